@@ -62,7 +62,8 @@ int call_find(const char *symbol)
 	return -1;
 }
 
-/* The generation of a handle depends on the loaded world and the driver's last start. */
+/* Returns the current generation of handles, which changes with each loaded world and with each
+ * start of the driver. */
 static unsigned abi_generation(uint64_t now_ns, bool *gap)
 {
 	return (sim.generation + world_boots(sim.world, now_ns, gap)) & 0xffff;
@@ -104,7 +105,7 @@ static void real_sleep(uint64_t ns)
 {
 	struct timespec t = clock_timespec(ns);
 
-	/* The scheduler is about as imprecise as the short delays, so those are busy loops. */
+	/* A sleep is too inaccurate for delays below 100 us, so they are busy loops. */
 	if (ns < 100 * NS_PER_US) {
 		uint64_t end = clock_mono_ns(clock_real()) + ns;
 
@@ -144,7 +145,8 @@ static bool is_lifecycle(enum call call)
 	       call == CALL_nvmlInitWithFlags || call == CALL_nvmlShutdown;
 }
 
-/* To a scenario the three forms of init are one call. */
+/* Combines the faults of this call. The three versions of nvmlInit count as one call, so a
+ * fault of nvmlInit_v2 applies to all of them. */
 static struct fault find_fault(const struct ctx *c, unsigned field)
 {
 	enum call call = c->call;
@@ -155,7 +157,8 @@ static struct fault find_fault(const struct ctx *c, unsigned field)
 			   c->d != NULL ? (int)c->d->id.index : -1, field, c->now_ns);
 }
 
-/* When a hang may end without gpuward_sim_unhang(); files are polled. */
+/* Returns when to check again whether a hang has ended without gpuward_sim_unhang(). A fault
+ * that depends on a file is checked every 20 ms. */
 static uint64_t hang_until(const struct ctx *c)
 {
 	uint64_t until = WORLD_NEVER;
@@ -304,11 +307,12 @@ abi_return abi_init_add(struct ctx *c)
 
 	if (sim.error[0] != 0)
 		return ABI_UNKNOWN;
-	if (c->w->stub) /* like the stub of CUDA 13.0 */
+	if (c->w->stub) /* the stub of CUDA 13.0 returns this code */
 		return ABI_DRIVER_NOT_LOADED;
 	if (gap)
 		return ABI_DRIVER_NOT_LOADED;
-	/* A client that never shut down stays with the driver that is gone. */
+	/* Only the first init stores the generation: a client that never shut down keeps the
+	 * generation of the driver that is gone. */
 	if (sim.inits++ == 0)
 		sim.init_generation = g;
 	return ABI_SUCCESS;

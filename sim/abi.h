@@ -20,7 +20,7 @@ struct abi_violation {
 	uint64_t reference_us, violation_ns;
 };
 
-/* Calls of other NVML users beyond NVML_CALLS. */
+/* Calls that gpuward does not use but other NVML programs do, in addition to NVML_CALLS. */
 #define SIM_CALLS(N)                                                                       \
 	N(_, nvmlInit, (void))                                                             \
 	N(_, nvmlInitWithFlags, (uint32_t))                                                \
@@ -70,11 +70,13 @@ struct ctx {
 	struct fault fault;
 };
 
-/* The symbol of a call, and its number (-1: unknown). */
+/* call_symbols has the symbol of each call. call_find() returns the number of a symbol's call,
+ * -1 if it is unknown. */
 extern const char *const call_symbols[N_CALLS];
 int call_find(const char *symbol);
 
-/* Returns 0 with the lock held, or the code to return, without the lock. */
+/* The enter functions return 0 with the lock held, or an error without the lock; the caller
+ * must then return this error. */
 abi_return abi_enter(struct ctx *c, enum call call);
 abi_return abi_enter_init(struct ctx *c, enum call call);
 abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle);
@@ -117,14 +119,16 @@ abi_return abi_leave(struct ctx *c, abi_return code);
 /* Needs the lock. Returns 0, or why no call can be answered now. */
 abi_return abi_ready(const struct ctx *c);
 
-/* Needs the lock. Adds or removes a user; -1 if there is none to remove. */
+/* Need the lock. Add or remove one user of the library (nvmlInit, nvmlShutdown).
+ * abi_init_drop() returns ABI_UNINITIALIZED if there is no user. */
 abi_return abi_init_add(struct ctx *c);
 abi_return abi_init_drop(void);
 
-/* Handles are numbers, not pointers: generation, device and instance. */
+/* Returns a handle. It is a number, not a pointer, and contains generation, device and
+ * instance. */
 abi_device abi_handle(const struct ctx *c, unsigned device, unsigned mig_plus_1);
 
-/* v, or the value that the scenario sets instead. */
+/* Return v, or the value that a fault of the scenario sets instead. */
 uint32_t abi_u32(const struct ctx *c, double v);
 uint64_t abi_u64(const struct ctx *c, uint64_t v);
 
@@ -142,7 +146,7 @@ struct sim {
 	pthread_mutex_t lock;
 	pthread_cond_t moved; /* time was stepped, a world was loaded, or a hang ended */
 	struct world *world;
-	unsigned generation; /* of handles; changes with each load */
+	unsigned generation; /* generation of handles; changes with each load */
 	unsigned inits, init_generation;
 	uint64_t hang_round; /* changes with each unhang */
 	uint64_t calls[N_CALLS];

@@ -1,8 +1,8 @@
 /* NVML events, from the scenario's timeline.
  *
- * A set has a position in the timeline: the events before it were delivered. Events before a
- * registration are not replayed. Clock events come at once and then every 100 ms, as on real
- * GPUs. */
+ * An event set stores its position in the timeline: all events before this position were
+ * delivered. Events before a registration are not replayed. Clock events come at once and then
+ * every 100 ms, as on real GPUs. */
 #include "abi.h"
 
 #define SETS_MAX 64
@@ -17,7 +17,7 @@ struct set {
 	bool used;
 	unsigned generation;
 	struct registration on[WORLD_DEVICES_MAX];
-	size_t next; /* position in the timeline */
+	size_t next; /* position in the timeline: the next action to deliver */
 	uint64_t next_clock_ns;
 };
 
@@ -79,7 +79,8 @@ DEVICE_CALL(nvmlDeviceRegisterEvents, (uint64_t mask, abi_set handle), mask, han
 	return ABI_SUCCESS;
 }
 
-/* The first device that is registered for the event of a; n_devices: none. */
+/* Returns the first device that is registered for the event of action a, or n_devices if there
+ * is none. */
 static unsigned wanted_by(const struct ctx *c, const struct set *s, const struct action *a)
 {
 	for (unsigned i = 0; i < c->w->n_devices; i++)
@@ -136,7 +137,8 @@ static abi_return wait_event(struct ctx *c, abi_set handle, struct abi_event_dat
 	if (out == NULL)
 		return ABI_INVALID_ARGUMENT;
 	for (;;) {
-		/* The lock was released: the set, the world and the driver may have changed. */
+		/* The lock was released during the wait, so the set, the world and the driver
+		 * may have changed. */
 		struct set *s = set_of(handle);
 		abi_return code;
 
@@ -161,7 +163,7 @@ SYSTEM_CALL(nvmlEventSetWait_v2, (abi_set set, struct abi_event_data *out, uint3
 	return wait_event(c, set, out, ms);
 }
 
-/* Version 1 has no instance ids. */
+/* Version 1 of the event struct has no instance ids. */
 SYSTEM_CALL(nvmlEventSetWait, (abi_set set, void *out, uint32_t ms), set, out, ms)
 {
 	struct abi_event_data data;

@@ -8,8 +8,9 @@
 struct field {
 	unsigned first, last;
 	enum abi_value_type type;
-	unsigned needs;                                              /* traits */
-	double (*value)(struct ctx *c, unsigned scope, unsigned id); /* NAN: code 3 */
+	unsigned needs; /* traits */
+	/* returns NAN if the field is not supported (code 3) */
+	double (*value)(struct ctx *c, unsigned scope, unsigned id);
 };
 
 static double limited(struct ctx *c, unsigned scope, unsigned id)
@@ -38,7 +39,8 @@ static double memory_c(struct ctx *c, unsigned scope, unsigned id)
 	return floor(history_celsius(&c->d->history, c->d->now_ns) + 1);
 }
 
-/* Only whether it exists: a double cannot hold the counter's 64 bits. */
+/* Returns only whether the counter exists (0) or not (NAN): a double cannot hold the counter's
+ * 64 bits. */
 static double has_energy(struct ctx *c, unsigned scope, unsigned id)
 {
 	(void)id;
@@ -171,7 +173,8 @@ static void fill_field(struct ctx *c, struct abi_field_value *v)
 		return;
 	v->code = ABI_SUCCESS;
 	v->type = (int32_t)f->type;
-	/* Writes only the bytes of the type; the others stay unchanged. */
+	/* Only the bytes of the type are written; the other bytes of the union stay
+	 * unchanged. */
 	if (fault.has_value && f->type == ABI_VALUE_U64)
 		v->value.u64 = fault.value;
 	else if (f->type == ABI_VALUE_U64)
@@ -193,7 +196,8 @@ DEVICE_CALL(nvmlDeviceGetFieldValues, (int n, struct abi_field_value *values), n
 	return ABI_SUCCESS;
 }
 
-/* Buffers. Power is the sensor's ring; utilisation and clocks are stored every 200 ms. */
+/* Sample buffers. Power comes from the sensor's ring; utilisation and clocks are stored every
+ * 200 ms. */
 #define SLOW_ENTRIES 71
 #define SLOW_GAP_NS  UINT64_C(200000000)
 
@@ -228,7 +232,8 @@ static struct abi_sample buffer_sample(const struct ctx *c, unsigned type, uint6
 	return s;
 }
 
-/* The number of the oldest stored sample, and of the first that is not available yet. */
+/* Sets *first to the number of the oldest stored sample and *end to the number of the first
+ * sample that is not available yet. */
 static void stored_range(const struct ctx *c, unsigned type, uint64_t *first, uint64_t *end)
 {
 	const struct sensor *s = &c->d->sensor;

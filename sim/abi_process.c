@@ -9,7 +9,7 @@
 
 struct list {
 	char *out;
-	size_t stride; /* size of one entry; only this much of it is written */
+	size_t stride; /* size of one entry; no more bytes are written per entry */
 	uint32_t capacity, n;
 };
 
@@ -120,7 +120,7 @@ struct use_list {
 	uint64_t last_us;
 };
 
-/* The utilisation of p in one sample. A process that was idle is not reported. */
+/* Adds the utilisation of p in one sample. A sample in which p was idle is not reported. */
 static void add_use(const struct ctx *c, struct use_list *l, const struct process *p,
 		    uint64_t at_ns)
 {
@@ -143,7 +143,7 @@ static void add_use(const struct ctx *c, struct use_list *l, const struct proces
 		l->out[l->n++] = use;
 }
 
-/* The stored samples, process by process, the newest last. */
+/* Adds the stored samples of all processes, process by process, the newest sample last. */
 static void add_uses(const struct ctx *c, struct use_list *l)
 {
 	uint64_t newest = c->now_ns / SAMPLE_NS, kept = c->w->utilization_history;
@@ -164,7 +164,8 @@ DEVICE_CALL(nvmlDeviceGetProcessUtilization,
 		return ABI_INVALID_ARGUMENT;
 	if (c->d->mig_enabled)
 		return ABI_NOT_SUPPORTED;
-	/* It requires space for its whole buffer, however little it contains. */
+	/* The driver requires space for its whole buffer, even if the buffer contains
+	 * little. */
 	if (out == NULL || *count < c->w->utilization_entries) {
 		*count = c->w->utilization_entries;
 		return ABI_INSUFFICIENT_SIZE;
@@ -193,7 +194,7 @@ RESET_CALL(nvmlDeviceClearAccountingPids)
 	return ABI_SUCCESS;
 }
 
-/* Is p accounted? It ran at or after the start of accounting. */
+/* True if p is accounted: it ran at or after the start of accounting. */
 static bool process_accounted(const struct ctx *c, const struct process *p)
 {
 	return c->now_ns >= p->from_ns && !p->hidden &&

@@ -9,7 +9,7 @@
 /* The time over which the driver computes utilisation. */
 #define UTILIZATION_NS UINT64_C(1000000000)
 
-/* A call that returns one number. `can` false: code 3. */
+/* Defines a call that returns one number, or code 3 if `can` is false. */
 #define NUMBER_CALL(symbol, type, convert, can, value) \
 	DEVICE_CALL(symbol, (type * out), out)         \
 	{                                              \
@@ -101,7 +101,8 @@ DEVICE_CALL(nvmlDeviceGetPowerManagementLimitConstraints, (uint32_t * min, uint3
 	return ABI_SUCCESS;
 }
 
-/* The parent of MIG instances shows its totals only to privileged callers. */
+/* True if the totals are hidden: the parent of MIG instances shows its totals only to
+ * privileged callers. */
 static bool is_forbidden(const struct ctx *c)
 {
 	return c->d->mig_enabled && c->mig == NULL && !c->w->privileged;
@@ -172,7 +173,7 @@ static double max_clock_mhz(const struct device *d, uint32_t kind)
 	return kind == ABI_CLOCK_VIDEO ? d->p.mhz.video : d->p.mhz.sm;
 }
 
-/* GeForce has none. */
+/* GeForce cards have no such clock. */
 static double given_clock_mhz(const struct device *d, uint32_t kind)
 {
 	return d->p.traits & TRAIT_ECC ? max_clock_mhz(d, kind) : (double)NAN;
@@ -197,14 +198,15 @@ static double fan_of(const struct device *d, uint32_t kind)
 	return kind < d->p.fans ? fan_percent(d) : (double)NAN;
 }
 
-/* KB/s: about 1 MB/s when idle. */
+/* Returns KB/s; an idle device has about 1 MB/s. */
 static double pcie_kb(const struct device *d, uint32_t kind)
 {
 	return 900 + (kind == 0 ? 2.0e5 : 1.4e6) *
 			     history_mean_load(&d->history, d->now_ns, 20000000);
 }
 
-/* A call with an enum argument below `limit` that returns one number; NAN: code 3. */
+/* Answers a call with an enum argument below `limit` that returns one number. Returns code 3 if
+ * the number is NAN. */
 static abi_return by_kind(const struct ctx *c, uint32_t kind, uint32_t limit, uint32_t *out,
 			  double (*value)(const struct device *d, uint32_t kind))
 {
@@ -232,7 +234,7 @@ KIND_CALL(nvmlDeviceGetTemperatureThreshold, 8, threshold_c)
 KIND_CALL(nvmlDeviceGetFanSpeed_v2, 16, fan_of)
 KIND_CALL(nvmlDeviceGetPcieThroughput, 2, pcie_kb)
 
-/* A struct that starts with a version tag. */
+/* Defines a call that fills a struct that starts with a version tag. */
 #define TAGGED_CALL(symbol, type, number, can, fill)          \
 	DEVICE_CALL(symbol, (type * out), out)                \
 	{                                                     \

@@ -1,5 +1,6 @@
-/* NVML calls that change the device. All need a privileged caller (scenario). A fault with a
- * `value` simulates a driver that reports success but sets that value instead. */
+/* NVML calls that change the device. All of them need a privileged caller; the scenario decides
+ * whether the caller is privileged. A fault with a `value` simulates a driver that reports
+ * success but sets that value instead. */
 #include <string.h>
 
 #include "abi.h"

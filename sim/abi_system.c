@@ -42,7 +42,8 @@ static const struct {
 	{ ABI_UNKNOWN, "Unknown Error" },
 };
 
-/* The text of the toolkit's stub: the search path is wrong, not the driver. */
+/* The message of the toolkit's stub library. It appears if the library search path is wrong;
+ * the driver may be fine. */
 static const char stub_text[] =
 	"WARNING:\n\n"
 	"You should always run with libnvidia-ml.so that is installed with your\n"
@@ -113,7 +114,7 @@ SYSTEM_CALL(nvmlSystemGetDriverVersion, (char *out, uint32_t size), out, size)
 	return abi_string(world_driver(c->w, c->now_ns, false), out, size);
 }
 
-/* The library knows its version without a driver. */
+/* The library returns its own version even without a driver. */
 INIT_CALL(nvmlSystemGetNVMLVersion, (char *out, uint32_t size), out, size)
 {
 	return abi_string(world_driver(c->w, c->now_ns, true), out, size);
@@ -145,7 +146,8 @@ SYSTEM_CALL(nvmlSystemGetProcessName, (uint32_t pid, char *out, uint32_t size), 
 	return ABI_NOT_FOUND;
 }
 
-/* Handles. A lost GPU can still be found; the next call reports that it is lost. */
+/* Handles. A lost GPU still gets a handle; the next call with it reports that the GPU is
+ * lost. */
 static abi_return return_handle(struct ctx *c, unsigned device, unsigned mig, abi_device *out)
 {
 	struct fault f = world_fault(c->w, (int)c->call, false, (int)device, 0, c->now_ns);
@@ -167,7 +169,8 @@ static abi_return return_handle(struct ctx *c, unsigned device, unsigned mig, ab
 HANDLE_BY_INDEX(nvmlDeviceGetHandleByIndex_v2)
 HANDLE_BY_INDEX(nvmlDeviceGetHandleByIndex)
 
-/* Two PCI ids are equal regardless of the width of the domain and the case of letters. */
+/* True if the PCI ids are equal; the width of the domain and the case of letters do not
+ * matter. */
 static bool same_bus(const struct device *d, const char *text)
 {
 	unsigned domain = 0, bus, slot, function;
@@ -218,7 +221,7 @@ HANDLE_BY_TEXT(nvmlDeviceGetHandleBySerial, same_serial)
 HANDLE_BY_TEXT(nvmlDeviceGetHandleByPciBusId_v2, same_bus)
 HANDLE_BY_TEXT(nvmlDeviceGetHandleByPciBusId, same_bus)
 
-/* Texts of a device. */
+/* Defines a call that returns a string of a device. */
 #define STRING_CALL(symbol, text)                                  \
 	DEVICE_CALL(symbol, (char *out, uint32_t size), out, size) \
 	{                                                          \

@@ -74,8 +74,8 @@ static int read_bursts(struct rows *r, const struct toml_node *node, void *targe
 	return 0;
 }
 
-/* A trace file next to the scenario: lines of "seconds,watts", or of "ON start end" for bursts;
- * all other lines are ignored. */
+/* Reads a trace file next to the scenario. Its lines are "seconds,watts", or "ON start end" for
+ * bursts; all other lines are ignored. */
 static int read_file(struct rows *r, const struct toml_node *node, void *target)
 {
 	struct load_words *words = target;
@@ -176,12 +176,13 @@ static int read_load(struct rows *r, const struct toml_node *table)
 		return build_no_memory(r, table);
 	if (toml_get(table, "kind") == NULL)
 		return rows_fail(r, table, "a load needs a 'kind'");
-	/* The offset applies to a file, in any order of the two keys. */
+	/* Read the offset first: it applies to the file even if `file` is before `offset` in
+	 * the table. */
 	offset = toml_get(table, "offset");
 	if (offset != NULL && !rows_number(offset, &words.offset_s))
 		return rows_want(r, offset, "a number");
 	code = rows_table(r, table, load_keys, N_ROWS(load_keys), &words);
-	*l = words.load; /* also on failure: its points belong to the device now */
+	*l = words.load; /* also on failure: the device now owns the points of the load */
 	return code != 0 ? code : finish_load(r, table, &words, l);
 }
 
@@ -245,7 +246,7 @@ static const struct key process_keys[] = {
 };
 /* clang-format on */
 
-/* Two keys that do not map directly to a member. */
+/* Values of two keys that do not map directly to a member of struct process. */
 struct process_more {
 	uint64_t growth;
 	unsigned count;

@@ -10,8 +10,8 @@
 struct build {
 	struct world *w;
 	struct device *d;  /* the device being read */
-	uint32_t next_pid; /* pid of the next process without a given one */
-	const char *path;  /* of the scenario, or its name */
+	uint32_t next_pid; /* pid for the next process that has no pid in the scenario */
+	const char *path;  /* path of the scenario, or its name */
 };
 
 static inline struct build *building(struct rows *r)

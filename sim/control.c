@@ -15,7 +15,8 @@
 
 #define FILE_MAX (1u << 20)
 
-/* The header is for users of the library; these declarations export its names. */
+/* gpuward-sim.h does not export its names, because it is for users of the library; these
+ * declarations export them. */
 extern __typeof__(gpuward_simulator) gpuward_simulator SIM_EXPORT;
 extern __typeof__(gpuward_sim_load) gpuward_sim_load SIM_EXPORT;
 extern __typeof__(gpuward_sim_load_text) gpuward_sim_load_text SIM_EXPORT;
@@ -150,8 +151,8 @@ const char *gpuward_sim_describe(const char *scenario)
 	return line;
 }
 
-/* A library cannot refuse to be loaded. So a scenario that cannot be read gives a world without
- * GPUs, in which init fails and its error text has the reason. */
+/* Makes a world without GPUs, in which init fails and nvmlErrorString() returns the reason. It
+ * is used if a scenario cannot be read, because a library cannot refuse to be loaded. */
 static void make_empty(const char *reason)
 {
 	struct world *w = world_new();
@@ -184,8 +185,8 @@ __attribute__((destructor)) static void sim_end(void)
 	static struct world nothing;
 	struct world *old;
 
-	/* A program may end while other threads still call us: they find a world without GPUs
-	 * and without clients. */
+	/* The program may end while other threads still call the library. They then find a
+	 * world without GPUs and without clients. */
 	sim_lock();
 	old = sim.world;
 	sim.world = &nothing;
@@ -281,7 +282,8 @@ static void add_fault(const char *symbol, struct fault f)
 	if (f.hang || f.code != 0) {
 		grown = reallocarray(w->faults, w->n_faults + 1, sizeof(*grown));
 		if (grown != NULL) {
-			/* First, so that it overrides the scenario's own. */
+			/* The new fault is first, so that it overrides the faults of the
+			 * scenario. */
 			w->faults = grown;
 			memmove(grown + 1, grown, w->n_faults * sizeof(*grown));
 			grown[0] = f;
@@ -311,7 +313,7 @@ void gpuward_sim_unhang(void)
 	sim_unlock();
 }
 
-/* A device at the current time, or NULL; returns with the lock held. */
+/* Returns a device, advanced to the current time, or NULL. The lock is held in both cases. */
 static struct device *current_device(unsigned index)
 {
 	struct device *d;

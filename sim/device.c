@@ -83,7 +83,7 @@ static bool context_open(const struct device *d, uint64_t t_ns, uint64_t *until_
 	return open;
 }
 
-/* A stable number in -1..1 per device and control step. */
+/* Returns a number in -1..1 that is always the same for one device and control step. */
 static double stable_noise(unsigned device, uint64_t step)
 {
 	uint64_t x = (step + 1) * UINT64_C(0x9E3779B97F4A7C15) +
@@ -98,7 +98,7 @@ static double stable_noise(unsigned device, uint64_t step)
 struct demand {
 	double watts, load;
 	bool open;   /* a context is open */
-	bool forced; /* watts were given: no limit applies */
+	bool forced; /* the load is given in watts: no limit applies */
 };
 
 static struct demand demand_at(struct device *d, uint64_t t_ns, uint64_t *until_ns)
@@ -132,9 +132,9 @@ static struct demand demand_at(struct device *d, uint64_t t_ns, uint64_t *until_
 	return q;
 }
 
-/* Runs once per control step. The limit applies to the mean of some steps: an H200 draws 780 W
- * for a while before it is limited to 700 W, and short bursts are allowed. Heat reduces the
- * clocks gradually. */
+/* Runs once per control step. The power limit applies to the mean of several steps: an H200
+ * draws 780 W for a while before it is limited to 700 W, and short bursts are allowed. Heat
+ * reduces the clocks gradually. */
 static void control_step(struct device *d, const struct demand *q, uint64_t t_ns)
 {
 	double celsius = history_celsius(&d->history, t_ns);
@@ -162,7 +162,7 @@ static double clock_at(const struct device *d, const struct demand *q, double sh
 	return round(mhz / 15) * 15;
 }
 
-/* Computes power, clock and reasons from t on; returns how long they are valid. */
+/* Computes power, clock and throttle reasons from t on. Returns how long they are valid. */
 static uint64_t device_evaluate(struct device *d, uint64_t t_ns)
 {
 	uint64_t until = t_ns - t_ns % CONTROL_NS + CONTROL_NS;
@@ -348,7 +348,8 @@ int device_set_process(struct device *d, uint32_t pid, uint64_t bytes, bool grap
 	return 0;
 }
 
-/* [[gpu]] follow: real processes report their GPU memory, each in a file named by its pid. */
+/* Implements `follow` of [[gpu]]: each real process reports its GPU memory in a file that is
+ * named after its pid. */
 #define FOLLOWED_MAX 256
 
 struct followed {
@@ -357,8 +358,8 @@ struct followed {
 	bool graphics, hidden;
 };
 
-/* A file that is being written may be empty: ignore it. The driver drops processes that died.
- */
+/* Reads the file of one process. A file that is being written may be empty and is ignored. A
+ * process that died is ignored too, as the driver does. */
 static bool followed_read(int dir, const char *name, struct followed *ret)
 {
 	char text[64], *end;

@@ -21,15 +21,16 @@ extern const char gpuward_simulator[];
  * sentence" in error. */
 int gpuward_sim_load(const char *scenario, char *error, size_t size);
 
-/* The same from text; `name` is the file name in messages. */
+/* Does the same with the text of a scenario; `name` is the file name in messages. */
 int gpuward_sim_load_text(const char *name, const char *text, char *error, size_t size);
 
-/* Names of the built-in scenarios, NULL-terminated, and the first comment line of one. */
+/* gpuward_sim_scenarios() returns the names of the built-in scenarios, NULL-terminated.
+ * gpuward_sim_describe() returns the first comment line of one. */
 const char *const *gpuward_sim_scenarios(void);
 const char *gpuward_sim_describe(const char *scenario);
 
-/* Time of the world in ns since its start: its monotonic clock, and its wall clock with the
- * scenario's steps. */
+/* Return the time of the world: ns since its start on its monotonic clock, and its wall clock,
+ * which includes the scenario's clock steps. */
 uint64_t gpuward_sim_now_ns(void);
 uint64_t gpuward_sim_wall_ns(void);
 
@@ -37,7 +38,8 @@ uint64_t gpuward_sim_wall_ns(void);
  * then the world does not depend on how long loading took. */
 void gpuward_sim_stepped(void);
 
-/* Advances stepped time (scenario `time.mode = "stepped"`, or after gpuward_sim_stepped()). */
+/* Control stepped time. gpuward_sim_stepped() switches to it, as `time.mode = "stepped"` in a
+ * scenario does; gpuward_sim_step() advances it. */
 void gpuward_sim_step(uint64_t ns);
 
 /* Number of calls of a symbol since the world began; NULL: of all symbols. */
@@ -51,13 +53,13 @@ void gpuward_sim_fault(const char *symbol, int device, int code);
 void gpuward_sim_hang(const char *symbol, int device);
 void gpuward_sim_unhang(void);
 
-/* True power of a device now (W) and its true energy since the world began (J), as a perfect
- * meter would read. */
+/* Return the true power of a device now (W) and its true energy since the world began (J),
+ * without sensor errors. */
 double gpuward_sim_true_watts(unsigned device);
 double gpuward_sim_true_joules(unsigned device);
 
-/* Sets the bytes that a process holds on a device; 0 removes it. For tests that act as a
- * worker. */
+/* Sets the bytes that a process holds on a device; 0 removes the process. For tests that act as
+ * a worker. */
 int gpuward_sim_process(unsigned device, uint32_t pid, uint64_t bytes, int graphics);
 
 #endif

@@ -1,6 +1,7 @@
-/* A driver that is older than its client lacks symbols, and dlsym() of any client must fail for
- * them. The dynamic linker ignores a symbol with value 0, so we write 0 into our own table of
- * dynamic symbols; its pages are made writable for that moment. */
+/* Hides symbols, to simulate a driver that is older than its client: dlsym() of any client must
+ * fail for the symbols that the driver lacks. The dynamic linker ignores a symbol with value 0,
+ * so this file writes 0 into the library's own table of dynamic symbols. The pages of the table
+ * are writable only during this write. */
 #include "hide.h"
 
 #include <elf.h>
@@ -23,14 +24,14 @@ static struct hidden hidden[HIDDEN_MAX];
 static size_t n_hidden;
 
 struct table {
-	const void *inside; /* one of our addresses */
+	const void *inside; /* an address inside this library */
 	ElfW(Sym) * symbols;
 	const char *strings;
 	size_t n;
 };
 
-/* Only a hash table shows the number of symbols; in the GNU one it is the last symbol of the
- * last chain. */
+/* Returns the number of dynamic symbols. Only a hash table shows it: in the GNU hash table the
+ * last symbol of the last chain is the last symbol of all. */
 static size_t count_symbols(const uint32_t *hash)
 {
 	uint32_t n_buckets = hash[0], first = hash[1], bloom = hash[2];
@@ -48,7 +49,8 @@ static size_t count_symbols(const uint32_t *hash)
 	return last + 1;
 }
 
-/* glibc has made these addresses absolute by now; musl leaves them relative. */
+/* Makes an address from the dynamic section absolute. glibc has already done so; musl leaves
+ * these addresses relative. */
 static ElfW(Addr) absolute(ElfW(Addr) base, ElfW(Addr) value)
 {
 	return value < base ? base + value : value;

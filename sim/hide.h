@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Afterwards dlsym() fails for exactly these n names; symbols that were hidden before are back.
- * Names that the library does not export are ignored. */
+/* Hides exactly these n names: dlsym() fails for them, and all other symbols that were hidden
+ * before are visible again. Names that the library does not export are ignored. */
 void hide_symbols(char *const *names, size_t n);
 
 #endif

@@ -119,7 +119,8 @@ double history_celsius(const struct history *h, uint64_t t_ns)
 				seconds_since(p, t_ns), h->thermal_s);
 }
 
-/* The part of a window before the start of the world is filled with the first piece. */
+/* Returns the mean over a window. For the part of the window before the start of the world it
+ * uses the value of the first piece. */
 static double window_mean(double then, double now, uint64_t t_ns, uint64_t window_ns,
 			  double first)
 {

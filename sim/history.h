@@ -1,10 +1,10 @@
 /* history: power as a piecewise constant function of time, with its integrals.
  *
  * Each piece stores the sums at its start, so the energy between any two times is a difference,
- * not a loop: moving means of any window, the counter and the utilisation all come from here.
+ * not a loop. Moving means, the energy counter and the utilisation all come from these sums.
  * First-order filters (the sensor's low-pass, the temperature) are computed in closed form per
- * piece. Only the latest HISTORY_PIECES are kept, far more than the longest sensor window; the
- * oldest one extends infinitely into the past. */
+ * piece. Only the latest HISTORY_PIECES pieces are kept, which is far longer than the longest
+ * sensor window; the oldest piece extends infinitely into the past. */
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H
 
@@ -18,11 +18,11 @@ enum history_filter { FILTER_READING, FILTER_RING, HISTORY_FILTERS };
 
 struct piece {
 	uint64_t at_ns;
-	double watts;                       /* true power in this piece                       */
-	double load;                        /* 0..1, how busy                                 */
-	double clock;                       /* SM clock, MHz                                  */
-	double joules;                      /* at its start, since the world began */
-	double busy_s;                      /* the same for the load */
+	double watts;  /* true power in this piece                       */
+	double load;   /* utilisation, 0..1 */
+	double clock;  /* SM clock, MHz                                  */
+	double joules; /* energy at the start of the piece, since the world began */
+	double busy_s; /* the same for the load: busy seconds */
 	double filtered_w[HISTORY_FILTERS]; /* low-passed power at its start */
 	double celsius;                     /* temperature at its start */
 };
@@ -39,8 +39,8 @@ struct history {
 int history_init(struct history *h, double watts);
 void history_done(struct history *h);
 
-/* These values are valid from t on. t must not be before the last piece; at the same time it
- * replaces it. */
+/* Adds a piece: these values are valid from t on. t must not be before the start of the last
+ * piece; if both are equal, the new piece replaces the last one. */
 void history_add(struct history *h, uint64_t t_ns, double watts, double load, double clock);
 
 const struct piece *history_last(const struct history *h);
@@ -51,7 +51,8 @@ double history_busy_s(const struct history *h, uint64_t t_ns);
 double history_filtered_w(const struct history *h, enum history_filter filter, uint64_t t_ns);
 double history_celsius(const struct history *h, uint64_t t_ns);
 
-/* Mean power (or load) over the window that ends at t; the value at t if window is 0. */
+/* Return the mean power (or load) over the window that ends at t, or the value at t if the
+ * window is 0. */
 double history_mean_w(const struct history *h, uint64_t t_ns, uint64_t window_ns);
 double history_mean_load(const struct history *h, uint64_t t_ns, uint64_t window_ns);
 

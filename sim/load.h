@@ -1,7 +1,7 @@
 /* load: the load of a GPU as a function of time.
  *
- * Every kind answers one question: which level is valid at t, and until when? So code that
- * integrates a load steps from piece to piece and never samples it. */
+ * Every kind of load returns the level at time t and until when it is valid. So code that
+ * integrates a load goes from piece to piece and never samples it. */
 #ifndef SIM_LOAD_H
 #define SIM_LOAD_H
 
@@ -18,16 +18,17 @@ struct load_point {
 
 struct load {
 	enum load_kind kind;
-	bool watts; /* levels are watts of the board, else 0..1 of its range */
+	bool watts; /* true: levels are watts of the board; false: 0..1 of its power range */
 	uint64_t from_ns,
 		until_ns;   /* outside of this time the load is absent; until 0: no end */
-	double low, high;   /* off and on level; constant and ramp end at high */
-	uint64_t period_ns; /* square; steps: repeat after it, 0: never */
-	uint64_t on_ns;     /* square: on first, then off */
+	double low, high;   /* levels when off and on; constant: high; ramp: ends at high */
+	uint64_t period_ns; /* period of square; steps: repeat after this time, 0: never */
+	uint64_t on_ns;     /* square: first on for this long, then off */
 	uint64_t ramp_ns;
-	struct load_point *points; /* steps: sorted; bursts: level 1 starts, level 0 ends one */
+	/* steps: sorted by time; bursts: level 1 starts a burst, level 0 ends it */
+	struct load_point *points;
 	size_t n_points;
-	size_t hint; /* where the last query was answered */
+	size_t hint; /* index of the point that the last query found */
 };
 
 /* True if the load is present at t, with its level in *level; *until is when that may change

@@ -10,21 +10,23 @@
 	.ring.jitter_ms = 0, .ring.delay_ms = 3.5, .ring.filter_ms = 13.5
 #define RING RING_OF(119, 20)
 #define COUNTER .gain = 1, .tick_ms = 100, .tick_lag_ms = 5
-/* 1 s mean and a short instant value; PowerUsage is the mean. */
+/* Average power over 1 s and a short instant value; nvmlDeviceGetPowerUsage returns the
+ * average. */
 #define MEANS(window, lag)                                                                    \
 	.period_ms = 100, .average_ms = 1000, .average_lag_ms = 20, .instant_ms = (window),   \
 	.instant_lag_ms = (lag), COUNTER
 #define MEAN_AND_INSTANT(window, lag) MEANS(window, lag), RING
-/* The same for Hopper (fitted to recordings of an H200). */
+/* The same for Hopper; the numbers are fitted to recordings of an H200. */
 #define SAMPLED                                                                               \
 	MEAN_AND_INSTANT(25, 10), .sample.gap_ms = 20, .sample.age_ms = 8, .sample.filter_ms = 10, \
 		.own_time = true
-/* One value for everything. */
+/* Average, instant and nvmlDeviceGetPowerUsage return the same value. */
 #define ONE_VALUE(period, window)                                                             \
 	.period_ms = (period), .average_ms = (window), .instant_ms = (window),                \
 	.average_lag_ms = 5, .instant_lag_ms = 5, .power_is_instant = true, COUNTER, RING
 
-/* Kepler and Maxwell: one value through a low-pass; no counter, fields or ring. */
+/* Kepler and Maxwell: one low-passed power value; no energy counter, no field values and no
+ * ring. */
 #define LOW_PASS(period, constant)                                                            \
 	.period_ms = (period), .low_pass_ms = (constant), .power_is_instant = true,           \
 	.no_average = true, .no_instant = true, .no_counter = true, .no_ring = true, COUNTER, \

@@ -20,7 +20,7 @@ enum profile_trait {
 	TRAIT_NO_LIMIT = 1u << 8, /* the power limit cannot be read or set (laptops) */
 	TRAIT_MEMORY_SENSOR = 1u << 9,
 	TRAIT_MEMORY_POWER = 1u << 10,
-	TRAIT_PCIE_COUNTERS = 1u << 11, /* fields 197, 198 */
+	TRAIT_PCIE_COUNTERS = 1u << 11, /* has fields 197 and 198 */
 };
 
 struct profile {
@@ -31,7 +31,8 @@ struct profile {
 	} chip;
 	uint32_t device_id, subsystem_id;
 	uint64_t memory_mib, reserved_kib, bar1_mib;
-	double idle_w, context_w, max_w; /* idle, with an open context, fully busy */
+	/* power when idle, with an open context, and fully busy */
+	double idle_w, context_w, max_w;
 	struct {
 		double min_w, max_w, default_w;
 	} limit;

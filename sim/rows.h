@@ -8,7 +8,7 @@
 #include "base/toml.h"
 
 struct rows {
-	const char *name; /* of the file, for messages */
+	const char *name; /* name of the file, for messages */
 	char *error;
 	size_t error_size;
 	void *context;
@@ -25,7 +25,7 @@ enum key_kind {
 	KEY_BITS,    /* uint64_t; any integer, -1 is all bits set */
 	KEY_TEXT,    /* char[max]                                                  */
 	KEY_CHOICE,  /* unsigned; index of the name in `words` */
-	KEY_READ,    /* `read` reads it */
+	KEY_READ,    /* the function `read` reads the value */
 	KEY_TABLE,   /* a table of the same struct, with the rows `table` */
 	KEY_EACH,    /* a list of tables; `each` reads one */
 	KEY_SKIP,    /* read elsewhere */
@@ -42,7 +42,7 @@ struct key {
 	const struct key *table; /* ends with a NULL name */
 };
 
-/* Fails with "NAME:LINE:COLUMN: sentence". */
+/* Sets the error "NAME:LINE:COLUMN: sentence" and returns -1. */
 int rows_fail(struct rows *r, const struct toml_node *node, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 int rows_want(struct rows *r, const struct toml_node *node, const char *what);

@@ -8,7 +8,8 @@
 #include "base/suggest.h"
 #include "build.h"
 
-/* Pids of no real process: above what Linux uses by default. */
+/* Simulated pids start here, above the pids that Linux uses by default, so they are not pids of
+ * real processes. */
 #define FIRST_PID 4000000u
 
 void *build_grow(void *array, size_t *n, size_t size)
@@ -28,7 +29,8 @@ int build_no_memory(struct rows *r, const struct toml_node *node)
 	return rows_fail(r, node, "out of memory");
 }
 
-/* Number of a call; -1: "*"; -2, with the error set: unknown. */
+/* Returns the number of a call, -1 for "*", or -2 with the error set if the symbol is
+ * unknown. */
 static int read_symbol(struct rows *r, const struct toml_node *node)
 {
 	const char *near;
@@ -117,7 +119,7 @@ static int read_fault(struct rows *r, const struct toml_node *table)
 	return 0;
 }
 
-/* The actions of a timeline, what they do and which event they send. */
+/* The actions of a timeline: name, what the action does, and which event it sends. */
 static const struct {
 	const char *word;
 	enum action_kind kind;

@@ -80,7 +80,8 @@ void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns)
 	s->instant_w = sensor_calibrated(s, s->instant_w + s->p.module_w);
 }
 
-/* The energy that a read removes from the counter because it follows another read too soon. */
+/* Adds to lost_j the energy that this read removes from the counter because it follows another
+ * read too soon. */
 static void apply_read_loss(struct sensor *s, double joules, uint64_t now_ns)
 {
 	double apart_ms = (double)(now_ns - s->counter_read_ns) * 1e-6;
@@ -124,8 +125,8 @@ uint64_t sensor_counter_mj(struct sensor *s, const struct history *h, uint64_t n
 	return sensor_wrapped(s, joules);
 }
 
-/* A stable number in -1..1 for sample k, so that the jitter does not change between two reads.
- */
+/* Returns a number in -1..1 that is always the same for sample k, so that the jitter of a
+ * sample does not change between two reads. */
 static double stable_jitter(uint64_t k)
 {
 	uint64_t x = k * UINT64_C(0x9E3779B97F4A7C15);
@@ -150,7 +151,8 @@ uint64_t sensor_ring_count(const struct sensor *s, uint64_t now_ns)
 	uint64_t ready_ns = sensor_before(now_ns, s->p.ring.age_ms);
 	uint64_t k = (uint64_t)((double)ready_ns / (s->p.ring.gap_ms * 1e6)) + 2;
 
-	/* Too high by a few if there is a phase or jitter: both are below one gap. */
+	/* With a phase or jitter k can be too high by a few samples; phase and jitter are each
+	 * below one gap. */
 	while (k > 0 && ring_at_ns(s, k - 1) > ready_ns)
 		k--;
 	return k;

@@ -22,29 +22,34 @@
  * Gain and offset simulate the calibration of the board and affect everything. On a module
  * (GH200) the instant value and the counter include its other parts. */
 struct sensor_params {
-	double period_ms; /* of average and instant */
-	bool own_time; /* updated on a fixed grid, else by the first reader after the period */
-	double average_ms, average_lag_ms; /* boxcar that ends lag before the read */
+	double period_ms; /* update period of average and instant */
+	/* true: updated on a fixed grid; false: by the first read after the period */
+	bool own_time;
+	/* length of the boxcar; it ends average_lag_ms before the read */
+	double average_ms, average_lag_ms;
 	double instant_ms, instant_lag_ms;
 	struct {
 		double gap_ms; /* 0: boxcars, else the means are made from samples this far apart */
 		double phase_ms, age_ms, filter_ms;
 	} sample;
-	double low_pass_ms; /* 0: no; else both are low-passed power, lag before the read */
+	/* 0: none; else average and instant are low-passed power, lag before the read */
+	double low_pass_ms;
 	double gain, offset_w;
-	double module_w; /* power of the module's other parts: in instant and counter */
-	double tick_ms, tick_phase_ms, tick_lag_ms; /* of the counter */
-	/* A counter read d after another loses r/(r+d) of the energy between them; 0: reads
-	 * lose nothing. */
+	/* power of the module's other parts; included in instant and counter */
+	double module_w;
+	double tick_ms, tick_phase_ms, tick_lag_ms; /* update grid of the counter */
+	/* A counter read that comes d ms after another read loses r/(r+d) of the energy between
+	 * them; r is this value. 0: reads lose nothing. */
 	double read_loss_ms;
-	double read_safe_ms; /* reads with this distance lose nothing; 0: all lose */
+	/* reads at least this far apart lose nothing; 0: all reads lose energy */
+	double read_safe_ms;
 	uint64_t counter_start_mj;
-	unsigned counter_bits; /* it wraps at 2^bits; 0: 64 */
+	unsigned counter_bits; /* the counter wraps at 2^bits; 0: 64 bits */
 	struct {
 		double gap_ms, phase_ms, age_ms, jitter_ms, delay_ms, filter_ms;
 		unsigned entries;
-		unsigned copies;    /* each entry is returned so often; 0: once */
-		bool ignores_since; /* returns old entries again */
+		unsigned copies;    /* how often each entry is returned; 0: once */
+		bool ignores_since; /* entries before `since` are returned again */
 	} ring;
 	bool power_is_instant; /* nvmlDeviceGetPowerUsage returns the instant value */
 	bool no_average, no_instant, no_counter, no_ring;
@@ -52,13 +57,13 @@ struct sensor_params {
 
 struct sensor {
 	struct sensor_params p;
-	bool fresh; /* average_w and instant_w were read at refreshed_ns */
+	bool fresh; /* average_w and instant_w are valid; computed at refreshed_ns */
 	uint64_t refreshed_ns;
 	double average_w, instant_w;
 	bool counter_read;
 	uint64_t counter_read_ns;  /* when the counter was last read         */
-	double counter_read_j;     /* true joules at that time */
-	double lost_j;             /* lost by reads and resets */
+	double counter_read_j;     /* true joules at counter_read_ns */
+	double lost_j;             /* joules lost by reads and resets */
 	uint64_t epoch_ns;         /* start of the driver */
 	uint64_t counter_epoch_ns; /* the counter counts from this time ... */
 	uint64_t counter_epoch_mj; /* ... from this value                    */
@@ -72,10 +77,12 @@ struct sensor_sample {
 /* Updates average and instant if they are due. */
 void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns);
 
-/* The counter read now, in mJ; it never goes below 0, and wraps at its end. */
+/* Reads the counter now and returns mJ. The value never goes below 0 and wraps at
+ * 2^counter_bits. */
 uint64_t sensor_counter_mj(struct sensor *s, const struct history *h, uint64_t now_ns);
 
-/* The ring is the end of an infinite series: how many samples exist at now, and sample k. */
+/* The ring is the end of an infinite series of samples. sensor_ring_count() returns how many
+ * samples exist now; sensor_ring_sample() returns sample k. */
 uint64_t sensor_ring_count(const struct sensor *s, uint64_t now_ns);
 struct sensor_sample sensor_ring_sample(const struct sensor *s, const struct history *h,
 					uint64_t k);

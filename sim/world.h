@@ -1,8 +1,8 @@
-/* world: the simulated machine as a function of time; knows nothing about NVML.
+/* world: the simulated machine as a function of time; it knows nothing about NVML.
  *
- * Time is in ns since the world began. A query brings its device up to date (device_advance),
- * so nothing runs in the background and a jump of an hour costs its 36000 control steps. Not
- * thread-safe: the caller holds one lock. */
+ * Time is in ns since the world began. A query advances its device to the current time
+ * (device_advance), so nothing runs in the background; a jump of one hour computes 36000
+ * control steps. Not thread-safe: the caller must hold one lock. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -26,18 +26,18 @@ enum process_list { LIST_COMPUTE = 1, LIST_GRAPHICS = 2, LIST_MPS = 4 };
 struct process {
 	uint32_t pid;
 	char name[64];
-	unsigned lists;             /* enum process_list; 0: in none                */
+	unsigned lists;             /* set of enum process_list; 0: in no list */
 	uint64_t from_ns, until_ns; /* until 0: no end */
-	uint64_t bytes;             /* at its start */
-	double bytes_per_s;         /* grows by this ...                            */
+	uint64_t bytes;             /* memory at the start of the process */
+	double bytes_per_s;         /* the memory grows by this ... */
 	uint64_t max_bytes;         /* ... up to this; 0: no limit */
-	double share;               /* of the load of its GPU, for utilisation      */
+	double share;               /* share of the GPU's load, for utilisation */
 	double encoder, decoder;
 	unsigned sm_percent;   /* reported utilisation instead of the true one; 0: true */
 	bool hidden;           /* holds memory but is in no list (namespaces) */
-	bool followed;         /* a file contains its memory (device.follow) */
+	bool followed;         /* its memory is read from a file (device.follow) */
 	bool no_memory;        /* memory is reported as not available          */
-	unsigned copies;       /* how often it is listed                       */
+	unsigned copies;       /* how often the process is listed */
 	uint32_t gpu_instance; /* UINT32_MAX: none                             */
 	uint32_t compute_instance;
 };
@@ -67,7 +67,7 @@ struct identity {
 
 struct errors { /* counts and flags of the hardware's health */
 	unsigned ecc_corrected, ecc_uncorrected, remapped, remap_pending, remap_failed;
-	unsigned ecc_cleared[2][2]; /* cleared counts, volatile and aggregate */
+	unsigned ecc_cleared[2][2]; /* error counts that were cleared, volatile and aggregate */
 	unsigned replays, recovery_action;
 };
 
@@ -88,12 +88,12 @@ struct control { /* how the board limits its power */
 };
 
 struct device {
-	struct profile p; /* a copy, with the changes of the scenario */
+	struct profile p; /* copy of the profile, with the changes of the scenario */
 	struct identity id;
-	double noise;        /* share of power that varies */
-	uint64_t base_bytes; /* used by no listed process */
-	char follow[256];    /* folder with the memory of real processes; "": none */
-	/* additional entries after each refused list; total so far */
+	double noise;        /* share of the power that varies */
+	uint64_t base_bytes; /* memory that is used by no listed process */
+	char follow[256];    /* folder in which real processes report their memory; "": none */
+	/* list_growth: entries that are added after each refused list; grown: total so far */
 	unsigned list_growth, grown;
 	struct errors errors;
 
@@ -104,7 +104,7 @@ struct device {
 	struct mig migs[WORLD_MIGS_MAX];
 	unsigned n_migs;
 	bool mig_enabled;
-	unsigned mig_generation; /* of the handles of its instances */
+	unsigned mig_generation; /* generation of the handles of its MIG instances */
 
 	/* State. */
 	struct history history;
@@ -131,7 +131,8 @@ enum action_kind {
 	ACTION_FREEZE,
 	ACTION_THAW,
 	ACTION_ECC, /* data: additional corrected (type 1) or uncorrected (type 2) errors */
-	ACTION_MIG, /* handles of instances become invalid; data: so many are left, 0: all */
+	/* handles of instances become invalid; data: number of instances left, 0: all */
+	ACTION_MIG,
 	ACTION_RECOVERY, /* data: new value of field 230 */
 };
 
@@ -149,9 +150,9 @@ struct action {
 struct fault {
 	int call;                   /* -1: every call except init and shutdown */
 	int device;                 /* -1: all                              */
-	unsigned field;             /* of nvmlDeviceGetFieldValues; 0: the call itself */
+	unsigned field;             /* field of nvmlDeviceGetFieldValues; 0: the call itself */
 	uint64_t from_ns, until_ns; /* until 0: no end */
-	char file[256];             /* only while this file exists; "": always */
+	char file[256]; /* the fault applies only while this file exists; "": always */
 	bool has_code, hang, has_value;
 	bool by_hand; /* set by gpuward_sim_fault() or gpuward_sim_hang() */
 	int code;
@@ -162,20 +163,21 @@ struct fault {
 struct world {
 	enum time_mode mode;
 	double rate;
-	uint64_t start_ns;   /* of CLOCK_MONOTONIC; real and scaled */
+	uint64_t start_ns;   /* CLOCK_MONOTONIC at the start; for real and scaled time */
 	uint64_t stepped_ns; /* stepped                                */
-	uint64_t wall_ns;    /* at the start */
-	uint64_t begin_ns;   /* world time of the first query: loads have run for this long */
+	uint64_t wall_ns;    /* wall clock at the start */
+	/* world time at the start: the loads have already run for this long */
+	uint64_t begin_ns;
 
 	char driver[32], nvml[32];
 	int cuda;
-	unsigned stride; /* of nvmlDeviceGet...Processes_v3: 16, 24 or 32 */
+	unsigned stride; /* entry size of nvmlDeviceGet...Processes_v3: 16, 24 or 32 bytes */
 	bool privileged; /* setters work */
 	bool stub;
 	bool measured_latency;
 	unsigned utilization_entries; /* buffer size that the call requires */
 	unsigned utilization_history; /* stored samples */
-	unsigned utilization_copies;  /* each row is returned so often */
+	unsigned utilization_copies;  /* how often each row is returned */
 	bool utilization_ignores_since;
 	char **missing;
 	size_t n_missing;
@@ -192,8 +194,8 @@ struct world {
 struct world *world_new(void);
 void world_free(struct world *w);
 
-/* Adds n GPUs of that profile and returns the first, or NULL (too many, out of memory). The
- * other devices may move. */
+/* Adds n GPUs of this profile. Returns the first of them, or NULL if there are too many or
+ * memory is short. Pointers to other devices may become invalid. */
 struct device *world_add(struct world *w, const struct profile *p, unsigned n);
 
 /* Call it when everything is described: sorts actions, starts devices and time. */
@@ -202,7 +204,8 @@ int world_start(struct world *w);
 uint64_t world_now_ns(const struct world *w);
 uint64_t world_wall_ns(const struct world *w, uint64_t t_ns);
 
-/* How often the driver was reloaded by t, whether it is absent at t, and its versions at t. */
+/* world_boots() returns how often the driver was reloaded until t; *gap says whether the driver
+ * is absent at t. world_driver() returns the version of the driver or of NVML at t. */
 unsigned world_boots(const struct world *w, uint64_t t_ns, bool *gap);
 const char *world_driver(const struct world *w, uint64_t t_ns, bool nvml);
 
@@ -214,7 +217,8 @@ struct fault world_fault(const struct world *w, int call, bool lifecycle, int de
 /* Advances a device to t. All queries below are about that time. */
 void device_advance(struct world *w, struct device *d, uint64_t t_ns);
 
-/* Something was set: the next advance computes power, clocks and reasons again. */
+/* Call this after a setting was changed: the next advance computes power, clocks and throttle
+ * reasons again. */
 void device_changed(struct device *d);
 
 bool process_alive(const struct process *p, uint64_t t_ns);
@@ -228,7 +232,7 @@ uint64_t device_reserved_bytes(const struct device *d);
 /* Sets the memory of pid, as gpuward_sim_process(). */
 int device_set_process(struct device *d, uint32_t pid, uint64_t bytes, bool graphics);
 
-/* Reads the folder of its real processes, if it has one. */
+/* Reads the folder in which real processes report their memory, if the device has one. */
 void device_follow(struct device *d);
 
 uint64_t device_counter_mj(struct device *d);

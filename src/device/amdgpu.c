@@ -1,8 +1,8 @@
-/* amdgpu: AMD GPUs, through the files of their kernel driver.
+/* amdgpu: AMD GPUs, read from the files of the kernel driver.
  *
  * Two files are never read: pcie_bw, because the read sleeps for a second, and gpu_metrics,
- * because its layout changes with its version. On an APU, power is that of the whole package,
- * CPU included. */
+ * because its layout changes with its version. On an APU, power is the power of the whole
+ * package, including the CPU. */
 #include "drm.h"
 
 static const struct drm_row rows[] = {
@@ -64,7 +64,7 @@ static const struct drm_text texts[] = {
 	{ 0 },
 };
 
-/* Only server boards report their own name; these are the common other ones. */
+/* Only server boards report their own name; this table has the names of other common boards. */
 static const struct drm_name names[] = {
 	{ 0x67df, "AMD Radeon RX 470/480/570/580/590" },
 	{ 0x687f, "AMD Radeon RX Vega" },

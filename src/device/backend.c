@@ -125,7 +125,7 @@ bool pci_normalise(const char *text, char out[static 16])
 	int end = 0;
 
 	if (sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &end) != 4) {
-		domain = 0; /* the short form of lspci */
+		domain = 0; /* the short format of lspci has no domain */
 		if (sscanf(text, "%2x:%2x.%1x%n", &bus, &device, &function, &end) != 3)
 			return false;
 	}
@@ -165,7 +165,7 @@ static bool mig_matches(const struct gw_device *d, const char *selector)
 	return false;
 }
 
-/* Could this select a GPU on some machine, perhaps not on this one? */
+/* True if s could select a GPU on some machine, even if not on this one. */
 static bool selector_plausible(const char *s)
 {
 	size_t n = strlen(s);

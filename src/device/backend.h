@@ -20,7 +20,8 @@ struct backend_env { /* shared by all backends of a context; outlives them */
 	const char *nvml_library; /* NULL: search */
 	unsigned flags;           /* enum gw_open_flag */
 	uint64_t deadline_ns;     /* as in gw_options; 0: none */
-	bool process_ends; /* the process ends: the kernel may clean up after the driver */
+	/* the process is about to end: the kernel may clean up after the driver */
+	bool process_ends;
 	struct call_cost_table *cost; /* counts vendor calls (call_cost.h); NULL: not counted */
 	atomic_ulong *init_failures;  /* counts failed attempts to load and initialise NVML */
 };
@@ -55,7 +56,7 @@ struct power_sample {
 
 /* How busy one process kept a device. */
 struct process_use {
-	int64_t pid;      /* as the driver reports it; may be in no process list */
+	int64_t pid;      /* pid from the driver; may be in no process list */
 	uint64_t wall_us; /* timestamp of its newest sample */
 	double sm_ratio, memory_ratio;
 };
@@ -70,17 +71,18 @@ struct device_event {
 struct backend_ops {
 	const char *name;
 	enum gw_vendor vendor;
-	const void *tables; /* constants of the backend, for code that several share */
+	const void *tables; /* constants of the backend, for code that several backends share */
 
-	/* Checks quickly, on the caller's thread, whether open() is worth calling. Opens,
-	 * starts and wakes nothing. Returns false, with the cause set, if not. NULL: always
-	 * call open(). */
+	/* Checks quickly, on the caller's thread, whether it is useful to call open(). Opens,
+	 * starts and wakes nothing. Returns false, with the cause set, if open() would be
+	 * useless. NULL: always call open(). */
 	bool (*present)(struct backend *b);
 
-	/* Finds its GPUs and opens them: backend_slot() for each, in the driver's order, with
-	 * UUID and PCI id; also name and memory, or else d->fresh. If it fails or finds none,
-	 * it sets the cause with backend_fail() and returns 0; the only error is -GW_E_NOMEM.
-	 * May be called again after close: a GPU with a known UUID keeps its slot. */
+	/* Finds and opens the GPUs. Calls backend_slot() for each GPU, in the driver's order,
+	 * and sets UUID and PCI id. Also sets name and memory, or else sets d->fresh. If it
+	 * fails or finds no GPU, it sets the cause with backend_fail() and returns 0; the only
+	 * error is -GW_E_NOMEM. May be called again after close: a GPU with a known UUID keeps
+	 * its slot. */
 	int (*open)(struct backend *b);
 
 	/* Closes every handle and frees every priv; the slots stay.  Safe after a failed open. */
@@ -102,29 +104,35 @@ struct backend_ops {
 	void (*memory)(struct device *d);
 
 	/* Reads the driver's power ring buffer: entries newer than since_us, oldest first, at
-	 * most cap. If a program prints them, the first call starts it and returns no entry.
-	 * Never waits for an entry, except that a program that fails is run once per call.
-	 * Returns the number, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM. */
+	 * most cap. For a backend that gets the entries from a program, the first call starts
+	 * the program and returns no entry. Never waits for an entry; but while that program
+	 * fails, each call runs it once. Returns the number of entries, or -GW_E_NOSUPPORT,
+	 * -GW_E_LOST, -GW_E_NOMEM. */
 	int (*power_samples)(struct device *d, uint64_t since_us, struct power_sample *out,
 			     unsigned cap);
 
-	/* Mean utilisation per process since since_us (driver timestamps, wall-clock
+	/* Reads the mean utilisation per process since since_us (driver timestamps, wall-clock
 	 * microseconds). Fills at most cap rows, one per pid, with the time of its newest
-	 * sample. Drops values over 100 %, old timestamps and repeated rows. The mean covers
-	 * only samples that name the process: the driver reports no sample in which it was
-	 * idle. Two processes that had the same pid share a row. since_us 0 returns old
-	 * history; after the wall clock steps back nothing is newer. Returns the number, or
-	 * -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM, -GW_E_PERM. */
+	 * sample. Drops values over 100 %, old timestamps and repeated rows.
+	 *
+	 * The mean covers only samples that name the process: the driver reports no sample in
+	 * which the process was idle. Two processes that had the same pid share a row. since_us
+	 * 0 returns old history. After the wall clock steps back, no sample is newer than
+	 * since_us. Returns the number of rows, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM,
+	 * -GW_E_PERM. */
 	int (*process_use)(struct device *d, uint64_t since_us, struct process_use *out,
 			   unsigned cap);
 
-	/* Events; used only by event_watch.c, which holds the backend open meanwhile
-	 * (context.h) and closes the set before the backend closes. has_events: does the
-	 * library have the calls? It makes none. open: an empty set; 0, -GW_E_NOSUPPORT,
-	 * -GW_E_LOST or -GW_E_NOMEM. add, by the user of d: 1 if events of d arrive, 0 if not
-	 * possible now, -GW_E_STATE if d was lost and is back, so the set must be opened again.
-	 * wait blocks in the driver: 1 and *ret, 0 at the timeout (perhaps early), -GW_E_LOST
-	 * if the driver or a GPU went away: close the set. */
+	/* Events. Only event_watch.c uses these functions. It keeps the backend open meanwhile
+	 * (context.h) and closes the set before the backend closes.
+	 *
+	 * has_events: true if the library has the event calls; makes no call.
+	 * open: creates an empty set. Returns 0, -GW_E_NOSUPPORT, -GW_E_LOST or -GW_E_NOMEM.
+	 * add: the caller must have exclusive use of d. Returns 1 if events of d arrive, 0 if
+	 * that is not possible now, -GW_E_STATE if d was lost and is back, so that the set must
+	 * be opened again.
+	 * wait: blocks in the driver. Returns 1 and *ret, 0 at the timeout (perhaps early), or
+	 * -GW_E_LOST if the driver or a GPU went away; then close the set. */
 	bool (*has_events)(const struct backend *b);
 	int (*events_open)(struct backend *b, void **ret_events);
 	int (*events_add)(struct device *d, void *events);
@@ -132,11 +140,14 @@ struct backend_ops {
 			   struct device_event *ret);
 	void (*events_close)(struct backend *b, void *events);
 
-	/* Settings; used only by manage.c, which has checked the value. can_set: does the call
-	 * exist? get: the current value, NAN if the driver does not report it. set: value NULL
-	 * restores the driver's default. Both return 0, or -GW_E_NOSUPPORT, -GW_E_PERM,
-	 * -GW_E_ARG, -GW_E_STATE, -GW_E_TIMEOUT, -GW_E_LOST, -GW_E_IO, with the driver's answer
-	 * in detail ("nvmlDevice...: NO_PERMISSION"). */
+	/* Settings. Only manage.c uses these functions, after it has checked the value.
+	 *
+	 * can_set: true if the call exists.
+	 * get: reads the current value, NAN if the driver does not report it.
+	 * set: sets the value; NULL restores the driver's default.
+	 * get and set return 0, or -GW_E_NOSUPPORT, -GW_E_PERM, -GW_E_ARG, -GW_E_STATE,
+	 * -GW_E_TIMEOUT, -GW_E_LOST, -GW_E_IO, with the driver's answer in detail
+	 * ("nvmlDevice...: NO_PERMISSION"). */
 	bool (*can_set)(struct device *d, enum manage_what what);
 	int (*get)(struct device *d, enum manage_what what, double ret[2], char *detail,
 		   size_t size);
@@ -149,21 +160,22 @@ struct backend {
 	const struct backend_env *env;
 	struct device **slot; /* in order of discovery; a slot is never removed */
 	unsigned count, cap;
-	enum gw_cause cause; /* NONE if it has devices */
+	enum gw_cause cause; /* why there are no devices; NONE if there are some */
 	char message[400];
 	char library_path[256];
 	char driver_version[80], nvml_version[80], cuda_version[16];
 	char missing[1024];    /* optional symbols that the library lacks */
-	atomic_bool simulated; /* set even while open hangs */
+	atomic_bool simulated; /* already set while open() hangs */
 	bool open;
-	unsigned opened;    /* how often it was opened; the user of a device may read it */
-	atomic_bool reopen; /* the driver went away */
-	_Atomic(const char *) call; /* the running vendor call of open or close */
+	/* how often the backend was opened; the user of a device may read it */
+	unsigned opened;
+	atomic_bool reopen;         /* the driver went away: open the backend again */
+	_Atomic(const char *) call; /* name of the vendor call that open or close is making */
 	uint64_t began_ns;          /* start of that call; only the calling thread uses it */
 	void *priv;
 };
 
-/* One per row of backend.def, ended by NULL. */
+/* backend_table has one entry per row of backend.def and ends with NULL. */
 enum {
 #define GW_BACKEND(symbol, name, modules, help) BACKEND_##symbol,
 #include <gpuward/backend.def>
@@ -171,11 +183,12 @@ enum {
 };
 extern const struct backend_ops *const backend_table[BACKENDS + 1];
 
-/* The device with this uuid or, if either side has none, with this PCI id; or NULL. */
+/* Returns the device with this uuid, or NULL. If the device or the caller has no uuid, the PCI
+ * ids are compared. */
 struct device *backend_find(const struct backend *b, const char *uuid, const char *pci);
 
-/* The same with this uuid or, if uuid is NULL, this PCI id; created if missing. NULL: out of
- * memory. */
+/* Returns the device with this uuid or, if uuid is NULL, with this PCI id. Creates the device
+ * if it is missing. Returns NULL if out of memory. */
 struct device *backend_slot(struct backend *b, const char *uuid, const char *pci);
 
 /* Sets the cause and its message: the sentence of the cause, followed by ": detail" if fmt is

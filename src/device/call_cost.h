@@ -1,9 +1,9 @@
-/* call_cost: what each call of NVIDIA's library costs.
+/* call_cost: the cost of each call of NVIDIA's library.
  *
- * Counts, return codes and times of every NVML call since the context was opened; they survive
- * a reopened driver. The caller adds with relaxed atomics and two clock readings; readers take
- * no lock, so the figures are available while a call hangs. Waiting for driver events is not
- * counted, because it is meant to take long. */
+ * Counts calls, return codes and times of every NVML call since the context was opened, also
+ * when the driver is opened again. The calling thread adds with relaxed atomics and two clock
+ * readings; readers take no lock, so the figures are available while a call hangs. Waiting for
+ * driver events is not counted, because it is meant to take long. */
 #ifndef GW_DEVICE_CALL_COST_H
 #define GW_DEVICE_CALL_COST_H
 
@@ -18,18 +18,20 @@
 struct call_cost {
 	const char *name; /* name of the symbol: "nvmlDeviceGetPowerUsage"; static */
 	uint64_t count;   /* calls that returned */
-	uint64_t errors;  /* those that did not return success */
+	uint64_t errors;  /* calls that returned an error */
 	uint64_t total_ns, max_ns;
 	uint32_t code
-		[CALL_COST_CODES]; /* how often each error was returned; [0] is not counted */
+		/* how often each code was returned; [0] (success) is not counted */
+		[CALL_COST_CODES];
 };
 
-/* Lists the calls that were made at least once, in the order of the backend's table, at most
- * max. ctx NULL: none. Needs no lock and may be called from any thread while ctx is open.
- * Returns the number. */
+/* Lists the calls that were made at least once, at most max, in the order of the backend's
+ * table. Returns their number; 0 if ctx is NULL. Needs no lock and may be called from any
+ * thread while ctx is open. */
 unsigned call_cost_list(struct gw_ctx *ctx, struct call_cost *out, unsigned max);
 
-/* "GPU_IS_LOST"; "UNKNOWN" for the last code and beyond. */
+/* Returns the name of a code, such as "GPU_IS_LOST"; "UNKNOWN" for the last code and larger
+ * ones. */
 const char *call_cost_code_name(unsigned code);
 
 struct call_cost_row {

@@ -17,7 +17,7 @@ struct call_thread {
 	void (*fn)(void *arg); /* NULL: idle */
 	void *arg;
 	bool quit;
-	bool orphan; /* its owner is gone: it frees itself */
+	bool orphan; /* the owner is gone: the thread frees this struct itself */
 };
 
 static void call_thread_dispose(struct call_thread *l)
@@ -41,7 +41,7 @@ static void *call_thread_main(void *ctx)
 		l->fn(l->arg);
 		pthread_mutex_lock(&l->lock);
 		l->fn = NULL;
-		/* Without the lock, because the thread that wakes up needs it. */
+		/* Unlock first, because the thread that wakes up needs the lock. */
 		pthread_mutex_unlock(&l->lock);
 		pthread_cond_broadcast(&l->change);
 		pthread_mutex_lock(&l->lock);
@@ -112,7 +112,7 @@ bool call_thread_free(struct call_thread *l)
 	if (!idle) {
 		l->orphan = true;
 		pthread_detach(
-			l->thread); /* before the unlock, after which it may have ended */
+			l->thread); /* before the unlock: after it the thread may have ended */
 	}
 	pthread_cond_broadcast(&l->change);
 	pthread_mutex_unlock(&l->lock);

@@ -18,11 +18,12 @@
 #define BACKOFF_FIRST_NS NS_PER_S
 #define BACKOFF_LAST_NS  (60 * NS_PER_S)
 #define GONE_RETRY_NS    (5 * NS_PER_S)
-#define ASLEEP_RETRY_NS  (5 * NS_PER_S) /* only sysfs is read */
+#define ASLEEP_RETRY_NS  (5 * NS_PER_S) /* a retry reads only sysfs */
 #define EVENTS_ROUND_NS  NS_PER_S
-#define EVENTS_GRACE_NS  (3 * NS_PER_S) /* if there is no deadline */
+#define EVENTS_GRACE_NS  (3 * NS_PER_S) /* used if the context has no deadline */
 
-/* Runs fn(arg) on the call thread, or here if there is none. False: it has not returned. */
+/* Runs fn(arg) on the call thread, or on the caller's thread if there is no call thread.
+ * Returns false if fn has not returned by the deadline. */
 static bool run_with_deadline(const struct gw_ctx *ctx, struct call_thread *thread,
 			      void (*fn)(void *), void *arg)
 {
@@ -128,8 +129,9 @@ static bool opener_usable(const struct opener *o)
 	return !o->stalled && o->b.open && o->b.cause == GW_CAUSE_NONE;
 }
 
-/* nvidia-smi is for machines where the library cannot be loaded. If the library loads and
- * reports an error, nvidia-smi would report the same, only slower. */
+/* True if backend i should be tried. nvidia-smi is for machines where the library cannot be
+ * loaded. If the library loads and reports an error, nvidia-smi would report the same error
+ * more slowly. */
 static bool worth_trying(const struct gw_ctx *ctx, unsigned i)
 {
 	const struct opener *nvml = ctx->opener[0];
@@ -153,7 +155,7 @@ static void name_calls_in(struct backend *b, bool opening)
 		b->slot[i]->call = opening ? &b->call : &b->slot[i]->own_call;
 }
 
-/* The readings of a closed backend are out of date; open reads them again. */
+/* Marks the readings of a closed backend as absent; they are read again after the next open. */
 static void forget_devices(struct backend *b)
 {
 	for (unsigned i = 0; i < b->count; i++) {
@@ -237,15 +239,16 @@ void opener_release(struct opener *o)
 	sem_post(&o->events);
 }
 
-/* Asks the watcher of events to release the backend; a watcher that hangs is waited for only
- * once. */
+/* Asks the event watcher to release the backend. If the watcher hangs, only the first call
+ * waits for it. */
 static bool take_events(struct gw_ctx *ctx, struct opener *o)
 {
 	uint64_t ns = ctx->deadline_ns ? ctx->deadline_ns : EVENTS_GRACE_NS;
 
 	atomic_store(&o->events_yield, true);
 	o->events_taken = take_within(&o->events, atomic_load(&o->events_late) ? 0 : ns);
-	/* ThreadSanitizer does not know sem_clockwait(); this pairs with opener_release(). */
+	/* An atomic exchange, because ThreadSanitizer does not know sem_clockwait(); it pairs
+	 * with opener_release(). */
 	atomic_exchange(&o->events_late, !o->events_taken);
 	if (!o->events_taken)
 		atomic_store(&o->events_yield, false);
@@ -271,8 +274,8 @@ static void give_devices(struct gw_ctx *ctx, struct backend *b)
 		}
 }
 
-/* Takes exclusive use of all devices of b, which is about to open or close, and of its events.
- * False: one of them is in a call that has not returned and still uses its handle. */
+/* Takes exclusive use of all devices of b and of its events, because b is about to open or
+ * close. Returns false if a call that has not returned still uses a handle. */
 static bool take_devices(struct gw_ctx *ctx, struct backend *b)
 {
 	if (!take_events(ctx, opener_of(b)))
@@ -355,7 +358,7 @@ static void return_thread(struct gw_ctx *ctx, struct opener *o)
 	o->thread = NULL;
 }
 
-/* The call thread is idle: takes over its results. */
+/* Takes over the results of open or close. The call thread must be idle. */
 static int finish_open(struct gw_ctx *ctx, struct opener *o)
 {
 	uint64_t now = clock_mono_ns(ctx->clock);
@@ -368,7 +371,7 @@ static int finish_open(struct gw_ctx *ctx, struct opener *o)
 	name_calls_in(&o->b, false);
 	for (unsigned i = 0; i < o->b.count && !err; i++)
 		err = add_slot(ctx, o->b.slot[i]);
-	if (err) /* some have no slot: try again when there is memory */
+	if (err) /* some devices have no slot: try again later, when there may be memory */
 		atomic_store(&o->b.reopen, true);
 	for (unsigned i = 0; i < ctx->slots; i++)
 		if (ctx->slot[i]->d->backend == &o->b) {
@@ -389,10 +392,11 @@ static int finish_open(struct gw_ctx *ctx, struct opener *o)
 
 static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 {
-	if (o->stalled) { /* the last attempt may still run */
+	if (o->stalled) { /* the last open or close may still run */
 		int err = call_thread_wait(o->thread, 0) ? finish_open(ctx, o) : 0;
 
-		/* It returned late; the caller may want the opposite now. */
+		/* The last open or close returned late; the caller may want the opposite
+		 * now. */
 		if (err || o->stalled || !(close_only ? o->b.open : o->close_only))
 			return err;
 	}
@@ -477,7 +481,7 @@ static void run_slot(void *arg)
 
 	slot_take(s);
 	s->fn(s);
-	s->done = s->d->r; /* the sampler may use it from here on */
+	s->done = s->d->r; /* before slot_give(): afterwards the sampler may use the device */
 	slot_give(s);
 }
 
@@ -577,15 +581,16 @@ static void free_ctx(struct gw_ctx *ctx)
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
 
-		if (o->stalled && call_thread_wait(o->thread, 0)) { /* it returned meanwhile */
+		/* the late call has returned */
+		if (o->stalled && call_thread_wait(o->thread, 0)) {
 			return_thread(ctx, o);
 			o->stalled = false;
 		}
 		if (!o->stalled && !o->events_taken && !take_events(ctx, o))
 			all_idle = false; /* a wait for events hangs in the library */
 		if (all_idle && !o->stalled && (o->b.priv || o->b.count)) {
-			/* Without memory for a call thread it is closed here, however long that
-			 * takes. */
+			/* If there is no memory for a call thread, the backend is closed on
+			 * this thread, however long that takes. */
 			borrow_thread(ctx, o);
 			o->close_only = true;
 			o->stalled = !run_with_deadline(ctx, o->thread, open_or_close, o);
@@ -619,7 +624,8 @@ static void free_ctx(struct gw_ctx *ctx)
 	free(ctx);
 }
 
-/* The options as this library knows them; members that an older caller lacks are zero. */
+/* Copies the options that this library knows. Members that an older caller does not have are
+ * set to 0. */
 static void copy_options(struct gw_options *known, const struct gw_options *given)
 {
 	memset(known, 0, sizeof(*known));
@@ -640,7 +646,8 @@ static int context_prepare(struct gw_ctx *ctx, const struct gw_options *o)
 		if (!ctx->nvml_library)
 			return -GW_E_NOMEM;
 	}
-	/* One hour is practically forever, and cannot overflow when added to the current time. */
+	/* One hour is practically no limit, and adding it to the current time cannot
+	 * overflow. */
 	ctx->deadline_ns = o->deadline_ns < 3600 * NS_PER_S ? o->deadline_ns : 3600 * NS_PER_S;
 	ctx->env = (struct backend_env){ .clock = ctx->clock,
 					 .root = &ctx->root,
@@ -661,7 +668,8 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 	struct gw_ctx *ctx;
 	int err;
 
-	/* All members are words or padded to one. */
+	/* Every member of gw_options has the size of a word or is padded to it, so its size is
+	 * a multiple. */
 	if (options && (options->size < sizeof(size_t) || options->size % sizeof(size_t)))
 		return context_fail(NULL, -GW_E_ARG,
 				    "gw_options.size is %zu; set it to "
@@ -693,7 +701,8 @@ int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx)
 	return context_open(options, clock_real(), ret_ctx);
 }
 
-/* A thread that event_watch.c left behind may still hold the lock to search for the driver. */
+/* Waits until the lock is free; returns false if it stays held. A thread that event_watch.c
+ * left behind may still hold the lock while it searches for the driver. */
 static bool wait_until_unused(struct gw_ctx *ctx)
 {
 	uint64_t grace = ctx->deadline_ns ? 2 * ctx->deadline_ns : EVENTS_GRACE_NS;
@@ -710,7 +719,8 @@ static bool wait_until_unused(struct gw_ctx *ctx)
 
 void gw_close(struct gw_ctx *ctx)
 {
-	/* A forked child has the context but not its threads: leave it unchanged. */
+	/* A forked child has the context but not its threads, so it must not free the
+	 * context. */
 	if (!ctx || ctx->owner != getpid() || !wait_until_unused(ctx))
 		return;
 	ctx->env.process_ends = ctx->env.flags & GW_OPEN_NO_SHUTDOWN;

@@ -24,16 +24,18 @@ struct slot {
 	struct device *d;
 	struct call_thread *thread; /* NULL: calls run on the caller's thread */
 	bool stalled;               /* the last call has not returned */
-	sem_t in_use; /* held by the user of d; a semaphore: another thread may end a late call */
-	bool opening; /* its backend opens or closes and holds in_use */
+	/* held by the user of d; a semaphore: another thread may release it after a late
+	 * call */
+	sem_t in_use;
+	bool opening; /* the backend is opening or closing and holds in_use */
 	/* The members marked (*) belong to the call thread while it is busy. */
 	void (*fn)(void *slot); /* the function to call (*) */
 	unsigned tiers;         /* the tiers to read (*) */
-	uint64_t now_ns;        /* when they were requested (*) */
+	uint64_t now_ns;        /* when the tiers were requested (*) */
 	int cuda_ordinal;
 	struct report done;      /* d->r after the last fn (*) */
-	struct report last;      /* the same, when the call thread was last idle */
-	struct usage_list usage; /* the processes on it (*) */
+	struct report last;      /* copy of `done` from when the call thread was last idle */
+	struct usage_list usage; /* the processes on the device (*) */
 	struct proc *proc;       /* one per row of usage (*) */
 	unsigned proc_cap;
 	enum gw_absence usage_why;
@@ -45,20 +47,23 @@ struct slot {
 	struct manage_job *job; /* manage.c: a call that has not returned (*) */
 };
 
-struct opener { /* a backend and when to try it */
+struct opener { /* a backend, and when to try to open it */
 	struct backend b;
-	struct call_thread *thread; /* while in use, and for good if it hangs */
+	/* the call thread, while this opener uses it; kept if its call hangs */
+	struct call_thread *thread;
 	bool stalled;
-	bool close_only; /* what the call thread does */
+	bool close_only; /* the call thread only closes the backend; it does not open it */
 	int error;
 	uint64_t retry_ns, backoff_ns;
-	/* The driver's events. event_watch.c holds `events` as long as it has an event set,
-	 * which keeps the backend open; it releases it on request. */
+	/* The driver's events. event_watch.c holds `events` as long as it has an event set;
+	 * this keeps the backend open. It releases `events` on request. */
 	sem_t events;
 	atomic_bool events_yield; /* request: close the set and release `events` soon */
 	atomic_bool
-		events_late; /* it was not released in time: do not wait again until the call has returned */
-	bool events_taken; /* by us, to open or close */
+		/* `events` was not released in time: do not wait until the watcher's call
+		 * returned */
+		events_late;
+	bool events_taken; /* this opener holds `events`, to open or close */
 };
 
 /* The text for gw_ctx_error(), under a lock of its own: gw_ctx.lock is held while a driver is
@@ -78,7 +83,7 @@ struct gw_ctx {
 	uint64_t deadline_ns;      /* 0: no call threads */
 	bool first_only;           /* "auto": stop at the first backend with devices */
 	bool released;             /* by gw_ctx_release() */
-	struct call_thread *spare; /* the call thread that no opener uses */
+	struct call_thread *spare; /* the shared call thread, while no opener uses it */
 	struct opener *opener[BACKENDS];
 	unsigned openers;
 	struct slot **slot;
@@ -90,46 +95,48 @@ struct gw_ctx {
 	struct host host;
 	struct host_report host_report; /* read at host_ns */
 	uint64_t host_ns;
-	struct call_cost_table cost; /* NVML calls; atomic, not under the lock */
+	struct call_cost_table cost; /* cost of NVML calls; atomic, not guarded by the lock */
 	atomic_ulong init_failures;  /* of NVML; not under the lock */
 	struct context_error error;
 };
 
-/* Records the sentence for gw_ctx_error() and returns error; fmt NULL: the phrase of the code.  ctx
- * NULL: a failure of gw_open() on this thread. */
+/* Records the message for gw_ctx_error() and returns error. If fmt is NULL, the message is the
+ * phrase of the error code. If ctx is NULL, it is the message for a failed gw_open() on this
+ * thread. */
 int context_fail(struct gw_ctx *ctx, int error, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* gw_open() with a clock from the caller, which outlives the context. */
+/* Works like gw_open(), with a clock from the caller, which must outlive the context. */
 int context_open(const struct gw_options *options, const struct clock *clock,
 		 struct gw_ctx **ret_ctx);
 
 /* Opens the backends that are due. Needs the lock. Returns 0 or -GW_E_NOMEM. */
 int context_refresh(struct gw_ctx *ctx);
 
-/* Reports that a driver was loaded (gone false) or is about to be unloaded (gone true). After a
- * load the next refresh tries every backend. Before an unload open backends are closed and
- * tried again some seconds later. */
+/* Informs the context that a driver was loaded (gone false) or is about to be unloaded (gone
+ * true). After a load the next refresh tries every backend. Before an unload the open backends
+ * are closed; they are tried again some seconds later. */
 void context_driver_changed(struct gw_ctx *ctx, bool gone);
 
-/* Takes and returns the exclusive use of a slot's device. Call without the lock. */
+/* Take and give back the exclusive use of a slot's device. Call without the lock. */
 void slot_take(struct slot *s);
 void slot_give(struct slot *s);
 
-/* The same without waiting, because a call may hang. False: the device is in use. */
+/* Takes it without waiting, because a call may hang. Returns false if the device is in use. */
 bool slot_try(struct slot *s);
 
 /* Keeps the backend of o unchanged until opener_release(). The holder must check
- * opener_must_yield() every opener_poll_ns() and release soon when it is true. False: the
- * backend opens or closes, or is held. Call without the lock and before taking a slot. */
+ * opener_must_yield() at intervals of opener_poll_ns() and release soon when it is true.
+ * Returns false if the backend is opening or closing, or someone else holds it. Call without
+ * the lock and before taking a slot. */
 bool opener_hold(struct opener *o);
 bool opener_must_yield(struct opener *o);
 void opener_release(struct opener *o);
 uint64_t opener_poll_ns(const struct gw_ctx *ctx);
 
-/* Runs fn(slot) for every slot, each with its in_use held, on the call threads if there are
- * any, until the deadline at most. Sets tiers and now_ns if the thread is idle, stalled, and
- * last if it is idle again. Needs the lock. */
+/* Runs fn(slot) for every slot while holding its in_use, on the call threads if there are any,
+ * and waits until the deadline at most. Sets `stalled` of each slot. Sets `tiers` and `now_ns`
+ * if the call thread was idle, and `last` if it is idle again afterwards. Needs the lock. */
 void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, uint64_t now_ns);
 
 /* The same for one slot. Returns 0, -GW_E_STATE (an earlier call has not returned; nothing was

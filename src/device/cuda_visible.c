@@ -9,7 +9,7 @@
 #define UNKNOWN -2
 
 #define NO_GPU      SIZE_MAX       /* the entry names no GPU */
-#define UNKNOWN_GPU (SIZE_MAX - 1) /* it names one, but it is unknown which */
+#define UNKNOWN_GPU (SIZE_MAX - 1) /* the entry names a GPU, but it is unknown which one */
 
 struct entry {
 	const char *p;
@@ -26,8 +26,9 @@ static bool cuda_equals(struct entry e, const char *text)
 	return text && strlen(text) == e.n && strncmp(e.p, text, e.n) == 0;
 }
 
-/* Indices follow the driver's order only if CUDA is set to it or cannot sort: by default CUDA
- * puts the fastest GPU first, and we do not know which one that is. */
+/* True if indices follow the driver's order: CUDA is set to this order, or all GPUs are the
+ * same model. By default CUDA puts the fastest GPU first, and we do not know which GPU that
+ * is. */
 static bool order_known(const char *order, const struct cuda_visible_gpu *gpu, size_t n)
 {
 	if (order && strcmp(order, "PCI_BUS_ID") == 0)
@@ -66,7 +67,8 @@ static size_t find_uuid(struct entry e, const struct cuda_visible_gpu *gpu, size
 	return found;
 }
 
-/* "MIG-<uuid>", or in the form of old drivers "MIG-GPU-<uuid of the GPU>/<gi>/<ci>". */
+/* Finds the GPU of a MIG entry: "MIG-<uuid>" or, with old drivers, "MIG-GPU-<uuid of the
+ * GPU>/<gi>/<ci>". */
 static size_t find_mig(struct entry e, const struct cuda_visible_gpu *gpu, size_t n)
 {
 	const char *slash = memchr(e.p, '/', e.n);

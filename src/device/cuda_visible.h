@@ -6,23 +6,23 @@
 
 /* One GPU as CUDA enumerates it, in the driver's (PCI bus) order. */
 struct cuda_visible_gpu {
-	const char *uuid;       /* "GPU-..."; NULL: unknown */
-	const char *name;       /* model; shows whether CUDA may use another order */
+	const char *uuid; /* "GPU-..."; NULL: unknown */
+	const char *name; /* model name; if the models differ, CUDA may use another order */
 	const char *const *mig; /* UUIDs of its instances, NULL-terminated, or NULL */
-	int ordinal;            /* result: its CUDA ordinal, -1: not visible, -2: unknown */
+	int ordinal;            /* result: CUDA ordinal; -1: not visible, -2: unknown */
 };
 
-/* Fills the ordinals of n GPUs.
+/* Fills in the ordinals of n GPUs.
  *
- * list is the value of CUDA_VISIBLE_DEVICES, NULL if unset (all visible). An entry is an index,
- * a UUID, "GPU-" with a unique prefix, a "MIG-" UUID (new form) or "MIG-GPU-uuid/gi/ci" (old
- * form). As in CUDA, the first invalid entry ends the list; an empty list, or one that begins
- * with an invalid entry such as -1, hides all GPUs; a GPU that appears twice makes the whole
- * list invalid.
+ * list is the value of CUDA_VISIBLE_DEVICES, NULL if it is unset (all GPUs are visible). An
+ * entry is an index, a UUID, "GPU-" with a unique prefix, a "MIG-" UUID (new format) or
+ * "MIG-GPU-uuid/gi/ci" (old format). The rules are those of CUDA: the first invalid entry ends
+ * the list. An empty list, or one that begins with an invalid entry such as -1, hides all GPUs.
+ * A GPU that appears twice makes the whole list invalid.
  *
- * order is the value of CUDA_DEVICE_ORDER. Indices follow the driver's order only if it is
- * "PCI_BUS_ID" or all GPUs have the same name; otherwise the meaning of an index is unknown
- * here (-2 for the GPUs concerned). */
+ * order is the value of CUDA_DEVICE_ORDER. Indices follow the driver's order only if order is
+ * "PCI_BUS_ID" or all GPUs have the same name. Otherwise the meaning of an index is unknown,
+ * and the GPUs concerned get -2. */
 void cuda_visible_resolve(const char *list, const char *order, struct cuda_visible_gpu *gpu,
 			  size_t n);
 

@@ -38,8 +38,8 @@ struct backend;
 struct device {
 	struct backend *backend; /* borrowed                                          */
 	struct report r;         /* written only by the thread that reads the hardware */
-	/* Points to the name of the running vendor call (NULL: none): own_call, or the backend's
-	 * while it opens. */
+	/* Points to own_call or, while the backend opens, to the backend's `call`. The value
+	 * there is the name of the running vendor call (NULL: none). */
 	_Atomic(const char *) *call;
 	_Atomic(const char *) own_call;
 	uint64_t began_ns; /* start of the running call; only the calling thread uses it */
@@ -47,7 +47,7 @@ struct device {
 	void *priv;        /* the backend's data; its close() frees it */
 };
 
-/* Nothing is known yet: every value is absent with reason not_read. */
+/* Starts an empty report: every value is absent with reason not_read. */
 void report_init(struct report *r, enum gw_vendor vendor, enum gw_provenance provenance);
 
 /* Marks every value of these tiers as absent for this reason. */

@@ -1,4 +1,5 @@
-/* diagnosis: what is wrong on this machine and how to fix it, from the table of causes. */
+/* diagnosis: finds what is wrong on this machine and how to fix it, with the table of
+ * causes. */
 #include "context.h"
 #include "environment.h"
 #include "proc.h"

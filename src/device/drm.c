@@ -77,7 +77,8 @@ static int parse_level(const char *text, bool highest, double *ret)
 	return found ? 0 : -GW_E_PARSE;
 }
 
-/* The speed of a link implies its generation; "Unknown" means that the link is down. */
+/* Converts the speed of a link to its PCIe generation. "Unknown" means that the link is
+ * down. */
 static int parse_speed(const char *text, double *ret)
 {
 	static const char *const speed[] = { "2.5", "5", "8", "16", "32", "64", "128" };
@@ -182,7 +183,8 @@ static unsigned read_rows(struct device *d, unsigned tiers, bool *ret_denied)
 			report_set(&d->r, row->q, v * row->scale);
 			good++;
 		} else if (d->r.why[row->q] == GW_ABSENT_NOT_SUPPORTED) {
-			/* A later row that is merely missing does not hide this reason. */
+			/* Only the reason not_supported is replaced: a later row with a missing
+			 * file must not hide a better reason. */
 			report_miss(&d->r, row->q, drm_absence(err));
 		}
 		*ret_denied = *ret_denied || err == -GW_E_PERM;
@@ -190,8 +192,8 @@ static unsigned read_rows(struct device *d, unsigned tiers, bool *ret_denied)
 	return good;
 }
 
-/* The maximum of board and slot together: the bridge above may be slower. A device on the root
- * bus has no bridge above. */
+/* Sets the maximum to what board and slot can do together: the PCI bridge above the device may
+ * be slower. A device on the root bus has no bridge above it. */
 static void limit_by_slot(struct device *d)
 {
 	static const struct {
@@ -251,7 +253,7 @@ static void leave_asleep(struct device *d, unsigned tiers)
 	if (d->r.tier_ns[0])
 		tiers &= ~(unsigned)GW_TIER_STATIC;
 	report_absent(&d->r, tiers, GW_ABSENT_ASLEEP);
-	name_device(d); /* from its PCI id, which is known without waking it */
+	name_device(d); /* uses the PCI id, which is known without waking the GPU */
 	for (unsigned t = 0; t < GW_TEXTS; t++)
 		if (d->r.text_why[t] != GW_HAVE)
 			report_text(&d->r, t, NULL, GW_ABSENT_ASLEEP);
@@ -272,7 +274,8 @@ static bool is_driver_of(const struct drm_vendor *vendor, const char *driver)
 	return false;
 }
 
-/* Is the device still present, with its driver? A device that came back may be another one. */
+/* True if the device is still present with its driver. A device that came back does not count,
+ * because it may be another one. */
 static bool still_present(struct device *d)
 {
 	const struct drm_device *dd = drm_of(d);
@@ -293,7 +296,7 @@ static bool still_present(struct device *d)
 	return false;
 }
 
-/* The folder of the driver's own sensors; i915 also has one per tile. */
+/* Finds the folder of the driver's own sensors. i915 has one more such folder per tile. */
 static void find_hwmon(struct device *d)
 {
 	struct drm_device *dd = drm_of(d);
@@ -342,7 +345,8 @@ static void find_nodes(struct device *d)
 		closedir(dir);
 }
 
-/* The driver numbers the channels as it likes; their labels identify them. */
+/* Finds the channel with the label of the row, because each driver numbers its channels
+ * differently. */
 static unsigned find_channel(const struct device *d, const struct drm_row *row)
 {
 	char file[32], label[32];
@@ -369,8 +373,8 @@ static void name_driver(struct device *d)
 	snprintf(d->backend->driver_version, sizeof(d->backend->driver_version), "%.79s", text);
 }
 
-/* "AMD-0123..." from the board's unique number, or "PCI-0000:01:00.0" if it has none, which is
- * stable while it stays in its slot. */
+/* Makes a UUID: "AMD-0123..." from the board's unique number, or "PCI-0000:01:00.0" if the
+ * board has none. The PCI one is stable while the board stays in its slot. */
 static void make_uuid(const struct root *root, const struct drm_vendor *vendor, const char *pci,
 		      char *out, size_t size)
 {
@@ -386,7 +390,7 @@ static void make_uuid(const struct root *root, const struct drm_vendor *vendor, 
 		snprintf(out, size, "PCI-%s", pci);
 }
 
-/* The GPU is awake: finds its files and its names. */
+/* Finds the files and names of a GPU that is awake. */
 static void attach_device(struct device *d)
 {
 	struct drm_device *dd = drm_of(d);
@@ -477,8 +481,8 @@ static int open_gpu(struct backend *b, const struct drm_vendor *vendor,
 	b->simulated = !b->env->root->real;
 	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
 	report_text(&d->r, GW_T_PCI, gpu->pci, GW_ABSENT_NO_DATA);
-	drm_read(d, GW_TIER_STATIC |
-			    GW_TIER_FAST); /* FAST contains the memory, which `list` shows */
+	drm_read(d,
+		 GW_TIER_STATIC | GW_TIER_FAST); /* `list` shows the memory, which is in FAST */
 	return 0;
 }
 
@@ -512,7 +516,8 @@ int drm_open(struct backend *b)
 
 	for (unsigned i = 0; i < b->count; i++)
 		mark_lost(b->slot[i],
-			  "no longer in the list of PCI devices"); /* until it is found again */
+			  /* stays lost until it is found again below */
+			  "no longer in the list of PCI devices");
 	for (unsigned i = 0; i < n && i < GPUS_MAX; i++) {
 		if (!is_driver_of(vendor, gpu[i].driver))
 			continue;

@@ -1,7 +1,7 @@
-/* drm: what the kernel's files report about any GPU: its place on the PCI bus, whether it is
+/* drm: what the kernel's files say about any GPU: its place on the PCI bus, whether it is
  * suspended, its sensors, and the processes that have it open.
  *
- * A vendor's backend is a set of tables over this: which file holds which value, and a few
+ * A vendor's backend consists of tables for this module: which file holds which value, and some
  * names. No device file is ever opened; everything is read from /sys and /proc. */
 #ifndef GW_DEVICE_DRM_H
 #define GW_DEVICE_DRM_H
@@ -34,7 +34,7 @@ struct pci_gpu {
 unsigned drm_pci_list(const struct root *root, uint32_t vendor, struct pci_gpu *out,
 		      unsigned cap);
 
-/* Is the device runtime suspended, or about to be? Does not wake it. */
+/* True if the device is runtime suspended or about to be. Does not wake it. */
 bool drm_asleep(const struct root *root, const char *pci);
 
 enum drm_place {
@@ -47,7 +47,7 @@ enum drm_place {
 enum drm_form {
 	DRM_NUMBER,
 	DRM_LEVEL,     /* "1: 1500Mhz *": the line with the asterisk, in MHz */
-	DRM_LEVEL_MAX, /* the same file: the highest line */
+	DRM_LEVEL_MAX, /* same format: the highest frequency of all lines */
 	DRM_SPEED,     /* "16.0 GT/s PCIe": the PCIe generation               */
 	DRM_CORRECTED, /* "ue: 0\nce: 3\n"                                   */
 	DRM_UNCORRECTED,
@@ -106,12 +106,12 @@ struct drm_vendor {
 struct drm_device {
 	const struct drm_vendor *vendor;
 	struct pci_gpu gpu;
-	char hwmon[64];                /* folder below the PCI device, "" none       */
-	char card[16];                 /* "card0", "" none                           */
-	char render[16];               /* "renderD128", "" none                      */
-	uint8_t channel[64];           /* for rows with a label; 0: not found */
-	bool attached;                 /* the members above were filled while it was awake */
-	uint64_t energy_uj, energy_ns; /* previous reading, for derive; ns 0: none */
+	char hwmon[64];      /* folder below the PCI device, "" none       */
+	char card[16];       /* "card0", "" none                           */
+	char render[16];     /* "renderD128", "" none                      */
+	uint8_t channel[64]; /* channel number per row with a label; 0: not found */
+	bool attached;       /* the members above were filled in while the GPU was awake */
+	uint64_t energy_uj, energy_ns; /* previous reading, for derive(); energy_ns 0: none */
 };
 
 /* The functions of struct backend_ops; ops->tables is the struct drm_vendor. */
@@ -120,9 +120,9 @@ int drm_open(struct backend *b);
 void drm_close(struct backend *b);
 void drm_read(struct device *d, unsigned tiers);
 
-/* Processes that have the GPU's DRM nodes open, from /proc/pid/fdinfo. Processes that we may
- * not inspect are left out; the result is then no_permission, because the list may be
- * incomplete. */
+/* Lists the processes that have the GPU's DRM nodes open, from /proc/pid/fdinfo. If we may not
+ * inspect some processes, they are left out and the result is no_permission, because the list
+ * may be incomplete. */
 enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_error);
 
 /* Why a file of a device could not be read. */

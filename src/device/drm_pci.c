@@ -118,7 +118,8 @@ bool drm_list_suspended(struct backend *b, uint32_t vendor)
 	n = n < GPUS_MAX ? n : GPUS_MAX;
 	for (unsigned i = 0; i < n && !suspended; i++)
 		if (gpu[i].asleep &&
-		    strncmp(gpu[i].driver, "vfio", 4) != 0) /* a virtual machine owns it */
+		    /* vfio: a virtual machine owns the GPU */
+		    strncmp(gpu[i].driver, "vfio", 4) != 0)
 			suspended = gpu[i].pci;
 	if (!suspended || b->env->flags & GW_OPEN_WAKE)
 		return false;

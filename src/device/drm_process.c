@@ -51,7 +51,8 @@ static uint64_t parse_bytes(const char *value)
 	return drm_starts(end, "KiB") ? v << 10 : drm_starts(end, "MiB") ? v << 20 : v;
 }
 
-/* Copy engines say nothing about the type of a process; all others do. */
+/* Records whether the client used compute or graphics engines. Copy engines are ignored,
+ * because every type of process uses them. */
 static void note_engine(struct client *c, const char *engine, const char *value)
 {
 	if (strtoull(value, NULL, 10) == 0 || drm_starts(engine, "copy") ||
@@ -171,8 +172,9 @@ static bool scan_process(const struct device *d, struct holder *h, const char *p
 	return true;
 }
 
-/* Compute on AMD bypasses the engines that DRM counts; it uses /dev/kfd. A process that did no
- * work yet and does not use /dev/kfd counts as graphics, like the programs of a desktop. */
+/* Decides whether the process does compute or graphics. Compute on AMD bypasses the engines
+ * that DRM counts and uses /dev/kfd. A process that did no work yet and does not use /dev/kfd
+ * counts as graphics, like the programs of a desktop. */
 static void decide_type(struct holder *h)
 {
 	if (h->kfd)

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#define FACTS_FIXED 32 /* more than the fixed rows below, without RAPL */
+#define FACTS_FIXED 32 /* more than the facts below need, without RAPL */
 #define DOMAINS_MAX 64
 #define CORES_MAX   4096
 
@@ -58,7 +58,7 @@ static struct row *add_fact(struct gw_environment *env, const char *section, con
 	return r;
 }
 
-/* Absent with reason why if text is "". */
+/* Adds a text. If it is "", the fact is absent with reason why. */
 static void add_text(struct gw_environment *env, const char *section, const char *key,
 		     const char *text, enum gw_absence why)
 {
@@ -117,7 +117,7 @@ static void add_architecture(struct gw_environment *env, const struct root *root
 	char text[64];
 	struct utsname u;
 
-	/* The file exists since Linux 6.1. uname() describes only the real root. */
+	/* The file exists since Linux 6.1. uname() is correct only for the real root. */
 	if (root_read_line(root, "proc/sys/kernel/arch", text, sizeof(text)) <= 0 &&
 	    root->real && uname(&u) == 0)
 		snprintf(text, sizeof(text), "%.63s", u.machine);
@@ -139,8 +139,8 @@ static void add_uptime(struct gw_environment *env, const struct root *root)
 			   : GW_ABSENT_INVALID);
 }
 
-/* "none" means bare metal. If neither DMI nor the processor can be read, the value is absent.
- */
+/* Adds the type of virtual machine; "none" means bare metal. If neither DMI nor the processor
+ * data can be read, the value is absent. */
 static void add_vm(struct gw_environment *env, const struct root *root)
 {
 	char text[64];
@@ -174,8 +174,8 @@ static void add_host(struct gw_environment *env, const struct root *root,
 	add_file(env, root, "host", "boot_id", "proc/sys/kernel/random/boot_id");
 }
 
-/* Counts distinct sockets and cores with the kernel's topology files; /proc/cpuinfo has them
- * only on x86. Returns false if the kernel does not report them. */
+/* Counts distinct sockets and cores in the kernel's topology files, because /proc/cpuinfo has
+ * them only on x86. Returns false if the kernel does not report them. */
 static bool count_topology(const struct root *root, unsigned *sockets, unsigned *cores)
 {
 	uint64_t seen[CORES_MAX];
@@ -342,8 +342,8 @@ static bool has_key(const struct gw_environment *env, const char *section, const
 	return false;
 }
 
-/* Every package has a "dram": the later ones get the name of their package or, if that is not
- * unique, of their folder. */
+/* Adds one number per RAPL domain. Each package has a domain "dram", so a later one gets the
+ * key "package-N-dram" or, if that is not unique, the name of its folder. */
 static void add_rapl(struct gw_environment *env, const struct root *root)
 {
 	struct rapl_domain d[DOMAINS_MAX];
@@ -387,12 +387,12 @@ int environment_collect(const struct root *root, const struct clock *clock,
 }
 
 struct pattern {
-	const char *in;   /* if a text contains this ... */
-	const char *name; /* ... the name is this */
+	const char *in;   /* if the text contains this string ... */
+	const char *name; /* ... the result is this name */
 };
 
-/* Writes the name of the first row that occurs in text. The rows are in order of precedence,
- * because a pod is also a containerd or docker container. */
+/* Writes the name of the first row that has its pattern in text. The rows are in order of
+ * precedence, because a pod is also a containerd or docker container. */
 static bool name_by_pattern(const struct pattern *row, size_t n, const char *text, char *out,
 			    size_t size)
 {
@@ -423,7 +423,7 @@ static bool container_by_file(const struct root *root, char *out, size_t size)
 	return false;
 }
 
-/* What a container manager passes to the init process: "container=NAME". */
+/* Values of "container=NAME", which a container manager passes to the init process. */
 static const struct pattern managers[] = {
 	{ "kube", "kubernetes" },       { "systemd-nspawn", "systemd-nspawn" },
 	{ "podman", "podman" },         { "docker", "docker" },
@@ -460,8 +460,8 @@ static bool container_by_cgroup(const struct root *root, char *out, size_t size)
 	       name_by_pattern(group, COUNT(group), text, out, size);
 }
 
-/* Does this line of mountinfo ("id parent device source place ...") describe a place that
- * container runtimes mount over? */
+/* True if this line of mountinfo ("id parent device source place ...") describes a place that
+ * container runtimes mount over. */
 static bool is_mounted_over(const char *line)
 {
 	static const char *const places[] = { "/", "/etc/hostname", "/etc/hosts",
@@ -476,8 +476,8 @@ static bool is_mounted_over(const char *line)
 	return false;
 }
 
-/* Only mounts over the container's own files count, because the host also sees the mounts of
- * the container storage. */
+/* Finds the container runtime in the list of mounts. Only mounts over the container's own files
+ * count, because the host also sees the mounts of the container storage. */
 static bool container_by_mounts(const struct root *root, char *out, size_t size)
 {
 	static const struct pattern source[] = {
@@ -513,7 +513,8 @@ bool environment_is_wsl(const struct root *root)
 
 	if (root_exists(root, "proc/sys/fs/binfmt_misc/WSLInterop"))
 		return true;
-	/* Only the release: the builder's address may contain "microsoft". */
+	/* Search only the release: the rest contains the builder's address, in which
+	 * "microsoft" may occur. */
 	if (root_read(root, "proc/version", text, sizeof(text)) <= 0 ||
 	    sscanf(text, "Linux version %127s", release) != 1)
 		return false;
@@ -528,7 +529,7 @@ static bool hypervisor_flag(const struct root *root)
 
 	if (lines_open(&l, root, "proc/cpuinfo") < 0)
 		return false;
-	/* The first block is enough; a blank line ends it. */
+	/* Only the first block is read; it ends at a blank line. */
 	while (!found && (line = lines_next(&l)) && line[0])
 		found = strncmp(line, "flags", 5) == 0 && strstr(line, " hypervisor");
 	lines_close(&l);
@@ -570,7 +571,7 @@ static bool vm_by_dmi(const struct root *root, char *out, size_t size)
 		root_read_line(root, path, line, sizeof(line));
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s\n", line);
 	}
-	/* Amazon's bare metal machines have the same vendor name. */
+	/* Amazon's bare metal machines have the same vendor name as its virtual machines. */
 	return !strstr(text, ".metal") &&
 	       name_by_pattern(vendor, COUNT(vendor), text, out, size);
 }
@@ -579,7 +580,7 @@ static bool vm_by_firecracker(const struct root *root)
 {
 	char text[256];
 
-	/* It has no DMI; its ACPI tables contain its name, if we may read them. */
+	/* Firecracker has no DMI. Its ACPI tables contain its name, if we may read them. */
 	if (root_read(root, "sys/firmware/acpi/tables/DSDT", text, sizeof(text)) > 16 &&
 	    memcmp(text + 10, "FIRECK", 6) == 0)
 		return true;
@@ -594,7 +595,7 @@ void environment_vm(const struct root *root, char *out, size_t size)
 	out[0] = '\0';
 	root_read(root, "proc/xen/capabilities", text, sizeof(text));
 	if (strstr(text, "control_d"))
-		return; /* dom0, which owns the machine */
+		return; /* this is dom0, which owns the machine: not a guest */
 	if (vm_by_dmi(root, out, size))
 		return;
 	if (root_read_line(root, "sys/hypervisor/type", text, sizeof(text)) > 0)

@@ -12,13 +12,14 @@
 
 #define STACK_BYTES (512 * 1024)
 #define JOIN_NS     (3 * NS_PER_S)
-#define SLOT_NS     (2 * NS_PER_MS)   /* wait for a GPU that is in use ... */
-#define SLOT_TRIES  50                /* ... this many times */
+#define SLOT_NS     (2 * NS_PER_MS)   /* if a GPU is in use, wait this long ... */
+#define SLOT_TRIES  50                /* ... at most this many times */
 #define REFRESH_NS  NS_PER_S          /* interval to search for the driver and new GPUs */
-#define BUSY_NS     (100 * NS_PER_MS) /* the backend is in use */
-#define NONE_NS     (5 * NS_PER_S)    /* no GPU can be watched */
-#define PAUSE_NS    (10 * NS_PER_MS)  /* after an early return; doubles each time */
-#define BURST       64                /* events without a wait before a pause */
+#define BUSY_NS     (100 * NS_PER_MS) /* pause while the backend is in use */
+#define NONE_NS     (5 * NS_PER_S)    /* pause if no GPU can be watched */
+/* pause after a wait that returned early; doubles each time */
+#define PAUSE_NS (10 * NS_PER_MS)
+#define BURST    64 /* number of events in sequence after which the thread pauses */
 
 struct watched_gpu { /* a GPU of the backend */
 	struct slot *slot;
@@ -72,14 +73,14 @@ static bool is_known(const struct event_watch *w, const struct slot *s)
 	return false;
 }
 
-/* Searches for a driver that went away and for new slots. Hold nothing: the context may wait,
- * under its lock, for what we hold. */
+/* Searches for a driver that went away and for new slots. The caller must hold neither a slot
+ * nor the backend, because the context may wait for them while it has its lock. */
 static void refresh_slots(struct event_watch *w)
 {
 	struct gw_ctx *ctx = w->ctx;
 
 	pthread_mutex_lock(&ctx->lock);
-	(void)context_refresh(ctx); /* out of memory: again in a second */
+	(void)context_refresh(ctx); /* if out of memory: tried again in a second */
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		struct watched_gpu *more;
 
@@ -94,8 +95,8 @@ static void refresh_slots(struct event_watch *w)
 	pthread_mutex_unlock(&ctx->lock);
 }
 
-/* For a GPU that is already in the set one try is enough; for another it is worth waiting a
- * little. */
+/* Takes exclusive use of a GPU. If the GPU is already in the set, tries once; otherwise tries
+ * SLOT_TRIES times. */
 static bool take_slot(struct event_watch *w, struct watched_gpu *g)
 {
 	for (unsigned i = g->on ? SLOT_TRIES - 1 : 0; i < SLOT_TRIES; i++) {
@@ -106,14 +107,15 @@ static bool take_slot(struct event_watch *w, struct watched_gpu *g)
 	return false;
 }
 
-/* 1: watched, 0: not now, -GW_E_STATE: the set must be opened again. */
+/* Returns 1 if the GPU is watched, 0 if that is not possible now, -GW_E_STATE if the set must
+ * be opened again. */
 static int add_gpu(struct event_watch *w, struct watched_gpu *g)
 {
 	struct device *d = g->slot->d;
 	int r;
 
 	if (!take_slot(w, g))
-		return g->on; /* in use, perhaps for long: unchanged */
+		return g->on; /* in use, perhaps for long: its state stays unchanged */
 	r = d->backend->ops->events_add(d, w->set);
 	if (d->r.text_why[GW_T_UUID] == GW_HAVE)
 		snprintf(g->uuid, sizeof(g->uuid), "%s", d->r.text[GW_T_UUID]);
@@ -122,7 +124,8 @@ static int add_gpu(struct event_watch *w, struct watched_gpu *g)
 	return r;
 }
 
-/* False: a GPU was lost and is back, which the set does not notice. */
+/* Adds all GPUs to the set. Returns false if a GPU was lost and is back: its events do not
+ * arrive until the set is opened again. */
 static bool add_all(struct event_watch *w)
 {
 	unsigned on = 0;
@@ -131,7 +134,7 @@ static bool add_all(struct event_watch *w)
 		int r;
 
 		if (opener_must_yield(w->opener))
-			return true; /* the backend is wanted */
+			return true; /* someone else needs the backend */
 		r = add_gpu(w, &w->gpu[i]);
 		if (r < 0)
 			return false;
@@ -159,7 +162,8 @@ static void report_event(struct event_watch *w, const struct device_event *e)
 	mailbox_unlock(&w->box);
 }
 
-/* The driver may report a timeout at once, again and again: wait longer each time. */
+/* Pauses the thread if needed. The driver may report a timeout at once, again and again; the
+ * pause then gets longer each time. */
 static void event_watch_pace(struct event_watch *w, int watched_gpu, uint64_t waited_ns,
 			     uint64_t asked_ns)
 {
@@ -180,7 +184,7 @@ static void event_watch_pace(struct event_watch *w, int watched_gpu, uint64_t wa
 	pause_for(w, w->pause_ns);
 }
 
-/* One wait. False: the set is no longer usable. */
+/* Waits once for an event. Returns false if the set is no longer usable. */
 static bool wait_once(struct event_watch *w)
 {
 	struct backend *b = &w->opener->b;
@@ -206,8 +210,8 @@ static void close_set(struct event_watch *w)
 		w->gpu[i].on = false;
 }
 
-/* Keeps a set as long as it is usable and nobody else wants the backend. Returns how long to
- * pause afterwards. */
+/* Watches with one set until the set is unusable or someone else needs the backend. Returns how
+ * long to pause afterwards. */
 static uint64_t watch_set(struct event_watch *w)
 {
 	struct backend *b = &w->opener->b;
@@ -264,8 +268,8 @@ static void event_watch_main(void *arg)
 		pause_for(w, watch_round(w));
 }
 
-/* The first backend that can report events, or NULL. An open backend knows whether its library
- * can. */
+/* Returns the first backend that may report events, or NULL. Whether the library has the event
+ * calls is known only while the backend is open. */
 static struct opener *choose_opener(struct gw_ctx *ctx)
 {
 	for (unsigned i = 0; i < ctx->openers; i++) {

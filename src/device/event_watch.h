@@ -3,8 +3,8 @@
  *
  * It hides the driver's event set: the set must be closed before the driver is released or
  * reloaded and opened again afterwards, GPUs come and go, and a wait may end early or never.
- * P-state and clock events are not requested, because they never stop. Past events are not
- * reported; recovery action and remapped rows are read with the HEALTH tier. */
+ * P-state and clock events are not requested, because they occur all the time. Past events are
+ * not reported; recovery actions and remapped rows are read with the HEALTH tier. */
 #ifndef GW_DEVICE_EVENT_WATCH_H
 #define GW_DEVICE_EVENT_WATCH_H
 
@@ -26,16 +26,16 @@ struct driver_event {
 struct event_watch;
 
 /* Starts to watch the GPUs of ctx, which is borrowed and must outlive the watch. fn is called
- * on the watch's thread, one call at a time, never after event_watch_free(); it must be short
- * and call nothing of gpuward. A missing driver is waited for; suspended GPUs are not woken.
- * Returns 0; -GW_E_NOSUPPORT if neither the backends nor the library have events (there is no
- * thread then); -GW_E_ARG; -GW_E_NOMEM. */
+ * on the watch's thread, one call at a time, and never after event_watch_free(). fn must be
+ * short and must not call gpuward functions. If the driver is missing, the watch waits for it;
+ * suspended GPUs are not woken. Returns 0; -GW_E_NOSUPPORT if neither the backends nor the
+ * library have events (then no thread is started); -GW_E_ARG; -GW_E_NOMEM. */
 int event_watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct driver_event *e),
 		    void *arg, struct event_watch **ret_watch);
 
-/* Ends the thread. NULL is allowed. Returns 0, or -GW_E_STATE if a driver call has not
- * returned: the thread is left behind, ends when the call returns, and reports nothing more.
- * ctx may then be closed too: it leaves behind what the call still uses. */
+/* Ends the thread; w may be NULL. Returns 0, or -GW_E_STATE if a driver call has not returned.
+ * In that case the thread continues until the call returns and reports nothing more. ctx may be
+ * closed even then: the memory that the call still uses is not freed. */
 int event_watch_free(struct event_watch *w);
 
 /* The number of watched GPUs. If it is 0, why gets the reason as a sentence of at most size
@@ -44,16 +44,17 @@ unsigned event_watch_status(struct event_watch *w, char *why, size_t size);
 
 /* ---- a queue of events ----
  *
- * Passes driver events from the watch thread to another one.  It is bounded, so that a driver that
- * sends events without end cannot use up memory; events that do not fit are counted, so that a lost
- * Xid is visible. */
+ * Passes driver events from the watch thread to another thread. The queue is bounded, so that a
+ * driver that sends events without end cannot use up memory. Events that do not fit are
+ * counted, so that a lost Xid is visible. */
 #define EVENT_QUEUE 64
 
 struct event_queue {
-	struct mailbox box; /* its news_fd is readable when events wait */
+	struct mailbox box; /* its news_fd is readable while the queue has events */
 	struct driver_event event[EVENT_QUEUE];
 	unsigned events;
-	unsigned lost, lost_xids; /* since the last event_queue_take() */
+	/* events that did not fit since the last event_queue_take() */
+	unsigned lost, lost_xids;
 };
 
 struct event_batch {

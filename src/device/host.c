@@ -27,8 +27,8 @@ static void host_miss(struct host_report *r, unsigned q, enum gw_absence why)
 	r->why[q] = (uint8_t)why;
 }
 
-/* First line of /proc/stat: user nice system idle iowait irq softirq steal guest guest_nice.
- * The last two are already in the first two. */
+/* Parses the first line of /proc/stat: user nice system idle iowait irq softirq steal guest
+ * guest_nice. guest is already counted in user, and guest_nice in nice. */
 static int parse_ticks(const char *text, uint64_t *busy, uint64_t *total)
 {
 	unsigned long long v[8] = { 0 };
@@ -63,7 +63,7 @@ static void read_utilization(struct host *h, struct host_report *r)
 {
 	uint64_t busy, total;
 	int err = read_ticks(h->root, &busy, &total);
-	/* iowait may decrease, and cores may come and go. */
+	/* Sums can go back: iowait may decrease, and cores may be added or removed. */
 	bool comparable = err == 0 && h->total > 0 && total >= h->total && busy >= h->busy &&
 			  busy - h->busy <= total - h->total;
 

@@ -22,9 +22,9 @@ struct host_report {
 /* Borrows root. Takes the first CPU reading, so that the next one has a difference. */
 void host_init(struct host *h, const struct root *root);
 
-/* Never waits. CPU utilisation is the difference to the previous reading; with fewer than
- * HOST_MIN_TICKS ticks between them it is absent (needs_two_readings), and the previous reading
- * stays, so that the next interval is longer. */
+/* Never waits. CPU utilisation is computed between this reading and the previous one. If there
+ * are fewer than HOST_MIN_TICKS ticks between them, it is absent (needs_two_readings); the
+ * previous reading is then kept, so that the next interval is longer. */
 #define HOST_MIN_TICKS 10
 void host_read(struct host *h, struct host_report *ret);
 

@@ -19,7 +19,8 @@ static const struct drm_row rows[] = {
 	  1e5 },
 	/* SLOW */
 	{ GW_Q_TEMPERATURE_MEMORY, DRM_HWMON, "temp%u_input", "vram", DRM_NUMBER, 1e-3, 250e3 },
-	/* ENERGY: of the whole card, which xe labels; its other counter covers only the package */
+	/* ENERGY: the counter of the whole card, which xe labels "card"; its other counter
+	 * covers only the package */
 	{ GW_Q_ENERGY, DRM_HWMON, "energy%u_input", "card", DRM_NUMBER, 1e-6, 0 },
 	{ GW_Q_ENERGY, DRM_HWMON, "energy1_input", NULL, DRM_NUMBER, 1e-6, 0 },
 	/* HEALTH */
@@ -61,7 +62,7 @@ static const struct drm_name names[] = {
 	{ 0 },
 };
 
-/* Over a shorter time the steps of the counter dominate the power. */
+/* Over a shorter time the power would mostly show the steps of the counter. */
 #define POWER_MIN_NS (10 * NS_PER_MS)
 
 /* Mean power since the previous reading. */

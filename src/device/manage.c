@@ -98,8 +98,9 @@ struct manage_job {
 	const struct root *root;
 	double target[2];
 	bool unlock;  /* remove the setting */
-	bool nothing; /* the value is already right */
-	/* cancelled: the caller gave up, so a step that has not started must not start */
+	bool nothing; /* nothing to do: the value is already right */
+	/* "cancelled" means that the caller gave up: a step that has not started must not
+	 * start */
 	_Atomic int step;
 };
 
@@ -118,7 +119,7 @@ static void manage_refuse(struct manage_job *job, int error, const char *remedy,
 	job->r.remedy = remedy;
 }
 
-/* The remedy for an error of the driver. */
+/* Returns what the user can do about an error of the driver. */
 static const char *remedy_of(int error)
 {
 	switch (error) {
@@ -128,7 +129,8 @@ static const char *remedy_of(int error)
 	case -GW_E_NOSUPPORT:
 		return "this GPU or its driver does not have this setting; leave it unchanged";
 	case -GW_E_STATE:
-		return "end the programs that use the GPU (or MIG mode) and try again";
+		return "stop the programs that use the GPU, or turn off MIG mode, and try "
+		       "again";
 	case -GW_E_LOST: return "check the state of the GPU and its driver with gpuward doctor";
 	case -GW_E_TIMEOUT:
 		return "the driver hangs; check the kernel log (dmesg) for its errors";
@@ -203,7 +205,8 @@ static void check_value(struct manage_job *job, const struct device *d)
 	if (job->r.error)
 		return;
 	if (i->values == 2 && v[0] > v[1])
-		manage_refuse(job, -GW_E_ARG, "give the lower clock as the lowest",
+		manage_refuse(job, -GW_E_ARG,
+			      "exchange the two clocks: the lowest clock comes first",
 			      "the lowest clock is above the highest");
 	else if (v[0] < low || v[i->values == 2] > high)
 		refuse_bounds(job, low, high);
@@ -214,7 +217,7 @@ static void check_value(struct manage_job *job, const struct device *d)
 		manage_refuse(job, -GW_E_ARG, NULL, "persistence mode is on or off");
 }
 
-/* A value that someone else set is not restored. */
+/* True if someone else set the current value; it is then not restored. */
 static bool is_foreign(const struct manage_job *job)
 {
 	const struct manage_order *o = &job->o;
@@ -254,7 +257,8 @@ static void choose_restored(struct manage_job *job, const struct device *d)
 	}
 	job->target[1] = NAN;
 	job->target[0] = job->o.what == MANAGE_COMPUTE_MODE ? 0 : manage_bound(d, i->standard);
-	job->nothing = i->readable && isnan(job->target[0]); /* the driver has no default */
+	/* nothing to do: the driver has no default */
+	job->nothing = i->readable && isnan(job->target[0]);
 }
 
 static void check_step(void *arg)
@@ -283,7 +287,7 @@ static void check_step(void *arg)
 			       manage_same(job->o.what, job->r.before, job->target);
 }
 
-/* The driver accepted the change: reads it back. */
+/* Reads the value back after the driver accepted the change. */
 static void verify_change(struct manage_job *job, struct device *d)
 {
 	struct manage_result *r = &job->r;
@@ -298,7 +302,8 @@ static void verify_change(struct manage_job *job, struct device *d)
 	}
 	if (!i->readable)
 		return;
-	if (job->o.what == MANAGE_CLEAR_ECC) /* new errors may occur at any time */
+	/* only lower counts are required: new errors may occur at any time */
+	if (job->o.what == MANAGE_CLEAR_ECC)
 		r->verified = (r->before[0] == 0 || r->after[0] < r->before[0]) &&
 			      (r->before[1] == 0 || r->after[1] < r->before[1]);
 	else
@@ -335,7 +340,7 @@ static void set_step(void *arg)
 	}
 	job->r.changed = true;
 	verify_change(job, d);
-	/* The next snapshot reads it again. */
+	/* Makes the next snapshot read the tiers again. */
 	report_stamp(&d->r, GW_TIER_HEALTH | GW_TIER_LIMITS, 0);
 }
 
@@ -350,7 +355,8 @@ static struct slot *find_slot(struct gw_ctx *ctx, const char *uuid)
 	return NULL;
 }
 
-/* Runs a step. False: it still runs; ret says so, and the slot owns the job. */
+/* Runs a step. Returns false if the step has not finished; ret then has the error, and the slot
+ * owns the job. */
 static bool run_step(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *),
 		     struct manage_job *job, struct manage_result *ret)
 {
@@ -360,7 +366,7 @@ static bool run_step(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *),
 	pthread_mutex_lock(&ctx->lock);
 	if (!s->thread || call_thread_wait(s->thread, 0)) {
 		if (s->job != job)
-			free(s->job); /* of a call that returned late */
+			free(s->job); /* the job of a call that returned late */
 		s->job = job;
 	}
 	err = context_one(ctx, s, fn);

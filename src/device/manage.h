@@ -16,12 +16,13 @@
 struct root;
 
 enum manage_what {
-	MANAGE_PERSISTENCE,   /* 0 or 1                                                     */
-	MANAGE_POWER_LIMIT,   /* watts                                                      */
-	MANAGE_COMPUTE_MODE,  /* 0 default, 2 prohibited, 3 exclusive process               */
-	MANAGE_GPU_CLOCKS,    /* hertz, lowest and highest; NVML cannot read a lock back */
+	MANAGE_PERSISTENCE,  /* 0 or 1                                                     */
+	MANAGE_POWER_LIMIT,  /* watts                                                      */
+	MANAGE_COMPUTE_MODE, /* 0 default, 2 prohibited, 3 exclusive process               */
+	/* lowest and highest, in hertz; NVML cannot read a clock lock back */
+	MANAGE_GPU_CLOCKS,
 	MANAGE_MEMORY_CLOCKS, /* same as GPU clocks */
-	/* no value; reads: corrected and uncorrected errors since driver load */
+	/* no value to set; get: corrected and uncorrected errors since driver load */
 	MANAGE_CLEAR_ECC,
 	MANAGE_WHATS
 };
@@ -29,10 +30,10 @@ enum manage_what {
 struct manage_info {
 	const char *word;  /* "power-limit", as in paths */
 	const char *name;  /* "the power limit", in sentences */
-	unsigned values;   /* how many values it is set to: 0, 1 or 2 */
+	unsigned values;   /* number of values of the setting: 0, 1 or 2 */
 	bool readable;     /* the driver reports the current value */
-	unsigned quantity; /* enum gw_quantity with its value; GW_QUANTITIES: none */
-	unsigned lowest, highest, standard; /* quantities with its bounds and its default */
+	unsigned quantity; /* enum gw_quantity of the current value; GW_QUANTITIES: none */
+	unsigned lowest, highest, standard; /* quantities with the bounds and the default */
 };
 const struct manage_info *manage_info(enum manage_what what); /* NULL: unknown */
 enum manage_what manage_find(const char *word);               /* MANAGE_WHATS: unknown */
@@ -40,20 +41,22 @@ enum manage_what manage_find(const char *word);               /* MANAGE_WHATS: u
 /* "400 W", "on", "exclusive_process", "210 MHz to 1980 MHz"; NAN: "unknown". */
 void manage_text(enum manage_what what, const double value[2], char *out, size_t size);
 
-/* Are both the same setting? The driver counts whole milliwatts and megahertz. NAN equals only
- * NAN. */
+/* True if a and b are the same setting. They are compared in whole milliwatts and megahertz, as
+ * the driver counts. NAN equals only NAN. */
 bool manage_same(enum manage_what what, const double a[2], const double b[2]);
 
-/* The requested change. Without `restore` it sets `value`. With `restore` and `kept` it sets
- * `value` again (NAN: unlocked) if the current value is `ours` or `earlier`, which we set; with
- * `restore` alone it sets the driver's default. */
+/* The requested change.
+ * Without `restore`: sets `value`.
+ * With `restore` and `kept`: sets `value` again (NAN: unlocks), but only if the current value
+ * is `ours` or `earlier`, which gpuward set.
+ * With `restore` alone: sets the driver's default. */
 struct manage_order {
 	char uuid[96];
 	enum manage_what what;
 	double value[2];
 	bool restore;
 	bool keep; /* the value stays when the service ends */
-	bool kept; /* for restore: the three values below are known */
+	bool kept; /* for restore: `value`, `ours` and `earlier` are known */
 	double ours[2], earlier[2];
 	char who[64]; /* the requester, for the audit log */
 };
@@ -78,19 +81,22 @@ struct manage_keeper {
 	void *arg;
 };
 
-/* Carries out the order; keeper may be NULL. Setting the current value changes nothing and
- * succeeds. May be called from any thread; blocks. Returns ret->error:
+/* Carries out the order; keeper may be NULL. If the setting already has the value, nothing is
+ * changed and the result is success. May be called from any thread; blocks. Returns ret->error:
  *
- * -GW_E_NODEV: no GPU has this uuid. -GW_E_NOSUPPORT: the GPU, its driver or its backend
- * cannot. -GW_E_PERM: root is required. -GW_E_ARG: the driver does not accept the value; the
- * message has the bounds. -GW_E_STATE: not now: released, in use, changed by someone else, or
- * accepted without effect. -GW_E_TIMEOUT: a call has not returned; `uncertain` says whether it
- * was the one that sets. Also -GW_E_LOST, -GW_E_IO, -GW_E_NOMEM. */
+ * -GW_E_NODEV: no GPU has this uuid.
+ * -GW_E_NOSUPPORT: the GPU, its driver or its backend cannot change this setting.
+ * -GW_E_PERM: root is required.
+ * -GW_E_ARG: the driver does not accept the value; the message has the bounds.
+ * -GW_E_STATE: not possible now: the driver is released, the GPU is in use, someone else
+ * changed the setting, or the change had no effect.
+ * -GW_E_TIMEOUT: a call has not returned; `uncertain` is true if it was the call that sets.
+ * Also -GW_E_LOST, -GW_E_IO, -GW_E_NOMEM. */
 int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
 	       const struct manage_keeper *keeper, struct manage_result *ret);
 
-/* May a process with this effective uid, and the capabilities in proc/self/status below root,
- * change settings? */
+/* True if a process with this effective uid may change settings. Its capabilities are read from
+ * proc/self/status below root. */
 bool manage_privileged(const struct root *root, unsigned euid);
 
 #endif

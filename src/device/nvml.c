@@ -1,7 +1,7 @@
 /* nvml: finds the NVIDIA management library, opens it, and finds its GPUs.
  *
- * The library is never linked, and all symbols but four are optional. Suspended GPUs are not
- * woken: nvmlInit is assumed to wake them all. */
+ * The library is never linked, and all symbols except four are optional. Suspended GPUs are not
+ * woken: we assume that nvmlInit wakes all of them, so it is not called then. */
 #include "nvml.h"
 
 #include "drm.h"
@@ -82,7 +82,8 @@ const char *nvml_code_name(abi_return code, char out[static 24])
 	return out;
 }
 
-/* A call without a device; b->call holds its name meanwhile. */
+/* Starts a call that concerns no device. b->call holds the name of the call until it
+ * returns. */
 static void backend_calling(struct backend *b, enum nvml_call call)
 {
 	atomic_store_explicit(&b->call, nvml_symbol[call], memory_order_relaxed);
@@ -100,8 +101,8 @@ static abi_return backend_called(struct backend *b, enum nvml_call call, abi_ret
 	(backend_calling(b, CALL_##fn), \
 	 backend_called(b, CALL_##fn, ((struct nvml *)(b)->priv)->call.fn(__VA_ARGS__)))
 
-/* The driver's own name comes first; the bare name is last, because it is usually the toolkit's
- * stub. */
+/* The driver's own file name is first. The name without a version is last, because it is
+ * usually the toolkit's stub. */
 static const char *const candidates[] = {
 	"libnvidia-ml.so.1",
 	"/usr/local/nvidia/lib64/libnvidia-ml.so.1",
@@ -176,7 +177,8 @@ static void *find_library(struct backend *b)
 	if (b->env->nvml_library)
 		return load_named(b, b->env->nvml_library);
 	if (!b->env->root->real) {
-		backend_fail(b, GW_CAUSE_NO_LIBRARY, "not searched for below another root");
+		backend_fail(b, GW_CAUSE_NO_LIBRARY,
+			     "not searched for, because the root directory is not /");
 		return NULL;
 	}
 	for (size_t i = 0; i < COUNT(candidates); i++) {
@@ -211,8 +213,8 @@ static bool find_symbols(struct backend *b, struct nvml *n)
 	return true;
 }
 
-/* Version of the library: it reports it without initialisation; otherwise its file name
- * contains it (".../libnvidia-ml.so.580.159.04"). */
+/* Writes the version of the library. The library reports it without initialisation; if not, its
+ * file name contains it (".../libnvidia-ml.so.580.159.04"). */
 static void library_version(struct backend *b, char *out, size_t size)
 {
 	const struct nvml *n = b->priv;
@@ -228,7 +230,7 @@ static void library_version(struct backend *b, char *out, size_t size)
 		snprintf(out, size, "of unknown version");
 }
 
-/* The toolkit's stub, whatever its file name, describes its error codes with this warning. */
+/* This text is in the error strings of the toolkit's stub, whatever its file name is. */
 #define STUB_SAYS "is a stub library"
 
 static void init_failed(struct backend *b, abi_return code)
@@ -240,7 +242,7 @@ static void init_failed(struct backend *b, abi_return code)
 	bool open;
 
 	if (reply &&
-	    /* its code is 9, the same as for a driver that is not loaded */
+	    /* the stub's code is 9, the same as for a driver that is not loaded */
 	    strstr(reply, STUB_SAYS)) {
 		backend_fail(b, GW_CAUSE_STUB_LIBRARY, "%s", b->library_path);
 		return;
@@ -287,7 +289,7 @@ static void read_text(struct device *d, enum gw_text t, enum nvml_call call, uin
 	text[sizeof(text) - 1] = '\0';
 	if (code == ABI_SUCCESS)
 		report_text(&d->r, t, text, GW_ABSENT_NO_DATA);
-	/* its identity does not change while it is lost */
+	/* a known text stays, because the identity of a lost GPU does not change */
 	else if (d->r.text_why[t] != GW_HAVE)
 		report_text(&d->r, t, NULL, nvml_meaning(code)->absence);
 }
@@ -341,7 +343,7 @@ static void list_instances(struct device *d)
 		id = ABI_NO_U32;
 		if (n->call.gpu_instance)
 			NVML(d, gpu_instance, handle, &id);
-		g->gpu_instance = (int)id; /* NVML's "none" becomes -1 */
+		g->gpu_instance = (int)id; /* NVML's "none" (all bits set) becomes -1 */
 		id = ABI_NO_U32;
 		if (n->call.compute_instance)
 			NVML(d, compute_instance, handle, &id);
@@ -350,7 +352,7 @@ static void list_instances(struct device *d)
 	}
 }
 
-/* There is a new handle: everything must be read again. */
+/* Stores a new handle; everything must be read again. */
 static void attach_device(struct device *d, abi_device handle)
 {
 	struct nvml_device *nd = nvml_device_of(d);
@@ -366,7 +368,7 @@ static void attach_device(struct device *d, abi_device handle)
 	d->fresh = true;
 }
 
-/* For a GPU that was already lost when it was opened. */
+/* Reads UUID and PCI id, for a GPU that was already lost when it was opened. */
 static void read_ids(struct device *d)
 {
 	char id[16];
@@ -382,14 +384,14 @@ static void read_ids(struct device *d)
 		report_text(&d->r, GW_T_PCI, id, GW_ABSENT_NO_DATA);
 }
 
-/* Reads only what `list` shows, because first calls cost up to 5 ms each (measured). Not called
- * while opening, so that a GPU that hangs does not hide the others. */
+/* Reads only what `list` shows, because the first calls cost up to 5 ms each (measured). It is
+ * not called while opening, so that a GPU that hangs does not hide the others. */
 void nvml_identify(struct device *d)
 {
 	d->fresh = false;
 	read_ids(d);
 	read_text(d, GW_T_NAME, CALL_name, ABI_NAME_SIZE);
-	/* These determine the sensor model; the rest of STATIC takes milliseconds. */
+	/* These values determine the sensor model; the rest of STATIC takes milliseconds. */
 	read_text(d, GW_T_VBIOS, CALL_vbios, ABI_VBIOS_SIZE);
 	if (nvml_read_one(d, GW_Q_ARCHITECTURE) &&
 	    nvml_read_one(d, GW_Q_COMPUTE_CAPABILITY_MAJOR) &&
@@ -443,7 +445,8 @@ static struct device *slot_named(struct backend *b, unsigned index, abi_device h
 		return slot_unnamed(b, index);
 	d = backend_find(b, *uuid ? uuid : NULL, *id ? id : NULL);
 	if (!d)
-		d = find_unnamed(b, index); /* it reports its identity by now */
+		/* a GPU that had no identity before and reports it now */
+		d = find_unnamed(b, index);
 	if (!d)
 		d = backend_slot(b, *uuid ? uuid : NULL, *id ? id : NULL);
 	if (d) {
@@ -569,7 +572,7 @@ static int open_devices(struct backend *b)
 			     nvml_code_name(code, name));
 		return 0;
 	}
-	for (unsigned i = 0; i < b->count; i++) { /* until it is found again */
+	for (unsigned i = 0; i < b->count; i++) { /* each stays lost until it is found again */
 		report_state(&b->slot[i]->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST,
 			     "no longer listed");
 		report_absent(&b->slot[i]->r, GW_TIERS_ALL, GW_ABSENT_LOST);
@@ -632,7 +635,8 @@ static int open_library(struct backend *b)
 	n->lib = find_library(b);
 	if (!n->lib || !find_symbols(b, n))
 		return 0;
-	/* The simulator's GPUs are not those of the real /sys. */
+	/* The GPUs of the simulator are not in the real /sys, so it cannot say whether they are
+	 * suspended. */
 	if (!(b->simulated && b->env->root->real) && drm_list_suspended(b, PCI_VENDOR_NVIDIA))
 		return 0;
 	before = count_threads();
@@ -642,7 +646,8 @@ static int open_library(struct backend *b)
 		return 0;
 	}
 	n->initialised = true;
-	/* The opener has exclusive use (take_devices), unless the library started a thread. */
+	/* Trimming is safe: the opener has exclusive use (take_devices), and the library
+	 * started no thread. */
 	if (b->env->flags & GW_OPEN_TRIM && count_threads() == before)
 		mem_trim_unused(dlsym(n->lib, nvml_symbol[CALL_init]));
 	read_versions(b);
@@ -651,7 +656,8 @@ static int open_library(struct backend *b)
 	return open_devices(b);
 }
 
-/* The driver did not open again: its earlier devices are listed without values. */
+/* Marks the earlier devices of a driver that did not open again: they stay in the list without
+ * values. */
 static void close_slots(struct backend *b)
 {
 	for (unsigned i = 0; i < b->count; i++) {

@@ -37,10 +37,10 @@ struct nvml {
 
 struct nvml_device {
 	abi_device handle; /* NULL: not available */
-	/* how often a handle was obtained: registrations with an older handle are void */
+	/* how often a handle was obtained; registrations with an older one are invalid */
 	unsigned attached;
-	/* The rows of the reader table that are still worth reading, per tier. A permanent
-	 * refusal removes a row until the driver is opened again. */
+	/* The rows of the reader table that are still read, per tier. If the driver refuses a
+	 * row permanently, the row is removed until the driver is opened again. */
 	uint8_t plan[TIER_COUNT][NVML_READERS_MAX];
 	uint8_t planned[TIER_COUNT];
 	/* hardware fault reported by the last reading of the tier */
@@ -64,7 +64,7 @@ const char *nvml_code_name(abi_return code, char out[static 24]);
 
 /* What to do about a return code. */
 enum nvml_reaction {
-	REACT_NONE,   /* the value is absent this time */
+	REACT_NONE,   /* nothing: the value is absent this time */
 	REACT_FORGET, /* the value is absent for good: do not read it again */
 	REACT_LOST,   /* the device is gone                              */
 	REACT_FAULT,  /* the device has a hardware fault                 */
@@ -75,7 +75,7 @@ struct nvml_meaning {
 	const char *name;
 	enum gw_absence absence;
 	enum nvml_reaction reaction;
-	enum gw_cause cause; /* if it concerns the device or the driver */
+	enum gw_cause cause; /* cause, if the code concerns the device or the driver */
 };
 const struct nvml_meaning *nvml_meaning(abi_return code); /* never NULL */
 
@@ -89,8 +89,8 @@ static inline struct nvml_device *nvml_device_of(struct device *d)
 	return d->priv;
 }
 
-/* Before and after every call: d->call holds its name meanwhile, so that a call that hangs can
- * be named; afterwards its cost is recorded. */
+/* Called before and after every library call. Between them d->call holds the name of the call,
+ * so that a call that hangs can be named. After the call its cost is recorded. */
 static inline void nvml_calling(struct device *d, enum nvml_call call)
 {
 	atomic_store_explicit(d->call, nvml_symbol[call], memory_order_relaxed);
@@ -110,13 +110,14 @@ static inline abi_return nvml_called(struct device *d, enum nvml_call call, abi_
 	 nvml_called(d, CALL_##fn, nvml_of(d)->call.fn(__VA_ARGS__)))
 
 /* nvml_read.c */
-void nvml_plan(struct device *d); /* restores all rows */
+void nvml_plan(struct device *d); /* puts all rows back into the plan */
 void nvml_read(struct device *d, unsigned tiers);
 /* Reads the row of one quantity before its tier is due. False: the device is gone. */
 bool nvml_read_one(struct device *d, unsigned quantity);
 void nvml_read_memory(struct device *d);
-bool nvml_mig_memory(struct device *d); /* false: an instance has changed */
-/* Symbols that are missing and cost a value, separated by blanks. */
+/* reads memory of MIG instances; false: an instance has changed */
+bool nvml_mig_memory(struct device *d);
+/* Writes the missing symbols without which a value cannot be read, separated by blanks. */
 void nvml_missing(const struct nvml *n, char *out, size_t size);
 /* Handles an error code that concerns the device or the driver. True: stop reading it. */
 bool nvml_react(struct device *d, abi_return code);
@@ -128,9 +129,9 @@ int nvml_process_use(struct device *d, uint64_t since_us, struct process_use *ou
 
 /* nvml.c */
 void nvml_find_again(struct device *d); /* searches for a lost device */
-void nvml_instances(struct device *d);  /* lists them again */
-void nvml_identify(struct device *d);   /* name, memory, instances: once after opening */
-void nvml_read_texts(struct device *d); /* those of the STATIC tier */
+void nvml_instances(struct device *d);  /* lists the MIG instances again */
+void nvml_identify(struct device *d);   /* reads name, memory, instances: once after opening */
+void nvml_read_texts(struct device *d); /* reads the texts of the STATIC tier */
 
 /* nvml_event.c: see backend.h */
 int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample *out,

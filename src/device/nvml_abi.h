@@ -210,7 +210,7 @@ struct abi_process_v1 {
 	uint32_t pid;
 	uint64_t memory;
 };
-struct abi_process_v2 { /* also what _v3 calls write, on most drivers */
+struct abi_process_v2 { /* on most drivers the _v3 calls also write this struct */
 	uint32_t pid;
 	uint64_t memory;
 	uint32_t gpu_instance, compute_instance;
@@ -327,10 +327,10 @@ ABI_SIZE(struct abi_row_histogram, 20);
 ABI_SIZE(struct abi_mig_attributes, 40);
 ABI_SIZE(struct abi_accounting, 56);
 
-/* Every call that we use or will use, once: N(name in our table, symbol, arguments); all return
- * abi_return.  The backend makes pointers of it, the simulator functions; a call with an older
- * form is listed with both, newest first.  There is also
- * const char *nvmlErrorString(abi_return). */
+/* Lists every call that we use or will use once, as N(name in our table, symbol, arguments);
+ * all of them return abi_return. The backend makes function pointers from this list, and the
+ * simulator makes functions. If a call has an older version, both are listed, newest first. In
+ * addition there is const char *nvmlErrorString(abi_return). */
 #define NVML_CALLS(N)                                                                       \
 	N(init, nvmlInit_v2, (void))                                                         \
 	N(shutdown, nvmlShutdown, (void))                                                    \
@@ -444,7 +444,8 @@ ABI_SIZE(struct abi_accounting, 56);
 	N(gpm_metrics, nvmlGpmMetricsGet, (struct abi_gpm_metrics *))                        \
 	NVML_SETTERS(N)
 
-/* Calls that change the device: used by management alone, never by anything that measures. */
+/* Calls that change the device. Only the code that manages settings uses them, never code that
+ * measures. */
 #define NVML_SETTERS(N)                                                                     \
 	N(set_power_limit_v2, nvmlDeviceSetPowerManagementLimit_v2,                          \
 	  (abi_device, struct abi_power_value_v2 *))                                         \
@@ -458,8 +459,8 @@ ABI_SIZE(struct abi_accounting, 56);
 	  (abi_device, uint32_t, uint32_t))                                                  \
 	N(reset_memory_clocks, nvmlDeviceResetMemoryLockedClocks, (abi_device))
 
-/* A library that exports this is a simulator: its devices are marked so everywhere.  Value: a
- * NUL-terminated text such as "gpuward-sim 0.1.0". */
+/* A library that exports this symbol is a simulator; its devices are marked as simulated
+ * everywhere. Its value is a NUL-terminated string such as "gpuward-sim 0.1.0". */
 #define NVML_SIMULATOR_MARK "gpuward_simulator"
 
 #endif

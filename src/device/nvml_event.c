@@ -39,15 +39,15 @@ int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample 
 #define NOISE       (ABI_EVENT_PSTATE | ABI_EVENT_CLOCK)
 #define MEMBERS_MAX 256 /* as many as open_devices() opens */
 
-/* The driver's set and the handles in it: an event names a handle, and the handles of the
- * devices may change meanwhile. */
+/* The driver's event set and the handles in it. They are stored here because an event names a
+ * handle, and the handle of a device may change meanwhile. */
 struct events {
 	abi_set set;
 	struct {
 		struct device *device;
 		abi_device handle;
 		unsigned attached;
-		bool accepted; /* false: it refused, and is not asked again */
+		bool accepted; /* false: the driver refused this GPU and is not asked again */
 	} member[MEMBERS_MAX];
 	unsigned count;
 };

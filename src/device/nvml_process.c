@@ -13,7 +13,7 @@
 #define PATTERN       0xA5
 #define STRIDE_MAX    32
 #define FIRST_CAP     64
-#define PROCESSES_MAX 65536 /* more than any machine runs on one GPU */
+#define PROCESSES_MAX 65536 /* more processes than any machine runs on one GPU */
 #define TRIES         5
 
 static const struct {
@@ -46,7 +46,7 @@ static int grow_scratch(struct nvml_device *nd, unsigned cap)
 	return array_reserve(&nd->processes, &nd->processes_cap, cap, STRIDE_MAX);
 }
 
-/* Retries with more memory, because the list may grow between two calls. */
+/* Reads a list. Retries with more memory, because the list may grow between two calls. */
 static abi_return query_list(struct device *d, enum nvml_call call, uint32_t *ret_n,
 			     int *ret_error)
 {
@@ -68,7 +68,7 @@ static abi_return query_list(struct device *d, enum nvml_call call, uint32_t *re
 			d, call,
 			((fn_list *)nvml_of(d)->any[call])(nd->handle, &n, nd->processes));
 		*ret_n = n <= nd->processes_cap ? n : nd->processes_cap;
-		/* Limit for a driver that never accepts the size. */
+		/* Stops if the driver never accepts the size. */
 		if (nd->processes_cap >= PROCESSES_MAX)
 			break;
 		cap = n < PROCESSES_MAX / 2 ? 2 * n + 5 : PROCESSES_MAX;
@@ -89,7 +89,7 @@ static void decode_entry(const unsigned char *p, unsigned stride, struct usage *
 	u->pid = e.pid;
 	u->gpu_instance = e.gpu_instance == ABI_NO_U32 ? -1 : (int)(e.gpu_instance & 0xFFFF);
 	u->memory_bytes = e.memory;
-	if (e.memory == ABI_NO_U64) /* WSL, Windows, some vGPU */
+	if (e.memory == ABI_NO_U64) /* so on WSL, Windows and some vGPUs */
 		u->memory_why = GW_ABSENT_NOT_SUPPORTED;
 	else if (total > 0 && (double)e.memory > total)
 		u->memory_why = GW_ABSENT_INVALID;
@@ -150,21 +150,22 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 			return GW_ABSENT_ERROR;
 		if (nvml_react(d, code))
 			return nvml_meaning(code)->absence;
-		/* If a list fails this time, its processes would seem to be gone. */
+		/* If a list fails temporarily, its processes would seem to be gone, so there is
+		 * no list this time. */
 		if (nvml_meaning(code)->absence == GW_ABSENT_ERROR)
 			return GW_ABSENT_ERROR;
 		l->partial |= lists[i].type == GW_PROCESS_COMPUTE && code != ABI_SUCCESS;
-		/* One available list is enough; of several refusals the one of the compute list
-		 * counts. */
+		/* One available list is enough. If all lists are refused, the reason of the
+		 * compute list is returned. */
 		if (code == ABI_SUCCESS || why == GW_ABSENT_NO_SYMBOL)
 			why = why == GW_HAVE ? GW_HAVE : nvml_meaning(code)->absence;
 	}
 	return why;
 }
 
-/* The driver wants memory for its whole buffer (72 entries on an H200) but reports a wrong size
- * when asked (always 100). So call it with a buffer, and again with the size that it requires.
- */
+/* The driver requires memory for its whole buffer (72 entries on an H200), but if asked for the
+ * size it always returns 100. So the first call has a buffer, and the second call uses the size
+ * that the first one required. */
 #define USE_FIRST_CAP 128
 #define USE_MAX       4096
 
@@ -202,7 +203,8 @@ static bool is_use(const struct abi_process_utilization *u, uint64_t since_us)
 	return u->pid != 0 && u->timestamp_us > since_us && u->sm <= 100 && u->memory <= 100;
 }
 
-/* Averages the samples of one process, if row i is its first. False: it is not. */
+/* Averages the samples of the process in row i. Returns false if an earlier row belongs to the
+ * same process. */
 static bool mean_use(const struct abi_process_utilization *u, uint32_t i, uint32_t n,
 		     uint64_t since_us, struct process_use *ret)
 {

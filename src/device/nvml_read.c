@@ -77,9 +77,9 @@ static abi_return read_row(struct device *d, const struct nvml_reader *row)
 
 struct outcome {
 	unsigned good, bad;
-	abi_return first_bad; /* of the unspecific errors */
-	abi_return fault;     /* the driver reported a hardware fault */
-	bool stop;            /* the device or the driver is gone, and its values too */
+	abi_return first_bad; /* the first unspecific error */
+	abi_return fault;     /* hardware fault that the driver reported */
+	bool stop;            /* the device or the driver is gone; all values are absent */
 };
 
 static void row_failed(struct device *d, const struct nvml_reader *row, abi_return code,

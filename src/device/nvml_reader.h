@@ -14,8 +14,8 @@ enum nvml_shape {
 	SHAPE_ROWS,       /* four u32 *                               */
 	SHAPE_STRUCT,     /* (struct *): nvml_shape.c knows the members */
 	SHAPE_CAPABILITY, /* (int *, int *) */
-	SHAPE_FIELDS,     /* all field rows of the tier in one call */
-	SHAPE_GPM,        /* the difference of two samples              */
+	SHAPE_FIELDS,     /* reads all FIELD rows of the tier in one call */
+	SHAPE_GPM,        /* GPM: needs the difference of two samples */
 };
 
 #define NO        GW_QUANTITIES /* no quantity */
@@ -27,12 +27,12 @@ struct nvml_reader { /* see nvml_readers.def */
 	enum nvml_call call, older; /* older: CALL_none if there is none */
 	uint32_t which;
 	double scale, max;
-	uint8_t count; /* number of q */
+	uint8_t count; /* number of entries in q */
 	uint8_t q[4];
 };
 
-/* Divides by 1000, 1e9 or 100 instead of multiplying: 111326 mW / 1000 is 111.326 W, but 111326
- * * 1e-3 is 111.32600000000001. */
+/* Divides by 1000, 1e9 or 100 instead of multiplying, because that is exact: 111326 mW / 1000
+ * is 111.326 W, but 111326 * 1e-3 is 111.32600000000001. */
 static inline double nvml_scaled(double raw, double scale)
 {
 	return scale < 1 ? raw / (double)(int64_t)(1 / scale + 0.5) : raw * scale;

@@ -11,7 +11,7 @@
 #define HZ_PER_MHZ 1e6
 #define VOLATILE   0 /* ECC counters since the driver was loaded */
 
-/* The calls of a setting; CALL_COUNT: none. */
+/* The calls for each setting; CALL_COUNT: there is no such call. */
 static const struct {
 	enum nvml_call set, older, reset;
 } calls[MANAGE_WHATS] = {
@@ -62,7 +62,7 @@ static int error_of(abi_return code)
 	}
 }
 
-/* Converts a code and writes its message; marks a lost device. */
+/* Converts a return code to an error and writes its message. Marks the device if it is lost. */
 static int finish_call(struct device *d, enum nvml_call call, abi_return code, char *detail,
 		       size_t size)
 {
@@ -126,7 +126,8 @@ int nvml_get(struct device *d, enum manage_what what, double ret[2], char *detai
 	case MANAGE_PERSISTENCE: return get_u32(d, CALL_persistence, ret, detail, size);
 	case MANAGE_COMPUTE_MODE: return get_u32(d, CALL_compute_mode, ret, detail, size);
 	case MANAGE_POWER_LIMIT:
-		/* The requested limit; the enforced one may be lower, because of the board. */
+		/* Reads the requested limit. The enforced limit may be lower, because of the
+		 * board. */
 		err = get_u32(d, CALL_power_limit, ret, detail, size);
 		ret[0] /= 1e3;
 		return err;
@@ -181,7 +182,8 @@ static abi_return reset_value(struct device *d, enum manage_what what)
 		return NVML(d, reset_gpu_clocks, h);
 	if (what == MANAGE_MEMORY_CLOCKS)
 		return NVML(d, reset_memory_clocks, h);
-	return ABI_NOT_SUPPORTED; /* the others have a default value */
+	/* the other settings have a default value and need no reset call */
+	return ABI_NOT_SUPPORTED;
 }
 
 int nvml_set(struct device *d, enum manage_what what, const double value[2], char *detail,

@@ -166,7 +166,7 @@ static const struct layout {
 	  TAG(memory_v2, 2),
 	  { AT(memory_v2, total), AT(memory_v2, reserved), AT(memory_v2, used),
 	    AT(memory_v2, free) } },
-	/* The old call counts reserved memory as used and does not report it. */
+	/* The old call counts reserved memory as used and does not report reserved memory. */
 	{ CALL_memory,
 	  STRUCT_U64,
 	  0,
@@ -308,7 +308,8 @@ static abi_return worst_field(const struct abi_field_value *values, unsigned n)
 	return ABI_SUCCESS;
 }
 
-/* A field that was refused for good is not read again and keeps its reason. */
+/* True if the driver permanently refused the field. It is then not read again and keeps its
+ * reason. */
 static bool field_refused(const struct device *d, const struct field *f)
 {
 	return d->r.why[f->q] == GW_ABSENT_NOT_SUPPORTED ||

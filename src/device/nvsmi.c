@@ -1,8 +1,8 @@
-/* nvsmi: the second choice for NVIDIA GPUs, if the library cannot be loaded.
+/* nvsmi: the second choice for NVIDIA GPUs, used if the library cannot be loaded.
  *
- * One run of nvidia-smi answers for all GPUs. Each device uses an answer at most once, so n
- * devices cost one run per round. Power samples come from one program that keeps running
- * (nvsmi_stream.c); while that fails, each round costs one run. */
+ * One run of nvidia-smi has the values of all GPUs. Each device uses the output of a run at
+ * most once, so n devices need one run per round. Power samples come from one nvidia-smi
+ * process that keeps running (nvsmi_stream.c); while that fails, each round needs one run. */
 #include "nvsmi.h"
 
 #include "backend.h"
@@ -22,8 +22,10 @@
 #ifndef DEADLINE_NS /* tests use a shorter one */
 #define DEADLINE_NS (10 * NS_PER_S)
 #endif
-#define FRESH_NS  (100 * NS_PER_MS) /* an answer is for the devices that waited for it */
-#define RETRY_NS  (60 * NS_PER_S)   /* a run that hung may hang forever: start few of them */
+/* maximum age of an answer: only devices that waited for it may use it */
+#define FRESH_NS (100 * NS_PER_MS)
+/* after a run that hung, wait this long: each one may hang forever */
+#define RETRY_NS  (60 * NS_PER_S)
 #define TEXT_SIZE (64 * 1024)
 #define MIB       1048576.0
 
@@ -35,14 +37,15 @@ struct answer {
 	unsigned tiers;               /* the tiers that it contains */
 	uint64_t begin_ns, end_ns;    /* before and after the run */
 	int rc;                       /* result of child_run() */
-	uint8_t names[NVSMI_COLUMNS]; /* enum nvsmi_name of the columns; NONE: not requested */
+	uint8_t names[NVSMI_COLUMNS]; /* enum nvsmi_name of each column; NONE: not requested */
 	char text[TEXT_SIZE];
 };
 
 struct nvsmi {
-	pthread_mutex_t lock;         /* guards everything below; held while the program runs */
-	unsigned program;             /* index into programs[]                               */
-	uint8_t names[NVSMI_COLUMNS]; /* enum nvsmi_name that this driver knows */
+	pthread_mutex_t lock; /* guards everything below; held while the program runs */
+	unsigned program;     /* index into programs[]                               */
+	/* which enum nvsmi_name of each column this driver knows */
+	uint8_t names[NVSMI_COLUMNS];
 	struct answer gpus, apps, power;
 	struct nvsmi_stream stream;
 };
@@ -50,10 +53,10 @@ struct nvsmi {
 #define RING_SIZE 256 /* 25 s */
 
 struct nvsmi_device {
-	unsigned gpus, apps, power; /* numbers of the answers that it used last */
+	unsigned gpus, apps, power; /* numbers of the answers that the device used last */
 	struct power_sample ring[RING_SIZE];
 	uint64_t samples; /* number of samples ever stored */
-	bool instant;     /* its samples are power.draw.instant */
+	bool instant;     /* the samples are power.draw.instant, not power.draw */
 	enum gw_absence power_why;
 };
 
@@ -63,7 +66,8 @@ static const char *const programs[] = {
 	"/usr/lib/wsl/lib/nvidia-smi",
 };
 
-/* Less than the caller's deadline, so that a run that hangs is ended and not left behind. */
+/* Returns the timeout of a run. It is shorter than the caller's deadline, so that a run that
+ * hangs is ended and not left behind. */
 static uint64_t run_timeout_ns(const struct backend *b)
 {
 	uint64_t max_ns = b->env->deadline_ns / 4 * 3;
@@ -96,8 +100,8 @@ static void run_program(struct backend *b, struct answer *a, const char *query,
 	atomic_store_explicit(call, NULL, memory_order_relaxed);
 }
 
-/* After the driver refused a column: uses its other name, or drops it. False: it refused none
- * of ours. */
+/* After the driver refused a column, switches to the column's older name or drops the column.
+ * Returns false if no requested column was refused. */
 static bool drop_refused(struct nvsmi *n)
 {
 	char field[96];
@@ -142,7 +146,7 @@ static void ask_gpus(struct backend *b, unsigned tiers, _Atomic(const char *) *c
 	a->tiers = tiers;
 }
 
-/* May the device that last used run `used` use this answer? */
+/* True if a device may use this answer; `used` is the number of the run that it used last. */
 static bool is_fresh(const struct backend *b, const struct answer *a, unsigned used)
 {
 	uint64_t age_ns = clock_mono_ns(b->env->clock) - a->end_ns;
@@ -261,7 +265,7 @@ static int open_row(struct backend *b, const struct answer *a, unsigned row,
 	if (nvsmi_absence(uuid) != GW_HAVE)
 		uuid = NULL;
 	if (!pci_normalise(fields[NVSMI_PCI], pci) && !uuid)
-		return 0; /* a GPU without an identity cannot be found again */
+		return 0; /* a GPU without UUID and PCI id cannot be found again */
 	d = backend_slot(b, uuid, *pci ? pci : NULL);
 	if (!d || !ensure_priv(d))
 		return -GW_E_NOMEM;
@@ -297,7 +301,7 @@ static int open_rows(struct backend *b)
 	const char *text = a->text;
 	unsigned rows = 0;
 
-	for (unsigned i = 0; i < b->count; i++) { /* until it is found again */
+	for (unsigned i = 0; i < b->count; i++) { /* each stays lost until it is found again */
 		mark_absent(&b->slot[i]->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST,
 			    "no longer listed", GW_ABSENT_LOST);
 		if (!ensure_priv(b->slot[i]))
@@ -339,7 +343,7 @@ static bool nvsmi_present(struct backend *b)
 	if (!(b->env->flags & GW_OPEN_EXEC))
 		why = "starting programs is not allowed in this context";
 	else if (!b->env->root->real)
-		why = "it cannot describe another root";
+		why = "it works only if the root directory is /";
 	else
 		for (size_t i = 0; i < COUNT(programs); i++)
 			if (child_exists(programs[i]))
@@ -385,7 +389,7 @@ static const char *find_suspended(const struct backend *b)
 	return NULL;
 }
 
-/* There is no row for the device: the answer says why. */
+/* Sets the state of a device without a row in the answer; the answer shows why it has none. */
 static void miss_row(struct device *d, const struct answer *a)
 {
 	enum gw_cause cause = cause_of(a);
@@ -553,7 +557,8 @@ static void store_sample(struct nvsmi_device *nd, const struct nvsmi_reading *r)
 	nd->power_why = r->why;
 	if (r->why != GW_HAVE)
 		return;
-	/* All samples of a device have the same meaning: the first line decides. */
+	/* All samples of a device must come from one column, power.draw.instant or power.draw:
+	 * the first line decides. */
 	if (nd->samples == 0)
 		nd->instant = !isnan(r->instant_w);
 	w = nd->instant ? r->instant_w : r->power_w;
@@ -595,13 +600,13 @@ static void run_for_power(struct backend *b, _Atomic(const char *) *call)
 	for (unsigned i = 0; i < b->count; i++)
 		if (b->slot[i]->priv)
 			((struct nvsmi_device *)b->slot[i]->priv)->power_why = GW_ABSENT_LOST;
-	s->zone_known = false; /* it is not started in UTC */
+	s->zone_known = false; /* a single run is not started with TZ=UTC */
 	while (n->power.rc == 0 && next_line(&text, line, sizeof(line)))
 		if (nvsmi_stream_parse(s, line, clock_wall_ns(b->env->clock) / 1000, &r))
 			store_reading(b, &r);
 }
 
-/* Starts nothing that would wake a GPU. */
+/* Gets new power samples. Starts no program that would wake a GPU. */
 static int sample_power(struct device *d)
 {
 	struct backend *b = d->backend;
@@ -614,7 +619,7 @@ static int sample_power(struct device *d)
 		return 0;
 	if (find_suspended(b))
 		return -GW_E_NOSUPPORT;
-	/* If a single run fails, a program that keeps running would fail, too. */
+	/* Do not start the stream if the last single run failed: the stream would fail too. */
 	if (can_run && nvsmi_stream_start(&n->stream, programs[n->program],
 					  clock_mono_ns(b->env->clock), run_timeout_ns(b))) {
 		nd->power = n->power.number;
@@ -639,7 +644,7 @@ static int copy_samples(const struct nvsmi_device *nd, uint64_t since_us,
 		return (int)used;
 	if (nd->power_why == GW_ABSENT_LOST)
 		return -GW_E_LOST;
-	/* One bad line after good ones is no reason to give up. */
+	/* After good lines, one bad line does not end the power samples. */
 	return nd->samples == 0 && (nd->power_why == GW_ABSENT_NOT_SUPPORTED ||
 				    nd->power_why == GW_ABSENT_NO_PERMISSION)
 		       ? -GW_E_NOSUPPORT

@@ -9,12 +9,13 @@
 #include "device.h"
 #include "nvsmi_stream.h"
 
-/* Each column is requested by its name, then by its older name if the driver refuses, then not
- * at all. */
+/* Each column is requested by its name. If the driver refuses the name, the older name is used;
+ * if the driver refuses that too, the column is not requested. */
 #define NVSMI_COLUMNS 56
 enum nvsmi_name { NVSMI_NEW, NVSMI_OLD, NVSMI_NONE };
 
-/* Requested before the columns, in this order: they identify the GPU of a row. */
+/* These columns identify the GPU of a row. They are requested before all others, in this
+ * order. */
 enum { NVSMI_INDEX, NVSMI_UUID, NVSMI_PCI, NVSMI_IDS };
 #define NVSMI_FIELDS (NVSMI_IDS + NVSMI_COLUMNS)
 
@@ -22,7 +23,7 @@ unsigned nvsmi_column_count(void);
 
 /* Name of column c; NULL: no (further) name. */
 const char *nvsmi_column_name(unsigned c, enum nvsmi_name which);
-unsigned nvsmi_column_tiers(unsigned c); /* the tiers that request it */
+unsigned nvsmi_column_tiers(unsigned c); /* the tiers that need column c */
 
 /* Splits a CSV line in place; removes quotes and blanks around fields. Fills at most cap fields
  * and returns how many there are. */
@@ -37,7 +38,8 @@ enum gw_absence nvsmi_absence(const char *field);
 /* The cause that an error text describes; GW_CAUSE_NONE: unknown. */
 enum gw_cause nvsmi_cause(const char *text);
 
-/* The field that the driver does not know, from its error message. False: none. */
+/* Writes the name of the column that the driver does not know, from its error message. Returns
+ * false if the text is no such message. */
 bool nvsmi_refused(const char *text, char *out, size_t size);
 
 /* Statistics of the power samples of an open nvidia-smi backend. Thread-safe. */

@@ -14,15 +14,15 @@
 #define SILENCE_NS     (10 * NVSMI_INTERVAL_NS)
 #define FIRST_RETRY_NS NS_PER_S
 #define LAST_RETRY_NS  (60 * NS_PER_S)
-#define TRUSTED_LINES  10 /* after this many lines the retry delay starts small again */
+#define TRUSTED_LINES  10 /* after this many lines the retry delay is reset */
 #define STAMP_LENGTH   23
 #define ZONE_US        (15 * 60 * INT64_C(1000000))
 
-/* Holds one minute of eight GPUs. A larger pipe would only keep it sampling a GPU when nobody
- * reads; it stops when the pipe is full. */
+/* Holds one minute of lines from eight GPUs. nvidia-smi stops when the pipe is full; with a
+ * larger pipe it would only sample the GPUs longer while nobody reads. */
 #define PIPE_BYTES (512 * 1024)
 
-/* Fields of a line. */
+/* The fields of a line after the ids. */
 enum { STAMP = NVSMI_IDS, POWER, INSTANT, FIELDS };
 
 void nvsmi_stream_init(struct nvsmi_stream *s)
@@ -142,7 +142,7 @@ bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, uint64_t wall_
 	char *fields[FIELDS];
 	int64_t stamp_us;
 
-	s->facts.garbage++; /* until it is parsed */
+	s->facts.garbage++; /* decremented below if the line is parsed */
 	if (strlen(line) >= sizeof(s->text))
 		return false;
 	strcpy(s->text, line);
@@ -168,7 +168,8 @@ bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, uint64_t wall_
 	return true;
 }
 
-/* An older program refuses the column by name and ends: start it again without it. */
+/* True if the program refuses the column power.draw.instant. An older program does this and
+ * ends; it is then started again without the column. */
 static bool refuses_instant(struct nvsmi_stream *s, const char *line)
 {
 	char field[96];

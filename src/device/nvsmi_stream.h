@@ -19,28 +19,28 @@
 
 /* Statistics, for reports. */
 struct nvsmi_facts {
-	uint64_t lines;        /* with a time and a GPU */
-	uint64_t garbage;      /* lines that cannot be parsed */
-	uint64_t starts;       /* of the process; all but one are restarts */
-	uint64_t stalls;       /* ended because no line came for 10 intervals */
-	uint64_t ends;         /* the process ended without our request */
-	uint64_t runs;         /* single runs, one per sample, while it fails */
-	uint64_t run_ns;       /* total duration of these */
+	uint64_t lines;   /* lines with a time and a GPU */
+	uint64_t garbage; /* lines that cannot be parsed */
+	uint64_t starts;  /* starts of the process; all but the first are restarts */
+	uint64_t stalls;  /* processes that we ended because no line came for 10 intervals */
+	uint64_t ends;    /* processes that ended on their own */
+	uint64_t runs;    /* single runs, one per sample, while the stream fails */
+	uint64_t run_ns;  /* total duration of the single runs */
 	uint64_t child_cpu_ns; /* CPU time of the processes */
-	bool streaming;        /* it runs now */
+	bool streaming;        /* the process runs now */
 };
 
 struct nvsmi_stream {
 	struct child child;
 	bool running, no_instant, zone_known;
-	uint64_t last_line_ns; /* time of the last line, or of the start */
+	uint64_t last_line_ns; /* time of the last line, or of the start if there is none */
 	uint64_t retry_ns, backoff_ns;
-	uint64_t lines;                 /* of this process */
-	uint64_t ended_cpu_ns;          /* of the processes before it */
-	uint64_t first_line_timeout_ns; /* timeout of the first line */
+	uint64_t lines;                 /* lines of the running process */
+	uint64_t ended_cpu_ns;          /* CPU time of the earlier processes */
+	uint64_t first_line_timeout_ns; /* how long to wait for the first line */
 	int64_t zone_us;
 	struct nvsmi_facts facts;
-	char text[512]; /* the line that the last reading points into */
+	char text[512]; /* the last line; nvsmi_reading points into it */
 };
 
 /* One line: which GPU, when, how much power. The time is from the timestamp column, because
@@ -48,10 +48,10 @@ struct nvsmi_stream {
  * with TZ=UTC, and if it ignores that, the quarter hours between its first line and our wall clock
  * give the zone. */
 struct nvsmi_reading {
-	const char *uuid, *pci; /* in the stream's memory, until the next call */
+	const char *uuid, *pci; /* point into the stream's memory; valid until the next call */
 	uint64_t wall_us;
 	double instant_w, power_w; /* NAN: none */
-	enum gw_absence why;       /* why both are NAN, else GW_HAVE */
+	enum gw_absence why;       /* why both power values are NAN, else GW_HAVE */
 };
 
 void nvsmi_stream_init(struct nvsmi_stream *s);
@@ -68,8 +68,8 @@ const char *nvsmi_stream_query(const struct nvsmi_stream *s);
 bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t now_ns,
 			uint64_t first_line_timeout_ns);
 
-/* The next reading that has arrived; never waits. False: none, and the process may have ended.
- */
+/* Returns the next reading that has arrived; never waits. Returns false if there is none; the
+ * process may have ended then. */
 bool nvsmi_stream_next(struct nvsmi_stream *s, uint64_t now_ns, uint64_t wall_us,
 		       struct nvsmi_reading *ret);
 

@@ -22,7 +22,7 @@ enum format {
 	FLAG,       /* Enabled, Yes, ... */
 	STATE,      /* P0 to P15                */
 	MODE,       /* a row of modes[] */
-	CAPABILITY, /* 9.0: sets target and the next quantity */
+	CAPABILITY, /* "9.0": sets target and the next quantity */
 };
 
 static const struct column {
@@ -92,7 +92,7 @@ _Static_assert(COUNT(columns) <= NVSMI_COLUMNS, "NVSMI_COLUMNS is too small");
 _Static_assert(GW_Q_COMPUTE_CAPABILITY_MINOR == GW_Q_COMPUTE_CAPABILITY_MAJOR + 1,
 	       "CAPABILITY sets two neighbours");
 
-/* Texts in place of a value. */
+/* What nvidia-smi prints instead of a value. */
 static const struct {
 	const char *text;
 	enum gw_absence why;
@@ -110,7 +110,7 @@ static const struct {
 	{ "Unknown Error", GW_ABSENT_ERROR },
 };
 
-/* Texts in place of an answer. */
+/* What nvidia-smi prints instead of its table. */
 static const struct {
 	const char *text;
 	enum gw_cause cause;
@@ -153,12 +153,13 @@ unsigned nvsmi_column_tiers(unsigned c)
 {
 	if (columns[c].format == TEXT)
 		return GW_TIER_STATIC;
-	if (columns[c].target == GW_Q_MEMORY_TOTAL) /* `list` shows it */
+	if (columns[c].target == GW_Q_MEMORY_TOTAL) /* `list` shows this value */
 		return GW_TIER_STATIC | GW_TIER_FAST;
 	return gw_quantity_info(columns[c].target)->tier;
 }
 
-/* The quoted field at p, the opening quote; its text is moved over the quotes. */
+/* Parses the quoted field that starts at p with its opening quote. Moves the text of the field
+ * to the left, over the quotes. */
 static char *nvsmi_unquote(char *p, char **ret_field)
 {
 	char *out = p;

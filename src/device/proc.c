@@ -73,8 +73,8 @@ static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret
 
 	if (n < 0)
 		return (int)n;
-	/* The name before the last ')' may contain anything, even ')' and newlines; the rest
-	 * may not. */
+	/* The name ends at the last ')'. It may contain anything, even ')' and newlines; the
+	 * fields after it cannot contain ')'. */
 	p = strrchr(text, ')');
 	if (!p || sscanf(p + 1,
 			 " %c %lld %*s %*s %*s %*s %u %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
@@ -85,14 +85,15 @@ static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret
 	return 0;
 }
 
-/* If the first thread ends before the others, it stays a zombie until they end. */
+/* True if the process has ended. A zombie first thread is not enough: it stays a zombie until
+ * the other threads end. */
 static bool has_ended(const struct stat_line *s)
 {
 	return (s->state == 'Z' || s->state == 'X') && s->threads <= 1;
 }
 
-/* The process of a thread, and its effective user. Returns 0, or -GW_E_NOENT, -GW_E_PERM or
- * -GW_E_IO and leaves both unchanged. */
+/* Reads the process that a thread belongs to, and its effective user. Returns 0, or
+ * -GW_E_NOENT, -GW_E_PERM or -GW_E_IO; on error *tgid and *uid are unchanged. */
 static int read_status(const struct root *root, int64_t pid, int64_t *tgid, int64_t *uid)
 {
 	char text[4096];
@@ -133,8 +134,8 @@ static void read_command(const struct root *root, struct proc *p)
 		p->command[--n] = '\0';
 }
 
-/* A line is "id:controllers:path"; the unified hierarchy is "0::path". A hybrid system has "/"
- * as the unified path and the group in the others. */
+/* Reads the cgroup. A line is "id:controllers:path"; the unified hierarchy is "0::path". On a
+ * hybrid system the unified path is "/", and the other lines have the group. */
 static void read_cgroup(const struct root *root, struct proc *p)
 {
 	char text[8192], *save = NULL;
@@ -197,7 +198,8 @@ int proc_read(const struct root *root, int64_t pid, struct proc *ret)
 	if (read_link(root, p.pid, "ns/pid", link, sizeof(link)) > 0)
 		p.pid_ns = namespace_in(link);
 
-	/* If the pid was reused meanwhile, the data is a mixture of two processes. */
+	/* Check the start time again: if the pid was reused meanwhile, the data is a mixture of
+	 * two processes. */
 	err = read_stat(root, p.pid, &end);
 	p.incomplete |= err == -GW_E_IO;
 	if (err == -GW_E_NOENT || (!p.incomplete && end.start_ticks != begin.start_ticks))
@@ -244,8 +246,9 @@ int proc_lives(const struct root *root, int64_t pid, uint64_t start_ticks)
 	return s.start_ticks == start_ticks && !has_ended(&s);
 }
 
-/* For the real /proc use the kernel's clock: /proc/stat of a container may show the start of
- * the container, but ticks count from the boot of the machine. */
+/* Computes the boot time. For the real /proc it uses the kernel's clock: /proc/stat in a
+ * container may show the start of the container, but ticks count from the boot of the
+ * machine. */
 static int boot_ns(const struct root *root, int64_t *ret)
 {
 	struct timespec wall, up;
@@ -323,14 +326,14 @@ bool proc_in_cgroup(const char *inner, const char *outer)
 	return strncmp(inner, outer, n) == 0 && (n == 0 || inner[n] == '\0' || inner[n] == '/');
 }
 
-/* A container id at the end of a path component, after any prefix of a runtime ("docker-",
- * "libpod-", "cri-containerd-", "crio-", "...:cri-containerd:", none). */
+/* Returns the container id at the end of a path component, after any prefix of a runtime
+ * ("docker-", "libpod-", "cri-containerd-", "crio-", "...:cri-containerd:", none). */
 static const char *id_at_end(const char *name)
 {
 	size_t n = strlen(name);
 	const char *id;
 
-	/* The monitor of a container is not inside the container. */
+	/* conmon monitors a container but is not inside it. */
 	if (n < ID_LENGTH || strstr(name, "conmon"))
 		return NULL;
 	id = name + n - ID_LENGTH;
@@ -342,7 +345,7 @@ static const char *id_at_end(const char *name)
 	return id;
 }
 
-/* systemd writes a '-' inside a name as "\x2d". */
+/* Undoes an escape of systemd, which writes a '-' inside a name as "\x2d". */
 static void proc_unescape(char *s)
 {
 	char *to = s;
@@ -393,7 +396,7 @@ static const char *container_in(char *name, const char *parent)
 		return name;
 	if ((found = proc_after(name, "systemd-nspawn@")))
 		return cut_suffix(name, ".service") ? (proc_unescape(name), found) : NULL;
-	/* Virtual machines are registered in the same way. */
+	/* Virtual machines are registered in machine.slice too. */
 	if (scope && strcmp(parent, "machine.slice") == 0 &&
 	    (found = proc_after(name, "machine-"))) {
 		proc_unescape(name);
@@ -402,7 +405,8 @@ static const char *container_in(char *name, const char *parent)
 	return NULL;
 }
 
-/* The innermost container of a path counts: it is the one that a person would name. */
+/* If containers are nested, the innermost one in the path is used, because a person would name
+ * that one. */
 void proc_container_of(const char *cgroup, char *out, size_t size)
 {
 	char name[256], parent[256] = "";
@@ -426,7 +430,7 @@ void proc_container_of(const char *cgroup, char *out, size_t size)
 	}
 }
 
-/* "name:password:uid:..."; NULL if the line is for another uid. */
+/* Parses "name:password:uid:...". Returns the name, or NULL if the line is for another uid. */
 static const char *name_of_line(char *line, const char *uid)
 {
 	char *end = strchr(line, ':');

@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 struct proc {
-	int64_t pid;          /* thread group id: the id of a thread is mapped to its process */
-	int64_t parent;       /* 0: unknown */
+	int64_t pid;    /* thread group id; a thread id is replaced by the id of its process */
+	int64_t parent; /* 0: unknown */
 	uint64_t start_ticks; /* clock ticks since boot; 0: unknown */
 	int64_t uid;          /* effective; -1: unknown */
 	char state;           /* R S D Z T ...; 0: unknown */
@@ -23,10 +23,11 @@ struct proc {
 	char name[64];        /* comm, not cleaned for printing; "": unknown */
 	char exe[256];        /* "": unknown */
 	char command[256];    /* arguments joined by blanks, cut; "": unknown */
-	char cgroup[256];   /* path in the unified hierarchy, or else the longest named path */
+	/* path in the unified hierarchy; if that is "/" or missing, the longest path */
+	char cgroup[256];
 	char container[72]; /* id shortened to 12 digits, or a name; "": none */
-	bool ended;         /* it ended but is not reaped; it holds no resources */
-	bool incomplete;    /* a read failed that may succeed later (too many open files) */
+	bool ended;      /* it ended but its parent has not reaped it; it holds no resources */
+	bool incomplete; /* a read failed that may succeed later (too many open files) */
 };
 
 /* Reads what we may see of pid, or of the process to which thread pid belongs. Returns 0 or
@@ -42,21 +43,23 @@ int proc_start_ticks(const struct root *root, int64_t pid, uint64_t *ret);
  * there is no pidfd, *ret_fd is a negative errno, also where 0 is returned. */
 int proc_open(const struct root *root, struct proc_id id, int *ret_fd);
 
-/* Does the process with this start time run? 1: yes; 0: it ended, reaped or not, or another
- * process has the pid; -GW_E_IO: unknown, because the read failed. */
+/* Checks whether the process with this start time runs. Returns 1 if it runs; 0 if it ended,
+ * reaped or not, or another process has the pid; -GW_E_IO if unknown, because the read
+ * failed. */
 int proc_lives(const struct root *root, int64_t pid, uint64_t start_ticks);
 
 /* Start time in ns since 1970, by the current setting of the wall clock. Returns 0 or
  * -GW_E_NOENT if unknown. */
 int proc_began_ns(const struct root *root, uint64_t start_ticks, uint64_t *ret);
 
-/* Is pid the process `ancestor` or one of its descendants? Follows at most 64 parents. */
+/* True if pid is the process `ancestor` or one of its descendants. Follows at most 64
+ * parents. */
 bool proc_in_tree(const struct root *root, int64_t pid, int64_t ancestor);
 
-/* Fills in the parents of pid, nearest first, at most cap, and returns their number. */
+/* Fills in the ancestors of pid, nearest first, at most cap. Returns their number. */
 unsigned proc_ancestors(const struct root *root, int64_t pid, int64_t *out, unsigned cap);
 
-/* Is the cgroup path `inner` equal to `outer` or below it? "/" contains everything. */
+/* True if the cgroup path `inner` is equal to `outer` or below it. "/" contains everything. */
 bool proc_in_cgroup(const char *inner, const char *outer);
 
 /* Container id or name in a cgroup path (docker, podman, containerd, cri-o, lxc,
@@ -67,8 +70,8 @@ void proc_container_of(const char *cgroup, char *out, size_t size);
  * libraries and may wait for a network. */
 void proc_user(const struct root *root, int64_t uid, char *out, size_t size);
 
-/* Are we in a child pid namespace, which hides the processes outside? 1, 0, or -GW_E_NOSUPPORT
- * if unknown. */
+/* Checks whether we are in a child pid namespace, which hides the processes outside. Returns 1,
+ * 0, or -GW_E_NOSUPPORT if unknown. */
 int proc_in_child_namespace(const struct root *root);
 
 #endif

@@ -1,5 +1,5 @@
-/* The processes on the GPUs: gw_process_list_*() with their names from /proc, and gpu_usage_read()
- * for callers that ask often. Memory that a call thread may still write to after a late return
+/* The processes on the GPUs: gw_process_list_*() adds names from /proc; gpu_usage_read() is for
+ * callers that ask often. Memory that a call thread may still write to after the deadline
  * belongs to the slot, not to the caller. */
 #include "process_list.h"
 
@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define USES_MAX   1024              /* more than the driver keeps samples of */
+#define USES_MAX   1024              /* more processes than the driver keeps samples of */
 #define LIST_NS    (500 * NS_PER_MS) /* maximum age of a list */
-#define CHANGED_NS NS_PER_S          /* after a change, always list for this long */
+#define CHANGED_NS NS_PER_S /* after a change, read a new list each time for this long */
 
 struct entry {
 	struct gw_process pub;
@@ -52,8 +52,8 @@ void gw_process_list_free(struct gw_process_list *list)
 	free(list);
 }
 
-/* /proc is read here, on the call thread: reading the command line of a hung process can hang,
- * too. */
+/* Reads /proc for each process. This runs on the call thread, because reading the command line
+ * of a hung process can hang. */
 static int identify_processes(struct slot *s)
 {
 	if (array_reserve(&s->proc, &s->proc_cap, s->usage.count, sizeof(*s->proc)) != 0)
@@ -84,7 +84,8 @@ static const char *text_or_null(const char *text)
 	return *text ? text : NULL;
 }
 
-/* The pointers are set after the last realloc(). */
+/* Sets the public pointers of an entry. Call it after the last realloc(), which may move the
+ * entries. */
 static void set_pointers(struct entry *e)
 {
 	e->pub.name = text_or_null(e->name);
@@ -129,7 +130,8 @@ static void fill_entry(const struct root *root, struct entry *e, unsigned device
 	}
 }
 
-/* Two pids of one list can be threads of one process: merge them as the driver does. */
+/* Merges entries of the same process, as the driver does: two pids of one list can be threads
+ * of one process. */
 static bool merge_same(struct gw_process_list *l, unsigned from, const struct entry *e)
 {
 	for (unsigned i = from; i < l->count; i++) {
@@ -161,7 +163,7 @@ static int collect_entries(struct gw_process_list *l)
 		if (ctx->slot[i]->usage_error)
 			err = ctx->slot[i]->usage_error;
 	}
-	l->count = 0; /* the old entries point into memory that may move now */
+	l->count = 0; /* the old entries become invalid, because their memory may move now */
 	if (!err)
 		err = array_reserve(&l->entry, &l->cap, total, sizeof(*l->entry));
 	if (!err)
@@ -175,7 +177,8 @@ static int collect_entries(struct gw_process_list *l)
 
 		l->absence[i] = (uint8_t)(s->stalled ? GW_ABSENT_STALLED : s->usage_why);
 		if (s->stalled)
-			continue; /* its running call still writes the rest */
+			/* a running call still writes to the other members of the slot */
+			continue;
 		for (unsigned k = 0; k < s->usage.count; k++) {
 			fill_entry(&ctx->root, &l->entry[l->count], i, &s->usage.p[k],
 				   &s->proc[k]);
@@ -248,7 +251,7 @@ static double memory_used(const struct device *d)
 	return report_has(&d->r, GW_Q_MEMORY_USED) ? d->r.v[GW_Q_MEMORY_USED] : NAN;
 }
 
-/* Is the previous list as good as a new one? */
+/* True if the previous list can be used instead of a new one. */
 static bool list_is_current(const struct slot *s, uint64_t now_ns)
 {
 	return s->tiers == GPU_USAGE_MEMORY && s->listed_ns && s->usage_why == GW_HAVE &&
@@ -271,7 +274,7 @@ static void query_list(struct slot *s, uint64_t now_ns)
 	s->listed_ns = now_ns;
 }
 
-/* Here the slot's now_ns carries since_us, and tiers the flags. */
+/* Queries one slot. Here now_ns of the slot is since_us, and tiers is the set of flags. */
 static void query_slot(void *arg)
 {
 	struct slot *s = arg;

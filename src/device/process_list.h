@@ -1,9 +1,10 @@
 /* process_list: the processes that the driver lists on each GPU, the memory in use, and the
  * utilisation per process; /proc is not read.
  *
- * Lists are expensive: 250 us on an H200 at ten per second, memory only 70 us. A process that
- * arrives or leaves changes the memory in use, so while that stays equal to the byte the previous
- * list is reused, for at most half a second. Calls run on the call threads of the context. */
+ * A list costs 250 us on an H200 at ten per second, the memory alone only 70 us. A process that
+ * arrives or leaves changes the memory in use. So while the memory in use stays equal to the
+ * byte, the previous list is reused, for at most half a second. Calls run on the call threads
+ * of the context. */
 #ifndef GW_DEVICE_PROCESS_LIST_H
 #define GW_DEVICE_PROCESS_LIST_H
 
@@ -11,26 +12,29 @@
 
 struct gpu_usage {
 	unsigned device; /* position as in a snapshot */
-	bool stalled;    /* its call has not returned: the other members are not set */
+	bool stalled;    /* a call on the GPU has not returned: the other members are not set */
 	enum gw_absence why;
-	bool partial;        /* the list is incomplete */
-	unsigned generation; /* of the context: increases when GPUs may have come or gone */
-	const struct report *report; /* its known values; not set if stalled */
+	bool partial; /* the list is incomplete */
+	/* generation of the context: increases when GPUs may have come or gone */
+	unsigned generation;
+	const struct report *report; /* known values of the GPU; not set if stalled */
 	const struct usage *usage;
 	unsigned count;
 	const struct process_use *use;
-	int uses; /* their number, or an error as of backend_ops.process_use; -GW_E_STATE: not requested */
+	/* rows in `use`, or an error of backend_ops.process_use; -GW_E_STATE: not requested */
+	int uses;
 };
 
 enum gpu_usage_flag {
-	GPU_USAGE_MEMORY = 1, /* first read memory of each GPU that answers into its report */
-	GPU_USAGE_LISTS = 2   /* list processes even if memory shows no change */
+	/* first read the memory of each GPU that answers into its report */
+	GPU_USAGE_MEMORY = 1,
+	GPU_USAGE_LISTS = 2 /* read the process lists even if the memory shows no change */
 };
 
-/* Queries every GPU and passes each result to fn, which copies what it needs and must not call
- * the context, because its lock is held. flags: set of enum gpu_usage_flag; without
- * GPU_USAGE_MEMORY the lists are always read. since_us: also read the utilisation since then
- * (driver timestamps, wall clock); 0: do not. Returns 0 or -GW_E_NOMEM. */
+/* Queries every GPU and passes each result to fn. fn copies what it needs and must not call the
+ * context, because its lock is held. flags is a set of enum gpu_usage_flag; without
+ * GPU_USAGE_MEMORY the lists are always read. If since_us is not 0, also reads the utilisation
+ * since then (driver timestamps, wall clock). Returns 0 or -GW_E_NOMEM. */
 int gpu_usage_read(struct gw_ctx *ctx, unsigned flags, uint64_t since_us,
 		   void (*fn)(void *arg, const struct gpu_usage *u), void *arg);
 

@@ -20,8 +20,8 @@
 #define ZONES_MAX 64
 #define CPUS_MAX  64 /* one per package or die */
 
-/* A zone's folder is "intel-rapl:0" or "intel-rapl-mmio:0:1"; a name without a number is the
- * controller. */
+/* True if name is the folder of a zone: "intel-rapl:0" or "intel-rapl-mmio:0:1". A name without
+ * a number is the controller. */
 static bool is_zone(const char *name)
 {
 	return strstr(name, "rapl") && strchr(name, ':') && strlen(name) < 48;
@@ -100,8 +100,8 @@ static int by_path(const void *a, const void *b)
 		      ((const struct rapl_domain *)b)->path);
 }
 
-/* Of two zones with the same value keep the one by model specific register: every machine has
- * it, but only some have the memory mapped one. */
+/* Removes zones that exist twice. Keeps the zone that uses the model specific register, because
+ * every machine has it; only some have the memory mapped zone. */
 static unsigned drop_duplicates(struct rapl_domain *d, unsigned n)
 {
 	unsigned kept = 0;
@@ -154,10 +154,10 @@ static enum rapl_kind kind_of(const char *name)
 	return strcmp(name, "psys") == 0 ? RAPL_PLATFORM : RAPL_OTHER;
 }
 
-/* Do two zones of one package show the same counter? Yes if a reading of the second lies
- * between two readings of the first. Kernels that treat each chiplet as a die list the
- * package's counter once per chiplet. Separate counters (microjoules since boot) do not agree
- * like that. */
+/* True if two zones of one package show the same counter: a reading of the second lies between
+ * two readings of the first. Kernels that treat each chiplet as a die list the package's
+ * counter once per chiplet. Separate counters (microjoules since boot) do not agree like
+ * that. */
 static bool same_counter(const struct root *root, const struct rapl_domain *a,
 			 const struct rapl_domain *b)
 {
@@ -206,7 +206,7 @@ static void open_zones(struct rapl *r)
 	}
 }
 
-#ifndef RAPL_PERF_OPEN /* a test defines its own */
+#ifndef RAPL_PERF_OPEN /* a test defines its own perf_open() */
 static int perf_open(uint32_t type, uint64_t config, int cpu)
 {
 	struct perf_event_attr attr = { .type = type, .size = sizeof(attr), .config = config };
@@ -243,8 +243,9 @@ static int read_topology(const struct root *root, int cpu, const char *file)
 	return root_read_i64(root, path, &v) == 0 && v >= 0 && v < 100000 ? (int)v : -1;
 }
 
-/* Intel's multi-die packages have one counter per die. AMD's have one per package; some kernels
- * open it once per chiplet and so count it several times (fixed in later kernels). */
+/* True if each die has its own counter, as in Intel's multi-die packages. AMD has one counter
+ * per package; some kernels open it once per chiplet and so count it several times (fixed in
+ * later kernels). */
 static bool dies_count(const struct root *root)
 {
 	char text[512];
@@ -309,7 +310,7 @@ static void open_event(struct rapl *r, const struct perf_event *e, uint32_t type
 	int err = read_event(r->root, e, &config, &c.joules_each);
 
 	if (err == -GW_E_NOENT || r->count == RAPL_COUNTERS_MAX)
-		return; /* no memory counter: this machine has none */
+		return; /* this machine has no such counter, or the table is full */
 	if (has_counter(r, e->kind, package, die)) {
 		r->duplicates++;
 		return;
@@ -322,7 +323,7 @@ static void open_event(struct rapl *r, const struct perf_event *e, uint32_t type
 	c.fd = err ? -1 : RAPL_PERF_OPEN(type, config, cpu);
 	c.perf = true;
 	c.why = err ? host_absence(err) : c.fd < 0 ? perf_absence(errno) : GW_HAVE;
-	c.based = c.fd >= 0; /* it counts from 0 */
+	c.based = c.fd >= 0; /* an opened perf counter counts from 0 */
 	r->counter[r->count++] = c;
 }
 
@@ -363,8 +364,8 @@ void rapl_open(struct rapl *r, const struct root *root)
 	open_zones(r);
 	if (any_package(r))
 		return;
-	/* If powercap refuses access, the power PMU may allow it. If both refuse, report the
-	 * refusal of powercap, because it is easier to fix. */
+	/* If powercap refuses access, the power PMU may allow it. If both refuse access, report
+	 * the error of powercap, because it is easier to fix. */
 	zones = r->count;
 	r->count = r->duplicates = 0;
 	open_perf(r);
@@ -403,13 +404,13 @@ static void read_counter(struct rapl *r, struct rapl_counter *c)
 		return;
 	c->why = read_raw(r, c, &now);
 	if (c->why != GW_HAVE)
-		return; /* the next reading includes it */
+		return; /* this energy is included in the next successful reading */
 	if (now >= c->last) {
 		c->joules += (double)(now - c->last) * c->joules_each;
 	} else if (range != 0 && c->last <= range) {
 		c->joules += (double)(range - c->last + now) * c->joules_each;
 		c->wraps++;
-	} else { /* it decreased and its range is unknown, so the energy is unknown */
+	} else { /* the counter decreased and its range is unknown, so the energy is unknown */
 		c->based = false;
 		c->why = GW_ABSENT_INVALID;
 	}

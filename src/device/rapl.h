@@ -1,10 +1,10 @@
 /* rapl: energy counters of CPU packages and their memory, for the whole machine.
  *
- * There are two ways to the same counters: the files of powercap, and the power PMU of perf if
- * powercap is not readable. This module hides zones that are listed twice (by register and by
- * memory, or once per die of a package with one counter), where a counter wraps, and which
- * counter contains which: core and uncore are parts of their package; psys contains the
- * packages and is never added to them. */
+ * There are two ways to read the same counters: the files of powercap, and the power PMU of
+ * perf if powercap is not readable. This module hides that zones are listed twice (by register
+ * and by memory, or once per die of a package with one counter), that counters wrap, and that
+ * counters overlap: core and uncore are parts of their package; psys contains the packages and
+ * is never added to them. */
 #ifndef GW_DEVICE_RAPL_H
 #define GW_DEVICE_RAPL_H
 
@@ -20,7 +20,7 @@ struct rapl_domain {
 	char name[32];      /* "package-0", "dram", "psys", "core", ...         */
 	char path[96];      /* folder of the domain, below root */
 	int package;        /* -1: none (psys)                                  */
-	int die;            /* -1: its package has only one, or unknown */
+	int die;            /* -1: unknown, or the package has only one die */
 	uint64_t range_uj;  /* the counter wraps here; 0: unknown */
 	uint64_t energy_uj; /* current value, if why is GW_HAVE */
 	enum gw_absence why;
@@ -42,11 +42,11 @@ enum rapl_kind {
 };
 
 struct rapl_counter {
-	/* energy_uj and why as found by rapl_open(); perf has no range */
+	/* energy_uj and why have the values that rapl_open() read; perf has no range */
 	struct rapl_domain d;
 	enum rapl_kind kind;
 	double joules;       /* since rapl_open(), if why is GW_HAVE */
-	enum gw_absence why; /* of the last reading */
+	enum gw_absence why; /* reason of the last reading */
 	unsigned wraps;
 	/* Internal: */
 	bool perf, based; /* based: the start value is known */
@@ -55,7 +55,7 @@ struct rapl_counter {
 	double joules_each; /* joules per count */
 };
 
-struct rapl { /* caller's memory, about 13 KiB */
+struct rapl { /* in the caller's memory; about 13 KiB */
 	const struct root *root;
 	struct rapl_counter counter[RAPL_COUNTERS_MAX];
 	unsigned count;
@@ -68,19 +68,20 @@ void rapl_open(struct rapl *r, const struct root *root);
 void rapl_close(struct rapl *r);
 
 /* Adds what each counter counted since the last reading. Allocates nothing. It reads some
- * files, so call it once per second and at the edges of a measurement, not more often. Call it
- * at least twice per wrap of a counter (a minute or more), because two wraps look like one. The
- * next reading makes up for a failed one. A counter that could not be read by rapl_open(), or
- * that decreased without a known range, stays absent. */
+ * files, so call it once per second and at the start and end of a measurement, not more often.
+ * Call it at least twice per wrap of a counter (a minute or more), because two wraps look like
+ * one. If a reading fails, the next one includes its energy. A counter that rapl_open() could
+ * not read, or that decreased without a known range, stays absent. */
 void rapl_read(struct rapl *r);
 
 /* Energy of the host since rapl_open() at the last reading: packages and their memory. */
 struct rapl_total {
-	double joules;            /* NAN if why is not GW_HAVE */
-	enum gw_absence why;      /* not_present: this machine has no counters */
-	enum gw_absence dram_why; /* GW_HAVE: memory is included; not_present: it is not */
+	double joules;       /* NAN if why is not GW_HAVE */
+	enum gw_absence why; /* not_present: this machine has no counters */
+	/* GW_HAVE: memory is included; not_present: there is no counter for it */
+	enum gw_absence dram_why;
 	enum gw_cause cause; /* GW_CAUSE_RAPL_PERMISSION, or none                         */
-	const char *remedy;  /* how to fix that; "" if nothing helps */
+	const char *remedy;  /* how to fix the cause; "" if nothing helps */
 	char missing[128];   /* the file that could not be read, or ""                    */
 };
 struct rapl_total rapl_total(const struct rapl *r);

@@ -16,7 +16,8 @@ int sampler_device_init(struct sampler_device *sd, struct gw_ctx *ctx, unsigned 
 	return sd->slot ? 0 : -GW_E_NODEV;
 }
 
-/* The device, held, if its driver is open; else NULL, not held. */
+/* Returns the device and holds it if its driver is open; otherwise returns NULL and holds
+ * nothing. */
 static struct device *sampler_device_hold(struct sampler_device *sd)
 {
 	struct device *d = sd->slot->d;
@@ -29,7 +30,8 @@ static struct device *sampler_device_hold(struct sampler_device *sd)
 	return NULL;
 }
 
-/* The first sampler that notices searches for the driver; a released context stays released. */
+/* Searches for a driver that went away; the first sampler that notices does it. A context that
+ * was released stays released. */
 static void refresh_driver(struct sampler_device *sd)
 {
 	struct backend *b = sd->slot->d->backend;
@@ -43,7 +45,7 @@ static void refresh_driver(struct sampler_device *sd)
 		return;
 	sd->refresh_ns = now;
 	pthread_mutex_lock(&sd->ctx->lock);
-	(void)context_refresh(sd->ctx); /* out of memory: again in a second */
+	(void)context_refresh(sd->ctx); /* if out of memory: tried again in a second */
 	pthread_mutex_unlock(&sd->ctx->lock);
 }
 

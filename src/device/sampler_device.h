@@ -1,8 +1,9 @@
 /* sampler_device: one GPU of a context, for a thread that samples it.
  *
- * It holds the GPU only during a call, and never the context's lock: GPUs are sampled in
+ * It holds the GPU only during a call, and never holds the context's lock: GPUs are sampled in
  * parallel, and snapshots can be taken meanwhile. A call that hangs blocks only its own thread.
- * One thread uses it at a time; the context is borrowed and outlives it. */
+ * Only one thread may use a sampler_device at a time; the context is borrowed and must outlive
+ * it. */
 #ifndef GW_DEVICE_SAMPLER_DEVICE_H
 #define GW_DEVICE_SAMPLER_DEVICE_H
 
@@ -31,7 +32,7 @@ int sampler_device_init(struct sampler_device *sd, struct gw_ctx *ctx, unsigned 
 void sampler_device_read(struct sampler_device *sd, unsigned tiers, bool force,
 			 struct report *ret);
 
-/* Reads the energy counter now. The caller must not read it more than once per second. */
+/* The energy counter, read now. The caller must not read it more than once per second. */
 struct sampler_device_counter {
 	uint64_t before_ns, after_ns; /* monotonic, before and after the call */
 	double joules;
@@ -39,26 +40,26 @@ struct sampler_device_counter {
 };
 void sampler_device_counter(struct sampler_device *sd, struct sampler_device_counter *ret);
 
-/* Reads the driver's whole power ring buffer, oldest first. Returns as
+/* Reads the driver's whole power ring buffer, oldest entry first. Returns the same as
  * backend_ops.power_samples. */
 int sampler_device_ring(struct sampler_device *sd, struct power_sample *out, unsigned cap);
 
-/* Lists its processes; l->count is set to 0 first and its memory is reused. Returns as
- * backend_ops.processes. */
+/* Lists the processes on the GPU. Sets l->count to 0 first and reuses the memory of l. Returns
+ * the same as backend_ops.processes. */
 enum gw_absence sampler_device_processes(struct sampler_device *sd, struct usage_list *l,
 					 int *ret_error);
 
-/* As backend_ops.process_use; -GW_E_NOSUPPORT if there is none. */
+/* Calls backend_ops.process_use; returns -GW_E_NOSUPPORT if the backend does not have it. */
 int sampler_device_process_use(struct sampler_device *sd, uint64_t since_us,
 			       struct process_use *out, unsigned cap);
 
-/* Adds the start time to a pid, 0 if unknown. */
+/* Returns the pid with the start time of the process, 0 if that is unknown. */
 struct proc_id sampler_device_proc_id(const struct sampler_device *sd, int64_t pid);
 
-/* Is pid the process `ancestor` or one of its descendants? */
+/* True if pid is the process `ancestor` or one of its descendants. */
 bool sampler_device_in_tree(const struct sampler_device *sd, int64_t pid, int64_t ancestor);
 
-/* The kernel's name for it, cleaned for printing; "" if unknown. */
+/* Writes the kernel's name of the process, cleaned for printing; "" if unknown. */
 void sampler_device_process_name(const struct sampler_device *sd, int64_t pid, char *out,
 				 size_t size);
 

@@ -1,14 +1,15 @@
-/* snapshot: everything about the machine and its GPUs at one moment, copied out.
+/* snapshot: everything about the machine and its GPUs at one moment, as a copy.
  *
- * Taking one again costs the vendor's calls, a copy of each report and two clock readings plus
- * two per device. Memory is allocated only if there are more devices than before. */
+ * To take a snapshot again costs the vendor's calls, a copy of each report, two clock readings,
+ * and two more per device. Memory is allocated only if there are more devices than before. */
 #include "context.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define HOST_FRESH_NS NS_PER_S /* /proc costs 30 us, more than all calls of a warm GPU */
+/* reading /proc costs 30 us, more than all calls for a warm GPU */
+#define HOST_FRESH_NS NS_PER_S
 
 struct entry {
 	struct gw_device pub;
@@ -24,7 +25,7 @@ struct gw_snapshot {
 	uint64_t mono_ns, wall_ns;
 	struct host_report host;
 	struct gw_status status;
-	unsigned generation; /* of the context when status was filled */
+	unsigned generation; /* generation of the context when status was filled in */
 	char backend[64], message[400], library_path[256], missing[1024];
 	char driver[80], nvml[80], cuda[16];
 };
@@ -37,7 +38,8 @@ int gw_snapshot_new(struct gw_ctx *ctx, struct gw_snapshot **ret_snap)
 		return context_fail(ctx, -GW_E_NOMEM, NULL);
 	s->ctx = ctx;
 	pthread_mutex_lock(&ctx->lock);
-	s->generation = ctx->generation - 1; /* differs, so that status is filled first */
+	/* a different value, so that status is filled in the first time */
+	s->generation = ctx->generation - 1;
 	pthread_mutex_unlock(&ctx->lock);
 	memset(s->host.why, GW_ABSENT_NOT_READ, sizeof(s->host.why));
 	s->status =
@@ -194,7 +196,8 @@ static void fill_entry(struct entry *e, struct slot *s, unsigned position, bool 
 	};
 }
 
-/* Are there two drivers that both number their devices from 0? */
+/* True if the devices belong to two or more backends, each of which numbers its devices from
+ * 0. */
 static bool several_backends(const struct gw_ctx *ctx)
 {
 	for (unsigned i = 1; i < ctx->slots; i++)

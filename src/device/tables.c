@@ -1,5 +1,5 @@
-/* tables: the .def files as the arrays that gpuward.h promises, and the names of enum values.
- */
+/* tables: makes the arrays that gpuward.h declares from the .def files, and the names of enum
+ * values. */
 #include <gpuward.h>
 
 #include "base/array.h"

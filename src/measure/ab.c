@@ -16,16 +16,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALPHA          0.05 /* of the whole comparison, and of the A/A pass */
+#define ALPHA          0.05 /* error probability of the whole comparison, and of the A/A pass */
 #define BCA_FROM_PAIRS 10
 #define BCA_SKEWNESS   1.0
 #define RESAMPLES_MIN  100
 
-/* Interim analyses, and the two-sided alpha of each if there are as many as the row's number.
- * Own simulation: the 5 % quantile of the smallest p value over the analyses in 10^6 normal
- * experiments (0.04976, 0.02917, 0.02113, 0.01655, 0.01367, 0.01165, 0.01015, 0.00895, 0.00800,
- * 0.00726), rounded down. A last analysis that comes earlier than in the table is more similar
- * to the one before, so the same alpha is on the safe side. */
+/* Numbers of pairs at which the data are analysed, and the two-sided alpha of each analysis.
+ * The number of analyses selects the row: with five analyses, row five.
+ * Alpha is from our own simulation: the 5 % quantile of the smallest p value over the analyses
+ * in 10^6 normal experiments (0.04976, 0.02917, 0.02113, 0.01655, 0.01367, 0.01165, 0.01015,
+ * 0.00895, 0.00800, 0.00726), rounded down. If pairs_max puts the last analysis earlier than in
+ * the table, its data are more similar to those of the analysis before, so the same alpha is on
+ * the safe side. */
 static const struct {
 	unsigned pairs;
 	double alpha;
@@ -35,7 +37,7 @@ static const struct {
 };
 #define INTERIMS_MAX (sizeof(interim_table) / sizeof(interim_table[0]))
 
-/* One phase: the logarithms of B/A of its pairs, and the sums of the arms. */
+/* The data of one phase: the logarithms of B/A of its pairs, and the sums of the arms. */
 struct phase {
 	double *logs[AB_METRICS]; /* memory for all pairs of the phase */
 	unsigned n[AB_METRICS];   /* number of logs; power may be missing in some pairs */
@@ -47,13 +49,13 @@ struct ab {
 	struct ab_config config;
 	enum ab_metric metric; /* the deciding metric */
 	unsigned interims[INTERIMS_MAX], interim_count;
-	double alpha; /* of an interim analysis */
+	double alpha; /* alpha of an interim analysis */
 
 	struct random order;
 	enum ab_phase phase;
 	struct phase phases[2];
-	enum ab_arm first; /* of the current pair */
-	bool half;         /* its first run is in `held` */
+	enum ab_arm first; /* first arm of the current pair */
+	bool half;         /* the first run of the current pair is in `held` */
 	struct ab_run held;
 	unsigned repeats_row, repeats;
 
@@ -107,7 +109,7 @@ static bool is_interim(const struct ab *ab, unsigned pairs)
 	return false;
 }
 
-/* The order of the next pair: random, then reversed. */
+/* Selects the order of the next pair: random for even pairs, reversed for odd ones. */
 static void plan_pair(struct ab *ab)
 {
 	if (ab->phases[ab->phase].pairs % 2 == 0)
@@ -155,17 +157,17 @@ static struct ab_interval exp_interval(double low, double high)
 	return (struct ab_interval){ exp(low), exp(high) };
 }
 
-/* The union of both intervals. BCa alone would be wrong too often where it matters most: the
- * pairs of a command with itself are symmetric, so their skew comes from a few disturbed runs,
- * and BCa leans towards those. With 5 % of the runs 10 % too high (noise 1 %), five analyses
- * with BCa alone find a difference in 13.8 % of comparisons with itself; with t alone or both
- * in 3.2 %. */
+/* Returns the union of both intervals. BCa alone would be wrong too often in the most important
+ * case: the pairs of a command with itself are symmetric, so their skew comes from a few
+ * disturbed runs, and BCa moves towards those runs. With 5 % of the runs 10 % too high (noise 1
+ * %), five analyses with BCa alone find a difference in 13.8 % of comparisons of a command with
+ * itself; with t alone, or with both, in 3.2 %. */
 static struct ab_interval union_of(struct ab_interval x, struct ab_interval y)
 {
 	return (struct ab_interval){ fmin(x.low, y.low), fmax(x.high, y.high) };
 }
 
-/* The uncertainty of the ratio from the sensor's offset. */
+/* Returns the uncertainty of the ratio that comes from the sensor's offset. */
 static double offset_of(const struct ab *ab, const struct phase *ph, enum ab_metric metric)
 {
 	if (metric == AB_TIME || ph->pairs == 0)
@@ -174,7 +176,7 @@ static double offset_of(const struct ab *ab, const struct phase *ph, enum ab_met
 			      ph->energy_j[1] / ph->seconds[1]);
 }
 
-/* How much further an end is from the mean if `extra` is added in quadrature. */
+/* Returns how much further an end is from the mean if `extra` is added in quadrature. */
 static double ab_widened(double reach, double extra)
 {
 	return hypot(reach, extra) - fabs(reach);
@@ -190,8 +192,8 @@ static void set_interval(struct ab_estimate *e, struct ab_interval chosen)
 	e->interval = exp_interval(low, high);
 }
 
-/* The seed depends on phase, metric and number of pairs, so that the result does not depend on
- * earlier calls. */
+/* Adds the bootstrap intervals. The seed depends on phase, metric and number of pairs, so that
+ * the result does not depend on earlier calls. */
 static void add_bootstrap(const struct ab *ab, enum ab_phase phase, enum ab_metric metric,
 			  struct ab_estimate *e)
 {
@@ -208,7 +210,7 @@ static void add_bootstrap(const struct ab *ab, enum ab_phase phase, enum ab_metr
 		e->bca = exp_interval(b.bca_low, b.bca_high);
 }
 
-/* With `all` every interval, else only the one that counts. */
+/* Fills in the estimate: every interval if `all`, else only the one that decides. */
 static void fill_estimate(const struct ab *ab, enum ab_phase phase, enum ab_metric metric,
 			  bool all, struct ab_estimate *e)
 {
@@ -242,20 +244,21 @@ static void fill_estimate(const struct ab *ab, enum ab_phase phase, enum ab_metr
 	set_interval(e, e->skewed ? union_of(e->t, e->bca) : e->t);
 }
 
-/* By the gate if it is for this metric, else against no change. */
+/* Compares the interval with the gate if the gate is for this metric, else with no change. */
 static enum ab_verdict ab_decide(const struct ab *ab, enum ab_metric metric,
 				 struct ab_interval i)
 {
 	bool gated = ab->config.gated && ab->config.gate.metric == metric;
 	struct ab_gate gate = gated ? ab->config.gate : (struct ab_gate){ .above = true };
 	double limit = 1 + gate.change;
-	/* Oriented so that the bad side is above. */
+	/* Distances from the limit; positive values are on the bad side. */
 	double near = gate.above ? i.low - limit : limit - i.high;
 	double far = gate.above ? i.high - limit : limit - i.low;
 
 	if (near > 0 || (near == 0 && gate.or_equal))
 		return AB_WORSE;
-	/* Exactly at the limit a gate of > or < passes, but no change is not better. */
+	/* A value exactly at the limit passes a gate with > or <. Without a gate, no change is
+	 * not better. */
 	if (far < 0 || (far == 0 && gated && !gate.or_equal))
 		return AB_BETTER;
 	return AB_INCONCLUSIVE;
@@ -373,7 +376,8 @@ static bool ab_finished(const struct ab *ab)
 	       ab->outcome == AB_BUDGET;
 }
 
-/* Pairs needed to detect the target, or else the gate's change, with 80 % power. */
+/* Returns the number of pairs that detect the target, or else the gate's change, with 80 %
+ * power. */
 static double planned_pairs(const struct ab *ab, const struct ab_result *r)
 {
 	const struct ab_estimate *e = &r->ab[ab->metric];
@@ -437,7 +441,7 @@ int ab_exit_code(const struct ab *ab)
 	return 11;
 }
 
-/* The gate: the text of --fail-if. */
+/* The gate: parses the argument of --fail-if. */
 
 static const char *const metric_names[AB_METRICS] = {
 	[AB_ENERGY] = "energy",
@@ -453,7 +457,7 @@ const char *ab_metric_name(enum ab_metric metric)
 
 #define EXAMPLE "write it like 'energy > +2%'"
 
-/* The remaining text, and the buffer for the error. */
+/* The remaining characters, and the buffer for the error. */
 struct gate_reader {
 	const char *text, *at;
 	struct buf err;

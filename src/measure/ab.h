@@ -12,7 +12,7 @@
 
 #define AB_PAIRS_LIMIT 400
 
-/* Lower is better in all of them. */
+/* Lower is better for all metrics. */
 enum ab_metric {
 	AB_ENERGY,
 	AB_TIME,
@@ -21,15 +21,15 @@ enum ab_metric {
 	AB_METRICS
 };
 
-/* "energy", "time", "power", "edp". */
+/* Returns "energy", "time", "power" or "edp". */
 const char *ab_metric_name(enum ab_metric metric);
 
-/* A comparison fails if the change of the metric is above (below) `change`. */
+/* A comparison fails if the change of the metric is above (or below) `change`. */
 struct ab_gate {
 	enum ab_metric metric;
-	bool above;    /* > or >=, else < or <= */
-	bool or_equal; /* >= or <= */
-	double change; /* relative: 0.02 is +2 %; above -1 */
+	bool above;    /* true: > or >=; false: < or <= */
+	bool or_equal; /* true: >= or <= */
+	double change; /* relative, above -1: 0.02 is +2 % */
 };
 
 /* Reads "METRIC OP [+|-]NUMBER%", such as "energy > +2%"; OP is one of > >= < <=; spaces are
@@ -45,18 +45,18 @@ struct ab_config {
 	 * one percent); 0: no target. */
 	double target_ratio;
 	bool gated;
-	struct ab_gate gate; /* if gated; otherwise energy is compared with no change */
+	struct ab_gate gate; /* used if gated; otherwise energy is compared with no change */
 	uint64_t seed;       /* for the order and the bootstrap; stored in the result */
 	size_t resamples;
-	/* A pair with an invalid run is dropped and repeated, at most so often in a row and so
-	 * often in total; after that the comparison ends as invalid. */
+	/* A pair with an invalid run is dropped and repeated: at most repeats_row_max times in
+	 * a row and repeats_max times in total. After that the comparison ends as invalid. */
 	unsigned repeats_row_max, repeats_max;
 	bool require_exclusive; /* the first run that shared the GPU ends the comparison */
 	double offset_w;        /* standard uncertainty of the sensor's offset; 0: none */
 };
 
-/* 40 pairs, 4 A/A pairs, no target, no gate, seed 1, 10 000 resamples, 3 repeats in a row and
- * 10 in total, the offset of an uncalibrated board. */
+/* Sets the defaults: 40 pairs, 4 A/A pairs, no target, no gate, seed 1, 10 000 resamples, 3
+ * repeats in a row and 10 in total, the offset of an uncalibrated board. */
 void ab_config_init(struct ab_config *config);
 
 enum ab_phase { AB_PHASE_AA, AB_PHASE_AB };
@@ -64,20 +64,21 @@ enum ab_arm { AB_ARM_A, AB_ARM_B };
 
 struct ab_step {
 	enum ab_phase phase;
-	enum ab_arm arm;     /* the arm that the run counts for; the A/A pass has two, too */
+	enum ab_arm arm; /* the arm that the run counts for; the A/A pass also has two arms */
 	enum ab_arm command; /* the command to run: A for both arms of the A/A pass */
 	unsigned pair;       /* from 0 in each phase */
 };
 
-/* The result of one run. Energy and time are required; power_w may be NAN unless it decides. */
+/* The result of one run. Energy and time are required. power_w may be NAN unless power is the
+ * deciding metric. */
 struct ab_run {
 	double energy_j, seconds, power_w;
-	bool valid;     /* by the validity rules: suspect counts as valid */
+	bool valid;     /* by the validity rules; suspect counts as valid */
 	bool exclusive; /* no other process used the GPU */
 };
 
-/* Allocates all memory that a comparison needs. Returns 0, and the caller owns *ret until
- * ab_free(); -GW_E_ARG or -GW_E_NOMEM. */
+/* Allocates all memory that a comparison needs. Returns 0, -GW_E_ARG or -GW_E_NOMEM. The caller
+ * frees *ret with ab_free(). */
 struct ab;
 int ab_new(const struct ab_config *config, struct ab **ret);
 void ab_free(struct ab *ab);
@@ -87,9 +88,9 @@ void ab_free(struct ab *ab);
  * pairs (ABBA or BAAB), so that a slow drift affects both. */
 bool ab_next(const struct ab *ab, struct ab_step *ret);
 
-/* Takes the run that ab_next() requested. Returns 0: counted. 1: unusable (invalid, not
- * exclusive, or without energy or time); the pair is dropped and repeated while repeats are
- * left. -GW_E_STATE: not the requested run. */
+/* Takes the result of the run that ab_next() requested. Returns 0: counted. 1: unusable
+ * (invalid, not exclusive, or without energy or time); the pair is dropped and repeated while
+ * repeats are left. -GW_E_STATE: not the requested run. */
 int ab_add(struct ab *ab, enum ab_phase phase, enum ab_arm arm, const struct ab_run *run);
 
 /* Why the comparison ended. Stopping as soon as a 95 % interval excludes 0 would find a
@@ -100,7 +101,7 @@ int ab_add(struct ab *ab, enum ab_phase phase, enum ab_arm arm, const struct ab_
 enum ab_outcome {
 	AB_RUNNING,
 	AB_DECIDED, /* the interval lies on one side of the threshold */
-	AB_PRECISE, /* it is as narrow as the target */
+	AB_PRECISE, /* the interval is as narrow as the target */
 	AB_BUDGET,  /* pairs_max pairs were run */
 	AB_INVALID, /* too many invalid runs */
 	AB_SHARED,  /* other processes used the GPU */
@@ -108,7 +109,7 @@ enum ab_outcome {
 
 enum ab_verdict {
 	AB_INCONCLUSIVE,
-	/* B: the interval is entirely below no change, or on the good side of the gate */
+	/* the interval of B is entirely below no change, or on the good side of the gate */
 	AB_BETTER,
 	AB_WORSE,
 };
@@ -125,11 +126,11 @@ struct ab_estimate {
 	unsigned n;   /* pairs */
 	double ratio; /* B/A: exp of the mean logarithm; NAN without a pair */
 	double mean_log, sd_log, skewness;
-	double alpha; /* probability that an interval misses */
+	double alpha; /* probability that an interval does not contain the true value */
 	/* 10 pairs or more and skewness beyond 1: the interval spans t and BCa; else it is t */
 	bool skewed;
-	struct ab_interval interval;           /* the one that counts, offset included */
-	struct ab_interval t, bca, percentile; /* BCa from 10 pairs, percentile from 2 */
+	struct ab_interval interval;           /* the one that decides, offset included */
+	struct ab_interval t, bca, percentile; /* BCa needs 10 pairs, percentile needs 2 */
 	double offset_u_log; /* standard uncertainty from the sensor's offset */
 	double mde_ratio; /* smallest effect detected with 80 % power: 2.8 sd_log / sqrt(n) */
 	enum ab_verdict verdict;
@@ -143,25 +144,25 @@ struct ab_result {
 	struct ab_estimate ab[AB_METRICS]; /* alpha of an interim analysis */
 	bool aa_alarm;                     /* A differs from itself: a drift, or chance (5 %) */
 	double mde_budget_ratio; /* smallest detectable effect: A/A noise at pairs_max pairs */
-	/* 7.85 (sd/d)^2, d is the target or else the gate's change; NAN if there is neither, or
-	 * fewer than two pairs. */
+	/* Pairs needed: 7.85 (sd/d)^2, where d is the target or else the gate's change; NAN if
+	 * there is neither, or if there are fewer than two pairs. */
 	double planned_pairs;
 };
 
-/* Everything, at this moment. While the comparison runs, and if its data are unusable, verdicts
- * are AB_INCONCLUSIVE, because an interval between interim analyses does not have the stated
- * error. The gate applies to its metric; the others are compared with no change. Takes about
- * ten milliseconds. */
+/* Gets the complete result at this moment; takes about ten milliseconds. Verdicts are
+ * AB_INCONCLUSIVE while the comparison runs, because an interval between interim analyses does
+ * not have the stated error, and if the data are unusable. The gate applies to its metric; the
+ * other metrics are compared with no change. */
 void ab_result(const struct ab *ab, struct ab_result *ret);
 
-/* The deciding metric at the last interim analysis, bootstrapped only if it is skewed; NULL
- * before the first. */
+/* Returns the estimate of the deciding metric at the last interim analysis, bootstrapped only
+ * if the pairs are skewed; NULL before the first analysis. */
 const struct ab_estimate *ab_last_interim(const struct ab *ab);
 
 enum ab_outcome ab_outcome(const struct ab *ab);
 
-/* 12 data invalid, 13 not exclusive; with a gate 0 passed, 10 failed, 11 inconclusive; without
- * a gate 0. -GW_E_STATE while it runs. */
+/* Returns the exit code: 12 data invalid, 13 not exclusive; with a gate 0 passed, 10 failed, 11
+ * inconclusive; without a gate 0. -GW_E_STATE while the comparison runs. */
 int ab_exit_code(const struct ab *ab);
 
 #endif

@@ -35,7 +35,7 @@ static bool listed_before(const struct attribute_use *uses, size_t i)
 	return false;
 }
 
-/* Utilisation of the process at i; NAN if no entry of it has one. */
+/* Returns the largest utilisation of the process at i; NAN if none of its entries has one. */
 static double use_ratio(const struct attribute_use *uses, size_t n, size_t i)
 {
 	double largest = NAN;
@@ -47,7 +47,7 @@ static double use_ratio(const struct attribute_use *uses, size_t n, size_t i)
 	return largest;
 }
 
-/* The row of a process, created if missing; NULL: the table is full. */
+/* Finds or adds the row of a process; NULL: the table is full. */
 static struct attribute_row *find_row(struct attribute *a, const struct attribute_use *u)
 {
 	struct attribute_row *r;
@@ -83,7 +83,7 @@ static void add_share(struct attribute *a, const struct attribute_use *u, double
 		r->how = how;
 }
 
-/* The processes of an interval, counted. */
+/* Counts of the processes in an interval. */
 struct crowd {
 	size_t residents, unknown;
 	double ratio_sum; /* sum over the known ratios */
@@ -108,7 +108,7 @@ static struct crowd count_crowd(const struct attribute_use *uses, size_t n)
 	return c;
 }
 
-/* Splits the energy of several processes. What their utilisation does not explain is
+/* Splits the energy of several processes. Energy that their utilisation does not explain is
  * unattributed. */
 static void split_by_use(struct attribute *a, double joules, double seconds,
 			 const struct attribute_use *uses, size_t n, const struct crowd *c)
@@ -186,7 +186,7 @@ static double joules_added(const struct attribute *a)
 	return sum;
 }
 
-/* Takes a share from what is left, in whole units, and never more than there is. */
+/* Takes a share from *left, in whole units, and never more than *left. */
 static double take_units(double share, double unit, double *left)
 {
 	double taken = fmin(floor(share / unit) * unit, *left);
@@ -195,7 +195,7 @@ static double take_units(double share, double unit, double *left)
 	return taken;
 }
 
-/* Every value becomes a multiple of the last digit of the total, so that no sum of them is
+/* Makes every value a multiple of the last digit of the total, so that no sum of values is
  * rounded, in any order. The remainder is unattributed. */
 static void close_rows(struct attribute *a, double total, double factor)
 {

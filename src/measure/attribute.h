@@ -36,26 +36,28 @@ struct attribute_row {
 	struct proc_id id;
 	char name[32];
 	double joules;
-	double seconds;         /* of the intervals in which it was present */
+	double seconds;         /* time of the intervals in which it was present */
 	enum attribute_how how; /* the weakest method used */
 };
 
 struct attribute {
 	double no_context_w, context_w; /* NAN: unknown */
-	/* false: the idle power is unknown, idle_joules is 0, and the processes carry it */
+	/* false: the idle power is unknown, idle_joules is 0, and the processes' shares include
+	 * it */
 	bool idle_known;
-	bool context_known; /* false: the cost of a context was not split off */
-	bool crowded; /* there were more processes than rows: their energy is unattributed */
+	bool context_known; /* false: the cost of contexts is unknown and not separated */
+	bool crowded; /* more processes than rows: the energy of the others is unattributed */
 	double seconds;
 	double idle_joules, unattributed_joules;
 	unsigned count;
 	struct attribute_row row[ATTRIBUTE_ROWS];
 };
 
-/* "measured", "modelled", "equal-split"; "" beyond the end. */
+/* Returns "measured", "modelled" or "equal-split"; "" past the end. */
 const char *attribute_how_name(unsigned how);
 
-/* Idle power of the device without and with idle contexts; NAN (or below 0): unknown. */
+/* Sets the idle power of the device without and with idle contexts; NAN (or below 0):
+ * unknown. */
 void attribute_init(struct attribute *a, double no_context_w, double context_w);
 
 /* Adds one interval: the joules of the device in these seconds, and its processes. First comes
@@ -71,10 +73,10 @@ void attribute_init(struct attribute *a, double no_context_w, double context_w);
 int attribute_add(struct attribute *a, double joules, double seconds,
 		  const struct attribute_use *uses, size_t n, bool hidden);
 
-/* Ends it: scales every row so that processes, idle and unattributed add up to total_joules to
- * the last bit in any order, and sorts the processes, most joules first. If no energy was
- * added, everything is unattributed. Returns 0, or -GW_E_ARG for an impossible total; the rows
- * are unchanged then. Add nothing afterwards. */
+/* Ends the attribution: scales every row so that processes, idle and unattributed add up to
+ * total_joules to the last bit in any order, and sorts the processes, most joules first. If no
+ * energy was added, everything is unattributed. Returns 0, or -GW_E_ARG for an impossible
+ * total; then the rows are unchanged. Do not add intervals afterwards. */
 int attribute_finish(struct attribute *a, double total_joules);
 
 #endif

@@ -21,15 +21,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BATCH_NS   NS_PER_S
-#define BATCHES    600
-#define WAIT_NS    (5 * NS_PER_S) /* for the sample that covers the end of a batch */
+#define BATCH_NS NS_PER_S
+#define BATCHES  600
+/* maximum wait for the sample that covers the end of a batch */
+#define WAIT_NS    (5 * NS_PER_S)
 #define BUSY_RATIO 0.02
 #define K95        1.96
 
-/* Throttled clocks: slowdown, sync boost, thermal, brake. Idle, application clocks and display
- * are normal for an idle GPU. The power cap does not count: an H200 reports it for a while
- * after a load, at 80 of 700 W, and a GPU that is really at its cap is visibly busy. */
+/* Clock reasons that count as throttling: slowdown, sync boost, thermal, brake. Idle,
+ * application clocks and display are normal for an idle GPU. The power cap does not count: an
+ * H200 reports it for a while after a load, at 80 of 700 W, and a GPU that is really at its cap
+ * is visibly busy. */
 #define THROTTLED UINT64_C(0xf8)
 
 static uint64_t baseline_bit(unsigned code)
@@ -126,7 +128,7 @@ static void set_contended_reasons(struct measurement *t, uint64_t reasons)
 	set_contended(t, text);
 }
 
-/* Was it idle so far? */
+/* True if the GPU was idle so far; else stores the evidence. */
 static bool is_idle(struct measurement *t)
 {
 	struct window_activity a;
@@ -160,8 +162,8 @@ static int add_batch(struct measurement *t, const struct gw_energy *r)
 	return 0;
 }
 
-/* The next second. Batches follow each other without a gap, however long we waited for the last
- * one. */
+/* Measures the next second. Batches follow each other without a gap, even if the wait for the
+ * last one was long. */
 static int take_batch(struct measurement *t)
 {
 	uint64_t begin = t->begin_ns + t->batches * BATCH_NS;
@@ -231,7 +233,7 @@ static void fill_result(struct measurement *t)
 	b->wall_ns = clock_wall_ns(meter_clock(t->meter));
 }
 
-/* The state in which it is measured. */
+/* Reads the state in which the baseline is measured. */
 static int current_state(struct gw_meter *m, unsigned i, enum baseline_kind kind,
 			 struct baseline *ret)
 {
@@ -280,8 +282,9 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
 	return err;
 }
 
-/* Gross is uncertain by u(gain) x its distance from the pivot of the line, net by u(gain) x its
- * distance from the baseline: this is the difference in quadrature. */
+/* Returns the additional uncertainty of net from the gain. Gross is uncertain by u(gain) x its
+ * distance from the pivot of the line, net by u(gain) x its distance from the baseline. The
+ * result is the difference in quadrature. */
 static double gain_u(const struct gw_energy *gross, const struct sensor *sensor, double base_w)
 {
 	double s = gross->seconds, raw = gross->raw_joules;
@@ -298,7 +301,7 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 	double s = gross->seconds, base_w = before->power_w, u_w = before->u_w, drift_w = 0;
 	double gain_j = 0, best, below, above, base_u;
 
-	if (after) { /* a straight line between the two has their mean */
+	if (after) { /* a straight line between the two baselines has their mean */
 		base_w = 0.5 * (before->power_w + after->power_w);
 		u_w = 0.5 * hypot(before->u_w, after->u_w);
 		drift_w = 0.5 * fabs(after->power_w - before->power_w);
@@ -311,7 +314,7 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 	}
 	best = gross->joules.best - base_w * s;
 	base_u = K95 * hypot(gain_j, hypot(u_w * s, drift_w * s));
-	/* Gross may have a wider interval than its uncertainty (sub-period), or be cut at 0. */
+	/* The interval of gross may be wider than its uncertainty (sub-period), or cut at 0. */
 	below = fmax(gross->joules.best - gross->joules.low, K95 * gross->u_absolute);
 	above = fmax(gross->joules.high - gross->joules.best, K95 * gross->u_absolute);
 	ret->joules = (struct gw_interval){ best - hypot(below, base_u), best,
@@ -320,15 +323,16 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 	ret->adjusted_joules = ret->floored ? 0 : best;
 }
 
-/* Baselines in files: one per state in which a GPU was idle. The name contains the GPU, the kind
- * and a hash of the rest of the key, so finding one means opening one file; the other files of that
- * GPU show what is different. The first line is a hash of the rest, so that a cut file is ignored. */
+/* Files of baselines: one per state in which a GPU was idle. The name contains the GPU, the
+ * kind and a hash of the rest of the key, so finding a baseline means opening one file; the
+ * other files of that GPU show what is different. The first line is a hash of the other lines,
+ * so that a truncated file is ignored. */
 #define FILE_BYTES 4096
 #define PATH_BYTES 1024
 #define DEGREES    10.0
 #define SAME_W     0.5
 #define HEAD       "# gpuward baseline "
-#define HEAD_BYTES (sizeof(HEAD) - 1 + 16 + 1) /* hash in hex, newline */
+#define HEAD_BYTES (sizeof(HEAD) - 1 + 16 + 1) /* HEAD, hash in hex, newline */
 
 int baseline_directory(char *out, size_t size)
 {
@@ -346,7 +350,7 @@ static void file_prefix(const char *uuid, struct buf *b)
 	buf_addc(b, '.');
 }
 
-/* "DIR/UUID.KIND.HASH.toml".  0 or -GW_E_SIZE. */
+/* Writes "DIR/UUID.KIND.HASH.toml". Returns 0 or -GW_E_SIZE. */
 static int file_path(const struct baseline *key, const char *dir, char out[static PATH_BYTES])
 {
 	char state[512];
@@ -451,7 +455,7 @@ static bool same_card(const struct baseline *a, const struct baseline *b)
 	       strcmp(a->vbios, b->vbios) == 0;
 }
 
-/* Why a cannot be used for the state of key; "": it can. */
+/* Writes why baseline a cannot be used for the state of key; "": it can. */
 static void explain_difference(const struct baseline *a, const struct baseline *key,
 			       double ttl_s, uint64_t now_ns, char *why, size_t size)
 {
@@ -459,26 +463,31 @@ static void explain_difference(const struct baseline *a, const struct baseline *
 
 	why[0] = '\0';
 	if (a->kind != key->kind || !same_card(a, key))
-		snprintf(why, size, "the stored one belongs to another driver (%s, now %s)",
+		snprintf(why, size,
+			 "the stored baseline belongs to another driver (%s, now %s)",
 			 a->driver, key->driver);
 	else if (!same_limit(a->limit_w, key->limit_w))
 		snprintf(why, size,
-			 "the stored one is for a limit of %.0f W, but the limit is %.0f W now",
+			 "the stored baseline is for a limit of %.0f W, but the limit is %.0f "
+			 "W now",
 			 a->limit_w, key->limit_w);
 	else if (a->persistence != key->persistence)
 		snprintf(why, size, "persistence mode has changed since");
 	else if (age_s < 0)
-		snprintf(why, size, "the wall clock was set back since it was taken");
+		snprintf(why, size,
+			 "the wall clock was set back since the stored baseline was taken");
 	else if (age_s > ttl_s)
-		snprintf(why, size, "it is %.0f minutes old; the maximum is %.0f", age_s / 60,
-			 ttl_s / 60);
+		snprintf(why, size,
+			 "the stored baseline is %.0f minutes old; the maximum is %.0f",
+			 age_s / 60, ttl_s / 60);
 	else if (fabs(a->temperature_c - key->temperature_c) > DEGREES)
 		snprintf(why, size,
-			 "it was taken at %.0f degrees Celsius, but the GPU has %.0f now",
+			 "the stored baseline was taken at %.0f degrees Celsius, but the GPU "
+			 "has %.0f now",
 			 a->temperature_c, key->temperature_c);
 }
 
-/* Is this a file of that GPU and kind? uuid NULL: of any. */
+/* True if the file holds a baseline of that GPU and kind; uuid NULL: of any GPU and kind. */
 static bool file_matches(const char *name, const char *uuid, const char *kind)
 {
 	char start[256];
@@ -495,7 +504,7 @@ static bool file_matches(const char *name, const char *uuid, const char *kind)
 	return !b.err && strncmp(name, start, b.len) == 0;
 }
 
-/* Why there is none for this state: how an existing one differs. */
+/* Writes why no baseline matches this state: how an existing one differs. */
 static void explain_missing(const struct baseline *key, const char *dir, double ttl_s,
 			    uint64_t now_ns, char *why, size_t size)
 {

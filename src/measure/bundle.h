@@ -24,9 +24,10 @@
 struct bundle;
 
 struct bundle_about {
-	const char *label;         /* NULL: none */
-	const char *command;       /* the part that may be recorded; NULL: nothing */
-	uint64_t wall_ns, mono_ns; /* the same moment on both clocks */
+	const char *label; /* NULL: none */
+	/* the part of the command line that may be recorded; NULL: nothing */
+	const char *command;
+	uint64_t wall_ns, mono_ns; /* the same moment on the wall and the monotonic clock */
 	bool simulated;
 };
 
@@ -36,20 +37,22 @@ struct bundle_gpu {
 	double interval_s;
 };
 
-/* Creates dir, which must be missing or empty. Returns 0, and the caller ends *ret with
- * bundle_close(); else a gw_error with a sentence in message. */
+/* Creates dir, which must be missing or empty. Returns 0, or a gw_error with a message. The
+ * caller ends *ret with bundle_close(). */
 int bundle_create(const char *dir, const struct bundle_about *about, struct bundle **ret,
 		  char *message, size_t size);
 
-/* Adds device `number` of the meter, before its first event. Returns as bundle_create(). */
+/* Adds device `number` of the meter, before its first event. Returns the same as
+ * bundle_create(). */
 int bundle_add(struct bundle *b, unsigned number, const struct bundle_gpu *gpu, char *message,
 	       size_t size);
 
-/* A meter_event_fn with the bundle as its argument. Failures are stored for bundle_close(). */
+/* Records an event; a meter_event_fn with the bundle as its argument. Failures are stored for
+ * bundle_close(). */
 void bundle_event(void *bundle, unsigned device, const struct event *e);
 
-/* Records the result of a window, for comparison by bundle_recompute(). One thread at a time
- * per device, as bundle_event(). */
+/* Records the result of a window, for comparison by bundle_recompute(). For each device, only
+ * one thread at a time may call this or bundle_event(). */
 void bundle_window(struct bundle *b, unsigned device, unsigned id, const char *label,
 		   const struct gw_energy *e);
 
@@ -57,8 +60,8 @@ void bundle_window(struct bundle *b, unsigned device, unsigned id, const char *l
 int bundle_file(struct bundle *b, const char *name, const char *text, size_t n, char *message,
 		size_t size);
 
-/* Ends it: writes everything to disk, and the checksums. Returns 0, or the first error since
- * bundle_create(), with a sentence in message. */
+/* Ends the bundle: writes everything to disk, and the checksums. Returns 0, or the first error
+ * since bundle_create(), with a message. */
 int bundle_close(struct bundle *b, char *message, size_t size);
 
 struct bundle_found {
@@ -66,33 +69,33 @@ struct bundle_found {
 	const char *label, *uuid, *name, *driver; /* "": unknown                       */
 	const struct energy_setup *setup;
 	double interval_s;
-	struct gw_energy energy; /* as computed now */
+	struct gw_energy energy; /* the energy as computed now */
 	const struct tracked_window *window;
 	bool recorded;           /* the bundle contains the original result */
 	struct gw_interval then; /* the original result */
-	bool same;               /* low, best and high are the same bits       */
-	bool cut;                /* the recording ended before its result was requested */
+	bool same;               /* low, best and high of both results have the same bits */
+	bool cut;                /* the recording ended before the result was requested */
 };
 
 struct bundle_summary {
 	unsigned devices, windows, recorded, same, cut;
 	uint64_t events, bad_lines;
 	bool sums;  /* there are checksums: the bundle was closed */
-	bool whole; /* and no file has changed */
+	bool whole; /* there are checksums, and no file has changed */
 	bool simulated;
-	uint64_t mono_ns;      /* of `created`; 0: unknown */
+	uint64_t mono_ns;      /* monotonic time of `created`; 0: unknown */
 	char changed_file[64]; /* the first changed file */
 	char version[32];
 	char label[256], command[4096], created[64]; /* from the manifest; "": unknown */
 };
 
-/* Computes every window again and calls visit for each. Returns 0, -GW_E_NOENT, -GW_E_PARSE,
- * -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM, with a sentence in message. */
+/* Computes every window again and calls visit() for each. Returns 0, or -GW_E_NOENT,
+ * -GW_E_PARSE, -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM with a message. */
 int bundle_recompute(const char *dir, void (*visit)(void *arg, const struct bundle_found *f),
 		     void *arg, struct bundle_summary *ret, char *message, size_t size);
 
-/* Power samples of one device in order, for replay. visit gets the time (monotonic) and watts.
- * Returns as bundle_recompute(), or -GW_E_NODEV: no such device. */
+/* Calls visit() with the power samples of one device in order (monotonic time and watts), for
+ * replay. Returns the same as bundle_recompute(), or -GW_E_NODEV: no such device. */
 int bundle_power(const char *dir, unsigned device,
 		 void (*visit)(void *arg, uint64_t t_ns, double watts), void *arg, char *name,
 		 size_t name_size, char *message, size_t size);

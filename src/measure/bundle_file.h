@@ -1,4 +1,4 @@
-/* bundle_file: names that writing and reading a bundle share. */
+/* bundle_file: file names that the writer and the reader of a bundle share. */
 #ifndef GW_MEASURE_BUNDLE_FILE_H
 #define GW_MEASURE_BUNDLE_FILE_H
 
@@ -12,10 +12,10 @@
 #define BUNDLE_SUMS     "SHA256SUMS"
 #define BUNDLE_HEADER   "# gpuward events 1\n"
 
-/* dir/name or, if gpu is not negative, dir/gpuN.name. */
+/* Writes dir/name or, if gpu is not negative, dir/gpuN.name. */
 const char *bundle_path(char *out, size_t size, const char *dir, const char *name, int gpu);
 
-/* SHA-256 of a file.  0 or -1. */
+/* Computes the SHA-256 of a file. Returns 0 or -1. */
 int bundle_sum(const char *path, char out[static 65]);
 
 /* "ring", "instant", ... */

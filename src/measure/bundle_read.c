@@ -1,4 +1,4 @@
-/* Reads a bundle: its events go through the same window tracker again. */
+/* Reads a bundle, and passes its events through the same window tracker again. */
 #include "bundle.h"
 #include "bundle_file.h"
 
@@ -42,7 +42,7 @@ struct bundle_reader {
 	void *arg;
 	char *message;
 	size_t size;
-	/* of the current device */
+	/* members of the current device */
 	unsigned device;
 	char uuid[96], name[96], driver[96];
 	struct energy_setup setup;
@@ -51,7 +51,7 @@ struct bundle_reader {
 	uint64_t last_ns;
 };
 
-/* Opens a regular file only: a pipe of that name would block. */
+/* Opens a regular file only, because opening a pipe would block. */
 static FILE *open_plain(const char *path)
 {
 	struct stat st;
@@ -181,7 +181,7 @@ static bool same_bits(double a, double b)
 	return memcmp(&a, &b, sizeof(a)) == 0 || (isnan(a) && isnan(b));
 }
 
-/* The original result of a window. */
+/* Finds the original result of a window, and compares it. */
 static void find_original(const struct bundle_reader *r, struct bundle_found *f)
 {
 	char path[4096], line[1024];
@@ -263,7 +263,7 @@ static int feed_event(struct bundle_reader *r, const struct event *e)
 	return 0;
 }
 
-/* Windows without a request for their result: the recording was cut off. */
+/* Computes windows that have no request for their result, because the recording was cut off. */
 static void finish_windows(struct bundle_reader *r)
 {
 	while (r->tracker->open) {
@@ -277,7 +277,8 @@ static void finish_windows(struct bundle_reader *r)
 	}
 }
 
-/* Reads the events; a last line without newline was being written when the recording ended. */
+/* Calls fn() for each event. Ignores a last line without newline: it was being written when the
+ * recording ended. */
 static int each_event(struct bundle_reader *r,
 		      int (*fn)(struct bundle_reader *r, const struct event *e))
 {
@@ -347,7 +348,7 @@ static void mark_changed(struct bundle_reader *r, const char *name)
 		utf8_clean(r->sum->changed_file, sizeof(r->sum->changed_file), name);
 }
 
-/* The files that results depend on: the manifest, and three per GPU. */
+/* Returns the number of files that results depend on: the manifest, and three per GPU. */
 static unsigned files_expected(const struct bundle_reader *r)
 {
 	return 1 + 3 * r->sum->devices;

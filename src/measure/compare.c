@@ -13,7 +13,7 @@ static bool is_alpha(double alpha)
 	return alpha > 0 && alpha < 1;
 }
 
-/* Moments of the logarithms. */
+/* Computes the moments of the logarithms. Returns 0 or -GW_E_ARG. */
 static int add_logs(const struct compare_arm *arm, struct moments *m)
 {
 	if (arm->n == 0 || arm->u_ratio < 0)
@@ -27,8 +27,8 @@ static int add_logs(const struct compare_arm *arm, struct moments *m)
 	return 0;
 }
 
-/* The uncertainty of ln(ratio): one part from the scatter of runs, with few degrees of freedom,
- * and one that is stated and assumed normal. */
+/* The uncertainty of ln(ratio). One part is the scatter of runs, with few degrees of freedom;
+ * the other is stated and assumed normal. */
 struct unknown {
 	enum compare_basis basis;
 	double scatter2, df;
@@ -42,14 +42,14 @@ static struct unknown of_trials(const struct moments *first, const struct moment
 	double df[] = { first->weight - 1, row->weight - 1 };
 	struct unknown u = { COMPARE_TRIALS, u2[0] + u2[1], welch_df(u2, df, 2), 0 };
 
-	if (isnan(u.df)) /* no scatter at all: any factor times nothing */
+	if (isnan(u.df)) /* no scatter: the factor does not matter */
 		u.df = df[0] + df[1];
 	return u;
 }
 
-/* The single run is assumed to scatter like the others: s^2 / n of the mean plus s^2 of the
- * run. Its stated uncertainty is added, because we do not know how much of it the scatter
- * contains. */
+/* Assumes that the single run scatters like the others: s^2 / n of the mean plus s^2 of the
+ * run. Adds the stated uncertainty of the single run, because we do not know how much of it the
+ * scatter contains. */
 static struct unknown of_one_side(const struct moments *many, double u_once)
 {
 	return (struct unknown){ COMPARE_ONE_SIDE,
@@ -74,14 +74,14 @@ static struct unknown unknown_of(const struct compare_arm *first, const struct m
 						      : of_budget(first, row);
 
 	u.stated2 += u_extra_log * u_extra_log;
-	if (isnan(u.stated2)) /* an interval without it would be too narrow */
+	if (isnan(u.stated2)) /* without the unknown part an interval would be too narrow */
 		u = (struct unknown){ COMPARE_NONE, NAN, NAN, NAN };
 	return u;
 }
 
-/* Each part has its own factor. One factor of the pooled degrees of freedom would be too small
- * if two or three runs happen to scatter little: 88 % instead of 95 % for two runs against one.
- */
+/* Returns half the interval on logarithms. Each part has its own factor. One factor from the
+ * pooled degrees of freedom would be too small if two or three runs happen to scatter little:
+ * 88 % instead of 95 % for two runs against one. */
 static double reach_of(const struct unknown *u, double alpha)
 {
 	return hypot(student_factor(alpha, u->df) * sqrt(u->scatter2),

@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-/* One row of a comparison: the same quantity (joules, seconds, watts; above 0), measured once
+/* One arm of a comparison: the same quantity (joules, seconds, watts; above 0), measured once
  * or in several runs. */
 struct compare_arm {
 	const double *runs; /* borrowed for the call */
@@ -24,7 +24,7 @@ enum compare_basis {
 	/* one arm has one run: the scatter of the other arm is used for both */
 	COMPARE_ONE_SIDE,
 	COMPARE_BUDGET, /* one run each: only the stated uncertainties, assumed normal */
-	COMPARE_NONE,   /* neither is known: a ratio without interval */
+	COMPARE_NONE, /* scatter and stated uncertainty are unknown: a ratio without interval */
 };
 
 struct compare_change {
@@ -33,28 +33,30 @@ struct compare_change {
 	double change; /* ratio - 1 */
 	double change_low, change_high;
 	double u_log; /* standard uncertainty of ln(ratio) */
-	double df;    /* of the part of u_log that is scatter of runs; INFINITY: none */
+	double df; /* degrees of freedom of the scatter part of u_log; INFINITY: no scatter */
 };
 
-/* The change from first to row, never more certain than the runs allow.
+/* Computes the change from first to row, never more certain than the runs allow.
  *
- * Both have at least two runs: the scatter of each. u_ratio is not added, because variation
- * between runs is already in the scatter.
+ * If both have at least two runs, the scatter of each is used. u_ratio is not added, because
+ * variation between runs is already in the scatter.
  *
- * One has one run: s^2 (1 + 1/n) of the other, and u_ratio of that run if known.
+ * If one has a single run: s^2 (1 + 1/n) of the other, and u_ratio of the single run if known.
  *
- * One run each: u_ratio of both. The scatter is unknown, so there is no verdict.
+ * If both have a single run: u_ratio of both. The scatter is unknown, so there is no verdict.
  *
  * u_extra_log is a standard uncertainty of ln(ratio) that more runs do not reduce, such as
- * compare_offset(); 0: none; NAN: unknown, then there is no interval. Scatter counts with
- * Student's factor, stated uncertainty with the normal one; the root of the sum of squares is
- * half the interval on logarithms. alpha: the probability that the interval misses, 0.05 for 95
- * %. Returns 0, or -GW_E_ARG: no run, a value that is not finite and above 0, a negative
+ * compare_offset(); 0: none; NAN: unknown, then there is no interval. Scatter is multiplied by
+ * Student's factor, stated uncertainty by the normal one; the root of the sum of squares is
+ * half the interval on logarithms. alpha: the probability that the interval does not contain
+ * the true value, 0.05 for 95 %.
+ *
+ * Returns 0, or -GW_E_ARG: no run, a value that is not finite and above 0, a negative
  * uncertainty, alpha not in (0, 1). */
 int compare_arms(const struct compare_arm *first, const struct compare_arm *row,
 		 double u_extra_log, double alpha, struct compare_change *ret);
 
-/* The conclusion from a change, as text or colour. */
+/* The conclusion from a change; selects its words or colour. */
 enum compare_verdict {
 	COMPARE_LESS,    /* the whole interval lies below 0 */
 	COMPARE_MORE,    /* above 0 */
@@ -63,9 +65,9 @@ enum compare_verdict {
 };
 enum compare_verdict compare_verdict(const struct compare_change *c);
 
-/* The uncertainty of ln(energy ratio) from the sensor's offset, given its standard uncertainty
- * in watts: it cancels if both have the same mean power. Mean power and energy-delay product
- * have the same; time has none. */
+/* Returns the uncertainty of ln(energy ratio) that comes from the sensor's offset; offset_w is
+ * the standard uncertainty of the offset. It is 0 if both arms have the same mean power. The
+ * same value holds for mean power and energy-delay product; time has none. */
 double compare_offset(double offset_w, double first_mean_w, double row_mean_w);
 
 #endif

@@ -44,8 +44,8 @@ struct cuda_load {
 
 #define THREADS 256u
 
-/* Sixteen independent chains of multiply-adds until the time is up. The sum is stored only if
- * it has an impossible value, so that the compiler cannot remove them. */
+/* Runs sixteen independent chains of multiply-adds until the time is up. The sum is stored only
+ * if it has an impossible value, so that the compiler cannot remove the chains. */
 /* clang-format off */
 #define FMA(n)           "\tfma.rn.f32 %f" #n ",%f" #n ",%f17,%f18;\n"
 #define FMA4(a, b, c, d) FMA(a) FMA(b) FMA(c) FMA(d)
@@ -89,7 +89,7 @@ static const char ptx[] =
 	"\t@%p2 bra again;\n"
 	SUM(2) SUM(3) SUM(4) SUM(5) SUM(6) SUM(7) SUM(8) SUM(9) SUM(10)
 	SUM(11) SUM(12) SUM(13) SUM(14) SUM(15) SUM(16)
-	"\tsetp.neu.f32 %p3, %f1, 0fC7C35000;\n" /* the sum is positive, this is not */
+	"\tsetp.neu.f32 %p3, %f1, 0fC7C35000;\n" /* an impossible value: the sum is positive */
 	"\t@%p3 bra done;\n"
 	"\tst.global.f32 [%d2], %f1;\n"
 	"done:\n"
@@ -133,8 +133,8 @@ static int load_library(struct cuda_load *c, char *message, size_t size)
 	return 0;
 }
 
-/* Half of what the GPU can hold: all blocks run at once, whatever number of registers they
- * need, and the arithmetic units are still busy. */
+/* Returns half of the blocks that the GPU can hold: they all run at once, whatever number of
+ * registers they need, and still keep the arithmetic units busy. */
 static unsigned blocks_of(const struct cuda_load *c, int device)
 {
 	int processors = 0, threads = 0;
@@ -164,7 +164,7 @@ static int cuda_prepare(struct cuda_load *c, const char *pci, char *message, siz
 	}
 	code = c->context_new(&c->context, CU_SCHEDULE_BLOCKING, device);
 	if (code) {
-		c->context = NULL; /* it may hold garbage */
+		c->context = NULL; /* the failed call may have written garbage */
 		return cuda_failed(c, "cuCtxCreate", code, message, size);
 	}
 	code = c->module_load(&module, ptx);

@@ -1,7 +1,7 @@
-/* cuda: arithmetic that keeps a whole GPU busy for a given time.
+/* cuda: a load that keeps a whole GPU busy with arithmetic for a given time.
  *
- * It opens libcuda.so.1 at run time and loads a kernel as PTX text, so no toolkit is needed.
- * The kernel stops by the GPU's own clock, so nothing keeps running if the program dies. */
+ * It opens libcuda.so.1 at run time and loads a kernel as PTX, so no toolkit is needed. The
+ * kernel stops by the GPU's own clock, so nothing keeps running if the program dies. */
 #ifndef GW_MEASURE_CUDA_H
 #define GW_MEASURE_CUDA_H
 
@@ -14,28 +14,28 @@
 
 struct cuda_load;
 
-/* Creates a context on the GPU with this PCI id. Returns 0, and the caller owns *ret;
- * -GW_E_NOSUPPORT (no libcuda, or it does not have this GPU), -GW_E_IO (a call failed) or
- * -GW_E_NOMEM, with a sentence in message. */
+/* Creates a context on the GPU with this PCI id. Returns 0, or with a message -GW_E_NOSUPPORT
+ * (no libcuda, or it does not have this GPU), -GW_E_IO (a call failed) or -GW_E_NOMEM. The
+ * caller owns *ret. */
 int cuda_load_open(const char *pci, const struct clock *clock, struct cuda_load **ret,
 		   char *message, size_t size);
 void cuda_load_close(struct cuda_load *c);
 
-/* Starts now, returns at once, stops for_ns later. *ret_begin_ns: when it started, on the
- * clock. Waits for a load that still runs. Returns 0 or -GW_E_IO. */
+/* Starts a load that stops for_ns later, and returns at once. *ret_begin_ns: when the load
+ * started, on the clock. First waits for a load that still runs. Returns 0 or -GW_E_IO. */
 int cuda_load_on(struct cuda_load *c, uint64_t for_ns, uint64_t *ret_begin_ns);
 
-/* Returns when nothing runs. 0 or -GW_E_IO. */
+/* Waits until no load runs. Returns 0 or -GW_E_IO. */
 int cuda_load_idle(struct cuda_load *c);
 
-/* The same as a drive for sensor_learn(). */
+/* The load as a drive for sensor_learn(). */
 struct cuda_drive {
 	struct sensor_drive drive;
 	const struct clock *clock;
 	struct cuda_load *load;
 };
 
-/* Opens nothing yet; the clock is that of the measured context. */
+/* Opens nothing yet. clock: the clock of the measured context. */
 void cuda_drive_init(struct cuda_drive *d, const struct clock *clock);
 
 #endif

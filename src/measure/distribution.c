@@ -3,8 +3,9 @@
 #include <math.h>
 #include <stdbool.h>
 
-/* Above this many degrees of freedom the first three terms of the expansion of Student's
- * quantile about the normal one are exact to 1e-11 for any tail that a double can hold. */
+/* Above this many degrees of freedom, the first three terms of the expansion of Student's
+ * quantile about the normal quantile are exact to 1e-11, for any tail that a double can
+ * hold. */
 #define DF_LARGE 1e6
 
 double normal_cdf(double z)
@@ -17,8 +18,8 @@ static double normal_density(double z)
 	return exp(-0.5 * z * z) * (0.5 * M_2_SQRTPI * M_SQRT1_2);
 }
 
-/* z > 0 with upper tail q <= 0.5. Starts from Abramowitz and Stegun 26.2.23 (error 4.5e-4);
- * each of Halley's steps cubes the error. */
+/* Returns z > 0 with upper tail q <= 0.5. Starts from Abramowitz and Stegun 26.2.23 (error
+ * 4.5e-4); each of Halley's steps cubes the error. */
 static double normal_upper(double q)
 {
 	double s = sqrt(-2 * log(q));
@@ -42,7 +43,7 @@ double normal_quantile(double p)
 	return p < 0.5 ? -normal_upper(p) : normal_upper(1 - p);
 }
 
-/* ln Gamma(x) minus Stirling's leading terms, for x >= 10. */
+/* Returns ln Gamma(x) minus Stirling's leading terms, for x >= 10. */
 static double stirling_rest(double x)
 {
 	double r = 1 / (x * x);
@@ -50,8 +51,8 @@ static double stirling_rest(double x)
 	return (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680)))) / x;
 }
 
-/* ln Gamma(a + b) - ln Gamma(a) for a >= 10: the difference of two lgamma() would lose as many
- * digits as a has. */
+/* Returns ln Gamma(a + b) - ln Gamma(a) for a >= 10. A difference of two lgamma() would lose as
+ * many digits as a has. */
 static double log_gamma_step(double a, double b)
 {
 	return (a - 0.5) * log1p(b / a) + b * (log(a + b) - 1) + stirling_rest(a + b) -
@@ -74,8 +75,8 @@ static double log_beta(double a, double b)
 	return log_gamma(small) - log_gamma_step(large, small);
 }
 
-/* The continued fraction of I_x(a, b) by Lentz's method; fast for x < (a + 1) / (a + b + 2),
- * where it takes about sqrt(max(a, b)) terms. */
+/* Computes the continued fraction of I_x(a, b) by Lentz's method. It is fast for x < (a + 1) /
+ * (a + b + 2), where it takes about sqrt(max(a, b)) terms. */
 static double beta_fraction(double x, double a, double b)
 {
 	const double tiny = 1e-300;
@@ -104,7 +105,8 @@ static double beta_fraction(double x, double a, double b)
 	return h;
 }
 
-/* I_x(a, b) where y = 1 - x and both logarithms are known more precisely than from x. */
+/* Returns I_x(a, b). y = 1 - x; the caller knows both logarithms more precisely than they
+ * follow from x. */
 static double beta_part(double x, double y, double log_x, double log_y, double a, double b)
 {
 	double front = exp(a * log_x + b * log_y - log_beta(a, b));
@@ -123,7 +125,7 @@ double incomplete_beta(double x, double a, double b)
 	return beta_part(x, 1 - x, log(x), log1p(-x), a, b);
 }
 
-/* P(T > t) for t > 0. */
+/* Returns P(T > t) for t > 0. */
 static double student_upper(double t, double df)
 {
 	double ratio = t * t / df;
@@ -159,7 +161,7 @@ static double student_density(double t, double df)
 		   log_beta(0.5 * df, 0.5));
 }
 
-/* Cornish and Fisher's expansion in 1/df. */
+/* Computes Cornish and Fisher's expansion in 1/df. */
 static double upper_near_normal(double q, double df)
 {
 	double z = normal_upper(q), z2 = z * z;
@@ -167,9 +169,9 @@ static double upper_near_normal(double q, double df)
 	return z * (1 + ((z2 + 1) / 4 + ((5 * z2 + 16) * z2 + 3) / (96 * df)) / df);
 }
 
-/* t > 0 with upper tail q < 0.5, 1 <= df <= DF_LARGE. The result lies between the normal and
- * the Cauchy quantile. Newton's steps on log(tail) over log(t), which is nearly straight far
- * out, are replaced by a bisection if they leave that bracket. */
+/* Returns t > 0 with upper tail q < 0.5, for 1 <= df <= DF_LARGE. The result lies between the
+ * normal and the Cauchy quantile. Newton's steps use log(tail) over log(t), which is nearly
+ * straight far out; a step that leaves the bracket is replaced by a bisection. */
 static double student_upper_quantile(double q, double df)
 {
 	double low = log(normal_upper(q)), high = -log(tan(M_PI * q));

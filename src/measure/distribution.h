@@ -10,28 +10,29 @@
 
 #define NORMAL_95 1.959964 /* the factor of a two-sided interval of 95 % */
 
-/* P(Z <= z) of the standard normal distribution. */
+/* Returns P(Z <= z) of the standard normal distribution. */
 double normal_cdf(double z);
 
-/* The z with normal_cdf(z) == p, 0 < p < 1. */
+/* Returns the z with normal_cdf(z) == p, 0 < p < 1. */
 double normal_quantile(double p);
 
-/* P(T <= t) with df >= 1 degrees of freedom; df may be INFINITY (normal). */
+/* Returns P(T <= t) with df >= 1 degrees of freedom; df may be INFINITY (normal). */
 double student_cdf(double t, double df);
 
-/* The t with student_cdf(t, df) == p, 0 < p < 1. */
+/* Returns the t with student_cdf(t, df) == p, 0 < p < 1. */
 double student_quantile(double p, double df);
 
-/* The factor k of the two-sided interval mean -+ k * u that misses with probability alpha:
- * student_quantile(1 - alpha/2, df) without the loss of digits in 1 - alpha/2. */
+/* Returns the factor k of the two-sided interval mean -+ k * u that does not contain the true
+ * value with probability alpha: student_quantile(1 - alpha/2, df) without the loss of digits in
+ * 1 - alpha/2. */
 double student_factor(double alpha, double df);
 
-/* The regularised incomplete beta function I_x(a, b); a > 0, b > 0, 0 <= x <= 1. */
+/* Returns the regularised incomplete beta function I_x(a, b); a > 0, b > 0, 0 <= x <= 1. */
 double incomplete_beta(double x, double a, double b);
 
-/* Welch-Satterthwaite: degrees of freedom of the sum of n independent variances of means, u2[i]
- * (that is s^2/n) with df[i] degrees each; INFINITY for a known component. NAN if the sum is 0.
- */
+/* Returns the degrees of freedom of a sum of n independent variances of means, by
+ * Welch-Satterthwaite: u2[i] (that is s^2/n) with df[i] degrees each; INFINITY for a known
+ * component. NAN if the sum is 0. */
 double welch_df(const double *u2, const double *df, size_t n);
 
 #endif

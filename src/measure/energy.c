@@ -80,8 +80,8 @@ int energy_add(struct energy *e, uint64_t stamp_ns, double w)
 	double dt = span_s(last.t_ns, t);
 
 	if (dt > ENERGY_HOLE_STEPS * e->set.spacing_s) {
-		/* A hole is counted, never bridged: a straight line across it would invent joules
-		 * that nobody measured. */
+		/* A gap is counted, never bridged: a straight line across it would invent
+		 * joules that nobody measured. */
 		add_hole(e, s, &last, dt);
 	} else {
 		s->joules += 0.5 * (last.w + w) * dt;
@@ -225,7 +225,7 @@ double energy_bucket_watts(unsigned b)
 	return BUCKET_MIN_W * exp((b + 0.5) * log1p(BUCKET_STEP));
 }
 
-/* Adds the part of the time before sample n that is in the window. */
+/* Adds the time before sample n, as far as it is in the window. */
 static void window_take_sample(const struct energy *e, struct energy_window *w, uint64_t n)
 {
 	const struct energy_sample *s = energy_number(e, n);
@@ -251,7 +251,8 @@ static void window_take_sample(const struct energy *e, struct energy_window *w, 
 	w->seen_s += dt;
 }
 
-/* The window was closed at a time before processed samples: process what is kept of it again. */
+/* Processes the samples again that are still kept, if the window was closed at a time before
+ * samples that were already processed. */
 static void window_start_over(const struct energy *e, struct energy_window *w)
 {
 	if (!w->end_ns || !w->begin.known || w->next == 0 ||
@@ -281,7 +282,7 @@ bool energy_follow(const struct energy *e, struct energy_window *w)
 		w->begin.slope_w = energy_swing(e, w->begin_ns, energy_reach_s(e));
 		w->begin_w = energy_watts(e, w->begin_ns);
 	}
-	/* Readings near the edge may come after it; later ones are not nearer. */
+	/* A reading after the edge may be the nearest; much later ones are not nearer. */
 	if (e->reads && e->samples &&
 	    (first || energy_number(e, e->samples - 1)->t_ns <
 			      w->begin_ns + 2 * ENERGY_NEAR_NS + NS_PER_S))
@@ -309,7 +310,7 @@ bool energy_is_near(const struct energy *e, const struct energy_window *w)
 		       w->end_ns;
 }
 
-/* At the last sample or after it. */
+/* Computes the integrals at the last sample or after it, as if its power continued. */
 static void hold_last(const struct energy *e, uint64_t t_ns, struct energy_point *ret)
 {
 	const struct energy_sample *last = energy_number(e, e->samples - 1);
@@ -341,7 +342,7 @@ void energy_cut(const struct energy *e, struct energy_window *w)
 	if (energy_follow(e, w) || e->samples == 0)
 		return;
 	last = energy_number(e, e->samples - 1);
-	if (!w->begin.known) { /* it began after the last sample */
+	if (!w->begin.known) { /* the window began after the last sample */
 		energy_at_sample(last, e->samples - 1, &w->begin.point);
 		w->begin.known = true;
 	}

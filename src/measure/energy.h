@@ -15,19 +15,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ENERGY_SAMPLES 4096 /* 82 s of a 20 ms ring */
+#define ENERGY_SAMPLES 4096 /* 82 s of a ring buffer with 20 ms spacing */
 #define ENERGY_READS   64
 #define ENERGY_NOTES   32
-#define ENERGY_BUCKETS 2800 /* of half a per cent, 0.01 W to 10 kW */
+#define ENERGY_BUCKETS 2800 /* each half a per cent wide, from 0.01 W to 10 kW */
 
-/* Where the power samples come from. */
+/* The source of the power samples. */
 enum energy_shape {
 	SHAPE_NONE,
-	SHAPE_RING,    /* the driver's own buffer     */
-	SHAPE_INSTANT, /* polled, short window        */
-	SHAPE_MEAN,    /* polled, mean of a second    */
+	SHAPE_RING,    /* the driver's ring buffer */
+	SHAPE_INSTANT, /* polled; averaged over a short time */
+	SHAPE_MEAN,    /* polled; mean of one second */
 	SHAPE_TEXT,    /* printed by nvidia-smi       */
-	SHAPE_SYSFS,   /* a file of the kernel        */
+	SHAPE_SYSFS,   /* read from sysfs */
 };
 
 struct energy_setup {
@@ -37,19 +37,19 @@ struct energy_setup {
 	double window_s;     /* time that one sample covers, or its time constant */
 	double lag_s;        /* delay of the samples */
 	double look_ratio;   /* part of the time that the sensor observes, 0 to 1 */
-	bool counter;        /* there is one, and it can be trusted */
-	enum gw_absence why; /* why there is neither shape nor counter */
-	bool mig;            /* the board is split */
+	bool counter;        /* there is an energy counter, and it can be trusted */
+	enum gw_absence why; /* why there are neither samples nor a counter */
+	bool mig;            /* the board is split into MIG instances */
 	double limit_w;      /* NAN: unknown */
 };
 
 struct energy_sample {
 	uint64_t t_ns; /* corrected for the lag */
 	double w;
-	double joules;   /* integral up to here, without gaps */
+	double joules;   /* integral of power up to this sample, without gaps */
 	double square;   /* integral of w^2 */
 	double hole_s;   /* length of the gaps so far */
-	double hole_j;   /* estimate for the gaps: mean of both sides */
+	double hole_j;   /* estimated energy in the gaps: mean power of both sides */
 	double hole_var; /* variance of that estimate */
 };
 
@@ -66,24 +66,24 @@ struct energy_note {
 
 struct energy {
 	struct energy_setup set;
-	struct energy_sample sample[ENERGY_SAMPLES]; /* number n at n % ENERGY_SAMPLES */
-	uint64_t samples;                            /* since the start; the next number */
+	struct energy_sample sample[ENERGY_SAMPLES]; /* sample n is at n % ENERGY_SAMPLES */
+	uint64_t samples;                            /* number of samples since the start */
 	struct energy_read read[ENERGY_READS];
 	uint64_t reads;
 	unsigned epoch;
 	struct energy_note note[ENERGY_NOTES];
 	uint64_t notes;
-	/* The ticks of the counter are tick_s apart; a fit finds their phase. */
-	bool fitted; /* to all readings */
+	/* The counter is updated every tick_s; a fit finds the phase of the updates. */
+	bool fitted; /* the fit includes all readings */
 	bool phase_known;
-	double phase_s;   /* of the ticks, within tick_s, on the monotonic clock */
-	double phase_u_s; /* its standard uncertainty */
+	double phase_s;   /* phase of the updates: 0 to tick_s, on the monotonic clock */
+	double phase_u_s; /* standard uncertainty of phase_s */
 };
 
-/* The integrals at one time. */
+/* The values of the integrals at one time. */
 struct energy_point {
 	double joules, square, hole_s, hole_j, hole_var;
-	uint64_t number; /* of the first sample at or after it */
+	uint64_t number; /* number of the first sample at or after this time */
 };
 
 /* What is known about the begin or the end of a window. */
@@ -98,23 +98,23 @@ struct energy_edge {
 };
 
 struct energy_window {
-	uint64_t begin_ns, end_ns; /* end 0: open */
+	uint64_t begin_ns, end_ns; /* end_ns 0: open */
 	struct energy_edge begin, end;
-	bool cut;      /* no sample covered its end */
+	bool cut;      /* no sample covered the end */
 	uint64_t next; /* number of the next sample to process */
 	uint64_t collected;
 	double min_w, max_w, longest_s;
-	double seen_s;        /* sum of the buckets */
-	double period_s;      /* of the load, computed when its end was covered; NAN: none */
-	double hint_period_s; /* of the load, from the caller; NAN: none */
-	double begin_w;       /* power at its begin */
+	double seen_s;   /* sum of all buckets */
+	double period_s; /* period of the load, computed when the end was covered; NAN: none */
+	double hint_period_s; /* period of the load, from the caller; NAN: none */
+	double begin_w;       /* power at the begin */
 	double noise_square;
 	float bucket[ENERGY_BUCKETS]; /* seconds */
 };
 
 void energy_init(struct energy *e, const struct energy_setup *set);
 
-/* The GPU has no counter.  Call it before the first reading. */
+/* Records that the GPU has no counter. Call it before the first reading. */
 void energy_no_counter(struct energy *e, enum gw_absence why);
 
 /* Adds a power sample with its time on the monotonic clock.  I(t) is made of straight lines between
@@ -123,17 +123,18 @@ void energy_no_counter(struct energy *e, enum gw_absence why);
  * previous sample, or its power is impossible; it is then ignored. */
 int energy_add(struct energy *e, uint64_t stamp_ns, double w);
 
-/* Adds a counter reading.  Returns the code of what is wrong with it, or -1.  A bad reading begins a new
- * epoch: no difference is taken across it. */
+/* Adds a counter reading. Returns -1, or the code for what is wrong with it. A bad reading
+ * begins a new epoch: no difference is taken across it. */
 int energy_count(struct energy *e, uint64_t before_ns, uint64_t after_ns, double joules);
 
 /* Adds a code to every window that contains t. */
 void energy_note(struct energy *e, uint64_t t_ns, unsigned code);
 
-/* Integrals at t.  0; 1: no sample at or after t yet; -GW_E_NOENT: t is older than the samples kept. */
+/* Gets the integrals at t. Returns 0; 1: no sample at or after t yet; -GW_E_NOENT: t is older
+ * than the samples kept. */
 int energy_at(const struct energy *e, uint64_t t_ns, struct energy_point *ret);
 
-/* Opens a window in memory of the caller.  hint_period_s: period of the load, or NAN. */
+/* Opens a window in the caller's memory. hint_period_s: period of the load, or NAN. */
 void energy_open(struct energy_window *w, uint64_t begin_ns, double hint_period_s);
 void energy_close(struct energy_window *w, uint64_t end_ns);
 
@@ -141,38 +142,41 @@ void energy_close(struct energy_window *w, uint64_t end_ns);
  * end is covered. */
 bool energy_follow(const struct energy *e, struct energy_window *w);
 
-/* For a window shorter than the spacing of samples: is a sample within half a spacing of its end?  A later
- * sample adds little.  energy_end_near() ends the window with that sample. */
+/* energy_is_near() is true if the window is shorter than the spacing of samples and a sample is
+ * within half a spacing of its end; a later sample adds little. energy_end_near() ends the
+ * window with that sample. */
 bool energy_is_near(const struct energy *e, const struct energy_window *w);
 bool energy_end_near(const struct energy *e, struct energy_window *w);
 
-/* No more samples will come: the time up to its end is a gap. */
+/* Ends the window without further samples: the time up to its end is a gap. */
 void energy_cut(const struct energy *e, struct energy_window *w);
 
-/* Sets every field but the device to unknown, zero or no code. */
+/* Sets every field except the device to unknown, zero or no code. */
 void energy_unknown(struct gw_energy *e);
 
-/* The energy of the window.  Resets *ret but for its device, then fills the energy, power and
- * completeness fields and the codes.  An open window ends with its last sample. */
+/* Computes the energy of the window. Resets *ret except for its device, then fills in the
+ * energy, power and completeness fields and the codes. An open window ends with its last
+ * sample. */
 void energy_result(const struct energy *e, struct energy_window *w, struct gw_energy *ret);
 
 /* Replaces gain, offset and their uncertainties by those of c.  energy_result() calls it if the sensor is
  * calibrated. */
 void energy_calibrate(struct gw_energy *r, const struct sensor_calibration *c);
 
-/* The program ran this many seconds less than the window, at an unknown time in it.  Widens the interval by
- * the most energy that the rest can have taken, and adds the code late-edges if that is more than the
- * interval had. */
+/* Call it if the program ran this many seconds less than the window, at an unknown time in the
+ * window. Widens the interval by the most energy that the rest of the time can have taken. Adds
+ * the code late-edges if that is more than the interval had. */
 void energy_late(struct gw_energy *r, double seconds);
 
-/* The worst level of a set of codes, by code.def. */
+/* Returns the worst level of a set of codes, by code.def. */
 enum gw_validity energy_validity(uint64_t codes);
 
-/* Adds the energy of another device.  alike: both boards have the same kind of error, so widths are added;
- * otherwise they are added in quadrature.  An unknown value makes the sum unknown. */
+/* Adds the energy of another device. alike: both boards have the same kind of error, so the
+ * widths are added; otherwise they are added in quadrature. An unknown value makes the sum
+ * unknown. */
 void energy_interval_add(struct gw_interval *to, const struct gw_interval *v, bool alike);
 
-/* Power at t; NAN: unknown. */
+/* Returns the power at t; NAN: unknown. */
 double energy_watts(const struct energy *e, uint64_t t_ns);
 
 #endif

@@ -1,4 +1,4 @@
-/* The period of the load, and whether it aliases with the sensor. */
+/* Finds the period of the load, and whether the load aliases with the sensor. */
 #include "energy_parts.h"
 
 #include <math.h>
@@ -6,18 +6,20 @@
 
 #define SPECTRUM 512
 
-/* What a sensor may miss of a load in step with it, relative to the energy: one standard uncertainty for a sensor
- * that never observes.  The sensor of an H200 observes a quarter of the time; with square waves it was 37 % too low
- * and 41 % too high. */
+/* One standard uncertainty, relative to the energy, of what a sensor misses if the load is in
+ * step with it and the sensor never observes; a sensor that observes part of the time misses
+ * less. The sensor of an H200 observes a quarter of the time; with square waves it was 37 % too
+ * low and 41 % too high. */
 #define HIDDEN_RATIO 0.4
 
-/* The same for a ring, which observes all the time through a filter: simulated square waves of 600 and 100 W with
- * one and five times its spacing were up to 19 and 4 % off. */
+/* The same for the ring buffer, which observes all the time through a filter. Simulated square
+ * waves of 600 and 100 W with one and five times its spacing were up to 19 and 4 % off. */
 #define RING_HIDDEN_RATIO 0.12
-#define RING_SLOW         10 /* spacings; a slower load is resolved */
+#define RING_SLOW         10 /* in spacings; the samples resolve a slower load */
 
-/* Strongest line in the spectrum of the last samples of the window; NAN: no clear line.
- * Samples are spaced evenly enough: gaps of a ring are 9 to 30 ms, 20 ms in the mean. */
+/* Finds the strongest line in the spectrum of the last samples of the window; NAN: no clear
+ * line. Samples are spaced evenly enough: those of a ring buffer are 9 to 30 ms apart, 20 ms in
+ * the mean. */
 double energy_period(const struct energy *e, const struct energy_window *w)
 {
 	double x[SPECTRUM], mean = 0, total = 0, best = 0, period = NAN, spacing;
@@ -55,11 +57,12 @@ double energy_period(const struct energy *e, const struct energy_window *w)
 			period = (double)n * spacing / (double)k;
 		}
 	}
-	/* Of the variance (Hann: 3/8), a line holds n/4 x 3/8 x amplitude^2/2 ...: a fifth is enough. */
+	/* A line counts if it exceeds a fifth of total x n/4 x 3/8 (3/8: mean square of the
+	 * Hann window). */
 	return best > 0.2 * total * (double)n * 3 / 32 ? period : NAN;
 }
 
-/* Within 3 % of a simple ratio of the sensor's period? */
+/* True if the period is within 3 % of a simple ratio of the sensor's period. */
 static bool alias_resonant(double period_s, double sensor_s)
 {
 	for (int m = 1; m <= 4; m++)
@@ -69,7 +72,8 @@ static bool alias_resonant(double period_s, double sensor_s)
 	return false;
 }
 
-/* May a load of this period (NAN: unknown) be in step with a sensor that observes part of the time? */
+/* True if a load of this period (NAN: unknown) may be in step with a sensor that observes part
+ * of the time. */
 static bool alias_beats(double period_s, double sensor_s)
 {
 	return sensor_s > 0 && (period_s < 2 * sensor_s || alias_resonant(period_s, sensor_s));
@@ -80,7 +84,8 @@ bool energy_unwatched(const struct energy *e)
 	return (e->set.shape == SHAPE_INSTANT || e->set.shape == SHAPE_TEXT) && !e->set.counter;
 }
 
-/* Marked iterations give a period that does not depend on the sensor. */
+/* True if marked iterations show that the load is slow. Their period does not depend on the
+ * sensor. */
 static bool known_slow(const struct energy *e, const struct energy_window *w)
 {
 	double period = w->hint_period_s; /* NAN: not marked */
@@ -111,10 +116,11 @@ bool energy_alias(const struct energy *e, const struct energy_window *w,
 	case SHAPE_TEXT:
 		if (e->set.look_ratio >= 1)
 			return false;
-		/* A sensor with its own clock does not show a load that aliases with it. */
+		/* A sensor with its own clock does not show that a load aliases with it. */
 		if (energy_hidden_ratio(e, w) > 0)
 			return true;
-		/* When polled at varying phases, a load that aliases shows as variation. */
+		/* If the sensor is polled at varying phases, an aliasing load shows as
+		 * variation. */
 		if (r->power_sd > 0.05 * r->power_mean)
 			return true;
 		if (fabs(r->residual_ratio) > 0.05)

@@ -11,10 +11,11 @@
 
 #include "base/clock.h"
 
-#define ENERGY_HOLE_STEPS 3.0 /* more spacings than this between samples are a gap */
+#define ENERGY_HOLE_STEPS 3.0 /* a longer time between samples, in spacings, is a gap */
 #define ENERGY_OVER_LIMIT 1.5 /* power above this multiple of the limit is an error */
 #define ENERGY_MOST_W     20000.0
-#define ENERGY_NEAR_NS    (2 * NS_PER_S) /* around a point in time */
+/* readings and samples within this time of a point count as near it */
+#define ENERGY_NEAR_NS (2 * NS_PER_S)
 
 static inline double span_s(uint64_t a_ns, uint64_t b_ns)
 {
@@ -28,21 +29,22 @@ static inline double sq(double x)
 
 /* ---- samples ---- */
 
-/* The sample with this number, which must still be kept; the number of the oldest one kept. */
+/* energy_number() returns the sample with this number, which must still be kept.
+ * energy_oldest() returns the number of the oldest sample kept. */
 const struct energy_sample *energy_number(const struct energy *e, uint64_t number);
 uint64_t energy_oldest(const struct energy *e);
 
-/* Number of the first sample at or after t; e->samples: none. */
+/* Returns the number of the first sample at or after t; e->samples: none. */
 uint64_t energy_find(const struct energy *e, uint64_t t_ns);
 
-/* Lowest and highest sample in [from, to]; false: none. */
+/* Finds the lowest and highest sample in [from, to]; false: none. */
 bool energy_extremes(const struct energy *e, uint64_t from_ns, uint64_t to_ns, double *min,
 		     double *max);
 
-/* Change of power within reach of t. */
+/* Returns the change of power within reach_s of t. */
 double energy_swing(const struct energy *e, uint64_t t_ns, double reach_s);
 
-/* Reach of one sample: the time resolution of power at an edge. */
+/* Returns the time resolution of power at an edge: the reach of one sample. */
 double energy_reach_s(const struct energy *e);
 
 /* ---- counter ---- */
@@ -50,31 +52,32 @@ double energy_reach_s(const struct energy *e);
 uint64_t energy_middle(const struct energy_read *r);
 const struct energy_read *energy_nearest(const struct energy *e, uint64_t t_ns);
 
-/* Fits the phase of the ticks again, if samples cover the last reading. */
+/* Fits the phase of the counter's updates again, if samples cover the last reading. */
 void energy_find_phase(struct energy *e);
 
-/* Time of the last tick in a reading at t, for ticks with this phase. */
+/* Returns the time of the last update that a reading at t contains, for updates with this
+ * phase. */
 uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_s);
 
-/* The reading for an edge, and the integral at its tick. */
+/* Gets the reading for an edge, and the integral at the counter update before that reading. */
 void energy_take_read(const struct energy *e, uint64_t edge_ns, struct energy_edge *edge);
 
 /* ---- windows ---- */
 
-/* Power in the middle of a bucket. */
+/* Returns the power in the middle of a bucket. */
 double energy_bucket_watts(unsigned b);
 
-/* Period of the load in the window; NAN: no clear period. */
+/* Returns the period of the load in the window; NAN: no clear period. */
 double energy_period(const struct energy *e, const struct energy_window *w);
 
-/* Is power polled without a counter to verify it? */
+/* True if power is polled without a counter to verify it. */
 bool energy_unwatched(const struct energy *e);
 
-/* What a sensor that observes only part of the time may miss without a second meter: one standard
- * uncertainty, relative to the energy. */
+/* Returns what a sensor that observes only part of the time may miss without a counter: one
+ * standard uncertainty, relative to the energy. */
 double energy_hidden_ratio(const struct energy *e, const struct energy_window *w);
 
-/* May the load alias with the sensor? */
+/* True if the load may alias with the sensor. */
 bool energy_alias(const struct energy *e, const struct energy_window *w,
 		  const struct gw_energy *r);
 

@@ -1,25 +1,27 @@
-/* The two meters, their uncertainties, and the choice between them. */
+/* Computes the energy from the counter and from the samples with their uncertainties, and
+ * chooses between them. */
 #include "energy_parts.h"
 #include "stat.h"
 
 #include <math.h>
 #include <string.h>
 
-#define AGREE_RATIO   0.02 /* meters agree within this or three sigma */
-#define UNANCHORED    0.01 /* the meters of an H200 differed by up to 1.5 % */
+#define AGREE_RATIO   0.02 /* counter and samples agree within this or three sigma */
+#define UNANCHORED    0.01 /* counter and samples of an H200 differed by up to 1.5 % */
 #define ANCHOR_NS     (10 * NS_PER_S)
 #define COVERAGE_LOW  0.98
-#define COVERAGE_FILL 0.90  /* below it gaps are not filled */
-#define FLOOR_RATIO   0.003 /* meters of an H200 differ by this between loads of equal power */
-#define STEADY_MEANS  64
-#define STEADY_LEAST  20   /* seconds */
-#define STEADY_RATIO  0.02 /* a larger trend, relative to the mean, gets a code */
-#define K95           1.96
-#define LAG_U_S       0.003 /* the lag of counters and samples is known to a few ms */
+#define COVERAGE_FILL 0.90 /* gaps are not filled if the coverage is lower */
+/* counter and samples of an H200 differ by this between loads of equal power */
+#define FLOOR_RATIO  0.003
+#define STEADY_MEANS 64
+#define STEADY_LEAST 20   /* seconds */
+#define STEADY_RATIO 0.02 /* a larger trend, relative to the mean, gets a code */
+#define K95          1.96
+#define LAG_U_S      0.003 /* the lag of counters and samples is known to a few ms */
 
-/* A sensor that updates when it is polled can get out of step with the polls: a value is read twice, or no value
- * covers the time between two polls.  Simulated square waves of 0.15 to 0.3 s were off by up to 0.2 standard
- * deviations of their power. */
+/* A sensor that updates when it is polled can get out of step with the polls: a value is read
+ * twice, or no value covers the time between two polls. Simulated square waves with periods of
+ * 0.15 to 0.3 s were off by up to 0.2 standard deviations of their power. */
 #define SLIP_RATIO 0.1
 
 void energy_interval_add(struct gw_interval *to, const struct gw_interval *v, bool alike)
@@ -62,9 +64,9 @@ static double energy_percentile(const struct energy_window *w, double share)
 	return w->max_w;
 }
 
-struct meters {                      /* energy and uncertainty of each meter */
+struct meters {                      /* energy and uncertainty from counter and samples */
 	double counter_j, samples_j; /* NAN: unknown */
-	double counter_u, samples_u; /* edges, gaps, coverage */
+	double counter_u, samples_u; /* sum of edges, gaps and coverage */
 	double edges_counter, edges_samples, gaps, coverage, anchor_u;
 };
 
@@ -79,8 +81,9 @@ static void notes_inside(const struct energy *e, const struct energy_window *w,
 			energy_code(r, e->note[i].code);
 }
 
-/* An edge is between two samples, and mean and deviation include the line between them.  So minimum and maximum
- * include the power at the edges, except next to a gap. */
+/* Fills in minimum and maximum. An edge is between two samples, and mean and deviation include
+ * the line between these. Therefore minimum and maximum include the power at the edges, except
+ * next to a gap. */
 static void power_range(const struct energy *e, const struct energy_window *w,
 			struct gw_energy *r)
 {
@@ -116,7 +119,8 @@ static void power_figures(const struct energy *e, struct energy_window *w, struc
 	r->power_p95 = energy_percentile(w, 0.95);
 }
 
-/* Counter / samples over the anchors around the window, or over the nearest ones before it. */
+/* Returns the ratio counter / samples between two anchor readings around the window, or between
+ * the nearest ones before its end. */
 static double anchor_ratio(const struct energy *e, const struct energy_window *w,
 			   uint64_t end_ns, double *ret_u)
 {
@@ -134,7 +138,8 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 			if (a->epoch != b->epoch || a->epoch != e->epoch ||
 			    b->before_ns < a->before_ns + ANCHOR_NS)
 				continue;
-			/* They span the window, or they ended at most their own length ago. */
+			/* The two readings span the window, or the second one is before the
+			 * window's end by at most the distance of the two. */
 			if (a->before_ns > w->begin_ns ||
 			    (b->before_ns < end_ns &&
 			     end_ns - b->before_ns > b->before_ns - a->before_ns))
@@ -160,7 +165,7 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 				ratio = (b->joules - a->joules) / joules;
 			}
 		}
-	if (isinf(best_u) || fabs(ratio - 1) > 0.1) { /* none, or an implausible one */
+	if (isinf(best_u) || fabs(ratio - 1) > 0.1) { /* no ratio, or an implausible one */
 		*ret_u = UNANCHORED;
 		return 1;
 	}
@@ -179,7 +184,8 @@ static double edge_u(const struct energy *e, const struct energy_edge *edge, dou
 	return hypot(width, phase);
 }
 
-/* A shift of the whole window gains at one edge what it loses at the other. */
+/* Returns the uncertainty from the lag. A shift of the whole window gains at one edge what it
+ * loses at the other. */
 static double lateness_u(const struct energy *e, const struct energy_window *w)
 {
 	double change = fabs(energy_watts(e, w->end_ns) - w->begin_w);
@@ -193,7 +199,8 @@ static double tail_j(const struct energy_edge *edge)
 	return edge->point.joules - edge->tick.joules + edge->point.hole_j - edge->tick.hole_j;
 }
 
-/* Energy by the counter; samples fill the time between ticks and edges. */
+/* Computes the energy from the counter; samples fill the time between the counter's updates and
+ * the edges. */
 static void counter_meter(const struct energy *e, const struct energy_window *w,
 			  const struct gw_energy *r, struct meters *m)
 {
@@ -207,17 +214,18 @@ static void counter_meter(const struct energy *e, const struct energy_window *w,
 	tail_b = tail_j(&w->end);
 	m->counter_j = fmax(0, b->joules - a->joules + tail_b - tail_a);
 	watts = isnan(r->power_mean) ? m->counter_j / r->seconds : r->power_mean;
-	/* With the power at each edge, which may be above the mean. */
+	/* Uses the power at each edge, which may be above the mean. */
 	m->edges_counter = hypot(edge_u(e, &w->begin, fmax(watts, w->begin_w)),
 				 edge_u(e, &w->end, fmax(watts, energy_watts(e, w->end_ns))));
-	/* Readings shared with other windows are not at the edge; samples fill the time, with their
-	 * own error. */
+	/* Readings that are shared with other windows are not at the edge. Samples fill that
+	 * time, with their own error. */
 	m->edges_counter = hypot(m->edges_counter, UNANCHORED * hypot(tail_a, tail_b));
 	m->edges_counter = hypot(m->edges_counter, lateness_u(e, w));
 	m->counter_u = m->edges_counter;
 }
 
-/* A counter without samples: the readings next to the edges are the edges. */
+/* Computes the energy from the counter without samples: the readings next to the edges serve as
+ * edges. */
 static void bare_counter(const struct energy *e, const struct energy_window *w,
 			 const struct gw_energy *r, struct meters *m)
 {
@@ -235,8 +243,8 @@ static void bare_counter(const struct energy *e, const struct energy_window *w,
 	m->counter_u = m->edges_counter;
 }
 
-/* Estimate for missing samples: the mean of both sides.  If more than a tenth is missing, the estimate is 0
- * and the interval includes the possible energy. */
+/* Estimates the energy of missing samples from the mean power of both sides. If more than a
+ * tenth is missing, the estimate is 0 and the interval includes the possible energy. */
 static void fill_gaps(const struct energy_window *w, struct gw_energy *r)
 {
 	r->gap_joules = r->coverage_ratio >= COVERAGE_FILL
@@ -244,8 +252,8 @@ static void fill_gaps(const struct energy_window *w, struct gw_energy *r)
 				: 0;
 }
 
-/* The error of a sum of samples comes from changes at the sampling rate; this part of them passes the
- * filter of the sensor. */
+/* Returns the part of the changes at the sampling rate that passes the filter of the sensor.
+ * These changes cause the error of a sum of samples. */
 static double energy_leak(const struct energy *e)
 {
 	double x = e->set.window_s / e->set.spacing_s;
@@ -274,7 +282,7 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 		hypot(sampling, (1 - e->set.look_ratio) * r->power_sd * r->seconds / sqrt(n));
 	if (energy_unwatched(e))
 		m->coverage = hypot(m->coverage, SLIP_RATIO * r->power_sd * r->seconds);
-	/* A sensor may have its own clock: a load in step with it then looks constant. */
+	/* If the sensor has its own clock, a load in step with it looks constant. */
 	m->coverage = hypot(m->coverage, energy_hidden_ratio(e, w) * m->samples_j);
 	m->samples_u = sqrt(sq(m->edges_samples) + sq(m->gaps) + sq(m->coverage));
 }
@@ -305,8 +313,9 @@ static enum gw_verdict single_verdict(const struct energy *e, bool counter)
 	return counter ? GW_VERDICT_COUNTER_ONLY : of[e->set.shape];
 }
 
-/* The meter with the smaller uncertainty gives the result.  The counter wins if they are equal or
- * disagree: it is used only if it is safe and monotonic. */
+/* Chooses the result: counter or samples, whichever has the smaller uncertainty. The counter
+ * wins if the uncertainties are equal or the two disagree, because it is used only if it is
+ * safe and monotonic. */
 static void energy_choose(const struct energy *e, const struct energy_window *w,
 			  struct gw_energy *r, struct meters *m)
 {
@@ -337,7 +346,7 @@ static void energy_choose(const struct energy *e, const struct energy_window *w,
 			e->set.counter ? anchor_ratio(e, w, r->end_ns, &m->anchor_u) : 1;
 		if (!e->set.counter)
 			m->anchor_u =
-				0; /* no counter to scale to: only the gain is uncertain */
+				0; /* no counter to compare with: only the gain is uncertain */
 		m->samples_u = hypot(m->samples_u, m->anchor_u * filled);
 	}
 	if (counter &&
@@ -374,7 +383,8 @@ static void sum_up(const struct energy *e, struct gw_energy *r)
 					  best + K95 * r->u_absolute };
 }
 
-/* Shorter than the period of the sensor: the power at that time, with bounds from the samples around. */
+/* For a window shorter than the period of the sensor: uses the power at that time, with bounds
+ * from the samples around it. */
 static void below_period(const struct energy *e, struct energy_window *w, struct gw_energy *r)
 {
 	double floor_w, ceiling_w, watts;
@@ -401,7 +411,7 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 	r->joules.high = fmax(r->joules.high, r->relative.high);
 }
 
-/* Undoes an earlier calibration, exactly except for the last bits, and applies that of s. */
+/* Undoes an earlier calibration, exactly except for the last bits. */
 static double uncalibrated(const struct gw_energy *r, double joules)
 {
 	return r->calibrated ? (joules - r->offset_watts * r->seconds) / r->gain : joules;
@@ -460,7 +470,8 @@ void energy_late(struct gw_energy *r, double seconds)
 	r->u_absolute = hypot(r->u_absolute, more / K95);
 }
 
-/* A window without any sample: no gaps are filled, nothing is covered, nothing is calibrated. */
+/* Sets the result of a window without any sample: no gaps are filled, nothing is covered,
+ * nothing is calibrated. */
 static void energy_begin(struct gw_energy *r)
 {
 	energy_unknown(r);
@@ -471,7 +482,7 @@ static void energy_begin(struct gw_energy *r)
 	r->offset_watts = 0;
 }
 
-/* Did the counter stay constant although the samples show energy? */
+/* True if the counter stayed constant although the samples show energy. */
 static bool counter_is_frozen(const struct energy *e, const struct energy_window *w,
 			      uint64_t end_ns)
 {
@@ -493,8 +504,8 @@ static bool counter_is_frozen(const struct energy *e, const struct energy_window
 	return false;
 }
 
-/* Does power have a relevant trend?  Mann-Kendall test on means of one second over the part of the window
- * that is kept. */
+/* True if power has a relevant trend: Mann-Kendall test on means of one second, over the part
+ * of the window that is still kept. */
 static bool energy_drifts(const struct energy *e, const struct energy_window *w,
 			  const struct gw_energy *r)
 {
@@ -540,7 +551,7 @@ static void energy_judge(const struct energy *e, struct energy_window *w, struct
 		energy_code(r, GW_CODE_COUNTER_INVALID);
 }
 
-/* Why there is no energy. */
+/* Returns the code for why there is no energy. */
 static unsigned why_none(const struct energy *e)
 {
 	if (e->set.shape != SHAPE_NONE || e->set.counter)
@@ -586,7 +597,7 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 		samples_meter(e, w, r, &m);
 		counter_meter(e, w, r, &m);
 	}
-	if (isnan(m.counter_j)) /* no samples at its edges */
+	if (isnan(m.counter_j)) /* no samples at the edges */
 		bare_counter(e, w, r, &m);
 	if (!isnan(m.counter_j) && counter_is_frozen(e, w, r->end_ns)) {
 		energy_code(r, GW_CODE_COUNTER_FROZEN);

@@ -1,10 +1,10 @@
-/* Counter readings: which are valid, and the times of the ticks of the counter. */
+/* Counter readings: decides which are valid, and finds the times of the counter's updates. */
 #include "energy_parts.h"
 
 #include <math.h>
 #include <string.h>
 
-#define FIT_NS    (60 * NS_PER_S) /* ticks drift by 1e-4: 6 ms in this time */
+#define FIT_NS    (60 * NS_PER_S) /* updates drift by 1e-4: 6 ms in this time */
 #define FIT_READS 6
 #define FIT_STEPS 100
 
@@ -49,7 +49,8 @@ uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_
 	       (uint64_t)llround(e->set.sensor.counter_lag_s * 1e9);
 }
 
-/* Readings for the fit of the phase: recent, in this epoch, with samples around them. */
+/* Collects readings for the fit of the phase: recent, in this epoch, with samples around
+ * them. */
 static unsigned fit_readings(const struct energy *e, const struct energy_read *out[])
 {
 	uint64_t first = e->reads > ENERGY_READS ? e->reads - ENERGY_READS : 0;
@@ -74,7 +75,7 @@ struct fit {
 	double gain;
 };
 
-/* The error of C = c + gain I(tick) for ticks with this phase. */
+/* Returns the error of C = c + gain I(update) for counter updates with this phase. */
 static struct fit fit_phase(const struct energy *e, const struct energy_read *const r[],
 			    unsigned n, double phase_s)
 {
@@ -107,8 +108,9 @@ static struct fit fit_phase(const struct energy *e, const struct energy_read *co
 	return (struct fit){ sqrt(rest / (n - 2)) / watts, sic / sii };
 }
 
-/* Ticks have a fixed phase on the monotonic clock (H200: 1 ms of jitter).  Readings at varying times reveal it: with
- * the right phase, counter and integral are on a line. */
+/* Updates of the counter have a fixed phase on the monotonic clock (H200: 1 ms of jitter).
+ * Readings at varying times reveal it: with the right phase, counter and integral lie on a
+ * straight line. */
 void energy_find_phase(struct energy *e)
 {
 	const struct energy_read *r[ENERGY_READS];
@@ -130,7 +132,7 @@ void energy_find_phase(struct energy *e)
 		}
 	}
 	coarse = at;
-	for (int k = -9; k <= 9; k++) { /* finer steps around it */
+	for (int k = -9; k <= 9; k++) { /* finer steps around the best phase */
 		double phase = coarse + tick * k / (10 * FIT_STEPS);
 		struct fit f = fit_phase(e, r, n, phase);
 
@@ -145,11 +147,11 @@ void energy_find_phase(struct energy *e)
 		age_min = fmin(age_min, age);
 		age_max = fmax(age_max, age);
 	}
-	/* Readings with the same age fit every phase. */
+	/* Readings of the same age fit every phase. */
 	if (best > tick / 20 || age_max - age_min < tick / 3)
 		return;
-	/* The tick is between the oldest reading before it and the youngest after it: take the
-	 * middle, with the width of that time as its uncertainty. */
+	/* The update lies between the oldest reading before it and the youngest after it. Take
+	 * the middle; the width of that time gives the uncertainty. */
 	before = tick - age_max;
 	after = age_min;
 	e->phase_known = true;
@@ -181,7 +183,7 @@ int energy_count(struct energy *e, uint64_t before_ns, uint64_t after_ns, double
 		energy_note(e, after_ns, (unsigned)code);
 	}
 	e->read[e->reads++ % ENERGY_READS] = now;
-	e->fitted = false; /* until samples cover it */
+	e->fitted = false; /* until samples cover this reading */
 	return code;
 }
 

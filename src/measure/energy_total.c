@@ -18,7 +18,7 @@ static void energy_total_sample(struct energy_total *t, uint64_t t_ns, double w)
 	if (!(w >= 0) || (t->sampled && t_ns <= t->last_ns))
 		return;
 	if (t->sampled && dt <= ENERGY_HOLE_STEPS * t->spacing_s) {
-		/* The counter covers the time before its last reading. */
+		/* The counter already covers the time before its last reading. */
 		uint64_t from =
 			t->read && t->reading_ns > t->last_ns ? t->reading_ns : t->last_ns;
 		double begin_w;
@@ -36,7 +36,7 @@ static void energy_total_sample(struct energy_total *t, uint64_t t_ns, double w)
 static void energy_total_read(struct energy_total *t, uint64_t t_ns, double joules)
 {
 	if (t->read && joules >= t->reading_j) {
-		/* The difference includes the energy of the samples since then. */
+		/* The difference includes the energy of the samples since the last reading. */
 		t->counted_j += joules - t->reading_j;
 		t->since_j = 0;
 	} else {

@@ -1,4 +1,4 @@
-/* Events as lines of text: one table of fields per type, read and written by loops. */
+/* Writes and reads events as lines: one table of fields per type, used by loops. */
 #include "event.h"
 
 #include "base/number.h"
@@ -21,7 +21,7 @@ enum kind { END, U64, I64, REAL, UINT, INT, CODE, TEXT32, TEXT64 };
 struct field {
 	enum kind kind;
 	size_t offset;
-	unsigned count;    /* for REAL: so many values */
+	unsigned count;    /* for REAL: number of values */
 	unsigned required; /* the line may end after this many; the others are NAN */
 };
 

@@ -28,25 +28,27 @@ enum event_figure {
 #undef F
 		FIGURES
 };
-extern const unsigned event_quantity[FIGURES]; /* enum gw_quantity of each */
+extern const unsigned event_quantity[FIGURES]; /* enum gw_quantity of each figure */
 
 /* An event is a line of words separated by tabs: a letter, the time in ns, and the fields of
  * its type; "-" is unknown. Numbers are written so that they read back to the same bits. */
 #define EVENT_LINE_MAX 512
 
 enum event_type {
-	EVENT_POWER,   /* a power sample; t is its timestamp */
-	EVENT_COUNTER, /* a reading of the energy counter; t before, after_ns after the call */
+	EVENT_POWER, /* a power sample; t is its timestamp */
+	/* a reading of the energy counter; t is before the call, after_ns after it */
+	EVENT_COUNTER,
 	EVENT_NO_COUNTER, /* the first reading failed: there is no counter */
-	EVENT_TICK,       /* the values above, and how many ticks were missed before it */
-	EVENT_LIMITS,     /* what limited the clocks, and the power limit */
+	EVENT_TICK,       /* the values above, and how many readings were missed before it */
+	EVENT_LIMITS,     /* how long each cause limited the clocks, and the power limit */
 	EVENT_NOTE,       /* something happened: an enum gw_code */
 	EVENT_PROCESS, /* one process on the GPU at t                                        */
-	EVENT_PROCESS_LIST, /* ends the processes of t: their number, and whether some may be hidden */
+	/* ends the list of processes at t: their number, and whether some may be hidden */
+	EVENT_PROCESS_LIST,
 	EVENT_OPEN,   /* a window begins                                                    */
 	EVENT_CLOSE,  /* it ends                                                            */
-	EVENT_RESULT, /* its result was requested: nothing changes it afterwards */
-	EVENT_IDLE,   /* baselines, to share energy among processes */
+	EVENT_RESULT, /* the result of a window was requested: nothing changes it afterwards */
+	EVENT_IDLE,   /* baselines, for sharing energy among processes */
 	EVENT_TYPES
 };
 
@@ -83,8 +85,9 @@ struct event {
 		struct {
 			unsigned id;
 			char label[64];
-			double period_s; /* of the load, NAN: unknown */
-			int exclusive;   /* a foreign process on the GPU makes it invalid */
+			double period_s; /* period of the load; NAN: unknown */
+			/* a foreign process on the GPU makes the window invalid */
+			int exclusive;
 		} window;
 		struct {
 			double no_context_w, context_w; /* NAN: unknown */
@@ -94,10 +97,10 @@ struct event {
 
 struct buf;
 
-/* Appends the line with its newline. */
+/* Appends the event as a line with its newline. */
 void event_write(struct buf *out, const struct event *e);
 
-/* Reads a line without its newline.  0 or -GW_E_PARSE. */
+/* Reads a line without its newline. Returns 0 or -GW_E_PARSE. */
 int event_read(const char *line, struct event *ret);
 
 #endif

@@ -14,23 +14,24 @@ struct host_domain {
 };
 
 struct host_energy {
-	double joules; /* packages and their memory; NAN unless why is GW_HAVE */
+	double joules; /* sum of packages and their memory; NAN unless why is GW_HAVE */
 	enum gw_absence why;
-	const char *remedy; /* what would help; "": nothing */
+	const char *remedy; /* what the user can do; "": nothing */
 	unsigned count;
 	struct host_domain domain[HOST_DOMAINS];
 };
 
 struct host_meter;
 
-/* Counts from now on. Borrows ctx. NULL: out of memory. */
+/* Starts to count now. Borrows ctx. NULL: out of memory. */
 struct host_meter *host_meter_new(struct gw_ctx *ctx);
 void host_meter_free(struct host_meter *m);
 
-/* Energy since host_meter_new(). Call it at least every half minute, because counters wrap. */
+/* Gets the energy since host_meter_new(). Call it at least every half minute, because the
+ * counters wrap. */
 void host_meter_read(struct host_meter *m, struct host_energy *ret);
 
-/* The energy between two readings of one meter. */
+/* Computes the energy between two readings of one meter. */
 void host_energy_between(const struct host_energy *begin, const struct host_energy *end,
 			 struct host_energy *ret);
 

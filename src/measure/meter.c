@@ -12,7 +12,7 @@
 #define INTERVAL_NS  (100 * NS_PER_MS)
 #define INTERVAL_MIN NS_PER_MS
 #define ANCHOR_NS    (10 * NS_PER_S)
-/* afterwards a thread in a call that hangs is left behind */
+/* after this time, a thread that hangs in a driver call is left behind */
 #define JOIN_NS (3 * NS_PER_S)
 
 struct chosen { /* a device to measure */
@@ -27,7 +27,7 @@ void meter_record(struct meter_device *d, const struct event *e, struct tracked_
 		d->meter->on_event(d->meter->arg, d->number, e);
 }
 
-/* Receives an event from the sampler, on its thread. */
+/* Receives an event on the sampler's thread. */
 static void meter_take_event(void *arg, const struct event *e)
 {
 	struct meter_device *d = arg;
@@ -41,7 +41,7 @@ static void meter_take_event(void *arg, const struct event *e)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* Reads what edges need. False: there was none. */
+/* Reads what new edges of windows need. False: there was no edge. */
 static bool handle_edge(struct meter_device *d, bool *ret_active)
 {
 	uint64_t end_ns;
@@ -68,7 +68,8 @@ static uint64_t meter_step(struct meter_device *d)
 	if (d->stalled)
 		return UINT64_MAX;
 	while (handle_edge(d,
-			   &active)) /* reading for one edge takes time, and others may come */
+			   /* reading for one edge takes time; meanwhile others may come */
+			   &active))
 		;
 	return sampler_step(&d->sampler, active);
 }
@@ -82,8 +83,8 @@ static void sleep_or_wake(struct meter_device *d, uint64_t due_ns)
 		;
 }
 
-/* Runs the sampler's start on this thread, because the driver may hang: one GPU that hangs must
- * not delay another. False: nobody waits for it any more. */
+/* Initialises the sampler on this thread, because the driver may hang: one GPU that hangs must
+ * not delay another. False: the meter no longer waits for this GPU. */
 static bool start_sampler(struct meter_device *d)
 {
 	int error = sampler_init(&d->sampler, d->meter->ctx, d->position, &d->opt,
@@ -144,8 +145,8 @@ static void request_stop(struct meter_device *d)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* True: the thread has ended and is joined. False: it hangs in the driver and is left behind
- * with everything it holds, and reports nothing more. */
+/* Waits for the end of the thread. True: it has ended and is joined. False: it hangs in the
+ * driver. Then it is left behind with everything it holds, and reports nothing more. */
 static bool end_thread(struct meter_device *d, uint64_t until_ns)
 {
 	bool gone;
@@ -166,7 +167,8 @@ static bool end_thread(struct meter_device *d, uint64_t until_ns)
 	return gone;
 }
 
-/* A call has not returned: do not call it again, or we would hang, too. */
+/* Fills in the setup of a GPU with a call that has not returned. The driver is not called
+ * again, because we would hang, too. */
 static void stalled_setup(struct energy_setup *set)
 {
 	*set = (struct energy_setup){ .shape = SHAPE_NONE,
@@ -177,7 +179,7 @@ static void stalled_setup(struct energy_setup *set)
 	set->sensor.counter = GW_ABSENT_STALLED;
 }
 
-/* Copies borrowed data, because a driver that hangs may answer after it is gone. */
+/* Copies borrowed data, because a hanging driver may answer after the data is gone. */
 static int copy_borrowed(struct meter_device *d, const struct sampler_options *opt)
 {
 	d->opt = *opt;
@@ -219,11 +221,11 @@ static int add_device(struct gw_meter *m, const struct chosen *c,
 	return d->error;
 }
 
-/* Waits until its sampler has started; a device that is too late is not measured. */
+/* Waits until the sampler has started. A device that is too late is not measured. */
 static int wait_for_sampler(struct meter_device *d, uint64_t until_ns)
 {
 	struct gw_meter *m = d->meter;
-	struct energy_setup hung; /* the setup of a stalled device: not measured */
+	struct energy_setup hung; /* setup of a device that is not measured because it hangs */
 	int err;
 
 	stalled_setup(&hung);
@@ -255,7 +257,7 @@ static int start_sampling(struct meter_device *d)
 	return 0;
 }
 
-/* Positions in a snapshot of the devices that match the selectors. */
+/* Finds the snapshot positions of the devices that match the selectors. */
 static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct chosen **ret,
 			  unsigned *ret_count)
 {
@@ -401,7 +403,7 @@ int gw_meter_stop(struct gw_meter *m)
 		request_stop(m->device[i]);
 	for (unsigned i = 0; i < m->count; i++)
 		all = end_thread(m->device[i], until) && all;
-	if (!all) /* a running call still uses what we would free */
+	if (!all) /* a hanging call still uses what we would free */
 		return context_fail(
 			m->ctx, -GW_E_STATE,
 			"a driver call has not returned, so its meter cannot be freed");
@@ -447,7 +449,8 @@ uint64_t gw_meter_poll(struct gw_meter *m)
 void meter_set_own_process(struct gw_meter *m, int64_t pid)
 {
 	for (unsigned i = 0; i < m->count; i++)
-		if (!m->device[i]->stalled) /* its sampler may still be starting */
+		/* the sampler of a stalled device may still be starting */
+		if (!m->device[i]->stalled)
 			__atomic_store_n(&m->device[i]->sampler.opt.own_pid, pid,
 					 __ATOMIC_RELAXED);
 }

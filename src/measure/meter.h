@@ -1,4 +1,4 @@
-/* meter: the inside of struct gw_meter, for the program's own commands.
+/* meter: the internals of struct gw_meter, for the program's own commands.
  *
  * Each GPU has one sampler, one window tracker and one thread. A tracker is used only under its
  * device's lock; drivers are called without the lock. */
@@ -19,8 +19,8 @@ typedef void meter_event_fn(void *arg, unsigned device, const struct event *e);
 
 struct meter_config {
 	const struct gw_meter_options *options; /* NULL: defaults */
-	/* Called once per device before its first event: how it will be measured. position as
-	 * in snapshots. May be NULL. */
+	/* Called once per device before its first event: how the device will be measured.
+	 * position: index in snapshots. May be NULL. */
 	void (*on_setup)(void *arg, unsigned device, unsigned position,
 			 const struct energy_setup *setup);
 	meter_event_fn *on_event; /* may be NULL */
@@ -29,67 +29,69 @@ struct meter_config {
 			  const struct gw_energy *e);
 	void *arg;
 	bool always; /* read values at the interval even without a window */
-	/* for a service: read the counter even without a window, but few other values */
+	/* for a service: read the counter even without a window, but fewer other values */
 	bool service;
-	/* at the first window read everything that a result reports about a GPU */
+	/* at the first window, read everything that a result reports about a GPU */
 	bool describe;
-	/* for every device, instead of what is known; for tests */
+	/* sensor for every device, instead of what is known; for tests */
 	const struct sensor *sensor;
 };
 
-/* gw_meter_start() with more options. */
+/* Like gw_meter_start(), with more options. */
 int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 		struct gw_meter **ret_meter);
 
-/* The processes that are not foreign from now on: this one and its descendants. */
+/* Sets the measured program: from now on, this process and its descendants are not foreign. */
 void meter_set_own_process(struct gw_meter *m, int64_t pid);
 
 /* If on, a foreign process makes windows that end from now on invalid. */
 void meter_set_exclusive(struct gw_meter *m, bool on);
 
-/* Baselines for sharing energy among processes; NAN: unknown. */
+/* Sets the baselines for sharing energy among processes; NAN: unknown. */
 void meter_set_baseline(struct gw_meter *m, unsigned device, double no_context_w,
 			double context_w);
 
 struct gw_ctx *meter_context(const struct gw_meter *m);
 const struct clock *meter_clock(const struct gw_meter *m);
 
-/* Waits until then: sleeps while the threads work or, without threads, does what is due and
- * advances the clock. */
+/* Waits until this time. With threads, sleeps while they work; without threads, does what is
+ * due and advances the clock. */
 void meter_wait(struct gw_meter *m, uint64_t until_ns);
 
-/* How device i is measured now: a missing counter is discovered at its first reading. */
+/* Returns how device i is measured now. This can change: a missing counter is discovered at the
+ * first reading. */
 struct energy_setup meter_setup(const struct gw_meter *m, unsigned device);
 
 /* Counts so far, for a progress line. */
 struct meter_progress {
 	uint64_t samples, ticks, missed;
-	double power_w; /* latest, NAN: unknown */
+	double power_w; /* latest power; NAN: unknown */
 };
 void meter_progress(struct gw_meter *m, unsigned device, struct meter_progress *ret);
 
-/* Is everything available that gw_window_wait() would wait for? Returns at once. A GPU that
- * does not answer is not waited for. False while the window is open. */
+/* True if gw_window_wait() would return at once, because everything it waits for is available.
+ * Returns at once. A GPU that does not answer is not waited for. False while the window is
+ * open. */
 bool window_done(struct gw_window *w);
 
-/* Call it before closing: the caller is in a hurry. If the window is shorter than the spacing
- * of samples, the sample nearest to its end is enough. */
+/* Makes gw_window_wait() return earlier; call it before closing. If the window is shorter than
+ * the spacing of samples, the sample nearest to its end is enough. */
 void window_hurry(struct gw_window *w);
 
-/* Its number among the meter's windows, as in events. */
+/* Returns the window's number among the meter's windows, as in events. */
 unsigned window_id(const struct gw_window *w);
 
-/* Evidence for a code, and the energy per process, of a window that was waited for. e: its
- * energy, or that of a part of it. */
+/* window_evidence() writes the evidence for a code; window_processes() returns the energy per
+ * process. Only after gw_window_wait(). e: the energy of the window, or of a part of it. */
 void window_evidence(const struct gw_window *w, unsigned device, const struct gw_energy *e,
 		     unsigned code, char *out, size_t size);
 const struct attribute *window_processes(const struct gw_window *w, unsigned device);
 
-/* The activity on device i during this window, open or not: was it idle? */
+/* The activity on a device during a window, open or not: shows whether the GPU was idle. */
 struct window_activity {
-	double utilization_max; /* over all ticks; NAN: unknown */
+	double utilization_max; /* maximum of all readings; NAN: unknown */
 	uint64_t reasons;       /* every bit of GW_Q_CLOCK_REASONS that occurred */
-	/* pid of the first process, and of the first foreign one; 0: none */
+	/* pid of the first process, and of the first foreign process; 0: none */
 	int64_t first, foreign;
 	char first_name[32], foreign_name[32];
 	bool hidden; /* there may be processes that we cannot see */

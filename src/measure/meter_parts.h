@@ -1,5 +1,5 @@
-/* What the files of the meter share; no other file includes this: meter.c (a sampler, a window
- * tracker and a thread per GPU) and meter_window.c (windows over all of them). */
+/* Shared by the files of the meter: meter.c (a sampler, a window tracker and a thread per GPU)
+ * and meter_window.c (windows over all GPUs). No other file includes it. */
 #ifndef GW_MEASURE_METER_PARTS_H
 #define GW_MEASURE_METER_PARTS_H
 
@@ -16,25 +16,25 @@ struct meter_device {
 	struct gw_meter *meter;
 	unsigned number;            /* index in the meter */
 	unsigned position;          /* index in snapshots */
-	bool stalled;               /* it hung at the start and is not measured */
-	struct sampler_options opt; /* with copies of what the caller lent */
+	bool stalled;               /* the device hung at the start and is not measured */
+	struct sampler_options opt; /* with copies of the caller's data */
 	struct sensor known;
 	char *cache_dir;
 	struct sampler sampler;
 	pthread_t thread;
 	bool started;
 	pthread_mutex_t lock; /* guards everything below */
-	pthread_cond_t wake;  /* for the thread */
-	pthread_cond_t news;  /* for those who wait for a window */
+	pthread_cond_t wake;  /* wakes the thread */
+	pthread_cond_t news;  /* wakes callers that wait for a window */
 	struct window_tracker tracker;
 	bool edge;       /* a window began or ended */
 	uint64_t end_ns; /* end of the last window, not handled yet; 0: none */
-	bool brief;      /* it was the only window, and shorter than a sample */
+	bool brief;      /* that window was the only one, and shorter than the sample spacing */
 	bool begun;      /* sampler_init() has returned ... */
 	int error;       /* ... with this result */
-	bool go;         /* it may start to sample */
+	bool go;         /* the sampler may start to sample */
 	bool stop, gone;
-	bool receiver_gone; /* the receiver of events is gone */
+	bool receiver_gone; /* events are no longer passed to on_event() */
 	struct meter_counts count;
 };
 
@@ -55,8 +55,8 @@ struct gw_meter {
 	unsigned ids;
 };
 
-/* Passes an event to the tracker and to on_event(), which can repeat everything. Needs the
- * device's lock. */
+/* Passes an event to the tracker and to on_event(). These events are enough to compute all
+ * results again. Needs the device's lock. */
 void meter_record(struct meter_device *d, const struct event *e, struct tracked_window *w);
 /* Waits until something is recorded. False: until_ns has passed. Needs the device's lock. */
 bool meter_wait_news(struct meter_device *d, uint64_t until_ns);

@@ -1,5 +1,5 @@
-/* Windows: opened and closed on all GPUs of the meter at once, with results from its trackers.
- */
+/* Opens and closes windows on all GPUs of the meter at once, and gets their results from the
+ * trackers. */
 #include "meter_parts.h"
 
 #include "device/context.h"
@@ -19,7 +19,7 @@ struct gw_window {
 	struct gw_energy *energy;       /* one per device */
 };
 
-/* Records the event; the thread then reads what the edge needs. */
+/* Records the begin or end of a window; the thread then reads what the edge needs. */
 static void record_edge(struct meter_device *d, const struct event *e, struct tracked_window *w,
 			uint64_t early_ns)
 {
@@ -89,7 +89,8 @@ void window_hurry(struct gw_window *w)
 	w->hurry = true;
 }
 
-/* A sample half a spacing before the end is near enough. */
+/* Returns how long before the end a sample is near enough: half a spacing for a short window
+ * after window_hurry(), else 0. */
 static uint64_t early_ns(const struct gw_window *w, unsigned i, uint64_t end_ns)
 {
 	double spacing = w->meter->device[i]->tracker.energy.set.spacing_s;
@@ -113,7 +114,7 @@ int gw_window_close(struct gw_window *w, uint64_t end_ns)
 				    "begins",
 				    w->label);
 	if (w->meter->count && e.t_ns == w->tracked[0].e.begin_ns)
-		e.t_ns++; /* a window has a length */
+		e.t_ns++; /* a window must be longer than 0 */
 	e.u.window.id = w->id;
 	for (unsigned i = 0; i < w->meter->count; i++)
 		record_edge(w->meter->device[i], &e, NULL, early_ns(w, i, e.t_ns));
@@ -130,7 +131,7 @@ static bool device_done(const struct gw_window *w, unsigned i)
 	       (w->hurry && energy_is_near(&d->tracker.energy, &w->tracked[i].e));
 }
 
-/* Waits for the sample that covers its end, on device i. */
+/* Waits for the sample that covers the end of the window on device i. */
 static bool wait_device(struct gw_window *w, unsigned i, uint64_t until_ns)
 {
 	struct meter_device *d = w->meter->device[i];

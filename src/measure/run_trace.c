@@ -9,19 +9,19 @@
 #include <string.h>
 
 #define AROUND_NS  ((uint64_t)(RUN_TRACE_AROUND_S * 1e9))
-#define WAITING_NS (4 * AROUND_NS) /* keep at most this much before a run */
+#define WAITING_NS (4 * AROUND_NS) /* most data kept while waiting for a run */
 
 struct device {
 	pthread_mutex_t lock;
 	bool running;
 	struct run_trace_power power[RUN_TRACE_POINTS];
 	size_t powers;
-	unsigned group;    /* samples per two points; 1: each sample is a point */
+	unsigned group;    /* samples that become two points; 1: each sample is a point */
 	unsigned in_group; /* samples of the current group */
 	struct run_trace_power low, high;
 	struct run_trace_tick tick[RUN_TRACE_POINTS];
 	size_t ticks;
-	unsigned stride, passed; /* one in `stride` readings is kept */
+	unsigned stride, passed; /* one of `stride` readings is kept */
 };
 
 struct run_trace {
@@ -79,7 +79,7 @@ static void write_extremes(struct device *d)
 	d->in_group = 0;
 }
 
-/* Four points that represent two groups (or four samples) become two. */
+/* Halves the points: each four points (two groups, or four samples) become two. */
 static void thin_power(struct device *d)
 {
 	size_t n = d->powers;

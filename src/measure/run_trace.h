@@ -1,9 +1,9 @@
 /* run_trace: power and other values over time during a run, for its plots.
  *
- * The meter's threads feed it, so nothing is allocated then: there is memory for
- * RUN_TRACE_POINTS of each kind per device. When it is full, power is thinned so that the
- * lowest and highest sample of each group stay; of the other values every second reading stays.
- * Joules are never computed from it. */
+ * The meter's threads feed it, so nothing is allocated during a run: there is memory for
+ * RUN_TRACE_POINTS of power and of other values per device. When it is full, power is thinned
+ * so that the lowest and highest sample of each group stay; of the other values every second
+ * reading stays. Joules are never computed from it. */
 #ifndef GW_MEASURE_RUN_TRACE_H
 #define GW_MEASURE_RUN_TRACE_H
 
@@ -30,14 +30,14 @@ struct run_trace_tick {
 
 struct run_trace;
 
-/* For so many devices. NULL: out of memory. */
+/* Creates a trace for this many devices. NULL: out of memory. */
 struct run_trace *run_trace_new(unsigned devices);
 void run_trace_free(struct run_trace *s);
 
-/* Takes an event of device i; ignores all but power and ticks. A meter_event_fn. */
+/* Takes an event of device i; ignores all but EVENT_POWER and EVENT_TICK. A meter_event_fn. */
 void run_trace_event(void *s, unsigned i, const struct event *e);
 
-/* A run begins at begin_ns: deletes older data, except for the last second before it. */
+/* Begins a run at begin_ns: deletes older data, except for the last second before it. */
 void run_trace_begin(struct run_trace *s, uint64_t begin_ns);
 
 /* A copy of the data of device i up to one second after end_ns. */
@@ -46,7 +46,8 @@ struct run_trace_copy {
 	struct run_trace_tick *tick;
 	size_t powers, ticks;
 };
-/* Returns 0 or -GW_E_NOMEM; free it with run_trace_copy_done(). */
+/* Copies the data of device i. Returns 0 or -GW_E_NOMEM. Free the copy with
+ * run_trace_copy_done(). */
 int run_trace_copy(struct run_trace *s, unsigned i, uint64_t end_ns,
 		   struct run_trace_copy *ret);
 void run_trace_copy_done(struct run_trace_copy *c);

@@ -5,21 +5,24 @@
 
 /* a read takes 0.5 ms; the ring of an H200 holds 2.36 s */
 #define DRAIN_NS     (1500 * NS_PER_MS)
-#define DRAIN_ANY_NS NS_PER_S /* if its span is unknown */
+#define DRAIN_ANY_NS NS_PER_S /* if the time span of the ring buffer is unknown */
 #define PROCESSES_NS NS_PER_S
 #define USE_LASTS_NS (2 * NS_PER_S)
-#define IDLE_NS      NS_PER_S /* while no window is open */
-/* the same in a service, which reads the values anyway */
+#define IDLE_NS      NS_PER_S /* period of reading values while no window is open */
+/* the same in a service, because it reads the values anyway */
 #define UNWATCHED_NS (10 * NS_PER_S)
 /* a larger change means that the wall clock was set */
-#define STEP_NS       ((int64_t)NS_PER_MS)
-#define COARSE_S      0.5              /* a ring with wider spacing shows no shape */
-#define RING_AGE_NS   (20 * NS_PER_MS) /* the newest sample of an H200 is 10 to 18 ms old */
-#define RING_YOUNG_NS (8 * NS_PER_MS)  /* no sample is available sooner after its timestamp */
-#define FRESH_NS      (20 * NS_PER_MS) /* a ring read this recently counts as new */
-#define SETTLE_TRIES  5
-#define EDGE_STEP_NS  (2 * NS_PER_MS) /* a read costs 0.3 ms */
-#define RING_FEW      10              /* too few entries to know their spacing */
+#define STEP_NS ((int64_t)NS_PER_MS)
+/* with a wider spacing, the ring buffer does not show changes of power */
+#define COARSE_S 0.5
+/* maximum age of the newest sample; on an H200 it is 10 to 18 ms */
+#define RING_AGE_NS   (20 * NS_PER_MS)
+#define RING_YOUNG_NS (8 * NS_PER_MS) /* no sample is available earlier after its timestamp */
+/* a read of the ring buffer is used again for this time */
+#define FRESH_NS     (20 * NS_PER_MS)
+#define SETTLE_TRIES 5
+#define EDGE_STEP_NS (2 * NS_PER_MS) /* a read costs 0.3 ms */
+#define RING_FEW     10              /* with fewer entries, their spacing is uncertain */
 
 static void sampler_emit(struct sampler *s, const struct event *e)
 {
@@ -41,7 +44,8 @@ static double sampler_value(const struct report *r, unsigned q)
 	return report_has(r, q) ? r->v[q] : NAN;
 }
 
-/* Mean spacing of the ring's entries, repeated ones counted once; NAN with fewer than two. */
+/* Returns the mean spacing of the entries, repeated ones counted once; NAN with fewer than
+ * two. */
 static double ring_spacing(const struct power_sample *p, int n)
 {
 	int distinct = 1;
@@ -64,9 +68,9 @@ static void use_ring(struct sampler *s, enum energy_shape shape, double spacing_
 	s->setup.look_ratio = 1;
 }
 
-/* A sensor that observes only part of its period is polled at changing phases, an eighth of the
- * period further each time, so that after eight polls a load with the same period is covered.
- */
+/* Sets up polling. A sensor that observes only part of its period is polled at changing phases,
+ * an eighth of the period later each time, so that eight polls cover a load with the same
+ * period. */
 static void use_quantity(struct sampler *s, enum energy_shape shape, unsigned quantity,
 			 const struct sensor_source *src)
 {
@@ -103,7 +107,7 @@ static void choose_ring(struct sampler *s)
 	s->ring.fetched = n;
 	s->ring.fetched_ns = now_ns(s);
 	if (n >= 0 && n < RING_FEW && sensor->ring.why == GW_HAVE)
-		spacing = sensor->ring.period_s; /* the driver was just loaded */
+		spacing = sensor->ring.period_s; /* few entries: the driver was just loaded */
 	if (text && n >= 0)
 		use_ring(s, SHAPE_TEXT, 0.1);
 	else if (!text && spacing <= COARSE_S)
@@ -129,7 +133,7 @@ static void choose_quantity(struct sampler *s)
 		s->setup.spacing_s = (double)s->opt.interval_ns * 1e-9;
 }
 
-/* What was learned about this card before, or what is known about its kind. */
+/* Finds what was learned about this GPU before, or what is known about its model. */
 static void find_sensor(struct sampler *s)
 {
 	char dir[512], why[256];
@@ -145,12 +149,12 @@ static void find_sensor(struct sampler *s)
 			    sizeof(why));
 }
 
-/* A counter reading takes 3 to 14 ms and the caller waits. If cards of this kind have a
- * counter, the first reading is made when sampling starts and shows whether this card has one.
- */
+/* Reads the counter now only if necessary, because a reading takes 3 to 14 ms and the caller
+ * waits. If GPUs of this model have a counter, the first reading at the start of sampling shows
+ * whether this GPU has one. */
 static void check_counter(struct sampler *s)
 {
-	/* With no other power source it must be known now. */
+	/* Without another power source, the counter must be checked now. */
 	if (s->setup.sensor.counter != GW_HAVE || s->setup.shape == SHAPE_NONE) {
 		sampler_device_counter(&s->device, &s->counter.first);
 		s->setup.sensor.counter = s->counter.first.why;
@@ -172,8 +176,8 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	s->opt = *options;
 	s->emit = emit_fn;
 	s->arg = arg;
-	/* If the ring provides power, no values are needed now: reading them takes 7 ms on an
-	 * H200, and the caller waits. */
+	/* If the ring buffer provides power, no values are needed now: reading them takes 7 ms
+	 * on an H200, and the caller waits. */
 	sampler_device_read(&s->device, 0, false, &s->r);
 	find_sensor(s);
 	s->setup.shape = SHAPE_NONE;
@@ -181,7 +185,7 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	s->setup.look_ratio = 1;
 	if (s->r.state == GW_DEVICE_OK)
 		choose_ring(s);
-	if (s->setup.shape == SHAPE_NONE) { /* is there a power value? */
+	if (s->setup.shape == SHAPE_NONE) { /* no ring buffer: read the power value */
 		sampler_device_read(&s->device, GW_TIER_FAST, false, &s->r);
 		find_sensor(s);
 		sensor_note_ring(&s->setup.sensor, s->ring.fetched);
@@ -207,8 +211,8 @@ void sampler_done(struct sampler *s)
 	usage_done(&s->usage);
 }
 
-/* Wall clock minus monotonic clock, from the tightest of a few attempts: if the thread is
- * preempted between two readings, the clock would seem to have been set. */
+/* Returns wall clock minus monotonic clock, from the fastest of a few attempts. If the thread
+ * were preempted between two readings, the clock would seem to have been set. */
 static int64_t clock_offset(const struct sampler *s)
 {
 	uint64_t tightest = UINT64_MAX;
@@ -226,9 +230,9 @@ static int64_t clock_offset(const struct sampler *s)
 	return offset;
 }
 
-/* How many of the n entries were processed before: those up to the last place where the stored
- * tail matches. Timestamps alone are not enough, because the wall clock may have been set back.
- */
+/* Returns how many of the n entries were processed before: those up to the last place where the
+ * stored tail matches. Timestamps alone are not enough, because the wall clock may have been
+ * set back. */
 static unsigned already_taken(const struct sampler *s, int n)
 {
 	for (int end = n; end > 0 && s->ring.tail_count; end--) {
@@ -254,8 +258,8 @@ static void store_tail(struct sampler *s, int n)
 	s->ring.tail_count = keep;
 }
 
-/* Monotonic time of a timestamp, with the current offset or, if that breaks the order, with the
- * one before the clock was set. 0: neither fits. */
+/* Returns the monotonic time of a timestamp, by the current offset or, if that breaks the
+ * order, by the offset before the clock was set. 0: neither fits. */
 static uint64_t mono_of(const struct sampler *s, uint64_t wall_us, int64_t old, int64_t offset,
 			uint64_t now)
 {
@@ -270,7 +274,8 @@ static uint64_t mono_of(const struct sampler *s, uint64_t wall_us, int64_t old, 
 	return 0;
 }
 
-/* Reuses the read that chose the shape, if it is recent: a read takes 0.5 ms. */
+/* Gets the entries. Reuses the read that chose the power source, if it is recent: a read takes
+ * 0.5 ms. */
 static int fetch_ring(struct sampler *s)
 {
 	int n = s->ring.fetched;
@@ -298,7 +303,8 @@ static void drain_ring(struct sampler *s)
 	if (offset - old > STEP_NS || old - offset > STEP_NS) {
 		sampler_note(s, now, GW_CODE_CLOCK_STEP);
 		s->use.newest_us =
-			(uint64_t)((int64_t)now + offset) / NS_PER_US; /* on the new clock */
+			/* in the time of the new clock */
+			(uint64_t)((int64_t)now + offset) / NS_PER_US;
 	}
 	for (int i = (int)already_taken(s, n); i < n; i++) {
 		uint64_t t = mono_of(s, s->ring.entry[i].wall_us, old, offset, now);
@@ -315,7 +321,8 @@ static void drain_ring(struct sampler *s)
 	s->ring.offset_known = true;
 }
 
-/* Report this before any value of the new driver: its counter is unrelated to the old one. */
+/* Reports a reloaded driver before any value of the new driver, because its counter is
+ * unrelated to the old one. */
 static void check_driver(struct sampler *s)
 {
 	if (s->device.opened == s->opened)
@@ -392,8 +399,8 @@ static void read_counter(struct sampler *s)
 	emit_counter(s, &c);
 }
 
-/* The application clock changed since the last edge or anchor, at an unknown time: the note
- * concerns the windows that were open at that last reading. */
+/* Reports a changed application clock. The change happened at an unknown time since the last
+ * edge or anchor reading, so the code applies to the windows that were open at that reading. */
 static void check_clocks(struct sampler *s, uint64_t now)
 {
 	double hz = sampler_value(&s->r, GW_Q_CLOCK_GRAPHICS_APPLICATION);
@@ -404,8 +411,8 @@ static void check_clocks(struct sampler *s, uint64_t now)
 	s->application_ns = now;
 }
 
-/* Reading the limits costs 2 ms. Edges closer than LIMITS_NS share a reading; in long windows
- * it is repeated sometimes, for those who query an open window. */
+/* Reading the limits costs 2 ms. Edges closer than LIMITS_NS share a reading. In long windows
+ * the reading is repeated every LIMITS_LONG_NS, for callers that query an open window. */
 #define LIMITS_NS      (100 * NS_PER_MS)
 #define LIMITS_LONG_NS (60 * NS_PER_S)
 
@@ -420,7 +427,8 @@ static void read_limits(struct sampler *s)
 	double *v = e.u.limits.seconds;
 	uint64_t read_ns = limits_read_ns(s);
 
-	/* They may have been read just before. The power cap and sync boost are in SLOW. */
+	/* The limits may have been read just before. The power cap and sync boost are in tier
+	 * SLOW. */
 	sampler_device_read(&s->device, GW_TIER_LIMITS | GW_TIER_SLOW,
 			    !read_ns || now_ns(s) > read_ns + LIMITS_NS, &s->r);
 	e.t_ns = now_ns(s);
@@ -453,8 +461,8 @@ static double use_ratio(const struct process_use *u, int n, int64_t pid)
 	return NAN;
 }
 
-/* Utilisation per process, if there are several: reading costs 2 ms. The driver updates it a
- * few times per second; the last values are kept until then. */
+/* Reads the utilisation per process, if there are several processes: a read costs 2 ms. The
+ * driver updates it a few times per second; between updates the last values are kept. */
 static void read_use(struct sampler *s)
 {
 	struct process_use use[SAMPLER_USES];
@@ -507,7 +515,7 @@ static void read_processes(struct sampler *s)
 							  why != GW_HAVE || s->setup.mig } });
 }
 
-/* The next deadline of a periodic action; *ret_missed counts those that were missed. */
+/* Returns the next deadline of a periodic action; *ret_missed counts the missed ones. */
 static uint64_t next_deadline(uint64_t due, uint64_t period, uint64_t now, unsigned *ret_missed)
 {
 	uint64_t late = now > due ? (now - due) / period : 0;
@@ -522,9 +530,10 @@ static uint64_t sampler_earliest(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Anchors at whole counter ticks would always find the counter at the same age, and the phase
- * of its ticks would stay unknown. So each anchor is delayed by another part of a tick; the
- * golden ratio spreads them most evenly. */
+/* Sets the time of the next anchor, a regular counter reading. If anchors were a whole number
+ * of counter updates apart, they would always find the counter at the same age, and the phase
+ * of its updates would stay unknown. Therefore each anchor is delayed by another part of an
+ * update period; the golden ratio spreads the delays most evenly. */
 static void next_anchor(struct sampler *s)
 {
 	double part = fmod((double)s->counter.anchors++ * 0.6180339887, 1);
@@ -533,20 +542,20 @@ static void next_anchor(struct sampler *s)
 			   (uint64_t)(part * fmax(0, s->setup.sensor.tick_s) * 1e9);
 }
 
-/* Maximum time from a moment to the timestamp of the sample that covers it. */
+/* Returns the maximum time from a moment to the timestamp of the sample that covers it. */
 static uint64_t reach_ns(const struct sampler *s)
 {
 	return (uint64_t)((s->setup.lag_s + s->setup.spacing_s) * 1e9);
 }
 
-/* When the sample that covers an end can be available, and when it certainly is. Samples come
- * at regular steps within some ms, so the sample is known in advance. */
+/* Computes when the sample that covers an end can be available, and when it certainly is.
+ * Samples come at regular steps within some ms, so its timestamp is known in advance. */
 static void expect_sample(struct sampler *s, uint64_t end_ns)
 {
 	uint64_t step = (uint64_t)(s->setup.spacing_s * 1e9), stamp;
 
 	s->ring.covered_ns =
-		/* a sample with this timestamp covers it */
+		/* a sample with this timestamp covers the end */
 		end_ns + (uint64_t)(s->setup.lag_s * 1e9);
 	stamp = s->ring.covered_ns;
 	if (s->ring.last_ns && s->ring.last_ns < stamp)
@@ -557,22 +566,23 @@ static void expect_sample(struct sampler *s, uint64_t end_ns)
 
 void sampler_edge(struct sampler *s, uint64_t end_ns, bool brief)
 {
-	/* Samples reach back to the start, so the counter is read after everything else; a
-	 * window that ends before that never needs it. */
+	/* At the begin of a window, the counter is read after everything else, because samples
+	 * reach back to the begin. A window that ends before that never needs the reading. */
 	s->counter.due = !end_ns && s->setup.shape == SHAPE_RING;
 	if (!s->counter.due && !brief)
 		read_counter(s);
 	if (end_ns && !s->polled)
-		/* A counter reading at the end helps only if samples cover it, too. */
+		/* A counter reading at the end helps only if samples cover the reading, too. */
 		expect_sample(s, s->counter.returned_ns >= end_ns ? s->counter.returned_ns + 1
 								  : end_ns);
-	else if (!s->polled) /* once, for a GPU that is lost before the next drain */
+	/* read once, in case the GPU is lost before the next regular read */
+	else if (!s->polled)
 		s->due.drain_ns = sampler_earliest(s->due.drain_ns,
 						   now_ns(s) + reach_ns(s) + RING_AGE_NS);
 	read_limits(s);
 	if (s->opt.processes)
 		read_processes(s);
-	if (s->opt.describe) /* nobody waits for it now; it takes 7 ms */
+	if (s->opt.describe) /* takes 7 ms, but no caller waits for it now */
 		sampler_device_read(&s->device, GW_TIERS_COMMON & ~(unsigned)GW_TIER_FAST,
 				    false, &s->r);
 	s->opt.describe = false;
@@ -587,7 +597,8 @@ static uint64_t drain_period(const struct sampler *s)
 	return sampler_earliest(longest, DRAIN_NS);
 }
 
-/* At a tick if possible, so that the thread wakes once for both. */
+/* Returns when to read the ring buffer next: together with the values if possible, so that the
+ * thread wakes once for both. */
 static uint64_t next_drain(const struct sampler *s, uint64_t now, uint64_t every)
 {
 	uint64_t due = now + drain_period(s);
@@ -597,7 +608,7 @@ static uint64_t next_drain(const struct sampler *s, uint64_t now, uint64_t every
 	return s->due.tick_ns + (due - s->due.tick_ns) / every * every;
 }
 
-/* The period of reading values. */
+/* Returns the period of reading values. */
 static uint64_t tick_period(const struct sampler *s, bool active)
 {
 	uint64_t every = active || s->opt.always || s->opt.interval_ns > IDLE_NS
@@ -605,8 +616,9 @@ static uint64_t tick_period(const struct sampler *s, bool active)
 			 : s->opt.service ? UNWATCHED_NS
 					  : IDLE_NS;
 
-	/* A driver updates a value for the first reader after its period. Reading values
-	 * between two polls would shift the phase of the polls, so they are read together. */
+	/* The driver updates a value at the first read after its period. Reading values between
+	 * two polls would shift the phase of the polls, so values are read together with a
+	 * poll. */
 	return s->polled ? (every + s->poll_ns - 1) / s->poll_ns * s->poll_ns : every;
 }
 
@@ -643,7 +655,7 @@ static void step_ring(struct sampler *s, uint64_t now, uint64_t every)
 		return;
 	drain_ring(s);
 	s->due.drain_ns = next_drain(s, now, every);
-	/* Someone may wait for the sample that covers the last edge. */
+	/* A caller may wait for the sample that covers the last edge. */
 	if (s->ring.last_ns < s->ring.covered_ns && now < s->ring.drain_until_ns)
 		s->due.drain_ns = sampler_earliest(now + EDGE_STEP_NS, s->ring.drain_until_ns);
 }
@@ -687,7 +699,7 @@ uint64_t sampler_step(struct sampler *s, bool active)
 	if (active && !s->active && s->due.tick_ns > now + every)
 		s->due.tick_ns = s->polled ? s->due.poll_ns : now;
 	s->active = active;
-	if (ring) /* the first samples are available, the first values take 6 ms */
+	if (ring) /* ring buffer first: its samples are available, the first values take 6 ms */
 		step_ring(s, now, every);
 	step_values(s, now, every);
 	step_counter(s, now, active);

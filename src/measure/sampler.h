@@ -1,10 +1,10 @@
 /* sampler: reads one GPU when a reading is due and emits events.
  *
- * It knows the cadences but no windows: the driver's power ring buffer every 1.5 s (or a polled
- * value, if there is no ring), other values at the interval, the energy counter at edges and
- * anchors but at most once per second, and the throttle counters at edges. All deadlines are
- * absolute, so delays do not add up. One thread uses it at a time; after the first process list
- * of a size nothing is allocated. */
+ * It knows when to read, but knows no windows: the driver's power ring buffer every 1.5 s (or a
+ * polled value, if there is no ring buffer), other values at the interval, the energy counter
+ * at edges and anchors but at most once per second, and the throttle counters at edges. All
+ * deadlines are absolute, so delays do not add up. Only one thread at a time uses it; it
+ * allocates memory only for a process list that is longer than all before. */
 #ifndef GW_MEASURE_SAMPLER_H
 #define GW_MEASURE_SAMPLER_H
 
@@ -20,13 +20,14 @@
 struct sampler_options {
 	uint64_t interval_ns, anchor_ns;
 	bool processes;
-	bool always;  /* read values at the interval even if no window is open */
-	bool service; /* for a service: read the counter even then, but few other values */
-	/* at the first edge read everything that a result reports about the GPU */
+	bool always; /* read values at the interval even if no window is open */
+	/* for a service: read the counter even without a window, but fewer other values */
+	bool service;
+	/* at the first edge, read everything that a result reports about the GPU */
 	bool describe;
-	int64_t own_pid; /* processes below this one are not foreign */
+	int64_t own_pid; /* this process and its descendants are not foreign */
 	const char *cache_dir;
-	/* NULL: use what is known about the card; borrowed during init */
+	/* NULL: use what is known about the GPU; borrowed during init */
 	const struct sensor *sensor;
 };
 
@@ -35,7 +36,7 @@ struct sampler_due {
 	uint64_t tick_ns, poll_ns, drain_ns, anchor_ns, processes_ns;
 };
 
-/* The driver's power ring buffer: joins one read to the next. */
+/* The driver's power ring buffer; joins each read to the one before. */
 struct sampler_ring {
 	struct power_sample entry[SAMPLER_RING];
 	int fetched;                            /* entries that are not processed yet ... */
@@ -44,7 +45,7 @@ struct sampler_ring {
 	unsigned tail_count;
 	int64_t offset_ns; /* wall clock minus monotonic clock at the last drain */
 	bool offset_known;
-	bool broken;             /* it stopped answering */
+	bool broken;             /* the ring buffer stopped answering */
 	uint64_t last_ns;        /* time of the newest sample, monotonic */
 	uint64_t covered_ns;     /* a sample with this timestamp covers the last edge ... */
 	uint64_t drain_until_ns; /* ... and is available by this time */
@@ -74,9 +75,9 @@ struct sampler {
 	void (*emit)(void *arg, const struct event *e);
 	void *arg;
 	struct report r;
-	_Atomic bool answers; /* the device answered the last read; waiting threads read it */
+	_Atomic bool answers; /* the device answered the last read; other threads read this */
 	unsigned opened;
-	bool polled;       /* no ring: power comes from polling a quantity */
+	bool polled;       /* no ring buffer: power comes from polling a quantity */
 	unsigned quantity; /* the polled quantity */
 	uint64_t poll_ns;  /* the polling period */
 	bool active;       /* a window is open */
@@ -86,7 +87,7 @@ struct sampler {
 	struct sampler_use use;
 	struct usage_list usage;
 	double application_hz; /* application clock at the last edge or anchor; NAN: unknown */
-	uint64_t application_ns; /* when it was read */
+	uint64_t application_ns; /* when application_hz was read */
 };
 
 /* Reads the device and decides how to measure it. Returns 0 or -GW_E_NODEV. */
@@ -98,9 +99,9 @@ void sampler_done(struct sampler *s);
 /* Does what is due and returns the next due time (monotonic ns). active: a window is open. */
 uint64_t sampler_step(struct sampler *s, bool active);
 
-/* A window begins (end_ns 0) or ended at end_ns: reads what the edge needs. After an end,
- * someone waits for the sample that covers it, so it is fetched as soon as it can be available.
- * brief: the window is over and too short for a counter reading to help. */
+/* Reads what an edge needs: a window begins (end_ns 0) or ended at end_ns. After an end, a
+ * caller waits for the sample that covers it, so the sample is fetched as soon as it can be
+ * available. brief: the window is over and too short for a counter reading to help. */
 void sampler_edge(struct sampler *s, uint64_t end_ns, bool brief);
 
 #endif

@@ -19,20 +19,22 @@ struct published {
 	enum sensor_model model;
 };
 
-/* The first matching row counts. Numbers from the SC'24 study of these sensors; ring spacings
- * from published logs. For RC-like sensors no time constant is published: 0.1 s is a guess. */
+/* What is published about sensors; the first matching row counts. Numbers are from the SC'24
+ * study of these sensors; ring_gap_s is from published logs. For RC-like sensors no time
+ * constant is published: 0.1 s is a guess. */
 static const struct generation {
-	unsigned first, last;           /* architecture, in NVML's numbering */
-	int capability;                 /* 10 * major + minor; 0: any           */
-	int driver_first, driver_last;  /* major version */
-	const char *name;               /* part of the device's name; NULL: any */
-	struct published draw, instant; /* the driver's power value; field 186 */
+	unsigned first, last;          /* architecture, in NVML's numbering */
+	int capability;                /* 10 * major + minor; 0: any           */
+	int driver_first, driver_last; /* major version */
+	const char *name;              /* part of the device's name; NULL: any */
+	/* draw: the driver's power value; instant: NVML field 186 */
+	struct published draw, instant;
 	double ring_gap_s;
 } generations[] = {
 	{ HOPPER, HOPPER, 0, 0, 9999, "GH200", { 0.1, 1, 0 }, { 0.1, 0.02, 0 }, 0.02 },
 	{ HOPPER, HOPPER, 0, 0, 9999, NULL, { 0.1, 1, 0 }, { 0.1, 0.025, 0 }, 0.02 },
 	{ AMPERE, AMPERE, 80, 0, 9999, NULL, { 0.1, 0.025, 0 }, { 0.1, 0.025, 0 }, 0.02 },
-	/* Only driver 530 used the same name for something else. */
+	/* Only driver 530 returned something else as this power value. */
 	{ AMPERE, ADA, 0, 530, 530, NULL, { 0.1, 0.1, 0 }, { 0.1, 0.1, 0 }, 1 },
 	{ AMPERE, ADA, 0, 0, 9999, NULL, { 0.1, 1, 0 }, { 0.1, 0.1, 0 }, 1 },
 	{ TURING, TURING, 0, 0, 9999, "RTX 8000", { 0.1, 0.02, 0 }, { 0.1, 0.02, 0 }, 0.02 },
@@ -103,13 +105,15 @@ static bool has_nvml(const struct report *r)
 	       (r->provenance == GW_FROM_DRIVER || r->provenance == GW_FROM_SIMULATOR);
 }
 
-/* Do all cards of this kind have every power value, so that none must be read to know it? */
+/* True if all GPUs of this architecture have every power value, so that none must be read to
+ * find out. */
 static bool kind_has_power(const struct report *r)
 {
 	return has_nvml(r) && sensor_number(r, GW_Q_ARCHITECTURE) >= HOPPER;
 }
 
-/* Does the value exist? If it was not read yet: yes, if cards of its kind have it. */
+/* Returns GW_HAVE if the value exists, or why not. A value that was not read yet exists if all
+ * GPUs of this architecture have it. */
 static enum gw_absence value_absence(const struct report *r, unsigned quantity)
 {
 	enum gw_absence why = (enum gw_absence)r->why[quantity];
@@ -211,7 +215,8 @@ int sensor_known_device(struct sampler_device *sd, const char *dir, struct senso
 	if (size)
 		note[0] = '\0';
 	sampler_device_read(sd, 0, false, &r);
-	if (!report_has(&r, GW_Q_ARCHITECTURE)) /* usually read together with the name */
+	/* usually already read together with the name */
+	if (!report_has(&r, GW_Q_ARCHITECTURE))
 		sampler_device_read(sd, GW_TIER_STATIC, false, &r);
 	if (!kind_has_power(&r))
 		sampler_device_read(sd, GW_TIER_FAST, false, &r);
@@ -220,7 +225,8 @@ int sensor_known_device(struct sampler_device *sd, const char *dir, struct senso
 	if (dir)
 		err = sensor_load(&kept, dir, note, size);
 	if (!err && kept.origin == SENSOR_ASSUMED)
-		ret->calibration = kept.calibration; /* what we assume now may be better */
+		/* keep only the calibration: what we assume now may be better */
+		ret->calibration = kept.calibration;
 	else if (!err)
 		*ret = kept;
 	if (err == -GW_E_NOENT && size)
@@ -254,8 +260,9 @@ int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sens
 	return err ? err : sensor_learn(&sd, plan, ret, message, size);
 }
 
-/* The file of a sensor, so that a card is characterised only once. Its first line is a hash of the
- * rest: a file that was cut or edited, or that comes from a failing disk, is ignored. */
+/* The file of a sensor, so that a GPU is characterised only once. Its first line is a hash of
+ * the rest: a file that was truncated or edited, or that comes from a failing disk, is
+ * ignored. */
 #define FILE_MAX 16384
 
 #define TOP(kind, name)   TOML_FIELD(kind, "", #name, struct sensor, name)
@@ -324,7 +331,7 @@ int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size)
 
 	if (!*s->uuid)
 		return -GW_E_NOSUPPORT;
-	for (i = 0; s->uuid[i]; i++) { /* a name that cannot leave the folder */
+	for (i = 0; s->uuid[i]; i++) { /* makes a name that cannot point outside the folder */
 		char c = s->uuid[i];
 		bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
 			     (c >= 'A' && c <= 'Z') || c == '-';
@@ -341,7 +348,7 @@ int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size)
 		       : -GW_E_SIZE;
 }
 
-/* The whole text: the hash, then the text that it covers. */
+/* Writes the whole file: the hash, then the lines that it covers. */
 int sensor_compose(struct buf *b, const struct sensor *s)
 {
 	struct buf body;
@@ -401,7 +408,7 @@ static int read_fields(const struct toml_node *top, struct sensor *s, char *why,
 	return 0;
 }
 
-/* The text after the line with the hash, or NULL if the hash does not match. */
+/* Returns the lines after the hash; NULL if the hash does not match. */
 static const char *checked_body(const char *text, size_t n)
 {
 	char line[64];

@@ -1,8 +1,8 @@
-/* sensor: what is known about one GPU's power sensor, learned on this card or assumed.
+/* sensor: what is known about one GPU's power sensor, learned on this GPU or assumed.
  *
- * It holds every number that turns readings into joules: how often a value is new, which time
- * it averages, how late it is, how the counter steps. A sensor is plain data, stored per uuid,
- * driver and vbios, and part of every result. */
+ * It holds every number that turns readings into joules: how often a value is new, over which
+ * time it is averaged, how late it is, how the counter is updated. A sensor is plain data,
+ * stored per uuid, driver and vbios, and part of every result. */
 #ifndef GW_MEASURE_SENSOR_H
 #define GW_MEASURE_SENSOR_H
 
@@ -16,9 +16,9 @@ struct report;
 struct sampler_device;
 
 enum sensor_origin {
-	SENSOR_ASSUMED, /* by generation and driver; nothing was measured */
-	SENSOR_PASSIVE, /* periods, tick and costs were measured, without a load */
-	SENSOR_ACTIVE,  /* also windows and lags, with our own load */
+	SENSOR_ASSUMED, /* assumed from generation and driver; nothing was measured */
+	SENSOR_PASSIVE, /* periods, counter updates and costs were measured, without a load */
+	SENSOR_ACTIVE,  /* windows and lags were measured, too, with our own load */
 };
 
 enum sensor_model {
@@ -26,7 +26,7 @@ enum sensor_model {
 	SENSOR_LOWPASS, /* first order, time constant window_s */
 };
 
-/* Standard uncertainties of a board's own sensor (5 % and 5 W at 95 %) if it was not compared
+/* Standard uncertainties of a board's own sensor (5 % and 5 W at 95 %), if it was not compared
  * with an external meter. */
 #define SENSOR_GAIN_U     0.025
 #define SENSOR_OFFSET_U_W 2.5
@@ -35,16 +35,16 @@ enum sensor_model {
 struct sensor_source {
 	enum gw_absence why; /* GW_HAVE: the device has it */
 	enum sensor_model model;
-	double period_s; /* between new values */
-	double window_s; /* averaged by one value, or the time constant */
-	/* Delay of the values; shift edges by it. For a boxcar half its window plus the delay,
-	 * for a low-pass the time constant plus the delay. */
+	double period_s; /* time between new values */
+	double window_s; /* time that one value averages, or the time constant */
+	/* Delay of the values; edges are shifted by it. For a boxcar: half its window plus the
+	 * delay. For a low-pass: the time constant plus the delay. */
 	double lag_s;
 	unsigned changes;              /* number of changes that gave period_s; 0: assumed */
 	double call_p50_s, call_p99_s; /* duration of one read */
 };
 
-/* One rate of reading the counter, and its result. NAN: not tried, or no result. */
+/* One tested rate of reading the counter, and the result. NAN: not tried, or no result. */
 struct sensor_rate {
 	double every_s; /* mean time between readings */
 	double counter_w, reference_w;
@@ -65,8 +65,8 @@ struct sensor_calibration {
 	double gain, offset_w;
 	double gain_u, offset_u_w; /* standard uncertainties */
 	/* The reading at which offset_u_w holds and from which the uncertainty of the gain
-	 * counts: a line is known best in the middle of its points. 0 without an external
-	 * meter. */
+	 * counts: a fitted line is known best in the middle of its points. 0 without an
+	 * external meter. */
 	double pivot_w;
 	double reference_u; /* relative standard uncertainty of the external meter */
 };
@@ -81,72 +81,73 @@ struct sensor {
 	unsigned ring_entries;
 	double ring_span_s;
 	enum gw_absence counter; /* GW_HAVE: there is an energy counter */
-	double tick_s;           /* between its steps */
-	double counter_lag_s;    /* a step contains the energy up to this long before it */
-	/* Readings with at least this spacing do not disturb it; 1 unless characterise demands
-	 * more. */
+	double tick_s;           /* time between updates of the counter */
+	double counter_lag_s;    /* an update contains the energy up to this long before it */
+	/* Readings with at least this spacing do not disturb the counter; 1 unless characterise
+	 * found that more is needed. */
 	double counter_safe_s;
-	bool counter_unsafe; /* every tested rate disturbs it: use the samples */
-	unsigned ticks;      /* observed; 0: tick_s is assumed */
+	bool counter_unsafe; /* every tested rate disturbs the counter: use the samples */
+	unsigned ticks;      /* number of observed counter updates; 0: tick_s is assumed */
 	double counter_p50_s, counter_p99_s;
 	bool module_scope; /* power includes the whole module with its CPU */
 	struct sensor_calibration calibration;
 	uint64_t wall_ns; /* when it was learned; 0: assumed */
 	/* The evidence. */
 	double ring_gap_p10_s, ring_gap_p90_s;
-	bool ring_wall; /* its timestamps use the wall clock */
+	bool ring_wall; /* timestamps of the ring buffer use the wall clock */
 	struct sensor_rate rate[SENSOR_RATES];
 };
 
-/* By generation, compute capability and driver version, as published; if r lacks one of them,
- * the most common value is used. Everything else is NAN or 0, and origin is SENSOR_ASSUMED.
- * That the power ring of a driver answers is also an assumption. */
+/* Fills in what is published for the generation, compute capability and driver version; if r
+ * lacks one of them, the most common value is used. Everything else is NAN or 0, and origin is
+ * SENSOR_ASSUMED. It is also only assumed that the driver's ring buffer answers. */
 void sensor_assume(struct sensor *ret, const struct report *r);
 
-/* The source of `average`: GW_Q_POWER_AVERAGE, or GW_Q_POWER on a device without it. */
+/* Returns the source of `average`: GW_Q_POWER_AVERAGE, or GW_Q_POWER on a device without it. */
 unsigned sensor_average_quantity(const struct report *r);
 
-/* "boxcar", "assumed": the names in files and JSON. */
+/* Return the names in files and JSON, such as "boxcar" and "assumed". */
 const char *sensor_model_name(unsigned model);
 const char *sensor_origin_name(unsigned origin);
 
-/* Why period_s is based on less than SENSOR_CHANGES changes; NULL if it is not. */
+/* Returns why period_s is based on fewer than SENSOR_CHANGES changes; NULL if it is based on
+ * more. */
 #define SENSOR_CHANGES 100
 const char *sensor_source_note(const struct sensor_source *s);
 
 #define SENSOR_SCHEMA 1
 
-/* $XDG_CACHE_HOME/gpuward/sensor, else ~/.cache/gpuward/sensor. Returns 0, -GW_E_NOENT (neither
- * is known) or -GW_E_SIZE. */
+/* Writes $XDG_CACHE_HOME/gpuward/sensor, else ~/.cache/gpuward/sensor. Returns 0, -GW_E_NOENT
+ * (neither is known) or -GW_E_SIZE. */
 int sensor_directory(char *out, size_t size);
 
-/* The file for s->uuid, driver and vbios below dir. Returns 0, -GW_E_NOSUPPORT (no uuid) or
- * -GW_E_SIZE. */
+/* Writes the path of the file for s->uuid, driver and vbios below dir. Returns 0,
+ * -GW_E_NOSUPPORT (no uuid) or -GW_E_SIZE. */
 int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size);
 
-/* Converts s to the text of such a file, with a hash in its first line, and back without losing
- * a bit. compose returns 0 or the error of out. parse returns 0, -GW_E_PARSE or -GW_E_NOMEM
- * with a sentence in why. */
+/* Convert s to the content of such a file, with a hash in its first line, and back without
+ * losing a bit. sensor_compose() returns 0 or the error of out. sensor_parse() returns 0, or
+ * -GW_E_PARSE or -GW_E_NOMEM with a sentence in why. */
 struct buf;
 int sensor_compose(struct buf *out, const struct sensor *s);
 int sensor_parse(const char *text, size_t n, struct sensor *ret, char *why, size_t size);
 
-/* Writes s completely or not at all; creates dir. Returns 0, an error of sensor_key(),
- * -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM, with a sentence in message. */
+/* Writes s completely or not at all; creates dir. Returns 0, or with a message an error of
+ * sensor_key(), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. */
 int sensor_save(const struct sensor *s, const char *dir, char *message, size_t size);
 
-/* Fills s from the file for s->uuid, driver and vbios. Returns 0 or -GW_E_NOENT (no file). With
- * a sentence in message and s unchanged: -GW_E_PARSE (the file is cut, changed or has another
+/* Fills in s from the file for s->uuid, driver and vbios. Returns 0 or -GW_E_NOENT (no file).
+ * With a message, and s unchanged: -GW_E_PARSE (the file is truncated, changed or has another
  * version, and is ignored), -GW_E_PERM, -GW_E_IO, -GW_E_NOMEM. */
 int sensor_load(struct sensor *s, const char *dir, char *message, size_t size);
 
 /* Our own load on the GPU. It stops at its end time even if the program dies. Functions return
  * 0 or a negative enum gw_error. */
 struct sensor_drive {
-	/* Prepares the GPU with this PCI id; writes a sentence to message if it fails. */
+	/* Prepares the GPU with this PCI id; writes a message on failure. */
 	int (*open)(void *ctx, const char *pci, char *message, size_t size);
-	/* Starts now and returns at once; stops at until_ns (monotonic). *ret_begin_ns: when it
-	 * started. */
+	/* Starts the load now and returns at once; the load stops at until_ns (monotonic).
+	 * *ret_begin_ns: when it started. */
 	int (*on)(void *ctx, uint64_t until_ns, uint64_t *ret_begin_ns);
 	void (*close)(void *ctx);
 	void *ctx;
@@ -154,31 +155,34 @@ struct sensor_drive {
 
 struct sensor_plan {
 	const struct sensor_drive *drive; /* NULL: no load */
-	/* The current activity and the completed share of everything. May be NULL. */
+	/* Reports the current activity and the completed share of the whole work. May be
+	 * NULL. */
 	void (*progress)(void *ctx, const char *what, double done_ratio);
 	void *ctx;
 };
 
-/* Learns for about half a minute, and with a drive for about another one, on the calling thread
- * and on the device's clock. For at most 35 s it reads the counter faster than others may.
- * Returns 0 and *ret, with origin SENSOR_PASSIVE or SENSOR_ACTIVE. Otherwise *ret is unchanged:
- * -GW_E_NOMEM, -GW_E_LOST, -GW_E_NOSUPPORT (no source of power), -GW_E_STATE (a drive is given
- * and another process is on the GPU), or the drive's error, with a sentence in message. */
+/* Learns for about half a minute, and with a drive for about one more minute, on the calling
+ * thread and on the device's clock. For at most 35 s it reads the counter faster than other
+ * code may.
+ * Returns 0 and *ret, with origin SENSOR_PASSIVE or SENSOR_ACTIVE. Otherwise *ret is unchanged,
+ * and it returns with a message: -GW_E_NOMEM, -GW_E_LOST, -GW_E_NOSUPPORT (no source of power),
+ * -GW_E_STATE (a drive is given and another process is on the GPU), or the drive's error. */
 int sensor_learn(struct sampler_device *sd, const struct sensor_plan *plan, struct sensor *ret,
 		 char *message, size_t size);
 
-/* The same for a device of a context, by its position in a snapshot. Also -GW_E_NODEV. */
+/* Like sensor_learn(), for a device of a context, by its position in a snapshot. Also returns
+ * -GW_E_NODEV. */
 int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sensor_plan *plan,
 			struct sensor *ret, char *message, size_t size);
 
-/* What is known about a device now: learned before and stored below dir (NULL: nowhere), or
- * assumed. Reads the ring once to see whether it exists. Returns 0, with a sentence in note if
- * a file was ignored, or -GW_E_NODEV. */
+/* Gets what is known about a device now: learned before and stored below dir (NULL: nowhere),
+ * or assumed. Reads the ring buffer once to see whether it exists. Returns 0, with a sentence
+ * in note if a file was ignored, or -GW_E_NODEV. */
 int sensor_known(struct gw_ctx *ctx, unsigned position, const char *dir, struct sensor *ret,
 		 char *note, size_t size);
 
-/* The same without the ring, which the caller reads anyway; it then passes the result (a number
- * of samples or an error) to sensor_note_ring(). */
+/* Like sensor_known(), without reading the ring buffer. The caller reads it anyway and passes
+ * the result (a number of samples or an error) to sensor_note_ring(). */
 int sensor_known_device(struct sampler_device *sd, const char *dir, struct sensor *ret,
 			char *note, size_t size);
 void sensor_note_ring(struct sensor *s, int n);

@@ -13,13 +13,13 @@ struct active {
 	struct learn *l;
 	double on_s[BURSTS], off_s[BURSTS];
 	struct fit_bursts bursts;
-	struct fit_point point[RECORDER_POINTS]; /* of one source at a time */
+	struct fit_point point[RECORDER_POINTS]; /* points of one source at a time */
 	uint64_t at_ns;                          /* when the next burst is due */
 	uint64_t random;
-	bool counting; /* reads the counter, not the values */
+	bool counting; /* true: reads the counter instead of the values */
 	double tick_s, tick_j;
-	double last_s;  /* time of the reading before */
-	unsigned ticks; /* in point: power of each tick */
+	double last_s;  /* time of the previous reading */
+	unsigned ticks; /* number of counter updates in point; each is a mean power */
 };
 
 static double random_ratio(struct active *a)
@@ -28,7 +28,8 @@ static double random_ratio(struct active *a)
 	return (double)(a->random >> 33) / (double)(UINT64_C(1) << 31);
 }
 
-/* A step of the counter is the energy of one tick: its mean power, known at its end. */
+/* Reads the counter and records an update as a point. An update adds the energy since the one
+ * before: its mean power is known at the update. */
 static void read_step(struct active *a)
 {
 	struct recorder *w = &a->l->w;
@@ -43,7 +44,8 @@ static void read_step(struct active *a)
 		a->point[a->ticks++] =
 			(struct fit_point){ step_s,
 					    (c.joules - a->tick_j) / (step_s - a->tick_s) };
-	/* The time of the first step is known, that of the first reading is not. */
+	/* The time of the first observed update is known; that of the update before the first
+	 * reading is not. */
 	a->tick_s = isnan(a->tick_j) ? NAN : step_s;
 	a->tick_j = c.joules;
 seen:
@@ -66,8 +68,8 @@ static void record_until(struct active *a, uint64_t until_ns)
 	}
 }
 
-/* One burst at its time, or as soon as the readings allow, then the pause. Stores the actual
- * times. */
+/* Runs one burst at its time, or as soon as the readings allow, then the pause. Stores the
+ * actual times. */
 static int active_burst(struct active *a, double on_s, double off_s)
 {
 	const struct sensor_drive *d = a->l->plan->drive;
@@ -87,7 +89,7 @@ static int active_burst(struct active *a, double on_s, double off_s)
 	return 0;
 }
 
-/* Bursts of random length cover every phase of any period. */
+/* Runs bursts of random length, which cover every phase of any period. */
 static int active_irregular(struct active *a)
 {
 	int err = 0;
@@ -99,7 +101,7 @@ static int active_irregular(struct active *a)
 	return err;
 }
 
-/* Long enough for a mean over one second. */
+/* Runs bursts that are long enough for a mean over one second. */
 static int active_steps(struct active *a)
 {
 	int err = 0;
@@ -142,8 +144,8 @@ static int counter_steps(struct active *a)
 	return err;
 }
 
-/* A new value that equals the old one is a reading, too: "still low" says as much about a lag
- * as "high now". */
+/* Adds points for new values that equal the old one: "still low" shows as much about a lag as
+ * "high now". */
 static unsigned with_repeats(struct active *a, const struct recorder_trace *t, double period_s)
 {
 	unsigned n = 0;
@@ -212,7 +214,7 @@ static int run_drive(struct active *a)
 
 	l->w.poll_ns = RECORDER_POLL;
 	recorder_until(&l->w, clock_mono_ns(l->w.clock) + 3 * NS_PER_S / 2);
-	recorder_clear(&l->w); /* recording starts with the load known to be off */
+	recorder_clear(&l->w); /* the recording starts when the load is certainly off */
 	a->at_ns = clock_mono_ns(l->w.clock) + NS_PER_S / 2;
 	err = active_irregular(a);
 	learn_period(l, &l->w.instant, &l->s.instant);
@@ -246,7 +248,7 @@ int sensor_active_alone(struct learn *l)
 		err = -GW_E_STATE;
 	} else if (!err && list.count) {
 		snprintf(l->message, l->size,
-			 "%u process%s on the GPU (pid %lld%s): the load needs it alone",
+			 "%u process%s on the GPU (pid %lld%s): the load needs the GPU alone",
 			 list.count, list.count == 1 ? " is" : "es are",
 			 (long long)list.p[0].pid, list.count == 1 ? "" : ", ...");
 		err = -GW_E_STATE;
@@ -259,7 +261,7 @@ int sensor_active(struct learn *l)
 {
 	const struct sensor_drive *d = l->plan->drive;
 	struct active *a;
-	int err = sensor_active_alone(l); /* half a minute has passed */
+	int err = sensor_active_alone(l); /* check again: half a minute has passed */
 
 	if (err)
 		return err;

@@ -23,8 +23,9 @@ double fit_quantile(double *v, unsigned n, double share)
 	return v[i] + (at - i) * (v[i + 1] - v[i]);
 }
 
-/* The start value: the median of the intervals that can be single ones. A few are too short (a
- * value that was read half way), so the shortest is not usable. */
+/* Returns the start value of the period: the median of the intervals that can be single
+ * periods. A few intervals are too short (a value that was read half way), so the shortest is
+ * not usable. */
 static double single_interval(const double *t_s, unsigned n, double *work)
 {
 	double low;
@@ -39,7 +40,7 @@ static double single_interval(const double *t_s, unsigned n, double *work)
 	return fit_quantile(work, m, 0.5);
 }
 
-/* Least squares of time on index; the indices are counted with the current period. */
+/* Computes least squares of time on index; the indices are counted with the current period. */
 static double fit_regress(const double *t_s, unsigned n, double period_s, double *ret_phase_s)
 {
 	double k = 0, sk = 0, st = 0, skk = 0, skt = 0, slope;
@@ -81,10 +82,10 @@ struct problem {
 	const struct fit_point *p;
 	unsigned n, stride;
 	const struct fit_bursts *bursts;
-	double *at; /* per burst: the on-time so far, or the low-pass, at its start */
+	double *at; /* for each burst: the total on-time, or the low-pass value, at its start */
 };
 
-/* The last burst that began at or before t, or -1. */
+/* Returns the last burst that began at or before t, or -1. */
 static int burst_before(const struct fit_bursts *b, double t)
 {
 	int low = 0, high = (int)b->n;
@@ -120,7 +121,7 @@ static double low_pass(const struct problem *q, double tau, double t)
 	return t <= b->off_s[i] ? end : end * exp((b->off_s[i] - t) / tau);
 }
 
-/* Computes the state at the start of each burst from the one before. */
+/* Computes the state at the start of each burst from the burst before. */
 static void prepare_bursts(const struct problem *q, enum sensor_model model, double window_s)
 {
 	const struct fit_bursts *b = q->bursts;
@@ -146,8 +147,8 @@ static double response_at(const struct problem *q, const struct fit_response *f,
 	return (on_time(q, t) - on_time(q, t - f->window_s)) / f->window_s;
 }
 
-/* Levels by least squares; returns the unexplained share of the variance. Needs
- * prepare_bursts(). */
+/* Fits the levels by least squares; returns the share of the variance that is not explained.
+ * Needs prepare_bursts(). */
 static double fit_unexplained(const struct problem *q, struct fit_response *f)
 {
 	double n = 0, mx = 0, mw = 0, sxx = 0, sww = 0, sxw = 0;
@@ -186,8 +187,8 @@ static bool try_better(const struct problem *q, const struct fit_response *try,
 	return true;
 }
 
-/* Descends from a start to the minimum: along each axis and both diagonals (the valley lies
- * along window against delay), with steps that shrink when none of them goes down. */
+/* Descends from a start to the minimum: along each axis and both diagonals, because a longer
+ * window can be balanced by a shorter delay. The steps shrink when no direction goes down. */
 static void fit_descend(const struct problem *q, bool window_too, struct fit_response *best)
 {
 	static const double direction[][2] = {
@@ -216,7 +217,8 @@ static void search_grid(struct problem *q, enum sensor_model model, struct fit_r
 {
 	struct fit_response f = { .model = model };
 
-	q->stride = 1 + q->n / 800; /* enough to find the valley */
+	/* fewer points are enough to find the region of the minimum */
+	q->stride = 1 + q->n / 800;
 	for (f.window_s = WINDOW_MIN_S; f.window_s < WINDOW_MAX_S; f.window_s *= 1.4) {
 		double step = fmin(fmax(f.window_s / 4, 2e-3), 10e-3);
 
@@ -234,7 +236,7 @@ static void search_grid(struct problem *q, enum sensor_model model, struct fit_r
 	fit_descend(q, true, best);
 }
 
-/* Above this the points do not follow the load. */
+/* If a larger share is not explained, the points do not follow the load. */
 #define MISSED_MAX 0.3
 
 int fit_response(const struct fit_point *p, unsigned n, const struct fit_bursts *bursts,

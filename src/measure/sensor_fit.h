@@ -11,25 +11,26 @@ struct fit_point {
 	double t_s, w;
 };
 
-/* The load: on from on_s[i] to off_s[i], sorted, without overlap. */
+/* The times of the load: on from on_s[i] to off_s[i], sorted, without overlap. */
 struct fit_bursts {
 	const double *on_s, *off_s;
 	unsigned n;
 };
 
-/* A period, from the times at which a value was new. A new value that equals the old one is not
- * visible, so an interval may contain several periods. */
+/* A period, found from the times at which a value was new. A new value that equals the old one
+ * is not visible, so an interval may contain several periods. */
 struct fit_period {
-	double period_s, phase_s; /* new at phase_s + k * period_s */
+	double period_s, phase_s; /* a value is new at phase_s + k * period_s */
 	unsigned changes;
 };
 
-/* Least squares of time on index. Returns 0, or -GW_E_NOSUPPORT with fewer than 4 times or
- * without a pattern. `work` needs n elements. */
+/* Fits a period by least squares of time on index. Returns 0, or -GW_E_NOSUPPORT with fewer
+ * than 4 times or without a pattern. `work` needs n elements. */
 int fit_period(const double *t_s, unsigned n, double *work, struct fit_period *ret);
 
-/* The share of the load that a sensor shows at t, 0 to 1. Its value at t is the mean of the
- * window that ended delay_s before (SENSOR_BOXCAR), or the low-pass at that time. */
+/* The response of a sensor: the share of the load that it shows at t, 0 to 1. Its value at t is
+ * the mean of the window that ended delay_s before (SENSOR_BOXCAR), or the low-pass value at
+ * that time. */
 struct fit_response {
 	enum sensor_model model;
 	double window_s, delay_s;
@@ -37,9 +38,9 @@ struct fit_response {
 	double missed_ratio;  /* share of the variance that the model does not explain */
 };
 
-/* Fits both models and returns the better one. Without noise the error is about 0.1 ms. Returns
- * 0, or -GW_E_NOSUPPORT if the points do not follow the load. `work` needs bursts->n elements.
- */
+/* Fits both models and selects the better one. Without noise the error is about 0.1 ms. Returns
+ * 0, or -GW_E_NOSUPPORT if the points do not follow the load. `work` needs bursts->n
+ * elements. */
 int fit_response(const struct fit_point *p, unsigned n, const struct fit_bursts *bursts,
 		 double *work, struct fit_response *ret);
 
@@ -47,16 +48,16 @@ int fit_response(const struct fit_point *p, unsigned n, const struct fit_bursts 
 int fit_delay(const struct fit_point *p, unsigned n, const struct fit_bursts *bursts,
 	      double window_s, double *work, struct fit_response *ret);
 
-/* The shift from a source's values to the power they describe: the delay plus half the window,
- * or plus the time constant. */
+/* Returns the shift from a source's values to the power that they describe: the delay plus half
+ * the window, or plus the time constant. */
 double fit_lag_s(const struct fit_response *f);
 
-/* Mean of readings over from..to, each valid until the next; NAN if there is none. *ret_sd:
- * their standard deviation. */
+/* Returns the mean of the readings over from..to, each valid until the next; NAN if there is
+ * none. *ret_sd: their standard deviation. */
 double fit_mean(const struct fit_point *p, unsigned n, double from_s, double to_s,
 		double *ret_sd);
 
-/* The value below which this share of the n values lies. Sorts them. */
+/* Returns the value below which this share of the n values lies. Sorts v. */
 double fit_quantile(double *v, unsigned n, double share);
 
 #endif

@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PERIODS_S  12. /* at most, until every value has changed often enough */
-#define TICK_S     3.  /* reading the counter without a pause */
-#define RATE_S     5.  /* at each rate */
-#define SLOW_S     10. /* between the two readings of the slowest rate */
+#define PERIODS_S  12. /* maximum time until every value has changed often enough */
+#define TICK_S     3.  /* time of reading the counter without a pause */
+#define RATE_S     5.  /* time at each rate */
+#define SLOW_S     10. /* time between the two readings of the slowest rate */
 #define SAFE_RATIO 0.005
-#define CHEAP_S    1e-4 /* then a reading every 1 ms costs less than a tenth of a core */
+#define CHEAP_S    1e-4 /* for a faster read, one per ms costs less than a tenth of a core */
 #define PASSIVE_S  (PERIODS_S + TICK_S + 4 * RATE_S + 1)
 
-/* A reading takes 3 ms if the counter is slow; if it is not, or in simulated time, the time
- * must still advance. */
+/* Time between readings without a pause. A slow counter takes 3 ms per reading; with a fast
+ * one, or in simulated time, the time must still advance. */
 #define FLAT_OUT_NS NS_PER_MS
 
 #define COSTS      8192u
@@ -118,8 +118,9 @@ static void poll_values(struct recorder *w)
 	note_value(w, &w->average, w->average_quantity, t_s);
 }
 
-/* How many of ring_now were in ring_before: two reads are joined at the last old sample, by
- * timestamp and value, so that a step of the wall clock loses and repeats nothing. */
+/* Returns how many entries of ring_now were already in ring_before. Two reads are joined at the
+ * last old sample, by timestamp and value, so that a step of the wall clock neither loses nor
+ * repeats samples. */
 static unsigned already_recorded(const struct recorder *w, unsigned n)
 {
 	const struct power_sample *last;
@@ -147,7 +148,7 @@ void recorder_drain(struct recorder *w)
 		return;
 	add_cost(&w->ring_cost, before, after);
 	w->ring_age_s = (double)(int64_t)(wall / NS_PER_US - w->ring_now[n - 1].wall_us) * 1e-6;
-	/* Differences first: a double cannot hold ns since 1970. */
+	/* Subtract before converting: a double cannot hold ns since 1970 exactly. */
 	offset_s = recorder_s(w, after);
 	for (unsigned i = already_recorded(w, (unsigned)n); i < (unsigned)n; i++) {
 		int64_t ago_ns = (int64_t)(wall - w->ring_now[i].wall_us * NS_PER_US);
@@ -218,9 +219,10 @@ static bool has_enough(const struct recorder_trace *t, const struct sensor_sourc
 	return s->why != GW_HAVE || t->n > SENSOR_CHANGES;
 }
 
-/* If the driver updates a value only when someone reads an old one, the measured period is too
- * long by up to one poll; so a cheap value is read more often. A value from text starts a
- * program, and a hundred per second would be a load. */
+/* Chooses the polling period. If the driver updates a value only when a reader finds it old,
+ * the measured period is too long by up to one polling period; therefore a cheap value is read
+ * more often. Reading from nvidia-smi starts a program, and a hundred per second would be a
+ * load. */
 static void choose_poll(struct recorder *w)
 {
 	recorder_until(w, clock_mono_ns(w->clock) + NS_PER_S / 4);
@@ -246,7 +248,7 @@ static void learn_values(struct learn *l)
 	learn_period(l, &w->average, &l->s.average);
 }
 
-#define STAMPS_AGREE_S 60 /* the wall clock, or another one */
+#define STAMPS_AGREE_S 60 /* a larger difference means that another clock is used */
 
 static void learn_ring(struct learn *l)
 {
@@ -270,8 +272,8 @@ static void learn_ring(struct learn *l)
 		l->work[n++] = t->p[i].t_s - t->p[i - 1].t_s;
 	s->ring_gap_p10_s = fit_quantile(l->work, n, 0.1);
 	s->ring_gap_p90_s = fit_quantile(l->work, n, 0.9);
-	/* Use the driver's timestamps within one read: gaps across two reads also depend on our
-	 * clocks. */
+	/* Use the driver's timestamps within one read, because gaps across two reads also
+	 * depend on our clocks. */
 	for (unsigned i = 1; i < l->w.ring_count; i++)
 		distinct += l->w.ring_before[i].wall_us != l->w.ring_before[i - 1].wall_us;
 	s->ring.period_s = distinct > 1 ? s->ring_span_s / (distinct - 1) : NAN;
@@ -279,7 +281,8 @@ static void learn_ring(struct learn *l)
 	s->ring_wall = fabs(l->w.ring_age_s) < STAMPS_AGREE_S + 3 * s->ring.period_s;
 }
 
-/* The time of a step: between the last reading before it and the first after it. */
+/* Finds the period of the counter's updates. An update lies between the last reading before it
+ * and the first after it. */
 static void learn_tick(struct learn *l, struct fit_period *ret)
 {
 	struct recorder *w = &l->w;
@@ -316,8 +319,8 @@ struct reference {
 	double lag_s;
 };
 
-/* The reference for the counter: the ring if it is dense, else the average, else the instant
- * value. */
+/* Returns the reference for the counter: the ring buffer if it is dense, else the average, else
+ * the instant value. */
 static struct reference reference_of(const struct learn *l)
 {
 	const struct sensor *s = &l->s;
@@ -331,7 +334,7 @@ static struct reference reference_of(const struct learn *l)
 	return (struct reference){ NULL, 0 };
 }
 
-/* The tick whose energy a reading at t contains. */
+/* Returns the time of the last counter update that a reading at t contains. */
 static double tick_before(const struct fit_period *tick, double t_s)
 {
 	if (tick->changes == 0)
@@ -339,7 +342,8 @@ static double tick_before(const struct fit_period *tick, double t_s)
 	return tick->phase_s + floor((t_s - tick->phase_s) / tick->period_s) * tick->period_s;
 }
 
-/* The middle between two ticks, where it is certain which one a reading contains. */
+/* Returns the middle between two counter updates, where it is certain which update a reading
+ * contains. */
 static double between_ticks(const struct fit_period *tick, double t_s)
 {
 	return tick->changes ? tick_before(tick, t_s) + 1.5 * tick->period_s : t_s;
@@ -365,8 +369,8 @@ static void read_next(struct recorder *w, struct reading *r)
 	r->n++;
 }
 
-/* A reading with a certain tick: one that took too long (90 ms occurred) is repeated a tick
- * later. */
+/* Reads the counter so that its last update is certain: a reading that took too long (90 ms
+ * occurred) is repeated one update later. */
 static void read_edge(struct learn *l, const struct fit_period *tick, uint64_t at_ns,
 		      struct reading *r)
 {
@@ -380,7 +384,8 @@ static void read_edge(struct learn *l, const struct fit_period *tick, uint64_t a
 	}
 }
 
-/* Reads at this interval over about length_s. False: the counter failed or restarted. */
+/* Reads the counter at this interval for about length_s. False: the counter failed or
+ * restarted. */
 static bool try_rate(struct learn *l, const struct fit_period *tick, double every_s,
 		     double length_s, struct sensor_rate *ret, double *ret_unsteady)
 {
@@ -420,8 +425,8 @@ static bool try_rate(struct learn *l, const struct fit_period *tick, double ever
 
 enum verdict { SAFE, DISTURBED, UNKNOWN };
 
-/* If the power changes, the comparison is less strict, because the two meters differ at an
- * edge. */
+/* Compares the counter with the reference at one rate. If the power changes, the comparison is
+ * less strict, because counter and reference differ at an edge. */
 static enum verdict judge_rate(struct learn *l, const struct fit_period *tick, unsigned which,
 			       double every_s, double length_s)
 {
@@ -430,13 +435,13 @@ static enum verdict judge_rate(struct learn *l, const struct fit_period *tick, u
 
 	if (!try_rate(l, tick, every_s, length_s, r, &unsteady) &&
 	    !try_rate(l, tick, every_s, length_s, r, &unsteady))
-		return DISTURBED; /* it failed or decreased twice in a row */
+		return DISTURBED; /* the counter failed or decreased twice in a row */
 	if (!(r->reference_w > 0))
 		return UNKNOWN;
 	if (unsteady > 0.05)
 		allowed = 0.03;
 	if (tick->changes == 0)
-		/* it is unknown which tick was read */
+		/* it is unknown which update was read */
 		allowed += 0.82 * l->s.tick_s / length_s;
 	return fabs(r->counter_w / r->reference_w - 1) <= allowed ? SAFE : DISTURBED;
 }
@@ -461,7 +466,7 @@ static void learn_safety(struct learn *l, const struct fit_period *tick)
 	if (once_a_second != DISTURBED)
 		return;
 	l->s.counter_safe_s = SLOW_S;
-	learn_progress(l, "testing whether reading it every 10 s disturbs it");
+	learn_progress(l, "testing whether reading the counter every 10 s disturbs it");
 	if (judge_rate(l, tick, SENSOR_10_S, SLOW_S, SLOW_S) != SAFE)
 		l->s.counter_unsafe = true;
 }
@@ -479,13 +484,13 @@ static void learn_costs(struct learn *l)
 	struct sensor *s = &l->s;
 
 	fill_cost(&l->w.poll_cost, &s->instant.call_p50_s, &s->instant.call_p99_s);
-	s->average.call_p50_s = s->instant.call_p50_s; /* one call returns both */
+	s->average.call_p50_s = s->instant.call_p50_s; /* one call returns both values */
 	s->average.call_p99_s = s->instant.call_p99_s;
 	fill_cost(&l->w.ring_cost, &s->ring.call_p50_s, &s->ring.call_p99_s);
 	fill_cost(&l->w.counter_cost, &s->counter_p50_s, &s->counter_p99_s);
 }
 
-/* If the device went away meanwhile, the result is worthless. */
+/* Returns 0, or -GW_E_LOST if the device went away meanwhile: then the result is worthless. */
 static int still_present(struct learn *l)
 {
 	recorder_due(&l->w);

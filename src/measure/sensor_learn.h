@@ -1,8 +1,9 @@
-/* sensor_learn: what sensor_learn.c (without a load) and sensor_active.c (with our own load) share.
+/* sensor_learn: shared by sensor_learn.c (without a load) and sensor_active.c (with our own
+ * load).
  *
- * The recorder reads and stores all power sources of one GPU at absolute deadlines. Everything is
- * allocated at the start; a full record drops the rest. Times are seconds since recorder_init() on
- * the device's monotonic clock. */
+ * The recorder reads and stores all power sources of one GPU at absolute deadlines. Everything
+ * is allocated at the start; if the memory is full, further values are dropped. Times are
+ * seconds since recorder_init() on the device's monotonic clock. */
 #ifndef GW_MEASURE_SENSOR_LEARN_H
 #define GW_MEASURE_SENSOR_LEARN_H
 
@@ -30,14 +31,14 @@ struct recorder {
 	const struct clock *clock;
 	uint64_t zero_ns;
 	unsigned average_quantity; /* chosen by the caller; GW_Q_POWER until then */
-	struct report r;           /* of the last poll */
+	struct report r;           /* report of the last poll */
 	struct recorder_trace instant, average, ring;
 	struct recorder_cost poll_cost, ring_cost, counter_cost;
 	struct power_sample ring_now[RECORDER_RING], ring_before[RECORDER_RING];
-	unsigned ring_count; /* of ring_before: the last drain */
-	int ring_error;      /* of the last drain; 0: success */
-	double ring_age_s; /* age of its newest sample, if its timestamps use the wall clock */
-	uint64_t poll_ns;  /* between polls */
+	unsigned ring_count; /* entries in ring_before, from the last read */
+	int ring_error;      /* error of the last read of the ring buffer; 0: success */
+	double ring_age_s;   /* age of the newest sample, if timestamps use the wall clock */
+	uint64_t poll_ns;    /* between polls */
 	uint64_t next_poll_ns, next_drain_ns;
 	void *memory;
 };
@@ -47,19 +48,19 @@ static inline double recorder_s(const struct recorder *w, uint64_t mono_ns)
 	return (double)(int64_t)(mono_ns - w->zero_ns) * 1e-9;
 }
 
-/* Clears the traces; not the costs. */
+/* Clears the traces, but not the costs. */
 void recorder_clear(struct recorder *w);
 
-/* Does what is due until then. */
+/* Does what is due until this time. */
 void recorder_until(struct recorder *w, uint64_t mono_ns);
 
-/* Reads the ring now. */
+/* Reads the ring buffer now. */
 void recorder_drain(struct recorder *w);
 
-/* Reads the counter. The time is the middle of the call. */
+/* Reads the counter. *ret_t_s is the middle of the call. */
 void recorder_counter(struct recorder *w, struct sampler_device_counter *ret, double *ret_t_s);
 
-/* The next deadline after at_ns on the same grid; skips missed ones. */
+/* Returns the next deadline after at_ns in steps of step_ns; skips missed ones. */
 uint64_t recorder_next(uint64_t at_ns, uint64_t step_ns, uint64_t now_ns);
 
 /* What the parts of sensor_learn() share. */
@@ -77,19 +78,20 @@ struct learn {
 /* Reports the progress. */
 void learn_progress(const struct learn *l, const char *what);
 
-/* The period of a polled source from its trace, if that has more changes than before. */
+/* Computes the period of a polled source from its trace, if the trace has more changes than the
+ * last time. */
 void learn_period(struct learn *l, const struct recorder_trace *t, struct sensor_source *s);
 
 /* Approximate duration of the active part in seconds. */
 #define ACTIVE_S 62
 
-/* May a load be started on the GPU? Returns 0, -GW_E_STATE or -GW_E_NOMEM, with a sentence in
- * l->message. */
+/* Checks that no process is on the GPU, so that a load may be started. Returns 0, or
+ * -GW_E_STATE or -GW_E_NOMEM with a sentence in l->message. */
 int sensor_active_alone(struct learn *l);
 
 /* Uses the plan's drive to correct model, window and lag of each source and the counter's lag,
- * and sets SENSOR_ACTIVE. Returns 0, -GW_E_STATE (another process is on the GPU), -GW_E_NOMEM,
- * -GW_E_LOST or the drive's error, with a sentence in l->message. */
+ * and sets SENSOR_ACTIVE. Returns 0, or with a sentence in l->message -GW_E_STATE (another
+ * process is on the GPU), -GW_E_NOMEM, -GW_E_LOST or the drive's error. */
 int sensor_active(struct learn *l);
 
 #endif

@@ -16,8 +16,8 @@ static const uint64_t span_ns[SERIES_TIERS] = { 0, NS_PER_S, 10 * NS_PER_S, 60 *
 /* One quantity in a closed bucket. */
 struct cell {
 	float min, max;
-	uint16_t place; /* of the mean: min + (max - min) * place / PLACES */
-	uint16_t count; /* 65535: or more */
+	uint16_t place; /* position of the mean: min + (max - min) * place / PLACES */
+	uint16_t count; /* 65535: this many or more */
 };
 _Static_assert(sizeof(struct cell) == 12, "the head of series.h says 12 bytes");
 
@@ -30,11 +30,12 @@ struct sum {
 /* The ring buffer of one tier: point number n is at n % points. */
 struct ring {
 	unsigned points;
-	uint64_t next;     /* number of the next point */
-	uint64_t *t_ns;    /* RAW: the time */
-	uint32_t *bucket;  /* others: the time, in spans; 136 years of seconds */
+	uint64_t next;  /* number of the next point */
+	uint64_t *t_ns; /* RAW: the time */
+	/* other tiers: the time, in units of the span; 136 years of seconds */
+	uint32_t *bucket;
 	float *value;      /* RAW: points x quantities */
-	struct cell *cell; /* others: the same */
+	struct cell *cell; /* other tiers: points x quantities */
 };
 
 struct series {
@@ -44,11 +45,12 @@ struct series {
 	struct ring ring[SERIES_TIERS];
 	/* The buckets that contain last_ns. A sample is added only to the 1 s bucket; a closed
 	 * bucket is added to the next tier, so that a sample costs the same for any number of
-	 * tiers. The content of a 60 s bucket is thus the sum of all three. */
+	 * tiers. The complete content of the open 60 s bucket is therefore the sum of all three
+	 * open buckets. */
 	struct sum *open[SERIES_TIERS];
 };
 
-/* The parts of the block, in the order of their alignment. */
+/* Places the parts of the memory block, largest alignment first; returns its size. */
 static size_t lay_out(const struct series_options *o, char *base, struct series *s)
 {
 	size_t at = sizeof(*s), q = o->quantities;
@@ -101,8 +103,9 @@ int series_new(const struct series_options *options, struct series **ret_series)
 	s = malloc(bytes);
 	if (!s)
 		return -GW_E_NOMEM;
-	/* Not zeros, because a compiler may turn that into calloc(): the kernel provides
-	 * unwritten pages later, and the memory of a daemon would seem to grow for a day. */
+	/* Not zeros: a compiler may turn malloc() and zeros into calloc(). The kernel would
+	 * then provide the pages only when they are written, and the memory of a daemon would
+	 * seem to grow for a day. */
 	memset(s, 0xff, bytes);
 	memset(s, 0, sizeof(*s));
 	s->quantities = options->quantities;
@@ -147,7 +150,7 @@ static void pack_cell(const struct sum *s, struct cell *c)
 	};
 }
 
-/* The open bucket of a tier is over: stores it and adds it to the next tier. */
+/* Ends the open bucket of a tier: stores it and adds it to the next tier. */
 static void end_bucket(struct series *s, unsigned tier)
 {
 	struct ring *r = &s->ring[tier];
@@ -165,7 +168,8 @@ static void end_bucket(struct series *s, unsigned tier)
 	clear_open(s, tier);
 }
 
-/* Buckets lie within those of the next tier, so the first that is not over ends the search. */
+/* Ends all buckets that are over at t_ns. Each bucket lies within one of the next tier, so the
+ * first that is not over ends the search. */
 static void end_buckets(struct series *s, uint64_t t_ns)
 {
 	for (unsigned t = SERIES_1S; t < SERIES_TIERS; t++) {
@@ -212,8 +216,8 @@ int series_add(struct series *s, uint64_t t_ns, const double *values)
 	return 0;
 }
 
-/* Points of a tier are numbered first, first + 1, ... end - 1. The last bucket is the open one.
- */
+/* Returns the number of the first point. Points of a tier are numbered first_point() to
+ * end_point() - 1; the last bucket is the open one. */
 static uint64_t first_point(const struct ring *r)
 {
 	return r->next > r->points ? r->next - r->points : 0;
@@ -235,7 +239,7 @@ static uint64_t begin_of(const struct series *s, unsigned tier, uint64_t number)
 	return (uint64_t)r->bucket[number % r->points] * span_ns[tier];
 }
 
-/* Number of the first point that begins at t or later. */
+/* Returns the number of the first point that begins at t or later. */
 static uint64_t find_point(const struct series *s, unsigned tier, uint64_t t_ns)
 {
 	uint64_t low = first_point(&s->ring[tier]), high = end_point(s, tier);
@@ -251,7 +255,7 @@ static uint64_t find_point(const struct series *s, unsigned tier, uint64_t t_ns)
 	return low;
 }
 
-/* Start of the data of a tier; 0 if nothing was dropped. */
+/* Returns the time at which the data of a tier begins; 0 if nothing was dropped. */
 static uint64_t reach_ns(const struct series *s, unsigned tier)
 {
 	uint64_t first = first_point(&s->ring[tier]);
@@ -306,7 +310,7 @@ static void fill_point(const struct series *s, unsigned tier, unsigned q, uint64
 	}
 }
 
-/* Numbers of the points that answer a query. */
+/* The numbers of the points that answer a query. */
 struct extent {
 	unsigned tier;
 	uint64_t begin, end;
@@ -325,7 +329,7 @@ static struct extent extent_in(const struct series *s, unsigned tier, uint64_t f
 	};
 }
 
-/* The tier to start with: the coarsest that is at least as fine as requested. */
+/* Returns the tier to start with: the coarsest that is at least as fine as requested. */
 static unsigned finest_tier(const struct series *s, uint64_t resolution_ns)
 {
 	unsigned tier = SERIES_RAW;
@@ -336,8 +340,8 @@ static unsigned finest_tier(const struct series *s, uint64_t resolution_ns)
 	return tier;
 }
 
-/* The first tier that reaches back and fits, or of those that fit the one that reaches
- * furthest. */
+/* Chooses the first tier that reaches back to from_ns and has at most max points. If there is
+ * none: of the tiers with at most max points, the one that reaches back furthest. */
 static int choose_tier(const struct series *s, uint64_t from_ns, uint64_t to_ns,
 		       uint64_t resolution_ns, size_t max, struct extent *ret)
 {

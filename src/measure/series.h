@@ -24,7 +24,7 @@ enum series_tier {
 
 struct series_options {
 	unsigned quantities;           /* 1 to 64 */
-	unsigned points[SERIES_TIERS]; /* per tier; 0: no such tier */
+	unsigned points[SERIES_TIERS]; /* number per tier; 0: no such tier */
 };
 
 /* A minute of 100 ms samples, an hour, eight hours, a day. */
@@ -43,32 +43,35 @@ struct series_options {
  * distance. */
 struct series_point {
 	uint64_t begin_ns;     /* monotonic */
-	uint64_t span_ns;      /* of the bucket; 0: a single sample */
+	uint64_t span_ns;      /* length of the bucket; 0: a single sample */
 	double mean, min, max; /* NAN if count is 0 */
-	unsigned count;        /* number of values; 65535: or more */
-	bool open;             /* its time is not over */
+	unsigned count;        /* number of values; 65535: this many or more */
+	bool open;             /* the time of the bucket is not over */
 };
 
 struct series;
 
-/* Bytes that series_new() allocates; 0 if the options are invalid. */
+/* Returns the number of bytes that series_new() allocates; 0 if the options are invalid. */
 size_t series_bytes(const struct series_options *options);
 
-/* Owned by the caller until series_free(). Returns 0, -GW_E_ARG or -GW_E_NOMEM. */
+/* Creates a series; the caller frees it with series_free(). Returns 0, -GW_E_ARG or
+ * -GW_E_NOMEM. */
 int series_new(const struct series_options *options, struct series **ret_series);
 void series_free(struct series *s);
 
 /* Adds one sample: a value per quantity. A value that is not finite (as a float) is missing.
- * Allocates nothing. Returns 0, or -GW_E_ARG: not later than the previous one; it is ignored.
- */
+ * Allocates nothing. Returns 0, or -GW_E_ARG: the sample is not later than the previous one and
+ * is ignored. */
 int series_add(struct series *s, uint64_t t_ns, const double *values);
 
-/* Writes the points of a quantity that begin in [from_ns, to_ns] (a bucket also if it only
- * overlaps from_ns) to out, oldest first. They come from the coarsest tier that is at least as
- * fine as resolution_ns, or from a coarser one if that tier does not reach back to from_ns or
- * has more than max points; if none reaches back, from the one that reaches furthest. Times
- * without samples have no points. Returns the number of points, -GW_E_ARG, or -GW_E_SIZE: every
- * suitable tier has more than max points; out is unchanged. */
+/* Writes the points of a quantity that begin in [from_ns, to_ns] to out, oldest first; a bucket
+ * is included if it overlaps from_ns.
+ * The points come from the coarsest tier that is at least as fine as resolution_ns. If that
+ * tier does not reach back to from_ns or has more than max points, they come from a coarser
+ * one; if none reaches back, from the one that reaches furthest. Times without samples have no
+ * points.
+ * Returns the number of points, -GW_E_ARG, or -GW_E_SIZE: every suitable tier has more than max
+ * points; out is unchanged. */
 int series_query(const struct series *s, unsigned quantity, uint64_t from_ns, uint64_t to_ns,
 		 uint64_t resolution_ns, struct series_point *out, size_t max);
 

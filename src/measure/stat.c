@@ -104,7 +104,7 @@ double histogram_percentile(const struct histogram *h, double p)
 		if (sum >= want)
 			break;
 	}
-	/* Rounding may leave the sum slightly below: then it is the last bucket. */
+	/* Rounding may leave the sum slightly below: then the last bucket is used. */
 	return bucket_middle(h, last);
 }
 
@@ -130,8 +130,8 @@ static double pivot_of(double *x, size_t low, size_t high)
 	return x[mid];
 }
 
-/* Hoare's selection: afterwards x[k] is as if sorted; none before it is larger and none after
- * it smaller. */
+/* Hoare's selection. Afterwards x[k] is the value that it has in sorted order; no value before
+ * it is larger, and none after it is smaller. */
 static double select_kth(double *x, size_t n, size_t k)
 {
 	size_t low = 0, high = n - 1;
@@ -149,8 +149,8 @@ static double select_kth(double *x, size_t n, size_t k)
 				break;
 			stat_swap(&x[i++], &x[j--]);
 		}
-		/* Left of left_end none is above the pivot, from right on none is below it, and
-		 * the ones between equal it. */
+		/* Values before left_end are not above the pivot, values from right on are not
+		 * below it, and the values between equal it. */
 		size_t left_end = i == j ? j : j + 1, right = i == j ? i + 1 : i;
 
 		if (k >= left_end && k < right)
@@ -217,7 +217,8 @@ int stat_trend(const double *y, size_t n, struct trend *ret)
 			if (j > i)
 				s += (y[j] > y[i]) - (y[j] < y[i]);
 		}
-		/* A group of t values adds t (t - 1)(2 t + 5): an equal part from each of them. */
+		/* A group of t equal values adds t (t - 1)(2 t + 5); each value adds an equal
+		 * part. */
 		ties += (same - 1) * (2 * same + 5);
 	}
 	ret->s = s;
@@ -301,8 +302,8 @@ uint64_t random_next(struct random *r)
 	return result;
 }
 
-/* Lemire's multiplication: the high word of x * n is the result; the few low words that would
- * favour some results are drawn again. */
+/* Lemire's multiplication: the high word of x * n is the result. If the low word is one of the
+ * few that would favour some results, a new number is drawn. */
 uint32_t random_below(struct random *r, uint32_t n)
 {
 	assert(n >= 1);
@@ -341,8 +342,8 @@ static double resampled_mean(const double *x, size_t n, struct random *r)
 	return sum / (double)n;
 }
 
-/* The position of the mean among the resampled means, as a normal quantile; half of the equal
- * ones count as below. Limited at the ends, where it would be infinite. */
+/* Returns the position of the mean among the resampled means, as a normal quantile; half of the
+ * equal means count as below. Limited at the ends, where it would be infinite. */
 static double bias_of(const double *means, size_t resamples, double mean)
 {
 	double below = 0;
@@ -355,7 +356,8 @@ static double bias_of(const double *means, size_t resamples, double mean)
 	return normal_quantile(fmin(fmax(share, edge), 1 - edge));
 }
 
-/* Jackknife estimate; for a mean it is the skewness over 6 sqrt(n). */
+/* Returns the jackknife estimate of the acceleration; for a mean it is the skewness over 6
+ * sqrt(n). */
 static double acceleration_of(const double *x, size_t n, double mean)
 {
 	double square = 0, cube = 0;
@@ -369,12 +371,13 @@ static double acceleration_of(const double *x, size_t n, double mean)
 	return square > 0 ? cube / (6 * square * sqrt(square)) : 0;
 }
 
-/* The share of resamples below the end of the interval that a normal one would have at z. */
+/* Returns the share of resamples below the end of the BCa interval; a normal interval would end
+ * at z. */
 static double bca_share(const struct bootstrap *b, double z)
 {
 	double shifted = b->bias + z, scale = 1 - b->acceleration * shifted;
 
-	if (scale <= 0) /* beyond all resamples: use the outermost one */
+	if (scale <= 0) /* beyond all resamples: use the lowest or highest one */
 		return z < 0 ? 0 : 1;
 	return normal_cdf(b->bias + shifted / scale);
 }

@@ -1,16 +1,16 @@
 /* stat: statistics of running values and of arrays, reproducible random numbers, and the
  * bootstrap.
  *
- * Pure functions over the caller's memory; nothing allocates, and the running ones cost a few
- * multiplications per value, so the sampling path may use them. A statistic that the data
- * cannot give is NAN, never 0. */
+ * Pure functions over the caller's memory. Nothing allocates, and the functions for running
+ * values cost a few multiplications per value, so the sampling path may use them. A statistic
+ * that the data cannot give is NAN, never 0. */
 #ifndef GW_MEASURE_STAT_H
 #define GW_MEASURE_STAT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Mean, variance and extremes of running values (Welford's recurrence; West's with weights): no
+/* Mean, variance and extremes of running values (Welford's recurrence; West's with weights). No
  * large sums are subtracted, so 700 W -+ 1 mW keeps its digits over days. */
 struct moments {
 	uint64_t count;
@@ -23,54 +23,57 @@ struct moments {
 void moments_init(struct moments *m);
 void moments_add(struct moments *m, double x);
 
-/* x was constant for `weight` (seconds). A weight of 0 or less adds nothing. */
+/* Adds a value that was constant for `weight` (seconds). A weight of 0 or less adds nothing. */
 void moments_add_weighted(struct moments *m, double x, double weight);
 
-/* NAN if nothing was added. */
+/* Returns NAN if nothing was added. */
 double moments_mean(const struct moments *m);
 
-/* Sample variance, divided by n - 1, for values that are random draws. NAN for fewer than two
- * values. */
+/* Returns the sample variance, divided by n - 1, for values that are random draws. NAN for
+ * fewer than two values. */
 double moments_variance(const struct moments *m);
 
-/* Divided by the weight: the variance over time of a quantity that was observed all the time.
- * NAN if empty. */
+/* Returns the variance over time, divided by the weight, for a quantity that was observed all
+ * the time. NAN if empty. */
 double moments_variance_in_time(const struct moments *m);
 
-/* Seconds at each power, in buckets whose upper edge is HISTOGRAM_STEP times the lower: a
- * percentile is within half a bucket, 0.25 %, of the exact one at any level. Below the first
- * and above the last edge there is one bucket each, represented by the smallest and the largest
- * value. */
+/* Seconds at each power, in buckets. The upper edge of a bucket is HISTOGRAM_STEP times the
+ * lower, so a percentile is within half a bucket, 0.25 %, of the exact one at any level. One
+ * more bucket below the first edge and one above the last are represented by the smallest and
+ * the largest value. */
 #define HISTOGRAM_LOWEST  0.01 /* W */
 #define HISTOGRAM_HIGHEST 1e4  /* W */
 #define HISTOGRAM_STEP    1.005
 #define HISTOGRAM_BUCKETS 2771 /* ln(1e4 / 0.01) / ln(1.005), rounded up */
 
 struct histogram {
-	double seconds[HISTOGRAM_BUCKETS + 2]; /* first: below all, last: above all */
+	/* first: below all edges; last: above all edges */
+	double seconds[HISTOGRAM_BUCKETS + 2];
 	double total_seconds;
 	double min, max;
 };
 
 void histogram_init(struct histogram *h);
 
-/* x was constant for `seconds`. NAN, and seconds of 0 or less, add nothing. */
+/* Adds a value that was constant for `seconds`. NAN, and seconds of 0 or less, add nothing. */
 void histogram_add(struct histogram *h, double x, double seconds);
 
-/* The value below which the power was for the share p (0 to 1) of the time; NAN if empty. */
+/* Returns the power that was not exceeded for the share p (0 to 1) of the time; NAN if
+ * empty. */
 double histogram_percentile(const struct histogram *h, double p);
 
-/* The value at share p (0 to 1) of the n ordered values, linear between neighbours (R's type 7,
- * NumPy's default). Reorders x. NAN if n is 0. Takes time proportional to n. */
+/* Returns the value at share p (0 to 1) of the n ordered values, linear between neighbours (R's
+ * type 7, NumPy's default). Reorders x. NAN if n is 0. Takes time proportional to n. */
 double stat_percentile(double *x, size_t n, double p);
 
-/* Sample skewness, corrected for small n (G1 = g1 sqrt(n (n - 1)) / (n - 2)). 0 if all values
- * are equal, NAN for fewer than three values. */
+/* Returns the sample skewness, corrected for small n (G1 = g1 sqrt(n (n - 1)) / (n - 2)). 0 if
+ * all values are equal, NAN for fewer than three values. */
 double stat_skewness(const double *x, size_t n);
 
 /* Mann-Kendall test for a trend, corrected for ties and continuity. z > 0: rising. p is
- * two-sided and normal, good from about eight values on; z = 0, p = 1 if all values are equal.
- * n^2 comparisons. Returns 0, or -GW_E_ARG for fewer than three values. */
+ * two-sided and from the normal distribution, good from about eight values on; z = 0 and p = 1
+ * if all values are equal. Makes n^2 comparisons. Returns 0, or -GW_E_ARG for fewer than three
+ * values. */
 struct trend {
 	int64_t s; /* rising pairs minus falling pairs */
 	double variance;
@@ -87,26 +90,26 @@ struct line {
 };
 int stat_line(const double *x, const double *y, size_t n, struct line *ret);
 
-/* Reproducible random numbers: xoshiro256** (Blackman and Vigna), its state filled by splitmix64 so
- * that any seed is good. A result stores the seed, so that every interval can be computed again to
- * the last bit. Not for secrets. */
+/* Reproducible random numbers: xoshiro256** (Blackman and Vigna). splitmix64 fills its state,
+ * so that any seed is good. A result stores the seed, so that every interval can be computed
+ * again to the last bit. Not for secrets. */
 struct random {
 	uint64_t s[4];
 	uint64_t seed; /* as given to random_init(), for the result */
 };
 
-/* The next number of the sequence; *state is its state. */
+/* Returns the next number of the sequence and advances *state. */
 uint64_t splitmix64(uint64_t *state);
 
 void random_init(struct random *r, uint64_t seed);
 
-/* 64 uniform bits. */
+/* Returns 64 uniform bits. */
 uint64_t random_next(struct random *r);
 
-/* 0 to n - 1, all equally likely; n >= 1. */
+/* Returns 0 to n - 1, all equally likely; n >= 1. */
 uint32_t random_below(struct random *r, uint32_t n);
 
-/* [0, 1), a multiple of 2^-53. */
+/* Returns a number in [0, 1), a multiple of 2^-53. */
 double random_unit(struct random *r);
 
 #define BOOTSTRAP_RESAMPLES 10000
@@ -118,14 +121,16 @@ struct bootstrap {
 	double acceleration; /* a of BCa */
 };
 
-/* Two intervals of the mean of x from the same resamples, which miss with probability alpha
- * (two-sided): the percentile interval, and BCa (Efron 1987), which corrects for bias and skew.
+/* Computes two intervals of the mean of x from the same resamples; each does not contain the
+ * true mean with probability alpha (two-sided). They are the percentile interval, and BCa
+ * (Efron 1987), which corrects for bias and skew.
  * Both treat the sample as the population and are too short for few values: with 10 normal
  * values a nominal 95 % covers 90 %. As Hesterberg (2015) proposes, BCa is taken at the wider
  * level at which a bootstrap of normal data agrees with Student's t; the percentile interval is
- * unchanged. The same arguments, seed included, give the same bits. scratch needs `resamples`
- * elements. If all values are equal the intervals have no width. Returns 0, or -GW_E_ARG: fewer
- * than two values, fewer than 100 resamples, alpha not in (0, 1). */
+ * unchanged.
+ * The same arguments, seed included, give the same bits. scratch needs `resamples` elements. If
+ * all values are equal, the intervals have no width. Returns 0, or -GW_E_ARG: fewer than two
+ * values, fewer than 100 resamples, alpha not in (0, 1). */
 int bootstrap_mean(const double *x, size_t n, double alpha, size_t resamples, uint64_t seed,
 		   double *scratch, struct bootstrap *ret);
 

@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define THROTTLE_SHARE   0.01 /* reported above this share of the window */
-#define THROTTLE_INVALID 0.10 /* thermal and brake: invalid above this share */
+#define THROTTLE_SHARE 0.01 /* throttling is reported above this share of the window */
+/* thermal throttling and brake make it invalid above this share */
+#define THROTTLE_INVALID 0.10
 #define COVERAGE_INVALID 0.90
 #define DRIFT_C          10.0
 #define SHORT_S          10.0
@@ -20,7 +21,7 @@ const uint64_t window_tracker_reason_bits[GW_THROTTLES] = {
 	[GW_THROTTLE_BRAKE] = 0x80,
 };
 
-/* The code that a cause raises. */
+/* The code for each cause of throttling. */
 static const enum gw_code throttle_code[GW_THROTTLES] = {
 	[GW_THROTTLE_POWER] = GW_CODE_THROTTLE_POWER,
 	[GW_THROTTLE_SYNC_BOOST] = GW_CODE_THROTTLE_POWER,
@@ -141,7 +142,7 @@ static void tracker_tick(struct tracked_window *w, const struct event *e)
 			       tracker_seconds(from, e->t_ns), f[FIGURE_POWER]);
 }
 
-/* The first reading at or after an edge belongs to the edge. */
+/* Takes the throttle counters. The first reading at or after an edge belongs to the edge. */
 static void tracker_limits(struct tracked_window *w, const struct event *e)
 {
 	struct tracked_limits now = { .known = true, .limit_w = e->u.limits.limit_w };
@@ -210,8 +211,8 @@ static void share_until(struct window_tracker *t, struct tracked_window *w, uint
 	w->shared_ns = to_ns;
 }
 
-/* Samples arrive after the process list of their time, so each list is used when the next one
- * arrives. */
+/* Ends a process list. Samples arrive after the process list of their time, so each list is
+ * used when the next one arrives. */
 static void tracker_process_list(struct window_tracker *t, const struct event *e)
 {
 	t->processes.t_ns = e->t_ns;
@@ -226,7 +227,7 @@ static void tracker_process_list(struct window_tracker *t, const struct event *e
 	memset(&t->processes, 0, sizeof(t->processes));
 }
 
-/* No more events will come for this window; missing data stays missing. */
+/* Closes a window for which no more events will come; missing data stays missing. */
 static void close_window(struct window_tracker *t, struct tracked_window *w,
 			 const struct event *e)
 {
@@ -266,7 +267,7 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 		t->last_tick_w = e->u.tick.figure[FIGURE_POWER];
 		break;
 	case EVENT_LIMITS:
-		/* Samples from before the limit was lowered may still come: keep the highest
+		/* Samples from before the limit was lowered may still arrive: keep the highest
 		 * limit. */
 		if (!(e->u.limits.limit_w <= t->energy.set.limit_w) &&
 		    !isnan(e->u.limits.limit_w))
@@ -309,11 +310,13 @@ bool window_tracker_done(const struct window_tracker *t, const struct tracked_wi
 
 	if (!w->e.end_ns || e->set.shape == SHAPE_NONE)
 		return w->e.end_ns;
-	/* Samples must also cover the counter reading at the end, so that its tick is known. */
+	/* Samples must also cover the counter reading at the end, so that the time of its last
+	 * update is known. */
 	return w->e.end.known && (e->fitted || !e->reads);
 }
 
-/* Seconds by the driver's counters, NAN if they were not read at both edges. */
+/* Returns the throttled seconds by the driver's counters; NAN if they were not read at both
+ * edges. */
 static double counted_s(const struct tracked_window *w, unsigned cause)
 {
 	if (!w->begin_limits.known || (w->e.end_ns && !w->end_limits.known))
@@ -329,8 +332,8 @@ static void fill_throttling(const struct tracked_window *w, struct gw_energy *r)
 	for (unsigned i = 0; i < GW_THROTTLES; i++) {
 		double s = counted_s(w, i), seen = t->seen ? t->limited_s[i] : NAN;
 
-		/* Counters of a reloaded driver give no difference, and counters that stand
-		 * still while every tick shows throttling are no evidence. */
+		/* If the driver was reloaded, its counters give no difference. Counters that do
+		 * not change while the sampled reasons show throttling are no evidence. */
 		if (!(s >= 0) || (seen > 0.1 * r->seconds && s < 0.2 * seen)) {
 			if (!isnan(seen))
 				r->throttle_source = GW_THROTTLE_SOURCE_SAMPLED;
@@ -338,7 +341,7 @@ static void fill_throttling(const struct tracked_window *w, struct gw_energy *r)
 		} else if (r->throttle_source == GW_THROTTLE_SOURCE_UNKNOWN) {
 			r->throttle_source = GW_THROTTLE_SOURCE_COUNTERS;
 		}
-		/* fmin() would turn unknown into the whole window. */
+		/* Without this test, fmin() would turn unknown into the whole window. */
 		r->throttle_seconds[i] = isnan(s) ? NAN : fmin(s, r->seconds);
 		if (s > THROTTLE_SHARE * r->seconds)
 			r->codes |= code_bit(throttle_code[i]);

@@ -1,4 +1,4 @@
-/* window_tracker: everything that is measured on one GPU, computed from events.
+/* window_tracker: computes from events everything that is measured on one GPU.
  *
  * Pure: the same events in the same order give the same results to the bit, live or from a
  * file. It owns the energy engine and the rest of a window's data: throttling, clocks,
@@ -10,7 +10,7 @@
 #include "energy.h"
 #include "event.h"
 
-/* Bits of GW_Q_CLOCK_REASONS per cause. */
+/* Bits of GW_Q_CLOCK_REASONS for each cause of throttling. */
 extern const uint64_t window_tracker_reason_bits[GW_THROTTLES];
 
 /* The driver's throttling counters and the power limit, read at one edge of a window. */
@@ -25,7 +25,7 @@ struct tracked_throttling {
 	bool seen;        /* a tick had clock reasons */
 	uint64_t reasons; /* all of them */
 	double limited_s[GW_THROTTLES];
-	double limited_j; /* energy in ticks with a throttled clock */
+	double limited_j; /* energy during readings with a throttled clock */
 };
 
 struct tracked_mean {
@@ -50,15 +50,15 @@ struct tracked_window {
 	double temp_begin, temp_end, temp_max, memory_max;
 	struct tracked_mean clock, utilization;
 	double utilization_max;         /* NAN: unknown */
-	uint64_t codes;                 /* raised by events */
+	uint64_t codes;                 /* codes raised by events */
 	struct tracked_process first;   /* on the GPU, own or not */
 	struct tracked_process foreign; /* the first that is not own */
 	bool hidden;                    /* there may have been processes that we cannot see */
 	bool exclusive;
 	/* The energy per process; only if processes are listed. */
 	struct attribute shares;
-	struct energy_point shared_to; /* energy up to where it was shared */
-	uint64_t shared_ns;            /* time of that; 0: the beginning */
+	struct energy_point shared_to; /* energy point up to which energy was shared */
+	uint64_t shared_ns;            /* time of shared_to; 0: the begin of the window */
 };
 
 #define TRACKED_PROCESSES 64
@@ -74,28 +74,28 @@ struct window_tracker {
 	struct energy energy;
 	double interval_s;
 	double no_context_w, context_w; /* baselines, for sharing; NAN: unknown */
-	struct tracked_window *open;    /* windows without a result; borrowed */
+	struct tracked_window *open;    /* windows that were not forgotten; borrowed */
 	double last_tick_w;
 	struct window_tracker_processes processes,
 		previous;  /* the list being filled, and the one before */
-	bool has_previous; /* there is a list before */
+	bool has_previous; /* `previous` is valid */
 };
 
 void window_tracker_init(struct window_tracker *t, const struct energy_setup *set,
 			 double interval_s);
 
-/* Takes an event. EVENT_OPEN needs memory for the window from the caller, borrowed until
- * window_tracker_forget(); for all other events w is NULL. */
+/* Takes an event. For EVENT_OPEN, the caller provides memory for the window, borrowed until
+ * window_tracker_forget(). For all other events w is NULL. */
 void window_tracker_feed(struct window_tracker *t, const struct event *e,
 			 struct tracked_window *w);
 
-/* The window with this id, or NULL. */
+/* Returns the window with this id, or NULL. */
 struct tracked_window *window_tracker_find(struct window_tracker *t, unsigned id);
 
-/* Do samples cover the end of the window, and are the readings for its end available? */
+/* True if samples cover the end of the window, and the readings for its end are available. */
 bool window_tracker_done(const struct window_tracker *t, const struct tracked_window *w);
 
-/* The result of the window so far or, after EVENT_RESULT, the final one. */
+/* Gets the result of the window so far or, after EVENT_RESULT, the final one. */
 void window_tracker_result(struct window_tracker *t, struct tracked_window *w,
 			   struct gw_energy *ret);
 
@@ -106,7 +106,8 @@ void window_tracker_share(struct window_tracker *t, struct tracked_window *w,
 
 void window_tracker_forget(struct window_tracker *t, struct tracked_window *w);
 
-/* Evidence for a code as text: "3.1 s of 12.5 s (24.8 %)"; "" if the code says everything. */
+/* Writes the evidence for a code: "3.1 s of 12.5 s (24.8 %)"; "" if the code says
+ * everything. */
 void window_tracker_evidence(const struct tracked_window *w, const struct gw_energy *r,
 			     unsigned code, char *out, size_t size);
 
