@@ -84,8 +84,8 @@ TEST(meters_that_differ_within_their_uncertainty_are_called_inconclusive)
 	char *text = summary_of(residual, 4, 0);
 
 	assert_in(text,
-		  "the runs are too short to check the meters against each other: counter and "
-		  "samples +5.00 % apart, 7.30 % s.d. over 4 runs, within their uncertainty");
+		  "the runs are too short to check counter and samples against each other: they "
+		  "are +5.00 % apart, 7.30 % s.d. over 4 runs, within their uncertainty");
 	free(text);
 }
 

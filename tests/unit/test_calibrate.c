@@ -247,7 +247,7 @@ TEST(records_that_cannot_be_fitted_are_refused_with_a_reason)
 		{ "an hour early", "ends 3", -3600, 1, 1, 100, 0, false },
 		{ "a point every 15 s", "8 points of the trace", 0, 1, 15, 100, 0, false },
 		{ "a trace of something else", "does not follow", 0, 1, 1, 100, 0, true },
-		{ "kilowatts", "is its unit watts", 0, 0.001, 1, 100, 0, false },
+		{ "kilowatts", "its unit is watts", 0, 0.001, 1, 100, 0, false },
 		{ "the machine, standing still", "measures more", 0, 1, 1, 599, 200, false },
 	};
 

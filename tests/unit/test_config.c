@@ -214,7 +214,7 @@ static const struct {
 	{ "[service]\nconnections = 10\n",
 	  "2:1: streams (1024) must not exceed connections (10)" },
 	{ "[device]\nenable_nvml = false\nrequire_nvml = true\n",
-	  "3:1: require_nvml is true and enable_nvml is false; they exclude each other" },
+	  "3:1: require_nvml is true but enable_nvml is false; change one of them" },
 	{ "[service]\norigins = [\"*\"]\n",
 	  "2:1: origins: \"*\": an origin is written http://HOST or https://HOST:PORT" },
 	{ "[service]\norigins = [\"http://a/b\"]\n",

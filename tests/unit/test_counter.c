@@ -76,7 +76,7 @@ TEST(a_counter_is_the_sum_of_the_series_that_match)
 		{ vllm, "vllm:generation_tokens_total{engine=\"7\"}", NAN,
 		  "the reply has no 'vllm:generation_tokens_total' with these labels" },
 		{ vllm, "vllm:prompt_tokens", NAN,
-		  "the reply has no 'vllm:prompt_tokens', but 'vllm:prompt_tokens_total'" },
+		  "the reply has no 'vllm:prompt_tokens', but it has 'vllm:prompt_tokens_total'" },
 		{ vllm, "tokens", NAN,
 		  "the reply has no 'tokens' (some servers add it after their first request)" },
 		{ "llamacpp:tokens_predicted_total 167\n", NULL, 167, "" },

@@ -290,8 +290,8 @@ GUARD_CONFIG_TEST(a_profile_may_contradict_what_is_said)
 
 	assert_int_equal(load(p, "enable_nvml = false\n[guard]\nprofile = \"desktop\"\n"),
 			 -GW_E_PARSE);
-	assert_string_equal(said(p), "3:1: require_nvml is true and enable_nvml is false; they "
-				     "exclude each other");
+	assert_string_equal(said(p), "3:1: require_nvml is true but enable_nvml is false; change one "
+				      "of them");
 }
 
 GUARD_CONFIG_TEST(a_guard_without_workers_warns)
@@ -424,7 +424,7 @@ static const struct {
 	{ "[worker]\nenable_nvml = true\nname = \"a\"\n",
 	  "1:2: write [[worker]], with two brackets" },
 	{ "worker = 3\n", "1:1: write [[worker]]" },
-	{ "rule = [3]\n", "1:9: \"rule\" must be tables ([[rule]])" },
+	{ "rule = [3]\n", "1:9: \"rule\" must be an array of tables ([[rule]])" },
 	{ "[[worker]]\n", "1:1: this [[worker]] needs name: " },
 	{ WORKER, "1:1: this [[worker]] needs kind: " },
 	{ WORKER "kind = \"vlm\"\n", "3:8: kind must be ollama, " },
@@ -793,7 +793,7 @@ GUARD_CONFIG_TEST(there_are_limits_to_how_many)
 	for (unsigned i = 0; i <= POLICY_RULES; i++)
 		buf_addf(&b, "[[rule]]\nmatch.name = \"r%u\"\naction = \"ignore\"\n", i);
 	assert_int_equal(load(p, b.p), -GW_E_PARSE);
-	assert_string_equal(said(p), "193:1: there are at most 64 [[rule]]");
+	assert_string_equal(said(p), "193:1: at most 64 [[rule]] are allowed");
 	buf_clear(&b);
 	buf_adds(&b, OLLAMA);
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)

@@ -198,7 +198,7 @@ GUARD_TEST(one_who_is_released_while_it_returns_is_told_that_nobody_is_there_now
 	assert_state(o, STATE_RESUME);
 	world_ask(o, 0, REQUEST_RELEASE, 0);
 	assert_decided(o, 1, STATE_RESUME, STATE_DRAIN, "quiet time");
-	assert_has(world_last(o, "quiet time")->evidence, "no demand now; before: pid");
+	assert_has(world_last(o, "quiet time")->evidence, "no demand now; the last was: pid");
 }
 
 GUARD_TEST(a_damped_worker_has_its_remaining_time)
@@ -291,7 +291,7 @@ GUARD_TEST(memory_that_does_not_come_free_is_reported_by_how_much_free_rose)
 	world_ask(o, 0, REQUEST_EVICT, 0);
 	world_until(o, 60 * S);
 	assert_state(o, STATE_STUCK);
-	assert_has(world_last(o, "stuck")->evidence, "free rose by 6144 of 8192 MiB");
+	assert_has(world_last(o, "stuck")->evidence, "free memory rose by 6144 of 8192 MiB");
 }
 
 /* A hold masks what others want of the card, and never what may harm it. */

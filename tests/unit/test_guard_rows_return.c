@@ -14,7 +14,7 @@ GUARD_ROW("25", a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended)
 	}
 	assert_decided(o, 2, STATE_EVICTED, STATE_EVICT, "reloaded");
 	assert_decided(o, 1, STATE_EVICTED, STATE_EVICT, "reload-storm");
-	assert_has(world_last(o, "reload-storm")->evidence, "hold its clients back");
+	assert_has(world_last(o, "reload-storm")->evidence, "stop its clients");
 	assert_true(world_status(o, 0).storm);
 	assert_int_equal(o->w[0].levels[2], 3);
 	assert_int_equal(o->w[0].levels[4], 1);
@@ -318,6 +318,56 @@ GUARD_ROW("37", on_the_way_back_graphics_turn_it_round_and_compute_waits)
 		assert_decided(o, graphics, STATE_VERIFY_UP, STATE_DRAIN, NULL);
 		assert_state(o, graphics ? STATE_EVICTED : STATE_VERIFY_UP);
 	}
+}
+
+/* The order to start it is under way when a reason comes. */
+GUARD_ROW("49", a_managed_worker_that_is_turned_back_before_it_appears_is_absent)
+{
+	static const struct {
+		enum policy_kind kind;
+		bool stopped; /* its first level is to stop it: the start is undone */
+	} row[] = { { WORKER_OLLAMA, false }, { WORKER_SYSTEMD, true } };
+
+	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		struct guard_outcome done = { .ok = true };
+		struct guard_order d;
+		bool came = false;
+
+		world_again(o, 1, 1);
+		o->p.worker[0].kind = row[i].kind;
+		o->p.worker[0].match.unit = "w0.service";
+		o->p.worker[0].managed = true;
+		o->w[0].alive = false;
+		world_begin(o);
+		for (unsigned n = 0; !came && n < 100; n++, o->now += 100 * MS) {
+			world_scene(o);
+			guard_observe(o->g, &o->s);
+			came = next_order(o, &d);
+		}
+		assert_int_equal(d.verb, ORDER_RESUME);
+		assert_true(d.start);
+		ask_only(o, REQUEST_EVICT);
+		assert_state(o, STATE_DRAIN); /* until its outcome is known */
+		done.order = d.id;
+		guard_outcome(o->g, &done, o->now);
+		world_run(o, 20 * S);
+		assert_orders(o, row[i].stopped, EVICT);
+		assert_state(o, row[i].stopped ? STATE_EVICTED : STATE_ABSENT);
+		assert_int_equal(world_status(o, 0).mask, MANUAL);
+	}
+}
+
+GUARD_ROW("30, 51", the_next_change_after_resume_now_is_at_once)
+{
+	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
+	world_begin(o);
+	world_until(o, 22 * S);
+	assert_state(o, STATE_QUIET);
+	assert_true(world_status(o, 0).next_ns > o->now + 25 * S);
+	world_ask(o, 0, REQUEST_RESUME_NOW, 0);
+	assert_int_equal(world_last(o, "resume now")->from, STATE_QUIET);
+	assert_int_equal(world_last(o, "resume now")->to, STATE_QUIET);
+	assert_true(world_last(o, "resume now")->next_ns == o->now);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -1,5 +1,5 @@
-/* The guard's machine (docs/GUARD-MACHINE.md), rows 41 to 47, 50 and 52: GPUs that cannot be seen, the end of the service, and
- * dry-run and back. */
+/* The guard's state table (docs/GUARD-MACHINE.md), rows 41 to 47, 50 and 52: GPUs that cannot be
+ * seen, the end of the service, and a change to dry-run and back. */
 #include "guard_test.h"
 
 GUARD_ROW("41, 42", a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals)
@@ -347,6 +347,66 @@ GUARD_ROW("47", at_the_end_one_without_an_answer_is_still_to_be_waited_for)
 	assert_true(guard_unsettled(o->g, 0));
 	assert_false(guard_unsettled(o->g, 1));
 	assert_true(o->disk[0].evicted); /* the next start knows */
+}
+
+GUARD_ROW("50", a_door_that_heat_closed_is_opened_after_a_dry_run)
+{
+	struct policy dry, enforce;
+
+	begin(o);
+	guard_set_heat(o->g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
+	world_run(o, S);
+	assert_true(o->w[0].closed);
+	dry = enforce = o->p;
+	dry.mode = GUARD_DRY_RUN;
+	assert_int_equal(guard_change_policy(o->g, &dry, NULL, 0, o->now), 0);
+	guard_set_heat(o->g, "GPU-0", 0, "");
+	world_run(o, 5 * S);
+	assert_state(o, STATE_EVICTED); /* its door is still to be opened */
+	assert_orders(o, 0, OPEN);
+	assert_int_equal(guard_change_policy(o->g, &enforce, NULL, 0, o->now), 0);
+	world_run(o, 2 * S);
+	assert_decided(o, 2, STATE_RECONCILE, STATE_ACTIVE, "as found"); /* and at the start */
+	assert_orders(o, 1, OPEN);
+	assert_awake(o);
+}
+
+GUARD_ROW("52", a_gpu_that_turns_dry_between_two_scenes_moves_nothing_until_it_turns_back)
+{
+	begin(o);
+	ask_run(o, REQUEST_EVICT, 10 * S, 5 * S);
+	assert_state(o, STATE_EVICTED);
+	o->simulated = true;
+	world_run(o, 30 * S);
+	assert_decided(o, 0, ANY, ANY, "mode"); /* its state is the same */
+	assert_state(o, STATE_EVICTED);
+	assert_orders(o, 0, RESUME);
+	assert_true(o->disk[0].evicted);
+	o->simulated = false;
+	world_run(o, 10 * S);
+	assert_decided(o, 0, ANY, STATE_RECONCILE, NULL);
+	assert_orders(o, 1, RESUME);
+	assert_awake(o);
+}
+
+GUARD_ROW("52", an_order_under_way_on_a_gpu_that_turns_dry_counts_as_done)
+{
+	begin(o);
+	o->w[0].silent = true; /* its drain is under way */
+	world_ask(o, 0, REQUEST_EVICT, UINT64_MAX);
+	world_run(o, S);
+	o->w[0].silent = false;
+	o->simulated = true;
+	world_run(o, 5 * S);
+	assert_decided(o, 1, STATE_DRAIN, STATE_EVICTED, "mode");
+	assert_true(o->w[0].resident);
+	assert_true(o->disk[0].evicted);
+	o->simulated = false;
+	world_run(o, 5 * S);
+	assert_decided(o, 1, STATE_EVICTED, STATE_EVICT, "drained");
+	assert_state(o, STATE_EVICTED);
+	assert_false(o->w[0].resident);
+	assert_orders(o, 1, EVICT);
 }
 
 TEST_MAIN(NULL, NULL)

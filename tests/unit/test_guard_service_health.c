@@ -166,7 +166,7 @@ TEST(a_fault_ends_for_the_guard_when_it_ends_for_health)
 	health_status(g.health[0], o.now, &s);
 	assert_true(s.worst.clears_ns > o.now + 290 * S);
 	assert_int_equal(why(REASON_HEALTH).clears_ns, s.worst.clears_ns);
-	assert_in(why(REASON_HEALTH).clears, "clean for 300 s");
+	assert_in(why(REASON_HEALTH).clears, "no problem for 300 s");
 	assert_in(why(REASON_HEALTH).evidence, "Xid 79");
 	ticks(295);
 	assert_int_equal(mask(), 1u << REASON_HEALTH);

@@ -355,7 +355,7 @@ TEST(new_uncorrectable_errors_quarantine_without_recovery_actions)
 	assert_int_equal(t.s.level, HEALTH_OK);
 	read_value(GW_Q_ECC_UNCORRECTED, 2, 1);
 	assert_true(t.s.quarantine);
-	assert_in(t.s.worst.why, "2 uncorrectable");
+	assert_in(t.s.worst.why, "2 new uncorrectable");
 }
 
 TEST(with_a_recovery_action_new_errors_only_warn)
@@ -737,7 +737,7 @@ TEST(what_ends_a_finding_follows_the_options)
 	m = meaning();
 	assert_string_equal(
 		m.reason[1].found.clears,
-		"when the driver has been clean for 300 s, or by gpuward guard clear");
+		"when the driver has reported no problem for 300 s, or by gpuward guard clear");
 	assert_int_equal(m.reason[1].found.clears_ns, 0);
 	assert_string_equal(m.reason[0].found.clears,
 			    "when it has been 10 C or more below its limit for 45 s");

@@ -127,7 +127,7 @@ TEST(what_cannot_succeed_is_refused_before_anything_is_touched)
 		const char *words;
 	} rows[] = {
 		{ { 0, 0, 0 }, 1, 1, "persistence mode is off" },
-		{ { -1, 0, 0 }, 1, 1, "is not known" },
+		{ { -1, 0, 0 }, 1, 1, "is unknown" },
 		{ { 1, 1, 0 }, 1, 1, "MPS" },
 		{ { 1, 0, 1 }, 1, 1, "MIG" },
 		{ { 1, 0, 0 }, 0, 1, "none of its processes" },
