@@ -147,7 +147,7 @@ def test_the_fit_is_recorded(measured):
     assert "Calibrated" in done.stderr and "uncalibrated energy" in done.stderr
 
 
-def test_what_was_kept_is_used_by_the_next_measurement(measured):
+def test_a_stored_calibration_is_used_by_the_next_measurement(measured):
     folder, _, _, doc, _ = measured
     env = environment(XDG_CACHE_HOME=folder / "cache")
     done = gpuward("measure", f"--simulate={folder / 'off.toml'}", "--json", "--", "sleep", "1", env=env)
@@ -162,7 +162,7 @@ def test_what_was_kept_is_used_by_the_next_measurement(measured):
     assert "by an external meter" in shown
 
 
-def test_ab_asks_the_sensor_what_is_uncertain_of_it(measured):
+def test_ab_uses_the_offset_uncertainty_of_a_stored_calibration(measured):
     folder = measured[0]
 
     def offset(**env):
@@ -338,7 +338,7 @@ def test_net_energy_does_not_know_the_gain_that_the_calibration_does_not(tmp_pat
     assert width(net) / 2 > 1.96 * 0.025 * 0.9 * net["best"]
 
 
-def test_options_that_say_nothing_are_refused(tmp_path):
+def test_calibration_options_without_an_effect_are_refused(tmp_path):
     for words, sentence in ((["measure", "--simulate=two-gpus", "--calibrate", "x.csv", "--", "true"], "with one GPU"),
                             (["measure", "--calibrate-keep", "--", "true"], "needs --calibrate"),
                             (["measure", "--calibrate=x", "--calibrate-accuracy=lots", "--", "true"], "a percentage"),
