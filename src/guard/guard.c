@@ -207,7 +207,7 @@ static void answer_dry(struct guard *g)
 		if (!worker_has_order(w) || !w->dry || w->order.what.id > last)
 			continue;
 		w->order.answered = g->scenes;
-		guard_order_done(g, w);
+		guard_order_done(g, w, false);
 		guard_steps(g);
 	}
 }
@@ -245,7 +245,7 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 		if (o->ok && o->in_flight && w->order.what.verb == ORDER_DRAIN)
 			guard_order_failed(g, w, true, o->message);
 		else if (o->ok)
-			guard_order_done(g, w);
+			guard_order_done(g, w, o->listed);
 		else if (o->no_answer && worker_state(w) == STATE_RESUME) {
 			w->order.status = STATUS_FAILED;
 			guard_unanswered(g, w, o->message);

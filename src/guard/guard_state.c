@@ -35,7 +35,7 @@ static const char *const goals[] = { "run", "leave", "out", "return", NULL };
 static const char *const stages[] = { "none", "drain", "unload", "verify", "stuck", "load",
 	"verify-up", NULL };
 static const char *const froms[] = { "run", "return", "out", "stuck", "absent", "started", NULL };
-static const char *const claims[] = { "none", "left", "dry", NULL };
+static const char *const claims[] = { "none", "left", "dry", "back", NULL };
 static const char *const statuses[] = { "none", "waiting", "underway", "done", "failed", NULL };
 static const char *const doors[] = { "open", "closed", "unverified", NULL };
 static const char *const requests[] = { "none", "resume", "resume-now", NULL };
@@ -51,6 +51,7 @@ COUNT_IS(demands, DEMAND_KINDS);
 COUNT_IS(found, FOUND_OTHER_LIVES + 1);
 COUNT_IS(stages, STAGE_VERIFY_UP + 1);
 COUNT_IS(froms, FROM_STARTED + 1);
+COUNT_IS(claims, CLAIM_BACK + 1);
 
 /* ---- members ---- */
 

@@ -132,7 +132,7 @@ void guard_take_back(struct guard_worker *w)
 
 /* ---- outcomes ---- */
 
-void guard_order_done(struct guard *g, struct guard_worker *w)
+void guard_order_done(struct guard *g, struct guard_worker *w, bool listed)
 {
 	const bool loading = worker_state(w) == STATE_RESUME;
 
@@ -153,7 +153,10 @@ void guard_order_done(struct guard *g, struct guard_worker *w)
 	case ORDER_RESUME: break;
 	default: return;
 	}
-	if (w->intent.claim == CLAIM_DRY && (loading || w->order.what.verb == ORDER_RESUME))
+	if (listed)
+		w->intent.claim = CLAIM_BACK;
+	else if (w->intent.claim == CLAIM_DRY &&
+		 (loading || w->order.what.verb == ORDER_RESUME))
 		w->intent.claim = CLAIM_NONE;
 	if (!loading)
 		return;
@@ -222,6 +225,7 @@ static void set_base(struct guard *g, struct guard_worker *w)
 
 	guard_free_and_others(g, w, &w->intent.base_free, &w->intent.base_others, &known);
 	w->intent.base_bytes = w->observed.bytes;
+	worker_raise_need(w);
 }
 
 void guard_eviction_begins(struct guard *g, struct guard_worker *w)

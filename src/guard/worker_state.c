@@ -244,10 +244,22 @@ static void stamp_gpus(struct guard *g, const struct guard_worker *w)
 			g->gpu[i].acted_ns = g->now_ns;
 }
 
-static void set_need(struct guard_worker *w)
+void worker_raise_need(struct guard_worker *w)
 {
-	w->observed.need_bytes = w->observed.bytes;
-	memcpy(w->observed.need_on, w->observed.held, sizeof(w->observed.need_on));
+	struct worker_observed *o = &w->observed;
+
+	o->need_bytes = 0;
+	for (unsigned i = 0; i < SCENE_GPUS; i++) {
+		if (o->held[i] > o->need_on[i])
+			o->need_on[i] = o->held[i];
+		o->need_bytes += o->need_on[i];
+	}
+}
+
+void worker_set_need(struct guard_worker *w)
+{
+	memset(w->observed.need_on, 0, sizeof(w->observed.need_on));
+	worker_raise_need(w);
 }
 
 void worker_set_running(struct guard *g, struct guard_worker *w)
@@ -273,7 +285,7 @@ void worker_set_running(struct guard *g, struct guard_worker *w)
 	w->backoff.blocked = 0;
 	w->order.retry_ns = 0;
 	w->record_due = true;
-	set_need(w);
+	worker_set_need(w);
 }
 
 void worker_set_suspected(struct guard *g, struct guard_worker *w, bool suspected)
@@ -291,9 +303,6 @@ static void begin_drain(struct guard *g, struct guard_worker *w)
 {
 	bool hot = w->reasons.mask & BIT(REASON_THERMAL);
 
-	/* Memory that the worker gave up by itself is no longer part of its need. */
-	if (!worker_is_returning(w) && w->observed.bytes < w->observed.need_bytes / 4)
-		set_need(w);
 	guard_eviction_begins(g, w);
 	w->intent.deadline_ns = g->now_ns + (hot ? 0 : w->knobs.drain_ns);
 	w->demand.damped_until_ns = 0;

@@ -44,6 +44,8 @@ struct world_worker {
 	bool wont_return;    /* resumes fail                                  */
 	bool returns_empty;  /* resumes report done, but load nothing         */
 	bool deaf;           /* it does not answer an order to resume         */
+	bool lists;          /* it lists its models as loaded after a resume  */
+	uint64_t returns;    /* bytes that it holds after a resume; 0: load   */
 	unsigned verbs[ORDER_NOTIFY + 1], levels[8];
 	bool closed, has_order;
 	bool asleep;       /* it reported an eviction as done, and was not resumed since */
@@ -301,6 +303,8 @@ static inline bool world_resume(struct world_worker *w)
 	w->alive = true;
 	w->asleep = false;
 	w->resident = w->resident || !w->returns_empty;
+	if (w->returns)
+		w->load[0] = w->returns;
 	return true;
 }
 
@@ -322,6 +326,7 @@ static inline void world_obey(struct world *o, const struct guard_order *d)
 	case ORDER_RESUME:
 		r->no_answer = w->deaf;
 		r->ok = !w->deaf && world_resume(w);
+		r->listed = r->ok && w->lists;
 		break;
 	case ORDER_NOTIFY: break;
 	}
