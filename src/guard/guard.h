@@ -148,6 +148,7 @@ struct guard_outcome {
 	bool in_flight; /* DRAIN: work is still in flight */
 	bool no_answer; /* RESUME: the worker's endpoint does not answer */
 	bool listed;    /* RESUME: the worker lists its models as loaded */
+	bool refused;   /* it would fail again: a token or an option of the worker is missing */
 	char message[200];
 };
 

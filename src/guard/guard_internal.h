@@ -191,6 +191,7 @@ struct worker_intent {
 	uint64_t begun_ns, freed_ns;     /* when leaving began; how long it took */
 	/* at that time: held by it, free, used by others */
 	uint64_t base_bytes, base_free, base_others;
+	uint64_t least_bytes;                   /* the least that it held since STAGE_VERIFY */
 	uint64_t residue_bytes;                 /* what it holds while it is evicted */
 	struct proc_id put_away[GUARD_TARGETS]; /* checkpointed processes */
 	unsigned put_away_count;
@@ -461,10 +462,9 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 void guard_give_order(struct guard *g, struct guard_worker *w);
 void guard_take_back(struct guard_worker *w); /* takes back an order that was not fetched */
 void guard_order_overdue(struct guard *g, struct guard_worker *w);
-/* listed: the worker lists its models as loaded */
-void guard_order_done(struct guard *g, struct guard_worker *w, bool listed);
-void guard_order_failed(struct guard *g, struct guard_worker *w, bool retry,
-			const char *message);
+void guard_order_done(struct guard *g, struct guard_worker *w, const struct guard_outcome *o);
+/* also for a drain that succeeded and found work in flight */
+void guard_order_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o);
 void guard_eviction_begins(struct guard *g, struct guard_worker *w);
 void guard_eviction_grows(struct guard *g, struct guard_worker *w);
 void guard_eviction_ended(struct guard_worker *w, enum guard_result result);
