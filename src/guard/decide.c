@@ -521,6 +521,20 @@ static enum step step_unload(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
+/* Gives a worker that still frees memory more time: a higher level would hit a server that is
+ * about to leave. */
+static void extend_verify(struct guard *g, struct guard_worker *w)
+{
+	struct worker_intent *i = &w->intent;
+	const uint64_t until_ns = g->now_ns + w->knobs.verify_ns;
+
+	if (w->observed.bytes + SLACK_BYTES > i->least_bytes)
+		return;
+	i->least_bytes = w->observed.bytes;
+	if (i->deadline_ns < until_ns)
+		i->deadline_ns = until_ns;
+}
+
 enum step guard_step_verify(struct guard *g, struct guard_worker *w)
 {
 	guard_eviction_grows(g, w);
@@ -538,6 +552,7 @@ enum step guard_step_verify(struct guard *g, struct guard_worker *w)
 		guard_count_flap(g, w);
 		return STEP_AGAIN;
 	}
+	extend_verify(g, w);
 	if (g->now_ns < w->intent.deadline_ns)
 		return STEP_WAIT;
 	guard_eviction_ended(w, RESULT_NOT_FREED);

@@ -119,7 +119,7 @@ static const struct struct_text_member of_worker[] = {
 	N(intent.claim, claims), U(intent.real), U(intent.level), U(intent.tries),
 	U(intent.deadline_ns), U(intent.budget_ns), U(intent.begun_ns), U(intent.freed_ns),
 	U(intent.base_bytes), U(intent.base_free), U(intent.base_others),
-	U(intent.residue_bytes), WORDS(intent.put_away), U(intent.put_away_count),
+	U(intent.least_bytes), U(intent.residue_bytes), WORDS(intent.put_away), U(intent.put_away_count),
 	U(order.what.id), N(order.what.verb, verbs), U(order.what.worker), U(order.what.level),
 	U(order.what.deadline_ns), U(order.what.bytes), T(order.what.gpus),
 	T(order.what.reason), U(order.what.start), N(order.status, statuses),

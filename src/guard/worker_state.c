@@ -324,6 +324,18 @@ static void begin_unload(struct guard *g, struct guard_worker *w)
 	w->intent.tries = 0;
 }
 
+/* A server has at least its own time limit to free its memory. */
+static void begin_verify(struct guard *g, struct guard_worker *w)
+{
+	const uint64_t own_ns = w->intent.level == guard_level_first(w)
+					? policy_kind_stop_ns(w->policy->kind)
+					: 0;
+
+	w->intent.deadline_ns =
+		g->now_ns + (own_ns > w->knobs.verify_ns ? own_ns : w->knobs.verify_ns);
+	w->intent.least_bytes = w->observed.bytes;
+}
+
 void worker_set_leaving(struct guard *g, struct guard_worker *w, enum worker_stage stage)
 {
 	const bool returning = worker_is_returning(w);
@@ -331,7 +343,7 @@ void worker_set_leaving(struct guard *g, struct guard_worker *w, enum worker_sta
 	switch (stage) {
 	case STAGE_DRAIN: begin_drain(g, w); break;
 	case STAGE_UNLOAD: begin_unload(g, w); break;
-	case STAGE_VERIFY: w->intent.deadline_ns = g->now_ns + w->knobs.verify_ns; break;
+	case STAGE_VERIFY: begin_verify(g, w); break;
 	default: w->order.retry_ns = g->now_ns + STUCK_NS; w->backoff.check_ns = g->now_ns;
 	}
 	begin_stage(g, w, GOAL_LEAVE, stage);
