@@ -644,8 +644,9 @@ static bool is_turned_back(struct guard *g, struct guard_worker *w)
 {
 	if (g->stopping)
 		return false;
-	if (guard_demand_sure(g, w) && w->demand.strongest.urgent && worker_heeds_demand(w) &&
-	    !guard_limited(g, w))
+	if (w->demand.pressing && guard_demand_sure(g, w) &&
+	    (w->demand.strongest.urgent || !guard_contender_fits(g, w)) &&
+	    worker_heeds_demand(w) && !guard_limited(g, w))
 		worker_set_contention(w, true);
 	else if (!worker_kept_out(w))
 		return false;
