@@ -15,6 +15,7 @@
  *   guard.c           input, records and orders; guard_query.c: status and the time of the next
  *   scene
  *
+ *   return_check.c    whether a worker may return; begins the return, or takes it back
  *   guard_request.c, reservation.c, idle.c, eviction_limit.c, policy_change.c: one rule each */
 #ifndef GW_GUARD_GUARD_INTERNAL_H
 #define GW_GUARD_GUARD_INTERNAL_H
@@ -440,16 +441,17 @@ enum step {
 };
 void guard_steps(struct guard *g);
 enum step guard_step_verify(struct guard *g, struct guard_worker *w);
-/* stuck: the worker still holds its memory. calmed: the quiet time has just ended. */
-enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why);
-void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
-void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 
 /* ---- return_check.c ---- */
 /* Returns the checks that fail as a set of guard_block, and a text about them. */
 uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w, char *out,
 			    size_t size);
+
+/* stuck: the worker still holds its memory. calmed: the quiet time has just ended. */
+enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
+void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
+void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 
 /* ---- service_stop.c ---- */
 enum step guard_step_stop(struct guard *g, struct guard_worker *w);
