@@ -221,7 +221,7 @@ def test_a_baseline_that_does_not_fit_is_used_only_if_asked_and_reported(measure
     assert device["baseline"]["power_watts"] > 0 and run["energy_net_joules"]["best"] is not None
     assert "baseline-stale" in device["codes"] and run["validity"] == "suspect"
     assert "degrees Celsius" in codes(run)["baseline-stale"]["evidence"]
-    assert "GPU 0 has no suitable baseline: it was taken at" in done.stderr
+    assert "GPU 0 has no suitable baseline: the stored baseline was taken at" in done.stderr
     # One of this state needs no excuse.
     _, doc = measure([cool, "--baseline=kept"], "sleep", "0.2", env=env)
     assert "baseline-stale" not in codes(doc["runs"][0])

@@ -109,7 +109,7 @@ def test_the_created_time_of_a_new_series_decides_whether_it_counts(tmp_path, lo
         assert "are counted, assuming" not in done.stderr
     else:
         assert done.returncode == 1 and count["number"] is None and count["new"] is None
-        assert "(now 150) was missing before the run, although it started 36" in count["absence"]
+        assert "(now 150) was missing before the run, although the server's clock says that it started 36" in count["absence"]
 
 
 def test_the_result_holds_no_query_of_the_url(tmp_path, load):
@@ -205,7 +205,7 @@ def test_a_server_that_does_not_answer_starts_nothing(tmp_path, load):
 
 @pytest.mark.parametrize("answer, status, what, said", [
     (f"{NAME} 5\n", 404, "", "replied with status 404"),
-    (f"{NAME} 5\n", 200, "#vllm:generation_tokens", f"has no 'vllm:generation_tokens', but '{NAME}'"),
+    (f"{NAME} 5\n", 200, "#vllm:generation_tokens", f"has no 'vllm:generation_tokens', but it has '{NAME}'"),
     ("up 1\n", 200, "", f"no known token counter; give its name after the URL, as in URL#{NAME}"),
     (f"{NAME} NaN\n", 200, "", "its value is not a number (NaN)"),
     ("{}", 200, "", "the reply is JSON; give the path of the number after the URL"),

@@ -538,7 +538,8 @@ static const struct {
 	{ WORKER "kind = \"ollama\"\nmax_level = 7\n", "4:13: max_level must be from 0 to 6" },
 	{ WORKER "kind = \"systemd\"\nmatch.unit = \"a.service\"\nmanaged = true\n"
 		 "resume = \"never\"\n",
-	  "5:11: managed starts the worker but resume = \"never\" does not" },
+	  "5:11: managed = true starts the worker, but resume = \"never\" forbids that; change "
+	  "one of them" },
 	{ WORKER "kind = \"ollama\"\nmatch.unit = \"ollama\"\n",
 	  "4:14: match.unit: \"ollama\": write the unit with its suffix, such as "
 	  "\"ollama.service\"" },
@@ -552,7 +553,8 @@ static const struct {
 	{ WORKER "kind = \"ollama\"\nmatch.command = \"(.*)(.*)\\\\1\\\\2z\"\n",
 	  "it has a back-reference such as \\1, and matching one can take hours" },
 	{ WORKER "kind = \"ollama\"\nmatch.command = \"((a{9,99}){99}){99}\"\n",
-	  "it has too many repetitions" },
+	  "4:17: match.command: \"((a{9,99}){99}){99}\": it has more than 1000 repetitions or "
+	  "more than 1000 bytes" },
 	{ WORKER "kind = \"ollama\"\nmatch.container = \"a/b\"\n",
 	  "an id or a name has letters" },
 	/* two workers */
@@ -609,7 +611,8 @@ static const struct {
 	  "2:17: match.util_ge must be from 0 to 100, not 101" },
 	{ "[[rule]]\nmatch.name = \"a\"\naction = \"ignore\"\n"
 	  "[[rule]]\nmatch.name = \"a\"\naction = \"contend\"\n",
-	  "4:1: this rule has no effect: the rule in line 1 matches everything" },
+	  "4:1: this rule has no effect: the rule in line 1 already matches everything that "
+	  "this rule matches, and the first match counts; move this rule before that one" },
 	{ "[[rule]]\nmatch.name = \"a\"\naction = \"ignore\"\n"
 	  "[[rule]]\nmatch.name = \"a\"\nmatch.uid = 0\naction = \"contend\"\n",
 	  "4:1: this rule has no effect" },
