@@ -209,7 +209,7 @@ static bool regex_matches_all(const char *expression)
 	size_t found = 0, n = sizeof(texts) / sizeof(texts[0]);
 	regex_t re;
 
-	if (!expression || !classify_pattern_is_bounded(expression) ||
+	if (!expression || classify_pattern_fault(expression) ||
 	    regcomp(&re, expression, REG_EXTENDED | REG_NOSUB) != 0)
 		return false;
 	while (found < n && regexec(&re, texts[found], 0, NULL, 0) == 0)
