@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define NAME_MAX_BYTES 15 /* longest process name in the kernel */
-#define ID_SHOWN       12 /* shortest prefix of a container id that tools show */
+#define ID_SHOWN       12 /* digits of a container id in scene_process.container */
 #define FAR            INT_MAX
 
 enum {
@@ -251,14 +251,35 @@ static bool cgroup_fits(const char *pattern, const char *path)
 	return false;
 }
 
-static bool container_fits(const char *wanted, const char *id)
+/* True if a user may have chosen the name of the control group: below user@1000.service the
+ * user 1000 creates groups with any name. Then the match must name this user, by uid or by the
+ * user's socket in url. */
+static bool container_is_pretended(const struct policy_match *m, const char *url,
+				   const char *cgroup)
 {
-	size_t n = strlen(wanted), m = strlen(id);
+	const char *at = strstr(cgroup, "/user@");
+	const long long uid = at ? strtoll(at + strlen("/user@"), NULL, 10) : -1;
+	char folder[40];
 
-	if (!n || !m)
+	snprintf(folder, sizeof(folder), "/run/user/%lld/", uid);
+	return at && m->uid != uid && (!url || !strstr(url, folder));
+}
+
+/* Compares whole names. Of an id its beginning is enough, and of a process only the beginning
+ * is known. */
+static bool container_fits(const struct policy_match *m, const char *url,
+			   const struct scene_process *p)
+{
+	static const char digits[] = "0123456789abcdef";
+	const char *wanted = m->container, *has = p->container;
+	const size_t n = strlen(wanted);
+
+	if (!n || container_is_pretended(m, url, p->cgroup))
 		return false;
-	return n <= m ? strncmp(wanted, id, n) == 0
-		      : m >= ID_SHOWN && strncmp(wanted, id, m) == 0;
+	if (strlen(has) == ID_SHOWN && !has[strspn(has, digits)] &&
+	    !wanted[strspn(wanted, digits)])
+		return strncmp(wanted, has, n < ID_SHOWN ? n : ID_SHOWN) == 0;
+	return strcmp(wanted, has) == 0;
 }
 
 static bool ends_with(const char *text, size_t n, const char *end)
@@ -314,12 +335,13 @@ static bool is_not_empty(const struct policy_match *m)
 }
 
 static bool process_fits(const struct classifier *c, unsigned pattern,
-			 const struct policy_match *m, const struct scene_process *p)
+			 const struct policy_match *m, const char *url,
+			 const struct scene_process *p)
 {
 	return (!m->name || classify_name_fits(m->name, p->name)) &&
 	       (!m->exe || classify_exe_fits(m->exe, p->exe)) &&
 	       (!m->cgroup || cgroup_fits(m->cgroup, p->cgroup)) &&
-	       (!m->container || container_fits(m->container, p->container)) &&
+	       (!m->container || container_fits(m, url, p)) &&
 	       (m->uid < 0 || m->uid == p->uid) && (!m->command || command_fits(c, pattern, p));
 }
 
@@ -342,7 +364,7 @@ bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned
 	const struct policy_match *m = &w->match;
 
 	return (!m->unit || in_worker_unit(w, p)) &&
-	       process_fits(c, WORKER_PATTERNS + worker, m, p) &&
+	       process_fits(c, WORKER_PATTERNS + worker, m, w->url, p) &&
 	       (!on_gpu || use_fits(m, s, p));
 }
 
@@ -500,7 +522,7 @@ static bool may_be_worker(const struct classifier *c, const struct scene *s,
 		if (!m.exe || has_root(s, i))
 			continue;
 		m.exe = NULL;
-		if (process_fits(c, WORKER_PATTERNS + i, &m, p))
+		if (process_fits(c, WORKER_PATTERNS + i, &m, c->policy->worker[i].url, p))
 			return true;
 	}
 	return false;
@@ -551,7 +573,7 @@ static int first_rule(const struct classifier *c, const struct scene *s,
 	for (unsigned i = 0; i < c->policy->rules; i++) {
 		const struct policy_match *m = &c->policy->rule[i].match;
 
-		if (is_not_empty(m) && process_fits(c, RULE_PATTERNS + i, m, p) &&
+		if (is_not_empty(m) && process_fits(c, RULE_PATTERNS + i, m, NULL, p) &&
 		    use_fits(m, s, p))
 			return (int)i;
 	}

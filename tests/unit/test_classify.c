@@ -541,6 +541,56 @@ TEST(every_field_of_a_match_counts)
 	}
 }
 
+TEST(a_container_matches_by_its_whole_name)
+{
+	static const struct {
+		const char *wanted, *container;
+		bool fits;
+	} rows[] = {
+		{ "ollama", "ollama", true },
+		{ "ollama", "ollama-evil", false },
+		{ "ollama-evil", "ollama", false },
+		{ "ollama", "ollam", false },
+		{ "my-long-container", "my-long-cont", false },
+		{ "c0ffee", "c0ffee012345", true },
+		{ "c0ffee", "c0ffee01", false }, /* a name, not an id */
+		{ "c0ffee01234567", "c0ffee012345", true },
+		{ "c0ffee01234567", "c0ffee012346", false },
+	};
+	struct scene_process *p = process(7, "/bin/x");
+
+	policy.rules = 1;
+	policy.rule[0].action = GUARD_IGNORE;
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		policy.rule[0].match =
+			(struct policy_match){ .uid = -1, .container = rows[i].wanted };
+		snprintf(p->container, sizeof(p->container), "%s", rows[i].container);
+		if ((class_of(p) == CLASS_IGNORED) != rows[i].fits)
+			fail_msg("row %zu", i);
+	}
+}
+
+TEST(a_user_cannot_pretend_to_be_a_container_of_another_engine)
+{
+	struct scene_process *p = process(7, "/bin/x");
+	struct policy_match *m = worker("w");
+
+	m->container = ID;
+	snprintf(p->container, sizeof(p->container), "0123456789ab");
+	snprintf(p->cgroup, sizeof(p->cgroup), "/system.slice/docker-" ID ".scope");
+	assert_int_equal(class_of(p), CLASS_WORKER);
+	snprintf(p->cgroup, sizeof(p->cgroup),
+		 "/user.slice/user-1000.slice/user@1000.service/docker-" ID ".scope");
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	policy.worker[0].url = "unix:///run/user/100/podman/podman.sock";
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	policy.worker[0].url = "unix:///run/user/1000/podman/podman.sock";
+	assert_int_equal(class_of(p), CLASS_WORKER);
+	policy.worker[0].url = NULL;
+	m->uid = p->uid = 1000;
+	assert_int_equal(class_of(p), CLASS_WORKER);
+}
+
 TEST(an_unknown_value_does_not_match)
 {
 	struct policy_match *m = rule(GUARD_IGNORE);
