@@ -5,6 +5,7 @@
 #include "guard/classify.h"
 
 #include "guard/health.h"
+#include "guard/pidfile.h"
 
 #include "base/suggest.h"
 
@@ -208,7 +209,7 @@ static bool regex_matches_all(const char *expression)
 	size_t found = 0, n = sizeof(texts) / sizeof(texts[0]);
 	regex_t re;
 
-	if (!expression || !classify_pattern_is_bounded(expression) ||
+	if (!expression || classify_pattern_fault(expression) ||
 	    regcomp(&re, expression, REG_EXTENDED | REG_NOSUB) != 0)
 		return false;
 	while (found < n && regexec(&re, texts[found], 0, NULL, 0) == 0)
@@ -587,14 +588,31 @@ void guard_config_check(struct config_reader *r)
 	warn_idle(r);
 }
 
+/* Only warns: the user who runs this check may not be the service's user. */
+static void warn_pidfile(struct config_reader *r, const struct guard_entry *e)
+{
+	const char *path = guard_entry_text(e, GUARD_KEY_match_pidfile);
+	struct root root = { .fd = -1 };
+	struct pidfile file;
+
+	if (path && root_open(&root, "/") == 0 &&
+	    pidfile_read(&root, path, &file) == -GW_E_STATE)
+		config_warn(r, &e->place[GUARD_KEY_match_pidfile],
+			    "the guard does not trust the pidfile %.200s: %s; %s", path,
+			    file.fault, PIDFILE_REMEDY);
+	root_close(&root);
+}
+
 /* Only warns: the service starts without the file, but cannot authenticate to the worker. */
 void guard_config_check_files(struct config_reader *r)
 {
 	for (const struct guard_entry *e = r->m->entries; e; e = e->next) {
-		const char *path = e->table == GUARD_WORKER
-					   ? guard_entry_text(e, GUARD_KEY_token_file)
-					   : NULL;
+		const char *path;
 
+		if (e->table != GUARD_WORKER)
+			continue;
+		warn_pidfile(r, e);
+		path = guard_entry_text(e, GUARD_KEY_token_file);
 		if (path && access(path, R_OK) != 0)
 			config_warn(r, &e->place[GUARD_KEY_token_file],
 				    "cannot read token_file %.200s: %s%s", path,

@@ -137,45 +137,15 @@ static const char *check_comm(const char *s, char out[static WRONG])
 	return out;
 }
 
-/* Returns the largest number in "{3,40}", or 1. */
-static unsigned long repetitions(const char *p)
-{
-	unsigned long most = 1;
-
-	while (*p == ',' || isdigit((unsigned char)*p)) {
-		char *end = NULL;
-		unsigned long n = *p == ',' ? 0 : strtoul(p, &end, 10);
-
-		most = n > most ? n : most;
-		p = end ? end : p + 1;
-	}
-	return most;
-}
-
-/* True if the expression could take all memory: C libraries unroll repetitions and recurse into
- * parentheses. */
-static bool is_too_complex(const char *s)
-{
-	unsigned long times = 1;
-
-	for (const char *p = s; times <= 1000 && (p = strchr(p, '{')); p++) {
-		unsigned long n = repetitions(p + 1);
-
-		times = n > 1000 ? n : times * n;
-	}
-	return times > 1000 || strlen(s) > 1000;
-}
-
 static const char *check_regex(const char *s, char out[static WRONG])
 {
+	const char *fault = classify_pattern_fault(s);
 	char why[100];
 	regex_t re;
 	int rc;
 
-	if (is_too_complex(s))
-		return "it has more than 1000 repetitions or more than 1000 bytes";
-	if (!classify_pattern_is_bounded(s))
-		return "it has a back-reference such as \\1, and matching one can take hours";
+	if (fault)
+		return fault;
 	rc = regcomp(&re, s, REG_EXTENDED | REG_NOSUB);
 	if (rc == 0) {
 		regfree(&re);

@@ -238,9 +238,13 @@ bool process_cache_appeared(struct process_cache *c)
 void process_cache_renumber_workers(struct process_cache *c, const int *now)
 {
 	for (unsigned k = 0; k < CHAINS; k++)
-		for (int i = c->chain[k]; i >= 0; i = c->entry[i].next)
-			if (c->entry[i].worker >= 0)
-				c->entry[i].worker = now[c->entry[i].worker];
+		for (int i = c->chain[k]; i >= 0; i = c->entry[i].next) {
+			struct cached_process *e = &c->entry[i];
+
+			e->process.command_match = COMMAND_UNMATCHED;
+			if (e->worker >= 0)
+				e->worker = now[e->worker];
+		}
 }
 
 /* ---- reading /proc ---- */

@@ -35,6 +35,13 @@ struct scene_gpu {
 	unsigned errors;      /* consecutive failed readings */
 };
 
+/* Whether scene_process.patterns holds the results of classifier_match_command(). */
+enum scene_command_match {
+	COMMAND_UNMATCHED, /* no: the classification compares the command line itself */
+	COMMAND_MATCHED,
+	COMMAND_PENDING, /* no, the policy is new: no pattern matches until the next scene */
+};
+
 struct scene_process {
 	struct proc_id id;
 	int64_t uid;   /* -1: unknown */
@@ -48,6 +55,9 @@ struct scene_process {
 	bool veiled; /* its program cannot be read, so it may be a worker of the same user */
 	char name[16], exe[160], command[160], cgroup[160], container[64];
 	int64_t ancestor[SCENE_ANCESTORS]; /* nearest first; 0 ends the list */
+	/* Not recorded. */
+	enum scene_command_match command_match;
+	uint64_t patterns[2]; /* one bit per rule, then one per worker */
 };
 
 enum scene_how {

@@ -265,6 +265,8 @@ static struct scene_process *add_process(struct scene_builder *b, const struct r
 	b->cached[s->processes] = cached;
 	b->instance[s->processes++] = r->instance;
 	*p = *from;
+	if (p->command_match == COMMAND_UNMATCHED)
+		classifier_match_command(b->classifier, p);
 	p->gpu = r->gpu;
 	p->type = r->type;
 	p->bytes = r->bytes;
@@ -328,6 +330,8 @@ static void add_row_process(struct scene_builder *b, const struct row *r)
 	}
 	if (c->state == PROCESS_FOUND) {
 		b->several_rows |= c->process.id.pid != r->listed_pid || r->instance >= 0;
+		if (c->process.command_match == COMMAND_UNMATCHED)
+			classifier_match_command(b->classifier, &c->process);
 		if (!merge_row(b, r, c->process.id.pid))
 			add_process(b, r, &c->process, c);
 	} else if (is_simulated(b, r, c) || c->state == PROCESS_ORPHAN) {

@@ -2,6 +2,7 @@
  * has its own interval. */
 #include "worker_finder.h"
 
+#include "pidfile.h"
 #include "port_owner.h"
 #include "process_cache.h"
 
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* Largest difference between the clock of a file system and the clock of process start
  * times. */
@@ -308,10 +308,11 @@ static bool is_due(const struct worker_finder *f, uint64_t last_ns, uint64_t eve
 /* True if the process is younger than the pidfile. A program writes its pidfile after it
  * starts, so a younger process has the reused pid of one that ended. False if the start is
  * unknown. */
-static bool is_younger(const struct worker_finder *f, const struct stat *st, struct proc_id now)
+static bool is_younger(const struct worker_finder *f, struct timespec written,
+		       struct proc_id now)
 {
 	const uint64_t written_ns =
-		(uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec;
+		(uint64_t)written.tv_sec * NS_PER_S + (uint64_t)written.tv_nsec;
 	uint64_t began_ns;
 
 	return proc_began_ns(f->root, now.start_ticks, &began_ns) == 0 &&
@@ -320,33 +321,33 @@ static bool is_younger(const struct worker_finder *f, const struct stat *st, str
 
 /* True if the pidfile is stale: the pid has a new process, but the file is unchanged, so the
  * pid was reused. */
-static bool is_stale(const struct worker_finder *f, struct target *t, const struct stat *st,
+static bool is_stale(const struct worker_finder *f, struct target *t, struct timespec written,
 		     struct proc_id now)
 {
-	const bool same_file = t->written.tv_sec == st->st_mtim.tv_sec &&
-			       t->written.tv_nsec == st->st_mtim.tv_nsec;
+	const bool same_file =
+		t->written.tv_sec == written.tv_sec && t->written.tv_nsec == written.tv_nsec;
 
 	if (same_file && t->writer.pid == now.pid)
 		return t->writer.start_ticks != now.start_ticks;
-	if (is_younger(f, st, now))
+	if (is_younger(f, written, now))
 		return true;
-	t->written = st->st_mtim;
+	t->written = written;
 	t->writer = now;
 	return false;
 }
 
-/* Reads the process that the pidfile names; false: none that lives. */
+/* Reads the process that the pidfile names; false: none that lives, or the file is not trusted. */
 static bool read_pidfile(const struct worker_finder *f, struct target *t, const char *path,
 			 struct proc_id *ret)
 {
-	struct stat st;
+	struct pidfile file;
 
-	path += strspn(path, "/");
-	return fstatat(f->root->fd, path, &st, 0) == 0 &&
-	       root_read_i64(f->root, path, &ret->pid) == 0 &&
-	       proc_start_ticks(f->root, ret->pid, &ret->start_ticks) == 0 &&
+	if (pidfile_read(f->root, path, &file) != 0)
+		return false;
+	ret->pid = file.pid;
+	return proc_start_ticks(f->root, ret->pid, &ret->start_ticks) == 0 &&
 	       proc_lives(f->root, ret->pid, ret->start_ticks) != 0 &&
-	       !is_stale(f, t, &st, *ret);
+	       !is_stale(f, t, file.written, *ret);
 }
 
 /* Finds the worker by its pidfile. A file that names another process replaces the root. A file

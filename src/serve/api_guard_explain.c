@@ -3,6 +3,7 @@
 #include "guard_doc.h"
 
 #include "guard/demand.h"
+#include "guard/pidfile.h"
 #include "guard/proc_visibility.h"
 #include "guard/worker.h"
 
@@ -380,6 +381,21 @@ static void say_history(struct json *j, const struct guard_status *s)
 			    s->backoff);
 }
 
+/* A file of a real root: simulated GPUs too have workers of this machine. */
+static void say_pidfile(struct json *j, const struct policy_match *m)
+{
+	struct root root = { .fd = -1 };
+	struct pidfile file;
+
+	if (m->pidfile && root_open(&root, "/") == 0 &&
+	    pidfile_read(&root, m->pidfile, &file) == -GW_E_STATE)
+		explain_say(j,
+			    "The guard does not trust its pidfile %.200s: %s; " PIDFILE_REMEDY
+			    ".",
+			    m->pidfile, file.fault);
+	root_close(&root);
+}
+
 static void write_explain(struct json *j, const struct guard_view *g, unsigned worker,
 			  struct guard_moment now)
 {
@@ -405,6 +421,7 @@ static void write_explain(struct json *j, const struct guard_view *g, unsigned w
 			    "of other users: %s.",
 			    proc_visibility_lacks(g->policy, worker, proc_visibility_now()),
 			    proc_visibility_remedy);
+	say_pidfile(j, &g->policy->worker[worker].match);
 	say_reasons(j, g, worker, &s, now);
 	say_last(j, g, worker);
 	if (s.state == STATE_ABSENT)

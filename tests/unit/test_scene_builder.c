@@ -490,6 +490,17 @@ static void write_at(const char *path, time_t seconds)
 }
 
 /* The machine began at 1000000 s; a tick is 10 ms. */
+TEST(a_pidfile_that_others_can_write_names_no_process)
+{
+	put_pidfile_worker("/usr/bin/w");
+	assert_int_equal(fchmodat(tree.root.fd, "run", 0777, 0), 0);
+	first_scene(GPU ON(500, "1 GiB"));
+	assert_int_equal(scene.roots, 0);
+	assert_int_equal(fchmodat(tree.root.fd, "run", 0755, 0), 0);
+	take_after(NS_PER_S);
+	assert_int_equal(scene.roots, 1);
+}
+
 TEST(a_process_younger_than_the_pidfile_did_not_write_it)
 {
 	worker("w")->pidfile = "/run/w.pid";
