@@ -185,11 +185,34 @@ static void update_metering(struct reader *r, const struct gw_snapshot *snap)
 
 /* ---- a round ---- */
 
+/* NVML that opened without a GPU, or that must not wake one, has not failed. */
+static bool is_init_failure(enum gw_cause cause)
+{
+	return cause != GW_CAUSE_NONE && cause != GW_CAUSE_NO_GPU && cause != GW_CAUSE_ASLEEP;
+}
+
+static void read_nvml_failure(const struct reader *r, struct reading *x)
+{
+	x->nvml_cause = GW_CAUSE_NONE;
+	pthread_mutex_lock(&r->ctx->lock);
+	for (unsigned i = 0; i < r->ctx->openers && !r->ctx->released; i++) {
+		const struct opener *o = r->ctx->opener[i];
+
+		/* A call thread that still runs owns the backend. */
+		if (o->b.ops != &backend_nvml || o->stalled || !is_init_failure(o->b.cause))
+			continue;
+		x->nvml_cause = o->b.cause;
+		memcpy(x->nvml_message, o->b.message, sizeof(x->nvml_message));
+	}
+	pthread_mutex_unlock(&r->ctx->lock);
+}
+
 static void read_all(struct reader *r, struct reading *x)
 {
 	x->begin_ns = clock_mono_ns(r->clock);
 	gw_snapshot_take(x->snap, GW_TIERS_COMMON);
 	gw_process_list_take(x->processes);
+	read_nvml_failure(r, x);
 	if (!r->env)
 		/* out of memory: retry at the next round */
 		gw_environment_new(r->ctx, &r->env);
