@@ -193,9 +193,11 @@ static void write_whole(struct json *j, const char *key, const struct gw_device 
 
 static void short_device(struct json *j, const struct gw_device *d)
 {
+	const char *name = gw_device_text(d, GW_T_NAME);
+
 	json_object(j, NULL);
 	json_uint(j, "index", d->index);
-	json_string(j, "name", gw_device_text(d, GW_T_NAME));
+	json_string(j, "name", name ? name : "unknown GPU"); /* this key is never null */
 	write_whole(j, "total_memory_mb", d, GW_Q_MEMORY_TOTAL, MB);
 	write_whole(j, "free_memory_mb", d, GW_Q_MEMORY_FREE, MB);
 	write_whole(j, "used_memory_mb", d, GW_Q_MEMORY_USED, MB);

@@ -140,6 +140,25 @@ def test_failed_initialisations_are_counted_each_and_nothing_else(name, failures
         assert sum(metric(s, "nvml_init_failures_total").values()) == pytest.approx(count(), abs=2)
 
 
+def test_the_name_of_a_gpu_is_always_a_string(tmp_path):
+    text = '[[gpu]]\nprofile = "h200"\n[[fault]]\ncall = "nvmlDeviceGetName"\ncode = 999\n'
+    with Service(scenario(tmp_path, text)) as s:
+        [gpu] = s.get("/api/gpu/devices").json()["devices"]
+        assert gpu["name"] == "unknown GPU" and gpu["total_memory_mb"] > 0
+        assert s.get("/api/v1/devices").json()["devices"][0]["name"] is None  # unknown is null elsewhere
+
+
+def test_a_reset_is_explained_wherever_it_is_requested():
+    with Service("two-gpus", "--manage", token=True) as s:
+        for method, path, body in (("GET", "reset", None), ("POST", "reset", None), ("POST", "0/reset", None),
+                                   ("PUT", "0/reset", {})):
+            got = s.ask(method, "/api/gpu/manage/" + path, json=body, token=True)
+            assert got.status_code == 501 and got.headers["Content-Type"] == "application/problem+json", path
+            assert "NVML has no call" in got.json()["detail"] and "--gpu-reset" in got.json()["remedy"]
+        listed = s.get("/api/gpu/manage").json()["reset"]
+        assert listed == got.json()["detail"] + ". " + got.json()["remedy"]
+
+
 @pytest.mark.parametrize("name", ["no-gpu", "no-driver"])
 def test_no_gpu_is_an_empty_list_and_not_ready(name):
     s = Service(name)
