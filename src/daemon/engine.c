@@ -62,6 +62,7 @@ static uint64_t engine_emit(struct engine *e, const struct view_event *given)
 
 	x.id = ++e->next_event;
 	x.wall_ns = clock_wall_ns(e->clock);
+	x.simulated = view_simulated(&e->view);
 	store_add_event(e->config.store, &x);
 	/* write soon: after kill -9 the id must not be used again */
 	store_commit(e->config.store);

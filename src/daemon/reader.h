@@ -32,9 +32,10 @@ struct metering {
 struct reading {
 	struct gw_snapshot *snap;
 	struct gw_process_list *processes;
-	const struct gw_environment *env; /* NULL: not collected yet */
-	struct metering *metering;        /* NULL: none */
-	bool retire;                      /* the GPUs changed: stop using `metering` */
+	struct gw_environment *env; /* NULL: not collected yet */
+	uint64_t env_ns;            /* when it was collected */
+	struct metering *metering;  /* NULL: none */
+	bool retire;                /* the GPUs changed: stop using `metering` */
 	bool let_go;
 	unsigned
 		/* number of finished reader_send_request() requests, and the result of the last

@@ -284,6 +284,7 @@ static struct http_config http_settings(struct service *s, const struct listenin
 		.route = api_routes,
 		.routes = api_route_count,
 		.arg = &s->api,
+		.mark = api_mark,
 		.log = log_request,
 	};
 }

@@ -110,6 +110,7 @@ void api_device(void *arg, const struct request *q, struct reply *r)
 	write_counted(&j, a, (unsigned)i);
 	json_int(&j, "schema_version", RENDER_SCHEMA_VERSION);
 	json_time(&j, "time_utc", gw_snapshot_wall_ns(a->view.snap));
+	json_bool(&j, "simulated", view_simulated(&a->view));
 	api_end(&j);
 }
 

@@ -391,6 +391,7 @@ static void write_explain(struct json *j, const struct guard_view *g, unsigned w
 		return;
 	json_object(j, NULL);
 	guard_doc_worker(j, g, worker, now);
+	json_bool(j, "simulated", guard_doc_simulated(g));
 	json_array(j, "sentences");
 	explain_say(j, "%s %s %s for %s and holds %.0f MiB.", name,
 		    guard_doc_pretends(&s) ? "would be in state" : "is in state",
@@ -432,7 +433,6 @@ void api_guard_explain(void *arg, const struct request *q, struct reply *r)
 	if (!g || (name && (only = guard_doc_find(g, r, name)) < 0))
 		return;
 	api_begin(&j, a, r);
-	json_bool(&j, "simulated", guard_doc_simulated(g));
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	json_array(&j, "workers");
 	for (unsigned i = 0; i < g->policy->workers; i++)

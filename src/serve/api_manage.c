@@ -145,6 +145,7 @@ static void list_settings(const struct api *a, const struct kept *kept, struct b
 
 	json_init(&j, out, false);
 	render_head(&j, snap);
+	json_bool(&j, "simulated", view_simulated(&a->view));
 	json_bool(&j, "enabled", a->manage);
 	if (!a->manage)
 		json_string(&j, "remedy", "[manage] enabled = true in gpuward.toml");
@@ -386,6 +387,7 @@ static void result(const struct api *a, const struct manage_order *o,
 
 	json_init(&j, &r->body, false);
 	render_head(&j, a->view.snap);
+	json_bool(&j, "simulated", view_simulated(&a->view));
 	json_string(&j, "uuid", o->uuid);
 	json_string(&j, "setting", manage_info(o->what)->word);
 	manage_value_write(&j, "before", o->what, got->before);

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import sqlite3
@@ -157,6 +158,17 @@ def test_a_reset_is_explained_wherever_it_is_requested():
             assert "NVML has no call" in got.json()["detail"] and "--gpu-reset" in got.json()["remedy"]
         listed = s.get("/api/gpu/manage").json()["reset"]
         assert listed == got.json()["detail"] + ". " + got.json()["remedy"]
+
+
+def test_the_environment_is_that_of_now_not_of_the_start(tmp_path):
+    root = tmp_path / "root"
+    shutil.copytree(support.FIXTURES / "amd-discrete", root, symlinks=True)
+    (root / "proc/uptime").write_text("100.00 1.00\n")
+    uptime = lambda: s.get("/api/v1/environment").json()["host"]["uptime_seconds"]
+    with Service(None, "--root", root, simulate=False) as s:
+        s.wait(lambda: uptime() == 100)
+        (root / "proc/uptime").write_text("200.00 1.00\n")
+        s.wait(lambda: uptime() == 200)
 
 
 @pytest.mark.parametrize("name", ["no-gpu", "no-driver"])
@@ -424,7 +436,7 @@ def test_a_library_that_is_missing_is_a_warning_and_an_empty_list_is_debug(tmp_p
         s.__exit__()
     with Service("no-gpu", *options) as s:
         s.wait(lambda: said(s, "debug", "no GPUs found"))
-        assert said(s, "info", "nvml opened with 0 GPUs") and not said(s, "warning", "")
+        assert said(s, "info", "nvml opened with 0 GPUs") and not said(s, "warning", "NVML")
     with Service(None, *options, "--root", support.FIXTURES / "amd-discrete", simulate=False) as s:
         assert said(s, "info", "opened with 1 GPU") and not said(s, "warning", "NVML")
 
