@@ -1,8 +1,8 @@
-/* bare: the smallest C program that makes the NVML calls of our FAST tier, as the reference for
- * the library.
+/* bare: the smallest C program that makes the NVML calls of our FAST tier; the benchmarks
+ * compare the library with it.
  *
- * No tables, no reasons, no clock, one GPU, results in a struct. A call that the GPU refuses in
- * the first round is not repeated. */
+ * It has no tables, no absence reasons and no clock. It reads one GPU into a struct. A call
+ * that the GPU refuses in the first round is not repeated. */
 #ifndef GW_BENCH_BARE_H
 #define GW_BENCH_BARE_H
 
@@ -12,7 +12,7 @@ struct bare {
 	void *lib;
 	struct nvml nvml; /* the same pointers as in the library, filled by dlsym */
 	abi_device device;
-	unsigned refused; /* bits of the calls that are not repeated */
+	unsigned refused; /* one bit per call that failed and is not repeated */
 	/* results */
 	uint32_t power, temperature, clock[3], pstate;
 	struct abi_field_value field[2];
@@ -21,8 +21,8 @@ struct bare {
 	uint64_t reasons;
 };
 
-/* dlopen (path NULL: by its usual name), nvmlInit_v2 and the handle of GPU 0. Returns 0, or -1
- * with a sentence on stderr. */
+/* Loads the library (path NULL: by its usual name), calls nvmlInit_v2 and gets the handle of
+ * GPU 0. Returns 0, or -1 after a message on stderr. */
 int bare_open(struct bare *b, const char *path);
 void bare_close(struct bare *b);
 

@@ -1,8 +1,10 @@
 /* cost: what reading each quantity costs at its real cadence.
  *
- * Caches of the driver make a call in a tight loop look free, so every quantity is read once
- * per second, and the median of its CPU and wall time is printed. The tiers of quantity.def
- * were chosen with this.   bench-cost [LIBRARY] [SECONDS] */
+ * In a tight loop the driver answers from a cache and a call looks free. Therefore every
+ * quantity is read once per second, and the medians of its CPU time and wall time are printed.
+ * The tiers in quantity.def were chosen with these figures.
+ *
+ * bench-cost [LIBRARY] [SECONDS] */
 #include "device/context.h"
 #include "device/nvml.h"
 #include "stats.h"

@@ -1,5 +1,5 @@
-/* Definitions of malloc and similar functions in the program replace those of libc in the whole
- * process; the return address shows the caller. */
+/* The program defines malloc() and similar functions, which replace those of libc in the whole
+ * process. The return address shows which library made the call. */
 #include "count.h"
 
 #include <link.h>

@@ -2,8 +2,8 @@
 #ifndef GW_BENCH_COUNT_H
 #define GW_BENCH_COUNT_H
 
-/* Calls of malloc, calloc and realloc so far: by the program and by libc for it; and by any
- * other library (the driver's). */
+/* Calls of malloc, calloc and realloc so far. count_ours: by the program, and by libc when the
+ * program called it. count_others: by any other library, such as the driver's. */
 extern unsigned long count_ours, count_others;
 
 /* Finds the program and libc in memory. Nothing is counted before. */

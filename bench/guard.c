@@ -4,9 +4,9 @@
  *     bench-guard SECONDS                               on the real GPUs
  *
  * Prints "name value" lines. It observes and decides every 100 ms like the service, with call
- * threads for the driver. The simulator's processes are children that sleep, so that /proc is read
- * as usual. Time in driver calls is shown separately, because on another machine only their number
- * stays the same. */
+ * threads for the driver. The simulated processes are sleeping child processes, so that /proc
+ * is read as usual. Time in driver calls is shown separately, because it differs between
+ * machines; the number of calls does not. */
 #include "count.h"
 #include "stats.h"
 
@@ -25,7 +25,7 @@
 
 #define POLL_NS      (100 * NS_PER_MS)
 #define CHILDREN_MAX 256
-#define HOT_ROUNDS   2000 /* one after the other, with warm caches: our own work */
+#define HOT_ROUNDS   2000 /* rounds without a pause and with warm caches: shows our own work */
 
 static pid_t child[CHILDREN_MAX];
 static unsigned children;
@@ -150,7 +150,8 @@ static int measure(struct gw_ctx *ctx, double seconds)
 	if (!s || scene_builder_new(ctx, &policy, &builder) != 0 ||
 	    guard_new(&policy, NULL, 0, &g) != 0)
 		return 1;
-	for (unsigned i = 0; i < 10; i++) /* reads what is read only once */
+	/* the first rounds also read what is read only once */
+	for (unsigned i = 0; i < 10; i++)
 		observe_once(builder, g, s);
 	count_start();
 	from = read_use(ctx);

@@ -2,8 +2,8 @@
  *
  * rate snapshot|bare SECONDS HERTZ [LIBRARY]        prints "name value" lines
  *
- * CPU time of the whole process while it reads at a fixed rate, without opening and the first
- * reading. */
+ * Measures the CPU time of the whole process while it reads at a fixed rate. Opening the
+ * library and the first reading are not included. */
 #include "bare.h"
 #include "stats.h"
 
@@ -20,8 +20,8 @@ static double used_s(void)
 	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Peak resident size. Not from getrusage(), which includes the size of the parent before the
- * exec. */
+/* Returns the peak resident size in KiB. getrusage() is not used, because its value includes
+ * the parent's size before the exec. */
 static long peak_kib(void)
 {
 	FILE *f = fopen("/proc/self/status", "r");
@@ -69,7 +69,8 @@ int main(int argc, char **argv)
 	if (plain ? bare_open(&bare, o.nvml_library)
 		  : gw_open(&o, &ctx) || gw_snapshot_new(ctx, &snap))
 		return 1;
-	read_once(plain ? &bare : NULL, snap); /* reads what never changes */
+	/* the first reading includes what never changes */
+	read_once(plain ? &bare : NULL, snap);
 	start = stats_now_ns();
 	cpu = used_s();
 	for (unsigned i = 0; i < ticks; i++) {

@@ -2,8 +2,8 @@
  *
  * warm [LIBRARY]        prints "name value" lines; times are medians in ns per round
  *
- * The two take turns in blocks of a few ms, so that a slow machine slows both; the median of
- * the blocks leaves out the few in which the driver updated its sensors. */
+ * Snapshot and bare loop alternate in blocks of a few ms, so that a slow machine slows both.
+ * The median over the blocks ignores the few blocks in which the driver updated its sensors. */
 #include "bare.h"
 #include "count.h"
 #include "stats.h"
@@ -88,7 +88,7 @@ static int open_library(struct subject *s, const char *library, uint64_t deadlin
 	if (gw_open(&o, &s->ctx) != 0 || gw_snapshot_new(s->ctx, &s->snap) != 0 ||
 	    gw_process_list_new(s->ctx, &s->list) != 0)
 		return -1;
-	do /* until the host's values, which need two readings, are available, too */
+	do /* until the host's CPU utilisation is known, which needs two readings */
 		gw_snapshot_take(s->snap, GW_TIERS_COMMON);
 	while (gw_snapshot_host(s->snap, GW_H_CPU_UTILIZATION, &cpu) != GW_HAVE &&
 	       stats_now_ns() < give_up);
@@ -102,8 +102,8 @@ static void close_library(struct subject *s)
 	gw_close(s->ctx);
 }
 
-/* Allocations of 1000 snapshots, 100 ms apart on a stepped clock: every tier and the host
- * become due many times. */
+/* Counts the allocations of 1000 snapshots, 100 ms apart on a stepped clock, so that every tier
+ * and the host's values become due many times. */
 static void count_allocations(const char *library)
 {
 	struct gw_options o = { .size = sizeof(o), .backend = "nvml", .nvml_library = library };
@@ -125,7 +125,7 @@ static void count_allocations(const char *library)
 	count_start();
 	gw_snapshot_free(snap);
 	if (gw_snapshot_new(ctx, &snap) == 0 && count_ours == 0)
-		printf("mallocs -1\n"); /* a counter that counts nothing proves nothing */
+		printf("mallocs -1\n"); /* the counter missed a known allocation */
 	gw_snapshot_free(snap);
 	gw_close(ctx);
 }

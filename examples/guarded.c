@@ -164,7 +164,7 @@ static void serve(struct worker *w, struct gw_guard *guard, double seconds)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	until = (double)t.tv_sec + (double)t.tv_nsec * 1e-9 + seconds;
 	do {
-		/* A single atomic read while the worker may run. */
+		/* While the worker may run, this call is a single atomic read. */
 		if (gw_guard_wait(guard, SECOND / 5) == 0) {
 			pthread_mutex_lock(&w->lock);
 			if (w->loaded) /* it may have been evicted in between */

@@ -28,7 +28,7 @@ static double cpu_s(void)
 	       1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-/* field: VmRSS, RssAnon (our memory) or RssFile (code). */
+/* Returns a line of /proc/self/status in KiB: VmRSS, RssAnon (our memory) or RssFile (code). */
 static long resident_kib(const char *field)
 {
 	FILE *f = fopen("/proc/self/status", "r");

@@ -1,6 +1,6 @@
 /* abi_check: compares our description of NVML's binary interface with NVIDIA's header. Every
- * row is a compile-time assertion. The script `run` lists the names that the header does not
- * have as ABSENT_name; a row about such a name asserts nothing, so that the check works with
+ * row is a compile-time assertion. The script `run` defines ABSENT_name for each name that the
+ * header does not have. A row about such a name asserts nothing, so that the check works with
  * older and newer headers. */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS /* a plain name is version 1, as in the library */
 #include <nvml.h>
@@ -13,7 +13,7 @@
 #define SECOND(a, b, ...) b
 #define SECOND_OF(...)    SECOND(__VA_ARGS__, ~)
 
-/* HOLDS, or SKIPS where probe is ABSENT_name and the list defines it (as "~, SKIPS"). */
+/* Gives HOLDS; or SKIPS if probe is ABSENT_name and that is defined (as "~, SKIPS"). */
 #define PRESENT(probe)         SECOND_OF(probe, HOLDS)
 #define HOLDS(condition, text) _Static_assert(__COUNTER__ >= 0 && (condition), text);
 #define SKIPS(condition, text)
@@ -109,7 +109,7 @@ SAME(ABI_SCOPE_GPU, NVML_POWER_SCOPE_GPU)
 SAME(ABI_SCOPE_MODULE, NVML_POWER_SCOPE_MODULE)
 SAME(ABI_SCOPE_MEMORY, NVML_POWER_SCOPE_MEMORY)
 
-/* Numbers without a name in the tables of nvml_read.c and tables.c. */
+/* Numbers that the tables of nvml_read.c and tables.c use without a name. */
 SAME(0, NVML_TEMPERATURE_GPU)
 SAME(0, NVML_PCIE_UTIL_TX_BYTES)
 SAME(1, NVML_PCIE_UTIL_RX_BYTES)
@@ -347,7 +347,7 @@ AT(struct abi_gpm_metric_value, id, nvmlGpmMetric_t, metricId)
 AT(struct abi_gpm_metric_value, code, nvmlGpmMetric_t, nvmlReturn)
 AT(struct abi_gpm_metric_value, value, nvmlGpmMetric_t, value)
 
-/* The array grows with every header; the library reads as many entries as the caller says. */
+/* The array is longer in every newer header. NVML reads as many entries as numMetrics says. */
 AT(struct abi_gpm_metrics, version, nvmlGpmMetricsGet_t, version)
 AT(struct abi_gpm_metrics, count, nvmlGpmMetricsGet_t, numMetrics)
 AT(struct abi_gpm_metrics, first, nvmlGpmMetricsGet_t, sample1)

@@ -16,7 +16,7 @@ UUID = "GPU-11111111-2222-3333-4444-555555555555"
 CODES = {
     "throttle-power": ("suspect", "the power limit slowed the clocks"),
     "child-failed": ("invalid", "the program ended with an error"),
-    "short": ("suspect", "less than 10 s or fewer than 10 independent samples"),
+    "short": ("suspect", "the window is shorter than 10 s or has fewer than 10 independent samples"),
 }
 
 

@@ -71,7 +71,7 @@ def test_a_threshold_inside_the_interval_is_undecided(ab, load, tmp_path):
     assert "undecided" in said and "pairs would be needed" in said
 
 
-def test_a_command_is_no_better_than_itself_by_much(ab, load):
+def test_a_command_compared_with_itself_shows_no_large_difference(ab, load):
     done, doc = ab([load, *QUICK, "--fail-if=energy > +100%"], LONGER, LONGER)
     assert done.returncode == OK, done.stdout
     assert 0.7 < doc["ab"]["energy"]["ratio"] < 1.4
@@ -121,7 +121,7 @@ def test_the_command_lines_are_kept_only_when_asked_for(ab, load):
     assert doc["a"] == {"command_name": "true", "command": None}
 
 
-def test_the_noise_floor_comes_first(load):
+def test_a_is_compared_with_itself_first(load):
     done = gpuward("ab", load, *QUICK, "--progress", "--", *A, "--", *A)
     lines = done.stderr.splitlines()
     noise = next(i for i, l in enumerate(lines) if "A compared with itself" in l)
@@ -184,7 +184,7 @@ def test_the_commands_read_nothing_and_their_output_is_shown_only_when_asked_for
     assert "typed" not in done.stdout
 
 
-def test_a_command_that_says_a_lot_is_not_held_up(ab, load):
+def test_a_command_with_much_output_is_not_blocked(ab, load):
     many = ["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x >&2"]
     done, _ = ab([load, "--pairs-max=2", "--aa-pairs=0", "--no-cooldown"], many, ["true"])
     assert done.returncode == OK
@@ -204,7 +204,7 @@ def test_a_command_that_fails_ends_it(ab, load, script, said):
         assert doc["failure"]["status"] == 3
 
 
-def test_one_that_fails_later_leaves_what_was_known(ab, load, tmp_path):
+def test_a_command_that_fails_later_keeps_the_pairs_before_it(ab, load, tmp_path):
     n = tmp_path / "n"
     script = f"echo >>{n}; sleep 0.05; [ $(wc -l <{n}) -lt 4 ] || {{ printf 'bad \\033[31mred' >&2; exit 1; }}"
     done, doc = ab([load, *QUICK, "--aa-pairs=0"], A, ["sh", "-c", script])

@@ -62,7 +62,7 @@ def test_a_driver_without_a_gpu_is_ready():
         assert s.get("/readyz").status_code == 200
 
 
-def test_the_driver_may_be_asked_by_many_at_once(live):
+def test_many_clients_may_request_the_driver_document_at_once(live):
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         docs = [f.result().json() for f in [pool.submit(live.get, "/api/gpu/driver") for _ in range(100)]]
     assert all(d == docs[0] for d in docs) and set(docs[0]) == DRIVER_KEYS
@@ -210,7 +210,7 @@ def test_a_window_ends_with_its_lease_and_lists_do_not_renew_it():
         assert doc["ended_by"] == "lease" and abs(doc["seconds"] - 2) < 1e-6
 
 
-def test_with_a_token_strangers_open_no_windows(live):
+def test_with_a_token_configured_windows_need_it(live):
     got = live.post("/api/v1/windows")
     assert got.status_code == 401 and "Bearer" in got.headers["WWW-Authenticate"]
 

@@ -106,7 +106,7 @@ def with_fake(mood="ok", **more):
 
 @NOT_HERE
 @pytest.mark.parametrize("command", COMMANDS)
-def test_it_is_found_without_being_asked_for(command):
+def test_nvidia_smi_is_used_without_being_selected(command):
     doc = document(command, env=with_fake())
     assert doc["source"]["backend"] == "nvidia-smi"
     if "devices" in doc:
@@ -115,7 +115,7 @@ def test_it_is_found_without_being_asked_for(command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_it_can_be_asked_for(command):
+def test_the_nvidia_smi_backend_can_be_selected(command):
     doc = document(command, "--backend=nvidia-smi", env=with_fake())
     assert doc["source"]["backend"] == "nvidia-smi"
 
@@ -144,7 +144,7 @@ def test_old_versions_that_know_fewer_columns_are_asked_for_less():
         ("silent", "driver_error", NO_GPU),
     ],
 )
-def test_its_complaints_become_causes(mood, cause, code):
+def test_errors_of_nvidia_smi_become_causes(mood, cause, code):
     doc = document("list", "--backend=nvidia-smi", env=with_fake(mood), code=code)
     assert doc["source"]["cause"] == cause
     assert doc["devices"] == []
@@ -155,7 +155,7 @@ def test_a_lost_gpu_is_partial():
     assert [d["state"] for d in doc["devices"]] == ["ok", "lost"]
 
 
-def test_one_that_hangs_is_given_up():
+def test_an_nvidia_smi_that_hangs_is_given_up():
     doc = document(
         "list", "--backend=nvidia-smi", "--timeout=200ms", env=with_fake("hang"), code=NO_GPU
     )
@@ -163,7 +163,7 @@ def test_one_that_hangs_is_given_up():
     assert "nvidia-smi" in doc["source"]["message"]
 
 
-def test_it_is_not_run_where_the_library_answers(tmp_path):
+def test_nvidia_smi_is_not_run_if_nvml_works(tmp_path):
     log = tmp_path / "log"
     document("snapshot", "--simulate", "--backend=auto", env=with_fake(FAKE_SMI_LOG=log))
     assert not log.exists()
@@ -183,7 +183,7 @@ def test_a_missing_nvidia_smi_is_reported():
     assert doc["source"]["cause"] == "no_nvidia_smi"
 
 
-def test_it_does_not_stand_in_for_a_library_that_was_named(tmp_path):
+def test_nvidia_smi_does_not_replace_a_library_given_by_name(tmp_path):
     log = tmp_path / "log"
     doc = document(
         "list", "--nvml-library=/etc/passwd", env=with_fake(FAKE_SMI_LOG=log), code=NO_GPU
@@ -210,7 +210,7 @@ class TestAnotherVendor:
             assert d["cuda_ordinal"] is None
         assert len(doc.get("devices", [0])) == 1
 
-    def test_says_that_another_root_is_not_real(self, tree, vendor, backend, state, command):
+    def test_output_for_another_root_is_marked_simulated(self, tree, vendor, backend, state, command):
         doc = document(command, "--root", FIXTURES / tree)
         assert doc["source"]["simulated"] is True
         assert all(d["provenance"] == "simulated" for d in doc.get("devices", []))
@@ -239,7 +239,7 @@ def test_an_intel_gpu_has_its_figures():
     assert d["temperature_gpu_celsius"] > 0
 
 
-def test_a_sleeping_gpu_is_left_asleep_and_every_figure_says_so():
+def test_a_sleeping_gpu_is_not_woken_and_every_value_is_absent_as_asleep():
     doc = document("snapshot", "--root", FIXTURES / "amd-asleep")
     d = doc["devices"][0]
     assert d["absent"]["power_watts"] == "asleep"
@@ -256,7 +256,7 @@ def test_doctor_notes_the_sleeping_gpu():
     assert ("asleep", "note") in [(f["cause"], f["severity"]) for f in findings]
 
 
-def test_only_the_backend_that_is_asked_for_looks():
+def test_only_the_requested_backend_searches_for_gpus():
     doc = document("list", "--root", FIXTURES / "amd-discrete", "--backend=intel", code=NO_GPU)
     assert doc["devices"] == []
 

@@ -68,7 +68,7 @@ def test_is_refused_in_one_sentence(args, sentence):
     assert sentence in complaint(*args)
 
 
-def test_no_command_says_so_and_fails():
+def test_gpuward_without_a_command_prints_a_hint_and_fails():
     done = gpuward()
     assert done.returncode == USAGE
     assert done.stdout == ""
@@ -197,7 +197,7 @@ def test_a_link_to_a_stub_is_seen_through(tmp_path):
     assert answer(link)["cause"] == "stub_library"
 
 
-def test_a_stub_by_another_name_is_known_by_what_it_says():
+def test_a_stub_library_with_another_name_is_recognised_by_its_answer():
     done = gpuward("list", "--simulate=stub", "--json")
     source = json.loads(done.stdout)["source"]
     assert source["cause"] == "stub_library"

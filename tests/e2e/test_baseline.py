@@ -88,7 +88,7 @@ def test_a_process_on_the_gpu_is_named_and_nothing_is_kept(env):
     assert kept(env) == []
 
 
-def test_json_of_a_busy_gpu_says_so(env):
+def test_json_of_a_busy_gpu_names_the_process(env):
     done = gpuward("baseline", "--simulate", "--gpu=0", *SHORT, "--json", env=env)
     assert done.returncode == FAILED
     doc = json.loads(done.stdout)
@@ -99,7 +99,7 @@ def test_json_of_a_busy_gpu_says_so(env):
     assert "baseline-contended" in b["codes"]
 
 
-def test_context_idle_wants_a_context_of_ours(env, scenario):
+def test_a_context_idle_baseline_needs_a_process_of_ours_with_a_context(env, scenario):
     done = gpuward("baseline", IDLE, *SHORT, "--kind=context-idle", env=env)
     assert done.returncode == FAILED
     assert "no process of ours had a context on it" in done.stderr
@@ -109,7 +109,7 @@ def test_context_idle_wants_a_context_of_ours(env, scenario):
     assert b["kept"] and abs(b["power_watts"] - 124) < 3
 
 
-def test_a_process_that_is_named_is_ours(env, scenario):
+def test_a_process_named_with_pid_counts_as_our_context(env, scenario):
     holder = subprocess.Popen(["sleep", str(TIMEOUT)])
     try:
         world = scenario(
@@ -133,7 +133,7 @@ def test_a_damaged_file_is_ignored_and_named(env):
     assert not b["kept"] and b["message"] == f"{path} is damaged and was ignored"
 
 
-def test_one_that_is_too_old_is_not_shown(env):
+def test_a_baseline_that_is_too_old_is_not_shown(env):
     document("baseline", IDLE, *SHORT, env=env)
     args = ("baseline", IDLE, "--show", "--kind=no-context")
     [b] = document(*args, "--ttl=1ms", env=env)["baselines"]
@@ -166,7 +166,7 @@ def test_ctrl_c_ends_it_and_keeps_nothing(env):
     assert kept(env) == []
 
 
-def test_a_terminal_sees_how_far_it_is(env):
+def test_a_terminal_shows_the_progress_of_a_baseline(env):
     out, code = on_terminal(80, "baseline", IDLE, *SHORT, XDG_CACHE_HOME=env["XDG_CACHE_HOME"])
     assert code == OK
     assert "0 s of at most 2 s" in out and "no-context" in out

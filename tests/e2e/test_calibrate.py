@@ -147,7 +147,7 @@ def test_the_fit_is_recorded(measured):
     assert "Calibrated" in done.stderr and "uncalibrated energy" in done.stderr
 
 
-def test_what_was_kept_is_used_by_the_next_measurement(measured):
+def test_a_stored_calibration_is_used_by_the_next_measurement(measured):
     folder, _, _, doc, _ = measured
     env = environment(XDG_CACHE_HOME=folder / "cache")
     done = gpuward("measure", f"--simulate={folder / 'off.toml'}", "--json", "--", "sleep", "1", env=env)
@@ -162,7 +162,7 @@ def test_what_was_kept_is_used_by_the_next_measurement(measured):
     assert "by an external meter" in shown
 
 
-def test_ab_asks_the_sensor_what_is_uncertain_of_it(measured):
+def test_ab_uses_the_offset_uncertainty_of_a_stored_calibration(measured):
     folder = measured[0]
 
     def offset(**env):
@@ -237,7 +237,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(measured, tmp_path):
         "few, long ago": ([(t - 7200, w) for t, w in points[:2]], "does not overlap the measurement: it ends"),
         "few": (points[:6], "6 points of the trace"),
         "other": (turned, "does not follow the power"),
-        "kilowatts": ([(t, w / 1000) for t, w in points], "is its unit watts"),
+        "kilowatts": ([(t, w / 1000) for t, w in points], "its unit is watts"),
     }
     for name, (given, word) in cases.items():
         path = write(tmp_path / f"{name}.csv", given)
@@ -247,7 +247,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(measured, tmp_path):
     assert "has no column for time" in recompute("--calibrate", head, bundle, code=FAILED).stderr
     (tmp_path / "local.csv").write_text("time,watts\n2026-01-31 12:00:00,300\n")
     said = recompute("--calibrate", tmp_path / "local.csv", bundle, code=FAILED).stderr
-    assert "as 2026-01-31 12:00:00; name the column time_utc" in said and "RFC 3339" in said
+    assert "2026-01-31 12:00:00; name the column time_utc" in said and "RFC 3339" in said
     for word in ("312,5", "0.3 kW", "1,234", "300 VA"):
         (tmp_path / "comma.csv").write_text("time;watts\n" + "".join(f"{t:.3f};{word}\n" for t, _ in points))
         assert "with a decimal point" in recompute("--calibrate", tmp_path / "comma.csv", bundle, code=FAILED).stderr
@@ -339,7 +339,7 @@ def test_net_energy_does_not_know_the_gain_that_the_calibration_does_not(tmp_pat
     assert width(net) / 2 > 1.96 * 0.025 * 0.9 * net["best"]
 
 
-def test_options_that_say_nothing_are_refused(tmp_path):
+def test_calibration_options_without_an_effect_are_refused(tmp_path):
     for words, sentence in ((["measure", "--simulate=two-gpus", "--calibrate", "x.csv", "--", "true"], "with one GPU"),
                             (["measure", "--calibrate-keep", "--", "true"], "needs --calibrate"),
                             (["measure", "--calibrate=x", "--calibrate-accuracy=lots", "--", "true"], "a percentage"),

@@ -77,7 +77,7 @@ def test_each_period_is_from_a_hundred_changes_or_has_a_reason(learned):
     assert s["counter"]["call_p50_seconds"] is not None
 
 
-def test_the_counter_was_held_against_the_ring_at_every_rate(learned):
+def test_the_counter_is_compared_with_the_ring_at_every_rate(learned):
     rates = learned["devices"][0]["sensor"]["counter"]["rates"]
     assert len(rates) >= 4
     spacing = [r["every_seconds"] for r in rates[:4]]
@@ -139,7 +139,7 @@ def test_without_a_gpu_there_is_nothing_to_learn(bare):
     assert doc["devices"] == []
 
 
-def test_what_cannot_be_asked_has_its_reason(scenario):
+def test_unsupported_sensor_values_have_a_reason(scenario):
     world = scenario('[[gpu]]\nprofile = "p100"\n')
     d = document("characterise", "--show", world)["devices"][0]
     assert d["support"]["energy_joules"] == "not_supported"
@@ -157,7 +157,7 @@ def test_other_gpus_are_shown_next_to_a_lost_one(scenario):
     assert second["sensor"] is None and second["message"]
 
 
-def test_nowhere_to_keep_it_is_no_failure_of_showing(world):
+def test_show_succeeds_without_a_cache_folder(world):
     done = gpuward("characterise", "--show", world,
                    env=environment(HOME=None, XDG_CACHE_HOME=None))
     assert done.returncode == OK

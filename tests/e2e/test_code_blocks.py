@@ -114,7 +114,7 @@ def test_c_runs_with_and_without_a_gpu(block, tmp_path):
 @plain
 @of("c")
 @pytest.mark.parametrize("failing", [1, 2, 3, 4, 5, 6, 7, 8])
-def test_c_frees_nothing_that_was_never_there(block, tmp_path, failing):
+def test_c_blocks_survive_failing_allocations(block, tmp_path, failing):
     """The same with each of the first allocations of the library failing: an error, never a crash."""
     source, program, broken = tmp_path / "program.c", tmp_path / "program", tmp_path / "broken.c"
     source.write_text(block + "\n")
@@ -223,7 +223,7 @@ def shown():
     return found + re.findall(r"^(?:start|end)=(gpuward .*)$", TEXT, re.M)
 
 
-def test_every_command_of_the_guide_does_what_it_says(world, worker, tmp_path):
+def test_every_command_of_the_guide_works(world, worker, tmp_path):
     trace, other, good = (tmp_path / n for n in ("guard.trace", "new.toml", "good.toml"))
     config = configure(("ollama", worker), guard=f'record = "{trace}"', defaults="")
     good.write_text(config)
@@ -314,7 +314,7 @@ def test_the_window_example_prints_joules_with_an_interval():
     assert "counter+ring" in done.stdout
 
 
-def test_the_window_example_bears_a_machine_without_a_gpu():
+def test_the_window_example_works_without_a_gpu():
     done = window("0.1", GPUWARD_SIM="no-gpu")
     assert (done.returncode, done.stdout) == (OK, "this machine has no GPU\n")
 

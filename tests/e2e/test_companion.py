@@ -206,7 +206,7 @@ def test_a_refusal_names_the_line_that_would_allow_it(companion, worker):
     assert f"uid {OTHER}: request: refused" in companion.log()
 
 
-def test_nothing_is_allowed_without_a_file_or_in_one_that_others_can_write(companion):
+def test_a_missing_file_or_one_that_others_can_write_allows_nothing(companion):
     companion.allow("unit a.service")
     companion.file.chmod(0o666)
     for uid in (0, NOBODY):
@@ -247,7 +247,7 @@ def test_a_hostile_name_stays_on_its_line_of_the_log(companion):
     assert len(lines) == 1 and "\x1b" not in lines[0]
 
 
-def test_a_number_that_is_anothers_now_is_not_touched(companion, worker):
+def test_a_reused_pid_is_not_touched(companion, worker):
     companion.allow(f"signal exe={EXE}", f"checkpoint exe={EXE}")
     companion.cuda_process(worker.pid)
     stale = name(worker.pid, shift=1)
@@ -369,7 +369,7 @@ def test_a_checkpoint_that_is_killed_half_way_is_reported_and_undone(companion, 
     assert companion.state(worker.pid) == 2
 
 
-def test_one_that_is_not_there_is_named_with_what_starts_it(companion):
+def test_a_missing_companion_is_reported_with_the_unit_that_starts_it(companion):
     companion.stop()
     outcome = companion.order("evict:4", kind="systemd", unit="w.service")
     assert not outcome["ok"] and "gpuward-companion.socket" in outcome["message"]
@@ -388,7 +388,7 @@ def test_one_that_is_not_there_is_named_with_what_starts_it(companion):
     (b"no 12 busy\n", True, "busy"),
     (None, False, "did not answer in time"),
 ])
-def test_the_guard_bears_a_companion_that_answers_badly(companion, answer, retry, words):
+def test_the_guard_survives_invalid_answers_of_the_companion(companion, answer, retry, words):
     """answer None: nothing comes, and it does not hang up."""
     companion.stop()
     os.unlink(companion.socket)
@@ -574,7 +574,7 @@ def test_a_service_without_privileges_moves_a_worker_and_recovers_after_a_crash(
         assert f"uid {NOBODY}: restore of {worker.pid}: done" in companion.log()
 
 
-def test_when_the_companion_refuses_the_service_says_which_line_is_missing(companion, worker, world):
+def test_when_the_companion_refuses_the_service_shows_the_missing_line(companion, worker, world):
     companion.cuda_process(worker.pid)
     with following(world, companion, worker.pid), Unprivileged(world, companion) as s:
         s.wait(lambda: s.state_of() == "active")

@@ -107,7 +107,7 @@ def test_one_run_each_gives_no_verdict_and_no_colour(tmp_path):
     got, doc = rows(a, b)
     assert got["b"]["energy_per_iteration_joules"]["change_verdict"] == "cannot-tell"
     assert got["a"]["energy_per_iteration_joules"]["change_verdict"] is None
-    assert any(n.startswith("One run each: the variation between runs is unknown.") for n in doc["notes"])
+    assert any(n.startswith("Each row has one run, so the variation between runs is unknown.") for n in doc["notes"])
     assert not any("geometric" in n for n in doc["notes"])
     painted = re.compile(r"\x1b\[[0-9;]+m *-\d\d\.\d % \[")
     assert not painted.search(compare(a, b, "--color=always").stdout)
@@ -135,7 +135,7 @@ def test_one_run_is_taken_to_scatter_as_the_trials_do(tmp_path):
     assert (1 + turned["low"]) * (1 + figure["change_ratio"]["high"]) == pytest.approx(1)
 
 
-def test_fewer_runs_are_never_surer(tmp_path):
+def test_fewer_runs_never_give_a_narrower_interval(tmp_path):
     a = save(tmp_path, "a.json", result("a", power=400, trials=3, spread=0.1, series=False))
     width = []
     for trials in (3, 1):
@@ -206,7 +206,7 @@ def test_a_run_may_count_its_own_iterations(tmp_path):
     assert got["a"]["latency_seconds"]["value"]["best"] == pytest.approx((1.25 + 0.625) / 2)
 
 
-def test_a_remark_is_no_doubt(tmp_path):
+def test_a_code_of_level_valid_is_shown_as_a_note(tmp_path):
     doc = result("a", codes=("short",))
     doc["runs"][0]["codes"][0]["level"] = "valid"
     assert "a: note: short" in compare(save(tmp_path, "a.json", doc)).stdout
@@ -240,7 +240,7 @@ def test_parts_of_a_command_are_rows_of_their_own(tmp_path):
     assert "B (inference)" in gpuward("plot", *paths).stdout
 
 
-def test_different_iterations_under_one_label_are_said(tmp_path):
+def test_different_iterations_under_one_label_are_reported(tmp_path):
     a = save(tmp_path, "a.json", result("B", iterations=10))
     b = save(tmp_path, "b.json", result("B", iterations=1000))
     assert "B: its runs have different numbers of iterations (10 to 1000)" in compare(a, b).stdout
@@ -282,7 +282,7 @@ def test_the_first_row_with_a_usable_run_is_the_reference(tmp_path):
     assert "Changes are relative to 'B'. " in plain and "no usable run" not in plain
 
 
-def test_all_invalid_fails_after_it_was_shown(tmp_path):
+def test_a_comparison_with_only_invalid_runs_is_shown_and_fails(tmp_path):
     path = save(tmp_path, "a.json", result("a", codes=("child-failed",)))
     done = compare(path, code=FAILED)
     assert "! invalid" in done.stdout and "0 of 1" in done.stdout
@@ -435,7 +435,7 @@ def test_text_fits_the_terminal_and_has_no_colour_for_pipes(tmp_path):
     assert "\x1b" not in compare(*paths, env=environment(COLUMNS=200, NO_COLOR=1)).stdout
 
 
-def test_joules_of_a_token_are_among_the_last_to_go(tmp_path):
+def test_energy_per_token_is_among_the_last_columns_to_be_hidden(tmp_path):
     paths = [save(tmp_path, f"{n}.json", result(n, trials=2, spread=0.01, tokens=500)) for n in ("a", "b")]
     heads = [compare(*paths, env=environment(COLUMNS=columns)).stdout.splitlines()[0] for columns in range(40, 260, 10)]
     assert "PER TOKEN" in heads[4] and "LATENCY" not in heads[4]  # of 80
@@ -443,7 +443,7 @@ def test_joules_of_a_token_are_among_the_last_to_go(tmp_path):
 
 
 @pytest.mark.parametrize("columns", range(40, 260, 10))
-def test_a_value_goes_with_its_change_and_energy_keeps_its_interval(tmp_path, columns):
+def test_a_column_is_hidden_with_its_change_and_energy_keeps_its_interval(tmp_path, columns):
     paths = [save(tmp_path, f"{n}.json", result(n, trials=2, spread=0.01, tokens=500))
              for n in ("a", "b")]
     out = compare(*paths, env=environment(COLUMNS=columns)).stdout
@@ -469,7 +469,7 @@ def test_a_value_goes_with_its_change_and_energy_keeps_its_interval(tmp_path, co
     assert "Hidden because" not in compare(*paths, "-q", env=environment(COLUMNS=columns)).stdout
 
 
-def test_a_label_cannot_speak_to_the_terminal(tmp_path):
+def test_control_characters_of_a_label_do_not_reach_the_terminal(tmp_path):
     path = save(tmp_path, "a.json", result("\x1b[31mred\x07", codes=("short",)))
     assert "\x1b" not in compare(path).stdout and "\x07" not in compare(path).stdout
     other = save(tmp_path, "b.json", result("b", name="\x1b[31mred"))
@@ -478,12 +478,12 @@ def test_a_label_cannot_speak_to_the_terminal(tmp_path):
     assert "\x1b" not in compare(raw, code=FAILED).stderr
 
 
-def test_the_same_file_twice_is_no_second_trial(tmp_path):
+def test_the_same_file_twice_is_refused_as_a_second_trial(tmp_path):
     path = save(tmp_path, "a.json", result("a"))
     assert "is given twice" in compare(path, path, code=USAGE).stderr
 
 
-def test_a_copy_is_no_second_trial(tmp_path):
+def test_a_copy_of_a_result_is_refused_as_a_second_trial(tmp_path):
     path, copy = (save(tmp_path, name, result("a")) for name in ("a.json", "b.json"))
     assert f"{path} and {copy} are the same measurement" in compare(path, copy, code=USAGE).stderr
     save(tmp_path, "b.json", result("a", power=301))
@@ -620,7 +620,7 @@ def test_every_figure_may_be_null_and_every_list_empty(tmp_path):
                 assert path == ("runs",), (path, done.stderr)
 
 
-def test_keys_that_come_later_are_borne(tmp_path):
+def test_unknown_keys_of_a_newer_result_are_accepted(tmp_path):
     doc = result("a")
     doc["later"] = {"x": 1}
     doc["runs"][0]["later"] = [1]
@@ -642,7 +642,7 @@ def in_room(doc, broken=None, workers=("ollama",)):
     return doc
 
 
-def test_rooms_are_shown_only_where_a_run_had_one(tmp_path):
+def test_the_clean_room_column_is_shown_only_if_a_run_had_one(tmp_path):
     a = save(tmp_path, "a.json", result("a"))
     b = save(tmp_path, "b.json", result("b"))
     for form in ("text", "markdown"):
@@ -689,7 +689,7 @@ def test_a_clean_room_that_was_lost_is_reported_once_with_the_reason(tmp_path):
     assert "(a: 1 of 1, b: 0 of 1, b (decode): 0 of 1)" in compare(a, b).stdout
 
 
-def test_a_row_of_which_nothing_is_used_says_nothing_of_its_room(tmp_path):
+def test_a_row_without_usable_runs_shows_no_clean_room(tmp_path):
     a = save(tmp_path, "a.json", in_room(result("a")))
     b = save(tmp_path, "b.json", result("b", codes=("child-failed",)))
     got, doc = rows(a, b)

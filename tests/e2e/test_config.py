@@ -162,7 +162,7 @@ def origins(config):
     return [place for keys in doc["origins"].values() for place in keys.values()]
 
 
-def test_the_example_leaves_a_profile_its_say(config):
+def test_the_example_does_not_override_a_profile(config):
     """Copied to /etc, with the guard in a file of its own as the guide has it."""
     config.write(EXAMPLE.read_text(), config.etc / "gpuward.toml")
     config.write(GUARD, config.etc / "gpuward.d" / "guard.toml")
@@ -193,7 +193,7 @@ def test_a_profile_that_an_earlier_file_disarms_is_reported(config):
     assert config("check").stderr == ""
 
 
-def test_only_one_form_is_printed(config):
+def test_example_excludes_other_outputs_of_config(config):
     for words in (("check", "--example"), ("print", "--example", "--origin")):
         done = config(*words)
         assert done.returncode == USAGE and "--example" in done.stderr

@@ -127,7 +127,7 @@ def test_energies_are_judged_by_what_is_uncertain_of_their_ratio(tmp_path):
         wide = row["a_interval"]
         assert (wide["high"] - wide["low"]) / wide["best"] > 0.09
     # However far apart: one run each does not show how runs scatter.
-    assert row["change_interval"]["low"] > 0 and "One run each: the variation between runs is unknown" in doc["sentence"]
+    assert row["change_interval"]["low"] > 0 and "A and B have one run each, so the variation between runs is unknown" in doc["sentence"]
     assert "more than is uncertain" not in diff(a, tmp_path / "b.json").stdout
 
 
@@ -143,7 +143,7 @@ def test_one_run_against_trials_is_judged_by_their_scatter(tmp_path):
     assert any(n.startswith("A has one run; its variation is assumed") for n in turned["notes"])
 
 
-def test_the_scatter_of_a_net_is_not_dropped(tmp_path):
+def test_the_scatter_of_net_energy_is_included(tmp_path):
     a = save(tmp_path, "a.json", measured(power=300, trials=4, spread=0.1))
     b = save(tmp_path, "b.json", measured(power=330, trials=4, spread=0.1, seed=9))
     net = rows(document(a, b))[(None, "energy_net_joules")]
@@ -172,7 +172,7 @@ def calibrated(doc, gain=1.06, **more):
     return doc
 
 
-def test_a_gpu_is_held_against_itself_and_goes_by_its_number(tmp_path):
+def test_gpus_are_matched_by_uuid_and_shown_by_their_index(tmp_path):
     for name, gpus in (("a", "12"), ("b", "32"), ("c", "3")):
         done = gpuward("measure", "--simulate=eight-gpus", *[f"--gpu={g}" for g in gpus], "-q",
                        "-o", tmp_path / f"{name}.json", "--", "sleep", "0.1")
@@ -286,7 +286,7 @@ def test_what_cannot_be_read_is_refused_in_a_sentence(tmp_path):
         assert "needs two bundles" in diff(*args, code=USAGE).stderr
 
 
-def test_names_from_outside_do_not_speak_to_the_terminal(tmp_path):
+def test_control_characters_of_names_do_not_reach_the_terminal(tmp_path):
     doc = measured([(("environment", "host", "kernel"), "\x1b[31mred\x1b[0m")], label="a\x1b]0;x\x07")
     done = diff("--all", save(tmp_path, "a.json", doc), RECORDED)
     assert "\x1b" not in done.stdout

@@ -424,7 +424,7 @@ def test_an_unknown_name_and_an_engine_that_is_missing_are_reported(world, conta
         assert "no process is in container lm" in s.worker()["why"]
 
 
-def test_an_engine_with_an_endless_answer_is_given_up(world, container, tmp_path):
+def test_a_container_engine_with_an_endless_answer_is_given_up(world, container, tmp_path):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "engine"))
         listener.listen()
@@ -439,7 +439,7 @@ def test_an_engine_with_an_endless_answer_is_given_up(world, container, tmp_path
             s.reports(f"container lm: the engine at {tmp_path}/engine sent an answer that gpuward does not understand")
 
 
-def test_an_id_needs_no_engine_to_be_found(world, container, tmp_path):
+def test_a_container_id_is_matched_without_the_engine(world, container, tmp_path):
     config = contained(tmp_path, container.id)
     with Guarded(world, config) as s:
         s.until("active")

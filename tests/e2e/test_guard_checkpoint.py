@@ -159,7 +159,7 @@ def test_without_free_memory_it_stays_checkpointed(world, driver, tmp_path):
             assert recover(s, driver, card=world).returncode == 0
 
 
-def test_a_restored_process_makes_no_room_for_the_next(world, driver, tmp_path):
+def test_memory_of_an_already_restored_process_is_not_counted_as_free(world, driver, tmp_path):
     with killed(world, driver, tmp_path) as (s, p), Contender(world, 1 * GIB) as back, Contender(world, 21 * GIB):
         driver.knows(back.pid)
         record = journal(s)["w"]

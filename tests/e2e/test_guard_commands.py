@@ -79,7 +79,7 @@ def both(world, workers):
         yield s
 
 
-def test_while_it_is_paused_no_worker_moves_and_the_status_says_why(world, workers, both):
+def test_while_the_guard_is_paused_no_worker_moves_and_the_status_shows_why(world, workers, both):
     s = both
     said = s.guard("pause", "--forever", "--reason", "a demonstration").stdout
     assert "to end this, run gpuward guard release" in said
@@ -120,7 +120,7 @@ def test_one_worker_alone_can_be_snoozed(world, workers, both):
     assert s.worker("b")["hold"] == "none"
 
 
-def test_a_pause_leaves_a_worker_evicted_that_is_held_so(both):
+def test_a_pause_does_not_replace_a_hold_evicted(both):
     s = both
     s.guard("hold", "evicted", "a", "--for", "1h")
     done = s.guard("pause", "--for", "10m", code=support.FAILED)
@@ -165,7 +165,7 @@ def test_a_reservation_and_a_hold_are_explained_with_their_end(s):
     assert re.search(rf"Override: it is held evicted for {left} more\.", explained(s, "Reason against it: manual"))
 
 
-def test_a_schedule_says_its_hours(world, worker):
+def test_a_schedule_reason_shows_its_hours(world, worker):
     hours = '[[schedule]]\nworker = "ollama"\nevict = ["00:00-24:00"]\n'
     with Guarded(world, configure(("ollama", worker), more=hours)) as s:
         s.until("evicted")
@@ -189,7 +189,7 @@ def test_an_absent_worker_is_explained_by_its_match(world):
         assert "no process is in unit vllm.service" in s.worker()["why"]
 
 
-def test_a_dry_run_says_would_be_and_shows_the_memory_that_is_held(world, worker):
+def test_a_dry_run_shows_would_be_and_the_memory_that_is_held(world, worker):
     with Guarded(world, configure(("ollama", worker), mode="dry-run")) as s:
         s.until("active")
         said = s.guard("evict", "ollama").stdout
@@ -216,7 +216,7 @@ def test_on_simulated_gpus_nothing_is_done_unless_it_is_configured(world, worker
         assert "would be: evicted" in s.guard("status").stdout and worker.acted() == []
 
 
-def test_why_is_never_cut(world, worker):
+def test_the_reason_in_the_status_is_never_truncated(world, worker):
     with Guarded(world, configure(("ollama", worker), mode="dry-run")) as s:
         s.until("active")
         with Contender(world, 8 * GIB) as game:

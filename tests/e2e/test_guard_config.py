@@ -52,13 +52,13 @@ def plain(entries):
     return [{k: v for k, v in e.items() if k != "origin"} for e in entries]
 
 
-def test_good_tables_are_good(config):
+def test_valid_worker_tables_are_accepted(config):
     path = config.write(GUARD)
     done = config("check", path)
     assert (done.returncode, done.stderr, done.stdout) == (OK, "", f"{path}: ok\n")
 
 
-def test_they_are_printed_as_json(config):
+def test_workers_and_rules_are_printed_as_json(config):
     path = config.write(GUARD)
     doc = printed(config, path)
     assert plain(doc["workers"]) == [
@@ -156,7 +156,7 @@ def test_names_from_a_file_do_not_act_on_the_terminal(config):
     assert all(line.startswith(str(path)) for line in done.stderr.splitlines())
 
 
-def test_the_environment_has_the_last_word(config):
+def test_environment_variables_override_the_file(config):
     path = config.write(GUARD)
     doc = printed(config, path, GPUWARD_GUARD_MODE="dry-run", GPUWARD_GUARD_DEFAULTS_QUIET_S="7")
     assert doc["values"]["guard"]["mode"] == "dry-run"
@@ -196,7 +196,7 @@ def test_the_example_is_good_and_so_is_what_it_has_in_comments(config):
     assert (done.returncode, done.stderr) == (OK, "")
 
 
-def test_what_the_guide_shows_is_good(config):
+def test_configurations_in_the_guide_are_valid(config):
     text = (TOP / "docs" / "GUARD.md").read_text()
     shown = re.findall(r"```toml\n(.*?)```", text, re.S)
     assert len(shown) >= 3
@@ -217,7 +217,7 @@ def test_the_manual_names_every_key(config):
         assert f"{key} (" in text, key
 
 
-def test_the_journal_is_where_state_dir_says(tmp_path):
+def test_the_journal_is_in_the_folder_state_dir(tmp_path):
     text = f'[guard]\nstate_dir = "{tmp_path}"\n'
     with service.Service("two-gpus", config=text, state="auto"):
         assert (tmp_path / "gpuward.db").exists()

@@ -63,7 +63,7 @@ def test_a04_a_contender_that_comes_and_goes_often_makes_the_quiet_time_longer(s
     s.back(worker)
 
 
-def test_a_client_that_loads_the_model_again_does_not_get_far(s, world, worker):
+def test_a_model_that_a_client_loads_again_is_evicted_again(s, world, worker):
     with Contender(world, 8 * GIB):
         s.until("evicted")
         requests.post(worker.url + "/api/generate", json={"model": "llama3:8b"}, timeout=support.TIMEOUT)
@@ -71,7 +71,7 @@ def test_a_client_that_loads_the_model_again_does_not_get_far(s, world, worker):
         s.wait(lambda: s.now() == "evicted" and worker.resident() == 0)
 
 
-def test_only_as_many_leave_as_it_takes_lowest_priority_first(world):
+def test_only_as_many_workers_leave_as_needed_lowest_priority_first(world):
     with Worker(world, models=["a:1b"], size=6 * GIB) as a, Worker(world, models=["b:1b"], size=6 * GIB) as b:
         with Guarded(world, configure(table("a", "ollama", url=a.url, priority=5), ("b", b))) as s:
             for w in "ab":
@@ -133,7 +133,7 @@ def test_a_contender_is_never_touched(s, world):
             assert re.search(r"^State:\tS", f.read(), re.M)
 
 
-def test_while_drivers_are_released_the_guard_rests(s, world, worker):
+def test_while_drivers_are_released_the_guard_does_nothing(s, world, worker):
     assert s.post("/api/v1/let-go", token=True).status_code < 300
     with Contender(world, 8 * GIB):
         s.ticks()
@@ -204,7 +204,7 @@ def test_only_kinds_that_load_by_themselves_may_be_unloaded_for_idling(tmp_path)
     path.write_text('[[worker]]\nname = "v"\nkind = "vllm"\nidle_after = 60\n')
     done = support.gpuward("config", "check", str(path))
     assert done.returncode != support.OK
-    assert "does not load its model on the next request" in done.stdout + done.stderr
+    assert "does not load its model again on the next request" in done.stdout + done.stderr
 
 
 def test_a_gpu_that_used_its_energy_evicts_its_worker_also_after_a_restart(world, worker):
@@ -220,7 +220,7 @@ def test_a_gpu_that_used_its_energy_evicts_its_worker_also_after_a_restart(world
         assert s.worker()["mask"] == ["budget"] and "resume" not in s.course()
 
 
-def test_a_worker_that_says_yes_and_frees_nothing_is_stuck(world):
+def test_a_worker_that_reports_success_but_frees_nothing_is_stuck(world):
     with Worker(world, keeps=True) as w, Guarded(world, configure(("ollama", w))) as s:
         s.settled()
         with Contender(world, 8 * GIB):

@@ -33,7 +33,7 @@ while True:
     signal.pause()
 """
 
-UNSEEN = "may not see enough of other users' processes"
+UNSEEN = "cannot see enough of other users' processes"
 KILL = quick(max_level=6, allow_kill=True)
 
 
@@ -42,7 +42,7 @@ def matched(worker, **match):
     return configure(table("ollama", "ollama", url=worker.url, **match))
 
 
-def test_explain_says_what_a_match_would_have_to_fit(world, worker):
+def test_explain_shows_which_process_a_match_should_find(world, worker):
     with Guarded(world, matched(worker, match_unit="ollama.service")) as s:
         s.until("absent")
         said = " ".join(s.guard("explain", "ollama").stdout.split())
@@ -51,7 +51,7 @@ def test_explain_says_what_a_match_would_have_to_fit(world, worker):
         runner, = worker.runners()
         assert f"It may be pid {runner} " in said and "worker.py runner" in said and "not on its GPU" not in said
         learned = s.guard("learn", "--for", "1s")
-        assert "[[rule]]" not in learned.stdout and "it may be worker ollama, which the guard does not find" in learned.stderr
+        assert "[[rule]]" not in learned.stdout and "it may be worker ollama, which the guard cannot find" in learned.stderr
         doc = json.loads(s.guard("learn", "--for", "1s", "--json", "--quiet").stdout)
         assert doc["rules"] == [] and doc["may_be_workers"][0]["worker"] == "ollama"
         s.reload(matched(worker, match_command="worker.py (serve|runner)"))  # as explain showed
@@ -452,7 +452,7 @@ def test_with_two_capabilities_all_processes_are_identified(place):
             assert UNSEEN not in s.messages()
 
 
-def test_doctor_run_by_root_says_what_a_service_without_rights_would_miss(tmp_path):
+def test_doctor_run_by_root_shows_what_an_unprivileged_service_would_miss(tmp_path):
     etc = tmp_path / "etc" / "gpuward"
     etc.mkdir(parents=True)
     (etc / "gpuward.toml").write_text(by_port("http://127.0.0.1:11434"))

@@ -208,7 +208,7 @@ def test_on_a_full_disk_nothing_above_level_2_is_done(tmp_path):
 
 
 @with_shim
-def test_the_status_says_at_once_that_a_request_is_not_kept(tmp_path):
+def test_the_status_shows_at_once_that_a_request_is_not_stored(tmp_path):
     with mortal(tmp_path, "full", 0) as (_, _, s):
         s.until("active")
         reply = s.post("/api/v1/guard/workers/ollama/hold", token=True, json={"ttl_s": 0}).json()
@@ -249,7 +249,7 @@ def test_a_damaged_record_does_no_harm(s):
     assert s.worker()["hold"] == "none"
 
 
-def test_records_of_removed_workers_do_not_hide_one_that_is_configured(s):
+def test_records_of_removed_workers_do_not_hide_a_configured_worker(s):
     s.guard("hold", "evicted", "ollama", "--forever")
     s.until("evicted")
     s.stop(signal.SIGKILL)
@@ -263,7 +263,7 @@ def test_records_of_removed_workers_do_not_hide_one_that_is_configured(s):
 
 
 @pytest.mark.parametrize("boot", [None, "another"])
-def test_notes_that_name_a_stranger_are_not_followed(world, tmp_path, boot):
+def test_notes_that_name_a_foreign_process_are_ignored(world, tmp_path, boot):
     pidfile = tmp_path / "pid"
     with Recorder(world, tmp_path / "w", 10 * GIB) as w, Recorder(world, tmp_path / "by") as by:
         pidfile.write_text(f"{w.pid}\n")
@@ -329,7 +329,7 @@ def test_a_restart_with_a_wrong_match_keeps_what_is_out(world):
             s.back(w, SIZE, "w")
 
 
-def test_a_right_file_at_the_next_start_brings_it_back(world):
+def test_a_corrected_configuration_brings_the_worker_back_at_the_next_start(world):
     with held(world, "ollama", SIZE, models=["a"]) as w:
         right, wrong = files(w)
         with Guarded(world, right) as s, Contender(world, 4 * GIB):
@@ -340,7 +340,7 @@ def test_a_right_file_at_the_next_start_brings_it_back(world):
             s.until("evicted", name="w")
 
 
-def test_one_that_ended_meanwhile_is_not_kept(world):
+def test_an_evicted_worker_that_ended_meanwhile_is_not_kept(world):
     with held(world, "ollama", SIZE, models=["a"]) as w:
         right, wrong = files(w)
         with Guarded(world, right) as s:

@@ -136,7 +136,7 @@ hold(0)
 
 
 @python
-def test_a_callback_that_raises_is_tried_again_and_one_that_says_not_now_too(world):
+def test_a_callback_that_raises_or_returns_not_now_is_called_again(world):
     code = """
 calls = []
 
@@ -236,7 +236,7 @@ hold(0)
 
 
 @python
-def test_without_a_gpu_it_is_blind_and_says_why(world):
+def test_without_a_gpu_the_guard_is_blind_and_reports_why(world):
     world.scenario.write_text("[driver]\nversion = \"580.159.04\"\n")
     code = """
 with gpuward.guard(print, print, **options) as g:

@@ -43,7 +43,7 @@ def test_a_hold_is_kept_over_a_reload(s, world, worker):
         assert s.now() == "active"
 
 
-def test_the_first_worker_comes_and_the_last_goes(world, worker):
+def test_a_reload_may_add_the_first_worker_and_remove_the_last(world, worker):
     with Guarded(world, configure()) as s:
         s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
         assert names(s) == []
@@ -93,15 +93,15 @@ def test_enforce_after_dry_run_does_what_was_only_decided(world, worker):
         s.reload(configure(("ollama", worker)))
         s.wait(lambda: s.now() == "evicted" and worker.resident() == 0)
         s.reload(dry)  # it is evicted, and a dry run does not bring it back
-        s.wait(lambda: "it resumes with mode" in s.worker()["why"])
+        s.wait(lambda: "set mode" in s.worker()["why"])
         assert s.now() == "evicted" and worker.resident() == 0
         s.reload(configure(("ollama", worker)))
-        s.wait(lambda: s.now() == "evicted" and "it resumes with mode" not in s.worker()["why"])
+        s.wait(lambda: s.now() == "evicted" and "set mode" not in s.worker()["why"])
         s.reload(configure(("ollama", worker), more=IGNORE_SLEEP))
         s.back(worker)
 
 
-def test_workers_change_places(world):
+def test_workers_keep_their_state_when_their_order_in_the_file_changes(world):
     with Worker(world, size=2 * GIB) as a, Worker(world, size=3 * GIB) as b:
         both = [("a", a), ("b", b)]
         with Guarded(world, configure(*both)) as s:

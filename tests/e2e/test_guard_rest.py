@@ -95,7 +95,7 @@ def test_a_name_that_is_nearly_right_is_suggested(calm):
     assert got.status_code == 404 and '"ollama"' in got.json()["detail"]
 
 
-def test_explain_says_rule_timers_and_overrides(calm):
+def test_explain_shows_rule_timers_and_overrides(calm):
     said = calm.get(GUARD + "/explain?worker=ollama").json()["workers"][0]["sentences"]
     assert any("No override is active" in x for x in said)
     calm.post(OLLAMA + "/hold", token=True, json={"state": "active", "ttl_s": 500})
@@ -145,7 +145,7 @@ def test_a_hold_is_shown_and_released(calm):
     ("hold", {}), ("hold", {"ttl_s": -1}), ("hold", {"ttl_s": 1, "state": "gone"}), ("evict", {"ttl_s": "1h"}),
     ("evict", {"force": True}), ("resume", {"force": 1}), ("resume", {"ttl_s": 5}), ("release", {"state": "active"}),
     ("evict", {"why": "x"}), ("evict", {"reason": "x" * 121})])
-def test_what_makes_no_sense_is_refused_and_changes_nothing(calm, verb, body):
+def test_an_invalid_guard_request_is_refused_and_changes_nothing(calm, verb, body):
     before = worker(calm)
     got = calm.post(f"{OLLAMA}/{verb}", token=True, json=body)
     assert got.status_code == 400 and len(got.json()["detail"]) > 10
@@ -314,7 +314,7 @@ def test_a_reservation_for_a_process_that_does_not_exist_is_refused(live):
     assert got.status_code == 400 and "process" in got.json()["detail"]
 
 
-def test_a_game_that_would_come_would_move_the_worker_and_nothing_happens(live):
+def test_a_what_if_with_a_game_shows_an_eviction_but_moves_nothing(live):
     live.post(OLLAMA + "/release", token=True)
     live.wait(lambda: live.get(OLLAMA).json()["state"] == "active")
     before = live.get(GUARD).json()
@@ -351,13 +351,13 @@ def test_another_configuration_can_be_tried_before_it_is_used(live):
     assert wrong.startswith("policy:2") and "mod" in wrong
 
 
-def test_an_answer_about_a_gpu_can_be_sent_as_a_question(live):
+def test_the_document_of_a_gpu_can_be_sent_as_a_what_if(live):
     there = live.get(GUARD + "/gpus/0").json()
     got = simulated(live, gpus=[{"memory_total_bytes": there["memory_total_bytes"]}], processes=there["processes"])
     assert [p["class"] for p in got["gpus"][0]["processes"]] == [p["class"] for p in there["processes"]]
 
 
-def test_a_scene_of_a_recording_is_a_world(tmp_path):
+def test_a_scene_of_a_recording_can_be_used_for_a_what_if(tmp_path):
     record = tmp_path / "guard.trace"
     scenario = tmp_path / "world.toml"
     scenario.write_text(guarded.WORLD.format(memory="4 GiB"))
@@ -376,7 +376,7 @@ def test_a_scene_of_a_recording_is_a_world(tmp_path):
     ({"gpus": [1]}, "gpus[0]"), ({"processes": [3]}, "processes[0]"), ({"trace": "g\tx"}, "trace"),
     ({"processes": [{"name": "a", "types": ["3d"]}]}, "types"), ({"trace": ""}, "complete"),
     ({"processes": [{"name": "x" * 40}]}, "name")])
-def test_a_question_that_makes_no_sense_is_refused_by_name(live, body, word):
+def test_an_invalid_what_if_is_refused_with_the_name_of_the_field(live, body, word):
     assert word in simulated(live, 400, **body)["detail"]
 
 
@@ -399,7 +399,7 @@ def test_one_state_of_a_worker_is_1(calm):
     assert len(states) == 13 and sum(states.values()) == 1
 
 
-def test_metrics_say_what_the_documents_say(calm):
+def test_metrics_agree_with_the_json_documents(calm):
     gpu = calm.get(GUARD + "/gpus/0").json()
     assert metric(calm, "gpuward_gpu_memory_unattributed_bytes") == gpu["unattributed_bytes"]
     assert metric(calm, "gpuward_guard_processes", **{"class": "worker"}) == 1

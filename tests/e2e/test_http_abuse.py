@@ -137,7 +137,7 @@ def bearer(token=TOKEN):
     return [f"Authorization: Bearer {token}"]
 
 
-def test_get_and_head_say_the_same(server):
+def test_get_and_head_have_the_same_headers(server):
     get = server.ask("/tick")
     assert get.status == 200 and len(get.body) == 1024
     for path in ("/tick", "/", "/alive", "/text", "/echo/a"):
@@ -169,7 +169,7 @@ def test_keep_alive_and_pipelined_requests_are_answered_in_order(server):
     assert got.count(b"HTTP/1.1 200") == 21
 
 
-def test_what_did_not_change_is_304(server):
+def test_an_unchanged_reply_is_304(server):
     for path in ("/tick", "/"):
         first = server.ask(path)
         tag = first.headers["etag"]
@@ -184,7 +184,7 @@ def tag(s):
     return s.ask("/tick").headers["etag"]
 
 
-def test_a_tick_makes_it_new():
+def test_a_tick_changes_the_etag():
     with serving(tick_ms=50) as s:
         first = tag(s)
         wait(lambda: tag(s) != first)
@@ -260,7 +260,7 @@ def test_request_ids(server):
     assert len(ids) == 3
 
 
-def test_an_answer_that_takes_time(server):
+def test_a_slow_handler_answers_and_clients_may_leave(server):
     assert server.ask("/later").json == {"tries": 3, "memory": "kept"}
     for _ in range(20):  # and clients that do not wait for it
         server.raw(b"GET /later?tries=5 HTTP/1.1\r\nHost: localhost\r\n\r\n", read=False)
@@ -359,7 +359,7 @@ def test_lines_of_a_head_end_with_cr_and_lf(server, head):
     assert parse(got).status == 400 and b"smuggled" not in got
 
 
-def test_a_head_that_comes_in_pieces_or_is_odd_but_right_is_read(server):
+def test_request_headers_in_pieces_or_with_unusual_syntax_are_read(server):
     odd = (b"GET /echo/a?x=1&y HTTP/1.1\r\nHost:\t localhost \t\r\nX:\r\nY: \r\nZ!#$%&'*+-.^_`|~0: \xe4 \t: x\r\n"
            b"Cookie: a=b; c\r\nX: again\r\nConnection: close\r\n\r\n").replace(b" \t\r\nX:", b"\r\nX:")
     assert parse(server.raw(odd)).json["x"] == "1"
@@ -388,7 +388,7 @@ def test_an_odd_query_is_read(server, target):
     assert server.ask(target).status == 200
 
 
-def test_a_head_of_every_length_gets_an_answer(server):
+def test_request_headers_of_every_length_get_an_answer(server):
     begin = b"GET /tick HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     for head in (b"X: ", b"X: y\r\n"):
         seen = []
@@ -411,7 +411,7 @@ def test_what_the_library_refuses_is_counted():
         assert after["torn"] == before["torn"]
 
 
-def test_a_get_has_no_body_to_smuggle_with(server):
+def test_a_get_with_a_body_is_refused(server):
     got = server.raw(b"GET /tick HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(SMUGGLED) + SMUGGLED)
     assert parse(got).status == 400 and got.count(b"HTTP/1.1 ") == 1
 
@@ -460,7 +460,7 @@ GARBAGE = (
 )
 
 
-def test_garbage_never_hurts():
+def test_garbage_requests_do_not_stop_the_server():
     with serving(header_ms=300, idle_ms=300) as s:
         for data in (*GARBAGE, *(os.urandom(4096) for _ in range(20))):
             got = s.raw(data)
@@ -479,7 +479,7 @@ def test_huge_headers_are_refused(server):
     assert SANITIZED or server.rss_kib() - before < 4096
 
 
-def test_host_must_be_ours():
+def test_only_configured_or_local_host_headers_are_accepted():
     with serving(hosts="gpu.example,other.example") as s:
         port = s.address[1]
         for good in ("localhost", f"localhost:{port}", "LOCALHOST", "127.0.0.1", "[::1]:80", "127.1.2.3",
@@ -503,7 +503,7 @@ def test_without_a_token_nothing_can_be_changed(server):
     assert server.ask("/tick", headers=bearer()).status == 401
 
 
-def test_a_token_lets_in(token):
+def test_a_valid_token_is_accepted_and_others_are_refused(token):
     with serving(token=token) as s:
         got = s.ask("/change", "POST")
         assert got.status == 401 and got.headers["www-authenticate"].startswith("Bearer")
@@ -672,7 +672,7 @@ def test_every_answer_is_logged():
             assert s.process.stdout.readline().startswith(line)
 
 
-def test_those_with_a_token_get_what_everybody_gets(token):
+def test_a_token_does_not_change_the_content_of_a_reply(token):
     with serving(token=token, tick_ms=0) as s:
         for _ in range(2):
             tags = {s.ask("/tick", headers=h).headers["etag"]
@@ -774,7 +774,7 @@ UNUSED = {  # bytes that leave a connection open without a use for it, and wheth
 
 
 @pytest.mark.parametrize("unused", UNUSED)
-def test_connections_without_a_use_keep_nobody_out(unused, tmp_path):
+def test_unused_connections_do_not_block_other_clients(unused, tmp_path):
     text, answered = UNUSED[unused]
     with serving(connections=50, streams=0) as s:
         many = []
@@ -920,7 +920,7 @@ def test_a_follower_that_does_not_read_is_cut():
             wait(cut)
 
 
-def test_the_end_does_not_wait_for_clients():
+def test_the_server_stops_without_waiting_for_clients():
     with serving(tick_ms=0) as s:
         held = [follow(s) for _ in range(20)]
         waiting = [s.connect() for _ in range(20)]

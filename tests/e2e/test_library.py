@@ -147,7 +147,7 @@ def test_licence_and_examples_are_installed(installed):
         assert (doc / name).exists(), name
 
 
-def test_the_simulator_is_not_where_programs_look_for_nvml(installed):
+def test_the_simulator_is_not_installed_in_the_search_path_for_nvml(installed):
     assert find(installed, "libnvidia-ml.so.1").parent.name == "sim"
 
 

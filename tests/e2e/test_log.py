@@ -64,7 +64,7 @@ def test_json_lines_follow_the_schema():
     assert gpuward("log", IDLE, *BRIEF, "--json").stdout[0] == "{"
 
 
-def test_every_line_and_the_summary_say_that_it_is_simulated():
+def test_every_line_and_the_summary_are_marked_as_simulated():
     done = gpuward("log", IDLE, *BRIEF)
     assert {l["provenance"] for l in rows(done.stdout)} == {"simulated"}
     assert done.stderr.count(" SIMULATED ") == 1
@@ -90,7 +90,7 @@ def test_lines_of_a_tick_stand_in_the_order_of_the_gpus():
     assert len(order) > 100
 
 
-def test_the_unknown_is_empty_or_null_and_none_is_a_word(scenario):
+def test_unknown_values_are_empty_or_null_and_no_reasons_are_none(scenario):
     world = scenario('[[gpu]]\nprofile = "h200"\n[gpu.sensor]\nno_average = true\n'
                      '[[fault]]\ncall = "nvmlDeviceGetTemperature"\ncode = 3\n'
                      '[[fault]]\ncall = "nvmlDeviceGetTemperatureV"\ncode = 3\n'
@@ -171,7 +171,7 @@ def test_the_summary_names_what_held_the_clocks_back(scenario):
     assert re.search(r"throttle .*power_cap [\d.]+ s", done.stderr)
 
 
-def test_quiet_says_nothing():
+def test_quiet_prints_nothing_to_stderr():
     done = gpuward("log", IDLE, *BRIEF, "-q")
     assert done.stderr == "" and done.returncode == OK
 

@@ -84,7 +84,7 @@ def test_the_series_has_the_load_and_stays_within_a_second_of_the_run(measure, l
     }
 
 
-def test_what_is_given_is_in_the_result(measure, load):
+def test_values_given_as_options_are_in_the_result(measure, load):
     options = [load, "--trial=4", "--iterations=10", "--tokens=20", "--model-size=128MB"]
     done, doc = measure([*options, "--tag=batch=8", "--tag=gpu=x"], "sleep", "0.3")
     run = doc["runs"][0]
@@ -222,7 +222,7 @@ def test_a_baseline_that_does_not_fit_is_used_only_if_asked_and_reported(measure
     assert device["baseline"]["power_watts"] > 0 and run["energy_net_joules"]["best"] is not None
     assert "baseline-stale" in device["codes"] and run["validity"] == "suspect"
     assert "degrees Celsius" in codes(run)["baseline-stale"]["evidence"]
-    assert "GPU 0 has no suitable baseline: it was taken at" in done.stderr
+    assert "GPU 0 has no suitable baseline: the stored baseline was taken at" in done.stderr
     # One of this state needs no excuse.
     _, doc = measure([cool, "--baseline=kept"], "sleep", "0.2", env=env)
     assert "baseline-stale" not in codes(doc["runs"][0])
@@ -314,14 +314,14 @@ def test_a_part_of_microseconds_is_written_as_everywhere(measure, load, lang, un
     assert re.search(r"a: .* in 5\.000 " + unit + "$", done.stderr, re.M)
 
 
-def test_a_part_without_joules_says_why(measure):
+def test_a_part_without_joules_has_a_reason(measure):
     done, _ = measure(["--simulate=no-gpu"], "sh", "-c", MARK + "m begin x; sleep 0.1; m end x")
     assert re.search(r"Parts +x: [\d.]+ ms; energy unknown: there is no GPU\n", done.stderr)
 
 
 @pytest.mark.parametrize("page", ["docs/man/gpuward-measure.1.scd", "docs/MEASURING.md"])
 @pytest.mark.parametrize("shell", ["sh", "bash"])
-def test_the_function_that_the_page_shows_marks_and_does_no_harm(measure, load, page, shell):
+def test_the_documented_shell_function_marks_parts_and_works_without_gpuward(measure, load, page, shell):
     (function,) = [l for l in (TOP / page).read_text().splitlines() if l.startswith("mark() {")]
     script = f"set -eu; {function}; mark begin load; sleep 0.1; mark end load; mark tokens 3; echo done"
     alone = subprocess.run([shell, "-c", script], capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
@@ -504,7 +504,7 @@ def test_ctrl_c_reaches_the_command_once(load, tmp_path):
     assert json.loads(out.read_text())["runs"][0]["exit_status"] == 41
 
 
-def test_a_terminal_shows_how_far_it_is(load):
+def test_a_terminal_shows_the_progress(load):
     shown, code = on_terminal(80, "measure", load, "--", "sleep", "1.2")
     assert code == 0
     assert " samples  400 W" in shown and "\r\x1b[K" in shown
@@ -618,7 +618,7 @@ def test_memory_that_the_driver_does_not_know_is_not_0(measure):
 STRANGER = '[[gpu.process]]\nname = "stranger"\nmemory = "3 GiB"\n'
 
 
-def test_a_stranger_makes_it_suspect_or_where_asked_invalid(measure, scenario):
+def test_a_foreign_process_makes_a_run_suspect_or_on_request_invalid(measure, scenario):
     shared = scenario(CONSTANT + STRANGER)
     done, doc = measure([shared], "sleep", "0.4")
     run = doc["runs"][0]

@@ -114,7 +114,7 @@ def test_it_comes_back_after_a_command_that_fails(s):
     back(s)
 
 
-def test_the_hold_is_a_lease_that_is_renewed_and_a_signal_ends_it(s):
+def test_a_clean_room_hold_is_a_renewed_lease_and_a_signal_ends_it(s):
     child = start(s)
     first = s.worker()
     assert first["hold"] == "evicted" and 0 < first["hold_until_seconds"] <= 12
@@ -151,7 +151,7 @@ def test_a_hold_that_was_there_before_is_left(s):
     assert s.now() == "evicted" and s.worker()["mask"] == ["manual"]
 
 
-def test_where_the_hold_of_another_ends_meanwhile_ours_takes_its_place(s):
+def test_when_the_hold_of_someone_else_ends_the_run_places_its_own(s):
     s.guard("hold", "evicted", "ollama", "--for", "2s")
     s.until("evicted")
     child = start(s)
@@ -183,7 +183,7 @@ def test_a_worker_that_was_released_is_not_held_again(s):
     back(s)
 
 
-def test_a_room_that_was_not_kept_shows_in_the_exit_status(s):
+def test_a_clean_room_that_was_lost_changes_the_exit_status(s):
     go = s.path_of / "go"
     child = start(s, command=["sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done"])
     s.guard("release", "ollama")
@@ -244,7 +244,7 @@ def refused(s, *options, code=support.FAILED, **kw):
     return done.stderr
 
 
-def test_one_that_is_held_active_is_left_and_nothing_is_measured(s):
+def test_a_worker_that_is_held_active_stays_and_nothing_is_measured(s):
     s.guard("hold", "active", "ollama", "--forever")
     assert "someone holds worker ollama active" in refused(s, code=SHARED)
     assert s.worker()["hold"] == "active" and s.now() == "active"
@@ -274,7 +274,7 @@ def test_a_guard_that_does_not_act(tmp_path):
 
 def test_without_a_token_it_is_refused(s):
     said = refused(s, token=False)
-    assert "cannot hold off worker ollama: the service refuses: " in said and "with --token-file" in said
+    assert "cannot move worker ollama off the GPU: the service refuses: " in said and "with --token-file" in said
 
 
 def test_a_service_that_does_not_know_the_gpu_is_another_machines(s):
@@ -290,7 +290,7 @@ def test_without_a_service_or_workers_there_is_no_clean_room(tmp_path):
     assert "--clean-room needs the guard of gpuward serve; nothing was measured" in done.stderr
     with Service("h200", token=True) as service:
         done = support.gpuward("measure", "--simulate=h200", "--clean-room", "--address", service.url, "--", "true")
-    assert done.returncode == support.FAILED and "the guard has no [[worker]] to hold off" in done.stderr
+    assert done.returncode == support.FAILED and "the guard has no [[worker]] to move off the GPUs" in done.stderr
 
 
 @pytest.mark.parametrize("given, said", [

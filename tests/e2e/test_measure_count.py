@@ -99,7 +99,7 @@ def test_a_series_that_appears_during_the_run_is_reported(tmp_path, load):
 
 
 @pytest.mark.parametrize("age, known", [(-5, True), (3600, False)])
-def test_a_server_that_says_when_a_series_began_is_believed(tmp_path, load, age, known):
+def test_the_created_time_of_a_new_series_decides_whether_it_counts(tmp_path, load, age, known):
     began = f'{NAME[:-6]}_created{{engine="1",model_name="m"}} {time.time() - age}\n'
     with Counter(series(100), series(400, 150) + began) as server:
         done, doc = measure(tmp_path, load, server.url, command=["true"])
@@ -109,7 +109,7 @@ def test_a_server_that_says_when_a_series_began_is_believed(tmp_path, load, age,
         assert "are counted, assuming" not in done.stderr
     else:
         assert done.returncode == 1 and count["number"] is None and count["new"] is None
-        assert "(now 150) was missing before the run, although it started 36" in count["absence"]
+        assert "(now 150) was missing before the run, although the server's clock says that it started 36" in count["absence"]
 
 
 def test_the_result_holds_no_query_of_the_url(tmp_path, load):
@@ -205,7 +205,7 @@ def test_a_server_that_does_not_answer_starts_nothing(tmp_path, load):
 
 @pytest.mark.parametrize("answer, status, what, said", [
     (f"{NAME} 5\n", 404, "", "replied with status 404"),
-    (f"{NAME} 5\n", 200, "#vllm:generation_tokens", f"has no 'vllm:generation_tokens', but '{NAME}'"),
+    (f"{NAME} 5\n", 200, "#vllm:generation_tokens", f"has no 'vllm:generation_tokens', but it has '{NAME}'"),
     ("up 1\n", 200, "", f"no known token counter; give its name after the URL, as in URL#{NAME}"),
     (f"{NAME} NaN\n", 200, "", "its value is not a number (NaN)"),
     ("{}", 200, "", "the reply is JSON; give the path of the number after the URL"),
@@ -224,7 +224,7 @@ def test_a_server_that_cannot_count_starts_nothing(tmp_path, load, answer, statu
     (["--count-url=http://h/", "--part=x"], "--count-url counts over the whole run"),
     (["--count-url=http://h/", "--count=iterations"], "give the name of the counter: URL#NAME"),
 ])
-def test_what_cannot_be_is_refused(words, said):
+def test_invalid_count_options_are_refused(words, said):
     done = gpuward("measure", "--simulate=idle-h200", *words, "--", "true")
     assert done.returncode == USAGE and said in done.stderr
 

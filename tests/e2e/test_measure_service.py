@@ -71,7 +71,7 @@ def labels(service):
     return [w["label"] for w in windows(service)["windows"]]
 
 
-def test_it_measures_what_a_run_of_its_own_measures(s, tmp_path):
+def test_a_measurement_through_the_service_agrees_with_a_direct_one(s, tmp_path):
     done, doc = measure(s, tmp_path, "--label", "through", command=["sleep", "1"])
     assert done.returncode == OK, done.stderr
     alone = json.loads(support.gpuward("measure", f"--simulate={s.scenario}", "--json", "-q", "--", "sleep", "1").stdout)
@@ -230,7 +230,7 @@ def test_without_its_token_nothing_is_run(tmp_path):
         assert (tmp_path / "ran").exists()
 
 
-def test_a_service_without_gpus_says_so(tmp_path):
+def test_measuring_with_a_service_without_gpus_is_refused(tmp_path):
     with Service("", "--backend=none", simulate=False) as s:
         done, _ = measure(s, tmp_path, command=touch(tmp_path))
         refused(done, tmp_path, NO_GPU)
@@ -318,7 +318,7 @@ def test_a_driver_that_is_let_go_is_a_gpu_that_went_away(tmp_path):
     ["--baseline"], ["--baseline=kept"], ["--require-exclusive"], ["--clean-room"],
     ["--gpu", "visible"], ["--gpu", "cuda:0"],
 ], ids=lambda o: " ".join(o))
-def test_what_it_cannot_do_is_refused_first(tmp_path, options):
+def test_options_that_service_does_not_support_are_refused_before_the_run(tmp_path, options):
     done = support.gpuward("measure", "--service", "--address", NOWHERE, *options, "--", *touch(tmp_path), cwd=tmp_path)
     assert done.returncode == USAGE, done.stderr
     assert options[0].partition("=")[0] in done.stderr and "leave out --service" in done.stderr

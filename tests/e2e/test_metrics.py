@@ -103,7 +103,7 @@ def test_samples_have_the_frozen_names_and_labels(scenario):
 
 @with_promtool
 @pytest.mark.parametrize("scenario", scenarios())
-def test_promtool_has_nothing_to_say(scenario):
+def test_promtool_accepts_the_metrics(scenario):
     done = subprocess.run([PROMTOOL, "check", "metrics"], input=page(scenario), encoding="utf-8",
                           capture_output=True, timeout=TIMEOUT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -135,7 +135,7 @@ def test_odd_names_come_through_unharmed():
     assert any('"Test" <b>GPU</b> & S\u00f6hne' in s.labels["name"] for s in info.samples)
 
 
-def test_simulated_gpus_say_so():
+def test_metrics_of_simulated_gpus_are_marked():
     lines = [l for l in page("two-gpus").splitlines() if l.startswith("gpuward_gpu_info{")]
     assert len(lines) == 2
     assert all('simulated="true"' in l for l in lines)

@@ -74,11 +74,11 @@ def document(live):
     return live.get("/openapi.json").json()
 
 
-def test_it_holds_together(document):
+def test_the_openapi_document_is_consistent(document):
     assert openapi_check.check(document) > 25
 
 
-def test_the_checks_notice(document):
+def test_openapi_check_detects_mistakes(document):
     """What openapi_check is for."""
     def broken(change):
         doc = json.loads(json.dumps(document))

@@ -186,7 +186,7 @@ def open_first(page):
     wait(lambda: page.count(".plot canvas") == 4, "four charts")
 
 
-def test_the_page_is_alive_and_its_values_change(page, demo):
+def test_the_values_of_the_page_change(page, demo):
     page.open(demo.url).live()
     assert page.count("tr.gpu") == 2
     assert page.text("#total-gpus") == "2"
@@ -214,7 +214,7 @@ def test_no_complaint_no_violation_no_other_host(page, demo):
     assert [u for u in asked if not u.startswith((demo.url, "data:"))] == []
 
 
-def test_charts_are_drawn_and_say_what_they_show(page, demo):
+def test_charts_are_drawn_and_have_a_text_for_screen_readers(page, demo):
     page.open(demo.url).live()
     open_first(page)
 
@@ -282,7 +282,7 @@ def test_sparklines_have_a_line(page, demo):
         ".getImageData(0, 0, c.width, c.height).data.some(v => v))"), "sparklines")
 
 
-def test_an_unknown_figure_says_why(page, service):
+def test_an_unknown_figure_shows_its_reason(page, service):
     page.open(service("mixed").url).live()
     open_first(page)
     page.key("/")
@@ -293,7 +293,7 @@ def test_an_unknown_figure_says_why(page, service):
     assert page.js(f"document.querySelector('{cell}').title") == "this device does not have it"
 
 
-def test_a_lost_gpu_stays_and_says_so(page, service):
+def test_a_lost_gpu_stays_on_the_page_and_is_marked(page, service):
     page.open(service("lost-gpu").url).live()
     wait(lambda: page.text("tr.gpu.down .badge") == "lost", "the second GPU to be lost")
     assert page.count("tr.gpu") == 2
@@ -332,7 +332,7 @@ def test_a_view_can_be_shared(page, demo):
     assert page.js("location.hash") == "#gpu=1&range=15m"
 
 
-def test_a_young_service_says_since_when_it_keeps(page, service):
+def test_charts_of_a_new_service_show_when_its_history_begins(page, service):
     page.open(service("two-gpus").url).live()
     wait(lambda: page.count(".plot canvas") == 4, "four charts")
     page.key("5")
@@ -373,7 +373,7 @@ def test_dragging_zooms_and_a_double_click_resets(page, service):
     wait(lambda: "of the last 15 min:" in page.text(".chart .unseen"), "the whole again")
 
 
-def test_the_series_can_be_taken_along(page, service):
+def test_a_series_can_be_downloaded_as_csv(page, service):
     page.open(service(mock=("--past", "3600")).url).live()
     open_first(page)
     csv = ("const done = arguments[0]; const make = URL.createObjectURL;"
@@ -428,7 +428,7 @@ def test_many_gpus_are_sorted_by_their_heads(page, many):
     wait(lambda: page.js(INDICES)[-1] == 13, "unknown to be last")
 
 
-def test_what_needs_attention_comes_first_where_asked(page, many):
+def test_gpus_that_need_attention_can_be_sorted_first(page, many):
     page.open(many.url).live()
     wait(lambda: page.text("tr.gpu.down .badge") == "lost", "the last GPU to be lost")
     page.find("#attention").click()
@@ -451,7 +451,7 @@ def test_many_gpus_are_filtered(page, many):
     assert page.shown("#none-match")
 
 
-def test_a_total_without_one_gpu_is_no_total(page, many):
+def test_a_total_without_a_lost_gpu_is_shown_as_a_minimum(page, many):
     page.open(many.url).live()
     wait(lambda: page.text("tr.gpu.down .badge") == "lost", "the last GPU to be lost")
     wait(lambda: re.fullmatch(r"at least [\d.]+ k?W \(1 GPU unknown\)", page.text("#total-power")),
@@ -576,13 +576,13 @@ def test_a_gpu_that_asks_for_recovery_stands_out(page, service):
     assert page.text("#total-gpus") == "2 (1 not ok)"
 
 
-def test_a_machine_without_a_driver_says_what_to_do(page, service):
+def test_without_a_driver_the_page_shows_the_remedy(page, service):
     page.open(service("no-driver").url)
     wait(lambda: page.shown("#empty") and "modprobe nvidia" in page.text("#empty"), "the remedy")
     assert not page.shown(".gpus")
 
 
-def test_it_comes_back_by_itself(page, service):
+def test_the_page_reconnects_by_itself(page, service):
     s = service()
     page.open(s.url).live()
     open_first(page)
@@ -629,7 +629,7 @@ def test_events_go_on_when_the_service_counts_from_1_again(page, service):
 
 
 @needs_daemon
-def test_a_service_that_keeps_nothing_says_why(page, service):
+def test_the_page_shows_why_no_history_is_kept(page, service):
     first = service()
     page.open(service(history=first.history).url).live()
     wait(lambda: page.shown("#store"), "the notice")
@@ -660,7 +660,7 @@ def test_everything_can_be_done_by_keyboard(page, demo):
     assert not page.js("document.querySelector('#help').open")
 
 
-def test_focus_can_be_seen_on_every_stop(page, demo):
+def test_the_keyboard_focus_is_visible_on_every_control(page, demo):
     page.open(demo.url).live()
     stops = set()
     for _ in range(14):

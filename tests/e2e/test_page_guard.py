@@ -95,7 +95,7 @@ def test_a_worker_is_shown_with_what_it_holds(panel, guarded):
          "the panel on the first screen: the figures of the only GPU are closed")
 
 
-def test_a_contender_changes_the_state_before_ones_eyes(panel, guarded, world):
+def test_a_contender_changes_the_state_on_the_open_page(panel, guarded, world):
     panel.open(guarded.url)
     panel.until("active")
     with Contender(world, 12 * GIB) as game:
@@ -113,7 +113,7 @@ def test_a_contender_changes_the_state_before_ones_eyes(panel, guarded, world):
     wait(lambda: re.match(r"[1-9]\d* × evicted, [1-9]\d* × back", panel.cell(6)), "what it did")
 
 
-def test_without_the_token_the_buttons_say_what_they_need(panel, guarded):
+def test_without_the_token_the_buttons_show_that_they_need_it(panel, guarded):
     panel.open(guarded.url)
     panel.until("active")
     assert panel.shown("#guard-token")
@@ -149,7 +149,7 @@ def test_evict_and_resume_with_the_token(panel, guarded):
     panel.until("active")
 
 
-def test_a_hold_stands_against_others_until_it_is_released(panel, guarded):
+def test_a_hold_active_masks_contention_until_it_is_released(panel, guarded):
     panel.open(guarded.url, token=service.TOKEN)
     panel.until("active")
     panel.press("Hold …")
@@ -174,7 +174,7 @@ def test_a_hold_stands_against_others_until_it_is_released(panel, guarded):
     wait(lambda: "Hold …" in panel.cell(7), "the earlier button")
 
 
-def test_a_service_without_a_token_says_how_to_have_one(panel, world, worker):
+def test_without_a_configured_token_the_page_shows_how_to_set_one(panel, world, worker):
     with service.Service(world.scenario, config=configure(("ollama", worker), mode="dry-run")) as s:
         panel.open(s.url)
         assert panel.text("#guard-mode") == "dry run"
@@ -186,7 +186,7 @@ def test_a_service_without_a_token_says_how_to_have_one(panel, world, worker):
         assert "Set service.token_file" in panel.text("#guard-note")
 
 
-def test_it_outlives_the_service(panel, world, worker):
+def test_the_page_survives_a_restart_of_the_service(panel, world, worker):
     with Guarded(world, configure(("ollama", worker), defaults=DEFAULTS)) as s:
         s.until("active")
         panel.open(s.url)
@@ -224,7 +224,7 @@ def twelve(tmp_path_factory):
         yield s
 
 
-def test_what_is_wrong_stands_out_among_many(panel, twelve):
+def test_problems_stand_out_among_many_workers(panel, twelve):
     panel.open(twelve.url)
     assert panel.count(ROW) == 12
     bad = "[...document.querySelectorAll('#guard-workers .badge.bad')].map(b => b.textContent).sort()"
@@ -303,7 +303,7 @@ def test_on_a_phone_every_process_is_whole(panel, guarded, world):
         assert panel.js(cut) <= 1
 
 
-def test_what_a_reason_says_is_not_said_again(panel, tmp_path):
+def test_the_page_does_not_repeat_the_reason_as_last_decision(panel, tmp_path):
     """While work in flight keeps it from leaving, the last decision is that very reason."""
     world = World(tmp_path)
     with held(world, "comfy", 10 * GIB, models=["a"], busy=5) as w, Contender(world, 12 * GIB):

@@ -146,7 +146,7 @@ def test_energy_and_ticks_grow(prometheus):
     assert grown("gpuward_energy_joules_total")
 
 
-def test_rules_are_loaded_and_well(prometheus):
+def test_prometheus_loads_the_rules_without_errors(prometheus):
     def judged():
         groups = prometheus("rules")["groups"]
         rules = [r for g in groups for r in g["rules"]]

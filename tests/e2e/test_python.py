@@ -166,7 +166,7 @@ SYSTEM = "/usr/bin/python3"  # what python3 means after make install
 
 
 @pytest.mark.skipif(not os.path.exists(SYSTEM), reason="no Python of the system here")
-def test_python_looks_where_the_module_was_installed(installed):  # noqa: F811
+def test_python_finds_the_installed_module_without_pythonpath(installed):  # noqa: F811
     """With the folders in which Python looks, below DESTDIR, and no PYTHONPATH."""
     code = ("import sys; sys.path[:0] = [sys.argv[1] + p for p in sys.path]\n"
             "import gpuward; print(gpuward.__file__, gpuward.library_path())")
@@ -178,7 +178,7 @@ def test_python_looks_where_the_module_was_installed(installed):  # noqa: F811
 
 @pytest.mark.skipif(not os.path.exists(SYSTEM), reason="no Python of the system here")
 @pytest.mark.parametrize("prefix", ("/usr", "/usr/local", "/opt/gpuward"))
-def test_the_folder_of_modules_is_one_in_which_python_looks(prefix):
+def test_the_folder_for_modules_is_in_pythons_search_path(prefix):
     done = subprocess.run([SYSTEM, "-I", PYTHON / "folder.py", prefix], capture_output=True, text=True,
                           timeout=TIMEOUT, env=environment())
     looks = subprocess.run([SYSTEM, "-I", "-c", "import sys; print(*sys.path, sep='\\n')"], capture_output=True,
@@ -206,13 +206,13 @@ def test_a_snapshot_has_what_the_program_shows(sim):
         assert set(a["absent"]) == {k for k, v in a.items() if v is None} - {"cause", "message"}
 
 
-def test_a_machine_without_a_gpu_says_so():
+def test_a_snapshot_without_a_gpu_has_a_cause():
     got = answer("print(json.dumps(gpuward.snapshot(backend='none')))")
     assert got["devices"] == []
     assert got["source"]["cause"] and got["source"]["message"]
 
 
-def test_a_backend_that_does_not_exist_is_a_sentence():
+def test_an_unknown_backend_raises_an_error_with_a_sentence():
     done = python("gpuward.snapshot(backend='abacus')", rc=1)
     assert "GpuwardError: the GPUs could not be opened: " in done.stderr.splitlines()[-1]
 
@@ -261,7 +261,7 @@ with gpuward.Meter(nvml_library=SIM) as m:
 
 
 @meter
-def test_an_idle_gpu_takes_what_its_power_says():
+def test_the_watts_of_an_idle_gpu_agree_with_its_power_reading():
     got = answer("""
 with gpuward.Meter(nvml_library=SIM, interval=0.05) as m, m.window() as w:
     time.sleep(1.5)
@@ -342,7 +342,7 @@ print(json.dumps([child, w.joules]))
 
 
 @meter
-def test_without_a_gpu_the_energy_is_none_and_it_says_why():
+def test_without_a_gpu_the_energy_is_none_with_a_reason():
     got = answer(SHOW + """
 with gpuward.Meter(backend="none") as m:
     with m.window("x") as w:
@@ -395,7 +395,7 @@ print(json.dumps([w.seconds >= 0]))
     ("gpuward.Meter(interval=-1)", "makes no sense"),
     ("gpuward.Meter(nvml_library=SIM).window().begin().end().per(0)", "no energy per item"),
 ])
-def test_what_cannot_be_done_is_a_sentence(code, sentence):
+def test_a_failed_python_call_raises_an_error_with_a_sentence(code, sentence):
     done = python(code, rc=1)
     assert sentence in done.stderr.splitlines()[-1]
 
@@ -472,7 +472,7 @@ def test_the_plain_example_runs_with_and_without_a_gpu():
     assert re.search(r"second half: 0\.\d+ s, [\d.]+ \[[\d.]+, [\d.]+\] J", done.stdout)
 
 
-def test_the_pytorch_example_says_what_it_lacks():
+def test_the_pytorch_example_reports_what_is_missing():
     done = example("pytorch_window.py", "--seconds", "0.2", "--warm-up", "0.1")
     if done.returncode == 0:
         assert "items in" in done.stdout

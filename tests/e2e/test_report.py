@@ -82,10 +82,10 @@ def test_a_change_has_a_colour_where_its_runs_allow_one(tmp_path):
     for more, green in (({}, False), ({"trials": 4, "spread": 0.3}, False), ({"trials": 4, "spread": 0.001}, True)):
         page = run("report", save(tmp_path, "a.json", result("fp32", power=400, **more)), b, "-o", "-").stdout
         assert ("i good" in page) == green, more
-        assert ("One run each: the variation between runs is unknown" in page) == (not more)
+        assert ("Each row has one run, so the variation between runs is unknown" in page) == (not more)
 
 
-def test_the_page_says_how_the_numbers_were_got(pair):
+def test_the_report_shows_how_the_numbers_were_measured(pair):
     words = Page(run("report", *pair).stdout).words()
     for part in ("fp32", "fp16", "counter+ring", "agree", "NVIDIA H200", "580.159.04",
                  "throttle-power", "the power limit slowed the clocks", "24.8 %", "no-context",
@@ -268,7 +268,7 @@ def test_axis_numbers_do_not_overlap(tmp_path):
             assert a + wa < b - wb
 
 
-def test_a_simulated_picture_says_so_where_it_is_seen(tmp_path):
+def test_a_plot_of_simulated_results_is_marked_in_the_picture(tmp_path):
     real = save(tmp_path, "real.json", result("real", simulated=False))
     made = save(tmp_path, "made.json", result("made", simulated=True))
     for paths, mark in (((real,), []), ((made,), ["SIMULATED"]), ((real, made), ["PARTLY SIMULATED"])):
@@ -278,7 +278,7 @@ def test_a_simulated_picture_says_so_where_it_is_seen(tmp_path):
         assert ("simulated" in description) == bool(mark)
 
 
-def test_a_strip_has_the_colour_of_no_line():
+def test_strips_of_a_plot_have_other_colours_than_lines():
     style = (TOP / "src/cli/plot.c").read_text()
     lines = set(re.findall(r"--c\d:(#\w+)", style))
     strips = re.findall(r"--(?:held|hot):(#\w+)", style)
@@ -322,11 +322,11 @@ def test_nothing_to_plot_is_reported(tmp_path):
 def test_report_of_different_gpus_needs_to_be_asked_for(tmp_path, pair):
     other = save(tmp_path, "c.json", result("c", name="NVIDIA L4", uuid="GPU-x"))
     run("report", *pair, other, code=USAGE)
-    assert "does not cancel" in run("report", *pair, other, "--across-gpus").stdout
+    assert "do not cancel" in run("report", *pair, other, "--across-gpus").stdout
     run("plot", *pair, other)  # lays over, compares nothing
 
 
-def test_simulated_is_said_first(tmp_path):
+def test_a_report_of_simulated_gpus_begins_with_the_mark(tmp_path):
     words = Page(run("report", save(tmp_path, "a.json", result("a", simulated=True))).stdout).words()
     assert words.index("The GPUs of this page are not real") < words.index("Comparison")
 
@@ -336,7 +336,7 @@ def test_a_report_of_long_runs_stays_small(tmp_path):
     assert len(run("report", save(tmp_path, "a.json", doc)).stdout) < 150000
 
 
-def test_the_page_says_which_workers_were_held_off_and_whether_that_lasted(tmp_path):
+def test_the_report_shows_which_workers_were_held_evicted_and_whether_that_lasted(tmp_path):
     def room(broken):
         return {"kept": broken is None, "waited_seconds": 1.0, "workers": [
             {"name": "ollama <1>", "state_before": "active", "hold_before": "none",

@@ -49,7 +49,7 @@ class TestEveryScenario:
         if "devices" in doc:
             assert bool(doc["devices"]) == (name not in CAUSES)
 
-    def test_says_simulated_to_people(self, name, command):
+    def test_the_first_line_of_text_output_is_marked_simulated(self, name, command):
         if name == "slow-open" and command != "list":
             pytest.skip("each opening takes a second and a half")
         done = gpuward(command, f"--simulate={name}", "--color=never")
@@ -92,7 +92,7 @@ def test_sentinels_are_null_with_a_reason():
     assert device["temperature_gpu_celsius"] is not None
 
 
-def test_names_that_hurt_arrive_whole_in_json():
+def test_names_with_special_characters_are_unchanged_in_json():
     names = [d["name"] for d in document("list", "--simulate=odd-names")["devices"]]
     assert names[0] == 'NVIDIA "Test" <b>GPU</b> & Söhne, 型番 7'
 
@@ -169,7 +169,7 @@ def test_opening_that_takes_too_long_names_the_call(command):
     assert "nvmlInit_v2" in doc["source"]["message"]
 
 
-def test_stuck_gpu_does_not_take_the_others_along(scenario):
+def test_a_stuck_gpu_does_not_affect_the_others(scenario):
     hang = scenario(
         '[[gpu]]\nprofile = "h100"\ncount = 3\n'
         '[[fault]]\ncall = "nvmlDeviceGetUtilizationRates"\ngpu = 1\nhang = true\n'

@@ -50,7 +50,7 @@ def metric(s, name):
     return found
 
 
-def test_it_says_where_it_is_and_ends_on_sigterm():
+def test_the_service_logs_its_address_and_ends_on_sigterm():
     with Service() as s:
         assert s.url.startswith("http://127.0.0.1:")
         assert s.get("/healthz").status_code == 200
@@ -58,7 +58,7 @@ def test_it_says_where_it_is_and_ends_on_sigterm():
         assert "listening" in s.messages() and "stopped" in s.messages()
 
 
-def test_ctrl_c_ends_it_as_well():
+def test_ctrl_c_ends_the_service():
     with Service() as s:
         assert s.stop(signal.SIGINT) == 0
 
@@ -259,7 +259,7 @@ def test_let_go_closes_the_driver_and_resume_opens_it():
         s.wait(lambda: all(d["is_available"] for d in s.get("/api/gpu/devices").json()["devices"]))
 
 
-def test_the_driver_is_asked_as_often_however_many_ask_us():
+def test_the_number_of_driver_calls_does_not_depend_on_the_number_of_clients():
     def rate(s, busy):
         """Calls of the fast figures for each tick, over some ticks."""
         def now():
@@ -313,7 +313,7 @@ def test_counts_never_fall_over_kill_9():
             assert s.get("/api/v1/events").json()["events"][-1]["id"] > last
 
 
-def test_history_outlives_it():
+def test_history_survives_a_restart():
     with Service(config="[service]\ninterval = '100ms'\n") as s:
         s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 30)
         s.restart(signal.SIGTERM)
@@ -682,7 +682,7 @@ def states(s):
     return [d["state"] for d in s.get("/api/v1/snapshot").json()["devices"]]
 
 
-def test_a_gpu_that_is_unbound_is_not_held_and_one_that_is_bound_is_found():
+def test_an_unbound_gpu_is_closed_and_a_bound_gpu_is_found():
     with own_network(), Service("two-gpus") as s:
         s.wait(lambda: states(s) == ["ok", "ok"])
         kernel_says("unbind")

@@ -35,7 +35,7 @@ def reported(s):
     return [e["text"] for e in s.get("/api/v1/events").json()["events"]]
 
 
-def test_the_drivers_are_let_go_before_it_sleeps_and_opened_after(bus):
+def test_drivers_are_released_before_a_suspend_and_opened_after_it(bus):
     with Logind(bus) as logind, on(bus) as s:
         s.wait(lambda: logind.held() == 1)
         for times in (1, 2):
@@ -50,7 +50,7 @@ def test_the_drivers_are_let_go_before_it_sleeps_and_opened_after(bus):
         assert reported(s).count("the machine resumed; the drivers are opened again") == 2
 
 
-def test_one_that_slept_before_it_was_done_is_ready_for_the_next_time(bus):
+def test_after_a_suspend_that_did_not_wait_the_lock_is_held_again(bus):
     with Logind(bus) as logind, on(bus) as s:
         s.wait(lambda: logind.held() == 1)
         logind.signal(True)
@@ -61,7 +61,7 @@ def test_one_that_slept_before_it_was_done_is_ready_for_the_next_time(bus):
         assert not any("suspends" in t for t in reported(s))
 
 
-def test_one_that_sleeps_again_while_the_drivers_are_opened_waits_for_them(bus):
+def test_a_suspend_during_the_reopening_of_drivers_releases_them_again(bus):
     with Logind(bus) as logind, on(bus) as s:
         s.wait(lambda: logind.held() == 1)
         logind.signal(True)
@@ -85,7 +85,7 @@ def test_drivers_that_were_released_before_stay_released(bus):
         assert let_go(s)
 
 
-def test_only_logind_can_say_that_it_sleeps(bus):
+def test_only_logind_can_announce_a_suspend(bus):
     with Logind(bus) as logind, on(bus) as s:
         s.wait(lambda: logind.held() == 1)
         stranger = Client(bus)
@@ -97,7 +97,7 @@ def test_only_logind_can_say_that_it_sleeps(bus):
         assert not let_go(s) and not any("the machine" in t for t in reported(s))
 
 
-def test_a_logind_that_ends_while_it_sleeps_leaves_nothing_closed_and_the_next_is_asked(bus):
+def test_if_logind_ends_during_a_suspend_drivers_are_opened_and_the_next_is_used(bus):
     with on(bus) as s:
         with Logind(bus) as logind:
             s.wait(lambda: logind.held() == 1)
@@ -111,7 +111,7 @@ def test_a_logind_that_ends_while_it_sleeps_leaves_nothing_closed_and_the_next_i
             assert let_go(s)
 
 
-def test_a_bus_that_goes_away_while_it_sleeps_leaves_nothing_closed(bus):
+def test_drivers_are_opened_again_if_the_bus_dies_during_a_suspend(bus):
     with Logind(bus) as logind, on(bus) as s:
         s.wait(lambda: logind.held() == 1)
         logind.signal(True)
@@ -129,7 +129,7 @@ def test_no_bus_and_a_bus_of_garbage_delay_nothing(tmp_path):
 @pytest.mark.parametrize("said", [b"REJECTED EXTERNAL\r\n", b"OK 1\r\nAGREE_UNIX_FD\r\n" + b"\xff" * 64,
                                   b"OK 1\r\nAGREE_UNIX_FD\r\nl\4\0\1" + b"\xff" * 12, b"O" * 70000],
                          ids=["refused", "garbage", "too-large", "endless"])
-def test_a_bus_that_talks_nonsense_is_left(tmp_path, said):
+def test_a_bus_that_sends_garbage_is_disconnected(tmp_path, said):
     path = os.path.join(tmp_path, "bus")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)

@@ -54,7 +54,7 @@ def test_no_line_is_wider_when_a_gpu_is_stuck(command, columns, scenario):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_verbose_fits_as_well(command):
+def test_verbose_output_fits_the_terminal(command):
     out, _ = on_terminal(80, command, "--simulate=sentinels", "--verbose")
     assert widest(out) <= 80
 

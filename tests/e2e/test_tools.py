@@ -28,7 +28,7 @@ def change(tree, name, old, new):
     (tree / name).write_text(text.replace(old, new, 1))
 
 
-def test_what_decides_and_what_computes_is_pure(tree):
+def test_deciding_and_computing_code_must_be_pure(tree):
     done = layers(tree)
     assert (done.returncode, done.stdout, done.stderr) == (0, "check-layers: ok\n", "")
     include, call = '#include "guard_internal.h"\n', "\tuint64_t t = clock_mono_ns(clock_real());\n"
@@ -49,7 +49,7 @@ def test_what_decides_and_what_computes_is_pure(tree):
     assert len(said) == 7
 
 
-def test_a_layer_knows_nothing_of_those_to_its_right(tree):
+def test_a_layer_must_not_include_headers_of_higher_layers(tree):
     change(tree, "src/guard/action.c", '#include "action.h"\n', '#include "action.h"\n#include "daemon/config.h"\n')
     (tree / "src/cli/cmd_new.c").write_text('#include "device/device.h"\n')
     (tree / "src/base/new.c").write_text("void f(void)\n{\n\texit(1);\n}\n")
@@ -70,7 +70,7 @@ def test_only_the_recorder_may_change_the_guard(tree):
 
 
 @pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda p: p.name)
-def test_every_schema_is_one(path):
+def test_every_schema_is_valid(path):
     jsonschema.Draft202012Validator.check_schema(json.loads(path.read_text()))
 
 
@@ -100,7 +100,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("damage", BROKEN)
-def test_the_checks_of_these_tests_notice(damage, good):
+def test_the_schema_check_detects_mistakes(damage, good):
     check("snapshot", good)
     bad = copy.deepcopy(good)
     BROKEN[damage](bad)
@@ -109,7 +109,7 @@ def test_the_checks_of_these_tests_notice(damage, good):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_programs_must_bear_keys_that_come_later(command):
+def test_schemas_accept_unknown_keys(command):
     doc = document(command, "--simulate")
     doc["later"] = 1
     validator(command).validate(doc)

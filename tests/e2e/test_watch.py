@@ -61,7 +61,7 @@ def test_watching_reports_a_full_disk():
     assert "No space left on device" in done.stderr
 
 
-def test_watching_sees_a_gpu_go(scenario):
+def test_watching_shows_that_a_gpu_is_lost(scenario):
     goes = scenario(
         '[time]\nmode = "scaled"\nrate = 5\n'
         '[[gpu]]\nprofile = "h100"\ncount = 2\n'
@@ -80,7 +80,7 @@ def test_watching_sees_a_gpu_go(scenario):
     assert states[-1] == "lost"
 
 
-def test_twenty_at_once_all_succeed():
+def test_twenty_snapshots_at_once_all_succeed():
     running = [start("--simulate", "--json") for _ in range(20)]
     for p in running:
         out, err = p.communicate(timeout=TIMEOUT)

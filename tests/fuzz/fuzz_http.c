@@ -1,5 +1,5 @@
-/* Any texts of a request: no crash; an accepted path has no "..", an accepted host is valid,
- * and an accepted length is written the same way. */
+/* Any strings of a request: no crash; an accepted path has no "..", an accepted host is valid,
+ * and an accepted length is written back identically. */
 #include "serve/http_check.h"
 
 #include <stdio.h>

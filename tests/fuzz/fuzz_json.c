@@ -1,4 +1,4 @@
-/* Any bytes as a text: the writer emits valid UTF-8 without raw control characters or
+/* Any bytes as a string: the writer emits valid UTF-8 without raw control characters or
  * unescaped quotes. */
 #include "base/json.h"
 #include "base/utf8.h"

@@ -1,4 +1,4 @@
-/* Any lines of a recording: it is replayed or refused. */
+/* Any lines of a recording: the recording is replayed or refused, without a crash. */
 #include "daemon/recording.h"
 
 #include <stdlib.h>

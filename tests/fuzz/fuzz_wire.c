@@ -54,7 +54,7 @@ static void check_file(char *text)
 		abort();
 	if (a.rules > ALLOW_RULES)
 		abort();
-	/* No line can be true for a process of which nothing is known. */
+	/* No rule may allow a signal to a process about which nothing is known. */
 	if (allow_process(&a, ALLOW_SIGNAL, &nobody, message, sizeof(message)) == 0)
 		abort();
 }

@@ -45,7 +45,7 @@ static struct {
 	struct gw_environment *env;
 	struct reply reply;
 	unsigned logged, kept, forgotten, asked;
-	unsigned begun, done; /* documents of open windows that were kept and forgotten */
+	unsigned begun, done; /* documents of open windows: stored, deleted */
 	char begun_id[64], begun_json[4096];
 	int keep_answer;
 	size_t kept_size;

@@ -19,7 +19,7 @@ struct world {
 	struct backend b;
 };
 
-/* The world of the test that runs, and the report that it read last. */
+/* The world of the current test, with the report that was read last. */
 static struct world the_world, *const w = &the_world;
 static struct report *r;
 
@@ -50,7 +50,7 @@ static inline void world_put(const char *path, const char *text)
 	tree_put(&w->tree, path, text);
 }
 
-/* As a context does it: close, then open. */
+/* Closes and opens the backend, as a context does. */
 static inline void world_open(unsigned want)
 {
 	w->b.ops->close(&w->b);

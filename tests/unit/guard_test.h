@@ -9,7 +9,8 @@
 #define MANUAL     (1u << REASON_MANUAL)
 
 #define assert_state(o, state) assert_int_equal(world_state(o, 0), state)
-/* For the first worker; from, to and rule as in world_decided(). */
+/* Asserts how often the first worker had this decision; from, to and rule as in
+ * world_decided(). */
 #define assert_decided(o, times, from, to, rule) \
 	assert_int_equal(world_decided(o, 0, from, to, rule), times)
 #define assert_orders(o, times, verb) assert_int_equal((o)->w[0].verbs[ORDER_##verb], times)
@@ -77,7 +78,7 @@ static inline void ask_only(struct world *o, enum guard_request what)
 	assert_int_equal(guard_request(o->g, 0, what, 0, o->now, message, sizeof(message)), 0);
 }
 
-/* The next order, after all records were fetched. */
+/* Fetches the next order, after all records were fetched. */
 static inline bool next_order(struct world *o, struct guard_order *ret)
 {
 	struct guard_record r;
@@ -87,7 +88,7 @@ static inline bool next_order(struct world *o, struct guard_order *ret)
 	return guard_next_order(o->g, ret);
 }
 
-/* The worker runs as before its eviction. */
+/* Asserts that the worker runs as before its eviction. */
 static inline void assert_awake(struct world *o)
 {
 	assert_state(o, STATE_ACTIVE);

@@ -34,13 +34,13 @@ struct world_worker {
 	uint64_t start_ticks;
 	uint64_t load[WORLD_GPUS]; /* memory that it holds when it runs */
 	bool resident;
-	uint64_t residue; /* stays on its first GPU when evicted */
-	bool unknown;     /* its bytes are unknown */
+	uint64_t residue; /* memory that stays on its first GPU after an eviction */
+	bool unknown;     /* the size of its memory is unknown */
 	/* How it carries out orders. */
 	unsigned fails;      /* this many evictions fail                      */
-	unsigned lies;       /* this many evictions report done, free nothing */
+	unsigned lies;       /* this many evictions report done, but free nothing */
 	unsigned fail_level; /* orders up to this level fail                  */
-	bool silent, busy;   /* never answers; has requests in flight         */
+	bool silent, busy;   /* never answers an order; has requests in flight */
 	bool wont_return;    /* resumes fail                                  */
 	bool returns_empty;  /* resumes report done, but load nothing         */
 	bool deaf;           /* it does not answer an order to resume         */
@@ -55,7 +55,7 @@ struct world_guest {
 	const char *name;
 	unsigned gpu;
 	uint64_t bytes, from_ns, until_ns; /* until_ns 0: no end */
-	uint64_t on_ns, off_ns;            /* 0: always on */
+	uint64_t on_ns, off_ns;            /* alternates on and off; 0: always on */
 	unsigned type;
 	double sm_ratio;
 	bool unknown, orphan;
@@ -72,7 +72,7 @@ struct world {
 	bool adaptive;        /* steps follow guard_next_scene_ns() */
 	uint64_t step_ns;
 	bool on_battery;
-	bool no_memory, no_lists; /* the driver does not report them any more */
+	bool no_memory, no_lists; /* the driver no longer reports memory, process lists */
 	unsigned games;
 	uint64_t host_free; /* 0: enough */
 	unsigned gpus;
@@ -81,7 +81,8 @@ struct world {
 	unsigned errors[WORLD_GPUS];
 	bool simulated, gone[WORLD_GPUS];
 	bool display[WORLD_GPUS];
-	/* Allocated on GPU 0 between the readings of memory and of the process lists. */
+	/* Allocated on GPU 0 after its memory was read and before the process lists are
+	 * read. */
 	uint64_t missed_bytes;
 	struct world_worker w[WORLD_WORKERS];
 	struct world_guest guest[WORLD_GUESTS];
@@ -423,7 +424,7 @@ static inline enum guard_state world_state(const struct world *o, unsigned worke
 	return world_status(o, worker).state;
 }
 
-/* How often a decision was made; NULL and GUARD_STATES: any. */
+/* Returns how often a decision was made. NULL and GUARD_STATES match any value. */
 static inline unsigned world_decided(const struct world *o, unsigned worker,
 				     enum guard_state from, enum guard_state to,
 				     const char *rule)

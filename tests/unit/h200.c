@@ -39,8 +39,8 @@ FILE *open_data(const char *name, const char *suffix)
 	return fopen(path, "re");
 }
 
-/* The monotonic time was taken before the row and the field's own time during it; their
- * smallest difference is the offset of the clocks. */
+/* The recorder took the monotonic time before each row; the field's own time was set during the
+ * row. Their smallest difference is the offset between the clocks. */
 bool load_recording(const char *name)
 {
 	FILE *f = open_data(name, ".csv");
@@ -96,7 +96,7 @@ bool late(int i)
 	return t - tick_before(rec.row[i].end_s) > 0.007;
 }
 
-/* Mean power of each tick, from the counter, at the time of its load. */
+/* Computes the mean power of each counter tick, at the time of the load. */
 static int tick_levels(struct level *out)
 {
 	double last_s = 0, last_j = 0;
@@ -164,7 +164,7 @@ static int read_bursts(struct burst *out)
 	return n;
 }
 
-/* The time that bursts are on in an interval. */
+/* Returns for how long bursts are on within an interval. */
 static double on_time(const struct burst *b, int n, double from_s, double to_s)
 {
 	double sum = 0;
@@ -174,8 +174,8 @@ static double on_time(const struct burst *b, int n, double from_s, double to_s)
 	return sum;
 }
 
-/* The on level of each tick: the energy of the counter minus the off level. A level far from
- * the mean comes from a late tick and is ignored. */
+/* Computes the on level of each counter tick: the counter's energy minus the energy at the off
+ * level. A level far from the mean comes from a late tick and is ignored. */
 static int on_levels(struct level *level, const struct burst *b, int n_bursts, double on_w,
 		     double off_w)
 {
@@ -191,7 +191,8 @@ static int on_levels(struct level *level, const struct burst *b, int n_bursts, d
 	return n;
 }
 
-/* One burst: its on level changes at each tick that it crosses. */
+/* Adds one burst to the load. Its on level changes at each counter tick that the burst
+ * crosses. */
 static void add_burst(struct load *out, const struct burst *b, const struct level *level, int n,
 		      double on_w, double off_w)
 {
@@ -220,9 +221,9 @@ bool burst_load(struct load *out, double on_w, double off_w)
 	return n_bursts > 0;
 }
 
-/* The driver renewed its values between the last read with the old ones and the first with
- * the new ones, 3 to 33 ms apart, and had read the sampler up to 10 ms before. These are the
- * bounds. */
+/* The driver renewed its values between the last read of the old values and the first read of
+ * the new ones, which are 3 to 33 ms apart. It had read the sampler up to 10 ms before that.
+ * WAYS are the two extremes. */
 const struct timing USUAL = { 8, false };
 static const struct timing WAYS[] = { { 10, true }, { 1, false } };
 #define N_WAYS (sizeof(WAYS) / sizeof(WAYS[0]))
@@ -230,7 +231,8 @@ static const struct timing WAYS[] = { { 10, true }, { 1, false } };
 struct replay now_;
 static struct replay way_[N_WAYS];
 
-/* Values of the profile are not repeated, so that a wrong profile is noticed. */
+/* Writes the sampler's settings. Values that the profile has are not repeated, so that a wrong
+ * profile is noticed. */
 static size_t other_sampler(char *out, size_t size)
 {
 	size_t at = 0;
@@ -275,7 +277,8 @@ static void go_to(double t_s)
 		sim_step(ns - now);
 }
 
-/* Reads when the recording did; `early`: power one row before its new value was read. */
+/* Replays a load and reads at the recorded times. With how.early, power is read one row earlier
+ * than the recording showed the new value. */
 static void replay(struct replay *out, const struct load *load, struct timing how)
 {
 	abi_device d = NULL;
@@ -388,7 +391,7 @@ bool settled(int i)
 	return r.high - a <= 0.05 * a && a - r.low <= 0.05 * a;
 }
 
-/* At an edge the recorded value must lie in the range. */
+/* True if the recorded value at an edge lies in the range. */
 static bool between(int i, double slack)
 {
 	struct range r = open_range(i);

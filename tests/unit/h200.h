@@ -1,7 +1,7 @@
-/* h200: recordings of a real H200 and their replay in stepped time. The simulator gets a
- * load; power is read when the real driver renewed it, the counter whenever the recording
- * read it, and the values are compared tick by tick. All times are of the recorder's clock.
- * Only one recording is loaded at a time. */
+/* h200: recordings of a real H200 and their replay in stepped time. The simulator gets a load.
+ * Power is read when the real driver renewed it and the counter whenever the recording read it;
+ * then the values are compared tick by tick. All times are of the recorder's clock, and only
+ * one recording is loaded at a time. */
 #ifndef TESTS_H200_H
 #define TESTS_H200_H
 
@@ -23,7 +23,7 @@ struct recording {
 	double zero_s; /* recorder's clock at world time 0 */
 };
 
-/* Watts from this time on; the host's time of a burst is the time of its load. */
+/* Power from this time on. Times are those at which the host started or stopped the load. */
 struct level {
 	double at_s, watts;
 };
@@ -33,16 +33,16 @@ struct load {
 	int n;
 };
 
-/* The assumed sensors. */
+/* The model of the sensors that is tested. */
 struct model {
 	double sample_ms, sample_s; /* sampling period and phase; 0: boxcars */
-	double filter_ms;           /* low-pass before it */
+	double filter_ms;           /* time constant of the low-pass before the sampler */
 	double counter_s;           /* phase of the counter's grid of 100 ms */
 	double counter_lag_s;       /* lag behind the host's time of a burst */
 };
 
-/* Timing of a value: the age of its sample when the driver read it, and whether that was at
- * the read that first returned it or at the one before. */
+/* Timing of a value. age_ms: the age of its sample when the driver read it. early: the driver
+ * read it one row before the row that first shows it. */
 struct timing {
 	double age_ms;
 	bool early;
@@ -56,31 +56,31 @@ extern const struct model MODEL_FITTED;
 extern const struct timing USUAL;
 extern struct model model;
 extern struct recording rec;
-extern struct replay now_; /* the last replay, by USUAL */
+extern struct replay now_; /* the last replay with the timing USUAL */
 
 /* Opens the simulator. 0, or -1 with a message on stderr. */
 int h200_open(void);
 
 FILE *open_data(const char *name, const char *suffix);
 
-/* False where there is none. */
+/* Loads a recording. False if there is no recording of this name. */
 bool load_recording(const char *name);
 
-/* Rows that first gave new power, a new count. */
+/* True if row i is the first with new power values; with a new counter value. */
 bool renewed(int i);
 bool ticked(int i);
 
-/* A tick that was read long after its time on the grid: the driver was late and counted some
- * energy of the next tick in this one. */
+/* True for a counter tick that was read long after its time on the grid: the driver was late
+ * and counted some energy of the next tick in this one. */
 bool late(int i);
 
 double tick_before(double t_s);
 
-/* Loads from the counter's increments alone. */
+/* Make loads from the counter's increments alone. */
 void step_load(struct load *out);
 bool burst_load(struct load *out, double on_w, double off_w);
 
-/* Replays with each timing that the recording allows. */
+/* Replays a load with each timing that the recording allows. */
 void replay_load(const struct load *load);
 
 /* A replay with one timing, into now_. */
@@ -89,10 +89,11 @@ void replay_usual(const struct load *load);
 /* The driver read the sampler for row i between these times. */
 void open_times(int i, double *from_s, double *to_s);
 
-/* What the newest sample shows at moments in rising order; those that are NAN are left out. */
+/* Returns the newest sample's power at each time. Times are in rising order; NAN times are
+ * skipped. */
 void replay_moments(const struct load *load, const double *at_s, double *ret_w);
 
-/* All timings that the recording allows give the same instant value within 5 %. */
+/* True if all timings that the recording allows give the same instant value within 5 %. */
 bool settled(int i);
 
 struct guard_counters {
@@ -100,23 +101,23 @@ struct guard_counters {
 	double worst, sum;
 };
 
-/* Prints what is outside of the bound. */
+/* Counts a comparison; prints it if the difference exceeds the bound. */
 void judge(struct guard_counters *t, const char *what, double t_s, double simulated,
 	   double recorded, double bound);
 void report(const struct guard_counters *t, const char *what);
 
 struct bounds {
 	double average, instant, edge, counter;
-	double share; /* least share of the settled instant values within 5 % */
+	double share; /* least share of the settled instant values that must be within 5 % */
 };
 
 struct score {
 	struct guard_counters average, instant, counter, any;
-	int between, close; /* edges that timing allows: within the bound, within 5 % */
+	int between, close; /* edges that some timing explains: within bound, 5 % */
 };
 
-/* Compares the replay from `from_s` on. `always`, unless NULL: rows that are compared even
- * if they are not settled. */
+/* Compares the replay from `from_s` on. Rows in `always` (may be NULL) are compared even if
+ * they are not settled. */
 struct score compare(double from_s, const bool *always, struct bounds bound);
 void expect(const struct score *s, struct bounds bound);
 

@@ -156,7 +156,7 @@ static inline bool fake_match(const char *pattern, const char *path, const char 
 static inline const struct route *fake_route(enum http_method method, const char *path,
 					     const char **arg)
 {
-	for (unsigned pass = 0; pass < 2; pass++) /* exact paths before patterns */
+	for (unsigned pass = 0; pass < 2; pass++) /* first exact paths, then patterns */
 		for (unsigned i = 0; i < api_route_count; i++) {
 			const struct route *t = &api_routes[i];
 
@@ -183,8 +183,8 @@ static inline void fake_query(const char *text)
 	}
 }
 
-/* Sends the headers in fake.head and clears them. A handler that wants another call gets it
- * after pass(). The caller frees r's body with buf_done(). */
+/* Sends a request with the headers in fake.head, then clears them. If the handler asks to be
+ * called again, it is called after pass(). The caller frees r's body with buf_done(). */
 static inline void fake_ask(struct api *a, enum http_method method, const char *target,
 			    const char *body, void (*pass)(uint64_t until_ns), struct reply *r)
 {

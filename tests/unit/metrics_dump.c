@@ -1,11 +1,11 @@
-/* Prints the metrics of a scenario of the simulator as the service would serve them.
+/* Prints the metrics of a simulated scenario as the service would serve them.
  *
- *	metrics_dump [-t TOP] [-n ROUNDS] SIMULATOR SCENARIO
- *	metrics_dump -l     name, type and labels of every family, for the golden list
- *	metrics_dump -m     the same with help, as the table of docs/METRICS.md
+ *         metrics_dump [-t TOP] [-n ROUNDS] SIMULATOR SCENARIO
+ *         metrics_dump -l     name, type and labels of every family, for the golden list
+ *         metrics_dump -m     the same with help, as the table of docs/METRICS.md
  *
- * Both forms of the same view, the OpenMetrics one after a form feed.  -n: renders so often and
- * prints the time that one took to stderr. */
+ * Prints the Prometheus text, a form feed, and the OpenMetrics text of the same view.
+ * -n ROUNDS: renders this many times and prints the time of one rendering to stderr. */
 #include "serve/metrics_text.h"
 
 #include <math.h>
@@ -69,7 +69,7 @@ static int look(struct api *a, const char *library, const char *scenario)
 	    gw_process_list_new(a->view.ctx, &list) != 0)
 		return fail("the simulator does not open");
 	gw_snapshot_take(snap, GW_TIERS_COMMON | GW_TIER_ENERGY);
-	usleep(20000); /* for figures that need two readings */
+	usleep(20000); /* some values need two readings */
 	gw_process_list_take(list);
 	gw_snapshot_take(snap, GW_TIERS_COMMON | GW_TIER_ENERGY);
 	a->view.snap = snap;
@@ -133,7 +133,8 @@ int main(int argc, char **argv)
 		return fail("what it takes stands at the top of metrics_dump.c");
 	if (look(&a, argv[optind], argv[optind + 1]) != 0)
 		return 1;
-	a.http = (struct http *)&a; /* the counts of metrics_stub.c */
+	/* metrics_stub.c gives the counts; the pointer is not used */
+	a.http = (struct http *)&a;
 	if (show(&a, METRICS_PROMETHEUS, rounds) != 0)
 		return 1;
 	putchar('\f');

@@ -15,7 +15,7 @@ static uint64_t fake_deadline_ns;
 
 #include <unistd.h>
 
-/* The table of backends refers to all of them; only one is tested here. */
+/* The table of backends refers to all backends; only nvidia-smi is tested here. */
 const struct backend_ops backend_nvml, backend_amdgpu, backend_intel;
 
 static struct clock_stepped now;

@@ -1,4 +1,4 @@
-/* sim: the simulator opened as any client opens NVML: dlopen and dlsym. */
+/* sim: opens the simulator as any client opens NVML: dlopen and dlsym. */
 #ifndef TESTS_SIM_H
 #define TESTS_SIM_H
 

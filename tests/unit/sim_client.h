@@ -10,7 +10,7 @@
 
 static char error[512];
 
-/* A world from text, initialised. */
+/* Loads a scenario from text and initialises NVML. */
 static void start(const char *text)
 {
 	char whole[8192];

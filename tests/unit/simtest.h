@@ -24,7 +24,7 @@ static struct {
 
 static uint64_t sim_mono(void *ctx)
 {
-	return sim_now_ns() + NS_PER_S; /* 0 would mean "never" to tier stamps */
+	return sim_now_ns() + NS_PER_S; /* a tier's time of 0 would mean "never read" */
 }
 
 static uint64_t sim_wall(void *ctx)

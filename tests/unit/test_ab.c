@@ -1,4 +1,4 @@
-/* The whole comparison over simulated runs. */
+/* Tests the whole comparison with simulated runs. */
 #include "here.h"
 #include "test.h"
 
@@ -54,9 +54,10 @@ static int teardown(void **state)
 
 struct world {
 	struct random r;
-	double effect;                 /* energy of B over A */
-	double cv;                     /* of one run */
-	double outliers, outlier_size; /* share of runs that something disturbs, and how much */
+	double effect; /* energy of B divided by energy of A */
+	double cv;     /* coefficient of variation of one run */
+	/* share of disturbed runs, and the size of the disturbance */
+	double outliers, outlier_size;
 };
 
 static double gauss(struct random *r)
@@ -87,7 +88,7 @@ static void finish(struct world *w)
 	}
 }
 
-/* A run of given joules; ten seconds. */
+/* Returns a run of ten seconds with this energy. */
 static struct ab_run joules(double energy)
 {
 	return (struct ab_run){ energy, 10, energy / 10, true, true };
@@ -109,7 +110,7 @@ static void feed(const double *ratio, size_t n)
 	}
 }
 
-TEST(a_runs_against_itself_first_and_pairs_are_balanced_by_two)
+TEST(a_is_first_compared_with_itself_and_each_two_pairs_use_both_orders)
 {
 	struct world w = { .effect = 1, .cv = 0.01 };
 	unsigned starts[2] = { 0 };
@@ -164,13 +165,13 @@ TEST(the_same_seed_and_runs_give_the_same_result)
 		finish(&w);
 		memset(&results[i], 0, sizeof(results[i]));
 		ab_result(ab, &results[i]);
-		if (i == 1) /* asking twice changes nothing */
+		if (i == 1) /* a second call changes nothing */
 			ab_result(ab, &results[i]);
 	}
 	assert_memory_equal(&results[0], &results[1], sizeof(results[0]));
 }
 
-TEST(only_the_run_that_was_asked_for_is_taken)
+TEST(only_the_requested_run_is_accepted)
 {
 	begin();
 	struct ab_run run = joules(1000);
@@ -238,7 +239,7 @@ TEST(the_figures_are_those_of_the_paired_logarithms)
 	assert_true(isnan(e->bca.low)); /* six pairs */
 	assert_true(e->percentile.low > e->t.low && e->percentile.high < e->t.high);
 	assert_true(fabs(r.planned_pairs - ceil(7.85 * pow(sd / log(1.01), 2))) < 1e-9);
-	/* ten seconds each: energy, power and their product change; time does not */
+	/* every run takes ten seconds: energy, power and their product change; time does not */
 	assert_true(fabs(r.ab[AB_POWER].ratio - exp(0.02)) < 1e-12);
 	assert_true(fabs(r.ab[AB_EDP].ratio - exp(0.02)) < 1e-12);
 	assert_true(r.ab[AB_TIME].ratio == 1 && r.ab[AB_TIME].verdict == AB_INCONCLUSIVE);
@@ -260,7 +261,7 @@ TEST(skewed_pairs_are_judged_by_t_and_bca_together)
 	assert_int_equal(e->n, 10);
 	assert_true(e->skewness > 1 && e->skewed);
 	assert_true(e->interval.low == e->t.low && e->interval.high == e->bca.high);
-	/* the long tail is above, so BCa reaches farther up than down */
+	/* the long tail is above, so BCa reaches further up than down */
 	assert_true(e->bca.high - e->ratio > e->ratio - e->bca.low);
 	ab_result(ab, &r);
 	assert_true(r.ab[AB_ENERGY].bca.high == e->bca.high);
@@ -345,10 +346,10 @@ TEST(the_exit_code_follows_the_gate)
 		{ "energy > +2%", 1.02, AB_BUDGET, AB_INCONCLUSIVE, 11 },
 		{ "energy > -5%", 1.0, AB_DECIDED, AB_WORSE, 10 }, /* must save 5 % */
 		{ "energy > -5%", 0.9, AB_DECIDED, AB_BETTER, 0 },
-		{ "power < -5%", 0.9, AB_DECIDED, AB_WORSE, 10 }, /* B must not draw less */
+		{ "power < -5%", 0.9, AB_DECIDED, AB_WORSE, 10 }, /* B must not draw 5 % less */
 		{ "power < -5%", 1.0, AB_DECIDED, AB_BETTER, 0 },
 		{ "edp >= 5%", 1.2, AB_DECIDED, AB_WORSE, 10 },
-		{ "time > 5%", 1.2, AB_DECIDED, AB_BETTER, 0 }, /* time is the same */
+		{ "time > 5%", 1.2, AB_DECIDED, AB_BETTER, 0 }, /* the time does not change */
 		{ "time > 0%", 1.2, AB_BUDGET, AB_INCONCLUSIVE, 11 },
 	};
 
@@ -358,7 +359,8 @@ TEST(the_exit_code_follows_the_gate)
 		char err[160];
 
 		standard();
-		/* The true change may equal the threshold: 3 is a start without the one alarm in 20. */
+		/* The true change may equal the threshold, where 1 of 20 seeds gives a false
+		 * alarm. Seed 3 gives none. */
 		random_init(&w.r, 3);
 		c.gated = rows[i].gate;
 		if (c.gated)
@@ -376,7 +378,7 @@ TEST(the_exit_code_follows_the_gate)
 	}
 }
 
-/* Ratios that are all the same have an interval without width: the edge itself. */
+/* If all ratios are the same, the interval has no width and lies exactly on the threshold. */
 TEST(exactly_at_the_threshold_the_operator_decides)
 {
 	static const struct {
@@ -438,7 +440,7 @@ TEST(it_stops_only_at_interim_analyses)
 		c.pairs_max = rows[i].pairs_max;
 		begin();
 		while (ab_next(ab, &s)) {
-			/* +2 %, -2 %, ...: never decided */
+			/* +2 %, -2 %, ...: never leads to a decision */
 			bool up = s.phase == AB_PHASE_AB &&
 				  (s.arm == AB_ARM_B) == (s.pair % 2 == 0);
 			struct ab_run run = joules(up ? 1020 : 1000);
@@ -476,13 +478,14 @@ TEST(a_pair_with_an_invalid_run_is_repeated_and_never_counts)
 
 	begin();
 	while (ab_next(ab, &s)) {
-		/* the bad ones are far off: had one counted, the ratio would show it */
+		/* bad runs have a very different energy: if one counted, the ratio would show
+		 * it */
 		bool bad = spoilt < 10 && given++ % 3 == 2;
 		struct ab_run run = joules(bad ? 1e6 : s.pair % 2 == 0 ? 1000 : 1001);
 
 		run.valid = !bad;
 		assert_int_equal(ab_add(ab, s.phase, s.arm, &run), bad);
-		if (bad) { /* the same pair from its start, in the same order */
+		if (bad) { /* the same pair must start again, in the same order */
 			spoilt++;
 			assert_true(ab_next(ab, &again));
 			assert_int_equal(again.pair, s.pair);
@@ -511,14 +514,15 @@ TEST(impossible_figures_are_not_used)
 	}
 }
 
-/* Adds runs until the end; every period-th one has these flags. Returns how many were added. */
+/* Adds runs until the end; every period-th run has these flags. Returns the number of runs
+ * added. */
 static unsigned spoil(bool valid, bool exclusive, unsigned period)
 {
 	struct ab_step s;
 	unsigned given = 0;
 
 	while (ab_next(ab, &s)) {
-		/* +2 %, -2 %, ...: never decided */
+		/* +2 %, -2 %, ...: never leads to a decision */
 		struct ab_run run =
 			joules((s.arm == AB_ARM_B) == (s.pair % 2 == 0) ? 1020 : 1000);
 
@@ -537,14 +541,14 @@ TEST(too_many_invalid_runs_end_it)
 
 	c.gated = true; /* energy < 0 % */
 	begin();
-	assert_int_equal(spoil(false, true, 1), 4); /* three repeats in a row, and no more */
+	assert_int_equal(spoil(false, true, 1), 4); /* one run and three repeats in a row */
 	assert_int_equal(ab_exit_code(ab), 12);
 	ab_result(ab, &r);
 	assert_int_equal(r.outcome, AB_INVALID);
 	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_INCONCLUSIVE);
 
 	begin();
-	spoil(false, true, 5); /* every fifth run: ten in total */
+	spoil(false, true, 5); /* every fifth run is bad: at most ten repeats in total */
 	assert_int_equal(ab_exit_code(ab), 12);
 	ab_result(ab, &r);
 	assert_int_equal(r.repeats, 11);
@@ -559,7 +563,8 @@ TEST(another_process_on_the_gpu_ends_it_with_its_own_exit_code)
 
 	c.require_exclusive = true;
 	begin();
-	assert_int_equal(spoil(true, false, 7), 7); /* the first one is one too many */
+	/* the first run that is not exclusive is already too many */
+	assert_int_equal(spoil(true, false, 7), 7);
 	assert_int_equal(ab_exit_code(ab), 13);
 }
 
@@ -612,7 +617,7 @@ TEST(comparing_a_with_itself_alarms_in_5_of_100)
 	assert_true(share >= 0.04 - MARGIN && share <= 0.06 + MARGIN);
 }
 
-/* Share of comparisons of a command with itself that end with a verdict. */
+/* Compares a command with itself. Returns the share of comparisons that end with a verdict. */
 static double false_verdicts(struct world *w, unsigned pairs_max, unsigned experiments)
 {
 	unsigned wrong = 0;
@@ -645,7 +650,7 @@ TEST(all_interim_analyses_together_are_wrong_in_5_of_100)
 
 		print_message("seed 41, %u pairs: %.2f %%\n", budgets[i], 100 * share);
 		assert_true(share <= 0.055 + margin);
-		assert_true(share >= 0.035 - margin); /* and it does not waste pairs */
+		assert_true(share >= 0.035 - margin); /* and no pairs are wasted */
 	}
 }
 
@@ -660,7 +665,7 @@ TEST(disturbed_runs_do_not_make_it_wrong_more_often)
 	assert_true(share <= 0.055 + MARGIN);
 }
 
-/* H10: B takes 3 % more, one run varies by 0.5 %, ten pairs at most. */
+/* H10: B takes 3 % more energy, one run varies by 0.5 %, at most ten pairs. */
 TEST(a_difference_of_three_percent_is_found_in_ten_pairs)
 {
 	unsigned right = 0, covered = 0, n = EXPERIMENTS / 10;
@@ -684,7 +689,7 @@ TEST(a_difference_of_three_percent_is_found_in_ten_pairs)
 	assert_true(covered >= n * 85 / 100);
 }
 
-TEST(a_gate_is_read)
+TEST(a_gate_expression_is_parsed)
 {
 	static const struct {
 		const char *text;

@@ -6,7 +6,7 @@
 
 #include "test.h"
 
-/* No report here has a clean room. */
+/* Replaces the real function: no report in this test has a clean room. */
 void clean_room_print(const struct measured_room *r, unsigned indent)
 {
 	(void)r, (void)indent;
@@ -26,8 +26,8 @@ static void join(char *text)
 	*to = '\0';
 }
 
-/* The report of n runs with these residuals as one line; the two runs of a pair are
- * adjacent. The caller frees it. */
+/* Returns the report of n runs with these residuals as one line. The two runs of a pair are
+ * adjacent. The caller frees the string. */
 static char *summary_of(const double *residual, unsigned n, uint64_t codes)
 {
 	FILE *real = stdout;
@@ -83,9 +83,10 @@ TEST(meters_that_differ_within_their_uncertainty_are_called_inconclusive)
 	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
 	char *text = summary_of(residual, 4, 0);
 
-	assert_in(text,
-		  "the runs are too short to check the meters against each other: counter and "
-		  "samples +5.00 % apart, 7.30 % s.d. over 4 runs, within their uncertainty");
+	assert_in(
+		text,
+		"the runs are too short to check counter and samples against each other: they "
+		"are +5.00 % apart, 7.30 % s.d. over 4 runs, within their uncertainty");
 	free(text);
 }
 

@@ -1,5 +1,5 @@
-/* Orders, threads and outcomes, with workers that are functions of this test and end when it
- * says so. */
+/* Tests orders, threads and outcomes. The workers are functions of this test, which end when
+ * the test lets them. */
 #include "guard/action.h"
 
 #include "base/clock.h"
@@ -18,7 +18,7 @@
 #include "test.h"
 
 #define WORKERS 12
-#define LONG_NS (60 * NS_PER_S) /* never waited for in full */
+#define LONG_NS (60 * NS_PER_S) /* timeout that is never reached */
 
 struct fake {
 	sem_t begun, go;
@@ -156,7 +156,7 @@ TEST(a_callback_result_is_the_outcome)
 	assert_false(o.ok);
 	assert_false(o.retry);
 	assert_in(o.message, "resume callback failed");
-	fake[0].answer = 5; /* no valid result */
+	fake[0].answer = 5; /* not a valid result */
 	assert_int_equal(give(0, ORDER_EVICT, 3), 0);
 	assert_false(next().ok);
 }
@@ -188,7 +188,7 @@ TEST(a_worker_that_hangs_does_not_block_others)
 	assert_int_equal(next().order, 1);
 }
 
-TEST(the_ninth_waits_while_eight_hang)
+TEST(the_ninth_order_waits_while_eight_hang)
 {
 	for (unsigned i = 0; i < WORKERS; i++) {
 		fake[i].waits = true;
@@ -266,7 +266,7 @@ TEST(a_worker_without_callbacks_cannot_be_evicted)
 	give(2, ORDER_EVICT, 1);
 	o = next();
 	assert_false(o.ok);
-	assert_in(o.message, "no callback");
+	assert_in(o.message, "no evict callback");
 	give(2, ORDER_DRAIN, 2); /* an order without a function succeeds */
 	o = next();
 	assert_true(o.ok);
@@ -298,7 +298,7 @@ TEST(notes_are_kept_until_a_resume_succeeds)
 
 static struct {
 	int learn_rc;
-	const char *learns; /* notes that it writes */
+	const char *learns; /* notes that the order writes */
 	atomic_uint learnt, evicted;
 } unloading;
 
@@ -376,7 +376,7 @@ TEST(an_eviction_waits_until_its_notes_are_written)
 	assert_int_equal(o.order, 7);
 	assert_int_equal(atomic_load(&unloading.evicted), 1);
 	assert_int_equal(atomic_load(&unloading.learnt), 1);
-	give(3, ORDER_EVICT, 9); /* already in the journal: it does not wait */
+	give(3, ORDER_EVICT, 9); /* notes already in the journal: the order does not wait */
 	o = next();
 	assert_true(o.ok);
 	assert_int_equal(atomic_load(&unloading.evicted), 2);
@@ -399,7 +399,7 @@ TEST(an_eviction_without_written_notes_is_not_carried_out)
 	assert_string_equal(o.message, "the disk is full");
 	action_set_notes(action, 0, "");
 	assert_int_equal(action_order(action, &order),
-			 0); /* its deadline passes before the notes are written */
+			 0); /* the deadline of the order passes before the notes are written */
 	await_learnt(0, &order);
 	action_go_on(action, 0, NULL);
 	o = next();
@@ -432,7 +432,7 @@ TEST(an_order_that_waits_for_its_notes_is_dropped_at_the_end)
 	assert_int_equal(action_new(&policy, &worker_all, fd, &action), 0);
 }
 
-/* From WORKERS to three: one stays, one moves up, one is new. */
+/* Changes from WORKERS workers to three: one stays, one moves up, one is new. */
 TEST(notes_and_callbacks_follow_the_workers_to_a_new_policy)
 {
 	static const int from[] = { 5, -1, 0 };
@@ -466,7 +466,7 @@ TEST(notes_and_callbacks_follow_the_workers_to_a_new_policy)
 	o = next();
 	assert_int_equal(o.order, 2);
 	assert_int_equal(atomic_load(&fake[0].evicted), 1);
-	assert_int_equal(give(1, ORDER_EVICT, 3), 0); /* it has no callbacks */
+	assert_int_equal(give(1, ORDER_EVICT, 3), 0); /* worker 1 has no callbacks */
 	o = next();
 	assert_false(o.ok);
 	assert_int_equal(give(5, ORDER_EVICT, 4), -GW_E_ARG);
@@ -487,7 +487,7 @@ TEST(an_order_that_hangs_at_the_end_is_left_behind)
 	sem_wait(&hung.begun);
 	assert_int_equal(action_free(other, NS_PER_MS), -GW_E_STATE);
 	sem_post(&hung.go);
-	assert_int_equal(action_free(other, LONG_NS), 0); /* it ended after all */
+	assert_int_equal(action_free(other, LONG_NS), 0); /* the order has ended by now */
 	assert_int_equal(action_free(NULL, 0), 0);
 }
 

@@ -328,7 +328,7 @@ TEST(asks_to_be_reopened_when_a_gpu_returns)
 	world_put(PCI CARD "unique_id", "1111222233334444\n");
 	world_read(0, GW_TIER_FAST);
 	assert_true(atomic_load(&w->b.reopen));
-	world_open(2); /* it is another board in the same place */
+	world_open(2); /* another board is in the same slot */
 	assert_int_equal(w->b.slot[0]->r.state, GW_DEVICE_LOST);
 	assert_text(&w->b.slot[1]->r, GW_T_UUID, "AMD-1111222233334444");
 	assert_int_equal(world_read(0, GW_TIER_FAST)->state, GW_DEVICE_LOST);
@@ -405,7 +405,7 @@ static const struct tree_row people[] = {
 	/* on another GPU */
 	{ "proc/400/fd/3", "-> /dev/dri/renderD128" },
 	{ "proc/400/fdinfo/3", "drm-pdev:\t0000:04:00.0\ndrm-client-id:\t1\n" },
-	/* an old driver that reports nothing, for our process and for another */
+	/* an old driver that reports nothing, for this process and for another one */
 	{ "proc/500/fd/3", "-> /dev/dri/card1" },
 	{ "proc/500/fdinfo/3", "pos:\t0\nflags:\t02\n" },
 	{ "proc/501/fd/3", "-> /dev/dri/card0" },

@@ -1,4 +1,4 @@
-/* The routes over the simulator, without the HTTP layer. */
+/* Tests the routes over the simulator, without the HTTP layer. */
 #include "api_fixture.h"
 
 API_TEST(devices_have_whole_numbers_and_fixed_keys)
@@ -41,7 +41,7 @@ API_TEST(a_lost_gpu_stays_listed_with_its_reason)
 	at("devices.0.is_available", "true");
 }
 
-API_TEST(before_the_first_reading_lists_are_empty_and_say_why)
+API_TEST(before_the_first_reading_lists_are_empty_with_a_reason)
 {
 	begin(TWO_GPUS);
 	t.api.view.tick = 0;
@@ -174,7 +174,7 @@ API_TEST(events_are_listed_or_followed)
 	at("events.0.id", "4");
 	at("events.1.text", "\"a \\\"thing\\\" happened\"");
 	assert_null(json_at(t.reply.body.p, "events.2"));
-	t.api.stream = (struct stream *)&t; /* only passed on */
+	t.api.stream = (struct stream *)&t; /* only passed on, never read */
 	fake_add(&fake.head, "Accept", "text/event-stream");
 	get("/api/v1/events?topics=tick,window", 200);
 	assert_ptr_equal(fake.stream, t.api.stream);
@@ -226,7 +226,8 @@ API_TEST(readiness_goes_red_when_readings_stop)
 	get("/-/ready?verbose", 200);
 	says("[+] history ok");
 	t.api.view.self.store_state = "the disk is full";
-	get("/-/ready?verbose", 200); /* figures are current all the same */
+	/* ready: the readings are current although the disk is full */
+	get("/-/ready?verbose", 200);
 	says("[-] history the disk is full");
 }
 
@@ -254,7 +255,7 @@ API_TEST(releasing_the_driver_waits_until_it_is_done)
 	at("let_go", "true");
 	assert_true(fake.flags & ROUTE_CHANGE);
 	assert_int_equal(fake.tries, 1);
-	post("/api/v1/let-go", "", 200); /* again: no request is sent */
+	post("/api/v1/let-go", "", 200); /* second call: no request is sent */
 	assert_int_equal(fake.tries, 0);
 	get("/readyz", 503);
 	says("released");
@@ -331,9 +332,9 @@ API_TEST(a_window_measures_the_true_energy)
 	assert_true(number("energy_joules.low") < joules);
 	assert_true(fabs(number("seconds") - 12) < 0.01);
 	assert_int_equal(t.kept, 1);
-	assert_int_equal(pushed.count, 2); /* its start and its end */
+	assert_int_equal(pushed.count, 2); /* events for start and end of the window */
 	assert_int_equal(pushed.id, 102);
-	/* it was logged without its details */
+	/* the event does not contain the details */
 	assert_memory_equal(pushed.json, t.reply.body.p, strlen(pushed.json) - 1);
 	at("details.0.index", "1");
 	at("details.0.driver_version", "\"580.159.04\"");
@@ -341,7 +342,7 @@ API_TEST(a_window_measures_the_true_energy)
 	at("details.0.sensor.origin", "\"assumed\"");
 	assert_true(number("details.0.power_limit_watts") > 0);
 	assert_in(t.logged_text, "prefill ended");
-	post(below("/stop"), "", 200); /* the same again */
+	post(below("/stop"), "", 200); /* stop again: the same result */
 	assert_true(number("energy_joules.best") == joules);
 	get("/api/v1/windows", 200);
 	at("open", "0");
@@ -414,7 +415,7 @@ API_TEST(a_window_without_requests_ends_with_its_lease)
 	begin(TWO_GPUS);
 	open_window("{\"lease_seconds\":5}");
 	at("lease_seconds", "5");
-	for (int i = 0; i < 3; i++) { /* each time it starts again */
+	for (int i = 0; i < 3; i++) { /* each request starts the lease again */
 		run_for(4);
 		get(opened, 200);
 		at("state", "\"open\"");

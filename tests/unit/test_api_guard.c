@@ -1,5 +1,5 @@
-/* The guard's routes over a guard with artificial scenes: unknown values, waiting and
- * refusals. tests/e2e/test_guard_rest.py tests the whole service. */
+/* Tests the guard's routes with artificial scenes: unknown values, waiting and refusals.
+ * tests/e2e/test_guard_rest.py tests the whole service. */
 #include "api_fixture.h"
 
 #include "guard/guard_input.h"
@@ -18,7 +18,7 @@ static struct {
 	struct health *health[1];
 	struct capacity *capacity[1];
 	char who[256];
-	uint64_t leaves_ns; /* when the worker leaves the GPU; 0: never */
+	uint64_t leaves_ns; /* time at which the worker leaves the GPU; 0: never */
 	unsigned releases;
 	struct guard_operations operations;
 	uint64_t events;
@@ -118,7 +118,7 @@ static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, u
 	return guard_reserve(w.guard, gpu, bytes, pid, ttl, now(), ret);
 }
 
-/* Time has passed: the guard observes a new scene first. */
+/* Lets the guard observe a new scene first, because time has passed. */
 static int reserved(void *engine, uint64_t id, char *message, size_t size)
 {
 	world(NULL);
@@ -278,7 +278,7 @@ TEST(explain_says_when_the_guard_only_observes)
 TEST(the_latest_decisions_come_oldest_first)
 {
 	begin_guard(GUARD_ENFORCE);
-	/* A ring that wrapped: 3 is the oldest. */
+	/* The ring has wrapped: 3 is the oldest. */
 	for (unsigned i = 0; i < GUARD_VIEW_DECISIONS; i++) {
 		w.ring[i] = w.ring[0];
 		w.ring[i].id = i < 3 ? 1000 + i : i;
@@ -342,8 +342,7 @@ TEST(an_operation_fails_when_the_worker_is_stuck_or_replaced)
 	at("state", "\"failed\"");
 	says("MiB remain");
 	post("/api/v1/guard/workers/ollama/resume", "", 202);
-	at("operation.state",
-	   "\"running\""); /* it was asked to leave, and is now asked to return */
+	at("operation.state", "\"running\""); /* the eviction is replaced by the resume */
 	live_on(2 * NS_PER_S);
 	get("/api/v1/guard/operations/2", 200);
 	at("state", "\"done\"");
@@ -360,7 +359,8 @@ TEST(a_user_with_too_many_requests_gets_a_retry_time)
 {
 	begin_guard(GUARD_ENFORCE);
 	w.policy.user_evictions = 1;
-	fake.who = "somebody, in whatever words"; /* permissions depend on the uid */
+	/* the name does not matter: permissions depend on the uid */
+	fake.who = "somebody, in whatever words";
 	fake.uid = 1000;
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	post("/api/v1/guard/workers/ollama/release", "", 202);
@@ -371,7 +371,7 @@ TEST(a_user_with_too_many_requests_gets_a_retry_time)
 	says("uid 1000 caused 1 evictions in an hour");
 	assert_true(atoi(fake_find(&fake.out, "Retry-After")) > 3500);
 	fake.who = "uid 1000";
-	fake.uid = 0; /* no user, as with the token */
+	fake.uid = 0; /* not limited, as with the token */
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	fake.who = NULL;
 }

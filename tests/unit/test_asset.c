@@ -1,4 +1,4 @@
-/* The files of the page as tools/assets put them into the program. */
+/* Tests the files of the web page, which tools/assets puts into the program. */
 #include "serve/asset.h"
 
 #include "test.h"

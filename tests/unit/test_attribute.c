@@ -1,4 +1,4 @@
-/* Energy of processes: every joule is counted exactly once. */
+/* Tests the energy of processes: every joule is counted exactly once. */
 #include "seed.h"
 
 #include "measure/attribute.h"
@@ -183,7 +183,8 @@ TEST(power_below_idle_leaves_nothing_to_share)
 
 	attribute_init(&a, 78, 120);
 	attribute_add(&a, 60, 1, u, 2, false);
-	attribute_add(&a, 90, 1, u, 2, false); /* below context idle: 12 J for two contexts */
+	/* below the idle power with contexts: 12 J for two contexts */
+	attribute_add(&a, 90, 1, u, 2, false);
 	attribute_finish(&a, 150);
 	assert_near(a.idle_joules, 138);
 	assert_near(joules_of(&a, 1), 6);
@@ -232,7 +233,7 @@ TEST(a_process_listed_twice_counts_once)
 	assert_int_equal(a.row[0].how, ATTRIBUTE_MODELLED);
 
 	attribute_init(&a, 0, 40);
-	attribute_add(&a, 240, 1, u, 2, false); /* twice, but alone */
+	attribute_add(&a, 240, 1, u, 2, false); /* listed twice, but the only process */
 	attribute_finish(&a, 240);
 	assert_int_equal(a.count, 1);
 	assert_int_equal(a.row[0].how, ATTRIBUTE_MEASURED);
@@ -353,7 +354,8 @@ TEST(a_total_without_intervals_is_unattributed)
 	assert_true(a.unattributed_joules == 42);
 
 	attribute_init(&a, 0, 0);
-	attribute_add(&a, 5e-324, 1, &u, 1, false); /* a factor that no double holds */
+	/* needs a factor that is too large for a double */
+	attribute_add(&a, 5e-324, 1, &u, 1, false);
 	attribute_finish(&a, 1e9);
 	assert_true(a.unattributed_joules == 1e9);
 }
@@ -376,7 +378,7 @@ static double uniform(uint64_t *s)
 	return (double)(next(s) >> 11) * 0x1p-53;
 }
 
-/* Eight processes at most, two of which share a pid, so that they meet often. */
+/* Makes an interval with at most eight processes. Two share a pid, so that they often meet. */
 static void make_interval(uint64_t *s, struct interval *in)
 {
 	in->seconds = next(s) % 10 == 0 ? 0 : 0.5 + uniform(s);
@@ -416,10 +418,10 @@ static void feed_story(const struct story *t, struct attribute *a)
 	}
 }
 
-/* The rules again by brute force: one table of processes (0 to 7) per interval. */
+/* The same rules by brute force: one table of processes (0 to 7) per interval. */
 struct slow {
 	long double joules[8], idle, unattributed;
-	int how[8]; /* -1: never there */
+	int how[8]; /* -1: never present */
 };
 
 static void slow_interval(const struct story *t, const struct interval *in, struct slow *out)

@@ -1,4 +1,4 @@
-/* Baselines: the estimate against brute force, measuring on the simulator, files, and net
+/* Tests baselines: the estimate against brute force, measuring on the simulator, files, and net
  * energy. */
 #include "simtest.h"
 
@@ -24,7 +24,7 @@ static void start(const char *world)
 				      .cache_dir = "" };
 
 	sim_text(world);
-	sim_step(5 * NS_PER_S); /* the ring is full */
+	sim_step(5 * NS_PER_S); /* the sample ring is full */
 	sim_open();
 	assert_int_equal(gw_meter_start(sim.ctx, &o, &meter), 0);
 }
@@ -142,7 +142,8 @@ BASELINE_STOP_TEST(an_unsteady_gpu_is_measured_for_the_maximum_time)
 {
 	struct baseline b;
 
-	/* Ten seconds at one level, ten at another: no steady mean within 1 W in thirty. */
+	/* Ten seconds at one level, ten at another: in thirty seconds the mean does not become
+	 * steady within 1 W. */
 	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.load]]\nkind = \"steps\"\nunit = \"watts\"\n"
 	      "points = [[0, 80], [10, 95], [20, 80]]\nperiod = 20\n");
 	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
@@ -235,7 +236,7 @@ BASELINE_STOP_TEST(hidden_processes_are_mentioned_in_the_evidence)
 	assert_in(b.evidence, "its processes are not visible");
 }
 
-BASELINE_STOP_TEST(the_caller_may_end_it)
+BASELINE_STOP_TEST(the_caller_may_cancel_a_baseline)
 {
 	struct baseline b = { .power_w = 7 };
 	struct baseline_plan plan = { BASELINE_NO_CONTEXT, 30, 10, 1, ends_at_three, NULL };
@@ -319,8 +320,7 @@ static void save(const struct baseline *b)
 		fail_msg("%s", message);
 }
 
-/* Loads a baseline with a key that differs from the saved one, one second after it was
- * measured. */
+/* Loads the baseline for this key, later_s seconds after the saved one was measured. */
 static int look(struct baseline *key, double later_s, char why[static 256])
 {
 	why[0] = '\0';
@@ -437,7 +437,8 @@ ON_FILES(a_damaged_file_is_ignored_and_named)
 	f = fopen(name, "r");
 	n = fread(text, 1, sizeof(text), f);
 	fclose(f);
-	for (size_t i = 0; i < 2 * n; i++) { /* cut after i bytes; then: byte i changed */
+	/* first: cut after i bytes; then: byte i - n changed */
+	for (size_t i = 0; i < 2 * n; i++) {
 		f = fopen(name, "w");
 		fwrite(text, 1, i < n ? i : n, f);
 		if (i >= n) {
@@ -477,7 +478,7 @@ ON_FILES(clearing_forgets_one_gpu_or_all)
 	save(&good);
 	b.kind = BASELINE_HOT_IDLE;
 	save(&b);
-	strcpy(b.uuid, "GPU-1"); /* a prefix of the other name */
+	strcpy(b.uuid, "GPU-1"); /* a prefix of the other UUID */
 	save(&b);
 	assert_int_equal(baseline_clear("GPU-1", folder), 1);
 	assert_int_equal(look(&key, 1, why), 0);
@@ -507,7 +508,7 @@ static const struct sensor uncalibrated = { .calibration.gain = 1,
 					    .calibration.gain_u = 0.025,
 					    .calibration.offset_u_w = 2.5 };
 
-/* The line from before to after in ten thousand steps. */
+/* Integrates the line from before_w to after_w in ten thousand steps. */
 static double integral(double before_w, double after_w, double s)
 {
 	double sum = 0;
@@ -544,7 +545,7 @@ TEST(net_is_gross_less_the_line_between_the_baselines)
 		assert_true(fabs(net.joules.best - expect) < 1e-6 * (1 + fabs(expect)));
 		assert_int_equal(net.floored, expect < 0);
 		assert_true(net.adjusted_joules == (expect < 0 ? 0 : net.joules.best));
-		/* The mean of the line is half of each end. */
+		/* The mean of the line is half of the sum of its ends. */
 		var = after ? (a.u_w * a.u_w + b.u_w * b.u_w) / 4 : a.u_w * a.u_w;
 		var += (end_w - a.power_w) * (end_w - a.power_w) / 4;
 		var = var * g.seconds * g.seconds + g.u_absolute * g.u_absolute;

@@ -1,4 +1,4 @@
-/* The random generator and the bootstrap intervals. */
+/* Tests the random generator and the bootstrap intervals. */
 #include "here.h"
 #include "test.h"
 
@@ -10,7 +10,7 @@
 
 #include "measure/distribution.h"
 
-/* Fewer experiments where a sanitizer makes each ten times as slow. */
+/* A sanitizer makes each experiment ten times as slow: run fewer. */
 #ifdef SLOW
 #define EXPERIMENTS 400
 #else
@@ -19,7 +19,7 @@
 
 static double scratch[BOOTSTRAP_RESAMPLES];
 
-/* The authors' own first numbers. */
+/* The first numbers that the authors of the generator published. */
 TEST(the_generator_equals_the_published_one)
 {
 	struct random r = { .s = { 1, 2, 3, 4 } };
@@ -67,7 +67,7 @@ TEST(numbers_below_a_bound_are_evenly_spread)
 		assert_true(random_below(&r, 0xc0000001u) <= 0xc0000000u);
 }
 
-/* A bound just above 2^31 is where a plain remainder would favour the lower half two to one. */
+/* With a bound just above 2^31, a plain remainder would make the lower half twice as likely. */
 TEST(a_large_bound_has_no_bias)
 {
 	uint32_t bound = 3u << 30;
@@ -100,20 +100,22 @@ static double gauss(struct random *r)
 	return normal_quantile(random_unit(r) + 0x1p-54);
 }
 
-/* For three values all 27 resamples can be listed: the means and their shares are known. */
+/* For three values all 27 resamples can be listed, so the means and their shares are known. */
 TEST(the_percentile_interval_equals_that_of_all_resamples)
 {
-	double x[] = { 0, 0, 3 }; /* the mean is 0, 1, 2, 3 in 8, 12, 6, 1 of 27 */
+	/* of 27 resamples 8, 12, 6 and 1 have the mean 0, 1, 2 and 3 */
+	double x[] = { 0, 0, 3 };
 	struct bootstrap b;
 
-	/* 27.7 % below 0.5: the lower end is 0; 3.7 % at 3: the upper end of 90 % is 2 */
+	/* 29.6 % have the mean 0: the lower end is 0. 3.7 % have the mean 3: the upper end of
+	 * the 90 % interval is 2. */
 	assert_int_equal(bootstrap_mean(x, 3, 0.1, 10000, 1, scratch, &b), 0);
 	assert_true(b.percentile_low == 0 && b.percentile_high == 2);
 	assert_int_equal(bootstrap_mean(x, 3, 0.04, 10000, 1, scratch, &b), 0);
 	assert_true(b.percentile_low == 0 && b.percentile_high == 3);
-	/* below the mean: 8/27 and half of 12/27 */
+	/* share below the mean: 8/27 and half of 12/27 */
 	assert_true(fabs(b.bias - normal_quantile(14.0 / 27)) < 0.03);
-	/* negated sum of cubes 1 + 1 - 8: 6 / (6 * 6^1.5) */
+	/* negated sum of cubes, 1 + 1 - 8, gives 6 / (6 * 6^1.5) */
 	assert_true(fabs(b.acceleration - 1 / pow(6, 1.5)) < 1e-12);
 }
 
@@ -153,7 +155,7 @@ struct coverage {
 	unsigned bca, percentile;
 };
 
-/* How many of EXPERIMENTS intervals of n values cover the true mean 0. */
+/* Counts how many of EXPERIMENTS intervals of n values cover the true mean 0. */
 static struct coverage cover(size_t n, double (*draw)(struct random *), uint64_t seed)
 {
 	struct coverage c = { 0 };
@@ -182,14 +184,15 @@ static double exponential(struct random *r)
 	return -log(1 - random_unit(r)) - 1; /* skewness 2 */
 }
 
-TEST(bca_of_few_normal_values_covers_as_often_as_it_says)
+TEST(bca_of_few_normal_values_has_its_stated_coverage)
 {
-	double margin = 4 * sqrt(0.05 * 0.95 / EXPERIMENTS); /* of the count of experiments */
+	/* four standard deviations of the observed share */
+	double margin = 4 * sqrt(0.05 * 0.95 / EXPERIMENTS);
 	struct coverage c10 = cover(10, gauss, 101), c40 = cover(40, gauss, 102);
 
 	assert_true(fabs((double)c40.bca / EXPERIMENTS - 0.95) < 0.005 + margin);
 	assert_true(fabs((double)c10.bca / EXPERIMENTS - 0.945) < 0.01 + margin);
-	/* the reason for widening: without it, ten values cover 90 % */
+	/* why BCa is widened: the percentile interval of ten values covers only 90 % */
 	assert_true((double)c10.percentile / EXPERIMENTS < 0.925);
 }
 

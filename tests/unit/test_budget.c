@@ -1,4 +1,4 @@
-/* Caps of power and energy. */
+/* Tests the caps of power and energy. */
 #include "guard/budget.h"
 
 #include "base/clock.h"
@@ -30,7 +30,7 @@ static int fresh(void **state)
 static const struct budget_options power = { .power_w = 300 };
 static const struct budget_options energy = { .energy_j = 1000 * 3600. };
 
-/* The result after n seconds at this power. */
+/* Returns the result after n seconds at this power. */
 static bool after(unsigned n, const struct budget_options *o, double watts)
 {
 	bool over = false;
@@ -55,18 +55,18 @@ TEST(a_peak_does_not_exceed_the_cap_and_five_seconds_do)
 	assert_in(t.why, "400 W");
 }
 
-TEST(it_ends_after_a_minute_below_the_cap)
+TEST(an_excess_ends_after_a_minute_below_the_cap)
 {
 	assert_true(after(10, &power, 400));
 	assert_true(after(59, &power, 100));
 	assert_true(*t.why);
-	assert_true(after(1, &power, 400)); /* a minute without a break */
+	assert_true(after(1, &power, 400)); /* the minute below the cap starts again */
 	assert_true(after(60, &power, 100));
 	assert_false(after(1, &power, 100));
 	assert_string_equal(t.why, "");
 }
 
-TEST(if_a_return_exceeds_it_again_the_wait_doubles)
+TEST(if_a_return_exceeds_the_cap_again_the_wait_doubles)
 {
 	static const unsigned waits[] = { 60, 120, 240, 480, 600, 600 };
 
@@ -93,7 +93,7 @@ TEST(the_energy_cap_is_exceeded_until_the_next_day)
 	assert_false(after(1800, &energy, 1000));
 }
 
-TEST(an_unknown_value_neither_begins_nor_ends_it)
+TEST(an_unknown_value_neither_begins_nor_ends_an_excess)
 {
 	struct budget_options both = { .power_w = 300, .energy_j = 1e12 };
 

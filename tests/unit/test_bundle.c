@@ -1,4 +1,4 @@
-/* A bundle is written and computed again. */
+/* Tests that a bundle is written and computed again. */
 #include "simtest.h"
 
 #include "base/buf.h"
@@ -166,7 +166,7 @@ BUNDLE_TEST(a_changed_file_is_named)
 	assert_false(sum.whole);
 	assert_string_equal(sum.changed_file, "gpu1.events");
 	assert_int_equal(sum.bad_lines, 1);
-	assert_int_equal(sum.same, 2); /* the result is still there */
+	assert_int_equal(sum.same, 2); /* the result is still readable */
 }
 
 BUNDLE_TEST(a_folder_that_is_not_a_bundle_is_reported)
@@ -188,7 +188,7 @@ BUNDLE_TEST(a_folder_that_is_not_a_bundle_is_reported)
 		-GW_E_IO);
 }
 
-/* Recorded on an H200 (40 ms on, 163 ms off). If the engine changes on purpose, `gpuward
+/* Recorded on an H200 (load 40 ms on, 163 ms off). If the engine changes on purpose, `gpuward
  * recompute --json` gives the new values for windows.tsv. */
 TEST(a_recording_of_an_h200_gives_its_golden_joules)
 {

@@ -65,7 +65,7 @@ TEST(a_written_call_reads_back)
 	long n;
 
 	buf_init_fixed(&out, text, sizeof(text));
-	buf_adds(&out, "xyz"); /* earlier fields do not shift it */
+	buf_adds(&out, "xyz"); /* bytes before the message must not shift its alignment */
 	bus_write(&out, 7, &lock, lock_args);
 	bus_write(&out, 8, &lock, lock_args);
 	assert_int_equal(out.err, 0);
@@ -95,7 +95,7 @@ TEST(a_call_that_does_not_fit_is_an_error)
 	assert_int_equal(out.err, -GW_E_SIZE);
 }
 
-/* Each byte is changed in turn: the message is read within its bounds or refused. */
+/* Changes each byte in turn: the message is read within its bounds or refused. */
 TEST(a_wrong_byte_is_refused_or_harmless)
 {
 	size_t size = sizeof(little) - 1;

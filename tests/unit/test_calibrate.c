@@ -1,4 +1,4 @@
-/* Calibration with an external meter against a sensor with known errors. */
+/* Tests the calibration with an external meter, for a sensor with known errors. */
 #include "cli/calibrate.h"
 
 #include "measure/baseline.h"
@@ -12,16 +12,16 @@
 
 #define POINTS 4000
 
-/* The true power and both meters' readings: reading = (true - offset) / gain. */
+/* The true power and the readings of both meters: reading = (true - offset) / gain. */
 struct world {
-	double gain, offset_w; /* that a fit must find */
+	double gain, offset_w; /* values that a fit must find */
 	double lag_s, spacing_s, rest_w;
 	/* Errors of the external meter: independent noise, and AR(1) noise with correlation
 	 * rho. */
 	double noise_w, alike_w, rho;
 	double last_w; /* the AR(1) error at the last point */
 	double seconds;
-	double low_w, high_w, hold_s; /* levels of the load, and how long it stays on one */
+	double low_w, high_w, hold_s; /* levels of the load, and the time at each level */
 	struct random random;
 	double level[4096];
 	struct power_record record;
@@ -46,7 +46,7 @@ static double truth(const struct world *w, double t)
 	return w->level[i < 0 ? 0 : i];
 }
 
-/* Gaussian enough: the sum of twelve. */
+/* Returns an approximately Gaussian number: the sum of twelve uniform ones. */
 static double gauss(struct world *w)
 {
 	double sum = -6;
@@ -64,7 +64,7 @@ static double noise(struct world *w)
 	return w->last_w + w->noise_w * gauss(w);
 }
 
-/* The mean of the truth over a point's spacing. */
+/* Returns the mean of the true power over the spacing of a point. */
 static double seen_outside(const struct world *w, double t)
 {
 	double sum = 0;
@@ -124,7 +124,7 @@ TEST(gain_offset_and_lag_are_found)
 	}
 }
 
-/* Stated uncertainties must cover nearly as often as they claim. */
+/* Stated uncertainties must cover the truth nearly as often as they claim. */
 TEST(nineteen_of_twenty_fits_cover_the_truth)
 {
 	uint64_t seed = any_seed();
@@ -141,17 +141,18 @@ TEST(nineteen_of_twenty_fits_cover_the_truth)
 		w = make(&like, seed + i);
 		assert_int_equal(
 			calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
-		all += !f.offset_alone; /* else there is no gain */
+		all += !f.offset_alone; /* otherwise no gain was fitted */
 		held += !f.offset_alone && fabs(f.gain - 1.05) <= 1.96 * f.gain_u;
 		free(w);
 	}
 	print_message("%u of %u\n", held, all);
 	assert_true(all > 100);
 	assert_true(held >=
-		    0.87 * all); /* 0.95 expected; of 200 five standard deviations off */
+		    /* 0.95 expected; 0.87 is five standard deviations less for 200 fits */
+		    0.87 * all);
 }
 
-/* How many of 200 fits cover the gain and the power at the pivot. */
+/* Counts how many of 200 fits cover the gain and the power at the pivot. */
 static void count_held(const struct world *like, unsigned *ret_gain, unsigned *ret_pivot)
 {
 	*ret_gain = *ret_pivot = 0;
@@ -171,7 +172,8 @@ static void count_held(const struct world *like, unsigned *ret_gain, unsigned *r
 	}
 }
 
-/* A drifting external meter has fewer effective points; the residuals show how many. */
+/* The errors of a drifting external meter are correlated, so it has fewer effective points. The
+ * residuals show how many. */
 TEST(fits_cover_the_truth_with_correlated_errors)
 {
 	static const struct {
@@ -189,7 +191,9 @@ TEST(fits_cover_the_truth_with_correlated_errors)
 		unsigned gain, pivot;
 
 		like.gain =
-			1.03; /* within what is assumed for a board if the gain is unknown */
+			/* within the range that is assumed for a board if the gain is
+			 * unknown */
+			1.03;
 		like.alike_w = rows[i].alike_w;
 		like.rho = rows[i].rho;
 		like.noise_w = rows[i].noise_w;
@@ -215,7 +219,7 @@ TEST(constant_power_gives_only_the_offset)
 	assert_int_equal(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
 	assert_true(f.offset_alone && f.gain == 1 && f.gain_u == 0.025);
 	assert_true(isnan(f.correlation) && f.lag_s == 0);
-	/* Right where it was measured: 301 W true are read as 291.2 W. */
+	/* The fit is right at the measured power: 301 W true are read as 291.2 W. */
 	assert_true(fabs(f.pivot_w + f.offset_w - 301) < 1);
 	free(w);
 }
@@ -230,7 +234,7 @@ TEST(a_meter_of_the_whole_machine_gives_only_the_gain)
 	w = make(&like, 2);
 	assert_int_equal(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
 	assert_true(f.wider && f.offset_w == 0 && f.pivot_w == 0 && f.offset_u_w == 2.5);
-	assert_true(f.gain_u >= 0.05); /* losses that follow the load are part of the gain */
+	assert_true(f.gain_u >= 0.05); /* losses that depend on the load are part of the gain */
 	assert_true(fabs(f.gain - 1.05) < 0.01);
 	assert_true(fabs(f.measured_offset_w - 218) < 5);
 	free(w);
@@ -247,7 +251,7 @@ TEST(records_that_cannot_be_fitted_are_refused_with_a_reason)
 		{ "an hour early", "ends 3", -3600, 1, 1, 100, 0, false },
 		{ "a point every 15 s", "8 points of the trace", 0, 1, 15, 100, 0, false },
 		{ "a trace of something else", "does not follow", 0, 1, 1, 100, 0, true },
-		{ "kilowatts", "is its unit watts", 0, 0.001, 1, 100, 0, false },
+		{ "kilowatts", "its unit is watts", 0, 0.001, 1, 100, 0, false },
 		{ "the machine, standing still", "measures more", 0, 1, 1, 599, 200, false },
 	};
 
@@ -292,15 +296,15 @@ TEST(a_record_of_any_length_keeps_its_joules)
 	assert_true(fabs(mean - (300 + 200 * sin(250.25))) < 5);
 	assert_false(power_record_mean(r, -1, 5, &mean));
 	assert_false(power_record_mean(r, 19999, 20001, &mean));
-	power_record_add(r, 20010, 300); /* and a hole */
+	power_record_add(r, 20010, 300); /* a gap in the samples */
 	power_record_add(r, 20011, 300);
 	assert_false(power_record_mean(r, 19999, 20005, &mean));
-	power_record_add(r, 20005, 900); /* not later: ignored */
+	power_record_add(r, 20005, 900); /* earlier than the last sample: ignored */
 	assert_true(r->last.t_s == 20011);
 	free(r);
 }
 
-/* 5000 J in 10 s, edges uncertain by 20 J; nothing is known of the board. */
+/* 5000 J in 10 s, edges uncertain by 20 J; nothing is known about the board. */
 static const struct gw_energy measured = {
 	.seconds = 10,
 	.joules = { 4747.5, 5000, 5252.5 },
@@ -337,7 +341,7 @@ TEST(energy_is_corrected_and_the_raw_value_is_kept)
 	near(e.relative.best, e.joules.best);
 	near(e.relative.high, 1.04 * 5039.2 - 60);
 	near(e.budget[GW_BUDGET_EDGES], 1.04 * 20);
-	/* The gain applies above 400 W: 100 W for 10 s. */
+	/* The gain uncertainty applies to what is above 400 W: 100 W for 10 s. */
 	near(e.budget[GW_BUDGET_GAIN], hypot(0.002 * 1000, 0.005 * e.joules.best));
 	near(e.budget[GW_BUDGET_OFFSET], 5);
 	near(e.u_absolute, sqrt(20.8 * 20.8 + pow(e.budget[GW_BUDGET_GAIN], 2) + 25));
@@ -376,7 +380,8 @@ TEST(the_offset_cancels_in_net_energy)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
-	struct baseline b = { .power_w = 80, .u_w = 0.1 }; /* as the sensor reported it */
+	/* baseline as the sensor reported it */
+	struct baseline b = { .power_w = 80, .u_w = 0.1 };
 	struct baseline_net net;
 
 	energy_calibrate(&e, &s.calibration);
@@ -384,8 +389,8 @@ TEST(the_offset_cancels_in_net_energy)
 	near(net.joules.best, 1.04 * (5000 - 800));
 }
 
-/* Constant 500 W on a sensor that reads 4 % low: the fitted offset is valid there, but not
- * at the baseline 400 W below. */
+/* Constant 500 W on a sensor that reads 4 % low. The fitted offset is valid at that power, but
+ * not at the baseline 400 W below. */
 TEST(net_energy_has_the_gain_uncertainty_of_the_calibration)
 {
 	struct gw_energy e = measured;
@@ -405,7 +410,7 @@ TEST(net_energy_has_the_gain_uncertainty_of_the_calibration)
 	assert_true(net.joules.high > truth);
 }
 
-/* The uncertainty of the gain at the pivot counts once, from the baseline upwards. */
+/* The gain uncertainty at the pivot counts once, for the power above the baseline. */
 TEST(in_net_energy_the_gain_applies_above_the_baseline)
 {
 	struct gw_energy e = measured;

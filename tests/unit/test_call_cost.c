@@ -1,4 +1,4 @@
-/* The cost of each NVML call, over the simulator. */
+/* Tests the cost of each NVML call, over the simulator. */
 #include "simtest.h"
 
 #include "device/call_cost.h"
@@ -99,7 +99,8 @@ SIM_TEST(costs_can_be_read_while_a_call_hangs)
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_STALLED);
 	c = of("nvmlDeviceGetPowerUsage");
 	assert_non_null(c);
-	assert_int_equal(c->errors, 0); /* it has not returned: nothing is known yet */
+	/* the call has not returned, so its result is unknown */
+	assert_int_equal(c->errors, 0);
 	/* Let the call return, so that the context can be closed. */
 	sim_unhang();
 	while (sim_take(GW_TIER_FAST, 0)->state == GW_DEVICE_STALLED)

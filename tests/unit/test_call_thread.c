@@ -1,4 +1,4 @@
-/* A call thread runs one function at a time and never blocks its owner for ever. */
+/* Tests that a call thread runs one function at a time and never blocks its owner for ever. */
 #include "device/call_thread.h"
 
 #include "base/clock.h"
@@ -72,11 +72,12 @@ TEST(a_busy_thread_refuses_work_without_waiting)
 
 TEST(a_busy_thread_is_abandoned)
 {
-	static struct job j; /* outlives this function, as the contract asks */
+	static struct job j; /* outlives this function, as the contract requires */
 	struct call_thread *l = call_thread_new();
 
 	assert_true(call_thread_post(l, wait_for_go, &j));
-	until(&j.started); /* work that has not started when its thread is abandoned never starts */
+	/* wait, because work that has not started is dropped with its thread */
+	until(&j.started);
 	assert_false(call_thread_free(l));
 	atomic_store(&j.go, true);
 	until(&j.ended);

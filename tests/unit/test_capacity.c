@@ -1,4 +1,4 @@
-/* Capacity against brute force: all subsets of workers, all samples. */
+/* Tests capacity against brute force: all subsets of workers, all samples. */
 #include "guard/capacity.h"
 
 #include "base/clock.h"
@@ -89,7 +89,7 @@ TEST(an_empty_past_is_unknown)
 	capacity_past(c, 102 * S, 60 * S, &p);
 	assert_int_equal(p.min_bytes, GIB);
 	assert_int_equal(p.span_ns, S);
-	assert_true(isnan(p.slope_bytes_per_s)); /* of one point */
+	assert_true(isnan(p.slope_bytes_per_s)); /* one point has no slope */
 	capacity_free(c);
 	capacity_free(NULL);
 }
@@ -99,7 +99,8 @@ TEST(a_mean_is_never_outside_min_and_max)
 	struct capacity_past p;
 	struct capacity *c = make();
 
-	for (unsigned i = 1; i <= 20; i++) /* not a float: it rounds to 315 */
+	/* not exactly a float: a rounded value would differ */
+	for (unsigned i = 1; i <= 20; i++)
 		add(c, i * S, UINT64_C(17585248666));
 	capacity_past(c, 20 * S, 60 * S, &p);
 	assert_true((double)p.min_bytes <= p.mean_bytes && p.mean_bytes <= (double)p.max_bytes);
@@ -123,7 +124,8 @@ TEST(the_last_minutes_equal_brute_force)
 			if (i % 7)
 				continue;
 			from = now > span ? now - span : 0;
-			b = brute(from / S * S, now); /* a second is one point */
+			/* all samples of a second are one point */
+			b = brute(from / S * S, now);
 			capacity_past(c, now, span, &p);
 			assert_true(near((double)p.min_bytes, b.min, 1e-7));
 			assert_true(near((double)p.max_bytes, b.max, 1e-7));
@@ -134,7 +136,7 @@ TEST(the_last_minutes_equal_brute_force)
 	}
 }
 
-/* Two days with one value per 5 s: the coarser tiers answer. */
+/* Two days with one value per 5 s, so the coarser tiers are used. */
 TEST(the_last_days_are_within_brute_force)
 {
 	struct capacity *c = make();
@@ -175,7 +177,7 @@ TEST(a_week_is_kept_and_no_more)
 	capacity_free(c);
 }
 
-/* The closed form with deviations from the means. */
+/* Computes the slope from the deviations from the means. */
 static double slope_of(uint64_t from, uint64_t to)
 {
 	double t_mean = 0, v_mean = 0, tv = 0, tt = 0;
@@ -208,7 +210,8 @@ TEST(slope_and_time_to_full_equal_least_squares)
 		double expected;
 		struct capacity_past p;
 
-		for (unsigned i = 0; i < n; i++) { /* one per second: a bucket is a sample */
+		/* one sample per second, so each bucket has one sample */
+		for (unsigned i = 0; i < n; i++) {
 			now += S;
 			bytes -= (random_below(&rnd, 100)) * MIB / 2;
 			add(c, now, bytes);
@@ -229,17 +232,18 @@ TEST(memory_that_does_not_shrink_is_never_full)
 	for (unsigned i = 1; i <= 20; i++)
 		capacity_add(c, i * S, 7 * GIB + 12345);
 	capacity_past(c, 20 * S, 60 * S, &p);
-	assert_true(isnan(p.slope_bytes_per_s)); /* twenty seconds are too short */
+	assert_true(isnan(p.slope_bytes_per_s)); /* twenty seconds are too short for a slope */
 	for (unsigned i = 21; i <= 100; i++)
 		capacity_add(c, i * S, 7 * GIB + 12345);
 	capacity_past(c, 100 * S, 60 * S, &p);
-	assert_true(fabs(p.slope_bytes_per_s) < 1 && isnan(p.full_s)); /* rounding of a float */
+	/* error from rounding to a float */
+	assert_true(fabs(p.slope_bytes_per_s) < 1 && isnan(p.full_s));
 	for (unsigned i = 101; i <= 700; i++)
 		capacity_add(c, i * S, 7 * GIB + (i - 100) * MIB);
 	capacity_past(c, 700 * S, 60 * S, &p);
 	assert_true(near(p.slope_bytes_per_s, (double)MIB, 1e-3));
 	assert_true(isnan(p.full_s));
-	capacity_add(c, 600 * S, 1); /* not later: ignored */
+	capacity_add(c, 600 * S, 1); /* earlier than the last sample: ignored */
 	capacity_past(c, 700 * S, 700 * S, &p);
 	assert_true(p.min_bytes > GIB);
 	capacity_free(c);
@@ -292,7 +296,7 @@ static void make_gpu(struct capacity_gpu *g)
 	g->warm = random_below(&rnd, 8) == 0;
 }
 
-/* Available without the workers of a set. */
+/* Returns what is available if the workers of a set leave. */
 static uint64_t with_out(const struct capacity_gpu *g, unsigned set)
 {
 	struct capacity_gpu h = *g;
@@ -311,7 +315,8 @@ static unsigned highest(unsigned set)
 	return n;
 }
 
-/* FIT_NEVER, or the set with the lowest highest worker. */
+/* Returns false if no set of workers frees enough. *ret_highest is the lowest possible index
+ * (from 1) of the last worker that must leave. */
 static bool can_ever(const struct capacity_gpu *g, uint64_t bytes, unsigned *ret_highest)
 {
 	unsigned may = 0;
@@ -392,7 +397,7 @@ TEST(extreme_numbers_do_not_overflow)
 	g.worker[0].movable = g.worker[1].movable = true;
 	g.worker[0].bytes = g.worker[1].bytes = UINT64_MAX - 5;
 	capacity_fit(&g, 9 * GIB, &a);
-	assert_int_equal(a.fit, FIT_NEVER); /* no GPU frees more than it has */
+	assert_int_equal(a.fit, FIT_NEVER); /* a GPU cannot free more than it has */
 	capacity_fit(&g, 7 * GIB, &a);
 	assert_int_equal(a.fit, FIT_AFTER_EVICTION);
 }
@@ -461,7 +466,7 @@ TEST(reasons_are_listed)
 	g[1].free_bytes = GIB;
 	g[2].margin_c = 31;
 	assert_int_equal(capacity_place(g, 4, 8 * GIB, order, a), 2);
-	assert_int_equal(order[0], 2); /* the larger margin */
+	assert_int_equal(order[0], 2); /* the GPU with the larger thermal margin is first */
 	assert_int_equal(order[1], 3);
 	assert_in(a[0].why, "quarantine");
 	assert_in(a[1].why, "8.00 GiB needed, 1.00 GiB available");

@@ -27,7 +27,7 @@ static int count_before(void **state)
 	return 0;
 }
 
-/* After every test: no descriptor is open and no child is left to wait for. */
+/* Checks after every test that no descriptor is open and no child is left to wait for. */
 static int nothing_is_left(void **state)
 {
 	assert_int_equal(open_descriptors(), descriptors_before);
@@ -145,7 +145,8 @@ static bool is_running(long pid)
 	return running;
 }
 
-/* We cannot wait for the grandchild: init reaps it shortly after its end. */
+/* Checks that a grandchild has ended. The test cannot wait for it; init reaps it shortly after
+ * its end. */
 static void assert_is_gone(long pid)
 {
 	uint64_t deadline = in_s(10);
@@ -204,7 +205,7 @@ CHILD_TEST(inherits_no_descriptors)
 	close(leaky);
 	assert_in(out, "/dev/null\n");
 	*strchr(out, '\n') =
-		'\0'; /* only the list: the times below it contain such numbers too */
+		'\0'; /* keep only the list: the times after it also contain such numbers */
 	assert_null(strstr(out, "57"));
 }
 
@@ -228,7 +229,7 @@ CHILD_TEST(starts_with_default_signals_and_its_own_group)
 	assert_int_equal(strtoul(line + 7, NULL, 16), 0);
 	line = strstr(out, "SigIgn:");
 	assert_non_null(line);
-	/* Signals 32 and 33 are libc's own. */
+	/* libc uses the signals 32 and 33 itself. */
 	assert_int_equal(strtoul(line + 7, NULL, 16) & 0x7fffffff, 0);
 	assert_int_equal(child_run(SH("read a b c d pgrp e < /proc/self/stat; "
 				      "test $pgrp = $$ && echo own"),

@@ -1,4 +1,5 @@
-/* The order of the classes, each field of a match, and which worker a process belongs to. */
+/* Tests the order of the classes, each field of a match, and which worker a process belongs
+ * to. */
 #include "guard/classify.h"
 
 #include <math.h>
@@ -78,7 +79,7 @@ static void put_root(unsigned of, int64_t pid)
 #define assert_class(i, want) \
 	assert_string_equal(guard_class_name(verdict[i].class), guard_class_name(want))
 
-/* The class of one process under the policy of the test. */
+/* Returns the class of one process under the policy of the test. */
 static enum guard_class class_of(const struct scene_process *p)
 {
 	classify(&policy, &scene, verdict);
@@ -142,7 +143,7 @@ TEST(three_generations_below_a_root_belong_to_the_worker)
 	struct scene_process *grandchild = process(102, "/usr/bin/python3");
 	grandchild->ancestor[0] = 101;
 	grandchild->ancestor[1] = 100;
-	/* The same program outside the tree. */
+	/* The same program outside the process tree. */
 	struct scene_process *stranger = process(200, "/usr/bin/python3");
 	stranger->ancestor[0] = 1;
 	classify(&policy, &scene, verdict);
@@ -158,7 +159,7 @@ TEST(a_child_that_left_its_session_is_found_by_its_cgroup)
 	struct scene_process *p = process(103, "/usr/lib/ollama/runner");
 
 	worker("ollama")->unit = "ollama";
-	p->ancestor[0] = 1; /* it forked twice: only the cgroup is left */
+	p->ancestor[0] = 1; /* it forked twice: only the cgroup shows its worker */
 	snprintf(p->cgroup, sizeof(p->cgroup), "/system.slice/ollama.service/model.scope");
 	assert_int_equal(class_of(p), CLASS_WORKER);
 	snprintf(p->cgroup, sizeof(p->cgroup), "/system.slice/not-ollama.service");
@@ -255,7 +256,7 @@ TEST(a_worker_with_a_port_is_not_found_by_its_name)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 	m->port = 0;
 	assert_int_equal(class_of(p), CLASS_WORKER);
-	m->name = NULL; /* an empty match has no processes */
+	m->name = NULL; /* an empty match matches no process */
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 	m->vram_ge = 1;
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
@@ -349,8 +350,8 @@ TEST(any_makes_every_process_but_own_and_workers_contend)
 		assert_class(i, CLASS_CONTENDER);
 	assert_class(3, CLASS_WORKER);
 	assert_class(4, CLASS_SELF);
-	assert_class(5, CLASS_ORPHAN);     /* its bytes never count as demand */
-	rule(GUARD_IGNORE)->name = "Xorg"; /* a rule of the user still holds */
+	assert_class(5, CLASS_ORPHAN);     /* the memory of an orphan never counts as demand */
+	rule(GUARD_IGNORE)->name = "Xorg"; /* a rule of the user still applies */
 	classify(&policy, &scene, verdict);
 	assert_class(1, CLASS_IGNORED);
 }
@@ -377,7 +378,7 @@ TEST(an_empty_rule_matches_nothing)
 
 #define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-/* Each field of a match, with and without a match. */
+/* Tests each field of a match, with a value that matches and one that does not. */
 TEST(every_field_of_a_match_counts)
 {
 #define M(...)                         \
@@ -422,7 +423,7 @@ TEST(every_field_of_a_match_counts)
 		{ M(.gpu = "cuda:0"), true },
 		{ M(.gpu = "cuda:1"), false },
 		{ M(.gpu = "nonsense"), false },
-		{ { .name = "llama*", .uid = 0 }, false }, /* all must hold */
+		{ { .name = "llama*", .uid = 0 }, false }, /* all fields must match */
 	};
 	struct scene_process *p = process(7, "/srv/llm/bin/llama-server");
 
@@ -449,7 +450,7 @@ TEST(an_unknown_value_does_not_match)
 	struct scene_process *p = process(7, "x");
 
 	m->vram_ge = 1;
-	p->bytes_known = false; /* unknown: bytes does not count */
+	p->bytes_known = false; /* unknown memory does not match */
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 	*m = (struct policy_match){ .uid = -1, .util_ge = 0.01 };
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
@@ -474,7 +475,7 @@ TEST(a_process_with_a_hidden_program_may_be_a_missing_worker)
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 	policy.worker[0].match.name = NULL;
-	rule(GUARD_CONTEND)->name = "server"; /* a rule decides */
+	rule(GUARD_CONTEND)->name = "server"; /* a rule of the user decides */
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 	policy.rules = 0;

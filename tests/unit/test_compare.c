@@ -20,7 +20,7 @@ static void assert_near(double have, double want, double within)
 
 TEST(trials_are_compared_by_welchs_interval_of_logarithms)
 {
-	/* logarithms 0 1 2 (variance 1) and 1 3 5 7 (variance 20/3) */
+	/* the logarithms are 0 1 2 (variance 1) and 1 3 5 7 (variance 20/3) */
 	double a[] = { exp(0), exp(1), exp(2) }, b[] = { exp(1), exp(3), exp(5), exp(7) };
 	struct compare_arm first = { a, 3, NAN }, row = { b, 4, NAN };
 	struct compare_change c;
@@ -55,7 +55,8 @@ TEST(single_values_are_compared_by_their_stated_uncertainties)
 
 TEST(one_run_is_assumed_to_scatter_as_the_others)
 {
-	/* logarithms 0 1 2 3: mean 1.5, variance 5/3; of a run against them 5/3 (1 + 1/4) */
+	/* logarithms 0 1 2 3: mean 1.5, variance 5/3; the variance of one run against them is
+	 * 5/3 (1 + 1/4) */
 	double a[] = { exp(0), exp(1), exp(2), exp(3) }, b = exp(4);
 	struct compare_arm first = { a, 4, 0.5 }, row = { &b, 1, NAN };
 	double u2 = 5.0 / 3 * 1.25, reach = 3.182446305284263 * sqrt(u2);
@@ -68,7 +69,7 @@ TEST(one_run_is_assumed_to_scatter_as_the_others)
 	assert_near(log1p(c.change_low), 2.5 - reach, 1e-9);
 	assert_near(log1p(c.change_high), 2.5 + reach, 1e-9);
 
-	/* the stated uncertainty has the normal factor, not Student's */
+	/* the stated uncertainty uses the normal factor, not Student's */
 	row.u_ratio = 0.3;
 	reach = hypot(reach, 1.959963984540054 * 0.5);
 	assert_int_equal(compare_arms(&first, &row, 0.4, 0.05, &c), 0);
@@ -77,7 +78,7 @@ TEST(one_run_is_assumed_to_scatter_as_the_others)
 	assert_near(log1p(c.change_high), 2.5 + reach, 1e-9);
 }
 
-/* 43 to 72 J against 48.04 J: once -21 % [-22.8, -19.2]. */
+/* 43 to 72 J against 48.04 J. An earlier version gave -21 % [-22.8, -19.2]. */
 TEST(leaving_runs_out_does_not_narrow_the_interval)
 {
 	double a[] = { 43, 58, 72, 71 }, b[] = { 48.04, 61, 52 };
@@ -214,9 +215,9 @@ TEST(swapping_the_rows_inverts_the_ratio)
 	}
 }
 
-/* Arms with different spread and size, for which a plain t test is wrong. (Welch's
- * approximation misses its level by one point with four runs against twelve.) */
-TEST(the_interval_covers_as_often_as_it_says)
+/* The arms differ in spread and size, so a plain t test would be wrong. (With four runs against
+ * twelve, Welch's approximation misses its level by one point.) */
+TEST(welchs_interval_has_its_stated_coverage)
 {
 	unsigned covered = 0, rounds = 10000;
 	double a[6], b[12];
@@ -243,9 +244,9 @@ static double lognormal(struct random *r, double median, double sd)
 	return median * exp(sd * normal_quantile(random_unit(r) + 0x1p-54));
 }
 
-/* How many rounds, each with its own seed, cover the true ratio 1.03: n runs with 2 %
- * scatter against one. `stated` is the part of the scatter that the run states as its
- * uncertainty. */
+/* Compares n runs with 2 % scatter with one run. Returns how many rounds, each with its own
+ * seed, cover the true ratio 1.03. `stated` is the part of the scatter that the run states as
+ * its uncertainty. */
 static unsigned covered_by_one_run(unsigned rounds, size_t n, double stated)
 {
 	unsigned covered = 0;
@@ -274,9 +275,9 @@ TEST(four_runs_against_one_cover_in_200_seeds)
 	assert_in_range(covered_by_one_run(200, 4, 0.3), 186, 200);
 }
 
-/* The stated uncertainty is added to scatter that already contains it, so the interval is at
- * worst too wide. */
-TEST(a_few_runs_against_one_cover_as_often_as_they_say)
+/* The stated uncertainty is added to scatter that already contains it, so the interval is too
+ * wide at worst. */
+TEST(the_interval_of_a_few_runs_against_one_has_its_stated_coverage)
 {
 	static const double stated[] = { 0, 0.3, 1 };
 	unsigned rounds = 10000;

@@ -15,7 +15,7 @@ static struct place {
 	char message[8192];
 } place, *const p = &place;
 
-/* No files and no GPUWARD_ variables. */
+/* Starts without files and without GPUWARD_ variables. */
 static int set_up(void **state)
 {
 	char home[100];
@@ -67,7 +67,7 @@ static int load_text(const char *text)
 	return load();
 }
 
-/* The message without the path of the file: "3:1: sentence", lines joined. */
+/* Returns the message without the path of the file: "3:1: sentence", lines joined. */
 static const char *said(void)
 {
 	char prefix[200];
@@ -214,7 +214,7 @@ static const struct {
 	{ "[service]\nconnections = 10\n",
 	  "2:1: streams (1024) must not exceed connections (10)" },
 	{ "[device]\nenable_nvml = false\nrequire_nvml = true\n",
-	  "3:1: require_nvml is true and enable_nvml is false; they exclude each other" },
+	  "3:1: require_nvml is true but enable_nvml is false; change one of them" },
 	{ "[service]\norigins = [\"*\"]\n",
 	  "2:1: origins: \"*\": an origin is written http://HOST or https://HOST:PORT" },
 	{ "[service]\norigins = [\"http://a/b\"]\n",
@@ -375,7 +375,7 @@ TEST(variables_are_read_and_named_when_wrong)
 	setenv("GPUWARD_INTERVAL", "2", 1);
 	setenv("GPUWARD_DEVICE_ENABLE_NVML", "off", 1);
 	setenv("GPUWARD_HISTORY_LIMIT", "2GiB", 1);
-	setenv("GPUWARD_TOKEN_FILE", "", 1); /* as not set */
+	setenv("GPUWARD_TOKEN_FILE", "", 1); /* empty counts as not set */
 	assert_int_equal(load(), 0);
 	assert_string_equal(p->message, "");
 	assert_int_equal(p->c.service_listen.count, 2);

@@ -1,4 +1,5 @@
-/* Each allocation of the configuration fails in turn: it returns an error and leaks nothing. */
+/* Each allocation of the configuration fails in turn. Loading must return an error and leak
+ * nothing. */
 #include "daemon/guard_config.h"
 
 #include "tree.h"
@@ -6,7 +7,7 @@
 
 #include <gpuward.h>
 
-static long left = -1; /* allocations until one fails; -1: none does */
+static long left = -1; /* allocations until one fails; -1: none fails */
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
@@ -35,7 +36,7 @@ char *__wrap_strdup(const char *s)
 	return fails() ? NULL : __real_strdup(s);
 }
 
-/* Returns how many allocations it made; `expected` is the result when none fails. */
+/* Returns the number of allocations; `expected` is the result when none fails. */
 static unsigned until_done(const char *path, int expected)
 {
 	const struct config_flag flags[] = { { "listen", "127.0.0.1:1" },

@@ -1,4 +1,4 @@
-/* Counters that are read before and after a run. */
+/* Tests counters that are read before and after a run. */
 #include "cli/counter.h"
 #include "cli/counter_text.h"
 
@@ -66,7 +66,7 @@ TEST(a_counter_is_the_sum_of_the_series_that_match)
 		const char *why;
 	} rows[] = {
 		{ vllm, "vllm:generation_tokens_total", 123, "" },
-		{ vllm, NULL, 123, "" }, /* as the caller knows it */
+		{ vllm, NULL, 123, "" }, /* no name: the counter of a known server */
 		{ vllm, "vllm:generation_tokens_total{engine=\"0\"}", 103, "" },
 		{ vllm, "vllm:generation_tokens_total{}", 123, "" },
 		{ vllm, "vllm:generation_tokens_total{engine=\"0\", model_name=\"a\"}", 100,
@@ -76,7 +76,8 @@ TEST(a_counter_is_the_sum_of_the_series_that_match)
 		{ vllm, "vllm:generation_tokens_total{engine=\"7\"}", NAN,
 		  "the reply has no 'vllm:generation_tokens_total' with these labels" },
 		{ vllm, "vllm:prompt_tokens", NAN,
-		  "the reply has no 'vllm:prompt_tokens', but 'vllm:prompt_tokens_total'" },
+		  "the reply has no 'vllm:prompt_tokens', but it has "
+		  "'vllm:prompt_tokens_total'" },
 		{ vllm, "tokens", NAN,
 		  "the reply has no 'tokens' (some servers add it after their first request)" },
 		{ "llamacpp:tokens_predicted_total 167\n", NULL, 167, "" },
@@ -220,7 +221,8 @@ TEST(counts_around_the_run_widen_the_uncertainty)
 
 	counter_between(&first, &last, 10 * NS_PER_S, 18 * NS_PER_S, &c);
 	assert_true(fabs(c.number - 1000) < 1e-9);
-	assert_true(fabs(c.edge - 200) < 1e-9); /* a second before, a second after, of ten */
+	/* of ten seconds, one is before the run and one after it */
+	assert_true(fabs(c.edge - 200) < 1e-9);
 	assert_string_equal(c.why, "");
 }
 
@@ -243,7 +245,7 @@ TEST(a_count_that_does_not_grow_is_unknown)
 	assert_string_equal(c.why, "it ended");
 }
 
-/* Engine 0 was restarted or is gone; engine 1 added more than that lost. */
+/* Engine 0 was restarted or is gone. Engine 1 counted more than engine 0 lost. */
 TEST(a_series_that_restarted_is_not_hidden_by_another)
 {
 	static const char before[] = "n{engine=\"0\"} 100\nn{engine=\"1\"} 100\n";
@@ -274,7 +276,7 @@ TEST(a_series_that_restarted_is_not_hidden_by_another)
 	}
 }
 
-/* Before: only engine 0; the first reading was taken at 1000 s. */
+/* Before the run only engine 0 is present; the first reading was taken at 1000 s. */
 TEST(a_new_series_counts_whole_unless_it_is_older_than_the_run)
 {
 	static const char before[] = "n_total{e=\"0\"} 100\nn_created{e=\"0\"} 500\n";
@@ -286,22 +288,22 @@ TEST(a_new_series_counts_whole_unless_it_is_older_than_the_run)
 		bool assumed;
 		const char *why;
 	} rows[] = {
-		/* the server does not give its start time */
+		/* the server does not report when series 1 started */
 		{ "n_total{e=\"0\"} 120\nn_total{e=\"1\"} 30\nn_created{e=\"0\"} 500\n", 50, 1,
 		  30, true, "" },
-		/* it does: during the run */
+		/* the server reports a start during the run */
 		{ "n_created{e=\"1\"} 1003.5\nn_total{e=\"0\"} 120\nn_total{e=\"1\"} 30\n", 50,
 		  1, 30, false, "" },
-		/* one is reported, the other is not */
+		/* the start of one series is reported, that of the other is not */
 		{ "n_total{e=\"0\"} 100\nn_total{e=\"1\"} 30\nn_total{e=\"2\"} 7\n"
 		  "n_created{e=\"2\"} 1003.5\n",
 		  37, 2, 37, true, "" },
-		/* long before the run: it was only not reported */
+		/* started long before the run: the series was only missing before */
 		{ "n_total{e=\"0\"} 120\nn_total{e=\"1\"} 9000\nn_created{e=\"1\"} 400\n", NAN,
 		  0, 0, false,
-		  "one of its series (now 9000) was missing before the run, although it "
-		  "started 600 s earlier by the server's clock" },
-		/* restarted, and already further than before */
+		  "one of its series (now 9000) was missing before the run, although the "
+		  "server's clock says that it started 600 s before the run" },
+		/* restarted, and already higher than before */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} 1001\n", NAN, 0, 0, false,
 		  "it was restarted during the run; the count before (100) is lost" },
 		/* nothing new; an unreadable line is ignored */
@@ -350,7 +352,8 @@ TEST(an_interrupted_request_waits_a_moment_and_not_to_its_deadline)
 	assert_int_equal(asked, 1);
 	deadline_init(&p, 3600 * NS_PER_S, &stop);
 	assert_int_equal(write(fds[1], "x", 1), 1);
-	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), 0); /* it has arrived and is used */
+	/* the byte has arrived, so it is used */
+	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), 0);
 	assert_true(clock_mono_ns(clock_real()) - begin < 600 * NS_PER_S);
 	close(fds[0]);
 	close(fds[1]);
@@ -362,9 +365,11 @@ TEST(a_name_lookup_has_a_deadline)
 	struct deadline p;
 
 	deadline_init(&p, 0, NULL);
-	assert_int_equal(client_resolve("127.0.0.1", "80", &p, &list), 0); /* takes no time */
+	/* a numeric address takes no time */
+	assert_int_equal(client_resolve("127.0.0.1", "80", &p, &list), 0);
 	freeaddrinfo(list);
-	for (unsigned i = 0; i < 8; i++) { /* in time or abandoned; both are allowed */
+	/* either resolved in time or abandoned; both are allowed */
+	for (unsigned i = 0; i < 8; i++) {
 		int err = client_resolve("localhost", "80", &p, &list);
 
 		assert_true(err == 0 || err == -GW_E_TIMEOUT);

@@ -1,4 +1,4 @@
-/* The sentence of the last failure on a context. */
+/* Tests the sentence about the last failure on a context. */
 #include "test.h"
 
 #include <gpuward.h>
@@ -31,7 +31,7 @@ static void *error_of_no_context(void *arg)
 	return NULL;
 }
 
-TEST(opening_that_fails_says_why_on_its_own_thread)
+TEST(the_error_of_a_failed_open_is_visible_only_on_its_thread)
 {
 	struct gw_options o = { .size = sizeof(o), .backend = "cuda" };
 	struct gw_ctx *ctx = NULL;
@@ -64,7 +64,8 @@ TEST(a_context_keeps_the_last_failure_of_any_thread)
 	assert_int_equal(pthread_create(&thread, NULL, take_unknown_tiers, ctx), 0);
 	pthread_join(thread, NULL);
 	assert_string_equal(gw_ctx_error(ctx), "unknown tiers 0x40000000");
-	assert_int_equal(gw_snapshot_new(ctx, &snap), 0); /* a success does not clear it */
+	/* a success does not clear the error */
+	assert_int_equal(gw_snapshot_new(ctx, &snap), 0);
 	assert_int_equal(gw_snapshot_take(snap, GW_TIERS_COMMON), 0);
 	assert_string_equal(gw_ctx_error(ctx), "unknown tiers 0x40000000");
 	assert_string_equal(gw_ctx_error(second), "");

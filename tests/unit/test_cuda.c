@@ -1,4 +1,4 @@
-/* The load through libcuda, on a fake library that records its calls. */
+/* Tests the load through libcuda, with a fake library that records its calls. */
 #include "fake_cuda/fake_cuda.h"
 
 #include "measure/cuda.h"
@@ -38,12 +38,12 @@ TEST(a_load_fills_half_of_the_gpu_for_the_time_it_is_given)
 		cuda_load_open("0000:06:00.0", &stepped.clock, &c, message, sizeof(message)),
 		0);
 	assert_string_equal(fake->pci, "0000:06:00.0");
-	assert_int_equal(fake->running, 0); /* the kernel that warms up is over */
+	assert_int_equal(fake->running, 0); /* the warm-up kernel has ended */
 	assert_int_equal(cuda_load_on(c, 70 * NS_PER_MS, &begin), 0);
 	assert_int_equal(begin, 5 * NS_PER_S);
 	assert_int_equal(fake->for_ns, 70 * NS_PER_MS);
 	assert_int_equal(fake->blocks * fake->threads, 132 * 1024);
-	assert_int_equal(fake->running, 1); /* the caller did not wait for it */
+	assert_int_equal(fake->running, 1); /* the caller did not wait for the kernel */
 	assert_int_equal(cuda_load_on(c, NS_PER_MS, &begin), 0);
 	assert_int_equal(fake->launches, 3);
 	assert_int_equal(cuda_load_idle(c), 0);

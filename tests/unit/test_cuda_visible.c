@@ -67,7 +67,7 @@ TEST(hides_what_cuda_hides)
 		{ "GPU-9", NULL, { -1, -1, -1 } },
 		{ A "0", NULL, { -1, -1, -1 } },
 		{ "MIG-9", NULL, { -1, -1, -1 } },
-		{ "MIG-" A "/1/0", NULL, { -1, -1, -1 } }, /* has no instances */
+		{ "MIG-" A "/1/0", NULL, { -1, -1, -1 } }, /* this GPU has no MIG instances */
 		{ "0,0", NULL, { -1, -1, -1 } },
 		{ "1,2," B, NULL, { -1, -1, -1 } },
 	};

@@ -1,4 +1,5 @@
-/* The demand predicate: who counts, from when, and how much he will take. */
+/* Tests the demand predicate: which process counts, from when, and how much memory it will
+ * take. */
 #include "guard/demand.h"
 
 #include "base/clock.h"
@@ -85,7 +86,7 @@ TEST(memory_counts_from_the_threshold_on)
 	free(o);
 }
 
-TEST(work_counts_for_as_long_as_it_is_fresh)
+TEST(only_recent_utilisation_is_demand)
 {
 	struct place *o = begin(24 * GIB, GIB);
 	struct scene_process *p = add(o, "job", 7, 20 * MIB);
@@ -97,16 +98,16 @@ TEST(work_counts_for_as_long_as_it_is_fresh)
 	c = look(o, S);
 	assert_int_equal(c.kind, DEMAND_UTILISATION);
 	assert_in(c.evidence, "pid 7 job 20 MiB 50 % on GPU-0, free 23552 MiB");
-	p->sm_ratio = NAN; /* not asked this time */
+	p->sm_ratio = NAN; /* utilisation was not read this time */
 	assert_int_equal(look(o, 2 * S).kind, DEMAND_UTILISATION);
 	assert_int_equal(look(o, 2 * S).kind, DEMAND_NONE);
 	p->sm_ratio = 0.5;
-	p->bytes_known = false; /* unknown memory counts if the process works */
+	p->bytes_known = false; /* unknown memory counts if the process uses the GPU */
 	assert_int_equal(look(o, S).kind, DEMAND_UTILISATION);
 	free(o);
 }
 
-TEST(small_ones_press_while_they_are_new_or_grow_and_little_is_free)
+TEST(small_processes_are_demand_while_they_are_new_or_grow_and_memory_is_low)
 {
 	struct place *o = begin(12 * GIB, 11 * GIB);
 	struct scene_process *p;
@@ -135,18 +136,19 @@ TEST(a_contender_that_was_there_before_the_guard_is_not_new)
 	free(o);
 }
 
-TEST(a_program_that_was_always_small_does_not_press)
+TEST(a_program_that_was_small_before_is_no_demand)
 {
 	struct place *o = begin(12 * GIB, 11 * GIB);
 
 	look(o, 0);
 	add(o, "tool", 7, 100 * MIB);
-	assert_int_equal(look(o, S).kind, DEMAND_PRESSURE); /* nobody knows it yet */
+	/* the program was never seen before */
+	assert_int_equal(look(o, S).kind, DEMAND_PRESSURE);
 	o->s.processes = 0;
 	look(o, S);
 	add(o, "tool", 8, 100 * MIB);
 	assert_int_equal(look(o, S).kind, DEMAND_NONE);
-	o->s.process[0].bytes = 300 * MIB; /* not this time */
+	o->s.process[0].bytes = 300 * MIB; /* now it is larger than before */
 	assert_int_equal(look(o, S).kind, DEMAND_PRESSURE);
 	free(o);
 }
@@ -163,11 +165,11 @@ TEST(what_a_program_took_before_is_what_it_will_take)
 	look(o, S);
 	add(o, "render", 8, GIB);
 	assert_int_equal(look(o, S).more_bytes, 8 * GIB);
-	o->p.any = true; /* whether there is room for both is not asked */
+	o->p.any = true; /* with `any`, the size of the contender does not matter */
 	assert_true(look(o, S).more_bytes == UINT64_MAX);
 	o->p.any = false;
 	assert_int_equal(look(o, S).more_bytes, 8 * GIB);
-	add(o, "other", 9, GIB); /* one of two is unknown */
+	add(o, "other", 9, GIB); /* the size of one of two is unknown */
 	assert_true(look(o, S).more_bytes == UINT64_MAX);
 	free(o);
 }
@@ -177,12 +179,12 @@ TEST(a_program_that_takes_more_than_ever_before_is_unknown)
 	struct place *o = begin(24 * GIB, GIB);
 	struct scene_process *p = add(o, "job", 7, 7 * GIB);
 
-	assert_true(look(o, S).more_bytes == UINT64_MAX); /* the first time */
+	assert_true(look(o, S).more_bytes == UINT64_MAX); /* first run of the program */
 	o->s.processes = 0;
 	look(o, S);
 	p = add(o, "job", 8, GIB);
 	assert_true(look(o, S).more_bytes == 6 * GIB);
-	p->bytes = 7 * GIB + 512 * MIB; /* as runs differ */
+	p->bytes = 7 * GIB + 512 * MIB; /* slightly more than before, as runs differ */
 	assert_true(look(o, S).more_bytes == 0);
 	p->bytes = 13 * GIB;
 	assert_true(look(o, S).more_bytes == UINT64_MAX);
@@ -193,7 +195,7 @@ TEST(a_program_that_takes_more_than_ever_before_is_unknown)
 	free(o);
 }
 
-/* Runs exe with its command line until it ends, with so much. */
+/* Runs exe with this command line and this much memory until it ends. */
 static void lived(struct place *o, const char *exe, const char *command, uint64_t bytes)
 {
 	struct scene_process *p = add(o, strrchr(exe, '/') + 1, 7, bytes);
@@ -233,7 +235,7 @@ TEST(scripts_of_one_interpreter_are_programs_of_their_own)
 	}
 }
 
-TEST(a_reading_that_failed_ends_no_life)
+TEST(after_a_failed_reading_processes_are_not_considered_ended)
 {
 	struct place *o = begin(12 * GIB, 11 * GIB);
 
@@ -250,7 +252,7 @@ TEST(a_reading_that_failed_ends_no_life)
 	free(o);
 }
 
-TEST(games_and_memory_of_nobody_count)
+TEST(games_and_unattributed_memory_are_demand)
 {
 	struct place *o = begin(24 * GIB, 2 * GIB);
 	struct demand_case c;
@@ -260,7 +262,7 @@ TEST(games_and_memory_of_nobody_count)
 	c = look(o, S);
 	assert_int_equal(c.kind, DEMAND_UNATTRIBUTED);
 	assert_in(c.evidence, "2048 MiB on GPU-0");
-	add(o, "w0", 7, 2 * GIB - 512 * MIB); /* the worker's own is known */
+	add(o, "w0", 7, 2 * GIB - 512 * MIB); /* the worker's own memory is known */
 	assert_int_equal(look(o, S).kind, DEMAND_NONE);
 	o->s.game_clients = 1;
 	c = look(o, S);

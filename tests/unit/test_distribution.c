@@ -1,5 +1,5 @@
-/* Reference values: 60-digit arithmetic, to 17 digits; the table of Student's t agrees with any
- * printed one. */
+/* The reference values were computed with 60 digits and rounded to 17. The table of Student's t
+ * agrees with any printed one. */
 #include "measure/distribution.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ static void assert_near(double have, double want, double relative)
 
 TEST(student_quantiles_are_right_to_ten_digits)
 {
-	/* upper tail, degrees of freedom, t */
+	/* columns: upper tail, degrees of freedom, t */
 	static const double rows[][3] = {
 		{ 0.25, 1, 1.0 },
 		{ 0.025, 1, 12.706204736174704 },
@@ -68,14 +68,14 @@ TEST(student_quantiles_are_right_to_ten_digits)
 
 		assert_near(student_quantile(q, df), -t, 1e-10);
 		assert_near(student_factor(2 * q, df), t, 1e-10);
-		if (q > 1e-9) /* 1 - 1e-10 has six digits of its tail left */
+		if (q > 1e-9) /* 1 - 1e-10 keeps only six digits of the tail */
 			assert_near(student_quantile(1 - q, df), t, 1e-10);
 	}
 }
 
 TEST(student_tails_are_right_to_ten_digits)
 {
-	/* t, degrees of freedom, upper tail */
+	/* columns: t, degrees of freedom, upper tail */
 	static const double rows[][3] = {
 		{ 0.001, 1, 0.49968169021991944 },    { 1.25, 1, 0.21477671252272273 },
 		{ 4.5, 1, 0.069604487273063949 },     { 40, 1, 0.0079560899120258133 },
@@ -157,7 +157,7 @@ TEST(with_many_degrees_of_freedom_t_is_normal)
 	assert_near(student_quantile(0.025, INFINITY), normal_quantile(0.025), 1e-15);
 	assert_near(student_quantile(0.025, 1e12), normal_quantile(0.025), 1e-11);
 	assert_near(student_cdf(-1.3, INFINITY), normal_cdf(-1.3), 1e-15);
-	/* no step where the series expansion begins */
+	/* no jump where the series expansion begins */
 	assert_near(student_quantile(1e-4, 1e6 * (1 + 1e-9)), student_quantile(1e-4, 1e6),
 		    1e-11);
 }

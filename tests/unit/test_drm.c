@@ -17,7 +17,7 @@ static const struct tree_row nvidia_laptop[] = {
 	{ GPU("0000:01:00.0/class"), "0x030200\n" },
 	{ GPU("0000:01:00.0/driver"), "-> ../../../bus/pci/drivers/nvidia" },
 	{ GPU("0000:01:00.0/power/runtime_status"), "suspended\n" },
-	/* its sound function */
+	/* sound function of the same GPU */
 	{ GPU("0000:01:00.1/vendor"), "0x10de\n" },
 	{ GPU("0000:01:00.1/class"), "0x040300\n" },
 	{ GPU("0000:00:02.0/vendor"), "0x8086\n" },

@@ -1,4 +1,5 @@
-/* The power of an idle model and the energy of a load are learned from the power of the GPU. */
+/* Tests how the power of an idle model and the energy of a load are learned from the power of
+ * the GPU. */
 #include "guard/economy.h"
 
 #include "base/clock.h"
@@ -27,7 +28,7 @@ static int fresh(void **state)
 	return 0;
 }
 
-/* n seconds with the same input. */
+/* Repeats the same input for n seconds. */
 static void looks(unsigned n, struct economy_input l)
 {
 	while (n--) {
@@ -85,7 +86,7 @@ TEST(watts_and_joules_are_learned_from_one_cycle)
 	f = figures(&standard);
 	assert_true(f.idle_learned && f.reload_learned);
 	assert_true(fabs(f.idle_w - 43) < 0.01);
-	/* 200 W above the empty GPU, from a tenth to nine tenths of the memory. */
+	/* 200 W above the empty GPU, while the memory rises from a tenth to nine tenths. */
 	assert_true(fabs(f.reload_j - 1600) < 1);
 	assert_true(f.after_ns == 60 * S);
 	assert_true(fabs(t.e.saved_j - 43 * 100) < 50);
@@ -131,14 +132,14 @@ TEST(nothing_is_learned_without_a_power_reading)
 	looks(60, a);
 	assert_false(figures(&standard).idle_learned || figures(&standard).reload_learned);
 	assert_true(fabs(t.e.saved_j - 60 * ECONOMY_IDLE_W) <
-		    1); /* with the configured power */
+		    1); /* uses the configured power */
 }
 
 TEST(a_gap_in_time_is_not_bridged)
 {
 	looks(30, resident);
 	looks(10, out);
-	t.now += 86400 * S; /* the machine slept */
+	t.now += 86400 * S; /* the machine was suspended for a day */
 	looks(10, out);
 	assert_true(t.e.saved_j < 25 * ECONOMY_IDLE_W);
 }

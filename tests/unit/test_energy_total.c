@@ -1,5 +1,5 @@
-/* A growing sum of joules from counter readings and the samples between them, none counted
- * twice. */
+/* Tests the running total of joules from counter readings and the samples between them. Nothing
+ * may be counted twice. */
 #include "measure/energy_total.h"
 
 #include "base/clock.h"
@@ -54,7 +54,8 @@ TEST(samples_that_come_late_are_not_counted_twice)
 	counter(&t, 0, 0);
 	samples(&t, 0, 9000, 300);
 	counter(&t, 10010, 3003);
-	samples(&t, 9020, 11000, 300); /* the ring was fetched after the counter was read */
+	/* these samples were fetched after the counter was read */
+	samples(&t, 9020, 11000, 300);
 	assert_float_equal(energy_total_joules(&t), 3003 + 0.99 * 300, 1e-6);
 }
 
@@ -64,7 +65,7 @@ TEST(the_total_never_falls)
 	counter(&t, 0, 1000);
 	samples(&t, 0, 10000, 300);
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
-	counter(&t, 10000, 3970); /* a tick behind */
+	counter(&t, 10000, 3970); /* the counter has not been updated yet */
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
 	counter(&t, 11000, 12); /* the driver was loaded again */
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);

@@ -57,7 +57,7 @@ TEST(recognises_containers)
 		{ { { "proc/self/mountinfo",
 		      "3 2 0:9 /proc/cpuinfo /proc/cpuinfo rw - fuse.lxcfs lxcfs rw\n" } },
 		  "lxc" },
-		/* the host of containers is not a container */
+		/* the host of a container is not a container */
 		{ { { "proc/self/mountinfo",
 		      "1 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
 		      "3 1 0:4 / /var/lib/docker/overlay2/12/merged rw - overlay overlay "

@@ -1,5 +1,5 @@
-/* event_watch on the simulator.  A thread of the test steps the simulated time, and waits for events end in
- * simulated time: a simulated minute takes a moment. */
+/* Tests event_watch on the simulator. A thread of the test steps the simulated time. Waits for
+ * events end in simulated time, so a simulated minute takes only a moment. */
 #define TEST_TEARDOWN end
 #include "simtest.h"
 
@@ -49,7 +49,7 @@ static unsigned reported_count(void)
 	return n;
 }
 
-/* Position of an event, or -1. */
+/* Returns the position of an event, or -1. */
 static int reported_at(uint64_t type, uint64_t data)
 {
 	int at = -1;
@@ -92,7 +92,7 @@ static void time_stands(void)
 	stepper.started = false;
 }
 
-/* Generous: only a test that fails waits so long. */
+/* Waits for a condition. The limit is generous: only a failing test waits that long. */
 #define until(condition)                                             \
 	do {                                                         \
 		time_t end_ = time(NULL) + PATIENCE_S;               \
@@ -139,7 +139,7 @@ static int end(void **state)
 	return sim_teardown(state);
 }
 
-/* A built-in scenario and more lines. */
+/* Loads a built-in scenario with more lines. */
 static void load_with(const char *name, const char *more)
 {
 	const char *source = getenv("GPUWARD_TEST_SOURCE");
@@ -231,7 +231,7 @@ TEST(a_lost_gpu_hides_no_other_and_is_watched_again_when_it_is_back)
 	begin(2);
 	time_runs();
 	until(reported_at(ABI_EVENT_XID, 79) >= 0);
-	stepper.ns = 4 * NS_PER_MS; /* it is lost for 20 s only */
+	stepper.ns = 4 * NS_PER_MS; /* slower, because the GPU is lost for 20 s only */
 	until(sim_take(GW_TIER_FAST, 1)->state == GW_DEVICE_LOST);
 	until(listening() == 1);
 	stepper.ns = 20 * NS_PER_MS;
@@ -244,8 +244,8 @@ TEST(a_lost_gpu_hides_no_other_and_is_watched_again_when_it_is_back)
 			    reported.e[reported_at(ABI_EVENT_XID, 79)].uuid);
 }
 
-/* NVML may answer a wait with "lost" for as long as a lost GPU is in the set. */
-TEST(a_wait_that_fails_is_begun_anew_without_haste)
+/* As long as a lost GPU is in the set, NVML may answer each wait with "lost". */
+TEST(a_failed_wait_is_repeated_only_after_a_pause)
 {
 	uint64_t sets;
 
@@ -261,7 +261,7 @@ TEST(a_wait_that_fails_is_begun_anew_without_haste)
 	until(listening() == 2);
 }
 
-TEST(a_driver_is_let_go_while_we_wait_and_heard_again_after)
+TEST(a_driver_released_during_a_wait_is_watched_again_after_resume)
 {
 	sim_text(TWO_GPUS XID(1000, 1, 31));
 	sim_open();
@@ -310,7 +310,7 @@ TEST(a_watch_can_be_created_repeatedly)
 	before = threads();
 	for (unsigned i = 0; i < 20; i++) {
 		assert_int_equal(event_watch_new(sim.ctx, on_event, &reported, &watch), 0);
-		if (i % 2) /* otherwise it ends before it has begun */
+		if (i % 2) /* otherwise the watch is freed before it has begun */
 			until(listening() == 2);
 		assert_int_equal(event_watch_free(watch), 0);
 		watch = NULL;
@@ -331,7 +331,7 @@ TEST(a_library_without_event_calls_has_no_watch)
 	assert_int_equal(threads(), before);
 }
 
-TEST(gpus_without_events_are_queried_seldom_and_the_status_says_so)
+TEST(gpus_without_events_are_queried_rarely_and_the_status_reports_it)
 {
 	char why[200] = "";
 
@@ -361,7 +361,7 @@ TEST(waits_that_end_at_once_are_not_repeated_at_once)
 	sim_fault("nvmlEventSetWait_v2", -1, 0);
 }
 
-TEST(a_wait_that_hangs_is_left_behind_and_tells_nothing_more)
+TEST(a_hanging_wait_is_abandoned_and_reports_no_more_events)
 {
 	unsigned before = threads();
 
@@ -369,7 +369,7 @@ TEST(a_wait_that_hangs_is_left_behind_and_tells_nothing_more)
 	sim_open();
 	begin(2);
 	sim_hang("nvmlEventSetWait_v2", -1);
-	sim_step(NS_PER_S + NS_PER_MS); /* the wait under way ends, the next one hangs */
+	sim_step(NS_PER_S + NS_PER_MS); /* the current wait ends, the next one hangs */
 	until(sim_calls("nvmlEventSetWait_v2") > 1);
 	assert_int_equal(event_watch_free(watch), -GW_E_STATE);
 	watch = NULL;

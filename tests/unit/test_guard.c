@@ -1,4 +1,5 @@
-/* The guard in stepped time: holds, hours, several workers and GPUs, reservations, when to look. */
+/* Tests the guard in stepped time: holds, schedules, several workers and GPUs, reservations,
+ * when to observe. */
 #include "guard_test.h"
 
 GUARD_TEST(orphans_and_the_ignored_are_no_demand)
@@ -23,8 +24,9 @@ GUARD_TEST(simulated_gpus_are_acted_on_only_when_configured)
 	}
 }
 
-/* Processes are seen ten times a second on the GPU, and looked for less often: who was stopped and is started is seen
- * there first, and then found by another number than before. */
+/* The processes on a GPU are listed ten times per second, but a worker's root process is
+ * searched for less often. So a worker that was stopped and started is first seen on the GPU,
+ * and later found with a new pid. */
 GUARD_TEST(a_worker_that_is_started_again_does_not_end_when_it_is_found)
 {
 	o->p.worker[0].kind = WORKER_SYSTEMD;
@@ -41,7 +43,7 @@ GUARD_TEST(a_worker_that_is_started_again_does_not_end_when_it_is_found)
 	world_run(o, 5 * S);
 	assert_state(o, STATE_ACTIVE);
 	assert_decided(o, 0, ANY, STATE_ABSENT, NULL);
-	/* A worker that restarts without an order does not know its last order. */
+	/* A worker that restarts without an order counts as ended. */
 	o->w[0].pid++;
 	world_run(o, 5 * S);
 	assert_decided(o, 1, ANY, STATE_ABSENT, NULL);
@@ -62,7 +64,8 @@ GUARD_TEST(holds_need_a_time_and_exclude_each_other)
 			 -GW_E_STATE);
 	assert_string_equal(message, "w0 is held active: release it first");
 	assert_int_equal(world_ask(o, 0, REQUEST_EVICT, 0), -GW_E_STATE);
-	assert_int_equal(world_ask(o, -1, REQUEST_EVICT, 0), -GW_E_STATE); /* all or none */
+	/* for all workers or for none */
+	assert_int_equal(world_ask(o, -1, REQUEST_EVICT, 0), -GW_E_STATE);
 	assert_int_equal(world_status(o, 1).mask, 0);
 	world_run(o, 11 * S);
 	assert_int_equal(world_status(o, 0).hold, HOLD_NONE);
@@ -76,7 +79,7 @@ GUARD_TEST(holds_need_a_time_and_exclude_each_other)
 	assert_state(o, STATE_ACTIVE);
 }
 
-GUARD_TEST(a_hold_active_brings_back_who_is_out_for_contention)
+GUARD_TEST(a_hold_active_brings_back_a_worker_that_contention_evicted)
 {
 	o->total[0] = 24 * GIB;
 	world_guest(o, "job", 0, 4 * GIB, 10 * S, 0);
@@ -85,7 +88,7 @@ GUARD_TEST(a_hold_active_brings_back_who_is_out_for_contention)
 	assert_state(o, STATE_EVICTED);
 	ask_run(o, REQUEST_HOLD_ACTIVE, 60 * S, 3 * S);
 	assert_true(o->w[0].resident);
-	world_run(o, 120 * S); /* the hold ends, min residency too */
+	world_run(o, 120 * S); /* the hold and the minimum residency end */
 	assert_state(o, STATE_EVICTED);
 }
 
@@ -106,7 +109,7 @@ GUARD_TEST(a_clock_that_is_set_moves_no_deadline)
 		assert_int_equal(world_status(o, 0).hold, HOLD_NONE);
 		world_until(o, 210 * S);
 		assert_state(o, STATE_EVICTED);
-		o->wall_step_ns = 0; /* and back, in the quiet time */
+		o->wall_step_ns = 0; /* the clock is set back during the quiet time */
 		world_until(o, 245 * S);
 		assert_orders(o, 1, RESUME);
 		world_until(o, 256 * S);
@@ -125,7 +128,7 @@ static void quiet_hours(struct world *o, unsigned from_min, unsigned to_min)
 
 GUARD_TEST(quiet_hours_are_local_hours)
 {
-	quiet_hours(o, 14 * 60, 15 * 60); /* it is 12:00 UTC */
+	quiet_hours(o, 14 * 60, 15 * 60); /* the world starts at 12:00 UTC */
 	o->utc_offset_s = 3600;
 	world_until(o, 59 * MINUTE);
 	assert_state(o, STATE_ACTIVE);
@@ -161,7 +164,7 @@ GUARD_TEST(an_hour_that_comes_twice_counts_once)
 	assert_decided(o, 0, STATE_ACTIVE, STATE_DRAIN, NULL);
 	assert_int_equal(world_status(o, 0).evictions, 1);
 	assert_state(o, STATE_ACTIVE);
-	world_until(o, 25 * 60 * MINUTE + 10 * MINUTE); /* and tomorrow as ever */
+	world_until(o, 25 * 60 * MINUTE + 10 * MINUTE); /* the next day is not affected */
 	assert_state(o, STATE_EVICTED);
 }
 
@@ -179,7 +182,7 @@ GUARD_TEST(a_worker_for_ac_alone_returns_ten_seconds_after_ac)
 	assert_state(o, STATE_ACTIVE);
 }
 
-/* Three workers of 8 GiB on a board of 40; the later ones are dearer. */
+/* Three workers of 8 GiB on a board of 40 GiB; later workers have a higher priority. */
 static void three(struct world *o)
 {
 	world_again(o, 1, 3);
@@ -188,7 +191,7 @@ static void three(struct world *o)
 		o->p.worker[i].priority = (int)i;
 }
 
-GUARD_TEST(an_unknown_program_gets_all_and_a_known_one_what_it_took_before)
+GUARD_TEST(all_workers_leave_for_an_unknown_program_and_only_enough_for_a_known_one)
 {
 	three(o);
 	world_guest(o, "render", 0, 14 * GIB, 10 * S, 40 * S);
@@ -200,14 +203,14 @@ GUARD_TEST(an_unknown_program_gets_all_and_a_known_one_what_it_took_before)
 	world_until(o, 290 * S);
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(world_state(o, i), STATE_ACTIVE);
-	/* 40 - 24 - 14 leaves 2 of a headroom of 4: one worker is enough. */
+	/* 40 - 24 - 14 GiB leave 2 GiB of 4 GiB headroom: one worker must leave. */
 	world_until(o, 320 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(world_state(o, 1), STATE_ACTIVE);
 	assert_int_equal(world_state(o, 2), STATE_ACTIVE);
 }
 
-GUARD_TEST(nobody_leaves_for_a_known_contender_that_fits)
+GUARD_TEST(no_worker_leaves_for_a_known_contender_that_fits)
 {
 	three(o);
 	world_guest(o, "render", 0, 10 * GIB, 10 * S, 40 * S);
@@ -218,7 +221,7 @@ GUARD_TEST(nobody_leaves_for_a_known_contender_that_fits)
 		assert_int_equal(world_status(o, i).evictions, 1);
 }
 
-GUARD_TEST(a_known_contender_that_takes_more_than_ever_is_a_need_like_any_other)
+GUARD_TEST(a_known_contender_that_takes_more_than_its_earlier_maximum_is_demand)
 {
 	three(o);
 	o->total[0] = 60 * GIB;
@@ -228,13 +231,14 @@ GUARD_TEST(a_known_contender_that_takes_more_than_ever_is_a_need_like_any_other)
 	world_until(o, 320 * S);
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(world_state(o, i), STATE_ACTIVE);
-	o->guest[1].bytes = 13 * GIB; /* 23 are free, and nobody knows for how long */
+	/* 23 GiB are free, but how much more it will take is unknown */
+	o->guest[1].bytes = 13 * GIB;
 	world_until(o, 330 * S);
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(world_state(o, i), STATE_EVICTED);
 }
 
-GUARD_TEST(they_return_dearest_first_one_at_a_time)
+GUARD_TEST(workers_return_one_at_a_time_the_most_expensive_first)
 {
 	unsigned order[3] = { 0 }, n = 0;
 
@@ -254,7 +258,7 @@ GUARD_TEST(they_return_dearest_first_one_at_a_time)
 	assert_int_equal(order[2], 0);
 }
 
-GUARD_TEST(a_cheap_worker_does_not_take_the_room_of_a_dear_one)
+GUARD_TEST(a_cheap_worker_does_not_take_the_memory_an_expensive_one_waits_for)
 {
 	three(o);
 	o->w[2].load[0] = 16 * GIB;
@@ -262,7 +266,7 @@ GUARD_TEST(a_cheap_worker_does_not_take_the_room_of_a_dear_one)
 	world_guest(o, "ignored", 0, 22 * GIB, 10 * S, 100 * S);
 	begin(o);
 	world_ask(o, -1, REQUEST_EVICT, 30 * S);
-	world_until(o, 90 * S); /* 18 GiB are free: 8 would fit, 16 do not */
+	world_until(o, 90 * S); /* 18 GiB are free: one worker of 8 GiB would fit, two do not */
 	assert_int_equal(world_state(o, 1), STATE_EVICTED);
 	assert_has(world_status(o, 1).why, "another worker returns first");
 	world_until(o, 115 * S);
@@ -278,7 +282,7 @@ GUARD_TEST(a_worker_on_two_gpus_moves_as_one)
 {
 	world_again(o, 3, 2);
 	o->w[0].load[1] = 6 * GIB;
-	o->w[0].residue = 300 * MIB; /* on the first alone */
+	o->w[0].residue = 300 * MIB; /* only on the first GPU */
 	o->w[1].load[0] = 0;
 	o->w[1].load[2] = 8 * GIB;
 	world_guest(o, "job", 1, 4 * GIB, 10 * S, 50 * S);
@@ -289,7 +293,7 @@ GUARD_TEST(a_worker_on_two_gpus_moves_as_one)
 	assert_has(world_last(o, "freed")->evidence, "14036 MiB");
 	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
 	world_until(o, 150 * S);
-	assert_state(o, STATE_EVICTED); /* one is cool, one is hot */
+	assert_state(o, STATE_EVICTED); /* one GPU is cool, the other is hot */
 	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, false, "", o->now);
 	world_run(o, 5 * S);
 	assert_state(o, STATE_ACTIVE);
@@ -344,7 +348,7 @@ GUARD_TEST(no_worker_returns_into_memory_that_is_promised)
 	assert_state(o, STATE_ACTIVE);
 }
 
-GUARD_TEST(a_reservation_that_cannot_be_moves_nobody_and_says_how_much_there_is)
+GUARD_TEST(an_impossible_reservation_moves_no_worker_and_reports_the_available_memory)
 {
 	uint64_t id;
 	char message[200];
@@ -372,7 +376,7 @@ GUARD_TEST(a_reservation_ends_with_its_time_and_is_used_up_by_its_owner)
 	world_run(o, S);
 	assert_int_equal(guard_reserve(o->g, "GPU-0", 20 * GIB, 1000, 60 * S, o->now, &id), 0);
 	world_run(o, 5 * S);
-	/* The owner takes it: nobody else need leave. */
+	/* The owner takes the memory: no other worker must leave. */
 	world_guest(o, "ignored", 0, 20 * GIB, 7 * S, 0);
 	world_run(o, 20 * S);
 	assert_int_equal(reserved(o, id, message), 1);
@@ -382,7 +386,7 @@ GUARD_TEST(a_reservation_ends_with_its_time_and_is_used_up_by_its_owner)
 	assert_state(o, STATE_ACTIVE);
 }
 
-GUARD_TEST(looks_are_frequent_where_it_matters_and_cease_where_the_gpu_sleeps)
+GUARD_TEST(scenes_are_frequent_while_a_worker_runs_and_stop_while_the_gpu_sleeps)
 {
 	uint64_t wait;
 
@@ -399,7 +403,7 @@ GUARD_TEST(looks_are_frequent_where_it_matters_and_cease_where_the_gpu_sleeps)
 	assert_true(guard_next_scene_ns(o->g, o->now) == UINT64_MAX);
 }
 
-GUARD_TEST(utilisation_is_asked_for_only_while_somebody_is_there)
+GUARD_TEST(utilisation_is_read_only_while_there_is_a_possible_contender)
 {
 	world_guest(o, "Xorg", 0, 60 * MIB, 0, 0);
 	world_guest(o, "tool", 0, 60 * MIB, 5 * S, 10 * S);

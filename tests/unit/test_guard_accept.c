@@ -1,5 +1,6 @@
-/* The acceptance list of the guard (docs/GUARD.md) as far as decisions go, in stepped time.  A name begins with
- * the id of its row; tests/e2e/test_guard*.py have what needs processes, files and servers. */
+/* Tests the acceptance list of the guard (docs/GUARD.md) in stepped time, as far as it is about
+ * decisions. The name of a test begins with the id of its row. tests/e2e/test_guard*.py test
+ * what needs processes, files and servers. */
 #include "guard_test.h"
 
 #include "device/nvml_abi.h"
@@ -135,7 +136,8 @@ GUARD_TEST(a04_a_contender_that_comes_and_goes_for_an_hour_doubles_the_quiet)
 		world_run(o, MINUTE);
 		most = fmax(most, world_status(o, 0).backoff);
 	}
-	/* At 60 s of quiet a guest who is away for 45 s at most keeps it out. */
+	/* With 60 s of quiet time, a guest that is away for at most 45 s keeps the worker
+	 * out. */
 	assert_true(most == 2);
 	assert_int_equal(world_status(o, 0).evictions, 3);
 	assert_int_equal(world_decided(o, 0, ANY, ANY, "flapping"), 1);
@@ -149,7 +151,8 @@ GUARD_TEST(a04_the_quiet_period_never_grows_past_ten_minutes)
 	world_guest(o, "now", 0, 4 * GIB, 0, 0);
 	o->guest[0].until_ns = 0;
 	world_begin(o);
-	for (unsigned i = 0; i < 40; i++) { /* comes back the moment the worker does */
+	/* the guest comes back as soon as the worker does */
+	for (unsigned i = 0; i < 40; i++) {
 		for (unsigned k = 0; k < 10000 && world_state(o, 0) != STATE_ACTIVE; k++)
 			world_step(o);
 		world_run(o, S);
@@ -158,7 +161,7 @@ GUARD_TEST(a04_the_quiet_period_never_grows_past_ten_minutes)
 		if (world_status(o, 0).backoff > most)
 			most = world_status(o, 0).backoff;
 	}
-	assert_true(most == 32); /* 30 s x 32 is cut to 600 s */
+	assert_true(most == 32); /* 30 s x 32 is limited to 600 s */
 	assert_true(world_status(o, 0).backoff <= 32);
 	world_run(o, 40 * MINUTE); /* after a while without guests the backoff starts again */
 	o->guest[0].until_ns = o->now + S;
@@ -166,7 +169,8 @@ GUARD_TEST(a04_the_quiet_period_never_grows_past_ten_minutes)
 	assert_true(world_status(o, 0).backoff == 1);
 }
 
-/* A life with an eviction, a hold, a failure and returns; the guard dies at one of its writes. */
+/* Plays an eviction, a hold, a failure and resumes. The guard is killed at write number
+ * cut_at. */
 static unsigned life(unsigned cut_at, bool written)
 {
 	struct world o;
@@ -178,7 +182,8 @@ static unsigned life(unsigned cut_at, bool written)
 	o.cut_written = written;
 	world_begin(&o);
 	world_until(&o, 30 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED); /* whenever it died */
+	/* no matter when the guard was killed */
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	assert_false(o.w[0].resident);
 	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1); /* never twice */
 	world_until(&o, 130 * S);
@@ -187,7 +192,7 @@ static unsigned life(unsigned cut_at, bool written)
 	assert_false(o.w[0].closed);
 	world_ask(&o, 0, REQUEST_HOLD_EVICTED, 100 * S);
 	if (o.dead) {
-		bool lost = !written; /* never written, and never reported as written */
+		bool lost = !written; /* not stored, and not reported as stored */
 
 		world_restart(&o);
 		if (lost)
@@ -221,7 +226,7 @@ TEST(a11_a_guard_that_dies_after_any_scene_goes_on_as_if_it_had_not)
 {
 	struct world o;
 
-	/* Also between an order that was carried out and its answer. */
+	/* The guard is also killed between an order that was carried out and its answer. */
 	for (unsigned at = 95; at < 130; at++) {
 		world_init(&o, 1, 1);
 		world_guest(&o, "job", 0, 4 * GIB, 10 * S, 60 * S);
@@ -243,7 +248,7 @@ TEST(a11_a_guard_that_restarts_knows_where_its_worker_must_fit_again)
 {
 	struct world o;
 
-	world_init(&o, 2, 1); /* no GPU is declared */
+	world_init(&o, 2, 1); /* the worker names no GPU */
 	o.w[0].load[0] = 0;
 	o.w[0].load[1] = 8 * GIB;
 	world_guest(&o, "job", 1, 4 * GIB, 10 * S, 200 * S);
@@ -328,7 +333,7 @@ static void something_happens(struct world *o)
 	case 12: o->errors[draw(2)] = draw(2) * 11; break;
 	case 13: world_restart(o); break;
 	case 14:
-		w->alive = w->resident = draw(2); /* it dies, or starts again */
+		w->alive = w->resident = draw(2); /* the worker ends, or starts again */
 		w->closed = false;
 		w->start_ticks++;
 		break;
@@ -345,7 +350,7 @@ static void heal(struct world *o)
 {
 	for (unsigned i = 0; i < 3; i++) {
 		o->w[i].fails = o->w[i].lies = 0;
-		if (!o->w[i].alive) { /* started by hand, with all it had */
+		if (!o->w[i].alive) { /* started by hand, with its memory */
 			o->w[i].alive = o->w[i].resident = true;
 			o->w[i].start_ticks++;
 			o->w[i].closed = false;
@@ -411,7 +416,7 @@ TEST(a13_at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it)
 	}
 }
 
-GUARD_TEST(a13_contention_that_ends_does_not_bring_back_who_is_too_hot)
+GUARD_TEST(a13_the_end_of_contention_does_not_bring_a_worker_back_to_a_hot_gpu)
 {
 	world_guest(o, "job", 0, 4 * GIB, 10 * S, 20 * S);
 	world_begin(o);
@@ -460,7 +465,7 @@ TEST(a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing)
 	for (unsigned i = 0; i < 3; i++) {
 		story(&dry);
 		dry.p.mode = i == 0 ? GUARD_DRY_RUN : i == 1 ? GUARD_OBSERVE : GUARD_ENFORCE;
-		dry.simulated = i == 2; /* not configured to act on simulated GPUs */
+		dry.simulated = i == 2; /* the policy does not allow acting on simulated GPUs */
 		play_story(&dry);
 		assert_int_equal(dry.orders, 0);
 		assert_int_equal(dry.says, live.says);
@@ -506,7 +511,7 @@ TEST(a14_the_same_feed_gives_the_same_decisions_byte_for_byte)
 	world_done(&b);
 }
 
-TEST(a10_a_kind_that_cannot_be_ordered_to_load_is_back_when_it_is_let_in)
+TEST(a10_a_kind_that_cannot_load_on_order_is_back_when_it_is_opened)
 {
 	static const enum policy_kind kinds[] = { WORKER_LLAMASWAP, WORKER_COMFY };
 	struct world o;
@@ -528,7 +533,7 @@ TEST(a10_a_kind_that_cannot_be_ordered_to_load_is_back_when_it_is_let_in)
 	}
 }
 
-/* The first order to evict; orders before it are carried out. */
+/* Returns the first order to evict. Orders before it are carried out. */
 static struct guard_order first_evict_order(struct world *o)
 {
 	struct guard_order d = { .verb = ORDER_NOTIFY };
@@ -558,7 +563,7 @@ TEST(a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may)
 		struct guard_order d;
 
 		world_init(&o, 1, 1);
-		o.p.standard.budget_ns = 5 * S; /* a call may take 10 */
+		o.p.standard.budget_ns = 5 * S; /* a call may take 10 s */
 		o.p.worker[0].kind = checkpoint ? WORKER_CHECKPOINT : WORKER_OLLAMA;
 		world_begin(&o);
 		world_step(&o);
@@ -567,7 +572,8 @@ TEST(a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may)
 				 0);
 		d = first_evict_order(&o);
 		if (checkpoint)
-			assert_true(d.deadline_ns > o.now + 15 * S); /* 8 GiB, and 10 s */
+			/* time for 8 GiB, plus 10 s */
+			assert_true(d.deadline_ns > o.now + 15 * S);
 		else
 			assert_in_range(d.deadline_ns, o.now, o.now + 5 * S);
 		world_done(&o);
@@ -610,7 +616,8 @@ static void patient(struct world *o, const struct health_options *options)
 	world_run(o, S);
 }
 
-/* As the service does it: a reading, its verdict, and what it means for the workers. */
+/* Does what the service does: reads the GPU, evaluates its health, and passes the result to the
+ * guard. */
 static struct health_status reading(struct world *o)
 {
 	struct health_status s;
@@ -652,13 +659,14 @@ TEST(a15_noise_at_the_trip_moves_a_worker_once_each_way)
 
 	random_state = seed();
 	patient(&o, NULL);
-	for (unsigned i = 0; i < 600; i++) { /* 1 to 3 degrees from the limit: the trip is 2 */
+	for (unsigned i = 0; i < 600; i++) { /* 1 to 3 degrees below the limit; evict_c is 2 */
 		margin(1 + (double)draw(3));
 		reading(&o);
 	}
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	assert_int_equal(world_status(&o, 0).mask, 1u << REASON_THERMAL);
-	for (unsigned i = 0; i < 600; i++) { /* and 6 to 8 where it clears at 7 */
+	/* 8 to 10 degrees below the limit; the eviction clears at 7 */
+	for (unsigned i = 0; i < 600; i++) {
 		margin(8 + (double)draw(3));
 		reading(&o);
 	}
@@ -682,7 +690,8 @@ TEST(a_board_that_reports_thresholds_alone_is_throttled_too)
 	reading(&o);
 	assert_true(o.w[0].closed);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	figure(GW_Q_TEMPERATURE_GPU, 81); /* 9 degrees: not where it clears */
+	/* 9 degrees below the limit: not cool enough to clear */
+	figure(GW_Q_TEMPERATURE_GPU, 81);
 	readings(&o, 60);
 	assert_true(o.w[0].closed);
 	figure(GW_Q_TEMPERATURE_GPU, 79);
@@ -694,7 +703,7 @@ TEST(a_board_that_reports_thresholds_alone_is_throttled_too)
 	well_again(&o);
 }
 
-TEST(a15_three_critical_readings_move_nobody_and_four_do)
+TEST(a15_three_critical_readings_move_no_worker_but_four_do)
 {
 	struct world o;
 
@@ -728,7 +737,7 @@ TEST(a15_the_original_85_degrees_take_the_place_of_the_margin)
 	figure(GW_Q_TEMPERATURE_GPU, 85);
 	readings(&o, 6);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	figure(GW_Q_TEMPERATURE_GPU, 81); /* five degrees of hysteresis */
+	figure(GW_Q_TEMPERATURE_GPU, 81); /* within the hysteresis of five degrees */
 	readings(&o, 60);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	figure(GW_Q_TEMPERATURE_GPU, 79);
@@ -746,7 +755,7 @@ static bool in_list(unsigned x, const unsigned *list, size_t n)
 	return false;
 }
 
-TEST(a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert)
+TEST(a16_xids_of_the_table_move_a_worker_and_all_others_only_alert)
 {
 	static const unsigned moves[] = { 46,  62,  64,  95,  109, 110, 119,
 					  120, 136, 140, 143, 155, 156, 158, /* reset */
@@ -776,7 +785,7 @@ TEST(a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event)
 {
 	struct world o;
 
-	for (unsigned action = 1; action < 9; action++) { /* 8 is not known to anybody yet */
+	for (unsigned action = 1; action < 9; action++) { /* action 8 is not defined yet */
 		patient(&o, NULL);
 		figure(GW_Q_RECOVERY_ACTION, action);
 		readings(&o, 3);
@@ -807,7 +816,7 @@ GUARD_TEST(a19_a_day_of_comings_and_goings_takes_no_memory)
 	world_begin(o);
 	o->step_ns = S;
 	world_run(o, 60 * MINUTE);
-	free(o->said); /* the test's own */
+	free(o->said); /* memory of the test itself */
 	o->said = NULL;
 	o->says = o->room = 0;
 	evictions = world_status(o, 0).evictions;
@@ -821,7 +830,7 @@ GUARD_TEST(a19_a_day_of_comings_and_goings_takes_no_memory)
 	assert_int_equal(mallinfo2().uordblks, before);
 	assert_true(world_status(o, 0).evictions > evictions);
 	assert_false(guard_next_decision(o->g, &said));
-	assert_int_equal(o->on_disk, 2); /* a record a worker, whatever was done */
+	assert_int_equal(o->on_disk, 2); /* one record per worker, no matter what happened */
 }
 
 TEST_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
-/* The acceptance list of the guard (docs/GUARD.md) as far as seeing goes: drivers' lists through the real reader, device
- * nodes through the real inotify.  A name begins with the id of its row. */
+/* Tests the acceptance list of the guard (docs/GUARD.md) as far as it is about scenes: the real
+ * scene builder reads process lists of drivers, and real inotify watches device nodes. The name
+ * of a test begins with the id of its row. */
 #define TEST_SETUP    begin
 #define TEST_TEARDOWN end
 #include "simtest.h"
@@ -102,9 +103,10 @@ TEST(a02_a_tree_a_child_that_left_and_a_member_of_the_group_are_the_workers)
 	policy.worker[0].match.unit = "ollama.service";
 	put(4300010, 1, "ollama", "4300010", UNIT);
 	put(4300011, 4300010, "between", "4300011", UNIT);
-	put(4300000, 4300011, "runner", "4300000", UNIT); /* the third generation */
-	put(4300001, 1, "left", "4300001", UNIT);         /* setsid, and its parents are gone */
-	put(4300002, 4300011, "moved", "4300002", SESSION); /* a descendant in another group */
+	put(4300000, 4300011, "runner", "4300000", UNIT); /* third generation */
+	/* called setsid, and its parents have ended */
+	put(4300001, 1, "left", "4300001", UNIT);
+	put(4300002, 4300011, "moved", "4300002", SESSION); /* a descendant in another cgroup */
 	put(4300003, 1, "runner", "4300003", SESSION);      /* only the name is the same */
 	open_look("[[gpu]]\nprofile = \"a100\"\n"
 		  "[[gpu.process]]\npid = 4300000\nmemory = \"1 GiB\"\n"
@@ -122,8 +124,8 @@ TEST(a02_a_tree_a_child_that_left_and_a_member_of_the_group_are_the_workers)
 	}
 }
 
-/* A worker of type C+G, one with unknown memory, and `many` small ones in a list that grows while it is
- * read. */
+/* A process of type C+G, one with unknown memory, and `many` small ones, in a list that grows
+ * while it is read. */
 static const char *const crowd =
 	"[driver]\nversion = \"%s\"\nprocess_bytes = %u\n"
 	"[[gpu]]\nprofile = \"a100\"\nlist_growth = 3\n"
@@ -178,8 +180,9 @@ TEST(a05_lists_of_every_layout_and_length_are_read_the_same)
 		}
 }
 
-/* Outside of namespaces all drivers mean the same numbers; older ones may mean a thread's. */
-TEST(a05_drivers_that_tell_host_numbers_or_translated_ones_agree)
+/* Without PID namespaces, all drivers report the same pids. Older drivers may report the id of
+ * a thread. */
+TEST(a05_drivers_that_list_host_pids_or_translated_pids_give_the_same_result)
 {
 	static const char *const versions[] = { "525.147.05", "535.54.03", "535.113.01",
 						"570.86.10", "580.159.04" };
@@ -187,7 +190,7 @@ TEST(a05_drivers_that_tell_host_numbers_or_translated_ones_agree)
 	tree_remove(&tree, "proc/self");
 	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026531836]");
 	put(4300000, 1, "game", "4300000", SESSION);
-	put(4300001, 1, "game", "4300000", SESSION); /* a thread of it */
+	put(4300001, 1, "game", "4300000", SESSION); /* a thread of the game */
 	for (unsigned i = 0; i < COUNT_OF(versions); i++) {
 		char text[1024];
 
@@ -257,7 +260,7 @@ TEST(a07_eleven_errors_make_it_blind_and_three_answers_see_again)
 		  "GiB\"\n");
 	assert_int_equal(guard_new(&policy, NULL, 0, &g), 0);
 	assert_int_equal(step(g, &orders).state, STATE_ACTIVE);
-	for (unsigned turn = 0; turn < 3; turn++) { /* never off for good */
+	for (unsigned turn = 0; turn < 3; turn++) { /* the guard recovers each time */
 		for (unsigned i = 0; i < 3; i++)
 			sim_fault(lists[i], 0, 999);
 		for (unsigned i = 1; i <= 15; i++) {
@@ -265,7 +268,8 @@ TEST(a07_eleven_errors_make_it_blind_and_three_answers_see_again)
 
 			assert_int_equal(scene.gpu[0].errors, i); /* exactly */
 			assert_int_equal(s.blind, i > 10);
-			assert_int_equal(s.state, STATE_ACTIVE); /* the last decision stands */
+			/* the last decision stays valid */
+			assert_int_equal(s.state, STATE_ACTIVE);
 		}
 		for (unsigned i = 0; i < 3; i++)
 			sim_fault(lists[i], 0, 0);
@@ -347,7 +351,7 @@ TEST(a17_an_open_of_a_node_makes_a_scene_within_ten_milliseconds)
 	}
 	qsort(took, 200, sizeof(took[0]), by_size);
 	print_message("open to scene: median %.2f ms, p99 %.2f ms\n", took[100], took[197]);
-	assert_true(took[100] < 10); /* the median: this machine may be busy */
+	assert_true(took[100] < 10); /* the median, because this machine may be busy */
 }
 
 TEST(a17_a_node_removed_and_made_again_is_watched_again)
@@ -361,8 +365,7 @@ TEST(a17_a_node_removed_and_made_again_is_watched_again)
 		scene_builder_triggered(look);
 		tree_node(&tree, "dev/nvidia0");
 		sim_step(NS_PER_S);
-		assert_true(
-			scene_builder_triggered(look)); /* a node that came is worth a look */
+		assert_true(scene_builder_triggered(look)); /* a new node triggers a scene */
 		sim_step(NS_PER_S);
 		assert_false(scene_builder_triggered(look));
 		open_node("dev/nvidia0");
@@ -370,7 +373,7 @@ TEST(a17_a_node_removed_and_made_again_is_watched_again)
 	}
 }
 
-/* The real reader and the guard, for so many looks ten seconds apart. */
+/* Runs the real scene builder and the guard for `looks` scenes, ten seconds apart. */
 static void live(struct guard *g, unsigned looks)
 {
 	unsigned orders = 0;
@@ -411,7 +414,7 @@ TEST(a19_a_day_of_scenes_takes_no_memory_and_no_files)
 	files = open_descriptors();
 	live(g, 8640); /* a day */
 	assert_true(mallinfo2().uordblks <=
-		    memory + 64 * 1024); /* the simulator has a history */
+		    memory + 64 * 1024); /* the history of the simulator grows */
 	assert_int_equal(open_descriptors(), files);
 	guard_free(g);
 }

@@ -44,7 +44,7 @@ static int load(struct place *p, const char *text)
 	return config_read_text(&p->c, "/etc/g.toml", text, strlen(text), &p->faults);
 }
 
-/* "3:1: sentence", lines joined by newlines. */
+/* Returns the messages as "3:1: sentence", separated by newlines. */
 static const char *said(struct place *p)
 {
 	static char out[20000];
@@ -60,7 +60,7 @@ static const char *said(struct place *p)
 	return out;
 }
 
-/* Loads without a word and becomes a policy. */
+/* Loads the text, which must give no message, and makes a policy from it. */
 static const struct policy *good(struct place *p, const char *text)
 {
 	if (load(p, text) != 0 || p->faults.count)
@@ -142,7 +142,7 @@ GUARD_CONFIG_TEST(every_key_lands_in_its_place)
 	assert_int_equal(y->rules, 2);
 }
 
-GUARD_CONFIG_TEST(a_worker_has_what_its_table_says)
+GUARD_CONFIG_TEST(a_worker_has_the_values_of_its_table)
 {
 	const struct policy *y = good(*state, everything);
 	const struct policy_worker *w = &y->worker[1];
@@ -177,7 +177,7 @@ GUARD_CONFIG_TEST(a_worker_has_what_its_table_says)
 	assert_memory_equal(w->text, "[[worker]] v.llm-1_ (g.toml:", 28);
 }
 
-GUARD_CONFIG_TEST(kinds_have_what_is_their_own)
+GUARD_CONFIG_TEST(each_worker_kind_has_its_own_defaults)
 {
 	const struct policy *y = good(*state, everything);
 	const struct policy_worker *ollama = &y->worker[0], *e = &y->worker[2];
@@ -201,7 +201,7 @@ GUARD_CONFIG_TEST(kinds_have_what_is_their_own)
 	assert_int_equal(y->worker[5].resume, RESUME_LAZY);
 }
 
-GUARD_CONFIG_TEST(a_rule_has_what_its_table_says)
+GUARD_CONFIG_TEST(a_rule_has_the_values_of_its_table)
 {
 	const struct policy_rule *rule = good(*state, everything)->rule;
 
@@ -217,7 +217,7 @@ GUARD_CONFIG_TEST(a_rule_has_what_its_table_says)
 	assert_memory_equal(rule[1].text, "rule 2 (g.toml:", 15);
 }
 
-GUARD_CONFIG_TEST(xids_are_judged_as_the_file_says)
+GUARD_CONFIG_TEST(xid_classes_can_be_set_in_the_configuration)
 {
 	const struct health_options *o = &((struct place *)*state)->s.health;
 
@@ -271,7 +271,7 @@ GUARD_CONFIG_TEST(a_profile_sets_what_is_left_open)
 	assert_false(p->c.device_require_nvml);
 }
 
-GUARD_CONFIG_TEST(what_is_said_wins_over_the_profile)
+GUARD_CONFIG_TEST(explicit_settings_override_the_profile)
 {
 	struct place *p = *state;
 
@@ -284,14 +284,15 @@ GUARD_CONFIG_TEST(what_is_said_wins_over_the_profile)
 	assert_int_equal(p->s.policy.mode, GUARD_OBSERVE);
 }
 
-GUARD_CONFIG_TEST(a_profile_may_contradict_what_is_said)
+GUARD_CONFIG_TEST(a_profile_that_contradicts_a_setting_is_refused)
 {
 	struct place *p = *state;
 
 	assert_int_equal(load(p, "enable_nvml = false\n[guard]\nprofile = \"desktop\"\n"),
 			 -GW_E_PARSE);
-	assert_string_equal(said(p), "3:1: require_nvml is true and enable_nvml is false; they "
-				     "exclude each other");
+	assert_string_equal(said(p),
+			    "3:1: require_nvml is true but enable_nvml is false; change one "
+			    "of them");
 }
 
 GUARD_CONFIG_TEST(a_guard_without_workers_warns)
@@ -305,7 +306,7 @@ GUARD_CONFIG_TEST(a_guard_without_workers_warns)
 		"ever moved; add workers as described in gpuward.toml(5)");
 	assert_int_equal(load(p, "[guard]\nmode = \"dry-run\"\n"), 0);
 	assert_in(said(p), "2:1: warning: mode is \"dry-run\" but there is no");
-	/* The worker may be in what could not be read. */
+	/* The worker may be in the part that could not be read. */
 	assert_int_equal(load(p, "[guard]\nprofile = \"desktop\"\n[worker]\n"), -GW_E_PARSE);
 	assert_int_equal(p->faults.count, 1);
 }
@@ -339,7 +340,7 @@ static bool same_settings(const struct guard_settings *a, const struct guard_set
 	       !a->record == !b->record && a->record_limit == b->record_limit;
 }
 
-/* A value that is not the default. */
+/* Writes a value that differs from the default. */
 static void other_value(const struct config_row *row, char *out, size_t size)
 {
 	const char *last = row->choices ? strrchr(row->choices, '|') + 1 : NULL;
@@ -366,7 +367,7 @@ static void other_value(const struct config_row *row, char *out, size_t size)
 static bool is_elsewhere(unsigned id)
 {
 	return id == CONFIG_ID_guard_state_dir /* the service's */ ||
-	       id == CONFIG_ID_guard_profile /* is other settings */;
+	       id == CONFIG_ID_guard_profile /* sets other settings */;
 }
 
 GUARD_CONFIG_TEST(every_setting_of_the_guard_changes_something)
@@ -412,7 +413,7 @@ GUARD_CONFIG_TEST(every_setting_of_the_guard_changes_something)
 	guard_settings_done(&standard);
 }
 
-/* What a good worker has, on one line, so that the row's own text begins on line 2. */
+/* A valid beginning on one line, so that the text of the row begins on line 2. */
 #define OLLAMA "guard = { mode = \"enforce\" }\n"
 #define WORKER "[[worker]]\nname = \"w\"\n"
 
@@ -424,7 +425,7 @@ static const struct {
 	{ "[worker]\nenable_nvml = true\nname = \"a\"\n",
 	  "1:2: write [[worker]], with two brackets" },
 	{ "worker = 3\n", "1:1: write [[worker]]" },
-	{ "rule = [3]\n", "1:9: \"rule\" must be tables ([[rule]])" },
+	{ "rule = [3]\n", "1:9: \"rule\" must be an array of tables ([[rule]])" },
 	{ "[[worker]]\n", "1:1: this [[worker]] needs name: " },
 	{ WORKER, "1:1: this [[worker]] needs kind: " },
 	{ WORKER "kind = \"vlm\"\n", "3:8: kind must be ollama, " },
@@ -486,7 +487,7 @@ static const struct {
 	{ WORKER "kind = \"ollama\"\nlevel = 1\n",
 	  "4:9: level has no effect on kind ollama; it is for vllm" },
 	{ WORKER "kind = \"vllm\"\nidle_after = 60\n",
-	  "4:14: idle_after: kind vllm does not load its model on the next request" },
+	  "4:14: idle_after: kind vllm does not load its model again on the next request" },
 	{ WORKER "kind = \"systemd\"\nmatch.unit = \"a.service\"\nreload_j = 5\n",
 	  "5:12: reload_j: kind systemd does not load" },
 	{ WORKER "kind = \"ollama\"\nidle_after = 0\n", "idle_after must be from 1" },
@@ -537,7 +538,8 @@ static const struct {
 	{ WORKER "kind = \"ollama\"\nmax_level = 7\n", "4:13: max_level must be from 0 to 6" },
 	{ WORKER "kind = \"systemd\"\nmatch.unit = \"a.service\"\nmanaged = true\n"
 		 "resume = \"never\"\n",
-	  "5:11: managed starts the worker but resume = \"never\" does not" },
+	  "5:11: managed = true starts the worker, but resume = \"never\" forbids that; change "
+	  "one of them" },
 	{ WORKER "kind = \"ollama\"\nmatch.unit = \"ollama\"\n",
 	  "4:14: match.unit: \"ollama\": write the unit with its suffix, such as "
 	  "\"ollama.service\"" },
@@ -551,10 +553,11 @@ static const struct {
 	{ WORKER "kind = \"ollama\"\nmatch.command = \"(.*)(.*)\\\\1\\\\2z\"\n",
 	  "it has a back-reference such as \\1, and matching one can take hours" },
 	{ WORKER "kind = \"ollama\"\nmatch.command = \"((a{9,99}){99}){99}\"\n",
-	  "it has too many repetitions" },
+	  "4:17: match.command: \"((a{9,99}){99}){99}\": it has more than 1000 repetitions or "
+	  "more than 1000 bytes" },
 	{ WORKER "kind = \"ollama\"\nmatch.container = \"a/b\"\n",
 	  "an id or a name has letters" },
-	/* two of them */
+	/* two workers */
 	{ WORKER "kind = \"ollama\"\n[[worker]]\nname = \"w\"\nkind = \"vllm\"\n",
 	  "5:8: the worker name \"w\" is already used in line 1" },
 	{ WORKER "kind = \"llamacpp\"\n[[worker]]\nname = \"x\"\nkind = \"llamaswap\"\n",
@@ -571,7 +574,7 @@ static const struct {
 	  "5:1: this worker and the one in line 1 would be the same process: they have the "
 	  "same "
 	  "match" },
-	/* all of a unit is its worker's */
+	/* all processes of a unit belong to one worker */
 	{ WORKER
 	  "kind = \"checkpoint\"\nmatch.unit = \"a.service\"\nmatch.name = \"a\"\n[[worker]]\n"
 	  "name = \"x\"\nkind = \"checkpoint\"\nmatch.unit = \"a.service\"\n"
@@ -608,7 +611,8 @@ static const struct {
 	  "2:17: match.util_ge must be from 0 to 100, not 101" },
 	{ "[[rule]]\nmatch.name = \"a\"\naction = \"ignore\"\n"
 	  "[[rule]]\nmatch.name = \"a\"\naction = \"contend\"\n",
-	  "4:1: this rule has no effect: the rule in line 1 matches everything" },
+	  "4:1: this rule has no effect: the rule in line 1 already matches everything that "
+	  "this rule matches, and the first match counts; move this rule before that one" },
 	{ "[[rule]]\nmatch.name = \"a\"\naction = \"ignore\"\n"
 	  "[[rule]]\nmatch.name = \"a\"\nmatch.uid = 0\naction = \"contend\"\n",
 	  "4:1: this rule has no effect" },
@@ -654,7 +658,7 @@ static const struct {
 	{ "[health]\nwarn_c = 3\n", "2:1: throttle_c (5) must not be more than warn_c (3)" },
 };
 
-GUARD_CONFIG_TEST(what_cannot_be_is_refused_with_its_place)
+GUARD_CONFIG_TEST(invalid_guard_configurations_are_refused_with_their_place)
 {
 	struct place *p = *state;
 
@@ -667,7 +671,7 @@ GUARD_CONFIG_TEST(what_cannot_be_is_refused_with_its_place)
 	}
 }
 
-/* One mistake is one complaint: what follows from it is not complained of. */
+/* One mistake gives one message: its consequences are not reported. */
 GUARD_CONFIG_TEST(one_mistake_is_reported_once)
 {
 	static const char *const texts[] = {
@@ -721,7 +725,7 @@ static const char *const fine[] = {
 	       "url = \"http://127.0.0.1:2\"\nmatch.exe = \"/a\"\nmatch.port = 2\n",
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"exec\"\nmatch.exe = \"/a\"\n"
 	       "evict_command = [\"/a\"]\nresume = \"never\"\n",
-	/* the narrower first */
+	/* the narrower rule first */
 	("[[rule]]\nmatch.name = \"a\"\nmatch.uid = 0\naction = \"contend\"\n"
 	 "[[rule]]\nmatch.name = \"a\"\naction = \"ignore\"\n"),
 	"[[rule]]\nmatch.name = \"0123456789abcde*\"\naction = \"ignore\"\n",
@@ -730,7 +734,7 @@ static const char *const fine[] = {
 	"worker = []\n",
 };
 
-GUARD_CONFIG_TEST(what_can_be_is_taken_without_a_word)
+GUARD_CONFIG_TEST(valid_guard_configurations_give_no_warning)
 {
 	for (unsigned i = 0; i < COUNT_OF(fine); i++)
 		good(*state, fine[i]);
@@ -760,7 +764,7 @@ static const struct {
 	{ OLLAMA WORKER "kind = \"kobold\"\n", "2:1: warning: kind kobold does not report" },
 };
 
-GUARD_CONFIG_TEST(what_is_odd_is_taken_with_a_warning)
+GUARD_CONFIG_TEST(questionable_guard_configurations_give_a_warning)
 {
 	struct place *p = *state;
 
@@ -771,7 +775,7 @@ GUARD_CONFIG_TEST(what_is_odd_is_taken_with_a_warning)
 	}
 }
 
-GUARD_CONFIG_TEST(a_kind_that_stops_things_may_do_so_unless_forbidden)
+GUARD_CONFIG_TEST(kinds_that_stop_or_checkpoint_have_a_higher_default_max_level)
 {
 	const struct policy *y =
 		good(*state, OLLAMA "[[worker]]\nname = \"w\"\nkind = \"systemd\"\n"
@@ -784,7 +788,7 @@ GUARD_CONFIG_TEST(a_kind_that_stops_things_may_do_so_unless_forbidden)
 	assert_int_equal(y->standard.max_level, 2);
 }
 
-GUARD_CONFIG_TEST(there_are_limits_to_how_many)
+GUARD_CONFIG_TEST(too_many_rules_or_workers_are_refused)
 {
 	struct place *p = *state;
 	struct buf b;
@@ -793,7 +797,7 @@ GUARD_CONFIG_TEST(there_are_limits_to_how_many)
 	for (unsigned i = 0; i <= POLICY_RULES; i++)
 		buf_addf(&b, "[[rule]]\nmatch.name = \"r%u\"\naction = \"ignore\"\n", i);
 	assert_int_equal(load(p, b.p), -GW_E_PARSE);
-	assert_string_equal(said(p), "193:1: there are at most 64 [[rule]]");
+	assert_string_equal(said(p), "193:1: at most 64 [[rule]] are allowed");
 	buf_clear(&b);
 	buf_adds(&b, OLLAMA);
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)

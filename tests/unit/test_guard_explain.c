@@ -1,5 +1,5 @@
-/* Why a worker stays evicted: each reason has the rule that set it, its begin and its end, and its evidence is
- * current. */
+/* Tests why a worker stays evicted: each reason has the rule that set it, its begin and its
+ * end, and its evidence is current. */
 #include "guard_test.h"
 
 #include "guard/demand.h"
@@ -12,7 +12,7 @@ static struct guard_explanation why(const struct world *o, enum guard_reason r)
 	return got;
 }
 
-GUARD_TEST(contention_names_who_needed_the_gpu_and_when_its_quiet_time_ends)
+GUARD_TEST(contention_names_the_contender_and_the_end_of_the_quiet_time)
 {
 	struct guard_explanation got;
 
@@ -27,7 +27,7 @@ GUARD_TEST(contention_names_who_needed_the_gpu_and_when_its_quiet_time_ends)
 	assert_has(got.clears, "30 s after the last demand");
 	assert_true(got.since_ns >= WORLD_START + 10 * S &&
 		    got.since_ns < WORLD_START + 11 * S);
-	assert_true(got.clears_ns == 0); /* it still plays */
+	assert_true(got.clears_ns == 0); /* the game still runs */
 	world_until(o, 25 * S);
 	got = why(o, REASON_CONTENTION);
 	assert_has(got.evidence, "job 4096 MiB");
@@ -60,7 +60,7 @@ GUARD_TEST(a_schedule_is_reported_with_its_span_and_its_end)
 	struct guard_explanation got;
 	char message[100];
 
-	/* it is Wednesday, noon */
+	/* the time is Wednesday, noon */
 	assert_int_equal(policy_spans_read("Mon,Wed 11:00-13:30", o->p.worker[0].schedule, 0,
 					   message, sizeof(message)),
 			 1);
@@ -75,7 +75,8 @@ GUARD_TEST(a_schedule_is_reported_with_its_span_and_its_end)
 		    got.clears_ns < WORLD_START + 90 * MINUTE + 2 * S);
 }
 
-/* The end of one span is not the end where the next begins before it; a day without a gap has none. */
+/* If the next span begins before the end of a span, the later end counts. A schedule without a
+ * gap has no end. */
 GUARD_TEST(spans_that_follow_one_another_end_with_the_last)
 {
 	char message[100];
@@ -106,12 +107,13 @@ GUARD_TEST(heat_is_reported_with_its_gpu)
 	got = why(o, REASON_THERMAL);
 	assert_string_equal(got.evidence, "GPU-0: Too hot: at 88 C.");
 	assert_has(got.rule, "[health]");
-	assert_string_equal(got.clears, "when it is over"); /* nobody said more */
+	assert_string_equal(got.clears, "when it is over"); /* no end was set */
 	assert_true(got.clears_ns == 0);
 }
 
-/* Who found it knows its end; of two GPUs the later one counts, and one without a timer is the last. */
-GUARD_TEST(what_others_found_ends_as_they_say)
+/* The module that found a reason knows its end. Of two GPUs the later end counts, and an end
+ * without a time is the latest. */
+GUARD_TEST(a_reason_set_from_outside_shows_the_end_that_was_given)
 {
 	struct guard_explanation got;
 
@@ -189,7 +191,7 @@ GUARD_TEST(a_manual_eviction_in_the_quiet_period_does_not_name_a_gone_contender)
 	assert_null(strstr(o->said[o->says - 1].evidence, "job"));
 }
 
-GUARD_TEST(one_who_is_released_while_it_returns_is_told_that_nobody_is_there_now)
+GUARD_TEST(a_worker_released_while_it_returns_leaves_with_the_evidence_no_demand_now)
 {
 	world_guest(o, "job", 0, 4 * GIB, 10 * S, 20 * S);
 	world_begin(o);
@@ -198,7 +200,7 @@ GUARD_TEST(one_who_is_released_while_it_returns_is_told_that_nobody_is_there_now
 	assert_state(o, STATE_RESUME);
 	world_ask(o, 0, REQUEST_RELEASE, 0);
 	assert_decided(o, 1, STATE_RESUME, STATE_DRAIN, "quiet time");
-	assert_has(world_last(o, "quiet time")->evidence, "no demand now; before: pid");
+	assert_has(world_last(o, "quiet time")->evidence, "no demand now; the last was: pid");
 }
 
 GUARD_TEST(a_damped_worker_has_its_remaining_time)
@@ -221,7 +223,7 @@ GUARD_TEST(a_process_that_is_known_to_fit_is_explained)
 	world_guest(o, "small", 0, 100 * MIB, 100 * S, 0);
 	world_begin(o);
 	world_until(o, 15 * S);
-	assert_state(o, STATE_EVICTED); /* nobody knew how much it takes */
+	assert_state(o, STATE_EVICTED); /* nobody knew how much memory the job takes */
 	world_until(o, 110 * S);
 	assert_state(o, STATE_ACTIVE);
 	assert_string_equal(o->s.process[1].name, "job");
@@ -247,7 +249,7 @@ GUARD_TEST(a_dry_eviction_leaves_the_bytes_where_they_are)
 	world_begin(o);
 	world_until(o, S);
 	assert_int_equal(world_status(o, 0).dry, DRY_SIMULATED);
-	world_again(o, 1, 1); /* another service acts, and simulated GPUs are no matter */
+	world_again(o, 1, 1); /* another service acts; acting on simulated GPUs is allowed */
 	o->simulated = o->p.simulated_too = true;
 	world_begin(o);
 	guard_set_foreign(o->g, "GPU-0", "process 7", o->now);
@@ -259,7 +261,7 @@ GUARD_TEST(a_dry_eviction_leaves_the_bytes_where_they_are)
 	assert_int_equal(world_status(o, 0).dry, DRY_NOT);
 }
 
-GUARD_TEST(what_the_match_looks_for_is_reported_of_an_absent_worker)
+GUARD_TEST(an_absent_worker_is_explained_by_its_match)
 {
 	static const struct {
 		struct policy_match match;
@@ -282,7 +284,7 @@ GUARD_TEST(what_the_match_looks_for_is_reported_of_an_absent_worker)
 	}
 }
 
-/* It let go of all, and somebody who is not listed took it meanwhile. */
+/* The worker frees everything, but an unlisted process takes some of it meanwhile. */
 GUARD_TEST(memory_that_does_not_come_free_is_reported_by_how_much_free_rose)
 {
 	world_begin(o);
@@ -291,11 +293,11 @@ GUARD_TEST(memory_that_does_not_come_free_is_reported_by_how_much_free_rose)
 	world_ask(o, 0, REQUEST_EVICT, 0);
 	world_until(o, 60 * S);
 	assert_state(o, STATE_STUCK);
-	assert_has(world_last(o, "stuck")->evidence, "free rose by 6144 of 8192 MiB");
+	assert_has(world_last(o, "stuck")->evidence, "free memory rose by 6144 of 8192 MiB");
 }
 
-/* A hold masks what others want of the card, and never what may harm it. */
-GUARD_TEST(every_reason_can_be_asked_why_and_how_it_ends)
+/* A hold masks reasons that come from demand, but never reasons that protect the GPU. */
+GUARD_TEST(every_reason_is_explained_with_its_evidence_and_its_end)
 {
 	struct guard_explanation why;
 

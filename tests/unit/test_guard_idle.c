@@ -1,4 +1,5 @@
-/* Models that idle: unloaded after their time, and back when somebody asks for them. */
+/* Tests idle models: they are unloaded after their time, and return when a client requests
+ * them. */
 #define TEST_SETUP    fresh
 #define TEST_TEARDOWN done
 #include "guard_world.h"
@@ -58,7 +59,7 @@ TEST(energy_decides_when_it_is_known)
 	o.p.worker[0].idle_after_ns = 0;
 	o.p.worker[0].idle_economy = true;
 	world_begin(&o);
-	world_run(&o, 3600 * S); /* what a load takes is not known */
+	world_run(&o, 3600 * S); /* the energy of a load is unknown */
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	guard_set_idle_economy(o.g, 0, 4000 * S, 43, 172000);
 	world_run(&o, 300 * S);
@@ -68,7 +69,7 @@ TEST(energy_decides_when_it_is_known)
 	assert_in(world_last(&o, "idle")->evidence, "172000 J");
 }
 
-TEST(work_now_and_then_keeps_it)
+TEST(occasional_work_keeps_a_worker_from_being_idle)
 {
 	world_begin(&o);
 	for (unsigned i = 0; i < 20; i++) {
@@ -102,18 +103,18 @@ static unsigned asked_in_100_s(void)
 	return asked;
 }
 
-TEST(utilisation_is_asked_for_seldom)
+TEST(utilisation_for_idle_detection_is_read_rarely)
 {
 	assert_in_range(asked_in_100_s(), 15, 25);
 }
 
-TEST(utilisation_that_is_never_reported_is_asked_for_seldom_too)
+TEST(utilisation_that_is_never_reported_is_read_rarely_too)
 {
 	o.w[0].reports_load = false;
 	assert_in_range(asked_in_100_s(), 15, 25);
 }
 
-TEST(being_asked_for_is_its_end_and_no_storm)
+TEST(a_request_ends_idle_eviction_and_does_not_count_as_a_reload_storm)
 {
 	idle_out();
 	for (unsigned i = 0; i < 10; i++) {
@@ -131,7 +132,7 @@ TEST(being_asked_for_is_its_end_and_no_storm)
 	assert_in(world_last(&o, "requested")->evidence, "saved about");
 }
 
-TEST(a_smaller_model_than_before_may_stay)
+TEST(after_idling_a_smaller_model_than_before_also_counts_as_back)
 {
 	idle_out();
 	o.w[0].load[0] = GIB;
@@ -142,25 +143,26 @@ TEST(a_smaller_model_than_before_may_stay)
 	assert_true(o.w[0].resident);
 }
 
-TEST(contention_that_comes_meanwhile_holds_it_out)
+TEST(contention_keeps_an_idle_worker_evicted)
 {
 	idle_out();
 	world_guest(&o, "game", 0, 6 * GIB, o.now - WORLD_START, o.now - WORLD_START + 60 * S);
 	world_run(&o, 10 * S);
 	assert_true(mask() & UINT32_C(1) << REASON_CONTENTION);
-	assert_int_equal(o.w[0].verbs[ORDER_CLOSE], 1); /* now somebody is in need */
-	o.w[0].resident = true;                         /* a client asks: it must leave again */
+	assert_int_equal(o.w[0].verbs[ORDER_CLOSE], 1); /* now a contender needs the GPU */
+	o.w[0].resident = true; /* a client request loads the model: it must leave again */
 	world_run(&o, 5 * S);
 	assert_false(o.w[0].resident);
 	assert_int_equal(world_decided(&o, 0, GUARD_STATES, STATE_EVICT, "reloaded"), 1);
 	world_run(&o, 120 * S);
-	/* It was asked for, so it does not idle any more: when the game is over it may come. */
+	/* The model was requested, so it is no longer idle: it may return when the game is
+	 * over. */
 	assert_int_equal(mask(), 0);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	assert_false(o.w[0].closed);
 }
 
-TEST(contention_that_ends_leaves_it_idle)
+TEST(an_idle_worker_stays_evicted_after_contention_ends)
 {
 	idle_out();
 	world_guest(&o, "game", 0, 6 * GIB, o.now - WORLD_START, o.now - WORLD_START + 60 * S);
@@ -169,7 +171,7 @@ TEST(contention_that_ends_leaves_it_idle)
 	assert_int_equal(mask(), UINT32_C(1) << REASON_IDLE);
 }
 
-TEST(what_is_in_flight_is_not_cut_off)
+TEST(requests_in_flight_keep_a_worker_from_being_idle)
 {
 	o.w[0].busy = true;
 	world_begin(&o);
@@ -181,7 +183,7 @@ TEST(what_is_in_flight_is_not_cut_off)
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 }
 
-TEST(a_worker_that_does_not_leave_is_let_be)
+TEST(an_idle_worker_that_does_not_leave_is_left_active)
 {
 	o.w[0].lies = UINT_MAX;
 	o.p.worker[0].knobs.max_level = 4;
@@ -193,7 +195,7 @@ TEST(a_worker_that_does_not_leave_is_let_be)
 	assert_true(o.w[0].alive);
 }
 
-TEST(a_hold_keeps_it_and_a_person_brings_it_back)
+TEST(a_request_to_resume_brings_an_idle_worker_back_and_a_hold_keeps_it)
 {
 	char message[200];
 
@@ -211,7 +213,7 @@ TEST(a_hold_keeps_it_and_a_person_brings_it_back)
 	assert_true(o.w[0].resident);
 }
 
-TEST(a_restart_knows_that_it_idled)
+TEST(the_reason_idle_survives_a_restart)
 {
 	idle_out();
 	world_restart(&o);
@@ -219,14 +221,14 @@ TEST(a_restart_knows_that_it_idled)
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	assert_int_equal(mask(), UINT32_C(1) << REASON_IDLE);
 	guard_free(o.g);
-	o.w[0].resident = true; /* asked for while nobody looked */
+	o.w[0].resident = true; /* requested while no guard ran */
 	world_begin(&o);
 	world_run(&o, 10 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	assert_int_equal(mask(), 0);
 }
 
-TEST(a_dry_run_says_so_and_ends_with_work)
+TEST(in_a_dry_run_an_idle_worker_counts_as_evicted_until_it_works_again)
 {
 	o.p.mode = GUARD_DRY_RUN;
 	world_begin(&o);
@@ -239,7 +241,7 @@ TEST(a_dry_run_says_so_and_ends_with_work)
 	assert_int_equal(world_status(&o, 0).would_evict, 1);
 }
 
-TEST(others_are_left_alone)
+TEST(a_worker_without_an_idle_time_is_never_evicted_as_idle)
 {
 	o.p.worker[0].idle_after_ns = 0;
 	world_begin(&o);

@@ -1,4 +1,5 @@
-/* What the guard does not do though the rules say so, what it counts, and what a trial says. */
+/* Tests when the guard does not act although a rule applies, what it counts, and what a trial
+ * reports. */
 #include "guard_test.h"
 
 #include "guard/guard_internal.h"
@@ -8,7 +9,7 @@
 #define HOUR        (3600 * S)
 #define FOR_A_WHILE (60 * S)
 
-TEST(a_user_may_so_often_an_hour_and_waits_for_the_first_to_be_over)
+TEST(a_user_over_the_hourly_limit_waits_until_the_oldest_request_is_an_hour_old)
 {
 	struct rate r = { .users = 0 };
 
@@ -49,7 +50,7 @@ TEST(many_users_take_a_fixed_amount_of_memory_and_the_quietest_is_forgotten)
 	assert_true(rate_wait_ns(&r, RATE_USERS + 1, 1, 100 * S) > 0);
 }
 
-/* A contend-now program of one user, on and off. */
+/* Adds a contend-now program of one user that comes and goes. */
 static struct world_guest *flapping(struct world *o, int64_t uid)
 {
 	struct world_guest *t = world_guest(o, "now-flap", 0, GIB, S, 0);
@@ -67,7 +68,7 @@ static unsigned evictions_of_a_flapper(int64_t uid, unsigned most, uint64_t span
 
 	world_init(&o, 1, 1);
 	o.p.user_evictions = most;
-	o.p.standard.quiet_ns = S; /* so that it comes back at once */
+	o.p.standard.quiet_ns = S; /* so that the worker comes back at once */
 	o.step_ns = 500 * MS;
 	flapping(&o, uid);
 	world_begin(&o);
@@ -83,7 +84,7 @@ static unsigned evictions_of_a_flapper(int64_t uid, unsigned most, uint64_t span
 	return n;
 }
 
-TEST(one_user_cannot_move_a_worker_more_often_than_that_by_coming_and_going)
+TEST(starting_and_stopping_processes_does_not_exceed_the_users_hourly_limit)
 {
 	assert_int_equal(evictions_of_a_flapper(1000, 4, HOUR - 60 * S), 4);
 	assert_true(evictions_of_a_flapper(1000, 0, HOUR - 60 * S) > 4);
@@ -96,7 +97,7 @@ GUARD_TEST(a_limited_demand_is_reported_in_the_status_until_it_is_gone)
 	o->p.standard.quiet_ns = S;
 	flapping(o, 1000);
 	world_begin(o);
-	world_until(o, 44 * S + 500 * MS); /* in its second visit */
+	world_until(o, 44 * S + 500 * MS); /* during the second visit of the program */
 	assert_int_equal(world_state(o, 0), STATE_SUSPECT);
 	assert_in(world_status(o, 0).rail, "uid 1000");
 	world_until(o, 60 * S);
@@ -104,14 +105,14 @@ GUARD_TEST(a_limited_demand_is_reported_in_the_status_until_it_is_gone)
 	assert_string_equal(world_status(o, 0).rail, "");
 }
 
-GUARD_TEST(a_limited_user_does_not_drown_another_who_may)
+GUARD_TEST(a_user_over_the_limit_does_not_block_the_demand_of_another_user)
 {
 	o->p.user_evictions = 1;
 	o->p.standard.quiet_ns = o->p.standard.resident_ns = S;
 	flapping(o, 1000);
 	world_guest(o, "game", 0, GIB, 44 * S, 0)->uid = 1001;
 	world_begin(o);
-	world_until(o, 43 * S + 500 * MS); /* in the second visit of the first */
+	world_until(o, 43 * S + 500 * MS); /* during the second visit of the first program */
 	assert_int_equal(world_state(o, 0), STATE_SUSPECT);
 	world_until(o, 60 * S);
 	assert_int_equal(world_state(o, 0), STATE_EVICTED);
@@ -125,7 +126,7 @@ static int asked_by(struct world *o, int64_t uid, enum guard_request what)
 	return world_ask(o, 0, what, what == REQUEST_EVICT ? 0 : FOR_A_WHILE);
 }
 
-GUARD_TEST(wishes_of_a_user_count_as_well_and_those_of_nobody_do_not)
+GUARD_TEST(requests_count_against_the_limit_only_if_they_have_a_user)
 {
 	o->p.user_evictions = 2;
 	world_begin(o);
@@ -133,7 +134,7 @@ GUARD_TEST(wishes_of_a_user_count_as_well_and_those_of_nobody_do_not)
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(asked_by(o, 1000, REQUEST_EVICT), 0);
 		world_run(o, 2 * S);
-		/* to ask again moves nobody, and costs nothing */
+		/* a repeated request moves no worker, and does not count */
 		assert_int_equal(asked_by(o, 1000, REQUEST_EVICT), 0);
 		assert_int_equal(asked_by(o, 1000, REQUEST_RESUME_NOW), 0);
 		world_run(o, 20 * S);
@@ -143,10 +144,11 @@ GUARD_TEST(wishes_of_a_user_count_as_well_and_those_of_nobody_do_not)
 	assert_int_equal(asked_by(o, 1000, REQUEST_HOLD_EVICTED), -GW_E_PERM);
 	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
 	assert_true(guard_user_wait_ns(o->g, 1000, o->now) > HOUR - 60 * S);
-	assert_int_equal(world_ask(o, 0, REQUEST_EVICT, 0), 0); /* nobody's: the operator's */
+	/* no user: a request of the operator */
+	assert_int_equal(world_ask(o, 0, REQUEST_EVICT, 0), 0);
 }
 
-GUARD_TEST(a_reservation_that_moves_workers_counts_and_one_that_fits_does_not)
+GUARD_TEST(only_reservations_that_move_workers_count_against_the_users_limit)
 {
 	uint64_t id;
 
@@ -175,7 +177,7 @@ static struct world *with_a_screen(struct world *o)
 	world_init(o, 2, 1);
 	o->display[0] = true;
 	o->p.any = true;
-	o->p.rules = 1; /* none that ignores */
+	o->p.rules = 1; /* no rule that ignores the desktop */
 	world_guest(o, "gnome-shell", 0, 200 * MIB, 5 * S, 0);
 	return o;
 }
@@ -195,7 +197,7 @@ TEST(on_a_display_without_threshold_and_rule_demand_is_only_reported)
 	assert_in(s.rail, "guard learn");
 	assert_int_equal(world_decided(&o, 0, GUARD_STATES, GUARD_STATES, "display"), 2);
 	assert_int_equal(world_last(&o, "display")->result, RESULT_WITHHELD);
-	/* what people want is done all the same */
+	/* requests of people are still carried out */
 	assert_int_equal(world_ask(&o, 0, REQUEST_EVICT, 0), 0);
 	world_run(&o, 5 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
@@ -203,7 +205,7 @@ TEST(on_a_display_without_threshold_and_rule_demand_is_only_reported)
 	world_done(&o);
 }
 
-TEST(an_ignore_rule_a_dark_screen_or_a_named_contender_lifts_it)
+TEST(an_ignore_rule_no_display_or_a_named_contender_ends_the_restriction)
 {
 	struct world o;
 
@@ -222,7 +224,7 @@ TEST(an_ignore_rule_a_dark_screen_or_a_named_contender_lifts_it)
 	}
 }
 
-TEST(with_thresholds_a_screen_means_nothing)
+TEST(with_demand_thresholds_a_display_does_not_restrict_eviction)
 {
 	struct world o;
 
@@ -249,7 +251,7 @@ GUARD_TEST(evictions_are_counted_by_level_and_end_and_bytes_by_worker)
 
 	o->p.worker[0].match.unit = "w0.service";
 	o->p.worker[0].knobs.max_level = 4;
-	o->w[0].lies = 1; /* the first says done and frees nothing */
+	o->w[0].lies = 1; /* the first order reports success but frees nothing */
 	world_guest(o, "game", 0, 3 * GIB, 5 * S, 20 * S);
 	world_begin(o);
 	world_until(o, 19 * S);
@@ -263,7 +265,7 @@ GUARD_TEST(evictions_are_counted_by_level_and_end_and_bytes_by_worker)
 	assert_int_equal(guard_levels(o->g, 0), 1u << 2 | 1u << 4);
 }
 
-GUARD_TEST(what_keeps_a_worker_out_is_counted_when_it_changes)
+GUARD_TEST(what_blocks_a_return_is_counted_when_it_changes)
 {
 	static struct guard_counters t;
 
@@ -280,7 +282,7 @@ GUARD_TEST(what_keeps_a_worker_out_is_counted_when_it_changes)
 	assert_string_equal(world_last(o, "resume_blocked")->gpu, "GPU-0");
 }
 
-GUARD_TEST(where_nothing_is_done_only_that_is_counted)
+GUARD_TEST(in_a_dry_run_only_would_evict_is_counted)
 {
 	static struct guard_counters t;
 
@@ -340,7 +342,7 @@ static void note(void *arg, const struct guard_decision *d)
 		*left = d->mono_ns;
 }
 
-GUARD_TEST(a_trial_says_when_a_worker_would_leave_and_the_same_every_time)
+GUARD_TEST(a_what_if_shows_when_a_worker_would_leave_and_is_repeatable)
 {
 	uint64_t left[2] = { 0, 0 };
 
@@ -373,7 +375,7 @@ GUARD_TEST(a_what_if_has_a_limited_number_of_scenes)
 	what_if_free(t);
 }
 
-GUARD_TEST(games_of_a_user_count_against_his_limit)
+GUARD_TEST(games_count_against_the_limit_of_their_user)
 {
 	world_again(o, 1, 2);
 	o->p.user_evictions = 4;
@@ -387,7 +389,7 @@ GUARD_TEST(games_of_a_user_count_against_his_limit)
 		world_run(o, 10 * S);
 		assert_false(o->w[0].resident);
 		guard_set_requester(o->g, 1000);
-		guard_set_games(o->g, 2); /* nobody is left who could go */
+		guard_set_games(o->g, 2); /* no worker is left that could leave */
 		guard_set_games(o->g, 0);
 		world_run(o, 200 * S);
 		assert_true(o->w[0].resident);
@@ -424,7 +426,7 @@ GUARD_TEST(a_worker_that_is_out_stays_out_where_another_service_acts)
 	world_until(o, 19 * S);
 	assert_false(o->w[0].resident);
 	guard_free(o->g);
-	world_begin(o); /* with its record */
+	world_begin(o); /* starts with the record of the worker */
 	guard_set_foreign(o->g, "GPU-0", "another gpuward", o->now);
 	world_until(o, 300 * S);
 	assert_false(o->w[0].resident);

@@ -1,4 +1,4 @@
-/* One guard that acts for each GPU. */
+/* Tests that only one guard acts on each GPU. */
 #include "daemon/guard_lock.h"
 
 #include <gpuward.h>
@@ -30,7 +30,7 @@ static int teardown(void **state)
 	return system(command);
 }
 
-TEST(the_second_hears_who_has_it)
+TEST(a_second_lock_attempt_returns_the_pid_of_the_holder)
 {
 	char why[300] = "";
 	int fd = -1, other = -1;
@@ -45,7 +45,7 @@ TEST(the_second_hears_who_has_it)
 	close(fd);
 }
 
-TEST(whoever_ends_lets_go_of_it)
+TEST(closing_the_descriptor_releases_the_lock)
 {
 	char why[300];
 	int fd = -1;
@@ -57,7 +57,7 @@ TEST(whoever_ends_lets_go_of_it)
 	close(fd);
 }
 
-TEST(a_link_in_its_place_is_not_followed)
+TEST(a_symbolic_link_in_place_of_the_lock_file_is_not_followed)
 {
 	char path[160], target[160], why[300];
 	struct stat st;

@@ -1,7 +1,7 @@
-/* Another policy for a guard that runs, in a small world and stepped time. */
+/* Tests a change of policy while the guard runs, in a simulated world and stepped time. */
 #include "guard_world.h"
 
-/* The old one is freed at once: nothing may point to it. */
+/* The old policy is freed at once, so that nothing may point to it. */
 static struct policy *given;
 
 static int swap(struct world *o, const struct policy *p)
@@ -51,7 +51,7 @@ static bool said(const struct world *o, enum guard_state to, const char *rule)
 	return false;
 }
 
-POLICY_TEST(a_worker_in_both_keeps_its_state_and_gets_the_new_numbers, 1)
+POLICY_TEST(a_worker_in_both_policies_keeps_its_state_and_gets_the_new_settings, 1)
 {
 	struct policy p;
 	struct guard_status before, now;
@@ -69,7 +69,7 @@ POLICY_TEST(a_worker_in_both_keeps_its_state_and_gets_the_new_numbers, 1)
 	assert_true(now.since_ns == before.since_ns && now.need_bytes == before.need_bytes);
 	assert_true(now.next_ns < before.next_ns);
 	world_run(o, 4 * S);
-	assert_int_equal(world_state(o, 0), STATE_ACTIVE); /* after 6 s, not 30 */
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE); /* after 6 s of quiet time, not 30 */
 	assert_int_equal(o->w[0].verbs[ORDER_EVICT], 1);
 	assert_int_equal(o->w[0].verbs[ORDER_RESUME], 1);
 }
@@ -84,7 +84,7 @@ POLICY_TEST(a_new_worker_is_judged_by_the_next_scene, 2)
 	p = o->p;
 	p.workers = 2;
 	assert_int_equal(swap(o, &p), 0);
-	/* What others find meanwhile makes steps too. */
+	/* Input from other modules also makes the guard decide. */
 	guard_set_reason(o->g, "GPU-0", REASON_BUDGET, false, "", o->now);
 	assert_int_equal(world_state(o, 1), STATE_RECONCILE);
 	world_run(o, S);
@@ -92,7 +92,7 @@ POLICY_TEST(a_new_worker_is_judged_by_the_next_scene, 2)
 	assert_false(said(o, STATE_ABSENT, "not there"));
 }
 
-POLICY_TEST(a_worker_that_goes_leaves_a_record_and_comes_back_with_it, 1)
+POLICY_TEST(a_worker_removed_from_the_policy_keeps_its_record_until_it_is_added_again, 1)
 {
 	char message[200];
 	struct guard_record r;
@@ -131,7 +131,7 @@ POLICY_TEST(an_order_under_way_refuses_the_swap, 1)
 	assert_int_equal(swap(o, &o->p), -GW_E_STATE);
 }
 
-POLICY_TEST(an_order_that_nobody_fetched_is_given_again, 1)
+POLICY_TEST(an_order_that_was_not_fetched_is_issued_again, 1)
 {
 	struct guard_order d;
 	struct guard_record r;
@@ -154,7 +154,7 @@ POLICY_TEST(an_order_that_nobody_fetched_is_given_again, 1)
 	assert_int_equal(o->w[0].verbs[ORDER_EVICT], 1);
 }
 
-POLICY_TEST(what_is_no_longer_allowed_is_not_tried_again, 1)
+POLICY_TEST(a_level_that_a_new_policy_forbids_is_not_tried_again, 1)
 {
 	struct policy p;
 	unsigned before;
@@ -198,7 +198,8 @@ POLICY_TEST(what_a_dry_run_pretended_is_done_when_it_is_enforced, 1)
 	assert_false(o->w[0].resident);
 }
 
-/* The small world finds its workers whatever their match is: one that is not found any more is made to be gone. */
+/* The simulated world finds its workers regardless of their match. A worker that should not be
+ * found any more is marked as not alive. */
 POLICY_TEST(a_worker_with_another_match_has_not_ended, 1)
 {
 	struct policy p;
@@ -216,7 +217,7 @@ POLICY_TEST(a_worker_with_another_match_has_not_ended, 1)
 	p.worker[0].match = (struct policy_match){ .name = "nobody", .uid = -1 };
 	assert_int_equal(swap(o, &p), 0);
 	assert_string_equal(world_status(o, 0).why, "not there: no process is called nobody");
-	/* Once it was seen by the new match, its end is one. */
+	/* After it was found by the new match, its end counts as an end. */
 	o->w[0].alive = true;
 	world_run(o, 2 * S);
 	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
@@ -245,7 +246,7 @@ TEST(a_worker_that_is_not_found_after_a_restart_and_lives_is_still_out)
 	world_run(&o, 20 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
 	assert_in(world_status(&o, 0).why, "its process still runs and is evicted");
-	world_restart(&o); /* the record of one that is astray keeps who it was */
+	world_restart(&o); /* the record of a worker that is not found keeps its process */
 	world_run(&o, 60 * S);
 	assert_in(world_status(&o, 0).why, "its process still runs and is evicted");
 	o.w[0].unfound = false;
@@ -255,7 +256,7 @@ TEST(a_worker_that_is_not_found_after_a_restart_and_lives_is_still_out)
 	end(&o);
 }
 
-/* A look at which somebody else is found by the match of the first worker. */
+/* Observes a scene in which the match of the first worker finds another process. */
 static void look_at_another(struct world *o)
 {
 	world_scene(o);
@@ -267,7 +268,7 @@ static void look_at_another(struct world *o)
 	o->now += o->step_ns;
 }
 
-TEST(a_worker_that_was_put_away_is_not_given_up_for_another)
+TEST(a_checkpointed_worker_is_not_replaced_by_another_process)
 {
 	struct guard_record r;
 
@@ -299,8 +300,8 @@ TEST(a_worker_that_was_put_away_is_not_given_up_for_another)
 	}
 }
 
-/* It becomes another program before it has left. */
-POLICY_TEST(a_worker_that_is_not_found_while_it_leaves_is_not_said_to_be_out, 1)
+/* The worker becomes another program before it has left. */
+POLICY_TEST(a_worker_that_disappears_while_it_is_evicted_is_not_reported_as_evicted, 1)
 {
 	o->w[0].busy = true;
 	world_guest(o, "game", 0, 4 * GIB, 2 * S, 60 * S);
@@ -328,7 +329,8 @@ TEST(a_worker_that_ended_between_scenes_is_not_waited_for)
 	end(&o);
 }
 
-/* The orders to a worker that restarted meanwhile are unknown: it is resumed like an evicted one. */
+/* It is unknown which orders a worker got that restarted meanwhile. So it is resumed like an
+ * evicted one. */
 TEST(a_worker_that_restarted_between_scenes_comes_back)
 {
 	struct world o;
@@ -343,7 +345,7 @@ TEST(a_worker_that_restarted_between_scenes_comes_back)
 	end(&o);
 }
 
-POLICY_TEST(a_worker_that_is_out_for_real_waits_for_a_mode_that_acts, 1)
+POLICY_TEST(a_worker_that_was_really_evicted_waits_for_mode_enforce, 1)
 {
 	struct guard_record r;
 	struct policy p;
@@ -358,7 +360,7 @@ POLICY_TEST(a_worker_that_is_out_for_real_waits_for_a_mode_that_acts, 1)
 	assert_int_equal(world_state(o, 0), STATE_EVICTED);
 	assert_in(world_status(o, 0).why, "enforce");
 	assert_int_equal(guard_worker_record(o->g, 0, &r), 0);
-	assert_true(r.evicted); /* a restart knows it too */
+	assert_true(r.evicted); /* the record keeps it over a restart */
 	assert_int_equal(o->w[0].verbs[ORDER_RESUME], 0);
 	p.mode = GUARD_ENFORCE;
 	assert_int_equal(swap(o, &p), 0);
@@ -367,7 +369,7 @@ POLICY_TEST(a_worker_that_is_out_for_real_waits_for_a_mode_that_acts, 1)
 	assert_true(o->w[0].resident);
 }
 
-/* By heat while it runs, and by a drain that was not over. */
+/* Closed by heat while the worker runs, and by a drain that had not finished. */
 TEST(a_door_that_was_really_closed_is_opened_when_it_is_enforced_again)
 {
 	for (unsigned drain = 0; drain < 2; drain++) {
@@ -392,7 +394,7 @@ TEST(a_door_that_was_really_closed_is_opened_when_it_is_enforced_again)
 		assert_int_equal(swap(&o, &p), 0);
 		guard_set_heat(o.g, "GPU-0", 0, "");
 		world_run(&o, 30 * S);
-		assert_true(o.w[0].closed); /* nothing is done in this mode */
+		assert_true(o.w[0].closed); /* this mode gives no orders */
 		p.mode = GUARD_ENFORCE;
 		assert_int_equal(swap(&o, &p), 0);
 		world_run(&o, 5 * S);
@@ -404,7 +406,7 @@ TEST(a_door_that_was_really_closed_is_opened_when_it_is_enforced_again)
 	}
 }
 
-POLICY_TEST(a_door_that_was_only_said_to_be_closed_is_not_opened, 1)
+POLICY_TEST(a_door_that_only_a_dry_run_closed_is_not_opened, 1)
 {
 	struct policy p;
 
@@ -421,7 +423,7 @@ POLICY_TEST(a_door_that_was_only_said_to_be_closed_is_not_opened, 1)
 	assert_int_equal(o->orders, 0);
 }
 
-POLICY_TEST(the_same_holds_for_a_mode_that_came_with_a_restart, 1)
+POLICY_TEST(after_a_restart_in_dry_run_an_evicted_worker_waits_for_enforce, 1)
 {
 	world_guest(o, "game", 0, 4 * GIB, 2 * S, 30 * S);
 	world_until(o, 20 * S);
@@ -437,7 +439,7 @@ POLICY_TEST(the_same_holds_for_a_mode_that_came_with_a_restart, 1)
 	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
 }
 
-POLICY_TEST(after_a_restart_one_that_is_out_is_evicted_and_not_quiet, 1)
+POLICY_TEST(after_a_restart_an_evicted_worker_is_in_state_evicted, 1)
 {
 	world_guest(o, "game", 0, 4 * GIB, 2 * S, 0);
 	world_until(o, 20 * S);
@@ -447,7 +449,8 @@ POLICY_TEST(after_a_restart_one_that_is_out_is_evicted_and_not_quiet, 1)
 	assert_int_equal(world_state(o, 0), STATE_EVICTED);
 }
 
-/* Workers and guests come and go in any order: a worker that is alone on the GPU in the end runs. */
+/* Workers and guests come and go in any order. At the end, a worker that is alone on the GPU
+ * must run. */
 POLICY_TEST(many_policy_changes_end_in_the_same_state_as_none, 3)
 {
 	struct policy p;

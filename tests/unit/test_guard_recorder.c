@@ -1,4 +1,5 @@
-/* A recording has all inputs of the guard: a replay makes exactly the same decisions. */
+/* Tests that a recording has all inputs of the guard: a replay makes exactly the same
+ * decisions. */
 #include "daemon/guard_service_parts.h"
 
 #include "daemon/recording.h"
@@ -19,8 +20,9 @@ static struct {
 	unsigned logged;
 	char text[700];
 	struct guard_decision said[4096];
-	size_t says, first;      /* first: of those that the last file is about */
-	unsigned looks, turn_at; /* the file is turned over at this look */
+	size_t says, first; /* first: index of the first decision in the last file */
+	/* number of scenes, and the scene at which a new file begins */
+	unsigned looks, turn_at;
 } seen;
 
 static uint64_t time_of_the_world(void *ctx)
@@ -185,7 +187,8 @@ static void swap_settings(void)
 					   .text = "rule 1 (x.toml:3)" };
 
 	next = settings;
-	next.policy.standard.quiet_ns = 20 * S; /* it decides by something else now */
+	/* the decisions follow from another policy now */
+	next.policy.standard.quiet_ns = 20 * S;
 	next.policy.rule[next.policy.rules++] = rule;
 	assert_int_equal(guard_service_records_read(&g, &r), 0);
 	assert_int_equal(guard_service_change(&g, &next, r), 0);
@@ -194,7 +197,7 @@ static void swap_settings(void)
 	free(r);
 }
 
-/* Every kind of input, at least once. */
+/* Sends every kind of input at least once. */
 static void send_every_input(void)
 {
 	const struct guard_reservation room = {
@@ -204,7 +207,8 @@ static void send_every_input(void)
 	uint64_t id;
 
 	begin(path);
-	assert_int_equal(guard_service_reserve_again(&g, &room), 0); /* of an earlier run */
+	/* reservation of an earlier run */
+	assert_int_equal(guard_service_reserve_again(&g, &room), 0);
 	guard_service_record_open(&g);
 	run_for(40 * S);
 	guard_service_release(&g, 7);
@@ -242,7 +246,7 @@ static void send_every_input(void)
 	guard_service_games(&g, 0);
 	guard_service_economy(&g, 0, UINT64_MAX, 43, 2000);
 	run_for(60 * S);
-	guard_service_for(&g, 1000); /* he did once this hour */
+	guard_service_for(&g, 1000); /* this user already caused one eviction this hour */
 	assert_int_equal(
 		guard_service_operation(&g, 0, REQUEST_EVICT, 0, message, sizeof(message)),
 		-GW_E_PERM);
@@ -267,7 +271,8 @@ TEST(every_input_is_decided_again_to_the_bit)
 	end();
 }
 
-/* Guests that come, grow and go; the quiet time doubles, and one is known when it comes again. */
+/* Guests come, grow and go. The quiet time doubles, and a program is recognised when it comes
+ * again. */
 static void come_and_go(void)
 {
 	begin(path);
@@ -278,7 +283,7 @@ static void come_and_go(void)
 	world_guest(&o, "game", 0, 14 * GIB, 260 * S, 300 * S);
 	guard_service_record_open(&g);
 	run_for(120 * S);
-	o.w[0].alive = false; /* it ends while it is out */
+	o.w[0].alive = false; /* the worker ends while it is evicted */
 	run_for(20 * S);
 	o.w[0].alive = o.w[0].resident = true;
 	o.w[0].pid++;
@@ -286,7 +291,7 @@ static void come_and_go(void)
 	assert_true(seen.says > 30);
 }
 
-/* Whenever that is: in the midst of an order, of a quiet time, of a reservation. */
+/* Starts a new file at many different moments: during an order, a quiet time, a reservation. */
 static void turn_over_during(void (*story)(void), unsigned step)
 {
 	for (seen.turn_at = 2; seen.turn_at < 50000; seen.turn_at += step) {
@@ -303,7 +308,7 @@ static void turn_over_during(void (*story)(void), unsigned step)
 	seen.turn_at = 0;
 }
 
-TEST(a_file_that_is_turned_over_begins_with_all_that_was_known)
+TEST(a_new_recording_file_begins_with_the_whole_state)
 {
 	turn_over_during(send_every_input, 149);
 	turn_over_during(come_and_go, 89);
@@ -332,7 +337,7 @@ TEST(a_file_that_cannot_be_renamed_is_emptied)
 	seen.turn_at = 0;
 }
 
-TEST(half_a_line_is_taken_away_before_another_run_is_added)
+TEST(an_incomplete_last_line_is_removed_before_a_run_is_appended)
 {
 	FILE *f;
 
@@ -352,7 +357,7 @@ TEST(half_a_line_is_taken_away_before_another_run_is_added)
 	end();
 }
 
-TEST(of_a_file_that_is_no_recording_nothing_is_taken_away)
+TEST(a_file_that_is_not_a_recording_is_not_truncated)
 {
 	char text[8] = "";
 	FILE *f = fopen(path, "w");
@@ -375,7 +380,7 @@ TEST(most_scenes_are_short_and_one_per_minute_is_whole)
 	begin(path);
 	guard_service_record_open(&g);
 	run_for(1500 * o.step_ns);
-	assert_true(count(path, "S\t") >= 3); /* also where one came or went */
+	assert_true(count(path, "S\t") >= 3); /* also when a process came or went */
 	assert_true(count(path, "D\t") > 1490);
 	assert_int_equal(count(path, "S\t") + count(path, "D\t"), 1500);
 	assert_replayed(path, 1);
@@ -392,7 +397,8 @@ TEST(a_file_that_was_moved_away_is_replaced)
 	assert_int_equal(rename(path, moved), 0);
 	swap_settings();
 	run_for(5 * S);
-	assert_int_equal(count(moved, "swap"), 0); /* it ends where the other begins */
+	/* the moved file ends where the new file begins */
+	assert_int_equal(count(moved, "swap"), 0);
 	assert_int_equal(count(path, "begin\t"), 1);
 	assert_int_equal(count(path, "record\t"), 2);
 	assert_int_equal(stat(path, &st), 0);

@@ -1,4 +1,5 @@
-/* Another configuration for a guard that runs, in stepped time: when it comes into force, and what of the old one stays. */
+/* Tests a new configuration for a running guard, in stepped time: when it is applied, and what
+ * of the old one stays. */
 #include "daemon/guard_service_parts.h"
 
 #include "guard_world.h"
@@ -10,7 +11,7 @@ static struct guard_service g;
 static struct clock_stepped stepped;
 
 static struct {
-	bool idle, settled; /* the action; the looker's thread */
+	bool idle, settled; /* state of the action; state of the scene thread */
 	int change_err;
 	unsigned changes, freed, pumps, logged, opened;
 	char text[700];
@@ -158,7 +159,7 @@ static void begin(void)
 	g.settings = calloc(1, sizeof(*g.settings));
 	g.settings->policy = o.p;
 	g.guard = o.g;
-	g.scenes = (struct scene_thread *)&g; /* nobody looks into it */
+	g.scenes = (struct scene_thread *)&g; /* never read */
 	g.config.clock = &stepped.clock;
 }
 
@@ -169,7 +170,7 @@ static void end(void)
 	world_done(&o);
 }
 
-/* Of all but so many of the first workers; quiet is another. */
+/* Gives a configuration without the first `without` workers and with another quiet time. */
 static void give(unsigned without)
 {
 	struct guard_settings next = { .policy = o.p };
@@ -202,9 +203,9 @@ TEST(another_configuration_comes_at_once_where_nothing_is_under_way)
 	assert_int_equal(seen.from[0], 1);
 	assert_string_equal(seen.forgotten, "w0");
 	assert_int_equal(guard_status(g.guard, 0, &s), 0);
-	assert_int_equal(s.state, STATE_ACTIVE); /* w1, as it was */
+	assert_int_equal(s.state, STATE_ACTIVE); /* w1, in the same state as before */
 	assert_in(seen.text, "1 worker, 0 added, 1 removed");
-	assert_int_equal(seen.freed, 0); /* a thread may still read the old one */
+	assert_int_equal(seen.freed, 0); /* a thread may still read the old settings */
 	pass(S);
 	assert_int_equal(seen.freed, 0);
 	seen.settled = true;
@@ -213,7 +214,7 @@ TEST(another_configuration_comes_at_once_where_nothing_is_under_way)
 	end();
 }
 
-TEST(it_waits_for_an_order_and_holds_others_back_for_a_while)
+TEST(a_reload_waits_for_a_running_order_and_delays_new_orders_for_a_while)
 {
 	begin();
 	seen.idle = false;
@@ -223,7 +224,8 @@ TEST(it_waits_for_an_order_and_holds_others_back_for_a_while)
 	pass(5 * S);
 	assert_false(guard_reload_waits(&g));
 	pass(1);
-	assert_true(guard_reload_waits(&g)); /* so that it comes to an end ... */
+	/* no new orders, so that the current one can finish ... */
+	assert_true(guard_reload_waits(&g));
 	pass(14 * S);
 	assert_true(guard_reload_waits(&g));
 	assert_int_equal(seen.logged, 0);
@@ -234,7 +236,7 @@ TEST(it_waits_for_an_order_and_holds_others_back_for_a_while)
 	pass(60 * S);
 	assert_int_equal(seen.logged, 1);
 	seen.idle = true;
-	g.writing = true; /* what was ordered is not in the file yet */
+	g.writing = true; /* the record of the order is not stored yet */
 	pass(S);
 	assert_int_equal(seen.changes, 0);
 	g.writing = false;
@@ -243,7 +245,7 @@ TEST(it_waits_for_an_order_and_holds_others_back_for_a_while)
 	end();
 }
 
-TEST(of_two_that_wait_the_later_counts_from_when_the_first_came)
+TEST(a_second_waiting_configuration_keeps_the_deadline_of_the_first)
 {
 	begin();
 	seen.idle = false;
@@ -260,7 +262,7 @@ TEST(of_two_that_wait_the_later_counts_from_when_the_first_came)
 	end();
 }
 
-TEST(one_that_cannot_be_had_leaves_the_old_one)
+TEST(a_configuration_that_cannot_be_applied_leaves_the_old_one_in_force)
 {
 	struct guard_settings *old;
 
@@ -277,7 +279,7 @@ TEST(one_that_cannot_be_had_leaves_the_old_one)
 	end();
 }
 
-TEST(who_is_gone_while_it_is_out_is_kept_and_told_of)
+TEST(a_worker_removed_while_it_is_evicted_keeps_its_record_and_is_logged)
 {
 	begin();
 	world_ask(&o, 0, REQUEST_EVICT, 0);
@@ -287,20 +289,20 @@ TEST(who_is_gone_while_it_is_out_is_kept_and_told_of)
 	assert_int_equal(seen.changes, 1);
 	assert_string_equal(seen.kept, "w0");
 	assert_string_equal(seen.forgotten, "");
-	assert_int_equal(seen.logged, 2); /* one more for the configuration */
+	assert_int_equal(seen.logged, 2); /* one more log line, about the configuration */
 	end();
 }
 
-/* Of earlier runs, at a start. */
-TEST(who_is_missing_in_the_file_is_told_of_while_it_may_live)
+/* Tests records of earlier runs when the service starts. */
+TEST(recorded_workers_missing_in_the_file_are_reported_while_they_may_run)
 {
 	static const struct {
 		const char *name, *kind;
 		int64_t pid;
 		bool past;
-		const char *said; /* NULL: it is forgotten */
+		const char *said; /* NULL: the record is deleted */
 	} rows[] = {
-		{ "w0", "vllm", 0, false, "" }, /* it is there */
+		{ "w0", "vllm", 0, false, "" }, /* the worker is in the configuration */
 		{ "a", "vllm", 0, false, "POST /wake_up" },
 		{ "b", "vllm", INT32_MAX, false, NULL }, /* it ended */
 		{ "c", "ollama", 0, true, NULL },
@@ -336,10 +338,10 @@ TEST(who_is_missing_in_the_file_is_told_of_while_it_may_live)
 	end();
 }
 
-TEST(decisions_are_those_of_who_is_still_there)
+TEST(after_a_reload_only_decisions_of_remaining_workers_are_listed)
 {
 	begin();
-	g.view.first = GUARD_VIEW_DECISIONS - 1; /* around the end */
+	g.view.first = GUARD_VIEW_DECISIONS - 1; /* the ring wraps around */
 	g.view.decisions = 3;
 	for (unsigned i = 0; i < 3; i++) {
 		struct guard_view_decision *d =

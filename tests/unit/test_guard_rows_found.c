@@ -1,4 +1,5 @@
-/* The guard's machine (docs/GUARD-MACHINE.md), rows 1 to 7 and 38 to 40: as it is found, and there or not. */
+/* Tests the guard's state machine (docs/GUARD-MACHINE.md), rows 1 to 7 and 38 to 40: how a
+ * worker is found at the start, and whether it is present. */
 #include "guard_test.h"
 
 GUARD_ROW("2", a_worker_found_on_the_gpu_is_active_and_its_need_is_known)
@@ -20,12 +21,12 @@ GUARD_ROW("1, 3", a_worker_found_with_a_reason_against_it_is_drained)
 	assert_orders(o, 1, EVICT);
 }
 
-GUARD_ROW("1, 4", a_worker_found_out_by_our_record_stays_out_until_it_may_return)
+GUARD_ROW("1, 4", a_worker_recorded_as_evicted_stays_evicted_until_it_may_return)
 {
 	o->w[0].resident = false;
 	record(o, MANUAL | CONTENTION, 2);
 	o->disk[0].hold = HOLD_EVICTED;
-	o->disk[0].hold_until_wall_ns = WORLD_WALL - S; /* over while nobody looked */
+	o->disk[0].hold_until_wall_ns = WORLD_WALL - S; /* ended while no guard ran */
 	begin(o);
 	assert_decided(o, 1, STATE_RECONCILE, STATE_EVICTED, NULL);
 	assert_int_equal(world_status(o, 0).mask, CONTENTION);
@@ -36,7 +37,7 @@ GUARD_ROW("1, 4", a_worker_found_out_by_our_record_stays_out_until_it_may_return
 	assert_orders(o, 1, RESUME);
 }
 
-GUARD_ROW("5", a_worker_found_out_without_a_record_is_lazy)
+GUARD_ROW("5", a_worker_found_without_memory_and_without_a_record_is_active)
 {
 	o->w[0].resident = false;
 	world_begin(o);
@@ -46,7 +47,7 @@ GUARD_ROW("5", a_worker_found_out_without_a_record_is_lazy)
 	assert_int_equal(o->orders, 0);
 }
 
-GUARD_ROW("6, 7", a_checkpoint_is_remembered_by_its_identities)
+GUARD_ROW("6, 7", a_checkpoint_is_recorded_with_the_identities_of_its_processes)
 {
 	for (unsigned other = 0; other < 2; other++) {
 		world_again(o, 1, 1);
@@ -58,7 +59,7 @@ GUARD_ROW("6, 7", a_checkpoint_is_remembered_by_its_identities)
 		o->disk[0].put_away[0].start_ticks = o->w[0].start_ticks + other;
 		begin(o);
 		assert_decided(o, other, STATE_RECONCILE, STATE_ABSENT, NULL);
-		/* Another worker has that position now: only the reason is kept. */
+		/* If other is 1, another process has that pid now: only the reason is kept. */
 		assert_state(o, STATE_QUIET);
 		assert_int_equal(world_status(o, 0).mask, CONTENTION);
 		world_run(o, 32 * S);
@@ -67,7 +68,7 @@ GUARD_ROW("6, 7", a_checkpoint_is_remembered_by_its_identities)
 	}
 }
 
-GUARD_ROW("6, 31", the_return_of_a_checkpoint_is_for_who_was_put_away)
+GUARD_ROW("6, 31", a_resume_names_the_checkpointed_processes)
 {
 	struct guard_order d;
 
@@ -79,7 +80,7 @@ GUARD_ROW("6, 31", the_return_of_a_checkpoint_is_for_who_was_put_away)
 	assert_int_equal(o->disk[0].put_away_count, 1);
 	assert_int_equal(o->disk[0].put_away[0].pid, 100);
 	ask_only(o, REQUEST_RESUME);
-	assert_false(guard_next_order(o->g, &d)); /* its record first */
+	assert_false(guard_next_order(o->g, &d)); /* its record must be stored first */
 	assert_true(next_order(o, &d));
 	assert_int_equal(d.verb, ORDER_RESUME);
 	assert_int_equal(d.targets, 1);
@@ -93,10 +94,10 @@ GUARD_ROW("7", a_worker_that_is_not_there_is_absent)
 	record(o, CONTENTION, 2);
 	begin(o);
 	assert_decided(o, 1, STATE_RECONCILE, STATE_ABSENT, NULL);
-	assert_false(o->disk[0].evicted); /* the entry is closed */
+	assert_false(o->disk[0].evicted); /* the record is no longer marked as evicted */
 }
 
-GUARD_ROW("4, 27", a_record_of_a_stop_is_enough_to_start_it)
+GUARD_ROW("4, 27", a_record_that_the_unit_was_stopped_is_enough_to_start_it)
 {
 	o->p.worker[0].match.unit = "w0.service";
 	o->w[0].alive = o->w[0].resident = false;
@@ -162,7 +163,7 @@ GUARD_ROW("38", a_worker_whose_hook_ends_it_is_brought_back_by_its_hook)
 {
 	for (unsigned late = 0; late < 2; late++) {
 		of_a_hook(o, hook);
-		if (late) /* its memory is free first */
+		if (late) /* its memory becomes free before it ends */
 			world_run(o, 2 * S);
 		o->w[0].alive = false;
 		world_run(o, 30 * S);
@@ -213,7 +214,7 @@ GUARD_ROW("38, 39", a_worker_that_is_out_and_is_found_again_comes_back)
 	assert_has(world_status(o, 0).why, "still runs and is evicted");
 	assert_int_equal(guard_worker_record(o->g, 0, &r), 0);
 	assert_true(r.evicted && r.level == 2 && r.need_bytes == 8 * GIB);
-	world_until(o, 40 * S); /* the cause is gone, and still nobody finds it */
+	world_until(o, 40 * S); /* the cause is gone, but the worker is still not found */
 	assert_state(o, STATE_ABSENT);
 	assert_orders(o, 0, RESUME);
 	o->w[0].unfound = false;
@@ -241,10 +242,10 @@ GUARD_ROW("38", a_worker_that_ends_while_it_is_not_found_is_forgotten)
 	o->w[0].start_ticks++;
 	world_until(o, 100 * S);
 	assert_state(o, STATE_ACTIVE);
-	assert_orders(o, 0, RESUME); /* the new process got no order to evict */
+	assert_orders(o, 0, RESUME); /* the new process was never evicted */
 }
 
-GUARD_ROW("39", another_in_its_place_is_not_taken_for_out)
+GUARD_ROW("39", a_new_process_of_an_evicted_worker_is_not_considered_evicted)
 {
 	put_out(o);
 	o->w[0].unfound = true;
@@ -271,8 +272,8 @@ GUARD_ROW("38", a_worker_that_runs_and_is_not_found_leaves_nothing)
 	assert_false(r.evicted);
 }
 
-/* Its process lives: nobody starts a second one. */
-GUARD_ROW("40", a_managed_one_that_is_out_and_not_found_is_not_started)
+/* The worker's process still runs, so no second one is started. */
+GUARD_ROW("40", a_managed_worker_that_is_evicted_and_not_found_is_not_started)
 {
 	put_out(o);
 	o->w[0].unfound = true;

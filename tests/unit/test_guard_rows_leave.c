@@ -1,7 +1,8 @@
-/* The guard's machine (docs/GUARD-MACHINE.md), rows 8 to 24: from the first need to the proof that memory is free. */
+/* Tests the guard's state machine (docs/GUARD-MACHINE.md), rows 8 to 24: from the first demand
+ * to the proof that memory is free. */
 #include "guard_test.h"
 
-GUARD_ROW("8, 12", a_rule_that_says_now_waits_for_nothing)
+GUARD_ROW("8, 12", a_contend_now_rule_evicts_without_waiting)
 {
 	world_guest(o, "now-game", 0, 20 * MIB, 10 * S, 0);
 	world_begin(o);
@@ -47,7 +48,7 @@ GUARD_ROW("8, 10", a_demand_that_goes_at_once_is_a_near_miss)
 	assert_int_equal(o->orders, 0);
 }
 
-/* Evicted for one guest, returned, and there is the next one. */
+/* The worker is evicted for one guest and returns; then the next guest comes. */
 static void returned(struct world *o, const char *next, unsigned type)
 {
 	world_again(o, 1, 1);
@@ -97,7 +98,7 @@ GUARD_ROW("12", the_scene_that_decides_comes_when_the_need_has_lasted)
 	assert_int_equal(guard_next_scene_ns(o->g, from + 295 * MS), from + 300 * MS);
 }
 
-GUARD_ROW("13", a_hold_active_masks_contention_and_says_so_but_never_heat)
+GUARD_ROW("13", a_hold_active_masks_contention_and_reports_it_but_never_masks_heat)
 {
 	world_guest(o, "game", 0, 3 * GIB, 10 * S, 0);
 	world_begin(o);
@@ -147,11 +148,11 @@ GUARD_ROW("13", every_reason_that_a_hold_masks_is_reported_once)
 	o->on_battery = false;
 	world_run(o, 20 * S);
 	o->on_battery = true;
-	world_run(o, 5 * S); /* it began again */
+	world_run(o, 5 * S); /* the machine is on battery again */
 	assert_decided(o, 4, ANY, ANY, "hold active");
 }
 
-GUARD_ROW("13", heat_closes_the_door_until_health_says_it_is_over)
+GUARD_ROW("13", heat_closes_the_door_until_health_reports_its_end)
 {
 	begin(o);
 	guard_set_heat(o->g, "GPU-0", HEAT_THROTTLE | HEAT_WARM, "4 C below its limit");
@@ -219,14 +220,14 @@ GUARD_ROW("17, 20", an_eviction_that_has_begun_is_finished_when_its_cause_ends)
 	assert_true(o->w[0].resident);
 }
 
-/* Killed between the outcome of a stop and its proof, or before that outcome. */
-GUARD_ROW("17", what_an_eviction_noted_is_kept_before_it_is_proven)
+/* The guard is killed between the outcome of a stop and its proof, or before that outcome. */
+GUARD_ROW("17", the_notes_of_an_eviction_are_stored_before_it_is_verified)
 {
 	unsigned writes;
 
 	o->p.standard.max_level = 4;
 	o->p.worker[0].match.unit = "w0.service";
-	o->w[0].lies = UINT_MAX; /* so that the proof does not come */
+	o->w[0].lies = UINT_MAX; /* so that the eviction is never verified */
 	begin(o);
 	world_ask(o, 0, REQUEST_EVICT, 0);
 	until_ordered_to_leave(o);
@@ -288,7 +289,7 @@ GUARD_ROW("21", what_is_not_freed_is_tried_at_the_next_level)
 	ask_run(o, REQUEST_EVICT, 0, 8 * S);
 	assert_decided(o, 1, STATE_VERIFY, STATE_EVICT, "next level");
 	assert_int_equal(o->w[0].levels[4], 1);
-	/* Its process is gone because it was stopped: it is out, not absent. */
+	/* The process is gone because it was stopped: the worker is evicted, not absent. */
 	world_run(o, 5 * S);
 	assert_state(o, STATE_EVICTED);
 	ask_run(o, REQUEST_RESUME, 0, 5 * S);
@@ -296,13 +297,13 @@ GUARD_ROW("21", what_is_not_freed_is_tried_at_the_next_level)
 	assert_true(o->w[0].alive && o->w[0].resident);
 }
 
-GUARD_ROW("18, 19", a12_nobody_is_signalled_unless_killing_is_allowed)
+GUARD_ROW("18, 19", a12_no_process_is_signalled_unless_killing_is_allowed)
 {
 	for (unsigned kill = 0; kill < 3; kill++) {
 		world_again(o, 1, 1);
 		o->p.worker[0].knobs.max_level = kill == 0 ? 2 : 6;
 		o->p.worker[0].knobs.allow_kill = kill == 2;
-		o->w[0].fail_level = 5; /* a KILL alone helps */
+		o->w[0].fail_level = 5; /* only SIGKILL helps */
 		begin(o);
 		ask_run(o, REQUEST_EVICT, 0, 120 * S);
 		assert_int_equal(o->w[0].levels[4], 0);
@@ -322,14 +323,15 @@ GUARD_ROW("22, 24", a10_done_without_free_memory_is_never_evicted)
 	world_run(o, 3 * S);
 	assert_state(o, STATE_STUCK);
 	assert_decided(o, 0, ANY, STATE_EVICTED, NULL);
-	world_run(o, 60 * S); /* the reason ends: row 24, by the order that wakes it */
+	world_run(o, 60 * S); /* the reason ends: row 24, the resume order wakes the worker */
 	assert_decided(o, 1, STATE_STUCK, STATE_PRECHECK, NULL);
 	assert_decided(o, 1, STATE_RESUME, STATE_VERIFY_UP, NULL);
 	assert_state(o, STATE_ACTIVE);
 	assert_false(o->w[0].closed);
 }
 
-/* It says done and frees next to nothing, as vLLM may: it is asleep, and its memory is there. */
+/* The worker reports success but frees almost nothing, as vLLM may do: it sleeps and keeps its
+ * memory. */
 static void asleep(struct world *o, uint64_t guest_until_ns)
 {
 	world_again(o, 1, 1);
@@ -355,7 +357,7 @@ GUARD_ROW("24", a_worker_that_sleeps_without_freeing_is_woken_when_its_reason_en
 		assert_orders(o, 1, RESUME);
 		assert_awake(o);
 	}
-	asleep(o, 20 * S); /* the contender goes */
+	asleep(o, 20 * S); /* the contender leaves */
 	world_until(o, 60 * S);
 	assert_awake(o);
 }
@@ -367,7 +369,7 @@ GUARD_ROW("24", a_worker_that_sleeps_without_freeing_is_woken_after_a_restart)
 	world_restart(o);
 	world_run(o, 5 * S);
 	assert_awake(o);
-	asleep(o, 20 * S); /* and after the GPU was not seen for a while */
+	asleep(o, 20 * S); /* also if the GPU was not readable for a while */
 	o->health[0] = SCENE_BLIND;
 	world_until(o, 25 * S);
 	o->health[0] = SCENE_OK;
@@ -383,16 +385,16 @@ GUARD_ROW("24, 34", a_worker_that_sleeps_and_cannot_be_woken_is_not_called_activ
 	assert_state(o, STATE_STUCK);
 	assert_decided(o, 0, ANY, STATE_EVICTED, NULL);
 	assert_in_range(o->w[0].verbs[ORDER_RESUME], 2, 4); /* with patience */
-	assert_orders(o, 1, EVICT);                         /* nothing is against it any more */
+	assert_orders(o, 1, EVICT); /* no second one: no reason is left */
 	o->w[0].wont_return = false;
 	world_run(o, 600 * S);
 	assert_awake(o);
 }
 
-/* vLLM without its sleep mode knows neither call. */
+/* vLLM without its sleep mode supports neither call. */
 GUARD_ROW("24, 34", a_worker_that_refuses_to_leave_and_to_return_goes_on_as_it_was)
 {
-	/* 0: may be resumed; 1: is never resumed; 2: a hook, which would run twice. */
+	/* 0: may be resumed; 1: is never resumed; 2: a hook, which must not run twice. */
 	for (unsigned i = 0; i < 3; i++) {
 		world_again(o, 1, 1);
 		o->p.worker[0].resume = i == 1 ? RESUME_NEVER : RESUME_RESTORE;
@@ -413,7 +415,8 @@ GUARD_ROW("20", freed_bytes_must_be_seen_on_the_device_too)
 	begin(o);
 	world_ask(o, 0, REQUEST_EVICT, 0);
 	until_ordered_to_leave(o);
-	/* The tree is gone, but the device still has it: bytes of an orphan that is not listed. */
+	/* The processes are gone, but the memory is still used, by an orphan that is not
+	 * listed. */
 	o->total[0] = 4 * GIB;
 	world_run(o, 3 * S);
 	assert_state(o, STATE_VERIFY);
@@ -422,8 +425,9 @@ GUARD_ROW("20", freed_bytes_must_be_seen_on_the_device_too)
 	assert_state(o, STATE_EVICTED);
 }
 
-/* Memory is read before the lists: a worker that took its own in between is in the lists alone. */
-GUARD_ROW("20", a_scene_that_crosses_with_a_worker_proves_all_the_same)
+/* Memory is read before the process lists. A worker that takes memory in between appears only
+ * in the lists. */
+GUARD_ROW("20", a_worker_that_allocates_while_a_scene_is_taken_can_still_be_verified)
 {
 	begin(o);
 	o->missed_bytes = 8 * GIB;
@@ -433,8 +437,9 @@ GUARD_ROW("20", a_scene_that_crosses_with_a_worker_proves_all_the_same)
 	assert_state(o, STATE_EVICTED);
 }
 
-/* Signals and callbacks report done before anything is loaded: an eviction in between has nothing to free. */
-GUARD_ROW("20, 37", a_worker_that_must_leave_before_it_loaded_is_out)
+/* Signals and callbacks report success before anything is loaded. An eviction in between has
+ * nothing to free. */
+GUARD_ROW("20, 37", a_worker_evicted_before_it_loaded_is_evicted_at_once)
 {
 	o->w[0].residue = GIB / 2;
 	begin(o);
@@ -461,7 +466,7 @@ GUARD_ROW("14, 20", a_worker_that_takes_more_while_it_leaves_must_free_that_too)
 	assert_int_equal(world_status(o, 0).resident_bytes, 0);
 }
 
-GUARD_ROW("20", what_others_took_meanwhile_is_no_fault_of_the_worker)
+GUARD_ROW("20", memory_that_others_took_meanwhile_does_not_count_against_the_worker)
 {
 	world_guest(o, "now", 0, 3 * GIB, 10 * S, 0);
 	world_guest(o, "now", 0, 7 * GIB, 10 * S + 250 * MS, 0);
@@ -479,23 +484,23 @@ GUARD_ROW("20", bytes_that_are_unknown_are_judged_by_the_device)
 	assert_state(o, STATE_EVICTED);
 }
 
-/* Not known is not freed. */
-GUARD_ROW("20, 22", what_cannot_be_seen_is_never_proven)
+/* Unknown does not count as freed. */
+GUARD_ROW("20, 22", memory_that_cannot_be_read_never_proves_an_eviction)
 {
 	static const struct {
 		bool memory, lists, bytes; /* are reported */
 		enum guard_state then;
 	} rows[] = {
-		{ false, true, true, STATE_EVICTED }, /* as where memory is the machine's own */
-		{ true, false, true, STATE_EVICTED }, { true, true, false, STATE_EVICTED },
-		{ false, false, true, STATE_STUCK },  { false, true, false, STATE_STUCK },
-		{ false, false, false, STATE_STUCK },
+		/* as on a GPU that shares the machine's memory */
+		{ false, true, true, STATE_EVICTED }, { true, false, true, STATE_EVICTED },
+		{ true, true, false, STATE_EVICTED }, { false, false, true, STATE_STUCK },
+		{ false, true, false, STATE_STUCK },  { false, false, false, STATE_STUCK },
 	};
 
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		world_again(o, 1, 1);
 		o->w[0].unknown = !rows[i].bytes;
-		o->w[0].residue = GIB / 4; /* it stays on the list */
+		o->w[0].residue = GIB / 4; /* the process stays in the list */
 		begin(o);
 		o->no_memory = !rows[i].memory;
 		o->no_lists = !rows[i].lists;
@@ -505,7 +510,7 @@ GUARD_ROW("20, 22", what_cannot_be_seen_is_never_proven)
 	}
 }
 
-GUARD_ROW("orders", orders_name_the_processes_of_the_worker_and_nobody_else)
+GUARD_ROW("orders", orders_name_only_the_processes_of_the_worker)
 {
 	struct guard_order d;
 
@@ -520,7 +525,7 @@ GUARD_ROW("orders", orders_name_the_processes_of_the_worker_and_nobody_else)
 	assert_false(guard_next_order(o->g, &d));
 }
 
-GUARD_ROW("orders", an_order_says_who_is_the_worker_by_what_it_is)
+GUARD_ROW("orders", an_order_describes_the_workers_processes_so_that_they_can_be_checked)
 {
 	struct guard_order order = { 0 };
 
@@ -557,7 +562,8 @@ GUARD_ROW("25, orders", an_order_names_the_gpus_and_the_reasons_for_hooks)
 	until_ordered_to_leave(o);
 	world_run(o, S);
 	assert_state(o, STATE_EVICTED);
-	o->w[0].resident = true; /* it is evicted again, and this time we fetch the order */
+	/* the worker is evicted again, and this test fetches the order */
+	o->w[0].resident = true;
 	world_scene(o);
 	guard_observe(o->g, &o->s);
 	assert_true(next_order(o, &order));
@@ -566,7 +572,7 @@ GUARD_ROW("25, orders", an_order_names_the_gpus_and_the_reasons_for_hooks)
 	assert_string_equal(order.reason, "manual");
 }
 
-GUARD_ROW("orders", a_checkpoint_puts_nobody_away_who_is_not_in_the_journal)
+GUARD_ROW("orders", a_checkpoint_order_is_issued_only_after_its_processes_are_recorded)
 {
 	struct guard_order order;
 	struct guard_record r;
@@ -579,7 +585,7 @@ GUARD_ROW("orders", a_checkpoint_puts_nobody_away_who_is_not_in_the_journal)
 	for (unsigned look = 0; look < 100 && !came; look++) {
 		o->now += o->step_ns;
 		world_scene(o);
-		for (unsigned i = 0; i < 70; i++) { /* of a large tree */
+		for (unsigned i = 0; i < 70; i++) { /* processes of a large tree */
 			world_process(o, "w0", 500 + i, 9, 0, 8 * MIB, NULL);
 			o->s.process[o->s.processes - 1].ancestor[0] = o->w[0].pid;
 		}

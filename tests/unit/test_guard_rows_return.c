@@ -1,4 +1,5 @@
-/* The guard's machine (docs/GUARD-MACHINE.md), rows 25 to 37: out, and the way back. */
+/* Tests the guard's state machine (docs/GUARD-MACHINE.md), rows 25 to 37: a worker is evicted,
+ * and returns. */
 #include "guard_test.h"
 
 GUARD_ROW("25", a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended)
@@ -14,7 +15,7 @@ GUARD_ROW("25", a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended)
 	}
 	assert_decided(o, 2, STATE_EVICTED, STATE_EVICT, "reloaded");
 	assert_decided(o, 1, STATE_EVICTED, STATE_EVICT, "reload-storm");
-	assert_has(world_last(o, "reload-storm")->evidence, "hold its clients back");
+	assert_has(world_last(o, "reload-storm")->evidence, "stop its clients");
 	assert_true(world_status(o, 0).storm);
 	assert_int_equal(o->w[0].levels[2], 3);
 	assert_int_equal(o->w[0].levels[4], 1);
@@ -34,7 +35,7 @@ GUARD_ROW("25", a_storm_without_a_unit_to_stop_has_its_door_closed)
 	assert_orders(o, 2, CLOSE);
 }
 
-GUARD_ROW("25", what_remains_is_no_reload)
+GUARD_ROW("25", residual_memory_is_not_a_reload)
 {
 	begin(o);
 	o->w[0].residue = 500 * MIB;
@@ -104,7 +105,7 @@ GUARD_ROW("30", resume_now_skips_the_quiet_and_ends_contention_and_manual_only)
 
 GUARD_ROW("31, 32", a_worker_returns_only_when_it_fits_and_the_check_is_named)
 {
-	/* Never over the threshold of a contender, but the room is gone: 4 GiB free, 8 needed. */
+	/* The guest is not a contender, but it takes the memory: 4 GiB free, 8 needed. */
 	world_guest(o, "ignored", 0, 8 * GIB, 20 * S, 100 * S);
 	begin(o);
 	world_ask(o, 0, REQUEST_EVICT, 30 * S);
@@ -118,7 +119,7 @@ GUARD_ROW("31, 32", a_worker_returns_only_when_it_fits_and_the_check_is_named)
 	assert_state(o, STATE_ACTIVE);
 }
 
-GUARD_ROW("32", nobody_comes_back_to_a_warm_gpu)
+GUARD_ROW("32", no_worker_returns_to_a_warm_gpu)
 {
 	begin(o);
 	ask_run(o, REQUEST_EVICT, 0, 5 * S);
@@ -132,8 +133,8 @@ GUARD_ROW("32", nobody_comes_back_to_a_warm_gpu)
 	assert_state(o, STATE_ACTIVE);
 }
 
-/* Of 256 MiB that a loader needs 100 are free. */
-GUARD_ROW("32", host_memory_is_asked_for_by_those_who_need_it)
+/* A loader needs 256 MiB of host memory; 100 MiB are free. */
+GUARD_ROW("32", host_memory_is_required_only_for_kinds_that_need_it_to_load)
 {
 	static const struct {
 		enum policy_kind kind;
@@ -195,7 +196,7 @@ GUARD_ROW("30, 32", resume_now_that_cannot_be_does_not_hide_contention_later)
 	assert_int_equal(world_status(o, 0).mask, CONTENTION);
 }
 
-GUARD_ROW("33", a_lazy_worker_is_only_let_in_again)
+GUARD_ROW("33", a_lazy_worker_is_only_opened_again)
 {
 	o->p.worker[0].resume = RESUME_LAZY;
 	begin(o);
@@ -286,7 +287,7 @@ GUARD_ROW("30, 34", resume_now_does_not_wait_after_a_failure)
 	assert_state(o, STATE_ACTIVE);
 }
 
-GUARD_ROW("35, 36", a_return_that_loads_nothing_is_taken_back_after_two_minutes)
+GUARD_ROW("35, 36", a_return_that_loads_nothing_is_reversed_after_two_minutes)
 {
 	begin(o);
 	o->w[0].returns_empty = true;
@@ -302,7 +303,7 @@ GUARD_ROW("35, 36", a_return_that_loads_nothing_is_taken_back_after_two_minutes)
 	assert_state(o, STATE_ACTIVE);
 }
 
-GUARD_ROW("37", on_the_way_back_graphics_turn_it_round_and_compute_waits)
+GUARD_ROW("37", during_a_return_a_graphics_process_reverses_it_and_compute_waits)
 {
 	for (unsigned graphics = 0; graphics < 2; graphics++) {
 		world_again(o, 1, 1);
@@ -318,6 +319,56 @@ GUARD_ROW("37", on_the_way_back_graphics_turn_it_round_and_compute_waits)
 		assert_decided(o, graphics, STATE_VERIFY_UP, STATE_DRAIN, NULL);
 		assert_state(o, graphics ? STATE_EVICTED : STATE_VERIFY_UP);
 	}
+}
+
+/* The order to start it is under way when a reason comes. */
+GUARD_ROW("49", a_managed_worker_that_is_turned_back_before_it_appears_is_absent)
+{
+	static const struct {
+		enum policy_kind kind;
+		bool stopped; /* its first level is to stop it: the start is undone */
+	} row[] = { { WORKER_OLLAMA, false }, { WORKER_SYSTEMD, true } };
+
+	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		struct guard_outcome done = { .ok = true };
+		struct guard_order d;
+		bool came = false;
+
+		world_again(o, 1, 1);
+		o->p.worker[0].kind = row[i].kind;
+		o->p.worker[0].match.unit = "w0.service";
+		o->p.worker[0].managed = true;
+		o->w[0].alive = false;
+		world_begin(o);
+		for (unsigned n = 0; !came && n < 100; n++, o->now += 100 * MS) {
+			world_scene(o);
+			guard_observe(o->g, &o->s);
+			came = next_order(o, &d);
+		}
+		assert_int_equal(d.verb, ORDER_RESUME);
+		assert_true(d.start);
+		ask_only(o, REQUEST_EVICT);
+		assert_state(o, STATE_DRAIN); /* until its outcome is known */
+		done.order = d.id;
+		guard_outcome(o->g, &done, o->now);
+		world_run(o, 20 * S);
+		assert_orders(o, row[i].stopped, EVICT);
+		assert_state(o, row[i].stopped ? STATE_EVICTED : STATE_ABSENT);
+		assert_int_equal(world_status(o, 0).mask, MANUAL);
+	}
+}
+
+GUARD_ROW("30, 51", the_next_change_after_resume_now_is_at_once)
+{
+	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
+	world_begin(o);
+	world_until(o, 22 * S);
+	assert_state(o, STATE_QUIET);
+	assert_true(world_status(o, 0).next_ns > o->now + 25 * S);
+	world_ask(o, 0, REQUEST_RESUME_NOW, 0);
+	assert_int_equal(world_last(o, "resume now")->from, STATE_QUIET);
+	assert_int_equal(world_last(o, "resume now")->to, STATE_QUIET);
+	assert_true(world_last(o, "resume now")->next_ns == o->now);
 }
 
 TEST_MAIN(NULL, NULL)

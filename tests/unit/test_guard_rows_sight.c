@@ -1,5 +1,5 @@
-/* The guard's machine (docs/GUARD-MACHINE.md), rows 41 to 47, 50 and 52: GPUs that cannot be seen, the end of the service, and
- * dry-run and back. */
+/* The guard's state table (docs/GUARD-MACHINE.md), rows 41 to 47, 50 and 52: GPUs that cannot be
+ * seen, the end of the service, and a change to dry-run and back. */
 #include "guard_test.h"
 
 GUARD_ROW("41, 42", a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals)
@@ -27,7 +27,7 @@ GUARD_ROW("41, 42", a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_h
 	assert_false(world_status(o, 0).blind);
 	assert_decided(o, 1, STATE_ACTIVE, STATE_RECONCILE, "GPU readable");
 	world_run(o, 2 * S);
-	assert_state(o, STATE_EVICTED); /* and it guards again */
+	assert_state(o, STATE_EVICTED); /* the guard acts again */
 }
 
 GUARD_ROW("41, 42", on_blind_evict_is_verified_when_the_gpu_is_readable)
@@ -45,7 +45,7 @@ GUARD_ROW("41, 42", on_blind_evict_is_verified_when_the_gpu_is_readable)
 	assert_orders(o, 1, RESUME);
 }
 
-/* Its memory is on GPU 0, and GPU 1 cannot be read. */
+/* The worker's memory is on GPU 0, and GPU 1 cannot be read. */
 GUARD_ROW("41", a_worker_is_blind_on_each_gpu_that_its_selectors_name)
 {
 	static const struct {
@@ -88,10 +88,10 @@ GUARD_ROW("43, 44", a08_a_call_that_hangs_freezes_what_is_decided_until_it_retur
 	assert_state(o, STATE_EVICTED);
 }
 
-GUARD_ROW("45, 46", an_operator_who_trusts_a_gpu_that_answers_again_saves_the_minute)
+GUARD_ROW("45, 46", an_operator_can_trust_a_returned_gpu_before_its_minute_is_over)
 {
 	begin(o);
-	assert_int_equal(guard_trust_gpu(o->g, "GPU-0", o->now), 0); /* it was not lost */
+	assert_int_equal(guard_trust_gpu(o->g, "GPU-0", o->now), 0); /* the GPU was not lost */
 	o->health[0] = SCENE_LOST;
 	world_run(o, 10 * S);
 	assert_int_equal(guard_trust_gpu(o->g, "GPU-0", o->now), -GW_E_STATE);
@@ -123,7 +123,7 @@ GUARD_ROW("45, 46", a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_w
 		assert_int_equal(world_status(o, 1).mask, 1u << REASON_HEALTH);
 		assert_int_equal(o->w[1].verbs[ORDER_NOTIFY], 1); /* notified once */
 		assert_int_equal(o->w[1].verbs[ORDER_EVICT], 0);
-		o->w[1].resident = false; /* the driver took it */
+		o->w[1].resident = false; /* the driver removed its memory */
 		o->health[1] = SCENE_OK;
 		o->gone[1] = false;
 		world_run(o, 59 * S);
@@ -135,7 +135,8 @@ GUARD_ROW("45, 46", a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_w
 	}
 }
 
-/* The board was taken out while the machine was off: the record of the last run names one that is not there. */
+/* The board was replaced while the machine was off: the record of the last run names a GPU that
+ * does not exist. */
 GUARD_ROW("45", a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere)
 {
 	static const char *const selectors[] = {
@@ -181,7 +182,8 @@ GUARD_ROW("47", at_the_end_workers_return_if_configured_and_if_they_fit)
 	}
 }
 
-/* Two neighbours of 6 GiB, and 2 of headroom: on a board of 16 both have room again, on one of 12 one of them. */
+/* Two workers of 6 GiB and 2 GiB of headroom: both fit again on a board of 16 GiB, only one on
+ * a board of 12 GiB. */
 static const struct {
 	uint64_t total;
 	unsigned back;
@@ -210,7 +212,7 @@ GUARD_ROW("47", at_the_end_all_return_that_fit_together)
 		assert_int_equal(guard_stop(o->g, o->now), boards[i].back);
 		assert_int_equal(guard_unsettled_count(o->g), boards[i].back);
 		world_fetch(o);
-		assert_true(o->w[1].resident); /* of the higher priority */
+		assert_true(o->w[1].resident); /* the worker with the higher priority */
 		assert_int_equal(o->w[0].resident, boards[i].back == 2);
 		for (unsigned k = 0; k < o->outcomes; k++)
 			guard_outcome(o->g, &o->outcome[k], o->now);
@@ -218,7 +220,7 @@ GUARD_ROW("47", at_the_end_all_return_that_fit_together)
 	}
 }
 
-GUARD_ROW("47", at_the_end_who_is_on_the_way_back_has_its_room)
+GUARD_ROW("47", at_the_end_memory_is_kept_for_a_worker_that_is_returning)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		two_neighbours(o);
@@ -228,7 +230,7 @@ GUARD_ROW("47", at_the_end_who_is_on_the_way_back_has_its_room)
 		o->total[0] = boards[i].total;
 		world_step(o);
 		world_ask(o, -1, REQUEST_RELEASE, 0);
-		assert_int_equal(o->w[1].verbs[ORDER_RESUME], 1); /* one at a time, as ever */
+		assert_int_equal(o->w[1].verbs[ORDER_RESUME], 1); /* one at a time, as always */
 		assert_orders(o, 0, RESUME);
 		assert_int_equal(guard_stop(o->g, o->now), boards[i].back - 1);
 		assert_int_equal(guard_unsettled_count(o->g), boards[i].back);
@@ -247,7 +249,7 @@ GUARD_ROW("47", at_the_end_a_dry_run_waits_for_nothing)
 	assert_int_equal(guard_unsettled_count(o->g), 0);
 }
 
-/* As the service does: until nobody is worth waiting for. */
+/* Does what the service does: stops the guard and waits until no order is open. */
 static void end_all(struct world *o)
 {
 	guard_stop(o->g, o->now);
@@ -270,8 +272,8 @@ GUARD_ROW("47", at_the_end_a_door_that_heat_closed_is_opened)
 	assert_false(o->disk[0].evicted);
 }
 
-/* Whether or not the cause holds, and also while an order of the drain is under way. */
-GUARD_ROW("47", at_the_end_who_was_not_unloaded_takes_work_again)
+/* Stops at several moments of a drain, also while an order is under way. */
+GUARD_ROW("47", at_the_end_a_worker_that_was_only_drained_takes_work_again)
 {
 	for (unsigned i = 0; i < 4; i++) {
 		world_again(o, 1, 1);
@@ -304,7 +306,7 @@ GUARD_ROW("47", at_the_end_an_eviction_under_way_is_waited_for_and_undone)
 		if (!holds)
 			o->guest[0].until_ns = o->now;
 		world_scene(o);
-		guard_observe(o->g, &o->s); /* the answer has not come */
+		guard_observe(o->g, &o->s); /* the outcome has not arrived */
 		assert_int_equal(guard_stop(o->g, o->now), 1);
 		end_all(o);
 		assert_int_equal(guard_unsettled_count(o->g), 0);
@@ -314,7 +316,8 @@ GUARD_ROW("47", at_the_end_an_eviction_under_way_is_waited_for_and_undone)
 	}
 }
 
-/* Its memory went all the same: it is brought back.  It stayed: new work is admitted. */
+/* If its memory was freed all the same, the worker is resumed. If not, it gets new work
+ * again. */
 GUARD_ROW("47", at_the_end_an_eviction_that_failed_is_judged_by_the_memory)
 {
 	for (unsigned freed = 0; freed < 2; freed++) {
@@ -336,7 +339,7 @@ GUARD_ROW("47", at_the_end_an_eviction_that_failed_is_judged_by_the_memory)
 	}
 }
 
-GUARD_ROW("47", at_the_end_one_without_an_answer_is_still_to_be_waited_for)
+GUARD_ROW("47", at_the_end_a_worker_that_does_not_answer_stays_unsettled)
 {
 	begin(o);
 	o->p.restore_on_stop = true;
@@ -346,7 +349,67 @@ GUARD_ROW("47", at_the_end_one_without_an_answer_is_still_to_be_waited_for)
 	end_all(o);
 	assert_true(guard_unsettled(o->g, 0));
 	assert_false(guard_unsettled(o->g, 1));
-	assert_true(o->disk[0].evicted); /* the next start knows */
+	assert_true(o->disk[0].evicted); /* so that the next start resumes it */
+}
+
+GUARD_ROW("50", a_door_that_heat_closed_is_opened_after_a_dry_run)
+{
+	struct policy dry, enforce;
+
+	begin(o);
+	guard_set_heat(o->g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
+	world_run(o, S);
+	assert_true(o->w[0].closed);
+	dry = enforce = o->p;
+	dry.mode = GUARD_DRY_RUN;
+	assert_int_equal(guard_change_policy(o->g, &dry, NULL, 0, o->now), 0);
+	guard_set_heat(o->g, "GPU-0", 0, "");
+	world_run(o, 5 * S);
+	assert_state(o, STATE_EVICTED); /* its door is still to be opened */
+	assert_orders(o, 0, OPEN);
+	assert_int_equal(guard_change_policy(o->g, &enforce, NULL, 0, o->now), 0);
+	world_run(o, 2 * S);
+	assert_decided(o, 2, STATE_RECONCILE, STATE_ACTIVE, "as found"); /* and at the start */
+	assert_orders(o, 1, OPEN);
+	assert_awake(o);
+}
+
+GUARD_ROW("52", a_gpu_that_turns_dry_between_two_scenes_moves_nothing_until_it_turns_back)
+{
+	begin(o);
+	ask_run(o, REQUEST_EVICT, 10 * S, 5 * S);
+	assert_state(o, STATE_EVICTED);
+	o->simulated = true;
+	world_run(o, 30 * S);
+	assert_decided(o, 0, ANY, ANY, "mode"); /* its state is the same */
+	assert_state(o, STATE_EVICTED);
+	assert_orders(o, 0, RESUME);
+	assert_true(o->disk[0].evicted);
+	o->simulated = false;
+	world_run(o, 10 * S);
+	assert_decided(o, 0, ANY, STATE_RECONCILE, NULL);
+	assert_orders(o, 1, RESUME);
+	assert_awake(o);
+}
+
+GUARD_ROW("52", an_order_under_way_on_a_gpu_that_turns_dry_counts_as_done)
+{
+	begin(o);
+	o->w[0].silent = true; /* its drain is under way */
+	world_ask(o, 0, REQUEST_EVICT, UINT64_MAX);
+	world_run(o, S);
+	o->w[0].silent = false;
+	o->simulated = true;
+	world_run(o, 5 * S);
+	assert_decided(o, 1, STATE_DRAIN, STATE_EVICTED, "mode");
+	assert_true(o->w[0].resident);
+	assert_true(o->disk[0].evicted);
+	o->simulated = false;
+	world_run(o, 5 * S);
+	assert_decided(o, 1, STATE_EVICTED, STATE_EVICT, "drained");
+	assert_state(o, STATE_EVICTED);
+	assert_false(o->w[0].resident);
+	assert_orders(o, 1, EVICT);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -1,5 +1,5 @@
-/* What the service does with the health of a GPU: it evicts and resumes a worker, emits events, and logs when a reason
- * ends.  The GPU is the test's own, the guard is real. */
+/* Tests what the service does with the health of a GPU: it evicts and resumes a worker, emits
+ * events, and logs when a reason ends. The GPU is simulated by the test, the guard is real. */
 #include "daemon/guard_service_parts.h"
 
 #define TEST_SETUP    begin
@@ -166,7 +166,7 @@ TEST(a_fault_ends_for_the_guard_when_it_ends_for_health)
 	health_status(g.health[0], o.now, &s);
 	assert_true(s.worst.clears_ns > o.now + 290 * S);
 	assert_int_equal(why(REASON_HEALTH).clears_ns, s.worst.clears_ns);
-	assert_in(why(REASON_HEALTH).clears, "clean for 300 s");
+	assert_in(why(REASON_HEALTH).clears, "no problem for 300 s");
 	assert_in(why(REASON_HEALTH).evidence, "Xid 79");
 	ticks(295);
 	assert_int_equal(mask(), 1u << REASON_HEALTH);
@@ -176,7 +176,7 @@ TEST(a_fault_ends_for_the_guard_when_it_ends_for_health)
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 }
 
-TEST(another_end_in_the_settings_is_told_with_the_next_reading)
+TEST(a_changed_clean_time_is_reported_with_the_next_reading)
 {
 	ticks(2);
 	xid(79, false);
@@ -191,15 +191,16 @@ TEST(another_end_in_the_settings_is_told_with_the_next_reading)
 static double threshold(void)
 {
 	const struct guard_decision d = { .gpu = "GPU-0",
-					  .temperature_c = 40, /* older than what health read */
+					  /* older than the reading of health */
+					  .temperature_c = 40,
 					  .mono_ns = o.now };
 
 	return guard_service_threshold_c(&g, &d);
 }
 
-TEST(the_log_tells_the_temperature_at_which_workers_leave)
+TEST(the_reported_eviction_temperature_is_the_one_at_which_workers_leave)
 {
-	assert_true(isnan(threshold())); /* not watched yet */
+	assert_true(isnan(threshold())); /* health was not read yet */
 	ticks(1);
 	assert_true(threshold() == 85);
 	set(GW_Q_TEMPERATURE_GPU, 84);
@@ -247,7 +248,7 @@ TEST(an_earlier_xid_moves_no_worker_if_the_driver_requests_nothing)
 	assert_int_equal(s.xids, 0);
 }
 
-TEST(health_that_is_no_longer_watched_holds_nobody_back)
+TEST(disabling_health_ends_its_reasons)
 {
 	settings.health.absolute_c = 45;
 	ticks(6);
@@ -264,7 +265,7 @@ TEST(health_that_is_no_longer_watched_holds_nobody_back)
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 }
 
-TEST(who_clears_a_quarantine_ends_its_reason_and_no_other)
+TEST(clearing_a_quarantine_ends_only_the_reason_health)
 {
 	char message[200] = "";
 

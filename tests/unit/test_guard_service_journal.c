@@ -1,4 +1,5 @@
-/* What the guard decides goes into a file before it is done: with a store that takes nothing, and one that does. */
+/* Tests that a record is stored before its order is carried out, with a store that fails and
+ * one that works. */
 #include "daemon/guard_service_parts.h"
 
 #include "guard_world.h"
@@ -8,18 +9,18 @@
 static struct {
 	bool full;
 	unsigned kept, tried, orders, refused;
-	unsigned highest; /* level that was ordered */
+	unsigned highest; /* highest level that was ordered */
 	bool slow;        /* nothing is written yet */
-	bool lags;        /* nor is the next, at once */
-	bool fails;       /* what was taken cannot be written */
+	bool lags;        /* after a write, the next one is slow again */
+	bool fails;       /* accepted records cannot be written */
 	char last[8192];  /* record */
-	/* An order that learns: its notes and its outcome. */
+	/* An order that finds out what to restore: its notes and its outcome. */
 	bool learns, learnt;
-	bool then_slow;        /* the disk, from then on */
+	bool then_slow;        /* from then on the disk is slow */
 	unsigned then_full_at; /* ... or full, at this level */
 	struct guard_order order;
 	unsigned gone_on, turned_down;
-	bool kept_before; /* its notes were in the file when it went on */
+	bool kept_before; /* the notes were stored before the order continued */
 	unsigned forgot;  /* how often notes were dropped */
 	unsigned errors;  /* failed resumes, emitted as errors */
 } disk;
@@ -52,7 +53,8 @@ void store_commit(struct store *s)
 	disk.slow = disk.slow || disk.lags;
 }
 
-/* All that was taken is in the file: that a record was not taken is nothing that it knows of. */
+/* Reports that all accepted records are written. It does not know about records that were
+ * refused. */
 int store_flush(struct store *s, uint64_t timeout_ns)
 {
 	return disk.fails ? -GW_E_IO : disk.slow ? -GW_E_TIMEOUT : 0;
@@ -212,7 +214,7 @@ static void begin(unsigned level)
 	world_init(&o, 1, 1);
 	o.p.worker[0].knobs.max_level = level;
 	o.p.worker[0].match.unit = "w0.service";
-	o.w[0].fail_level = level - 1; /* what is gentler does not help */
+	o.w[0].fail_level = level - 1; /* lower levels do not help */
 	world_begin(&o);
 	settings.policy = o.p;
 	g.settings = &settings;
@@ -239,7 +241,7 @@ static void run_for(uint64_t ns)
 	}
 }
 
-TEST(nothing_above_level_2_is_done_whose_record_found_no_place)
+TEST(no_order_above_level_2_is_carried_out_if_its_record_cannot_be_stored)
 {
 	begin(4);
 	run_for(S);
@@ -254,7 +256,7 @@ TEST(nothing_above_level_2_is_done_whose_record_found_no_place)
 	world_done(&o);
 }
 
-TEST(a_record_that_found_no_place_is_kept_later_and_then_orders_go_on)
+TEST(a_record_that_did_not_fit_is_stored_later_and_then_orders_continue)
 {
 	unsigned kept;
 
@@ -286,7 +288,7 @@ void loop_set_time(struct loop_source *s, uint64_t t_ns)
 {
 }
 
-TEST(what_an_order_learns_is_in_the_file_before_it_goes_on)
+TEST(notes_of_an_order_are_in_the_journal_before_it_continues)
 {
 	begin(2);
 	o.w[0].fail_level = 0;
@@ -300,14 +302,14 @@ TEST(what_an_order_learns_is_in_the_file_before_it_goes_on)
 	assert_true(disk.learnt);
 	assert_int_equal(disk.gone_on, 0);
 	disk.slow = false;
-	disk.lags = true; /* it is kept once, not again and again */
+	disk.lags = true; /* it waits only once for its notes */
 	timer(&g, o.now);
 	assert_int_equal(disk.gone_on, 1);
 	assert_true(disk.kept_before);
 	world_done(&o);
 }
 
-TEST(notes_are_dropped_when_nothing_is_to_be_undone_any_more)
+TEST(notes_are_deleted_when_nothing_is_left_to_undo)
 {
 	unsigned forgot;
 
@@ -319,7 +321,7 @@ TEST(notes_are_dropped_when_nothing_is_to_be_undone_any_more)
 		run_for(o.step_ns);
 	forgot = disk.forgot;
 	run_for(10 * S);
-	assert_int_equal(disk.forgot, forgot); /* it is out: they are needed */
+	assert_int_equal(disk.forgot, forgot); /* the worker is evicted: the notes are needed */
 	for (unsigned i = 0; i < 10000 && o.w[0].verbs[ORDER_RESUME] == 0; i++)
 		run_for(o.step_ns);
 	run_for(60 * S);
@@ -327,7 +329,7 @@ TEST(notes_are_dropped_when_nothing_is_to_be_undone_any_more)
 	world_done(&o);
 }
 
-TEST(an_order_above_level_2_whose_notes_find_no_place_is_turned_down)
+TEST(an_order_above_level_2_is_refused_if_its_notes_cannot_be_stored)
 {
 	begin(4);
 	run_for(S);
@@ -345,7 +347,7 @@ TEST(an_order_above_level_2_whose_notes_find_no_place_is_turned_down)
 	world_done(&o);
 }
 
-TEST(the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is)
+TEST(the_view_shows_at_once_whether_a_request_is_stored)
 {
 	char message[200];
 
@@ -360,14 +362,14 @@ TEST(the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is)
 	assert_in(g.view.journal, "cannot be written");
 	run_for(20 * S);
 	assert_in(g.view.journal, "cannot be written");
-	disk.fails = false; /* nothing new is decided: what waits is written */
+	disk.fails = false; /* no new decision: the waiting records are written */
 	guard_service_pump(&g);
 	assert_false(g.failed);
 	assert_string_equal(g.view.journal, "ok");
 	world_done(&o);
 }
 
-TEST(a_return_that_fails_is_told_as_an_error)
+TEST(a_failed_resume_is_logged_as_an_error)
 {
 	begin(2);
 	o.w[0].fail_level = 0;
@@ -384,7 +386,7 @@ TEST(the_time_to_free_begins_with_the_first_order_and_is_the_workers_own)
 	struct guard_status s;
 
 	begin(4);
-	o.w[0].busy = true; /* drains as long as it may */
+	o.w[0].busy = true; /* drains for the longest allowed time */
 	run_for(S);
 	world_guest(&o, "now-game", 0, GIB, S, 0);
 	run_for(120 * S);
@@ -395,7 +397,7 @@ TEST(the_time_to_free_begins_with_the_first_order_and_is_the_workers_own)
 	world_done(&o);
 }
 
-TEST(what_a_worker_did_that_is_gone_is_still_counted)
+TEST(counts_of_a_removed_worker_stay_in_the_totals)
 {
 	struct guard_decision d = { .result = RESULT_FREED, .level = 2 };
 	struct policy *p = calloc(1, sizeof(*p));
@@ -414,7 +416,7 @@ TEST(what_a_worker_did_that_is_gone_is_still_counted)
 	}
 	assert_int_equal(g.tally.workers, 1);
 	assert_int_equal(counters_evictions(g.tally.all), POLICY_WORKERS + 8);
-	snprintf(name, sizeof(name), "gone0"); /* it comes again */
+	snprintf(name, sizeof(name), "gone0"); /* this worker comes back */
 	guard_counts_load(&g.tally, NULL, p);
 	assert_int_equal(counters_evictions(counters_find(&g.tally, name)->cell), 1);
 	assert_int_equal(counters_evictions(g.tally.all), POLICY_WORKERS + 8);

@@ -1,4 +1,4 @@
-/* The GPUs that a service guards, in stepped time; the test decides which locks succeed. */
+/* Tests on which GPUs a service acts, in stepped time. The test decides which locks succeed. */
 #include "daemon/guard_service_parts.h"
 
 #include "daemon/guard_lock.h"
@@ -14,7 +14,7 @@ static struct {
 	int err;     /* result of the next attempts */
 	int64_t pid; /* holder of the lock */
 	unsigned tries;
-	char foreign[2][64]; /* the last holder reported to the guard, of GPU-0 and GPU-1 */
+	char foreign[2][64]; /* the last holder reported to the guard, for GPU-0 and GPU-1 */
 	unsigned foreign_reports, logged;
 	char text[700]; /* last log line */
 } seen;

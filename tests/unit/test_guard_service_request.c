@@ -1,4 +1,5 @@
-/* Requests of users, in stepped time: the guard gets the uid of the client, and the response says what is stored. */
+/* Tests requests of users, in stepped time: the guard gets the uid of the client, and the
+ * response says what is stored. */
 #include "daemon/guard_service_parts.h"
 
 #include "daemon/peer_process.h"
@@ -166,11 +167,11 @@ static int wish(enum guard_request what, int64_t uid, char message[static 200])
 	return guard_service_ops.request(&g, 0, what, 0, &by, message, 200);
 }
 
-TEST(who_asks_counts_by_his_number_whatever_the_words_are)
+TEST(requests_are_limited_by_the_users_uid_not_by_the_stated_name)
 {
 	static const struct {
 		int64_t uid;
-		int again; /* of a second wish within the hour, where one may be */
+		int again; /* result of a second request within the hour; the limit is one */
 	} row[] = { { 1000, -GW_E_PERM }, { 0, 0 }, { -1, 0 } };
 	char message[200];
 
@@ -187,7 +188,7 @@ TEST(who_asks_counts_by_his_number_whatever_the_words_are)
 	}
 }
 
-TEST(a_wish_is_in_the_file_before_it_is_answered)
+TEST(a_request_is_in_the_journal_before_it_is_answered)
 {
 	char message[200];
 	uint64_t before;
@@ -204,12 +205,13 @@ TEST(a_wish_is_in_the_file_before_it_is_answered)
 	seen.hangs_ns = 3 * S;
 	before = stepped.mono_ns;
 	assert_int_equal(wish(REQUEST_RELEASE, -1, message), 0);
-	assert_int_equal(stepped.mono_ns - before, 200 * NS_PER_MS); /* and no longer */
+	/* not longer than KEEP_NS */
+	assert_int_equal(stepped.mono_ns - before, 200 * NS_PER_MS);
 	assert_in(message, "the request is not on disk yet");
 	world_done(&o);
 }
 
-TEST(what_a_restart_forgets_is_said)
+TEST(the_answer_reports_that_a_request_would_be_lost_at_a_restart)
 {
 	char message[200];
 
@@ -233,7 +235,7 @@ TEST(a_refused_request_is_neither_logged_nor_tracked)
 
 	begin();
 	assert_int_equal(wish(REQUEST_HOLD_EVICTED, -1, message),
-			 -GW_E_ARG); /* without a time */
+			 -GW_E_ARG); /* a hold needs a duration */
 	assert_int_equal(seen.logged, 0);
 	assert_null(guard_operation_latest(&g.operations, "w0"));
 	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
@@ -261,7 +263,7 @@ TEST(a_reservation_belongs_to_the_user_of_the_request)
 }
 
 /* The user of a refused game must not be used for the next request. */
-TEST(a_game_belongs_to_its_user_and_the_next_request_does_not)
+TEST(a_game_belongs_to_its_user_and_does_not_change_the_user_of_the_next_request)
 {
 	const struct guard_client by = { "token", 1000, -1, 0 };
 	char message[200] = "";

@@ -1,4 +1,5 @@
-/* The guard's words stand in a schema, a page and a manual as well: these are held against the tables. */
+/* Checks that the guard's words in the schema, the web page and the manual agree with the
+ * tables. */
 #include "guard/demand.h"
 #include "guard/guard.h"
 #include "base/json_doc.h"
@@ -7,7 +8,7 @@
 
 #include "test.h"
 
-/* A file of the source, whole; the caller frees it. */
+/* Returns a whole file of the source tree; the caller frees it. */
 static char *whole(const char *name)
 {
 	const char *top = getenv("GPUWARD_TEST_SOURCE");
@@ -56,7 +57,7 @@ TEST(the_schema_has_each_word_once)
 	has_these(schema, "guard_reason", guard_reason_name, GUARD_REASONS);
 	has_these(schema, "guard_state", guard_state_name, GUARD_STATES);
 	has_these(schema, "guard_class", guard_class_name, GUARD_CLASSES);
-	/* Other lists of them would be copies. */
+	/* A second list of the same words would be a copy. */
 	assert_int_equal(times(text, "\"contention\",\n"), 1);
 	assert_int_equal(times(text, "\"verify-up\",\n"), 1);
 	json_doc_free(schema);
@@ -68,7 +69,7 @@ static bool is_word(char c)
 	return (c >= 'a' && c <= 'z') || c == '-';
 }
 
-/* Is there "word:" in the text, its name in quotes or not? */
+/* True if the text has "word:", with or without quotes around the word. */
 static bool has_key(const char *text, const char *word)
 {
 	size_t n = strlen(word);
@@ -79,7 +80,7 @@ static bool has_key(const char *text, const char *word)
 	return false;
 }
 
-/* The object that follows; ends the text after it. */
+/* Returns the object that follows head, and ends the text after it. */
 static const char *object(char *text, const char *head)
 {
 	char *begin = strstr(text, head), *end = begin ? strstr(begin, "\n};") : NULL;
@@ -101,7 +102,7 @@ static void page_has(const char *head, const char *(*name)(unsigned), unsigned n
 	free(text);
 }
 
-TEST(the_page_knows_each_word)
+TEST(the_web_page_has_a_text_for_every_state_and_reason)
 {
 	page_has("const STATES = {", guard_state_name, GUARD_STATES);
 	page_has("const REASONS = {", guard_reason_name, GUARD_REASONS);
@@ -135,7 +136,7 @@ static void asks_for_no_kind(const char *path)
 	free(text);
 }
 
-/* A table of guard_state.c has "(part.name" or ", part.name". */
+/* True if a table of guard_state.c has "(part.name" or ", part.name". */
 static bool has_member(const char *table, const char *part, const char *name, size_t n)
 {
 	const size_t len = strlen(part);
@@ -150,7 +151,7 @@ static bool has_member(const char *table, const char *part, const char *name, si
 	return false;
 }
 
-/* Of a text what stands between two words; the caller frees the text. */
+/* Returns what is between two words of a text; the caller frees the text. */
 static char *between(char *text, const char *head, const char *end)
 {
 	char *at = strstr(text, head), *last = at ? strstr(at, end) : NULL;
@@ -161,8 +162,10 @@ static char *between(char *text, const char *head, const char *end)
 	return at + strlen(head);
 }
 
-/* A recording that begins while the guard runs begins with these lines: what has none is not known there. */
-/* part: of struct `of`, where it is a part of the struct `whole_of`. */
+/* A recording that begins while the guard runs starts with the rows of guard_state.c. A member
+ * without a row would be lost. */
+/* Checks that each member of struct `of` has a row. part: the prefix of `of` within struct
+ * `whole_of`. but: members without a row. */
 static void has_part(const char *file, const char *of, const char *whole_of, const char *part,
 		     const char *but)
 {
@@ -197,7 +200,7 @@ static void has_members(const char *file, const char *of, const char *but)
 	has_part(file, of, of, "", but);
 }
 
-TEST(all_that_the_guard_knows_can_be_written_down)
+TEST(every_member_of_the_guards_state_can_be_recorded)
 {
 	static const char internal[] = "src/guard/guard_internal.h";
 	static const char *const part[] = { "observed", "demand",  "reasons", "intent",
@@ -214,7 +217,7 @@ TEST(all_that_the_guard_knows_can_be_written_down)
 	has_members(internal, "reservation", " ");
 	has_members("src/guard/demand.h", "demand_life", " ");
 	has_members("src/guard/guard_internal.h", "rate_user", " ");
-	/* The others are made again of these, or are empty then. */
+	/* The other members are computed from these, or are empty at that time. */
 	has_members(internal, "guard",
 		    " p scene verdict others demand gpu order worker workers "
 		    " reservation rate queue ");
@@ -245,8 +248,8 @@ TEST(every_key_of_a_worker_is_read)
 	free(def);
 }
 
-/* Adapters are of a kind; what others want to know of one is a trait. */
-TEST(nobody_but_an_adapter_asks_for_a_kind)
+/* Only an adapter depends on its kind. Other code must use a trait. */
+TEST(only_adapters_compare_the_worker_kind)
 {
 	static const char *const folder[] = { "src/guard", "src/serve", "src/daemon",
 					      "src/cli" };
@@ -275,7 +278,7 @@ TEST(nobody_but_an_adapter_asks_for_a_kind)
 	assert_true(files > 50);
 }
 
-/* A word in the first column of a table: alone, or next to another. */
+/* True if a word is in the first column of a table, alone or next to another word. */
 static bool has_row(const char *text, const char *word)
 {
 	static const char *const around[][2] = { { "\n| ", " |" },
@@ -311,7 +314,7 @@ static void machine_has(const char *text, const char *(*name)(unsigned), unsigne
 			fail_msg("docs/GUARD-MACHINE.md lacks a row of %s", name(i));
 }
 
-TEST(the_machine_is_described_with_each_word)
+TEST(guard_machine_md_lists_every_state_reason_block_and_demand)
 {
 	char *text = whole("docs/GUARD-MACHINE.md");
 
@@ -325,7 +328,7 @@ TEST(the_machine_is_described_with_each_word)
 	free(text);
 }
 
-/* Code and tests name them by number. */
+/* Checks the row numbers, because code and tests refer to them. */
 TEST(the_table_has_every_row_once_and_in_order)
 {
 	char *text = whole("docs/GUARD-MACHINE.md"), *at = strstr(text, "\n## The table\n"),
@@ -343,7 +346,8 @@ TEST(the_table_has_every_row_once_and_in_order)
 	free(text);
 }
 
-/* "#define NAME (30 * NS_PER_S)" is 30 s, one without a number before it 1 s. */
+/* Reads "#define NAME (30 * NS_PER_S)" as 30 s, and a define without a number before NS_PER_S
+ * as 1 s. */
 static void defined(const char *source, const char *name, char *out, size_t size)
 {
 	char define[64];

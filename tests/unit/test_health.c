@@ -1,4 +1,4 @@
-/* Readings and events of an artificial GPU with values that each test sets. */
+/* Health of an artificial GPU: each test sets its values and events. */
 #define TEST_SETUP    fresh
 #define TEST_TEARDOWN done
 #include "simtest.h"
@@ -65,7 +65,7 @@ static void read_after(uint64_t ns)
 	health_read(t.h, &t.d, t.now);
 	health_status(t.h, t.now, &t.s);
 	t.changes += before != t.s.thermal;
-	if (t.s.level != HEALTH_OK) { /* each level has a sentence and an advice */
+	if (t.s.level != HEALTH_OK) { /* each level has an explanation and an advice */
 		assert_true(strlen(t.s.worst.why) > 10);
 		assert_true(strlen(t.s.worst.advice) > 10);
 	}
@@ -164,7 +164,7 @@ TEST(it_clears_after_half_a_minute_of_being_cool_enough)
 	uint64_t cool;
 
 	read_margin(2, 4);
-	read_margin(6, 100); /* not enough: trip + 5 is 7 */
+	read_margin(6, 100); /* not cool enough: trip point + 5 is 7 */
 	assert_true(t.s.thermal);
 	assert_int_equal(t.s.worst.clears_ns, 0);
 	read_margin(7, 1);
@@ -177,7 +177,7 @@ TEST(it_clears_after_half_a_minute_of_being_cool_enough)
 	assert_true(t.s.thermal);
 	read_once();
 	assert_false(t.s.thermal);
-	assert_int_equal(t.s.level, HEALTH_THROTTLE); /* 7 < 5 + 5 */
+	assert_int_equal(t.s.level, HEALTH_THROTTLE); /* not yet cool enough: 7 < 5 + 5 */
 	read_margin(15, 31);
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
@@ -189,7 +189,7 @@ TEST(noise_of_a_degree_makes_one_transition_each_way)
 
 	print_message("seed %llu\n", (unsigned long long)seed);
 	random_init(&r, seed);
-	for (unsigned at = 0; at < 2; at++) { /* around the trip, then around its end */
+	for (unsigned at = 0; at < 2; at++) { /* around the trip point, then its end */
 		for (unsigned i = 0; i < 2000; i++)
 			read_margin((at ? 9 : 2) + (double)random_below(&r, 3) - 1, 1);
 		assert_int_equal(t.changes, at + 1);
@@ -200,10 +200,11 @@ TEST(noise_of_a_degree_makes_one_transition_each_way)
 TEST(a_rise_since_the_last_margin_is_subtracted)
 {
 	read_margin(12, 1);
-	read_value(GW_Q_TEMPERATURE_GPU, 75 + 4, 1); /* the margin is older */
+	/* the temperature is newer than the margin */
+	read_value(GW_Q_TEMPERATURE_GPU, 75 + 4, 1);
 	assert_true(fabs(t.s.margin_c - 8) < 1e-9);
 	assert_int_equal(t.s.level, HEALTH_WARN);
-	read_value(GW_Q_TEMPERATURE_GPU, 70, 1); /* cooler: needs a new margin */
+	read_value(GW_Q_TEMPERATURE_GPU, 70, 1); /* a lower temperature needs a new margin */
 	assert_true(fabs(t.s.margin_c - 12) < 1e-9);
 }
 
@@ -286,7 +287,8 @@ TEST(an_unreadable_value_is_unknown_and_changes_nothing)
 	assert_false(t.s.thermal);
 }
 
-/* One degree below the reported temperature nothing happens, at it four readings evict. */
+/* Asserts that nothing happens one degree below evict_at_c, and that four readings at
+ * evict_at_c evict. */
 static void trips_at(double c)
 {
 	assert_true(fabs(t.s.evict_at_c - c) < 1e-9);
@@ -303,7 +305,7 @@ TEST(the_reported_eviction_temperature_is_where_it_happens)
 	struct health_options o;
 
 	read_value(GW_Q_TEMPERATURE_GPU, 60, 1);
-	trips_at(85); /* without any limit */
+	trips_at(85); /* a GPU without any limit */
 	fresh(NULL);
 	set(GW_Q_TEMPERATURE_GPU, 60);
 	read_value(GW_Q_TEMPERATURE_SLOWDOWN, 90, 1);
@@ -317,7 +319,7 @@ TEST(the_reported_eviction_temperature_is_where_it_happens)
 	o.absolute_c = 80;
 	assert_int_equal(fresh_with(&o), 0);
 	read_once();
-	assert_true(t.s.evict_at_c == 80); /* also without a temperature */
+	assert_true(t.s.evict_at_c == 80); /* evict_at_c is also known without a temperature */
 	read_value(GW_Q_TEMPERATURE_GPU, 60, 1);
 	trips_at(80);
 	fresh(NULL);
@@ -355,7 +357,7 @@ TEST(new_uncorrectable_errors_quarantine_without_recovery_actions)
 	assert_int_equal(t.s.level, HEALTH_OK);
 	read_value(GW_Q_ECC_UNCORRECTED, 2, 1);
 	assert_true(t.s.quarantine);
-	assert_in(t.s.worst.why, "2 uncorrectable");
+	assert_in(t.s.worst.why, "2 new uncorrectable");
 }
 
 TEST(with_a_recovery_action_new_errors_only_warn)
@@ -385,7 +387,7 @@ TEST(quarantine_ends_after_a_clean_minute)
 	read_value(GW_Q_RECOVERY_ACTION, 0, 1);
 	assert_int_equal(t.s.worst.clears_ns, t.now + 60 * S);
 	read_times(30);
-	t.d.state = GW_DEVICE_CLOSED; /* the driver is reloaded: nothing is known */
+	t.d.state = GW_DEVICE_CLOSED; /* the driver is reloaded; no value is known */
 	read_once();
 	assert_true(t.s.quarantine);
 	t.d.state = GW_DEVICE_OK;
@@ -462,7 +464,7 @@ static bool quarantines(enum xid_class c, unsigned number, bool action_known)
 	return c == XID_RESET_GPU || c == XID_REBOOT || c == XID_VENDOR;
 }
 
-TEST(every_xid_leads_to_what_its_class_says)
+TEST(every_xid_has_the_consequence_of_its_class)
 {
 	for (unsigned known = 0; known < 2; known++)
 		for (unsigned n = 0; n <= 1000; n++) {
@@ -511,7 +513,7 @@ TEST(the_first_reading_decides_about_an_earlier_xid_48)
 {
 	xid(48);
 	assert_false(t.s.quarantine);
-	xid(31); /* less severe, and later */
+	xid(31); /* a less severe Xid after the severe one */
 	read_once();
 	assert_true(t.s.quarantine);
 	assert_in(t.s.worst.why, "48");
@@ -588,7 +590,7 @@ TEST(an_operator_can_end_a_quarantine_without_a_cause)
 	char why[200] = "";
 
 	read_once();
-	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), 0); /* there is none */
+	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), 0); /* no quarantine */
 	xid(79);
 	assert_true(t.s.quarantine);
 	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), 0);
@@ -632,11 +634,11 @@ TEST(configured_xid_rules_replace_the_table)
 	assert_int_equal(health_xid_class(NULL, 109), XID_RESET_GPU);
 }
 
-TEST(other_events_have_consequences_too)
+TEST(ecc_and_other_events_have_their_health_level)
 {
 	static const struct {
 		uint64_t type;
-		enum health_level without, with; /* a recovery action */
+		enum health_level without, with; /* level without and with a recovery action */
 	} rows[] = {
 		{ ABI_EVENT_ECC_SINGLE, HEALTH_OK, HEALTH_OK },
 		{ ABI_EVENT_ECC_DOUBLE, HEALTH_QUARANTINE, HEALTH_WARN },
@@ -721,7 +723,7 @@ TEST(heat_is_a_separate_reason_during_a_quarantine)
 	assert_int_equal(m.heat, 0);
 }
 
-TEST(what_ends_a_finding_follows_the_options)
+TEST(the_end_of_a_health_finding_follows_the_options)
 {
 	struct health_options o;
 	struct health_meaning m;
@@ -737,7 +739,7 @@ TEST(what_ends_a_finding_follows_the_options)
 	m = meaning();
 	assert_string_equal(
 		m.reason[1].found.clears,
-		"when the driver has been clean for 300 s, or by gpuward guard clear");
+		"when the driver has reported no problem for 300 s, or by gpuward guard clear");
 	assert_int_equal(m.reason[1].found.clears_ns, 0);
 	assert_string_equal(m.reason[0].found.clears,
 			    "when it has been 10 C or more below its limit for 45 s");
@@ -815,7 +817,7 @@ TEST_WITH(only_the_lost_gpu_is_quarantined, NULL, sim_done)
 	for (unsigned i = 0; i < 10; i++)
 		assert_int_equal(sim_second(0).level, HEALTH_OK);
 	assert_true(sim_second(1).quarantine);
-	assert_true(sim_seconds(1, 40).quarantine); /* back for 25 s; a minute must pass */
+	assert_true(sim_seconds(1, 40).quarantine); /* back for 25 s; 60 s are required */
 	assert_int_equal(sim_seconds(1, 120).level, HEALTH_OK);
 }
 

@@ -4,7 +4,7 @@
 
 #include <locale.h>
 
-/* user, idle and waiting ticks; the other columns stay */
+/* Writes /proc/stat with these user, idle and iowait ticks; the other columns stay the same. */
 static void put_ticks(unsigned user, unsigned idle, unsigned iowait)
 {
 	char text[256];
@@ -69,11 +69,11 @@ TEST(starts_over_when_ticks_step_back)
 	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
 	put_ticks(950, 4050, 200);
 	assert_utilization(&h, 0.5);
-	put_ticks(990, 4055, 100); /* idle grew by less than busy, waiting fell */
+	put_ticks(990, 4055, 100); /* iowait fell by more than user and idle grew */
 	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
 }
 
-TEST(says_why_a_figure_is_missing)
+TEST(a_missing_host_value_has_a_reason)
 {
 	struct host h;
 	struct host_report r;

@@ -334,7 +334,7 @@ TEST(ten_failures_slow_an_address_but_never_the_token)
 		assert_int_equal(auth_check(&a, "Bearer guess", 1, NS_PER_S + i), AUTH_WRONG);
 	assert_int_equal(auth_check(&a, "Bearer guess", 1, 2 * NS_PER_S), AUTH_BLOCKED);
 	assert_int_equal(auth_check(&a, good, 1, 2 * NS_PER_S), AUTH_GOOD);
-	/* A correct token does not reset the count of other requests. */
+	/* A correct token does not reset the count of wrong ones. */
 	assert_int_equal(auth_check(&a, "Bearer guess", 1, 2 * NS_PER_S), AUTH_BLOCKED);
 	assert_int_equal(auth_check(&a, "Bearer guess", 2, 2 * NS_PER_S), AUTH_WRONG);
 	assert_int_equal(auth_check(&a, "Bearer guess", 1, 12 * NS_PER_S), AUTH_WRONG);
@@ -453,7 +453,7 @@ TEST(etags_differ_between_bodies_and_codings)
 	entry_free(live);
 }
 
-/* A body exists while it is being sent. */
+/* The body is kept until it has been sent. */
 TEST(a_reply_outlives_its_cache_entry)
 {
 	struct entry *e = entry_of("text", 200, ROUTE_TICK);
@@ -469,7 +469,7 @@ TEST(a_reply_outlives_its_cache_entry)
 	MHD_destroy_response(m);
 }
 
-/* Large replies have their own pages and are sent without copying; small ones do not. */
+/* A large reply is sent from its own pages without copying; a small reply is copied. */
 TEST(a_large_reply_has_pages_of_its_own)
 {
 	static const struct {

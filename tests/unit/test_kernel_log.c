@@ -1,4 +1,4 @@
-/* Valid and invalid records, and a log in a file. */
+/* Parses valid and invalid records, and reads a log from a file. */
 #include "guard/kernel_log.h"
 
 #include "measure/stat.h"

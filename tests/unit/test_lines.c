@@ -61,7 +61,7 @@ TEST(walks_a_file_longer_than_its_buffer)
 	lines_close(&l);
 }
 
-TEST(says_that_a_file_is_missing)
+TEST(a_missing_file_is_an_error_of_its_own)
 {
 	assert_int_equal(lines_open(&l, &t.root, "none"), -GW_E_NOENT);
 }

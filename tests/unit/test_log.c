@@ -90,7 +90,7 @@ LOG_TEST(lines_above_the_level_are_not_written)
 	assert_in(written(), "msg=yes");
 }
 
-LOG_TEST(a_line_that_does_not_fit_is_cut_and_says_so)
+LOG_TEST(a_line_that_does_not_fit_is_cut_and_marked)
 {
 	static char large[20000];
 	static const char *const fill[] = { "x", "\x01", "\xe2\x82\xac", "\xff" };

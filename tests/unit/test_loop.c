@@ -28,7 +28,7 @@ static int tear_down(void **state)
 #define TEST_SETUP    set_up
 #define TEST_TEARDOWN tear_down
 
-/* What happened, in order. */
+/* The names of the callbacks that ran, in order. */
 static char story[256];
 static struct loop_source *other;
 
@@ -110,7 +110,7 @@ TEST(timers_fire_in_order_and_once)
 		assert_int_equal(loop_add_timer(loop, on_timer, names[i], &s[i]), 0);
 	}
 	for (unsigned i = 0; i < 26; i++) {
-		unsigned k = i * 7 % 26; /* all of them, in another order */
+		unsigned k = i * 7 % 26; /* visits all 26 in another order */
 
 		loop_set_time(s[k], 1 + k);
 	}
@@ -138,7 +138,7 @@ TEST(random_heap_of_timers_stays_in_order)
 		at[i % 300] = i % 5 == 0 ? 0 : UINT64_MAX / 2 + i * 31 % 1000;
 		loop_set_time(s[i % 300], at[i % 300]);
 	}
-	/* None is due; then one is, and only that. */
+	/* At first no timer is due; then exactly one is. */
 	story[0] = '\0';
 	loop_once(loop, 0);
 	struct loop_source *due;

@@ -83,7 +83,7 @@ SIM_TEST(a_power_limit_is_set_and_the_gpu_draws_less)
 	assert_string_equal(got.message, "the power limit is 400 W now; it was 700 W");
 	assert_int_equal(keeps, 1);
 	assert_true(kept_before[0] == 700);
-	/* Without waiting for the cadence of its tier. */
+	/* The new value is visible at once, before its tier is due. */
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 	sim_step(10 * NS_PER_S);
 	assert_true(sim_true_watts(0) < 410);
@@ -187,7 +187,7 @@ SIM_TEST(a_setter_without_effect_is_detected)
 	assert_says("7 corrected and 2 uncorrected");
 }
 
-SIM_TEST(without_permission_the_message_names_who_may)
+SIM_TEST(without_permission_the_remedy_names_root)
 {
 	world("[driver]\nprivileged = false\n" H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_PERM);
@@ -296,7 +296,7 @@ SIM_TEST(the_old_value_is_restored_unless_someone_else_changed_it)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 650);
-	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), 0); /* it is already */
+	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), 0); /* is 650 W */
 	assert_false(got.changed);
 
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 500, NAN), 0); /* somebody else */
@@ -304,7 +304,7 @@ SIM_TEST(the_old_value_is_restored_unless_someone_else_changed_it)
 	assert_true(got.foreign && !got.changed);
 	assert_says("is 500 W; someone else changed it after gpuward set 400 W");
 	assert_true(now(GW_Q_POWER_LIMIT) == 500);
-	/* A change that was recorded and then not made. */
+	/* The change to 400 W was recorded, but not made. */
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, 500), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 650);
 }
@@ -370,17 +370,18 @@ SIM_TEST(an_order_cancelled_while_it_waits_is_never_carried_out)
 	sim_open_with(NULL, 0, 100 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	s = sim.ctx->slot[0];
-	slot_take(s); /* as a sampler with a call that hangs */
+	slot_take(s); /* take the lock, like a sampler with a hanging call */
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_false(got.uncertain);
 	slot_give(s);
 	assert_true(call_thread_wait(s->thread, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
-	assert_int_equal(sim_calls("nvmlDeviceGetPowerManagementLimit"), 0); /* nor looked at */
+	assert_int_equal(sim_calls("nvmlDeviceGetPowerManagementLimit"), 0); /* not read */
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-/* The reading is done; then a sampler's call hangs before the setting is changed. */
+/* Takes the lock after the old value was read, like a sampler with a call that hangs before the
+ * setting is changed. */
 static int keep_and_hold(void *arg, const struct manage_order *o, const double before[2])
 {
 	slot_take(arg);

@@ -18,7 +18,7 @@ static struct {
 	struct manage_journal *journal;
 	struct manage_result result;
 	unsigned orders;
-	int not_yet; /* how often managed() has no result yet */
+	int not_yet; /* how often managed() still returns no result */
 	int manage_answer;
 } fake;
 
@@ -144,7 +144,7 @@ static void put_all_back(void)
 	}
 }
 
-/* The process ends; a new one starts with the documents of the store. */
+/* Ends the process without cleanup; a new one starts with the stored documents. */
 static void crash(void)
 {
 	manage_journal_free(fake.journal);
@@ -201,7 +201,7 @@ JOURNAL_TEST(changes_are_restored_after_a_crash)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 	assert_int_equal(sim_calls("nvmlDeviceResetMemoryLockedClocks"), 1);
 	assert_int_equal(fake.count, 0);
-	crash(); /* nothing is left to be done */
+	crash(); /* after another crash nothing is left to restore */
 	put_all_back();
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
@@ -354,7 +354,7 @@ JOURNAL_TEST(a_failed_restore_is_repeated_at_the_next_start)
 	assert_int_equal(fake.count, 0);
 }
 
-JOURNAL_TEST(a_setting_whose_call_hung_is_restored)
+JOURNAL_TEST(a_setting_is_restored_after_its_call_hung)
 {
 	memset(&fake, 0, sizeof(fake));
 	sim_text(H200);

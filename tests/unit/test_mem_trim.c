@@ -1,4 +1,5 @@
-/* Memory that a library cleared goes back to the kernel, and the library does not notice. */
+/* Memory that a library cleared is returned to the kernel, and the library's contents stay the
+ * same. */
 
 #include "base/mem_trim.h"
 

@@ -1,5 +1,5 @@
-/* Every allocation of the readers fails once: 1, 2, 3, ... until none does.  The sources are
- * included with malloc() under another name, so that only theirs fail. */
+/* Every allocation of the readers fails once: 1, 2, 3, ... until none does. The sources are
+ * included with malloc() renamed, so that only their allocations fail. */
 #include "test.h"
 
 #include <gpuward.h>
@@ -36,7 +36,7 @@ static void *unreliable_realloc(void *p, size_t n)
 #undef calloc
 #undef realloc
 
-/* Large enough for several blocks and a larger index. */
+/* Makes a document that needs several blocks and a larger index. */
 static char *large_document(void)
 {
 	struct buf b;
@@ -67,7 +67,7 @@ TEST(toml_survives_every_failed_allocation)
 		toml_free(doc);
 	} while (rc != 0);
 	until_failure = 0;
-	assert_true(n > 10); /* it did allocate, and each of them failed once */
+	assert_true(n > 10); /* more than 10 allocations were made, and each failed once */
 	free(text);
 }
 

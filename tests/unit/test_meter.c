@@ -1,4 +1,5 @@
-/* From the simulated sensor to joules in stepped time, compared with the true energy. */
+/* Measures joules from the simulated sensor in stepped time and compares them with the true
+ * energy. */
 #include "simtest.h"
 
 #include "measure/meter.h"
@@ -31,7 +32,7 @@ static int stop(void **state)
 
 #define TEST_TEARDOWN stop
 
-/* A world whose ring of samples is full. */
+/* Opens a world in which the ring of samples is full. */
 static void open_world(const char *world)
 {
 	stop_meter();
@@ -67,7 +68,7 @@ static void begin(void)
 	assert_int_equal(gw_window_open(meter, "w", 0, &window), 0);
 }
 
-/* Ends the window; an error if its result is not complete by then. */
+/* Ends the window. Returns an error if its result is not complete within timeout_ns. */
 static int end_within(uint64_t timeout_ns)
 {
 	int err;
@@ -116,7 +117,7 @@ static void print(const char *what)
 	       gw_verdict_name(r->verdict), r->coverage_ratio, (unsigned long long)r->codes);
 }
 
-/* Readings of the counter at odd moments, as a meter that has run for a while has them. */
+/* Reads the counter at irregular times, so that its phase is known as after a long run. */
 static void learn_phase(unsigned windows)
 {
 	for (unsigned i = 0; i < windows; i++) {
@@ -126,7 +127,7 @@ static void learn_phase(unsigned windows)
 	}
 }
 
-TEST(a_window_says_when_its_result_is_there)
+TEST(a_window_reports_when_its_result_is_complete)
 {
 	start(HALF_LOAD);
 	begin();
@@ -185,7 +186,8 @@ static double square(double x)
 	return x * x;
 }
 
-/* 1000 windows: s.d. of the raw counter and of our result, in ticks. */
+/* Measures 1000 windows: standard deviation of the raw counter and of our result, in counter
+ * ticks. */
 static void ticks(double tick_s, const char *world)
 {
 	double raw = 0, ours = 0, counter = 0;
@@ -449,7 +451,8 @@ TEST(each_of_several_consecutive_windows_has_its_throttling)
 	}
 }
 
-/* An edge between two samples is interpolated, and the s.d. must respect that. */
+/* An edge between two samples is interpolated; the standard deviation must take that into
+ * account. */
 TEST(the_standard_deviation_of_power_fits_its_range)
 {
 	start(WATTS("kind = \"square\"\nhigh = 600\nlow = 20\nperiod = 2\nduty = 0.5\n"));
@@ -468,7 +471,7 @@ TEST(an_end_set_late_takes_nothing_from_after_it)
 	begin();
 	sim_run_for(meter, 4);
 	ended = clock_mono_ns(&sim.clock);
-	sim_run_for(meter, 5); /* 600 W meanwhile */
+	sim_run_for(meter, 5); /* the power is 600 W in this time */
 	assert_int_equal(gw_window_close(window, ended), 0);
 	assert_int_equal(gw_window_wait(window, UINT64_MAX), 0);
 	r = gw_window_energy(window, 0);
@@ -630,7 +633,7 @@ TEST(a_load_in_step_with_the_sensor_is_seen_whole_and_reported)
 		assert_true(has_code(GW_CODE_ALIAS_SUSPECTED));
 		assert_true(truth_is_inside());
 		worst = fmax(worst, off_by(r->joules.best, truth));
-		/* The result of polling in step with the load. */
+		/* The value that polling in step with the load gives. */
 		for (unsigned k = 0; k < 8; k++) {
 			double w;
 
@@ -645,9 +648,9 @@ TEST(a_load_in_step_with_the_sensor_is_seen_whole_and_reported)
 	assert_true(worst_single > 0.3);
 }
 
-/* The sensor of an H200 samples at its own times. A load in step with it looks steady and
- * its reading is far from the truth, so the interval must be wide. */
-TEST(a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off)
+/* The sensor of an H200 samples at its own times. A load in step with the sensor looks steady,
+ * but the readings are far from the truth. So the interval must be wide. */
+TEST(a_load_in_step_with_a_polled_sensor_gets_a_wide_interval)
 {
 	double worst = 0;
 
@@ -698,7 +701,8 @@ TEST(a_polled_load_without_a_counter_is_as_uncertain_as_it_varies)
 	}
 }
 
-/* A sample buffer hides less; without a counter nothing shows it. */
+/* A sample ring hides less of a load than polling, but without a counter the error is not
+ * visible. */
 TEST(a_load_in_step_with_the_ring_is_inside_the_interval)
 {
 	static const double periods[] = { 0.02, 0.1 };
@@ -812,13 +816,13 @@ TEST(shares_of_processes_add_up)
 	assert_int_equal(who->row[0].how, ATTRIBUTE_MODELLED);
 	assert_true(fabs(sum / r->joules.best - 1) < 0.001);
 	assert_true(fabs(who->idle_joules / (80 * 12) - 1) < 0.01);
-	/* Half of 40 W each; the rest in the ratio three to one. */
+	/* Each process gets half of the 40 W; the other 380 W are split three to one. */
 	assert_true(fabs(share[0] / (12 * (20 + 0.75 * 380)) - 1) < 0.05);
 	assert_true(fabs(share[1] / (12 * (20 + 0.25 * 380)) - 1) < 0.1);
 	assert_true(has_code(GW_CODE_FOREIGN_PROCESS));
 }
 
-/* Real time, two GPUs, windows opened and closed by four threads at once. */
+/* Opens and closes windows on two GPUs in real time; four threads run this at once. */
 static void *windows_of_a_thread(void *arg)
 {
 	for (unsigned i = 0; i < 20; i++) {
@@ -837,7 +841,7 @@ static void *windows_of_a_thread(void *arg)
 	return NULL;
 }
 
-/* Real time, and one thread per GPU. */
+/* Starts a meter in real time, with one thread per GPU. */
 static void start_threads(const char *world)
 {
 	struct gw_options o = { .size = sizeof(o),
@@ -873,7 +877,8 @@ TEST(threads_share_a_meter)
 	}
 }
 
-/* Read while the sampling thread detects it: the thread sanitizer checks this. */
+/* The result is read while the sampling thread detects the missing counter; the thread
+ * sanitizer checks this. */
 TEST(a_missing_counter_is_visible_to_concurrent_callers)
 {
 	start_threads(TWO_GPUS "[[fault]]\ncall = \"nvmlDeviceGetTotalEnergyConsumption\"\n"
@@ -886,7 +891,7 @@ TEST(a_missing_counter_is_visible_to_concurrent_callers)
 	assert_false(meter_setup(meter, 0).counter);
 }
 
-/* The samples of its begin are read after its end. */
+/* The samples for the window's beginning are read after its end. */
 TEST(a_short_window_is_known_soon_after_its_end)
 {
 	start(HALF_LOAD);
@@ -913,7 +918,7 @@ TEST(clocks_set_inside_a_window_are_reported)
 	start(ONE("[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n"
 		  "[[fault]]\ncall = \"nvmlDeviceGetApplicationsClock\"\nfrom = 9\nvalue = "
 		  "1200\n"));
-	for (unsigned i = 0; i < 3; i++) { /* from 5, 8 and 11 s on */
+	for (unsigned i = 0; i < 3; i++) { /* from 5, 8 and 11 s; change at 9 s */
 
 		measure(2.9);
 		assert_true(has_code(GW_CODE_CLOCK_CHANGED) == changed[i]);
@@ -922,8 +927,8 @@ TEST(clocks_set_inside_a_window_are_reported)
 	}
 }
 
-/* Seconds from its end until the result: a hurried window that is shorter than a sample uses
- * the nearest one. */
+/* Returns the seconds from the window's end until its result. A window with `hurry` that is
+ * shorter than a sample uses the nearest sample. */
 static double waited_s(unsigned ms, bool hurry, double *ret_off)
 {
 	uint64_t ended;
@@ -985,7 +990,8 @@ TEST(a_meter_starts_with_the_calls_it_needs)
 	assert_true(!isnan(r->throttle_seconds[GW_THROTTLE_POWER]));
 }
 
-/* Calls per second of a long window: figures once, the ring once, others a tenth. */
+/* Limits in calls per second while a long window is open: quantities and the ring once, slow
+ * quantities 0.1. */
 TEST(an_open_window_costs_few_calls)
 {
 	static const struct {

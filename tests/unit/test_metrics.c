@@ -91,7 +91,7 @@ static double value(const char *text, const char *series)
 	return NAN;
 }
 
-/* Of GPU i. */
+/* Returns the value of GPU i's sample with this name and more labels. */
 static double of(const char *text, const char *name, unsigned i, const char *more)
 {
 	char series[512];
@@ -199,7 +199,7 @@ TEST(the_bits_of_the_mask_are_its_reasons)
 		     (mask & 0x1u) != 0);
 }
 
-/* Only the figures of GPU 1 that need no reading. */
+/* Asserts that GPU 1 has only the metrics that need no reading. */
 static void assert_silent(const char *text, const char *state)
 {
 	static const char *const gauges[] = {
@@ -561,7 +561,7 @@ TEST(any_number_reads_back)
 	}
 }
 
-TEST(a_page_that_does_not_fit_says_so)
+TEST(a_metrics_page_that_does_not_fit_is_an_error)
 {
 	char small[5000];
 	struct buf b;

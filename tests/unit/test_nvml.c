@@ -8,7 +8,7 @@
 
 static const struct gw_device *d;
 
-SIM_TEST(reads_what_an_h200_says)
+SIM_TEST(reads_the_values_of_an_h200)
 {
 	sim_start("[[gpu]]\nprofile = \"h200\"\n");
 	d = sim_take(GW_TIERS_ALL, 0);
@@ -202,8 +202,8 @@ static bool concerns_all(int code)
 	return r == REACT_LOST || r == REACT_REOPEN;
 }
 
-/* The failing device has no new figures and keeps most of them, because a failing call
- * removes only its own. The other device keeps all. */
+/* Asserts the effect of one failing call: its device has no new values and loses only those of
+ * the call; the other device keeps all. */
 static void check_fault(const struct have *was, const char *symbol, int code)
 {
 	struct have is;
@@ -287,7 +287,7 @@ SIM_TEST(each_missing_symbol_costs_its_own_figures_only)
 	}
 }
 
-SIM_TEST(an_older_call_stands_in_for_a_missing_one)
+SIM_TEST(an_older_call_replaces_a_missing_one)
 {
 	sim_start("[driver]\nmissing = [\"nvmlDeviceGetMemoryInfo_v2\", "
 		  "\"nvmlDeviceGetTemperatureV\", "

@@ -46,7 +46,7 @@ SIM_TEST(a_driver_that_is_replaced_is_opened_again_with_back_off)
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_NO_DRIVER);
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_NO_DRIVER);
 	inits = sim_calls("nvmlInit_v2");
-	for (int i = 0; i < 100; i++) /* no time passes: no retry */
+	for (int i = 0; i < 100; i++) /* no time passes, so there is no retry */
 		sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(sim_calls("nvmlInit_v2"), inits);
 	for (int i = 0; i < 30; i++) {
@@ -95,7 +95,8 @@ SIM_TEST(release_closes_every_handle_until_resume)
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
 }
 
-/* We must close it before another process gets it; we do not wait for its return. */
+/* The driver is closed before another process gets the GPU, and opened as soon as it is loaded
+ * again. */
 SIM_TEST(an_unloaded_driver_is_closed_and_a_loaded_one_is_tried_at_once)
 {
 	uint64_t calls;
@@ -306,7 +307,8 @@ SIM_TEST(a_close_that_stalls_is_followed_by_an_open)
 	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
 	wait_for(sim.ctx->opener[0]->thread);
-	d = sim_take(GW_TIERS_COMMON, 0); /* nothing from before: it was opened again */
+	/* the driver was opened again; no old value is shown */
+	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_int_equal(sim_calls("nvmlInit_v2"), sim_calls("nvmlShutdown") + 1);
 	assert_int_equal(gw_snapshot_status(sim.snap)->opens, 2);
@@ -327,7 +329,7 @@ SIM_TEST(an_open_that_finishes_after_release_is_closed)
 	}
 }
 
-/* For the thread sanitizer: nothing reads what the hanging thread writes. */
+/* For the thread sanitizer: no other thread reads what the hanging thread writes. */
 SIM_TEST(state_of_a_hanging_init_is_not_read)
 {
 	struct gw_options o = { .size = sizeof(o),

@@ -40,7 +40,7 @@ static const struct process_use *of(int64_t pid, int n)
 	return found;
 }
 
-/* The mean of the driver's samples, without repeats, computed by hand. */
+/* Computes the mean of the driver's samples, without repeats, in a simple way. */
 static struct process_use brute(int64_t pid, uint64_t since_us)
 {
 	struct abi_process_utilization raw[512];
@@ -91,7 +91,7 @@ SIM_TEST(several_samples_of_a_process_become_their_mean)
 		assert_like(of(4100000, n), &first);
 		assert_like(of(4100001, n), &second);
 		assert_true(first.sm_ratio > 2.5 * second.sm_ratio);
-		/* Microseconds of the wall clock, and recent. */
+		/* A recent time of the wall clock, in microseconds. */
 		assert_true(sim_wall_ns() / 1000 - first.wall_us < 170000);
 		since = first.wall_us;
 		sim_step(1100 * NS_PER_MS);
@@ -165,7 +165,8 @@ SIM_TEST(a_reused_pid_is_one_row)
 			  "[[gpu.process]]\npid = 4100000\nshare = 0.2\nuntil = 2.5\n"
 			  "[[gpu.process]]\npid = 4100000\nshare = 0.8\nfrom = 2.5\n");
 	assert_int_equal(ask(0), 1);
-	assert_true(fabs(use[0].sm_ratio - 0.5) < 0.11); /* 3 samples of each, or 2 and 4 */
+	/* 3 samples of each share, or 2 and 4 */
+	assert_true(fabs(use[0].sm_ratio - 0.5) < 0.11);
 	sim_step(2 * NS_PER_S);
 	assert_int_equal(ask(use[0].wall_us), 1);
 	assert_true(fabs(use[0].sm_ratio - 0.8) < 0.001);

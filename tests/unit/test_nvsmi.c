@@ -144,7 +144,7 @@ NVSMI_TEST(all_devices_cost_one_run)
 	clock_step(&now, NS_PER_S); /* too old for the other device by now */
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(runs(), 6);
-	b.ops->read(b.slot[0], GW_TIER_FAST | GW_TIER_SLOW); /* that run did not query it */
+	b.ops->read(b.slot[0], GW_TIER_FAST | GW_TIER_SLOW); /* SLOW was not queried yet */
 	assert_int_equal(runs(), 7);
 }
 
@@ -176,7 +176,7 @@ NVSMI_TEST(an_old_driver_is_queried_for_the_columns_it_has)
 	assert_why(b.slot[0], GW_Q_POWER_INSTANT, GW_ABSENT_NOT_SUPPORTED);
 	assert_why(b.slot[0], GW_Q_POWER_AVERAGE, GW_ABSENT_NOT_SUPPORTED);
 	assert_why(b.slot[0], GW_Q_ROWS_FAILED, GW_ABSENT_NOT_SUPPORTED);
-	assert_value(b.slot[0], GW_Q_CLOCK_REASONS, 5); /* under its older name */
+	assert_value(b.slot[0], GW_Q_CLOCK_REASONS, 5); /* read under the column's older name */
 	assert_value(b.slot[0], GW_Q_POWER, 75.34);
 	assert_int_equal(runs(), 1 + 8);
 	b.ops->read(b.slot[0], GW_TIERS_ALL); /* and is not queried again */
@@ -196,7 +196,7 @@ NVSMI_TEST(a_lost_gpu_leaves_the_others_alone)
 	assert_why(b.slot[1], GW_Q_CLOCK_SM_MAX, GW_ABSENT_LOST);
 	assert_false(b.reopen);
 	mood("ok");
-	b.ops->read(b.slot[1], GW_TIERS_COMMON); /* as the next reader will */
+	b.ops->read(b.slot[1], GW_TIERS_COMMON); /* as the next caller does */
 	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK);
 	assert_string_equal(b.slot[1]->r.message, "");
 	assert_value(b.slot[1], GW_Q_CLOCK_SM_MAX, 1980e6);
@@ -236,7 +236,7 @@ NVSMI_TEST(a_gpu_without_a_uuid_is_known_by_its_place)
 	open_ok(2);
 }
 
-NVSMI_TEST(says_why_there_are_no_gpus)
+NVSMI_TEST(nvidia_smi_without_gpus_gives_a_cause)
 {
 	static const struct {
 		const char *mood;
@@ -388,7 +388,7 @@ NVSMI_TEST(a_gpu_that_sleeps_is_not_woken)
 	b.ops->read(b.slot[0], GW_TIER_FAST);
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(b.slot[0]->r.state, GW_DEVICE_ASLEEP);
-	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK); /* its result was already there */
+	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK); /* from the run before */
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_CLOSED);
 	assert_why(b.slot[0], GW_Q_POWER, GW_ABSENT_ASLEEP);

@@ -51,7 +51,7 @@ static void hear(uint64_t lines)
 	}
 }
 
-NVSMI_TEST(the_first_call_starts_it_and_waits_for_nothing)
+NVSMI_TEST(the_first_call_starts_the_stream_without_waiting)
 {
 	mood("mute");
 	open_two();
@@ -60,7 +60,7 @@ NVSMI_TEST(the_first_call_starts_it_and_waits_for_nothing)
 	assert_true(facts().streaming);
 	assert_int_equal(facts().starts, 1);
 	assert_int_equal(ask(1, 0), 0);
-	assert_int_equal(facts().starts, 1); /* one for all */
+	assert_int_equal(facts().starts, 1); /* one child process serves all GPUs */
 	assert_int_equal(facts().runs, 0);
 }
 
@@ -115,9 +115,9 @@ NVSMI_TEST(a_program_that_prints_local_time_is_understood)
 		const char *day;
 		uint64_t wall_s; /* of the stepped clock */
 	} row[] = {
-		{ "1970/01/01 02:16", 960 },                   /* east of us */
-		{ "2026/06/30 23:31", 1782862260 + 4 * 3600 }, /* west, over midnight */
-		{ "2026/07/02 05:01", 1782968460 - 19800 },    /* half an hour off */
+		{ "1970/01/01 02:16", 960 },                   /* a time zone east of UTC */
+		{ "2026/06/30 23:31", 1782862260 + 4 * 3600 }, /* west of UTC, over midnight */
+		{ "2026/07/02 05:01", 1782968460 - 19800 },    /* a zone with a half hour */
 	};
 
 	open_two();
@@ -142,7 +142,7 @@ NVSMI_TEST(silence_ends_the_stream_and_each_call_runs_a_program)
 	open_two();
 	ask(0, 0);
 	hear(10);
-	clock_step(&now, 1000 * NS_PER_MS); /* ten intervals are still right */
+	clock_step(&now, 1000 * NS_PER_MS); /* 10 intervals without a line are still allowed */
 	assert_int_equal(ask(0, 0), 5);
 	assert_true(facts().streaming);
 	clock_step(&now, 1 * NS_PER_MS);
@@ -152,7 +152,7 @@ NVSMI_TEST(silence_ends_the_stream_and_each_call_runs_a_program)
 	assert_int_equal(facts().runs, 1);
 	assert_int_equal(got[0].wall_us, 1001500000);
 	assert_true(got[0].power_w == 76.61);
-	assert_int_equal(ask(1, 1001500000), 0); /* the same run */
+	assert_int_equal(ask(1, 1001500000), 0); /* answered from the same run */
 	assert_int_equal(facts().runs, 1);
 	assert_int_equal(ask(0, 0), 6);
 	assert_int_equal(facts().runs, 2);
@@ -169,7 +169,7 @@ NVSMI_TEST(the_stream_is_retried_with_growing_delays)
 	for (unsigned i = 0; i < 8; i++) {
 		uint64_t starts = facts().starts, begin;
 
-		hear(UINT64_MAX / 2); /* until it has ended */
+		hear(UINT64_MAX / 2); /* until the child has ended */
 		assert_false(facts().streaming);
 		assert_int_equal(facts().ends, i + 1);
 		begin = clock_mono_ns(&now.clock);
@@ -184,7 +184,8 @@ NVSMI_TEST(the_stream_is_retried_with_growing_delays)
 	assert_int_equal(waited_s[2], 4);
 	assert_int_equal(waited_s[6], 60);
 	assert_int_equal(waited_s[7], 60);
-	/* After it has worked for a while it is trusted again. */
+	/* After the child has worked for a while, the waiting time starts at its minimum
+	 * again. */
 	mood("dies");
 	setenv("FAKE_SMI_TICKS", "12", 1);
 	hear(UINT64_MAX / 2);
@@ -224,9 +225,9 @@ NVSMI_TEST(a_stream_that_never_worked_is_not_restarted)
 	assert_int_equal(facts().runs, 6);
 	mood("ok");
 	clock_step(&now, 100 * NS_PER_S);
-	assert_int_equal(ask(0, 0), 1); /* a single run works: */
+	assert_int_equal(ask(0, 0), 1); /* a single run works */
 	ask(0, 0);
-	assert_int_equal(facts().starts, 2); /* so the other may be tried */
+	assert_int_equal(facts().starts, 2); /* so the stream is tried again */
 }
 
 NVSMI_TEST(a_run_that_hangs_is_not_repeated)
@@ -264,7 +265,7 @@ NVSMI_TEST(gpus_without_a_uuid_are_distinguished)
 
 NVSMI_TEST(the_oldest_samples_leave_a_full_ring)
 {
-	setenv("FAKE_SMI_TICKS", "200", 1); /* within its minute */
+	setenv("FAKE_SMI_TICKS", "200", 1); /* all timestamps stay within the minute 00:16 */
 	open_two();
 	ask(0, 0);
 	hear(400);

@@ -1,4 +1,5 @@
-/* Which process a pid of a peer means, and who may register it as a game. */
+/* Which process is meant by a pid that a peer sent, and which peer may register it as a
+ * game. */
 #include "daemon/peer_process.h"
 
 #include "tree.h"
@@ -32,8 +33,8 @@ static int setup(void **state)
 	process(7, "2129984", 0, "7");             /* kworker */
 	process(50, "4194560", 1000, "50");        /* a user's */
 	process(60, "4194560", 1001, "60");        /* another's */
-	process(70, "4194560", 1000, "70\t7");     /* in a container, where it is 7 */
-	process(80, "4194560", 1000, "80\t12\t1"); /* in one within another */
+	process(70, "4194560", 1000, "70\t7");     /* in a container; its pid there is 7 */
+	process(80, "4194560", 1000, "80\t12\t1"); /* nested containers; pid 1 there */
 	return 0;
 }
 
@@ -62,11 +63,11 @@ TEST(a_pid_is_read_in_the_namespace_of_the_peer)
 		const char *says;
 	} rows[] = {
 		{ 50, -1, 50, NULL },
-		{ 50, 60, 50, NULL }, /* in our namespace: another process may be named */
+		{ 50, 60, 50, NULL }, /* a peer in our namespace may name another process */
 		{ 7, 70, 70, NULL },  /* itself, in its container */
 		{ 1, 80, 80, NULL },  /* the first of its container */
 		{ 50, 70, 0,
-		  "another PID namespace" }, /* there is a process 50 here, but another one */
+		  "another PID namespace" },          /* not the process that the peer means */
 		{ 7, 0, 0, "another PID namespace" }, /* from above */
 		{ 99, -1, 0, "sees no process 99" },
 		{ 7, -1, 0, "kernel thread" },
@@ -100,7 +101,7 @@ TEST(a_pid_of_another_process_here_is_refused)
 	assert_in(message, "UNIX socket");
 }
 
-/* By the pid of the peer, whatever the message says. */
+/* Returns 0 if this user may register this pid as a game; the client's name has no effect. */
 static int plays(int64_t pid, int64_t uid)
 {
 	return peer_process_game(&t.root, pid,

@@ -165,7 +165,7 @@ static struct tm berlin(time_t t)
 {
 	struct tm tm;
 
-	/* The rule written out, for machines without the time zone database. */
+	/* The time zone rule written out, for machines without the time zone database. */
 	bool known = access("/usr/share/zoneinfo/Europe/Berlin", R_OK) == 0;
 
 	setenv("TZ", known ? "Europe/Berlin" : "CET-1CEST,M3.5.0,M10.5.0/3", 1);
@@ -192,7 +192,8 @@ static bool out_at(const struct policy_worker *w, time_t t)
 	return policy_in_schedule(w, &tm);
 }
 
-/* Minutes between two moments in which the schedule holds, and how often it began. */
+/* Returns the minutes between two times in which the schedule applies, and how often it
+ * began. */
 static unsigned minutes_out(const struct policy_worker *w, time_t from, time_t to,
 			    unsigned *ret_begun)
 {
@@ -232,7 +233,8 @@ TEST(a_span_may_reach_into_the_next_day_and_week)
 	assert_true(out_at(&w, utc(2026, 1, 5, 4, 59)));
 	assert_false(out_at(&w, utc(2026, 1, 5, 5, 0)));
 	assert_false(out_at(
-		&w, utc(2026, 1, 4, 3, 0))); /* Sunday morning belongs to Saturday's span */
+		/* Sunday morning would belong to a span of Saturday */
+		&w, utc(2026, 1, 4, 3, 0)));
 	assert_int_equal(minutes_out(&w, utc(2026, 1, 1, 0, 0), utc(2026, 1, 15, 0, 0), &begun),
 			 2 * 8 * 60);
 	assert_int_equal(begun, 2);
@@ -260,7 +262,7 @@ TEST(a_skipped_hour_still_ends)
 		{ "Sun 02:15-02:45", 0, 0 },      /* skipped completely */
 		{ "Sun 02:30-04:00", 60, 1 },     /* beginning skipped: from 03:00 */
 		{ "Sat 22:00-06:00", 7 * 60, 1 }, /* an hour shorter */
-		{ "Sat 23:00-02:00", 3 * 60, 1 }, /* ends at the jump */
+		{ "Sat 23:00-02:00", 3 * 60, 1 }, /* ends when the clock jumps */
 		{ "Sun 00:00-24:00", 23 * 60, 1 },
 	};
 
@@ -288,7 +290,7 @@ TEST(an_hour_that_occurs_twice_counts_both_times)
 		{ "Sun 03:00-04:00", 60, 1 },
 		{ "Sun 00:00-02:00", 2 * 60, 1 },
 		{ "Sun 00:00-24:00", 25 * 60, 1 },
-		/* An edge within the repeated hour is passed twice. */
+		/* An end within the repeated hour is reached twice. */
 		{ "Sun 01:00-02:30", 2 * 60, 2 },
 	};
 
@@ -385,7 +387,7 @@ TEST(a_copy_owns_its_texts)
 	policy_done(&p);
 }
 
-/* Each changes one member, of every type. */
+/* Changes one member of the policy; the cases cover every type. */
 static void change(struct policy *p, unsigned which)
 {
 	switch (which) {
@@ -427,7 +429,7 @@ TEST(policies_differ_by_content_and_not_by_place)
 	assert_true(policy_same(&a, &b));
 }
 
-/* In a policy with one rule and one worker. */
+/* A member of a policy with one rule and one worker. */
 struct place {
 	const char *name;
 	size_t offset;
@@ -481,7 +483,7 @@ static const struct place places[] = {
 	{ "gpus", offsetof(struct policy, worker[0].gpus), WORD },
 };
 
-/* None has a member that its list does not have. */
+/* Asserts that no struct has a member that its list does not have. */
 #define LISTED(of, LIST) \
 	_Static_assert(sizeof(struct of) == sizeof(struct { POLICY_FIELDS(LIST) }), #of)
 LISTED(policy_match, POLICY_MATCH);

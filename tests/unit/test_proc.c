@@ -56,7 +56,7 @@ TEST(maps_a_thread_to_its_process)
 	assert_true(proc_in_tree(&t.root, 4250, 4242));
 }
 
-TEST(reads_names_that_look_like_the_rest_of_the_line)
+TEST(reads_process_names_with_brackets_blanks_and_newlines)
 {
 	static const char *const name[] = { "a) R 1 (b", ") S 7", "two\nlines", "(", ")", " " };
 	char text[256];

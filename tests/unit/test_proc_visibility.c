@@ -44,7 +44,7 @@ TEST(ports_need_more_than_programs)
 			    "port");
 	assert_null(proc_visibility_lacks(&policy, 1, PROC_VISIBILITY_PROGRAMS));
 	assert_null(proc_visibility_lacks(&policy, 0, PROC_VISIBILITY_ALL));
-	policy.worker[0].match.unit = "u.service"; /* the unit is enough */
+	policy.worker[0].match.unit = "u.service"; /* a match by unit needs no privilege */
 	assert_null(proc_visibility_lacks(&policy, 0, 0));
 }
 

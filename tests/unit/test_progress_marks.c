@@ -74,7 +74,7 @@ TEST(parts_have_the_times_that_were_given)
 	assert_int_equal(m.bad, 0);
 }
 
-TEST(the_latest_part_of_a_name_ends_first)
+TEST(of_two_open_parts_with_one_name_the_later_ends_first)
 {
 	feed_at("begin a", 1);
 	feed_at("begin a", 2);
@@ -119,7 +119,7 @@ TEST(a_part_counts_its_own_iterations_and_tokens)
 	assert_int_equal(n, 2);
 	assert_int_equal(w->iterations, 11);
 	assert_int_equal(w->tokens, 33);
-	/* the step from the last slow iteration into the part does not count */
+	/* the time from the last slow iteration to the first one in the part is not counted */
 	assert_float_equal(progress_marks_latency(&m, w, 0.95), 10e-3, 1e-9);
 	assert_int_equal(m.window[1].iterations, 1);
 	assert_true(isnan(progress_marks_latency(&m, &m.window[1], 0.5)));
@@ -209,7 +209,8 @@ TEST(of_too_many_iterations_a_random_sample_is_kept)
 	assert_float_equal(progress_marks_latency(&m, NULL, 0.55), 3e-3, 1e-9);
 }
 
-/* The first two numbers that are not consecutive; 0 and 0 if there are none. */
+/* Feeds text and asserts the first two numbers that are not consecutive; 0 and 0: there are
+ * none. */
 static void number(const char *text, uint64_t before, uint64_t after)
 {
 	progress_marks_done(&m);
@@ -227,7 +228,7 @@ TEST(numbers_that_do_not_count_up_are_noticed)
 	number("iteration 1\niteration 2\niteration 0\niteration 1\n", 0, 0); /* an epoch */
 	number("iteration 1\niteration\niteration 3\n", 0, 0);
 	number("iteration\niteration\n", 0, 0);
-	number("iteration 1\niteration 1\n", 0, 0); /* one bad line each */
+	number("iteration 1\niteration 1\n", 0, 0); /* a single bad number is not reported */
 	number("iteration 32\niteration 32\niteration 17\n", 32, 32);
 	number("iteration 10\niteration 20\niteration 30\n", 10, 20);
 	number("iteration 0\niteration 0\niteration 1\niteration 1\niteration 2\niteration 2\n",

@@ -129,7 +129,7 @@ TEST(lists_an_unreadable_domain)
 
 	tree_put(&t, ZONE("intel-rapl:0/name"), "package-0\n");
 	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "many\n");
-	/* what a container sees if its runtime hides the counters */
+	/* what a container shows if its runtime hides the counters */
 	tree_put(&t, ZONE("intel-rapl:1"), "-> ../../devices/virtual/powercap/gone");
 	assert_int_equal(rapl_list(&t.root, d, 2), 2);
 	assert_int_equal(d[0].why, GW_ABSENT_INVALID);
@@ -313,7 +313,7 @@ TEST(without_memory_counters_the_packages_are_the_total)
 	assert_int_equal(rapl_total(&r).dram_why, GW_ABSENT_NOT_PRESENT);
 }
 
-TEST(a_machine_without_counters_says_so)
+TEST(a_machine_without_counters_reports_that)
 {
 	struct rapl_total total;
 
@@ -460,7 +460,7 @@ TEST(chiplets_of_one_package_are_one_counter_of_perf)
 	assert_int_equal(rapl_total(&r).dram_why, GW_ABSENT_NOT_PRESENT);
 	rapl_close(&r);
 	perfs = 0;
-	tree_put(&t, "proc/cpuinfo", "vendor_id\t: GenuineIntel\n"); /* dies of their own */
+	tree_put(&t, "proc/cpuinfo", "vendor_id\t: GenuineIntel\n"); /* one counter per die */
 	rapl_open(&r, &t.root);
 	assert_int_equal(perfs, 2);
 }

@@ -119,8 +119,8 @@ TEST(what_is_written_is_read)
 	assert_int_equal(recording_counts(t).runs, 1);
 }
 
-/* The guard that wrote it had given numbers before; the one that reads it begins with 1. */
-TEST(numbers_of_a_later_run_are_those_of_its_own)
+/* The recorded guard had given out 100 numbers before this run; a new guard begins with 1. */
+TEST(a_replay_continues_with_the_recorded_reservation_numbers)
 {
 	recording_begin(&out, 100, GUARD_ENFORCE);
 	write_free_gpu();
@@ -133,8 +133,8 @@ TEST(numbers_of_a_later_run_are_those_of_its_own)
 	assert_rooms(0, 102);
 }
 
-/* Of the second form, which named none when it was made. */
-TEST(numbers_of_a_run_of_the_second_form_are_counted)
+/* Format version 2 does not record the number of a new reservation. */
+TEST(in_format_version_2_reservations_are_numbered_by_counting)
 {
 	static const char *const lines[] = { "reserve\t3000000000\t1048576\t7\t0\t",
 					     "reserve\t3000000000\t2097152\t7\t0\t",
@@ -162,7 +162,7 @@ TEST(what_a_run_begins_with_comes_before_the_first_scene)
 	};
 	struct guard_gpu_inputs inputs;
 
-	p->mode = GUARD_OBSERVE; /* what was in force is in the recording */
+	p->mode = GUARD_OBSERVE; /* the recording contains the mode that was in force */
 	open_reader(false);
 	read_lines(lines, COUNT_OF(lines));
 	assert_int_equal(guard_last_id(recording_reader_guard(t)), 9);
@@ -177,13 +177,14 @@ TEST(what_a_run_begins_with_comes_before_the_first_scene)
 	assert_int_equal(inputs.reasons, 1u << REASON_THERMAL);
 	assert_string_equal(inputs.evidence[REASON_THERMAL], "hot");
 	assert_int_equal(guard_game_count(recording_reader_guard(t)), 3);
-	assert_true(guard_movable(recording_reader_guard(t), 0)); /* only where it enforces */
+	/* true only in mode enforce */
+	assert_true(guard_movable(recording_reader_guard(t), 0));
 	assert_int_equal(recording_read(t, "release\t6\t7"), 0);
 	assert_true(guard_reservation_at(recording_reader_guard(t), 0, &room));
 	assert_int_equal(room.id, 0);
 }
 
-/* One that the first configuration did not have begins with the second, with what was known of it. */
+/* A worker that only the second configuration has begins there, with its recorded state. */
 TEST(a_worker_that_came_with_another_configuration_begins_there)
 {
 	static const char *const lines[] = {
@@ -205,12 +206,13 @@ TEST(a_worker_that_came_with_another_configuration_begins_there)
 	assert_int_equal(guard_status(recording_reader_guard(t), 1, &status), 0);
 	assert_int_equal(status.hold, HOLD_ACTIVE);
 	assert_int_equal(recording_counts(t).runs, 1);
-	assert_int_equal(recording_read(t, "ask\t7\t0\t4\t0"), 0); /* 0 is two now */
+	/* index 0 is worker two now */
+	assert_int_equal(recording_read(t, "ask\t7\t0\t4\t0"), 0);
 	assert_int_equal(guard_status(recording_reader_guard(t), 1, &status), 0);
 	assert_int_equal(status.hold, HOLD_NONE);
 }
 
-TEST(lines_that_say_nothing_are_refused)
+TEST(invalid_lines_of_a_recording_are_refused)
 {
 	static const char *const lines[] = {
 		"begin",
@@ -282,15 +284,16 @@ TEST(a_user_that_requested_too_often_is_refused_again)
 	assert_int_equal(evicted, 1);
 }
 
-TEST(a_worker_that_is_not_there_any_more_was_not_asked)
+TEST(recorded_requests_for_a_removed_worker_are_skipped)
 {
 	open_reader(true);
 	assert_int_equal(recording_read(t, "ask\t5\t3\t0\t0"), 0);
 	assert_false(recording_next_decision(t, &d, &wall_ns));
 }
 
-/* Runs of the first form name orders, and workers stand where they stand in the policy. */
-TEST(a_recording_of_the_first_form_is_read)
+/* In format version 1, outcomes name orders, and a worker's index is its position in the
+ * policy. */
+TEST(a_recording_of_format_version_1_is_read)
 {
 	buf_adds(&out, "begin\t1\t100\n");
 	s->mono_ns = SECOND;
@@ -381,7 +384,7 @@ static void recorded_outcomes(struct world *o)
 	world_fetch(o);
 }
 
-static struct scene last; /* of the recording */
+static struct scene last; /* last scene in the recording */
 
 static void recorded_run(struct world *o, uint64_t span_ns)
 {
@@ -394,12 +397,13 @@ static void recorded_run(struct world *o, uint64_t span_ns)
 	}
 }
 
-/* Two neighbours: one is out by the journal, the other is held; somebody comes; in the end the service stops. */
+/* Records two workers: the journal has one as evicted, the other is held. A contender comes and
+ * goes; at the end the service stops. */
 static void record_a_world(struct world *o)
 {
 	world_init(o, 1, 2);
 	o->p.restore_on_stop = true;
-	o->p.worker[1].priority = 9; /* of equals the first comes first: that is the policy's */
+	o->p.worker[1].priority = 9; /* equal ones are taken in policy order */
 	o->w[0].load[0] = o->w[1].load[0] = 4 * GIB;
 	o->w[1].resident = false;
 	o->w[1].deaf = true;
@@ -431,7 +435,7 @@ static void record_a_world(struct world *o)
 	assert_int_equal(out.err, 0);
 }
 
-/* Of one worker the decisions of a replay are those that were made, to the bit. */
+/* Asserts that a replay makes exactly the decisions that were recorded for one worker. */
 static void assert_same_of(const struct world *o, unsigned worker, const struct policy *policy,
 			   struct guard_decision *again, size_t n)
 {
@@ -457,7 +461,7 @@ static void assert_same_of(const struct world *o, unsigned worker, const struct 
 	}
 }
 
-TEST(a_recording_is_replayed_to_the_bit_wherever_its_workers_stand)
+TEST(a_replay_gives_the_same_decisions_whatever_the_order_of_workers)
 {
 	static struct world o;
 	static struct policy other;
@@ -496,7 +500,8 @@ static void reserve_and_record(struct world *o, uint64_t bytes, uint64_t *id)
 	world_fetch(o);
 }
 
-/* Another configuration comes while one is out for a room, just when an order for the other waits to be fetched. */
+/* Records a change of the configuration while one worker is evicted for a reservation and an
+ * order for the other waits to be fetched. */
 static void record_a_swap(struct world *o)
 {
 	static struct policy next;
@@ -533,7 +538,7 @@ static void record_a_swap(struct world *o)
 	recorded_run(o, 60 * S);
 }
 
-TEST(a_recording_goes_on_over_another_configuration_to_the_bit)
+TEST(a_replay_over_a_configuration_change_gives_the_same_decisions)
 {
 	static struct world o;
 	struct guard_decision *again = calloc(4096, sizeof(*again));
@@ -556,7 +561,7 @@ TEST(a_recording_goes_on_over_another_configuration_to_the_bit)
 	free(again);
 }
 
-TEST(a_worker_that_was_out_is_found_as_it_is_by_a_dry_policy)
+TEST(in_a_dry_replay_an_evicted_worker_begins_in_its_observed_state)
 {
 	static const char *const lines[] = {
 		"begin\t2\t0",
@@ -574,7 +579,7 @@ TEST(a_worker_that_was_out_is_found_as_it_is_by_a_dry_policy)
 		open_reader(dry);
 		for (size_t i = 0; i + 1 < COUNT_OF(lines); i++)
 			assert_int_equal(recording_read(t, lines[i]), 0);
-		assert_null(recording_reader_guard(t)); /* more may come */
+		assert_null(recording_reader_guard(t)); /* more state may follow */
 		assert_int_equal(recording_read(t, "games\t5\t0"), 0);
 		assert_int_equal(guard_status(recording_reader_guard(t), 0, &status), 0);
 		assert_int_equal(status.state, STATE_RECONCILE);
@@ -616,7 +621,7 @@ TEST(a_policy_is_read_as_it_was_written_but_for_secrets)
 	assert_null(strstr(out.p, "hush"));
 	assert_null(strstr(out.p, "/etc/token"));
 	assert_int_equal(policy_text_read(out.p, back), 0);
-	assert_non_null(back->worker[0].evict_argv[0]); /* there is one */
+	assert_non_null(back->worker[0].evict_argv[0]); /* without its text */
 	assert_null(back->worker[0].resume_argv);
 	assert_string_equal(back->worker[0].url, "localhost:80/@");
 	policy_done(back);

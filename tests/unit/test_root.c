@@ -71,7 +71,7 @@ ROOT_TEST(a_line_has_no_blanks_at_its_end)
 	assert_string_equal(out, "");
 }
 
-ROOT_TEST(says_why_it_cannot_read)
+ROOT_TEST(a_failed_read_returns_the_reason)
 {
 	char out[32] = "junk";
 	struct root none;

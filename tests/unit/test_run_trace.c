@@ -78,7 +78,7 @@ TEST(long_runs_keep_every_extreme)
 			kept_high = fmax(kept_high, (double)c.power[i].w);
 			assert_true(i == 0 || c.power[i].t_ns > c.power[i - 1].t_ns);
 		}
-		/* figures are thinned evenly and keep their times */
+		/* ticks are thinned evenly and keep their times */
 		for (size_t i = 0; i < c.ticks; i++) {
 			assert_true(c.tick[i].t_ns ==
 				    BEGIN + (uint64_t)c.tick[i].temperature_c * NS_PER_MS);
@@ -100,7 +100,7 @@ TEST(waiting_for_a_run_takes_no_memory)
 		feed_power(s, NS_PER_S + i * 20 * NS_PER_MS, i);
 	run_trace_begin(s, NS_PER_S + 99999 * 20 * NS_PER_MS);
 	assert_int_equal(run_trace_copy(s, 0, UINT64_MAX / 2, &c), 0);
-	assert_int_equal(c.powers, 51); /* the last second, none of it thinned */
+	assert_int_equal(c.powers, 51); /* all samples of the last second */
 	assert_float_equal(c.power[50].w, 99999, 0);
 	run_trace_copy_done(&c);
 	run_trace_free(s);

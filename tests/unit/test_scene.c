@@ -1,4 +1,5 @@
-/* Scenes as text: what is written reads back to the same bits, and nothing else is taken. */
+/* Scenes as text: a scene that is written reads back to the same bits, and invalid lines are
+ * refused. */
 #include "guard/scene.h"
 
 #include "base/buf.h"
@@ -23,7 +24,7 @@ static uint64_t draw(void) /* splitmix64 */
 	return z ^ (z >> 31);
 }
 
-/* Small, large and extreme numbers alike. */
+/* Returns a small, large or extreme number. */
 static uint64_t number(void)
 {
 	return draw() >> (draw() % 64);
@@ -120,7 +121,7 @@ static void random_scene(struct scene *s)
 						  .id.start_ticks = number() };
 }
 
-/* Feeds a text line by line; what the last line was answered with. */
+/* Feeds text line by line. Returns the result of the last line. */
 static int feed(struct scene *s, char *lines)
 {
 	char *rest = NULL;
@@ -140,7 +141,7 @@ static bool same_real(double x, double y)
 	return (isnan(x) && isnan(y)) || memcmp(&x, &y, sizeof(x)) == 0;
 }
 
-/* Every byte but those between fields. */
+/* Compares single fields, because padding bytes may differ. */
 #define SAME(x, y, field) (memcmp(&(x)->field, &(y)->field, sizeof((x)->field)) == 0)
 
 static void assert_same_gpu(const struct scene_gpu *x, const struct scene_gpu *y)
@@ -189,7 +190,7 @@ TEST(any_scene_reads_back_to_the_same_bits)
 	seed = (uint64_t)time(NULL);
 	print_message("seed %llu\n", (unsigned long long)seed);
 	buf_init(&out, 16 << 20);
-	memset(&b, 0, sizeof(b)); /* and what one scene left behind does not show in the next */
+	memset(&b, 0, sizeof(b)); /* no scene may leave a trace in the next */
 	for (unsigned i = 0; i < 60; i++) {
 		random_scene(&a);
 		buf_clear(&out);
@@ -256,7 +257,7 @@ TEST(what_changed_reads_back_to_the_same_bits)
 	buf_done(&out);
 }
 
-TEST(a_look_that_changed_nothing_is_a_short_line)
+TEST(a_scene_without_changes_is_written_as_a_short_line)
 {
 	static struct scene last;
 	struct buf out;
@@ -326,7 +327,7 @@ TEST(junk_is_refused)
 		S "\n" G "\n" P("1"),
 		S "\n" G "\n" P("64"),
 		S "\n" G "\n" P("-"),
-		S "\nR\t32\t7\t9", /* no policy has so many workers */
+		S "\nR\t32\t7\t9", /* a policy has at most 32 workers */
 		S "\nG\tu\t-\t0\t-2\tfine\t0\t0\t0\t9\t8\t1\t1\t40\t-\t0",
 		S "\nG\tu\t-\t0\t-2\tok\t0\t0\t0\t9\t8\t1\t1\tnan\t-\t0",
 		S "\nG\tu\t-\t0\t-2\tok\t0\t0\t0\t9\t8\t1\t1\tinf\t-\t0",
@@ -350,7 +351,8 @@ TEST(junk_is_refused)
 		if (feed(&a, line) != -GW_E_PARSE)
 			fail_msg("taken: %s", junk[i]);
 		assert_int_equal(scene_read(&a, ""), -GW_E_PARSE);
-		assert_int_equal(scene_read(&a, G), -GW_E_PARSE); /* until a scene begins */
+		/* refused until a scene begins */
+		assert_int_equal(scene_read(&a, G), -GW_E_PARSE);
 		assert_int_equal(scene_read(&a, S), 0);
 	}
 }
@@ -374,7 +376,7 @@ TEST(more_than_there_is_room_for_is_refused)
 	assert_int_equal(scene_read(&a, G), -GW_E_PARSE);
 }
 
-TEST(changes_that_say_nothing_are_refused)
+TEST(invalid_change_lines_are_refused)
 {
 	static const char *const lines[] = {
 		"D\t1",
@@ -394,7 +396,7 @@ TEST(changes_that_say_nothing_are_refused)
 	};
 
 	memset(&a, 0, sizeof(a));
-	assert_int_equal(scene_read(&a, "D\t1\t0"), -GW_E_PARSE); /* of which scene? */
+	assert_int_equal(scene_read(&a, "D\t1\t0"), -GW_E_PARSE); /* no scene before it */
 	for (size_t i = 0; i < COUNT_OF(lines); i++) {
 		char whole[] = S "\n" G "\n" P("0") "\n" R "\nE\t1\t1\t1";
 

@@ -1,5 +1,5 @@
-/* Scenes from the simulator and from small /proc trees: which processes they have, whose they
- * are, what cannot be read, and what triggers a scene. */
+/* Scenes from the simulator and from small /proc trees: which processes they list, which worker
+ * a process belongs to, what cannot be read, and what triggers a scene. */
 #define TEST_SETUP    begin
 #define TEST_TEARDOWN end
 #include "simtest.h"
@@ -27,7 +27,7 @@
 #define TAIL "1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
 
 static atomic_uint allocations;
-static unsigned fail_at; /* the allocation that fails; 0: none */
+static unsigned fail_at; /* number of the allocation that fails; 0: none */
 
 static bool fails(void)
 {
@@ -72,7 +72,7 @@ static struct scene_builder *builder;
 static int begin(void **state)
 {
 	memset(&policy, 0, sizeof(policy));
-	memset(&scene, 0xA5, sizeof(scene)); /* it may hold anything */
+	memset(&scene, 0xA5, sizeof(scene)); /* its contents must not matter */
 	policy.unknown_contends = true;
 	builder = NULL;
 	tree_init(&tree);
@@ -177,7 +177,7 @@ static enum guard_class class_of(int64_t pid)
 	return verdict[p - scene.process].class;
 }
 
-/* "500 worker, 600 contender" */
+/* Asserts the classes of processes, such as "500 worker, 600 contender". */
 static void assert_classes(const char *text)
 {
 	long long pid;
@@ -263,7 +263,7 @@ TEST(memory_shared_with_the_host_is_unknown)
 	first_scene_of("shared-memory");
 	assert_int_equal(scene.gpus, 1);
 	assert_false(scene.gpu[0].memory_known);
-	assert_int_equal(scene.gpu[0].errors, 0); /* it is no failure */
+	assert_int_equal(scene.gpu[0].errors, 0); /* unknown memory is not an error */
 	assert_int_equal(scene.processes, 1);
 	assert_int_equal(scene.process[0].bytes, 40 * GIB);
 }
@@ -308,7 +308,7 @@ TEST(any_number_of_processes_is_handled)
 		check_many(counts[i]);
 }
 
-TEST(a_changing_crowd_is_followed)
+TEST(many_changing_processes_are_followed)
 {
 	first_scene_of("crowd");
 	assert_int_equal(scene.processes, 80 + 1 + 8);
@@ -496,7 +496,7 @@ TEST(a_process_younger_than_the_pidfile_did_not_write_it)
 	tree_put(&tree, "proc/stat", "cpu 1 2 3\nbtime 1000000\n");
 	tree_put(&tree, "run/w.pid", "500\n");
 	write_at("run/w.pid", 1000100);
-	put_process(500, 1, 10200, "/usr/bin/game", SESSION); /* 2 s later: a reused pid */
+	put_process(500, 1, 10200, "/usr/bin/game", SESSION); /* 2 s after the file */
 	first_scene(GPU ON(500, "1 GiB"));
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 	assert_int_equal(scene_builder_policy(builder, &policy), 0);
@@ -584,13 +584,14 @@ TEST(a_listener_is_found_by_its_port)
 	assert_int_equal(class_of(501), CLASS_WORKER);
 	tree_put(&tree, "proc/net/tcp6", TCP_HEAD TCP_ROW(ANY6 ":2CAA", "0A", "444"));
 	tree_put(&tree, "proc/500/fd/3",
-		 "-> pipe:[9]"); /* closed; another process has it now */
+		 "-> pipe:[9]"); /* closed; another process listens on the port now */
 	tree_put(&tree, "proc/600/fd/5", "-> socket:[444]");
 	take_after(5 * NS_PER_S);
 	assert_int_equal(class_of(600), CLASS_WORKER);
 }
 
-/* Without privileges the program and the open files of another user's process are hidden. */
+/* Adds a process of another user: without privileges its program and its open files are
+ * hidden. */
 static void put_unseen(int64_t pid, unsigned start, const char *exe)
 {
 	char path[64];
@@ -608,10 +609,11 @@ TEST(a_hidden_process_is_no_contender_while_a_worker_of_its_user_is_missing)
 	tree_put(&tree, "proc/600/status", "Name:\tgame\nTgid:\t600\nUid:\t7\t7\t7\t7\n");
 	put_process(700, 1, 70, "/usr/bin/seen", SESSION);
 	first_scene(GPU ON(500, "1 GiB") ON(600, "1 GiB") ON(700, "1 GiB"));
-	assert_int_equal(class_of(500), CLASS_UNKNOWN);   /* the user of the listener */
+	assert_int_equal(class_of(500), CLASS_UNKNOWN); /* same user as the listening socket */
 	assert_int_equal(class_of(600), CLASS_CONTENDER); /* another user */
 	assert_int_equal(class_of(700), CLASS_CONTENDER); /* visible, and does not listen */
-	tree_put(&tree, "proc/net/tcp", TCP_HEAD); /* nothing listens: there is no worker */
+	/* no socket listens: the worker does not run */
+	tree_put(&tree, "proc/net/tcp", TCP_HEAD);
 	take_after(5 * NS_PER_S);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 }
@@ -681,7 +683,7 @@ TEST(a_process_that_becomes_another_program_is_no_worker)
 	assert_roots(0, 1);
 	take_after(PROCESS_CACHE_REFRESH_OLD_NS);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
-	assert_int_equal(class_of(501), CLASS_WORKER); /* it was below the worker */
+	assert_int_equal(class_of(501), CLASS_WORKER); /* it was a descendant of the worker */
 	take_after(60 * NS_PER_S);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 	become(500, "python3 serve --model x");
@@ -783,7 +785,8 @@ TEST(without_free_descriptors_no_worker_is_lost)
 			assert_int_equal(class_of(pid), CLASS_WORKER);
 		assert_string_equal(process(700)->command, "/usr/bin/third");
 		assert_int_equal(process(700)->id.start_ticks, 70);
-		if (i == 3) /* it closed its port, but the owner cannot be read */
+		/* the process closed its port, but the socket's owner cannot be read */
+		if (i == 3)
 			tree_remove(&tree, "proc/600/fd/3");
 	}
 	while (n > 0)
@@ -834,7 +837,7 @@ TEST(a_root_that_a_new_policy_does_not_find_is_a_former_one)
 	wrong.worker[0] = policy.worker[1];
 	wrong.worker[0].match.pidfile = "/run/typo.pid";
 	wrong.workers = 1;
-	for (unsigned i = 0; i < 3; i++) { /* over more than one policy */
+	for (unsigned i = 0; i < 3; i++) { /* kept when the policy changes again */
 		assert_int_equal(scene_builder_policy(builder, &wrong), 0);
 		take_after(NS_PER_S);
 		assert_int_equal(scene.roots, 1);
@@ -908,7 +911,7 @@ TEST(a_worker_without_its_pidfile_is_kept_over_the_same_policy)
 		assert_int_equal(class_of(500), CLASS_WORKER);
 		assert_roots(1, 0);
 	}
-	become(500, "game"); /* as in any scene */
+	become(500, "game"); /* arguments are checked as in any scene */
 	take_after(PROCESS_CACHE_REFRESH_OLD_NS);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 	assert_int_equal(roots_of(ROOT_FORMER), 1);
@@ -1097,7 +1100,7 @@ TEST(a_real_worker_tree_is_found_by_its_port)
 		close(until[1]);
 		be_a_worker(pids[1], until[0]);
 	}
-	close(listening); /* now only the worker has it */
+	close(listening); /* now only the worker has the socket */
 	assert_int_equal(read(pids[0], pid, sizeof(pid)), sizeof(pid));
 	assert_int_equal(pid[0], child);
 	worker("w")->port = port;
@@ -1137,7 +1140,7 @@ TEST(our_tree_and_our_services_cgroup_are_own)
 
 TEST(below_a_worker_our_own_tree_is_own)
 {
-	worker("w")->name = "vllm"; /* the first process of its container */
+	worker("w")->name = "vllm"; /* in the scenario, the first process of the container */
 	put_process(1, 0, 1, "/usr/bin/vllm", "/");
 	put_process(77, 1, 7, "/usr/bin/gpuward", "/");
 	put_process(78, 77, 8, "/usr/bin/helper", "/");
@@ -1197,7 +1200,8 @@ TEST(in_a_namespace_other_processes_are_hidden)
 	assert_true(scene.gpu[0].used_bytes > 50 * GIB); /* of hidden processes */
 }
 
-/* Runs as the first process of a namespace; returns its findings as an exit status. */
+/* Builds a scene as the first process of a namespace; returns its findings as an exit
+ * status. */
 static int build_as_first_process(void)
 {
 	char place[128];
@@ -1220,7 +1224,7 @@ TEST(in_a_real_namespace_we_see_only_ourselves)
 	pid_t child, inner;
 	int status = 0;
 
-	sim_text(GPU ON(1, "1 MiB")); /* this process, as the driver translates its pid */
+	sim_text(GPU ON(1, "1 MiB")); /* this process; the driver translates its pid to 1 */
 	sim_process(0, 3999999, 3 * GIB, 0);
 	child = fork();
 	if (child == 0) {
@@ -1248,7 +1252,7 @@ TEST(outside_a_namespace_nothing_is_hidden)
 }
 
 /* An old driver lists pids of the host, which may be those of other processes here. */
-TEST(pids_of_the_host_are_not_taken_for_ours)
+TEST(pids_of_the_host_are_not_looked_up_in_our_namespace)
 {
 	static const struct {
 		const char *version;
@@ -1567,7 +1571,7 @@ static bool waits(int fd)
 	return poll(&p, 1, 0) == 1;
 }
 
-/* After a pause without events. */
+/* True if an event triggers a scene after a pause without events. */
 static bool triggered(void)
 {
 	sim_step(2 * NS_PER_S);
@@ -1646,7 +1650,7 @@ TEST(nodes_that_come_later_are_watched)
 	tree_put(&tree, "dev/null", "");
 	open_builder(GPU);
 	tree_node(&tree, "dev/nvidia1");
-	tree_node(&tree, "dev/dri/renderD129"); /* with its folder */
+	tree_node(&tree, "dev/dri/renderD129"); /* the folder is new, too */
 	assert_true(triggered());
 	triggered();
 	touch("dev/dri/renderD129");

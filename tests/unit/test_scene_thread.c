@@ -1,4 +1,4 @@
-/* The thread that looks, with looks that cost nothing. */
+/* The thread that takes scenes, with a scene builder that does nothing. */
 #include "daemon/scene_thread.h"
 
 #include "base/clock.h"
@@ -56,10 +56,10 @@ uint64_t scene_builder_trigger_due_ns(const struct scene_builder *l)
 struct seen {
 	struct scene_thread *k;
 	unsigned looks;
-	bool ask; /* for another at the first */
+	bool ask; /* requests another scene while the first is handled */
 };
 
-/* While the first is shown nobody has a scene to put another into. */
+/* While the first scene is handled, no free scene is available for another one. */
 static uint64_t came(void *arg, const struct scene *s, bool *ret_utilisation)
 {
 	struct seen *seen = arg;
@@ -90,12 +90,12 @@ static unsigned looks(bool ask, uint64_t longest_ns)
 	return seen.looks;
 }
 
-TEST(a_look_that_is_asked_for_while_a_scene_waits_is_made)
+TEST(a_scene_requested_while_another_is_handled_is_taken)
 {
 	assert_int_equal(looks(true, LONGEST_NS), 2);
 }
 
-TEST(nobody_asks_and_there_is_one_look)
+TEST(without_a_request_only_one_scene_is_taken)
 {
 	assert_int_equal(looks(false, NS_PER_S / 2), 1);
 }

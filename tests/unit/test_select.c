@@ -39,7 +39,7 @@ TEST(each_name_of_a_gpu_finds_it)
 			fail_msg("%s", names[i]);
 }
 
-TEST(other_names_do_not)
+TEST(other_names_do_not_select_the_gpu)
 {
 	static const char *const names[] = { "0",
 					     "33",

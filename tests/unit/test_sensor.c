@@ -70,10 +70,11 @@ TEST(assumptions_follow_generation_and_driver)
 		assert_int_equal(s.average.changes, 0);
 		assert_true(isnan(s.average.call_p50_s));
 		assert_int_equal(s.counter == GW_HAVE, rows[i].architecture >= 5);
-		/* Not read yet: all newer kinds have it. */
+		/* NOT_READ: not read yet; every architecture from 9 on has the instant
+		 * value. */
 		assert_int_equal(s.instant.why,
 				 rows[i].architecture >= 9 ? GW_HAVE : GW_ABSENT_NOT_READ);
-		assert_int_equal(s.average.why, GW_HAVE); /* GW_Q_POWER is used instead */
+		assert_int_equal(s.average.why, GW_HAVE); /* GW_Q_POWER serves as the average */
 	}
 }
 
@@ -252,7 +253,7 @@ TEST(another_driver_or_vbios_has_a_file_of_its_own)
 	sensor_key(&s, folder, one, sizeof(one));
 	sensor_key(&other, folder, two, sizeof(two));
 	assert_string_not_equal(one, two);
-	assert_null(strchr(one + strlen(folder) + 1, '/')); /* with any uuid */
+	assert_null(strchr(one + strlen(folder) + 1, '/')); /* a plain file name */
 	other.uuid[0] = '\0';
 	assert_int_equal(sensor_save(&other, folder, message, sizeof(message)),
 			 -GW_E_NOSUPPORT);
@@ -356,7 +357,8 @@ TEST(a_mean_holds_each_value_until_the_next)
 	assert_true(isnan(fit_mean(p, 0, 0, 1, &sd)));
 }
 
-/* A load on the simulated GPU: a process that comes and goes takes it from idle_w to context_w. */
+/* The load on the simulated GPU is a process that comes and goes; the power changes between
+ * idle_w and context_w. */
 #define PID             4200000
 #define WANDERS_UNTIL_S 190
 static uint64_t drive_off_ns;
@@ -409,7 +411,7 @@ static int learn(bool active)
 	return err;
 }
 
-/* A card with power that changes every 7 ms at first, then is driven by the load. */
+/* Makes a GPU with power that changes every 7 ms at first and then follows the load. */
 static void world(const char *profile, const char *sensor)
 {
 	static char text[16384];
@@ -432,11 +434,11 @@ static void world(const char *profile, const char *sensor)
 
 struct truth {
 	const char *profile, *sensor;
-	double period_ms;                         /* of both values */
+	double period_ms;                         /* of instant and average */
 	enum sensor_model model;                  /* of instant     */
-	double instant_ms, instant_lag_ms;        /* 0: not there   */
-	double average_ms, average_lag_ms;        /* 0: not there   */
-	double ring_gap_ms, ring_ms, ring_lag_ms; /* 0: not there   */
+	double instant_ms, instant_lag_ms;        /* 0: no instant value */
+	double average_ms, average_lag_ms;        /* 0: no instant value */
+	double ring_gap_ms, ring_ms, ring_lag_ms; /* 0: no instant value */
 	double counter_lag_ms;                    /* -1: no counter */
 	double lag_within_ms;
 };
@@ -515,8 +517,8 @@ LEARNS(ada_with_a_harmless_counter_is_learned, "rtx4090", "read_loss_ms = 0", 10
 LEARNS(hopper_is_learned, "h200", "", 100, SENSOR_LOWPASS, 10, 28, 1000, 518, 20, 13.5, 17, 5,
        10)
 
-/* Read every 101 ms, a sample of the 20 ms grid has a different age each time. That looks
- * like a wider window; the mean lag stays the same. */
+/* If it is read every 101 ms, a sample of the 20 ms grid has a different age each time. That
+ * looks like a wider window, but the mean lag stays the same. */
 SIM_TEST(a_sampler_that_drifts_against_its_grid_is_still_as_late)
 {
 	world("h200", "period_ms = 100.7");
@@ -586,7 +588,7 @@ SIM_TEST(a_card_that_repeats_its_values_gets_a_reason)
 	assert_true(s.instant.changes < SENSOR_CHANGES);
 	assert_non_null(sensor_source_note(&s.instant));
 	assert_near(s.instant.period_s, 0.1, 1e-9); /* as assumed */
-	assert_null(sensor_source_note(&s.ring));   /* its timestamps show it */
+	assert_null(sensor_source_note(&s.ring));   /* known from the ring's timestamps */
 	assert_int_equal(s.ring_entries, 119);
 	assert_near(s.ring_span_s, 2.36, 1e-6);
 	assert_near(s.ring_gap_p10_s, 0.02, 0.01);

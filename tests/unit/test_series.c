@@ -28,7 +28,8 @@ static void add(struct series *s, uint64_t t_ns, double value)
 	assert_int_equal(series_add(s, t_ns, &value), 0);
 }
 
-/* Within the precision of a bucket: float, and a mean to 1/131070 of the range. */
+/* Compares within the precision of a bucket: values are float, a mean has steps of 1/131070 of
+ * the range. */
 static void assert_close(double have, double want, double range)
 {
 	double most = 1.3e-7 * fabs(want) + range / 131070 * 1.01;
@@ -64,7 +65,7 @@ TEST(buckets_are_aligned_to_the_clock)
 	struct series_point p[16];
 
 	add(s, 9 * S + 900 * MS, 10);
-	add(s, 10 * S, 20); /* the first of its second */
+	add(s, 10 * S, 20); /* the first sample of its second */
 	add(s, 10 * S + 999 * MS, 40);
 	add(s, 11 * S, 50);
 	assert_int_equal(series_query(s, 0, 0, UINT64_MAX, S, p, COUNT_OF(p)), 3);
@@ -82,7 +83,8 @@ TEST(buckets_are_aligned_to_the_clock)
 	assert_int_equal(p[0].begin_ns, 0);
 	assert_int_equal(p[1].begin_ns, 10 * S);
 	assert_int_equal(p[1].count, 3);
-	assert_close(p[1].mean, 110.0 / 3, 0); /* open, with its unfinished second */
+	/* an open bucket includes its unfinished second */
+	assert_close(p[1].mean, 110.0 / 3, 0);
 	assert_int_equal(series_query(s, 0, 0, UINT64_MAX, 60 * S, p, COUNT_OF(p)), 1);
 	assert_int_equal(p[0].count, 4);
 	assert_close(p[0].mean, 30, 0);
@@ -136,7 +138,7 @@ TEST(time_does_not_go_back)
 	struct series_point p[8];
 	double v = 9;
 
-	add(s, 0, 1); /* any other time is as good */
+	add(s, 0, 1); /* 0 is a time like any other */
 	add(s, S, 2);
 	assert_int_equal(series_add(s, S, &v), -GW_E_ARG);
 	assert_int_equal(series_add(s, S - 1, &v), -GW_E_ARG);
@@ -145,7 +147,8 @@ TEST(time_does_not_go_back)
 	series_free(s);
 }
 
-/* Ten minutes of 100 ms: raw reaches back 10 s, 1 s a minute, 10 s five, 60 s all of it. */
+/* Makes ten minutes of samples every 100 ms. Raw samples reach back 10 s, buckets of 1 s one
+ * minute, of 10 s five minutes, of 60 s all ten minutes. */
 static struct series *ten_minutes(void)
 {
 	struct series *s = make(1, 100, 60, 30, 60);
@@ -207,7 +210,8 @@ TEST(older_times_come_from_the_tier_that_reaches_furthest)
 	n = series_query(s, 0, 0, UINT64_MAX, 0, p, COUNT_OF(p));
 	assert_int_equal(n, 61);
 	assert_int_equal(p[0].begin_ns, 539 * S);
-	n = series_query(t, 0, S, 20 * S, 0, p, COUNT_OF(p)); /* not from the minutes */
+	/* from buckets of 1 s, not 60 s */
+	n = series_query(t, 0, S, 20 * S, 0, p, COUNT_OF(p));
 	assert_int_equal(n, 20);
 	assert_int_equal(p[0].span_ns, S);
 	series_free(s);
@@ -245,7 +249,7 @@ struct sample {
 	double value;
 };
 
-/* Every requested bucket, from the list of all samples. */
+/* Asserts that a bucket agrees with the list of all samples. */
 static void assert_bucket(const struct sample *all, const struct series_point *p)
 {
 	double sum = 0, min = INFINITY, max = -INFINITY;

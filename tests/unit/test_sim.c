@@ -15,7 +15,7 @@ static double seconds_now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-TEST(every_scenario_loads_and_says_what_it_is)
+TEST(every_scenario_loads_and_has_a_description)
 {
 	int n = 0;
 
@@ -173,8 +173,7 @@ TEST(a_hopper_renews_power_in_its_own_time)
 	d = device(0);
 	sim_step(1950 * MS);
 	first = field_u32(d, 186);
-	sim_step(149 *
-		 MS); /* read 149 ms later, the value is from 2.0 s, when the load began */
+	sim_step(149 * MS); /* the value read now is from 2.0 s, when the load had just begun */
 	assert_int_equal(field_u32(d, 186), first);
 	sim_step(1 * MS);
 	assert_true(field_u32(d, 186) > first + 100000);
@@ -299,7 +298,7 @@ TEST(calls_are_cheap)
 	assert_true(seconds_now() - began < 1);
 }
 
-TEST(the_limit_caps_power_and_says_so)
+TEST(the_power_limit_caps_power_and_is_reported)
 {
 	uint64_t reasons;
 	abi_device d;
@@ -475,7 +474,7 @@ TEST(an_instance_has_its_own_memory_and_list)
 	assert_int_equal(nvml_mig_by_index(parent, 4, &one), ABI_NOT_FOUND);
 }
 
-TEST(a_fault_answers_and_leaves_the_output_alone)
+TEST(a_simulated_fault_returns_its_code_and_does_not_change_the_output)
 {
 	uint32_t v = 12345;
 	abi_device d;
@@ -595,7 +594,7 @@ TEST(a_reload_ends_handles_counters_and_versions)
 	assert_true(after < before);
 }
 
-TEST(init_answers_what_the_scenario_says)
+TEST(init_returns_the_error_of_the_scenario)
 {
 	assert_int_equal(sim_load("version-mismatch", error, sizeof(error)), 0);
 	assert_int_equal(nvml_init(), ABI_VERSION_MISMATCH);

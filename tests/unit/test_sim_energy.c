@@ -21,8 +21,8 @@ static uint64_t counter(unsigned index)
 	return mj;
 }
 
-/* One power reading in W; scope and field as in nvmlDeviceGetFieldValues, field 0:
- * PowerUsage. NAN if it is not supported. */
+/* Returns one power reading in W; NAN if it is not supported. Scope and field as in
+ * nvmlDeviceGetFieldValues; field 0 means nvmlDeviceGetPowerUsage. */
 static double watts(unsigned index, unsigned field)
 {
 	struct abi_field_value v = { .field = field };
@@ -57,7 +57,8 @@ TEST(every_counter_fault_of_the_scenario_shows)
 	assert_int_equal(counter(2), after[2]);
 	sim_step(2 * S);
 	assert_in_range(counter(2), 20 * 400000,
-			21 * 400000); /* no longer frozen: it had continued */
+			/* no longer frozen; the true energy was counted meanwhile */
+			21 * 400000);
 }
 
 TEST(an_absent_counter_is_not_supported_in_each_form)
@@ -184,7 +185,8 @@ static void read_after_step(const struct make *m, const char *text, unsigned aft
 	if (!(fabs(got - want) < 0.002))
 		fail_msg("%s field %u after %u ms: %g W instead of %g", m->profile, m->field,
 			 after_ms, got, want);
-	/* Not renewed before its period has passed, and then at once. */
+	/* The value is not renewed before its period has passed, and is renewed at once
+	 * then. */
 	sim_step((uint64_t)(m->period_ms * 1e6) - 1 * MS);
 	assert_true(watts(0, m->field) == got);
 	sim_step(1 * MS);
@@ -193,7 +195,7 @@ static void read_after_step(const struct make *m, const char *text, unsigned aft
 	stop(NULL);
 }
 
-TEST(each_make_of_sensor_answers_a_step_as_its_model_says)
+TEST(each_sensor_type_responds_to_a_step_like_its_model)
 {
 	static const unsigned after_ms[] = { 0, 7, 12, 20, 30, 60, 110, 333, 700, 1000, 1500 };
 

@@ -60,8 +60,8 @@ TEST(bursts_of_10_ms_beat_with_the_sampler)
 	square("sq0.02", 780, 200, (struct bounds){ 0.05, 0.12, 0.05, 0.05, 0.58 });
 }
 
-/* The reason for the sampler: with bursts of 10 ms a true mean over one second hardly moves,
- * but the recorded one varies by a quarter. */
+/* Shows why the model needs a sampler: with bursts of 10 ms a true mean over one second is
+ * almost constant, but the recorded mean varies by a quarter. */
 TEST(a_plain_moving_mean_would_not_explain_it)
 {
 	double worst = 0;

@@ -23,8 +23,8 @@
 #include "test.h"
 
 #define SPREAD       0.12
-#define SEEN_S       0.025 /* before a sample: nine tenths of what it shows */
-#define MEMORY_S     0.2   /* the longest time that a sample can show */
+#define SEEN_S       0.025 /* time before a sample that gives nine tenths of its value */
+#define MEMORY_S     0.2   /* longest time before a sample that affects its value */
 #define ROUNDS       100
 #define PARTS_MAX    512
 #define READINGS_MAX 512
@@ -39,17 +39,18 @@ struct extent {
 
 struct subject {
 	const char *name;
-	double on_w, off_w; /* 0: the level of each tick is its own */
-	double from_s;      /* of the recorder's clock; earlier rows are ignored */
-	double edge;        /* how near an edge must be */
-	int astray;         /* edges that are not within 5 % */
+	double on_w, off_w; /* 0: each counter tick has its own level */
+	double from_s;      /* recorder's clock; earlier rows are ignored */
+	double edge;        /* largest relative difference that is allowed at an edge */
+	int astray;         /* edges with a difference above 5 % */
 };
 
 static const struct subject STEP = { "step", 0, 0, 0, 0.05, 0 };
 static const struct subject SLOW = { "sq0.15", 810, 130, 0, 0.10, 1 };
 static const struct subject FAST = { "sq0.02", 780, 200, 94, 0.05, 0 };
 
-/* One factor on the load of the counter, for pieces of one kind. */
+/* A factor by which pieces of the counter's load are multiplied. All pieces with one key share
+ * it. */
 struct part {
 	int key;
 	double seconds, factor, low, high;
@@ -60,13 +61,13 @@ struct reading {
 	bool counter;
 	double from_s, to_s;
 	double value;         /* J or W */
-	double of[PARTS_MAX]; /* the share of that part at a factor of 1 */
+	double of[PARTS_MAX]; /* what each part contributes at a factor of 1 */
 };
 
 static struct load load;
 static double moment_s[ROWS_MAX]; /* the sample that a row shows; NAN: not known */
-static bool held[ROWS_MAX];       /* rows that are no edge under the load of the counter */
-static int part_of[ROWS_MAX];     /* of each point of the load */
+static bool held[ROWS_MAX];       /* rows that are not at an edge of the counter's load */
+static int part_of[ROWS_MAX];     /* the part of each point of the load */
 static struct part part[PARTS_MAX];
 static struct reading reading[READINGS_MAX];
 static int n_parts, n_readings;
@@ -84,7 +85,7 @@ static void counter_load(const struct subject *s)
 		step_load(&load);
 }
 
-/* A new point at which nothing changes yet. */
+/* Adds a point to the load at which the power does not change yet. */
 static void cut(double at_s)
 {
 	int i = load.n;
@@ -161,7 +162,7 @@ static double weight(const struct reading *r, double from_s, double to_s)
 	return exp(b / filter_s) - exp(a / filter_s);
 }
 
-/* The last one before t. */
+/* Returns the time of the last sample before t_s. */
 static double sample_before(double t_s)
 {
 	double gap_s = 1e-3 * model.sample_ms;
@@ -187,7 +188,8 @@ static double shown_w(double at_s)
 	return sum;
 }
 
-/* Of the samples that may have been out at an edge, the one nearest to what was recorded. */
+/* Returns the time of the sample that the driver may have read at this edge and that is nearest
+ * to the recorded value. */
 static double nearest_moment(int i)
 {
 	double gap_s = 1e-3 * model.sample_ms, best = INFINITY, at_s = NAN;
@@ -205,7 +207,8 @@ static double nearest_moment(int i)
 	return at_s;
 }
 
-/* With the load of the counter alone, which was replayed before. */
+/* Finds the time of each row's sample, using the last replay, whose load comes from the counter
+ * alone. */
 static void find_moments(double from_s)
 {
 	for (int i = 0; i < rec.n; i++) {
@@ -216,7 +219,8 @@ static void find_moments(double from_s)
 	}
 }
 
-/* The sample at that moment, or the tick that contains it. */
+/* Returns a key for the sample that sees this time, or else for the counter tick that contains
+ * it. */
 static int key_of(double at_s, bool on)
 {
 	double tick = (at_s + model.counter_lag_s - model.counter_s - rec.zero_s) / 0.1;
@@ -239,7 +243,8 @@ static int find_part(int key)
 	return n_parts++;
 }
 
-/* In step, load power is twice as far from idle. */
+/* True if watts is an on level. The recording "step" has no fixed levels; 300 W separates them
+ * there. */
 static bool is_on(const struct subject *s, double watts)
 {
 	return watts > (s->on_w > 0 ? 0.5 * (s->on_w + s->off_w) : 300);
@@ -304,7 +309,8 @@ static void infer(const struct subject *s)
 		load.point[i].watts *= part[part_of[i]].factor;
 }
 
-/* The compared levels relative to those from which they may differ by SPREAD. */
+/* Returns the range of the compared levels, relative to the levels from which they may differ
+ * by SPREAD. */
 static struct extent extent_of(const struct subject *s, bool on)
 {
 	struct extent e = { INFINITY, 0 };
@@ -331,7 +337,7 @@ static struct score explain(const struct subject *s, struct bounds bound)
 	return compare(first_s(s), held, bound);
 }
 
-/* The edges at their times. */
+/* Compares the instant values at edges, each at the time of its sample. */
 static struct guard_counters judge_edges(double bound)
 {
 	static double shown[ROWS_MAX];
@@ -346,7 +352,7 @@ static struct guard_counters judge_edges(double bound)
 	return t;
 }
 
-/* Late ticks of the counter, from the punctual one before to the next. */
+/* Compares late counter ticks, summed from one punctual tick to the next. */
 static struct guard_counters judge_late(double from_s)
 {
 	struct guard_counters t = { 0 };

@@ -156,7 +156,7 @@ TEST(the_buckets_span_the_stated_range)
 	histogram_add(&h, NAN, 1);
 	histogram_add(&h, 5, 0);
 	assert_true(isnan(histogram_percentile(&h, 0.5)));
-	histogram_add(&h, 0, 1); /* a GPU that sleeps */
+	histogram_add(&h, 0, 1); /* a value of 0 W, as of a GPU that sleeps */
 	assert_true(histogram_percentile(&h, 0.5) == 0);
 	histogram_add(&h, 3e4, 3); /* a rack */
 	assert_true(histogram_percentile(&h, 0.9) == 3e4);
@@ -172,7 +172,8 @@ TEST(percentiles_equal_the_sorted_array)
 	start(&r, 13);
 	for (unsigned round = 0; round < 3000; round++) {
 		size_t n = 1 + random_below(&r, 40);
-		uint32_t kinds = 1 + random_below(&r, 50); /* many ties, or few */
+		/* few different values give many ties */
+		uint32_t kinds = 1 + random_below(&r, 50);
 		double x[40], sorted[40], p = random_unit(&r);
 
 		for (size_t i = 0; i < n; i++)
@@ -249,7 +250,7 @@ TEST(the_variance_of_the_trend_test_is_that_over_all_orders)
 	}
 }
 
-TEST(the_trend_test_finds_a_trend_and_alarms_as_often_as_it_says)
+TEST(the_trend_test_finds_a_trend_and_has_its_stated_false_alarm_rate)
 {
 	double rise[10], flat[10] = { 3, 3, 3, 3, 3, 3, 3, 3, 3, 3 };
 	struct random r;

@@ -1,6 +1,5 @@
-/* The store: committed data survives every fault. A layer below SQLite (struct fault)
- * simulates failing disks, which also works for root. Wall times are given by the test;
- * nothing waits. */
+/* The store: committed data survives every fault. A layer below SQLite (struct fault) simulates
+ * failing disks, which also works for root. The test sets the wall time; nothing waits. */
 #include "daemon/store.h"
 
 #include "base/clock.h"
@@ -357,7 +356,7 @@ STORE_TEST(a_statement_is_prepared_once)
 	assert_int_equal(sqlite3_step(second), SQLITE_ROW);
 	assert_int_equal(sqlite3_column_int(second, 0), 1);
 	assert_null(db_statement(db, "SELECT FROM"));
-	db_close(db); /* with all statements */
+	db_close(db); /* finalises all statements */
 }
 
 STORE_TEST(readings_come_back_as_they_went_in)
@@ -418,7 +417,7 @@ STORE_TEST(an_unfinished_row_continues_after_a_restart)
 			add(T0 + i * S, 1e9); /* not later: refused */
 			commit();
 			open_clean();
-			i -= 15; /* entries that were not handed over are sent again */
+			i -= 15; /* readings that were not handed over are sent again */
 		}
 	}
 	assert_int_equal(ask(T0, T0 + DAY, 0), 4000);
@@ -562,7 +561,7 @@ static void write_until_killed(int fd)
 	}
 }
 
-/* A kill loses at most the readings of ten seconds and of the current batch. */
+/* Asserts that a kill loses at most the readings of ten seconds and of the current batch. */
 static void assert_all_there(uint64_t reported, unsigned kills)
 {
 	double n;
@@ -620,7 +619,7 @@ static struct {
 	int (*write[2])(sqlite3_file *f, const void *p, int n, sqlite3_int64 at);
 	int (*map)(sqlite3_file *f, int page, int size, int extend, void volatile **ret);
 	_Atomic int result;     /* result of every write; 0: the real one */
-	_Atomic bool read_only; /* nothing can be opened for writing     */
+	_Atomic bool read_only; /* no file can be opened for writing */
 } fault;
 
 static int fault_write(sqlite3_file *f, const void *p, int n, sqlite3_int64 at)
@@ -642,7 +641,7 @@ static int fault_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int f
 	unsigned kind = flags & SQLITE_OPEN_MAIN_DB ? 0 : 1;
 	int rc;
 
-	if (atomic_load(&fault.read_only)) /* as for a file that may not be written */
+	if (atomic_load(&fault.read_only)) /* as for a file without write permission */
 		flags = (flags & ~(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE)) |
 			SQLITE_OPEN_READONLY;
 	rc = fault.real->xOpen(fault.real, name, f, flags, out);
@@ -733,7 +732,7 @@ STORE_FAULT_TEST(a_path_that_is_not_a_file_is_never_opened)
 		assert_in(message, "set [history] path to a file");
 		assert_string_equal(store_state(s), message);
 		assert_false(store_lasting(s));
-		assert_true(store_count_known(s)); /* nothing is waited for */
+		assert_true(store_count_known(s)); /* known at once, without waiting */
 		close_store();
 		assert_int_equal(db_open_reader(at, &db), DB_NO_FILE);
 		assert_int_equal(db_open_alone(at, &db), DB_NO_FILE);
@@ -755,7 +754,8 @@ STORE_FAULT_TEST(a_flush_without_waiting_reports_that_the_write_failed)
 	assert_int_equal(store_flush(s, 0), 0);
 }
 
-/* A write that was running when the disk was repaired may still fail; the next one does not. */
+/* Repairs the disk and flushes. A write that was running meanwhile may still fail; the next one
+ * succeeds. */
 static int flush_when_repaired(void)
 {
 	int rc;
@@ -822,7 +822,7 @@ STORE_TEST(without_a_writable_file_the_store_works_in_memory)
 	assert_int_equal(ask(T0, T0, 0), 1);
 }
 
-/* As a killed process leaves it: everything is in the log. */
+/* Leaves the file as a killed process does: all data is in the log. */
 static void leave_behind(void)
 {
 	pid_t child = fork();
@@ -842,7 +842,8 @@ static void leave_behind(void)
 	assert_int_equal(status, 0);
 }
 
-/* The file is read while it cannot be written, and written as soon as it can. */
+/* Asserts that the file is read while it cannot be written, and is written as soon as it can
+ * be. */
 static void assert_read_and_used_later(const char *why, void (*better)(void))
 {
 	uint64_t last;
@@ -1190,7 +1191,7 @@ STORE_TEST(old_rows_are_rolled_up_and_deleted)
 			commit();
 	}
 	commit();
-	n = ask(T0, T0 + 4 * DAY, 0); /* coarser, because seconds do not reach back */
+	n = ask(T0, T0 + 4 * DAY, 0); /* coarser: the finest rows are too recent */
 	assert_int_equal(n, 3 * 1440);
 	assert_int_equal(points[0].span_ns, MIN);
 	assert_int_equal(points[0].count, 6);

@@ -195,7 +195,7 @@ TEST(a_heartbeat_goes_only_to_waiting_clients)
 	struct follower f;
 
 	follower_start(&f, s, UINT64_MAX, STREAM_EVENT, wake);
-	follower_beat(&f); /* it has not read yet: it will */
+	follower_beat(&f); /* the follower has not read yet, so it need not be woken */
 	assert_int_equal(woken, 0);
 	assert_string_equal(read_all(&f, 100), "");
 	follower_beat(&f);

@@ -32,7 +32,7 @@ TEST(a_swap_is_one_edit_and_not_two)
 	assert_null(near("ugx"));
 }
 
-TEST(a_word_that_was_not_finished_is_near)
+TEST(an_unfinished_word_is_suggested)
 {
 	assert_string_equal(near("dea"), "deadline");
 	assert_string_equal(near("BACK"), "backend");

@@ -14,7 +14,7 @@ static const struct table_column columns[] = {
 	{ NULL, 0, false, false },
 };
 
-/* What a function prints; the caller frees it. */
+/* Captures what a function prints; the caller frees the text. */
 static FILE *real_stdout;
 static char *text;
 static size_t text_size;
@@ -197,7 +197,7 @@ TEST(a_word_is_left_whole_where_there_is_no_terminal)
 	memset(word, 'x', sizeof(word) - 1);
 	word[sizeof(word) - 1] = '\0';
 	out = wrapped("", 0, word, 40);
-	assert_int_equal(strlen(out), sizeof(word)); /* and the newline */
+	assert_int_equal(strlen(out), sizeof(word)); /* the word and the newline */
 	free(out);
 }
 

@@ -210,7 +210,7 @@ TEST(refuses_to_extend_what_is_complete)
 		"'a' is not a table but a value of type integer (line 1)");
 }
 
-TEST(says_what_it_expected_and_where)
+TEST(an_error_names_what_was_expected_and_its_place)
 {
 	refused("a", 1, 2, "expected '=' after the key but the text ends");
 	refused("a b", 1, 3, "expected '=' after the key but found 'b'");
@@ -255,7 +255,7 @@ TEST(a_long_name_is_cut_in_the_sentence)
 		"twice (first on line 1)");
 }
 
-/* n times open, then n times close */
+/* Makes a text with n times open, middle, and n times close. */
 static char *nested(const char *head, size_t n, const char *open, const char *middle,
 		    const char *close)
 {

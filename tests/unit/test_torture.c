@@ -1,6 +1,6 @@
-/* Each allocation of open, list, snapshot, processes, environment and diagnosis fails once:
- * the right error is returned and nothing leaks. The linker replaces malloc in our own
- * objects (--wrap); the simulator and libc keep theirs. */
+/* Each allocation of open, list, snapshot, processes, environment and diagnosis fails once: the
+ * right error is returned and nothing leaks. The linker option --wrap replaces malloc in our
+ * own objects; the simulator and libc keep theirs. */
 #include "simtest.h"
 #include "here.h"
 
@@ -120,7 +120,7 @@ static void fail_each_in_turn(uint64_t deadline_ns)
 
 		until_failure = n;
 		err = everything(deadline_ns);
-		if (until_failure > 0) { /* there were fewer: all have failed once */
+		if (until_failure > 0) { /* fewer than n: all have failed once */
 			until_failure = 0;
 			assert_int_equal(err, 0);
 			break;
@@ -141,7 +141,7 @@ SIM_TEST(each_allocation_failing_in_turn_gives_no_memory_and_no_leak)
 	fail_each_in_turn(0);
 }
 
-SIM_TEST(the_same_with_threads_of_the_library)
+SIM_TEST(each_allocation_failing_in_turn_is_handled_with_call_threads_too)
 {
 	fail_each_in_turn(10 * NS_PER_S);
 }

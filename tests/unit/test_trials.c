@@ -68,7 +68,8 @@ TEST(unknown_values_stay_unknown)
 	near(trials_shared(&a, &a), 0, 1e-12);
 }
 
-/* 4000 times: a sensor with its own gain, five runs with scatter; is the truth inside? */
+/* 4000 times: a sensor with a random gain measures five runs with scatter. Counts how often the
+ * interval contains the true value. */
 TEST(the_interval_covers_as_often_as_stated)
 {
 	uint64_t seed = 20240607;
@@ -87,7 +88,7 @@ TEST(the_interval_covers_as_often_as_stated)
 		i = trials_mean(v, 5, &sd);
 		inside += i.low <= 100 && 100 <= i.high;
 	}
-	assert_in_range(inside, 3740, 3900); /* 95 %: 3800 */
+	assert_in_range(inside, 3740, 3900); /* 95 % are 3800 */
 }
 
 TEST_MAIN(NULL, NULL)

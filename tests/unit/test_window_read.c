@@ -1,4 +1,5 @@
-/* A window of the service, written and read back: every field of a device must return. */
+/* A window of the service is written and read back; every field of a device must be the
+ * same. */
 #include "cli/window_read.h"
 #include "serve/render_sensor.h"
 

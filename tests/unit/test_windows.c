@@ -1,5 +1,5 @@
-/* Windows when the meter stops, when there are many, and after a restart; and the service's
- * view of itself. */
+/* Windows when the meter stops, when there are many, and after a restart; also what the service
+ * reports about itself. */
 #include "api_fixture.h"
 
 #include "serve/windows_impl.h"
@@ -155,7 +155,7 @@ static struct windows_entry *cut_and_ended(const char *world)
 	for (unsigned i = 0; i < WINDOWS_MARKS_MAX; i++) {
 		char label[64];
 
-		memset(label, '"', sizeof(label)); /* the longest, all of it escaped */
+		memset(label, '"', sizeof(label)); /* the longest label, all escaped */
 		label[63] = '\0';
 		sim_step(NS_PER_MS);
 		assert_int_equal(windows_mark(t.api.windows, &t.api.view, e,

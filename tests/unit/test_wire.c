@@ -137,7 +137,7 @@ static int allow_text(const char *text)
 	return allow_read(&allow, "/f", copy, message, sizeof(message));
 }
 
-TEST(nothing_is_allowed_unless_a_line_says_so)
+TEST(nothing_is_allowed_without_a_line_for_it)
 {
 	struct proc p = {
 		.pid = 5, .uid = 7, .name = "w", .exe = "/bin/w", .cgroup = "/s/w.service/x"

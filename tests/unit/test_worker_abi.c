@@ -1,7 +1,8 @@
-/* Our numbers of libcurl's interface against its own header: built where that is installed. */
+/* Compares our numbers of libcurl's interface with its header. Built only if the header is
+ * installed. */
 #include "guard/worker/curl_abi.h"
 
-#define CURL_DISABLE_DEPRECATION /* numbers stay as they are */
+#define CURL_DISABLE_DEPRECATION /* no warnings about deprecated numbers */
 #include <curl/curl.h>
 
 #define CHECK(ours, theirs, value) _Static_assert((long)(theirs) == (long)(value), #theirs);
@@ -9,7 +10,8 @@ CURL_NUMBERS(CHECK)
 
 int main(void)
 {
-	/* That the calls have the shapes that http.c gives them; setopt and getinfo are macros in C. */
+	/* Checks that the calls have the types that http.c uses; setopt and getinfo are macros
+	 * in C. */
 	CURLcode (*perform)(CURL *) = curl_easy_perform;
 	CURL *(*init)(void) = curl_easy_init;
 	CURLcode (*global)(long) = curl_global_init;

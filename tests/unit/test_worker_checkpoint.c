@@ -118,7 +118,7 @@ TEST(an_eviction_made_twice_does_nothing_more)
 	assert_int_equal(fake->process[0].state, 2);
 }
 
-TEST(what_cannot_succeed_is_refused_before_anything_is_touched)
+TEST(a_checkpoint_that_cannot_succeed_is_refused_before_any_call)
 {
 	static const struct {
 		struct worker_facts facts;
@@ -127,7 +127,7 @@ TEST(what_cannot_succeed_is_refused_before_anything_is_touched)
 		const char *words;
 	} rows[] = {
 		{ { 0, 0, 0 }, 1, 1, "persistence mode is off" },
-		{ { -1, 0, 0 }, 1, 1, "is not known" },
+		{ { -1, 0, 0 }, 1, 1, "is unknown" },
 		{ { 1, 1, 0 }, 1, 1, "MPS" },
 		{ { 1, 0, 1 }, 1, 1, "MIG" },
 		{ { 1, 0, 0 }, 0, 1, "none of its processes" },
@@ -147,7 +147,7 @@ TEST(what_cannot_succeed_is_refused_before_anything_is_touched)
 	order.bytes = 1;
 	order.more = true;
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
-	assert_in(message, "than the journal can record");
+	assert_in(message, "the most that the journal can record");
 	order.more = false;
 	assert_string_equal(fake->calls, "");
 	assert_string_equal(notes, "");

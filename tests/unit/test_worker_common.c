@@ -1,4 +1,4 @@
-/* Notes, escapes, answers and addresses of the adapters. */
+/* Notes, escaping, answers and addresses of the worker adapters. */
 #include "guard/worker/common.h"
 
 #include <stdio.h>

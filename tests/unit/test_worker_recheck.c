@@ -1,4 +1,4 @@
-/* Does a process still belong to its worker?  In a small /proc. */
+/* Checks whether a process still belongs to its worker, in a small /proc. */
 #include "tree.h"
 
 #include "guard/worker/recheck.h"
@@ -117,7 +117,7 @@ TEST(with_an_empty_pidfile_it_must_be_the_same_program)
 	assert_false(recheck_belongs(&call, &target));
 }
 
-TEST(a_listener_belongs_and_after_closing_it_must_be_the_same_program)
+TEST(a_process_that_closed_its_port_belongs_only_if_its_program_is_the_same)
 {
 	worker.match.port = 0x2CAA;
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW);

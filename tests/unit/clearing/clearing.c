@@ -19,7 +19,7 @@ EXPORT size_t clearing_size(void)
 
 EXPORT void clearing_start(void)
 {
-	memset(table, 1, SIZE); /* or the compiler leaves it as it is */
+	memset(table, 1, SIZE); /* otherwise the compiler removes the memset to 0 */
 	__asm__ volatile("" ::: "memory");
 	memset(table, 0, SIZE);
 }

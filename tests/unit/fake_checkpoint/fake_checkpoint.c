@@ -1,5 +1,6 @@
-/* A libcuda.so.1 that puts nothing away and keeps to the driver's rules: who is not locked cannot be put
- * away, who is not put away cannot be restored, who is put away cannot be unlocked. */
+/* A libcuda.so.1 that checkpoints nothing but follows the driver's rules: only a locked process
+ * can be checkpointed, only a checkpointed process can be restored, and a checkpointed process
+ * cannot be unlocked. */
 #include "fake_checkpoint.h"
 
 #include <stdint.h>

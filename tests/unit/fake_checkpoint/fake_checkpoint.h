@@ -1,4 +1,5 @@
-/* fake_checkpoint: the test's libcuda.so.1 with the checkpoint calls (its symbol fake_checkpoint). */
+/* fake_checkpoint: the test's libcuda.so.1 with the checkpoint calls. The test reads its symbol
+ * fake_checkpoint. */
 #ifndef TESTS_FAKE_CHECKPOINT_H
 #define TESTS_FAKE_CHECKPOINT_H
 
@@ -10,8 +11,8 @@ struct fake_checkpoint {
 		int state;
 		int fail_lock, fail_put_away, fail_restore, fail_unlock, fail_state;
 	} process[FAKE_PROCESSES];
-	unsigned timeout_ms; /* of the last lock */
-	char calls[512];     /* "lock 12, checkpoint 12, " */
+	unsigned timeout_ms; /* timeout of the last lock call */
+	char calls[512];     /* the calls so far, such as "lock 12, checkpoint 12, " */
 };
 
 #endif

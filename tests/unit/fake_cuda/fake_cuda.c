@@ -1,6 +1,6 @@
-/* A libcuda.so.1 that computes nothing and writes down what it was asked.
+/* A libcuda.so.1 that computes nothing and records the calls that it gets.
  *
- * The call named by FAKE_CUDA_FAIL answers 999. */
+ * The call named in FAKE_CUDA_FAIL returns error 999. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* fake_cuda: what the test's libcuda.so.1 was asked (its symbol fake_cuda). */
+/* fake_cuda: the calls that the test's libcuda.so.1 has received (its symbol fake_cuda). */
 #ifndef TESTS_FAKE_CUDA_H
 #define TESTS_FAKE_CUDA_H
 
@@ -7,7 +7,7 @@
 struct fake_cuda {
 	char pci[32];
 	int contexts; /* open now              */
-	int running;  /* a kernel, until waited for */
+	int running;  /* 1 from the launch of a kernel until the program waits for it */
 	unsigned launches, blocks, threads;
 	uint64_t for_ns; /* of the last launch */
 };
