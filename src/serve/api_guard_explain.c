@@ -107,12 +107,7 @@ static void say_overrides(struct json *j, const struct guard_status *s, uint64_t
 			"Override: it is held active %s; contention, reservations, schedules, "
 			"battery, budget and idling do not move it, but heat and faults do.",
 			until);
-	else if (s->hold == HOLD_EVICTED)
-		explain_say(j, "Override: it is held evicted %s.", until);
-	else if (s->mask >> REASON_MANUAL & 1)
-		explain_say(j, "Override: a person evicted it, %s.",
-			    s->hold_until_ns ? until : "until it is resumed");
-	else
+	else if (!(s->mask >> REASON_MANUAL & 1)) /* else say_reasons() has said it */
 		explain_say(j, "No override is active.");
 }
 
