@@ -163,7 +163,7 @@ def test_a_reservation_and_a_hold_are_explained_with_their_end(s):
     left = r"(1 h|5\d min)"
     shown = s.guard("status").stdout
     assert re.search(f"evicted, {left} left", shown) and "manual" not in shown  # once, in its own column
-    text = explained(s, "Reason against it: manual")
+    text = " ".join(explained(s, "Reason against it: manual").split())
     assert re.search(rf"Rule: hold evicted\. .* at the earliest in {left},", text) and "Override" not in text, text
     s.guard("release", "ollama")
     s.guard("hold", "active", "ollama", "--for", "1h")
