@@ -54,6 +54,10 @@ int file_failed(char *message, size_t size, const char *path, const char *what);
  * -GW_E_NOENT (neither folder is known) or -GW_E_SIZE. */
 int file_cache_directory(const char *name, char *out, size_t size);
 
+/* Adds a folder to every later file_cache_directory() of this process: what is learned from
+ * simulated GPUs is kept apart. part is static; call it before threads start. */
+void file_cache_apart(const char *part);
+
 #define SECRET_MAX 1024
 #define SECRET_MIN 16
 

@@ -42,6 +42,7 @@ struct record {
 	uint32_t size; /* total size in the buffer */
 	uint32_t kind;
 	uint64_t a, b;                  /* history: tier, begin_ms; event: id, wall_ns */
+	uint64_t simulated;             /* event: 1 if the GPUs were simulated */
 	const char *text[RECORD_TEXTS]; /* NULL: none; NUL-terminated */
 	uint32_t length[RECORD_TEXTS];
 };

@@ -84,6 +84,7 @@ static void write_workers(struct json *j, const struct guard_view *g, struct gua
 	for (unsigned i = 0; i < g->policy->workers; i++) {
 		json_object(j, NULL);
 		guard_doc_worker(j, g, i, now);
+		json_bool(j, "simulated", guard_doc_simulated(g));
 		json_object_end(j);
 	}
 	json_array_end(j);
@@ -100,7 +101,6 @@ void api_guard(void *arg, const struct request *q, struct reply *r)
 	if (!g || !api_number(q, r, "limit", DECISIONS, GUARD_VIEW_DECISIONS, &limit))
 		return;
 	api_begin(&j, a, r);
-	json_bool(&j, "simulated", guard_doc_simulated(g));
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	json_string(&j, "journal", g->journal);
 	guard_doc_time(&j, "looked", g->scene ? g->scene->mono_ns : 0, now);

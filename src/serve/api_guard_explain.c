@@ -108,12 +108,7 @@ static void say_overrides(struct json *j, const struct guard_status *s, uint64_t
 			"Override: it is held active %s; contention, reservations, schedules, "
 			"battery, budget and idling do not move it, but heat and faults do.",
 			until);
-	else if (s->hold == HOLD_EVICTED)
-		explain_say(j, "Override: it is held evicted %s.", until);
-	else if (s->mask >> REASON_MANUAL & 1)
-		explain_say(j, "Override: a person evicted it, %s.",
-			    s->hold_until_ns ? until : "until it is resumed");
-	else
+	else if (!(s->mask >> REASON_MANUAL & 1)) /* else say_reasons() has said it */
 		explain_say(j, "No override is active.");
 }
 
@@ -407,6 +402,7 @@ static void write_explain(struct json *j, const struct guard_view *g, unsigned w
 		return;
 	json_object(j, NULL);
 	guard_doc_worker(j, g, worker, now);
+	json_bool(j, "simulated", guard_doc_simulated(g));
 	json_array(j, "sentences");
 	explain_say(j, "%s %s %s for %s and holds %.0f MiB.", name,
 		    guard_doc_pretends(&s) ? "would be in state" : "is in state",
@@ -449,7 +445,6 @@ void api_guard_explain(void *arg, const struct request *q, struct reply *r)
 	if (!g || (name && (only = guard_doc_find(g, r, name)) < 0))
 		return;
 	api_begin(&j, a, r);
-	json_bool(&j, "simulated", guard_doc_simulated(g));
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	json_array(&j, "workers");
 	for (unsigned i = 0; i < g->policy->workers; i++)

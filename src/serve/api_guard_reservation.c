@@ -149,6 +149,7 @@ static void insufficient(const struct api *a, const struct guard_view *g,
 	json_double(&j, "available", now_free);
 	json_uint(&j, "available_at_most", room.most_bytes);
 	json_bool(&j, "never", never);
+	json_bool(&j, "simulated", view_simulated(&a->view));
 	json_double(&j, "retry_after_s", retry);
 	api_end(&j);
 }

@@ -32,8 +32,8 @@ bool api_number(const struct request *q, struct reply *r, const char *name, uint
  * parameter is absent. */
 bool api_flag(const struct request *q, const char *name, bool standard);
 
-/* Begins the document of a reply, without a snapshot: schema_version and time_utc. Its object
- * stays open until api_end(). */
+/* Begins the document of a reply, without a snapshot: schema_version, time_utc and simulated.
+ * Its object stays open until api_end(). */
 void api_begin(struct json *j, const struct api *a, struct reply *r);
 void api_end(struct json *j);
 

@@ -146,7 +146,6 @@ void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worke
 	guard_doc_time(j, "since", s.since_ns, now);
 	json_bool(j, "dry_run", s.dry);
 	json_string(j, "dry_run_why", guard_dry_name(s.dry));
-	json_bool(j, "simulated", s.dry == DRY_SIMULATED);
 	json_bool(j, "reload_storm", s.storm);
 	guard_doc_mask(j, "mask", s.mask);
 	write_reasons(j, g, worker, now);

@@ -329,6 +329,7 @@ static void settings_take(struct http *h, struct settings *s, const struct http_
 	h->beat_ns = config->beat_ns ? config->beat_ns : BEAT_NS;
 	h->limit_ns[CONN_STREAM] = 2 * h->beat_ns + NS_PER_S;
 	h->log = config->log;
+	h->mark = config->mark;
 	settings_done(&old);
 }
 

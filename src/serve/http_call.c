@@ -270,6 +270,8 @@ static enum MHD_Result dispatch(struct conn *c)
 		reply_done(&r);
 		return call_park(c, impl.again_ns);
 	}
+	if (h->mark)
+		h->mark(h->arg, &r);
 	if (impl.stream && r.status == 200)
 		return start_stream(c, &r);
 	return send_reply(c, &r);

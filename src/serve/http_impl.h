@@ -242,6 +242,7 @@ struct http {
 	unsigned routes;
 	void *arg;
 	void (*log)(void *arg, const struct request *q, const struct reply *r, double seconds);
+	void (*mark)(void *arg, struct reply *r);
 	struct listener *listener;
 	unsigned listeners;
 	struct MHD_Daemon *plain, *tls;

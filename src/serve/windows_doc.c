@@ -305,6 +305,7 @@ void windows_mark_json(struct json *j, const struct windows_entry *e)
 	json_string(j, "id", e->id);
 	json_string(j, "label", e->last->label);
 	json_time(j, "time", e->begin_wall_ns + begin_ns);
+	json_bool(j, "simulated", e->simulated);
 	json_double(j, "begin_seconds", (double)begin_ns / 1e9);
 	json_uint(j, "marks", e->marks);
 	json_object_end(j);

@@ -133,6 +133,17 @@ TEST(levels_follow_the_margin)
 	assert_in(t.s.worst.why, "3 C above its limit");
 }
 
+TEST(a_gpu_that_cools_down_is_not_called_too_hot)
+{
+	read_margin(1, 4);
+	assert_in(t.s.worst.why, "Too hot: 1 C below its limit");
+	read_margin(22, 1);
+	assert_true(t.s.thermal); /* not for long enough yet */
+	assert_in(t.s.worst.why, "Was too hot, cools down: 22 C below its limit");
+	read_margin(1, 1);
+	assert_in(t.s.worst.why, "Too hot: 1 C below its limit");
+}
+
 TEST(three_critical_readings_do_not_act_and_four_do)
 {
 	read_margin(1, 3);
