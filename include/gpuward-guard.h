@@ -242,7 +242,7 @@ struct gw_guard_status {
 	uint64_t next_ns; /* earliest time at which the state can change without an event */
 	uint64_t hold_until_ns;      /* end of the hold; 0: no hold, or a hold without end */
 	uint64_t resident_bytes;     /* memory that the worker holds on its GPUs */
-	uint64_t need_bytes; /* the worker's highest memory use; must fit before a resume */
+	uint64_t need_bytes; /* what the worker holds, or held when its eviction began */
 	uint64_t residue_bytes;      /* memory that the worker kept when it left */
 	double backoff_ratio;        /* factor by which the quiet period is multiplied */
 	uint64_t observations;       /* number since the start */

@@ -396,11 +396,12 @@ static int read_swapped(struct recording_reader *t, const struct words *w)
 
 static int read_outcome(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1, 3, 4, 5, 6 };
+	static const unsigned at[] = { 1, 3, 4, 5, 6, 7, 8 };
 	const bool first = t->form == 1;
-	const unsigned n = first ? 4 : 5;
+	/* older recordings do not have the last two numbers */
+	const unsigned n = first ? 4 : w->count == 10 ? 7 : 5;
 	struct guard_outcome o = { 0 };
-	uint64_t v[5] = { 0 }, who = UINT64_MAX;
+	uint64_t v[7] = { 0 }, who = UINT64_MAX;
 
 	if (w->count != n + 3 || !numbers(w, at, n, v) ||
 	    (!number_u64(w->word[2], &who) && (first || strcmp(w->word[2], "-1") != 0)))
@@ -413,6 +414,8 @@ static int read_outcome(struct recording_reader *t, const struct words *w)
 	o.retry = v[2];
 	o.in_flight = v[3];
 	o.no_answer = v[4];
+	o.listed = v[5];
+	o.refused = v[6];
 	snprintf(o.message, sizeof(o.message), "%s", w->word[n + 2]);
 	if (!t->dry)
 		guard_outcome(t->guard, &o, v[0]);

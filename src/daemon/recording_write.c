@@ -91,8 +91,8 @@ void recording_worker(struct buf *out, unsigned worker, const char *name,
 void recording_outcome(struct buf *out, const struct guard_outcome *o, int worker,
 		       uint64_t now_ns)
 {
-	buf_addf(out, "outcome\t%" PRIu64 "\t%d\t%d\t%d\t%d\t%d", now_ns, worker, o->ok,
-		 o->retry, o->in_flight, o->no_answer);
+	buf_addf(out, "outcome\t%" PRIu64 "\t%d\t%d\t%d\t%d\t%d\t%d\t%d", now_ns, worker, o->ok,
+		 o->retry, o->in_flight, o->no_answer, o->listed, o->refused);
 	add_text(out, o->message);
 }
 

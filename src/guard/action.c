@@ -10,9 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How often a worker that was just started is checked until it answers. */
-#define ALIVE_INTERVAL_NS (250 * NS_PER_MS)
-
 /* LEARNT: the notes of an eviction are complete and wait to be written to the journal. */
 enum slot_state { FREE, QUEUED, RUNNING, LEARNT, DONE };
 
@@ -130,13 +127,6 @@ static int do_evict(struct worker_call *c, struct guard_outcome *out)
 			   "this kind of worker cannot be evicted at level %u", level);
 }
 
-static void sleep_ns(uint64_t ns)
-{
-	struct timespec t = clock_timespec(ns);
-
-	nanosleep(&t, NULL);
-}
-
 static int check_alive(struct worker_call *c)
 {
 	const struct worker_ops *ops = adapter_of(c);
@@ -152,11 +142,8 @@ static int wait_alive(struct worker_call *c)
 {
 	int rc = check_alive(c);
 
-	while ((rc == -GW_E_IO || rc == -GW_E_STATE) &&
-	       clock_mono_ns(clock_real()) + ALIVE_INTERVAL_NS < c->deadline_ns) {
-		sleep_ns(ALIVE_INTERVAL_NS);
+	while ((rc == -GW_E_IO || rc == -GW_E_STATE) && worker_pause(c))
 		rc = check_alive(c);
-	}
 	return rc;
 }
 
@@ -234,6 +221,8 @@ static bool learn_and_do(struct worker_call *c, const char *kept, struct guard_o
 		c->set->end(c);
 	out->ok = rc == 0;
 	out->retry = rc == -GW_E_STATE;
+	out->refused = rc == -GW_E_PERM || rc == -GW_E_NOSUPPORT;
+	out->listed = rc == 0 && c->listed;
 	return more;
 }
 

@@ -86,7 +86,7 @@ struct guard_record {
 	uint32_t mask;
 	unsigned level;      /* level of the eviction that was made or begun */
 	bool evicted;        /* the worker was evicted, or its eviction had begun */
-	uint64_t need_bytes; /* the most that the worker held while it ran */
+	uint64_t need_bytes; /* what the worker held when its eviction began */
 	struct {             /* GPUs of the worker; it must fit there again */
 		char uuid[96];
 		uint64_t need_bytes;
@@ -147,6 +147,8 @@ struct guard_outcome {
 	bool ok, retry; /* retry: the worker is busy, try again */
 	bool in_flight; /* DRAIN: work is still in flight */
 	bool no_answer; /* RESUME: the worker's endpoint does not answer */
+	bool listed;    /* RESUME: the worker lists its models as loaded */
+	bool refused;   /* it would fail again: a token or an option of the worker is missing */
 	char message[200];
 };
 

@@ -107,7 +107,7 @@ struct worker_observed {
 	bool by_device;      /* bytes are estimated: device memory that no other process owns */
 	uint64_t gpus, home; /* sets of GPUs: where it may be, where it last was */
 	uint64_t bytes, held[SCENE_GPUS]; /* in total, and on each GPU */
-	/* the most that it held while it ran, in total and per GPU */
+	/* what it holds, or held when its eviction began, in total and per GPU */
 	uint64_t need_bytes, need_on[SCENE_GPUS];
 	uint64_t dry_bytes; /* bytes that it holds, but that count as freed by a dry eviction */
 };
@@ -171,11 +171,12 @@ enum worker_from {
 	FROM_ABSENT,  /* the worker does not run, and the guard starts it */
 	FROM_STARTED, /* as FROM_ABSENT, and its process was found since */
 };
-/* The result of the last order to evict. */
+/* What the worker reported about the last order to evict or to resume. */
 enum worker_claim {
 	CLAIM_NONE,
 	CLAIM_LEFT, /* the worker reported success, or did not answer */
 	CLAIM_DRY,  /* dry run: the worker's memory counts as free */
+	CLAIM_BACK, /* the worker lists its models as loaded again */
 };
 
 struct worker_intent {
@@ -190,6 +191,7 @@ struct worker_intent {
 	uint64_t begun_ns, freed_ns;     /* when leaving began; how long it took */
 	/* at that time: held by it, free, used by others */
 	uint64_t base_bytes, base_free, base_others;
+	uint64_t least_bytes;                   /* the least that it held since STAGE_VERIFY */
 	uint64_t residue_bytes;                 /* what it holds while it is evicted */
 	struct proc_id put_away[GUARD_TARGETS]; /* checkpointed processes */
 	unsigned put_away_count;
@@ -400,6 +402,10 @@ void worker_set_returning(struct guard *g, struct guard_worker *w, enum worker_s
 			  enum worker_from from);
 void worker_set_contention(struct guard_worker *w, bool on);
 void worker_stop_returning(struct guard_worker *w);
+/* The need of a worker that runs is what it holds. A worker that leaves keeps its need; the
+ * need rises if the worker takes more meanwhile. */
+void worker_set_need(struct guard_worker *w);
+void worker_raise_need(struct guard_worker *w);
 void worker_forget_eviction(struct guard *g, struct guard_worker *w);
 
 /* ---- observe.c ---- */
@@ -456,9 +462,9 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 void guard_give_order(struct guard *g, struct guard_worker *w);
 void guard_take_back(struct guard_worker *w); /* takes back an order that was not fetched */
 void guard_order_overdue(struct guard *g, struct guard_worker *w);
-void guard_order_done(struct guard *g, struct guard_worker *w);
-void guard_order_failed(struct guard *g, struct guard_worker *w, bool retry,
-			const char *message);
+void guard_order_done(struct guard *g, struct guard_worker *w, const struct guard_outcome *o);
+/* also for a drain that succeeded and found work in flight */
+void guard_order_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o);
 void guard_eviction_begins(struct guard *g, struct guard_worker *w);
 void guard_eviction_grows(struct guard *g, struct guard_worker *w);
 void guard_eviction_ended(struct guard_worker *w, enum guard_result result);

@@ -35,7 +35,7 @@ static const char *const goals[] = { "run", "leave", "out", "return", NULL };
 static const char *const stages[] = { "none", "drain", "unload", "verify", "stuck", "load",
 	"verify-up", NULL };
 static const char *const froms[] = { "run", "return", "out", "stuck", "absent", "started", NULL };
-static const char *const claims[] = { "none", "left", "dry", NULL };
+static const char *const claims[] = { "none", "left", "dry", "back", NULL };
 static const char *const statuses[] = { "none", "waiting", "underway", "done", "failed", NULL };
 static const char *const doors[] = { "open", "closed", "unverified", NULL };
 static const char *const requests[] = { "none", "resume", "resume-now", NULL };
@@ -51,6 +51,7 @@ COUNT_IS(demands, DEMAND_KINDS);
 COUNT_IS(found, FOUND_OTHER_LIVES + 1);
 COUNT_IS(stages, STAGE_VERIFY_UP + 1);
 COUNT_IS(froms, FROM_STARTED + 1);
+COUNT_IS(claims, CLAIM_BACK + 1);
 
 /* ---- members ---- */
 
@@ -118,7 +119,7 @@ static const struct struct_text_member of_worker[] = {
 	N(intent.claim, claims), U(intent.real), U(intent.level), U(intent.tries),
 	U(intent.deadline_ns), U(intent.budget_ns), U(intent.begun_ns), U(intent.freed_ns),
 	U(intent.base_bytes), U(intent.base_free), U(intent.base_others),
-	U(intent.residue_bytes), WORDS(intent.put_away), U(intent.put_away_count),
+	U(intent.least_bytes), U(intent.residue_bytes), WORDS(intent.put_away), U(intent.put_away_count),
 	U(order.what.id), N(order.what.verb, verbs), U(order.what.worker), U(order.what.level),
 	U(order.what.deadline_ns), U(order.what.bytes), T(order.what.gpus),
 	T(order.what.reason), U(order.what.start), N(order.status, statuses),

@@ -285,13 +285,10 @@ static void add_up(struct guard *g, struct guard_worker *w)
 	struct worker_observed *o = &w->observed;
 
 	o->bytes = 0;
-	for (unsigned i = 0; i < g->gpus; i++) {
+	for (unsigned i = 0; i < g->gpus; i++)
 		o->bytes += o->held[i];
-		if (runs && o->held[i] > o->need_on[i])
-			o->need_on[i] = o->held[i];
-	}
-	if (runs && o->bytes > o->need_bytes)
-		o->need_bytes = o->bytes;
+	if (runs)
+		worker_set_need(w);
 	if (worker_is_present(w)) {
 		if (w->intent.from == FROM_ABSENT)
 			w->intent.from =

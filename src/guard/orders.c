@@ -132,7 +132,7 @@ void guard_take_back(struct guard_worker *w)
 
 /* ---- outcomes ---- */
 
-void guard_order_done(struct guard *g, struct guard_worker *w)
+void guard_order_done(struct guard *g, struct guard_worker *w, const struct guard_outcome *o)
 {
 	const bool loading = worker_state(w) == STATE_RESUME;
 
@@ -153,22 +153,28 @@ void guard_order_done(struct guard *g, struct guard_worker *w)
 	case ORDER_RESUME: break;
 	default: return;
 	}
-	if (w->intent.claim == CLAIM_DRY && (loading || w->order.what.verb == ORDER_RESUME))
+	if (o->listed)
+		w->intent.claim = CLAIM_BACK;
+	else if (w->intent.claim == CLAIM_DRY &&
+		 (loading || w->order.what.verb == ORDER_RESUME))
 		w->intent.claim = CLAIM_NONE;
 	if (!loading)
 		return;
 	worker_set_returning(g, w, STAGE_VERIFY_UP, w->intent.from);
-	guard_report(g, w, w->order.what.verb == ORDER_OPEN ? "opened" : "done",
-		     "waiting until its memory is back");
+	guard_report(g, w, w->order.what.verb == ORDER_OPEN ? "opened" : "done", "%.200s",
+		     o->message[0] ? o->message : "waiting until its memory is back");
 }
 
-static void evict_failed(struct guard *g, struct guard_worker *w, bool retry,
-			 const char *message)
+/* A worker that refuses (a wrong token, no such request) would refuse again, so it is not tried
+ * again at this level. */
+static void evict_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o)
 {
+	const char *message = o->message;
+
 	if (worker_state(w) != STATE_EVICT)
 		return;
-	if (!retry)
-		w->intent.tries++;
+	if (!o->retry)
+		w->intent.tries = o->refused ? RETRIES + 1 : w->intent.tries + 1;
 	if (w->intent.tries > RETRIES) {
 		guard_eviction_ended(w, RESULT_FAILED);
 		guard_unload_failed(g, w, message);
@@ -179,31 +185,39 @@ static void evict_failed(struct guard *g, struct guard_worker *w, bool retry,
 	guard_report(g, w, "try again", "level %u: %.200s", w->intent.level, message);
 }
 
-void guard_order_failed(struct guard *g, struct guard_worker *w, bool retry,
-			const char *message)
+/* A drain that is refused ends at once: waiting for drain_s would change nothing. */
+static void drain_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o)
+{
+	w->order.retry_ns = g->now_ns + DRAIN_RETRY_NS;
+	if ((o->retry || o->in_flight) && worker_is_idle_only(w))
+		guard_idle_end(g, w); /* work is in flight: the worker is not idle */
+	if (!o->refused || worker_state(w) != STATE_DRAIN)
+		return;
+	w->intent.deadline_ns = g->now_ns;
+	guard_report(g, w, "refused", "%.200s", o->message);
+}
+
+void guard_order_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o)
 {
 	const bool loading = worker_state(w) == STATE_RESUME;
 
 	w->order.status = STATUS_FAILED;
 	switch (w->order.what.verb) {
-	case ORDER_DRAIN:
-		w->order.retry_ns = g->now_ns + DRAIN_RETRY_NS;
-		if (retry && worker_is_idle_only(w))
-			guard_idle_end(g, w); /* work is in flight: the worker is not idle */
-		return;
+	case ORDER_DRAIN: drain_failed(g, w, o); return;
 	case ORDER_OPEN: w->order.retry_ns = g->now_ns + RECHECK_NS; break;
 	case ORDER_RESUME: break;
-	case ORDER_EVICT: evict_failed(g, w, retry, message); return;
+	case ORDER_EVICT: evict_failed(g, w, o); return;
 	default: return;
 	}
 	if (loading)
-		guard_resume_failed(g, w, message);
+		guard_resume_failed(g, w, o->message);
 }
 
 /* Treats an order as failed if its outcome is overdue, so that a lost outcome does not keep the
  * worker waiting. A checkpoint that still runs has not failed. */
 void guard_order_overdue(struct guard *g, struct guard_worker *w)
 {
+	static const struct guard_outcome late = { .message = "no answer by the deadline" };
 	const struct guard_order *o = &w->order.what;
 
 	if (!worker_has_order(w) || w->dry || (o->verb == ORDER_EVICT && o->level == 3) ||
@@ -211,7 +225,7 @@ void guard_order_overdue(struct guard *g, struct guard_worker *w)
 		return;
 	if (o->verb == ORDER_EVICT)
 		w->intent.claim = CLAIM_LEFT;
-	guard_order_failed(g, w, false, "no answer by the deadline");
+	guard_order_failed(g, w, &late);
 }
 
 /* ---- check that the memory is free ---- */
@@ -222,6 +236,7 @@ static void set_base(struct guard *g, struct guard_worker *w)
 
 	guard_free_and_others(g, w, &w->intent.base_free, &w->intent.base_others, &known);
 	w->intent.base_bytes = w->observed.bytes;
+	worker_raise_need(w);
 }
 
 void guard_eviction_begins(struct guard *g, struct guard_worker *w)

@@ -69,7 +69,7 @@ struct policy_rule {
 };
 
 enum policy_kind {
-#define K(symbol, name, url, level, traits, help) WORKER_##symbol,
+#define K(symbol, name, url, level, stop_s, traits, help) WORKER_##symbol,
 #include "kind.def"
 	WORKER_KINDS
 };
@@ -96,6 +96,7 @@ const char *policy_kind_name(unsigned kind); /* "ollama", ...; NULL after the la
 int policy_kind_find(const char *name);      /* -GW_E_NOENT: unknown */
 const char *policy_kind_url(unsigned kind);  /* the default address; NULL: no HTTP */
 unsigned policy_kind_level(unsigned kind);   /* the eviction level at which it acts */
+uint64_t policy_kind_stop_ns(unsigned kind); /* time to free memory after its answer */
 bool policy_kind_is(unsigned kind, enum policy_trait trait);
 extern const char policy_kind_choices[]; /* "|ollama|llamacpp...", for a configuration */
 

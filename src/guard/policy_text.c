@@ -18,7 +18,7 @@ static const char *const modes[] = { "observe", "dry-run", "enforce", NULL };
 static const char *const actions[] = { "ignore", "watch", "contend", "contend-now", NULL };
 static const char *const resumes[] = { "restore", "lazy", "never", NULL };
 static const char *const kinds[] = {
-#define K(symbol, name, url, level, traits, help) [WORKER_##symbol] = #name,
+#define K(symbol, name, url, level, stop_s, traits, help) [WORKER_##symbol] = #name,
 #include "kind.def"
 	NULL
 };

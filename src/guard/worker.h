@@ -47,6 +47,7 @@ struct worker_call {
 	const struct root *root; /* root folder of /proc */
 	const struct worker_set *set;
 	const char *companion; /* socket of the companion; NULL: act without it */
+	bool listed;           /* result of resume: the worker lists its models as loaded */
 };
 
 /* A POST request whose path and body never change. */
@@ -73,14 +74,18 @@ struct worker_ops {
 
 	/* An HTTP server can have fixed requests instead of functions. posts: the POSTs that
 	 * carry out an order, sent one after the other until one fails; a NULL path ends a
-	 * list. alive_path: a path that answers GET with 2xx while the server is alive. */
+	 * list. alive_path: a path that answers GET with 2xx while the server is alive.
+	 *
+	 * No question (drain, learn, alive) may load or wake a model, generate, or wait for
+	 * requests to end: a contender needs the memory now. */
 	const struct worker_post *posts[ORDER_NOTIFY];
 	const char *alive_path;
 	/* Instead of drain: the path of a JSON document, and whether it shows running
 	 * requests. */
 	const char *busy_path;
 	bool (*busy)(const struct json_doc *r);
-	/* Instead of resume: loads one of the models that learn noted. */
+	/* Instead of resume: loads one of the models that learn noted. Returns 0 when the
+	 * server lists the model as loaded, 1 if it still loads at the deadline. */
 	int (*load)(struct worker_call *c, const char *model);
 };
 

@@ -244,10 +244,22 @@ static void stamp_gpus(struct guard *g, const struct guard_worker *w)
 			g->gpu[i].acted_ns = g->now_ns;
 }
 
-static void set_need(struct guard_worker *w)
+void worker_raise_need(struct guard_worker *w)
 {
-	w->observed.need_bytes = w->observed.bytes;
-	memcpy(w->observed.need_on, w->observed.held, sizeof(w->observed.need_on));
+	struct worker_observed *o = &w->observed;
+
+	o->need_bytes = 0;
+	for (unsigned i = 0; i < SCENE_GPUS; i++) {
+		if (o->held[i] > o->need_on[i])
+			o->need_on[i] = o->held[i];
+		o->need_bytes += o->need_on[i];
+	}
+}
+
+void worker_set_need(struct guard_worker *w)
+{
+	memset(w->observed.need_on, 0, sizeof(w->observed.need_on));
+	worker_raise_need(w);
 }
 
 void worker_set_running(struct guard *g, struct guard_worker *w)
@@ -273,7 +285,7 @@ void worker_set_running(struct guard *g, struct guard_worker *w)
 	w->backoff.blocked = 0;
 	w->order.retry_ns = 0;
 	w->record_due = true;
-	set_need(w);
+	worker_set_need(w);
 }
 
 void worker_set_suspected(struct guard *g, struct guard_worker *w, bool suspected)
@@ -291,9 +303,6 @@ static void begin_drain(struct guard *g, struct guard_worker *w)
 {
 	bool hot = w->reasons.mask & BIT(REASON_THERMAL);
 
-	/* Memory that the worker gave up by itself is no longer part of its need. */
-	if (!worker_is_returning(w) && w->observed.bytes < w->observed.need_bytes / 4)
-		set_need(w);
 	guard_eviction_begins(g, w);
 	w->intent.deadline_ns = g->now_ns + (hot ? 0 : w->knobs.drain_ns);
 	w->demand.damped_until_ns = 0;
@@ -315,6 +324,18 @@ static void begin_unload(struct guard *g, struct guard_worker *w)
 	w->intent.tries = 0;
 }
 
+/* A server has at least its own time limit to free its memory. */
+static void begin_verify(struct guard *g, struct guard_worker *w)
+{
+	const uint64_t own_ns = w->intent.level == guard_level_first(w)
+					? policy_kind_stop_ns(w->policy->kind)
+					: 0;
+
+	w->intent.deadline_ns =
+		g->now_ns + (own_ns > w->knobs.verify_ns ? own_ns : w->knobs.verify_ns);
+	w->intent.least_bytes = w->observed.bytes;
+}
+
 void worker_set_leaving(struct guard *g, struct guard_worker *w, enum worker_stage stage)
 {
 	const bool returning = worker_is_returning(w);
@@ -322,7 +343,7 @@ void worker_set_leaving(struct guard *g, struct guard_worker *w, enum worker_sta
 	switch (stage) {
 	case STAGE_DRAIN: begin_drain(g, w); break;
 	case STAGE_UNLOAD: begin_unload(g, w); break;
-	case STAGE_VERIFY: w->intent.deadline_ns = g->now_ns + w->knobs.verify_ns; break;
+	case STAGE_VERIFY: begin_verify(g, w); break;
 	default: w->order.retry_ns = g->now_ns + STUCK_NS; w->backoff.check_ns = g->now_ns;
 	}
 	begin_stage(g, w, GOAL_LEAVE, stage);

@@ -169,6 +169,8 @@ static void print(struct action *a, const char *verb, const struct guard_outcome
 	json_bool(&j, "retry", o->retry);
 	json_bool(&j, "in_flight", o->in_flight);
 	json_bool(&j, "no_answer", o->no_answer);
+	json_bool(&j, "listed", o->listed);
+	json_bool(&j, "refused", o->refused);
 	json_string(&j, "message", o->message);
 	json_string(&j, "notes", now);
 	json_object_end(&j);

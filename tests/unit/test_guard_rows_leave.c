@@ -297,6 +297,62 @@ GUARD_ROW("21", what_is_not_freed_is_tried_at_the_next_level)
 	assert_true(o->w[0].alive && o->w[0].resident);
 }
 
+GUARD_ROW("15, 18", a_refusal_is_reported_at_once_and_not_tried_again)
+{
+	begin(o);
+	o->w[0].refuses = true;
+	ask_run(o, REQUEST_EVICT, 0, S);
+	assert_has(world_last(o, "refused")->evidence, "HTTP 500");
+	assert_int_equal(world_last(o, "refused")->to, STATE_DRAIN);
+	assert_state(o, STATE_STUCK);
+	assert_orders(o, 1, DRAIN);
+	assert_orders(o, 1, EVICT);
+}
+
+GUARD_ROW("18", a_refusal_leads_to_the_next_level_at_once)
+{
+	o->p.worker[0].knobs.max_level = 4;
+	o->p.worker[0].match.unit = "w0.service";
+	begin(o);
+	o->w[0].refuses = true;
+	ask_run(o, REQUEST_EVICT, 0, 2 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(o->w[0].levels[2], 1);
+	assert_int_equal(o->w[0].levels[4], 1);
+}
+
+/* llama.cpp's router kills a model 10 s after the request to unload it. */
+GUARD_ROW("21", a_server_has_its_own_time_to_stop)
+{
+	o->p.worker[0].kind = WORKER_LLAMACPP;
+	o->p.worker[0].knobs.max_level = 4;
+	o->p.worker[0].match.unit = "w0.service";
+	begin(o);
+	o->w[0].lies = 1;
+	ask_run(o, REQUEST_EVICT, 0, 10 * S);
+	assert_state(o, STATE_VERIFY);
+	o->w[0].resident = false;
+	world_run(o, S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(o->w[0].levels[4], 0);
+}
+
+GUARD_ROW("21", memory_that_still_falls_is_waited_for)
+{
+	o->p.worker[0].knobs.max_level = 4;
+	o->p.worker[0].match.unit = "w0.service";
+	begin(o);
+	o->w[0].lies = 1;
+	world_ask(o, 0, REQUEST_EVICT, 0);
+	for (unsigned i = 0; i < 6; i++) {
+		world_run(o, 4 * S);
+		o->w[0].load[0] -= GIB;
+	}
+	world_run(o, S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(o->w[0].levels[4], 0);
+}
+
 GUARD_ROW("18, 19", a12_no_process_is_signalled_unless_killing_is_allowed)
 {
 	for (unsigned kill = 0; kill < 3; kill++) {

@@ -1,5 +1,6 @@
 #include "guard/worker/common.h"
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/utf8.h"
 
@@ -7,6 +8,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#define PAUSE_NS (250 * NS_PER_MS)
 
 int worker_fail(const struct worker_call *c, int error, const char *fmt, ...)
 {
@@ -156,11 +159,22 @@ int worker_post_all(struct worker_call *c, const struct worker_post *posts)
 	return rc;
 }
 
-bool worker_unknown_model(const struct worker_call *c)
+bool worker_said(const struct worker_call *c, const char *words)
 {
-	int s = worker_http_status(c->http);
+	size_t n;
+	const char *text = worker_http_body(c->http, &n);
 
-	return s == 400 || s == 404 || s == 422;
+	return worker_http_status(c->http) >= 400 && n && strcasestr(text, words);
+}
+
+bool worker_pause(const struct worker_call *c)
+{
+	struct timespec t = clock_timespec(PAUSE_NS);
+
+	if (clock_mono_ns(clock_real()) + PAUSE_NS >= c->deadline_ns)
+		return false;
+	nanosleep(&t, NULL);
+	return true;
 }
 
 /* ---- notes ---- */
@@ -183,7 +197,7 @@ bool worker_noted(const struct worker_call *c, const char *key, unsigned i, char
 	return false;
 }
 
-static bool is_noted(const struct worker_call *c, const char *key, const char *value)
+bool worker_is_noted(const struct worker_call *c, const char *key, const char *value)
 {
 	char have[WORKER_MODEL];
 
@@ -198,9 +212,25 @@ void worker_note(struct worker_call *c, const char *key, const char *value)
 	size_t used = strlen(c->notes), n = strlen(key) + strlen(value) + 2;
 
 	if (strlen(value) >= WORKER_MODEL || strpbrk(value, "\r\n") ||
-	    used + n >= c->notes_size || is_noted(c, key, value))
+	    used + n >= c->notes_size || worker_is_noted(c, key, value))
 		return;
 	snprintf(c->notes + used, c->notes_size - used, "%s %s\n", key, value);
+}
+
+void worker_forget(struct worker_call *c, const char *key)
+{
+	size_t n = strlen(key);
+	char *line = c->notes;
+
+	while (*line) {
+		char *next = line + strcspn(line, "\n");
+
+		next += *next == '\n';
+		if (strncmp(line, key, n) == 0 && line[n] == ' ')
+			memmove(line, next, strlen(next) + 1);
+		else
+			line = next;
+	}
 }
 
 void worker_note_process(struct worker_call *c, struct proc_id id)
@@ -229,7 +259,7 @@ void worker_note_asked(struct worker_call *c)
 
 int worker_none_noted(const struct worker_call *c)
 {
-	if (!c->order->bytes || is_noted(c, "asked", "1"))
+	if (!c->order->bytes || worker_is_noted(c, "asked", "1"))
 		return worker_ok(c, "no model was loaded; set model to have one loaded");
 	return worker_fail(c, -GW_E_NOSUPPORT,
 			   "the record of the loaded model is lost: load the model by hand, "
@@ -239,9 +269,10 @@ int worker_none_noted(const struct worker_call *c)
 int worker_load_noted(struct worker_call *c,
 		      int (*load)(struct worker_call *c, const char *model))
 {
-	char model[WORKER_MODEL], skipped[120] = "";
-	unsigned i, loaded = 0;
-	int rc;
+	char model[WORKER_MODEL], first[200] = "", failed[100] = "";
+	unsigned i, loaded = 0, loading = 0;
+	size_t n = 0;
+	int rc, error = 0;
 
 	if (c->worker->resume == RESUME_LAZY)
 		return 0;
@@ -251,12 +282,21 @@ int worker_load_noted(struct worker_call *c,
 		return worker_none_noted(c);
 	for (i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++) {
 		rc = load(c, model);
-		if (rc && !worker_unknown_model(c))
-			return rc;
-		if (rc)
-			snprintf(skipped, sizeof(skipped), "; %.80s could not be loaded",
-				 model);
 		loaded += rc == 0;
+		loading += rc > 0;
+		if (rc >= 0)
+			continue;
+		n += (size_t)snprintf(failed + n, sizeof(failed) - n, "%s%.40s",
+				      n ? ", " : "; not loaded: ", model);
+		n = n < sizeof(failed) ? n : sizeof(failed) - 1;
+		if (!error && !worker_said(c, "not found")) {
+			error = rc;
+			snprintf(first, sizeof(first), "%s", c->message);
+		}
 	}
-	return worker_ok(c, "%u of %u models loaded again%s", loaded, i, skipped);
+	if (error && !loaded && !loading)
+		return worker_fail(c, error, "%s", first);
+	c->listed = !loading;
+	return worker_ok(c, "%u of %u models loaded again%s%s", loaded, i, failed,
+			 loading ? "; the others are loading" : "");
 }

@@ -4,7 +4,7 @@
 #include "guard/worker/kinds.h"
 
 static const struct worker_ops *const adapters[WORKER_KINDS] = {
-#define K(symbol, name, url, level, traits, help) &worker_##name,
+#define K(symbol, name, url, level, stop_s, traits, help) &worker_##name,
 #include "guard/kind.def"
 };
 
