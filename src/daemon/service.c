@@ -587,13 +587,16 @@ static void service_end(struct service *s)
 	uevent_free(s->uevent);
 	container_resolver_free(s->containers);
 	suspend_free(s->suspend);
-	s->suspend = NULL; /* the guard's last events still make views, which must not use it */
+	/* the guard's last events still make views, and these must not call the freed module */
+	s->suspend = NULL;
 	hangs = engine_end_guard(s->engine, END_NS) != 0;
 	if (s->engine) /* logged after the guard's last events */
 		engine_event(s->engine, "service", NULL, "info", "gpuward stopped");
 	if (hangs || engine_free(s->engine, END_NS) != 0) {
 		log_write(&s->log, LOG_WARNING,
-			  "a driver call has not returned; exiting without it", NULL, 0);
+			  "a driver call has not returned; the service exits without waiting "
+			  "for it",
+			  NULL, 0);
 		hangs = true;
 	}
 	if (s->store) {
@@ -624,8 +627,8 @@ int service_run(const struct service_options *options)
 	if (!s)
 		return SERVICE_FAILED;
 	/* The threads of the service hardly allocate, so one heap is enough. Large tables come
-	 * from mmap, which uses memory only when it is touched. The threshold is fixed, because
-	 * otherwise the first free() of a large table would raise it. */
+	 * from mmap, which takes memory only for the pages that are used. The threshold is
+	 * fixed, because otherwise the first free() of a large table would raise it. */
 	mallopt(M_ARENA_MAX, 1);
 	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	s->options = options;

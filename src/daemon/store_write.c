@@ -297,7 +297,8 @@ static void take_counts(struct store *s)
 	}
 }
 
-/* Moves the front batch to `back`, or appends what fits. */
+/* Moves the front batch to `back`. Parts of `back` that are not empty are extended if there is
+ * space. */
 static void take_front(struct store *s)
 {
 	bool all = true;

@@ -2,7 +2,8 @@
  * worker while it is evicted. */
 #include "guard_internal.h"
 
-/* Doubles the quiet time from the third eviction for contention within FLAP_NS on. */
+/* Counts an eviction for contention. Doubles the quiet time at the third and at each further
+ * eviction within FLAP_NS. */
 void guard_count_flap(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -79,6 +80,6 @@ void guard_loaded_again(struct guard *g, struct guard_worker *w)
 	if (storm && stop == LEVEL_STOP)
 		w->intent.level = stop;
 	else if (storm && w->door == DOOR_CLOSED)
-		/* the guard orders it to close again, to be certain */
+		/* the guard orders the worker again to refuse new work */
 		w->door = DOOR_UNVERIFIED;
 }

@@ -5,7 +5,7 @@
  * with that scene. Row numbers are those of docs/GUARD-MACHINE.md. */
 #include "guard_internal.h"
 
-#define STEPS 16 /* more steps than any chain of changes has */
+#define STEPS 16 /* no chain of changes has this many steps */
 
 static void begin_leaving(struct guard *g, struct guard_worker *w)
 {
@@ -24,8 +24,9 @@ static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
 	return w->presence == PRESENCE_GONE ? FROM_ABSENT : stuck ? FROM_STUCK : FROM_OUT;
 }
 
-/* Checks every 5 s whether the worker may return. Reports again only when another check fails.
- * stuck: the worker still holds its memory. calmed: the quiet time has just ended. */
+/* Checks whether the worker may return: every 5 s, or every second if only an order or another
+ * worker must be waited for. Reports again only when another check fails. stuck: the worker
+ * still holds its memory. calmed: the quiet time has just ended. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -89,7 +90,8 @@ static void not_started(struct guard *g, struct guard_worker *w, enum worker_fro
 	guard_report(g, w, "not there", "its process ended");
 }
 
-/* Row 34. A worker that neither left nor obeys the order to return continues as it was. */
+/* Handles a failed resume (row 34). A stuck worker that never reported that it left probably
+ * still runs: then only its memory is checked. */
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;
@@ -105,8 +107,8 @@ void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *me
 	not_started(g, w, from);
 }
 
-/* Row 32. The guard learns this from an outcome: only the thread that carries out an order can
- * ask the worker's endpoint. */
+/* Handles an endpoint that does not answer (row 32). The guard learns this from the outcome of
+ * an order, because only the thread that carries out an order calls the endpoint. */
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;
@@ -127,9 +129,9 @@ void guard_unanswered(struct guard *g, struct guard_worker *w, const char *messa
 
 /* ---- presence of the worker's process: rows 2 to 7, 38 to 40 ---- */
 
-/* True if the worker's hook ended the process. Some hooks evict by ending the process, which
- * may take a moment after its memory is free. A process that ends later did not end because of
- * the hook. */
+/* True if the worker's hook ended the process. Some hooks evict by ending the process; the
+ * process may end shortly after its memory is free. A process that ends later did not end
+ * because of the hook. */
 static bool is_ended_by_hook(const struct guard_worker *w)
 {
 	const char *const *back = w->policy->resume_argv;
@@ -190,7 +192,7 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 	else if (found == FOUND_DISPLACED)
 		guard_report(g, w, "replaced",
 			     "another process matches instead; the checkpointed process still "
-			     "runs: restore match, or run gpuward guard recover");
+			     "runs: restore the old match, or run gpuward guard recover");
 	else if (found == FOUND_OTHER_LIVES)
 		guard_report(
 			g, w, moved ? "replaced" : "not found",
@@ -201,9 +203,9 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 		guard_report(g, w, "not found", "%s%s", sought,
 			     !moved   ? ""
 			     : leaves ? "; its process still runs and was being evicted: "
-					"restore match if this process is still the worker"
-				      : "; its process still runs and is evicted: restore "
-					"match, and the guard resumes it");
+					"restore the old match if this is still the worker"
+				      : "; its process still runs and is evicted: restore the "
+					"old match, and the guard resumes it");
 	return STEP_AGAIN;
 }
 
@@ -318,7 +320,8 @@ static bool may_decide(struct guard *g, struct guard_worker *w)
 	if (guard_unseen(g, w)) {
 		if (!reported)
 			guard_report(g, w, "GPU unreadable",
-				     "one of its GPUs is blind or hung: nothing is decided");
+				     "one of its GPUs cannot be read (blind or hung): nothing "
+				     "is decided");
 		w->report.notices |= NOTICE_UNREADABLE;
 		return may_decide_blindly(w);
 	}
@@ -377,7 +380,8 @@ static enum step no_demand(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* Handles demand against a worker that is held active: it is never suspected. */
+/* Handles demand against a worker that is held active. The worker does not enter the state
+ * suspect. A sure demand becomes contention, which the hold masks. */
 static enum step held_active(struct guard *g, struct guard_worker *w)
 {
 	const bool suspected = worker_is_suspected(w);
@@ -478,7 +482,8 @@ static void becomes_stuck(struct guard *g, struct guard_worker *w, const char *w
 			"%s: neither the memory of its GPU nor of its processes can be read",
 			why);
 	else if (known && i->base_bytes && bytes <= i->base_bytes / 4)
-		guard_report(g, w, "stuck", "%s; free memory rose by %llu of %llu MiB", why,
+		guard_report(g, w, "stuck",
+			     "%s; free memory rose by %llu MiB instead of %llu MiB", why,
 			     (unsigned long long)(rose / MIB),
 			     (unsigned long long)(guard_freed_bytes(w) / MIB));
 	else
@@ -602,7 +607,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 
 static enum step step_out(struct guard *g, struct guard_worker *w)
 {
-	/* a request may have ended the quiet time */
+	/* the reported state counts: a request may already have ended the quiet time */
 	const bool calming = w->report.state == STATE_QUIET;
 	const char *rule, *evidence;
 	char text[240];

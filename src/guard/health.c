@@ -276,8 +276,8 @@ static void heat_finding(const struct health *h, struct health_finding *f)
 
 #define NO_REASON GUARD_REASONS
 
-/* The first rule that holds sets the level and the finding of the GPU. From HEALTH_EVICT on,
- * workers leave for the rule's reason. */
+/* The first rule that holds sets the level and the finding of the GPU. At HEALTH_EVICT and
+ * above, workers leave the GPU; their reason is that of the rule. */
 static const struct rule {
 	enum health_level (*level)(const struct health *h);
 	void (*finding)(const struct health *h, struct health_finding *f);

@@ -35,8 +35,8 @@ static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
 	return false;
 }
 
-/* Returns the bytes that other returning workers will take. When the service ends, there may be
- * no later scene that shows them. */
+/* Returns the bytes that other returning workers will still take. They count only when the
+ * service ends, because then no later scene may show them. */
 static uint64_t others_take(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	uint64_t sum = 0;

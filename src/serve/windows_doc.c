@@ -212,7 +212,7 @@ static void details_json(struct buf *out, const struct windows_entry *e, size_t 
 		buf_done(out);
 }
 
-/* Returns how many bytes a document may still have after this many. */
+/* Returns how many bytes a document may still grow if it has this many bytes. */
 static size_t bytes_left(size_t bytes)
 {
 	return bytes < VIEW_DOCUMENT_MAX ? VIEW_DOCUMENT_MAX - bytes : 0;

@@ -1,4 +1,4 @@
-/* Health of an artificial GPU: each test sets its values and events. */
+/* Tests the health of an artificial GPU: each test sets its values and events. */
 #define TEST_SETUP    fresh
 #define TEST_TEARDOWN done
 #include "simtest.h"
@@ -558,7 +558,7 @@ TEST(events_are_one_incident_until_three_minutes_of_silence)
 	xid(94);
 	for (unsigned i = 0; i < 10; i++) {
 		read_after(170 * S);
-		xid(63); /* ignored: it does not keep the incident open */
+		xid(63); /* ignored: it does not prolong the incident */
 		assert_int_equal(t.s.level, i == 0 ? HEALTH_WARN : HEALTH_OK);
 	}
 	xid(94);
