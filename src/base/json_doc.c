@@ -56,7 +56,7 @@ static struct {
 #define POINTER(type, name, symbol, args) type(*name) args;
 	JANSSON_CALLS(POINTER)
 #undef POINTER
-	char missing[160]; /* why jansson cannot be used; "": it can be used */
+	char missing[160]; /* why libcurl cannot be used; "": it can be used */
 } jansson;                 /* one per process, never unloaded */
 static pthread_once_t jansson_once = PTHREAD_ONCE_INIT;
 

@@ -33,7 +33,8 @@ static enum value value_of(const struct option *o)
 	return ANYTHING;
 }
 
-/* Prints the choices of the option between two texts, or else the text for its value. */
+/* Prints `before`, the choices of the option and `after`.  If the option has no choices, prints
+ * the text for its type of value. */
 static void print_value(const struct option *o, const char *before, const char *after,
 			const char *const texts[])
 {

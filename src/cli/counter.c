@@ -174,7 +174,8 @@ void counter_url_read(const char *url, const struct deadline_stop *stop,
 
 #define MOST_COUNT 1e15 /* a double holds every whole number up to this limit exactly */
 
-#define CLOCKS_S 2.0 /* allowed difference between the server's clock and ours */
+/* allowed difference between the clocks of the server and of this machine */
+#define CLOCKS_S 2.0
 
 #define STOP_CHECK_NS (50 * NS_PER_MS) /* between two checks for a requested stop */
 
@@ -346,8 +347,8 @@ static bool was_restarted(const struct counter_series *a, const struct counter_s
 	return b->created_s > a->created_s + CLOCKS_S;
 }
 
-/* Adds series that are only in the last reading.  Returns false if one of them started before
- * the run: it is unknown how much of it belongs to the run. */
+/* Adds series that are only in the last reading.  Returns false if such a series started before
+ * the run, because it is unknown how much of its value belongs to the run. */
 static bool add_new_series(const struct counter_reading *first,
 			   const struct counter_reading *last, struct counter *ret)
 {

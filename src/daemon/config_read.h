@@ -47,7 +47,7 @@ struct config_reader {
 	struct config *c;
 	struct config_memory *m;
 	struct config_faults *faults;
-	/* settings of the current file or of the flags */
+	/* where the current file, or the flags, set each setting */
 	struct config_place given[CONFIG_ROWS];
 	bool bad[CONFIG_ROWS]; /* the value was refused; do not use it */
 };

@@ -82,6 +82,6 @@ void guard_loaded_again(struct guard *g, struct guard_worker *w)
 	if (storm && stop == LEVEL_STOP)
 		w->intent.level = stop;
 	else if (storm && w->door == DOOR_CLOSED)
-		/* the guard orders it to close again, to be certain */
+		/* the guard orders the worker again to refuse new work */
 		w->door = DOOR_UNVERIFIED;
 }

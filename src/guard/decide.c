@@ -5,7 +5,7 @@
  * with that scene. Row numbers are those of docs/GUARD-MACHINE.md. */
 #include "guard_internal.h"
 
-#define STEPS 16 /* more steps than any chain of changes has */
+#define STEPS 16 /* no chain of changes has this many steps */
 
 static void begin_leaving(struct guard *g, struct guard_worker *w)
 {
@@ -19,9 +19,9 @@ static void begin_leaving(struct guard *g, struct guard_worker *w)
 
 /* ---- presence of the worker's process: rows 2 to 7, 38 to 40 ---- */
 
-/* True if the worker's hook ended the process. Some hooks evict by ending the process, which
- * may take a moment after its memory is free. A process that ends later did not end because of
- * the hook. */
+/* True if the worker's hook ended the process. Some hooks evict by ending the process; the
+ * process may end shortly after its memory is free. A process that ends later did not end
+ * because of the hook. */
 static bool is_ended_by_hook(const struct guard_worker *w)
 {
 	const char *const *back = w->policy->resume_argv;
@@ -82,7 +82,7 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 	else if (found == FOUND_DISPLACED)
 		guard_report(g, w, "replaced",
 			     "another process matches instead; the checkpointed process still "
-			     "runs: restore match, or run gpuward guard recover");
+			     "runs: restore the old match, or run gpuward guard recover");
 	else if (found == FOUND_OTHER_LIVES)
 		guard_report(
 			g, w, moved ? "replaced" : "not found",
@@ -93,9 +93,9 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 		guard_report(g, w, "not found", "%s%s", sought,
 			     !moved   ? ""
 			     : leaves ? "; its process still runs and was being evicted: "
-					"restore match if this process is still the worker"
-				      : "; its process still runs and is evicted: restore "
-					"match, and the guard resumes it");
+					"restore the old match if this is still the worker"
+				      : "; its process still runs and is evicted: restore the "
+					"old match, and the guard resumes it");
 	return STEP_AGAIN;
 }
 
@@ -210,7 +210,8 @@ static bool may_decide(struct guard *g, struct guard_worker *w)
 	if (guard_unseen(g, w)) {
 		if (!reported)
 			guard_report(g, w, "GPU unreadable",
-				     "one of its GPUs is blind or hung: nothing is decided");
+				     "one of its GPUs cannot be read (blind or hung): nothing "
+				     "is decided");
 		w->report.notices |= NOTICE_UNREADABLE;
 		return may_decide_blindly(w);
 	}
@@ -269,7 +270,8 @@ static enum step no_demand(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* Handles demand against a worker that is held active: it is never suspected. */
+/* Handles demand against a worker that is held active. The worker does not enter the state
+ * suspect. A sure demand becomes contention, which the hold masks. */
 static enum step held_active(struct guard *g, struct guard_worker *w)
 {
 	const bool suspected = worker_is_suspected(w);
@@ -370,7 +372,8 @@ static void becomes_stuck(struct guard *g, struct guard_worker *w, const char *w
 			"%s: neither the memory of its GPU nor of its processes can be read",
 			why);
 	else if (known && i->base_bytes && bytes <= i->base_bytes / 4)
-		guard_report(g, w, "stuck", "%s; free memory rose by %llu of %llu MiB", why,
+		guard_report(g, w, "stuck",
+			     "%s; free memory rose by %llu MiB instead of %llu MiB", why,
 			     (unsigned long long)(rose / MIB),
 			     (unsigned long long)(guard_freed_bytes(w) / MIB));
 	else
@@ -494,7 +497,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 
 static enum step step_out(struct guard *g, struct guard_worker *w)
 {
-	/* a request may have ended the quiet time */
+	/* the reported state counts: a request may already have ended the quiet time */
 	const bool calming = w->report.state == STATE_QUIET;
 	const char *rule, *evidence;
 	char text[240];

@@ -1,4 +1,5 @@
-/* Limits on evictions that the rules allow (GUARD.md, Where it holds back).
+/* Limits evictions: a demand that the rules accept may still be reported only, or have to wait
+ * (GUARD.md, Where it holds back).
  *
  * On a GPU with a display, demand is only reported if neither a threshold nor a rule separates
  * the desktop from a contender: else the desktop would evict workers for ever. A worker that
@@ -80,7 +81,8 @@ static void report_withheld(struct guard *g, struct guard_worker *w, const char 
 	guard_report(g, w, rule, "%s", evidence);
 }
 
-/* Reports the limits of one scene. c: the demand that is withheld in this scene; NULL: none. */
+/* Reports which limits apply in this scene. c: the demand that is withheld in this scene; NULL:
+ * no demand is withheld. */
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c)
 {
 	const enum guard_state s = worker_state(w);
@@ -114,7 +116,7 @@ bool guard_contender_fits(const struct guard *g, const struct guard_worker *w)
 	       u->free_bytes >= needed + demand_headroom(&w->knobs, u->now->total_bytes);
 }
 
-/* Returns until when a demand may not move the worker; 0: it may now. A contender that needs
+/* Returns until when a demand may not move the worker; 0: a demand may move it now. A contender that needs
  * memory that is not free never waits: its allocation would fail. A new program that takes
  * memory may need all of it, so it does not wait for min_resident_s either; the time after an
  * eviction shows whether what became free is enough. */

@@ -45,7 +45,7 @@ static void restore_worker(struct guard *g, struct guard_worker *w,
 	struct worker_intent *i = &w->intent;
 
 	if (r->evicted) {
-		/* With a reason left, the result of the eviction is unknown. */
+		/* If a reason still holds, it is unknown whether the eviction was complete. */
 		i->goal = r->mask ? GOAL_LEAVE : GOAL_OUT;
 		i->stage = r->mask ? STAGE_STUCK : STAGE_NONE;
 		i->real = true;
@@ -148,8 +148,8 @@ static bool same_gpu(const struct scene_gpu *a, const struct scene_gpu *b)
 	       strcmp(a->pci, b->pci) == 0;
 }
 
-/* True if nothing changed that a verdict depends on. This holds for most scenes, and comparing
- * is much cheaper than classifying. */
+/* True if nothing has changed that influences verdicts. This is true for most scenes, and
+ * comparing is much cheaper than classifying. */
 static bool same_processes(const struct scene *a, const struct scene *b)
 {
 	if (a->gpus != b->gpus || a->processes != b->processes || a->roots != b->roots)
@@ -179,7 +179,7 @@ static void copy_scene(struct scene *to, const struct scene *s)
 	memcpy(to->root, s->root, to->roots * sizeof(s->root[0]));
 }
 
-/* Converts the ends of holds: a record has them as wall time. */
+/* Converts the ends of holds from wall time, as they are in records, to monotonic time. */
 static void convert_hold_ends(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {
@@ -196,7 +196,8 @@ static void convert_hold_ends(struct guard *g)
 	}
 }
 
-/* Gives orders of a dry run their outcome with the next scene, as a quick worker would. */
+/* Completes the orders of a dry run at the next scene, as if the worker had carried them out at
+ * once. */
 static void answer_dry(struct guard *g)
 {
 	uint64_t last = g->next_id;

@@ -4,16 +4,15 @@
  * reasons, and reasons say what is desired. The difference between desired and observed changes
  * the worker's intent and gives at most one order.
  *
- *   worker_state.c    what a worker's enums mean together: its state, and how it changes
+ *   worker_state.c    the state of a worker (presence, intent, demand), and its changes
  *   observe.c         a scene -> GPUs, processes and bytes of each worker
  *   reasons.c         why a worker may not run, and whether a demand is against it
  *   decide.c          reasons and observations -> the worker's intent
- *   orders.c          intent -> the next order, its outcome, and the check that memory was
- *   freed
+ *   orders.c          intent -> the next order; its outcome; the check that memory is free
  *   explain.c         each reason with rule, evidence and end
  *   decision_text.c   names, and the decisions that wait to be fetched
- *   guard.c           input, records and orders; guard_query.c: status and the time of the next
- *   scene
+ *   guard.c           input, records and orders
+ *   guard_query.c     status, and the time of the next scene
  *
  *   return_check.c    whether a worker may return; begins the return, or takes it back
  *   guard_request.c, reservation.c, idle.c, eviction_limit.c, policy_change.c: one rule each */
@@ -69,7 +68,7 @@ struct guard_gpu {
 	unsigned clean;      /* good readings since it was blind */
 	uint64_t well_ns;    /* since when it answers again; 0: it does not */
 	bool seen;           /* it was in a scene since the start */
-	uint64_t missing_ns; /* since when it is missing while others answer; 0: it was seen */
+	uint64_t missing_ns; /* since when it is missing while others answer; 0: not missing */
 	unsigned heat;       /* set of guard_heat */
 	char heat_why[160];
 	char foreign[64];      /* name of another service that acts on it; "": none */
@@ -94,7 +93,7 @@ enum worker_found {
 	FOUND_DISPLACED, /* another process matches; the known one lives and is checkpointed */
 	FOUND_SAME,
 	FOUND_OTHER,       /* others than the known processes, which ended */
-	FOUND_OTHER_LIVES, /* others than the known processes, and a known one lives */
+	FOUND_OTHER_LIVES, /* new processes match, and a known one still lives */
 };
 
 struct worker_observed {
@@ -129,10 +128,10 @@ struct worker_demand {
 	int gpu;                      /* slot of the GPU with that demand */
 	uint64_t since_ns, calm_ns;
 	unsigned scenes, calm_scenes;
-	/* the demand is sure, but may not move it before; 0: it may */
+	/* a sure demand may not move the worker before this time; 0: it may now */
 	uint64_t damped_until_ns;
-	uint64_t limited_ns; /* the user who causes it must wait until then; 0: need not */
-	/* in a row without a demand that is withheld because of a display */
+	uint64_t limited_ns; /* until when the user who causes it must wait; 0: need not wait */
+	/* scenes in a row in which no demand is withheld because of a display */
 	unsigned unlimited_scenes;
 };
 
@@ -145,9 +144,10 @@ struct worker_reasons {
 	char contention_rule[64];
 	enum worker_person person; /* what a person requested last */
 	uint64_t until_ns;         /* end of that request */
-	uint64_t until_wall_ns;    /* the same from a record, before the first scene */
-	uint32_t reservations;     /* reservations that it must leave for: a set */
-	uint64_t battery_ns;       /* when the machine was last on battery; 0: never */
+	/* the same as wall time, from a record; used until the first scene */
+	uint64_t until_wall_ns;
+	uint32_t reservations; /* reservations that it must leave for: a set */
+	uint64_t battery_ns;   /* when the machine was last on battery; 0: never */
 };
 
 /* What the guard has begun with a worker. It is in the journal before an order is given. */
@@ -155,7 +155,7 @@ enum worker_goal { GOAL_RUN, GOAL_LEAVE, GOAL_OUT, GOAL_RETURN };
 enum worker_stage {
 	STAGE_NONE,
 	/* of GOAL_LEAVE */
-	STAGE_DRAIN,  /* no new work, work in flight may end */
+	STAGE_DRAIN,  /* no new work is admitted; running requests may end */
 	STAGE_UNLOAD, /* at intent.level */
 	STAGE_VERIFY, /* the worker reported success; the memory must become free */
 	STAGE_STUCK,  /* no level is left, and the memory is not free */
@@ -190,7 +190,7 @@ struct worker_intent {
 	unsigned tries;                  /* failed attempts at this level */
 	uint64_t deadline_ns, budget_ns; /* end of the stage, end of the whole eviction */
 	uint64_t begun_ns, freed_ns;     /* when leaving began; how long it took */
-	/* at that time: held by it, free, used by others */
+	/* when leaving began: bytes held by the worker, free, and used by others */
 	uint64_t base_bytes, base_free, base_others;
 	uint64_t least_bytes;                   /* the least that it held since STAGE_VERIFY */
 	uint64_t residue_bytes;                 /* what it holds while it is evicted */
@@ -209,7 +209,7 @@ enum order_status {
 struct worker_order {
 	struct guard_order what;
 	enum order_status status;
-	/* number of scenes before the last outcome; these are too old to judge it */
+	/* scenes up to the last outcome; they are too old to show its effect */
 	uint64_t answered;
 	uint64_t retry_ns; /* no order before this time */
 };
@@ -240,7 +240,7 @@ struct worker_idle {
 	bool unload;       /* it is evicted, or leaves, because it was idle */
 	bool busy;         /* it was busy in the last scene */
 	bool wants_figure; /* the next scene should have utilisation */
-	/* when: idling began; the last figure came; one was requested */
+	/* when idling began; when utilisation was last known; when it was last requested */
 	uint64_t since_ns, figure_ns, asked_ns;
 	uint64_t bytes;    /* bytes in the scene before */
 	uint64_t after_ns; /* UINT64_MAX: it is not unloaded */
@@ -337,7 +337,7 @@ struct guard {
 	struct scene scene;
 	struct verdict verdict[SCENE_PROCESSES];
 	struct verdict
-		/* verdicts without the users who must wait: eviction_limit.c */
+		/* verdicts without the processes of users who must wait: eviction_limit.c */
 		others[SCENE_PROCESSES];
 	struct demand demand;
 	struct guard_gpu gpu[SCENE_GPUS];
@@ -391,7 +391,8 @@ bool worker_is_fresh(const struct guard *g, const struct guard_worker *w);
 uint64_t worker_quiet_ns(const struct guard_worker *w);
 unsigned worker_number(const struct guard *g, const struct guard_worker *w);
 
-/* Change the enums above. The caller reports each change with guard_report(). */
+/* Change the worker's presence, intent and demand phase. The caller reports each change with
+ * guard_report(). */
 void worker_set_unknown(struct guard *g, struct guard_worker *w);
 void worker_set_gone(struct guard *g, struct guard_worker *w);
 void worker_set_running(struct guard *g, struct guard_worker *w);
@@ -448,7 +449,8 @@ void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *wh
 uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w, char *out,
 			    size_t size);
 
-/* stuck: the worker still holds its memory. calmed: the quiet time has just ended. */
+/* Begins the return of a worker if all checks pass. stuck: the worker still holds its memory.
+ * calmed: the quiet time has just ended. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
@@ -538,7 +540,7 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 		 const struct guard_record *records, unsigned n);
 void guard_rank(struct guard *g); /* fills order[] by priority */
 void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_worker *p);
-/* Says that the worker must be resumed, but that this mode does nothing. */
+/* Message: the worker is evicted, but this mode resumes nothing. */
 extern const char guard_must_resume_text[];
 
 #endif

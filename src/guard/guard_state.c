@@ -82,7 +82,7 @@ static const struct struct_text_member of_guard[] = {
 };
 #undef OF
 
-#define OF guard_gpu /* without now, which is found by at, and end, which decides nothing */
+#define OF guard_gpu /* without the members now (found by at) and end (decides nothing) */
 static const struct struct_text_member of_gpu[] = {
 	T(uuid), I(at), U(blind), U(hung), U(lost), U(stale), U(clean), U(well_ns), U(seen),
 	U(missing_ns), B(reasons, reasons), T(foreign), U(acted_ns), U(free_bytes),
@@ -154,8 +154,8 @@ static const struct struct_text_member of_life[] = {
 static const struct struct_text_member of_user[] = { I(uid), US(at_ns), U(count), END };
 #undef OF
 
-/* Members that format version 4 wrote in another way. Reasons and heat were numbers; users of
- * the library have the same numbers. */
+/* Members that format version 4 wrote in another way. Reasons and heat were written as numbers.
+ * These numbers cannot change: users of the library have them too. */
 #define OF guard
 static const struct struct_text_member of_old_guard[] = {
 	{ "asker", STRUCT_TEXT_SIGNED, SIZE(requester), 1, offsetof(struct guard, requester), NULL }, END

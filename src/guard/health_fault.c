@@ -11,7 +11,7 @@
 #define SILENCE_NS (180 * NS_PER_S) /* events with less time between them are one incident */
 /* corrected errors are counted over one or two such periods */
 #define RATE_NS   (1800 * NS_PER_S)
-#define RATE_WARN 60 /* about one per minute: far more than a good board has */
+#define RATE_WARN 60 /* within an hour: far more than a good board has */
 
 /* ---- the table of Xids ---- */
 
@@ -196,8 +196,9 @@ static void begin_quarantine(struct health *h, const char *why, const char *advi
 	snprintf(q->advice, sizeof(q->advice), "%s", advice);
 }
 
-/* Returns how long the driver must be clean before a quarantine ends. Without recovery actions
- * the driver cannot report that all is well, so the incident must be over too. */
+/* Returns how long the driver must report no problem before a quarantine ends. A driver without
+ * recovery actions cannot report that all is well: then at least SILENCE_NS must pass, so that
+ * the incident is over too. */
 static uint64_t clean_ns(const struct health *h)
 {
 	return h->action_known || h->o.clean_ns > SILENCE_NS ? h->o.clean_ns : SILENCE_NS;
@@ -249,8 +250,8 @@ static bool incident_over(const struct health *h, uint64_t now)
 	return now >= h->incident.event_ns && now - h->incident.event_ns >= SILENCE_NS;
 }
 
-/* Returns the severity after the first reading has shown whether the driver reports recovery
- * actions. */
+/* Returns the final severity. It is known only after the first reading has shown whether the
+ * driver reports recovery actions. */
 static enum severity decided(const struct health *h, enum severity s)
 {
 	if (s == SEVERITY_ACTION_OR_QUARANTINE && !h->action_known)
@@ -325,9 +326,9 @@ static unsigned event_xid(const struct health_event *e)
 	return e->data > UINT32_MAX ? UINT32_MAX : (unsigned)e->data;
 }
 
-/* Adds an Xid from before the start. An older Xid must not keep a GPU from work that was reset,
- * or that had its driver loaded again. So the recovery action decides or, without one, the age
- * of the Xid. */
+/* Adds an Xid from before the start. The GPU may have been reset since then, or its driver
+ * loaded again; an Xid from before that must not keep the GPU from work. So the recovery action
+ * decides. If the driver reports none, only an Xid younger than SILENCE_NS counts. */
 static void add_past(struct health *h, const struct health_event *e)
 {
 	bool over = h->read_ns > e->mono_ns && h->read_ns - e->mono_ns >= SILENCE_NS;

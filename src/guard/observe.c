@@ -226,7 +226,8 @@ static void observe_worker(struct guard *g, struct guard_worker *w)
 	for (unsigned i = 0; i < g->gpus; i++) {
 		if (!g->gpu[i].stale)
 			o->held[i] = 0;
-		/* A move to another GPU can only be seen while the worker runs. */
+		/* The worker cannot be seen on a GPU that is not read, or while it is evicted:
+		 * keep the old GPU. */
 		if (g->gpu[i].stale || g->gpu[i].lost || worker_is_out(w))
 			o->home |= home & UINT64_C(1) << i;
 	}

@@ -7,15 +7,16 @@
 
 /* ---- the next order ---- */
 
-/* Returns the time that an eviction may take. A checkpoint writes 1 GB/s: a nanosecond per
- * byte. */
+/* Returns the time that an eviction may take. A checkpoint is assumed to write 1 GB/s: one
+ * nanosecond per byte. */
 uint64_t guard_evict_ns(const struct guard_worker *w)
 {
 	return CALL_NS + (w->intent.level == 3 ? w->intent.base_bytes : 0);
 }
 
-/* Returns the deadline of an eviction order. A hanging call must not outlast the eviction. But
- * a checkpoint is never cut short, and every call gets at least LEAST_NS. */
+/* Returns the deadline of an eviction order. A hanging call must not last longer than the whole
+ * eviction may take. But a checkpoint is never interrupted, and every call gets at least
+ * LEAST_NS. */
 static uint64_t unload_deadline(const struct guard_worker *w, uint64_t now_ns)
 {
 	const uint64_t until = now_ns + guard_evict_ns(w), least = now_ns + LEAST_NS;
@@ -56,8 +57,8 @@ static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns
 		*ret_deadline_ns = now_ns + guard_evict_ns(w);
 		return due && kept_out;
 	case STAGE_LOAD:
-		/* A worker that loads lazily only needs an open door. A worker that was stopped
-		 * must be started. */
+		/* A worker that loads when a client requests it only has to admit new work. A
+		 * worker that was stopped must be started. */
 		*ret = worker_loads_lazily(w) && worker_is_present(w) ? ORDER_OPEN
 								      : ORDER_RESUME;
 		*ret_deadline_ns = now_ns + UP_NS;
@@ -190,7 +191,7 @@ static void drain_failed(struct guard *g, struct guard_worker *w, const struct g
 {
 	w->order.retry_ns = g->now_ns + DRAIN_RETRY_NS;
 	if ((o->retry || o->in_flight) && worker_is_idle_only(w))
-		guard_idle_end(g, w); /* work is in flight: the worker is not idle */
+		guard_idle_end(g, w); /* requests still run: the worker is not idle */
 	if (!o->refused || worker_state(w) != STATE_DRAIN)
 		return;
 	w->intent.deadline_ns = g->now_ns;
@@ -284,9 +285,10 @@ bool guard_can_verify(const struct guard *g, const struct guard_worker *w)
 	return true;
 }
 
-/* True if the worker's memory is free. Its processes hold at most a quarter of what they held;
- * or, if it was returning, no more than while it was evicted. And the free memory of the GPU
- * rose by the same amount, within 64 MiB and what others took meanwhile. */
+/* True if the worker's memory is free. This needs two conditions. First, its processes hold at
+ * most a quarter of what they held before; if the worker was returning, it is enough that they
+ * hold no more than while it was evicted. Second, the free memory of the GPU rose by the freed
+ * amount, within 64 MiB and what other processes took meanwhile. */
 bool guard_is_freed(const struct guard *g, const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
@@ -306,8 +308,8 @@ bool guard_is_freed(const struct guard *g, const struct guard_worker *w)
 	return free_now + took + SLACK_BYTES >= i->base_free + guard_freed_bytes(w);
 }
 
-/* True if a second resume does no harm. A hook, a signal or a callback may load twice, and a
- * worker that does not know what it has loaded begins again: for these it returns false. */
+/* True if a second resume does no harm. False for hooks, signals and callbacks, which may load
+ * twice. False also for a worker that cannot report what is loaded: it would load again. */
 static bool may_resume_twice(const struct guard_worker *w)
 {
 	static const enum policy_trait not [] = { KIND_COMMANDS, KIND_SIGNALS, KIND_SELF,
@@ -319,8 +321,9 @@ static bool may_resume_twice(const struct guard_worker *w)
 	return true;
 }
 
-/* True if a worker that still holds its memory is resumed. It is resumed if it reported that it
- * left. It is also resumed if it refused, because some workers leave and report a failure. */
+/* True if a worker that still holds its memory must be resumed. It must be resumed if it
+ * reported that it left. Some workers leave and report a failure: so it is also resumed if a
+ * second resume does no harm and a resume is requested or configured. */
 bool guard_may_resume_stuck(const struct guard_worker *w)
 {
 	return w->intent.claim == CLAIM_LEFT ||

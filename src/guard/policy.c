@@ -159,7 +159,7 @@ static unsigned count_of(const struct member *m, const void *of)
 
 /* ---- values of the standard ---- */
 
-/* Times, sizes and ratios are the standard's until they are set. */
+/* Times, sizes and ratios have the values of policy.standard until they are set. */
 void policy_worker_init(struct policy_worker *w)
 {
 	*w = (struct policy_worker){

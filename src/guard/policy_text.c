@@ -22,7 +22,8 @@ static const char *const kinds[] = {
 #include "kind.def"
 	NULL
 };
-/* Numbers in recordings before format version 5. Never change this list. */
+/* Kinds in the order of their numbers in recordings before format version 5. Never change this
+ * list. */
 static const char *const old_kinds[] = { "ollama", "llamacpp",   "llamaswap", "vllm",
 					 "sglang", "tabby",      "kobold",    "comfy",
 					 "a1111",  "checkpoint", "systemd",   "container",

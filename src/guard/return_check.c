@@ -35,8 +35,8 @@ static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
 	return false;
 }
 
-/* Returns the bytes that other returning workers will take. When the service ends, there may be
- * no later scene that shows them. */
+/* Returns the bytes that other returning workers will still take. They count only when the
+ * service ends, because then no later scene may show them. */
 static uint64_t others_take(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	uint64_t sum = 0;
@@ -144,8 +144,9 @@ static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
 	return w->presence == PRESENCE_GONE ? FROM_ABSENT : stuck ? FROM_STUCK : FROM_OUT;
 }
 
-/* Checks every 5 s whether the worker may return. Reports again only when another check fails.
- * stuck: the worker still holds its memory. calmed: the quiet time has just ended. */
+/* Checks whether the worker may return: every 5 s, or every second if only an order or another
+ * worker must be waited for. Reports again only when another check fails. stuck: the worker
+ * still holds its memory. calmed: the quiet time has just ended. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -209,7 +210,8 @@ static void not_started(struct guard *g, struct guard_worker *w, enum worker_fro
 	guard_report(g, w, "not there", "its process ended");
 }
 
-/* Row 34. A worker that neither left nor obeys the order to return continues as it was. */
+/* Handles a failed resume (row 34). A stuck worker that never reported that it left probably
+ * still runs: then only its memory is checked. */
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;
@@ -225,8 +227,8 @@ void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *me
 	not_started(g, w, from);
 }
 
-/* Row 32. The guard learns this from an outcome: only the thread that carries out an order can
- * ask the worker's endpoint. */
+/* Handles an endpoint that does not answer (row 32). The guard learns this from the outcome of
+ * an order, because only the thread that carries out an order calls the endpoint. */
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;

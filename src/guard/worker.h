@@ -50,7 +50,7 @@ struct worker_call {
 	bool listed;           /* result of resume: the worker lists its models as loaded */
 };
 
-/* A POST request whose path and body never change. */
+/* A POST request with a fixed path and body. */
 struct worker_post {
 	const char *path, *body;
 	bool optional; /* no failure if the server does not have this path */
@@ -59,8 +59,8 @@ struct worker_post {
 struct worker_ops {
 	/* Each function is NULL if there is nothing to do. Each returns 0; -GW_E_TIMEOUT,
 	 * -GW_E_IO (refused, broken), -GW_E_STATE (busy, try again), -GW_E_NOSUPPORT (the
-	 * worker was started without it) or -GW_E_PERM, with a sentence in c->message. After 0
-	 * the message may be a remark. */
+	 * worker was started without this feature) or -GW_E_PERM, with a sentence in
+	 * c->message. After 0 the message may be a remark. */
 	int (*close)(struct worker_call *c); /* accept no new work */
 	int (*drain)(struct worker_call *c, bool *ret_busy);
 	/* Notes what evict will undo and resume must know; changes nothing in the worker. The
@@ -80,8 +80,8 @@ struct worker_ops {
 	 * requests to end: a contender needs the memory now. */
 	const struct worker_post *posts[ORDER_NOTIFY];
 	const char *alive_path;
-	/* Instead of drain: the path of a JSON document, and whether it shows running
-	 * requests. */
+	/* Instead of drain: the path of a JSON document, and a function that returns whether
+	 * this document shows running requests. */
 	const char *busy_path;
 	bool (*busy)(const struct json_doc *r);
 	/* Instead of resume: loads one of the models that learn noted. Returns 0 when the

@@ -1,4 +1,5 @@
-/* Derives facts from a worker's enums, and changes these enums. */
+/* Derives the state of a worker from its presence, intent and demand phase, and changes these
+ * three. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -44,8 +45,8 @@ bool worker_is_held_active(const struct guard_worker *w)
 	return w->reasons.person == PERSON_HOLD_ACTIVE;
 }
 
-/* True if the worker leaves or is evicted only because it was idle. Then it stays open to its
- * clients. */
+/* True if the worker leaves or is evicted only because it was idle. Then it still admits new
+ * work. */
 bool worker_is_idle_only(const struct guard_worker *w)
 {
 	return worker_kept_out(w) == BIT(REASON_IDLE);
@@ -124,7 +125,7 @@ bool worker_is_leaving(const struct guard_worker *w)
 	return worker_is_out(w) && worker_kept_out(w) && worker_state(w) != STATE_STUCK;
 }
 
-/* True if no order can make the worker load: its memory comes back when a client requests a
+/* True if the worker gets no order to load: its memory comes back when a client requests a
  * model. */
 bool worker_loads_lazily(const struct guard_worker *w)
 {
@@ -148,7 +149,8 @@ unsigned worker_number(const struct guard *g, const struct guard_worker *w)
 
 /* ---- changes ---- */
 
-/* Ends suspicion and quiet time: contention either is a reason or is not. */
+/* Ends a suspicion or a quiet time. After this the phase only says whether contention is a
+ * reason. */
 static void settle_phase(struct guard_worker *w)
 {
 	w->demand.phase = worker_has_contention(w) ? PHASE_SURE : PHASE_NONE;
@@ -218,7 +220,8 @@ void worker_stop_returning(struct guard_worker *w)
 }
 
 /* Sets the worker as absent. What is known about an evicted worker that still lives is kept: it
- * is still evicted when it is found again. */
+ * is still evicted when it is found again. If another process replaced it (FOUND_OTHER_LIVES),
+ * nothing is kept. */
 void worker_set_gone(struct guard *g, struct guard_worker *w)
 {
 	const enum worker_found found = w->observed.found;
@@ -353,7 +356,7 @@ static void eviction_is_over(struct guard *g, struct guard_worker *w)
 	w->record_due = true;
 	guard_eviction_ended(w, RESULT_FREED);
 	if (w->door == DOOR_CLOSED && (found == FOUND_OTHER || found == FOUND_OTHER_LIVES))
-		/* some workers unload by restarting, which opens the door */
+		/* some workers unload by restarting, and then admit new work again */
 		w->door = DOOR_UNVERIFIED;
 	if (worker_is_present(w))
 		guard_accept_roots(g, w);

@@ -263,7 +263,8 @@ static int feed_event(struct bundle_reader *r, const struct event *e)
 	return 0;
 }
 
-/* Computes windows that have no request for their result, because the recording was cut off. */
+/* Computes windows that have no request for their result, because the bundle's events end
+ * earlier. */
 static void finish_windows(struct bundle_reader *r)
 {
 	while (r->tracker->open) {
@@ -277,8 +278,8 @@ static void finish_windows(struct bundle_reader *r)
 	}
 }
 
-/* Calls fn() for each event. Ignores a last line without newline: it was being written when the
- * recording ended. */
+/* Calls fn() for each event. Ignores a last line without newline: the writer stopped before it
+ * was complete. */
 static int each_event(struct bundle_reader *r,
 		      int (*fn)(struct bundle_reader *r, const struct event *e))
 {

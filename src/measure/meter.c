@@ -406,7 +406,7 @@ int gw_meter_stop(struct gw_meter *m)
 	if (!all) /* a hanging call still uses what we would free */
 		return context_fail(
 			m->ctx, -GW_E_STATE,
-			"a driver call has not returned, so its meter cannot be freed");
+			"a driver call has not returned, so the meter cannot be freed");
 	while (m->windows)
 		gw_window_free(m->windows);
 	for (unsigned i = 0; i < m->count; i++) {

@@ -3,22 +3,22 @@
 #include <math.h>
 #include <string.h>
 
-/* a read takes 0.5 ms; the ring of an H200 holds 2.36 s */
+/* interval of reading the ring buffer: a read takes 0.5 ms, the ring of an H200 holds 2.36 s */
 #define DRAIN_NS     (1500 * NS_PER_MS)
 #define DRAIN_ANY_NS NS_PER_S /* if the time span of the ring buffer is unknown */
 #define PROCESSES_NS NS_PER_S
 #define USE_LASTS_NS (2 * NS_PER_S)
 #define IDLE_NS      NS_PER_S /* period of reading values while no window is open */
-/* the same in a service, because it reads the values anyway */
+/* the same in a service; longer, because the service reads the values itself */
 #define UNWATCHED_NS (10 * NS_PER_S)
-/* a larger change means that the wall clock was set */
+/* a larger change of the clock offset means that the wall clock was set */
 #define STEP_NS ((int64_t)NS_PER_MS)
 /* with a wider spacing, the ring buffer does not show changes of power */
 #define COARSE_S 0.5
 /* maximum age of the newest sample; on an H200 it is 10 to 18 ms */
 #define RING_AGE_NS   (20 * NS_PER_MS)
-#define RING_YOUNG_NS (8 * NS_PER_MS) /* no sample is available earlier after its timestamp */
-/* a read of the ring buffer is used again for this time */
+#define RING_YOUNG_NS (8 * NS_PER_MS) /* minimum age at which a sample is available */
+/* for this time, the result of a ring buffer read is used again */
 #define FRESH_NS     (20 * NS_PER_MS)
 #define SETTLE_TRIES 5
 #define EDGE_STEP_NS (2 * NS_PER_MS) /* a read costs 0.3 ms */
@@ -566,8 +566,9 @@ static void expect_sample(struct sampler *s, uint64_t end_ns)
 
 void sampler_edge(struct sampler *s, uint64_t end_ns, bool brief)
 {
-	/* At the begin of a window, the counter is read after everything else, because samples
-	 * reach back to the begin. A window that ends before that never needs the reading. */
+	/* When a window begins, the counter is read after everything else, because samples
+	 * cover the time since the begin. A window that ends before this reading does not need
+	 * it. */
 	s->counter.due = !end_ns && s->setup.shape == SHAPE_RING;
 	if (!s->counter.due && !brief)
 		read_counter(s);

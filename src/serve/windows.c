@@ -37,7 +37,7 @@ static void free_parts(struct windows *w, struct windows_entry *e)
 	e->last = NULL;
 }
 
-/* Frees the windows of the entry on the meter. */
+/* Frees the meter's windows that belong to the entry. */
 static void leave_meter(struct windows *w, struct windows_entry *e)
 {
 	free_parts(w, e);

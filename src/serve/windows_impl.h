@@ -11,13 +11,13 @@
 
 enum windows_state { WINDOWS_IS_OPEN, WINDOWS_IS_ENDING, WINDOWS_HAS_ENDED };
 
-struct windows_device {  /* a measured GPU at the begin of the window */
+struct windows_device {  /* a measured GPU, as it was when the window began */
 	unsigned number; /* index in the meter */
 	unsigned index;
 	char uuid[96], name[96], driver[96];
 	enum gw_provenance provenance;
 	double power_limit_w; /* at the begin; NAN: unknown */
-	struct sensor sensor; /* at the begin; once the window has ended, at the end */
+	struct sensor sensor; /* when the window began; after its end: when it ended */
 };
 
 struct windows_part {

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from support import FAILED, OK, USAGE, check, environment, gpuward
+from support import FAILED, OK, USAGE, carry_baselines, check, environment, gpuward
 
 GAIN, OFFSET = 0.94, 9.0  # the sensor says GAIN x true power + OFFSET
 LAG = 0.7
@@ -237,7 +237,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(measured, tmp_path):
         "few, long ago": ([(t - 7200, w) for t, w in points[:2]], "does not overlap the measurement: it ends"),
         "few": (points[:6], "6 points of the trace"),
         "other": (turned, "does not follow the power"),
-        "kilowatts": ([(t, w / 1000) for t, w in points], "is its unit watts"),
+        "kilowatts": ([(t, w / 1000) for t, w in points], "its unit is watts"),
     }
     for name, (given, word) in cases.items():
         path = write(tmp_path / f"{name}.csv", given)
@@ -247,7 +247,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(measured, tmp_path):
     assert "has no column for time" in recompute("--calibrate", head, bundle, code=FAILED).stderr
     (tmp_path / "local.csv").write_text("time,watts\n2026-01-31 12:00:00,300\n")
     said = recompute("--calibrate", tmp_path / "local.csv", bundle, code=FAILED).stderr
-    assert "as 2026-01-31 12:00:00; name the column time_utc" in said and "RFC 3339" in said
+    assert "2026-01-31 12:00:00; name the column time_utc" in said and "RFC 3339" in said
     for word in ("312,5", "0.3 kW", "1,234", "300 VA"):
         (tmp_path / "comma.csv").write_text("time;watts\n" + "".join(f"{t:.3f};{word}\n" for t, _ in points))
         assert "with a decimal point" in recompute("--calibrate", tmp_path / "comma.csv", bundle, code=FAILED).stderr
@@ -326,6 +326,7 @@ def test_net_energy_does_not_know_the_gain_that_the_calibration_does_not(tmp_pat
     idle.write_text(head)
     busy.write_text(head + '[[gpu.load]]\nkind = "constant"\nunit = "watts"\nlevel = 500\n')
     assert gpuward("baseline", f"--simulate={idle}", "--time=2s", env=env).returncode == 0
+    carry_baselines(env, idle, busy)
     done = gpuward("measure", f"--simulate={busy}", "--json", "--baseline=kept", "--calibrate", tmp_path / "x.csv",
                    "--", sys.executable, "-c", STEADY, tmp_path / "x.csv", env=env)
     doc = json.loads(done.stdout)

@@ -107,7 +107,7 @@ def test_one_run_each_gives_no_verdict_and_no_colour(tmp_path):
     got, doc = rows(a, b)
     assert got["b"]["energy_per_iteration_joules"]["change_verdict"] == "cannot-tell"
     assert got["a"]["energy_per_iteration_joules"]["change_verdict"] is None
-    assert any(n.startswith("One run each: the variation between runs is unknown.") for n in doc["notes"])
+    assert any(n.startswith("Each row has one run, so the variation between runs is unknown.") for n in doc["notes"])
     assert not any("geometric" in n for n in doc["notes"])
     painted = re.compile(r"\x1b\[[0-9;]+m *-\d\d\.\d % \[")
     assert not painted.search(compare(a, b, "--color=always").stdout)

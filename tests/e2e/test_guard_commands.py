@@ -161,8 +161,13 @@ def test_a_reservation_and_a_hold_are_explained_with_their_end(s):
     assert re.search(r"Next possible automatic change: in (10|9|8) min\.", text), text
     s.guard("hold", "evicted", "ollama", "--for", "1h")
     left = r"(1 h|5\d min)"
-    assert re.search(f"evicted, {left} left", s.guard("status").stdout)
-    assert re.search(rf"Override: it is held evicted for {left} more\.", explained(s, "Reason against it: manual"))
+    shown = s.guard("status").stdout
+    assert re.search(f"evicted, {left} left", shown) and "manual" not in shown  # once, in its own column
+    text = " ".join(explained(s, "Reason against it: manual").split())
+    assert re.search(rf"Rule: hold evicted\. .* at the earliest in {left},", text) and "Override" not in text, text
+    s.guard("release", "ollama")
+    s.guard("hold", "active", "ollama", "--for", "1h")
+    assert s.guard("status").stdout.count("active, 1 h left") == 1 and "hold active" not in s.guard("status").stdout
 
 
 def test_a_schedule_reason_shows_its_hours(world, worker):

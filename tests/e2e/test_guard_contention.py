@@ -204,7 +204,7 @@ def test_only_kinds_that_load_by_themselves_may_be_unloaded_for_idling(tmp_path)
     path.write_text('[[worker]]\nname = "v"\nkind = "vllm"\nidle_after = 60\n')
     done = support.gpuward("config", "check", str(path))
     assert done.returncode != support.OK
-    assert "does not load its model on the next request" in done.stdout + done.stderr
+    assert "does not load its model again on the next request" in done.stdout + done.stderr
 
 
 def test_a_gpu_that_used_its_energy_evicts_its_worker_also_after_a_restart(world, worker):

@@ -119,9 +119,9 @@ def test_a16_a_fatal_xid_puts_a_gpu_into_quarantine(tmp_path):
             s.wait(lambda: s.get("/api/v1/health/gpus/0").json()["clears_seconds"])
             left = s.get("/api/v1/health/gpus/0").json()["clears_seconds"]
             sick, = s.worker()["reasons"]  # the guard says of its end what health does
-            assert "clean for 300 s" in sick["clears"] and left - 10 < sick["clears_seconds"] <= left, (sick, left)
+            assert "no problem for 300 s" in sick["clears"] and left - 10 < sick["clears_seconds"] <= left, (sick, left)
             said = " ".join(s.guard("explain").stdout.split())
-            assert re.search(r"clean for 300 s, .*at the earliest in [45] min", said), said
+            assert re.search(r"no problem for 300 s, .*at the earliest in [45] min", said), said
             done = s.guard("clear", "0", "--reason", "reseated")  # long before its time is over
             assert done.returncode == 0 and "not in quarantine" in done.stdout, done.stderr
             s.back(w)

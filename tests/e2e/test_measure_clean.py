@@ -274,7 +274,7 @@ def test_a_guard_that_does_not_act(tmp_path):
 
 def test_without_a_token_it_is_refused(s):
     said = refused(s, token=False)
-    assert "cannot hold off worker ollama: the service refuses: " in said and "with --token-file" in said
+    assert "cannot move worker ollama off the GPU: the service refuses: " in said and "with --token-file" in said
 
 
 def test_a_service_that_does_not_know_the_gpu_is_another_machines(s):
@@ -290,7 +290,7 @@ def test_without_a_service_or_workers_there_is_no_clean_room(tmp_path):
     assert "--clean-room needs the guard of gpuward serve; nothing was measured" in done.stderr
     with Service("h200", token=True) as service:
         done = support.gpuward("measure", "--simulate=h200", "--clean-room", "--address", service.url, "--", "true")
-    assert done.returncode == support.FAILED and "the guard has no [[worker]] to hold off" in done.stderr
+    assert done.returncode == support.FAILED and "the guard has no [[worker]] to move off the GPUs" in done.stderr
 
 
 @pytest.mark.parametrize("given, said", [

@@ -82,7 +82,7 @@ def test_a_change_has_a_colour_where_its_runs_allow_one(tmp_path):
     for more, green in (({}, False), ({"trials": 4, "spread": 0.3}, False), ({"trials": 4, "spread": 0.001}, True)):
         page = run("report", save(tmp_path, "a.json", result("fp32", power=400, **more)), b, "-o", "-").stdout
         assert ("i good" in page) == green, more
-        assert ("One run each: the variation between runs is unknown" in page) == (not more)
+        assert ("Each row has one run, so the variation between runs is unknown" in page) == (not more)
 
 
 def test_the_report_shows_how_the_numbers_were_measured(pair):
@@ -322,7 +322,7 @@ def test_nothing_to_plot_is_reported(tmp_path):
 def test_report_of_different_gpus_needs_to_be_asked_for(tmp_path, pair):
     other = save(tmp_path, "c.json", result("c", name="NVIDIA L4", uuid="GPU-x"))
     run("report", *pair, other, code=USAGE)
-    assert "does not cancel" in run("report", *pair, other, "--across-gpus").stdout
+    assert "do not cancel" in run("report", *pair, other, "--across-gpus").stdout
     run("plot", *pair, other)  # lays over, compares nothing
 
 

@@ -1,6 +1,7 @@
 /* check_ring: drains the driver's power ring like the daemon does, and waits for an event.
  *
- *	check_ring SECONDS [LIBRARY]        prints "name value" lines; 1: could not be tried
+ *         check_ring SECONDS [LIBRARY]        prints "name value" lines; exit status 1: the
+ * 	test was not possible
  *
  * Uses the backend under the public library; it is compiled against a build folder. */
 #include "device/context.h"
@@ -14,7 +15,8 @@
 #define CAP 256
 
 struct guard_counters {
-	unsigned samples, disorder; /* disorder: not newer than the one before it */
+	/* disorder: samples that are not newer than the sample before */
+	unsigned samples, disorder;
 	uint64_t first_us, last_us;
 	double gap_max_ms, watts;
 	double gap_ms[8192];

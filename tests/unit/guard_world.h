@@ -84,8 +84,8 @@ struct world {
 	unsigned errors[WORLD_GPUS];
 	bool simulated, gone[WORLD_GPUS];
 	bool display[WORLD_GPUS];
-	/* Allocated on GPU 0 after its memory was read and before the process lists are
-	 * read. */
+	/* Memory that is allocated on GPU 0 after the GPU's memory was read and before the
+	 * process lists are read. */
 	uint64_t missed_bytes;
 	struct world_worker w[WORLD_WORKERS];
 	struct world_guest guest[WORLD_GUESTS];

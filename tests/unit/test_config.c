@@ -159,7 +159,7 @@ static const struct {
 	{ "[service]\nlisten = [\"127.0.0.1:1\", true]\n",
 	  "2:26: listen must be an array of strings, but has a boolean\n" },
 	{ "[guard]\nenabled = true\n",
-	  "2:1: no such key \"enabled\" in [guard]; the guard is switched by mode = " },
+	  "2:1: no such key \"enabled\" in [guard]; use mode = " },
 	{ "[service]\nenabled = true\n",
 	  "2:1: \"enabled\" belongs in [manage], [health] or [capacity]\n" },
 	{ "[guard]\nquiet_s = 3\n", "2:1: \"quiet_s\" belongs in [guard.defaults]\n" },

@@ -538,7 +538,8 @@ static const struct {
 	{ WORKER "kind = \"ollama\"\nmax_level = 7\n", "4:13: max_level must be from 0 to 6" },
 	{ WORKER "kind = \"systemd\"\nmatch.unit = \"a.service\"\nmanaged = true\n"
 		 "resume = \"never\"\n",
-	  "5:11: managed starts the worker but resume = \"never\" does not" },
+	  "5:11: managed = true starts the worker, but resume = \"never\" forbids that; change "
+	  "one of them" },
 	{ WORKER "kind = \"ollama\"\nmatch.unit = \"ollama\"\n",
 	  "4:14: match.unit: \"ollama\": write the unit with its suffix, such as "
 	  "\"ollama.service\"" },
@@ -552,7 +553,7 @@ static const struct {
 	{ WORKER "kind = \"ollama\"\nmatch.command = \"(.*)(.*)\\\\1\\\\2z\"\n",
 	  "it has a back-reference such as \\1, and matching one can take hours" },
 	{ WORKER "kind = \"ollama\"\nmatch.command = \"((a{9,99}){99}){99}\"\n",
-	  "it has too many repetitions" },
+	  "it repeats too much, and matching it could take seconds" },
 	{ WORKER "kind = \"ollama\"\nmatch.container = \"a/b\"\n",
 	  "an id or a name has letters" },
 	/* two workers */
@@ -582,14 +583,12 @@ static const struct {
 	  "match.unit" },
 	{ WORKER "kind = \"checkpoint\"\nmatch.exe = \"/a\"\n[[worker]]\nname = \"x\"\n"
 		 "kind = \"checkpoint\"\nmatch.exe = \"/a\"\nmatch.uid = 5\n",
-	  "5:1: this worker and the one in line 1 would be the same process: they have matches "
-	  "of "
-	  "which one covers the other" },
+	  "5:1: this worker and the one in line 1 would be the same process: they have "
+	  "overlapping matches" },
 	{ WORKER "kind = \"checkpoint\"\nmatch.exe = \"/a/b\"\n[[worker]]\nname = \"x\"\n"
 		 "kind = \"checkpoint\"\nmatch.exe = \"/a/*\"\n",
-	  "5:1: this worker and the one in line 1 would be the same process: they have matches "
-	  "of "
-	  "which one covers the other" },
+	  "5:1: this worker and the one in line 1 would be the same process: they have "
+	  "overlapping matches" },
 	{ WORKER "kind = \"ollama\"\nmatch.pidfile = \"/p\"\n[[worker]]\nname = \"x\"\n"
 		 "kind = \"vllm\"\nmatch.pidfile = \"/p\"\nmatch.uid = 3\n",
 	  "they have the same match.pidfile" },
@@ -609,7 +608,8 @@ static const struct {
 	  "2:17: match.util_ge must be from 0 to 100, not 101" },
 	{ "[[rule]]\nmatch.name = \"a\"\naction = \"ignore\"\n"
 	  "[[rule]]\nmatch.name = \"a\"\naction = \"contend\"\n",
-	  "4:1: this rule has no effect: the rule in line 1 matches everything" },
+	  "4:1: this rule has no effect: the rule in line 1 already matches everything that "
+	  "this rule matches, and the first match counts; move this rule before that one" },
 	{ "[[rule]]\nmatch.name = \"a\"\naction = \"ignore\"\n"
 	  "[[rule]]\nmatch.name = \"a\"\nmatch.uid = 0\naction = \"contend\"\n",
 	  "4:1: this rule has no effect" },

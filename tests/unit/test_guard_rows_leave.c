@@ -498,7 +498,8 @@ GUARD_ROW("24, 34", a_worker_that_sleeps_and_cannot_be_woken_is_not_called_activ
 /* vLLM without its sleep mode supports neither call. */
 GUARD_ROW("24, 34", a_worker_that_refuses_to_leave_and_to_return_goes_on_as_it_was)
 {
-	/* 0: may be resumed; 1: is never resumed; 2: a hook, which must not run twice. */
+	/* 0: the worker may be resumed; 1: it is never resumed; 2: its hook must not run
+	 * twice. */
 	for (unsigned i = 0; i < 3; i++) {
 		world_again(o, 1, 1);
 		o->p.worker[0].resume = i == 1 ? RESUME_NEVER : RESUME_RESTORE;

@@ -390,12 +390,13 @@ GUARD_ROW("37", during_a_return_a_graphics_process_reverses_it_and_compute_waits
 	}
 }
 
-/* The order to start it is under way when a reason comes. */
+/* The order to start the worker is under way when a reason begins. */
 GUARD_ROW("49", a_managed_worker_that_is_turned_back_before_it_appears_is_absent)
 {
 	static const struct {
 		enum policy_kind kind;
-		bool stopped; /* its first level is to stop it: the start is undone */
+		/* the kind evicts by stopping the process, so the start is undone */
+		bool stopped;
 	} row[] = { { WORKER_OLLAMA, false }, { WORKER_SYSTEMD, true } };
 
 	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {

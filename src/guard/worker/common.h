@@ -30,7 +30,7 @@ int worker_get_json(struct worker_call *c, const char *path, struct json_doc **r
 int worker_post_field(struct worker_call *c, const char *path, const char *key,
 		      const char *value);
 
-/* Does the document of worker_ops.busy_path show running requests? */
+/* Reads the document at worker_ops.busy_path and sets *ret_busy: requests are running. */
 int worker_busy(struct worker_call *c, const struct worker_ops *ops, bool *ret_busy);
 
 /* Sends a list of fixed requests (worker_ops.posts) until one fails. */
@@ -55,9 +55,9 @@ bool worker_is_noted(const struct worker_call *c, const char *key, const char *v
 /* Deletes all notes with this key. */
 void worker_forget(struct worker_call *c, const char *key);
 
-/* A process that resume must find again, as a note "process". */
+/* Adds a note "process" for a process that resume must find again. */
 void worker_note_process(struct worker_call *c, struct proc_id id);
-/* Reads at most most of them; returns how many. */
+/* Reads at most `most` of these notes. Returns how many were read. */
 unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret,
 				unsigned most);
 

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Limit for the connection. A host that does not accept the connection is given up sooner than
- * one that works on the request. */
+/* Time limit for connecting. It is shorter than the limit for an answer: a host that accepts no
+ * connection will not answer, but a host that works on a request will. */
 #define CONNECT_MS 3000
 
 enum {
@@ -43,7 +43,7 @@ struct curl_library {
 #define POINTER(type, name, symbol, args) type(*name) args;
 	CURL_CALLS(POINTER)
 #undef POINTER
-	char why[200]; /* why jansson cannot be used; "": it can be used */
+	char why[200]; /* why libcurl cannot be used; "": it can be used */
 };
 
 /* Loaded once and never unloaded: curl_global_init() must run once, before every other call. */

@@ -38,8 +38,8 @@ static bool comfy_busy(const struct json_doc *r)
 	return json_doc_count(r, "queue_running") > 0;
 }
 
-/* Resumes servers that load a model when a request needs it and that have no request to load
- * one. */
+/* Only reports success: these servers have no request that loads a model. They load a model
+ * when a client's request needs it. */
 static int resume_on_demand(struct worker_call *c)
 {
 	return worker_ok(c, "it loads a model with the next request");

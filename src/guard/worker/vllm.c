@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Limit of close, which does not wait for running requests; drain waits for them. */
+/* Time limit of close. close does not wait for running requests; drain does. */
 #define CLOSE_NS NS_PER_S
 
 /* Adds advice to the message if the server does not have these requests. */
