@@ -465,6 +465,14 @@ void guard_service_journal_view(struct guard_service *g)
 		       : "the journal cannot be written; evictions above level 2 are refused";
 }
 
+/* A contender must not wait until a model is loaded that has to leave again. */
+static void cancel_obsolete(struct guard_service *g)
+{
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		if (guard_resume_is_obsolete(g->guard, i))
+			action_cancel(g->action, i);
+}
+
 void guard_service_pump(struct guard_service *g)
 {
 	check_recovered(g);
@@ -474,6 +482,7 @@ void guard_service_pump(struct guard_service *g)
 		retry_unsaved(g);
 		guard_pump(&pump, g);
 	}
+	cancel_obsolete(g);
 	guard_service_journal_view(g);
 }
 

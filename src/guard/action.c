@@ -23,6 +23,7 @@ struct slot {
 	char notes[WORKER_NOTES_SIZE];
 	struct worker_callbacks callbacks;
 	bool has_callbacks;
+	atomic_bool cancelled; /* read by the thread that carries out the order */
 };
 
 struct action {
@@ -286,6 +287,7 @@ static void run_order(struct action *a, struct slot *s)
 		.root = &a->root,
 		.set = a->set,
 		.companion = a->policy->companion,
+		.cancelled = &s->cancelled,
 	};
 
 	memcpy(notes, s->notes, sizeof(notes));
@@ -353,6 +355,7 @@ static int queue_order(struct action *a, const struct guard_order *o)
 		return -GW_E_STATE;
 	s->order = *o;
 	s->kept = false;
+	atomic_store(&s->cancelled, false);
 	return enqueue(a, s);
 }
 
@@ -366,6 +369,12 @@ int action_order(struct action *a, const struct guard_order *o)
 	rc = queue_order(a, o);
 	mailbox_unlock(&a->box);
 	return rc;
+}
+
+void action_cancel(struct action *a, unsigned worker)
+{
+	if (worker < POLICY_WORKERS)
+		atomic_store(&a->slot[worker].cancelled, true);
 }
 
 bool action_next_outcome(struct action *a, struct guard_outcome *ret)

@@ -30,6 +30,9 @@ bool action_idle(struct action *a); /* true if no order runs and no outcome is r
  * outcome of the worker's last order was not fetched; -GW_E_ARG: no such worker; -GW_E_NOMEM:
  * no thread can be started. */
 int action_order(struct action *a, const struct guard_order *o);
+/* Ends the worker's order soon, if the adapter waits for the worker; its outcome is a
+ * failure. */
+void action_cancel(struct action *a, unsigned worker);
 bool action_next_outcome(struct action *a, struct guard_outcome *ret);
 
 /* The notes of a worker between eviction and resume: a string of less than WORKER_NOTES_SIZE

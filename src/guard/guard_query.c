@@ -147,3 +147,11 @@ const struct verdict *guard_verdicts(const struct guard *g, const struct scene *
 		*ret_scene = &g->scene;
 	return g->verdict;
 }
+
+bool guard_resume_is_obsolete(const struct guard *g, unsigned worker)
+{
+	const struct guard_worker *w = &g->worker[worker];
+
+	return worker < g->workers && w->order.status == STATUS_UNDERWAY &&
+	       w->order.what.verb == ORDER_RESUME && w->intent.goal == GOAL_LEAVE;
+}

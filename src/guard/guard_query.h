@@ -40,6 +40,8 @@ unsigned guard_levels(const struct guard *g, unsigned worker);
 uint64_t guard_idle_since(const struct guard *g, unsigned worker);
 /* Returns the id of the worker's order that has no outcome yet; 0: none. */
 uint64_t guard_order_pending(const struct guard *g, unsigned worker);
+/* True if an order to resume is under way for a worker that must leave again. */
+bool guard_resume_is_obsolete(const struct guard *g, unsigned worker);
 /* Writes what is known about the worker. Returns 0; -GW_E_NOENT: no such worker, or no scene
  * came yet. */
 int guard_worker_record(const struct guard *g, unsigned worker, struct guard_record *ret);

@@ -10,6 +10,8 @@
 
 #include "base/root.h"
 
+#include <stdatomic.h>
+
 struct json_doc;
 struct worker_http; /* guard/worker/http.h: requests with a deadline over libcurl */
 
@@ -46,9 +48,15 @@ struct worker_call {
 	struct worker_facts facts;
 	const struct root *root; /* root folder of /proc */
 	const struct worker_set *set;
-	const char *companion; /* socket of the companion; NULL: act without it */
-	bool listed;           /* result of resume: the worker lists its models as loaded */
+	const char *companion;        /* socket of the companion; NULL: act without it */
+	const atomic_bool *cancelled; /* the order is no longer wanted; NULL: never */
+	bool listed; /* result of resume: the worker lists its models as loaded */
 };
+
+static inline bool worker_is_cancelled(const struct worker_call *c)
+{
+	return c->cancelled && atomic_load(c->cancelled);
+}
 
 /* A POST request with a fixed path and body. */
 struct worker_post {

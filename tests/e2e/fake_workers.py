@@ -480,6 +480,8 @@ class Tabby(Worker):
             return 200, b"null"
         if (method, path) == ("POST", "/v1/model/load"):
             name = body["model_name"]
+            if name in self.loaded:
+                return 400, {"detail": f'Model "{name}" is already loaded! Aborting.'}
             if self.breaks:
                 return 200, b'data: {"error": {"message": "CUDA out of memory"}}\n\n'
             self.load(name)

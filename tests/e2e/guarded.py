@@ -242,10 +242,10 @@ def by_signal(pidfile):
     return table("w", "signal", match_pidfile=pidfile, evict_signal="SIGUSR1", resume_signal="SIGUSR2")
 
 
-def held(world, kind, size, process=None, **kw):
+def held(world, kind, size, process=None, per_model=False, **kw):
     """A fake worker, and a process that holds the memory of its models: cheap, and for the driver it is real.
 
-    kind: a row of fake_workers.KINDS.  Its server is a thread of the test, its process sleeps; in worker.py both are one tree.
+    kind: a row of fake_workers.KINDS.  per_model: each model has this size.  Its server is a thread of the test, its process sleeps; in worker.py both are one tree.
     """
     class Held(fake_workers.KINDS[kind].fake):
         def __enter__(self):
@@ -261,7 +261,7 @@ def held(world, kind, size, process=None, **kw):
             self.process.end()
 
         def settle(self):
-            world.hold(self.pid, size if self.loaded else 0)
+            world.hold(self.pid, size * (len(self.loaded) if per_model else bool(self.loaded)))
 
         def respond(self, *args):
             try:

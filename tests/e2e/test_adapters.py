@@ -360,6 +360,13 @@ def test_a_model_of_llamacpp_that_loads_for_long_is_not_a_failure():
         assert back["ok"] and not back["listed"] and "loading" in back["message"], back
 
 
+def test_all_models_of_llamacpp_are_requested_before_one_is_waited_for():
+    with fake.LlamaCpp(known=["a", "b"]) as w:
+        w.loads_at_once = False
+        order("resume", kind="llamacpp", url=w.url, notes="model a\nmodel b\n", deadline_ms=600)
+        assert w.loading == ["a", "b"] and w.asked().count("/models/load") == 2
+
+
 @pytest.mark.parametrize("kind", ["ollama", "llamacpp", "tabby", "kobold"])
 def test_a_worker_lists_what_it_loaded(kind):
     worker, _ = worker_of(kind)
@@ -522,6 +529,12 @@ def test_tabby_that_answers_200_but_does_not_load_has_failed():
     with fake.Tabby(breaks=True) as w:
         out = order("resume", kind="tabby", url=w.url, notes="model m\n")
         assert not out["ok"] and "did not load m" in out["message"]
+
+
+def test_a_model_that_a_client_loaded_meanwhile_is_back():
+    with fake.Tabby(models=["m"]) as w:
+        back = order("resume", kind="tabby", url=w.url, notes="model m\n")
+        assert back["ok"] and back["listed"] and w.loaded == ["m"], back
 
 
 @pytest.mark.parametrize("kind", ["ollama", "llamacpp", "tabby"])

@@ -13,6 +13,7 @@ import socketserver
 import subprocess
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -116,6 +117,53 @@ def test_a10_ok(tmp_path):
             assert c.fakes[k].resident() == 0
         assert all(w["evictions_total"] == 1 for w in c.states().values())
         untouched(c)
+
+
+def test_a_worker_that_comes_back_with_fewer_models_stays(tmp_path):
+    """Three models of 6 GiB; its user unloads one, and one no longer loads."""
+    world = World(tmp_path, profile="h200")
+    with held(world, "llamacpp", 6 * GIB, per_model=True, models=["a", "b", "c"]) as w:
+        with Guarded(world, configure(w.table("w"), defaults=quick(quiet_s=0.2))) as s:
+            s.until("active", name="w")
+            s.wait(lambda: s.get("/api/v1/guard/workers/w").json()["resident_bytes"] == 18 * GIB)
+            w.unload("c")
+            w.settle()
+            s.wait(lambda: s.get("/api/v1/guard/workers/w").json()["resident_bytes"] == 12 * GIB)
+            w.broken.append("b")
+            for what, state in (("evict", "evicted"), ("resume", "active")):
+                assert s.post(f"/api/v1/guard/workers/w/{what}", token=True, json={}).status_code < 300
+                s.until(state, name="w")
+            assert w.loaded == ["a"] and w.asked().count("/models/unload") == 2
+            assert s.get("/api/v1/guard/workers/w").json()["evictions_total"] == 1
+            said = [d["evidence"] for d in s.decisions()]
+            assert "1 of 2 models loaded again; not loaded: b" in said, said
+            assert "its models are loaded; it held 12288 MiB before, now 6144 MiB" in said, said
+
+
+@pytest.mark.parametrize("kind", ["llamacpp", "ollama"])
+def test_a_contender_does_not_wait_for_a_model_that_loads(tmp_path, kind):
+    world = World(tmp_path, profile="h200")
+    model = KINDS[kind].models[0]
+    with held(world, kind, 8 * GIB, models=[model]) as w:
+        with Guarded(world, configure(w.table("w"), defaults=quick(quiet_s=0.2))) as s:
+            def ask(what):
+                assert s.post(f"/api/v1/guard/workers/w/{what}", token=True, json={}).status_code < 300
+            s.until("active", name="w")
+            ask("evict")
+            s.until("evicted", name="w")
+            before = len(w.asked("POST"))
+            w.loads_at_once = False
+            w.fail["/api/generate"] = fake.times(1, fake.hang)
+            ask("resume")
+            s.wait(lambda: len(w.asked("POST")) > before)
+            begin = time.monotonic()
+            ask("evict")
+            s.until("evicted", name="w")
+            assert time.monotonic() - begin < 30 and w.loaded == []
+            w.loads_at_once = True
+            ask("resume")
+            s.until("active", name="w")
+            assert w.loaded == [model], "its notes are kept"
 
 
 def test_a10_5xx_is_tried_twice_more_a_refusal_is_not_and_a_slow_one_is_waited_for(tmp_path):

@@ -142,6 +142,12 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not)
 	o.outcome[o.outcomes++].ok = false;
 }
 
+void action_cancel(struct action *a, unsigned worker)
+{
+	(void)a;
+	(void)worker;
+}
+
 void action_notes(struct action *a, unsigned worker, char *out, size_t size)
 {
 	snprintf(out, size, "%s", disk.learnt ? NOTE : "");

@@ -407,6 +407,8 @@ static void record_a_world(struct world *o)
 	o->w[0].load[0] = o->w[1].load[0] = 4 * GIB;
 	o->w[1].resident = false;
 	o->w[1].deaf = true;
+	o->w[1].lists = true; /* with less than three quarters: its list counts */
+	o->w[1].returns = 2 * GIB;
 	o->on_disk = 1;
 	o->disk[0] = (struct guard_record){ .worker = "w1",
 					    .mask = 1u << REASON_CONTENTION,

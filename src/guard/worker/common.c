@@ -149,7 +149,7 @@ bool worker_pause(const struct worker_call *c)
 {
 	struct timespec t = clock_timespec(PAUSE_NS);
 
-	if (clock_mono_ns(clock_real()) + PAUSE_NS >= c->deadline_ns)
+	if (worker_is_cancelled(c) || clock_mono_ns(clock_real()) + PAUSE_NS >= c->deadline_ns)
 		return false;
 	nanosleep(&t, NULL);
 	return true;
@@ -260,6 +260,8 @@ int worker_load_noted(struct worker_call *c,
 		return worker_none_noted(c);
 	for (i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++) {
 		rc = load(c, model);
+		if (worker_is_cancelled(c)) /* the notes are still needed */
+			return worker_fail(c, -GW_E_STATE, "the worker must leave again");
 		loaded += rc == 0;
 		loading += rc > 0;
 		if (rc >= 0)

@@ -40,8 +40,8 @@ int worker_post_all(struct worker_call *c, const struct worker_post *posts);
  * status has several meanings: llama.cpp answers 400 to "already running" and to "not loaded". */
 bool worker_said(const struct worker_call *c, const char *words);
 
-/* Waits a quarter of a second. Returns false at once if the call's deadline does not allow
- * it. */
+/* Waits a quarter of a second. Returns false at once if the call's deadline does not allow it,
+ * or if the order is no longer wanted. */
 bool worker_pause(const struct worker_call *c);
 
 /* Adds a note. A note that is already there or does not fit is not added. All notes are deleted

@@ -55,6 +55,7 @@ struct worker_http {
 	uint64_t deadline_ns;
 	const char *socket;
 	bool admin_key, token_read;
+	const atomic_bool *cancelled;
 	const char *until; /* NULL: an answer ends by itself */
 	bool complete;     /* the answer contains until */
 	char token[1024];
@@ -125,6 +126,11 @@ void worker_http_socket(struct worker_http *h, const char *path)
 void worker_http_deadline(struct worker_http *h, uint64_t deadline_ns)
 {
 	h->deadline_ns = deadline_ns;
+}
+
+void worker_http_cancel(struct worker_http *h, const atomic_bool *cancelled)
+{
+	h->cancelled = cancelled;
 }
 
 void worker_http_until(struct worker_http *h, const char *text)
@@ -280,6 +286,19 @@ static long remaining_ms(const struct worker_http *h)
 	return now >= h->deadline_ns ? 0 : (long)((h->deadline_ns - now) / NS_PER_MS);
 }
 
+/* libcurl calls this about once per second while it waits; 1 ends the request. */
+static int check_cancelled(void *ctx, int64_t down_all, int64_t down, int64_t up_all,
+			   int64_t up)
+{
+	const struct worker_http *h = ctx;
+
+	(void)down_all;
+	(void)down;
+	(void)up_all;
+	(void)up;
+	return atomic_load(h->cancelled);
+}
+
 static void set_fixed(struct worker_http *h)
 {
 	void *e = h->handle;
@@ -293,6 +312,11 @@ static void set_fixed(struct worker_http *h)
 	curl.setopt(e, CURL_WRITEDATA, h);
 	curl.setopt(e, CURL_ERRORBUFFER, h->error);
 	curl.setopt(e, CURL_UNIX_SOCKET, h->socket);
+	if (!h->cancelled)
+		return;
+	curl.setopt(e, CURL_XFERINFODATA, h);
+	curl.setopt(e, CURL_XFERINFOFUNCTION, check_cancelled);
+	curl.setopt(e, CURL_NOPROGRESS, 0L);
 }
 
 static void set_method(struct worker_http *h, const char *method, const char *body)

@@ -11,6 +11,8 @@
 
 #include "base/buf.h"
 
+#include <stdatomic.h>
+
 #define WORKER_HTTP_MAX (1u << 20)
 
 struct worker_http;
@@ -30,6 +32,9 @@ void worker_http_socket(struct worker_http *h, const char *path);
 
 /* Changes the deadline of the following requests, on CLOCK_MONOTONIC. */
 void worker_http_deadline(struct worker_http *h, uint64_t deadline_ns);
+
+/* Ends a request soon after *cancelled is set. Borrows cancelled; NULL: never. */
+void worker_http_cancel(struct worker_http *h, const atomic_bool *cancelled);
 
 /* For answers that do not end: the following requests are complete when their answer contains
  * this text and ends with an empty line. NULL: when the answer ends. Borrows text. */

@@ -573,7 +573,7 @@ static int tabby_load(struct worker_call *c, const char *model)
 	char now[WORKER_MODEL];
 	int rc = worker_post_field(c, "/v1/model/load", "model_name", model);
 
-	if (rc)
+	if (rc && !worker_said(c, "already loaded"))
 		return rc;
 	c->listed = loaded_model(c, now, sizeof(now)) == 0 && strcmp(now, model) == 0;
 	if (c->listed)

@@ -150,9 +150,25 @@ static int read_state(struct worker_call *c, const char *model, enum llamacpp_st
  * true while the router stops it; or an error. */
 static int request_load(struct worker_call *c, const char *model)
 {
-	int rc = worker_post_field(c, "/models/load", "model", model);
+	int rc;
 
+	if (worker_is_noted(c, "requested", model))
+		return 0;
+	rc = worker_post_field(c, "/models/load", "model", model);
+	if (rc == 0)
+		worker_note(c, "requested", model);
 	return rc && worker_said(c, "already running") ? 1 : rc;
+}
+
+/* Requests all noted models before the first one is waited for, so that they load at the same
+ * time. */
+static void request_all(struct worker_call *c)
+{
+	char model[WORKER_MODEL];
+
+	worker_forget(c, "requested"); /* by an earlier order */
+	for (unsigned i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++)
+		request_load(c, model);
 }
 
 /* Loads a model, and waits until the router lists it as loaded. A model that "already runs" may
@@ -161,9 +177,15 @@ static int load_model(struct worker_call *c, const char *model)
 {
 	const uint64_t stays_ns = clock_mono_ns(clock_real()) + LLAMACPP_STOP_NS;
 	enum llamacpp_state state;
-	int rc = request_load(c, model);
-	bool ran = rc == 1;
+	char first[WORKER_MODEL] = "";
+	bool ran;
+	int rc;
 
+	worker_noted(c, "model", 0, first, sizeof(first));
+	if (strcmp(first, model) == 0)
+		request_all(c);
+	rc = request_load(c, model);
+	ran = rc == 1;
 	while (rc >= 0) {
 		rc = read_state(c, model, &state);
 		if (rc)

@@ -77,8 +77,10 @@ static int vllm_check(struct worker_call *c, bool asleep)
 	bool is;
 	int rc = worker_get_json(c, "/is_sleeping", &r);
 
+	if (rc == -GW_E_NOSUPPORT)
+		return worker_ok(c, "%s", "");
 	if (rc)
-		return rc == -GW_E_NOSUPPORT ? 0 : rc;
+		return rc;
 	is = json_doc_true(r, "is_sleeping");
 	json_doc_free(r);
 	if (is == asleep)

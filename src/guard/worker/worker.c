@@ -22,7 +22,11 @@ static const struct worker_ops *worker_stopper(const struct policy_worker *w)
 
 static int worker_begin(struct worker_call *c)
 {
-	return worker_http_new(c->worker, c->deadline_ns, &c->http);
+	int rc = worker_http_new(c->worker, c->deadline_ns, &c->http);
+
+	if (!rc)
+		worker_http_cancel(c->http, c->cancelled);
+	return rc;
 }
 
 static void worker_started(struct worker_call *c)
