@@ -209,7 +209,7 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* True if the worker still held its memory when it was last known. */
+/* True if the worker was stuck (it did not free its memory) before its state became unknown. */
 static bool was_stuck(const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;

@@ -72,7 +72,7 @@ struct guard_gpu {
 	char heat_why[160];
 	char foreign[64];      /* name of another service that acts on it; "": none */
 	uint64_t acted_ns;     /* when an eviction or return on it last ended; 0: never */
-	uint64_t free_bytes;   /* as if evictions of dry runs were real */
+	uint64_t free_bytes;   /* a worker that was evicted only in a dry run counts as gone */
 	uint64_t coming_bytes; /* what leaving workers still hold */
 	uint64_t promised;     /* bytes of reservations that are not used yet */
 	uint32_t reasons;      /* reasons that health and budgets found: a set */

@@ -399,8 +399,9 @@ static void read_counter(struct sampler *s)
 	emit_counter(s, &c);
 }
 
-/* Reports a changed application clock. The change happened at an unknown time since the last
- * edge or anchor reading, so the code applies to the windows that were open at that reading. */
+/* Notes GW_CODE_CLOCK_CHANGED if the application clock changed. The change happened at an unknown
+ * time since the last edge or anchor reading, so the note has the time of that reading and applies
+ * to the windows that were open then. */
 static void check_clocks(struct sampler *s, uint64_t now)
 {
 	double hz = sampler_value(&s->r, GW_Q_CLOCK_GRAPHICS_APPLICATION);

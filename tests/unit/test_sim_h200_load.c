@@ -66,8 +66,9 @@ struct reading {
 
 static struct load load;
 static double moment_s[ROWS_MAX]; /* time of the sample that a row shows; NAN: not known */
-static bool held[ROWS_MAX];       /* rows that are not at an edge of the counter's load */
-static int part_of[ROWS_MAX];     /* the part of each point of the load */
+static bool held[ROWS_MAX];       /* true: the load is not changing near this row */
+static int
+	part_of[ROWS_MAX]; /* for each point of the load: the index of its factor in part[] */
 static struct part part[PARTS_MAX];
 static struct reading reading[READINGS_MAX];
 static int n_parts, n_readings;
@@ -207,8 +208,8 @@ static double nearest_moment(int i)
 	return at_s;
 }
 
-/* Finds the time of each row's sample, using the last replay, whose load comes from the counter
- * alone. */
+/* Finds, for each row, the time of the sample that the row shows. Call it after replay_load() with
+ * the load of counter_load(), before the load is fitted to the instant values. */
 static void find_moments(double from_s)
 {
 	for (int i = 0; i < rec.n; i++) {
