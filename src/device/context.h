@@ -23,7 +23,10 @@
 struct slot {
 	struct device *d;
 	struct call_thread *thread; /* NULL: calls run on the caller's thread */
-	bool stalled;               /* the last call has not returned */
+	bool stalled;               /* the last reading has not ended */
+	/* With `stalled`: the reading takes longer than the deadline, but each of its calls
+	 * returns in time. `last` is an earlier reading, and its times say how old it is. */
+	bool late;
 	/* held by the user of d; a semaphore: another thread may release it after a late
 	 * call */
 	sem_t in_use;

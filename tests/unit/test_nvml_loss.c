@@ -271,6 +271,29 @@ SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_OK);
 }
 
+SIM_TEST(slow_calls_that_return_do_not_stall_their_device)
+{
+	double first;
+
+	sim_text(TWO_GPUS
+		 "[[fault]]\ncall = \"nvmlDeviceGetClockInfo\"\ngpu = 1\ndelay = 0.1\n");
+	sim_open_with(NULL, 0, 250 * NS_PER_MS); /* three clocks take 300 ms */
+	d = sim_take(GW_TIER_FAST, 1);           /* waits: there is nothing to show before */
+	assert_int_equal(d->state, GW_DEVICE_OK);
+	first = sim_value(d, GW_Q_POWER);
+	assert_true(first > 0);
+	sim_step(10 * NS_PER_S);
+	d = sim_take(GW_TIER_FAST, 1);
+	assert_int_equal(d->state, GW_DEVICE_OK); /* with the age of the first reading */
+	assert_true(sim_value(d, GW_Q_POWER) == first);
+	assert_true(gw_snapshot_device(sim.snap, 0)->end_ns > d->end_ns + 9 * NS_PER_S);
+	wait_for(sim.ctx->slot[1]->thread);
+	d = sim_take(GW_TIER_FAST, 1); /* the reading that ended late */
+	assert_int_equal(d->state, GW_DEVICE_OK);
+	assert_true(gw_snapshot_device(sim.snap, 0)->end_ns < d->end_ns + 9 * NS_PER_S);
+	wait_for(sim.ctx->slot[1]->thread);
+}
+
 SIM_TEST(after_a_stall_the_current_request_is_read)
 {
 	sim_text(TWO_GPUS);

@@ -1134,6 +1134,17 @@ STORE_TEST(a_file_of_a_newer_version_is_left_alone)
 	assert_int_equal(ask_sql("PRAGMA user_version"), 99);
 }
 
+STORE_TEST(a_file_with_a_negative_version_is_moved_aside)
+{
+	fill_file();
+	assert_int_equal(run_sql("PRAGMA user_version=-1"), SQLITE_OK);
+	open_limited(LIMIT);
+	assert_in(message, ".corrupt-");
+	assert_string_equal(store_state(s), "ok");
+	close_store();
+	assert_int_equal(moved_aside(), 1);
+}
+
 STORE_TEST(two_stores_never_share_a_file)
 {
 	struct store *second;
