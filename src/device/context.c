@@ -193,15 +193,16 @@ void slot_give(struct slot *s)
 
 static bool take_within(sem_t *sem, uint64_t ns)
 {
-	struct timespec until;
-	uint64_t end = clock_mono_ns(clock_real()) + ns;
+	const struct timespec until = clock_timespec(clock_mono_ns(clock_real()) + ns);
 
-	if (sem_trywait(sem) == 0)
-		return true;
-	until = clock_timespec(end);
-	while (sem_clockwait(sem, CLOCK_MONOTONIC, &until) != 0)
-		if (errno != EINTR)
+	/* ThreadSanitizer knows sem_trywait() but not sem_clockwait(), so the semaphore is
+	 * taken by the first. */
+	while (sem_trywait(sem) != 0) {
+		if (sem_clockwait(sem, CLOCK_MONOTONIC, &until) == 0)
+			sem_post(sem);
+		else if (errno != EINTR)
 			return false;
+	}
 	return true;
 }
 
@@ -247,9 +248,7 @@ static bool take_events(struct gw_ctx *ctx, struct opener *o)
 
 	atomic_store(&o->events_yield, true);
 	o->events_taken = take_within(&o->events, atomic_load(&o->events_late) ? 0 : ns);
-	/* An atomic exchange, because ThreadSanitizer does not know sem_clockwait(); it pairs
-	 * with opener_release(). */
-	atomic_exchange(&o->events_late, !o->events_taken);
+	atomic_store(&o->events_late, !o->events_taken);
 	if (!o->events_taken)
 		atomic_store(&o->events_yield, false);
 	return o->events_taken;

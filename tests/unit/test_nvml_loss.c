@@ -252,7 +252,7 @@ static void wait_for(struct call_thread *lane)
 SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 {
 	sim_text(TWO_GPUS);
-	sim_open_with(NULL, 0, 300 * NS_PER_MS);
+	sim_open_with(NULL, 0, 600 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	sim_hang("nvmlDeviceGetUtilizationRates", 1);
 	d = sim_take(GW_TIERS_COMMON, 1);
@@ -275,10 +275,10 @@ SIM_TEST(slow_calls_that_return_do_not_stall_their_device)
 {
 	double first;
 
-	sim_text(TWO_GPUS
-		 "[[fault]]\ncall = \"nvmlDeviceGetClockInfo\"\ngpu = 1\ndelay = 0.1\n");
-	sim_open_with(NULL, 0, 250 * NS_PER_MS); /* three clocks take 300 ms */
-	d = sim_take(GW_TIER_FAST, 1);           /* waits: there is nothing to show before */
+#define SLOW(call) "[[fault]]\ncall = \"nvmlDeviceGet" call "\"\ngpu = 1\ndelay = 0.25\n"
+	sim_text(TWO_GPUS SLOW("ClockInfo") SLOW("UtilizationRates") SLOW("PerformanceState"));
+	sim_open_with(NULL, 0, NS_PER_S); /* five calls take 1.25 s */
+	d = sim_take(GW_TIER_FAST, 1);    /* waits: there is nothing to show before */
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	first = sim_value(d, GW_Q_POWER);
 	assert_true(first > 0);
