@@ -57,6 +57,7 @@ struct guard_service {
 	bool paused;
 	bool ending; /* no more orders are given */
 	struct guard_view view;
+	bool counts_loaded; /* view.counts includes what earlier runs counted */
 
 	/* The journal. */
 	struct loop_source *timer;
