@@ -246,3 +246,21 @@ bool json_doc_equal(const struct json_doc *a, const struct json_doc *b)
 {
 	return jansson.equal((const struct jansson_value *)a, (const struct jansson_value *)b);
 }
+
+void json_doc_error_text(const char *answer, size_t n, char *out, size_t size)
+{
+	/* OpenAI's format and llama.cpp, Ollama, FastAPI, container engines */
+	static const char *const paths[] = { "error.message", "error", "detail", "message",
+					     "detail.error.message" };
+	struct json_doc *r = NULL;
+	const char *found = NULL;
+	char line[160], unused[160];
+
+	if (json_doc_new(answer, n, &r, unused, sizeof(unused)) == 0)
+		for (size_t i = 0; !found && i < sizeof(paths) / sizeof(*paths); i++)
+			found = json_doc_string(r, paths[i]);
+	snprintf(line, sizeof(line), "%s", found ? found : r ? "" : answer);
+	json_doc_free(r);
+	line[strcspn(line, "\r\n")] = '\0';
+	utf8_clean(out, size, line);
+}

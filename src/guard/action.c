@@ -59,7 +59,7 @@ static int call_adapter(struct worker_call *c, int (*fn)(struct worker_call *c),
 {
 	const struct worker_post *posts = adapter_of(c)->posts[verb];
 
-	return fn ? fn(c) : posts ? worker_post_all(c, posts) : 0;
+	return fn ? fn(c) : posts ? c->set->post_all(c, posts) : 0;
 }
 
 static int do_close(struct worker_call *c, struct guard_outcome *out)
@@ -80,7 +80,7 @@ static int do_drain(struct worker_call *c, struct guard_outcome *out)
 
 	if (ops->drain)
 		return ops->drain(c, &out->in_flight);
-	return ops->busy ? worker_busy(c, ops, &out->in_flight) : 0;
+	return ops->busy ? c->set->busy(c, ops, &out->in_flight) : 0;
 }
 
 /* Does nothing: the outcome itself is the notification. */
@@ -133,7 +133,7 @@ static int check_alive(struct worker_call *c)
 
 	if (ops->alive)
 		return ops->alive(c);
-	return ops->alive_path ? worker_get(c, ops->alive_path) : 0;
+	return ops->alive_path ? c->set->get(c, ops->alive_path) : 0;
 }
 
 /* Waits until the worker answers, because a server that was just started does not answer at
@@ -190,7 +190,7 @@ static int do_resume(struct worker_call *c, struct guard_outcome *out)
 		return rc;
 	c->message[0] = '\0';
 	if (!start || !lazy) /* else the worker loads its model with the next request */
-		rc = ops->load ? worker_load_noted(c, ops->load)
+		rc = ops->load ? c->set->load_noted(c, ops->load)
 			       : call_adapter(c, ops->resume, ORDER_RESUME);
 	if (!rc)
 		c->notes[0] = '\0';

@@ -14,6 +14,7 @@
  *   guard.c           input, records and orders
  *   guard_query.c     status, and the time of the next scene
  *
+ *   return_check.c    whether a worker may return; begins the return, or takes it back
  *   guard_request.c, reservation.c, idle.c, eviction_limit.c, policy_change.c: one rule each */
 #ifndef GW_GUARD_GUARD_INTERNAL_H
 #define GW_GUARD_GUARD_INTERNAL_H
@@ -71,7 +72,7 @@ struct guard_gpu {
 	unsigned heat;       /* set of guard_heat */
 	char heat_why[160];
 	char foreign[64];      /* name of another service that acts on it; "": none */
-	uint64_t acted_ns;     /* when an eviction or return on it last ended; 0: never */
+	uint64_t acted_ns;     /* when an eviction on it last ended; 0: never */
 	uint64_t free_bytes;   /* a worker that was evicted only in a dry run counts as gone */
 	uint64_t coming_bytes; /* what leaving workers still hold */
 	uint64_t promised;     /* bytes of reservations that are not used yet */
@@ -227,7 +228,7 @@ struct worker_backoff {
 	uint64_t flap[GUARD_FLAPS], reload[3];
 	unsigned flaps, reloads;
 	bool storm;           /* clients load the worker again and again while it is evicted */
-	uint64_t resident_ns; /* before this time only an urgent demand moves it */
+	uint64_t resident_ns; /* before this time a contender that fits does not move it */
 	uint64_t failed_ns;   /* how long to wait after a return that failed; 0: none failed */
 	uint64_t resume_ns;   /* no return before this time */
 	uint64_t check_ns;    /* time of the next check whether it may return */
@@ -441,17 +442,18 @@ enum step {
 };
 void guard_steps(struct guard *g);
 enum step guard_step_verify(struct guard *g, struct guard_worker *w);
-/* Begins the return of a worker if all checks pass. stuck: the worker still holds its memory.
- * calmed: the quiet time has just ended. */
-enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why);
-void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
-void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 
 /* ---- return_check.c ---- */
 /* Returns the checks that fail as a set of guard_block, and a text about them. */
 uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w, char *out,
 			    size_t size);
+
+/* Begins the return of a worker if all checks pass. stuck: the worker still holds its memory.
+ * calmed: the quiet time has just ended. */
+enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
+void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
+void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 
 /* ---- service_stop.c ---- */
 enum step guard_step_stop(struct guard *g, struct guard_worker *w);
@@ -497,6 +499,7 @@ void rate_take(struct rate *r, int64_t uid, uint64_t now_ns);
 bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
 		     const struct demand_case *c);
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c);
+bool guard_contender_fits(const struct guard *g, const struct guard_worker *w);
 bool guard_damped(struct guard *g, struct guard_worker *w);
 bool guard_limited(struct guard *g, struct guard_worker *w);
 void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,

@@ -107,6 +107,13 @@ struct worker_set {
 	int (*begin)(struct worker_call *c);
 	void (*started)(struct worker_call *c);
 	void (*end)(struct worker_call *c);
+	/* Requests of kinds with an HTTP server (guard/worker/common.h); NULL if the set has no
+	 * such kind, so that a program that guards itself has no HTTP client. */
+	int (*get)(struct worker_call *c, const char *path);
+	int (*post_all)(struct worker_call *c, const struct worker_post *posts);
+	int (*busy)(struct worker_call *c, const struct worker_ops *ops, bool *ret_busy);
+	int (*load_noted)(struct worker_call *c,
+			  int (*load)(struct worker_call *c, const char *model));
 };
 extern const struct worker_set worker_all; /* every kind */
 extern const struct worker_set worker_own; /* WORKER_CALLBACK alone */

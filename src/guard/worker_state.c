@@ -240,13 +240,6 @@ void worker_set_gone(struct guard *g, struct guard_worker *w)
 	worker_stop_returning(w);
 }
 
-static void stamp_gpus(struct guard *g, const struct guard_worker *w)
-{
-	for (unsigned i = 0; i < g->gpus; i++)
-		if (has(w->observed.gpus, i))
-			g->gpu[i].acted_ns = g->now_ns;
-}
-
 void worker_raise_need(struct guard_worker *w)
 {
 	struct worker_observed *o = &w->observed;
@@ -274,7 +267,6 @@ void worker_set_running(struct guard *g, struct guard_worker *w)
 		w->report.resumes += !w->dry;
 		if (worker_is_present(w)) /* the guard's own order restarted it */
 			guard_accept_roots(g, w);
-		stamp_gpus(g, w);
 	}
 	/* A worker that was started may report success before its process is found. */
 	w->intent.from = returned && !worker_is_present(w) ? FROM_ABSENT : FROM_RUN;
@@ -368,7 +360,9 @@ static void eviction_is_over(struct guard *g, struct guard_worker *w)
 		w->door = DOOR_UNVERIFIED;
 	if (worker_is_present(w))
 		guard_accept_roots(g, w);
-	stamp_gpus(g, w);
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->observed.gpus, i))
+			g->gpu[i].acted_ns = g->now_ns;
 	if (w->dry)
 		w->report.would_evict++;
 	else

@@ -206,11 +206,12 @@ GUARD_TEST(a_worker_released_while_it_returns_leaves_with_the_evidence_no_demand
 GUARD_TEST(a_damped_worker_has_its_remaining_time)
 {
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
-	world_guest(o, "other", 0, 4 * GIB, 60 * S, 0);
+	world_guest(o, "other", 0, 100 * MIB, 60 * S, 0)->sm_ratio = 0.5;
 	world_begin(o);
-	world_until(o, 61 * S);
+	world_until(o, 62 * S);
 	assert_has(world_last(o, "damped")->evidence, "returned ");
-	assert_has(world_last(o, "damped")->evidence, "s ago, stays for 60 s (min_resident_s)");
+	assert_has(world_last(o, "damped")->evidence,
+		   "s ago and stays for 60 s while both fit (min_resident_s)");
 }
 
 GUARD_TEST(a_process_that_is_known_to_fit_is_explained)

@@ -49,27 +49,75 @@ GUARD_ROW("8, 10", a_demand_that_goes_at_once_is_a_near_miss)
 }
 
 /* The worker is evicted for one guest and returns; then the next guest comes. */
-static void returned(struct world *o, const char *next, unsigned type)
+static struct world_guest *returned(struct world *o, const char *next, uint64_t bytes)
 {
+	struct world_guest *t;
+
 	world_again(o, 1, 1);
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
-	world_guest(o, next, 0, 4 * GIB, 60 * S, 0)->type = type;
+	t = world_guest(o, next, 0, bytes, 60 * S, 0);
 	world_begin(o);
-	world_until(o, 61 * S);
+	world_until(o, 59 * S);
 	assert_int_equal(world_status(o, 0).resumes, 1);
+	return t;
 }
 
-GUARD_ROW("11", a_worker_that_just_returned_is_damped_for_compute_and_not_for_graphics)
+GUARD_ROW("11", a_contender_that_fits_waits_until_the_worker_has_been_back_for_a_while)
 {
-	returned(o, "other", GW_PROCESS_COMPUTE);
+	returned(o, "other", 100 * MIB)->sm_ratio = 0.5;
+	world_until(o, 62 * S);
 	assert_decided(o, 1, STATE_SUSPECT, STATE_SUSPECT, "damped");
 	assert_state(o, STATE_SUSPECT);
 	assert_true(world_last(o, "damped")->next_ns > WORLD_START + 100 * S);
 	world_until(o, 120 * S);
 	assert_int_equal(world_status(o, 0).evictions, 2);
-	returned(o, "game", GW_PROCESS_GRAPHICS);
-	world_run(o, S);
+	returned(o, "game", 4 * GIB)->type = GW_PROCESS_GRAPHICS;
+	world_until(o, 62 * S);
 	assert_int_equal(world_status(o, 0).evictions, 2);
+}
+
+/* It arrives 9 s after the return. What it needs is unknown, or not free. */
+GUARD_ROW("11", a_contender_that_needs_memory_waits_for_nothing)
+{
+	static const uint64_t bytes[] = { GIB, 4 * GIB };
+
+	for (unsigned i = 0; i < 2; i++) {
+		returned(o, "other", bytes[i]);
+		world_until(o, 61 * S);
+		assert_decided(o, 0, ANY, ANY, "damped");
+		assert_int_equal(world_status(o, 0).evictions, 2);
+		assert_state(o, STATE_EVICTED);
+	}
+}
+
+GUARD_ROW("11", a_contender_that_does_not_fit_any_more_waits_no_longer)
+{
+	returned(o, "other", 100 * MIB)->sm_ratio = 0.5;
+	world_until(o, 62 * S);
+	assert_state(o, STATE_SUSPECT);
+	o->guest[1].bytes = 3 * GIB; /* less than the headroom is free */
+	world_run(o, S);
+	assert_state(o, STATE_EVICTED);
+}
+
+/* Damping is on the way back: 30 s of quiet time, then 60 s, then 120 s. */
+GUARD_ROW("11, 26", the_quiet_time_grows_after_each_flap)
+{
+	o->total[0] = 24 * GIB;
+	world_guest(o, "a", 0, 3 * GIB, 10 * S, 20 * S);
+	world_guest(o, "b", 0, 3 * GIB, 60 * S, 61 * S);
+	world_guest(o, "c", 0, 3 * GIB, 130 * S, 131 * S);
+	world_begin(o);
+	world_until(o, 59 * S);
+	assert_true(world_status(o, 0).backoff == 1);
+	world_until(o, 120 * S);
+	assert_true(world_status(o, 0).backoff == 2);
+	assert_state(o, STATE_QUIET);
+	world_until(o, 125 * S);
+	assert_state(o, STATE_ACTIVE);
+	world_until(o, 135 * S);
+	assert_true(world_status(o, 0).backoff == 4);
+	assert_decided(o, 2, ANY, ANY, "flapping");
 }
 
 GUARD_ROW("11", an_action_on_a_gpu_damps_the_next_one_there)

@@ -359,6 +359,19 @@ GUARD_ROW("36", a_smaller_return_is_reported_and_not_evicted_again)
 	assert_orders(o, 1, RESUME);
 }
 
+GUARD_ROW("37", on_the_way_back_a_contender_that_does_not_fit_turns_the_worker_round)
+{
+	o->total[0] = 24 * GIB;
+	world_guest(o, "guest", 0, 15 * GIB, 60 * S, 0);
+	begin(o);
+	o->w[0].returns_empty = true;
+	world_ask(o, 0, REQUEST_EVICT, 10 * S);
+	world_until(o, 59 * S);
+	assert_state(o, STATE_VERIFY_UP);
+	world_until(o, 62 * S);
+	assert_state(o, STATE_EVICTED);
+}
+
 GUARD_ROW("37", during_a_return_a_graphics_process_reverses_it_and_compute_waits)
 {
 	for (unsigned graphics = 0; graphics < 2; graphics++) {

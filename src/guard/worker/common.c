@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/utf8.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -22,31 +21,6 @@ int worker_fail(const struct worker_call *c, int error, const char *fmt, ...)
 }
 
 /* ---- requests ---- */
-
-/* JSON paths of the error text in the servers' answers: OpenAI's format and llama.cpp, Ollama,
- * FastAPI, container engines. */
-static const char *const error_paths[] = { "error.message", "error", "detail", "message",
-					   "detail.error.message" };
-
-/* Writes the first line of the server's own error text; "" if there is none. */
-static void server_text(const struct worker_call *c, char *out, size_t size)
-{
-	struct json_doc *r = NULL;
-	const char *text, *found = NULL;
-	char line[160], unused[160];
-	size_t n;
-
-	text = worker_http_body(c->http, &n);
-	if (json_doc_new(text, n, &r, unused, sizeof(unused)) == 0)
-		for (size_t i = 0; !found && i < sizeof(error_paths) / sizeof(*error_paths);
-		     i++)
-			found = json_doc_string(r, error_paths[i]);
-	snprintf(line, sizeof(line), "%s", found ? found : r ? "" : text);
-	json_doc_free(r);
-	line[strcspn(line, "\r\n")] = '\0';
-	utf8_clean(out, size, line);
-	worker_http_scrub(c->http, out);
-}
 
 static int error_of_status(int status)
 {
@@ -74,7 +48,9 @@ static const char *hint_of_status(int status)
 static int worker_request(struct worker_call *c, const char *method, const char *path,
 			  const char *body)
 {
+	const char *answer;
 	char text[120];
+	size_t n;
 	int status,
 		rc = worker_http_do(c->http, method, path, body, c->message, c->message_size);
 
@@ -84,7 +60,9 @@ static int worker_request(struct worker_call *c, const char *method, const char 
 	rc = error_of_status(status);
 	if (rc == 0)
 		return 0;
-	server_text(c, text, sizeof(text));
+	answer = worker_http_body(c->http, &n);
+	json_doc_error_text(answer, n, text, sizeof(text));
+	worker_http_scrub(c->http, text);
 	return worker_fail(c, rc, "%s %.100s%.*s answers %d%s%s%s", method,
 			   worker_http_base(c->http), (int)strcspn(path, "?"), path, status,
 			   text[0] ? ": " : "", text, hint_of_status(status));
