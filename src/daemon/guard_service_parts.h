@@ -110,7 +110,7 @@ static inline uint64_t guard_service_time_ns(const struct guard_service *g)
 {
 	return clock_mono_ns(g->config.clock);
 }
-uint64_t guard_service_now_ns(void); /* real clock; used for health only */
+uint64_t guard_service_real_ns(void); /* real clock; used for health only */
 /* Emits an event with one sentence; returns its id. */
 uint64_t guard_service_log(struct guard_service *g, const char *severity, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -610,7 +610,7 @@ static enum step step_worker(struct guard *g, struct guard_worker *w)
 	const struct worker_intent *i = &w->intent;
 	bool acting;
 
-	if (worker_must_resume(w)) {
+	if (worker_resume_forbidden(w)) {
 		if (w->report.state != worker_state(w))
 			guard_report(g, w, "mode", "%s", guard_must_resume_text);
 		return STEP_WAIT;

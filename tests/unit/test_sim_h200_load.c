@@ -339,10 +339,10 @@ static struct score explain(const struct subject *s, struct bounds bound)
 }
 
 /* Compares the instant values at edges, each at the time of its sample. */
-static struct guard_counters judge_edges(double bound)
+static struct differences judge_edges(double bound)
 {
 	static double shown[ROWS_MAX];
-	struct guard_counters t = { 0 };
+	struct differences t = { 0 };
 
 	replay_moments(&load, moment_s, shown);
 	for (int i = 0; i < rec.n; i++)
@@ -354,9 +354,9 @@ static struct guard_counters judge_edges(double bound)
 }
 
 /* Compares late counter ticks, summed from one punctual tick to the next. */
-static struct guard_counters judge_late(double from_s)
+static struct differences judge_late(double from_s)
 {
-	struct guard_counters t = { 0 };
+	struct differences t = { 0 };
 	bool any = false;
 	int last = 0;
 
@@ -382,7 +382,7 @@ static void one_load_explains(const struct subject *s)
 	struct bounds bound = { 0.05, 0.05, s->edge, 0.05, 1 };
 	struct extent on, off;
 	struct score score;
-	struct guard_counters edges;
+	struct differences edges;
 
 	if (!load_recording(s->name))
 		skip();
