@@ -98,8 +98,8 @@ static void print_noise(const struct ab_report *r)
 	}
 	buf_init_fixed(&b, text, sizeof(text));
 	buf_addf(&b,
-		 "the %s of A compared with itself varies by %.2g %% from pair to pair (s.d. "
-		 "of %u)",
+		 "the %s of A compared with itself varies by %.2g %% from pair to pair "
+		 "(standard deviation over %u pairs)",
 		 titles[deciding_metric(r)], 100 * aa->sd_log, aa->n);
 	add_alarm(&b, r);
 	row("Noise", "%s", text);

@@ -1,5 +1,6 @@
 #include "clean_room.h"
 
+#include "base/utf8.h"
 #include "base/clock.h"
 #include "base/json_doc.h"
 #include "base/thread.h"
@@ -686,10 +687,12 @@ void clean_room_print(const struct measured_room *r, unsigned indent)
 {
 	for (unsigned i = 0; r && i < r->workers; i++) {
 		const struct measured_worker *w = &r->worker[i];
+		char name[sizeof(w->name)], broken[sizeof(w->broken)];
 
-		term_row(indent, i ? "" : "Clean room", "%s was held off%s%s%s", w->name,
-			 w->held ? "" : " by others already", *w->broken ? ", but " : "",
-			 w->broken);
+		utf8_clean(name, sizeof(name), w->name); /* both come from the service */
+		utf8_clean(broken, sizeof(broken), w->broken);
+		term_row(indent, i ? "" : "Clean room", "%s was held off%s%s%s", name,
+			 w->held ? "" : " by others already", *broken ? ", but " : "", broken);
 	}
 }
 

@@ -277,8 +277,8 @@ const struct command command_completion = {
 	.name = "completion",
 	.summary = "print a completion script for a shell",
 	.description = "Prints a completion script for bash, zsh or fish. An installed gpuward "
-		       "already has these scripts where the shells look; use this command to "
-		       "run gpuward from a build folder.",
+		       "already has these scripts where the shells look; you need this command "
+		       "only if you run gpuward from a build folder.",
 	.examples = "  source <(gpuward completion bash)\n"
 		    "  gpuward completion fish >~/.config/fish/completions/gpuward.fish\n",
 	.arguments = "bash|zsh|fish",

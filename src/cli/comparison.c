@@ -859,9 +859,10 @@ static const char *gain_text(const struct comparison *c)
 	}
 	return !cancels ? "; the intervals of energy include the uncertainty of the sensor gain"
 	       : scales ? "; the intervals of energy include the uncertainty of the sensor "
-			  "gain, which cancels in changes on one GPU with one calibration"
+			  "gain; in the change between two rows of one GPU with one "
+			  "calibration it cancels"
 			: "; the intervals of energy include the uncertainty of the sensor "
-			  "gain, which cancels in changes on one GPU";
+			  "gain; in the change between two rows of one GPU it cancels";
 }
 
 static void note_reference(struct notes *n, const struct comparison *c)

@@ -320,14 +320,14 @@ static void print_part(const char *title, const struct measured_run *r,
 {
 	struct gw_interval joules = run_result_window_joules(r, w);
 	const char *ended = w->unfinished ? " (unfinished: the run ended first)" : "";
-	char a[80], b[32];
+	char a[80], b[32], label[256];
 
+	utf8_clean(label, sizeof(label), w->label);
 	term_quantity(b, w->seconds, "s");
 	if (isnan(joules.best))
-		row(title, "%s: %s%s; energy unknown: %s", w->label, b, ended,
-		    unknown_part(r, w));
+		row(title, "%s: %s%s; energy unknown: %s", label, b, ended, unknown_part(r, w));
 	else
-		row(title, "%s: %s in %s%s", w->label, interval_text(a, &joules), b, ended);
+		row(title, "%s: %s in %s%s", label, interval_text(a, &joules), b, ended);
 }
 
 static void print_windows(const struct measured_run *r)
@@ -548,10 +548,13 @@ static void print_all_codes(const struct measured *m)
 
 void run_result_print(const struct measured *m, const struct cli *c)
 {
+	char label[512];
+
+	utf8_clean(label, sizeof(label), m->label ? m->label : "");
 	if (m->simulated)
 		term_print_simulated(stderr);
 	if (m->label)
-		row("Label", "%s", m->label);
+		row("Label", "%s", label);
 	if (m->service)
 		row("Measured by", "the service on %s", m->service);
 	clean_room_print(m->room, COLUMN);

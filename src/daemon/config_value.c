@@ -171,8 +171,8 @@ bool config_number_read(const struct config_row *row, const char *text, double *
 	}
 }
 
-/* Reports an error and returns false if v is out of range. v is in the unit of least and
- * most. */
+/* Reports an error and returns false if v is out of range. v is in the unit of row->least and
+ * row->most. */
 static bool in_range(struct config_reader *r, const struct config_row *row,
 		     const struct config_place *at, double v)
 {

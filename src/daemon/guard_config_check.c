@@ -235,6 +235,19 @@ static void check_breadth(struct config_reader *r, const struct guard_entry *e)
 				key_name(keys[i]), guard_entry_text(e, keys[i]));
 }
 
+/* Only warns: some workers have nothing better. */
+static void warn_name_alone(struct config_reader *r, const struct guard_entry *e)
+{
+	if (!e->given[GUARD_KEY_match_name])
+		return;
+	for (unsigned k = GUARD_KEY_match_unit; k <= GUARD_KEY_match_gpu; k++)
+		if (k != GUARD_KEY_match_name && e->given[k])
+			return;
+	config_warn(r, &e->place[GUARD_KEY_match_name],
+		    "every process of every user can have this name, and would then be taken "
+		    "for the worker: add match.unit, match.exe, match.cgroup or match.uid");
+}
+
 static void check_worker(struct config_reader *r, const struct guard_entry *e)
 {
 	int kind = guard_entry_kind(e);
@@ -242,6 +255,7 @@ static void check_worker(struct config_reader *r, const struct guard_entry *e)
 	check_required(r, e, GUARD_KEY_name);
 	check_required(r, e, GUARD_KEY_kind);
 	check_breadth(r, e);
+	warn_name_alone(r, e);
 	if (e->given[GUARD_KEY_priority] &&
 	    e->value[GUARD_KEY_priority].number != (int)e->value[GUARD_KEY_priority].number)
 		config_complain(r, &e->place[GUARD_KEY_priority],

@@ -70,7 +70,7 @@ static void add_capacity(struct guard_service *g, const struct view *v, unsigned
 		return;
 	guard_view_capacity(v, i, &c);
 	if (c.known)
-		capacity_add(g->capacity[i], guard_service_now_ns(), capacity_available(&c));
+		capacity_add(g->capacity[i], guard_service_real_ns(), capacity_available(&c));
 }
 
 /* ---- ticks ---- */

@@ -57,6 +57,7 @@ struct guard_service {
 	bool paused;
 	bool ending; /* no more orders are given */
 	struct guard_view view;
+	bool counts_loaded; /* view.counts includes what earlier runs counted */
 
 	/* The journal. */
 	struct loop_source *timer;
@@ -109,7 +110,7 @@ static inline uint64_t guard_service_time_ns(const struct guard_service *g)
 {
 	return clock_mono_ns(g->config.clock);
 }
-uint64_t guard_service_now_ns(void); /* real clock; used for health only */
+uint64_t guard_service_real_ns(void); /* real clock; used for health only */
 /* Emits an event with one sentence; returns its id. */
 uint64_t guard_service_log(struct guard_service *g, const char *severity, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -219,11 +219,10 @@ static int read_begin(struct recording_reader *t, const struct words *w)
 	if (form > RECORDING_FORM)
 		return -GW_E_NOSUPPORT;
 	if (w->count > (form < 3 ? 3 : 4) ||
-	    (w->count > 2 && !number_u64(w->word[2], &last_id)) ||
-	    (w->count > 3 && !read_mode(t, (unsigned)form, w->word[3])))
+	    (w->count > 2 && !number_u64(w->word[2], &last_id)))
 		return -GW_E_PARSE;
-	run_begin(t, (unsigned)form, last_id);
-	return 0;
+	run_begin(t, (unsigned)form, last_id); /* drops the policy of the run before */
+	return w->count > 3 && !read_mode(t, (unsigned)form, w->word[3]) ? -GW_E_PARSE : 0;
 }
 
 /* True if the lines that describe a new guard or policy may follow. */

@@ -24,7 +24,10 @@
 struct slot {
 	struct device *d;
 	struct call_thread *thread; /* NULL: calls run on the caller's thread */
-	bool stalled;               /* the last call has not returned */
+	bool stalled;               /* the last reading has not ended */
+	/* With `stalled`: the reading takes longer than the deadline, but each of its calls
+	 * returns in time. `last` is an earlier reading, and its times say how old it is. */
+	bool late;
 	/* held by the thread that uses d; a semaphore, because after a late call another thread
 	 * may release it */
 	sem_t in_use;

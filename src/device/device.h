@@ -42,9 +42,9 @@ struct device {
 	 * there is the name of the running vendor call (NULL: none). */
 	_Atomic(const char *) *call;
 	_Atomic(const char *) own_call;
-	uint64_t began_ns; /* start of the running call; only the calling thread uses it */
-	bool fresh;        /* just opened: the next read also fetches the name */
-	void *priv;        /* the backend's data; its close() frees it */
+	_Atomic(uint64_t) began_ns; /* start of the last vendor call; 0: not recorded */
+	bool fresh;                 /* just opened: the next read also fetches the name */
+	void *priv;                 /* the backend's data; its close() frees it */
 };
 
 /* Starts an empty report: every value is absent with reason not_read. */

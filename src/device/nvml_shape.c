@@ -201,6 +201,12 @@ static abi_return call_with_struct(struct device *d, enum nvml_call call, void *
 	}
 }
 
+/* -1 is the placeholder of a temperature: no GPU is that cold. A margin can be -1. */
+static void store_temperature(struct device *d, const struct nvml_reader *row, uint32_t raw)
+{
+	store_number(d, row, 0, raw == ABI_NO_U32 ? INT32_MAX : (int32_t)raw);
+}
+
 static void store_member(struct device *d, const struct nvml_reader *row, unsigned i,
 			 enum struct_kind kind, const unsigned char *at)
 {
@@ -210,6 +216,8 @@ static void store_member(struct device *d, const struct nvml_reader *row, unsign
 	memcpy(&u32, at, sizeof(u32));
 	if (kind == STRUCT_U32) {
 		store_u32(d, row, i, u32);
+	} else if (kind == STRUCT_I32 && row->call == CALL_temperature_v) {
+		store_temperature(d, row, u32);
 	} else if (kind == STRUCT_I32) {
 		store_number(d, row, i, (int32_t)u32);
 	} else {
@@ -246,11 +254,11 @@ static abi_return read_struct(struct device *d, const struct nvml_reader *row,
 
 static abi_return read_temperature_old(struct device *d, const struct nvml_reader *row)
 {
-	uint32_t v = ABI_NO_U32; /* -1 is the placeholder: no GPU is that cold */
+	uint32_t v = ABI_NO_U32;
 	abi_return code = NVML(d, temperature, nvml_device_of(d)->handle, 0, &v);
 
 	if (code == ABI_SUCCESS)
-		store_number(d, row, 0, v == ABI_NO_U32 ? INT32_MAX : (int32_t)v);
+		store_temperature(d, row, v);
 	return code;
 }
 

@@ -234,6 +234,13 @@ int guard_api_free(struct gw_guard *g, uint64_t timeout_ns)
 	return 0;
 }
 
+static int stop_failed(struct gw_guard *g)
+{
+	return context_fail(g->ctx, -GW_E_STATE,
+			    "a callback or a driver call has not returned, so its guard "
+			    "cannot be freed");
+}
+
 int gw_guard_stop(struct gw_guard *g, uint64_t timeout_ns)
 {
 	uint64_t until = from_now(timeout_ns), now;
@@ -244,11 +251,11 @@ int gw_guard_stop(struct gw_guard *g, uint64_t timeout_ns)
 		return context_fail(g->ctx, -GW_E_ARG,
 				    "a callback cannot stop the guard that calls it");
 	if (!end_thread(g, until)) /* the thread still uses g */
-		return context_fail(g->ctx, -GW_E_STATE,
-				    "the guard cannot be freed yet: a callback or a driver "
-				    "call has not returned");
+		return stop_failed(g);
 	now = clock_mono_ns(clock_real());
-	return guard_api_free(g, until > now ? until - now : 0);
+	if (guard_api_free(g, until > now ? until - now : 0) != 0)
+		return stop_failed(g);
+	return 0;
 }
 
 /* ---- calls while it runs ---- */

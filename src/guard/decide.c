@@ -99,7 +99,7 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* True if the worker still held its memory when it was last known. */
+/* True if the worker was stuck (it did not free its memory) before its state became unknown. */
 static bool was_stuck(const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
@@ -610,7 +610,7 @@ static enum step step_worker(struct guard *g, struct guard_worker *w)
 	const struct worker_intent *i = &w->intent;
 	bool acting;
 
-	if (worker_must_resume(w)) {
+	if (worker_resume_forbidden(w)) {
 		if (w->report.state != worker_state(w))
 			guard_report(g, w, "mode", "%s", guard_must_resume_text);
 		return STEP_WAIT;

@@ -96,7 +96,7 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 	for (unsigned k = 0; records && k < n; k++)
 		if (!strcmp(records[k].worker, p->name))
 			restore_worker(g, w, &records[k]);
-	if (worker_must_resume(w)) {
+	if (worker_resume_forbidden(w)) {
 		w->presence = PRESENCE_HERE;
 		text_fit(w->report.why, sizeof(w->report.why), "%s", guard_must_resume_text);
 	}

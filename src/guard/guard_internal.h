@@ -73,7 +73,7 @@ struct guard_gpu {
 	char heat_why[160];
 	char foreign[64];      /* name of another service that acts on it; "": none */
 	uint64_t acted_ns;     /* when an eviction on it last ended; 0: never */
-	uint64_t free_bytes;   /* as if evictions of dry runs were real */
+	uint64_t free_bytes;   /* a worker that was evicted only in a dry run counts as gone */
 	uint64_t coming_bytes; /* what leaving workers still hold */
 	uint64_t promised;     /* bytes of reservations that are not used yet */
 	uint32_t reasons;      /* reasons that health and budgets found: a set */
@@ -371,13 +371,15 @@ bool worker_is_present(const struct guard_worker *w);
 bool worker_is_moved(const struct guard_worker *w);
 bool worker_is_out(const struct guard_worker *w);     /* the same, or it is absent */
 bool worker_is_leaving(const struct guard_worker *w); /* its memory will become free */
+/* Its memory was free and is loaded again, or it leaves before that return was complete. A
+ * GOAL_RETURN of a worker that probably never left (FROM_RUN) does not count. */
 bool worker_is_returning(const struct guard_worker *w);
-bool worker_is_coming_back(const struct guard_worker *w); /* GOAL_RETURN */
+/* Its goal is GOAL_RETURN, from wherever; it is present, and the mode allows to resume it. */
+bool worker_is_coming_back(const struct guard_worker *w);
 /* no hold or request takes precedence over demand */
 bool worker_heeds_demand(const struct guard_worker *w);
-bool worker_must_resume(
-	/* the guard moved it, and the mode forbids to resume it */
-	const struct guard_worker *w);
+/* the guard moved it, and the mode forbids to resume it */
+bool worker_resume_forbidden(const struct guard_worker *w);
 bool worker_owes(const struct guard_worker *w); /* the guard evicted it or closed its door */
 enum guard_hold worker_hold(const struct guard_worker *w);
 bool worker_is_held_active(const struct guard_worker *w);
@@ -414,8 +416,10 @@ void worker_forget_eviction(struct guard *g, struct guard_worker *w);
 int guard_slot(struct guard *g, const char *uuid, bool make);
 void guard_read_scene(struct guard *g);
 enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w);
-bool guard_unseen(const struct guard *g, const struct guard_worker *w); /* blind or hung */
-bool guard_unread(const struct guard *g, const struct guard_worker *w); /* this time */
+/* One of its GPUs is blind (readings were bad for a while, and too few were good since) or hung. */
+bool guard_unseen(const struct guard *g, const struct guard_worker *w);
+/* The last scene alone has no good reading of one of its GPUs. */
+bool guard_unread(const struct guard *g, const struct guard_worker *w);
 bool guard_lost(const struct guard *g, const struct guard_worker *w);
 void guard_accept_roots(const struct guard *g, struct guard_worker *w);
 void guard_free_and_others(const struct guard *g, const struct guard_worker *w,

@@ -82,7 +82,9 @@ static const struct struct_text_member of_guard[] = {
 };
 #undef OF
 
-#define OF guard_gpu /* without the members now (found by at) and end (decides nothing) */
+/* Two members are not saved: "now", a pointer that is found again from "at", and "end", on which
+ * no decision depends. */
+#define OF guard_gpu
 static const struct struct_text_member of_gpu[] = {
 	T(uuid), I(at), U(blind), U(hung), U(lost), U(stale), U(clean), U(well_ns), U(seen),
 	U(missing_ns), B(reasons, reasons), T(foreign), U(acted_ns), U(free_bytes),

@@ -106,8 +106,9 @@ static const struct {
 } classes[XID_CLASSES] = {
 	[XID_RESTART_APP] = { SEVERITY_ALERT, "Start the failed program again; if the error "
 					      "repeats, the GPU may be faulty." },
-	[XID_RESET_GPU] = { SEVERITY_QUARANTINE, "Stop the programs on it, then reset it: "
-						 "nvidia-smi --gpu-reset -i UUID." },
+	[XID_RESET_GPU] = { SEVERITY_QUARANTINE,
+			    "Stop the programs on the GPU, then reset the GPU: "
+			    "nvidia-smi --gpu-reset -i UUID." },
 	[XID_REBOOT] = { SEVERITY_QUARANTINE, "Reboot the machine; if the error repeats, check "
 					      "power, slot and cooling." },
 	[XID_RESTART_VM] = { SEVERITY_ALERT, "Restart the virtual machine." },
@@ -125,7 +126,7 @@ static const struct {
 					  "NVIDIA's Xid catalogue." },
 };
 
-static const char *const drain_advice = "Stop the programs on it, then reset it.";
+static const char *const drain_advice = "Stop the programs on the GPU, then reset the GPU.";
 
 static const struct {
 	uint64_t type;
@@ -134,7 +135,8 @@ static const struct {
 } events[] = {
 	{ ABI_EVENT_ECC_DOUBLE, SEVERITY_ACTION_OR_QUARANTINE,
 	  "An uncorrectable memory error occurred",
-	  "Stop the programs on it, then reset it; results since the error may be wrong." },
+	  "Stop the programs on the GPU, then reset the GPU; results since the error may be "
+	  "wrong." },
 	{ ABI_EVENT_ECC_STORM, SEVERITY_ALERT, "Many corrected memory errors occurred",
 	  "Watch the GPU; run the vendor's diagnostics if the errors repeat." },
 	{ ABI_EVENT_DRAM_RETIRED, SEVERITY_ALERT, "Memory was retired",
@@ -145,10 +147,11 @@ static const struct {
 	  "Start the failed program again." },
 	{ ABI_EVENT_POISON_FATAL, SEVERITY_ACTION_OR_QUARANTINE,
 	  "Poisoned data was not contained",
-	  "Stop the programs on it, then reset it; results since then may be wrong." },
+	  "Stop the programs on the GPU, then reset the GPU; results since then may be "
+	  "wrong." },
 	{ ABI_EVENT_GPU_UNAVAILABLE, SEVERITY_QUARANTINE,
 	  "The driver reports the GPU as unavailable",
-	  "See the kernel log; reset it or reboot the machine." },
+	  "See the kernel log; reset the GPU or reboot the machine." },
 	{ ABI_EVENT_RECOVERY_ACTION, SEVERITY_REREAD, "", "" },
 };
 
@@ -161,7 +164,7 @@ static const struct {
 	[3] = { "drain the GPU's peer-to-peer traffic",
 		"Stop the programs that use it together with other GPUs." },
 	[4] = { "drain and reset the GPU",
-		"Give it no new work, stop the programs on it, then reset it." },
+		"Give it no new work, stop the programs on the GPU, then reset the GPU." },
 	[5] = { "recover the IMEX domain", "Restart the IMEX service of the domain." },
 	[6] = { "reset its bus", "Reboot the machine, or reset the GPU's bus." },
 	[7] = { "reboot the system", "Reboot the whole system." },
@@ -410,7 +413,7 @@ void health_fault_lost(struct health *h, const struct gw_device *d)
 
 	snprintf(why, sizeof(why), "The GPU is lost: %.150s.",
 		 d->message && *d->message ? d->message : "the driver no longer reaches it");
-	begin_quarantine(h, why, "See the kernel log; reset it or reboot the machine.");
+	begin_quarantine(h, why, "See the kernel log; reset the GPU or reboot the machine.");
 }
 
 void health_fault_read(struct health *h, const struct gw_device *d, uint64_t now)

@@ -321,9 +321,9 @@ static bool may_resume_twice(const struct guard_worker *w)
 	return true;
 }
 
-/* True if a worker that still holds its memory must be resumed. It must be resumed if it
- * reported that it left. Some workers leave and report a failure: so it is also resumed if a
- * second resume does no harm and a resume is requested or configured. */
+/* True if a worker that still holds its memory may be resumed. It may if it reported that it left or
+ * did not answer. It also may if it reported a failure (some workers leave all the same), a second
+ * resume does no harm, and a resume is requested or configured. */
 bool guard_may_resume_stuck(const struct guard_worker *w)
 {
 	return w->intent.claim == CLAIM_LEFT ||

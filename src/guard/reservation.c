@@ -166,7 +166,9 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 				   .gpu = slot,
 				   .bytes = bytes,
 				   .pid = pid,
-				   .until_ns = ttl_ns ? now_ns + ttl_ns : FOR_EVER };
+				   .until_ns = ttl_ns && ttl_ns < FOR_EVER - now_ns
+						       ? now_ns + ttl_ns
+						       : FOR_EVER };
 	*ret_id = r->id;
 	g->now_ns = now_ns;
 	guard_update_reservations(g);

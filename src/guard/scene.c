@@ -13,7 +13,9 @@ enum kind { END, U64, I64, REAL, UINT, INT, FLAG, HEALTH, TEXT, CHAIN };
 
 struct field {
 	enum kind kind;
-	unsigned size; /* TEXT: size with the NUL; UINT: values are below this, 0: any value */
+	/* TEXT: size of the buffer, with the NUL. UINT: the value must be less than size; if size
+	 * is 0, every value is valid. */
+	unsigned size;
 	size_t offset;
 };
 

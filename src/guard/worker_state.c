@@ -16,7 +16,7 @@ enum guard_state worker_state(const struct guard_worker *w)
 
 	if (w->presence != PRESENCE_HERE)
 		return w->presence == PRESENCE_GONE ? STATE_ABSENT : STATE_RECONCILE;
-	if (worker_must_resume(w))
+	if (worker_resume_forbidden(w))
 		return STATE_EVICTED;
 	switch (w->intent.goal) {
 	case GOAL_RUN: return worker_is_suspected(w) ? STATE_SUSPECT : STATE_ACTIVE;
@@ -95,7 +95,7 @@ bool worker_is_returning(const struct guard_worker *w)
 bool worker_is_coming_back(const struct guard_worker *w)
 {
 	return w->presence == PRESENCE_HERE && w->intent.goal == GOAL_RETURN &&
-	       !worker_must_resume(w);
+	       !worker_resume_forbidden(w);
 }
 
 bool worker_heeds_demand(const struct guard_worker *w)
@@ -103,7 +103,7 @@ bool worker_heeds_demand(const struct guard_worker *w)
 	return w->backoff.request != RESUME_REQUESTED_NOW && !worker_is_held_active(w);
 }
 
-bool worker_must_resume(const struct guard_worker *w)
+bool worker_resume_forbidden(const struct guard_worker *w)
 {
 	return w->dry && worker_owes(w);
 }
@@ -117,7 +117,7 @@ bool worker_is_out(const struct guard_worker *w)
 {
 	return w->presence == PRESENCE_GONE ||
 	       (w->presence == PRESENCE_HERE &&
-		(w->intent.goal != GOAL_RUN || worker_must_resume(w)));
+		(w->intent.goal != GOAL_RUN || worker_resume_forbidden(w)));
 }
 
 bool worker_is_leaving(const struct guard_worker *w)

@@ -258,8 +258,8 @@ static enum ab_verdict ab_decide(const struct ab *ab, enum ab_metric metric,
 
 	if (near > 0 || (near == 0 && gate.or_equal))
 		return AB_WORSE;
-	/* An interval that ends exactly at the limit passes a gate with > or <. Without a gate,
-	 * a change of exactly 0 is not better. */
+	/* A gate names the bad side of the limit. With > or <, the limit itself is not bad, so an
+	 * interval that ends there passes. Without a gate, a change of exactly 0 is not better. */
 	if (far < 0 || (far == 0 && gated && !gate.or_equal))
 		return AB_BETTER;
 	return AB_INCONCLUSIVE;

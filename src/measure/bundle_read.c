@@ -181,7 +181,7 @@ static bool same_bits(double a, double b)
 	return memcmp(&a, &b, sizeof(a)) == 0 || (isnan(a) && isnan(b));
 }
 
-/* Finds the original result of a window, and compares it. */
+/* Finds the recorded result of a window, and sets f->same if the new result is identical. */
 static void find_original(const struct bundle_reader *r, struct bundle_found *f)
 {
 	char path[4096], line[1024];

@@ -220,11 +220,11 @@ static int64_t clock_offset(const struct sampler *s)
 
 	for (int i = 0; i < SETTLE_TRIES && tightest > 20 * NS_PER_US; i++) {
 		uint64_t before = now_ns(s), wall = clock_wall_ns(s->device.clock);
-		uint64_t next_deadline = now_ns(s);
+		uint64_t after_ns = now_ns(s);
 
-		if (next_deadline - before < tightest) {
-			tightest = next_deadline - before;
-			offset = (int64_t)(wall - (before + (next_deadline - before) / 2));
+		if (after_ns - before < tightest) {
+			tightest = after_ns - before;
+			offset = (int64_t)(wall - (before + (after_ns - before) / 2));
 		}
 	}
 	return offset;
@@ -356,15 +356,15 @@ static void emit_tick(struct sampler *s, unsigned missed)
 
 static void poll_power(struct sampler *s)
 {
-	uint64_t before = now_ns(s), next_deadline;
+	uint64_t before = now_ns(s), after_ns;
 	double w;
 
 	read_values(s, GW_TIER_FAST);
-	next_deadline = now_ns(s);
+	after_ns = now_ns(s);
 	w = sampler_value(&s->r, s->quantity);
 	if (!isnan(w))
 		sampler_emit(s, &(struct event){ .type = EVENT_POWER,
-						 .t_ns = before + (next_deadline - before) / 2,
+						 .t_ns = before + (after_ns - before) / 2,
 						 .u.power_w = w });
 }
 
@@ -399,8 +399,9 @@ static void read_counter(struct sampler *s)
 	emit_counter(s, &c);
 }
 
-/* Reports a changed application clock. The change happened at an unknown time since the last
- * edge or anchor reading, so the code applies to the windows that were open at that reading. */
+/* Notes GW_CODE_CLOCK_CHANGED if the application clock changed. The change happened at an unknown
+ * time since the last edge or anchor reading, so the note has the time of that reading and applies
+ * to the windows that were open then. */
 static void check_clocks(struct sampler *s, uint64_t now)
 {
 	double hz = sampler_value(&s->r, GW_Q_CLOCK_GRAPHICS_APPLICATION);

@@ -266,7 +266,7 @@ static void keep_key(struct api *a, const struct request *q, const char *key, ui
 /* Answers, continues or refuses a repeated request. False: the request is not a repeated
  * one. */
 static bool continue_request(const struct api *a, const struct request *q, struct reply *r,
-			     const struct guard_view *g, double wait_s)
+			     const struct guard_view *g, double wait_s, bool named)
 {
 	const char *key = request_header(q, "Idempotency-Key");
 	const struct api_key *k = key ? known_key(a, g, key) : NULL;
@@ -286,6 +286,7 @@ static bool continue_request(const struct api *a, const struct request *q, struc
 		return false;
 	*wait = (struct reservation_wait){ .id = k->id,
 					   .until_ns = api_now(a) + (uint64_t)(wait_s * 1e9),
+					   .named = named,
 					   .again = true };
 	*q->memory = wait;
 	check_reservation(a, g, wait, r);
@@ -367,7 +368,7 @@ void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 		return;
 	if (!read_reservation(b, &w))
 		reply_problem(r, 400, "bad-body", NULL, "%s", json_request_message(b));
-	else if (!continue_request(a, q, r, g, w.wait_s))
+	else if (!continue_request(a, q, r, g, w.wait_s, w.gpu != NULL))
 		begin_reservation(a, q, r, g, &w);
 	json_request_close(b);
 }

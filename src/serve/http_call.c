@@ -113,12 +113,12 @@ static const struct {
 static bool is_contiguous(struct heads *heads, const char *key, size_t key_size,
 			  const char *value, size_t size)
 {
-	const char *call_begin = heads->next;
+	const char *expected = heads->next;
 
-	if (!call_begin)
+	if (!expected)
 		return true;
 	heads->next = value + size + 2;
-	return key == call_begin &&
+	return key == expected &&
 	       value == key + key_size + 1 + strspn(key + key_size + 1, " \t");
 }
 

@@ -77,7 +77,8 @@ struct windows {
 /* Sums over the devices of the window, with the current values of the meter. */
 void windows_sum_up(const struct windows_entry *e, struct windows_sum *ret);
 
-/* Completes a part and frees its window on the meter. */
+/* Writes the final result of a part (the time between two marks) of a window as JSON, and frees
+ * the window that the meter has for this part. */
 void windows_settle_part(const struct windows_entry *e, struct windows_part *p);
 
 /* Makes the document of an ended window. Returns 0, or the error of the buf. */

@@ -14,7 +14,7 @@
 
 #define CAP 256
 
-struct guard_counters {
+struct ring_samples {
 	/* disorder: samples that are not newer than the sample before */
 	unsigned samples, disorder;
 	uint64_t first_us, last_us;
@@ -23,7 +23,7 @@ struct guard_counters {
 	unsigned gaps;
 };
 
-static void add(struct guard_counters *t, const struct power_sample *s)
+static void add(struct ring_samples *t, const struct power_sample *s)
 {
 	if (t->samples++ == 0) {
 		t->first_us = t->last_us = s->wall_us;
@@ -46,7 +46,7 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int drain(struct device *d, struct guard_counters *t)
+static int drain(struct device *d, struct ring_samples *t)
 {
 	struct power_sample out[CAP];
 	int n = d->backend->ops->power_samples(d, t->last_us, out, CAP);
@@ -58,13 +58,13 @@ static int drain(struct device *d, struct guard_counters *t)
 
 static int check_samples(struct device *d, unsigned seconds)
 {
-	static struct guard_counters t;
+	static struct ring_samples t;
 	int n = drain(d, &t);
 
 	printf("first_drain %d\n", n);
 	memset(&t, 0, sizeof(t));
 	drain(d, &t); /* earlier samples do not belong to this run */
-	t = (struct guard_counters){ .last_us = t.last_us };
+	t = (struct ring_samples){ .last_us = t.last_us };
 	for (unsigned i = 0; i < seconds; i++) {
 		sleep(1);
 		n = drain(d, &t);

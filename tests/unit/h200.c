@@ -342,7 +342,7 @@ void replay_moments(const struct load *load, const double *at_s, double *ret_w)
 	nvml_shutdown();
 }
 
-void judge(struct guard_counters *t, const char *what, double t_s, double simulated,
+void judge(struct differences *t, const char *what, double t_s, double simulated,
 	   double recorded, double bound)
 {
 	double error = simulated / recorded - 1;
@@ -359,7 +359,7 @@ void judge(struct guard_counters *t, const char *what, double t_s, double simula
 	}
 }
 
-void report(const struct guard_counters *t, const char *what)
+void report(const struct differences *t, const char *what)
 {
 	print_message(
 		"%s %s: %d ticks compared, %d within 5 %%, worst %+.1f %%, mean %+.2f %%; %d "

@@ -98,15 +98,15 @@ void replay_moments(const struct load *load, const double *at_s, double *ret_w);
 /* True if all timings that the recording allows give the same instant value within 5 %. */
 bool settled(int i);
 
-struct guard_counters {
+struct differences {
 	int n, edges, within, beyond;
 	double worst, sum;
 };
 
 /* Counts a comparison; prints it if the difference exceeds the bound. */
-void judge(struct guard_counters *t, const char *what, double t_s, double simulated,
+void judge(struct differences *t, const char *what, double t_s, double simulated,
 	   double recorded, double bound);
-void report(const struct guard_counters *t, const char *what);
+void report(const struct differences *t, const char *what);
 
 struct bounds {
 	double average, instant, edge, counter;
@@ -114,7 +114,7 @@ struct bounds {
 };
 
 struct score {
-	struct guard_counters average, instant, counter, any;
+	struct differences average, instant, counter, any;
 	/* number of edges that some timing explains: within the bound; within 5 % */
 	int between, close;
 };

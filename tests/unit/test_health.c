@@ -163,6 +163,13 @@ TEST(a_hardware_slowdown_evicts_at_once)
 	assert_in(t.s.worst.why, "hardware");
 }
 
+TEST(a_clock_reason_of_a_newer_driver_hides_no_other)
+{
+	margin(6);
+	read_value(GW_Q_CLOCK_REASONS, 0x7000000000040, 1);
+	assert_true(t.s.thermal);
+}
+
 TEST(a_power_cap_is_not_a_fault)
 {
 	margin(40);

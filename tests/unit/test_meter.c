@@ -76,6 +76,8 @@ static int end_within(uint64_t timeout_ns)
 	truth = sim_true_joules(0) - true_begin;
 	assert_int_equal(gw_window_close(window, 0), 0);
 	err = gw_window_wait(window, timeout_ns);
+	assert_int_equal(gw_window_wait(window, timeout_ns), err); /* the same answer again */
+	assert_int_equal(gw_window_close(window, 0), -GW_E_STATE);
 	r = gw_window_energy(window, 0);
 	return err;
 }

@@ -122,6 +122,29 @@ SIM_TEST(placeholder_values_are_absent)
 	gw_process_list_free(l);
 }
 
+SIM_TEST(minus_one_degree_is_a_placeholder_but_a_margin_may_be_negative)
+{
+	static const char *const calls[] = { "nvmlDeviceGetTemperatureV",
+					     "nvmlDeviceGetTemperature" };
+
+	for (unsigned i = 0; i < 2; i++) {
+		char text[512];
+
+		snprintf(text, sizeof(text),
+			 TWO_GPUS
+			 "[[fault]]\ncall = \"%s\"\nvalue = -1\n"
+			 "[[fault]]\ncall = \"nvmlDeviceGetMarginTemperature\"\nvalue = -1\n"
+			 "%s",
+			 calls[i],
+			 i ? "[[fault]]\ncall = \"nvmlDeviceGetTemperatureV\"\ncode = 3\n"
+			   : "");
+		sim_start(text);
+		d = sim_take(GW_TIERS_ALL, 0);
+		assert_absent(d, GW_Q_TEMPERATURE_GPU, GW_ABSENT_INVALID);
+		assert_true(sim_value(d, GW_Q_TEMPERATURE_MARGIN) == -1);
+	}
+}
+
 SIM_TEST(gpm_needs_two_readings_a_tenth_of_a_second_apart)
 {
 	sim_start(TWO_GPUS);

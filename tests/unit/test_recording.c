@@ -625,7 +625,7 @@ TEST(a_policy_is_read_as_it_was_written_but_for_secrets)
 	assert_int_equal(policy_text_read(out.p, back), 0);
 	assert_non_null(back->worker[0].evict_argv[0]); /* without its text */
 	assert_null(back->worker[0].resume_argv);
-	assert_string_equal(back->worker[0].url, "localhost:80/@");
+	assert_string_equal(back->worker[0].url, "http://localhost:80/@");
 	policy_done(back);
 	for (const char *bad[] = { "hello\t1\n", "workers\t33\n", "workers\t1\n", "mode\tx\n",
 				   "rules\t1\nname\t=\\zz\n" },

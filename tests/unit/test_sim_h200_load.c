@@ -66,8 +66,9 @@ struct reading {
 
 static struct load load;
 static double moment_s[ROWS_MAX]; /* time of the sample that a row shows; NAN: not known */
-static bool held[ROWS_MAX];       /* rows that are not at an edge of the counter's load */
-static int part_of[ROWS_MAX];     /* the part of each point of the load */
+static bool held[ROWS_MAX];       /* true: the load is not changing near this row */
+static int
+	part_of[ROWS_MAX]; /* for each point of the load: the index of its factor in part[] */
 static struct part part[PARTS_MAX];
 static struct reading reading[READINGS_MAX];
 static int n_parts, n_readings;
@@ -207,8 +208,8 @@ static double nearest_moment(int i)
 	return at_s;
 }
 
-/* Finds the time of each row's sample, using the last replay, whose load comes from the counter
- * alone. */
+/* Finds, for each row, the time of the sample that the row shows. Call it after replay_load() with
+ * the load of counter_load(), before the load is fitted to the instant values. */
 static void find_moments(double from_s)
 {
 	for (int i = 0; i < rec.n; i++) {
@@ -338,10 +339,10 @@ static struct score explain(const struct subject *s, struct bounds bound)
 }
 
 /* Compares the instant values at edges, each at the time of its sample. */
-static struct guard_counters judge_edges(double bound)
+static struct differences judge_edges(double bound)
 {
 	static double shown[ROWS_MAX];
-	struct guard_counters t = { 0 };
+	struct differences t = { 0 };
 
 	replay_moments(&load, moment_s, shown);
 	for (int i = 0; i < rec.n; i++)
@@ -353,9 +354,9 @@ static struct guard_counters judge_edges(double bound)
 }
 
 /* Compares late counter ticks, summed from one punctual tick to the next. */
-static struct guard_counters judge_late(double from_s)
+static struct differences judge_late(double from_s)
 {
-	struct guard_counters t = { 0 };
+	struct differences t = { 0 };
 	bool any = false;
 	int last = 0;
 
@@ -381,7 +382,7 @@ static void one_load_explains(const struct subject *s)
 	struct bounds bound = { 0.05, 0.05, s->edge, 0.05, 1 };
 	struct extent on, off;
 	struct score score;
-	struct guard_counters edges;
+	struct differences edges;
 
 	if (!load_recording(s->name))
 		skip();

@@ -144,7 +144,8 @@ static int kill_held(const struct worker_call *c, struct held *h)
 
 	if (!rc && c->order->level >= 6) {
 		wait_for_end(h, now + (half < GRACE_NS ? half : GRACE_NS));
-		/* a process may be another program now */
+		/* A process may have called exec() or left the worker since SIGTERM: send it no
+		 * SIGKILL. */
 		for (unsigned i = 0; i < h->count; i++)
 			if (h->fd[i].fd >= 0 && !recheck_belongs(c, h->target[i]))
 				h->fd[i] = (struct pollfd){ .fd = ~h->fd[i].fd };
