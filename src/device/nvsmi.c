@@ -60,6 +60,9 @@ struct nvsmi {
 #define LIVE_NS (3 * NVSMI_INTERVAL_NS)
 /* A larger step back is a wall clock that was set. */
 #define BACK_US (10 * INT64_C(1000000))
+/* A list of processes is used this long if the memory in use does not change: a process that
+ * comes or goes changes it. */
+#define APPS_NS (5 * NS_PER_S)
 
 struct nvsmi_device {
 	unsigned gpus, apps, power; /* numbers of the answers that the device used last */
@@ -72,6 +75,7 @@ struct nvsmi_device {
 	struct report live;
 	uint64_t live_ns;
 	bool live_lost;
+	double apps_used; /* memory in use when the processes were listed */
 };
 
 static const char *const programs[] = {
@@ -110,6 +114,8 @@ static void run_program(struct backend *b, struct answer *a, const char *query,
 		n->program++;
 	}
 	a->end_ns = clock_mono_ns(b->env->clock);
+	n->stream.facts.programs++;
+	n->stream.facts.program_ns += a->end_ns - a->begin_ns;
 	a->number++;
 	atomic_store_explicit(call, NULL, memory_order_relaxed);
 }
@@ -510,38 +516,6 @@ static int add_apps(const struct answer *a, const char *uuid, struct usage_list 
 	return 0;
 }
 
-static enum gw_absence nvsmi_processes(struct device *d, struct usage_list *l, int *ret_error)
-{
-	struct nvsmi *n = d->backend->priv;
-	struct nvsmi_device *nd = d->priv;
-	enum gw_absence why = GW_HAVE;
-
-	*ret_error = 0;
-	if (!n || !nd)
-		return GW_ABSENT_NO_DRIVER;
-	if (d->r.text_why[GW_T_UUID] != GW_HAVE)
-		return GW_ABSENT_NOT_SUPPORTED;
-	pthread_mutex_lock(&n->lock);
-	if (!is_fresh(d->backend, &n->apps, nd->apps)) {
-		if (find_suspended(d->backend)) {
-			why = GW_ABSENT_ASLEEP;
-			goto unlock;
-		}
-		run_program(d->backend, &n->apps,
-			    "--query-compute-apps=gpu_uuid,pid,used_gpu_memory", d->call);
-	}
-	nd->apps = n->apps.number;
-	if (n->apps.rc == -GW_E_TIMEOUT)
-		why = GW_ABSENT_STALLED;
-	else if (n->apps.rc != 0)
-		why = GW_ABSENT_ERROR;
-	else
-		*ret_error = add_apps(&n->apps, d->r.text[GW_T_UUID], l);
-unlock:
-	pthread_mutex_unlock(&n->lock);
-	return why;
-}
-
 static void store_sample(struct nvsmi_device *nd, const struct nvsmi_reading *r)
 {
 	const struct power_sample *last = &nd->ring[(nd->samples + RING_SIZE - 1) % RING_SIZE];
@@ -769,6 +743,53 @@ unlock:
 	pthread_mutex_unlock(&n->lock);
 }
 
+/* True if the last list of processes still holds: the stream shows the same memory in use. */
+static bool same_processes(struct device *d)
+{
+	const struct nvsmi *n = d->backend->priv;
+	const struct nvsmi_device *nd = d->priv;
+	uint64_t now = clock_mono_ns(d->backend->env->clock);
+
+	read_stream(d->backend);
+	return n->stream.running && nd->live_ns && now - nd->live_ns <= LIVE_NS && nd->apps &&
+	       n->apps.rc == 0 && now - n->apps.end_ns < APPS_NS &&
+	       report_has(&nd->live, GW_Q_MEMORY_USED) &&
+	       nd->live.v[GW_Q_MEMORY_USED] == nd->apps_used;
+}
+
+static enum gw_absence nvsmi_processes(struct device *d, struct usage_list *l, int *ret_error)
+{
+	struct nvsmi *n = d->backend->priv;
+	struct nvsmi_device *nd = d->priv;
+	enum gw_absence why = GW_HAVE;
+
+	*ret_error = 0;
+	if (!n || !nd)
+		return GW_ABSENT_NO_DRIVER;
+	if (d->r.text_why[GW_T_UUID] != GW_HAVE)
+		return GW_ABSENT_NOT_SUPPORTED;
+	pthread_mutex_lock(&n->lock);
+	if (!is_fresh(d->backend, &n->apps, nd->apps) && !same_processes(d)) {
+		if (find_suspended(d->backend)) {
+			why = GW_ABSENT_ASLEEP;
+			goto unlock;
+		}
+		run_program(d->backend, &n->apps,
+			    "--query-compute-apps=gpu_uuid,pid,used_gpu_memory", d->call);
+	}
+	nd->apps = n->apps.number;
+	nd->apps_used = nd->live.v[GW_Q_MEMORY_USED];
+	if (n->apps.rc == -GW_E_TIMEOUT)
+		why = GW_ABSENT_STALLED;
+	else if (n->apps.rc != 0)
+		why = GW_ABSENT_ERROR;
+	else
+		*ret_error = add_apps(&n->apps, d->r.text[GW_T_UUID], l);
+unlock:
+	pthread_mutex_unlock(&n->lock);
+	return why;
+}
+
 static int copy_samples(const struct nvsmi_device *nd, uint64_t since_us,
 			struct power_sample *out, unsigned cap)
 {
@@ -805,16 +826,15 @@ static int nvsmi_power_samples(struct device *d, uint64_t since_us, struct power
 	return rc;
 }
 
-void nvsmi_facts(struct backend *b, struct nvsmi_facts *ret)
+bool nvsmi_facts(struct backend *b, struct nvsmi_facts *ret)
 {
 	struct nvsmi *n = b->priv;
 
-	memset(ret, 0, sizeof(*ret));
-	if (!n || b->ops != &backend_nvsmi)
-		return;
-	pthread_mutex_lock(&n->lock);
+	if (!n || b->ops != &backend_nvsmi || pthread_mutex_trylock(&n->lock) != 0)
+		return false;
 	*ret = n->stream.facts;
 	pthread_mutex_unlock(&n->lock);
+	return true;
 }
 
 const struct backend_ops backend_nvsmi = {

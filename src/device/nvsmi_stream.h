@@ -28,6 +28,8 @@ struct nvsmi_facts {
 	uint64_t runs;    /* single runs, one per sample, while the stream fails */
 	uint64_t run_ns;  /* total duration of the single runs */
 	uint64_t child_cpu_ns; /* CPU time of the processes */
+	uint64_t programs;     /* all single runs, also for values and processes */
+	uint64_t program_ns;   /* their total duration */
 	bool streaming;        /* the process runs now */
 };
 

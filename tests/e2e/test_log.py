@@ -12,6 +12,7 @@ import time
 import jsonschema
 import pytest
 
+from service import Service
 from support import FAILED, NO_GPU, OK, PARTIAL, PROGRAM, TIMEOUT, USAGE, environment, gpuward, on_terminal, validator
 from test_terminal import ESCAPE
 from worker import Fault
@@ -366,16 +367,22 @@ while "-lms" in sys.argv:
 """
 
 
+def fake_smi(tmp_path, silent=1000):
+    """The PATH with such an nvidia-smi, and the file of its starts."""
+    starts, program = tmp_path / "starts", tmp_path / "bin/nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(FAKE_SMI.format(starts=str(starts), silent=silent))
+    program.chmod(0o755)
+    return f"{program.parent}:/usr/bin:/bin", starts
+
+
 @pytest.fixture
 def smi(tmp_path):
     """Runs gpuward log on such an nvidia-smi; the text and JSON of its summary and the starts of nvidia-smi."""
     def run(seconds, silent):
-        starts, summary, program = tmp_path / "starts", tmp_path / "summary.json", tmp_path / "bin/nvidia-smi"
-        program.parent.mkdir()
-        program.write_text(FAKE_SMI.format(starts=str(starts), silent=silent))
-        program.chmod(0o755)
-        done = gpuward("log", "--backend=nvidia-smi", "-d", f"{seconds}s", "--summary", summary,
-                       env=environment(PATH=f"{program.parent}:/usr/bin:/bin"))
+        path, starts = fake_smi(tmp_path, silent)
+        summary = tmp_path / "summary.json"
+        done = gpuward("log", "--backend=nvidia-smi", "-d", f"{seconds}s", "--summary", summary, env=environment(PATH=path))
         assert done.returncode == OK, done.stderr
         return done.stderr, json.loads(summary.read_text()), starts.read_text().splitlines()
     return run
@@ -394,3 +401,15 @@ def test_after_nvidia_smi_fell_silent_the_summary_agrees_with_itself(smi):
     text, doc, starts = smi(5, silent=1.5)
     lines, energy = (float(w) for w in re.findall(r"mean ([\d.]+) W", text))
     assert lines == 100 and abs(energy - 100) < 5, text
+
+
+def test_the_service_reports_the_cost_of_nvidia_smi(tmp_path):
+    path, starts = fake_smi(tmp_path)
+    with Service(None, "--backend", "nvidia-smi", env={"PATH": path}, simulate=False) as s:
+        cost = lambda: s.get("/api/v1/self").json()["nvidia_smi"]
+        s.wait(lambda: cost() and cost()["stream_cpu_seconds"] > 0)
+        s.ticks(4)
+        assert cost()["starts"] >= 3 and cost()["run_seconds"] > 0 and cost()["stream_stalls"] == 0
+        assert abs(cost()["starts"] - len(starts.read_text().splitlines())) <= 2
+    with Service("two-gpus") as s:
+        assert s.get("/api/v1/self").json()["nvidia_smi"] is None
