@@ -251,7 +251,8 @@ KIND_CALL(nvmlDeviceGetPcieThroughput, 2, pcie_kb)
 TAGGED_CALL(nvmlDeviceGetTemperatureV, struct abi_temperature, 1, out->sensor == 0,
 	    out->celsius = (int32_t)abi_u32(c, die_c(c->d, 0)))
 TAGGED_CALL(nvmlDeviceGetMarginTemperature, struct abi_margin, 1, HAS(TRAIT_TLIMIT),
-	    out->celsius = c->d->p.heat.gpu_max_c - (int32_t)die_c(c->d, 0))
+	    out->celsius = (int32_t)abi_u64(c, (uint64_t)(c->d->p.heat.gpu_max_c -
+							  (int32_t)die_c(c->d, 0))))
 TAGGED_CALL(nvmlDeviceGetFanSpeedRPM, struct abi_fan_rpm, 1, out->fan < c->d->p.fans,
 	    out->rpm = abi_u32(c, fan_percent(c->d) * 30))
 TAGGED_CALL(nvmlDeviceGetRepairStatus, struct abi_repair, 1, HAS(TRAIT_ROWS),

@@ -161,7 +161,9 @@ int mailbox_join(struct mailbox *m)
 
 int mailbox_stop(struct mailbox *m, uint64_t timeout_ns)
 {
-	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns;
+	const uint64_t now_ns = clock_mono_ns(clock_real());
+	const uint64_t until_ns =
+		timeout_ns < UINT64_MAX - now_ns ? now_ns + timeout_ns : UINT64_MAX;
 
 	mailbox_request_stop(m);
 	mailbox_lock(m);

@@ -280,7 +280,8 @@ static void print_limits(const struct remote *r, const char *name)
 	}
 }
 
-/* Sends a request whose path has a name in the middle.  Prints errors; returns an exit code. */
+/* Sends a request to a path that has a name in the middle.  Prints errors; returns an exit
+ * code. */
 static int request_named(struct remote *r, const char *method, const char *before,
 			 const char *name, const char *after, const char *body)
 {
@@ -305,7 +306,8 @@ static void print_simulated(const struct json_doc *reply)
 static int print_status(struct cli *c, struct remote *r, const char *name)
 {
 	bool one = name && strcmp(name, ALL) != 0;
-	/* The service rejects an unknown name with a suggestion. */
+	/* Check the name first: the service rejects an unknown name and suggests a similar
+	 * one. */
 	int code = one ? request_named(r, "GET", WORKERS, name, "", NULL) : EXIT_OK;
 
 	if (code == EXIT_OK && (!one || !c->json))
@@ -368,7 +370,7 @@ static void write_request(struct buf *out, const struct given *g, const char *st
 	json_end(&j);
 }
 
-/* Returns a note that says why a request has no effect, or "" if it has one. */
+/* Returns a note that says why a request has no effect, or "" if the request has an effect. */
 static const char *no_effect_note(const struct json_doc *w, char *out, size_t size)
 {
 	const char *mode = json_doc_string(w, "mode");
@@ -486,7 +488,7 @@ static int check_arguments(const struct cli *c, const struct guard_subcommand *v
 	return EXIT_OK;
 }
 
-/* Pauses the guard for all workers, or for one: each is held active. */
+/* Pauses the guard for all workers, or for the named worker, by holding them active. */
 static int pause_workers(struct cli *c, struct remote *r, const char *name)
 {
 	const struct given *g = c->own;

@@ -35,8 +35,8 @@
 #define ROWS       4096 /* per ring; a power of two */
 #define DRAW_NS    (200 * NS_PER_MS)
 #define LATE_NS    (500 * NS_PER_MS) /* to wait for the last tick */
-#define GRACE_NS   (2 * NS_PER_S)    /* to wait for a slow reader at the end */
-#define COVER_NS   (5 * NS_PER_S)    /* to wait for the sample that covers the end */
+#define GRACE_NS   (2 * NS_PER_S)    /* longest wait for a slow reader at the end */
+#define COVER_NS   (5 * NS_PER_S)    /* longest wait for the sample that covers the end */
 /* longest wait of a line for other GPUs' lines of the same tick */
 #define HOLD_NS      (100 * NS_PER_MS)
 #define REPORT_EVERY 100

@@ -26,7 +26,9 @@ struct absent {
 
 struct learning {
 	struct candidate candidate[CANDIDATES_MAX];
-	unsigned count, dropped;
+	unsigned count;
+	unsigned dropped;     /* most processes of one poll that did not fit */
+	unsigned dropped_now; /* of this poll */
 	char gpu[GPUS_MAX][96];
 	unsigned gpus;
 	struct absent absent[ABSENT_MAX];
@@ -39,7 +41,7 @@ static struct candidate *learn_find(struct learning *l, const char *name)
 		if (strcmp(l->candidate[i].name, name) == 0)
 			return &l->candidate[i];
 	if (l->count == CANDIDATES_MAX) {
-		l->dropped++;
+		l->dropped_now++;
 		return NULL;
 	}
 	snprintf(l->candidate[l->count].name, sizeof(l->candidate[0].name), "%s", name);
@@ -62,7 +64,7 @@ static void learn_read_exe(struct candidate *s, long long pid)
 }
 
 /* Returns true if the process is not only a graphics process and has at least as much memory as
- * a model.  A browser does not. */
+ * a small model.  This excludes browsers. */
 static bool is_computing(const struct json_doc *p)
 {
 	for (size_t i = 0; i < json_doc_count(p, "types"); i++) {
@@ -146,6 +148,7 @@ static int learn_poll(struct learning *l, struct remote *r)
 {
 	if (learn_list_absent(l, r) != EXIT_OK)
 		return EXIT_FAILED;
+	l->dropped_now = 0;
 	for (unsigned i = 0; i < l->gpus; i++) {
 		char path[160];
 
@@ -155,6 +158,8 @@ static int learn_poll(struct learning *l, struct remote *r)
 		for (size_t k = 0; k < json_doc_count(r->reply, "processes"); k++)
 			learn_add_process(l, json_doc_at(r->reply, "processes", k));
 	}
+	if (l->dropped_now > l->dropped)
+		l->dropped = l->dropped_now;
 	return EXIT_OK;
 }
 

@@ -38,6 +38,7 @@ struct recovering {
 	struct guard_record record[RECORDS];
 	unsigned records;
 	char companion[256]; /* "": none */
+	unsigned unreadable; /* records that cannot be read, or did not fit */
 	bool unsure;         /* the configuration has mistakes: this may be the wrong journal */
 };
 
@@ -48,8 +49,11 @@ static void recover_add_record(void *arg, const char *id, const char *json)
 	struct guard_record *record = &r->record[r->records];
 
 	(void)id;
-	if (r->records == RECORDS || guard_record_read(json, record, &more) != 0 ||
-	    !record->put_away_count)
+	if (r->records == RECORDS || guard_record_read(json, record, &more) != 0) {
+		r->unreadable++;
+		return;
+	}
+	if (!record->put_away_count)
 		return;
 	for (unsigned i = 0; i < record->put_away_count && r->count < TARGETS; i++) {
 		struct put_away *p = &r->process[r->count++];
@@ -74,7 +78,7 @@ static int read_store(const char *path, const struct config *c, struct recoverin
 		return EXIT_OK; /* no service has written a journal */
 	if (store_peek(path, "guard", STORE_ROWS, recover_add_record, r) >= 0)
 		return EXIT_OK;
-	r->count = r->records = 0;
+	r->count = r->records = r->unreadable = 0;
 	if (store_open(path, c->history_limit, &s, message, sizeof(message)) != 0)
 		return cli_fail("cannot open the journal %s: %s", path, message);
 	if (*message)
@@ -102,6 +106,11 @@ static int read_journal(struct recovering *r)
 	where = service_store_path(&c, false, path, sizeof(path));
 	if (where)
 		code = read_store(where, &c, r);
+	if (r->unreadable)
+		cli_error(
+			"%u records of the journal %s cannot be read: processes that they name "
+			"are not restored; if a process stays suspended, restart it",
+			r->unreadable, where);
 	config_done(&c);
 	return code;
 }

@@ -1,5 +1,5 @@
-/* measured_text: prints the result of a measurement on standard error, because standard output
- * belongs to the command.  The result takes about one screen. */
+/* run_result_text: prints the result of a measurement on standard error, because standard
+ * output belongs to the command.  The result takes about one screen. */
 #include "run_result.h"
 
 #include "clean_room.h"
@@ -231,7 +231,6 @@ static void print_device(const struct measured_device *d, bool several)
 			   e->power_mean, e->power_sd, e->power_min, e->power_max);
 	if (e->meter == GW_METER_NONE)
 		device_row(several, "Meter", "%s", "none");
-	/* the window is shorter than the time between two samples */
 	else if (e->verdict == GW_VERDICT_NONE)
 		device_row(several, "Meter",
 			   "%s; the window is shorter than the time between two samples",
@@ -313,7 +312,7 @@ static const char *unknown_part(const struct measured_run *r, const struct measu
 	return r->devices == 0   ? "there is no GPU"
 	       : r->window_s > 0 ? "the service measures only the whole run"
 	       : !w->energy      ? gw_strerror(-GW_E_NOMEM)
-				 : "some GPU has no value for it";
+				 : "at least one GPU has no energy for this part";
 }
 
 static void print_part(const char *title, const struct measured_run *r,
@@ -321,14 +320,14 @@ static void print_part(const char *title, const struct measured_run *r,
 {
 	struct gw_interval joules = run_result_window_joules(r, w);
 	const char *ended = w->unfinished ? " (unfinished: the run ended first)" : "";
-	char a[80], b[32];
+	char a[80], b[32], label[256];
 
+	utf8_clean(label, sizeof(label), w->label);
 	term_quantity(b, w->seconds, "s");
 	if (isnan(joules.best))
-		row(title, "%s: %s%s; energy unknown: %s", w->label, b, ended,
-		    unknown_part(r, w));
+		row(title, "%s: %s%s; energy unknown: %s", label, b, ended, unknown_part(r, w));
 	else
-		row(title, "%s: %s in %s%s", w->label, interval_text(a, &joules), b, ended);
+		row(title, "%s: %s in %s%s", label, interval_text(a, &joules), b, ended);
 }
 
 static void print_windows(const struct measured_run *r)
@@ -417,8 +416,9 @@ static const void *member_of(const struct measured_run *r, size_t offset)
 	return (const char *)r + offset;
 }
 
-/* Returns the mean of an energy over the usable runs, divided by a member of the run (0: none).
- * The uncertainty of the baseline is common to all runs, as that of the sensor. */
+/* Returns the mean of an energy over the usable runs.  energy: its offset in struct
+ * measured_run; by: offset of the member to divide by (0: do not divide).  All runs share the
+ * uncertainty of the baseline and of the sensor. */
 static struct gw_interval mean_joules(const struct measured *m, size_t energy, size_t by,
 				      double *ret_sd)
 {
@@ -548,10 +548,13 @@ static void print_all_codes(const struct measured *m)
 
 void run_result_print(const struct measured *m, const struct cli *c)
 {
+	char label[512];
+
+	utf8_clean(label, sizeof(label), m->label ? m->label : "");
 	if (m->simulated)
 		term_print_simulated(stderr);
 	if (m->label)
-		row("Label", "%s", m->label);
+		row("Label", "%s", label);
 	if (m->service)
 		row("Measured by", "the service on %s", m->service);
 	clean_room_print(m->room, COLUMN);

@@ -40,7 +40,8 @@ static int64_t uid_of(const char *name)
 	size_t n = strlen(name);
 	char line[1024], *number;
 	int64_t found = uid_number(name);
-	FILE *f = found == NO_SUCH ? fopen("/etc/passwd", "re") : NULL;
+	/* "root:x" would match the first two fields of a line */
+	FILE *f = found == NO_SUCH && !strchr(name, ':') ? fopen("/etc/passwd", "re") : NULL;
 
 	while (f && found == NO_SUCH && fgets(line, sizeof(line), f)) {
 		if (strncmp(line, name, n) != 0 || line[n] != ':')
@@ -90,6 +91,12 @@ static bool copy_cgroup(char out[static 256], const char *value)
 
 static const char *read_key(struct allow_rule *r, const char *word)
 {
+	/* The last of two would count, although a person may expect that both do. */
+	if ((strncmp(word, "exe=", 4) == 0 && r->exe[0]) ||
+	    (strncmp(word, "cgroup=", 7) == 0 && r->cgroup[0]) ||
+	    (strncmp(word, "uid=", 4) == 0 && r->uid != -1))
+		return "exe=, cgroup= and uid= may each be given once: write one line per "
+		       "program";
 	if (strncmp(word, "exe=", 4) == 0)
 		return copy_path(r->exe, word + 4) ? NULL : "exe= needs an absolute path";
 	if (strncmp(word, "cgroup=", 7) == 0)
@@ -138,7 +145,7 @@ static const char *read_line(struct allow *a, char *line)
 	while (kind < sizeof(kinds) / sizeof(*kinds) && strcmp(word, kinds[kind]) != 0)
 		kind++;
 	if (kind == sizeof(kinds) / sizeof(*kinds))
-		return "a line begins with client, unit, checkpoint or signal";
+		return "a line must begin with client, unit, checkpoint or signal";
 	r.kind = (enum allow_kind)kind;
 	why = read_words(&r, rest);
 	if (!why && a->rules == ALLOW_RULES)

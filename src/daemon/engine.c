@@ -156,7 +156,8 @@ static double count_load(struct engine *e, const char *what, const char *uuid, c
 	return store_count(e->config.store, key);
 }
 
-/* Failed attempts to initialise NVML: the context counts all of them, also between ticks. */
+/* Adds new failed attempts to initialise NVML to the stored count. The context counts the
+ * attempts, also between ticks. */
 static void count_init_failures(struct engine *e)
 {
 	unsigned long n = atomic_load(&e->view.ctx->init_failures);
@@ -479,7 +480,8 @@ static void begin_guard(struct engine *e)
 	if (!store_count_known(e->config.store)) {
 		if (e->view.tick == 1)
 			engine_event(e, "guard", NULL, "warning",
-				     "the guard starts when its journal is readable: %s",
+				     "the guard has not started because its journal is not "
+				     "readable yet: %s",
 				     store_state(e->config.store));
 		return;
 	}
@@ -652,7 +654,8 @@ void engine_moved(struct engine *e, bool gone)
 {
 	uint64_t now = clock_mono_ns(e->clock);
 
-	/* Each GPU of a driver sends this several times. Emit one event only. */
+	/* The kernel reports a removal several times for each GPU of a driver. Emit only one
+	 * event. */
 	if (gone && !e->view.let_go && e->view.devices > 0 &&
 	    (!e->gone_ns || now - e->gone_ns > GONE_AGAIN_NS)) {
 		e->gone_ns = now;

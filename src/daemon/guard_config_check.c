@@ -5,6 +5,7 @@
 #include "guard/classify.h"
 
 #include "guard/health.h"
+#include "guard/pidfile.h"
 
 #include "base/suggest.h"
 
@@ -208,7 +209,7 @@ static bool regex_matches_all(const char *expression)
 	size_t found = 0, n = sizeof(texts) / sizeof(texts[0]);
 	regex_t re;
 
-	if (!expression || !classify_pattern_is_bounded(expression) ||
+	if (!expression || classify_pattern_fault(expression) ||
 	    regcomp(&re, expression, REG_EXTENDED | REG_NOSUB) != 0)
 		return false;
 	while (found < n && regexec(&re, texts[found], 0, NULL, 0) == 0)
@@ -292,9 +293,10 @@ static bool same_value(const struct guard_entry *a, const struct guard_entry *b,
 	return config_value_same(&guard_keys[key].row, &a->value[key], &b->value[key]);
 }
 
-/* True if pattern a certainly matches everything that pattern b matches. If `*` is the only
- * wildcard in a, a wildcard in b can only be matched by a `*`. The kernel keeps 15 bytes of a
- * process name, so a longer name is not compared. */
+/* True if pattern a certainly matches everything that pattern b matches. If b has wildcards, a
+ * may have no wildcard except `*`: fnmatch() compares the wildcards of b as plain characters,
+ * and only a `*` then matches all that they stand for. A name of more than 15 bytes is not
+ * compared, because the kernel keeps only 15. */
 static bool pattern_covers(const char *a, const char *b, unsigned key)
 {
 	const bool plain = !b[strcspn(b, "*?[")];
@@ -330,8 +332,9 @@ static bool covers(const struct guard_entry *a, const struct guard_entry *b)
 	return true;
 }
 
-/* Returns what shows that two workers are the same process, or NULL. Only one process listens
- * on a port or has its pid in a file, and a unit belongs to one worker. */
+/* Returns a text that says why two workers would be the same process; NULL if they may differ.
+ * Only one process listens on a port or has its pid in a file, and a unit belongs to one
+ * worker. */
 static const char *same_process(const struct guard_entry *a, const struct guard_entry *b)
 {
 	if (guard_entry_port(a) && guard_entry_port(a) == guard_entry_port(b))
@@ -344,9 +347,9 @@ static const char *same_process(const struct guard_entry *a, const struct guard_
 		return "the same match.unit";
 	if (guard_entry_matches(a, true) && covers(a, b))
 		return covers(b, a) ? "the same match"
-				    : "matches of which one covers the other";
+				    : "overlapping matches (one includes the other)";
 	if (guard_entry_matches(b, true) && covers(b, a))
-		return "matches of which one covers the other";
+		return "overlapping matches (one includes the other)";
 	return NULL;
 }
 
@@ -513,8 +516,8 @@ static void check_order(struct config_reader *r, enum config_id larger, enum con
 	if (a >= b || !config_both_valid(r, larger, smaller))
 		return;
 	config_complain(r, at->from == CONFIG_STANDARD ? &r->m->place[larger] : at,
-			"%s (%g) must not be more than %s (%g): the stronger reaction comes "
-			"nearer to the limit",
+			"%s (%g) must not be more than %s (%g): the stronger reaction must "
+			"begin nearer to the limit",
 			config_rows[smaller].key, b, config_rows[larger].key, a);
 }
 
@@ -573,7 +576,7 @@ static void warn_idle(struct config_reader *r)
 		return;
 	while (e && e->table != GUARD_WORKER)
 		e = e->next;
-	/* The [[worker]] may be in a part with errors. */
+	/* After an error, a [[worker]] may be in a part that was not read. */
 	if (!e && !r->faults->errors && strcmp(r->c->guard_mode, "observe") != 0)
 		config_warn(r, mode,
 			    "mode is \"%s\" but there is no [[worker]], so nothing is ever "
@@ -601,14 +604,31 @@ void guard_config_check(struct config_reader *r)
 	warn_idle(r);
 }
 
+/* Only warns: the user who runs this check may not be the service's user. */
+static void warn_pidfile(struct config_reader *r, const struct guard_entry *e)
+{
+	const char *path = guard_entry_text(e, GUARD_KEY_match_pidfile);
+	struct root root = { .fd = -1 };
+	struct pidfile file;
+
+	if (path && root_open(&root, "/") == 0 &&
+	    pidfile_read(&root, path, &file) == -GW_E_STATE)
+		config_warn(r, &e->place[GUARD_KEY_match_pidfile],
+			    "the guard does not trust the pidfile %.200s: %s; %s", path,
+			    file.fault, PIDFILE_REMEDY);
+	root_close(&root);
+}
+
 /* Only warns: the service starts without the file, but cannot authenticate to the worker. */
 void guard_config_check_files(struct config_reader *r)
 {
 	for (const struct guard_entry *e = r->m->entries; e; e = e->next) {
-		const char *path = e->table == GUARD_WORKER
-					   ? guard_entry_text(e, GUARD_KEY_token_file)
-					   : NULL;
+		const char *path;
 
+		if (e->table != GUARD_WORKER)
+			continue;
+		warn_pidfile(r, e);
+		path = guard_entry_text(e, GUARD_KEY_token_file);
 		if (path && access(path, R_OK) != 0)
 			config_warn(r, &e->place[GUARD_KEY_token_file],
 				    "cannot read token_file %.200s: %s%s", path,

@@ -17,7 +17,7 @@
 /* time to observe workers that resumed while the service stops */
 #define LAST_SCENE_NS NS_PER_S
 
-uint64_t guard_service_now_ns(void)
+uint64_t guard_service_real_ns(void)
 {
 	return clock_mono_ns(clock_real());
 }
@@ -76,8 +76,27 @@ static void outcomes_ready(void *arg, int fd, uint32_t events)
 	scene_thread_trigger(g->scenes);
 }
 
+/* Keeps counters that must not fall when the service restarts. The store may become readable
+ * after the first scenes. */
+static void keep_counts(struct guard_service *g)
+{
+	struct guard_view_counts *c = &g->view.counts;
+	struct store *s = g->config.store;
+
+	if (!store_count_known(s))
+		return;
+	if (!g->counts_loaded) {
+		c->scenes += (uint64_t)store_count(s, "guard-all/looks");
+		c->events_lost += (uint64_t)store_count(s, "guard-all/driver_events_lost");
+		g->counts_loaded = true;
+	}
+	store_set_count(s, "guard-all/looks", (double)c->scenes);
+	store_set_count(s, "guard-all/driver_events_lost", (double)c->events_lost);
+}
+
 void guard_service_tick(struct guard_service *g, const struct view *v)
 {
+	keep_counts(g);
 	guard_service_devices_tick(g, v);
 	guard_service_rooms_tick(g);
 	guard_inputs_tick(g->inputs, v);
@@ -265,7 +284,7 @@ static void log_unfinished(struct guard_service *g)
 }
 
 /* Resumes workers that may run, for at most RESTORE_NS. */
-static void restore_records(struct guard_service *g)
+static void resume_recorded_workers(struct guard_service *g)
 {
 	uint64_t until = guard_service_time_ns(g) + RESTORE_NS;
 	struct guard_outcome o;
@@ -296,8 +315,9 @@ int guard_service_free(struct guard_service *g, uint64_t timeout_ns)
 		return 0;
 	guard_reload_drop(g);
 	if (g->action && g->guard) {
-		restore_records(g);
+		resume_recorded_workers(g);
 		observe_last(g);
+		keep_counts(g);
 	}
 	if (g->scenes)
 		err = scene_thread_free(g->scenes, timeout_ns);

@@ -129,8 +129,8 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 		metering_free(m);
 		return NULL;
 	}
-	/* The service cannot know the measured program, so it must not flag other processes as
-	 * strangers. All processes descend from pid 1. */
+	/* The service does not know the measured program. With pid 1 as the own process every
+	 * process is a descendant, so none is reported as a stranger. */
 	meter_set_own_process(m->meter, 1);
 	return m;
 }
@@ -176,7 +176,7 @@ static void update_metering(struct reader *r, const struct gw_snapshot *snap)
 
 	if (r->let_go || r->retiring)
 		return;
-	if (m) { /* retire it later: the main thread must close its windows first */
+	if (m) { /* stop the old meter later: the main thread must close its windows first */
 		r->retiring = m->signature != signature(snap) || any_recovered(m, snap);
 		return;
 	}

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define EVENT_PAIRS  20
@@ -525,6 +526,28 @@ static int open_http(struct service *s)
 	return SERVICE_OK;
 }
 
+/* What the service itself and a few connections need, with a margin: 20 were needed with one GPU
+ * and the guard. */
+#define SERVICE_FILES 64
+
+/* Reports a limit of open files that is too low. Otherwise the first part that cannot open a file
+ * would report something else. */
+static bool service_has_files(struct service *s)
+{
+	struct rlimit limit;
+	char text[200];
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_max >= SERVICE_FILES)
+		return true;
+	snprintf(text, sizeof(text),
+		 "only %llu files may be open at a time, and the service needs %d: raise the "
+		 "limit "
+		 "(ulimit -n 1024, or LimitNOFILE=1024 in its unit)",
+		 (unsigned long long)limit.rlim_max, SERVICE_FILES);
+	log_write(&s->log, LOG_ERROR, text, NULL, 0);
+	return false;
+}
+
 /* Opens HTTP first, so that clients get answers while the drivers are still opening. */
 static int service_begin(struct service *s)
 {
@@ -532,6 +555,8 @@ static int service_begin(struct service *s)
 	char message[MESSAGE_MAX] = "";
 	int end;
 
+	if (!service_has_files(s))
+		return SERVICE_FAILED;
 	signal(SIGPIPE, SIG_IGN);
 	if (notify_init(&s->notify, message, sizeof(message)) != 0)
 		log_lines(s, LOG_WARNING, message);
@@ -587,13 +612,16 @@ static void service_end(struct service *s)
 	uevent_free(s->uevent);
 	container_resolver_free(s->containers);
 	suspend_free(s->suspend);
-	s->suspend = NULL; /* the guard's last events still make views, which must not use it */
+	/* the guard's last events still make views, and these must not call the freed module */
+	s->suspend = NULL;
 	hangs = engine_end_guard(s->engine, END_NS) != 0;
 	if (s->engine) /* logged after the guard's last events */
 		engine_event(s->engine, "service", NULL, "info", "gpuward stopped");
 	if (hangs || engine_free(s->engine, END_NS) != 0) {
 		log_write(&s->log, LOG_WARNING,
-			  "a driver call has not returned; exiting without it", NULL, 0);
+			  "a driver call has not returned; the service exits without waiting "
+			  "for it",
+			  NULL, 0);
 		hangs = true;
 	}
 	if (s->store) {
@@ -624,8 +652,8 @@ int service_run(const struct service_options *options)
 	if (!s)
 		return SERVICE_FAILED;
 	/* The threads of the service hardly allocate, so one heap is enough. Large tables come
-	 * from mmap, which uses memory only when it is touched. The threshold is fixed, because
-	 * otherwise the first free() of a large table would raise it. */
+	 * from mmap, which takes memory only for the pages that are used. The threshold is
+	 * fixed, because otherwise the first free() of a large table would raise it. */
 	mallopt(M_ARENA_MAX, 1);
 	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	s->options = options;

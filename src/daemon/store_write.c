@@ -11,6 +11,8 @@
 
 #include "base/clock.h"
 
+#include <unistd.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,7 +299,8 @@ static void take_counts(struct store *s)
 	}
 }
 
-/* Moves the front batch to `back`, or appends what fits. */
+/* Moves the front batch to `back`. Parts of `back` that are not empty are extended if there is
+ * space. */
 static void take_front(struct store *s)
 {
 	bool all = true;
@@ -419,6 +422,20 @@ static bool met_corrupt(struct store *s)
 	return corrupt;
 }
 
+/* Copies what was written into the database file if somebody removed its log: SQLite would go on
+ * writing to the removed file, and all of it would be lost at the end. */
+static enum db_trouble save_without_log(struct store *s)
+{
+	char log[DB_PATH + 8];
+
+	if (!s->path)
+		return DB_OK;
+	snprintf(log, sizeof(log), "%s-wal", s->path);
+	if (access(log, F_OK) == 0 || errno != ENOENT)
+		return DB_OK;
+	return db_number(s->db, "PRAGMA wal_checkpoint(TRUNCATE)", 1) == 0 ? DB_OK : DB_OTHER;
+}
+
 bool store_write(struct store *s)
 {
 	enum db_trouble t = DB_OK;
@@ -436,6 +453,8 @@ bool store_write(struct store *s)
 		if (t == DB_OK)
 			t = db_trouble(write_all(s));
 	}
+	if (t == DB_OK)
+		t = save_without_log(s);
 	note_bytes(s);
 	finish_attempt(s, t);
 	return t == DB_OK;

@@ -193,15 +193,16 @@ void slot_give(struct slot *s)
 
 static bool take_within(sem_t *sem, uint64_t ns)
 {
-	struct timespec until;
-	uint64_t end = clock_mono_ns(clock_real()) + ns;
+	const struct timespec until = clock_timespec(clock_mono_ns(clock_real()) + ns);
 
-	if (sem_trywait(sem) == 0)
-		return true;
-	until = clock_timespec(end);
-	while (sem_clockwait(sem, CLOCK_MONOTONIC, &until) != 0)
-		if (errno != EINTR)
+	/* ThreadSanitizer knows sem_trywait() but not sem_clockwait(), so the semaphore is
+	 * taken by the first. */
+	while (sem_trywait(sem) != 0) {
+		if (sem_clockwait(sem, CLOCK_MONOTONIC, &until) == 0)
+			sem_post(sem);
+		else if (errno != EINTR)
 			return false;
+	}
 	return true;
 }
 
@@ -247,9 +248,7 @@ static bool take_events(struct gw_ctx *ctx, struct opener *o)
 
 	atomic_store(&o->events_yield, true);
 	o->events_taken = take_within(&o->events, atomic_load(&o->events_late) ? 0 : ns);
-	/* An atomic exchange, because ThreadSanitizer does not know sem_clockwait(); it pairs
-	 * with opener_release(). */
-	atomic_exchange(&o->events_late, !o->events_taken);
+	atomic_store(&o->events_late, !o->events_taken);
 	if (!o->events_taken)
 		atomic_store(&o->events_yield, false);
 	return o->events_taken;
@@ -375,7 +374,7 @@ static int finish_open(struct gw_ctx *ctx, struct opener *o)
 		atomic_store(&o->b.reopen, true);
 	for (unsigned i = 0; i < ctx->slots; i++)
 		if (ctx->slot[i]->d->backend == &o->b) {
-			ctx->slot[i]->stalled = false;
+			ctx->slot[i]->stalled = ctx->slot[i]->late = false;
 			ctx->slot[i]->last = ctx->slot[i]->done = ctx->slot[i]->d->r;
 		}
 	give_devices(ctx, &o->b);
@@ -475,6 +474,37 @@ int context_refresh(struct gw_ctx *ctx)
 	return err;
 }
 
+/* Sets the state of a slot with a reading that has not ended. If its last call began in the
+ * second half of the deadline, the calls are slow but return; an older call hangs. */
+static void slot_set_stalled(const struct gw_ctx *ctx, struct slot *s)
+{
+	const uint64_t began_ns = atomic_load_explicit(&s->d->began_ns, memory_order_relaxed);
+
+	s->stalled = true;
+	s->late = !opener_of(s->d->backend)->stalled &&
+		  clock_mono_ns(clock_real()) < began_ns + ctx->deadline_ns / 2;
+}
+
+static void slot_set_ended(struct slot *s)
+{
+	s->stalled = s->late = false;
+	s->last = s->done;
+}
+
+/* True if the slot can be used now. Takes over a reading that ended late. */
+static bool slot_is_idle(const struct gw_ctx *ctx, struct slot *s)
+{
+	/* A backend that hangs in open or close owns its devices. */
+	if (s->thread &&
+	    (opener_of(s->d->backend)->stalled || !call_thread_wait(s->thread, 0))) {
+		slot_set_stalled(ctx, s);
+		return false;
+	}
+	if (s->stalled)
+		slot_set_ended(s);
+	return true;
+}
+
 static void run_slot(void *arg)
 {
 	struct slot *s = arg;
@@ -492,10 +522,7 @@ void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, ui
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		struct slot *s = ctx->slot[i];
 
-		/* A backend that hangs in open or close owns its devices. */
-		s->stalled = s->thread && (opener_of(s->d->backend)->stalled ||
-					   !call_thread_wait(s->thread, 0));
-		if (s->stalled)
+		if (!slot_is_idle(ctx, s))
 			continue;
 		s->tiers = tiers;
 		s->now_ns = now_ns;
@@ -511,24 +538,32 @@ void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, ui
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		struct slot *s = ctx->slot[i];
 
-		if (!s->stalled && !call_thread_wait(s->thread, until))
-			s->stalled = true;
+		if (s->stalled)
+			continue;
+		/* There is nothing to show before the first reading: wait as long as its calls
+		 * return. */
+		while (!call_thread_wait(s->thread, until)) {
+			slot_set_stalled(ctx, s);
+			if (!s->late || s->last.end_ns)
+				break;
+			s->stalled = false;
+			until = clock_mono_ns(clock_real()) + ctx->deadline_ns;
+		}
 		if (!s->stalled)
-			s->last = s->done;
+			slot_set_ended(s);
 	}
 }
 
 int context_one(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *slot))
 {
-	s->stalled = s->thread &&
-		     (opener_of(s->d->backend)->stalled || !call_thread_wait(s->thread, 0));
-	if (s->stalled)
+	if (!slot_is_idle(ctx, s))
 		return -GW_E_STATE;
 	s->fn = fn;
-	s->stalled = !run_with_deadline(ctx, s->thread, run_slot, s);
-	if (s->stalled)
+	if (!run_with_deadline(ctx, s->thread, run_slot, s)) {
+		slot_set_stalled(ctx, s);
 		return -GW_E_TIMEOUT;
-	s->last = s->done;
+	}
+	slot_set_ended(s);
 	return 0;
 }
 
@@ -668,8 +703,8 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 	struct gw_ctx *ctx;
 	int err;
 
-	/* Every member of gw_options has the size of a word or is padded to it, so its size is
-	 * a multiple. */
+	/* Every member of gw_options has the size of a word or is padded to it, so the size of
+	 * gw_options is a multiple of a word. */
 	if (options && (options->size < sizeof(size_t) || options->size % sizeof(size_t)))
 		return context_fail(NULL, -GW_E_ARG,
 				    "gw_options.size is %zu; set it to "
@@ -739,8 +774,8 @@ int gw_ctx_release(struct gw_ctx *ctx)
 			try_open(ctx, o, true);
 		if (o->stalled || o->b.open)
 			err = context_fail(ctx, -GW_E_STATE,
-					   "a call to the driver (%s) has not returned, so it "
-					   "stays open; try again later",
+					   "a call to the driver (%s) has not returned, so the "
+					   "driver cannot be released now; try again later",
 					   o->b.ops->name);
 	}
 	if (!err) {

@@ -42,9 +42,9 @@ struct device {
 	 * there is the name of the running vendor call (NULL: none). */
 	_Atomic(const char *) *call;
 	_Atomic(const char *) own_call;
-	uint64_t began_ns; /* start of the running call; only the calling thread uses it */
-	bool fresh;        /* just opened: the next read also fetches the name */
-	void *priv;        /* the backend's data; its close() frees it */
+	_Atomic(uint64_t) began_ns; /* start of the last vendor call; 0: not recorded */
+	bool fresh;                 /* just opened: the next read also fetches the name */
+	void *priv;                 /* the backend's data; its close() frees it */
 };
 
 /* Starts an empty report: every value is absent with reason not_read. */
@@ -61,7 +61,7 @@ void report_state(struct report *r, enum gw_device_state state, enum gw_cause ca
 /* Copies text, cleaned for printing. NULL or blank text makes it absent with reason why. */
 void report_text(struct report *r, enum gw_text t, const char *text, enum gw_absence why);
 
-/* Why a device in this state has no values; GW_HAVE if it answers. */
+/* Returns why a device in this state has no values; GW_HAVE if the device answers. */
 enum gw_absence device_absence(enum gw_device_state state, enum gw_cause cause);
 
 static inline void report_set(struct report *r, unsigned q, double v)

@@ -58,8 +58,8 @@ static void store_u32(struct device *d, const struct nvml_reader *row, unsigned 
 
 static void store_u64(struct device *d, const struct nvml_reader *row, unsigned i, uint64_t raw)
 {
-	/* No counter gets that far: a value near "all bits set" is a placeholder or a small
-	 * negative number. */
+	/* No counter reaches this value: a value near "all bits set" is a placeholder or a
+	 * small negative number. */
 	if (i < row->count && raw > UINT64_MAX / 2)
 		report_miss(&d->r, row->q[i], GW_ABSENT_INVALID);
 	else
@@ -147,8 +147,8 @@ static abi_return read_rows(struct device *d, const struct nvml_reader *row)
 	return code;
 }
 
-/* The calls that fill a struct: where it holds the numbers of the row, in the order of its
- * quantities. */
+/* For each call that fills a struct: the offsets of the numbers in the struct, in the order of
+ * the row's quantities. */
 enum struct_kind { STRUCT_U32, STRUCT_I32, STRUCT_U64 };
 #define STRUCT_MAX       104
 #define NO_MEMBER        0xFF
@@ -158,7 +158,7 @@ enum struct_kind { STRUCT_U32, STRUCT_I32, STRUCT_U64 };
 static const struct layout {
 	enum nvml_call call;
 	enum struct_kind kind;
-	uint32_t tag; /* its first member; 0: it has no version */
+	uint32_t tag; /* version tag, the first member of the struct; 0: the struct has none */
 	uint8_t at[4];
 } layouts[] = {
 	{ CALL_memory_v2,
@@ -201,6 +201,12 @@ static abi_return call_with_struct(struct device *d, enum nvml_call call, void *
 	}
 }
 
+/* -1 is the placeholder of a temperature: no GPU is that cold. A margin can be -1. */
+static void store_temperature(struct device *d, const struct nvml_reader *row, uint32_t raw)
+{
+	store_number(d, row, 0, raw == ABI_NO_U32 ? INT32_MAX : (int32_t)raw);
+}
+
 static void store_member(struct device *d, const struct nvml_reader *row, unsigned i,
 			 enum struct_kind kind, const unsigned char *at)
 {
@@ -210,6 +216,8 @@ static void store_member(struct device *d, const struct nvml_reader *row, unsign
 	memcpy(&u32, at, sizeof(u32));
 	if (kind == STRUCT_U32) {
 		store_u32(d, row, i, u32);
+	} else if (kind == STRUCT_I32 && row->call == CALL_temperature_v) {
+		store_temperature(d, row, u32);
 	} else if (kind == STRUCT_I32) {
 		store_number(d, row, i, (int32_t)u32);
 	} else {
@@ -246,11 +254,11 @@ static abi_return read_struct(struct device *d, const struct nvml_reader *row,
 
 static abi_return read_temperature_old(struct device *d, const struct nvml_reader *row)
 {
-	uint32_t v = ABI_NO_U32; /* -1 is the placeholder: no GPU is that cold */
+	uint32_t v = ABI_NO_U32;
 	abi_return code = NVML(d, temperature, nvml_device_of(d)->handle, 0, &v);
 
 	if (code == ABI_SUCCESS)
-		store_number(d, row, 0, v == ABI_NO_U32 ? INT32_MAX : (int32_t)v);
+		store_temperature(d, row, v);
 	return code;
 }
 
@@ -296,7 +304,7 @@ static void store_field(struct device *d, const struct field *row,
 		report_set(&d->r, row->q, nvml_scaled(v, row->scale));
 }
 
-/* The code of an entry that concerns the whole device, or ABI_SUCCESS. */
+/* Returns the first code that means that the device or the driver is gone, or ABI_SUCCESS. */
 static abi_return worst_field(const struct abi_field_value *values, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {

@@ -326,18 +326,24 @@ bool proc_in_cgroup(const char *inner, const char *outer)
 	return strncmp(inner, outer, n) == 0 && (n == 0 || inner[n] == '\0' || inner[n] == '/');
 }
 
-/* Returns the container id at the end of a path component, after any prefix of a runtime
- * ("docker-", "libpod-", "cri-containerd-", "crio-", "...:cri-containerd:", none). */
+/* Returns the container id at the end of a path component, after the prefix of an engine
+ * ("...:cri-containerd:" too) or alone. A prefix such as "libpod-conmon-" is that of a process
+ * that monitors a container but is not inside it. */
 static const char *id_at_end(const char *name)
 {
-	size_t n = strlen(name);
+	static const char engines[][16] = { "docker-",         "libpod-", "libpod-payload-",
+					    "cri-containerd-", "crio-",   "nerdctl-" };
+	size_t n = strlen(name), i = 0;
 	const char *id;
 
-	/* conmon monitors a container but is not inside it. */
-	if (n < ID_LENGTH || strstr(name, "conmon"))
+	if (n < ID_LENGTH)
 		return NULL;
 	id = name + n - ID_LENGTH;
-	if (id > name && id[-1] != '-' && id[-1] != ':')
+	n -= ID_LENGTH;
+	while (i < sizeof(engines) / sizeof(engines[0]) &&
+	       (strncmp(name, engines[i], n) != 0 || strnlen(engines[i], 16) != n))
+		i++;
+	if (n && id[-1] != ':' && i == sizeof(engines) / sizeof(engines[0]))
 		return NULL;
 	for (const char *p = id; *p; p++)
 		if (!isxdigit((unsigned char)*p))

@@ -183,7 +183,7 @@ static struct timespec timespec_of(uint64_t ns)
 	return (struct timespec){ (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
 }
 
-/* Returns the time ns from now on the monotonic clock, limited to what a timespec holds. */
+/* Returns the monotonic time at which ns have passed, limited to what a timespec holds. */
 static uint64_t from_now(uint64_t ns)
 {
 	uint64_t now = clock_mono_ns(clock_real());
@@ -234,6 +234,13 @@ int guard_api_free(struct gw_guard *g, uint64_t timeout_ns)
 	return 0;
 }
 
+static int stop_failed(struct gw_guard *g)
+{
+	return context_fail(g->ctx, -GW_E_STATE,
+			    "a callback or a driver call has not returned, so its guard "
+			    "cannot be freed");
+}
+
 int gw_guard_stop(struct gw_guard *g, uint64_t timeout_ns)
 {
 	uint64_t until = from_now(timeout_ns), now;
@@ -244,12 +251,11 @@ int gw_guard_stop(struct gw_guard *g, uint64_t timeout_ns)
 		return context_fail(g->ctx, -GW_E_ARG,
 				    "a callback cannot stop the guard that calls it");
 	if (!end_thread(g, until)) /* the thread still uses g */
-		return context_fail(
-			g->ctx, -GW_E_STATE,
-			"a callback or a driver call has not returned, so its guard "
-			"cannot be freed");
+		return stop_failed(g);
 	now = clock_mono_ns(clock_real());
-	return guard_api_free(g, until > now ? until - now : 0);
+	if (guard_api_free(g, until > now ? until - now : 0) != 0)
+		return stop_failed(g);
+	return 0;
 }
 
 /* ---- calls while it runs ---- */
@@ -321,7 +327,8 @@ static void fill_status(struct gw_guard *g, struct gw_guard_status *ret)
 		.would_evict = s.would_evict,
 	};
 	if (ret->overdue)
-		snprintf(ret->why, sizeof(ret->why), "its %s callback is past its deadline; %s",
+		snprintf(ret->why, sizeof(ret->why),
+			 "the %s callback has not returned by its deadline; %s",
 			 g->call == GW_CALL_EVICT ? "evict" : "resume", s.why);
 	else
 		snprintf(ret->why, sizeof(ret->why), "%s", g->no_gpu[0] ? g->no_gpu : s.why);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define NAME_MAX_BYTES 15 /* longest process name in the kernel */
-#define ID_SHOWN       12 /* shortest prefix of a container id that tools show */
+#define ID_SHOWN       12 /* digits of a container id in scene_process.container */
 #define FAR            INT_MAX
 
 enum {
@@ -38,28 +38,99 @@ const char *guard_class_name(unsigned c)
 
 /* ---- regular expressions ---- */
 
-bool classify_pattern_is_bounded(const char *pattern)
+/* What the C library makes of a pattern. It writes a repetition out: x{3} as xxx, x+ as xx*. */
+struct pattern_size {
+	unsigned long atoms;
+	/* Atoms that match several characters, or are repeated. Only these let one place of a
+	 * text match many atoms, and the time for one match grows with their square. */
+	unsigned long wide;
+};
+
+#define PATTERN_DEPTH 16 /* of parentheses */
+
+/* Returns the character after the bracket expression at p. In there a backslash is an ordinary
+ * character. */
+static const char *after_bracket(const char *p)
 {
-	for (const char *p = pattern; *p; p++) {
-		if (*p == '[') { /* a backslash is an ordinary character in here */
-			p += p[1] == '^' ? 2 : 1;
-			p += *p == ']';
-			while (*p && *p != ']')
-				p++;
-			if (!*p)
-				break;
-		} else if (*p == '\\' && p[1]) {
+	p += p[1] == '^' ? 2 : 1;
+	p += *p == ']';
+	p += strcspn(p, "]");
+	return p + (*p == ']');
+}
+
+/* Returns how often the quantifier at p writes its atom; 0: it is no quantifier. */
+static unsigned long pattern_copies(const char *p)
+{
+	unsigned long low, high;
+	char *end;
+
+	if (*p == '*' || *p == '?')
+		return 1;
+	if (*p == '+')
+		return 2;
+	if (*p != '{')
+		return 0;
+	low = strtoul(p + 1, &end, 10);
+	high = *end == ',' ? strtoul(end + 1, NULL, 10) : low;
+	return high > low ? high : low < CLASSIFY_PATTERN_MAX ? low + 1 : low;
+}
+
+/* Adds the last atom or group again, as often as its quantifier says. */
+static void pattern_repeat(struct pattern_size *sum, struct pattern_size *last,
+			   unsigned long copies)
+{
+	const unsigned long all =
+		copies > CLASSIFY_PATTERN_MAX ? CLASSIFY_PATTERN_MAX + 1 : last->atoms * copies;
+
+	sum->atoms += all - last->atoms;
+	sum->wide += all - last->wide;
+	*last = (struct pattern_size){ all, all };
+}
+
+const char *classify_pattern_fault(const char *pattern)
+{
+	struct pattern_size sum[PATTERN_DEPTH] = { 0 }, last = { 0 };
+	unsigned depth = 0;
+	unsigned long copies;
+
+	if (strlen(pattern) > CLASSIFY_PATTERN_MAX)
+		return "it is longer than 1000 bytes";
+	for (const char *p = pattern; *p;) {
+		if (*p == '(') {
+			if (++depth == PATTERN_DEPTH)
+				return "its parentheses are nested too deeply";
+			sum[depth] = (struct pattern_size){ 0 };
 			p++;
-			if (*p >= '1' && *p <= '9')
-				return false;
+			continue;
 		}
+		if ((copies = pattern_copies(p))) {
+			pattern_repeat(&sum[depth], &last, copies);
+			p += *p == '{' ? strcspn(p, "}") : 0;
+			p += *p != '\0';
+		} else {
+			last = (struct pattern_size){ 1, *p == '.' || *p == '[' };
+			if (*p == ')' && depth)
+				last = sum[depth--];
+			if (*p == '\\' && p[1] >= '1' && p[1] <= '9')
+				return "it has a back-reference such as \\1, and matching one "
+				       "can "
+				       "take hours";
+			p = *p == '[' ? after_bracket(p) : p + 1 + (*p == '\\' && p[1]);
+			sum[depth].atoms += last.atoms;
+			sum[depth].wide += last.wide;
+		}
+		if (sum[depth].wide > CLASSIFY_PATTERN_WIDE ||
+		    sum[depth].atoms > CLASSIFY_PATTERN_MAX)
+			return "it repeats too much, and matching it could take seconds: write "
+			       ".* "
+			       "instead of a large number of repetitions";
 	}
-	return true;
+	return NULL;
 }
 
 static void compile(struct classifier *c, unsigned i, const char *pattern)
 {
-	if (pattern && classify_pattern_is_bounded(pattern))
+	if (pattern && !classify_pattern_fault(pattern))
 		c->compiled[i] =
 			regcomp(&c->pattern[i], pattern, REG_EXTENDED | REG_NOSUB) == 0;
 }
@@ -99,9 +170,25 @@ void classifier_free(struct classifier *c)
 	free(c);
 }
 
-static bool command_fits(const struct classifier *c, unsigned i, const char *text)
+static bool command_matches(const struct classifier *c, unsigned i, const char *text)
 {
 	return c->compiled[i] && regexec(&c->pattern[i], text, 0, NULL, 0) == 0;
+}
+
+void classifier_match_command(const struct classifier *c, struct scene_process *p)
+{
+	memset(p->patterns, 0, sizeof(p->patterns));
+	for (unsigned i = 0; i < PATTERNS; i++)
+		if (command_matches(c, i, p->command))
+			p->patterns[i / 64] |= UINT64_C(1) << i % 64;
+	p->command_match = COMMAND_MATCHED;
+}
+
+static bool command_fits(const struct classifier *c, unsigned i, const struct scene_process *p)
+{
+	if (p->command_match == COMMAND_UNMATCHED)
+		return command_matches(c, i, p->command);
+	return p->command_match == COMMAND_MATCHED && p->patterns[i / 64] >> i % 64 & 1;
 }
 
 /* ---- one field of a match ---- */
@@ -164,14 +251,35 @@ static bool cgroup_fits(const char *pattern, const char *path)
 	return false;
 }
 
-static bool container_fits(const char *wanted, const char *id)
+/* True if a user may have chosen the name of the control group: below user@1000.service the
+ * user 1000 creates groups with any name. Then the match must name this user, by uid or by the
+ * user's socket in url. */
+static bool container_is_pretended(const struct policy_match *m, const char *url,
+				   const char *cgroup)
 {
-	size_t n = strlen(wanted), m = strlen(id);
+	const char *at = strstr(cgroup, "/user@");
+	const long long uid = at ? strtoll(at + strlen("/user@"), NULL, 10) : -1;
+	char folder[40];
 
-	if (!n || !m)
+	snprintf(folder, sizeof(folder), "/run/user/%lld/", uid);
+	return at && m->uid != uid && (!url || !strstr(url, folder));
+}
+
+/* Compares whole names. Of an id its beginning is enough, and of a process only the beginning
+ * is known. */
+static bool container_fits(const struct policy_match *m, const char *url,
+			   const struct scene_process *p)
+{
+	static const char digits[] = "0123456789abcdef";
+	const char *wanted = m->container, *has = p->container;
+	const size_t n = strlen(wanted);
+
+	if (!n || container_is_pretended(m, url, p->cgroup))
 		return false;
-	return n <= m ? strncmp(wanted, id, n) == 0
-		      : m >= ID_SHOWN && strncmp(wanted, id, m) == 0;
+	if (strlen(has) == ID_SHOWN && !has[strspn(has, digits)] &&
+	    !wanted[strspn(wanted, digits)])
+		return strncmp(wanted, has, n < ID_SHOWN ? n : ID_SHOWN) == 0;
+	return strcmp(wanted, has) == 0;
 }
 
 static bool ends_with(const char *text, size_t n, const char *end)
@@ -181,8 +289,8 @@ static bool ends_with(const char *text, size_t n, const char *end)
 	return n > m && memcmp(text + n - m, end, m) == 0;
 }
 
-/* Stops at a service or a scope, because its owner may create groups with any name below it.
- * Only the service manager of a user (user@...) has units below its own service. */
+/* Does not search below a service or a scope: the owner of a service may create groups with any
+ * name there. Only the service manager of a user (user@...) has units below its own service. */
 bool classify_in_unit(const char *path, const char *unit, bool user)
 {
 	char name[256];
@@ -227,14 +335,14 @@ static bool is_not_empty(const struct policy_match *m)
 }
 
 static bool process_fits(const struct classifier *c, unsigned pattern,
-			 const struct policy_match *m, const struct scene_process *p)
+			 const struct policy_match *m, const char *url,
+			 const struct scene_process *p)
 {
 	return (!m->name || classify_name_fits(m->name, p->name)) &&
 	       (!m->exe || classify_exe_fits(m->exe, p->exe)) &&
 	       (!m->cgroup || cgroup_fits(m->cgroup, p->cgroup)) &&
-	       (!m->container || container_fits(m->container, p->container)) &&
-	       (m->uid < 0 || m->uid == p->uid) &&
-	       (!m->command || command_fits(c, pattern, p->command));
+	       (!m->container || container_fits(m, url, p)) &&
+	       (m->uid < 0 || m->uid == p->uid) && (!m->command || command_fits(c, pattern, p));
 }
 
 /* True if type, memory, utilisation and GPU fit. An unknown value does not fit. */
@@ -256,7 +364,7 @@ bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned
 	const struct policy_match *m = &w->match;
 
 	return (!m->unit || in_worker_unit(w, p)) &&
-	       process_fits(c, WORKER_PATTERNS + worker, m, p) &&
+	       process_fits(c, WORKER_PATTERNS + worker, m, w->url, p) &&
 	       (!on_gpu || use_fits(m, s, p));
 }
 
@@ -287,8 +395,8 @@ static int root_distance(const struct scene_root *r, const struct scene_process 
 	return FAR;
 }
 
-/* Returns the generations from p up to the nearest root of the worker; 0: p is a root; FAR: no
- * root is an ancestor of p. */
+/* Returns how many generations p is below the nearest root of the worker. 0: p is a root, or p
+ * itself matches the worker; FAR: no root is an ancestor of p. */
 static int distance(const struct classifier *c, const struct scene *s, unsigned worker,
 		    const struct scene_process *p)
 {
@@ -401,12 +509,13 @@ static bool has_root(const struct scene *s, unsigned worker)
 	return false;
 }
 
-/* True if p may belong to a worker that was not found: the program of p is hidden, and a worker
- * is configured by its program or by a port of this user. */
+/* True if p may belong to a worker that was not found: the program of p is hidden. In addition,
+ * either the match of such a worker names a program, or a socket of the same user listens on
+ * the port of such a worker (veiled). */
 static bool may_be_worker(const struct classifier *c, const struct scene *s,
 			  const struct scene_process *p)
 {
-	if (p->veiled)
+	if (p->veiled || p->command_match == COMMAND_PENDING)
 		return true;
 	for (unsigned i = 0; !p->exe[0] && i < c->policy->workers; i++) {
 		struct policy_match m = c->policy->worker[i].match;
@@ -414,7 +523,7 @@ static bool may_be_worker(const struct classifier *c, const struct scene *s,
 		if (!m.exe || has_root(s, i))
 			continue;
 		m.exe = NULL;
-		if (process_fits(c, WORKER_PATTERNS + i, &m, p))
+		if (process_fits(c, WORKER_PATTERNS + i, &m, c->policy->worker[i].url, p))
 			return true;
 	}
 	return false;
@@ -441,7 +550,8 @@ static struct verdict worker_verdict(const struct policy *p, int worker, int als
 static struct verdict maybe_worker_verdict(void)
 {
 	struct verdict v = make_verdict(CLASS_UNKNOWN, GUARD_WATCH,
-					"it may be a worker: its program is hidden");
+					"it may be a worker: its program is hidden, or was not "
+					"compared with the new configuration yet");
 
 	v.maybe_worker = true;
 	return v;
@@ -464,7 +574,7 @@ static int first_rule(const struct classifier *c, const struct scene *s,
 	for (unsigned i = 0; i < c->policy->rules; i++) {
 		const struct policy_match *m = &c->policy->rule[i].match;
 
-		if (is_not_empty(m) && process_fits(c, RULE_PATTERNS + i, m, p) &&
+		if (is_not_empty(m) && process_fits(c, RULE_PATTERNS + i, m, NULL, p) &&
 		    use_fits(m, s, p))
 			return (int)i;
 	}
@@ -506,9 +616,13 @@ void classifier_run(const struct classifier *c, const struct scene *s, struct ve
 
 void classify(const struct policy *p, const struct scene *s, struct verdict *ret)
 {
-	struct classifier c = { 0 };
+	struct classifier c = { .policy = p };
+	unsigned i = 0;
 
-	compile_all(&c, p);
+	while (i < s->processes && s->process[i].command_match != COMMAND_UNMATCHED)
+		i++;
+	if (i < s->processes)
+		compile_all(&c, p);
 	classifier_run(&c, s, ret);
 	classifier_clear(&c);
 }

@@ -29,7 +29,7 @@ struct verdict {
 	int also;       /* a second worker that matches equally well; -1: none */
 	int rule; /* position of the rule in the policy; -1: built in, or by the profile */
 	const char *why;   /* "rule 3 (gpuward.toml:41)", "built in: gnome-shell" */
-	bool maybe_worker; /* UNKNOWN: too little is visible to exclude that it is a worker */
+	bool maybe_worker; /* UNKNOWN: it may be a worker, because its program is hidden */
 };
 
 /* A policy with compiled regular expressions, for many scenes. Borrows the policy. An
@@ -55,9 +55,18 @@ int classifier_worker(const struct classifier *c, const struct scene *s,
 bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned worker,
 		     const struct scene_process *p, bool on_gpu);
 
-/* False if the extended regular expression has a back-reference: matching one can take hours. All
- * others take a time that grows with the text. */
-bool classify_pattern_is_bounded(const char *pattern);
+/* Compares the command line of p with all patterns and keeps the results in p, so that a later
+ * classification by the same policy does not match. The scene thread calls this: a match can
+ * take 15 ms, and the thread that answers requests must not wait for hundreds of them. */
+void classifier_match_command(const struct classifier *c, struct scene_process *p);
+
+/* Returns why an extended regular expression is refused, as the end of a sentence; NULL: it is
+ * not. Without back-references the time for one match grows with the length of the text (159
+ * bytes) and the square of the atoms that are wide or repeated. With at most 48 of them the
+ * slowest match took 15 ms (test_classify.c). */
+#define CLASSIFY_PATTERN_MAX  1000
+#define CLASSIFY_PATTERN_WIDE 48
+const char *classify_pattern_fault(const char *pattern);
 
 /* True if one field of a match fits. Patterns may use the wildcards * and ?. The kernel keeps
  * 15 bytes of a longer name. */

@@ -104,7 +104,7 @@ static bool is_implausible(const struct health *h, const struct gw_device *d, do
 
 	if (margin > 0 || isnan(t))
 		return false;
-	if (!isnan(reasons) && ((unsigned)reasons & ANY_THERMAL))
+	if (!isnan(reasons) && ((uint64_t)reasons & ANY_THERMAL))
 		return false;
 	if (isnan(other))
 		other = h->o.fallback_c - t;
@@ -210,7 +210,7 @@ static void read_heat(struct health *h, const struct gw_device *d, uint64_t now)
 	double reasons = health_value(d, GW_Q_CLOCK_REASONS);
 
 	find_margin(h, d, now);
-	h->heat.hw_thermal = !isnan(reasons) && ((unsigned)reasons & ABI_REASON_HW_THERMAL);
+	h->heat.hw_thermal = !isnan(reasons) && ((uint64_t)reasons & ABI_REASON_HW_THERMAL);
 	if (isnan(h->heat.margin_c) && !h->heat.hw_thermal) {
 		restart_cooling(h);
 		return;
@@ -276,8 +276,8 @@ static void heat_finding(const struct health *h, struct health_finding *f)
 
 #define NO_REASON GUARD_REASONS
 
-/* The first rule that holds sets the level and the finding of the GPU. From HEALTH_EVICT on,
- * workers leave for the rule's reason. */
+/* The first rule that holds sets the level and the finding of the GPU. At HEALTH_EVICT and
+ * above, workers leave the GPU; their reason is that of the rule. */
 static const struct rule {
 	enum health_level (*level)(const struct health *h);
 	void (*finding)(const struct health *h, struct health_finding *f);

@@ -53,7 +53,7 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 	if (w->presence == PRESENCE_GONE)
 		return;
 	worker_set_unknown(g, w);
-	if (worker_must_resume(w)) {
+	if (worker_resume_forbidden(w)) {
 		w->presence = PRESENCE_HERE;
 		w->report.state = STATE_EVICTED;
 		guard_report(g, w, "mode", "%s", guard_must_resume_text);
@@ -96,12 +96,27 @@ static int find_worker(const struct guard_worker *w, unsigned n, const char *nam
 	return -1;
 }
 
+static bool has_command_patterns(const struct policy *p)
+{
+	bool has = false;
+
+	for (unsigned i = 0; i < p->rules; i++)
+		has |= p->rule[i].match.command != NULL;
+	for (unsigned i = 0; i < p->workers; i++)
+		has |= p->worker[i].match.command != NULL;
+	return has;
+}
+
 /* Classifies the last scene again. Its roots name workers by position, and its verdicts have
- * strings of the old policy. */
+ * strings of the old policy. Command lines are compared with the new patterns by the thread that
+ * builds the next scene. */
 static void classify_again(struct guard *g, const int *now)
 {
+	const bool pending = has_command_patterns(g->p);
 	unsigned n = 0;
 
+	for (unsigned i = 0; i < g->scene.processes; i++)
+		g->scene.process[i].command_match = pending ? COMMAND_PENDING : COMMAND_MATCHED;
 	for (unsigned i = 0; i < g->scene.roots; i++) {
 		struct scene_root root = g->scene.root[i];
 

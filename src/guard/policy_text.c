@@ -5,6 +5,7 @@
 #include "base/buf.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,11 +19,12 @@ static const char *const modes[] = { "observe", "dry-run", "enforce", NULL };
 static const char *const actions[] = { "ignore", "watch", "contend", "contend-now", NULL };
 static const char *const resumes[] = { "restore", "lazy", "never", NULL };
 static const char *const kinds[] = {
-#define K(symbol, name, url, level, traits, help) [WORKER_##symbol] = #name,
+#define K(symbol, name, url, level, stop_s, traits, help) [WORKER_##symbol] = #name,
 #include "kind.def"
 	NULL
 };
-/* Numbers in recordings before format version 5. Never change this list. */
+/* Kinds in the order of their numbers in recordings before format version 5. Never change this
+ * list. */
 static const char *const old_kinds[] = { "ollama", "llamacpp",   "llamaswap", "vllm",
 					 "sglang", "tabby",      "kobold",    "comfy",
 					 "a1111",  "checkpoint", "systemd",   "container",
@@ -72,14 +74,19 @@ struct put {
 /* Writes a string. A user and a password in a URL are left out. */
 static void put_words(const struct put *w, const char *name, const char *text)
 {
+	static const struct struct_text_member words = { .kind = STRUCT_TEXT_TEXT };
 	const char *host = text ? strstr(text, "://") : NULL, *at;
+	char scheme[16];
 
 	if (!text || strcmp(name, "token_file") == 0)
 		return;
 	at = host ? strchr(host + 3, '@') : NULL;
-	if (at && (size_t)(at - host) < strcspn(host + 3, "/") + 3)
+	if (at && (size_t)(at - host) < strcspn(host + 3, "/") + 3) {
+		snprintf(scheme, sizeof(scheme), "%.*s", (int)(host + 3 - text), text);
+		struct_text_add(w->out, &words, scheme);
 		text = at + 1;
-	struct_text_add(w->out, &(struct struct_text_member){ .kind = STRUCT_TEXT_TEXT }, text);
+	}
+	struct_text_add(w->out, &words, text);
 }
 
 /* Writes one member. A string that is not NULL begins with '='. A command is written as 1 (set)

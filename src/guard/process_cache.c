@@ -238,9 +238,13 @@ bool process_cache_appeared(struct process_cache *c)
 void process_cache_renumber_workers(struct process_cache *c, const int *now)
 {
 	for (unsigned k = 0; k < CHAINS; k++)
-		for (int i = c->chain[k]; i >= 0; i = c->entry[i].next)
-			if (c->entry[i].worker >= 0)
-				c->entry[i].worker = now[c->entry[i].worker];
+		for (int i = c->chain[k]; i >= 0; i = c->entry[i].next) {
+			struct cached_process *e = &c->entry[i];
+
+			e->process.command_match = COMMAND_UNMATCHED;
+			if (e->worker >= 0)
+				e->worker = now[e->worker];
+		}
 }
 
 /* ---- reading /proc ---- */
@@ -267,8 +271,8 @@ static void set_unreadable(struct cached_process *e)
 	e->state = PROCESS_FOUND;
 }
 
-/* Keeps the program and the arguments of a process that ends: it loses them before its memory
- * on the GPU. */
+/* Keeps the program and the arguments of a process that ends: they are lost before its memory
+ * on the GPU is free. */
 static void keep_program(const struct cached_process *e, uint64_t start_ticks,
 			 struct scene_process *now)
 {

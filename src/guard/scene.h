@@ -35,6 +35,13 @@ struct scene_gpu {
 	unsigned errors;      /* consecutive failed readings */
 };
 
+/* Whether scene_process.patterns holds the results of classifier_match_command(). */
+enum scene_command_match {
+	COMMAND_UNMATCHED, /* no: the classification compares the command line itself */
+	COMMAND_MATCHED,
+	COMMAND_PENDING, /* no, the policy is new: no pattern matches until the next scene */
+};
+
 struct scene_process {
 	struct proc_id id;
 	int64_t uid;   /* -1: unknown */
@@ -44,10 +51,13 @@ struct scene_process {
 	bool bytes_known;
 	double sm_ratio; /* over the last seconds; NAN: not requested or not reported */
 	bool orphan;     /* the driver lists it, but the kernel does not */
-	bool self;       /* it belongs to our own process tree or cgroup */
-	bool veiled; /* its program cannot be read, so it may be a worker of the same user */
+	bool self;       /* it belongs to the process tree or cgroup of this program */
+	bool veiled;     /* its program is hidden, so it may be a worker that was not found */
 	char name[16], exe[160], command[160], cgroup[160], container[64];
 	int64_t ancestor[SCENE_ANCESTORS]; /* nearest first; 0 ends the list */
+	/* Not recorded. */
+	enum scene_command_match command_match;
+	uint64_t patterns[2]; /* one bit per rule, then one per worker */
 };
 
 enum scene_how {
@@ -106,9 +116,9 @@ static inline bool scene_is(const struct scene_process *p, const struct scene_ro
 void scene_write(struct buf *out, const struct scene *s);
 
 /* Writes the difference from last as one short line, because most scenes differ from the one
- * before only in time. Writes the whole scene if last->whole is not set, if the GPUs, processes
- * or roots are others, or if the changes do not fit on one line. Then copies s to last. The
- * caller zeroes last before the first call. */
+ * before only in time. Writes the whole scene if last->whole is not set, if there are more or
+ * fewer GPUs, processes or roots, or if the changes do not fit on one line. Then copies s to
+ * last. The caller zeroes last before the first call. */
 void scene_write_change(struct buf *out, const struct scene *s, struct scene *last);
 
 /* Reads the next line, without its newline.  The caller zeroes ret before the first line and does not change it between

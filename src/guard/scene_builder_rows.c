@@ -265,6 +265,8 @@ static struct scene_process *add_process(struct scene_builder *b, const struct r
 	b->cached[s->processes] = cached;
 	b->instance[s->processes++] = r->instance;
 	*p = *from;
+	if (p->command_match == COMMAND_UNMATCHED)
+		classifier_match_command(b->classifier, p);
 	p->gpu = r->gpu;
 	p->type = r->type;
 	p->bytes = r->bytes;
@@ -328,6 +330,8 @@ static void add_row_process(struct scene_builder *b, const struct row *r)
 	}
 	if (c->state == PROCESS_FOUND) {
 		b->several_rows |= c->process.id.pid != r->listed_pid || r->instance >= 0;
+		if (c->process.command_match == COMMAND_UNMATCHED)
+			classifier_match_command(b->classifier, &c->process);
 		if (!merge_row(b, r, c->process.id.pid))
 			add_process(b, r, &c->process, c);
 	} else if (is_simulated(b, r, c) || c->state == PROCESS_ORPHAN) {
@@ -362,8 +366,8 @@ static unsigned generations(const struct scene_process *p, int64_t pid)
 	return FAR;
 }
 
-/* Returns how many generations p is below this process. As pid 1 of a container this process is
- * an ancestor of everything, which means nothing. */
+/* Returns how many generations p is below this process. FAR if this process is pid 1 of a
+ * container, because then every process is below it. */
 static unsigned below_self(const struct scene_builder *b, const struct scene_process *p)
 {
 	return b->self > 1 ? generations(p, b->self) : FAR;
@@ -408,8 +412,8 @@ static int worker_of(struct scene_builder *b, const struct scene_process *p,
 	return c->worker;
 }
 
-/* True if p belongs to this program. A worker that this program started is a worker; this
- * program below a worker is this program: the nearer ancestor decides. */
+/* True if p belongs to this program. If p is below this program and also below a worker's root,
+ * the nearer of the two decides. */
 static bool is_own(const struct scene_builder *b, const struct scene_process *p, int worker)
 {
 	unsigned root;

@@ -2,6 +2,7 @@
  * has its own interval. */
 #include "worker_finder.h"
 
+#include "pidfile.h"
 #include "port_owner.h"
 #include "process_cache.h"
 
@@ -12,16 +13,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* Largest difference between the clock of a file system and the clock of process start
  * times. */
 #define CLOCK_DIFFERENCE_NS NS_PER_S
 
 /* How long a result is valid. FOUND: the worker has a root; MISSING: it has none. */
-#define PIDFILE_NS        NS_PER_S
-#define RECHECK_NS        NS_PER_S /* checks that roots run the same programs: three files */
-#define PORT_FOUND_NS     NS_PER_S /* reads one link */
+#define PIDFILE_NS NS_PER_S
+/* time between checks that roots run the same programs; reads three files */
+#define RECHECK_NS        NS_PER_S
+#define PORT_FOUND_NS     NS_PER_S          /* reads one link */
 #define PORT_MISSING_NS   (5 * NS_PER_S)    /* the kernel takes 3 ms to list its sockets */
 #define PORT_APPEARED_NS  (200 * NS_PER_MS) /* a new process on a GPU may be the worker */
 #define OWNER_MISSING_NS  (30 * NS_PER_S) /* a socket listens, but its process is not visible */
@@ -122,8 +123,8 @@ static void inherit_worker(struct worker_finder *f, unsigned worker,
 
 	if (strcmp(now->name, was->name) == 0)
 		inherit_target(t, from, worker_finder_same_match(now, was));
-	/* A new finder cannot know which process wrote a pidfile: only a finder that saw the
-	 * process alive knows it. */
+	/* Take over which process wrote the pidfile: only a finder that saw this process alive
+	 * knows it. */
 	if (now->match.pidfile && was->match.pidfile &&
 	    strcmp(now->match.pidfile, was->match.pidfile) == 0) {
 		t->written = from->written;
@@ -227,11 +228,11 @@ static void remove_formers(const struct worker_finder *f, struct target *t)
 	t->formers = kept;
 }
 
-/* True if pid must not become a root. Every process is below init, and this process is below
- * those that started it: a pidfile or a socket (systemd holds sockets that it passes on) must
- * not make a root of these. A process that the match names by its program may be the first
- * process of a container, with the whole container below it. But init of the machine is never a
- * root. */
+/* True if pid must not become a root. Init of the machine is never a root. Every process is
+ * below init, and this program is below the processes that started it. If a pidfile or a socket
+ * names one of these, it does not become a root; systemd, for example, holds sockets that it
+ * passes on. But if the match names a program, the first process of a container may be a root,
+ * with the whole container below it. */
 static bool is_above_us(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;
@@ -308,10 +309,11 @@ static bool is_due(const struct worker_finder *f, uint64_t last_ns, uint64_t eve
 /* True if the process is younger than the pidfile. A program writes its pidfile after it
  * starts, so a younger process has the reused pid of one that ended. False if the start is
  * unknown. */
-static bool is_younger(const struct worker_finder *f, const struct stat *st, struct proc_id now)
+static bool is_younger(const struct worker_finder *f, struct timespec written,
+		       struct proc_id now)
 {
 	const uint64_t written_ns =
-		(uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec;
+		(uint64_t)written.tv_sec * NS_PER_S + (uint64_t)written.tv_nsec;
 	uint64_t began_ns;
 
 	return proc_began_ns(f->root, now.start_ticks, &began_ns) == 0 &&
@@ -320,33 +322,33 @@ static bool is_younger(const struct worker_finder *f, const struct stat *st, str
 
 /* True if the pidfile is stale: the pid has a new process, but the file is unchanged, so the
  * pid was reused. */
-static bool is_stale(const struct worker_finder *f, struct target *t, const struct stat *st,
+static bool is_stale(const struct worker_finder *f, struct target *t, struct timespec written,
 		     struct proc_id now)
 {
-	const bool same_file = t->written.tv_sec == st->st_mtim.tv_sec &&
-			       t->written.tv_nsec == st->st_mtim.tv_nsec;
+	const bool same_file =
+		t->written.tv_sec == written.tv_sec && t->written.tv_nsec == written.tv_nsec;
 
 	if (same_file && t->writer.pid == now.pid)
 		return t->writer.start_ticks != now.start_ticks;
-	if (is_younger(f, st, now))
+	if (is_younger(f, written, now))
 		return true;
-	t->written = st->st_mtim;
+	t->written = written;
 	t->writer = now;
 	return false;
 }
 
-/* Reads the process that the pidfile names; false: none that lives. */
+/* Reads the process that the pidfile names; false: none that lives, or the file is not trusted. */
 static bool read_pidfile(const struct worker_finder *f, struct target *t, const char *path,
 			 struct proc_id *ret)
 {
-	struct stat st;
+	struct pidfile file;
 
-	path += strspn(path, "/");
-	return fstatat(f->root->fd, path, &st, 0) == 0 &&
-	       root_read_i64(f->root, path, &ret->pid) == 0 &&
-	       proc_start_ticks(f->root, ret->pid, &ret->start_ticks) == 0 &&
+	if (pidfile_read(f->root, path, &file) != 0)
+		return false;
+	ret->pid = file.pid;
+	return proc_start_ticks(f->root, ret->pid, &ret->start_ticks) == 0 &&
 	       proc_lives(f->root, ret->pid, ret->start_ticks) != 0 &&
-	       !is_stale(f, t, &st, *ret);
+	       !is_stale(f, t, file.written, *ret);
 }
 
 /* Finds the worker by its pidfile. A file that names another process replaces the root. A file
@@ -504,9 +506,9 @@ struct search { /* search of /proc, which lists processes in the order of their 
 	bool complete;
 };
 
-/* True if the process may fit. A quick test with one file instead of eight excludes most
- * processes: they have another name or program, no arguments (kernel threads), or are in
- * another control group. */
+/* True if the process may fit. This quick test reads only the files that the match needs,
+ * instead of eight files. It excludes most processes: they have another name or program, no
+ * arguments (kernel threads), or are in another control group. */
 static bool may_fit(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;

@@ -14,7 +14,9 @@ struct gw_window {
 	struct gw_window *next, **link;
 	unsigned id;
 	char label[64];
-	bool hurry, closed, waited;
+	bool hurry, waited;
+	int wait_error; /* what gw_window_wait() returned, if waited */
+	atomic_bool closed;
 	struct tracked_window *tracked; /* one per device */
 	struct gw_energy *energy;       /* one per device */
 };
@@ -104,21 +106,21 @@ int gw_window_close(struct gw_window *w, uint64_t end_ns)
 	struct event e = { .type = EVENT_CLOSE };
 	uint64_t now = clock_mono_ns(w->meter->clock);
 
-	if (w->closed)
-		return context_fail(w->meter->ctx, -GW_E_STATE,
-				    "the window \"%s\" is already closed", w->label);
 	e.t_ns = end_ns ? end_ns : now;
-	if (e.t_ns > now || (w->meter->count && e.t_ns < w->tracked[0].e.begin_ns))
+	if (!w->closed &&
+	    (e.t_ns > now || (w->meter->count && e.t_ns < w->tracked[0].e.begin_ns)))
 		return context_fail(w->meter->ctx, -GW_E_ARG,
 				    "the window \"%s\" cannot end in the future or before it "
 				    "begins",
 				    w->label);
 	if (w->meter->count && e.t_ns == w->tracked[0].e.begin_ns)
-		e.t_ns++; /* a window must be longer than 0 */
+		e.t_ns++;                      /* a window must be longer than 0 */
+	if (atomic_exchange(&w->closed, true)) /* two threads may close it */
+		return context_fail(w->meter->ctx, -GW_E_STATE,
+				    "the window \"%s\" is already closed", w->label);
 	e.u.window.id = w->id;
 	for (unsigned i = 0; i < w->meter->count; i++)
 		record_edge(w->meter->device[i], &e, NULL, early_ns(w, i, e.t_ns));
-	w->closed = true;
 	return 0;
 }
 
@@ -200,25 +202,24 @@ int gw_window_wait(struct gw_window *w, uint64_t timeout_ns)
 {
 	uint64_t now = clock_mono_ns(w->meter->clock);
 	uint64_t until = timeout_ns < UINT64_MAX / 2 - now ? now + timeout_ns : UINT64_MAX / 2;
-	int err = 0;
 
 	if (!w->closed)
 		return context_fail(w->meter->ctx, -GW_E_STATE,
 				    "the window \"%s\" is still open; close it first",
 				    w->label);
-	if (w->waited)
-		return 0;
-	for (unsigned i = 0; i < w->meter->count; i++) {
+	for (unsigned i = 0; !w->waited && i < w->meter->count; i++) {
 		if (!wait_device(w, i, until))
-			err = -GW_E_TIMEOUT;
+			w->wait_error = -GW_E_TIMEOUT;
 		compute_result(w, i, true);
 	}
 	w->waited = true;
-	return err ? context_fail(w->meter->ctx, err,
-				  "no sample covered the end of the window \"%s\" in time; its "
-				  "result is truncated",
-				  w->label)
-		   : 0;
+	return w->wait_error
+		       ? context_fail(
+				 w->meter->ctx, w->wait_error,
+				 "no sample covered the end of the window \"%s\" in time; its "
+				 "result is truncated",
+				 w->label)
+		       : 0;
 }
 
 const struct gw_energy *gw_window_energy(struct gw_window *w, unsigned i)

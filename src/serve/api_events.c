@@ -123,7 +123,7 @@ static unsigned topic_bit(const char *word)
 	return 0;
 }
 
-/* Reads ?topics=a,b; all topics if absent. False: replied. */
+/* Reads ?topics=a,b; all topics if absent. Returns false after an error reply. */
 static bool topics_of(const struct request *q, struct reply *r, unsigned *ret)
 {
 	const char *list = request_param(q, "topics");

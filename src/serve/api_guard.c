@@ -238,7 +238,8 @@ static enum guard_request request_kind(enum verb verb, const struct worker_reque
 	}
 }
 
-/* Replies 202. unsaved: why the request is not in the journal; "": it is. */
+/* Replies 202. unsaved says why the request is not in the journal; "" if it is in the
+ * journal. */
 static void accepted(const struct api *a, const struct guard_view *g, unsigned worker,
 		     const char *unsaved, struct reply *r)
 {
@@ -521,7 +522,7 @@ void api_guard_game_end(void *arg, const struct request *q, struct reply *r)
 			     &(struct guard_client){ q->who, q->uid, q->peer_pid, 0 });
 	if (err == -GW_E_PERM) {
 		reply_problem(r, 403, "not-yours",
-			      "Use the account that registered it, or send the token.",
+			      "Use the account that registered the game, or send the token.",
 			      "another user registered the game of process %.32s", q->arg[0]);
 		return;
 	}

@@ -81,8 +81,8 @@ static const char *why_none_leaves(const struct guard_view *g)
 {
 	static const char *const why[GUARD_DRIES] = {
 		[DRY_MODE] = ", and the guard only observes: no worker leaves",
-		[DRY_FOREIGN] = ", and another service controls the GPUs: this one moves no "
-				"worker (gpuward guard status names it)",
+		[DRY_FOREIGN] = ", and another service controls the GPUs (gpuward guard status "
+				"names it): no worker leaves",
 		[DRY_SIMULATED] = ", and the GPUs are simulated: no worker leaves (set "
 				  "simulated = true in [guard] to act)",
 	};
@@ -266,7 +266,7 @@ static void keep_key(struct api *a, const struct request *q, const char *key, ui
 /* Answers, continues or refuses a repeated request. False: the request is not a repeated
  * one. */
 static bool continue_request(const struct api *a, const struct request *q, struct reply *r,
-			     const struct guard_view *g, double wait_s)
+			     const struct guard_view *g, double wait_s, bool named)
 {
 	const char *key = request_header(q, "Idempotency-Key");
 	const struct api_key *k = key ? known_key(a, g, key) : NULL;
@@ -286,6 +286,7 @@ static bool continue_request(const struct api *a, const struct request *q, struc
 		return false;
 	*wait = (struct reservation_wait){ .id = k->id,
 					   .until_ns = api_now(a) + (uint64_t)(wait_s * 1e9),
+					   .named = named,
 					   .again = true };
 	*q->memory = wait;
 	check_reservation(a, g, wait, r);
@@ -304,8 +305,8 @@ static void refuse_reservation(const struct api *a, const struct guard_view *g,
 			      "the maximum number of reservations is reached");
 	else if (err == -GW_E_ARG)
 		reply_problem(r, 400, "no-such-process",
-			      "Send the request from where the service sees the process, or "
-			      "omit \"pid\": the reservation then lasts until DELETE or ttl_s.",
+			      "Use the process id as the service sees it, or omit \"pid\": the "
+			      "reservation then lasts until DELETE or ttl_s.",
 			      "%s", message);
 	else
 		reply_problem(r, 503, "no-reading", "Try again in a moment.",
@@ -367,7 +368,7 @@ void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 		return;
 	if (!read_reservation(b, &w))
 		reply_problem(r, 400, "bad-body", NULL, "%s", json_request_message(b));
-	else if (!continue_request(a, q, r, g, w.wait_s))
+	else if (!continue_request(a, q, r, g, w.wait_s, w.gpu != NULL))
 		begin_reservation(a, q, r, g, &w);
 	json_request_close(b);
 }

@@ -227,8 +227,8 @@ static void manage_emit(const struct api *a, const char *uuid, const char *sever
 		a->view.ops->emit(a->view.engine, &e);
 }
 
-/* Returns the UUID of the GPU that selector names; NULL: replied. Refuses a MIG instance,
- * because settings apply to the whole GPU. */
+/* Returns the UUID of the GPU that selector names. Refuses a MIG instance, because settings
+ * apply to the whole GPU. Returns NULL after an error reply. */
 static const char *find_uuid(const struct api *a, struct reply *r, const char *selector)
 {
 	const char *uuid;

@@ -373,7 +373,8 @@ void guard_doc_too_often(const struct api *a, const struct guard_view *g,
 	snprintf(seconds, sizeof(seconds), "%llu", (unsigned long long)(wait / NS_PER_S + 1));
 	reply_header(r, "Retry-After", seconds);
 	reply_problem(r, 429, "too-often",
-		      "Try again then, or ask the operator to raise guard.user_evictions.",
+		      "Try again after the seconds in Retry-After, or ask the operator to "
+		      "raise guard.user_evictions.",
 		      "%s",
 		      *message ? message
 			       : "workers would have to leave, and this user has reached its "

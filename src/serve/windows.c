@@ -37,7 +37,7 @@ static void free_parts(struct windows *w, struct windows_entry *e)
 	e->last = NULL;
 }
 
-/* Frees the windows of the entry on the meter. */
+/* Frees the meter's windows that belong to the entry. */
 static void leave_meter(struct windows *w, struct windows_entry *e)
 {
 	free_parts(w, e);
@@ -111,10 +111,11 @@ static void learn_sensors(const struct windows *w, struct windows_entry *e)
 		e->device[i].sensor = meter_setup(w->meter, e->device[i].number).sensor;
 }
 
-/* Makes the document from the data that has arrived, announces the end and leaves the meter. */
+/* Ends a window: makes its document from the data that has arrived, frees its windows in the meter,
+ * and announces the end. */
 static void finish_window(struct windows *w, const struct view *v, struct windows_entry *e)
 {
-	bool kept = false;
+	bool kept, made;
 
 	if (e->window)
 		gw_window_wait(e->window, 0);
@@ -123,10 +124,10 @@ static void finish_window(struct windows *w, const struct view *v, struct window
 	learn_sensors(w, e);
 	windows_sum_up(e, &e->sum);
 	e->state = WINDOWS_HAS_ENDED;
-	if (windows_make_document(e) == 0) {
-		kept = windows_keep(v, e) == 0;
+	made = windows_make_document(e) == 0;
+	kept = windows_keep(v, e) == 0;
+	if (made)
 		free_details(e);
-	}
 	leave_meter(w, e);
 	windows_announce(w, v, e, kept);
 	move_to_front(w, e);
@@ -277,18 +278,17 @@ static void sha256_hex(const char *p, size_t n, char out[static 65])
 	sha256_end(&s, out);
 }
 
-/* Makes a random id, because a client that knows the id may end the window. */
-static void make_id(char *out, size_t size)
+/* Makes a random id, because a client that knows the id may end the window. Without random
+ * numbers there is no window. */
+static int make_id(char *out, size_t size)
 {
 	unsigned char r[8];
 
-	if (getrandom(r, sizeof(r), GRND_NONBLOCK) != sizeof(r)) {
-		uint64_t t = clock_mono_ns(clock_real());
-
-		memcpy(r, &t, sizeof(r));
-	}
+	if (getrandom(r, sizeof(r), GRND_NONBLOCK) != sizeof(r))
+		return -GW_E_IO;
 	snprintf(out, size, "w%02x%02x%02x%02x%02x%02x%02x%02x", r[0], r[1], r[2], r[3], r[4],
 		 r[5], r[6], r[7]);
+	return 0;
 }
 
 static char *tags_json(const struct windows_ask *ask)
@@ -376,7 +376,9 @@ static int fill_entry(struct windows *w, const struct view *v, const struct wind
 
 	if (err)
 		return err;
-	make_id(e->id, sizeof(e->id));
+	err = make_id(e->id, sizeof(e->id));
+	if (err)
+		return err;
 	snprintf(e->label, sizeof(e->label), "%s", ask->label ? ask->label : "");
 	e->begin_ns = now_ns;
 	e->begin_wall_ns = clock_wall_ns(meter_clock(v->meter));
@@ -435,8 +437,7 @@ int windows_open(struct windows *w, const struct view *v, const struct windows_a
 		return err;
 	}
 	w->meter = v->meter;
-	windows_keep(v, e);
-	windows_announce(w, v, e, true);
+	windows_announce(w, v, e, windows_keep(v, e) == 0);
 	*ret = e;
 	return 0;
 }

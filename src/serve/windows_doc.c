@@ -212,7 +212,7 @@ static void details_json(struct buf *out, const struct windows_entry *e, size_t 
 		buf_done(out);
 }
 
-/* Returns how many bytes a document may still have after this many. */
+/* Returns how many bytes a document may still grow if it has this many bytes. */
 static size_t bytes_left(size_t bytes)
 {
 	return bytes < VIEW_DOCUMENT_MAX ? VIEW_DOCUMENT_MAX - bytes : 0;
@@ -397,7 +397,8 @@ int windows_keep(const struct view *v, const struct windows_entry *e)
 
 	if (e->state != WINDOWS_HAS_ENDED)
 		return keep_open(v, e);
-	err = put_document(v, KIND, e, e->document);
+	/* Without a document the window is lost, but it did not end with a crash. */
+	err = e->document ? put_document(v, KIND, e, e->document) : -GW_E_NOMEM;
 	delete_document(v, KIND_OPEN, e->id);
 	return err;
 }
@@ -414,7 +415,7 @@ static void sentence(const struct windows_entry *e, bool kept, char *out, size_t
 				    e->label);
 
 	if (e->state != WINDOWS_HAS_ENDED)
-		snprintf(out + n, size - n, "began");
+		snprintf(out + n, size - n, "began%s", more);
 	else if (isnan(e->sum.joules.best))
 		snprintf(out + n, size - n, "ended without a result%s", more);
 	else

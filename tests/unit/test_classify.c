@@ -8,13 +8,14 @@
 #include <string.h>
 
 #define TEST_SETUP setup
-#include "test.h"
+#include "seed.h"
 
 #define MIB (UINT64_C(1) << 20)
 
 static struct policy policy;
 static struct scene scene;
 static struct verdict verdict[SCENE_PROCESSES];
+static uint64_t random_state;
 
 static int setup(void **state)
 {
@@ -103,10 +104,106 @@ TEST(a_pattern_with_a_back_reference_matches_nothing)
 		{ "[a", true },
 		{ "a\\", true },
 		{ "a{1,9}", true },
+		{ "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", true },
+		{ "^/usr/bin/python3 -m vllm.entrypoints.openai.api_server .*--port[= ]8000( "
+		  "|$)",
+		  true },
+		{ ".*a.{100}z", false },
+		{ "(a|b)*a(a|b){40}z", false },
+		{ "((a{1,255}){1,255}){1,255}", false },
+		{ "((((((((((((a?)+)+)+)+)+)+)+)+)+)+)+)+z", false },
+		{ "a{99999999999999999999}", false },
+		{ "((((((((((((((((a))))))))))))))))", false },
 	};
 
 	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++)
-		assert_int_equal(classify_pattern_is_bounded(row[i].pattern), row[i].bounded);
+		assert_int_equal(!classify_pattern_fault(row[i].pattern), row[i].bounded);
+}
+
+static double cpu_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static unsigned below(unsigned n)
+{
+	return (unsigned)(next(&random_state) % n);
+}
+
+/* Appends a random expression with few letters, so that much of a text matches. */
+static void random_pattern(char *out, size_t size, unsigned depth)
+{
+	static const char *const atoms[] = { "a", "b", ".", ".", "[ab]", "[^c]", ".*", "a*" };
+	static const char *const marks[] = { "", "", "*", "+", "?", "{3}", "{1,7}", "{20}" };
+
+	for (unsigned n = 1 + below(4); n && strlen(out) + 32 < size; n--) {
+		if (depth && below(3) == 0) {
+			strcat(out, "(");
+			random_pattern(out, size, depth - 1);
+			strcat(out, below(2) ? "|b)" : ")");
+		} else {
+			strcat(out, atoms[below(sizeof(atoms) / sizeof(atoms[0]))]);
+		}
+		strcat(out, marks[below(sizeof(marks) / sizeof(marks[0]))]);
+	}
+}
+
+/* No match may keep a thread busy: the slowest known patterns, and random ones. */
+TEST(a_match_of_every_pattern_that_is_accepted_takes_less_than_half_a_second)
+{
+	static const char *const slow[] = { ".*a.{40}z", "[ab]*a.{40}z", "(a|b)*a(a|b){22}z",
+					    "(.?){40}z", "((a{1,6}){1,6})z" };
+	struct scene_process *p = process(1, "/usr/bin/x");
+	double worst = 0;
+
+	random_state = seed_of_run();
+	rule(GUARD_IGNORE);
+	for (unsigned i = 0; i < 400; i++) {
+		char pattern[200] = "";
+		double began;
+
+		if (i < sizeof(slow) / sizeof(slow[0]))
+			snprintf(pattern, sizeof(pattern), "%s", slow[i]);
+		else
+			random_pattern(pattern, sizeof(pattern), 3);
+		if (classify_pattern_fault(pattern))
+			continue;
+		for (unsigned k = 0; k < sizeof(p->command) - 1; k++)
+			p->command[k] = "ab"[below(2)];
+		policy.rule[0].match.command = pattern;
+		began = cpu_s();
+		(void)class_of(p);
+		began = cpu_s() - began;
+		worst = began > worst ? began : worst;
+		if (began > 0.5)
+			print_message("%s takes %.3f s\n", pattern, began);
+	}
+	print_message("the slowest match takes %.1f ms\n", worst * 1e3);
+	assert_true(worst < 0.5);
+}
+
+TEST(matched_command_lines_are_not_matched_again)
+{
+	struct scene_process *p = process(1, "/usr/bin/x");
+	struct classifier *c = NULL;
+
+	rule(GUARD_IGNORE)->command = "never";
+	worker("w")->command = "serve$";
+	snprintf(p->command, sizeof(p->command), "x serve");
+	assert_int_equal(classifier_new(&policy, &c), 0);
+	classifier_match_command(c, p);
+	classifier_free(c);
+	assert_int_equal(class_of(p), CLASS_WORKER);
+	snprintf(p->command, sizeof(p->command),
+		 "other"); /* its result is used, not the text */
+	assert_int_equal(class_of(p), CLASS_WORKER);
+	p->command_match = COMMAND_PENDING;
+	assert_int_equal(class_of(p), CLASS_UNKNOWN);
+	p->command_match = COMMAND_UNMATCHED;
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
 TEST(the_first_class_that_holds_wins)
@@ -442,6 +539,56 @@ TEST(every_field_of_a_match_counts)
 		if ((class_of(p) == CLASS_IGNORED) != rows[i].fits)
 			fail_msg("row %zu", i);
 	}
+}
+
+TEST(a_container_matches_by_its_whole_name)
+{
+	static const struct {
+		const char *wanted, *container;
+		bool fits;
+	} rows[] = {
+		{ "ollama", "ollama", true },
+		{ "ollama", "ollama-evil", false },
+		{ "ollama-evil", "ollama", false },
+		{ "ollama", "ollam", false },
+		{ "my-long-container", "my-long-cont", false },
+		{ "c0ffee", "c0ffee012345", true },
+		{ "c0ffee", "c0ffee01", false }, /* a name, not an id */
+		{ "c0ffee01234567", "c0ffee012345", true },
+		{ "c0ffee01234567", "c0ffee012346", false },
+	};
+	struct scene_process *p = process(7, "/bin/x");
+
+	policy.rules = 1;
+	policy.rule[0].action = GUARD_IGNORE;
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		policy.rule[0].match =
+			(struct policy_match){ .uid = -1, .container = rows[i].wanted };
+		snprintf(p->container, sizeof(p->container), "%s", rows[i].container);
+		if ((class_of(p) == CLASS_IGNORED) != rows[i].fits)
+			fail_msg("row %zu", i);
+	}
+}
+
+TEST(a_user_cannot_pretend_to_be_a_container_of_another_engine)
+{
+	struct scene_process *p = process(7, "/bin/x");
+	struct policy_match *m = worker("w");
+
+	m->container = ID;
+	snprintf(p->container, sizeof(p->container), "0123456789ab");
+	snprintf(p->cgroup, sizeof(p->cgroup), "/system.slice/docker-" ID ".scope");
+	assert_int_equal(class_of(p), CLASS_WORKER);
+	snprintf(p->cgroup, sizeof(p->cgroup),
+		 "/user.slice/user-1000.slice/user@1000.service/docker-" ID ".scope");
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	policy.worker[0].url = "unix:///run/user/100/podman/podman.sock";
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	policy.worker[0].url = "unix:///run/user/1000/podman/podman.sock";
+	assert_int_equal(class_of(p), CLASS_WORKER);
+	policy.worker[0].url = NULL;
+	m->uid = p->uid = 1000;
+	assert_int_equal(class_of(p), CLASS_WORKER);
 }
 
 TEST(an_unknown_value_does_not_match)

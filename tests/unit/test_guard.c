@@ -231,7 +231,7 @@ GUARD_TEST(a_known_contender_that_takes_more_than_its_earlier_maximum_is_demand)
 	world_until(o, 320 * S);
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(world_state(o, i), STATE_ACTIVE);
-	/* 23 GiB are free, but how much more it will take is unknown */
+	/* 23 GiB are free, but how much more the guest will take is unknown */
 	o->guest[1].bytes = 13 * GIB;
 	world_until(o, 330 * S);
 	for (unsigned i = 0; i < 3; i++)
@@ -312,8 +312,8 @@ GUARD_TEST(a_reservation_moves_as_few_as_it_takes_cheapest_first)
 	three(o); /* 16 GiB are free, 4 of them headroom */
 	world_begin(o);
 	world_run(o, S);
-	assert_int_equal(guard_reserve(o->g, "GPU-0", 12 * GIB, 0, 0, o->now, &id), 0);
-	assert_int_equal(reserved(o, id, message), 1); /* it fits */
+	assert_int_equal(guard_reserve(o->g, "GPU-0", 12 * GIB, 0, UINT64_MAX, o->now, &id), 0);
+	assert_int_equal(reserved(o, id, message), 1); /* it fits, for ever */
 	world_run(o, 5 * S);
 	assert_int_equal(o->orders, 0);
 	guard_release(o->g, id, o->now);

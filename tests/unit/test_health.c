@@ -1,4 +1,4 @@
-/* Health of an artificial GPU: each test sets its values and events. */
+/* Tests the health of an artificial GPU: each test sets its values and events. */
 #define TEST_SETUP    fresh
 #define TEST_TEARDOWN done
 #include "simtest.h"
@@ -161,6 +161,13 @@ TEST(a_hardware_slowdown_evicts_at_once)
 	read_value(GW_Q_CLOCK_REASONS, 0x40, 1);
 	assert_true(t.s.thermal);
 	assert_in(t.s.worst.why, "hardware");
+}
+
+TEST(a_clock_reason_of_a_newer_driver_hides_no_other)
+{
+	margin(6);
+	read_value(GW_Q_CLOCK_REASONS, 0x7000000000040, 1);
+	assert_true(t.s.thermal);
 }
 
 TEST(a_power_cap_is_not_a_fault)
@@ -558,7 +565,7 @@ TEST(events_are_one_incident_until_three_minutes_of_silence)
 	xid(94);
 	for (unsigned i = 0; i < 10; i++) {
 		read_after(170 * S);
-		xid(63); /* ignored: it does not keep the incident open */
+		xid(63); /* ignored: it does not prolong the incident */
 		assert_int_equal(t.s.level, i == 0 ? HEALTH_WARN : HEALTH_OK);
 	}
 	xid(94);

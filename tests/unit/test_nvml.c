@@ -1,4 +1,4 @@
-/* The NVML backend over the simulator: values, and the effect of a failing call. Loss,
+/* Tests the NVML backend over the simulator: values, and the effect of a failing call. Loss,
  * return and hangs are in test_nvml_loss.c. */
 #include "simtest.h"
 
@@ -122,6 +122,29 @@ SIM_TEST(placeholder_values_are_absent)
 	gw_process_list_free(l);
 }
 
+SIM_TEST(minus_one_degree_is_a_placeholder_but_a_margin_may_be_negative)
+{
+	static const char *const calls[] = { "nvmlDeviceGetTemperatureV",
+					     "nvmlDeviceGetTemperature" };
+
+	for (unsigned i = 0; i < 2; i++) {
+		char text[512];
+
+		snprintf(text, sizeof(text),
+			 TWO_GPUS
+			 "[[fault]]\ncall = \"%s\"\nvalue = -1\n"
+			 "[[fault]]\ncall = \"nvmlDeviceGetMarginTemperature\"\nvalue = -1\n"
+			 "%s",
+			 calls[i],
+			 i ? "[[fault]]\ncall = \"nvmlDeviceGetTemperatureV\"\ncode = 3\n"
+			   : "");
+		sim_start(text);
+		d = sim_take(GW_TIERS_ALL, 0);
+		assert_absent(d, GW_Q_TEMPERATURE_GPU, GW_ABSENT_INVALID);
+		assert_true(sim_value(d, GW_Q_TEMPERATURE_MARGIN) == -1);
+	}
+}
+
 SIM_TEST(gpm_needs_two_readings_a_tenth_of_a_second_apart)
 {
 	sim_start(TWO_GPUS);
@@ -202,8 +225,8 @@ static bool concerns_all(int code)
 	return r == REACT_LOST || r == REACT_REOPEN;
 }
 
-/* Asserts the effect of one failing call: its device has no new values and loses only those of
- * the call; the other device keeps all. */
+/* Asserts the effect of one failing call. Its device has no new values and loses only the
+ * values of that call. The other device keeps all its values. */
 static void check_fault(const struct have *was, const char *symbol, int code)
 {
 	struct have is;

@@ -1,4 +1,5 @@
-/* The NVML backend over the simulator when GPUs or the driver go away, come back, or hang. */
+/* Tests the NVML backend over the simulator when GPUs or the driver go away, come back, or
+ * hang. */
 #include "simtest.h"
 
 #include "device/nvml.h"
@@ -252,7 +253,7 @@ static void wait_for(struct call_thread *lane)
 SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 {
 	sim_text(TWO_GPUS);
-	sim_open_with(NULL, 0, 300 * NS_PER_MS);
+	sim_open_with(NULL, 0, 600 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	sim_hang("nvmlDeviceGetUtilizationRates", 1);
 	d = sim_take(GW_TIERS_COMMON, 1);
@@ -269,6 +270,29 @@ SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 	sim_unhang();
 	wait_for(sim.ctx->slot[1]->thread);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_OK);
+}
+
+SIM_TEST(slow_calls_that_return_do_not_stall_their_device)
+{
+	double first;
+
+#define SLOW(call) "[[fault]]\ncall = \"nvmlDeviceGet" call "\"\ngpu = 1\ndelay = 0.25\n"
+	sim_text(TWO_GPUS SLOW("ClockInfo") SLOW("UtilizationRates") SLOW("PerformanceState"));
+	sim_open_with(NULL, 0, NS_PER_S); /* five calls take 1.25 s */
+	d = sim_take(GW_TIER_FAST, 1);    /* waits: there is nothing to show before */
+	assert_int_equal(d->state, GW_DEVICE_OK);
+	first = sim_value(d, GW_Q_POWER);
+	assert_true(first > 0);
+	sim_step(10 * NS_PER_S);
+	d = sim_take(GW_TIER_FAST, 1);
+	assert_int_equal(d->state, GW_DEVICE_OK); /* with the age of the first reading */
+	assert_true(sim_value(d, GW_Q_POWER) == first);
+	assert_true(gw_snapshot_device(sim.snap, 0)->end_ns > d->end_ns + 9 * NS_PER_S);
+	wait_for(sim.ctx->slot[1]->thread);
+	d = sim_take(GW_TIER_FAST, 1); /* the reading that ended late */
+	assert_int_equal(d->state, GW_DEVICE_OK);
+	assert_true(gw_snapshot_device(sim.snap, 0)->end_ns < d->end_ns + 9 * NS_PER_S);
+	wait_for(sim.ctx->slot[1]->thread);
 }
 
 SIM_TEST(after_a_stall_the_current_request_is_read)

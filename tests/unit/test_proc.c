@@ -224,6 +224,7 @@ TEST(names_the_container_of_every_runtime)
 		  "0123456789ab" },
 		{ "/kubepods-besteffort-pod12.slice:cri-containerd:" HEX64, "0123456789ab" },
 		{ "/kubepods/burstable/pod12-34/" HEX64, "0123456789ab" },
+		{ "/system.slice/web.service/libpod-payload-" HEX64, "0123456789ab" },
 		{ "/kubepods.slice/kubepods-pod12.slice/crio-" HEX64 ".scope", "0123456789ab" },
 		{ "/docker/ffff456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef/"
 		  "docker/"
@@ -238,6 +239,9 @@ TEST(names_the_container_of_every_runtime)
 		{ "/machine.slice/machine-qemu\\x2d1\\x2dvm.scope", "" },
 		{ "/machine.slice/libpod-conmon-" HEX64 ".scope", "" },
 		{ "/system.slice/crio-conmon-" HEX64 ".scope", "" },
+		{ "/system.slice/evil-" HEX64 ".scope", "" },
+		{ "/system.slice/xdocker-" HEX64 ".scope", "" },
+		{ "/system.slice/docker" HEX64 ".scope", "" },
 		{ "/lxc.monitor.web", "" },
 		{ "/system.slice/docker.service", "" },
 		{ "/user.slice/user-1000.slice/session-2.scope", "" },

@@ -944,7 +944,8 @@ STORE_TEST(counts_made_while_the_file_was_locked_are_added)
 	assert_int_equal(store_flush(s, PATIENCE), 0);
 	assert_string_equal(store_state(s), "ok");
 	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 10);
-	store_set_count(s, "n", 4); /* the writer does not know yet that there is more */
+	/* the caller does not know the count in the file yet, so the store adds it */
+	store_set_count(s, "n", 4);
 	commit();
 	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 11);
 	assert_false(store_lasting(s));
@@ -1132,6 +1133,39 @@ STORE_TEST(a_file_of_a_newer_version_is_left_alone)
 	assert_int_equal(moved_aside(), 0);
 	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 7);
 	assert_int_equal(ask_sql("PRAGMA user_version"), 99);
+}
+
+STORE_TEST(a_file_with_a_negative_version_is_moved_aside)
+{
+	fill_file();
+	assert_int_equal(run_sql("PRAGMA user_version=-1"), SQLITE_OK);
+	open_limited(LIMIT);
+	assert_in(message, ".corrupt-");
+	assert_string_equal(store_state(s), "ok");
+	close_store();
+	assert_int_equal(moved_aside(), 1);
+}
+
+STORE_TEST(what_is_written_after_its_log_was_removed_is_kept)
+{
+	char log[140], kept[140];
+
+	open_clean();
+	store_set_count(s, "n", 1);
+	commit();
+	snprintf(log, sizeof(log), "%s-wal", path);
+	assert_int_equal(unlink(log), 0);
+	store_set_count(s, "n", 2);
+	commit();
+	assert_string_equal(store_state(s), "ok");
+	/* A service that is killed now leaves only the file. */
+	snprintf(kept, sizeof(kept), "cp %s %s.kept", path, path);
+	assert_int_equal(system(kept), 0);
+	close_store();
+	snprintf(kept, sizeof(kept), "%s.kept", path);
+	assert_int_equal(rename(kept, path), 0);
+	unlink(log);
+	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 2);
 }
 
 STORE_TEST(two_stores_never_share_a_file)

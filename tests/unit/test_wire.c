@@ -1,4 +1,4 @@
-/* The protocol between guard and companion, and what the companion allows. */
+/* Tests the protocol between guard and companion, and what the companion allows. */
 #include "companion/allow.h"
 #include "guard/worker/wire.h"
 
@@ -216,6 +216,10 @@ TEST(one_invalid_line_disables_the_whole_file)
 		"signal",
 		"signal all",
 		"signal exe=w",
+		"signal uid=root:x",
+		"signal exe=/bin/w exe=/bin/v",
+		"signal uid=7 uid=8",
+		"checkpoint cgroup=/s cgroup=/t",
 		"checkpoint cgroup=/",
 		"signal cgroup=//",
 		"signal cgroup=///",

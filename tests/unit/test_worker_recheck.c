@@ -95,6 +95,15 @@ TEST(a_process_named_by_the_pidfile_belongs)
 	assert_false(recheck_belongs(&call, &target));
 }
 
+TEST(a_process_belongs_not_if_others_can_write_the_pidfile)
+{
+	worker.match.pidfile = "/run/w.pid";
+	tree_put(&tree, "run/w.pid", "500\n");
+	assert_true(recheck_belongs(&call, &target));
+	assert_int_equal(fchmodat(tree.root.fd, "run", 0777, 0), 0);
+	assert_false(recheck_belongs(&call, &target));
+}
+
 TEST(a_process_belongs_not_if_the_pidfile_names_another)
 {
 	worker.match.pidfile = "/run/w.pid";

@@ -194,6 +194,11 @@ int checkpoint_create(const struct root *root, const struct proc_id *id, unsigne
 	char unused[200];
 	int rc = n <= PROCESSES ? checkpoint_usable(message, size) : -GW_E_SIZE, code;
 
+	if (rc == -GW_E_SIZE)
+		snprintf(message, size,
+			 "the worker has %u processes on the GPU, and at most %d can be "
+			 "checkpointed: use another kind of eviction",
+			 n, PROCESSES);
 	for (; locked < n && rc >= 0; locked++) {
 		rc = lock_one(root, &id[locked], deadline_ns, message, size);
 		already[locked] = rc == 1;

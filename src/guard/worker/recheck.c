@@ -1,6 +1,7 @@
 #include "guard/worker/recheck.h"
 
 #include "guard/classify.h"
+#include "guard/pidfile.h"
 #include "guard/port_owner.h"
 #include "guard/process_cache.h"
 
@@ -57,22 +58,21 @@ static bool is_same_program(const struct worker_call *c, const struct guard_targ
 	       print == t->print;
 }
 
-/* True if the pidfile still allows the process. A pidfile that is just being written is empty;
- * then the process that it named before still belongs to the worker. */
+/* True if the pidfile is trusted and still allows the process. A pidfile that is just being
+ * written is empty; then the process that it named before still belongs to the worker. */
 static bool pidfile_allows(const struct worker_call *c, const struct guard_target *t)
 {
-	const char *path = c->worker->match.pidfile + strspn(c->worker->match.pidfile, "/");
+	struct pidfile file;
 	uint64_t start;
-	int64_t pid;
 
-	if (root_read_i64(c->root, path, &pid) == 0) {
-		if (pid == t->id.pid)
+	if (pidfile_read(c->root, c->worker->match.pidfile, &file) == 0) {
+		if (file.pid == t->id.pid)
 			return true;
-		if (proc_start_ticks(c->root, pid, &start) == 0 &&
-		    proc_lives(c->root, pid, start) != 0)
+		if (proc_start_ticks(c->root, file.pid, &start) == 0 &&
+		    proc_lives(c->root, file.pid, start) != 0)
 			return false;
 	}
-	return is_same_program(c, t);
+	return !file.fault && is_same_program(c, t);
 }
 
 bool recheck_belongs(const struct worker_call *c, const struct guard_target *t)
