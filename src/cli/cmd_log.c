@@ -40,7 +40,9 @@
 /* longest wait of a line for other GPUs' lines of the same tick */
 #define HOLD_NS      (100 * NS_PER_MS)
 #define REPORT_EVERY 100
-#define NICE         (-5)
+/* less is worth a note; the code low-coverage has the same limit */
+#define COVERAGE_FULL 0.98
+#define NICE          (-5)
 
 struct given {
 	uint64_t interval_ns, duration_ns;
@@ -95,6 +97,7 @@ struct log_run {
 	bool show, draws, warned_slow;
 	unsigned long reported;
 	uint64_t drawn_ns;
+	double program_s; /* CPU time of nvidia-smi; NAN: it is not used */
 };
 
 #define given(cli) ((struct given *)(cli)->own)
@@ -430,6 +433,19 @@ static int start_meter(struct log_run *run)
 	return err ? EXIT_FAILED : EXIT_OK;
 }
 
+/* Returns the CPU time of nvidia-smi, if that is where the values come from. The kernel counts
+ * it when the program has ended, so the drivers are closed first. */
+static double program_seconds(const struct log_run *run)
+{
+	struct rusage used;
+
+	if (!strstr(gw_snapshot_status(run->cli->snap)->backend, "nvidia-smi") ||
+	    gw_ctx_release(run->cli->ctx) != 0 || getrusage(RUSAGE_CHILDREN, &used) != 0)
+		return NAN;
+	return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+	       (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
+}
+
 /* Closes the window around the log, then stops the sampling threads. */
 static void finish_window(struct log_run *run)
 {
@@ -444,6 +460,7 @@ static void finish_window(struct log_run *run)
 	}
 	gw_meter_stop(run->meter);
 	write_rows(run); /* rows that arrived while the window closed */
+	run->program_s = program_seconds(run);
 }
 
 static void print_power(const struct source *s)
@@ -461,6 +478,15 @@ static void print_power(const struct source *s)
 		histogram_percentile(&s->spread, 0.5), histogram_percentile(&s->spread, 0.95));
 }
 
+/* Returns the mean of the time that has samples, if the energy does not include the rest. */
+static double mean_power(const struct gw_energy *e)
+{
+	bool holes = e->meter == GW_METER_SAMPLES && e->gap_joules == 0 &&
+		     e->coverage_ratio < COVERAGE_FULL && e->coverage_ratio > 0;
+
+	return e->joules.best / (holes ? e->coverage_ratio * e->seconds : e->seconds);
+}
+
 static void print_energy(const struct gw_energy *e)
 {
 	bool first = true;
@@ -472,7 +498,10 @@ static void print_energy(const struct gw_energy *e)
 			"  energy    %.1f J (%.1f to %.1f J) in %.2f s, mean %.2f W, measured "
 			"by %s",
 			e->joules.best, e->joules.low, e->joules.high, e->seconds,
-			e->joules.best / e->seconds, gw_rung_name(e->rung));
+			mean_power(e), gw_rung_name(e->rung));
+	if (e->meter == GW_METER_SAMPLES && e->coverage_ratio < COVERAGE_FULL)
+		fprintf(stderr, " (%.1f s of it without a sample)",
+			(1 - e->coverage_ratio) * e->seconds);
 	for (unsigned i = 0; i < GW_CODES; i++)
 		if (e->codes & UINT64_C(1) << i) {
 			fprintf(stderr, "%s %s", first ? ";" : ",", gw_code_info(i)->key);
@@ -573,6 +602,7 @@ static void render_summary(struct json *j, const struct log_run *run)
 	render_kept_head(j, "log-summary", NULL, run->begin_wall_ns,
 			 gw_snapshot_status(run->cli->snap)->simulated);
 	json_double(j, "interval_seconds", (double)run->interval_ns * 1e-9);
+	json_double(j, "nvidia_smi_cpu_seconds", run->program_s);
 	json_array(j, "devices");
 	for (unsigned i = 0; i < run->count; i++) {
 		const struct source *s = &run->source[i];
@@ -648,6 +678,10 @@ static int print_results(const struct log_run *run)
 			print_source(run, s);
 		lost |= was_lost(s);
 	}
+	if (!run->cli->quiet && !isnan(run->program_s))
+		fprintf(stderr, "nvidia-smi used %.2f s of CPU time: %.1f %% of one core\n",
+			run->program_s,
+			100e9 * run->program_s / (double)(now_ns() - run->begin_ns));
 	if (!run->cli->quiet)
 		fputs("The power figures come from the lines of the log: the driver often "
 		      "averages them over one second. The energy comes from all samples of the "

@@ -456,6 +456,7 @@ static void count_self(struct engine *e, const struct reading *r)
 	s->wakeups = loop_wakeups(e->config.loop);
 	s->ticks++;
 	s->ticks_missed = r->missed;
+	s->program = r->program;
 	s->tick_seconds = (double)(r->end_ns - r->begin_ns) * 1e-9;
 	s->tick_max_seconds = fmax(s->tick_max_seconds, s->tick_seconds);
 	s->store_bytes = store_bytes(e->config.store);

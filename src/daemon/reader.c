@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mailbox.h"
 #include "device/context.h"
+#include "device/nvsmi.h"
 #include "measure/meter.h"
 
 #include <stdlib.h>
@@ -192,6 +193,16 @@ static bool is_init_failure(enum gw_cause cause)
 	return cause != GW_CAUSE_NONE && cause != GW_CAUSE_NO_GPU && cause != GW_CAUSE_ASLEEP;
 }
 
+static void read_program(struct backend *b, struct view_program *ret)
+{
+	struct nvsmi_facts f;
+
+	if (nvsmi_facts(b, &f)) /* else the figures of the last round stay */
+		*ret = (struct view_program){ f.programs + f.starts,
+					      (double)f.program_ns * 1e-9,
+					      (double)f.child_cpu_ns * 1e-9, f.stalls };
+}
+
 static void read_nvml_failure(const struct reader *r, struct reading *x)
 {
 	x->nvml_cause = GW_CAUSE_NONE;
@@ -199,6 +210,8 @@ static void read_nvml_failure(const struct reader *r, struct reading *x)
 	for (unsigned i = 0; i < r->ctx->openers && !r->ctx->released; i++) {
 		const struct opener *o = r->ctx->opener[i];
 
+		if (!o->stalled)
+			read_program(&r->ctx->opener[i]->b, &x->program);
 		/* A call thread that still runs owns the backend. */
 		if (o->b.ops != &backend_nvml || o->stalled || !is_init_failure(o->b.cause))
 			continue;

@@ -9,6 +9,7 @@
 
 #include "base/loop.h"
 #include "measure/energy_total.h"
+#include "serve/view.h"
 
 #include <gpuward.h>
 
@@ -48,6 +49,7 @@ struct reading {
 	/* why NVML cannot be initialised, with its sentence; NONE: it is open or not wanted */
 	enum gw_cause nvml_cause;
 	char nvml_message[400];
+	struct view_program program; /* the cost of nvidia-smi */
 };
 
 struct reader;

@@ -1,9 +1,9 @@
 /* nvsmi: the second choice for NVIDIA GPUs, used if the library cannot be loaded.
  *
  * One run of nvidia-smi has the values of all GPUs. Each device uses the output of a run at
- * most once, so n devices need one run per round. Power samples come from one nvidia-smi
- * process that keeps running (nvsmi_stream.c); while this process fails, each round needs one
- * run. */
+ * most once, so n devices need one run per round. One nvidia-smi process that keeps running
+ * (nvsmi_stream.c) delivers the power samples and the values that are read at every tick; while
+ * this process fails, each round needs one run, which is then also a power sample. */
 #include "nvsmi.h"
 
 #include "backend.h"
@@ -32,6 +32,9 @@
 
 /* The tiers that nvidia-smi supports. */
 #define TIERS GW_TIERS_COMMON
+/* The tiers that are read at every tick: the stream delivers them too, so that no further
+ * program runs while it works. */
+#define LIVE (GW_TIER_FAST | GW_TIER_SLOW)
 
 struct answer {
 	unsigned number;           /* number of the run, from 1; 0: no run yet */
@@ -50,9 +53,17 @@ struct nvsmi {
 	uint8_t names[NVSMI_COLUMNS];
 	struct answer gpus, apps, power;
 	struct nvsmi_stream stream;
+	uint8_t live[NVSMI_COLUMNS]; /* as names: the further columns of the stream */
 };
 
 #define RING_SIZE 256 /* 25 s */
+/* A line of the stream is used for values this long. */
+#define LIVE_NS (3 * NVSMI_INTERVAL_NS)
+/* A larger step back is a wall clock that was set. */
+#define BACK_US (10 * INT64_C(1000000))
+/* A list of processes is used this long if the memory in use does not change: a process that
+ * comes or goes changes it. */
+#define APPS_NS (5 * NS_PER_S)
 
 struct nvsmi_device {
 	unsigned gpus, apps, power; /* numbers of the answers that the device used last */
@@ -60,6 +71,12 @@ struct nvsmi_device {
 	uint64_t samples; /* number of samples ever stored */
 	bool instant;     /* the samples are power.draw.instant, not power.draw */
 	enum gw_absence power_why;
+	/* The values of the last line of the stream, and when it was read (0: none). Only the
+	 * thread that reads the device may change its report. */
+	struct report live;
+	uint64_t live_ns;
+	bool live_lost;
+	double apps_used; /* memory in use when the processes were listed */
 };
 
 static const char *const programs[] = {
@@ -98,6 +115,8 @@ static void run_program(struct backend *b, struct answer *a, const char *query,
 		n->program++;
 	}
 	a->end_ns = clock_mono_ns(b->env->clock);
+	n->stream.facts.programs++;
+	n->stream.facts.program_ns += a->end_ns - a->begin_ns;
 	a->number++;
 	atomic_store_explicit(call, NULL, memory_order_relaxed);
 }
@@ -205,19 +224,27 @@ static bool matches_device(const struct device *d, const char *uuid, const char 
 	return pci_normalise(bus_id, pci) && strcmp(d->r.text[GW_T_PCI], pci) == 0;
 }
 
-/* Stores the values of the row; returns whether the GPU is lost. */
-static bool apply_row(struct report *r, const struct answer *a, char *const *fields)
+/* Stores the values of the columns of these tiers; returns whether the GPU is lost. */
+static bool apply_columns(struct report *r, const uint8_t *names, unsigned tiers,
+			  char *const *fields)
 {
-	unsigned field = NVSMI_IDS;
+	unsigned field = 0;
 	bool lost = false;
 
 	for (unsigned c = 0; c < nvsmi_column_count(); c++) {
-		if (a->names[c] == NVSMI_NONE)
+		if (names[c] == NVSMI_NONE)
 			continue;
 		lost |= nvsmi_absence(fields[field]) == GW_ABSENT_LOST;
-		nvsmi_apply(r, c, fields[field++]);
+		if (nvsmi_column_tiers(c) & tiers)
+			nvsmi_apply(r, c, fields[field]);
+		field++;
 	}
 	return lost;
+}
+
+static bool apply_row(struct report *r, const struct answer *a, char *const *fields)
+{
+	return apply_columns(r, a->names, a->tiers, fields + NVSMI_IDS);
 }
 
 static enum gw_cause cause_of(const struct answer *a)
@@ -370,7 +397,9 @@ static int nvsmi_open(struct backend *b)
 	pthread_mutex_init(&n->lock, NULL);
 	nvsmi_stream_init(&n->stream);
 	b->priv = n;
-	ask_gpus(b, GW_TIER_STATIC, &b->call);
+	/* Asks for the live columns too: the stream may use only those that the driver knows. */
+	ask_gpus(b, GW_TIER_STATIC | LIVE, &b->call);
+	n->gpus.tiers = GW_TIER_STATIC; /* the others are read when they are requested */
 	err = open_rows(b);
 	if (err || !b->open)
 		nvsmi_close(b);
@@ -447,37 +476,6 @@ static void read_asleep(struct device *d, const char *suspended)
 		    itself ? NULL : why, GW_ABSENT_ASLEEP);
 }
 
-static void nvsmi_read(struct device *d, unsigned tiers)
-{
-	struct nvsmi *n = d->backend->priv;
-	struct nvsmi_device *nd = d->priv;
-	const char *suspended;
-
-	if (!n || !nd)
-		return;
-	if (tiers & ~(unsigned)TIERS) {
-		report_absent(&d->r, tiers & ~(unsigned)TIERS, GW_ABSENT_NOT_SUPPORTED);
-		report_stamp(&d->r, tiers & ~(unsigned)TIERS,
-			     clock_mono_ns(d->backend->env->clock));
-	}
-	tiers &= TIERS;
-	if (!tiers)
-		return;
-	pthread_mutex_lock(&n->lock);
-	if (!is_fresh(d->backend, &n->gpus, nd->gpus) || (tiers & ~n->gpus.tiers)) {
-		suspended = find_suspended(d->backend);
-		if (suspended) {
-			read_asleep(d, suspended);
-			goto unlock;
-		}
-		ask_gpus(d->backend, tiers, d->call);
-	}
-	nd->gpus = n->gpus.number;
-	read_row(d, &n->gpus, tiers);
-unlock:
-	pthread_mutex_unlock(&n->lock);
-}
-
 static bool read_app(char *line, const char *uuid, struct usage *ret)
 {
 	char *fields[3];
@@ -520,38 +518,6 @@ static int add_apps(const struct answer *a, const char *uuid, struct usage_list 
 	return 0;
 }
 
-static enum gw_absence nvsmi_processes(struct device *d, struct usage_list *l, int *ret_error)
-{
-	struct nvsmi *n = d->backend->priv;
-	struct nvsmi_device *nd = d->priv;
-	enum gw_absence why = GW_HAVE;
-
-	*ret_error = 0;
-	if (!n || !nd)
-		return GW_ABSENT_NO_DRIVER;
-	if (d->r.text_why[GW_T_UUID] != GW_HAVE)
-		return GW_ABSENT_NOT_SUPPORTED;
-	pthread_mutex_lock(&n->lock);
-	if (!is_fresh(d->backend, &n->apps, nd->apps)) {
-		if (find_suspended(d->backend)) {
-			why = GW_ABSENT_ASLEEP;
-			goto unlock;
-		}
-		run_program(d->backend, &n->apps,
-			    "--query-compute-apps=gpu_uuid,pid,used_gpu_memory", d->call);
-	}
-	nd->apps = n->apps.number;
-	if (n->apps.rc == -GW_E_TIMEOUT)
-		why = GW_ABSENT_STALLED;
-	else if (n->apps.rc != 0)
-		why = GW_ABSENT_ERROR;
-	else
-		*ret_error = add_apps(&n->apps, d->r.text[GW_T_UUID], l);
-unlock:
-	pthread_mutex_unlock(&n->lock);
-	return why;
-}
-
 static void store_sample(struct nvsmi_device *nd, const struct nvsmi_reading *r)
 {
 	const struct power_sample *last = &nd->ring[(nd->samples + RING_SIZE - 1) % RING_SIZE];
@@ -565,16 +531,53 @@ static void store_sample(struct nvsmi_device *nd, const struct nvsmi_reading *r)
 	if (nd->samples == 0)
 		nd->instant = !isnan(r->instant_w);
 	w = nd->instant ? r->instant_w : r->power_w;
-	if (isnan(w) || (nd->samples > 0 && last->wall_us == r->wall_us))
-		return;
+	if (isnan(w) || (nd->samples > 0 && r->wall_us <= last->wall_us &&
+			 last->wall_us - r->wall_us < BACK_US))
+		return; /* known already, or out of order */
 	nd->ring[nd->samples++ % RING_SIZE] = (struct power_sample){ r->wall_us, w };
+}
+
+/* why: of both columns of power; GW_HAVE if the other one has a value. */
+static void set_watts(struct report *r, unsigned q, double watts, enum gw_absence why)
+{
+	if (isnan(watts))
+		report_miss(r, q, why == GW_HAVE ? GW_ABSENT_NOT_SUPPORTED : why);
+	else
+		report_set(r, q, watts);
+}
+
+/* Returns the monotonic time of a wall time of the last second. */
+static uint64_t mono_of(const struct backend *b, uint64_t wall_us)
+{
+	uint64_t wall_now_us = clock_wall_ns(b->env->clock) / 1000;
+	uint64_t age_us = wall_now_us > wall_us ? wall_now_us - wall_us : 0;
+
+	return clock_mono_ns(b->env->clock) -
+	       (age_us < NS_PER_S / 1000 ? age_us * 1000 : NS_PER_S);
+}
+
+/* Keeps the values of a line until the device is read. */
+static void store_live(struct backend *b, struct nvsmi_device *nd,
+		       const struct nvsmi_reading *r)
+{
+	const struct nvsmi *n = b->priv;
+
+	report_absent(&nd->live, LIVE, GW_ABSENT_NOT_SUPPORTED);
+	nd->live_lost =
+		apply_columns(&nd->live, n->live, LIVE, r->more) || r->why == GW_ABSENT_LOST;
+	nd->live_ns = mono_of(b, r->wall_us);
+	set_watts(&nd->live, GW_Q_POWER, r->power_w, r->why);
+	set_watts(&nd->live, GW_Q_POWER_INSTANT, r->instant_w, r->why);
 }
 
 static void store_reading(struct backend *b, const struct nvsmi_reading *r)
 {
 	for (unsigned i = 0; i < b->count; i++)
-		if (b->slot[i]->priv && matches_device(b->slot[i], r->uuid, r->pci))
+		if (b->slot[i]->priv && matches_device(b->slot[i], r->uuid, r->pci)) {
 			store_sample(b->slot[i]->priv, r);
+			if (r->more)
+				store_live(b, b->slot[i]->priv, r);
+		}
 }
 
 static void read_stream(struct backend *b)
@@ -588,6 +591,77 @@ static void read_stream(struct backend *b)
 		store_reading(b, &r);
 }
 
+/* Sets the further columns of the stream: those of LIVE that the driver knows, without the two
+ * that every line has. */
+static void choose_live(struct nvsmi *n)
+{
+	struct nvsmi_stream *s = &n->stream;
+	struct buf more;
+
+	buf_init_fixed(&more, s->more, sizeof(s->more));
+	s->mores = 0;
+	for (unsigned c = 0; c < nvsmi_column_count(); c++) {
+		const char *name = nvsmi_column_name(c, n->names[c]);
+
+		n->live[c] = NVSMI_NONE;
+		if (!name || !(nvsmi_column_tiers(c) & LIVE) ||
+		    strcmp(name, "power.draw") == 0 || strcmp(name, "power.draw.instant") == 0)
+			continue;
+		n->live[c] = n->names[c];
+		buf_addf(&more, ",%s", name);
+		s->mores++;
+	}
+}
+
+/* Takes the values of the last line of the stream, if it is recent. */
+static bool read_live(struct device *d, unsigned tiers)
+{
+	struct nvsmi *n = d->backend->priv;
+	struct nvsmi_device *nd = d->priv;
+
+	read_stream(d->backend);
+	if (!n->stream.running || !nd->live_ns ||
+	    clock_mono_ns(d->backend->env->clock) - nd->live_ns > LIVE_NS)
+		return false;
+	if (nd->live_lost) {
+		mark_absent(&d->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST, NULL, GW_ABSENT_LOST);
+		return true;
+	}
+	for (unsigned q = 0; q < GW_QUANTITIES; q++)
+		if (gw_quantity_info(q)->tier & tiers) {
+			d->r.v[q] = nd->live.v[q];
+			d->r.why[q] = nd->live.why[q];
+		}
+	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
+	if (tiers & GW_TIER_FAST)
+		d->r.begin_ns = d->r.end_ns = nd->live_ns;
+	report_stamp(&d->r, tiers, nd->live_ns);
+	return true;
+}
+
+/* While the stream is silent, each run for the values is also a sample of the power. */
+static void sample_answer(struct device *d, const struct answer *a)
+{
+	struct nvsmi *n = d->backend->priv;
+	struct nvsmi_device *nd = d->priv;
+	const struct clock *clock = d->backend->env->clock;
+	uint64_t age_ns = clock_mono_ns(clock) - a->end_ns;
+	struct nvsmi_reading r = { .wall_us = (clock_wall_ns(clock) - age_ns) / 1000,
+				   .power_w = NAN,
+				   .instant_w = NAN,
+				   .why = (enum gw_absence)d->r.why[GW_Q_POWER] };
+
+	if (!n->stream.facts.starts || !(a->tiers & GW_TIER_FAST) || d->r.state != GW_DEVICE_OK)
+		return;
+	if (report_has(&d->r, GW_Q_POWER))
+		r.power_w = d->r.v[GW_Q_POWER];
+	if (report_has(&d->r, GW_Q_POWER_INSTANT)) {
+		r.instant_w = d->r.v[GW_Q_POWER_INSTANT];
+		r.why = GW_HAVE;
+	}
+	store_sample(nd, &r);
+}
+
 /* Runs the program for one sample of each GPU. */
 static void run_for_power(struct backend *b, _Atomic(const char *) *call)
 {
@@ -597,7 +671,7 @@ static void run_for_power(struct backend *b, _Atomic(const char *) *call)
 	struct nvsmi_reading r;
 	char line[512];
 
-	run_program(b, &n->power, nvsmi_stream_query(s), call);
+	run_program(b, &n->power, nvsmi_stream_query(s, false), call);
 	s->facts.runs++;
 	s->facts.run_ns += n->power.end_ns - n->power.begin_ns;
 	for (unsigned i = 0; i < b->count; i++)
@@ -605,7 +679,7 @@ static void run_for_power(struct backend *b, _Atomic(const char *) *call)
 			((struct nvsmi_device *)b->slot[i]->priv)->power_why = GW_ABSENT_LOST;
 	s->zone_known = false; /* a single run is not started with TZ=UTC */
 	while (n->power.rc == 0 && next_line(&text, line, sizeof(line)))
-		if (nvsmi_stream_parse(s, line, clock_wall_ns(b->env->clock) / 1000, &r))
+		if (nvsmi_stream_parse(s, line, false, clock_wall_ns(b->env->clock) / 1000, &r))
 			store_reading(b, &r);
 }
 
@@ -622,6 +696,7 @@ static int sample_power(struct device *d)
 		return 0;
 	if (find_suspended(b))
 		return -GW_E_NOSUPPORT;
+	choose_live(n);
 	/* Do not start the stream if the last single run failed: the stream would fail too. */
 	if (can_run && nvsmi_stream_start(&n->stream, programs[n->program],
 					  clock_mono_ns(b->env->clock), run_timeout_ns(b))) {
@@ -632,6 +707,89 @@ static int sample_power(struct device *d)
 		run_for_power(b, d->call);
 	nd->power = n->power.number;
 	return 0;
+}
+
+static void nvsmi_read(struct device *d, unsigned tiers)
+{
+	struct nvsmi *n = d->backend->priv;
+	struct nvsmi_device *nd = d->priv;
+	const char *suspended;
+
+	if (!n || !nd)
+		return;
+	if (tiers & ~(unsigned)TIERS) {
+		report_absent(&d->r, tiers & ~(unsigned)TIERS, GW_ABSENT_NOT_SUPPORTED);
+		report_stamp(&d->r, tiers & ~(unsigned)TIERS,
+			     clock_mono_ns(d->backend->env->clock));
+	}
+	tiers &= TIERS;
+	if (!tiers)
+		return;
+	pthread_mutex_lock(&n->lock);
+	if (tiers & LIVE && read_live(d, tiers & LIVE))
+		tiers &= nd->live_lost ? 0 : ~(unsigned)LIVE;
+	if (!tiers)
+		goto unlock;
+	if (!is_fresh(d->backend, &n->gpus, nd->gpus) || (tiers & ~n->gpus.tiers)) {
+		suspended = find_suspended(d->backend);
+		if (suspended) {
+			read_asleep(d, suspended);
+			goto unlock;
+		}
+		ask_gpus(d->backend, tiers, d->call);
+	}
+	nd->gpus = n->gpus.number;
+	read_row(d, &n->gpus, tiers);
+	sample_answer(d, &n->gpus);
+unlock:
+	pthread_mutex_unlock(&n->lock);
+}
+
+/* True if the last list of processes still holds: the stream shows the same memory in use. */
+static bool same_processes(struct device *d)
+{
+	const struct nvsmi *n = d->backend->priv;
+	const struct nvsmi_device *nd = d->priv;
+	uint64_t now = clock_mono_ns(d->backend->env->clock);
+
+	read_stream(d->backend);
+	return n->stream.running && nd->live_ns && now - nd->live_ns <= LIVE_NS && nd->apps &&
+	       n->apps.rc == 0 && now - n->apps.end_ns < APPS_NS &&
+	       report_has(&nd->live, GW_Q_MEMORY_USED) &&
+	       nd->live.v[GW_Q_MEMORY_USED] == nd->apps_used;
+}
+
+static enum gw_absence nvsmi_processes(struct device *d, struct usage_list *l, int *ret_error)
+{
+	struct nvsmi *n = d->backend->priv;
+	struct nvsmi_device *nd = d->priv;
+	enum gw_absence why = GW_HAVE;
+
+	*ret_error = 0;
+	if (!n || !nd)
+		return GW_ABSENT_NO_DRIVER;
+	if (d->r.text_why[GW_T_UUID] != GW_HAVE)
+		return GW_ABSENT_NOT_SUPPORTED;
+	pthread_mutex_lock(&n->lock);
+	if (!is_fresh(d->backend, &n->apps, nd->apps) && !same_processes(d)) {
+		if (find_suspended(d->backend)) {
+			why = GW_ABSENT_ASLEEP;
+			goto unlock;
+		}
+		run_program(d->backend, &n->apps,
+			    "--query-compute-apps=gpu_uuid,pid,used_gpu_memory", d->call);
+	}
+	nd->apps = n->apps.number;
+	nd->apps_used = nd->live.v[GW_Q_MEMORY_USED];
+	if (n->apps.rc == -GW_E_TIMEOUT)
+		why = GW_ABSENT_STALLED;
+	else if (n->apps.rc != 0)
+		why = GW_ABSENT_ERROR;
+	else
+		*ret_error = add_apps(&n->apps, d->r.text[GW_T_UUID], l);
+unlock:
+	pthread_mutex_unlock(&n->lock);
+	return why;
 }
 
 static int copy_samples(const struct nvsmi_device *nd, uint64_t since_us,
@@ -670,16 +828,15 @@ static int nvsmi_power_samples(struct device *d, uint64_t since_us, struct power
 	return rc;
 }
 
-void nvsmi_facts(struct backend *b, struct nvsmi_facts *ret)
+bool nvsmi_facts(struct backend *b, struct nvsmi_facts *ret)
 {
 	struct nvsmi *n = b->priv;
 
-	memset(ret, 0, sizeof(*ret));
-	if (!n || b->ops != &backend_nvsmi)
-		return;
-	pthread_mutex_lock(&n->lock);
+	if (!n || b->ops != &backend_nvsmi || pthread_mutex_trylock(&n->lock) != 0)
+		return false;
 	*ret = n->stream.facts;
 	pthread_mutex_unlock(&n->lock);
+	return true;
 }
 
 const struct backend_ops backend_nvsmi = {

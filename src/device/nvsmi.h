@@ -42,8 +42,9 @@ enum gw_cause nvsmi_cause(const char *text);
  * false if the text is no such message. */
 bool nvsmi_refused(const char *text, char *out, size_t size);
 
-/* Statistics of the power samples of an open nvidia-smi backend. Thread-safe. */
+/* Statistics of an open nvidia-smi backend. Thread-safe; never waits: returns false if the
+ * program runs right now, or if b is not that backend. */
 struct backend;
-void nvsmi_facts(struct backend *b, struct nvsmi_facts *ret);
+bool nvsmi_facts(struct backend *b, struct nvsmi_facts *ret);
 
 #endif

@@ -31,11 +31,12 @@ void nvsmi_stream_init(struct nvsmi_stream *s)
 	s->backoff_ns = FIRST_RETRY_NS;
 }
 
-const char *nvsmi_stream_query(const struct nvsmi_stream *s)
+const char *nvsmi_stream_query(struct nvsmi_stream *s, bool more)
 {
-	return s->no_instant ? "--query-gpu=index,uuid,pci.bus_id,timestamp,power.draw"
-			     : "--query-gpu=index,uuid,pci.bus_id,timestamp,power.draw,"
-			       "power.draw.instant";
+	snprintf(s->query, sizeof(s->query),
+		 "--query-gpu=index,uuid,pci.bus_id,timestamp,power.draw%s%s",
+		 s->no_instant ? "" : ",power.draw.instant", more ? s->more : "");
+	return s->query;
 }
 
 static void update_cpu(struct nvsmi_stream *s)
@@ -70,10 +71,12 @@ static void stop_and_delay(struct nvsmi_stream *s, uint64_t now_ns)
 bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t now_ns,
 			uint64_t first_line_timeout_ns)
 {
-	const char *const argv[] = {
-		program, nvsmi_stream_query(s), "--format=csv,noheader,nounits",
-		"-lms",  INTERVAL_MS,           NULL
-	};
+	const char *const argv[] = { program,
+				     nvsmi_stream_query(s, true),
+				     "--format=csv,noheader,nounits",
+				     "-lms",
+				     INTERVAL_MS,
+				     NULL };
 	static const char *const utc[] = { "TZ=UTC", NULL };
 
 	if (s->running || now_ns < s->retry_ns)
@@ -134,19 +137,19 @@ static double parse_watts(const char *text, enum gw_absence *why)
 	return NAN;
 }
 
-bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, uint64_t wall_us,
+bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, bool more, uint64_t wall_us,
 			struct nvsmi_reading *ret)
 {
 	enum gw_absence why, instant_why = GW_ABSENT_NOT_SUPPORTED;
-	unsigned want = s->no_instant ? INSTANT : FIELDS;
-	char *fields[FIELDS];
+	unsigned own = s->no_instant ? INSTANT : FIELDS;
+	char **fields = s->fields;
 	int64_t stamp_us;
 
 	s->facts.garbage++; /* decremented below if the line is parsed */
 	if (strlen(line) >= sizeof(s->text))
 		return false;
 	strcpy(s->text, line);
-	if (nvsmi_split(s->text, fields, FIELDS) != want ||
+	if (nvsmi_split(s->text, fields, NVSMI_STREAM_FIELDS) != own + (more ? s->mores : 0) ||
 	    strspn(fields[NVSMI_INDEX], "0123456789") == 0 ||
 	    !parse_stamp(fields[STAMP], &stamp_us))
 		return false;
@@ -160,7 +163,8 @@ bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, uint64_t wall_
 	*ret = (struct nvsmi_reading){ .uuid = fields[NVSMI_UUID],
 				       .pci = fields[NVSMI_PCI],
 				       .wall_us = (uint64_t)(stamp_us + s->zone_us),
-				       .instant_w = NAN };
+				       .instant_w = NAN,
+				       .more = more ? fields + own : NULL };
 	ret->power_w = parse_watts(fields[POWER], &why);
 	if (!s->no_instant)
 		ret->instant_w = parse_watts(fields[INSTANT], &instant_why);
@@ -192,7 +196,7 @@ bool nvsmi_stream_next(struct nvsmi_stream *s, uint64_t now_ns, uint64_t wall_us
 			s->no_instant = true;
 			return false;
 		}
-		if (!nvsmi_stream_parse(s, line, wall_us, ret))
+		if (!nvsmi_stream_parse(s, line, true, wall_us, ret))
 			continue;
 		s->lines++;
 		s->last_line_ns = now_ns;

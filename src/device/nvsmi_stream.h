@@ -15,7 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define NVSMI_INTERVAL_NS (100 * NS_PER_MS)
+#define NVSMI_INTERVAL_NS   (100 * NS_PER_MS)
+#define NVSMI_STREAM_FIELDS 40
 
 /* Statistics, for reports. */
 struct nvsmi_facts {
@@ -27,6 +28,8 @@ struct nvsmi_facts {
 	uint64_t runs;    /* single runs, one per sample, while the stream fails */
 	uint64_t run_ns;  /* total duration of the single runs */
 	uint64_t child_cpu_ns; /* CPU time of the processes */
+	uint64_t programs;     /* all single runs, also for values and processes */
+	uint64_t program_ns;   /* their total duration */
 	bool streaming;        /* the process runs now */
 };
 
@@ -40,7 +43,12 @@ struct nvsmi_stream {
 	uint64_t first_line_timeout_ns; /* how long to wait for the first line */
 	int64_t zone_us;
 	struct nvsmi_facts facts;
-	char text[512]; /* the last line; nvsmi_reading points into it */
+	char more
+		[768]; /* further columns, each after a comma; set by the caller before start */
+	unsigned mores;  /* their number */
+	char query[900]; /* the option, made of the columns */
+	char text[1024]; /* the last line; nvsmi_reading points into it */
+	char *fields[NVSMI_STREAM_FIELDS];
 };
 
 /* One line: which GPU, when, how much power. The time is from the timestamp column, because
@@ -52,12 +60,13 @@ struct nvsmi_reading {
 	uint64_t wall_us;
 	double instant_w, power_w; /* NAN: none */
 	enum gw_absence why;       /* why both power values are NAN, else GW_HAVE */
+	char *const *more;         /* the fields of the further columns; NULL: a single run */
 };
 
 void nvsmi_stream_init(struct nvsmi_stream *s);
 
-/* The --query-gpu option for its lines. */
-const char *nvsmi_stream_query(const struct nvsmi_stream *s);
+/* The --query-gpu option for its lines. more: with the further columns. */
+const char *nvsmi_stream_query(struct nvsmi_stream *s, bool more);
 
 /* Starts the process, unless it runs or the restart is delayed. The caller decides whether it
  * may be started. Returns true if it runs.
@@ -73,8 +82,8 @@ bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t no
 bool nvsmi_stream_next(struct nvsmi_stream *s, uint64_t now_ns, uint64_t wall_us,
 		       struct nvsmi_reading *ret);
 
-/* Parses one line of this process or of a single run. False: not a reading. */
-bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, uint64_t wall_us,
+/* Parses one line of this process (more: true) or of a single run. False: not a reading. */
+bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, bool more, uint64_t wall_us,
 			struct nvsmi_reading *ret);
 
 /* Ends the process, which may be started again at once. */

@@ -94,6 +94,13 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	json_uint(&j, "dropped", s->store_dropped);
 	json_string(&j, "state", s->store_state);
 	json_object_end(&j);
+	if (json_object_if(&j, "nvidia_smi", s->program.starts)) {
+		json_uint(&j, "starts", s->program.starts);
+		json_double(&j, "run_seconds", s->program.run_seconds);
+		json_double(&j, "stream_cpu_seconds", s->program.stream_seconds);
+		json_uint(&j, "stream_stalls", s->program.stream_stalls);
+		json_object_end(&j);
+	}
 	write_requests(&j, a);
 	write_calls(&j, &a->view);
 	api_end(&j);

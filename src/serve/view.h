@@ -48,6 +48,14 @@ struct view_device {
  * machine or the configuration. */
 bool view_is_error(unsigned absence);
 
+/* The cost of nvidia-smi, where it is the source of the values. */
+struct view_program {
+	uint64_t starts;        /* 0: it is not used */
+	double run_seconds;     /* duration of the runs that ended */
+	double stream_seconds;  /* CPU time of the process that keeps running */
+	uint64_t stream_stalls; /* how often that process fell silent */
+};
+
 /* The cost of the service. */
 struct view_self {
 	uint64_t start_wall_ns;
@@ -62,6 +70,7 @@ struct view_self {
 	uint64_t store_dropped;  /* batches that could not be stored */
 	const char *store_state; /* "ok", or why nothing is stored */
 	bool counts_known;       /* false: counts of earlier runs are missing */
+	struct view_program program;
 };
 
 struct log_pair;

@@ -12,6 +12,7 @@ import time
 import jsonschema
 import pytest
 
+from service import Service
 from support import FAILED, NO_GPU, OK, PARTIAL, PROGRAM, TIMEOUT, USAGE, environment, gpuward, on_terminal, validator
 from test_terminal import ESCAPE
 from worker import Fault
@@ -341,3 +342,74 @@ def test_a_driver_that_hangs_does_not_hang_it(scenario, tmp_path):
     assert 0 < int(got) < 40 and int(got) + int(missed) == 40
     assert float(gap) > 0.3
     assert "truncated" in err
+
+
+# An nvidia-smi with one GPU of 100 W.  Each start leaves a line in starts; with -lms it prints until it is silent.
+FAKE_SMI = """\
+#!/usr/bin/python3
+import datetime, sys, time
+with open({starts!r}, "a") as f:
+    f.write(" ".join(sys.argv[1:]) + "\\n")
+columns = sys.argv[1].partition("=")[2].split(",")
+known = dict(index="0", uuid="GPU-00000000-1111-2222-3333-444444444444", name="NVIDIA H200", driver_version="580.1")
+known.update({{"pci.bus_id": "00000000:01:00.0", "memory.total": "143771", "temperature.gpu": "30", "pstate": "P0"}})
+def row():
+    now = datetime.datetime.now(datetime.timezone.utc)
+    known["timestamp"] = now.strftime("%Y/%m/%d %H:%M:%S.") + f"{{now.microsecond // 1000:03d}}"
+    print(", ".join("100.00" if c.startswith("power.draw") else known.get(c, "[N/A]") for c in columns), flush=True)
+begin, n = time.monotonic(), 0
+row()
+while "-lms" in sys.argv:
+    n += 1
+    time.sleep(max(0, begin + n / 10 - time.monotonic()))
+    if n / 10 < {silent}:
+        row()
+"""
+
+
+def fake_smi(tmp_path, silent=1000):
+    """The PATH with such an nvidia-smi, and the file of its starts."""
+    starts, program = tmp_path / "starts", tmp_path / "bin/nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(FAKE_SMI.format(starts=str(starts), silent=silent))
+    program.chmod(0o755)
+    return f"{program.parent}:/usr/bin:/bin", starts
+
+
+@pytest.fixture
+def smi(tmp_path):
+    """Runs gpuward log on such an nvidia-smi; the text and JSON of its summary and the starts of nvidia-smi."""
+    def run(seconds, silent):
+        path, starts = fake_smi(tmp_path, silent)
+        summary = tmp_path / "summary.json"
+        done = gpuward("log", "--backend=nvidia-smi", "-d", f"{seconds}s", "--summary", summary, env=environment(PATH=path))
+        assert done.returncode == OK, done.stderr
+        return done.stderr, json.loads(summary.read_text()), starts.read_text().splitlines()
+    return run
+
+
+def test_a_working_nvidia_smi_is_not_started_for_every_line(smi):
+    text, doc, starts = smi(5, silent=1000)
+    assert sum("-lms" in s for s in starts) == 1
+    assert len(starts) <= 15, starts  # 65 if every line needs one; a busy machine delays the first line of the stream
+    validator("log-summary").validate(doc)
+    assert re.search(r"nvidia-smi used [\d.]+ s of CPU time: [\d.]+ % of one core", text)
+    assert doc["nvidia_smi_cpu_seconds"] > 0
+
+
+def test_after_nvidia_smi_fell_silent_the_summary_agrees_with_itself(smi):
+    text, doc, starts = smi(5, silent=1.5)
+    lines, energy = (float(w) for w in re.findall(r"mean ([\d.]+) W", text))
+    assert lines == 100 and abs(energy - 100) < 5, text
+
+
+def test_the_service_reports_the_cost_of_nvidia_smi(tmp_path):
+    path, starts = fake_smi(tmp_path)
+    with Service(None, "--backend", "nvidia-smi", env={"PATH": path}, simulate=False) as s:
+        cost = lambda: s.get("/api/v1/self").json()["nvidia_smi"]
+        s.wait(lambda: cost() and cost()["stream_cpu_seconds"] > 0)
+        s.ticks(4)
+        assert cost()["starts"] >= 3 and cost()["run_seconds"] > 0 and cost()["stream_stalls"] == 0
+        assert abs(cost()["starts"] - len(starts.read_text().splitlines())) <= 2
+    with Service("two-gpus") as s:
+        assert s.get("/api/v1/self").json()["nvidia_smi"] is None

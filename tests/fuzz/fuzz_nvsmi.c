@@ -15,7 +15,7 @@ static void try_line(const char *line, bool no_instant)
 
 	nvsmi_stream_init(&s);
 	s.no_instant = no_instant;
-	if (!nvsmi_stream_parse(&s, line, UINT64_C(1790000000000000), &r))
+	if (!nvsmi_stream_parse(&s, line, false, UINT64_C(1790000000000000), &r))
 		return;
 	if ((r.why == GW_HAVE) != (isfinite(r.power_w) || isfinite(r.instant_w)))
 		abort();

@@ -30,7 +30,7 @@ static struct nvsmi_facts facts(void)
 {
 	struct nvsmi_facts f;
 
-	nvsmi_facts(&b, &f);
+	assert_true(nvsmi_facts(&b, &f));
 	return f;
 }
 
@@ -82,6 +82,55 @@ NVSMI_TEST(lines_become_samples_with_the_stamps_they_carry)
 	assert_int_equal(ask(0, 1000400000), 0);
 	assert_int_equal(facts().lines, 10);
 	assert_int_equal(facts().garbage, 0);
+}
+
+static unsigned programs_started(void)
+{
+	FILE *f = fopen(log_path, "r");
+	unsigned n = 0;
+
+	assert_non_null(f);
+	for (int c; (c = fgetc(f)) != EOF;)
+		n += c == '\n';
+	fclose(f);
+	return n;
+}
+
+NVSMI_TEST(while_the_stream_works_values_need_no_program)
+{
+	struct usage_list list = { 0 };
+	unsigned before;
+	int err;
+
+	open_two();
+	ask(0, 0);
+	hear(10);
+	before = programs_started();
+	b.ops->read(b.slot[0], GW_TIER_FAST | GW_TIER_SLOW);
+	b.ops->read(b.slot[1], GW_TIER_FAST);
+	assert_int_equal(programs_started(), before);
+	assert_int_equal(b.slot[0]->r.state, GW_DEVICE_OK);
+	assert_true(b.slot[0]->r.v[GW_Q_UTILIZATION_GPU] == 0.37);
+	assert_true(b.slot[0]->r.v[GW_Q_POWER_INSTANT] == 76.61);
+	assert_true(b.slot[0]->r.v[GW_Q_MEMORY_TOTAL] == 143771 * MIB);
+	assert_true(b.slot[0]->r.v[GW_Q_CLOCK_VIDEO] == 1545e6);
+	assert_int_equal(b.slot[1]->r.why[GW_Q_POWER], GW_ABSENT_NOT_SUPPORTED);
+	assert_int_equal(b.slot[1]->r.why[GW_Q_UTILIZATION_GPU], GW_ABSENT_NO_PERMISSION);
+	/* Nor do the processes, as long as the memory in use is the same. */
+	assert_int_equal(b.ops->processes(b.slot[0], &list, &err), GW_HAVE);
+	assert_int_equal(programs_started(), ++before);
+	clock_step(&now, 200 * NS_PER_MS);
+	assert_int_equal(b.ops->processes(b.slot[0], &list, &err), GW_HAVE);
+	assert_int_equal(programs_started(), before);
+	usage_done(&list);
+	/* A line that is old is not shown as current; the run is a sample of the power. */
+	clock_step(&now, 700 * NS_PER_MS);
+	assert_true(stream()->running);
+	b.ops->read(b.slot[0], GW_TIER_FAST);
+	assert_int_equal(programs_started(), before + 1);
+	assert_int_equal(ask(0, 1000400000), 1);
+	assert_true(got[0].power_w == 76.61);
+	assert_int_equal(got[0].wall_us, 1000900000);
 }
 
 NVSMI_TEST(without_instant_power_the_average_is_used)
@@ -272,7 +321,7 @@ NVSMI_TEST(the_oldest_samples_leave_a_full_ring)
 	hear(400);
 	for (unsigned i = 0; i < 100; i++) {
 		struct nvsmi_reading r = {
-			b.slot[0]->r.text[GW_T_UUID], "", 2000000000 + i, 1, 1, GW_HAVE
+			b.slot[0]->r.text[GW_T_UUID], "", 2000000000 + i, 1, 1, GW_HAVE, NULL
 		};
 		store_reading(&b, &r);
 		store_reading(&b, &r); /* a repeated timestamp is not a new sample */
@@ -304,7 +353,7 @@ TEST(lines_that_make_no_sense_are_refused)
 
 	nvsmi_stream_init(&s);
 	for (size_t i = 0; i < COUNT(lines); i++)
-		if (nvsmi_stream_parse(&s, lines[i], 0, &r))
+		if (nvsmi_stream_parse(&s, lines[i], false, 0, &r))
 			fail_msg("%s", lines[i]);
 	assert_int_equal(s.facts.garbage, COUNT(lines));
 	assert_int_equal(s.facts.lines, 0);
@@ -336,7 +385,8 @@ TEST(watts_are_a_number_or_have_a_reason)
 		snprintf(line, sizeof(line),
 			 "3, GPU-1, 00000000:01:00.0, 2026/11/15 06:31:36.123, %s, %s",
 			 row[i].power, row[i].instant);
-		assert_true(nvsmi_stream_parse(&s, line, UINT64_C(1794724296000000), &r));
+		assert_true(
+			nvsmi_stream_parse(&s, line, false, UINT64_C(1794724296000000), &r));
 		assert_int_equal(r.wall_us, UINT64_C(1794724296123000));
 		assert_string_equal(r.uuid, "GPU-1");
 		if (r.why != row[i].why)
