@@ -1,8 +1,9 @@
-/* spawn: how long two programs take from start to end, compared.
+/* spawn: compares how long two programs take from start to end.
  *
  * spawn RUNS PROGRAM [ARG...] -- PROGRAM [ARG...]
  *
- * They take turns; their output goes to /dev/null. Prints "name value" lines: the medians, and
+ * The programs take turns; their output goes to /dev/null. Prints "name value" lines: the
+ * medians, and
  * the largest resident size of each. */
 #include "stats.h"
 

@@ -1,15 +1,19 @@
 /* A worker that leaves the GPU while another process needs it, and returns afterwards.
  *
- *	cc guarded.c $(pkg-config --cflags --libs gpuward) -o guarded && ./guarded 4096
+ *         cc guarded.c $(pkg-config --cflags --libs gpuward) -o guarded && ./guarded 4096
  *
- * Allocates this many MiB on the first GPU (through the CUDA driver, which it loads at run time) and
+ * Allocates this many MiB on the first GPU (through the CUDA driver, which it loads at run
+ * time) and
  * works on them ten times a second, for a number of seconds (or until Ctrl-C).  Start another
- * program on the GPU that needs more than is free, and watch.
+ * program on the GPU that needs more memory than is free, and see what happens.
  *
  * On a simulated GPU the memory is a number in the folder that the GPU follows:
- *	mkdir /tmp/held; printf '[[gpu]]\nprofile = "rtx4090"\nfollow = "/tmp/held"\n' >/tmp/card.toml
- *	LD_LIBRARY_PATH=build/sim GPUWARD_SIM=/tmp/card.toml build/examples/guarded 8192 60 /tmp/held
- * and another process with memory there: echo 12884901888 >/tmp/held/$(pidof firefox). */
+ *         mkdir /tmp/held; printf '[[gpu]]\nprofile = "rtx4090"\nfollow = "/tmp/held"\n'
+ * 	>/tmp/card.toml
+ *         LD_LIBRARY_PATH=build/sim GPUWARD_SIM=/tmp/card.toml build/examples/guarded 8192 60
+ * 	/tmp/held
+ * To simulate another process with memory on this GPU: echo 12884901888 >/tmp/held/$(pidof
+ * firefox). */
 #define _POSIX_C_SOURCE 200809L
 #include <gpuward-guard.h>
 

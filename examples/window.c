@@ -15,8 +15,8 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* Stands for the work of the GPU.  Wait for the GPU before you close the window: calls that start
- * work return before it is done. */
+/* Stands for the work of the GPU. Wait for the GPU before you close the window, because calls
+ * that start work return before the work is done. */
 static void work(double seconds)
 {
 	struct timespec t = { .tv_sec = (time_t)seconds,

@@ -92,17 +92,17 @@ enum gw_worker_state {
 	GW_WORKER_RESUME,    /* resume was called */
 	GW_WORKER_VERIFY_UP, /* resume returned 0; the guard checks that the worker is back */
 	GW_WORKER_STUCK,     /* evict failed or freed nothing; the guard tries again every 30 s */
-	GW_WORKER_ABSENT,    /* for workers of the service; never for this process */
+	GW_WORKER_ABSENT,    /* the worker is not found; only for workers of the service */
 	GW_WORKER_STATES
 };
 
-/* Why the worker may not run: bits 1 << GW_REASON_x of a set. The worker may run when the set
- * is empty. Reasons without a comment occur in the service only. */
+/* Why the worker may not run. A set of reasons has bit 1 << GW_REASON_x for each reason; the
+ * worker may run when the set is empty. Reasons without a comment occur in the service only. */
 enum gw_worker_reason {
 	GW_REASON_CONTENTION, /* another process needs the GPU */
 	GW_REASON_MANUAL,     /* gw_guard_request() */
 	GW_REASON_THERMAL,    /* GW_GUARD_HEALTH: too hot */
-	GW_REASON_HEALTH,     /* the GPU is lost, or GW_GUARD_HEALTH: in quarantine */
+	GW_REASON_HEALTH,     /* the GPU is lost or (GW_GUARD_HEALTH) in quarantine */
 	GW_REASON_SCHEDULE,
 	GW_REASON_BATTERY,
 	GW_REASON_BLIND,      /* GW_GUARD_LEAVE_BLIND: the GPU cannot be read */
@@ -112,8 +112,8 @@ enum gw_worker_reason {
 	GW_WORKER_REASONS
 };
 
-/* Returns the word in JSON, such as "active" or "contention"; "?" for a number past the
- * last. */
+/* Return the word that JSON uses for the state or the reason, such as "active" or "contention".
+ * Return "?" for an unknown number. */
 GW_API const char *gw_worker_state_name(unsigned state);
 GW_API const char *gw_worker_reason_name(unsigned reason);
 
@@ -147,10 +147,10 @@ struct gw_guard_options {
 	void (*decided)(void *arg, const struct gw_guard_decision *decision);
 	void *arg; /* passed to all three callbacks; must live until gw_guard_stop() */
 	uint64_t min_vram_bytes;  /* an idle process with less memory does not contend; 0: 512 MiB */
-	uint64_t headroom_bytes;  /* memory to leave free; 0: 2 GiB, or 10 % if that is more */
+	uint64_t headroom_bytes;  /* memory to leave free; 0: the larger of 2 GiB and 10 % */
 	uint64_t debounce_ns;     /* demand must last this long; 0: 300 ms */
-	/* time without demand before resume; 0: 30 s; doubled, up to 10 min, if demand comes
-	 * and goes */
+	/* time without demand before resume; 0: 30 s. From the third eviction in 15 min on,
+	 * each eviction doubles it, up to 10 min */
 	uint64_t quiet_ns;
 	/* time that the worker stays after a resume, except under memory pressure; 0: 60 s */
 	uint64_t resident_ns;
@@ -171,12 +171,14 @@ struct gw_guard;
  * calls evict and resume, one at a time.
  *
  * A callback must return before deadline_ns (monotonic; 10 s for evict, 120 s for resume). It
- * returns 0, or a negative number if it failed. After a failure the guard calls evict twice
- * more, then every 30 s. If evict returned -GW_E_STATE (not possible now), the guard calls it
- * as often as necessary within 30 s. After a failure the guard calls resume again, each time
- * after a longer pause. If evict returned 0 but the memory was not freed, the guard still calls
- * resume when no process needs the GPU. If evict failed each time, the guard does not call
- * resume.
+ * returns 0, or a negative number if it failed.
+ * - evict failed: the guard calls it twice more, then every 30 s. If evict failed each time,
+ *   the guard does not call resume.
+ * - evict returned -GW_E_STATE (not possible now): the guard calls it again for up to 30 s;
+ *   these calls do not count as failed.
+ * - evict returned 0, but the memory was not freed: the guard still calls resume when no
+ *   process needs the GPU.
+ * - resume failed: the guard calls it again, each time after a longer pause.
  *
  * options may be NULL: then no callback is called. The strings of options are copied. ctx must
  * outlive the guard and should have a deadline_ns: without one, a driver that hangs also hangs
@@ -216,9 +218,10 @@ enum gw_guard_request {
 	GW_REQUEST_RESUME_NOW,   /* return without the quiet period */
 };
 
-/* Requests an action for the worker, like a person with the command line. A hold needs a ttl_ns
- * that is not 0; UINT64_MAX: without end. A callback may call this function. Returns 0,
- * -GW_E_ARG, or -GW_E_STATE: not possible now, and gw_ctx_error() says why. */
+/* Requests an action for the worker, as a person does with the command line. For a hold, ttl_ns
+ * is its duration and must not be 0; UINT64_MAX: the hold has no end. A callback may call this
+ * function. Returns 0, -GW_E_ARG, or -GW_E_STATE: not possible now, and gw_ctx_error() says
+ * why. */
 GW_API int gw_guard_request(struct gw_guard *guard, enum gw_guard_request what, uint64_t ttl_ns);
 
 enum gw_worker_hold { GW_HOLD_NONE, GW_HOLD_EVICTED, GW_HOLD_ACTIVE };
@@ -242,12 +245,12 @@ struct gw_guard_status {
 	uint64_t next_ns; /* earliest time at which the state can change without an event */
 	uint64_t hold_until_ns;      /* end of the hold; 0: no hold, or a hold without end */
 	uint64_t resident_bytes;     /* memory that the worker holds on its GPUs */
-	uint64_t need_bytes; /* the worker's highest memory use; must fit before a resume */
+	uint64_t need_bytes; /* what the worker holds, or held when its eviction began */
 	uint64_t residue_bytes;      /* memory that the worker kept when it left */
 	double backoff_ratio;        /* factor by which the quiet period is multiplied */
 	uint64_t observations;       /* number since the start */
 	unsigned evictions, resumes; /* verified ones since the start */
-	unsigned would_evict; /* evictions that dry runs did not carry out, since the start */
+	unsigned would_evict; /* evictions since the start that were only reported (dry run) */
 	char why[320];               /* one sentence about the state */
 };
 

@@ -176,8 +176,8 @@ GW_API const char *gw_text_key(unsigned text);
 /* Returns the number of the quantity with this key, or -GW_E_NOENT. */
 GW_API int gw_quantity_find(const char *key);
 
-/* Writes the name of a value to out: of an ENUM ("Hopper", "unknown(77)") or of a MASK
- * ("sw_power_cap,idle"; "" if no bit is set). Returns 0, -GW_E_ARG for other kinds of
+/* Writes the name of an ENUM value ("Hopper", "unknown(77)") to out, or the names of the bits
+ * of a MASK ("sw_power_cap,idle"; "" if no bit is set). Returns 0, -GW_E_ARG for other kinds of
  * quantities, or -GW_E_SIZE. */
 GW_API int gw_quantity_name(unsigned quantity, double value, char *out, size_t size);
 
@@ -205,7 +205,8 @@ struct gw_cause_info {
 	enum gw_severity severity;
 };
 
-/* Returns a row of the table; the row of GW_CAUSE_NONE past its end. Never NULL. */
+/* Returns a row of the table. For a number past its end, returns the row of GW_CAUSE_NONE.
+ * Never NULL. */
 GW_API const struct gw_cause_info *gw_cause_info(unsigned cause);
 
 /* ---- opening ------------------------------------------------------------------------- */
@@ -220,7 +221,8 @@ enum gw_open_flag {
 	/* The caller promises that the process ends after gw_close(). gw_close() then does not
 	 * shut down NVML (which takes 4 ms); the kernel cleans up. */
 	GW_OPEN_NO_SHUTDOWN = 1 << 3,
-	/* With backend "auto" or "all": neither NVML nor nvidia-smi, only other vendors. */
+	/* With backend "auto" or "all": use neither NVML nor nvidia-smi, only the backends of
+	 * other vendors. */
 	GW_OPEN_NO_NVML = 1 << 4,
 };
 
@@ -246,8 +248,8 @@ struct gw_options {
 GW_API int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx);
 
 /* Closes every driver handle and frees ctx. Free the snapshots, lists and meters of ctx first.
- * NULL is allowed. A device with a driver call that has not returned stays open, because the
- * call still uses its memory. */
+ * NULL is allowed. If a driver call has not returned, ctx is not freed and drivers may stay
+ * open, because the call still uses the memory of ctx. */
 GW_API void gw_close(struct gw_ctx *ctx);
 
 /* Closes every driver handle, so that a driver can be unloaded, reset or upgraded. Until
@@ -263,19 +265,22 @@ GW_API int gw_ctx_reopen(struct gw_ctx *ctx);
 struct gw_status {
 	const char *backend;         /* "nvml", ..., several joined by '+', or "none" */
 	enum gw_cause cause;         /* GW_CAUSE_NONE when a driver is open */
-	const char *message;         /* the sentence, with the facts of this machine; "" for NONE */
+	/* what is wrong, with details of this machine; "" if cause is NONE */
+	const char *message;
 	const char *library_path;    /* path of the NVML library; NULL: not loaded */
 	const char *driver_version;
 	const char *nvml_version;
 	const char *cuda_version;    /* newest CUDA version that the driver supports: "13.0" */
 	const char *missing_symbols; /* missing NVML calls, separated by blanks; "": none */
-	int simulated; /* 1: the values are not from real GPUs (a simulator, or another root) */
-	uint64_t retry_ns; /* monotonic time of the next attempt to open a driver; 0: none */
+	int simulated; /* 1: no real GPUs: a simulator, or gw_options.root is not "/" */
+	/* monotonic time of the next attempt to open a driver; 0: not planned */
+	uint64_t retry_ns;
 	unsigned opens;              /* how often a driver was opened successfully */
 };
 
-/* Returns the status at the last gw_snapshot_take() of snap; valid until the next one. Before
- * the first gw_snapshot_take() the backend is "none" and everything else is unknown. */
+/* Returns the status at the last gw_snapshot_take() of snap; valid until the next
+ * gw_snapshot_take(). Before the first gw_snapshot_take() the backend is "none" and everything
+ * else is unknown. */
 struct gw_snapshot;
 GW_API const struct gw_status *gw_snapshot_status(const struct gw_snapshot *snap);
 
@@ -301,7 +306,7 @@ enum gw_device_state {
 	GW_DEVICE_CLOSED,  /* released, or the driver went away */
 };
 
-/* Return the word in JSON: "nvidia", "driver", "ok". */
+/* Return the word that JSON uses: "nvidia", "driver", "ok". */
 GW_API const char *gw_vendor_name(unsigned vendor);
 GW_API const char *gw_provenance_name(unsigned provenance);
 GW_API const char *gw_device_state_name(unsigned state);
@@ -533,8 +538,8 @@ struct gw_code_info {
 /* Returns a row of the table of codes; NULL past its end. */
 GW_API const struct gw_code_info *gw_code_info(unsigned code);
 
-/* Return the word in JSON, such as "valid", "counter+ring" or "power_cap"; "unknown" past the
- * last. Never NULL. */
+/* Return the word that JSON uses, such as "valid", "counter+ring" or "power_cap"; "unknown" for
+ * a number past the last word. Never NULL. */
 GW_API const char *gw_validity_name(unsigned validity);
 GW_API const char *gw_meter_kind_name(unsigned meter);
 GW_API const char *gw_rung_name(unsigned rung);
@@ -550,8 +555,8 @@ struct gw_interval {
 };
 
 /* Length of the arrays in struct gw_energy that have one element per contribution to the
- * uncertainty or per cause of throttling. Larger than needed today, so that words can be added.
- * Elements past the last word are NAN. */
+ * uncertainty or per cause of throttling. Larger than needed today, so that contributions and
+ * causes can be added. Unused elements are NAN. */
 #define GW_LIST_SIZE 16
 
 /* Energy of one GPU over one window.  The members are the rows of gpuward/energy.def, which
@@ -587,7 +592,8 @@ enum gw_field_kind {
 	GW_FIELD_NUMBER,   /* double */
 	GW_FIELD_INTERVAL, /* struct gw_interval */
 	GW_FIELD_WORD,     /* an enum; name() returns its words */
-	GW_FIELD_LIST, /* double[GW_LIST_SIZE]; the first count elements have words in name() */
+	/* double[GW_LIST_SIZE]; for i < count, name(i) is the word of element i */
+	GW_FIELD_LIST,
 };
 
 /* Describes one member of struct gw_energy, for programs that loop over all members or that
@@ -598,7 +604,7 @@ struct gw_energy_field {
 	enum gw_field_kind kind;
 	size_t offset;
 	unsigned count;     /* WORD and LIST: number of words */
-	unsigned missing;   /* WORD: the value for which JSON has no word */
+	unsigned missing;   /* WORD: the value that means that JSON has no word */
 	const char *(*name)(unsigned word);
 };
 
@@ -607,8 +613,8 @@ GW_API const struct gw_energy_field *gw_energy_field(unsigned i);
 
 struct gw_meter_options {
 	size_t size;             /* sizeof(struct gw_meter_options) */
-	uint64_t interval_ns;    /* between readings of clock, temperature, ...; 0: 100 ms */
-	uint64_t anchor_ns;      /* between counter readings in long windows; 0: 10 s */
+	uint64_t interval_ns; /* time between readings of clock, temperature, ...; 0: 100 ms */
+	uint64_t anchor_ns;      /* time between counter readings in long windows; 0: 10 s */
 	const char *const *gpus; /* selectors of gw_device_matches(), ended by NULL; NULL: all */
 	unsigned flags;          /* set of enum gw_meter_flag */
 	const char *cache_dir; /* folder of sensor profiles; NULL: by the XDG rules; "": none */
@@ -653,7 +659,7 @@ GW_API int gw_window_open(struct gw_meter *meter, const char *label, uint64_t be
 
 /* Ends the window now, or at end_ns if end_ns is not 0. Any thread may call this function; it
  * does not wait for the GPU. Returns 0, -GW_E_STATE (already closed) or -GW_E_ARG (end_ns is in
- * the future or before the begin). */
+ * the future or before the window begins). */
 GW_API int gw_window_close(struct gw_window *window, uint64_t end_ns);
 
 /* Waits at most timeout_ns for the sample that covers the end of the window, then computes the
@@ -673,7 +679,7 @@ struct gw_finding {
 	enum gw_cause cause;
 	enum gw_severity severity;
 	int device;       /* position in the snapshot; -1: the whole machine */
-	char detail[400]; /* the sentence, with the facts of this machine */
+	char detail[400]; /* what is wrong, with details of this machine */
 };
 
 struct gw_diagnosis;

@@ -312,8 +312,8 @@ abi_return abi_init_add(struct ctx *c)
 		return ABI_DRIVER_NOT_LOADED;
 	if (gap)
 		return ABI_DRIVER_NOT_LOADED;
-	/* Only the first init stores the generation: a client that never shut down keeps the
-	 * generation of the driver that is gone. */
+	/* Only the first init stores the generation. A client that did not shut down before a
+	 * driver reload therefore keeps the old generation, and its calls fail. */
 	if (sim.inits++ == 0)
 		sim.init_generation = g;
 	return ABI_SUCCESS;

@@ -88,9 +88,10 @@ abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle);
 abi_return abi_enter_setter(struct ctx *c, enum call call, abi_device handle);
 abi_return abi_leave(struct ctx *c, abi_return code);
 
-/* Defines the exported function `symbol`. The block after the macro is its body: it runs with the
- * lock held, finds the world, the device and the time in c, and returns the code of the call.
- * params are the parameters after the handle, in parentheses; their names follow. */
+/* Defines the exported function `symbol`. The block after the macro is the function's body. It
+ * runs with the lock held; c has the world, the device and the time. The body returns the code
+ * of the call. params are the parameters after the handle, in parentheses, followed by their
+ * names. */
 /* clang-format off */
 #define SIM_UNPACK(...) __VA_ARGS__
 #define SIM_CALL(enter, symbol, outer, inner, ...)                                            \
@@ -121,7 +122,7 @@ abi_return abi_leave(struct ctx *c, abi_return code);
 		 (SIM_CTX, SIM_UNPACK params), &c, __VA_ARGS__)
 /* clang-format on */
 
-/* Needs the lock. Returns 0, or why no call can be answered now. */
+/* Needs the lock. Returns 0, or the error code if no call can be answered now. */
 abi_return abi_ready(const struct ctx *c);
 
 /* Need the lock. Add or remove one user of the library (nvmlInit, nvmlShutdown).
@@ -137,7 +138,8 @@ abi_device abi_handle(const struct ctx *c, unsigned device, unsigned mig_plus_1)
 uint32_t abi_u32(const struct ctx *c, double v);
 uint64_t abi_u64(const struct ctx *c, uint64_t v);
 
-/* Copies with NUL; returns code 0, 2, 3 (text NULL) or 7. */
+/* Copies text with its NUL. Returns success (0), invalid argument (2), not supported (3, if
+ * text is NULL) or insufficient size (7). */
 abi_return abi_string(const char *text, char *out, uint32_t size);
 
 /* The fault of one field of nvmlDeviceGetFieldValues. */

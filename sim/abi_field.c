@@ -1,4 +1,5 @@
-/* NVML field values, the driver's sample buffers, and GPM: metrics between two samples. */
+/* NVML field values, the driver's sample buffers, and GPM (metrics that are computed between
+ * two GPM samples). */
 #include <math.h>
 #include <stdlib.h>
 

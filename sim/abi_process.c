@@ -4,7 +4,8 @@
 
 #include "abi.h"
 
-/* Extra processes that appear after a list was refused because the buffer was too small. */
+/* First pid of the extra processes that appear after a list was refused because the buffer was
+ * too small. */
 #define GROWN_PID 4100000u
 
 struct list {

@@ -15,8 +15,8 @@
 
 #define FILE_MAX (1u << 20)
 
-/* gpuward-sim.h does not export its names, because it is for users of the library; these
- * declarations export them. */
+/* gpuward-sim.h is for users of the library, so its declarations do not export the symbols.
+ * These declarations export them. */
 extern __typeof__(gpuward_simulator) gpuward_simulator SIM_EXPORT;
 extern __typeof__(gpuward_sim_load) gpuward_sim_load SIM_EXPORT;
 extern __typeof__(gpuward_sim_load_text) gpuward_sim_load_text SIM_EXPORT;

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The name and version of the simulator; this symbol marks the library as one. */
+/* Name and version of the simulator. A library that exports this symbol is a simulator. */
 extern const char gpuward_simulator[];
 
 /* Replaces the world by a scenario (a built-in name or a path). For clients this is like a
@@ -25,7 +25,7 @@ int gpuward_sim_load(const char *scenario, char *error, size_t size);
 int gpuward_sim_load_text(const char *name, const char *text, char *error, size_t size);
 
 /* gpuward_sim_scenarios() returns the names of the built-in scenarios, NULL-terminated.
- * gpuward_sim_describe() returns the first comment line of one. */
+ * gpuward_sim_describe() returns the first comment line of a built-in scenario. */
 const char *const *gpuward_sim_scenarios(void);
 const char *gpuward_sim_describe(const char *scenario);
 
@@ -34,8 +34,8 @@ const char *gpuward_sim_describe(const char *scenario);
 uint64_t gpuward_sim_now_ns(void);
 uint64_t gpuward_sim_wall_ns(void);
 
-/* Sets the mode to stepped and the time to the scenario's begin.  Call it right after loading:
- * then the world does not depend on how long loading took. */
+/* Switches to stepped time and sets the time to the start of the scenario. Call it right after
+ * loading, so that the world does not depend on how long loading took. */
 void gpuward_sim_stepped(void);
 
 /* Control stepped time. gpuward_sim_stepped() switches to it, as `time.mode = "stepped"` in a
@@ -46,7 +46,7 @@ void gpuward_sim_step(uint64_t ns);
 uint64_t gpuward_sim_calls(const char *symbol);
 
 /* From now on `symbol` (NULL: every call except init and shutdown) returns `code` for `device`
- * (-1: all) and leaves its outputs unchanged; code 0 ends this. */
+ * (-1: all) and leaves its outputs unchanged; code 0 ends the fault. */
 void gpuward_sim_fault(const char *symbol, int device, int code);
 
 /* From now on `symbol` does not return for `device` (-1: all) until gpuward_sim_unhang(). */

@@ -30,8 +30,8 @@ struct table {
 	size_t n;
 };
 
-/* Returns the number of dynamic symbols. Only a hash table shows it: in the GNU hash table the
- * last symbol of the last chain is the last symbol of all. */
+/* Returns the number of dynamic symbols. No field stores it: it is found as the end of the last
+ * chain in the GNU hash table. */
 static size_t count_symbols(const uint32_t *hash)
 {
 	uint32_t n_buckets = hash[0], first = hash[1], bloom = hash[2];

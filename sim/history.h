@@ -35,7 +35,8 @@ struct history {
 	double ambient_c, c_per_w;
 };
 
-/* Starts with one piece at 0, in equilibrium. Returns 0 or -1 (out of memory). */
+/* Starts the history with one constant piece at time 0; all filters have already settled.
+ * Returns 0 or -1 (out of memory). */
 int history_init(struct history *h, double watts);
 void history_done(struct history *h);
 

@@ -16,7 +16,7 @@
 	.period_ms = 100, .average_ms = 1000, .average_lag_ms = 20, .instant_ms = (window),   \
 	.instant_lag_ms = (lag), COUNTER
 #define MEAN_AND_INSTANT(window, lag) MEANS(window, lag), RING
-/* The same for Hopper; the numbers are fitted to recordings of an H200. */
+/* The same for Hopper; the numbers are fitted to measurements on an H200. */
 #define SAMPLED                                                                               \
 	MEAN_AND_INSTANT(25, 10), .sample.gap_ms = 20, .sample.age_ms = 8, .sample.filter_ms = 10, \
 		.own_time = true
@@ -36,9 +36,9 @@
 #define HOPPER                                                                                \
 	(DATA_CENTRE | TRAIT_GPM | TRAIT_TLIMIT | TRAIT_MEMORY_POWER | TRAIT_PCIE_COUNTERS)
 
-/* Without names: chip is architecture, compute capability and cores; limit is minimum, maximum
- * and default; mhz is SM when idle, SM, memory and video; heat begins with ambient temperature,
- * degrees per watt and time constant. */
+/* Order of the values in braces: chip is architecture, compute capability and cores; limit is
+ * minimum, maximum and default; mhz is SM when idle, SM, memory and video; heat begins with
+ * ambient temperature, degrees per watt and time constant. */
 const struct profile profiles[] = {
 	{ .key = "h200", .name = "NVIDIA H200", .part = "900-2G520-0040-000",
 	  .vbios = "96.00.A5.00.1A", .traits = HOPPER,

@@ -26,7 +26,7 @@ enum key_kind {
 	KEY_TEXT,    /* char[max]                                                  */
 	KEY_CHOICE,  /* unsigned; index of the name in `words` */
 	KEY_READ,    /* the function `read` reads the value */
-	KEY_TABLE,   /* a table of the same struct, with the rows `table` */
+	KEY_TABLE,   /* a table with values of the same struct; `table` has its rows */
 	KEY_EACH,    /* a list of tables; `each` reads one */
 	KEY_SKIP,    /* read elsewhere */
 };

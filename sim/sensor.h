@@ -1,7 +1,8 @@
-/* sensor: what the driver publishes about the true power, and its errors.
+/* sensor: converts the true power to the values that the driver publishes, with the errors of a
+ * real sensor.
  *
- * It has a moving mean ("average") and a short mean ("instant"), both updated at most once per
- * period and only when read; an energy counter that advances on a fixed grid; and a ring of
+ * It has a moving mean ("average") and a short mean ("instant"). Both are updated at most once
+ * per period and only when read. An energy counter advances on a fixed grid. A ring holds
  * low-passed samples with wall-clock timestamps. */
 #ifndef SIM_SENSOR_H
 #define SIM_SENSOR_H
@@ -12,18 +13,19 @@
 
 #include "history.h"
 
-/* The two means come in three kinds. The plain one is a boxcar, as published for most chips.
- * Kepler and Maxwell have one first-order low-pass for everything. Recordings of an H200 show a
- * third: power passes a low-pass of about 10 ms and is sampled every 20 ms on a fixed grid;
- * instant is the newest sample, average the mean of the last fifty. For a slow load this looks
- * like boxcars of 25 ms and 1 s; a load with a period near 20 ms beats with the grid, and then
- * even the average is wrong.
+/* The two means come in three kinds:
+ * - boxcars, as published for most chips
+ * - one first-order low-pass for everything (Kepler and Maxwell)
+ * - samples, as measured on an H200: power passes a low-pass of about 10 ms and is sampled
+ *   every 20 ms on a fixed grid. Instant is the newest sample, average is the mean of the last
+ *   fifty. For a slow load this looks like boxcars of 25 ms and 1 s. A load with a period near
+ *   20 ms beats with the grid, and then even the average is wrong.
  *
  * Gain and offset simulate the calibration of the board and affect everything. On a module
- * (GH200) the instant value and the counter include its other parts. */
+ * (GH200) the instant value and the counter include the module's other parts. */
 struct sensor_params {
 	double period_ms; /* update period of average and instant */
-	/* true: updated on a fixed grid; false: by the first read after the period */
+	/* true: updated on a fixed grid; false: updated by the first read after the period */
 	bool own_time;
 	/* length of the boxcar; it ends average_lag_ms before the read */
 	double average_ms, average_lag_ms;
@@ -32,7 +34,8 @@ struct sensor_params {
 		double gap_ms; /* 0: boxcars, else the means are made from samples this far apart */
 		double phase_ms, age_ms, filter_ms;
 	} sample;
-	/* 0: none; else average and instant are low-passed power, lag before the read */
+	/* 0: no low-pass; else average and instant are the low-passed power, each at its lag
+	 * before the read */
 	double low_pass_ms;
 	double gain, offset_w;
 	/* power of the module's other parts; included in instant and counter */

@@ -199,7 +199,7 @@ void world_free(struct world *w);
  * memory is short. Pointers to other devices may become invalid. */
 struct device *world_add(struct world *w, const struct profile *p, unsigned n);
 
-/* Call it when everything is described: sorts actions, starts devices and time. */
+/* Sorts the actions and starts the devices and the time. Call it when the world is complete. */
 int world_start(struct world *w);
 
 uint64_t world_now_ns(const struct world *w);

@@ -122,8 +122,8 @@ static void settings(void)
 enum { WORKER = 1, RULE = 2, SCHEDULE = 4 };
 
 static const char policy_kind_choices[] =
-#define K(symbol, name, url, level, traits, help) "|" #name
-#define I(symbol, name, url, level, traits, help)
+#define K(symbol, name, url, level, stop_s, traits, help) "|" #name
+#define I(symbol, name, url, level, stop_s, traits, help)
 #include "guard/kind.def"
 	;
 
@@ -155,8 +155,8 @@ static void kinds(void)
 		const char *name, *url, *help;
 		unsigned level;
 	} kind[] = {
-#define K(symbol, name, url, level, traits, help) { #name, url, help, level },
-#define I(symbol, name, url, level, traits, help)
+#define K(symbol, name, url, level, stop_s, traits, help) { #name, url, help, level },
+#define I(symbol, name, url, level, stop_s, traits, help)
 #include "guard/kind.def"
 	};
 

@@ -9,9 +9,9 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Makes room for n elements of size bytes in the array to which the pointer at `array` points;
- * *cap is how many fit. It at least doubles, so that adding one at a time is cheap. Returns 0, or
- * -GW_E_NOMEM and nothing has changed. */
+/* Makes room for n elements of `size` bytes. `array` is the address of the pointer to the
+ * array; *cap is the number of elements that fit. The capacity at least doubles, so that adding
+ * one element at a time is cheap. Returns 0, or -GW_E_NOMEM and changes nothing. */
 static inline int array_reserve(void *array, unsigned *cap, unsigned n, size_t size)
 {
 	unsigned more = 2 * *cap > n ? 2 * *cap : n;

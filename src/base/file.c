@@ -239,15 +239,22 @@ ssize_t file_read(const char *path, char *out, size_t size, char *message, size_
 	return n < 0 ? n : (ssize_t)used;
 }
 
+static const char *cache_part = "";
+
+void file_cache_apart(const char *part)
+{
+	cache_part = part;
+}
+
 int file_cache_directory(const char *name, char *out, size_t size)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	int n;
 
 	if (cache && *cache == '/')
-		n = snprintf(out, size, "%s/gpuward/%s", cache, name);
+		n = snprintf(out, size, "%s/gpuward/%s%s", cache, name, cache_part);
 	else if (home && *home == '/')
-		n = snprintf(out, size, "%s/.cache/gpuward/%s", home, name);
+		n = snprintf(out, size, "%s/.cache/gpuward/%s%s", home, name, cache_part);
 	else
 		return -GW_E_NOENT;
 	return n < (int)size ? 0 : -GW_E_SIZE;

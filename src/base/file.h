@@ -40,19 +40,24 @@ ssize_t file_read(const char *path, char *out, size_t size, char *message, size_
 /* As strerror(), for an error of file_open() too. */
 const char *file_strerror(int e);
 
-/* Reads a line without its newline into out, which buf_init() gave its largest size. Returns 1;
- * 0: at the end, or the last line has no newline; -GW_E_SIZE: too long; -GW_E_NOMEM or -GW_E_IO. */
+/* Reads a line without its newline into out, at most up to the maximum of out (buf_init()).
+ * Returns 1; 0: the file has ended, and out has the last line if it had no newline; -GW_E_SIZE:
+ * the line is too long; -GW_E_NOMEM or -GW_E_IO. */
 int file_read_line(FILE *f, struct buf *out);
 
 /* Writes all n bytes to fd. Returns 0, or -1 with errno. */
 int file_write_all(int fd, const char *p, size_t n);
 
-/* Writes the sentence "path cannot be WHAT: why" for errno and returns its gw_error. */
+/* Writes the sentence "path cannot be WHAT: why" for errno. Returns the gw_error for errno. */
 int file_failed(char *message, size_t size, const char *path, const char *what);
 
 /* Writes the path $XDG_CACHE_HOME/gpuward/name, or else ~/.cache/gpuward/name. Returns 0,
  * -GW_E_NOENT (neither folder is known) or -GW_E_SIZE. */
 int file_cache_directory(const char *name, char *out, size_t size);
+
+/* Adds a folder to every later file_cache_directory() of this process: what is learned from
+ * simulated GPUs is kept apart. part is static; call it before threads start. */
+void file_cache_apart(const char *part);
 
 #define SECRET_MAX 1024
 #define SECRET_MIN 16

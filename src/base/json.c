@@ -166,10 +166,10 @@ void json_null(struct json *j, const char *key)
 
 void json_time(struct json *j, const char *key, uint64_t wall_ns)
 {
-	char write_string[CLOCK_RFC3339_SIZE];
+	char text[CLOCK_RFC3339_SIZE];
 
-	clock_format_rfc3339(wall_ns, write_string);
-	json_string(j, key, wall_ns ? write_string : NULL);
+	clock_format_rfc3339(wall_ns, text);
+	json_string(j, key, wall_ns ? text : NULL);
 }
 
 void json_raw(struct json *j, const char *key, const char *value)

@@ -53,7 +53,7 @@ void json_raw(struct json *j, const char *key, const char *text);
 #define JSON_ESCAPE_MAX 6
 size_t json_escape(struct buf *out, const char *s);
 
-/* The value, or null if it is not known. */
+/* Write the value, or null if it is not known. */
 static inline void json_uint_if(struct json *j, const char *key, bool known, uint64_t v)
 {
 	known ? json_uint(j, key, v) : json_null(j, key);
@@ -64,7 +64,7 @@ static inline void json_int_if(struct json *j, const char *key, bool known, int6
 	known ? json_int(j, key, v) : json_null(j, key);
 }
 
-/* Begins an object; or writes null and returns false. */
+/* Begins an object and returns true if `known`; otherwise writes null and returns false. */
 static inline bool json_object_if(struct json *j, const char *key, bool known)
 {
 	known ? json_object(j, key) : json_null(j, key);

@@ -56,7 +56,7 @@ static struct {
 #define POINTER(type, name, symbol, args) type(*name) args;
 	JANSSON_CALLS(POINTER)
 #undef POINTER
-	char missing[160]; /* why jansson cannot be used; "": it can be used */
+	char missing[160]; /* why libcurl cannot be used; "": it can be used */
 } jansson;                 /* one per process, never unloaded */
 static pthread_once_t jansson_once = PTHREAD_ONCE_INIT;
 
@@ -245,4 +245,22 @@ bool json_doc_next(const struct json_doc *r, void **iter, const char **ret_key,
 bool json_doc_equal(const struct json_doc *a, const struct json_doc *b)
 {
 	return jansson.equal((const struct jansson_value *)a, (const struct jansson_value *)b);
+}
+
+void json_doc_error_text(const char *answer, size_t n, char *out, size_t size)
+{
+	/* OpenAI's format and llama.cpp, Ollama, FastAPI, container engines */
+	static const char *const paths[] = { "error.message", "error", "detail", "message",
+					     "detail.error.message" };
+	struct json_doc *r = NULL;
+	const char *found = NULL;
+	char line[160], unused[160];
+
+	if (json_doc_new(answer, n, &r, unused, sizeof(unused)) == 0)
+		for (size_t i = 0; !found && i < sizeof(paths) / sizeof(*paths); i++)
+			found = json_doc_string(r, paths[i]);
+	snprintf(line, sizeof(line), "%s", found ? found : r ? "" : answer);
+	json_doc_free(r);
+	line[strcspn(line, "\r\n")] = '\0';
+	utf8_clean(out, size, line);
 }

@@ -59,9 +59,10 @@ static inline void mailbox_unlock(struct mailbox *m)
 void mailbox_wake(struct mailbox *m);
 void mailbox_notify(struct mailbox *m);
 
-/* mailbox_wait() waits for a wake-up of the thread, mailbox_wait_news() for one of its owner,
- * until a monotonic time (UINT64_MAX: without limit). Call with the lock. Returns false when
- * the time is over. After true, check the condition again. */
+/* The thread waits in mailbox_wait() for mailbox_wake(). The owner waits in mailbox_wait_news()
+ * for mailbox_notify(). Both wait at most until a monotonic time (UINT64_MAX: without limit).
+ * Call with the lock. Return false when the time is over. After true, check the condition
+ * again. */
 bool mailbox_wait(struct mailbox *m, uint64_t until_ns);
 bool mailbox_wait_news(struct mailbox *m, uint64_t until_ns);
 

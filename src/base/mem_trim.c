@@ -33,7 +33,7 @@ static void return_pages(struct search *s, uintptr_t from, uintptr_t to)
 		s->returned += to - from;
 }
 
-/* Returns each run of resident zero pages with one call. */
+/* Returns resident zero pages to the kernel, with one call per run of pages. */
 static void trim_pages(struct search *s, uintptr_t from, size_t pages)
 {
 	unsigned char resident[PAGES_AT_ONCE];

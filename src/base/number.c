@@ -87,7 +87,7 @@ const struct unit unit_sizes[] = {
 
 bool unit_parse(const char *text, const struct unit *units, double *ret)
 {
-	/* for sizes only: among the times, "m" and "M" would differ */
+	/* case is ignored for sizes only; for times, "m" and "M" could mean different units */
 	const bool any_case = units == unit_sizes;
 	const char *end;
 	double v = number_parse(text, &end);

@@ -19,17 +19,17 @@ const struct option ab_plan_options[] = {
 	OPTION_COUNT_ROW("pairs-max", AT(pairs_max), "largest number of pairs", 2,
 			 AB_PAIRS_LIMIT, 40),
 	OPTION_ROW(TEXT, 0, "target", AT(target), "PERCENT",
-		   "stop when the ratio is known within PERCENT (default: 1%; with --fail-if: "
-		   "none)"),
+		   "stop when the ratio is known within PERCENT (default: 1%; no target with "
+		   "--fail-if)"),
 	OPTION_ROW(TEXT, 0, "fail-if", AT(fail_if), "RULE",
-		   "such as 'energy > +2%': exit status 10 if this is true for B, 0 if not, 11 "
-		   "if undecided; energy, time, power or edp"),
+		   "condition on B relative to A such as 'energy > +2%' (energy, time, power "
+		   "or edp): exit status 10 if it is true, 0 if not, 11 if undecided"),
 	OPTION_COUNT_ROW("aa-pairs", AT(aa_pairs),
 			 "first compare A with itself N times, to measure the noise", 0,
 			 AB_PAIRS_LIMIT, 4),
 	SESSION_ITERATIONS(struct ab_options, session),
 	SESSION_PART(struct ab_options, session),
-	/* A warm-up fills caches, and finds a B that fails. */
+	/* One warm-up run is the default: it fills caches, and shows early whether B fails. */
 	SESSION_COOLDOWN(struct ab_options, session, 1),
 	SESSION_EXCLUSIVE(struct ab_options, session),
 	CLEAN_ROOM_OPTIONS(struct ab_options, session.room),
@@ -164,7 +164,7 @@ static void finish_sum(const struct sum *s, struct ab_record *r)
 	r->codes = s->codes;
 }
 
-/* Returns the energy of device i in the run, or in part w of it (NULL: the whole run). */
+/* Returns the energy of device i in part w of the run; w NULL: in the whole run. */
 static const struct gw_energy *energy_of(const struct runner_run *run,
 					 const struct progress_marks_window *w, unsigned i)
 {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define COLUMN 12
-/* a larger ratio means that counter and samples disagree, except in short runs */
+/* largest usual difference between counter and samples, as a ratio; short runs may exceed it */
 #define METERS_APART 0.02
 #define row(...)     term_row(COLUMN, __VA_ARGS__)
 
@@ -21,7 +21,7 @@ static const char *const titles[] = {
 	[AB_EDP] = "energy x delay",
 };
 
-/* Returns the number of decimals to print for this ratio as a change in percent. */
+/* Returns how many decimals to print when this ratio is shown as a change in percent. */
 static int digits_of(double ratio)
 {
 	double percent = fabs(100 * ratio);
@@ -98,8 +98,8 @@ static void print_noise(const struct ab_report *r)
 	}
 	buf_init_fixed(&b, text, sizeof(text));
 	buf_addf(&b,
-		 "the %s of A compared with itself varies by %.2g %% from pair to pair (s.d. "
-		 "of %u)",
+		 "the %s of A compared with itself varies by %.2g %% from pair to pair "
+		 "(standard deviation over %u pairs)",
 		 titles[deciding_metric(r)], 100 * aa->sd_log, aa->n);
 	add_alarm(&b, r);
 	row("Noise", "%s", text);

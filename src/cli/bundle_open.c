@@ -186,7 +186,8 @@ static int write_result(struct rebuild *p, struct buf *out)
 	if (strchr(sum->command, ' '))
 		m.command = sum->command;
 	(void)timespec_parse(sum->created, 0,
-			     &m.wall_ns); /* on error, the document has a time in 1970 */
+			     /* if the time is unreadable, the result has a time in 1970 */
+			     &m.wall_ns);
 	err = make_runs(p, m.wall_ns, &m);
 	json_init(&j, out, true);
 	if (!err)
@@ -281,7 +282,9 @@ static int open_bundle(struct bundle_opened *e, char *message, size_t size)
 	err = result_file_read(&e->result, e->file, NULL, 0, why, sizeof(why));
 	if (err && e->read)
 		err = use_samples(e, &text, why, message, size);
-	else if (err) /* this error says more than the missing result.json */
+	/* say why the samples are unreadable: this is more useful than the error about
+	 * result.json */
+	else if (err)
 		snprintf(message, size, "%s", samples);
 	else if (!e->read)
 		bundle_opened_note(e, "the samples are not used: %s", samples);

@@ -1,7 +1,7 @@
 /* bundle_open: opens a bundle or a result file for reading.
  *
- * A bundle is read as far as possible: its result.json, or, if that is missing or unreadable, a
- * result computed from its samples.  Problems are kept as sentences. */
+ * If the result.json of a bundle is missing or unreadable, the result is computed from the
+ * samples.  Problems of the bundle are stored as sentences in `note`. */
 #ifndef GW_CLI_BUNDLE_OPEN_H
 #define GW_CLI_BUNDLE_OPEN_H
 
@@ -12,14 +12,14 @@
 /* Statistics about the bundle that was read. */
 struct bundle_rebuilt {
 	struct bundle_summary sum;
-	double interval_s; /* between samples of clocks and temperature; 0: unknown */
+	double interval_s; /* time between samples of clocks and temperature; 0: unknown */
 	unsigned runs;
 };
 
 /* Computes the result of a bundle from its samples and writes it (docs/schema/measure.json) to
- * out.  This is for a measurement that was killed or lost its disk.  Fields that the samples do
- * not contain (environment, counts, baselines, host) are null.  Returns the same as
- * bundle_recompute(), with a sentence in message. */
+ * out.  This is for a measurement that was killed, or that could not write because its disk
+ * failed.  Fields that the samples do not contain (environment, counts, baselines, host) are
+ * null.  Returns the same as bundle_recompute(), with a sentence in message. */
 int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out, char *message,
 		   size_t size);
 

@@ -94,30 +94,32 @@ bool power_record_mean(const struct power_record *r, double from_s, double to_s,
 	return true;
 }
 
-/* power supplies lose 4 to 11 %, and fans follow the load: uncertainty of the gain */
+/* uncertainty that the gain gets if the external meter measures more than the GPU: power
+ * supplies lose 4 to 11 %, and fans follow the load */
 #define REST_U     0.05
 #define GAIN_MOST  0.1  /* largest known gain error of a board */
 #define FLAT_RATIO 0.02 /* with less variation of the power the gain cannot be determined */
 #define FLAT_W     3.0
 #define ALPHA      0.05
-/* errors with a higher correlation are indistinguishable from an offset */
+/* largest correlation of errors that is assumed; above it, errors look like an offset */
 #define RHO_MOST 0.99
-/* peaks that are at most this much lower than the highest count as equal */
+/* peaks of the correlation that differ by at most this are treated as equal */
 #define LIKE 0.005
 
 struct task {
 	const struct power_record *record;
 	const struct calibrate_point *trace;
 	size_t n;
-	/* median distance of the points; each is the mean power over this time */
+	/* median time between two points; each point is the mean power over this time */
 	double spacing_s;
 };
 
-/* Sums over the points of the trace that the record covers after the trace is shifted back by a
- * lag. */
+/* Sums over the points of the trace.  The trace is first shifted back by a lag.  Points that
+ * the record then does not cover are left out. */
 struct sums {
 	size_t n;
-	/* means of x and y, and sums of products of the deviations from them */
+	/* x: readings of the sensor, y: trace; their means, and sums of products of the
+	 * deviations */
 	double x, y, xx, yy, xy;
 	double first_s, last_s;
 };
@@ -179,8 +181,8 @@ static double median_spacing(const struct calibrate_point *trace, size_t n)
 	return ret;
 }
 
-/* Returns how many points a lag must have to be considered.  With fewer, the end of the trace
- * may correlate by chance. */
+/* Returns the smallest number of points that must overlap at a lag.  With fewer points, the end
+ * of the trace may correlate by chance. */
 static size_t least_points(const struct task *t)
 {
 	size_t most = 0;
@@ -266,10 +268,10 @@ static double autocorrelation(const double *r, size_t n, size_t apart)
 	return square > 0 ? product / square : 0;
 }
 
-/* Estimates the correlation of neighbouring errors, from 0 to RHO_MOST.  Noise hides a drift
- * between neighbours; therefore distant residuals are also used if they correlate more than by
- * chance.  Residuals of a fit correlate less than the errors (Kendall); the estimate is
- * corrected for this, and half a standard deviation is added. */
+/* Estimates the correlation of neighbouring errors, from 0 to RHO_MOST.  Between neighbours,
+ * noise may hide a slow drift, so distant residuals are also used if they correlate more than
+ * by chance.  The residuals of a fit correlate less than the errors (Kendall), so the estimate
+ * is increased.  Half a standard deviation is added. */
 static double error_correlation(const double *r, size_t n)
 {
 	double many = (double)n, rho = fmax(autocorrelation(r, n, 1), 0);
@@ -285,11 +287,13 @@ static double error_correlation(const double *r, size_t n)
 	return fmin(rho, RHO_MOST);
 }
 
-/* Describes how the readings change with the lag.  The uncertainty of the lag adds to that of
- * the line, most where the load changes fast. */
+/* Describes how the sensor's readings at the points change with the lag.  An error of the lag
+ * therefore changes the fitted line, most of all where the load changes fast. */
 struct slope {
 	double mean, dd,
-		xd; /* mean of d reading / d lag, and sums of products of the deviations */
+		/* mean: mean of d reading / d lag; dd, xd: sums of products of the
+		 * deviations */
+		xd;
 };
 
 static bool slope_at(const struct task *t, size_t i, double lag_s, double *ret)
@@ -323,7 +327,7 @@ static struct slope slope_of(const struct task *t, const struct sums *s, double 
 /* Accumulates the variance of a weighted sum of errors with variance 1 and autocorrelation
  * rho^distance. */
 struct alike_sum {
-	/* near: sum of the earlier weights, which decay with distance */
+	/* near: sum of the earlier weights, each multiplied by rho^distance */
 	double rho, near, variance;
 };
 
@@ -363,7 +367,7 @@ static struct variances fit_variances(const struct task *t, const struct sums *s
 }
 
 /* Returns the standard deviation of the errors.  The residuals are smaller than the errors,
- * because the fit takes up a part of them: about as much with the lag as with the gain. */
+ * because the fit absorbs a part of the errors.  The lag absorbs about as much as the gain. */
 static double error_of(const struct sums *s, const struct calibrate_fit *f,
 		       const struct variances *v, double left)
 {
@@ -409,9 +413,9 @@ static bool is_flat(const struct sums *s)
 	return sqrt(s->xx / (double)s->n) < fmax(FLAT_W, FLAT_RATIO * s->x);
 }
 
-/* Ignores the offset if the external meter includes the rest of the machine.  The constant
- * power of that rest is no offset of the board; its part that follows the load adds to the
- * uncertainty of the gain. */
+/* Ignores the offset if the external meter includes the rest of the machine, because the
+ * constant power of the rest is not an offset of the board.  The power of the rest that follows
+ * the load adds to the uncertainty of the gain. */
 static void drop_offset(struct calibrate_fit *f)
 {
 	f->wider = true;
@@ -461,8 +465,8 @@ static int check_line(const struct calibrate_fit *f, char *why, size_t size)
 		f->gain);
 }
 
-/* Returns the largest plausible offset of a board.  It is larger if the gain is not
- * determined. */
+/* Returns the largest plausible offset of a board.  If the fit does not determine the gain, the
+ * offset may also contain a gain error. */
 static double likely_offset(const struct calibrate_fit *f)
 {
 	return CALIBRATE_OFFSET_W + (f->offset_alone ? GAIN_MOST * f->pivot_w : 0);

@@ -11,16 +11,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The power of a GPU's sensor over a whole session, stored as a running integral at some times.
+/* The power of a GPU's sensor over a whole session, stored as points of a running integral.
  *
- * The mean power between two stored times is exact.  If the memory is full, every second time
- * is dropped, but no energy is lost.  The memory is fixed, because the meter's thread fills it.
+ * The mean power between two points is exact.  If the memory is full, every other point is
+ * dropped, but no energy is lost.  The memory is fixed, because the meter's thread fills it.
  * Use it from one thread at a time. */
 
 #define POWER_RECORD_POINTS 16384
 
 struct power_record_point {
-	/* joules, and seconds without samples, since the first sample */
+	/* joules: energy since the first sample; hole_s: seconds without samples since then */
 	double t_s, joules, hole_s;
 };
 
@@ -34,10 +34,11 @@ struct power_record {
 
 void power_record_init(struct power_record *r);
 
-/* Adds a sample; ignores one that is not later than the one before. */
+/* Adds a sample; ignores a sample that is not later than the previous one. */
 void power_record_add(struct power_record *r, double t_s, double watts);
 
-/* Computes the mean power between two times.  Returns false if samples do not cover them. */
+/* Computes the mean power between two times.  Returns false if the samples do not cover the
+ * whole time between them. */
 bool power_record_mean(const struct power_record *r, double from_s, double to_s, double *ret_w);
 
 /* Returns the first and last time; false with fewer than two samples. */
@@ -58,9 +59,10 @@ struct calibrate_fit {
 	double gain_u, offset_u_w; /* standard uncertainties; offset_u_w applies at pivot_w */
 	double pivot_w;            /* reading in the middle of the points                     */
 	double lag_s;              /* delay of the external meter relative to the sensor */
-	double correlation;        /* of the two series at that lag; NAN: power did not vary */
-	double residual_w;         /* s.d. of the points about the line                       */
-	double span_s;             /* from the first used point to the last                  */
+	/* correlation of the two series at lag_s; NAN: power did not vary */
+	double correlation;
+	double residual_w; /* s.d. of the points about the line                       */
+	double span_s;     /* from the first used point to the last                  */
 	/* offset as fitted; differs from offset_w if `wider` is true */
 	double measured_offset_w;
 	size_t points;     /* number of used points                                  */

@@ -24,10 +24,10 @@
 #define LEASE_LEAST_S 12.0
 #define LEASE_MOST_S  300.0
 #define LEAVING_NS    (100 * NS_PER_MS) /* between requests until the workers have left */
-/* between requests, while someone else holds a worker or after an error */
+/* time between requests while someone else holds a worker, or after an error */
 #define AGAIN_NS NS_PER_S
 #define CALM_NS  (4 * NS_PER_S) /* afterwards */
-/* two times from the service that are closer than this are equal */
+/* two times from the service are equal if they differ by less than this */
 #define SAME_NS NS_PER_S
 
 enum holder { HELD_BY_US, HELD_BY_OTHERS, NOT_HELD };
@@ -38,7 +38,8 @@ struct held {
 	/* number of evictions when the worker had left; NAN: it has not left */
 	double evictions;
 	uint64_t until_wall_ns; /* end of our hold as reported by the service, if HELD_BY_US */
-	/* end of our hold on the monotonic clock, or earlier, if HELD_BY_US */
+	/* if HELD_BY_US: a time on the monotonic clock, at or shortly before the end of our
+	 * hold */
 	uint64_t until_ns;
 };
 
@@ -123,7 +124,8 @@ static uint64_t until_of(const struct json_doc *w)
 	return text && timespec_parse(text, 0, &wall_ns) == 0 ? wall_ns : 0;
 }
 
-/* Returns true if the hold of this worker is ours.  Only the end time identifies a hold. */
+/* Returns true if this clean room requested the hold of the worker.  Only its end time
+ * identifies a hold. */
 static bool is_ours(const struct json_doc *w, const struct held *h)
 {
 	uint64_t until = until_of(w), own = h->until_wall_ns;
@@ -275,7 +277,8 @@ static bool is_lease_due(const struct clean_room *r, unsigned i, const struct js
 				       : h->holder == HELD_BY_OTHERS && !is_held(w);
 }
 
-/* Requests all workers once, and renews the leases.  Returns 0 or an error. */
+/* Requests the list of workers once, and renews the leases that are due.  Returns 0 or an
+ * error. */
 static int keep_workers(struct clean_room *r)
 {
 	bool due[POLICY_WORKERS] = { false }, all = true;
@@ -345,8 +348,8 @@ static bool is_on_gpu(const struct clean_room *r, const char *name)
 	return false;
 }
 
-/* Returns true if the worker is on a measured GPU, or its configuration allows it.  A worker
- * without configured GPUs may be on any GPU. */
+/* Returns true if the worker is on a measured GPU, or if its configuration lets it use one.  A
+ * worker without configured GPUs may be on any GPU. */
 static bool may_be_on_gpus(const struct clean_room *r, const struct runner *runner,
 			   const struct json_doc *w)
 {
@@ -378,8 +381,8 @@ static int check_worker(const struct json_doc *w, const char *mode)
 			  "simulated = true in [guard]; %s",
 			  name, nothing);
 	else if (has_value(w, "dry_run_why", "another-service"))
-		cli_error("another service controls the GPUs of worker %s; give its --address; "
-			  "%s",
+		cli_error("another service controls the GPUs of worker %s; give the --address "
+			  "of that service; %s",
 			  name, nothing);
 	else if (json_doc_true(w, "dry_run"))
 		cli_error("the guard does not move worker %s in mode %s; set mode = "
@@ -625,8 +628,8 @@ static void print_broken(const struct clean_room *r)
 				  r->record.worker[i].name, r->record.worker[i].broken);
 }
 
-/* Releases the holds that are still ours.  If the request fails, the leases end by
- * themselves. */
+/* Releases the holds of this clean room, except holds that someone else has changed.  If the
+ * request fails, the leases end by themselves. */
 static void release_all(struct clean_room *r)
 {
 	char message[700] = "";

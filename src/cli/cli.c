@@ -3,10 +3,13 @@
 #include "base/number.h"
 
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/toml_write.h"
 #include "base/utf8.h"
 
 #include <assert.h>
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <math.h>
 #include <stdarg.h>
@@ -15,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *const backends[] = { "auto", "all",
@@ -119,6 +123,29 @@ static bool backend_is_named(const struct cli *c)
 	return c->backend != NULL;
 }
 
+/* Keeps what is learned from simulated GPUs apart from that of real ones and of other
+ * scenarios: the simulator's cards have the same UUIDs in all of them. */
+static void separate_cache(const struct cli *c)
+{
+	static char part[40];
+	const char *scenario = c->simulate ? c->simulate : getenv("GPUWARD_SIM");
+	uint64_t sum = TOML_SUM_START;
+	char text[64 * 1024], unused[256];
+	struct stat st;
+	ssize_t n = -1;
+
+	if (c->root)
+		sum = toml_sum(sum, c->root, strlen(c->root));
+	if (scenario)
+		sum = toml_sum(sum, scenario, strlen(scenario));
+	if (scenario && stat(scenario, &st) == 0 && S_ISREG(st.st_mode))
+		n = file_read(scenario, text, sizeof(text), unused, sizeof(unused));
+	if (n > 0) /* the scenario is a file, which can change */
+		sum = toml_sum(sum, text, (size_t)n);
+	snprintf(part, sizeof(part), "/simulated-%016" PRIx64, sum);
+	file_cache_apart(part);
+}
+
 int cli_open_options(const struct cli *c, struct gw_options *ret)
 {
 	struct gw_options o = { .size = sizeof(o),
@@ -142,6 +169,7 @@ int cli_open_options(const struct cli *c, struct gw_options *ret)
 		err = simulate_prepare(c->simulate, &o.nvml_library);
 		if (err)
 			return err;
+		separate_cache(c);
 		if (!o.backend)
 			o.backend = "nvml";
 	}
@@ -172,6 +200,8 @@ int cli_open(struct cli *c, unsigned tiers)
 		err = gw_snapshot_take(c->snap, tiers);
 	if (err)
 		return cli_fail("%s", gw_strerror(err));
+	if (!c->simulate && gw_snapshot_status(c->snap)->simulated)
+		separate_cache(c);
 	return cli_select(c);
 }
 

@@ -47,15 +47,18 @@ struct command {
 	const char *summary;     /* one line for the list of commands */
 	const char *description; /* text for --help of the command */
 	const char *examples;    /* lines, indented                          */
-	const char *arguments;   /* for the usage line, "RESULT..."; NULL: takes none */
-	/* their offsets refer to the command's own struct, cli.own ... */
+	/* arguments in the usage line, as "RESULT..."; NULL: the command takes no argument */
+	const char *arguments;
+	/* table of options; its offsets refer to the command's own struct, cli.own ... */
 	const struct option *options;
 	size_t options_size; /* ... which has this size */
 	bool offline;   /* the command reads no GPU, so options about GPUs are rejected ... */
 	bool names_gpu; /* ... except --gpu */
-	bool lasts; /* runs for a long time: low memory use matters more than a quick start */
+	/* the command runs for a long time: low memory use matters more than a quick start */
+	bool lasts;
 	bool one_form; /* the output has only one format: --json is rejected */
-	unsigned runs; /* number of commands in its arguments; options end before the first */
+	/* number of commands among the arguments; options end before the first of them */
+	unsigned runs;
 	/* Prints the list of subcommands (word NULL) or the help of one subcommand.  Returns
 	 * false if there is no such subcommand.  NULL: the command has no subcommands. */
 	bool (*help)(const char *word);
@@ -76,7 +79,7 @@ extern const struct command *const cli_commands[]; /* all commands; ends with NU
 /* Prints "gpuward: sentence" to standard error. */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same, with an exit code as the value. */
+/* Print an error like cli_error(); the value of the expression is an exit code. */
 #define cli_usage(...)  (cli_error(__VA_ARGS__), EXIT_USAGE)
 #define cli_fail(...)   (cli_error(__VA_ARGS__), EXIT_FAILED)
 #define cli_no_memory() cli_fail("%s", gw_strerror(-GW_E_NOMEM))

@@ -69,7 +69,8 @@ struct lookup {
 	char host[512], port[32];
 	struct addrinfo *list;
 	int done_fd;
-	atomic_int owners; /* the caller and the thread; the last of them frees the struct */
+	/* number of owners: the caller and the thread; the last owner frees the struct */
+	atomic_int owners;
 };
 
 static const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };

@@ -39,9 +39,9 @@ int deadline_poll(struct deadline *d, int fd, short events);
 int deadline_error(const struct deadline *d);
 
 /* Resolves the addresses of a host in a thread.  If the name server does not answer,
- * getaddrinfo() blocks without a limit; the thread is then left behind.  Returns 0, and the
- * caller frees *ret with freeaddrinfo().  Errors: -GW_E_NODEV (no such host), -GW_E_NOMEM, or
- * an error of deadline_poll(). */
+ * getaddrinfo() blocks without a limit; this function then returns without waiting for the
+ * thread.  Returns 0, and the caller frees *ret with freeaddrinfo().  Errors: -GW_E_NODEV (no
+ * such host), -GW_E_NOMEM, or an error of deadline_poll(). */
 struct addrinfo;
 int client_resolve(const char *host, const char *port, struct deadline *d,
 		   struct addrinfo **ret);

@@ -30,7 +30,8 @@ struct comparison {
 	struct ab *ab;
 	struct ab_report report;
 	unsigned capacity; /* of report.run */
-	int half;          /* index of the first run of the current pair; -1: none */
+	/* index of the first run of the current pair; -1: the next run begins a pair */
+	int half;
 
 	struct session s;
 	struct tail tail;
@@ -40,7 +41,7 @@ struct comparison {
 	uint64_t begin_ns; /* start of the current run */
 	char line[160];    /* start of the progress line */
 	char why[512];     /* why the last unusable run was unusable */
-	/* a warning was printed: the command marks several parts with that name */
+	/* a warning was printed: the command marks several parts with the name of --part */
 	bool parts_reported[2];
 };
 
@@ -414,7 +415,7 @@ static int check_meters(const struct comparison *x)
 	unsigned n = gw_meter_device_count(x->s.runner.meter);
 
 	if (n == 0) {
-		cli_error("no GPU to compare the energy of: %s",
+		cli_error("there is no GPU, so no energy can be compared: %s",
 			  *s->message ? s->message : "none found");
 		if (*gw_cause_info(s->cause)->remedy)
 			cli_error("%s", gw_cause_info(s->cause)->remedy);
@@ -434,8 +435,8 @@ static int check_meters(const struct comparison *x)
 	return EXIT_OK;
 }
 
-/* Returns the uncertainty of the power at 0 W, summed over the GPUs.  It is a plain sum,
- * because boards of the same model have the same error. */
+/* Returns the uncertainty of the power at 0 W, summed over the GPUs.  The uncertainties are
+ * added, not their squares, because boards of the same model have the same error. */
 static double offset_u_w(const struct gw_meter *meter)
 {
 	double sum = 0;
@@ -443,7 +444,7 @@ static double offset_u_w(const struct gw_meter *meter)
 	for (unsigned i = 0; i < gw_meter_device_count(meter); i++) {
 		struct sensor s = meter_setup(meter, i).sensor;
 
-		/* A calibrated line is known best at its pivot. */
+		/* offset_u_w applies at the pivot; at 0 W the error of the gain adds to it */
 		sum += hypot(s.calibration.offset_u_w,
 			     s.calibration.gain_u * s.calibration.pivot_w);
 	}

@@ -22,7 +22,7 @@
 #define LONGEST_S 600
 #define HALF_W    1.0
 #define DRAW_NS   (200 * NS_PER_MS)
-/* Creating a context loads the GPU, and utilisation is a mean over 1 s. */
+/* Wait after creating a context: this loads the GPU, and utilisation is a mean over 1 s. */
 #define SETTLE_NS (2 * NS_PER_S)
 
 struct given {
@@ -42,7 +42,7 @@ struct job {
 	pthread_t thread;
 	bool started, have, kept;
 	struct baseline b;
-	char message[512]; /* why there is none, or why it is not saved */
+	char message[512]; /* why there is no baseline, or why it is not saved */
 	/* The lock protects these members: */
 	pthread_mutex_t lock;
 	bool done;
@@ -126,7 +126,9 @@ static void measure_job(struct job *j)
 	}
 	snprintf(j->message, sizeof(j->message), "%s", j->b.evidence);
 	if (!*j->dir)
-		snprintf(j->message, sizeof(j->message), "it cannot be saved: HOME is not set");
+		snprintf(j->message, sizeof(j->message),
+			 "it cannot be saved: neither XDG_CACHE_HOME nor HOME is set to a "
+			 "folder");
 	else
 		j->kept = baseline_save(&j->b, j->dir, j->message, sizeof(j->message)) == 0;
 }
@@ -209,8 +211,8 @@ static unsigned draw_progress(const struct jobs *all, bool show)
 	if (!isnan(half) && seconds > 1)
 		snprintf(watts, sizeof(watts), "  %.1f W +- %.2f W", power, half);
 	progress_bar(bar, 22, seconds / most);
-	progress_show("%s %2.0f s of at most %.0f s%s  (%u of %u GPUs left)", bar, seconds,
-		      most, watts, running, all->count);
+	progress_show("%s %2.0f s of at most %.0f s%s  (%u of %u GPUs not finished)", bar,
+		      seconds, most, watts, running, all->count);
 	return running;
 }
 
@@ -364,7 +366,8 @@ static int add_job(struct jobs *all, const struct gw_device *d, enum baseline_ki
 	return 0;
 }
 
-/* Lists the requested baselines.  Without --kind: one kind to measure, all kinds to show. */
+/* Lists the requested baselines.  Without --kind, lists one kind to measure, or all kinds to
+ * show. */
 static int list_jobs(struct cli *c, struct jobs *all)
 {
 	int err = 0;

@@ -33,7 +33,8 @@ static enum value value_of(const struct option *o)
 	return ANYTHING;
 }
 
-/* Prints the choices of the option between two texts, or else the text for its value. */
+/* Prints `before`, the choices of the option and `after`.  If the option has no choices, prints
+ * the text for its type of value. */
 static void print_value(const struct option *o, const char *before, const char *after,
 			const char *const texts[])
 {
@@ -276,8 +277,8 @@ const struct command command_completion = {
 	.name = "completion",
 	.summary = "print a completion script for a shell",
 	.description = "Prints a completion script for bash, zsh or fish. An installed gpuward "
-		       "already has these scripts where the shells look; use this command to "
-		       "run gpuward from a build folder.",
+		       "already has these scripts where the shells look; you need this command "
+		       "only if you run gpuward from a build folder.",
 	.examples = "  source <(gpuward completion bash)\n"
 		    "  gpuward completion fish >~/.config/fish/completions/gpuward.fish\n",
 	.arguments = "bash|zsh|fish",

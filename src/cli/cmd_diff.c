@@ -29,8 +29,8 @@ static bool has_environment(const struct bundle_opened *e)
 	       JSON_DOC_OBJECT;
 }
 
-/* Returns true if the row is shown.  A bundle without a result has no facts about the machine;
- * one note says this instead of many rows. */
+/* Returns true if the row is shown.  A bundle without a result has no data about the machine;
+ * one note says this, so the rows with unknown values are hidden. */
 static bool is_shown(const struct diff_row *row, const struct bundle_opened *a,
 		     const struct bundle_opened *b, bool all)
 {
@@ -119,7 +119,7 @@ static void note_side(const struct comparison_row *row, const char *name,
 	say(ctx, text);
 }
 
-/* Says how the interval of the change was made from the runs. */
+/* Adds the notes that explain how the interval of the change follows from the runs. */
 static void note_runs(const struct diff *d, const struct compare_change *energy,
 		      void (*say)(void *ctx, const char *sentence), void *ctx)
 {
@@ -368,7 +368,7 @@ static void print_counts(const struct diff *d, bool all)
 	char text[256];
 
 	snprintf(text, sizeof(text),
-		 "%zu of %zu facts differ%s%.0zu%s, %zu %s in only one of A and B.%s", differ,
+		 "%zu of %zu values differ%s%.0zu%s, %zu %s in only one of A and B.%s", differ,
 		 differ + equal + open + one, open ? ", " : "", open,
 		 open ? " are inconclusive" : "", one, one == 1 ? "is" : "are",
 		 all || !equal ? "" : " --all also shows the equal ones.");
@@ -565,7 +565,7 @@ static int diff_run(struct cli *c)
 
 static const struct option options[] = {
 	OPTION_ROW(FLAG, 'a', "all", offsetof(struct given, all), NULL,
-		   "also show facts that are equal or known in only one of the two"),
+		   "also show values that are equal or known in only one of the two"),
 	OPTION_END,
 };
 

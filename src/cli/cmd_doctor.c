@@ -306,8 +306,7 @@ static unsigned count_problems(const struct gw_diagnosis *g)
 	return n;
 }
 
-/* Prints the permissions.  One that is present takes one line; a missing one also shows how to
- * get it. */
+/* Prints the permissions: one line for each, and for a missing one also how to get it. */
 static void print_privileges(const struct render_privilege *p, unsigned n)
 {
 	char text[700];

@@ -93,15 +93,20 @@ static enum term_style state_style(const char *state)
 	return strcmp(state, "absent") == 0 ? TERM_DIM : TERM_WARN;
 }
 
+/* A hold is shown in its own column, and not also as the reason "manual". */
 static void add_reasons(struct table *t, const struct json_doc *w)
 {
+	const char *hold = json_doc_string(w, "hold");
+	bool held = hold && strcmp(hold, "evicted") == 0;
 	char text[TABLE_CELL] = "";
 	size_t n = json_doc_count(w, "mask"), len = 0;
 
 	for (size_t i = 0; i < n && len < sizeof(text); i++) {
 		const char *s = json_doc_string(json_doc_at(w, "mask", i), "");
 
-		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", i ? "," : "",
+		if (held && s && strcmp(s, "manual") == 0)
+			continue;
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", len ? "," : "",
 					s ? s : "?");
 	}
 	if (*text)
@@ -120,6 +125,19 @@ static void add_hold(struct table *t, const struct json_doc *w)
 		table_set(t, HOLD, TERM_MARK, "%s, %s left", hold, time_text(left, text));
 	else
 		table_set(t, HOLD, TERM_MARK, "%s, no end", hold);
+}
+
+/* True if the last decision says only what the columns HOLD and REASONS say: "hold active" or
+ * "hold evicted: reasons: manual, reserved". */
+static bool says_hold(const struct json_doc *w, const char *why)
+{
+	const char *hold = json_doc_string(w, "hold");
+	size_t n = hold ? strlen(hold) : 0;
+
+	if (!n || strncmp(why, "hold ", 5) != 0 || strncmp(why + 5, hold, n) != 0)
+		return false;
+	why += 5 + n;
+	return !*why || strncmp(why, ": reasons: ", 11) == 0;
 }
 
 static void add_worker(struct table *t, const struct json_doc *w, bool narrow)
@@ -141,7 +159,7 @@ static void add_worker(struct table *t, const struct json_doc *w, bool narrow)
 	cli_bytes(bytes, json_doc_number(w, "need_bytes"));
 	table_set(t, NEED, TERM_PLAIN, "%s", bytes);
 	add_time(t, NEXT, w, "next_seconds", "-");
-	if (why && !narrow)
+	if (why && !narrow && !says_hold(w, why))
 		table_set(t, WHY, TERM_PLAIN, "%s", why);
 }
 
@@ -262,7 +280,8 @@ static void print_limits(const struct remote *r, const char *name)
 	}
 }
 
-/* Sends a request whose path has a name in the middle.  Prints errors; returns an exit code. */
+/* Sends a request to a path that has a name in the middle.  Prints errors; returns an exit
+ * code. */
 static int request_named(struct remote *r, const char *method, const char *before,
 			 const char *name, const char *after, const char *body)
 {
@@ -287,7 +306,8 @@ static void print_simulated(const struct json_doc *reply)
 static int print_status(struct cli *c, struct remote *r, const char *name)
 {
 	bool one = name && strcmp(name, ALL) != 0;
-	/* The service rejects an unknown name with a suggestion. */
+	/* Check the name first: the service rejects an unknown name and suggests a similar
+	 * one. */
 	int code = one ? request_named(r, "GET", WORKERS, name, "", NULL) : EXIT_OK;
 
 	if (code == EXIT_OK && (!one || !c->json))
@@ -350,7 +370,7 @@ static void write_request(struct buf *out, const struct given *g, const char *st
 	json_end(&j);
 }
 
-/* Returns a note that says why a request has no effect, or "" if it has one. */
+/* Returns a note that says why a request has no effect, or "" if the request has an effect. */
 static const char *no_effect_note(const struct json_doc *w, char *out, size_t size)
 {
 	const char *mode = json_doc_string(w, "mode");
@@ -468,7 +488,7 @@ static int check_arguments(const struct cli *c, const struct guard_subcommand *v
 	return EXIT_OK;
 }
 
-/* Pauses the guard for all workers, or for one: each is held active. */
+/* Pauses the guard for all workers, or for the named worker, by holding them active. */
 static int pause_workers(struct cli *c, struct remote *r, const char *name)
 {
 	const struct given *g = c->own;

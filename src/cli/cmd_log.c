@@ -8,9 +8,11 @@
 #include "term.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/suggest.h"
 #include "measure/meter.h"
 #include "measure/stat.h"
+#include "serve/render_result.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,8 +35,8 @@
 #define ROWS       4096 /* per ring; a power of two */
 #define DRAW_NS    (200 * NS_PER_MS)
 #define LATE_NS    (500 * NS_PER_MS) /* to wait for the last tick */
-#define GRACE_NS   (2 * NS_PER_S)    /* to wait for a slow reader at the end */
-#define COVER_NS   (5 * NS_PER_S)    /* to wait for the sample that covers the end */
+#define GRACE_NS   (2 * NS_PER_S)    /* longest wait for a slow reader at the end */
+#define COVER_NS   (5 * NS_PER_S)    /* longest wait for the sample that covers the end */
 /* longest wait of a line for other GPUs' lines of the same tick */
 #define HOLD_NS      (100 * NS_PER_MS)
 #define REPORT_EVERY 100
@@ -42,7 +44,7 @@
 
 struct given {
 	uint64_t interval_ns, duration_ns;
-	const char *output, *format;
+	const char *output, *format, *summary;
 	struct option_list fields;
 	bool force, append;
 };
@@ -419,6 +421,7 @@ static int start_meter(struct log_run *run)
 	int err;
 
 	run->begin_ns = now_ns();
+	run->begin_wall_ns = clock_wall_ns(clock_real());
 	err = meter_start(c->ctx, &config, &run->meter);
 	if (!err)
 		err = gw_window_open(run->meter, "log", 0, &run->window);
@@ -534,6 +537,81 @@ static void print_source(const struct log_run *run, const struct source *s)
 	print_power(s);
 	print_energy(&s->energy);
 	print_throttle(&s->energy);
+}
+
+static void render_completeness(struct json *j, const struct log_run *run,
+				const struct source *s)
+{
+	unsigned long n = expected_ticks(run, s), got = atomic_load(&s->collected);
+
+	json_object(j, "lines");
+	json_uint(j, "expected", n);
+	json_uint(j, "collected", got);
+	json_uint(j, "missed", n > got ? n - got : 0);
+	json_uint(j, "dropped", atomic_load(&s->dropped));
+	json_double(j, "longest_gap_seconds", got > 1 ? largest_gap_s(s) : (double)NAN);
+	json_object_end(j);
+}
+
+static void render_line_power(struct json *j, const struct source *s)
+{
+	const struct moments *m = &s->power;
+	bool known = m->count > 0;
+
+	json_object(j, "line_power_watts");
+	json_double(j, "mean", known ? moments_mean(m) : (double)NAN);
+	json_double(j, "sd", known ? sqrt(moments_variance_in_time(m)) : (double)NAN);
+	json_double(j, "min", known ? m->min : (double)NAN);
+	json_double(j, "max", known ? m->max : (double)NAN);
+	json_double(j, "p50", known ? histogram_percentile(&s->spread, 0.5) : (double)NAN);
+	json_double(j, "p95", known ? histogram_percentile(&s->spread, 0.95) : (double)NAN);
+	json_object_end(j);
+}
+
+static void render_summary(struct json *j, const struct log_run *run)
+{
+	render_kept_head(j, "log-summary", NULL, run->begin_wall_ns,
+			 gw_snapshot_status(run->cli->snap)->simulated);
+	json_double(j, "interval_seconds", (double)run->interval_ns * 1e-9);
+	json_array(j, "devices");
+	for (unsigned i = 0; i < run->count; i++) {
+		const struct source *s = &run->source[i];
+
+		json_object(j, NULL);
+		json_uint(j, "device_index", s->device->index);
+		json_string(j, "device_uuid", gw_device_text(s->device, GW_T_UUID));
+		json_string(j, "device_name", gw_device_text(s->device, GW_T_NAME));
+		json_string(j, "provenance", gw_provenance_name(s->device->provenance));
+		json_double(j, "duration_seconds", s->energy.seconds);
+		render_completeness(j, run, s);
+		render_line_power(j, s);
+		render_energy(j, &s->energy);
+		render_energy_detail(j, &s->energy);
+		json_object_end(j);
+	}
+	json_array_end(j);
+	json_object_end(j);
+}
+
+/* Writes the summary that print_results() prints, as JSON. */
+static int write_summary(const struct log_run *run)
+{
+	const char *path = given(run->cli)->summary;
+	char message[512];
+	struct cli_document doc;
+	int err;
+
+	if (!path)
+		return EXIT_OK;
+	cli_document_begin(&doc, true);
+	render_summary(&doc.json, run);
+	err = json_end(&doc.json);
+	if (!err)
+		err = file_replace(path, doc.buf.p, doc.buf.len, message, sizeof(message));
+	else
+		snprintf(message, sizeof(message), "out of memory");
+	buf_done(&doc.buf);
+	return err ? cli_fail("--summary: %s", message) : EXIT_OK;
 }
 
 /* Prints the error of a failed write.  It is not an error if the reader closes the pipe. */
@@ -745,7 +823,11 @@ static int run_log(struct log_run *run)
 	if (code == EXIT_OK)
 		write_until_done(run);
 	finish_window(run);
-	return code == EXIT_OK ? print_results(run) : code;
+	if (code == EXIT_OK)
+		code = print_results(run);
+	return code == EXIT_OK || code == EXIT_PARTIAL
+		       ? (write_summary(run) == EXIT_OK ? code : EXIT_FAILED)
+		       : code;
 }
 
 static int close_output(const struct log_run *run, int code)
@@ -817,6 +899,8 @@ static const struct option options[] = {
 	OPTION_ROW(FLAG, 0, "append", AT(append), NULL, "add to FILE if it exists"),
 	OPTION_CHOICE_ROW(0, "format", AT(format), "FORMAT",
 			  "csv (the default) or jsonl, one JSON object per line", formats),
+	OPTION_ROW(TEXT, 0, "summary", AT(summary), "FILE",
+		   "at the end, write the summary to FILE as JSON"),
 	OPTION_ROW(LIST, 0, "fields", AT(fields), "NAMES",
 		   "write these fields in this order; a wrong name lists all fields"),
 	OPTION_END,
@@ -831,6 +915,7 @@ const struct command command_log = {
 		       "energy. An unknown value is empty in CSV and null in JSON.",
 	.examples = "  gpuward log -d 80s -o power.csv\n"
 		    "  gpuward log -i 1s --format jsonl | jq .power_watts\n"
+		    "  gpuward log -d 80s -o power.csv --summary power.json\n"
 		    "  gpuward log --gpu 0 --fields elapsed_seconds,power_watts\n",
 	.options = options,
 	.options_size = sizeof(struct given),

@@ -86,8 +86,8 @@ static void read_devices(struct measurement *m)
 					    GW_TIERS_COMMON & ~(unsigned)GW_TIER_FAST) == 0;
 }
 
-/* Returns true if the sampler has read all GPUs.  It ticks after that; a GPU that hangs has no
- * ticks. */
+/* Returns true if the sampler has read all GPUs, which is certain after two ticks.  A GPU that
+ * hangs has no ticks. */
 static bool all_sampled(const struct measurement *m)
 {
 	struct meter_progress p;
@@ -559,8 +559,8 @@ static int start_meter(struct measurement *m)
 	return session_start(&m->s, &config, m->o->interval_ns);
 }
 
-/* Returns true if a baseline may be used.  Its use depends on the state of the GPU, which must
- * then be read. */
+/* Returns true if a baseline may be used.  The state of the GPU must then be read, because it
+ * decides whether the baseline fits. */
 static bool state_matters(const struct measurement *m)
 {
 	char dir[512];

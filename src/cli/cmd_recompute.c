@@ -119,7 +119,8 @@ static void add_window(void *arg, const struct bundle_found *f)
 		add_row(s->table, &shown);
 }
 
-/* Prints problems of the bundle.  Returns true if the results differ from the recorded ones. */
+/* Prints problems of the bundle.  Returns true if a file was changed, a line could not be read,
+ * or a result differs from the recorded one. */
 static bool print_problems(const struct bundle_summary *s, const char *dir)
 {
 	if (s->sums && !s->whole)
@@ -222,9 +223,9 @@ static void add_sample(void *arg, uint64_t t_ns, double watts)
 	power_record_add(&s->record, (double)t_ns * 1e-9, watts);
 }
 
-/* Returns how far the wall clock is ahead of the times of the samples.  An old bundle has its
- * creation time only on the wall clock.  For such a bundle the time of the first sample is
- * used: it follows right after, and the fit finds the remaining lag. */
+/* Returns how far the wall clock is ahead of the times of the samples.  An old bundle has no
+ * monotonic creation time.  The time of the first sample, which follows shortly after, is then
+ * used instead; the fit finds the remaining lag. */
 static double wall_ahead_s(const struct bundle_summary *sum, uint64_t first_ns)
 {
 	uint64_t wall_ns = 0;

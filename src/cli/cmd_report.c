@@ -339,11 +339,11 @@ static void report_page(struct buf *out, const char *title, const struct compari
 	for (size_t i = 0; i < n; i++)
 		report_result(out, results, i);
 	buf_adds(out, "</main>\n<footer class=\"quiet\"><p>The energy of a window comes from "
-		      "two meters, the energy counter of the board and its power samples; the "
+		      "two sources, the energy counter of the board and its power samples; the "
 		      "verdict says whether they agree. Intervals are 95 % and include the "
-		      "uncertainty of edges, gaps, coverage, the difference of the meters, and "
-		      "gain and offset of the sensor. Unknown values are shown as “–”, never "
-		      "as 0.</p></footer>\n</body>\n</html>\n");
+		      "uncertainty of edges, gaps, coverage, the difference of the two "
+		      "sources, and gain and offset of the sensor. Unknown values are shown as "
+		      "“–”, never as 0.</p></footer>\n</body>\n</html>\n");
 }
 
 struct given {

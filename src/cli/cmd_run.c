@@ -80,8 +80,9 @@ static void print_insufficient(const struct remote *r, const struct reservation 
 	cli_bytes(now, json_doc_number(p, "available"));
 	cli_bytes(most, json_doc_number(p, "available_at_most"));
 	snprintf(later, sizeof(later), "; try again in %.0f s, or give --wait TIME", retry);
-	cli_error("insufficient_vram: %s needed; %s free now and %s at most%s%s%s", needed, now,
-		  most, gpu ? " on " : "", gpu ? gpu : "", later);
+	cli_error("insufficient_vram: %s needed; %s free now, and at most %s can become "
+		  "free%s%s%s",
+		  needed, now, most, gpu ? " on " : "", gpu ? gpu : "", later);
 }
 
 /* Returns the start time of this process, which identifies it together with the pid.  In a

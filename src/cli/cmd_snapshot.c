@@ -342,8 +342,8 @@ static int take_snapshot(struct cli *c, struct gw_process_list *list)
 {
 	int err = list ? gw_process_list_take(list) : 0;
 
-	/* This must come after the process list: if that call hangs, the snapshot reports it
-	 * for the device. */
+	/* Take the snapshot after the process list: if reading the list hangs, the snapshot
+	 * reports this for the device. */
 	if (!err)
 		err = gw_snapshot_take(c->snap, tiers_of(c));
 	if (err)
@@ -382,9 +382,10 @@ static int watch_devices(struct cli *c, struct gw_process_list *list, uint64_t e
 	return code;
 }
 
-/* Waits before the second reading, because CPU utilisation needs two: for the time of --settle,
- * or else 100 ms unless the output is JSON.  Profiling metrics (--all) need more than 100 ms
- * between readings.  Returns true if it waited. */
+/* Waits before the second reading, because CPU utilisation needs two readings.  Waits for the
+ * time of --settle, or else 100 ms unless the output is JSON.  With --all, waits at least 150
+ * ms, because profiling metrics need more than 100 ms between readings.  Returns true if it
+ * waited. */
 static bool wait_for_rates(const struct cli *c)
 {
 	uint64_t ns = given(c)->settle_ns;

@@ -225,8 +225,8 @@ static const struct result_run *first_used(const struct comparison_row *row)
 }
 
 /* Returns the uncertainty of the power at 0 W, summed over the GPUs.  A calibrated line is most
- * certain at its pivot.  It is a plain sum, because boards of the same model have the same
- * error. */
+ * certain at its pivot.  The uncertainties are added, not their squares, because boards of the
+ * same model have the same error. */
 static double offset_u_w(const struct comparison_row *row)
 {
 	const struct result_run *run = first_used(row);
@@ -282,7 +282,7 @@ static int row_figures(const struct comparison *c, struct comparison_row *row)
 	return 0;
 }
 
-/* Computes the changes relative to the reference, after row_figures() of all rows. */
+/* Computes the changes relative to the reference.  Call it after row_figures() of all rows. */
 static int row_changes(const struct comparison *c, struct comparison_row *row)
 {
 	const struct comparison_row *first = c->reference;
@@ -754,8 +754,8 @@ static void note_row(struct notes *n, const struct comparison_row *row)
 	note_end(n);
 }
 
-/* Returns true for the first run of a file.  Different parts of a command are in different
- * rows. */
+/* Returns true if no earlier run of any row is from the same file.  The parts of one file are
+ * in different rows. */
 static bool first_of_file(const struct comparison *c, const struct comparison_row *row,
 			  size_t run)
 {
@@ -843,8 +843,8 @@ static bool has_trials(const struct comparison *c)
 	return false;
 }
 
-/* Returns a text about the sensor gain in changes.  The gain cancels on one GPU with one
- * calibration. */
+/* Returns a text that says whether the gain error of the sensor cancels in changes.  It cancels
+ * between rows with the same GPU and the same calibration. */
 static const char *gain_text(const struct comparison *c)
 {
 	bool cancels = false, scales = false;
@@ -859,9 +859,10 @@ static const char *gain_text(const struct comparison *c)
 	}
 	return !cancels ? "; the intervals of energy include the uncertainty of the sensor gain"
 	       : scales ? "; the intervals of energy include the uncertainty of the sensor "
-			  "gain, which cancels in changes on one GPU with one calibration"
+			  "gain; in the change between two rows of one GPU with one "
+			  "calibration it cancels"
 			: "; the intervals of energy include the uncertainty of the sensor "
-			  "gain, which cancels in changes on one GPU";
+			  "gain; in the change between two rows of one GPU it cancels";
 }
 
 static void note_reference(struct notes *n, const struct comparison *c)

@@ -3,7 +3,8 @@
  * A row has one label and, if the runs measured a marked part, one part.  Its trials are the
  * runs of all files with this label, without invalid runs.  Changes are relative to the
  * reference, the first row with a known energy.  The gain error of the sensor cancels in a
- * change on the same GPU; otherwise the change has the whole uncertainty. */
+ * change on the same GPU with the same calibration; otherwise the interval of the change
+ * includes it. */
 #ifndef GW_CLI_COMPARISON_H
 #define GW_CLI_COMPARISON_H
 
@@ -44,7 +45,7 @@ struct comparison_row {
 	const char *validity; /* the worst of the used runs; "invalid" if none is used */
 	bool simulated;
 	bool other_gpu; /* measured on another GPU than the reference */
-	/* the GPU of the reference, but another calibration: gain errors do not cancel */
+	/* same GPU as the reference, but another calibration: gain errors do not cancel */
 	bool other_scale;
 	size_t rooms[ROOM_LOST + 1]; /* number of used runs, by enum result_room */
 	double power_sd_w;           /* variation of the load within a run, over all runs */

@@ -2,6 +2,7 @@
 
 #include "base/child.h"
 #include "base/clock.h"
+#include "base/json_doc.h"
 #include "base/number.h"
 #include "client.h"
 #include "counter_text.h"
@@ -15,7 +16,9 @@
 #include <sys/wait.h>
 
 #define SCHEME "http://"
-#define ACCEPT "text/plain;version=0.0.4, application/json;q=0.5, */*;q=0.1"
+/* A router of llama.cpp would load the model that a question names; a question must not. */
+#define NO_AUTOLOAD "&autoload=false"
+#define ACCEPT      "text/plain;version=0.0.4, application/json;q=0.5, */*;q=0.1"
 
 struct url_parts {
 	char address[300], path[2048];
@@ -40,6 +43,19 @@ static bool has_port(const char *host, size_t n)
 	return memchr(from, ':', n - (size_t)(from - host)) != NULL;
 }
 
+/* Returns true if the query between path and end has a parameter of this name. */
+static bool has_parameter(const char *path, const char *end, const char *name)
+{
+	const size_t n = strlen(name);
+
+	for (const char *p = memchr(path, '?', (size_t)(end - path)); p;
+	     p = memchr(p + 1, '&', (size_t)(end - p - 1)))
+		if ((size_t)(end - p - 1) > n && strncmp(p + 1, name, n) == 0 &&
+		    p[1 + n] == '=')
+			return true;
+	return false;
+}
+
 static int parse_url(const char *url, struct url_parts *ret, char *why, size_t size)
 {
 	bool plain = strncmp(url, SCHEME, strlen(SCHEME)) == 0;
@@ -54,7 +70,7 @@ static int parse_url(const char *url, struct url_parts *ret, char *why, size_t s
 	path = host + n;
 	end = path + strcspn(path, "#");
 	if (n == 0 || n > 256 || !is_clean(host, (size_t)(end - host)) ||
-	    (size_t)(end - path) >= sizeof(ret->path) - 1) {
+	    (size_t)(end - path) >= sizeof(ret->path) - sizeof(NO_AUTOLOAD)) {
 		snprintf(why, size,
 			 "'%.100s' is not a URL such as http://localhost:8000/metrics", url);
 		return -GW_E_ARG;
@@ -66,8 +82,11 @@ static int parse_url(const char *url, struct url_parts *ret, char *why, size_t s
 	}
 	snprintf(ret->address, sizeof(ret->address), "%.*s%s", (int)n, host,
 		 has_port(host, n) ? "" : ":80");
-	snprintf(ret->path, sizeof(ret->path), "%s%.*s", *path == '/' ? "" : "/",
-		 (int)(end - path), path);
+	snprintf(ret->path, sizeof(ret->path), "%s%.*s%s", *path == '/' ? "" : "/",
+		 (int)(end - path), path,
+		 has_parameter(path, end, "model") && !has_parameter(path, end, "autoload")
+			 ? NO_AUTOLOAD
+			 : "");
 	ret->what = *end && end[1] ? end + 1 : NULL;
 	return 0;
 }
@@ -108,6 +127,23 @@ static void describe_error(const char *address, int err, struct counter_reading 
 	counter_refuse(ret, "cannot reach %s: %s", address, gw_strerror(err));
 }
 
+/* Passes on the server's own sentence, with advice about the two that a router of several models
+ * answers. */
+static void describe_status(const struct url_parts *u, int status, const struct buf *body,
+			    struct counter_reading *ret)
+{
+	char text[120];
+	const char *advice = "";
+
+	json_doc_error_text(body->len ? body->p : "", body->len, text, sizeof(text));
+	if (strstr(text, "model name is missing"))
+		advice = "; add the model to the URL: ?model=NAME";
+	else if (strstr(text, "model is not loaded"))
+		advice = "; load the model before the measurement";
+	counter_refuse(ret, "%s replied with status %d%s%s%s", u->address, status,
+		       text[0] ? ": " : "", text, advice);
+}
+
 void counter_url_read(const char *url, const struct deadline_stop *stop,
 		      struct counter_reading *ret)
 {
@@ -130,7 +166,7 @@ void counter_url_read(const char *url, const struct deadline_stop *stop,
 	if (err)
 		describe_error(url_parts.address, err, ret);
 	else if (status < 200 || status > 299)
-		counter_refuse(ret, "%s replied with status %d", url_parts.address, status);
+		describe_status(&url_parts, status, &body, ret);
 	else
 		counter_text(body.p, body.len, url_parts.what, ret);
 	buf_done(&body);
@@ -138,7 +174,8 @@ void counter_url_read(const char *url, const struct deadline_stop *stop,
 
 #define MOST_COUNT 1e15 /* a double holds every whole number up to this limit exactly */
 
-#define CLOCKS_S 2.0 /* allowed difference between the server's clock and ours */
+/* allowed difference between the clocks of the server and of this machine */
+#define CLOCKS_S 2.0
 
 #define STOP_CHECK_NS (50 * NS_PER_MS) /* between two checks for a requested stop */
 
@@ -310,8 +347,8 @@ static bool was_restarted(const struct counter_series *a, const struct counter_s
 	return b->created_s > a->created_s + CLOCKS_S;
 }
 
-/* Adds series that are only in the last reading.  Returns false if one of them started before
- * the run: it is unknown how much of it belongs to the run. */
+/* Adds series that are only in the last reading.  Returns false if such a series started before
+ * the run, because it is unknown how much of its value belongs to the run. */
 static bool add_new_series(const struct counter_reading *first,
 			   const struct counter_reading *last, struct counter *ret)
 {

@@ -2,8 +2,8 @@
  * tokens.
  *
  * A command of the user or a request to a URL reads the counter shortly before the start and
- * shortly after the end.  The server may count something between a reading and the run; this is
- * the error bound. */
+ * shortly after the end.  Between a reading and the run, the server may count something that
+ * does not belong to the run; `edge` is the bound of this error. */
 #ifndef GW_CLI_COUNTER_H
 #define GW_CLI_COUNTER_H
 
@@ -50,8 +50,8 @@ struct counter {
 /* A way to read a counter. */
 struct counter_kind {
 	const char *option; /* without dashes */
-	/* Writes the source for the result, without secrets.  NULL: the result does not name
-	 * it. */
+	/* Writes the name of the source for the result, without secrets.  NULL: the result does
+	 * not name the source. */
 	void (*place)(const char *text, char *out, size_t size);
 	/* Checks the value of the option.  Returns 0, or -GW_E_ARG with a sentence in why. */
 	int (*check)(const char *text, char *why, size_t size);
@@ -74,9 +74,9 @@ void counter_refuse(struct counter_reading *r, const char *fmt, ...)
 void counter_read(const struct counter_kind *kind, const char *text,
 		  const struct deadline_stop *stop, struct counter_reading *ret);
 
-/* Computes the count of a run from two readings.  Pure.  A counter starts at 0, so the whole
- * value of a series counts if the series is only in the last reading, unless the server says
- * that it started before the run. */
+/* Computes the count of a run from two readings.  Pure.  If a series is only in the last
+ * reading, its whole value counts, because a counter starts at 0.  If the server says that such
+ * a series started before the run, the count is unknown. */
 void counter_between(const struct counter_reading *first, const struct counter_reading *last,
 		     uint64_t begin_ns, uint64_t end_ns, struct counter *ret);
 

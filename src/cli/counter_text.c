@@ -161,7 +161,7 @@ static void parse_line(const char *line, size_t name, const struct selector *w,
 }
 
 /* Writes the name of the metric with the counter's start time.  Client libraries add this
- * metric, with the same labels.  Returns false if the counter cannot have one. */
+ * metric, with the same labels.  Returns false if the counter cannot have such a metric. */
 static bool created_name(const char *counter, char out[static 256])
 {
 	static const char *const ends[] = { "_total", "_sum", "_count" };

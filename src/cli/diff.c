@@ -14,7 +14,8 @@
 #include <string.h>
 
 #define ALPHA 0.05
-#define NEAR  0.005 /* without an interval, a smaller relative change counts as equal */
+/* values without an interval are equal if their relative difference is smaller than this */
+#define NEAR 0.005
 
 /* ---- rows ---- */
 
@@ -296,8 +297,8 @@ static int pair_up(struct pair *p)
 	return 0;
 }
 
-/* GPU i of the runs in the environment, where it may have another position.  Without an
- * environment: the GPU in the run, which has fewer facts. */
+/* Returns GPU i of the runs as the environment describes it; the GPU may have another position
+ * there.  Without an environment, returns the GPU of the run, which has fewer fields. */
 static const struct json_doc *environment_of(const struct result_file *r, size_t i)
 {
 	const char *uuid = i < devices_of(r) ? r->runs[0].devices[i].uuid : NULL, *other;
@@ -368,7 +369,7 @@ static bool is_process(const char *name)
 }
 
 /* Returns the energy of the processes with this name, as a mean over the runs; NAN if there was
- * none. */
+ * no such process. */
 static double joules_of(const struct result_file *r, size_t device, const char *name)
 {
 	double sum = 0;
@@ -616,8 +617,8 @@ static struct diff_value net_value(const struct net *net)
 	return (struct diff_value){ NULL, mean, mean - reach, mean + reach };
 }
 
-/* Returns the change of net energy.  Scale error and baseline uncertainty do not cancel as they
- * do for gross energy, and more runs do not reduce them. */
+/* Returns the change of net energy.  The scale error does not cancel as it does for gross
+ * energy.  More runs reduce neither the scale error nor the uncertainty of the baseline. */
 static struct compare_change net_change(const struct net *a, const struct net *b)
 {
 	struct compare_arm from = { a->run, a->n, 0 }, to = { b->run, b->n, 0 };

@@ -76,7 +76,7 @@ static const struct diff_field diff_fields_gpu[] = {
 	{ "remapped_rows_uncorrectable", "remapped rows", 0, false },
 	{ NULL, NULL, 0, false },
 };
-/* Paths in a GPU of a run.  The values are means over the usable runs. */
+/* Fields of a GPU in a run.  The values are means over the usable runs. */
 static const struct diff_field diff_fields_figures[] = {
 #define NO_DIFF                                         NULL, 0, false
 #define DIFF(title, tolerance)                          title, tolerance, false
@@ -90,7 +90,7 @@ static const struct diff_field diff_fields_figures[] = {
 	{ "baseline.power_watts", "idle power", 1, false },
 	{ NULL, NULL, 0, false },
 };
-/* Paths in a GPU of a run.  The values are ratios of the run's time; throttling for 1 % of the
+/* Fields of a GPU in a run.  The values are shares of the run's time; throttling for 1 % of the
  * time raises a code. */
 static const struct diff_field diff_fields_throttles[] = {
 #define GW_THROTTLE(symbol, key, help) \

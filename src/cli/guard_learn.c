@@ -64,7 +64,7 @@ static void learn_read_exe(struct candidate *s, long long pid)
 }
 
 /* Returns true if the process is not only a graphics process and has at least as much memory as
- * a model.  A browser does not. */
+ * a small model.  This excludes browsers. */
 static bool is_computing(const struct json_doc *p)
 {
 	for (size_t i = 0; i < json_doc_count(p, "types"); i++) {

@@ -24,8 +24,8 @@ struct replay {
 };
 
 /* Reads the policy from the configuration at path.  If path is NULL, reads the service's
- * configuration, for recordings without a policy; an error is then kept in `missing` until such
- * a recording needs the policy. */
+ * configuration, which is used for recordings without a policy.  An error is then stored in
+ * `missing`, and reported only if such a recording needs the policy. */
 static int read_policy(struct replay *r, const char *path)
 {
 	struct config c;
@@ -145,7 +145,7 @@ static void print_summary(const struct replay *r)
 	}
 	fprintf(stderr,
 		"%llu observations in %llu run%s of the service; last run: %u eviction%s, and "
-		"%u that a dry run would have made\n",
+		"%u in a dry run that were not carried out\n",
 		(unsigned long long)n.scenes, (unsigned long long)n.runs,
 		n.runs == 1 ? "" : "s", evictions, evictions == 1 ? "" : "s", would);
 }

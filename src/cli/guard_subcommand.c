@@ -25,7 +25,7 @@ static const struct guard_subcommand subcommands[] = {
 	  "evicted|active WORKER|all --for TIME|--forever",
 	  "keeps the worker off its GPU, or on it even if other programs need the GPU" },
 	{ "pause", FORM_PAUSE, 0, 1, "for forever reason", "[WORKER] --for TIME|--forever",
-	  "holds all workers active: only heat and faults move them" },
+	  "holds all workers, or the named one, active: only heat and faults move them" },
 	{ "snooze", FORM_SNOOZE, 1, 2, "reason", "TIME [WORKER]",
 	  "pauses for TIME: 30s, 30m, 2h; a bare number is seconds" },
 	{ "release", FORM_REQUEST, 0, 1, "reason", "[WORKER]",

@@ -25,7 +25,7 @@ struct guard_subcommand {
 	const char *name;
 	enum guard_form form;
 	int least, most;     /* number of arguments */
-	const char *options; /* the options that it takes, separated by blanks */
+	const char *options; /* options that the subcommand takes, separated by blanks */
 	const char *usage, *description;
 };
 
@@ -51,12 +51,13 @@ int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, u
  * always run.  Returns an exit code. */
 int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns);
 
-/* Decides again on a recording, without a service or a GPU.  trace: a file written by [guard]
- * record.  policy: a configuration to decide by, as a dry run; NULL: the policy of the
- * recording, or else of the service, with the recorded outcomes.  Returns an exit code. */
+/* Repeats the decisions for a recording, without a service or a GPU.  trace: a file written by
+ * [guard] record.  policy: a configuration to decide by, as a dry run.  If policy is NULL, uses
+ * the policy of the recording, or else of the service, and the recorded outcomes.  Returns an
+ * exit code. */
 int guard_replay(const struct cli *c, const char *policy, const char *trace);
 
-/* Restores checkpointed processes after the service crashed before it could: reads the journal
+/* Restores checkpointed processes that a crashed service could not restore.  Reads the journal
  * of the service and prints what was done.  Returns an exit code. */
 int guard_recover(struct cli *c);
 

@@ -29,10 +29,11 @@ extern const struct option measure_plan_options[];
 struct measure_plan {
 	double model_bytes; /* NAN: not given */
 	enum run_baseline_mode baseline;
-	const struct counter_kind *count; /* how tokens or iterations are counted; NULL: not */
-	const char *count_by;             /* the command or URL that gives the count */
-	bool counts_iterations;           /* the counter counts iterations, not tokens */
-	double accuracy;                  /* of the external power meter, as a ratio */
+	/* how tokens or iterations are counted; NULL: they are not counted */
+	const struct counter_kind *count;
+	const char *count_by;   /* the command or URL that gives the count */
+	bool counts_iterations; /* the counter counts iterations, not tokens */
+	double accuracy;        /* accuracy of the external power meter, as a ratio */
 };
 
 /* Parses the options and arguments of c, and checks everything that can be checked before a GPU

@@ -16,7 +16,8 @@
 /* longest wait for the result, including the transfer */
 #define RESULT_NS (WINDOWS_WAIT_NS + 7 * NS_PER_S)
 #define FORGET_NS NS_PER_S
-/* the service ends the window after this time without renewal; allows Ctrl-Z */
+/* the service ends the window after this time without renewal; long enough for a command that
+ * Ctrl-Z stops for a while */
 #define LEASE_S  600.0
 #define RENEW_NS (60 * NS_PER_S)
 
@@ -369,7 +370,8 @@ enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
 		return MEASURE_REMOTE_LOST;
 	}
 	if (t->remote.status == 200)
-		/* ended: the service keeps the result, so there is nothing to delete */
+		/* the window has ended and the service keeps its result, so there is nothing to
+		 * delete */
 		t->id[0] = '\0';
 	if (!read_result(t)) {
 		drop_devices(t);

@@ -59,8 +59,8 @@ enum measure_remote_outcome {
 	MEASURE_REMOTE_LOST, /* no result */
 };
 
-/* Reads the result of the window, and prints an error unless it is MEASURE_REMOTE_WHOLE.  *ret
- * borrows from t until the next window; it is empty if the result is lost. */
+/* Reads the result of the window.  Prints an error unless the outcome is MEASURE_REMOTE_WHOLE.
+ * *ret borrows from t until the next window; it is empty if the result is lost. */
 enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
 					       struct run_result_remote *ret);
 

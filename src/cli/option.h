@@ -16,8 +16,9 @@ enum option_type {
 	OPTION_OPTIONAL, /* const char *: value only after '='; without a value: `fallback` */
 	OPTION_DURATION, /* uint64_t ns: "100ms", "5s", "2m", "1h", a number is seconds */
 	OPTION_CHOICE,   /* const char *: one of `choices`                              */
-	OPTION_LIST,    /* struct option_list: repeated option, or values separated by commas */
-	OPTION_COUNT,   /* double: a whole number from `least` to `most`; else `otherwise` */
+	OPTION_LIST, /* struct option_list: repeated option, or values separated by commas */
+	/* double: a whole number from `least` to `most`; `otherwise` if not given */
+	OPTION_COUNT,
 	OPTION_CELSIUS, /* double: degrees from 0 to 120; NAN if it is not given      */
 };
 
@@ -41,7 +42,7 @@ struct option {
 	double least, most, otherwise; /* of OPTION_COUNT; NAN: no default */
 };
 
-/* One row of a table; the types below need one more fact. */
+/* One row of a table of options.  The macros below are for types that need more data. */
 #define OPTION_ROW(type, letter, name, offset, metavar, help)                           \
 	{                                                                               \
 		name, letter, OPTION_##type, offset, metavar, help, NULL, NULL, 0, 0, 0 \

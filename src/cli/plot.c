@@ -11,10 +11,11 @@
 
 #define COLOURS 7
 #define FONT    12
-#define CHAR    6.6 /* mean width of a character in pixels, rather too large */
-#define TOP     24
-#define STRIP   7 /* height of a strip */
-#define STRIPS  8 /* gap above the first strip */
+/* estimated mean width of a character in pixels; the real mean is smaller */
+#define CHAR   6.6
+#define TOP    24
+#define STRIP  7 /* height of a strip */
+#define STRIPS 8 /* gap above the first strip */
 
 const char *plot_style(void)
 {
@@ -77,7 +78,8 @@ static double nice_step(double span, double count)
 /* Chooses the step.  whole: also rounds the ends outwards to ticks. */
 static void axis_fit(struct axis *a, double pixels_per_tick, bool whole)
 {
-	if (!(a->to > a->from)) { /* one value, or none: margin on both sides */
+	/* the axis has one value or none: add a margin on both sides */
+	if (!(a->to > a->from)) {
 		double space = fmax(1, fabs(a->to) * 0.1);
 
 		a->from = isfinite(a->from) ? a->from - space : 0;

@@ -102,7 +102,7 @@ static void end_part(struct progress_marks *m, const char *line, const char *nam
 		if (!m->window[i].end_ns && strcmp(m->window[i].label, label) == 0)
 			w = &m->window[i];
 	if (!w) {
-		/* it may end a part that was not stored because of the limit */
+		/* this line may end a part that was not stored because of the limit */
 		if (!m->refused)
 			reject_line(m, line, "ends a part that has not begun");
 	} else if (t_ns < w->begin_ns || gw_window_close(w->live, t_ns) != 0) {
@@ -170,7 +170,9 @@ static void add_iteration(struct progress_marks *m, uint64_t t_ns)
 	m->iterations++;
 	m->last_ns = t_ns;
 	if (first)
-		return; /* the time before the first iteration is the start of the program */
+		/* the time before the first iteration is not a latency: the program was
+		 * starting */
+		return;
 	if (!m->latency)
 		m->latency = malloc(PROGRESS_MARKS_LATENCIES * sizeof(*m->latency));
 	if (!m->latency)

@@ -29,7 +29,8 @@ struct progress_marks_window {
 	uint64_t begin_ns, end_ns; /* end 0: the part has not ended */
 	bool unfinished;           /* the run ended before the part */
 	struct gw_window *live; /* the window while it is measured; NULL: the energy is known */
-	struct gw_energy *energy; /* one per device of the meter; NULL: none */
+	/* energy of the part, one per device of the meter; NULL: unknown */
+	struct gw_energy *energy;
 	/* the processes, one per device; only for the part `progress_marks.part` */
 	struct attribute *who;
 	/* Counts between begin and end, in the order of the lines.  So they are correct even if

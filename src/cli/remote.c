@@ -73,7 +73,8 @@ int remote_config(struct config *ret, bool *ret_mistake)
 	return EXIT_OK;
 }
 
-/* Reads both from the configuration; the user may not be allowed to read the token. */
+/* Reads the address and the token, if requested, from the configuration.  It is no error if the
+ * user may not read the token. */
 static int read_config(struct remote *r, bool address, bool token)
 {
 	struct config c;

@@ -66,9 +66,9 @@ const char *remote_why(const struct remote *r);
  * and what to do about a refusal (401, 403). */
 void remote_refusal(const struct remote *r, char *out, size_t size);
 
-/* Loads the configuration of the service as far as it can be read: a running service continues
- * with what it read before.  A mistake is printed as a note.  Returns an exit code; after
- * EXIT_OK call config_done(). */
+/* Loads the configuration of the service without the parts that have a mistake, because a
+ * running service continues with the values that it read before.  A mistake is printed as a
+ * note.  Returns an exit code; after EXIT_OK call config_done(). */
 struct config;
 int remote_config(struct config *ret, bool *ret_mistake);
 

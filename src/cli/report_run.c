@@ -48,7 +48,7 @@ static void add_word(struct buf *out, const char *s)
 	markup_text(out, s && *s ? s : "–");
 }
 
-/* Adds a text from the result after our words, if there is one. */
+/* Adds `before` and then the text from the result, escaped.  Adds nothing if text is NULL. */
 static void add_clause(struct buf *out, const char *before, const char *text)
 {
 	if (!text)

@@ -35,7 +35,7 @@ struct reader {
 	char *error;
 	size_t size;
 	bool failed;
-	double zero_s; /* begin of the run that is being read, on the clock of its series */
+	double zero_s; /* start of the run that is being read, on the clock of its series */
 };
 
 static void reader_fail(struct reader *rd, const char *fmt, ...)
@@ -102,7 +102,8 @@ static bool json_is(const struct json_doc *v, enum json_doc_type type)
 	return json_doc_type(v, "") == type;
 }
 
-/* The member if it has this type; NULL if it is missing or null.  Another type is an error. */
+/* Returns the member if it has this type, or NULL if it is missing or null.  Another type is an
+ * error. */
 static const struct json_doc *member(struct reader *rd, const struct json_doc *o,
 				     const char *key, enum json_doc_type type)
 {
@@ -303,7 +304,7 @@ static const struct field energy_fields[] = {
 
 #define FACTS_DEPTH 4
 
-/* True for keys that are not facts: values that always change, values that are elsewhere in the
+/* True for keys that are left out: values that always change, values that are elsewhere in the
  * document, and absence reasons. */
 static bool no_fact(const char *key)
 {
@@ -432,8 +433,8 @@ static const char *const *words(struct reader *rd, const struct json_doc *o, con
 }
 
 /* Reads the series of a device.  t_seconds are relative to begin_seconds of the same object;
- * ticks without begin_seconds use that of the power.  begin_seconds is relative to the begin of
- * the window, so earlier readings have negative times. */
+ * ticks without begin_seconds use the begin_seconds of the power.  begin_seconds is relative to
+ * the start of the window, so earlier readings have negative times. */
 static void read_series(struct reader *rd, const struct json_doc *device,
 			struct result_series *s)
 {
@@ -457,10 +458,11 @@ static void read_series(struct reader *rd, const struct json_doc *device,
 
 /* ---- the parts of a result ---- */
 
-/* Reads the rest of an element of an array, after its fields. */
+/* Reads the members of an array element that are not in the table of fields. */
 typedef void read_rest(struct reader *rd, const struct json_doc *o, void *target);
 
-/* Reads the elements of an array of objects: the fields, then the rest (NULL: none). */
+/* Reads the elements of an array of objects: first the fields, then the other members with
+ * rest() (may be NULL). */
 static const void *read_all(struct reader *rd, const struct json_doc *o, const char *key,
 			    size_t size, const struct field *fields, read_rest *rest,
 			    size_t *ret_n)
@@ -551,8 +553,8 @@ static void read_window(struct reader *rd, const struct json_doc *o, void *targe
 	w->energy_best_j = sum;
 }
 
-/* Returns the begin of the part that the run describes, on the clock of the series.  The
- * windows and the series have the same zero: the begin of the command, or of the part. */
+/* Returns the start of the part that the run describes, on the clock of the series.  The
+ * windows use the same clock.  It is 0 at the start of the command, or of the part. */
 static double part_begin(const struct result_run *run)
 {
 	const struct result_window *first = NULL;

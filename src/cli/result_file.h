@@ -30,7 +30,7 @@ struct result_facts {
 	size_t n;
 };
 
-/* Power samples, and the readings at each tick.  Times are in seconds since the begin of the
+/* Power samples, and the readings at each tick.  Times are in seconds since the start of the
  * window, or of the part if the run describes a part.  A value may be NAN.  throttle[i] is NULL
  * or the causes, separated by commas. */
 struct result_series {
@@ -44,7 +44,7 @@ struct result_series {
 /* The sensor, and the source that was used. */
 struct result_sensor {
 	const char *origin; /* "assumed", "learned", ... */
-	const char *source; /* "ring", "instant" or "average"; NULL: none, or unknown */
+	const char *source; /* "ring", "instant" or "average"; NULL: no source, or unknown */
 	double period_s, window_s, lag_s; /* of the source */
 	double tick_s;                    /* of the counter */
 	/* Calibration with an external meter.  Without one: gain 1, offset 0, and the typical
@@ -99,12 +99,13 @@ struct result_run {
 	const char *begin_time, *validity, *baseline_kind;
 	/* name of the marked part that the run describes; NULL: the whole command */
 	const char *part;
-	double zero_s; /* begin of the part on the clock of the windows; otherwise 0 */
+	/* start of the part on the clock of the windows; 0 if the run is the whole command */
+	double zero_s;
 	struct gw_interval energy_j, energy_relative_j, energy_net_j;
 	double energy_adjusted_j;
 	bool energy_adjusted_was_floored;
 	double power_mean_w, power_sd_w;
-	double iterations, tokens; /* of the run, or else of the whole result */
+	double iterations, tokens; /* of the run if known there, else of the whole result */
 	double latency_s, latency_p50_s, latency_p95_s;
 	struct gw_interval energy_per_iteration_j, energy_per_token_j;
 	double host_j;
@@ -125,7 +126,7 @@ enum result_room {
 struct result_worker {
 	const char *name;
 	const char *held_by; /* "measurement" or "others" */
-	const char *broken;  /* why the worker was not off the whole time; NULL: it was */
+	const char *broken;  /* why the worker did not stay off the GPUs; NULL: it stayed off */
 };
 
 struct result_file {
@@ -143,10 +144,10 @@ struct result_file {
 	struct result_memory *memory; /* owns everything */
 };
 
-/* Reads the text of a result, or the file at path if text is NULL; path may also be the folder of a
- * bundle.  Returns 0, or -1 with a sentence in error that begins with the path (and with line and
- * column, if the error has them).  path must outlive the result, which ends with result_file_free();
- * after -1 there is nothing to free. */
+/* Reads the text of a result, or the file at path if text is NULL; path may also be the folder
+ * of a bundle.  Returns 0, or -1 with a sentence in error that begins with the path (and with
+ * line and column, if the error has them).  After 0, free the result with result_file_free();
+ * path must outlive it.  After -1 there is nothing to free. */
 int result_file_read(struct result_file *ret, const char *path, const char *text, size_t n,
 		     char *error, size_t size);
 void result_file_free(struct result_file *r);

@@ -42,8 +42,8 @@ static int refuse_mixture(const struct result_set *r)
 
 	buf_init(&b, 1u << 16);
 	if (comparison_mixes_gpus(r->v, r->n, &b)) {
-		buf_adds(&b, ": results of different GPUs cannot be compared; to compare them "
-			     "nevertheless, give --across-gpus");
+		buf_adds(&b, ": results of different GPUs are not compared by default; to "
+			     "compare them, give --across-gpus");
 		code = cli_usage("%s", b.p);
 	}
 	buf_done(&b);

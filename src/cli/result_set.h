@@ -14,10 +14,10 @@ struct result_set {
 	size_t n;
 };
 
-/* Loads the files that the command line names, all or none, and calls work() with them.
- * `output`: the file that work() writes (NULL: none), which must not be one of them; `across`:
- * they may come from different GPUs.  Returns the exit code of work(), or another one after the
- * error of each file was printed. */
+/* Loads the result files that the command line names, and calls work() with them.  If a file
+ * cannot be used, prints an error and does not call work().  output: the file that work()
+ * writes (NULL: none); it must not be an input file.  across: the results may come from
+ * different GPUs.  Returns the exit code of work(), or of the error. */
 int result_set_with(const struct cli *c, const char *output, bool across,
 		    int (*work)(const struct cli *c, const struct result_set *r));
 

@@ -66,7 +66,8 @@ static void measure_baseline(struct runner *r, unsigned i, const char *dir,
 	ret->have = !err && !ret->b.codes;
 	if (ret->have && dir)
 		baseline_save(&ret->b, dir, message,
-			      sizeof(message)); /* on error it is measured again next time */
+			      /* if saving fails, the baseline is measured again next time */
+			      sizeof(message));
 }
 
 void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
@@ -124,8 +125,8 @@ static void add_code(struct measured_run *r, unsigned code, enum gw_validity lev
 	snprintf(c->evidence, sizeof(c->evidence), "%s", evidence);
 }
 
-/* Returns true for a code that has several degrees.  A severe case makes the window worse than
- * the code's own level. */
+/* True if the code has several degrees of severity.  A severe case makes the window less valid
+ * than the usual level of the code. */
 static bool has_degrees(unsigned code)
 {
 	return code == GW_CODE_FOREIGN_PROCESS || code == GW_CODE_THROTTLE_THERMAL ||
@@ -157,7 +158,8 @@ void run_result_codes(struct measured_run *r, unsigned i, run_result_evidence *e
 	}
 }
 
-/* Energy above a baseline that does not fit is suspect. */
+/* Adds a code if the baseline is too old or from another temperature: the energy above it is
+ * then suspect. */
 static void baseline_code(struct measured_run *r, const struct run_baseline *b, int device)
 {
 	struct gw_energy *e = &r->device[device].energy;
@@ -303,7 +305,8 @@ static void add_remote_device(const struct run_result_remote *remote, unsigned i
 	run_result_codes(r, i, evidence_remote, &of);
 }
 
-/* Adds up an energy, given by its offset in struct measured_device. */
+/* Sums an energy over all devices.  energy: the offset of the energy in struct
+ * measured_device. */
 static struct gw_interval sum_devices(const struct measured_run *r, bool alike, size_t energy)
 {
 	struct gw_interval all = { 0, 0, 0 };
@@ -369,7 +372,7 @@ static void take_counts(const struct run_result_from *from, const struct progres
 	r->iterations = count_of(from->iterations, m->iterations, part != NULL,
 				 part ? part->iterations : 0);
 	r->tokens = count_of(from->tokens, m->tokens, part != NULL, part ? part->tokens : 0);
-	/* a counter was requested: use nothing else, even if it is unknown */
+	/* a counter was requested: use only its count, even if the count is unknown */
 	if (from->count.source)
 		*(from->count.iterations ? &r->iterations : &r->tokens) = from->count.number;
 	r->count = from->count;

@@ -11,10 +11,10 @@
 
 enum run_baseline_mode {
 	RUN_BASELINE_KEPT, /* a stored one, or none       */
-	RUN_BASELINE_AUTO, /* a stored baseline that fits, or measure one */
+	RUN_BASELINE_AUTO, /* use a stored baseline that fits, or else measure one */
 	RUN_BASELINE_NEW,  /* measure it                  */
 	RUN_BASELINE_NONE,
-	/* a stored baseline, even if too old or from another temperature, or none */
+	/* use a stored baseline, even if too old or from another temperature, or else none */
 	RUN_BASELINE_OLD,
 };
 
@@ -63,7 +63,9 @@ struct run_result_from {
 	struct measured_count count;
 	const char *part; /* the marked part to report; NULL: the whole run */
 	const struct run_result_remote
-		*remote; /* use these devices instead of those of the meter; NULL: no */
+		/* devices that the service measured, used instead of those of the meter; NULL:
+		 * the meter measured */
+		*remote;
 };
 
 /* Makes a result of the run.  The run may be freed afterwards, except its marks: the result
@@ -73,8 +75,9 @@ int run_result_make(const struct run_result_from *from, struct runner_run *run, 
 		    const struct host_energy *host, struct measured_run *ret);
 void run_result_done(struct measured_run *r);
 
-/* The steps of run_result_make(): adds the codes of device i with their evidence; then, with all
- * devices there, computes the sums over them. */
+/* The steps of run_result_make().  run_result_codes() adds the codes of device i with their
+ * evidence.  run_result_sum() computes the sums over the devices; call it when all devices are
+ * filled in. */
 void run_result_codes(struct measured_run *r, unsigned i, run_result_evidence *evidence,
 		      const void *of);
 void run_result_sum(struct measured_run *r);

@@ -1,5 +1,5 @@
-/* measured_text: prints the result of a measurement on standard error, because standard output
- * belongs to the command.  The result takes about one screen. */
+/* run_result_text: prints the result of a measurement on standard error, because standard
+ * output belongs to the command.  The result takes about one screen. */
 #include "run_result.h"
 
 #include "clean_room.h"
@@ -231,7 +231,6 @@ static void print_device(const struct measured_device *d, bool several)
 			   e->power_mean, e->power_sd, e->power_min, e->power_max);
 	if (e->meter == GW_METER_NONE)
 		device_row(several, "Meter", "%s", "none");
-	/* the window is shorter than the time between two samples */
 	else if (e->verdict == GW_VERDICT_NONE)
 		device_row(several, "Meter",
 			   "%s; the window is shorter than the time between two samples",
@@ -313,7 +312,7 @@ static const char *unknown_part(const struct measured_run *r, const struct measu
 	return r->devices == 0   ? "there is no GPU"
 	       : r->window_s > 0 ? "the service measures only the whole run"
 	       : !w->energy      ? gw_strerror(-GW_E_NOMEM)
-				 : "some GPU has no value for it";
+				 : "at least one GPU has no energy for this part";
 }
 
 static void print_part(const char *title, const struct measured_run *r,
@@ -417,8 +416,9 @@ static const void *member_of(const struct measured_run *r, size_t offset)
 	return (const char *)r + offset;
 }
 
-/* Returns the mean of an energy over the usable runs, divided by a member of the run (0: none).
- * The uncertainty of the baseline is common to all runs, as that of the sensor. */
+/* Returns the mean of an energy over the usable runs.  energy: its offset in struct
+ * measured_run; by: offset of the member to divide by (0: do not divide).  All runs share the
+ * uncertainty of the baseline and of the sensor. */
 static struct gw_interval mean_joules(const struct measured *m, size_t energy, size_t by,
 				      double *ret_sd)
 {

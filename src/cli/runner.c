@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define READY_NS (100 * NS_PER_MS)
-#define LAST_NS  (3 * NS_PER_S) /* to wait for the sample that covers the end */
+#define LAST_NS  (3 * NS_PER_S) /* longest wait for the sample that covers the end */
 #define MARK_ENV "GPUWARD_MARK_FD"
 
 extern char **environ;
@@ -120,8 +120,8 @@ int runner_begin(struct runner *r)
 	return 0;
 }
 
-/* Reads the pending signals.  Forwards those to the command that the terminal did not already
- * send to it. */
+/* Reads the pending signals.  Forwards to the command the signals that the terminal did not
+ * already send to it. */
 static void read_signals(struct runner *r, pid_t pid)
 {
 	struct signalfd_siginfo s;
@@ -189,7 +189,7 @@ void runner_ready(struct runner *r)
 struct child {
 	pid_t pid;
 	int pid_fd;
-	int mark_fd; /* our end of the pipe for marks; -1: closed */
+	int mark_fd; /* reading end of the pipe for marks; -1: closed */
 };
 
 /* Starts the command.  Returns 0 or an errno. */
@@ -221,7 +221,8 @@ static int runner_spawn(const struct runner *r, char *const argv[], int mark_fd,
 	posix_spawnattr_setsigdefault(&attr, &reset);
 	posix_spawnattr_setsigmask(&attr, &r->mask);
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-	/* Returns after exec() has succeeded or failed, with its error. */
+	/* posix_spawnp() returns after exec() has succeeded or failed, and returns the error of
+	 * exec(). */
 	err = posix_spawnp(ret_pid, argv[0], &actions, &attr, argv, env);
 	posix_spawnattr_destroy(&attr);
 	posix_spawn_file_actions_destroy(&actions);
@@ -229,8 +230,8 @@ static int runner_spawn(const struct runner *r, char *const argv[], int mark_fd,
 	return err;
 }
 
-/* Reads marks, at most as much as a full pipe holds.  So a command that never stops writing
- * cannot block gpuward. */
+/* Reads what the command has written to the pipe, at most as much as a full pipe holds.
+ * Therefore a command that never stops writing cannot block gpuward. */
 static void read_marks(struct child *s, struct progress_marks *marks)
 {
 	char text[4096];
@@ -327,7 +328,7 @@ static int run_measured(struct runner *r, char *const argv[], const char *label,
 	if (r->meanwhile)
 		r->meanwhile(r->arg);
 	run->late =
-		/* if it fails, the result has a code for this */
+		/* if the wait fails, the result has a code for this */
 		gw_window_wait(run->window, LAST_NS) != 0;
 	progress_marks_finish(&run->marks, run->end_ns);
 	return 0;
@@ -370,7 +371,7 @@ int runner_status(const struct runner_run *run)
 }
 
 #define COOLDOWN_MOST_S   60
-#define COOLDOWN_MARGIN_C 2.0 /* allowed above the temperature of the first start */
+#define COOLDOWN_MARGIN_C 2.0 /* a GPU may be this much warmer than at the first start */
 
 int cooldown_init(struct cooldown *k)
 {
@@ -492,8 +493,8 @@ static void tail_append(struct tail *t, const char *text, size_t n)
 	t->fill += n;
 }
 
-/* Reads marks, at most as much as a full pipe holds.  So a command that never stops writing
- * cannot block gpuward. */
+/* Reads what the command has written to the pipe, at most as much as a full pipe holds.
+ * Therefore a command that never stops writing cannot block gpuward. */
 void tail_drain(struct tail *t)
 {
 	char text[4096];

@@ -94,7 +94,7 @@ const struct gw_device *session_device(const struct session *s, unsigned i);
 const char *session_command_name(const char *command);
 
 /* Ends the document and writes it as -o and --json ask, and to the bundle (NULL: none).  err:
- * an error before.  Returns an exit code. */
+ * an earlier error; if it is not 0, nothing is written.  Returns an exit code. */
 int session_write(const struct session *s, struct cli_document *doc, struct bundle *bundle,
 		  int err);
 

@@ -12,7 +12,8 @@ enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_GOOD, TERM_WARN, TERM_BA
  * CLICOLOR_FORCE, FORCE_COLOR, TERM=dumb, and whether standard output is a terminal. */
 void term_init(const char *color_mode);
 
-/* Sends output to standard error, or back to standard output.  Colours and width follow. */
+/* Sends output to standard error, or back to standard output.  Colours and width are then those
+ * of that stream. */
 void term_to_stderr(bool on);
 
 /* Returns the columns of standard output (or error): from the terminal, else from COLUMNS, else
@@ -40,7 +41,7 @@ const char *term_on(enum term_style style);
 const char *term_off(void);
 
 /* Returns how many of the first `bytes` of text fit into `columns`; whole characters only.
- * *ret_columns: what they take. */
+ * *ret_columns: the columns that they take. */
 size_t term_fit(const char *text, size_t bytes, size_t columns, size_t *ret_columns);
 
 /* Prints `left`, which may contain styles, then text wrapped into the columns from `indent` to
@@ -56,9 +57,9 @@ void term_row(unsigned indent, const char *title, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* A screen that is redrawn.  It uses the terminal's alternate screen, so the earlier content
- * comes back afterwards, and shows as many lines as fit.  Ctrl-C and SIGTERM end it
- * (stop_requested()); the last frame is printed again.  screen_begin() returns false if standard output is not a suitable
- * terminal. */
+ * comes back afterwards.  It shows as many lines as fit.  Ctrl-C and SIGTERM end it
+ * (stop_requested()); the last frame is then printed again.  screen_begin() returns false if
+ * standard output is not a suitable terminal. */
 bool screen_begin(void);
 
 /* What is printed between these two calls is one frame. */

@@ -145,7 +145,7 @@ static const char *read_line(struct allow *a, char *line)
 	while (kind < sizeof(kinds) / sizeof(*kinds) && strcmp(word, kinds[kind]) != 0)
 		kind++;
 	if (kind == sizeof(kinds) / sizeof(*kinds))
-		return "a line begins with client, unit, checkpoint or signal";
+		return "a line must begin with client, unit, checkpoint or signal";
 	r.kind = (enum allow_kind)kind;
 	why = read_words(&r, rest);
 	if (!why && a->rules == ALLOW_RULES)

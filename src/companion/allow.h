@@ -1,13 +1,14 @@
-/* allow: what the companion may do, and for which users: the lines of one file that only root can
- * write.
+/* allow: reads the file that says what the companion may do, and for which users. Only root can
+ * write this file.
  *
  *     client gpuward                                   a user's name or number
  *     unit ollama.service                              may be stopped and started
  *     checkpoint cgroup=/system.slice/llama.service    may be checkpointed and restored
  *     signal exe=/usr/bin/worker uid=1000              may be signalled
  *
- * A process must match all fields of a line; a control group includes those below it. What no line
- * allows is refused, and so is everything while a line is invalid. */
+ * A process must match all fields of a line. A control group includes the groups below it. The
+ * companion refuses everything that no line allows. While a line is invalid, it refuses
+ * everything. */
 #ifndef GW_COMPANION_ALLOW_H
 #define GW_COMPANION_ALLOW_H
 

@@ -2,8 +2,8 @@
  *
  * It accepts connections, checks the uid of the client, and serves each connection in its own
  * process, at most CHILDREN at a time. So a request that hangs in the driver does not delay the
- * others, and a running request continues after the companion has ended. If systemd started the
- * companion for a connection, it ends after 30 s without requests. */
+ * others, and a running request continues after the companion has ended. A companion that
+ * systemd started for a connection ends after 30 s without requests. */
 #include "allow.h"
 #include "serve.h"
 

@@ -44,7 +44,8 @@ static void send_reply(int fd, uid_t uid, const char *what, const struct wire_re
 	length = snprintf(line, sizeof(line), "gpuward-companion: uid %u: %s: %s%s%s\n", uid,
 			  what, r->rc ? "refused or failed" : "done", words[0] ? ": " : "",
 			  words);
-	/* If the log or the client is gone, the other one still receives its text. */
+	/* Errors are ignored: the log gets its line even if the client is gone, and the client
+	 * gets its reply even if the log is gone. */
 	(void)!write(STDERR_FILENO, line, (size_t)length);
 	send(fd, text, wire_reply_write(r, text), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -115,7 +116,7 @@ static bool has_ended(int pidfd)
 }
 
 /* Locks a process for this request: only one request at a time may work on a process. The lock
- * ends with our process. */
+ * is released when our process exits. */
 static bool lock_process(const struct serving *s, int64_t pid)
 {
 	struct flock l = {
@@ -133,9 +134,9 @@ static int refuse_thread(struct serving *s, int64_t pid, int64_t process)
 	return refuse_process(s, -GW_E_ARG, pid, why);
 }
 
-/* Opens a pidfd for a target and checks the target. The pidfd is opened first and checked last,
- * so everything that is read in between belongs to one running process. -GW_E_NOENT: the target
- * has ended, or its pid was reused. */
+/* Opens a pidfd for a target, reads and checks the target, and then checks that the process of
+ * the pidfd has not ended. So everything that was read belongs to one running process. Returns
+ * -GW_E_NOENT if the target has ended or its pid was reused. */
 static int hold_target(struct serving *s, unsigned i, enum allow_kind kind)
 {
 	const struct proc_id *t = &s->request.target[i];
@@ -195,9 +196,9 @@ static int hold_running_targets(struct serving *s, enum allow_kind kind)
 	return first;
 }
 
-/* Confirms that the request starts. After this it is carried out, even if the client stops
- * waiting. If the client has already closed the connection, nothing is done. Returns 0 or
- * -GW_E_TIMEOUT. */
+/* Confirms to the client that the request starts. From then on the request is carried out even
+ * if the client stops waiting. If the client has already closed the connection, nothing is
+ * done. Returns 0 or -GW_E_TIMEOUT. */
 static int confirm_start(struct serving *s)
 {
 	struct pollfd p = { .fd = s->fd };

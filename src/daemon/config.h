@@ -94,8 +94,8 @@ int config_read(struct config *c, const char *path, const struct config_flag *fl
 		struct config_faults *faults);
 
 /* Checks the files that a valid configuration names (token, certificates). A file that the
- * service would refuse is an error. A file that only matters later is a warning. Returns the
- * same codes as config_read(). */
+ * service would refuse is reported as an error. A file that is used only later is reported as a
+ * warning. Returns the same codes as config_read(). */
 int config_read_files(const struct config *c, struct config_faults *faults);
 
 /* As config_read(), but writes lines of text to message: the errors, or on success the warnings

@@ -157,8 +157,8 @@ static void check_tls(struct config_reader *r)
 				"tls_key is set and tls_cert is not; TLS needs both");
 }
 
-/* True if other machines can reach this address. False for a host name, because that is unknown
- * here. */
+/* True if other machines can reach this address. False for a host name, because its address is
+ * unknown here. */
 static bool is_exposed(const char *address)
 {
 	if (strncmp(address, "unix:", 5) == 0 || strncmp(address, "127.", 4) == 0 ||
@@ -167,7 +167,8 @@ static bool is_exposed(const char *address)
 	return *address == '[' || !address[strspn(address, "0123456789.:")];
 }
 
-/* Only warns: the service refuses such an address, but systemd may pass other sockets. */
+/* Warns about addresses that the service would refuse. They are no errors, because systemd may
+ * pass other sockets. */
 static void check_exposure(struct config_reader *r)
 {
 	const struct config *c = r->c;
@@ -248,8 +249,8 @@ void config_check(struct config_reader *r)
 
 #define SERVICE_USER "gpuward" /* User= of the packaged systemd unit */
 
-/* Warns if the service's user cannot read the file. Uses the mode bits, because root can read
- * every file. */
+/* Warns if the service's user cannot read the file. Checks the mode bits instead of opening the
+ * file, because root can read every file. */
 static void warn_owner(struct config_reader *r, const struct config_place *at, const char *key,
 		       const char *path)
 {

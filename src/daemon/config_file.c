@@ -226,8 +226,7 @@ bool config_sections(const struct toml_node *n, char out[static CONFIG_SECTIONS_
 static const struct {
 	const char *table, *key, *instead;
 } instead[] = {
-	{ "guard", "enabled",
-	  "the guard is switched by mode = \"observe\", \"dry-run\" or \"enforce\"" },
+	{ "guard", "enabled", "use mode = \"observe\", \"dry-run\" or \"enforce\" instead" },
 };
 
 static const char *find_instead(const char *table, const struct toml_node *n)
@@ -300,8 +299,8 @@ static void unknown_section(const struct file *f, const struct toml_node *n)
 			*meant ? meant : guard_config_meant(name, meant));
 }
 
-/* The first version of the guard had its settings in [worker], which now, as [[worker]], is a
- * server to move off the GPU. */
+/* True if n is a [worker] table with settings of the guard, as in the first version. Today
+ * [[worker]] describes a server that the guard moves off the GPU. */
 static bool is_legacy_worker(const struct toml_node *n)
 {
 	bool known = n->type == TOML_TABLE && toml_is_key(n, "worker") && n->child;
@@ -365,7 +364,7 @@ void config_file_text(struct config_reader *r, const char *name, const char *tex
 
 /* ---- locations ---- */
 
-/* Warns if every user can write the file: who writes it controls the service. */
+/* Warns if every user can write the file, because then every user controls the service. */
 static void check_permissions(const struct file *f)
 {
 	const struct config_place at = { CONFIG_FILE, f->name, 0, 0 };

@@ -47,7 +47,7 @@ struct config_reader {
 	struct config *c;
 	struct config_memory *m;
 	struct config_faults *faults;
-	/* settings of the current file or of the flags */
+	/* where the current file, or the flags, set each setting */
 	struct config_place given[CONFIG_ROWS];
 	bool bad[CONFIG_ROWS]; /* the value was refused; do not use it */
 };
@@ -101,7 +101,8 @@ bool config_value_text(struct config_reader *r, const struct config_row *row,
 bool config_value_standard(struct config_reader *r, const struct config_row *row,
 			   struct config_value *ret);
 
-/* Reads a number in the unit of least and most. Returns false if text is not a number. */
+/* Reads a number, with or without a unit. *ret is in the unit of row->least and row->most: seconds,
+ * bytes or none. Returns false if text is not a number. */
 bool config_number_read(const struct config_row *row, const char *text, double *ret);
 /* Writes such a number as a person would write it. */
 void config_number_show(const struct config_row *row, double v, char *out, size_t size);

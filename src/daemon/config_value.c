@@ -171,8 +171,8 @@ bool config_number_read(const struct config_row *row, const char *text, double *
 	}
 }
 
-/* Reports an error and returns false if v is out of range. v is in the unit of least and
- * most. */
+/* Reports an error and returns false if v is out of range. v is in the unit of row->least and
+ * row->most. */
 static bool in_range(struct config_reader *r, const struct config_row *row,
 		     const struct config_place *at, double v)
 {
@@ -194,7 +194,7 @@ static bool take_number(struct config_reader *r, const struct config_row *row,
 		return false;
 	ret->number = v;
 	if (row->type == CONFIG_NUMBER)
-		return true; /* may be negative, so there is no count */
+		return true; /* a NUMBER may be negative, so ret->count is not set */
 	ret->count = (uint64_t)(row->type == CONFIG_DURATION ? v * 1e9 + 0.5 : v);
 	return true;
 }

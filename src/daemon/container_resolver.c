@@ -33,7 +33,7 @@ struct name {
 	struct loop_source *source;
 	int fd;          /* -1: no query is running */
 	struct buf in;   /* the answer received so far */
-	uint64_t due_ns; /* time of the next query, or the deadline of this one */
+	uint64_t due_ns; /* time of the next query, or deadline of the running query */
 	bool logged;     /* the failure is already logged */
 	bool wanted;
 };
@@ -105,7 +105,7 @@ static void query_close(struct name *n)
 	n->due_ns = clock_mono_ns(clock_real()) + (*n->id ? KNOWN_NS : UNKNOWN_NS);
 }
 
-/* Logs a failure once, until the name is resolved again. */
+/* Logs a failure, but no further failure until the name has been resolved. */
 __attribute__((format(printf, 2, 3))) static void resolver_log(struct name *n, const char *fmt,
 							       ...)
 {

@@ -17,7 +17,8 @@ struct container_resolver_config {
 	struct loop *loop;
 	/* Called when an id has changed. Then call container_resolver_apply() again. */
 	void (*changed)(void *arg);
-	/* Called when a name cannot be resolved, once until it is resolved again. */
+	/* Called when a name cannot be resolved; called again only after the name was resolved
+	 * meanwhile. */
 	void (*log)(void *arg, const char *sentence);
 	void *arg;
 };

@@ -1,12 +1,15 @@
 #include "engine.h"
 
 #include "guard_service.h"
+#include "query_errors.h"
 #include "reader.h"
 #include "settings.h"
 
 #include "device/context.h"
 
+#include "base/array.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -26,6 +29,7 @@ struct gpu_state {
 	enum gw_device_state state;
 	double base_j, base_s; /* joules and seconds of earlier meters */
 	bool known;            /* present at an earlier tick */
+	struct query_errors errors;
 };
 
 struct engine {
@@ -42,6 +46,8 @@ struct engine {
 	struct metering *metering; /* the view's */
 	bool retiring;
 	enum gw_cause cause;         /* cause reported at the last tick */
+	enum gw_cause nvml_cause;    /* same, of NVML alone */
+	char backend[64];            /* same: the open backends */
 	unsigned long init_failures; /* of the context, at the last tick */
 	uint64_t next_event;
 	/* when the last "driver is being removed" event was emitted; 0: never */
@@ -56,6 +62,7 @@ static uint64_t engine_emit(struct engine *e, const struct view_event *given)
 
 	x.id = ++e->next_event;
 	x.wall_ns = clock_wall_ns(e->clock);
+	x.simulated = view_simulated(&e->view);
 	store_add_event(e->config.store, &x);
 	/* write soon: after kill -9 the id must not be used again */
 	store_commit(e->config.store);
@@ -102,20 +109,35 @@ static void emit_device_state(struct engine *e, const struct gw_device *d,
 			     *d->message ? ": " : "", d->message);
 }
 
+/* A driver that opened without GPUs counts as opened. The empty list itself is logged at the
+ * level debug (service.c). */
 static void emit_driver_state(struct engine *e, const struct gw_status *s)
 {
 	const struct gw_cause_info *c = gw_cause_info(s->cause);
+	unsigned gpus = gw_snapshot_device_count(e->view.snap);
 
-	if (s->cause == GW_CAUSE_NONE) {
+	if (s->cause == GW_CAUSE_NONE || (s->cause == GW_CAUSE_NO_GPU && s->driver_version))
 		engine_event(e, "driver", NULL, "info", "%s opened with %u GPU%s%s%s",
-			     s->backend, gw_snapshot_device_count(e->view.snap),
-			     gw_snapshot_device_count(e->view.snap) == 1 ? "" : "s",
-			     s->driver_version ? ", driver " : "",
+			     s->cause == GW_CAUSE_NONE ? s->backend : "nvml", gpus,
+			     gpus == 1 ? "" : "s", s->driver_version ? ", driver " : "",
 			     s->driver_version ? s->driver_version : "");
-		return;
-	}
-	engine_event(e, "driver", NULL, c->severity == GW_SEVERITY_ERROR ? "warning" : "info",
-		     "%s", *s->message ? s->message : c->sentence);
+	else if (s->cause != GW_CAUSE_NO_GPU && s->cause != e->nvml_cause)
+		engine_event(e, "driver", NULL,
+			     c->severity == GW_SEVERITY_ERROR ? "warning" : "info", "%s",
+			     *s->message ? s->message : c->sentence);
+}
+
+/* A failed initialisation of NVML is a warning. On a machine with GPUs of another vendor it is
+ * only information. */
+static void emit_nvml_failure(struct engine *e, const struct reading *r)
+{
+	const struct gw_status *s = gw_snapshot_status(r->snap);
+	bool other = s->cause == GW_CAUSE_NONE && !strstr(s->backend, "nv");
+
+	engine_event(e, "driver", NULL, other ? "info" : "warning",
+		     "NVML cannot be used: %s%s%s", r->nvml_message,
+		     s->cause == GW_CAUSE_NONE ? "; used instead: " : "",
+		     s->cause == GW_CAUSE_NONE ? s->backend : "");
 }
 
 /* ---- counts ---- */
@@ -134,7 +156,8 @@ static double count_load(struct engine *e, const char *what, const char *uuid, c
 	return store_count(e->config.store, key);
 }
 
-/* Failed attempts to initialise NVML: the context counts all of them, also between ticks. */
+/* Adds new failed attempts to initialise NVML to the stored count. The context counts the
+ * attempts, also between ticks. */
 static void count_init_failures(struct engine *e)
 {
 	unsigned long n = atomic_load(&e->view.ctx->init_failures);
@@ -261,6 +284,51 @@ static void save_reading(struct engine *e, unsigned i, const struct gw_device *d
 				  gw_snapshot_wall_ns(e->view.snap), value);
 }
 
+/* What the callbacks of query_errors_follow() need. */
+struct query_context {
+	struct engine *e;
+	const struct gw_device *d;
+	const char *uuid;
+};
+
+static bool query_was_called(void *arg, unsigned call)
+{
+	const struct query_context *q = arg;
+
+	return call < CALL_COST_CALLS && atomic_load(&q->e->view.ctx->cost.row[call].count);
+}
+
+static void emit_query_change(void *arg, const struct query_change *c)
+{
+	const struct query_context *q = arg;
+	struct log_pair pair[] = { LOG_I("gpu", q->d->index), LOG_S("call", c->call) };
+	char text[TEXT_MAX];
+
+	if (c->fails)
+		snprintf(text, sizeof(text), "GPU %u (%s): %s fails: %s; missing: %s",
+			 q->d->index, gpu_name(q->d), c->call, gw_absence_text(c->why),
+			 c->figures);
+	else
+		snprintf(text, sizeof(text),
+			 "GPU %u (%s): %s works again after %u failed readings: %s",
+			 q->d->index, gpu_name(q->d), c->call, c->failed, c->figures);
+	engine_emit(q->e, &(struct view_event){ .kind = "query",
+						.uuid = q->uuid,
+						.severity = c->fails ? "error" : "info",
+						.text = text,
+						.pair = pair,
+						.pairs = COUNT(pair) });
+}
+
+static void follow_queries(struct engine *e, unsigned i, const struct gw_device *d)
+{
+	struct gpu_state *s = &e->gpu[i];
+	struct query_context q = { e, d, s->uuid[0] ? s->uuid : NULL };
+
+	query_errors_follow(&s->errors, d, gw_process_list_absence(e->view.processes, i),
+			    query_was_called, emit_query_change, &q);
+}
+
 static void follow_device(struct engine *e, unsigned i)
 {
 	const struct gw_device *d = gw_snapshot_device(e->view.snap, i);
@@ -282,6 +350,7 @@ static void follow_device(struct engine *e, unsigned i)
 		save_reading(e, i, d);
 	}
 	count_errors(e, i, d);
+	follow_queries(e, i, d);
 	count_energy(e, i);
 }
 
@@ -316,13 +385,17 @@ static void follow_meter(struct engine *e, const struct reading *r)
 	reader_send_request(e->reader, READER_RETIRED);
 }
 
-static void follow_driver(struct engine *e)
+static void follow_driver(struct engine *e, const struct reading *r)
 {
 	const struct gw_status *s = gw_snapshot_status(e->view.snap);
 
-	if (e->view.tick == 1 || s->cause != e->cause)
+	if (r->nvml_cause != e->nvml_cause && r->nvml_cause != GW_CAUSE_NONE)
+		emit_nvml_failure(e, r);
+	e->nvml_cause = r->nvml_cause;
+	if (e->view.tick == 1 || s->cause != e->cause || strcmp(s->backend, e->backend) != 0)
 		emit_driver_state(e, s);
 	e->cause = s->cause;
+	snprintf(e->backend, sizeof(e->backend), "%s", s->backend);
 }
 
 static double cpu_seconds(void)
@@ -406,7 +479,8 @@ static void begin_guard(struct engine *e)
 	if (!store_count_known(e->config.store)) {
 		if (e->view.tick == 1)
 			engine_event(e, "guard", NULL, "warning",
-				     "the guard starts when its journal is readable: %s",
+				     "the guard has not started because its journal is not "
+				     "readable yet: %s",
 				     store_state(e->config.store));
 		return;
 	}
@@ -455,7 +529,7 @@ static void engine_tick(void *arg, const struct reading *r)
 	if (store_news(e->config.store))
 		recall_late(e);
 	count_init_failures(e);
-	follow_driver(e);
+	follow_driver(e, r);
 	for (unsigned i = 0; i < v->devices; i++)
 		follow_device(e, i);
 	count_self(e, r);
@@ -579,7 +653,8 @@ void engine_moved(struct engine *e, bool gone)
 {
 	uint64_t now = clock_mono_ns(e->clock);
 
-	/* Each GPU of a driver sends this several times. Emit one event only. */
+	/* The kernel reports a removal several times for each GPU of a driver. Emit only one
+	 * event. */
 	if (gone && !e->view.let_go && e->view.devices > 0 &&
 	    (!e->gone_ns || now - e->gone_ns > GONE_AGAIN_NS)) {
 		e->gone_ns = now;

@@ -39,9 +39,9 @@ static unsigned file_order(const struct config_memory *m, const struct config_pl
 	return p->from == CONFIG_FILE ? i : CONFIG_FILES_MAX;
 }
 
-/* Warns about a setting in a file that is read before the file with the profile. It may be
- * forgotten there, and then the profile seems to have no effect. A setting next to the profile
- * or in a later file is intended. */
+/* Warns about a setting in a file that is read before the file with the profile. The user may
+ * have forgotten this setting, and the profile then seems to have no effect. A setting next to
+ * the profile or in a later file is intended. */
 static void warn_overridden(struct config_reader *r, const struct config_row *row,
 			    const char *value)
 {
@@ -64,7 +64,7 @@ static void warn_overridden(struct config_reader *r, const struct config_row *ro
 		    row->key, entry_text, r->c->guard_profile, profile->name, value);
 }
 
-/* Applies the presets of the profile. Their origin is the place of the profile. */
+/* Applies the presets of the profile. The place of the profile is stored as their origin. */
 void guard_config_profile(struct config_reader *r)
 {
 	const struct config_place *at = &r->m->place[CONFIG_ID_guard_profile];
@@ -147,8 +147,9 @@ unsigned guard_entry_port(const struct guard_entry *e)
 	return url && !guard_entry_matches(e, true) ? local_port(url) : 0;
 }
 
-/* If the kind acts only at a higher level than the default, its own level is allowed: the user
- * chose the kind for that level. */
+/* Returns the highest level at which the worker may be evicted: max_level of the entry, or else
+ * the default. If the kind acts only at a level above 2 and above the default, that level is
+ * allowed, because the user chose the kind. */
 unsigned guard_entry_max_level(const struct config *c, const struct guard_entry *e)
 {
 	int kind = guard_entry_kind(e);

@@ -235,6 +235,19 @@ static void check_breadth(struct config_reader *r, const struct guard_entry *e)
 				key_name(keys[i]), guard_entry_text(e, keys[i]));
 }
 
+/* Only warns: some workers have nothing better. */
+static void warn_name_alone(struct config_reader *r, const struct guard_entry *e)
+{
+	if (!e->given[GUARD_KEY_match_name])
+		return;
+	for (unsigned k = GUARD_KEY_match_unit; k <= GUARD_KEY_match_gpu; k++)
+		if (k != GUARD_KEY_match_name && e->given[k])
+			return;
+	config_warn(r, &e->place[GUARD_KEY_match_name],
+		    "every process of every user can have this name, and would then be taken "
+		    "for the worker: add match.unit, match.exe, match.cgroup or match.uid");
+}
+
 static void check_worker(struct config_reader *r, const struct guard_entry *e)
 {
 	int kind = guard_entry_kind(e);
@@ -242,6 +255,7 @@ static void check_worker(struct config_reader *r, const struct guard_entry *e)
 	check_required(r, e, GUARD_KEY_name);
 	check_required(r, e, GUARD_KEY_kind);
 	check_breadth(r, e);
+	warn_name_alone(r, e);
 	if (e->given[GUARD_KEY_priority] &&
 	    e->value[GUARD_KEY_priority].number != (int)e->value[GUARD_KEY_priority].number)
 		config_complain(r, &e->place[GUARD_KEY_priority],
@@ -279,9 +293,10 @@ static bool same_value(const struct guard_entry *a, const struct guard_entry *b,
 	return config_value_same(&guard_keys[key].row, &a->value[key], &b->value[key]);
 }
 
-/* True if pattern a certainly matches everything that pattern b matches. If `*` is the only
- * wildcard in a, a wildcard in b can only be matched by a `*`. The kernel keeps 15 bytes of a
- * process name, so a longer name is not compared. */
+/* True if pattern a certainly matches everything that pattern b matches. If b has wildcards, a
+ * may have no wildcard except `*`: fnmatch() compares the wildcards of b as plain characters,
+ * and only a `*` then matches all that they stand for. A name of more than 15 bytes is not
+ * compared, because the kernel keeps only 15. */
 static bool pattern_covers(const char *a, const char *b, unsigned key)
 {
 	const bool plain = !b[strcspn(b, "*?[")];
@@ -317,8 +332,9 @@ static bool covers(const struct guard_entry *a, const struct guard_entry *b)
 	return true;
 }
 
-/* Returns what shows that two workers are the same process, or NULL. Only one process listens
- * on a port or has its pid in a file, and a unit belongs to one worker. */
+/* Returns a text that says why two workers would be the same process; NULL if they may differ.
+ * Only one process listens on a port or has its pid in a file, and a unit belongs to one
+ * worker. */
 static const char *same_process(const struct guard_entry *a, const struct guard_entry *b)
 {
 	if (guard_entry_port(a) && guard_entry_port(a) == guard_entry_port(b))
@@ -331,9 +347,9 @@ static const char *same_process(const struct guard_entry *a, const struct guard_
 		return "the same match.unit";
 	if (guard_entry_matches(a, true) && covers(a, b))
 		return covers(b, a) ? "the same match"
-				    : "matches of which one covers the other";
+				    : "overlapping matches (one includes the other)";
 	if (guard_entry_matches(b, true) && covers(b, a))
-		return "matches of which one covers the other";
+		return "overlapping matches (one includes the other)";
 	return NULL;
 }
 
@@ -500,8 +516,8 @@ static void check_order(struct config_reader *r, enum config_id larger, enum con
 	if (a >= b || !config_both_valid(r, larger, smaller))
 		return;
 	config_complain(r, at->from == CONFIG_STANDARD ? &r->m->place[larger] : at,
-			"%s (%g) must not be more than %s (%g): the stronger reaction comes "
-			"nearer to the limit",
+			"%s (%g) must not be more than %s (%g): the stronger reaction must "
+			"begin nearer to the limit",
 			config_rows[smaller].key, b, config_rows[larger].key, a);
 }
 
@@ -560,7 +576,7 @@ static void warn_idle(struct config_reader *r)
 		return;
 	while (e && e->table != GUARD_WORKER)
 		e = e->next;
-	/* The [[worker]] may be in a part with errors. */
+	/* After an error, a [[worker]] may be in a part that was not read. */
 	if (!e && !r->faults->errors && strcmp(r->c->guard_mode, "observe") != 0)
 		config_warn(r, mode,
 			    "mode is \"%s\" but there is no [[worker]], so nothing is ever "

@@ -188,7 +188,8 @@ static const char *check_signal(const char *s, char out[static WRONG])
 		return "SIGKILL terminates the worker: use max_level = 6 with allow_kill = "
 		       "true";
 	if (n == SIGSTOP || n == SIGTSTP)
-		return "a stopped process keeps its memory on the GPU";
+		return "this signal frees no memory: a stopped process keeps its memory on the "
+		       "GPU";
 	if (n)
 		return NULL;
 	snprintf(out, WRONG, "unknown signal: write for example SIGUSR1");
@@ -280,8 +281,9 @@ static bool is_made_of(const char *s, const char *set)
 	return s[strspn(s, set)] == '\0';
 }
 
-/* True if s is a GPU selector. No GPU is like `none`, so gw_device_matches() only checks the
- * format of s. An index of more than three digits is a typing error. */
+/* True if s has the format of a GPU selector. The check uses `none`, a GPU that does not exist,
+ * so gw_device_matches() is negative only for a wrong format. An index of more than three
+ * digits counts as a typing error. */
 static bool is_gpu_selector(const char *s)
 {
 	static const struct gw_device none = { .index = UINT32_MAX, .cuda_ordinal = -1 };
@@ -309,8 +311,9 @@ static void check_gpus(struct config_reader *r, const struct guard_entry *e)
 		warn_gpu(r, e, GUARD_KEY_match_gpu, guard_entry_text(e, GUARD_KEY_match_gpu));
 }
 
-/* Warns about a container id that never matches, or matches many containers because it is too
- * short. The beginning of an id is enough. */
+/* Warns if a rule has a container id that never matches, because it is not an id. Also warns
+ * about an id of less than 4 characters: the beginning of an id is enough for a match, so such
+ * an id matches many containers. */
 static void check_short(struct config_reader *r, const struct guard_entry *e)
 {
 	const char *s = guard_entry_text(e, GUARD_KEY_match_container);
@@ -318,7 +321,7 @@ static void check_short(struct config_reader *r, const struct guard_entry *e)
 	if (s && e->table == GUARD_RULE && !is_made_of(s, HEX))
 		config_warn(r, &e->place[GUARD_KEY_match_container],
 			    "match.container: a rule compares container ids, and \"%s\" is not "
-			    "one, so it never matches",
+			    "an id, so the rule never matches",
 			    s);
 	if (s && strlen(s) < 4 && is_made_of(s, HEX))
 		config_warn(r, &e->place[GUARD_KEY_match_container],

@@ -49,7 +49,7 @@ void guard_config_refuse(struct config_reader *r, struct guard_entry *e, enum gu
 			 const char *value, const char *why);
 
 /* ---- guard_config.c ---- */
-/* Facts about an entry, for the checks and for the policy. */
+/* Functions that return properties of an entry, for the checks and for the policy. */
 /* Returns the string of a key; NULL if it is not given. */
 static inline const char *guard_entry_text(const struct guard_entry *e, enum guard_key key)
 {

@@ -43,9 +43,9 @@ static const char match[] = "match.";
 static bool is_named(unsigned key, bool in_match, const struct toml_node *n)
 {
 	const char *name = guard_keys[key].row.key;
-	bool find_in_match = strncmp(name, match, MATCH) == 0;
+	bool key_in_match = strncmp(name, match, MATCH) == 0;
 
-	return find_in_match == in_match && toml_is_key(n, name + (in_match ? MATCH : 0));
+	return key_in_match == in_match && toml_is_key(n, name + (in_match ? MATCH : 0));
 }
 
 static int find_key(enum guard_table t, bool in_match, const struct toml_node *n)
@@ -61,12 +61,12 @@ static int find_key(enum guard_table t, bool in_match, const struct toml_node *n
 static const char *nearest(enum guard_table t, const char *name)
 {
 	const char *keys[GUARD_KEYS];
-	unsigned count_entries = 0;
+	unsigned n = 0;
 
 	for (unsigned i = 0; i < GUARD_KEYS; i++)
 		if (has_key(t, i))
-			keys[count_entries++] = guard_keys[i].row.key;
-	return suggest(name, keys, count_entries, sizeof(keys[0]));
+			keys[n++] = guard_keys[i].row.key;
+	return suggest(name, keys, n, sizeof(keys[0]));
 }
 
 static const char *other_table(bool in_match, const struct toml_node *n)

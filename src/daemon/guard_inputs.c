@@ -16,7 +16,7 @@
 
 #define GPUS    SCENE_GPUS
 #define IDLE_NS (10 * NS_PER_S) /* after this time the power of an idle GPU is steady */
-#define CHANGE  0.1             /* relative change of a figure that is passed to the guard */
+#define CHANGE  0.1 /* relative change above which a figure is passed to the guard again */
 
 struct gpu_budget {
 	char uuid[96];

@@ -20,10 +20,10 @@ struct guard_inputs;
 int guard_inputs_new(struct guard_service *g, struct guard_inputs **ret);
 void guard_inputs_free(struct guard_inputs *b);
 
-/* Applies new settings (borrowed): forgets what was learned about workers, checks caps again,
- * keeps games. guard_inputs_prepare() does what can fail and returns 0 or -GW_E_NOMEM. Then
- * guard_inputs_change() applies the parts, or guard_inputs_parts_free() frees them (NULL is
- * fine). */
+/* New settings (borrowed) are applied in two steps. guard_inputs_prepare() does what can fail
+ * and returns 0 or -GW_E_NOMEM. Then guard_inputs_change() applies the parts, or
+ * guard_inputs_parts_free() frees them (NULL is allowed). A change forgets what was learned
+ * about workers, checks caps again and keeps games. */
 struct guard_inputs_parts;
 int guard_inputs_prepare(const struct guard_inputs *b, const struct guard_settings *settings,
 			 struct guard_inputs_parts **ret);

@@ -9,9 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Takes the lock of a GPU. It is held until *ret_fd is closed. Returns 0; -GW_E_STATE if
- * another guard holds it, with its pid in *ret_pid (0: unknown); -GW_E_PERM if no lock file can
- * be created. On error, message names the file. */
+/* Takes the lock of a GPU, which is held until *ret_fd is closed. Returns 0; -GW_E_STATE if
+ * another guard holds the lock, with the pid of that guard in *ret_pid (0: unknown); -GW_E_PERM
+ * if no lock file can be created. On error, message names the file. */
 int guard_lock_take(const char *uuid, int *ret_fd, int64_t *ret_pid, char *message,
 		    size_t size);
 

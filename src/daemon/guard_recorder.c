@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* after this number one scene is written in full, so that a part of the file can be read
+/* number of scenes after which one is written in full, so that a part of the file can be read
  * alone */
 #define WHOLE_SCENES 600
 
@@ -24,7 +24,7 @@ struct guard_recorder {
 	bool rename_failed; /* a rename failed, and that was logged */
 	struct buf line;
 	struct scene last; /* recorded */
-	unsigned scenes;   /* number since a scene was written in full */
+	unsigned scenes;   /* number of scenes since one was written in full */
 };
 
 /* ---- the file ---- */

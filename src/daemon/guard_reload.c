@@ -1,8 +1,9 @@
 /* guard_reload: replaces the configuration of a running guard.
  *
  * An order that is under way finishes under the old configuration. The new configuration waits
- * for it, and after a while no new orders are given. The scene thread may be in a driver call
- * for longer, so the old settings are kept until that thread uses the new policy. */
+ * for it, and after a while no new orders are given. After the change the scene thread may
+ * still be in a driver call, so the old settings are kept until that thread uses the new
+ * policy. */
 #include "guard_service_parts.h"
 
 #include "base/clock.h"
@@ -64,11 +65,11 @@ static void log_gone(struct guard_service *g, const struct guard_record *r, int 
 			  r->worker, r->level, how_to_resume(kind));
 }
 
-/* ---- at a start: evicted workers that are no longer in the configuration ---- */
+/* ---- when the service starts: evicted workers that are no longer in the configuration ---- */
 
-/* True if this worker may still be evicted. After a reboot it is not. A worker of a kind that
- * stops its process may still be stopped. For other kinds one of its processes must still run,
- * or none is recorded. */
+/* True if the worker of this record may still be evicted. False after a reboot. True for a kind
+ * that stops its process, because the process may still be stopped. For other kinds true if one
+ * of the recorded processes still runs, or if none is recorded. */
 static bool may_be_evicted(const struct root *root, const struct guard_record *r,
 			   const struct guard_record_more *more, int kind)
 {
@@ -285,7 +286,8 @@ static void swap_settings(struct guard_service *g)
 		for (unsigned i = 0; i < c.leaving->count; i++)
 			part_with_worker(g, &c.leaving->record[i], c.leaving->kind[i]);
 		apply_settings(g, c.place, c.records);
-		/* the scene of the scene thread has the old worker indices */
+		/* the scene in the view comes from the scene thread and has the old worker
+		 * indices */
 		if (g->view.scene)
 			guard_verdicts(g->guard, &g->view.scene);
 		guard_service_view(g);

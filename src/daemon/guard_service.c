@@ -17,7 +17,7 @@
 /* time to observe workers that resumed while the service stops */
 #define LAST_SCENE_NS NS_PER_S
 
-uint64_t guard_service_now_ns(void)
+uint64_t guard_service_real_ns(void)
 {
 	return clock_mono_ns(clock_real());
 }
@@ -284,7 +284,7 @@ static void log_unfinished(struct guard_service *g)
 }
 
 /* Resumes workers that may run, for at most RESTORE_NS. */
-static void restore_records(struct guard_service *g)
+static void resume_recorded_workers(struct guard_service *g)
 {
 	uint64_t until = guard_service_time_ns(g) + RESTORE_NS;
 	struct guard_outcome o;
@@ -315,7 +315,7 @@ int guard_service_free(struct guard_service *g, uint64_t timeout_ns)
 		return 0;
 	guard_reload_drop(g);
 	if (g->action && g->guard) {
-		restore_records(g);
+		resume_recorded_workers(g);
 		observe_last(g);
 		keep_counts(g);
 	}

@@ -1,9 +1,9 @@
-/* guard_service: the guard in the service: observes, decides, writes the journal, acts.
+/* guard_service: runs the guard in the service. It observes, decides, writes the journal and
+ * acts.
  *
- * Runs on the main thread, except for the scene thread, the action threads and the event
- * watch. An order is given only after its record is in the store; if nothing can be stored,
- * evictions above level 2 are refused. Health and capacity are updated at the engine's ticks.
- */
+ * Runs on the main thread, except for the scene thread, the action threads and the event watch.
+ * An order is given only after its record is in the store; if nothing can be stored, evictions
+ * above level 2 are refused. Health and capacity are updated at the engine's ticks. */
 #ifndef GW_DAEMON_GUARD_SERVICE_H
 #define GW_DAEMON_GUARD_SERVICE_H
 

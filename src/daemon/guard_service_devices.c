@@ -70,7 +70,7 @@ static void add_capacity(struct guard_service *g, const struct view *v, unsigned
 		return;
 	guard_view_capacity(v, i, &c);
 	if (c.known)
-		capacity_add(g->capacity[i], guard_service_now_ns(), capacity_available(&c));
+		capacity_add(g->capacity[i], guard_service_real_ns(), capacity_available(&c));
 }
 
 /* ---- ticks ---- */
@@ -98,8 +98,8 @@ static void read_device(struct guard_service *g, const struct view *v, unsigned 
 	add_capacity(g, v, i);
 }
 
-/* Updates the facts that decide whether a checkpoint is possible. With several GPUs, the worst
- * value counts. */
+/* Updates persistence mode, MIG mode and MPS use, which decide whether a checkpoint is
+ * possible. With several GPUs, the worst value counts. */
 static void update_facts(struct guard_service *g, const struct view *v)
 {
 	struct worker_facts f = { -1, -1, -1 };

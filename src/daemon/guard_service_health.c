@@ -67,7 +67,7 @@ static void emit_level(struct guard_service *g, unsigned i, uint64_t now)
 
 static void evaluate(struct guard_service *g, unsigned i)
 {
-	uint64_t now = guard_service_now_ns();
+	uint64_t now = guard_service_real_ns();
 
 	update_guard(g, i, now);
 	emit_level(g, i, now);
@@ -89,7 +89,7 @@ double guard_service_threshold_c(const struct guard_service *g, const struct gua
 void guard_service_health_read(struct guard_service *g, unsigned i, const struct gw_device *d)
 {
 	const struct guard_settings *s = g->settings;
-	uint64_t now = guard_service_now_ns(), every;
+	uint64_t now = guard_service_real_ns(), every;
 
 	if (!s->health_enabled) {
 		guard_service_health_forget(g, i);
@@ -127,7 +127,7 @@ int guard_service_clear(void *engine, const char *uuid, const char *who, char *m
 {
 	struct guard_service *g = engine;
 	int i = guard_service_device_of(g, uuid);
-	uint64_t now = guard_service_now_ns();
+	uint64_t now = guard_service_real_ns();
 	int err;
 
 	if (i < 0 || !g->health[i])
@@ -163,7 +163,7 @@ static void clear_guard(struct guard_service *g, unsigned i, uint64_t now)
  * reasons that came from health. */
 void guard_service_health_swapped(struct guard_service *g)
 {
-	uint64_t now = guard_service_now_ns();
+	uint64_t now = guard_service_real_ns();
 
 	for (unsigned i = 0; i < GUARD_SERVICE_DEVICES; i++) {
 		if (!g->health[i])

@@ -61,9 +61,10 @@ struct guard_service {
 
 	/* The journal. */
 	struct loop_source *timer;
-	bool writing;     /* orders wait until their records are stored */
-	bool failed;      /* the last write failed */
-	uint32_t unsaved; /* bit set of workers with unsaved records, retried at each pump */
+	bool writing; /* orders wait until their records are stored */
+	bool failed;  /* the last write failed */
+	/* bit set of workers with unsaved records; guard_service_pump() saves them again */
+	uint32_t unsaved;
 	uint32_t
 		/* bit set of workers with an order that continues when its restore data is
 		 * stored */
@@ -97,8 +98,9 @@ struct guard_service {
 	bool unlocked_logged;
 
 	/* A new configuration. */
-	struct guard_settings *next; /* waits until no order is under way; NULL: none */
-	uint64_t next_ns;            /* waiting since */
+	/* new settings that wait until no order is under way; NULL: no new settings */
+	struct guard_settings *next;
+	uint64_t next_ns; /* waiting since */
 	bool next_logged;
 	struct retired *retired;
 };
@@ -108,7 +110,7 @@ static inline uint64_t guard_service_time_ns(const struct guard_service *g)
 {
 	return clock_mono_ns(g->config.clock);
 }
-uint64_t guard_service_now_ns(void); /* real clock; used for health only */
+uint64_t guard_service_real_ns(void); /* real clock; used for health only */
 /* Emits an event with one sentence; returns its id. */
 uint64_t guard_service_log(struct guard_service *g, const char *severity, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -185,7 +187,7 @@ void guard_service_reason(struct guard_service *g, const char *uuid, enum guard_
 int guard_service_trust(struct guard_service *g, const char *uuid, uint64_t now);
 void guard_service_heat(struct guard_service *g, const char *uuid, unsigned heat,
 			const char *why, uint64_t now);
-/* Not recorded, because no decision depends on it. */
+/* Sets when a reason ends. Not recorded, because no decision depends on it. */
 void guard_service_reason_ends(struct guard_service *g, const char *uuid, enum guard_reason r,
 			       const char *clears, uint64_t clears_ns);
 void guard_service_foreign(struct guard_service *g, const char *uuid, const char *holder);

@@ -2,8 +2,8 @@
  * service.
  *
  * The store keeps each reservation with its owner process and its end. When the service starts,
- * it loads the reservations with a living owner and time left before the guard observes the
- * first scene. So a worker does not resume into reserved memory. */
+ * it loads the reservations that have not ended and have a living owner. This happens before
+ * the guard observes the first scene, so that no worker resumes into reserved memory. */
 #include "guard_service_parts.h"
 
 #include "journal_record.h"

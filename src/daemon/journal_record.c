@@ -123,7 +123,7 @@ static uint64_t number_of(const struct json_doc *o, const char *key, int64_t max
 	return json_doc_integer(o, key, &n) && n >= 0 && n <= max ? (uint64_t)n : 0;
 }
 
-/* Returns element i of an array as number() does. */
+/* Returns element i of an array, with the same checks as number_of(). */
 static uint64_t number_at(const struct json_doc *list, size_t i, int64_t max)
 {
 	return number_of(json_doc_at(list, "", i), "", max);
@@ -140,7 +140,8 @@ static bool is_old(const struct json_doc *o)
 	return boot && boot[0] && now[0] && strcmp(boot, now) != 0;
 }
 
-/* Returns how many; least_ticks: what a start time must be at least. */
+/* Reads pairs of pid and start time. Skips invalid pids and start times below least_ticks.
+ * Returns the number of processes in ret. */
 static unsigned read_processes(const struct json_doc *list, uint64_t least_ticks,
 			       struct proc_id *ret, unsigned most)
 {

@@ -14,9 +14,10 @@ void guard_record_boot(char out[static 64]);
 
 /* What is recorded about a worker in addition to struct guard_record. */
 struct guard_record_more {
-	char kind[24];                 /* "": unknown */
-	bool past;                     /* from another boot; set by reading, not written */
-	char notes[WORKER_NOTES_SIZE]; /* restore data of the worker's kind; may be "" */
+	char kind[24]; /* "": unknown */
+	bool past;     /* from another boot; set when the record is read, never written */
+	/* restore data in the format of the worker's kind; may be "" */
+	char notes[WORKER_NOTES_SIZE];
 };
 
 /* Writes a JSON object. */
@@ -43,7 +44,7 @@ struct guard_game_record {
 	uint64_t start_ticks;
 };
 void guard_game_write(struct buf *out, const struct guard_game_record *r);
-/* Returns 0, or -GW_E_PARSE, which includes a game from another boot. */
+/* Returns 0, or -GW_E_PARSE, also for a game from another boot. */
 int guard_game_read(const char *json, struct guard_game_record *ret);
 
 #endif

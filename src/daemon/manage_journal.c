@@ -43,8 +43,8 @@ struct manage_entry manage_entry_begin(const struct manage_entry *old,
 	snprintf(e.uuid, sizeof(e.uuid), "%s", o->uuid);
 	snprintf(e.who, sizeof(e.who), "%s", o->who);
 	memcpy(e.after, o->value, sizeof(e.after));
-	/* If gpuward changes a setting twice, the first value is the old one. If another
-	 * program changed it in between, the old value is the value of that program. */
+	/* The old value is the value before gpuward's first change. If another program changed
+	 * the setting since then, it is the value that this program set. */
 	memcpy(e.before, ours ? old->before : before, sizeof(e.before));
 	if (ours)
 		memcpy(e.earlier, old->after, sizeof(e.earlier));
@@ -277,7 +277,8 @@ static void row_undo(struct manage_journal *j, struct row *w)
 		return;
 	}
 	*w = (struct row){ .e = w->undo };
-	row_save(j, &w->e); /* if this fails, the newer document also works: see `earlier` */
+	/* if this fails, the store keeps the newer document, which also works: see `earlier` */
+	row_save(j, &w->e);
 }
 
 /* Completes the entry of an order that was, or may have been, carried out. */
@@ -292,8 +293,8 @@ static void row_commit(struct manage_journal *j, struct row *w, const struct man
 	    manage_same(what, w->e.before, w->e.after)) {
 		row_end(j, w); /* the setting has its old value again */
 	} else if (r->changed && r->error && !isnan(r->after[0])) {
-		/* The driver set a different value than requested. That value also counts as
-		 * ours. */
+		/* The driver set a different value than requested. Store that value as the one
+		 * that gpuward set. */
 		memcpy(w->e.after, r->after, sizeof(w->e.after));
 		row_save(j, &w->e);
 	}

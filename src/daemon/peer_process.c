@@ -8,8 +8,8 @@
 
 #define PF_KTHREAD 0x00200000u /* linux/sched.h */
 
-/* Reads the flags, the ninth field of stat. The process name before it may contain any
- * character. */
+/* True for a kernel thread. The flags are the ninth field of stat; the process name in the
+ * second field may contain any character. */
 static bool is_kernel_thread(const struct root *root, int64_t pid)
 {
 	char path[64], text[1024], *end;

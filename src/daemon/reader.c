@@ -11,6 +11,8 @@
 
 #define JOBS     16
 #define REQUESTS 16
+/* as often as the quantities of the HEALTH tier */
+#define ENVIRONMENT_NS (10 * NS_PER_S)
 
 struct job {
 	void (*fn)(void *arg, struct gw_ctx *ctx);
@@ -24,7 +26,6 @@ struct reader {
 	struct loop_source *source;
 	/* Used by the reader thread only. */
 	struct gw_ctx *ctx;
-	struct gw_environment *env;
 	struct metering *metering;
 	bool retiring;
 	bool let_go;
@@ -127,8 +128,8 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 		metering_free(m);
 		return NULL;
 	}
-	/* The service cannot know the measured program, so it must not flag other processes as
-	 * strangers. All processes descend from pid 1. */
+	/* The service does not know the measured program. With pid 1 as the own process every
+	 * process is a descendant, so none is reported as a stranger. */
 	meter_set_own_process(m->meter, 1);
 	return m;
 }
@@ -174,7 +175,7 @@ static void update_metering(struct reader *r, const struct gw_snapshot *snap)
 
 	if (r->let_go || r->retiring)
 		return;
-	if (m) { /* retire it later: the main thread must close its windows first */
+	if (m) { /* stop the old meter later: the main thread must close its windows first */
 		r->retiring = m->signature != signature(snap) || any_recovered(m, snap);
 		return;
 	}
@@ -185,16 +186,51 @@ static void update_metering(struct reader *r, const struct gw_snapshot *snap)
 
 /* ---- a round ---- */
 
+/* NVML that opened without a GPU, or that must not wake one, has not failed. */
+static bool is_init_failure(enum gw_cause cause)
+{
+	return cause != GW_CAUSE_NONE && cause != GW_CAUSE_NO_GPU && cause != GW_CAUSE_ASLEEP;
+}
+
+static void read_nvml_failure(const struct reader *r, struct reading *x)
+{
+	x->nvml_cause = GW_CAUSE_NONE;
+	pthread_mutex_lock(&r->ctx->lock);
+	for (unsigned i = 0; i < r->ctx->openers && !r->ctx->released; i++) {
+		const struct opener *o = r->ctx->opener[i];
+
+		/* A call thread that still runs owns the backend. */
+		if (o->b.ops != &backend_nvml || o->stalled || !is_init_failure(o->b.cause))
+			continue;
+		x->nvml_cause = o->b.cause;
+		memcpy(x->nvml_message, o->b.message, sizeof(x->nvml_message));
+	}
+	pthread_mutex_unlock(&r->ctx->lock);
+}
+
+/* Uptime, governor and driver change while the service runs, so the environment is collected
+ * again. Each reading has its own, because the main thread still uses the other one. */
+static void read_environment(const struct reader *r, struct reading *x)
+{
+	struct gw_environment *env;
+
+	if (x->env && x->begin_ns - x->env_ns < ENVIRONMENT_NS)
+		return;
+	if (gw_environment_new(r->ctx, &env) != 0)
+		return; /* out of memory: try again at the next round */
+	gw_environment_free(x->env);
+	x->env = env;
+	x->env_ns = x->begin_ns;
+}
+
 static void read_all(struct reader *r, struct reading *x)
 {
 	x->begin_ns = clock_mono_ns(r->clock);
 	gw_snapshot_take(x->snap, GW_TIERS_COMMON);
 	gw_process_list_take(x->processes);
-	if (!r->env)
-		/* out of memory: retry at the next round */
-		gw_environment_new(r->ctx, &r->env);
+	read_nvml_failure(r, x);
+	read_environment(r, x);
 	update_metering(r, x->snap);
-	x->env = r->env;
 	x->metering = r->metering;
 	x->retire = r->retiring;
 	x->let_go = r->let_go;
@@ -336,7 +372,6 @@ static void reader_close(struct reader *r)
 {
 	metering_free(r->metering);
 	r->metering = NULL;
-	gw_environment_free(r->env);
 }
 
 static void reader_run(void *arg)
@@ -388,6 +423,7 @@ static void reading_arrived(void *arg, int fd, uint32_t events)
 static void reader_release(struct reader *r)
 {
 	for (unsigned i = 0; i < 2; i++) {
+		gw_environment_free(r->reading[i].env);
 		gw_process_list_free(r->reading[i].processes);
 		gw_snapshot_free(r->reading[i].snap);
 	}

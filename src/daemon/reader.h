@@ -32,9 +32,10 @@ struct metering {
 struct reading {
 	struct gw_snapshot *snap;
 	struct gw_process_list *processes;
-	const struct gw_environment *env; /* NULL: not collected yet */
-	struct metering *metering;        /* NULL: none */
-	bool retire;                      /* the GPUs changed: stop using `metering` */
+	struct gw_environment *env; /* NULL: not collected yet */
+	uint64_t env_ns;            /* when it was collected */
+	struct metering *metering;  /* NULL: none */
+	bool retire;                /* the GPUs changed: stop using `metering` */
 	bool let_go;
 	unsigned
 		/* number of finished reader_send_request() requests, and the result of the last
@@ -44,6 +45,9 @@ struct reading {
 	uint64_t begin_ns, end_ns; /* begin and end of the round */
 	uint64_t missed;           /* total of skipped rounds */
 	struct gw_ctx *ctx;
+	/* why NVML cannot be initialised, with its sentence; NONE: it is open or not wanted */
+	enum gw_cause nvml_cause;
+	char nvml_message[400];
 };
 
 struct reader;

@@ -20,19 +20,21 @@
 /* ---- writing: each function adds its lines ---- */
 /* Begins a run. last_id is guard_last_id(); ids in the following lines are larger. */
 void recording_begin(struct buf *out, uint64_t last_id, enum guard_mode mode);
-/* Writes the policy that decides from here on. Call it after begin or swap. */
+/* Writes the policy that decides from here on. Call it after recording_begin() or
+ * recording_swap(). */
 void recording_policy(struct buf *out, const struct policy *p);
 /* Writes the state of a running guard. Call it after the workers and the inputs that are in
- * effect at a begin. */
+ * effect when the recording begins. */
 void recording_state(struct buf *out, const struct guard *g);
-/* Writes one worker. Call it once per worker after begin or swap; later lines name a worker by
- * its position. record: what the guard knows about it, or NULL. */
+/* Writes one worker. Call it once per worker after recording_begin() or recording_swap(). Later
+ * lines name a worker by its position. record: what the guard knows about the worker, or
+ * NULL. */
 void recording_worker(struct buf *out, unsigned worker, const char *name,
 		      const struct guard_record *record);
 /* A change of policy is written as swap, then policy and workers, then swapped. */
 void recording_swap(struct buf *out);
 void recording_swapped(struct buf *out, enum guard_mode mode, uint64_t now_ns);
-/* worker: the one that waits for the outcome; -1: none. */
+/* worker: index of the worker that waits for the outcome; -1: no worker waits. */
 void recording_outcome(struct buf *out, const struct guard_outcome *o, int worker,
 		       uint64_t now_ns);
 void recording_stop(struct buf *out, uint64_t now_ns);
@@ -55,11 +57,12 @@ void recording_idle_economy(struct buf *out, unsigned worker, uint64_t after_ns,
 			    double reload_j, uint64_t now_ns);
 void recording_games(struct buf *out, unsigned count, uint64_t now_ns);
 
-/* Names in the order of their enums, used for writing and reading. NULL ends each array. */
+/* Names of enum values, in the order of each enum, used for writing and reading. NULL ends each
+ * array. */
 extern const char *const recording_modes[],
 	*const recording_requests[], *const recording_holds[], *const recording_heats[];
 
-/* ---- the file: adds whole lines, and rotates it; callers report errors ---- */
+/* ---- the file: whole lines are added, and it is rotated; callers report errors ---- */
 struct recording_file {
 	int fd;       /* -1: not recording */
 	bool regular; /* regular file, which can be truncated and renamed */
@@ -79,9 +82,9 @@ int recording_file_add(struct recording_file *r, const char *text, size_t size);
 /* True if the file is still at path. A log rotation moves the file away and sends a reload. */
 bool recording_file_in_place(const struct recording_file *r, const char *path);
 
-/* Renames the file to path.1 and replaces an existing path.1. The caller then closes it and
- * opens a new one. If it cannot be renamed, it is emptied, because it must not grow. Returns 0,
- * or -1 with errno. */
+/* Renames the file to path.1 and replaces an existing path.1. The caller then closes the file
+ * and opens a new one. If renaming fails, the file is emptied, because it must not grow.
+ * Returns 0, or -1 with errno. */
 int recording_file_move(struct recording_file *r, const char *path);
 
 /* ---- reading ---- */

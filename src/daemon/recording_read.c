@@ -15,11 +15,13 @@
 
 #define WORDS 10
 
-#define RESERVATIONS 64 /* more than can exist at the same time */
+#define RESERVATIONS 64 /* more reservations than can exist at the same time */
 
 struct recording_reader {
-	struct policy given;   /* policy of the caller; without workers: none was given */
-	struct policy *own;    /* policy of the recording; NULL: none, or a dry replay */
+	/* policy that the caller gave; it has no workers if the caller gave none */
+	struct policy given;
+	/* policy of the recording; NULL: the recording has none, or the replay is dry */
+	struct policy *own;
 	struct policy *coming; /* its next policy, between swap and swapped */
 	struct buf text;       /* lines of a policy that is being read */
 	bool dry;
@@ -38,7 +40,7 @@ struct recording_reader {
 	struct {
 		uint64_t theirs, ours;
 	} reservation[RESERVATIONS];
-	unsigned reservations; /* number so far; the array is a ring */
+	unsigned reservations; /* number of reservations so far; the array is a ring */
 	/* From format version 2 on: the position of each recorded worker in the policy (-1:
 	 * none), and the records of the workers. */
 	int position[POLICY_WORKERS];
@@ -70,7 +72,7 @@ static void drop_policy(struct policy **p)
 struct words {
 	char text[1024];
 	const char *word[WORDS];
-	uint64_t number[WORDS]; /* of words that are numbers by their line's form */
+	uint64_t number[WORDS]; /* value of each word that is a number; see words_fit() */
 	unsigned count;
 };
 
@@ -100,7 +102,8 @@ static bool numbers(const struct words *w, const unsigned *at, unsigned n, uint6
 	return true;
 }
 
-/* form: one letter per word after the first; n: a number, t: a text. */
+/* Checks the words of a line and converts its numbers. form has one letter per word after the
+ * first: n for a number, t for a text. */
 static bool words_fit(struct words *w, const char *form)
 {
 	if (w->count != strlen(form) + 1)
@@ -111,7 +114,7 @@ static bool words_fit(struct words *w, const char *form)
 	return true;
 }
 
-/* ---- enums: names, before format version 5 numbers ---- */
+/* ---- enums: written as names; before format version 5 as numbers ---- */
 
 static int find_name(const char *const *names, const char *word, size_t n)
 {
@@ -395,11 +398,12 @@ static int read_swapped(struct recording_reader *t, const struct words *w)
 
 static int read_outcome(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1, 3, 4, 5, 6 };
+	static const unsigned at[] = { 1, 3, 4, 5, 6, 7, 8 };
 	const bool first = t->form == 1;
-	const unsigned n = first ? 4 : 5;
+	/* older recordings do not have the last two numbers */
+	const unsigned n = first ? 4 : w->count == 10 ? 7 : 5;
 	struct guard_outcome o = { 0 };
-	uint64_t v[5] = { 0 }, who = UINT64_MAX;
+	uint64_t v[7] = { 0 }, who = UINT64_MAX;
 
 	if (w->count != n + 3 || !numbers(w, at, n, v) ||
 	    (!number_u64(w->word[2], &who) && (first || strcmp(w->word[2], "-1") != 0)))
@@ -412,6 +416,8 @@ static int read_outcome(struct recording_reader *t, const struct words *w)
 	o.retry = v[2];
 	o.in_flight = v[3];
 	o.no_answer = v[4];
+	o.listed = v[5];
+	o.refused = v[6];
 	snprintf(o.message, sizeof(o.message), "%s", w->word[n + 2]);
 	if (!t->dry)
 		guard_outcome(t->guard, &o, v[0]);
@@ -615,8 +621,9 @@ static int read_state(struct recording_reader *t, const char *line)
 
 /* ---- scenes ---- */
 
-/* Changes the roots to the positions of this policy and drops unknown workers. The caller
- * restores the scene afterwards, because the next line may describe a change of it. */
+/* Replaces the worker index of each root process by the worker's position in this policy, and
+ * drops roots of unknown workers. The caller restores the scene afterwards, because the next
+ * line may describe only a change of the recorded scene. */
 static void place_roots(struct recording_reader *t)
 {
 	unsigned n = 0;

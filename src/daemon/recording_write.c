@@ -91,8 +91,8 @@ void recording_worker(struct buf *out, unsigned worker, const char *name,
 void recording_outcome(struct buf *out, const struct guard_outcome *o, int worker,
 		       uint64_t now_ns)
 {
-	buf_addf(out, "outcome\t%" PRIu64 "\t%d\t%d\t%d\t%d\t%d", now_ns, worker, o->ok,
-		 o->retry, o->in_flight, o->no_answer);
+	buf_addf(out, "outcome\t%" PRIu64 "\t%d\t%d\t%d\t%d\t%d\t%d\t%d", now_ns, worker, o->ok,
+		 o->retry, o->in_flight, o->no_answer, o->listed, o->refused);
 	add_text(out, o->message);
 }
 
@@ -169,7 +169,7 @@ void recording_games(struct buf *out, unsigned count, uint64_t now_ns)
 	buf_addf(out, "games\t%" PRIu64 "\t%u\n", now_ns, count);
 }
 
-/* Writes figures that appear only in evidence, as whole numbers. */
+/* Writes idle_w and reload_j as whole numbers, because they appear only in evidence. */
 void recording_idle_economy(struct buf *out, unsigned worker, uint64_t after_ns, double idle_w,
 			    double reload_j, uint64_t now_ns)
 {

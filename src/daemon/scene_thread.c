@@ -29,7 +29,7 @@ struct scene_thread {
 	struct scene_builder_stats stats; /* statistics at the last scene */
 	const struct policy *policy;
 	struct scene_builder_formers formers; /* of it */
-	/* number of `policy`, and number of the policy that the builder uses */
+	/* sequence number of `policy`, and of the policy that the builder uses */
 	uint64_t wanted, taken;
 	/* Used by the scene thread only. */
 	uint64_t often_until_ns;

@@ -12,8 +12,9 @@
 struct scene_thread;
 
 /* Starts the thread. Borrows ctx and p; f is as in scene_builder_recall(). ready is called on
- * the main thread with a scene that is valid until the next one. It returns the monotonic time
- * of the next scene (UINT64_MAX: when a process opens a GPU) and whether to read utilisation.
+ * the main thread with a scene that is valid until the next one. ready returns the monotonic
+ * time of the next scene (UINT64_MAX: when a process opens a GPU); *ret_utilisation says
+ * whether to read utilisation.
  * Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int scene_thread_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 		     const struct scene_builder_formers *f,

@@ -46,7 +46,7 @@ struct service {
 	struct uevent *uevent;
 	struct api api;
 	struct textfile textfile; /* written if path is not empty */
-	struct log_latch store_bad;
+	struct log_latch store_bad, no_gpus;
 	struct notify notify;
 	bool announced; /* the first tick was reported to systemd */
 	int end;
@@ -163,9 +163,6 @@ static void first_tick(struct service *s)
 	malloc_trim(0); /* frees what the start allocated temporarily */
 	notify_status(&s->notify, "%u GPU%s over %s", s->api.view.devices,
 		      s->api.view.devices == 1 ? "" : "s", status->backend);
-	if (s->api.view.devices == 0)
-		LOG(&s->log, LOG_DEBUG, "no GPUs found",
-		    LOG_S("cause", gw_cause_info(status->cause)->key));
 	if (s->config.device_require_nvml && !strstr(status->backend, "nvml")) {
 		LOG(&s->log, LOG_ERROR,
 		    s->config.guard_profile && strcmp(s->config.guard_profile, "desktop") == 0
@@ -183,11 +180,22 @@ static void first_tick(struct service *s)
 	}
 }
 
+static void log_empty_list(struct service *s)
+{
+	const struct gw_status *status = gw_snapshot_status(s->api.view.snap);
+	bool empty = s->api.view.devices == 0;
+
+	if (log_latch(&s->no_gpus, empty) && empty)
+		LOG(&s->log, LOG_DEBUG, "no GPUs found",
+		    LOG_S("cause", gw_cause_info(status->cause)->key));
+}
+
 static void service_tick(void *arg)
 {
 	struct service *s = arg;
 
 	s->api.view = *engine_view(s->engine);
+	log_empty_list(s);
 	windows_tick(s->api.windows, &s->api.view, clock_mono_ns(s->api.clock));
 	http_tick(s->api.http);
 	push_tick(s);
@@ -277,6 +285,7 @@ static struct http_config http_settings(struct service *s, const struct listenin
 		.route = api_routes,
 		.routes = api_route_count,
 		.arg = &s->api,
+		.mark = api_mark,
 		.log = log_request,
 	};
 }
@@ -603,13 +612,16 @@ static void service_end(struct service *s)
 	uevent_free(s->uevent);
 	container_resolver_free(s->containers);
 	suspend_free(s->suspend);
-	s->suspend = NULL; /* the guard's last events still make views, which must not use it */
+	/* the guard's last events still make views, and these must not call the freed module */
+	s->suspend = NULL;
 	hangs = engine_end_guard(s->engine, END_NS) != 0;
 	if (s->engine) /* logged after the guard's last events */
 		engine_event(s->engine, "service", NULL, "info", "gpuward stopped");
 	if (hangs || engine_free(s->engine, END_NS) != 0) {
 		log_write(&s->log, LOG_WARNING,
-			  "a driver call has not returned; exiting without it", NULL, 0);
+			  "a driver call has not returned; the service exits without waiting "
+			  "for it",
+			  NULL, 0);
 		hangs = true;
 	}
 	if (s->store) {
@@ -640,8 +652,8 @@ int service_run(const struct service_options *options)
 	if (!s)
 		return SERVICE_FAILED;
 	/* The threads of the service hardly allocate, so one heap is enough. Large tables come
-	 * from mmap, which uses memory only when it is touched. The threshold is fixed, because
-	 * otherwise the first free() of a large table would raise it. */
+	 * from mmap, which takes memory only for the pages that are used. The threshold is
+	 * fixed, because otherwise the first free() of a large table would raise it. */
 	mallopt(M_ARENA_MAX, 1);
 	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	s->options = options;

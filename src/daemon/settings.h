@@ -39,8 +39,8 @@ void settings_free(struct settings *s);
  * first reading. */
 void settings_restore(struct settings *s);
 
-/* Starts the shutdown: refuses new changes, ends waits, and restores everything before the
- * reader stops. */
+/* Starts the shutdown: refuses new changes, stops waiting for the store, and restores
+ * everything before the reader stops. */
 void settings_close(struct settings *s);
 
 /* The same as view_ops.manage and view_ops.managed. */

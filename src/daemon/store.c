@@ -289,7 +289,7 @@ static void store_destroy(struct store *s)
 	free(s);
 }
 
-/* True if the file can become usable without a decision of a person. */
+/* True if the file can become usable without an action of the user. */
 static bool may_become_usable(const struct store *s, enum db_trouble t)
 {
 	struct stat st;
@@ -380,7 +380,8 @@ void store_close(struct store *s)
 {
 	if (!s)
 		return;
-	/* A hanging thread may still use the memory, and the process is about to exit. */
+	/* If the thread hangs, it may still use the memory, so nothing is freed; the process is
+	 * about to exit. */
 	if (mailbox_stop(&s->box, CLOSE_NS) != 0)
 		return;
 	if (s->path && s->db) {

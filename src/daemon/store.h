@@ -32,13 +32,13 @@ uint64_t store_dropped(struct store *s);
 bool store_notice(struct store *s, char *out, size_t size);
 
 /* True if the store is a file with known contents. False if stored data would not survive the
- * process. A file that is unreadable at the start may become lasting later. May be called from
- * any thread. */
+ * process; this can change to true when a file that was unreadable at the start becomes
+ * readable. May be called from any thread. */
 bool store_lasting(struct store *s);
 
-/* True if another gpuward used the file at the start. Then the guard only observes, even if no
- * GPU lock (guard_lock.h) shows the other gpuward: the orders of this guard would be in no
- * journal, and the other guard would undo them. */
+/* True if another gpuward used the file at the start. The guard then only observes, even if the
+ * GPU locks (guard_lock.h) show no other gpuward. Otherwise its orders would be in no journal,
+ * and the other guard would undo them. */
 bool store_shared(const struct store *s);
 
 /* ---- counts ---- */
@@ -57,8 +57,8 @@ bool store_news(struct store *s);
 void store_set_count(struct store *s, const char *key, double value);
 
 /* ---- events and documents ---- */
-/* Returns the id of the last event. After kill -9 the id is larger, because ids that were given
- * out but not written are not used again. */
+/* Returns the id of the last event. After kill -9 the returned id is larger, because ids that
+ * were given out but not written are not used again. */
 uint64_t store_last_event(struct store *s);
 /* Adds an event. Returns its id: e->id if that is above the last id, else the next id. */
 uint64_t store_add_event(struct store *s, const struct view_event *e);
@@ -91,8 +91,8 @@ void store_delete_document(struct store *s, const char *kind, const char *id);
 void store_add_reading(struct store *s, const char *uuid, uint64_t wall_ns,
 		       const double *values);
 
-/* Adds incomplete rows to the next batch. Call it before the end; otherwise only data older
- * than ten seconds is certain to be stored. */
+/* Adds incomplete rows to the next batch. Call it before the store is closed; otherwise only
+ * data older than ten seconds is certain to be stored. */
 void store_save(struct store *s);
 
 /* The same as view_ops.history, from the file and from unwritten data. Seconds are kept for a

@@ -30,6 +30,7 @@ static const char *const migrations[] = {
 	" kind TEXT NOT NULL, uuid TEXT, severity TEXT NOT NULL, text TEXT NOT NULL);"
 	"CREATE TABLE document(seq INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL,"
 	" id TEXT NOT NULL, json TEXT NOT NULL, UNIQUE(kind, id));",
+	"ALTER TABLE event ADD COLUMN simulated INTEGER NOT NULL DEFAULT 0;",
 };
 
 /* Only for a new file: setting auto_vacuum writes to the file, which fails on a full disk. */

@@ -42,6 +42,7 @@ struct record {
 	uint32_t size; /* total size in the buffer */
 	uint32_t kind;
 	uint64_t a, b;                  /* history: tier, begin_ms; event: id, wall_ns */
+	uint64_t simulated;             /* event: 1 if the GPUs were simulated */
 	const char *text[RECORD_TEXTS]; /* NULL: none; NUL-terminated */
 	uint32_t length[RECORD_TEXTS];
 };
@@ -187,8 +188,8 @@ void store_history_free(struct history *h);
 /* Makes a row from the open bucket. Returns false if there is none. */
 bool store_open_bucket(const struct history *h, unsigned tier, struct block *ret);
 
-/* store_query.c: returns the begin of the first row of a tier in queue and file. If last is
- * true, of the last row that begins at until_ms or before. 0: none. */
+/* store_query.c: returns the start time of the first row of a tier in queue and file; if last
+ * is true, of the last row that starts at until_ms or before. 0: there is no such row. */
 uint64_t store_edge(struct store *s, const char *uuid, unsigned tier, uint64_t until_ms,
 		    bool last);
 /* Calls each for every row of a tier that may have moments in [from_ms, to_ms], oldest first,

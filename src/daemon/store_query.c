@@ -1,7 +1,7 @@
 /* Makes points from rows in memory, in the queue and in the file.
  *
  * The queue is read before the file. So a row that is written in between is found twice, and
- * never missed. If several rows have the same begin, the newest one counts. */
+ * never missed. If several rows start at the same time, the newest one counts. */
 #include "store_parts.h"
 
 #include "base/clock.h"
@@ -27,7 +27,7 @@ struct overlays {
 	size_t count, room;
 };
 
-/* Inserts a row in ascending order. It replaces a row with the same begin. */
+/* Inserts a row in ascending order of time. It replaces a row that starts at the same time. */
 static void put_overlay(struct overlays *o, const struct overlay *row)
 {
 	size_t at = o->count;
@@ -249,7 +249,8 @@ struct query {
 	uint64_t from_ns, to_ns, step_ns; /* step 0: single readings */
 	struct view_point *out;
 	unsigned max, count;
-	uint64_t last_ms; /* time of the last moment; earlier ones are skipped */
+	/* time of the last moment that was read; moments up to this time are skipped */
+	uint64_t last_ms;
 	bool too_many;
 };
 

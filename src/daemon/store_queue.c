@@ -193,6 +193,7 @@ uint64_t store_add_event(struct store *s, const struct view_event *e)
 		.kind = RECORD_EVENT,
 		.a = e->id > s->last_event ? e->id : s->last_event + 1,
 		.b = e->wall_ns,
+		.simulated = e->simulated,
 		.text = { e->kind, e->uuid, e->severity, e->text },
 	};
 
@@ -231,7 +232,8 @@ static int file_events(struct store *s, struct events *v)
 
 	if (!db)
 		return SQLITE_DONE;
-	q = db_statement(db, "SELECT id, wall_ns, kind, uuid, severity, text FROM event"
+	q = db_statement(db, "SELECT id, wall_ns, kind, uuid, severity, text, simulated"
+			     " FROM event"
 			     " WHERE id>?1 ORDER BY id LIMIT ?2");
 	sqlite3_bind_int64(q, 1, (sqlite3_int64)v->after);
 	sqlite3_bind_int64(q, 2, v->max);
@@ -243,6 +245,7 @@ static int file_events(struct store *s, struct events *v)
 			.uuid = text_of(q, 3),
 			.severity = text_of(q, 4),
 			.text = text_of(q, 5),
+			.simulated = sqlite3_column_int(q, 6) != 0,
 		};
 
 		give_event(v, &e);
@@ -306,8 +309,13 @@ int store_events(struct store *s, uint64_t after, unsigned max,
 	if (rc != SQLITE_DONE)
 		store_read_failed(s, rc);
 	for (size_t at = 0; record_next(&records, &at, &r);) {
-		struct view_event e = { r.a,       r.b,       r.text[0], r.text[1],
-					r.text[2], r.text[3], NULL,      0 };
+		struct view_event e = { .id = r.a,
+					.wall_ns = r.b,
+					.kind = r.text[0],
+					.uuid = r.text[1],
+					.severity = r.text[2],
+					.text = r.text[3],
+					.simulated = r.simulated != 0 };
 
 		if (r.kind == RECORD_EVENT)
 			give_event(&v, &e);

@@ -62,8 +62,9 @@ static int run_bound(sqlite3 *db, const char *sql, const char *how, ...)
 
 static int write_event(sqlite3 *db, const struct record *r)
 {
-	return run_bound(db, "INSERT OR IGNORE INTO event VALUES(?,?,?,?,?,?)", "iitttt", r->a,
-			 r->b, r->text[0], r->text[1], r->text[2], r->text[3]);
+	return run_bound(db, "INSERT OR IGNORE INTO event VALUES(?,?,?,?,?,?,?)", "iitttti",
+			 r->a, r->b, r->text[0], r->text[1], r->text[2], r->text[3],
+			 r->simulated);
 }
 
 static int write_document(sqlite3 *db, const struct record *r)
@@ -298,7 +299,8 @@ static void take_counts(struct store *s)
 	}
 }
 
-/* Moves the front batch to `back`, or appends what fits. */
+/* Moves the front batch to `back`. Parts of `back` that are not empty are extended if there is
+ * space. */
 static void take_front(struct store *s)
 {
 	bool all = true;

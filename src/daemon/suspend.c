@@ -343,8 +343,9 @@ static void logind_free(struct logind *l)
 struct suspend {
 	struct engine *engine;
 	struct logind *logind;
-	bool going;  /* the machine is about to suspend, or is suspended */
-	bool let_go; /* this module requested the release, and must undo it */
+	bool going; /* the machine is about to suspend, or is suspended */
+	/* this module requested the release of the drivers, and must open them again */
+	bool let_go;
 	bool waited; /* logind waits for the service */
 	int number;  /* number of the last request */
 };

@@ -11,7 +11,7 @@
 
 #define PAST   256 /* maximum number of Xids kept from before the start */
 #define RECENT 16  /* number of Xids kept that one of the two sources reported recently */
-/* reports of the same Xid by both sources within this time are one */
+/* reports of the same Xid by both sources within this time count as one */
 #define SAME_NS (5 * NS_PER_S)
 
 struct recent_xid {

@@ -1,8 +1,8 @@
-/* backend: the interface between the ways to reach a GPU and everything above.
+/* backend: the interface of one way to reach GPUs, such as NVML or the kernel's files.
  *
- * A backend finds its GPUs, keeps its handles, reads values and lists processes. It never logs,
- * never exits, and reports reasons instead of zeros. A new vendor is one file and one row of
- * backend.def. */
+ * A backend finds its GPUs, keeps their handles, reads values and lists processes. It never
+ * logs and never exits. If a value is missing, it reports the reason, not a zero. A new vendor
+ * is one file and one row of backend.def. */
 #ifndef GW_DEVICE_BACKEND_H
 #define GW_DEVICE_BACKEND_H
 
@@ -20,7 +20,7 @@ struct backend_env { /* shared by all backends of a context; outlives them */
 	const char *nvml_library; /* NULL: search */
 	unsigned flags;           /* enum gw_open_flag */
 	uint64_t deadline_ns;     /* as in gw_options; 0: none */
-	/* the process is about to end: the kernel may clean up after the driver */
+	/* the process is about to end: the backend may leave the cleanup to the kernel */
 	bool process_ends;
 	struct call_cost_table *cost; /* counts vendor calls (call_cost.h); NULL: not counted */
 	atomic_ulong *init_failures;  /* counts failed attempts to load and initialise NVML */
@@ -167,7 +167,8 @@ struct backend {
 	char missing[1024];    /* optional symbols that the library lacks */
 	atomic_bool simulated; /* already set while open() hangs */
 	bool open;
-	/* how often the backend was opened; the user of a device may read it */
+	/* how often the backend was opened; a thread that holds one of its devices may read
+	 * this */
 	unsigned opened;
 	atomic_bool reopen;         /* the driver went away: open the backend again */
 	_Atomic(const char *) call; /* name of the vendor call that open or close is making */

@@ -1,9 +1,9 @@
 /* call_cost: the cost of each call of NVIDIA's library.
  *
- * Counts calls, return codes and times of every NVML call since the context was opened, also
- * when the driver is opened again. The calling thread adds with relaxed atomics and two clock
- * readings; readers take no lock, so the figures are available while a call hangs. Waiting for
- * driver events is not counted, because it is meant to take long. */
+ * Counts calls, return codes and times of every NVML call since the context was opened. The
+ * counts continue when the driver is opened again. The calling thread adds with relaxed atomics
+ * and two clock readings; readers take no lock, so the figures are available while a call
+ * hangs. Waiting for driver events is not counted, because it is meant to take long. */
 #ifndef GW_DEVICE_CALL_COST_H
 #define GW_DEVICE_CALL_COST_H
 
@@ -43,7 +43,8 @@ struct call_cost_table {
 	struct call_cost_row row[CALL_COST_CALLS];
 };
 
-/* The real monotonic clock, even if the context has another: a call takes real time. */
+/* Returns the real monotonic time, even if the context uses another clock, because a call takes
+ * real time. */
 uint64_t call_cost_now_ns(void);
 
 /* Records that a call that began at began_ns returned now. c NULL: does nothing. */

@@ -703,8 +703,8 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 	struct gw_ctx *ctx;
 	int err;
 
-	/* Every member of gw_options has the size of a word or is padded to it, so its size is
-	 * a multiple. */
+	/* Every member of gw_options has the size of a word or is padded to it, so the size of
+	 * gw_options is a multiple of a word. */
 	if (options && (options->size < sizeof(size_t) || options->size % sizeof(size_t)))
 		return context_fail(NULL, -GW_E_ARG,
 				    "gw_options.size is %zu; set it to "
@@ -774,8 +774,8 @@ int gw_ctx_release(struct gw_ctx *ctx)
 			try_open(ctx, o, true);
 		if (o->stalled || o->b.open)
 			err = context_fail(ctx, -GW_E_STATE,
-					   "a call to the driver (%s) has not returned, so it "
-					   "stays open; try again later",
+					   "a call to the driver (%s) has not returned, so the "
+					   "driver cannot be released now; try again later",
 					   o->b.ops->name);
 	}
 	if (!err) {

@@ -4,7 +4,8 @@
  * One mutex guards everything except the devices; each device is used by one thread at a time
  * (slot.in_use), so the sampler of one GPU never waits for another GPU. With a deadline every
  * vendor call runs on a call thread: one per device, and one that the backends share to open
- * and close. Only a busy call thread touches what it works on; older readings stay available. */
+ * and close. While a call thread is busy, no other thread touches what it works on; older
+ * readings stay available. */
 #ifndef GW_DEVICE_CONTEXT_H
 #define GW_DEVICE_CONTEXT_H
 
@@ -27,8 +28,8 @@ struct slot {
 	/* With `stalled`: the reading takes longer than the deadline, but each of its calls
 	 * returns in time. `last` is an earlier reading, and its times say how old it is. */
 	bool late;
-	/* held by the user of d; a semaphore: another thread may release it after a late
-	 * call */
+	/* held by the thread that uses d; a semaphore, because after a late call another thread
+	 * may release it */
 	sem_t in_use;
 	bool opening; /* the backend is opening or closing and holds in_use */
 	/* The members marked (*) belong to the call thread while it is busy. */
@@ -58,13 +59,13 @@ struct opener { /* a backend, and when to try to open it */
 	bool close_only; /* the call thread only closes the backend; it does not open it */
 	int error;
 	uint64_t retry_ns, backoff_ns;
-	/* The driver's events. event_watch.c holds `events` as long as it has an event set;
-	 * this keeps the backend open. It releases `events` on request. */
+	/* The driver's events. event_watch.c holds `events` while it has an event set, which
+	 * keeps the backend open. On request, event_watch.c releases `events`. */
 	sem_t events;
 	atomic_bool events_yield; /* request: close the set and release `events` soon */
 	atomic_bool
-		/* `events` was not released in time: do not wait until the watcher's call
-		 * returned */
+		/* `events` was not released in time: do not wait for it again until the
+		 * watcher's call has returned */
 		events_late;
 	bool events_taken; /* this opener holds `events`, to open or close */
 };
@@ -125,7 +126,8 @@ void context_driver_changed(struct gw_ctx *ctx, bool gone);
 void slot_take(struct slot *s);
 void slot_give(struct slot *s);
 
-/* Takes it without waiting, because a call may hang. Returns false if the device is in use. */
+/* Like slot_take(), but never waits, because a call may hang. Returns false if the device is in
+ * use. */
 bool slot_try(struct slot *s);
 
 /* Keeps the backend of o unchanged until opener_release(). The holder must check
@@ -156,7 +158,8 @@ static inline const struct report *slot_report(const struct slot *s)
  * have changed. Needs the lock. */
 void context_number_cuda(struct gw_ctx *ctx);
 
-/* Why there are no devices, as one sentence of at most size bytes. */
+/* Returns the cause why there are no devices, and writes it as one sentence of at most size
+ * bytes. */
 enum gw_cause context_cause(const struct gw_ctx *ctx, char *out, size_t size);
 
 /* The context that a snapshot belongs to. */

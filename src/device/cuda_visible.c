@@ -152,7 +152,8 @@ void cuda_visible_resolve(const char *list, const char *order, struct cuda_visib
 		} else if (gpu[i].ordinal == HIDDEN) {
 			gpu[i].ordinal = ordinal;
 		} else if (!cuda_starts(e, "MIG-")) {
-			/* Several instances of one GPU may be listed, but a GPU only once. */
+			/* A GPU that is listed twice makes the whole list invalid. Several
+			 * instances of one GPU may be listed. */
 			set_all(gpu, n, HIDDEN);
 			return;
 		}

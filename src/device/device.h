@@ -61,7 +61,7 @@ void report_state(struct report *r, enum gw_device_state state, enum gw_cause ca
 /* Copies text, cleaned for printing. NULL or blank text makes it absent with reason why. */
 void report_text(struct report *r, enum gw_text t, const char *text, enum gw_absence why);
 
-/* Why a device in this state has no values; GW_HAVE if it answers. */
+/* Returns why a device in this state has no values; GW_HAVE if the device answers. */
 enum gw_absence device_absence(enum gw_device_state state, enum gw_cause cause);
 
 static inline void report_set(struct report *r, unsigned q, double v)

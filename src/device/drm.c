@@ -214,7 +214,8 @@ static void limit_by_slot(struct device *d)
 			report_set(&d->r, row[i].q, v);
 }
 
-/* Used memory from the free one, or the reverse: the driver has no file for it. */
+/* Computes used memory from total and free memory, or free from total and used, because the
+ * driver has no file for it. */
 static void derive_memory(struct report *r, unsigned wanted)
 {
 	unsigned known = wanted == GW_Q_MEMORY_USED ? GW_Q_MEMORY_FREE : GW_Q_MEMORY_USED;
@@ -249,7 +250,7 @@ static void name_device(struct device *d)
 static void leave_asleep(struct device *d, unsigned tiers)
 {
 	report_state(&d->r, GW_DEVICE_ASLEEP, GW_CAUSE_ASLEEP, NULL);
-	/* Values of the STATIC tier that were read while it was awake are still valid. */
+	/* Values of the STATIC tier that were read while the GPU was awake are still valid. */
 	if (d->r.tier_ns[0])
 		tiers &= ~(unsigned)GW_TIER_STATIC;
 	report_absent(&d->r, tiers, GW_ABSENT_ASLEEP);
@@ -290,7 +291,7 @@ static bool still_present(struct device *d)
 	if (bound)
 		atomic_store(&d->backend->reopen, true);
 	root_path(path, sizeof(path), PCI_DEVICES "/%s/vendor", dd->gpu.pci);
-	mark_lost(d, bound                           ? "it is back and will be opened again"
+	mark_lost(d, bound ? "the GPU is back and will be opened again"
 		     : root_exists(root_of(d), path) ? "no driver of its vendor is bound to it"
 						     : "no longer on the PCI bus");
 	return false;
@@ -374,7 +375,7 @@ static void name_driver(struct device *d)
 }
 
 /* Makes a UUID: "AMD-0123..." from the board's unique number, or "PCI-0000:01:00.0" if the
- * board has none. The PCI one is stable while the board stays in its slot. */
+ * board has none. The second kind stays the same only while the board stays in its slot. */
 static void make_uuid(const struct root *root, const struct drm_vendor *vendor, const char *pci,
 		      char *out, size_t size)
 {

@@ -53,8 +53,8 @@ enum drm_form {
 	DRM_UNCORRECTED,
 };
 
-/* One value from one file. If several rows have the same quantity, the first that can be read
- * counts. */
+/* One value from one file. If several rows have the same quantity, the first row that can be
+ * read is used. */
 struct drm_row {
 	uint8_t q;
 	enum drm_place place;
@@ -62,7 +62,7 @@ struct drm_row {
 	const char *label; /* use the channel with this text in its "..._label" file */
 	enum drm_form form;
 	double scale; /* factor from the file's unit to ours */
-	double max;   /* in the file's unit; larger is invalid; 0: no maximum */
+	double max;   /* a larger value is invalid; in the file's unit; 0: no maximum */
 };
 
 struct drm_text {

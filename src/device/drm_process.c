@@ -128,8 +128,8 @@ static void add_client(struct holder *h, struct client *c)
 	}
 }
 
-/* Reads one descriptor that is a DRM node. If the driver does not report its PCI device, the
- * name of the node identifies it. */
+/* Reads one descriptor that is a DRM node. If the driver does not report the PCI device of the
+ * descriptor, the name of the node identifies the device. */
 static void read_descriptor(const struct device *d, struct holder *h, const char *pid,
 			    const char *fd, const char *node)
 {

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#define FACTS_FIXED 32 /* more than the facts below need, without RAPL */
+#define FACTS_FIXED 32 /* capacity for the entries below, without RAPL; more than needed */
 #define DOMAINS_MAX 64
 #define CORES_MAX   4096
 
@@ -58,7 +58,7 @@ static struct row *add_fact(struct gw_environment *env, const char *section, con
 	return r;
 }
 
-/* Adds a text. If it is "", the fact is absent with reason why. */
+/* Adds a string. If it is "", the entry is absent with reason why. */
 static void add_text(struct gw_environment *env, const char *section, const char *key,
 		     const char *text, enum gw_absence why)
 {
@@ -213,7 +213,8 @@ static bool count_topology(const struct root *root, unsigned *sockets, unsigned 
 	return *cores > 0 && *cores < CORES_MAX;
 }
 
-/* Over all frequency policies: the governor ("mixed" if they differ) and the highest limit. */
+/* Adds the governor of all frequency policies ("mixed" if they differ) and their highest
+ * limit. */
 static void add_frequency(struct gw_environment *env, const struct root *root)
 {
 	DIR *dir = root_opendir(root, "sys/devices/system/cpu/cpufreq");
@@ -391,7 +392,7 @@ struct pattern {
 	const char *name; /* ... the result is this name */
 };
 
-/* Writes the name of the first row that has its pattern in text. The rows are in order of
+/* Writes the name of the first row with a pattern that occurs in text. The rows are in order of
  * precedence, because a pod is also a containerd or docker container. */
 static bool name_by_pattern(const struct pattern *row, size_t n, const char *text, char *out,
 			    size_t size)

@@ -210,8 +210,8 @@ static void close_set(struct event_watch *w)
 		w->gpu[i].on = false;
 }
 
-/* Watches with one set until the set is unusable or someone else needs the backend. Returns how
- * long to pause afterwards. */
+/* Watches with one event set until the set is unusable or someone else needs the backend.
+ * Returns how long to pause afterwards. */
 static uint64_t watch_set(struct event_watch *w)
 {
 	struct backend *b = &w->opener->b;
@@ -220,8 +220,9 @@ static uint64_t watch_set(struct event_watch *w)
 
 	if (err) {
 		set_status(w, 0,
-			   err == -GW_E_NOSUPPORT ? "the NVIDIA library has no event calls"
-						  : "the driver refuses an event set now");
+			   err == -GW_E_NOSUPPORT
+				   ? "the NVIDIA library has no event calls"
+				   : "the driver refused to create an event set");
 		return err == -GW_E_NOSUPPORT ? NONE_NS : REFRESH_NS;
 	}
 	good = add_all(w);

@@ -19,8 +19,8 @@ static const struct drm_row rows[] = {
 	  1e5 },
 	/* SLOW */
 	{ GW_Q_TEMPERATURE_MEMORY, DRM_HWMON, "temp%u_input", "vram", DRM_NUMBER, 1e-3, 250e3 },
-	/* ENERGY: the counter of the whole card, which xe labels "card"; its other counter
-	 * covers only the package */
+	/* ENERGY: the counter of the whole board, which xe labels "card"; the other counter of
+	 * xe covers only the package */
 	{ GW_Q_ENERGY, DRM_HWMON, "energy%u_input", "card", DRM_NUMBER, 1e-6, 0 },
 	{ GW_Q_ENERGY, DRM_HWMON, "energy1_input", NULL, DRM_NUMBER, 1e-6, 0 },
 	/* HEALTH */

@@ -217,7 +217,7 @@ static void check_value(struct manage_job *job, const struct device *d)
 		manage_refuse(job, -GW_E_ARG, NULL, "persistence mode is on or off");
 }
 
-/* True if someone else set the current value; it is then not restored. */
+/* True if someone else set the current value; the setting is then not restored. */
 static bool is_foreign(const struct manage_job *job)
 {
 	const struct manage_order *o = &job->o;
@@ -240,7 +240,7 @@ static void refuse_foreign(struct manage_job *job)
 		      infos[job->o.what].name, now, ours);
 }
 
-/* Decides which value to restore, and whether to. */
+/* Decides whether to restore the setting, and to which value. */
 static void choose_restored(struct manage_job *job, const struct device *d)
 {
 	const struct manage_info *i = &infos[job->o.what];
@@ -312,7 +312,8 @@ static void verify_change(struct manage_job *job, struct device *d)
 		return;
 	manage_text(job->o.what, r->after, now, sizeof(now));
 	manage_refuse(job, -GW_E_STATE,
-		      "check whether another program or the firmware of the board controls it",
+		      "check whether another program or the firmware of the board controls "
+		      "this setting",
 		      "the driver accepted the change, but %s %s still %s", i->name,
 		      job->o.what == MANAGE_CLEAR_ECC ? "are" : "is", now);
 }

@@ -67,7 +67,7 @@ struct manage_result {
 	bool changed;               /* the driver accepted the change */
 	bool verified;              /* the change was read back */
 	bool foreign;               /* for restore: someone else changed it */
-	bool uncertain;             /* it may have changed, or may still change */
+	bool uncertain;             /* the setting may have changed, or may still change */
 	bool restored_on_exit;      /* set by the owner of the journal */
 	char message[240];          /* one sentence                                */
 	const char *remedy;         /* what to do; NULL: nothing */

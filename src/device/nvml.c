@@ -1,7 +1,8 @@
 /* nvml: finds the NVIDIA management library, opens it, and finds its GPUs.
  *
  * The library is never linked, and all symbols except four are optional. Suspended GPUs are not
- * woken: we assume that nvmlInit wakes all of them, so it is not called then. */
+ * woken: we assume that nvmlInit wakes all GPUs, so it is not called while a GPU is
+ * suspended. */
 #include "nvml.h"
 
 #include "drm.h"
@@ -213,8 +214,8 @@ static bool find_symbols(struct backend *b, struct nvml *n)
 	return true;
 }
 
-/* Writes the version of the library. The library reports it without initialisation; if not, its
- * file name contains it (".../libnvidia-ml.so.580.159.04"). */
+/* Writes the version that the library reports; this call needs no initialisation. If the call
+ * fails, takes the version from the file name (".../libnvidia-ml.so.580.159.04"). */
 static void library_version(struct backend *b, char *out, size_t size)
 {
 	const struct nvml *n = b->priv;
@@ -289,7 +290,7 @@ static void read_text(struct device *d, enum gw_text t, enum nvml_call call, uin
 	text[sizeof(text) - 1] = '\0';
 	if (code == ABI_SUCCESS)
 		report_text(&d->r, t, text, GW_ABSENT_NO_DATA);
-	/* a known text stays, because the identity of a lost GPU does not change */
+	/* keep a known string, because the identity of a lost GPU does not change */
 	else if (d->r.text_why[t] != GW_HAVE)
 		report_text(&d->r, t, NULL, nvml_meaning(code)->absence);
 }
@@ -384,8 +385,9 @@ static void read_ids(struct device *d)
 		report_text(&d->r, GW_T_PCI, id, GW_ABSENT_NO_DATA);
 }
 
-/* Reads only what `list` shows, because the first calls cost up to 5 ms each (measured). It is
- * not called while opening, so that a GPU that hangs does not hide the others. */
+/* Reads only what `list` shows, because the first calls cost up to 5 ms each (measured). This
+ * function is not called while the backend opens, so that a GPU that hangs does not hide the
+ * others. */
 void nvml_identify(struct device *d)
 {
 	d->fresh = false;
@@ -635,8 +637,8 @@ static int open_library(struct backend *b)
 	n->lib = find_library(b);
 	if (!n->lib || !find_symbols(b, n))
 		return 0;
-	/* The GPUs of the simulator are not in the real /sys, so it cannot say whether they are
-	 * suspended. */
+	/* The GPUs of the simulator are not in the real /sys, so /sys cannot show whether they
+	 * are suspended. */
 	if (!(b->simulated && b->env->root->real) && drm_list_suspended(b, PCI_VENDOR_NVIDIA))
 		return 0;
 	before = count_threads();

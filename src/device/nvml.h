@@ -37,7 +37,8 @@ struct nvml {
 
 struct nvml_device {
 	abi_device handle; /* NULL: not available */
-	/* how often a handle was obtained; registrations with an older one are invalid */
+	/* how often a handle was obtained; event registrations with an older handle are
+	 * invalid */
 	unsigned attached;
 	/* The rows of the reader table that are still read, per tier. If the driver refuses a
 	 * row permanently, the row is removed until the driver is opened again. */
@@ -116,11 +117,12 @@ void nvml_read(struct device *d, unsigned tiers);
 /* Reads the row of one quantity before its tier is due. False: the device is gone. */
 bool nvml_read_one(struct device *d, unsigned quantity);
 void nvml_read_memory(struct device *d);
-/* reads memory of MIG instances; false: an instance has changed */
+/* Reads the memory of MIG instances. Returns false if an instance has changed. */
 bool nvml_mig_memory(struct device *d);
 /* Writes the missing symbols without which a value cannot be read, separated by blanks. */
 void nvml_missing(const struct nvml *n, char *out, size_t size);
-/* Handles an error code that concerns the device or the driver. True: stop reading it. */
+/* Handles an error code that concerns the device or the driver. Returns true if the device must
+ * not be read further. */
 bool nvml_react(struct device *d, abi_return code);
 
 /* nvml_process.c */

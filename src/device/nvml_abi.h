@@ -2,8 +2,8 @@
  *
  * Written from NVIDIA's published API (version 13), so that no NVIDIA header is needed to
  * build.  The simulator implements this file and the backend calls it.  Every size is asserted
- * here; tests/abi compares the same facts with a real nvml.h where one is installed, so names
- * are those of the library in lower case with our prefix. */
+ * here, and tests/abi compares this file with a real nvml.h if one is installed. For this
+ * comparison the names are those of the library, in lower case with our prefix. */
 #ifndef GW_DEVICE_NVML_ABI_H
 #define GW_DEVICE_NVML_ABI_H
 
@@ -327,8 +327,8 @@ ABI_SIZE(struct abi_row_histogram, 20);
 ABI_SIZE(struct abi_mig_attributes, 40);
 ABI_SIZE(struct abi_accounting, 56);
 
-/* Lists every call that we use or will use once, as N(name in our table, symbol, arguments);
- * all of them return abi_return. The backend makes function pointers from this list, and the
+/* Lists every call that we use or plan to use, as N(name in our table, symbol, arguments); all
+ * of them return abi_return. The backend makes function pointers from this list, and the
  * simulator makes functions. If a call has an older version, both are listed, newest first. In
  * addition there is const char *nvmlErrorString(abi_return). */
 #define NVML_CALLS(N)                                                                       \

@@ -196,15 +196,15 @@ static abi_return query_use(struct device *d, uint64_t since_us, uint32_t *ret_n
 	return code;
 }
 
-/* The driver repeats some samples of utilisation, invents others (values far over 100) and returns
- * old ones; the valid ones are averaged. */
+/* True if a sample of utilisation can be used. The driver also returns old samples and invented
+ * ones (values far over 100). */
 static bool is_use(const struct abi_process_utilization *u, uint64_t since_us)
 {
 	return u->pid != 0 && u->timestamp_us > since_us && u->sm <= 100 && u->memory <= 100;
 }
 
-/* Averages the samples of the process in row i. Returns false if an earlier row belongs to the
- * same process. */
+/* Averages the samples of the process in row i; a sample that the driver repeats counts once.
+ * Returns false if an earlier row belongs to the same process. */
 static bool mean_use(const struct abi_process_utilization *u, uint32_t i, uint32_t n,
 		     uint64_t since_us, struct process_use *ret)
 {

@@ -58,8 +58,8 @@ static void store_u32(struct device *d, const struct nvml_reader *row, unsigned 
 
 static void store_u64(struct device *d, const struct nvml_reader *row, unsigned i, uint64_t raw)
 {
-	/* No counter gets that far: a value near "all bits set" is a placeholder or a small
-	 * negative number. */
+	/* No counter reaches this value: a value near "all bits set" is a placeholder or a
+	 * small negative number. */
 	if (i < row->count && raw > UINT64_MAX / 2)
 		report_miss(&d->r, row->q[i], GW_ABSENT_INVALID);
 	else
@@ -147,8 +147,8 @@ static abi_return read_rows(struct device *d, const struct nvml_reader *row)
 	return code;
 }
 
-/* The calls that fill a struct: where it holds the numbers of the row, in the order of its
- * quantities. */
+/* For each call that fills a struct: the offsets of the numbers in the struct, in the order of
+ * the row's quantities. */
 enum struct_kind { STRUCT_U32, STRUCT_I32, STRUCT_U64 };
 #define STRUCT_MAX       104
 #define NO_MEMBER        0xFF
@@ -158,7 +158,7 @@ enum struct_kind { STRUCT_U32, STRUCT_I32, STRUCT_U64 };
 static const struct layout {
 	enum nvml_call call;
 	enum struct_kind kind;
-	uint32_t tag; /* its first member; 0: it has no version */
+	uint32_t tag; /* version tag, the first member of the struct; 0: the struct has none */
 	uint8_t at[4];
 } layouts[] = {
 	{ CALL_memory_v2,
@@ -304,7 +304,7 @@ static void store_field(struct device *d, const struct field *row,
 		report_set(&d->r, row->q, nvml_scaled(v, row->scale));
 }
 
-/* The code of an entry that concerns the whole device, or ABI_SUCCESS. */
+/* Returns the first code that means that the device or the driver is gone, or ABI_SUCCESS. */
 static abi_return worst_field(const struct abi_field_value *values, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {

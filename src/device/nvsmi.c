@@ -2,7 +2,8 @@
  *
  * One run of nvidia-smi has the values of all GPUs. Each device uses the output of a run at
  * most once, so n devices need one run per round. Power samples come from one nvidia-smi
- * process that keeps running (nvsmi_stream.c); while that fails, each round needs one run. */
+ * process that keeps running (nvsmi_stream.c); while this process fails, each round needs one
+ * run. */
 #include "nvsmi.h"
 
 #include "backend.h"
@@ -22,9 +23,9 @@
 #ifndef DEADLINE_NS /* tests use a shorter one */
 #define DEADLINE_NS (10 * NS_PER_S)
 #endif
-/* maximum age of an answer: only devices that waited for it may use it */
+/* maximum age of an answer, so that only devices that waited for the run use it */
 #define FRESH_NS (100 * NS_PER_MS)
-/* after a run that hung, wait this long: each one may hang forever */
+/* after a run that hung, wait this long, because the next run may hang, too */
 #define RETRY_NS  (60 * NS_PER_S)
 #define TEXT_SIZE (64 * 1024)
 #define MIB       1048576.0
@@ -33,18 +34,19 @@
 #define TIERS GW_TIERS_COMMON
 
 struct answer {
-	unsigned number;              /* number of the run, from 1; 0: none yet */
-	unsigned tiers;               /* the tiers that it contains */
-	uint64_t begin_ns, end_ns;    /* before and after the run */
-	int rc;                       /* result of child_run() */
-	uint8_t names[NVSMI_COLUMNS]; /* enum nvsmi_name of each column; NONE: not requested */
+	unsigned number;           /* number of the run, from 1; 0: no run yet */
+	unsigned tiers;            /* the tiers that it contains */
+	uint64_t begin_ns, end_ns; /* before and after the run */
+	int rc;                    /* result of child_run() */
+	/* the name that was requested for each column (enum nvsmi_name); NONE: not requested */
+	uint8_t names[NVSMI_COLUMNS];
 	char text[TEXT_SIZE];
 };
 
 struct nvsmi {
 	pthread_mutex_t lock; /* guards everything below; held while the program runs */
 	unsigned program;     /* index into programs[]                               */
-	/* which enum nvsmi_name of each column this driver knows */
+	/* the name of each column that this driver knows (enum nvsmi_name) */
 	uint8_t names[NVSMI_COLUMNS];
 	struct answer gpus, apps, power;
 	struct nvsmi_stream stream;
@@ -231,7 +233,8 @@ static enum gw_cause cause_of(const struct answer *a)
 	return a->rc == 0 ? GW_CAUSE_NO_GPU : GW_CAUSE_DRIVER_ERROR;
 }
 
-/* The first line of the output, or what happened, for a message. */
+/* Returns the detail for a message: the first line of the output or, if there is none, what
+ * happened. */
 static const char *detail_of(const struct answer *a, char out[static 120])
 {
 	const char *text = a->text + strspn(a->text, " \t\r\n");
@@ -343,7 +346,7 @@ static bool nvsmi_present(struct backend *b)
 	if (!(b->env->flags & GW_OPEN_EXEC))
 		why = "starting programs is not allowed in this context";
 	else if (!b->env->root->real)
-		why = "it works only if the root directory is /";
+		why = "nvidia-smi is used only if the root directory is /";
 	else
 		for (size_t i = 0; i < COUNT(programs); i++)
 			if (child_exists(programs[i]))

@@ -1,8 +1,8 @@
 /* nvsmi: what the parts of the nvidia-smi backend share.
  *
- * nvsmi.c runs the program and stores its output; nvsmi_stream.c keeps one running for power
- * samples; nvsmi_text.c parses the output and has no state, so that it can be tested and fuzzed
- * with text alone. */
+ * nvsmi.c runs the program and stores its output; nvsmi_stream.c keeps one nvidia-smi process
+ * running for power samples; nvsmi_text.c parses the output and has no state, so that it can be
+ * tested and fuzzed with text alone. */
 #ifndef GW_DEVICE_NVSMI_H
 #define GW_DEVICE_NVSMI_H
 

@@ -77,7 +77,7 @@ bool nvsmi_stream_next(struct nvsmi_stream *s, uint64_t now_ns, uint64_t wall_us
 bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, uint64_t wall_us,
 			struct nvsmi_reading *ret);
 
-/* Ends it. It may be started again at once. */
+/* Ends the process, which may be started again at once. */
 void nvsmi_stream_stop(struct nvsmi_stream *s);
 
 #endif

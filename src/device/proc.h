@@ -1,8 +1,8 @@
-/* proc: facts about a process.
+/* proc: reads the properties of a process.
  *
  * A process is identified by pid and start time, because a pid can be reused. Everything is
- * read from /proc below a root, with our own permissions; what we may not read stays unknown.
- */
+ * read from /proc below a root, with our own permissions; what we may not read stays
+ * unknown. */
 #ifndef GW_DEVICE_PROC_H
 #define GW_DEVICE_PROC_H
 
@@ -25,7 +25,7 @@ struct proc {
 	char command[256];    /* arguments joined by blanks, cut; "": unknown */
 	/* path in the unified hierarchy; if that is "/" or missing, the longest path */
 	char cgroup[256];
-	char container[72]; /* id shortened to 12 digits, or a name; "": none */
+	char container[72]; /* id shortened to 12 digits, or a name; "": no container */
 	bool ended;      /* it ended but its parent has not reaped it; it holds no resources */
 	bool incomplete; /* a read failed that may succeed later (too many open files) */
 };
@@ -38,9 +38,9 @@ int proc_read(const struct root *root, int64_t pid, struct proc *ret);
  * -GW_E_NOENT or -GW_E_PARSE. */
 int proc_start_ticks(const struct root *root, int64_t pid, uint64_t *ret);
 
-/* Opens a pidfd of the process with this identity.  Returns 0, or -GW_E_NOENT if it ended: the
- * start time is read after the opening, because from then on the pid cannot be reused.  If
- * there is no pidfd, *ret_fd is a negative errno, also where 0 is returned. */
+/* Opens a pidfd of the process with this identity. Returns 0, or -GW_E_NOENT if the process has
+ * ended. The start time is read after the pidfd was opened, because from then on the pid cannot
+ * be reused. If no pidfd can be opened, *ret_fd is a negative errno, even if 0 is returned. */
 int proc_open(const struct root *root, struct proc_id id, int *ret_fd);
 
 /* Checks whether the process with this start time runs. Returns 1 if it runs; 0 if it ended,
@@ -70,8 +70,8 @@ void proc_container_of(const char *cgroup, char *out, size_t size);
  * libraries and may wait for a network. */
 void proc_user(const struct root *root, int64_t uid, char *out, size_t size);
 
-/* Checks whether we are in a child pid namespace, which hides the processes outside. Returns 1,
- * 0, or -GW_E_NOSUPPORT if unknown. */
+/* Checks whether we are in a child pid namespace, which hides the processes outside. Returns 1
+ * if we are, 0 if not, -GW_E_NOSUPPORT if unknown. */
 int proc_in_child_namespace(const struct root *root);
 
 #endif

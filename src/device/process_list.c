@@ -14,7 +14,7 @@
 
 #define USES_MAX   1024              /* more processes than the driver keeps samples of */
 #define LIST_NS    (500 * NS_PER_MS) /* maximum age of a list */
-#define CHANGED_NS NS_PER_S /* after a change, read a new list each time for this long */
+#define CHANGED_NS NS_PER_S /* for this long after a change, every call reads a new list */
 
 struct entry {
 	struct gw_process pub;

@@ -259,7 +259,7 @@ struct perf_event {
 	enum rapl_kind kind;
 };
 
-/* 0, or why this event cannot be counted. */
+/* Returns 0, or an error if this event cannot be counted. */
 static int read_event(const struct root *root, const struct perf_event *e, uint64_t *ret_config,
 		      double *ret_scale)
 {

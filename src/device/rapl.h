@@ -63,7 +63,7 @@ struct rapl { /* in the caller's memory; about 13 KiB */
 };
 
 /* Finds the counters and reads them once: powercap or, if no package is readable there, the
- * power PMU. Borrows root. No counter is not an error: count is 0. */
+ * power PMU. Borrows root. If there is no counter, count is 0; this is not an error. */
 void rapl_open(struct rapl *r, const struct root *root);
 void rapl_close(struct rapl *r);
 
@@ -81,7 +81,7 @@ struct rapl_total {
 	/* GW_HAVE: memory is included; not_present: there is no counter for it */
 	enum gw_absence dram_why;
 	enum gw_cause cause; /* GW_CAUSE_RAPL_PERMISSION, or none                         */
-	const char *remedy;  /* how to fix the cause; "" if nothing helps */
+	const char *remedy;  /* how to fix the cause; "": there is no remedy */
 	char missing[128];   /* the file that could not be read, or ""                    */
 };
 struct rapl_total rapl_total(const struct rapl *r);

@@ -30,8 +30,8 @@ static struct device *sampler_device_hold(struct sampler_device *sd)
 	return NULL;
 }
 
-/* Searches for a driver that went away; the first sampler that notices does it. A context that
- * was released stays released. */
+/* Searches for a driver that went away, at most once per REFRESH_NS. A context that was
+ * released stays released. */
 static void refresh_driver(struct sampler_device *sd)
 {
 	struct backend *b = sd->slot->d->backend;

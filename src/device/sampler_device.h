@@ -24,7 +24,7 @@ struct sampler_device {
 	uint64_t refresh_ns; /* when the driver was last searched for */
 };
 
-/* Position as in a snapshot. Returns 0 or -GW_E_NODEV. */
+/* Initialises sd for the GPU at this position of a snapshot. Returns 0 or -GW_E_NODEV. */
 int sampler_device_init(struct sampler_device *sd, struct gw_ctx *ctx, unsigned position);
 
 /* Reads the tiers that are due or, with force, all of them, and copies the known values.

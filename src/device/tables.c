@@ -240,7 +240,7 @@ static const char *const throttle_source_words[] = {
 };
 
 _Static_assert(GW_BUDGETS <= GW_LIST_SIZE && GW_THROTTLES <= GW_LIST_SIZE,
-	       "a list of struct gw_energy is too short for its words");
+	       "GW_LIST_SIZE is too small for the lists of struct gw_energy");
 
 #define NAMES(list)                                                   \
 	const char *gw_##list##_name(unsigned i)                      \

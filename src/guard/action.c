@@ -10,9 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How often a worker that was just started is checked until it answers. */
-#define ALIVE_INTERVAL_NS (250 * NS_PER_MS)
-
 /* LEARNT: the notes of an eviction are complete and wait to be written to the journal. */
 enum slot_state { FREE, QUEUED, RUNNING, LEARNT, DONE };
 
@@ -34,8 +31,8 @@ struct action {
 	int notify_fd;
 	struct root root;
 	struct mailbox
-		/* threads and their lock; it protects the other members and is not held in
-		 * calls */
+		/* the threads, and the lock that protects the other members; the lock is not
+		 * held while a worker is called */
 		box;
 	unsigned idle; /* threads that wait for an order */
 	uint64_t turn;
@@ -62,7 +59,7 @@ static int call_adapter(struct worker_call *c, int (*fn)(struct worker_call *c),
 {
 	const struct worker_post *posts = adapter_of(c)->posts[verb];
 
-	return fn ? fn(c) : posts ? worker_post_all(c, posts) : 0;
+	return fn ? fn(c) : posts ? c->set->post_all(c, posts) : 0;
 }
 
 static int do_close(struct worker_call *c, struct guard_outcome *out)
@@ -83,7 +80,7 @@ static int do_drain(struct worker_call *c, struct guard_outcome *out)
 
 	if (ops->drain)
 		return ops->drain(c, &out->in_flight);
-	return ops->busy ? worker_busy(c, ops, &out->in_flight) : 0;
+	return ops->busy ? c->set->busy(c, ops, &out->in_flight) : 0;
 }
 
 /* Does nothing: the outcome itself is the notification. */
@@ -94,8 +91,8 @@ static int do_notify(struct worker_call *c, struct guard_outcome *out)
 	return 0;
 }
 
-/* Notes what the eviction will undo. Above the kind's own level ops->learn is not called: it
- * already ran at that level. */
+/* Notes what the eviction will undo. ops->learn is called only at the kind's own level; at a
+ * higher level it has already run. */
 static int learn(struct worker_call *c)
 {
 	const struct worker_ops *ops = adapter_of(c);
@@ -106,8 +103,8 @@ static int learn(struct worker_call *c)
 	return level == own && ops->learn ? ops->learn(c) : 0;
 }
 
-/* Evicts at the level of the order. Level 4 stops the worker's unit or container if the kind's
- * own way to evict has another level; resume starts it again. */
+/* Evicts at the level of the order. If the worker's kind evicts at a level other than 4, level
+ * 4 stops the worker's unit or container, and resume starts it again. */
 static int do_evict(struct worker_call *c, struct guard_outcome *out)
 {
 	const struct worker_ops *ops = adapter_of(c), *stopper;
@@ -130,20 +127,13 @@ static int do_evict(struct worker_call *c, struct guard_outcome *out)
 			   "this kind of worker cannot be evicted at level %u", level);
 }
 
-static void sleep_ns(uint64_t ns)
-{
-	struct timespec t = clock_timespec(ns);
-
-	nanosleep(&t, NULL);
-}
-
 static int check_alive(struct worker_call *c)
 {
 	const struct worker_ops *ops = adapter_of(c);
 
 	if (ops->alive)
 		return ops->alive(c);
-	return ops->alive_path ? worker_get(c, ops->alive_path) : 0;
+	return ops->alive_path ? c->set->get(c, ops->alive_path) : 0;
 }
 
 /* Waits until the worker answers, because a server that was just started does not answer at
@@ -152,17 +142,14 @@ static int wait_alive(struct worker_call *c)
 {
 	int rc = check_alive(c);
 
-	while ((rc == -GW_E_IO || rc == -GW_E_STATE) &&
-	       clock_mono_ns(clock_real()) + ALIVE_INTERVAL_NS < c->deadline_ns) {
-		sleep_ns(ALIVE_INTERVAL_NS);
+	while ((rc == -GW_E_IO || rc == -GW_E_STATE) && worker_pause(c))
 		rc = check_alive(c);
-	}
 	return rc;
 }
 
-/* True if the worker's unit or container must be started first. The note "stopped" is lost if
- * the journal cannot be written; the level is known even then. Starting a unit that runs does
- * nothing. */
+/* True if the worker's unit or container must be started first. Level 4 of the order counts
+ * too, because the note "stopped" is lost if the journal cannot be written. Starting a unit
+ * that already runs does nothing. */
 static bool must_start(const struct worker_call *c)
 {
 	const struct worker_ops *stopper = c->set->stopper(c->worker);
@@ -203,7 +190,7 @@ static int do_resume(struct worker_call *c, struct guard_outcome *out)
 		return rc;
 	c->message[0] = '\0';
 	if (!start || !lazy) /* else the worker loads its model with the next request */
-		rc = ops->load ? worker_load_noted(c, ops->load)
+		rc = ops->load ? c->set->load_noted(c, ops->load)
 			       : call_adapter(c, ops->resume, ORDER_RESUME);
 	if (!rc)
 		c->notes[0] = '\0';
@@ -215,9 +202,9 @@ static int (*const verbs[])(struct worker_call *c, struct guard_outcome *out) = 
 	[ORDER_OPEN] = do_open,   [ORDER_RESUME] = do_resume, [ORDER_NOTIFY] = do_notify,
 };
 
-/* Carries out an order; an eviction first notes what it will undo. kept: the notes as they are
- * in the journal, or NULL if the journal already has the notes of this order. Returns true if
- * the notes changed and must be written before the order continues. */
+/* Carries out an order. An eviction first notes what it will undo. kept: the notes that the
+ * journal has from earlier orders; NULL if the notes of this order are already in the journal.
+ * Returns true if the notes changed: then they must be written before the order continues. */
 static bool learn_and_do(struct worker_call *c, const char *kept, struct guard_outcome *out)
 {
 	bool learns = kept && c->order->verb == ORDER_EVICT, more;
@@ -234,6 +221,8 @@ static bool learn_and_do(struct worker_call *c, const char *kept, struct guard_o
 		c->set->end(c);
 	out->ok = rc == 0;
 	out->retry = rc == -GW_E_STATE;
+	out->refused = rc == -GW_E_PERM || rc == -GW_E_NOSUPPORT;
+	out->listed = rc == 0 && c->listed;
 	return more;
 }
 
@@ -257,7 +246,8 @@ static bool carry_out(const struct action *a, struct worker_call *c, const char 
 
 /* ---- threads ---- */
 
-/* Wakes the caller. Called with the lock, after the outcome is in its slot. */
+/* Wakes the caller of the action. Call it with the lock, after the outcome was stored in the
+ * slot. */
 static void notify(const struct action *a)
 {
 	uint64_t one = 1;
@@ -418,7 +408,7 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not)
 		s->state = DONE;
 		notify(a);
 	} else {
-		enqueue(a, s); /* cannot fail: the thread that ran learn exists */
+		enqueue(a, s); /* cannot fail: the thread that made the notes still exists */
 	}
 	mailbox_unlock(&a->box);
 }
@@ -470,8 +460,8 @@ static bool all_free(const struct action *a)
 	return true;
 }
 
-/* Returns the slot that belongs at position `at`; it is at that position or later. For a new
- * worker, returns a slot that no worker needs. */
+/* Returns where the slot for position `at` is now: at that position or later. For a new worker,
+ * returns the position of a slot that no worker needs. */
 static unsigned find_slot(const int *is, const int *from, unsigned workers, unsigned at)
 {
 	for (unsigned k = at; k < POLICY_WORKERS; k++) {
@@ -579,8 +569,8 @@ int action_free(struct action *a, uint64_t timeout_ns)
 	       mailbox_wait_news(&a->box, must_wait(a) ? UINT64_MAX : until_ns))
 		;
 	a->notify_fd = -1; /* the caller may close the descriptor now */
-	/* Joins the threads instead of counting them: libraries that a thread used clean up
-	 * when it ends. */
+	/* Join the threads; counting them is not enough: libraries that a thread used clean up
+	 * when the thread ends. */
 	if (mailbox_join(&a->box) != 0)
 		return -GW_E_STATE;
 	mailbox_done(&a->box);

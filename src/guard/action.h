@@ -1,8 +1,8 @@
 /* action: carries out orders. No other part of the guard has effects.
  *
- * Each worker has one order at a time. Orders run on at most eight threads, so a hanging worker
- * delays others only if eight hang, and only until its deadline. Only processes that the policy
- * names are touched, never a contender, and only if the policy's mode is enforce. */
+ * Each worker has one order at a time. Orders run on at most eight threads: other workers are
+ * delayed only if eight workers hang, and only until a deadline has passed. Only processes that
+ * the policy names are touched, never a contender, and only if the policy's mode is enforce. */
 #ifndef GW_GUARD_ACTION_H
 #define GW_GUARD_ACTION_H
 
@@ -50,7 +50,8 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not);
 /* Sets the callbacks of a WORKER_CALLBACK; NULL removes them. Returns -GW_E_STATE while an
  * order for this worker runs. */
 int action_set_callbacks(struct action *a, unsigned worker, const struct worker_callbacks *c);
-/* Sets the facts by which checkpoints are refused. They are unknown until they are set. */
+/* Sets the GPU settings that decide whether a process can be checkpointed. They are unknown
+ * until this is called. */
 void action_set_facts(struct action *a, const struct worker_facts *f);
 
 #endif

@@ -183,7 +183,7 @@ static struct timespec timespec_of(uint64_t ns)
 	return (struct timespec){ (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
 }
 
-/* Returns the time ns from now on the monotonic clock, limited to what a timespec holds. */
+/* Returns the monotonic time at which ns have passed, limited to what a timespec holds. */
 static uint64_t from_now(uint64_t ns)
 {
 	uint64_t now = clock_mono_ns(clock_real());
@@ -327,7 +327,8 @@ static void fill_status(struct gw_guard *g, struct gw_guard_status *ret)
 		.would_evict = s.would_evict,
 	};
 	if (ret->overdue)
-		snprintf(ret->why, sizeof(ret->why), "its %s callback is past its deadline; %s",
+		snprintf(ret->why, sizeof(ret->why),
+			 "the %s callback has not returned by its deadline; %s",
 			 g->call == GW_CALL_EVICT ? "evict" : "resume", s.why);
 	else
 		snprintf(ret->why, sizeof(ret->why), "%s", g->no_gpu[0] ? g->no_gpu : s.why);

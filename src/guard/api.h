@@ -18,7 +18,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Time between scenes if no timer runs and opens of devices are not watched. */
+/* Time between scenes if no timer runs and no watch reports that a device is opened. */
 #define API_EVERY_NS (5 * NS_PER_S)
 
 /* ---- api.c: options -> a policy ---- */
@@ -33,7 +33,7 @@ int guard_api_policy(const struct gw_guard_options *o, struct policy *ret);
  * worker that names no GPU keeps all. */
 void guard_api_narrow(struct scene *s, const struct policy_worker *w);
 
-/* ---- api_run.c: is one of its GPUs too hot or broken? ---- */
+/* ---- api_run.c: health of the worker's GPUs ---- */
 
 struct guard_api_health;
 
@@ -49,7 +49,8 @@ void guard_api_health_apply(struct guard_api_health *h, struct guard *g, uint64_
 
 struct gw_guard {
 	struct gw_ctx *ctx;
-	struct gw_guard_options options; /* do not use its strings: they belong to the caller */
+	/* do not use the strings in it: they belong to the caller */
+	struct gw_guard_options options;
 	struct policy policy;
 	struct action *action;
 	int wake_fd; /* wakes the thread: outcomes, requests, stop */

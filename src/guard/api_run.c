@@ -46,8 +46,8 @@ static void call_leave(struct gw_guard *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* Calls the program's evict callback. Without one the program polls gw_guard_allowed(), and the
- * next scenes show whether the worker left. */
+/* Calls the program's evict callback. A program without this callback polls gw_guard_allowed();
+ * then the next scenes show whether the worker left. */
 static int call_evict(void *ctx, uint64_t bytes, uint64_t deadline_ns)
 {
 	struct gw_guard *g = ctx;
@@ -107,7 +107,7 @@ static bool may_run(const struct gw_guard *g)
 	}
 }
 
-/* Returns no decision: report_decisions() reports them later, without the lock. */
+/* Returns no decision: report_decisions() reports the decisions later, without the lock. */
 static bool no_decision(void *ctx, struct guard_decision *ret)
 {
 	(void)ctx;
@@ -165,7 +165,8 @@ static const struct guard_pump pump = {
 	.outcome = take_outcome,
 };
 
-/* Does everything that follows from the last input. */
+/* Carries out what the guard decided after the last input, and updates whether the worker may
+ * run. */
 static void answer_settled(struct gw_guard *g)
 {
 	int may;

@@ -2,10 +2,13 @@
  * worker while it is evicted. */
 #include "guard_internal.h"
 
-/* Doubles the quiet time from the third eviction for contention within FLAP_NS on. */
+/* Doubles the quiet time after each flap: an eviction for contention that began less than
+ * min_resident_s after the return, or the third within FLAP_NS. A worker that comes and goes is
+ * damped here, on its way back, because a contender cannot wait. */
 void guard_count_flap(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;
+	const bool early = w->intent.begun_ns < b->resident_ns;
 	unsigned recent = 1;
 
 	if (!worker_has_contention(w) || b->storm)
@@ -16,7 +19,7 @@ void guard_count_flap(struct guard *g, struct guard_worker *w)
 	b->flap[b->flaps++ % GUARD_FLAPS] = g->now_ns;
 	if (recent == 1)
 		b->quiet_factor = 1;
-	if (recent < 3 || worker_quiet_ns(w) == LONGEST_NS)
+	if ((recent < 3 && !early) || worker_quiet_ns(w) == LONGEST_NS)
 		return;
 	b->quiet_factor *= 2;
 	guard_report(g, w, "flapping", "%u evictions in 15 min: quiet period is now %llu s",
@@ -79,6 +82,6 @@ void guard_loaded_again(struct guard *g, struct guard_worker *w)
 	if (storm && stop == LEVEL_STOP)
 		w->intent.level = stop;
 	else if (storm && w->door == DOOR_CLOSED)
-		/* the guard orders it to close again, to be certain */
+		/* the guard orders the worker again to refuse new work */
 		w->door = DOOR_UNVERIFIED;
 }

@@ -7,7 +7,7 @@
 
 #define HIGH_NS  (5 * NS_PER_S)
 #define CLEAR_NS (60 * NS_PER_S)
-/* a cap is exceeded again within this: returning workers are the cause */
+/* if a cap is exceeded again within this time, returning workers are the cause */
 #define AGAIN_NS (900 * NS_PER_S)
 #define MOST_NS  (600 * NS_PER_S)
 #define WH       3600.0

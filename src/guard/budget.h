@@ -26,7 +26,7 @@ struct budget { /* state of one GPU; begins zeroed */
 	bool begun, over;
 	int64_t day;
 	double base_j; /* energy_j when the day, or the service, began */
-	/* start of the time above the power cap; start below both caps; 0: not */
+	/* since when the power is above its cap; since when both caps hold; 0: not now */
 	uint64_t high_ns, under_ns;
 	/* when the last excess ended; how long both caps must hold */
 	uint64_t cleared_ns, wait_ns;

@@ -10,9 +10,10 @@
 
 #define GIB        1073741824.
 #define SLOPE_NS   (600 * NS_PER_S)
-#define SLOPE_MIN  10 /* least points of a slope; SLOPE_SPAN is its least time */
+#define SLOPE_MIN  10 /* a slope needs at least this many points, over at least SLOPE_SPAN */
 #define SLOPE_SPAN (30 * NS_PER_S)
-/* One more than ten minutes, a day and a week have: the oldest bucket is only partly inside. */
+/* One bucket more than ten minutes, a day and a week need, because the oldest bucket is only
+ * partly in the span. */
 #define POINTS_1S  601u
 #define POINTS_10S 8641u
 #define POINTS_60S 10081u
@@ -77,8 +78,8 @@ static uint64_t bytes_of(const struct capacity *c, double v)
 	return v > 0 ? (uint64_t)llround(v) : 0;
 }
 
-/* Returns the least-squares slope of bytes over seconds. Both are relative to the first point
- * so that no digits are lost. NAN: too few points. */
+/* Returns the least-squares slope of bytes over seconds. Bytes and seconds are counted from the
+ * first point so that no digits are lost. NAN: too few points. */
 static double slope_of(const struct series_point *p, int n)
 {
 	double st = 0, sv = 0, stt = 0, stv = 0, count = 0;
@@ -216,9 +217,9 @@ static bool is_movable(const struct capacity_gpu *g, unsigned i)
 	return g->worker[i].movable && g->worker[i].bytes > 0;
 }
 
-/* Chooses the workers that must leave. First takes workers from the lowest priority up until
- * the bytes fit. Then keeps those that are not needed after all, the highest priority first.
- * False: the bytes do not fit even without all these workers. */
+/* Chooses the workers that must leave. First adds workers, from the lowest priority up, until
+ * the bytes fit. Then removes those that need not leave, from the highest priority down. False:
+ * the bytes do not fit even if all movable workers leave. */
 static bool choose_evictions(const struct capacity_gpu *g, uint64_t bytes,
 			     struct capacity_answer *a, uint64_t *ret_most)
 {
@@ -337,7 +338,7 @@ unsigned capacity_place(const struct capacity_gpu *g, unsigned n, uint64_t bytes
 	}
 	for (unsigned i = 0; i < can; i++)
 		explain_place(&g[order[i]], &answers[order[i]], i + 1);
-	/* GPUs that cannot take it follow in their own order */
+	/* GPUs that cannot take the bytes follow in their original order */
 	for (unsigned i = n; i-- > 0;) {
 		bool taken = false;
 

@@ -21,7 +21,8 @@ struct capacity_past {
 	uint64_t min_bytes, max_bytes; /* not set if mean_bytes is NAN */
 	double mean_bytes;             /* NAN: nothing was recorded */
 	double slope_bytes_per_s;      /* slope of the last ten minutes; NAN: too few values */
-	double full_s;    /* seconds until none is available at that slope; NAN: never */
+	/* seconds until no byte is available at that slope; NAN: never, or unknown */
+	double full_s;
 	uint64_t span_ns; /* the recorded part of the requested span */
 };
 /* Summarises the last span_ns before now_ns. Only one thread at a time may call it. */

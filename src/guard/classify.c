@@ -289,8 +289,8 @@ static bool ends_with(const char *text, size_t n, const char *end)
 	return n > m && memcmp(text + n - m, end, m) == 0;
 }
 
-/* Stops at a service or a scope, because its owner may create groups with any name below it.
- * Only the service manager of a user (user@...) has units below its own service. */
+/* Does not search below a service or a scope: the owner of a service may create groups with any
+ * name there. Only the service manager of a user (user@...) has units below its own service. */
 bool classify_in_unit(const char *path, const char *unit, bool user)
 {
 	char name[256];
@@ -395,8 +395,8 @@ static int root_distance(const struct scene_root *r, const struct scene_process 
 	return FAR;
 }
 
-/* Returns the generations from p up to the nearest root of the worker; 0: p is a root; FAR: no
- * root is an ancestor of p. */
+/* Returns how many generations p is below the nearest root of the worker. 0: p is a root, or p
+ * itself matches the worker; FAR: no root is an ancestor of p. */
 static int distance(const struct classifier *c, const struct scene *s, unsigned worker,
 		    const struct scene_process *p)
 {
@@ -509,8 +509,9 @@ static bool has_root(const struct scene *s, unsigned worker)
 	return false;
 }
 
-/* True if p may belong to a worker that was not found: the program of p is hidden, and a worker
- * is configured by its program or by a port of this user. */
+/* True if p may belong to a worker that was not found: the program of p is hidden. In addition,
+ * either the match of such a worker names a program, or a socket of the same user listens on
+ * the port of such a worker (veiled). */
 static bool may_be_worker(const struct classifier *c, const struct scene *s,
 			  const struct scene_process *p)
 {

@@ -29,7 +29,7 @@ struct verdict {
 	int also;       /* a second worker that matches equally well; -1: none */
 	int rule; /* position of the rule in the policy; -1: built in, or by the profile */
 	const char *why;   /* "rule 3 (gpuward.toml:41)", "built in: gnome-shell" */
-	bool maybe_worker; /* UNKNOWN: too little is visible to exclude that it is a worker */
+	bool maybe_worker; /* UNKNOWN: it may be a worker, because its program is hidden */
 };
 
 /* A policy with compiled regular expressions, for many scenes. Borrows the policy. An

@@ -5,7 +5,7 @@
  * with that scene. Row numbers are those of docs/GUARD-MACHINE.md. */
 #include "guard_internal.h"
 
-#define STEPS 16 /* more steps than any chain of changes has */
+#define STEPS 16 /* no chain of changes has this many steps */
 
 static void begin_leaving(struct guard *g, struct guard_worker *w)
 {
@@ -17,119 +17,11 @@ static void begin_leaving(struct guard *g, struct guard_worker *w)
 	guard_report(g, w, rule, "%s", evidence);
 }
 
-/* ---- checks before a return: rows 30 to 32 ---- */
-
-static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
-{
-	return w->presence == PRESENCE_GONE ? FROM_ABSENT : stuck ? FROM_STUCK : FROM_OUT;
-}
-
-/* Checks every 5 s whether the worker may return. Reports again only when another check fails.
- * stuck: the worker still holds its memory. calmed: the quiet time has just ended. */
-enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed)
-{
-	struct worker_backoff *b = &w->backoff;
-	char why[220];
-	uint32_t bad;
-
-	if (!calmed && g->now_ns < b->check_ns)
-		return STEP_WAIT;
-	bad = guard_check_return(g, w, why, sizeof(why));
-	b->check_ns =
-		g->now_ns +
-		(bad == BIT(BLOCK_TURN) || bad == BIT(BLOCK_BUSY) ? NS_PER_S : RECHECK_NS);
-	if (bad & ~(BIT(BLOCK_TURN) | BIT(BLOCK_BUSY)) && b->request == RESUME_REQUESTED_NOW)
-		b->request = RESUME_REQUESTED;
-	if (bad && bad == b->blocked && !calmed)
-		return STEP_WAIT;
-	if (!bad && b->blocked == BIT(BLOCK_ENDPOINT)) { /* retries without a report */
-		worker_set_returning(g, w, STAGE_LOAD, returns_from(w, stuck));
-		w->report.state = STATE_RESUME;
-		return STEP_AGAIN;
-	}
-	guard_report_as(g, w, w->report.state, STATE_PRECHECK, "no reason left",
-			"checking whether it may return");
-	b->blocked = bad;
-	if (!bad) {
-		worker_set_returning(g, w, STAGE_LOAD, returns_from(w, stuck));
-		guard_report(g, w, "precheck", "all checks passed");
-		return STEP_AGAIN;
-	}
-	if (w->presence == PRESENCE_UNKNOWN) {
-		w->presence = PRESENCE_HERE;
-		w->intent.goal = GOAL_LEAVE;
-		w->intent.stage = STAGE_STUCK;
-		w->intent.from = FROM_RUN;
-	}
-	w->report.since_ns = g->now_ns;
-	w->report.blocked = bad;
-	guard_report(g, w, "resume_blocked", "%s", why);
-	return STEP_WAIT;
-}
-
-/* Puts the worker back where it was before a return that failed. */
-static void undo_return(struct guard *g, struct guard_worker *w)
-{
-	if (w->intent.from != FROM_STUCK) {
-		worker_set_out(g, w);
-		return;
-	}
-	w->intent.from = FROM_RUN;
-	worker_set_leaving(g, w, STAGE_STUCK);
-}
-
-/* Reports the worker as absent if the guard was to start its process and the process did not
- * appear. */
-static void not_started(struct guard *g, struct guard_worker *w, enum worker_from from)
-{
-	if ((from != FROM_ABSENT && from != FROM_STARTED) || worker_is_present(w))
-		return;
-	worker_forget_eviction(g, w);
-	worker_set_gone(g, w);
-	guard_report(g, w, "not there", "its process ended");
-}
-
-/* Row 34. A worker that neither left nor obeys the order to return continues as it was. */
-void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
-{
-	const enum worker_from from = w->intent.from;
-
-	if (from == FROM_STUCK && w->intent.claim != CLAIM_LEFT) {
-		worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
-		guard_report(g, w, "resume failed", "it probably never left: %.180s", message);
-		return;
-	}
-	guard_back_off(g, w);
-	undo_return(g, w);
-	guard_report(g, w, "resume failed", "%.200s", message);
-	not_started(g, w, from);
-}
-
-/* Row 32. The guard learns this from an outcome: only the thread that carries out an order can
- * ask the worker's endpoint. */
-void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message)
-{
-	const enum worker_from from = w->intent.from;
-	struct worker_backoff *b = &w->backoff;
-	const bool reported = b->blocked == BIT(BLOCK_ENDPOINT);
-
-	undo_return(g, w);
-	b->blocked = BIT(BLOCK_ENDPOINT);
-	b->check_ns = g->now_ns + RECHECK_NS;
-	if (reported) {
-		w->report.state = worker_state(w);
-	} else {
-		w->report.blocked = b->blocked;
-		guard_report(g, w, "resume_blocked", "it does not answer: %.180s", message);
-	}
-	not_started(g, w, from);
-}
-
 /* ---- presence of the worker's process: rows 2 to 7, 38 to 40 ---- */
 
-/* True if the worker's hook ended the process. Some hooks evict by ending the process, which
- * may take a moment after its memory is free. A process that ends later did not end because of
- * the hook. */
+/* True if the worker's hook ended the process. Some hooks evict by ending the process; the
+ * process may end shortly after its memory is free. A process that ends later did not end
+ * because of the hook. */
 static bool is_ended_by_hook(const struct guard_worker *w)
 {
 	const char *const *back = w->policy->resume_argv;
@@ -190,7 +82,7 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 	else if (found == FOUND_DISPLACED)
 		guard_report(g, w, "replaced",
 			     "another process matches instead; the checkpointed process still "
-			     "runs: restore match, or run gpuward guard recover");
+			     "runs: restore the old match, or run gpuward guard recover");
 	else if (found == FOUND_OTHER_LIVES)
 		guard_report(
 			g, w, moved ? "replaced" : "not found",
@@ -201,13 +93,13 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 		guard_report(g, w, "not found", "%s%s", sought,
 			     !moved   ? ""
 			     : leaves ? "; its process still runs and was being evicted: "
-					"restore match if this process is still the worker"
-				      : "; its process still runs and is evicted: restore "
-					"match, and the guard resumes it");
+					"restore the old match if this is still the worker"
+				      : "; its process still runs and is evicted: restore the "
+					"old match, and the guard resumes it");
 	return STEP_AGAIN;
 }
 
-/* True if the worker still held its memory when it was last known. */
+/* True if the worker was stuck (it did not free its memory) before its state became unknown. */
 static bool was_stuck(const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
@@ -318,7 +210,8 @@ static bool may_decide(struct guard *g, struct guard_worker *w)
 	if (guard_unseen(g, w)) {
 		if (!reported)
 			guard_report(g, w, "GPU unreadable",
-				     "one of its GPUs is blind or hung: nothing is decided");
+				     "one of its GPUs cannot be read (blind or hung): nothing "
+				     "is decided");
 		w->report.notices |= NOTICE_UNREADABLE;
 		return may_decide_blindly(w);
 	}
@@ -377,7 +270,8 @@ static enum step no_demand(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* Handles demand against a worker that is held active: it is never suspected. */
+/* Handles demand against a worker that is held active. The worker does not enter the state
+ * suspect. A sure demand becomes contention, which the hold masks. */
 static enum step held_active(struct guard *g, struct guard_worker *w)
 {
 	const bool suspected = worker_is_suspected(w);
@@ -478,7 +372,8 @@ static void becomes_stuck(struct guard *g, struct guard_worker *w, const char *w
 			"%s: neither the memory of its GPU nor of its processes can be read",
 			why);
 	else if (known && i->base_bytes && bytes <= i->base_bytes / 4)
-		guard_report(g, w, "stuck", "%s; free memory rose by %llu of %llu MiB", why,
+		guard_report(g, w, "stuck",
+			     "%s; free memory rose by %llu MiB instead of %llu MiB", why,
 			     (unsigned long long)(rose / MIB),
 			     (unsigned long long)(guard_freed_bytes(w) / MIB));
 	else
@@ -521,6 +416,20 @@ static enum step step_unload(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
+/* Gives a worker that still frees memory more time: a higher level would hit a server that is
+ * about to leave. */
+static void extend_verify(struct guard *g, struct guard_worker *w)
+{
+	struct worker_intent *i = &w->intent;
+	const uint64_t until_ns = g->now_ns + w->knobs.verify_ns;
+
+	if (w->observed.bytes + SLACK_BYTES > i->least_bytes)
+		return;
+	i->least_bytes = w->observed.bytes;
+	if (i->deadline_ns < until_ns)
+		i->deadline_ns = until_ns;
+}
+
 enum step guard_step_verify(struct guard *g, struct guard_worker *w)
 {
 	guard_eviction_grows(g, w);
@@ -538,6 +447,7 @@ enum step guard_step_verify(struct guard *g, struct guard_worker *w)
 		guard_count_flap(g, w);
 		return STEP_AGAIN;
 	}
+	extend_verify(g, w);
 	if (g->now_ns < w->intent.deadline_ns)
 		return STEP_WAIT;
 	guard_eviction_ended(w, RESULT_NOT_FREED);
@@ -587,7 +497,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 
 static enum step step_out(struct guard *g, struct guard_worker *w)
 {
-	/* a request may have ended the quiet time */
+	/* the reported state counts: a request may already have ended the quiet time */
 	const bool calming = w->report.state == STATE_QUIET;
 	const char *rule, *evidence;
 	char text[240];
@@ -629,8 +539,9 @@ static bool is_turned_back(struct guard *g, struct guard_worker *w)
 {
 	if (g->stopping)
 		return false;
-	if (guard_demand_sure(g, w) && w->demand.strongest.urgent && worker_heeds_demand(w) &&
-	    !guard_limited(g, w))
+	if (w->demand.pressing && guard_demand_sure(g, w) &&
+	    (w->demand.strongest.urgent || !guard_contender_fits(g, w)) &&
+	    worker_heeds_demand(w) && !guard_limited(g, w))
 		worker_set_contention(w, true);
 	else if (!worker_kept_out(w))
 		return false;
@@ -638,23 +549,44 @@ static bool is_turned_back(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
+/* Row 35. Only a worker that does not list its models is judged by its bytes. */
+static bool is_back(const struct guard_worker *w)
+{
+	if (worker_loads_lazily(w))
+		return worker_is_present(w);
+	return w->intent.claim == CLAIM_BACK ||
+	       w->observed.bytes / 3 >= w->observed.need_bytes / 4;
+}
+
+/* Rows 35 and 36. A return that is slow or smaller is reported. It is never a reason to evict
+ * the worker again: that would unload what did come back. */
 static enum step step_verify_up(struct guard *g, struct guard_worker *w)
 {
 	const uint64_t bytes = w->observed.bytes, need = w->observed.need_bytes;
+	const unsigned long long mib = bytes / MIB;
 
 	if (!worker_is_fresh(g, w))
 		return STEP_WAIT;
-	if (worker_loads_lazily(w) ? worker_is_present(w) : bytes / 3 >= need / 4) {
+	if (is_back(w)) {
 		worker_set_running(g, w);
-		guard_report(g, w, "is back", "%llu MiB", (unsigned long long)(bytes / MIB));
+		if (bytes / 3 >= need / 4 || worker_loads_lazily(w))
+			guard_report(g, w, "is back", "%llu MiB", mib);
+		else
+			guard_report(g, w, "is back",
+				     "its models are loaded; it held %llu MiB before, now "
+				     "%llu MiB",
+				     (unsigned long long)(need / MIB), mib);
 		return STEP_AGAIN;
 	}
 	if (g->now_ns < w->intent.deadline_ns)
 		return STEP_WAIT;
-	guard_back_off(g, w);
-	worker_set_leaving(g, w, STAGE_UNLOAD);
-	guard_report(g, w, "resume failed", "only %llu of %llu MiB are back after 120 s",
-		     (unsigned long long)(bytes / MIB), (unsigned long long)(need / MIB));
+	if (bytes <= w->intent.residue_bytes + SLACK_BYTES) {
+		guard_resume_failed(g, w, "none of its memory is back after 120 s");
+		return STEP_AGAIN;
+	}
+	worker_set_running(g, w);
+	guard_report(g, w, "is back", "only %llu of %llu MiB are back after 120 s", mib,
+		     (unsigned long long)(need / MIB));
 	return STEP_AGAIN;
 }
 
@@ -678,7 +610,7 @@ static enum step step_worker(struct guard *g, struct guard_worker *w)
 	const struct worker_intent *i = &w->intent;
 	bool acting;
 
-	if (worker_must_resume(w)) {
+	if (worker_resume_forbidden(w)) {
 		if (w->report.state != worker_state(w))
 			guard_report(g, w, "mode", "%s", guard_must_resume_text);
 		return STEP_WAIT;

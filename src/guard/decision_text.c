@@ -95,8 +95,9 @@ void guard_sought_text(const struct guard_worker *w, char *out, size_t size)
 		text_fit(out, size, "no process has the pid in %.120s", m->pidfile);
 	else if (m->port)
 		text_fit(out, size,
-			 "no process listens on port %u, or it is not visible: sockets of "
-			 "other users need root or CAP_SYS_PTRACE; match.unit needs neither",
+			 "no process listens on port %u, or it is not visible: other users' "
+			 "processes need root, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; or "
+			 "use match.unit",
 			 m->port);
 	else if (m->cgroup)
 		text_fit(out, size, "no process is in control group %.120s", m->cgroup);

@@ -174,7 +174,7 @@ static void judge_gpu(const struct policy *p, const struct scene *s, unsigned gp
 }
 
 /* True if the process counts for demand = "any": it belongs neither to the service nor to a
- * worker, and no rule ignores it. */
+ * worker, no rule ignores it, and it is not an orphan. */
 static bool counts_as_any(const struct policy *p, const struct verdict *v)
 {
 	return p->any && v->class != CLASS_SELF && v->class != CLASS_WORKER &&
@@ -232,8 +232,8 @@ void demand_judge(const struct demand *d, const struct policy *p, const struct p
 		kind = judge_process(d, p, k, q, &v[i], l, tight, s->mono_ns);
 		if (kind == DEMAND_NONE)
 			continue;
-		/* With demand = "any" it does not matter whether the worker and the process
-		 * both fit. */
+		/* With demand = "any" the worker must leave even if the process would fit next
+		 * to it. */
 		add_more(ret,
 			 counts_as_any(p, &v[i]) ? UINT64_MAX : expected_bytes(d, kind, q, l));
 		ret->urgent = ret->urgent || kind == DEMAND_NOW ||

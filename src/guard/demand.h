@@ -29,7 +29,7 @@ const char *demand_kind_name(unsigned k);
 
 struct demand_case {
 	enum demand_kind kind;
-	bool urgent; /* from a rule, a game or a graphics process: the demand is not damped */
+	bool urgent; /* from a contend-now rule, a game or a graphics process: not damped */
 	/* What the contenders are still expected to allocate; UINT64_MAX: unknown, or not about memory. */
 	uint64_t more_bytes;
 	int64_t pid; /* of the strongest contender; 0: none */
@@ -41,15 +41,16 @@ struct demand_case {
 struct demand_life {
 	int64_t pid;
 	uint64_t start_ticks, gpu, exe;
-	uint64_t first_ns, grown_ns; /* 0: the process was there before the first scene */
-	uint64_t mark_bytes;         /* bytes from which growth is counted */
+	/* 0: it was there before the first scene; it has not grown */
+	uint64_t first_ns, grown_ns;
+	uint64_t mark_bytes; /* bytes from which growth is counted */
 	uint64_t peak_bytes;
 	double busy_ratio;
 	uint64_t busy_ns; /* time of busy_ratio; 0: none yet */
 	bool seen;
 };
 
-/* A program, identified by the hash of its path; for an interpreter also of its command
+/* A program, identified by a hash of its path. For an interpreter the hash includes the command
  * line. */
 struct demand_exe {
 	uint64_t exe;
@@ -77,8 +78,8 @@ void demand_observe(struct demand *d, const struct scene *s, const struct verdic
 
 /* ---- demand.c ---- */
 
-/* Finds the strongest case of demand on a GPU (position in the last scene), by the worker's
- * thresholds k. */
+/* Finds the strongest demand on a GPU, by the worker's thresholds k. gpu: the position of the
+ * GPU in s, the last scene. */
 void demand_judge(const struct demand *d, const struct policy *p, const struct policy_knobs *k,
 		  const struct scene *s, const struct verdict *v, unsigned gpu,
 		  struct demand_case *ret);
@@ -89,7 +90,8 @@ enum demand_kind demand_of(const struct demand *d, const struct policy *p,
 			   const struct policy_knobs *k, const struct scene *s,
 			   const struct verdict *v, unsigned process, uint64_t *ret_most);
 
-/* True if the case has held long enough: for held_ns and in `samples` scenes. */
+/* True if a demand is sure after it has lasted for held_ns and was found in `samples`
+ * scenes. */
 bool demand_sure(const struct demand_case *c, const struct policy_knobs *k, uint64_t held_ns,
 		 unsigned samples);
 

@@ -24,8 +24,8 @@ static const struct {
 #define FOLDER_EVENTS (IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_ATTRIB | IN_ONLYDIR)
 #define PLACES        (sizeof(places) / sizeof(places[0]))
 
-/* Watches a path. Below another root, the path given to inotify leads through the descriptor of
- * that root. */
+/* Watches a path. If the root folder is not "/", the path for inotify leads through the
+ * descriptor of the root folder. */
 static void add_watch(struct device_node_watch *w, const char *path, uint32_t events)
 {
 	char full[600];
@@ -108,7 +108,7 @@ static bool read_events(struct device_node_watch *w)
 			at += (ssize_t)(sizeof(*e) + e->len);
 			w->events++;
 			triggered |= (e->mask & NODE_EVENTS) != 0;
-			/* After an overflow of the queue some events are unknown. */
+			/* After an overflow of the queue, a new node may have been missed. */
 			changed |=
 				(e->mask & IN_Q_OVERFLOW) || (e->len && is_gpu_node(e->name));
 		}

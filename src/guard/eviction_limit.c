@@ -1,4 +1,5 @@
-/* Limits on evictions that the rules allow (GUARD.md, Where it holds back).
+/* Limits evictions: a demand that the rules accept may still be reported only, or have to wait
+ * (GUARD.md, Where it holds back).
  *
  * On a GPU with a display, demand is only reported if neither a threshold nor a rule separates
  * the desktop from a contender: else the desktop would evict workers for ever. A worker that
@@ -80,7 +81,8 @@ static void report_withheld(struct guard *g, struct guard_worker *w, const char 
 	guard_report(g, w, rule, "%s", evidence);
 }
 
-/* Reports the limits of one scene. c: the demand that is withheld in this scene; NULL: none. */
+/* Reports which limits apply in this scene. c: the demand that is withheld in this scene; NULL:
+ * no demand is withheld. */
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c)
 {
 	const enum guard_state s = worker_state(w);
@@ -99,12 +101,32 @@ void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct dem
 
 /* ---- just moved ---- */
 
-/* Returns until when a demand may not move the worker; 0: it may now. */
+/* True if the contender fits next to the worker, as far as its need is known. */
+bool guard_contender_fits(const struct guard *g, const struct guard_worker *w)
+{
+	const struct worker_observed *o = &w->observed;
+	const struct demand_case *c = &w->demand.strongest;
+	const unsigned slot = (unsigned)w->demand.gpu;
+	const struct guard_gpu *u = &g->gpu[slot];
+	uint64_t needed = c->more_bytes == UINT64_MAX ? 0 : c->more_bytes;
+
+	if (worker_is_out(w) && o->need_on[slot] > o->held[slot])
+		needed += o->need_on[slot] - o->held[slot];
+	return u->now && u->now->memory_known &&
+	       u->free_bytes >= needed + demand_headroom(&w->knobs, u->now->total_bytes);
+}
+
+/* Returns until when a demand may not move the worker; 0: a demand may move it now. A contender that needs
+ * memory that is not free never waits: its allocation would fail. A new program that takes
+ * memory may need all of it, so it does not wait for min_resident_s either; the time after an
+ * eviction shows whether what became free is enough. */
 static uint64_t damped_until(const struct guard *g, const struct guard_worker *w)
 {
-	uint64_t until = w->backoff.resident_ns;
+	const struct demand_case *c = &w->demand.strongest;
+	const bool takes_memory = c->kind == DEMAND_MEMORY || c->kind == DEMAND_PRESSURE;
+	uint64_t until = takes_memory ? 0 : w->backoff.resident_ns;
 
-	if (w->demand.strongest.urgent)
+	if (c->urgent || !guard_contender_fits(g, w))
 		return 0;
 	for (unsigned i = 0; i < g->gpus; i++)
 		if (has(w->observed.gpus, i) && g->gpu[i].acted_ns &&
@@ -120,18 +142,19 @@ static void report_damped(struct guard *g, struct guard_worker *w, uint64_t unti
 
 	if (until_ns == w->backoff.resident_ns)
 		guard_report(g, w, "damped",
-			     "returned %.0f s ago, stays for %.0f s (min_resident_s); %s",
+			     "returned %.0f s ago and stays for %.0f s while both fit "
+			     "(min_resident_s); %s",
 			     stays - left, stays, w->demand.strongest.evidence);
 	else
 		guard_report(g, w, "damped",
-			     "an action on its GPU just ended (post_action_s); it stays %.0f s "
-			     "more; %s",
+			     "memory on its GPU just became free (post_action_s); it stays "
+			     "%.0f s more while both fit; %s",
 			     left, w->demand.strongest.evidence);
 }
 
-/* True if the demand must wait (row 11). A demand that is not urgent waits until the worker has
- * been back for min_resident_s, and until post_action_s after the last action on the worker's
- * GPUs. */
+/* True if the demand must wait (row 11). A demand that is not urgent and fits next to the worker
+ * waits until the worker has been back for min_resident_s, and until post_action_s after the
+ * last eviction on the worker's GPUs. */
 bool guard_damped(struct guard *g, struct guard_worker *w)
 {
 	const uint64_t until = damped_until(g, w), before = w->demand.damped_until_ns;

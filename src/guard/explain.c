@@ -60,8 +60,8 @@ static void set_rule(struct guard_explanation *e, const char *rule)
 	text_fit(e->rule, sizeof(e->rule), "%s", rule);
 }
 
-/* Adds one end of a reason. If a reason has several ends, the last one is reported; an unknown
- * end counts as the last. */
+/* Adds a condition that ends a reason. If there are several conditions, the one that comes last
+ * is reported; a condition without a known time counts as the last. */
 static void add_end(struct guard_explanation *e, const char *clears, uint64_t ns)
 {
 	if (*e->clears && ns && (!e->clears_ns || ns < e->clears_ns))
@@ -70,8 +70,8 @@ static void add_end(struct guard_explanation *e, const char *clears, uint64_t ns
 	text_fit(e->clears, sizeof(e->clears), "%s", clears);
 }
 
-/* Adds the ends of a reason that was found on the worker's GPUs, as the part that found it
- * described them. */
+/* Adds the conditions that end a reason of the worker's GPUs, in the words of the module that
+ * found the reason. */
 static void add_ends_of_gpus(const struct guard *g, const struct guard_worker *w,
 			     enum guard_reason r, struct guard_explanation *e)
 {

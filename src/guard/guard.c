@@ -45,7 +45,7 @@ static void restore_worker(struct guard *g, struct guard_worker *w,
 	struct worker_intent *i = &w->intent;
 
 	if (r->evicted) {
-		/* With a reason left, the result of the eviction is unknown. */
+		/* If a reason still holds, it is unknown whether the eviction was complete. */
 		i->goal = r->mask ? GOAL_LEAVE : GOAL_OUT;
 		i->stage = r->mask ? STAGE_STUCK : STAGE_NONE;
 		i->real = true;
@@ -96,7 +96,7 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 	for (unsigned k = 0; records && k < n; k++)
 		if (!strcmp(records[k].worker, p->name))
 			restore_worker(g, w, &records[k]);
-	if (worker_must_resume(w)) {
+	if (worker_resume_forbidden(w)) {
 		w->presence = PRESENCE_HERE;
 		text_fit(w->report.why, sizeof(w->report.why), "%s", guard_must_resume_text);
 	}
@@ -148,8 +148,8 @@ static bool same_gpu(const struct scene_gpu *a, const struct scene_gpu *b)
 	       strcmp(a->pci, b->pci) == 0;
 }
 
-/* True if nothing changed that a verdict depends on. This holds for most scenes, and comparing
- * is much cheaper than classifying. */
+/* True if nothing has changed that influences verdicts. This is true for most scenes, and
+ * comparing is much cheaper than classifying. */
 static bool same_processes(const struct scene *a, const struct scene *b)
 {
 	if (a->gpus != b->gpus || a->processes != b->processes || a->roots != b->roots)
@@ -179,7 +179,7 @@ static void copy_scene(struct scene *to, const struct scene *s)
 	memcpy(to->root, s->root, to->roots * sizeof(s->root[0]));
 }
 
-/* Converts the ends of holds: a record has them as wall time. */
+/* Converts the ends of holds from wall time, as they are in records, to monotonic time. */
 static void convert_hold_ends(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {
@@ -196,7 +196,8 @@ static void convert_hold_ends(struct guard *g)
 	}
 }
 
-/* Gives orders of a dry run their outcome with the next scene, as a quick worker would. */
+/* Completes the orders of a dry run at the next scene, as if the worker had carried them out at
+ * once. */
 static void answer_dry(struct guard *g)
 {
 	uint64_t last = g->next_id;
@@ -207,7 +208,7 @@ static void answer_dry(struct guard *g)
 		if (!worker_has_order(w) || !w->dry || w->order.what.id > last)
 			continue;
 		w->order.answered = g->scenes;
-		guard_order_done(g, w);
+		guard_order_done(g, w, &(struct guard_outcome){ .ok = true });
 		guard_steps(g);
 	}
 }
@@ -242,15 +243,13 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 		w->order.answered = g->scenes;
 		/* The worker's adapter may have changed the notes of its record. */
 		w->record_due = w->record_due || w->order.what.verb == ORDER_EVICT;
-		if (o->ok && o->in_flight && w->order.what.verb == ORDER_DRAIN)
-			guard_order_failed(g, w, true, o->message);
-		else if (o->ok)
-			guard_order_done(g, w);
+		if (o->ok && !(o->in_flight && w->order.what.verb == ORDER_DRAIN))
+			guard_order_done(g, w, o);
 		else if (o->no_answer && worker_state(w) == STATE_RESUME) {
 			w->order.status = STATUS_FAILED;
 			guard_unanswered(g, w, o->message);
 		} else
-			guard_order_failed(g, w, o->retry, o->message);
+			guard_order_failed(g, w, o);
 		guard_steps(g);
 		return;
 	}

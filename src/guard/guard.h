@@ -86,7 +86,7 @@ struct guard_record {
 	uint32_t mask;
 	unsigned level;      /* level of the eviction that was made or begun */
 	bool evicted;        /* the worker was evicted, or its eviction had begun */
-	uint64_t need_bytes; /* the most that the worker held while it ran */
+	uint64_t need_bytes; /* what the worker held when its eviction began */
 	struct {             /* GPUs of the worker; it must fit there again */
 		char uuid[96];
 		uint64_t need_bytes;
@@ -114,8 +114,8 @@ enum guard_verb {
 
 struct guard_target {
 	struct proc_id id;
-	/* the process matches the worker itself, not through an ancestor: its match must still
-	 * hold before the process is touched */
+	/* the process belongs to the worker by its own match, not by an ancestor; the match is
+	 * checked again before the process is touched */
 	bool itself;
 	uint64_t print; /* scene_root.print of such a process; 0: unknown */
 };
@@ -147,6 +147,8 @@ struct guard_outcome {
 	bool ok, retry; /* retry: the worker is busy, try again */
 	bool in_flight; /* DRAIN: work is still in flight */
 	bool no_answer; /* RESUME: the worker's endpoint does not answer */
+	bool listed;    /* RESUME: the worker lists its models as loaded */
+	bool refused;   /* it would fail again: a token or an option of the worker is missing */
 	char message[200];
 };
 
@@ -161,7 +163,7 @@ struct guard_decision {
 	char rule[64];      /* "contend-now, rule 3 (gpuward.toml:41)" */
 	char evidence[240]; /* "pid 4711 game 5120 MiB 43 % on GPU-..., free 1.2 GiB < 2 GiB" */
 	uint64_t next_ns;   /* earliest time at which a timer changes the state; 0: unknown */
-	/* The GPU of the demand, else the worker's first. */
+	/* The GPU of the demand, else the worker's first GPU. */
 	char gpu[96];   /* UUID; "": none */
 	unsigned index; /* its number */
 	/* processes on this GPU that belong neither to the service nor to a worker */
@@ -186,7 +188,7 @@ enum guard_request {
 	REQUEST_RESUME_NOW
 };
 
-/* How warm a GPU is, as health.h finds it: a set. */
+/* How warm a GPU is, as found by health.h; used as bits. */
 enum guard_heat {
 	HEAT_THROTTLE = 1, /* workers get no new work */
 	HEAT_WARM = 2,     /* evicted workers do not return yet */

@@ -1,8 +1,8 @@
 /* guard_counters: counts what the guard did, per worker, and the Xids per GPU.
  *
- * The counters are fed with decisions, so a restart or another configuration does not reset
- * them. Each cell has a name, under which the service keeps it in its store. Plain data in a
- * fixed amount of memory. */
+ * The counters are updated with each decision, and neither a restart nor another configuration
+ * resets them. Each counter is a cell with a name, under which the service keeps it in its
+ * store. Plain data in a fixed amount of memory. */
 #ifndef GW_GUARD_GUARD_COUNTERS_H
 #define GW_GUARD_GUARD_COUNTERS_H
 
@@ -44,7 +44,8 @@ unsigned counters_eviction(unsigned level, enum guard_result result);
  * "evictions/2/freed". */
 void counters_cell_name(unsigned cell, char *out, size_t size);
 
-/* Returns the number of evictions that freed memory, from the cells of a worker or of all. */
+/* Returns the number of evictions that freed memory. cell: the cells of one worker, or of all
+ * workers together. */
 uint64_t counters_evictions(const uint64_t cell[COUNTERS_CELLS]);
 
 /* Drops workers that the policy does not name, to make room for the workers that it names. The

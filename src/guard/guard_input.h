@@ -31,10 +31,11 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
  * hour. -1: not limited. */
 void guard_set_requester(struct guard *g, int64_t uid);
 
-/* Applies a request of a person. worker -1: all workers, or none if one refuses. ttl_ns of a
- * hold: UINT64_MAX is for ever. ttl_ns of REQUEST_EVICT: 0 is until the worker is resumed.
- * Returns 0, or with a sentence: -GW_E_NOENT, -GW_E_ARG (a hold without a duration),
- * -GW_E_STATE (a hold forbids it) or -GW_E_PERM (this user caused too many evictions). */
+/* Applies a request of a person. worker -1: all workers; if the request is refused for one
+ * worker, nothing changes. ttl_ns of a hold: UINT64_MAX is for ever. ttl_ns of REQUEST_EVICT: 0
+ * is until the worker is resumed. Returns 0, or with a sentence: -GW_E_NOENT, -GW_E_ARG (a hold
+ * without a duration), -GW_E_STATE (a hold forbids it) or -GW_E_PERM (this user caused too many
+ * evictions). */
 int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t ttl_ns,
 		  uint64_t now_ns, char *message, size_t size);
 
@@ -58,9 +59,9 @@ void guard_set_reason(struct guard *g, const char *gpu, enum guard_reason r, boo
 void guard_set_reason_end(struct guard *g, const char *gpu, enum guard_reason r,
 			  const char *clears, uint64_t clears_ns);
 
-/* Trusts a GPU that was lost and answers again, because an operator says so: it need not answer
- * for a minute first. Returns 0, also if the GPU was not lost; -GW_E_STATE: the GPU does not
- * answer. */
+/* Trusts a lost GPU at once when it answers again, because an operator says so. Without this
+ * call, the GPU must first answer for a minute. Returns 0, also if the GPU was not lost;
+ * -GW_E_STATE: the GPU does not answer. */
 int guard_trust_gpu(struct guard *g, const char *gpu, uint64_t now_ns);
 
 /* Sets how warm a GPU is: a set of enum guard_heat. It counts from the next scene on. */
@@ -81,11 +82,11 @@ void guard_set_games(struct guard *g, unsigned count);
 void guard_set_idle_economy(struct guard *g, unsigned worker, uint64_t after_ns, double idle_w,
 			    double reload_j);
 
-/* Begins the end of the service. Orders under way are waited for first. With
- * policy.restore_on_stop, evicted workers without a reason get an order to return, if all
- * checks pass and they fit together. A worker that was not unloaded yet gets its door opened.
- * No worker is evicted any more. Returns the number of unsettled workers; wait while
- * guard_unsettled_count() is not 0. */
+/* Begins the end of the service. Without policy.restore_on_stop it does nothing and returns 0.
+ * Otherwise, orders under way are waited for first. Then evicted workers without a reason get
+ * an order to return, if all checks pass and they fit together. A worker that was not unloaded
+ * yet admits new work again. No worker is evicted any more. Returns the number of unsettled
+ * workers; wait while guard_unsettled_count() is not 0. */
 unsigned guard_stop(struct guard *g, uint64_t now_ns);
 
 /* ---- results: fetch until a function returns false ---- */

@@ -4,17 +4,17 @@
  * reasons, and reasons say what is desired. The difference between desired and observed changes
  * the worker's intent and gives at most one order.
  *
- *   worker_state.c    what a worker's enums mean together: its state, and how it changes
+ *   worker_state.c    the state of a worker (presence, intent, demand), and its changes
  *   observe.c         a scene -> GPUs, processes and bytes of each worker
  *   reasons.c         why a worker may not run, and whether a demand is against it
  *   decide.c          reasons and observations -> the worker's intent
- *   orders.c          intent -> the next order, its outcome, and the check that memory was
- *   freed
+ *   orders.c          intent -> the next order; its outcome; the check that memory is free
  *   explain.c         each reason with rule, evidence and end
  *   decision_text.c   names, and the decisions that wait to be fetched
- *   guard.c           input, records and orders; guard_query.c: status and the time of the next
- *   scene
+ *   guard.c           input, records and orders
+ *   guard_query.c     status, and the time of the next scene
  *
+ *   return_check.c    whether a worker may return; begins the return, or takes it back
  *   guard_request.c, reservation.c, idle.c, eviction_limit.c, policy_change.c: one rule each */
 #ifndef GW_GUARD_GUARD_INTERNAL_H
 #define GW_GUARD_GUARD_INTERNAL_H
@@ -68,12 +68,12 @@ struct guard_gpu {
 	unsigned clean;      /* good readings since it was blind */
 	uint64_t well_ns;    /* since when it answers again; 0: it does not */
 	bool seen;           /* it was in a scene since the start */
-	uint64_t missing_ns; /* since when it is missing while others answer; 0: it was seen */
+	uint64_t missing_ns; /* since when it is missing while others answer; 0: not missing */
 	unsigned heat;       /* set of guard_heat */
 	char heat_why[160];
 	char foreign[64];      /* name of another service that acts on it; "": none */
-	uint64_t acted_ns;     /* when an eviction or return on it last ended; 0: never */
-	uint64_t free_bytes;   /* as if evictions of dry runs were real */
+	uint64_t acted_ns;     /* when an eviction on it last ended; 0: never */
+	uint64_t free_bytes;   /* a worker that was evicted only in a dry run counts as gone */
 	uint64_t coming_bytes; /* what leaving workers still hold */
 	uint64_t promised;     /* bytes of reservations that are not used yet */
 	uint32_t reasons;      /* reasons that health and budgets found: a set */
@@ -93,7 +93,7 @@ enum worker_found {
 	FOUND_DISPLACED, /* another process matches; the known one lives and is checkpointed */
 	FOUND_SAME,
 	FOUND_OTHER,       /* others than the known processes, which ended */
-	FOUND_OTHER_LIVES, /* others than the known processes, and a known one lives */
+	FOUND_OTHER_LIVES, /* new processes match, and a known one still lives */
 };
 
 struct worker_observed {
@@ -107,7 +107,7 @@ struct worker_observed {
 	bool by_device;      /* bytes are estimated: device memory that no other process owns */
 	uint64_t gpus, home; /* sets of GPUs: where it may be, where it last was */
 	uint64_t bytes, held[SCENE_GPUS]; /* in total, and on each GPU */
-	/* the most that it held while it ran, in total and per GPU */
+	/* what it holds, or held when its eviction began, in total and per GPU */
 	uint64_t need_bytes, need_on[SCENE_GPUS];
 	uint64_t dry_bytes; /* bytes that it holds, but that count as freed by a dry eviction */
 };
@@ -128,10 +128,10 @@ struct worker_demand {
 	int gpu;                      /* slot of the GPU with that demand */
 	uint64_t since_ns, calm_ns;
 	unsigned scenes, calm_scenes;
-	/* the demand is sure, but may not move it before; 0: it may */
+	/* a sure demand may not move the worker before this time; 0: it may now */
 	uint64_t damped_until_ns;
-	uint64_t limited_ns; /* the user who causes it must wait until then; 0: need not */
-	/* in a row without a demand that is withheld because of a display */
+	uint64_t limited_ns; /* until when the user who causes it must wait; 0: need not wait */
+	/* scenes in a row in which no demand is withheld because of a display */
 	unsigned unlimited_scenes;
 };
 
@@ -144,9 +144,10 @@ struct worker_reasons {
 	char contention_rule[64];
 	enum worker_person person; /* what a person requested last */
 	uint64_t until_ns;         /* end of that request */
-	uint64_t until_wall_ns;    /* the same from a record, before the first scene */
-	uint32_t reservations;     /* reservations that it must leave for: a set */
-	uint64_t battery_ns;       /* when the machine was last on battery; 0: never */
+	/* the same as wall time, from a record; used until the first scene */
+	uint64_t until_wall_ns;
+	uint32_t reservations; /* reservations that it must leave for: a set */
+	uint64_t battery_ns;   /* when the machine was last on battery; 0: never */
 };
 
 /* What the guard has begun with a worker. It is in the journal before an order is given. */
@@ -154,7 +155,7 @@ enum worker_goal { GOAL_RUN, GOAL_LEAVE, GOAL_OUT, GOAL_RETURN };
 enum worker_stage {
 	STAGE_NONE,
 	/* of GOAL_LEAVE */
-	STAGE_DRAIN,  /* no new work, work in flight may end */
+	STAGE_DRAIN,  /* no new work is admitted; running requests may end */
 	STAGE_UNLOAD, /* at intent.level */
 	STAGE_VERIFY, /* the worker reported success; the memory must become free */
 	STAGE_STUCK,  /* no level is left, and the memory is not free */
@@ -171,11 +172,12 @@ enum worker_from {
 	FROM_ABSENT,  /* the worker does not run, and the guard starts it */
 	FROM_STARTED, /* as FROM_ABSENT, and its process was found since */
 };
-/* The result of the last order to evict. */
+/* What the worker reported about the last order to evict or to resume. */
 enum worker_claim {
 	CLAIM_NONE,
 	CLAIM_LEFT, /* the worker reported success, or did not answer */
 	CLAIM_DRY,  /* dry run: the worker's memory counts as free */
+	CLAIM_BACK, /* the worker lists its models as loaded again */
 };
 
 struct worker_intent {
@@ -188,8 +190,9 @@ struct worker_intent {
 	unsigned tries;                  /* failed attempts at this level */
 	uint64_t deadline_ns, budget_ns; /* end of the stage, end of the whole eviction */
 	uint64_t begun_ns, freed_ns;     /* when leaving began; how long it took */
-	/* at that time: held by it, free, used by others */
+	/* when leaving began: bytes held by the worker, free, and used by others */
 	uint64_t base_bytes, base_free, base_others;
+	uint64_t least_bytes;                   /* the least that it held since STAGE_VERIFY */
 	uint64_t residue_bytes;                 /* what it holds while it is evicted */
 	struct proc_id put_away[GUARD_TARGETS]; /* checkpointed processes */
 	unsigned put_away_count;
@@ -206,7 +209,7 @@ enum order_status {
 struct worker_order {
 	struct guard_order what;
 	enum order_status status;
-	/* number of scenes before the last outcome; these are too old to judge it */
+	/* scenes up to the last outcome; they are too old to show its effect */
 	uint64_t answered;
 	uint64_t retry_ns; /* no order before this time */
 };
@@ -225,7 +228,7 @@ struct worker_backoff {
 	uint64_t flap[GUARD_FLAPS], reload[3];
 	unsigned flaps, reloads;
 	bool storm;           /* clients load the worker again and again while it is evicted */
-	uint64_t resident_ns; /* before this time only an urgent demand moves it */
+	uint64_t resident_ns; /* before this time a contender that fits does not move it */
 	uint64_t failed_ns;   /* how long to wait after a return that failed; 0: none failed */
 	uint64_t resume_ns;   /* no return before this time */
 	uint64_t check_ns;    /* time of the next check whether it may return */
@@ -237,7 +240,7 @@ struct worker_idle {
 	bool unload;       /* it is evicted, or leaves, because it was idle */
 	bool busy;         /* it was busy in the last scene */
 	bool wants_figure; /* the next scene should have utilisation */
-	/* when: idling began; the last figure came; one was requested */
+	/* when idling began; when utilisation was last known; when it was last requested */
 	uint64_t since_ns, figure_ns, asked_ns;
 	uint64_t bytes;    /* bytes in the scene before */
 	uint64_t after_ns; /* UINT64_MAX: it is not unloaded */
@@ -334,7 +337,7 @@ struct guard {
 	struct scene scene;
 	struct verdict verdict[SCENE_PROCESSES];
 	struct verdict
-		/* verdicts without the users who must wait: eviction_limit.c */
+		/* verdicts without the processes of users who must wait: eviction_limit.c */
 		others[SCENE_PROCESSES];
 	struct demand demand;
 	struct guard_gpu gpu[SCENE_GPUS];
@@ -368,13 +371,15 @@ bool worker_is_present(const struct guard_worker *w);
 bool worker_is_moved(const struct guard_worker *w);
 bool worker_is_out(const struct guard_worker *w);     /* the same, or it is absent */
 bool worker_is_leaving(const struct guard_worker *w); /* its memory will become free */
+/* Its memory was free and is loaded again, or it leaves before that return was complete. A
+ * GOAL_RETURN of a worker that probably never left (FROM_RUN) does not count. */
 bool worker_is_returning(const struct guard_worker *w);
-bool worker_is_coming_back(const struct guard_worker *w); /* GOAL_RETURN */
+/* Its goal is GOAL_RETURN, from wherever; it is present, and the mode allows to resume it. */
+bool worker_is_coming_back(const struct guard_worker *w);
 /* no hold or request takes precedence over demand */
 bool worker_heeds_demand(const struct guard_worker *w);
-bool worker_must_resume(
-	/* the guard moved it, and the mode forbids to resume it */
-	const struct guard_worker *w);
+/* the guard moved it, and the mode forbids to resume it */
+bool worker_resume_forbidden(const struct guard_worker *w);
 bool worker_owes(const struct guard_worker *w); /* the guard evicted it or closed its door */
 enum guard_hold worker_hold(const struct guard_worker *w);
 bool worker_is_held_active(const struct guard_worker *w);
@@ -388,7 +393,8 @@ bool worker_is_fresh(const struct guard *g, const struct guard_worker *w);
 uint64_t worker_quiet_ns(const struct guard_worker *w);
 unsigned worker_number(const struct guard *g, const struct guard_worker *w);
 
-/* Change the enums above. The caller reports each change with guard_report(). */
+/* Change the worker's presence, intent and demand phase. The caller reports each change with
+ * guard_report(). */
 void worker_set_unknown(struct guard *g, struct guard_worker *w);
 void worker_set_gone(struct guard *g, struct guard_worker *w);
 void worker_set_running(struct guard *g, struct guard_worker *w);
@@ -400,14 +406,20 @@ void worker_set_returning(struct guard *g, struct guard_worker *w, enum worker_s
 			  enum worker_from from);
 void worker_set_contention(struct guard_worker *w, bool on);
 void worker_stop_returning(struct guard_worker *w);
+/* The need of a worker that runs is what it holds. A worker that leaves keeps its need; the
+ * need rises if the worker takes more meanwhile. */
+void worker_set_need(struct guard_worker *w);
+void worker_raise_need(struct guard_worker *w);
 void worker_forget_eviction(struct guard *g, struct guard_worker *w);
 
 /* ---- observe.c ---- */
 int guard_slot(struct guard *g, const char *uuid, bool make);
 void guard_read_scene(struct guard *g);
 enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w);
-bool guard_unseen(const struct guard *g, const struct guard_worker *w); /* blind or hung */
-bool guard_unread(const struct guard *g, const struct guard_worker *w); /* this time */
+/* One of its GPUs is blind (readings were bad for a while, and too few were good since) or hung. */
+bool guard_unseen(const struct guard *g, const struct guard_worker *w);
+/* The last scene alone has no good reading of one of its GPUs. */
+bool guard_unread(const struct guard *g, const struct guard_worker *w);
 bool guard_lost(const struct guard *g, const struct guard_worker *w);
 void guard_accept_roots(const struct guard *g, struct guard_worker *w);
 void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
@@ -434,16 +446,18 @@ enum step {
 };
 void guard_steps(struct guard *g);
 enum step guard_step_verify(struct guard *g, struct guard_worker *w);
-/* stuck: the worker still holds its memory. calmed: the quiet time has just ended. */
-enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why);
-void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
-void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 
 /* ---- return_check.c ---- */
 /* Returns the checks that fail as a set of guard_block, and a text about them. */
 uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w, char *out,
 			    size_t size);
+
+/* Begins the return of a worker if all checks pass. stuck: the worker still holds its memory.
+ * calmed: the quiet time has just ended. */
+enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
+void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
+void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 
 /* ---- service_stop.c ---- */
 enum step guard_step_stop(struct guard *g, struct guard_worker *w);
@@ -456,9 +470,9 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 void guard_give_order(struct guard *g, struct guard_worker *w);
 void guard_take_back(struct guard_worker *w); /* takes back an order that was not fetched */
 void guard_order_overdue(struct guard *g, struct guard_worker *w);
-void guard_order_done(struct guard *g, struct guard_worker *w);
-void guard_order_failed(struct guard *g, struct guard_worker *w, bool retry,
-			const char *message);
+void guard_order_done(struct guard *g, struct guard_worker *w, const struct guard_outcome *o);
+/* also for a drain that succeeded and found work in flight */
+void guard_order_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o);
 void guard_eviction_begins(struct guard *g, struct guard_worker *w);
 void guard_eviction_grows(struct guard *g, struct guard_worker *w);
 void guard_eviction_ended(struct guard_worker *w, enum guard_result result);
@@ -489,6 +503,7 @@ void rate_take(struct rate *r, int64_t uid, uint64_t now_ns);
 bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
 		     const struct demand_case *c);
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c);
+bool guard_contender_fits(const struct guard *g, const struct guard_worker *w);
 bool guard_damped(struct guard *g, struct guard_worker *w);
 bool guard_limited(struct guard *g, struct guard_worker *w);
 void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
@@ -529,7 +544,7 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 		 const struct guard_record *records, unsigned n);
 void guard_rank(struct guard *g); /* fills order[] by priority */
 void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_worker *p);
-/* Says that the worker must be resumed, but that this mode does nothing. */
+/* Message: the worker is evicted, but this mode resumes nothing. */
 extern const char guard_must_resume_text[];
 
 #endif

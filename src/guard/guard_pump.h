@@ -28,7 +28,8 @@ struct guard_pump {
 	void (*outcome)(void *ctx, const struct guard_outcome *o);
 };
 
-/* Does everything that follows from the last input. */
+/* Reports the decisions, keeps the records and starts the orders that follow from the last
+ * input. */
 void guard_pump(const struct guard_pump *p, void *ctx);
 /* Starts the orders that are due. An order that cannot start gets its outcome here. */
 void guard_pump_orders(const struct guard_pump *p, void *ctx);

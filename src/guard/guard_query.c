@@ -31,8 +31,8 @@ static uint64_t scene_interval(const struct guard *g, const struct guard_worker 
 	return poll && poll < quick ? poll : quick;
 }
 
-/* Changes a span by up to 10 %, so that scenes are not in step with what they observe. The same
- * time gives the same change. */
+/* Changes a span by up to 10 %, so that scenes do not keep the same rhythm as what they
+ * observe. The same now_ns gives the same change. */
 static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 {
 	uint64_t h = (now_ns ^ now_ns >> 29) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
@@ -40,7 +40,7 @@ static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 	return span_ns - span_ns / 10 + span_ns / 5 * (h & 1023) / 1023;
 }
 
-/* Returns when a suspected demand becomes sure; UINT64_MAX: there is none. */
+/* Returns when a suspected demand becomes sure; UINT64_MAX: no demand is suspected. */
 static uint64_t sure_ns(const struct guard *g, uint64_t now_ns)
 {
 	uint64_t first = UINT64_MAX;

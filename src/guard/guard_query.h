@@ -31,7 +31,7 @@ struct guard_status { /* status of one worker, for REST and the page */
 	enum guard_dry dry;
 	bool storm;     /* clients load it again and again while it is evicted */
 	char why[240];  /* evidence of the last decision, and what a hold masks */
-	char rail[240]; /* why demand does not move it, and what to do; "": nothing */
+	char rail[240]; /* why demand does not move it, and what to do; "": no limit applies */
 };
 int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret);
 /* Returns the levels at which the worker may be evicted, as a set; 0: no such worker. */
@@ -74,18 +74,18 @@ const struct verdict *guard_verdicts(const struct guard *g, const struct scene *
 
 /* ---- reservations ---- */
 
-/* Returns 1 if the reserved memory is free, 0 if not yet. With a sentence, returns 0,
- * -GW_E_SIZE (it will never be free) or -GW_E_NOENT (the reservation ended). */
+/* Returns 1 if the reserved memory is free, 0 if not yet, -GW_E_SIZE if not enough memory can
+ * become free, or -GW_E_NOENT if the reservation ended. Always writes a sentence. */
 int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, size_t size);
 /* Returns the reservation at place i; false after the last place. */
 bool guard_reservation_at(const struct guard *g, unsigned i, struct guard_reservation *ret);
 
 /* True if this worker may be evicted for a reservation. */
 bool guard_movable(const struct guard *g, unsigned worker);
-/* Returns the worker that is evicted as number i; i is less than the policy's number of
- * workers. */
+/* Returns the worker that is evicted as number i: number 0 has the lowest priority. i is less
+ * than the policy's number of workers. */
 unsigned guard_leaves_nth(const struct guard *g, unsigned i);
-/* Returns the bytes that are kept free in addition, on a GPU with total_bytes of memory. */
+/* Returns the headroom: bytes that are kept free on a GPU with total_bytes of memory. */
 uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes);
 /* Returns the time until this user may cause an eviction again; 0: now. */
 uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns);

@@ -35,7 +35,7 @@ static const char *const goals[] = { "run", "leave", "out", "return", NULL };
 static const char *const stages[] = { "none", "drain", "unload", "verify", "stuck", "load",
 	"verify-up", NULL };
 static const char *const froms[] = { "run", "return", "out", "stuck", "absent", "started", NULL };
-static const char *const claims[] = { "none", "left", "dry", NULL };
+static const char *const claims[] = { "none", "left", "dry", "back", NULL };
 static const char *const statuses[] = { "none", "waiting", "underway", "done", "failed", NULL };
 static const char *const doors[] = { "open", "closed", "unverified", NULL };
 static const char *const requests[] = { "none", "resume", "resume-now", NULL };
@@ -51,6 +51,7 @@ COUNT_IS(demands, DEMAND_KINDS);
 COUNT_IS(found, FOUND_OTHER_LIVES + 1);
 COUNT_IS(stages, STAGE_VERIFY_UP + 1);
 COUNT_IS(froms, FROM_STARTED + 1);
+COUNT_IS(claims, CLAIM_BACK + 1);
 
 /* ---- members ---- */
 
@@ -81,7 +82,9 @@ static const struct struct_text_member of_guard[] = {
 };
 #undef OF
 
-#define OF guard_gpu /* without now, which is found by at, and end, which decides nothing */
+/* Two members are not saved: "now", a pointer that is found again from "at", and "end", on which
+ * no decision depends. */
+#define OF guard_gpu
 static const struct struct_text_member of_gpu[] = {
 	T(uuid), I(at), U(blind), U(hung), U(lost), U(stale), U(clean), U(well_ns), U(seen),
 	U(missing_ns), B(reasons, reasons), T(foreign), U(acted_ns), U(free_bytes),
@@ -118,7 +121,7 @@ static const struct struct_text_member of_worker[] = {
 	N(intent.claim, claims), U(intent.real), U(intent.level), U(intent.tries),
 	U(intent.deadline_ns), U(intent.budget_ns), U(intent.begun_ns), U(intent.freed_ns),
 	U(intent.base_bytes), U(intent.base_free), U(intent.base_others),
-	U(intent.residue_bytes), WORDS(intent.put_away), U(intent.put_away_count),
+	U(intent.least_bytes), U(intent.residue_bytes), WORDS(intent.put_away), U(intent.put_away_count),
 	U(order.what.id), N(order.what.verb, verbs), U(order.what.worker), U(order.what.level),
 	U(order.what.deadline_ns), U(order.what.bytes), T(order.what.gpus),
 	T(order.what.reason), U(order.what.start), N(order.status, statuses),
@@ -153,8 +156,8 @@ static const struct struct_text_member of_life[] = {
 static const struct struct_text_member of_user[] = { I(uid), US(at_ns), U(count), END };
 #undef OF
 
-/* Members that format version 4 wrote in another way. Reasons and heat were numbers; users of
- * the library have the same numbers. */
+/* Members that format version 4 wrote in another way. Reasons and heat were written as numbers.
+ * These numbers cannot change: users of the library have them too. */
 #define OF guard
 static const struct struct_text_member of_old_guard[] = {
 	{ "asker", STRUCT_TEXT_SIGNED, SIZE(requester), 1, offsetof(struct guard, requester), NULL }, END

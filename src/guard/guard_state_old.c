@@ -108,7 +108,7 @@ static void old_found(const struct guard_state_old *o, struct worker_observed *s
 		s->found = !IS(replaced) ? FOUND_SAME
 			   : IS(lingers) ? FOUND_OTHER_LIVES
 					 : FOUND_OTHER;
-	/* version 4 did not keep the earlier processes: pid 0 matches none */
+	/* version 4 did not keep the earlier processes: pid 0 matches no process */
 	if (IS(replaced)) {
 		s->root[0] = (struct proc_id){ .pid = 0 };
 		s->roots = 1;

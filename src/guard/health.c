@@ -258,8 +258,11 @@ static void heat_finding(const struct health *h, struct health_finding *f)
 	if (!isnan(heat->margin_c))
 		snprintf(now, sizeof(now), "%.0f C %s its limit (%s)%s", fabs(heat->margin_c),
 			 heat->margin_c < 0 ? "above" : "below", source_name[heat->source], at);
-	snprintf(f->why, sizeof(f->why), "Too hot: %s%s.", now,
-		 heat->hw_thermal ? ", and the hardware slows itself down" : "");
+	snprintf(f->why, sizeof(f->why), "%s: %s%s.",
+		 heat->hw_thermal || !(heat->margin_c > trip_at(h, (unsigned)trip))
+			 ? "Too hot"
+			 : "Was too hot, cools down",
+		 now, heat->hw_thermal ? ", and the hardware slows itself down" : "");
 	snprintf(f->advice, sizeof(f->advice), "%s", trip_advice[trip]);
 	snprintf(f->clears, sizeof(f->clears),
 		 "when it has been %g C or more below its limit for %g s",
@@ -273,8 +276,8 @@ static void heat_finding(const struct health *h, struct health_finding *f)
 
 #define NO_REASON GUARD_REASONS
 
-/* The first rule that holds sets the level and the finding of the GPU. From HEALTH_EVICT on,
- * workers leave for the rule's reason. */
+/* The first rule that holds sets the level and the finding of the GPU. At HEALTH_EVICT and
+ * above, workers leave the GPU; their reason is that of the rule. */
 static const struct rule {
 	enum health_level (*level)(const struct health *h);
 	void (*finding)(const struct health *h, struct health_finding *f);

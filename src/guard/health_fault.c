@@ -11,7 +11,7 @@
 #define SILENCE_NS (180 * NS_PER_S) /* events with less time between them are one incident */
 /* corrected errors are counted over one or two such periods */
 #define RATE_NS   (1800 * NS_PER_S)
-#define RATE_WARN 60 /* about one per minute: far more than a good board has */
+#define RATE_WARN 60 /* within an hour: far more than a good board has */
 
 /* ---- the table of Xids ---- */
 
@@ -106,8 +106,9 @@ static const struct {
 } classes[XID_CLASSES] = {
 	[XID_RESTART_APP] = { SEVERITY_ALERT, "Start the failed program again; if the error "
 					      "repeats, the GPU may be faulty." },
-	[XID_RESET_GPU] = { SEVERITY_QUARANTINE, "Stop the programs on it, then reset it: "
-						 "nvidia-smi --gpu-reset -i UUID." },
+	[XID_RESET_GPU] = { SEVERITY_QUARANTINE,
+			    "Stop the programs on the GPU, then reset the GPU: "
+			    "nvidia-smi --gpu-reset -i UUID." },
 	[XID_REBOOT] = { SEVERITY_QUARANTINE, "Reboot the machine; if the error repeats, check "
 					      "power, slot and cooling." },
 	[XID_RESTART_VM] = { SEVERITY_ALERT, "Restart the virtual machine." },
@@ -125,7 +126,7 @@ static const struct {
 					  "NVIDIA's Xid catalogue." },
 };
 
-static const char *const drain_advice = "Stop the programs on it, then reset it.";
+static const char *const drain_advice = "Stop the programs on the GPU, then reset the GPU.";
 
 static const struct {
 	uint64_t type;
@@ -134,7 +135,8 @@ static const struct {
 } events[] = {
 	{ ABI_EVENT_ECC_DOUBLE, SEVERITY_ACTION_OR_QUARANTINE,
 	  "An uncorrectable memory error occurred",
-	  "Stop the programs on it, then reset it; results since the error may be wrong." },
+	  "Stop the programs on the GPU, then reset the GPU; results since the error may be "
+	  "wrong." },
 	{ ABI_EVENT_ECC_STORM, SEVERITY_ALERT, "Many corrected memory errors occurred",
 	  "Watch the GPU; run the vendor's diagnostics if the errors repeat." },
 	{ ABI_EVENT_DRAM_RETIRED, SEVERITY_ALERT, "Memory was retired",
@@ -145,10 +147,11 @@ static const struct {
 	  "Start the failed program again." },
 	{ ABI_EVENT_POISON_FATAL, SEVERITY_ACTION_OR_QUARANTINE,
 	  "Poisoned data was not contained",
-	  "Stop the programs on it, then reset it; results since then may be wrong." },
+	  "Stop the programs on the GPU, then reset the GPU; results since then may be "
+	  "wrong." },
 	{ ABI_EVENT_GPU_UNAVAILABLE, SEVERITY_QUARANTINE,
 	  "The driver reports the GPU as unavailable",
-	  "See the kernel log; reset it or reboot the machine." },
+	  "See the kernel log; reset the GPU or reboot the machine." },
 	{ ABI_EVENT_RECOVERY_ACTION, SEVERITY_REREAD, "", "" },
 };
 
@@ -161,7 +164,7 @@ static const struct {
 	[3] = { "drain the GPU's peer-to-peer traffic",
 		"Stop the programs that use it together with other GPUs." },
 	[4] = { "drain and reset the GPU",
-		"Give it no new work, stop the programs on it, then reset it." },
+		"Give it no new work, stop the programs on the GPU, then reset the GPU." },
 	[5] = { "recover the IMEX domain", "Restart the IMEX service of the domain." },
 	[6] = { "reset its bus", "Reboot the machine, or reset the GPU's bus." },
 	[7] = { "reboot the system", "Reboot the whole system." },
@@ -196,8 +199,9 @@ static void begin_quarantine(struct health *h, const char *why, const char *advi
 	snprintf(q->advice, sizeof(q->advice), "%s", advice);
 }
 
-/* Returns how long the driver must be clean before a quarantine ends. Without recovery actions
- * the driver cannot report that all is well, so the incident must be over too. */
+/* Returns how long the driver must report no problem before a quarantine ends. A driver without
+ * recovery actions cannot report that all is well: then at least SILENCE_NS must pass, so that
+ * the incident is over too. */
 static uint64_t clean_ns(const struct health *h)
 {
 	return h->action_known || h->o.clean_ns > SILENCE_NS ? h->o.clean_ns : SILENCE_NS;
@@ -249,8 +253,8 @@ static bool incident_over(const struct health *h, uint64_t now)
 	return now >= h->incident.event_ns && now - h->incident.event_ns >= SILENCE_NS;
 }
 
-/* Returns the severity after the first reading has shown whether the driver reports recovery
- * actions. */
+/* Returns the final severity. It is known only after the first reading has shown whether the
+ * driver reports recovery actions. */
 static enum severity decided(const struct health *h, enum severity s)
 {
 	if (s == SEVERITY_ACTION_OR_QUARANTINE && !h->action_known)
@@ -325,9 +329,9 @@ static unsigned event_xid(const struct health_event *e)
 	return e->data > UINT32_MAX ? UINT32_MAX : (unsigned)e->data;
 }
 
-/* Adds an Xid from before the start. An older Xid must not keep a GPU from work that was reset,
- * or that had its driver loaded again. So the recovery action decides or, without one, the age
- * of the Xid. */
+/* Adds an Xid from before the start. The GPU may have been reset since then, or its driver
+ * loaded again; an Xid from before that must not keep the GPU from work. So the recovery action
+ * decides. If the driver reports none, only an Xid younger than SILENCE_NS counts. */
 static void add_past(struct health *h, const struct health_event *e)
 {
 	bool over = h->read_ns > e->mono_ns && h->read_ns - e->mono_ns >= SILENCE_NS;
@@ -409,7 +413,7 @@ void health_fault_lost(struct health *h, const struct gw_device *d)
 
 	snprintf(why, sizeof(why), "The GPU is lost: %.150s.",
 		 d->message && *d->message ? d->message : "the driver no longer reaches it");
-	begin_quarantine(h, why, "See the kernel log; reset it or reboot the machine.");
+	begin_quarantine(h, why, "See the kernel log; reset the GPU or reboot the machine.");
 }
 
 void health_fault_read(struct health *h, const struct gw_device *d, uint64_t now)

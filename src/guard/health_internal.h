@@ -100,7 +100,7 @@ struct health {
 	uint64_t read_ns; /* when the recovery action was last read; 0: never */
 	bool action_known;
 	unsigned action;
-	/* when the driver reported that the action changed; 0: it did not */
+	/* since when the recovery action must be read again; 0: it need not */
 	uint64_t awaited_ns;
 };
 

@@ -1,13 +1,13 @@
 /* Unloads idle workers where that saves energy (GUARD.md, Models that idle).
  *
- * This concerns only workers that load their model again when a client requests it. A growth of
- * their memory shows such a request and ends the unloading. Their door stays open, only the
- * first level is tried, and no unit is stopped. */
+ * This concerns only workers that load their model again when a client requests it. If their
+ * memory grows, a client made such a request, and the worker runs again. These workers never
+ * stop admitting new work. Only the first level is tried, and no unit is stopped. */
 #include "guard_internal.h"
 
 #include <math.h>
 
-/* Without a utilisation for this long a worker does not count as idle. */
+/* A worker does not count as idle if its utilisation has been unknown for this long. */
 #define UNSEEN_NS (15 * NS_PER_S)
 #define FIGURE_NS (5 * NS_PER_S) /* between readings of utilisation, which are expensive */
 
@@ -16,8 +16,8 @@ static bool idle_economy(const struct guard_worker *w)
 	return w->policy->idle_after_ns || w->policy->idle_economy;
 }
 
-/* Returns 1 if the worker is busy, 0 if it is idle, -1 if the utilisation of one of its
- * processes is unknown. */
+/* Returns 1 if the worker is busy, 0 if it is idle. Returns -1 if the utilisation of one of its
+ * processes is unknown, or if it has no process on a GPU. */
 static int idle_busy(const struct guard *g, const struct guard_worker *w)
 {
 	int known = -1;

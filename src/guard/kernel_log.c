@@ -108,7 +108,7 @@ enum kernel_log_kind kernel_log_parse(const char *line, struct kernel_log_record
 struct kernel_log {
 	int fd;
 	size_t used;
-	bool overlong; /* the rest of a line that is longer than any record is skipped */
+	bool overlong; /* skip the rest of this line, which is longer than any record */
 	char text[2 * RECORD_MAX];
 };
 

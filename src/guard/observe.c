@@ -226,7 +226,8 @@ static void observe_worker(struct guard *g, struct guard_worker *w)
 	for (unsigned i = 0; i < g->gpus; i++) {
 		if (!g->gpu[i].stale)
 			o->held[i] = 0;
-		/* A move to another GPU can only be seen while the worker runs. */
+		/* The worker cannot be seen on a GPU that is not read, or while it is evicted:
+		 * keep the old GPU. */
 		if (g->gpu[i].stale || g->gpu[i].lost || worker_is_out(w))
 			o->home |= home & UINT64_C(1) << i;
 	}
@@ -285,13 +286,10 @@ static void add_up(struct guard *g, struct guard_worker *w)
 	struct worker_observed *o = &w->observed;
 
 	o->bytes = 0;
-	for (unsigned i = 0; i < g->gpus; i++) {
+	for (unsigned i = 0; i < g->gpus; i++)
 		o->bytes += o->held[i];
-		if (runs && o->held[i] > o->need_on[i])
-			o->need_on[i] = o->held[i];
-	}
-	if (runs && o->bytes > o->need_bytes)
-		o->need_bytes = o->bytes;
+	if (runs)
+		worker_set_need(w);
 	if (worker_is_present(w)) {
 		if (w->intent.from == FROM_ABSENT)
 			w->intent.from =

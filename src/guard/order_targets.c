@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-/* Adds a process. NULL: its start time is unknown, so that it could be mistaken for another; or
- * it is already there; or the order is full. */
+/* Adds a process and returns its entry. Returns NULL if the process is already there, if the
+ * order is full, or if the start time is unknown: then the process could be mistaken for
+ * another. */
 static struct guard_target *add_target(struct guard_order *o, struct proc_id id)
 {
 	if (!id.start_ticks)

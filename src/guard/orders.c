@@ -7,15 +7,16 @@
 
 /* ---- the next order ---- */
 
-/* Returns the time that an eviction may take. A checkpoint writes 1 GB/s: a nanosecond per
- * byte. */
+/* Returns the time that an eviction may take. A checkpoint is assumed to write 1 GB/s: one
+ * nanosecond per byte. */
 uint64_t guard_evict_ns(const struct guard_worker *w)
 {
 	return CALL_NS + (w->intent.level == 3 ? w->intent.base_bytes : 0);
 }
 
-/* Returns the deadline of an eviction order. A hanging call must not outlast the eviction. But
- * a checkpoint is never cut short, and every call gets at least LEAST_NS. */
+/* Returns the deadline of an eviction order. A hanging call must not last longer than the whole
+ * eviction may take. But a checkpoint is never interrupted, and every call gets at least
+ * LEAST_NS. */
 static uint64_t unload_deadline(const struct guard_worker *w, uint64_t now_ns)
 {
 	const uint64_t until = now_ns + guard_evict_ns(w), least = now_ns + LEAST_NS;
@@ -56,8 +57,8 @@ static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns
 		*ret_deadline_ns = now_ns + guard_evict_ns(w);
 		return due && kept_out;
 	case STAGE_LOAD:
-		/* A worker that loads lazily only needs an open door. A worker that was stopped
-		 * must be started. */
+		/* A worker that loads when a client requests it only has to admit new work. A
+		 * worker that was stopped must be started. */
 		*ret = worker_loads_lazily(w) && worker_is_present(w) ? ORDER_OPEN
 								      : ORDER_RESUME;
 		*ret_deadline_ns = now_ns + UP_NS;
@@ -132,7 +133,7 @@ void guard_take_back(struct guard_worker *w)
 
 /* ---- outcomes ---- */
 
-void guard_order_done(struct guard *g, struct guard_worker *w)
+void guard_order_done(struct guard *g, struct guard_worker *w, const struct guard_outcome *o)
 {
 	const bool loading = worker_state(w) == STATE_RESUME;
 
@@ -153,22 +154,28 @@ void guard_order_done(struct guard *g, struct guard_worker *w)
 	case ORDER_RESUME: break;
 	default: return;
 	}
-	if (w->intent.claim == CLAIM_DRY && (loading || w->order.what.verb == ORDER_RESUME))
+	if (o->listed)
+		w->intent.claim = CLAIM_BACK;
+	else if (w->intent.claim == CLAIM_DRY &&
+		 (loading || w->order.what.verb == ORDER_RESUME))
 		w->intent.claim = CLAIM_NONE;
 	if (!loading)
 		return;
 	worker_set_returning(g, w, STAGE_VERIFY_UP, w->intent.from);
-	guard_report(g, w, w->order.what.verb == ORDER_OPEN ? "opened" : "done",
-		     "waiting until its memory is back");
+	guard_report(g, w, w->order.what.verb == ORDER_OPEN ? "opened" : "done", "%.200s",
+		     o->message[0] ? o->message : "waiting until its memory is back");
 }
 
-static void evict_failed(struct guard *g, struct guard_worker *w, bool retry,
-			 const char *message)
+/* A worker that refuses (a wrong token, no such request) would refuse again, so it is not tried
+ * again at this level. */
+static void evict_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o)
 {
+	const char *message = o->message;
+
 	if (worker_state(w) != STATE_EVICT)
 		return;
-	if (!retry)
-		w->intent.tries++;
+	if (!o->retry)
+		w->intent.tries = o->refused ? RETRIES + 1 : w->intent.tries + 1;
 	if (w->intent.tries > RETRIES) {
 		guard_eviction_ended(w, RESULT_FAILED);
 		guard_unload_failed(g, w, message);
@@ -179,31 +186,39 @@ static void evict_failed(struct guard *g, struct guard_worker *w, bool retry,
 	guard_report(g, w, "try again", "level %u: %.200s", w->intent.level, message);
 }
 
-void guard_order_failed(struct guard *g, struct guard_worker *w, bool retry,
-			const char *message)
+/* A drain that is refused ends at once: waiting for drain_s would change nothing. */
+static void drain_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o)
+{
+	w->order.retry_ns = g->now_ns + DRAIN_RETRY_NS;
+	if ((o->retry || o->in_flight) && worker_is_idle_only(w))
+		guard_idle_end(g, w); /* requests still run: the worker is not idle */
+	if (!o->refused || worker_state(w) != STATE_DRAIN)
+		return;
+	w->intent.deadline_ns = g->now_ns;
+	guard_report(g, w, "refused", "%.200s", o->message);
+}
+
+void guard_order_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o)
 {
 	const bool loading = worker_state(w) == STATE_RESUME;
 
 	w->order.status = STATUS_FAILED;
 	switch (w->order.what.verb) {
-	case ORDER_DRAIN:
-		w->order.retry_ns = g->now_ns + DRAIN_RETRY_NS;
-		if (retry && worker_is_idle_only(w))
-			guard_idle_end(g, w); /* work is in flight: the worker is not idle */
-		return;
+	case ORDER_DRAIN: drain_failed(g, w, o); return;
 	case ORDER_OPEN: w->order.retry_ns = g->now_ns + RECHECK_NS; break;
 	case ORDER_RESUME: break;
-	case ORDER_EVICT: evict_failed(g, w, retry, message); return;
+	case ORDER_EVICT: evict_failed(g, w, o); return;
 	default: return;
 	}
 	if (loading)
-		guard_resume_failed(g, w, message);
+		guard_resume_failed(g, w, o->message);
 }
 
 /* Treats an order as failed if its outcome is overdue, so that a lost outcome does not keep the
  * worker waiting. A checkpoint that still runs has not failed. */
 void guard_order_overdue(struct guard *g, struct guard_worker *w)
 {
+	static const struct guard_outcome late = { .message = "no answer by the deadline" };
 	const struct guard_order *o = &w->order.what;
 
 	if (!worker_has_order(w) || w->dry || (o->verb == ORDER_EVICT && o->level == 3) ||
@@ -211,7 +226,7 @@ void guard_order_overdue(struct guard *g, struct guard_worker *w)
 		return;
 	if (o->verb == ORDER_EVICT)
 		w->intent.claim = CLAIM_LEFT;
-	guard_order_failed(g, w, false, "no answer by the deadline");
+	guard_order_failed(g, w, &late);
 }
 
 /* ---- check that the memory is free ---- */
@@ -222,6 +237,7 @@ static void set_base(struct guard *g, struct guard_worker *w)
 
 	guard_free_and_others(g, w, &w->intent.base_free, &w->intent.base_others, &known);
 	w->intent.base_bytes = w->observed.bytes;
+	worker_raise_need(w);
 }
 
 void guard_eviction_begins(struct guard *g, struct guard_worker *w)
@@ -269,9 +285,10 @@ bool guard_can_verify(const struct guard *g, const struct guard_worker *w)
 	return true;
 }
 
-/* True if the worker's memory is free. Its processes hold at most a quarter of what they held;
- * or, if it was returning, no more than while it was evicted. And the free memory of the GPU
- * rose by the same amount, within 64 MiB and what others took meanwhile. */
+/* True if the worker's memory is free. This needs two conditions. First, its processes hold at
+ * most a quarter of what they held before; if the worker was returning, it is enough that they
+ * hold no more than while it was evicted. Second, the free memory of the GPU rose by the freed
+ * amount, within 64 MiB and what other processes took meanwhile. */
 bool guard_is_freed(const struct guard *g, const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
@@ -291,8 +308,8 @@ bool guard_is_freed(const struct guard *g, const struct guard_worker *w)
 	return free_now + took + SLACK_BYTES >= i->base_free + guard_freed_bytes(w);
 }
 
-/* True if a second resume does no harm. A hook, a signal or a callback may load twice, and a
- * worker that does not know what it has loaded begins again: for these it returns false. */
+/* True if a second resume does no harm. False for hooks, signals and callbacks, which may load
+ * twice. False also for a worker that cannot report what is loaded: it would load again. */
 static bool may_resume_twice(const struct guard_worker *w)
 {
 	static const enum policy_trait not [] = { KIND_COMMANDS, KIND_SIGNALS, KIND_SELF,
@@ -304,8 +321,9 @@ static bool may_resume_twice(const struct guard_worker *w)
 	return true;
 }
 
-/* True if a worker that still holds its memory is resumed. It is resumed if it reported that it
- * left. It is also resumed if it refused, because some workers leave and report a failure. */
+/* True if a worker that still holds its memory may be resumed. It may if it reported that it left or
+ * did not answer. It also may if it reported a failure (some workers leave all the same), a second
+ * resume does no harm, and a resume is requested or configured. */
 bool guard_may_resume_stuck(const struct guard_worker *w)
 {
 	return w->intent.claim == CLAIM_LEFT ||

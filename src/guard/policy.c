@@ -23,15 +23,15 @@
 
 static const struct {
 	const char *name, *url;
-	unsigned level, traits;
+	unsigned level, stop_s, traits;
 } kinds[WORKER_KINDS] = {
-#define K(symbol, name, url, level, traits, help) { #name, url, level, traits },
+#define K(symbol, name, url, level, stop_s, traits, help) { #name, url, level, stop_s, traits },
 #include "kind.def"
 };
 
 const char policy_kind_choices[] =
-#define K(symbol, name, url, level, traits, help) "|" #name
-#define I(symbol, name, url, level, traits, help)
+#define K(symbol, name, url, level, stop_s, traits, help) "|" #name
+#define I(symbol, name, url, level, stop_s, traits, help)
 #include "kind.def"
 	;
 
@@ -56,6 +56,11 @@ const char *policy_kind_url(unsigned kind)
 unsigned policy_kind_level(unsigned kind)
 {
 	return kind < WORKER_KINDS ? kinds[kind].level : 0;
+}
+
+uint64_t policy_kind_stop_ns(unsigned kind)
+{
+	return kind < WORKER_KINDS ? kinds[kind].stop_s * SECOND : 0;
 }
 
 bool policy_kind_is(unsigned kind, enum policy_trait trait)
@@ -154,7 +159,7 @@ static unsigned count_of(const struct member *m, const void *of)
 
 /* ---- values of the standard ---- */
 
-/* Times, sizes and ratios are the standard's until they are set. */
+/* Times, sizes and ratios have the values of policy.standard until they are set. */
 void policy_worker_init(struct policy_worker *w)
 {
 	*w = (struct policy_worker){

@@ -24,11 +24,9 @@ enum guard_action { GUARD_IGNORE, GUARD_WATCH, GUARD_CONTEND, GUARD_CONTEND_NOW 
 /* The members of the structs below are lists. From these lists policy.c also generates
  * comparison and copy.
  *   V(type, name)                   a value, or a string
- *   W(name)                         a string that says where something is configured: copied,
- *   not compared
+ *   W(name)                         where something is configured: copied, not compared
  *   S(of, name)                     a struct policy_of
- *   A(type, of, name, most, count)  an array with count elements; of: text, or struct
- * policy_of */
+ *   A(type, of, name, most, count)  an array with count elements; of: text, or policy_of */
 #define POLICY_V(type, name) type name;
 #define POLICY_W(name)       const char *name;
 #define POLICY_S(of, name)   struct policy_##of name;
@@ -69,7 +67,7 @@ struct policy_rule {
 };
 
 enum policy_kind {
-#define K(symbol, name, url, level, traits, help) WORKER_##symbol,
+#define K(symbol, name, url, level, stop_s, traits, help) WORKER_##symbol,
 #include "kind.def"
 	WORKER_KINDS
 };
@@ -77,7 +75,7 @@ enum policy_kind {
 /* Properties of a kind, in addition to its address and its level. */
 enum policy_trait {
 	KIND_LOADS_ON_REQUEST = 1,   /* loads again with the next request */
-	KIND_CANNOT_LOAD = 1 << 1,   /* has no request to load, so no memory is waited for */
+	KIND_CANNOT_LOAD = 1 << 1,   /* no request loads it, so its memory is not awaited */
 	KIND_STOPS_PROCESS = 1 << 2, /* evicting may end the process; resuming starts it */
 	KIND_UNIT = 1 << 3,          /* is a systemd unit */
 	KIND_CONTAINER = 1 << 4,     /* is a container */
@@ -96,6 +94,7 @@ const char *policy_kind_name(unsigned kind); /* "ollama", ...; NULL after the la
 int policy_kind_find(const char *name);      /* -GW_E_NOENT: unknown */
 const char *policy_kind_url(unsigned kind);  /* the default address; NULL: no HTTP */
 unsigned policy_kind_level(unsigned kind);   /* the eviction level at which it acts */
+uint64_t policy_kind_stop_ns(unsigned kind); /* time to free memory after its answer */
 bool policy_kind_is(unsigned kind, enum policy_trait trait);
 extern const char policy_kind_choices[]; /* "|ollama|llamacpp...", for a configuration */
 
@@ -120,7 +119,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(uint64_t, post_ns) \
 	V(uint64_t, headroom_bytes) /* kept free: the larger of this ... */ \
 	V(double, headroom_ratio)   /* ... and this share of the board's memory */ \
-	V(uint64_t, min_vram_bytes) /* a process with less contends only if it is busy */ \
+	V(uint64_t, min_vram_bytes) /* a contender with at least this much is demand */ \
 	V(double, util_ratio) \
 	V(uint64_t, util_ns) \
 	V(unsigned, max_level) \
@@ -131,7 +130,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(enum policy_kind, kind) \
 	V(const char *, url)                /* "http://127.0.0.1:11434" */ \
 	V(const char *, token_file)         /* NULL: none */ \
-	V(const char *, model)              /* to load again if the server does not report it; NULL */ \
+	V(const char *, model)              /* loaded if the server reports none, or NULL */ \
 	V(const char *const *, evict_argv)  /* kind exec; NULL-terminated */ \
 	V(const char *const *, resume_argv) \
 	V(int, evict_signal)                /* kind signal */ \
@@ -141,7 +140,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(int, priority)                    /* lowest leaves first */ \
 	V(enum policy_resume, resume) \
 	V(bool, managed)                    /* the guard starts it if it does not run */ \
-	V(unsigned, level)                  /* of vLLM's sleep, for example; 0: the adapter chooses */ \
+	V(unsigned, level)                  /* such as vLLM's sleep level; 0: default */ \
 	A(struct policy_span, span, schedule, POLICY_SPANS, schedules) \
 	V(bool, ac_only) \
 	/* Idle economy: unload the worker while it is idle (guard/economy.h). */ \
@@ -160,7 +159,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(uint64_t, unattributed_bytes) \
 	V(bool, evict_when_blind) \
 	V(bool, restore_on_stop) \
-	V(unsigned, user_evictions) /* that one user may cause per hour; 0: no limit */ \
+	V(unsigned, user_evictions) /* most evictions per user and hour; 0: no limit */ \
 	V(uint64_t, poll_ns)        /* 0: as in GUARD-MACHINE.md, Numbers */ \
 	S(knobs, standard) \
 	A(struct policy_rule, rule, rule, POLICY_RULES, rules) \
@@ -189,7 +188,8 @@ struct policy {
 /* Sets the defaults of [guard] and [guard.defaults] (config.def): observe, no rules, no
  * workers. */
 void policy_init(struct policy *p);
-/* Sets the defaults of a worker: no name, all values from the standard. */
+/* Sets the defaults of a worker: no name, and all times, sizes and ratios from
+ * policy.standard. */
 void policy_worker_init(struct policy_worker *w);
 
 /* Copies a string, which lives until policy_done(); NULL: out of memory. A policy that only
@@ -205,9 +205,9 @@ bool policy_same(const struct policy *a, const struct policy *b);
 int policy_find_worker(const struct policy *p, const char *name); /* -1: none */
 bool policy_match_same(const struct policy_match *a, const struct policy_match *b);
 
-/* Returns the worker's own value, or else the standard value. */
+/* Returns the worker's own value if it is set, else the value in policy.standard. */
 uint64_t policy_number(uint64_t own, uint64_t standard);
-/* Replaces each value of k that is the standard's by it. */
+/* Replaces each value of k that is not set by the value in standard. */
 void policy_knobs_resolve(struct policy_knobs *k, const struct policy_knobs *standard);
 
 /* Reads "Fri-Sun 18:00-23:00"; several spans are separated by ';'. Days are Mon to Sun, ranges,

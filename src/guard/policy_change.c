@@ -53,7 +53,7 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 	if (w->presence == PRESENCE_GONE)
 		return;
 	worker_set_unknown(g, w);
-	if (worker_must_resume(w)) {
+	if (worker_resume_forbidden(w)) {
 		w->presence = PRESENCE_HERE;
 		w->report.state = STATE_EVICTED;
 		guard_report(g, w, "mode", "%s", guard_must_resume_text);

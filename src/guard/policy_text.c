@@ -19,11 +19,12 @@ static const char *const modes[] = { "observe", "dry-run", "enforce", NULL };
 static const char *const actions[] = { "ignore", "watch", "contend", "contend-now", NULL };
 static const char *const resumes[] = { "restore", "lazy", "never", NULL };
 static const char *const kinds[] = {
-#define K(symbol, name, url, level, traits, help) [WORKER_##symbol] = #name,
+#define K(symbol, name, url, level, stop_s, traits, help) [WORKER_##symbol] = #name,
 #include "kind.def"
 	NULL
 };
-/* Numbers in recordings before format version 5. Never change this list. */
+/* Kinds in the order of their numbers in recordings before format version 5. Never change this
+ * list. */
 static const char *const old_kinds[] = { "ollama", "llamacpp",   "llamaswap", "vllm",
 					 "sglang", "tabby",      "kobold",    "comfy",
 					 "a1111",  "checkpoint", "systemd",   "container",

@@ -19,8 +19,8 @@ enum proc_visibility {
 /* Returns a set of enum proc_visibility, by the current capabilities. */
 unsigned proc_visibility_now(void);
 
-/* Returns what the worker is matched by but is not visible: "port" or "program"; NULL:
- * nothing. */
+/* Returns which part of the worker's match is not visible: "port" or "program"; NULL: all
+ * needed parts are visible. */
 const char *proc_visibility_lacks(const struct policy *p, unsigned worker, unsigned visible);
 
 /* Writes a sentence without full stop that names the workers and rules concerned, and what to
@@ -29,7 +29,7 @@ const char *proc_visibility_lacks(const struct policy *p, unsigned worker, unsig
 bool proc_visibility_missing(const struct policy *p, unsigned visible,
 			     char out[static PROC_VISIBILITY_TEXT]);
 
-/* The advice what to do, for other sentences. */
+/* The advice in that sentence, for other messages. */
 extern const char proc_visibility_remedy[];
 
 #endif

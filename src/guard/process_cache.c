@@ -271,8 +271,8 @@ static void set_unreadable(struct cached_process *e)
 	e->state = PROCESS_FOUND;
 }
 
-/* Keeps the program and the arguments of a process that ends: it loses them before its memory
- * on the GPU. */
+/* Keeps the program and the arguments of a process that ends: they are lost before its memory
+ * on the GPU is free. */
 static void keep_program(const struct cached_process *e, uint64_t start_ticks,
 			 struct scene_process *now)
 {

@@ -51,7 +51,7 @@ void pidfd_set_add(struct pidfd_set *a, struct proc_id id);
 /* ---- the cache ---- */
 
 #define PROCESS_CACHE_ORPHAN_NS UINT64_C(1000000000)
-/* long, because a driver's list may fail for a while */
+/* long, because reading the driver's list may fail for a while */
 #define PROCESS_CACHE_FORGET_NS UINT64_C(10000000000)
 /* A young process may execute another program, so it is read again more often than an old
  * one. */

@@ -138,7 +138,7 @@ static int most_free_gpu(const struct guard *g)
 	return best;
 }
 
-/* True if the bytes are not free without an eviction. */
+/* True if the bytes become free only by an eviction. */
 static bool must_leave(const struct guard *g, unsigned slot, uint64_t bytes)
 {
 	return g->gpu[slot].free_bytes < bytes + g->gpu[slot].promised + headroom(g, slot);
@@ -188,7 +188,7 @@ static struct reservation *reservation_find(struct guard *g, uint64_t id)
 	return NULL;
 }
 
-/* True if a worker that is marked for the reservation still holds memory. */
+/* True if a worker that is marked for the reservation has not left yet. */
 static bool is_being_freed(const struct guard *g, const struct reservation *r)
 {
 	uint32_t bit = BIT((unsigned)(r - g->reservation));

@@ -1,5 +1,5 @@
 /* Checks whether a worker may return, when no reason keeps it out (GUARD-MACHINE.md, Before it
- * returns). */
+ * returns). Begins the return, and takes it back if it fails. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -35,8 +35,8 @@ static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
 	return false;
 }
 
-/* Returns the bytes that other returning workers will take. When the service ends, there may be
- * no later scene that shows them. */
+/* Returns the bytes that other returning workers will still take. They count only when the
+ * service ends, because then no later scene may show them. */
 static uint64_t others_take(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	uint64_t sum = 0;
@@ -135,4 +135,114 @@ uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w,
 		len += strlen(out + len);
 	}
 	return bad;
+}
+
+/* ---- the return begins or fails: rows 30 to 32 and 34 ---- */
+
+static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
+{
+	return w->presence == PRESENCE_GONE ? FROM_ABSENT : stuck ? FROM_STUCK : FROM_OUT;
+}
+
+/* Checks whether the worker may return: every 5 s, or every second if only an order or another
+ * worker must be waited for. Reports again only when another check fails. stuck: the worker
+ * still holds its memory. calmed: the quiet time has just ended. */
+enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed)
+{
+	struct worker_backoff *b = &w->backoff;
+	char why[220];
+	uint32_t bad;
+
+	if (!calmed && g->now_ns < b->check_ns)
+		return STEP_WAIT;
+	bad = guard_check_return(g, w, why, sizeof(why));
+	b->check_ns =
+		g->now_ns +
+		(bad == BIT(BLOCK_TURN) || bad == BIT(BLOCK_BUSY) ? NS_PER_S : RECHECK_NS);
+	if (bad & ~(BIT(BLOCK_TURN) | BIT(BLOCK_BUSY)) && b->request == RESUME_REQUESTED_NOW)
+		b->request = RESUME_REQUESTED;
+	if (bad && bad == b->blocked && !calmed)
+		return STEP_WAIT;
+	if (!bad && b->blocked == BIT(BLOCK_ENDPOINT)) { /* retries without a report */
+		worker_set_returning(g, w, STAGE_LOAD, returns_from(w, stuck));
+		w->report.state = STATE_RESUME;
+		return STEP_AGAIN;
+	}
+	guard_report_as(g, w, w->report.state, STATE_PRECHECK, "no reason left",
+			"checking whether it may return");
+	b->blocked = bad;
+	if (!bad) {
+		worker_set_returning(g, w, STAGE_LOAD, returns_from(w, stuck));
+		guard_report(g, w, "precheck", "all checks passed");
+		return STEP_AGAIN;
+	}
+	if (w->presence == PRESENCE_UNKNOWN) {
+		w->presence = PRESENCE_HERE;
+		w->intent.goal = GOAL_LEAVE;
+		w->intent.stage = STAGE_STUCK;
+		w->intent.from = FROM_RUN;
+	}
+	w->report.since_ns = g->now_ns;
+	w->report.blocked = bad;
+	guard_report(g, w, "resume_blocked", "%s", why);
+	return STEP_WAIT;
+}
+
+/* Puts the worker back where it was before a return that failed. */
+static void undo_return(struct guard *g, struct guard_worker *w)
+{
+	if (w->intent.from != FROM_STUCK) {
+		worker_set_out(g, w);
+		return;
+	}
+	w->intent.from = FROM_RUN;
+	worker_set_leaving(g, w, STAGE_STUCK);
+}
+
+/* Reports the worker as absent if the guard was to start its process and the process did not
+ * appear. */
+static void not_started(struct guard *g, struct guard_worker *w, enum worker_from from)
+{
+	if ((from != FROM_ABSENT && from != FROM_STARTED) || worker_is_present(w))
+		return;
+	worker_forget_eviction(g, w);
+	worker_set_gone(g, w);
+	guard_report(g, w, "not there", "its process ended");
+}
+
+/* Handles a failed resume (row 34). A stuck worker that never reported that it left probably
+ * still runs: then only its memory is checked. */
+void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
+{
+	const enum worker_from from = w->intent.from;
+
+	if (from == FROM_STUCK && w->intent.claim != CLAIM_LEFT) {
+		worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
+		guard_report(g, w, "resume failed", "it probably never left: %.180s", message);
+		return;
+	}
+	guard_back_off(g, w);
+	undo_return(g, w);
+	guard_report(g, w, "resume failed", "%.200s", message);
+	not_started(g, w, from);
+}
+
+/* Handles an endpoint that does not answer (row 32). The guard learns this from the outcome of
+ * an order, because only the thread that carries out an order calls the endpoint. */
+void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message)
+{
+	const enum worker_from from = w->intent.from;
+	struct worker_backoff *b = &w->backoff;
+	const bool reported = b->blocked == BIT(BLOCK_ENDPOINT);
+
+	undo_return(g, w);
+	b->blocked = BIT(BLOCK_ENDPOINT);
+	b->check_ns = g->now_ns + RECHECK_NS;
+	if (reported) {
+		w->report.state = worker_state(w);
+	} else {
+		w->report.blocked = b->blocked;
+		guard_report(g, w, "resume_blocked", "it does not answer: %.180s", message);
+	}
+	not_started(g, w, from);
 }

@@ -13,15 +13,17 @@ enum kind { END, U64, I64, REAL, UINT, INT, FLAG, HEALTH, TEXT, CHAIN };
 
 struct field {
 	enum kind kind;
-	unsigned size; /* of a TEXT: with its NUL; of a UINT: the value is below this, 0: any */
+	/* TEXT: size of the buffer, with the NUL. UINT: the value must be less than size; if size
+	 * is 0, every value is valid. */
+	unsigned size;
 	size_t offset;
 };
 
 enum line { LINE_SCENE, LINE_GPU, LINE_PROCESS, LINE_ROOT, LINE_FORMER, LINE_END, LINES };
 
-/* A line of changes has the time since the last scene, the difference between the wall clock
- * and that time, and one word per changed field. A word is: letter of the line type, position
- * of the line, '.', position of the field, '=', new value. */
+/* A line of changes has the time since the last scene, how much more than this the wall clock
+ * advanced, and one word per changed field. A word is: letter of the line type, position of the
+ * line, '.', position of the field, '=', new value. */
 #define CHANGE     'D'
 #define CHAIN_SIZE (SCENE_ANCESTORS * sizeof(int64_t))
 
@@ -464,7 +466,8 @@ int scene_read(struct scene *ret, const char *line)
 		ret->whole = read_changes(ret, line);
 		return ret->whole ? 1 : -GW_E_PARSE;
 	}
-	/* If a scene was cut short, the next scene line begins a new one. */
+	/* Only a scene line begins a scene. It is accepted even if the last scene is
+	 * incomplete. */
 	if (kind != LINE_SCENE && !ret->reading)
 		return -GW_E_PARSE;
 	if (kind == LINES || !take[kind](ret, line)) {

@@ -51,8 +51,8 @@ struct scene_process {
 	bool bytes_known;
 	double sm_ratio; /* over the last seconds; NAN: not requested or not reported */
 	bool orphan;     /* the driver lists it, but the kernel does not */
-	bool self;       /* it belongs to our own process tree or cgroup */
-	bool veiled; /* its program cannot be read, so it may be a worker of the same user */
+	bool self;       /* it belongs to the process tree or cgroup of this program */
+	bool veiled;     /* its program is hidden, so it may be a worker that was not found */
 	char name[16], exe[160], command[160], cgroup[160], container[64];
 	int64_t ancestor[SCENE_ANCESTORS]; /* nearest first; 0 ends the list */
 	/* Not recorded. */
@@ -116,9 +116,9 @@ static inline bool scene_is(const struct scene_process *p, const struct scene_ro
 void scene_write(struct buf *out, const struct scene *s);
 
 /* Writes the difference from last as one short line, because most scenes differ from the one
- * before only in time. Writes the whole scene if last->whole is not set, if the GPUs, processes
- * or roots are others, or if the changes do not fit on one line. Then copies s to last. The
- * caller zeroes last before the first call. */
+ * before only in time. Writes the whole scene if last->whole is not set, if there are more or
+ * fewer GPUs, processes or roots, or if the changes do not fit on one line. Then copies s to
+ * last. The caller zeroes last before the first call. */
 void scene_write_change(struct buf *out, const struct scene *s, struct scene *last);
 
 /* Reads the next line, without its newline.  The caller zeroes ret before the first line and does not change it between

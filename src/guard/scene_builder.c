@@ -1,5 +1,5 @@
-/* Builds one scene from begin to end: the GPUs with their process lists, /proc for each new
- * pid, then the workers' roots.
+/* Builds one scene: first the GPUs with their process lists, then /proc for each new pid, then
+ * the workers' roots.
  *
  * Ten scenes per second must be cheap, so most scenes are light: one driver call per GPU reads
  * list and memory. Slow values (names, health, temperature, the machine) are read with a full
@@ -20,8 +20,8 @@
 
 /* ---- this process ---- */
 
-/* True if the control group is a service. Only a service has a control group of its own; a
- * session or a container shares it with other programs. */
+/* True if the control group is a service. Only a service has its own control group; the group
+ * of a session or a container also has other programs. */
 static bool is_service_cgroup(const char *cgroup)
 {
 	const char *last = strrchr(cgroup, '/');
@@ -229,8 +229,8 @@ static void begin_scene(struct scene_builder *b, uint64_t mono_ns, uint64_t wall
 	b->rows = b->left_out = 0;
 }
 
-/* Returns the time since which the driver shall report utilisation, in microseconds of wall
- * time; 0: no utilisation. */
+/* Returns the start of the time for which the driver reports utilisation, in microseconds of
+ * wall time; 0: utilisation is not queried. */
 static uint64_t use_since_us(struct scene_builder *b, bool utilisation)
 {
 	const struct scene *s = b->scene;

@@ -1,9 +1,9 @@
 /* scene_builder: builds the scenes that the guard decides on, from a context, /proc and /sys.
  *
  * Memory and processes come from the driver for each scene, slow values from a snapshot once a
- * second, names from /proc.  All memory is allocated at the start and bounded, however many
- * processes there are.  If the process list of a GPU cannot be read, it has no processes in
- * that scene and errors > 0: that means unknown, not empty. */
+ * second, names from /proc. All memory is allocated at the start and bounded, however many
+ * processes there are. If the process list of a GPU cannot be read, the GPU has errors > 0 and
+ * no processes in that scene: its processes are unknown. */
 #ifndef GW_GUARD_SCENE_BUILDER_H
 #define GW_GUARD_SCENE_BUILDER_H
 
@@ -14,16 +14,16 @@
 struct gw_ctx;
 struct scene_builder;
 
-#define SCENE_BUILDER_BLIND 10 /* the GPU is SCENE_BLIND after more errors in a row */
+#define SCENE_BUILDER_BLIND 10 /* a GPU with more errors in a row than this is SCENE_BLIND */
 
 /* Borrows ctx and p. ctx should have a deadline: without one, a hanging driver blocks
  * scene_builder_take(). Returns 0 or -GW_E_NOMEM. */
 int scene_builder_new(struct gw_ctx *ctx, const struct policy *p, struct scene_builder **ret);
 void scene_builder_free(struct scene_builder *b);
 
-/* Replaces the policy; the old one must still exist. What was found with the old policy is
- * dropped, except which process wrote which pidfile. Roots that the new policy does not find
- * appear in scenes as former roots. Returns 0, or -GW_E_NOMEM: nothing changes. */
+/* Replaces the policy; the old one must still exist. Workers with an unchanged match keep their
+ * roots. Other roots that the new policy does not find appear in scenes as former roots. It
+ * stays known which process wrote which pidfile. Returns 0, or -GW_E_NOMEM: nothing changes. */
 int scene_builder_policy(struct scene_builder *b, const struct policy *p);
 
 /* Root processes that the workers had in an earlier run. While they live and no match finds

@@ -1,6 +1,5 @@
-/* Data that scene_builder.c (a scene from begin to end, and the machine) and
- * scene_builder_rows.c (what drivers report, and the processes behind it) share. No other file
- * includes this header. */
+/* Data that scene_builder.c (builds a scene, reads the machine) and scene_builder_rows.c (what
+ * drivers report, and the processes behind it) share. No other file includes this header. */
 #ifndef GW_GUARD_SCENE_BUILDER_INTERNAL_H
 #define GW_GUARD_SCENE_BUILDER_INTERNAL_H
 

@@ -366,8 +366,8 @@ static unsigned generations(const struct scene_process *p, int64_t pid)
 	return FAR;
 }
 
-/* Returns how many generations p is below this process. As pid 1 of a container this process is
- * an ancestor of everything, which means nothing. */
+/* Returns how many generations p is below this process. FAR if this process is pid 1 of a
+ * container, because then every process is below it. */
 static unsigned below_self(const struct scene_builder *b, const struct scene_process *p)
 {
 	return b->self > 1 ? generations(p, b->self) : FAR;
@@ -412,8 +412,8 @@ static int worker_of(struct scene_builder *b, const struct scene_process *p,
 	return c->worker;
 }
 
-/* True if p belongs to this program. A worker that this program started is a worker; this
- * program below a worker is this program: the nearer ancestor decides. */
+/* True if p belongs to this program. If p is below this program and also below a worker's root,
+ * the nearer of the two decides. */
 static bool is_own(const struct scene_builder *b, const struct scene_process *p, int worker)
 {
 	unsigned root;

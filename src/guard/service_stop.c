@@ -1,11 +1,11 @@
 /* The end of the service: row 47 of docs/GUARD-MACHINE.md.
  *
- * Nothing new begins. A worker that no reason keeps out may return. A worker that only admits
- * no new work admits it again. An order that is under way is waited for first. Heat is no
- * longer watched. */
+ * Nothing new begins. A worker that no reason keeps out may return. A worker that only got an
+ * order to refuse new work admits it again. An order that is under way is waited for first.
+ * Heat is no longer watched. */
 #include "guard_internal.h"
 
-/* True if nothing was unloaded: at most the worker's door is closed. A worker that reported
+/* True if nothing was unloaded: at most, the worker refuses new work. A worker that reported
  * that it left, or that is returning, may have unloaded. Some workers leave and report a
  * failure. */
 static bool is_untouched(const struct guard_worker *w)

@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-/* A process that ends leaves the list before its work on the GPU has ended. */
+/* A condition must last this long, because an ending process leaves the list before its work on
+ * the GPU has ended. */
 #define LASTS_NS   (10 * NS_PER_S)
 #define BUSY_RATIO 0.99
 #define BYTES      (512. * 1048576) /* drivers and consoles use less than this */

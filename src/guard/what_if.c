@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BEGIN_NS (3600 * NS_PER_S) /* always the same, so that the decisions are the same */
+/* start of every run; always the same, so that decisions can be repeated */
+#define BEGIN_NS (3600 * NS_PER_S)
 
 struct what_if {
 	struct policy policy;

@@ -29,8 +29,9 @@ const struct guard *what_if_guard(const struct what_if *t);
 unsigned what_if_scenes(const struct what_if *t);
 uint64_t what_if_span_ns(const struct what_if *t); /* how long it ran */
 
-/* Makes an earlier scene for an invented scene s: without processes that are neither workers
- * nor of the system, and with their memory free. */
+/* Makes an earlier scene for an invented scene s. It keeps the processes of workers, of this
+ * program, of the system, and those that a rule ignores. All other processes are left out, and
+ * their memory is free. */
 void what_if_before(const struct policy *p, const struct scene *s, struct scene *out);
 
 #endif

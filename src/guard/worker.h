@@ -47,9 +47,10 @@ struct worker_call {
 	const struct root *root; /* root folder of /proc */
 	const struct worker_set *set;
 	const char *companion; /* socket of the companion; NULL: act without it */
+	bool listed;           /* result of resume: the worker lists its models as loaded */
 };
 
-/* A POST request whose path and body never change. */
+/* A POST request with a fixed path and body. */
 struct worker_post {
 	const char *path, *body;
 	bool optional; /* no failure if the server does not have this path */
@@ -58,8 +59,8 @@ struct worker_post {
 struct worker_ops {
 	/* Each function is NULL if there is nothing to do. Each returns 0; -GW_E_TIMEOUT,
 	 * -GW_E_IO (refused, broken), -GW_E_STATE (busy, try again), -GW_E_NOSUPPORT (the
-	 * worker was started without it) or -GW_E_PERM, with a sentence in c->message. After 0
-	 * the message may be a remark. */
+	 * worker was started without this feature) or -GW_E_PERM, with a sentence in
+	 * c->message. After 0 the message may be a remark. */
 	int (*close)(struct worker_call *c); /* accept no new work */
 	int (*drain)(struct worker_call *c, bool *ret_busy);
 	/* Notes what evict will undo and resume must know; changes nothing in the worker. The
@@ -73,14 +74,18 @@ struct worker_ops {
 
 	/* An HTTP server can have fixed requests instead of functions. posts: the POSTs that
 	 * carry out an order, sent one after the other until one fails; a NULL path ends a
-	 * list. alive_path: a path that answers GET with 2xx while the server is alive. */
+	 * list. alive_path: a path that answers GET with 2xx while the server is alive.
+	 *
+	 * No question (drain, learn, alive) may load or wake a model, generate, or wait for
+	 * requests to end: a contender needs the memory now. */
 	const struct worker_post *posts[ORDER_NOTIFY];
 	const char *alive_path;
-	/* Instead of drain: the path of a JSON document, and whether it shows running
-	 * requests. */
+	/* Instead of drain: the path of a JSON document, and a function that returns whether
+	 * this document shows running requests. */
 	const char *busy_path;
 	bool (*busy)(const struct json_doc *r);
-	/* Instead of resume: loads one of the models that learn noted. */
+	/* Instead of resume: loads one of the models that learn noted. Returns 0 when the
+	 * server lists the model as loaded, 1 if it still loads at the deadline. */
 	int (*load)(struct worker_call *c, const char *model);
 };
 
@@ -102,6 +107,13 @@ struct worker_set {
 	int (*begin)(struct worker_call *c);
 	void (*started)(struct worker_call *c);
 	void (*end)(struct worker_call *c);
+	/* Requests of kinds with an HTTP server (guard/worker/common.h); NULL if the set has no
+	 * such kind, so that a program that guards itself has no HTTP client. */
+	int (*get)(struct worker_call *c, const char *path);
+	int (*post_all)(struct worker_call *c, const struct worker_post *posts);
+	int (*busy)(struct worker_call *c, const struct worker_ops *ops, bool *ret_busy);
+	int (*load_noted)(struct worker_call *c,
+			  int (*load)(struct worker_call *c, const char *model));
 };
 extern const struct worker_set worker_all; /* every kind */
 extern const struct worker_set worker_own; /* WORKER_CALLBACK alone */

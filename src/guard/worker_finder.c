@@ -19,9 +19,10 @@
 #define CLOCK_DIFFERENCE_NS NS_PER_S
 
 /* How long a result is valid. FOUND: the worker has a root; MISSING: it has none. */
-#define PIDFILE_NS        NS_PER_S
-#define RECHECK_NS        NS_PER_S /* checks that roots run the same programs: three files */
-#define PORT_FOUND_NS     NS_PER_S /* reads one link */
+#define PIDFILE_NS NS_PER_S
+/* time between checks that roots run the same programs; reads three files */
+#define RECHECK_NS        NS_PER_S
+#define PORT_FOUND_NS     NS_PER_S          /* reads one link */
 #define PORT_MISSING_NS   (5 * NS_PER_S)    /* the kernel takes 3 ms to list its sockets */
 #define PORT_APPEARED_NS  (200 * NS_PER_MS) /* a new process on a GPU may be the worker */
 #define OWNER_MISSING_NS  (30 * NS_PER_S) /* a socket listens, but its process is not visible */
@@ -122,8 +123,8 @@ static void inherit_worker(struct worker_finder *f, unsigned worker,
 
 	if (strcmp(now->name, was->name) == 0)
 		inherit_target(t, from, worker_finder_same_match(now, was));
-	/* A new finder cannot know which process wrote a pidfile: only a finder that saw the
-	 * process alive knows it. */
+	/* Take over which process wrote the pidfile: only a finder that saw this process alive
+	 * knows it. */
 	if (now->match.pidfile && was->match.pidfile &&
 	    strcmp(now->match.pidfile, was->match.pidfile) == 0) {
 		t->written = from->written;
@@ -227,11 +228,11 @@ static void remove_formers(const struct worker_finder *f, struct target *t)
 	t->formers = kept;
 }
 
-/* True if pid must not become a root. Every process is below init, and this process is below
- * those that started it: a pidfile or a socket (systemd holds sockets that it passes on) must
- * not make a root of these. A process that the match names by its program may be the first
- * process of a container, with the whole container below it. But init of the machine is never a
- * root. */
+/* True if pid must not become a root. Init of the machine is never a root. Every process is
+ * below init, and this program is below the processes that started it. If a pidfile or a socket
+ * names one of these, it does not become a root; systemd, for example, holds sockets that it
+ * passes on. But if the match names a program, the first process of a container may be a root,
+ * with the whole container below it. */
 static bool is_above_us(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;
@@ -505,9 +506,9 @@ struct search { /* search of /proc, which lists processes in the order of their 
 	bool complete;
 };
 
-/* True if the process may fit. A quick test with one file instead of eight excludes most
- * processes: they have another name or program, no arguments (kernel threads), or are in
- * another control group. */
+/* True if the process may fit. This quick test reads only the files that the match needs,
+ * instead of eight files. It excludes most processes: they have another name or program, no
+ * arguments (kernel threads), or are in another control group. */
 static bool may_fit(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;

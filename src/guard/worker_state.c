@@ -1,4 +1,5 @@
-/* Derives facts from a worker's enums, and changes these enums. */
+/* Derives the state of a worker from its presence, intent and demand phase, and changes these
+ * three. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -15,7 +16,7 @@ enum guard_state worker_state(const struct guard_worker *w)
 
 	if (w->presence != PRESENCE_HERE)
 		return w->presence == PRESENCE_GONE ? STATE_ABSENT : STATE_RECONCILE;
-	if (worker_must_resume(w))
+	if (worker_resume_forbidden(w))
 		return STATE_EVICTED;
 	switch (w->intent.goal) {
 	case GOAL_RUN: return worker_is_suspected(w) ? STATE_SUSPECT : STATE_ACTIVE;
@@ -44,8 +45,8 @@ bool worker_is_held_active(const struct guard_worker *w)
 	return w->reasons.person == PERSON_HOLD_ACTIVE;
 }
 
-/* True if the worker leaves or is evicted only because it was idle. Then it stays open to its
- * clients. */
+/* True if the worker leaves or is evicted only because it was idle. Then it still admits new
+ * work. */
 bool worker_is_idle_only(const struct guard_worker *w)
 {
 	return worker_kept_out(w) == BIT(REASON_IDLE);
@@ -94,7 +95,7 @@ bool worker_is_returning(const struct guard_worker *w)
 bool worker_is_coming_back(const struct guard_worker *w)
 {
 	return w->presence == PRESENCE_HERE && w->intent.goal == GOAL_RETURN &&
-	       !worker_must_resume(w);
+	       !worker_resume_forbidden(w);
 }
 
 bool worker_heeds_demand(const struct guard_worker *w)
@@ -102,7 +103,7 @@ bool worker_heeds_demand(const struct guard_worker *w)
 	return w->backoff.request != RESUME_REQUESTED_NOW && !worker_is_held_active(w);
 }
 
-bool worker_must_resume(const struct guard_worker *w)
+bool worker_resume_forbidden(const struct guard_worker *w)
 {
 	return w->dry && worker_owes(w);
 }
@@ -116,7 +117,7 @@ bool worker_is_out(const struct guard_worker *w)
 {
 	return w->presence == PRESENCE_GONE ||
 	       (w->presence == PRESENCE_HERE &&
-		(w->intent.goal != GOAL_RUN || worker_must_resume(w)));
+		(w->intent.goal != GOAL_RUN || worker_resume_forbidden(w)));
 }
 
 bool worker_is_leaving(const struct guard_worker *w)
@@ -124,7 +125,7 @@ bool worker_is_leaving(const struct guard_worker *w)
 	return worker_is_out(w) && worker_kept_out(w) && worker_state(w) != STATE_STUCK;
 }
 
-/* True if no order can make the worker load: its memory comes back when a client requests a
+/* True if the worker gets no order to load: its memory comes back when a client requests a
  * model. */
 bool worker_loads_lazily(const struct guard_worker *w)
 {
@@ -148,7 +149,8 @@ unsigned worker_number(const struct guard *g, const struct guard_worker *w)
 
 /* ---- changes ---- */
 
-/* Ends suspicion and quiet time: contention either is a reason or is not. */
+/* Ends a suspicion or a quiet time. After this the phase only says whether contention is a
+ * reason. */
 static void settle_phase(struct guard_worker *w)
 {
 	w->demand.phase = worker_has_contention(w) ? PHASE_SURE : PHASE_NONE;
@@ -218,7 +220,8 @@ void worker_stop_returning(struct guard_worker *w)
 }
 
 /* Sets the worker as absent. What is known about an evicted worker that still lives is kept: it
- * is still evicted when it is found again. */
+ * is still evicted when it is found again. If another process replaced it (FOUND_OTHER_LIVES),
+ * nothing is kept. */
 void worker_set_gone(struct guard *g, struct guard_worker *w)
 {
 	const enum worker_found found = w->observed.found;
@@ -237,17 +240,22 @@ void worker_set_gone(struct guard *g, struct guard_worker *w)
 	worker_stop_returning(w);
 }
 
-static void stamp_gpus(struct guard *g, const struct guard_worker *w)
+void worker_raise_need(struct guard_worker *w)
 {
-	for (unsigned i = 0; i < g->gpus; i++)
-		if (has(w->observed.gpus, i))
-			g->gpu[i].acted_ns = g->now_ns;
+	struct worker_observed *o = &w->observed;
+
+	o->need_bytes = 0;
+	for (unsigned i = 0; i < SCENE_GPUS; i++) {
+		if (o->held[i] > o->need_on[i])
+			o->need_on[i] = o->held[i];
+		o->need_bytes += o->need_on[i];
+	}
 }
 
-static void set_need(struct guard_worker *w)
+void worker_set_need(struct guard_worker *w)
 {
-	w->observed.need_bytes = w->observed.bytes;
-	memcpy(w->observed.need_on, w->observed.held, sizeof(w->observed.need_on));
+	memset(w->observed.need_on, 0, sizeof(w->observed.need_on));
+	worker_raise_need(w);
 }
 
 void worker_set_running(struct guard *g, struct guard_worker *w)
@@ -259,7 +267,6 @@ void worker_set_running(struct guard *g, struct guard_worker *w)
 		w->report.resumes += !w->dry;
 		if (worker_is_present(w)) /* the guard's own order restarted it */
 			guard_accept_roots(g, w);
-		stamp_gpus(g, w);
 	}
 	/* A worker that was started may report success before its process is found. */
 	w->intent.from = returned && !worker_is_present(w) ? FROM_ABSENT : FROM_RUN;
@@ -273,7 +280,7 @@ void worker_set_running(struct guard *g, struct guard_worker *w)
 	w->backoff.blocked = 0;
 	w->order.retry_ns = 0;
 	w->record_due = true;
-	set_need(w);
+	worker_set_need(w);
 }
 
 void worker_set_suspected(struct guard *g, struct guard_worker *w, bool suspected)
@@ -291,9 +298,6 @@ static void begin_drain(struct guard *g, struct guard_worker *w)
 {
 	bool hot = w->reasons.mask & BIT(REASON_THERMAL);
 
-	/* Memory that the worker gave up by itself is no longer part of its need. */
-	if (!worker_is_returning(w) && w->observed.bytes < w->observed.need_bytes / 4)
-		set_need(w);
 	guard_eviction_begins(g, w);
 	w->intent.deadline_ns = g->now_ns + (hot ? 0 : w->knobs.drain_ns);
 	w->demand.damped_until_ns = 0;
@@ -315,6 +319,18 @@ static void begin_unload(struct guard *g, struct guard_worker *w)
 	w->intent.tries = 0;
 }
 
+/* A server has at least its own time limit to free its memory. */
+static void begin_verify(struct guard *g, struct guard_worker *w)
+{
+	const uint64_t own_ns = w->intent.level == guard_level_first(w)
+					? policy_kind_stop_ns(w->policy->kind)
+					: 0;
+
+	w->intent.deadline_ns =
+		g->now_ns + (own_ns > w->knobs.verify_ns ? own_ns : w->knobs.verify_ns);
+	w->intent.least_bytes = w->observed.bytes;
+}
+
 void worker_set_leaving(struct guard *g, struct guard_worker *w, enum worker_stage stage)
 {
 	const bool returning = worker_is_returning(w);
@@ -322,7 +338,7 @@ void worker_set_leaving(struct guard *g, struct guard_worker *w, enum worker_sta
 	switch (stage) {
 	case STAGE_DRAIN: begin_drain(g, w); break;
 	case STAGE_UNLOAD: begin_unload(g, w); break;
-	case STAGE_VERIFY: w->intent.deadline_ns = g->now_ns + w->knobs.verify_ns; break;
+	case STAGE_VERIFY: begin_verify(g, w); break;
 	default: w->order.retry_ns = g->now_ns + STUCK_NS; w->backoff.check_ns = g->now_ns;
 	}
 	begin_stage(g, w, GOAL_LEAVE, stage);
@@ -340,11 +356,13 @@ static void eviction_is_over(struct guard *g, struct guard_worker *w)
 	w->record_due = true;
 	guard_eviction_ended(w, RESULT_FREED);
 	if (w->door == DOOR_CLOSED && (found == FOUND_OTHER || found == FOUND_OTHER_LIVES))
-		/* some workers unload by restarting, which opens the door */
+		/* some workers unload by restarting, and then admit new work again */
 		w->door = DOOR_UNVERIFIED;
 	if (worker_is_present(w))
 		guard_accept_roots(g, w);
-	stamp_gpus(g, w);
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->observed.gpus, i))
+			g->gpu[i].acted_ns = g->now_ns;
 	if (w->dry)
 		w->report.would_evict++;
 	else

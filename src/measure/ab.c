@@ -26,8 +26,8 @@
  * Alpha is from our own simulation: the 5 % quantile of the smallest p value over the analyses
  * in 10^6 normal experiments (0.04976, 0.02917, 0.02113, 0.01655, 0.01367, 0.01165, 0.01015,
  * 0.00895, 0.00800, 0.00726), rounded down. If pairs_max puts the last analysis earlier than in
- * the table, its data are more similar to those of the analysis before, so the same alpha is on
- * the safe side. */
+ * the table, its data are more similar to those of the analysis before, so the same alpha is
+ * slightly stricter than necessary. */
 static const struct {
 	unsigned pairs;
 	double alpha;
@@ -244,7 +244,8 @@ static void fill_estimate(const struct ab *ab, enum ab_phase phase, enum ab_metr
 	set_interval(e, e->skewed ? union_of(e->t, e->bca) : e->t);
 }
 
-/* Compares the interval with the gate if the gate is for this metric, else with no change. */
+/* Compares the interval with the gate if the gate is for this metric, else with a change of
+ * 0. */
 static enum ab_verdict ab_decide(const struct ab *ab, enum ab_metric metric,
 				 struct ab_interval i)
 {
@@ -257,8 +258,8 @@ static enum ab_verdict ab_decide(const struct ab *ab, enum ab_metric metric,
 
 	if (near > 0 || (near == 0 && gate.or_equal))
 		return AB_WORSE;
-	/* A value exactly at the limit passes a gate with > or <. Without a gate, no change is
-	 * not better. */
+	/* A gate names the bad side of the limit. With > or <, the limit itself is not bad, so an
+	 * interval that ends there passes. Without a gate, a change of exactly 0 is not better. */
 	if (far < 0 || (far == 0 && gated && !gate.or_equal))
 		return AB_BETTER;
 	return AB_INCONCLUSIVE;
@@ -543,7 +544,8 @@ static int read_change(struct gate_reader *r, double *ret)
 	if (*end != '\0')
 		return gate_error(r, "not a number", "write a decimal such as 2 or 0.5");
 	if (negative && percent >= 100)
-		return gate_error(r, "nothing falls by 100 % or more", "name a smaller change");
+		return gate_error(r, "a decrease of 100 % or more is not possible",
+				  "name a smaller change");
 	r->at = p + n;
 	if (*r->at == ',')
 		return gate_error(r, "a comma in a number", "write decimals with a point");

@@ -45,8 +45,9 @@ struct ab_config {
 	 * one percent); 0: no target. */
 	double target_ratio;
 	bool gated;
-	struct ab_gate gate; /* used if gated; otherwise energy is compared with no change */
-	uint64_t seed;       /* for the order and the bootstrap; stored in the result */
+	/* used if gated; otherwise energy is compared with a change of 0 */
+	struct ab_gate gate;
+	uint64_t seed; /* for the order and the bootstrap; stored in the result */
 	size_t resamples;
 	/* A pair with an invalid run is dropped and repeated: at most repeats_row_max times in
 	 * a row and repeats_max times in total. After that the comparison ends as invalid. */
@@ -83,9 +84,9 @@ struct ab;
 int ab_new(const struct ab_config *config, struct ab **ret);
 void ab_free(struct ab *ab);
 
-/* The next run; false when the comparison is over. First A is compared with itself (the A/A
- * pass), which shows the noise. Then A and B are run in pairs, in random order, balanced every two
- * pairs (ABBA or BAAB), so that a slow drift affects both. */
+/* Gets the next run. Returns false when the comparison is over. First A is compared with itself
+ * (the A/A pass), which shows the noise. Then A and B are run in pairs, in random order,
+ * balanced every two pairs (ABBA or BAAB), so that a slow drift affects both. */
 bool ab_next(const struct ab *ab, struct ab_step *ret);
 
 /* Takes the result of the run that ab_next() requested. Returns 0: counted. 1: unusable
@@ -93,11 +94,12 @@ bool ab_next(const struct ab *ab, struct ab_step *ret);
  * repeats are left. -GW_E_STATE: not the requested run. */
 int ab_add(struct ab *ab, enum ab_phase phase, enum ab_arm arm, const struct ab_run *run);
 
-/* Why the comparison ended. Stopping as soon as a 95 % interval excludes 0 would find a
- * difference in 16 of 100 comparisons of a command with itself. So the data are analysed only
- * after 6, 10, 16, 26, 40, 64, 100, 160, 256 and pairs_max pairs, as far as these are below
- * pairs_max, and each interval is wide enough that all of them together miss in 5 of 100. The
- * width depends on the number of analyses (a table in ab.c: 0.0136 for the five of 40 pairs). */
+/* Why the comparison ended. If it stopped as soon as a 95 % interval excludes 0, it would find
+ * a difference in 16 of 100 comparisons of a command with itself. Therefore the data are
+ * analysed only after 6, 10, 16, 26, 40, 64, 100, 160 and 256 pairs, as far as these are below
+ * pairs_max, and after pairs_max pairs. The intervals are wider, so that all analyses together
+ * miss in 5 of 100 comparisons. The width depends on the number of analyses: the table in ab.c
+ * has alpha 0.0136 for the five analyses of 40 pairs. */
 enum ab_outcome {
 	AB_RUNNING,
 	AB_DECIDED, /* the interval lies on one side of the threshold */
@@ -109,7 +111,7 @@ enum ab_outcome {
 
 enum ab_verdict {
 	AB_INCONCLUSIVE,
-	/* the interval of B is entirely below no change, or on the good side of the gate */
+	/* the interval of the change is entirely below 0, or on the good side of the gate */
 	AB_BETTER,
 	AB_WORSE,
 };
@@ -143,16 +145,17 @@ struct ab_result {
 	struct ab_estimate aa[AB_METRICS];
 	struct ab_estimate ab[AB_METRICS]; /* alpha of an interim analysis */
 	bool aa_alarm;                     /* A differs from itself: a drift, or chance (5 %) */
-	double mde_budget_ratio; /* smallest detectable effect: A/A noise at pairs_max pairs */
+	/* smallest detectable effect with pairs_max pairs, from the A/A noise */
+	double mde_budget_ratio;
 	/* Pairs needed: 7.85 (sd/d)^2, where d is the target or else the gate's change; NAN if
 	 * there is neither, or if there are fewer than two pairs. */
 	double planned_pairs;
 };
 
-/* Gets the complete result at this moment; takes about ten milliseconds. Verdicts are
- * AB_INCONCLUSIVE while the comparison runs, because an interval between interim analyses does
- * not have the stated error, and if the data are unusable. The gate applies to its metric; the
- * other metrics are compared with no change. */
+/* Gets the complete result at this moment; takes about ten milliseconds. All verdicts are
+ * AB_INCONCLUSIVE if the data are unusable. They are also AB_INCONCLUSIVE while the comparison
+ * runs, because an interval between interim analyses does not have the stated error. The gate
+ * applies to its metric; the other metrics are compared with a change of 0. */
 void ab_result(const struct ab *ab, struct ab_result *ret);
 
 /* Returns the estimate of the deciding metric at the last interim analysis, bootstrapped only

@@ -60,16 +60,20 @@ const char *attribute_how_name(unsigned how);
  * unknown. */
 void attribute_init(struct attribute *a, double no_context_w, double context_w);
 
-/* Adds one interval: the joules of the device in these seconds, and its processes. First comes
- * the idle power of the board, no_context_w. One process gets the rest: measured. Several share
- * the cost of having contexts (context_w - no_context_w) in equal parts and the rest by their mean
- * SM utilisation: modelled. If one of them has no known utilisation, it gets an equal part of the
- * rest, and every share of the interval is a guess: equal-split. Without a process the rest is
- * unattributed. A process
- * that is listed twice counts once, with its larger utilisation. hidden: there may be processes
- * that we cannot see (MIG, another pid namespace), so everything is unattributed. The first
- * processes get the rows. Returns 0, or -GW_E_ARG for impossible values; nothing is added then.
- */
+/* Adds one interval: the joules of the device in these seconds, and its processes.
+ * - The idle power of the board, no_context_w, is subtracted first.
+ * - One process gets the rest: measured.
+ * - Several processes share the cost of having contexts (context_w - no_context_w) in equal
+ *   parts, and the rest by their mean SM utilisation: modelled.
+ * - If the utilisation of one of them is unknown, that process gets an equal part of the rest,
+ *   and every share of the interval is a guess: equal-split.
+ * - Without a process the rest is unattributed.
+ * - hidden: there may be processes that we cannot see (MIG, another pid namespace), so
+ *   everything is unattributed.
+ *
+ * A process that is listed twice counts once, with its larger utilisation. If there are more
+ * processes than rows, the first processes get the rows. Returns 0, or -GW_E_ARG for impossible
+ * values; nothing is added then. */
 int attribute_add(struct attribute *a, double joules, double seconds,
 		  const struct attribute_use *uses, size_t n, bool hidden);
 

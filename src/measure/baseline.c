@@ -140,7 +140,7 @@ static bool is_idle(struct measurement *t)
 	else if (a.foreign)
 		set_contended_process(t, a.foreign_name, a.foreign);
 	else if (t->plan.kind == BASELINE_CONTEXT_IDLE && !a.first)
-		set_contended(t, "no process of ours had a context on it");
+		set_contended(t, "the process that should have a context on the GPU has none");
 	else if (a.reasons & THROTTLED)
 		set_contended_reasons(t, a.reasons & THROTTLED);
 	else if (a.utilization_max > BUSY_RATIO) {
@@ -282,9 +282,9 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
 	return err;
 }
 
-/* Returns the additional uncertainty of net from the gain. Gross is uncertain by u(gain) x its
- * distance from the pivot of the line, net by u(gain) x its distance from the baseline. The
- * result is the difference in quadrature. */
+/* Returns by how much the uncertain gain makes net more uncertain than gross. Gross is
+ * uncertain by u(gain) x its distance from the pivot of the line, net by u(gain) x its distance
+ * from the baseline. The result is the difference in quadrature. */
 static double gain_u(const struct gw_energy *gross, const struct sensor *sensor, double base_w)
 {
 	double s = gross->seconds, raw = gross->raw_joules;
@@ -397,7 +397,7 @@ int baseline_save(const struct baseline *v, const char *dir, char *message, size
 	}
 	if (!*v->uuid) {
 		snprintf(message, size,
-			 "the GPU reports no UUID, which the name of the file needs");
+			 "the GPU reports no UUID, which is part of the file name");
 		return -GW_E_ARG;
 	}
 	buf_init_fixed(&b, text, sizeof(text));

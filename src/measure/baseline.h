@@ -56,9 +56,10 @@ void baseline_estimate(const double *batch_w, unsigned n, struct baseline_estima
 
 struct baseline_plan {
 	enum baseline_kind kind;
-	double max_s;        /* 30: ends at the latest after this time */
-	double min_s;        /* 10: does not end before this time, ... */
-	double half_width_w; /* 1: ... and then ends when the 95 % half-width is at most this */
+	double max_s; /* usually 30: the measurement ends at the latest after this time */
+	double min_s; /* usually 10: it does not end before this time, ... */
+	/* Usually 1: ... and then ends when the 95 % half-width is at most this */
+	double half_width_w;
 	/* Reports progress; may be NULL. If it returns false, the measurement ends. */
 	bool (*progress)(void *ctx, double seconds, double power_w, double half_width_w);
 	void *ctx;

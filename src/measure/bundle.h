@@ -74,7 +74,7 @@ struct bundle_found {
 	bool recorded;           /* the bundle contains the original result */
 	struct gw_interval then; /* the original result */
 	bool same;               /* low, best and high of both results have the same bits */
-	bool cut;                /* the recording ended before the result was requested */
+	bool cut;                /* the bundle's events end before the result was requested */
 };
 
 struct bundle_summary {

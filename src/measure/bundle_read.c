@@ -181,7 +181,7 @@ static bool same_bits(double a, double b)
 	return memcmp(&a, &b, sizeof(a)) == 0 || (isnan(a) && isnan(b));
 }
 
-/* Finds the original result of a window, and compares it. */
+/* Finds the recorded result of a window, and sets f->same if the new result is identical. */
 static void find_original(const struct bundle_reader *r, struct bundle_found *f)
 {
 	char path[4096], line[1024];
@@ -263,7 +263,8 @@ static int feed_event(struct bundle_reader *r, const struct event *e)
 	return 0;
 }
 
-/* Computes windows that have no request for their result, because the recording was cut off. */
+/* Computes windows that have no request for their result, because the bundle's events end
+ * earlier. */
 static void finish_windows(struct bundle_reader *r)
 {
 	while (r->tracker->open) {
@@ -277,8 +278,8 @@ static void finish_windows(struct bundle_reader *r)
 	}
 }
 
-/* Calls fn() for each event. Ignores a last line without newline: it was being written when the
- * recording ended. */
+/* Calls fn() for each event. Ignores a last line without newline: the writer stopped before it
+ * was complete. */
 static int each_event(struct bundle_reader *r,
 		      int (*fn)(struct bundle_reader *r, const struct event *e))
 {

@@ -47,9 +47,9 @@ static struct unknown of_trials(const struct moments *first, const struct moment
 	return u;
 }
 
-/* Assumes that the single run scatters like the others: s^2 / n of the mean plus s^2 of the
- * run. Adds the stated uncertainty of the single run, because we do not know how much of it the
- * scatter contains. */
+/* Computes the uncertainty if one arm has a single run. Assumes that this run scatters like the
+ * others: s^2 / n for the mean of the others, plus s^2 for the single run. Adds the stated
+ * uncertainty of the single run, because we do not know how much of it the scatter contains. */
 static struct unknown of_one_side(const struct moments *many, double u_once)
 {
 	return (struct unknown){ COMPARE_ONE_SIDE,
@@ -81,7 +81,7 @@ static struct unknown unknown_of(const struct compare_arm *first, const struct m
 
 /* Returns half the interval on logarithms. Each part has its own factor. One factor from the
  * pooled degrees of freedom would be too small if two or three runs happen to scatter little:
- * 88 % instead of 95 % for two runs against one. */
+ * for two runs against one, the interval would cover 88 % instead of 95 %. */
 static double reach_of(const struct unknown *u, double alpha)
 {
 	return hypot(student_factor(alpha, u->df) * sqrt(u->scatter2),

@@ -67,7 +67,8 @@ enum compare_verdict compare_verdict(const struct compare_change *c);
 
 /* Returns the uncertainty of ln(energy ratio) that comes from the sensor's offset; offset_w is
  * the standard uncertainty of the offset. It is 0 if both arms have the same mean power. The
- * same value holds for mean power and energy-delay product; time has none. */
+ * same value holds for mean power and energy-delay product; the ratio of times has no such
+ * uncertainty. */
 double compare_offset(double offset_w, double first_mean_w, double row_mean_w);
 
 #endif

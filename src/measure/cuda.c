@@ -115,7 +115,9 @@ static int load_library(struct cuda_load *c, char *message, size_t size)
 
 	c->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!c->library) {
-		snprintf(message, size, "a load needs the driver's libcuda.so.1: %s",
+		snprintf(message, size,
+			 "the driver's libcuda.so.1 cannot be used, so no load can be started: "
+			 "%s",
 			 dlerror());
 		return -GW_E_NOSUPPORT;
 	}
@@ -159,7 +161,7 @@ static int cuda_prepare(struct cuda_load *c, const char *pci, char *message, siz
 	code = c->device_by_pci(&device, pci);
 	if (code) {
 		snprintf(message, size,
-			 "CUDA does not see the GPU at %s (CUDA_VISIBLE_DEVICES?)", pci);
+			 "CUDA does not see the GPU at %s; check CUDA_VISIBLE_DEVICES", pci);
 		return -GW_E_NOSUPPORT;
 	}
 	code = c->context_new(&c->context, CU_SCHEDULE_BLOCKING, device);

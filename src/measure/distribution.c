@@ -105,8 +105,8 @@ static double beta_fraction(double x, double a, double b)
 	return h;
 }
 
-/* Returns I_x(a, b). y = 1 - x; the caller knows both logarithms more precisely than they
- * follow from x. */
+/* Returns I_x(a, b), where y = 1 - x. The logarithms are parameters, because computing them
+ * from x would lose digits. */
 static double beta_part(double x, double y, double log_x, double log_y, double a, double b)
 {
 	double front = exp(a * log_x + b * log_y - log_beta(a, b));
@@ -170,8 +170,8 @@ static double upper_near_normal(double q, double df)
 }
 
 /* Returns t > 0 with upper tail q < 0.5, for 1 <= df <= DF_LARGE. The result lies between the
- * normal and the Cauchy quantile. Newton's steps use log(tail) over log(t), which is nearly
- * straight far out; a step that leaves the bracket is replaced by a bisection. */
+ * normal and the Cauchy quantile. Newton's steps use log(tail) over log(t), which is nearly a
+ * straight line in the far tail; a step that leaves the bracket is replaced by a bisection. */
 static double student_upper_quantile(double q, double df)
 {
 	double low = log(normal_upper(q)), high = -log(tan(M_PI * q));

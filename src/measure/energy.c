@@ -251,8 +251,8 @@ static void window_take_sample(const struct energy *e, struct energy_window *w, 
 	w->seen_s += dt;
 }
 
-/* Processes the samples again that are still kept, if the window was closed at a time before
- * samples that were already processed. */
+/* Processes the kept samples again if the window ends before a sample that was already
+ * processed. */
 static void window_start_over(const struct energy *e, struct energy_window *w)
 {
 	if (!w->end_ns || !w->begin.known || w->next == 0 ||
@@ -282,7 +282,7 @@ bool energy_follow(const struct energy *e, struct energy_window *w)
 		w->begin.slope_w = energy_swing(e, w->begin_ns, energy_reach_s(e));
 		w->begin_w = energy_watts(e, w->begin_ns);
 	}
-	/* A reading after the edge may be the nearest; much later ones are not nearer. */
+	/* The reading that is nearest to the edge may come after it, but not much later. */
 	if (e->reads && e->samples &&
 	    (first || energy_number(e, e->samples - 1)->t_ns <
 			      w->begin_ns + 2 * ENERGY_NEAR_NS + NS_PER_S))

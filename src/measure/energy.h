@@ -1,10 +1,10 @@
 /* energy: joules of a window from power samples and counter readings.
  *
  * Pure: the caller adds readings with their times and gets the energy of windows of any length;
- * nothing is allocated.  Power samples form an integral I(t), and I gives what a counter, which
- * contains whole ticks only, lacks between its last tick and the edge of a window.  Both meters get
- * a standard uncertainty; the meter with the smaller one gives the result, the other one verifies
- * it. */
+ * nothing is allocated. Power samples form an integral I(t). The counter contains whole ticks
+ * only; I gives the energy between its last tick and the edge of a window. The energy is
+ * computed from the counter and from the samples, each with a standard uncertainty: the smaller
+ * uncertainty decides which one is the result, and the other one verifies it. */
 #ifndef GW_MEASURE_ENERGY_H
 #define GW_MEASURE_ENERGY_H
 
@@ -34,7 +34,7 @@ struct energy_setup {
 	struct sensor sensor;
 	enum energy_shape shape;
 	double spacing_s;    /* planned time between samples */
-	double window_s;     /* time that one sample covers, or its time constant */
+	double window_s;     /* averaging window of one sample, or its time constant */
 	double lag_s;        /* delay of the samples */
 	double look_ratio;   /* part of the time that the sensor observes, 0 to 1 */
 	bool counter;        /* there is an energy counter, and it can be trusted */
@@ -90,11 +90,12 @@ struct energy_point {
 struct energy_edge {
 	bool known; /* the point is known */
 	struct energy_point point;
-	double slope_w;           /* largest change of power around it */
-	struct energy_read read;  /* nearest to it; before_ns 0: none */
-	struct energy_point tick; /* the integrals at the tick of that reading */
-	bool tick_known;          /* else the tick is estimated */
-	double tick_slope_w;      /* largest change of power around the tick */
+	double slope_w;          /* largest change of power around it */
+	struct energy_read read; /* nearest to it; before_ns 0: none */
+	/* the integrals at the last counter update before that reading */
+	struct energy_point tick;
+	bool tick_known;     /* else the tick is estimated */
+	double tick_slope_w; /* largest change of power around the tick */
 };
 
 struct energy_window {
@@ -117,14 +118,14 @@ void energy_init(struct energy *e, const struct energy_setup *set);
 /* Records that the GPU has no counter. Call it before the first reading. */
 void energy_no_counter(struct energy *e, enum gw_absence why);
 
-/* Adds a power sample with its time on the monotonic clock.  I(t) is made of straight lines between
- * samples, shifted by the lag of the sensor; a gap longer than a few samples is counted, not
- * bridged.  0, or -GW_E_ARG: it is not later than the
- * previous sample, or its power is impossible; it is then ignored. */
+/* Adds a power sample with its time on the monotonic clock. I(t) is made of straight lines
+ * between samples, shifted by the lag of the sensor; a gap longer than a few samples is
+ * counted, not bridged. Returns 0, or -GW_E_ARG if the sample is not later than the previous
+ * one or its power is impossible; the sample is then ignored. */
 int energy_add(struct energy *e, uint64_t stamp_ns, double w);
 
-/* Adds a counter reading. Returns -1, or the code for what is wrong with it. A bad reading
- * begins a new epoch: no difference is taken across it. */
+/* Adds a counter reading. Returns -1 if the reading is good, else the code of its problem. A
+ * bad reading begins a new epoch: no difference is computed across it. */
 int energy_count(struct energy *e, uint64_t before_ns, uint64_t after_ns, double joules);
 
 /* Adds a code to every window that contains t. */
@@ -163,9 +164,10 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
  * calibrated. */
 void energy_calibrate(struct gw_energy *r, const struct sensor_calibration *c);
 
-/* Call it if the program ran this many seconds less than the window, at an unknown time in the
- * window. Widens the interval by the most energy that the rest of the time can have taken. Adds
- * the code late-edges if that is more than the interval had. */
+/* Widens the interval if the program ran `seconds` less than the window, at an unknown time in
+ * the window. The interval grows on each side by the highest power of the window x `seconds`.
+ * Adds the code late-edges if that is more than the width of the interval below its best
+ * value. */
 void energy_late(struct gw_energy *r, double seconds);
 
 /* Returns the worst level of a set of codes, by code.def. */

@@ -6,16 +6,17 @@
 
 #define SPECTRUM 512
 
-/* One standard uncertainty, relative to the energy, of what a sensor misses if the load is in
- * step with it and the sensor never observes; a sensor that observes part of the time misses
- * less. The sensor of an H200 observes a quarter of the time; with square waves it was 37 % too
- * low and 41 % too high. */
+/* What a sensor can miss if the load is in step with it: one standard uncertainty, relative to
+ * the energy. This value is for a sensor that never observes; a sensor that observes part of
+ * the time misses less. Measured: the sensor of an H200 observes a quarter of the time, and
+ * with square waves it was 37 % too low and 41 % too high. */
 #define HIDDEN_RATIO 0.4
 
 /* The same for the ring buffer, which observes all the time through a filter. Simulated square
- * waves of 600 and 100 W with one and five times its spacing were up to 19 and 4 % off. */
+ * waves of 600 and 100 W were up to 19 % off if their period was one spacing of the samples,
+ * and up to 4 % off if it was five spacings. */
 #define RING_HIDDEN_RATIO 0.12
-#define RING_SLOW         10 /* in spacings; the samples resolve a slower load */
+#define RING_SLOW         10 /* in spacings; the samples resolve a load with a longer period */
 
 /* Finds the strongest line in the spectrum of the last samples of the window; NAN: no clear
  * line. Samples are spaced evenly enough: those of a ring buffer are 9 to 30 ms apart, 20 ms in
@@ -116,7 +117,8 @@ bool energy_alias(const struct energy *e, const struct energy_window *w,
 	case SHAPE_TEXT:
 		if (e->set.look_ratio >= 1)
 			return false;
-		/* A sensor with its own clock does not show that a load aliases with it. */
+		/* If a sensor has its own clock, its samples do not show whether a load aliases
+		 * with it. */
 		if (energy_hidden_ratio(e, w) > 0)
 			return true;
 		/* If the sensor is polled at varying phases, an aliasing load shows as

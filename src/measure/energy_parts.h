@@ -1,9 +1,10 @@
 /* energy_parts: shared by the files of the energy engine.
  *
- *	energy.c         samples, their integral, and the sums of an open window
- *	energy_tick.c    counter readings, and the times of the ticks
- *	energy_alias.c   period of the load, and whether it aliases with the sensor
- *	energy_result.c  two meters, their uncertainties, and the choice between them */
+ *         energy.c         samples, their integral, and the sums of an open window
+ *         energy_tick.c    counter readings, and the times of the ticks
+ *         energy_alias.c   period of the load, and whether it aliases with the sensor
+ *         energy_result.c  energy by counter and by samples, with uncertainties, and the
+ * choice */
 #ifndef GW_MEASURE_ENERGY_PARTS_H
 #define GW_MEASURE_ENERGY_PARTS_H
 

@@ -119,8 +119,9 @@ static void power_figures(const struct energy *e, struct energy_window *w, struc
 	r->power_p95 = energy_percentile(w, 0.95);
 }
 
-/* Returns the ratio counter / samples between two anchor readings around the window, or between
- * the nearest ones before its end. */
+/* Returns the ratio counter / samples between the two anchor readings that give the smallest
+ * uncertainty. The readings are around the window, or the second one is before the window's
+ * end. */
 static double anchor_ratio(const struct energy *e, const struct energy_window *w,
 			   uint64_t end_ns, double *ret_u)
 {
@@ -138,8 +139,9 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 			if (a->epoch != b->epoch || a->epoch != e->epoch ||
 			    b->before_ns < a->before_ns + ANCHOR_NS)
 				continue;
-			/* The two readings span the window, or the second one is before the
-			 * window's end by at most the distance of the two. */
+			/* The first reading is before the window. The second one is after the
+			 * window's end, or earlier by at most the distance between the two
+			 * readings. */
 			if (a->before_ns > w->begin_ns ||
 			    (b->before_ns < end_ns &&
 			     end_ns - b->before_ns > b->before_ns - a->before_ns))
@@ -214,7 +216,7 @@ static void counter_meter(const struct energy *e, const struct energy_window *w,
 	tail_b = tail_j(&w->end);
 	m->counter_j = fmax(0, b->joules - a->joules + tail_b - tail_a);
 	watts = isnan(r->power_mean) ? m->counter_j / r->seconds : r->power_mean;
-	/* Uses the power at each edge, which may be above the mean. */
+	/* Uses the power at each edge if it is above the mean. */
 	m->edges_counter = hypot(edge_u(e, &w->begin, fmax(watts, w->begin_w)),
 				 edge_u(e, &w->end, fmax(watts, energy_watts(e, w->end_ns))));
 	/* Readings that are shared with other windows are not at the edge. Samples fill that

@@ -75,7 +75,8 @@ struct fit {
 	double gain;
 };
 
-/* Returns the error of C = c + gain I(update) for counter updates with this phase. */
+/* Returns the error of the fit counter = c + gain x integral at the update, for counter updates
+ * with this phase. */
 static struct fit fit_phase(const struct energy *e, const struct energy_read *const r[],
 			    unsigned n, double phase_s)
 {

@@ -22,7 +22,7 @@ struct field {
 	enum kind kind;
 	size_t offset;
 	unsigned count;    /* for REAL: number of values */
-	unsigned required; /* the line may end after this many; the others are NAN */
+	unsigned required; /* the line may end after this many values; the others are NAN */
 };
 
 /* clang-format off */

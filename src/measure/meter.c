@@ -45,19 +45,19 @@ static void meter_take_event(void *arg, const struct event *e)
 static bool handle_edge(struct meter_device *d, bool *ret_active)
 {
 	uint64_t end_ns;
-	bool handle_edge, brief;
+	bool edge, brief;
 
 	pthread_mutex_lock(&d->lock);
-	handle_edge = d->edge;
+	edge = d->edge;
 	brief = d->brief;
 	end_ns = d->end_ns;
 	d->edge = d->brief = false;
 	d->end_ns = 0;
 	*ret_active = d->tracker.open != NULL;
 	pthread_mutex_unlock(&d->lock);
-	if (handle_edge)
+	if (edge)
 		sampler_edge(&d->sampler, end_ns, brief);
-	return handle_edge;
+	return edge;
 }
 
 /* Does what is due; returns the next due time. */
@@ -406,7 +406,7 @@ int gw_meter_stop(struct gw_meter *m)
 	if (!all) /* a hanging call still uses what we would free */
 		return context_fail(
 			m->ctx, -GW_E_STATE,
-			"a driver call has not returned, so its meter cannot be freed");
+			"a driver call has not returned, so the meter cannot be freed");
 	while (m->windows)
 		gw_window_free(m->windows);
 	for (unsigned i = 0; i < m->count; i++) {

@@ -70,8 +70,7 @@ struct meter_progress {
 void meter_progress(struct gw_meter *m, unsigned device, struct meter_progress *ret);
 
 /* True if gw_window_wait() would return at once, because everything it waits for is available.
- * Returns at once. A GPU that does not answer is not waited for. False while the window is
- * open. */
+ * Never waits. GPUs that do not answer are ignored. False while the window is open. */
 bool window_done(struct gw_window *w);
 
 /* Makes gw_window_wait() return earlier; call it before closing. If the window is shorter than
@@ -82,7 +81,8 @@ void window_hurry(struct gw_window *w);
 unsigned window_id(const struct gw_window *w);
 
 /* window_evidence() writes the evidence for a code; window_processes() returns the energy per
- * process. Only after gw_window_wait(). e: the energy of the window, or of a part of it. */
+ * process. Call them only after gw_window_wait(). e: the energy of the window, or of a part of
+ * it. */
 void window_evidence(const struct gw_window *w, unsigned device, const struct gw_energy *e,
 		     unsigned code, char *out, size_t size);
 const struct attribute *window_processes(const struct gw_window *w, unsigned device);

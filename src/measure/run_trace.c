@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AROUND_NS  ((uint64_t)(RUN_TRACE_AROUND_S * 1e9))
-#define WAITING_NS (4 * AROUND_NS) /* most data kept while waiting for a run */
+#define AROUND_NS ((uint64_t)(RUN_TRACE_AROUND_S * 1e9))
+/* time span of the data that is kept while waiting for a run */
+#define WAITING_NS (4 * AROUND_NS)
 
 struct device {
 	pthread_mutex_t lock;

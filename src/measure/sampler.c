@@ -3,22 +3,22 @@
 #include <math.h>
 #include <string.h>
 
-/* a read takes 0.5 ms; the ring of an H200 holds 2.36 s */
+/* interval of reading the ring buffer: a read takes 0.5 ms, the ring of an H200 holds 2.36 s */
 #define DRAIN_NS     (1500 * NS_PER_MS)
 #define DRAIN_ANY_NS NS_PER_S /* if the time span of the ring buffer is unknown */
 #define PROCESSES_NS NS_PER_S
 #define USE_LASTS_NS (2 * NS_PER_S)
 #define IDLE_NS      NS_PER_S /* period of reading values while no window is open */
-/* the same in a service, because it reads the values anyway */
+/* the same in a service; longer, because the service reads the values itself */
 #define UNWATCHED_NS (10 * NS_PER_S)
-/* a larger change means that the wall clock was set */
+/* a larger change of the clock offset means that the wall clock was set */
 #define STEP_NS ((int64_t)NS_PER_MS)
 /* with a wider spacing, the ring buffer does not show changes of power */
 #define COARSE_S 0.5
 /* maximum age of the newest sample; on an H200 it is 10 to 18 ms */
 #define RING_AGE_NS   (20 * NS_PER_MS)
-#define RING_YOUNG_NS (8 * NS_PER_MS) /* no sample is available earlier after its timestamp */
-/* a read of the ring buffer is used again for this time */
+#define RING_YOUNG_NS (8 * NS_PER_MS) /* minimum age at which a sample is available */
+/* for this time, the result of a ring buffer read is used again */
 #define FRESH_NS     (20 * NS_PER_MS)
 #define SETTLE_TRIES 5
 #define EDGE_STEP_NS (2 * NS_PER_MS) /* a read costs 0.3 ms */
@@ -220,11 +220,11 @@ static int64_t clock_offset(const struct sampler *s)
 
 	for (int i = 0; i < SETTLE_TRIES && tightest > 20 * NS_PER_US; i++) {
 		uint64_t before = now_ns(s), wall = clock_wall_ns(s->device.clock);
-		uint64_t next_deadline = now_ns(s);
+		uint64_t after_ns = now_ns(s);
 
-		if (next_deadline - before < tightest) {
-			tightest = next_deadline - before;
-			offset = (int64_t)(wall - (before + (next_deadline - before) / 2));
+		if (after_ns - before < tightest) {
+			tightest = after_ns - before;
+			offset = (int64_t)(wall - (before + (after_ns - before) / 2));
 		}
 	}
 	return offset;
@@ -356,15 +356,15 @@ static void emit_tick(struct sampler *s, unsigned missed)
 
 static void poll_power(struct sampler *s)
 {
-	uint64_t before = now_ns(s), next_deadline;
+	uint64_t before = now_ns(s), after_ns;
 	double w;
 
 	read_values(s, GW_TIER_FAST);
-	next_deadline = now_ns(s);
+	after_ns = now_ns(s);
 	w = sampler_value(&s->r, s->quantity);
 	if (!isnan(w))
 		sampler_emit(s, &(struct event){ .type = EVENT_POWER,
-						 .t_ns = before + (next_deadline - before) / 2,
+						 .t_ns = before + (after_ns - before) / 2,
 						 .u.power_w = w });
 }
 
@@ -399,8 +399,9 @@ static void read_counter(struct sampler *s)
 	emit_counter(s, &c);
 }
 
-/* Reports a changed application clock. The change happened at an unknown time since the last
- * edge or anchor reading, so the code applies to the windows that were open at that reading. */
+/* Notes GW_CODE_CLOCK_CHANGED if the application clock changed. The change happened at an unknown
+ * time since the last edge or anchor reading, so the note has the time of that reading and applies
+ * to the windows that were open then. */
 static void check_clocks(struct sampler *s, uint64_t now)
 {
 	double hz = sampler_value(&s->r, GW_Q_CLOCK_GRAPHICS_APPLICATION);
@@ -566,8 +567,9 @@ static void expect_sample(struct sampler *s, uint64_t end_ns)
 
 void sampler_edge(struct sampler *s, uint64_t end_ns, bool brief)
 {
-	/* At the begin of a window, the counter is read after everything else, because samples
-	 * reach back to the begin. A window that ends before that never needs the reading. */
+	/* When a window begins, the counter is read after everything else, because samples
+	 * cover the time since the begin. A window that ends before this reading does not need
+	 * it. */
 	s->counter.due = !end_ns && s->setup.shape == SHAPE_RING;
 	if (!s->counter.due && !brief)
 		read_counter(s);

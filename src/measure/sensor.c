@@ -34,7 +34,8 @@ static const struct generation {
 	{ HOPPER, HOPPER, 0, 0, 9999, "GH200", { 0.1, 1, 0 }, { 0.1, 0.02, 0 }, 0.02 },
 	{ HOPPER, HOPPER, 0, 0, 9999, NULL, { 0.1, 1, 0 }, { 0.1, 0.025, 0 }, 0.02 },
 	{ AMPERE, AMPERE, 80, 0, 9999, NULL, { 0.1, 0.025, 0 }, { 0.1, 0.025, 0 }, 0.02 },
-	/* Only driver 530 returned something else as this power value. */
+	/* Only driver 530 averaged this power value over 0.1 s; other drivers average it over 1
+	 * s. */
 	{ AMPERE, ADA, 0, 530, 530, NULL, { 0.1, 0.1, 0 }, { 0.1, 0.1, 0 }, 1 },
 	{ AMPERE, ADA, 0, 0, 9999, NULL, { 0.1, 1, 0 }, { 0.1, 0.1, 0 }, 1 },
 	{ TURING, TURING, 0, 0, 9999, "RTX 8000", { 0.1, 0.02, 0 }, { 0.1, 0.02, 0 }, 0.02 },
@@ -225,7 +226,8 @@ int sensor_known_device(struct sampler_device *sd, const char *dir, struct senso
 	if (dir)
 		err = sensor_load(&kept, dir, note, size);
 	if (!err && kept.origin == SENSOR_ASSUMED)
-		/* keep only the calibration: what we assume now may be better */
+		/* use only the calibration from the file: what we assume now may be better than
+		 * its other values */
 		ret->calibration = kept.calibration;
 	else if (!err)
 		*ret = kept;
@@ -375,7 +377,7 @@ int sensor_save(const struct sensor *s, const char *dir, char *message, size_t s
 		snprintf(message, size, "%s",
 			 err == -GW_E_SIZE
 				 ? "the path of the cache is too long"
-				 : "the GPU reports no UUID, which the name of the file needs");
+				 : "the GPU reports no UUID, which is part of the file name");
 		return err;
 	}
 	buf_init(&b, FILE_MAX + 64);

@@ -36,7 +36,7 @@ struct sensor_source {
 	enum gw_absence why; /* GW_HAVE: the device has it */
 	enum sensor_model model;
 	double period_s; /* time between new values */
-	double window_s; /* time that one value averages, or the time constant */
+	double window_s; /* averaging window of one value, or the time constant */
 	/* Delay of the values; edges are shifted by it. For a boxcar: half its window plus the
 	 * delay. For a low-pass: the time constant plus the delay. */
 	double lag_s;

@@ -28,8 +28,8 @@ static double random_ratio(struct active *a)
 	return (double)(a->random >> 33) / (double)(UINT64_C(1) << 31);
 }
 
-/* Reads the counter and records an update as a point. An update adds the energy since the one
- * before: its mean power is known at the update. */
+/* Reads the counter and records each update as a point: the time of the update, and the mean
+ * power since the update before. */
 static void read_step(struct active *a)
 {
 	struct recorder *w = &a->l->w;
@@ -214,7 +214,8 @@ static int run_drive(struct active *a)
 
 	l->w.poll_ns = RECORDER_POLL;
 	recorder_until(&l->w, clock_mono_ns(l->w.clock) + 3 * NS_PER_S / 2);
-	recorder_clear(&l->w); /* the recording starts when the load is certainly off */
+	/* the recorder starts again here, when the load is certainly off */
+	recorder_clear(&l->w);
 	a->at_ns = clock_mono_ns(l->w.clock) + NS_PER_S / 2;
 	err = active_irregular(a);
 	learn_period(l, &l->w.instant, &l->s.instant);

@@ -1,4 +1,4 @@
-/* Learns the properties of a card's sensors without a load. */
+/* Learns the properties of a GPU's power sensors without a load. */
 #include "sensor_learn.h"
 
 #include <math.h>
@@ -11,11 +11,12 @@
 #define RATE_S     5.  /* time at each rate */
 #define SLOW_S     10. /* time between the two readings of the slowest rate */
 #define SAFE_RATIO 0.005
-#define CHEAP_S    1e-4 /* for a faster read, one per ms costs less than a tenth of a core */
-#define PASSIVE_S  (PERIODS_S + TICK_S + 4 * RATE_S + 1)
+/* if a read takes less time, one read per ms costs less than a tenth of a core */
+#define CHEAP_S   1e-4
+#define PASSIVE_S (PERIODS_S + TICK_S + 4 * RATE_S + 1)
 
-/* Time between readings without a pause. A slow counter takes 3 ms per reading; with a fast
- * one, or in simulated time, the time must still advance. */
+/* Time between readings without a pause. A reading of a slow counter takes 3 ms anyway. With a
+ * fast counter, or in simulated time, the time must still advance. */
 #define FLAT_OUT_NS NS_PER_MS
 
 #define COSTS      8192u

@@ -11,7 +11,7 @@
 
 #include "device/sampler_device.h"
 
-#define RECORDER_POINTS 16384u /* over a minute of a value that changes at every poll */
+#define RECORDER_POINTS 16384u /* more than a minute, even if the value changes at every poll */
 #define RECORDER_RING   256u
 #define RECORDER_POLL   (5 * NS_PER_MS)
 

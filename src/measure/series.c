@@ -19,7 +19,7 @@ struct cell {
 	uint16_t place; /* position of the mean: min + (max - min) * place / PLACES */
 	uint16_t count; /* 65535: this many or more */
 };
-_Static_assert(sizeof(struct cell) == 12, "the head of series.h says 12 bytes");
+_Static_assert(sizeof(struct cell) == 12, "series.h says 12 bytes");
 
 /* One quantity in an open bucket. */
 struct sum {
@@ -32,7 +32,8 @@ struct ring {
 	unsigned points;
 	uint64_t next;  /* number of the next point */
 	uint64_t *t_ns; /* RAW: the time */
-	/* other tiers: the time, in units of the span; 136 years of seconds */
+	/* other tiers: the time, in units of the bucket length; 32 bits hold 136 years of
+	 * seconds */
 	uint32_t *bucket;
 	float *value;      /* RAW: points x quantities */
 	struct cell *cell; /* other tiers: points x quantities */

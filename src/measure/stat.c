@@ -371,8 +371,8 @@ static double acceleration_of(const double *x, size_t n, double mean)
 	return square > 0 ? cube / (6 * square * sqrt(square)) : 0;
 }
 
-/* Returns the share of resamples below the end of the BCa interval; a normal interval would end
- * at z. */
+/* Returns the share of resamples below the end of the BCa interval that corresponds to the end
+ * z of a normal interval. */
 static double bca_share(const struct bootstrap *b, double z)
 {
 	double shifted = b->bias + z, scale = 1 - b->acceleration * shifted;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define THROTTLE_SHARE 0.01 /* throttling is reported above this share of the window */
-/* thermal throttling and brake make it invalid above this share */
+/* thermal throttling and brake make the window invalid above this share */
 #define THROTTLE_INVALID 0.10
 #define COVERAGE_INVALID 0.90
 #define DRIFT_C          10.0
@@ -468,8 +468,9 @@ void window_tracker_evidence(const struct tracked_window *w, const struct gw_ene
 			 r->temperature_end);
 		break;
 	case GW_CODE_SUB_PERIOD:
-		snprintf(out, size, "%.1f ms, and samples come every %.0f ms", 1e3 * r->seconds,
-			 1e3 * r->sample_spacing_seconds);
+		snprintf(out, size,
+			 "the window is %.1f ms long, and samples come every %.0f ms",
+			 1e3 * r->seconds, 1e3 * r->sample_spacing_seconds);
 		break;
 	case GW_CODE_SHORT: snprintf(out, size, "%.2f s", r->seconds); break;
 	default: break;

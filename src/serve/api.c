@@ -68,6 +68,14 @@ const struct route api_routes[] = {
 };
 const unsigned api_route_count = sizeof(api_routes) / sizeof(api_routes[0]);
 
+void api_mark(void *arg, struct reply *r)
+{
+	const struct api *a = arg;
+
+	if (view_simulated(&a->view))
+		reply_header(r, "X-Gpuward-Simulated", "true");
+}
+
 void api_done(struct api *a)
 {
 	if (a->openapi.p)

@@ -36,6 +36,10 @@ struct api {
 /* Frees the cached OpenAPI document; the caller owns everything else. */
 void api_done(struct api *a);
 
+/* Marks every reply of a service with simulated GPUs with the header X-Gpuward-Simulated; for
+ * http_config.mark. The bodies say it too, except those with fixed keys (/api/gpu). */
+void api_mark(void *arg, struct reply *r);
+
 /* The table of routes, from routes.def. */
 extern const struct route api_routes[];
 extern const unsigned api_route_count;

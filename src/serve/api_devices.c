@@ -110,6 +110,7 @@ void api_device(void *arg, const struct request *q, struct reply *r)
 	write_counted(&j, a, (unsigned)i);
 	json_int(&j, "schema_version", RENDER_SCHEMA_VERSION);
 	json_time(&j, "time_utc", gw_snapshot_wall_ns(a->view.snap));
+	json_bool(&j, "simulated", view_simulated(&a->view));
 	api_end(&j);
 }
 
@@ -193,9 +194,11 @@ static void write_whole(struct json *j, const char *key, const struct gw_device 
 
 static void short_device(struct json *j, const struct gw_device *d)
 {
+	const char *name = gw_device_text(d, GW_T_NAME);
+
 	json_object(j, NULL);
 	json_uint(j, "index", d->index);
-	json_string(j, "name", gw_device_text(d, GW_T_NAME));
+	json_string(j, "name", name ? name : "unknown GPU"); /* this key is never null */
 	write_whole(j, "total_memory_mb", d, GW_Q_MEMORY_TOTAL, MB);
 	write_whole(j, "free_memory_mb", d, GW_Q_MEMORY_FREE, MB);
 	write_whole(j, "used_memory_mb", d, GW_Q_MEMORY_USED, MB);

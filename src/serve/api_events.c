@@ -66,6 +66,7 @@ void api_tick_json(struct buf *out, const struct view *v)
 	json_object(&j, NULL);
 	json_uint(&j, "tick", v->tick);
 	json_time(&j, "time_utc", gw_snapshot_wall_ns(v->snap));
+	json_bool(&j, "simulated", view_simulated(v));
 	json_bool(&j, "let_go", v->let_go);
 	/* Readiness at the time of the reading. */
 	json_bool(&j, "ready",
@@ -88,6 +89,7 @@ static void event_object(struct json *j, const struct view_event *e)
 	json_string(j, "severity", e->severity);
 	json_string(j, "uuid", e->uuid);
 	json_string(j, "text", e->text);
+	json_bool(j, "simulated", e->simulated);
 	json_object_end(j);
 }
 
@@ -121,7 +123,7 @@ static unsigned topic_bit(const char *word)
 	return 0;
 }
 
-/* Reads ?topics=a,b; all topics if absent. False: replied. */
+/* Reads ?topics=a,b; all topics if absent. Returns false after an error reply. */
 static bool topics_of(const struct request *q, struct reply *r, unsigned *ret)
 {
 	const char *list = request_param(q, "topics");

@@ -84,6 +84,7 @@ static void write_workers(struct json *j, const struct guard_view *g, struct gua
 	for (unsigned i = 0; i < g->policy->workers; i++) {
 		json_object(j, NULL);
 		guard_doc_worker(j, g, i, now);
+		json_bool(j, "simulated", guard_doc_simulated(g));
 		json_object_end(j);
 	}
 	json_array_end(j);
@@ -100,7 +101,6 @@ void api_guard(void *arg, const struct request *q, struct reply *r)
 	if (!g || !api_number(q, r, "limit", DECISIONS, GUARD_VIEW_DECISIONS, &limit))
 		return;
 	api_begin(&j, a, r);
-	json_bool(&j, "simulated", guard_doc_simulated(g));
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	json_string(&j, "journal", g->journal);
 	guard_doc_time(&j, "looked", g->scene ? g->scene->mono_ns : 0, now);
@@ -238,7 +238,8 @@ static enum guard_request request_kind(enum verb verb, const struct worker_reque
 	}
 }
 
-/* Replies 202. unsaved: why the request is not in the journal; "": it is. */
+/* Replies 202. unsaved says why the request is not in the journal; "" if it is in the
+ * journal. */
 static void accepted(const struct api *a, const struct guard_view *g, unsigned worker,
 		     const char *unsaved, struct reply *r)
 {
@@ -521,7 +522,7 @@ void api_guard_game_end(void *arg, const struct request *q, struct reply *r)
 			     &(struct guard_client){ q->who, q->uid, q->peer_pid, 0 });
 	if (err == -GW_E_PERM) {
 		reply_problem(r, 403, "not-yours",
-			      "Use the account that registered it, or send the token.",
+			      "Use the account that registered the game, or send the token.",
 			      "another user registered the game of process %.32s", q->arg[0]);
 		return;
 	}

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CONTAINER_ID 64 /* length of a full id; a name is usually shorter */
+#define CONTAINER_ID 64 /* length of a full container id; a container name is usually shorter */
 #define CONTENDERS   8
 #define MIB          1048576.0
 
@@ -29,7 +29,7 @@ static void explain_say(struct json *j, const char *fmt, ...)
 	json_string(j, NULL, text);
 }
 
-/* True if the text ends with a full stop, because evidence may be a complete sentence. */
+/* True if the text already ends with a full stop. Evidence can be a complete sentence. */
 static bool ends_well(const char *text)
 {
 	return *text && text[strlen(text) - 1] == '.';
@@ -76,9 +76,10 @@ static void say_reasons(struct json *j, const struct guard_view *g, unsigned wor
 	char since[32], end[96];
 
 	if (!s->mask && s->state == STATE_SUSPECT)
-		explain_say(
-			j, "No reason is active yet, but another process may need its GPU: %s.",
-			s->why);
+		explain_say(j,
+			    "No reason is active yet, but another process may need the "
+			    "worker's GPU: %s.",
+			    s->why);
 	else if (!s->mask)
 		explain_say(j, "No reason against it is active.");
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
@@ -103,17 +104,12 @@ static void say_overrides(struct json *j, const struct guard_status *s, uint64_t
 		snprintf(until, sizeof(until), "for %s more",
 			 span(seconds_to(s->hold_until_ns, now_ns), left));
 	if (s->hold == HOLD_ACTIVE)
-		explain_say(
-			j,
-			"Override: it is held active %s; contention, reservations, schedules, "
-			"battery, budget and idling do not move it, but heat and faults do.",
-			until);
-	else if (s->hold == HOLD_EVICTED)
-		explain_say(j, "Override: it is held evicted %s.", until);
-	else if (s->mask >> REASON_MANUAL & 1)
-		explain_say(j, "Override: a person evicted it, %s.",
-			    s->hold_until_ns ? until : "until it is resumed");
-	else
+		explain_say(j,
+			    "Override: the worker is held active %s. Contention, reservations, "
+			    "schedules, battery, budget and idling do not move it; heat and "
+			    "faults do.",
+			    until);
+	else if (!(s->mask >> REASON_MANUAL & 1)) /* else say_reasons() has said it */
 		explain_say(j, "No override is active.");
 }
 
@@ -136,7 +132,7 @@ static void say_last(struct json *j, const struct guard_view *g, unsigned worker
 			    d->decision.dry ? " Dry run: nothing was done." : "");
 		return;
 	}
-	explain_say(j, "There was no decision about it since the service started.");
+	explain_say(j, "There was no decision about the worker since the service started.");
 }
 
 /* ---- other processes ---- */
@@ -152,7 +148,8 @@ static void meaning(const struct guard_relation *b, char *out, size_t size)
 	else if (b->against)
 		snprintf(out, size, "needs the GPU: %s", demand_kind_name(b->kind));
 	else if (b->most_bytes != UINT64_MAX)
-		snprintf(out, size, "known: at most %.0f MiB, fits next to it",
+		snprintf(out, size,
+			 "known to use at most %.0f MiB, which fits next to the worker",
 			 (double)b->most_bytes / MIB);
 	else
 		snprintf(out, size, "does not move it");
@@ -220,7 +217,8 @@ static void unit_of(const char *cgroup, char *out, size_t size)
 		*out = '\0';
 }
 
-/* Writes the values that match keys are compared with, for a process that may be the worker. */
+/* Writes the command, control group and unit of a process that may be the worker. The match
+ * keys are compared with these values. */
 static void say_candidate(struct json *j, const struct scene *s, const struct scene_process *p)
 {
 	char unit[160], size[32] = "an unknown amount";
@@ -228,12 +226,12 @@ static void say_candidate(struct json *j, const struct scene *s, const struct sc
 	unit_of(p->cgroup, unit, sizeof(unit));
 	if (p->bytes_known)
 		snprintf(size, sizeof(size), "%.0f MiB", (double)p->bytes / MIB);
-	explain_say(
-		j,
-		"It may be pid %lld %s with %s on %s: command \"%s\", control group %s%s%s%s.",
-		(long long)p->id.pid, p->name, size, s->gpu[p->gpu].uuid, p->command,
-		*p->cgroup ? p->cgroup : "unknown", *unit ? ", unit " : "", unit,
-		*unit ? "" : " (no system unit)");
+	explain_say(j,
+		    "The worker may be pid %lld %s with %s on %s: command \"%s\", control "
+		    "group %s%s%s%s.",
+		    (long long)p->id.pid, p->name, size, s->gpu[p->gpu].uuid, p->command,
+		    *p->cgroup ? p->cgroup : "unknown", *unit ? ", unit " : "", unit,
+		    *unit ? "" : " (no system unit)");
 }
 
 /* Lists the processes that may be a worker that was not found. If the worker runs, its match
@@ -248,19 +246,19 @@ static void say_candidates(struct json *j, const struct guard_view *g, unsigned 
 
 	if (w->match.container && strlen(w->match.container) < CONTAINER_ID)
 		explain_say(j,
-			    "Its container has the name %.100s, and the container engine "
-			    "(%.100s) has "
-			    "not resolved it; see the service's events.",
+			    "The name of the worker's container, %.100s, has not been resolved "
+			    "by the container engine (%.100s); see the service's events.",
 			    w->match.container, worker_engine(w) ? worker_engine(w) : "none");
 	for (unsigned i = 0; i < s->processes && n < CONTENDERS; i++) {
 		if (!may_be_worker(s, v, i))
 			continue;
 		if (!n++)
 			explain_say(j,
-				    "If it runs, its match is wrong: match.command, "
-				    "match.cgroup or "
-				    "match.unit must match one of its processes%s%.100s%s.",
-				    url ? ". Without a match it is the process that listens at "
+				    "If the worker runs, its match is wrong: match.command, "
+				    "match.cgroup or match.unit must match one of the worker's "
+				    "processes%s%.100s%s.",
+				    url ? ". Without a match, the worker is the process that "
+					  "listens at "
 					: "",
 				    url ? w->url : "",
 				    url && !(proc_visibility_now() & PROC_VISIBILITY_PORTS)
@@ -345,9 +343,13 @@ static void say_next(struct json *j, const struct guard_view *g, unsigned worker
 	else if (s->state == STATE_ACTIVE)
 		explain_say(j, "It stays active until another process needs the GPU.");
 	else if (s->mask)
-		explain_say(j, "It changes when the reasons above end; no timer is running.");
+		explain_say(
+			j,
+			"The state changes when the reasons above end; no timer is running.");
 	else
-		explain_say(j, "It changes when the facts above change; no timer is running.");
+		explain_say(
+			j,
+			"The state changes when the facts above change; no timer is running.");
 }
 
 static void say_mode(struct json *j, const struct guard_view *g, const struct guard_status *s)
@@ -356,13 +358,11 @@ static void say_mode(struct json *j, const struct guard_view *g, const struct gu
 		explain_say(j, "The mode is %s: decisions are logged, but nothing is done.",
 			    guard_doc_mode(g->policy->mode));
 	if (s->dry == DRY_FOREIGN) /* the sentence "Limit: ..." names that service */
-		explain_say(j, "Another service controls its GPUs: decisions are logged, but "
-			       "nothing is "
-			       "done.");
+		explain_say(j, "Another service controls the worker's GPUs: decisions are "
+			       "logged, but nothing is done.");
 	if (s->dry == DRY_SIMULATED)
-		explain_say(j, "Its GPUs are simulated: decisions are logged, but nothing is "
-			       "done (set "
-			       "simulated = true in [guard] to act).");
+		explain_say(j, "The worker's GPUs are simulated: decisions are logged, but "
+			       "nothing is done (set simulated = true in [guard] to act).");
 }
 
 static void say_history(struct json *j, const struct guard_status *s)
@@ -370,14 +370,13 @@ static void say_history(struct json *j, const struct guard_status *s)
 	if (*s->rail)
 		explain_say(j, "Limit: %s.", s->rail);
 	if (s->storm)
-		explain_say(
-			j,
-			"Reload storm: its clients loaded it three times in five minutes while "
-			"it was evicted. Stop the clients, or let the guard stop its unit "
-			"(kind "
-			"= \"systemd\").");
+		explain_say(j, "Reload storm: clients of the worker loaded it three times in "
+			       "five minutes while it was evicted. Stop the clients, or let "
+			       "the guard stop the worker's unit (kind = \"systemd\").");
 	if (s->backoff > 1)
-		explain_say(j, "It moved often: it waits %.1f times the quiet period.",
+		explain_say(j,
+			    "The worker was evicted often: it waits %.1f times the quiet "
+			    "period before it resumes.",
 			    s->backoff);
 }
 
@@ -407,6 +406,7 @@ static void write_explain(struct json *j, const struct guard_view *g, unsigned w
 		return;
 	json_object(j, NULL);
 	guard_doc_worker(j, g, worker, now);
+	json_bool(j, "simulated", guard_doc_simulated(g));
 	json_array(j, "sentences");
 	explain_say(j, "%s %s %s for %s and holds %.0f MiB.", name,
 		    guard_doc_pretends(&s) ? "would be in state" : "is in state",
@@ -416,9 +416,8 @@ static void write_explain(struct json *j, const struct guard_view *g, unsigned w
 	if (s.state == STATE_ABSENT &&
 	    proc_visibility_lacks(g->policy, worker, proc_visibility_now()))
 		explain_say(j,
-			    "It is identified by its %s, which this service may not see for "
-			    "processes "
-			    "of other users: %s.",
+			    "The worker is identified by its %s, which this service may not "
+			    "see for processes of other users: %s.",
 			    proc_visibility_lacks(g->policy, worker, proc_visibility_now()),
 			    proc_visibility_remedy);
 	say_pidfile(j, &g->policy->worker[worker].match);
@@ -449,7 +448,6 @@ void api_guard_explain(void *arg, const struct request *q, struct reply *r)
 	if (!g || (name && (only = guard_doc_find(g, r, name)) < 0))
 		return;
 	api_begin(&j, a, r);
-	json_bool(&j, "simulated", guard_doc_simulated(g));
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	json_array(&j, "workers");
 	for (unsigned i = 0; i < g->policy->workers; i++)

@@ -81,8 +81,8 @@ static const char *why_none_leaves(const struct guard_view *g)
 {
 	static const char *const why[GUARD_DRIES] = {
 		[DRY_MODE] = ", and the guard only observes: no worker leaves",
-		[DRY_FOREIGN] = ", and another service controls the GPUs: this one moves no "
-				"worker (gpuward guard status names it)",
+		[DRY_FOREIGN] = ", and another service controls the GPUs (gpuward guard status "
+				"names it): no worker leaves",
 		[DRY_SIMULATED] = ", and the GPUs are simulated: no worker leaves (set "
 				  "simulated = true in [guard] to act)",
 	};
@@ -149,6 +149,7 @@ static void insufficient(const struct api *a, const struct guard_view *g,
 	json_double(&j, "available", now_free);
 	json_uint(&j, "available_at_most", room.most_bytes);
 	json_bool(&j, "never", never);
+	json_bool(&j, "simulated", view_simulated(&a->view));
 	json_double(&j, "retry_after_s", retry);
 	api_end(&j);
 }
@@ -304,8 +305,8 @@ static void refuse_reservation(const struct api *a, const struct guard_view *g,
 			      "the maximum number of reservations is reached");
 	else if (err == -GW_E_ARG)
 		reply_problem(r, 400, "no-such-process",
-			      "Send the request from where the service sees the process, or "
-			      "omit \"pid\": the reservation then lasts until DELETE or ttl_s.",
+			      "Use the process id as the service sees it, or omit \"pid\": the "
+			      "reservation then lasts until DELETE or ttl_s.",
 			      "%s", message);
 	else
 		reply_problem(r, 503, "no-reading", "Try again in a moment.",

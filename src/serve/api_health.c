@@ -228,8 +228,8 @@ static void clear_device(const struct api *a, const struct request *q, struct re
 		reply_one(a, i, r);
 	else if (err == -GW_E_STATE)
 		reply_problem(r, 409, "not-past",
-			      "Fix the cause first; then the quarantine ends automatically, or "
-			      "clear it again.",
+			      "Fix the cause first. The quarantine then ends automatically, or "
+			      "you can clear it.",
 			      "the cause of the quarantine still exists: %s", message);
 	else
 		reply_problem(r, 404, "not-watched", "Set enabled = true in [health].",

@@ -21,13 +21,16 @@
 
 /* ---- the list ---- */
 
-static const char reset_explained[] =
-	"gpuward does not reset GPUs: NVML has no call for it, and a reset ends everything "
-	"that "
-	"runs on the GPU. Stop every program that uses it (GET /api/v1/processes lists them), "
-	"release the drivers (POST /api/v1/let-go), then run 'nvidia-smi --gpu-reset -i UUID' "
-	"as "
-	"root. Linked GPUs are reset together; if the driver refuses, restart the machine.";
+#define RESET_WHY                                                                            \
+	"gpuward does not reset GPUs: NVML has no call for it, and a reset ends everything " \
+	"that "                                                                              \
+	"runs on the GPU"
+#define RESET_REMEDY                                                                         \
+	"Stop every program that uses the GPU (GET /api/v1/processes lists them), release "  \
+	"the "                                                                               \
+	"drivers (POST /api/v1/let-go), then run 'nvidia-smi --gpu-reset -i UUID' as root. " \
+	"Linked "                                                                            \
+	"GPUs are reset together; if the driver refuses, restart the machine."
 
 struct kept { /* changes that will be restored */
 	struct manage_entry *p;
@@ -142,6 +145,7 @@ static void list_settings(const struct api *a, const struct kept *kept, struct b
 
 	json_init(&j, out, false);
 	render_head(&j, snap);
+	json_bool(&j, "simulated", view_simulated(&a->view));
 	json_bool(&j, "enabled", a->manage);
 	if (!a->manage)
 		json_string(&j, "remedy", "[manage] enabled = true in gpuward.toml");
@@ -161,7 +165,7 @@ static void list_settings(const struct api *a, const struct kept *kept, struct b
 		json_object_end(&j);
 	}
 	json_array_end(&j);
-	json_string(&j, "reset", reset_explained);
+	json_string(&j, "reset", RESET_WHY ". " RESET_REMEDY);
 	api_end(&j);
 }
 
@@ -182,6 +186,18 @@ void api_manage_list(void *arg, const struct request *q, struct reply *r)
 		list_settings(a, &kept, &r->body);
 	}
 	free(kept.p);
+}
+
+static void explain_reset(struct reply *r)
+{
+	reply_problem(r, 501, "not-supported", RESET_REMEDY, "%s", RESET_WHY);
+}
+
+void api_manage_reset(void *arg, const struct request *q, struct reply *r)
+{
+	(void)arg;
+	(void)q;
+	explain_reset(r);
 }
 
 /* ---- changing ---- */
@@ -211,8 +227,8 @@ static void manage_emit(const struct api *a, const char *uuid, const char *sever
 		a->view.ops->emit(a->view.engine, &e);
 }
 
-/* Returns the UUID of the GPU that selector names; NULL: replied. Refuses a MIG instance,
- * because settings apply to the whole GPU. */
+/* Returns the UUID of the GPU that selector names. Refuses a MIG instance, because settings
+ * apply to the whole GPU. Returns NULL after an error reply. */
 static const char *find_uuid(const struct api *a, struct reply *r, const char *selector)
 {
 	const char *uuid;
@@ -240,6 +256,10 @@ static bool find_what(const char *word, struct manage_order *o, struct reply *r)
 	o->what = manage_find(word);
 	if (o->what < MANAGE_CLEAR_ECC)
 		return true;
+	if (strcmp(word, "reset") == 0) {
+		explain_reset(r);
+		return false;
+	}
 	for (unsigned i = 0; i < MANAGE_CLEAR_ECC; i++)
 		words[i] = manage_info((enum manage_what)i)->word;
 	near = suggest(word, words, MANAGE_CLEAR_ECC, sizeof(words[0]));
@@ -367,6 +387,7 @@ static void result(const struct api *a, const struct manage_order *o,
 
 	json_init(&j, &r->body, false);
 	render_head(&j, a->view.snap);
+	json_bool(&j, "simulated", view_simulated(&a->view));
 	json_string(&j, "uuid", o->uuid);
 	json_string(&j, "setting", manage_info(o->what)->word);
 	manage_value_write(&j, "before", o->what, got->before);

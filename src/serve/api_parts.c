@@ -41,6 +41,7 @@ void api_begin(struct json *j, const struct api *a, struct reply *r)
 	json_object(j, NULL);
 	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
 	json_time(j, "time_utc", clock_wall_ns(a->clock));
+	json_bool(j, "simulated", view_simulated(&a->view));
 }
 
 void api_end(struct json *j)

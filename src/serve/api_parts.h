@@ -32,8 +32,8 @@ bool api_number(const struct request *q, struct reply *r, const char *name, uint
  * parameter is absent. */
 bool api_flag(const struct request *q, const char *name, bool standard);
 
-/* Begins the document of a reply, without a snapshot: schema_version and time_utc. Its object
- * stays open until api_end(). */
+/* Begins the document of a reply, without a snapshot: schema_version, time_utc and simulated.
+ * Its object stays open until api_end(). */
 void api_begin(struct json *j, const struct api *a, struct reply *r);
 void api_end(struct json *j);
 
@@ -51,8 +51,9 @@ struct json_request *api_body(const struct request *q, struct reply *r, const ch
 /* True if the body is absent or {}. If not, replies 400. */
 bool api_no_body(const struct request *q, struct reply *r);
 
-/* True if the client may use windows. Checks whether an untrusted client is allowed, and the
- * Content-Type, so that a foreign web page cannot send a body without CORS. False: replied. */
+/* True if the client may use windows. Refuses an untrusted client unless the configuration
+ * allows it. Also checks the Content-Type, so that a foreign web page cannot send a body
+ * without CORS. Returns false after an error reply. */
 bool api_may_measure(const struct api *a, const struct request *q, struct reply *r);
 
 uint64_t api_now(const struct api *a);

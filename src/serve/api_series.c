@@ -182,7 +182,7 @@ static bool range(const struct api *a, const struct request *q, struct reply *r,
 	if (series_request->from_ns < series_request->to_ns)
 		return true;
 	reply_problem(r, 400, "bad-parameter", "from must be earlier than to.",
-		      "the range is empty: from is not before to");
+		      "the range is empty: \"from\" is not earlier than \"to\"");
 	return false;
 }
 

@@ -27,7 +27,7 @@ bool api_may_measure(const struct api *a, const struct request *q, struct reply 
 		reply_header(r, "WWW-Authenticate", "Bearer realm=\"gpuward\"");
 		reply_problem(r, 401, "token-needed",
 			      "Send Authorization: Bearer TOKEN, or use the UNIX socket.",
-			      "energy windows need the token in this service");
+			      "this service requires the token for energy windows");
 		return false;
 	}
 	if (!q->trusted && site && strcmp(site, "cross-site") == 0) {
@@ -91,14 +91,14 @@ static bool read_request(struct json_request *b, struct window_request *w)
 					  WINDOWS_LIMIT_MOST_S);
 	if (lease_s != 0 && !(lease_s >= LEASE_LEAST_S && lease_s <= WINDOWS_LIMIT_MOST_S))
 		return json_request_wrong(
-			b, "\"lease_seconds\" must be %.0f to %.0f, or 0 for none",
+			b, "\"lease_seconds\" must be %.0f to %.0f, or 0 for no lease",
 			LEASE_LEAST_S, WINDOWS_LIMIT_MOST_S);
 	w->ask.limit_ns = (uint64_t)(limit_s * 1e9);
 	w->ask.lease_ns = (uint64_t)(lease_s * 1e9);
 	return true;
 }
 
-/* Finds the GPUs of the request; false: replied. */
+/* Finds the GPUs of the request. Returns false after an error reply. */
 static bool choose(const struct api *a, struct reply *r, struct window_request *w)
 {
 	for (unsigned i = 0; i < w->gpus; i++) {
@@ -215,7 +215,8 @@ static bool wanted(const struct request *q, struct reply *r, bool *ret_open, boo
 	*ret_ended = !state || strcmp(state, "ended") == 0;
 	if (*ret_open || *ret_ended)
 		return true;
-	reply_problem(r, 400, "bad-parameter", "Use open or ended, or omit it.",
+	reply_problem(r, 400, "bad-parameter",
+		      "Use state=open or state=ended, or omit the parameter.",
 		      "state=\"%.64s\" is not a window state", state);
 	return false;
 }
@@ -308,7 +309,7 @@ void api_window_mark(void *arg, const struct request *q, struct reply *r)
 		reply_problem(r, 400, "bad-body", "Send {\"label\": \"decode\"}.", "%s",
 			      *json_request_message(b)
 				      ? json_request_message(b)
-				      : "\"label\" must be a text of 1 to 63 bytes");
+				      : "\"label\" must be a string of 1 to 63 bytes");
 	else
 		cut(a, r, e, label);
 	json_request_close(b);

@@ -146,7 +146,6 @@ void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worke
 	guard_doc_time(j, "since", s.since_ns, now);
 	json_bool(j, "dry_run", s.dry);
 	json_string(j, "dry_run_why", guard_dry_name(s.dry));
-	json_bool(j, "simulated", s.dry == DRY_SIMULATED);
 	json_bool(j, "reload_storm", s.storm);
 	guard_doc_mask(j, "mask", s.mask);
 	write_reasons(j, g, worker, now);
@@ -374,7 +373,8 @@ void guard_doc_too_often(const struct api *a, const struct guard_view *g,
 	snprintf(seconds, sizeof(seconds), "%llu", (unsigned long long)(wait / NS_PER_S + 1));
 	reply_header(r, "Retry-After", seconds);
 	reply_problem(r, 429, "too-often",
-		      "Try again then, or ask the operator to raise guard.user_evictions.",
+		      "Try again after the seconds in Retry-After, or ask the operator to "
+		      "raise guard.user_evictions.",
 		      "%s",
 		      *message ? message
 			       : "workers would have to leave, and this user has reached its "

@@ -64,12 +64,12 @@ const struct guard_view *guard_doc_there(const struct api *a, struct reply *r);
 int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name);
 
 /* For requests that change something: returns the guard's view if the body is JSON and the
- * guard accepts requests. NULL: replied. */
+ * guard accepts requests. Returns NULL after an error reply. */
 const struct guard_view *guard_doc_may_ask(const struct api *a, const struct request *q,
 					   struct reply *r);
 
 /* Replies 429 with Retry-After, because this user moved workers too often. message: the
- * sentence; "": the standard one. */
+ * sentence for the user; "" for the default sentence. */
 void guard_doc_too_often(const struct api *a, const struct guard_view *g,
 			 const struct request *q, struct reply *r, const char *message);
 

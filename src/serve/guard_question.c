@@ -54,7 +54,7 @@ static bool keys_known(const struct json_doc *o, const char *const *keys, size_t
 	return true;
 }
 
-/* number(), text() and flag() leave *ret unchanged if the key is absent. */
+/* read_number(), read_text() and read_flag() leave *ret unchanged if the key is absent. */
 static bool read_number(const struct json_doc *o, const char *key, double least, double most,
 			double *ret, const struct place *at)
 {
@@ -300,8 +300,9 @@ static bool read_processes(const struct json_doc *list, const struct policy *p, 
 
 /* ---- a recording ---- */
 
-/* Maps the worker indices of a recording to those of the policy. The lines after "begin" and
- * "swap" name the recording's workers; default: the same index. */
+/* Maps the worker indices of a recording to those of the policy. After a line "begin" or
+ * "swap", the "worker" lines name the recording's workers. A recording of version 1 has no such
+ * lines: its indices are those of the policy. */
 struct worker_map {
 	int position[POLICY_WORKERS]; /* -1: the policy has no such worker */
 };
@@ -361,7 +362,8 @@ static int read_trace(const char *lines, const struct policy *p, struct guard_qu
 		worker_map_read(&worker_map, p, line);
 		if (line[0] == '\0' || line[1] != '\t')
 			continue;
-		if (line[0] == 'D' && !s->whole) /* a difference to a scene that is missing */
+		/* the line is a difference to a scene that the request does not contain */
+		if (line[0] == 'D' && !s->whole)
 			continue;
 		got = scene_read(s, line);
 		if (got != 1)

@@ -89,8 +89,8 @@ struct guard_client {
 	const char *who; /* for logs: "uid 1000: reason", "token: reason" */
 	/* decides the permissions; -1: not a local user, such as a client with the token */
 	int64_t uid;
-	/* process of the client on the UNIX socket, in our namespace; 0: outside of it, -1:
-	 * unknown */
+	/* pid of the client on the UNIX socket, in our pid namespace; 0: the client is outside
+	 * of it; -1: unknown */
 	int64_t pid;
 	/* start time of the named process, as the client says; 0: not given */
 	uint64_t start_ticks;
@@ -100,12 +100,12 @@ struct guard_view_counts { /* since the start; tally includes earlier runs */
 	uint64_t scenes, triggered;
 	uint64_t events_lost; /* driver events that did not fit the queue */
 	uint64_t stuck;       /* workers in state stuck, now */
-	/* Idle economy: the energy that idle models did not use, and the energy for loading
-	 * them again. */
+	/* Idle economy: the energy saved while idle models were unloaded, and the energy spent
+	 * to load them again. */
 	double idle_saved_joules, idle_spent_joules;
 	double decide_seconds_last, decide_seconds_max; /* from the scene to the decision */
 	double free_seconds_last,
-		free_seconds_max; /* from the first order until the memory is free */
+		free_seconds_max; /* time from the first order until the memory is free */
 };
 
 struct guard_view {

@@ -17,12 +17,14 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
-#define LIBRARY_LIMIT   200000u         /* connections; our own limit is lower */
-#define DESCRIPTORS     128             /* descriptors that are not used for connections */
-#define RUNS            4               /* runs of the library before the loop continues */
-#define SHAKE_NS        (2 * NS_PER_MS) /* time between checks of unfinished TLS handshakes */
-#define SHAKE_SHARE     4               /* plus this multiple of the last check's duration */
-#define TRIM_LEAST      128 /* the heap is not trimmed after a lower peak of connections */
+#define LIBRARY_LIMIT 200000u         /* connections; our own limit is lower */
+#define DESCRIPTORS   128             /* descriptors that are not used for connections */
+#define RUNS          4               /* runs of the library before the loop continues */
+#define SHAKE_NS      (2 * NS_PER_MS) /* time between checks of unfinished TLS handshakes */
+/* a check is also delayed by this multiple of the last run's duration */
+#define SHAKE_SHARE 4
+/* the heap is trimmed only after a peak of more connections than this */
+#define TRIM_LEAST      128
 #define BEAT_NS         (15 * NS_PER_S)
 #define CERTIFICATE_MAX (256 * 1024)
 
@@ -46,8 +48,8 @@ static bool run_daemon(struct MHD_Daemon *d)
 }
 
 /* Delays the next run. The library (0.9.75) treats a connection in a TLS handshake as always
- * readable and would run without end. Real input wakes us through its descriptor; the rest
- * waits, longer if the last run took longer. */
+ * readable and would run without end. Real input wakes us through the library's descriptor.
+ * Without input the next run waits, longer if the last run took longer. */
 static void delay_run(struct http *h)
 {
 	uint64_t now = clock_mono_ns(clock_real());
@@ -73,7 +75,7 @@ void http_run(struct http *h)
 
 void http_poke(struct http *h)
 {
-	/* During a run, only note it: http_run() then starts another run. */
+	/* During a run, only set poked: http_run() then starts another run. */
 	if (h->running)
 		h->poked = true;
 	else
@@ -100,7 +102,8 @@ static void on_beat(void *arg, uint64_t now_ns)
 
 	h->now_ns = now_ns;
 	follow_beat(h, now_ns);
-	/* The C library keeps the memory after a flood of connections. */
+	/* After many connections, the C library keeps the freed memory: return it to the
+	 * kernel. */
 	if (h->peak > TRIM_LEAST && h->counts.connections < h->peak / 4) {
 		malloc_trim(0);
 		h->peak = h->counts.connections;
@@ -172,7 +175,8 @@ static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 	return 0;
 }
 
-/* Resumes suspended connections first: the library aborts if it is stopped with any. */
+/* Resumes suspended connections first: the library aborts if it is stopped while a connection
+ * is suspended. */
 static void stop_daemon(struct http *h, struct MHD_Daemon **d, struct loop_source **source)
 {
 	bool tls = d == &h->tls;
@@ -329,6 +333,7 @@ static void settings_take(struct http *h, struct settings *s, const struct http_
 	h->beat_ns = config->beat_ns ? config->beat_ns : BEAT_NS;
 	h->limit_ns[CONN_STREAM] = 2 * h->beat_ns + NS_PER_S;
 	h->log = config->log;
+	h->mark = config->mark;
 	settings_done(&old);
 }
 

@@ -1,9 +1,10 @@
 /* http: an HTTP server over libmicrohttpd in our own loop.
  *
  * Hides the library, connections with their deadlines and limits, TLS, UNIX sockets, the
- * validation of requests (contradicting lengths, a foreign Host, a wrong method),
- * permissions, compression, ETags and caching until the next tick. Handlers run on the main
- * thread and never block: one that cannot answer yet says when to call it again. */
+ * validation of requests (contradicting lengths, a foreign Host, a wrong method), permissions,
+ * compression, ETags and caching until the next tick. Handlers run on the main thread and never
+ * block. A handler that cannot answer yet calls reply_again(), which sets the time of its next
+ * call. */
 #ifndef GW_SERVE_HTTP_H
 #define GW_SERVE_HTTP_H
 
@@ -28,7 +29,8 @@ struct request {
 	bool trusted;    /* valid token, or a permitted client of the UNIX socket */
 	const char *who; /* for logs only: "token", "uid 1000", "anyone" */
 	int64_t uid;     /* user of a UNIX socket client without a token; -1: none */
-	/* client on the UNIX socket, in our namespace; 0: outside, -1: unknown */
+	/* pid of the client on the UNIX socket, in our pid namespace; 0: the client is outside
+	 * of it; -1: unknown */
 	int64_t peer_pid;
 	/* id of the request: the client's X-Request-Id if valid, else generated */
 	const char *id;
@@ -77,10 +79,11 @@ void reply_stream(struct reply *r, struct stream *s, uint64_t after, unsigned to
 typedef void route_fn(void *arg, const struct request *q, struct reply *r);
 
 enum route_flag {
-	ROUTE_TICK = 1 << 0, /* without a query, same reply for all clients until http_tick() */
+	/* all requests without a query get the same reply until http_tick() */
+	ROUTE_TICK = 1 << 0,
 	ROUTE_ALIVE = 1 << 1,  /* never cached, always answers */
 	ROUTE_CHANGE = 1 << 2, /* changes something: 401 or 403 unless trusted */
-	/* may reply text/event-stream (reply_stream()); for readers of the table */
+	/* may reply text/event-stream (reply_stream()); only for information */
 	ROUTE_STREAM = 1 << 3,
 	ROUTE_STATIC = 1 << 4, /* never changes while the service runs */
 	ROUTE_TEXT = 1 << 5,   /* Accept selects the type; cached per Accept */
@@ -117,6 +120,8 @@ struct http_config {
 	const struct route *route;
 	unsigned routes;
 	void *arg; /* first argument of the handlers */
+	/* Called with each reply of a handler, to add headers that all have; may be NULL. */
+	void (*mark)(void *arg, struct reply *r);
 	/* Called for each answer; r has only status, type and body.len. May be NULL. */
 	void (*log)(void *arg, const struct request *q, const struct reply *r, double seconds);
 };

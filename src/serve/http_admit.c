@@ -117,7 +117,8 @@ static enum admitted answered(enum MHD_Result r)
 	return r == MHD_YES ? ANSWERED : FAILED;
 }
 
-/* Refuses and closes the connection, because the begin of the next request is uncertain. */
+/* Refuses the request and closes the connection, because it is uncertain where the next request
+ * begins. */
 static enum admitted bad_frame(struct conn *c, const char *word, const char *detail)
 {
 	c->closing = true;

@@ -80,7 +80,7 @@ const char *request_header(const struct request *q, const char *name)
 static const struct {
 	const char *name;
 	unsigned char n;
-	size_t value, count; /* offsets in struct heads; count 0: not counted */
+	size_t value, count; /* offsets in struct heads; count 0: the header is not counted */
 } wanted[] = {
 #define W(name, value)                                                   \
 	{                                                                \
@@ -113,12 +113,12 @@ static const struct {
 static bool is_contiguous(struct heads *heads, const char *key, size_t key_size,
 			  const char *value, size_t size)
 {
-	const char *call_begin = heads->next;
+	const char *expected = heads->next;
 
-	if (!call_begin)
+	if (!expected)
 		return true;
 	heads->next = value + size + 2;
-	return key == call_begin &&
+	return key == expected &&
 	       value == key + key_size + 1 + strspn(key + key_size + 1, " \t");
 }
 
@@ -270,6 +270,8 @@ static enum MHD_Result dispatch(struct conn *c)
 		reply_done(&r);
 		return call_park(c, impl.again_ns);
 	}
+	if (h->mark)
+		h->mark(h->arg, &r);
 	if (impl.stream && r.status == 200)
 		return start_stream(c, &r);
 	return send_reply(c, &r);
@@ -370,7 +372,8 @@ static void gather_headers(struct conn *c, const char *url, const char *method,
 		heads->bad = true;
 }
 
-/* The library has no room left for a reply, so the client gets it directly. */
+/* True if the request header leaves the library no room for a reply. The client then gets 431
+ * directly. */
 static bool is_too_long(struct conn *c)
 {
 	static const char text[] = "HTTP/1.1 431 Request Header Fields Too Large\r\n"

@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 #define ACCEPT_BATCH 64 /* connections accepted before existing ones are served */
-#define UNIX_PLACES  16 /* of the limit: only for clients of a UNIX socket */
-#define SPARE_PLACES 8  /* above the limit: only for ROUTE_ALIVE */
+/* connections of the limit that are only for clients of a UNIX socket */
+#define UNIX_PLACES  16
+#define SPARE_PLACES 8 /* above the limit: only for ROUTE_ALIVE */
 
 /* ---- lists of connections */
 
@@ -195,8 +196,8 @@ static uint64_t user_hash(uid_t uid)
 }
 
 /* Closes the connection that is needed least: the one that is idle longest, else the oldest one
- * without a request, else the oldest one with half a body.
- * bucket: only connections of these peers; PEER_BUCKETS: of all. */
+ * without a request, else the oldest one with an incomplete body. Considers only peers with the
+ * hash `bucket`, or all peers if it is PEER_BUCKETS. False: there is no such connection. */
 static bool close_unused(struct http *h, unsigned bucket, bool spare)
 {
 	static const enum conn_state order[] = { CONN_IDLE, CONN_HEAD, CONN_BODY };
@@ -212,8 +213,9 @@ static bool close_unused(struct http *h, unsigned bucket, bool spare)
 }
 
 /* Makes space for one more connection. False: every place is in use.
- * One peer gets half of the places (or all streams), so that it cannot take all of them, and a
- * few are kept for UNIX sockets, so that the administrator of the machine can always connect. */
+ * One peer may use at most half of the places, or as many places as there may be streams if
+ * that is more. A few places are kept for UNIX sockets, so that the administrator of the
+ * machine can always connect. */
 static bool make_space(struct http *h, const struct listener *l)
 {
 	unsigned bucket = (unsigned)(h->peer_hash % PEER_BUCKETS);
@@ -227,7 +229,8 @@ static bool make_space(struct http *h, const struct listener *l)
 	return used < limit || close_unused(h, PEER_BUCKETS, false);
 }
 
-/* A health check must be answered although every place is in use. */
+/* Makes space for a connection beyond the limit: a health check must be answered although every
+ * place is in use. */
 static bool make_spare(struct http *h)
 {
 	return h->spares < SPARE_PLACES || close_unused(h, PEER_BUCKETS, true);

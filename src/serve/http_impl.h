@@ -22,17 +22,20 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-#define REPLY_HEADERS  8
-#define REPLY_MAX      (32 * 1024 * 1024)
-#define PARAMS         32
-#define GZIP_LEAST     512 /* smaller bodies save no packet */
-#define ID_SIZE        72
-#define ETAG_SIZE      48
-#define CACHE_NS       (100 * NS_PER_MS)
-#define PEER_BUCKETS   256
-#define POOL           (12 * 1024) /* of the library, per connection: head of request and reply */
-#define HEAD_MAX       (9 * 1024) /* of a request in that pool; the rest is for the reply */
-#define HEAD_LINE_SIZE 64         /* the library's bookkeeping of a header or parameter */
+#define REPLY_HEADERS 8
+#define REPLY_MAX     (32 * 1024 * 1024)
+#define PARAMS        32
+#define GZIP_LEAST    512 /* smaller bodies save no packet */
+#define ID_SIZE       72
+#define ETAG_SIZE     48
+#define CACHE_NS      (100 * NS_PER_MS)
+#define PEER_BUCKETS  256
+/* bytes that the library has per connection, for the headers of request and reply */
+#define POOL (12 * 1024)
+/* maximum bytes of a request header in POOL; the rest is for the reply */
+#define HEAD_MAX (9 * 1024)
+/* bytes in POOL that the library needs to manage one header or parameter */
+#define HEAD_LINE_SIZE 64
 
 /* ---- listeners */
 
@@ -82,7 +85,7 @@ struct auth {
 		uint64_t peer;
 		uint64_t since_ns;
 		unsigned failures;
-	} blocked[64]; /* by hash of the client's address; the latest wins */
+	} blocked[64]; /* by hash of the client's address; a new client replaces the old */
 };
 
 /* Reads the token; token_file NULL: no token. Returns 0, or -GW_E_ARG, -GW_E_PERM or -GW_E_IO
@@ -204,8 +207,8 @@ struct conn {
 	bool tls;
 	bool cut; /* we have shut it down */
 	bool replied;
-	bool closing;       /* close after the reply: the next request's begin is uncertain */
-	size_t target_size; /* of the current request, up to the first NUL */
+	bool closing; /* close after the reply: it is uncertain where the next request begins */
+	size_t target_size; /* length of the current request's target, up to the first NUL */
 	struct heads heads; /* headers of the current request */
 	struct follower follower; /* of CONN_STREAM */
 };
@@ -242,6 +245,7 @@ struct http {
 	unsigned routes;
 	void *arg;
 	void (*log)(void *arg, const struct request *q, const struct reply *r, double seconds);
+	void (*mark)(void *arg, struct reply *r);
 	struct listener *listener;
 	unsigned listeners;
 	struct MHD_Daemon *plain, *tls;
@@ -259,7 +263,8 @@ struct http {
 	uint64_t limit_ns[CONN_STATES]; /* maximum time per state; 0: unlimited */
 	uint64_t beat_ns;
 	uint64_t now_ns; /* time at the begin of this round */
-	/* maximum; maximum; number shut down but not closed yet */
+	/* maximum of connections; maximum of streams; connections shut down but not closed
+	 * yet */
 	unsigned connections, streams, cut;
 	unsigned shaking;                  /* number of connections in a TLS handshake */
 	unsigned spares;                   /* connections beyond the limit */
@@ -332,8 +337,8 @@ void cache_drop(struct http *h, int route, bool all);
 
 /* ---- requests (http_call.c) */
 
-/* Called by the library for the target of a request as it was sent; for a request, its body and
- * its end. */
+/* Called by the library. call_target() gets the target of a request as it was sent,
+ * call_handle() the request and its body, call_completed() its end. */
 void *call_target(void *arg, const char *target, struct MHD_Connection *mhd);
 enum MHD_Result call_handle(void *arg, struct MHD_Connection *mhd, const char *url,
 			    const char *method, const char *version, const char *upload,

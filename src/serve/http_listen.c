@@ -126,7 +126,7 @@ static int address_resolve(const char *address, struct sockaddr_storage *ret,
 
 	if (!split(address, host, sizeof(host), &port))
 		return fail(message, size, -GW_E_ARG,
-			    "an address is HOST:PORT, [IPV6]:PORT or unix:PATH", address);
+			    "not an address; use HOST:PORT, [IPV6]:PORT or unix:PATH", address);
 
 	int r = getaddrinfo(host, port, &hints, &found);
 
@@ -179,9 +179,10 @@ static int open_unix(struct listener *l, const char *address, unsigned mode, cha
 	struct stat st;
 
 	if (strlen(path) >= sizeof(a.sun_path) || *path != '/')
-		return fail(message, size, -GW_E_ARG,
-			    "the path of a socket begins with '/' and has at most 107 bytes",
-			    address);
+		return fail(
+			message, size, -GW_E_ARG,
+			"the path of a socket must begin with '/' and have at most 107 bytes",
+			address);
 	memcpy(a.sun_path, path, strlen(path) + 1);
 	if (lstat(path, &st) == 0) {
 		if (!S_ISSOCK(st.st_mode))

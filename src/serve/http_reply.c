@@ -331,7 +331,8 @@ void add_common_headers(struct MHD_Response *m)
 static void add_cors(struct MHD_Response *m, const char *origin)
 {
 	header(m, "Access-Control-Allow-Origin", origin);
-	header(m, "Access-Control-Expose-Headers", "ETag, Retry-After, X-Request-Id");
+	header(m, "Access-Control-Expose-Headers",
+	       "ETag, Retry-After, X-Gpuward-Simulated, X-Request-Id");
 }
 
 static void add_form_headers(struct MHD_Response *m, const struct entry *e, bool gzip,

@@ -70,7 +70,8 @@ enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url)
 	return queue(c, status, m);
 }
 
-/* Answers contain ages, and a driver call that hangs delays the next tick. */
+/* True if the entry may still be sent. Entries also expire after CACHE_NS, because answers
+ * contain ages and a driver call that hangs delays the next tick. */
 static bool is_current(const struct http *h, const struct entry *e)
 {
 	return (e->flags & ROUTE_STATIC) ||

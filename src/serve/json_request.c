@@ -171,7 +171,7 @@ bool json_request_word(struct json_request *b, const char *key, const char **ret
 	if (!v)
 		return true;
 	*ret = as_text(b, v);
-	return *ret || json_request_wrong(b, "\"%s\" must be a text or a whole number", key);
+	return *ret || json_request_wrong(b, "\"%s\" must be a string or a whole number", key);
 }
 
 bool json_request_texts(struct json_request *b, const char *key, const char **out, unsigned max,
@@ -183,13 +183,13 @@ bool json_request_texts(struct json_request *b, const char *key, const char **ou
 	if (!v)
 		return true;
 	if (json_doc_type(v, "") != JSON_DOC_ARRAY)
-		return json_request_wrong(b, "\"%s\" must be an array of texts", key);
+		return json_request_wrong(b, "\"%s\" must be an array of strings", key);
 	if (n > max)
 		return json_request_wrong(b, "\"%s\" must be a shorter array", key);
 	for (size_t i = 0; i < n; i++) {
 		out[i] = as_text(b, json_doc_at(v, "", i));
 		if (!out[i])
-			return json_request_wrong(b, "\"%s\" must be an array of texts", key);
+			return json_request_wrong(b, "\"%s\" must be an array of strings", key);
 	}
 	*ret_count = (unsigned)n;
 	return true;
@@ -206,12 +206,13 @@ bool json_request_pairs(struct json_request *b, const char *key, const char **na
 	if (!v)
 		return true;
 	if (json_doc_type(v, "") != JSON_DOC_OBJECT)
-		return json_request_wrong(b, "\"%s\" must be an object of texts", key);
+		return json_request_wrong(b, "\"%s\" must be an object of strings", key);
 	if (json_doc_count(v, "") > max)
 		return json_request_wrong(b, "\"%s\" must be a smaller object", key);
 	while (json_doc_next(v, &iter, &name, &value)) {
 		if (json_doc_type(value, "") != JSON_DOC_STRING)
-			return json_request_wrong(b, "\"%s\" must be an object of texts", key);
+			return json_request_wrong(b, "\"%s\" must be an object of strings",
+						  key);
 		names[n] = name;
 		values[n++] = json_doc_string(value, "");
 	}

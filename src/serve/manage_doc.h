@@ -20,17 +20,19 @@ struct json;
 struct manage_entry {
 	char uuid[96];
 	enum manage_what what;
-	double before[2];  /* the value to restore; NAN: no lock */
-	double after[2];   /* the value that we set, or were about to set */
-	double earlier[2]; /* what we had set before, if `after` was not reached; NAN: none */
-	uint64_t wall_ns;  /* time of the last change */
+	double before[2]; /* the value to restore; NAN: no lock */
+	double after[2];  /* the value that we set, or were about to set */
+	/* the value that we set before `after`, if `after` was not reached; NAN: no such
+	 * value */
+	double earlier[2];
+	uint64_t wall_ns; /* time of the last change */
 	char who[64];
 };
 
 void manage_entry_id(const struct manage_entry *e, char out[static MANAGE_DOC_ID_SIZE]);
 void manage_entry_write(struct buf *out, const struct manage_entry *e);
 
-/* Reads a stored document. Returns 0, or -GW_E_PARSE: not one of ours. */
+/* Reads a stored document. Returns 0, or -GW_E_PARSE: not written by manage_entry_write(). */
 int manage_entry_read(const char *id, const char *json, struct manage_entry *ret);
 
 /* Writes a value such as {"watts": 400}; NAN: null. key NULL: an array element. */

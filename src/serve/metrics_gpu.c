@@ -57,8 +57,8 @@ static void states(struct page *p)
 				      page_gpu(p, i)->state == s);
 }
 
-/* Returns the wall time of the last response, from the monotonic one: the snapshot has both
- * clocks at one moment. */
+/* Returns the wall time of the GPU's last response. Computes it from the monotonic time of the
+ * response: the snapshot has both clocks at one moment. */
 static double last_seen(const struct page *p, const struct view_device *k)
 {
 	uint64_t now = gw_snapshot_mono_ns(p->v->snap), wall = gw_snapshot_wall_ns(p->v->snap);

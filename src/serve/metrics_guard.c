@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define COUNT(a)      (sizeof(a) / sizeof((a)[0]))
+#define LEAST_SPAN_NS (600 * NS_PER_S)
 
 /* ---- workers ---- */
 
@@ -216,6 +217,55 @@ static void unattributed(struct page *p, const struct guard_view *g)
 	}
 }
 
+static double movable_bytes(const struct capacity_gpu *c)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; i < c->workers; i++)
+		sum += c->worker[i].movable ? (double)c->worker[i].bytes : 0;
+	return sum;
+}
+
+static double least_bytes(const struct page *p, const struct guard_view *g, unsigned i)
+{
+	struct capacity_past past = { .mean_bytes = NAN };
+
+	if (i < g->devices && g->capacity[i])
+		capacity_past(g->capacity[i], gw_snapshot_mono_ns(p->v->snap), LEAST_SPAN_NS,
+			      &past);
+	return isnan(past.mean_bytes) ? NAN : (double)past.min_bytes;
+}
+
+/* A GPU without a current reading has no sample: its free memory is unknown. */
+static void capacity_metrics(struct page *p, const struct guard_view *g)
+{
+	static const unsigned metrics[] = { M_CAPACITY_AVAILABLE, M_CAPACITY_LEAST,
+					    M_CAPACITY_EVICTABLE, M_CAPACITY_HEADROOM,
+					    M_CAPACITY_RESERVED };
+	struct capacity_gpu c;
+
+	for (size_t r = 0; r < COUNT(metrics); r++) {
+		page_family(p, metrics[r]);
+		for (unsigned i = 0; i < p->gpus; i++) {
+			double value;
+
+			guard_view_capacity(p->v, i, &c);
+			if (!c.known || !page_responds(p, i))
+				continue;
+			switch (metrics[r]) {
+			case M_CAPACITY_AVAILABLE:
+				value = (double)capacity_available(&c);
+				break;
+			case M_CAPACITY_LEAST: value = least_bytes(p, g, i); break;
+			case M_CAPACITY_EVICTABLE: value = movable_bytes(&c); break;
+			case M_CAPACITY_HEADROOM: value = (double)c.headroom_bytes; break;
+			default: value = (double)c.reserved_bytes;
+			}
+			metrics_sample(&p->t, p->base[i], NULL, value);
+		}
+	}
+}
+
 static bool health(const struct page *p, const struct guard_view *g, unsigned i,
 		   struct health_status *ret)
 {
@@ -302,6 +352,7 @@ void metrics_guard(struct page *p)
 	blind(p, g);
 	classes(p, g);
 	unattributed(p, g);
+	capacity_metrics(p, g);
 	health_metrics(p, g);
 	xids_by_number(p, g);
 	remaps(p);

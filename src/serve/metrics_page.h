@@ -15,7 +15,8 @@ enum {
 enum metric_how { NUMBER, WORDS };
 
 #define PAGE_GPUS 256
-#define PAGE_BASE 320 /* a UUID of 95 bytes, each escaped to at most three, and an index */
+/* labels of a GPU: a UUID of 95 bytes, each escaped to at most three, and an index */
+#define PAGE_BASE 320
 
 struct page {
 	struct metrics_text t;
@@ -31,7 +32,7 @@ static inline const struct gw_device *page_gpu(const struct page *p, unsigned i)
 	return gw_snapshot_device(p->v->snap, i);
 }
 
-/* Did the GPU respond in a reading that is current? */
+/* True if the GPU responded in a reading that is current. */
 static inline bool page_responds(const struct page *p, unsigned i)
 {
 	return p->current && page_gpu(p, i)->state == GW_DEVICE_OK;
@@ -60,7 +61,7 @@ void page_labelled(struct page *p, const char *base, const char *name, const cha
 /* Returns the family of a quantity; its name is NULL if there is no series. */
 struct metric page_quantity(unsigned q, enum metric_how *ret_how);
 
-/* A current value of a GPU that responds; NAN: none. */
+/* Returns a current value of a GPU that responds; NAN: there is no such value. */
 double page_figure(const struct page *p, unsigned i, unsigned q);
 
 /* True if the process list of this GPU is current. */

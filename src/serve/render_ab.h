@@ -28,7 +28,7 @@ struct ab_record {
 	double u_j; /* standard uncertainty of the best value */
 	/* energy from samples / energy from counter - 1; NAN: only one is known */
 	double residual_ratio;
-	double temperature_c;      /* temperature of the warmest GPU at the begin */
+	double temperature_c;      /* temperature of the warmest GPU when the run began */
 	enum gw_validity validity; /* worst of all GPUs */
 	uint64_t codes;            /* codes of all GPUs together */
 };
@@ -43,7 +43,7 @@ struct ab_report {
 	bool simulated;
 	struct ab_side side[2];
 	const struct ab_config *config;
-	const char *gate;  /* as given on the command line; NULL: none */
+	const char *gate;  /* the gate as given on the command line; NULL: no gate */
 	const char *part;  /* the compared part; NULL: whole runs */
 	double iterations; /* number per run; NAN: not given */
 	unsigned warmup;
@@ -59,7 +59,8 @@ struct ab_report {
 	unsigned runs;
 	bool failed; /* a command failed; the next three members describe it */
 	enum ab_arm failed_arm;
-	int failed_status; /* as in a shell; 0: it succeeded, but its run is unusable */
+	/* exit status of the command as in a shell; 0: it succeeded, but its run is unusable */
+	int failed_status;
 	char failure[160]; /* what happened */
 	int interrupted;   /* signal that interrupted it; 0: none */
 	int exit_code;

@@ -105,10 +105,11 @@ struct measured_run {
 /* A worker of the guard that was kept off the measured GPUs. */
 struct measured_worker {
 	char name[128];
-	char state[24], hold[16]; /* at the begin; hold: "none", "evicted" or "manual" */
-	double hold_left_s;       /* rest of that hold; NAN: no end, or no hold */
-	bool held;                /* the measurement holds it; false: an earlier hold does */
-	char broken[200];         /* why it was not off the GPUs all the time; "": it was */
+	/* when the measurement began; hold: "none", "evicted" or "manual" */
+	char state[24], hold[16];
+	double hold_left_s; /* remaining time of that hold; NAN: no end, or no hold */
+	bool held;          /* the measurement holds the worker; false: an earlier hold does */
+	char broken[200];   /* why the worker was on the GPUs at some time; "": it never was */
 };
 
 struct measured_room {

@@ -51,6 +51,11 @@ static bool is_old(const struct view *v, uint64_t now_ns, double *ret_age_s)
 	return age_ns > 2 * v->interval_ns;
 }
 
+bool view_simulated(const struct view *v)
+{
+	return v->snap && gw_snapshot_status(v->snap)->simulated;
+}
+
 bool view_current(const struct view *v, uint64_t now_ns)
 {
 	double age_s;

@@ -76,6 +76,7 @@ struct view_event {
 	const char *text;     /* one sentence */
 	const struct log_pair *pair; /* key-value pairs for the log only */
 	unsigned pairs;
+	bool simulated; /* set by emit: the GPUs were simulated at that time */
 };
 
 struct view_point { /* point of the history; wall time, because it survives a reboot */
@@ -105,8 +106,8 @@ struct view_ops {
 	 * first, at most max. An event is valid only during the call. */
 	int (*events)(void *engine, uint64_t after, unsigned max,
 		      void (*each)(void *arg, const struct view_event *e), void *arg);
-	/* Emits an event: it is logged, stored and streamed. Sets id and wall_ns; returns the
-	 * id. */
+	/* Emits an event: it is logged, stored and streamed. Sets id, wall_ns and
+	 * simulated; returns the id. */
 	uint64_t (*emit)(void *engine, const struct view_event *e);
 	/* Documents in the store, such as energy windows. kind and id are words. put_document()
 	 * replaces a document with the same id; it returns 0, or -GW_E_SIZE if the document is
@@ -166,6 +167,10 @@ static inline bool view_request_done(const struct view *v, int number)
 /* Returns NULL if the readings are current, else why not; names a hanging driver call. now_ns:
  * monotonic. */
 const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t size);
+
+/* True if a GPU is simulated, or was read from another root directory: its figures are not
+ * real. Every document that has figures says so. */
+bool view_simulated(const struct view *v);
 
 /* True if the latest reading is at most two intervals old. */
 bool view_current(const struct view *v, uint64_t now_ns);

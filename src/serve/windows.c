@@ -37,7 +37,7 @@ static void free_parts(struct windows *w, struct windows_entry *e)
 	e->last = NULL;
 }
 
-/* Frees the windows of the entry on the meter. */
+/* Frees the meter's windows that belong to the entry. */
 static void leave_meter(struct windows *w, struct windows_entry *e)
 {
 	free_parts(w, e);
@@ -111,7 +111,8 @@ static void learn_sensors(const struct windows *w, struct windows_entry *e)
 		e->device[i].sensor = meter_setup(w->meter, e->device[i].number).sensor;
 }
 
-/* Makes the document from the data that has arrived, announces the end and leaves the meter. */
+/* Ends a window: makes its document from the data that has arrived, frees its windows in the meter,
+ * and announces the end. */
 static void finish_window(struct windows *w, const struct view *v, struct windows_entry *e)
 {
 	bool kept, made;

@@ -212,7 +212,7 @@ static void details_json(struct buf *out, const struct windows_entry *e, size_t 
 		buf_done(out);
 }
 
-/* Returns how many bytes a document may still have after this many. */
+/* Returns how many bytes a document may still grow if it has this many bytes. */
 static size_t bytes_left(size_t bytes)
 {
 	return bytes < VIEW_DOCUMENT_MAX ? VIEW_DOCUMENT_MAX - bytes : 0;
@@ -305,6 +305,7 @@ void windows_mark_json(struct json *j, const struct windows_entry *e)
 	json_string(j, "id", e->id);
 	json_string(j, "label", e->last->label);
 	json_time(j, "time", e->begin_wall_ns + begin_ns);
+	json_bool(j, "simulated", e->simulated);
 	json_double(j, "begin_seconds", (double)begin_ns / 1e9);
 	json_uint(j, "marks", e->marks);
 	json_object_end(j);

@@ -11,13 +11,13 @@
 
 enum windows_state { WINDOWS_IS_OPEN, WINDOWS_IS_ENDING, WINDOWS_HAS_ENDED };
 
-struct windows_device {  /* a measured GPU at the begin of the window */
+struct windows_device {  /* a measured GPU, as it was when the window began */
 	unsigned number; /* index in the meter */
 	unsigned index;
 	char uuid[96], name[96], driver[96];
 	enum gw_provenance provenance;
 	double power_limit_w; /* at the begin; NAN: unknown */
-	struct sensor sensor; /* at the begin; once the window has ended, at the end */
+	struct sensor sensor; /* when the window began; after its end: when it ended */
 };
 
 struct windows_part {
@@ -77,7 +77,8 @@ struct windows {
 /* Sums over the devices of the window, with the current values of the meter. */
 void windows_sum_up(const struct windows_entry *e, struct windows_sum *ret);
 
-/* Completes a part and frees its window on the meter. */
+/* Writes the final result of a part (the time between two marks) of a window as JSON, and frees
+ * the window that the meter has for this part. */
 void windows_settle_part(const struct windows_entry *e, struct windows_part *p);
 
 /* Makes the document of an ended window. Returns 0, or the error of the buf. */

@@ -13,7 +13,8 @@
 #define SECOND(a, b, ...) b
 #define SECOND_OF(...)    SECOND(__VA_ARGS__, ~)
 
-/* Gives HOLDS; or SKIPS if probe is ABSENT_name and that is defined (as "~, SKIPS"). */
+/* Expands to HOLDS. If probe is ABSENT_name and the script defined it (as "~, SKIPS"), expands
+ * to SKIPS. */
 #define PRESENT(probe)         SECOND_OF(probe, HOLDS)
 #define HOLDS(condition, text) _Static_assert(__COUNTER__ >= 0 && (condition), text);
 #define SKIPS(condition, text)

@@ -2,9 +2,10 @@
  *
  *     adapter kind=ollama url=http://127.0.0.1:11434 drain evict:2 resume
  *
- * Words with = describe the worker and the orders, the others are orders, done one after another; a
- * word pid=PID adds a target with its present start time, pid=PID:TICKS one with another;
- * root=PID names a root of the worker's. */
+ * Words with = describe the worker and the orders. The other words are orders, which are
+ * carried out one after the other. pid=PID adds a target process with its current start time;
+ * pid=PID:TICKS adds one with the given start time. root=PID names a root process of the
+ * worker. */
 #include "guard/action.h"
 
 #include "base/buf.h"
@@ -169,6 +170,8 @@ static void print(struct action *a, const char *verb, const struct guard_outcome
 	json_bool(&j, "retry", o->retry);
 	json_bool(&j, "in_flight", o->in_flight);
 	json_bool(&j, "no_answer", o->no_answer);
+	json_bool(&j, "listed", o->listed);
+	json_bool(&j, "refused", o->refused);
 	json_string(&j, "message", o->message);
 	json_string(&j, "notes", now);
 	json_object_end(&j);

@@ -117,6 +117,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if w.token and not w.may(self.headers, url.path):
             return self.send(401, {"error": {"message": "unauthorized"}})
         found = w.respond(method, url.path, query, body, self.headers)
+        if callable(found):
+            return found(self)
         self.send(*(found if found else (404, {"detail": "Not Found"})))
 
     def do_GET(self):
@@ -200,10 +202,19 @@ class Worker:
 
 
 class Ollama(Worker):
+    """embeds: models for embeddings; cloud: models that are listed and hold no memory."""
+
+    def __init__(self, *args, embeds=(), cloud=(), expires_at="2030-01-01T00:00:00Z", **kw):
+        super().__init__(*args, **kw)
+        self.embeds, self.cloud, self.expires_at = list(embeds), list(cloud), expires_at
+        self.options = {}  # of each model that a request loaded
+
     def respond(self, method, path, query, body, headers):
         if (method, path) == ("GET", "/api/ps"):
-            return 200, {"models": [{"name": m, "model": m, "size": 5 << 30, "size_vram": 5 << 30,
-                                     "expires_at": "2030-01-01T00:00:00Z"} for m in self.loaded]}
+            local = [{"name": m, "model": m, "size": 5 << 30, "size_vram": 5 << 30, "context_length": 8192,
+                      "expires_at": self.expires_at} for m in self.loaded]
+            return 200, {"models": local + [{"name": m, "model": m, "size": 0, "size_vram": 0,
+                                             "expires_at": self.expires_at} for m in self.cloud]}
         if (method, path) == ("POST", "/api/generate"):
             model = body["model"]
             if model not in self.known:
@@ -212,16 +223,46 @@ class Ollama(Worker):
                 if not self.busy:
                     self.unload(model)
                 return 200, {"model": model, "response": "", "done": True, "done_reason": "unload"}
-            self.load(model)
-            return 200, {"model": model, "response": "", "done": True, "done_reason": "load"}
+            if model in self.embeds:
+                return 400, {"error": f'"{model}" does not support generate'}
+            return self.load_with(body)
+        if (method, path) == ("POST", "/api/embed"):
+            return self.load_with(body) if body["model"] in self.known else (404, {"error": "model not found"})
+
+    def load_with(self, body):
+        self.load(body["model"])
+        self.options[body["model"]] = {"keep_alive": body.get("keep_alive"), **body.get("options", {})}
+        return 200, {"model": body["model"], "response": "", "done": True, "done_reason": "load"}
 
 
 class LlamaCpp(Worker):
+    """A router as of August 2026. A model that stops stays in its list as loaded until stopped() was called, if stops
+    is "late"; a model in loading loads until it is in loaded; a question to a model in sleeping wakes it."""
     open_paths = ("/health",)
 
-    def __init__(self, *args, router=True, slots=True, **kw):
+    def __init__(self, *args, router=True, slots=True, stops="at once", sleeping=(), loading=(), broken=(), **kw):
         super().__init__(*args, **kw)
-        self.router, self.slots = router, slots
+        self.router, self.slots, self.stops = router, slots, stops
+        self.sleeping, self.loading, self.broken = list(sleeping), list(loading), list(broken)
+        self.known += self.sleeping + self.loading + self.broken
+        self.stopping, self.failed, self.woken = [], [], []
+        self.loads_at_once = True
+
+    def status_of(self, model):
+        for value in ("loading", "sleeping"):
+            if model in getattr(self, value):
+                return {"value": value}
+        if model in self.failed:
+            return {"value": "unloaded", "exit_code": 1, "failed": True}
+        return {"value": "loaded" if model in self.loaded + self.stopping else "unloaded"}
+
+    def runs(self, model):
+        return self.status_of(model)["value"] != "unloaded"
+
+    def stopped(self):
+        """The router killed the models that did not stop: their exit status is not 0."""
+        self.failed += self.stopping
+        self.stopping = []
 
     def respond(self, method, path, query, body, headers):
         if path == "/health":
@@ -230,50 +271,105 @@ class LlamaCpp(Worker):
             rows = [{"id": m, "object": "model"} for m in self.known]
             if self.router:
                 for r in rows:
-                    r["status"] = {"value": "loaded" if r["id"] in self.loaded else "unloaded"}
+                    r["status"] = self.status_of(r["id"])
             return 200, {"object": "list", "data": rows}
         if (method, path) == ("GET", "/slots"):
-            if not self.slots:
-                return 501, {"error": {"code": 501, "message": "This server does not support slots endpoint."}}
-            if self.busy >= 2 and query.get("fail_on_no_slot"):
-                return 503, {"error": {"code": 503, "message": "no slot available"}}
-            return 200, [{"id": i, "is_processing": i < self.busy} for i in range(2)]
+            return self.answer_slots(query)
         if not self.router:
             return None
         if (method, path) == ("POST", "/models/unload"):
-            if body["model"] not in self.loaded:
-                return 400, {"error": {"code": 400, "message": "model is not running"}}
-            self.unload(body["model"])
-            return 200, {"success": True}
+            return self.answer_unload(body["model"])
         if (method, path) == ("POST", "/models/load"):
-            if body["model"] not in self.known:
-                return 404, {"error": {"code": 404, "message": "model not found"}}
-            self.load(body["model"])
-            return 200, {"success": True}
+            return self.answer_load(body["model"])
+
+    @staticmethod
+    def error(code, message):
+        return code, {"error": {"code": code, "message": message, "type": "invalid_request_error"}}
+
+    def answer_slots(self, query):
+        model = query.get("model", [""])[0]
+        if self.router and not self.runs(model):
+            if query.get("autoload") == ["false"]:
+                return self.error(400, "model is not loaded")
+            self.load(model)
+        if model in self.loading:
+            return self.error(503, "Loading model")
+        if model in self.sleeping:
+            self.sleeping.remove(model)
+            self.woken.append(model)
+            self.load(model)
+        if not self.slots:
+            return self.error(501, "This server does not support slots endpoint.")
+        if self.busy >= 4 and query.get("fail_on_no_slot"):
+            return self.error(503, "no slot available")
+        return 200, [{"id": i, "is_processing": i < self.busy} for i in range(4)]
+
+    def answer_unload(self, model):
+        if model not in self.known:
+            return self.error(400, "model is not found")
+        if not self.runs(model):
+            return self.error(400, "model is not running")
+        if self.stops == "late" and not self.keeps:
+            self.stopping.append(model)
+        self.unload(model)
+        if not self.keeps:
+            self.sleeping = [m for m in self.sleeping if m != model]
+            self.loading = [m for m in self.loading if m != model]
+        return 200, {"success": True}
+
+    def answer_load(self, model):
+        if model not in self.known:
+            return self.error(404, "File Not Found")
+        if self.runs(model):
+            return self.error(400, "model is already running")
+        self.failed = [m for m in self.failed if m != model]
+        if model in self.broken:
+            self.failed.append(model)
+        elif self.loads_at_once:
+            self.load(model)
+        else:
+            self.loading.append(model)
+        return 200, {"success": True}
 
 
 class LlamaSwap(Worker):
+    """Unloading stops its servers with their requests in flight."""
+
     def __init__(self, *args, old=False, **kw):
         super().__init__(*args, **kw)
-        self.old = old
+        self.old, self.killed = old, 0
+
+    def events(self, h):
+        """A stream that does not end. It begins with logs, models and the requests in flight."""
+        flight = {"operation": "snapshot"}
+        if self.busy:
+            flight["requests"] = [{"id": str(i), "model": "m"} for i in range(self.busy)]
+        h.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+        for kind, data in ("logData", {"source": "proxy", "data": "\"type\":\"x\""}), ("modelStatus", []), ("inflight", flight):
+            event = json.dumps({"type": kind, "data": json.dumps(data)}, separators=(",", ":"))
+            h.wfile.write(f"event:message\ndata:{event}\n\n".encode())
+        h.server.worker.stop.wait(60)
+        h.close_connection = True
 
     def respond(self, method, path, query, body, headers):
         if (method, path) == ("GET", "/running"):
             return 200, {"running": [{"model": m, "state": "ready"} for m in self.loaded]}
-        if (method, path) == ("POST", "/api/models/unload") and not self.old:
+        if (method, path) == ("GET", "/api/events") and not self.old:
+            return self.events
+        if (method, path) in (("POST", "/api/models/unload"), ("GET", "/unload")) and not (self.old and method == "POST"):
+            self.killed += self.busy
+            self.busy = 0
             self.unload()
-            return 200, {"msg": "ok"}
-        if (method, path) == ("GET", "/unload"):
-            self.unload()
-            return 200, b"OK"
+            return 200, {"msg": "ok"} if method == "POST" else b"OK"
 
 
 class VLLM(Worker):
     """loaded holds "weights" and "kv_cache"."""
 
-    def __init__(self, dev=True, pauses=True, **kw):
+    def __init__(self, dev=True, pauses=True, sleeps=True, **kw):
         super().__init__(models=["weights", "kv_cache"], **kw)
         self.dev, self.pauses = dev, pauses
+        self.sleeps = sleeps  # False: without --enable-sleep-mode, a request to sleep does nothing
         self.paused = self.garbage = False
         self.level = 0
 
@@ -296,6 +392,8 @@ class VLLM(Worker):
         if path == "/is_sleeping":
             return 200, {"is_sleeping": bool(self.level) or self.paused}
         if (method, path) == ("POST", "/sleep"):
+            if not self.sleeps:
+                return 200, None
             self.level = int(query.get("level", ["1"])[0])
             self.unload()
             self.garbage = self.level == 2
@@ -314,13 +412,28 @@ class VLLM(Worker):
 
 
 class SGLang(Worker):
-    def __init__(self, saver=True, **kw):
-        super().__init__(models=["weights", "kv_cache"], **kw)
-        self.saver, self.paused = saver, False
+    """A scheduler that fails an assertion, or does not find a tag, ends the server."""
+
+    def __init__(self, saver=True, old=False, **kw):
+        super().__init__(models=["weights", "kv_cache", "cuda_graph"], **kw)
+        self.saver, self.old, self.paused, self.dead = saver, old, False, False
+        self.released = set()
+
+    def die(self, h=None):
+        self.dead = True
+        return drop
 
     def respond(self, method, path, query, body, headers):
-        if path == "/health":
-            return 200, None
+        if self.dead:
+            return drop
+        if path in ("/health", "/health_generate"):  # runs a generation, which waits for the end of the pause
+            if self.paused:
+                self.stop.wait(20)
+            return (503 if self.paused else 200), None
+        if path == "/get_model_info" or (path == "/model_info" and not self.old):
+            return 200, {"model_path": "m", "is_generation": True}
+        if path == "/get_load":
+            return 200, [{"dp_rank": 0, "num_reqs": self.busy, "num_waiting_reqs": 0, "num_tokens": 0}]
         if (method, path) == ("POST", "/pause_generation"):
             self.paused = True
             self.busy = max(0, self.busy - 1)
@@ -329,14 +442,16 @@ class SGLang(Worker):
             self.paused = False
             return 200, {"status": "ok"}
         if (method, path) == ("POST", "/release_memory_occupation"):
-            if not self.saver:
-                return 500, {"error": {"message": "memory saver is not enabled"}}
-            if self.busy or not self.paused:
-                return 400, {"error": {"message": "release_memory_occupation should be called only when server is idle"}}
-            for tag in body["tags"]:
+            if self.busy or self.released & set(body["tags"]):
+                return self.die()
+            self.released |= set(body["tags"])
+            for tag in body["tags"] if self.saver else ():
                 self.unload(tag)
             return 200, None
         if (method, path) == ("POST", "/resume_memory_occupation"):
+            if not set(body["tags"]) <= self.released:
+                return self.die()
+            self.released -= set(body["tags"])
             for tag in body["tags"]:
                 self.load(tag)
             return 200, None
@@ -345,19 +460,20 @@ class SGLang(Worker):
 class Tabby(Worker):
     open_paths = ("/health",)
 
-    def __init__(self, *args, breaks=False, **kw):
+    def __init__(self, *args, breaks=False, old=False, healthy=True, **kw):
         super().__init__(*args, **kw)
-        self.breaks = breaks
+        self.breaks, self.old = breaks, old
+        self.healthy = healthy  # False: a generation failed since the start
 
     def may(self, headers, path):
         return path in self.open_paths or headers.get("x-admin-key") == self.token
 
     def respond(self, method, path, query, body, headers):
         if path == "/health":
-            return 200, {"status": "healthy"}
+            return (200, {"status": "healthy"}) if self.healthy else (503, {"status": "unhealthy"})
         if (method, path) == ("GET", "/v1/model"):
             if not self.loaded:
-                return 400, {"detail": {"error": {"message": "No models are currently loaded."}}}
+                return 400 if self.old else 503, {"detail": {"error": {"message": "No models are currently loaded."}}}
             return 200, {"id": self.loaded[0], "object": "model"}
         if (method, path) == ("POST", "/v1/model/unload"):
             self.unload()
@@ -383,6 +499,8 @@ class Kobold(Worker):
         return True
 
     def respond(self, method, path, query, body, headers):
+        if path == "/api/v1/model":
+            return 200, {"result": "koboldcpp/" + self.loaded[0] if self.loaded else "inactive"}
         if path == "/api/extra/perf":
             return 200, {"idle": 0 if self.busy else 1, "queue": self.busy, "uptime": 5}
         if (method, path) == ("POST", "/api/extra/abort"):
@@ -484,7 +602,7 @@ class Kind(typing.NamedTuple):
 KINDS = {
     "ollama": Kind(Ollama, "/api/generate", ["llama3:8b", "hf.co/x/y:Q4_K_M"]),
     "llamacpp": Kind(LlamaCpp, "/models/unload", ["org/a b", "c"], ["d"], shows_work=True),
-    "llamaswap": Kind(LlamaSwap, "/api/models/unload", ["m"], lazy=True),
+    "llamaswap": Kind(LlamaSwap, "/api/models/unload", ["m"], lazy=True, shows_work=True),
     "vllm": Kind(VLLM, "/sleep", keys={"level": 2}),
     "sglang": Kind(SGLang, "/release_memory_occupation"),
     "tabby": Kind(Tabby, "/v1/model/unload", ["m"]),

@@ -1,11 +1,13 @@
-/* A small server over src/serve/http.c, for the tests of what http promises whatever is served.
+/* A small server that uses src/serve/http.c, for tests of the HTTP layer itself.
  *
  *   http_server KEY=VALUE...   listen=, token=, cert=, key=, hosts=, origins=, insecure=1,
- *                              connections=, streams=, header_ms=, body_ms=, idle_ms=, beat_ms=,
- *                              tick_ms= (0: never), size= of /tick, fd= of a socket to take over,
+ *                              connections=, streams=, header_ms=, body_ms=, idle_ms=,
+ *                              beat_ms=,
+ *                              tick_ms= (0: never), size= of /tick, fd= of a socket to take
+ *                              over,
  *                              log=1 (a line for each answer)
  *
- * Prints a line with each address, then serves until SIGTERM; on SIGHUP the token is read again. */
+ * Prints one line per address, then serves until SIGTERM; on SIGHUP the token is read again. */
 #include "base/clock.h"
 #include "base/loop.h"
 #include "serve/http.h"
@@ -67,7 +69,8 @@ static void answer_text(void *arg, const struct request *q, struct reply *r)
 	buf_addf(&r->body, "# %s\n", r->type);
 }
 
-/* Large enough to be sent without copying, and to outlive a tick on its way to a slow reader. */
+/* Writes a body that is large enough to be sent without copying, and to be still on its way to
+ * a slow reader at the next tick. */
 static void answer_large(void *arg, const struct request *q, struct reply *r)
 {
 	const struct server *s = arg;
@@ -196,7 +199,7 @@ static void on_signal(void *arg, int signal)
 	struct server *s = arg;
 	char message[512];
 
-	/* As if the setting were taken out together with the file. */
+	/* If the token file was deleted, behave as if the setting was removed, too. */
 	if (s->config.token_file && access(s->config.token_file, F_OK) != 0)
 		s->config.token_file = NULL;
 	if (signal == SIGHUP)
@@ -222,7 +225,7 @@ static uint64_t ms(char **argv, const char *name, const char *standard)
 	return (uint64_t)atoll(option(argv, name, standard)) * NS_PER_MS;
 }
 
-/* "a,b,c" into a list that ends with NULL. */
+/* Splits "a,b,c" into a list that ends with NULL. */
 static const char *const *list(char *text, const char **out, unsigned max)
 {
 	unsigned n = 0;

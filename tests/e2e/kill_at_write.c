@@ -1,11 +1,13 @@
-/* Kills the process at the n-th write of a record of the guard to its journal, for A11 of the acceptance list.
+/* Kills the process when the guard writes its n-th record to its journal, for A11 of the
+ * acceptance list.
  *
  *     LD_PRELOAD=libkill_at_write.so KILL_AT=3 KILL_WHEN=before gpuward serve ...
  *
- * A record is known by a word that every one has and nothing else in the file.  KILL_WHEN is "before" the write,
- * "torn": half of it is written, or "after" the transaction, when its lock is released and before its order is
- * carried out.  KILL_WHEN=full kills nothing: from that write on the disk is full.  KILL_LOG names a
- * file that gets a w for each such write and an s for each fdatasync. */
+ * A record is recognised by a word that every record has and nothing else in the file has.
+ * KILL_WHEN says when to kill: "before" the write; "torn", when half of the record is written;
+ * or "after" the transaction, when its lock is released and its order is not carried out yet.
+ * KILL_WHEN=full kills nothing: from that write on the disk is full. KILL_LOG names a file that
+ * gets a w for each write of a record and an s for each fdatasync. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -264,7 +264,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         token, given = self.model.options.token, self.headers.get("Authorization")
         if not token or given == f"Bearer {token}":
             return True
-        self.problem(401, "energy windows need the token in this service",
+        self.problem(401, "this service requires the token for energy windows",
                      "wrong-token" if given else "token-needed")
         return False
 

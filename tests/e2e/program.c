@@ -1,4 +1,5 @@
-/* A customer of the library: gpuward.h alone, good C11 and good C++. */
+/* A program that uses the library: it includes only gpuward.h, and is valid C11 and valid
+ * C++. */
 #include <gpuward.h>
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 """Each adapter against a server that speaks its worker's API, failures included."""
+import datetime
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -93,13 +95,14 @@ def test_a_status_that_is_no_success_is_a_failure_with_its_words(kind, code):
         before = list(w.loaded)
         out = order("evict", kind=kind, url=w.url)
         # Some say by a status that there is nothing to do (a model that has gone), or have an older way.
-        if (kind, code) in (("ollama", 404), ("llamacpp", 400), ("llamacpp", 404), ("llamaswap", 404)):
+        if (kind, code) in (("ollama", 404), ("llamaswap", 404)):
             assert out["ok"], out
             return
         assert not out["ok"]
         assert STATUSES[code] in out["message"], out
         assert w.url + "/" in out["message"], "where it was asked"
         assert out["retry"] == (code in (409, 429, 503) or (kind, code) == ("sglang", 400))
+        assert out["refused"] == (code in (401, 403, 404))
         assert w.loaded == before or kind == "llamacpp"
         if code not in (307,):
             assert f"failure {code}" in out["message"]
@@ -303,13 +306,79 @@ def test_control_characters_of_a_worker_do_not_reach_messages():
 
 def test_llamacpp_shows_whether_slots_are_busy():
     with fake.LlamaCpp(models=["org/a b"]) as w:
-        for busy in (0, 1, 2):
+        for busy in (0, 1, 4):
             w.busy = busy
             out = order("drain", kind="llamacpp", url=w.url)
             assert out["ok"] and out["in_flight"] == (busy > 0), out
         assert "model=org%2Fa%20b" in w.asked()[-1] and "autoload=false" in w.asked()[-1]
         w.slots = False
         assert order("drain", kind="llamacpp", url=w.url)["in_flight"] is False
+
+
+def test_a_sleeping_or_loading_model_of_llamacpp_is_not_asked():
+    with fake.LlamaCpp(sleeping=["s"], loading=["l"], known=["u"]) as w:
+        out, = orders("drain", kind="llamacpp", url=w.url)
+        assert out["ok"] and not out["in_flight"], out
+        assert w.woken == [] and w.loaded == [] and w.asked() == ["/models"]
+        assert order("evict", kind="llamacpp", url=w.url)["ok"]
+        assert not w.runs("s") and not w.runs("l")
+
+
+def test_llamacpp_loads_a_model_that_was_still_on_its_way_out():
+    with fake.LlamaCpp(models=["a"], stops="late") as w:
+        out = order("evict", kind="llamacpp", url=w.url)
+        assert w.status_of("a") == {"value": "loaded"} and w.loaded == []
+        later = threading.Timer(0.5, w.stopped)  # by force: the router then lists it as failed
+        later.start()
+        back = order("resume", kind="llamacpp", url=w.url, notes=out["notes"], deadline_ms=30000)
+        later.join()
+        assert back["ok"] and back["listed"] and "1 of 1" in back["message"], back
+        assert w.loaded == ["a"] and w.asked().count("/models/load") == 2
+
+
+def test_a_model_of_llamacpp_that_stays_loaded_is_back():
+    with fake.LlamaCpp(models=["a"]) as w:
+        back = order("resume", kind="llamacpp", url=w.url, notes="asked 1\nmodel a\n", deadline_ms=30000)
+        assert back["ok"] and back["listed"] and w.loaded == ["a"], back
+        assert w.asked().count("/models/load") == 1
+
+
+def test_a_model_of_llamacpp_that_does_not_load_is_noticed_at_once():
+    with fake.LlamaCpp(broken=["a"], known=["b"]) as w:
+        begin = time.monotonic()
+        back = order("resume", kind="llamacpp", url=w.url, notes="model a\n", deadline_ms=60000)
+        assert not back["ok"] and "did not load a" in back["message"] and back["notes"] == "model a\n", back
+        both = order("resume", kind="llamacpp", url=w.url, notes="model a\nmodel b\n", deadline_ms=60000)
+        assert both["ok"] and both["listed"] and "1 of 2" in both["message"] and "not loaded: a" in both["message"], both
+        assert time.monotonic() - begin < 30
+
+
+def test_a_model_of_llamacpp_that_loads_for_long_is_not_a_failure():
+    with fake.LlamaCpp(known=["a"]) as w:
+        w.loads_at_once = False
+        back = order("resume", kind="llamacpp", url=w.url, notes="model a\n", deadline_ms=600)
+        assert back["ok"] and not back["listed"] and "loading" in back["message"], back
+
+
+@pytest.mark.parametrize("kind", ["ollama", "llamacpp", "tabby", "kobold"])
+def test_a_worker_lists_what_it_loaded(kind):
+    worker, _ = worker_of(kind)
+    with worker as w:
+        out, back = orders("evict", "resume", kind=kind, url=w.url)
+        assert back["ok"] and back["listed"] and not out["listed"], back
+
+
+# The signs of life that would generate, or that stay wrong after one error.
+@pytest.mark.parametrize("make", [lambda: fake.SGLang(), lambda: fake.SGLang(old=True), lambda: fake.Tabby(models=["m"], healthy=False),
+                                  lambda: fake.Tabby(models=["m"], healthy=False, old=True)],
+                         ids=["sglang", "old sglang", "tabby", "old tabby"])
+def test_a_sign_of_life_needs_no_generation(make):
+    with make() as w:
+        kind = type(w).__name__.lower()
+        before = sorted(w.loaded)
+        closed, out, back = orders("close", "evict", "resume", kind=kind, url=w.url, deadline_ms=10000)
+        assert closed["ok"] and out["ok"] and back["ok"], (closed, out, back)
+        assert sorted(w.loaded) == before and "/health" not in w.asked()
 
 
 def test_llamacpp_of_a_single_model_is_refused_with_a_way_out():
@@ -373,13 +442,80 @@ def test_vllm_that_cannot_wake_stays_remembered():
         assert w.loaded == ["weights"]
 
 
-def test_sglang_is_paused_first_and_asked_again_while_it_is_not_idle():
+def test_sglang_releases_only_when_it_is_idle():
     with fake.SGLang(busy=2) as w:
         out = order("evict", kind="sglang", url=w.url)
-        assert (out["ok"], out["retry"]) == (False, True) and "idle" in out["message"]
-        assert order("evict", kind="sglang", url=w.url)["ok"]
-        assert w.asked("POST")[:2] == ["/pause_generation", "/release_memory_occupation"]
-        assert order("resume", kind="sglang", url=w.url)["ok"] and not w.paused
+        assert (out["ok"], out["retry"]) == (False, True) and "idle" in out["message"] and not w.dead
+        out = order("evict", kind="sglang", url=w.url, notes=out["notes"])
+        assert out["ok"] and w.loaded == []
+        assert w.asked("POST")[-2:] == ["/pause_generation", "/release_memory_occupation"]
+        assert order("resume", kind="sglang", url=w.url, notes=out["notes"])["ok"] and not w.paused and not w.dead
+
+
+def test_sglang_releases_and_resumes_once():
+    with fake.SGLang() as w:
+        first, second = orders("evict", "evict", kind="sglang", url=w.url)
+        assert first["ok"] and second["ok"] and not w.dead
+        w.fail["/continue_generation"] = fake.times(1, fake.status(500))
+        half, back, again = orders("resume", "resume", "resume", kind="sglang", url=w.url, notes=second["notes"])
+        assert not half["ok"] and back["ok"] and again["ok"] and not w.dead, (half, back, again)
+        assert sorted(w.loaded) == ["cuda_graph", "kv_cache", "weights"] and not w.paused
+
+
+def test_a_restarted_sglang_releases_its_new_memory():
+    with fake.SGLang() as w:
+        out = order("evict", kind="sglang", url=w.url, root="1:1")
+        w.released, w.loaded = set(), ["weights", "kv_cache", "cuda_graph"]
+        again = order("evict", kind="sglang", url=w.url, notes=out["notes"], root="1:2")
+        assert again["ok"] and w.loaded == [] and not w.dead, again
+
+
+def test_a_vllm_that_does_not_sleep_is_a_failure():
+    with fake.VLLM(sleeps=False) as w:
+        out = order("evict", kind="vllm", url=w.url)
+        assert not out["ok"] and "--enable-sleep-mode" in out["message"], out
+
+
+def test_a_vllm_that_does_not_wake_is_a_failure():
+    with fake.VLLM() as w:
+        out = order("evict", kind="vllm", url=w.url)
+        w.fail["/wake_up"] = fake.status(200, {})
+        back = order("resume", kind="vllm", url=w.url, notes=out["notes"])
+        assert not back["ok"] and "still sleeps" in back["message"], back
+
+
+def test_ollama_gets_its_models_back_as_they_were():
+    later = (datetime.datetime.now(datetime.timezone(datetime.timedelta(hours=2))) + datetime.timedelta(hours=3)).isoformat()
+    with fake.Ollama(models=["a"], expires_at=later) as w:
+        out = order("evict", kind="ollama", url=w.url)
+        assert order("resume", kind="ollama", url=w.url, notes=out["notes"])["listed"]
+        assert w.options["a"]["num_ctx"] == 8192 and 3 * 3600 - 60 < w.options["a"]["keep_alive"] <= 3 * 3600
+        for until, keep in (("2318-11-23T12:00:00.5-07:00", -1), ("2020-01-01T00:00:00Z", None)):
+            w.expires_at = until
+            out, back = orders("evict", "resume", kind="ollama", url=w.url)
+            assert back["ok"] and w.options["a"]["keep_alive"] == keep, (until, w.options)
+
+
+def test_ollama_loads_an_embedding_model_by_embed():
+    with fake.Ollama(models=["e", "a"], embeds=["e"]) as w:
+        out, back = orders("evict", "resume", kind="ollama", url=w.url)
+        assert back["ok"] and back["listed"] and sorted(w.loaded) == ["a", "e"], back
+
+
+def test_cloud_models_of_ollama_are_left_alone():
+    with fake.Ollama(models=["a"], cloud=["big:cloud"]) as w:
+        out, back = orders("evict", "resume", kind="ollama", url=w.url)
+        assert back["ok"] and "1 of 1" in back["message"] and "cloud" not in out["notes"], (out, back)
+
+
+def test_requests_in_flight_of_llamaswap_are_waited_for():
+    with fake.LlamaSwap(models=["m"], busy=2) as w:
+        assert order("drain", kind="llamaswap", url=w.url)["in_flight"] is True
+        w.busy = 0
+        begin = time.monotonic()
+        assert order("drain", kind="llamaswap", url=w.url, deadline_ms=20000)["in_flight"] is False
+        assert time.monotonic() - begin < 10, "the stream does not end"
+        assert not [p for p in w.asked() if "upstream" in p]
 
 
 def test_tabby_that_answers_200_but_does_not_load_has_failed():

@@ -1,5 +1,6 @@
 """gpuward baseline on the simulator: taken, kept, refused, shown, forgotten."""
 import json
+import pathlib
 import re
 import signal
 import subprocess
@@ -20,8 +21,9 @@ def env(tmp_path):
 
 
 def kept(env):
-    folder = env["XDG_CACHE_HOME"] + "/gpuward/baseline"
-    return subprocess.run(["ls", folder], capture_output=True, text=True).stdout.split()
+    """The files of baselines, below their folder; those of a scenario are in one of its own."""
+    folder = pathlib.Path(env["XDG_CACHE_HOME"], "gpuward/baseline")
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
 
 
 def test_an_idle_gpu_has_one_and_it_is_kept(env):
@@ -48,6 +50,25 @@ def test_runs_of_one_result_are_shown_above_idle_as_one_mean(env, tmp_path):
     said = re.search(r"^Above idle +(-?[\d.]+) (?:±|\+-) ([\d.]+) J \(no-context baseline of", done.stderr, re.M)
     assert done.returncode == OK and said, done.stderr
     assert abs(float(said[1]) - sum(net) / 3) < 0.1 and float(said[2]) > 0
+
+
+def test_a_baseline_of_a_scenario_is_used_for_that_scenario_alone(env, tmp_path):
+    [b] = document("baseline", IDLE, *SHORT, env=env)["baselines"]
+    [path] = kept(env)
+    assert path.startswith("simulated-"), "not where those of real GPUs are"
+    shown = lambda *options: document("baseline", *options, "--show", env=env)
+    assert shown(IDLE)["baselines"][0]["power_watts"] == b["power_watts"]
+    assert shown(IDLE)["source"]["simulated"] is True
+    other = tmp_path / "other.toml"
+    for begin in (1, 2):  # the same card, UUID and driver; a file that changed is another scenario
+        other.write_text(f'[time]\nbegin = {begin}\n[[gpu]]\nprofile = "h200"\n')
+        doc = shown(f"--simulate={other}")
+        assert doc["baselines"][0]["device_uuid"] == b["device_uuid"]
+        assert doc["baselines"][0]["message"] == "none is stored"
+        out = tmp_path / "r.json"
+        assert gpuward("measure", f"--simulate={other}", "-o", out, "--", "true", env=env).returncode == OK
+        assert json.loads(out.read_text())["runs"][0]["baseline_kind"] is None
+        document("baseline", f"--simulate={other}", *SHORT, env=env)
 
 
 def test_kinds_are_kept_apart(env):

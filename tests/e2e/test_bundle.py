@@ -48,8 +48,12 @@ def test_a_killed_measurement_keeps_what_was_read(tmp_path):
     child = subprocess.Popen([PROGRAM, "measure", "--simulate=two-gpus", "--bundle", str(bundle), "--",
                               "sleep", "30"], env=environment(), stderr=subprocess.DEVNULL,
                              start_new_session=True)
-    for name in ("gpu0.events", "gpu1.events"):  # some readings of the run are in the files
-        Service.wait(lambda: (bundle / name).exists() and (bundle / name).read_text().partition("\nO\t")[2].count("\n") > 40)
+
+    def windows():
+        done = gpuward("recompute", "--json", str(bundle))
+        return json.loads(done.stdout)["windows"] if done.stdout else []
+    # the files hold readings from which an energy follows
+    Service.wait(lambda: len(windows()) == 2 and all(w["energy_joules"]["best"] for w in windows()))
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     again = gpuward("recompute", "--json", str(bundle))

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from support import FAILED, OK, USAGE, check, environment, gpuward
+from support import FAILED, OK, USAGE, carry_baselines, check, environment, gpuward
 
 GAIN, OFFSET = 0.94, 9.0  # the sensor says GAIN x true power + OFFSET
 LAG = 0.7
@@ -326,6 +326,7 @@ def test_net_energy_does_not_know_the_gain_that_the_calibration_does_not(tmp_pat
     idle.write_text(head)
     busy.write_text(head + '[[gpu.load]]\nkind = "constant"\nunit = "watts"\nlevel = 500\n')
     assert gpuward("baseline", f"--simulate={idle}", "--time=2s", env=env).returncode == 0
+    carry_baselines(env, idle, busy)
     done = gpuward("measure", f"--simulate={busy}", "--json", "--baseline=kept", "--calibrate", tmp_path / "x.csv",
                    "--", sys.executable, "-c", STEADY, tmp_path / "x.csv", env=env)
     doc = json.loads(done.stdout)

@@ -18,7 +18,7 @@ import openapi_check
 import test_openapi
 from guarded import Guarded, configure, quick
 from service import Service
-from support import CONSTANT, FIXTURES, SIMULATOR, TOP, environment, gpuward
+from support import CONSTANT, FIXTURES, SIMULATOR, TOP, carry_baselines, environment, gpuward
 from synthetic import needs_reader, result, save
 from test_bad_input import REFUSED
 from test_openapi import document, early, live, stuck, watched  # noqa: F401 (fixtures)
@@ -165,7 +165,7 @@ DOCUMENTS = {  # name: (exit code, words); "%" is the folder
     "doctor": (0, ["doctor", *STILL, "--json"]),
     "doctor-no-driver": (3, ["doctor", "--simulate=version-mismatch", "--json"]),
     "log": (0, ["log", "--simulate=constant.toml", "-i", "20ms", "-d", "200ms", "--json"]),
-    "baseline": (0, ["baseline", "--simulate=idle-h200", "--time", "2s", "--json"]),
+    "baseline": (0, ["baseline", "--simulate=idle.toml", "--time", "2s", "--json"]),
     "measure": (0, ["measure", "--simulate=constant.toml", "--label=a", "--tag=k=v", "--bundle=bundle", "--json", "--",
                     "/usr/bin/python3", "-c", MARKING]),
     "recompute": (0, ["recompute", "--json", "bundle"]),
@@ -190,8 +190,11 @@ def parsed(text):
 
 
 def test_documents_of_the_command_line(place):
+    (place / "idle.toml").write_text('[[gpu]]\nprofile = "h200"\n')
     for name, (code, words) in DOCUMENTS.items():
         compare(f"cli/{name}.json", masked(parsed(run(place, *words, code=code))))
+        if name == "baseline":  # as if that GPU were the one that is measured next
+            carry_baselines(home(place), "idle.toml", "constant.toml", place)
 
 
 def test_headings_of_tables_for_programs(place):

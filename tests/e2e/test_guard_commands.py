@@ -41,6 +41,8 @@ def test_evict_and_resume_by_hand(s, worker):
 
 def test_a_worker_that_is_held_active_stays(s, world, worker):
     s.guard("hold", "active", "ollama", "--for", "1h")
+    shown = s.guard("status").stdout
+    assert "active, 1 h left" in shown and "hold active" not in shown  # once
     with Contender(world, 8 * GIB):
         s.observes()
         assert worker.resident() == 10 * GIB and worker.acted() == []
@@ -161,8 +163,10 @@ def test_a_reservation_and_a_hold_are_explained_with_their_end(s):
     assert re.search(r"Next possible automatic change: in (10|9|8) min\.", text), text
     s.guard("hold", "evicted", "ollama", "--for", "1h")
     left = r"(1 h|5\d min)"
-    assert re.search(f"evicted, {left} left", s.guard("status").stdout)
-    assert re.search(rf"Override: it is held evicted for {left} more\.", explained(s, "Reason against it: manual"))
+    shown = s.guard("status").stdout
+    assert re.search(f"evicted, {left} left", shown) and "manual" not in shown  # once, in its own column
+    text = " ".join(explained(s, "Reason against it: manual").split())
+    assert re.search(rf"Rule: hold evicted\. .* at the earliest in {left},", text) and "Override" not in text, text
 
 
 def test_a_schedule_reason_shows_its_hours(world, worker):

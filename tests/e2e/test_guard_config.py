@@ -58,6 +58,17 @@ def test_valid_worker_tables_are_accepted(config):
     assert (done.returncode, done.stderr, done.stdout) == (OK, "", f"{path}: ok\n")
 
 
+def test_a_worker_that_only_a_name_identifies_is_accepted_with_a_warning(config):
+    named = '[guard]\nmode = "observe"\n[[worker]]\nname = "w"\nkind = "checkpoint"\nmatch.name = "holder"\n'
+    done = config("check", config.write(named))
+    assert done.returncode == OK and "gpuward.toml:6:" in done.stderr, done.stderr
+    assert "every user can have this name" in done.stderr and "match.uid" in done.stderr
+    done = config("check", config.write(named + "match.uid = 1000\n"))
+    assert (done.returncode, done.stderr) == (OK, "")
+    guide = " ".join((TOP / "docs/GUARD.md").read_text().split())
+    assert "never by name alone" not in guide and "A name (`match.name`) proves nothing" in guide
+
+
 def test_workers_and_rules_are_printed_as_json(config):
     path = config.write(GUARD)
     doc = printed(config, path)

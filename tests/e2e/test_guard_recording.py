@@ -77,6 +77,21 @@ def test_a14_a_recording_replays_to_the_same_decisions(world, worker, trace, tmp
     assert replay(trace, "--policy", eager) == replay(trace, "--policy", eager)
 
 
+def test_a_recording_grows_as_the_guide_says(s, worker, trace):
+    """The bytes per second of docs/GUARD.md; each scene is a line, and ten come per second."""
+    text = " ".join((support.TOP / "docs/GUARD.md").read_text().split())
+    said = re.search(r"it grows by (\d+) to (\d+) bytes per second, or (\d+) to (\d+) MB per day", text)
+    least, most, *days = map(int, said.groups())
+    assert days == [round(n * 86400 / 1e6) for n in (least, most)]
+    reload(s, configure(("ollama", worker), guard=f'record = "{trace}"'))
+    scenes = lambda: [line for line in trace.read_text().splitlines() if re.match(r"D\t", line)]
+    s.wait(lambda: len(scenes()) > 10)
+    begin, lines = trace.stat().st_size, len(trace.read_text().splitlines())
+    s.wait(lambda: len(trace.read_text().splitlines()) > lines + 60)
+    size, now = trace.stat().st_size, len(trace.read_text().splitlines())
+    assert least <= 10 * (size - begin) / (now - lines) <= most
+
+
 def test_a_file_that_is_no_recording_is_refused(tmp_path, worker):
     policy = tmp_path / "gpuward.toml"
     policy.write_text(configure(("ollama", worker)))

@@ -115,6 +115,16 @@ def test_health_shows_level_and_margin(calm):
     assert gpu["xids_total"] == 0 and gpu["last_xid"] is None
 
 
+def test_capacity_has_its_metrics(calm):
+    calm.wait(lambda: any(name == "gpuward_capacity_available_min_bytes" for name, _ in metrics(calm)))
+    gpu = calm.get("/api/v1/capacity?gpu=0").json()["gpus"][0]
+    assert metric(calm, "gpuward_capacity_available_bytes") == gpu["available_bytes"]
+    assert metric(calm, "gpuward_capacity_headroom_bytes") == gpu["headroom_bytes"] > 0
+    assert metric(calm, "gpuward_capacity_reserved_bytes") == gpu["reserved_bytes"]
+    assert metric(calm, "gpuward_capacity_available_min_bytes") <= gpu["total_bytes"]
+    assert metric(calm, "gpuward_capacity_evictable_bytes") == sum(w["bytes"] for w in gpu["workers"] if w["movable"])
+
+
 def test_capacity_is_free_less_what_is_kept_back(calm):
     gpu = calm.get("/api/v1/capacity?gpu=0").json()["gpus"][0]
     assert gpu["available_bytes"] == gpu["free_bytes"] - gpu["headroom_bytes"] - gpu["reserved_bytes"]

@@ -34,6 +34,23 @@ def accounted(lines):
     return len(lines) + sum(int(l["missed"]) for l in lines)
 
 
+def test_the_summary_is_available_as_json(tmp_path):
+    path = tmp_path / "summary.json"
+    done = gpuward("log", "--simulate=two-gpus", *BRIEF, "--summary", path)
+    doc = json.loads(path.read_text())
+    validator("log-summary").validate(doc)
+    assert doc["kind"] == "log-summary" and doc["simulated"] is True
+    assert [d["device_index"] for d in doc["devices"]] == [0, 1]
+    for d in doc["devices"]:  # the figures that people get
+        assert f'GPU {d["device_index"]}: {d["lines"]["collected"]} of {d["lines"]["expected"]} samples' in done.stderr
+        assert f'mean {d["line_power_watts"]["mean"]:.2f} W' in done.stderr
+        assert f'{d["energy_joules"]["best"]:.1f} J' in done.stderr
+    again = gpuward("log", IDLE, *BRIEF, "--summary", path, "-q")  # replaced, also without the text
+    assert again.stderr == "" and len(json.loads(path.read_text())["devices"]) == 1
+    done = gpuward("log", IDLE, *BRIEF, "--summary", tmp_path / "none" / "x")
+    assert done.returncode == 1 and "--summary" in done.stderr
+
+
 def test_csv_has_a_heading_and_a_line_for_each_gpu_and_tick():
     done = gpuward("log", "--simulate=two-gpus", *BRIEF)
     assert done.returncode == OK

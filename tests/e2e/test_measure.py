@@ -13,8 +13,8 @@ import sys
 import pytest
 
 from support import (
-    CONSTANT, PROGRAM, TIMEOUT, TOP, USAGE, WATTS, Terminal, check, environment, gpuward, on_terminal, started,
-    until_caught,
+    CONSTANT, PROGRAM, TIMEOUT, TOP, USAGE, WATTS, Terminal, carry_baselines, check, environment, gpuward, on_terminal,
+    started, until_caught,
 )
 from worker import Fault
 
@@ -212,6 +212,7 @@ def test_a_baseline_that_does_not_fit_is_used_only_if_asked_and_reported(measure
     cool, warm = (scenario(idle.format(c), f"{c}.toml") for c in (25, 45))
     env = environment(XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert gpuward("baseline", cool, "--time=2s", env=env).returncode == 0
+    carry_baselines(env, *(option.partition("=")[2] for option in (cool, warm)))
     _, doc = measure([warm], "sleep", "0.2", env=env)
     assert doc["runs"][0]["devices"][0]["baseline"] is None
     assert "baseline-stale" not in codes(doc["runs"][0])

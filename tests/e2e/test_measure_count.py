@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.parse
 
 import pytest
 
@@ -334,3 +335,50 @@ def test_ctrl_c_ends_a_command_that_counts(tmp_path, load):
                                   f"echo runs > {fifo}; sleep 60", "--", "touch", tmp_path / "started")
     assert code == 130 and took < SOON and not (tmp_path / "started").exists()
     assert "interrupted before the command ended; nothing was measured" in err
+
+
+class Router:
+    """llama.cpp's router: a question loads the model that it names, unless it says autoload=false."""
+
+    def __init__(self, loaded=()):
+        self.loaded = list(loaded)
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
+                model = query.get("model", [""])[0]
+                if model and query.get("autoload") != ["false"] and model not in outer.loaded:
+                    outer.loaded.append(model)
+                if model in outer.loaded:
+                    outer.count += 500
+                    code, body = 200, f"llamacpp:tokens_predicted_total {outer.count}\n"
+                else:
+                    what = "model is not loaded" if model else "model name is missing from the request"
+                    code, body = 400, json.dumps({"error": {"code": 400, "message": what, "type": "invalid_request_error"}})
+                self.send_response(code)
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            def log_message(self, *args):
+                pass
+        self.count = 0
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/metrics"
+
+    __enter__, __exit__ = Counter.__enter__, Counter.__exit__
+
+
+def test_a_router_is_asked_for_one_model_and_loads_none(tmp_path, load):
+    with Router(loaded=["m"]) as server:
+        done, doc = measure(tmp_path, load, server.url + "?model=m")
+        assert done.returncode == 0 and doc["tokens"] == 500, done.stderr
+        done, doc = measure(tmp_path, load, server.url + "?model=other")
+        assert "400: model is not loaded; load the model before" in " ".join(done.stderr.split()), done.stderr
+        assert server.loaded == ["m"]
+
+
+def test_a_router_without_a_model_is_explained(tmp_path, load):
+    with Router(loaded=["m"]) as server:
+        done, _ = measure(tmp_path, load, server.url)
+    assert "model name is missing from the request; add the model to the URL: ?model=NAME" in " ".join(done.stderr.split())

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import sqlite3
@@ -138,6 +139,36 @@ def test_failed_initialisations_are_counted_each_and_nothing_else(name, failures
         else:
             assert count() == 0
         assert sum(metric(s, "nvml_init_failures_total").values()) == pytest.approx(count(), abs=2)
+
+
+def test_the_name_of_a_gpu_is_always_a_string(tmp_path):
+    text = '[[gpu]]\nprofile = "h200"\n[[fault]]\ncall = "nvmlDeviceGetName"\ncode = 999\n'
+    with Service(scenario(tmp_path, text)) as s:
+        [gpu] = s.get("/api/gpu/devices").json()["devices"]
+        assert gpu["name"] == "unknown GPU" and gpu["total_memory_mb"] > 0
+        assert s.get("/api/v1/devices").json()["devices"][0]["name"] is None  # unknown is null elsewhere
+
+
+def test_a_reset_is_explained_wherever_it_is_requested():
+    with Service("two-gpus", "--manage", token=True) as s:
+        for method, path, body in (("GET", "reset", None), ("POST", "reset", None), ("POST", "0/reset", None),
+                                   ("PUT", "0/reset", {})):
+            got = s.ask(method, "/api/gpu/manage/" + path, json=body, token=True)
+            assert got.status_code == 501 and got.headers["Content-Type"] == "application/problem+json", path
+            assert "NVML has no call" in got.json()["detail"] and "--gpu-reset" in got.json()["remedy"]
+        listed = s.get("/api/gpu/manage").json()["reset"]
+        assert listed == got.json()["detail"] + ". " + got.json()["remedy"]
+
+
+def test_the_environment_is_that_of_now_not_of_the_start(tmp_path):
+    root = tmp_path / "root"
+    shutil.copytree(support.FIXTURES / "amd-discrete", root, symlinks=True)
+    (root / "proc/uptime").write_text("100.00 1.00\n")
+    uptime = lambda: s.get("/api/v1/environment").json()["host"]["uptime_seconds"]
+    with Service(None, "--root", root, simulate=False) as s:
+        s.wait(lambda: uptime() == 100)
+        (root / "proc/uptime").write_text("200.00 1.00\n")
+        s.wait(lambda: uptime() == 200)
 
 
 @pytest.mark.parametrize("name", ["no-gpu", "no-driver"])
@@ -353,6 +384,61 @@ def test_logs_are_json_when_asked():
     with Service("two-gpus", "--log-format", "json") as s:
         lines = [json.loads(t) for t in s.messages().splitlines()]
         assert any(x["msg"].startswith("nvml opened with 2 GPUs") for x in lines)
+
+
+def log_lines(s):
+    return [json.loads(t) for t in s.messages().splitlines()]
+
+
+def said(s, level, words):
+    """The lines of the log at this level that contain these words."""
+    return [x for x in log_lines(s) if x["level"] == level and words in x["msg"]]
+
+
+def test_a_failing_query_is_logged_once_when_it_begins_and_once_when_it_ends(tmp_path):
+    broken = tmp_path / "broken"
+    text = "".join(f"""
+[[fault]]
+gpu = 1
+call = "{call}"
+code = 999
+while = "{broken}"
+""" for call in ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetComputeRunningProcesses_v3"))
+    gpus = '[[gpu]]\nprofile = "h200"\n' * 2
+    with Service(scenario(tmp_path, gpus + text), "--log-format", "json", config="[service]\ninterval = '100ms'\n") as s:
+        assert not said(s, "error", "")
+        broken.touch()
+        for call, figure in (("nvmlDeviceGetUtilizationRates", "utilization_gpu"),
+                             ("nvmlDeviceGetComputeRunningProcesses_v3", "processes")):
+            s.wait(lambda: said(s, "error", call))
+            [line] = said(s, "error", call)
+            assert line["gpu"] == 1 and line["call"] == call and line["event"] == "query"
+            assert figure in line["msg"] and line["msg"].startswith("GPU 1 (")
+        s.ticks(8)
+        assert len(said(s, "error", "")) == 2  # not at every tick
+        broken.unlink()
+        s.wait(lambda: len(said(s, "info", "works again after")) == 2)
+        s.ticks(3)
+        assert len(said(s, "error", "")) == 2 and len(said(s, "info", "works again after")) == 2
+
+
+def test_a_library_that_is_missing_is_a_warning_and_an_empty_list_is_debug(tmp_path):
+    options = ("--log-format", "json", "--log-level", "debug")
+    s = Service(None, *options, "--root", tmp_path, simulate=False)
+    s.start(ready=False)
+    try:
+        s.wait(lambda: s.get("/api/v1/self").json()["init_failures"] > 1)
+        [line] = said(s, "warning", "NVML cannot be used")  # once, although it was tried again
+        assert "libnvidia-ml.so.1" in line["msg"]
+        assert len(said(s, "debug", "no GPUs found")) == 1
+        assert not said(s, "info", "no GPU") and not said(s, "info", "opened with")
+    finally:
+        s.__exit__()
+    with Service("no-gpu", *options) as s:
+        s.wait(lambda: said(s, "debug", "no GPUs found"))
+        assert said(s, "info", "nvml opened with 0 GPUs") and not said(s, "warning", "NVML")
+    with Service(None, *options, "--root", support.FIXTURES / "amd-discrete", simulate=False) as s:
+        assert said(s, "info", "opened with 1 GPU") and not said(s, "warning", "NVML")
 
 
 def test_settings_change_only_when_enabled_and_come_back():

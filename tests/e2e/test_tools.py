@@ -69,6 +69,17 @@ def test_only_the_recorder_may_change_the_guard(tree):
                            "guard_recorder.c, which records its inputs\n")
 
 
+def test_a_variable_must_not_have_the_name_of_a_function_of_its_file(tree):
+    (tree / "src/base/new.c").write_text("static int first(void)\n{\n\treturn last(0, first);\n}\n\n"
+                                         "static int next(int a)\n{\n\tint b = first(a, 1), *next = &a, first[2];\n\n"
+                                         "\tstruct x y = { .run = first, next };\n}\n")
+    done = layers(tree)
+    assert done.returncode == 1
+    assert sorted(done.stderr.splitlines()) == [
+        f"check-layers: src/base/new.c:8: variable {name} has the name of a function of its file: rename the variable"
+        for name in ("first", "next")]
+
+
 @pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda p: p.name)
 def test_every_schema_is_valid(path):
     jsonschema.Draft202012Validator.check_schema(json.loads(path.read_text()))

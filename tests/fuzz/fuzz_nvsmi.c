@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A line of the stream: a reading has a timestamp, and watts or a reason. */
+/* Checks a line of the stream: a reading has a timestamp, and watts or a reason. */
 static void try_line(const char *line, bool no_instant)
 {
 	struct nvsmi_stream s;

@@ -1,6 +1,7 @@
 /* check_ring: drains the driver's power ring like the daemon does, and waits for an event.
  *
- *	check_ring SECONDS [LIBRARY]        prints "name value" lines; 1: could not be tried
+ *         check_ring SECONDS [LIBRARY]        prints "name value" lines; exit status 1: the
+ * 	test was not possible
  *
  * Uses the backend under the public library; it is compiled against a build folder. */
 #include "device/context.h"
@@ -13,15 +14,16 @@
 
 #define CAP 256
 
-struct guard_counters {
-	unsigned samples, disorder; /* disorder: not newer than the one before it */
+struct ring_samples {
+	/* disorder: samples that are not newer than the sample before */
+	unsigned samples, disorder;
 	uint64_t first_us, last_us;
 	double gap_max_ms, watts;
 	double gap_ms[8192];
 	unsigned gaps;
 };
 
-static void add(struct guard_counters *t, const struct power_sample *s)
+static void add(struct ring_samples *t, const struct power_sample *s)
 {
 	if (t->samples++ == 0) {
 		t->first_us = t->last_us = s->wall_us;
@@ -44,7 +46,7 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int drain(struct device *d, struct guard_counters *t)
+static int drain(struct device *d, struct ring_samples *t)
 {
 	struct power_sample out[CAP];
 	int n = d->backend->ops->power_samples(d, t->last_us, out, CAP);
@@ -56,13 +58,13 @@ static int drain(struct device *d, struct guard_counters *t)
 
 static int check_samples(struct device *d, unsigned seconds)
 {
-	static struct guard_counters t;
+	static struct ring_samples t;
 	int n = drain(d, &t);
 
 	printf("first_drain %d\n", n);
 	memset(&t, 0, sizeof(t));
 	drain(d, &t); /* earlier samples do not belong to this run */
-	t = (struct guard_counters){ .last_us = t.last_us };
+	t = (struct ring_samples){ .last_us = t.last_us };
 	for (unsigned i = 0; i < seconds; i++) {
 		sleep(1);
 		n = drain(d, &t);

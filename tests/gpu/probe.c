@@ -1,12 +1,15 @@
 /* probe: windows on the first GPU, one JSON line each, for tests on real hardware.
  *
- *	probe windows COUNT SECONDS [WARM_S [EVERY_S]]   windows one after the other, or one every so often
- *						         (then they overlap), and one around them all
- *	probe engine SECONDS [FIGURES_S]       one window, figures so often: the engine's own cost
- *	probe samples SECONDS                  no window: what collecting power samples costs
- *	probe record SECONDS INTERVAL_MS FILE  every event of a meter, as lines
+ *         probe windows COUNT SECONDS [WARM_S [EVERY_S]]   windows one after the other, or one
+ * 	every EVERY_S
+ *                                                          (then they overlap), and one around
+ * 						         them all
+ *         probe engine SECONDS [FIGURES_S]       one window, figures every FIGURES_S: the
+ * 	engine's own cost
+ *         probe samples SECONDS                  no window: what collecting power samples costs
+ *         probe record SECONDS INTERVAL_MS FILE  every event of a meter, as lines
  *
- * Uses the library as any program would; record listens as a bundle does. */
+ * Uses the library as any program would; record receives events as a bundle does. */
 #include "base/buf.h"
 #include "base/clock.h"
 #include "measure/meter.h"
@@ -111,7 +114,8 @@ static void in_turn(struct gw_meter *m, const struct plan *p)
 	}
 }
 
-/* Each window ends when the one that is this many later begins. */
+/* Opens a window every p->every seconds. Each window ends when the window that is `deep`
+ * positions later begins. */
 static void overlapping(struct gw_meter *m, const struct plan *p)
 {
 	unsigned deep = (unsigned)lround(p->seconds / p->every);

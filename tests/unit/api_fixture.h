@@ -73,8 +73,9 @@ static inline int events(void *engine, uint64_t after, unsigned max,
 	if (after == UINT64_MAX)
 		after = max < 5 ? 5 - max : 0;
 	for (uint64_t id = after + 1; id <= 5 && max--; id++)
-		each(arg, &(struct view_event){ id, 1700000000 * NS_PER_S, "driver", NULL,
-						"info", "a \"thing\" happened", NULL, 0 });
+		each(arg,
+		     &(struct view_event){ id, 1700000000 * NS_PER_S, "driver", NULL, "info",
+					   "a \"thing\" happened", NULL, 0, false });
 	return 0;
 }
 

@@ -97,8 +97,8 @@ static inline void assert_awake(struct world *o)
 	assert_false(o->disk[0].evicted);
 }
 
-/* A test with a new world o.  The second form is for rows of docs/GUARD-MACHINE.md, and is
- * printed with them. */
+/* A test with a new world o. GUARD_ROW() is for a test of rows of docs/GUARD-MACHINE.md; the
+ * row numbers are printed with its name. */
 #define GUARD_TEST(name) WORLD_TEST(name, #name, world_init(&o, 1, 1), world_done(&o))
 #define GUARD_ROW(rows, name) \
 	WORLD_TEST(name, #name " (" rows ")", world_init(&o, 1, 1), world_done(&o))

@@ -38,12 +38,15 @@ struct world_worker {
 	bool unknown;     /* the size of its memory is unknown */
 	/* How it carries out orders. */
 	unsigned fails;      /* this many evictions fail                      */
+	bool refuses;        /* drains and evictions fail, and would again    */
 	unsigned lies;       /* this many evictions report done, but free nothing */
 	unsigned fail_level; /* orders up to this level fail                  */
 	bool silent, busy;   /* never answers an order; has requests in flight */
 	bool wont_return;    /* resumes fail                                  */
 	bool returns_empty;  /* resumes report done, but load nothing         */
 	bool deaf;           /* it does not answer an order to resume         */
+	bool lists;          /* it lists its models as loaded after a resume  */
+	uint64_t returns;    /* bytes that it holds after a resume; 0: load   */
 	unsigned verbs[ORDER_NOTIFY + 1], levels[8];
 	bool closed, has_order;
 	bool asleep;       /* it reported an eviction as done, and was not resumed since */
@@ -81,8 +84,8 @@ struct world {
 	unsigned errors[WORLD_GPUS];
 	bool simulated, gone[WORLD_GPUS];
 	bool display[WORLD_GPUS];
-	/* Allocated on GPU 0 after its memory was read and before the process lists are
-	 * read. */
+	/* Memory that is allocated on GPU 0 after the GPU's memory was read and before the
+	 * process lists are read. */
 	uint64_t missed_bytes;
 	struct world_worker w[WORLD_WORKERS];
 	struct world_guest guest[WORLD_GUESTS];
@@ -273,7 +276,7 @@ static inline void world_scene(struct world *o)
 static inline bool world_evict(struct world_worker *w, const struct guard_order *d)
 {
 	w->levels[d->level]++;
-	if (d->level <= w->fail_level)
+	if (d->level <= w->fail_level || (w->refuses && d->level < LEVEL_STOP))
 		return false;
 	if (w->fails) {
 		w->fails -= w->fails != UINT_MAX;
@@ -301,6 +304,8 @@ static inline bool world_resume(struct world_worker *w)
 	w->alive = true;
 	w->asleep = false;
 	w->resident = w->resident || !w->returns_empty;
+	if (w->returns)
+		w->load[0] = w->returns;
 	return true;
 }
 
@@ -317,14 +322,19 @@ static inline void world_obey(struct world *o, const struct guard_order *d)
 	switch (d->verb) {
 	case ORDER_CLOSE: w->closed = true; break;
 	case ORDER_OPEN: w->closed = false; break;
-	case ORDER_DRAIN: r->in_flight = w->busy; break;
+	case ORDER_DRAIN:
+		r->in_flight = w->busy;
+		r->ok = !w->refuses;
+		break;
 	case ORDER_EVICT: r->ok = world_evict(w, d); break;
 	case ORDER_RESUME:
 		r->no_answer = w->deaf;
 		r->ok = !w->deaf && world_resume(w);
+		r->listed = r->ok && w->lists;
 		break;
 	case ORDER_NOTIFY: break;
 	}
+	r->refused = !r->ok && w->refuses;
 	if (!r->ok)
 		snprintf(r->message, sizeof(r->message), "HTTP 500");
 	if (!w->silent)

@@ -39,8 +39,8 @@ FILE *open_data(const char *name, const char *suffix)
 	return fopen(path, "re");
 }
 
-/* The recorder took the monotonic time before each row; the field's own time was set during the
- * row. Their smallest difference is the offset between the clocks. */
+/* The recorder took the monotonic time before each row, and the driver set the timestamp of a
+ * field during the row. The smallest difference of the two is the offset between the clocks. */
 bool load_recording(const char *name)
 {
 	FILE *f = open_data(name, ".csv");
@@ -96,7 +96,8 @@ bool late(int i)
 	return t - tick_before(rec.row[i].end_s) > 0.007;
 }
 
-/* Computes the mean power of each counter tick, at the time of the load. */
+/* Computes the mean power of each counter tick. Subtracts the counter's lag from the times, so
+ * that they are times of the load. */
 static int tick_levels(struct level *out)
 {
 	double last_s = 0, last_j = 0;
@@ -222,8 +223,8 @@ bool burst_load(struct load *out, double on_w, double off_w)
 }
 
 /* The driver renewed its values between the last read of the old values and the first read of
- * the new ones, which are 3 to 33 ms apart. It had read the sampler up to 10 ms before that.
- * WAYS are the two extremes. */
+ * the new ones, 3 to 33 ms later. The exact time is unknown. The driver had read the sampler up
+ * to 10 ms before that. WAYS has the two extreme cases. */
 const struct timing USUAL = { 8, false };
 static const struct timing WAYS[] = { { 10, true }, { 1, false } };
 #define N_WAYS (sizeof(WAYS) / sizeof(WAYS[0]))
@@ -231,8 +232,8 @@ static const struct timing WAYS[] = { { 10, true }, { 1, false } };
 struct replay now_;
 static struct replay way_[N_WAYS];
 
-/* Writes the sampler's settings. Values that the profile has are not repeated, so that a wrong
- * profile is noticed. */
+/* Writes the settings of the sampler that differ from the fitted model. The others come from
+ * the profile, so that a wrong profile is noticed. */
 static size_t other_sampler(char *out, size_t size)
 {
 	size_t at = 0;
@@ -277,8 +278,8 @@ static void go_to(double t_s)
 		sim_step(ns - now);
 }
 
-/* Replays a load and reads at the recorded times. With how.early, power is read one row earlier
- * than the recording showed the new value. */
+/* Replays a load and reads at the recorded times. With how.early, power is read one row before
+ * the row in which the recording shows the new value. */
 static void replay(struct replay *out, const struct load *load, struct timing how)
 {
 	abi_device d = NULL;
@@ -341,7 +342,7 @@ void replay_moments(const struct load *load, const double *at_s, double *ret_w)
 	nvml_shutdown();
 }
 
-void judge(struct guard_counters *t, const char *what, double t_s, double simulated,
+void judge(struct differences *t, const char *what, double t_s, double simulated,
 	   double recorded, double bound)
 {
 	double error = simulated / recorded - 1;
@@ -358,7 +359,7 @@ void judge(struct guard_counters *t, const char *what, double t_s, double simula
 	}
 }
 
-void report(const struct guard_counters *t, const char *what)
+void report(const struct differences *t, const char *what)
 {
 	print_message(
 		"%s %s: %d ticks compared, %d within 5 %%, worst %+.1f %%, mean %+.2f %%; %d "
@@ -371,7 +372,7 @@ struct range {
 	double low, high;
 };
 
-/* The range of the instant value for all timings that the recording allows. */
+/* Returns the range of the instant value for all timings that the recording allows. */
 static struct range open_range(int i)
 {
 	struct range r = { now_.instant_w[i], now_.instant_w[i] };
@@ -391,7 +392,8 @@ bool settled(int i)
 	return r.high - a <= 0.05 * a && a - r.low <= 0.05 * a;
 }
 
-/* True if the recorded value at an edge lies in the range. */
+/* True if the recorded instant value of row i lies in the range of open_range(), widened by
+ * slack. */
 static bool between(int i, double slack)
 {
 	struct range r = open_range(i);

@@ -23,7 +23,8 @@ struct recording {
 	double zero_s; /* recorder's clock at world time 0 */
 };
 
-/* Power from this time on. Times are those at which the host started or stopped the load. */
+/* watts is the power from at_s on. at_s is a time at which the host started or stopped the
+ * load. */
 struct level {
 	double at_s, watts;
 };
@@ -58,15 +59,16 @@ extern struct model model;
 extern struct recording rec;
 extern struct replay now_; /* the last replay with the timing USUAL */
 
-/* Opens the simulator. 0, or -1 with a message on stderr. */
+/* Opens the simulator. Returns 0, or -1 with a message on stderr. */
 int h200_open(void);
 
 FILE *open_data(const char *name, const char *suffix);
 
-/* Loads a recording. False if there is no recording of this name. */
+/* Loads a recording. Returns false if there is no recording of this name. */
 bool load_recording(const char *name);
 
-/* True if row i is the first with new power values; with a new counter value. */
+/* renewed(): true if row i is the first with new power values. ticked(): the same for the
+ * counter value. */
 bool renewed(int i);
 bool ticked(int i);
 
@@ -96,15 +98,15 @@ void replay_moments(const struct load *load, const double *at_s, double *ret_w);
 /* True if all timings that the recording allows give the same instant value within 5 %. */
 bool settled(int i);
 
-struct guard_counters {
+struct differences {
 	int n, edges, within, beyond;
 	double worst, sum;
 };
 
 /* Counts a comparison; prints it if the difference exceeds the bound. */
-void judge(struct guard_counters *t, const char *what, double t_s, double simulated,
+void judge(struct differences *t, const char *what, double t_s, double simulated,
 	   double recorded, double bound);
-void report(const struct guard_counters *t, const char *what);
+void report(const struct differences *t, const char *what);
 
 struct bounds {
 	double average, instant, edge, counter;
@@ -112,8 +114,9 @@ struct bounds {
 };
 
 struct score {
-	struct guard_counters average, instant, counter, any;
-	int between, close; /* edges that some timing explains: within bound, 5 % */
+	struct differences average, instant, counter, any;
+	/* number of edges that some timing explains: within the bound; within 5 % */
+	int between, close;
 };
 
 /* Compares the replay from `from_s` on. Rows in `always` (may be NULL) are compared even if

@@ -26,7 +26,7 @@ NVML_CALLS(NVML_POINTER)
 static void *sim_library;
 static char sim_path[4096];
 
-/* 0, or -1 with a message on stderr. */
+/* Returns 0, or -1 with a message on stderr. */
 static inline int sim_library_open(void)
 {
 	const char *build = getenv("GPUWARD_TEST_BUILD");

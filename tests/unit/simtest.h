@@ -24,7 +24,8 @@ static struct {
 
 static uint64_t sim_mono(void *ctx)
 {
-	return sim_now_ns() + NS_PER_S; /* a tier's time of 0 would mean "never read" */
+	/* time does not begin at 0, because a tier with a time of 0 counts as never read */
+	return sim_now_ns() + NS_PER_S;
 }
 
 static uint64_t sim_wall(void *ctx)

@@ -748,8 +748,8 @@ TEST(a_wrong_gate_is_refused_with_a_helpful_message)
 		{ "energy > 0x2%",
 		  "column 11: no % after the number; changes are in percent, such "
 		  "as +2%" },
-		{ "energy > -100%",
-		  "column 10: nothing falls by 100 % or more; name a smaller change" },
+		{ "energy > -100%", "column 10: a decrease of 100 % or more is not possible; "
+				    "name a smaller change" },
 		{ "energy > 2% or so",
 		  "column 13: more text after the %; write it like 'energy > +2%'" },
 	};

@@ -437,13 +437,13 @@ API_TEST(windows_are_refused_with_a_reason)
 		{ "[]", "must be an object" },
 		{ "{\"labl\":\"x\"}", "did you mean \\\"label\\\"" },
 		{ "{\"label\":1}", "must be a text" },
-		{ "{\"gpus\":\"0\"}", "array of texts" },
+		{ "{\"gpus\":\"0\"}", "array of strings" },
 		{ "{\"gpus\":[\"9\"]}", "there are GPU 0 (" },
 		{ "{\"limit_seconds\":-1}", "above 0" },
 		{ "{\"limit_seconds\":1e9}", "at most" },
 		{ "{\"lease_seconds\":1}", "must be 2 to 604800" },
-		{ "{\"lease_seconds\":-3}", "or 0 for none" },
-		{ "{\"tags\":{\"a\":1}}", "object of texts" },
+		{ "{\"lease_seconds\":-3}", "or 0 for no lease" },
+		{ "{\"tags\":{\"a\":1}}", "object of strings" },
 		{ "{\"label\":\"a\",\"label\":\"b\"}", "not JSON" },
 	};
 

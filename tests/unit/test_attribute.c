@@ -82,7 +82,7 @@ TEST(several_processes_share_by_utilisation)
 	attribute_init(&a, 78, 120);
 	attribute_add(&a, 520, 1, u, 3, false);
 	attribute_finish(&a, 520);
-	/* 78 idle, 42 for three contexts, 400 by utilisation */
+	/* 78 J idle, 42 J for three contexts, 400 J by utilisation */
 	assert_near(joules_of(&a, 1), 14 + 300);
 	assert_near(joules_of(&a, 2), 14 + 100);
 	assert_near(joules_of(&a, 3), 14);
@@ -378,7 +378,8 @@ static double uniform(uint64_t *s)
 	return (double)(next(s) >> 11) * 0x1p-53;
 }
 
-/* Makes an interval with at most eight processes. Two share a pid, so that they often meet. */
+/* Makes an interval with at most eight processes. Two of the possible processes have the same
+ * pid and different start times. */
 static void make_interval(uint64_t *s, struct interval *in)
 {
 	in->seconds = next(s) % 10 == 0 ? 0 : 0.5 + uniform(s);

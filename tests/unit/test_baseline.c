@@ -199,7 +199,8 @@ BASELINE_STOP_TEST(context_idle_without_a_context_is_refused)
 	start("[[gpu]]\nprofile = \"h200\"\n");
 	assert_int_equal(take(BASELINE_CONTEXT_IDLE, &b), 0);
 	assert_true(contended(&b));
-	assert_string_equal(b.evidence, "no process of ours had a context on it");
+	assert_string_equal(b.evidence,
+			    "the process that should have a context on the GPU has none");
 }
 
 BASELINE_STOP_TEST(a_busy_gpu_is_not_idle)
@@ -437,7 +438,7 @@ ON_FILES(a_damaged_file_is_ignored_and_named)
 	f = fopen(name, "r");
 	n = fread(text, 1, sizeof(text), f);
 	fclose(f);
-	/* first: cut after i bytes; then: byte i - n changed */
+	/* the first n times the file is cut after i bytes; then byte i - n is changed */
 	for (size_t i = 0; i < 2 * n; i++) {
 		f = fopen(name, "w");
 		fwrite(text, 1, i < n ? i : n, f);

@@ -64,7 +64,7 @@ static double noise(struct world *w)
 	return w->last_w + w->noise_w * gauss(w);
 }
 
-/* Returns the mean of the true power over the spacing of a point. */
+/* Returns the true mean power over the time that one point of the external meter covers. */
 static double seen_outside(const struct world *w, double t)
 {
 	double sum = 0;

@@ -296,7 +296,7 @@ static void make_gpu(struct capacity_gpu *g)
 	g->warm = random_below(&rnd, 8) == 0;
 }
 
-/* Returns what is available if the workers of a set leave. */
+/* Returns the memory that is available if the workers of a set leave. */
 static uint64_t with_out(const struct capacity_gpu *g, unsigned set)
 {
 	struct capacity_gpu h = *g;
@@ -315,8 +315,8 @@ static unsigned highest(unsigned set)
 	return n;
 }
 
-/* Returns false if no set of workers frees enough. *ret_highest is the lowest possible index
- * (from 1) of the last worker that must leave. */
+/* Returns false if no set of workers frees enough. Otherwise each set that frees enough has a
+ * highest index (from 1), and *ret_highest is the lowest of these. */
 static bool can_ever(const struct capacity_gpu *g, uint64_t bytes, unsigned *ret_highest)
 {
 	unsigned may = 0;

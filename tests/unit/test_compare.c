@@ -275,8 +275,8 @@ TEST(four_runs_against_one_cover_in_200_seeds)
 	assert_in_range(covered_by_one_run(200, 4, 0.3), 186, 200);
 }
 
-/* The stated uncertainty is added to scatter that already contains it, so the interval is too
- * wide at worst. */
+/* The stated uncertainty is added to scatter that already contains it, so in the worst case the
+ * interval is too wide. */
 TEST(the_interval_of_a_few_runs_against_one_has_its_stated_coverage)
 {
 	static const double stated[] = { 0, 0.3, 1 };

@@ -221,7 +221,7 @@ TEST(counts_around_the_run_widen_the_uncertainty)
 
 	counter_between(&first, &last, 10 * NS_PER_S, 18 * NS_PER_S, &c);
 	assert_true(fabs(c.number - 1000) < 1e-9);
-	/* of ten seconds, one is before the run and one after it */
+	/* the readings are ten seconds apart: one second is before the run and one after it */
 	assert_true(fabs(c.edge - 200) < 1e-9);
 	assert_string_equal(c.why, "");
 }

@@ -169,7 +169,7 @@ TEST(what_a_program_took_before_is_what_it_will_take)
 	assert_true(look(o, S).more_bytes == UINT64_MAX);
 	o->p.any = false;
 	assert_int_equal(look(o, S).more_bytes, 8 * GIB);
-	add(o, "other", 9, GIB); /* the size of one of two is unknown */
+	add(o, "other", 9, GIB); /* the size of one of the two contenders is unknown */
 	assert_true(look(o, S).more_bytes == UINT64_MAX);
 	free(o);
 }

@@ -231,7 +231,7 @@ GUARD_TEST(a_known_contender_that_takes_more_than_its_earlier_maximum_is_demand)
 	world_until(o, 320 * S);
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(world_state(o, i), STATE_ACTIVE);
-	/* 23 GiB are free, but how much more it will take is unknown */
+	/* 23 GiB are free, but how much more the guest will take is unknown */
 	o->guest[1].bytes = 13 * GIB;
 	world_until(o, 330 * S);
 	for (unsigned i = 0; i < 3; i++)

@@ -181,8 +181,9 @@ static struct gw_guard_status status(void)
 	return s;
 }
 
-/* A tenth of a second.  Time stands still while an order is under way, because a busy machine
- * may be slow to call the callback; it goes on when a callback runs that the test makes wait. */
+/* Steps the time by a tenth of a second and waits until no order is under way. The time does
+ * not advance during this wait, because a busy machine may be slow to call the callback. A
+ * callback that the test makes wait is not waited for. */
 static enum gw_worker_state step(void)
 {
 	struct pollfd p = { .fd = guard->wake_fd, .events = POLLIN };
@@ -342,7 +343,8 @@ GUARD_TEST(a_worker_without_callbacks_can_poll_whether_it_may_run)
 	assert_int_equal(gw_guard_allowed(guard), 0);
 	hold(getpid(), 0);
 	until(GW_WORKER_EVICTED, 2);
-	until(GW_WORKER_ACTIVE, 16); /* no memory yet: it loads when there is work */
+	/* the worker has no memory yet: it loads when there is work */
+	until(GW_WORKER_ACTIVE, 16);
 	assert_int_equal(gw_guard_allowed(guard), 1);
 }
 
@@ -535,7 +537,7 @@ GUARD_TEST(a_hanging_callback_is_reported_and_does_not_block_the_guard)
 		step();
 	s = status();
 	assert_int_equal(s.overdue, 1);
-	assert_memory_equal(s.why, "its evict callback is past its deadline", 39);
+	assert_non_null(strstr(s.why, "evict callback"));
 	assert_true(s.call_deadline_ns < sim_mono(NULL));
 	assert_int_equal(gw_guard_allowed(guard), 0);
 	assert_int_equal(guard_api_free(guard, 0), -GW_E_STATE);

@@ -583,14 +583,12 @@ static const struct {
 	  "match.unit" },
 	{ WORKER "kind = \"checkpoint\"\nmatch.exe = \"/a\"\n[[worker]]\nname = \"x\"\n"
 		 "kind = \"checkpoint\"\nmatch.exe = \"/a\"\nmatch.uid = 5\n",
-	  "5:1: this worker and the one in line 1 would be the same process: they have matches "
-	  "of "
-	  "which one covers the other" },
+	  "5:1: this worker and the one in line 1 would be the same process: they have "
+	  "overlapping matches" },
 	{ WORKER "kind = \"checkpoint\"\nmatch.exe = \"/a/b\"\n[[worker]]\nname = \"x\"\n"
 		 "kind = \"checkpoint\"\nmatch.exe = \"/a/*\"\n",
-	  "5:1: this worker and the one in line 1 would be the same process: they have matches "
-	  "of "
-	  "which one covers the other" },
+	  "5:1: this worker and the one in line 1 would be the same process: they have "
+	  "overlapping matches" },
 	{ WORKER "kind = \"ollama\"\nmatch.pidfile = \"/p\"\n[[worker]]\nname = \"x\"\n"
 		 "kind = \"vllm\"\nmatch.pidfile = \"/p\"\nmatch.uid = 3\n",
 	  "they have the same match.pidfile" },

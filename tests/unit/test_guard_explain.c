@@ -1,4 +1,4 @@
-/* Tests why a worker stays evicted: each reason has the rule that set it, its begin and its
+/* Tests why a worker stays evicted: each reason has the rule that set it, its start and its
  * end, and its evidence is current. */
 #include "guard_test.h"
 
@@ -75,8 +75,8 @@ GUARD_TEST(a_schedule_is_reported_with_its_span_and_its_end)
 		    got.clears_ns < WORLD_START + 90 * MINUTE + 2 * S);
 }
 
-/* If the next span begins before the end of a span, the later end counts. A schedule without a
- * gap has no end. */
+/* If a span begins before the previous one has ended, the later end counts. A schedule without
+ * a gap has no end. */
 GUARD_TEST(spans_that_follow_one_another_end_with_the_last)
 {
 	char message[100];
@@ -111,8 +111,8 @@ GUARD_TEST(heat_is_reported_with_its_gpu)
 	assert_true(got.clears_ns == 0);
 }
 
-/* The module that found a reason knows its end. Of two GPUs the later end counts, and an end
- * without a time is the latest. */
+/* The module that sets a reason also gives its end. If the reason applies to two GPUs, the
+ * later end counts. An end without a time counts as the latest. */
 GUARD_TEST(a_reason_set_from_outside_shows_the_end_that_was_given)
 {
 	struct guard_explanation got;
@@ -206,11 +206,12 @@ GUARD_TEST(a_worker_released_while_it_returns_leaves_with_the_evidence_no_demand
 GUARD_TEST(a_damped_worker_has_its_remaining_time)
 {
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
-	world_guest(o, "other", 0, 4 * GIB, 60 * S, 0);
+	world_guest(o, "other", 0, 100 * MIB, 60 * S, 0)->sm_ratio = 0.5;
 	world_begin(o);
-	world_until(o, 61 * S);
+	world_until(o, 62 * S);
 	assert_has(world_last(o, "damped")->evidence, "returned ");
-	assert_has(world_last(o, "damped")->evidence, "s ago, stays for 60 s (min_resident_s)");
+	assert_has(world_last(o, "damped")->evidence,
+		   "s ago and stays for 60 s while both fit (min_resident_s)");
 }
 
 GUARD_TEST(a_process_that_is_known_to_fit_is_explained)
@@ -293,7 +294,8 @@ GUARD_TEST(memory_that_does_not_come_free_is_reported_by_how_much_free_rose)
 	world_ask(o, 0, REQUEST_EVICT, 0);
 	world_until(o, 60 * S);
 	assert_state(o, STATE_STUCK);
-	assert_has(world_last(o, "stuck")->evidence, "free memory rose by 6144 of 8192 MiB");
+	assert_has(world_last(o, "stuck")->evidence,
+		   "free memory rose by 6144 MiB instead of 8192 MiB");
 }
 
 /* A hold masks reasons that come from demand, but never reasons that protect the GPU. */

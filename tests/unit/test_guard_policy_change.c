@@ -1,7 +1,8 @@
 /* Tests a change of policy while the guard runs, in a simulated world and stepped time. */
 #include "guard_world.h"
 
-/* The old policy is freed at once, so that nothing may point to it. */
+/* The policy of the guard. When it changes, the old one is freed at once, so that a pointer to
+ * it is detected. */
 static struct policy *given;
 
 static int swap(struct world *o, const struct policy *p)
@@ -217,7 +218,8 @@ POLICY_TEST(a_worker_with_another_match_has_not_ended, 1)
 	p.worker[0].match = (struct policy_match){ .name = "nobody", .uid = -1 };
 	assert_int_equal(swap(o, &p), 0);
 	assert_string_equal(world_status(o, 0).why, "not there: no process is called nobody");
-	/* After it was found by the new match, its end counts as an end. */
+	/* After the worker was found by the new match, the end of its process counts as its
+	 * end. */
 	o->w[0].alive = true;
 	world_run(o, 2 * S);
 	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
@@ -329,7 +331,7 @@ TEST(a_worker_that_ended_between_scenes_is_not_waited_for)
 	end(&o);
 }
 
-/* It is unknown which orders a worker got that restarted meanwhile. So it is resumed like an
+/* If a worker restarted meanwhile, it is unknown which orders it got. So it is resumed like an
  * evicted one. */
 TEST(a_worker_that_restarted_between_scenes_comes_back)
 {
@@ -369,7 +371,8 @@ POLICY_TEST(a_worker_that_was_really_evicted_waits_for_mode_enforce, 1)
 	assert_true(o->w[0].resident);
 }
 
-/* Closed by heat while the worker runs, and by a drain that had not finished. */
+/* The worker gets no new work because of heat while it runs, or because of a drain that had not
+ * finished. */
 TEST(a_door_that_was_really_closed_is_opened_when_it_is_enforced_again)
 {
 	for (unsigned drain = 0; drain < 2; drain++) {

@@ -11,7 +11,7 @@ static struct guard_service g;
 static struct clock_stepped stepped;
 
 static struct {
-	bool idle, settled; /* state of the action; state of the scene thread */
+	bool idle, settled; /* results of action_idle() and scene_thread_settled() */
 	int change_err;
 	unsigned changes, freed, pumps, logged, opened;
 	char text[700];

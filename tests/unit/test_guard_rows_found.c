@@ -59,7 +59,8 @@ GUARD_ROW("6, 7", a_checkpoint_is_recorded_with_the_identities_of_its_processes)
 		o->disk[0].put_away[0].start_ticks = o->w[0].start_ticks + other;
 		begin(o);
 		assert_decided(o, other, STATE_RECONCILE, STATE_ABSENT, NULL);
-		/* If other is 1, another process has that pid now: only the reason is kept. */
+		/* If other is 1, another process has the recorded pid now, and only the reason
+		 * is kept. */
 		assert_state(o, STATE_QUIET);
 		assert_int_equal(world_status(o, 0).mask, CONTENTION);
 		world_run(o, 32 * S);

@@ -49,27 +49,75 @@ GUARD_ROW("8, 10", a_demand_that_goes_at_once_is_a_near_miss)
 }
 
 /* The worker is evicted for one guest and returns; then the next guest comes. */
-static void returned(struct world *o, const char *next, unsigned type)
+static struct world_guest *returned(struct world *o, const char *next, uint64_t bytes)
 {
+	struct world_guest *t;
+
 	world_again(o, 1, 1);
 	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
-	world_guest(o, next, 0, 4 * GIB, 60 * S, 0)->type = type;
+	t = world_guest(o, next, 0, bytes, 60 * S, 0);
 	world_begin(o);
-	world_until(o, 61 * S);
+	world_until(o, 59 * S);
 	assert_int_equal(world_status(o, 0).resumes, 1);
+	return t;
 }
 
-GUARD_ROW("11", a_worker_that_just_returned_is_damped_for_compute_and_not_for_graphics)
+GUARD_ROW("11", a_contender_that_fits_waits_until_the_worker_has_been_back_for_a_while)
 {
-	returned(o, "other", GW_PROCESS_COMPUTE);
+	returned(o, "other", 100 * MIB)->sm_ratio = 0.5;
+	world_until(o, 62 * S);
 	assert_decided(o, 1, STATE_SUSPECT, STATE_SUSPECT, "damped");
 	assert_state(o, STATE_SUSPECT);
 	assert_true(world_last(o, "damped")->next_ns > WORLD_START + 100 * S);
 	world_until(o, 120 * S);
 	assert_int_equal(world_status(o, 0).evictions, 2);
-	returned(o, "game", GW_PROCESS_GRAPHICS);
-	world_run(o, S);
+	returned(o, "game", 4 * GIB)->type = GW_PROCESS_GRAPHICS;
+	world_until(o, 62 * S);
 	assert_int_equal(world_status(o, 0).evictions, 2);
+}
+
+/* It arrives 9 s after the return. What it needs is unknown, or not free. */
+GUARD_ROW("11", a_contender_that_needs_memory_waits_for_nothing)
+{
+	static const uint64_t bytes[] = { GIB, 4 * GIB };
+
+	for (unsigned i = 0; i < 2; i++) {
+		returned(o, "other", bytes[i]);
+		world_until(o, 61 * S);
+		assert_decided(o, 0, ANY, ANY, "damped");
+		assert_int_equal(world_status(o, 0).evictions, 2);
+		assert_state(o, STATE_EVICTED);
+	}
+}
+
+GUARD_ROW("11", a_contender_that_does_not_fit_any_more_waits_no_longer)
+{
+	returned(o, "other", 100 * MIB)->sm_ratio = 0.5;
+	world_until(o, 62 * S);
+	assert_state(o, STATE_SUSPECT);
+	o->guest[1].bytes = 3 * GIB; /* less than the headroom is free */
+	world_run(o, S);
+	assert_state(o, STATE_EVICTED);
+}
+
+/* Damping is on the way back: 30 s of quiet time, then 60 s, then 120 s. */
+GUARD_ROW("11, 26", the_quiet_time_grows_after_each_flap)
+{
+	o->total[0] = 24 * GIB;
+	world_guest(o, "a", 0, 3 * GIB, 10 * S, 20 * S);
+	world_guest(o, "b", 0, 3 * GIB, 60 * S, 61 * S);
+	world_guest(o, "c", 0, 3 * GIB, 130 * S, 131 * S);
+	world_begin(o);
+	world_until(o, 59 * S);
+	assert_true(world_status(o, 0).backoff == 1);
+	world_until(o, 120 * S);
+	assert_true(world_status(o, 0).backoff == 2);
+	assert_state(o, STATE_QUIET);
+	world_until(o, 125 * S);
+	assert_state(o, STATE_ACTIVE);
+	world_until(o, 135 * S);
+	assert_true(world_status(o, 0).backoff == 4);
+	assert_decided(o, 2, ANY, ANY, "flapping");
 }
 
 GUARD_ROW("11", an_action_on_a_gpu_damps_the_next_one_there)
@@ -297,6 +345,62 @@ GUARD_ROW("21", what_is_not_freed_is_tried_at_the_next_level)
 	assert_true(o->w[0].alive && o->w[0].resident);
 }
 
+GUARD_ROW("15, 18", a_refusal_is_reported_at_once_and_not_tried_again)
+{
+	begin(o);
+	o->w[0].refuses = true;
+	ask_run(o, REQUEST_EVICT, 0, S);
+	assert_has(world_last(o, "refused")->evidence, "HTTP 500");
+	assert_int_equal(world_last(o, "refused")->to, STATE_DRAIN);
+	assert_state(o, STATE_STUCK);
+	assert_orders(o, 1, DRAIN);
+	assert_orders(o, 1, EVICT);
+}
+
+GUARD_ROW("18", a_refusal_leads_to_the_next_level_at_once)
+{
+	o->p.worker[0].knobs.max_level = 4;
+	o->p.worker[0].match.unit = "w0.service";
+	begin(o);
+	o->w[0].refuses = true;
+	ask_run(o, REQUEST_EVICT, 0, 2 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(o->w[0].levels[2], 1);
+	assert_int_equal(o->w[0].levels[4], 1);
+}
+
+/* llama.cpp's router kills a model 10 s after the request to unload it. */
+GUARD_ROW("21", a_server_has_its_own_time_to_stop)
+{
+	o->p.worker[0].kind = WORKER_LLAMACPP;
+	o->p.worker[0].knobs.max_level = 4;
+	o->p.worker[0].match.unit = "w0.service";
+	begin(o);
+	o->w[0].lies = 1;
+	ask_run(o, REQUEST_EVICT, 0, 10 * S);
+	assert_state(o, STATE_VERIFY);
+	o->w[0].resident = false;
+	world_run(o, S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(o->w[0].levels[4], 0);
+}
+
+GUARD_ROW("21", memory_that_still_falls_is_waited_for)
+{
+	o->p.worker[0].knobs.max_level = 4;
+	o->p.worker[0].match.unit = "w0.service";
+	begin(o);
+	o->w[0].lies = 1;
+	world_ask(o, 0, REQUEST_EVICT, 0);
+	for (unsigned i = 0; i < 6; i++) {
+		world_run(o, 4 * S);
+		o->w[0].load[0] -= GIB;
+	}
+	world_run(o, S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(o->w[0].levels[4], 0);
+}
+
 GUARD_ROW("18, 19", a12_no_process_is_signalled_unless_killing_is_allowed)
 {
 	for (unsigned kill = 0; kill < 3; kill++) {
@@ -394,7 +498,8 @@ GUARD_ROW("24, 34", a_worker_that_sleeps_and_cannot_be_woken_is_not_called_activ
 /* vLLM without its sleep mode supports neither call. */
 GUARD_ROW("24, 34", a_worker_that_refuses_to_leave_and_to_return_goes_on_as_it_was)
 {
-	/* 0: may be resumed; 1: is never resumed; 2: a hook, which must not run twice. */
+	/* 0: the worker may be resumed; 1: it is never resumed; 2: its hook must not run
+	 * twice. */
 	for (unsigned i = 0; i < 3; i++) {
 		world_again(o, 1, 1);
 		o->p.worker[0].resume = i == 1 ? RESUME_NEVER : RESUME_RESTORE;

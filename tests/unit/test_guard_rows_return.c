@@ -287,20 +287,89 @@ GUARD_ROW("30, 34", resume_now_does_not_wait_after_a_failure)
 	assert_state(o, STATE_ACTIVE);
 }
 
-GUARD_ROW("35, 36", a_return_that_loads_nothing_is_reversed_after_two_minutes)
+GUARD_ROW("36", a_return_that_loads_nothing_is_tried_again_without_an_eviction)
 {
 	begin(o);
 	o->w[0].returns_empty = true;
 	ask_run(o, REQUEST_EVICT, 10 * S, 120 * S);
 	assert_state(o, STATE_VERIFY_UP);
 	world_run(o, 15 * S);
-	assert_decided(o, 1, STATE_VERIFY_UP, STATE_EVICT, "resume failed");
-	assert_state(o, STATE_EVICTED);
+	assert_decided(o, 1, STATE_VERIFY_UP, STATE_EVICTED, "resume failed");
+	assert_has(world_last(o, "resume failed")->evidence, "none of its memory is back");
 	world_run(o, 50 * S);
 	assert_orders(o, 1, RESUME);
 	o->w[0].returns_empty = false;
 	world_run(o, 20 * S);
 	assert_state(o, STATE_ACTIVE);
+	assert_orders(o, 1, EVICT);
+}
+
+/* Three models were loaded (9 GiB), and their user unloaded one (6 GiB). */
+GUARD_ROW("35", the_need_is_what_was_held_when_the_eviction_began)
+{
+	o->w[0].load[0] = 9 * GIB;
+	begin(o);
+	world_run(o, 5 * S);
+	o->w[0].load[0] = 6 * GIB;
+	world_run(o, S);
+	ask_run(o, REQUEST_EVICT, 5 * S, 15 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_int_equal(world_status(o, 0).need_bytes, 6 * GIB);
+	assert_orders(o, 1, EVICT);
+}
+
+GUARD_ROW("35", a_worker_that_lists_its_models_is_back_with_any_memory)
+{
+	begin(o);
+	o->w[0].lists = true;
+	o->w[0].returns = 2 * GIB;
+	ask_run(o, REQUEST_EVICT, 5 * S, 10 * S);
+	assert_decided(o, 1, STATE_VERIFY_UP, STATE_ACTIVE, "is back");
+	assert_has(world_last(o, "is back")->evidence, "it held 8192 MiB before, now 2048 MiB");
+	world_run(o, 300 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_orders(o, 1, EVICT);
+	assert_int_equal(world_status(o, 0).need_bytes, 2 * GIB);
+}
+
+/* The list of one return says nothing about the next return. */
+GUARD_ROW("35", a_list_of_models_counts_for_one_return)
+{
+	begin(o);
+	o->w[0].lists = true;
+	ask_run(o, REQUEST_EVICT, 5 * S, 10 * S);
+	assert_state(o, STATE_ACTIVE);
+	o->w[0].lists = false;
+	o->w[0].returns = 2 * GIB;
+	ask_run(o, REQUEST_EVICT, 5 * S, 30 * S);
+	assert_state(o, STATE_VERIFY_UP);
+}
+
+GUARD_ROW("36", a_smaller_return_is_reported_and_not_evicted_again)
+{
+	begin(o);
+	o->w[0].returns = 2 * GIB;
+	ask_run(o, REQUEST_EVICT, 5 * S, 100 * S);
+	assert_state(o, STATE_VERIFY_UP);
+	world_run(o, 30 * S);
+	assert_decided(o, 1, STATE_VERIFY_UP, STATE_ACTIVE, "is back");
+	assert_has(world_last(o, "is back")->evidence, "only 2048 of 8192 MiB are back");
+	world_run(o, 300 * S);
+	assert_orders(o, 1, EVICT);
+	assert_orders(o, 1, RESUME);
+}
+
+GUARD_ROW("37", on_the_way_back_a_contender_that_does_not_fit_turns_the_worker_round)
+{
+	o->total[0] = 24 * GIB;
+	world_guest(o, "guest", 0, 15 * GIB, 60 * S, 0);
+	begin(o);
+	o->w[0].returns_empty = true;
+	world_ask(o, 0, REQUEST_EVICT, 10 * S);
+	world_until(o, 59 * S);
+	assert_state(o, STATE_VERIFY_UP);
+	world_until(o, 62 * S);
+	assert_state(o, STATE_EVICTED);
 }
 
 GUARD_ROW("37", during_a_return_a_graphics_process_reverses_it_and_compute_waits)
@@ -321,12 +390,13 @@ GUARD_ROW("37", during_a_return_a_graphics_process_reverses_it_and_compute_waits
 	}
 }
 
-/* The order to start it is under way when a reason comes. */
+/* The order to start the worker is under way when a reason begins. */
 GUARD_ROW("49", a_managed_worker_that_is_turned_back_before_it_appears_is_absent)
 {
 	static const struct {
 		enum policy_kind kind;
-		bool stopped; /* its first level is to stop it: the start is undone */
+		/* the kind evicts by stopping the process, so the start is undone */
+		bool stopped;
 	} row[] = { { WORKER_OLLAMA, false }, { WORKER_SYSTEMD, true } };
 
 	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {

@@ -1,5 +1,5 @@
-/* The guard's state table (docs/GUARD-MACHINE.md), rows 41 to 47, 50 and 52: GPUs that cannot be
- * seen, the end of the service, and a change to dry-run and back. */
+/* Tests the guard's state machine (docs/GUARD-MACHINE.md), rows 41 to 47, 50 and 52: GPUs that
+ * cannot be seen, the end of the service, and a change to dry-run and back. */
 #include "guard_test.h"
 
 GUARD_ROW("41, 42", a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals)
@@ -316,8 +316,8 @@ GUARD_ROW("47", at_the_end_an_eviction_under_way_is_waited_for_and_undone)
 	}
 }
 
-/* If its memory was freed all the same, the worker is resumed. If not, it gets new work
- * again. */
+/* If the eviction freed the memory although it failed, the worker is resumed. Otherwise the
+ * worker gets new work again. */
 GUARD_ROW("47", at_the_end_an_eviction_that_failed_is_judged_by_the_memory)
 {
 	for (unsigned freed = 0; freed < 2; freed++) {

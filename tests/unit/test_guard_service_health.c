@@ -24,7 +24,7 @@ static struct {
 	const char *severity;
 } emitted;
 
-uint64_t guard_service_now_ns(void)
+uint64_t guard_service_real_ns(void)
 {
 	return o.now;
 }

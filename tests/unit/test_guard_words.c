@@ -80,7 +80,8 @@ static bool has_key(const char *text, const char *word)
 	return false;
 }
 
-/* Returns the object that follows head, and ends the text after it. */
+/* Returns the object that follows head in text, as a pointer into text. Writes a NUL after the
+ * object. */
 static const char *object(char *text, const char *head)
 {
 	char *begin = strstr(text, head), *end = begin ? strstr(begin, "\n};") : NULL;
@@ -151,7 +152,7 @@ static bool has_member(const char *table, const char *part, const char *name, si
 	return false;
 }
 
-/* Returns what is between two words of a text; the caller frees the text. */
+/* Returns what is between two words of text, as a pointer into text. Writes a NUL after it. */
 static char *between(char *text, const char *head, const char *end)
 {
 	char *at = strstr(text, head), *last = at ? strstr(at, end) : NULL;

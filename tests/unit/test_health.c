@@ -1,4 +1,4 @@
-/* Health of an artificial GPU: each test sets its values and events. */
+/* Tests the health of an artificial GPU: each test sets its values and events. */
 #define TEST_SETUP    fresh
 #define TEST_TEARDOWN done
 #include "simtest.h"
@@ -131,6 +131,17 @@ TEST(levels_follow_the_margin)
 	assert_in(t.s.worst.why, "2 C below its limit");
 	read_margin(-3, 1);
 	assert_in(t.s.worst.why, "3 C above its limit");
+}
+
+TEST(a_gpu_that_cools_down_is_not_called_too_hot)
+{
+	read_margin(1, 4);
+	assert_in(t.s.worst.why, "Too hot: 1 C below its limit");
+	read_margin(22, 1);
+	assert_true(t.s.thermal); /* not for long enough yet */
+	assert_in(t.s.worst.why, "Was too hot, cools down: 22 C below its limit");
+	read_margin(1, 1);
+	assert_in(t.s.worst.why, "Too hot: 1 C below its limit");
 }
 
 TEST(three_critical_readings_do_not_act_and_four_do)
@@ -554,7 +565,7 @@ TEST(events_are_one_incident_until_three_minutes_of_silence)
 	xid(94);
 	for (unsigned i = 0; i < 10; i++) {
 		read_after(170 * S);
-		xid(63); /* ignored: it does not keep the incident open */
+		xid(63); /* ignored: it does not prolong the incident */
 		assert_int_equal(t.s.level, i == 0 ? HEALTH_WARN : HEALTH_OK);
 	}
 	xid(94);

@@ -69,7 +69,7 @@ TEST(starts_over_when_ticks_step_back)
 	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
 	put_ticks(950, 4050, 200);
 	assert_utilization(&h, 0.5);
-	put_ticks(990, 4055, 100); /* iowait fell by more than user and idle grew */
+	put_ticks(990, 4055, 100); /* iowait fell by more than user and idle together grew */
 	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
 }
 

@@ -70,7 +70,7 @@ TEST(power_is_the_energy_between_two_readings)
 	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "35000000\n");
 	r = world_read(0, GW_TIER_FAST);
 	assert_value(r, GW_Q_POWER, 60);
-	/* too soon: the next reading covers the longer time */
+	/* read again too soon: there is no value, and the next reading covers the whole time */
 	clock_step(&w->clock, NS_PER_MS);
 	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "36000000\n");
 	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
@@ -84,7 +84,8 @@ TEST(power_is_the_energy_between_two_readings)
 	clock_step(&w->clock, NS_PER_S);
 	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "3000000\n");
 	assert_value(world_read(0, GW_TIER_FAST), GW_Q_POWER, 2);
-	/* asleep in between: energy used meanwhile says nothing about the current power */
+	/* the GPU slept in between: the energy used meanwhile says nothing about the current
+	 * power */
 	world_put(PCI ARC "power/runtime_status", "suspended\n");
 	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_ASLEEP);
 	world_put(PCI ARC "power/runtime_status", "active\n");

@@ -1,4 +1,4 @@
-/* Settings of simulated GPUs: changed, verified, restored, refused. */
+/* Tests settings of simulated GPUs: changed, verified, restored, refused. */
 #include "simtest.h"
 #include "tree.h"
 

@@ -1,4 +1,5 @@
-/* The journal of changed settings, on simulated GPUs, and the answers of /api/gpu/manage. */
+/* Tests the journal of changed settings on simulated GPUs, and the answers of
+ * /api/gpu/manage. */
 #include "simtest.h"
 
 #include "daemon/manage_journal.h"
@@ -130,7 +131,7 @@ static void somebody_else_sets(double watts)
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &r), 0);
 }
 
-/* As the service does at its end and at its start. */
+/* Restores all settings, as the service does when it stops and when it starts. */
 static void put_all_back(void)
 {
 	struct manage_order out[16];
@@ -228,7 +229,7 @@ JOURNAL_TEST(a_crash_between_recording_and_setting_is_not_a_foreign_change)
 	o = order(MANAGE_POWER_LIMIT, 500, NAN);
 	keeper = manage_journal_keeper(fake.journal);
 	assert_int_equal(keeper.keep(keeper.arg, &o, (double[]){ 400, NAN }), 0);
-	crash(); /* 400 W are set, 500 W were requested */
+	crash(); /* 400 W are set; the change to 500 W is stored, but was not made */
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 	assert_int_equal(fake.count, 0);

@@ -25,7 +25,7 @@ static int open_library(void **state)
 	return 0;
 }
 
-/* How many pages of the table are in memory. */
+/* Returns how many pages of the table are in memory. */
 static size_t resident(void)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 0;

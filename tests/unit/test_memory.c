@@ -1,5 +1,5 @@
-/* Every allocation of the readers fails once: 1, 2, 3, ... until none does. The sources are
- * included with malloc() renamed, so that only their allocations fail. */
+/* Allocation n of the readers fails, for n = 1, 2, 3, ... until none fails any more. The
+ * sources are included with malloc() renamed, so that only their allocations fail. */
 #include "test.h"
 
 #include <gpuward.h>

@@ -564,7 +564,7 @@ TEST(a_gpu_that_hangs_from_the_start_blocks_no_other)
 	meter = NULL;
 	window = NULL;
 	sim_unhang();
-	do /* until it is back: a close before that leaves the driver open */
+	do /* wait until the GPU responds again: a close before that leaves the driver open */
 		gw_snapshot_take(sim.snap, GW_TIER_FAST);
 	while (gw_snapshot_device(sim.snap, 0)->state == GW_DEVICE_STALLED);
 }
@@ -905,14 +905,15 @@ TEST(a_short_window_is_known_soon_after_its_end)
 		ended = clock_mono_ns(&sim.clock);
 		end();
 		assert_true(clock_mono_ns(&sim.clock) - ended < 200 * NS_PER_MS);
-		/* Throttling was not read during it: unknown, and no reason for an invalid
-		 * result. */
+		/* Throttling was not read during this window. So it is unknown, which does not
+		 * make the result invalid. */
 		assert_true(r->validity < GW_INVALID);
 		sim_run_for(meter, 0.013);
 	}
 }
 
-/* Reported for the window in which it happened, not for the ones before and after. */
+/* The change is reported for the window in which it happened, not for the windows before and
+ * after. */
 TEST(clocks_set_inside_a_window_are_reported)
 {
 	static const bool changed[] = { false, true, false };
@@ -920,7 +921,8 @@ TEST(clocks_set_inside_a_window_are_reported)
 	start(ONE("[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n"
 		  "[[fault]]\ncall = \"nvmlDeviceGetApplicationsClock\"\nfrom = 9\nvalue = "
 		  "1200\n"));
-	for (unsigned i = 0; i < 3; i++) { /* from 5, 8 and 11 s; change at 9 s */
+	/* windows begin at 5, 8 and 11 s; the clocks change at 9 s */
+	for (unsigned i = 0; i < 3; i++) {
 
 		measure(2.9);
 		assert_true(has_code(GW_CODE_CLOCK_CHANGED) == changed[i]);
@@ -992,8 +994,8 @@ TEST(a_meter_starts_with_the_calls_it_needs)
 	assert_true(!isnan(r->throttle_seconds[GW_THROTTLE_POWER]));
 }
 
-/* Limits in calls per second while a long window is open: quantities and the ring once, slow
- * quantities 0.1. */
+/* While a long window is open, at most one call per second is allowed for the quantities and
+ * one for the ring, and 0.1 for the slow quantities. */
 TEST(an_open_window_costs_few_calls)
 {
 	static const struct {

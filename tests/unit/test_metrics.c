@@ -1,4 +1,4 @@
-/* The metrics of simulated GPUs, without the service. */
+/* Tests the metrics of simulated GPUs, without the service. */
 #include "simtest.h"
 
 #include "serve/metrics_text.h"
@@ -63,7 +63,7 @@ static int teardown(void **state)
 
 #define TEST_TEARDOWN teardown
 
-/* The number of samples with this name and `part` in their line. */
+/* Returns the number of samples with this name and `part` in their line. */
 static unsigned samples(const char *text, const char *name, const char *part)
 {
 	unsigned n = 0;
@@ -80,7 +80,7 @@ static unsigned samples(const char *text, const char *name, const char *part)
 	return n;
 }
 
-/* The value of the sample with this name and labels; NAN if there is none. */
+/* Returns the value of the sample with this name and labels; NAN if there is none. */
 static double value(const char *text, const char *series)
 {
 	size_t n = strlen(series);
@@ -500,7 +500,8 @@ TEST(labels_that_do_not_fit_are_cut_between_characters)
 		assert_int_equal(strlen(l.text), l.len);
 		assert_true(l.text[l.len - 1] == '"');
 		assert_true(l.text[l.len - 2] == '\xa4');
-		labels_add(&l, "more", "y"); /* and a label without any space is left out */
+		/* and a label for which no space is left is omitted */
+		labels_add(&l, "more", "y");
 		assert_int_equal(strlen(l.text), l.len);
 	}
 }

@@ -23,7 +23,7 @@ static int set_up(void **state)
 
 #define TEST_SETUP set_up
 
-/* A socket that replaces systemd's; its name begins with '@' or '/'. */
+/* Opens a socket that replaces systemd's; its name begins with '@' or '/'. */
 static int manager(const char *name)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -185,7 +185,7 @@ static int sockets_with(const char *count, struct notify_socket *s)
 	return notify_sockets(s, message, sizeof(message));
 }
 
-/* In a child process, where the descriptors from 3 on are free. */
+/* Runs in a child process, where the descriptors from 3 on are free. */
 static int child_takes_two(void)
 {
 	struct notify_socket s[NOTIFY_SOCKETS];

@@ -1,4 +1,4 @@
-/* The NVML backend over the simulator: values, and the effect of a failing call. Loss,
+/* Tests the NVML backend over the simulator: values, and the effect of a failing call. Loss,
  * return and hangs are in test_nvml_loss.c. */
 #include "simtest.h"
 
@@ -225,8 +225,8 @@ static bool concerns_all(int code)
 	return r == REACT_LOST || r == REACT_REOPEN;
 }
 
-/* Asserts the effect of one failing call: its device has no new values and loses only those of
- * the call; the other device keeps all. */
+/* Asserts the effect of one failing call. Its device has no new values and loses only the
+ * values of that call. The other device keeps all its values. */
 static void check_fault(const struct have *was, const char *symbol, int code)
 {
 	struct have is;

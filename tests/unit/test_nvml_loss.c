@@ -1,4 +1,5 @@
-/* The NVML backend over the simulator when GPUs or the driver go away, come back, or hang. */
+/* Tests the NVML backend over the simulator when GPUs or the driver go away, come back, or
+ * hang. */
 #include "simtest.h"
 
 #include "device/nvml.h"

@@ -91,7 +91,7 @@ SIM_TEST(several_samples_of_a_process_become_their_mean)
 		assert_like(of(4100000, n), &first);
 		assert_like(of(4100001, n), &second);
 		assert_true(first.sm_ratio > 2.5 * second.sm_ratio);
-		/* A recent time of the wall clock, in microseconds. */
+		/* wall_us is a recent time of the wall clock, in microseconds. */
 		assert_true(sim_wall_ns() / 1000 - first.wall_us < 170000);
 		since = first.wall_us;
 		sim_step(1100 * NS_PER_MS);

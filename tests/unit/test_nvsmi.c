@@ -141,7 +141,7 @@ NVSMI_TEST(all_devices_cost_one_run)
 		assert_int_equal(runs(), 2 + round);
 	}
 	b.ops->read(b.slot[0], GW_TIER_FAST);
-	clock_step(&now, NS_PER_S); /* too old for the other device by now */
+	clock_step(&now, NS_PER_S); /* the output is now too old for the other device */
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(runs(), 6);
 	b.ops->read(b.slot[0], GW_TIER_FAST | GW_TIER_SLOW); /* SLOW was not queried yet */

@@ -1,4 +1,5 @@
-/* Power samples of the nvidia-smi backend.  The tests wait for the output of its child. */
+/* Tests the power samples of the nvidia-smi backend. The tests wait for the output of its
+ * child. */
 #include "nvsmi_fake.h"
 
 #include "tree.h"
@@ -354,7 +355,7 @@ static bool ended(pid_t pid)
 
 	snprintf(path, sizeof(path), "proc/%d/stat", (int)pid);
 	root_read(&root, path, text, sizeof(text));
-	state = strrchr(text, ')'); /* it may be a zombie that is not reaped */
+	state = strrchr(text, ')'); /* the child may be a zombie that is not reaped */
 	return !state || state[2] == 'Z' || state[2] == 'X';
 }
 
@@ -372,7 +373,8 @@ NVSMI_TEST(the_stream_ends_with_the_backend)
 	ask(0, 0);
 	do
 		hear(4);
-	while (facts().child_cpu_ns == 0); /* it grows, in steps of the kernel's choice */
+	/* the CPU time grows in steps that the kernel chooses */
+	while (facts().child_cpu_ns == 0);
 	pid = child_pid();
 	assert_false(ended(pid));
 	b.ops->close(&b);

@@ -1,4 +1,4 @@
-/* Which process is meant by a pid that a peer sent, and which peer may register it as a
+/* Tests which process is meant by a pid that a peer sent, and which peer may register it as a
  * game. */
 #include "daemon/peer_process.h"
 

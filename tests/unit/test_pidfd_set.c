@@ -106,7 +106,7 @@ TEST(a_process_that_is_not_asked_for_is_removed)
 	pid_t pid = child(&start);
 
 	pidfd_set_add(&alive, (struct proc_id){ pid, start });
-	/* adding counts as asking; so the next poll removes the process */
+	/* adding counts as a request, so only the second call removes the process */
 	pidfd_set_poll(&alive);
 	pidfd_set_poll(&alive);
 	assert_int_equal(alive.count, 0);

@@ -1,4 +1,4 @@
-/* Which parts of a policy need privileges, and the message about them. */
+/* Tests which parts of a policy need privileges, and the message about them. */
 #include "guard/proc_visibility.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Progress marks that a command writes to its descriptor, valid and invalid ones. */
+/* Tests progress marks that a command writes to its descriptor, valid and invalid ones. */
 #include "cli/progress_marks.h"
 
 #include "base/clock.h"
@@ -50,7 +50,7 @@ static void feed(const char *text)
 	progress_marks_feed(&m, text, strlen(text), clock_mono_ns(clock_real()));
 }
 
-/* "begin NAME T" this many seconds after the start of the run. */
+/* Feeds a mark such as "begin NAME T", with T this many seconds after the start of the run. */
 static void feed_at(const char *mark, double seconds)
 {
 	char text[128];
@@ -119,7 +119,8 @@ TEST(a_part_counts_its_own_iterations_and_tokens)
 	assert_int_equal(n, 2);
 	assert_int_equal(w->iterations, 11);
 	assert_int_equal(w->tokens, 33);
-	/* the time from the last slow iteration to the first one in the part is not counted */
+	/* the time from the last slow iteration to the first iteration of this part is not
+	 * counted */
 	assert_float_equal(progress_marks_latency(&m, w, 0.95), 10e-3, 1e-9);
 	assert_int_equal(m.window[1].iterations, 1);
 	assert_true(isnan(progress_marks_latency(&m, &m.window[1], 0.5)));

@@ -1,4 +1,4 @@
-/* RAPL on small trees. The source is included to replace perf's counters by files. */
+/* Tests RAPL on small trees. The source is included to replace perf's counters by files. */
 #include "test.h"
 
 #define RAPL_PERF_OPEN fake_perf_open
@@ -281,7 +281,8 @@ TEST(an_unreadable_host_is_null_and_names_the_remedy)
 	rapl_read(&r);
 	tree_allow();
 	total = rapl_total(&r);
-	assert_true(isnan(total.joules)); /* a part of the host is not the host */
+	/* the energy of a part of the host is not the energy of the host */
+	assert_true(isnan(total.joules));
 	assert_int_equal(total.why, GW_ABSENT_NO_PERMISSION);
 	assert_int_equal(total.cause, GW_CAUSE_RAPL_PERMISSION);
 	assert_in(total.remedy, "chmod");

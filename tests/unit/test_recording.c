@@ -75,7 +75,7 @@ static void assert_rooms(uint64_t first, uint64_t second)
 	assert_int_equal(room.id, second);
 }
 
-/* Feeds every line of text; the first error. */
+/* Feeds every line of text. Returns the first error. */
 static int feed(char *text)
 {
 	int err = 0;
@@ -635,7 +635,7 @@ TEST(a_policy_is_read_as_it_was_written_but_for_secrets)
 	free(back);
 }
 
-/* The same file without a policy, and lines with only a part of the earlier state. */
+/* Reads the same file without a policy, and lines with only a part of the earlier state. */
 TEST(an_incomplete_earlier_state_is_refused)
 {
 	static const char *const bad[] = {

@@ -1,5 +1,5 @@
-/* Scenes as text: a scene that is written reads back to the same bits, and invalid lines are
- * refused. */
+/* Tests scenes as text: a scene that is written reads back to the same bits, and invalid lines
+ * are refused. */
 #include "guard/scene.h"
 
 #include "base/buf.h"
@@ -190,7 +190,7 @@ TEST(any_scene_reads_back_to_the_same_bits)
 	seed = (uint64_t)time(NULL);
 	print_message("seed %llu\n", (unsigned long long)seed);
 	buf_init(&out, 16 << 20);
-	memset(&b, 0, sizeof(b)); /* no scene may leave a trace in the next */
+	memset(&b, 0, sizeof(b)); /* values of one scene must not remain in the next */
 	for (unsigned i = 0; i < 60; i++) {
 		random_scene(&a);
 		buf_clear(&out);
@@ -202,7 +202,7 @@ TEST(any_scene_reads_back_to_the_same_bits)
 	buf_done(&out);
 }
 
-/* A few fields of it become others, and time passes. */
+/* Changes a few fields of the scene and advances its time. */
 static void change(struct scene *s)
 {
 	s->mono_ns += draw() % 1000000000;

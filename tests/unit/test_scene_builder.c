@@ -1,5 +1,5 @@
-/* Scenes from the simulator and from small /proc trees: which processes they list, which worker
- * a process belongs to, what cannot be read, and what triggers a scene. */
+/* Tests scenes from the simulator and from small /proc trees: which processes they list, which
+ * worker a process belongs to, what cannot be read, and what triggers a scene. */
 #define TEST_SETUP    begin
 #define TEST_TEARDOWN end
 #include "simtest.h"
@@ -223,7 +223,7 @@ static struct policy_match *worker(const char *name)
 #define SLICE   "/system.slice/w.service"
 #define SESSION "/user.slice/user-1000.slice/session-2.scope"
 
-/* Worker "w" with a pidfile that names process 500. */
+/* Makes worker "w" with a pidfile that names process 500. */
 static void put_pidfile_worker(const char *exe)
 {
 	worker("w")->pidfile = "/run/w.pid";
@@ -280,7 +280,7 @@ TEST(a_process_in_two_lists_is_one_and_unknown_bytes_are_zero)
 	assert_int_equal(process(4100002)->bytes, 0);
 }
 
-/* The last of them has the most memory. */
+/* Checks a scene with this many processes. The last process has the most memory. */
 static void check_many(unsigned count)
 {
 	char text[256] = GPU;
@@ -464,7 +464,7 @@ TEST(a_member_of_a_units_cgroup_is_the_workers)
 	put_process(600, 1, 60, "/usr/bin/runner", SESSION);
 	first_scene(GPU ON(502, "1 GiB") ON(600, "1 GiB"));
 	assert_classes("502 worker, 600 contender");
-	assert_int_equal(scene.roots, 2); /* also the one that is on no GPU */
+	assert_int_equal(scene.roots, 2); /* also the root process that is on no GPU */
 	assert_int_equal(scene.root[0].id.pid + scene.root[1].id.pid, 500 + 502);
 }
 
@@ -489,7 +489,7 @@ static void write_at(const char *path, time_t seconds)
 	assert_int_equal(utimensat(tree.root.fd, path, times, 0), 0);
 }
 
-/* The machine began at 1000000 s; a tick is 10 ms. */
+/* The machine booted at 1000000 s; a tick is 10 ms. */
 TEST(a_pidfile_that_others_can_write_names_no_process)
 {
 	put_pidfile_worker("/usr/bin/w");
@@ -562,7 +562,7 @@ TEST(neither_init_nor_our_ancestors_are_a_worker)
 	"        0 " inode " 1 0000000000000000 100 0 0 10 0\n"
 #define ANY6 "00000000000000000000000000000000"
 
-/* Worker "w" with a port on which the socket 333 listens. */
+/* Makes worker "w" with a port on which the socket 333 listens. */
 static void put_port_worker(void)
 {
 	worker("w")->port = 0x2CAA; /* 11434 */
@@ -703,7 +703,7 @@ TEST(a_process_that_becomes_another_program_is_no_worker)
 	assert_int_equal(roots_of(ROOT_FORMER), 0);
 }
 
-/* It releases its memory after its arguments are gone. */
+/* A process that ends loses its arguments first and releases its memory later. */
 TEST(a_process_that_is_ending_stays_the_workers)
 {
 	worker("w")->command = "serve";
@@ -887,7 +887,7 @@ TEST(a_root_of_an_earlier_run_is_a_former_one)
 	assert_roots(1, 0);
 }
 
-/* The same policy, with another worker before it. */
+/* Sets the same policy with another worker before the first one. */
 static void read_policy_again(void)
 {
 	static struct policy again;
@@ -1054,8 +1054,8 @@ TEST(a_real_proc_is_searched_completely)
 	fail_msg("we were not found among %u", scene.roots);
 }
 
-/* A real worker: it listens, and its child forks a runner that leaves the session.  Writes the
- * three pids; ends when until is closed. */
+/* Acts as a real worker: it listens, and its child forks a runner that leaves the session.
+ * Writes the three pids to out; ends when `until` is closed. */
 static void be_a_worker(int out, int until)
 {
 	pid_t pid[3] = { getpid() };

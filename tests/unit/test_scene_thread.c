@@ -1,4 +1,4 @@
-/* The thread that takes scenes, with a scene builder that does nothing. */
+/* Tests the thread that takes scenes, with a scene builder that does nothing. */
 #include "daemon/scene_thread.h"
 
 #include "base/clock.h"

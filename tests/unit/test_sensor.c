@@ -1,4 +1,5 @@
-/* Sensors: assumptions, files, and characterisation on simulated cards with known sensors. */
+/* Tests sensors: assumptions, files, and characterisation on simulated GPUs with known
+ * sensors. */
 #include "seed.h"
 #include "simtest.h"
 
@@ -298,7 +299,8 @@ TEST(a_period_is_found_through_skips_and_jitter)
 	assert_int_equal(fit_period(t, 3, work, &f), -GW_E_NOSUPPORT);
 }
 
-/* What a sensor would read, summed in small steps without the formulas of the tested code. */
+/* Computes what a sensor would read, summed in small steps without the formulas of the tested
+ * code. */
 static double brute(const struct fit_bursts *b, enum sensor_model m, double window, double t)
 {
 	double dt = 5e-5, sum = 0, from = m == SENSOR_BOXCAR ? t - window : 0;
@@ -517,8 +519,8 @@ LEARNS(ada_with_a_harmless_counter_is_learned, "rtx4090", "read_loss_ms = 0", 10
 LEARNS(hopper_is_learned, "h200", "", 100, SENSOR_LOWPASS, 10, 28, 1000, 518, 20, 13.5, 17, 5,
        10)
 
-/* If it is read every 101 ms, a sample of the 20 ms grid has a different age each time. That
- * looks like a wider window, but the mean lag stays the same. */
+/* If the sensor is read every 101 ms, a sample of the 20 ms grid has a different age each time.
+ * That looks like a wider window, but the mean lag stays the same. */
 SIM_TEST(a_sampler_that_drifts_against_its_grid_is_still_as_late)
 {
 	world("h200", "period_ms = 100.7");

@@ -1,4 +1,4 @@
-/* History of any age in a fixed amount of memory. */
+/* Tests history of any age in a fixed amount of memory. */
 #include "seed.h"
 
 #include "measure/series.h"
@@ -362,7 +362,7 @@ TEST(ten_million_samples_take_no_more_memory)
 		series_add(s, 100 * MS * (uint64_t)i, v);
 	}
 	assert_true(resident_kib() - before < 128);
-	/* A whole minute, a day after its begin */
+	/* A whole minute, a day after it began */
 	assert_int_equal(series_query(s, 9, 999900 * S, 999959 * S, 60 * S, &p, 1), 1);
 	assert_int_equal(p.count, 600);
 	series_free(s);

@@ -1,4 +1,4 @@
-/* The simulator as its clients see it, in stepped time. */
+/* Tests the simulator as its clients see it, in stepped time. */
 #include "sim_client.h"
 
 #include <math.h>

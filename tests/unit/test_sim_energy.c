@@ -308,8 +308,8 @@ TEST(stamps_of_a_ring_step_with_the_wall_clock)
 	for (uint32_t i = 1; i < n; i++)
 		steps += out[i - 1].timestamp_us - out[i].timestamp_us == 3599980000;
 	assert_int_equal(steps, 2);
-	/* After a step back, a request for samples newer than the last timestamp gets
-	 * nothing. */
+	/* After the clock stepped back, a request for samples newer than the last timestamp
+	 * gets nothing. */
 	assert_int_equal(drain(UINT64_C(1003610) * 1000000, out), 0);
 }
 

@@ -127,7 +127,7 @@ TEST(the_ring_follows_half_second_bursts)
 	static struct level ring[ROWS_MAX];
 	static struct abi_sample out[16384];
 	static char toml[1024];
-	struct guard_counters tally = { 0 };
+	struct differences tally = { 0 };
 	char error[512] = "";
 	int n = load_ring(ring), m;
 

@@ -65,9 +65,10 @@ struct reading {
 };
 
 static struct load load;
-static double moment_s[ROWS_MAX]; /* the sample that a row shows; NAN: not known */
-static bool held[ROWS_MAX];       /* rows that are not at an edge of the counter's load */
-static int part_of[ROWS_MAX];     /* the part of each point of the load */
+static double moment_s[ROWS_MAX]; /* time of the sample that a row shows; NAN: not known */
+static bool held[ROWS_MAX];       /* true: the load is not changing near this row */
+static int
+	part_of[ROWS_MAX]; /* for each point of the load: the index of its factor in part[] */
 static struct part part[PARTS_MAX];
 static struct reading reading[READINGS_MAX];
 static int n_parts, n_readings;
@@ -113,8 +114,8 @@ static void add_reading(bool counter, double from_s, double to_s, double value)
 	reading[n_readings++] = (struct reading){ counter, from_s, to_s, value, { 0 } };
 }
 
-/* The counter from one punctual tick to the next: the energy that a late tick took from the
- * tick after it is unknown, but the sum of both is known. */
+/* Reads the counter from one punctual tick to the next. The energy that a late tick took from
+ * the tick after it is unknown, but the sum of both is known. */
 static void read_counter(double from_s)
 {
 	double last_s = 0, last_j = 0;
@@ -147,7 +148,7 @@ static void read_instants(void)
 	}
 }
 
-/* How much one watt in that time adds to the reading. */
+/* Returns how much one watt from from_s to to_s adds to the reading. */
 static double weight(const struct reading *r, double from_s, double to_s)
 {
 	double a = fmax(from_s, r->from_s) - r->to_s, b = fmin(to_s, r->to_s) - r->to_s;
@@ -177,7 +178,7 @@ static double usual_moment(int i)
 	return model.sample_ms > 0 ? sample_before(t - 1e-3 * USUAL.age_ms) : t - BOXCAR_LAG_S;
 }
 
-/* The value that a sample of the current load would show. */
+/* Returns the value that a sample of the current load would show. */
 static double shown_w(double at_s)
 {
 	struct reading r = { .from_s = at_s - MEMORY_S, .to_s = at_s };
@@ -207,8 +208,8 @@ static double nearest_moment(int i)
 	return at_s;
 }
 
-/* Finds the time of each row's sample, using the last replay, whose load comes from the counter
- * alone. */
+/* Finds, for each row, the time of the sample that the row shows. Call it after replay_load() with
+ * the load of counter_load(), before the load is fitted to the instant values. */
 static void find_moments(double from_s)
 {
 	for (int i = 0; i < rec.n; i++) {
@@ -250,7 +251,7 @@ static bool is_on(const struct subject *s, double watts)
 	return watts > (s->on_w > 0 ? 0.5 * (s->on_w + s->off_w) : 300);
 }
 
-/* The level from which a piece may differ by SPREAD. */
+/* Returns the level from which a piece may differ by SPREAD. */
 static double level_of(const struct subject *s, double watts)
 {
 	if (s->on_w <= 0)
@@ -275,7 +276,7 @@ static void make_parts(const struct subject *s)
 	}
 }
 
-/* The smallest change that makes the parts agree with one reading. */
+/* Makes the smallest change after which the parts agree with one reading. */
 static void agree(const struct reading *r)
 {
 	double value = 0, norm = 0;
@@ -338,10 +339,10 @@ static struct score explain(const struct subject *s, struct bounds bound)
 }
 
 /* Compares the instant values at edges, each at the time of its sample. */
-static struct guard_counters judge_edges(double bound)
+static struct differences judge_edges(double bound)
 {
 	static double shown[ROWS_MAX];
-	struct guard_counters t = { 0 };
+	struct differences t = { 0 };
 
 	replay_moments(&load, moment_s, shown);
 	for (int i = 0; i < rec.n; i++)
@@ -353,9 +354,9 @@ static struct guard_counters judge_edges(double bound)
 }
 
 /* Compares late counter ticks, summed from one punctual tick to the next. */
-static struct guard_counters judge_late(double from_s)
+static struct differences judge_late(double from_s)
 {
-	struct guard_counters t = { 0 };
+	struct differences t = { 0 };
 	bool any = false;
 	int last = 0;
 
@@ -381,7 +382,7 @@ static void one_load_explains(const struct subject *s)
 	struct bounds bound = { 0.05, 0.05, s->edge, 0.05, 1 };
 	struct extent on, off;
 	struct score score;
-	struct guard_counters edges;
+	struct differences edges;
 
 	if (!load_recording(s->name))
 		skip();

@@ -944,7 +944,8 @@ STORE_TEST(counts_made_while_the_file_was_locked_are_added)
 	assert_int_equal(store_flush(s, PATIENCE), 0);
 	assert_string_equal(store_state(s), "ok");
 	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 10);
-	store_set_count(s, "n", 4); /* the writer does not know yet that there is more */
+	/* the caller does not know the count in the file yet, so the store adds it */
+	store_set_count(s, "n", 4);
 	commit();
 	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 11);
 	assert_false(store_lasting(s));

@@ -126,7 +126,8 @@ TEST(a_client_that_lags_more_than_the_ring_gets_a_gap_event)
 	assert_null(strstr(text, "id: 1\n"));
 	assert_in(text, "id: 50\n");
 	assert_string_equal(read_all(&f, 100), "");
-	/* A client that comes back late gets them as well; one that was up to date does not. */
+	/* A client that comes back late also gets a gap event; a client that was up to date
+	 * does not. */
 	follower_start(&late, s, 3, STREAM_EVENT, wake);
 	assert_in(read_all(&late, 100), "event: gap");
 	follower_stop(&late);

@@ -1,4 +1,4 @@
-/* The last lines of a stream that arrives in any pieces. */
+/* Tests the last lines of a stream that arrives in any pieces. */
 #include "cli/runner.h"
 
 #include "measure/stat.h"

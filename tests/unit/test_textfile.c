@@ -71,7 +71,8 @@ TEST(the_file_is_replaced_whole_and_readable_by_others)
 	assert_string_equal(content(), "a 3\n");
 	assert_int_equal(stat(path, &second), 0);
 	assert_true(first.st_ino !=
-		    second.st_ino); /* a new file; readers of the old one go on */
+		    /* a new file was made; readers of the old file are not disturbed */
+		    second.st_ino);
 	assert_int_equal(files(), 1);
 	assert_false(news);
 	textfile_done(&file);

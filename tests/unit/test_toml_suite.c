@@ -168,7 +168,7 @@ static const char *const tags[] = {
 	[TOML_LOCAL_DATE] = "date-local", [TOML_LOCAL_TIME] = "time-local",
 };
 
-/* A time without the zeros that end its fraction, and UTC always as Z. */
+/* Writes a time without trailing zeros in its fraction, and UTC always as Z. */
 static void normal_time(const char *text, char *out)
 {
 	const char *dot = strchr(text, '.');

@@ -1,4 +1,4 @@
-/* The mean of several runs, checked by simulation. */
+/* Tests the mean of several runs by simulation. */
 #include "cli/run_result.h"
 #include "cli/clean_room.h"
 

@@ -1,4 +1,4 @@
-/* Busy GPUs without a process and memory without an owner. */
+/* Tests busy GPUs without a process, and memory without an owner. */
 #include "guard/unattributed_use.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* Windows when the meter stops, when there are many, and after a restart; also what the service
- * reports about itself. */
+/* Tests windows when the meter stops, when there are many, and after a restart; also what the
+ * service reports about itself. */
 #include "api_fixture.h"
 
 #include "serve/windows_impl.h"
@@ -143,7 +143,7 @@ API_TEST(parts_of_all_windows_are_bounded)
 	assert_int_equal(marks, WINDOWS_MARKS_MAX);
 }
 
-/* An ended window with the maximum number of marks. */
+/* Makes a window with the maximum number of marks, and ends it. */
 static struct windows_entry *cut_and_ended(const char *world)
 {
 	struct windows_entry *e;

@@ -1,4 +1,4 @@
-/* The protocol between guard and companion, and what the companion allows. */
+/* Tests the protocol between guard and companion, and what the companion allows. */
 #include "companion/allow.h"
 #include "guard/worker/wire.h"
 

@@ -1,4 +1,4 @@
-/* Checkpoints of real processes, with a libcuda that follows the driver's rules. */
+/* Tests checkpoints of real processes, with a libcuda that follows the driver's rules. */
 #include "fake_checkpoint/fake_checkpoint.h"
 #include "tree.h"
 
@@ -147,7 +147,7 @@ TEST(a_checkpoint_that_cannot_succeed_is_refused_before_any_call)
 	order.bytes = 1;
 	order.more = true;
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
-	assert_in(message, "the most that the journal can record");
+	assert_in(message, "the journal can record only 64");
 	order.more = false;
 	assert_string_equal(fake->calls, "");
 	assert_string_equal(notes, "");

@@ -1,4 +1,4 @@
-/* Notes, escaping, answers and addresses of the worker adapters. */
+/* Tests notes, escaping, answers and addresses of the worker adapters. */
 #include "guard/worker/common.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* tree_test: tests with a new tree t each. */
+/* tree_test: tests that each get a new tree t. */
 #ifndef TREE_TEST_H
 #define TREE_TEST_H
 

@@ -106,7 +106,7 @@ static int check_machine(const struct worker_call *c)
 
 	if (c->facts.persistence == 0)
 		why = "persistence mode is off, and without it a checkpointed process dies: "
-		      "nvidia-smi -pm 1";
+		      "turn it on with nvidia-smi -pm 1";
 	else if (c->facts.persistence != 1)
 		why = "persistence mode is unknown, and without it a checkpointed process dies";
 	else if (c->facts.mps == 1)
@@ -116,8 +116,8 @@ static int check_machine(const struct worker_call *c)
 	else if (c->order->targets == 0)
 		why = "none of its processes is on a GPU";
 	else if (c->order->more)
-		why = "it has more than 64 processes on the GPU, which is the most that the "
-		      "journal can record; the others would be left behind";
+		why = "it has more than 64 processes on the GPU, but the journal can record "
+		      "only 64";
 	else if (c->order->targets > 1 && c->worker->level < 2)
 		why = "several of its processes are on the GPU, and checkpointing several is "
 		      "unreliable; level = 2 allows it";

@@ -1,12 +1,14 @@
 #include "guard/worker/common.h"
 
+#include "base/clock.h"
 #include "base/json.h"
-#include "base/utf8.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#define PAUSE_NS (250 * NS_PER_MS)
 
 int worker_fail(const struct worker_call *c, int error, const char *fmt, ...)
 {
@@ -19,31 +21,6 @@ int worker_fail(const struct worker_call *c, int error, const char *fmt, ...)
 }
 
 /* ---- requests ---- */
-
-/* JSON paths of the error text in the servers' answers: OpenAI's format and llama.cpp, Ollama,
- * FastAPI, container engines. */
-static const char *const error_paths[] = { "error.message", "error", "detail", "message",
-					   "detail.error.message" };
-
-/* Writes the first line of the server's own error text; "" if there is none. */
-static void server_text(const struct worker_call *c, char *out, size_t size)
-{
-	struct json_doc *r = NULL;
-	const char *text, *found = NULL;
-	char line[160], unused[160];
-	size_t n;
-
-	text = worker_http_body(c->http, &n);
-	if (json_doc_new(text, n, &r, unused, sizeof(unused)) == 0)
-		for (size_t i = 0; !found && i < sizeof(error_paths) / sizeof(*error_paths);
-		     i++)
-			found = json_doc_string(r, error_paths[i]);
-	snprintf(line, sizeof(line), "%s", found ? found : r ? "" : text);
-	json_doc_free(r);
-	line[strcspn(line, "\r\n")] = '\0';
-	utf8_clean(out, size, line);
-	worker_http_scrub(c->http, out);
-}
 
 static int error_of_status(int status)
 {
@@ -71,7 +48,9 @@ static const char *hint_of_status(int status)
 static int worker_request(struct worker_call *c, const char *method, const char *path,
 			  const char *body)
 {
+	const char *answer;
 	char text[120];
+	size_t n;
 	int status,
 		rc = worker_http_do(c->http, method, path, body, c->message, c->message_size);
 
@@ -81,7 +60,9 @@ static int worker_request(struct worker_call *c, const char *method, const char 
 	rc = error_of_status(status);
 	if (rc == 0)
 		return 0;
-	server_text(c, text, sizeof(text));
+	answer = worker_http_body(c->http, &n);
+	json_doc_error_text(answer, n, text, sizeof(text));
+	worker_http_scrub(c->http, text);
 	return worker_fail(c, rc, "%s %.100s%.*s answers %d%s%s%s", method,
 			   worker_http_base(c->http), (int)strcspn(path, "?"), path, status,
 			   text[0] ? ": " : "", text, hint_of_status(status));
@@ -156,11 +137,22 @@ int worker_post_all(struct worker_call *c, const struct worker_post *posts)
 	return rc;
 }
 
-bool worker_unknown_model(const struct worker_call *c)
+bool worker_said(const struct worker_call *c, const char *words)
 {
-	int s = worker_http_status(c->http);
+	size_t n;
+	const char *text = worker_http_body(c->http, &n);
 
-	return s == 400 || s == 404 || s == 422;
+	return worker_http_status(c->http) >= 400 && n && strcasestr(text, words);
+}
+
+bool worker_pause(const struct worker_call *c)
+{
+	struct timespec t = clock_timespec(PAUSE_NS);
+
+	if (clock_mono_ns(clock_real()) + PAUSE_NS >= c->deadline_ns)
+		return false;
+	nanosleep(&t, NULL);
+	return true;
 }
 
 /* ---- notes ---- */
@@ -183,7 +175,7 @@ bool worker_noted(const struct worker_call *c, const char *key, unsigned i, char
 	return false;
 }
 
-static bool is_noted(const struct worker_call *c, const char *key, const char *value)
+bool worker_is_noted(const struct worker_call *c, const char *key, const char *value)
 {
 	char have[WORKER_MODEL];
 
@@ -198,9 +190,25 @@ void worker_note(struct worker_call *c, const char *key, const char *value)
 	size_t used = strlen(c->notes), n = strlen(key) + strlen(value) + 2;
 
 	if (strlen(value) >= WORKER_MODEL || strpbrk(value, "\r\n") ||
-	    used + n >= c->notes_size || is_noted(c, key, value))
+	    used + n >= c->notes_size || worker_is_noted(c, key, value))
 		return;
 	snprintf(c->notes + used, c->notes_size - used, "%s %s\n", key, value);
+}
+
+void worker_forget(struct worker_call *c, const char *key)
+{
+	size_t n = strlen(key);
+	char *line = c->notes;
+
+	while (*line) {
+		char *next = line + strcspn(line, "\n");
+
+		next += *next == '\n';
+		if (strncmp(line, key, n) == 0 && line[n] == ' ')
+			memmove(line, next, strlen(next) + 1);
+		else
+			line = next;
+	}
 }
 
 void worker_note_process(struct worker_call *c, struct proc_id id)
@@ -229,7 +237,7 @@ void worker_note_asked(struct worker_call *c)
 
 int worker_none_noted(const struct worker_call *c)
 {
-	if (!c->order->bytes || is_noted(c, "asked", "1"))
+	if (!c->order->bytes || worker_is_noted(c, "asked", "1"))
 		return worker_ok(c, "no model was loaded; set model to have one loaded");
 	return worker_fail(c, -GW_E_NOSUPPORT,
 			   "the record of the loaded model is lost: load the model by hand, "
@@ -239,9 +247,10 @@ int worker_none_noted(const struct worker_call *c)
 int worker_load_noted(struct worker_call *c,
 		      int (*load)(struct worker_call *c, const char *model))
 {
-	char model[WORKER_MODEL], skipped[120] = "";
-	unsigned i, loaded = 0;
-	int rc;
+	char model[WORKER_MODEL], first[200] = "", failed[100] = "";
+	unsigned i, loaded = 0, loading = 0;
+	size_t n = 0;
+	int rc, error = 0;
 
 	if (c->worker->resume == RESUME_LAZY)
 		return 0;
@@ -251,12 +260,21 @@ int worker_load_noted(struct worker_call *c,
 		return worker_none_noted(c);
 	for (i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++) {
 		rc = load(c, model);
-		if (rc && !worker_unknown_model(c))
-			return rc;
-		if (rc)
-			snprintf(skipped, sizeof(skipped), "; %.80s could not be loaded",
-				 model);
 		loaded += rc == 0;
+		loading += rc > 0;
+		if (rc >= 0)
+			continue;
+		n += (size_t)snprintf(failed + n, sizeof(failed) - n, "%s%.40s",
+				      n ? ", " : "; not loaded: ", model);
+		n = n < sizeof(failed) ? n : sizeof(failed) - 1;
+		if (!error && !worker_said(c, "not found")) {
+			error = rc;
+			snprintf(first, sizeof(first), "%s", c->message);
+		}
 	}
-	return worker_ok(c, "%u of %u models loaded again%s", loaded, i, skipped);
+	if (error && !loaded && !loading)
+		return worker_fail(c, error, "%s", first);
+	c->listed = !loading;
+	return worker_ok(c, "%u of %u models loaded again%s%s", loaded, i, failed,
+			 loading ? "; the others are loading" : "");
 }

@@ -30,14 +30,19 @@ int worker_get_json(struct worker_call *c, const char *path, struct json_doc **r
 int worker_post_field(struct worker_call *c, const char *path, const char *key,
 		      const char *value);
 
-/* Does the document of worker_ops.busy_path show running requests? */
+/* Reads the document at worker_ops.busy_path and sets *ret_busy: requests are running. */
 int worker_busy(struct worker_call *c, const struct worker_ops *ops, bool *ret_busy);
 
 /* Sends a list of fixed requests (worker_ops.posts) until one fails. */
 int worker_post_all(struct worker_call *c, const struct worker_post *posts);
 
-/* True if the last status means that the server does not know the model (400, 404, 422). */
-bool worker_unknown_model(const struct worker_call *c);
+/* True if the last answer is an error and contains these words, in upper or lower case. One
+ * status has several meanings: llama.cpp answers 400 to "already running" and to "not loaded". */
+bool worker_said(const struct worker_call *c, const char *words);
+
+/* Waits a quarter of a second. Returns false at once if the call's deadline does not allow
+ * it. */
+bool worker_pause(const struct worker_call *c);
 
 /* Adds a note. A note that is already there or does not fit is not added. All notes are deleted
  * after a successful resume. */
@@ -46,10 +51,13 @@ void worker_note(struct worker_call *c, const char *key, const char *value);
  * fewer. */
 bool worker_noted(const struct worker_call *c, const char *key, unsigned i, char *out,
 		  size_t size);
+bool worker_is_noted(const struct worker_call *c, const char *key, const char *value);
+/* Deletes all notes with this key. */
+void worker_forget(struct worker_call *c, const char *key);
 
-/* A process that resume must find again, as a note "process". */
+/* Adds a note "process" for a process that resume must find again. */
 void worker_note_process(struct worker_call *c, struct proc_id id);
-/* Reads at most most of them; returns how many. */
+/* Reads at most `most` of these notes. Returns how many were read. */
 unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret,
 				unsigned most);
 
@@ -60,9 +68,10 @@ void worker_note_asked(struct worker_call *c);
  * do. */
 int worker_none_noted(const struct worker_call *c);
 
-/* Calls load for each noted model, or for the configured one.  A model that the server no
- * longer has is skipped, with a remark.  With resume = "lazy" it does nothing: the server loads
- * a model with the next request. */
+/* Calls load for each noted model, or for the configured one.  A model that does not load is
+ * named in the remark and does not prevent the others; if none loads, the first failure is the
+ * result.  Sets c->listed if the server lists what it loaded.  With resume = "lazy" it does
+ * nothing: the server loads a model with the next request. */
 int worker_load_noted(struct worker_call *c,
 		      int (*load)(struct worker_call *c, const char *model));
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define NO_LIMIT UINT64_MAX
-/* between attempts while the companion is fully busy */
+/* time between attempts to connect while the companion's queue is full */
 #define RETRY_NS          (20 * NS_PER_MS)
 #define UNDO_WITHIN_NS    (10 * NS_PER_S)
 #define RECOVER_WITHIN_NS (30 * NS_PER_S) /* time for the companion to accept a request */
@@ -33,7 +33,7 @@ static int connect_failed(const char *path, int e, char *message, size_t size)
 		return -GW_E_PERM;
 	}
 	snprintf(message, size,
-		 "the companion does not run (%s: %s): systemctl enable --now "
+		 "the companion does not run (%s: %s): start it with systemctl enable --now "
 		 "gpuward-companion.socket",
 		 path, strerror(e));
 	return -GW_E_IO;
@@ -246,8 +246,8 @@ int companion_recover(const char *path, const struct root *root, const struct pr
 	return checkpoint_restore(root, id, n, message, size);
 }
 
-/* Restores the processes of a request. A process that the companion locked before it ended
- * would hang for ever. */
+/* Restores the processes of a request after the companion has ended. A process that stays
+ * locked would hang for ever. */
 static void undo(const char *path, const struct wire_request *r)
 {
 	uint64_t until = clock_mono_ns(clock_real()) + UNDO_WITHIN_NS;
@@ -266,7 +266,8 @@ int companion_checkpoint(const char *path, const struct proc_id *id, unsigned n,
 
 	if (add_targets(&r, id, n) != n || r.targets == 0) {
 		snprintf(message, size,
-			 "it has no process that can be checkpointed, or more than 64");
+			 "it has no process that can be checkpointed, or more than 64 "
+			 "processes");
 		return -GW_E_STATE;
 	}
 	rc = companion_request(path, &r, deadline_ns, &reply);

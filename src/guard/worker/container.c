@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define UNIX_SCHEME "unix://"
-/* most seconds before the engine kills; the order's deadline may be sooner */
+/* seconds until the engine kills the container; less if the order's deadline is sooner */
 #define GRACE_S 10u
 
 static const char *const usual_sockets[] = { "/run/docker.sock", "/var/run/docker.sock",
@@ -37,11 +37,11 @@ static int check_socket(const struct worker_call *c, const char *path)
 	if (access(path, W_OK) == 0)
 		return 0;
 	if (errno == EACCES)
-		return worker_fail(c, -GW_E_PERM,
-				   "this user may not open %s: give the service the group of "
-				   "that socket (SupplementaryGroups=, with systemctl edit "
-				   "gpuward)",
-				   path);
+		return worker_fail(
+			c, -GW_E_PERM,
+			"this user may not open %s: add the service to the group of that "
+			"socket (SupplementaryGroups=, with systemctl edit gpuward)",
+			path);
 	return worker_fail(
 		c, -GW_E_IO,
 		"there is no socket of a container engine at %s: start the engine, or "

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Limit for the connection. A host that does not accept the connection is given up sooner than
- * one that works on the request. */
+/* Time limit for connecting. It is shorter than the limit for an answer: a host that accepts no
+ * connection will not answer, but a host that works on a request will. */
 #define CONNECT_MS 3000
 
 enum {
@@ -43,7 +43,7 @@ struct curl_library {
 #define POINTER(type, name, symbol, args) type(*name) args;
 	CURL_CALLS(POINTER)
 #undef POINTER
-	char why[200]; /* why jansson cannot be used; "": it can be used */
+	char why[200]; /* why libcurl cannot be used; "": it can be used */
 };
 
 /* Loaded once and never unloaded: curl_global_init() must run once, before every other call. */
@@ -55,6 +55,8 @@ struct worker_http {
 	uint64_t deadline_ns;
 	const char *socket;
 	bool admin_key, token_read;
+	const char *until; /* NULL: an answer ends by itself */
+	bool complete;     /* the answer contains until */
 	char token[1024];
 	void *handle;
 	struct buf body;
@@ -123,6 +125,11 @@ void worker_http_socket(struct worker_http *h, const char *path)
 void worker_http_deadline(struct worker_http *h, uint64_t deadline_ns)
 {
 	h->deadline_ns = deadline_ns;
+}
+
+void worker_http_until(struct worker_http *h, const char *text)
+{
+	h->until = text;
 }
 
 const char *worker_http_base(const struct worker_http *h)
@@ -240,7 +247,10 @@ static size_t receive_body(char *p, size_t one, size_t n, void *ctx)
 
 	(void)one;
 	buf_add(&h->body, p, n);
-	return h->body.err ? 0 : n;
+	h->complete = h->until && !h->body.err && h->body.len > 2 &&
+		      strcmp(h->body.p + h->body.len - 2, "\n\n") == 0 &&
+		      strstr(h->body.p, h->until);
+	return h->body.err || h->complete ? 0 : n;
 }
 
 /* Returns the headers of a request; NULL: out of memory. */
@@ -349,6 +359,7 @@ int worker_http_do(struct worker_http *h, const char *method, const char *path,
 	buf_clear(&h->body);
 	h->error[0] = '\0';
 	h->status = 0;
+	h->complete = false;
 	if (ms == 0)
 		return transport_failed(h, CURL_TIMED_OUT, what, message, size);
 	list = request_headers(h, body);
@@ -362,7 +373,7 @@ int worker_http_do(struct worker_http *h, const char *method, const char *path,
 	rc = curl.perform(h->handle);
 	curl.setopt(h->handle, CURL_HTTPHEADER, (struct curl_slist *)NULL);
 	curl.slist_free(list);
-	if (rc)
+	if (rc && !h->complete)
 		return transport_failed(h, rc, what, message, size);
 	curl.getinfo(h->handle, CURL_RESPONSE_CODE, &status);
 	h->status = (int)status;

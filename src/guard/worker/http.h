@@ -31,6 +31,10 @@ void worker_http_socket(struct worker_http *h, const char *path);
 /* Changes the deadline of the following requests, on CLOCK_MONOTONIC. */
 void worker_http_deadline(struct worker_http *h, uint64_t deadline_ns);
 
+/* For answers that do not end: the following requests are complete when their answer contains
+ * this text and ends with an empty line. NULL: when the answer ends. Borrows text. */
+void worker_http_until(struct worker_http *h, const char *text);
+
 /* Sends a request. method is "GET" or "POST", path begins with a slash, body is NULL or JSON.
  * Returns 0 for every HTTP status; -GW_E_TIMEOUT, -GW_E_IO (refused, broken, too long),
  * -GW_E_ARG (the url), -GW_E_PERM (the token cannot be read) or -GW_E_NOSUPPORT (no libcurl),

@@ -1,11 +1,13 @@
 /* Inference servers that need little more than fixed HTTP requests; a server that needs more
  * has its own file. */
+#include "base/clock.h"
 #include "base/json.h"
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 /* AUTOMATIC1111's Stable Diffusion web UI, started with --api; its CUDA context stays on the GPU. */
 
@@ -15,7 +17,8 @@ static bool a1111_busy(const struct json_doc *r)
 }
 
 const struct worker_ops worker_a1111 = {
-	.busy_path = "/sdapi/v1/progress",
+	/* without the preview, which can be larger than 1 MiB */
+	.busy_path = "/sdapi/v1/progress?skip_current_image=true",
 	.busy = a1111_busy,
 	.posts = { [ORDER_EVICT] =
 			   (const struct worker_post[]){
@@ -35,8 +38,8 @@ static bool comfy_busy(const struct json_doc *r)
 	return json_doc_count(r, "queue_running") > 0;
 }
 
-/* Resumes servers that load a model when a request needs it and that have no request to load
- * one. */
+/* Only reports success: these servers have no request that loads a model. They load a model
+ * when a client's request needs it. */
 static int resume_on_demand(struct worker_call *c)
 {
 	return worker_ok(c, "it loads a model with the next request");
@@ -55,8 +58,55 @@ const struct worker_ops worker_comfy = {
 	.alive_path = "/system_stats",
 };
 
-/* llama-swap stops its servers. It starts one again with the next request for that server's
- * model. */
+/* llama-swap stops its servers without waiting for their requests. It starts one again with the
+ * next request for that server's model; a path below /upstream would start one too. */
+
+/* Limit for its stream of events, which begins with the requests in flight. */
+#define LLAMASWAP_EVENTS_NS NS_PER_S
+#define LLAMASWAP_IN_FLIGHT "\"type\":\"inflight\""
+
+/* True if the last event about requests in flight in a stream names some. Each event is a line
+ * data:{"type":"inflight","data":"{...}"} with the requests, or in older versions with their
+ * number. */
+static bool llamaswap_in_flight(const char *stream)
+{
+	const char *line = strstr(stream, LLAMASWAP_IN_FLIGHT), *data;
+	struct json_doc *event = NULL, *list = NULL;
+	char unused[160];
+	bool busy = false;
+
+	if (!line)
+		return false;
+	while (line > stream && line[-1] != '\n')
+		line--;
+	line += strspn(line, "data: ");
+	if (json_doc_new(line, strcspn(line, "\n"), &event, unused, sizeof(unused)) == 0) {
+		data = json_doc_string(event, "data");
+		if (data &&
+		    json_doc_new(data, strlen(data), &list, unused, sizeof(unused)) == 0)
+			busy = json_doc_count(list, "requests") > 0 ||
+			       json_doc_number(list, "total") > 0;
+	}
+	json_doc_free(list);
+	json_doc_free(event);
+	return busy;
+}
+
+/* A version without these events is not waited for: nothing is known about its requests. */
+static int llamaswap_drain(struct worker_call *c, bool *ret_busy)
+{
+	const uint64_t until_ns = clock_mono_ns(clock_real()) + LLAMASWAP_EVENTS_NS;
+	size_t n;
+	int rc;
+
+	worker_http_deadline(c->http, until_ns < c->deadline_ns ? until_ns : c->deadline_ns);
+	worker_http_until(c->http, LLAMASWAP_IN_FLIGHT);
+	rc = worker_get(c, "/api/events");
+	worker_http_until(c->http, NULL);
+	worker_http_deadline(c->http, c->deadline_ns);
+	*ret_busy = rc == 0 && llamaswap_in_flight(worker_http_body(c->http, &n));
+	return rc == -GW_E_PERM ? rc : 0;
+}
 
 static int llamaswap_evict(struct worker_call *c)
 {
@@ -67,43 +117,117 @@ static int llamaswap_evict(struct worker_call *c)
 	return rc;
 }
 
-const struct worker_ops worker_llamaswap = { .evict = llamaswap_evict,
+const struct worker_ops worker_llamaswap = { .drain = llamaswap_drain,
+					     .evict = llamaswap_evict,
 					     .resume = resume_on_demand,
 					     .alive_path = "/running" };
 
-/* SGLang releases memory only while its scheduler is idle. So generation is paused first, which
- * aborts running requests. SGLang needs --enable-memory-saver, and it needs
+/* SGLang releases memory only while its scheduler is idle: a release while a request runs ends
+ * the server, and so does a second release or a second resume of the same memory. So generation
+ * is paused first, which aborts running requests, and notes say what was released by which
+ * process. SGLang needs --enable-memory-saver, without which a release does nothing, and
  * --enable-weights-cpu-backup to have its weights after a resume. */
 
-#define SGLANG_TAGS "{\"tags\":[\"weights\",\"kv_cache\"]}"
+/* The memory of CUDA graphs is released only if it is named. */
+#define SGLANG_TAGS "{\"tags\":[\"weights\",\"kv_cache\",\"cuda_graph\"]}"
 
 static const struct worker_post sglang_pause[] = {
 	{ "/pause_generation", "{\"mode\":\"abort\"}", false }, { 0 }
 };
 
-/* Status 400 means that the scheduler is not idle yet. It will be idle a moment later. */
-static int sglang_evict(struct worker_call *c)
+/* Names the process that a release concerns: after a restart nothing is released. */
+static void sglang_process(const struct worker_call *c, char *out, size_t size)
 {
-	int rc = worker_post_all(c, sglang_pause);
+	const struct proc_id none = { 0 }, id = c->order->roots ? c->order->root[0].id : none;
+
+	snprintf(out, size, "%lld %llu", (long long)id.pid, (unsigned long long)id.start_ticks);
+}
+
+/* Returns -GW_E_STATE while requests run or wait. A server that does not report its load is
+ * trusted: its answer to the pause comes after the last request. */
+static int sglang_check_idle(struct worker_call *c)
+{
+	struct json_doc *r;
+	double requests = 0;
+	int rc = worker_get_json(c, "/get_load", &r);
 
 	if (rc)
+		return rc == -GW_E_NOSUPPORT ? 0 : rc;
+	for (size_t i = 0; i < json_doc_count(r, ""); i++)
+		requests += json_doc_number(json_doc_at(r, "", i), "num_reqs") +
+			    json_doc_number(json_doc_at(r, "", i), "num_waiting_reqs");
+	json_doc_free(r);
+	return requests > 0 ? worker_fail(c, -GW_E_STATE,
+					  "SGLang is not idle yet: %.0f requests run or wait",
+					  requests)
+			    : 0;
+}
+
+/* Notes that a release begins. If the outcome stays unknown, the memory counts as released. */
+static int sglang_learn(struct worker_call *c)
+{
+	char process[64];
+
+	sglang_process(c, process, sizeof(process));
+	worker_note(c, "release", process);
+	return 0;
+}
+
+static int sglang_evict(struct worker_call *c)
+{
+	char process[64];
+	int rc;
+
+	sglang_process(c, process, sizeof(process));
+	if (worker_is_noted(c, "released", process))
+		return worker_ok(c, "it has released its memory already");
+	rc = worker_post_all(c, sglang_pause);
+	if (!rc)
+		rc = sglang_check_idle(c);
+	if (!rc)
+		rc = worker_post(c, "/release_memory_occupation", SGLANG_TAGS);
+	if (rc == -GW_E_TIMEOUT)
 		return rc;
-	rc = worker_post(c, "/release_memory_occupation", SGLANG_TAGS);
+	worker_forget(c, "release");
+	if (rc == 0)
+		worker_note(c, "released", process);
+	/* Status 400 means that the scheduler is not idle yet. */
 	return rc == -GW_E_IO && worker_http_status(c->http) == 400 ? -GW_E_STATE : rc;
 }
 
+/* Resumes what was released, once: if the last request fails, only that is repeated. */
+static int sglang_resume(struct worker_call *c)
+{
+	char process[64];
+	int rc = 0;
+
+	sglang_process(c, process, sizeof(process));
+	if (worker_is_noted(c, "released", process) || worker_is_noted(c, "release", process))
+		rc = worker_post(c, "/resume_memory_occupation", SGLANG_TAGS);
+	if (rc)
+		return rc;
+	worker_forget(c, "release");
+	worker_forget(c, "released");
+	return worker_post(c, "/continue_generation", "{}");
+}
+
+/* /health runs a generation, which waits while generation is paused. */
+static int sglang_alive(struct worker_call *c)
+{
+	int rc = worker_get(c, "/model_info");
+
+	return rc == -GW_E_NOSUPPORT ? worker_get(c, "/get_model_info") : rc; /* older */
+}
+
 const struct worker_ops worker_sglang = {
+	.learn = sglang_learn,
 	.evict = sglang_evict,
+	.resume = sglang_resume,
 	.posts = { [ORDER_CLOSE] = sglang_pause,
 		   [ORDER_OPEN] =
 			   (const struct worker_post[]){
-				   { "/continue_generation", "{}", false }, { 0 } },
-		   [ORDER_RESUME] =
-			   (const struct worker_post[]){
-				   { "/resume_memory_occupation", SGLANG_TAGS, false },
-				   { "/continue_generation", "{}", false },
-				   { 0 } } },
-	.alive_path = "/health",
+				   { "/continue_generation", "{}", false }, { 0 } } },
+	.alive = sglang_alive,
 };
 
 /* KoboldCpp unloads by restarting itself with the configuration "unload_model", so its port is
@@ -165,6 +289,35 @@ static bool only_config(const struct json_doc *r, char *out, size_t size)
 	return found == 1;
 }
 
+/* True if KoboldCpp names a loaded model. Without one it names "inactive". */
+static bool kobold_is_loaded(struct worker_call *c)
+{
+	struct json_doc *r;
+	const char *name;
+	bool is;
+
+	if (worker_get_json(c, "/api/v1/model", &r) != 0)
+		return false;
+	name = json_doc_string(r, "result");
+	is = name && name[0] && !strstr(name, "inactive");
+	json_doc_free(r);
+	return is;
+}
+
+/* Loads a configuration. KoboldCpp answers before it restarts, so it is asked until it names a
+ * model. */
+static int kobold_load(struct worker_call *c, const char *filename)
+{
+	int rc = kobold_reload(c, filename);
+
+	if (rc)
+		return rc;
+	while (!(c->listed = kobold_is_loaded(c)) && worker_pause(c))
+		;
+	c->message[0] = '\0';
+	return 0;
+}
+
 static int kobold_resume(struct worker_call *c)
 {
 	char name[WORKER_MODEL];
@@ -173,13 +326,13 @@ static int kobold_resume(struct worker_call *c)
 	int rc;
 
 	if (c->worker->model)
-		return kobold_reload(c, c->worker->model);
+		return kobold_load(c, c->worker->model);
 	rc = worker_get_json(c, "/api/admin/list_options", &r);
 	if (rc)
 		return rc;
 	known = only_config(r, name, sizeof(name));
 	json_doc_free(r);
-	return known ? kobold_reload(c, name)
+	return known ? kobold_load(c, name)
 		     : worker_fail(c, -GW_E_NOSUPPORT,
 				   "the configuration to load is unknown: set model to a file "
 				   "of --admindir");
@@ -195,9 +348,72 @@ const struct worker_ops worker_kobold = { .busy_path = "/api/extra/perf",
  * keep_alive loads the model again. Ollama cannot refuse new work and does not report running
  * requests. A model in use is unloaded after its last request. */
 
-static int ollama_generate(struct worker_call *c, const char *model, bool unload)
+#define OLLAMA_KEEP_S    300                       /* how long it keeps a model by default */
+#define OLLAMA_FOREVER_S (100 * 365 * 24 * 3600.0) /* a later end is for ever */
+
+/* Seconds until a time such as 2026-08-01T12:34:56.789+02:00; 0: it is over, or no time. */
+static double ollama_seconds_until(const char *time)
 {
-	char text[WORKER_MODEL * JSON_ESCAPE_MAX + 64];
+	struct tm t = { 0 };
+	int n = 0, hours = 0, minutes = 0;
+	double seconds;
+
+	if (!time || sscanf(time, "%d-%d-%dT%d:%d:%d%n", &t.tm_year, &t.tm_mon, &t.tm_mday,
+			    &t.tm_hour, &t.tm_min, &t.tm_sec, &n) < 6)
+		return 0;
+	t.tm_year -= 1900;
+	t.tm_mon--;
+	n += (int)strspn(time + n, ".0123456789");
+	if (time[n] == '+' || time[n] == '-')
+		sscanf(time + n + 1, "%2d:%2d", &hours, &minutes);
+	seconds = (double)timegm(&t) -
+		  (time[n] == '-' ? -60.0 : 60.0) * (60 * hours + minutes) -
+		  (double)clock_wall_ns(clock_real()) * 1e-9;
+	return seconds > 0 ? seconds : 0;
+}
+
+/* Notes a model, and how it was loaded, which Ollama forgets when it unloads the model. */
+static void ollama_note(struct worker_call *c, const struct json_doc *m, const char *name)
+{
+	double keep_s = ollama_seconds_until(json_doc_string(m, "expires_at"));
+	char text[WORKER_MODEL + 64];
+
+	worker_note(c, "model", name);
+	if (snprintf(text, sizeof(text), "%.0f %.0f %s",
+		     keep_s > OLLAMA_FOREVER_S ? -1 : keep_s,
+		     json_doc_number(m, "context_length"), name) < WORKER_MODEL)
+		worker_note(c, "options", text);
+}
+
+/* Adds keep_alive and num_ctx of the last note about a model. */
+static void ollama_add_options(const struct worker_call *c, struct json *j, const char *model)
+{
+	char text[WORKER_MODEL];
+	long keep_s = 0, num_ctx = 0;
+
+	for (unsigned i = 0; worker_noted(c, "options", i, text, sizeof(text)); i++) {
+		long keep, ctx;
+		int n = 0;
+
+		if (sscanf(text, "%ld %ld %n", &keep, &ctx, &n) == 2 &&
+		    strcmp(text + n, model) == 0) {
+			keep_s = keep;
+			num_ctx = ctx;
+		}
+	}
+	if (keep_s < 0 || keep_s > OLLAMA_KEEP_S)
+		json_int(j, "keep_alive", keep_s);
+	if (num_ctx > 0) {
+		json_object(j, "options");
+		json_int(j, "num_ctx", num_ctx);
+		json_object_end(j);
+	}
+}
+
+static int ollama_request(struct worker_call *c, const char *path, const char *model,
+			  bool unload)
+{
+	char text[WORKER_MODEL * JSON_ESCAPE_MAX + 128];
 	struct buf b;
 	struct json j;
 
@@ -207,39 +423,42 @@ static int ollama_generate(struct worker_call *c, const char *model, bool unload
 	json_string(&j, "model", model);
 	if (unload)
 		json_int(&j, "keep_alive", 0);
+	else
+		ollama_add_options(c, &j, model);
 	json_bool(&j, "stream", false);
 	json_object_end(&j);
-	return worker_post(c, "/api/generate", text);
+	return worker_post(c, path, text);
 }
 
-static int ollama_load(struct worker_call *c, const char *model)
+/* Models in the cloud are listed too, but they hold no memory. */
+static bool ollama_is_local(const struct json_doc *m)
 {
-	return ollama_generate(c, model, false);
+	return !json_doc_string(m, "remote_host") &&
+	       !(json_doc_is_number(m, "size") && json_doc_number(m, "size") <= 0);
 }
 
 /* Notes the loaded models. With `unload`, also unloads each. */
-static int each_model(struct worker_call *c, bool unload, size_t *ret_count)
+static int ollama_each(struct worker_call *c, bool unload, size_t *ret_count)
 {
 	struct json_doc *r;
 	int rc = worker_get_json(c, "/api/ps", &r);
 
+	*ret_count = 0;
 	if (rc)
 		return rc;
 	worker_note_asked(c);
-	*ret_count = json_doc_count(r, "models");
-	for (size_t i = 0; i < *ret_count; i++) {
-		const char *name = json_doc_string(json_doc_at(r, "models", i), "name");
+	for (size_t i = 0; i < json_doc_count(r, "models") && !rc; i++) {
+		const struct json_doc *m = json_doc_at(r, "models", i);
+		const char *name = json_doc_string(m, "name");
 
-		if (name)
-			worker_note(c, "model", name);
-	}
-	for (size_t i = 0; unload && i < *ret_count && !rc; i++) {
-		const char *name = json_doc_string(json_doc_at(r, "models", i), "name");
-
-		if (name)
-			rc = ollama_generate(c, name, true);
+		if (!name || !ollama_is_local(m))
+			continue;
+		ollama_note(c, m, name);
+		if (unload)
+			rc = ollama_request(c, "/api/generate", name, true);
 		if (rc == -GW_E_NOSUPPORT) /* 404: it is already unloaded */
 			rc = 0;
+		*ret_count += rc == 0;
 	}
 	json_doc_free(r);
 	return rc;
@@ -249,7 +468,7 @@ static int ollama_learn(struct worker_call *c)
 {
 	size_t unused;
 
-	return each_model(c, false, &unused);
+	return ollama_each(c, false, &unused);
 }
 
 static int ollama_drain(struct worker_call *c, bool *ret_busy)
@@ -261,9 +480,41 @@ static int ollama_drain(struct worker_call *c, bool *ret_busy)
 static int ollama_evict(struct worker_call *c)
 {
 	size_t n;
-	int rc = each_model(c, true, &n);
+	int rc = ollama_each(c, true, &n);
 
 	return rc ? rc : worker_ok(c, "requested to unload %zu models", n);
+}
+
+/* Checks that Ollama lists a model as loaded. */
+static int ollama_check(struct worker_call *c, const char *model)
+{
+	struct json_doc *r;
+	size_t n = strlen(model);
+	bool found = false;
+	int rc = worker_get_json(c, "/api/ps", &r);
+
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < json_doc_count(r, "models"); i++) {
+		const char *name = json_doc_string(json_doc_at(r, "models", i), "name");
+
+		found = found || (name && strncmp(name, model, n) == 0 &&
+				  (!name[n] || strcmp(name + n, ":latest") == 0));
+	}
+	json_doc_free(r);
+	return found ? 0
+		     : worker_fail(c, -GW_E_IO,
+				   "Ollama does not list %.80s as loaded; see its log", model);
+}
+
+/* Loads a model. A model for embeddings does not support generate. */
+static int ollama_load(struct worker_call *c, const char *model)
+{
+	int rc = ollama_request(c, "/api/generate", model, false);
+
+	if (rc && worker_said(c, "does not support generate"))
+		rc = ollama_request(c, "/api/embed", model, false);
+	return rc ? rc : ollama_check(c, model);
 }
 
 const struct worker_ops worker_ollama = { .drain = ollama_drain,
@@ -275,8 +526,8 @@ const struct worker_ops worker_ollama = { .drain = ollama_drain,
 /* TabbyAPI has one model, which is unloaded and loaded by name. Unloading aborts running
  * requests. The administrator's key has its own header. */
 
-/* Writes the loaded model, "" if there is none (status 400). Returns an error if the server
- * does not report it. */
+/* Writes the loaded model, "" if there is none (status 503, in older versions 400). Returns an
+ * error if the server does not report it. */
 static int loaded_model(struct worker_call *c, char *out, size_t out_size)
 {
 	struct json_doc *r;
@@ -285,7 +536,7 @@ static int loaded_model(struct worker_call *c, char *out, size_t out_size)
 
 	out[0] = '\0';
 	if (rc)
-		return worker_unknown_model(c) ? 0 : rc;
+		return worker_said(c, "no models are currently loaded") ? 0 : rc;
 	id = json_doc_string(r, "id");
 	snprintf(out, out_size, "%s", id ? id : "");
 	json_doc_free(r);
@@ -324,7 +575,8 @@ static int tabby_load(struct worker_call *c, const char *model)
 
 	if (rc)
 		return rc;
-	if (loaded_model(c, now, sizeof(now)) == 0 && strcmp(now, model) == 0)
+	c->listed = loaded_model(c, now, sizeof(now)) == 0 && strcmp(now, model) == 0;
+	if (c->listed)
 		return 0;
 	return worker_fail(c, -GW_E_IO, "TabbyAPI did not load %.100s; see its log", model);
 }
@@ -345,7 +597,15 @@ static int tabby_resume(struct worker_call *c)
 	return rc || model[0] ? rc : worker_none_noted(c);
 }
 
-const struct worker_ops worker_tabby = { .learn = tabby_learn,
-					 .evict = tabby_evict,
-					 .resume = tabby_resume,
-					 .alive_path = "/health" };
+/* /health stays at 503 after one failed generation, so it is no sign of life. */
+static int tabby_alive(struct worker_call *c)
+{
+	char model[WORKER_MODEL];
+
+	worker_http_admin_key(c->http);
+	return loaded_model(c, model, sizeof(model));
+}
+
+const struct worker_ops worker_tabby = {
+	.learn = tabby_learn, .evict = tabby_evict, .resume = tabby_resume, .alive = tabby_alive
+};

@@ -4,7 +4,8 @@
 
 #include "guard/worker.h"
 
-#define K(symbol, name, url, level, traits, help) extern const struct worker_ops worker_##name;
+#define K(symbol, name, url, level, stop_s, traits, help) \
+	extern const struct worker_ops worker_##name;
 #include "guard/kind.def"
 
 /* Carries out levels 5 (SIGTERM) and 6 (SIGTERM, then SIGKILL after a grace period) for every

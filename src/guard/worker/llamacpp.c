@@ -1,24 +1,44 @@
-/* llama.cpp's server as a router of several models. It answers a request to unload before the
- * model is unloaded. A server with a single model cannot unload: stop its unit (level 4) or
- * checkpoint it (level 3). */
+/* llama.cpp's server as a router of several models. It answers a request to load or to unload
+ * before that is done, and a model that it stops stays "loaded" until its process has ended. A
+ * server with a single model cannot unload: stop its unit (level 4) or checkpoint it
+ * (level 3). */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
+#include "base/clock.h"
+
 #include <string.h>
 
-static bool is_in_memory(const char *status)
-{
-	static const char *const in_memory[] = { "loaded", "loading", "sleeping" };
+/* The router kills a model that has not ended 10 s after the request to unload. A model that is
+ * listed as loaded for longer than this is not on its way out. */
+#define LLAMACPP_STOP_NS (11 * NS_PER_S)
 
-	for (size_t i = 0; i < sizeof(in_memory) / sizeof(*in_memory); i++)
-		if (strcmp(status, in_memory[i]) == 0)
-			return true;
-	return false;
+enum llamacpp_state {
+	MODEL_OUT, /* also a model that is only downloaded */
+	MODEL_FAILED,
+	MODEL_LOADING,
+	MODEL_LOADED,
+	MODEL_SLEEPING, /* after --sleep-idle-seconds: its weights are not on the GPU */
+};
+
+static enum llamacpp_state llamacpp_state(const struct json_doc *m)
+{
+	static const char *const name[] = { [MODEL_LOADING] = "loading",
+					    [MODEL_LOADED] = "loaded",
+					    [MODEL_SLEEPING] = "sleeping" };
+	const char *status = json_doc_string(m, "status.value");
+
+	for (unsigned i = MODEL_LOADING; i <= MODEL_SLEEPING; i++)
+		if (status && strcmp(status, name[i]) == 0)
+			return (enum llamacpp_state)i;
+	return json_doc_true(m, "status.failed") ? MODEL_FAILED : MODEL_OUT;
 }
 
 /* Notes every model in memory and calls fn (may be NULL) for it, until fn fails. */
 static int each_model(struct worker_call *c,
-		      int (*fn)(struct worker_call *c, const char *model, void *ctx), void *ctx)
+		      int (*fn)(struct worker_call *c, const char *model,
+				enum llamacpp_state state, void *ctx),
+		      void *ctx)
 {
 	struct json_doc *r;
 	int rc = worker_get_json(c, "/models", &r);
@@ -29,25 +49,26 @@ static int each_model(struct worker_call *c,
 	for (size_t i = 0; i < json_doc_count(r, "data") && !rc; i++) {
 		const struct json_doc *m = json_doc_at(r, "data", i);
 		const char *id = json_doc_string(m, "id");
-		const char *status = json_doc_string(m, "status.value");
 
-		if (!status) {
+		if (!json_doc_string(m, "status.value")) {
 			rc = worker_fail(
 				c, -GW_E_NOSUPPORT,
 				"it serves a single model and cannot unload it; set max_level "
 				"= 4 to stop its unit, or use kind \"checkpoint\"");
-		} else if (id && is_in_memory(status)) {
+		} else if (id && llamacpp_state(m) >= MODEL_LOADING) {
 			worker_note(c, "model", id);
-			rc = fn ? fn(c, id, ctx) : 0;
+			rc = fn ? fn(c, id, llamacpp_state(m), ctx) : 0;
 		}
 	}
 	json_doc_free(r);
 	return rc;
 }
 
-/* Checks whether a model is busy. Status 503 means that no slot is free. A server that hides
- * its slots answers 501; then nothing is known. */
-static int check_slots(struct worker_call *c, const char *model, void *ctx)
+/* Checks whether a model is busy. Only a loaded model is asked: the question would wake a
+ * sleeping model, and a loading model has no requests yet. A server that hides its slots answers
+ * 501; then nothing is known. */
+static int check_slots(struct worker_call *c, const char *model, enum llamacpp_state state,
+		       void *ctx)
 {
 	char path[WORKER_MODEL * 3 + 64];
 	struct json_doc *r;
@@ -55,11 +76,13 @@ static int check_slots(struct worker_call *c, const char *model, void *ctx)
 	struct buf b;
 	int rc;
 
+	if (state != MODEL_LOADED)
+		return 0;
 	buf_init_fixed(&b, path, sizeof(path));
 	buf_adds(&b, "/slots?fail_on_no_slot=1&autoload=false&model=");
 	worker_http_escape(&b, model);
 	rc = worker_get_json(c, path, &r);
-	if (rc == -GW_E_STATE)
+	if (rc == -GW_E_STATE && worker_said(c, "no slot"))
 		*busy = true;
 	if (rc == -GW_E_STATE || rc == -GW_E_NOSUPPORT || rc == -GW_E_IO)
 		return 0;
@@ -83,12 +106,14 @@ static int llamacpp_learn(struct worker_call *c)
 	return each_model(c, NULL, NULL);
 }
 
-static int unload_model(struct worker_call *c, const char *model, void *ctx)
+static int unload_model(struct worker_call *c, const char *model, enum llamacpp_state state,
+			void *ctx)
 {
 	int rc = worker_post_field(c, "/models/unload", "model", model);
 
-	if (rc && worker_unknown_model(c)) /* the model is already unloaded */
-		rc = 0;
+	(void)state;
+	if (rc && (worker_said(c, "not running") || worker_said(c, "not found")))
+		return 0; /* it is already unloaded */
 	*(unsigned *)ctx += rc == 0;
 	return rc;
 }
@@ -101,9 +126,63 @@ static int llamacpp_evict(struct worker_call *c)
 	return rc ? rc : worker_ok(c, "requested to unload %u models", n);
 }
 
+/* Reads the state of one model. */
+static int read_state(struct worker_call *c, const char *model, enum llamacpp_state *ret)
+{
+	struct json_doc *r;
+	int rc = worker_get_json(c, "/models", &r);
+
+	*ret = MODEL_OUT;
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < json_doc_count(r, "data"); i++) {
+		const struct json_doc *m = json_doc_at(r, "data", i);
+		const char *id = json_doc_string(m, "id");
+
+		if (id && strcmp(id, model) == 0)
+			*ret = llamacpp_state(m);
+	}
+	json_doc_free(r);
+	return 0;
+}
+
+/* Requests to load a model. Returns 0; 1 if the router says that it already runs, which is also
+ * true while the router stops it; or an error. */
+static int request_load(struct worker_call *c, const char *model)
+{
+	int rc = worker_post_field(c, "/models/load", "model", model);
+
+	return rc && worker_said(c, "already running") ? 1 : rc;
+}
+
+/* Loads a model, and waits until the router lists it as loaded. A model that "already runs" may
+ * still be on its way out; then the request is repeated when the model is out. */
 static int load_model(struct worker_call *c, const char *model)
 {
-	return worker_post_field(c, "/models/load", "model", model);
+	const uint64_t stays_ns = clock_mono_ns(clock_real()) + LLAMACPP_STOP_NS;
+	enum llamacpp_state state;
+	int rc = request_load(c, model);
+	bool ran = rc == 1;
+
+	while (rc >= 0) {
+		rc = read_state(c, model, &state);
+		if (rc)
+			return rc;
+		if (state < MODEL_LOADING && ran) { /* MODEL_FAILED: the router killed it */
+			rc = request_load(c, model);
+			ran = rc == 1;
+			continue;
+		}
+		if (state < MODEL_LOADING)
+			return worker_fail(c, -GW_E_IO,
+					   "llama-server did not load %.80s; see its log",
+					   model);
+		if (state > MODEL_LOADING && (!ran || clock_mono_ns(clock_real()) >= stays_ns))
+			return 0;
+		if (!worker_pause(c))
+			return 1;
+	}
+	return rc;
 }
 
 const struct worker_ops worker_llamacpp = { .drain = llamacpp_drain,

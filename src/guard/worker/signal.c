@@ -24,7 +24,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* between SIGTERM and SIGKILL; at most half of the remaining time */
+/* time between SIGTERM and SIGKILL; at most half of the remaining time */
 #define GRACE_NS (5 * NS_PER_S)
 
 /* ---- sending ---- */
@@ -38,8 +38,8 @@ struct held {
 	unsigned count;
 };
 
-/* Returns a pidfd, -ENOSYS, or another negative number: the process has ended, or the pid was
- * reused. */
+/* Returns a pidfd; -ENOSYS: the kernel has no pidfds; another negative number: the process has
+ * ended, its pid was reused, or it no longer belongs to the worker. */
 static int hold_one(const struct worker_call *c, const struct guard_target *t)
 {
 	int fd;
@@ -144,7 +144,8 @@ static int kill_held(const struct worker_call *c, struct held *h)
 
 	if (!rc && c->order->level >= 6) {
 		wait_for_end(h, now + (half < GRACE_NS ? half : GRACE_NS));
-		/* a process may be another program now */
+		/* A process may have called exec() or left the worker since SIGTERM: send it no
+		 * SIGKILL. */
 		for (unsigned i = 0; i < h->count; i++)
 			if (h->fd[i].fd >= 0 && !recheck_belongs(c, h->target[i]))
 				h->fd[i] = (struct pollfd){ .fd = ~h->fd[i].fd };
@@ -179,7 +180,8 @@ static int check_signal(const struct worker_call *c, int number)
 				   "no signal is configured for this order");
 	if (number == SIGSTOP || number == SIGTSTP)
 		return worker_fail(c, -GW_E_NOSUPPORT,
-				   "a stopped process keeps its memory on the GPU");
+				   "this signal frees no memory: a stopped process keeps its "
+				   "memory on the GPU");
 	if ((number == SIGTERM || number == SIGKILL) && !c->worker->knobs.allow_kill)
 		return worker_fail(
 			c, -GW_E_PERM,

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Limit of close, which does not wait for running requests; drain waits for them. */
+/* Time limit of close. close does not wait for running requests; drain does. */
 #define CLOSE_NS NS_PER_S
 
 /* Adds advice to the message if the server does not have these requests. */
@@ -69,12 +69,35 @@ static int vllm_learn(struct worker_call *c)
 	return 0;
 }
 
+/* Checks what the server says about its sleep, because a request to sleep or to wake can
+ * succeed without effect. A server that does not say it is believed. */
+static int vllm_check(struct worker_call *c, bool asleep)
+{
+	struct json_doc *r;
+	bool is;
+	int rc = worker_get_json(c, "/is_sleeping", &r);
+
+	if (rc)
+		return rc == -GW_E_NOSUPPORT ? 0 : rc;
+	is = json_doc_true(r, "is_sleeping");
+	json_doc_free(r);
+	if (is == asleep)
+		return 0;
+	return worker_fail(c, -GW_E_IO,
+			   asleep ? "vLLM answered, but does not sleep: start it with "
+				    "--enable-sleep-mode, and see its log"
+				  : "vLLM answered, but still sleeps: see its log, and restart "
+				    "it if it does not wake");
+}
+
 static int vllm_evict(struct worker_call *c)
 {
-	return vllm_hint(c, worker_post(c,
-					sleep_level(c) == 2 ? "/sleep?level=2&mode=abort"
-							    : "/sleep?level=1&mode=abort",
-					NULL));
+	int rc = worker_post(c,
+			     sleep_level(c) == 2 ? "/sleep?level=2&mode=abort"
+						 : "/sleep?level=1&mode=abort",
+			     NULL);
+
+	return rc ? vllm_hint(c, rc) : vllm_check(c, true);
 }
 
 static int vllm_open(struct worker_call *c)
@@ -110,7 +133,9 @@ static int vllm_resume(struct worker_call *c)
 		{ 0 }
 	};
 
-	return vllm_hint(c, worker_post_all(c, weights_dropped(c) ? reload : wake));
+	int rc = worker_post_all(c, weights_dropped(c) ? reload : wake);
+
+	return rc ? vllm_hint(c, rc) : vllm_check(c, false);
 }
 
 const struct worker_ops worker_vllm = { .close = vllm_close,

@@ -10,8 +10,7 @@
  *         unit 30000 stop ollama.service               or start
  *
  *         taken
- *         ok 2 text                                    number of processes for which it was
- * 	done
+ *         ok 2 text                                    number of handled processes
  *         no 4 text                                    an enum gw_error
  *
  * A request can be written in only one way: wire_write() of what wire_read() returned gives the

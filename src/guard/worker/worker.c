@@ -1,10 +1,10 @@
 /* The table of all adapters. It also chooses the adapter that stops a worker if the worker's
  * own kind cannot. */
-#include "guard/worker/http.h"
+#include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
 static const struct worker_ops *const adapters[WORKER_KINDS] = {
-#define K(symbol, name, url, level, traits, help) &worker_##name,
+#define K(symbol, name, url, level, stop_s, traits, help) &worker_##name,
 #include "guard/kind.def"
 };
 
@@ -35,5 +35,15 @@ static void worker_end(struct worker_call *c)
 	worker_http_free(c->http);
 }
 
-const struct worker_set worker_all = { worker_adapter, worker_stopper, worker_kill,
-				       worker_begin,   worker_started, worker_end };
+const struct worker_set worker_all = {
+	.of = worker_adapter,
+	.stopper = worker_stopper,
+	.kill = worker_kill,
+	.begin = worker_begin,
+	.started = worker_started,
+	.end = worker_end,
+	.get = worker_get,
+	.post_all = worker_post_all,
+	.busy = worker_busy,
+	.load_noted = worker_load_noted,
+};

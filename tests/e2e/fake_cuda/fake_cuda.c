@@ -1,8 +1,8 @@
-/* A libcuda.so.1 with the checkpoint calls whose processes outlive it: what each is stands in a file
- * next to the library, so that one program restores what another has checkpointed.
- *	PID     a number: running 0, locked 1, put away 2
- *	calls   what was called, a line each
- *	hold    while it is there, putting away does not end */
+/* A libcuda.so.1 with the checkpoint calls. The state of each process is in a file next to the
+ * library, so that one program can restore what another one has checkpointed.
+ *         PID     state as a number: running 0, locked 1, checkpointed 2
+ *         calls   the calls so far, one per line
+ *         hold    while this file exists, a checkpoint does not finish */
 #include <dlfcn.h>
 #include <libgen.h>
 #include <stdarg.h>
