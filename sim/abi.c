@@ -20,6 +20,7 @@ static const bool on_instance[N_CALLS] = {
 	[CALL_nvmlDeviceGetUUID] = true,
 	[CALL_nvmlDeviceGetMemoryInfo_v2] = true,
 	[CALL_nvmlDeviceGetMemoryInfo] = true,
+	[CALL_nvmlDeviceGetBAR1MemoryInfo] = true,
 	[CALL_nvmlDeviceGetGpuInstanceId] = true,
 	[CALL_nvmlDeviceGetComputeInstanceId] = true,
 	[CALL_nvmlDeviceIsMigDeviceHandle] = true,

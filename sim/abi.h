@@ -44,6 +44,11 @@ struct abi_violation {
 	N(_, nvmlDeviceGetAttributes_v2, (abi_device, struct abi_mig_attributes *))        \
 	N(_, nvmlEventSetWait, (abi_set, void *, uint32_t))                                \
 	N(_, nvmlGpmMigSampleGet, (abi_device, uint32_t, abi_gpm_sample))                  \
+	N(_, nvmlDeviceGetDriverModel, (abi_device, uint32_t *, uint32_t *))               \
+	N(_, nvmlDeviceGetDriverModel_v2, (abi_device, uint32_t *, uint32_t *))            \
+	N(_, nvmlDeviceGetSupportedMemoryClocks, (abi_device, uint32_t *, uint32_t *))     \
+	N(_, nvmlDeviceGetSupportedGraphicsClocks,                                         \
+	  (abi_device, uint32_t, uint32_t *, uint32_t *))                                  \
 	N(_, nvmlDeviceGetAccountingMode, (abi_device, uint32_t *))                        \
 	N(_, nvmlDeviceSetAccountingMode, (abi_device, uint32_t))                          \
 	N(_, nvmlDeviceClearAccountingPids, (abi_device))                                  \

@@ -152,7 +152,9 @@ DEVICE_CALL(nvmlDeviceGetBAR1MemoryInfo, (struct abi_bar1 * out), out)
 		return ABI_INVALID_ARGUMENT;
 	if (c->d->p.bar1_mib == 0)
 		return ABI_NOT_SUPPORTED;
-	total = c->d->p.bar1_mib << 20;
+	/* An instance has the part of the BAR that it has of the memory. */
+	total = c->mig == NULL ? c->d->p.bar1_mib << 20
+			       : (c->d->p.bar1_mib << 20) / 8 * c->mig->slices;
 	*out = (struct abi_bar1){ total, total - (UINT64_C(1) << 20), UINT64_C(1) << 20 };
 	return ABI_SUCCESS;
 }
@@ -177,6 +179,51 @@ static double max_clock_mhz(const struct device *d, uint32_t kind)
 static double given_clock_mhz(const struct device *d, uint32_t kind)
 {
 	return d->p.traits & TRAIT_ECC ? max_clock_mhz(d, kind) : (double)NAN;
+}
+
+/* Only Windows has driver models. */
+#define MODEL_CALL(symbol)                                                              \
+	DEVICE_CALL(symbol, (uint32_t * current, uint32_t * pending), current, pending) \
+	{                                                                               \
+		return current == NULL && pending == NULL ? ABI_INVALID_ARGUMENT        \
+							  : ABI_NOT_SUPPORTED;          \
+	}
+MODEL_CALL(nvmlDeviceGetDriverModel)
+MODEL_CALL(nvmlDeviceGetDriverModel_v2)
+
+/* Lists the clocks from `most` down to `least`, in steps as on an H200. */
+static abi_return list_clocks(double most, double least, uint32_t *count, uint32_t *mhz)
+{
+	const double step = 15;
+	const uint32_t n = (uint32_t)((most - least) / step) + 1, room = *count;
+
+	*count = n;
+	if (mhz == NULL || room < n)
+		return ABI_INSUFFICIENT_SIZE;
+	for (uint32_t i = 0; i < n; i++)
+		mhz[i] = (uint32_t)(most - step * i);
+	return ABI_SUCCESS;
+}
+
+DEVICE_CALL(nvmlDeviceGetSupportedMemoryClocks, (uint32_t * count, uint32_t *mhz), count, mhz)
+{
+	const double only = c->d->p.mhz.memory;
+
+	if (count == NULL)
+		return ABI_INVALID_ARGUMENT;
+	return only > 0 ? list_clocks(only, only, count, mhz) : ABI_NOT_SUPPORTED;
+}
+
+DEVICE_CALL(nvmlDeviceGetSupportedGraphicsClocks,
+	    (uint32_t memory_mhz, uint32_t *count, uint32_t *mhz), memory_mhz, count, mhz)
+{
+	if (count == NULL)
+		return ABI_INVALID_ARGUMENT;
+	if (!(c->d->p.mhz.memory > 0))
+		return ABI_NOT_SUPPORTED;
+	if (memory_mhz != (uint32_t)c->d->p.mhz.memory)
+		return ABI_NOT_FOUND;
+	return list_clocks(c->d->p.mhz.sm, 345, count, mhz);
 }
 
 static double die_c(const struct device *d, uint32_t kind)

@@ -414,6 +414,14 @@ static bool followed_has(const struct followed *found, unsigned n, uint32_t pid)
 	return false;
 }
 
+/* The followed processes share the load of the device equally. */
+static void share_load(struct device *d, unsigned n)
+{
+	for (size_t i = 0; i < d->n_processes; i++)
+		if (d->processes[i].followed)
+			d->processes[i].share = 1.0 / n;
+}
+
 void device_follow(struct device *d)
 {
 	struct followed found[FOLLOWED_MAX];
@@ -435,6 +443,11 @@ void device_follow(struct device *d)
 				if (d->processes[k].pid == found[i].pid) {
 					d->processes[k].followed = true;
 					d->processes[k].hidden = found[i].hidden;
+					/* It ran before the world began. */
+					d->processes[k].from_ns =
+						d->follows ? d->processes[k].from_ns : 0;
 				}
 	}
+	d->follows = true;
+	share_load(d, n);
 }

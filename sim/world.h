@@ -92,6 +92,7 @@ struct device {
 	struct identity id;
 	double noise;        /* share of the power that varies */
 	uint64_t base_bytes; /* memory that is used by no listed process */
+	bool follows;        /* the folder was read before */
 	char follow[256];    /* folder in which real processes report their memory; "": none */
 	/* list_growth: entries that are added after each refused list; grown: total so far */
 	unsigned list_growth, grown;

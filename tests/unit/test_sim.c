@@ -451,6 +451,8 @@ TEST(an_instance_has_its_own_memory_and_list)
 	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
 	struct abi_process_v2 out[8];
 	struct abi_utilization u;
+	struct abi_bar1 bar1;
+	uint64_t whole;
 	abi_device parent, one;
 	uint32_t n = 8, v;
 
@@ -464,6 +466,10 @@ TEST(an_instance_has_its_own_memory_and_list)
 	assert_int_equal(nvml_compute_v3(one, &n, out), 0);
 	assert_int_equal(n, 1);
 	assert_int_equal(out[0].gpu_instance, 5);
+	assert_int_equal(nvml_bar1(parent, &bar1), 0);
+	whole = bar1.total;
+	assert_int_equal(nvml_bar1(one, &bar1), 0);
+	assert_true(bar1.total > bar1.used && bar1.total < whole);
 	assert_int_equal(nvml_power(one, &v), ABI_NOT_SUPPORTED);
 	assert_int_equal(nvml_power(parent, &v), 0);
 	assert_int_equal(nvml_utilization(parent, &u), ABI_NOT_SUPPORTED);
@@ -472,6 +478,65 @@ TEST(an_instance_has_its_own_memory_and_list)
 	assert_int_equal(nvml_mig_by_index(parent, 1, &one), 0);
 	assert_int_equal(nvml_memory_v2(one, &m), 0);
 	assert_int_equal(nvml_mig_by_index(parent, 4, &one), ABI_NOT_FOUND);
+}
+
+/* Zeus and nvitop look these up. */
+TEST(clocks_that_can_be_set_are_listed_and_there_is_no_driver_model)
+{
+	abi_return (*model)(abi_device, uint32_t *, uint32_t *);
+	abi_return (*memory)(abi_device, uint32_t *, uint32_t *);
+	abi_return (*graphics)(abi_device, uint32_t, uint32_t *, uint32_t *);
+	uint32_t n = 0, mhz[200], at = 0;
+
+	*(void **)&model = dlsym(sim_library, "nvmlDeviceGetDriverModel_v2");
+	*(void **)&memory = dlsym(sim_library, "nvmlDeviceGetSupportedMemoryClocks");
+	*(void **)&graphics = dlsym(sim_library, "nvmlDeviceGetSupportedGraphicsClocks");
+	start_named("h200");
+	assert_int_equal(model(device(0), &n, &at), ABI_NOT_SUPPORTED);
+	n = 0;
+	assert_int_equal(memory(device(0), &n, NULL), ABI_INSUFFICIENT_SIZE);
+	assert_int_equal(n, 1);
+	assert_int_equal(memory(device(0), &n, &at), 0);
+	assert_int_equal(at, 3201);
+	n = 200;
+	assert_int_equal(graphics(device(0), at + 1, &n, mhz), ABI_NOT_FOUND);
+	assert_int_equal(graphics(device(0), at, &n, mhz), 0);
+	assert_int_equal(mhz[0], 1980);
+	assert_int_equal(mhz[n - 1], 345);
+	assert_int_equal(mhz[0] - mhz[1], 15);
+}
+
+TEST(processes_that_follow_a_file_share_the_load)
+{
+	struct abi_process_utilization use[80];
+	char folder[] = "/tmp/gpuward-test-XXXXXX", text[400], path[64];
+	uint32_t n = 80;
+
+	assert_non_null(mkdtemp(folder));
+	for (unsigned i = 0; i < 2; i++) {
+		FILE *f;
+
+		snprintf(path, sizeof(path), "%s/%d", folder, i ? 1 : (int)getpid());
+		f = fopen(path, "w");
+		assert_non_null(f);
+		fputs("1000000 compute\n", f);
+		fclose(f);
+	}
+	snprintf(text, sizeof(text),
+		 "[[gpu]]\nprofile = \"h200\"\nfollow = \"%s\"\n[[gpu.load]]\n"
+		 "kind = \"constant\"\nlevel = 0.5\n",
+		 folder);
+	start(text);
+	assert_int_equal(nvml_process_utilization(device(0), use, &n, 0),
+			 0); /* the first call */
+	assert_int_equal(n, 2);
+	assert_int_equal(use[0].sm, 25);
+	assert_int_equal(use[1].sm, 25);
+	for (unsigned i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/%d", folder, i ? 1 : (int)getpid());
+		unlink(path);
+	}
+	rmdir(folder);
 }
 
 TEST(a_simulated_fault_returns_its_code_and_does_not_change_the_output)

@@ -1,0 +1,196 @@
+"""Attacks of a local user on the service, the guard and the store.  Each of them succeeded once.
+
+The deep stage runs this file with the sanitizers (tools/test deep).  More attacks on HTTP are in test_http_abuse.py, more
+hostile files in test_bad_input.py.
+"""
+import json
+import os
+import resource
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import urllib.parse
+
+import pytest
+
+import support
+from guarded import Guarded, by_signal, configure, table
+from service import Service
+from worker import GIB, Process
+
+OTHER = 4242
+SANITIZED = any(word in support.PROGRAM.read_bytes() for word in (b"__asan_init", b"__tsan_init"))  # reserve terabytes
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
+
+# Notes each signal in a file.
+VICTIM = """
+import pathlib, signal, sys
+said = pathlib.Path(sys.argv[1])
+signal.signal(signal.SIGUSR1, lambda *_: said.write_text("signalled"))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def limited(*args, files=None, cpu_s=None, bytes_=None, **kw):
+    """Runs the program with limits; ends with what it said."""
+    def limit():
+        for what, value in ((resource.RLIMIT_NOFILE, files), (resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_AS, bytes_)):
+            if value:
+                resource.setrlimit(what, (value, value))
+    return subprocess.run([str(support.PROGRAM), *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=support.TIMEOUT, env=support.environment(), preexec_fn=limit, **kw)
+
+
+# ---- the guard ----
+
+@needs_root
+def test_a_pidfile_of_another_user_does_not_choose_who_is_signalled(world, tmp_path):
+    said, folder = tmp_path / "said", tmp_path / "shared"
+    folder.mkdir()
+    with Process(world, [sys.executable, "-c", VICTIM, str(said)], stdout=subprocess.PIPE) as victim:
+        victim.child.stdout.readline()
+        world.hold(victim.pid, 10 * GIB)
+        pidfile = folder / "pid"
+        pidfile.write_text(f"{victim.pid}\n")
+        with Guarded(world, configure(by_signal(pidfile))) as s:
+            s.until("active", name="w")
+            os.chown(pidfile, OTHER, OTHER)  # now the other user chooses the process
+            os.chown(folder, OTHER, OTHER)
+            folder.chmod(0o777)
+            s.guard("evict", "w")
+            s.observes()
+            assert not said.exists()
+            assert "does not trust its pidfile" in s.guard("explain", "w").stdout
+            checked = support.gpuward("config", "check", s.config)
+            assert "does not trust the pidfile" in checked.stderr
+        victim.child.stdout.close()
+
+
+@pytest.mark.parametrize("pattern", [
+    r"(.*)(.*)\1\2z", ".*a.{200}z", "((((((((((((a?)+)+)+)+)+)+)+)+)+)+)+)+z", "((a{1,255}){1,255}){1,255}"])
+def test_a_pattern_that_takes_long_is_refused_at_once(tmp_path, pattern):
+    file = tmp_path / "gpuward.toml"
+    file.write_text(configure(table("w", "exec", match_command=pattern, evict_command=["/bin/true"])))
+    done = limited("config", "check", file, cpu_s=10)
+    assert done.returncode == support.USAGE and "match.command" in done.stderr, done.stderr
+
+
+def test_the_slowest_pattern_does_not_stop_the_answers(world, tmp_path):
+    slow = table("w", "exec", match_command=".*a.{40}z", evict_command=["/bin/true"], resume_command=["/bin/true"])
+    with Guarded(world, configure(slow)) as s:
+        crowd = [Process(world, [sys.executable, "-c", "import time; time.sleep(1000)", "ab" * (50 + i)]) for i in range(16)]
+        try:
+            for p in crowd:
+                world.hold(p.pid, 1 << 20)
+            s.wait(lambda: len(s.get("/api/v1/guard/gpus/0").json().get("processes", [])) >= 16)
+            for _ in range(20):
+                assert s.get("/healthz").elapsed.total_seconds() < 2
+        finally:
+            for p in crowd:
+                p.end()
+
+
+# ---- HTTP ----
+
+def raw(s, data):
+    where = urllib.parse.urlsplit(s.url)
+    with socket.create_connection((where.hostname, where.port), timeout=support.TIMEOUT) as c:
+        c.sendall(data)
+        answer = b""
+        while part := c.recv(4096):
+            answer += part
+            if b"\r\n\r\n" in answer:
+                break
+    return int(answer.split()[1])
+
+
+def test_the_service_refuses_hostile_requests_and_answers_others():
+    with Service() as s:
+        host = urllib.parse.urlsplit(s.url).netloc.encode()
+        head = b" HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n"
+        assert raw(s, b"GET /healthz\0/x" + head + b"\r\n") == 400
+        assert raw(s, b"GET /healthz" + head + b"X: " + b"x" * 20000 + b"\r\n\r\n") == 431
+        for origin in ("null", "http://other.example", "http://localhost:1"):
+            refused = s.post("/api/v1/windows", json={}, headers={"Origin": origin})
+            assert refused.status_code == 403, (origin, refused.text)
+        where = urllib.parse.urlsplit(s.url)
+        idle = [socket.create_connection((where.hostname, where.port)) for _ in range(300)]
+        for c in idle[::2]:
+            c.sendall(b"POST /api/v1/windows" + head + b"Content-Length: 100\r\n\r\n{")
+        assert s.get("/healthz").status_code == 200
+        for c in idle:
+            c.close()
+
+
+# ---- drivers ----
+
+SLOW = "".join(f'[[fault]]\ncall = "nvmlDeviceGet{call}"\ndelay = 0.3\n'
+               for call in ("ClockInfo", "UtilizationRates", "PerformanceState", "PowerUsage"))
+
+
+def test_a_slow_driver_is_read_with_its_age(tmp_path):
+    world = tmp_path / "world.toml"
+    world.write_text('[[gpu]]\nprofile = "h200"\n' + SLOW)
+    with Service(world) as s:
+        def reading():
+            return s.get("/api/v1/snapshot").json()["devices"][0]
+
+        s.wait(lambda: reading()["state"] == "ok")
+        s.ticks(2)
+        for _ in range(20):
+            assert reading()["state"] == "ok" and reading()["power_watts"] > 0, reading()
+
+
+def test_minus_one_degree_is_absent_with_a_reason(tmp_path):
+    world = tmp_path / "world.toml"
+    world.write_text('[[gpu]]\nprofile = "h200"\n[[fault]]\ncall = "nvmlDeviceGetTemperatureV"\nvalue = -1\n'
+                     '[[fault]]\ncall = "nvmlDeviceGetTemperature"\nvalue = -1\n')
+    done = support.gpuward("snapshot", "--json", f"--simulate={world}")
+    device = json.loads(done.stdout)["devices"][0]
+    assert device["temperature_gpu_celsius"] is None
+    assert device["absent"]["temperature_gpu_celsius"] == "invalid_value"
+
+
+# ---- files, limits, words ----
+
+def test_a_negative_version_of_the_database_is_moved_aside():
+    with Service() as s:
+        s.ticks(2)
+        s.stop()
+        with sqlite3.connect(s.state) as db:
+            db.execute("PRAGMA user_version = -1")
+        db.close()
+        s.start()
+        assert s.get("/healthz").status_code == 200
+        assert ".corrupt-" in s.messages()
+
+
+def test_too_few_open_files_are_named():
+    done = limited("serve", "--simulate", "--listen", "127.0.0.1:0", files=8)
+    assert done.returncode != 0 and "files may be open" in done.stderr and "memory;" not in done.stderr, done.stderr
+
+
+def test_an_endless_file_takes_no_memory():
+    done = limited("guard", "replay", "/dev/zero", bytes_=None if SANITIZED else 1 << 30)
+    assert done.returncode == support.FAILED and "memory" not in done.stderr, done.stderr
+
+
+def test_a_label_sends_nothing_to_the_terminal():
+    done = support.gpuward("measure", "--simulate", "--label", "a\033]0;title\007b", "--", "true")
+    assert "\033]0;" not in done.stdout + done.stderr and "\007" not in done.stdout + done.stderr
+
+
+def test_the_guard_counts_its_looks_over_a_restart(world):
+    with Guarded(world, configure()) as s:
+        def looks():
+            return s.get("/api/v1/guard").json()["counts"]["looks_total"]
+
+        s.wait(lambda: looks() >= 20)
+        before = looks()
+        s.restart(signal.SIGTERM)
+        s.ticks(2)
+        assert looks() >= before
