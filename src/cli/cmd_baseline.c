@@ -105,8 +105,7 @@ static void set_reason(struct job *j, int err)
 		snprintf(j->message, sizeof(j->message), "%s", gw_strerror(err));
 	else if (j->plan.kind == BASELINE_CONTEXT_IDLE && j->own_pid == getpid())
 		snprintf(j->message, sizeof(j->message),
-			 "the GPU was not idle: %s%s%s (with --pid you can name a process with "
-			 "an idle context)",
+			 "%s%s%s (with --pid you can name a process with an idle context)",
 			 j->b.evidence, *cuda ? ": " : "", cuda);
 	else
 		snprintf(j->message, sizeof(j->message), "the GPU was not idle: %s",

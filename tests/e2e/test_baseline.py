@@ -102,7 +102,7 @@ def test_json_of_a_busy_gpu_names_the_process(env):
 def test_a_context_idle_baseline_needs_a_process_of_ours_with_a_context(env, scenario):
     done = gpuward("baseline", IDLE, *SHORT, "--kind=context-idle", env=env)
     assert done.returncode == FAILED
-    assert "no process of ours had a context on it" in done.stderr
+    assert "baseline: the process that should have a context on the GPU has none" in done.stderr
     assert "--pid" in done.stderr
     own = scenario('[[gpu]]\nprofile = "h200"\n[[gpu.process]]\npid = "self"\nshare = 0\n')
     [b] = document("baseline", own, *SHORT, "--kind=context-idle", env=env)["baselines"]

@@ -324,7 +324,7 @@ def test_results_of_one_calibration_have_its_offset_and_others_the_gain(tmp_path
     assert any("different calibrations" in n for n in doc["notes"])
     assert "cancels in" not in "".join(doc["notes"])  # there is no change in which it does
     _, doc = rows(calibrated("a", 400, 1.06), calibrated("b", 200, 1.07), calibrated("c", 300, 1.06))
-    assert "cancels in changes on one GPU with one calibration" in doc["notes"][-1]
+    assert "of one GPU with one calibration it cancels" in doc["notes"][-1]
 
 
 @pytest.mark.parametrize("key", ["uuid", "driver"])

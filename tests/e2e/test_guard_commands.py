@@ -183,7 +183,7 @@ def test_a_contender_that_is_known_to_fit_is_explained(s, world, worker):
     s.back(worker)
     with Contender(world, 6 * GIB) as again:
         s.wait(lambda: str(again.pid) in s.guard("explain").stdout)
-        explained(s, "known: at most 6144 MiB, fits next to it")
+        explained(s, "known to use at most 6144 MiB, which fits next to the worker")
         assert s.now() == "active"
 
 
