@@ -298,7 +298,7 @@ SIM_TEST(slow_calls_that_return_do_not_stall_their_device)
 SIM_TEST(after_a_stall_the_current_request_is_read)
 {
 	sim_text(TWO_GPUS);
-	sim_open_with(NULL, 0, 200 * NS_PER_MS);
+	sim_open_with(NULL, 0, 600 * NS_PER_MS);
 	sim_take(0, 0);
 	sim_hang("nvmlDeviceGetUtilizationRates", 1);
 	assert_int_equal(sim_take(GW_TIER_FAST, 1)->state, GW_DEVICE_STALLED);
@@ -310,7 +310,7 @@ SIM_TEST(after_a_stall_the_current_request_is_read)
 SIM_TEST(release_after_a_stall_leaves_no_figure)
 {
 	sim_text(TWO_GPUS);
-	sim_open_with(NULL, 0, 200 * NS_PER_MS);
+	sim_open_with(NULL, 0, 600 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	sim_hang("nvmlDeviceGetUtilizationRates", 1);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
@@ -325,7 +325,7 @@ SIM_TEST(release_after_a_stall_leaves_no_figure)
 SIM_TEST(a_close_that_stalls_is_followed_by_an_open)
 {
 	sim_text(TWO_GPUS);
-	sim_open_with(NULL, 0, 200 * NS_PER_MS);
+	sim_open_with(NULL, 0, 600 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	sim_hang("nvmlShutdown", -1);
 	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
@@ -375,7 +375,7 @@ SIM_TEST(a_gpu_that_hangs_on_its_name_hides_no_other)
 {
 	sim_text(TWO_GPUS);
 	sim_hang("nvmlDeviceGetName", 1);
-	sim_open_with(NULL, 0, 200 * NS_PER_MS);
+	sim_open_with(NULL, 0, 600 * NS_PER_MS);
 	d = sim_take(0, 1);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
 	assert_int_equal(d->state, GW_DEVICE_STALLED);
