@@ -1,6 +1,7 @@
 /* diff: shows in what two measurements differ. */
 #include "cli.h"
 #include "diff.h"
+#include "output.h"
 #include "table.h"
 
 #include "base/clock.h"
@@ -171,35 +172,24 @@ static const struct table_column columns[] = {
 
 #define CELL 300
 
-static bool key_ends(const char *key, const char *with)
-{
-	size_t n = strlen(key), m = strlen(with);
-
-	return n >= m && strcmp(key + n - m, with) == 0;
-}
-
 /* Writes a number with the unit that its key names. */
 static void number_text(const char *key, double v, char *out, size_t size)
 {
 	char bytes[16];
 
-	if (strstr(key, "_bytes")) {
+	switch (figure_unit(key)) {
+	case UNIT_BYTES:
 		cli_bytes(bytes, v);
 		snprintf(out, size, "%s", bytes);
-	} else if (strstr(key, "_hertz")) {
-		snprintf(out, size, "%.0f MHz", v / 1e6);
-	} else if (strstr(key, "_ratio") || key_ends(key, "_uncertainty")) { /* of a ratio */
-		snprintf(out, size, "%.2f %%", 100 * v);
-	} else if (strstr(key, "_celsius")) {
-		snprintf(out, size, "%.3g %s", v, term_plain("°C"));
-	} else if (strstr(key, "_watts")) {
-		snprintf(out, size, "%.4g W", v);
-	} else if (key_ends(key, "seconds")) {
-		snprintf(out, size, "%.4g s", v);
-	} else if (key_ends(key, "joules")) {
-		snprintf(out, size, "%.4g J", v);
-	} else {
-		snprintf(out, size, "%.8g", v);
+		return;
+	case UNIT_HERTZ: snprintf(out, size, "%.0f MHz", v / 1e6); return;
+	case UNIT_RATIO: snprintf(out, size, "%.2f %%", 100 * v); return;
+	case UNIT_CELSIUS: snprintf(out, size, "%.3g %s", v, term_plain("°C")); return;
+	case UNIT_WATTS: snprintf(out, size, "%.4g W", v); return;
+	case UNIT_SECONDS: snprintf(out, size, "%.4g s", v); return;
+	case UNIT_JOULES: snprintf(out, size, "%.4g J", v); return;
+	case UNIT_LANES:
+	case UNIT_NONE: snprintf(out, size, "%.8g", v); return;
 	}
 }
 
@@ -265,7 +255,7 @@ static void set_change(struct table *t, const struct diff_row *row)
 	} else if (row->state == STATE_DIFFERS && !isnan(row->a.number) &&
 		   !isnan(row->b.number)) {
 		number_text(row->key, fabs(row->b.number - row->a.number), text, sizeof(text));
-		if (key_ends(text, " %")) /* the change is a difference of two ratios */
+		if (figure_unit(row->key) == UNIT_RATIO) /* a difference of two ratios */
 			snprintf(text + strlen(text) - 1, 8, "points");
 		table_set(t, CHANGE, TERM_PLAIN, "%s%s",
 			  row->b.number < row->a.number ? "-" : "+", text);

@@ -105,37 +105,45 @@ void figure_line(const char *key, const char *fmt, ...)
 	}
 }
 
-static bool key_ends_with(const char *key, const char *tail)
+enum figure_unit figure_unit(const char *key)
 {
-	size_t n = strlen(key), t = strlen(tail);
+	static const struct {
+		const char *word;
+		enum figure_unit unit;
+	} units[] = {
+		{ "bytes", UNIT_BYTES },       { "watts", UNIT_WATTS },
+		{ "celsius", UNIT_CELSIUS },   { "hertz", UNIT_HERTZ },
+		{ "seconds", UNIT_SECONDS },   { "joules", UNIT_JOULES },
+		{ "ratio", UNIT_RATIO },       { "lanes", UNIT_LANES },
+		{ "uncertainty", UNIT_RATIO }, /* of a ratio */
+	};
+	const char *last = strrchr(key, '_'), *word = last ? last + 1 : key;
+	size_t n = strcspn(word, ".");
 
-	return n >= t && strcmp(key + n - t, tail) == 0;
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (strlen(units[i].word) == n && strncmp(word, units[i].word, n) == 0)
+			return units[i].unit;
+	return UNIT_NONE;
 }
 
 void figure_number(const char *key, double v)
 {
-	static const struct {
-		const char *tail, *unit;
-		double scale;
-	} units[] = {
-		{ "_watts", "W", 1 },     { "_celsius", "°C", 1 }, { "_hertz", "MHz", 1e-6 },
-		{ "_seconds", "s", 1 },   { "_joules", "J", 1 },   { "_ratio", "%", 100 },
-		{ "_lanes", "lanes", 1 },
-	};
 	char size[16];
 
-	if (key_ends_with(key, "_bytes")) {
+	switch (figure_unit(key)) {
+	case UNIT_BYTES:
 		cli_bytes(size, v);
 		figure_line(key, "%s", size);
 		return;
+	case UNIT_WATTS: figure_line(key, "%.10g W", v); return;
+	case UNIT_CELSIUS: figure_line(key, "%.10g %s", v, term_plain("°C")); return;
+	case UNIT_HERTZ: figure_line(key, "%.10g MHz", v * 1e-6); return;
+	case UNIT_SECONDS: figure_line(key, "%.10g s", v); return;
+	case UNIT_JOULES: figure_line(key, "%.10g J", v); return;
+	case UNIT_RATIO: figure_line(key, "%.4g %%", 100 * v); return;
+	case UNIT_LANES: figure_line(key, "%.10g lanes", v); return;
+	case UNIT_NONE: figure_line(key, "%.10g", v); return;
 	}
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
-		if (key_ends_with(key, units[i].tail)) {
-			figure_line(key, units[i].scale > 1 ? "%.4g %s" : "%.10g %s",
-				    v * units[i].scale, term_plain(units[i].unit));
-			return;
-		}
-	figure_line(key, "%.10g", v);
 }
 
 void figure_value(const struct gw_device *d, unsigned q, bool reasons)

@@ -38,6 +38,20 @@ void figure_line(const char *key, const char *fmt, ...) __attribute__((format(pr
 /* Prints a number with the unit that ends its key. */
 void figure_number(const char *key, double v);
 
+/* The unit that a key names: "power_watts", "power_watts.max", "seconds". */
+enum figure_unit {
+	UNIT_NONE,
+	UNIT_BYTES,
+	UNIT_WATTS,
+	UNIT_CELSIUS,
+	UNIT_HERTZ,
+	UNIT_SECONDS,
+	UNIT_JOULES,
+	UNIT_RATIO,
+	UNIT_LANES
+};
+enum figure_unit figure_unit(const char *key);
+
 /* Prints a quantity of a device.  If the quantity is absent, prints the reason if `reasons` is
  * set, else nothing. */
 void figure_value(const struct gw_device *d, unsigned quantity, bool reasons);

@@ -433,9 +433,9 @@ static bool make_entries(const struct config *c, struct policy *p)
 static void make_guard(const struct config *c, struct policy *p)
 {
 	policy_init(p);
-	p->mode = strcmp(c->guard_mode, "enforce") == 0   ? GUARD_ENFORCE
-		  : strcmp(c->guard_mode, "dry-run") == 0 ? GUARD_DRY_RUN
-							  : GUARD_OBSERVE;
+	for (unsigned m = 0; guard_modes[m]; m++)
+		if (strcmp(c->guard_mode, guard_modes[m]) == 0)
+			p->mode = m;
 	p->any = strcmp(c->guard_demand, "any") == 0;
 	p->unknown_contends = strcmp(c->guard_unknown, "contend") == 0;
 	p->by_unattributed = c->guard_by_unattributed;

@@ -59,8 +59,8 @@ void recording_games(struct buf *out, unsigned count, uint64_t now_ns);
 
 /* Names of enum values, in the order of each enum, used for writing and reading. NULL ends each
  * array. */
-extern const char *const recording_modes[],
-	*const recording_requests[], *const recording_holds[], *const recording_heats[];
+extern const char *const recording_requests[], *const recording_holds[],
+						       *const recording_heats[];
 
 /* ---- the file: whole lines are added, and it is rotated; callers report errors ---- */
 struct recording_file {

@@ -203,7 +203,7 @@ static bool read_mode(struct recording_reader *t, unsigned form, const char *wor
 {
 	unsigned mode;
 
-	if (!read_enum(form, word, recording_modes, &mode))
+	if (!read_enum(form, word, guard_modes, &mode))
 		return false;
 	if (!t->dry)
 		next_policy(t)->mode = (enum guard_mode)mode;

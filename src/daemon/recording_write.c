@@ -16,7 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *const recording_modes[] = { "observe", "dry-run", "enforce", NULL };
 const char *const recording_requests[] = { "evict",       "resume",  "hold-evicted",
 					   "hold-active", "release", "resume-now",
 					   NULL };
@@ -34,7 +33,7 @@ static void add_text(struct buf *out, const char *text)
 void recording_begin(struct buf *out, uint64_t last_id, enum guard_mode mode)
 {
 	buf_addf(out, "begin\t%d\t%" PRIu64 "\t%s\n", RECORDING_FORM, last_id,
-		 recording_modes[mode]);
+		 guard_modes[mode]);
 }
 
 void recording_policy(struct buf *out, const struct policy *p)
@@ -55,7 +54,7 @@ void recording_swap(struct buf *out)
 
 void recording_swapped(struct buf *out, enum guard_mode mode, uint64_t now_ns)
 {
-	buf_addf(out, "swapped\t%" PRIu64 "\t%s\n", now_ns, recording_modes[mode]);
+	buf_addf(out, "swapped\t%" PRIu64 "\t%s\n", now_ns, guard_modes[mode]);
 }
 
 static void add_record(struct buf *out, const struct guard_record *r)

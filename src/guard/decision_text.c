@@ -54,18 +54,30 @@ const char *guard_result_name(unsigned r)
 	return r < GUARD_RESULTS ? name[r] : "?";
 }
 
+static const struct {
+	const char *name, *text;
+} blocks[GUARD_BLOCKS] = {
+	[BLOCK_BACKOFF] = { "backoff", "waiting after a failed resume" },
+	[BLOCK_ROOM] = { "room", NULL },
+	[BLOCK_UNKNOWN] = { "unknown", "free memory is unknown" },
+	[BLOCK_THERMAL] = { "thermal", "GPU is warm" },
+	[BLOCK_HOST] = { "host-memory", "host memory" },
+	[BLOCK_GONE] = { "gone", "its process does not run" },
+	[BLOCK_DEMAND] = { "demand", "demand" },
+	[BLOCK_TURN] = { "turn", "another worker returns first" },
+	[BLOCK_BUSY] = { "busy", "an order is under way" },
+	[BLOCK_NEVER] = { "never", "resume = never" },
+	[BLOCK_ENDPOINT] = { "endpoint", NULL },
+};
+
 const char *guard_block_name(unsigned b)
 {
-	static const char *const name[GUARD_BLOCKS] = {
-		[BLOCK_BACKOFF] = "backoff",   [BLOCK_ROOM] = "room",
-		[BLOCK_UNKNOWN] = "unknown",   [BLOCK_THERMAL] = "thermal",
-		[BLOCK_HOST] = "host-memory",  [BLOCK_GONE] = "gone",
-		[BLOCK_DEMAND] = "demand",     [BLOCK_TURN] = "turn",
-		[BLOCK_BUSY] = "busy",         [BLOCK_NEVER] = "never",
-		[BLOCK_ENDPOINT] = "endpoint",
-	};
+	return b < GUARD_BLOCKS ? blocks[b].name : "?";
+}
 
-	return b < GUARD_BLOCKS ? name[b] : "?";
+const char *guard_block_text(enum guard_block b)
+{
+	return blocks[b].text;
 }
 
 void guard_mask_text(uint32_t mask, const char *between, char *out, size_t size)

@@ -71,6 +71,8 @@ enum guard_block {
 	GUARD_BLOCKS
 };
 const char *guard_block_name(unsigned b); /* a word */
+/* For people. NULL: BLOCK_ROOM, which is explained with figures, and BLOCK_ENDPOINT. */
+const char *guard_block_text(enum guard_block b);
 
 enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
 

@@ -19,6 +19,8 @@
 #define SECOND   UINT64_C(1000000000)
 #define MIB      (UINT64_C(1) << 20)
 
+const char *const guard_modes[] = { "observe", "dry-run", "enforce", NULL };
+
 /* ---- kinds ---- */
 
 static const struct {

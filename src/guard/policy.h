@@ -18,6 +18,7 @@
 #define POLICY_SPANS   8  /* per worker */
 
 enum guard_mode { GUARD_OBSERVE, GUARD_DRY_RUN, GUARD_ENFORCE };
+extern const char *const guard_modes[]; /* "observe", ...; NULL after the last mode */
 
 enum guard_action { GUARD_IGNORE, GUARD_WATCH, GUARD_CONTEND, GUARD_CONTEND_NOW };
 

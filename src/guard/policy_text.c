@@ -15,7 +15,6 @@ enum type { NUMBER, SIGNED, REAL, TEXT, ARGV };
 
 /* Members that are written by name, so that a new row in an enum does not change the meaning of
  * a recording. */
-static const char *const modes[] = { "observe", "dry-run", "enforce", NULL };
 static const char *const actions[] = { "ignore", "watch", "contend", "contend-now", NULL };
 static const char *const resumes[] = { "restore", "lazy", "never", NULL };
 static const char *const kinds[] = {
@@ -33,7 +32,7 @@ static const struct {
 	const char *member;
 	const char *const *names, *const *old;
 } named[] = {
-	{ "mode", modes, modes },
+	{ "mode", guard_modes, guard_modes },
 	{ "action", actions, actions },
 	{ "resume", resumes, resumes },
 	{ "kind", kinds, old_kinds },

@@ -97,18 +97,6 @@ static uint64_t host_need(const struct guard_worker *w)
 uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w, char *out,
 			    size_t size)
 {
-	static const char *const text[GUARD_BLOCKS] = {
-		[BLOCK_BACKOFF] = "waiting after a failed resume",
-		[BLOCK_ROOM] = "room",
-		[BLOCK_UNKNOWN] = "free memory is unknown",
-		[BLOCK_THERMAL] = "GPU is warm",
-		[BLOCK_HOST] = "host memory",
-		[BLOCK_GONE] = "its process does not run",
-		[BLOCK_DEMAND] = "demand",
-		[BLOCK_TURN] = "another worker returns first",
-		[BLOCK_BUSY] = "an order is under way",
-		[BLOCK_NEVER] = "resume = never",
-	};
 	const uint64_t host = g->scene.host_free_bytes;
 	const bool fails[GUARD_BLOCKS] = {
 		[BLOCK_BACKOFF] = g->now_ns < w->backoff.resume_ns,
@@ -131,7 +119,7 @@ uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w,
 		if (!(bad & BIT(i)))
 			continue;
 		text_fit(out + len, size - len, "%s%s", len ? "; " : "",
-			 i == BLOCK_ROOM ? room : text[i]);
+			 i == BLOCK_ROOM ? room : guard_block_text(i));
 		len += strlen(out + len);
 	}
 	return bad;

@@ -55,9 +55,7 @@ bool guard_doc_simulated(const struct guard_view *g)
 
 const char *guard_doc_mode(enum guard_mode mode)
 {
-	static const char *const words[] = { "observe", "dry-run", "enforce" };
-
-	return words[mode];
+	return guard_modes[mode];
 }
 
 bool guard_doc_pretends(const struct guard_status *s)

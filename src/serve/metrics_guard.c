@@ -143,12 +143,11 @@ static double above_zero(double v)
 
 static void guard_metrics(struct page *p, const struct guard_view *g)
 {
-	static const char *const modes[] = { "observe", "dry-run", "enforce" };
 	const struct guard_view_counts *c = &g->counts;
 
 	page_family(p, M_GUARD_MODE);
-	for (unsigned m = 0; m < COUNT(modes); m++)
-		page_labelled(p, NULL, "mode", modes[m], g->policy->mode == m);
+	for (unsigned m = 0; guard_modes[m]; m++)
+		page_labelled(p, NULL, "mode", guard_modes[m], g->policy->mode == m);
 	page_one(p, M_GUARD_JOURNAL, strcmp(g->journal, "ok") == 0);
 	page_one(p, M_GUARD_LOOKS, (double)c->scenes);
 	page_one(p, M_GUARD_EVENTS_LOST, (double)c->events_lost);

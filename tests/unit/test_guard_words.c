@@ -109,6 +109,40 @@ TEST(the_web_page_has_a_text_for_every_state_and_reason)
 	page_has("const REASONS = {", guard_reason_name, GUARD_REASONS);
 }
 
+TEST(the_kinds_that_load_on_request_are_those_with_the_trait)
+{
+	char *setting = whole("src/daemon/config.def"), *guard = whole("docs/GUARD.md");
+	char plain[200] = "load a model on request: ", quoted[200] = "request: ";
+	const char *between = "";
+
+	for (unsigned i = 0; i < WORKER_KINDS; i++) {
+		const char *name = policy_kind_name(i);
+
+		if (!policy_kind_is(i, KIND_LOADS_ON_REQUEST))
+			continue;
+		snprintf(plain + strlen(plain), 40, "%s%s", between, name);
+		snprintf(quoted + strlen(quoted), 40, "%s`%s`", between, name);
+		between = ", ";
+	}
+	strcat(plain, "\")\n");
+	strcat(quoted, ". The decision");
+	assert_in(setting, plain);
+	assert_in(guard, quoted);
+	free(guard);
+	free(setting);
+}
+
+TEST(the_modes_of_the_configuration_are_those_of_the_guard)
+{
+	char *setting = whole("src/daemon/config.def"), choices[64] = "";
+
+	for (unsigned i = 0; guard_modes[i]; i++)
+		snprintf(choices + strlen(choices), 20, "%s%s", i ? "|" : "\"", guard_modes[i]);
+	strcat(choices, "\"");
+	assert_in(setting, choices);
+	free(setting);
+}
+
 TEST(every_kind_has_its_row)
 {
 	char *guard = whole("docs/GUARD.md"), *page = whole("docs/man/gpuward.toml.5.scd");
