@@ -549,13 +549,15 @@ static bool is_turned_back(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* Row 35. Only a worker that does not list its models is judged by its bytes. */
-static bool is_back(const struct guard_worker *w)
+/* Row 35. A worker that lists its models gets verify_s to show their memory, which can appear
+ * later than the list; then the list decides. */
+static bool is_back(const struct guard *g, const struct guard_worker *w)
 {
 	if (worker_loads_lazily(w))
 		return worker_is_present(w);
-	return w->intent.claim == CLAIM_BACK ||
-	       w->observed.bytes / 3 >= w->observed.need_bytes / 4;
+	return w->observed.bytes / 3 >= w->observed.need_bytes / 4 ||
+	       (w->intent.claim == CLAIM_BACK &&
+		g->now_ns >= w->report.since_ns + w->knobs.verify_ns);
 }
 
 /* Rows 35 and 36. A return that is slow or smaller is reported. It is never a reason to evict
@@ -567,7 +569,7 @@ static enum step step_verify_up(struct guard *g, struct guard_worker *w)
 
 	if (!worker_is_fresh(g, w))
 		return STEP_WAIT;
-	if (is_back(w)) {
+	if (is_back(g, w)) {
 		worker_set_running(g, w);
 		if (bytes / 3 >= need / 4 || worker_loads_lazily(w))
 			guard_report(g, w, "is back", "%llu MiB", mib);

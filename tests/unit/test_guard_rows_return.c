@@ -323,7 +323,7 @@ GUARD_ROW("35", a_worker_that_lists_its_models_is_back_with_any_memory)
 	begin(o);
 	o->w[0].lists = true;
 	o->w[0].returns = 2 * GIB;
-	ask_run(o, REQUEST_EVICT, 5 * S, 10 * S);
+	ask_run(o, REQUEST_EVICT, 5 * S, 15 * S);
 	assert_decided(o, 1, STATE_VERIFY_UP, STATE_ACTIVE, "is back");
 	assert_has(world_last(o, "is back")->evidence, "it held 8192 MiB before, now 2048 MiB");
 	world_run(o, 300 * S);
@@ -337,7 +337,7 @@ GUARD_ROW("35", a_list_of_models_counts_for_one_return)
 {
 	begin(o);
 	o->w[0].lists = true;
-	ask_run(o, REQUEST_EVICT, 5 * S, 10 * S);
+	ask_run(o, REQUEST_EVICT, 5 * S, 15 * S);
 	assert_state(o, STATE_ACTIVE);
 	o->w[0].lists = false;
 	o->w[0].returns = 2 * GIB;
