@@ -262,10 +262,10 @@ struct http {
 	struct conn_list list[CONN_STATES];
 	uint64_t limit_ns[CONN_STATES]; /* maximum time per state; 0: unlimited */
 	uint64_t beat_ns;
-	uint64_t now_ns; /* time at the begin of this round */
-	/* maximum of connections; maximum of streams; connections shut down but not closed
-	 * yet */
-	unsigned connections, streams, cut;
+	uint64_t now_ns;                   /* time at the begin of this round */
+	unsigned connections;              /* maximum */
+	unsigned streams;                  /* maximum */
+	unsigned cut;                      /* connections shut down but not closed yet */
 	unsigned shaking;                  /* number of connections in a TLS handshake */
 	unsigned spares;                   /* connections beyond the limit */
 	unsigned peer_count[PEER_BUCKETS]; /* connections, by hash of the peer */
