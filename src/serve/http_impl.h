@@ -239,6 +239,16 @@ struct call {
 	char who[32];
 };
 
+/* The connection that is being added: conn_notify() copies these to its struct conn. */
+struct http_accept {
+	const struct listener *from;
+	int fd;
+	bool spare;
+	uint64_t peer; /* hash */
+	uid_t uid;
+	int64_t pid;
+};
+
 struct http {
 	struct loop *loop;
 	const struct route *route;
@@ -275,12 +285,7 @@ struct http {
 	unsigned peak;            /* most connections since memory was trimmed */
 	uint64_t id_base, ids;
 	struct http_counts counts;
-	const struct listener *accepting; /* listener, while a connection is added */
-	int accepting_fd;
-	bool accepting_spare;
-	uint64_t peer_hash;
-	uid_t peer_uid;
-	int64_t peer_pid;
+	struct http_accept accept;
 	bool in_place; /* the library leaves headers in place and parses them leniently */
 	bool running;  /* now inside the library */
 	bool poked;    /* http_poke() was called while running */
