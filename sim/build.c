@@ -26,12 +26,14 @@ static int add_point(struct rows *r, const struct toml_node *node, struct load *
 
 	if (l->n_points != 0 && at_ns < l->points[l->n_points - 1].at_ns)
 		return rows_fail(r, node, "times of a load must not go back (%g s)", at_s);
+	if (l->n_points == TRACE_POINTS_MAX)
+		return rows_fail(r, node, "a load has at most %u points", TRACE_POINTS_MAX);
 	/* Doubles the capacity when it is full, because a trace can be long. */
 	if ((l->n_points & (l->n_points - 1)) == 0) {
 		size_t room = l->n_points == 0 ? 1 : 2 * l->n_points;
 		struct load_point *grown = reallocarray(l->points, room, sizeof(*grown));
 
-		if (grown == NULL || room > TRACE_POINTS_MAX)
+		if (grown == NULL)
 			return build_no_memory(r, node);
 		l->points = grown;
 	}

@@ -290,10 +290,8 @@ static double error_correlation(const double *r, size_t n)
 /* Describes how the sensor's readings at the points change with the lag.  An error of the lag
  * therefore changes the fitted line, most of all where the load changes fast. */
 struct slope {
-	double mean, dd,
-		/* mean: mean of d reading / d lag; dd, xd: sums of products of the
-		 * deviations */
-		xd;
+	/* mean: mean of d reading / d lag; dd, xd: sums of products of the deviations */
+	double mean, dd, xd;
 };
 
 static bool slope_at(const struct task *t, size_t i, double lag_s, double *ret)

@@ -35,9 +35,8 @@ struct comparison {
 
 	struct session s;
 	struct tail tail;
-	bool terminal,
-		/* terminal: overwrite one progress line; lines: print one line per pair */
-		lines;
+	/* terminal: overwrite one progress line; lines: print one line per pair */
+	bool terminal, lines;
 	uint64_t begin_ns; /* start of the current run */
 	char line[160];    /* start of the progress line */
 	char why[512];     /* why the last unusable run was unusable */

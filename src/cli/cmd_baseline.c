@@ -244,7 +244,8 @@ static void load_all(struct jobs *all, double ttl_s)
 							  clock_wall_ns(clock_real()),
 							  j->message, sizeof(j->message)) == 0;
 		else
-			snprintf(j->message, sizeof(j->message), "HOME is not set");
+			snprintf(j->message, sizeof(j->message),
+				 "neither XDG_CACHE_HOME nor HOME is set to a folder");
 	}
 }
 

@@ -34,9 +34,8 @@ struct privilege_check {
 	uint64_t capabilities;
 	char socket[256]; /* path of the companion's socket; "": none is configured */
 	bool companion;   /* the companion answers and accepts this user */
-	char hidden
-		/* what the packaged service cannot see; "": it sees everything */
-		[PROC_VISIBILITY_TEXT];
+	/* what the packaged service cannot see; "": it sees everything */
+	char hidden[PROC_VISIBILITY_TEXT];
 };
 
 static void __attribute__((format(printf, 3, 4)))

@@ -253,7 +253,6 @@ static void parse_line(struct progress_marks *m, const char *line, uint64_t now_
 	} else if (strcmp(word[0], "tokens") == 0 && n == 2 && parse_whole(word[1], &v) &&
 		   v <= UINT64_MAX - m->tokens) {
 		m->tokens += v;
-		m->tokens_marked = true;
 	} else if ((n == 2 || (n == 3 && parse_whole(word[2], &v))) &&
 		   strcmp(word[0], "begin") == 0) {
 		begin_part(m, line, word[1], v);

@@ -50,7 +50,6 @@ struct progress_marks {
 	struct progress_marks_window *window; /* the parts, in the order in which they began */
 	unsigned count;
 	uint64_t iterations, tokens;
-	bool tokens_marked;
 	uint64_t bad;     /* lines that are not marks        */
 	char reason[128]; /* what was wrong with the first  */
 	uint64_t refused; /* number of parts above the limit PROGRESS_MARKS_WINDOWS */

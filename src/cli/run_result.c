@@ -57,6 +57,7 @@ static void measure_baseline(struct runner *r, unsigned i, const char *dir,
 	char message[160];
 	int err = baseline_take(r->meter, i, &plan, &ret->b);
 
+	ret->why[0] = '\0'; /* why no stored baseline was used */
 	if (err)
 		snprintf(ret->why, sizeof(ret->why), "it could not be measured: %s",
 			 gw_strerror(err));

@@ -62,10 +62,9 @@ struct run_result_from {
 	/* ... or from a counter that is read before and after the run */
 	struct measured_count count;
 	const char *part; /* the marked part to report; NULL: the whole run */
-	const struct run_result_remote
-		/* devices that the service measured, used instead of those of the meter; NULL:
-		 * the meter measured */
-		*remote;
+	/* devices that the service measured, used instead of those of the meter; NULL: the
+	 * meter measured */
+	const struct run_result_remote *remote;
 };
 
 /* Makes a result of the run.  The run may be freed afterwards, except its marks: the result

@@ -12,9 +12,9 @@
 
 struct trace {
 	struct calibrate_point *point; /* t_s: seconds since 1970 */
-	size_t n,
-		/* ignored lines: no time or power, or not later than the line before */
-		passed_over;
+	size_t n;
+	/* ignored lines: no time or power, or not later than the line before */
+	size_t passed_over;
 	char *text; /* content of the file */
 	size_t length;
 	char sha256[65];

@@ -56,8 +56,9 @@ struct engine {
 
 /* ---- events ---- */
 
-static uint64_t engine_emit(struct engine *e, const struct view_event *given)
+static uint64_t engine_emit(void *arg, const struct view_event *given)
 {
+	struct engine *e = arg;
 	struct view_event x = *given;
 
 	x.id = ++e->next_event;
@@ -465,11 +466,6 @@ static void count_self(struct engine *e, const struct reading *r)
 	s->counts_known = store_count_known(e->config.store);
 }
 
-static uint64_t guard_emit(void *arg, const struct view_event *x)
-{
-	return engine_emit(arg, x);
-}
-
 static void begin_guard(struct engine *e)
 {
 	int err;
@@ -491,7 +487,7 @@ static void begin_guard(struct engine *e)
 								.store = e->config.store,
 								.ctx = e->view.ctx,
 								.settings = &e->guard,
-								.emit = guard_emit,
+								.emit = engine_emit,
 								.arg = e },
 				&e->guarding);
 	if (err) {
@@ -571,11 +567,6 @@ static int op_events(void *arg, uint64_t after, unsigned max,
 	return store_events(e->config.store, after, max, each, each_arg);
 }
 
-static uint64_t op_emit(void *arg, const struct view_event *x)
-{
-	return engine_emit(arg, x);
-}
-
 static int op_put_document(void *arg, const char *kind, const char *id, const char *json,
 			   size_t size)
 {
@@ -626,7 +617,7 @@ static int op_managed(void *arg, int ticket, struct manage_result *ret)
 static const struct view_ops operations = {
 	.history = op_history,
 	.events = op_events,
-	.emit = op_emit,
+	.emit = engine_emit,
 	.put_document = op_put_document,
 	.each_document = op_each_document,
 	.delete_document = op_delete_document,

@@ -304,17 +304,10 @@ void guard_inputs_show(const struct guard_inputs *b, struct guard_view *ret)
 
 /* ---- start and stop ---- */
 
-void guard_inputs_parts_free(struct guard_inputs_parts *p)
-{
-	free(p);
-}
-
-int guard_inputs_prepare(const struct guard_inputs *b, const struct guard_settings *settings,
-			 struct guard_inputs_parts **ret)
+int guard_inputs_prepare(const struct guard_settings *settings, struct guard_inputs_parts **ret)
 {
 	struct guard_inputs_parts *p = calloc(1, sizeof(*p));
 
-	(void)b;
 	if (!p)
 		return -GW_E_NOMEM;
 	p->policy = &settings->policy;
@@ -325,7 +318,7 @@ int guard_inputs_prepare(const struct guard_inputs *b, const struct guard_settin
 
 void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p)
 {
-	guard_inputs_parts_free(b->parts);
+	free(b->parts);
 	b->parts = p;
 	memset(b->conflicts, 0, sizeof(b->conflicts)); /* the workers changed */
 }
@@ -362,7 +355,7 @@ int guard_inputs_new(struct guard_service *g, struct guard_inputs **ret)
 	if (!b)
 		return -GW_E_NOMEM;
 	b->g = g;
-	err = guard_inputs_prepare(b, g->settings, &b->parts);
+	err = guard_inputs_prepare(g->settings, &b->parts);
 	if (!err)
 		err = games_new(g->config.loop, g->config.store, games_changed, g,
 				clock_mono_ns(clock_real()), &b->games);
@@ -383,6 +376,6 @@ void guard_inputs_free(struct guard_inputs *b)
 		return;
 	xid_log_free(b->xids);
 	games_free(b->games);
-	guard_inputs_parts_free(b->parts);
+	free(b->parts);
 	free(b);
 }

@@ -21,14 +21,12 @@ int guard_inputs_new(struct guard_service *g, struct guard_inputs **ret);
 void guard_inputs_free(struct guard_inputs *b);
 
 /* New settings (borrowed) are applied in two steps. guard_inputs_prepare() does what can fail
- * and returns 0 or -GW_E_NOMEM. Then guard_inputs_change() applies the parts, or
- * guard_inputs_parts_free() frees them (NULL is allowed). A change forgets what was learned
- * about workers, checks caps again and keeps games. */
+ * and returns 0 or -GW_E_NOMEM. Then guard_inputs_change() applies the parts, or free() frees
+ * them. A change forgets what was learned about workers, checks caps again and keeps games. */
 struct guard_inputs_parts;
-int guard_inputs_prepare(const struct guard_inputs *b, const struct guard_settings *settings,
+int guard_inputs_prepare(const struct guard_settings *settings,
 			 struct guard_inputs_parts **ret);
 void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p); /* takes p */
-void guard_inputs_parts_free(struct guard_inputs_parts *p);
 
 void guard_inputs_tick(struct guard_inputs *b, const struct view *v);
 /* Call it when a driver reports an Xid. Returns false if the Xid was already found in the

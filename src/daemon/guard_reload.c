@@ -261,7 +261,7 @@ static int prepare_change(struct guard_service *g, struct change *c)
 		return -GW_E_NOMEM;
 	err = guard_service_records_read(g, &c->records);
 	if (!err)
-		err = guard_inputs_prepare(g->inputs, g->next, &c->inputs);
+		err = guard_inputs_prepare(g->next, &c->inputs);
 	if (err)
 		return err;
 	list_leaving(g, c->leaving);
@@ -279,7 +279,7 @@ static void swap_settings(struct guard_service *g)
 		guard_service_log(g, "error", "the guard keeps the old configuration: %s",
 				  gw_strerror(err));
 		guard_reload_drop(g);
-		guard_inputs_parts_free(c.inputs);
+		free(c.inputs);
 		free(c.place);
 	} else {
 		guard_inputs_change(g->inputs, c.inputs);

@@ -65,10 +65,8 @@ struct guard_service {
 	bool failed;  /* the last write failed */
 	/* bit set of workers with unsaved records; guard_service_pump() saves them again */
 	uint32_t unsaved;
-	uint32_t
-		/* bit set of workers with an order that continues when its restore data is
-		 * stored */
-		learnt;
+	/* bit set of workers with an order that continues when its restore data is stored */
+	uint32_t learnt;
 	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
 	uint64_t decided;            /* total */
 	struct guard_counters tally; /* counts, including earlier runs */
@@ -127,9 +125,8 @@ void guard_service_log_decisions(struct guard_service *g);
  * record. */
 int guard_service_keep(struct guard_service *g, const struct guard_record *r);
 void guard_service_forget(struct guard_service *g, const char *worker);
-void guard_service_commit(
-	/* call after guard_service_keep() if guard_service_pump() does not follow */
-	struct guard_service *g);
+/* call after guard_service_keep() if guard_service_pump() does not follow */
+void guard_service_commit(struct guard_service *g);
 /* Continues the orders that waited for the store, if it has written their records. */
 void guard_service_written(struct guard_service *g, uint64_t now_ns);
 int guard_service_journal_open(struct guard_service *g);  /* the timer */
@@ -229,9 +226,8 @@ int guard_service_clear(void *engine, const char *uuid, const char *who, char *m
 			size_t size);
 
 /* guard_service_reservations.c */
-void guard_service_rooms_open(
-	/* loads the reservations of an earlier run; call before the first scene */
-	struct guard_service *g);
+/* loads the reservations of an earlier run; call before the first scene */
+void guard_service_rooms_open(struct guard_service *g);
 void guard_service_rooms_close(struct guard_service *g);
 /* removes the reservations that ended */
 void guard_service_rooms_tick(struct guard_service *g);

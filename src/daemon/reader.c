@@ -36,10 +36,8 @@ struct reader {
 	/* Shared. */
 	struct mailbox box;
 	struct reading reading[2];
-	struct reading *empty,
-		/* `empty` is filled next, `full` is delivered next; the main thread uses
-		 * `shown` */
-		*full;
+	/* `empty` is filled next, `full` is delivered next; the main thread uses `shown` */
+	struct reading *empty, *full;
 	enum reader_request request[REQUESTS]; /* in order of arrival */
 	unsigned requests_waiting;
 	struct job job[JOBS];

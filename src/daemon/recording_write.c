@@ -173,7 +173,7 @@ void recording_idle_economy(struct buf *out, unsigned worker, uint64_t after_ns,
 			    double reload_j, uint64_t now_ns)
 {
 	buf_addf(out, "economy\t%" PRIu64 "\t%u\t%" PRIu64 "\t%.0f\t%.0f\n", now_ns, worker,
-		 after_ns, idle_w, isnan(reload_j) ? 0 : reload_j);
+		 after_ns, idle_w, isnan(reload_j) ? 0 : reload_j); /* 0 is read as unknown */
 }
 
 /* ---- the file ---- */

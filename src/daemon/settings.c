@@ -38,10 +38,9 @@ struct settings {
 	struct settings_config config;
 	struct manage_journal *journal;
 	struct loop_source *source, *timer;
-	struct mailbox
-		/* connects the reader thread and the main thread; its lock protects the members
-		 * below */
-		box;
+	/* connects the reader thread and the main thread; its lock protects the members
+	 * below */
+	struct mailbox box;
 	bool closing; /* the loop has stopped; no new changes are allowed */
 	struct message *first, **last;
 	bool keeping;   /* the reader thread waits for the store */

@@ -23,15 +23,10 @@ static float value_of(int64_t k, unsigned step)
 
 /* ---- writing ---- */
 
-static void block_put(struct buf *out, const void *p, size_t n)
-{
-	buf_add(out, p, n);
-}
-
 static void put_head(struct buf *out, unsigned kind, const void *p, size_t n)
 {
 	buf_addc(out, (char)kind);
-	block_put(out, p, n);
+	buf_add(out, p, n);
 }
 
 /* Converts values to multiples of a step. Returns false if a value is not a multiple. */
@@ -66,7 +61,7 @@ static void put_steps(struct buf *out, const float *v, unsigned n, unsigned step
 		uint16_t d = isnan(v[i]) ? UINT16_MAX : (uint16_t)(k[i] - least);
 		uint8_t narrow = (uint8_t)d;
 
-		block_put(out, wide ? (const void *)&d : &narrow, wide ? 2 : 1);
+		buf_add(out, wide ? (const void *)&d : &narrow, wide ? 2 : 1);
 	}
 }
 
@@ -119,7 +114,7 @@ void block_encode(const struct block *b, struct buf *out)
 	char head[3] = { VERSION, (char)b->count, (char)b->columns };
 	float v[BLOCK_MOMENTS];
 
-	block_put(out, head, sizeof(head));
+	buf_add(out, head, sizeof(head));
 	for (unsigned i = 0; i < b->count; i++)
 		v[i] = (float)b->offset[i];
 	put_column(out, v, b->count);

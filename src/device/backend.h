@@ -58,7 +58,7 @@ struct power_sample {
 struct process_use {
 	int64_t pid;      /* pid from the driver; may be in no process list */
 	uint64_t wall_us; /* timestamp of its newest sample */
-	double sm_ratio, memory_ratio;
+	double sm_ratio;
 };
 
 struct device_event {

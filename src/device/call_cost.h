@@ -20,9 +20,8 @@ struct call_cost {
 	uint64_t count;   /* calls that returned */
 	uint64_t errors;  /* calls that returned an error */
 	uint64_t total_ns, max_ns;
-	uint32_t code
-		/* how often each code was returned; [0] (success) is not counted */
-		[CALL_COST_CODES];
+	/* how often each code was returned; [0] (success) is not counted */
+	uint32_t code[CALL_COST_CODES];
 };
 
 /* Lists the calls that were made at least once, at most max, in the order of the backend's

@@ -208,7 +208,7 @@ static bool is_use(const struct abi_process_utilization *u, uint64_t since_us)
 static bool mean_use(const struct abi_process_utilization *u, uint32_t i, uint32_t n,
 		     uint64_t since_us, struct process_use *ret)
 {
-	double sm = 0, memory = 0;
+	double sm = 0;
 	unsigned count = 0;
 
 	for (uint32_t k = 0; k < i; k++)
@@ -226,13 +226,11 @@ static bool mean_use(const struct abi_process_utilization *u, uint32_t i, uint32
 		if (repeated)
 			continue;
 		sm += u[k].sm;
-		memory += u[k].memory;
 		count++;
 		if (u[k].timestamp_us > ret->wall_us)
 			ret->wall_us = u[k].timestamp_us;
 	}
 	ret->sm_ratio = sm / (100.0 * count);
-	ret->memory_ratio = memory / (100.0 * count);
 	return true;
 }
 

@@ -176,7 +176,6 @@ int proc_read(const struct root *root, int64_t pid, struct proc *ret)
 {
 	struct proc p = { .pid = pid, .uid = -1 };
 	struct stat_line begin = { 0 }, end = { 0 };
-	char link[64];
 	int err;
 
 	err = pid > 0 ? read_status(root, pid, &p.pid, &p.uid) : -GW_E_NOENT;
@@ -195,8 +194,6 @@ int proc_read(const struct root *root, int64_t pid, struct proc *ret)
 	read_link(root, p.pid, "exe", p.exe, sizeof(p.exe));
 	read_command(root, &p);
 	read_cgroup(root, &p);
-	if (read_link(root, p.pid, "ns/pid", link, sizeof(link)) > 0)
-		p.pid_ns = namespace_in(link);
 
 	/* Check the start time again: if the pid was reused meanwhile, the data is a mixture of
 	 * two processes. */

@@ -19,7 +19,6 @@ struct proc {
 	int64_t uid;          /* effective; -1: unknown */
 	char state;           /* R S D Z T ...; 0: unknown */
 	bool kernel;          /* a kernel thread */
-	uint64_t pid_ns;      /* inode of its pid namespace; 0: unknown */
 	char name[64];        /* comm, not cleaned for printing; "": unknown */
 	char exe[256];        /* "": unknown */
 	char command[256];    /* arguments joined by blanks, cut; "": unknown */

@@ -31,10 +31,9 @@ struct action {
 	const struct worker_set *set;
 	int notify_fd;
 	struct root root;
-	struct mailbox
-		/* the threads, and the lock that protects the other members; the lock is not
-		 * held while a worker is called */
-		box;
+	/* the threads, and the lock that protects the other members; the lock is not held
+	 * while a worker is called */
+	struct mailbox box;
 	unsigned idle; /* threads that wait for an order */
 	uint64_t turn;
 	struct worker_facts facts;

@@ -336,9 +336,8 @@ struct guard {
 	int64_t local_s, local_floor_s;
 	struct scene scene;
 	struct verdict verdict[SCENE_PROCESSES];
-	struct verdict
-		/* verdicts without the processes of users who must wait: eviction_limit.c */
-		others[SCENE_PROCESSES];
+	/* verdicts without the processes of users who must wait: eviction_limit.c */
+	struct verdict others[SCENE_PROCESSES];
 	struct demand demand;
 	struct guard_gpu gpu[SCENE_GPUS];
 	unsigned gpus;

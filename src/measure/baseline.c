@@ -449,23 +449,20 @@ static bool same_limit(double a, double b)
 	return (isnan(a) && isnan(b)) || fabs(a - b) <= SAME_W;
 }
 
-static bool same_card(const struct baseline *a, const struct baseline *b)
-{
-	return strcmp(a->uuid, b->uuid) == 0 && strcmp(a->driver, b->driver) == 0 &&
-	       strcmp(a->vbios, b->vbios) == 0;
-}
-
 /* Writes why baseline a cannot be used for the state of key; "": it can. */
 static void explain_difference(const struct baseline *a, const struct baseline *key,
 			       double ttl_s, uint64_t now_ns, char *why, size_t size)
 {
 	double age_s = ((double)now_ns - (double)a->wall_ns) * 1e-9;
+	bool other_driver = strcmp(a->driver, key->driver) != 0;
 
 	why[0] = '\0';
-	if (a->kind != key->kind || !same_card(a, key))
-		snprintf(why, size,
-			 "the stored baseline belongs to another driver (%s, now %s)",
-			 a->driver, key->driver);
+	if (a->kind != key->kind || strcmp(a->uuid, key->uuid) != 0)
+		snprintf(why, size, "the stored baseline belongs to another GPU or kind");
+	else if (other_driver || strcmp(a->vbios, key->vbios) != 0)
+		snprintf(why, size, "the stored baseline belongs to another %s (%s, now %s)",
+			 other_driver ? "driver" : "VBIOS", other_driver ? a->driver : a->vbios,
+			 other_driver ? key->driver : key->vbios);
 	else if (!same_limit(a->limit_w, key->limit_w))
 		snprintf(why, size,
 			 "the stored baseline is for a limit of %.0f W, but the limit is %.0f "

@@ -32,10 +32,8 @@ struct baseline {
 	double temperature_c;
 	uint64_t wall_ns; /* when it was taken                          */
 	uint64_t codes;   /* bits of enum gw_code; baseline-contended: the GPU was not idle */
-	char evidence
-		/* What used the GPU, or that its processes were not visible; "" if the GPU was
-		 * idle. */
-		[192];
+	/* What used the GPU, or that its processes were not visible; "" if the GPU was idle. */
+	char evidence[192];
 };
 
 /* Returns "no-context", "context-idle" or "hot-idle". */

@@ -164,11 +164,10 @@ static double fit_unexplained(const struct problem *q, struct fit_response *f)
 		sxw += dx * (q->p[i].w - mw);
 	}
 	f->missed_ratio = 1;
-	f->low_w = f->high_w = mw;
+	f->low_w = mw;
 	if (!(sxx > 1e-6 * n) || !(sww > 0) || sxw <= 0)
 		return 1;
 	f->low_w = mw - sxw / sxx * mx;
-	f->high_w = f->low_w + sxw / sxx;
 	f->missed_ratio = fmax(1 - sxw * sxw / (sxx * sww), 0);
 	return f->missed_ratio;
 }

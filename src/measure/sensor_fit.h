@@ -34,8 +34,8 @@ int fit_period(const double *t_s, unsigned n, double *work, struct fit_period *r
 struct fit_response {
 	enum sensor_model model;
 	double window_s, delay_s;
-	double low_w, high_w; /* readings without and with the load */
-	double missed_ratio;  /* share of the variance that the model does not explain */
+	double low_w;        /* reading without the load */
+	double missed_ratio; /* share of the variance that the model does not explain */
 };
 
 /* Fits both models and selects the better one. Without noise the error is about 0.1 ms. Returns

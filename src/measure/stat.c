@@ -247,7 +247,7 @@ int stat_line(const double *x, const double *y, size_t n, struct line *ret)
 	if (!(xx > 0))
 		return -GW_E_ARG;
 
-	struct line l = { .b = xy / xx, .a_se = NAN, .b_se = NAN, .residual_sd = NAN };
+	struct line l = { .b = xy / xx, .residual_sd = NAN };
 
 	l.a = y_mean - l.b * x_mean;
 	for (size_t i = 0; i < n; i++) {
@@ -255,11 +255,8 @@ int stat_line(const double *x, const double *y, size_t n, struct line *ret)
 
 		rest += r * r;
 	}
-	if (n > 2) {
+	if (n > 2)
 		l.residual_sd = sqrt(rest / (count - 2));
-		l.b_se = l.residual_sd / sqrt(xx);
-		l.a_se = l.residual_sd * sqrt(1 / count + x_mean * x_mean / xx);
-	}
 	*ret = l;
 	return 0;
 }

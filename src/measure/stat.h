@@ -81,11 +81,10 @@ struct trend {
 };
 int stat_trend(const double *y, size_t n, struct trend *ret);
 
-/* Least squares y = a + b x. Standard errors are NAN for two points. Returns 0, or -GW_E_ARG
- * for fewer than two points or if all x are equal. */
+/* Least squares y = a + b x. residual_sd is NAN for two points. Returns 0, or -GW_E_ARG for
+ * fewer than two points or if all x are equal. */
 struct line {
 	double a, b;
-	double a_se, b_se;
 	double residual_sd; /* with n - 2 degrees of freedom */
 };
 int stat_line(const double *x, const double *y, size_t n, struct line *ret);

@@ -114,13 +114,11 @@ struct guard_view {
 	const struct scene *scene;    /* the latest; NULL: none yet */
 	struct health *const *health; /* one per device of the snapshot; NULL: not monitored */
 	struct capacity *const *capacity; /* same */
-	const char(*ghost)
-		/* one per device: unattributed use as a sentence, or ""
-		 * (guard/unattributed_use.h); NULL: none */
-		[200];
-	const double
-		/* one per device: number of evictions, including earlier runs; NULL: none */
-		*evictions;
+	/* one per device: unattributed use as a sentence, or "" (guard/unattributed_use.h);
+	 * NULL: none */
+	const char (*ghost)[200];
+	/* one per device: number of evictions, including earlier runs; NULL: none */
+	const double *evictions;
 	unsigned devices;
 	const struct guard_view_game *games; /* GUARD_VIEW_GAMES slots; NULL: none */
 	/* The latest decisions, oldest first: decision i is ring[(first + i) %

@@ -135,15 +135,15 @@ void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
 			return;
 		c->http = h;
 		c->mhd = mhd;
-		c->fd = h->accepting_fd;
-		c->from = h->accepting;
-		c->tls = h->accepting->tls;
-		c->peer = h->peer_hash;
-		c->spare = h->accepting_spare;
+		c->fd = h->accept.fd;
+		c->from = h->accept.from;
+		c->tls = h->accept.from->tls;
+		c->peer = h->accept.peer;
+		c->spare = h->accept.spare;
 		h->spares += c->spare;
 		h->peer_count[c->peer % PEER_BUCKETS]++;
-		c->uid = h->peer_uid;
-		c->pid = h->peer_pid;
+		c->uid = h->accept.uid;
+		c->pid = h->accept.pid;
 		c->since_ns = h->now_ns;
 		list_append(&h->list[CONN_HEAD], c);
 		h->shaking += is_shaking(c);
@@ -186,8 +186,8 @@ static void read_peer(struct http *h, int fd)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) != 0)
 		return;
-	h->peer_uid = who.uid;
-	h->peer_pid = who.pid;
+	h->accept.uid = who.uid;
+	h->accept.pid = who.pid;
 }
 
 static uint64_t user_hash(uid_t uid)
@@ -218,7 +218,7 @@ static bool close_unused(struct http *h, unsigned bucket, bool spare)
  * machine can always connect. */
 static bool make_space(struct http *h, const struct listener *l)
 {
-	unsigned bucket = (unsigned)(h->peer_hash % PEER_BUCKETS);
+	unsigned bucket = (unsigned)(h->accept.peer % PEER_BUCKETS);
 	unsigned share = h->connections / 2 > h->streams ? h->connections / 2 : h->streams;
 	unsigned kept = h->connections > 4 * UNIX_PLACES ? UNIX_PLACES : 0;
 	unsigned limit = l->unix_socket ? h->connections : h->connections - kept;
@@ -252,17 +252,17 @@ static void add_connection(struct http *h, const struct listener *l, int fd,
 {
 	struct MHD_Daemon *d = l->tls ? h->tls : h->plain;
 
-	h->peer_hash = peer_hash(peer);
-	h->peer_uid = (uid_t)-1;
-	h->peer_pid = -1;
+	h->accept.peer = peer_hash(peer);
+	h->accept.uid = (uid_t)-1;
+	h->accept.pid = -1;
 	if (l->unix_socket) {
 		read_peer(h, fd);
-		h->peer_hash = user_hash(h->peer_uid);
+		h->accept.peer = user_hash(h->accept.uid);
 	}
-	h->accepting = l;
-	h->accepting_fd = fd;
-	h->accepting_spare = !make_space(h, l);
-	if (h->accepting_spare && !make_spare(h)) {
+	h->accept.from = l;
+	h->accept.fd = fd;
+	h->accept.spare = !make_space(h, l);
+	if (h->accept.spare && !make_spare(h)) {
 		refuse_connection(h, l, fd);
 		return;
 	}

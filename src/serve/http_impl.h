@@ -239,6 +239,16 @@ struct call {
 	char who[32];
 };
 
+/* The connection that is being added: conn_notify() copies these to its struct conn. */
+struct http_accept {
+	const struct listener *from;
+	int fd;
+	bool spare;
+	uint64_t peer; /* hash */
+	uid_t uid;
+	int64_t pid;
+};
+
 struct http {
 	struct loop *loop;
 	const struct route *route;
@@ -262,10 +272,10 @@ struct http {
 	struct conn_list list[CONN_STATES];
 	uint64_t limit_ns[CONN_STATES]; /* maximum time per state; 0: unlimited */
 	uint64_t beat_ns;
-	uint64_t now_ns; /* time at the begin of this round */
-	/* maximum of connections; maximum of streams; connections shut down but not closed
-	 * yet */
-	unsigned connections, streams, cut;
+	uint64_t now_ns;                   /* time at the begin of this round */
+	unsigned connections;              /* maximum */
+	unsigned streams;                  /* maximum */
+	unsigned cut;                      /* connections shut down but not closed yet */
 	unsigned shaking;                  /* number of connections in a TLS handshake */
 	unsigned spares;                   /* connections beyond the limit */
 	unsigned peer_count[PEER_BUCKETS]; /* connections, by hash of the peer */
@@ -275,12 +285,7 @@ struct http {
 	unsigned peak;            /* most connections since memory was trimmed */
 	uint64_t id_base, ids;
 	struct http_counts counts;
-	const struct listener *accepting; /* listener, while a connection is added */
-	int accepting_fd;
-	bool accepting_spare;
-	uint64_t peer_hash;
-	uid_t peer_uid;
-	int64_t peer_pid;
+	struct http_accept accept;
 	bool in_place; /* the library leaves headers in place and parses them leniently */
 	bool running;  /* now inside the library */
 	bool poked;    /* http_poke() was called while running */

@@ -316,23 +316,18 @@ bool entry_is_same(const struct entry *e, bool gzip, const char *match)
 	return check_etag(match, etag);
 }
 
-static void header(struct MHD_Response *m, const char *name, const char *value)
-{
-	MHD_add_response_header(m, name, value);
-}
-
 void add_common_headers(struct MHD_Response *m)
 {
-	header(m, "X-Content-Type-Options", "nosniff");
-	header(m, "Referrer-Policy", "no-referrer");
-	header(m, "X-Frame-Options", "DENY");
+	MHD_add_response_header(m, "X-Content-Type-Options", "nosniff");
+	MHD_add_response_header(m, "Referrer-Policy", "no-referrer");
+	MHD_add_response_header(m, "X-Frame-Options", "DENY");
 }
 
 static void add_cors(struct MHD_Response *m, const char *origin)
 {
-	header(m, "Access-Control-Allow-Origin", origin);
-	header(m, "Access-Control-Expose-Headers",
-	       "ETag, Retry-After, X-Gpuward-Simulated, X-Request-Id");
+	MHD_add_response_header(m, "Access-Control-Allow-Origin", origin);
+	MHD_add_response_header(m, "Access-Control-Expose-Headers",
+				"ETag, Retry-After, X-Gpuward-Simulated, X-Request-Id");
 }
 
 static void add_form_headers(struct MHD_Response *m, const struct entry *e, bool gzip,
@@ -341,16 +336,17 @@ static void add_form_headers(struct MHD_Response *m, const struct entry *e, bool
 	char text[ETAG_SIZE];
 
 	if (gzip)
-		header(m, "Content-Encoding", "gzip");
+		MHD_add_response_header(m, "Content-Encoding", "gzip");
 	snprintf(text, sizeof(text), "Accept-Encoding%s%s",
 		 e->flags & ROUTE_TEXT ? ", Accept" : "", vary_origin ? ", Origin" : "");
-	header(m, "Vary", text);
+	MHD_add_response_header(m, "Vary", text);
 	if (e->etag[0]) {
 		full_etag(e, gzip, text);
-		header(m, "ETag", text);
+		MHD_add_response_header(m, "ETag", text);
 	}
 	if (!has_header(&e->headers, "Cache-Control"))
-		header(m, "Cache-Control", e->flags & ROUTE_STATIC ? "no-cache" : "no-store");
+		MHD_add_response_header(m, "Cache-Control",
+					e->flags & ROUTE_STATIC ? "no-cache" : "no-store");
 }
 
 static void drop_blob(void *b)
@@ -406,13 +402,14 @@ struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, bool 
 	add_common_headers(m);
 	add_form_headers(m, e, gzip, vary_origin);
 	for (unsigned i = 0; i < e->headers.headers; i++)
-		header(m, e->headers.header[i].name, e->headers.header[i].value);
+		MHD_add_response_header(m, e->headers.header[i].name,
+					e->headers.header[i].value);
 	if (!same && e->type[0])
-		header(m, "Content-Type", e->type);
+		MHD_add_response_header(m, "Content-Type", e->type);
 	if (!same && is_html(e->type) && !has_header(&e->headers, "Content-Security-Policy"))
-		header(m, "Content-Security-Policy", csp);
+		MHD_add_response_header(m, "Content-Security-Policy", csp);
 	if (id)
-		header(m, "X-Request-Id", id);
+		MHD_add_response_header(m, "X-Request-Id", id);
 	if (origin)
 		add_cors(m, origin);
 	return m;

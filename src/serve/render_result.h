@@ -56,9 +56,8 @@ struct measured_window {
 /* Iterations or tokens of a run, from a counter that was read before and after the run. */
 struct measured_count {
 	const char *source; /* the option that names the counter; NULL: none */
-	const char
-		/* where the counter was read, without secrets; NULL: not part of the result */
-		*place;
+	/* where the counter was read, without secrets; NULL: not part of the result */
+	const char *place;
 	char name[640];  /* name of the counter with the selected labels; "": none */
 	unsigned series; /* number of series in the sum; 0: unknown */
 	bool iterations; /* 1: iterations; 0: tokens */

@@ -228,6 +228,13 @@ def test_a_baseline_that_does_not_fit_is_used_only_if_asked_and_reported(measure
     assert "baseline-stale" not in codes(doc["runs"][0])
 
 
+def test_a_baseline_measured_before_the_run_needs_no_excuse(measure, scenario, tmp_path):
+    idle = scenario('[time]\nbegin = 600\n[[gpu]]\nprofile = "h200"\n', "idle.toml")
+    done, doc = measure([idle, "--baseline=auto"], "sleep", "0.2", env=environment(XDG_CACHE_HOME=str(tmp_path / "cache")))
+    assert doc["runs"][0]["baseline_kind"] == "no-context"
+    assert "has no baseline" not in done.stderr
+
+
 def test_another_number_of_iterations_than_marked_is_reported(measure, load):
     done, doc = measure([load, "--iterations=7"], PYTHON, "-c", MARKS)
     assert doc["iterations"] == 7

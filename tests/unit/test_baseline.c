@@ -377,6 +377,7 @@ ON_FILES(each_state_that_differs_is_refused_with_its_reason)
 		  "taken at 30 degrees Celsius, but the GPU has 41" },
 		{ { .temperature_c = 19 }, 1, "taken at 30 degrees Celsius" },
 		{ { .driver = "590" }, 1, "another driver (580.1, now 590)" },
+		{ { .vbios = "97.00" }, 1, "another VBIOS (" },
 		{ { .uuid = "GPU-2" }, 1, "none is stored" },
 		{ { .kind = BASELINE_HOT_IDLE }, 1, "none is stored" },
 		{ { .limit_w = 0 }, 3601, "60 minutes old; the maximum is 60" },
@@ -395,6 +396,8 @@ ON_FILES(each_state_that_differs_is_refused_with_its_reason)
 		key.kind = c->kind ? c->kind : key.kind;
 		if (*c->driver)
 			snprintf(key.driver, sizeof(key.driver), "%s", c->driver);
+		if (*c->vbios)
+			snprintf(key.vbios, sizeof(key.vbios), "%s", c->vbios);
 		if (*c->uuid)
 			snprintf(key.uuid, sizeof(key.uuid), "%s", c->uuid);
 		assert_int_equal(look(&key, cases[i].later_s, why), -GW_E_NOENT);

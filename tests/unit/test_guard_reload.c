@@ -131,18 +131,13 @@ uint64_t guard_service_log(struct guard_service *x, const char *severity, const 
 	return ++seen.logged;
 }
 
-int guard_inputs_prepare(const struct guard_inputs *b, const struct guard_settings *s,
-			 struct guard_inputs_parts **ret)
+int guard_inputs_prepare(const struct guard_settings *s, struct guard_inputs_parts **ret)
 {
 	*ret = NULL;
 	return 0;
 }
 
 void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p)
-{
-}
-
-void guard_inputs_parts_free(struct guard_inputs_parts *p)
 {
 }
 

@@ -70,6 +70,31 @@ TEST(a_wrong_scenario_is_refused_with_place_and_spelling)
 	}
 }
 
+/* A trace of n points in a temporary file. */
+static int load_trace(unsigned n)
+{
+	char path[] = "/tmp/gpuward-trace-XXXXXX", text[200];
+	int fd = mkstemp(path), err;
+	FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+
+	assert_non_null(f);
+	for (unsigned i = 0; i < n; i++)
+		fprintf(f, "%u,1\n", i);
+	assert_int_equal(fclose(f), 0);
+	snprintf(text, sizeof(text), "[[gpu]]\n[[gpu.load]]\nkind = \"trace\"\nfile = \"%s\"\n",
+		 path);
+	err = sim_load_text("test", text, error, sizeof(error));
+	unlink(path);
+	return err;
+}
+
+TEST(a_trace_has_at_most_a_million_points)
+{
+	assert_int_equal(load_trace(1000000), 0);
+	assert_int_equal(load_trace(1000001), -1);
+	assert_in(error, "a load has at most 1000000 points");
+}
+
 TEST(symbols_are_missing_for_any_client_and_come_back)
 {
 	assert_int_equal(sim_load("ancient-driver", error, sizeof(error)), 0);
