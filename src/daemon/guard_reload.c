@@ -115,7 +115,7 @@ static void list_leaving(const struct guard_service *g, struct leaving *l)
 	const struct policy *old = &g->settings->policy;
 
 	for (unsigned i = 0; i < old->workers; i++) {
-		if (policy_find_worker(&g->next->policy, old->worker[i].name) >= 0 ||
+		if (policy_find_worker(&g->reload.next->policy, old->worker[i].name) >= 0 ||
 		    guard_worker_record(g->guard, i, &l->record[l->count]) != 0)
 			continue;
 		l->kind[l->count++] = old->worker[i].kind;
@@ -148,12 +148,13 @@ static void move_decisions(struct guard_service *g, const int *now)
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < v->decisions; i++) {
-		struct guard_view_decision d = g->ring[(v->first + i) % GUARD_VIEW_DECISIONS];
+		struct guard_view_decision d =
+			g->journal.ring[(v->first + i) % GUARD_VIEW_DECISIONS];
 
 		if (now[d.decision.worker] < 0)
 			continue;
 		d.decision.worker = (unsigned)now[d.decision.worker];
-		g->ring[(v->first + n++) % GUARD_VIEW_DECISIONS] = d;
+		g->journal.ring[(v->first + n++) % GUARD_VIEW_DECISIONS] = d;
 	}
 	g->view.decisions = n;
 }
@@ -161,8 +162,8 @@ static void move_decisions(struct guard_service *g, const int *now)
 /* Marks all records as unsaved, because the worker indices changed. */
 static void retry_unsaved(struct guard_service *g)
 {
-	if (g->unsaved)
-		g->unsaved = UINT32_MAX;
+	if (g->journal.unsaved)
+		g->journal.unsaved = UINT32_MAX;
 }
 
 /* ---- the swap ---- */
@@ -180,16 +181,16 @@ static bool same_settings(const struct guard_settings *a, const struct guard_set
 static void retire_settings(struct guard_service *g, struct retired *place,
 			    struct guard_settings *old)
 {
-	*place = (struct retired){ old, g->retired };
-	g->retired = place;
+	*place = (struct retired){ old, g->reload.retired };
+	g->reload.retired = place;
 }
 
 static void release_retired(struct guard_service *g)
 {
-	while (g->retired) {
-		struct retired *r = g->retired;
+	while (g->reload.retired) {
+		struct retired *r = g->reload.retired;
 
-		g->retired = r->next;
+		g->reload.retired = r->next;
 		settings_free(r->settings);
 		free(r);
 	}
@@ -208,7 +209,7 @@ static void log_change(struct guard_service *g, unsigned fresh, unsigned left)
 static void apply_settings(struct guard_service *g, struct retired *place,
 			   const struct guard_service_records *records)
 {
-	struct guard_settings *old = g->settings, *next = g->next;
+	struct guard_settings *old = g->settings, *next = g->reload.next;
 	int now[POLICY_WORKERS], from[POLICY_WORKERS];
 	struct scene_builder_formers formers;
 	unsigned fresh = 0, left = 0;
@@ -230,7 +231,7 @@ static void apply_settings(struct guard_service *g, struct retired *place,
 	guard_service_formers(records, &next->policy, &formers);
 	scene_thread_policy(g->scenes, &next->policy, &formers);
 	g->settings = next;
-	g->next = NULL;
+	g->reload.next = NULL;
 	guard_counts_load(&g->tally, g->config.store, &next->policy);
 	for (unsigned i = 0; i < next->policy.workers; i++)
 		if (from[i] < 0)
@@ -261,11 +262,11 @@ static int prepare_change(struct guard_service *g, struct change *c)
 		return -GW_E_NOMEM;
 	err = guard_service_records_read(g, &c->records);
 	if (!err)
-		err = guard_inputs_prepare(g->next, &c->inputs);
+		err = guard_inputs_prepare(g->reload.next, &c->inputs);
 	if (err)
 		return err;
 	list_leaving(g, c->leaving);
-	return guard_service_change(g, g->next, c->records);
+	return guard_service_change(g, g->reload.next, c->records);
 }
 
 static void swap_settings(struct guard_service *g)
@@ -301,16 +302,16 @@ static void swap_settings(struct guard_service *g)
 
 bool guard_reload_waits(const struct guard_service *g)
 {
-	uint64_t waited = g->next ? guard_service_time_ns(g) - g->next_ns : 0;
+	uint64_t waited = g->reload.next ? guard_service_time_ns(g) - g->reload.since_ns : 0;
 
 	return waited > HOLD_BACK_NS && waited < GIVE_UP_NS;
 }
 
 static void log_waiting(struct guard_service *g)
 {
-	if (g->next_logged || guard_service_time_ns(g) - g->next_ns < GIVE_UP_NS)
+	if (g->reload.logged || guard_service_time_ns(g) - g->reload.since_ns < GIVE_UP_NS)
 		return;
-	g->next_logged = true;
+	g->reload.logged = true;
 	guard_service_log(g, "warning",
 			  "the guard still uses the old configuration, because an order has "
 			  "not finished; the new one applies when the order finishes");
@@ -318,9 +319,9 @@ static void log_waiting(struct guard_service *g)
 
 void guard_reload_try(struct guard_service *g)
 {
-	if (g->retired && g->scenes && scene_thread_settled(g->scenes))
+	if (g->reload.retired && g->scenes && scene_thread_settled(g->scenes))
 		release_retired(g);
-	if (!g->next || g->writing)
+	if (!g->reload.next || g->journal.writing)
 		return;
 	if (!action_idle(g->action) || guard_orders_underway(g->guard))
 		log_waiting(g);
@@ -340,19 +341,19 @@ void guard_service_reload(struct guard_service *g, struct guard_settings *settin
 	}
 	*next = *settings;
 	guard_service_fit(g, next);
-	if (!g->next)
-		g->next_ns = guard_service_time_ns(g);
-	settings_free(g->next);
-	g->next = next;
-	g->next_logged = false;
+	if (!g->reload.next)
+		g->reload.since_ns = guard_service_time_ns(g);
+	settings_free(g->reload.next);
+	g->reload.next = next;
+	g->reload.logged = false;
 	guard_reload_try(g);
 	guard_service_pump(g);
 }
 
 void guard_reload_drop(struct guard_service *g)
 {
-	settings_free(g->next);
-	g->next = NULL;
+	settings_free(g->reload.next);
+	g->reload.next = NULL;
 }
 
 void guard_reload_close(struct guard_service *g)

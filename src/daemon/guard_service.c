@@ -40,7 +40,7 @@ uint64_t guard_service_log(struct guard_service *g, const char *severity, const 
 static uint64_t scene_ready(void *arg, const struct scene *s, bool *ret_utilisation)
 {
 	struct guard_service *g = arg;
-	uint64_t before = g->decided, now;
+	uint64_t before = g->journal.decided, now;
 
 	g->view.scene = s;
 	g->view.counts.scenes++;
@@ -49,7 +49,7 @@ static uint64_t scene_ready(void *arg, const struct scene *s, bool *ret_utilisat
 	guard_reload_try(g);
 	guard_service_pump(g);
 	now = guard_service_time_ns(g);
-	if (g->decided != before) {
+	if (g->journal.decided != before) {
 		double seconds = (double)(now - s->mono_ns) * 1e-9;
 
 		g->view.counts.decide_seconds_last = seconds;
@@ -130,11 +130,11 @@ const struct guard_view *guard_service_view(struct guard_service *g)
 	update_counts(g);
 	g->view.policy = &g->settings->policy;
 	g->view.guard = g->guard;
-	g->view.health = g->health;
-	g->view.capacity = g->capacity;
-	g->view.evictions = g->evictions;
-	g->view.devices = g->devices;
-	g->view.ring = g->ring;
+	g->view.health = g->gpus.health;
+	g->view.capacity = g->gpus.capacity;
+	g->view.evictions = g->gpus.evictions;
+	g->view.devices = g->gpus.count;
+	g->view.ring = g->journal.ring;
 	g->view.tally = &g->tally;
 	g->view.operations = &g->operations;
 	guard_inputs_show(g->inputs, &g->view);
@@ -230,7 +230,7 @@ int guard_service_new(const struct guard_service_config *config, struct guard_se
 	g->settings = settings;
 	guard_service_fit(g, settings);
 	g->outcome_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	err = event_queue_init(&g->events);
+	err = event_queue_init(&g->driver.events);
 	if (!err)
 		err = open_all(g);
 	if (err) {
@@ -329,7 +329,7 @@ int guard_service_free(struct guard_service *g, uint64_t timeout_ns)
 		err = -GW_E_STATE;
 	if (err)
 		return err;
-	loop_remove(g->timer);
+	loop_remove(g->journal.timer);
 	loop_remove(g->outcome_source);
 	if (g->outcome_fd >= 0)
 		close(g->outcome_fd);
@@ -342,7 +342,7 @@ int guard_service_free(struct guard_service *g, uint64_t timeout_ns)
 	guard_recorder_free(g);
 	guard_settings_done(g->settings);
 	free(g->settings);
-	event_queue_done(&g->events);
+	event_queue_done(&g->driver.events);
 	free(g);
 	return 0;
 }

@@ -12,8 +12,8 @@
 
 int guard_service_device_of(const struct guard_service *g, const char *uuid)
 {
-	for (unsigned i = 0; i < g->devices; i++)
-		if (strcmp(g->uuid[i], uuid) == 0)
+	for (unsigned i = 0; i < g->gpus.count; i++)
+		if (strcmp(g->gpus.uuid[i], uuid) == 0)
 			return (int)i;
 	return -1;
 }
@@ -37,23 +37,23 @@ void guard_service_count_eviction(struct guard_service *g, const struct guard_de
 	count = store_count(g->config.store, key) + 1;
 	store_set_count(g->config.store, key, count);
 	if (i >= 0)
-		g->evictions[i] = count;
+		g->gpus.evictions[i] = count;
 }
 
 static void load_evictions(struct guard_service *g, unsigned i)
 {
 	char key[160];
 
-	evictions_key(key, sizeof(key), g->uuid[i]);
-	g->evictions[i] = store_count(g->config.store, key);
+	evictions_key(key, sizeof(key), g->gpus.uuid[i]);
+	g->gpus.evictions[i] = store_count(g->config.store, key);
 }
 
 /* ---- free memory ---- */
 
 static void forget_capacity(struct guard_service *g, unsigned i)
 {
-	capacity_free(g->capacity[i]);
-	g->capacity[i] = NULL;
+	capacity_free(g->gpus.capacity[i]);
+	g->gpus.capacity[i] = NULL;
 }
 
 static void add_capacity(struct guard_service *g, const struct view *v, unsigned i)
@@ -64,24 +64,25 @@ static void add_capacity(struct guard_service *g, const struct view *v, unsigned
 		forget_capacity(g, i);
 		return;
 	}
-	if (!g->capacity[i] && capacity_new(&g->capacity[i]) != 0)
+	if (!g->gpus.capacity[i] && capacity_new(&g->gpus.capacity[i]) != 0)
 		return;
 	if (!v->guard) /* the headroom is unknown without the guard */
 		return;
 	guard_view_capacity(v, i, &c);
 	if (c.known)
-		capacity_add(g->capacity[i], guard_service_real_ns(), capacity_available(&c));
+		capacity_add(g->gpus.capacity[i], guard_service_real_ns(),
+			     capacity_available(&c));
 }
 
 /* ---- ticks ---- */
 
 static void follow_device(struct guard_service *g, unsigned i, const char *uuid)
 {
-	if (strcmp(g->uuid[i], uuid) == 0)
+	if (strcmp(g->gpus.uuid[i], uuid) == 0)
 		return;
 	guard_service_health_forget(g, i);
 	forget_capacity(g, i);
-	snprintf(g->uuid[i], sizeof(g->uuid[i]), "%s", uuid);
+	snprintf(g->gpus.uuid[i], sizeof(g->gpus.uuid[i]), "%s", uuid);
 	guard_counts_load_xids(&g->tally, g->config.store, uuid);
 	load_evictions(g, i);
 }
@@ -123,8 +124,8 @@ static void update_facts(struct guard_service *g, const struct view *v)
 
 void guard_service_devices_tick(struct guard_service *g, const struct view *v)
 {
-	g->devices = v->devices < GUARD_SERVICE_DEVICES ? v->devices : GUARD_SERVICE_DEVICES;
-	for (unsigned i = 0; i < g->devices; i++)
+	g->gpus.count = v->devices < GUARD_SERVICE_DEVICES ? v->devices : GUARD_SERVICE_DEVICES;
+	for (unsigned i = 0; i < g->gpus.count; i++)
 		read_device(g, v, i);
 	update_facts(g, v);
 }
@@ -151,7 +152,7 @@ static void emit_xid(struct guard_service *g, const struct driver_event *e)
 	char text[200];
 
 	snprintf(text, sizeof(text), "Xid %u: %s (%s)", xid, xid_text(xid),
-		 xid_class_name(health_xid_class(i < 0 ? NULL : g->health[i], xid)));
+		 xid_class_name(health_xid_class(i < 0 ? NULL : g->gpus.health[i], xid)));
 	g->config.emit(g->config.arg, &(struct view_event){ .kind = "xid",
 							    .uuid = *e->uuid ? e->uuid : NULL,
 							    .severity = "warning",
@@ -182,7 +183,7 @@ static void event_arrived(void *arg, const struct driver_event *e)
 {
 	struct guard_service *g = arg;
 
-	event_queue_add(&g->events, e);
+	event_queue_add(&g->driver.events, e);
 }
 
 /* Counts lost events. The first loss is logged. */
@@ -204,7 +205,7 @@ static void driver_events(void *arg, int fd, uint32_t events)
 	(void)events;
 	if (!mailbox_clear(fd))
 		return;
-	event_queue_take(&g->events, &b);
+	event_queue_take(&g->driver.events, &b);
 	count_lost_events(g, &b);
 	for (unsigned i = 0; i < b.events; i++)
 		if (!is_xid(&b.event[i]) || guard_inputs_is_new_xid(g->inputs, &b.event[i]))
@@ -214,20 +215,20 @@ static void driver_events(void *arg, int fd, uint32_t events)
 
 int guard_service_events_open(struct guard_service *g)
 {
-	if (loop_add_fd(g->config.loop, g->events.box.news_fd, EPOLLIN, driver_events, g,
-			&g->event_source) != 0)
+	if (loop_add_fd(g->config.loop, g->driver.events.box.news_fd, EPOLLIN, driver_events, g,
+			&g->driver.source) != 0)
 		return -GW_E_IO;
 	/* If this fails, the guard works from scenes alone. */
-	event_watch_new(g->config.ctx, event_arrived, g, &g->watch);
+	event_watch_new(g->config.ctx, event_arrived, g, &g->driver.watch);
 	return 0;
 }
 
 int guard_service_events_stop(struct guard_service *g)
 {
-	return event_watch_free(g->watch) == 0 ? 0 : -GW_E_STATE;
+	return event_watch_free(g->driver.watch) == 0 ? 0 : -GW_E_STATE;
 }
 
 void guard_service_events_close(struct guard_service *g)
 {
-	loop_remove(g->event_source);
+	loop_remove(g->driver.source);
 }

@@ -13,10 +13,10 @@
 /* Passes the consequences for the workers on this GPU to the guard. */
 static void update_guard(struct guard_service *g, unsigned i, uint64_t now)
 {
-	const char *uuid = g->uuid[i];
+	const char *uuid = g->gpus.uuid[i];
 	struct health_meaning m;
 
-	health_meaning(g->health[i], now, &m);
+	health_meaning(g->gpus.health[i], now, &m);
 	guard_service_heat(g, uuid, m.heat, m.heat_why, now);
 	for (unsigned r = 0; r < HEALTH_REASONS; r++) {
 		const struct health_finding *f = &m.reason[r].found;
@@ -49,20 +49,20 @@ static void emit_level(struct guard_service *g, unsigned i, uint64_t now)
 	struct health_status s;
 	char text[500];
 
-	health_status(g->health[i], now, &s);
-	if (s.level == g->health_emitted[i])
+	health_status(g->gpus.health[i], now, &s);
+	if (s.level == g->gpus.health_emitted[i])
 		return;
 	snprintf(text, sizeof(text), "GPU is %s%s%s%s%s", level_word(&s),
 		 *s.worst.why ? ": " : "", s.worst.why,
 		 *s.worst.advice ? sentence_separator(s.worst.why) : "", s.worst.advice);
 	g->config.emit(g->config.arg,
 		       &(struct view_event){ .kind = "health",
-					     .uuid = g->uuid[i],
+					     .uuid = g->gpus.uuid[i],
 					     .severity = s.level >= HEALTH_EVICT ? "error"
 							 : s.level               ? "warning"
 										 : "info",
 					     .text = text });
-	g->health_emitted[i] = s.level;
+	g->gpus.health_emitted[i] = s.level;
 }
 
 static void evaluate(struct guard_service *g, unsigned i)
@@ -78,9 +78,9 @@ double guard_service_threshold_c(const struct guard_service *g, const struct gua
 	int i = guard_service_device_of(g, d->gpu);
 	struct health_status s;
 
-	if (i < 0 || !g->health[i])
+	if (i < 0 || !g->gpus.health[i])
 		return (double)NAN;
-	health_status(g->health[i], d->mono_ns, &s);
+	health_status(g->gpus.health[i], d->mono_ns, &s);
 	return s.evict_at_c;
 }
 
@@ -95,14 +95,15 @@ void guard_service_health_read(struct guard_service *g, unsigned i, const struct
 		guard_service_health_forget(g, i);
 		return;
 	}
-	if (!g->health[i] && health_new(&s->health, &g->health[i]) != 0)
+	if (!g->gpus.health[i] && health_new(&s->health, &g->gpus.health[i]) != 0)
 		return;
-	if (now < g->health_ns[i])
+	if (now < g->gpus.health_ns[i])
 		return;
-	every = health_interval_ns(g->health[i]);
-	health_read(g->health[i], d, now);
+	every = health_interval_ns(g->gpus.health[i]);
+	health_read(g->gpus.health[i], d, now);
 	evaluate(g, i);
-	g->health_ns[i] = now + (every < s->health_interval_ns ? every : s->health_interval_ns);
+	g->gpus.health_ns[i] =
+		now + (every < s->health_interval_ns ? every : s->health_interval_ns);
 }
 
 void guard_service_health_event(struct guard_service *g, const struct driver_event *e,
@@ -111,13 +112,13 @@ void guard_service_health_event(struct guard_service *g, const struct driver_eve
 	const struct health_event event = { e->mono_ns, e->type, e->data };
 	int i = guard_service_device_of(g, e->uuid);
 
-	if (i < 0 || !g->health[i])
+	if (i < 0 || !g->gpus.health[i])
 		return;
 	if (past) {
-		health_past(g->health[i], &event);
+		health_past(g->gpus.health[i], &event);
 	} else {
-		health_event(g->health[i], &event);
-		g->health_ns[i] = 0; /* read the GPU's health again with the next tick */
+		health_event(g->gpus.health[i], &event);
+		g->gpus.health_ns[i] = 0; /* read the GPU's health again with the next tick */
 	}
 	evaluate(g, (unsigned)i);
 }
@@ -130,18 +131,18 @@ int guard_service_clear(void *engine, const char *uuid, const char *who, char *m
 	uint64_t now = guard_service_real_ns();
 	int err;
 
-	if (i < 0 || !g->health[i])
+	if (i < 0 || !g->gpus.health[i])
 		return -GW_E_NOENT;
 	err = guard_service_trust(g, uuid, now);
 	if (err)
 		snprintf(message, size, "The GPU does not respond.");
 	else
-		err = health_clear(g->health[i], now, message, size);
+		err = health_clear(g->gpus.health[i], now, message, size);
 	if (err)
 		return err;
 	guard_service_log(g, "info", "%s: quarantine cleared (requested by %s)", uuid, who);
 	evaluate(g, (unsigned)i);
-	g->health_ns[i] = 0;
+	g->gpus.health_ns[i] = 0;
 	guard_service_pump(g);
 	scene_thread_trigger(g->scenes);
 	return 0;
@@ -153,10 +154,10 @@ static void clear_guard(struct guard_service *g, unsigned i, uint64_t now)
 {
 	struct health_meaning m;
 
-	health_meaning(g->health[i], now, &m);
-	guard_service_heat(g, g->uuid[i], 0, "", now);
+	health_meaning(g->gpus.health[i], now, &m);
+	guard_service_heat(g, g->gpus.uuid[i], 0, "", now);
 	for (unsigned r = 0; r < HEALTH_REASONS; r++)
-		guard_service_reason(g, g->uuid[i], m.reason[r].reason, false, "", now);
+		guard_service_reason(g, g->gpus.uuid[i], m.reason[r].reason, false, "", now);
 }
 
 /* Applies new settings and keeps the health of each GPU. If health is now disabled, clears the
@@ -166,11 +167,11 @@ void guard_service_health_swapped(struct guard_service *g)
 	uint64_t now = guard_service_real_ns();
 
 	for (unsigned i = 0; i < GUARD_SERVICE_DEVICES; i++) {
-		if (!g->health[i])
+		if (!g->gpus.health[i])
 			continue;
-		g->health_ns[i] = 0;
+		g->gpus.health_ns[i] = 0;
 		if (g->settings->health_enabled) {
-			health_set_options(g->health[i], &g->settings->health);
+			health_set_options(g->gpus.health[i], &g->settings->health);
 			continue;
 		}
 		clear_guard(g, i, now);
@@ -180,8 +181,8 @@ void guard_service_health_swapped(struct guard_service *g)
 
 void guard_service_health_forget(struct guard_service *g, unsigned i)
 {
-	health_free(g->health[i]);
-	g->health[i] = NULL;
-	g->health_emitted[i] = HEALTH_OK;
-	g->health_ns[i] = 0;
+	health_free(g->gpus.health[i]);
+	g->gpus.health[i] = NULL;
+	g->gpus.health_emitted[i] = HEALTH_OK;
+	g->gpus.health_ns[i] = 0;
 }

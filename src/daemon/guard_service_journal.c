@@ -197,12 +197,12 @@ static struct guard_view_decision *next_in_ring(struct guard_service *g)
 {
 	struct guard_view *v = &g->view;
 
-	g->decided++;
+	g->journal.decided++;
 	if (v->decisions < GUARD_VIEW_DECISIONS)
 		v->decisions++;
 	else
 		v->first = (v->first + 1) % GUARD_VIEW_DECISIONS;
-	return &g->ring[(v->first + v->decisions - 1) % GUARD_VIEW_DECISIONS];
+	return &g->journal.ring[(v->first + v->decisions - 1) % GUARD_VIEW_DECISIONS];
 }
 
 /* Emits one event and one log line with the evidence. */
@@ -268,7 +268,7 @@ int guard_service_keep(struct guard_service *g, const struct guard_record *r)
 	err = text.err ? -GW_E_SIZE
 		       : store_put_document(g->config.store, KIND, r->worker, text.p, text.len);
 	buf_done(&text);
-	g->writing = g->writing || !err;
+	g->journal.writing = g->journal.writing || !err;
 	return err;
 }
 
@@ -279,20 +279,20 @@ static void save_record(struct guard_service *g, unsigned worker, const struct g
 	uint32_t bit = UINT32_C(1) << worker;
 
 	if (guard_service_keep(g, r) == 0)
-		g->unsaved &= ~bit;
+		g->journal.unsaved &= ~bit;
 	else
-		g->unsaved |= bit;
+		g->journal.unsaved |= bit;
 }
 
 static void retry_unsaved(struct guard_service *g)
 {
 	struct guard_record r;
 
-	for (unsigned i = 0; g->unsaved && i < POLICY_WORKERS; i++) {
-		if (!(g->unsaved >> i & 1))
+	for (unsigned i = 0; g->journal.unsaved && i < POLICY_WORKERS; i++) {
+		if (!(g->journal.unsaved >> i & 1))
 			continue;
 		if (i >= g->settings->policy.workers)
-			g->unsaved &= ~(UINT32_C(1) << i);
+			g->journal.unsaved &= ~(UINT32_C(1) << i);
 		else if (guard_worker_record(g->guard, i, &r) == 0)
 			save_record(g, i, &r);
 	}
@@ -315,11 +315,11 @@ static void save_learnt(struct guard_service *g)
 	struct guard_order o;
 
 	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
-		if (g->learnt >> i & 1 || !action_learnt(g->action, i, &o))
+		if (g->journal.learnt >> i & 1 || !action_learnt(g->action, i, &o))
 			continue;
 		if (guard_worker_record(g->guard, i, &r) == 0)
 			save_record(g, i, &r);
-		g->learnt |= UINT32_C(1) << i;
+		g->journal.learnt |= UINT32_C(1) << i;
 	}
 }
 
@@ -327,7 +327,8 @@ static void save_learnt(struct guard_service *g)
 static bool unrecorded(const struct guard_service *g, const struct guard_order *o)
 {
 	return o->level > SAFE_LEVEL && o->verb == ORDER_EVICT &&
-	       (g->failed || g->unsaved >> o->worker & 1 || !store_lasting(g->config.store));
+	       (g->journal.failed || g->journal.unsaved >> o->worker & 1 ||
+		!store_lasting(g->config.store));
 }
 
 /* ---- orders ---- */
@@ -339,12 +340,12 @@ static void continue_learnt(struct guard_service *g)
 	struct guard_order o;
 
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
-		if (g->learnt >> i & 1 && action_learnt(g->action, i, &o))
+		if (g->journal.learnt >> i & 1 && action_learnt(g->action, i, &o))
 			action_go_on(g->action, i,
 				     g->ending           ? "the service is stopping"
 				     : unrecorded(g, &o) ? NOT_KEPT
 							 : NULL);
-	g->learnt = 0;
+	g->journal.learnt = 0;
 }
 
 static const char *start_order(void *ctx, const struct guard_order *o)
@@ -364,11 +365,11 @@ static bool is_written(struct guard_service *g, uint64_t now_ns)
 	int err = store_lasting(g->config.store) ? store_flush(g->config.store, 0) : 0;
 
 	if (err == -GW_E_TIMEOUT) {
-		loop_set_time(g->timer, now_ns + GUARD_SERVICE_LOOK_NS);
+		loop_set_time(g->journal.timer, now_ns + GUARD_SERVICE_LOOK_NS);
 		return false;
 	}
-	g->failed = err != 0;
-	g->writing = false;
+	g->journal.failed = err != 0;
+	g->journal.writing = false;
 	return true;
 }
 
@@ -378,7 +379,7 @@ static enum guard_kept records_kept(void *ctx)
 	enum guard_kept kept = KEPT_NOTHING_NEW;
 
 	save_learnt(g);
-	if (g->writing) {
+	if (g->journal.writing) {
 		store_commit(g->config.store);
 		kept = is_written(g, guard_service_time_ns(g)) ? KEPT_NOW : KEPT_PENDING;
 	}
@@ -422,15 +423,15 @@ static const struct guard_pump pump = {
 
 void guard_service_commit(struct guard_service *g)
 {
-	if (!g->writing)
+	if (!g->journal.writing)
 		return;
 	store_commit(g->config.store);
-	loop_set_time(g->timer, guard_service_time_ns(g));
+	loop_set_time(g->journal.timer, guard_service_time_ns(g));
 }
 
 void guard_service_written(struct guard_service *g, uint64_t now_ns)
 {
-	if (!g->writing || !is_written(g, now_ns))
+	if (!g->journal.writing || !is_written(g, now_ns))
 		return;
 	continue_learnt(g);
 	guard_pump_orders(&pump, g);
@@ -449,14 +450,15 @@ void guard_service_log_decisions(struct guard_service *g)
  * a newer write cannot hide a failure. */
 static void check_recovered(struct guard_service *g)
 {
-	if (g->failed && !g->writing && store_flush(g->config.store, 0) == 0)
-		g->failed = false;
+	if (g->journal.failed && !g->journal.writing && store_flush(g->config.store, 0) == 0)
+		g->journal.failed = false;
 }
 
 void guard_service_journal_view(struct guard_service *g)
 {
 	struct store *s = g->config.store;
-	bool kept = !g->failed && !g->unsaved && strcmp(store_state(s), "ok") == 0;
+	bool kept =
+		!g->journal.failed && !g->journal.unsaved && strcmp(store_state(s), "ok") == 0;
 
 	g->view.journal =
 		!store_lasting(s)
@@ -476,7 +478,7 @@ static void cancel_obsolete(struct guard_service *g)
 void guard_service_pump(struct guard_service *g)
 {
 	check_recovered(g);
-	if (g->writing) { /* orders wait until their records are stored */
+	if (g->journal.writing) { /* orders wait until their records are stored */
 		guard_service_log_decisions(g);
 	} else {
 		retry_unsaved(g);
@@ -502,8 +504,9 @@ static void load_record(void *arg, const char *id, const char *json)
 {
 	struct loading *l = arg;
 	struct guard_service_records *to = l->to;
-	const bool named = policy_find_worker(&l->g->settings->policy, id) >= 0 ||
-			   (l->g->next && policy_find_worker(&l->g->next->policy, id) >= 0);
+	const bool named =
+		policy_find_worker(&l->g->settings->policy, id) >= 0 ||
+		(l->g->reload.next && policy_find_worker(&l->g->reload.next->policy, id) >= 0);
 
 	if (to->count == sizeof(to->record) / sizeof(to->record[0]) ||
 	    (!named && l->others == 2 * POLICY_WORKERS) ||
@@ -560,7 +563,7 @@ static void timer_expired(void *arg, uint64_t t_ns)
 {
 	struct guard_service *g = arg;
 
-	if (g->writing && !is_written(g, t_ns))
+	if (g->journal.writing && !is_written(g, t_ns))
 		return;
 	guard_reload_try(g);
 	guard_service_pump(g);
@@ -569,5 +572,5 @@ static void timer_expired(void *arg, uint64_t t_ns)
 int guard_service_journal_open(struct guard_service *g)
 {
 	guard_counts_load(&g->tally, g->config.store, &g->settings->policy);
-	return loop_add_timer(g->config.loop, timer_expired, g, &g->timer);
+	return loop_add_timer(g->config.loop, timer_expired, g, &g->journal.timer);
 }

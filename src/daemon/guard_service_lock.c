@@ -20,12 +20,12 @@ static struct guard_service_lock *find_lock(struct guard_service *g, const char 
 {
 	struct guard_service_lock *l;
 
-	for (unsigned i = 0; i < g->locks; i++)
-		if (strcmp(g->lock_of[i].uuid, uuid) == 0)
-			return &g->lock_of[i];
-	if (g->locks == GUARD_SERVICE_DEVICES)
+	for (unsigned i = 0; i < g->lock.count; i++)
+		if (strcmp(g->lock.of[i].uuid, uuid) == 0)
+			return &g->lock.of[i];
+	if (g->lock.count == GUARD_SERVICE_DEVICES)
 		return NULL;
-	l = &g->lock_of[g->locks++];
+	l = &g->lock.of[g->lock.count++];
 	*l = (struct guard_service_lock){ .fd = -1 };
 	snprintf(l->uuid, sizeof(l->uuid), "%s", uuid);
 	return l;
@@ -80,8 +80,8 @@ static void try_lock(struct guard_service *g, struct guard_service_lock *l, uint
 		return;
 	}
 	become_actor(g, l);
-	if (err && !g->unlocked_logged) {
-		g->unlocked_logged = true;
+	if (err && !g->lock.unlocked_logged) {
+		g->lock.unlocked_logged = true;
 		guard_service_log(g, "warning",
 				  "cannot create a lock for a GPU (%s): a second enforcing "
 				  "gpuward would not be noticed",
@@ -107,6 +107,6 @@ void guard_service_lock_look(struct guard_service *g, const struct scene *s)
 
 void guard_service_lock_close(struct guard_service *g)
 {
-	for (unsigned i = 0; i < g->locks; i++)
-		release_lock(&g->lock_of[i]);
+	for (unsigned i = 0; i < g->lock.count; i++)
+		release_lock(&g->lock.of[i]);
 }

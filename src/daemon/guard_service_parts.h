@@ -45,6 +45,53 @@ struct guard_service_lock {
 struct guard_recorder; /* the writable guard; private to guard_recorder.c */
 struct retired;        /* settings that a thread may still read */
 
+/* Decisions and the records that the store must have before an order is given. */
+struct guard_service_journal {
+	struct loop_source *timer;
+	bool writing; /* orders wait until their records are stored */
+	bool failed;  /* the last write failed */
+	/* bit set of workers with unsaved records; guard_service_pump() saves them again */
+	uint32_t unsaved;
+	/* bit set of workers with an order that continues when its restore data is stored */
+	uint32_t learnt;
+	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
+	uint64_t decided; /* total */
+};
+
+/* Health and capacity of the GPUs. The arrays have the same index; the view borrows some. */
+struct guard_service_gpus {
+	struct health *health[GUARD_SERVICE_DEVICES];
+	struct capacity *capacity[GUARD_SERVICE_DEVICES];
+	char uuid[GUARD_SERVICE_DEVICES][96];
+	uint64_t health_ns[GUARD_SERVICE_DEVICES]; /* next due */
+	enum health_level health_emitted[GUARD_SERVICE_DEVICES];
+	double evictions[GUARD_SERVICE_DEVICES]; /* counts, including earlier runs */
+	unsigned count;
+};
+
+/* Events of the drivers. */
+struct guard_service_driver {
+	struct event_watch *watch;
+	struct loop_source *source;
+	struct event_queue events; /* filled by the watch thread */
+};
+
+/* Locks against a second service. */
+struct guard_service_locks {
+	struct guard_service_lock of[GUARD_SERVICE_DEVICES];
+	unsigned count;
+	bool unlocked_logged;
+};
+
+/* A new configuration. */
+struct guard_service_reload {
+	/* new settings that wait until no order is under way; NULL: no new settings */
+	struct guard_settings *next;
+	uint64_t since_ns; /* waiting since */
+	bool logged;       /* the long wait was logged */
+	struct retired *retired;
+};
+
 struct guard_service {
 	struct guard_service_config config;
 	struct guard_settings *settings;
@@ -57,50 +104,19 @@ struct guard_service {
 	bool paused;
 	bool ending; /* no more orders are given */
 	struct guard_view view;
-	bool counts_loaded; /* view.counts includes what earlier runs counted */
-
-	/* The journal. */
-	struct loop_source *timer;
-	bool writing; /* orders wait until their records are stored */
-	bool failed;  /* the last write failed */
-	/* bit set of workers with unsaved records; guard_service_pump() saves them again */
-	uint32_t unsaved;
-	/* bit set of workers with an order that continues when its restore data is stored */
-	uint32_t learnt;
-	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
-	uint64_t decided;            /* total */
+	bool counts_loaded;          /* view.counts includes what earlier runs counted */
 	struct guard_counters tally; /* counts, including earlier runs */
 	struct guard_operations operations;
-
-	/* Health and capacity. */
-	struct health *health[GUARD_SERVICE_DEVICES];
-	struct capacity *capacity[GUARD_SERVICE_DEVICES];
-	char uuid[GUARD_SERVICE_DEVICES][96];
-	uint64_t health_ns[GUARD_SERVICE_DEVICES]; /* next due */
-	enum health_level health_emitted[GUARD_SERVICE_DEVICES];
-	double evictions[GUARD_SERVICE_DEVICES]; /* counts, including earlier runs */
-	unsigned devices;
-	struct event_watch *watch;
-	struct loop_source *event_source;
-	struct event_queue events; /* filled by the watch thread */
-
+	struct guard_service_journal journal;
+	struct guard_service_gpus gpus;
+	struct guard_service_driver driver;
 	struct guard_inputs *inputs;
+	struct guard_service_locks lock;
+	struct guard_service_reload reload;
 
 	/* Reservations. */
 	struct owner owner[GUARD_SERVICE_OWNERS];
 	uint64_t room[GUARD_SERVICE_OWNERS]; /* ids of stored reservations; 0: free slot */
-
-	/* Locks against a second service. */
-	struct guard_service_lock lock_of[GUARD_SERVICE_DEVICES];
-	unsigned locks;
-	bool unlocked_logged;
-
-	/* A new configuration. */
-	/* new settings that wait until no order is under way; NULL: no new settings */
-	struct guard_settings *next;
-	uint64_t next_ns; /* waiting since */
-	bool next_logged;
-	struct retired *retired;
 };
 
 /* Returns the time of the configured clock. */

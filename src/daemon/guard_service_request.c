@@ -43,7 +43,7 @@ static void store_request(struct guard_service *g, char *message, size_t size)
 {
 	uint64_t now = guard_service_time_ns(g), until = now + KEEP_NS;
 
-	for (; g->writing && now < until; now = guard_service_time_ns(g)) {
+	for (; g->journal.writing && now < until; now = guard_service_time_ns(g)) {
 		if (store_flush(g->config.store, until - now) == -GW_E_TIMEOUT)
 			break;
 		guard_service_written(g, now);
@@ -52,12 +52,12 @@ static void store_request(struct guard_service *g, char *message, size_t size)
 		snprintf(message, size,
 			 "there is no journal file; the request is lost when the service "
 			 "restarts");
-	else if (g->failed || g->unsaved)
+	else if (g->journal.failed || g->journal.unsaved)
 		snprintf(message, size,
 			 "the journal cannot be written (%.100s); the request is lost when the "
 			 "service restarts",
 			 store_state(g->config.store));
-	else if (g->writing)
+	else if (g->journal.writing)
 		snprintf(message, size,
 			 "the request is not on disk yet; it is lost if the machine stops now");
 }

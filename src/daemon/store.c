@@ -54,17 +54,17 @@ static const char *const unusable[DB_TROUBLES] = {
 
 const char *store_state(struct store *s)
 {
-	return atomic_load(&s->state);
+	return atomic_load(&s->report.state);
 }
 
 uint64_t store_bytes(struct store *s)
 {
-	return atomic_load(&s->bytes);
+	return atomic_load(&s->report.bytes);
 }
 
 uint64_t store_dropped(struct store *s)
 {
-	return atomic_load(&s->dropped);
+	return atomic_load(&s->report.dropped);
 }
 
 bool store_notice(struct store *s, char *out, size_t size)
@@ -163,7 +163,7 @@ void store_set_count(struct store *s, const char *key, double value)
 	mailbox_lock(&s->box);
 	c = store_get_count(s, key);
 	if (!c)
-		atomic_fetch_add(&s->dropped, 1);
+		atomic_fetch_add(&s->report.dropped, 1);
 	else if (value + c->base > c->pending) /* false for NAN */
 		c->pending = value + c->base;
 	mailbox_unlock(&s->box);
@@ -217,10 +217,10 @@ static void format_sentence(char *out, size_t size, const char *sentence, const 
 
 static int use_memory(struct store *s, char *message, size_t size)
 {
-	s->shared = s->lock_fd == -2;
-	if (s->lock_fd >= 0)
-		close(s->lock_fd);
-	s->lock_fd = -1;
+	s->shared = s->writer.lock_fd == -2;
+	if (s->writer.lock_fd >= 0)
+		close(s->writer.lock_fd);
+	s->writer.lock_fd = -1;
 	free(s->path);
 	s->path = NULL;
 	atomic_store(&s->known, true);
@@ -231,10 +231,11 @@ static int use_memory(struct store *s, char *message, size_t size)
 
 		snprintf(message + n, size - n,
 			 "; until then everything is kept in memory only");
-		s->why_memory = strdup(message);
-		atomic_store(&s->state, s->why_memory ? s->why_memory : "no memory");
+		s->report.why_memory = strdup(message);
+		atomic_store(&s->report.state,
+			     s->report.why_memory ? s->report.why_memory : "no memory");
 	}
-	return db_open(NULL, 0, &s->db) == DB_OK ? 0 : -GW_E_NOMEM;
+	return db_open(NULL, 0, &s->writer.db) == DB_OK ? 0 : -GW_E_NOMEM;
 }
 
 static int make_sentences(struct store *s)
@@ -243,8 +244,8 @@ static int make_sentences(struct store *s)
 		char text[DB_PATH + 256];
 
 		format_sentence(text, sizeof(text), failing[t], s->path);
-		s->sentence[t] = strdup(text);
-		if (!s->sentence[t])
+		s->report.sentence[t] = strdup(text);
+		if (!s->report.sentence[t])
 			return -GW_E_NOMEM;
 	}
 	return 0;
@@ -252,14 +253,14 @@ static int make_sentences(struct store *s)
 
 static void store_init(struct store *s, uint64_t limit_bytes)
 {
-	s->lock_fd = -1;
+	s->writer.lock_fd = -1;
 	s->limit_bytes = limit_bytes;
-	atomic_store(&s->state, "ok");
+	atomic_store(&s->report.state, "ok");
 	pthread_mutex_init(&s->alone_lock, NULL);
 	(void)mailbox_init(&s->box, 0);
 	batch_init(&s->pending);
 	batch_init(&s->front);
-	batch_init(&s->back);
+	batch_init(&s->writer.back);
 }
 
 static void store_destroy(struct store *s)
@@ -271,18 +272,18 @@ static void store_destroy(struct store *s)
 		free(s->count[i]);
 	}
 	free(s->count);
-	free(s->changed);
+	free(s->writer.changed);
 	for (unsigned t = 0; t < DB_TROUBLES; t++)
-		free(s->sentence[t]);
-	free(s->why_memory);
+		free(s->report.sentence[t]);
+	free(s->report.why_memory);
 	free(s->notice);
 	batch_done(&s->pending);
 	batch_done(&s->front);
-	batch_done(&s->back);
-	db_close(s->reader);
-	db_close(s->db);
-	if (s->lock_fd >= 0)
-		close(s->lock_fd);
+	batch_done(&s->writer.back);
+	db_close(s->read.db);
+	db_close(s->writer.db);
+	if (s->writer.lock_fd >= 0)
+		close(s->writer.lock_fd);
 	mailbox_done(&s->box);
 	pthread_mutex_destroy(&s->alone_lock);
 	free(s->path);
@@ -329,8 +330,8 @@ static int use_file(struct store *s, char *message, size_t size)
 	if (make_sentences(s) < 0)
 		return -GW_E_NOMEM;
 	if (t != DB_OK) {
-		snprintf(message, size, "%s", s->sentence[t]);
-		atomic_store(&s->state, s->sentence[t]);
+		snprintf(message, size, "%s", s->report.sentence[t]);
+		atomic_store(&s->report.state, s->report.sentence[t]);
 	}
 	store_file_load(s);
 	return mailbox_start(&s->box, STACK_BYTES, store_thread, NULL, s);
@@ -347,9 +348,9 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 		return -GW_E_NOMEM;
 	store_init(s, limit_bytes);
 	s->count = calloc(STORE_KEYS, sizeof(struct counter *));
-	s->changed = calloc(STORE_KEYS, sizeof(struct counter *));
+	s->writer.changed = calloc(STORE_KEYS, sizeof(struct counter *));
 	s->path = path ? strdup(path) : NULL;
-	if (!s->count || !s->changed || (path && !s->path))
+	if (!s->count || !s->writer.changed || (path && !s->path))
 		r = -GW_E_NOMEM;
 	if (r == 0)
 		r = path ? use_file(s, message, size) : -GW_E_IO;
@@ -372,8 +373,8 @@ static void end_reserve(struct store *s)
 
 	snprintf(sql, sizeof(sql), "UPDATE sqlite_sequence SET seq=%llu WHERE name='event'",
 		 (unsigned long long)s->last_event);
-	if (s->written == s->committed)
-		db_run(s->db, sql);
+	if (s->progress.written == s->progress.committed)
+		db_run(s->writer.db, sql);
 }
 
 void store_close(struct store *s)
@@ -384,11 +385,12 @@ void store_close(struct store *s)
 	 * about to exit. */
 	if (mailbox_stop(&s->box, CLOSE_NS) != 0)
 		return;
-	if (s->path && s->db) {
-		db_close(s->reader);
-		s->reader = NULL;
+	if (s->path && s->writer.db) {
+		db_close(s->read.db);
+		s->read.db = NULL;
 		end_reserve(s);
-		sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+		sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL,
+					  NULL);
 	}
 	store_destroy(s);
 }

@@ -75,13 +75,13 @@ enum db_trouble store_file_open(struct store *s, int wait_ms)
 	if (db_is_no_file(s->path))
 		return DB_NO_FILE; /* before a lock file is created */
 	make_directory(s->path);
-	if (s->lock_fd < 0)
-		s->lock_fd = db_lock(s->path);
-	if (s->lock_fd == -2)
+	if (s->writer.lock_fd < 0)
+		s->writer.lock_fd = db_lock(s->path);
+	if (s->writer.lock_fd == -2)
 		return DB_SHARED;
-	if (s->lock_fd < 0 || make_file(s->path) < 0)
+	if (s->writer.lock_fd < 0 || make_file(s->path) < 0)
 		return trouble_of(errno);
-	t = db_open(s->path, wait_ms, &s->db);
+	t = db_open(s->path, wait_ms, &s->writer.db);
 	atomic_store(&s->usable, t == DB_OK);
 	return t;
 }
@@ -154,13 +154,13 @@ static bool load_file(struct store *s, sqlite3 *db, bool late)
 
 void store_file_load(struct store *s)
 {
-	sqlite3 *db = s->db ? s->db : store_reader(s);
+	sqlite3 *db = s->writer.db ? s->writer.db : store_reader(s);
 
 	if (db && load_file(s, db, false)) {
 		s->last_event = s->file_event;
 		atomic_store(&s->known, true);
 	}
-	if (!s->db)
+	if (!s->writer.db)
 		store_reader_done(s);
 }
 
@@ -189,10 +189,10 @@ enum db_trouble store_file_open_again(struct store *s)
 
 	pthread_mutex_lock(&s->alone_lock);
 	t = store_file_open(s, RETRY_WAIT_MS);
-	if (t == DB_OK && !is_loaded(s) && !load_file(s, s->db, true)) {
+	if (t == DB_OK && !is_loaded(s) && !load_file(s, s->writer.db, true)) {
 		atomic_store(&s->usable, false);
-		db_close(s->db);
-		s->db = NULL;
+		db_close(s->writer.db);
+		s->writer.db = NULL;
 		t = DB_OTHER;
 	} else if (t != DB_OK && t != DB_SHARED && !is_loaded(s)) {
 		load_alone(s);
@@ -207,15 +207,15 @@ enum db_trouble store_file_open_again(struct store *s)
 /* Opens the file for one query. Returns false if the file has become writable. */
 static bool read_alone(struct store *s)
 {
-	if (s->alone_depth == 0) {
+	if (s->read.alone_depth == 0) {
 		pthread_mutex_lock(&s->alone_lock);
 		if (atomic_load(&s->usable)) {
 			pthread_mutex_unlock(&s->alone_lock);
 			return false;
 		}
-		db_open_alone(s->path, &s->alone);
+		db_open_alone(s->path, &s->read.alone);
 	}
-	s->alone_depth++;
+	s->read.alone_depth++;
 	return true;
 }
 
@@ -224,32 +224,32 @@ sqlite3 *store_reader(struct store *s)
 	unsigned generation;
 
 	if (!s->path)
-		return s->db;
+		return s->writer.db;
 	if (!atomic_load(&s->usable) && read_alone(s))
-		return s->alone;
+		return s->read.alone;
 	generation = atomic_load(&s->generation);
-	if (s->reader && s->reader_generation == generation)
-		return s->reader;
-	db_close(s->reader);
-	s->reader = NULL;
-	s->reader_generation = generation;
-	db_open_reader(s->path, &s->reader);
-	return s->reader;
+	if (s->read.db && s->read.generation == generation)
+		return s->read.db;
+	db_close(s->read.db);
+	s->read.db = NULL;
+	s->read.generation = generation;
+	db_open_reader(s->path, &s->read.db);
+	return s->read.db;
 }
 
 void store_reader_done(struct store *s)
 {
-	if (s->alone_depth == 0 || --s->alone_depth > 0)
+	if (s->read.alone_depth == 0 || --s->read.alone_depth > 0)
 		return;
-	db_close(s->alone);
-	s->alone = NULL;
+	db_close(s->read.alone);
+	s->read.alone = NULL;
 	pthread_mutex_unlock(&s->alone_lock);
 }
 
 void store_read_failed(struct store *s, int rc)
 {
 	if (db_trouble(rc) != DB_CORRUPT || !s->path ||
-	    s->reader_generation != atomic_load(&s->generation))
+	    s->read.generation != atomic_load(&s->generation))
 		return;
 	mailbox_lock(&s->box);
 	s->corrupt = true;

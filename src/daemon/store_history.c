@@ -124,7 +124,7 @@ static void save_row(struct store *s, struct history *h, unsigned tier)
 	r.text[1] = data.p;
 	r.length[1] = (uint32_t)data.len;
 	if (!record_add(&s->pending.part[PART_HISTORY], &r))
-		atomic_fetch_add(&s->dropped, 1);
+		atomic_fetch_add(&s->report.dropped, 1);
 	if (tier == TIER_READINGS)
 		h->saved_ms = h->last_ms;
 }
@@ -358,7 +358,7 @@ void store_add_reading(struct store *s, const char *uuid, uint64_t wall_ns,
 	float *v;
 
 	if (!h || t_ms == 0) {
-		atomic_fetch_add(&s->dropped, 1);
+		atomic_fetch_add(&s->report.dropped, 1);
 		return;
 	}
 	if (refuse_reading(s, h, t_ms))

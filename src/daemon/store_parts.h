@@ -11,7 +11,7 @@
  *
  * A batch is a list of records in a buffer. store_commit() moves it from `pending`, which
  * belongs to the caller, to `front`, which the lock protects. The thread moves it from there to
- * `back`. The thread does not change `back` until it is in the file, so others may read it
+ * `writer.back`. The thread does not change it until it is in the file, so others may read it
  * under the lock. If writing fails, records of history are dropped; other records are kept and
  * retried. */
 #ifndef GW_DAEMON_STORE_PARTS_H
@@ -100,42 +100,65 @@ struct counter {
 	double writing, written; /* negative: not in the file */
 };
 
-struct store {
-	/* Used by the caller's thread only. */
-	char *path;  /* NULL: in memory; read-only after the start */
-	bool shared; /* in memory because another gpuward used the file */
-	uint64_t limit_bytes;
-	sqlite3 *reader;
-	sqlite3 *alone; /* for reading a file that cannot be written */
+/* Connections for reading. Used by the caller's thread only. */
+struct store_readers {
+	sqlite3 *db;
+	unsigned generation; /* file that db has open */
+	sqlite3 *alone;      /* for reading a file that cannot be written */
 	unsigned alone_depth;
-	unsigned reader_generation;
-	struct batch pending;
-	struct history *history[STORE_GPUS];
-	unsigned histories;
-	uint64_t last_event;
+};
 
-	/* Used by the store's thread only; for a store in memory, by the caller's thread. */
+/* Used by the store's thread only; for a store in memory, by the caller's thread. */
+struct store_writer {
 	sqlite3 *db;
 	int lock_fd;
 	uint64_t horizon_ms; /* see store_write.c */
 	struct batch back;
 	struct counter **changed; /* counts in the current batch */
 	unsigned changes;
+};
+
+/* How far the thread has written. The lock of the mailbox protects it. */
+struct store_progress {
+	bool retry;         /* write now, without waiting for the end of the back-off */
+	bool failing;       /* the last write attempt failed */
+	uint64_t attempts;  /* number of write attempts */
+	uint64_t committed; /* number of batches passed to the thread */
+	uint64_t taken;     /* value of `committed` at the last attempt */
+	uint64_t refused;   /* value of `taken` at the last attempt that failed */
+	uint64_t tried;     /* number of batches in the file if the last attempt succeeds */
+	uint64_t written;   /* number of batches that are in the file or were dropped */
+};
+
+/* What the store reports about itself, to any thread. */
+struct store_report {
+	_Atomic(const char *) state;
+	/* made at the start, so that `state` always points to a valid string */
+	char *sentence[DB_TROUBLES];
+	char *why_memory;
+	_Atomic uint64_t bytes, dropped;
+};
+
+struct store {
+	/* Used by the caller's thread only. */
+	char *path;  /* NULL: in memory; read-only after the start */
+	bool shared; /* in memory because another gpuward used the file */
+	uint64_t limit_bytes;
+	struct store_readers read;
+	struct batch pending;
+	struct history *history[STORE_GPUS];
+	unsigned histories;
+	uint64_t last_event;
+
+	struct store_writer writer;
 
 	/* Held while the file is opened for writing, or read with db_open_alone(). */
 	pthread_mutex_t alone_lock;
 	_Atomic bool usable; /* open for writing */
 	_Atomic bool known;  /* the caller knows the contents of the file */
 
-	struct mailbox box;  /* its lock protects the members below */
-	bool retry;          /* write now, without waiting for the end of the back-off */
-	bool failing;        /* the last write attempt failed */
-	uint64_t attempts;   /* number of write attempts */
-	uint64_t committed;  /* number of batches passed to the thread */
-	uint64_t taken;      /* value of `committed` at the last attempt */
-	uint64_t refused;    /* value of `taken` at the last attempt that failed */
-	uint64_t tried;      /* number of batches in the file if the last attempt succeeds */
-	uint64_t written;    /* number of batches that are in the file or were dropped */
+	struct mailbox box; /* its lock protects the members from here to notice */
+	struct store_progress progress;
 	bool loaded;         /* the counts include those of the file */
 	uint64_t file_event; /* last event of the file */
 	bool corrupt;        /* a reader found corruption: the thread starts a new file */
@@ -144,11 +167,7 @@ struct store {
 	unsigned counts;
 	char *notice; /* for store_notice() */
 
-	_Atomic(const char *) state;
-	/* made at the start, so that `state` always points to a valid string */
-	char *sentence[DB_TROUBLES];
-	char *why_memory;
-	_Atomic uint64_t bytes, dropped;
+	struct store_report report;
 	_Atomic unsigned generation; /* number of the file; increases with each new file */
 };
 
@@ -167,8 +186,8 @@ void store_thread(void *arg);
 struct counter *store_get_count(struct store *s, const char *key);
 
 /* store_file.c */
-/* Takes the file lock, creates missing files and opens s->db. If the system refused, errno
- * explains DB_READ_ONLY, DB_FULL and DB_OTHER. */
+/* Takes the file lock, creates missing files and opens s->writer.db. If the system refused,
+ * errno explains DB_READ_ONLY, DB_FULL and DB_OTHER. */
 enum db_trouble store_file_open(struct store *s, int wait_ms);
 /* Opens the file again and loads its contents. If it is only readable, only loads them. Called
  * on the store's thread. */

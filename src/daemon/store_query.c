@@ -60,7 +60,7 @@ static bool is_record_of(const struct record *r, const char *uuid, unsigned tier
 /* Copies the queued records of a GPU's tier, oldest first. */
 static void copy_queue(struct store *s, const char *uuid, unsigned tier, struct buf *out)
 {
-	const struct batch *batches[] = { &s->back, &s->front, &s->pending };
+	const struct batch *batches[] = { &s->writer.back, &s->front, &s->pending };
 
 	buf_clear(out);
 	mailbox_lock(&s->box);

@@ -87,7 +87,7 @@ int store_add(struct store *s, struct record *r)
 	}
 	if (has_space(s, size) && record_add(&s->pending.part[PART_DURABLE], r))
 		return 0;
-	atomic_fetch_add(&s->dropped, 1);
+	atomic_fetch_add(&s->report.dropped, 1);
 	return -GW_E_SIZE;
 }
 
@@ -115,13 +115,13 @@ static void move_to_front(struct store *s)
 			to->err = -GW_E_SIZE; /* only for history: see has_space() */
 		buf_add(to, from->p, from->len);
 		if (to->err)
-			atomic_fetch_add(&s->dropped, 1);
+			atomic_fetch_add(&s->report.dropped, 1);
 		buf_clear(from);
 		to->err = 0;
 	}
 	for (unsigned i = 0; i < s->counts; i++)
 		s->count[i]->committed = s->count[i]->pending;
-	s->committed++;
+	s->progress.committed++;
 	mailbox_wake(&s->box);
 	mailbox_unlock(&s->box);
 }
@@ -130,8 +130,8 @@ void store_commit(struct store *s)
 {
 	move_to_front(s);
 	if (!s->path && !store_write(s)) {
-		buf_done(&s->back.part[PART_DURABLE]);
-		atomic_fetch_add(&s->dropped, 1);
+		buf_done(&s->writer.back.part[PART_DURABLE]);
+		atomic_fetch_add(&s->report.dropped, 1);
 	}
 }
 
@@ -139,7 +139,8 @@ void store_commit(struct store *s)
  * with waiting, the next attempt counts. */
 static bool has_failed(const struct store *s, uint64_t wanted, uint64_t attempts, bool waits)
 {
-	return s->failing && (waits ? s->attempts > attempts : s->refused >= wanted);
+	return s->progress.failing &&
+	       (waits ? s->progress.attempts > attempts : s->progress.refused >= wanted);
 }
 
 int store_flush(struct store *s, uint64_t timeout_ns)
@@ -151,11 +152,12 @@ int store_flush(struct store *s, uint64_t timeout_ns)
 	if (!s->path)
 		return 0;
 	mailbox_lock(&s->box);
-	wanted = s->committed;
-	attempts = s->attempts;
-	s->retry = s->written < wanted && !has_failed(s, wanted, attempts, waits);
+	wanted = s->progress.committed;
+	attempts = s->progress.attempts;
+	s->progress.retry =
+		s->progress.written < wanted && !has_failed(s, wanted, attempts, waits);
 	mailbox_wake(&s->box);
-	while (s->written < wanted && r == 0) {
+	while (s->progress.written < wanted && r == 0) {
 		if (has_failed(s, wanted, attempts, waits))
 			r = -GW_E_IO;
 		else if (!mailbox_wait_news(&s->box, until_ns))
@@ -168,7 +170,7 @@ int store_flush(struct store *s, uint64_t timeout_ns)
 /* Copies all queued records except history, oldest first. */
 static void copy_queue(struct store *s, struct buf *out)
 {
-	const struct batch *batches[] = { &s->back, &s->front, &s->pending };
+	const struct batch *batches[] = { &s->writer.back, &s->front, &s->pending };
 
 	mailbox_lock(&s->box);
 	buf_init(out, 4 * s->front.part[PART_DURABLE].max);
@@ -332,7 +334,7 @@ int store_put_document(struct store *s, const char *kind, const char *id, const 
 	struct record r = { .kind = RECORD_KEEP, .text = { kind, id, json } };
 
 	if (size > VIEW_DOCUMENT_MAX) {
-		atomic_fetch_add(&s->dropped, 1);
+		atomic_fetch_add(&s->report.dropped, 1);
 		return -GW_E_SIZE;
 	}
 	r.length[2] = (uint32_t)size;

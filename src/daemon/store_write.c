@@ -119,11 +119,11 @@ static int write_counts(struct store *s)
 {
 	int rc = SQLITE_OK;
 
-	for (unsigned i = 0; i < s->changes && rc == SQLITE_OK; i++)
-		rc = run_bound(s->db,
+	for (unsigned i = 0; i < s->writer.changes && rc == SQLITE_OK; i++)
+		rc = run_bound(s->writer.db,
 			       "INSERT INTO count VALUES(?,?) ON CONFLICT DO UPDATE SET"
 			       " value=max(value,excluded.value)",
-			       "td", s->changed[i]->key, s->changed[i]->writing);
+			       "td", s->writer.changed[i]->key, s->writer.changed[i]->writing);
 	return rc;
 }
 
@@ -155,12 +155,12 @@ static uint64_t horizon_before(sqlite3 *db, uint64_t newest_ms)
 
 static void move_horizon(struct store *s, uint64_t newest_ms)
 {
-	if (s->horizon_ms == 0)
-		s->horizon_ms = horizon_before(s->db, newest_ms);
-	if (newest_ms > s->horizon_ms + HORIZON_MS)
-		s->horizon_ms += HORIZON_MS;
+	if (s->writer.horizon_ms == 0)
+		s->writer.horizon_ms = horizon_before(s->writer.db, newest_ms);
+	if (newest_ms > s->writer.horizon_ms + HORIZON_MS)
+		s->writer.horizon_ms += HORIZON_MS;
 	else
-		s->horizon_ms = newest_ms;
+		s->writer.horizon_ms = newest_ms;
 }
 
 static int drop_old(struct store *s, uint64_t newest_ms)
@@ -169,13 +169,14 @@ static int drop_old(struct store *s, uint64_t newest_ms)
 
 	move_horizon(s, newest_ms);
 	for (unsigned t = 0; t < TIERS && rc == SQLITE_OK; t++) {
-		if (s->horizon_ms < store_tiers[t].kept_ms)
+		if (s->writer.horizon_ms < store_tiers[t].kept_ms)
 			continue;
-		rc = run_bound(s->db,
+		rc = run_bound(s->writer.db,
 			       "DELETE FROM history WHERE rowid IN (SELECT h.rowid FROM gpu g"
 			       " JOIN history h ON h.tier=?1 AND h.gpu=g.id AND h.begin<?2"
 			       " LIMIT " OLD_ROWS ")",
-			       "ii", (uint64_t)t, s->horizon_ms - store_tiers[t].kept_ms);
+			       "ii", (uint64_t)t,
+			       s->writer.horizon_ms - store_tiers[t].kept_ms);
 	}
 	return rc;
 }
@@ -190,22 +191,22 @@ static uint64_t target_bytes(const struct store *s)
 
 static int drop_beyond_limit(struct store *s)
 {
-	uint64_t page = (uint64_t)db_number(s->db, "PRAGMA page_size", 4096);
-	uint64_t pages = (uint64_t)db_number(s->db, "PRAGMA page_count", 0);
-	uint64_t unused = (uint64_t)db_number(s->db, "PRAGMA freelist_count", 0);
+	uint64_t page = (uint64_t)db_number(s->writer.db, "PRAGMA page_size", 4096);
+	uint64_t pages = (uint64_t)db_number(s->writer.db, "PRAGMA page_count", 0);
+	uint64_t unused = (uint64_t)db_number(s->writer.db, "PRAGMA freelist_count", 0);
 	int rc = SQLITE_OK, gone = 0;
 
 	if ((pages - unused) * page > target_bytes(s))
 		for (unsigned t = 0; t < TIERS && gone == 0 && rc == SQLITE_OK; t++) {
 			rc = run_bound(
-				s->db,
+				s->writer.db,
 				"DELETE FROM history WHERE rowid IN (SELECT rowid FROM history"
 				" WHERE tier=? ORDER BY begin LIMIT " OLD_ROWS ")",
 				"i", (uint64_t)t);
-			gone = sqlite3_changes(s->db);
+			gone = sqlite3_changes(s->writer.db);
 		}
 	if (rc == SQLITE_OK && pages * page > target_bytes(s))
-		rc = db_run(s->db, "PRAGMA incremental_vacuum(64)");
+		rc = db_run(s->writer.db, "PRAGMA incremental_vacuum(64)");
 	return rc;
 }
 
@@ -248,31 +249,31 @@ static bool has_document(const struct buf *b)
 
 static int write_all(struct store *s)
 {
-	const struct buf *history = &s->back.part[PART_HISTORY];
-	const struct buf *durable = &s->back.part[PART_DURABLE];
-	int rc = db_run(s->db, has_document(durable) ? "PRAGMA synchronous=FULL"
-						     : "PRAGMA synchronous=NORMAL");
+	const struct buf *history = &s->writer.back.part[PART_HISTORY];
+	const struct buf *durable = &s->writer.back.part[PART_DURABLE];
+	int rc = db_run(s->writer.db, has_document(durable) ? "PRAGMA synchronous=FULL"
+							    : "PRAGMA synchronous=NORMAL");
 
 	if (rc == SQLITE_OK)
-		rc = run_bound(s->db, "BEGIN IMMEDIATE", "");
+		rc = run_bound(s->writer.db, "BEGIN IMMEDIATE", "");
 	if (rc == SQLITE_OK)
 		rc = write_counts(s);
 	if (rc == SQLITE_OK)
-		rc = write_records(s->db, durable);
+		rc = write_records(s->writer.db, durable);
 	if (rc == SQLITE_OK && durable->len)
-		rc = drop_events(s->db);
+		rc = drop_events(s->writer.db);
 	if (rc == SQLITE_OK && durable->len)
-		rc = reserve_ids(s->db);
+		rc = reserve_ids(s->writer.db);
 	if (rc == SQLITE_OK)
-		rc = write_records(s->db, history);
+		rc = write_records(s->writer.db, history);
 	if (rc == SQLITE_OK && history->len)
 		rc = drop_old(s, newest_of(history));
 	if (rc == SQLITE_OK && history->len)
 		rc = drop_beyond_limit(s);
 	if (rc == SQLITE_OK)
-		rc = run_bound(s->db, "COMMIT", "");
-	if (rc != SQLITE_OK && !sqlite3_get_autocommit(s->db))
-		db_run(s->db, "ROLLBACK");
+		rc = run_bound(s->writer.db, "COMMIT", "");
+	if (rc != SQLITE_OK && !sqlite3_get_autocommit(s->writer.db))
+		db_run(s->writer.db, "ROLLBACK");
 	return rc;
 }
 
@@ -288,14 +289,14 @@ static void empty_buffer(struct buf *b)
  * inserted. */
 static void take_counts(struct store *s)
 {
-	s->changes = 0;
+	s->writer.changes = 0;
 	for (unsigned i = 0; i < s->counts; i++) {
 		struct counter *c = s->count[i];
 
 		if (c->committed <= c->written)
 			continue;
 		c->writing = c->committed;
-		s->changed[s->changes++] = c;
+		s->writer.changed[s->writer.changes++] = c;
 	}
 }
 
@@ -307,7 +308,7 @@ static void take_front(struct store *s)
 
 	mailbox_lock(&s->box);
 	for (unsigned p = 0; p < PARTS; p++) {
-		struct buf *front = &s->front.part[p], *back = &s->back.part[p];
+		struct buf *front = &s->front.part[p], *back = &s->writer.back.part[p];
 
 		if (back->len == 0) {
 			struct buf swap = *front;
@@ -322,8 +323,8 @@ static void take_front(struct store *s)
 		}
 	}
 	take_counts(s);
-	s->taken = s->committed;
-	s->tried = all ? s->committed : s->written;
+	s->progress.taken = s->progress.committed;
+	s->progress.tried = all ? s->progress.committed : s->progress.written;
 	mailbox_unlock(&s->box);
 }
 
@@ -340,27 +341,27 @@ static void note_bytes(struct store *s)
 		if (stat(name, &st) == 0)
 			sum += (uint64_t)st.st_size;
 	}
-	atomic_store(&s->bytes, sum);
+	atomic_store(&s->report.bytes, sum);
 }
 
 static void finish_attempt(struct store *s, enum db_trouble t)
 {
 	mailbox_lock(&s->box);
-	s->attempts++;
-	s->failing = t != DB_OK;
-	if (s->failing)
-		s->refused = s->taken;
-	if (s->back.part[PART_HISTORY].len && t != DB_OK)
-		atomic_fetch_add(&s->dropped, 1);
-	empty_buffer(&s->back.part[PART_HISTORY]);
+	s->progress.attempts++;
+	s->progress.failing = t != DB_OK;
+	if (s->progress.failing)
+		s->progress.refused = s->progress.taken;
+	if (s->writer.back.part[PART_HISTORY].len && t != DB_OK)
+		atomic_fetch_add(&s->report.dropped, 1);
+	empty_buffer(&s->writer.back.part[PART_HISTORY]);
 	if (t == DB_OK) {
-		empty_buffer(&s->back.part[PART_DURABLE]);
-		for (unsigned i = 0; i < s->changes; i++)
-			s->changed[i]->written = s->changed[i]->writing;
-		s->written = s->tried;
+		empty_buffer(&s->writer.back.part[PART_DURABLE]);
+		for (unsigned i = 0; i < s->writer.changes; i++)
+			s->writer.changed[i]->written = s->writer.changed[i]->writing;
+		s->progress.written = s->progress.tried;
 	}
 	if (s->path)
-		atomic_store(&s->state, s->sentence[t]);
+		atomic_store(&s->report.state, s->report.sentence[t]);
 	mailbox_notify(&s->box);
 	mailbox_unlock(&s->box);
 }
@@ -376,7 +377,7 @@ static void forget_written(struct store *s)
 	s->corrupt = false;
 	s->loaded = true; /* there is nothing more to load: the old contents are lost */
 	mailbox_unlock(&s->box);
-	s->horizon_ms = 0;
+	s->writer.horizon_ms = 0;
 }
 
 static void set_notice(struct store *s, const char *aside)
@@ -400,8 +401,8 @@ static enum db_trouble start_new_file(struct store *s)
 	char aside[DB_PATH + 48];
 	enum db_trouble t;
 
-	db_close(s->db);
-	s->db = NULL;
+	db_close(s->writer.db);
+	s->writer.db = NULL;
 	if (db_move_aside(s->path, aside, sizeof(aside)) == 0)
 		set_notice(s, aside);
 	forget_written(s);
@@ -433,7 +434,8 @@ static enum db_trouble save_without_log(struct store *s)
 	snprintf(log, sizeof(log), "%s-wal", s->path);
 	if (access(log, F_OK) == 0 || errno != ENOENT)
 		return DB_OK;
-	return db_number(s->db, "PRAGMA wal_checkpoint(TRUNCATE)", 1) == 0 ? DB_OK : DB_OTHER;
+	return db_number(s->writer.db, "PRAGMA wal_checkpoint(TRUNCATE)", 1) == 0 ? DB_OK
+										  : DB_OTHER;
 }
 
 bool store_write(struct store *s)
@@ -441,7 +443,7 @@ bool store_write(struct store *s)
 	enum db_trouble t = DB_OK;
 
 	/* Open the file before take_front(), because the file may have counts. */
-	if (!s->db)
+	if (!s->writer.db)
 		t = store_file_open_again(s);
 	else if (met_corrupt(s))
 		t = DB_CORRUPT;
@@ -464,7 +466,7 @@ bool store_write(struct store *s)
 
 static bool has_work(const struct store *s)
 {
-	return s->written != s->committed || s->corrupt;
+	return s->progress.written != s->progress.committed || s->corrupt;
 }
 
 /* Waits for work or for the end of the back-off. Returns false if the thread must stop. Call it
@@ -474,10 +476,10 @@ static bool await_work(struct store *s, unsigned backoff_s)
 	uint64_t until_ns =
 		backoff_s ? clock_mono_ns(clock_real()) + backoff_s * NS_PER_S : UINT64_MAX;
 
-	while (!s->box.stop && !s->retry && (backoff_s || !has_work(s)))
+	while (!s->box.stop && !s->progress.retry && (backoff_s || !has_work(s)))
 		if (!mailbox_wait(&s->box, until_ns))
 			break;
-	s->retry = false;
+	s->progress.retry = false;
 	return !s->box.stop || (has_work(s) && !backoff_s);
 }
 

@@ -77,12 +77,12 @@ static int open_parts(struct gw_guard *g)
 	g->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (g->wake_fd < 0)
 		return -GW_E_IO;
-	g->scene = calloc(1, sizeof(*g->scene));
-	if (!g->scene)
+	g->sight.scene = calloc(1, sizeof(*g->sight.scene));
+	if (!g->sight.scene)
 		return -GW_E_NOMEM;
-	err = gw_snapshot_new(g->ctx, &g->snap);
+	err = gw_snapshot_new(g->ctx, &g->sight.snap);
 	if (!err)
-		err = scene_builder_new(g->ctx, &g->policy, &g->look);
+		err = scene_builder_new(g->ctx, &g->policy, &g->sight.builder);
 	if (!err)
 		err = guard_new(&g->policy, NULL, 0, &g->guard);
 	if (!err)
@@ -90,7 +90,7 @@ static int open_parts(struct gw_guard *g)
 	if (!err)
 		err = action_set_callbacks(g->action, 0, &callbacks);
 	if (!err && g->options.flags & GW_GUARD_HEALTH)
-		err = guard_api_health_new(g->ctx, &g->health);
+		err = guard_api_health_new(g->ctx, &g->sight.health);
 	return err;
 }
 
@@ -220,11 +220,11 @@ int guard_api_free(struct gw_guard *g, uint64_t timeout_ns)
 {
 	if (action_free(g->action, timeout_ns) != 0)
 		return -GW_E_STATE;
-	guard_api_health_free(g->health);
+	guard_api_health_free(g->sight.health);
 	guard_free(g->guard);
-	scene_builder_free(g->look);
-	gw_snapshot_free(g->snap);
-	free(g->scene);
+	scene_builder_free(g->sight.builder);
+	gw_snapshot_free(g->sight.snap);
+	free(g->sight.scene);
 	if (g->wake_fd >= 0)
 		close(g->wake_fd);
 	pthread_cond_destroy(&g->news);
@@ -306,9 +306,10 @@ static void fill_status(struct gw_guard *g, struct gw_guard_status *ret)
 		.state = (enum gw_worker_state)s.state,
 		.reasons = s.mask,
 		.hold = (enum gw_worker_hold)s.hold,
-		.call = g->call,
-		.call_deadline_ns = g->call ? g->call_deadline_ns : 0,
-		.overdue = g->call && clock_mono_ns(g->ctx->clock) > g->call_deadline_ns,
+		.call = g->callback.call,
+		.call_deadline_ns = g->callback.call ? g->callback.deadline_ns : 0,
+		.overdue = g->callback.call &&
+			   clock_mono_ns(g->ctx->clock) > g->callback.deadline_ns,
 		.allowed = atomic_load(&g->allowed),
 		.dry = guard_api_is_dry(g),
 		.blind = s.blind || g->no_gpu[0],
@@ -329,7 +330,7 @@ static void fill_status(struct gw_guard *g, struct gw_guard_status *ret)
 	if (ret->overdue)
 		snprintf(ret->why, sizeof(ret->why),
 			 "the %s callback has not returned by its deadline; %s",
-			 g->call == GW_CALL_EVICT ? "evict" : "resume", s.why);
+			 g->callback.call == GW_CALL_EVICT ? "evict" : "resume", s.why);
 	else
 		snprintf(ret->why, sizeof(ret->why), "%s", g->no_gpu[0] ? g->no_gpu : s.why);
 }

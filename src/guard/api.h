@@ -47,6 +47,23 @@ void guard_api_health_apply(struct guard_api_health *h, struct guard *g, uint64_
 
 /* ---- api_run.c: one round ---- */
 
+/* What takes the scenes. Used only by the guard's thread. */
+struct guard_api_sight {
+	struct scene_builder *builder;
+	struct scene *scene;
+	struct gw_snapshot *snap;        /* read to explain why there is no GPU */
+	struct guard_api_health *health; /* NULL: not requested */
+	uint64_t due_ns, often_until_ns;
+	bool utilisation;
+};
+
+/* The callback that runs now. */
+struct guard_api_callback {
+	enum gw_worker_call call;
+	uint64_t deadline_ns;
+	pthread_t caller; /* the thread that runs it */
+};
+
 struct gw_guard {
 	struct gw_ctx *ctx;
 	/* do not use the strings in it: they belong to the caller */
@@ -54,14 +71,7 @@ struct gw_guard {
 	struct policy policy;
 	struct action *action;
 	int wake_fd; /* wakes the thread: outcomes, requests, stop */
-
-	/* Used only by the guard's thread. */
-	struct scene_builder *look;
-	struct scene *scene;
-	struct gw_snapshot *snap;        /* read to explain why there is no GPU */
-	struct guard_api_health *health; /* NULL: not requested */
-	uint64_t due_ns, often_until_ns;
-	bool utilisation;
+	struct guard_api_sight sight;
 
 	pthread_t thread;
 	bool started;
@@ -77,9 +87,7 @@ struct gw_guard {
 	bool look_now;
 	uint64_t scenes;
 	char no_gpu[200]; /* why no GPU is visible; "" if one is visible */
-	enum gw_worker_call call;
-	uint64_t call_deadline_ns;
-	pthread_t caller; /* the thread that runs the callback */
+	struct guard_api_callback callback;
 };
 
 /* Creates a guard without its thread. Returns the errors of gw_guard_start(). */

@@ -33,16 +33,16 @@ static uint64_t now_ns(const struct gw_guard *g)
 static void call_enter(struct gw_guard *g, enum gw_worker_call call, uint64_t deadline_ns)
 {
 	pthread_mutex_lock(&g->lock);
-	g->call = call;
-	g->call_deadline_ns = deadline_ns;
-	g->caller = pthread_self();
+	g->callback.call = call;
+	g->callback.deadline_ns = deadline_ns;
+	g->callback.caller = pthread_self();
 	pthread_mutex_unlock(&g->lock);
 }
 
 static void call_leave(struct gw_guard *g)
 {
 	pthread_mutex_lock(&g->lock);
-	g->call = GW_CALL_NONE;
+	g->callback.call = GW_CALL_NONE;
 	pthread_mutex_unlock(&g->lock);
 }
 
@@ -79,7 +79,7 @@ bool guard_api_is_caller(struct gw_guard *g)
 	bool is;
 
 	pthread_mutex_lock(&g->lock);
-	is = (g->call && pthread_equal(g->caller, pthread_self())) ||
+	is = (g->callback.call && pthread_equal(g->callback.caller, pthread_self())) ||
 	     (g->started && pthread_equal(g->thread, pthread_self()));
 	pthread_mutex_unlock(&g->lock);
 	return is;
@@ -191,13 +191,13 @@ static void take_outcomes(struct gw_guard *g)
 static void take_scene(struct gw_guard *g, const char *no_gpu)
 {
 	g->simulated = false;
-	for (unsigned i = 0; i < g->scene->gpus; i++)
-		g->simulated = g->simulated || g->scene->gpu[i].simulated;
+	for (unsigned i = 0; i < g->sight.scene->gpus; i++)
+		g->simulated = g->simulated || g->sight.scene->gpu[i].simulated;
 	snprintf(g->no_gpu, sizeof(g->no_gpu), "%s", no_gpu);
 	g->scenes++;
-	guard_observe(g->guard, g->scene);
-	if (g->health)
-		guard_api_health_apply(g->health, g->guard, now_ns(g));
+	guard_observe(g->guard, g->sight.scene);
+	if (g->sight.health)
+		guard_api_health_apply(g->sight.health, g->guard, now_ns(g));
 }
 
 /* ---- observing, without the lock ---- */
@@ -208,13 +208,15 @@ static void explain_absence(struct gw_guard *g, unsigned seen, char *out, size_t
 	const struct gw_status *s;
 
 	out[0] = '\0';
-	if (g->scene->gpus)
+	if (g->sight.scene->gpus)
 		return;
 	if (seen) {
 		snprintf(out, size, "none of the GPUs selected in gw_guard_options is present");
 		return;
 	}
-	s = gw_snapshot_take(g->snap, GW_TIER_STATIC) == 0 ? gw_snapshot_status(g->snap) : NULL;
+	s = gw_snapshot_take(g->sight.snap, GW_TIER_STATIC) == 0
+		    ? gw_snapshot_status(g->sight.snap)
+		    : NULL;
 	snprintf(out, size, "no GPU can be seen%s%.150s", s && *s->message ? ": " : "",
 		 s ? s->message : "");
 }
@@ -224,7 +226,7 @@ static bool scene_is_due(struct gw_guard *g)
 	bool due;
 
 	pthread_mutex_lock(&g->lock);
-	due = g->look_now || now_ns(g) >= g->due_ns;
+	due = g->look_now || now_ns(g) >= g->sight.due_ns;
 	g->look_now = false;
 	pthread_mutex_unlock(&g->lock);
 	return due;
@@ -236,23 +238,23 @@ static void observe_now(struct gw_guard *g)
 	unsigned seen;
 	uint64_t now;
 
-	if (scene_builder_take(g->look, g->scene, g->utilisation) != 0) {
-		g->due_ns = now_ns(g) + NS_PER_S; /* out of memory: try later */
+	if (scene_builder_take(g->sight.builder, g->sight.scene, g->sight.utilisation) != 0) {
+		g->sight.due_ns = now_ns(g) + NS_PER_S; /* out of memory: try later */
 		return;
 	}
-	seen = g->scene->gpus;
-	guard_api_narrow(g->scene, &g->policy.worker[0]);
+	seen = g->sight.scene->gpus;
+	guard_api_narrow(g->sight.scene, &g->policy.worker[0]);
 	explain_absence(g, seen, no_gpu, sizeof(no_gpu));
-	if (g->health)
-		guard_api_health_read(g->health, g->scene, now_ns(g));
+	if (g->sight.health)
+		guard_api_health_read(g->sight.health, g->sight.scene, now_ns(g));
 	pthread_mutex_lock(&g->lock);
 	take_scene(g, no_gpu);
 	answer_settled(g);
 	now = now_ns(g);
-	g->due_ns = guard_next_scene_ns(g->guard, now);
-	if (g->due_ns == UINT64_MAX && scene_builder_watch_fd(g->look) < 0)
-		g->due_ns = now + API_EVERY_NS;
-	g->utilisation = guard_wants_utilisation(g->guard);
+	g->sight.due_ns = guard_next_scene_ns(g->guard, now);
+	if (g->sight.due_ns == UINT64_MAX && scene_builder_watch_fd(g->sight.builder) < 0)
+		g->sight.due_ns = now + API_EVERY_NS;
+	g->sight.utilisation = guard_wants_utilisation(g->guard);
 	pthread_mutex_unlock(&g->lock);
 }
 
@@ -301,16 +303,16 @@ uint64_t guard_api_round(struct gw_guard *g)
 	if (scene_is_due(g))
 		observe_now(g);
 	report_decisions(g);
-	return g->due_ns;
+	return g->sight.due_ns;
 }
 
 /* ---- waiting ---- */
 
 static uint64_t earliest_wake(const struct gw_guard *g, uint64_t due_ns, uint64_t now)
 {
-	uint64_t waits = scene_builder_trigger_due_ns(g->look);
+	uint64_t waits = scene_builder_trigger_due_ns(g->sight.builder);
 
-	if (now < g->often_until_ns && due_ns > now + OFTEN_NS)
+	if (now < g->sight.often_until_ns && due_ns > now + OFTEN_NS)
 		due_ns = now + OFTEN_NS;
 	return waits && waits < due_ns ? waits : due_ns;
 }
@@ -320,20 +322,21 @@ void guard_api_wait(struct gw_guard *g, uint64_t due_ns)
 	const uint64_t now = now_ns(g), until = earliest_wake(g, due_ns, now);
 	const uint64_t ns = until > now ? until - now : 0;
 	struct pollfd fd[2] = { { g->wake_fd, POLLIN, 0 },
-				{ scene_builder_watch_fd(g->look), POLLIN, 0 } };
+				{ scene_builder_watch_fd(g->sight.builder), POLLIN, 0 } };
 	struct timespec t = { (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
-	const bool often = now < g->often_until_ns;
+	const bool often = now < g->sight.often_until_ns;
 	eventfd_t n;
 
 	if (ppoll(fd, fd[1].fd >= 0 ? 2 : 1, until == UINT64_MAX ? NULL : &t, NULL) > 0 &&
 	    fd[0].revents)
 		eventfd_read(g->wake_fd, &n);
-	if (fd[1].fd >= 0 && (fd[1].revents || scene_builder_trigger_due_ns(g->look)) &&
-	    scene_builder_triggered(g->look)) {
-		g->often_until_ns = now_ns(g) + AFTER_OPEN_NS;
-		g->due_ns = 0;
+	if (fd[1].fd >= 0 &&
+	    (fd[1].revents || scene_builder_trigger_due_ns(g->sight.builder)) &&
+	    scene_builder_triggered(g->sight.builder)) {
+		g->sight.often_until_ns = now_ns(g) + AFTER_OPEN_NS;
+		g->sight.due_ns = 0;
 	} else if (often && now_ns(g) >= until) {
-		g->due_ns = 0;
+		g->sight.due_ns = 0;
 	}
 }
 

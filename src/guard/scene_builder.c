@@ -38,10 +38,10 @@ static void find_self(struct scene_builder *b)
 	struct proc p;
 
 	if (root_readlink(root, "proc/self", link, sizeof(link)) > 0)
-		b->self = root_name_number(link);
-	if (b->self && proc_read(root, b->self, &p) == 0 && is_service_cgroup(p.cgroup))
-		snprintf(b->own_cgroup, sizeof(b->own_cgroup), "%s", p.cgroup);
-	b->hidden = proc_in_child_namespace(root) == 1 || environment_is_wsl(root);
+		b->own.pid = root_name_number(link);
+	if (b->own.pid && proc_read(root, b->own.pid, &p) == 0 && is_service_cgroup(p.cgroup))
+		snprintf(b->own.cgroup, sizeof(b->own.cgroup), "%s", p.cgroup);
+	b->own.hidden = proc_in_child_namespace(root) == 1 || environment_is_wsl(root);
 }
 
 /* ---- new and free ---- */
@@ -69,7 +69,7 @@ int scene_builder_policy(struct scene_builder *b, const struct policy *p)
 	int err = classifier_new(p, &c);
 
 	if (!err)
-		err = worker_finder_new(&b->ctx->root, c, p, &b->pidfds, b->self, &f);
+		err = worker_finder_new(&b->ctx->root, c, p, &b->pidfds, b->own.pid, &f);
 	if (err) {
 		classifier_free(c);
 		return err;
@@ -81,7 +81,7 @@ int scene_builder_policy(struct scene_builder *b, const struct policy *p)
 	classifier_free(b->classifier);
 	b->classifier = c;
 	b->finder = f;
-	b->full_ns = 0;
+	b->full.mono_ns = 0;
 	b->policy = p;
 	return 0;
 }
@@ -131,9 +131,9 @@ void scene_builder_free(struct scene_builder *b)
 
 void scene_builder_stats(const struct scene_builder *b, struct scene_builder_stats *ret)
 {
-	*ret = (struct scene_builder_stats){ .scenes = b->scenes,
-					     .vanished = b->vanished,
-					     .left_out = b->all_left_out,
+	*ret = (struct scene_builder_stats){ .scenes = b->total.scenes,
+					     .vanished = b->total.vanished,
+					     .left_out = b->total.left_out,
 					     .searches = worker_finder_searches(b->finder),
 					     .nodes = b->watch.nodes,
 					     .events = b->watch.events };
@@ -195,7 +195,7 @@ static void read_battery(struct scene_builder *b, uint64_t now_ns)
 		return;
 	b->battery_read_ns = now_ns;
 	(void)root_each_name(s.root, "sys/class/power_supply", read_supply, &s);
-	b->on_battery = s.discharging && !s.mains;
+	b->full.on_battery = s.discharging && !s.mains;
 }
 
 static void read_machine(struct scene_builder *b, uint64_t mono_ns, uint64_t wall_ns)
@@ -204,11 +204,12 @@ static void read_machine(struct scene_builder *b, uint64_t mono_ns, uint64_t wal
 	double bytes = 0;
 	struct tm tm;
 
-	b->utc_offset_s = localtime_r(&now, &tm) ? (int)tm.tm_gmtoff : 0;
+	b->full.utc_offset_s = localtime_r(&now, &tm) ? (int)tm.tm_gmtoff : 0;
 	read_battery(b, mono_ns);
-	b->host_free_bytes = gw_snapshot_host(b->snap, GW_H_RAM_AVAILABLE, &bytes) == GW_HAVE
-				     ? (uint64_t)bytes
-				     : 0;
+	b->full.host_free_bytes =
+		gw_snapshot_host(b->snap, GW_H_RAM_AVAILABLE, &bytes) == GW_HAVE
+			? (uint64_t)bytes
+			: 0;
 }
 
 /* ---- a scene ---- */
@@ -219,14 +220,14 @@ static void begin_scene(struct scene_builder *b, uint64_t mono_ns, uint64_t wall
 
 	s->mono_ns = mono_ns;
 	s->wall_ns = wall_ns;
-	s->utc_offset_s = b->utc_offset_s;
-	s->on_battery = b->on_battery;
-	s->host_free_bytes = b->host_free_bytes;
+	s->utc_offset_s = b->full.utc_offset_s;
+	s->on_battery = b->full.on_battery;
+	s->host_free_bytes = b->full.host_free_bytes;
 	s->processes = s->roots = s->left_out = s->game_clients = 0;
 	s->reading = false;
-	s->gpus = b->gpus;
-	memcpy(s->gpu, b->gpu, b->gpus * sizeof(b->gpu[0]));
-	b->rows = b->left_out = 0;
+	s->gpus = b->full.gpus;
+	memcpy(s->gpu, b->full.gpu, b->full.gpus * sizeof(b->full.gpu[0]));
+	b->draft.rows = b->draft.left_out = 0;
 }
 
 /* Returns the start of the time for which the driver reports utilisation, in microseconds of
@@ -234,10 +235,10 @@ static void begin_scene(struct scene_builder *b, uint64_t mono_ns, uint64_t wall
 static uint64_t use_since_us(struct scene_builder *b, bool utilisation)
 {
 	const struct scene *s = b->scene;
-	const bool due = !b->use_ns || s->mono_ns - b->use_ns >= USE_NS;
+	const bool due = !b->last_use.mono_ns || s->mono_ns - b->last_use.mono_ns >= USE_NS;
 
-	b->use_from = !utilisation ? USE_NONE : due ? USE_DRIVER : USE_LAST;
-	if (b->use_from != USE_DRIVER)
+	b->draft.use_from = !utilisation ? USE_NONE : due ? USE_DRIVER : USE_LAST;
+	if (b->draft.use_from != USE_DRIVER)
 		return 0;
 	return s->wall_ns > USE_WINDOW_NS ? (s->wall_ns - USE_WINDOW_NS) / NS_PER_US : 1;
 }
@@ -249,15 +250,15 @@ static int build_light(struct scene_builder *b, bool utilisation)
 	uint64_t now = clock_mono_ns(clock);
 	int err;
 
-	if (!b->full_ns || now - b->full_ns >= FULL_NS)
+	if (!b->full.mono_ns || now - b->full.mono_ns >= FULL_NS)
 		return 1;
 	begin_scene(b, now, clock_wall_ns(clock));
-	b->changed = false;
+	b->draft.changed = false;
 	err = gpu_usage_read(b->ctx,
 			     GPU_USAGE_MEMORY | (b->device_opened ? GPU_USAGE_LISTS : 0),
 			     use_since_us(b, utilisation), scene_builder_add_light, b);
 	b->device_opened = false;
-	return err ? err : b->changed;
+	return err ? err : b->draft.changed;
 }
 
 static int build_full(struct scene_builder *b, bool utilisation)
@@ -269,8 +270,8 @@ static int build_full(struct scene_builder *b, bool utilisation)
 		return err;
 	mono_ns = gw_snapshot_mono_ns(b->snap);
 	wall_ns = gw_snapshot_wall_ns(b->snap);
-	b->full_ns = mono_ns;
-	b->foreign_pids = scene_builder_lists_foreign_pids(b);
+	b->full.mono_ns = mono_ns;
+	b->full.foreign_pids = scene_builder_lists_foreign_pids(b);
 	scene_builder_gpus(b);
 	read_machine(b, mono_ns, wall_ns);
 	begin_scene(b, mono_ns, wall_ns);
@@ -287,14 +288,14 @@ int scene_builder_take(struct scene_builder *b, struct scene *ret, bool utilisat
 	if (err > 0)
 		err = build_full(b, utilisation);
 	if (!err) {
-		if (b->use_from == USE_DRIVER)
+		if (b->draft.use_from == USE_DRIVER)
 			scene_builder_keep_use(b);
 		pidfd_set_poll(&b->pidfds);
 		scene_builder_add_processes(b);
 		worker_finder_add_roots(b->finder, ret, process_cache_appeared(b->cache));
 		scene_builder_mark_own(b);
 		process_cache_forget(b->cache, ret->mono_ns);
-		b->scenes++;
+		b->total.scenes++;
 	}
 	b->scene = NULL;
 	return err;

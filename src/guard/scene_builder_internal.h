@@ -26,6 +26,53 @@ struct row { /* one line of a driver's process lists */
 /* Where the utilisation of a scene comes from. */
 enum use_source { USE_NONE, USE_DRIVER, USE_LAST };
 
+/* This process. */
+struct scene_builder_own {
+	int64_t pid;      /* 0: unknown */
+	char cgroup[256]; /* "" if other programs are in it too */
+	bool hidden;      /* this process is in a namespace or WSL: others are invisible */
+};
+
+/* What the scene that is being built needs and does not contain. */
+struct scene_builder_draft {
+	struct row row[SCENE_PROCESSES];
+	unsigned rows, left_out;
+	struct cached_process *cached[SCENE_PROCESSES]; /* NULL: the process is not cached */
+	int instance[SCENE_PROCESSES];
+	bool memory_failed[SCENE_GPUS];
+	bool several_rows; /* a process may have several rows: threads, or instances of a GPU */
+	bool changed;      /* something is new: a full scene is needed */
+	enum use_source use_from;
+};
+
+/* The last full scene. */
+struct scene_builder_full {
+	uint64_t mono_ns; /* 0: the next scene must be full */
+	unsigned generation;
+	bool foreign_pids; /* the driver lists pids of another namespace */
+	struct scene_gpu gpu[SCENE_GPUS];
+	unsigned gpus;
+	int utc_offset_s;
+	uint64_t host_free_bytes;
+	bool on_battery;
+};
+
+/* The utilisation that the driver last reported. */
+struct scene_builder_use {
+	struct {
+		unsigned gpu;
+		int64_t listed_pid;
+		double sm_ratio;
+	} of[SCENE_PROCESSES];
+	unsigned count;
+	uint64_t mono_ns;
+};
+
+/* Counts since the start. */
+struct scene_builder_totals {
+	uint64_t scenes, vanished, left_out;
+};
+
 struct scene_builder {
 	struct gw_ctx *ctx;
 	const struct policy *policy;
@@ -35,51 +82,24 @@ struct scene_builder {
 	struct process_cache *cache;
 	struct pidfd_set pidfds;
 	struct device_node_watch watch;
-	/* This process. */
-	int64_t self;         /* 0: unknown */
-	char own_cgroup[256]; /* "" if other programs are in it too */
-	bool hidden;          /* this process is in a namespace or WSL: others are invisible */
-
-	/* The scene that is being built. */
-	struct scene *scene;
-	struct row row[SCENE_PROCESSES];
-	unsigned rows, left_out;
-	struct cached_process *cached[SCENE_PROCESSES]; /* NULL: the process is not cached */
-	int instance[SCENE_PROCESSES];
-	bool memory_failed[SCENE_GPUS];
-	bool several_rows; /* a process may have several rows: threads, or instances of a GPU */
-	bool changed;      /* something is new: a full scene is needed */
-	enum use_source use_from;
-
-	/* From the last full scene. */
-	uint64_t full_ns; /* 0: the next scene must be full */
-	unsigned generation;
-	bool foreign_pids; /* the driver lists pids of another namespace */
-	struct scene_gpu gpu[SCENE_GPUS];
-	unsigned gpus;
-	int utc_offset_s;
-	uint64_t host_free_bytes;
-	bool on_battery;
+	struct scene_builder_own own;
+	struct scene *scene; /* the scene that is being built */
+	struct scene_builder_draft draft;
+	struct scene_builder_full full;
 
 	/* Kept from scene to scene. */
 	unsigned errors[SCENE_GPUS];
 	bool device_opened; /* a device was opened since the last scene */
 	uint64_t battery_read_ns;
-	struct {
-		unsigned gpu;
-		int64_t listed_pid;
-		double sm_ratio;
-	} use[SCENE_PROCESSES]; /* utilisation, as the driver last reported it */
-	unsigned uses;
-	uint64_t use_ns;
-	uint64_t scenes, vanished, all_left_out;
+	struct scene_builder_use last_use;
+	struct scene_builder_totals total;
 };
 
-/* Fills b->gpu from the snapshot. */
+/* Fills b->full.gpu from the snapshot. */
 void scene_builder_gpus(struct scene_builder *b);
 /* Callbacks of gpu_usage_read(): add the rows of one GPU to a full or a light scene.
- * scene_builder_add_light() sets b->changed and adds nothing more as soon as anything differs
- * from the last full scene. */
+ * scene_builder_add_light() sets b->draft.changed and adds nothing more as soon as anything
+ * differs from the last full scene. */
 void scene_builder_add_full(void *arg, const struct gpu_usage *u);
 void scene_builder_add_light(void *arg, const struct gpu_usage *u);
 void scene_builder_keep_use(struct scene_builder *b);

@@ -67,7 +67,7 @@ static void fill_gpu(const struct scene_builder *b, struct scene_gpu *g,
 	g->health = health_of(d);
 	g->simulated = d->provenance == GW_FROM_SIMULATOR;
 	g->display = value_of(d, GW_Q_DISPLAY_ACTIVE) == 1;
-	g->hidden = b->hidden;
+	g->hidden = b->own.hidden;
 	g->memory_known = read_bytes(d, GW_Q_MEMORY_TOTAL, &g->total_bytes) &&
 			  read_bytes(d, GW_Q_MEMORY_USED, &g->used_bytes) &&
 			  read_bytes(d, GW_Q_MEMORY_FREE, &g->free_bytes);
@@ -81,13 +81,13 @@ void scene_builder_gpus(struct scene_builder *b)
 {
 	unsigned n = gw_snapshot_device_count(b->snap);
 
-	b->gpus = n < SCENE_GPUS ? n : SCENE_GPUS;
-	for (unsigned i = 0; i < b->gpus; i++) {
+	b->full.gpus = n < SCENE_GPUS ? n : SCENE_GPUS;
+	for (unsigned i = 0; i < b->full.gpus; i++) {
 		const struct gw_device *d = gw_snapshot_device(b->snap, i);
 		double unused;
 
-		fill_gpu(b, &b->gpu[i], d);
-		b->memory_failed[i] =
+		fill_gpu(b, &b->full.gpu[i], d);
+		b->draft.memory_failed[i] =
 			gw_device_value(d, GW_Q_MEMORY_USED, &unused) == GW_ABSENT_ERROR;
 	}
 }
@@ -109,7 +109,7 @@ bool scene_builder_lists_foreign_pids(const struct scene_builder *b)
 	const char *version = gw_snapshot_status(b->snap)->driver_version;
 	unsigned major, minor;
 
-	if (!b->hidden || !version || sscanf(version, "%u.%u", &major, &minor) != 2)
+	if (!b->own.hidden || !version || sscanf(version, "%u.%u", &major, &minor) != 2)
 		return false;
 	return major < TRANSLATES_MAJOR ||
 	       (major == TRANSLATES_MAJOR && minor < TRANSLATES_MINOR);
@@ -136,7 +136,7 @@ static void update_health(struct scene_builder *b, struct scene_gpu *g,
 	else if (u->why == GW_ABSENT_LOST)
 		g->health = SCENE_LOST;
 	g->hidden |= is_withheld(u->why) || u->partial;
-	if ((answered && !b->memory_failed[u->device]) || g->health == SCENE_ASLEEP)
+	if ((answered && !b->draft.memory_failed[u->device]) || g->health == SCENE_ASLEEP)
 		*errors = 0;
 	else if (*errors < UINT32_MAX)
 		++*errors;
@@ -150,14 +150,14 @@ static void update_health(struct scene_builder *b, struct scene_gpu *g,
  * left out. */
 static struct row *new_row(struct scene_builder *b, uint64_t bytes)
 {
-	struct row *least = &b->row[0];
+	struct row *least = &b->draft.row[0];
 
-	if (b->rows < SCENE_PROCESSES)
-		return &b->row[b->rows++];
-	b->left_out++;
-	for (unsigned i = 1; i < b->rows; i++)
-		if (b->row[i].bytes < least->bytes)
-			least = &b->row[i];
+	if (b->draft.rows < SCENE_PROCESSES)
+		return &b->draft.row[b->draft.rows++];
+	b->draft.left_out++;
+	for (unsigned i = 1; i < b->draft.rows; i++)
+		if (b->draft.row[i].bytes < least->bytes)
+			least = &b->draft.row[i];
 	return least->bytes < bytes ? least : NULL;
 }
 
@@ -165,11 +165,11 @@ static struct row *new_row(struct scene_builder *b, uint64_t bytes)
  * the same position as before. */
 static double last_use(const struct scene_builder *b, unsigned gpu, int64_t pid)
 {
-	for (unsigned n = 0, i = b->rows; n < b->uses; n++, i++) {
-		if (i >= b->uses)
+	for (unsigned n = 0, i = b->draft.rows; n < b->last_use.count; n++, i++) {
+		if (i >= b->last_use.count)
 			i = 0;
-		if (b->use[i].gpu == gpu && b->use[i].listed_pid == pid)
-			return b->use[i].sm_ratio;
+		if (b->last_use.of[i].gpu == gpu && b->last_use.of[i].listed_pid == pid)
+			return b->last_use.of[i].sm_ratio;
 	}
 	return NAN;
 }
@@ -178,7 +178,7 @@ static double last_use(const struct scene_builder *b, unsigned gpu, int64_t pid)
  * idle. */
 static double process_use(const struct scene_builder *b, const struct gpu_usage *u, int64_t pid)
 {
-	if (b->use_from == USE_LAST)
+	if (b->draft.use_from == USE_LAST)
 		return last_use(b, u->device, pid);
 	if (u->uses < 0)
 		return NAN;
@@ -190,12 +190,12 @@ static double process_use(const struct scene_builder *b, const struct gpu_usage 
 
 void scene_builder_keep_use(struct scene_builder *b)
 {
-	b->use_ns = b->scene->mono_ns;
-	b->uses = b->rows;
-	for (unsigned i = 0; i < b->rows; i++) {
-		b->use[i].gpu = b->row[i].gpu;
-		b->use[i].listed_pid = b->row[i].listed_pid;
-		b->use[i].sm_ratio = b->row[i].sm_ratio;
+	b->last_use.mono_ns = b->scene->mono_ns;
+	b->last_use.count = b->draft.rows;
+	for (unsigned i = 0; i < b->draft.rows; i++) {
+		b->last_use.of[i].gpu = b->draft.row[i].gpu;
+		b->last_use.of[i].listed_pid = b->draft.row[i].listed_pid;
+		b->last_use.of[i].sm_ratio = b->draft.row[i].sm_ratio;
 	}
 }
 
@@ -221,15 +221,15 @@ void scene_builder_add_full(void *arg, const struct gpu_usage *u)
 {
 	struct scene_builder *b = arg;
 
-	if (u->generation != b->generation)
-		b->full_ns = 0;
-	b->generation = u->generation;
+	if (u->generation != b->full.generation)
+		b->full.mono_ns = 0;
+	b->full.generation = u->generation;
 	/* the GPU appeared after the snapshot; the next scene has it */
 	if (u->device >= b->scene->gpus)
 		return;
 	update_health(b, &b->scene->gpu[u->device], u);
 	if (b->scene->gpu[u->device].health != SCENE_OK || b->errors[u->device])
-		b->full_ns = 0;
+		b->full.mono_ns = 0;
 	for (unsigned i = 0; i < u->count; i++)
 		add_row(b, u, &u->usage[i]);
 }
@@ -237,8 +237,9 @@ void scene_builder_add_full(void *arg, const struct gpu_usage *u)
 /* True if the GPU answers and is as it was in the last full scene. */
 static bool is_unchanged(const struct scene_builder *b, const struct gpu_usage *u)
 {
-	return u->generation == b->generation && u->device < b->scene->gpus && !u->stalled &&
-	       (u->why == GW_HAVE || is_withheld(u->why)) && u->report->state == GW_DEVICE_OK &&
+	return u->generation == b->full.generation && u->device < b->scene->gpus &&
+	       !u->stalled && (u->why == GW_HAVE || is_withheld(u->why)) &&
+	       u->report->state == GW_DEVICE_OK &&
 	       u->report->why[GW_Q_MEMORY_USED] != GW_ABSENT_ERROR;
 }
 
@@ -246,8 +247,8 @@ void scene_builder_add_light(void *arg, const struct gpu_usage *u)
 {
 	struct scene_builder *b = arg;
 
-	b->changed |= !is_unchanged(b, u);
-	if (b->changed)
+	b->draft.changed |= !is_unchanged(b, u);
+	if (b->draft.changed)
 		return;
 	update_gpu(&b->scene->gpu[u->device], u->report);
 	scene_builder_add_full(b, u);
@@ -262,8 +263,8 @@ static struct scene_process *add_process(struct scene_builder *b, const struct r
 	struct scene *s = b->scene;
 	struct scene_process *p = &s->process[s->processes];
 
-	b->cached[s->processes] = cached;
-	b->instance[s->processes++] = r->instance;
+	b->draft.cached[s->processes] = cached;
+	b->draft.instance[s->processes++] = r->instance;
 	*p = *from;
 	if (p->command_match == COMMAND_UNMATCHED)
 		classifier_match_command(b->classifier, p);
@@ -290,14 +291,14 @@ static void add_unknown(struct scene_builder *b, const struct row *r, bool orpha
  * another GPU instance has its own bytes. False: the process has no row yet. */
 static bool merge_row(struct scene_builder *b, const struct row *r, int64_t pid)
 {
-	for (unsigned i = 0; b->several_rows && i < b->scene->processes; i++) {
+	for (unsigned i = 0; b->draft.several_rows && i < b->scene->processes; i++) {
 		struct scene_process *p = &b->scene->process[i];
 
 		if (p->id.pid != pid || p->gpu != r->gpu || p->orphan)
 			continue;
 		p->type |= r->type;
 		p->bytes_known |= r->bytes_known;
-		if (b->instance[i] != r->instance)
+		if (b->draft.instance[i] != r->instance)
 			p->bytes += r->bytes;
 		else if (r->bytes > p->bytes)
 			p->bytes = r->bytes;
@@ -319,17 +320,17 @@ static void add_row_process(struct scene_builder *b, const struct row *r)
 {
 	struct cached_process *c;
 
-	if (b->foreign_pids) {
+	if (b->full.foreign_pids) {
 		add_unknown(b, r, true);
 		return;
 	}
 	c = process_cache_find(b->cache, r->listed_pid, b->scene->mono_ns);
 	if (!c) {
-		b->left_out++;
+		b->draft.left_out++;
 		return;
 	}
 	if (c->state == PROCESS_FOUND) {
-		b->several_rows |= c->process.id.pid != r->listed_pid || r->instance >= 0;
+		b->draft.several_rows |= c->process.id.pid != r->listed_pid || r->instance >= 0;
 		if (c->process.command_match == COMMAND_UNMATCHED)
 			classifier_match_command(b->classifier, &c->process);
 		if (!merge_row(b, r, c->process.id.pid))
@@ -337,17 +338,17 @@ static void add_row_process(struct scene_builder *b, const struct row *r)
 	} else if (is_simulated(b, r, c) || c->state == PROCESS_ORPHAN) {
 		add_unknown(b, r, !is_simulated(b, r, c));
 	} else {
-		b->vanished++;
+		b->total.vanished++;
 	}
 }
 
 void scene_builder_add_processes(struct scene_builder *b)
 {
-	b->several_rows = false;
-	for (unsigned i = 0; i < b->rows; i++)
-		add_row_process(b, &b->row[i]);
-	b->scene->left_out = b->left_out;
-	b->all_left_out += b->left_out;
+	b->draft.several_rows = false;
+	for (unsigned i = 0; i < b->draft.rows; i++)
+		add_row_process(b, &b->draft.row[i]);
+	b->scene->left_out = b->draft.left_out;
+	b->total.left_out += b->draft.left_out;
 }
 
 /* ---- this program and the workers ---- */
@@ -370,7 +371,7 @@ static unsigned generations(const struct scene_process *p, int64_t pid)
  * container, because then every process is below it. */
 static unsigned below_self(const struct scene_builder *b, const struct scene_process *p)
 {
-	return b->self > 1 ? generations(p, b->self) : FAR;
+	return b->own.pid > 1 ? generations(p, b->own.pid) : FAR;
 }
 
 static unsigned below_root(const struct scene *s, const struct scene_process *p,
@@ -420,10 +421,10 @@ static bool is_own(const struct scene_builder *b, const struct scene_process *p,
 
 	if (p->orphan)
 		return false;
-	if (b->self && p->id.pid == b->self)
+	if (b->own.pid && p->id.pid == b->own.pid)
 		return worker < 0 || !policy_kind_is(b->policy->worker[worker].kind, KIND_SELF);
 	if (worker < 0)
-		return (b->own_cgroup[0] && proc_in_cgroup(p->cgroup, b->own_cgroup)) ||
+		return (b->own.cgroup[0] && proc_in_cgroup(p->cgroup, b->own.cgroup)) ||
 		       below_self(b, p) != FAR;
 	root = below_root(b->scene, p, (unsigned)worker);
 	return below_self(b, p) < (root == FAR ? 0 : root);
@@ -436,6 +437,6 @@ void scene_builder_mark_own(struct scene_builder *b)
 	for (unsigned i = 0; i < s->processes; i++) {
 		struct scene_process *p = &s->process[i];
 
-		p->self = is_own(b, p, worker_of(b, p, b->cached[i]));
+		p->self = is_own(b, p, worker_of(b, p, b->draft.cached[i]));
 	}
 }

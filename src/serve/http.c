@@ -54,7 +54,7 @@ static void delay_run(struct http *h)
 {
 	uint64_t now = clock_mono_ns(clock_real());
 
-	loop_set_time(h->again, now + SHAKE_NS + SHAKE_SHARE * (now - h->now_ns));
+	loop_set_time(h->timer.again, now + SHAKE_NS + SHAKE_SHARE * (now - h->now_ns));
 }
 
 void http_run(struct http *h)
@@ -62,12 +62,12 @@ void http_run(struct http *h)
 	bool plain, tls;
 
 	h->now_ns = clock_mono_ns(clock_real());
-	h->running = true;
-	h->poked = false;
-	plain = h->plain && run_daemon(h->plain);
-	tls = h->tls && run_daemon(h->tls);
-	h->running = false;
-	if (plain || h->poked || (tls && h->shaking == 0))
+	h->library.running = true;
+	h->library.poked = false;
+	plain = h->library.plain && run_daemon(h->library.plain);
+	tls = h->library.tls && run_daemon(h->library.tls);
+	h->library.running = false;
+	if (plain || h->library.poked || (tls && h->load.shaking == 0))
 		http_poke(h);
 	else if (tls)
 		delay_run(h);
@@ -76,11 +76,11 @@ void http_run(struct http *h)
 void http_poke(struct http *h)
 {
 	/* During a run, only set poked: http_run() then starts another run. */
-	if (h->running)
-		h->poked = true;
+	if (h->library.running)
+		h->library.poked = true;
 	else
 		/* Use the current time: a time long past would precede all other timers. */
-		loop_set_time(h->again, clock_mono_ns(clock_real()));
+		loop_set_time(h->timer.again, clock_mono_ns(clock_real()));
 }
 
 static void on_again(void *arg, uint64_t now_ns)
@@ -104,11 +104,11 @@ static void on_beat(void *arg, uint64_t now_ns)
 	follow_beat(h, now_ns);
 	/* After many connections, the C library keeps the freed memory: return it to the
 	 * kernel. */
-	if (h->peak > TRIM_LEAST && h->counts.connections < h->peak / 4) {
+	if (h->load.peak > TRIM_LEAST && h->counts.connections < h->load.peak / 4) {
 		malloc_trim(0);
-		h->peak = h->counts.connections;
+		h->load.peak = h->counts.connections;
 	}
-	loop_set_time(h->beat, now_ns + h->beat_ns);
+	loop_set_time(h->timer.beat, now_ns + h->limit.beat_ns);
 }
 
 /* ---- starting and ending */
@@ -137,8 +137,8 @@ static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 			struct loop_source **ret_source, char *message, size_t size)
 {
 	struct MHD_OptionItem tls[] = {
-		{ MHD_OPTION_HTTPS_MEM_CERT, 0, h->tls_cert },
-		{ MHD_OPTION_HTTPS_MEM_KEY, 0, h->tls_key },
+		{ MHD_OPTION_HTTPS_MEM_CERT, 0, h->settings.cert },
+		{ MHD_OPTION_HTTPS_MEM_KEY, 0, h->settings.key },
 		{ MHD_OPTION_HTTPS_PRIORITIES, 0,
 		  (void *)(uintptr_t) "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1" },
 		{ MHD_OPTION_END, 0, NULL },
@@ -179,7 +179,7 @@ static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
  * is suspended. */
 static void stop_daemon(struct http *h, struct MHD_Daemon **d, struct loop_source **source)
 {
-	bool tls = d == &h->tls;
+	bool tls = d == &h->library.tls;
 
 	if (!*d)
 		return;
@@ -235,13 +235,7 @@ static int read_text(const char *path, char **ret, char *message, size_t size)
 	return 0;
 }
 
-/* Settings that a reload may change; all are read before any is applied. */
-struct settings {
-	struct auth auth;
-	char **hosts, **origins, *cert, *key;
-};
-
-static void settings_done(struct settings *s)
+static void settings_done(struct http_settings *s)
 {
 	list_free(s->hosts);
 	list_free(s->origins);
@@ -249,7 +243,7 @@ static void settings_done(struct settings *s)
 	if (s->key)
 		explicit_bzero(s->key, strlen(s->key));
 	free(s->key);
-	*s = (struct settings){ 0 };
+	*s = (struct http_settings){ 0 };
 }
 
 /* Adds the setting's name to the message. All errors except -GW_E_PERM and -GW_E_NOMEM become
@@ -265,12 +259,12 @@ static int name_setting(int err, const char *key, char *message, size_t size)
 	return err == -GW_E_PERM ? err : -GW_E_ARG;
 }
 
-static int settings_read(struct settings *s, const struct http_config *config, char *message,
-			 size_t size)
+static int settings_read(struct http_settings *s, const struct http_config *config,
+			 char *message, size_t size)
 {
 	int r;
 
-	*s = (struct settings){ 0 };
+	*s = (struct http_settings){ 0 };
 	if (!config->tls_cert != !config->tls_key) {
 		snprintf(message, size,
 			 "service.tls_cert and service.tls_key must both be set");
@@ -314,41 +308,36 @@ static unsigned allowed_connections(unsigned connections)
 	return limit.rlim_cur > DESCRIPTORS + 8 ? (unsigned)(limit.rlim_cur - DESCRIPTORS) : 8;
 }
 
-static void settings_take(struct http *h, struct settings *s, const struct http_config *config)
+static void settings_take(struct http *h, struct http_settings *s,
+			  const struct http_config *config)
 {
-	struct settings old = {
-		.hosts = h->hosts, .origins = h->origins, .cert = h->tls_cert, .key = h->tls_key
-	};
+	struct http_settings old = h->settings;
 
-	h->auth = s->auth;
-	h->hosts = s->hosts;
-	h->origins = s->origins;
-	h->tls_cert = s->cert;
-	h->tls_key = s->key;
-	h->connections = allowed_connections(config->connections);
-	h->streams = config->streams;
-	h->limit_ns[CONN_HEAD] = config->header_ns;
-	h->limit_ns[CONN_BODY] = h->limit_ns[CONN_BUSY] = config->body_ns;
-	h->limit_ns[CONN_IDLE] = config->idle_ns;
-	h->beat_ns = config->beat_ns ? config->beat_ns : BEAT_NS;
-	h->limit_ns[CONN_STREAM] = 2 * h->beat_ns + NS_PER_S;
-	h->log = config->log;
-	h->mark = config->mark;
+	h->settings = *s;
+	h->limit.connections = allowed_connections(config->connections);
+	h->limit.streams = config->streams;
+	h->limit.state_ns[CONN_HEAD] = config->header_ns;
+	h->limit.state_ns[CONN_BODY] = h->limit.state_ns[CONN_BUSY] = config->body_ns;
+	h->limit.state_ns[CONN_IDLE] = config->idle_ns;
+	h->limit.beat_ns = config->beat_ns ? config->beat_ns : BEAT_NS;
+	h->limit.state_ns[CONN_STREAM] = 2 * h->limit.beat_ns + NS_PER_S;
+	h->hook.log = config->log;
+	h->hook.mark = config->mark;
 	settings_done(&old);
 }
 
 static int add_sources(struct http *h)
 {
-	int r = loop_add_timer(h->loop, on_again, h, &h->again);
+	int r = loop_add_timer(h->loop, on_again, h, &h->timer.again);
 
 	if (r == 0)
-		r = loop_add_timer(h->loop, conn_deadline, h, &h->deadline);
+		r = loop_add_timer(h->loop, conn_deadline, h, &h->timer.deadline);
 	if (r == 0)
-		r = loop_add_timer(h->loop, conn_rest, h, &h->rest);
+		r = loop_add_timer(h->loop, conn_rest, h, &h->timer.rest);
 	if (r == 0)
-		r = loop_add_timer(h->loop, on_beat, h, &h->beat);
+		r = loop_add_timer(h->loop, on_beat, h, &h->timer.beat);
 	if (r == 0)
-		loop_set_time(h->beat, clock_mono_ns(clock_real()) + h->beat_ns);
+		loop_set_time(h->timer.beat, clock_mono_ns(clock_real()) + h->limit.beat_ns);
 	return r;
 }
 
@@ -375,7 +364,7 @@ static int open_listeners(struct http *h, const struct http_config *config, char
 static int http_start(struct http *h, const struct http_config *config, char *message,
 		      size_t size)
 {
-	struct settings settings;
+	struct http_settings settings;
 	int r = settings_read(&settings, config, message, size);
 
 	if (r != 0)
@@ -387,9 +376,11 @@ static int http_start(struct http *h, const struct http_config *config, char *me
 	if (r == 0)
 		r = router_new(config->route, config->routes, &h->router);
 	if (r == 0)
-		r = start_daemon(h, 0, &h->plain, &h->plain_source, message, size);
-	if (r == 0 && h->tls_cert)
-		r = start_daemon(h, MHD_USE_TLS, &h->tls, &h->tls_source, message, size);
+		r = start_daemon(h, 0, &h->library.plain, &h->library.plain_source, message,
+				 size);
+	if (r == 0 && h->settings.cert)
+		r = start_daemon(h, MHD_USE_TLS, &h->library.tls, &h->library.tls_source,
+				 message, size);
 	if (r == 0)
 		r = open_listeners(h, config, message, size);
 	return r;
@@ -407,8 +398,9 @@ int http_new(struct loop *l, const struct http_config *config, struct http **ret
 	h->loop = l;
 	h->route = config->route;
 	h->routes = config->routes;
-	h->arg = config->arg;
-	h->in_place = MHD_get_version()[0] == '0'; /* only version 0 leaves headers in place */
+	h->hook.arg = config->arg;
+	/* only version 0 leaves headers in place */
+	h->library.in_place = MHD_get_version()[0] == '0';
 	h->now_ns = clock_mono_ns(clock_real());
 	h->cache = calloc(config->routes + 1, sizeof(*h->cache));
 	if (h->cache)
@@ -428,20 +420,17 @@ void http_free(struct http *h)
 		return;
 	for (unsigned i = 0; i < h->listeners; i++)
 		listen_close(&h->listener[i]);
-	h->running = true; /* prevents further runs */
-	stop_daemon(h, &h->plain, &h->plain_source);
-	stop_daemon(h, &h->tls, &h->tls_source);
+	h->library.running = true; /* prevents further runs */
+	stop_daemon(h, &h->library.plain, &h->library.plain_source);
+	stop_daemon(h, &h->library.tls, &h->library.tls_source);
 	for (unsigned i = 0; h->cache && i < h->routes; i++)
 		cache_drop(h, (int)i, true);
-	loop_remove(h->again);
-	loop_remove(h->deadline);
-	loop_remove(h->rest);
-	loop_remove(h->beat);
+	loop_remove(h->timer.again);
+	loop_remove(h->timer.deadline);
+	loop_remove(h->timer.rest);
+	loop_remove(h->timer.beat);
 	router_free(h->router);
-	settings_done(&(struct settings){ .hosts = h->hosts,
-					  .origins = h->origins,
-					  .cert = h->tls_cert,
-					  .key = h->tls_key });
+	settings_done(&h->settings);
 	free(h->listener);
 	free(h->cache);
 	free(h);
@@ -449,7 +438,7 @@ void http_free(struct http *h)
 
 int http_reload(struct http *h, const struct http_config *config, char *message, size_t size)
 {
-	struct settings settings;
+	struct http_settings settings;
 	int r = settings_read(&settings, config, message, size);
 
 	for (unsigned i = 0; r == 0 && i < h->listeners; i++)
@@ -459,32 +448,32 @@ int http_reload(struct http *h, const struct http_config *config, char *message,
 		return r;
 	}
 
-	bool other =
-		!text_same(settings.cert, h->tls_cert) || !text_same(settings.key, h->tls_key);
+	bool other = !text_same(settings.cert, h->settings.cert) ||
+		     !text_same(settings.key, h->settings.key);
 	struct MHD_Daemon *tls = NULL;
 	struct loop_source *source = NULL;
-	char *cert = h->tls_cert, *key = h->tls_key;
+	char *cert = h->settings.cert, *key = h->settings.key;
 
 	if (other && settings.cert) { /* start the new daemon before the old one stops */
-		h->tls_cert = settings.cert;
-		h->tls_key = settings.key;
+		h->settings.cert = settings.cert;
+		h->settings.key = settings.key;
 		r = start_daemon(h, MHD_USE_TLS, &tls, &source, message, size);
-		h->tls_cert = cert;
-		h->tls_key = key;
+		h->settings.cert = cert;
+		h->settings.key = key;
 	}
 	if (r != 0) {
 		settings_done(&settings);
 		return r;
 	}
 	if (other) {
-		stop_daemon(h, &h->tls, &h->tls_source);
-		h->tls = tls;
-		h->tls_source = source;
+		stop_daemon(h, &h->library.tls, &h->library.tls_source);
+		h->library.tls = tls;
+		h->library.tls_source = source;
 		for (unsigned i = 0; i < h->listeners; i++)
 			listen_set_tls(&h->listener[i], tls != NULL);
 	}
 	*message = '\0';
-	if (h->auth.token && !settings.auth.token)
+	if (h->settings.auth.token && !settings.auth.token)
 		snprintf(message, size,
 			 "service.token_file is no longer set: every client may open and end "
 			 "energy windows, and only clients of the UNIX socket can change "

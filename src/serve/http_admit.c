@@ -45,7 +45,7 @@ bool admit_host(const struct http *h, const struct listener *from, const char *t
 		return true;
 	if (!check_host(text, host, &port))
 		return false;
-	if (strcmp(host, "localhost") == 0 || admit_listed(h->hosts, host))
+	if (strcmp(host, "localhost") == 0 || admit_listed(h->settings.hosts, host))
 		return true;
 	if (!is_literal(host))
 		return false;
@@ -100,7 +100,8 @@ static enum MHD_Result answer_options(struct conn *c, unsigned methods)
 	r.status = 204;
 	r.type = NULL;
 	reply_header(&r, "Allow", allow);
-	if (heads->origin && heads->method && admit_listed(c->http->origins, heads->origin)) {
+	if (heads->origin && heads->method &&
+	    admit_listed(c->http->settings.origins, heads->origin)) {
 		reply_header(&r, "Access-Control-Allow-Methods", allow);
 		reply_header(&r, "Access-Control-Allow-Headers",
 			     "Authorization, Content-Type, If-None-Match, Last-Event-ID, "
@@ -254,9 +255,9 @@ static enum admitted check_client(struct conn *c)
 	}
 	/* A client may send the token of another service. It is ignored if the client is
 	 * trusted and no token is configured. */
-	if (!c->heads.authorization || (k->q.trusted && !h->auth.token))
+	if (!c->heads.authorization || (k->q.trusted && !h->settings.auth.token))
 		return PASSED;
-	switch (auth_check(&h->auth, c->heads.authorization, c->peer, h->now_ns)) {
+	switch (auth_check(&h->settings.auth, c->heads.authorization, c->peer, h->now_ns)) {
 	case AUTH_GOOD:
 		snprintf(k->who, sizeof(k->who), "token");
 		k->q.uid = -1;
@@ -267,13 +268,13 @@ static enum admitted check_client(struct conn *c)
 					     "This address sent too many wrong tokens."));
 	case AUTH_WRONG: break;
 	}
-	return answered(
-		send_refusal(c, 401, "wrong-token",
-			     h->auth.token ? "Send \"Authorization: Bearer\" and the token of "
-					     "service.token_file."
-					   : "Omit Authorization: no token is configured.",
-			     h->auth.token ? "The token is wrong."
-					   : "A token was sent, but this service has none."));
+	return answered(send_refusal(
+		c, 401, "wrong-token",
+		h->settings.auth.token ? "Send \"Authorization: Bearer\" and the token of "
+					 "service.token_file."
+				       : "Omit Authorization: no token is configured.",
+		h->settings.auth.token ? "The token is wrong."
+				       : "A token was sent, but this service has none."));
 }
 
 /* A web page of another origin can send a request without CORS; it must not change things. A
@@ -282,7 +283,8 @@ static enum admitted check_origin(struct conn *c)
 {
 	const char *origin = c->heads.origin;
 
-	if (!origin || origin_is_own(&c->heads) || admit_listed(c->http->origins, origin))
+	if (!origin || origin_is_own(&c->heads) ||
+	    admit_listed(c->http->settings.origins, origin))
 		return PASSED;
 	return answered(send_refusal(c, 403, "foreign-origin",
 				     "Add the origin to service.origins to allow it.",
@@ -296,7 +298,7 @@ static enum admitted check_change(struct conn *c)
 
 	if (k->q.trusted)
 		return PASSED;
-	if (h->auth.token)
+	if (h->settings.auth.token)
 		return answered(send_refusal(c, 401, "no-token",
 					     "Send \"Authorization: Bearer\" and the token of "
 					     "service.token_file.",
@@ -383,7 +385,8 @@ enum admitted admit_all(struct conn *c, const char *url, const char *method,
 		return answered(send_refusal(
 			c, 503, "too-many-connections",
 			"Close connections that are not used, or raise service.connections.",
-			"All %u connections of the service are in use.", c->http->connections));
+			"All %u connections of the service are in use.",
+			c->http->limit.connections));
 	}
 	if (k->q.method != HTTP_GET && (r = check_origin(c)) != PASSED)
 		return r;

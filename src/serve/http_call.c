@@ -182,13 +182,13 @@ static enum MHD_Result start_stream(struct conn *c, struct reply *r)
 	struct http *h = c->http;
 	struct call *k = c->call;
 	const struct reply_impl *impl = r->impl;
-	bool cors = c->heads.origin && admit_listed(h->origins, c->heads.origin);
+	bool cors = c->heads.origin && admit_listed(h->settings.origins, c->heads.origin);
 	struct MHD_Response *m;
 	enum MHD_Result result;
 
 	if (!check_accepts(c->heads.accept, r->type) || k->head)
 		return send_reply(c, r);
-	if (h->counts.streams >= h->streams) {
+	if (h->counts.streams >= h->limit.streams) {
 		reply_problem(r, 503, "too-many-streams", "Raise service.streams.",
 			      "%u streams are open, which is the limit.", h->counts.streams);
 		return send_reply(c, r);
@@ -210,7 +210,7 @@ static enum MHD_Result start_stream(struct conn *c, struct reply *r)
 	for (unsigned i = 0; i < impl->headers; i++)
 		MHD_add_response_header(m, impl->header[i].name, impl->header[i].value);
 	send_count(c, 200, 0);
-	if (h->log)
+	if (h->hook.log)
 		send_log(h, &k->q, 200, r->type, 0, 0);
 	result = MHD_queue_response(c->mhd, 200, m);
 	MHD_destroy_response(m);
@@ -265,13 +265,13 @@ static enum MHD_Result dispatch(struct conn *c)
 	reply_init(&r, &impl);
 	k->q.body = k->body.p;
 	k->q.size = k->body.len;
-	h->route[k->route].answer(h->arg, &k->q, &r);
+	h->route[k->route].answer(h->hook.arg, &k->q, &r);
 	if (impl.again_ns) {
 		reply_done(&r);
 		return call_park(c, impl.again_ns);
 	}
-	if (h->mark)
-		h->mark(h->arg, &r);
+	if (h->hook.mark)
+		h->hook.mark(h->hook.arg, &r);
 	if (impl.stream && r.status == 200)
 		return start_stream(c, &r);
 	return send_reply(c, &r);
@@ -360,7 +360,7 @@ static void gather_headers(struct conn *c, const char *url, const char *method,
 		MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 
 	*heads = (struct heads){ 0 };
-	if (c->http->in_place && size) {
+	if (c->http->library.in_place && size) {
 		heads->next = version + strlen(version) + 2;
 		heads->bad = url != method + strlen(method) + 1 ||
 			     version != url + c->target_size + 1;

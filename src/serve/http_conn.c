@@ -47,9 +47,9 @@ static void list_append(struct conn_list *l, struct conn *c)
 
 static void set_deadline(struct http *h, uint64_t at_ns)
 {
-	if (h->deadline_at == 0 || at_ns < h->deadline_at) {
-		h->deadline_at = at_ns;
-		loop_set_time(h->deadline, at_ns);
+	if (h->timer.deadline_ns == 0 || at_ns < h->timer.deadline_ns) {
+		h->timer.deadline_ns = at_ns;
+		loop_set_time(h->timer.deadline, at_ns);
 	}
 }
 
@@ -63,13 +63,13 @@ void conn_set_state(struct conn *c, enum conn_state state)
 	struct http *h = c->http;
 
 	list_remove(&h->list[c->state], c);
-	h->shaking -= is_shaking(c);
+	h->load.shaking -= is_shaking(c);
 	c->state = state;
-	h->shaking += is_shaking(c);
+	h->load.shaking += is_shaking(c);
 	c->since_ns = h->now_ns;
 	list_append(&h->list[state], c);
-	if (h->limit_ns[state])
-		set_deadline(h, c->since_ns + h->limit_ns[state]);
+	if (h->limit.state_ns[state])
+		set_deadline(h, c->since_ns + h->limit.state_ns[state]);
 }
 
 void conn_suspend(struct conn *c)
@@ -93,7 +93,7 @@ void conn_cut(struct conn *c)
 {
 	if (!c->cut) {
 		c->cut = true;
-		c->http->cut++;
+		c->http->load.cut++;
 	}
 	shutdown(c->fd, SHUT_RDWR);
 	conn_set_state(c, c->state); /* moves it to the end of its list */
@@ -108,7 +108,7 @@ void conn_deadline(void *arg, uint64_t now_ns)
 
 	h->now_ns = now_ns;
 	for (unsigned s = 0; s < CONN_STATES; s++) {
-		uint64_t limit = h->limit_ns[s];
+		uint64_t limit = h->limit.state_ns[s];
 		struct conn *c;
 
 		while (limit && (c = h->list[s].first) && c->since_ns + limit <= now_ns) {
@@ -118,8 +118,8 @@ void conn_deadline(void *arg, uint64_t now_ns)
 		if (limit && c && (next == 0 || c->since_ns + limit < next))
 			next = c->since_ns + limit;
 	}
-	h->deadline_at = next;
-	loop_set_time(h->deadline, next);
+	h->timer.deadline_ns = next;
+	loop_set_time(h->timer.deadline, next);
 }
 
 void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
@@ -140,23 +140,23 @@ void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
 		c->tls = h->accept.from->tls;
 		c->peer = h->accept.peer;
 		c->spare = h->accept.spare;
-		h->spares += c->spare;
-		h->peer_count[c->peer % PEER_BUCKETS]++;
+		h->load.spares += c->spare;
+		h->load.peer_count[c->peer % PEER_BUCKETS]++;
 		c->uid = h->accept.uid;
 		c->pid = h->accept.pid;
 		c->since_ns = h->now_ns;
 		list_append(&h->list[CONN_HEAD], c);
-		h->shaking += is_shaking(c);
-		set_deadline(h, h->now_ns + h->limit_ns[CONN_HEAD]);
+		h->load.shaking += is_shaking(c);
+		set_deadline(h, h->now_ns + h->limit.state_ns[CONN_HEAD]);
 		h->counts.connections++;
-		if (h->counts.connections > h->peak)
-			h->peak = h->counts.connections;
+		if (h->counts.connections > h->load.peak)
+			h->load.peak = h->counts.connections;
 	} else if (c) {
 		list_remove(&h->list[c->state], c);
-		h->shaking -= is_shaking(c);
-		h->cut -= c->cut;
-		h->spares -= c->spare;
-		h->peer_count[c->peer % PEER_BUCKETS]--;
+		h->load.shaking -= is_shaking(c);
+		h->load.cut -= c->cut;
+		h->load.spares -= c->spare;
+		h->load.peer_count[c->peer % PEER_BUCKETS]--;
 		h->counts.connections--;
 		free(c);
 	}
@@ -219,12 +219,13 @@ static bool close_unused(struct http *h, unsigned bucket, bool spare)
 static bool make_space(struct http *h, const struct listener *l)
 {
 	unsigned bucket = (unsigned)(h->accept.peer % PEER_BUCKETS);
-	unsigned share = h->connections / 2 > h->streams ? h->connections / 2 : h->streams;
-	unsigned kept = h->connections > 4 * UNIX_PLACES ? UNIX_PLACES : 0;
-	unsigned limit = l->unix_socket ? h->connections : h->connections - kept;
-	unsigned used = h->counts.connections - h->cut - h->spares;
+	unsigned share = h->limit.connections / 2 > h->limit.streams ? h->limit.connections / 2
+								     : h->limit.streams;
+	unsigned kept = h->limit.connections > 4 * UNIX_PLACES ? UNIX_PLACES : 0;
+	unsigned limit = l->unix_socket ? h->limit.connections : h->limit.connections - kept;
+	unsigned used = h->counts.connections - h->load.cut - h->load.spares;
 
-	if (h->peer_count[bucket] >= share && !close_unused(h, bucket, false))
+	if (h->load.peer_count[bucket] >= share && !close_unused(h, bucket, false))
 		return false;
 	return used < limit || close_unused(h, PEER_BUCKETS, false);
 }
@@ -233,7 +234,7 @@ static bool make_space(struct http *h, const struct listener *l)
  * place is in use. */
 static bool make_spare(struct http *h)
 {
-	return h->spares < SPARE_PLACES || close_unused(h, PEER_BUCKETS, true);
+	return h->load.spares < SPARE_PLACES || close_unused(h, PEER_BUCKETS, true);
 }
 
 static void refuse_connection(struct http *h, const struct listener *l, int fd)
@@ -250,7 +251,7 @@ static void refuse_connection(struct http *h, const struct listener *l, int fd)
 static void add_connection(struct http *h, const struct listener *l, int fd,
 			   const struct sockaddr_storage *peer, socklen_t size)
 {
-	struct MHD_Daemon *d = l->tls ? h->tls : h->plain;
+	struct MHD_Daemon *d = l->tls ? h->library.tls : h->library.plain;
 
 	h->accept.peer = peer_hash(peer);
 	h->accept.uid = (uid_t)-1;
@@ -279,7 +280,7 @@ static void out_of_descriptors(struct http *h)
 	close_unused(h, PEER_BUCKETS, false);
 	for (unsigned i = 0; i < h->listeners; i++)
 		loop_set_events(h->listener[i].source, 0);
-	loop_set_time(h->rest, clock_mono_ns(clock_real()) + 100 * NS_PER_MS);
+	loop_set_time(h->timer.rest, clock_mono_ns(clock_real()) + 100 * NS_PER_MS);
 }
 
 void conn_rest(void *arg, uint64_t now_ns)
@@ -375,7 +376,7 @@ void follow_beat(struct http *h, uint64_t now_ns)
 
 	for (struct conn *c = h->list[CONN_STREAM].first; c; c = next) {
 		next = c->next;
-		if (now_ns - c->since_ns >= h->beat_ns / 2)
+		if (now_ns - c->since_ns >= h->limit.beat_ns / 2)
 			follower_beat(&c->follower);
 	}
 }

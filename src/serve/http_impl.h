@@ -249,46 +249,73 @@ struct http_accept {
 	int64_t pid;
 };
 
+/* Functions of the user of the server; arg is passed to them and to the routes. */
+struct http_hooks {
+	void *arg;
+	void (*log)(void *arg, const struct request *q, const struct reply *r, double seconds);
+	void (*mark)(void *arg, struct reply *r);
+};
+
+/* The library: a daemon without TLS and one with TLS. */
+struct http_library {
+	struct MHD_Daemon *plain, *tls;
+	struct loop_source *plain_source, *tls_source;
+	bool in_place; /* it leaves headers in place and parses them leniently */
+	bool running;  /* now inside the library */
+	bool poked;    /* http_poke() was called while running */
+};
+
+struct http_timers {
+	struct loop_source *again;    /* runs the library again, because it has more to do */
+	struct loop_source *deadline; /* earliest deadline of all connections */
+	uint64_t deadline_ns;         /* when it expires; 0: not set */
+	struct loop_source *rest;     /* resumes accepting */
+	struct loop_source *beat;
+};
+
+struct http_limits {
+	uint64_t state_ns[CONN_STATES]; /* maximum time per state; 0: unlimited */
+	uint64_t beat_ns;
+	unsigned connections; /* maximum */
+	unsigned streams;     /* maximum */
+};
+
+/* Settings that a reload may change; all are read before any is applied. */
+struct http_settings {
+	struct auth auth;
+	char **hosts, **origins;
+	char *cert, *key; /* contents of the files */
+};
+
+/* Numbers of connections. */
+struct http_load {
+	unsigned cut;                      /* shut down but not closed yet */
+	unsigned shaking;                  /* in a TLS handshake */
+	unsigned spares;                   /* beyond the limit */
+	unsigned peer_count[PEER_BUCKETS]; /* by hash of the peer */
+	unsigned peak;                     /* most since memory was trimmed */
+};
+
 struct http {
 	struct loop *loop;
 	const struct route *route;
 	unsigned routes;
-	void *arg;
-	void (*log)(void *arg, const struct request *q, const struct reply *r, double seconds);
-	void (*mark)(void *arg, struct reply *r);
+	struct http_hooks hook;
 	struct listener *listener;
 	unsigned listeners;
-	struct MHD_Daemon *plain, *tls;
-	struct loop_source *plain_source, *tls_source;
-	/* timer: runs the library again, because it has more to do */
-	struct loop_source *again;
-	struct loop_source *deadline; /* timer: earliest deadline of all connections */
-	struct loop_source *rest;     /* resumes accepting */
-	uint64_t deadline_at;
-	struct loop_source *beat;
+	struct http_library library;
+	struct http_timers timer;
 	struct router *router;
 	struct entry **cache; /* for each route */
 	uint64_t tick;
 	struct conn_list list[CONN_STATES];
-	uint64_t limit_ns[CONN_STATES]; /* maximum time per state; 0: unlimited */
-	uint64_t beat_ns;
-	uint64_t now_ns;                   /* time at the begin of this round */
-	unsigned connections;              /* maximum */
-	unsigned streams;                  /* maximum */
-	unsigned cut;                      /* connections shut down but not closed yet */
-	unsigned shaking;                  /* number of connections in a TLS handshake */
-	unsigned spares;                   /* connections beyond the limit */
-	unsigned peer_count[PEER_BUCKETS]; /* connections, by hash of the peer */
-	struct auth auth;
-	char **hosts, **origins;
-	char *tls_cert, *tls_key; /* contents of the files */
-	unsigned peak;            /* most connections since memory was trimmed */
+	struct http_limits limit;
+	struct http_settings settings;
+	struct http_load load;
+	uint64_t now_ns; /* time at the begin of this round */
 	uint64_t id_base, ids;
 	struct http_counts counts;
 	struct http_accept accept;
-	bool in_place; /* the library leaves headers in place and parses them leniently */
-	bool running;  /* now inside the library */
-	bool poked;    /* http_poke() was called while running */
 };
 
 void conn_set_state(struct conn *c, enum conn_state state);

@@ -24,7 +24,7 @@ void send_log(struct http *h, const struct request *q, int status, const char *t
 
 	r.body.len = bytes;
 	/* Rounded to microseconds, which is the precision. */
-	h->log(h->arg, q, &r, (double)(uint64_t)(seconds * 1e6 + 0.5) / 1e6);
+	h->hook.log(h->hook.arg, q, &r, (double)(uint64_t)(seconds * 1e6 + 0.5) / 1e6);
 }
 
 /* ---- answering */
@@ -41,8 +41,8 @@ static struct MHD_Response *ready_response(struct http *h, struct entry *e, bool
 	struct MHD_Response **m = same ? &e->same[gzip] : &e->ready[gzip];
 
 	if (!*m)
-		*m = entry_response(e, gzip, same, h->tls == NULL, NULL, NULL,
-				    h->origins && h->origins[0]);
+		*m = entry_response(e, gzip, same, h->library.tls == NULL, NULL, NULL,
+				    h->settings.origins && h->settings.origins[0]);
 	return *m;
 }
 
@@ -60,7 +60,7 @@ enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url)
 		return MHD_NO;
 	conn_set_state(c, CONN_BUSY);
 	send_count(c, status, bytes);
-	if (h->log) {
+	if (h->hook.log) {
 		struct request q = {
 			.method = HTTP_GET, .path = url, .body = "", .who = "anyone", .id = ""
 		};
@@ -137,19 +137,19 @@ enum MHD_Result send_entry(struct conn *c, struct entry *e)
 	struct call *k = c->call;
 	bool gzip = entry_wants_gzip(e, c->heads.encoding);
 	bool same = k->q.method == HTTP_GET && entry_is_same(e, gzip, c->heads.match);
-	bool cors = c->heads.origin && admit_listed(h->origins, c->heads.origin);
+	bool cors = c->heads.origin && admit_listed(h->settings.origins, c->heads.origin);
 	int status = same ? 304 : e->status;
 	size_t bytes = same ? 0 : gzip ? e->gzip->size : e->plain->size;
 	struct MHD_Response *m =
 		entry_response(e, gzip, same, false, k->id, cors ? c->heads.origin : NULL,
-			       h->origins && h->origins[0]);
+			       h->settings.origins && h->settings.origins[0]);
 	enum MHD_Result r;
 
 	if (!m)
 		return MHD_NO;
 	conn_set_state(c, CONN_BUSY);
 	send_count(c, status, bytes);
-	if (h->log)
+	if (h->hook.log)
 		send_log(h, &k->q, status, e->type, bytes,
 			 (double)(clock_mono_ns(clock_real()) - k->start_ns) * 1e-9);
 	r = queue(c, status, m);

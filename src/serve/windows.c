@@ -137,14 +137,15 @@ static void set_end(struct windows_entry *e, uint64_t end_ns, const char *by)
 {
 	e->state = WINDOWS_IS_ENDING;
 	e->ended_by = by;
-	e->end_ns = end_ns > e->begin_ns ? end_ns : e->begin_ns + 1;
-	e->last->end_ns = e->end_ns > e->last->begin_ns ? e->end_ns : e->last->begin_ns + 1;
+	e->time.end_ns = end_ns > e->time.begin_ns ? end_ns : e->time.begin_ns + 1;
+	e->last->end_ns =
+		e->time.end_ns > e->last->begin_ns ? e->time.end_ns : e->last->begin_ns + 1;
 }
 
 static void close_at(struct windows_entry *e, uint64_t end_ns, const char *by, uint64_t now_ns)
 {
 	set_end(e, end_ns, by);
-	e->give_up_ns = now_ns + WINDOWS_WAIT_NS;
+	e->time.give_up_ns = now_ns + WINDOWS_WAIT_NS;
 	window_hurry(e->window); /* a client may wait for the result */
 	if (e->marks) {
 		gw_window_close(e->last->window, e->last->end_ns);
@@ -152,7 +153,7 @@ static void close_at(struct windows_entry *e, uint64_t end_ns, const char *by, u
 		gw_window_free(e->last->window);
 		e->last->window = NULL;
 	}
-	gw_window_close(e->window, e->end_ns);
+	gw_window_close(e->window, e->time.end_ns);
 }
 
 static bool all_there(const struct windows_entry *e)
@@ -167,14 +168,15 @@ static bool all_there(const struct windows_entry *e)
 static bool advance(struct windows *w, const struct view *v, struct windows_entry *e,
 		    uint64_t now_ns)
 {
-	if (e->state == WINDOWS_IS_OPEN && now_ns - e->begin_ns >= e->limit_ns)
-		close_at(e, e->begin_ns + e->limit_ns, "limit", now_ns);
-	if (e->state == WINDOWS_IS_OPEN && e->lease_ns && now_ns - e->asked_ns >= e->lease_ns)
-		close_at(e, e->asked_ns + e->lease_ns, "lease", now_ns);
+	if (e->state == WINDOWS_IS_OPEN && now_ns - e->time.begin_ns >= e->time.limit_ns)
+		close_at(e, e->time.begin_ns + e->time.limit_ns, "limit", now_ns);
+	if (e->state == WINDOWS_IS_OPEN && e->time.lease_ns &&
+	    now_ns - e->time.asked_ns >= e->time.lease_ns)
+		close_at(e, e->time.asked_ns + e->time.lease_ns, "lease", now_ns);
 	for (struct windows_part *p = e->parts; p; p = p->next)
 		if (p->window && p->end_ns && window_done(p->window))
 			windows_settle_part(e, p);
-	if (e->state == WINDOWS_IS_ENDING && (all_there(e) || now_ns >= e->give_up_ns))
+	if (e->state == WINDOWS_IS_ENDING && (all_there(e) || now_ns >= e->time.give_up_ns))
 		finish_window(w, v, e);
 	return e->state == WINDOWS_HAS_ENDED;
 }
@@ -380,11 +382,11 @@ static int fill_entry(struct windows *w, const struct view *v, const struct wind
 	if (err)
 		return err;
 	snprintf(e->label, sizeof(e->label), "%s", ask->label ? ask->label : "");
-	e->begin_ns = now_ns;
-	e->begin_wall_ns = clock_wall_ns(meter_clock(v->meter));
-	e->limit_ns = ask->limit_ns;
-	e->lease_ns = ask->lease_ns;
-	e->asked_ns = now_ns;
+	e->time.begin_ns = now_ns;
+	e->time.begin_wall_ns = clock_wall_ns(meter_clock(v->meter));
+	e->time.limit_ns = ask->limit_ns;
+	e->time.lease_ns = ask->lease_ns;
+	e->time.asked_ns = now_ns;
 	e->simulated = gw_snapshot_status(v->snap)->simulated;
 	e->tags = tags_json(ask);
 	if (!e->tags)
@@ -476,7 +478,7 @@ struct windows_entry *windows_find(struct windows *w, const char *id)
 
 void windows_asked(struct windows_entry *e, uint64_t now_ns)
 {
-	e->asked_ns = now_ns;
+	e->time.asked_ns = now_ns;
 }
 
 const char *windows_id(const struct windows_entry *e)

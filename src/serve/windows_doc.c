@@ -117,7 +117,7 @@ static void part_json(struct json *j, const struct windows_entry *e,
 {
 	json_object(j, NULL);
 	json_string(j, "label", p->labelled ? p->label : NULL);
-	json_double(j, "begin_seconds", windows_seconds(e->begin_ns, p->begin_ns));
+	json_double(j, "begin_seconds", windows_seconds(e->time.begin_ns, p->begin_ns));
 	json_double(j, "seconds", windows_seconds(p->begin_ns, p->end_ns ? p->end_ns : now_ns));
 	json_bool(j, "unfinished", p->end_ns == 0);
 	if (p->window)
@@ -229,13 +229,14 @@ static void head_json(struct json *j, const struct windows_entry *e, const char 
 	json_string(j, "label", *e->label ? e->label : NULL);
 	json_string(j, "state", state);
 	json_string(j, "ended_by", ended_by);
-	json_time(j, "begin_time", e->begin_wall_ns);
+	json_time(j, "begin_time", e->time.begin_wall_ns);
 }
 
 static void settings_json(struct json *j, const struct windows_entry *e)
 {
-	json_double(j, "limit_seconds", (double)e->limit_ns / 1e9);
-	json_double(j, "lease_seconds", e->lease_ns ? (double)e->lease_ns / 1e9 : NAN);
+	json_double(j, "limit_seconds", (double)e->time.limit_ns / 1e9);
+	json_double(j, "lease_seconds",
+		    e->time.lease_ns ? (double)e->time.lease_ns / 1e9 : NAN);
 	json_raw(j, "tags", e->tags ? e->tags : "{}");
 	json_bool(j, "simulated", e->simulated);
 	json_uint(j, "marks", e->marks);
@@ -265,8 +266,12 @@ static void render_window(struct json *j, const struct windows_entry *e, enum wi
 	head_json(j, e, states[e->state], e->ended_by);
 	/* Computed from the monotonic clock, so that setting the wall clock does not change the
 	 * duration. */
-	json_time(j, "end_time", e->end_ns ? e->begin_wall_ns + (e->end_ns - e->begin_ns) : 0);
-	json_double(j, "seconds", windows_seconds(e->begin_ns, e->end_ns ? e->end_ns : now_ns));
+	json_time(j, "end_time",
+		  e->time.end_ns ? e->time.begin_wall_ns + (e->time.end_ns - e->time.begin_ns)
+				 : 0);
+	json_double(
+		j, "seconds",
+		windows_seconds(e->time.begin_ns, e->time.end_ns ? e->time.end_ns : now_ns));
 	settings_json(j, e);
 	sum_json(j, &sum);
 	devices_json(j, e, e->window);
@@ -297,14 +302,14 @@ void windows_json(struct json *j, const struct windows_entry *e, enum windows_fo
 
 void windows_mark_json(struct json *j, const struct windows_entry *e)
 {
-	uint64_t begin_ns = e->last->begin_ns - e->begin_ns;
+	uint64_t begin_ns = e->last->begin_ns - e->time.begin_ns;
 
 	json_object(j, NULL);
 	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
 	json_string(j, "kind", "mark");
 	json_string(j, "id", e->id);
 	json_string(j, "label", e->last->label);
-	json_time(j, "time", e->begin_wall_ns + begin_ns);
+	json_time(j, "time", e->time.begin_wall_ns + begin_ns);
 	json_bool(j, "simulated", e->simulated);
 	json_double(j, "begin_seconds", (double)begin_ns / 1e9);
 	json_uint(j, "marks", e->marks);
@@ -346,7 +351,7 @@ int windows_make_document(struct windows_entry *e)
 
 	buf_init(&text, VIEW_DOCUMENT_MAX + 1);
 	json_init(&j, &text, false);
-	render_window(&j, e, WINDOWS_WHOLE, e->end_ns);
+	render_window(&j, e, WINDOWS_WHOLE, e->time.end_ns);
 	copy = text.err ? NULL : strdup(text.p);
 	err = text.err ? text.err : copy ? 0 : -GW_E_NOMEM;
 	buf_done(&text);
@@ -420,7 +425,7 @@ static void sentence(const struct windows_entry *e, bool kept, char *out, size_t
 		snprintf(out + n, size - n, "ended without a result%s", more);
 	else
 		snprintf(out + n, size - n, "ended: %.1f J in %.3f s (%s)%s",
-			 e->sum.joules.best, windows_seconds(e->begin_ns, e->end_ns),
+			 e->sum.joules.best, windows_seconds(e->time.begin_ns, e->time.end_ns),
 			 gw_validity_name(e->sum.validity), more);
 }
 
@@ -434,7 +439,7 @@ static void push_document(struct windows *w, const struct windows_entry *e, uint
 		return;
 	buf_init(&out, VIEW_DOCUMENT_MAX);
 	json_init(&j, &out, false);
-	windows_json(&j, e, WINDOWS_SHORT, e->end_ns ? e->end_ns : e->begin_ns);
+	windows_json(&j, e, WINDOWS_SHORT, e->time.end_ns ? e->time.end_ns : e->time.begin_ns);
 	if (!out.err)
 		stream_push(w->stream, STREAM_WINDOW, "window", id, out.p, out.len);
 	buf_done(&out);

@@ -37,15 +37,20 @@ struct windows_sum {
 	enum gw_validity validity;
 };
 
+/* Times and durations of a window; monotonic clock except begin_wall_ns. */
+struct windows_times {
+	uint64_t begin_ns, begin_wall_ns, end_ns, limit_ns, give_up_ns;
+	/* lease_ns 0: no lease; asked_ns: time of the last request */
+	uint64_t lease_ns, asked_ns;
+};
+
 struct windows_entry {
 	struct windows_entry *next;
 	char id[20], label[WINDOWS_LABEL];
 	char key[65], request[65]; /* hashes; "": none */
 	enum windows_state state;
 	const char *ended_by; /* "request", "limit", "lease", "meter", "crash"; NULL: open */
-	uint64_t begin_ns, begin_wall_ns, end_ns, limit_ns, give_up_ns;
-	/* lease_ns 0: no lease; asked_ns: time of the last request */
-	uint64_t lease_ns, asked_ns;
+	struct windows_times time;
 	bool simulated;
 	char *tags; /* JSON */
 	struct windows_device *device;

@@ -191,7 +191,7 @@ TEST(another_configuration_comes_at_once_where_nothing_is_under_way)
 	give(1);
 	assert_int_equal(seen.changes, 1);
 	assert_int_equal(seen.opened, 1);
-	assert_null(g.next);
+	assert_null(g.reload.next);
 	assert_int_equal(g.settings->policy.workers, 1);
 	assert_ptr_equal(seen.looks_by, &g.settings->policy);
 	assert_ptr_equal(seen.acts_by, &g.settings->policy);
@@ -231,10 +231,10 @@ TEST(a_reload_waits_for_a_running_order_and_delays_new_orders_for_a_while)
 	pass(60 * S);
 	assert_int_equal(seen.logged, 1);
 	seen.idle = true;
-	g.writing = true; /* the record of the order is not stored yet */
+	g.journal.writing = true; /* the record of the order is not stored yet */
 	pass(S);
 	assert_int_equal(seen.changes, 0);
-	g.writing = false;
+	g.journal.writing = false;
 	pass(S);
 	assert_int_equal(seen.changes, 1);
 	end();
@@ -266,7 +266,7 @@ TEST(a_configuration_that_cannot_be_applied_leaves_the_old_one_in_force)
 	seen.change_err = -GW_E_NOMEM;
 	give(1);
 	assert_ptr_equal(g.settings, old);
-	assert_null(g.next);
+	assert_null(g.reload.next);
 	assert_int_equal(seen.freed, 1);
 	assert_null(seen.looks_by);
 	assert_string_equal(seen.forgotten, "");
@@ -340,16 +340,16 @@ TEST(after_a_reload_only_decisions_of_remaining_workers_are_listed)
 	g.view.decisions = 3;
 	for (unsigned i = 0; i < 3; i++) {
 		struct guard_view_decision *d =
-			&g.ring[(g.view.first + i) % GUARD_VIEW_DECISIONS];
+			&g.journal.ring[(g.view.first + i) % GUARD_VIEW_DECISIONS];
 
 		d->id = i + 1;
 		d->decision.worker = i != 1;
 	}
 	give(1);
 	assert_int_equal(g.view.decisions, 2);
-	assert_int_equal(g.ring[GUARD_VIEW_DECISIONS - 1].id, 1);
-	assert_int_equal(g.ring[GUARD_VIEW_DECISIONS - 1].decision.worker, 0);
-	assert_int_equal(g.ring[0].id, 3);
+	assert_int_equal(g.journal.ring[GUARD_VIEW_DECISIONS - 1].id, 1);
+	assert_int_equal(g.journal.ring[GUARD_VIEW_DECISIONS - 1].decision.worker, 0);
+	assert_int_equal(g.journal.ring[0].id, 3);
 	end();
 }
 

@@ -110,7 +110,7 @@ static int begin(void **state)
 	g.settings = &settings;
 	g.guard = o.g;
 	g.config.emit = record_event;
-	snprintf(g.uuid[0], sizeof(g.uuid[0]), "GPU-0");
+	snprintf(g.gpus.uuid[0], sizeof(g.gpus.uuid[0]), "GPU-0");
 	return 0;
 }
 
@@ -163,7 +163,7 @@ TEST(a_fault_ends_for_the_guard_when_it_ends_for_health)
 	ticks(3);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	assert_int_equal(mask(), 1u << REASON_HEALTH);
-	health_status(g.health[0], o.now, &s);
+	health_status(g.gpus.health[0], o.now, &s);
 	assert_true(s.worst.clears_ns > o.now + 290 * S);
 	assert_int_equal(why(REASON_HEALTH).clears_ns, s.worst.clears_ns);
 	assert_in(why(REASON_HEALTH).clears, "no problem for 300 s");
@@ -243,7 +243,7 @@ TEST(an_earlier_xid_moves_no_worker_if_the_driver_requests_nothing)
 	xid(79, true);
 	ticks(2);
 	assert_int_equal(mask(), 0);
-	health_status(g.health[0], o.now, &s);
+	health_status(g.gpus.health[0], o.now, &s);
 	assert_int_equal(s.past_xids, 1);
 	assert_int_equal(s.xids, 0);
 }
@@ -257,10 +257,10 @@ TEST(disabling_health_ends_its_reasons)
 	settings.health_enabled = false;
 	guard_service_health_swapped(&g);
 	assert_int_equal(mask(), 0);
-	assert_null(g.health[0]);
+	assert_null(g.gpus.health[0]);
 	assert_true(isnan(threshold()));
 	ticks(3);
-	assert_null(g.health[0]);
+	assert_null(g.gpus.health[0]);
 	world_run(&o, 60 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 }

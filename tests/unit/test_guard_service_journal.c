@@ -258,7 +258,7 @@ TEST(no_order_above_level_2_is_carried_out_if_its_record_cannot_be_stored)
 	assert_true(disk.refused > 0);
 	assert_int_equal(disk.highest, 2);
 	assert_true(o.w[0].alive);
-	assert_int_not_equal(g.unsaved, 0);
+	assert_int_not_equal(g.journal.unsaved, 0);
 	world_done(&o);
 }
 
@@ -275,7 +275,7 @@ TEST(a_record_that_did_not_fit_is_stored_later_and_then_orders_continue)
 	disk.full = false;
 	run_for(120 * S);
 	assert_true(disk.kept > kept);
-	assert_int_equal(g.unsaved, 0);
+	assert_int_equal(g.journal.unsaved, 0);
 	assert_int_equal(disk.highest, 4);
 	assert_false(o.w[0].alive);
 	world_done(&o);
@@ -370,7 +370,7 @@ TEST(the_view_shows_at_once_whether_a_request_is_stored)
 	assert_in(g.view.journal, "cannot be written");
 	disk.fails = false; /* no new decision: the waiting records are written */
 	guard_service_pump(&g);
-	assert_false(g.failed);
+	assert_false(g.journal.failed);
 	assert_string_equal(g.view.journal, "ok");
 	world_done(&o);
 }

@@ -124,15 +124,15 @@ TEST(a_service_that_only_observes_releases_its_locks)
 {
 	begin(1);
 	look_after(0);
-	assert_true(g.lock_of[0].fd >= 0);
+	assert_true(g.lock.of[0].fd >= 0);
 	settings.policy.mode = GUARD_OBSERVE;
 	look_after(NS_PER_S);
-	assert_int_equal(g.lock_of[0].fd, -1);
+	assert_int_equal(g.lock.of[0].fd, -1);
 	settings.policy.mode = GUARD_ENFORCE;
 	look_after(5 * NS_PER_S);
-	assert_true(g.lock_of[0].fd >= 0);
+	assert_true(g.lock.of[0].fd >= 0);
 	guard_service_lock_close(&g);
-	assert_int_equal(g.lock_of[0].fd, -1);
+	assert_int_equal(g.lock.of[0].fd, -1);
 }
 
 TEST(simulated_gpus_are_locked_only_where_a_folder_was_given)

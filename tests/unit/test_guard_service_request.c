@@ -74,7 +74,7 @@ void guard_service_pump(struct guard_service *x)
 void guard_service_written(struct guard_service *x, uint64_t now_ns)
 {
 	assert_int_equal(now_ns, stepped.mono_ns - seen.hangs_ns);
-	x->writing = false;
+	x->journal.writing = false;
 }
 
 uint64_t guard_service_log(struct guard_service *x, const char *severity, const char *fmt, ...)
@@ -194,14 +194,14 @@ TEST(a_request_is_in_the_journal_before_it_is_answered)
 	uint64_t before;
 
 	begin();
-	g.writing = true;
+	g.journal.writing = true;
 	seen.hangs_ns = 0;
 	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
-	assert_false(g.writing);
+	assert_false(g.journal.writing);
 	assert_string_equal(message, "");
 	assert_int_equal(seen.pumps, 1);
 
-	g.writing = true;
+	g.journal.writing = true;
 	seen.hangs_ns = 3 * S;
 	before = stepped.mono_ns;
 	assert_int_equal(wish(REQUEST_RELEASE, -1, message), 0);
@@ -216,11 +216,11 @@ TEST(the_answer_reports_that_a_request_would_be_lost_at_a_restart)
 	char message[200];
 
 	begin();
-	g.failed = true;
+	g.journal.failed = true;
 	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
 	assert_in(message, "the journal cannot be written (the disk is full)");
-	g.failed = false;
-	g.unsaved = 1;
+	g.journal.failed = false;
+	g.journal.unsaved = 1;
 	assert_int_equal(wish(REQUEST_RELEASE, -1, message), 0);
 	assert_in(message, "lost when the service restarts");
 	seen.lasting = false;

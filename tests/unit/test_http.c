@@ -350,7 +350,7 @@ static void keep_seconds(void *arg, const struct request *q, const struct reply 
 TEST(seconds_are_printed_in_whole_microseconds)
 {
 	double seconds = -1;
-	struct http h = { .log = keep_seconds, .arg = &seconds };
+	struct http h = { .hook = { .log = keep_seconds, .arg = &seconds } };
 	const struct request q = { .path = "/" };
 	char text[64];
 
