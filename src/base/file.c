@@ -273,10 +273,20 @@ int secret_read(const char *path, char out[static SECRET_MAX], char *message, si
 			 path, (unsigned)(st.st_mode & 0777), path);
 		return -GW_E_PERM;
 	}
+	if (!S_ISREG(
+		    st.st_mode)) { /* the service reads it between requests and must not wait */
+		snprintf(message, size, "the token file %s is not a regular file", path);
+		return -GW_E_ARG;
+	}
 	n = file_read(path, out, SECRET_MAX - 1, message, size);
 	if (n < 0)
 		return (int)n;
 	out[n] = '\0';
+	if (strlen(out) != (size_t)n) {
+		snprintf(message, size,
+			 "the token file %s has a NUL byte: write only text to it", path);
+		return -GW_E_ARG;
+	}
 	out[strcspn(out, "\r\n")] = '\0';
 	if (strlen(out) >= SECRET_MIN)
 		return 0;

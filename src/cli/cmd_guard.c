@@ -429,6 +429,8 @@ static int request_workers(struct cli *c, struct remote *r, const char *verb, co
 		return code;
 	n = json_doc_count(r->reply, "workers");
 	n = n < POLICY_WORKERS ? n : POLICY_WORKERS;
+	if (n == 0)
+		return cli_fail("the service has no [[worker]]: nothing was changed");
 	for (size_t i = 0; i < n; i++)
 		snprintf(names[i], sizeof(names[i]), "%s",
 			 json_doc_string(json_doc_at(r->reply, "workers", i), "name"));

@@ -51,6 +51,29 @@ static uint64_t others_take(const struct guard *g, const struct guard_worker *w,
 	return sum;
 }
 
+/* True if nobody else uses the GPU or is about to: no process but those of the worker, of the
+ * desktop and of this program, no reservation and no other worker. Then the headroom, which is for
+ * others, is not needed: a worker that filled the GPU alone may return. */
+static bool is_alone(const struct guard *g, const struct guard_worker *w, unsigned gpu)
+{
+	const struct guard_gpu *u = &g->gpu[gpu];
+
+	if (u->now->hidden || u->promised)
+		return false;
+	for (unsigned i = 0; i < g->workers; i++)
+		if (&g->worker[i] != w && has(g->worker[i].observed.gpus, gpu))
+			return false;
+	for (unsigned i = 0; i < g->scene.processes; i++) {
+		const struct verdict *v = &g->verdict[i];
+
+		if (&g->scene.gpu[g->scene.process[i].gpu] == u->now &&
+		    v->class != CLASS_SYSTEM && v->class != CLASS_SELF &&
+		    v->class != CLASS_WORKER)
+			return false;
+	}
+	return true;
+}
+
 static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, char *out,
 			   size_t size)
 {
@@ -59,7 +82,7 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 	for (unsigned i = 0; i < g->gpus; i++) {
 		const struct guard_gpu *u = &g->gpu[i];
 		const uint64_t held = w->observed.held[i];
-		uint64_t need = w->observed.need_on[i];
+		uint64_t need = w->observed.need_on[i], headroom;
 
 		if (!has(w->observed.gpus, i))
 			continue;
@@ -71,12 +94,14 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 			bad |= BIT(BLOCK_UNKNOWN);
 			continue;
 		}
-		need += demand_headroom(&w->knobs, u->now->total_bytes) + u->promised +
-			others_take(g, w, i) - held;
+		headroom =
+			is_alone(g, w, i) ? 0 : demand_headroom(&w->knobs, u->now->total_bytes);
+		need += headroom + u->promised + others_take(g, w, i) - held;
 		if (u->free_bytes < need) {
 			bad |= BIT(BLOCK_ROOM);
-			text_fit(out, size, "needs %llu MiB with headroom, %llu MiB are free",
+			text_fit(out, size, "needs %llu MiB%s, %llu MiB are free",
 				 (unsigned long long)(need / MIB),
+				 headroom ? " with headroom" : "",
 				 (unsigned long long)(u->free_bytes / MIB));
 		}
 	}

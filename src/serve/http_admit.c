@@ -59,9 +59,12 @@ bool admit_host(const struct http *h, const struct listener *from, const char *t
 
 static bool origin_is_own(const struct heads *heads)
 {
-	const char *host = heads->origin ? strstr(heads->origin, "://") : NULL;
+	const char *origin = heads->origin ? heads->origin : "";
+	size_t scheme = strncmp(origin, "https://", 8) == 0  ? 8
+			: strncmp(origin, "http://", 7) == 0 ? 7
+							     : 0;
 
-	return host && heads->host && strcasecmp(host + 3, heads->host) == 0;
+	return scheme && heads->host && strcasecmp(origin + scheme, heads->host) == 0;
 }
 
 /* ---- OPTIONS and methods */
@@ -154,6 +157,8 @@ static enum admitted check_framing(struct conn *c, const char *version)
 					     (unsigned long long)length, HTTP_BODY_MAX));
 	if (heads->authorizations > 1)
 		return bad_frame(c, "bad-header", "Authorization occurs twice.");
+	if (heads->origins > 1)
+		return bad_frame(c, "bad-header", "Origin occurs twice.");
 	return PASSED;
 }
 

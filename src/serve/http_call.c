@@ -98,7 +98,7 @@ static const struct {
 	C("Content-Length", length, lengths),
 	C("Transfer-Encoding", transfer, transfers),
 	C("Authorization", authorization, authorizations),
-	W("Origin", origin),
+	C("Origin", origin, origins),
 	W("X-Request-Id", id),
 	W("Content-Type", type),
 	W("Access-Control-Request-Method", method),

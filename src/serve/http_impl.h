@@ -184,7 +184,7 @@ enum conn_state {
 struct heads {
 	const char *host, *length, *transfer, *accept, *encoding, *match, *authorization,
 		*origin, *id, *type, *method;
-	unsigned hosts, lengths, transfers, authorizations, params, lines;
+	unsigned hosts, lengths, transfers, authorizations, origins, params, lines;
 	const char *next; /* where the next line must begin; NULL: not checked */
 	bool bad;         /* invalid line, or a NUL */
 };

@@ -545,8 +545,11 @@ def test_a_page_of_another_origin_may_not_send_anything_but_get(server):
     host, port = server.address
     body, kind = b"{}", "Content-Type: application/json"
     for origin, status in ((f"http://{host}:{port}", 200), ("null", 403), (f"http://{host}:{port + 1}", 403),
-                           (f"http://{host}", 403), ("https://evil.example", 403), ("", 403)):
+                           (f"http://{host}", 403), ("https://evil.example", 403), ("", 403),
+                           (f"file://{host}:{port}", 403), (f"://{host}:{port}", 403)):
         assert server.ask("/open", "POST", [kind, f"Origin: {origin}"], body).status == status, origin
+    twice = [kind, "Origin: https://evil.example", f"Origin: http://{host}:{port}"]
+    assert server.ask("/open", "POST", twice, body).status == 400
     assert server.ask("/tick", headers=["Origin: null"]).status == 200
 
 
