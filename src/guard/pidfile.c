@@ -7,19 +7,33 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 enum pidfile_part { PIDFILE_PASSED, PIDFILE_FOLDER, PIDFILE_ITSELF };
 
+/* With an access control list the group's bits are what any user or group in the list may do. */
+static bool pidfile_has_acl(int fd)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd); /* fd may be O_PATH */
+	return getxattr(path, "system.posix_acl_access", NULL, 0) > 0;
+}
+
 /* Checks one folder of the path, or the file. *owner is the one user who is neither root nor us
  * and owns a part of the path; -1: none so far. Returns NULL, or what is wrong.
  * In a sticky folder others can create files, but cannot replace the next folder of the path. */
-static const char *pidfile_fault(const struct stat *st, enum pidfile_part part, int64_t *owner)
+static const char *pidfile_fault(int fd, const struct stat *st, enum pidfile_part part,
+				 int64_t *owner)
 {
-	const bool group = st->st_mode & S_IWGRP && st->st_gid != 0 && st->st_gid != getegid();
+	const bool group =
+		st->st_mode & S_IWGRP &&
+		(pidfile_has_acl(fd) || (st->st_gid != 0 && st->st_gid != getegid()));
 
 	if (part == PIDFILE_ITSELF && !S_ISREG(st->st_mode))
 		return "it is not a regular file";
@@ -48,7 +62,7 @@ static int pidfile_open(const struct root *root, const char *path, struct stat *
 
 		part = path[n] ? PIDFILE_PASSED : PIDFILE_FOLDER;
 		if (fstat(dir, ret_st) == 0)
-			*fault = pidfile_fault(ret_st, part, owner);
+			*fault = pidfile_fault(dir, ret_st, part, owner);
 		strncat(name, path, n <= NAME_MAX ? n : 0);
 		path += n;
 		fd = *fault ? -1
@@ -65,7 +79,7 @@ static int pidfile_open(const struct root *root, const char *path, struct stat *
 			part = PIDFILE_ITSELF;
 	}
 	if (fstat(fd, ret_st) == 0)
-		*fault = pidfile_fault(ret_st, PIDFILE_ITSELF, owner);
+		*fault = pidfile_fault(fd, ret_st, PIDFILE_ITSELF, owner);
 	return fd;
 }
 

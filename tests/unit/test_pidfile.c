@@ -5,6 +5,10 @@
 
 #include <gpuward.h>
 
+#include <fcntl.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
 #define TEST_SETUP    begin
 #define TEST_TEARDOWN end
 #include "test.h"
@@ -105,6 +109,27 @@ TEST(a_group_may_write_only_if_it_is_that_of_root_or_ours)
 	assert_trusted();
 	set_owner("run/w", 0, OTHER);
 	assert_refused("/run/w/pid", "other users can write its folder");
+}
+
+TEST(a_pidfile_that_an_access_control_list_opens_to_others_is_refused)
+{
+	/* rw for its owner and for OTHER (4242), r for its group and the rest */
+	static const unsigned char acl[] = {
+		2,    0,    0,    0, /* version */
+		1,    0,    6,    0, 0xff, 0xff, 0xff, 0xff, 2,    0,    6, 0, 0x92, 0x10, 0,
+		0,    4,    0,    4, 0,    0xff, 0xff, 0xff, 0xff, 0x10, 0, 6, 0,    0xff, 0xff,
+		0xff, 0xff, 0x20, 0, 4,    0,    0xff, 0xff, 0xff, 0xff,
+	};
+	char path[64];
+	int fd = openat(tree.root.fd, "run/w/pid", O_RDONLY);
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (setxattr(path, "system.posix_acl_access", acl, sizeof(acl), 0) != 0) {
+		close(fd);
+		skip(); /* the file system has no access control lists */
+	}
+	close(fd);
+	assert_refused("/run/w/pid", "other users can write it");
 }
 
 TEST(a_pidfile_of_another_user_names_only_processes_of_that_user)
