@@ -35,7 +35,7 @@ struct query_change {
 };
 
 /* Takes the report d of this tick, with the absence reason of its process list, and calls
- * change() for each call whose figures changed. called(arg, call): true if the NVML call with
+ * change() for each call with figures that changed. called(arg, call): true if the NVML call with
  * this number was made; an older call is named if the newer one never was. */
 void query_errors_follow(struct query_errors *q, const struct gw_device *d,
 			 enum gw_absence processes, bool (*called)(void *arg, unsigned call),

@@ -101,7 +101,7 @@ void api_guard(void *arg, const struct request *q, struct reply *r)
 	if (!g || !api_number(q, r, "limit", DECISIONS, GUARD_VIEW_DECISIONS, &limit))
 		return;
 	api_begin(&j, a, r);
-	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
+	json_string(&j, "mode", guard_modes[g->policy->mode]);
 	json_string(&j, "journal", g->journal);
 	guard_doc_time(&j, "looked", g->scene ? g->scene->mono_ns : 0, now);
 	write_workers(&j, g, now);
@@ -122,7 +122,7 @@ void api_guard_worker(void *arg, const struct request *q, struct reply *r)
 	if (!g || (w = guard_doc_find(g, r, q->arg[0])) < 0)
 		return;
 	api_begin(&j, a, r);
-	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
+	json_string(&j, "mode", guard_modes[g->policy->mode]);
 	guard_doc_worker(&j, g, (unsigned)w, now);
 	write_decisions(&j, g, w, DECISIONS, now);
 	api_end(&j);
@@ -255,7 +255,7 @@ static void accepted(const struct api *a, const struct guard_view *g, unsigned w
 	}
 	r->status = 202;
 	api_begin(&j, a, r);
-	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
+	json_string(&j, "mode", guard_modes[g->policy->mode]);
 	guard_doc_worker(&j, g, worker, guard_moment(a));
 	json_string(&j, "journal", *unsaved ? unsaved : "ok");
 	if (json_object_if(&j, "operation", o)) {

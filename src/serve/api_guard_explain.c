@@ -356,7 +356,7 @@ static void say_mode(struct json *j, const struct guard_view *g, const struct gu
 {
 	if (s->dry == DRY_MODE)
 		explain_say(j, "The mode is %s: decisions are logged, but nothing is done.",
-			    guard_doc_mode(g->policy->mode));
+			    guard_modes[g->policy->mode]);
 	if (s->dry == DRY_FOREIGN) /* the sentence "Limit: ..." names that service */
 		explain_say(j, "Another service controls the worker's GPUs: decisions are "
 			       "logged, but nothing is done.");
@@ -448,7 +448,7 @@ void api_guard_explain(void *arg, const struct request *q, struct reply *r)
 	if (!g || (name && (only = guard_doc_find(g, r, name)) < 0))
 		return;
 	api_begin(&j, a, r);
-	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
+	json_string(&j, "mode", guard_modes[g->policy->mode]);
 	json_array(&j, "workers");
 	for (unsigned i = 0; i < g->policy->workers; i++)
 		if (only < 0 || i == (unsigned)only)

@@ -97,7 +97,7 @@ static void write_answer(const struct api *a, const struct guard_view *g, struct
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
 		answer.left_s[i] = NAN;
 	api_begin(&j, a, r);
-	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
+	json_string(&j, "mode", guard_modes[g->policy->mode]);
 	json_array(&j, "decisions");
 	what_if_run(t, (uint64_t)(seconds * 1e9), decision, &answer);
 	json_array_end(&j);

@@ -53,11 +53,6 @@ bool guard_doc_simulated(const struct guard_view *g)
 	return false;
 }
 
-const char *guard_doc_mode(enum guard_mode mode)
-{
-	return guard_modes[mode];
-}
-
 bool guard_doc_pretends(const struct guard_status *s)
 {
 	return s->dry && s->state != STATE_RECONCILE && s->state != STATE_ACTIVE &&

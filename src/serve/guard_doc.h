@@ -43,7 +43,6 @@ void guard_doc_old_names(struct json *j, double total, double used, double free_
  * absent are always real. */
 bool guard_doc_pretends(const struct guard_status *s);
 
-const char *guard_doc_mode(enum guard_mode mode);
 /* True if the guard observes a simulated GPU. */
 bool guard_doc_simulated(const struct guard_view *g);
 const char *guard_doc_hold(enum guard_hold hold);

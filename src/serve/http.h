@@ -83,10 +83,8 @@ enum route_flag {
 	ROUTE_TICK = 1 << 0,
 	ROUTE_ALIVE = 1 << 1,  /* never cached, always answers */
 	ROUTE_CHANGE = 1 << 2, /* changes something: 401 or 403 unless trusted */
-	/* may reply text/event-stream (reply_stream()); only for information */
-	ROUTE_STREAM = 1 << 3,
-	ROUTE_STATIC = 1 << 4, /* never changes while the service runs */
-	ROUTE_TEXT = 1 << 5,   /* Accept selects the type; cached per Accept */
+	ROUTE_STATIC = 1 << 3, /* never changes while the service runs */
+	ROUTE_TEXT = 1 << 4,   /* Accept selects the type; cached per Accept */
 };
 
 /* A path such as "/api/v1/devices/{uuid}": braces match one segment, a final star the rest. */

@@ -169,7 +169,7 @@ static const struct route routes[] = {
 	{ HTTP_POST, "/push", answer_push, 0 },
 	{ HTTP_GET, "/later", answer_later, 0 },
 	{ HTTP_GET, "/problem/{status}", answer_problem, 0 },
-	{ HTTP_GET, "/events", answer_events, ROUTE_STREAM },
+	{ HTTP_GET, "/events", answer_events, 0 },
 	{ HTTP_GET, "/counts", answer_counts, ROUTE_ALIVE },
 };
 
