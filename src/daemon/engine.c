@@ -179,6 +179,12 @@ static void count_save(struct engine *e, const char *what, const char *uuid, con
 	store_set_count(e->config.store, key, v);
 }
 
+/* The wall time of the first joule of a GPU; 0: not stored. */
+static uint64_t since_load(struct engine *e, const char *uuid)
+{
+	return (uint64_t)(count_load(e, "energy", uuid, "since") * 1e9);
+}
+
 /* Loads the stored counts for a GPU that is new at this index. */
 static void recall(struct engine *e, unsigned i, const char *uuid)
 {
@@ -193,6 +199,7 @@ static void recall(struct engine *e, unsigned i, const char *uuid)
 		return;
 	s->base_j = count_load(e, "energy", uuid, "joules");
 	s->base_s = count_load(e, "energy", uuid, "seconds");
+	v->energy_since_ns = since_load(e, uuid);
 	v->state_changes = (uint64_t)count_load(e, "state_changes", uuid, "");
 	for (unsigned a = 0; a < GW_ABSENCES; a++)
 		if (view_is_error(a))
@@ -214,6 +221,8 @@ static void recall_late(struct engine *e)
 			continue;
 		s->base_j += count_load(e, "energy", s->uuid, "joules");
 		s->base_s += count_load(e, "energy", s->uuid, "seconds");
+		if (count_load(e, "energy", s->uuid, "seconds") > 0)
+			v->energy_since_ns = since_load(e, s->uuid);
 		v->state_changes += (uint64_t)count_load(e, "state_changes", s->uuid, "");
 		for (unsigned a = 0; a < GW_ABSENCES; a++)
 			if (view_is_error(a))
@@ -261,9 +270,17 @@ static void count_energy(struct engine *e, unsigned i)
 		v->energy_joules = s->base_j;
 		v->energy_seconds = s->base_s;
 	}
+	/* if an earlier run counted joules without this time, it stays unknown */
+	if (!v->energy_since_ns && s->base_s == 0 && v->energy_seconds > 0)
+		v->energy_since_ns =
+			clock_wall_ns(e->clock) - (uint64_t)(v->energy_seconds * 1e9);
 	if (s->uuid[0]) {
 		count_save(e, "energy", s->uuid, "joules", v->energy_joules);
 		count_save(e, "energy", s->uuid, "seconds", v->energy_seconds);
+		/* a time is not a sum: the store would add one that it loads late */
+		if (store_count_known(e->config.store))
+			count_save(e, "energy", s->uuid, "since",
+				   (double)v->energy_since_ns / 1e9);
 	}
 	if (v->energy_seconds == 0 && v->energy_joules == 0)
 		v->energy_joules = NAN; /* never measured */

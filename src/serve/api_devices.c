@@ -20,6 +20,7 @@ static void write_counted(struct json *j, const struct api *a, unsigned i)
 	json_double(j, "energy_joules_total", d && known ? d->energy_joules : (double)NAN);
 	json_double(j, "energy_measured_seconds_total",
 		    d && known ? d->energy_seconds : (double)NAN);
+	json_time(j, "energy_since_utc", d && known ? d->energy_since_ns : 0);
 	if (d && d->seen_ns)
 		json_double(j, "seen_age_seconds",
 			    now > d->seen_ns ? (double)(now - d->seen_ns) / 1e9 : 0);

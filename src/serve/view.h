@@ -40,6 +40,7 @@ struct view_device {
 	/* Counters that continue across restarts. */
 	double energy_joules;         /* measured by the service; NAN: no power reading */
 	double energy_seconds;        /* measured time */
+	uint64_t energy_since_ns;     /* wall time of its first joule; 0: not recorded */
 	uint64_t errors[GW_ABSENCES]; /* failed readings by reason; see view_is_error() */
 	uint64_t state_changes;
 };
