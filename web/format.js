@@ -70,6 +70,9 @@ export function clock(t, withSeconds = true) {
 export const day = (t) => new Date(t).toLocaleDateString(undefined, { day: "numeric", month: "short" });
 export const when = (t, withSeconds = true) => (Date.now() - t > 64800e3 ? `${day(t)} ${clock(t, false)}` : clock(t, withSeconds));
 
+// " since 12 Nov 10:01"; t: a time, or null.
+export const sinceText = (t) => (t ? ` since ${day(t)} ${clock(t, false)}` : "");
+
 export const absence = (key) => absences[key] || (key ? words(key) : "not reported");
 export const words = (key) => String(key).replaceAll("_", " ").replaceAll("-", " ");
 
