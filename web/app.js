@@ -77,14 +77,14 @@ addEventListener("hashchange", () => {
 	if (view.gpus)
 		rows.forEach((r) => toggle(r, isAsked(r, view.gpus), false));
 	if (view.chart)
-		openCompare(true, view.chart);
+		openCompare(true, view.chart, false);
 });
 
 // ---- all GPUs in one chart: loaded when the user opens it
 
 let compare = null, wantsCompare = false;
 
-async function openCompare(open = !compare?.open, quantity = localStorage.getItem("chart")) {
+async function openCompare(open = !compare?.open, quantity = localStorage.getItem("chart"), kept = true) {
 	if (model.devices.length < 2 || (!compare && !open))
 		return;
 	wantsCompare = open;
@@ -94,6 +94,8 @@ async function openCompare(open = !compare?.open, quantity = localStorage.getIte
 	}
 	compare.show(wantsCompare, quantity);
 	$("compare-button").setAttribute("aria-expanded", String(wantsCompare));
+	if (!kept)
+		return;
 	localStorage.setItem("compare", wantsCompare ? "1" : "");
 	keepView();
 }
@@ -142,7 +144,7 @@ function draw(all = false) {
 		openFirst();
 		const { chart } = asked();
 		if (chart || localStorage.getItem("compare"))
-			openCompare(true, chart || undefined);
+			openCompare(true, chart || undefined, false);
 	}
 	$("compare-button").hidden = rows.size < 2;
 	$("empty").hidden = rows.size > 0;
@@ -184,13 +186,21 @@ function drawSince() {
 	put($("energy-since"), list.length ? f.sinceText(Math.min(...list)) : "");
 }
 
+// Without an answer of a driver, the number of GPUs is unknown.
+function drawCount(down) {
+	const s = model.snapshot?.source, n = model.devices.length, place = $("total-gpus");
+	if (!n && s?.cause && s.cause !== "no_gpu")
+		return unknown(place, s.message);
+	delete place.dataset.unknown;
+	place.removeAttribute("title");
+	put(place, `${n}${down ? ` (${down} not ok)` : ""}`);
+}
+
 function drawTotals() {
 	if (!model.snapshot && !model.tick)
 		return TOTALS.forEach((t) => unknown($(`total-${t}`), "nothing was read yet"));
 	const power = sum("power_watts"), limit = sum("power_limit_watts"), energy = sum("energy_joules_total") ?? sum("energy_joules"), down = model.devices.filter(needsCare).length;
-	delete $("total-gpus").dataset.unknown;
-	$("total-gpus").removeAttribute("title");
-	put($("total-gpus"), `${model.devices.length}${down ? ` (${down} not ok)` : ""}`);
+	drawCount(down);
 	$("total-gpus").classList.toggle("alarm", down > 0);
 	total("total-power", power, powers(limit ?? power), limit);
 	total("total-energy", energy, f.joules, null, energy ? `${f.wattHours(energy.value)}, also counted before restarts of the service` : "");

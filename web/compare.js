@@ -29,7 +29,7 @@ export class Compare {
 		this.open = false;
 		this.hidden = new Set(); // keys of GPUs without a line
 		this.chips = new Map(); // key: { button, value }
-		this.choice = el("select", { onchange: () => this.setQuantity(this.choice.value) }, ...QUANTITIES.map((q) => el("option", { value: q.key, textContent: q.title })));
+		this.choice = el("select", { onchange: () => this.choose(this.choice.value) }, ...QUANTITIES.map((q) => el("option", { value: q.key, textContent: q.title })));
 		this.changed = changed;
 		this.buttons = rangeButtons(choose);
 		this.buttons.press(range);
@@ -75,13 +75,15 @@ export class Compare {
 			this.setQuantity(QUANTITIES.some((q) => q.key === quantity) ? quantity : QUANTITIES[0].key);
 	}
 
+	choose(key) {
+		localStorage.setItem("chart", key);
+		this.setQuantity(key);
+		this.changed();
+	}
+
 	setQuantity(key) {
-		if (this.quantity !== key) {
-			this.quantity = key;
-			localStorage.setItem("chart", key);
-			this.choice.value = key;
-			this.changed();
-		}
+		this.quantity = key;
+		this.choice.value = key;
 		this.load();
 	}
 
@@ -292,7 +294,7 @@ export class Compare {
 				});
 		});
 		const n = this.keys.length - this.hidden.size, range = words(this.current());
-		put(this.summary, most ? `${title} of ${n} GPUs ${range}: ${show(least.v * scale)} (GPU ${least.d.index}) to ${show(most.v * scale)} (GPU ${most.d.index}).` :
+		put(this.summary, most ? `${title} of ${n} GPU${n === 1 ? "" : "s"} ${range}: ${show(least.v * scale)} (GPU ${least.d.index}) to ${show(most.v * scale)} (GPU ${most.d.index}).` :
 			`${title}: no figures ${range}.`);
 		this.note.hidden = Boolean(most) || !n;
 		put(this.note, `No figures of this quantity ${range}.`);

@@ -60,6 +60,8 @@ export function change(method, path, body) {
 
 // Not every GPU has a UUID, but each has an index.
 export const keyOf = (d) => d.uuid || `#${d.index}`;
+// People know a GPU by its index, not by its UUID.
+export const named = (s) => model.devices.reduce((t, d) => (d.uuid ? t.replaceAll(d.uuid, `GPU ${d.index}`) : t), s || "");
 export const selector = (d) => encodeURIComponent(d.uuid || d.index);
 
 // ---- the state of the connection

@@ -82,8 +82,8 @@ export class Detail {
 			this.grid.hidden = false;
 			this.draw();
 		} catch (e) {
-			if (turn !== this.turn || this.ready)
-				return;
+			if (turn !== this.turn || (this.ready && !e.status))
+				return; // without an answer, the charts stay until the service is back
 			this.note.hidden = false;
 			this.grid.hidden = Boolean(!packages.charts);
 			put(this.note, e.message);

@@ -1,5 +1,5 @@
 // panels: the lists below the GPUs: processes, health, events and the cost of the service itself.
-import { keyOf, MANY, model } from "./data.js";
+import { keyOf, MANY, model, named } from "./data.js";
 import * as f from "./format.js";
 import { Table, text } from "./table.js";
 import { $, ailments, el, figure, needsCare, put, shortName, stateWord, unknown } from "./rows.js";
@@ -143,7 +143,7 @@ function eventItem(e) {
 	const [word, tone] = SEVERITY[e.severity] || [f.words(e.severity), "calm"], t = Date.parse(e.time_utc), gpu = e.uuid && gpuOf(e.uuid);
 	const li = el("li", {}, el("time", { dateTime: e.time_utc, textContent: f.when(t), title: new Date(t).toLocaleString() }),
 		el("span", { className: `badge ${tone}`, textContent: word }),
-		el("span", {}, gpu && !/^GPU \d/.test(e.text) ? el("b", { textContent: `GPU ${gpu.index} ` }) : "", e.text));
+		el("span", {}, gpu && !/^GPU \d/.test(e.text) ? el("b", { textContent: `GPU ${gpu.index} ` }) : "", named(e.text)));
 	li.dataset.id = e.id;
 	return li;
 }

@@ -19,7 +19,7 @@ export const named = (name) => presets.find((r) => r.name === name) || null;
 // begin, end: seconds since 1970.  null: too short.
 export function between(begin, end) {
 	const seconds = (end ?? now()) - begin;
-	return seconds >= SHORTEST ? { label: "entered", name: "part", seconds, step: Math.max(1, Math.ceil(seconds / POINTS)), begin, end } : null;
+	return seconds >= SHORTEST ? { label: "Other", name: "part", seconds, step: Math.max(1, Math.ceil(seconds / POINTS)), begin, end } : null;
 }
 
 export const isLive = (r) => r.end == null;
