@@ -1,5 +1,5 @@
 // guard: the state of each worker with reason and time, and requests of people.  Loaded only if the service has a guard.
-import { ask, change, emit, keyOf, model, on, refresh, selector, token } from "./data.js";
+import { ask, change, emit, model, named, on, refresh, selector, token } from "./data.js";
 import * as f from "./format.js";
 import { fillMove, headline, makeMove, movesOf } from "./moves.js";
 import { $, el, figure, put, unknown, width } from "./rows.js";
@@ -52,8 +52,6 @@ const passed = () => (performance.now() - at) / 1000;
 const left = (seconds) => (seconds == null ? null : Math.max(0, seconds - passed()));
 const span = (seconds) => f.span(Math.ceil(seconds)).replaceAll(" ", "\u00a0");
 const gpu = (d) => `GPU ${d.index}`;
-// People know a GPU by its index, not by its UUID.
-const named = (s) => model.devices.reduce((t, d) => (d.uuid ? t.replaceAll(d.uuid, gpu(d)) : t), s || "");
 const device = (name) => model.devices.find((d) => d.uuid === name || String(d.index) === name || (name.length > 4 && d.uuid?.startsWith(name)));
 const badge = (tone, word, title = "") => el("span", { className: `badge ${tone}`, textContent: word, title });
 const cause = (d) => named(d.evidence ? `${d.rule} (${d.evidence})` : d.rule);

@@ -84,7 +84,7 @@ export function headline(m, { gpu, reasons }) {
 
 function stepText(d, named) {
 	const text = named(d.evidence ? `${d.rule} (${d.evidence})` : d.rule);
-	return `${text}${d.freed_bytes != null ? `; ${f.bytes(d.freed_bytes)} freed` : ""}${d.dry_run ? "; nothing was done" : ""}`;
+	return `${text}${d.freed_bytes != null && !text.includes("MiB") ? `; ${f.bytes(d.freed_bytes)} freed` : ""}${d.dry_run ? "; nothing was done" : ""}`;
 }
 
 // ---- the list
