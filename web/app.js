@@ -1,5 +1,5 @@
 // app: connects the parts of the page: header, totals, order of the rows, keyboard, theme, dialogs.
-import { age, ask, MANY, model, on, retryNow, start, token } from "./data.js";
+import { age, ask, MANY, model, on, retryNow, start, token, unread } from "./data.js";
 import { Detail } from "./detail.js";
 import * as f from "./format.js";
 import { panels } from "./panels.js";
@@ -188,9 +188,9 @@ function drawSince() {
 
 // Without an answer of a driver, the number of GPUs is unknown.
 function drawCount(down) {
-	const s = model.snapshot?.source, n = model.devices.length, place = $("total-gpus");
-	if (!n && s?.cause && s.cause !== "no_gpu")
-		return unknown(place, s.message);
+	const n = model.devices.length, place = $("total-gpus");
+	if (unread())
+		return unknown(place, unread());
 	delete place.dataset.unknown;
 	place.removeAttribute("title");
 	put(place, `${n}${down ? ` (${down} not ok)` : ""}`);

@@ -65,7 +65,7 @@ function textWidth(text) {
 
 function times(list, [min, max]) {
 	const long = max - min, midnight = (t) => new Date(t * 1000).getHours() === 0;
-	return list.map((t) => (long > 1.1 * 86400 && midnight(t) ? f.day(t * 1000) : f.clock(t * 1000, long < 900 && t % 60 !== 0)));
+	return list.map((t) => (long > 0.5 * 86400 && midnight(t) ? f.day(t * 1000) : f.clock(t * 1000, long < 900 && t % 60 !== 0)));
 }
 
 // Time and value; shown() is the visible time.  The labels of values decide how wide their axis is.

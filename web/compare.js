@@ -192,7 +192,7 @@ export class Compare {
 		return {
 			width: this.place.clientWidth || 300, height: this.place.clientHeight || 300, series: [{}, ...series], legend: { show: false }, padding,
 			focus: { alpha: few ? 0.3 : 0.12 },
-			cursor: { focus: { prox: 30 }, drag: { x: true, y: false, setScale: false }, points: { size: 6 }, y: false, bind: { dblclick: () => () => this.zoom(null) } },
+			cursor: { focus: { prox: few ? 30 : 1e6 }, drag: { x: true, y: false, setScale: false }, points: { size: 6 }, y: false, bind: { dblclick: () => () => this.zoom(null) } },
 			scales: { x: { time: true, auto: false }, y: { auto: false } },
 			axes: axes(this.spec.unit, () => this.shown()),
 			hooks: {
@@ -202,7 +202,7 @@ export class Compare {
 		};
 	}
 
-	// The number of the GPU at the end of its line; one that would overlap is moved down a little, or left out.
+	// The number of the GPU at the end of its line, unless the lines are too close to each other.
 	numbers(u) {
 		const g = u.ctx, r = devicePixelRatio || 1, ends = [];
 		this.keys.forEach((key, i) => {
@@ -210,17 +210,16 @@ export class Compare {
 			if (at >= 0 && d)
 				ends.push({ i, text: String(d.index), x: u.valToPos(u.data[0][at], "x", true), y: u.valToPos(u.data[i + 1][at], "y", true) });
 		});
+		ends.sort((a, b) => a.y - b.y).forEach((e, n) => { e.top = Math.max(e.y, (ends[n - 1]?.top ?? -Infinity) + 11 * r); });
+		if (ends.some((e) => e.top - e.y > 14 * r))
+			return;
 		g.save();
 		g.font = `600 ${11 * r}px system-ui, sans-serif`;
 		g.textBaseline = "middle";
 		g.textAlign = "left";
-		let last = -Infinity;
-		for (const e of ends.sort((a, b) => a.y - b.y)) {
-			if (last - e.y > 11 * r)
-				continue; // too far from its line
-			last = Math.max(e.y, last + 11 * r);
+		for (const e of ends) {
 			g.fillStyle = colour(e.i, this.keys.length);
-			g.fillText(e.text, Math.min(e.x, u.bbox.left + u.bbox.width) + 4 * r, last);
+			g.fillText(e.text, Math.min(e.x, u.bbox.left + u.bbox.width) + 4 * r, e.top);
 		}
 		g.restore();
 	}

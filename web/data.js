@@ -3,7 +3,7 @@
 // Hides the event stream and its reconnects, the other requests, and how the shown state of the
 // connection is derived.  Events: on("tick"), "snapshot", "events", "windows", "link",
 // "gap" (readings were missed: load the past again), "self".
-import { sentences } from "./format.js";
+import * as f from "./format.js";
 
 export const MANY = 8; // with more GPUs, rows are denser and lists shorter
 const SPARK_SECONDS = 120;
@@ -30,7 +30,7 @@ export function emit(name, ...more) {
 
 export class Problem extends Error {
 	constructor(status, body) {
-		super(sentences(body?.detail, body?.remedy) || `The service answered ${status}.`);
+		super(f.sentences(body?.detail, body?.remedy) || `The service answered ${status}.`);
 		this.status = status;
 		this.type = body?.type?.split(":").pop();
 	}
@@ -60,6 +60,12 @@ export function change(method, path, body) {
 
 // Not every GPU has a UUID, but each has an index.
 export const keyOf = (d) => d.uuid || `#${d.index}`;
+// Why no GPU is known, although there may be some; "": the driver answers.
+export function unread() {
+	const s = model.snapshot?.source;
+	return !model.devices.length && s?.cause && s.cause !== "no_gpu" ? s.message || f.words(s.cause) : "";
+}
+
 // People know a GPU by its index, not by its UUID.
 export const named = (s) => model.devices.reduce((t, d) => (d.uuid ? t.replaceAll(d.uuid, `GPU ${d.index}`) : t), s || "");
 export const selector = (d) => encodeURIComponent(d.uuid || d.index);

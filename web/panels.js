@@ -1,5 +1,5 @@
 // panels: the lists below the GPUs: processes, health, events and the cost of the service itself.
-import { keyOf, MANY, model, named } from "./data.js";
+import { keyOf, MANY, model, named, unread } from "./data.js";
 import * as f from "./format.js";
 import { Table, text } from "./table.js";
 import { $, ailments, el, figure, needsCare, put, shortName, stateWord, unknown } from "./rows.js";
@@ -160,7 +160,9 @@ export function panels() {
 	shut.addEventListener("toggle", drawCalls);
 	return {
 		snapshot() {
-			const list = model.snapshot?.processes || [];
+			const list = model.snapshot?.processes || [], blind = unread() && "Unknown: no GPU can be read.";
+			put(tables.processes.empty, blind || "No process is on a GPU.");
+			put(tables.health.empty, blind || "There is no GPU.");
 			tables.processes.draw(list);
 			put($("process-count"), list.length ? String(list.length) : "");
 			drawHealth(tables.health);

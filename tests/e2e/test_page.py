@@ -621,6 +621,8 @@ def test_without_a_driver_the_page_shows_the_remedy(page, service):
     page.open(service("no-driver").url)
     wait(lambda: page.shown("#empty") and "modprobe nvidia" in page.text("#empty"), "the remedy")
     assert not page.shown(".gpus")
+    assert page.text("#total-gpus").startswith("–unknown: the NVIDIA kernel driver is not loaded")
+    assert page.js("[...document.querySelectorAll('.panels .empty:not([hidden])')].map(e => e.textContent)")[0] == "Unknown: no GPU can be read."
 
 
 NOT_OPEN = """
