@@ -56,6 +56,20 @@ function drawPast(cell, p) {
 	cell.title = what;
 }
 
+// A button if there is a past to show.
+function fillName(c, p) {
+	const button = past.has(keyOf(p));
+	if (!button && !c.querySelector("button"))
+		text((x) => x.name)(c, p);
+	else if (!c.querySelector("button"))
+		c.replaceChildren(el("button", { type: "button", className: "opens", onclick: () => import("./process.js").then((m) => m.openProcess(c.item, keyOf)) }));
+	c.item = p;
+	if (button)
+		put(c.firstChild, p.name || f.DASH);
+	if (p.command)
+		c.title = p.command;
+}
+
 const number = (key, show) => ({ num: true, sort: (p) => p[key], show: (all) => all.some((p) => p[key] != null),
 	fill: (c, p) => figure(c, p, key, show) });
 
@@ -66,11 +80,7 @@ export const processes = () => new Table("processes", [
 		fill: (c, p) => put(c, p.gpu_instance != null ? String(p.gpu_instance) : "") },
 	{ name: "User", sort: (p) => p.user, fill: (c, p) => (p.user || p.uid != null ? put(c, p.user || `uid ${p.uid}`) :
 		unknown(c, p.orphan ? "the process is not visible from here" : "no_permission")) },
-	{ name: "Name", wrap: true, lead: true, sort: (p) => p.name, fill: (c, p) => {
-		text((x) => x.name)(c, p);
-		if (p.command)
-			c.title = p.command;
-	} },
+	{ name: "Name", wrap: true, lead: true, sort: (p) => p.name, fill: fillName },
 	{ name: "SM", ...number("utilization_sm_ratio", f.percent) },
 	{ name: "Memory", num: true, first: true, sort: (p) => p.memory_bytes, fill: (c, p) =>
 		figure(c, { memory_bytes: p.memory_bytes, absent: { memory_bytes: p.memory_absent } }, "memory_bytes", f.bytes) },

@@ -565,6 +565,22 @@ def test_processes_have_their_energy_and_a_line_of_their_recent_power(page, demo
     assert re.search(r"power of .*: \d+ W to \d+ W", page.js(cell.format("Recent power")))
 
 
+@needs_daemon
+def test_the_past_of_one_process_is_shown(page, demo):
+    page.open(demo.url).live()
+    wait(lambda: page.count("#processes .opens") >= 3, "processes with a past")
+    name = page.text("#processes .opens")
+    page.js("document.querySelector('#processes .opens').focus()")
+    page.key(Keys.ENTER)
+    wait(lambda: page.count("#process-charts canvas") == 3, "three charts")
+    assert page.text("#process-title") == name and "PID 40000" in page.text("#process-facts")
+    legends = "[...document.querySelectorAll('#process .legend')].map(e => e.textContent)"
+    wait(lambda: all(re.search(r"\d+:\d+:\d+ to .*: [\d.]+ (W|%|GiB) to ", t) for t in page.js(legends)), "their values")
+    assert page.js("window.clipped") == [] and page.complaints() == []
+    page.key(Keys.ESCAPE)
+    assert not page.js("document.querySelector('#process').open")
+
+
 def test_nothing_is_drawn_while_the_page_is_hidden(page, demo):
     page.open(demo.url).live()
     hide = ("Object.defineProperty(document, 'hidden', {value: arguments[0], configurable: true});"
@@ -582,7 +598,7 @@ def test_nothing_is_drawn_while_the_page_is_hidden(page, demo):
 def test_the_page_is_small():
     size = {f.name: f.stat().st_size for f in (support.TOP / "web").glob("*.js")}
     # Fetched only where they are used.
-    for name, most in (("docs", 2), ("guard", 22), ("moves", 6), ("compare", 14), ("alerts", 7)):
+    for name, most in (("docs", 2), ("guard", 22), ("moves", 6), ("compare", 14), ("alerts", 7), ("process", 5)):
         assert size.pop(f"{name}.js") < most * 1024, name
     assert sum(size.values()) < 98 * 1024
 
