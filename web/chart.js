@@ -72,7 +72,7 @@ function times(list, [min, max]) {
 export function axes(unit, shown) {
 	const axis = { stroke: css("--text-2"), font: FONT, grid: { stroke: css("--line"), width: 1 }, ticks: { show: false } };
 	return [
-		{ ...axis, size: 24, space: (u, i, min, max, wide) => (max - min < 900 && wide > 400 ? 60 : 44), values: (u, list) => times(list, shown()) },
+		{ ...axis, size: 24, space: (u, i, min, max, wide) => (max - min < (wide > 400 ? 900 : 240) ? 60 : 44), values: (u, list) => times(list, shown()) },
 		{ ...axis, size: (u, list) => Math.max(WIDE, ...(list || []).map((s) => textWidth(s) + 10)), space: 28,
 			values: (u, list) => list.map((v) => `${Number(v.toPrecision(6))} ${unit}`) },
 	];

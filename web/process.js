@@ -21,7 +21,8 @@ function drawChart(i, h) {
 	const [key, title, hue, unit, scale] = CHARTS[i], values = h[key].map((v) => (v === null ? null : v * scale)), known = values.filter((v) => v !== null);
 	const [, legend] = plots[i].box.firstChild.children, show = (v) => `${v.toFixed(unit === "GiB" ? 1 : 0)} ${unit}`;
 	const min = h.time[0], max = Math.max(h.time.at(-1), min + 60), most = Math.max(unit === "%" ? 100 : 1, ...known) * 1.05;
-	put(legend, known.length ? `${f.when(min * 1000)} to ${f.when(h.time.at(-1) * 1000)}: ${show(Math.min(...known))} to ${show(Math.max(...known))}` : `${title.toLowerCase()} unknown`);
+	const range = [...new Set([Math.min(...known), Math.max(...known)].map(show))].join(" to ");
+	put(legend, known.length ? `${f.span(h.time.at(-1) - min)}: ${range}` : `${title.toLowerCase()} unknown`);
 	const stroke = css(`--${hue}`), place = plots[i].place;
 	plots[i].plot ||= new window.uPlot({
 		width: place.clientWidth || 300, height: place.clientHeight || 130, legend: { show: false }, padding, cursor: { y: false, drag: { x: false, y: false } },

@@ -575,7 +575,7 @@ def test_the_past_of_one_process_is_shown(page, demo):
     wait(lambda: page.count("#process-charts canvas") == 3, "three charts")
     assert page.text("#process-title") == name and "PID 40000" in page.text("#process-facts")
     legends = "[...document.querySelectorAll('#process .legend')].map(e => e.textContent)"
-    wait(lambda: all(re.search(r"\d+:\d+:\d+ to .*: [\d.]+ (W|%|GiB) to ", t) for t in page.js(legends)), "their values")
+    wait(lambda: all(re.match(r"\d+ (s|min.*): [\d.]+ (W|%|GiB)", t) for t in page.js(legends)), "their values")
     assert page.js("window.clipped") == [] and page.complaints() == []
     page.key(Keys.ESCAPE)
     assert not page.js("document.querySelector('#process').open")
