@@ -10,25 +10,25 @@ const STEPS = {
 	suspect: "suspect", drain: "decided", evict: "ordered", verify: "answered", evicted: "freed", stuck: "not freed",
 	quiet: "quiet", precheck: "checked", resume: "ordered", "verify-up": "answered", active: "back", absent: "ended",
 };
-const TONES = { left: "calm", back: "good", stayed: "calm", stuck: "bad", leaving: "warn", returning: "warn", request: "calm", found: "calm" };
+const TONES = { left: "calm", back: "good", stayed: "calm", stuck: "bad", leaving: "warn", returning: "warn", note: "calm", found: "calm" };
 
 const at = (d) => Date.parse(d.time_utc);
 
-// Groups decisions, oldest first, into moves of { id, worker, kind, steps }.  A request, which changes no state, begins the move that
-// follows at once, or is one of its own.
+// Groups decisions, oldest first, into moves of { id, worker, kind, steps }.  A note, such as a request, changes no state: it
+// begins the move that follows at once, or is a move of its own.
 export function movesOf(decisions) {
 	const out = [], open = new Map();
 	for (const d of decisions) {
 		let m = open.get(d.worker);
-		if (!m || (m.kind === "request" && (d.from === d.to || at(d) - at(m.steps[0]) > SOON))) {
-			m = { id: d.id, worker: d.worker, kind: "request", steps: [] };
+		if (!m || (m.kind === "note" && (d.from === d.to || at(d) - at(m.steps[0]) > SOON))) {
+			m = { id: d.id, worker: d.worker, kind: "note", steps: [] };
 			out.push(m);
 			open.set(d.worker, m);
 		}
 		m.steps.push(d);
 		if (d.from === d.to)
 			continue;
-		if (m.kind === "request")
+		if (m.kind === "note")
 			m.kind = HOME.has(d.from) || OUT.has(d.to) ? "leaving" : "returning";
 		const home = HOME.has(d.to);
 		if (!home && !AWAY.has(d.to))
@@ -99,7 +99,7 @@ function fillSteps(list, m, named) {
 		time.dateTime = d.time_utc;
 		put(time, millis(at(d)));
 		put(after, i ? `+${((at(d) - at(m.steps[0])) / 1000).toFixed(2)} s` : "");
-		put(word, d.from === d.to ? "request" : STEPS[d.to] || d.to);
+		put(word, d.from === d.to ? "note" : STEPS[d.to] || d.to);
 		put(text, stepText(d, named));
 	});
 }

@@ -147,7 +147,7 @@ def test_decisions_are_grouped_into_moves(panel, guarded):
         ["stayed", [2, 4], "a stayed on GPU 3: no demand"],
         ["stuck", [3, 5, 6], "b did not leave GPU 3 because the GPU is too hot: it holds 4 MiB"],
         ["left", [7, 8], "b would have left GPU 3 because the GPU is too hot: 1.0 MiB freed in 1 s; nothing was done"],
-        ["request", [10], "a: hold"],
+        ["note", [10], "a: hold"],
         ["leaving", [20, 21], "a is leaving GPU 3 on request"],
     ]
 
