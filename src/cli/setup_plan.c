@@ -13,6 +13,7 @@
 #define NOTES_MAX   (64u << 10)
 #define CONFIG_MAX  (64u << 10)
 #define PATTERN_MAX 200
+#define NO_KIND     WORKER_KINDS /* no kind can move the server */
 
 const char *const setup_whats[] = { "account",   "folder", "file",   "user-folder",
 				    "user-file", "unit",   "reload", NULL };
@@ -135,20 +136,30 @@ static void write_match(struct buf *out, const struct setup_servers *all,
 	}
 }
 
-/* Returns the kind that can move this server; WORKER_KINDS: none can. */
+/* Returns the kind that stops units. */
+static unsigned unit_kind(void)
+{
+	unsigned k = 0;
+
+	while (!policy_kind_is(k, KIND_UNIT))
+		k++;
+	return k;
+}
+
+/* Returns the kind that can move this server, or NO_KIND. */
 static unsigned moving_kind(const struct setup_server *s)
 {
 	if (s->stuck)
-		return s->home == SETUP_UNIT ? WORKER_SYSTEMD : WORKER_KINDS;
+		return s->home == SETUP_UNIT ? unit_kind() : NO_KIND;
 	if (policy_kind_is(s->sign->kind, KIND_NEEDS_MODEL) && !*s->model)
-		return WORKER_KINDS;
+		return NO_KIND;
 	return s->sign->kind;
 }
 
 static bool needs_companion(const struct setup_servers *all)
 {
 	for (unsigned i = 0; i < all->count; i++)
-		if (moving_kind(&all->server[i]) == WORKER_SYSTEMD)
+		if (moving_kind(&all->server[i]) == unit_kind())
 			return true;
 	return false;
 }
@@ -173,7 +184,7 @@ static void write_name(struct buf *out, const struct setup_servers *all, unsigne
 
 	for (unsigned i = 0; i < at; i++)
 		same += all->server[i].sign == all->server[at].sign &&
-			moving_kind(&all->server[i]) != WORKER_KINDS;
+			moving_kind(&all->server[i]) != NO_KIND;
 	snprintf(name, sizeof(name), "%s", policy_kind_name(all->server[at].sign->kind));
 	if (same > 1)
 		snprintf(name + strlen(name), sizeof(name) - strlen(name), "-%u", same);
@@ -187,7 +198,7 @@ static void write_worker(struct setup_plan *p, const struct setup_servers *all, 
 	struct buf *out = &p->config;
 	char text[300], where[256];
 
-	if (kind == WORKER_KINDS)
+	if (kind == NO_KIND)
 		return;
 	p->workers++;
 	setup_server_text(s, where, sizeof(where));
@@ -326,7 +337,7 @@ static void plan_companion(const struct setup_facts *f, struct setup_plan *p)
 	if (!needs_companion(f->servers))
 		return;
 	for (unsigned i = 0; i < f->servers->count; i++)
-		if (moving_kind(&f->servers->server[i]) == WORKER_SYSTEMD && n < sizeof(text))
+		if (moving_kind(&f->servers->server[i]) == unit_kind() && n < sizeof(text))
 			n += (size_t)snprintf(text + n, sizeof(text) - n, "unit %s\n",
 					      f->servers->server[i].unit);
 	if (f->companion == SETUP_THEIRS) {
@@ -428,10 +439,10 @@ static void note_server(struct setup_plan *p, const struct setup_server *s)
 			"setup again.",
 			title, (long long)s->pid);
 	else if (s->sign->need_text &&
-		 (s->lacks || !*s->sign->needs || moving_kind(s) == WORKER_KINDS))
+		 (s->lacks || !*s->sign->needs || moving_kind(s) == NO_KIND))
 		add_note(p, "%s (process %lld): before the guard can move it, %s.%s", title,
 			 (long long)s->pid, s->sign->need_text,
-			 moving_kind(s) == WORKER_KINDS ? " Then run setup again." : "");
+			 moving_kind(s) == NO_KIND ? " Then run setup again." : "");
 	if (s->home == SETUP_CONTAINER)
 		add_note(p,
 			 "%s runs in a container. The guard reaches it at 127.0.0.1:%u: the "
