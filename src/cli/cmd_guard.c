@@ -187,7 +187,9 @@ static void print_mode(const struct json_doc *r)
 
 	if (mode && strcmp(mode, "enforce") != 0) {
 		snprintf(text, sizeof(text),
-			 "Mode %s: decisions are recorded, but no worker is moved.", mode);
+			 "Mode %s: decisions are recorded, but no worker is moved. To let the "
+			 "guard act, run gpuward guard mode enforce.",
+			 mode);
 		term_wrap("", 0, text, width);
 	}
 	guard_mode_print_set(r);

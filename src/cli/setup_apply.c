@@ -59,7 +59,8 @@ static void read_entry(const struct json_doc *o, struct manifest *m)
 	}
 }
 
-/* Loads the manifest.  Returns 0, also if there is none; or an exit code. */
+/* Loads the manifest.  Returns an exit code: EXIT_OK also if there is none, or if a user who only
+ * reads the plan may not read it. */
 static int manifest_load(const struct setup_place *at, struct manifest *m)
 {
 	char path[PATH_MAX], *text = malloc(SETUP_FILE_MAX), message[200];
@@ -72,7 +73,7 @@ static int manifest_load(const struct setup_place *at, struct manifest *m)
 		return cli_no_memory();
 	n = setup_read(AT_FDCWD, setup_path(at, SETUP_MANIFEST, path), text, SETUP_FILE_MAX,
 		       &st);
-	if (n == -ENOENT) {
+	if (n == -ENOENT || (n == -EACCES && geteuid() != 0)) {
 		free(text);
 		return EXIT_OK;
 	}

@@ -5,6 +5,7 @@ import pathlib
 import pty
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -59,10 +60,11 @@ class Tree:
 
 
 @pytest.fixture
-def tree(tmp_path):
-    for p in [tmp_path, *tmp_path.parents[:3]]:  # alice must be able to reach her home
-        os.chmod(p, os.stat(p).st_mode | 0o711) if p.owner() == pathlib.Path("/").owner() or os.getuid() else None
-    return Tree(tmp_path / "root")
+def tree():
+    # alice must be able to reach her home; pytest takes that right away from its own folders
+    with tempfile.TemporaryDirectory(prefix="gpuward-setup-") as folder:
+        os.chmod(folder, 0o711)
+        yield Tree(folder + "/root")
 
 
 @pytest.fixture
