@@ -64,15 +64,22 @@ static bool was_read(const void *what, struct reply *r, const char *why)
 	return what;
 }
 
+static struct render_process_list api_process_list(const struct api *a)
+{
+	return (struct render_process_list){ a->view.processes, a->view.process };
+}
+
 void api_snapshot(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
+	struct render_process_list processes = { NULL, NULL };
 	struct about b;
 
 	if (!begins(&b, a, q, r))
 		return;
-	render_snapshot(&b.j, a->view.snap,
-			api_flag(q, "processes", true) ? a->view.processes : NULL, b.filter);
+	if (api_flag(q, "processes", true))
+		processes = api_process_list(a);
+	render_snapshot(&b.j, a->view.snap, processes, b.filter);
 	json_end(&b.j);
 }
 
@@ -123,7 +130,7 @@ void api_processes(void *arg, const struct request *q, struct reply *r)
 	    !was_read(a->view.processes, r, "the processes have not been listed yet"))
 		return;
 	render_head(&b.j, a->view.snap);
-	render_processes(&b.j, a->view.processes, a->view.snap, b.filter);
+	render_processes(&b.j, api_process_list(a), a->view.snap, b.filter);
 	render_source(&b.j, a->view.snap);
 	json_object_end(&b.j);
 	json_end(&b.j);

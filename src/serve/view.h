@@ -44,6 +44,14 @@ struct view_device {
 	uint64_t state_changes;
 };
 
+/* The energy of one process on one GPU since the service first saw it. */
+struct view_process {
+	enum gw_absence absence; /* GW_HAVE: the other members are known */
+	double energy_joules;
+	double power_w;            /* mean since the last tick; NAN: unknown */
+	const char *energy_method; /* attribute_how_name() */
+};
+
 /* True if this absence is a failure that counts; false if it is a property of the device, the
  * machine or the configuration. */
 bool view_is_error(unsigned absence);
@@ -143,6 +151,7 @@ struct view {
 	uint64_t tick; /* 0: no reading yet, and snap is NULL */
 	const struct gw_snapshot *snap;
 	const struct gw_process_list *processes; /* NULL: not read yet */
+	const struct view_process *process;      /* one per row of processes; NULL: same */
 	const struct gw_environment *env;        /* NULL: same */
 	/* The meter for windows; NULL: none. When it changes, windows on the old meter are
 	 * gone. */
