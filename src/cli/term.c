@@ -112,6 +112,11 @@ bool term_utf8(void)
 	return term.utf8;
 }
 
+bool term_color(void)
+{
+	return term.color;
+}
+
 const char *term_plain(const char *text)
 {
 	static const char *const plain[][2] = {
