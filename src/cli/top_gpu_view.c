@@ -2,6 +2,7 @@
 
 #include "base/array.h"
 #include "base/buf.h"
+#include "base/utf8.h"
 #include "output.h"
 
 #include <math.h>
@@ -57,14 +58,13 @@ void gpu_view_time(char out[static 24], double seconds)
 		snprintf(out, 24, "%lud%02luh", s / 86400, s / 3600 % 24);
 }
 
-/* Writes "%.0f" or a dash. */
-static const char *whole(char out[static 16], double v)
+/* Writes "694 W" or a dash. */
+static void whole(char out[static 48], double v, const char *unit)
 {
 	if (isnan(v))
-		snprintf(out, 16, "-");
+		snprintf(out, 48, "-");
 	else
-		snprintf(out, 16, "%.0f", v);
-	return out;
+		snprintf(out, 48, "%.0f %s", v, unit);
 }
 
 /* What a graph and its bar show. */
@@ -83,15 +83,12 @@ static double first_known(double a, double b, double c)
 static void gauge_power(struct gauge *o, const struct top_gpu *g)
 {
 	double limit = g->value[TOP_POWER_LIMIT];
-	char now[16], most[16];
 
 	o->high = first_known(g->value[TOP_POWER_LIMIT_MAX], limit, 500);
 	o->mark = limit;
-	whole(now, o->value);
-	if (isnan(limit))
-		snprintf(o->text, sizeof(o->text), "%s W", now);
-	else
-		snprintf(o->text, sizeof(o->text), "%s/%s W", now, whole(most, limit));
+	whole(o->text, o->value, "W");
+	if (!isnan(limit) && !isnan(o->value))
+		snprintf(o->text, sizeof(o->text), "%.0f/%.0f W", o->value, limit);
 	if (o->value >= 0.99 * limit)
 		o->style = CANVAS_WARN;
 }
@@ -118,22 +115,15 @@ static void gauge_memory(struct gauge *o, const struct top_gpu *g)
 static void gauge_temperature(struct gauge *o, const struct top_gpu *g)
 {
 	double left = g->value[TOP_MARGIN];
-	char now[16];
 
 	o->high = 100;
-	whole(now, o->value);
-	if (isnan(o->value)) {
-		snprintf(o->text, sizeof(o->text), "-");
+	whole(o->text, o->value, "°C");
+	whole(o->short_text, o->value, "°C");
+	if (isnan(left) || isnan(o->value))
 		return;
-	}
-	snprintf(o->short_text, sizeof(o->short_text), "%s °C", now);
-	if (isnan(left)) {
-		snprintf(o->text, sizeof(o->text), "%s °C", now);
-		return;
-	}
 	o->mark = o->value + left;
 	o->high = o->mark > 90 ? o->mark + 10 : 100;
-	snprintf(o->text, sizeof(o->text), "%s °C, %.0f left", now, left);
+	snprintf(o->text, sizeof(o->text), "%.0f °C, %.0f left", o->value, left);
 	if (left < 10)
 		o->style = left < 3 ? CANVAS_BAD : CANVAS_WARN;
 }
@@ -148,7 +138,6 @@ static void gauge_init(struct gauge *o, const struct top_gpu *g, enum top_graph 
 		[TOP_GRAPH_TEMPERATURE] = { "temperature", "temp", CANVAS_TEMPERATURE, NAN, 100,
 					    NAN, "", "" },
 	};
-	char now[16];
 
 	*o = kinds[graph];
 	o->value = g->value[top_graph_figure(graph)];
@@ -156,28 +145,32 @@ static void gauge_init(struct gauge *o, const struct top_gpu *g, enum top_graph 
 	case TOP_GRAPH_POWER: gauge_power(o, g); break;
 	case TOP_GRAPH_MEMORY: gauge_memory(o, g); break;
 	case TOP_GRAPH_TEMPERATURE: gauge_temperature(o, g); break;
-	default: snprintf(o->text, sizeof(o->text), "%s %%", whole(now, o->value * 100));
+	default: whole(o->text, o->value * 100, "%");
 	}
 	if (!*o->short_text)
 		snprintf(o->short_text, sizeof(o->short_text), "%s", o->text);
 }
 
-/* Draws "label bar value" into the columns up to `end`; without the bar if there is no room. */
+/* Draws "label bar value" into the columns up to `end`.  If there is no room, the bar is left
+ * out first, then the longer text, then the label: the unit still says what the value is. */
 static void draw_caption(struct canvas *c, unsigned row, unsigned column, unsigned end,
 			 const struct gauge *o)
 {
-	unsigned width = end - column, at;
+	unsigned width = end - column, at = column;
 	const char *label = width >= 30 ? o->label : o->brief;
-	size_t text = strlen(o->text);
+	const char *text =
+		strlen(label) + 1 + utf8_columns(o->text) <= width ? o->text : o->short_text;
+	unsigned columns = (unsigned)utf8_columns(text);
 
-	at = canvas_format(c, row, column, end, CANVAS_DIM, "%s ", label);
-	if (strlen(label) + text + 8 <= width) {
-		unsigned bar = end - at - (unsigned)text - 2;
+	if (strlen(label) + 1 + columns <= width)
+		at = canvas_format(c, row, column, end, CANVAS_DIM, "%s ", label);
+	if (strlen(label) + columns + 8 <= width) {
+		unsigned bar = end - at - columns - 1;
 
 		canvas_bar(c, row, at, bar, o->value / o->high, o->mark / o->high, o->style);
 		at += bar + 1;
 	}
-	canvas_text(c, row, at, end, o->style, o->text);
+	canvas_text(c, row, at, end, o->style, text);
 }
 
 static double graph_sample(const void *arg, unsigned i)
@@ -252,9 +245,8 @@ static void draw_title(struct canvas *c, unsigned row, const struct top_gpu *g, 
 	if (selected)
 		canvas_paint(c, row, CANVAS_SELECTED);
 	if (g->state != GW_DEVICE_OK) {
-		at = canvas_format(c, row, at + 2, end, state_style(g), "%s",
-				   gw_device_state_name(g->state));
-		canvas_format(c, row, at + 2, end, state_style(g), "%s", g->message);
+		canvas_format(c, row, at + 2, end, state_style(g), "%s",
+			      gw_device_state_name(g->state));
 		return;
 	}
 	at = canvas_format(c, row, at + 2, end, CANVAS_PLAIN, "%s", g->pstate);
@@ -379,6 +371,10 @@ void gpu_view_draw(struct canvas *c, unsigned row, unsigned rows, const struct t
 		return;
 	}
 	draw_title(c, row, g, selected);
+	if (g->state != GW_DEVICE_OK) {
+		canvas_wrap(c, row + 1, rows - 1, 0, c->columns, state_style(g), g->message);
+		return;
+	}
 	for (unsigned i = 0; i < TOP_GRAPHS; i++)
 		draw_gauge(c, row + 1, rows - 1, slot(c, i, TOP_GRAPHS),
 			   slot(c, i + 1, TOP_GRAPHS) - GAP, g, i);

@@ -36,12 +36,12 @@ struct counter {
 struct top_reader {
 	struct top_reader_options o;
 	struct top_model work; /* used by the thread only */
-	unsigned readings;
+	unsigned readings;     /* of the service */
 	/* of the driver */
 	struct gw_process_list *list;
 	struct counter *counter;
 	unsigned counters, counter_cap;
-	uint64_t energy_ns, processes_ns; /* time of the last reading */
+	uint64_t begin_ns, energy_ns, processes_ns; /* of the first and of the last readings */
 	/* of the service */
 	struct buf last; /* the last reply about the GPUs */
 	struct deadline_stop stop;
@@ -243,7 +243,6 @@ static int read_driver(struct top_reader *r)
 	read_status(&r->work, c->snap);
 	if (energy)
 		r->energy_ns = now;
-	r->readings++;
 	if (!r->processes_ns || now - r->processes_ns >= PROCESSES_NS * (n > CLASS_GPUS ? 5
 									 : n > 2        ? 2
 											: 1)) {
@@ -479,6 +478,7 @@ int top_reader_start(const struct top_reader_options *o, struct top_reader **ret
 	top_model_init(&r->ready);
 	buf_init(&r->last, CLIENT_REPLY_MAX);
 	r->work.interval_ns = o->interval_ns;
+	r->begin_ns = now_ns();
 	if (mailbox_init(&r->box, MAILBOX_NEWS_FD | MAILBOX_WAKE_FD) != 0)
 		err = -GW_E_IO;
 	r->stop = (struct deadline_stop){ reader_stopping, r, r->box.wake_fd };
