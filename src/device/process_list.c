@@ -20,7 +20,8 @@
  * longer: the driver publishes samples late and only of busy processes. */
 #define SM_WINDOW_NS     (3 * NS_PER_S)
 #define SM_WINDOW_MAX_NS (60 * NS_PER_S)
-#define CPU_SPAN_NS      (20 * NS_PER_MS) /* least time between two readings of CPU time */
+#define USE_SHARED_NS    (800 * NS_PER_MS) /* an answer is shared for this long */
+#define CPU_SPAN_NS      (20 * NS_PER_MS)  /* least time between two readings of CPU time */
 
 struct entry {
 	struct gw_process pub;
@@ -99,6 +100,19 @@ static void query_use(struct slot *s, uint64_t since_us)
 	s->uses = s->process_use
 			  ? d->backend->ops->process_use(d, since_us, s->process_use, USES_MAX)
 			  : -GW_E_NOMEM;
+	s->used = s->uses;
+	s->used_ns = clock_mono_ns(d->backend->env->clock);
+}
+
+/* Uses the answer to another caller if it is recent: the guard may have asked just now. */
+static void query_use_or_share(struct slot *s)
+{
+	const uint64_t now_ns = clock_mono_ns(s->d->backend->env->clock);
+
+	if (s->used_ns && now_ns - s->used_ns < USE_SHARED_NS)
+		s->uses = s->used;
+	else
+		query_use(s, s->now_ns);
 }
 
 static bool wants_use(const struct slot *s)
@@ -122,7 +136,7 @@ static void list_slot(void *arg)
 		s->usage_why = d->backend->ops->processes(d, &s->usage, &s->usage_error);
 	s->uses = -GW_E_STATE;
 	if (s->usage_why == GW_HAVE && wants_use(s))
-		query_use(s, s->now_ns);
+		query_use_or_share(s);
 	if (!s->usage_error)
 		s->usage_error = identify_processes(s);
 }
@@ -442,7 +456,7 @@ static void query_slot(void *arg)
 		s->usage.count = 0;
 		s->usage_error = 0;
 		s->usage_why = device_absence(d->r.state, d->r.cause);
-		s->listed_ns = 0;
+		s->listed_ns = s->used_ns = 0;
 		return;
 	}
 	if (s->tiers & GPU_USAGE_MEMORY)
