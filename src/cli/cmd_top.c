@@ -130,6 +130,8 @@ static void move_selection(struct top *t, long step)
 	long to = (long)*at + step;
 
 	*at = n == 0 ? 0 : to < 0 ? 0 : to >= (long)n ? n - 1 : (unsigned)to;
+	if (!gpus) /* in the first row the cursor stays with the row */
+		t->ui.follow = *at > 0;
 }
 
 static void change_sort(struct top *t, unsigned step)
@@ -162,8 +164,10 @@ static void ask_to_end(struct top *t)
 
 	if (!p)
 		snprintf(t->ui.message, sizeof(t->ui.message), "there is no process to end");
-	else if (may_end(&t->model, p, t->ui.message, sizeof(t->ui.message)))
+	else if (may_end(&t->model, p, t->ui.message, sizeof(t->ui.message))) {
+		t->ui.target = *p; /* the order may change before the answer */
 		t->ui.prompt = TOP_PROMPT_KILL;
+	}
 }
 
 /* Edits the filter.  Only characters that fit into the text are taken. */
@@ -187,11 +191,9 @@ static void filter_key(struct top *t, int key)
 
 static void kill_key(struct top *t, int key)
 {
-	const struct top_process *p = top_ui_selected(&t->ui, &t->model);
-
 	t->ui.prompt = TOP_PROMPT_NONE;
-	if ((key == 'y' || key == 'Y') && p)
-		end_process(&t->model, p, t->ui.message, sizeof(t->ui.message));
+	if (key == 'y' || key == 'Y')
+		end_process(&t->model, &t->ui.target, t->ui.message, sizeof(t->ui.message));
 	else
 		snprintf(t->ui.message, sizeof(t->ui.message), "nothing was ended");
 }
@@ -270,6 +272,15 @@ static int draw(struct top *t)
 	return 0;
 }
 
+/* Returns how long the screen can stay as it is without news.  The age of old figures changes
+ * every second. */
+static int top_wait_ms(const struct top *t)
+{
+	if (t->ui.paused)
+		return -1;
+	return top_model_old_s(&t->model, t->ui.now_ns) > 0 ? 1000 : 3000;
+}
+
 static int top_loop(struct top *t)
 {
 	struct pollfd fds[2] = { { STDIN_FILENO, POLLIN, 0 },
@@ -279,8 +290,7 @@ static int top_loop(struct top *t)
 	while (!stop_requested()) {
 		if (draw(t) != 0)
 			return -GW_E_NOMEM;
-		/* Without news the age of the figures changes. */
-		if (poll(fds, 2, t->ui.paused ? -1 : 1000) < 0 && errno != EINTR)
+		if (poll(fds, 2, top_wait_ms(t)) < 0 && errno != EINTR)
 			return -GW_E_IO;
 		if (fds[0].revents & (POLLHUP | POLLERR | POLLNVAL)) /* the terminal is gone */
 			return 0;

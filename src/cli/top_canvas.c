@@ -51,6 +51,10 @@ static bool is_harmful(uint32_t code)
  * the end of the text. */
 static unsigned next_character(const struct canvas *c, const char **text, uint32_t *ret_code)
 {
+	if (**text >= ' ' && **text < 0x7F) { /* most characters */
+		*ret_code = (unsigned char)*(*text)++;
+		return 1;
+	}
 	while (**text) {
 		size_t n = utf8_length(*text), width;
 		char one[8];

@@ -231,11 +231,14 @@ int top_read_guard(struct top_model *m, const struct json_doc *doc)
 	return 0;
 }
 
+/* Returns the state of a worker.  In a dry run a worker that would be evicted is still there. */
 static const char *worker_state(const struct top_model *m, const char *name)
 {
 	for (unsigned i = 0; i < m->workers; i++)
 		if (strcmp(m->worker[i].name, name) == 0)
-			return m->worker[i].state;
+			return m->worker[i].dry_run && strcmp(m->worker[i].state, "active") != 0
+				       ? "(dry run)"
+				       : m->worker[i].state;
 	return "";
 }
 

@@ -24,6 +24,8 @@
 #define STACK_BYTES  (256u << 10)
 #define CLASS_GPUS   8 /* with more GPUs, classes are read once in CLASS_TICKS readings */
 #define CLASS_TICKS  8
+#define HOST_TICKS   2 /* CPU and memory of the machine: once in so many readings */
+#define GUARD_TICKS  5
 
 /* Energy counter of a GPU at the first and at the last reading. */
 struct counter {
@@ -346,9 +348,12 @@ static int read_rest(struct top_reader *r)
 
 	if (!err)
 		err = top_read_processes(&r->work, remote->reply);
-	if (!err && service_get(r, "/api/v1/snapshot?processes=false&gpu=0") == 0)
+	if (!err && r->readings % HOST_TICKS == 0 &&
+	    service_get(r, "/api/v1/snapshot?processes=false&gpu=0") == 0)
 		top_read_host(&r->work, remote->reply);
-	if (!err && service_get(r, "/api/v1/guard?limit=1") == 0)
+	/* A guard without workers gets some only by a new configuration. */
+	if (!err && (r->work.workers || r->readings % GUARD_TICKS == 0) &&
+	    service_get(r, "/api/v1/guard?limit=1") == 0)
 		err = top_read_guard(&r->work, remote->reply);
 	return err ? err : read_classes(r);
 }
@@ -433,6 +438,16 @@ static bool wait_until_due(struct top_reader *r, uint64_t due_ns)
 	return run;
 }
 
+/* Returns the time until the next reading.  A service has nothing new before its own interval
+ * is over; if its reading was late, the next attempt is soon. */
+static uint64_t step_ns(const struct top_reader *r, bool fresh)
+{
+	if (!r->o.remote || *r->work.problem || r->work.interval_ns < r->o.interval_ns ||
+	    r->work.interval_ns > 2 * NS_PER_S) /* its end should be noticed soon */
+		return r->o.interval_ns;
+	return fresh ? r->work.interval_ns : r->o.interval_ns / 4;
+}
+
 static void reader_run(void *arg)
 {
 	struct top_reader *r = arg;
@@ -449,7 +464,7 @@ static void reader_run(void *arg)
 			r->work.problem[0] = '\0';
 		if (err || read_ns != r->work.read_ns || strcmp(before, r->work.problem) != 0)
 			publish(r);
-		due_ns += r->o.interval_ns;
+		due_ns += step_ns(r, read_ns != r->work.read_ns);
 		if (due_ns < now_ns()) /* skip missed readings */
 			due_ns = now_ns();
 	}

@@ -23,7 +23,7 @@
 
 int top_ui_arrange(struct top_ui *ui, const struct top_model *m)
 {
-	const struct top_process *p = top_ui_selected(ui, m);
+	const struct top_process *p = ui->follow ? top_ui_selected(ui, m) : NULL;
 	int64_t pid = p ? p->pid : -1;
 	unsigned gpu = p ? p->gpu : 0;
 
@@ -33,7 +33,7 @@ int top_ui_arrange(struct top_ui *ui, const struct top_model *m)
 	ui->gpu = ui->gpu < m->gpus ? ui->gpu : m->gpus ? m->gpus - 1 : 0;
 	ui->order.gpu = ui->zoom ? (int)ui->gpu : -1;
 	ui->rows = top_order_apply(&ui->order, m, ui->row);
-	for (unsigned i = 0; i < ui->rows; i++)
+	for (unsigned i = 0; p && i < ui->rows; i++)
 		if (m->process[ui->row[i]].pid == pid && m->process[ui->row[i]].gpu == gpu)
 			ui->selected = i;
 	ui->selected = ui->selected < ui->rows ? ui->selected : ui->rows ? ui->rows - 1 : 0;
@@ -299,9 +299,9 @@ static unsigned draw_zoom(struct canvas *c, unsigned row, unsigned rows,
 
 /* ---- the last line, help, everything ---- */
 
-static void draw_keys(struct canvas *c, const struct top_model *m, const struct top_ui *ui)
+static void draw_keys(struct canvas *c, const struct top_ui *ui)
 {
-	const struct top_process *p = top_ui_selected(ui, m);
+	const struct top_process *p = &ui->target;
 	unsigned row = c->rows - 1, at = 0;
 
 	if (ui->prompt == TOP_PROMPT_FILTER) {
@@ -310,7 +310,7 @@ static void draw_keys(struct canvas *c, const struct top_model *m, const struct 
 			      ui->order.filter);
 		return;
 	}
-	if (ui->prompt == TOP_PROMPT_KILL && p) {
+	if (ui->prompt == TOP_PROMPT_KILL) {
 		canvas_format(c, row, 0, c->columns, CANVAS_MARK,
 			      "End %.40s (pid %lld) with SIGTERM? y: yes, any other key: no",
 			      *p->name ? p->name : p->command, (long long)p->pid);
@@ -409,5 +409,5 @@ void top_screen_draw(struct canvas *c, const struct top_model *m, struct top_ui 
 	if (old > 0 && !ui->paused)
 		dim_rows(c, body, end);
 	draw_machine(c, m, ui, old > 0);
-	draw_keys(c, m, ui);
+	draw_keys(c, ui);
 }

@@ -22,22 +22,24 @@ struct top_ui {
 	enum top_focus focus;
 	enum top_prompt prompt;
 	bool zoom, paused;
+	bool follow; /* the selection stays on its process; else in its row */
 	struct top_order order;
 	unsigned gpu;      /* the selected GPU */
 	unsigned gpu_top;  /* the first GPU on the screen ... */
 	unsigned gpu_page; /* ... and how many are there */
 	unsigned *row;     /* positions of the processes in the model, as shown */
 	unsigned rows, row_cap;
-	unsigned selected;    /* in row[] */
-	unsigned process_top; /* the first process on the screen */
-	unsigned page;        /* processes on the screen */
-	char message[200];    /* replaces the line with the keys; "": none */
-	char clock[16];       /* time of day; "": not shown */
-	uint64_t now_ns;      /* monotonic */
+	unsigned selected;         /* in row[] */
+	unsigned process_top;      /* the first process on the screen */
+	unsigned page;             /* processes on the screen */
+	struct top_process target; /* the process that TOP_PROMPT_KILL asks about */
+	char message[200];         /* replaces the line with the keys; "": none */
+	char clock[16];            /* time of day; "": not shown */
+	uint64_t now_ns;           /* monotonic */
 };
 
-/* Fills ui->row from the model and keeps the selection on its process.  Call it after the model
- * or the order changed.  Returns 0 or -GW_E_NOMEM. */
+/* Fills ui->row from the model and moves the selection with its process, if ui->follow is set.
+ * Call it after the model or the order changed.  Returns 0 or -GW_E_NOMEM. */
 int top_ui_arrange(struct top_ui *ui, const struct top_model *m);
 
 /* Returns the selected process; NULL: none. */

@@ -258,6 +258,7 @@ TEST(the_filter_finds_pid_user_and_command_and_the_cursor_stays_on_its_process)
 	ui.order.column = TOP_PID;
 	drawn(24, 80);
 	ui.selected = 3;
+	ui.follow = true;
 	snprintf(ui.order.filter, sizeof(ui.order.filter), "JOB3");
 	assert_in(drawn(24, 80), "job3");
 	assert_int_equal(ui.rows, 1);
@@ -273,11 +274,16 @@ TEST(the_filter_finds_pid_user_and_command_and_the_cursor_stays_on_its_process)
 	assert_null(top_ui_selected(&ui, &model));
 }
 
-TEST(the_question_before_a_process_is_ended_has_its_name_and_pid)
+TEST(the_question_before_a_process_is_ended_keeps_its_name_and_pid)
 {
-	fill(1);
+	fill(3);
+	drawn(24, 80);
+	ui.target = *top_ui_selected(&ui, &model); /* the largest SM %: job2 */
 	ui.prompt = TOP_PROMPT_KILL;
-	assert_in(drawn(24, 80), "End job0 (pid 100) with SIGTERM?");
+	assert_in(drawn(24, 80), "End job2 (pid 102) with SIGTERM?");
+	model.process[0].sm_ratio = 1; /* another process takes the first row */
+	assert_in(drawn(24, 80), "End job2 (pid 102) with SIGTERM?");
+	assert_true(top_ui_selected(&ui, &model)->pid == 100);
 }
 
 TEST(a_graph_shows_gaps_a_known_zero_and_the_limit)
