@@ -596,7 +596,7 @@ const struct command command_snapshot = {
 		"is known only to a running service: see /api/v1/processes.",
 	.examples = "  gpuward snapshot\n"
 		    "  gpuward snapshot --json | jq '.devices[0].power_watts'\n"
-		    "  gpuward snapshot --json --cpu | jq .host.cpu_utilization_ratio\n"
+		    "  gpuward snapshot --json --cpu | jq .host\n"
 		    "  gpuward snapshot --watch=200ms --json   one line each\n",
 	.options = options,
 	.options_size = sizeof(struct given),

@@ -624,11 +624,11 @@ static int op_managed(void *arg, int ticket, struct manage_result *ret)
 	return settings_result(e->settings, ticket, ret);
 }
 
-static void op_look(void *arg)
+static void op_look(void *arg, bool now)
 {
 	struct engine *e = arg;
 
-	reader_look(e->reader, clock_mono_ns(e->clock) + LOOK_NS);
+	reader_look(e->reader, clock_mono_ns(e->clock) + LOOK_NS, now);
 }
 
 static const struct view_ops operations = {

@@ -45,6 +45,7 @@ struct reader {
 	unsigned jobs;
 	uint64_t interval_ns;
 	uint64_t look_until_ns; /* see reader_look() */
+	bool looks;             /* the last round read the utilisation, or the next one will */
 	bool look_now;          /* a round is due because of reader_look() */
 	/* Used by the main thread only. */
 	struct reading *shown;
@@ -244,7 +245,8 @@ static unsigned wanted_of_processes(struct reader *r, uint64_t now_ns)
 	unsigned want;
 
 	mailbox_lock(&r->box);
-	want = now_ns < r->look_until_ns ? GW_PROCESS_SM : GW_PROCESS_SM_SHARED;
+	r->looks = now_ns < r->look_until_ns;
+	want = r->looks ? GW_PROCESS_SM : GW_PROCESS_SM_SHARED;
 	mailbox_unlock(&r->box);
 	return want;
 }
@@ -527,13 +529,11 @@ void reader_set_interval(struct reader *r, uint64_t interval_ns)
 	mailbox_unlock(&r->box);
 }
 
-void reader_look(struct reader *r, uint64_t until_ns)
+void reader_look(struct reader *r, uint64_t until_ns, bool now)
 {
-	const uint64_t now = clock_mono_ns(r->clock);
-
 	mailbox_lock(&r->box);
-	if (now >= r->look_until_ns) {
-		r->look_now = true;
+	if (now && !r->looks) {
+		r->look_now = r->looks = true;
 		mailbox_wake(&r->box);
 	}
 	r->look_until_ns = until_ns;

@@ -21,6 +21,7 @@
 #define SM_WINDOW_NS     (3 * NS_PER_S)
 #define SM_WINDOW_MAX_NS (60 * NS_PER_S)
 #define USE_SHARED_NS    (800 * NS_PER_MS) /* an answer is shared for this long */
+#define USE_REFUSED_NS   (10 * NS_PER_S)   /* and "not supported" for this long, as with MIG */
 #define CPU_SPAN_NS      (20 * NS_PER_MS)  /* least time between two readings of CPU time */
 
 struct entry {
@@ -108,8 +109,9 @@ static void query_use(struct slot *s, uint64_t since_us)
 static void query_use_or_share(struct slot *s)
 {
 	const uint64_t now_ns = clock_mono_ns(s->d->backend->env->clock);
+	const uint64_t lasts_ns = s->used == -GW_E_NOSUPPORT ? USE_REFUSED_NS : USE_SHARED_NS;
 
-	if (s->used_ns && now_ns - s->used_ns < USE_SHARED_NS)
+	if (s->used_ns && now_ns - s->used_ns < lasts_ns)
 		s->uses = s->used;
 	else
 		query_use(s, s->now_ns);

@@ -71,7 +71,7 @@ static bool was_read(const void *what, struct reply *r, const char *why)
 void api_look(const struct api *a)
 {
 	if (a->view.ops && a->view.ops->look)
-		a->view.ops->look(a->view.engine);
+		a->view.ops->look(a->view.engine, false);
 }
 
 /* True if the utilisation of the processes has not been read, because nobody looked. Then the
@@ -85,6 +85,7 @@ static bool waits_for_use(const struct api *a, const struct request *q, struct r
 		unread = gw_process_list_get(list, i)->sm_absence == GW_ABSENT_NOT_READ;
 	if (!unread || !a->view.ops || !a->view.ops->look || q->tries >= USE_WAITS)
 		return false;
+	a->view.ops->look(a->view.engine, true);
 	reply_again(r, api_now(a) + USE_WAIT_NS);
 	return true;
 }
@@ -177,9 +178,9 @@ void api_processes(void *arg, const struct request *q, struct reply *r)
 	if (!begins(&b, a, q, r) ||
 	    !was_read(a->view.processes, r, "the processes have not been listed yet"))
 		return;
-	processes = api_process_list(a);
 	if (waits_for_use(a, q, r))
 		return;
+	processes = api_process_list(a);
 	render_head(&b.j, a->view.snap);
 	render_processes(&b.j, processes, a->view.snap, b.filter);
 	json_array(&b.j, "device_energy");

@@ -152,9 +152,9 @@ struct view_ops {
 	 * returns 1. */
 	int (*managed)(void *engine, int ticket, struct manage_result *ret);
 	/* Someone looks at the processes: for the next half minute, each tick reads their SM
-	 * utilisation, which costs 2 ms per GPU. If nobody looked before, a tick follows at
-	 * once. */
-	void (*look)(void *engine);
+	 * utilisation, which costs 2 ms per GPU. now: the caller waits for it, so that a tick
+	 * follows at once if nobody looked before. */
+	void (*look)(void *engine, bool now);
 };
 
 struct view {

@@ -1,4 +1,5 @@
-"""Every code block of README.md, of docs/GUARD.md and of the public headers works as it is written, and so do the examples.
+"""Every code block of README.md, of the guides named in PAGES and of the public headers works as it is written, and so do
+the examples.
 
 A block that no runner below takes fails: a new form of block needs a runner.
 """
@@ -23,10 +24,13 @@ STRICT = ["-std=c11", "-Wall", "-Wextra", "-Werror"]
 HEADERS = sorted((TOP / "include").glob("*.h"))
 
 
-def readme_blocks():
+PAGES = ["README.md", "docs/COMMANDS.md", "docs/LIBRARY.md"]
+
+
+def page_blocks(page):
     """Runs of lines that are indented by four or more; shorter indents are text of lists."""
     found, block = [], []
-    for line in (TOP / "README.md").read_text().splitlines() + ["end"]:
+    for line in (TOP / page).read_text().splitlines() + ["end"]:
         if line.startswith("    ") or (block and not line.strip()):
             block.append(line)
         elif block:
@@ -58,6 +62,12 @@ def kind(block):
         return "session"
     if first.startswith("id=$(curl"):
         return "rest"
+    if first.startswith("gpuward guard"):
+        return "guard"
+    if first.startswith("gpuward characterise"):
+        return "measuring"
+    if first == "gpuward serve":
+        return "serving"
     if first.startswith("cc "):
         return "compile"
     if first.startswith(("make ", "sudo ", "meson ")):
@@ -67,7 +77,7 @@ def kind(block):
     return None
 
 
-BLOCKS = [("README.md", i, b) for i, b in enumerate(readme_blocks())]
+BLOCKS = [(p, i, b) for p in PAGES for i, b in enumerate(page_blocks(p))]
 BLOCKS += [(p.name, i, b) for p in HEADERS for i, b in enumerate(header_blocks(p))]
 
 
@@ -90,8 +100,9 @@ def shell(command, folder, **changes):
 
 def test_every_block_has_a_runner():
     assert [b for b in BLOCKS if kind(b[2]) is None] == []
-    assert {"c", "python", "session", "scenario", "rest", "compile", "commands"} <= {kind(b[2]) for b in BLOCKS}
-    assert sum(name != "README.md" and kind(b) == "c" for name, _, b in BLOCKS) == len(HEADERS)
+    assert {"c", "python", "session", "rest", "compile", "commands", "guard", "measuring", "serving"} <= {
+        kind(b[2]) for b in BLOCKS}
+    assert sum(name.endswith(".h") and kind(b) == "c" for name, _, b in BLOCKS) == len(HEADERS)
 
 
 @plain
@@ -184,11 +195,38 @@ def test_commands_run(block, tmp_path):
         assert (done.stdout + done.stderr).strip(), (command, done)
 
 
-@of("scenario")
-def test_scenarios_are_read(block, tmp_path):
+def test_the_scenario_of_the_simulator_guide_is_read(tmp_path):
+    (block,) = [b for b in page_blocks("docs/SIMULATOR.md") if b.startswith("[time]")]
     (tmp_path / "my.toml").write_text(block + "\n")
     done = shell("gpuward list --simulate=my.toml", tmp_path)
     assert done.returncode == 0 and done.stdout.count("H100") == 2, done
+
+
+@of("measuring")
+def test_measuring_commands_run(block, tmp_path):
+    """On the simulator, with a short command; the load of --active needs CUDA, so only its option is checked."""
+    assert "--active" in gpuward("characterise", "--help").stdout
+    for label in ("fp32", "fp16"):
+        for command, _ in commands(block):
+            if command.startswith("gpuward measure"):
+                command = command.replace("fp16", label).replace("-- ./benchmark", "--simulate=idle-h200 -- sleep 0.2")
+                assert shell(command, tmp_path).returncode == 0, command
+    for command, _ in commands(block):
+        if command.startswith("gpuward compare"):
+            done = shell(command, tmp_path)
+            assert done.returncode == 0 and "fp16" in done.stdout, (command, done)
+
+
+@of("serving")
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl here")
+def test_the_commands_for_the_service_run(block, tmp_path):
+    with Service() as s:
+        for command, _ in commands(block):
+            if command.startswith("curl"):
+                done = shell(command.replace("http://127.0.0.1:9490", s.url), tmp_path)
+                assert done.returncode == 0 and done.stdout, (command, done)
+            else:
+                assert gpuward(command.split()[1], "--help").returncode == OK, command
 
 
 @of("rest")
@@ -220,6 +258,7 @@ def shown():
     """Commands in blocks (words after two blanks say what they do), in sentences and in gamemode.ini."""
     found = [re.split(r"  +", line.strip())[0] for line in re.findall(r"^ {4}(gpuward .*)$", TEXT, re.M)]
     found += [" ".join(c.split()) for c in re.findall(r"`(gpuward [^`]*)`", TEXT)]
+    found += [line for _, _, b in BLOCKS if kind(b) == "guard" for line, _ in commands(b)]
     return found + re.findall(r"^(?:start|end)=(gpuward .*)$", TEXT, re.M)
 
 

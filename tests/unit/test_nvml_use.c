@@ -278,9 +278,10 @@ SIM_TEST(a_process_without_a_sample_was_idle_and_a_refusal_is_a_reason)
 		enum gw_absence want;
 	} row[] = {
 		{ ABI_NOT_FOUND, GW_HAVE },
-		{ ABI_NOT_SUPPORTED, GW_ABSENT_NOT_SUPPORTED },
 		{ ABI_NO_PERMISSION, GW_ABSENT_NO_PERMISSION },
+		{ ABI_NOT_SUPPORTED, GW_ABSENT_NOT_SUPPORTED },
 	};
+	uint64_t calls;
 
 	world(GPU SQUARE TWO);
 	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
@@ -292,6 +293,16 @@ SIM_TEST(a_process_without_a_sample_was_idle_and_a_refusal_is_a_reason)
 		assert_int_equal(p->sm_absence, row[i].want);
 		assert_true(row[i].want == GW_HAVE ? p->sm_ratio == 0 : isnan(p->sm_ratio));
 	}
+	/* A GPU that does not support it is rarely asked again. */
+	calls = calls_made();
+	for (unsigned i = 0; i < 9; i++) {
+		sim_step(NS_PER_S);
+		take_list(GW_PROCESS_SM);
+	}
+	assert_int_equal(calls_made(), calls);
+	sim_step(2 * NS_PER_S);
+	take_list(GW_PROCESS_SM);
+	assert_int_equal(calls_made(), calls + 1);
 }
 
 SIM_TEST(cpu_needs_two_takes_and_a_hidden_process_has_none)
