@@ -15,6 +15,7 @@ enum guard_form {
 	FORM_PAUSE,
 	FORM_SNOOZE,
 	FORM_GAME,
+	FORM_MODE,
 	FORM_CLEAR,
 	FORM_LEARN,
 	FORM_REPLAY,
@@ -46,6 +47,13 @@ int64_t guard_game_pid(const char *text);
  * an exit code. */
 int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, uint64_t for_ns,
 	       const char *reason);
+
+/* Prints the mode of the guard with who set it, or sets it.  word: a mode, "config" for the
+ * configured one, or NULL to print it.  Returns an exit code. */
+int guard_mode(const struct cli *c, struct remote *r, const char *word, const char *reason);
+
+/* Prints that a person set the mode, in a reply that has mode_set; nothing if not. */
+void guard_mode_print_set(const struct json_doc *reply);
 
 /* Watches an idle machine for this long, then prints rules that ignore the processes that
  * always run.  Returns an exit code. */

@@ -251,7 +251,7 @@ def test_the_compiler_lines_compile(block, tmp_path):
 
 TEXT = (support.TOP / "docs" / "GUARD.md").read_text()
 
-LOCAL = {"config", "doctor"}  # these ask no service
+LOCAL = {"config", "doctor", "setup"}  # these ask no service
 
 
 def shown():
@@ -279,6 +279,8 @@ def test_every_command_of_the_guide_works(world, worker, tmp_path):
                 words += ["--for", "1s"]
             if words[:1] == ["check"]:
                 words.append(str(good))
+            if name == "setup":
+                words.append("--simulate=demo")
             if name == "guard":
                 s.guard("release")  # they are alternatives, not a story
             got = support.gpuward(name, *words) if name in LOCAL else s.cli(name, *words)

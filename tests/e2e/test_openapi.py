@@ -307,6 +307,7 @@ GUARD_NOT_FOUND = {
 }
 VERBS = ("evict", "resume", "hold", "release")
 HELD = {"evict": "active", "resume": "evicted", "hold": "active"}  # what stands against it
+MODE = "/api/v1/guard/mode"
 SIMULATE = "/api/v1/guard/simulate"
 CLEAR = "/api/v1/health/gpus/0/clear"
 GUARD_CHANGES = {
@@ -317,6 +318,13 @@ GUARD_CHANGES = {
     ("simulateGuard", 400): lambda s: s.post(SIMULATE, json={"processes": [{"nam": "game"}]}, token=True),
     ("simulateGuard", 401): lambda s: s.post(SIMULATE, json={}),
     ("simulateGuard", 415): lambda s: s.post(SIMULATE, data="{}", headers=NOT_JSON, token=True),
+    ("setGuardMode", 200): lambda s: s.ask("PUT", MODE, json={"mode": "enforce"}, token=True),
+    ("setGuardMode", 400): lambda s: s.ask("PUT", MODE, json={"mode": "on"}, token=True),
+    ("setGuardMode", 401): lambda s: s.ask("PUT", MODE, json={"mode": "enforce"}),
+    ("setGuardMode", 415): lambda s: s.ask("PUT", MODE, data="{}", headers=NOT_JSON, token=True),
+    ("resetGuardMode", 200): lambda s: s.ask("DELETE", MODE, token=True),
+    ("resetGuardMode", 400): lambda s: s.ask("DELETE", MODE + "?x=1", token=True),
+    ("resetGuardMode", 401): lambda s: s.ask("DELETE", MODE),
     ("reserveMemory", 201): lambda s: s.post(ROOMS, json={"bytes": 1, "ttl_s": 1}, token=True),
     ("reserveMemory", 200): lambda s: keyed_room(s, {"bytes": 1, "ttl_s": 60}),
     ("reserveMemory", 422): lambda s: keyed_room(s, {"bytes": 2, "ttl_s": 60}),
@@ -383,6 +391,8 @@ def guard_cases(early, watched):
     yield "endGame", 503, lambda: early.ask("DELETE", GAMES + "/1", token=True)
     yield "getGuardOperation", 503, lambda: early.get("/api/v1/guard/operations/1")
     yield "simulateGuard", 503, lambda: early.post(SIMULATE, token=True, json={})
+    yield "setGuardMode", 503, lambda: early.ask("PUT", MODE, token=True, json={"mode": "enforce"})
+    yield "resetGuardMode", 503, lambda: early.ask("DELETE", MODE, token=True)
     yield "releaseMemory", 503, lambda: early.ask("DELETE", ROOMS + "/1", token=True)
 
 
