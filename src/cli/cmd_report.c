@@ -347,7 +347,7 @@ static void report_page(struct buf *out, const char *title, const struct compari
 }
 
 struct given {
-	const char *output, *title;
+	const char *output, *title, *reference;
 	bool across_gpus;
 };
 
@@ -357,14 +357,14 @@ static int write_page(const struct cli *c, const struct result_set *r)
 {
 	struct comparison comparison;
 	struct buf out;
-	int code;
+	int code = result_set_compare(r, given(c)->reference, &comparison);
 
-	if (comparison_init(&comparison, r->v, r->n) != 0)
-		return cli_no_memory();
-	buf_init(&out, 256u << 20);
-	report_page(&out, given(c)->title, &comparison, r->v, r->n);
-	code = output_write(given(c)->output, &out);
-	buf_done(&out);
+	if (code == EXIT_OK) {
+		buf_init(&out, 256u << 20);
+		report_page(&out, given(c)->title, &comparison, r->v, r->n);
+		code = output_write(given(c)->output, &out);
+		buf_done(&out);
+	}
 	comparison_done(&comparison);
 	return code;
 }
@@ -378,6 +378,7 @@ static int report_run(struct cli *c)
 static const struct option options[] = {
 	OUTPUT_OPTION(AT(output)),
 	OPTION_ROW(TEXT, 0, "title", AT(title), "TEXT", "heading of the page"),
+	REFERENCE_OPTION(AT(reference)),
 	ACROSS_GPUS_OPTION(AT(across_gpus)),
 	OPTION_END,
 };
