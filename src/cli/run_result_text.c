@@ -93,7 +93,8 @@ static void print_energy(const struct measured_run *r)
 
 static void print_counted(const struct measured_count *c)
 {
-	char name[sizeof(c->name)], place[512], series[32] = "", fresh[64] = "";
+	char name[sizeof(c->name)], place[512], series[32] = "", fresh[64] = "",
+						server[64] = "";
 
 	if (!c->place || !c->series)
 		return;
@@ -103,7 +104,10 @@ static void print_counted(const struct measured_count *c)
 		snprintf(series, sizeof(series), ", %u series", c->series);
 	if (c->fresh)
 		snprintf(fresh, sizeof(fresh), " (%u appeared during the run)", c->fresh);
-	row("Counted", "%s%s%s, at %s", name, series, fresh, place);
+	if (c->servers)
+		snprintf(server, sizeof(server), " (pid %lld, part of the measurement)",
+			 (long long)c->server_pid[0]);
+	row("Counted", "%s%s%s, at %s%s", name, series, fresh, place, server);
 }
 
 static void print_items(const struct measured_run *r)

@@ -447,6 +447,10 @@ static void write_count(struct json *j, const struct measured_count *c)
 	json_string(j, "of", c->iterations ? "iterations" : "tokens");
 	ROWS(j, NULL, { "number", c->number }, { "edge", known ? c->edge : NAN });
 	fresh_series(j, c);
+	json_array(j, "server_pids");
+	for (unsigned i = 0; i < c->servers; i++)
+		json_int(j, NULL, c->server_pid[i]);
+	json_array_end(j);
 	json_string(j, "absence", known ? NULL : c->why);
 	json_object_end(j);
 }

@@ -9,6 +9,7 @@
 
 #include "guard/policy.h"
 #include "measure/attribute.h"
+#include "measure/event.h"
 #include "measure/host_energy.h"
 #include "measure/sensor.h"
 #include "measure/run_trace.h"
@@ -63,6 +64,9 @@ struct measured_count {
 	bool iterations; /* 1: iterations; 0: tokens */
 	double number;   /* NAN: unknown */
 	double edge;     /* upper bound of what was counted outside the run */
+	/* processes of this machine that answer at `place`; they are part of the measurement */
+	int64_t server_pid[METER_SERVERS];
+	unsigned servers; /* 0: unknown, or on another machine */
 	/* number of series that appeared during the run; their whole value counts */
 	unsigned fresh;
 	double fresh_number;
