@@ -455,14 +455,20 @@ static int compare_run(struct cli *c)
 	return result_set_with(c, g->output, g->across_gpus, compare_results);
 }
 
+static const char *metric_word(unsigned i)
+{
+	return i < METRICS ? comparison_metric_name((enum comparison_metric)i) : NULL;
+}
+
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	OPTION_CHOICE_ROW('f', "format", AT(format), "FORMAT",
 			  "text (default), markdown, csv, json, latex, or sentence (for a "
 			  "paper)",
 			  formats),
-	OPTION_ROW(LIST, 'm', "metric", AT(metric), "NAME",
-		   "only these metrics: latency, power, energy, token, size; repeatable"),
+	OPTION_WORDS_ROW('m', "metric", AT(metric), "NAME",
+			 "only these metrics: latency, power, energy, token, size; repeatable",
+			 metric_word),
 	REFERENCE_OPTION(AT(reference)),
 	OUTPUT_OPTION(AT(output)),
 	ACROSS_GPUS_OPTION(AT(across_gpus)),

@@ -935,8 +935,9 @@ static const struct option options[] = {
 			  "csv (the default) or jsonl, one JSON object per line", formats),
 	OPTION_ROW(TEXT, 0, "summary", AT(summary), "FILE",
 		   "at the end, write the summary to FILE as JSON"),
-	OPTION_ROW(LIST, 0, "fields", AT(fields), "NAMES",
-		   "write these fields in this order; a wrong name lists all fields"),
+	OPTION_WORDS_ROW(0, "fields", AT(fields), "NAMES",
+			 "write these fields in this order; a wrong name lists all fields",
+			 logline_field_name),
 	OPTION_END,
 };
 
