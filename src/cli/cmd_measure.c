@@ -393,6 +393,7 @@ static void fill_result(struct measurement *m, char *command, size_t size)
 	r->tags = m->o->tag.item;
 	r->tag_count = m->o->tag.count;
 	r->model_size_bytes = m->plan.model_bytes;
+	r->cost = m->plan.cost;
 	r->iterations = r->run[0].iterations;
 	r->tokens = r->run[0].tokens;
 	r->room = clean_room_record(m->s.room);

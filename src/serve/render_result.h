@@ -5,6 +5,7 @@
 #ifndef GW_SERVE_RENDER_RESULT_H
 #define GW_SERVE_RENDER_RESULT_H
 
+#include "energy_cost.h"
 #include "render.h"
 
 #include "guard/policy.h"
@@ -155,6 +156,7 @@ struct measured {
 	unsigned runs;
 	const char *version; /* version that measured it; NULL: this one */
 	const struct measured_calibration *calibration; /* NULL: none */
+	struct energy_cost cost;
 };
 
 /* Writes {low, best, high}, or null if unknown. */
