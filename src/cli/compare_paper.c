@@ -241,8 +241,14 @@ static void add_runs(struct buf *out, const struct comparison_row *row)
 	buf_addf(out, "%zu run%s", row->used, row->used == 1 ? "" : "s");
 	if (run && run->iterations > 0)
 		buf_addf(out, " of %.0f iterations", run->iterations);
-	if (run && run->part)
-		buf_addf(out, ", part %s", run->part);
+}
+
+/* Returns what is known about the sensor, for people who do not know the words of the result. */
+static const char *sensor_words(const char *origin)
+{
+	return strcmp(origin, "active") == 0    ? "sensor characterised"
+	       : strcmp(origin, "passive") == 0 ? "sensor periods measured"
+						: "sensor not characterised";
 }
 
 /* Adds how the energy was measured; a publication must state this. */
@@ -257,7 +263,7 @@ static void add_method(struct buf *out, const struct result_file *file,
 	if (d && d->energy.verdict)
 		buf_addf(out, ", verdict of the meters: %s", d->energy.verdict);
 	if (d && d->sensor.origin)
-		buf_addf(out, ", sensor %s", d->sensor.origin);
+		buf_addf(out, ", %s", sensor_words(d->sensor.origin));
 	if (d && (d->sensor.gain != 1 || d->sensor.offset_w != 0))
 		buf_addf(out, ", calibrated with gain %.4f and offset %+.1f W", d->sensor.gain,
 			 d->sensor.offset_w);
