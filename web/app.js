@@ -205,6 +205,7 @@ function drawTotals() {
 	total("total-power", power, powers(limit ?? power), limit);
 	total("total-energy", energy, f.joules, null, energy ? `${f.wattHours(energy.value)}, also counted before restarts of the service` : "");
 	drawSince();
+	put($("total-cost"), f.cost(energy?.value, model.self?.energy_cost));
 	total("total-memory", sum("memory_used_bytes"), (v, unit) => `${f.gib(v)}${unit ? " GiB" : ""}`, sum("memory_total_bytes"));
 	const h = model.host;
 	if (!h)

@@ -43,6 +43,12 @@ export const joules = (v) => (v < 1000 ? `${v.toFixed(0)} J` : si(v, "J"));
 
 export const wattHours = (j) => si(j / 3600, "Wh");
 
+// r: energy_cost of the service.
+export function cost(j, r) {
+	const of = (k, u) => k && `${+(k * j / 3.6e6).toPrecision(3)} ${u}`;
+	return r && j ? [of(1, "kWh"), of(r.price_per_kwh, r.price_currency || "(price)"), of(r.gco2_per_kwh, "g CO2")].filter(Boolean).join(", ") : "";
+}
+
 export function seconds(v) {
 	if (v < 1e-3)
 		return `${digits(v * 1e6)} µs`;

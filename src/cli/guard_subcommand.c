@@ -50,6 +50,11 @@ static const struct guard_subcommand subcommands[] = {
 };
 #define SUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))
 
+const struct guard_subcommand *guard_subcommand_at(size_t i)
+{
+	return i < SUBCOMMANDS ? &subcommands[i] : NULL;
+}
+
 static const struct guard_subcommand *subcommand_named(const char *word)
 {
 	for (size_t i = 0; word && i < SUBCOMMANDS; i++)

@@ -30,6 +30,9 @@ struct guard_subcommand {
 	const char *usage, *description;
 };
 
+/* Returns subcommand number i, or NULL after the last. */
+const struct guard_subcommand *guard_subcommand_at(size_t i);
+
 /* Finds a subcommand.  If there is none of that name, prints an error and returns NULL. */
 const struct guard_subcommand *guard_subcommand_find(const char *word);
 

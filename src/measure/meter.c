@@ -455,6 +455,14 @@ void meter_set_own_process(struct gw_meter *m, int64_t pid)
 					 __ATOMIC_RELAXED);
 }
 
+void meter_set_servers(struct gw_meter *m, const int64_t *pid, unsigned count)
+{
+	for (unsigned i = 0; i < m->count; i++)
+		for (unsigned k = 0; k < METER_SERVERS && !m->device[i]->stalled; k++)
+			__atomic_store_n(&m->device[i]->sampler.opt.server_pid[k],
+					 k < count ? pid[k] : 0, __ATOMIC_RELAXED);
+}
+
 void meter_set_exclusive(struct gw_meter *m, bool on)
 {
 	m->exclusive = on;

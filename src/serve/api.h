@@ -4,6 +4,7 @@
 #ifndef GW_SERVE_API_H
 #define GW_SERVE_API_H
 
+#include "energy_cost.h"
 #include "http.h"
 #include "stream.h"
 #include "view.h"
@@ -24,6 +25,7 @@ struct api {
 	bool manage;       /* /api/gpu/manage may change settings */
 	/* any client may open and end energy windows, not only trusted ones */
 	bool windows_open;
+	struct energy_cost cost; /* for /api/v1/self */
 	/* Ring of reservations that were requested with an Idempotency-Key. */
 	struct api_key {
 		char key[65], body[65]; /* SHA-256 */

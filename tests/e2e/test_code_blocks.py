@@ -217,6 +217,23 @@ def test_measuring_commands_run(block, tmp_path):
             assert done.returncode == 0 and "fp16" in done.stdout, (command, done)
 
 
+def test_recipe_of_the_measuring_guide_runs(tmp_path):
+    """On the simulator, with short runs; the load of --active needs CUDA, so characterise is not run."""
+    text = (TOP / "docs/MEASURING.md").read_text()
+    recipe = text[text.index("## A result for a paper"):text.index("## In one minute")]
+    lines = re.findall(r"^    (gpuward .*)$", recipe, re.M)
+    assert [l.split()[1] for l in lines] == ["characterise", "baseline", "measure", "measure", "compare", "compare",
+                                             "compare", "report"]
+    said = {}
+    for line in lines[2:]:
+        line = re.sub(r"-- \./infer \w+$", "--no-cooldown --simulate=idle-h200 -- sleep 0.2", line)
+        done = shell(line.replace("--trials 5", "--trials 2"), tmp_path)
+        assert done.returncode == 0, (line, done.stderr)
+        said[line] = done.stdout
+    assert any("fp16 took" in out for out in said.values())
+    assert r"\toprule" in (tmp_path / "table.tex").read_text() and "fp16" in (tmp_path / "report.html").read_text()
+
+
 @of("serving")
 @pytest.mark.skipif(not shutil.which("curl"), reason="no curl here")
 def test_the_commands_for_the_service_run(block, tmp_path):

@@ -55,8 +55,9 @@ class Service:
     """A service that can be killed and started again at the same address.  One that wants a token
     even for energy windows is always the mock: the daemon lets everybody on this machine measure."""
 
-    def __init__(self, folder, simulate, token=None, history=None, mock=(), ready=True):
-        self.folder, self.simulate, self.token, self.good = folder, simulate, token, b" 200 " if ready else b"HTTP"
+    def __init__(self, folder, simulate, token=None, history=None, mock=(), ready=True, env=None):
+        self.folder, self.simulate, self.token, self.env = folder, simulate, token, env or {}
+        self.good = b" 200 " if ready else b"HTTP"
         self.history, self.mock = history or str(folder / "history.db"), list(mock)
         self.port = support.free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -74,7 +75,7 @@ class Service:
 
     def start(self):
         self.child = subprocess.Popen(
-            self.command(), env=support.environment(HOME=str(self.folder)),
+            self.command(), env=support.environment(HOME=str(self.folder), **self.env),
             stdout=subprocess.DEVNULL, stderr=open(self.folder / "service.log", "a"),
             start_new_session=True)
         wait(self.answers, f"{self.command()} to answer")
@@ -491,6 +492,17 @@ def test_a_total_without_a_lost_gpu_is_shown_as_a_minimum(page, many):
     wait(lambda: re.fullmatch(r"at least [\d.]+ k?W \(1 GPU unknown\)", page.text("#total-power")),
          "what is known of the power")
     assert re.fullmatch(r"at least [\d.]+ GiB \(1 GPU unknown\)", page.text("#total-memory"))
+
+
+@needs_daemon
+def test_energy_has_a_cost_only_where_one_is_configured(page, service, demo):
+    page.open(demo.url).live()
+    assert page.text("#total-cost") == ""
+    priced = service(env={"GPUWARD_ENERGY_PRICE_PER_KWH": "0.31", "GPUWARD_ENERGY_PRICE_CURRENCY": "EUR",
+                          "GPUWARD_ENERGY_GCO2_PER_KWH": "380"})
+    page.open(priced.url)
+    shown = r"[\d.e-]+ kWh, [\d.e-]+ EUR, [\d.e-]+ g CO2"
+    wait(lambda: re.fullmatch(shown, page.text("#total-cost")), "the cost")
 
 
 def test_sixteen_gpus_fit_without_scrolling(page, service, tmp_path):
