@@ -99,10 +99,11 @@ GW_API const char *gw_strerror(int error);
 struct gw_ctx;
 
 /* Returns the sentence about the last failure of a call on ctx or on an object made from ctx,
- * in any thread. With ctx NULL: about the last gw_open() of this thread that failed. "" if
- * there was no failure; a later success does not clear the sentence. Never NULL. The string
- * belongs to the calling thread and is valid until that thread calls gw_ctx_error() again. Any
- * thread may call this function at any time before gw_close(). */
+ * in any thread. With ctx NULL: about the last call of this thread that failed without a
+ * context, such as gw_open(). "" if there was no failure; a later success does not clear the
+ * sentence. Never NULL. The string belongs to the calling thread and is valid until that thread
+ * calls gw_ctx_error() again. Any thread may call this function at any time before
+ * gw_close(). */
 GW_API const char *gw_ctx_error(struct gw_ctx *ctx);
 
 /* ---- what is measured ---------------------------------------------------------------- */
@@ -840,7 +841,8 @@ GW_API int gw_baseline_load(struct gw_meter *meter, unsigned i, enum gw_baseline
 			    double max_age_s, const char *dir,
 			    struct gw_baseline **ret_baseline);
 
-/* Stores a baseline below dir; NULL: by the XDG rules. Returns 0, -GW_E_STATE (the GPU was not
+/* Stores a baseline below dir; NULL: by the XDG rules. ctx may be NULL: gw_ctx_error(NULL) then has
+ * the sentence about a failure. Returns 0, -GW_E_STATE (the GPU was not
  * idle, or is simulated and dir is NULL), -GW_E_ARG (the GPU has no UUID), -GW_E_NOENT (no
  * folder is known), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. */
 GW_API int gw_baseline_save(struct gw_ctx *ctx, const struct gw_baseline *baseline,

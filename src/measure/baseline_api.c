@@ -140,8 +140,7 @@ int gw_baseline_load(struct gw_meter *m, unsigned i, enum gw_baseline_kind kind,
 	err = baseline_load(&b, folder, max_age_s > 0 ? max_age_s : MAX_AGE_S,
 			    clock_wall_ns(meter_clock(m)), why, sizeof(why));
 	if (err)
-		return context_fail(ctx, err,
-				    "no usable baseline of device %u of the meter: %s", i, why);
+		return context_fail(ctx, err, "no usable baseline: %s; measure a new one", why);
 	return own_baseline(ctx, &b, provenance, ret_baseline);
 }
 
