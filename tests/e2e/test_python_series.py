@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from support import document
+from support import SIMULATOR, document
 from test_library import sanitized
-from test_python import PYTHON, answer
+from test_python import PYTHON, TORCH, answer, example
 
 pytestmark = pytest.mark.skipif(
     sanitized(), reason="Python cannot load a library with a sanitizer in it")
@@ -223,3 +223,82 @@ joules: float = w.joules
     assert done.returncode == 0, done.stdout
     done = subprocess.run([*base, program], capture_output=True, text=True, env={"MYPYPATH": str(PYTHON), "PATH": "/usr/bin:/bin"})
     assert done.stdout.count("error:") == 1 and 'Optional[float]' in done.stdout, done.stdout  # joules may be None
+
+
+# Only what the examples use, and a little time for each call.
+TRAINING = TORCH + """
+import time
+class Tensor:
+    shape = (512, 2048)
+    def __sub__(self, other): return self
+    def square(self): return self
+    def mean(self): return self
+    def backward(self): time.sleep(0.02)
+randn = lambda *a, device: Tensor()
+Model.parameters = lambda self: []
+class optim:
+    class SGD:
+        def __init__(self, parameters, lr): pass
+        def zero_grad(self): pass
+        def step(self): pass
+"""
+VLLM = """
+import time
+class SamplingParams:
+    def __init__(self, max_tokens, ignore_eos): self.n = max_tokens
+class Output:
+    def __init__(self, n): self.token_ids = [0] * n
+class Request:
+    def __init__(self, n): self.outputs = [Output(n)]
+class LLM:
+    def __init__(self, model): pass
+    def generate(self, prompts, parameters):
+        time.sleep(0.1)
+        return [Request(parameters.n) for _ in prompts]
+"""
+TRANSFORMERS = """
+import time
+class Inputs(dict):
+    def to(self, device): return self
+class AutoTokenizer:
+    pad_token = None
+    eos_token = "."
+    @classmethod
+    def from_pretrained(cls, model, padding_side): return cls()
+    def __call__(self, prompts, return_tensors, padding): return Inputs(input_ids=[[1, 2, 3]] * len(prompts))
+class AutoModelForCausalLM:
+    device = "cpu"
+    @classmethod
+    def from_pretrained(cls, model, device_map, torch_dtype): return cls()
+    def generate(self, input_ids, max_new_tokens, min_new_tokens):
+        time.sleep(0.1)
+        return [row + [0] * max_new_tokens for row in input_ids]
+"""
+
+
+def simulated(tmp_path, name, *args, **modules):
+    for module, text in modules.items():
+        (tmp_path / f"{module}.py").write_text(text)
+    return example(name, *args, PYTHONPATH=f"{tmp_path}:{PYTHON}", LD_LIBRARY_PATH=SIMULATOR.parent, GPUWARD_SIM=IDLE)
+
+
+def test_the_training_example_reports_joules_per_step_above_idle(tmp_path):
+    csv = tmp_path / "power.csv"
+    done = simulated(tmp_path, "pytorch_train.py", "--steps", "20", "--warm-up", "1", "--idle", "2", "--csv", csv, torch=TRAINING)
+    assert done.returncode == 0, done.stderr
+    assert "SIMULATED" in done.stdout and "20 steps in" in done.stdout
+    assert " J per step, " in done.stdout and "above idle: " in done.stdout and "at most" in done.stdout
+    assert len(csv.read_text().splitlines()) > 10
+    (tmp_path / "torch.py").write_text("raise ImportError")
+    assert "PyTorch is not installed" in simulated(tmp_path, "pytorch_train.py").stderr
+
+
+def test_the_generate_example_counts_tokens_of_either_engine(tmp_path):
+    done = simulated(tmp_path, "generate.py", "tiny", "--tokens", "4", "--rounds", "3", transformers=TRANSFORMERS)
+    assert done.returncode == 0, done.stderr
+    assert "transformers: 192 tokens in" in done.stdout and " J per token, " in done.stdout
+    done = simulated(tmp_path, "generate.py", "tiny", "--tokens", "2", "--rounds", "1", vllm=VLLM)
+    assert "vllm: 32 tokens in" in done.stdout, done
+    (tmp_path / "vllm.py").write_text("raise ImportError('no vLLM')")
+    done = simulated(tmp_path, "generate.py", "tiny", "--engine", "vllm")
+    assert done.returncode == 1 and done.stderr == "generate.py: not installed: vllm (no vLLM)\n"
