@@ -9,6 +9,7 @@ period.
 """
 import argparse
 import sys
+import time
 
 import gpuward
 
@@ -32,6 +33,8 @@ def training_step(torch, device):
 
 def baseline(options, cuda):
     """The idle power, or None with a sentence."""
+    if cuda:
+        time.sleep(3)  # the driver's utilisation is a mean, and the clocks fall slowly
     try:
         found = gpuward.take_baseline("cuda:0" if cuda else 0, "context-idle" if cuda else "no-context",
                                       seconds=options.idle, min_seconds=min(10, options.idle))
