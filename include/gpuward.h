@@ -455,6 +455,21 @@ struct gw_process {
 	int mig_gpu_instance;  /* id of the MIG GPU instance; -1: on no instance */
 	enum gw_absence memory_absence;
 	int64_t memory_bytes;
+	const char *unit;      /* innermost systemd unit; NULL: in none, or it is a container's */
+	double run_seconds;    /* since the process started; NAN: unknown */
+	/* mean of the last seconds, 0 to 1; GW_ABSENT_NOT_READ unless gw_process_list_want() */
+	enum gw_absence sm_absence;
+	double sm_ratio;
+	/* CPU time per second since the last take of the list: 1 is one busy core, and a process
+	 * with several threads can have more; GW_ABSENT_FIRST_READING at the first take */
+	enum gw_absence cpu_absence;
+	double cpu_cores;
+};
+
+/* What a list reads in addition. The driver needs about 2 ms per GPU for the SM utilisation. */
+enum gw_process_want {
+	GW_PROCESS_SM = 1 << 0,        /* SM utilisation of each process */
+	GW_PROCESS_SM_SHARED = 1 << 1, /* the same, only on GPUs with several processes */
 };
 
 struct gw_process_list;
@@ -465,6 +480,9 @@ struct gw_process_list;
  * gw_process_list_absence() returns the reason. */
 GW_API int gw_process_list_new(struct gw_ctx *ctx, struct gw_process_list **ret_list);
 GW_API int gw_process_list_take(struct gw_process_list *list);
+/* Sets what the next gw_process_list_take() reads in addition: a set of enum gw_process_want, at
+ * first 0. Returns 0, or -GW_E_ARG for an unknown bit. */
+GW_API int gw_process_list_want(struct gw_process_list *list, unsigned want);
 GW_API void gw_process_list_free(struct gw_process_list *list);
 GW_API unsigned gw_process_list_count(const struct gw_process_list *list);
 /* Returns process i; NULL past the end. Valid until the next gw_process_list_take(). */

@@ -1,28 +1,11 @@
-// panels: the lists below the GPUs: processes, health, events and the cost of the service itself.
+// panels: the lists below the GPUs: processes (processes.js), health, events and the cost of the service itself.
 import { keyOf, MANY, model } from "./data.js";
 import * as f from "./format.js";
+import { drawProcesses, processes } from "./processes.js";
 import { Table, text } from "./table.js";
 import { $, ailments, el, figure, needsCare, put, shortName, stateWord, unknown } from "./rows.js";
 
 const gpuOf = (uuid) => model.devices.find((d) => d.uuid === uuid);
-
-// ---- processes
-
-const processes = () => new Table("processes", [
-	{ name: "GPU", num: true, sort: (p) => p.device_index, fill: text((p) => p.device_index) },
-	{ name: "PID", num: true, sort: (p) => p.pid, fill: text((p) => p.pid) },
-	{ name: "User", sort: (p) => p.user, fill: (c, p) => (p.user || p.uid != null ? put(c, p.user || `uid ${p.uid}`) :
-		unknown(c, p.orphan ? "the process is not visible from here" : "no_permission")) },
-	{ name: "Name", wrap: true, lead: true, sort: (p) => p.name, fill: (c, p) => {
-		text((x) => x.name)(c, p);
-		if (p.command)
-			c.title = p.command;
-	} },
-	{ name: "Type", sort: (p) => p.types?.join(), fill: text((p) => p.types?.join(", ")) },
-	{ name: "Memory", num: true, first: true, sort: (p) => p.memory_bytes, fill: (c, p) =>
-		figure(c, { memory_bytes: p.memory_bytes, absent: { memory_bytes: p.memory_absent } }, "memory_bytes", f.bytes) },
-	{ name: "Container", show: (all) => all.some((p) => p.container), fill: (c, p) => put(c, p.container || "") },
-], (p) => `${p.device_uuid} ${p.pid} ${p.start_ticks} ${p.gpu_instance ?? ""}`, "No process is on a GPU.");
 
 // ---- health
 
@@ -160,9 +143,8 @@ export function panels() {
 	shut.addEventListener("toggle", drawCalls);
 	return {
 		snapshot() {
-			const list = model.snapshot?.processes || [];
-			tables.processes.draw(list);
-			put($("process-count"), list.length ? String(list.length) : "");
+			const shown = drawProcesses(tables.processes);
+			put($("process-count"), shown ? String(shown) : "");
 			drawHealth(tables.health);
 		},
 		events: drawEvents,

@@ -112,8 +112,9 @@ static void push_tick(struct service *s)
 {
 	struct buf line;
 
-	if (stream_followers(s->api.stream) == 0)
+	if (!stream_is_followed(s->api.stream, STREAM_TICK))
 		return;
+	api_look(&s->api);
 	buf_init(&line, 1 << 20);
 	api_tick_json(&line, &s->api.view);
 	if (!line.err)
@@ -130,6 +131,8 @@ static void write_textfile(struct service *s)
 
 	if (!*s->textfile.path)
 		return;
+	if (s->api.top)
+		api_look(&s->api);
 	buf_init(&text, TEXTFILE_MAX);
 	metrics_render(&text, &s->api, METRICS_PROMETHEUS);
 	err = textfile_write(&s->textfile, text.p, text.len, &news, message, sizeof(message));

@@ -44,6 +44,9 @@ void api_mark(void *arg, struct reply *r);
 extern const struct route api_routes[];
 extern const unsigned api_route_count;
 
+/* Notes that someone looks at the processes; see view_ops.look. */
+void api_look(const struct api *a);
+
 /* Writes the stream's message for a tick: one line of JSON without a line break. */
 void api_tick_json(struct buf *out, const struct view *v);
 

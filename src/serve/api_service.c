@@ -273,6 +273,8 @@ void api_metrics(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	enum metrics_form form = metrics_negotiate(request_header(q, "Accept"));
 
+	if (a->top)
+		api_look(a);
 	r->type = metrics_type(form);
 	metrics_render(&r->body, a, form);
 }

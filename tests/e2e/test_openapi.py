@@ -221,6 +221,7 @@ GETS = {  # operation: path that answers 200
     "getDeviceSeries": "/api/v1/devices/1/series",
     "getSeries": "/api/v1/series",
     "getProcesses": "/api/v1/processes",
+    "getProcessesHistory": "/api/v1/processes/history",
     "getEnvironment": "/api/v1/environment",
     "getSensors": "/api/v1/sensors",
     "getWindows": "/api/v1/windows",
@@ -244,6 +245,7 @@ NOT_FOUND = {
     "getDeviceSeries": "/api/v1/devices/99/series",
     "getSeries": "/api/v1/series?quantity=power_wats",
     "getProcesses": "/api/v1/processes?gpu=99",
+    "getProcessesHistory": "/api/v1/processes/history?gpu=99",
     "getEnvironment": "/api/v1/environment?gpu=99",
     "getDocsAsset": "/docs/none.js",
     "getPageAsset": "/assets/none.js",
@@ -353,7 +355,7 @@ GUARD_CHANGES = {
     **{(v + "Worker", 415): lambda s, v=v: wished(s, v, data="{}", headers=NOT_JSON) for v in VERBS},
 }
 # Where the reading has not come, or cannot.
-EARLY = ("getSnapshot", "getDevices", "getDevice", "getDeviceSeries", "getSeries", "getProcesses",
+EARLY = ("getSnapshot", "getDevices", "getDevice", "getDeviceSeries", "getSeries", "getProcesses", "getProcessesHistory",
          "getEnvironment", "getSensors", "getReadyz", "getReady")
 # Of the page, which a build may be without; its files and management have tests of their own.
 PAGE = {"getDocs", "getPage"}

@@ -79,6 +79,7 @@ static void examples(const char *dir)
 		{ "getDeviceSeries.json", "/api/v1/devices/0/series?from=-1m&step=10s" },
 		{ "getSeries.json", "/api/v1/series?gpu=0&from=-1m&step=10s" },
 		{ "getProcesses.json", "/api/v1/processes?gpu=0" },
+		{ "getProcessesHistory.json", "/api/v1/processes/history?gpu=0" },
 		{ "getEnvironment.json", "/api/v1/environment?gpu=0" },
 		{ "getSensors.json", "/api/v1/sensors" },
 		{ "getEvents.json", "/api/v1/events?limit=2" },
