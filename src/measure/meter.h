@@ -58,6 +58,7 @@ void meter_set_baseline(struct gw_meter *m, unsigned device, double no_context_w
 
 struct gw_ctx *meter_context(const struct gw_meter *m);
 const struct clock *meter_clock(const struct gw_meter *m);
+bool meter_reads_processes(const struct gw_meter *m); /* started with GW_METER_PROCESSES */
 
 /* Waits until this time. With threads, sleeps while they work; without threads, does what is
  * due and advances the clock. */

@@ -217,107 +217,40 @@ static void write_devices(struct json *j, const struct gw_snapshot *snap,
  * Nine flat figures for simple clients.  They describe the first GPU that responds; gpu_count shows
  * whether there are more.  "gb" is 2^30 bytes, as in the programs that use these keys. */
 
-#define GIB 1073741824.0
-
-struct summary_figure {
-	double v;
-	enum gw_absence why;
-};
-
-struct summary {
-	bool gpu_available;  /* a GPU responds */
-	bool cuda_available; /* an NVIDIA driver is loaded and a device responds */
-	unsigned gpu_count;
-	const struct gw_device *device; /* the described GPU; NULL: none */
-	enum gw_absence silence;        /* why no GPU responds; GW_HAVE: one does */
-	const char *gpu_name;           /* NULL: unknown */
-	struct summary_figure total_vram_gb, used_vram_gb, free_vram_gb;
-	struct summary_figure utilization_percent, temperature_c;
-};
-
-/* Returns why nothing is known if no GPU responds. */
-static enum gw_absence silence(const struct gw_snapshot *snap)
+static void write_resource(struct json *j, const struct gw_snapshot *snap, unsigned resource)
 {
-	const struct gw_device *d = gw_snapshot_device(snap, 0);
-	enum gw_cause cause = gw_snapshot_status(snap)->cause;
+	const struct gw_quantity_info *row = gw_resource_info(resource);
+	double v = NAN;
 
-	if (d)
-		return device_absence(d->state, d->cause);
-	if (cause == GW_CAUSE_STALLED)
-		return GW_ABSENT_STALLED;
-	return gw_cause_info(cause)->severity == GW_SEVERITY_ERROR ? GW_ABSENT_NO_DRIVER
-								   : GW_ABSENT_NOT_PRESENT;
-}
-
-static struct summary_figure summary_value(const struct summary *s, unsigned q, double scale)
-{
-	const struct gw_device *d = s->device;
-	struct summary_figure f = { 0, s->silence };
-
-	if (d)
-		f.why = gw_device_value(d, q, &f.v);
-	f.v *= scale;
-	return f;
-}
-
-static void summary_of(const struct gw_snapshot *snap, struct summary *ret)
-{
-	const struct gw_device *first = NULL;
-
-	memset(ret, 0, sizeof(*ret));
-	ret->gpu_count = gw_snapshot_device_count(snap);
-	for (unsigned i = 0; i < ret->gpu_count; i++) {
-		const struct gw_device *d = gw_snapshot_device(snap, i);
-
-		if (d->state != GW_DEVICE_OK)
-			continue;
-		first = first ? first : d;
-		ret->cuda_available |= d->vendor == GW_VENDOR_NVIDIA;
-	}
-	ret->device = first;
-	ret->silence = first ? GW_HAVE : silence(snap);
-	ret->gpu_available = first != NULL;
-	ret->gpu_name = first ? gw_device_text(first, GW_T_NAME) : NULL;
-	ret->total_vram_gb = summary_value(ret, GW_Q_MEMORY_TOTAL, 1 / GIB);
-	ret->used_vram_gb = summary_value(ret, GW_Q_MEMORY_USED, 1 / GIB);
-	ret->free_vram_gb = summary_value(ret, GW_Q_MEMORY_FREE, 1 / GIB);
-	ret->utilization_percent = summary_value(ret, GW_Q_UTILIZATION_GPU, 100);
-	ret->temperature_c = summary_value(ret, GW_Q_TEMPERATURE_GPU, 1);
+	gw_snapshot_resource(snap, resource, &v);
+	if (row->kind == GW_KIND_FLAG)
+		json_bool(j, row->key, v != 0);
+	else
+		json_double(j, row->key, v);
 }
 
 /* Writes the flat figures. */
 static void write_flat(struct json *j, const struct gw_snapshot *snap)
 {
-	struct summary s;
-	const struct {
-		const char *key;
-		const struct summary_figure *f;
-	} rows[] = {
-		{ "gpu_total_vram_gb", &s.total_vram_gb },
-		{ "gpu_used_vram_gb", &s.used_vram_gb },
-		{ "gpu_free_vram_gb", &s.free_vram_gb },
-		{ "gpu_utilization_percent", &s.utilization_percent },
-		{ "gpu_temperature_c", &s.temperature_c },
-		{ "gpu_vram_gb", &s.total_vram_gb },
-	};
+	const struct gw_device *d = gw_snapshot_main_device(snap);
+	const char *name = d ? gw_device_text(d, GW_T_NAME) : NULL;
+	double v;
 
-	summary_of(snap, &s);
-	json_bool(j, "gpu_available", s.gpu_available);
-	json_string(j, "gpu_name", s.gpu_name);
-	json_uint(j, "gpu_count", s.gpu_count);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		json_double(j, rows[i].key,
-			    rows[i].f->why == GW_HAVE ? rows[i].f->v : (double)NAN);
-	json_bool(j, "cuda_available", s.cuda_available);
+	for (unsigned r = 0; r < GW_RESOURCES; r++) {
+		write_resource(j, snap, r);
+		if (r == GW_R_GPU_AVAILABLE)
+			json_string(j, "gpu_name", name);
+	}
 	json_object(j, "absent");
-	if (!s.gpu_name)
-		json_string(j, "gpu_name",
-			    gw_absence_key(s.device
-						   ? gw_device_text_absence(s.device, GW_T_NAME)
-						   : s.silence));
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (rows[i].f->why != GW_HAVE)
-			json_string(j, rows[i].key, gw_absence_key(rows[i].f->why));
+	if (!name)
+		json_string(
+			j, "gpu_name",
+			gw_absence_key(d ? gw_device_text_absence(d, GW_T_NAME)
+					 : gw_snapshot_resource(snap, GW_R_GPU_VRAM_GB, &v)));
+	for (unsigned r = 0; r < GW_RESOURCES; r++)
+		if (gw_snapshot_resource(snap, r, &v) != GW_HAVE)
+			json_string(j, gw_resource_info(r)->key,
+				    gw_absence_key(gw_snapshot_resource(snap, r, &v)));
 	json_object_end(j);
 }
 
