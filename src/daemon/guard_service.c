@@ -98,6 +98,7 @@ void guard_service_tick(struct guard_service *g, const struct view *v)
 {
 	keep_counts(g);
 	guard_service_devices_tick(g, v);
+	guard_service_events_check(g);
 	guard_service_rooms_tick(g);
 	guard_inputs_tick(g->inputs, v);
 	if (v->let_go != g->paused) {

@@ -74,6 +74,7 @@ struct guard_service_driver {
 	struct event_watch *watch;
 	struct loop_source *source;
 	struct event_queue events; /* filled by the watch thread */
+	char unwatched[80]; /* why no GPU is watched, as logged last; "": GPUs are watched */
 };
 
 /* Locks against a second service. */
@@ -221,6 +222,8 @@ int guard_service_device_of(const struct guard_service *g,
 void guard_service_count_eviction(struct guard_service *g, const struct guard_decision *d);
 
 int guard_service_events_open(struct guard_service *g);
+/* Logs why no event can arrive, once per cause. */
+void guard_service_events_check(struct guard_service *g);
 /* Stops the watch thread; -GW_E_STATE: it hangs */
 int guard_service_events_stop(struct guard_service *g);
 void guard_service_events_close(struct guard_service *g);
