@@ -46,7 +46,7 @@ API_TEST(before_the_first_reading_lists_are_empty_with_a_reason)
 	begin(TWO_GPUS);
 	t.api.view.tick = 0;
 	t.api.view.snap = NULL;
-	t.api.view.opening = true;
+	t.api.view.unopened = "the drivers are being opened for the first time";
 	get("/api/gpu/devices", 200);
 	assert_string_equal(t.reply.body.p, "{\"devices\":[],\"count\":0}\n");
 	get("/api/gpu/driver", 200);
