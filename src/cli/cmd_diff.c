@@ -322,12 +322,11 @@ static size_t print_section(const struct diff *d, size_t first, const struct bun
 	     i++)
 		if (is_shown(&d->rows[i], a, b, all))
 			add_row(&t, &d->rows[i]);
-	if (t.rows && !t.error) {
+	if (t.rows)
 		printf("\n");
-		table_print(&t, term_width());
-		if (room_for_changes(&t) > *wide)
-			*wide = room_for_changes(&t);
-	}
+	table_print(&t, term_width());
+	if (t.rows && !t.error && room_for_changes(&t) > *wide)
+		*wide = room_for_changes(&t);
 	table_done(&t);
 	return i;
 }

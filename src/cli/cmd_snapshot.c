@@ -242,10 +242,9 @@ static void print_processes(const struct cli *c, const struct gw_process_list *l
 	for (unsigned i = 0; i < gw_process_list_count(list); i++)
 		if (render_shows(&c->filter, gw_process_list_get(list, i)->device))
 			add_process(&t, c, gw_process_list_get(list, i));
-	if (t.rows) {
+	if (t.rows)
 		putchar('\n');
-		table_print(&t, term_width());
-	}
+	table_print(&t, term_width());
 	table_done(&t);
 }
 
@@ -298,8 +297,7 @@ static void print_tables(const struct cli *c, const struct gw_process_list *list
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
 		if (render_shows(&c->filter, i))
 			add_device(&t, gw_snapshot_device(c->snap, i));
-	if (t.rows)
-		table_print(&t, term_width());
+	table_print(&t, term_width());
 	table_done(&t);
 	print_notes(c);
 	if (list)

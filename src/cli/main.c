@@ -1,5 +1,6 @@
 /* main: parses the command line, finds the command in the table and runs it. */
 #include "cli.h"
+#include "table.h"
 
 #include "base/suggest.h"
 
@@ -288,6 +289,8 @@ int main(int argc, char **argv)
 	code = code == -1 ? EXIT_OK : code; /* -1: the command printed a list and is done */
 	if (output_error && output_error != EPIPE)
 		return cli_fail("cannot write the output: %s", strerror(output_error));
+	if (table_was_lost() && code == EXIT_OK)
+		code = EXIT_FAILED;
 	if (stalled) /* exit() runs destructors of the driver's library, which may hang, too */
 		_exit(code);
 	return code;

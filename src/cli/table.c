@@ -236,13 +236,23 @@ unsigned table_width(const struct table *t)
 	return (unsigned)layout_width(t, &all);
 }
 
+static bool lost;
+
+bool table_was_lost(void)
+{
+	return lost;
+}
+
 void table_print(const struct table *t, unsigned width)
 {
 	struct buf out;
 
+	if (!t->error && !t->rows)
+		return;
 	buf_init(&out, 64u << 20);
 	if (!t->error)
 		table_format(t, width, true, &out);
+	lost |= t->error || out.err;
 	if (t->error || out.err)
 		fputs("gpuward: out of memory; the table is not shown\n", stderr);
 	else

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from support import FAILED, NO_GPU, OK, PROGRAM, SIMULATOR, USAGE, document, environment, gpuward
+from support import BUILD, FAILED, NO_GPU, OK, PROGRAM, SIMULATOR, USAGE, document, environment, gpuward
 from synthetic import result, save
 
 
@@ -299,3 +299,13 @@ def test_a_file_that_does_not_end_is_refused(tmp_path, args, kind):
     done = gpuward(*(a.replace("{}", path) for a in args), preexec_fn=at_most_512_mib)
     assert done.returncode not in (0, None) and done.returncode > 0
     assert path in done.stderr and len(done.stderr.splitlines()) <= 4, done.stderr
+
+
+@pytest.mark.parametrize("args", [["list"], ["snapshot"], ["snapshot", "-v"]], ids=" ".join)
+def test_a_table_that_memory_has_no_room_for_is_an_error(args):
+    env = environment(LD_PRELOAD=str(BUILD / "tests" / "e2e" / "libno_memory.so"))
+    assert gpuward(*args, "--simulate=two-gpus", env=env).returncode == OK
+    env["GPUWARD_TEST_MEMORY"] = "20000"
+    done = gpuward(*args, "--simulate=two-gpus", env=env)
+    assert done.returncode == FAILED and "out of memory; the table is not shown" in done.stderr
+    assert "INDEX" not in done.stdout
