@@ -138,6 +138,7 @@ const struct guard_view *guard_service_view(struct guard_service *g)
 	g->view.ring = g->journal.ring;
 	g->view.tally = &g->tally;
 	g->view.operations = &g->operations;
+	g->view.requested = g->requested;
 	guard_inputs_show(g->inputs, &g->view);
 	guard_service_journal_view(g);
 	return &g->view;

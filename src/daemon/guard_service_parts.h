@@ -108,6 +108,7 @@ struct guard_service {
 	bool counts_loaded;          /* view.counts includes what earlier runs counted */
 	struct guard_counters tally; /* counts, including earlier runs */
 	struct guard_operations operations;
+	struct guard_view_requested requested[POLICY_WORKERS];
 	struct guard_service_journal journal;
 	struct guard_service_gpus gpus;
 	struct guard_service_driver driver;
@@ -161,6 +162,9 @@ void guard_service_formers(const struct guard_service_records *r, const struct p
 			   struct scene_builder_formers *ret);
 /* Logs evicted workers of an earlier run that are not in this configuration. */
 void guard_service_log_missing(struct guard_service *g, const struct guard_service_records *r);
+/* Keeps who requested the last hold or eviction of a worker, and why; "" if that is unknown. */
+void guard_service_set_requested(struct guard_service *g, const char *worker, const char *by);
+const char *guard_service_requested(const struct guard_service *g, const char *worker);
 void guard_service_give_notes(struct guard_service *g, const struct guard_service_records *r,
 			      unsigned worker);
 

@@ -188,6 +188,15 @@ void guard_reload_try(struct guard_service *x)
 {
 }
 
+void guard_service_set_requested(struct guard_service *x, const char *worker, const char *by)
+{
+}
+
+const char *guard_service_requested(const struct guard_service *x, const char *worker)
+{
+	return "";
+}
+
 void guard_service_count_eviction(struct guard_service *x, const struct guard_decision *d)
 {
 }
