@@ -232,7 +232,7 @@ static int write_text(const struct view *v, struct buf *out, bool file, bool qui
 	else
 		table_format(&t, width, !file, out);
 	if (!file) {
-		code = output_write(NULL, out);
+		code = output_write(NULL, out, quiet);
 		buf_clear(out);
 	}
 	if (!quiet && !t.error)
@@ -525,7 +525,7 @@ static int print_comparison(const struct cli *c, const struct comparison *compar
 	else
 		code = write_text(&v, &out, file, c->quiet);
 	if (code == EXIT_OK)
-		code = output_write(g->output, &out);
+		code = output_write(g->output, &out, c->quiet);
 	buf_done(&out);
 	return code ? code : check_usable(comparison);
 }

@@ -42,7 +42,7 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 	switch (m) {
 	case METRIC_TIME: return c->per_iteration ? "Latency" : "Time per run";
 	case METRIC_POWER: return knows_sd(c) ? "Power (s.d. of the load)" : "Power";
-	case METRIC_ENERGY: return c->per_iteration ? "Energy per inference" : "Energy per run";
+	case METRIC_ENERGY: return c->per_iteration ? "Energy per iteration" : "Energy per run";
 	case METRIC_TOKEN: return "Energy per token";
 	default: return "Model size";
 	}

@@ -682,7 +682,7 @@ static int add_figures(const struct pair *p)
 	each = d->comparison.per_iteration;
 	/* The titles are short, so that a table does not cut them. */
 	add_figure(d, METRIC_ENERGY, each ? "energy_per_iteration_joules" : "energy_joules",
-		   each ? "Per inference" : "Energy per run");
+		   each ? "Per iteration" : "Energy per run");
 	add_net(d);
 	add_figure(d, METRIC_TIME, each ? "latency_seconds" : "seconds",
 		   comparison_title(&d->comparison, METRIC_TIME));
