@@ -39,14 +39,22 @@ enum {
 };
 
 static const struct table_column columns[] = {
-	[INDEX] = { "GPU", 0, true, false },        [NAME] = { "NAME", 1, false, true },
-	[UTIL] = { "UTIL", 0, true, false },        [MEMORY] = { "MEMORY", 0, true, false },
-	[TEMP] = { "TEMP", 0, true, false },        [POWER] = { "POWER", 0, true, false },
-	[LIMIT] = { "LIMIT", 4, true, false },      [SM] = { "SM CLOCK", 3, true, false },
-	[PSTATE] = { "STATE", 2, false, false },    [WHY] = { "LIMITED BY", 5, false, true },
-	[MEMCLK] = { "MEM CLOCK", 6, true, false }, [FAN] = { "FAN", 7, true, false },
-	[ENERGY] = { "ENERGY", 8, true, false },    [PCI] = { "PCI", 9, false, false },
-	[SOURCE] = { "SOURCE", 10, false, false },  { NULL, 0, false, false },
+	[INDEX] = { "GPU", 0, true, false },
+	[NAME] = { "NAME", 1, false, true },
+	[UTIL] = { "UTIL", 0, true, false },
+	[MEMORY] = { "MEMORY", 0, true, false },
+	[TEMP] = { "TEMP", 0, true, false },
+	[POWER] = { "POWER", 0, true, false },
+	[LIMIT] = { "LIMIT", 4, true, false },
+	[SM] = { "SM CLOCK", 3, true, false },
+	[PSTATE] = { "STATE", 2, false, false },
+	[WHY] = { "CLOCKS LIMITED BY", 5, false, true },
+	[MEMCLK] = { "MEM CLOCK", 6, true, false },
+	[FAN] = { "FAN", 7, true, false },
+	[ENERGY] = { "ENERGY", 8, true, false },
+	[PCI] = { "PCI", 9, false, false },
+	[SOURCE] = { "SOURCE", 10, false, false },
+	{ NULL, 0, false, false },
 };
 
 enum { P_GPU, P_PID, P_USER, P_TYPE, P_MEMORY, P_NAME, P_CONTAINER, P_COMMAND };

@@ -29,7 +29,7 @@ static int print_help(void)
 		snprintf(left, sizeof(left), "  %s", cli_commands[i]->name);
 		term_wrap(left, 16, cli_commands[i]->summary, term_width());
 	}
-	printf("\nOptions of every command:\n");
+	printf("\nCommon options (a command refuses one that has no effect on it):\n");
 	option_help(cli_common_options, term_width());
 	printf("\nExamples:\n  gpuward list\n  gpuward snapshot --json\n  gpuward doctor\n"
 	       "  gpuward snapshot --simulate       try it without a GPU\n\n");
@@ -61,7 +61,7 @@ static int command_help(const struct command *cmd, const char *word)
 		printf("\nOptions:\n");
 		option_help(cmd->options, term_width());
 	}
-	printf("\nOptions of every command:\n");
+	printf("\nCommon options:\n");
 	option_help(common, term_width());
 	printf("\nExamples:\n%s", cmd->examples);
 	return EXIT_OK;

@@ -163,5 +163,5 @@ def test_many_reasons_that_limit_the_clocks_are_all_shown(tmp_path):
     scenario.write_text('[[gpu]]\n[[fault]]\ncall = "nvmlDeviceGetCurrentClocksEventReasons"\nvalue = 252\n')
     env = environment(COLUMNS="400")
     said = gpuward("snapshot", f"--simulate={scenario}", env=env).stdout
-    assert re.search(r"LIMITED BY.*sw_power_cap.*power_brake", said, re.S), said
+    assert re.search(r"CLOCKS LIMITED BY.*sw_power_cap.*power_brake", said, re.S), said
     assert "sw_power_cap" in gpuward("snapshot", "-v", f"--simulate={scenario}", env=env).stdout
