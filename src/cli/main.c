@@ -29,7 +29,7 @@ static int print_help(void)
 		snprintf(left, sizeof(left), "  %s", cli_commands[i]->name);
 		term_wrap(left, 16, cli_commands[i]->summary, term_width());
 	}
-	printf("\nCommon options (a command refuses one that has no effect on it):\n");
+	printf("\nCommon options (not every command takes all):\n");
 	option_help(cli_common_options, term_width());
 	printf("\nExamples:\n  gpuward list\n  gpuward snapshot --json\n  gpuward doctor\n"
 	       "  gpuward snapshot --simulate       try it without a GPU\n\n");
