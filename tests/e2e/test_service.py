@@ -583,7 +583,7 @@ def small_disk(tmp_path):
     """A disk of its own, and functions that fill it and make room."""
     place = tmp_path / "disk"
     place.mkdir()
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", place],
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "none", place],
                                       capture_output=True).returncode:
         pytest.skip("needs to mount a tmpfs")
 
