@@ -459,7 +459,7 @@ static const struct key gpu_keys[] = {
 	GPU_UINT("remap_failed", errors.remap_failed, 1),
 	GPU_UINT("replays", errors.replays, 1e9),
 	GPU_UINT("recovery_action", errors.recovery_action, 100),
-	GPU_UINT("list_growth", list_growth, 1000),
+	GPU_UINT("list_growth", lists.growth, 1000),
 	{ .name = "persistence", .kind = KEY_BOOL, .offset = GPU(set.persistence) },
 	{ .name = "accounting", .kind = KEY_BOOL, .offset = GPU(set.accounting) },
 	{ .name = "sensor", .kind = KEY_READ, .read = read_sensor },

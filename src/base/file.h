@@ -34,6 +34,14 @@ int file_make_directory(const char *dir, char *message, size_t size);
 int file_open(const char *path);
 FILE *file_fopen(const char *path);
 
+/* Returns which user, apart from root and the user of this process, can change what an absolute
+ * path names: by the file, by one of its folders or by a link on the way. FILE_NOBODY: none;
+ * FILE_ANYBODY: several users, or a group. The file need not exist. In a sticky folder others
+ * cannot replace a file of ours, but they can create one that is not there yet. */
+#define FILE_NOBODY  (-1)
+#define FILE_ANYBODY (-2)
+int64_t file_changed_by(const char *path);
+
 /* Reads at most size bytes (adds no NUL). Returns the number, or an error as file_replace(). */
 ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size);
 

@@ -303,8 +303,7 @@ static void print_table(const struct cli *c, const struct jobs *all)
 		if (*j->message)
 			table_set(&t, NOTE, TERM_PLAIN, "%s", j->message);
 	}
-	if (t.rows)
-		table_print(&t, term_width());
+	table_print(&t, term_width());
 	table_done(&t);
 }
 

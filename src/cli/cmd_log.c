@@ -652,7 +652,7 @@ static int write_summary(const struct log_run *run)
 	render_summary(&doc.json, run);
 	err = json_end(&doc.json);
 	if (!err && strcmp(path, "-") == 0) {
-		err = output_write(path, &doc.buf);
+		err = output_write(path, &doc.buf, true);
 		buf_done(&doc.buf);
 		return err;
 	}
@@ -786,14 +786,18 @@ static int has_heading(int fd, const struct buf *heading)
 static int open_output(struct log_run *run)
 {
 	const struct given *g = given(run->cli);
-	int how = g->append ? O_APPEND : g->force ? O_TRUNC : O_EXCL;
+	struct stat st;
+	/* A device, a pipe or a FIFO is written to as it is. */
+	bool special = g->output && stat(g->output, &st) == 0 && !S_ISREG(st.st_mode);
+	int how = special ? 0 : g->append ? O_APPEND : g->force ? O_TRUNC : O_EXCL;
 
 	run->fd = STDOUT_FILENO;
 	run->name = "the output";
 	if (!g->output || strcmp(g->output, "-") == 0)
 		return EXIT_OK;
 	run->name = g->output;
-	run->fd = open(g->output, (g->append ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC | how,
+	run->fd = open(g->output,
+		       (g->append && !special ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC | how,
 		       0666);
 	run->own_fd = run->fd >= 0;
 	if (run->fd >= 0)
@@ -806,6 +810,13 @@ static int open_output(struct log_run *run)
 	return EXIT_FAILED;
 }
 
+static bool is_regular(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 static int write_heading(struct log_run *run)
 {
 	char text[LINE_BYTES];
@@ -814,7 +825,7 @@ static int write_heading(struct log_run *run)
 
 	buf_init_fixed(&b, text, sizeof(text));
 	logline_heading(&run->format, &b);
-	if (given(run->cli)->append && run->own_fd && b.len)
+	if (given(run->cli)->append && run->own_fd && b.len && is_regular(run->fd))
 		there = has_heading(run->fd, &b);
 	if (there < 0)
 		return cli_fail("%s has other columns: give the same --fields, or another file",
@@ -955,8 +966,9 @@ static const struct option options[] = {
 		   "write a line every TIME (default: 100ms, at least 1ms)"),
 	OPTION_ROW(DURATION, 'd', "duration", AT(duration_ns), "TIME",
 		   "end after TIME (default: run until it is stopped)"),
-	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
-		   "write to FILE, which must not exist, instead of standard output"),
+	OPTION_ROW(
+		TEXT, 'o', "output", AT(output), "FILE",
+		"write to FILE instead of standard output; a regular file must not exist yet"),
 	OPTION_ROW(FLAG, 0, "force", AT(force), NULL, "replace FILE if it exists"),
 	OPTION_ROW(FLAG, 0, "append", AT(append), NULL, "add to FILE if it exists"),
 	OPTION_CHOICE_ROW(0, "format", AT(format), "FORMAT",

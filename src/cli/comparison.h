@@ -75,7 +75,7 @@ bool comparison_mixes_gpus(const struct result_file *results, size_t n, struct b
 const char *comparison_metric_name(enum comparison_metric m);
 enum comparison_metric comparison_metric_find(const char *name);
 
-/* Returns a title such as "Latency" or "Energy per inference".  The title of power explains the
+/* Returns a title such as "Latency" or "Energy per iteration".  The title of power explains the
  * number in brackets, which is the variation of the load and not an interval. */
 const char *comparison_title(const struct comparison *c, enum comparison_metric m);
 

@@ -225,21 +225,21 @@ static const struct field run_fields[] = {
 	{ "begin_time", TEXT, N(begin_time) },
 	{ "validity", TEXT, N(validity) },
 	{ "part", TEXT, N(part) },
-	{ "baseline_kind", TEXT, N(baseline_kind) },
-	{ "energy_joules", BAND, N(energy_j) },
-	{ "energy_relative_joules", BAND, N(energy_relative_j) },
-	{ "energy_net_joules", BAND, N(energy_net_j) },
-	{ "energy_adjusted_joules", NUMBER, N(energy_adjusted_j) },
-	{ "energy_adjusted_was_floored", TRUTH, N(energy_adjusted_was_floored) },
-	{ "power_mean_watts", NUMBER, N(power_mean_w) },
-	{ "power_sd_watts", NUMBER, N(power_sd_w) },
-	{ "iterations", NUMBER, N(iterations) },
-	{ "tokens", NUMBER, N(tokens) },
-	{ "latency_seconds", NUMBER, N(latency_s) },
-	{ "latency_p50_seconds", NUMBER, N(latency_p50_s) },
-	{ "latency_p95_seconds", NUMBER, N(latency_p95_s) },
-	{ "energy_per_iteration_joules", BAND, N(energy_per_iteration_j) },
-	{ "energy_per_token_joules", BAND, N(energy_per_token_j) },
+	{ "baseline_kind", TEXT, N(sum.baseline_kind) },
+	{ "energy_joules", BAND, N(sum.energy_j) },
+	{ "energy_relative_joules", BAND, N(sum.energy_relative_j) },
+	{ "energy_net_joules", BAND, N(sum.energy_net_j) },
+	{ "energy_adjusted_joules", NUMBER, N(sum.energy_adjusted_j) },
+	{ "energy_adjusted_was_floored", TRUTH, N(sum.energy_adjusted_was_floored) },
+	{ "power_mean_watts", NUMBER, N(sum.power_mean_w) },
+	{ "power_sd_watts", NUMBER, N(sum.power_sd_w) },
+	{ "iterations", NUMBER, N(work.iterations) },
+	{ "tokens", NUMBER, N(work.tokens) },
+	{ "latency_seconds", NUMBER, N(work.latency_s) },
+	{ "latency_p50_seconds", NUMBER, N(work.latency_p50_s) },
+	{ "latency_p95_seconds", NUMBER, N(work.latency_p95_s) },
+	{ "energy_per_iteration_joules", BAND, N(work.energy_per_iteration_j) },
+	{ "energy_per_token_joules", BAND, N(work.energy_per_token_j) },
 	{ "host.joules", NUMBER, N(host_j) },
 	{ "host.absence", TEXT, N(host_absence) },
 	{ NULL, 0, 0 },
@@ -575,10 +575,10 @@ static void read_run(struct reader *rd, const struct json_doc *o, void *target)
 {
 	struct result_run *run = target;
 
-	if (isnan(run->iterations))
-		run->iterations = rd->r->iterations;
-	if (isnan(run->tokens))
-		run->tokens = rd->r->tokens;
+	if (isnan(run->work.iterations))
+		run->work.iterations = rd->r->iterations;
+	if (isnan(run->work.tokens))
+		run->work.tokens = rd->r->tokens;
 	run->codes =
 		read_all(rd, o, "codes", sizeof(*run->codes), code_fields, NULL, &run->ncodes);
 	run->windows = read_all(rd, o, "windows", sizeof(*run->windows), window_fields,

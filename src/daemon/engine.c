@@ -53,6 +53,7 @@ struct engine {
 	char backend[64];            /* same: the open backends */
 	unsigned long init_failures; /* of the context, at the last tick */
 	uint64_t next_event;
+	char unopened[400]; /* why the GPUs could not be opened, as logged last */
 	/* when the last "driver is being removed" event was emitted; 0: never */
 	uint64_t gone_ns;
 };
@@ -524,19 +525,27 @@ static void begin_guard(struct engine *e)
 	e->view.guarding = e->guarding;
 }
 
+/* The GPUs could not be opened; the reader tries again. Logged once per cause. */
+static void engine_cannot_open(void *arg, const char *why)
+{
+	struct engine *e = arg;
+	char text[sizeof(e->unopened)];
+
+	snprintf(text, sizeof(text), "the GPUs cannot be read: %s; gpuward tries again", why);
+	if (strcmp(text, e->unopened) != 0)
+		engine_event(e, "service", NULL, "error", "%s", text);
+	snprintf(e->unopened, sizeof(e->unopened), "%s", text);
+	e->view.unopened = e->unopened;
+	e->config.ticked(e->config.arg);
+}
+
 static void engine_tick(void *arg, const struct reading *r)
 {
 	struct engine *e = arg;
 	struct view *v = &e->view;
 
-	if (!r) {
-		v->opening = false;
-		engine_event(e, "service", NULL, "error",
-			     "out of memory; free some memory and restart gpuward");
-		return;
-	}
 	v->tick++;
-	v->opening = false;
+	v->unopened = NULL;
 	follow_meter(e, r);
 	v->snap = r->snap;
 	v->processes = r->processes;
@@ -724,7 +733,7 @@ static void begin_view(struct engine *e)
 	struct store *store = e->config.store;
 
 	e->view = (struct view){ .interval_ns = e->config.interval_ns,
-				 .opening = true,
+				 .unopened = "the drivers are being opened for the first time",
 				 .device = e->device,
 				 .ops = &operations,
 				 .engine = e };
@@ -740,6 +749,7 @@ static int begin_reader(struct engine *e)
 					.interval_ns = e->config.interval_ns,
 					.cache_dir = e->config.cache_dir,
 					.ready = engine_tick,
+					.failed = engine_cannot_open,
 					.arg = e };
 
 	return reader_new(e->config.loop, &reader, &e->reader);

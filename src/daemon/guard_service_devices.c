@@ -223,6 +223,23 @@ int guard_service_events_open(struct guard_service *g)
 	return 0;
 }
 
+void guard_service_events_check(struct guard_service *g)
+{
+	struct guard_service_driver *d = &g->driver;
+	char why[sizeof(d->unwatched)];
+
+	if (!d->watch)
+		return;
+	(void)event_watch_status(d->watch, why, sizeof(why));
+	if (*why && strcmp(why, d->unwatched) != 0)
+		guard_service_log(
+			g, "info",
+			"no events of the NVIDIA driver arrive, because %s; Xids are read "
+			"from the kernel log only",
+			why);
+	snprintf(d->unwatched, sizeof(d->unwatched), "%s", why);
+}
+
 int guard_service_events_stop(struct guard_service *g)
 {
 	return event_watch_free(g->driver.watch) == 0 ? 0 : -GW_E_STATE;

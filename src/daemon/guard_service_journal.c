@@ -260,6 +260,8 @@ int guard_service_keep(struct guard_service *g, const struct guard_record *r)
 		if (!r->evicted) /* old restore data would load a second model */
 			action_set_notes(g->action, i, "");
 		action_notes(g->action, i, more.notes, sizeof(more.notes));
+		snprintf(more.requested_by, sizeof(more.requested_by), "%s",
+			 guard_service_requested(g, r->worker));
 		snprintf(more.kind, sizeof(more.kind), "%s",
 			 policy_kind_name(g->settings->policy.worker[i].kind));
 	}
@@ -531,8 +533,11 @@ void guard_service_give_notes(struct guard_service *g, const struct guard_servic
 			      unsigned worker)
 {
 	for (unsigned i = 0; i < r->count; i++)
-		if (strcmp(g->settings->policy.worker[worker].name, r->record[i].worker) == 0)
+		if (strcmp(g->settings->policy.worker[worker].name, r->record[i].worker) == 0) {
 			action_set_notes(g->action, worker, r->more[i].notes);
+			guard_service_set_requested(g, r->record[i].worker,
+						    r->more[i].requested_by);
+		}
 }
 
 static void add_former(const struct guard_record *r, unsigned worker,

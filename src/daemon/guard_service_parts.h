@@ -75,6 +75,7 @@ struct guard_service_driver {
 	struct event_watch *watch;
 	struct loop_source *source;
 	struct event_queue events; /* filled by the watch thread */
+	char unwatched[80]; /* why no GPU is watched, as logged last; "": GPUs are watched */
 };
 
 /* Locks against a second service. */
@@ -109,6 +110,7 @@ struct guard_service {
 	bool counts_loaded;          /* view.counts includes what earlier runs counted */
 	struct guard_counters tally; /* counts, including earlier runs */
 	struct guard_operations operations;
+	struct guard_view_requested requested[POLICY_WORKERS];
 	struct guard_service_journal journal;
 	struct guard_service_gpus gpus;
 	struct guard_service_driver driver;
@@ -163,6 +165,9 @@ void guard_service_formers(const struct guard_service_records *r, const struct p
 			   struct scene_builder_formers *ret);
 /* Logs evicted workers of an earlier run that are not in this configuration. */
 void guard_service_log_missing(struct guard_service *g, const struct guard_service_records *r);
+/* Keeps who requested the last hold or eviction of a worker, and why; "" if that is unknown. */
+void guard_service_set_requested(struct guard_service *g, const char *worker, const char *by);
+const char *guard_service_requested(const struct guard_service *g, const char *worker);
 void guard_service_give_notes(struct guard_service *g, const struct guard_service_records *r,
 			      unsigned worker);
 
@@ -224,6 +229,8 @@ int guard_service_device_of(const struct guard_service *g,
 void guard_service_count_eviction(struct guard_service *g, const struct guard_decision *d);
 
 int guard_service_events_open(struct guard_service *g);
+/* Logs why no event can arrive, once per cause. */
+void guard_service_events_check(struct guard_service *g);
 /* Stops the watch thread; -GW_E_STATE: it hangs */
 int guard_service_events_stop(struct guard_service *g);
 void guard_service_events_close(struct guard_service *g);

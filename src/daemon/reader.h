@@ -58,9 +58,11 @@ struct reader_config {
 	const struct gw_options *options; /* options of the context; copied */
 	uint64_t interval_ns;
 	const char *cache_dir; /* for sensor profiles; NULL: the XDG default */
-	/* Called on the main thread with a new reading; the previous one is no longer valid. r
-	 * NULL: out of memory at the start, and no reading will follow. */
+	/* Called on the main thread with a new reading; the previous one is no longer valid. */
 	void (*ready)(void *arg, const struct reading *r);
+	/* Called on the main thread if the GPUs cannot be opened; why is a sentence. The reader
+	 * tries again. */
+	void (*failed)(void *arg, const char *why);
 	void *arg;
 };
 

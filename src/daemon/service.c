@@ -199,6 +199,11 @@ static void service_tick(void *arg)
 	struct service *s = arg;
 
 	s->api.view = *engine_view(s->engine);
+	if (!s->api.view.snap) {
+		notify_status(&s->notify, "%s", s->api.view.unopened);
+		http_tick(s->api.http);
+		return;
+	}
 	log_empty_list(s);
 	windows_tick(s->api.windows, &s->api.view, clock_mono_ns(s->api.clock));
 	http_tick(s->api.http);

@@ -25,7 +25,7 @@ enum service_end {
 	SERVICE_OK = 0,
 	SERVICE_FAILED = 1,
 	SERVICE_USAGE = 2,    /* the configuration is invalid */
-	SERVICE_REFUSED = 78, /* cannot listen, or NVML is required but unusable */
+	SERVICE_REFUSED = 78, /* an unsafe configuration, or NVML is required but unusable */
 };
 
 /* Runs until SIGTERM or SIGINT. Returns an enum service_end; errors are logged. */

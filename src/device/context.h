@@ -21,13 +21,19 @@
 
 #define CONTEXT_ERROR_SIZE 320
 
+/* The state of the last reading of a device. */
+enum slot_reading {
+	SLOT_READ, /* it ended */
+	/* It takes longer than the deadline, but each of its calls returns in time. `last` is an
+	 * earlier reading, and its times say how old it is. */
+	SLOT_LATE,
+	SLOT_STALLED, /* one of its calls does not return */
+};
+
 struct slot {
 	struct device *d;
 	struct call_thread *thread; /* NULL: calls run on the caller's thread */
-	bool stalled;               /* the last reading has not ended */
-	/* With `stalled`: the reading takes longer than the deadline, but each of its calls
-	 * returns in time. `last` is an earlier reading, and its times say how old it is. */
-	bool late;
+	enum slot_reading reading;
 	/* held by the thread that uses d; a semaphore, because after a late call another thread
 	 * may release it */
 	sem_t in_use;

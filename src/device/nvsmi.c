@@ -26,8 +26,9 @@
 /* maximum age of an answer, so that only devices that waited for the run use it */
 #define FRESH_NS (100 * NS_PER_MS)
 /* after a run that hung, wait this long, because the next run may hang, too */
-#define RETRY_NS  (60 * NS_PER_S)
-#define TEXT_SIZE (64 * 1024)
+#define RETRY_NS (60 * NS_PER_S)
+/* A longer answer is refused: its last rows would be missing. A process has a row of 60 bytes. */
+#define TEXT_SIZE (1024 * 1024)
 #define MIB       1048576.0
 
 /* The tiers that nvidia-smi supports. */
@@ -40,7 +41,7 @@ struct answer {
 	unsigned number;           /* number of the run, from 1; 0: no run yet */
 	unsigned tiers;            /* the tiers that it contains */
 	uint64_t begin_ns, end_ns; /* before and after the run */
-	int rc;                    /* result of child_run() */
+	int rc; /* result of child_run(); -GW_E_SIZE: text holds only the beginning */
 	/* the name that was requested for each column (enum nvsmi_name); NONE: not requested */
 	uint8_t names[NVSMI_COLUMNS];
 	char text[TEXT_SIZE];
@@ -109,6 +110,8 @@ static void run_program(struct backend *b, struct answer *a, const char *query,
 		a->rc = -GW_E_NOENT;
 		if (child_exists(argv[0]))
 			a->rc = child_run(argv, deadline, a->text, sizeof(a->text));
+		if (a->rc >= 0 && strlen(a->text) == sizeof(a->text) - 1)
+			a->rc = -GW_E_SIZE;
 		if ((a->rc != -GW_E_NOENT && a->rc != -GW_E_PERM) ||
 		    n->program + 1 == COUNT(programs))
 			break;
@@ -269,6 +272,8 @@ static const char *detail_of(const struct answer *a, char out[static 120])
 
 	if (a->rc == -GW_E_TIMEOUT)
 		snprintf(out, 120, "nvidia-smi timed out");
+	else if (a->rc == -GW_E_SIZE)
+		snprintf(out, 120, "nvidia-smi printed more than %d KiB", TEXT_SIZE / 1024);
 	else if (a->rc < 0)
 		snprintf(out, 120, "nvidia-smi: %s", gw_strerror(a->rc));
 	else if (n == 0)
@@ -783,6 +788,8 @@ static enum gw_absence nvsmi_processes(struct device *d, struct usage_list *l, i
 	nd->apps_used = nd->live.v[GW_Q_MEMORY_USED];
 	if (n->apps.rc == -GW_E_TIMEOUT)
 		why = GW_ABSENT_STALLED;
+	else if (n->apps.rc == -GW_E_SIZE)
+		why = GW_ABSENT_TOO_LONG;
 	else if (n->apps.rc != 0)
 		why = GW_ABSENT_ERROR;
 	else

@@ -96,6 +96,7 @@ struct guard_record {
 	unsigned gpus;
 	enum guard_hold hold;
 	uint64_t hold_until_wall_ns; /* 0: the hold does not end */
+	uint64_t manual_wall_ns; /* since when a person keeps it off its GPU; 0: none does */
 	uint64_t wall_ns;
 	/* Checkpointed processes. */
 	struct proc_id put_away[GUARD_TARGETS];

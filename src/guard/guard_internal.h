@@ -144,8 +144,9 @@ struct worker_reasons {
 	char contention_rule[64];
 	enum worker_person person; /* what a person requested last */
 	uint64_t until_ns;         /* end of that request */
-	/* the same as wall time, from a record; used until the first scene */
-	uint64_t until_wall_ns;
+	/* the same, and the begin of REASON_MANUAL, as wall time from a record; used until the
+	 * first scene */
+	uint64_t until_wall_ns, manual_wall_ns;
 	uint32_t reservations; /* reservations that it must leave for: a set */
 	uint64_t battery_ns;   /* when the machine was last on battery; 0: never */
 };

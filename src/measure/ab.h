@@ -134,7 +134,9 @@ struct ab_estimate {
 	struct ab_interval interval;           /* the one that decides, offset included */
 	struct ab_interval t, bca, percentile; /* BCa needs 10 pairs, percentile needs 2 */
 	double offset_u_log; /* standard uncertainty from the sensor's offset */
-	double mde_ratio; /* smallest effect detected with 80 % power: 2.8 sd_log / sqrt(n) */
+	/* smallest effect detected with 80 % power: (t(1 - alpha/2) + t(0.8)) sd_log / sqrt(n),
+	 * t with n - 1 degrees of freedom */
+	double mde_ratio;
 	enum ab_verdict verdict;
 };
 
@@ -147,8 +149,8 @@ struct ab_result {
 	bool aa_alarm;                     /* A differs from itself: a drift, or chance (5 %) */
 	/* smallest detectable effect with pairs_max pairs, from the A/A noise */
 	double mde_budget_ratio;
-	/* Pairs needed: 7.85 (sd/d)^2, where d is the target or else the gate's change; NAN if
-	 * there is neither, or if there are fewer than two pairs. */
+	/* Pairs with an mde_ratio of at most d, which is the target or else the gate's change; NAN
+	 * if there is neither, or if there are fewer than two pairs. */
 	double planned_pairs;
 };
 

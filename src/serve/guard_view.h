@@ -84,6 +84,12 @@ struct guard_view_game {
 	char who[256];
 };
 
+/* Who requested the last hold or eviction of a worker, and why. */
+struct guard_view_requested {
+	char worker[64]; /* "": free slot */
+	char by[256];    /* as guard_client.who */
+};
+
 /* The client of a request. */
 struct guard_client {
 	const char *who; /* for logs: "uid 1000: reason", "token: reason" */
@@ -140,6 +146,7 @@ struct guard_view {
 	const char *kernel_log; /* "ok", or why Xids from before the start are unknown */
 	const struct guard_operations *operations; /* NULL in tests */
 	const struct guard_counters *tally;        /* including earlier runs; NULL in tests */
+	const struct guard_view_requested *requested; /* POLICY_WORKERS slots; NULL: unknown */
 	const char *journal; /* "ok", or why evictions above level 2 are refused */
 };
 

@@ -78,6 +78,23 @@ struct measured_count {
 /* Room for every code on eight GPUs; further codes are dropped, except child-failed. */
 #define MEASURED_CODES (8 * GW_CODES)
 
+/* Sums over the devices of a run. */
+struct measured_sum {
+	struct gw_interval joules, relative_joules, net_joules;
+	double adjusted_joules;
+	bool floored;
+	const char *baseline_kind;
+	double power_mean_w, power_sd_w;
+};
+
+/* What a run did, and what one unit of it took. */
+struct measured_work {
+	double iterations, tokens; /* as given, marked or counted; NAN: unknown */
+	struct measured_count count;
+	double latency_s, latency_p50_s, latency_p95_s;
+	struct gw_interval iteration_joules, token_joules;
+};
+
 struct measured_run {
 	unsigned trial;
 	uint64_t begin_ns, begin_wall_ns; /* monotonic, wall */
@@ -89,16 +106,8 @@ struct measured_run {
 	enum gw_validity validity;
 	struct measured_code code[MEASURED_CODES];
 	unsigned codes;
-	/* Sums over the devices. */
-	struct gw_interval joules, relative_joules, net_joules;
-	double adjusted_joules;
-	bool floored;
-	const char *baseline_kind;
-	double power_mean_w, power_sd_w;
-	double iterations, tokens; /* as given, marked or counted; NAN: unknown */
-	struct measured_count count;
-	double latency_s, latency_p50_s, latency_p95_s;
-	struct gw_interval iteration_joules, token_joules;
+	struct measured_sum sum;
+	struct measured_work work;
 	struct measured_device *device;
 	unsigned devices;
 	struct host_energy host;

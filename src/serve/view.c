@@ -34,9 +34,7 @@ static const struct gw_device *hanging(const struct view *v)
 
 static const char *first_reading(const struct view *v, char *out, size_t size)
 {
-	snprintf(out, size, "%s",
-		 v->opening ? "the drivers are being opened for the first time"
-			    : "there is no reading yet");
+	snprintf(out, size, "%s", v->unopened ? v->unopened : "there is no reading yet");
 	return out;
 }
 

@@ -178,7 +178,7 @@ struct view {
 	unsigned requests_made;
 	/* failed attempts to open a driver; continues across restarts */
 	uint64_t init_failures;
-	bool opening; /* the drivers are being opened for the first time */
+	const char *unopened; /* why there is no reading yet; NULL: there was one */
 	struct view_self self;
 	const struct view_ops *ops;
 	void *engine;

@@ -173,6 +173,7 @@ static int read_token(struct worker_http *h, char *message, size_t size)
 {
 	const char *path = h->worker->token_file;
 	struct stat st;
+	int64_t who;
 	ssize_t n;
 
 	if (!path || h->token_read)
@@ -180,6 +181,19 @@ static int read_token(struct worker_http *h, char *message, size_t size)
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* reading a pipe would block */
 		snprintf(message, size, "%s is not a regular file: token_file must be one",
 			 path);
+		return -GW_E_PERM;
+	}
+	/* Another user must not choose which file we read for the worker's server. A file in that
+	 * user's own folder must be the user's own, and no link. */
+	who = path[0] == '/' ? file_changed_by(path) : FILE_NOBODY;
+	if (who == FILE_ANYBODY ||
+	    (who != FILE_NOBODY &&
+	     (lstat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != who))) {
+		snprintf(
+			message, size,
+			"other users can replace token_file %s; put it into a folder that only "
+			"root or one user can write",
+			path);
 		return -GW_E_PERM;
 	}
 	n = file_read(path, h->token, sizeof(h->token) - 1, message, size);
