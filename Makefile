@@ -4,7 +4,8 @@ BUILD ?= build
 SCENARIO ?= demo
 PREFIX ?= /usr/local
 
-.PHONY: deps build run test test-deep coverage test-gpu test-systemd bench fuzz check install uninstall clean help
+.PHONY: deps build run test test-deep coverage test-gpu test-systemd bench fuzz check install uninstall deb rpm portable wheel
+.PHONY: clean help
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -74,6 +75,11 @@ install: deps
 uninstall:
 	@tools/uninstall build-install
 
+## make deb       Debian packages into dist/: gpuward, libgpuward0, libgpuward-dev, python3-gpuward
+deb:
+	@tools/deps package
+	@tools/package deb
+
 ## make clean     removes what was built
 clean:
-	rm -rf build build-*
+	rm -rf build build-* dist
