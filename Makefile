@@ -80,6 +80,21 @@ deb:
 	@tools/deps package
 	@tools/package deb
 
+## make rpm       RPM packages into dist/
+rpm:
+	@tools/deps package
+	@tools/package rpm
+
+## make portable  dist/gpuward-VERSION-x86_64.tar.xz for glibc 2.31 and newer; needs no other library
+portable:
+	@tools/deps package
+	@tools/package portable
+
+## make wheel     the Python module with its library, as a wheel, into dist/
+wheel:
+	@tools/deps package
+	@tools/package wheel
+
 ## make clean     removes what was built
 clean:
 	rm -rf build build-* dist

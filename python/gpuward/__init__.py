@@ -22,6 +22,8 @@ a GPU all figures are None.
 The module searches libgpuward in GPUWARD_LIBRARY, next to this module, in the build folder of the
 source tree and in the library folders of the system.  Failures raise GpuwardError.
 """
+from __future__ import annotations
+
 from ._guard import Guard, GuardStatus, guard
 from ._mark import begin, end, iteration, mark, tokens, under_measure
 from ._meter import Energy, Interval, Meter, Result, Window, default_meter, window
@@ -35,11 +37,11 @@ __all__ = [
 ]
 
 
-def library_version():
+def library_version() -> str:
     """Version of the loaded library, such as "1.2.3"."""
     return _library().version().decode()
 
 
-def library_path():
+def library_path() -> str:
     """Path of the loaded library."""
     return _library().path

@@ -15,6 +15,8 @@
             with lock:
                 run(job)
 """
+from __future__ import annotations
+
 import os
 import sys
 import threading
@@ -22,6 +24,7 @@ import time
 import traceback
 import weakref
 from ctypes import byref, c_char_p, c_void_p, sizeof
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Tuple, Union
 
 from . import _native
 from ._native import GpuwardError, text
@@ -34,6 +37,7 @@ CALLS = (None, "evict", "resume")  # enum gw_worker_call
 FOR_EVER = (1 << 64) - 1  # UINT64_MAX
 DEADLINE_NS = 5 * 10**9  # for one driver call
 STOP_SECONDS = 10.0
+Names = Union[str, int, Iterable[Union[str, int]], None]  # one name or several
 
 _left = []  # guards with a callback that did not return: it still uses them
 
@@ -46,6 +50,14 @@ class GuardStatus:
     call        "evict" or "resume" while that callback runs; overdue: past its deadline
     """
 
+    state: str
+    reasons: Tuple[str, ...]
+    why: str
+    hold: Optional[str]
+    call: Optional[str]
+    if TYPE_CHECKING:  # the other fields of struct gw_guard_status
+        def __getattr__(self, name: str) -> Any: ...
+
     def __init__(self, lib, c):
         for name, _ in _native.GuardStatus._fields_[1:]:
             setattr(self, name, getattr(c, name))
@@ -57,7 +69,7 @@ class GuardStatus:
         self.call = CALLS[c.call]
         self.why = text(c.why)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "<gpuward.GuardStatus %s: %s>" % (
             " ".join((self.state,) + self.reasons), self.why)
 
@@ -194,11 +206,15 @@ class Guard:
     printed and kept as `error`, and the guard tries again.
     """
 
-    def __init__(self, evict=None, resume=None, *, decided=None, name="worker", gpus=None,
-                 mode="enforce", any=False, named=False, unattributed=False, leave_blind=False,
-                 health=False, simulated=False, min_vram=None, headroom=None, debounce=None,
-                 quiet=None, resident=None, poll=None, ignore=None, contend_now=None,
-                 contend=None, nvml_library=None, backend=None):
+    def __init__(self, evict: Optional[Callable[[int, float], Optional[bool]]] = None,
+                 resume: Optional[Callable[[float], Optional[bool]]] = None, *,
+                 decided: Optional[Callable[[str], object]] = None, name: str = "worker", gpus: Names = None,
+                 mode: str = "enforce", any: bool = False, named: bool = False, unattributed: bool = False,
+                 leave_blind: bool = False, health: bool = False, simulated: bool = False,
+                 min_vram: Optional[int] = None, headroom: Optional[int] = None, debounce: Optional[float] = None,
+                 quiet: Optional[float] = None, resident: Optional[float] = None, poll: Optional[float] = None,
+                 ignore: Names = None, contend_now: Names = None, contend: Names = None,
+                 nvml_library: Optional[str] = None, backend: Optional[str] = None) -> None:
         if mode not in MODES:
             raise ValueError("mode is %r, but must be one of %s" % (mode, ", ".join(MODES)))
         given = dict(any=any, named=named, unattributed=unattributed, leave_blind=leave_blind,
@@ -215,11 +231,11 @@ class Guard:
         self._calls = (evict, resume, decided)
         self._nvml = (nvml_library, backend)
         self._lock = threading.RLock()
-        self._running = None
+        self._running: Optional[_Running] = None
 
     # ---- start and stop
 
-    def start(self):
+    def start(self) -> Guard:
         with self._lock:
             if self._running is None:
                 self._running = _Running(
@@ -227,7 +243,7 @@ class Guard:
                 weakref.finalize(self, _abandon, self._running)
         return self
 
-    def stop(self, timeout=STOP_SECONDS):
+    def stop(self, timeout: float = STOP_SECONDS) -> bool:
         """Stops the guard without a callback.  False: a running callback did not return within the timeout in seconds."""
         with self._lock:
             running = self._running
@@ -235,12 +251,11 @@ class Guard:
             self._running = None
         return ended
 
-    def __enter__(self):
+    def __enter__(self) -> Guard:
         return self.start()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.stop()
-        return False
 
     def _use(self, function, *arguments):
         running = self._running
@@ -252,12 +267,12 @@ class Guard:
     # ---- status
 
     @property
-    def allowed(self):
+    def allowed(self) -> bool:
         """May the program use the GPU now?  Fast.  True while no guard runs."""
         running = self._running
         return running is None or running.use(_native.library().guard_allowed) != 0
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until the program may use the GPU.  False: the timeout in seconds has passed."""
         ns = FOR_EVER if timeout is None else _ns(timeout, "a timeout")
         # In short steps, so that Ctrl-C works.
@@ -270,7 +285,7 @@ class Guard:
                 running.use(_native.library().guard_wait, int(min(left, 0.2) * 1e9))
         return True
 
-    def status(self):
+    def status(self) -> GuardStatus:
         """A GuardStatus."""
         lib = _native.library()
         c = _native.GuardStatus(size=sizeof(_native.GuardStatus))
@@ -278,7 +293,7 @@ class Guard:
         return GuardStatus(lib, c)
 
     @property
-    def error(self):
+    def error(self) -> Optional[BaseException]:
         """The last exception of a callback, or None."""
         return self._running.error if self._running else None
 
@@ -289,28 +304,29 @@ class Guard:
         result = self._use(lib.guard_request, REQUESTS.index(what), ns)
         lib.check(result, what, running.ctx)
 
-    def evict(self, seconds=None):
+    def evict(self, seconds: Optional[float] = None) -> None:
         """Leave now, for this many seconds or until resume()."""
         self._request("evict", _ns(seconds, "an eviction"))
 
-    def resume(self, now=False):
+    def resume(self, now: bool = False) -> None:
         """Return; now: without the quiet period."""
         self._request("resume now" if now else "resume")
 
-    def hold(self, how, seconds=None):
+    def hold(self, how: str, seconds: Optional[float] = None) -> None:
         """Stay "evicted" or "active", whatever happens, for this many seconds; None: until release()."""
         if how not in HOLDS[1:]:
             raise ValueError("a hold is evicted or active, not %r" % (how,))
         self._request("hold " + how, FOR_EVER if seconds is None else _ns(seconds, "a hold"))
 
-    def release(self):
+    def release(self) -> None:
         self._request("release")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "<gpuward.Guard %r: %s>" % (
             text(self._options.name), self.status() if self._running else "not running")
 
 
-def guard(evict=None, resume=None, **options):
+def guard(evict: Optional[Callable[[int, float], Optional[bool]]] = None,
+          resume: Optional[Callable[[float], Optional[bool]]] = None, **options: Any) -> Guard:
     """`with gpuward.guard(evict, resume) as g:` guards the block; the options are those of Guard."""
     return Guard(evict, resume, **options)

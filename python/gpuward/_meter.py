@@ -1,10 +1,12 @@
 """Meters and windows; the package's docstring explains them."""
+from __future__ import annotations
+
 import os
 import threading
 import time
 import weakref
-from collections import namedtuple
 from ctypes import byref, c_char_p, c_void_p, sizeof
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
 from . import _native
 from ._native import GpuwardError, number, text
@@ -12,24 +14,27 @@ from ._native import GpuwardError, number, text
 WAIT_SECONDS = 10.0  # every known driver covers the end of a window within two seconds
 
 
-class Interval(namedtuple("Interval", "low best high")):
-    """A value and the interval that contains the true value with 95 % probability."""
+class Interval(NamedTuple):
+    """A value and the interval that contains the true value with 95 % probability; an end may be unknown."""
 
-    __slots__ = ()
+    low: Optional[float]
+    best: float
+    high: Optional[float]
 
-    def __float__(self):
+    def __float__(self) -> float:
         return float(self.best)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "%.6g [%s]" % (
             self.best, ", ".join("?" if x is None else "%.6g" % x for x in (self.low, self.high)))
 
-    def over(self, n):
+    def over(self, n: float) -> Interval:
         """The same for one of n."""
-        return Interval(*(None if x is None else x / n for x in self))
+        low, high = (None if x is None else x / n for x in (self.low, self.high))
+        return Interval(low, self.best / n, high)
 
 
-def _interval(c):
+def _interval(c: Any) -> Optional[Interval]:
     return None if number(c.best) is None else Interval(number(c.low), c.best, number(c.high))
 
 
@@ -48,22 +53,38 @@ class Energy:
     simulated             True: the GPU and its figures are not real
     """
 
-    def __init__(self, address, simulated=False):
-        self.__dict__.update(_native.energy(address))
+    simulated: bool
+    interval: Optional[Interval]
+    relative: Optional[Interval]
+    joules: Optional[float]
+    low: Optional[float]
+    high: Optional[float]
+    why: Dict[str, str]
+    codes: Tuple[str, ...]
+    device: int
+    seconds: float
+    validity: str
+
+    def __init__(self, address: int, simulated: bool = False) -> None:
+        fields = _native.energy(address)
+        self.__dict__.update(fields)
         self.simulated = simulated
-        self.interval = _interval(self.joules)
-        self.relative = _interval(self.relative)
+        self.interval = _interval(fields["joules"])
+        self.relative = _interval(fields["relative"])
         self.joules, self.low, self.high = (
             (self.interval.best, self.interval.low, self.interval.high)
             if self.interval else (None, None, None))
-        self.why = _native.codes(self.codes)
+        self.why = _native.codes(fields["codes"])
         self.codes = tuple(self.why)
 
     @property
-    def watts(self):
+    def watts(self) -> Optional[float]:
         return self.joules / self.seconds if self.joules is not None and self.seconds else None
 
-    def __repr__(self):
+    if TYPE_CHECKING:  # the other fields get their names from the library's table
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __repr__(self) -> str:
         return "<gpuward.Energy gpu %d%s: %s, %s>" % (
             self.device, " (simulated)" if self.simulated else "",
             "unknown" if self.joules is None else "%s J" % (self.interval,),
@@ -74,28 +95,30 @@ class Energy:
 class Result:
     """Energy of all GPUs of a meter over one window; returned by Window.result()."""
 
-    def __init__(self, label, seconds, devices, reason):
+    def __init__(self, label: str, seconds: float, devices: List[Energy], reason: Optional[Tuple[str, str]]) -> None:
         self.label = label
         self.seconds = seconds
         self.devices = devices
         self.simulated = any(d.simulated for d in devices)
-        self.why = {}
+        self.why: Dict[str, str] = {}
         for d in devices:
             self.why.update(d.why)
-        if not devices:
+        if not devices and reason:
             self.why = dict([reason])
         self.codes = tuple(self.why)
         words = _native.validities()
         self.validity = max((d.validity for d in devices), default=words[-1], key=words.index)
         self.interval = self._sum()
 
-    def _sum(self):
+    def _sum(self) -> Optional[Interval]:
         """Sum of all devices; unknown if one is unknown.  Low ends and high ends are added, so the
         interval is right also if the errors of the boards are equal."""
-        parts = [d.interval for d in self.devices]
-        if not parts or None in parts:
+        parts = [d.interval for d in self.devices if d.interval]
+        if not parts or len(parts) != len(self.devices):
             return None
-        return Interval(*(None if None in ends else sum(ends) for ends in zip(*parts)))
+        lows, highs = [p.low for p in parts if p.low is not None], [p.high for p in parts if p.high is not None]
+        return Interval(sum(lows) if len(lows) == len(parts) else None, sum(p.best for p in parts),
+                        sum(highs) if len(highs) == len(parts) else None)
 
 
 class Window:
@@ -111,21 +134,21 @@ class Window:
     simulated           True: one of its GPUs is not real
     """
 
-    def __init__(self, meter, label):
+    def __init__(self, meter: Meter, label: str) -> None:
         self.label = label
         self._meter = meter
         self._lock = threading.RLock()
-        self._handle = None
-        self._running = None
-        self._finalizer = None
-        self._pid = None
-        self._result = None
+        self._handle: Any = None
+        self._running: Any = None
+        self._finalizer: Any = None
+        self._pid: Optional[int] = None
+        self._result: Optional[Result] = None
         self._state = "new"
-        self._begin = self._end = None  # for a machine without GPUs
+        self._begin = self._end = 0.0  # for a machine without GPUs
 
     # ---- begin and end
 
-    def begin(self):
+    def begin(self) -> Window:
         with self._lock:
             if self._state != "new":
                 raise GpuwardError("window %r has already begun" % self.label)
@@ -135,7 +158,7 @@ class Window:
             self._state = "open"
         return self
 
-    def end(self):
+    def end(self) -> Window:
         if self._pid is not None and self._pid != os.getpid():
             return self  # a copy in a child: the parent ends it
         with self._lock:
@@ -148,16 +171,15 @@ class Window:
                 lib.check(lib.window_close(self._handle, 0), "the window could not be closed", self._running.ctx)
         return self
 
-    def __enter__(self):
+    def __enter__(self) -> Window:
         return self.begin()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.end()
-        return False
 
     # ---- figures
 
-    def result(self, timeout=WAIT_SECONDS):
+    def result(self, timeout: float = WAIT_SECONDS) -> Result:
         """All figures.  Waits at most timeout seconds for the samples that cover the end; `codes` name
         what is missing then."""
         if self._result is None and self._pid is not None and self._pid != os.getpid():
@@ -169,7 +191,7 @@ class Window:
                 self._result = self._meter._read(self._running, self, timeout)
             return self._result
 
-    def per(self, n):
+    def per(self, n: float) -> Optional[Interval]:
         """Joules per item for n items, with the interval; None if unknown."""
         if not n > 0:
             raise ValueError("a window of %r items has no energy per item" % (n,))
@@ -177,54 +199,54 @@ class Window:
         return None if whole is None else whole.over(n)
 
     @property
-    def interval(self):
+    def interval(self) -> Optional[Interval]:
         return self.result().interval
 
     @property
-    def joules(self):
+    def joules(self) -> Optional[float]:
         whole = self.interval
         return None if whole is None else whole.best
 
     @property
-    def low(self):
+    def low(self) -> Optional[float]:
         whole = self.interval
         return None if whole is None else whole.low
 
     @property
-    def high(self):
+    def high(self) -> Optional[float]:
         whole = self.interval
         return None if whole is None else whole.high
 
     @property
-    def seconds(self):
+    def seconds(self) -> float:
         return self.result().seconds
 
     @property
-    def watts(self):
+    def watts(self) -> Optional[float]:
         whole, seconds = self.interval, self.seconds
         return whole.best / seconds if whole is not None and seconds else None
 
     @property
-    def validity(self):
+    def validity(self) -> str:
         return self.result().validity
 
     @property
-    def codes(self):
+    def codes(self) -> Tuple[str, ...]:
         return self.result().codes
 
     @property
-    def why(self):
+    def why(self) -> Dict[str, str]:
         return self.result().why
 
     @property
-    def devices(self):
+    def devices(self) -> List[Energy]:
         return self.result().devices
 
     @property
-    def simulated(self):
+    def simulated(self) -> bool:
         return self.result().simulated
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         if self._result is None:
             return "<gpuward.Window %r: %s>" % (self.label, self._state)
         known = "unknown" if self.joules is None else "%s J" % (self.interval,)
@@ -317,7 +339,8 @@ class Meter:
     child's copy starts a meter of its own when it is next used.
     """
 
-    def __init__(self, gpus=None, interval=None, nvml_library=None, backend=None):
+    def __init__(self, gpus: Union[str, int, Iterable[Union[str, int]], None] = None, interval: Optional[float] = None,
+                 nvml_library: Optional[str] = None, backend: Optional[str] = None) -> None:
         if isinstance(gpus, (str, int)):
             gpus = [gpus]
         self._gpus = None if gpus is None else [str(g) for g in gpus]
@@ -330,7 +353,7 @@ class Meter:
         self._backend = backend
         self._lock = threading.RLock()
         self._pid = os.getpid()
-        self._running = None
+        self._running: Any = None  # a _Running
         self._stopped = False
 
     def _options(self):
@@ -356,7 +379,7 @@ class Meter:
             self._stopped = False
             self._pid = os.getpid()
 
-    def start(self):
+    def start(self) -> Meter:
         """Starts now rather than at the first window.  Loading the driver takes time."""
         self._here()
         with self._lock:
@@ -367,7 +390,7 @@ class Meter:
                 weakref.finalize(self, _abandon, self._running)
             return self
 
-    def stop(self):
+    def stop(self) -> None:
         """Stops the meter.  Open windows end now; their figures stay readable."""
         self._here()
         with self._lock:
@@ -382,23 +405,22 @@ class Meter:
                         window._result = self._read(running, window, WAIT_SECONDS)
             running.stop()
 
-    def __enter__(self):
+    def __enter__(self) -> Meter:
         return self.start()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.stop()
-        return False
 
-    def __len__(self):
+    def __len__(self) -> int:
         """Number of GPUs that it measures."""
         return self.start()._running.count
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return True
 
     # ---- windows
 
-    def window(self, label=""):
+    def window(self, label: str = "") -> Window:
         """A Window that begins with its `with` block."""
         return Window(self, label)
 
@@ -450,10 +472,10 @@ class Meter:
 # ---- the default meter
 
 _lock = threading.Lock()
-_default = None
+_default: Optional[Meter] = None
 
 
-def default_meter():
+def default_meter() -> Meter:
     """The meter of gpuward.window(): all GPUs, started at its first use, stopped at exit."""
     global _default
     with _lock:
@@ -462,7 +484,7 @@ def default_meter():
         return _default
 
 
-def window(label=""):
+def window(label: str = "") -> Window:
     """A Window of the default meter."""
     return default_meter().window(label)
 

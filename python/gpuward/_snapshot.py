@@ -1,7 +1,10 @@
 """snapshot(): what the GPUs and the machine are and do now, as plain data."""
+from __future__ import annotations
+
 import os
 import threading
 from ctypes import byref, c_double, c_void_p, create_string_buffer
+from typing import Any, Dict, Optional
 
 from . import _native
 from ._native import text
@@ -22,7 +25,7 @@ class _Open:
 
 
 _lock = threading.Lock()
-_open = {}
+_open: Dict[Any, Any] = {}
 
 
 def _fork():
@@ -117,7 +120,8 @@ def _source(s):
     }
 
 
-def snapshot(nvml_library=None, backend=None, energy=False):
+def snapshot(nvml_library: Optional[str] = None, backend: Optional[str] = None,
+             energy: bool = False) -> Dict[str, Any]:
     """A dict with `source` (what was opened, or why nothing was), `host` and `devices`.
 
     Figures have the keys of gpuward-quantities(7).  An unknown figure is None, and
