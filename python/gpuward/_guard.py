@@ -24,10 +24,15 @@ import time
 import traceback
 import weakref
 from ctypes import byref, c_char_p, c_void_p, sizeof
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Tuple, Union
+from types import TracebackType
+from typing import Any, Callable, Iterable, List, Optional, Tuple, Type, Union
 
 from . import _native
-from ._native import GpuwardError, text
+from ._native import GpuwardError, Path, text
+
+Names = Union[None, int, str, Iterable[Union[int, str]]]
+Evict = Callable[[int, float], Any]  # bytes, seconds
+Resume = Callable[[float], Any]  # seconds
 
 MODES = ("enforce", "dry-run", "observe")  # enum gw_guard_mode
 FLAGS = ("any", "named", "unattributed", "leave_blind", "health", "simulated")  # gw_guard_flag
@@ -37,9 +42,8 @@ CALLS = (None, "evict", "resume")  # enum gw_worker_call
 FOR_EVER = (1 << 64) - 1  # UINT64_MAX
 DEADLINE_NS = 5 * 10**9  # for one driver call
 STOP_SECONDS = 10.0
-Names = Union[str, int, Iterable[Union[str, int]], None]  # one name or several
 
-_left = []  # guards with a callback that did not return: it still uses them
+_left: List[_Running] = []  # guards with a callback that did not return: it still uses them
 
 
 class GuardStatus:
@@ -52,13 +56,13 @@ class GuardStatus:
 
     state: str
     reasons: Tuple[str, ...]
-    why: str
     hold: Optional[str]
     call: Optional[str]
-    if TYPE_CHECKING:  # the other fields of struct gw_guard_status
-        def __getattr__(self, name: str) -> Any: ...
+    why: str
+    overdue: bool
+    allowed: bool
 
-    def __init__(self, lib, c):
+    def __init__(self, lib: Any, c: Any) -> None:
         for name, _ in _native.GuardStatus._fields_[1:]:
             setattr(self, name, getattr(c, name))
         for name in ("overdue", "allowed", "dry", "blind", "hung", "quarantine"):
@@ -74,11 +78,11 @@ class GuardStatus:
             " ".join((self.state,) + self.reasons), self.why)
 
 
-def _reasons(lib, bits):
+def _reasons(lib: Any, bits: int) -> Tuple[str, ...]:
     return tuple(text(lib.worker_reason_name(i)) for i in range(32) if bits >> i & 1)
 
 
-def _names(values):
+def _names(values: Names) -> Any:
     """A NULL-terminated list of C strings, or None."""
     if values is None:
         return None
@@ -88,7 +92,7 @@ def _names(values):
     return (c_char_p * (len(names) + 1))(*names, None)
 
 
-def _ns(seconds, what):
+def _ns(seconds: Optional[float], what: str) -> int:
     if seconds is None:
         return 0
     if not 0 <= seconds <= 10**9:
@@ -96,20 +100,21 @@ def _ns(seconds, what):
     return max(1, int(round(seconds * 1e9)))
 
 
-def _left_seconds(deadline_ns):
+def _left_seconds(deadline_ns: int) -> float:
     return max(0.0, (deadline_ns - time.monotonic_ns()) * 1e-9)
 
 
 class _Running:
     """A started guard and its callbacks.  It has no reference to the Guard, so that a Guard can be deleted."""
 
-    def __init__(self, evict, resume, decided, nvml_library, backend, options):
+    def __init__(self, evict: Any, resume: Any, decided: Any, nvml_library: Optional[Path],
+                 backend: Optional[str], options: Tuple[Any, Any]) -> None:
         self.pid = os.getpid()
-        self.handle = c_void_p()
+        self.handle: Optional[c_void_p] = c_void_p()
         self.users = 0  # threads that are in a call with the handle
         self.free = threading.Condition()
-        self.ctx = None
-        self.error = None
+        self.ctx: Any = None
+        self.error: Optional[Exception] = None
         self._keep = options  # lists that the options point to
         c = options[0]
         if evict:
@@ -129,7 +134,7 @@ class _Running:
             lib.close(self.ctx)
             raise
 
-    def _call(self, function, *arguments):
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> int:
         """Returns 0, or -E_STATE if the callback returns False ("not now").  An exception is a failure: it is
         stored and printed."""
         try:
@@ -140,7 +145,7 @@ class _Running:
             return -_native.E_IO
         return -_native.E_STATE if answer is False else 0
 
-    def use(self, function, *arguments):
+    def use(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Calls a function of the library on the guard; None if the guard has ended."""
         if self.pid != os.getpid():
             return None  # after fork() it belongs to the parent
@@ -156,7 +161,7 @@ class _Running:
                 self.users -= 1
                 self.free.notify_all()
 
-    def stop(self, seconds):
+    def stop(self, seconds: Optional[float]) -> bool:
         """True, or False if a callback has not returned: the guard then stays in use."""
         lib = _native.library()
         if self.pid != os.getpid():
@@ -177,7 +182,7 @@ class _Running:
         return True
 
 
-def _abandon(running):
+def _abandon(running: _Running) -> None:
     """The guard object was deleted, or the program ends, without stop()."""
     if running.handle is not None:
         running.stop(STOP_SECONDS)
@@ -206,15 +211,14 @@ class Guard:
     printed and kept as `error`, and the guard tries again.
     """
 
-    def __init__(self, evict: Optional[Callable[[int, float], Optional[bool]]] = None,
-                 resume: Optional[Callable[[float], Optional[bool]]] = None, *,
-                 decided: Optional[Callable[[str], object]] = None, name: str = "worker", gpus: Names = None,
+    def __init__(self, evict: Optional[Evict] = None, resume: Optional[Resume] = None, *,
+                 decided: Optional[Callable[[str], Any]] = None, name: str = "worker", gpus: Names = None,
                  mode: str = "enforce", any: bool = False, named: bool = False, unattributed: bool = False,
                  leave_blind: bool = False, health: bool = False, simulated: bool = False,
                  min_vram: Optional[int] = None, headroom: Optional[int] = None, debounce: Optional[float] = None,
                  quiet: Optional[float] = None, resident: Optional[float] = None, poll: Optional[float] = None,
                  ignore: Names = None, contend_now: Names = None, contend: Names = None,
-                 nvml_library: Optional[str] = None, backend: Optional[str] = None) -> None:
+                 nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> None:
         if mode not in MODES:
             raise ValueError("mode is %r, but must be one of %s" % (mode, ", ".join(MODES)))
         given = dict(any=any, named=named, unattributed=unattributed, leave_blind=leave_blind,
@@ -254,10 +258,11 @@ class Guard:
     def __enter__(self) -> Guard:
         return self.start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
         self.stop()
 
-    def _use(self, function, *arguments):
+    def _use(self, function: Callable[..., Any], *arguments: Any) -> Any:
         running = self._running
         result = running.use(function, *arguments) if running else None
         if result is None:
@@ -270,7 +275,7 @@ class Guard:
     def allowed(self) -> bool:
         """May the program use the GPU now?  Fast.  True while no guard runs."""
         running = self._running
-        return running is None or running.use(_native.library().guard_allowed) != 0
+        return running is None or bool(running.use(_native.library().guard_allowed) != 0)
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until the program may use the GPU.  False: the timeout in seconds has passed."""
@@ -293,16 +298,16 @@ class Guard:
         return GuardStatus(lib, c)
 
     @property
-    def error(self) -> Optional[BaseException]:
+    def error(self) -> Optional[Exception]:
         """The last exception of a callback, or None."""
         return self._running.error if self._running else None
 
     # ---- requests
 
-    def _request(self, what, ns=0):
+    def _request(self, what: str, ns: int = 0) -> None:
         lib, running = _native.library(), self._running
         result = self._use(lib.guard_request, REQUESTS.index(what), ns)
-        lib.check(result, what, running.ctx)
+        lib.check(result, what, running.ctx if running else False)
 
     def evict(self, seconds: Optional[float] = None) -> None:
         """Leave now, for this many seconds or until resume()."""
@@ -326,7 +331,6 @@ class Guard:
             text(self._options.name), self.status() if self._running else "not running")
 
 
-def guard(evict: Optional[Callable[[int, float], Optional[bool]]] = None,
-          resume: Optional[Callable[[float], Optional[bool]]] = None, **options: Any) -> Guard:
+def guard(evict: Optional[Evict] = None, resume: Optional[Resume] = None, **options: Any) -> Guard:
     """`with gpuward.guard(evict, resume) as g:` guards the block; the options are those of Guard."""
     return Guard(evict, resume, **options)

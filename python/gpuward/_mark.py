@@ -17,7 +17,7 @@ _NAME_BYTES = 63
 _closed = False  # the reader of the marks has ended
 
 
-def _write(line):
+def _write(line: str) -> None:
     """Writes one whole line or nothing.  A failure never stops the program."""
     global _closed
     number = os.environ.get(_VARIABLE, "")
@@ -36,7 +36,7 @@ def _write(line):
             return
 
 
-def _word(name):
+def _word(name: object) -> str:
     """The name as one word, cut to the length of a window's label."""
     word = "_".join(str(name).split())
     word = "".join(c if c.isprintable() else "?" for c in word)
@@ -46,18 +46,18 @@ def _word(name):
     return word
 
 
-def begin(name: str) -> None:
+def begin(name: object) -> None:
     """Marks the begin of the part with this name."""
     _write("begin %s %d" % (_word(name), time.monotonic_ns()))
 
 
-def end(name: str) -> None:
+def end(name: object) -> None:
     """Marks the end of the part with this name."""
     _write("end %s %d" % (_word(name), time.monotonic_ns()))
 
 
 @contextlib.contextmanager
-def mark(name: str) -> Iterator[None]:
+def mark(name: object) -> Iterator[None]:
     """`with gpuward.mark("prefill"):` marks the block as a part."""
     begin(name)
     try:
@@ -78,7 +78,7 @@ def tokens(n: int) -> None:
     _write("tokens %d" % _count(n))
 
 
-def _count(n):
+def _count(n: int) -> int:
     if int(n) != n or n < 0:
         raise ValueError("%r is not a count" % (n,))
     return int(n)

@@ -4,6 +4,7 @@
 #include "base/mailbox.h"
 #include "device/context.h"
 #include "device/nvsmi.h"
+#include "device/process_list.h"
 #include "measure/meter.h"
 
 #include <stdlib.h>
@@ -43,6 +44,9 @@ struct reader {
 	struct job job[JOBS];
 	unsigned jobs;
 	uint64_t interval_ns;
+	uint64_t look_until_ns; /* see reader_look() */
+	bool looks;             /* the last round read the utilisation, or the next one will */
+	bool look_now;          /* a round is due because of reader_look() */
 	/* Used by the main thread only. */
 	struct reading *shown;
 };
@@ -234,10 +238,24 @@ static void read_environment(const struct reader *r, struct reading *x)
 	x->env_ns = x->begin_ns;
 }
 
+/* With one process on a GPU its energy needs no utilisation, so nobody is asked for it unless
+ * someone looks. */
+static unsigned wanted_of_processes(struct reader *r, uint64_t now_ns)
+{
+	unsigned want;
+
+	mailbox_lock(&r->box);
+	r->looks = now_ns < r->look_until_ns;
+	want = r->looks ? GW_PROCESS_SM : GW_PROCESS_SM_SHARED;
+	mailbox_unlock(&r->box);
+	return want;
+}
+
 static void read_all(struct reader *r, struct reading *x)
 {
 	x->begin_ns = clock_mono_ns(r->clock);
 	gw_snapshot_take(x->snap, GW_TIERS_COMMON);
+	gw_process_list_want(x->processes, wanted_of_processes(r, x->begin_ns));
 	gw_process_list_take(x->processes);
 	read_nvml_failure(r, x);
 	read_environment(r, x);
@@ -282,8 +300,11 @@ static bool do_requests(struct reader *r)
 	enum reader_request request[REQUESTS];
 	struct job job[JOBS];
 	unsigned requests, jobs;
+	bool looked;
 
 	mailbox_lock(&r->box);
+	looked = r->look_now;
+	r->look_now = false;
 	requests = r->requests_waiting;
 	memcpy(request, r->request, sizeof(request));
 	r->requests_waiting = 0;
@@ -295,7 +316,7 @@ static bool do_requests(struct reader *r)
 		do_request(r, request[i]);
 	for (unsigned i = 0; i < jobs; i++)
 		job[i].fn(job[i].arg, r->ctx);
-	return requests + jobs > 0;
+	return looked || requests + jobs > 0;
 }
 
 static void deliver_reading(struct reader *r, struct reading *x)
@@ -319,7 +340,7 @@ static struct reading *take_empty(struct reader *r)
 
 static bool has_requests(const struct reader *r)
 {
-	return r->requests_waiting || r->jobs;
+	return r->requests_waiting || r->jobs || r->look_now;
 }
 
 /* Waits until due_ns or until a request arrives. Returns true if the thread must stop. */
@@ -376,6 +397,8 @@ static bool reader_open(struct reader *r)
 		if (gw_snapshot_new(r->ctx, &r->reading[i].snap) != 0 ||
 		    gw_process_list_new(r->ctx, &r->reading[i].processes) != 0)
 			return false;
+	process_list_follow(r->reading[0].processes, r->reading[1].processes);
+	process_list_follow(r->reading[1].processes, r->reading[0].processes);
 	return true;
 }
 
@@ -503,6 +526,17 @@ void reader_set_interval(struct reader *r, uint64_t interval_ns)
 	mailbox_lock(&r->box);
 	r->interval_ns = interval_ns;
 	mailbox_wake(&r->box);
+	mailbox_unlock(&r->box);
+}
+
+void reader_look(struct reader *r, uint64_t until_ns, bool now)
+{
+	mailbox_lock(&r->box);
+	if (now && !r->looks) {
+		r->look_now = r->looks = true;
+		mailbox_wake(&r->box);
+	}
+	r->look_until_ns = until_ns;
 	mailbox_unlock(&r->box);
 }
 

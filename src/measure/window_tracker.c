@@ -69,7 +69,10 @@ void window_tracker_forget(struct window_tracker *t, struct tracked_window *w)
 static void open_window(struct window_tracker *t, const struct event *e,
 			struct tracked_window *w)
 {
+	struct window_series *series = w->series;
+
 	memset(w, 0, sizeof(*w));
+	w->series = series;
 	w->id = e->u.window.id;
 	snprintf(w->label, sizeof(w->label), "%s", e->u.window.label);
 	energy_open(&w->e, e->t_ns, e->u.window.period_s);
@@ -249,8 +252,11 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 	switch (e->type) {
 	case EVENT_POWER:
 		if (energy_add(&t->energy, e->t_ns, e->u.power_w) == 0)
-			for (w = t->open; w; w = w->next)
+			for (w = t->open; w; w = w->next) {
 				energy_follow(&t->energy, &w->e);
+				if (w->series)
+					window_series_follow(w->series, &t->energy, &w->e);
+			}
 		break;
 	case EVENT_COUNTER:
 		code = energy_count(&t->energy, e->t_ns, e->u.counter.after_ns,
@@ -262,8 +268,11 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 	case EVENT_NO_COUNTER: energy_no_counter(&t->energy, e->u.absence); break;
 	case EVENT_TICK:
 		for (w = t->open; w; w = w->next)
-			if (tracker_covers(w, e->t_ns))
+			if (tracker_covers(w, e->t_ns)) {
 				tracker_tick(w, e);
+				if (w->series)
+					window_series_tick(w->series, e);
+			}
 		t->last_tick_w = e->u.tick.figure[FIGURE_POWER];
 		break;
 	case EVENT_LIMITS:
@@ -289,6 +298,8 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 		if (w && !w->e.end_ns) {
 			energy_close(&w->e, e->t_ns);
 			energy_follow(&t->energy, &w->e);
+			if (w->series)
+				window_series_close(w->series, &w->e);
 		}
 		break;
 	case EVENT_RESULT:

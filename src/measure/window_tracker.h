@@ -9,6 +9,7 @@
 #include "attribute.h"
 #include "energy.h"
 #include "event.h"
+#include "window_series.h"
 
 /* Bits of GW_Q_CLOCK_REASONS for each cause of throttling. */
 extern const uint64_t window_tracker_reason_bits[GW_THROTTLES];
@@ -41,6 +42,7 @@ struct tracked_process {
 
 struct tracked_window {
 	struct tracked_window *next;
+	struct window_series *series; /* borrowed; set before EVENT_OPEN; NULL: no recording */
 	unsigned id;
 	char label[64];
 	struct energy_window e;
