@@ -53,6 +53,7 @@ bench: build
 	@tools/deps bench
 	@bench/run
 	@bench/service
+	@bench/top
 
 ## make fuzz      runs the fuzzers, SECONDS_EACH (default 60) each
 fuzz:

@@ -53,6 +53,7 @@
 #ifndef GPUWARD_H
 #define GPUWARD_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -98,10 +99,11 @@ GW_API const char *gw_strerror(int error);
 struct gw_ctx;
 
 /* Returns the sentence about the last failure of a call on ctx or on an object made from ctx,
- * in any thread. With ctx NULL: about the last gw_open() of this thread that failed. "" if
- * there was no failure; a later success does not clear the sentence. Never NULL. The string
- * belongs to the calling thread and is valid until that thread calls gw_ctx_error() again. Any
- * thread may call this function at any time before gw_close(). */
+ * in any thread. With ctx NULL: about the last call of this thread that failed without a
+ * context, such as gw_open(). "" if there was no failure; a later success does not clear the
+ * sentence. Never NULL. The string belongs to the calling thread and is valid until that thread
+ * calls gw_ctx_error() again. Any thread may call this function at any time before
+ * gw_close(). */
 GW_API const char *gw_ctx_error(struct gw_ctx *ctx);
 
 /* ---- what is measured ---------------------------------------------------------------- */
@@ -122,6 +124,15 @@ enum gw_host_quantity {
 #include <gpuward/host.def>
 #undef H
 	GW_HOST_QUANTITIES
+};
+
+/* GW_R_GPU_TOTAL_VRAM_GB, ...: the flat figures of the machine, for programs that know one GPU;
+ * the rows of gpuward/resource.def. */
+enum gw_resource {
+#define R(symbol, key, kind, help) GW_R_##symbol,
+#include <gpuward/resource.def>
+#undef R
+	GW_RESOURCES
 };
 
 /* GW_T_NAME, GW_T_UUID, ...: strings that describe a device; the rows of gpuward/text.def. */
@@ -171,6 +182,7 @@ struct gw_quantity_info {
 /* Returns a row of the table; NULL past its end. */
 GW_API const struct gw_quantity_info *gw_quantity_info(unsigned quantity);
 GW_API const struct gw_quantity_info *gw_host_quantity_info(unsigned quantity);
+GW_API const struct gw_quantity_info *gw_resource_info(unsigned resource);
 GW_API const char *gw_text_key(unsigned text);
 
 /* Returns the number of the quantity with this key, or -GW_E_NOENT. */
@@ -375,6 +387,16 @@ GW_API const struct gw_device *gw_snapshot_device(const struct gw_snapshot *snap
 GW_API enum gw_absence gw_snapshot_host(const struct gw_snapshot *snap, unsigned quantity,
 					double *ret);
 
+/* Returns the GPU that the flat figures describe: the first one that answers; NULL if none
+ * does. gw_device_text(d, GW_T_NAME) is the flat figure gpu_name. Valid until the next
+ * gw_snapshot_take() on snap. */
+GW_API const struct gw_device *gw_snapshot_main_device(const struct gw_snapshot *snap);
+
+/* Reads a value of enum gw_resource from a snapshot of GW_TIERS_COMMON. Returns GW_HAVE and sets
+ * *ret, or returns why the value is unknown. */
+GW_API enum gw_absence gw_snapshot_resource(const struct gw_snapshot *snap, unsigned resource,
+					    double *ret);
+
 /* Reads a value of enum gw_quantity. Returns GW_HAVE and sets *ret, or returns why the value is
  * unknown and leaves *ret unchanged. */
 static inline enum gw_absence gw_device_value(const struct gw_device *d, unsigned quantity,
@@ -433,6 +455,21 @@ struct gw_process {
 	int mig_gpu_instance;  /* id of the MIG GPU instance; -1: on no instance */
 	enum gw_absence memory_absence;
 	int64_t memory_bytes;
+	const char *unit;      /* innermost systemd unit; NULL: in none, or it is a container's */
+	double run_seconds;    /* since the process started; NAN: unknown */
+	/* mean of the last seconds, 0 to 1; GW_ABSENT_NOT_READ unless gw_process_list_want() */
+	enum gw_absence sm_absence;
+	double sm_ratio;
+	/* CPU time per second since the last take of the list: 1 is one busy core, and a process
+	 * with several threads can have more; GW_ABSENT_FIRST_READING at the first take */
+	enum gw_absence cpu_absence;
+	double cpu_cores;
+};
+
+/* What a list reads in addition. The driver needs about 2 ms per GPU for the SM utilisation. */
+enum gw_process_want {
+	GW_PROCESS_SM = 1 << 0,        /* SM utilisation of each process */
+	GW_PROCESS_SM_SHARED = 1 << 1, /* the same, only on GPUs with several processes */
 };
 
 struct gw_process_list;
@@ -443,6 +480,9 @@ struct gw_process_list;
  * gw_process_list_absence() returns the reason. */
 GW_API int gw_process_list_new(struct gw_ctx *ctx, struct gw_process_list **ret_list);
 GW_API int gw_process_list_take(struct gw_process_list *list);
+/* Sets what the next gw_process_list_take() reads in addition: a set of enum gw_process_want, at
+ * first 0. Returns 0, or -GW_E_ARG for an unknown bit. */
+GW_API int gw_process_list_want(struct gw_process_list *list, unsigned want);
 GW_API void gw_process_list_free(struct gw_process_list *list);
 GW_API unsigned gw_process_list_count(const struct gw_process_list *list);
 /* Returns process i; NULL past the end. Valid until the next gw_process_list_take(). */
@@ -672,6 +712,178 @@ GW_API int gw_window_wait(struct gw_window *window, uint64_t timeout_ns);
 GW_API const struct gw_energy *gw_window_energy(struct gw_window *window, unsigned i);
 GW_API const char *gw_window_label(const struct gw_window *window);
 GW_API void gw_window_free(struct gw_window *window); /* NULL is allowed */
+
+/* The readings of one GPU during a window that was opened with gw_window_open_recorded(). Power
+ * samples come as fast as the sensor has new values, ticks at the meter's interval_ns; the two
+ * have different times. The last power sample before the window and the first one after it are
+ * included where they exist, so that power can be integrated up to both edges. */
+struct gw_series {
+	uint64_t begin_ns;      /* begin of the window, monotonic */
+	uint64_t begin_wall_ns; /* the same moment on the wall clock */
+	size_t room;            /* maximum of power_count and of tick_count */
+	/* Readings that found no room: the series ends early. 0: it is complete. The energy of
+	 * the window is complete in both cases. */
+	uint64_t dropped;
+	size_t power_count;
+	const uint64_t *power_ns; /* monotonic; corrected for the lag of the sensor */
+	const double *power_w;
+	size_t tick_count;
+	const uint64_t *tick_ns; /* monotonic */
+	/* The figures of a tick, one column each: value k of column i is figure[i][k], of the
+	 * quantity figure_quantity[i] (enum gw_quantity), in its base unit; NAN: unknown. */
+	unsigned figure_count;
+	const unsigned *figure_quantity;
+	const double *const *figure;
+};
+
+/* Like gw_window_open(), and records the readings of each GPU until the window is closed. points
+ * is the maximum number of power samples, and of ticks, per GPU; 0: 262,144, which is 87 minutes
+ * of a sensor with 50 values per second. Memory for them is reserved now (104 bytes per point
+ * and GPU) and is used only as readings arrive. Power samples go back to begin_ns, ticks begin
+ * now. Returns as gw_window_open(), and -GW_E_NOMEM if points is too large. */
+GW_API int gw_window_open_recorded(struct gw_meter *meter, const char *label, uint64_t begin_ns,
+				   size_t points, struct gw_window **ret_window);
+
+/* Returns the readings of device i of the meter so far; NULL past the end, or if the window is
+ * not recorded. May be called while the window is open: the arrays stay where they are, and
+ * only the next call changes the counts. Complete after gw_window_wait(). The struct and its
+ * arrays are valid until gw_window_free() or gw_meter_stop(). */
+GW_API const struct gw_series *gw_window_series(struct gw_window *window, unsigned i);
+
+/* One reading of a series: a power sample, or a tick. */
+struct gw_reading {
+	uint64_t t_ns;
+	double power_w; /* NAN for a tick */
+	size_t tick;    /* position of the tick in the columns; SIZE_MAX for a power sample */
+	size_t powers, ticks; /* readings passed so far, with this one */
+};
+
+/* Moves to the next reading in the order of time; power samples come before ticks of the same
+ * time. Begin with struct gw_reading r = { 0 }. Returns 1, or 0 at the end. */
+static inline int gw_series_next(const struct gw_series *s, struct gw_reading *r)
+{
+	int power = r->powers < s->power_count &&
+		    (r->ticks == s->tick_count || s->power_ns[r->powers] <= s->tick_ns[r->ticks]);
+
+	if (!power && r->ticks == s->tick_count)
+		return 0;
+	r->tick = power ? SIZE_MAX : r->ticks;
+	r->t_ns = power ? s->power_ns[r->powers] : s->tick_ns[r->ticks];
+	r->power_w = power ? s->power_w[r->powers] : (double)NAN;
+	r->powers += power != 0;
+	r->ticks += power == 0;
+	return 1;
+}
+
+/* What is known about the power sensor of a GPU. */
+struct gw_sensor {
+	size_t size;        /* sizeof(struct gw_sensor), set by the caller */
+	enum gw_rung rung;  /* the sources that the GPU offers */
+	/* "assumed": nothing was measured on this GPU; "passive": its periods were; "active":
+	 * all of it (gpuward-characterise(1)) */
+	const char *origin;
+	const char *model;  /* "boxcar": mean of window_s; "lowpass": time constant window_s */
+	double period_s;    /* time between new values */
+	double window_s;    /* averaging window of one value, or the time constant */
+	double lag_s;       /* delay of the values; power_ns of a series is corrected for it */
+	double look_ratio;  /* part of the time that the sensor observes, 0 to 1 */
+	enum gw_absence counter_absence; /* GW_HAVE: there is an energy counter */
+	double counter_tick_s;           /* time between its updates */
+	double counter_lag_s;
+	int calibrated;     /* 1: compared with an external meter */
+	double gain, offset_w;     /* true power is gain x reading + offset_w */
+	double gain_u, offset_u_w; /* standard uncertainties */
+	uint64_t wall_ns;   /* when it was measured */
+};
+
+/* Describes the sensor of device i of the meter. Set ret->size first. A missing counter is
+ * discovered at the first window. Returns 0, -GW_E_NODEV (past the end) or -GW_E_ARG (a size
+ * that no version had). */
+GW_API int gw_meter_sensor(struct gw_meter *meter, unsigned i, struct gw_sensor *ret);
+
+/* ---- baselines ----------------------------------------------------------------------- */
+
+enum gw_baseline_kind {
+	GW_BASELINE_NO_CONTEXT,   /* no program has a context on the GPU */
+	GW_BASELINE_CONTEXT_IDLE, /* this program has a context and is idle */
+	GW_BASELINE_HOT_IDLE,     /* just after a load */
+	GW_BASELINE_KINDS
+};
+
+/* Returns "no-context", "context-idle" or "hot-idle"; "" past the end. */
+GW_API const char *gw_baseline_kind_name(unsigned kind);
+
+/* The idle power of a GPU. */
+struct gw_baseline {
+	enum gw_baseline_kind kind;
+	const char *uuid;     /* of the GPU */
+	double power_w;       /* mean */
+	double u_w;           /* standard error of the mean */
+	double seconds;       /* duration of the measurement */
+	double temperature_c;
+	double limit_w;       /* power limit of the GPU at that time */
+	uint64_t wall_ns;     /* when it was measured */
+	uint64_t codes;       /* set of enum gw_code; not 0: the GPU was not idle or was disturbed */
+	const char *evidence; /* what disturbed it; "": nothing */
+	int simulated;        /* 1: of a simulated GPU */
+};
+
+struct gw_baseline_options {
+	size_t size;           /* sizeof(struct gw_baseline_options) */
+	enum gw_baseline_kind kind;
+	double max_s;          /* the measurement ends after this time; 0: 30; at least 2 */
+	double min_s;          /* ... or after this time, ...; 0: 10 */
+	double half_width_w;   /* ... if its 95 % half-width is at most this; 0: 1 W */
+	/* Called once per second on the thread of the caller; may be NULL. Anything but 0 ends
+	 * the measurement. */
+	int (*progress)(void *arg, double seconds, double power_w, double half_width_w);
+	void *arg;
+};
+
+/* Measures the idle power of device i of a meter that has GW_METER_PROCESSES; takes max_s
+ * seconds at most. options may be NULL. If the GPU was not idle, the call still returns 0, and
+ * codes and evidence say what used it. Returns 0, and the caller owns *ret_baseline until
+ * gw_baseline_free(); -GW_E_NODEV (past the end), -GW_E_ARG, -GW_E_NOSUPPORT (no power
+ * reading), -GW_E_LOST, -GW_E_STATE (ended by progress, or a meter without GW_METER_PROCESSES)
+ * or -GW_E_NOMEM. */
+GW_API int gw_baseline_take(struct gw_meter *meter, unsigned i,
+			    const struct gw_baseline_options *options,
+			    struct gw_baseline **ret_baseline);
+
+/* Loads the baseline that gw_baseline_save() or gpuward-baseline(1) stored for device i in its
+ * present state: same driver, power limit and persistence mode, within 10 degrees, and at most
+ * max_age_s old (0: one hour). dir is the folder; NULL: by the XDG rules. Returns 0, and the
+ * caller owns *ret_baseline; -GW_E_NODEV, -GW_E_LOST, -GW_E_NOMEM or -GW_E_NOENT:
+ * gw_ctx_error() says how a stored one differs. */
+GW_API int gw_baseline_load(struct gw_meter *meter, unsigned i, enum gw_baseline_kind kind,
+			    double max_age_s, const char *dir,
+			    struct gw_baseline **ret_baseline);
+
+/* Stores a baseline below dir; NULL: by the XDG rules. ctx may be NULL: gw_ctx_error(NULL) then has
+ * the sentence about a failure. Returns 0, -GW_E_STATE (the GPU was not
+ * idle, or is simulated and dir is NULL), -GW_E_ARG (the GPU has no UUID), -GW_E_NOENT (no
+ * folder is known), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. */
+GW_API int gw_baseline_save(struct gw_ctx *ctx, const struct gw_baseline *baseline,
+			    const char *dir);
+GW_API void gw_baseline_free(struct gw_baseline *baseline); /* NULL is allowed */
+
+/* Energy above a baseline. */
+struct gw_net_energy {
+	size_t size;             /* sizeof(struct gw_net_energy), set by the caller */
+	double baseline_joules;  /* energy that the idle GPU would have used */
+	struct gw_interval net;  /* joules minus baseline_joules; may be below 0 */
+	double adjusted_joules;  /* net.best, never below 0 ... */
+	int floored;             /* ... and 1 if it was */
+};
+
+/* Subtracts a baseline from the energy of a window of the meter. With a baseline from before and
+ * one from after the window, their mean is subtracted, and half their difference is part of the
+ * uncertainty; after may be NULL. Set ret->size first. Where the energy or a baseline is
+ * unknown, the result is NAN. Returns 0, -GW_E_ARG (unknown size), or -GW_E_STATE: a baseline
+ * was disturbed, or is of another GPU. */
+GW_API int gw_baseline_apply(struct gw_meter *meter, const struct gw_energy *energy,
+			     const struct gw_baseline *before, const struct gw_baseline *after,
+			     struct gw_net_energy *ret);
 
 /* ---- diagnosis ----------------------------------------------------------------------- */
 

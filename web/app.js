@@ -1,8 +1,9 @@
 // app: connects the parts of the page: header, totals, order of the rows, keyboard, theme, dialogs.
-import { age, ask, MANY, model, now, on, ranges, retryNow, start, token } from "./data.js";
+import { age, ask, MANY, model, on, retryNow, start, token, unread } from "./data.js";
 import { Detail } from "./detail.js";
 import * as f from "./format.js";
 import { panels } from "./panels.js";
+import { enterRange, fromAddress, named, preset, toAddress } from "./range.js";
 import { $, arrange, drawRows, el, figure, needsCare, put, restyle, rows, sortBy, unknown, wanted } from "./rows.js";
 import { windows } from "./windows.js";
 import { packages } from "./words.js";
@@ -11,7 +12,7 @@ const STATES = {
 	connecting: "Connecting", live: "Live", reconnecting: "Reconnecting", stale: "Stale", hangs: "Driver hangs", "let-go": "Drivers released", "not-ready": "Not ready",
 };
 const OPEN_FROM_START = 4; // up to this many GPUs, the charts of the first are open
-let range = Math.min(Number(localStorage.getItem("range")) || 0, ranges.length - 1);
+let range = named(localStorage.getItem("range")) || preset(0);
 
 // ---- rows and their details
 
@@ -35,9 +36,10 @@ function toggle(r, open = !r.open, kept = true) {
 
 const details = () => [...rows.values()].map((r) => r.detail).filter(Boolean);
 
-function setRange(i) {
-	range = i;
-	details().forEach((d) => d.setRange(i));
+function setRange(r) {
+	range = r;
+	details().forEach((d) => d.setRange(r));
+	compare?.setRange(r);
 	keepView();
 }
 
@@ -45,16 +47,17 @@ function setRange(i) {
 
 function keepView() {
 	const open = [...rows.values()].filter((r) => r.open);
-	localStorage.setItem("range", range);
+	if (range.begin == null)
+		localStorage.setItem("range", range.name);
 	localStorage.setItem("open", open.map((r) => r.key).join());
 	const gpus = open.map((r) => r.device.index).sort((a, b) => a - b).join();
-	history.replaceState(null, "", `#gpu=${gpus}&range=${ranges[range].name}`);
+	history.replaceState(null, "", `#gpu=${gpus}&${toAddress(range)}${compare?.open ? `&chart=${compare.quantity}` : ""}`);
 }
 
-// { gpus, range } from the address; null: not given.
+// { gpus, range, chart } from the address; null: not given.
 function asked() {
-	const q = new URLSearchParams(location.hash.slice(1)), gpus = q.get("gpu"), i = ranges.findIndex((r) => r.name === q.get("range"));
-	return { gpus: gpus === null ? null : gpus.split(",").filter(Boolean), range: i < 0 ? null : i };
+	const q = new URLSearchParams(location.hash.slice(1)), gpus = q.get("gpu");
+	return { gpus: gpus === null ? null : gpus.split(",").filter(Boolean), range: fromAddress(q), chart: q.get("chart") };
 }
 
 function isAsked(r, gpus) {
@@ -69,11 +72,34 @@ function openFirst() {
 
 addEventListener("hashchange", () => {
 	const view = asked();
-	if (view.range !== null && view.range !== range)
+	if (view.range && toAddress(view.range) !== toAddress(range))
 		setRange(view.range);
 	if (view.gpus)
 		rows.forEach((r) => toggle(r, isAsked(r, view.gpus), false));
+	if (view.chart)
+		openCompare(true, view.chart, false);
 });
+
+// ---- all GPUs in one chart: loaded when the user opens it
+
+let compare = null, wantsCompare = false;
+
+async function openCompare(open = !compare?.open, quantity = localStorage.getItem("chart"), kept = true) {
+	if (model.devices.length < 2 || (!compare && !open))
+		return;
+	wantsCompare = open;
+	if (!compare) {
+		const { Compare } = await import("./compare.js");
+		compare ||= new Compare(range, setRange, keepView);
+	}
+	compare.show(wantsCompare, quantity);
+	$("compare-button").setAttribute("aria-expanded", String(wantsCompare));
+	if (!kept)
+		return;
+	localStorage.setItem("compare", wantsCompare ? "1" : "");
+	keepView();
+}
+$("compare-button").addEventListener("click", () => openCompare());
 
 // ---- order
 
@@ -100,10 +126,10 @@ $("filter").addEventListener("input", () => {
 });
 $("attention").addEventListener("change", () => {
 	wanted.attention = $("attention").checked;
-	localStorage.setItem("attention", wanted.attention ? "1" : "");
+	localStorage.setItem("attention", wanted.attention ? "1" : "0");
 	sortRows();
 });
-$("attention").checked = wanted.attention = Boolean(localStorage.getItem("attention"));
+$("attention").checked = wanted.attention = localStorage.getItem("attention") !== "0";
 
 // Do not move rows under the pointer: an order that is some seconds old is better.
 const busy = () => $("rows").matches(":hover, :focus-within");
@@ -114,8 +140,13 @@ function draw(all = false) {
 	const first = rows.size === 0;
 	if (drawRows($("rows"), toggle, all))
 		sortRows();
-	if (first && rows.size)
+	if (first && rows.size) {
 		openFirst();
+		const { chart } = asked();
+		if (chart || localStorage.getItem("compare"))
+			openCompare(true, chart || undefined, false);
+	}
+	$("compare-button").hidden = rows.size < 2;
 	$("empty").hidden = rows.size > 0;
 	if (!rows.size && model.snapshot)
 		put($("empty"), f.sentences(model.snapshot.source?.message || "This machine has no GPU that gpuward can see", model.snapshot.source?.remedy));
@@ -147,17 +178,34 @@ function total(id, s, show, of, title = "") {
 		place.title = title;
 }
 
-function measuredFor() {
-	const m = model.measured;
-	return m ? `, during ${f.span(m.seconds + Math.max(0, now() - m.at))} of measurement, also before restarts of the service` : "";
+const TOTALS = ["gpus", "power", "energy", "memory", "cpu", "ram"];
+
+// The sum covers the time since the first GPU of it was counted.
+function drawSince() {
+	const list = [...model.since.values()];
+	put($("energy-since"), list.length ? f.sinceText(Math.min(...list)) : "");
+}
+
+// Without an answer of a driver, the number of GPUs is unknown.
+function drawCount(down) {
+	const n = model.devices.length, place = $("total-gpus");
+	if (unread())
+		return unknown(place, unread());
+	delete place.dataset.unknown;
+	place.removeAttribute("title");
+	put(place, `${n}${down ? ` (${down} not ok)` : ""}`);
 }
 
 function drawTotals() {
+	if (!model.snapshot && !model.tick)
+		return TOTALS.forEach((t) => unknown($(`total-${t}`), "nothing was read yet"));
 	const power = sum("power_watts"), limit = sum("power_limit_watts"), energy = sum("energy_joules_total") ?? sum("energy_joules"), down = model.devices.filter(needsCare).length;
-	put($("total-gpus"), `${model.devices.length}${down ? ` (${down} not ok)` : ""}`);
+	drawCount(down);
 	$("total-gpus").classList.toggle("alarm", down > 0);
 	total("total-power", power, powers(limit ?? power), limit);
-	total("total-energy", energy, f.joules, null, energy ? `${f.wattHours(energy.value)}${measuredFor()}` : "");
+	total("total-energy", energy, f.joules, null, energy ? `${f.wattHours(energy.value)}, also counted before restarts of the service` : "");
+	drawSince();
+	put($("total-cost"), f.cost(energy?.value, model.self?.energy_cost));
 	total("total-memory", sum("memory_used_bytes"), (v, unit) => `${f.gib(v)}${unit ? " GiB" : ""}`, sum("memory_total_bytes"));
 	const h = model.host;
 	if (!h)
@@ -212,6 +260,7 @@ function applyTheme() {
 	$("theme-button").setAttribute("aria-label", `Theme: ${theme()}. Change`);
 	restyle();
 	details().forEach((d) => d.remake());
+	compare?.remake();
 	draw(true);
 }
 
@@ -248,6 +297,10 @@ $("token-button").addEventListener("click", () => needToken("Reading needs no to
 $("retry").addEventListener("click", retryNow);
 $("help-button").addEventListener("click", () => $("help").showModal());
 $("theme-button").addEventListener("click", flipTheme);
+const alerts = () => import("./alerts.js");
+$("alerts-button").addEventListener("click", () => alerts().then((m) => m.openAlerts()));
+if (localStorage.getItem("alerts"))
+	alerts();
 
 // ---- keyboard
 
@@ -268,7 +321,7 @@ function search() {
 }
 
 const KEYS = {
-	j: () => move(1), k: () => move(-1), t: flipTheme, "?": () => $("help").showModal(), "/": search,
+	j: () => move(1), k: () => move(-1), t: flipTheme, r: () => enterRange(range, setRange), c: () => openCompare(), "?": () => $("help").showModal(), "/": search,
 };
 
 addEventListener("keydown", (e) => {
@@ -279,8 +332,7 @@ addEventListener("keydown", (e) => {
 		e.target.blur();
 	if (typing)
 		return;
-	const n = Number(e.key);
-	const act = n >= 1 && n <= ranges.length ? () => setRange(n - 1) : KEYS[e.key] ||
+	const chosen = preset(Number(e.key) - 1), act = chosen ? () => setRange(chosen) : KEYS[e.key] ||
 		(onRow && { ArrowDown: KEYS.j, ArrowUp: KEYS.k }[e.key]);
 	if (act) {
 		e.preventDefault();
@@ -294,6 +346,7 @@ const lists = panels(), energy = windows(needToken);
 on("tick", () => {
 	draw();
 	details().forEach((d) => d.tick());
+	compare?.tick();
 	if (!document.hidden)
 		energy.tick();
 	drawAge();
@@ -317,6 +370,7 @@ on("snapshot", async () => {
 on("gap", () => {
 	draw(true);
 	details().forEach((d) => d.load());
+	compare?.load();
 });
 on("link", drawLink);
 on("events", lists.events);
@@ -336,6 +390,6 @@ document.addEventListener("visibilitychange", () => {
 });
 setInterval(drawAge, 1000);
 $("licences").hidden = !packages.charts;
-range = asked().range ?? range;
+range = asked().range || range;
 applyTheme();
 start();

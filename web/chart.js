@@ -48,10 +48,38 @@ export function loadCharts() {
 	return library;
 }
 
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+const FONT = "11px system-ui, sans-serif";
+const EDGE = 26; // half of the widest time: the last one is not clipped
+const WIDE = 56; // of the vertical axis, so that charts below each other are aligned
+
+export const padding = [8, EDGE, 0, 0];
+
+let ruler = null;
+function textWidth(text) {
+	ruler ||= document.createElement("canvas").getContext("2d");
+	ruler.font = FONT;
+	return ruler.measureText(text).width;
+}
+
+function times(list, [min, max]) {
+	const long = max - min, midnight = (t) => new Date(t * 1000).getHours() === 0;
+	return list.map((t) => (long > 0.5 * 86400 && midnight(t) ? f.day(t * 1000) : f.clock(t * 1000, long < 900 && t % 60 !== 0)));
+}
+
+// Time and value; shown() is the visible time.  The labels of values decide how wide their axis is.
+export function axes(unit, shown) {
+	const axis = { stroke: css("--text-2"), font: FONT, grid: { stroke: css("--line"), width: 1 }, ticks: { show: false } };
+	return [
+		{ ...axis, size: 24, space: (u, i, min, max, wide) => (max - min < (wide > 400 ? 900 : 240) ? 60 : 44), values: (u, list) => times(list, shown()) },
+		{ ...axis, size: (u, list) => Math.max(WIDE, ...(list || []).map((s) => textWidth(s) + 10)), space: 28,
+			values: (u, list) => list.map((v) => `${Number(v.toPrecision(6))} ${unit}`) },
+	];
+}
 
 // A point without neighbours is not visible as a line.
-function lonely(u, i) {
+export function lonely(u, i) {
 	const list = u.data[i], known = [];
 	list.forEach((v, n) => v !== null && known.push(n));
 	const alone = known.length <= FEW ? known : known.filter((n) => list[n - 1] == null && list[n + 1] == null);
@@ -110,7 +138,7 @@ export class Chart {
 	}
 
 	options() {
-		const main = css(`--${this.spec.hue}`), soft = css("--text-2"), grid = css("--line"), font = "11px system-ui, sans-serif";
+		const main = css(`--${this.spec.hue}`), soft = css("--text-2");
 		const series = [{}], bands = [];
 		for (const [, label, kind] of this.spec.series) {
 			const n = series.length, plain = { label, spanGaps: false, points: { show: false } };
@@ -125,28 +153,21 @@ export class Chart {
 				bands.push({ series: [n + 1, n + 2], fill: `${main}38` });
 			}
 		}
-		const axis = { stroke: soft, font, grid: { stroke: grid, width: 1 }, ticks: { show: false } };
 		const alone = (type) => type === "mousemove" || type === "mouseleave"; // zoom is not shared
 		return {
 			width: this.place.clientWidth || 300, height: this.place.clientHeight || 160, series, bands,
-			legend: { show: false }, padding: [8, 14, 0, 0],
+			legend: { show: false }, padding,
 			cursor: {
 				sync: { key: this.detail.row.key, filters: { pub: alone } }, drag: { x: true, y: false, setScale: false },
 				points: { size: 6 }, y: false, bind: { dblclick: () => () => this.detail.zoom(null) },
 			},
 			scales: { x: { time: true, auto: false }, y: { auto: false } },
-			axes: [{ ...axis, size: 24, space: 56, values: (u, list) => this.times(list) },
-				{ ...axis, size: 56, space: 28, values: (u, list) => list.map((v) => `${v} ${this.spec.unit}`) }],
+			axes: axes(this.spec.unit, () => this.detail.shown()),
 			hooks: {
 				setCursor: [(u) => this.say(u.cursor.idx)], drawClear: [(u) => this.windows(u, false)], draw: [(u) => this.windows(u, true), (u) => this.lines(u)],
 				setSelect: [(u) => u.select.width > 4 && this.detail.zoom([u.select.left, u.select.left + u.select.width].map((x) => u.posToVal(x, "x")))],
 			},
 		};
-	}
-
-	times(list) {
-		const [min, max] = this.detail.shown(), long = max - min;
-		return list.map((t) => (long > 1.1 * 86400 ? f.day(t * 1000) : f.clock(t * 1000, long < 900 && t % 60 !== 0)));
 	}
 
 	// Time without stored values: above the grid, so that no line crosses the text.

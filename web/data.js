@@ -3,7 +3,7 @@
 // Hides the event stream and its reconnects, the other requests, and how the shown state of the
 // connection is derived.  Events: on("tick"), "snapshot", "events", "windows", "link",
 // "gap" (readings were missed: load the past again), "self".
-import { sentences } from "./format.js";
+import * as f from "./format.js";
 
 export const MANY = 8; // with more GPUs, rows are denser and lists shorter
 const SPARK_SECONDS = 120;
@@ -14,21 +14,23 @@ const EVENTS_KEPT = 200;
 export const model = {
 	snapshot: null, tick: null, devices: [], host: null, hostname: "", self: null, selfBefore: null,
 	events: [], windows: new Map(), sparks: new Map(), interval: 1000,
-	link: { state: "connecting", why: "" }, heard: 0, measured: null, guarded: false,
+	link: { state: "connecting", why: "" }, heard: 0, guarded: false,
+	health: new Map(), // by UUID: the answer of /api/v1/health
+	since: new Map(), // by keyOf(): when the count of its energy began, in milliseconds
 };
 
 const listeners = {};
 export function on(name, fn) {
 	(listeners[name] ||= []).push(fn);
 }
-function emit(name) {
+export function emit(name, ...more) {
 	for (const fn of listeners[name] || [])
-		fn();
+		fn(...more);
 }
 
 export class Problem extends Error {
 	constructor(status, body) {
-		super(sentences(body?.detail, body?.remedy) || `The service answered ${status}.`);
+		super(f.sentences(body?.detail, body?.remedy) || `The service answered ${status}.`);
 		this.status = status;
 		this.type = body?.type?.split(":").pop();
 	}
@@ -58,6 +60,14 @@ export function change(method, path, body) {
 
 // Not every GPU has a UUID, but each has an index.
 export const keyOf = (d) => d.uuid || `#${d.index}`;
+// Why no GPU is known, although there may be some; "": the driver answers.
+export function unread() {
+	const s = model.snapshot?.source;
+	return !model.devices.length && s?.cause && s.cause !== "no_gpu" ? s.message || f.words(s.cause) : "";
+}
+
+// People know a GPU by its index, not by its UUID.
+export const named = (s) => model.devices.reduce((t, d) => (d.uuid ? t.replaceAll(d.uuid, `GPU ${d.index}`) : t), s || "");
 export const selector = (d) => encodeURIComponent(d.uuid || d.index);
 
 // ---- the state of the connection
@@ -190,10 +200,12 @@ function onEvent(e, live = true) {
 
 let refreshing = null;
 export function refresh() {
-	refreshing ||= ask("snapshot").then((s) => {
+	refreshing ||= Promise.all([ask("snapshot"), ask("health").catch(() => null)]).then(([s, h]) => {
 		model.snapshot = s;
+		model.health = new Map((h?.gpus || []).map((g) => [g.uuid, g]));
 		model.host ||= s.host;
 		merge();
+		refreshSince();
 		emit("snapshot");
 	}).catch((e) => {
 		if (e.status === 503)
@@ -247,10 +259,18 @@ async function refreshEvents() {
 		onEvent(e, false);
 }
 
-// How long energy was measured: the longest time of any GPU.
-async function refreshMeasured() {
-	const list = (await ask("devices")).devices.map((d) => d.energy_measured_seconds_total).filter(Number.isFinite);
-	model.measured = list.length ? { seconds: Math.max(...list), at: now() } : null;
+// Asked again for a GPU that had nothing measured yet; a count of an old version has no begin.
+const sinceAsked = new Set();
+function refreshSince() {
+	const lacks = model.devices.filter((d) => d.energy_joules_total != null && !sinceAsked.has(keyOf(d)));
+	if (!lacks.length)
+		return;
+	lacks.forEach((d) => sinceAsked.add(keyOf(d)));
+	ask("devices").then((r) => {
+		for (const d of r.devices)
+			if (d.energy_since_utc)
+				model.since.set(keyOf(d), Date.parse(d.energy_since_utc));
+	}).catch(() => sinceAsked.clear());
 }
 
 async function fillSparks() {
@@ -290,7 +310,7 @@ function greet() {
 	notReady = "";
 	// After a pause, the service sends what was missed.
 	refresh().then(fillSparks).then(() => emit("gap")).catch(() => {});
-	for (const fn of [refreshWindows, refreshSelf, refreshEvents, refreshMeasured])
+	for (const fn of [refreshWindows, refreshSelf, refreshEvents])
 		fn().catch(() => {});
 	ask("environment").then((e) => {
 		model.hostname = e.host?.hostname || location.hostname;
@@ -353,15 +373,8 @@ export function start() {
 	});
 }
 
-const DAY = 86400;
-export const ranges = [
-	["5 min", "5m", 300, 1], ["15 min", "15m", 900, 1], ["1 h", "1h", 3600, 5], ["6 h", "6h", 21600, 30],
-	["24 h", "24h", DAY, 120], ["7 d", "7d", 7 * DAY, 900], ["30 d", "30d", 30 * DAY, 3600],
-].map(([label, name, length, step]) => ({ label, name, from: `-${name}`, seconds: length, step }));
-
-// range: { from, to, step }; without to it ends now.
-export function history(device, quantities, { from, to, step }) {
-	const end = to ? `&to=${to}` : "";
-	return ask(`series?gpu=${selector(device)}&quantity=${quantities.join(",")}&from=${from}${end}&step=${step}`)
-		.then((r) => r.series);
+// range: the parameters of /api/v1/series; gpu: null for all.
+export function history(device, quantities, range) {
+	const gpu = device ? `gpu=${selector(device)}&` : "";
+	return ask(`series?${gpu}quantity=${quantities.join(",")}&${range}`).then((r) => r.series);
 }

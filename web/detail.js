@@ -1,36 +1,31 @@
 // detail: what opens below a row: charts of the past with live values, and all quantities.
 import { ASKED, Chart, CHARTS, loadCharts } from "./chart.js";
-import { history, model, now, ranges } from "./data.js";
+import { history, model } from "./data.js";
 import { Figures } from "./figures.js";
 import * as f from "./format.js";
-import { Past } from "./past.js";
+import { Past, saveCsv } from "./past.js";
+import { between, isLive, query, rangeButtons, shown, words } from "./range.js";
 import { el, put, unknown, width } from "./rows.js";
 import { packages } from "./words.js";
-
-const POINTS = 600; // in a zoomed part
-const SHORTEST = 10; // seconds: the smallest zoom
 
 export class Detail {
 	constructor(row, range) {
 		this.row = row;
-		this.range = ranges[range];
-		this.part = null; // [from, to] of the zoom
+		this.range = range;
+		this.part = null; // the range of the zoom
 		this.past = new Past(this.range.step, ASKED);
 		this.charts = CHARTS.map((c) => new Chart(c, this));
 		this.figures = new Figures(row);
 		this.note = el("p", { className: "empty", role: "status", hidden: true });
-		this.buttons = ranges.map((r, i) => el("button", {
-			type: "button", textContent: r.label, title: `${r.label} (${i + 1})`, "aria-pressed": String(i === range),
-			onclick: () => this.onrange?.(i),
-		}));
-		const group = el("div", { className: "ranges", role: "group", ariaLabel: "Range of the charts" }, ...this.buttons);
+		this.buttons = rangeButtons((r) => this.onrange?.(r));
+		this.buttons.press(range);
 		this.back = el("button", { type: "button", className: "small", textContent: "Reset zoom", title: "Double click on a chart does the same", hidden: true, onclick: () => this.zoom(null) });
 		const csv = el("button", { type: "button", className: "small", textContent: "CSV", title: "The data of these charts as a file", onclick: () => this.download() });
 		this.facts = el("p", { className: "facts" });
 		this.parts = el("ul", { className: "mig", ariaLabel: "MIG instances" });
 		this.grid = el("div", { className: "charts" }, ...this.charts.map((c) => c.box));
 		row.place.replaceChildren(el("div", { className: "inside" },
-			el("div", { className: "bar-top" }, this.facts, el("div", { className: "choose" }, this.back, group, csv)), this.parts, this.note, this.grid, this.figures.box));
+			el("div", { className: "bar-top" }, this.facts, el("div", { className: "choose" }, this.back, this.buttons.box, csv)), this.parts, this.note, this.grid, this.figures.box));
 		this.watch = new ResizeObserver(() => this.charts.forEach((c) => c.resize()));
 		this.watch.observe(this.grid);
 		this.update();
@@ -39,15 +34,16 @@ export class Detail {
 
 	// ---- which time is shown
 
+	current() {
+		return this.part || this.range;
+	}
+
 	shown() {
-		if (this.part)
-			return this.part;
-		const end = Math.max(this.past.time.at(-1) || 0, now() - 2 * this.past.step);
-		return [end - this.range.seconds, end];
+		return shown(this.current(), this.past.time.at(-1), this.past.step);
 	}
 
 	words() {
-		return this.part ? `from ${f.when(this.part[0] * 1000)} to ${f.when(this.part[1] * 1000)}` : `of the last ${this.range.label}`;
+		return words(this.current());
 	}
 
 	// When the stored history begins, if that is well inside the chart.
@@ -56,33 +52,28 @@ export class Detail {
 		return first !== null && first - from > Math.max(2.5 * this.past.step, (to - from) / 50) ? first : null;
 	}
 
-	setRange(i) {
-		this.range = ranges[i];
+	setRange(r) {
+		this.range = r;
 		this.part = null;
-		this.buttons.forEach((b, n) => b.setAttribute("aria-pressed", String(n === i)));
+		this.buttons.press(r);
 		return this.load();
 	}
 
+	// part: [from, to]; null: the whole range.
 	zoom(part) {
 		this.charts.forEach((c) => c.plot?.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false));
-		if (part === this.part || (part && part[1] - part[0] < SHORTEST))
+		const next = part && between(...part);
+		if (part ? !next : !this.part)
 			return;
-		this.part = part;
+		this.part = next;
 		this.load();
 	}
 
-	asked() {
-		if (!this.part)
-			return this.range;
-		const [from, to] = this.part;
-		return { from: Math.floor(from), to: Math.ceil(to), step: Math.max(1, Math.ceil((to - from) / POINTS)) };
-	}
-
 	async load() {
-		const turn = this.turn = (this.turn || 0) + 1, range = this.asked();
+		const turn = this.turn = (this.turn || 0) + 1, range = query(this.current());
 		this.back.hidden = !this.part;
 		try {
-			const [series] = await Promise.all([history(this.row.device, ASKED, range), loadCharts()]);
+			const [series] = await Promise.all([history(this.row.device, ASKED, range.text), loadCharts()]);
 			if (turn !== this.turn || this.closed)
 				return;
 			this.past = new Past(range.step, ASKED).load(series);
@@ -91,8 +82,8 @@ export class Detail {
 			this.grid.hidden = false;
 			this.draw();
 		} catch (e) {
-			if (turn !== this.turn || this.ready)
-				return;
+			if (turn !== this.turn || (this.ready && !e.status))
+				return; // without an answer, the charts stay until the service is back
 			this.note.hidden = false;
 			this.grid.hidden = Boolean(!packages.charts);
 			put(this.note, e.message);
@@ -100,16 +91,14 @@ export class Detail {
 	}
 
 	download() {
-		const link = el("a", { href: URL.createObjectURL(new Blob([this.past.csv()], { type: "text/csv" })), download: `gpu${this.row.device.index}-${this.part ? "part" : this.range.name}.csv` });
-		link.click();
-		setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+		saveCsv(`gpu${this.row.device.index}-${this.current().name}`, this.past);
 	}
 
 	// ---- content
 
 	update() {
 		const d = this.row.device;
-		put(this.facts, [d.name, d.uuid, d.pci_bus_id, d.driver_version && `driver ${d.driver_version}`, d.message].filter(Boolean).join(" · "));
+		put(this.facts, [d.name, d.uuid, d.pci_bus_id, d.driver_version && `driver ${d.driver_version}`, model.since.has(this.row.key) && `energy${f.sinceText(model.since.get(this.row.key))}`].filter(Boolean).join(" · "));
 		this.instances(d.mig_devices || []);
 	}
 
@@ -134,8 +123,8 @@ export class Detail {
 
 	tick() {
 		const t = Date.parse(model.tick?.time_utc) / 1000;
-		if (this.ready && t && !this.part)
-			this.past.add(t, this.row.device, this.range.seconds);
+		if (this.ready && t && isLive(this.current()))
+			this.past.add(t, this.row.device, t - this.shown()[0]);
 		this.draw();
 	}
 

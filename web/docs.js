@@ -1,6 +1,15 @@
 // docs: Swagger UI with our own OpenAPI document, without requests to other hosts.
 import { packages } from "./words.js";
 
+// As on the main page: the user's choice, else what the system prefers.
+const light = matchMedia("(prefers-color-scheme: light)");
+function applyTheme() {
+	document.documentElement.classList.toggle("dark-mode", (localStorage.getItem("theme") || (light.matches ? "light" : "dark")) === "dark");
+}
+light.addEventListener("change", applyTheme);
+addEventListener("storage", applyTheme);
+applyTheme();
+
 const note = document.getElementById("docs-note");
 
 function load(tag, props) {

@@ -43,6 +43,12 @@ export const joules = (v) => (v < 1000 ? `${v.toFixed(0)} J` : si(v, "J"));
 
 export const wattHours = (j) => si(j / 3600, "Wh");
 
+// r: energy_cost of the service.
+export function cost(j, r) {
+	const of = (k, u) => k && `${+(k * j / 3.6e6).toPrecision(3)} ${u}`;
+	return r && j ? [of(1, "kWh"), of(r.price_per_kwh, r.price_currency || "(price)"), of(r.gco2_per_kwh, "g CO2")].filter(Boolean).join(", ") : "";
+}
+
 export function seconds(v) {
 	if (v < 1e-3)
 		return `${digits(v * 1e6)} µs`;
@@ -69,6 +75,9 @@ export function clock(t, withSeconds = true) {
 
 export const day = (t) => new Date(t).toLocaleDateString(undefined, { day: "numeric", month: "short" });
 export const when = (t, withSeconds = true) => (Date.now() - t > 64800e3 ? `${day(t)} ${clock(t, false)}` : clock(t, withSeconds));
+
+// " since 12 Nov 10:01"; t: a time, or null.
+export const sinceText = (t) => (t ? ` since ${day(t)} ${clock(t, false)}` : "");
 
 export const absence = (key) => absences[key] || (key ? words(key) : "not reported");
 export const words = (key) => String(key).replaceAll("_", " ").replaceAll("-", " ");

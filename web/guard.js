@@ -1,6 +1,7 @@
 // guard: the state of each worker with reason and time, and requests of people.  Loaded only if the service has a guard.
-import { ask, change, keyOf, model, on, refresh, selector, token } from "./data.js";
+import { ask, change, emit, model, named, on, refresh, selector, token } from "./data.js";
 import * as f from "./format.js";
+import { fillMove, headline, makeMove, movesOf } from "./moves.js";
 import { $, el, figure, put, unknown, width } from "./rows.js";
 import { Table, text } from "./table.js";
 import { permitted, TYPE } from "./windows.js";
@@ -39,10 +40,10 @@ const CLASSES = [
 ];
 const LEVELS = { ok: "good", warn: "warn", throttle: "warn", evict: "bad", quarantine: "bad" };
 const TIMES = [[900, "15 minutes"], [3600, "1 hour"], [7200, "2 hours"], [28800, "8 hours"], [86400, "1 day"], [0, "no limit: until it is released"]];
-const DECISIONS = 40;
+const DECISIONS = 128; // asked for when there are new ones; else the last one
 const LEAVES = new Set(["active", "suspect", "reconcile", "absent"]); // states in which the button is Evict, not Resume
 
-let doc = null, at = 0, looks = [], health = [];
+let doc = null, at = 0, looks = [];
 
 // ---- texts
 
@@ -51,8 +52,6 @@ const passed = () => (performance.now() - at) / 1000;
 const left = (seconds) => (seconds == null ? null : Math.max(0, seconds - passed()));
 const span = (seconds) => f.span(Math.ceil(seconds)).replaceAll(" ", "\u00a0");
 const gpu = (d) => `GPU ${d.index}`;
-// People know a GPU by its index, not by its UUID.
-const named = (s) => model.devices.reduce((t, d) => (d.uuid ? t.replaceAll(d.uuid, gpu(d)) : t), s || "");
 const device = (name) => model.devices.find((d) => d.uuid === name || String(d.index) === name || (name.length > 4 && d.uuid?.startsWith(name)));
 const badge = (tone, word, title = "") => el("span", { className: `badge ${tone}`, textContent: word, title });
 const cause = (d) => named(d.evidence ? `${d.rule} (${d.evidence})` : d.rule);
@@ -210,7 +209,7 @@ function lines(list, rows) {
 
 // Healthy GPUs are only counted.
 function drawGpus() {
-	const blind = new Map(looks.filter((g) => ["blind", "hung", "lost"].includes(g.state)).map((g) => [g.uuid, g.state]));
+	const health = [...model.health.values()], blind = new Map(looks.filter((g) => ["blind", "hung", "lost"].includes(g.state)).map((g) => [g.uuid, g.state]));
 	const ill = health.filter((h) => blind.has(h.uuid) || (h.level && h.level !== "ok")), well = health.filter((h) => h.level === "ok" && !blind.has(h.uuid));
 	const margin = well.map((h) => h.margin_celsius).filter((v) => v != null), least = margin.length ? `, ${Math.min(...margin).toFixed(0)} °C${margin.length > 1 ? " or more" : ""} below the limit` : "";
 	const dim = health.filter((h) => !h.level && !blind.has(h.uuid)), some = (list, word) => `${list.length > 1 ? `${list.length} GPUs` : gpu(list[0])} ${word}`;
@@ -238,16 +237,20 @@ function drawRooms() {
 
 // ---- decisions
 
+const context = { named, reasons: REASONS, gpu: (uuid) => (device(uuid) ? gpu(device(uuid)) : uuid) };
+
 function drawDecisions() {
-	items($("guard-decisions"), [...doc.decisions].reverse(), decision);
+	items($("guard-decisions"), movesOf(doc.decisions).reverse(), makeMove, (li, m) => fillMove(li, m, context));
 	$("guard-quiet").hidden = doc.decisions.length > 0;
 }
 
-function decision(d) {
-	const t = Date.parse(d.time_utc);
-	return el("li", {}, el("time", { dateTime: d.time_utc, textContent: f.when(t), title: new Date(t).toLocaleString() }),
-		badge(STATES[d.to]?.[0] || "calm", d.to), el("span", {}, el("b", { textContent: `${d.worker} ` }),
-			d.from === d.to ? "" : `from ${d.from}: `, cause(d), d.dry_run ? "; nothing was done" : ""));
+// Moves that ended since the last answer are news.
+let reported = null;
+function report() {
+	const ended = movesOf(doc.decisions).filter((m) => ["left", "back", "stuck"].includes(m.kind)), id = (m) => m.steps.at(-1).id;
+	for (const m of reported === null ? [] : ended.filter((x) => id(x) > reported))
+		emit("moved", m.kind, named(headline(m, context)));
+	reported = Math.max(0, ...doc.decisions.map((d) => d.id));
 }
 
 // ---- requests
@@ -345,10 +348,16 @@ async function load() {
 	}
 	asking = true;
 	try {
-		const g = await ask(`guard?limit=${DECISIONS}`), before = doc;
+		const before = doc;
+		let g = await ask(`guard?limit=${before ? 1 : DECISIONS}`);
+		if (before && g.decisions[0]?.id === before.decisions.at(-1)?.id)
+			g.decisions = before.decisions;
+		else if (before)
+			g = await ask(`guard?limit=${DECISIONS}`);
 		doc = g;
 		at = performance.now();
 		announce(before);
+		report();
 		draw();
 	} catch (e) {
 		if (e.type === "no-guard" || e.status === 404)
@@ -365,11 +374,7 @@ async function load() {
 async function loadGpus() {
 	const used = new Set((model.snapshot?.processes || []).map((p) => p.device_uuid)), ill = new Set(looks.filter((g) => g.state !== "ok").map((g) => g.uuid));
 	const wanted = model.devices.filter((d) => used.has(d.uuid) || ill.has(d.uuid) || d.state !== "ok" || model.devices.length === 1);
-	const answers = await Promise.all([ask("health"), ...wanted.map((d) => ask(`guard/gpus/${selector(d)}`).catch(() => null))]).catch(() => null);
-	if (!answers)
-		return;
-	health = answers[0].gpus;
-	looks = answers.slice(1).filter(Boolean);
+	looks = (await Promise.all(wanted.map((d) => ask(`guard/gpus/${selector(d)}`).catch(() => null)))).filter(Boolean);
 	draw();
 }
 

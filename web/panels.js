@@ -1,28 +1,11 @@
-// panels: the lists below the GPUs: processes, health, events and the cost of the service itself.
-import { keyOf, MANY, model } from "./data.js";
+// panels: the lists below the GPUs: processes (processes.js), health, events and the cost of the service itself.
+import { keyOf, MANY, model, named, unread } from "./data.js";
 import * as f from "./format.js";
+import { drawProcesses, processes } from "./processes.js";
 import { Table, text } from "./table.js";
 import { $, ailments, el, figure, needsCare, put, shortName, stateWord, unknown } from "./rows.js";
 
 const gpuOf = (uuid) => model.devices.find((d) => d.uuid === uuid);
-
-// ---- processes
-
-const processes = () => new Table("processes", [
-	{ name: "GPU", num: true, sort: (p) => p.device_index, fill: text((p) => p.device_index) },
-	{ name: "PID", num: true, sort: (p) => p.pid, fill: text((p) => p.pid) },
-	{ name: "User", sort: (p) => p.user, fill: (c, p) => (p.user || p.uid != null ? put(c, p.user || `uid ${p.uid}`) :
-		unknown(c, p.orphan ? "the process is not visible from here" : "no_permission")) },
-	{ name: "Name", wrap: true, lead: true, sort: (p) => p.name, fill: (c, p) => {
-		text((x) => x.name)(c, p);
-		if (p.command)
-			c.title = p.command;
-	} },
-	{ name: "Type", sort: (p) => p.types?.join(), fill: text((p) => p.types?.join(", ")) },
-	{ name: "Memory", num: true, first: true, sort: (p) => p.memory_bytes, fill: (c, p) =>
-		figure(c, { memory_bytes: p.memory_bytes, absent: { memory_bytes: p.memory_absent } }, "memory_bytes", f.bytes) },
-	{ name: "Container", show: (all) => all.some((p) => p.container), fill: (c, p) => put(c, p.container || "") },
-], (p) => `${p.device_uuid} ${p.pid} ${p.start_ticks} ${p.gpu_instance ?? ""}`, "No process is on a GPU.");
 
 // ---- health
 
@@ -143,7 +126,7 @@ function eventItem(e) {
 	const [word, tone] = SEVERITY[e.severity] || [f.words(e.severity), "calm"], t = Date.parse(e.time_utc), gpu = e.uuid && gpuOf(e.uuid);
 	const li = el("li", {}, el("time", { dateTime: e.time_utc, textContent: f.when(t), title: new Date(t).toLocaleString() }),
 		el("span", { className: `badge ${tone}`, textContent: word }),
-		el("span", {}, gpu && !/^GPU \d/.test(e.text) ? el("b", { textContent: `GPU ${gpu.index} ` }) : "", e.text));
+		el("span", {}, gpu && !/^GPU \d/.test(e.text) ? el("b", { textContent: `GPU ${gpu.index} ` }) : "", named(e.text)));
 	li.dataset.id = e.id;
 	return li;
 }
@@ -160,9 +143,10 @@ export function panels() {
 	shut.addEventListener("toggle", drawCalls);
 	return {
 		snapshot() {
-			const list = model.snapshot?.processes || [];
-			tables.processes.draw(list);
-			put($("process-count"), list.length ? String(list.length) : "");
+			const shown = drawProcesses(tables.processes), blind = unread() && "Unknown: no GPU can be read.";
+			put($("process-count"), shown ? String(shown) : "");
+			put(tables.processes.empty, blind || "No process is on a GPU.");
+			put(tables.health.empty, blind || "There is no GPU.");
 			drawHealth(tables.health);
 		},
 		events: drawEvents,

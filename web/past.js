@@ -1,10 +1,17 @@
 // past: measured values as columns with a common time axis; live values are appended.
 import { model } from "./data.js";
+import { el } from "./rows.js";
 
 // The usual distance between points: a service that reads every 10 s has no gaps.
 function distance(times) {
 	const steps = times.slice(1).map((t, i) => t - times[i]).sort((a, b) => a - b);
 	return steps[steps.length >> 1] || 0;
+}
+
+export function saveCsv(name, past) {
+	const link = el("a", { href: URL.createObjectURL(new Blob([past.csv()], { type: "text/csv" })), download: `${name}.csv` });
+	link.click();
+	setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 export class Past {

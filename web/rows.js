@@ -2,6 +2,7 @@
 // the order and which rows are shown.
 import { keyOf, MANY, model } from "./data.js";
 import * as f from "./format.js";
+import { remedies } from "./words.js";
 
 const REASONS = {
 	sw_power_cap: "power limit", hw_slowdown: "hardware slowdown", sync_boost: "sync boost",
@@ -9,6 +10,8 @@ const REASONS = {
 	application_clocks: "clocks set by user", display: "display", idle: "idle",
 };
 const CALM = new Set(["idle", "application_clocks", "display"]);
+const RESTS = new Set(["ok", "asleep", "closed"]); // states that need nothing
+const SERIOUS = new Set(["throttle", "evict", "quarantine"]); // levels of health
 const STATES = {
 	ok: ["ok", "good"], asleep: ["asleep", "calm"], lost: ["lost", "bad"], fault: ["fault", "bad"],
 	denied: ["no permission", "warn"], stalled: ["driver hangs", "bad"], closed: ["closed", "calm"],
@@ -96,6 +99,8 @@ function makeRow(d, toggle) {
 		r.power.cell, r.temperature.cell, r.use.cell, r.memory.cell, r.clock, r.reasons, r.energy);
 	r.place = el("td", { role: "cell" });
 	r.detailRow = el("tr", { id, className: "detail", hidden: true, role: "row" }, r.place);
+	r.trouble = el("td", { role: "cell" }, el("span", { className: "what" }), el("span", { className: "remedy" }));
+	r.troubleRow = el("tr", { className: "trouble", hidden: true, role: "row" }, r.trouble);
 	r.button.addEventListener("click", (e) => {
 		e.stopPropagation();
 		toggle(r);
@@ -126,15 +131,13 @@ function mark(m, ratio) {
 const heatLimit = (d) => d.temperature_gpu_max_celsius ?? d.temperature_slowdown_celsius ?? null;
 
 function fillReasons(cell, d) {
-	const list = d.clock_event_reasons, bad = d.state !== "ok" && d.message, key = bad || list?.join();
-	if (!list && !bad)
+	const list = d.clock_event_reasons, key = list?.join();
+	if (!list)
 		return unknown(cell, d.absent?.clock_event_reasons);
 	if (cell.dataset.key === key && !cell.querySelector(".unseen"))
 		return;
 	cell.dataset.key = key;
-	cell.title = bad || "";
-	if (bad)
-		return put(cell, bad);
+	cell.title = "";
 	cell.replaceChildren(...(list.length ? list.map((x) =>
 		el("span", { className: CALM.has(x) ? "tag calm" : "tag warn", textContent: REASONS[x] || f.words(x) })) :
 		[el("span", { className: "none", textContent: "nothing" })]));
@@ -152,8 +155,27 @@ export function ailments(d) {
 	].filter(Boolean);
 }
 
+// What is wrong with a GPU and what to do, or null.  The health check knows more than the last reading.
+export function troubleOf(d) {
+	const h = model.health.get(d.uuid), serious = SERIOUS.has(h?.level) && h.why;
+	if (!RESTS.has(d.state))
+		return { what: d.message || f.words(d.state), remedy: remedies[d.cause] || (serious && h.advice) || "" };
+	if (serious)
+		return { what: `${h.level} since ${f.when(Date.parse(h.since_utc))}: ${h.why}`, remedy: h.advice || "" };
+	const list = ailments(d);
+	return list.length ? { what: list.join("; "), remedy: h?.advice || "" } : null;
+}
+
+function fillTrouble(r, d) {
+	const t = troubleOf(d), [what, remedy] = r.trouble.children;
+	r.ill = Boolean(t);
+	r.troubleRow.hidden = !t || r.tr.hidden;
+	put(what, t ? f.sentences(t.what) : "");
+	put(remedy, t ? f.sentences(t.remedy) : "");
+}
+
 export function stateWord(d) {
-	if (d.state === "ok" && ailments(d).length)
+	if (d.state === "ok" && needsCare(d))
 		return ["attention", "warn"];
 	return STATES[d.state] || [f.words(d.state), "warn"];
 }
@@ -176,9 +198,10 @@ function fillRow(r, d) {
 	mark(r.power, d.power_limit_default_watts > limit ? limit / d.power_limit_default_watts : 0);
 	figure(r.clock, d, "clock_sm_hertz", f.hertz);
 	fillReasons(r.reasons, d);
+	fillTrouble(r, d);
 	const total = d.energy_joules_total !== undefined ? "energy_joules_total" : "energy_joules";
 	if (figure(r.energy, d, total, f.joules) !== null)
-		attribute(r.energy, "title", f.wattHours(d[total]));
+		attribute(r.energy, "title", `${f.wattHours(d[total])}${f.sinceText(model.since.get(r.key))}`);
 }
 
 // ---- sparkline
@@ -260,9 +283,9 @@ const COLUMNS = {
 	utilisation: (d) => d.utilization_gpu_ratio, memory: (d) => d.memory_used_bytes, clock: (d) => d.clock_sm_hertz,
 	reasons: (d) => d.clock_event_reasons?.map((x) => REASONS[x] || f.words(x)).join(), energy: (d) => d.energy_joules_total ?? d.energy_joules,
 };
-export const wanted = { by: "index", down: false, attention: false, words: "" };
+export const wanted = { by: "index", down: false, attention: true, words: "" };
 
-export const needsCare = (d) => d.state !== "ok" || ailments(d).length > 0;
+export const needsCare = (d) => troubleOf(d) !== null;
 
 // Unknown values come last in both directions; equal ones keep the order of the indices.
 function compare(a, b) {
@@ -300,9 +323,12 @@ export function arrange(body) {
 		const hide = !words.every((w) => matches(r.device, w, users));
 		r.tr.hidden = hide;
 		r.detailRow.hidden = hide || !r.open;
+		r.troubleRow.hidden = hide || !r.ill;
 		shown += !hide;
-		if (body.children[2 * i] !== r.tr)
-			body.insertBefore(r.detailRow, body.insertBefore(r.tr, body.children[2 * i] || null).nextSibling);
+		const at = body.children[3 * i];
+		if (at !== r.tr)
+			for (const part of [r.tr, r.troubleRow, r.detailRow])
+				body.insertBefore(part, at || null);
 	});
 	return shown;
 }
@@ -339,7 +365,7 @@ export function drawRows(body, toggle, all) {
 			r = makeRow(d, toggle);
 			r.tr.row = r;
 			rows.set(key, r);
-			body.append(r.tr, r.detailRow);
+			body.append(r.tr, r.troubleRow, r.detailRow);
 			sight.observe(r.tr);
 			changed = true;
 		}
@@ -348,7 +374,7 @@ export function drawRows(body, toggle, all) {
 		if (fresh || all || turn || r.seen)
 			fillRow(r, d);
 		if (fresh || all)
-			r.place.colSpan = narrow.matches ? 8 : 10; // more columns than there are would take space
+			r.place.colSpan = r.trouble.colSpan = narrow.matches ? 8 : 10; // more columns than there are would take space
 		if (fresh || all || (r.seen && (turn || !many)))
 			drawSpark(r, d);
 	});
@@ -357,6 +383,7 @@ export function drawRows(body, toggle, all) {
 			r.detail?.close();
 			sight.unobserve(r.tr);
 			r.tr.remove();
+			r.troubleRow.remove();
 			r.detailRow.remove();
 			rows.delete(key);
 			changed = true;

@@ -15,6 +15,7 @@ export class Table {
 		this.by = columns.find((c) => c.first) || null;
 		this.down = true;
 		this.heads = columns.map((c) => this.head(c));
+		this.table.hidden = true; // until there is something to draw
 		this.table.setAttribute("role", "table");
 		for (const part of [this.table.tHead, this.table.tBodies[0]])
 			part.setAttribute("role", "rowgroup");

@@ -14,7 +14,12 @@ threads.  An unknown figure is None, never 0, and `codes` and `why` say why.  On
 a GPU all figures are None.
 
     gpuward.Meter(gpus="0", interval=0.1)    your own meter: with Meter() as m: m.window("a")
+    gpuward.sampler(interval=0.1)            reads the GPUs while a block runs: with sampler() as s: ...; s.series
+    gpuward.window("a", record=True)         the same for a window: w.series
+    gpuward.take_baseline(), load_baseline() idle power; w.net(baseline) is the energy above it
     gpuward.snapshot()                       all figures of all GPUs now, as a dict
+    gpuward.resources()                      the flat figures: gpu_name, gpu_used_vram_gb, ...
+    gpuward.environment()                    the machine: kernel, CPU, driver, ...
     gpuward.guard(evict, resume)             calls back when another process needs the GPU
     gpuward.mark(name), begin, end,          marks for `gpuward measure`; without it they do
     gpuward.iteration, tokens                nothing
@@ -22,24 +27,30 @@ a GPU all figures are None.
 The module searches libgpuward in GPUWARD_LIBRARY, next to this module, in the build folder of the
 source tree and in the library folders of the system.  Failures raise GpuwardError.
 """
+from __future__ import annotations
+
+from ._baseline import Baseline, Net, load_baseline, take_baseline
 from ._guard import Guard, GuardStatus, guard
 from ._mark import begin, end, iteration, mark, tokens, under_measure
-from ._meter import Energy, Interval, Meter, Result, Window, default_meter, window
+from ._interval import Interval
+from ._meter import Energy, Meter, Result, Sampler, Window, default_meter, sampler, window
 from ._native import GpuwardError, library as _library
-from ._snapshot import snapshot
+from ._series import Reading, Sensor, Series
+from ._snapshot import environment, resources, snapshot
 
 __all__ = [
-    "Energy", "GpuwardError", "Guard", "GuardStatus", "Interval", "Meter", "Result", "Window",
-    "begin", "default_meter", "end", "guard", "iteration", "library_path", "library_version",
-    "mark", "snapshot", "tokens", "under_measure", "window",
+    "Baseline", "Energy", "GpuwardError", "Guard", "GuardStatus", "Interval", "Meter", "Net", "Reading",
+    "Result", "Sampler", "Sensor", "Series", "Window", "begin", "default_meter", "end", "environment",
+    "guard", "iteration", "library_path", "library_version", "load_baseline", "mark", "resources",
+    "sampler", "snapshot", "take_baseline", "tokens", "under_measure", "window",
 ]
 
 
-def library_version():
+def library_version() -> str:
     """Version of the loaded library, such as "1.2.3"."""
-    return _library().version().decode()
+    return str(_library().version().decode())
 
 
-def library_path():
+def library_path() -> str:
     """Path of the loaded library."""
     return _library().path

@@ -15,6 +15,8 @@
             with lock:
                 run(job)
 """
+from __future__ import annotations
+
 import os
 import sys
 import threading
@@ -22,9 +24,15 @@ import time
 import traceback
 import weakref
 from ctypes import byref, c_char_p, c_void_p, sizeof
+from types import TracebackType
+from typing import Any, Callable, Iterable, List, Optional, Tuple, Type, Union
 
 from . import _native
-from ._native import GpuwardError, text
+from ._native import GpuwardError, Path, text
+
+Names = Union[None, int, str, Iterable[Union[int, str]]]
+Evict = Callable[[int, float], Any]  # bytes, seconds
+Resume = Callable[[float], Any]  # seconds
 
 MODES = ("enforce", "dry-run", "observe")  # enum gw_guard_mode
 FLAGS = ("any", "named", "unattributed", "leave_blind", "health", "simulated")  # gw_guard_flag
@@ -35,7 +43,7 @@ FOR_EVER = (1 << 64) - 1  # UINT64_MAX
 DEADLINE_NS = 5 * 10**9  # for one driver call
 STOP_SECONDS = 10.0
 
-_left = []  # guards with a callback that did not return: it still uses them
+_left: List[_Running] = []  # guards with a callback that did not return: it still uses them
 
 
 class GuardStatus:
@@ -46,7 +54,15 @@ class GuardStatus:
     call        "evict" or "resume" while that callback runs; overdue: past its deadline
     """
 
-    def __init__(self, lib, c):
+    state: str
+    reasons: Tuple[str, ...]
+    hold: Optional[str]
+    call: Optional[str]
+    why: str
+    overdue: bool
+    allowed: bool
+
+    def __init__(self, lib: Any, c: Any) -> None:
         for name, _ in _native.GuardStatus._fields_[1:]:
             setattr(self, name, getattr(c, name))
         for name in ("overdue", "allowed", "dry", "blind", "hung", "quarantine"):
@@ -57,16 +73,16 @@ class GuardStatus:
         self.call = CALLS[c.call]
         self.why = text(c.why)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "<gpuward.GuardStatus %s: %s>" % (
             " ".join((self.state,) + self.reasons), self.why)
 
 
-def _reasons(lib, bits):
+def _reasons(lib: Any, bits: int) -> Tuple[str, ...]:
     return tuple(text(lib.worker_reason_name(i)) for i in range(32) if bits >> i & 1)
 
 
-def _names(values):
+def _names(values: Names) -> Any:
     """A NULL-terminated list of C strings, or None."""
     if values is None:
         return None
@@ -76,7 +92,7 @@ def _names(values):
     return (c_char_p * (len(names) + 1))(*names, None)
 
 
-def _ns(seconds, what):
+def _ns(seconds: Optional[float], what: str) -> int:
     if seconds is None:
         return 0
     if not 0 <= seconds <= 10**9:
@@ -84,20 +100,21 @@ def _ns(seconds, what):
     return max(1, int(round(seconds * 1e9)))
 
 
-def _left_seconds(deadline_ns):
+def _left_seconds(deadline_ns: int) -> float:
     return max(0.0, (deadline_ns - time.monotonic_ns()) * 1e-9)
 
 
 class _Running:
     """A started guard and its callbacks.  It has no reference to the Guard, so that a Guard can be deleted."""
 
-    def __init__(self, evict, resume, decided, nvml_library, backend, options):
+    def __init__(self, evict: Any, resume: Any, decided: Any, nvml_library: Optional[Path],
+                 backend: Optional[str], options: Tuple[Any, Any]) -> None:
         self.pid = os.getpid()
-        self.handle = c_void_p()
+        self.handle: Optional[c_void_p] = c_void_p()
         self.users = 0  # threads that are in a call with the handle
         self.free = threading.Condition()
-        self.ctx = None
-        self.error = None
+        self.ctx: Any = None
+        self.error: Optional[Exception] = None
         self._keep = options  # lists that the options point to
         c = options[0]
         if evict:
@@ -117,7 +134,7 @@ class _Running:
             lib.close(self.ctx)
             raise
 
-    def _call(self, function, *arguments):
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> int:
         """Returns 0, or -E_STATE if the callback returns False ("not now").  An exception is a failure: it is
         stored and printed."""
         try:
@@ -128,7 +145,7 @@ class _Running:
             return -_native.E_IO
         return -_native.E_STATE if answer is False else 0
 
-    def use(self, function, *arguments):
+    def use(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Calls a function of the library on the guard; None if the guard has ended."""
         if self.pid != os.getpid():
             return None  # after fork() it belongs to the parent
@@ -144,7 +161,7 @@ class _Running:
                 self.users -= 1
                 self.free.notify_all()
 
-    def stop(self, seconds):
+    def stop(self, seconds: Optional[float]) -> bool:
         """True, or False if a callback has not returned: the guard then stays in use."""
         lib = _native.library()
         if self.pid != os.getpid():
@@ -165,7 +182,7 @@ class _Running:
         return True
 
 
-def _abandon(running):
+def _abandon(running: _Running) -> None:
     """The guard object was deleted, or the program ends, without stop()."""
     if running.handle is not None:
         running.stop(STOP_SECONDS)
@@ -194,11 +211,14 @@ class Guard:
     printed and kept as `error`, and the guard tries again.
     """
 
-    def __init__(self, evict=None, resume=None, *, decided=None, name="worker", gpus=None,
-                 mode="enforce", any=False, named=False, unattributed=False, leave_blind=False,
-                 health=False, simulated=False, min_vram=None, headroom=None, debounce=None,
-                 quiet=None, resident=None, poll=None, ignore=None, contend_now=None,
-                 contend=None, nvml_library=None, backend=None):
+    def __init__(self, evict: Optional[Evict] = None, resume: Optional[Resume] = None, *,
+                 decided: Optional[Callable[[str], Any]] = None, name: str = "worker", gpus: Names = None,
+                 mode: str = "enforce", any: bool = False, named: bool = False, unattributed: bool = False,
+                 leave_blind: bool = False, health: bool = False, simulated: bool = False,
+                 min_vram: Optional[int] = None, headroom: Optional[int] = None, debounce: Optional[float] = None,
+                 quiet: Optional[float] = None, resident: Optional[float] = None, poll: Optional[float] = None,
+                 ignore: Names = None, contend_now: Names = None, contend: Names = None,
+                 nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> None:
         if mode not in MODES:
             raise ValueError("mode is %r, but must be one of %s" % (mode, ", ".join(MODES)))
         given = dict(any=any, named=named, unattributed=unattributed, leave_blind=leave_blind,
@@ -215,11 +235,11 @@ class Guard:
         self._calls = (evict, resume, decided)
         self._nvml = (nvml_library, backend)
         self._lock = threading.RLock()
-        self._running = None
+        self._running: Optional[_Running] = None
 
     # ---- start and stop
 
-    def start(self):
+    def start(self) -> Guard:
         with self._lock:
             if self._running is None:
                 self._running = _Running(
@@ -227,7 +247,7 @@ class Guard:
                 weakref.finalize(self, _abandon, self._running)
         return self
 
-    def stop(self, timeout=STOP_SECONDS):
+    def stop(self, timeout: float = STOP_SECONDS) -> bool:
         """Stops the guard without a callback.  False: a running callback did not return within the timeout in seconds."""
         with self._lock:
             running = self._running
@@ -235,14 +255,14 @@ class Guard:
             self._running = None
         return ended
 
-    def __enter__(self):
+    def __enter__(self) -> Guard:
         return self.start()
 
-    def __exit__(self, *_):
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
         self.stop()
-        return False
 
-    def _use(self, function, *arguments):
+    def _use(self, function: Callable[..., Any], *arguments: Any) -> Any:
         running = self._running
         result = running.use(function, *arguments) if running else None
         if result is None:
@@ -252,12 +272,12 @@ class Guard:
     # ---- status
 
     @property
-    def allowed(self):
+    def allowed(self) -> bool:
         """May the program use the GPU now?  Fast.  True while no guard runs."""
         running = self._running
-        return running is None or running.use(_native.library().guard_allowed) != 0
+        return running is None or bool(running.use(_native.library().guard_allowed) != 0)
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until the program may use the GPU.  False: the timeout in seconds has passed."""
         ns = FOR_EVER if timeout is None else _ns(timeout, "a timeout")
         # In short steps, so that Ctrl-C works.
@@ -270,7 +290,7 @@ class Guard:
                 running.use(_native.library().guard_wait, int(min(left, 0.2) * 1e9))
         return True
 
-    def status(self):
+    def status(self) -> GuardStatus:
         """A GuardStatus."""
         lib = _native.library()
         c = _native.GuardStatus(size=sizeof(_native.GuardStatus))
@@ -278,39 +298,39 @@ class Guard:
         return GuardStatus(lib, c)
 
     @property
-    def error(self):
+    def error(self) -> Optional[Exception]:
         """The last exception of a callback, or None."""
         return self._running.error if self._running else None
 
     # ---- requests
 
-    def _request(self, what, ns=0):
+    def _request(self, what: str, ns: int = 0) -> None:
         lib, running = _native.library(), self._running
         result = self._use(lib.guard_request, REQUESTS.index(what), ns)
-        lib.check(result, what, running.ctx)
+        lib.check(result, what, running.ctx if running else False)
 
-    def evict(self, seconds=None):
+    def evict(self, seconds: Optional[float] = None) -> None:
         """Leave now, for this many seconds or until resume()."""
         self._request("evict", _ns(seconds, "an eviction"))
 
-    def resume(self, now=False):
+    def resume(self, now: bool = False) -> None:
         """Return; now: without the quiet period."""
         self._request("resume now" if now else "resume")
 
-    def hold(self, how, seconds=None):
+    def hold(self, how: str, seconds: Optional[float] = None) -> None:
         """Stay "evicted" or "active", whatever happens, for this many seconds; None: until release()."""
         if how not in HOLDS[1:]:
             raise ValueError("a hold is evicted or active, not %r" % (how,))
         self._request("hold " + how, FOR_EVER if seconds is None else _ns(seconds, "a hold"))
 
-    def release(self):
+    def release(self) -> None:
         self._request("release")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "<gpuward.Guard %r: %s>" % (
             text(self._options.name), self.status() if self._running else "not running")
 
 
-def guard(evict=None, resume=None, **options):
+def guard(evict: Optional[Evict] = None, resume: Optional[Resume] = None, **options: Any) -> Guard:
     """`with gpuward.guard(evict, resume) as g:` guards the block; the options are those of Guard."""
     return Guard(evict, resume, **options)

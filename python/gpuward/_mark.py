@@ -3,18 +3,21 @@
 Each mark is one line, written at once to the descriptor in GPUWARD_MARK_FD.  Without the variable
 nothing happens, so a program can keep its marks.
 """
+from __future__ import annotations
+
 import contextlib
 import errno
 import os
 import select
 import time
+from typing import Iterator, Optional
 
 _VARIABLE = "GPUWARD_MARK_FD"
 _NAME_BYTES = 63
 _closed = False  # the reader of the marks has ended
 
 
-def _write(line):
+def _write(line: str) -> None:
     """Writes one whole line or nothing.  A failure never stops the program."""
     global _closed
     number = os.environ.get(_VARIABLE, "")
@@ -33,7 +36,7 @@ def _write(line):
             return
 
 
-def _word(name):
+def _word(name: object) -> str:
     """The name as one word, cut to the length of a window's label."""
     word = "_".join(str(name).split())
     word = "".join(c if c.isprintable() else "?" for c in word)
@@ -43,18 +46,18 @@ def _word(name):
     return word
 
 
-def begin(name):
+def begin(name: object) -> None:
     """Marks the begin of the part with this name."""
     _write("begin %s %d" % (_word(name), time.monotonic_ns()))
 
 
-def end(name):
+def end(name: object) -> None:
     """Marks the end of the part with this name."""
     _write("end %s %d" % (_word(name), time.monotonic_ns()))
 
 
 @contextlib.contextmanager
-def mark(name):
+def mark(name: object) -> Iterator[None]:
     """`with gpuward.mark("prefill"):` marks the block as a part."""
     begin(name)
     try:
@@ -63,24 +66,24 @@ def mark(name):
         end(name)
 
 
-def iteration(n=None):
+def iteration(n: Optional[int] = None) -> None:
     """Marks the end of one iteration.  n is its number, not a count: for a batch, call it once per item,
     or count with tokens().
     """
     _write("iteration" if n is None else "iteration %d" % _count(n))
 
 
-def tokens(n):
+def tokens(n: int) -> None:
     """Adds n tokens (images, requests, ...) to the count."""
     _write("tokens %d" % _count(n))
 
 
-def _count(n):
+def _count(n: int) -> int:
     if int(n) != n or n < 0:
         raise ValueError("%r is not a count" % (n,))
     return int(n)
 
 
-def under_measure():
+def under_measure() -> bool:
     """True if the program runs under `gpuward measure`."""
     return not _closed and os.environ.get(_VARIABLE, "").isdigit()

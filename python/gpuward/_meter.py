@@ -1,35 +1,28 @@
-"""Meters and windows; the package's docstring explains them."""
+"""Meters, windows and samplers; the package's docstring explains them."""
+from __future__ import annotations
+
 import os
+import sys
 import threading
 import time
+import warnings
 import weakref
-from collections import namedtuple
 from ctypes import byref, c_char_p, c_void_p, sizeof
+from types import TracebackType
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple, Type, Union
 
-from . import _native
-from ._native import GpuwardError, number, text
+from . import _baseline, _native
+from ._baseline import Baseline, Net
+from ._interval import Interval
+from ._native import GpuwardError, Path, number, text
+from ._series import Sensor, Series, sensor_of
+
+Selectors = Union[None, int, str, Iterable[Union[int, str]]]
 
 WAIT_SECONDS = 10.0  # every known driver covers the end of a window within two seconds
 
 
-class Interval(namedtuple("Interval", "low best high")):
-    """A value and the interval that contains the true value with 95 % probability."""
-
-    __slots__ = ()
-
-    def __float__(self):
-        return float(self.best)
-
-    def __str__(self):
-        return "%.6g [%s]" % (
-            self.best, ", ".join("?" if x is None else "%.6g" % x for x in (self.low, self.high)))
-
-    def over(self, n):
-        """The same for one of n."""
-        return Interval(*(None if x is None else x / n for x in self))
-
-
-def _interval(c):
+def _interval(c: Any) -> Optional[Interval]:
     return None if number(c.best) is None else Interval(number(c.low), c.best, number(c.high))
 
 
@@ -48,22 +41,41 @@ class Energy:
     simulated             True: the GPU and its figures are not real
     """
 
-    def __init__(self, address, simulated=False):
-        self.__dict__.update(_native.energy(address))
-        self.simulated = simulated
-        self.interval = _interval(self.joules)
-        self.relative = _interval(self.relative)
-        self.joules, self.low, self.high = (
-            (self.interval.best, self.interval.low, self.interval.high)
-            if self.interval else (None, None, None))
-        self.why = _native.codes(self.codes)
-        self.codes = tuple(self.why)
+    device: int
+    seconds: float
+    validity: str
+
+    def __init__(self, address: int, running: _Running) -> None:
+        figures = _native.energy(address)
+        self.__dict__.update(figures)
+        self._copy = _native.energy_copy(address)
+        self._running = running
+        self.simulated: bool = running.simulated[self.device]
+        self.interval = _interval(figures["joules"])
+        self.relative = _interval(figures["relative"])
+        whole = self.interval
+        self.joules: Optional[float] = whole.best if whole else None
+        self.low: Optional[float] = whole.low if whole else None
+        self.high: Optional[float] = whole.high if whole else None
+        self.why: Dict[str, str] = _native.codes(figures["codes"])
+        self.codes: Tuple[str, ...] = tuple(self.why)
+
+    def __getattr__(self, name: str) -> Any:  # the other members of struct gw_energy, for type checkers
+        raise AttributeError("struct gw_energy has no member %s" % name)
+
+    def net(self, before: Baseline, after: Optional[Baseline] = None) -> Net:
+        """The energy above the baseline from before the window, or above the mean of two.  The meter must still
+        run."""
+        with self._running.lock:
+            if self._running.stopped or self._running.pid != os.getpid():
+                raise GpuwardError("the meter was stopped: apply baselines before")
+            return _baseline.apply(self._running.handle, self._running.ctx, self._copy, before, after)
 
     @property
-    def watts(self):
+    def watts(self) -> Optional[float]:
         return self.joules / self.seconds if self.joules is not None and self.seconds else None
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "<gpuward.Energy gpu %d%s: %s, %s>" % (
             self.device, " (simulated)" if self.simulated else "",
             "unknown" if self.joules is None else "%s J" % (self.interval,),
@@ -71,31 +83,40 @@ class Energy:
         )
 
 
+def _sum_of(parts: Sequence[Optional[Interval]]) -> Optional[Interval]:
+    """The sum of intervals; None if one is unknown."""
+    known = [p for p in parts if p is not None]
+    if not known or len(known) < len(parts):
+        return None
+    lows, highs = [p.low for p in known], [p.high for p in known]
+    return Interval(None if None in lows else sum(x for x in lows if x is not None), sum(p.best for p in known),
+                    None if None in highs else sum(x for x in highs if x is not None))
+
+
 class Result:
     """Energy of all GPUs of a meter over one window; returned by Window.result()."""
 
-    def __init__(self, label, seconds, devices, reason):
+    def __init__(self, label: str, seconds: float, devices: List[Energy], reason: Optional[Tuple[str, str]],
+                 series: Optional[List[Series]] = None) -> None:
         self.label = label
         self.seconds = seconds
         self.devices = devices
+        self.series = series  # None: the window was not recorded
         self.simulated = any(d.simulated for d in devices)
-        self.why = {}
+        self.why: Dict[str, str] = {}
         for d in devices:
             self.why.update(d.why)
-        if not devices:
+        if not devices and reason:
             self.why = dict([reason])
         self.codes = tuple(self.why)
         words = _native.validities()
         self.validity = max((d.validity for d in devices), default=words[-1], key=words.index)
         self.interval = self._sum()
 
-    def _sum(self):
+    def _sum(self) -> Optional[Interval]:
         """Sum of all devices; unknown if one is unknown.  Low ends and high ends are added, so the
         interval is right also if the errors of the boards are equal."""
-        parts = [d.interval for d in self.devices]
-        if not parts or None in parts:
-            return None
-        return Interval(*(None if None in ends else sum(ends) for ends in zip(*parts)))
+        return _sum_of([d.interval for d in self.devices])
 
 
 class Window:
@@ -108,24 +129,28 @@ class Window:
     seconds, watts      its length and the mean power
     validity, codes     of the worst GPU, and all codes; why: {code: sentence}
     devices             an Energy for each GPU
+    series              a Series for each GPU, if the window is recorded; also while it is open
     simulated           True: one of its GPUs is not real
     """
 
-    def __init__(self, meter, label):
+    def __init__(self, meter: Meter, label: str, record: Union[bool, int] = False) -> None:
+        if record < 0:
+            raise ValueError("a window cannot record %r readings" % (record,))
         self.label = label
         self._meter = meter
+        self._record = record
         self._lock = threading.RLock()
-        self._handle = None
-        self._running = None
-        self._finalizer = None
-        self._pid = None
-        self._result = None
+        self._handle: Optional[c_void_p] = None
+        self._running: Any = None  # a _Running between begin and the end of the window
+        self._finalizer: Any = None
+        self._pid: Optional[int] = None
+        self._result: Optional[Result] = None
         self._state = "new"
-        self._begin = self._end = None  # for a machine without GPUs
+        self._begin = self._end = 0.0  # for a machine without GPUs
 
     # ---- begin and end
 
-    def begin(self):
+    def begin(self) -> Window:
         with self._lock:
             if self._state != "new":
                 raise GpuwardError("window %r has already begun" % self.label)
@@ -135,7 +160,7 @@ class Window:
             self._state = "open"
         return self
 
-    def end(self):
+    def end(self) -> Window:
         if self._pid is not None and self._pid != os.getpid():
             return self  # a copy in a child: the parent ends it
         with self._lock:
@@ -148,16 +173,16 @@ class Window:
                 lib.check(lib.window_close(self._handle, 0), "the window could not be closed", self._running.ctx)
         return self
 
-    def __enter__(self):
+    def __enter__(self) -> Window:
         return self.begin()
 
-    def __exit__(self, *_):
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
         self.end()
-        return False
 
     # ---- figures
 
-    def result(self, timeout=WAIT_SECONDS):
+    def result(self, timeout: float = WAIT_SECONDS) -> Result:
         """All figures.  Waits at most timeout seconds for the samples that cover the end; `codes` name
         what is missing then."""
         if self._result is None and self._pid is not None and self._pid != os.getpid():
@@ -169,7 +194,37 @@ class Window:
                 self._result = self._meter._read(self._running, self, timeout)
             return self._result
 
-    def per(self, n):
+    @property
+    def series(self) -> List[Series]:
+        """The readings of each GPU, in the order of `devices`: so far, or of the whole window if it has
+        ended.  Each access to an open window copies them again."""
+        if not self._record:
+            raise GpuwardError("window %r is not recorded: open it with record=True" % self.label)
+        with self._lock:
+            if self._state == "new":
+                raise GpuwardError("window %r has not begun" % self.label)
+            if self._state == "open" and self._pid == os.getpid():
+                return self._meter._series(self._running, self)
+            return self.result().series or []
+
+    def net(self, before: Union[Baseline, Sequence[Baseline]],
+            after: Union[None, Baseline, Sequence[Baseline]] = None) -> Net:
+        """The energy above a baseline, of all GPUs together; for several GPUs, one baseline per GPU in the
+        order of `devices`.  The meter must still run."""
+        devices = self.result().devices
+        first = [before] if isinstance(before, Baseline) else list(before)
+        last: List[Optional[Baseline]] = [None] * len(devices)
+        if after is not None:
+            last = [after] if isinstance(after, Baseline) else list(after)
+        if not len(first) == len(last) == len(devices):
+            raise ValueError("the window has %d GPUs: it needs as many baselines" % len(devices))
+        nets = [d.net(b, a) for d, b, a in zip(devices, first, last)]
+        whole = _sum_of([n.interval for n in nets])
+        base = [n.baseline_joules for n in nets]
+        return Net(whole, None if whole is None else max(0.0, whole.best), whole is not None and whole.best < 0,
+                   None if None in base or not base else sum(x for x in base if x is not None))
+
+    def per(self, n: float) -> Optional[Interval]:
         """Joules per item for n items, with the interval; None if unknown."""
         if not n > 0:
             raise ValueError("a window of %r items has no energy per item" % (n,))
@@ -177,54 +232,54 @@ class Window:
         return None if whole is None else whole.over(n)
 
     @property
-    def interval(self):
+    def interval(self) -> Optional[Interval]:
         return self.result().interval
 
     @property
-    def joules(self):
+    def joules(self) -> Optional[float]:
         whole = self.interval
         return None if whole is None else whole.best
 
     @property
-    def low(self):
+    def low(self) -> Optional[float]:
         whole = self.interval
         return None if whole is None else whole.low
 
     @property
-    def high(self):
+    def high(self) -> Optional[float]:
         whole = self.interval
         return None if whole is None else whole.high
 
     @property
-    def seconds(self):
+    def seconds(self) -> float:
         return self.result().seconds
 
     @property
-    def watts(self):
+    def watts(self) -> Optional[float]:
         whole, seconds = self.interval, self.seconds
         return whole.best / seconds if whole is not None and seconds else None
 
     @property
-    def validity(self):
+    def validity(self) -> str:
         return self.result().validity
 
     @property
-    def codes(self):
+    def codes(self) -> Tuple[str, ...]:
         return self.result().codes
 
     @property
-    def why(self):
+    def why(self) -> Dict[str, str]:
         return self.result().why
 
     @property
-    def devices(self):
+    def devices(self) -> List[Energy]:
         return self.result().devices
 
     @property
-    def simulated(self):
+    def simulated(self) -> bool:
         return self.result().simulated
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         if self._result is None:
             return "<gpuward.Window %r: %s>" % (self.label, self._state)
         known = "unknown" if self.joules is None else "%s J" % (self.interval,)
@@ -237,15 +292,18 @@ class Window:
 class _Running:
     """A started meter of one process, with the handles of its windows."""
 
-    def __init__(self, meter):
+    def __init__(self, meter: Meter) -> None:
         lib = _native.library()
         self.pid = os.getpid()
         self.stopped = False
+        self.count: int
+        self.reason: Optional[Tuple[str, str]]
+        self.simulated: List[bool]
         self.lock = threading.RLock()
-        self.live = weakref.WeakSet()  # windows with figures that are still in the library
-        self.handles = set()
-        self.ctx = _native.open_context(meter._nvml_library, meter._backend)
-        self.handle = c_void_p()
+        self.live: weakref.WeakSet[Window] = weakref.WeakSet()  # windows with figures that are still in the library
+        self.handles: Set[int] = set()
+        self.ctx: c_void_p = _native.open_context(meter._nvml_library, meter._backend)
+        self.handle: c_void_p = c_void_p()
         try:
             options, keep = meter._options()
             lib.check(
@@ -259,7 +317,7 @@ class _Running:
             lib.close(self.ctx)
             raise
 
-    def _look(self, lib):
+    def _look(self, lib: Any) -> Tuple[Optional[Tuple[str, str]], List[bool]]:
         """Why there is no GPU, or None, and which of them are simulated."""
         snap = c_void_p()
         lib.check(lib.snapshot_new(self.ctx, byref(snap)), "the GPUs could not be read", self.ctx)
@@ -272,34 +330,34 @@ class _Running:
         finally:
             lib.snapshot_free(snap)
 
-    def _simulated(self, lib, snap, i):
+    def _simulated(self, lib: Any, snap: Any, i: int) -> bool:
         device = lib.snapshot_device(snap, lib.meter_device(self.handle, i))
         return bool(device) and device.contents.provenance == _native.FROM_SIMULATOR
 
-    def free_window(self, handle):
+    def free_window(self, handle: int) -> None:
         with self.lock:
             if handle in self.handles:
                 self.handles.discard(handle)
                 _native.library().window_free(c_void_p(handle))
 
-    def stop(self):
+    def stop(self) -> None:
         lib = _native.library()
         with self.lock:
             if self.stopped:
                 return
             self.stopped = True
             self.handles.clear()  # freed with the meter
-            lib.meter_stop(self.handle)
-            lib.close(self.ctx)
+            if lib.meter_stop(self.handle) == 0:  # else a hanging driver call still uses the context
+                lib.close(self.ctx)
 
 
-def _forget(running, handle):
+def _forget(running: _Running, handle: int) -> None:
     """A window was deleted before its figures were read."""
     if running.pid == os.getpid():
         running.free_window(handle)
 
 
-def _abandon(running):
+def _abandon(running: _Running) -> None:
     """A meter was deleted, or the program ends, without stop()."""
     if running.pid == os.getpid():
         running.stop()
@@ -317,7 +375,8 @@ class Meter:
     child's copy starts a meter of its own when it is next used.
     """
 
-    def __init__(self, gpus=None, interval=None, nvml_library=None, backend=None):
+    def __init__(self, gpus: Selectors = None, interval: Optional[float] = None,
+                 nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> None:
         if isinstance(gpus, (str, int)):
             gpus = [gpus]
         self._gpus = None if gpus is None else [str(g) for g in gpus]
@@ -330,10 +389,10 @@ class Meter:
         self._backend = backend
         self._lock = threading.RLock()
         self._pid = os.getpid()
-        self._running = None
+        self._running: Optional[_Running] = None
         self._stopped = False
 
-    def _options(self):
+    def _options(self) -> Tuple[Any, Any]:
         keep = None
         options = _native.MeterOptions(
             size=sizeof(_native.MeterOptions), interval_ns=self._interval_ns)
@@ -343,12 +402,12 @@ class Meter:
             options.gpus = keep
         return options, keep
 
-    def _selection(self):
+    def _selection(self) -> str:
         return "" if self._gpus is None else " on " + ", ".join(self._gpus)
 
     # ---- start and stop
 
-    def _here(self):
+    def _here(self) -> None:
         """Resets the meter in a forked child: what was started before fork() belongs to the parent."""
         if self._pid != os.getpid():
             self._lock = threading.RLock()
@@ -356,7 +415,7 @@ class Meter:
             self._stopped = False
             self._pid = os.getpid()
 
-    def start(self):
+    def start(self) -> Meter:
         """Starts now rather than at the first window.  Loading the driver takes time."""
         self._here()
         with self._lock:
@@ -367,7 +426,7 @@ class Meter:
                 weakref.finalize(self, _abandon, self._running)
             return self
 
-    def stop(self):
+    def stop(self) -> None:
         """Stops the meter.  Open windows end now; their figures stay readable."""
         self._here()
         with self._lock:
@@ -382,39 +441,61 @@ class Meter:
                         window._result = self._read(running, window, WAIT_SECONDS)
             running.stop()
 
-    def __enter__(self):
+    def __enter__(self) -> Meter:
         return self.start()
 
-    def __exit__(self, *_):
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
         self.stop()
-        return False
 
-    def __len__(self):
+    def _started(self) -> _Running:
+        self.start()
+        running = self._running
+        if running is None:
+            raise GpuwardError("the meter was stopped")
+        return running
+
+    def __len__(self) -> int:
         """Number of GPUs that it measures."""
-        return self.start()._running.count
+        return self._started().count
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return True
 
     # ---- windows
 
-    def window(self, label=""):
-        """A Window that begins with its `with` block."""
-        return Window(self, label)
+    def window(self, label: str = "", record: Union[bool, int] = False) -> Window:
+        """A Window that begins with its `with` block.  record=True keeps its readings for `series`: at most
+        262,144 power samples and as many ticks per GPU, or the number that is given."""
+        return Window(self, label, record)
 
-    def _open_window(self, window):
+    def sensors(self) -> List[Sensor]:
+        """What is known about the power sensor of each GPU."""
+        lib, running = _native.library(), self._started()
+        out = []
+        with running.lock:
+            if running.stopped:
+                raise GpuwardError("the meter was stopped")
+            for i in range(running.count):
+                c = _native.CSensor(size=sizeof(_native.CSensor))
+                lib.check(lib.meter_sensor(running.handle, i, byref(c)), "GPU %d has no sensor" % i, running.ctx)
+                out.append(sensor_of(c))
+        return out
+
+    def _open_window(self, window: Window) -> c_void_p:
         self.start()
         lib = _native.library()
         with self._lock:
-            running = self._running
-            if running is None:
-                raise GpuwardError("the meter was stopped")
+            running = self._started()
             handle = c_void_p()
             label = str(window.label).encode("utf-8", "replace").replace(b"\0", b"?")
-            lib.check(
-                lib.window_open(running.handle, label, 0, byref(handle)),
-                "window %r could not be opened" % window.label, running.ctx,
-            )
+            if window._record:
+                points = 0 if window._record is True else window._record
+                result = lib.window_open_recorded(running.handle, label, 0, points, byref(handle))
+            else:
+                result = lib.window_open(running.handle, label, 0, byref(handle))
+            lib.check(result, "window %r could not be opened" % window.label, running.ctx)
+            assert handle.value is not None
             with running.lock:
                 running.handles.add(handle.value)
                 running.live.add(window)
@@ -424,7 +505,20 @@ class Meter:
             return handle
 
     @staticmethod
-    def _read(running, window, timeout):
+    def _series(running: _Running, window: Window) -> List[Series]:
+        """Copies the readings of a recorded window.  The caller holds the window's lock."""
+        lib, out = _native.library(), []
+        with running.lock:
+            if running.stopped:
+                raise GpuwardError("the meter was stopped before the readings were read")
+            for i in range(running.count):
+                c = lib.window_series(window._handle, i)
+                if c:
+                    out.append(Series(c.contents, i, running.simulated[i]))
+        return out
+
+    @staticmethod
+    def _read(running: _Running, window: Window, timeout: float) -> Result:
         """Reads the figures and frees the window.  The caller holds the window's lock."""
         lib = _native.library()
         if running.stopped:
@@ -432,28 +526,93 @@ class Meter:
         result = lib.window_wait(window._handle, int(max(0, timeout) * 1e9))
         if result < 0 and result != -_native.E_TIMEOUT:
             lib.check(result, "window %r has no result" % window.label, running.ctx)
-        devices, seconds = [], None
+        devices: List[Energy] = []
+        seconds: Optional[float] = None
         for i in range(running.count):
             energy = lib.window_energy(window._handle, i)
             if energy:
-                devices.append(Energy(energy, running.simulated[i]))
+                devices.append(Energy(energy, running))
                 seconds = devices[-1].seconds
+        series = Meter._series(running, window) if window._record else None
         window._finalizer.detach()
         running.live.discard(window)
-        running.free_window(window._handle.value)
+        if window._handle is not None and window._handle.value is not None:
+            running.free_window(window._handle.value)
         window._handle = None
         if seconds is None:
             seconds = window._end - window._begin
-        return Result(window.label, seconds, devices, running.reason)
+        _warn_dropped(window.label, series or [])
+        return Result(window.label, seconds, devices, running.reason, series)
+
+
+def _warn_dropped(label: str, series: List[Series]) -> None:
+    dropped = sum(s.dropped for s in series)
+    if dropped:
+        level, frame = 1, sys._getframe()
+        while frame.f_back and frame.f_globals.get("__name__", "").startswith(__package__ + "."):
+            level, frame = level + 1, frame.f_back  # name the line of the caller
+        warnings.warn("window %r: %d readings found no room after the first %d, so its series ends early; its energy "
+                      "is complete.  Open it with a larger record=" % (label, dropped, max(s.room for s in series)),
+                      RuntimeWarning, stacklevel=level)
+
+
+class Sampler:
+    """Reads GPUs at an interval while its `with` block runs; made by sampler().
+
+    series              a Series for each GPU; also while the block runs
+    window              the Window of the block, with its energy
+    """
+
+    def __init__(self, interval: Optional[float] = None, gpus: Selectors = None, record: Union[bool, int] = True,
+                 nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> None:
+        self._meter = Meter(gpus, interval, nvml_library, backend)
+        self.window = self._meter.window("sampler", record)
+
+    def start(self) -> Sampler:
+        self.window.begin()
+        return self
+
+    def stop(self) -> None:
+        """Stops reading; `series` and the energy stay readable."""
+        self.window.end()
+        self.window.result()
+        self._meter.stop()
+
+    def __enter__(self) -> Sampler:
+        return self.start()
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
+        self.stop()
+
+    @property
+    def series(self) -> List[Series]:
+        return self.window.series
+
+    @property
+    def simulated(self) -> bool:
+        return any(s.simulated for s in self.series)
+
+    def __repr__(self) -> str:
+        return "<gpuward.Sampler: %s>" % (self.window._state,)
+
+
+def sampler(interval: Optional[float] = None, gpus: Selectors = None, record: Union[bool, int] = True,
+            nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> Sampler:
+    """`with gpuward.sampler(interval=0.1) as s:` reads the GPUs while the block runs; then `s.series` has the
+    readings.  Power is read as fast as the sensor updates, the other figures at the interval in
+    seconds (None: 0.1).  record is the maximum number of samples and of ticks; True: 262,144.
+    """
+    return Sampler(interval, gpus, record, nvml_library, backend)
 
 
 # ---- the default meter
 
 _lock = threading.Lock()
-_default = None
+_default: Optional[Meter] = None
 
 
-def default_meter():
+def default_meter() -> Meter:
     """The meter of gpuward.window(): all GPUs, started at its first use, stopped at exit."""
     global _default
     with _lock:
@@ -462,12 +621,12 @@ def default_meter():
         return _default
 
 
-def window(label=""):
-    """A Window of the default meter."""
-    return default_meter().window(label)
+def window(label: str = "", record: Union[bool, int] = False) -> Window:
+    """A Window of the default meter; record as for Meter.window()."""
+    return default_meter().window(label, record)
 
 
-def _fork():
+def _fork() -> None:
     global _lock, _default
     _lock = threading.Lock()  # another thread may have held it
     _default = None

@@ -4,6 +4,8 @@ Everything that must agree with the C headers is here; tests/e2e/test_python.py 
 with those of a C compiler.  Codes, causes, quantities and the members of struct gw_energy are read
 from the tables of the library, so a newer library brings its own.
 """
+from __future__ import annotations
+
 import ctypes
 import ctypes.util
 import math
@@ -15,6 +17,7 @@ from ctypes import (
     CDLL, CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_size_t,
     c_uint, c_uint8, c_uint64, c_void_p, sizeof,
 )
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 SONAME = "libgpuward.so.0"
 NO_RESULT = 3  # GW_NO_RESULT
@@ -25,6 +28,8 @@ FROM_SIMULATOR = 3  # GW_FROM_SIMULATOR
 CUDA_NOT_VISIBLE = -2  # GW_CUDA_NOT_VISIBLE
 TIERS_COMMON = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 6  # GW_TIERS_COMMON
 TIER_ENERGY = 1 << 3  # GW_TIER_ENERGY
+METER_PROCESSES = 1 << 1  # GW_METER_PROCESSES
+FACT_TEXT, FACT_NUMBER, FACT_FLAG = range(3)  # enum gw_fact_type
 
 
 class GpuwardError(Exception):
@@ -159,7 +164,7 @@ class EnergyField(Structure):
 # enum gw_field_kind: how to read a member of struct gw_energy at an address.
 (FIELD_INDEX, FIELD_TIME, FIELD_FLAG, FIELD_COUNT, FIELD_CODES, FIELD_NUMBER, FIELD_INTERVAL,
  FIELD_WORD, FIELD_LIST) = range(9)
-READERS = {
+READERS: Dict[int, Callable[[Any, int], Any]] = {
     FIELD_INDEX: lambda f, at: c_uint.from_address(at).value,
     FIELD_TIME: lambda f, at: c_uint64.from_address(at).value,
     FIELD_FLAG: lambda f, at: bool(c_int.from_address(at).value),
@@ -172,6 +177,9 @@ READERS = {
         text(f.name(i)): number(v) for i, v in enumerate((c_double * f.count).from_address(at))
     },
 }
+
+
+SIZES = {FIELD_INTERVAL: 24, FIELD_LIST: 16 * 8}  # the others have 4 or 8 bytes
 
 
 class CodeInfo(Structure):
@@ -240,6 +248,109 @@ class CDevice(Structure):
     ]
 
 
+class CSeries(Structure):
+    """struct gw_series"""
+
+    _fields_ = [
+        ("begin_ns", c_uint64),
+        ("begin_wall_ns", c_uint64),
+        ("room", c_size_t),
+        ("dropped", c_uint64),
+        ("power_count", c_size_t),
+        ("power_ns", c_void_p),
+        ("power_w", c_void_p),
+        ("tick_count", c_size_t),
+        ("tick_ns", c_void_p),
+        ("figure_count", c_uint),
+        ("figure_quantity", POINTER(c_uint)),
+        ("figure", POINTER(c_void_p)),
+    ]
+
+
+class CSensor(Structure):
+    """struct gw_sensor"""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("rung", c_uint),
+        ("origin", c_char_p),
+        ("model", c_char_p),
+        ("period_s", c_double),
+        ("window_s", c_double),
+        ("lag_s", c_double),
+        ("look_ratio", c_double),
+        ("counter_absence", c_uint),
+        ("counter_tick_s", c_double),
+        ("counter_lag_s", c_double),
+        ("calibrated", c_int),
+        ("gain", c_double),
+        ("offset_w", c_double),
+        ("gain_u", c_double),
+        ("offset_u_w", c_double),
+        ("wall_ns", c_uint64),
+    ]
+
+
+class CBaseline(Structure):
+    """struct gw_baseline"""
+
+    _fields_ = [
+        ("kind", c_uint),
+        ("uuid", c_char_p),
+        ("power_w", c_double),
+        ("u_w", c_double),
+        ("seconds", c_double),
+        ("temperature_c", c_double),
+        ("limit_w", c_double),
+        ("wall_ns", c_uint64),
+        ("codes", c_uint64),
+        ("evidence", c_char_p),
+        ("simulated", c_int),
+    ]
+
+
+PROGRESS = CFUNCTYPE(c_int, c_void_p, c_double, c_double, c_double)
+
+
+class BaselineOptions(Structure):
+    """struct gw_baseline_options"""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("kind", c_uint),
+        ("max_s", c_double),
+        ("min_s", c_double),
+        ("half_width_w", c_double),
+        ("progress", PROGRESS),
+        ("arg", c_void_p),
+    ]
+
+
+class NetEnergy(Structure):
+    """struct gw_net_energy"""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("baseline_joules", c_double),
+        ("net", CInterval),
+        ("adjusted_joules", c_double),
+        ("floored", c_int),
+    ]
+
+
+class Fact(Structure):
+    """struct gw_fact"""
+
+    _fields_ = [
+        ("section", c_char_p),
+        ("key", c_char_p),
+        ("type", c_uint),
+        ("absence", c_uint),
+        ("text", c_char_p),
+        ("number", c_double),
+    ]
+
+
 # Struct and its name in C, for the test of the layouts.
 STRUCTS = {
     "gw_options": Options,
@@ -254,10 +365,16 @@ STRUCTS = {
     "gw_guard_decision": GuardDecision,
     "gw_guard_options": GuardOptions,
     "gw_guard_status": GuardStatus,
+    "gw_series": CSeries,
+    "gw_sensor": CSensor,
+    "gw_baseline": CBaseline,
+    "gw_baseline_options": BaselineOptions,
+    "gw_net_energy": NetEnergy,
+    "gw_fact": Fact,
 }
 
 # Result and arguments of each function.
-FUNCTIONS = {
+FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "gw_version": (c_char_p,),
     "gw_strerror": (c_char_p, c_int),
     "gw_ctx_error": (c_char_p, c_void_p),
@@ -281,11 +398,18 @@ FUNCTIONS = {
     "gw_snapshot_device_count": (c_uint, c_void_p),
     "gw_snapshot_device": (POINTER(CDevice), c_void_p, c_uint),
     "gw_snapshot_host": (c_uint, c_void_p, c_uint, POINTER(c_double)),
+    "gw_snapshot_resource": (c_uint, c_void_p, c_uint, POINTER(c_double)),
+    "gw_snapshot_main_device": (POINTER(CDevice), c_void_p),
+    "gw_resource_info": (POINTER(QuantityInfo), c_uint),
+    "gw_environment_new": (c_int, c_void_p, POINTER(c_void_p)),
+    "gw_environment_free": (None, c_void_p),
+    "gw_environment_count": (c_uint, c_void_p),
+    "gw_environment_get": (POINTER(Fact), c_void_p, c_uint),
     "gw_code_info": (POINTER(CodeInfo), c_uint),
     "gw_validity_name": (c_char_p, c_uint),
     "gw_energy_field": (POINTER(EnergyField), c_uint),
     "gw_meter_start": (c_int, c_void_p, POINTER(MeterOptions), POINTER(c_void_p)),
-    "gw_meter_stop": (None, c_void_p),
+    "gw_meter_stop": (c_int, c_void_p),
     "gw_meter_device_count": (c_uint, c_void_p),
     "gw_meter_device": (c_uint, c_void_p, c_uint),
     "gw_window_open": (c_int, c_void_p, c_char_p, c_uint64, POINTER(c_void_p)),
@@ -293,6 +417,16 @@ FUNCTIONS = {
     "gw_window_wait": (c_int, c_void_p, c_uint64),
     "gw_window_energy": (c_void_p, c_void_p, c_uint),
     "gw_window_free": (None, c_void_p),
+    "gw_window_open_recorded": (c_int, c_void_p, c_char_p, c_uint64, c_size_t, POINTER(c_void_p)),
+    "gw_window_series": (POINTER(CSeries), c_void_p, c_uint),
+    "gw_rung_name": (c_char_p, c_uint),
+    "gw_meter_sensor": (c_int, c_void_p, c_uint, POINTER(CSensor)),
+    "gw_baseline_take": (c_int, c_void_p, c_uint, POINTER(BaselineOptions), POINTER(POINTER(CBaseline))),
+    "gw_baseline_load": (c_int, c_void_p, c_uint, c_uint, c_double, c_char_p, POINTER(POINTER(CBaseline))),
+    "gw_baseline_save": (c_int, c_void_p, POINTER(CBaseline), c_char_p),
+    "gw_baseline_free": (None, POINTER(CBaseline)),
+    "gw_baseline_kind_name": (c_char_p, c_uint),
+    "gw_baseline_apply": (c_int, c_void_p, c_void_p, POINTER(CBaseline), POINTER(CBaseline), POINTER(NetEnergy)),
     "gw_worker_state_name": (c_char_p, c_uint),
     "gw_worker_reason_name": (c_char_p, c_uint),
     "gw_guard_start": (c_int, c_void_p, POINTER(GuardOptions), POINTER(c_void_p)),
@@ -307,7 +441,7 @@ FUNCTIONS = {
 # ---- finding it
 
 
-def candidates():
+def candidates() -> List[str]:
     """Paths and names of the library, best first."""
     given = os.environ.get("GPUWARD_LIBRARY")
     if given:  # only this one
@@ -324,8 +458,8 @@ def candidates():
     return paths + [n for n in (by_name, SONAME) if n]
 
 
-def _load():
-    tried = []
+def _load() -> Tuple[CDLL, str]:
+    tried: List[str] = []
     for place in candidates():
         try:
             return CDLL(place, use_errno=True), place
@@ -340,29 +474,32 @@ def _load():
 class Library:
     """The loaded library; its functions are attributes, without their gw_ in front."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._dll, self.path = _load()
         for name, (result, *arguments) in FUNCTIONS.items():
             setattr(self, name[3:], self._function(name, result, arguments))
 
-    def _function(self, name, result, arguments):
+    def __getattr__(self, name: str) -> Any:  # only for names that __init__ did not set
+        raise AttributeError("libgpuward has no function gw_%s in the tables of this module" % name)
+
+    def _function(self, name: str, result: Any, arguments: List[Any]) -> Any:
         try:
-            function = getattr(self._dll, name)
+            function: Any = getattr(self._dll, name)
         except AttributeError:
             return self._missing(name)
         function.restype = result
         function.argtypes = arguments
         return function
 
-    def _missing(self, name):
-        def refuse(*_):
+    def _missing(self, name: str) -> Callable[..., Any]:
+        def refuse(*_: Any) -> Any:
             raise GpuwardError(
                 "%s has no %s: it is older than this module" % (self.path, name)
             )
 
         return refuse
 
-    def check(self, result, what, ctx=False):
+    def check(self, result: int, what: str, ctx: Any = False) -> int:
         """Raises for a negative result: what was being done, and the sentence of the context (None: of
         gw_open(); False: there is no context, the phrase of the code)."""
         if result < 0:
@@ -372,10 +509,10 @@ class Library:
 
 
 _lock = threading.Lock()
-_library = None
+_library: Optional[Library] = None
 
 
-def library():
+def library() -> Library:
     """The library, loaded at the first call."""
     global _library
     with _lock:
@@ -384,7 +521,7 @@ def library():
         return _library
 
 
-def _fork():
+def _fork() -> None:
     global _lock
     _lock = threading.Lock()  # another thread may have held it
 
@@ -395,25 +532,25 @@ os.register_at_fork(after_in_child=_fork)
 # ---- values
 
 
-def text(value):
+def text(value: Optional[bytes]) -> Any:
     """A string from the library, or None."""
     return None if value is None else value.decode("utf-8", "replace")
 
 
-def number(value):
+def number(value: float) -> Optional[float]:
     """The number; None: unknown."""
     return None if math.isnan(value) else value
 
 
-def cause(code):
+def cause(code: int) -> Tuple[str, str]:
     """Key and sentence of an enum gw_cause."""
     info = library().cause_info(code).contents
     return text(info.key), text(info.sentence)
 
 
-def codes(bits):
+def codes(bits: int) -> Dict[str, str]:
     """The set of codes as {key: sentence}, in the order of their numbers."""
-    out = {}
+    out: Dict[str, str] = {}
     for i in range(64):
         if bits >> i & 1:
             info = library().code_info(i)
@@ -424,7 +561,7 @@ def codes(bits):
     return out
 
 
-def energy_fields():
+def energy_fields() -> Iterator[Any]:
     """The rows of the library's table of struct gw_energy."""
     i = 0
     while True:
@@ -435,12 +572,12 @@ def energy_fields():
         i += 1
 
 
-def validities():
+def validities() -> List[str]:
     """The words of enum gw_validity, best first."""
     return [text(library().validity_name(i)) for i in range(NO_RESULT + 1)]
 
 
-def energy(address):
+def energy(address: int) -> Dict[str, Any]:
     """The struct gw_energy at an address as {member: value}; None is unknown."""
     return {
         text(f.member): READERS[f.kind](f, address + f.offset)
@@ -448,13 +585,22 @@ def energy(address):
     }
 
 
-def open_context(nvml_library=None, backend=None, deadline_ns=0):
+def energy_copy(address: int) -> Any:
+    """A copy of the struct gw_energy at an address, as large as the library has it."""
+    size = max(f.offset + SIZES.get(f.kind, 8) for f in energy_fields())
+    return ctypes.create_string_buffer(ctypes.string_at(address, size), size + 64)
+
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+def open_context(nvml_library: Optional[Path] = None, backend: Optional[str] = None, deadline_ns: int = 0) -> c_void_p:
     """A struct gw_ctx; close it with library().close()."""
     lib = library()
     options = Options(
         size=sizeof(Options),
-        backend=_encode(backend),
-        nvml_library=_encode(nvml_library),
+        backend=encode(backend),
+        nvml_library=encode(nvml_library),
         deadline_ns=deadline_ns,
     )
     ctx = c_void_p()
@@ -462,5 +608,5 @@ def open_context(nvml_library=None, backend=None, deadline_ns=0):
     return ctx
 
 
-def _encode(value):
+def encode(value: Optional[Path]) -> Optional[bytes]:
     return None if value is None else os.fsencode(value)

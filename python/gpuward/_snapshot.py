@@ -1,10 +1,14 @@
-"""snapshot(): what the GPUs and the machine are and do now, as plain data."""
+"""snapshot(), resources() and environment(): what the GPUs and the machine are and do now, as plain data."""
+from __future__ import annotations
+
 import os
 import threading
 from ctypes import byref, c_double, c_void_p, create_string_buffer
 
+from typing import Any, Dict, Iterator, Optional, Tuple
+
 from . import _native
-from ._native import text
+from ._native import Path, text
 
 DEADLINE_NS = 5 * 10**9  # a driver that hangs must not block the caller
 NOT_READ = "not_read"  # its tier was not requested: omitted, as in the program
@@ -14,7 +18,7 @@ KIND_FLAG, KIND_ENUM, KIND_MASK = 2, 3, 4  # enum gw_kind
 class _Open:
     """A context and a snapshot, kept between calls: opening a driver takes long."""
 
-    def __init__(self, nvml_library, backend):
+    def __init__(self, nvml_library: Optional[Path], backend: Optional[str]) -> None:
         lib = _native.library()
         self.ctx = _native.open_context(nvml_library, backend, DEADLINE_NS)
         self.snap = c_void_p()
@@ -22,10 +26,10 @@ class _Open:
 
 
 _lock = threading.Lock()
-_open = {}
+_open: Dict[Tuple[Optional[str], Optional[str]], _Open] = {}
 
 
-def _fork():
+def _fork() -> None:
     global _lock
     _lock = threading.Lock()  # another thread may have held it
     _open.clear()  # contexts from before fork() belong to the parent
@@ -34,7 +38,7 @@ def _fork():
 os.register_at_fork(after_in_child=_fork)
 
 
-def _rows(info):
+def _rows(info: Any) -> Iterator[Tuple[int, str, int]]:
     """Key and kind of each quantity of a table."""
     n = 0
     while True:
@@ -45,7 +49,7 @@ def _rows(info):
         n += 1
 
 
-def _value(lib, quantity, kind, value):
+def _value(lib: Any, quantity: int, kind: int, value: float) -> Any:
     if kind == KIND_FLAG:
         return value != 0
     if kind not in (KIND_ENUM, KIND_MASK):
@@ -56,7 +60,7 @@ def _value(lib, quantity, kind, value):
     return words if kind == KIND_ENUM else [w for w in words.split(",") if w]
 
 
-def _device(lib, d):
+def _device(lib: Any, d: Any) -> Dict[str, Any]:
     absent = {}
     if d.cuda_ordinal < 0:
         absent["cuda_ordinal"] = "not_visible" if d.cuda_ordinal == _native.CUDA_NOT_VISIBLE else "order_unknown"
@@ -92,8 +96,9 @@ def _device(lib, d):
     return doc
 
 
-def _host(lib, snap):
-    doc, absent = {}, {}
+def _host(lib: Any, snap: Any) -> Dict[str, Any]:
+    doc: Dict[str, Any] = {}
+    absent: Dict[str, str] = {}
     for i, key, _ in _rows(lib.host_quantity_info):
         value = c_double()
         why = lib.snapshot_host(snap, i, byref(value))
@@ -104,7 +109,7 @@ def _host(lib, snap):
     return doc
 
 
-def _source(s):
+def _source(s: Any) -> Dict[str, Any]:
     return {
         "backend": text(s.backend),
         "cause": _native.cause(s.cause)[0] if s.cause else None,
@@ -117,7 +122,18 @@ def _source(s):
     }
 
 
-def snapshot(nvml_library=None, backend=None, energy=False):
+def _take(nvml_library: Optional[Path], backend: Optional[str], tiers: int) -> _Open:
+    """Takes a snapshot with the kept context.  The caller holds the lock."""
+    lib = _native.library()
+    key = (str(nvml_library) if nvml_library else None, backend)
+    if key not in _open:
+        _open[key] = _Open(nvml_library, backend)
+    opened = _open[key]
+    lib.check(lib.snapshot_take(opened.snap, tiers), "the GPUs could not be read", opened.ctx)
+    return opened
+
+
+def snapshot(nvml_library: Optional[Path] = None, backend: Optional[str] = None, energy: bool = False) -> Dict[str, Any]:
     """A dict with `source` (what was opened, or why nothing was), `host` and `devices`.
 
     Figures have the keys of gpuward-quantities(7).  An unknown figure is None, and
@@ -125,13 +141,8 @@ def snapshot(nvml_library=None, backend=None, energy=False):
     takes milliseconds.
     """
     lib = _native.library()
-    key = (nvml_library and str(nvml_library), backend)
     with _lock:
-        if key not in _open:
-            _open[key] = _Open(nvml_library, backend)
-        snap = _open[key].snap
-        tiers = _native.TIERS_COMMON | (_native.TIER_ENERGY if energy else 0)
-        lib.check(lib.snapshot_take(snap, tiers), "the GPUs could not be read")
+        snap = _take(nvml_library, backend, _native.TIERS_COMMON | (_native.TIER_ENERGY if energy else 0)).snap
         return {
             "monotonic_ns": lib.snapshot_mono_ns(snap),
             "wall_ns": lib.snapshot_wall_ns(snap),
@@ -142,3 +153,64 @@ def snapshot(nvml_library=None, backend=None, energy=False):
                 for i in range(lib.snapshot_device_count(snap))
             ],
         }
+
+
+def resources(nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> Dict[str, Any]:
+    """The flat figures of the machine in one dict, for programs that know one GPU.
+
+    gpu_available, gpu_name, gpu_count, gpu_total_vram_gb, gpu_used_vram_gb, ... describe the first GPU
+    that answers and have the keys of `gpuward snapshot --json`; cpu_utilization_ratio, ram_used_bytes,
+    ... describe the host.  An unknown figure is None, and `absent` has the reason under the same
+    key.  CPU utilisation is the mean since the call before; the first call has none.
+    """
+    lib = _native.library()
+    with _lock:
+        snap = _take(nvml_library, backend, _native.TIERS_COMMON).snap
+        doc: Dict[str, Any] = {"gpu_name": None}
+        absent: Dict[str, str] = {}
+        for i, key, kind in _rows(lib.resource_info):
+            value = c_double()
+            why = lib.snapshot_resource(snap, i, byref(value))
+            doc[key] = None if why else value.value != 0 if kind == KIND_FLAG else value.value
+            if why:
+                absent[key] = text(lib.absence_key(why))
+        main = lib.snapshot_main_device(snap)
+        device = _device(lib, main.contents) if main else {"name": None, "absent": {"name": absent["gpu_vram_gb"]}}
+        doc["gpu_name"] = device["name"]
+        if doc["gpu_name"] is None:
+            absent["gpu_name"] = device["absent"]["name"]
+        doc["gpu_count"] = int(doc["gpu_count"])
+        host = _host(lib, snap)
+        absent.update(host.pop("absent"))
+        doc.update(host)
+        doc["absent"] = absent
+        return doc
+
+
+def environment(nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> Dict[str, Dict[str, Any]]:
+    """The facts about the machine that are stored with a result: {section: {key: value}}, as `gpuward env
+    --json` prints them.  An unknown fact is None, and `absent` of its section has the reason.
+    """
+    lib = _native.library()
+    doc: Dict[str, Dict[str, Any]] = {}
+    with _lock:
+        opened = _take(nvml_library, backend, 0)
+        env = c_void_p()
+        lib.check(lib.environment_new(opened.ctx, byref(env)), "the machine could not be described", opened.ctx)
+        try:
+            for i in range(lib.environment_count(env)):
+                fact = lib.environment_get(env, i).contents
+                section = doc.setdefault(text(fact.section), {"absent": {}})
+                key = text(fact.key)
+                section[key] = None
+                if fact.absence:
+                    section["absent"][key] = text(lib.absence_key(fact.absence))
+                elif fact.type == _native.FACT_TEXT:
+                    section[key] = text(fact.text)
+                elif fact.type == _native.FACT_FLAG:
+                    section[key] = fact.number != 0
+                else:
+                    section[key] = int(fact.number) if fact.number == int(fact.number) else fact.number
+        finally:
+            lib.environment_free(env)
+    return doc

@@ -40,7 +40,7 @@ const struct option cli_common_options[] = {
 #define GW_BACKEND(symbol, name, modules, help) name ", "
 #include <gpuward/backend.def>
 	  "or none; auto uses the first that finds a GPU",
-	  backends, NULL, 0, 0, 0 }, /* #include works only outside of a macro */
+	  backends, NULL, 0, 0, 0, NULL }, /* #include works only outside of a macro */
 	OPTION_ROW(TEXT, 0, "nvml-library", AT(nvml_library), "PATH",
 		   "use this libnvidia-ml.so.1"),
 	OPTION_OPTIONAL_ROW(0, "simulate", AT(simulate), "SCENARIO",

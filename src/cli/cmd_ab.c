@@ -172,13 +172,14 @@ static void drain_stderr(void *arg)
 	tail_drain(&x->tail);
 }
 
-static void report_cooldown(void *arg, unsigned gpu, double now_c, double mark_c)
+static void report_cooldown(void *arg, unsigned gpu, double now_c, double mark_c, double left_s)
 {
 	struct comparison *x = arg;
 	char text[256];
 
-	snprintf(text, sizeof(text), "%s; GPU %u is at %.0f %s, waiting for %.0f %s", x->line,
-		 gpu, now_c, term_plain("°C"), mark_c, term_plain("°C"));
+	snprintf(text, sizeof(text),
+		 "%s; GPU %u is at %.0f %s, waiting for %.0f %s, at most %.0f s", x->line, gpu,
+		 now_c, term_plain("°C"), mark_c, term_plain("°C"), left_s);
 	show_line(x, text);
 }
 

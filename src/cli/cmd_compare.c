@@ -1,100 +1,90 @@
-/* compare: prints results side by side, as text, Markdown, CSV or JSON. */
+/* compare: prints results side by side: a table for the terminal, or a document. */
 #include "cli.h"
-#include "comparison.h"
+#include "compare_view.h"
 #include "output.h"
 #include "result_set.h"
 #include "table.h"
 
-#include "base/clock.h"
-#include "base/number.h"
 #include "base/utf8.h"
-#include "serve/render_result.h"
 
-#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 struct given {
-	const char *format, *output;
+	const char *format, *output, *reference;
 	struct option_list metric;
 	bool across_gpus;
 };
 
 #define given(cli) ((const struct given *)(cli)->own)
 
-struct view {
-	const struct comparison *c;
-	bool shown[METRICS];
-	struct comparison_scale scale[METRICS];
+/* How the table is laid out.  The first layout that fits the terminal is used; in the last one
+ * whole columns are hidden if it does not fit either. */
+enum layout {
+	ONE_LINE,      /* one line per row; value, interval and change are columns */
+	STACKED,       /* one column per metric; interval and change below the value */
+	STACKED_SPLIT, /* the interval of a change is in a line of its own */
+	/* latency and power have no interval, and power has no standard deviation */
+	STACKED_LEAST,
+	LAYOUTS
 };
 
-#define CELL 160
+enum { LABEL, N, STATE, ROOM, FIRST_METRIC }; /* the columns of ONE_LINE */
 
-static void cell_value(const struct view *v, const struct comparison_row *row,
-		       enum comparison_metric m, char out[static CELL])
+struct text_table {
+	enum layout layout;
+	struct compare_view view;
+	struct table_column column[TABLE_COLUMNS_MAX + 1];
+	enum comparison_metric metric[METRICS]; /* the shown ones, in order */
+	unsigned metrics;
+	struct table t;
+};
+
+static bool has_intervals(const struct text_table *x, enum comparison_metric m)
 {
-	const struct comparison_figure *f = &row->figure[m];
-	const struct comparison_scale *s = &v->scale[m];
-	const char *unit = term_plain(s->unit);
+	return x->layout != STACKED_LEAST || (m != METRIC_TIME && m != METRIC_POWER);
+}
 
-	*out = '\0';
-	if (isnan(f->mean))
-		return;
-	if (m == METRIC_SIZE) {
-		comparison_size_text(f->mean, out, CELL);
-	} else if (m == METRIC_POWER && !isnan(row->power_sd_w)) {
-		snprintf(out, CELL, "%.*f %s (%.*f)", s->decimals, f->mean * s->factor, unit,
-			 s->decimals, row->power_sd_w * s->factor);
-	} else {
-		snprintf(out, CELL, "%.*f %s", s->decimals, f->mean * s->factor, unit);
+/* Returns the heading of a metric.  It names what the value is divided by. */
+static const char *metric_heading(const struct text_table *x, enum comparison_metric m)
+{
+	bool each = x->view.c->per_iteration;
+
+	switch (m) {
+	case METRIC_TIME: return each ? "LATENCY" : "TIME/RUN";
+	case METRIC_POWER: return x->view.no_power_sd ? "POWER" : "POWER (S.D.)";
+	case METRIC_ENERGY: return each ? "ENERGY/ITER" : "ENERGY/RUN";
+	case METRIC_TOKEN: return "ENERGY/TOKEN";
+	default: return "SIZE";
 	}
 }
 
-static void cell_interval(const struct view *v, const struct comparison_figure *f,
-			  enum comparison_metric m, char out[static CELL])
+static void text_columns(struct text_table *x)
 {
-	const struct comparison_scale *s = &v->scale[m];
+	/* which columns of STACKED_LEAST are hidden first: the highest */
+	static const unsigned ranks[METRICS] = {
+		[METRIC_SIZE] = 4, [METRIC_POWER] = 3, [METRIC_TIME] = 2, [METRIC_TOKEN] = 1
+	};
+	struct table_column *col = x->column;
 
-	*out = '\0';
-	if (!isnan(f->low))
-		snprintf(out, CELL, "[%.*f, %.*f]", s->decimals, f->low * s->factor,
-			 s->decimals, f->high * s->factor);
+	*col++ = (struct table_column){ "LABEL", 0, false, true };
+	if (x->layout == ONE_LINE) {
+		*col++ = (struct table_column){ "RUNS", 1, true, false };
+		*col++ = (struct table_column){ "VALIDITY", 1, false, false };
+		*col++ = (struct table_column){ "ROOM", 1, false, false };
+	}
+	for (unsigned i = 0; i < x->metrics; i++) {
+		enum comparison_metric m = x->metric[i];
+
+		*col++ = (struct table_column){ metric_heading(x, m), ranks[m], true, false };
+		if (x->layout == ONE_LINE) {
+			*col++ = (struct table_column){ "95 %", 1, true, false };
+			*col++ = (struct table_column){ "CHANGE", 1, true, false };
+		}
+	}
+	*col = (struct table_column){ NULL, 0, false, false };
 }
-
-static const char *row_state(const struct comparison_row *row)
-{
-	return row->validity ? row->validity : "no run";
-}
-
-enum { LABEL, N, STATE, ROOM, FIRST_METRIC };
-
-/* Each metric has three columns: value, interval, change.  If the terminal is narrow, a value
- * is hidden together with its change; energy, its interval, and energy per token are hidden
- * last. */
-static const struct table_column columns[] = {
-	[LABEL] = { "LABEL", 0, false, true },
-	[N] = { "RUNS", 5, true, false },
-	[STATE] = { "VALIDITY", 0, false, false },
-	/* problems are also listed in notes below the table */
-	[ROOM] = { "ROOM", 5, false, false },
-	{ "LATENCY", 6, true, false },
-	{ "95 %", 10, true, false },
-	{ "CHANGE", 6, true, false },
-	{ "POWER (S.D.)", 7, true, false },
-	{ "95 %", 11, true, false },
-	{ "CHANGE", 7, true, false },
-	{ "ENERGY", 0, true, false },
-	{ "95 %", 1, true, false },
-	{ "CHANGE", 3, true, false },
-	{ "PER TOKEN", 2, true, false },
-	{ "95 %", 9, true, false },
-	{ "CHANGE", 4, true, false },
-	{ "SIZE", 8, true, false },
-	{ "", 8, true, false },
-	{ "CHANGE", 8, true, false },
-	{ NULL, 0, false, false },
-};
 
 static enum term_style change_style(const struct compare_change *c, enum comparison_metric m)
 {
@@ -109,24 +99,6 @@ static enum term_style change_style(const struct compare_change *c, enum compari
 	return m == METRIC_POWER ? TERM_PLAIN : styles[compare_verdict(c)];
 }
 
-static void text_metric(struct table *t, const struct view *v, const struct comparison_row *row,
-			enum comparison_metric m)
-{
-	const struct comparison_figure *f = &row->figure[m];
-	unsigned column = FIRST_METRIC + 3 * m;
-	char cell[CELL];
-
-	cell_value(v, row, m, cell);
-	if (*cell)
-		table_set(t, column, TERM_PLAIN, "%s", cell);
-	cell_interval(v, f, m, cell);
-	if (*cell)
-		table_set(t, column + 1, TERM_PLAIN, "%s", cell);
-	comparison_change_text(&f->change, cell, sizeof(cell));
-	if (*cell)
-		table_set(t, column + 2, change_style(&f->change, m), "%s", cell);
-}
-
 static size_t count_simulated(const struct comparison *c)
 {
 	size_t n = 0;
@@ -136,31 +108,165 @@ static size_t count_simulated(const struct comparison *c)
 	return n;
 }
 
-static void text_row(struct table *t, const struct view *v, const struct comparison_row *row)
+/* One cell of a table, before it is put into a column. */
+struct text_cell {
+	enum term_style style;
+	char text[COMPARE_CELL];
+};
+
+/* What a row says about its runs. */
+struct text_facts {
+	struct text_cell label, runs, state, room;
+};
+
+static void text_facts(const struct compare_view *v, const struct comparison_row *row,
+		       struct text_facts *f)
 {
 	bool marked = row->simulated &&
 		      /* if all rows are simulated, the heading says it */
 		      count_simulated(v->c) < v->c->nrows;
-	bool valid = strcmp(row_state(row), "valid") == 0;
-	const char *room = comparison_room(row);
-	char label[CELL];
+	bool valid = strcmp(compare_row_state(row), "valid") == 0;
+	const char *room = comparison_has_rooms(v->c) ? comparison_room(row) : NULL;
 
-	utf8_clean(label, sizeof(label), row->label);
-	table_row(t);
-	table_set(t, LABEL, TERM_PLAIN, "%s", label);
-	table_set(t, N, row->used ? TERM_PLAIN : TERM_BAD,
-		  row->used == row->nruns ? "%zu" : "%zu of %zu", row->used, row->nruns);
-	table_set(t, STATE,
-		  valid       ? TERM_GOOD
-		  : row->used ? TERM_WARN
-			      : TERM_BAD,
-		  "%s%s%s", valid ? "" : "! ", row_state(row), marked ? ", simulated" : "");
-	if (comparison_has_rooms(v->c) && room)
-		table_set(t, ROOM, strcmp(room, "kept") == 0 ? TERM_GOOD : TERM_WARN, "%s",
-			  room);
+	*f = (struct text_facts){ .runs.style = row->used ? TERM_PLAIN : TERM_BAD,
+				  .state.style = valid       ? TERM_GOOD
+						 : row->used ? TERM_WARN
+							     : TERM_BAD,
+				  .room.style = room && strcmp(room, "kept") == 0 ? TERM_GOOD
+										  : TERM_WARN };
+	utf8_clean(f->label.text, sizeof(f->label.text), row->label);
+	snprintf(f->runs.text, sizeof(f->runs.text),
+		 row->used == row->nruns ? "%zu" : "%zu of %zu", row->used, row->nruns);
+	snprintf(f->state.text, sizeof(f->state.text), "%s%s%s", valid ? "" : "! ",
+		 compare_row_state(row), marked ? ", simulated" : "");
+	snprintf(f->room.text, sizeof(f->room.text), "%s", room ? room : "");
+}
+
+/* Sets a cell, if there is something to show or `blank` is set; then it is not shown as "-". */
+static void set_cell(struct text_table *x, unsigned column, const struct text_cell *c,
+		     bool blank)
+{
+	if (*c->text || blank)
+		table_set(&x->t, column, c->style, "%s", c->text);
+}
+
+/* Writes the change, and its interval separately if `interval` is not NULL. */
+static void change_cells(const struct comparison_figure *f, enum comparison_metric m,
+			 struct text_cell *change, struct text_cell *interval)
+{
+	char *at;
+
+	change->style = change_style(&f->change, m);
+	comparison_change_text(&f->change, change->text, sizeof(change->text));
+	at = strchr(change->text, '[');
+	if (!interval || !at)
+		return;
+	interval->style = TERM_DIM;
+	snprintf(interval->text, sizeof(interval->text), "%s", at);
+	while (at > change->text && at[-1] == ' ')
+		at--;
+	*at = '\0';
+}
+
+static void one_line(struct text_table *x, const struct comparison_row *row,
+		     const struct text_facts *facts)
+{
+	table_row(&x->t);
+	set_cell(x, LABEL, &facts->label, true);
+	set_cell(x, N, &facts->runs, true);
+	set_cell(x, STATE, &facts->state, true);
+	set_cell(x, ROOM, &facts->room, false);
+	for (unsigned i = 0; i < x->metrics; i++) {
+		enum comparison_metric m = x->metric[i];
+		const struct comparison_figure *f = &row->figure[m];
+		struct text_cell value = { 0 }, interval = { 0 }, change = { 0 };
+
+		compare_value_text(&x->view, row, m, value.text);
+		compare_interval_text(&x->view, f, m, interval.text);
+		change_cells(f, m, &change, NULL);
+		set_cell(x, FIRST_METRIC + 3 * i, &value, false);
+		set_cell(x, FIRST_METRIC + 3 * i + 1, &interval, false);
+		set_cell(x, FIRST_METRIC + 3 * i + 2, &change, false);
+	}
+}
+
+#define STACK 4 /* most lines of a stacked row */
+
+/* Fills in the lines of a metric: value, interval, change, interval of the change. */
+static void stack_metric(const struct text_table *x, const struct comparison_row *row,
+			 enum comparison_metric m, struct text_cell line[static STACK])
+{
+	const struct comparison_figure *f = &row->figure[m];
+	struct text_cell hidden;
+
+	for (unsigned i = 0; i < STACK; i++)
+		line[i] = (struct text_cell){ .style = TERM_PLAIN };
+	compare_value_text(&x->view, row, m, line[0].text);
+	if (has_intervals(x, m)) {
+		line[1].style = TERM_DIM;
+		compare_interval_text(&x->view, f, m, line[1].text);
+	}
+	change_cells(f, m, &line[2],
+		     x->layout == STACKED  ? NULL
+		     : has_intervals(x, m) ? &line[3]
+					   : &hidden);
+}
+
+static void indent_cell(struct text_cell *to, const struct text_cell *from, const char *word)
+{
+	to->style = from->style;
+	if (*from->text)
+		snprintf(to->text, sizeof(to->text), "  %.*s%s", COMPARE_CELL - 16, from->text,
+			 word);
+}
+
+static void stacked(struct text_table *x, const struct comparison_row *row,
+		    const struct text_facts *facts)
+{
+	struct text_cell cell[STACK][METRICS + 1] = { 0 }, metric[STACK];
+
+	cell[0][0] = facts->label;
+	indent_cell(&cell[1][0], &facts->runs, row->nruns == 1 ? " run" : " runs");
+	indent_cell(&cell[2][0], &facts->state, "");
+	indent_cell(&cell[3][0], &facts->room, " room");
+	for (unsigned i = 0; i < x->metrics; i++) {
+		stack_metric(x, row, x->metric[i], metric);
+		for (unsigned k = 0; k < STACK; k++)
+			cell[k][1 + i] = metric[k];
+	}
+	for (unsigned k = 0; k < STACK; k++) {
+		bool any = false;
+
+		for (unsigned i = 0; i <= x->metrics; i++)
+			any |= *cell[k][i].text != '\0';
+		if (!any)
+			continue;
+		table_row(&x->t);
+		for (unsigned i = 0; i <= x->metrics; i++)
+			set_cell(x, i, &cell[k][i], k > 0 || i == 0);
+	}
+}
+
+/* Makes the table in one layout.  Free it with table_done(&x->t). */
+static void text_table_make(struct text_table *x, const struct compare_view *v,
+			    enum layout layout)
+{
+	struct text_facts facts;
+
+	*x = (struct text_table){ .layout = layout, .view = *v };
+	x->view.no_power_sd = layout == STACKED_LEAST || !comparison_knows_sd(v->c);
 	for (unsigned m = 0; m < METRICS; m++)
 		if (v->shown[m])
-			text_metric(t, v, row, m);
+			x->metric[x->metrics++] = (enum comparison_metric)m;
+	text_columns(x);
+	table_init(&x->t, x->column);
+	for (size_t i = 0; i < v->c->nrows; i++) {
+		text_facts(&x->view, &v->c->rows[i], &facts);
+		if (layout == ONE_LINE)
+			one_line(x, &v->c->rows[i], &facts);
+		else
+			stacked(x, &v->c->rows[i], &facts);
+	}
 }
 
 struct text_out {
@@ -180,303 +286,92 @@ static void text_sentence(void *ctx, const char *sentence)
 		buf_addf(o->out, "%s\n", clean);
 }
 
-static void note_hidden(const struct table *t, unsigned width, struct text_out *notes)
+/* Says what the table does not show.  whole: the width that shows all. */
+static void note_hidden(const struct text_table *x, unsigned width, unsigned whole,
+			struct text_out *notes)
 {
 	bool hidden[TABLE_COLUMNS_MAX];
-	unsigned whole = table_hidden(t, width, hidden), n = 0;
 	char sentence[512];
 	struct buf b;
+	unsigned n = 0;
 
-	if (whole == 0)
+	if (x->layout != STACKED_LEAST)
 		return;
+	table_hidden(&x->t, width, hidden);
 	buf_init_fixed(&b, sentence, sizeof(sentence));
 	buf_adds(&b, "Hidden because the terminal is narrow: ");
-	if (hidden[N])
-		buf_addf(&b, "%snumber of runs", n++ ? ", " : "");
-	if (hidden[ROOM])
-		buf_addf(&b, "%sclean room", n++ ? ", " : "");
-	for (unsigned m = 0; m < METRICS; m++) {
-		const bool *l = &hidden[FIRST_METRIC + 3 * m];
+	for (unsigned i = 0; i < x->metrics; i++) {
+		enum comparison_metric m = x->metric[i];
 		const char *name = comparison_metric_name(m);
 
-		if (l[0])
+		if (hidden[1 + i])
 			buf_addf(&b, "%s%s", n++ ? ", " : "", name);
-		else if (l[1] || l[2])
-			buf_addf(&b, "%s%s%s%s of %s", n++ ? ", " : "", l[1] ? "interval" : "",
-				 l[1] && l[2] ? " and " : "", l[2] ? "change" : "", name);
+		else if (!has_intervals(x, m))
+			buf_addf(&b, "%sintervals of %s", n++ ? ", " : "", name);
 	}
+	if (n == 0)
+		return;
 	buf_addf(&b, ". To see all: use %u columns, --format=markdown or --format=csv.", whole);
 	text_sentence(notes, b.p);
 }
 
+/* Chooses the first layout that fits; long labels are cut before anything is hidden.  Returns
+ * the width that shows everything. */
+static unsigned choose_layout(struct text_table *x, const struct compare_view *v,
+			      unsigned width)
+{
+	bool hidden[TABLE_COLUMNS_MAX];
+	unsigned whole = 0;
+
+	for (unsigned i = ONE_LINE; i < LAYOUTS; i++) {
+		text_table_make(x, v, (enum layout)i);
+		if (i < STACKED_LEAST)
+			whole = table_width(&x->t);
+		if (i + 1 == LAYOUTS || x->t.error || table_hidden(&x->t, width, hidden) == 0)
+			break;
+		table_done(&x->t);
+	}
+	return whole;
+}
+
 /* Writes the table and the notes.  Output to a terminal is written directly, because notes are
  * wrapped there; output to a file goes through out. */
-static int write_text(const struct view *v, struct buf *out, bool file, bool quiet)
+static int write_text(const struct compare_view *v, struct buf *out, bool file, bool quiet)
 {
 	int code = EXIT_OK;
 	struct text_out notes = { out, !file };
-	unsigned width = file ? 500 : term_width();
+	unsigned width = file ? 500 : term_width(), whole;
 	size_t simulated = count_simulated(v->c);
-	struct table t;
+	struct text_table x;
 
-	table_init(&t, columns);
-	for (size_t i = 0; i < v->c->nrows; i++)
-		text_row(&t, v, &v->c->rows[i]);
+	whole = choose_layout(&x, v, width);
 	if (simulated)
 		buf_addf(out, "%s SIMULATED %s %s\n", file ? "" : term_on(TERM_MARK),
 			 file ? "" : term_off(),
 			 simulated == v->c->nrows ? "these GPUs are not real"
 						  : "the GPUs of the marked rows are not real");
-	if (t.error)
-		out->err = t.error;
+	if (x.t.error)
+		out->err = x.t.error;
 	else
-		table_format(&t, width, !file, out);
+		table_format(&x.t, width, !file, out);
 	if (!file) {
 		code = output_write(NULL, out, quiet);
 		buf_clear(out);
 	}
-	if (!quiet && !t.error)
-		note_hidden(&t, width, &notes);
-	table_done(&t);
+	if (!quiet && !x.t.error && x.layout != ONE_LINE)
+		text_sentence(&notes, v->c->nrows > 1
+					      ? "Below a value: its 95 % interval, then its "
+						"change with a 95 % interval."
+					      : "Below a value: its 95 % interval.");
+	if (!quiet && !x.t.error)
+		note_hidden(&x, width, whole, &notes);
+	table_done(&x.t);
 	if (!quiet)
 		comparison_notes(v->c, text_sentence, &notes);
 	return code;
 }
 
-static void markdown_text(struct buf *out, const char *s)
-{
-	char clean[1024];
-
-	utf8_clean(clean, sizeof(clean), s);
-	for (const char *p = clean; *p; p++) {
-		if (strchr("\\`*_{}[]<>|#&~", *p))
-			buf_addc(out, '\\');
-		buf_addc(out, *p);
-	}
-}
-
-static void markdown_note(void *ctx, const char *sentence)
-{
-	struct buf *out = ctx;
-
-	buf_adds(out, "- ");
-	markdown_text(out, sentence);
-	buf_addc(out, '\n');
-}
-
-static void markdown_row(const struct view *v, const struct comparison_row *row,
-			 struct buf *out)
-{
-	const char *room = comparison_room(row);
-	char value[CELL], interval[CELL];
-
-	buf_adds(out, "| ");
-	markdown_text(out, row->label);
-	buf_addf(out, " | %zu | %s%s |", row->used, row_state(row),
-		 row->simulated ? ", simulated" : "");
-	if (comparison_has_rooms(v->c))
-		buf_addf(out, " %s |", room ? room : "-");
-	for (unsigned m = 0; m < METRICS; m++) {
-		if (!v->shown[m])
-			continue;
-		cell_value(v, row, m, value);
-		cell_interval(v, &row->figure[m], m, interval);
-		buf_addf(out, " %s%s%s |", *value ? value : "-", *interval ? " " : "",
-			 interval);
-		comparison_change_text(&row->figure[m].change, value, sizeof(value));
-		buf_addf(out, " %s |", *value ? value : "-");
-	}
-	buf_addc(out, '\n');
-}
-
-static void write_markdown(const struct view *v, struct buf *out)
-{
-	bool rooms = comparison_has_rooms(v->c);
-
-	buf_addf(out, "| Label | Runs | Validity |%s", rooms ? " Clean room |" : "");
-	for (unsigned m = 0; m < METRICS; m++)
-		if (v->shown[m])
-			buf_addf(out, " %s | Change |", comparison_title(v->c, m));
-	buf_addf(out, "\n|:--|--:|:--|%s", rooms ? ":--|" : "");
-	for (unsigned m = 0; m < METRICS; m++)
-		if (v->shown[m])
-			buf_adds(out, "--:|--:|");
-	buf_addc(out, '\n');
-	for (size_t i = 0; i < v->c->nrows; i++)
-		markdown_row(v, &v->c->rows[i], out);
-	buf_addc(out, '\n');
-	comparison_notes(v->c, markdown_note, out);
-}
-
-static const char *const keys[METRICS] = { "latency_seconds", "power_mean_watts",
-					   "energy_per_iteration_joules",
-					   "energy_per_token_joules", "model_size_bytes" };
-
-static const char *key_of(const struct comparison *c, unsigned m)
-{
-	if (!c->per_iteration && m == METRIC_TIME)
-		return "seconds";
-	if (!c->per_iteration && m == METRIC_ENERGY)
-		return "energy_joules";
-	return keys[m];
-}
-
-/* Returns the verdict as a word, or NULL if there is no change. */
-static const char *verdict_word(const struct compare_change *c)
-{
-	static const char *const words[] = {
-		[COMPARE_LESS] = "less",
-		[COMPARE_MORE] = "more",
-		[COMPARE_OPEN] = "cannot-tell",
-		[COMPARE_UNKNOWN] = "cannot-tell",
-	};
-
-	return isnan(c->change) ? NULL : words[compare_verdict(c)];
-}
-
-static void csv_text(struct buf *out, const char *s)
-{
-	buf_addc(out, '"');
-	for (; *s; s++)
-		buf_adds(out, *s == '"' ? "\"\"" : (char[]){ *s, '\0' });
-	buf_addc(out, '"');
-}
-
-static void csv_number(struct buf *out, double v)
-{
-	char text[NUMBER_SIZE] = "";
-
-	if (isfinite(v))
-		number_format(v, text);
-	buf_addf(out, ",%s", text);
-}
-
-static void csv_head(const struct view *v, struct buf *out)
-{
-	buf_adds(out, "label,runs_used,runs,validity,simulated,clean_room");
-	for (unsigned m = 0; m < METRICS; m++) {
-		const char *k = key_of(v->c, m);
-
-		if (v->shown[m])
-			buf_addf(out,
-				 ",%s,%s_low,%s_high,%s_change_ratio,%s_change_low_ratio,%s_"
-				 "change_high_ratio,%s_change_verdict%s",
-				 k, k, k, k, k, k, k,
-				 m == METRIC_POWER ? ",power_sd_watts" : "");
-	}
-	buf_adds(out, "\r\n");
-}
-
-static void write_csv(const struct view *v, struct buf *out)
-{
-	csv_head(v, out);
-	for (size_t i = 0; i < v->c->nrows; i++) {
-		const struct comparison_row *row = &v->c->rows[i];
-		const char *room = comparison_room(row);
-
-		csv_text(out, row->label);
-		buf_addf(out, ",%zu,%zu,", row->used, row->nruns);
-		csv_text(out, row_state(row));
-		buf_addf(out, ",%s,%s", row->simulated ? "true" : "false", room ? room : "");
-		for (unsigned m = 0; m < METRICS; m++) {
-			const struct comparison_figure *f = &row->figure[m];
-			const char *verdict = verdict_word(&f->change);
-
-			if (!v->shown[m])
-				continue;
-			csv_number(out, f->mean);
-			csv_number(out, f->low);
-			csv_number(out, f->high);
-			csv_number(out, f->change.change);
-			csv_number(out, f->change.change_low);
-			csv_number(out, f->change.change_high);
-			buf_addf(out, ",%s", verdict ? verdict : "");
-			if (m == METRIC_POWER)
-				csv_number(out, row->power_sd_w);
-		}
-		buf_adds(out, "\r\n");
-	}
-}
-
-static void json_figure(struct json *j, const struct comparison *c,
-			const struct comparison_row *row, enum comparison_metric m)
-{
-	static const char *const basis[] = { "trials", "one-side", "budget", "none" };
-	const struct comparison_figure *f = &row->figure[m];
-	struct gw_interval value = { f->low, f->mean, f->high },
-			   fair = { f->fair_low, f->mean, f->fair_high },
-			   change = { f->change.change_low, f->change.change,
-				      f->change.change_high };
-
-	json_object(j, key_of(c, m));
-	json_uint(j, "runs", f->n);
-	render_interval(j, "value", &value);
-	render_interval(j, "comparable", &fair);
-	if (m == METRIC_POWER)
-		json_double(j, "sd", row->power_sd_w);
-	render_interval(j, "change_ratio", &change);
-	json_string(j, "change_basis", isnan(f->change.change) ? NULL : basis[f->change.basis]);
-	json_string(j, "change_verdict", verdict_word(&f->change));
-	json_object_end(j);
-}
-
-static void json_files(struct json *j, const struct comparison_row *row)
-{
-	json_array(j, "files");
-	for (size_t i = 0; i < row->nruns; i++)
-		if (i == 0 || row->runs[i].file != row->runs[i - 1].file)
-			json_string(j, NULL, row->runs[i].file->path);
-	json_array_end(j);
-}
-
-static void json_note(void *ctx, const char *sentence)
-{
-	json_string(ctx, NULL, sentence);
-}
-
-static void json_row(struct json *j, const struct view *v, const struct comparison_row *row)
-{
-	json_object(j, NULL);
-	json_string(j, "label", row->label);
-	json_string(j, "part", row->part);
-	json_files(j, row);
-	json_uint(j, "runs", row->nruns);
-	json_uint(j, "runs_used", row->used);
-	json_string(j, "validity", row->validity);
-	json_bool(j, "simulated", row->simulated);
-	json_string(j, "clean_room", comparison_room(row));
-	json_bool(j, "other_gpu", row->other_gpu);
-	json_bool(j, "other_scale", row->other_scale);
-	for (unsigned m = 0; m < METRICS; m++)
-		if (v->shown[m])
-			json_figure(j, v->c, row, m);
-	json_object_end(j);
-}
-
-static void write_json(const struct view *v, struct buf *out)
-{
-	char time[CLOCK_RFC3339_SIZE];
-	struct json j;
-
-	clock_format_rfc3339(clock_wall_ns(clock_real()), time);
-	json_init(&j, out, true);
-	json_object(&j, NULL);
-	json_uint(&j, "schema_version", RENDER_SCHEMA_VERSION);
-	json_string(&j, "kind", "comparison");
-	json_string(&j, "time_utc", time);
-	json_string(&j, "reference", v->c->reference->label);
-	json_array(&j, "rows");
-	for (size_t i = 0; i < v->c->nrows; i++)
-		json_row(&j, v, &v->c->rows[i]);
-	json_array_end(&j);
-	json_array(&j, "notes");
-	comparison_notes(v->c, json_note, &j);
-	json_array_end(&j);
-	json_object_end(&j);
-	json_end(&j);
-}
-
-static int choose_metrics(struct view *v, const struct option_list *metrics)
+static int choose_metrics(struct compare_view *v, const struct option_list *metrics)
 {
 	for (unsigned m = 0; m < METRICS; m++) {
 		v->shown[m] = metrics->count == 0;
@@ -504,25 +399,34 @@ static int check_usable(const struct comparison *c)
 	return cli_fail("no usable run: all runs are invalid, or the results are empty");
 }
 
+/* The formats that are documents; "text" has its own function. */
+static const struct {
+	const char *name;
+	void (*write)(const struct compare_view *v, struct buf *out);
+} documents[] = { { "markdown", compare_markdown },
+		  { "csv", compare_csv },
+		  { "json", compare_json },
+		  { "latex", compare_latex },
+		  { "sentence", compare_sentences } };
+static const char *const formats[] = { "text",  "markdown", "csv", "json",
+				       "latex", "sentence", NULL };
+
 static int print_comparison(const struct cli *c, const struct comparison *comparison)
 {
 	const struct given *g = given(c);
 	const char *format = c->json ? "json" : g->format ? g->format : "text";
 	bool file = g->output && strcmp(g->output, "-") != 0;
-	struct view v = { .c = comparison };
+	struct compare_view v = { .c = comparison };
 	struct buf out;
 	int code = choose_metrics(&v, &g->metric);
 
 	if (code != EXIT_OK)
 		return code;
 	buf_init(&out, 64u << 20);
-	if (strcmp(format, "json") == 0)
-		write_json(&v, &out);
-	else if (strcmp(format, "csv") == 0)
-		write_csv(&v, &out);
-	else if (strcmp(format, "markdown") == 0)
-		write_markdown(&v, &out);
-	else
+	for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++)
+		if (strcmp(format, documents[i].name) == 0)
+			documents[i].write(&v, &out);
+	if (strcmp(format, "text") == 0)
 		code = write_text(&v, &out, file, c->quiet);
 	if (code == EXIT_OK)
 		code = output_write(g->output, &out, c->quiet);
@@ -533,11 +437,10 @@ static int print_comparison(const struct cli *c, const struct comparison *compar
 static int compare_results(const struct cli *c, const struct result_set *r)
 {
 	struct comparison comparison;
-	int code;
+	int code = result_set_compare(r, given(c)->reference, &comparison);
 
-	if (comparison_init(&comparison, r->v, r->n) != 0)
-		return cli_no_memory();
-	code = print_comparison(c, &comparison);
+	if (code == EXIT_OK)
+		code = print_comparison(c, &comparison);
 	comparison_done(&comparison);
 	return code;
 }
@@ -552,14 +455,21 @@ static int compare_run(struct cli *c)
 	return result_set_with(c, g->output, g->across_gpus, compare_results);
 }
 
-static const char *const formats[] = { "text", "markdown", "csv", "json", NULL };
+static const char *metric_word(unsigned i)
+{
+	return i < METRICS ? comparison_metric_name((enum comparison_metric)i) : NULL;
+}
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	OPTION_CHOICE_ROW('f', "format", AT(format), "FORMAT",
-			  "text (default), markdown, csv or json", formats),
-	OPTION_ROW(LIST, 'm', "metric", AT(metric), "NAME",
-		   "only these metrics: latency, power, energy, token, size; repeatable"),
+			  "text (default), markdown, csv, json, latex, or sentence (for a "
+			  "paper)",
+			  formats),
+	OPTION_WORDS_ROW('m', "metric", AT(metric), "NAME",
+			 "only these metrics: latency, power, energy, token, size; repeatable",
+			 metric_word),
+	REFERENCE_OPTION(AT(reference)),
 	OUTPUT_OPTION(AT(output)),
 	ACROSS_GPUS_OPTION(AT(across_gpus)),
 	OPTION_END,
@@ -570,10 +480,12 @@ const struct command command_compare = {
 	.summary = "compare results: the changes and how certain they are",
 	.description = "Prints results of gpuward measure in one table, one row per label in "
 		       "the order of the files; files with the same label are trials of one "
-		       "row. Changes are relative to the first row with a usable run, with 95 "
-		       "% intervals. Invalid runs are left out and listed below the table.",
+		       "row. Changes are relative to the first row with a usable run, or to "
+		       "--reference, with 95 % intervals. Invalid runs are left out and listed "
+		       "below the table.",
 	.examples = "  gpuward compare fp32.json fp16.json int8.json\n"
 		    "  gpuward compare --format=markdown runs/*.json >> RESULTS.md\n"
+		    "  gpuward compare --format=sentence --reference=fp32 *.json\n"
 		    "  gpuward compare --metric=energy --json a.json b.json\n",
 	.arguments = "RESULT...",
 	.options = options,

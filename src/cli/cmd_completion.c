@@ -1,10 +1,13 @@
 /* completion: prints a completion script for a shell.
  *
  * The script is made from the same option tables that the parser uses.  The type and the
- * metavar of an option decide how its value is completed: choices, files, folders, GPUs,
- * scenarios. */
+ * metavar of an option decide how its value is completed: choices, lists of words, files,
+ * folders, GPUs, scenarios.  The usage line of a command or of a subcommand of `guard` decides
+ * how its arguments are completed: a word in lower case stands for itself. */
 #include "cli.h"
+#include "guard_subcommand.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +15,12 @@
 #define SCENARIOS \
 	"list --simulate=help 2>/dev/null | sed -n 's/^  \\([a-z0-9-]\\{1,\\}\\) .*/\\1/p'"
 
-enum value { NOTHING, ANYTHING, WORDS, FILES, FOLDERS, GPUS, SCENARIO };
+/* The service prints its document in one line, and a worker begins with its name. */
+#define WORKERS                                                                        \
+	"guard status --json 2>/dev/null | grep -o '{\"name\":\"[^\"]*\",\"kind\"' | " \
+	"cut -d'\"' -f4"
+
+enum value { NOTHING, ANYTHING, WORDS, LISTED, FILES, FOLDERS, GPUS, SCENARIO };
 
 static enum value value_of(const struct option *o)
 {
@@ -27,25 +35,75 @@ static enum value value_of(const struct option *o)
 
 	if (o->type == OPTION_FLAG || o->choices)
 		return o->choices ? WORDS : NOTHING;
+	if (o->word)
+		return LISTED;
 	for (size_t i = 0; o->metavar && i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (strcmp(o->metavar, rows[i].metavar) == 0)
 			return rows[i].value;
 	return ANYTHING;
 }
 
-/* Prints `before`, the choices of the option and `after`.  If the option has no choices, prints
- * the text for its type of value. */
-static void print_value(const struct option *o, const char *before, const char *after,
+/* The text before and after the words of an option. */
+struct around {
+	const char *before, *after;
+};
+
+/* Prints the words that the value may be, with `one` or, if the value is a list of them, `list`
+ * around them.  If the words are unknown, prints the text for the type of the value. */
+static void print_value(const struct option *o, struct around one, struct around list,
 			const char *const texts[])
 {
-	if (!o->choices) {
-		fputs(texts[value_of(o)], stdout);
+	enum value v = value_of(o);
+
+	if (v != WORDS && v != LISTED) {
+		fputs(texts[v], stdout);
 		return;
 	}
-	fputs(before, stdout);
-	for (unsigned i = 0; o->choices[i]; i++)
-		printf("%s%s", i ? " " : "", o->choices[i]);
-	fputs(after, stdout);
+	fputs(v == LISTED ? list.before : one.before, stdout);
+	for (unsigned i = 0;; i++) {
+		const char *word = v == LISTED ? o->word(i) : o->choices[i];
+
+		if (!word)
+			break;
+		printf("%s%s", i ? " " : "", word);
+	}
+	fputs(v == LISTED ? list.after : one.after, stdout);
+}
+
+/* What the arguments of a command or subcommand may be. */
+struct arguments {
+	char words[128]; /* separated by blanks */
+	bool workers, gpus;
+	bool files; /* a file may follow one of the words */
+};
+
+/* Reads "evicted|active WORKER|all --for TIME": words in lower case, except options. */
+static struct arguments arguments_of(const char *usage)
+{
+	struct arguments a = { .words = "" };
+
+	for (const char *p = usage ? usage : ""; *p;) {
+		size_t n = strcspn(p, " []|");
+		bool plain = n > 0;
+
+		for (size_t i = 0; i < n; i++)
+			plain = plain && islower((unsigned char)p[i]);
+		if (plain && strlen(a.words) + n + 2 < sizeof(a.words)) {
+			strcat(a.words, *a.words ? " " : "");
+			strncat(a.words, p, n);
+		}
+		a.workers |= n == 6 && strncmp(p, "WORKER", n) == 0;
+		a.gpus |= n == 3 && strncmp(p, "GPU", n) == 0;
+		a.files |= n == 4 && strncmp(p, "FILE", n) == 0;
+		p += n + (p[n] != '\0');
+	}
+	return a;
+}
+
+static void print_subcommand_names(void)
+{
+	for (size_t i = 0; guard_subcommand_at(i); i++)
+		printf("%s%s", i ? " " : "", guard_subcommand_at(i)->name);
 }
 
 /* Prints the first clause of a help text without characters that are special to the shell. */
@@ -80,7 +138,10 @@ static void bash_value(const struct option *o)
 	if (value_of(o) == NOTHING)
 		return;
 	printf("\t--%s)\n\t\tmapfile -t COMPREPLY < <(", o->name);
-	print_value(o, "compgen -W \"", "\" -- \"$cur\"", texts);
+	print_value(o, (struct around){ "compgen -W \"", "\" -- \"$cur\"" },
+		    (struct around){ "compgen -P \"${cur%\"${cur##*,}\"}\" -W \"",
+				     "\" -- \"${cur##*,}\"" },
+		    texts);
 	printf(")\n\t\treturn ;;\n");
 }
 
@@ -88,6 +149,41 @@ static void bash_values(const struct option *t)
 {
 	for (; t && t->name; t++)
 		bash_value(t);
+}
+
+/* Prints a branch that sets `words` to what an argument may be. */
+static void bash_arguments(const char *name, const char *usage, const char *indent)
+{
+	struct arguments a = arguments_of(usage);
+
+	if (!*a.words && !a.workers && !a.gpus)
+		return;
+	printf("%s%s) ", indent, name);
+	if (a.files)
+		printf("[[ \" %s \" == *\" $prev \"* ]] || ", a.words);
+	printf("words=\"%s", a.words);
+	if (a.workers)
+		printf(" $(\"${COMP_WORDS[0]}\" " WORKERS ")");
+	if (a.gpus)
+		printf(" $(\"${COMP_WORDS[0]}\" " UUIDS ")");
+	printf("\" ;;\n");
+}
+
+static void bash_all_arguments(void)
+{
+	printf("\tlocal words=\"\" verb=\"\" verbs=\"");
+	print_subcommand_names();
+	printf("\"\n\tcase $command in\n");
+	for (unsigned i = 0; cli_commands[i]; i++)
+		bash_arguments(cli_commands[i]->name, cli_commands[i]->arguments, "\t");
+	printf("\tguard)\n\t\tfor ((i = 1; i < COMP_CWORD; i++)); do\n"
+	       "\t\t\t[[ -z $verb && \" $verbs \" == *\" ${COMP_WORDS[i]} \"* ]] && "
+	       "verb=${COMP_WORDS[i]}\n\t\tdone\n"
+	       "\t\tcase $verb in\n\t\t\"\") words=$verbs ;;\n");
+	for (size_t i = 0; guard_subcommand_at(i); i++)
+		bash_arguments(guard_subcommand_at(i)->name, guard_subcommand_at(i)->usage,
+			       "\t\t");
+	printf("\t\tesac ;;\n\tesac\n");
 }
 
 static void print_bash(void)
@@ -130,6 +226,10 @@ static void print_bash(void)
 	}
 	printf("\tif [[ $cur == -* ]]; then\n"
 	       "\t\tmapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$cur\")\n"
+	       "\t\treturn\n\tfi\n");
+	bash_all_arguments();
+	printf("\tif [[ -n $words ]]; then\n"
+	       "\t\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
 	       "\telif [[ -n $command ]]; then\n"
 	       "\t\tmapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n\telse\n"
 	       "\t\tmapfile -t COMPREPLY < <(compgen -W \"$commands\" -- \"$cur\")\n\tfi\n}\n"
@@ -146,9 +246,10 @@ static void zsh_options(const struct option *t)
 
 	for (; t && t->name; t++) {
 		printf("\t\t'%s", t->type == OPTION_LIST ? "*" : "");
+		if (t->letter && t->type != OPTION_LIST)
+			printf("(-%c --%s)", t->letter, t->name);
 		if (t->letter)
-			printf("(-%c --%s)'{-%c,--%s}'", t->letter, t->name, t->letter,
-			       t->name);
+			printf("'{-%c,--%s}'", t->letter, t->name);
 		else
 			printf("--%s", t->name);
 		printf("%s[", t->type == OPTION_OPTIONAL ? "=-" : "");
@@ -157,9 +258,44 @@ static void zsh_options(const struct option *t)
 		if (value_of(t) != NOTHING)
 			printf("%s:%s:", t->type == OPTION_OPTIONAL ? ":" : "",
 			       t->metavar ? t->metavar : "value");
-		print_value(t, "(", ")", texts);
+		print_value(t, (struct around){ "(", ")" },
+			    (struct around){ "_values -s , word ", "" }, texts);
 		printf("'\n");
 	}
+}
+
+/* Prints a branch that offers what an argument may be. */
+static void zsh_arguments(const char *name, const char *usage, const char *indent)
+{
+	struct arguments a = arguments_of(usage);
+
+	if (!*a.words && !a.workers && !a.gpus)
+		return;
+	printf("%s%s)", indent, name);
+	if (a.files)
+		printf(" (( CURRENT > 1 )) && _default ||");
+	if (*a.words)
+		printf(" compadd %s", a.words);
+	if (a.workers)
+		printf("%s compadd -- ${(f)\"$(gpuward " WORKERS ")\"}", *a.words ? ";" : "");
+	if (a.gpus)
+		printf("%s compadd -- ${(f)\"$(gpuward " UUIDS ")\"}",
+		       *a.words || a.workers ? ";" : "");
+	printf(" ;;\n");
+}
+
+static void zsh_all_arguments(void)
+{
+	printf("_gpuward_argument() {\n\tcase $gpuward_command in\n");
+	for (unsigned i = 0; cli_commands[i]; i++)
+		zsh_arguments(cli_commands[i]->name, cli_commands[i]->arguments, "\t");
+	printf("\tguard)\n\t\tif (( CURRENT == 1 )); then\n\t\t\tcompadd ");
+	print_subcommand_names();
+	printf("\n\t\t\treturn\n\t\tfi\n\t\tcase ${words[1]} in\n");
+	for (size_t i = 0; guard_subcommand_at(i); i++)
+		zsh_arguments(guard_subcommand_at(i)->name, guard_subcommand_at(i)->usage,
+			      "\t\t");
+	printf("\t\t*) _default ;;\n\t\tesac ;;\n\t*) _default ;;\n\tesac\n}\n");
 }
 
 static void print_zsh(void)
@@ -167,13 +303,15 @@ static void print_zsh(void)
 	printf("#compdef gpuward\n# zsh completion, printed by `gpuward completion zsh`\n"
 	       "_gpuward_gpus() {\n\tcompadd visible ${(f)\"$(gpuward %s)\"}\n}\n"
 	       "_gpuward_scenarios() {\n\tcompadd help ${(f)\"$(gpuward %s)\"}\n"
-	       "\t_files -g '*.toml'\n}\n_gpuward() {\n\tlocal -a options\n\toptions=(\n",
+	       "\t_files -g '*.toml'\n}\n",
 	       UUIDS, SCENARIOS);
+	zsh_all_arguments();
+	printf("_gpuward() {\n\tlocal -a options\n\tlocal gpuward_command\n\toptions=(\n");
 	zsh_options(cli_common_options);
-	printf("\t)\n\tcase ${words[(R)(");
+	printf("\t)\n\tgpuward_command=${words[(r)(");
 	for (unsigned i = 0; cli_commands[i]; i++)
 		printf("%s%s", i ? "|" : "", cli_commands[i]->name);
-	printf(")]} in\n");
+	printf(")]}\n\tcase $gpuward_command in\n");
 	for (unsigned i = 0; cli_commands[i]; i++) {
 		struct option common[CLI_COMMON_MAX];
 
@@ -189,7 +327,8 @@ static void print_zsh(void)
 		print_brief(cli_commands[i]->summary, "'\":()");
 		printf("\" ");
 	}
-	printf("help\\:\"the help\"))' '*::argument:_default'\n}\n_gpuward \"$@\"\n");
+	printf("help\\:\"the help\"))' '*:::argument:_gpuward_argument'\n}\n_gpuward "
+	       "\"$@\"\n");
 }
 
 /* Prints a condition that excludes the commands on which a common option has no effect. */
@@ -229,11 +368,43 @@ static void fish_options(const struct option *t, const char *command)
 			printf(" -s %c", t->letter);
 		printf(" -l %s", t->name);
 		if (value_of(t) != ANYTHING || t->type != OPTION_OPTIONAL)
-			print_value(t, " -x -a '", "'", texts);
+			print_value(t, (struct around){ " -x -a '", "'" },
+				    (struct around){ " -x -a '(__fish_append , ", ")'" },
+				    texts);
 		printf(" -d '");
 		print_brief(t->help, "'\\");
 		printf("'\n");
 	}
+}
+
+/* Prints what an argument may be, under a condition. */
+static void fish_arguments(const char *when, const char *name, const char *usage)
+{
+	struct arguments a = arguments_of(usage);
+
+	if (!*a.words && !a.workers && !a.gpus)
+		return;
+	printf("complete -c gpuward -f -n '%s__fish_seen_subcommand_from %s%s%s' -a "
+	       "\"%s%s%s\"\n",
+	       when, name, a.files ? "; and not __fish_seen_subcommand_from " : "",
+	       a.files ? a.words : "", a.words, a.workers ? " ($workers)" : "",
+	       a.gpus ? " ($uuids)" : "");
+}
+
+static void fish_all_arguments(void)
+{
+	static const char guard[] = "__fish_seen_subcommand_from guard; and ";
+
+	for (unsigned i = 0; cli_commands[i]; i++)
+		fish_arguments("", cli_commands[i]->name, cli_commands[i]->arguments);
+	printf("complete -c gpuward -f -n '%snot __fish_seen_subcommand_from ", guard);
+	print_subcommand_names();
+	printf("' -a '");
+	print_subcommand_names();
+	printf("'\n");
+	for (size_t i = 0; guard_subcommand_at(i); i++)
+		fish_arguments(guard, guard_subcommand_at(i)->name,
+			       guard_subcommand_at(i)->usage);
 }
 
 static void print_fish(void)
@@ -242,6 +413,8 @@ static void print_fish(void)
 	       "set -l uuids \"gpuward list --json 2>/dev/null | sed -n 's/^ *\\\"uuid\\\": "
 	       "\\\"\\(GPU-[^\\\"]*\\)\\\".*/\\1/p'\"\n"
 	       "set -l scenarios \"gpuward " SCENARIOS "\"\n"
+	       "set -l workers \"gpuward guard status --json 2>/dev/null | grep -o "
+	       "'{\\\"name\\\":\\\"[^\\\"]*\\\",\\\"kind\\\"' | cut -d'\\\"' -f4\"\n"
 	       "set -l commands");
 	for (unsigned i = 0; cli_commands[i]; i++)
 		printf(" %s", cli_commands[i]->name);
@@ -256,6 +429,7 @@ static void print_fish(void)
 	fish_options(cli_common_options, NULL);
 	for (unsigned i = 0; cli_commands[i]; i++)
 		fish_options(cli_commands[i]->options, cli_commands[i]->name);
+	fish_all_arguments();
 }
 
 static int completion_run(struct cli *c)

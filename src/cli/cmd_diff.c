@@ -137,6 +137,27 @@ static void note_runs(const struct diff *d, const struct compare_change *energy,
 		    "Changes are ratios of geometric means; A and B are arithmetic means.");
 }
 
+/* Returns true if some run of A or B has a baseline and a net energy. */
+static bool has_baseline(const struct comparison_row *row)
+{
+	for (size_t i = 0; row && i < row->nruns; i++)
+		if (!isnan(row->runs[i].run->sum.energy_net_j.best))
+			return true;
+	return false;
+}
+
+static void note_baseline(const struct diff *d, void (*say)(void *ctx, const char *sentence),
+			  void *ctx)
+{
+	bool a = has_baseline(d->a), b = has_baseline(d->b);
+
+	if (a != b && d->a && d->b)
+		say(ctx, a ? "Only A has a baseline, so net energies cannot be compared; gross "
+			     "energies can. Measure B again with --baseline."
+			   : "Only B has a baseline, so net energies cannot be compared; gross "
+			     "energies can. Measure A again with --baseline.");
+}
+
 /* Calls say() for each sentence that the reader must know in addition to the rows. */
 static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *sentence),
 		       void *ctx)
@@ -156,6 +177,7 @@ static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *
 		say(ctx,
 		    "Intervals are 95 %. The intervals of energies include the scale and zero "
 		    "error of the sensor. In changes on one GPU the scale error cancels.");
+	note_baseline(d, say, ctx);
 	if (!isnan(energy->change))
 		note_runs(d, energy, say, ctx);
 }

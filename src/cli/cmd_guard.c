@@ -193,9 +193,12 @@ static void print_mode(const struct json_doc *r)
 
 	if (mode && strcmp(mode, "enforce") != 0) {
 		snprintf(text, sizeof(text),
-			 "Mode %s: decisions are recorded, but no worker is moved.", mode);
+			 "Mode %s: decisions are recorded, but no worker is moved. To let the "
+			 "guard act, run gpuward guard mode enforce.",
+			 mode);
 		term_wrap("", 0, text, width);
 	}
+	guard_mode_print_set(r);
 	if (any_dry_for(r, "another-service"))
 		term_wrap("", 0,
 			  "Another service controls the GPUs of some workers: their decisions "
@@ -590,6 +593,8 @@ static int with_service(struct cli *c, const struct guard_subcommand *v)
 	else if (v->form == FORM_GAME)
 		code = guard_game(c, &r, strcmp(name, "start") == 0, guard_game_pid(g->pid),
 				  g->for_ns, g->reason);
+	else if (v->form == FORM_MODE)
+		code = guard_mode(c, &r, name, g->reason);
 	else if (v->form == FORM_CLEAR)
 		code = clear_gpu(c, &r, name);
 	else if (v->form == FORM_READ)

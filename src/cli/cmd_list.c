@@ -68,9 +68,15 @@ static void add_device(struct table *t, const struct gw_device *d)
 
 static int print_table(const struct cli *c)
 {
+	bool none = cli_device_exit_code(c) == EXIT_NO_GPU;
 	struct table t;
 
+	/* then the status is an error, and standard output has no table */
+	if (none)
+		term_to_stderr(true);
 	cli_print_status(c);
+	if (none)
+		term_to_stderr(false);
 	table_init(&t, columns);
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
 		if (render_shows(&c->filter, i))

@@ -4,7 +4,9 @@
  * thread writes the lines.  If the reader of a pipe is too slow, lines are dropped and counted,
  * but no sample is lost. */
 #include "cli.h"
+#include "cost_options.h"
 #include "logline.h"
+#include "output.h"
 #include "term.h"
 
 #include "base/clock.h"
@@ -48,6 +50,7 @@ struct given {
 	uint64_t interval_ns, duration_ns;
 	const char *output, *format, *summary;
 	struct option_list fields;
+	struct cost_options cost;
 	bool force, append;
 };
 
@@ -98,6 +101,7 @@ struct log_run {
 	unsigned long reported;
 	uint64_t drawn_ns;
 	double program_s; /* CPU time of nvidia-smi; NAN: it is not used */
+	struct energy_cost cost;
 };
 
 #define given(cli) ((struct given *)(cli)->own)
@@ -510,6 +514,15 @@ static void print_energy(const struct gw_energy *e)
 	fputc('\n', stderr);
 }
 
+static void print_cost(const struct energy_cost *cost, const struct gw_energy *e)
+{
+	char text[ENERGY_COST_TEXT];
+
+	energy_cost_text(cost, e->joules.best, text);
+	if (*text)
+		fprintf(stderr, "  cost      %s\n", text);
+}
+
 static void print_throttle(const struct gw_energy *e)
 {
 	bool any = false, known = false;
@@ -565,6 +578,7 @@ static void print_source(const struct log_run *run, const struct source *s)
 	fputc('\n', stderr);
 	print_power(s);
 	print_energy(&s->energy);
+	print_cost(&run->cost, &s->energy);
 	print_throttle(&s->energy);
 }
 
@@ -617,6 +631,7 @@ static void render_summary(struct json *j, const struct log_run *run)
 		render_line_power(j, s);
 		render_energy(j, &s->energy);
 		render_energy_detail(j, &s->energy);
+		energy_cost_render(j, &run->cost, &s->energy.joules);
 		json_object_end(j);
 	}
 	json_array_end(j);
@@ -636,6 +651,11 @@ static int write_summary(const struct log_run *run)
 	cli_document_begin(&doc, true);
 	render_summary(&doc.json, run);
 	err = json_end(&doc.json);
+	if (!err && strcmp(path, "-") == 0) {
+		err = output_write(path, &doc.buf, run->cli->quiet);
+		buf_done(&doc.buf);
+		return err;
+	}
 	if (!err)
 		err = file_replace(path, doc.buf.p, doc.buf.len, message, sizeof(message));
 	else
@@ -737,6 +757,10 @@ static int check_options(const struct cli *c)
 		cli_error("--interval must be at least 1ms");
 	else if (g->duration_ns && g->duration_ns < every)
 		cli_error("--duration is shorter than the interval");
+	else if (g->summary && strcmp(g->summary, "-") == 0 &&
+		 (!g->output || strcmp(g->output, "-") == 0))
+		cli_error("--summary - prints on standard output, where the lines are: write "
+			  "the lines to a file with -o");
 	else if (g->force && g->append)
 		cli_error("--force and --append exclude each other: give one of them");
 	else if (c->json && g->format && strcmp(g->format, "csv") == 0)
@@ -914,14 +938,18 @@ static int run_with_gpus(struct log_run *r)
 static int log_run_command(struct cli *c)
 {
 	struct log_run *r;
+	struct energy_cost cost;
 	int code = check_options(c);
 
+	if (code == EXIT_OK)
+		code = cost_options_read(&given(c)->cost, &cost);
 	if (code != EXIT_OK)
 		return code;
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return cli_no_memory();
 	r->cli = c;
+	r->cost = cost;
 	r->fd = r->wake = -1;
 	code = run_with_gpus(r);
 	if (r->wake >= 0)
@@ -946,9 +974,11 @@ static const struct option options[] = {
 	OPTION_CHOICE_ROW(0, "format", AT(format), "FORMAT",
 			  "csv (the default) or jsonl, one JSON object per line", formats),
 	OPTION_ROW(TEXT, 0, "summary", AT(summary), "FILE",
-		   "at the end, write the summary to FILE as JSON"),
-	OPTION_ROW(LIST, 0, "fields", AT(fields), "NAMES",
-		   "write these fields in this order; a wrong name lists all fields"),
+		   "at the end, write the summary to FILE as JSON; -: print it"),
+	COST_OPTIONS(struct given, cost),
+	OPTION_WORDS_ROW(0, "fields", AT(fields), "NAMES",
+			 "write these fields in this order; a wrong name lists all fields",
+			 logline_field_name),
 	OPTION_END,
 };
 

@@ -28,7 +28,7 @@ struct measurement {
 	uint64_t host_ns;              /* time of the last reading of the host's counters */
 	struct run_baseline *baseline; /* one per device         */
 	struct run_progress progress;
-	bool cooldown_reported; /* the message was printed for this wait */
+	bool cooldown_reported; /* this wait was reported */
 	/* a warning was printed: iterations are not numbered one by one */
 	bool numbers_reported;
 	bool shared_reported;  /* a warning was printed: another process is on a GPU */
@@ -48,11 +48,16 @@ struct measurement {
 	struct run_calibration calibration;
 };
 
-static void report_cooldown(void *arg, unsigned gpu, double now_c, double mark_c)
+/* On a terminal shows a line that counts down, elsewhere prints one message per wait. */
+static void report_cooldown(void *arg, unsigned gpu, double now_c, double mark_c, double left_s)
 {
 	struct measurement *m = arg;
 
-	if (!m->cooldown_reported && !m->c->quiet)
+	if (progress_possible(m->c->quiet))
+		progress_show("GPU %u is at %.0f C, waiting for %.0f C; the run starts in at "
+			      "most %.0f s",
+			      gpu, now_c, mark_c, left_s);
+	else if (!m->cooldown_reported && !m->c->quiet)
 		fprintf(stderr, "gpuward: GPU %u is at %.0f %s, waiting for %.0f %s\n", gpu,
 			now_c, term_plain("°C"), mark_c, term_plain("°C"));
 	m->cooldown_reported = true;
@@ -73,7 +78,10 @@ static void cool_down(struct measurement *m)
 
 	m->cooldown_reported = false;
 	if (!o->no_cooldown && (m->o->trials > 1 || !isnan(o->cooldown_to_c)))
-		session_cool_down(&m->s, NULL);
+		session_cool_down(&m->s,
+				  progress_possible(m->c->quiet) ? progress_clear : NULL);
+	if (m->cooldown_reported && progress_possible(m->c->quiet))
+		progress_clear();
 }
 
 /* Reads the GPU values that the result contains.  Reading them from the driver takes 9 ms on an
@@ -385,6 +393,7 @@ static void fill_result(struct measurement *m, char *command, size_t size)
 	r->tags = m->o->tag.item;
 	r->tag_count = m->o->tag.count;
 	r->model_size_bytes = m->plan.model_bytes;
+	r->cost = m->plan.cost;
 	r->iterations = r->run[0].work.iterations;
 	r->tokens = r->run[0].work.tokens;
 	r->room = clean_room_record(m->s.room);

@@ -4,6 +4,7 @@
  * security policy forbids loading anything.  Strings from the results are escaped. */
 #include "cli.h"
 #include "comparison.h"
+#include "cost_options.h"
 #include "output.h"
 #include "result_set.h"
 #include "chart.h"
@@ -328,8 +329,11 @@ static void page_summary(struct buf *out, const struct result_file *results, siz
 
 /* Writes the page.  title NULL: the labels are the title. */
 static void report_page(struct buf *out, const char *title, const struct comparison *c,
-			const struct result_file *results, size_t n)
+			const struct result_set *r, const struct energy_cost *cost)
 {
+	const struct result_file *results = r->v;
+	size_t n = r->n;
+
 	page_head(out, title, c);
 	page_summary(out, results, n);
 	buf_adds(out, "<section>\n<h2>Comparison</h2>\n");
@@ -337,7 +341,7 @@ static void report_page(struct buf *out, const char *title, const struct compari
 	energy_figure(out, c);
 	buf_adds(out, "</section>\n");
 	for (size_t i = 0; i < n; i++)
-		report_result(out, results, i);
+		report_result(out, results, i, cost);
 	buf_adds(out, "</main>\n<footer class=\"quiet\"><p>The energy of a window comes from "
 		      "two sources, the energy counter of the board and its power samples; the "
 		      "verdict says whether they agree. Intervals are 95 % and include the "
@@ -347,7 +351,8 @@ static void report_page(struct buf *out, const char *title, const struct compari
 }
 
 struct given {
-	const char *output, *title;
+	const char *output, *title, *reference;
+	struct cost_options cost;
 	bool across_gpus;
 };
 
@@ -356,15 +361,19 @@ struct given {
 static int write_page(const struct cli *c, const struct result_set *r)
 {
 	struct comparison comparison;
+	struct energy_cost cost;
 	struct buf out;
-	int code;
+	int code = cost_options_read(&given(c)->cost, &cost);
 
-	if (comparison_init(&comparison, r->v, r->n) != 0)
-		return cli_no_memory();
-	buf_init(&out, 256u << 20);
-	report_page(&out, given(c)->title, &comparison, r->v, r->n);
-	code = output_write(given(c)->output, &out, c->quiet);
-	buf_done(&out);
+	if (code != EXIT_OK)
+		return code;
+	code = result_set_compare(r, given(c)->reference, &comparison);
+	if (code == EXIT_OK) {
+		buf_init(&out, 256u << 20);
+		report_page(&out, given(c)->title, &comparison, r, &cost);
+		code = output_write(given(c)->output, &out, c->quiet);
+		buf_done(&out);
+	}
 	comparison_done(&comparison);
 	return code;
 }
@@ -378,6 +387,8 @@ static int report_run(struct cli *c)
 static const struct option options[] = {
 	OUTPUT_OPTION(AT(output)),
 	OPTION_ROW(TEXT, 0, "title", AT(title), "TEXT", "heading of the page"),
+	REFERENCE_OPTION(AT(reference)),
+	COST_OPTIONS(struct given, cost),
 	ACROSS_GPUS_OPTION(AT(across_gpus)),
 	OPTION_END,
 };

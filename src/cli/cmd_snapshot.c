@@ -7,6 +7,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,9 +15,11 @@
 
 struct given {
 	const char *watch;
-	bool all, no_processes;
+	bool all, no_processes, cpu;
 	uint64_t settle_ns;
 };
+
+#define CPU_NS (50 * NS_PER_MS) /* for --cpu */
 
 #define given(cli) ((const struct given *)(cli)->own)
 
@@ -57,17 +60,48 @@ static const struct table_column columns[] = {
 	{ NULL, 0, false, false },
 };
 
-enum { P_GPU, P_PID, P_USER, P_TYPE, P_MEMORY, P_NAME, P_CONTAINER, P_COMMAND };
+enum {
+	P_GPU,
+	P_MIG,
+	P_PID,
+	P_USER,
+	P_TYPE,
+	P_SM,
+	P_MEMORY,
+	P_CPU,
+	P_RUN,
+	P_NAME,
+	P_CONTAINER,
+	P_UNIT,
+	P_COMMAND
+};
 
 static const struct table_column process_columns[] = {
 	[P_GPU] = { "GPU", 0, true, false },
+	[P_MIG] = { "MIG", 1, true, false },
 	[P_PID] = { "PID", 0, true, false },
-	[P_USER] = { "USER", 2, false, false },
-	[P_TYPE] = { "TYPE", 1, false, false },
+	[P_USER] = { "USER", 3, false, false },
+	[P_TYPE] = { "TYPE", 4, false, false },
+	[P_SM] = { "SM", 0, true, false },
 	[P_MEMORY] = { "MEMORY", 0, true, false },
+	[P_CPU] = { "CPU", 2, true, false },
+	[P_RUN] = { "RUNS FOR", 5, true, false },
 	[P_NAME] = { "NAME", 0, false, true },
-	[P_CONTAINER] = { "CONTAINER", 3, false, false },
-	[P_COMMAND] = { "COMMAND", 4, false, true },
+	[P_CONTAINER] = { "CONTAINER", 6, false, false },
+	[P_UNIT] = { "UNIT", 7, false, true },
+	[P_COMMAND] = { "COMMAND", 8, false, true },
+	{ NULL, 0, false, false },
+};
+
+enum { M_GPU, M_INSTANCE, M_NAME, M_MEMORY, M_PROCESSES, M_UUID };
+
+static const struct table_column mig_columns[] = {
+	[M_GPU] = { "GPU", 0, true, false },
+	[M_INSTANCE] = { "MIG", 0, true, false },
+	[M_NAME] = { "INSTANCE", 0, false, true },
+	[M_MEMORY] = { "MEMORY", 0, true, false },
+	[M_PROCESSES] = { "PROCESSES", 0, true, false },
+	[M_UUID] = { "UUID", 1, false, false },
 	{ NULL, 0, false, false },
 };
 
@@ -208,6 +242,21 @@ static void print_notes(const struct cli *c)
 	}
 }
 
+/* "3d 04h", "2h 05m", "5m 03s", "12s" */
+static void duration_text(char out[static 16], double seconds)
+{
+	const unsigned long s = seconds < 3e9 ? (unsigned long)seconds : 0;
+
+	if (s >= 86400)
+		snprintf(out, 16, "%lud %02luh", s / 86400 % 100000, s / 3600 % 24);
+	else if (s >= 3600)
+		snprintf(out, 16, "%luh %02lum", s / 3600, s / 60 % 60);
+	else if (s >= 60)
+		snprintf(out, 16, "%lum %02lus", s / 60, s % 60);
+	else
+		snprintf(out, 16, "%lus", s);
+}
+
 static void add_process(struct table *t, const struct cli *c, const struct gw_process *p)
 {
 	static const char *const types[] = { "-", "C", "G", "C+G", "M", "C+M", "G+M", "C+G+M" };
@@ -218,8 +267,18 @@ static void add_process(struct table *t, const struct cli *c, const struct gw_pr
 	table_set(t, P_GPU, TERM_PLAIN, "%u", d ? d->index : p->device);
 	table_set(t, P_PID, TERM_PLAIN, "%lld", (long long)p->pid);
 	table_set(t, P_TYPE, TERM_PLAIN, "%s", types[p->type & 7]);
+	if (p->mig_gpu_instance >= 0)
+		table_set(t, P_MIG, TERM_PLAIN, "%d", p->mig_gpu_instance);
 	if (p->user)
 		table_set(t, P_USER, TERM_PLAIN, "%s", p->user);
+	if (p->sm_absence == GW_HAVE)
+		table_set(t, P_SM, TERM_PLAIN, "%.0f %%", p->sm_ratio * 100);
+	if (p->cpu_absence == GW_HAVE)
+		table_set(t, P_CPU, TERM_PLAIN, "%.0f %%", p->cpu_cores * 100);
+	if (!isnan(p->run_seconds)) {
+		duration_text(size, p->run_seconds);
+		table_set(t, P_RUN, TERM_PLAIN, "%s", size);
+	}
 	if (p->memory_absence == GW_HAVE) {
 		cli_bytes(size, (double)p->memory_bytes);
 		table_set(t, P_MEMORY, TERM_PLAIN, "%s", size);
@@ -230,8 +289,68 @@ static void add_process(struct table *t, const struct cli *c, const struct gw_pr
 		table_set(t, P_NAME, TERM_WARN, "(not in /proc)");
 	if (p->container)
 		table_set(t, P_CONTAINER, TERM_PLAIN, "%s", p->container);
+	if (p->unit)
+		table_set(t, P_UNIT, TERM_PLAIN, "%s", p->unit);
 	if (p->command)
 		table_set(t, P_COMMAND, TERM_DIM, "%s", p->command);
+}
+
+/* Returns the number of processes on a MIG instance; -1: unknown. */
+static int count_on_instance(const struct gw_process_list *list, unsigned device,
+			     const struct gw_mig *m)
+{
+	int n = 0;
+
+	if (!list || m->gpu_instance < 0 || gw_process_list_absence(list, device) != GW_HAVE)
+		return -1;
+	for (unsigned i = 0; i < gw_process_list_count(list); i++) {
+		const struct gw_process *p = gw_process_list_get(list, i);
+
+		n += p->device == device && p->mig_gpu_instance == m->gpu_instance;
+	}
+	return n;
+}
+
+static void add_instance(struct table *t, const struct gw_process_list *list, unsigned device,
+			 const struct gw_device *d, const struct gw_mig *m)
+{
+	const int processes = count_on_instance(list, device, m);
+	/* the name of the board is in the table of GPUs */
+	const char *profile = strstr(m->name, "MIG ");
+	char used[16], total[16];
+
+	table_row(t);
+	table_set(t, M_GPU, TERM_PLAIN, "%u", d->index);
+	if (m->gpu_instance >= 0)
+		table_set(t, M_INSTANCE, TERM_PLAIN, "%d", m->gpu_instance);
+	if (*m->name)
+		table_set(t, M_NAME, TERM_PLAIN, "%s", profile ? profile : m->name);
+	if (m->memory_absence == GW_HAVE) {
+		cli_bytes(used, (double)m->memory_used_bytes);
+		cli_bytes(total, (double)m->memory_total_bytes);
+		table_set(t, M_MEMORY, TERM_PLAIN, "%s / %s", used, total);
+	}
+	if (processes >= 0)
+		table_set(t, M_PROCESSES, TERM_PLAIN, "%d", processes);
+	table_set(t, M_UUID, TERM_PLAIN, "%s", m->uuid);
+}
+
+static void print_instances(const struct cli *c, const struct gw_process_list *list)
+{
+	struct table t;
+
+	table_init(&t, mig_columns);
+	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
+		const struct gw_device *d = gw_snapshot_device(c->snap, i);
+
+		for (unsigned k = 0; k < d->mig_count && render_shows(&c->filter, i); k++)
+			add_instance(&t, list, i, d, d->mig[k]);
+	}
+	if (t.rows) {
+		putchar('\n');
+		table_print(&t, term_width());
+	}
+	table_done(&t);
 }
 
 static void print_processes(const struct cli *c, const struct gw_process_list *list)
@@ -300,6 +419,7 @@ static void print_tables(const struct cli *c, const struct gw_process_list *list
 	table_print(&t, term_width());
 	table_done(&t);
 	print_notes(c);
+	print_instances(c, list);
 	if (list)
 		print_processes(c, list);
 	if (given(c)->all)
@@ -318,7 +438,8 @@ static int print_snapshot(const struct cli *c, const struct gw_process_list *lis
 	}
 	/* with --watch, each document is one line */
 	cli_document_begin(&doc, !given(c)->watch);
-	render_snapshot(&doc.json, c->snap, list, &c->filter);
+	render_snapshot(&doc.json, c->snap, (struct render_process_list){ list, NULL },
+			&c->filter);
 	return cli_document_end(&doc);
 }
 
@@ -384,26 +505,33 @@ static int watch_devices(struct cli *c, struct gw_process_list *list, uint64_t e
  * time of --settle, or else 100 ms unless the output is JSON.  With --all, waits at least 150
  * ms, because profiling metrics need more than 100 ms between readings.  Returns true if it
  * waited. */
-static bool wait_for_rates(const struct cli *c)
+static bool wait_for_rates(const struct cli *c, struct gw_process_list *list)
 {
 	uint64_t ns = given(c)->settle_ns;
 	double v;
 
+	if (given(c)->cpu && !ns)
+		ns = CPU_NS;
 	if (given(c)->all && ns < 150 * NS_PER_MS)
 		ns = 150 * NS_PER_MS;
 	if (!ns && !c->json &&
 	    gw_snapshot_host(c->snap, GW_H_CPU_UTILIZATION, &v) == GW_ABSENT_FIRST_READING)
 		ns = 100 * NS_PER_MS;
-	if (ns)
-		sleep_until(clock_mono_ns(clock_real()) + ns);
-	return ns > 0;
+	if (!ns)
+		return false;
+	if (list) /* the CPU time of a process is a difference of two readings, too */
+		(void)gw_process_list_take(list);
+	sleep_until(clock_mono_ns(clock_real()) + ns);
+	return true;
 }
 
 static int run_with(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
 {
 	int code;
 
-	if (wait_for_rates(c) || list) {
+	if (wait_for_rates(c, list) || list) {
+		if (list)
+			(void)gw_process_list_want(list, GW_PROCESS_SM);
 		code = take_snapshot(c, list);
 		if (code != EXIT_OK)
 			return code;
@@ -440,6 +568,10 @@ static const struct option options[] = {
 			    "repeat every TIME (default: 1s); JSON is then one line per "
 			    "snapshot",
 			    "1s"),
+	OPTION_ROW(FLAG, 0, "cpu", AT(cpu), NULL,
+		   "with --json: also the CPU utilisation of the machine and of each process, "
+		   "from "
+		   "two readings 50 ms apart"),
 	OPTION_ROW(DURATION, 0, "settle", AT(settle_ns), "TIME",
 		   "time between the two CPU readings"),
 	OPTION_ROW(FLAG, 'a', "all", AT(all), NULL,
@@ -455,9 +587,14 @@ const struct command command_snapshot = {
 	.description =
 		"Shows CPU, memory, all figures of each GPU, and the processes that use them. "
 		"CPU utilisation is the difference between two readings: the table waits 100 "
-		"ms for it if necessary; JSON output does not wait unless you give --settle.",
+		"ms for it if necessary; JSON output does not wait unless you give --cpu (50 "
+		"ms) "
+		"or --settle. The CPU of a process is in percent of one core. Energy per "
+		"process "
+		"is known only to a running service: see /api/v1/processes.",
 	.examples = "  gpuward snapshot\n"
 		    "  gpuward snapshot --json | jq '.devices[0].power_watts'\n"
+		    "  gpuward snapshot --json --cpu | jq .host\n"
 		    "  gpuward snapshot --watch=200ms --json   one line each\n",
 	.options = options,
 	.options_size = sizeof(struct given),

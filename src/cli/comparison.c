@@ -29,7 +29,7 @@ enum comparison_metric comparison_metric_find(const char *name)
 	return (enum comparison_metric)m;
 }
 
-static bool knows_sd(const struct comparison *c)
+bool comparison_knows_sd(const struct comparison *c)
 {
 	for (size_t i = 0; i < c->nrows; i++)
 		if (!isnan(c->rows[i].power_sd_w))
@@ -41,7 +41,7 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 {
 	switch (m) {
 	case METRIC_TIME: return c->per_iteration ? "Latency" : "Time per run";
-	case METRIC_POWER: return knows_sd(c) ? "Power (s.d. of the load)" : "Power";
+	case METRIC_POWER: return comparison_knows_sd(c) ? "Power (s.d. of the load)" : "Power";
 	case METRIC_ENERGY: return c->per_iteration ? "Energy per iteration" : "Energy per run";
 	case METRIC_TOKEN: return "Energy per token";
 	default: return "Model size";
@@ -491,7 +491,20 @@ static const struct comparison_row *choose_reference(const struct comparison *c)
 	return c->rows;
 }
 
-int comparison_init(struct comparison *c, const struct result_file *results, size_t n)
+/* Finds the row that has this label, with or without its part; NULL: there is none. */
+static const struct comparison_row *row_labelled(const struct comparison *c, const char *label)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		if (strcmp(c->rows[i].label, label) == 0)
+			return &c->rows[i];
+	for (size_t i = 0; i < c->nrows; i++)
+		if (strcmp(c->rows[i].name, label) == 0)
+			return &c->rows[i];
+	return NULL;
+}
+
+int comparison_init(struct comparison *c, const struct result_file *results, size_t n,
+		    const char *reference)
 {
 	int err = 0;
 
@@ -505,7 +518,9 @@ int comparison_init(struct comparison *c, const struct result_file *results, siz
 		c->rows[i].power_sd_w = load_sd(&c->rows[i]);
 		err = row_figures(c, &c->rows[i]);
 	}
-	c->reference = choose_reference(c);
+	c->reference = reference ? row_labelled(c, reference) : choose_reference(c);
+	if (!err && !c->reference)
+		return -GW_E_NOENT;
 	for (size_t i = 0; i < c->nrows && !err; i++) {
 		struct comparison_row *row = &c->rows[i];
 
@@ -873,7 +888,7 @@ static void note_reference(struct notes *n, const struct comparison *c)
 		return;
 	note_begin(n);
 	buf_addf(&n->b, "Changes are relative to '%s'", c->reference->label);
-	if (c->reference != c->rows)
+	if (c->reference != c->rows && c->reference == choose_reference(c))
 		buf_addf(&n->b, ", the first row that can be compared: '%s' has no %s",
 			 c->rows[0].label, c->rows[0].used ? "energy" : "usable run");
 	if (has_trials(c)) /* for a single run, both kinds of mean are equal */

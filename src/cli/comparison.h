@@ -2,7 +2,7 @@
  *
  * A row has one label and, if the runs measured a marked part, one part.  Its trials are the
  * runs of all files with this label, without invalid runs.  Changes are relative to the
- * reference, the first row with a known energy.  The gain error of the sensor cancels in a
+ * reference: the row that the user names, or the first row with a known energy.  The gain error of the sensor cancels in a
  * change on the same GPU with the same calibration; otherwise the interval of the change
  * includes it. */
 #ifndef GW_CLI_COMPARISON_H
@@ -59,9 +59,11 @@ struct comparison {
 	bool per_iteration; /* the iterations of all runs are known; else compare whole runs */
 };
 
-/* Compares the results, which are borrowed until comparison_done().  Returns 0 or
- * -GW_E_NOMEM. */
-int comparison_init(struct comparison *c, const struct result_file *results, size_t n);
+/* Compares the results, which are borrowed until comparison_done().  reference: label of the
+ * row that changes are relative to; NULL: the first row with a known energy.  Returns 0;
+ * -GW_E_NOMEM; or -GW_E_NOENT: no row has that label, and then `rows` is set, for a message. */
+int comparison_init(struct comparison *c, const struct result_file *results, size_t n,
+		    const char *reference);
 void comparison_done(struct comparison *c);
 
 /* Returns true if the results are from different GPUs; `sentence` then lists the GPU of each
@@ -80,6 +82,9 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 /* Returns the value of one run, per iteration if all iterations are known; NAN: unknown. */
 double comparison_value(const struct comparison *c, const struct comparison_run *r,
 			enum comparison_metric m);
+
+/* Returns true if the variation of the load is known for any row. */
+bool comparison_knows_sd(const struct comparison *c);
 
 /* Returns true if any row has a value of this metric. */
 bool comparison_has(const struct comparison *c, enum comparison_metric m);

@@ -6,14 +6,20 @@
 #include "base/number.h"
 #include "client.h"
 #include "counter_text.h"
+#include "guard/port_owner.h"
 
 #include <gpuward.h>
 #include <math.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define SCHEME "http://"
 /* A router of llama.cpp would load the model that a question names; a question must not. */
@@ -172,6 +178,72 @@ void counter_url_read(const char *url, const struct deadline_stop *stop,
 	buf_done(&body);
 }
 
+#define RESOLVE_NS (2 * NS_PER_S)
+
+/* True if this machine has the address: only then a socket can be bound to it. */
+static bool is_own_address(const struct addrinfo *a)
+{
+	struct sockaddr_storage at = { 0 };
+	bool bound;
+	int fd;
+
+	if (a->ai_addrlen > sizeof(at))
+		return false;
+	memcpy(&at, a->ai_addr, a->ai_addrlen);
+	if (at.ss_family == AF_INET)
+		((struct sockaddr_in *)&at)->sin_port = 0;
+	else if (at.ss_family == AF_INET6)
+		((struct sockaddr_in6 *)&at)->sin6_port = 0;
+	else
+		return false;
+	fd = socket(at.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	bound = bind(fd, (struct sockaddr *)&at, a->ai_addrlen) == 0;
+	close(fd);
+	return bound;
+}
+
+/* Splits HOST:PORT.  Returns the port, or 0 if the host is not this machine. */
+static unsigned own_port(const char *address, const struct deadline_stop *stop)
+{
+	const char *colon = strrchr(address, ':');
+	const char *from = *address == '[' ? address + 1 : address;
+	struct addrinfo *list = NULL;
+	struct deadline d;
+	bool own = false;
+	char host[300];
+	long port = colon ? strtol(colon + 1, NULL, 10) : 0;
+
+	if (port < 1 || port > 65535)
+		return 0;
+	snprintf(host, sizeof(host), "%.*s", (int)(colon - from), from);
+	host[strcspn(host, "]")] = '\0';
+	deadline_init(&d, RESOLVE_NS, stop);
+	if (client_resolve(host, colon + 1, &d, &list) != 0)
+		return 0;
+	for (const struct addrinfo *a = list; a && !own; a = a->ai_next)
+		own = is_own_address(a);
+	freeaddrinfo(list);
+	return own ? (unsigned)port : 0;
+}
+
+unsigned counter_url_servers(const char *url, const struct deadline_stop *stop,
+			     int64_t ret_pid[static METER_SERVERS])
+{
+	char why[COUNTER_WHY];
+	struct url_parts u;
+	struct root root;
+	unsigned port, n;
+
+	port = parse_url(url, &u, why, sizeof(why)) == 0 ? own_port(u.address, stop) : 0;
+	if (!port || root_open(&root, NULL) != 0)
+		return 0;
+	n = port_owner_servers(&root, port, getpid(), ret_pid, METER_SERVERS);
+	root_close(&root);
+	return n;
+}
+
 #define MOST_COUNT 1e15 /* a double holds every whole number up to this limit exactly */
 
 /* allowed difference between the clocks of the server and of this machine */
@@ -319,8 +391,9 @@ static int check_command(const char *command, char *why, size_t size)
 }
 
 const struct counter_kind counter_kinds[COUNTER_KINDS] = {
-	[COUNTER_CMD] = { "count-cmd", NULL, check_command, read_command },
-	[COUNTER_URL] = { "count-url", counter_url_place, counter_url_check, counter_url_read },
+	[COUNTER_CMD] = { "count-cmd", NULL, check_command, read_command, NULL },
+	[COUNTER_URL] = { "count-url", counter_url_place, counter_url_check, counter_url_read,
+			  counter_url_servers },
 };
 
 void counter_read(const struct counter_kind *kind, const char *text,

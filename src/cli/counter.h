@@ -9,6 +9,8 @@
 
 #include "client.h"
 
+#include "measure/meter.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -59,6 +61,10 @@ struct counter_kind {
 	 * it early. */
 	void (*read)(const char *text, const struct deadline_stop *stop,
 		     struct counter_reading *ret);
+	/* Finds the processes of this machine that own the counter, and returns their number;
+	 * 0: unknown, or on another machine.  NULL: they cannot be found. */
+	unsigned (*find_servers)(const char *text, const struct deadline_stop *stop,
+				 int64_t ret_pid[static METER_SERVERS]);
 };
 enum { COUNTER_CMD, COUNTER_URL, COUNTER_KINDS };
 extern const struct counter_kind counter_kinds[COUNTER_KINDS];
@@ -88,5 +94,9 @@ int counter_url_check(const char *url, char *why, size_t size);
 void counter_url_place(const char *url, char *out, size_t size);
 void counter_url_read(const char *url, const struct deadline_stop *stop,
 		      struct counter_reading *ret);
+/* Finds the processes that listen on the port of the URL, without descendants of one another.
+ * The service manager, which may also have the socket, is left out. */
+unsigned counter_url_servers(const char *url, const struct deadline_stop *stop,
+			     int64_t ret_pid[static METER_SERVERS]);
 
 #endif

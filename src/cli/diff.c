@@ -673,7 +673,7 @@ static int add_figures(const struct pair *p)
 	d->both[1] = p->b->result;
 	d->both[0].label = "A"; /* because the two results may have the same label */
 	d->both[1].label = "B";
-	if (comparison_init(&d->comparison, d->both, 2) != 0)
+	if (comparison_init(&d->comparison, d->both, 2, NULL) != 0)
 		return -GW_E_NOMEM;
 	d->a = row_named(&d->comparison, "A");
 	d->b = row_named(&d->comparison, "B");

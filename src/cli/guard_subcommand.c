@@ -3,6 +3,8 @@
 #include "base/suggest.h"
 #include "cli.h"
 #include "base/json.h"
+#include "base/json_doc.h"
+#include "guard/policy.h"
 #include "output.h"
 
 #include <stdio.h>
@@ -33,6 +35,9 @@ static const struct guard_subcommand subcommands[] = {
 	{ "game", FORM_GAME, 1, 1, "pid for reason", "start|end --pid PID [--for TIME]",
 	  "reports that a game runs: workers leave until you report its end or the process "
 	  "ends" },
+	{ "mode", FORM_MODE, 0, 1, "reason", "[observe|dry-run|enforce|config]",
+	  "shows the mode, or sets it until you set another one, also over restarts; config "
+	  "returns to the configured mode" },
 	{ "clear", FORM_CLEAR, 1, 1, "reason", "GPU",
 	  "ends the quarantine of a GPU (index or UUID) after its fault is fixed" },
 	{ "learn", FORM_LEARN, 0, 0, "for", "[--for TIME]",
@@ -44,6 +49,11 @@ static const struct guard_subcommand subcommands[] = {
 	  "restores checkpointed processes after a crash of the service" },
 };
 #define SUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))
+
+const struct guard_subcommand *guard_subcommand_at(size_t i)
+{
+	return i < SUBCOMMANDS ? &subcommands[i] : NULL;
+}
 
 static const struct guard_subcommand *subcommand_named(const char *word)
 {
@@ -66,7 +76,7 @@ const struct guard_subcommand *guard_subcommand_find(const char *word)
 		cli_error("unknown subcommand 'guard %s' (did you mean '%s'?)", word, near);
 	else
 		cli_error("%s%s%s; give status, explain, evict, resume, hold, pause, snooze, "
-			  "release, game, clear, learn, replay or recover",
+			  "release, game, mode, clear, learn, replay or recover",
 			  word ? "unknown subcommand 'guard " : "a subcommand is missing",
 			  word ? word : "", word ? "'" : "");
 	return NULL;
@@ -182,4 +192,102 @@ int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, u
 	if (code == EXIT_OK && !c->quiet && !c->json)
 		printf("the game of process %lld has ended\n", (long long)pid);
 	return code;
+}
+
+#define MODE_PATH "/api/v1/guard/mode"
+
+void guard_mode_print_set(const struct json_doc *reply)
+{
+	const char *mode = json_doc_string(reply, "mode_set.mode");
+	char text[700];
+
+	if (!mode)
+		return;
+	snprintf(text, sizeof(text),
+		 "The mode was set to %s at run time by %s at %s; the configuration says %s. "
+		 "To use that again, run gpuward guard mode config.",
+		 mode, json_doc_string(reply, "mode_set.set_by"),
+		 json_doc_string(reply, "mode_set.time_utc"),
+		 json_doc_string(reply, "mode_configured"));
+	term_wrap("", 0, text, term_table_width());
+}
+
+/* Says what the mode in force means for workers. */
+static void print_mode_meaning(const struct json_doc *reply)
+{
+	const char *mode = json_doc_string(reply, "mode"),
+		   *wanted = json_doc_string(reply, "mode_set.mode");
+
+	mode = mode ? mode : "unknown";
+	printf("mode %s: %s\n", mode,
+	       strcmp(mode, guard_modes[GUARD_ENFORCE]) == 0
+		       ? "workers leave when another program needs their GPU"
+		       : "decisions are recorded, but no worker is moved");
+	if (wanted && strcmp(wanted, mode) != 0)
+		printf("mode %s applies when the order under way has finished; if it does not, "
+		       "see the events of the service\n",
+		       wanted);
+}
+
+static int check_mode(const char *word)
+{
+	const char *names[8];
+	unsigned n = 0;
+	const char *near;
+
+	for (; guard_modes[n]; n++) {
+		names[n] = guard_modes[n];
+		if (strcmp(word, names[n]) == 0)
+			return EXIT_OK;
+	}
+	names[n++] = "config";
+	if (strcmp(word, "config") == 0)
+		return EXIT_OK;
+	near = suggest(word, names, n, sizeof(names[0]));
+	return cli_usage("guard mode takes observe, dry-run, enforce or config, not '%s'%s%s%s",
+			 word, near ? " (did you mean '" : "", near ? near : "",
+			 near ? "'?)" : "");
+}
+
+static int send_mode(struct remote *r, const char *word, const char *reason)
+{
+	struct buf body;
+	struct json j;
+	int code;
+
+	if (strcmp(word, "config") == 0)
+		return remote_request_ok(r, "DELETE", MODE_PATH, NULL);
+	buf_init(&body, 4096);
+	json_init(&j, &body, false);
+	json_object(&j, NULL);
+	json_string(&j, "mode", word);
+	if (reason)
+		json_string(&j, "reason", reason);
+	json_object_end(&j);
+	json_end(&j);
+	code = remote_request_ok(r, "PUT", MODE_PATH, body.p);
+	buf_done(&body);
+	return code;
+}
+
+int guard_mode(const struct cli *c, struct remote *r, const char *word, const char *reason)
+{
+	const char *journal;
+	int code = word ? check_mode(word) : EXIT_OK;
+
+	if (code == EXIT_OK)
+		code = word ? send_mode(r, word, reason)
+			    : remote_request_ok(r, "GET", "/api/v1/guard", NULL);
+	if (code != EXIT_OK)
+		return code;
+	if (c->json)
+		return output_print(r->body.p, r->body.len);
+	journal = json_doc_string(r->reply, "journal");
+	if (!c->quiet)
+		print_mode_meaning(r->reply);
+	if (!c->quiet && !word)
+		guard_mode_print_set(r->reply);
+	if (word && journal && strcmp(journal, "ok") != 0)
+		cli_error("note: %s", journal);
+	return EXIT_OK;
 }

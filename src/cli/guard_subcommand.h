@@ -15,6 +15,7 @@ enum guard_form {
 	FORM_PAUSE,
 	FORM_SNOOZE,
 	FORM_GAME,
+	FORM_MODE,
 	FORM_CLEAR,
 	FORM_LEARN,
 	FORM_REPLAY,
@@ -28,6 +29,9 @@ struct guard_subcommand {
 	const char *options; /* options that the subcommand takes, separated by blanks */
 	const char *usage, *description;
 };
+
+/* Returns subcommand number i, or NULL after the last. */
+const struct guard_subcommand *guard_subcommand_at(size_t i);
 
 /* Finds a subcommand.  If there is none of that name, prints an error and returns NULL. */
 const struct guard_subcommand *guard_subcommand_find(const char *word);
@@ -46,6 +50,13 @@ int64_t guard_game_pid(const char *text);
  * an exit code. */
 int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, uint64_t for_ns,
 	       const char *reason);
+
+/* Prints the mode of the guard with who set it, or sets it.  word: a mode, "config" for the
+ * configured one, or NULL to print it.  Returns an exit code. */
+int guard_mode(const struct cli *c, struct remote *r, const char *word, const char *reason);
+
+/* Prints that a person set the mode, in a reply that has mode_set; nothing if not. */
+void guard_mode_print_set(const struct json_doc *reply);
 
 /* Watches an idle machine for this long, then prints rules that ignore the processes that
  * always run.  Returns an exit code. */

@@ -59,6 +59,7 @@ const struct option measure_plan_options[] = {
 	CALIBRATION_OPTIONS(AT(calibrate), AT(calibrate_accuracy), "; read after the last run"),
 	OPTION_ROW(FLAG, 0, "calibrate-keep", AT(calibrate_keep), NULL,
 		   "also use this calibration for later measurements of this GPU"),
+	COST_OPTIONS(struct measure_options, cost),
 	SESSION_PROGRESS(struct measure_options, session),
 	OPTION_END,
 };
@@ -176,6 +177,8 @@ static int parse_plan(const struct measure_options *o, struct measure_plan *p)
 	if (code == EXIT_OK && !o->calibrate && (o->calibrate_accuracy || o->calibrate_keep))
 		code = cli_usage("--calibrate-%s needs --calibrate",
 				 o->calibrate_keep ? "keep" : "accuracy");
+	if (code == EXIT_OK)
+		code = cost_options_read(&o->cost, &p->cost);
 	if (code == EXIT_OK && o->baseline)
 		code = parse_baseline(o->baseline, &p->baseline);
 	if (code == EXIT_OK && o->interval_ns && o->interval_ns < NS_PER_MS)

@@ -5,6 +5,7 @@
 #ifndef GW_CLI_MEASURE_PLAN_H
 #define GW_CLI_MEASURE_PLAN_H
 
+#include "cost_options.h"
 #include "counter.h"
 #include "run_result.h"
 #include "session.h"
@@ -18,6 +19,7 @@ struct measure_options {
 	const char *count_by[COUNTER_KINDS];
 	const char *calibrate, *calibrate_accuracy;
 	struct option_list tag;
+	struct cost_options cost;
 	double trial, trials, tokens; /* tokens NAN: not given */
 	uint64_t interval_ns;
 	bool calibrate_keep, service;
@@ -34,6 +36,7 @@ struct measure_plan {
 	const char *count_by;   /* the command or URL that gives the count */
 	bool counts_iterations; /* the counter counts iterations, not tokens */
 	double accuracy;        /* accuracy of the external power meter, as a ratio */
+	struct energy_cost cost;
 };
 
 /* Parses the options and arguments of c, and checks everything that can be checked before a GPU

@@ -40,25 +40,36 @@ struct option {
 	const char *const *choices; /* NULL-terminated             */
 	const char *fallback;
 	double least, most, otherwise; /* of OPTION_COUNT; NAN: no default */
+	/* Returns word i that an OPTION_LIST may contain, or NULL after the last: for
+	 * completion.  NULL: unknown. */
+	const char *(*word)(unsigned i);
 };
 
 /* One row of a table of options.  The macros below are for types that need more data. */
-#define OPTION_ROW(type, letter, name, offset, metavar, help)                           \
-	{                                                                               \
-		name, letter, OPTION_##type, offset, metavar, help, NULL, NULL, 0, 0, 0 \
-	}
-#define OPTION_CHOICE_ROW(letter, name, offset, metavar, help, choices)                    \
-	{                                                                                  \
-		name, letter, OPTION_CHOICE, offset, metavar, help, choices, NULL, 0, 0, 0 \
-	}
-#define OPTION_OPTIONAL_ROW(letter, name, offset, metavar, help, fallback)                    \
+#define OPTION_ROW(type, letter, name, offset, metavar, help)                                 \
 	{                                                                                     \
-		name, letter, OPTION_OPTIONAL, offset, metavar, help, NULL, fallback, 0, 0, 0 \
+		name, letter, OPTION_##type, offset, metavar, help, NULL, NULL, 0, 0, 0, NULL \
+	}
+#define OPTION_CHOICE_ROW(letter, name, offset, metavar, help, choices)                     \
+	{                                                                                   \
+		name, letter, OPTION_CHOICE, offset, metavar, help, choices, NULL, 0, 0, 0, \
+			NULL                                                                \
+	}
+#define OPTION_OPTIONAL_ROW(letter, name, offset, metavar, help, fallback)                     \
+	{                                                                                      \
+		name, letter, OPTION_OPTIONAL, offset, metavar, help, NULL, fallback, 0, 0, 0, \
+			NULL                                                                   \
+	}
+/* A list of words; word: as in struct option. */
+#define OPTION_WORDS_ROW(letter, name, offset, metavar, help, word)                         \
+	{                                                                                   \
+		name, letter, OPTION_LIST, offset, metavar, help, NULL, NULL, 0, 0, 0, word \
 	}
 /* The help ends with the default. */
-#define OPTION_COUNT_ROW(name, offset, help, least, most, otherwise)                         \
-	{                                                                                    \
-		name, 0, OPTION_COUNT, offset, "N", help, NULL, NULL, least, most, otherwise \
+#define OPTION_COUNT_ROW(name, offset, help, least, most, otherwise)                          \
+	{                                                                                     \
+		name, 0, OPTION_COUNT, offset, "N", help, NULL, NULL, least, most, otherwise, \
+			NULL                                                                  \
 	}
 #define OPTION_END           \
 	{                    \

@@ -213,15 +213,14 @@ int remote_send(struct remote *r, const char *method, const char *path, const ch
 
 int remote_reply(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size)
 {
-	char ignored[200];
 	int err;
 
 	clear_reply(r);
 	err = client_reply(fd, timeout_ns, &r->status, &r->body);
 	if (err)
 		describe_error(r, err, message, size);
-	else if (r->body.len)
-		json_doc_new(r->body.p, r->body.len, &r->reply, ignored, sizeof(ignored));
+	else
+		remote_parse(r);
 	return err;
 }
 
@@ -235,6 +234,33 @@ int remote_request(struct remote *r, const char *method, const char *path, const
 		return err;
 	now_ns = clock_mono_ns(clock_real());
 	return remote_reply(r, fd, until_ns > now_ns ? until_ns - now_ns : 0, message, size);
+}
+
+int remote_fetch(struct remote *r, const char *path, const struct deadline_stop *stop,
+		 uint64_t timeout_ns, char *message, size_t size)
+{
+	struct client_request q = { .address = r->address,
+				    .method = "GET",
+				    .path = path,
+				    .accept = "application/json",
+				    .stop = stop };
+	int err;
+
+	clear_reply(r);
+	err = client_request_reply(&q, timeout_ns, &r->status, &r->body);
+	if (err)
+		describe_error(r, err, message, size);
+	return err;
+}
+
+void remote_parse(struct remote *r)
+{
+	char ignored[200];
+
+	json_doc_free(r->reply);
+	r->reply = NULL;
+	if (r->body.len)
+		json_doc_new(r->body.p, r->body.len, &r->reply, ignored, sizeof(ignored));
 }
 
 const char *remote_why(const struct remote *r)

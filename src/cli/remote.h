@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 struct json_doc;
+struct deadline_stop;
 
 /* Options of a command that sends requests to the service. */
 struct remote_flags {
@@ -54,6 +55,12 @@ int remote_request(struct remote *r, const char *method, const char *path, const
 int remote_send(struct remote *r, const char *method, const char *path, const char *body,
 		uint64_t timeout_ns, int *ret_fd, char *message, size_t size);
 int remote_reply(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size);
+
+/* remote_fetch() sends a GET request and leaves the reply as text in r->body; remote_parse()
+ * parses that text into r->reply.  For a caller that compares a reply with the one before. */
+int remote_fetch(struct remote *r, const char *path, const struct deadline_stop *stop,
+		 uint64_t timeout_ns, char *message, size_t size);
+void remote_parse(struct remote *r);
 
 /* Works like remote_request(), but prints errors, also for a status of 400 or more.  Returns
  * EXIT_OK or EXIT_FAILED. */

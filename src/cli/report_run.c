@@ -358,7 +358,8 @@ static void run_codes(struct buf *out, const struct result_run *run)
 	buf_adds(out, "</ul>\n");
 }
 
-static void run_figures(struct buf *out, const struct result_run *run)
+static void run_figures(struct buf *out, const struct result_run *run,
+			const struct energy_cost *cost)
 {
 #define R(member) offsetof(struct result_run, member)
 	static const struct {
@@ -379,6 +380,9 @@ static void run_figures(struct buf *out, const struct result_run *run)
 		{ "CPU and memory", R(host_j), "J" },
 	};
 
+	char text[ENERGY_COST_TEXT];
+
+	energy_cost_text(cost, run->sum.energy_j.best, text);
 	buf_adds(out, "<table class=\"facts\"><tbody>\n");
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		const void *at = (const char *)run + rows[i].at;
@@ -396,6 +400,11 @@ static void run_figures(struct buf *out, const struct result_run *run)
 		else
 			add_band(out, at, "J");
 		buf_adds(out, "</td></tr>\n");
+		if (rows[i].at == R(sum.energy_j) && *text) {
+			buf_adds(out, "<tr><th scope=\"row\">Cost</th><td>");
+			markup_text(out, text);
+			buf_adds(out, "</td></tr>\n");
+		}
 	}
 	buf_adds(out, "</tbody></table>\n");
 }
@@ -426,7 +435,8 @@ static void run_windows(struct buf *out, const struct result_run *run)
 	buf_adds(out, "</tbody></table>\n");
 }
 
-static void run_section(struct buf *out, const struct result_file *file, size_t i)
+static void run_section(struct buf *out, const struct result_file *file, size_t i,
+			const struct energy_cost *cost)
 {
 	const struct result_run *run = &file->runs[i];
 
@@ -444,7 +454,7 @@ static void run_section(struct buf *out, const struct result_file *file, size_t 
 	buf_adds(out, "</h3>\n");
 	run_codes(out, run);
 	run_figure(out, file, run);
-	run_figures(out, run);
+	run_figures(out, run, cost);
 	run_windows(out, run);
 	write_provenance(out, run);
 }
@@ -530,7 +540,8 @@ static void write_clean_room(struct buf *out, const struct result_file *r)
 	buf_adds(out, r->nworkers ? ".</p>\n" : "no worker of the guard had to leave.</p>\n");
 }
 
-void report_result(struct buf *out, const struct result_file *results, size_t i)
+void report_result(struct buf *out, const struct result_file *results, size_t i,
+		   const struct energy_cost *cost)
 {
 	const struct result_file *r = &results[i];
 
@@ -544,7 +555,7 @@ void report_result(struct buf *out, const struct result_file *results, size_t i)
 	if (r->nruns == 0)
 		buf_adds(out, "<p>This result contains no run.</p>\n");
 	for (size_t k = 0; k < r->nruns; k++)
-		run_section(out, r, k);
+		run_section(out, r, k, cost);
 	write_environment(out, results, i);
 	buf_adds(out, "</section>\n");
 }

@@ -6,14 +6,17 @@
 #include "result_file.h"
 
 #include "base/buf.h"
+#include "serve/energy_cost.h"
 
 /* Each chart is drawn in two widths, for a screen and for a phone; the style sheet shows
  * one. */
 #define REPORT_WIDE   976
 #define REPORT_NARROW 360
 
-/* Writes the section of results[i].  The section may refer to earlier results. */
-void report_result(struct buf *out, const struct result_file *results, size_t i);
+/* Writes the section of results[i].  The section may refer to earlier results.  cost: what the
+ * user configured. */
+void report_result(struct buf *out, const struct result_file *results, size_t i,
+		   const struct energy_cost *cost);
 
 /* Writes the validity as a small coloured word. */
 void report_badge(struct buf *out, const char *validity);

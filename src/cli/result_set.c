@@ -1,7 +1,9 @@
 #include "result_set.h"
 
-#include "comparison.h"
 #include "output.h"
+
+#include "base/suggest.h"
+#include "base/utf8.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -89,4 +91,42 @@ int result_set_with(const struct cli *c, const char *output, bool across,
 		result_file_free(&r.v[i]);
 	free(r.v);
 	return code;
+}
+
+static int refuse_reference(const struct comparison *c, const char *label)
+{
+	const char *near = suggest(label, (const char *const *)&c->rows[0].label, c->nrows,
+				   sizeof(c->rows[0]));
+	char clean[200], list[600] = "";
+	struct buf b;
+
+	if (near) {
+		utf8_clean(clean, sizeof(clean), near);
+		return cli_usage("--reference: no result has the label '%s' (did you mean "
+				 "'%s'?)",
+				 label, clean);
+	}
+	buf_init_fixed(&b, list, sizeof(list));
+	for (size_t i = 0; i < c->nrows && b.len < 400; i++) {
+		utf8_clean(clean, sizeof(clean), c->rows[i].label);
+		buf_addf(&b, "%s'%s'", i ? ", " : "", clean);
+	}
+	return cli_usage("--reference: no result has the label '%s'; the labels are: %s", label,
+			 list);
+}
+
+int result_set_compare(const struct result_set *r, const char *reference,
+		       struct comparison *ret)
+{
+	int err = comparison_init(ret, r->v, r->n, reference);
+
+	if (err == -GW_E_NOENT)
+		return refuse_reference(ret, reference);
+	if (err)
+		return cli_no_memory();
+	if (reference && ret->reference->used == 0)
+		return cli_fail("--reference: '%s' has no usable run, so nothing can be "
+				"compared with it",
+				reference);
+	return EXIT_OK;
 }

@@ -509,6 +509,16 @@ static bool is_interrupted(void *arg)
 	return runner_sleep(arg, 0);
 }
 
+/* Finds the server that is counted: it works for the command, so it is not a foreign process. */
+static void find_servers(struct run_count *c)
+{
+	c->servers = c->kind->find_servers
+			     ? c->kind->find_servers(c->by, &c->stop, c->server_pid)
+			     : 0;
+	if (c->runner->meter)
+		meter_set_servers(c->runner->meter, c->server_pid, c->servers);
+}
+
 int run_count_before(struct run_count *c, bool more)
 {
 	if (!c->kind)
@@ -516,6 +526,7 @@ int run_count_before(struct run_count *c, bool more)
 	if (c->kind->place)
 		c->kind->place(c->by, c->place, sizeof(c->place));
 	c->stop = (struct deadline_stop){ is_interrupted, c->runner, c->runner->signal_fd };
+	find_servers(c); /* before the counter is read, because it takes milliseconds */
 	counter_read(c->kind, c->by, &c->stop, &c->first);
 	if (*c->first.why)
 		cli_error("--%s: %s; %s", c->kind->option, c->first.why,
@@ -559,6 +570,8 @@ bool run_count_take(struct run_count *c, const struct runner_run *run,
 					.fresh_assumed = n.fresh_assumed };
 	if (c->kind->place) {
 		ret->place = c->place;
+		ret->servers = c->servers;
+		memcpy(ret->server_pid, c->server_pid, sizeof(ret->server_pid));
 		ret->series = c->last.n ? c->last.n : c->first.n;
 		snprintf(ret->name, sizeof(ret->name), "%s", c->first.name);
 	}

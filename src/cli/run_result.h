@@ -122,6 +122,8 @@ struct run_count {
 	struct deadline_stop stop;
 	struct counter_reading first, last;
 	char place[2400]; /* the source, for the result */
+	int64_t server_pid[METER_SERVERS];
+	unsigned servers;
 };
 
 /* Reads the counter before a run starts, so that a counter that does not work is found early.

@@ -91,9 +91,20 @@ static void print_energy(const struct measured_run *r)
 	    width_text(b, half_width(&r->sum.relative_joules)), r->devices > 1 ? "s" : "");
 }
 
+/* Prints what the energy costs, if the user configured a price or a carbon intensity. */
+static void print_cost(const struct measured *m, double joules)
+{
+	char text[ENERGY_COST_TEXT];
+
+	energy_cost_text(&m->cost, joules, text);
+	if (*text)
+		row("Cost", "%s", text);
+}
+
 static void print_counted(const struct measured_count *c)
 {
-	char name[sizeof(c->name)], place[512], series[32] = "", fresh[64] = "";
+	char name[sizeof(c->name)], place[512], series[32] = "", fresh[64] = "",
+						server[64] = "";
 
 	if (!c->place || !c->series)
 		return;
@@ -103,7 +114,10 @@ static void print_counted(const struct measured_count *c)
 		snprintf(series, sizeof(series), ", %u series", c->series);
 	if (c->fresh)
 		snprintf(fresh, sizeof(fresh), " (%u appeared during the run)", c->fresh);
-	row("Counted", "%s%s%s, at %s", name, series, fresh, place);
+	if (c->servers)
+		snprintf(server, sizeof(server), " (pid %lld, part of the measurement)",
+			 (long long)c->server_pid[0]);
+	row("Counted", "%s%s%s, at %s%s", name, series, fresh, place, server);
 }
 
 static void print_items(const struct measured_run *r)
@@ -361,6 +375,8 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 	if (r->part)
 		row("Part", "%s", r->part);
 	print_energy(r);
+	if (m)
+		print_cost(m, r->sum.joules.best);
 	print_items(r);
 	print_net(r);
 	if (m && m->calibration)
@@ -482,6 +498,7 @@ static void print_mean(const struct measured *m, unsigned n)
 	row(title, "%s (95 %%, including the sensor error); %s s.d. from run to run; in %s",
 	    interval_text(a, &all), width_text(b, sd),
 	    term_quantity(c, mean_value(m, RUN(seconds)), "s"));
+	print_cost(m, all.best);
 	all = mean_joules(m, RUN(sum.joules), RUN(work.iterations), &sd);
 	if (!isnan(all.best))
 		row("  iteration", "%s in %s (%.0f iterations per run)", interval_text(a, &all),

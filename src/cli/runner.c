@@ -442,7 +442,8 @@ bool cooldown_wait(struct cooldown *k)
 	find_farthest(k, &f);
 	while (f.over_c > 0 && now - begin < COOLDOWN_MOST_S * NS_PER_S) {
 		if (k->report)
-			k->report(k->arg, f.index, f.now_c, k->mark_c[f.i]);
+			k->report(k->arg, f.index, f.now_c, k->mark_c[f.i],
+				  COOLDOWN_MOST_S - (double)(now - begin) * 1e-9);
 		if (runner_sleep(k->runner, now + NS_PER_S / 2))
 			break;
 		find_farthest(k, &f);

@@ -107,8 +107,8 @@ struct cooldown {
 	 * of the runner's meter are read through ctx. */
 	unsigned (*read)(void *arg, struct cooldown_gpu ret[static COOLDOWN_DEVICES]);
 	/* Called twice per second during a wait, with the GPU that is farthest above its
-	 * target.  May be NULL. */
-	void (*report)(void *arg, unsigned gpu, double now_c, double mark_c);
+	 * target, and the longest time that the wait still takes.  May be NULL. */
+	void (*report)(void *arg, unsigned gpu, double now_c, double mark_c, double left_s);
 	void *arg;
 	/* Results: */
 	double waited_s;

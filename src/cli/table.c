@@ -164,59 +164,55 @@ static void cut_text(char *out, size_t size, const char *text, size_t columns)
 	snprintf(out, size, "%.*s%s", (int)all, text, whole ? "" : cut_mark());
 }
 
-static void add_spaces(struct buf *out, size_t columns)
-{
-	buf_addf(out, "%*s", (int)columns, "");
-}
-
+/* Blanks are added only when text follows, so that no line ends with blanks. */
 struct pen {
 	struct buf *out;
 	bool colour;
+	size_t blanks;
 };
 
-static void add_cell(const struct pen *pen, const char *text, enum term_style style,
-		     const struct table_column *col, size_t width, bool last)
+static void add_text(struct pen *pen, const char *text, enum term_style style)
 {
 	bool styled = pen->colour && style != TERM_PLAIN;
+
+	if (!*text)
+		return;
+	buf_addf(pen->out, "%*s%s%s%s", (int)pen->blanks, "", styled ? term_on(style) : "",
+		 text, styled ? term_off() : "");
+	pen->blanks = 0;
+}
+
+static void add_cell(struct pen *pen, const char *text, enum term_style style,
+		     const struct table_column *col, size_t width)
+{
 	char shown[TABLE_CELL + 8];
 	size_t rest;
 
 	cut_text(shown, sizeof(shown), text, width);
 	rest = width - utf8_columns(shown);
-	if (col->right)
-		add_spaces(pen->out, rest);
-	buf_addf(pen->out, "%s%s%s", styled ? term_on(style) : "", shown,
-		 styled ? term_off() : "");
-	if (!col->right && !last)
-		add_spaces(pen->out, rest);
-	if (!last)
-		add_spaces(pen->out, GAP);
+	pen->blanks += col->right ? rest : 0;
+	add_text(pen, shown, style);
+	pen->blanks += GAP + (col->right ? 0 : rest);
 }
 
-static unsigned last_shown(const struct table *t, const struct layout *l)
+static void add_line_end(struct pen *pen)
 {
-	unsigned last = 0;
-
-	for (unsigned c = 0; c < t->ncolumns; c++)
-		if (l->shown[c])
-			last = c;
-	return last;
+	pen->blanks = 0;
+	buf_addc(pen->out, '\n');
 }
 
 void table_format(const struct table *t, unsigned width, bool colour, struct buf *out)
 {
-	const struct pen pen = { out, colour };
+	struct pen pen = { out, colour, 0 };
 	struct layout l;
-	unsigned last;
 
 	layout_measure(t, &l);
 	layout_fit(t, &l, width);
-	last = last_shown(t, &l);
 	for (unsigned c = 0; c < t->ncolumns; c++)
 		if (l.shown[c])
 			add_cell(&pen, t->columns[c].title, TERM_BOLD, &t->columns[c],
-				 l.width[c], c == last);
-	buf_addc(out, '\n');
+				 l.width[c]);
+	add_line_end(&pen);
 	for (unsigned r = 0; r < t->rows; r++) {
 		for (unsigned c = 0; c < t->ncolumns; c++) {
 			const struct table_cell *cell = table_cell_at(t, r, c);
@@ -224,9 +220,9 @@ void table_format(const struct table *t, unsigned width, bool colour, struct buf
 			if (l.shown[c])
 				add_cell(&pen, cell->set ? cell->text : "-",
 					 cell->set ? cell->style : TERM_DIM, &t->columns[c],
-					 l.width[c], c == last);
+					 l.width[c]);
 		}
-		buf_addc(out, '\n');
+		add_line_end(&pen);
 	}
 }
 

@@ -25,6 +25,13 @@ static FILE *term_file(void)
 	return term.error ? stderr : stdout;
 }
 
+/* Returns the descriptor of the output.  While a frame is printed into memory, stdout has no
+ * descriptor; the output is still the terminal. */
+static int term_fd(void)
+{
+	return term.error ? STDERR_FILENO : STDOUT_FILENO;
+}
+
 static bool is_set(const char *name)
 {
 	const char *v = getenv(name);
@@ -69,7 +76,7 @@ void term_init(const char *color_mode)
 {
 	term.utf8 = want_utf8();
 	term.mode = color_mode;
-	term.tty = isatty(fileno(term_file()));
+	term.tty = isatty(term_fd());
 	term.color = want_color(color_mode);
 }
 
@@ -86,7 +93,7 @@ unsigned term_width(void)
 	const char *columns = getenv("COLUMNS");
 	unsigned long n = 0;
 
-	if (ioctl(fileno(term_file()), TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0)
+	if (ioctl(term_fd(), TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0)
 		n = ws.ws_col;
 	else if (columns)
 		n = strtoul(columns, NULL, 10);
@@ -103,6 +110,11 @@ unsigned term_table_width(void)
 bool term_utf8(void)
 {
 	return term.utf8;
+}
+
+bool term_color(void)
+{
+	return term.color;
 }
 
 const char *term_plain(const char *text)

@@ -25,6 +25,7 @@ unsigned term_width(void);
 unsigned term_table_width(void);
 
 bool term_utf8(void);
+bool term_color(void);
 
 /* Returns the text, or its ASCII form if the terminal does not show UTF-8: "C" for "°C". */
 const char *term_plain(const char *text);

@@ -149,6 +149,25 @@ int bus_read_bool(const struct bus_message *m, bool *ret)
 	return value <= 1 ? 0 : -GW_E_PARSE;
 }
 
+int bus_read_u32(const struct bus_message *m, uint32_t *ret)
+{
+	if (!m->signature || m->signature[0] != 'u' || m->body_size < 4)
+		return -GW_E_PARSE;
+	*ret = read_u32(m->body, m->big_endian);
+	return 0;
+}
+
+int bus_read_u32_text(const struct bus_message *m, uint32_t *ret, const char **ret_text)
+{
+	struct cursor c = { .p = m->body, .end = m->body_size, .big_endian = m->big_endian };
+
+	if (!m->signature || strcmp(m->signature, "us") != 0)
+		return -GW_E_PARSE;
+	*ret = take_number(&c);
+	*ret_text = take_text(&c, false);
+	return c.bad ? -GW_E_PARSE : 0;
+}
+
 /* ---- writing, always little endian ---- */
 
 static void put_number(struct buf *out, uint32_t n)
@@ -192,30 +211,72 @@ static void put_number_at(struct buf *out, size_t at, size_t n)
 		out->p[at + i] = (char)(n >> 8 * i & 255);
 }
 
-void bus_write(struct buf *out, uint32_t serial, const struct bus_method *m,
-	       const char *const *arg)
+void bus_call_begin(struct bus_call *c, struct buf *out, uint32_t serial,
+		    const struct bus_method *m, const char *signature)
 {
 	const char head[4] = { 'l', BUS_CALL, 0, 1 };
-	size_t begin = out->len, body;
-	char signature[FIELDS + 1] = "";
-	unsigned n = 0;
 
-	while (arg[n] && n < FIELDS)
-		signature[n++] = 's';
+	c->out = out;
+	c->begin = out->len;
 	buf_add(out, head, sizeof(head));
 	put_number(out, 0); /* size of the body, filled in at the end */
 	put_number(out, serial);
 	put_number(out, 0); /* size of the fields, filled in at the end */
-	put_field(out, begin, F_PATH, 'o', m->path);
-	put_field(out, begin, F_DESTINATION, 's', m->destination);
-	put_field(out, begin, F_INTERFACE, 's', m->interface);
-	put_field(out, begin, F_MEMBER, 's', m->member);
-	if (n > 0)
-		put_field(out, begin, F_SIGNATURE, 'g', signature);
-	put_number_at(out, begin + 12, out->len - begin - HEAD_SIZE);
-	pad(out, begin, 8);
-	body = out->len;
+	put_field(out, c->begin, F_PATH, 'o', m->path);
+	put_field(out, c->begin, F_DESTINATION, 's', m->destination);
+	put_field(out, c->begin, F_INTERFACE, 's', m->interface);
+	put_field(out, c->begin, F_MEMBER, 's', m->member);
+	if (*signature)
+		put_field(out, c->begin, F_SIGNATURE, 'g', signature);
+	put_number_at(out, c->begin + 12, out->len - c->begin - HEAD_SIZE);
+	pad(out, c->begin, 8);
+	c->body = out->len;
+}
+
+void bus_put_u32(struct bus_call *c, uint32_t n)
+{
+	pad(c->out, c->body, 4);
+	put_number(c->out, n);
+}
+
+void bus_put_text(struct bus_call *c, const char *s)
+{
+	put_text(c->out, c->body, s);
+}
+
+void bus_put_texts(struct bus_call *c, const char *const *list)
+{
+	size_t at;
+
+	bus_put_u32(c, 0); /* size of the elements, filled in below */
+	at = c->out->len;
+	for (; *list; list++)
+		bus_put_text(c, *list);
+	put_number_at(c->out, at - 4, c->out->len - at);
+}
+
+void bus_put_no_pairs(struct bus_call *c)
+{
+	bus_put_u32(c, 0);
+	pad(c->out, c->body, 8); /* the alignment of an element, even if there is none */
+}
+
+void bus_call_end(struct bus_call *c)
+{
+	put_number_at(c->out, c->begin + 4, c->out->len - c->body);
+}
+
+void bus_write(struct buf *out, uint32_t serial, const struct bus_method *m,
+	       const char *const *arg)
+{
+	char signature[FIELDS + 1] = "";
+	struct bus_call c;
+	unsigned n = 0;
+
+	while (arg[n] && n < FIELDS)
+		signature[n++] = 's';
+	bus_call_begin(&c, out, serial, m, signature);
 	for (unsigned i = 0; i < n; i++)
-		put_text(out, body, arg[i]);
-	put_number_at(out, begin + 4, out->len - body);
+		bus_put_text(&c, arg[i]);
+	bus_call_end(&c);
 }

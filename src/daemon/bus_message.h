@@ -1,7 +1,7 @@
 /* bus_message: encodes and decodes D-Bus messages.
  *
- * Supports what a small client needs: method calls with string arguments, and the headers of
- * incoming messages. Pure: it has no socket. */
+ * Supports what a small client needs: method calls with a few types of arguments, and the
+ * headers of incoming messages. Pure: it has no socket. */
 #ifndef GW_DAEMON_BUS_MESSAGE_H
 #define GW_DAEMON_BUS_MESSAGE_H
 
@@ -30,9 +30,27 @@ long bus_read(const uint8_t *bytes, size_t size, struct bus_message *ret);
 /* Decodes a body of signature "b". Returns 0 or -GW_E_PARSE. */
 int bus_read_bool(const struct bus_message *m, bool *ret);
 
+/* Decodes a body that begins with a number (signature "u..."), or of signature "us". Each returns
+ * 0 or -GW_E_PARSE. The text points into the body. */
+int bus_read_u32(const struct bus_message *m, uint32_t *ret);
+int bus_read_u32_text(const struct bus_message *m, uint32_t *ret, const char **ret_text);
+
 struct bus_method {
 	const char *destination, *path, *interface, *member;
 };
+
+/* Appends a method call to out: begin, put the arguments in the order of the signature, end. */
+struct bus_call {
+	struct buf *out;
+	size_t begin, body; /* positions in out */
+};
+void bus_call_begin(struct bus_call *c, struct buf *out, uint32_t serial,
+		    const struct bus_method *m, const char *signature);
+void bus_put_u32(struct bus_call *c, uint32_t n); /* "u" or "i" */
+void bus_put_text(struct bus_call *c, const char *s);
+void bus_put_texts(struct bus_call *c, const char *const *list); /* "as"; NULL ends it */
+void bus_put_no_pairs(struct bus_call *c);                       /* an empty "a{sv}" */
+void bus_call_end(struct bus_call *c);
 
 /* Appends a method call to out. arg is a NULL-terminated array of string arguments. */
 void bus_write(struct buf *out, uint32_t serial, const struct bus_method *m,

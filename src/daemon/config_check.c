@@ -3,6 +3,8 @@
 #include "config_read.h"
 
 #include "base/file.h"
+#include "base/utf8.h"
+#include "serve/energy_cost.h"
 
 #include <gpuward.h>
 
@@ -197,6 +199,20 @@ static void check_unix_mode(struct config_reader *r)
 				mode);
 }
 
+/* A currency is one word on the page and in documents. */
+static void check_currency(struct config_reader *r)
+{
+	const char *word = r->c->energy_price_currency ? r->c->energy_price_currency : "";
+	char clean[64];
+
+	utf8_clean(clean, sizeof(clean), word);
+	if (strlen(word) >= ENERGY_COST_CURRENCY || strcmp(clean, word) != 0)
+		config_complain(r, place(r, CONFIG_ID_energy_price_currency),
+				"price_currency must be a word of at most %d bytes such as "
+				"\"EUR\", not \"%.40s\"",
+				ENERGY_COST_CURRENCY - 1, clean);
+}
+
 static void check_streams(struct config_reader *r)
 {
 	const struct config *c = r->c;
@@ -239,6 +255,7 @@ void config_check(struct config_reader *r)
 	check_tls(r);
 	check_exposure(r);
 	check_unix_mode(r);
+	check_currency(r);
 	check_streams(r);
 	check_nvml(r);
 	check_history(r);

@@ -1,6 +1,7 @@
 #include "engine.h"
 
 #include "guard_service.h"
+#include "process_account.h"
 #include "query_errors.h"
 #include "reader.h"
 #include "settings.h"
@@ -22,6 +23,7 @@
 #define DEVICES_MAX   256
 #define TEXT_MAX      400
 #define GONE_AGAIN_NS (5 * NS_PER_S)
+#define LOOK_NS       (35 * NS_PER_S) /* longer than the usual time between two scrapes */
 
 /* What the engine remembers about a GPU between ticks. */
 struct gpu_state {
@@ -43,6 +45,7 @@ struct engine {
 	struct view view;
 	struct view_device *device; /* DEVICES_MAX, parallel to gpu */
 	struct gpu_state *gpu;
+	struct process_account *account;
 	struct metering *metering; /* the view's */
 	bool retiring;
 	enum gw_cause cause;         /* cause reported at the last tick */
@@ -180,6 +183,12 @@ static void count_save(struct engine *e, const char *what, const char *uuid, con
 	store_set_count(e->config.store, key, v);
 }
 
+/* The wall time of the first joule of a GPU; 0: not stored. */
+static uint64_t since_load(struct engine *e, const char *uuid)
+{
+	return (uint64_t)(count_load(e, "energy", uuid, "since") * 1e9);
+}
+
 /* Loads the stored counts for a GPU that is new at this index. */
 static void recall(struct engine *e, unsigned i, const char *uuid)
 {
@@ -189,11 +198,13 @@ static void recall(struct engine *e, unsigned i, const char *uuid)
 	memset(v, 0, sizeof(*v));
 	memset(s, 0, sizeof(*s));
 	v->meter = -1;
+	process_account_reset(e->account, i);
 	snprintf(s->uuid, sizeof(s->uuid), "%s", uuid ? uuid : "");
 	if (!uuid)
 		return;
 	s->base_j = count_load(e, "energy", uuid, "joules");
 	s->base_s = count_load(e, "energy", uuid, "seconds");
+	v->energy_since_ns = since_load(e, uuid);
 	v->state_changes = (uint64_t)count_load(e, "state_changes", uuid, "");
 	for (unsigned a = 0; a < GW_ABSENCES; a++)
 		if (view_is_error(a))
@@ -210,11 +221,17 @@ static void recall_late(struct engine *e)
 	for (unsigned i = 0; i < DEVICES_MAX; i++) {
 		struct view_device *v = &e->device[i];
 		struct gpu_state *s = &e->gpu[i];
+		double joules, seconds;
 
 		if (!s->known || !s->uuid[0])
 			continue;
-		s->base_j += count_load(e, "energy", s->uuid, "joules");
-		s->base_s += count_load(e, "energy", s->uuid, "seconds");
+		joules = count_load(e, "energy", s->uuid, "joules");
+		seconds = count_load(e, "energy", s->uuid, "seconds");
+		s->base_j += joules;
+		s->base_s += seconds;
+		if (seconds > 0)
+			v->energy_since_ns = since_load(e, s->uuid);
+		process_account_shift(e->account, i, joules, seconds);
 		v->state_changes += (uint64_t)count_load(e, "state_changes", s->uuid, "");
 		for (unsigned a = 0; a < GW_ABSENCES; a++)
 			if (view_is_error(a))
@@ -262,9 +279,17 @@ static void count_energy(struct engine *e, unsigned i)
 		v->energy_joules = s->base_j;
 		v->energy_seconds = s->base_s;
 	}
+	/* if an earlier run counted joules without this time, it stays unknown */
+	if (!v->energy_since_ns && s->base_s == 0 && v->energy_seconds > 0)
+		v->energy_since_ns =
+			clock_wall_ns(e->clock) - (uint64_t)(v->energy_seconds * 1e9);
 	if (s->uuid[0]) {
 		count_save(e, "energy", s->uuid, "joules", v->energy_joules);
 		count_save(e, "energy", s->uuid, "seconds", v->energy_seconds);
+		/* a time is not a sum: the store would add one that it loads late */
+		if (store_count_known(e->config.store))
+			count_save(e, "energy", s->uuid, "since",
+				   (double)v->energy_since_ns / 1e9);
 	}
 	if (v->energy_seconds == 0 && v->energy_joules == 0)
 		v->energy_joules = NAN; /* never measured */
@@ -538,6 +563,8 @@ static void engine_tick(void *arg, const struct reading *r)
 	follow_driver(e, r);
 	for (unsigned i = 0; i < v->devices; i++)
 		follow_device(e, i);
+	process_account_tick(e->account, v, e->device,
+			     proc_in_child_namespace(&v->ctx->root) == 1);
 	count_self(e, r);
 	if (v->tick == 1)
 		/* an earlier run may have left settings changed */
@@ -623,6 +650,13 @@ static int op_managed(void *arg, int ticket, struct manage_result *ret)
 	return settings_result(e->settings, ticket, ret);
 }
 
+static void op_look(void *arg, bool now)
+{
+	struct engine *e = arg;
+
+	reader_look(e->reader, clock_mono_ns(e->clock) + LOOK_NS, now);
+}
+
 static const struct view_ops operations = {
 	.history = op_history,
 	.events = op_events,
@@ -633,6 +667,7 @@ static const struct view_ops operations = {
 	.request = op_request,
 	.manage = op_manage,
 	.managed = op_managed,
+	.look = op_look,
 };
 
 static void emit_manage(void *arg, const char *uuid, const char *severity, const char *text)
@@ -746,7 +781,8 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	}
 	e->device = calloc(DEVICES_MAX, sizeof(*e->device));
 	e->gpu = calloc(DEVICES_MAX, sizeof(*e->gpu));
-	if (!e->device || !e->gpu)
+	e->account = process_account_new(DEVICES_MAX);
+	if (!e->device || !e->gpu || !e->account)
 		goto fail;
 	e->next_event = first_event(e, store_last_event(config->store));
 	begin_view(e);
@@ -761,6 +797,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	*ret = e;
 	return 0;
 fail:
+	process_account_free(e->account);
 	free(e->device);
 	free(e->gpu);
 	free(e);
@@ -789,6 +826,7 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 	if (err)
 		return err; /* the hanging thread may still use e */
 	settings_free(e->settings);
+	process_account_free(e->account);
 	free(e->device);
 	free(e->gpu);
 	free(e);

@@ -484,6 +484,7 @@ int guard_config_make(const struct config *c, struct guard_settings *ret)
 		policy_done(draft);
 	}
 	free(draft);
+	ret->configured = ret->policy.mode;
 	ret->record_limit = c->guard_record_limit;
 	if (good && c->guard_record) {
 		ret->record =
@@ -491,6 +492,19 @@ int guard_config_make(const struct config *c, struct guard_settings *ret)
 		good = ret->record != NULL;
 	}
 	if (good)
+		return 0;
+	guard_settings_done(ret);
+	return -GW_E_NOMEM;
+}
+
+int guard_settings_copy(struct guard_settings *ret, const struct guard_settings *s)
+{
+	*ret = *s;
+	if (policy_copy(&ret->policy, &s->policy) != 0)
+		return -GW_E_NOMEM;
+	if (s->record)
+		ret->record = policy_keep(&ret->policy, s->record, strlen(s->record));
+	if (!s->record || ret->record)
 		return 0;
 	guard_settings_done(ret);
 	return -GW_E_NOMEM;

@@ -13,6 +13,7 @@
 
 struct guard_settings {
 	struct policy policy;
+	enum guard_mode configured; /* the file's mode; policy.mode is the one in force */
 	bool health_enabled;
 	struct health_options health;
 	uint64_t health_interval_ns;
@@ -25,6 +26,8 @@ struct guard_settings {
 /* Makes the settings from a valid configuration. Returns 0, or -GW_E_NOMEM; *ret is then
  * empty. */
 int guard_config_make(const struct config *c, struct guard_settings *ret);
+/* Copies s; *ret owns copies of all strings. Returns 0 or -GW_E_NOMEM. */
+int guard_settings_copy(struct guard_settings *ret, const struct guard_settings *s);
 void guard_settings_done(struct guard_settings *s);
 
 /* Makes a policy from the text of a configuration, such as the body of a request. Only the

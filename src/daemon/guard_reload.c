@@ -239,7 +239,10 @@ static void apply_settings(struct guard_service *g, struct retired *place,
 	guard_service_record_open(g);
 	retire_settings(g, place, old);
 	guard_service_health_swapped(g);
-	if (news)
+	if (news && g->reload.mode_only)
+		guard_service_log(g, "info", "the guard's mode is now %s",
+				  guard_modes[next->policy.mode]);
+	else if (news)
 		log_change(g, fresh, left);
 }
 
@@ -329,6 +332,19 @@ void guard_reload_try(struct guard_service *g)
 		swap_settings(g);
 }
 
+/* Takes ownership of next, which malloc() returned. */
+static void replace_settings(struct guard_service *g, struct guard_settings *next)
+{
+	guard_service_fit(g, next);
+	if (!g->reload.next)
+		g->reload.since_ns = guard_service_time_ns(g);
+	settings_free(g->reload.next);
+	g->reload.next = next;
+	g->reload.logged = false;
+	guard_reload_try(g);
+	guard_service_pump(g);
+}
+
 void guard_service_reload(struct guard_service *g, struct guard_settings *settings)
 {
 	struct guard_settings *next = malloc(sizeof(*next));
@@ -340,14 +356,24 @@ void guard_service_reload(struct guard_service *g, struct guard_settings *settin
 		return;
 	}
 	*next = *settings;
-	guard_service_fit(g, next);
-	if (!g->reload.next)
-		g->reload.since_ns = guard_service_time_ns(g);
-	settings_free(g->reload.next);
-	g->reload.next = next;
-	g->reload.logged = false;
-	guard_reload_try(g);
-	guard_service_pump(g);
+	g->reload.mode_only = false;
+	replace_settings(g, next);
+}
+
+void guard_reload_mode(struct guard_service *g)
+{
+	const struct guard_settings *from = g->reload.next ? g->reload.next : g->settings;
+	struct guard_settings *next = malloc(sizeof(*next));
+
+	if (!next || guard_settings_copy(next, from) != 0) {
+		free(next);
+		guard_service_log(g, "error",
+				  "the guard keeps its mode until the service restarts: %s",
+				  gw_strerror(-GW_E_NOMEM));
+		return;
+	}
+	g->reload.mode_only = !g->reload.next || g->reload.mode_only;
+	replace_settings(g, next);
 }
 
 void guard_reload_drop(struct guard_service *g)

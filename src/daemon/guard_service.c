@@ -130,6 +130,8 @@ const struct guard_view *guard_service_view(struct guard_service *g)
 {
 	update_counts(g);
 	g->view.policy = &g->settings->policy;
+	g->mode.configured = g->settings->configured;
+	g->view.mode = &g->mode;
 	g->view.guard = g->guard;
 	g->view.health = g->gpus.health;
 	g->view.capacity = g->gpus.capacity;
@@ -204,6 +206,7 @@ static void log_visibility(struct guard_service *g, const struct policy *p)
 
 void guard_service_fit(struct guard_service *g, struct guard_settings *s)
 {
+	guard_mode_fit(g, s);
 	log_visibility(g, &s->policy);
 	if (!store_shared(g->config.store) || s->policy.mode != GUARD_ENFORCE)
 		return;
@@ -230,6 +233,7 @@ int guard_service_new(const struct guard_service_config *config, struct guard_se
 	if (!g->config.clock)
 		g->config.clock = clock_real();
 	g->settings = settings;
+	guard_mode_load(g);
 	guard_service_fit(g, settings);
 	g->outcome_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	err = event_queue_init(&g->driver.events);

@@ -34,7 +34,7 @@ void guard_service_count_eviction(struct guard_service *g, const struct guard_de
 	if (d->result != RESULT_FREED || d->dry || !*d->gpu)
 		return;
 	evictions_key(key, sizeof(key), d->gpu);
-	count = store_count(g->config.store, key) + 1;
+	count = store_count_now(g->config.store, key) + 1;
 	store_set_count(g->config.store, key, count);
 	if (i >= 0)
 		g->gpus.evictions[i] = count;
@@ -45,7 +45,7 @@ static void load_evictions(struct guard_service *g, unsigned i)
 	char key[160];
 
 	evictions_key(key, sizeof(key), g->gpus.uuid[i]);
-	g->gpus.evictions[i] = store_count(g->config.store, key);
+	g->gpus.evictions[i] = store_count_now(g->config.store, key);
 }
 
 /* ---- free memory ---- */

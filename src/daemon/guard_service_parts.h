@@ -9,7 +9,8 @@
  *   guard_service_request.c       requests of people
  *   guard_service_reservations.c  reservations and their owners
  *   guard_service_lock.c          on which GPUs this service acts
- *   guard_reload.c                a new configuration while the guard runs */
+ *   guard_reload.c                a new configuration while the guard runs
+ *   guard_mode.c                  the mode that a person set while the guard runs */
 #ifndef GW_DAEMON_GUARD_SERVICE_PARTS_H
 #define GW_DAEMON_GUARD_SERVICE_PARTS_H
 
@@ -90,6 +91,7 @@ struct guard_service_reload {
 	struct guard_settings *next;
 	uint64_t since_ns; /* waiting since */
 	bool logged;       /* the long wait was logged */
+	bool mode_only;    /* only the mode is new, because a person set it */
 	struct retired *retired;
 };
 
@@ -115,6 +117,7 @@ struct guard_service {
 	struct guard_inputs *inputs;
 	struct guard_service_locks lock;
 	struct guard_service_reload reload;
+	struct guard_view_mode mode; /* the mode that a person set */
 
 	/* Reservations. */
 	struct owner owner[GUARD_SERVICE_OWNERS];
@@ -131,7 +134,7 @@ uint64_t guard_service_real_ns(void); /* real clock; used for health only */
 uint64_t guard_service_log(struct guard_service *g, const char *severity, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Logs what this process may not see. Switches to observe mode if another service uses the same
+/* Uses the mode that a person set. Logs what this process may not see. Switches to observe mode if another service uses the same
  * journal, and logs that. */
 void guard_service_fit(struct guard_service *g, struct guard_settings *s);
 
@@ -265,8 +268,18 @@ void guard_service_lock_look(struct guard_service *g,
 			     const struct scene *s); /* call before the guard observes */
 void guard_service_lock_close(struct guard_service *g);
 
+/* guard_mode.c */
+/* Loads the mode that a person set in an earlier run. */
+void guard_mode_load(struct guard_service *g);
+/* Replaces the configured mode of new settings by the mode that a person set. */
+void guard_mode_fit(const struct guard_service *g, struct guard_settings *s);
+/* Stores the choice; it is on disk when the journal has been written. mode NULL: none. */
+void guard_mode_choose(struct guard_service *g, const enum guard_mode *mode, const char *who);
+
 /* guard_reload.c: call these only where no worker index is in use. */
 void guard_reload_try(struct guard_service *g);
+/* Makes the guard use the mode that a person set, when no order is under way. */
+void guard_reload_mode(struct guard_service *g);
 bool guard_reload_waits(const struct guard_service *g); /* true: give no new orders */
 void guard_reload_drop(struct guard_service *g);        /* drops the waiting settings */
 /* call when no thread is left that reads the settings */

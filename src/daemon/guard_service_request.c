@@ -241,7 +241,25 @@ static int op_game_end(void *engine, int64_t pid, const struct guard_client *by)
 	return guard_inputs_game_end(g->inputs, pid, by->uid);
 }
 
+static int op_set_mode(void *engine, const enum guard_mode *mode, const struct guard_client *by,
+		       char *message, size_t size)
+{
+	struct guard_service *g = engine;
+	char text[80];
+
+	if (mode)
+		snprintf(text, sizeof(text), "the guard's mode is set to %s",
+			 guard_modes[*mode]);
+	else
+		snprintf(text, sizeof(text), "the guard's mode is the configured one again");
+	audit(g, by->who, text);
+	guard_mode_choose(g, mode, by->who);
+	store_request(g, message, size);
+	guard_reload_mode(g);
+	return 0;
+}
+
 const struct guard_view_ops guard_service_ops = {
-	op_request, op_reserve,  op_reserved,         op_release,
-	op_game,    op_game_end, guard_service_clear, guard_policy_parse
+	op_request,  op_reserve,          op_reserved, op_release,        op_game,
+	op_game_end, guard_service_clear, op_set_mode, guard_policy_parse
 };

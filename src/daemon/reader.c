@@ -4,6 +4,7 @@
 #include "base/mailbox.h"
 #include "device/context.h"
 #include "device/nvsmi.h"
+#include "device/process_list.h"
 #include "measure/meter.h"
 
 #include <stdio.h>
@@ -48,6 +49,9 @@ struct reader {
 	struct job job[JOBS];
 	unsigned jobs;
 	uint64_t interval_ns;
+	uint64_t look_until_ns; /* see reader_look() */
+	bool looks;             /* the last round read the utilisation, or the next one will */
+	bool look_now;          /* a round is due because of reader_look() */
 	/* Used by the main thread only. */
 	struct reading *shown;
 };
@@ -239,10 +243,24 @@ static void read_environment(const struct reader *r, struct reading *x)
 	x->env_ns = x->begin_ns;
 }
 
+/* With one process on a GPU its energy needs no utilisation, so nobody is asked for it unless
+ * someone looks. */
+static unsigned wanted_of_processes(struct reader *r, uint64_t now_ns)
+{
+	unsigned want;
+
+	mailbox_lock(&r->box);
+	r->looks = now_ns < r->look_until_ns;
+	want = r->looks ? GW_PROCESS_SM : GW_PROCESS_SM_SHARED;
+	mailbox_unlock(&r->box);
+	return want;
+}
+
 static void read_all(struct reader *r, struct reading *x)
 {
 	x->begin_ns = clock_mono_ns(r->clock);
 	gw_snapshot_take(x->snap, GW_TIERS_COMMON);
+	gw_process_list_want(x->processes, wanted_of_processes(r, x->begin_ns));
 	gw_process_list_take(x->processes);
 	read_nvml_failure(r, x);
 	read_environment(r, x);
@@ -287,8 +305,11 @@ static bool do_requests(struct reader *r)
 	enum reader_request request[REQUESTS];
 	struct job job[JOBS];
 	unsigned requests, jobs;
+	bool looked;
 
 	mailbox_lock(&r->box);
+	looked = r->look_now;
+	r->look_now = false;
 	requests = r->requests_waiting;
 	memcpy(request, r->request, sizeof(request));
 	r->requests_waiting = 0;
@@ -300,7 +321,7 @@ static bool do_requests(struct reader *r)
 		do_request(r, request[i]);
 	for (unsigned i = 0; i < jobs; i++)
 		job[i].fn(job[i].arg, r->ctx);
-	return requests + jobs > 0;
+	return looked || requests + jobs > 0;
 }
 
 static void deliver_reading(struct reader *r, struct reading *x)
@@ -324,7 +345,7 @@ static struct reading *take_empty(struct reader *r)
 
 static bool has_requests(const struct reader *r)
 {
-	return r->requests_waiting || r->jobs;
+	return r->requests_waiting || r->jobs || r->look_now;
 }
 
 /* Waits until due_ns or until a request arrives. Returns true if the thread must stop. */
@@ -398,9 +419,13 @@ static bool reader_open(struct reader *r)
 	mailbox_lock(&r->box);
 	snprintf(r->failure, sizeof(r->failure), "%s", err ? gw_ctx_error(r->ctx) : "");
 	mailbox_unlock(&r->box);
-	if (err)
+	if (err) {
 		reader_release_context(r);
-	return !err;
+		return false;
+	}
+	process_list_follow(r->reading[0].processes, r->reading[1].processes);
+	process_list_follow(r->reading[1].processes, r->reading[0].processes);
+	return true;
 }
 
 /* Tries to open the GPUs until that succeeds, each time after a longer pause. Returns false if
@@ -550,6 +575,17 @@ void reader_set_interval(struct reader *r, uint64_t interval_ns)
 	mailbox_lock(&r->box);
 	r->interval_ns = interval_ns;
 	mailbox_wake(&r->box);
+	mailbox_unlock(&r->box);
+}
+
+void reader_look(struct reader *r, uint64_t until_ns, bool now)
+{
+	mailbox_lock(&r->box);
+	if (now && !r->looks) {
+		r->look_now = r->looks = true;
+		mailbox_wake(&r->box);
+	}
+	r->look_until_ns = until_ns;
 	mailbox_unlock(&r->box);
 }
 

@@ -92,6 +92,10 @@ int reader_send_request(struct reader *r, enum reader_request what);
  * full. */
 int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void *arg);
 
+/* Until this monotonic time, each round reads the SM utilisation of every process; otherwise only
+ * on GPUs with several processes. If `now` and the last round did not read it, a round begins at once. */
+void reader_look(struct reader *r, uint64_t until_ns, bool now);
+
 /* Returns the energy of device i in joules; *ret_seconds is the measured time. */
 double metering_joules(struct metering *m, unsigned i, double *ret_seconds);
 

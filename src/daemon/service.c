@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "serve/api.h"
 #include "serve/metrics.h"
 #include "serve/windows.h"
@@ -112,8 +113,9 @@ static void push_tick(struct service *s)
 {
 	struct buf line;
 
-	if (stream_followers(s->api.stream) == 0)
+	if (!stream_is_followed(s->api.stream, STREAM_TICK))
 		return;
+	api_look(&s->api);
 	buf_init(&line, 1 << 20);
 	api_tick_json(&line, &s->api.view);
 	if (!line.err)
@@ -130,6 +132,8 @@ static void write_textfile(struct service *s)
 
 	if (!*s->textfile.path)
 		return;
+	if (s->api.top)
+		api_look(&s->api);
 	buf_init(&text, TEXTFILE_MAX);
 	metrics_render(&text, &s->api, METRICS_PROMETHEUS);
 	err = textfile_write(&s->textfile, text.p, text.len, &news, message, sizeof(message));
@@ -317,6 +321,10 @@ static void apply_config(struct service *s)
 	s->api.manage = s->config.manage_enabled;
 	/* Windows change nothing on a GPU, so they are open unless a token is configured. */
 	s->api.windows_open = !s->config.service_token_file;
+	s->api.cost = (struct energy_cost){ .price_per_kwh = s->config.energy_price_per_kwh,
+					    .gco2_per_kwh = s->config.energy_gco2_per_kwh };
+	utf8_clean(s->api.cost.currency, sizeof(s->api.cost.currency),
+		   s->config.energy_price_currency ? s->config.energy_price_currency : "");
 }
 
 /* True if a setting changed that only takes effect at a start. */

@@ -5,6 +5,7 @@
 #include "cuda_visible.h"
 
 #include "base/array.h"
+#include "base/sized.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -659,16 +660,6 @@ static void free_ctx(struct gw_ctx *ctx)
 	free(ctx);
 }
 
-/* Copies the options that this library knows. Members that an older caller does not have are
- * set to 0. */
-static void copy_options(struct gw_options *known, const struct gw_options *given)
-{
-	memset(known, 0, sizeof(*known));
-	if (given)
-		memcpy(known, given,
-		       given->size < sizeof(*known) ? given->size : sizeof(*known));
-}
-
 static int context_prepare(struct gw_ctx *ctx, const struct gw_options *o)
 {
 	int err = root_open(&ctx->root, o->root);
@@ -703,14 +694,11 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 	struct gw_ctx *ctx;
 	int err;
 
-	/* Every member of gw_options has the size of a word or is padded to it, so the size of
-	 * gw_options is a multiple of a word. */
-	if (options && (options->size < sizeof(size_t) || options->size % sizeof(size_t)))
+	if (!sized_read(&known, sizeof(known), options))
 		return context_fail(NULL, -GW_E_ARG,
 				    "gw_options.size is %zu; set it to "
 				    "sizeof(struct gw_options)",
 				    options->size);
-	copy_options(&known, options);
 	if (known.flags & ~(unsigned)ALL_FLAGS)
 		return context_fail(NULL, -GW_E_ARG, "unknown flags 0x%x in gw_options.flags",
 				    known.flags & ~(unsigned)ALL_FLAGS);

@@ -52,6 +52,8 @@ struct slot {
 	int usage_error;
 	struct process_use *process_use; /* process_list.c: utilisation per process (*) */
 	int uses;
+	int used; /* result of the last query of utilisation, made at used_ns (*) */
+	uint64_t used_ns;
 	double listed_used_bytes; /* process_list.c: memory in use when usage was listed (*) */
 	uint64_t listed_ns, changed_ns;
 	struct manage_job *job; /* manage.c: a call that has not returned (*) */

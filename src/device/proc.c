@@ -59,13 +59,14 @@ struct stat_line {
 	int64_t parent;
 	unsigned flags, threads;
 	uint64_t start_ticks;
+	uint64_t cpu_ticks; /* user and system */
 };
 
 static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret)
 {
 	char text[1024];
 	long n = read_file(root, pid, "stat", text, sizeof(text));
-	unsigned long long start;
+	unsigned long long start, user, system;
 	long long parent;
 	const char *p;
 	unsigned flags, threads;
@@ -77,11 +78,11 @@ static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret
 	 * fields after it cannot contain ')'. */
 	p = strrchr(text, ')');
 	if (!p || sscanf(p + 1,
-			 " %c %lld %*s %*s %*s %*s %u %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-			 "%u %*s %llu",
-			 &state, &parent, &flags, &threads, &start) != 5)
+			 " %c %lld %*s %*s %*s %*s %u %*s %*s %*s %*s %llu %llu %*s %*s %*s "
+			 "%*s %u %*s %llu",
+			 &state, &parent, &flags, &user, &system, &threads, &start) != 7)
 		return -GW_E_PARSE;
-	*ret = (struct stat_line){ state, parent, flags, threads, start };
+	*ret = (struct stat_line){ state, parent, flags, threads, start, user + system };
 	return 0;
 }
 
@@ -165,6 +166,20 @@ static void read_cgroup(const struct root *root, struct proc *p)
 	snprintf(p->cgroup, sizeof(p->cgroup), "%.*s", (int)sizeof(p->cgroup) - 1, best);
 }
 
+/* Returns the CPU time of a process. The kernel's clock of the process counts nanoseconds; the
+ * ticks of its stat file are 10 ms long, too coarse for two readings that are 50 ms apart. */
+static uint64_t read_cpu_ns(const struct root *root, int64_t pid, uint64_t ticks)
+{
+	const long hz = sysconf(_SC_CLK_TCK);
+	struct timespec t;
+	clockid_t clock;
+
+	if (root->real && clock_getcpuclockid((pid_t)pid, &clock) == 0 &&
+	    clock_gettime(clock, &t) == 0)
+		return (uint64_t)(t.tv_sec * NS + t.tv_nsec);
+	return hz > 0 ? ticks * ((uint64_t)NS / (uint64_t)hz) : 0;
+}
+
 static uint64_t namespace_in(const char *link)
 {
 	unsigned long long v;
@@ -202,6 +217,7 @@ int proc_read(const struct root *root, int64_t pid, struct proc *ret)
 	if (err == -GW_E_NOENT || (!p.incomplete && end.start_ticks != begin.start_ticks))
 		return -GW_E_NOENT;
 	p.ended = has_ended(&end);
+	p.cpu_ns = read_cpu_ns(root, p.pid, end.cpu_ticks);
 	*ret = p;
 	return 0;
 }
@@ -366,13 +382,18 @@ static void proc_unescape(char *s)
 	*to = '\0';
 }
 
-static bool cut_suffix(char *name, const char *suffix)
+static bool ends_in(const char *name, const char *suffix)
 {
 	size_t n = strlen(name), m = strlen(suffix);
 
-	if (n <= m || strcmp(name + n - m, suffix) != 0)
+	return n > m && strcmp(name + n - m, suffix) == 0;
+}
+
+static bool cut_suffix(char *name, const char *suffix)
+{
+	if (!ends_in(name, suffix))
 		return false;
-	name[n - m] = '\0';
+	name[strlen(name) - strlen(suffix)] = '\0';
 	return true;
 }
 
@@ -427,6 +448,29 @@ void proc_container_of(const char *cgroup, char *out, size_t size)
 			found = container_in(name, parent);
 			if (found)
 				snprintf(out, size, "%s", found);
+			memcpy(parent, whole, sizeof(parent));
+		}
+		cgroup += n + (cgroup[n] == '/');
+	}
+}
+
+void proc_unit_of(const char *cgroup, char *out, size_t size)
+{
+	char name[256], parent[256] = "";
+
+	out[0] = '\0';
+	while (*cgroup) {
+		size_t n = strcspn(cgroup, "/");
+
+		if (n > 0 && n < sizeof(name)) {
+			char whole[256];
+
+			snprintf(name, sizeof(name), "%.*s", (int)n, cgroup);
+			memcpy(whole, name, sizeof(whole));
+			if (container_in(name, parent))
+				out[0] = '\0'; /* units outside of the container do not count */
+			else if (ends_in(whole, ".service") || ends_in(whole, ".scope"))
+				snprintf(out, size, "%s", whole);
 			memcpy(parent, whole, sizeof(parent));
 		}
 		cgroup += n + (cgroup[n] == '/');

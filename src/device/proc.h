@@ -16,6 +16,7 @@ struct proc {
 	int64_t pid;    /* thread group id; a thread id is replaced by the id of its process */
 	int64_t parent; /* 0: unknown */
 	uint64_t start_ticks; /* clock ticks since boot; 0: unknown */
+	uint64_t cpu_ns;      /* CPU time of all its threads so far */
 	int64_t uid;          /* effective; -1: unknown */
 	char state;           /* R S D Z T ...; 0: unknown */
 	bool kernel;          /* a kernel thread */
@@ -64,6 +65,10 @@ bool proc_in_cgroup(const char *inner, const char *outer);
 /* Container id or name in a cgroup path (docker, podman, containerd, cri-o, lxc,
  * systemd-nspawn), shortened; "": none. */
 void proc_container_of(const char *cgroup, char *out, size_t size);
+
+/* Innermost systemd unit (service or scope) in a cgroup path; "": none, or the unit belongs to a
+ * container. */
+void proc_unit_of(const char *cgroup, char *out, size_t size);
 
 /* Login name of uid from etc/passwd below root, or its number. NSS is not used: it would load
  * libraries and may wait for a network. */

@@ -11,10 +11,18 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define USES_MAX   1024              /* more processes than the driver keeps samples of */
 #define LIST_NS    (500 * NS_PER_MS) /* maximum age of a list */
 #define CHANGED_NS NS_PER_S /* for this long after a change, every call reads a new list */
+/* Utilisation is the mean over this time, or over the time since the last take if that is
+ * longer: the driver publishes samples late and only of busy processes. */
+#define SM_WINDOW_NS     (3 * NS_PER_S)
+#define SM_WINDOW_MAX_NS (60 * NS_PER_S)
+#define USE_SHARED_NS    (800 * NS_PER_MS) /* an answer is shared for this long */
+#define USE_REFUSED_NS   (10 * NS_PER_S)   /* and "not supported" for this long, as with MIG */
+#define CPU_SPAN_NS      (20 * NS_PER_MS)  /* least time between two readings of CPU time */
 
 struct entry {
 	struct gw_process pub;
@@ -22,10 +30,26 @@ struct entry {
 	char name[64], command[256], user[40];
 	char cgroup[sizeof(((struct proc *)0)->cgroup)];
 	char container[sizeof(((struct proc *)0)->container)];
+	char unit[128];
+};
+
+/* The CPU time of a process at the last take. */
+struct cpu_mark {
+	struct proc_id id;
+	uint64_t cpu_ns;
+};
+
+struct cpu_marks {
+	uint64_t mono_ns; /* 0: there was no take */
+	struct cpu_mark *mark;
+	unsigned count, cap;
 };
 
 struct gw_process_list {
 	struct gw_ctx *ctx;
+	unsigned want; /* enum gw_process_want */
+	struct cpu_marks cpu;
+	const struct gw_process_list *follows; /* its marks are the last ones; NULL: our own */
 	struct entry *entry;
 	unsigned count, cap;
 	uint8_t *absence; /* per device */
@@ -49,6 +73,7 @@ void gw_process_list_free(struct gw_process_list *list)
 		return;
 	free(list->entry);
 	free(list->absence);
+	free(list->cpu.mark);
 	free(list);
 }
 
@@ -64,6 +89,42 @@ static int identify_processes(struct slot *s)
 	return 0;
 }
 
+static void query_use(struct slot *s, uint64_t since_us)
+{
+	struct device *d = s->d;
+
+	s->uses = -GW_E_NOSUPPORT;
+	if (!d->backend->ops->process_use)
+		return;
+	if (!s->process_use)
+		s->process_use = calloc(USES_MAX, sizeof(*s->process_use));
+	s->uses = s->process_use
+			  ? d->backend->ops->process_use(d, since_us, s->process_use, USES_MAX)
+			  : -GW_E_NOMEM;
+	s->used = s->uses;
+	s->used_ns = clock_mono_ns(d->backend->env->clock);
+}
+
+/* Uses the answer to another caller if it is recent: the guard may have asked just now. */
+static void query_use_or_share(struct slot *s)
+{
+	const uint64_t now_ns = clock_mono_ns(s->d->backend->env->clock);
+	const uint64_t lasts_ns = s->used == -GW_E_NOSUPPORT ? USE_REFUSED_NS : USE_SHARED_NS;
+
+	if (s->used_ns && now_ns - s->used_ns < lasts_ns)
+		s->uses = s->used;
+	else
+		query_use(s, s->now_ns);
+}
+
+static bool wants_use(const struct slot *s)
+{
+	return (s->tiers & GW_PROCESS_SM && s->usage.count > 0) ||
+	       (s->tiers & GW_PROCESS_SM_SHARED && s->usage.count > 1);
+}
+
+/* Lists one slot. Here `tiers` of the slot is a set of enum gw_process_want, and now_ns is the
+ * wall time since which utilisation is read, in microseconds. */
 static void list_slot(void *arg)
 {
 	struct slot *s = arg;
@@ -75,6 +136,9 @@ static void list_slot(void *arg)
 		s->usage_why = device_absence(d->r.state, d->r.cause);
 	else
 		s->usage_why = d->backend->ops->processes(d, &s->usage, &s->usage_error);
+	s->uses = -GW_E_STATE;
+	if (s->usage_why == GW_HAVE && wants_use(s))
+		query_use_or_share(s);
 	if (!s->usage_error)
 		s->usage_error = identify_processes(s);
 }
@@ -93,22 +157,88 @@ static void set_pointers(struct entry *e)
 	e->pub.user = text_or_null(e->user);
 	e->pub.cgroup = text_or_null(e->cgroup);
 	e->pub.container = text_or_null(e->container);
+	e->pub.unit = text_or_null(e->unit);
 }
 
-static void fill_entry(const struct root *root, struct entry *e, unsigned device,
-		       const struct usage *u, const struct proc *p)
+/* What a take needs in addition to the rows of the slots. */
+struct take {
+	const struct root *root;
+	uint64_t mono_ns, wall_ns;
+	uint64_t boot_ns; /* wall time of the boot; 0: unknown */
+	const struct cpu_marks *last;
+};
+
+static void set_use(const struct slot *s, int64_t pid, struct gw_process *p)
 {
+	p->sm_ratio = NAN;
+	switch (s->uses) {
+	case -GW_E_STATE: p->sm_absence = GW_ABSENT_NOT_READ; return;
+	case -GW_E_NOSUPPORT: p->sm_absence = GW_ABSENT_NOT_SUPPORTED; return;
+	case -GW_E_PERM: p->sm_absence = GW_ABSENT_NO_PERMISSION; return;
+	case -GW_E_LOST: p->sm_absence = GW_ABSENT_LOST; return;
+	}
+	p->sm_absence = s->uses < 0 ? GW_ABSENT_ERROR : GW_HAVE;
+	if (s->uses < 0)
+		return;
+	p->sm_ratio = 0; /* the driver lists only busy processes */
+	for (int i = 0; i < s->uses; i++)
+		if (s->process_use[i].pid == pid)
+			p->sm_ratio = s->process_use[i].sm_ratio;
+}
+
+/* Finds a mark. Lists keep their order, so a process is mostly near its last position. */
+static const struct cpu_mark *find_mark(const struct cpu_marks *m, struct proc_id id,
+					unsigned near)
+{
+	for (unsigned n = 0, i = near; n < m->count; n++, i++) {
+		if (i >= m->count)
+			i = 0;
+		if (proc_id_equal(m->mark[i].id, id))
+			return &m->mark[i];
+	}
+	return NULL;
+}
+
+static void set_times(const struct take *t, unsigned position, const struct proc *p,
+		      struct gw_process *pub)
+{
+	const struct proc_id id = { .pid = p->pid, .start_ticks = p->start_ticks };
+	const struct cpu_mark *m = find_mark(t->last, id, position);
+	const double seconds = (double)(t->mono_ns - t->last->mono_ns) * 1e-9;
+	const double hz = (double)sysconf(_SC_CLK_TCK);
+	const double run =
+		((double)t->wall_ns - (double)t->boot_ns) * 1e-9 - (double)p->start_ticks / hz;
+
+	if (p->start_ticks && t->boot_ns && run >= 0)
+		pub->run_seconds = run;
+	pub->cpu_absence = GW_ABSENT_FIRST_READING;
+	if (!m || t->mono_ns - t->last->mono_ns < CPU_SPAN_NS)
+		return;
+	pub->cpu_absence = GW_HAVE;
+	pub->cpu_cores =
+		p->cpu_ns > m->cpu_ns ? (double)(p->cpu_ns - m->cpu_ns) * 1e-9 / seconds : 0;
+}
+
+static void fill_entry(const struct take *t, struct entry *e, unsigned position,
+		       const struct slot *s, unsigned row)
+{
+	const struct usage *u = &s->usage.p[row];
+	const struct proc *p = &s->proc[row];
+
 	memset(e, 0, sizeof(*e));
 	e->proc = *p;
-	e->pub = (struct gw_process){ .device = device,
-				      .type = u->type,
+	e->pub = (struct gw_process){ .type = u->type,
 				      .pid = u->pid,
 				      .uid = -1,
 				      .mig_gpu_instance = u->gpu_instance,
 				      .memory_absence = u->memory_why,
 				      .memory_bytes = u->memory_why == GW_HAVE
 							      ? (int64_t)u->memory_bytes
-							      : -1 };
+							      : -1,
+				      .run_seconds = NAN,
+				      .cpu_absence = GW_ABSENT_NO_DATA,
+				      .cpu_cores = NAN };
+	set_use(s, u->pid, &e->pub);
 	if (p->pid == 0) {
 		e->pub.orphan = 1;
 		utf8_clean(e->name, sizeof(e->name), u->name);
@@ -122,10 +252,17 @@ static void fill_entry(const struct root *root, struct entry *e, unsigned device
 	utf8_clean(e->command, sizeof(e->command), p->command);
 	utf8_clean(e->cgroup, sizeof(e->cgroup), p->cgroup);
 	utf8_clean(e->container, sizeof(e->container), p->container);
+	if (strlen(p->cgroup) + 1 < sizeof(p->cgroup)) { /* else the path may have been cut */
+		char unit[sizeof(e->unit)];
+
+		proc_unit_of(p->cgroup, unit, sizeof(unit));
+		utf8_clean(e->unit, sizeof(e->unit), unit);
+	}
+	set_times(t, position, p, &e->pub);
 	if (p->uid >= 0) {
 		char user[sizeof(e->user)];
 
-		proc_user(root, p->uid, user, sizeof(user));
+		proc_user(t->root, p->uid, user, sizeof(user));
 		utf8_clean(e->user, sizeof(e->user), user);
 	}
 }
@@ -150,7 +287,25 @@ static bool merge_same(struct gw_process_list *l, unsigned from, const struct en
 	return false;
 }
 
-static int collect_entries(struct gw_process_list *l)
+/* Remembers the CPU times for the next take. */
+static int keep_marks(struct gw_process_list *l, uint64_t mono_ns)
+{
+	int err = array_reserve(&l->cpu.mark, &l->cpu.cap, l->count, sizeof(*l->cpu.mark));
+
+	l->cpu.count = 0;
+	l->cpu.mono_ns = mono_ns;
+	for (unsigned i = 0; i < l->count && !err; i++) {
+		const struct proc *p = &l->entry[i].proc;
+
+		if (p->pid)
+			l->cpu.mark[l->cpu.count++] = (struct cpu_mark){
+				{ .pid = p->pid, .start_ticks = p->start_ticks }, p->cpu_ns
+			};
+	}
+	return err;
+}
+
+static int collect_entries(struct gw_process_list *l, const struct take *t)
 {
 	struct gw_ctx *ctx = l->ctx;
 	unsigned total = 0;
@@ -181,30 +336,61 @@ static int collect_entries(struct gw_process_list *l)
 			/* a running call still writes to the other members of the slot */
 			continue;
 		for (unsigned k = 0; k < s->usage.count; k++) {
-			fill_entry(&ctx->root, &l->entry[l->count], i, &s->usage.p[k],
-				   &s->proc[k]);
+			fill_entry(t, &l->entry[l->count], l->count, s, k);
+			l->entry[l->count].pub.device = i;
 			if (!merge_same(l, from, &l->entry[l->count]))
 				l->count++;
 		}
 	}
 	for (unsigned i = 0; i < l->count; i++)
 		set_pointers(&l->entry[i]);
-	return 0;
+	return keep_marks(l, t->mono_ns);
+}
+
+/* Returns the wall time since which utilisation is read, in microseconds. */
+static uint64_t use_since_us(const struct take *t)
+{
+	uint64_t span = SM_WINDOW_NS;
+
+	if (t->last->mono_ns && t->mono_ns - t->last->mono_ns > span)
+		span = t->mono_ns - t->last->mono_ns;
+	if (span > SM_WINDOW_MAX_NS)
+		span = SM_WINDOW_MAX_NS;
+	return t->wall_ns > span ? (t->wall_ns - span) / NS_PER_US : 1;
 }
 
 int gw_process_list_take(struct gw_process_list *list)
 {
 	struct gw_ctx *ctx = list->ctx;
+	struct take t = { .root = &ctx->root,
+			  .mono_ns = clock_mono_ns(ctx->clock),
+			  .wall_ns = clock_wall_ns(ctx->clock),
+			  .last = list->follows ? &list->follows->cpu : &list->cpu };
 	int err;
 
 	pthread_mutex_lock(&ctx->lock);
 	err = context_refresh(ctx);
 	if (!err) {
-		context_each(ctx, list_slot, 0, 0);
-		err = collect_entries(list);
+		context_each(ctx, list_slot, list->want, use_since_us(&t));
+		t.mono_ns = clock_mono_ns(ctx->clock); /* the calls may have taken long */
+		(void)proc_began_ns(t.root, 0, &t.boot_ns);
+		err = collect_entries(list, &t);
 	}
 	pthread_mutex_unlock(&ctx->lock);
 	return err ? context_fail(ctx, err, NULL) : 0;
+}
+
+int gw_process_list_want(struct gw_process_list *list, unsigned want)
+{
+	if (want & ~(unsigned)(GW_PROCESS_SM | GW_PROCESS_SM_SHARED))
+		return context_fail(list->ctx, -GW_E_ARG, NULL);
+	list->want = want;
+	return 0;
+}
+
+void process_list_follow(struct gw_process_list *list, const struct gw_process_list *other)
+{
+	list->follows = other;
 }
 
 unsigned gw_process_list_count(const struct gw_process_list *list)
@@ -221,20 +407,6 @@ enum gw_absence gw_process_list_absence(const struct gw_process_list *list, unsi
 {
 	return device < list->devices ? (enum gw_absence)list->absence[device]
 				      : GW_ABSENT_NOT_READ;
-}
-
-static void query_use(struct slot *s, uint64_t since_us)
-{
-	struct device *d = s->d;
-
-	s->uses = -GW_E_NOSUPPORT;
-	if (!d->backend->ops->process_use)
-		return;
-	if (!s->process_use)
-		s->process_use = calloc(USES_MAX, sizeof(*s->process_use));
-	s->uses = s->process_use
-			  ? d->backend->ops->process_use(d, since_us, s->process_use, USES_MAX)
-			  : -GW_E_NOMEM;
 }
 
 static void query_memory(struct device *d)
@@ -287,7 +459,7 @@ static void query_slot(void *arg)
 		s->usage.count = 0;
 		s->usage_error = 0;
 		s->usage_why = device_absence(d->r.state, d->r.cause);
-		s->listed_ns = 0;
+		s->listed_ns = s->used_ns = 0;
 		return;
 	}
 	if (s->tiers & GPU_USAGE_MEMORY)

@@ -38,4 +38,8 @@ enum gpu_usage_flag {
 int gpu_usage_read(struct gw_ctx *ctx, unsigned flags, uint64_t since_us,
 		   void (*fn)(void *arg, const struct gpu_usage *u), void *arg);
 
+/* Makes `list` compute CPU use since the last take of `other`, for a caller that takes two lists
+ * in turn. `other` must outlive `list`, and nobody may take it while `list` is taken. */
+void process_list_follow(struct gw_process_list *list, const struct gw_process_list *other);
+
 #endif

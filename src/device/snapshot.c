@@ -10,6 +10,7 @@
 
 /* reading /proc costs 30 us, more than all calls for a warm GPU */
 #define HOST_FRESH_NS NS_PER_S
+#define GIB           1073741824.0
 
 struct entry {
 	struct gw_device pub;
@@ -272,6 +273,74 @@ unsigned gw_snapshot_device_count(const struct gw_snapshot *snap)
 const struct gw_device *gw_snapshot_device(const struct gw_snapshot *snap, unsigned i)
 {
 	return i < snap->count ? &snap->entry[i]->pub : NULL;
+}
+
+const struct gw_device *gw_snapshot_main_device(const struct gw_snapshot *snap)
+{
+	for (unsigned i = 0; i < snap->count; i++)
+		if (snap->entry[i]->pub.state == GW_DEVICE_OK)
+			return &snap->entry[i]->pub;
+	return NULL;
+}
+
+static bool snapshot_has_cuda(const struct gw_snapshot *snap)
+{
+	for (unsigned i = 0; i < snap->count; i++)
+		if (snap->entry[i]->pub.state == GW_DEVICE_OK &&
+		    snap->entry[i]->pub.vendor == GW_VENDOR_NVIDIA)
+			return true;
+	return false;
+}
+
+/* Returns why nothing is known if no GPU answers. */
+static enum gw_absence snapshot_silence(const struct gw_snapshot *snap)
+{
+	enum gw_cause cause = snap->status.cause;
+
+	if (snap->count)
+		return device_absence(snap->entry[0]->pub.state, snap->entry[0]->pub.cause);
+	if (cause == GW_CAUSE_STALLED)
+		return GW_ABSENT_STALLED;
+	return gw_cause_info(cause)->severity == GW_SEVERITY_ERROR ? GW_ABSENT_NO_DRIVER
+								   : GW_ABSENT_NOT_PRESENT;
+}
+
+enum gw_absence gw_snapshot_resource(const struct gw_snapshot *snap, unsigned resource,
+				     double *ret)
+{
+	static const struct {
+		unsigned quantity;
+		double scale;
+	} of[GW_RESOURCES] = {
+		[GW_R_GPU_TOTAL_VRAM_GB] = { GW_Q_MEMORY_TOTAL, 1 / GIB },
+		[GW_R_GPU_USED_VRAM_GB] = { GW_Q_MEMORY_USED, 1 / GIB },
+		[GW_R_GPU_FREE_VRAM_GB] = { GW_Q_MEMORY_FREE, 1 / GIB },
+		[GW_R_GPU_UTILIZATION_PERCENT] = { GW_Q_UTILIZATION_GPU, 100 },
+		[GW_R_GPU_TEMPERATURE_C] = { GW_Q_TEMPERATURE_GPU, 1 },
+		[GW_R_GPU_VRAM_GB] = { GW_Q_MEMORY_TOTAL, 1 / GIB },
+	};
+	const struct gw_device *d = gw_snapshot_main_device(snap);
+	enum gw_absence why;
+	double v = 0;
+
+	if (resource >= GW_RESOURCES)
+		return GW_ABSENT_NOT_SUPPORTED;
+	if (resource == GW_R_GPU_AVAILABLE) {
+		*ret = d != NULL;
+		return GW_HAVE;
+	}
+	if (resource == GW_R_GPU_COUNT) {
+		*ret = snap->count;
+		return GW_HAVE;
+	}
+	if (resource == GW_R_CUDA_AVAILABLE) {
+		*ret = snapshot_has_cuda(snap);
+		return GW_HAVE;
+	}
+	why = d ? gw_device_value(d, of[resource].quantity, &v) : snapshot_silence(snap);
+	if (why == GW_HAVE)
+		*ret = v * of[resource].scale;
+	return why;
 }
 
 enum gw_absence gw_snapshot_host(const struct gw_snapshot *snap, unsigned quantity, double *ret)

@@ -21,6 +21,12 @@ static const struct gw_quantity_info host_quantities[] = {
 #undef H
 };
 
+static const struct gw_quantity_info resources[] = {
+#define R(symbol, key, kind, help) { key, help, GW_KIND_##kind, GW_TIER_FAST },
+#include <gpuward/resource.def>
+#undef R
+};
+
 static const char *const texts[] = {
 #define T(symbol, key) key,
 #include <gpuward/text.def>
@@ -55,6 +61,11 @@ const struct gw_quantity_info *gw_quantity_info(unsigned quantity)
 const struct gw_quantity_info *gw_host_quantity_info(unsigned quantity)
 {
 	return quantity < GW_HOST_QUANTITIES ? &host_quantities[quantity] : NULL;
+}
+
+const struct gw_quantity_info *gw_resource_info(unsigned resource)
+{
+	return resource < GW_RESOURCES ? &resources[resource] : NULL;
 }
 
 const char *gw_text_key(unsigned text)

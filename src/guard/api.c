@@ -5,6 +5,7 @@
 #include "guard_input.h"
 #include "guard_query.h"
 
+#include "base/sized.h"
 #include "device/context.h"
 
 #include <errno.h>
@@ -338,19 +339,13 @@ static void fill_status(struct gw_guard *g, struct gw_guard_status *ret)
 int gw_guard_status(struct gw_guard *g, struct gw_guard_status *ret_status)
 {
 	struct gw_guard_status s;
-	size_t size;
 
-	if (!g || !ret_status || ret_status->size < sizeof(size_t) ||
-	    ret_status->size % sizeof(size_t))
+	if (!g || !ret_status)
 		return -GW_E_ARG;
 	pthread_mutex_lock(&g->lock);
 	fill_status(g, &s);
 	pthread_mutex_unlock(&g->lock);
-	size = s.size = ret_status->size;
-	if (size > sizeof(s))
-		memset((char *)ret_status + sizeof(s), 0, size - sizeof(s));
-	memcpy(ret_status, &s, size < sizeof(s) ? size : sizeof(s));
-	return 0;
+	return sized_write(ret_status, &s, sizeof(s)) ? 0 : -GW_E_ARG;
 }
 
 /* Converts the options of a program to a policy with one worker, and selects that worker's GPUs
@@ -364,12 +359,8 @@ int gw_guard_status(struct gw_guard *g, struct gw_guard_status *ret_status)
 
 int guard_api_options(const struct gw_guard_options *given, struct gw_guard_options *ret)
 {
-	memset(ret, 0, sizeof(*ret));
-	if (given) {
-		if (given->size < sizeof(size_t) || given->size % sizeof(size_t))
-			return -GW_E_ARG;
-		memcpy(ret, given, given->size < sizeof(*ret) ? given->size : sizeof(*ret));
-	}
+	if (!sized_read(ret, sizeof(*ret), given))
+		return -GW_E_ARG;
 	if (!ret->name)
 		ret->name = "worker";
 	if (!ret->name[0] || (unsigned)ret->mode > GW_GUARD_OBSERVE ||

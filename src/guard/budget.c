@@ -62,7 +62,8 @@ bool budget_update(struct budget *b, const struct budget_options *o,
 	double used = energy_today_j(b, in);
 	bool power = power_exceeded(b, o, in);
 	bool energy = o->energy_j > 0 && used >= o->energy_j;
-	bool unknown = o->power_w > 0 && isnan(in->power_w);
+	bool unknown =
+		(o->power_w > 0 && isnan(in->power_w)) || (o->energy_j > 0 && isnan(used));
 
 	if ((power || energy) && !b->over)
 		begin_exceeded(b, in->now_ns);

@@ -1,10 +1,11 @@
 #include "port_owner.h"
 
-#include "base/root.h"
+#include "device/proc.h"
 
 #include <gpuward.h>
 
 #include <stdio.h>
+#include <string.h>
 
 #define TCP_LISTEN_STATE 0x0A
 
@@ -98,4 +99,50 @@ bool port_owner_is(const struct root *root, unsigned port, int64_t pid)
 
 	return port_owner_read(root, port, &at) == 0 && at.count &&
 	       port_owner_file(root, &at, pid, file) > 0;
+}
+
+#define HOLDERS 64 /* most processes with the socket; a server may have many workers */
+
+struct holder_search {
+	const struct root *root;
+	struct port_owners at;
+	int64_t self, pid[HOLDERS];
+	unsigned count;
+};
+
+static bool add_holder(void *arg, const char *name)
+{
+	struct holder_search *h = arg;
+	int64_t pid = root_name_number(name);
+	char file[PORT_OWNER_FILE];
+	struct proc p;
+
+	if (pid && port_owner_file(h->root, &h->at, pid, file) > 0 &&
+	    !proc_in_tree(h->root, h->self, pid) && proc_read(h->root, pid, &p) == 0 &&
+	    strcmp(p.name, "systemd") != 0)
+		h->pid[h->count++] = pid;
+	return h->count < HOLDERS;
+}
+
+static bool has_ancestor(const struct holder_search *h, unsigned i)
+{
+	for (unsigned k = 0; k < h->count; k++)
+		if (k != i && proc_in_tree(h->root, h->pid[i], h->pid[k]))
+			return true;
+	return false;
+}
+
+unsigned port_owner_servers(const struct root *root, unsigned port, int64_t self,
+			    int64_t *ret_pid, unsigned cap)
+{
+	struct holder_search h = { .root = root, .self = self };
+	unsigned n = 0;
+
+	if (port_owner_read(root, port, &h.at) != 0 || h.at.count == 0)
+		return 0;
+	(void)root_each_name(root, "proc", add_holder, &h);
+	for (unsigned i = 0; i < h.count && n < cap; i++)
+		if (!has_ancestor(&h, i))
+			ret_pid[n++] = h.pid[i];
+	return n;
 }

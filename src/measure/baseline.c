@@ -233,9 +233,8 @@ static void fill_result(struct measurement *t)
 	b->wall_ns = clock_wall_ns(meter_clock(t->meter));
 }
 
-/* Reads the state in which the baseline is measured. */
-static int current_state(struct gw_meter *m, unsigned i, enum baseline_kind kind,
-			 struct baseline *ret)
+int baseline_state(struct gw_meter *m, unsigned i, enum baseline_kind kind,
+		   struct baseline *ret, enum gw_provenance *ret_provenance)
 {
 	const struct gw_device *d;
 	struct gw_snapshot *snap;
@@ -251,6 +250,8 @@ static int current_state(struct gw_meter *m, unsigned i, enum baseline_kind kind
 		err = -GW_E_LOST;
 	if (!err)
 		baseline_key(d, kind, ret);
+	if (!err && ret_provenance)
+		*ret_provenance = d->provenance;
 	gw_snapshot_free(snap);
 	return err;
 }
@@ -266,7 +267,7 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
 		return -GW_E_NODEV;
 	if (!(plan->max_s >= 2) || plan->kind >= BASELINE_KINDS)
 		return -GW_E_ARG;
-	err = current_state(m, i, plan->kind, &b);
+	err = baseline_state(m, i, plan->kind, &b, NULL);
 	if (err)
 		return err;
 	t.begin_ns = clock_mono_ns(meter_clock(m));

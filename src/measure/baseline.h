@@ -52,6 +52,11 @@ struct baseline_estimate {
 };
 void baseline_estimate(const double *batch_w, unsigned n, struct baseline_estimate *ret);
 
+/* Like baseline_key(), for device i of a meter in its present state. ret_provenance may be NULL.
+ * Returns 0, -GW_E_NODEV, -GW_E_LOST or -GW_E_NOMEM. */
+int baseline_state(struct gw_meter *m, unsigned i, enum baseline_kind kind,
+		   struct baseline *ret, enum gw_provenance *ret_provenance);
+
 struct baseline_plan {
 	enum baseline_kind kind;
 	double max_s; /* usually 30: the measurement ends at the latest after this time */

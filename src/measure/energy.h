@@ -178,6 +178,9 @@ enum gw_validity energy_validity(uint64_t codes);
  * unknown. */
 void energy_interval_add(struct gw_interval *to, const struct gw_interval *v, bool alike);
 
+/* Returns which sources of power and energy this setup has. */
+enum gw_rung energy_rung(const struct energy_setup *set);
+
 /* Returns the power at t; NAN: unknown. */
 double energy_watts(const struct energy *e, uint64_t t_ns);
 

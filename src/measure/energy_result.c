@@ -289,9 +289,11 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 	m->samples_u = sqrt(sq(m->edges_samples) + sq(m->gaps) + sq(m->coverage));
 }
 
-static enum gw_rung rung_of(const struct energy *e, bool counter)
+enum gw_rung energy_rung(const struct energy_setup *set)
 {
-	switch (e->set.shape) {
+	bool counter = set->counter;
+
+	switch (set->shape) {
 	case SHAPE_RING: return counter ? GW_RUNG_COUNTER_RING : GW_RUNG_RING;
 	case SHAPE_INSTANT: return counter ? GW_RUNG_COUNTER_POLLED : GW_RUNG_POLLED;
 	case SHAPE_MEAN: return counter ? GW_RUNG_COUNTER_POLLED : GW_RUNG_MEAN;
@@ -573,7 +575,7 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 	struct meters m = { .counter_j = NAN, .samples_j = NAN };
 
 	energy_begin(r);
-	r->rung = rung_of(e, e->set.counter);
+	r->rung = energy_rung(&e->set);
 	r->sample_spacing_seconds = e->set.spacing_s;
 	if (!w->end_ns) {
 		if (e->samples == 0 || energy_number(e, e->samples - 1)->t_ns <= w->begin_ns)

@@ -34,6 +34,9 @@ extern const unsigned event_quantity[FIGURES]; /* enum gw_quantity of each figur
  * its type; "-" is unknown. Numbers are written so that they read back to the same bits. */
 #define EVENT_LINE_MAX 512
 
+/* most processes, in addition to the command, that are part of a measurement */
+#define METER_SERVERS 4
+
 enum event_type {
 	EVENT_POWER, /* a power sample; t is its timestamp */
 	/* a reading of the energy counter; t is before the call, after_ns after it */

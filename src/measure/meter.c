@@ -1,5 +1,6 @@
 #include "meter_parts.h"
 
+#include "base/sized.h"
 #include "base/thread.h"
 #include "device/context.h"
 
@@ -271,7 +272,7 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 	err = gw_snapshot_take(snap, 0);
 	list = calloc(gw_snapshot_device_count(snap) + 1, sizeof(*list));
 	if (!err && !list)
-		err = -GW_E_NOMEM;
+		err = context_fail(ctx, -GW_E_NOMEM, NULL);
 	for (unsigned i = 0; !err && i < gw_snapshot_device_count(snap); i++) {
 		const struct gw_device *d = gw_snapshot_device(snap, i);
 		bool wanted = !gpus;
@@ -296,13 +297,8 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 
 static int check_options(const struct gw_meter_options *given, struct gw_meter_options *known)
 {
-	memset(known, 0, sizeof(*known));
-	if (given) {
-		if (given->size < sizeof(size_t) || given->size % sizeof(size_t))
-			return -GW_E_ARG;
-		memcpy(known, given,
-		       given->size < sizeof(*known) ? given->size : sizeof(*known));
-	}
+	if (!sized_read(known, sizeof(*known), given))
+		return -GW_E_ARG;
 	if (!known->interval_ns)
 		known->interval_ns = INTERVAL_NS;
 	if (!known->anchor_ns)
@@ -314,7 +310,7 @@ static int check_options(const struct gw_meter_options *given, struct gw_meter_o
 }
 
 static struct gw_meter *new_meter(struct gw_ctx *ctx, const struct meter_config *config,
-				  bool manual, unsigned count)
+				  unsigned flags, unsigned count)
 {
 	struct gw_meter *m = calloc(1, sizeof(*m));
 
@@ -327,7 +323,8 @@ static struct gw_meter *new_meter(struct gw_ctx *ctx, const struct meter_config 
 	}
 	m->ctx = ctx;
 	m->clock = ctx->clock;
-	m->manual = manual;
+	m->manual = flags & GW_METER_MANUAL;
+	m->processes = flags & GW_METER_PROCESSES;
 	m->on_setup = config->on_setup;
 	m->on_event = config->on_event;
 	m->on_result = config->on_result;
@@ -359,7 +356,7 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 		err = select_devices(ctx, o.gpus, &list, &count);
 	if (err)
 		return err;
-	m = new_meter(ctx, config, o.flags & GW_METER_MANUAL, count);
+	m = new_meter(ctx, config, o.flags, count);
 	if (!m) {
 		free(list);
 		return context_fail(ctx, -GW_E_NOMEM, NULL);
@@ -455,6 +452,14 @@ void meter_set_own_process(struct gw_meter *m, int64_t pid)
 					 __ATOMIC_RELAXED);
 }
 
+void meter_set_servers(struct gw_meter *m, const int64_t *pid, unsigned count)
+{
+	for (unsigned i = 0; i < m->count; i++)
+		for (unsigned k = 0; k < METER_SERVERS && !m->device[i]->stalled; k++)
+			__atomic_store_n(&m->device[i]->sampler.opt.server_pid[k],
+					 k < count ? pid[k] : 0, __ATOMIC_RELAXED);
+}
+
 void meter_set_exclusive(struct gw_meter *m, bool on)
 {
 	m->exclusive = on;
@@ -476,6 +481,11 @@ void meter_set_baseline(struct gw_meter *m, unsigned i, double no_context_w, dou
 struct gw_ctx *meter_context(const struct gw_meter *m)
 {
 	return m->ctx;
+}
+
+bool meter_reads_processes(const struct gw_meter *m)
+{
+	return m->processes;
 }
 
 const struct clock *meter_clock(const struct gw_meter *m)
@@ -504,6 +514,43 @@ struct energy_setup meter_setup(const struct gw_meter *m, unsigned i)
 	set = d->tracker.energy.set;
 	pthread_mutex_unlock(&d->lock);
 	return set;
+}
+
+int gw_meter_sensor(struct gw_meter *m, unsigned i, struct gw_sensor *ret)
+{
+	struct energy_setup set;
+	const struct sensor *s = &set.sensor;
+	struct gw_sensor v;
+
+	if (i >= m->count)
+		return context_fail(m->ctx, -GW_E_NODEV,
+				    "the meter has %u GPUs; there is no number %u", m->count,
+				    i);
+	set = meter_setup(m, i);
+	v = (struct gw_sensor){ .rung = energy_rung(&set),
+				.origin = sensor_origin_name(s->origin),
+				.model = sensor_model_name((set.shape == SHAPE_RING ? &s->ring
+							    : set.shape == SHAPE_MEAN
+								    ? &s->average
+								    : &s->instant)
+								   ->model),
+				.period_s = set.spacing_s,
+				.window_s = set.window_s,
+				.lag_s = set.lag_s,
+				.look_ratio = set.look_ratio,
+				.counter_absence = s->counter,
+				.counter_tick_s = s->counter ? NAN : s->tick_s,
+				.counter_lag_s = s->counter ? NAN : s->counter_lag_s,
+				.calibrated = s->calibration.done,
+				.gain = s->calibration.gain,
+				.offset_w = s->calibration.offset_w,
+				.gain_u = s->calibration.gain_u,
+				.offset_u_w = s->calibration.offset_u_w,
+				.wall_ns = s->wall_ns };
+	return sized_write(ret, &v, sizeof(v)) ? 0
+					       : context_fail(m->ctx, -GW_E_ARG,
+							      "gw_sensor.size must be "
+							      "sizeof(struct gw_sensor)");
 }
 
 void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)

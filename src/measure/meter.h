@@ -44,6 +44,11 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 /* Sets the measured program: from now on, this process and its descendants are not foreign. */
 void meter_set_own_process(struct gw_meter *m, int64_t pid);
 
+/* Sets processes that are part of the measurement in addition: from now on, they and their
+ * descendants are not foreign.  They replace those of the last call.  count: at most
+ * METER_SERVERS. */
+void meter_set_servers(struct gw_meter *m, const int64_t *pid, unsigned count);
+
 /* If on, a foreign process makes windows that end from now on invalid. */
 void meter_set_exclusive(struct gw_meter *m, bool on);
 
@@ -53,6 +58,7 @@ void meter_set_baseline(struct gw_meter *m, unsigned device, double no_context_w
 
 struct gw_ctx *meter_context(const struct gw_meter *m);
 const struct clock *meter_clock(const struct gw_meter *m);
+bool meter_reads_processes(const struct gw_meter *m); /* started with GW_METER_PROCESSES */
 
 /* Waits until this time. With threads, sleeps while they work; without threads, does what is
  * due and advances the clock. */

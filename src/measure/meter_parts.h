@@ -41,7 +41,7 @@ struct meter_device {
 struct gw_meter {
 	struct gw_ctx *ctx;
 	const struct clock *clock;
-	bool manual, exclusive;
+	bool manual, processes, exclusive;
 	void (*on_setup)(void *arg, unsigned device, unsigned position,
 			 const struct energy_setup *setup);
 	meter_event_fn *on_event;

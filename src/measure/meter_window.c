@@ -17,8 +17,10 @@ struct gw_window {
 	bool hurry, waited;
 	int wait_error; /* what gw_window_wait() returned, if waited */
 	atomic_bool closed;
-	struct tracked_window *tracked; /* one per device */
+	struct tracked_window *tracked; /* one per device, with its series if it is recorded */
 	struct gw_energy *energy;       /* one per device */
+	struct gw_series *seen;         /* one per device: what the caller saw last; NULL: not
+					 * recorded */
 };
 
 /* Records the begin or end of a window; the thread then reads what the edge needs. */
@@ -47,8 +49,39 @@ static void link_window(struct gw_meter *m, struct gw_window *w)
 	pthread_mutex_unlock(&m->lock);
 }
 
-int gw_window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
-		   struct gw_window **ret_window)
+static void window_free_memory(struct gw_window *w)
+{
+	for (unsigned i = 0; w->tracked && i < w->meter->count; i++)
+		window_series_free(w->tracked[i].series);
+	free(w->tracked);
+	free(w->energy);
+	free(w->seen);
+	free(w);
+}
+
+/* Allocates a window with room for so many readings; 0: without a series. */
+static struct gw_window *window_new(struct gw_meter *m, size_t room)
+{
+	struct gw_window *w = calloc(1, sizeof(*w));
+	bool ok;
+
+	if (!w)
+		return NULL;
+	w->meter = m;
+	w->tracked = calloc(m->count + 1, sizeof(*w->tracked));
+	w->energy = calloc(m->count + 1, sizeof(*w->energy));
+	w->seen = room ? calloc(m->count + 1, sizeof(*w->seen)) : NULL;
+	ok = w->tracked && w->energy && (w->seen || !room);
+	for (unsigned i = 0; ok && room && i < m->count; i++)
+		ok = (w->tracked[i].series = window_series_new(room)) != NULL;
+	if (ok)
+		return w;
+	window_free_memory(w);
+	return NULL;
+}
+
+static int window_open(struct gw_meter *m, const char *label, uint64_t begin_ns, size_t room,
+		       struct gw_window **ret_window)
 {
 	struct event e = { .type = EVENT_OPEN };
 	uint64_t now = m ? clock_mono_ns(m->clock) : 0;
@@ -60,30 +93,39 @@ int gw_window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
 		return context_fail(
 			m->ctx, -GW_E_ARG,
 			"a window cannot begin in the future or more than 30 s ago");
-	w = calloc(1, sizeof(*w));
-	if (w) {
-		w->tracked = calloc(m->count + 1, sizeof(*w->tracked));
-		w->energy = calloc(m->count + 1, sizeof(*w->energy));
-	}
-	if (!w || !w->tracked || !w->energy) {
-		if (w) {
-			free(w->tracked);
-			free(w->energy);
-		}
-		free(w);
+	w = window_new(m, room);
+	if (!w)
 		return context_fail(m->ctx, -GW_E_NOMEM, NULL);
-	}
-	w->meter = m;
 	snprintf(w->label, sizeof(w->label), "%s", label ? label : "");
 	link_window(m, w);
 	e.t_ns = begin_ns ? begin_ns : now;
 	e.u.window.id = w->id;
 	e.u.window.period_s = NAN;
 	memcpy(e.u.window.label, w->label, sizeof(e.u.window.label));
-	for (unsigned i = 0; i < m->count; i++)
+	for (unsigned i = 0; i < m->count; i++) {
+		if (room) {
+			struct gw_series *v = &w->tracked[i].series->view;
+
+			v->begin_ns = e.t_ns;
+			v->begin_wall_ns = clock_wall_ns(m->clock) - (now - e.t_ns);
+		}
 		record_edge(m->device[i], &e, &w->tracked[i], 0);
+	}
 	*ret_window = w;
 	return 0;
+}
+
+int gw_window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
+		   struct gw_window **ret_window)
+{
+	return window_open(m, label, begin_ns, 0, ret_window);
+}
+
+int gw_window_open_recorded(struct gw_meter *m, const char *label, uint64_t begin_ns,
+			    size_t points, struct gw_window **ret_window)
+{
+	return window_open(m, label, begin_ns, points ? points : WINDOW_SERIES_ROOM,
+			   ret_window);
 }
 
 void window_hurry(struct gw_window *w)
@@ -231,6 +273,19 @@ const struct gw_energy *gw_window_energy(struct gw_window *w, unsigned i)
 	return &w->energy[i];
 }
 
+const struct gw_series *gw_window_series(struct gw_window *w, unsigned i)
+{
+	struct meter_device *d;
+
+	if (!w->seen || i >= w->meter->count)
+		return NULL;
+	d = w->meter->device[i];
+	pthread_mutex_lock(&d->lock);
+	w->seen[i] = w->tracked[i].series->view;
+	pthread_mutex_unlock(&d->lock);
+	return &w->seen[i];
+}
+
 const char *gw_window_label(const struct gw_window *w)
 {
 	return w->label;
@@ -252,9 +307,7 @@ void gw_window_free(struct gw_window *w)
 	if (w->next)
 		w->next->link = w->link;
 	pthread_mutex_unlock(&w->meter->lock);
-	free(w->tracked);
-	free(w->energy);
-	free(w);
+	window_free_memory(w);
 }
 
 void window_evidence(const struct gw_window *w, unsigned i, const struct gw_energy *e,
@@ -265,7 +318,7 @@ void window_evidence(const struct gw_window *w, unsigned i, const struct gw_ener
 
 const struct attribute *window_processes(const struct gw_window *w, unsigned i)
 {
-	return &w->tracked[i].shares;
+	return &w->tracked[i].sharing.shares;
 }
 
 unsigned window_id(const struct gw_window *w)

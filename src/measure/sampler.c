@@ -448,10 +448,20 @@ static void read_limits(struct sampler *s)
 	check_clocks(s, e.t_ns);
 }
 
-static int64_t own_pid(const struct sampler *s)
+/* True if the process is part of what is measured.  meter_set_own_process() and
+ * meter_set_servers() may write the pids meanwhile. */
+static bool is_own(const struct sampler *s, int64_t pid)
 {
-	return __atomic_load_n(&s->opt.own_pid,
-			       __ATOMIC_RELAXED); /* meter_set_own_process() may write it */
+	if (sampler_device_in_tree(&s->device, pid,
+				   __atomic_load_n(&s->opt.own_pid, __ATOMIC_RELAXED)))
+		return true;
+	for (unsigned i = 0; i < METER_SERVERS; i++) {
+		int64_t server = __atomic_load_n(&s->opt.server_pid[i], __ATOMIC_RELAXED);
+
+		if (server && sampler_device_in_tree(&s->device, pid, server))
+			return true;
+	}
+	return false;
 }
 
 static double use_ratio(const struct process_use *u, int n, int64_t pid)
@@ -501,7 +511,7 @@ static void read_processes(struct sampler *s)
 		e.u.process.id = sampler_device_proc_id(&s->device, u->pid);
 		e.u.process.memory_bytes = u->memory_why == GW_HAVE ? u->memory_bytes : 0;
 		e.u.process.sm_ratio = use_ratio(s->use.row, s->use.count, u->pid);
-		e.u.process.own = sampler_device_in_tree(&s->device, u->pid, own_pid(s));
+		e.u.process.own = is_own(s, u->pid);
 		if (*u->name)
 			memcpy(e.u.process.name, u->name, sizeof(e.u.process.name));
 		else

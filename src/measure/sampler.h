@@ -25,7 +25,8 @@ struct sampler_options {
 	bool service;
 	/* at the first edge, read everything that a result reports about the GPU */
 	bool describe;
-	int64_t own_pid; /* this process and its descendants are not foreign */
+	int64_t own_pid; /* this process and its descendants are not foreign ... */
+	int64_t server_pid[METER_SERVERS]; /* ... and neither are these; 0: none */
 	const char *cache_dir;
 	/* NULL: use what is known about the GPU; borrowed during init */
 	const struct sensor *sensor;

@@ -69,13 +69,16 @@ void window_tracker_forget(struct window_tracker *t, struct tracked_window *w)
 static void open_window(struct window_tracker *t, const struct event *e,
 			struct tracked_window *w)
 {
+	struct window_series *series = w->series;
+
 	memset(w, 0, sizeof(*w));
+	w->series = series;
 	w->id = e->u.window.id;
 	snprintf(w->label, sizeof(w->label), "%s", e->u.window.label);
 	energy_open(&w->e, e->t_ns, e->u.window.period_s);
 	w->begin_limits.limit_w = w->end_limits.limit_w = NAN;
 	w->temp_begin = w->temp_end = w->temp_max = w->memory_max = w->utilization_max = NAN;
-	attribute_init(&w->shares, t->no_context_w, t->context_w);
+	attribute_init(&w->sharing.shares, t->no_context_w, t->context_w);
 	w->next = t->open;
 	t->open = w;
 }
@@ -191,7 +194,7 @@ static void tracker_process(struct window_tracker *t, const struct event *e)
 static void share_until(struct window_tracker *t, struct tracked_window *w, uint64_t to_ns,
 			const struct window_tracker_processes *list)
 {
-	uint64_t from = w->shared_ns ? w->shared_ns : w->e.begin_ns;
+	uint64_t from = w->sharing.shared_ns ? w->sharing.shared_ns : w->e.begin_ns;
 	struct energy_point p;
 
 	if (w->e.end_ns && to_ns > w->e.end_ns)
@@ -202,13 +205,14 @@ static void share_until(struct window_tracker *t, struct tracked_window *w, uint
 		p = w->e.end.point;
 	else if (energy_at(&t->energy, to_ns, &p) != 0)
 		return;
-	if (!w->shared_ns)
-		w->shared_to = w->e.begin.point;
-	attribute_add(&w->shares,
-		      p.joules + p.hole_j - w->shared_to.joules - w->shared_to.hole_j,
+	if (!w->sharing.shared_ns)
+		w->sharing.shared_to = w->e.begin.point;
+	attribute_add(&w->sharing.shares,
+		      p.joules + p.hole_j - w->sharing.shared_to.joules -
+			      w->sharing.shared_to.hole_j,
 		      tracker_seconds(from, to_ns), list->use, list->count, list->hidden);
-	w->shared_to = p;
-	w->shared_ns = to_ns;
+	w->sharing.shared_to = p;
+	w->sharing.shared_ns = to_ns;
 }
 
 /* Ends a process list. Samples arrive after the process list of their time, so each list is
@@ -249,8 +253,11 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 	switch (e->type) {
 	case EVENT_POWER:
 		if (energy_add(&t->energy, e->t_ns, e->u.power_w) == 0)
-			for (w = t->open; w; w = w->next)
+			for (w = t->open; w; w = w->next) {
 				energy_follow(&t->energy, &w->e);
+				if (w->series)
+					window_series_follow(w->series, &t->energy, &w->e);
+			}
 		break;
 	case EVENT_COUNTER:
 		code = energy_count(&t->energy, e->t_ns, e->u.counter.after_ns,
@@ -262,8 +269,11 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 	case EVENT_NO_COUNTER: energy_no_counter(&t->energy, e->u.absence); break;
 	case EVENT_TICK:
 		for (w = t->open; w; w = w->next)
-			if (tracker_covers(w, e->t_ns))
+			if (tracker_covers(w, e->t_ns)) {
 				tracker_tick(w, e);
+				if (w->series)
+					window_series_tick(w->series, e);
+			}
 		t->last_tick_w = e->u.tick.figure[FIGURE_POWER];
 		break;
 	case EVENT_LIMITS:
@@ -289,6 +299,8 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 		if (w && !w->e.end_ns) {
 			energy_close(&w->e, e->t_ns);
 			energy_follow(&t->energy, &w->e);
+			if (w->series)
+				window_series_close(w->series, &w->e);
 		}
 		break;
 	case EVENT_RESULT:
@@ -402,7 +414,7 @@ void window_tracker_share(struct window_tracker *t, struct tracked_window *w,
 		return;
 	share_until(t, w, r->end_ns, last);
 	if (!isnan(r->joules.best))
-		attribute_finish(&w->shares, r->joules.best);
+		attribute_finish(&w->sharing.shares, r->joules.best);
 }
 
 static double worst_share(const struct gw_energy *r, unsigned code, double *ret_s)

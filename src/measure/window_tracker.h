@@ -9,6 +9,7 @@
 #include "attribute.h"
 #include "energy.h"
 #include "event.h"
+#include "window_series.h"
 
 /* Bits of GW_Q_CLOCK_REASONS for each cause of throttling. */
 extern const uint64_t window_tracker_reason_bits[GW_THROTTLES];
@@ -39,8 +40,16 @@ struct tracked_process {
 	uint64_t bytes; /* 0: unknown */
 };
 
+/* The energy per process; only if processes are listed. */
+struct tracked_shares {
+	struct attribute shares;
+	struct energy_point shared_to; /* energy point up to which energy was shared */
+	uint64_t shared_ns;            /* time of shared_to; 0: the begin of the window */
+};
+
 struct tracked_window {
 	struct tracked_window *next;
+	struct window_series *series; /* borrowed; set before EVENT_OPEN; NULL: no recording */
 	unsigned id;
 	char label[64];
 	struct energy_window e;
@@ -55,10 +64,7 @@ struct tracked_window {
 	struct tracked_process foreign; /* the first that is not own */
 	bool hidden;                    /* there may have been processes that we cannot see */
 	bool exclusive;
-	/* The energy per process; only if processes are listed. */
-	struct attribute shares;
-	struct energy_point shared_to; /* energy point up to which energy was shared */
-	uint64_t shared_ns;            /* time of shared_to; 0: the begin of the window */
+	struct tracked_shares sharing;
 };
 
 #define TRACKED_PROCESSES 64

@@ -4,6 +4,7 @@
 #ifndef GW_SERVE_API_H
 #define GW_SERVE_API_H
 
+#include "energy_cost.h"
 #include "http.h"
 #include "stream.h"
 #include "view.h"
@@ -24,6 +25,7 @@ struct api {
 	bool manage;       /* /api/gpu/manage may change settings */
 	/* any client may open and end energy windows, not only trusted ones */
 	bool windows_open;
+	struct energy_cost cost; /* for /api/v1/self */
 	/* Ring of reservations that were requested with an Idempotency-Key. */
 	struct api_key {
 		char key[65], body[65]; /* SHA-256 */
@@ -43,6 +45,9 @@ void api_mark(void *arg, struct reply *r);
 /* The table of routes, from routes.def. */
 extern const struct route api_routes[];
 extern const unsigned api_route_count;
+
+/* Notes that someone looks at the processes; see view_ops.look. */
+void api_look(const struct api *a);
 
 /* Writes the stream's message for a tick: one line of JSON without a line break. */
 void api_tick_json(struct buf *out, const struct view *v);

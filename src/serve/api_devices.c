@@ -2,6 +2,7 @@
  * of the two short documents (/api/gpu/devices and /api/gpu/driver) never change. */
 #include "api_parts.h"
 
+#include "process_history.h"
 #include "render_sensor.h"
 
 #include "measure/meter.h"
@@ -20,6 +21,7 @@ static void write_counted(struct json *j, const struct api *a, unsigned i)
 	json_double(j, "energy_joules_total", d && known ? d->energy_joules : (double)NAN);
 	json_double(j, "energy_measured_seconds_total",
 		    d && known ? d->energy_seconds : (double)NAN);
+	json_time(j, "energy_since_utc", d && known ? d->energy_since_ns : 0);
 	if (d && d->seen_ns)
 		json_double(j, "seen_age_seconds",
 			    now > d->seen_ns ? (double)(now - d->seen_ns) / 1e9 : 0);
@@ -64,15 +66,48 @@ static bool was_read(const void *what, struct reply *r, const char *why)
 	return what;
 }
 
+#define USE_WAIT_NS (25 * NS_PER_MS)
+#define USE_WAITS   12
+
+void api_look(const struct api *a)
+{
+	if (a->view.ops && a->view.ops->look)
+		a->view.ops->look(a->view.engine, false);
+}
+
+/* True if the utilisation of the processes has not been read, because nobody looked. Then the
+ * reply waits for the next reading, which begins at once. */
+static bool waits_for_use(const struct api *a, const struct request *q, struct reply *r)
+{
+	const struct gw_process_list *list = a->view.processes;
+	bool unread = false;
+
+	for (unsigned i = 0; i < gw_process_list_count(list) && !unread; i++)
+		unread = gw_process_list_get(list, i)->sm_absence == GW_ABSENT_NOT_READ;
+	if (!unread || !a->view.ops || !a->view.ops->look || q->tries >= USE_WAITS)
+		return false;
+	a->view.ops->look(a->view.engine, true);
+	reply_again(r, api_now(a) + USE_WAIT_NS);
+	return true;
+}
+
+static struct render_process_list api_process_list(const struct api *a)
+{
+	api_look(a);
+	return (struct render_process_list){ a->view.processes, a->view.process };
+}
+
 void api_snapshot(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
+	struct render_process_list processes = { NULL, NULL };
 	struct about b;
 
 	if (!begins(&b, a, q, r))
 		return;
-	render_snapshot(&b.j, a->view.snap,
-			api_flag(q, "processes", true) ? a->view.processes : NULL, b.filter);
+	if (api_flag(q, "processes", true))
+		processes = api_process_list(a);
+	render_snapshot(&b.j, a->view.snap, processes, b.filter);
 	json_end(&b.j);
 }
 
@@ -114,16 +149,107 @@ void api_device(void *arg, const struct request *q, struct reply *r)
 	api_end(&j);
 }
 
+/* Writes where the energy of a GPU went. The parts add up to the total. */
+static void device_energy(struct json *j, const struct api *a, unsigned i)
+{
+	const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
+	const struct view_device *v = &a->view.device[i];
+	const struct process_energy_sums *s = &v->shares;
+	/* if the counts of earlier runs are unknown, so are the total and the earlier part */
+	const bool total = s->known && a->view.self.counts_known;
+
+	json_object(j, NULL);
+	json_uint(j, "device_index", d->index);
+	json_string(j, "device_uuid", gw_device_text(d, GW_T_UUID));
+	json_double(j, "energy_joules_total", total ? v->energy_joules : (double)NAN);
+	json_double(j, "earlier_joules", total ? s->earlier_joules : (double)NAN);
+	json_double(j, "processes_joules", s->known ? s->processes_joules : (double)NAN);
+	json_double(j, "former_processes_joules", s->known ? s->former_joules : (double)NAN);
+	json_double(j, "idle_joules", s->known && s->idle_known ? s->idle_joules : (double)NAN);
+	json_double(j, "unattributed_joules", s->known ? s->unattributed_joules : (double)NAN);
+	json_object_end(j);
+}
+
 void api_processes(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
+	struct render_process_list processes;
 	struct about b;
 
 	if (!begins(&b, a, q, r) ||
 	    !was_read(a->view.processes, r, "the processes have not been listed yet"))
 		return;
+	if (waits_for_use(a, q, r))
+		return;
+	processes = api_process_list(a);
 	render_head(&b.j, a->view.snap);
-	render_processes(&b.j, a->view.processes, a->view.snap, b.filter);
+	render_processes(&b.j, processes, a->view.snap, b.filter);
+	json_array(&b.j, "device_energy");
+	for (unsigned i = 0; i < a->view.devices; i++)
+		if (render_shows(b.filter, i))
+			device_energy(&b.j, a, i);
+	json_array_end(&b.j);
+	render_source(&b.j, a->view.snap);
+	json_object_end(&b.j);
+	json_end(&b.j);
+}
+
+static void past_figure(struct json *j, const struct process_history_row *row, unsigned figure,
+			uint64_t first, uint64_t last)
+{
+	json_array(j, process_history_key(figure));
+	for (uint64_t step = first; step <= last; step++)
+		json_double(j, NULL, process_history_at(row, figure, step));
+	json_array_end(j);
+}
+
+static void past_process(struct json *j, const struct api *a, unsigned device,
+			 const struct process_history_row *row)
+{
+	const struct gw_device *d = gw_snapshot_device(a->view.snap, device);
+	const uint64_t mono_ns = gw_snapshot_mono_ns(a->view.snap);
+	const uint64_t now = mono_ns / PROCESS_HISTORY_STEP_NS;
+	const double begin_s = (double)(gw_snapshot_wall_ns(a->view.snap) - mono_ns) * 1e-9;
+	uint64_t first = row->first;
+
+	if (first + PROCESS_HISTORY_POINTS <= now)
+		first = now - PROCESS_HISTORY_POINTS + 1;
+	json_object(j, NULL);
+	json_uint(j, "device_index", d->index);
+	json_string(j, "device_uuid", gw_device_text(d, GW_T_UUID));
+	json_int(j, "pid", row->id.pid);
+	json_uint_if(j, "start_ticks", row->id.start_ticks, row->id.start_ticks);
+	if (row->gpu_instance >= 0)
+		json_int(j, "gpu_instance", row->gpu_instance);
+	json_string(j, "name", *row->name ? row->name : NULL);
+	json_array(j, "time");
+	for (uint64_t step = first; step <= row->last; step++)
+		json_double(j, NULL,
+			    round((begin_s + (double)(step * PROCESS_HISTORY_STEP_NS) * 1e-9) *
+				  1e3) /
+				    1e3);
+	json_array_end(j);
+	for (unsigned f = 0; f < PROCESS_HISTORY_FIGURES; f++)
+		past_figure(j, row, f, first, row->last);
+	json_object_end(j);
+}
+
+void api_processes_history(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct about b;
+
+	if (!begins(&b, a, q, r))
+		return;
+	api_look(a);
+	render_head(&b.j, a->view.snap);
+	json_double(&b.j, "step_seconds", (double)PROCESS_HISTORY_STEP_NS * 1e-9);
+	json_array(&b.j, "processes");
+	for (unsigned i = 0; i < a->view.devices; i++)
+		for (unsigned k = 0; k < PROCESS_HISTORY_ROWS && a->view.device[i].past; k++)
+			if (a->view.device[i].past->row[k] && render_shows(b.filter, i))
+				past_process(&b.j, a, i, a->view.device[i].past->row[k]);
+	json_array_end(&b.j);
 	render_source(&b.j, a->view.snap);
 	json_object_end(&b.j);
 	json_end(&b.j);

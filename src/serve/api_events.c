@@ -3,6 +3,7 @@
 
 #include "base/suggest.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,66 @@ static void tick_device(struct json *j, const struct view *v, unsigned i)
 		    i < v->devices && v->self.counts_known ? v->device[i].energy_joules
 							   : (double)NAN);
 	json_object_end(j);
+}
+
+#define TICK_PROCESSES 64
+
+/* Selects the processes with the most memory. Returns their number. */
+static unsigned tick_select(const struct gw_process_list *list, unsigned *out)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; list && i < gw_process_list_count(list); i++) {
+		unsigned least = 0;
+
+		if (n < TICK_PROCESSES) {
+			out[n++] = i;
+			continue;
+		}
+		for (unsigned k = 1; k < n; k++)
+			if (gw_process_list_get(list, out[k])->memory_bytes <
+			    gw_process_list_get(list, out[least])->memory_bytes)
+				least = k;
+		if (gw_process_list_get(list, i)->memory_bytes >
+		    gw_process_list_get(list, out[least])->memory_bytes)
+			out[least] = i;
+	}
+	return n;
+}
+
+static void tick_process(struct json *j, const struct view *v, unsigned i)
+{
+	const struct gw_process *p = gw_process_list_get(v->processes, i);
+	const struct gw_device *d = gw_snapshot_device(v->snap, p->device);
+	const struct view_process *e = v->process ? &v->process[i] : NULL;
+	const bool energy = e && e->absence == GW_HAVE;
+
+	json_object(j, NULL);
+	json_uint(j, "device_index", d ? d->index : p->device);
+	json_int(j, "pid", p->pid);
+	json_uint_if(j, "start_ticks", p->start_ticks, p->start_ticks);
+	if (p->mig_gpu_instance >= 0)
+		json_int(j, "gpu_instance", p->mig_gpu_instance);
+	json_int_if(j, "memory_bytes", p->memory_absence == GW_HAVE, p->memory_bytes);
+	json_double(j, "utilization_sm_ratio",
+		    p->sm_absence == GW_HAVE ? p->sm_ratio : (double)NAN);
+	json_double(j, "cpu_used_cores",
+		    p->cpu_absence == GW_HAVE ? p->cpu_cores : (double)NAN);
+	json_double(j, "energy_joules", energy ? e->energy_joules : (double)NAN);
+	json_double(j, "power_watts", energy ? e->power_w : (double)NAN);
+	json_object_end(j);
+}
+
+/* Writes the figures of the largest processes; names and reasons are in /api/v1/processes. */
+static void tick_processes(struct json *j, const struct view *v)
+{
+	unsigned chosen[TICK_PROCESSES];
+	const unsigned n = tick_select(v->processes, chosen);
+
+	json_array(j, "processes");
+	for (unsigned i = 0; i < n; i++)
+		tick_process(j, v, chosen[i]);
+	json_array_end(j);
 }
 
 static void tick_host(struct json *j, const struct view *v)
@@ -75,6 +136,7 @@ void api_tick_json(struct buf *out, const struct view *v)
 	for (unsigned i = 0; i < gw_snapshot_device_count(v->snap); i++)
 		tick_device(&j, v, i);
 	json_array_end(&j);
+	tick_processes(&j, v);
 	tick_host(&j, v);
 	json_object_end(&j);
 	end_line(&j);

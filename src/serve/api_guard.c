@@ -101,7 +101,7 @@ void api_guard(void *arg, const struct request *q, struct reply *r)
 	if (!g || !api_number(q, r, "limit", DECISIONS, GUARD_VIEW_DECISIONS, &limit))
 		return;
 	api_begin(&j, a, r);
-	json_string(&j, "mode", guard_modes[g->policy->mode]);
+	guard_doc_mode(&j, g);
 	json_string(&j, "journal", g->journal);
 	guard_doc_time(&j, "looked", g->scene ? g->scene->mono_ns : 0, now);
 	write_workers(&j, g, now);
@@ -339,6 +339,70 @@ void api_guard_hold(void *arg, const struct request *q, struct reply *r)
 void api_guard_release(void *arg, const struct request *q, struct reply *r)
 {
 	change(arg, q, r, RELEASE);
+}
+
+/* ---- the mode ---- */
+
+static void answer_mode(const struct api *a, const struct request *q, struct reply *r,
+			const enum guard_mode *mode, const char *reason)
+{
+	const struct guard_view *g = a->view.guard;
+	char message[256] = "", who[256];
+	struct json j;
+	int err;
+
+	guard_doc_who(q, reason, who, sizeof(who));
+	err = a->view.guard_ops->set_mode(a->view.guarding, mode,
+					  &(struct guard_client){ who, q->uid, q->peer_pid, 0 },
+					  message, sizeof(message));
+	if (err) {
+		reply_problem(r, 503, "not-accepted", NULL, "%s", gw_strerror(err));
+		return;
+	}
+	api_begin(&j, a, r);
+	guard_doc_mode(&j, g);
+	json_string(&j, "journal", *message ? message : "ok");
+	api_end(&j);
+}
+
+static bool read_mode(struct json_request *b, enum guard_mode *ret, const char **ret_reason)
+{
+	const char *word = NULL;
+
+	if (!json_request_text(b, "mode", &word) || !json_request_text(b, "reason", ret_reason))
+		return false;
+	if (strlen(*ret_reason) > GUARD_REASON_MAX)
+		return json_request_wrong(b, "\"reason\" is longer than %d bytes",
+					  GUARD_REASON_MAX);
+	for (unsigned m = 0; word && guard_modes[m]; m++) {
+		*ret = (enum guard_mode)m;
+		if (strcmp(word, guard_modes[m]) == 0)
+			return true;
+	}
+	return json_request_wrong(b, "\"mode\" is required and must be \"observe\", "
+				     "\"dry-run\" or \"enforce\"");
+}
+
+void api_guard_set_mode(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const char *reason = "";
+	struct json_request *b;
+	enum guard_mode mode;
+
+	if (!guard_doc_may_ask(a, q, r) || !(b = api_body(q, r, "mode reason")))
+		return;
+	if (read_mode(b, &mode, &reason))
+		answer_mode(a, q, r, &mode, reason);
+	else
+		reply_problem(r, 400, "bad-body", NULL, "%s", json_request_message(b));
+	json_request_close(b);
+}
+
+void api_guard_reset_mode(void *arg, const struct request *q, struct reply *r)
+{
+	if (guard_doc_may_ask(arg, q, r))
+		answer_mode(arg, q, r, NULL, "");
 }
 
 /* ---- operations ---- */

@@ -367,6 +367,21 @@ static void say_mode(struct json *j, const struct guard_view *g, const struct gu
 			       "nothing is done (set simulated = true in [guard] to act).");
 }
 
+/* Says that the mode is not the configured one, because a person set it. */
+static void say_chosen_mode(struct json *j, const struct guard_view *g)
+{
+	const struct guard_view_mode *m = g->mode;
+	char time[CLOCK_RFC3339_SIZE];
+
+	if (!m || !m->chosen)
+		return;
+	clock_format_rfc3339(m->wall_ns, time);
+	explain_say(j,
+		    "The mode was set to %s at run time by %s at %s; the configuration says "
+		    "%s. To use that again, run gpuward guard mode config.",
+		    guard_modes[m->mode], m->who, time, guard_modes[m->configured]);
+}
+
 static void say_history(struct json *j, const struct guard_status *s)
 {
 	if (*s->rail)
@@ -415,6 +430,7 @@ static void write_explain(struct json *j, const struct guard_view *g, unsigned w
 		    guard_state_name(s.state), span(seconds_to(now.mono_ns, s.since_ns), since),
 		    (double)s.resident_bytes / MIB);
 	say_mode(j, g, &s);
+	say_chosen_mode(j, g);
 	if (s.state == STATE_ABSENT &&
 	    proc_visibility_lacks(g->policy, worker, proc_visibility_now()))
 		explain_say(j,
@@ -450,7 +466,7 @@ void api_guard_explain(void *arg, const struct request *q, struct reply *r)
 	if (!g || (name && (only = guard_doc_find(g, r, name)) < 0))
 		return;
 	api_begin(&j, a, r);
-	json_string(&j, "mode", guard_modes[g->policy->mode]);
+	guard_doc_mode(&j, g);
 	json_array(&j, "workers");
 	for (unsigned i = 0; i < g->policy->workers; i++)
 		if (only < 0 || i == (unsigned)only)

@@ -94,6 +94,7 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	json_uint(&j, "dropped", s->store_dropped);
 	json_string(&j, "state", s->store_state);
 	json_object_end(&j);
+	energy_cost_render_rates(&j, &a->cost);
 	if (json_object_if(&j, "nvidia_smi", s->program.starts)) {
 		json_uint(&j, "starts", s->program.starts);
 		json_double(&j, "run_seconds", s->program.run_seconds);
@@ -273,6 +274,8 @@ void api_metrics(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	enum metrics_form form = metrics_negotiate(request_header(q, "Accept"));
 
+	if (a->top)
+		api_look(a);
 	r->type = metrics_type(form);
 	metrics_render(&r->body, a, form);
 }

@@ -289,6 +289,20 @@ void guard_doc_old_names(struct json *j, double total, double used, double free_
 
 /* ---- lookups ---- */
 
+void guard_doc_mode(struct json *j, const struct guard_view *g)
+{
+	const struct guard_view_mode *m = g->mode;
+
+	json_string(j, "mode", guard_modes[g->policy->mode]);
+	json_string(j, "mode_configured", m ? guard_modes[m->configured] : NULL);
+	if (json_object_if(j, "mode_set", m && m->chosen)) {
+		json_string(j, "mode", guard_modes[m->mode]);
+		json_string(j, "set_by", m->who);
+		json_time(j, "time_utc", m->wall_ns);
+		json_object_end(j);
+	}
+}
+
 const struct guard_view *guard_doc_there(const struct api *a, struct reply *r)
 {
 	if (a->view.guard && a->view.guard->guard)

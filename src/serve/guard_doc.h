@@ -62,6 +62,9 @@ void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *
 		    void (*head)(struct json *j, const struct api *a),
 		    void (*one)(struct json *j, const struct api *a, unsigned i));
 
+/* Writes the mode in force, the configured mode, and who set another one. */
+void guard_doc_mode(struct json *j, const struct guard_view *g);
+
 /* Returns the guard's view. NULL: there is no guard; replied 503 with the cause. */
 const struct guard_view *guard_doc_there(const struct api *a, struct reply *r);
 /* Returns the index of this worker; -1: replied 404. */

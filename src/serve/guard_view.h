@@ -114,8 +114,19 @@ struct guard_view_counts { /* since the start; tally includes earlier runs */
 		free_seconds_max; /* time from the first order until the memory is free */
 };
 
+/* The mode that the file configures, and the mode that a person set while the service ran. The
+ * mode in force is policy.mode. */
+struct guard_view_mode {
+	enum guard_mode configured;
+	bool chosen;          /* the members below are set */
+	enum guard_mode mode; /* it takes effect when no order is under way */
+	uint64_t wall_ns;     /* when it was set */
+	char who[256];
+};
+
 struct guard_view {
 	const struct policy *policy;
+	const struct guard_view_mode *mode; /* NULL in tests */
 	const struct guard *guard;
 	const struct scene *scene;    /* the latest; NULL: none yet */
 	struct health *const *health; /* one per device of the snapshot; NULL: not monitored */
@@ -161,6 +172,10 @@ struct guard_view_ops {
 	 * -GW_E_STATE with a message: the cause still exists. */
 	int (*clear)(void *engine, const char *uuid, const char *who, char *message,
 		     size_t size);
+	/* Sets the mode until a person sets another one; mode NULL: the configured mode
+	 * applies again. Returns 0, with a message if the choice is not stored. */
+	int (*set_mode)(void *engine, const enum guard_mode *mode,
+			const struct guard_client *by, char *message, size_t size);
 	/* Makes a policy from a TOML configuration; the caller frees it with policy_done().
 	 * Returns 0, -GW_E_PARSE with a message, or another error. The pointer is NULL if not
 	 * supported. */

@@ -238,12 +238,21 @@ static void instances(struct page *p)
 
 static void processes(struct page *p)
 {
+	static const unsigned rows[METRICS_PROCESS_FIGURES] = {
+		[METRICS_PROCESS_MEMORY] = M_PROCESS_MEMORY,
+		[METRICS_PROCESS_SM] = M_PROCESS_SM,
+		[METRICS_PROCESS_POWER] = M_PROCESS_POWER,
+		[METRICS_PROCESS_ENERGY] = M_PROCESS_ENERGY,
+	};
+
 	page_family(p, M_PROCESSES);
 	page_processes(p, false);
-	page_family(p, M_PROCESS_MEMORY);
-	for (unsigned i = 0; p->a->top && i < p->gpus; i++)
-		if (page_listed(p, i))
-			metrics_processes(&p->t, p->base[i], p->v->processes, i, p->a->top);
+	for (unsigned f = 0; f < METRICS_PROCESS_FIGURES; f++) {
+		page_family(p, rows[f]);
+		for (unsigned i = 0; p->a->top && i < p->gpus; i++)
+			if (page_listed(p, i))
+				metrics_processes(&p->t, p->base[i], p->v, i, p->a->top, f);
+	}
 }
 
 void metrics_gpus(struct page *p)
@@ -255,20 +264,21 @@ void metrics_gpus(struct page *p)
 	processes(p);
 }
 
-/* ---- memory of programs ---- */
+/* ---- figures of programs ---- */
 
 #define GROUPS 256
 
 struct group {
 	const char *name, *user;
 	uint64_t bytes;
+	double value; /* the figure, summed; NAN: unknown */
 	bool shown;
 };
 
 struct groups {
 	struct group row[GROUPS];
 	unsigned count;
-	uint64_t other;
+	struct group other;
 };
 
 static struct group *find_group(struct groups *g, const char *name, const char *user)
@@ -278,11 +288,32 @@ static struct group *find_group(struct groups *g, const char *name, const char *
 			return &g->row[i];
 	if (g->count == GROUPS)
 		return NULL;
-	g->row[g->count] = (struct group){ .name = name, .user = user };
+	g->row[g->count] = (struct group){ .name = name, .user = user, .value = NAN };
 	return &g->row[g->count++];
 }
 
-static void add_process(struct groups *g, const struct gw_process *p)
+static double figure_of(const struct gw_process *p, const struct view_process *e,
+			enum metrics_process_figure figure)
+{
+	const bool shared = e && e->absence == GW_HAVE;
+
+	switch (figure) {
+	case METRICS_PROCESS_MEMORY: return (double)p->memory_bytes;
+	case METRICS_PROCESS_SM: return p->sm_absence == GW_HAVE ? p->sm_ratio : (double)NAN;
+	case METRICS_PROCESS_POWER: return shared ? e->power_w : (double)NAN;
+	case METRICS_PROCESS_ENERGY: return shared ? e->energy_joules : (double)NAN;
+	case METRICS_PROCESS_FIGURES: break;
+	}
+	return NAN;
+}
+
+/* Adds what is known of b to a. */
+static double sum_known(double a, double b)
+{
+	return isnan(a) ? b : isnan(b) ? a : a + b;
+}
+
+static void add_process(struct groups *g, const struct gw_process *p, double value)
 {
 	const char *name = p->name && *p->name ? p->name : "unknown";
 	const char *user = p->user ? p->user : "";
@@ -290,10 +321,9 @@ static void add_process(struct groups *g, const struct gw_process *p)
 
 	/* A program without a user that is called "other" is added to the remainder. */
 	row = strcmp(name, "other") == 0 && !*user ? NULL : find_group(g, name, user);
-	if (row)
-		row->bytes += (uint64_t)p->memory_bytes;
-	else
-		g->other += (uint64_t)p->memory_bytes;
+	row = row ? row : &g->other;
+	row->bytes += (uint64_t)p->memory_bytes;
+	row->value = sum_known(row->value, value);
 }
 
 static struct group *largest(struct groups *g)
@@ -307,20 +337,22 @@ static struct group *largest(struct groups *g)
 }
 
 static void put_row(struct metrics_text *t, const char *base, const char *name,
-		    const char *user, uint64_t bytes)
+		    const char *user, double value)
 {
 	struct labels l;
 
 	labels_clear(&l);
 	labels_add(&l, "name", name);
 	labels_add(&l, "user", user);
-	metrics_sample(t, base, l.text, (double)bytes);
+	metrics_sample(t, base, l.text, value);
 }
 
-void metrics_processes(struct metrics_text *t, const char *base,
-		       const struct gw_process_list *list, unsigned device, unsigned top)
+void metrics_processes(struct metrics_text *t, const char *base, const struct view *v,
+		       unsigned device, unsigned top, enum metrics_process_figure figure)
 {
-	struct groups g = { .count = 0 };
+	const struct gw_process_list *list = v->processes;
+	/* the programs add up to the memory of the list, so an empty rest is 0 */
+	struct groups g = { .other.value = figure == METRICS_PROCESS_MEMORY ? 0 : NAN };
 	struct group *row;
 
 	if (!list || gw_process_list_absence(list, device) != GW_HAVE)
@@ -329,13 +361,15 @@ void metrics_processes(struct metrics_text *t, const char *base,
 		const struct gw_process *p = gw_process_list_get(list, i);
 
 		if (p->device == device && p->memory_absence == GW_HAVE)
-			add_process(&g, p);
+			add_process(&g, p,
+				    figure_of(p, v->process ? &v->process[i] : NULL, figure));
 	}
 	for (unsigned i = 0; i < top && (row = largest(&g)); i++) {
 		row->shown = true;
-		put_row(t, base, row->name, row->user, row->bytes);
+		put_row(t, base, row->name, row->user, row->value);
 	}
 	for (row = g.row; row < g.row + g.count; row++)
-		g.other += row->shown ? 0 : row->bytes;
-	put_row(t, base, "other", "", g.other);
+		if (!row->shown)
+			g.other.value = sum_known(g.other.value, row->value);
+	put_row(t, base, "other", "", g.other.value);
 }

@@ -52,11 +52,19 @@ void metrics_end(struct metrics_text *t);
 /* Gets family i; false past the end. */
 bool metrics_table(unsigned i, struct metric *ret);
 
-/* Writes the memory of the programs on one GPU: the `top` largest by name and user, and the
- * rest as name="other", so that the sum is that of the list. Writes nothing if the process list
- * of the GPU is unknown. */
-void metrics_processes(struct metrics_text *t, const char *base,
-		       const struct gw_process_list *list, unsigned device, unsigned top);
+enum metrics_process_figure {
+	METRICS_PROCESS_MEMORY,
+	METRICS_PROCESS_SM,
+	METRICS_PROCESS_POWER,
+	METRICS_PROCESS_ENERGY,
+	METRICS_PROCESS_FIGURES
+};
+
+/* Writes one figure of the programs on one GPU: of the `top` programs with the most memory, by
+ * name and user, and the rest as name="other", so that the sum is that of the list. Writes
+ * nothing if the process list of the GPU is unknown. */
+void metrics_processes(struct metrics_text *t, const char *base, const struct view *v,
+		       unsigned device, unsigned top, enum metrics_process_figure figure);
 
 /* Returns the unit at the end of a name; "": none. */
 const char *metric_unit(const char *name);

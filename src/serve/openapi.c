@@ -234,17 +234,25 @@ static void request_body(struct json *j, const struct operation *o)
 	json_object_end(j);
 }
 
-/* Writes one content type of a reply: a schema, or a media type with text. */
+/* Writes one content type of a reply: a schema, or a media type with text. "TYPE=SCHEMA" is a
+ * text that contains JSON documents of this schema, such as the data of streamed events. */
 static void write_form(struct json *j, const struct operation *o, const char *name, size_t n)
 {
 	const char *example = example_of(o->id, "");
+	const char *content = memchr(name, '=', n);
 	bool text = memchr(name, '/', n) != NULL;
-	char type[64];
+	char type[64], schema[160] = "{\"type\":\"string\"}";
 
-	snprintf(type, sizeof(type), "%.*s", (int)n, name);
+	snprintf(type, sizeof(type), "%.*s", (int)(content ? content - name : (ptrdiff_t)n),
+		 name);
+	if (content)
+		snprintf(schema, sizeof(schema),
+			 "{\"type\":\"string\",\"contentMediaType\":\"application/json\","
+			 "\"contentSchema\":{\"$ref\":\"" SCHEMA_REF "%.*s\"}}",
+			 (int)(name + n - content - 1), content + 1);
 	json_object(j, text ? type : "application/json");
 	if (text)
-		json_raw(j, "schema", "{\"type\":\"string\"}");
+		json_raw(j, "schema", schema);
 	else
 		schema_ref(j, name, n);
 	if (example && (*example == '"') == text)
@@ -298,9 +306,10 @@ static void write_security(struct json *j, const struct operation *o)
 {
 	bool measures = o->method != HTTP_GET && !(o->flags & ROUTE_CHANGE);
 
-	if (o->method == HTTP_GET)
-		return;
-	json_raw(j, "security", measures ? "[{},{\"bearer\":[]}]" : "[{\"bearer\":[]}]");
+	json_raw(j, "security",
+		 o->method == HTTP_GET ? "[]"
+		 : measures            ? "[{},{\"bearer\":[]}]"
+				       : "[{\"bearer\":[]}]");
 }
 
 static const char *method_key(unsigned method)
@@ -329,6 +338,12 @@ static void write_operation(struct json *j, const struct operation *o)
 	json_object_end(j);
 }
 
+/* True if the operation can succeed: the answers of such a row begin with that status. */
+static bool is_listed(const struct operation *o)
+{
+	return o->answers[0] == '2';
+}
+
 /* Writes all methods of a path at its first row. */
 static void write_paths(struct json *j)
 {
@@ -336,7 +351,7 @@ static void write_paths(struct json *j)
 
 	json_object(j, "paths");
 	for (size_t i = 0; i < OPERATIONS; i++) {
-		bool first = true;
+		bool first = is_listed(&operations[i]);
 
 		for (size_t k = 0; k < i; k++)
 			first = first && strcmp(operations[k].path, operations[i].path) != 0;
@@ -345,7 +360,8 @@ static void write_paths(struct json *j)
 		path_text(&operations[i], path, sizeof(path));
 		json_object(j, path);
 		for (size_t k = i; k < OPERATIONS; k++)
-			if (strcmp(operations[k].path, operations[i].path) == 0)
+			if (strcmp(operations[k].path, operations[i].path) == 0 &&
+			    is_listed(&operations[k]))
 				write_operation(j, &operations[k]);
 		json_object_end(j);
 	}

@@ -1,6 +1,10 @@
 #include "render.h"
 
+#include "view.h"
+
 #include "device/device.h"
+
+#include "base/array.h"
 
 #include <math.h>
 #include <string.h>
@@ -86,7 +90,25 @@ static void write_value(struct json *j, unsigned quantity, double v)
 	}
 }
 
-static void write_mig(struct json *j, const struct gw_device *d)
+/* Writes the processes on a MIG instance. The driver names only the GPU instance of a process, so
+ * all compute instances of one GPU instance have the same processes. */
+static void write_mig_pids(struct json *j, const struct gw_mig *m, unsigned device,
+			   const struct gw_process_list *list)
+{
+	if (!list || m->gpu_instance < 0 || gw_process_list_absence(list, device) != GW_HAVE)
+		return;
+	json_array(j, "pids");
+	for (unsigned i = 0; i < gw_process_list_count(list); i++) {
+		const struct gw_process *p = gw_process_list_get(list, i);
+
+		if (p->device == device && p->mig_gpu_instance == m->gpu_instance)
+			json_int(j, NULL, p->pid);
+	}
+	json_array_end(j);
+}
+
+static void write_mig(struct json *j, const struct gw_device *d, unsigned device,
+		      const struct gw_process_list *list)
 {
 	json_array(j, "mig_devices");
 	for (unsigned i = 0; i < d->mig_count; i++) {
@@ -106,6 +128,7 @@ static void write_mig(struct json *j, const struct gw_device *d)
 		json_string(j, "memory_absent",
 			    have ? NULL : gw_absence_key(m->memory_absence));
 		json_string(j, "energy_scope", "whole board");
+		write_mig_pids(j, m, device, list);
 		json_object_end(j);
 	}
 	json_array_end(j);
@@ -135,7 +158,9 @@ static void write_absent(struct json *j, const struct gw_device *d)
 	json_object_end(j);
 }
 
-void render_device(struct json *j, const struct gw_device *d)
+/* Writes a GPU; its object stays open. list NULL: its processes are not requested. */
+static void write_device(struct json *j, const struct gw_device *d, unsigned device,
+			 const struct gw_process_list *list)
 {
 	json_object(j, NULL);
 	json_uint(j, "index", d->index);
@@ -155,8 +180,13 @@ void render_device(struct json *j, const struct gw_device *d)
 			write_value(j, q, d->value[q]);
 		else if (missing(d->value_absence[q]))
 			json_null(j, gw_quantity_info(q)->key);
-	write_mig(j, d);
+	write_mig(j, d, device, list);
 	write_absent(j, d);
+}
+
+void render_device(struct json *j, const struct gw_device *d)
+{
+	write_device(j, d, 0, NULL);
 }
 
 void render_figure(struct json *j, const struct gw_device *d, unsigned quantity)
@@ -170,12 +200,13 @@ void render_figure(struct json *j, const struct gw_device *d, unsigned quantity)
 }
 
 static void write_devices(struct json *j, const struct gw_snapshot *snap,
+			  const struct gw_process_list *list,
 			  const struct render_filter *filter)
 {
 	json_array(j, "devices");
 	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++)
 		if (render_shows(filter, i)) {
-			render_device(j, gw_snapshot_device(snap, i));
+			write_device(j, gw_snapshot_device(snap, i), i, list);
 			json_object_end(j);
 		}
 	json_array_end(j);
@@ -186,107 +217,40 @@ static void write_devices(struct json *j, const struct gw_snapshot *snap,
  * Nine flat figures for simple clients.  They describe the first GPU that responds; gpu_count shows
  * whether there are more.  "gb" is 2^30 bytes, as in the programs that use these keys. */
 
-#define GIB 1073741824.0
-
-struct summary_figure {
-	double v;
-	enum gw_absence why;
-};
-
-struct summary {
-	bool gpu_available;  /* a GPU responds */
-	bool cuda_available; /* an NVIDIA driver is loaded and a device responds */
-	unsigned gpu_count;
-	const struct gw_device *device; /* the described GPU; NULL: none */
-	enum gw_absence silence;        /* why no GPU responds; GW_HAVE: one does */
-	const char *gpu_name;           /* NULL: unknown */
-	struct summary_figure total_vram_gb, used_vram_gb, free_vram_gb;
-	struct summary_figure utilization_percent, temperature_c;
-};
-
-/* Returns why nothing is known if no GPU responds. */
-static enum gw_absence silence(const struct gw_snapshot *snap)
+static void write_resource(struct json *j, const struct gw_snapshot *snap, unsigned resource)
 {
-	const struct gw_device *d = gw_snapshot_device(snap, 0);
-	enum gw_cause cause = gw_snapshot_status(snap)->cause;
+	const struct gw_quantity_info *row = gw_resource_info(resource);
+	double v = NAN;
 
-	if (d)
-		return device_absence(d->state, d->cause);
-	if (cause == GW_CAUSE_STALLED)
-		return GW_ABSENT_STALLED;
-	return gw_cause_info(cause)->severity == GW_SEVERITY_ERROR ? GW_ABSENT_NO_DRIVER
-								   : GW_ABSENT_NOT_PRESENT;
-}
-
-static struct summary_figure summary_value(const struct summary *s, unsigned q, double scale)
-{
-	const struct gw_device *d = s->device;
-	struct summary_figure f = { 0, s->silence };
-
-	if (d)
-		f.why = gw_device_value(d, q, &f.v);
-	f.v *= scale;
-	return f;
-}
-
-static void summary_of(const struct gw_snapshot *snap, struct summary *ret)
-{
-	const struct gw_device *first = NULL;
-
-	memset(ret, 0, sizeof(*ret));
-	ret->gpu_count = gw_snapshot_device_count(snap);
-	for (unsigned i = 0; i < ret->gpu_count; i++) {
-		const struct gw_device *d = gw_snapshot_device(snap, i);
-
-		if (d->state != GW_DEVICE_OK)
-			continue;
-		first = first ? first : d;
-		ret->cuda_available |= d->vendor == GW_VENDOR_NVIDIA;
-	}
-	ret->device = first;
-	ret->silence = first ? GW_HAVE : silence(snap);
-	ret->gpu_available = first != NULL;
-	ret->gpu_name = first ? gw_device_text(first, GW_T_NAME) : NULL;
-	ret->total_vram_gb = summary_value(ret, GW_Q_MEMORY_TOTAL, 1 / GIB);
-	ret->used_vram_gb = summary_value(ret, GW_Q_MEMORY_USED, 1 / GIB);
-	ret->free_vram_gb = summary_value(ret, GW_Q_MEMORY_FREE, 1 / GIB);
-	ret->utilization_percent = summary_value(ret, GW_Q_UTILIZATION_GPU, 100);
-	ret->temperature_c = summary_value(ret, GW_Q_TEMPERATURE_GPU, 1);
+	gw_snapshot_resource(snap, resource, &v);
+	if (row->kind == GW_KIND_FLAG)
+		json_bool(j, row->key, v != 0);
+	else
+		json_double(j, row->key, v);
 }
 
 /* Writes the flat figures. */
 static void write_flat(struct json *j, const struct gw_snapshot *snap)
 {
-	struct summary s;
-	const struct {
-		const char *key;
-		const struct summary_figure *f;
-	} rows[] = {
-		{ "gpu_total_vram_gb", &s.total_vram_gb },
-		{ "gpu_used_vram_gb", &s.used_vram_gb },
-		{ "gpu_free_vram_gb", &s.free_vram_gb },
-		{ "gpu_utilization_percent", &s.utilization_percent },
-		{ "gpu_temperature_c", &s.temperature_c },
-		{ "gpu_vram_gb", &s.total_vram_gb },
-	};
+	const struct gw_device *d = gw_snapshot_main_device(snap);
+	const char *name = d ? gw_device_text(d, GW_T_NAME) : NULL;
+	double v;
 
-	summary_of(snap, &s);
-	json_bool(j, "gpu_available", s.gpu_available);
-	json_string(j, "gpu_name", s.gpu_name);
-	json_uint(j, "gpu_count", s.gpu_count);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		json_double(j, rows[i].key,
-			    rows[i].f->why == GW_HAVE ? rows[i].f->v : (double)NAN);
-	json_bool(j, "cuda_available", s.cuda_available);
+	for (unsigned r = 0; r < GW_RESOURCES; r++) {
+		write_resource(j, snap, r);
+		if (r == GW_R_GPU_AVAILABLE)
+			json_string(j, "gpu_name", name);
+	}
 	json_object(j, "absent");
-	if (!s.gpu_name)
-		json_string(j, "gpu_name",
-			    gw_absence_key(s.device
-						   ? gw_device_text_absence(s.device, GW_T_NAME)
-						   : s.silence));
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (rows[i].f->why != GW_HAVE)
-			json_string(j, rows[i].key, gw_absence_key(rows[i].f->why));
+	if (!name)
+		json_string(
+			j, "gpu_name",
+			gw_absence_key(d ? gw_device_text_absence(d, GW_T_NAME)
+					 : gw_snapshot_resource(snap, GW_R_GPU_VRAM_GB, &v)));
+	for (unsigned r = 0; r < GW_RESOURCES; r++)
+		if (gw_snapshot_resource(snap, r, &v) != GW_HAVE)
+			json_string(j, gw_resource_info(r)->key,
+				    gw_absence_key(gw_snapshot_resource(snap, r, &v)));
 	json_object_end(j);
 }
 
@@ -320,8 +284,38 @@ static void process_types(struct json *j, unsigned type)
 	json_array_end(j);
 }
 
+/* Writes the figures of a process, and why the missing ones are missing. */
+static void write_process_figures(struct json *j, const struct gw_process *p,
+				  const struct view_process *energy)
+{
+	const enum gw_absence why = energy ? energy->absence : GW_ABSENT_NEEDS_SERVICE;
+	const double watts = why == GW_HAVE ? energy->power_w : (double)NAN;
+	const struct {
+		const char *key;
+		double v;
+		enum gw_absence why;
+	} row[] = {
+		{ "utilization_sm_ratio", p->sm_ratio, p->sm_absence },
+		{ "cpu_used_cores", p->cpu_cores, p->cpu_absence },
+		{ "run_seconds", p->run_seconds,
+		  isnan(p->run_seconds) ? GW_ABSENT_NO_DATA : GW_HAVE },
+		{ "energy_joules", why == GW_HAVE ? energy->energy_joules : 0, why },
+		{ "power_watts", watts,
+		  why == GW_HAVE && isnan(watts) ? GW_ABSENT_FIRST_READING : why },
+	};
+
+	for (size_t i = 0; i < COUNT(row); i++)
+		json_double(j, row[i].key, row[i].why == GW_HAVE ? row[i].v : (double)NAN);
+	json_string(j, "energy_method", why == GW_HAVE ? energy->energy_method : NULL);
+	json_object(j, "absent");
+	for (size_t i = 0; i < COUNT(row); i++)
+		if (row[i].why != GW_HAVE)
+			json_string(j, row[i].key, gw_absence_key(row[i].why));
+	json_object_end(j);
+}
+
 static void write_process(struct json *j, const struct gw_process *p,
-			  const struct gw_snapshot *snap)
+			  const struct view_process *energy, const struct gw_snapshot *snap)
 {
 	const struct gw_device *d = gw_snapshot_device(snap, p->device);
 
@@ -338,24 +332,29 @@ static void write_process(struct json *j, const struct gw_process *p,
 	json_string(j, "user", p->user);
 	json_string(j, "cgroup", p->cgroup);
 	json_string(j, "container", p->container);
+	json_string(j, "unit", p->unit);
 	json_bool(j, "orphan", p->orphan);
 	if (p->mig_gpu_instance >= 0)
 		json_int(j, "gpu_instance", p->mig_gpu_instance);
 	json_int_if(j, "memory_bytes", p->memory_absence == GW_HAVE, p->memory_bytes);
 	json_string(j, "memory_absent",
 		    p->memory_absence == GW_HAVE ? NULL : gw_absence_key(p->memory_absence));
+	write_process_figures(j, p, energy);
 	json_object_end(j);
 }
 
-void render_processes(struct json *j, const struct gw_process_list *list,
+void render_processes(struct json *j, struct render_process_list processes,
 		      const struct gw_snapshot *snap, const struct render_filter *filter)
 {
+	const struct gw_process_list *list = processes.list;
+
 	json_array(j, "processes");
 	for (unsigned i = 0; i < gw_process_list_count(list); i++) {
 		const struct gw_process *p = gw_process_list_get(list, i);
 
 		if (render_shows(filter, p->device))
-			write_process(j, p, snap);
+			write_process(j, p, processes.energy ? &processes.energy[i] : NULL,
+				      snap);
 	}
 	json_array_end(j);
 	json_object(j, "processes_absent"); /* devices without a process list */
@@ -376,20 +375,20 @@ void render_list(struct json *j, const struct gw_snapshot *snap,
 {
 	render_head(j, snap);
 	json_uint(j, "count", gw_snapshot_device_count(snap));
-	write_devices(j, snap, filter);
+	write_devices(j, snap, NULL, filter);
 	render_source(j, snap);
 	json_object_end(j);
 }
 
 void render_snapshot(struct json *j, const struct gw_snapshot *snap,
-		     const struct gw_process_list *list, const struct render_filter *filter)
+		     struct render_process_list processes, const struct render_filter *filter)
 {
 	render_head(j, snap);
 	write_flat(j, snap);
 	write_host(j, snap);
-	write_devices(j, snap, filter);
-	if (list)
-		render_processes(j, list, snap, filter);
+	write_devices(j, snap, processes.list, filter);
+	if (processes.list)
+		render_processes(j, processes, snap, filter);
 	render_source(j, snap);
 	json_object_end(j);
 }
@@ -436,7 +435,7 @@ void render_environment(struct json *j, const struct gw_environment *env,
 		write_section(j, env, from, i);
 		from = i;
 	}
-	write_devices(j, snap, filter);
+	write_devices(j, snap, NULL, filter);
 	render_source(j, snap);
 	json_object_end(j);
 }

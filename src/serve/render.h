@@ -13,6 +13,8 @@
 
 #define RENDER_SCHEMA_VERSION 1
 
+struct view_process;
+
 /* The devices to show; NULL: all. */
 struct render_filter {
 	bool selected[256];
@@ -29,8 +31,16 @@ void render_source(struct json *j, const struct gw_snapshot *snap);
 
 /* Writes a GPU; its object stays open. */
 void render_device(struct json *j, const struct gw_device *d);
-/* Writes the keys "processes" and "processes_absent". */
-void render_processes(struct json *j, const struct gw_process_list *list,
+/* The processes on the GPUs. energy has one row per process of the list; NULL: the energy is
+ * unknown, because only the service measures it. */
+struct render_process_list {
+	const struct gw_process_list *list;
+	const struct view_process *energy;
+};
+
+/* Writes the keys "processes" and "processes_absent". A process has every key: what was not
+ * requested is null too, with the reason "not_read". */
+void render_processes(struct json *j, struct render_process_list processes,
 		      const struct gw_snapshot *snap, const struct render_filter *filter);
 
 /* Writes a value of a GPU under its key; null if absent. */
@@ -39,9 +49,9 @@ void render_figure(struct json *j, const struct gw_device *d, unsigned quantity)
 /* Each writes one whole document. */
 void render_list(struct json *j, const struct gw_snapshot *snap,
 		 const struct render_filter *filter);
+/* processes.list NULL: without processes. */
 void render_snapshot(struct json *j, const struct gw_snapshot *snap,
-		     const struct gw_process_list *processes,
-		     const struct render_filter *filter);
+		     struct render_process_list processes, const struct render_filter *filter);
 void render_environment(struct json *j, const struct gw_environment *env,
 			const struct gw_snapshot *snap, const struct render_filter *filter);
 /* A privilege that a part of the guard needs. */

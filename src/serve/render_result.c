@@ -447,11 +447,16 @@ static void write_count(struct json *j, const struct measured_count *c)
 	json_string(j, "of", c->iterations ? "iterations" : "tokens");
 	ROWS(j, NULL, { "number", c->number }, { "edge", known ? c->edge : NAN });
 	fresh_series(j, c);
+	json_array(j, "server_pids");
+	for (unsigned i = 0; i < c->servers; i++)
+		json_int(j, NULL, c->server_pid[i]);
+	json_array_end(j);
 	json_string(j, "absence", known ? NULL : c->why);
 	json_object_end(j);
 }
 
-static void write_run(struct json *j, const struct measured_run *r)
+static void write_run(struct json *j, const struct measured_run *r,
+		      const struct energy_cost *cost)
 {
 	json_object(j, NULL);
 	json_uint(j, "trial", r->trial);
@@ -475,6 +480,7 @@ static void write_run(struct json *j, const struct measured_run *r)
 	     { "latency_p95_seconds", r->work.latency_p95_s });
 	render_interval(j, "energy_per_iteration_joules", &r->work.iteration_joules);
 	render_interval(j, "energy_per_token_joules", &r->work.token_joules);
+	energy_cost_render(j, cost, &r->sum.joules);
 	write_count(j, &r->work.count);
 	json_array(j, "devices");
 	for (unsigned i = 0; i < r->devices; i++)
@@ -576,7 +582,7 @@ void render_result(struct json *j, const struct measured *m, const struct gw_env
 	render_room(j, m->room);
 	json_array(j, "runs");
 	for (unsigned i = 0; i < m->runs; i++)
-		write_run(j, &m->run[i]);
+		write_run(j, &m->run[i], &m->cost);
 	json_array_end(j);
 	render_calibration(j, "calibration", m->calibration);
 	json_next_key(j, "environment");

@@ -5,10 +5,12 @@
 #ifndef GW_SERVE_RENDER_RESULT_H
 #define GW_SERVE_RENDER_RESULT_H
 
+#include "energy_cost.h"
 #include "render.h"
 
 #include "guard/policy.h"
 #include "measure/attribute.h"
+#include "measure/event.h"
 #include "measure/host_energy.h"
 #include "measure/sensor.h"
 #include "measure/run_trace.h"
@@ -63,6 +65,9 @@ struct measured_count {
 	bool iterations; /* 1: iterations; 0: tokens */
 	double number;   /* NAN: unknown */
 	double edge;     /* upper bound of what was counted outside the run */
+	/* processes of this machine that answer at `place`; they are part of the measurement */
+	int64_t server_pid[METER_SERVERS];
+	unsigned servers; /* 0: unknown, or on another machine */
 	/* number of series that appeared during the run; their whole value counts */
 	unsigned fresh;
 	double fresh_number;
@@ -160,6 +165,7 @@ struct measured {
 	unsigned runs;
 	const char *version; /* version that measured it; NULL: this one */
 	const struct measured_calibration *calibration; /* NULL: none */
+	struct energy_cost cost;
 };
 
 /* Writes {low, best, high}, or null if unknown. */

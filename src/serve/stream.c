@@ -196,6 +196,14 @@ void stream_push(struct stream *s, enum stream_topic topic, const char *name, ui
 	wake_all(s, topic);
 }
 
+bool stream_is_followed(const struct stream *s, enum stream_topic topic)
+{
+	for (const struct follower *f = s->followers; f; f = f->next)
+		if (f->topics & topic)
+			return true;
+	return false;
+}
+
 unsigned stream_followers(const struct stream *s)
 {
 	return s->count;

@@ -34,6 +34,8 @@ void stream_push(struct stream *s, enum stream_topic topic, const char *name, ui
 		 const char *json, size_t size);
 
 unsigned stream_followers(const struct stream *s);
+/* True if a follower wants messages of this topic. */
+bool stream_is_followed(const struct stream *s, enum stream_topic topic);
 
 /* A follower. The owner provides the memory; only the stream uses the contents. */
 struct message;

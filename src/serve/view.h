@@ -6,6 +6,8 @@
 #ifndef GW_SERVE_VIEW_H
 #define GW_SERVE_VIEW_H
 
+#include "process_energy.h"
+
 #include <gpuward.h>
 
 #include <stdbool.h>
@@ -33,6 +35,8 @@ enum view_history {
 };
 extern const unsigned view_history_quantity[VIEW_HISTORIES]; /* enum gw_quantity of each */
 
+struct process_history;
+
 /* What the service knows about a device in addition to the snapshot; same index. */
 struct view_device {
 	int meter;        /* index of the GPU in view.meter; -1: not measured */
@@ -40,8 +44,19 @@ struct view_device {
 	/* Counters that continue across restarts. */
 	double energy_joules;         /* measured by the service; NAN: no power reading */
 	double energy_seconds;        /* measured time */
+	uint64_t energy_since_ns;     /* wall time of its first joule; 0: not recorded */
 	uint64_t errors[GW_ABSENCES]; /* failed readings by reason; see view_is_error() */
 	uint64_t state_changes;
+	struct process_energy_sums shares;  /* where energy_joules went */
+	const struct process_history *past; /* of its processes; NULL: not read yet */
+};
+
+/* The energy of one process on one GPU since the service first saw it. */
+struct view_process {
+	enum gw_absence absence; /* GW_HAVE: the other members are known */
+	double energy_joules;
+	double power_w;            /* mean of the last seconds; NAN: unknown */
+	const char *energy_method; /* attribute_how_name() */
 };
 
 /* True if this absence is a failure that counts; false if it is a property of the device, the
@@ -137,12 +152,17 @@ struct view_ops {
 	/* Returns 1 with *ret: done; 0: not yet; -GW_E_NOENT: no such ticket. Call it until it
 	 * returns 1. */
 	int (*managed)(void *engine, int ticket, struct manage_result *ret);
+	/* Someone looks at the processes: for the next half minute, each tick reads their SM
+	 * utilisation, which costs 2 ms per GPU. now: the caller waits for it, so that a tick
+	 * follows at once if nobody looked before. */
+	void (*look)(void *engine, bool now);
 };
 
 struct view {
 	uint64_t tick; /* 0: no reading yet, and snap is NULL */
 	const struct gw_snapshot *snap;
 	const struct gw_process_list *processes; /* NULL: not read yet */
+	const struct view_process *process;      /* one per row of processes; NULL: same */
 	const struct gw_environment *env;        /* NULL: same */
 	/* The meter for windows; NULL: none. When it changes, windows on the old meter are
 	 * gone. */

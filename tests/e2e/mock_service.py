@@ -116,15 +116,15 @@ class Model:
                 self.take(json.loads(line))
 
     def series(self, query):
-        begin, step = query.get("from", "-15m"), float(query.get("step", 1))
-        start = time.time() - float(begin[1:-1]) * SPAN[begin[-1]]
+        begin, step, end = query.get("from", "-15m"), float(query.get("step", 1)), float(query.get("to", "inf"))
+        start = time.time() - float(begin[1:-1]) * SPAN[begin[-1]] if begin[0] == "-" else float(begin)
         out = []
         for uuid in query["gpu"].split(",") if "gpu" in query else list(self.past):
             for quantity in query["quantity"].split(","):
                 buckets = {}
                 for t, point in self.past.get(uuid, []):
                     value = point.get(quantity)
-                    if t >= start and value is not None:
+                    if start <= t <= end and value is not None:
                         buckets.setdefault(t // step * step, []).append(value)
                 times = sorted(buckets)
                 out.append({"gpu": uuid, "quantity": quantity, "step_seconds": step,
@@ -236,12 +236,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             plain = {
                 "/api/v1/snapshot": lambda: m.snapshot,
                 "/api/v1/devices": lambda: {"devices": [
-                    {**d, "energy_measured_seconds_total": time.time() - m.started}
+                    {**d, "energy_measured_seconds_total": time.time() - m.started, "energy_since_utc": utc(m.started)}
                     for d in m.snapshot["devices"]]},
                 "/api/v1/processes": lambda: {"processes": m.snapshot["processes"]},
                 "/api/v1/environment": lambda: {"host": {"hostname": "mock"}},
                 "/api/v1/events": lambda: {"events": m.events[-int(query.get("limit", 100)):]},
                 "/api/v1/self": m.self_cost,
+                "/api/v1/health": lambda: {"gpus": []},
                 "/api/v1/guard": lambda: {"workers": [], "reservations": []},
                 "/api/v1/windows": lambda: {"windows": [m.window(w) for w in m.windows.values()]},
                 "/api/v1/series": lambda: m.series(query),

@@ -133,14 +133,14 @@ def test_a_mistake_in_a_scenario_is_placed(tmp_path, text, sentence):
 
 
 def answer(library, **kw):
-    """What `list` says of a library that it cannot use: an answer, so on stdout."""
+    """What `list` says of a library that it cannot use: an error, so not where the table would be."""
     done = gpuward("list", f"--nvml-library={library}", "--backend=nvml", **kw)
     assert done.returncode == NO_GPU
-    assert done.stderr == ""
+    assert done.stdout == ""
     doc = document(
         "list", f"--nvml-library={library}", "--backend=nvml", code=NO_GPU, **kw
     )
-    first = " ".join(done.stdout.split())
+    first = " ".join(done.stderr.split())
     assert " ".join(doc["source"]["message"].split()) in first
     return doc["source"]
 

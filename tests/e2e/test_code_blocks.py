@@ -1,4 +1,5 @@
-"""Every code block of README.md, of docs/GUARD.md and of the public headers works as it is written, and so do the examples.
+"""Every code block of README.md, of the guides named in PAGES and of the public headers works as it is written, and so do
+the examples.
 
 A block that no runner below takes fails: a new form of block needs a runner.
 """
@@ -23,10 +24,13 @@ STRICT = ["-std=c11", "-Wall", "-Wextra", "-Werror"]
 HEADERS = sorted((TOP / "include").glob("*.h"))
 
 
-def readme_blocks():
+PAGES = ["README.md", "docs/COMMANDS.md", "docs/LIBRARY.md"]
+
+
+def page_blocks(page):
     """Runs of lines that are indented by four or more; shorter indents are text of lists."""
     found, block = [], []
-    for line in (TOP / "README.md").read_text().splitlines() + ["end"]:
+    for line in (TOP / page).read_text().splitlines() + ["end"]:
         if line.startswith("    ") or (block and not line.strip()):
             block.append(line)
         elif block:
@@ -58,6 +62,12 @@ def kind(block):
         return "session"
     if first.startswith("id=$(curl"):
         return "rest"
+    if first.startswith("gpuward guard"):
+        return "guard"
+    if first.startswith("gpuward characterise"):
+        return "measuring"
+    if first == "gpuward serve":
+        return "serving"
     if first.startswith("cc "):
         return "compile"
     if first.startswith(("make ", "sudo ", "meson ")):
@@ -67,7 +77,7 @@ def kind(block):
     return None
 
 
-BLOCKS = [("README.md", i, b) for i, b in enumerate(readme_blocks())]
+BLOCKS = [(p, i, b) for p in PAGES for i, b in enumerate(page_blocks(p))]
 BLOCKS += [(p.name, i, b) for p in HEADERS for i, b in enumerate(header_blocks(p))]
 
 
@@ -90,8 +100,9 @@ def shell(command, folder, **changes):
 
 def test_every_block_has_a_runner():
     assert [b for b in BLOCKS if kind(b[2]) is None] == []
-    assert {"c", "python", "session", "scenario", "rest", "compile", "commands"} <= {kind(b[2]) for b in BLOCKS}
-    assert sum(name != "README.md" and kind(b) == "c" for name, _, b in BLOCKS) == len(HEADERS)
+    assert {"c", "python", "session", "rest", "compile", "commands", "guard", "measuring", "serving"} <= {
+        kind(b[2]) for b in BLOCKS}
+    assert sum(name.endswith(".h") and kind(b) == "c" for name, _, b in BLOCKS) == len(HEADERS)
 
 
 @plain
@@ -107,8 +118,8 @@ def test_c_runs_with_and_without_a_gpu(block, tmp_path):
             env=environment(LD_LIBRARY_PATH=SIMULATOR.parent, GPUWARD_SIM=scenario))
         assert (done.returncode, done.stderr) == (0, ""), scenario
         assert re.search(r"\w+ \w+", done.stdout), f"{scenario}: no sentence"
-        if "GW_Q_POWER" in block:
-            assert ("W\n" in done.stdout) == (scenario == "two-gpus"), scenario
+        if "GW_Q_POWER" in block or "gw_series_next" in block:
+            assert bool(re.search(r"\d W\b", done.stdout)) == (scenario == "two-gpus"), scenario
 
 
 @plain
@@ -146,7 +157,7 @@ void *calloc(size_t n, size_t size)
 @of("python")
 def test_python_runs(block):
     done = subprocess.run(
-        [sys.executable, "-c", f"import gpuward\nmodel, batch = print, 1\n{block}"], capture_output=True, text=True,
+        [sys.executable, "-c", f"import gpuward, time\nmodel, batch = time.sleep, 0.3\n{block}"], capture_output=True, text=True,
         timeout=TIMEOUT, env=environment(PYTHONPATH=TOP / "python", GPUWARD_LIBRARY=BUILD / "libgpuward.so",
                                          LD_LIBRARY_PATH=SIMULATOR.parent, GPUWARD_SIM="two-gpus"))
     assert done.returncode == 0, done.stderr
@@ -184,11 +195,55 @@ def test_commands_run(block, tmp_path):
         assert (done.stdout + done.stderr).strip(), (command, done)
 
 
-@of("scenario")
-def test_scenarios_are_read(block, tmp_path):
+def test_the_scenario_of_the_simulator_guide_is_read(tmp_path):
+    (block,) = [b for b in page_blocks("docs/SIMULATOR.md") if b.startswith("[time]")]
     (tmp_path / "my.toml").write_text(block + "\n")
     done = shell("gpuward list --simulate=my.toml", tmp_path)
     assert done.returncode == 0 and done.stdout.count("H100") == 2, done
+
+
+@of("measuring")
+def test_measuring_commands_run(block, tmp_path):
+    """On the simulator, with a short command; the load of --active needs CUDA, so only its option is checked."""
+    assert "--active" in gpuward("characterise", "--help").stdout
+    for label in ("fp32", "fp16"):
+        for command, _ in commands(block):
+            if command.startswith("gpuward measure"):
+                command = command.replace("fp16", label).replace("-- ./benchmark", "--simulate=idle-h200 -- sleep 0.2")
+                assert shell(command, tmp_path).returncode == 0, command
+    for command, _ in commands(block):
+        if command.startswith("gpuward compare"):
+            done = shell(command, tmp_path)
+            assert done.returncode == 0 and "fp16" in done.stdout, (command, done)
+
+
+def test_recipe_of_the_measuring_guide_runs(tmp_path):
+    """On the simulator, with short runs; the load of --active needs CUDA, so characterise is not run."""
+    text = (TOP / "docs/MEASURING.md").read_text()
+    recipe = text[text.index("## A result for a paper"):text.index("## In one minute")]
+    lines = re.findall(r"^    (gpuward .*)$", recipe, re.M)
+    assert [l.split()[1] for l in lines] == ["characterise", "baseline", "measure", "measure", "compare", "compare",
+                                             "compare", "report"]
+    said = {}
+    for line in lines[2:]:
+        line = re.sub(r"-- \./infer \w+$", "--no-cooldown --simulate=idle-h200 -- sleep 0.2", line)
+        done = shell(line.replace("--trials 5", "--trials 2"), tmp_path)
+        assert done.returncode == 0, (line, done.stderr)
+        said[line] = done.stdout
+    assert any("fp16 took" in out for out in said.values())
+    assert r"\toprule" in (tmp_path / "table.tex").read_text() and "fp16" in (tmp_path / "report.html").read_text()
+
+
+@of("serving")
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl here")
+def test_the_commands_for_the_service_run(block, tmp_path):
+    with Service() as s:
+        for command, _ in commands(block):
+            if command.startswith("curl"):
+                done = shell(command.replace("http://127.0.0.1:9490", s.url), tmp_path)
+                assert done.returncode == 0 and done.stdout, (command, done)
+            else:
+                assert gpuward(command.split()[1], "--help").returncode == OK, command
 
 
 @of("rest")
@@ -213,13 +268,14 @@ def test_the_compiler_lines_compile(block, tmp_path):
 
 TEXT = (support.TOP / "docs" / "GUARD.md").read_text()
 
-LOCAL = {"config", "doctor"}  # these ask no service
+LOCAL = {"config", "doctor", "setup"}  # these ask no service
 
 
 def shown():
     """Commands in blocks (words after two blanks say what they do), in sentences and in gamemode.ini."""
     found = [re.split(r"  +", line.strip())[0] for line in re.findall(r"^ {4}(gpuward .*)$", TEXT, re.M)]
     found += [" ".join(c.split()) for c in re.findall(r"`(gpuward [^`]*)`", TEXT)]
+    found += [line for _, _, b in BLOCKS if kind(b) == "guard" for line, _ in commands(b)]
     return found + re.findall(r"^(?:start|end)=(gpuward .*)$", TEXT, re.M)
 
 
@@ -240,6 +296,8 @@ def test_every_command_of_the_guide_works(world, worker, tmp_path):
                 words += ["--for", "1s"]
             if words[:1] == ["check"]:
                 words.append(str(good))
+            if name == "setup":
+                words.append("--simulate=demo")
             if name == "guard":
                 s.guard("release")  # they are alternatives, not a story
             got = support.gpuward(name, *words) if name in LOCAL else s.cli(name, *words)
@@ -312,6 +370,23 @@ def test_the_window_example_prints_joules_with_an_interval():
         # The load of this scenario draws 690 to 700 W; a busy machine may stretch the sleep.
         assert 600 * seconds < best < 750 * float(words[6])
     assert "counter+ring" in done.stdout
+
+
+def test_the_loop_example_prints_each_step_and_writes_the_readings(tmp_path):
+    csv = tmp_path / "readings.csv"
+    done = run(BUILD / "examples" / "loop", "2", csv, LD_LIBRARY_PATH=SIMULATOR.parent, XDG_CACHE_HOME=tmp_path,
+               GPUWARD_SIM="h200")
+    assert done.returncode == OK, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "SIMULATED: no figure is real" and lines[1].startswith("sensor: counter+ring, assumed,")
+    assert [l.split(":")[0] for l in lines[2:]] == ["step", "step", "all", "above idle", "peak"]
+    assert "none is stored" in lines[5]
+    rows = [l.split(",") for l in csv.read_text().splitlines()[1:]]
+    assert len(rows) > 30 and {len(r) for r in rows} == {3}
+    assert any(r[1] for r in rows) and any(r[2] for r in rows)
+    assert [float(r[0]) for r in rows] == sorted(float(r[0]) for r in rows)
+    done = run(BUILD / "examples" / "loop", LD_LIBRARY_PATH=SIMULATOR.parent, GPUWARD_SIM="no-gpu")
+    assert done.returncode == 1 and 'no GPU matches "0"' in done.stderr
 
 
 def test_the_window_example_works_without_a_gpu():

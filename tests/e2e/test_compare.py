@@ -3,12 +3,13 @@ import csv
 import io
 import json
 import math
+import os
 import random
 import re
 
 import pytest
 
-from support import FAILED, OK, USAGE, check, environment, gpuward
+from support import FAILED, OK, TOP, USAGE, check, environment, gpuward
 from synthetic import UUID, needs_reader, result, save
 
 pytestmark = needs_reader
@@ -379,8 +380,8 @@ def test_energy_per_token_is_there_where_it_is_known(tmp_path):
     got, _ = rows(a, b)
     assert got["a"]["energy_per_token_joules"]["value"]["best"] == 7.5
     assert got["b"]["energy_per_token_joules"]["change_ratio"]["best"] == pytest.approx(-0.5)
-    assert "PER TOKEN" in compare(a, b).stdout
-    assert "PER TOKEN" not in compare(save(tmp_path, "c.json", result("c"))).stdout
+    assert "ENERGY/TOKEN" in compare(a, b).stdout
+    assert "ENERGY/TOKEN" not in compare(save(tmp_path, "c.json", result("c"))).stdout
 
 
 @pytest.mark.parametrize("size, text", [
@@ -428,45 +429,128 @@ def test_text_fits_the_terminal_and_has_no_colour_for_pipes(tmp_path):
     for columns in (40, 60, 80, 120):
         out = compare(*paths, env=environment(COLUMNS=columns)).stdout
         assert "\x1b" not in out
-        assert "ENERGY" in out and ("CHANGE" in out or columns < 80)
+        assert "ENERGY/ITER" in out and re.search(r"[-+]\d+\.\d %", out)
         assert max(len(l) for l in out.splitlines()) <= columns
+        assert not re.search(r" $", out, re.M)
     coloured = compare(*paths, "--color=always", env=WIDE).stdout
     assert "\x1b[" in coloured
     assert "\x1b" not in compare(*paths, env=environment(COLUMNS=200, NO_COLOR=1)).stdout
 
 
-def test_energy_per_token_is_among_the_last_columns_to_be_hidden(tmp_path):
-    paths = [save(tmp_path, f"{n}.json", result(n, trials=2, spread=0.01, tokens=500)) for n in ("a", "b")]
-    heads = [compare(*paths, env=environment(COLUMNS=columns)).stdout.splitlines()[0] for columns in range(40, 260, 10)]
-    assert "PER TOKEN" in heads[4] and "LATENCY" not in heads[4]  # of 80
-    assert all("PER TOKEN" in head for head in heads if "LATENCY" in head or "POWER" in head or "RUNS" in head)
+def three(tmp_path, **more):
+    """FP32, FP16 and INT8 of one model, five trials each."""
+    return [save(tmp_path, f"{n}.json", result(n, power=p, seconds=s, size=b, trials=5, spread=0.01, **more))
+            for n, p, s, b in (("fp32", 412, 16.2, 512e6), ("fp16", 298, 9.1, 256e6), ("int8", 241, 7.7, 128e6))]
 
 
-@pytest.mark.parametrize("columns", range(40, 260, 10))
-def test_a_column_is_hidden_with_its_change_and_energy_keeps_its_interval(tmp_path, columns):
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+def test_table_at_common_widths_is_as_it_was(tmp_path, columns):
+    out = compare(*three(tmp_path), env=environment(COLUMNS=columns)).stdout
+    golden = TOP / "tests" / "golden" / f"compare-{columns}.txt"
+    if os.environ.get("GPUWARD_GOLDEN") == "write":
+        golden.write_text(out)
+    assert out == golden.read_text()
+
+
+@pytest.mark.parametrize("more", [{}, {"tokens": 500}, {"label": "a-label-that-is-much-longer-than-a-column"}])
+def test_eighty_columns_show_every_figure(tmp_path, more):
+    label = more.pop("label", "fp32")
+    paths = three(tmp_path, **more)
+    paths[0] = save(tmp_path, "first.json", result(label, power=412, seconds=16.2, size=512e6, trials=5, spread=0.01,
+                                                   **more))
+    out = compare(*paths, env=environment(COLUMNS=80)).stdout
+    head = out.splitlines()[0].split()
+    assert head[:2] == ["LABEL", "LATENCY"] and {"POWER", "ENERGY/ITER", "SIZE"} <= set(head)
+    assert ("ENERGY/TOKEN" in head) == ("tokens" in more)
+    for figure in ("fp16", "9.10 ms", "298.6 W", "2.717 J", "256 MB", "-59.4 %", "[2.578, 2.856]", "[-60.1, -58.7]"):
+        assert figure in out, figure
+
+
+@pytest.mark.parametrize("columns", range(40, 260, 20))
+def test_what_a_narrow_terminal_hides_is_said_and_energy_is_never_hidden(tmp_path, columns):
     paths = [save(tmp_path, f"{n}.json", result(n, trials=2, spread=0.01, tokens=500))
              for n in ("a", "b")]
     out = compare(*paths, env=environment(COLUMNS=columns)).stdout
     head = out.splitlines()[0]
-    names = re.findall(r"LATENCY|POWER|ENERGY|PER TOKEN|SIZE|95 %|CHANGE", head)
-    values = [n for n in names if n not in ("95 %", "CHANGE")]
-    if "CHANGE" in names:
-        alone = names[-1] == "PER TOKEN"  # its change goes before it
-        assert names.count("CHANGE") == len(values) - alone
-        assert "ENERGY  95 %  CHANGE" in "  ".join(names)
-    elif columns >= 50:
-        assert names in (["ENERGY", "95 %"], ["ENERGY", "95 %", "PER TOKEN"])
+    assert "ENERGY/ITER" in head
     words = " ".join(out.split())
     left = re.search(r"Hidden because the terminal is narrow: (.*?)\. To see all: use (\d+) columns", words)
-    missing = {"LATENCY": "latency", "POWER": "power", "PER TOKEN": "token", "SIZE": "size"}
-    for name, word in missing.items():
-        assert (name in values) != bool(left and word in left[1].split(", ")), (name, out)
+    hidden = left[1].split(", ") if left else []
+    for name, word in {"LATENCY": "latency", "POWER": "power", "ENERGY/TOKEN": "token", "SIZE": "size"}.items():
+        assert (name in head) != (word in hidden), (name, out)
+    if "POWER" in head:
+        assert ("(S.D.)" in head) != ("intervals of power" in hidden)
     if left:
-        wide = compare(*paths, env=environment(COLUMNS=left[2])).stdout
-        assert "Hidden because" not in wide
-        narrow = compare(*paths, env=environment(COLUMNS=int(left[2]) - 1)).stdout
-        assert "Hidden because" in narrow
+        assert "Hidden because" not in compare(*paths, env=environment(COLUMNS=left[2])).stdout
+        assert "Hidden because" in compare(*paths, env=environment(COLUMNS=int(left[2]) - 1)).stdout
     assert "Hidden because" not in compare(*paths, "-q", env=environment(COLUMNS=columns)).stdout
+
+
+def test_heading_names_what_a_value_is_divided_by(tmp_path):
+    runs = save(tmp_path, "a.json", result("a", iterations=None))
+    assert {"TIME/RUN", "ENERGY/RUN"} <= set(compare(runs).stdout.splitlines()[0].split())
+
+
+def test_changes_are_relative_to_the_reference_that_is_given(tmp_path):
+    paths = three(tmp_path)
+    got, doc = rows(*paths, "--reference", "fp16")
+    assert doc["reference"] == "fp16"
+    first = rows(*paths)[0]["fp16"]["energy_per_iteration_joules"]["change_ratio"]
+    turned = got["fp32"]["energy_per_iteration_joules"]["change_ratio"]
+    assert (1 + turned["low"]) * (1 + first["high"]) == pytest.approx(1)
+    assert got["fp16"]["energy_per_iteration_joules"]["change_ratio"] is None
+    note, = [n for n in doc["notes"] if n.startswith("Changes are relative")]
+    assert note.startswith("Changes are relative to 'fp16'. They")
+    assert "did you mean 'fp16'?" in compare(*paths, "--reference=fp17", code=USAGE).stderr
+    said = compare(*paths, "--reference=bfloat", code=USAGE).stderr
+    assert "the labels are: 'fp32', 'fp16', 'int8'" in said
+    bad = save(tmp_path, "bad.json", result("bad", codes=("child-failed",)))
+    assert "'bad' has no usable run" in compare(*paths, bad, "--reference=bad", code=FAILED).stderr
+    page = gpuward("report", *paths, "--reference=int8").stdout
+    assert "changes relative to “int8”" in page
+
+
+def test_latex_is_a_table_with_one_cell_per_column(tmp_path):
+    paths = three(tmp_path)
+    odd = save(tmp_path, "odd.json", result("50% of_a & b\\#~^{x}$|<\n\\end{tabular}", power=300, trials=2, spread=0.01))
+    out = compare(*paths, odd, "--format=latex", "--reference=fp32").stdout
+    body = [l for l in out.splitlines() if not l.startswith("%")]
+    assert body[0].startswith(r"\begin{tabular}{lr") and body[1] == r"\toprule" and body[-2] == r"\bottomrule"
+    assert out.count(r"\end{tabular}") == 1 and body[-1] == r"\end{tabular}"
+    columns = len(re.fullmatch(r"\\begin\{tabular\}\{([lr]+)\}", body[0])[1])
+    lines = [l for l in body if l.endswith(r" \\")]
+    assert len(lines) == 5
+    for l in lines:
+        bare = re.sub(r"\\[\\&%#_${}]", "", l[:-3])
+        assert bare.count("&") == columns - 1, l
+        assert bare.count("$") % 2 == 0 and "%" not in bare and "#" not in bare
+        assert bare.count("{") == bare.count("}")
+    assert "Latency (ms)" in lines[0] and "(J)" in lines[0]
+    assert "$-59.4$ {[}$-60.1$, $-58.7$]" in out
+    assert r"50\% of\_a \& b\textbackslash{}\#\textasciitilde{}\textasciicircum{}\{x\}\$" in out
+    assert "Validity" not in out  # all rows are valid
+    suspect = save(tmp_path, "s.json", result("s", codes=("throttle-power",), simulated=True))
+    assert "suspect, simulated" in compare(*paths, suspect, "--format=latex").stdout
+    micro = save(tmp_path, "m.json", result("m", seconds=0.01, power=1))
+    assert r"($\mu$s)" in compare(micro, "--format=latex").stdout
+
+
+def test_sentence_says_what_a_paper_must_say(tmp_path):
+    out = compare(*three(tmp_path), "--format=sentence").stdout
+    assert out.count("\n") == 1
+    assert out.startswith("On one NVIDIA H200 (driver 580.159.04, power limit 700 W), fp32 took 6.687 J [6.346, 7.029] "
+                          "per iteration in 16.20 ms")
+    for words in ("5 runs of 1000 iterations", "gross GPU energy, measured by counter+ring", "gpuward 0.1.0",
+                  "Relative to fp32, its energy per iteration is 59.4 % lower [58.7, 60.1]",
+                  "the gain error of the sensor cancels"):
+        assert words in out, words
+    once = [save(tmp_path, f"{n}.json", result(n, power=p, codes=c)) for n, p, c in
+            (("a", 300, ()), ("b", 299, ("throttle-power",)))]
+    out = compare(*once, "--format=sentence").stdout
+    assert "with one run each, the variation between runs is unknown" in out
+    assert "Runs of b are suspect: throttle-power." in out
+    made_up = save(tmp_path, "sim.json", result("sim", simulated=True))
+    assert compare(made_up, "--format=sentence").stdout.startswith("SIMULATED, do not publish: ")
 
 
 def test_control_characters_of_a_label_do_not_reach_the_terminal(tmp_path):
@@ -695,5 +779,4 @@ def test_a_row_without_usable_runs_shows_no_clean_room(tmp_path):
     got, doc = rows(a, b)
     assert got["b"]["clean_room"] is None
     assert not [n for n in doc["notes"] if "clean room" in n]
-    narrow = " ".join(compare(a, b, env=environment(COLUMNS=40)).stdout.split())
-    assert re.search(r"Hidden because the terminal is narrow: number of runs, clean room,", narrow)
+    assert re.search(r"^  kept room", compare(a, b, env=environment(COLUMNS=80)).stdout, re.M)

@@ -151,7 +151,7 @@ def test_the_example_is_what_the_program_prints(config):
 def test_the_example_sets_nothing_and_has_every_default(config):
     config.write(EXAMPLE.read_text(), config.etc / "gpuward.toml")
     assert set(origins(config)) == {"default"}
-    bare = re.sub(r"^#(?=[a-z_]+ = )", "", EXAMPLE.read_text(), flags=re.M)
+    bare = re.sub(r"^#(?=[a-z0-9_]+ = )", "", EXAMPLE.read_text(), flags=re.M)
     bare = bare.replace("# Commented values are the defaults; remove the # to change one.\n", "")
     (config.etc / "gpuward.toml").unlink()
     assert config("print").stdout == bare
@@ -274,3 +274,12 @@ def test_systemd_finds_no_fault_with_the_units(tmp_path):
     assert done.returncode == 0, done.stderr
     # It only warns about keys that it does not know.
     assert "gpuward" not in done.stderr, done.stderr
+
+
+def test_a_currency_is_one_short_word(config):
+    place = config.etc / "gpuward.toml"
+    config.write('[energy]\nprice_per_kwh = 0.31\nprice_currency = "EUR"\n', place)
+    assert config("check").returncode == OK
+    config.write('[energy]\nprice_currency = "seventeen-letters"\n', place)
+    done = config("check")
+    assert done.returncode != OK and "price_currency must be a word of at most 16 bytes" in done.stdout + done.stderr

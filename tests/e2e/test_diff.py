@@ -300,6 +300,18 @@ def test_the_names_of_figures_are_whole(tmp_path, width):
     assert "\nPer iteration " in out and "\nPer token " in out and "…" not in out
 
 
+@pytest.mark.parametrize("without", ["A", "B"])
+def test_a_baseline_that_only_one_has_is_said(tmp_path, without):
+    bare = measured([(("runs", 0, "energy_net_joules"), None), (("runs", 0, "baseline_kind"), None)])
+    other = measured(power=310)
+    pair = (bare, other) if without == "A" else (other, bare)
+    a, b = (save(tmp_path, f"{n}.json", doc) for n, doc in zip("ab", pair))
+    has = "B" if without == "A" else "A"
+    said = f"Only {has} has a baseline, so net energies cannot be compared; gross energies can. Measure {without} again"
+    assert said in diff(a, b).stdout and any(said in n for n in document(a, b)["notes"])
+    assert "has a baseline" not in diff(save(tmp_path, "c.json", measured()), save(tmp_path, "d.json", other)).stdout
+
+
 def test_an_uncertainty_that_is_a_share_is_a_percentage(tmp_path):
     a = save(tmp_path, "a.json", calibrated(measured(), reference_uncertainty=0.0051021345))
     b = save(tmp_path, "b.json", calibrated(measured(), reference_uncertainty=0.0102))

@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -533,3 +534,46 @@ def test_a_user_with_the_token_in_an_own_file_may_do_it(served, home):
     assert "workers stay off the GPUs until" in said.stdout
     said = as_user(home, "guard", "game", "end", "--pid", os.getpid(), address=served.url)
     assert said.stdout == f"the game of process {os.getpid()} has ended\n"
+
+
+COMPLETE = {
+    "bash": """source <({program} completion bash)
+while IFS= read -r line; do
+	COMP_WORDS=($line) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)) COMPREPLY=()
+	[[ $line == *" " ]] && COMP_WORDS+=("") && COMP_CWORD=$((COMP_CWORD + 1))
+	_gpuward
+	echo "${{COMPREPLY[*]}}"
+done
+""",
+    "fish": """{program} completion fish | source
+while read -l line
+	echo (complete -C $line | string split -f1 \\t)
+end
+""",
+}
+
+
+@pytest.mark.parametrize("shell", COMPLETE)
+def test_completion_knows_subcommands_workers_metrics_and_fields(s, worker, tmp_path, shell):
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    (tmp_path / "gpuward").symlink_to(support.PROGRAM)
+    asked = {
+        "gpuward guard ": {"status", "evict", "resume", "hold", "pause", "snooze", "release", "game"},
+        "gpuward guard sno": {"snooze"},
+        "gpuward guard evict ": {"all", "ollama"},
+        "gpuward guard hold ": {"evicted", "active", "all", "ollama"},
+        "gpuward guard game ": {"start", "end"},
+        "gpuward compare --metric la": {"latency"},
+        "gpuward compare --metric latency,po": {"latency,power"},
+        "gpuward log --fields elapsed": {"elapsed_seconds"},
+        "gpuward completion ": {"bash", "zsh", "fish"},
+    }
+    env = support.environment(PATH=f"{tmp_path}:/usr/bin:/bin", GPUWARD_ADDRESS=s.url, HOME=tmp_path)
+    script = COMPLETE[shell].format(program=support.PROGRAM)
+    done = subprocess.run([shell, "-c", script], input="\n".join(asked) + "\n", capture_output=True, text=True, env=env,
+                          timeout=support.TIMEOUT)
+    got = [set(line.split()) for line in done.stdout.splitlines()]
+    assert len(got) == len(asked), done.stdout + done.stderr
+    for (line, words), offered in zip(asked.items(), got):
+        assert words <= offered if line == "gpuward guard " else words == offered, (line, offered)

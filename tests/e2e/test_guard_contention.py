@@ -332,6 +332,7 @@ def test_a19_comings_and_goings_leave_nothing_behind(world, ollama):
         after = usage(s.child.pid)
         assert after[0] - before[0] < 3 * MIB and after[1] <= before[1] + 2 and after[2] <= before[2] + 1, (before, after)
         assert s.worker()["evictions_total"] == 15
+        assert re.search(r"^gpu_evictions_total\{[^}]*\} 15$", s.get("/metrics").text, re.M)
 
 
 def processor_seconds(pid):

@@ -1,6 +1,8 @@
 """SIGHUP gives a running guard another configuration: a worker that is in both goes on as it was."""
 import shutil
 
+import support
+
 from guarded import BY_HEAT, IGNORE_SLEEP, Guarded, configure, quick, rule, table
 from worker import GIB, Contender, Fault, Worker, World
 
@@ -209,3 +211,36 @@ def test_fifty_reloads_while_a_contender_comes_and_goes(s, world, worker):
     s.reload(two)
     assert s.stop() == 0  # also when a file has only just been read
     assert "Sanitizer" not in s.messages()
+
+
+def test_a_mode_set_at_run_time_outlives_reload_and_kill_and_returns_to_the_configured_one(world, worker):
+    text = configure(("ollama", worker), mode="dry-run")
+    with Guarded(world, text) as s:
+        s.settled()
+        assert "mode dry-run: decisions are recorded" in s.guard("mode").stdout
+        assert "did you mean 'enforce'" in s.guard("mode", "enforced", code=support.USAGE).stderr
+        assert "mode enforce: workers leave" in s.guard("mode", "enforce", "--reason", "tonight").stdout
+        state = s.get("/api/v1/guard").json()
+        assert (state["mode"], state["mode_configured"], state["mode_set"]["set_by"]) == ("enforce", "dry-run", "token: tonight")
+        with Contender(world, 8 * GIB):
+            s.until("evicted")
+            assert worker.resident() == 0
+            s.restart()  # kill -9 while it is evicted
+            s.until("evicted")
+            assert s.get("/api/v1/guard").json()["mode"] == "enforce"
+            s.reload(configure(("ollama", worker), mode="observe", more=IGNORE_SLEEP))
+            s.reports(CHANGED)
+            assert s.get("/api/v1/guard").json()["mode"] == "enforce"
+        s.back(worker)
+        for said in (s.guard("status"), s.guard("explain", "ollama"), s.guard("mode")):
+            said = " ".join(said.stdout.split())
+            assert "set to enforce at run time by token: tonight at 20" in said
+            assert "the configuration says observe" in said and "guard mode config" in said
+        assert "mode observe" in s.guard("mode", "config").stdout
+        s.restart()
+        s.settled()
+        state = s.get("/api/v1/guard").json()
+        assert (state["mode"], state["mode_set"]) == ("observe", None)
+        with Contender(world, 8 * GIB):
+            s.observes()
+            assert worker.resident() == 10 * GIB

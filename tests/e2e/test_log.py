@@ -48,6 +48,16 @@ def test_the_summary_is_available_as_json(tmp_path):
         assert f'{d["energy_joules"]["best"]:.1f} J' in done.stderr
     again = gpuward("log", IDLE, *BRIEF, "--summary", path, "-q")  # replaced, also without the text
     assert again.stderr == "" and len(json.loads(path.read_text())["devices"]) == 1
+    # On standard output, where the lines are in a file.
+    done = gpuward("log", IDLE, *BRIEF, "-o", tmp_path / "lines.csv", "--summary", "-", "--gco2-per-kwh=380")
+    validator("log-summary").validate(json.loads(done.stdout))
+    device, = json.loads(done.stdout)["devices"]
+    grams = 380 * device["energy_joules"]["best"] / 3.6e6
+    assert device["cost"]["co2_grams"]["best"] == pytest.approx(grams) and device["cost"]["price"] is None
+    assert re.search(r"\n  cost      [\d.]+ kWh, [\d.]+ g CO2\n", done.stderr)
+    assert "cost" not in gpuward("log", IDLE, *BRIEF).stderr
+    done = gpuward("log", IDLE, *BRIEF, "--summary", "-")
+    assert done.returncode == USAGE and "write the lines to a file with -o" in done.stderr
     done = gpuward("log", IDLE, *BRIEF, "--summary", tmp_path / "none" / "x")
     assert done.returncode == 1 and "--summary" in done.stderr
 

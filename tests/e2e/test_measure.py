@@ -259,6 +259,60 @@ def test_a_run_waits_until_the_gpu_is_cool(measure, scenario):
     assert doc["runs"][0]["devices"][0]["temperature_celsius"]["begin"] <= 42
 
 
+PRICED = ["--price-per-kwh=0.31", "--price-currency=EUR", "--gco2-per-kwh=380"]
+
+
+def test_energy_has_a_cost_only_where_one_is_configured(measure, load, tmp_path):
+    done, doc = measure([load], "sleep", "0.2")
+    assert doc["runs"][0]["cost"] is None and "kWh" not in done.stderr and "CO2" not in done.stderr
+    done, doc = measure([load, *PRICED], "sleep", "0.2")
+    run, = doc["runs"]
+    cost = run["cost"]
+    for end in ("low", "best", "high"):
+        kwh = run["energy_joules"][end] / 3.6e6
+        assert cost["energy_kwh"][end] == pytest.approx(kwh)
+        assert cost["price"][end] == pytest.approx(0.31 * kwh) and cost["co2_grams"][end] == pytest.approx(380 * kwh)
+    assert cost["price_currency"] == "EUR"
+    said = re.search(r"Cost +([\d.]+) kWh, ([\d.]+) EUR, ([\d.]+) g CO2", done.stderr)
+    assert float(said[1]) == pytest.approx(cost["energy_kwh"]["best"], rel=0.01)
+    assert float(said[2]) == pytest.approx(cost["price"]["best"], rel=0.01)
+    done, doc = measure([load, "--gco2-per-kwh=380", "--trials=2", "--no-cooldown"], "sleep", "0.2")
+    assert doc["runs"][1]["cost"]["price"] is None and re.search(r"Cost +[\d.]+ kWh, [\d.]+ g CO2\n", done.stderr)
+    # The report computes it again, by its own options.
+    path = tmp_path / "priced.json"
+    path.write_text(json.dumps(doc))
+    assert "Cost" not in gpuward("report", path).stdout
+    page = gpuward("report", path, "--price-per-kwh=0.31", "--price-currency=<b>").stdout
+    assert re.search(r"<th scope=\"row\">Cost</th><td>[\d.]+ kWh, [\d.]+ &lt;b&gt;</td>", page)
+
+
+@pytest.mark.parametrize("words, env, said", [
+    (["--price-per-kwh=cheap"], {}, "--price-per-kwh takes a number such as 0.31, not 'cheap'"),
+    (["--price-per-kwh=-1"], {}, "--price-per-kwh takes a number such as 0.31, not '-1'"),
+    (["--gco2-per-kwh=nan"], {}, "--gco2-per-kwh takes a number such as 380, not 'nan'"),
+    (["--price-currency=EUR"], {}, "--price-currency needs --price-per-kwh"),
+    (["--price-per-kwh=1", "--price-currency=" + 17 * "x"], {}, "--price-currency takes a word of at most 16 bytes"),
+    (["--price-per-kwh=1", "--price-currency=a\x1b[m"], {}, "such as EUR, not 'a?[m'"),
+    ([], {"GPUWARD_ENERGY_PRICE_PER_KWH": "0,31"}, "GPUWARD_ENERGY_PRICE_PER_KWH takes a number such as 0.31, not '0,31'"),
+])
+def test_a_cost_that_is_no_number_is_refused(words, env, said, load):
+    for command in (["measure", load, *words, "--", "true"], ["log", load, *words, "-d", "1s"]):
+        done = gpuward(*command, env=environment(**env))
+        assert done.returncode == USAGE and said in done.stderr and done.stdout == ""
+
+
+def test_a_wait_for_a_cool_gpu_counts_down_on_a_terminal(scenario):
+    hot = CONSTANT.replace("[[gpu.load]]", "thermal_s = 0.6\n[[gpu.load]]\nuntil = 31")
+    out, code = on_terminal(100, "measure", scenario(hot), "--cooldown-to=42", "--", "true")
+    assert code == 0
+    shown = re.findall(r"\rGPU 0 is at (\d+) C, waiting for 42 C; the run starts in at most (\d+) s", out)
+    left = [int(seconds) for _, seconds in shown]
+    assert len(left) >= 2 and left[0] == 60 and left == sorted(left, reverse=True)
+    assert "gpuward: GPU 0 is at" not in out
+    quiet, _ = on_terminal(100, "measure", scenario(hot), "-q", "--cooldown-to=42", "--", "true")
+    assert "waiting for" not in quiet
+
+
 # Programs that are measured: their sleeps are the work.
 MARKS = """
 import os, time

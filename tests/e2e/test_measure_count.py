@@ -6,13 +6,14 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.parse
 
 import pytest
 
-from support import PROGRAM, TIMEOUT, USAGE, check, environment, gpuward
+from support import CONSTANT, PROGRAM, TIMEOUT, USAGE, check, environment, gpuward
 
 NAME = "vllm:generation_tokens_total"
 
@@ -70,7 +71,7 @@ def test_what_a_server_counts_is_the_count(tmp_path, load):
     assert done.returncode == 0 and run["tokens"] == 400 and doc["tokens"] == 400
     count, each = run["count"], run["energy_per_token_joules"]
     assert count == {"source": "count-url", "url": server.url, "counter": NAME, "series": 2, "of": "tokens",
-                     "number": 400, "edge": count["edge"], "new": None, "absence": None}
+                     "number": 400, "edge": count["edge"], "new": None, "absence": None, "server_pids": []}
     assert f"{NAME}, 2 series, at" in " ".join(done.stderr.split())
     assert 0 < count["edge"] < 400
     assert each["best"] == pytest.approx(run["energy_joules"]["best"] / 400)
@@ -382,3 +383,77 @@ def test_a_router_without_a_model_is_explained(tmp_path, load):
     with Router(loaded=["m"]) as server:
         done, _ = measure(tmp_path, load, server.url)
     assert "model name is missing from the request; add the model to the URL: ?model=NAME" in " ".join(done.stderr.split())
+
+
+# A server that counts tokens, and whose child holds the memory of the GPU, as the engine of vLLM or a runner of Ollama.
+SERVER = """
+import http.server, os, pathlib, subprocess, sys
+folder, host = pathlib.Path(sys.argv[1]), sys.argv[2]
+tokens = 0
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        global tokens
+        tokens += 500
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"vllm:generation_tokens_total %d\\n" % tokens)
+    def log_message(self, *args):
+        pass
+server = http.server.ThreadingHTTPServer((host, 0), Handler)
+engine = subprocess.Popen(["sleep", "600"])
+(folder / str(engine.pid)).write_text(str(2 << 30))
+print(server.server_port, engine.pid, flush=True)
+server.serve_forever()
+"""
+
+
+@contextlib.contextmanager
+def token_server(folder, host="127.0.0.1"):
+    """A server in a process of its own.  Gives the server, its port and the pid of its engine."""
+    child = subprocess.Popen([sys.executable, "-c", SERVER, folder, host], stdout=subprocess.PIPE, text=True)
+    try:
+        port, engine = map(int, child.stdout.readline().split())
+        yield child, port, engine
+    finally:
+        with contextlib.suppress(ProcessLookupError, UnboundLocalError):
+            os.kill(engine, signal.SIGKILL)
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+def foreign(doc):
+    return [c["evidence"] for c in doc["runs"][0]["codes"] if c["code"] == "foreign-process"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_server_that_is_counted_is_part_of_the_measurement(tmp_path, scenario, host):
+    folder = tmp_path / "held"
+    folder.mkdir()
+    load = scenario(CONSTANT.replace("[[gpu.load]]", f'follow = "{folder}"\n[[gpu.load]]', 1))
+    with token_server(folder) as (server, port, engine):
+        done, doc = measure(tmp_path, load, f"http://{host}:{port}/metrics", "--require-exclusive")
+        assert done.returncode == 0, done.stderr
+        run, = doc["runs"]
+        assert run["tokens"] == 500 and run["count"]["server_pids"] == [server.pid]
+        assert engine in [p.get("pid") for p in run["devices"][0]["processes"]]
+        assert foreign(doc) == [] and "another process" not in done.stderr
+        assert f"(pid {server.pid}, part of the measurement)" in " ".join(done.stderr.split())
+        # A process that does not belong to the server still counts as foreign.
+        stranger = subprocess.Popen(["sleep", "600"])
+        try:
+            (folder / str(stranger.pid)).write_text(str(1 << 30))
+            done, doc = measure(tmp_path, load, f"http://{host}:{port}/metrics")
+            assert doc["validity"] == "suspect" and f"(pid {stranger.pid})" in foreign(doc)[0]
+        finally:
+            stranger.kill()
+            stranger.wait()
+
+
+def test_server_of_another_address_and_a_count_command_stay_foreign(tmp_path, scenario):
+    folder = tmp_path / "held"
+    folder.mkdir()
+    load = scenario(CONSTANT.replace("[[gpu.load]]", f'follow = "{folder}"\n[[gpu.load]]', 1))
+    with token_server(folder) as (_, _, engine), Counter(series(100), series(400)) as other:
+        _, doc = measure(tmp_path, load, other.url)
+        assert doc["runs"][0]["count"]["server_pids"] == [] and f"(pid {engine})" in foreign(doc)[0]

@@ -220,6 +220,7 @@ GETS = {  # operation: path that answers 200
     "getDeviceSeries": "/api/v1/devices/1/series",
     "getSeries": "/api/v1/series",
     "getProcesses": "/api/v1/processes",
+    "getProcessesHistory": "/api/v1/processes/history",
     "getEnvironment": "/api/v1/environment",
     "getSensors": "/api/v1/sensors",
     "getWindows": "/api/v1/windows",
@@ -243,6 +244,7 @@ NOT_FOUND = {
     "getDeviceSeries": "/api/v1/devices/99/series",
     "getSeries": "/api/v1/series?quantity=power_wats",
     "getProcesses": "/api/v1/processes?gpu=99",
+    "getProcessesHistory": "/api/v1/processes/history?gpu=99",
     "getEnvironment": "/api/v1/environment?gpu=99",
     "getDocsAsset": "/docs/none.js",
     "getPageAsset": "/assets/none.js",
@@ -304,6 +306,7 @@ GUARD_NOT_FOUND = {
 }
 VERBS = ("evict", "resume", "hold", "release")
 HELD = {"evict": "active", "resume": "evicted", "hold": "active"}  # what stands against it
+MODE = "/api/v1/guard/mode"
 SIMULATE = "/api/v1/guard/simulate"
 CLEAR = "/api/v1/health/gpus/0/clear"
 GUARD_CHANGES = {
@@ -314,6 +317,13 @@ GUARD_CHANGES = {
     ("simulateGuard", 400): lambda s: s.post(SIMULATE, json={"processes": [{"nam": "game"}]}, token=True),
     ("simulateGuard", 401): lambda s: s.post(SIMULATE, json={}),
     ("simulateGuard", 415): lambda s: s.post(SIMULATE, data="{}", headers=NOT_JSON, token=True),
+    ("setGuardMode", 200): lambda s: s.ask("PUT", MODE, json={"mode": "enforce"}, token=True),
+    ("setGuardMode", 400): lambda s: s.ask("PUT", MODE, json={"mode": "on"}, token=True),
+    ("setGuardMode", 401): lambda s: s.ask("PUT", MODE, json={"mode": "enforce"}),
+    ("setGuardMode", 415): lambda s: s.ask("PUT", MODE, data="{}", headers=NOT_JSON, token=True),
+    ("resetGuardMode", 200): lambda s: s.ask("DELETE", MODE, token=True),
+    ("resetGuardMode", 400): lambda s: s.ask("DELETE", MODE + "?x=1", token=True),
+    ("resetGuardMode", 401): lambda s: s.ask("DELETE", MODE),
     ("reserveMemory", 201): lambda s: s.post(ROOMS, json={"bytes": 1, "ttl_s": 1}, token=True),
     ("reserveMemory", 200): lambda s: keyed_room(s, {"bytes": 1, "ttl_s": 60}),
     ("reserveMemory", 422): lambda s: keyed_room(s, {"bytes": 2, "ttl_s": 60}),
@@ -352,7 +362,7 @@ GUARD_CHANGES = {
     **{(v + "Worker", 415): lambda s, v=v: wished(s, v, data="{}", headers=NOT_JSON) for v in VERBS},
 }
 # Where the reading has not come, or cannot.
-EARLY = ("getSnapshot", "getDevices", "getDevice", "getDeviceSeries", "getSeries", "getProcesses",
+EARLY = ("getSnapshot", "getDevices", "getDevice", "getDeviceSeries", "getSeries", "getProcesses", "getProcessesHistory",
          "getEnvironment", "getSensors", "getReadyz", "getReady")
 # Of the page, which a build may be without; its files and management have tests of their own.
 PAGE = {"getDocs", "getPage"}
@@ -361,8 +371,6 @@ ELSEWHERE = {("getDocs", 404), ("getPage", 404), ("getDocsAsset", 200), ("getPag
              ("evictWorker", 429), ("holdWorker", 429), ("beginGame", 403), ("endGame", 403),
              ("clearHealth", 409)}  # tests/e2e/test_guard_faults.py
 MANAGE = {"getManage", "clearEcc", "setSetting", "restoreSetting"}
-RESET = {"explainReset": ("GET", "/api/gpu/manage/reset"), "resetGpu": ("POST", "/api/gpu/manage/reset"),
-         "resetOneGpu": ("POST", "/api/gpu/manage/0/reset")}
 
 
 def guard_cases(early, watched):
@@ -382,6 +390,8 @@ def guard_cases(early, watched):
     yield "endGame", 503, lambda: early.ask("DELETE", GAMES + "/1", token=True)
     yield "getGuardOperation", 503, lambda: early.get("/api/v1/guard/operations/1")
     yield "simulateGuard", 503, lambda: early.post(SIMULATE, token=True, json={})
+    yield "setGuardMode", 503, lambda: early.ask("PUT", MODE, token=True, json={"mode": "enforce"})
+    yield "resetGuardMode", 503, lambda: early.ask("DELETE", MODE, token=True)
     yield "releaseMemory", 503, lambda: early.ask("DELETE", ROOMS + "/1", token=True)
 
 
@@ -394,14 +404,11 @@ def cases(document, live, early, stuck, watched):
     for name, path in GETS.items():
         yield name, 200, lambda path=path: live.get(path)
         if (name, 400) in documented:
-            yield name, 400, lambda path=path: live.get(path + "?no-such-parameter=1")
+            yield name, 400, lambda path=path: live.get(path + "?no-such-parameter=%00")
     for name, path in NOT_FOUND.items():
         yield name, 404, lambda path=path: live.get(path)
     for name in EARLY:
         yield name, 503, lambda path=GETS[name]: early.get(path)
-    for name, (method, path) in RESET.items():
-        yield name, 501, lambda method=method, path=path: live.ask(method, path)
-        yield name, 400, lambda method=method, path=path: live.ask(method, path + "?no-such-parameter=1")
     yield "openWindow", 503, lambda: early.post("/api/v1/windows", token=True)
     yield "letGo", 409, lambda: stuck.post("/api/v1/let-go", token=True)
     yield from guard_cases(early, watched)

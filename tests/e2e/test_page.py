@@ -55,8 +55,9 @@ class Service:
     """A service that can be killed and started again at the same address.  One that wants a token
     even for energy windows is always the mock: the daemon lets everybody on this machine measure."""
 
-    def __init__(self, folder, simulate, token=None, history=None, mock=()):
-        self.folder, self.simulate, self.token = folder, simulate, token
+    def __init__(self, folder, simulate, token=None, history=None, mock=(), ready=True, env=None):
+        self.folder, self.simulate, self.token, self.env = folder, simulate, token, env or {}
+        self.good = b" 200 " if ready else b"HTTP"
         self.history, self.mock = history or str(folder / "history.db"), list(mock)
         self.port = support.free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -74,7 +75,7 @@ class Service:
 
     def start(self):
         self.child = subprocess.Popen(
-            self.command(), env=support.environment(HOME=str(self.folder)),
+            self.command(), env=support.environment(HOME=str(self.folder), **self.env),
             stdout=subprocess.DEVNULL, stderr=open(self.folder / "service.log", "a"),
             start_new_session=True)
         wait(self.answers, f"{self.command()} to answer")
@@ -85,7 +86,7 @@ class Service:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as s:
                 s.sendall(f"GET /api/v1/snapshot HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n"
                           "Connection: close\r\n\r\n".encode())
-                return b" 200 " in s.recv(64)
+                return self.good in s.recv(64)
         except OSError:
             return False
 
@@ -113,7 +114,31 @@ def demo(service):
     return service()
 
 
+# Collects what the browser refused, texts that a canvas cut off, and notifications, which it only pretends to show.
+WATCH = """
+window.violations = []; window.clipped = []; window.notified = [];
+addEventListener('securitypolicyviolation', e => window.violations.push(e.violatedDirective + ' ' + e.blockedURI));
+const draw = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const m = this.measureText(text), t = this.getTransform(), c = this.canvas;
+    const across = [x - m.actualBoundingBoxLeft, x + m.actualBoundingBoxRight].map(v => t.a * v + t.e);
+    const down = [y - m.actualBoundingBoxAscent, y + m.actualBoundingBoxDescent].map(v => t.d * v + t.f);
+    if (across[0] < -1 || down[0] < -1 || across[1] > c.width + 1 || down[1] > c.height + 1)
+        window.clipped.push(`${text} at ${[...across, ...down].map(Math.round)} of ${c.width} x ${c.height}`);
+    return draw.call(this, text, x, y);
+};
+window.Notification = class {
+    static permission = sessionStorage.permission || 'default';
+    static async requestPermission() { return this.permission = sessionStorage.permission = 'granted'; }
+    constructor(title, options) { window.notified.push(`${title}: ${options.body}`); }
+    close() {}
+};
+"""
+
+
 class Page:
+    watched = set()  # drivers that have WATCH
+
     def __init__(self, driver):
         self.driver = driver
 
@@ -122,9 +147,9 @@ class Page:
                  deviceScaleFactor=1, mobile=width < 500)
         self.cdp("Emulation.setEmulatedMedia",
                  features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.cdp("Page.addScriptToEvaluateOnNewDocument", source=(
-            "window.violations = []; addEventListener('securitypolicyviolation',"
-            "e => window.violations.push(e.violatedDirective + ' ' + e.blockedURI));"))
+        if self.driver.session_id not in self.watched:
+            self.watched.add(self.driver.session_id)
+            self.cdp("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
         self.driver.get(url + path)
         self.driver.execute_script("localStorage.clear(); sessionStorage.clear()")
         self.driver.get_log("browser")
@@ -191,6 +216,7 @@ def test_the_values_of_the_page_change(page, demo):
     assert page.count("tr.gpu") == 2
     assert page.text("#total-gpus") == "2"
     assert re.fullmatch(r"\d+ W of \d+ W", page.text("#total-power"))
+    wait(lambda: re.match(" since .*:", page.text("#energy-since")), "since when energy is counted")
     before = page.text("#rows")
     wait(lambda: page.text("#rows") != before, "a figure to change")
 
@@ -299,6 +325,10 @@ def test_a_lost_gpu_stays_on_the_page_and_is_marked(page, service):
     assert page.count("tr.gpu") == 2
     assert "unknown: " in page.text("tr.gpu.down .m-power .v")
     assert page.text("#total-gpus") == "2 (1 not ok)"
+    wait(lambda: page.js(INDICES) == [1, 0], "the lost GPU to come first")
+    wait(lambda: "fell off the bus" in page.text("tr.gpu.down + .trouble .what"), "the cause in its row")
+    assert "reset" in page.text("tr.gpu.down + .trouble .remedy")
+    assert page.js("[...document.querySelectorAll('.trouble')].map(r => r.hidden)") == [False, True]
 
 
 def test_one_gpu_is_open_from_the_start(page, service):
@@ -417,6 +447,8 @@ INDICES = "[...document.querySelectorAll('tr.gpu:not([hidden]) .index')].map(e =
 
 def test_many_gpus_are_sorted_by_their_heads(page, many):
     page.open(many.url).live()
+    wait(lambda: page.text("tr.gpu.down .badge") == "lost", "the last GPU to be lost")
+    page.js("document.querySelector('#attention').click()")
     assert page.js(INDICES) == list(range(14))
     head = "document.querySelector('[data-sort={}]')"
     page.js(head.format("index") + ".firstChild.click()")
@@ -428,9 +460,12 @@ def test_many_gpus_are_sorted_by_their_heads(page, many):
     wait(lambda: page.js(INDICES)[-1] == 13, "unknown to be last")
 
 
-def test_gpus_that_need_attention_can_be_sorted_first(page, many):
+def test_gpus_that_need_attention_come_first(page, many):
     page.open(many.url).live()
     wait(lambda: page.text("tr.gpu.down .badge") == "lost", "the last GPU to be lost")
+    wait(lambda: page.js(INDICES) == [13, *range(13)], "the lost GPU to come first")
+    page.find("#attention").click()
+    assert page.js(INDICES) == list(range(14))
     page.find("#attention").click()
     assert page.js(INDICES) == [13, *range(13)]
     assert page.count("#health tbody tr") == 1
@@ -457,6 +492,17 @@ def test_a_total_without_a_lost_gpu_is_shown_as_a_minimum(page, many):
     wait(lambda: re.fullmatch(r"at least [\d.]+ k?W \(1 GPU unknown\)", page.text("#total-power")),
          "what is known of the power")
     assert re.fullmatch(r"at least [\d.]+ GiB \(1 GPU unknown\)", page.text("#total-memory"))
+
+
+@needs_daemon
+def test_energy_has_a_cost_only_where_one_is_configured(page, service, demo):
+    page.open(demo.url).live()
+    assert page.text("#total-cost") == ""
+    priced = service(env={"GPUWARD_ENERGY_PRICE_PER_KWH": "0.31", "GPUWARD_ENERGY_PRICE_CURRENCY": "EUR",
+                          "GPUWARD_ENERGY_GCO2_PER_KWH": "380"})
+    page.open(priced.url)
+    shown = r"[\d.e-]+ kWh, [\d.e-]+ EUR, [\d.e-]+ g CO2"
+    wait(lambda: re.fullmatch(shown, page.text("#total-cost")), "the cost")
 
 
 def test_sixteen_gpus_fit_without_scrolling(page, service, tmp_path):
@@ -495,6 +541,12 @@ def test_names_of_a_few_gpus_are_whole(page, service, width):
 def test_nothing_is_wider_than_the_screen(page, demo, width):
     page.open(demo.url, width=width, height=780).live()
     open_first(page)
+    page.key("c")
+    wait(lambda: page.count(".plot canvas") == 5, "the chart of all GPUs")
+    for key, label in (("6", "7 d"), ("2", "15 min")):
+        page.key(key)
+        wait(lambda: f"of the last {label}:" in page.text(".charts .unseen"), f"charts of {label}")
+    assert page.js("window.clipped") == []
     assert page.js("document.documentElement.scrollWidth") <= width
     right = ("Math.max(...[...document.querySelectorAll(arguments[0])]"
              ".map(c => c.getBoundingClientRect().right))")
@@ -514,6 +566,33 @@ def test_processes_can_be_sorted(page, demo):
     assert page.js(button + ".parentElement.ariaSort") == "ascending"
 
 
+@needs_daemon
+def test_processes_have_their_energy_and_a_line_of_their_recent_power(page, demo):
+    page.open(demo.url).live()
+    cell = "document.querySelector('#processes tbody [data-name=\"{}\"]')?.textContent || ''"
+    wait(lambda: re.fullmatch(r"[\d.]+ k?J", page.js(cell.format("Energy"))), "energy")
+    assert re.fullmatch(r"\d+ W", page.js(cell.format("Power")))
+    assert re.fullmatch(r"\d+ %", page.js(cell.format("SM")))
+    wait(lambda: "L" in (page.js("document.querySelector('#processes .past path')?.getAttribute('d')") or ""), "a line")
+    assert re.search(r"power of .*: \d+ W to \d+ W", page.js(cell.format("Recent power")))
+
+
+@needs_daemon
+def test_the_past_of_one_process_is_shown(page, demo):
+    page.open(demo.url).live()
+    wait(lambda: page.count("#processes .opens") >= 3, "processes with a past")
+    name = page.text("#processes .opens")
+    page.js("document.querySelector('#processes .opens').focus()")
+    page.key(Keys.ENTER)
+    wait(lambda: page.count("#process-charts canvas") == 3, "three charts")
+    assert page.text("#process-title") == name and "PID 40000" in page.text("#process-facts")
+    legends = "[...document.querySelectorAll('#process .legend')].map(e => e.textContent)"
+    wait(lambda: all(re.match(r"\d+ (s|min.*): [\d.]+ (W|%|GiB)", t) for t in page.js(legends)), "their values")
+    assert page.js("window.clipped") == [] and page.complaints() == []
+    page.key(Keys.ESCAPE)
+    assert not page.js("document.querySelector('#process').open")
+
+
 def test_nothing_is_drawn_while_the_page_is_hidden(page, demo):
     page.open(demo.url).live()
     hide = ("Object.defineProperty(document, 'hidden', {value: arguments[0], configurable: true});"
@@ -530,10 +609,10 @@ def test_nothing_is_drawn_while_the_page_is_hidden(page, demo):
 
 def test_the_page_is_small():
     size = {f.name: f.stat().st_size for f in (support.TOP / "web").glob("*.js")}
-    assert size.pop("docs.js") < 2 * 1024
-    # Fetched only where workers are guarded.
-    assert size.pop("guard.js") < 22 * 1024
-    assert sum(size.values()) < 80 * 1024
+    # Fetched only where they are used.
+    for name, most in (("docs", 2), ("guard", 22), ("moves", 6), ("compare", 14), ("alerts", 7), ("process", 5)):
+        assert size.pop(f"{name}.js") < most * 1024, name
+    assert sum(size.values()) < 98 * 1024
 
 
 def test_nothing_moves_when_figures_change(page, demo):
@@ -571,7 +650,8 @@ def test_our_own_cost_is_shown(page, demo):
 def test_a_gpu_that_asks_for_recovery_stands_out(page, service):
     page.open(service("xid-storm").url).live()
     badge = "[...document.querySelectorAll('tr.gpu .badge')].map(e => e.textContent)"
-    wait(lambda: page.js(badge) == ["ok", "attention"], "the second GPU to want attention")
+    wait(lambda: page.js(badge) == ["attention", "ok"], "the second GPU to want attention, and to come first")
+    assert page.js("document.querySelector('.trouble .remedy').textContent").endswith("then reset the GPU.")
     wait(lambda: "drain and reset" in page.text("#health .alarm:last-child"), "its recovery")
     assert page.text("#total-gpus") == "2 (1 not ok)"
 
@@ -580,6 +660,139 @@ def test_without_a_driver_the_page_shows_the_remedy(page, service):
     page.open(service("no-driver").url)
     wait(lambda: page.shown("#empty") and "modprobe nvidia" in page.text("#empty"), "the remedy")
     assert not page.shown(".gpus")
+    assert page.text("#total-gpus").startswith("–unknown: the NVIDIA kernel driver is not loaded")
+    assert page.js("[...document.querySelectorAll('.panels .empty:not([hidden])')].map(e => e.textContent)")[0] == "Unknown: no GPU can be read."
+
+
+NOT_OPEN = """
+[[gpu]]
+profile = "h100"
+[[fault]]
+call = "nvmlInit_v2"
+delay = 600
+"""
+
+
+@needs_daemon
+def test_before_the_first_reading_nothing_is_zero(page, service, tmp_path):
+    path = tmp_path / "slow.toml"
+    path.write_text(NOT_OPEN)
+    page.open(service(str(path), ready=False).url)
+    wait(lambda: page.text("#status-word") not in ("Connecting", "Live"), "a state that says so")
+    assert page.text("#empty").startswith(("Waiting for the first reading.", "A driver call has not returned: nvmlInit_v2."))
+    for name in ("gpus", "power", "energy", "memory"):
+        assert page.text(f"#total-{name}").startswith("–unknown: "), name
+    assert not page.shown("#compare-button") and not page.shown(".gpus")
+
+
+CHIPS = "[...document.querySelectorAll('.chip')]"
+
+
+def test_all_gpus_are_in_one_chart(page, service):
+    page.open(service("sixty-four").url).live()
+    loaded = "performance.getEntriesByType('resource').some(e => e.name.endsWith('compare.js'))"
+    assert not page.js(loaded)
+    page.key("c")
+    wait(lambda: page.js(CHIPS + ".filter(c => /^\\d+ \\d+ W$/.test(c.textContent)).length") == 64, "64 lines with values")
+    wait(lambda: re.fullmatch(r"Power of 64 GPUs of the last 5 min: \d+ W \(GPU \d+\) to \d+ W \(GPU \d+\)\.",
+                              page.text("#compare .unseen")), "the chart in a sentence")
+    shown = f"{CHIPS}.filter(c => c.ariaPressed === 'true').map(c => +c.querySelector('b').textContent)"
+    page.js(CHIPS + "[3].click()")
+    assert page.js(shown) == [i for i in range(64) if i != 3]
+    wait(lambda: "of 63 GPUs" in page.text("#compare .unseen"), "one line less")
+    page.find(".lines button:nth-child(2)").click()
+    assert page.js(shown) == []
+    page.js(CHIPS + "[7].focus()")
+    page.key(Keys.ENTER)
+    assert page.js(shown) == [7] and page.js("document.activeElement.textContent").startswith("7 ")
+    wait(lambda: re.search(r"GPU 7 \d+ W", page.text("#compare .legend")), "its value")
+    page.js("[...document.querySelectorAll('#compare option')].find(o => o.value === 'temperature_gpu_celsius').selected = true")
+    page.js("document.querySelector('#compare select').dispatchEvent(new Event('change'))")
+    wait(lambda: page.text("#compare .unseen").startswith("Temperature of 1 GPU of"), "another quantity")
+    assert page.js("location.hash") == "#gpu=&range=5m&chart=temperature_gpu_celsius"
+    page.driver.refresh()
+    page.live()
+    wait(lambda: page.text("#compare .unseen").startswith("Temperature of 64 GPUs"), "the same chart again")
+    assert page.js("window.clipped") == [] and page.complaints() == []
+    page.key("c")
+    assert not page.shown("#compare")
+
+
+def test_a_time_range_is_entered(page, service):
+    page.open(service(mock=("--past", "7200")).url).live()
+    open_first(page)
+
+    def enter(begin, end):
+        page.key("r")
+        for name, ago in (("from", begin), ("to", end)):
+            page.driver.execute_script(
+                "const d = new Date(Date.now() - arguments[1] * 1000 - new Date().getTimezoneOffset() * 60000);"
+                "document.querySelector('#period-' + arguments[0]).value = arguments[1] === null ? '' : d.toISOString().slice(0, 19)",
+                name, ago)
+        page.find("#period button[value=show]").click()
+
+    enter(600, 1200)
+    assert page.text("#period-note").startswith("The range must be 10 s or longer.")
+    page.find("#period button[value=cancel]").click()
+    enter(-600, None)
+    assert page.text("#period-note").startswith("The range begins in the future")
+    page.find("#period button[value=cancel]").click()
+    assert not page.js("document.querySelector('#period').open")
+    enter(3600, 1800)
+    between = r"Power from [\d:]+ to [\d:]+: \d+ W to \d+ W\."
+    wait(lambda: re.fullmatch(between, page.text(".charts .unseen")), "half an hour of the past")
+    assert page.js("document.querySelector('.ranges [aria-pressed=true]').textContent") == "Other"
+    assert re.match(r"#gpu=0&from=[\dT:-]+Z&to=[\dT:-]+Z$", page.js("location.hash"))
+    said = page.text(".charts .unseen")
+    page.driver.refresh()
+    page.live()
+    wait(lambda: page.text(".charts .unseen") == said, "the same half hour")
+    enter(1800, None)
+    wait(lambda: re.match(r"Power from [\d:]+ until now: ", page.text(".charts .unseen")), "until now")
+    page.key("1")
+    wait(lambda: "of the last 5 min:" in page.text(".charts .unseen"), "the last minutes")
+
+
+BLINKING = '[[gpu]]\nprofile = "h100"\ncount = 2\n' + "".join(
+    f'[[timeline]]\nat = {at}\ndo = "{what}"\ngpu = 1\n'
+    for i in range(40) for at, what in ((8 + 6 * i, "lose"), (11 + 6 * i, "heal")))
+
+
+def test_notifications_are_shown_only_when_the_user_turned_them_on(page, service, tmp_path):
+    path = tmp_path / "blinking.toml"
+    path.write_text(BLINKING)
+    page.open(service(str(path)).url).live()
+    page.driver.execute_script("sessionStorage.permission = 'default'; localStorage.removeItem('alerts')")
+    wait(lambda: page.text("tr.gpu.down .badge") == "lost", "a lost GPU")
+    wait(lambda: page.count("tr.gpu.down") == 0, "its return")
+    assert page.js("window.notified") == []
+    page.find("#alerts-button").click()
+    wait(lambda: page.js("document.querySelector('#alerts').open"), "the dialog")
+    assert page.text("#alerts-state") == "Notifications are off."
+    page.find("#alerts-go").click()
+    wait(lambda: page.text("#alerts-state").startswith("Notifications are on"), "the permission")
+    page.find("#alerts button:not([type])").click()
+    wait(lambda: page.js("window.notified"), "a notification")
+    assert re.match(r"Simulated: GPU 1 is lost: .*fell off the bus.* reset", page.js("window.notified")[0])
+    start_window(page, "<i>hasty</i>")
+    wait(lambda: page.count("#windows tbody tr") == 1, "the window")
+    page.js("document.querySelector('#windows tbody button').click()")
+    wait(lambda: len(page.js("window.notified")) == 2, "one about the window")
+    assert re.match(r"Simulated: Energy window <i>hasty</i>: (suspect|invalid|no result): ", page.js("window.notified")[1])
+    page.find("#alerts-button").click()
+    page.find("#alerts-go").click()
+    assert page.text("#alerts-state") == "Notifications are off."
+    assert page.complaints() == [] and page.js("window.violations") == []
+
+
+def test_hostile_names_are_text_in_every_view(page, service):
+    page.open(service("odd-names").url).live()
+    page.key("c")
+    wait(lambda: "<b>GPU</b>" in page.js("document.querySelector('.chips')?.textContent || ''"), "the name in the chart of all GPUs")
+    wait(lambda: "<script>" in page.text("#processes tbody"), "the process")
+    assert page.count("main b b, main script, .name b, .chip b b") == 0
+    assert page.js("window.violations") == []
+
 
 
 def test_the_page_reconnects_by_itself(page, service):
@@ -794,4 +1007,11 @@ def test_docs_show_the_operations_without_another_host(page, demo):
     # of this page alone: one that was open before may still have asked
     asked = [m["params"]["request"]["url"] for m in messages
              if m["method"] == "Network.requestWillBeSent" and m["params"]["documentURL"].startswith(demo.url)]
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    dark = page.js(ground)
+    assert max(map(int, re.findall(r"\d+", dark))) < 60, "the dark theme of the system"
+    page.js("localStorage.setItem('theme', 'light')")
+    page.driver.refresh()
+    wait(lambda: page.count(".opblock"), "operations")
+    assert page.js(ground) != dark, "the theme that was chosen on the page"
     assert asked and [u for u in asked if not u.startswith((demo.url, "data:", "blob:"))] == []

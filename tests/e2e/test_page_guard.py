@@ -107,15 +107,55 @@ def test_a_contender_changes_the_state_on_the_open_page(panel, guarded, world):
         wait(lambda: panel.text("#guard-processes .badge") == "contender", "the contender in the list")
         assert panel.cell(4).startswith("0/ 10.0 GiB")
         assert panel.text("#total-guard") == "ollama evicted"
-        assert "evicted" in panel.text("#guard-decisions li")
+        line = "#guard-decisions li:first-child"
+        wait(lambda: re.search(r"ollama left GPU 0 for sleep: 10.0 GiB freed in [\d.]+ m?s", panel.text(line)), "the move in one line")
+        assert panel.js(f"[...document.querySelectorAll('{line} .steps b')].map(b => b.textContent)") \
+            == ["suspect", "decided", "ordered", "answered", "freed"]
+        assert not panel.shown(line + " .steps")
+        panel.find(line + " summary").click()
+        assert panel.shown(line + " .steps")
+        assert re.search(r"\d\d:\d\d:\d\d\.\d{3}\+\d\.\d\d s.*10240 MiB in", panel.text(line + " li:last-child"))
     wait(lambda: re.search(r"may return in \d s", panel.cell(5)), "a countdown")
     panel.until("active")
+    wait(lambda: "ollama is back on GPU 0: 10.0 GiB in" in panel.text("#guard-decisions li"), "the return as another line")
+    assert panel.shown("#guard-decisions li:nth-child(2) .steps"), "what the user unfolded was closed"
     wait(lambda: re.match(r"[1-9]\d* × evicted, [1-9]\d* × back", panel.cell(6)), "what it did")
+
+
+MOVES = """
+const done = arguments[arguments.length - 1];
+const row = (id, worker, from, to, more) => ({ id, worker, from, to, mask: [], rule: 'r', evidence: null, uuid: 'u', freed_bytes: null,
+    dry_run: false, time_utc: new Date(1e12 + id * 1000).toISOString(), ...more });
+import('/assets/moves.js').then(({ movesOf, headline }) => {
+    const context = { gpu: () => 'GPU 3', reasons: { thermal: 'the GPU is too hot' } };
+    done(movesOf([
+        row(1, 'a', 'reconcile', 'active'), row(2, 'a', 'active', 'suspect'), row(3, 'b', 'active', 'drain', { mask: ['thermal'] }),
+        row(4, 'a', 'suspect', 'active', { rule: 'no demand' }), row(5, 'b', 'drain', 'evict', { mask: ['thermal'] }),
+        row(6, 'b', 'evict', 'stuck', { mask: ['thermal'], evidence: 'it holds 4 MiB' }), row(7, 'b', 'stuck', 'evict', { mask: ['thermal'] }),
+        row(8, 'b', 'evict', 'evicted', { mask: ['thermal'], freed_bytes: 1048576, dry_run: true }),
+        row(10, 'a', 'active', 'active', { rule: 'hold' }), row(20, 'a', 'active', 'active', { rule: 'evict command' }),
+        row(21, 'a', 'active', 'drain', { mask: ['manual'] }),
+    ]).map((m) => [m.kind, m.steps.map((d) => d.id), headline(m, context)]));
+}).catch((e) => done(String(e)));
+"""
+
+
+def test_decisions_are_grouped_into_moves(panel, guarded):
+    panel.open(guarded.url)
+    assert panel.driver.execute_async_script(MOVES) == [
+        ["found", [1], "a: r"],
+        ["stayed", [2, 4], "a stayed on GPU 3: no demand"],
+        ["stuck", [3, 5, 6], "b did not leave GPU 3 because the GPU is too hot: it holds 4 MiB"],
+        ["left", [7, 8], "b would have left GPU 3 because the GPU is too hot: 1.0 MiB freed in 1 s; nothing was done"],
+        ["note", [10], "a: hold"],
+        ["leaving", [20, 21], "a is leaving GPU 3 on request"],
+    ]
 
 
 def test_without_the_token_the_buttons_show_that_they_need_it(panel, guarded):
     panel.open(guarded.url)
     panel.until("active")
+    wait(lambda: "GPU 0" in panel.cell(1), "where it is")
     assert panel.shown("#guard-token")
     panel.press("Evict")
     assert panel.shown("#request-token")

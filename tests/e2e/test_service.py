@@ -316,13 +316,21 @@ def test_sighup_reads_the_configuration_and_keeps_the_old_one_when_it_is_wrong()
         assert s.get("/api/v1/self").json()["interval_seconds"] == 0.2
 
 
+def since(s):
+    """When the energy of each GPU began to be counted, in milliseconds and less: the database keeps a float."""
+    return [d["energy_since_utc"][:-2] for d in s.get("/api/v1/devices").json()["devices"]]
+
+
 def test_counts_never_fall_over_kill_9():
     with Service(config="[service]\ninterval = '100ms'\n") as s:
         s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 30)
         for _ in range(3):
             before = metric(s, "gpuward_energy_joules_total")
             last = s.get("/api/v1/events").json()["events"][-1]["id"]
+            began = since(s)
+            assert len(began) == 2 and all(began)
             s.restart(signal.SIGKILL)
+            assert since(s) == began, "when the energy began to be counted"
             after = metric(s, "gpuward_energy_joules_total")
             assert before and set(before) == set(after)
             for labels, joules in before.items():
@@ -535,7 +543,7 @@ def test_a_database_that_is_locked_at_the_start_is_taken_up_later():
         s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 20)
         r = s.ask("PUT", f"/api/gpu/manage/{uuid}/power-limit", token=True, json={"watts": 350})
         assert r.status_code == 200, r.text
-        before, last = metric(s, "gpuward_energy_joules_total"), last_event(s)
+        before, last, began = metric(s, "gpuward_energy_joules_total"), last_event(s), since(s)
         s.stop(signal.SIGKILL)
         db = holder(s.state)
         try:
@@ -545,6 +553,7 @@ def test_a_database_that_is_locked_at_the_start_is_taken_up_later():
             assert metric(s, "gpuward_energy_joules_total") == {}
             device = s.get(f"/api/v1/devices/{uuid}").json()
             assert device["energy_joules_total"] is None and device["state_changes_total"] is None
+            assert device["energy_since_utc"] is None
             assert last_event(s) > last
             r = s.ask("PUT", f"/api/gpu/manage/{uuid}/power-limit", token=True, json={"watts": 300})
             assert r.status_code >= 400, r.text  # its old value could not be kept
@@ -553,6 +562,7 @@ def test_a_database_that_is_locked_at_the_start_is_taken_up_later():
             db.close()
         s.wait(lambda: metric(s, "gpuward_energy_joules_total"))
         assert_no_less(metric(s, "gpuward_energy_joules_total"), before)
+        assert since(s) == began
         s.wait(lambda: state_of(s) == "ok")
         # What the run before had changed is put back, and nothing of it is left to do.
         with sqlite3.connect(s.state) as look:

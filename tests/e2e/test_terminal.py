@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from support import COMMANDS, FAILED, OK, PROGRAM, TIMEOUT, environment, gpuward, on_terminal
+from support import COMMANDS, FAILED, OK, PROGRAM, TIMEOUT, Terminal, environment, gpuward, on_terminal
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -63,6 +63,13 @@ def test_a_wider_terminal_shows_more():
     narrow, _ = on_terminal(60, "snapshot", "--simulate")
     wide, _ = on_terminal(200, "snapshot", "--simulate")
     assert "PCI" in wide and "PCI" not in narrow
+
+
+def test_watching_uses_the_whole_width():
+    wide = Terminal(200, "snapshot", "--simulate", "--watch=50ms")
+    assert "PCI" in wide.read(until=b"Ctrl-C")
+    wide.write(b"\x03")
+    wide.end()
 
 
 def test_columns_counts_where_there_is_no_terminal():

@@ -8,6 +8,7 @@
 #include "http_fake.h"
 
 #include "serve/api_parts.h"
+#include "serve/process_history.h"
 #include "serve/asset.h"
 #include "serve/windows.h"
 
@@ -42,6 +43,8 @@ static struct {
 	struct api api;
 	struct view_device device[64];
 	struct gw_process_list *processes;
+	struct view_process process[512];
+	struct process_history past; /* of GPU 0 */
 	struct gw_environment *env;
 	struct reply reply;
 	unsigned logged, kept, forgotten, asked;
@@ -158,6 +161,32 @@ static const struct view_ops ops = { .history = history,
 				     .delete_document = forget,
 				     .request = ask };
 
+/* Gives the processes what the engine adds to their list: energy, and a past on GPU 0. */
+static inline void take_processes(struct view *v)
+{
+	assert_int_equal(gw_process_list_want(t.processes, GW_PROCESS_SM), 0);
+	assert_int_equal(gw_process_list_take(t.processes), 0);
+	assert_in_range(gw_process_list_count(t.processes), 0, COUNT_OF(t.process));
+	v->processes = t.processes;
+	v->process = t.process;
+	for (unsigned i = 0; i < gw_process_list_count(t.processes); i++) {
+		const struct gw_process *p = gw_process_list_get(t.processes, i);
+		struct process_history_reading r = { .id = { p->pid, p->start_ticks },
+						     .gpu_instance = p->mig_gpu_instance,
+						     .name = p->name,
+						     .value = { (double)p->memory_bytes, 0.5,
+								451.75 } };
+
+		t.process[i] = (struct view_process){ GW_HAVE, 934.5, 451.75, "measured" };
+		for (unsigned k = 0; k < 3 && p->device == 0; k++)
+			process_history_add(&t.past,
+					    gw_snapshot_mono_ns(sim.snap) +
+						    k * PROCESS_HISTORY_STEP_NS,
+					    &r);
+	}
+	t.device[0].past = &t.past;
+}
+
 static inline void take(void)
 {
 	struct view *v = &t.api.view;
@@ -170,11 +199,14 @@ static inline void take(void)
 		t.device[i] = (struct view_device){ .meter = (int)i,
 						    .seen_ns = clock_mono_ns(&sim.clock),
 						    .energy_joules = 1234.5,
-						    .energy_seconds = 60 };
-	if (t.processes) {
-		assert_int_equal(gw_process_list_take(t.processes), 0);
-		v->processes = t.processes;
-	}
+						    .energy_seconds = 60,
+						    .shares = { .processes_joules = 934.5,
+								.former_joules = 100,
+								.unattributed_joules = 50,
+								.earlier_joules = 150,
+								.known = true } };
+	if (t.processes)
+		take_processes(v);
 }
 
 static inline void begin(const char *world)
@@ -213,6 +245,7 @@ static inline int end(void **state)
 	api_done(&t.api);
 	gw_meter_stop(t.api.view.meter);
 	gw_process_list_free(t.processes);
+	process_history_done(&t.past);
 	gw_environment_free(t.env);
 	memset(&t, 0, sizeof(t));
 	buf_init(&t.reply.body, 1);

@@ -107,6 +107,13 @@ API_TEST(a_snapshot_shows_only_the_requested_gpus)
 	at("devices.1.metered", "true");
 	get("/api/v1/processes?gpu=0", 200);
 	at("processes.0.device_index", "0");
+	at("processes.0.energy_method", "\"measured\"");
+	at("device_energy.0.former_processes_joules", "100");
+	assert_null(json_at(t.reply.body.p, "device_energy.1"));
+	get("/api/v1/processes/history?gpu=0", 200);
+	at("processes.0.power_watts.2", "451.75");
+	get("/api/v1/processes/history?gpu=1", 200);
+	assert_null(json_at(t.reply.body.p, "processes.0"));
 	get("/api/v1/environment", 200);
 	at("source.simulated", "true");
 	get("/api/v1/sensors", 200);

@@ -584,4 +584,120 @@ TEST(net_energy_has_the_relative_bounds_of_gross_energy)
 	assert_true(fabs(net.joules.high - (2.49 - 0.31)) < 1e-9);
 }
 
+/* The functions for programs. */
+
+static struct gw_baseline *own; /* freed by the next call */
+
+static int own_take(double max_s, int (*progress)(void *arg, double s, double w, double half_w))
+{
+	struct gw_baseline_options o = {
+		.size = sizeof(o), .max_s = max_s, .min_s = 3, .progress = progress
+	};
+
+	gw_baseline_free(own);
+	own = NULL;
+	return gw_baseline_take(meter, 0, &o, &own);
+}
+
+static int own_stop(void **state)
+{
+	gw_baseline_free(own);
+	own = NULL;
+	return stop(state) | folder_teardown(state);
+}
+
+#define OWN_TEST(name) TEST_WITH(name, folder_setup, own_stop)
+
+static int stops_at_once(void *arg, double seconds, double power_w, double half_width_w)
+{
+	return 1;
+}
+
+OWN_TEST(a_program_takes_stores_loads_and_applies_a_baseline)
+{
+	struct gw_baseline *loaded = NULL;
+	struct gw_net_energy net = { .size = sizeof(net) }, two = net;
+	const struct gw_energy *e;
+	struct gw_window *w;
+
+	start("[[gpu]]\nprofile = \"h200\"\nnoise = 0\n[[gpu.load]]\nkind = \"steps\"\nunit = "
+	      "\"watts\"\npoints = [[0, 80], [30, 380]]\n");
+	assert_int_equal(own_take(10, NULL), 0);
+	assert_int_equal(own->codes, 0);
+	assert_string_equal(own->evidence, "");
+	assert_true(own->simulated && fabs(own->power_w - 80) < 0.5 && own->seconds == 3);
+	assert_int_equal(gw_baseline_save(sim.ctx, own, folder), 0);
+	assert_int_equal(gw_baseline_load(meter, 0, GW_BASELINE_NO_CONTEXT, 0, folder, &loaded),
+			 0);
+	assert_true(loaded->power_w == own->power_w && loaded->wall_ns == own->wall_ns);
+	assert_string_equal(loaded->uuid, own->uuid);
+	assert_string_equal(gw_baseline_kind_name(loaded->kind), "no-context");
+	sim_run_for(meter, 30);
+	assert_int_equal(gw_window_open(meter, "w", 0, &w), 0);
+	sim_run_for(meter, 10);
+	assert_int_equal(gw_window_close(w, 0), 0);
+	assert_int_equal(gw_window_wait(w, 5 * NS_PER_S), 0);
+	e = gw_window_energy(w, 0);
+	assert_int_equal(gw_baseline_apply(meter, e, loaded, NULL, &net), 0);
+	printf("gross %.1f J, baseline %.1f J, net %.1f J\n", e->joules.best,
+	       net.baseline_joules, net.net.best);
+	assert_true(fabs(net.baseline_joules - 800) < 5 && fabs(net.net.best - 3000) < 30);
+	assert_true(net.net.low < net.net.best && net.adjusted_joules == net.net.best);
+	assert_false(net.floored);
+	assert_int_equal(gw_baseline_apply(meter, e, loaded, own, &two), 0);
+	assert_true(fabs(two.net.best - net.net.best) < 1e-6);
+	net.size = 5;
+	assert_int_equal(gw_baseline_apply(meter, e, loaded, NULL, &net), -GW_E_ARG);
+	gw_baseline_free(loaded);
+	gw_window_free(w);
+}
+
+OWN_TEST(what_a_program_may_not_do_with_a_baseline_has_a_sentence)
+{
+	struct gw_baseline_options o = { .size = sizeof(o), .max_s = 1 };
+	struct gw_baseline *b = NULL;
+
+	start("[[gpu]]\nprofile = \"h200\"\n");
+	assert_int_equal(gw_baseline_take(meter, 0, &o, &b), -GW_E_ARG);
+	assert_in(gw_ctx_error(sim.ctx), "max_s below 2 s");
+	assert_int_equal(gw_baseline_take(meter, 7, NULL, &b), -GW_E_NODEV);
+	assert_in(gw_ctx_error(sim.ctx), "no such GPU");
+	assert_int_equal(own_take(10, stops_at_once), -GW_E_STATE);
+	assert_in(gw_ctx_error(sim.ctx), "progress function");
+	assert_int_equal(
+		gw_baseline_load(meter, 0, GW_BASELINE_NO_CONTEXT, 0, "/nonexistent", &b),
+		-GW_E_NOENT);
+	assert_in(gw_ctx_error(sim.ctx), "none is stored");
+	assert_int_equal(own_take(3, NULL), 0);
+	assert_int_equal(gw_baseline_save(sim.ctx, own, NULL), -GW_E_STATE);
+	assert_in(gw_ctx_error(sim.ctx), "simulated");
+	assert_null(b);
+}
+
+OWN_TEST(a_baseline_needs_a_meter_that_sees_processes)
+{
+	struct gw_meter_options o = { .size = sizeof(o), .flags = GW_METER_MANUAL };
+
+	sim_text("[[gpu]]\nprofile = \"h200\"\n");
+	sim_open();
+	assert_int_equal(gw_meter_start(sim.ctx, &o, &meter), 0);
+	assert_int_equal(own_take(3, NULL), -GW_E_STATE);
+	assert_in(gw_ctx_error(sim.ctx), "GW_METER_PROCESSES");
+}
+
+OWN_TEST(a_disturbed_baseline_is_neither_stored_nor_applied)
+{
+	struct gw_net_energy net = { .size = sizeof(net) };
+	struct gw_energy e = { .device = 0, .seconds = 1 };
+
+	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.process]]\nname = \"squatter\"\npid = "
+	      "4100000\n");
+	assert_int_equal(own_take(3, NULL), 0);
+	assert_true(own->codes >> GW_CODE_BASELINE_CONTENDED & 1);
+	assert_int_equal(gw_baseline_save(sim.ctx, own, folder), -GW_E_STATE);
+	assert_in(gw_ctx_error(sim.ctx), "squatter (pid 4100000)");
+	assert_int_equal(gw_baseline_apply(meter, &e, own, NULL, &net), -GW_E_STATE);
+	assert_in(gw_ctx_error(sim.ctx), "squatter (pid 4100000)");
+}
+
 TEST_MAIN(sim_setup, NULL)

@@ -104,6 +104,13 @@ TEST(an_unknown_value_neither_begins_nor_ends_an_excess)
 	assert_false(after(1, &both, 100));
 }
 
+TEST(an_unknown_energy_does_not_end_an_excess_of_energy)
+{
+	assert_true(after(3601, &energy, 1000));
+	t.l.energy_j = NAN;
+	assert_true(after(1000, &energy, 0));
+}
+
 TEST(a_counter_that_restarts_is_accepted)
 {
 	assert_false(after(100, &energy, 1000));

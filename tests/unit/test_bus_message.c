@@ -137,4 +137,48 @@ TEST(a_boolean_that_is_neither_0_nor_1_is_refused)
 	assert_int_equal(bus_read_bool(&m, &going), -GW_E_PARSE);
 }
 
+TEST(a_call_with_numbers_lists_and_an_empty_dictionary_is_aligned_as_the_protocol_requires)
+{
+	static const struct bus_method m = { "a.b", "/a", "a.b", "Notify" };
+	static const char *const list[] = { "x", "yz", NULL };
+	char text[400];
+	struct bus_message got;
+	struct bus_call c;
+	struct buf out;
+
+	buf_init_fixed(&out, text, sizeof(text));
+	bus_call_begin(&c, &out, 5, &m, "suasa{sv}i");
+	bus_put_text(&c, "t");
+	bus_put_u32(&c, 7);
+	bus_put_texts(&c, list);
+	bus_put_no_pairs(&c);
+	bus_put_u32(&c, UINT32_MAX);
+	bus_call_end(&c);
+	assert_int_equal(bus_read((const uint8_t *)text, out.len, &got), out.len);
+	assert_string_equal(got.signature, "suasa{sv}i");
+	assert_int_equal(got.body_size % 4, 0);
+	assert_memory_equal(got.body, "\1\0\0\0t\0\0\0\7\0\0\0", 12);
+	/* the size of the list does not include the padding before the next value */
+	assert_int_equal(got.body[12], 15);
+	assert_memory_equal(got.body + got.body_size - 4, "\377\377\377\377", 4);
+}
+
+TEST(a_number_and_a_text_are_read_and_a_truncated_body_is_refused)
+{
+	static const uint8_t body[] = { 9, 0, 0, 0, 4, 0, 0, 0, 'h', 'o', 'l', 'd', 0 };
+	struct bus_message m = { .signature = "us", .body = body, .body_size = sizeof(body) };
+	const char *text;
+	uint32_t n;
+
+	assert_int_equal(bus_read_u32_text(&m, &n, &text), 0);
+	assert_int_equal(n, 9);
+	assert_string_equal(text, "hold");
+	for (m.body_size = 0; m.body_size < sizeof(body); m.body_size++)
+		assert_int_equal(bus_read_u32_text(&m, &n, &text), -GW_E_PARSE);
+	m.signature = "u";
+	assert_int_equal(bus_read_u32(&m, &n), 0);
+	m.body_size = 3;
+	assert_int_equal(bus_read_u32(&m, &n), -GW_E_PARSE);
+}
+
 TEST_MAIN(NULL, NULL)

@@ -43,6 +43,12 @@ bool scene_thread_settled(struct scene_thread *k)
 	return seen.settled;
 }
 
+int guard_settings_copy(struct guard_settings *ret, const struct guard_settings *s)
+{
+	*ret = *s;
+	return 0;
+}
+
 void guard_settings_done(struct guard_settings *s)
 {
 	seen.freed++;
@@ -110,6 +116,8 @@ void guard_service_pump(struct guard_service *x)
 
 void guard_service_fit(struct guard_service *x, struct guard_settings *s)
 {
+	if (x->mode.chosen)
+		s->policy.mode = x->mode.mode;
 }
 
 const struct guard_view *guard_service_view(struct guard_service *x)
@@ -350,6 +358,30 @@ TEST(after_a_reload_only_decisions_of_remaining_workers_are_listed)
 	assert_int_equal(g.journal.ring[GUARD_VIEW_DECISIONS - 1].id, 1);
 	assert_int_equal(g.journal.ring[GUARD_VIEW_DECISIONS - 1].decision.worker, 0);
 	assert_int_equal(g.journal.ring[0].id, 3);
+	end();
+}
+
+TEST(a_mode_that_a_person_sets_waits_for_the_order_under_way_and_keeps_a_waiting_file)
+{
+	begin();
+	g.mode = (struct guard_view_mode){ .chosen = true, .mode = GUARD_DRY_RUN };
+	guard_reload_mode(&g);
+	assert_int_equal(seen.changes, 1);
+	assert_int_equal(g.settings->policy.mode, GUARD_DRY_RUN);
+	assert_int_equal(g.settings->policy.workers, 2);
+	assert_string_equal(seen.text, "the guard's mode is now dry-run");
+
+	seen.idle = false;
+	give(1);
+	g.mode.mode = GUARD_OBSERVE;
+	guard_reload_mode(&g);
+	assert_int_equal(seen.changes, 1);
+	assert_int_equal(g.settings->policy.mode, GUARD_DRY_RUN);
+	seen.idle = true;
+	pass(S);
+	assert_int_equal(g.settings->policy.mode, GUARD_OBSERVE);
+	assert_int_equal(g.settings->policy.workers, 1); /* the file was not lost */
+	assert_in(seen.text, "the guard uses the new configuration: 1 worker");
 	end();
 }
 

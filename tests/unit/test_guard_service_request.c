@@ -16,7 +16,8 @@ static struct clock_stepped stepped;
 static struct {
 	int64_t uid;       /* user of the guard's current request; -1: none */
 	int64_t asked_for; /* user of the last request */
-	unsigned pumps, logged;
+	unsigned pumps, logged, modes;
+	bool mode_stored;  /* when the guard was asked to use the mode */
 	uint64_t hangs_ns; /* delay of the disk per attempt */
 	bool lasting;
 	char text[700];
@@ -85,6 +86,17 @@ uint64_t guard_service_log(struct guard_service *x, const char *severity, const 
 	vsnprintf(seen.text, sizeof(seen.text), fmt, ap);
 	va_end(ap);
 	return ++seen.logged;
+}
+
+void guard_mode_choose(struct guard_service *x, const enum guard_mode *mode, const char *who)
+{
+	x->journal.writing = true;
+}
+
+void guard_reload_mode(struct guard_service *x)
+{
+	seen.modes++;
+	seen.mode_stored = !x->journal.writing;
 }
 
 void guard_service_room_made(struct guard_service *x, uint64_t id, int fd, uint64_t start_ticks)
@@ -304,6 +316,26 @@ TEST(a_game_that_a_restart_loses_is_logged)
 	seen.game_unkept = seen.lasting = false; /* there is no file */
 	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.logged, 5);
+	world_done(&o);
+}
+
+TEST(a_mode_is_on_disk_before_it_is_used_and_answered)
+{
+	const struct guard_client by = { "token: tonight", -1, -1, 0 };
+	const enum guard_mode mode = GUARD_ENFORCE;
+	char message[200] = "";
+
+	begin();
+	assert_int_equal(guard_service_ops.set_mode(&g, &mode, &by, message, 200), 0);
+	assert_string_equal(seen.text,
+			    "the guard's mode is set to enforce (requested by token: tonight)");
+	assert_int_equal(seen.modes, 1);
+	assert_true(seen.mode_stored);
+	assert_string_equal(message, "");
+	seen.hangs_ns = NS_PER_S;
+	assert_int_equal(guard_service_ops.set_mode(&g, NULL, &by, message, 200), 0);
+	assert_in(seen.text, "the guard's mode is the configured one again");
+	assert_in(message, "not on disk yet");
 	world_done(&o);
 }
 

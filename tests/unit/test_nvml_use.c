@@ -2,6 +2,7 @@
 #include "simtest.h"
 
 #include "device/context.h"
+#include "device/nvml.h"
 
 #include <math.h>
 
@@ -220,6 +221,115 @@ SIM_TEST(each_refusal_has_its_error)
 	sim_close();
 	world(GPU SQUARE "[[gpu.mig]]\n" TWO);
 	assert_int_equal(ask(0), -GW_E_NOSUPPORT);
+}
+
+/* ---- in the list of processes ---- */
+
+static uint64_t calls_made(void)
+{
+	return atomic_load(&sim.ctx->cost.row[CALL_process_utilization].count);
+}
+
+static struct gw_process_list *take_list(unsigned want)
+{
+	static struct gw_process_list *list;
+
+	gw_process_list_free(list);
+	assert_int_equal(gw_process_list_new(sim.ctx, &list), 0);
+	assert_int_equal(gw_process_list_want(list, want), 0);
+	assert_int_equal(gw_process_list_take(list), 0);
+	return list;
+}
+
+SIM_TEST(a_list_asks_for_utilisation_only_if_the_caller_wants_it)
+{
+	struct gw_process_list *l;
+
+	world(GPU SQUARE TWO GPU SQUARE
+	      "[[gpu.process]]\npid = 4100009\nmemory = 1024\n" GPU SQUARE);
+	l = take_list(0);
+	assert_int_equal(calls_made(), 0);
+	assert_int_equal(gw_process_list_get(l, 0)->sm_absence, GW_ABSENT_NOT_READ);
+	assert_int_equal(gw_process_list_want(l, 1 << 7), -GW_E_ARG);
+
+	l = take_list(GW_PROCESS_SM_SHARED);
+	assert_int_equal(calls_made(), 1); /* only the GPU with two processes */
+	assert_int_equal(gw_process_list_get(l, 0)->sm_absence, GW_HAVE);
+	assert_int_equal(gw_process_list_get(l, 2)->sm_absence, GW_ABSENT_NOT_READ);
+
+	sim_step(NS_PER_S);
+	l = take_list(GW_PROCESS_SM);
+	assert_int_equal(calls_made(), 3); /* not the GPU without a process */
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(gw_process_list_get(l, i)->sm_absence, GW_HAVE);
+	assert_true(gw_process_list_get(l, 0)->sm_ratio >
+		    2 * gw_process_list_get(l, 1)->sm_ratio);
+
+	/* An answer is shared for less than a second. */
+	sim_step(300 * NS_PER_MS);
+	take_list(GW_PROCESS_SM);
+	assert_int_equal(calls_made(), 3);
+}
+
+SIM_TEST(a_process_without_a_sample_was_idle_and_a_refusal_is_a_reason)
+{
+	static const struct {
+		int code;
+		enum gw_absence want;
+	} row[] = {
+		{ ABI_NOT_FOUND, GW_HAVE },
+		{ ABI_NO_PERMISSION, GW_ABSENT_NO_PERMISSION },
+		{ ABI_NOT_SUPPORTED, GW_ABSENT_NOT_SUPPORTED },
+	};
+	uint64_t calls;
+
+	world(GPU SQUARE TWO);
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		const struct gw_process *p;
+
+		sim_fault("nvmlDeviceGetProcessUtilization", 0, row[i].code);
+		sim_step(NS_PER_S);
+		p = gw_process_list_get(take_list(GW_PROCESS_SM), 0);
+		assert_int_equal(p->sm_absence, row[i].want);
+		assert_true(row[i].want == GW_HAVE ? p->sm_ratio == 0 : isnan(p->sm_ratio));
+	}
+	/* A GPU that does not support it is rarely asked again. */
+	calls = calls_made();
+	for (unsigned i = 0; i < 9; i++) {
+		sim_step(NS_PER_S);
+		take_list(GW_PROCESS_SM);
+	}
+	assert_int_equal(calls_made(), calls);
+	sim_step(2 * NS_PER_S);
+	take_list(GW_PROCESS_SM);
+	assert_int_equal(calls_made(), calls + 1);
+}
+
+SIM_TEST(cpu_needs_two_takes_and_a_hidden_process_has_none)
+{
+	struct gw_process_list *l;
+	const struct gw_process *p;
+	volatile double work = 0;
+
+	world(GPU "[[gpu.process]]\npid = \"self\"\nmemory = 1024\n"
+		  "[[gpu.process]]\npid = 4100000\nmemory = 1024\n");
+	l = take_list(0);
+	assert_int_equal(gw_process_list_get(l, 0)->cpu_absence, GW_ABSENT_FIRST_READING);
+	for (unsigned i = 0; i < 100000; i++)
+		work = work + i;
+	assert_int_equal(gw_process_list_take(l), 0); /* no time passed */
+	assert_int_equal(gw_process_list_get(l, 0)->cpu_absence, GW_ABSENT_FIRST_READING);
+	sim_step(NS_PER_S);
+	assert_int_equal(gw_process_list_take(l), 0);
+	p = gw_process_list_get(l, 0);
+	assert_int_equal(p->cpu_absence, GW_HAVE);
+	assert_true(p->cpu_cores > 0);
+	/* Only the driver knows the other one: it is in another pid namespace. */
+	p = gw_process_list_get(l, 1);
+	assert_int_equal(p->orphan, 1);
+	assert_int_equal(p->cpu_absence, GW_ABSENT_NO_DATA);
+	assert_true(isnan(p->cpu_cores) && isnan(p->run_seconds));
+	assert_null(p->unit);
 }
 
 TEST_MAIN(sim_setup, NULL)

@@ -38,6 +38,7 @@ TEST(reads_every_field_of_a_process)
 	assert_string_equal(p.command, "python3 train.py --lr");
 	assert_string_equal(p.cgroup, "/system.slice/docker-" HEX64 ".scope");
 	assert_string_equal(p.container, "0123456789ab");
+	assert_int_equal(p.cpu_ns, (5 + 6) * (1000000000 / sysconf(_SC_CLK_TCK)));
 }
 
 TEST(maps_a_thread_to_its_process)
@@ -259,6 +260,36 @@ TEST(names_the_container_of_every_runtime)
 	}
 }
 
+TEST(names_the_innermost_unit_that_is_not_a_container)
+{
+	static const struct {
+		const char *path, *want;
+	} row[] = {
+		{ "/system.slice/ollama.service", "ollama.service" },
+		{ "/system.slice/ollama.service/worker", "ollama.service" },
+		{ "/user.slice/user-1000.slice/user@1000.service/app.slice/app-steam-7.scope",
+		  "app-steam-7.scope" },
+		{ "/user.slice/user-1000.slice/session-2.scope", "session-2.scope" },
+		{ "/system.slice/docker-" HEX64 ".scope", "" },
+		{ "/system.slice/web.service/libpod-payload-" HEX64, "" },
+		{ "/system.slice/docker-" HEX64 ".scope/system.slice/ssh.service",
+		  "ssh.service" },
+		{ "/lxc.payload.web/system.slice/ssh.service", "ssh.service" },
+		{ "/system.slice/evil\033[31m.service", "evil\033[31m.service" },
+		{ "/.service/.scope", "" },
+		{ "/user.slice", "" },
+		{ "/", "" },
+		{ "", "" },
+	};
+	char out[128];
+
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
+		memset(out, 'x', sizeof(out));
+		proc_unit_of(row[i].path, out, sizeof(out));
+		assert_string_equal(out, row[i].want);
+	}
+}
+
 TEST(knows_which_groups_hold_which)
 {
 	assert_true(proc_in_cgroup("/a/b", "/a/b"));
@@ -321,7 +352,7 @@ TEST(knows_itself_on_the_real_machine)
 	struct proc p;
 	struct root real;
 	pthread_t thread;
-	uint64_t ticks;
+	uint64_t ticks, cpu_ns;
 
 	assert_int_equal(pthread_create(&thread, NULL, ask_by_thread_number, &p), 0);
 	pthread_join(thread, NULL);
@@ -333,6 +364,11 @@ TEST(knows_itself_on_the_real_machine)
 	assert_int_equal(proc_start_ticks(&real, getpid(), &ticks), 0);
 	assert_int_equal(ticks, p.start_ticks);
 	assert_true(ticks > 0);
+	/* Its CPU time has a finer resolution than the ticks of 10 ms. */
+	cpu_ns = p.cpu_ns;
+	assert_true(cpu_ns > 0);
+	assert_int_equal(proc_read(&real, getpid(), &p), 0);
+	assert_in_range(p.cpu_ns, cpu_ns + 1, cpu_ns + 10000000000);
 	root_close(&real);
 }
 

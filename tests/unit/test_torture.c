@@ -1,5 +1,5 @@
-/* Each allocation of open, list, snapshot, processes, environment and diagnosis fails once: the
- * right error is returned and nothing leaks. The linker option --wrap replaces malloc in our
+/* Each allocation of open, list, snapshot, processes, environment, diagnosis, meter, recorded
+ * window and baseline fails once: the right error is returned and nothing leaks. The linker option --wrap replaces malloc in our
  * own objects; the simulator and libc keep theirs. */
 #include "simtest.h"
 #include "here.h"
@@ -106,20 +106,71 @@ static int everything(uint64_t deadline_ns)
 	return err;
 }
 
-static void fail_each_in_turn(uint64_t deadline_ns)
+/* Measures as a program would: a recorded window, and a short baseline that is applied to it;
+ * returns the first error. */
+static int measure(uint64_t deadline_ns)
+{
+	struct gw_options o = { .size = sizeof(o),
+				.backend = "nvml",
+				.nvml_library = sim_path,
+				.deadline_ns = deadline_ns };
+	struct gw_meter_options mo = { .size = sizeof(mo),
+				       .flags = GW_METER_MANUAL | GW_METER_PROCESSES,
+				       .cache_dir = "" };
+	struct gw_baseline_options bo = { .size = sizeof(bo), .max_s = 2, .min_s = 2 };
+	struct gw_net_energy net = { .size = sizeof(net) };
+	struct gw_meter *meter = NULL;
+	struct gw_window *window = NULL;
+	struct gw_baseline *baseline = NULL;
+	struct gw_ctx *ctx = NULL;
+	int err = context_open(&o, &sim.clock, &ctx);
+
+	if (!err)
+		err = gw_meter_start(ctx, &mo, &meter);
+	if (!err)
+		err = gw_baseline_take(meter, 0, &bo, &baseline);
+	if (!err)
+		err = gw_window_open_recorded(meter, "w", 0, 1000, &window);
+	if (!err) {
+		sim_run_for(meter, 1);
+		err = gw_window_close(window, 0);
+	}
+	if (!err)
+		err = gw_window_wait(window, 5 * NS_PER_S);
+	if (!err)
+		err = gw_baseline_apply(meter, gw_window_energy(window, 0), baseline, NULL,
+					&net);
+	if (!err) {
+		assert_true(gw_window_series(window, 0)->power_count > 40);
+		assert_true(net.net.best < gw_window_energy(window, 0)->joules.best);
+	}
+	if (err == -GW_E_NOMEM && ctx) /* the sentence is of this failure */
+		assert_in(gw_ctx_error(ctx), "memory");
+	/* A list of processes for which there is no memory is reported as incomplete. */
+	if (!err && strstr(baseline->evidence, "processes are not visible"))
+		err = -GW_E_NOMEM;
+	gw_baseline_free(baseline);
+	gw_window_free(window);
+	gw_meter_stop(meter);
+	gw_close(ctx);
+	return err;
+}
+
+static void fail_each_in_turn(const char *text, int (*use)(uint64_t deadline_ns),
+			      uint64_t deadline_ns)
 {
 	unsigned before;
 	long n;
 
-	sim_text(world);
-	assert_int_equal(everything(deadline_ns), 0);
+	sim_text(text);
+	assert_int_equal(use(deadline_ns), 0);
 	before = open_descriptors();
 	for (n = 1; n < 10000; n++) {
 		long had = alive;
 		int err;
 
 		until_failure = n;
-		err = everything(deadline_ns);
+		err = use(deadline_ns);
 		if (until_failure > 0) { /* fewer than n: all have failed once */
 			until_failure = 0;
 			assert_int_equal(err, 0);
@@ -138,12 +189,39 @@ static void fail_each_in_turn(uint64_t deadline_ns)
 
 SIM_TEST(each_allocation_failing_in_turn_gives_no_memory_and_no_leak)
 {
-	fail_each_in_turn(0);
+	fail_each_in_turn(world, everything, 0);
 }
 
 SIM_TEST(each_allocation_failing_in_turn_is_handled_with_call_threads_too)
 {
-	fail_each_in_turn(10 * NS_PER_S);
+	fail_each_in_turn(world, everything, 10 * NS_PER_S);
+}
+
+SIM_TEST(each_allocation_of_a_measurement_failing_in_turn_is_handled)
+{
+	fail_each_in_turn("[[gpu]]\nprofile = \"h200\"\n", measure, 0);
+}
+
+SIM_TEST(the_sampling_path_of_a_recorded_window_allocates_nothing)
+{
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .flags = GW_METER_MANUAL,
+				      .cache_dir = "" };
+	struct gw_meter *meter;
+	struct gw_window *window;
+	unsigned long before;
+
+	sim_start(world);
+	assert_int_equal(gw_meter_start(sim.ctx, &o, &meter), 0);
+	assert_int_equal(gw_window_open_recorded(meter, "w", 0, 100, &window), 0);
+	sim_run_for(meter, 1);
+	before = allocations;
+	sim_run_for(meter, 30); /* past the room of the series, too */
+	assert_int_equal(gw_window_close(window, 0), 0);
+	assert_int_equal(gw_window_wait(window, 5 * NS_PER_S), 0);
+	assert_true(gw_window_series(window, 2)->dropped > 1000);
+	assert_int_equal(allocations, before);
+	gw_meter_stop(meter); /* frees its windows */
 }
 
 SIM_TEST(a_warm_snapshot_allocates_nothing)

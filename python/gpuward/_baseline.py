@@ -1,0 +1,156 @@
+"""Baselines: the idle power of a GPU, and the energy above it."""
+from __future__ import annotations
+
+import os
+import weakref
+from ctypes import POINTER, byref, c_char_p, c_void_p, sizeof
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from contextlib import contextmanager
+
+from . import _native
+from ._interval import Interval
+from ._native import GpuwardError, Path, number, text
+
+KINDS = ("no-context", "context-idle", "hot-idle")  # enum gw_baseline_kind
+Progress = Callable[[float, float, Optional[float]], Any]
+
+
+class Net(NamedTuple):
+    """Energy above a baseline, in joules."""
+
+    interval: Optional[Interval]  # may be below 0; None: unknown
+    adjusted: Optional[float]  # the best value, never below 0
+    floored: bool  # it was below 0
+    baseline_joules: Optional[float]  # what the idle GPU would have used
+
+    @property
+    def joules(self) -> Optional[float]:
+        return None if self.interval is None else self.interval.best
+
+
+class Baseline:
+    """The idle power of one GPU; made by take_baseline() or load_baseline().
+
+    watts, error        mean, and its standard error
+    seconds             duration of the measurement
+    kind                "no-context", "context-idle" or "hot-idle"
+    temperature, limit  degrees Celsius and the power limit in watts at that time; None: unknown
+    taken_unix          when it was measured, in seconds since 1970
+    codes, why          what was wrong, and the sentences; evidence: what disturbed it
+    uuid, simulated     of the GPU
+    """
+
+    def __init__(self, handle: Any) -> None:
+        c = handle.contents
+        self._handle = handle
+        weakref.finalize(self, _native.library().baseline_free, handle).atexit = False
+        self.kind: str = text(_native.library().baseline_kind_name(c.kind))
+        self.uuid: str = text(c.uuid)
+        self.watts: float = c.power_w
+        self.error: Optional[float] = number(c.u_w)
+        self.seconds: float = c.seconds
+        self.temperature = number(c.temperature_c)
+        self.limit = number(c.limit_w)
+        self.taken_unix: float = c.wall_ns * 1e-9
+        self.why = _native.codes(c.codes)
+        self.codes: Tuple[str, ...] = tuple(self.why)
+        self.evidence: str = text(c.evidence)
+        self.simulated = bool(c.simulated)
+
+    def save(self, folder: Optional[Path] = None) -> None:
+        """Stores it below the folder; None: where `gpuward baseline` does.  A baseline of a GPU that was not
+        idle is refused, and one of a simulated GPU needs a folder."""
+        lib = _native.library()
+        lib.check(lib.baseline_save(None, self._handle, _native.encode(folder)), "the baseline was not stored", None)
+
+    def __repr__(self) -> str:
+        return "<gpuward.Baseline %s%s: %.2f W, %s>" % (
+            self.uuid, " (simulated)" if self.simulated else "", self.watts,
+            " ".join((self.kind,) + self.codes))
+
+
+def _kind(name: str) -> int:
+    if name not in KINDS:
+        raise ValueError("the kind of a baseline is %s, not %r" % (", ".join(KINDS), name))
+    return KINDS.index(name)
+
+
+@contextmanager
+def _meter(gpu: Union[int, str], nvml_library: Optional[Path], backend: Optional[str]) -> Iterator[Tuple[Any, Any]]:
+    """A context and a meter that sees processes, for one GPU."""
+    lib = _native.library()
+    ctx, meter = _native.open_context(nvml_library, backend), c_void_p()
+    stopped = 0
+    try:
+        options = _native.MeterOptions(size=sizeof(_native.MeterOptions), flags=_native.METER_PROCESSES)
+        options.gpus = (c_char_p * 2)(str(gpu).encode(), None)
+        lib.check(lib.meter_start(ctx, byref(options), byref(meter)), "no baseline of GPU %s" % gpu, ctx)
+        try:
+            yield ctx, meter
+        finally:
+            stopped = lib.meter_stop(meter)
+    finally:
+        if stopped == 0:  # else a driver call has not returned and still uses the context
+            lib.close(ctx)
+
+
+def take_baseline(gpu: Union[int, str] = 0, kind: str = "no-context", seconds: float = 30.0, min_seconds: float = 10.0,
+                  half_width: float = 1.0, progress: Optional[Progress] = None,
+                  nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> Baseline:
+    """Measures the idle power of a GPU: at most `seconds`, at least `min_seconds`, and until the 95 % interval
+    is `half_width` watts wide to each side.
+
+    kind is "no-context" (nothing uses the GPU), "context-idle" (this program has a context and is idle) or
+    "hot-idle" (just after a load).  If something used the GPU, `codes` and `evidence` of the result
+    say so.  progress(seconds, watts, half_width) is called once per second; False ends the
+    measurement.
+    """
+    lib = _native.library()
+    raised: List[BaseException] = []
+
+    def step(_: Any, elapsed: float, watts: float, width: float) -> int:
+        try:
+            return 1 if progress and progress(elapsed, watts, number(width)) is False else 0
+        except BaseException as e:  # noqa: B902 (Ctrl-C, too: it must not get into the library)
+            raised.append(e)
+            return 1
+
+    options = _native.BaselineOptions(
+        size=sizeof(_native.BaselineOptions), kind=_kind(kind), max_s=seconds, min_s=min_seconds,
+        half_width_w=half_width, progress=_native.PROGRESS(step))
+    handle = POINTER(_native.CBaseline)()
+    with _meter(gpu, nvml_library, backend) as (ctx, meter):
+        result = lib.baseline_take(meter, 0, byref(options), byref(handle))
+        if raised:
+            if result == 0:
+                lib.baseline_free(handle)
+            raise raised[0]
+        lib.check(result, "the idle power of GPU %s was not measured" % gpu, ctx)
+    return Baseline(handle)
+
+
+def load_baseline(gpu: Union[int, str] = 0, kind: str = "no-context", max_age: float = 3600.0,
+                  folder: Optional[Path] = None, nvml_library: Optional[Path] = None,
+                  backend: Optional[str] = None) -> Baseline:
+    """Loads the stored baseline of a GPU in its present state (driver, power limit, persistence mode,
+    within 10 degrees), at most max_age seconds old.  Raises GpuwardError if there is none; the
+    sentence says how a stored one differs."""
+    if not max_age > 0:
+        raise ValueError("a baseline of at most %r seconds makes no sense" % (max_age,))
+    lib = _native.library()
+    handle = POINTER(_native.CBaseline)()
+    with _meter(gpu, nvml_library, backend) as (ctx, meter):
+        lib.check(lib.baseline_load(meter, 0, _kind(kind), max_age, _native.encode(folder), byref(handle)),
+                  "GPU %s" % gpu, ctx)
+    return Baseline(handle)
+
+
+def apply(meter: Any, ctx: Any, energy: Any, before: Baseline, after: Optional[Baseline]) -> Net:
+    """The energy above one or two baselines; energy is a copy of a struct gw_energy."""
+    lib = _native.library()
+    c = _native.NetEnergy(size=sizeof(_native.NetEnergy))
+    lib.check(lib.baseline_apply(meter, energy, before._handle, after._handle if after else None, byref(c)),
+              "no net energy", ctx)
+    known = number(c.net.best) is not None
+    return Net(Interval(number(c.net.low), c.net.best, number(c.net.high)) if known else None,
+               number(c.adjusted_joules), bool(c.floored), number(c.baseline_joules))

@@ -1,0 +1,463 @@
+/* setup: prepares a machine for the guard: finds GPUs and inference servers, writes token and
+ * configuration, and starts the service. */
+#include "cli.h"
+#include "setup_apply.h"
+
+#include "base/child.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "daemon/config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define QUESTION_NS (20 * NS_PER_S) /* for systemctl */
+
+struct given {
+	bool yes, undo, dry_run;
+};
+
+#define AT(member) offsetof(struct given, member)
+static const struct option options[] = {
+	OPTION_ROW(FLAG, 'y', "yes", AT(yes), NULL,
+		   "ask nothing: answer each question with yes"),
+	OPTION_ROW(FLAG, 0, "dry-run", AT(dry_run), NULL,
+		   "print what would be done, and change nothing"),
+	OPTION_ROW(FLAG, 0, "undo", AT(undo), NULL,
+		   "remove what setup wrote, and stop the service that it started"),
+	OPTION_END,
+};
+
+/* Everything that is known about the machine. */
+struct machine {
+	struct setup_place at;
+	struct setup_facts facts;
+	struct setup_servers servers;
+	char user[64], home[PATH_MAX], token[SECRET_MAX + 1], port_name[64], date[16];
+	bool gpu;
+};
+
+/* ---- facts ---- */
+
+static void find_user(struct machine *m)
+{
+	const char *name = getenv("SUDO_USER"), *number = getenv("PKEXEC_UID");
+	uid_t uid = number ? (uid_t)strtoul(number, NULL, 10) : 0;
+
+	if ((!name || !*name) && !number)
+		return;
+	if (setup_account(m->at.prefix, name && *name ? name : NULL, &uid, &m->at.gid, m->home,
+			  sizeof(m->home), m->user, sizeof(m->user)) != 0 ||
+	    uid == 0)
+		return;
+	m->at.uid = uid;
+	m->at.user = m->facts.user = m->user;
+	m->at.home = m->facts.home = m->home;
+}
+
+static int make_token(char out[static 66])
+{
+	unsigned char bytes[32];
+
+	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+		return cli_fail("the kernel gives no random numbers for a token: %s",
+				strerror(errno));
+	for (unsigned i = 0; i < sizeof(bytes); i++)
+		snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+	snprintf(out + 64, 2, "\n");
+	return EXIT_OK;
+}
+
+/* Takes the token from the existing file, so that a copy for the user has the same. */
+static int find_token(struct machine *m)
+{
+	char path[PATH_MAX], message[300];
+
+	snprintf(path, sizeof(path), "%s" SETUP_TOKEN, m->at.prefix);
+	if (geteuid() != 0 && access(path, R_OK) != 0)
+		return EXIT_OK; /* a user without rights only reads the plan */
+	if (secret_read(path, m->token, message, sizeof(message)) != 0)
+		return cli_fail("%s; fix or remove this file and run setup again", message);
+	strcat(m->token, "\n");
+	return EXIT_OK;
+}
+
+/* Reads which token file a person's configuration names.  A copy for the user needs it. */
+static void read_configured_token(struct machine *m)
+{
+	char message[600], token[SECRET_MAX];
+	struct config c;
+
+	if (*m->at.prefix || config_load(&c, NULL, NULL, 0, message, sizeof(message)) != 0)
+		return;
+	m->facts.token_configured =
+		c.service_token_file &&
+		secret_read(c.service_token_file, token, message, sizeof(message)) == 0;
+	if (m->facts.token_configured)
+		snprintf(m->token, sizeof(m->token), "%s\n", token);
+	explicit_bzero(token, sizeof(token));
+	config_done(&c);
+}
+
+/* Finds files in gpuward.d that are not from setup. */
+static enum setup_file look_at_drop_ins(const struct machine *m)
+{
+	enum setup_file found = SETUP_ABSENT;
+	char path[PATH_MAX];
+	struct dirent *e;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "%s" SETUP_FOLDER "/gpuward.d", m->at.prefix);
+	d = opendir(path);
+	while (d && (e = readdir(d))) {
+		const char *end = strrchr(e->d_name, '.');
+
+		if (e->d_name[0] == '.' || !end || strcmp(end, ".toml") != 0)
+			continue;
+		found = strcmp(e->d_name, "setup.toml") == 0 && found != SETUP_THEIRS
+				? setup_look(&m->at, SETUP_DROP_IN)
+				: SETUP_THEIRS;
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+static bool systemctl_says(const char *verb)
+{
+	const char *const argv[] = { "systemctl", verb, SETUP_SERVICE, NULL };
+	char out[200];
+
+	return child_run(argv, clock_mono_ns(clock_real()) + QUESTION_NS, out, sizeof(out)) ==
+	       0;
+}
+
+static enum setup_manager find_manager(const struct machine *m)
+{
+	if (*m->at.prefix || access("/run/systemd/system", F_OK) != 0)
+		return SETUP_NO_SYSTEMD;
+	if (!systemctl_says("cat"))
+		return SETUP_NO_UNIT;
+	return systemctl_says("is-active") ? SETUP_RUNNING : SETUP_STOPPED;
+}
+
+static int find_files(struct machine *m)
+{
+	struct setup_facts *f = &m->facts;
+	char path[PATH_MAX], home[PATH_MAX], name[64];
+	uid_t uid;
+	gid_t gid;
+	int code;
+
+	f->account = setup_account(m->at.prefix, SETUP_ACCOUNT, &uid, &gid, home, sizeof(home),
+				   name, sizeof(name)) == 0;
+	f->config = setup_look(&m->at, SETUP_CONFIG);
+	f->drop_in = look_at_drop_ins(m);
+	f->companion = setup_look(&m->at, SETUP_COMPANION);
+	if (setup_is_configured(f)) {
+		read_configured_token(m);
+	} else {
+		f->token_file = setup_look(&m->at, SETUP_TOKEN);
+		code = f->token_file == SETUP_ABSENT ? make_token(m->token) : find_token(m);
+		if (code != EXIT_OK)
+			return code;
+	}
+	f->token = m->token;
+	if (f->user) {
+		snprintf(path, sizeof(path), "%s/" SETUP_USER_TOKEN, f->home);
+		f->user_token = setup_look_user(&m->at, path, m->token);
+	}
+	return EXIT_OK;
+}
+
+static int find_all(const struct cli *c, struct machine *m)
+{
+	char time[CLOCK_RFC3339_SIZE];
+	struct root root;
+	int err;
+
+	m->at.prefix = c->root ? c->root : "";
+	find_user(m);
+	clock_format_rfc3339(clock_wall_ns(clock_real()), time);
+	snprintf(m->date, sizeof(m->date), "%.10s", time);
+	m->facts.date = m->date;
+	m->facts.servers = &m->servers;
+	m->facts.port_name = m->port_name;
+	m->facts.manager = find_manager(m);
+	err = root_open(&root, c->root);
+	if (!err) {
+		err = setup_find(&root, &m->servers);
+		m->facts.port_user =
+			setup_port_user(&root, SETUP_PORT, m->port_name, sizeof(m->port_name));
+		root_close(&root);
+	}
+	return err ? cli_fail("the processes of this machine cannot be read: %s",
+			      gw_strerror(err))
+		   : find_files(m);
+}
+
+/* ---- output ---- */
+
+static void print_gpus(struct cli *c, struct machine *m)
+{
+	const struct gw_status *s = gw_snapshot_status(c->snap);
+	unsigned n = gw_snapshot_device_count(c->snap);
+
+	m->gpu = n > 0;
+	if (s->simulated)
+		term_print_simulated(stdout);
+	printf("GPUs:\n");
+	for (unsigned i = 0; i < n; i++) {
+		const struct gw_device *d = gw_snapshot_device(c->snap, i);
+		const char *name = gw_device_text(d, GW_T_NAME);
+
+		printf("  %u %s (%s)\n", d->index, name ? name : "unknown",
+		       gw_device_state_name(d->state));
+	}
+	if (!n)
+		term_wrap("", 2, *s->message ? s->message : "no driver reports a GPU",
+			  term_width());
+	if (s->driver_version)
+		printf("  driver %s\n", s->driver_version);
+}
+
+static void print_servers(const struct machine *m)
+{
+	char where[256], line[400];
+
+	printf("Inference servers:\n");
+	for (unsigned i = 0; i < m->servers.count; i++) {
+		setup_server_text(&m->servers.server[i], where, sizeof(where));
+		snprintf(line, sizeof(line), "%s: %s", m->servers.server[i].sign->title, where);
+		term_wrap("", 2, line, term_width());
+	}
+	if (!m->servers.count)
+		printf("  none that setup knows runs now\n");
+}
+
+static void print_notes(const struct setup_plan *p)
+{
+	const char *at = p->notes.p, *end;
+
+	if (!p->notes.len)
+		return;
+	printf("\nNotes:\n");
+	for (; (end = strchr(at, '\n')); at = end + 1) {
+		char line[1300];
+
+		snprintf(line, sizeof(line), "%.*s", (int)(end - at), at);
+		term_wrap(" -", 4, line, term_width());
+	}
+	if (p->print_config)
+		printf("\n%s", p->config.p);
+}
+
+static void print_plan(const struct setup_plan *p)
+{
+	static const char *const verb[] = { "create the user", "create", "write",
+					    "create",          "write",  "enable and start",
+					    "reload" };
+
+	printf("\nSetup would:\n");
+	for (unsigned i = 0; i < p->count; i++)
+		if (p->step[i].why)
+			printf("  %s %s: %s\n", verb[p->step[i].what], p->step[i].path,
+			       p->step[i].why);
+	if (!p->print_config)
+		printf("\nThe configuration:\n\n%s", p->config.p);
+}
+
+/* Says what a person does next. */
+static void print_next(const struct setup_plan *p)
+{
+	if (p->workers && !p->print_config) {
+		printf("\nThe guard begins with a dry run: it decides and reports, but moves "
+		       "nothing.\n"
+		       "Load a model, start a game, and look: gpuward guard status\n"
+		       "If that looks right, let the guard act:  sudo gpuward guard mode "
+		       "enforce\n");
+		printf("\nGames that use GameMode: two lines in ~/.config/gamemode.ini\n"
+		       "  [custom]\n"
+		       "  start=gpuward guard game start --pid $PPID --reason gamemode\n"
+		       "  end=gpuward guard game end --pid $PPID\n"
+		       "Other games: the launch option in Steam\n"
+		       "  gpuward run --vram 8G --anyway -- %%command%%\n");
+	}
+	printf("\nTo see the GPUs in a browser: http://127.0.0.1:%u\n"
+	       "To remove all this: sudo gpuward setup --undo\n",
+	       SETUP_PORT);
+}
+
+/* ---- questions ---- */
+
+/* Returns 1 for yes, 0 for no, -1 if the input ended. */
+static int ask(const char *question)
+{
+	char answer[64];
+
+	printf("%s [Y/n] ", question);
+	fflush(stdout);
+	if (!fgets(answer, sizeof(answer), stdin))
+		return -1;
+	return answer[strspn(answer, " \t")] != 'n' && answer[strspn(answer, " \t")] != 'N';
+}
+
+static int ask_all(const struct machine *m, struct setup_answers *a)
+{
+	char text[256];
+	int guard = 1, copy = 1, start = 1;
+
+	printf("\n");
+	if (m->servers.count)
+		guard = ask(
+			"Shall the guard look after these servers (at first as a dry run)?");
+	if (guard >= 0 && m->facts.user && m->facts.user_token == SETUP_ABSENT) {
+		snprintf(text, sizeof(text),
+			 "Shall %s get a copy of the token, to move workers and register games "
+			 "without sudo?",
+			 m->facts.user);
+		copy = ask(text);
+	}
+	if (guard >= 0 && copy >= 0 && m->facts.manager == SETUP_STOPPED)
+		start = ask("Shall the service start now and at each start of the machine?");
+	*a = (struct setup_answers){ guard > 0, copy > 0, start > 0 };
+	return guard < 0 || copy < 0 || start < 0
+		       ? cli_fail("no answer was given: nothing was changed")
+		       : EXIT_OK;
+}
+
+/* ---- the command ---- */
+
+/* Checks the planned configuration, because a mistake would prevent the start of the service. */
+static int check_config(const struct setup_plan *p)
+{
+	char message[1000];
+	struct config c;
+
+	if (config_load_text(&c, "the new configuration", p->config.p, p->config.len, message,
+			     sizeof(message)) != 0)
+		return cli_fail(
+			"%s; nothing was changed. Please report this with the output of "
+			"gpuward setup --dry-run",
+			message);
+	config_done(&c);
+	return EXIT_OK;
+}
+
+/* Says why nothing is changed; returns an exit code. */
+static int refuse(const struct cli *c, const struct machine *m)
+{
+	const struct given *g = c->own;
+
+	printf("\n");
+	fflush(stdout);
+	if (!m->gpu)
+		cli_error("no GPU was found, so nothing was changed; gpuward doctor says what "
+			  "is wrong");
+	else if (g->dry_run)
+		return EXIT_OK;
+	else if (geteuid() != 0 && !c->root)
+		cli_error("setup must be root to write %s and to start the service, so nothing "
+			  "was changed: sudo gpuward setup",
+			  SETUP_FOLDER);
+	else
+		cli_error("the input is not a terminal, so nothing was changed; to do it "
+			  "without questions: sudo gpuward setup --yes");
+	return m->gpu ? EXIT_FAILED : EXIT_NO_GPU;
+}
+
+static int carry_out(struct cli *c, struct machine *m)
+{
+	const struct given *g = c->own;
+	const bool may = m->gpu && !g->dry_run && (geteuid() == 0 || c->root) &&
+			 (g->yes || (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)));
+	struct setup_answers answers = { true, true, true };
+	struct setup_plan plan;
+	int code = may && !g->yes ? ask_all(m, &answers) : EXIT_OK;
+
+	if (code != EXIT_OK)
+		return code;
+	if (setup_plan_make(&m->facts, &answers, &plan) != 0)
+		code = cli_no_memory();
+	else if (!may) {
+		print_plan(&plan);
+		print_notes(&plan);
+		code = refuse(c, m);
+	} else {
+		code = check_config(&plan);
+		if (code == EXIT_OK && !c->quiet)
+			printf("\nDone:\n");
+		if (code == EXIT_OK)
+			code = setup_apply(&m->at, &plan, c->quiet);
+		if (code == EXIT_OK) {
+			print_notes(&plan);
+			if (!c->quiet)
+				print_next(&plan);
+		} else {
+			cli_error("setup stopped; sudo gpuward setup continues, sudo gpuward "
+				  "setup --undo removes what was written");
+		}
+	}
+	setup_plan_done(&plan);
+	return code;
+}
+
+static int undo(const struct cli *c)
+{
+	const struct setup_place at = { .prefix = c->root ? c->root : "" };
+
+	if (geteuid() != 0 && !c->root)
+		return cli_fail("setup --undo must be root: sudo gpuward setup --undo");
+	return setup_undo(&at, c->quiet);
+}
+
+static int setup_run(struct cli *c)
+{
+	const struct given *g = c->own;
+	struct machine *m;
+	int code;
+
+	if (g->undo)
+		return undo(c);
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return cli_no_memory();
+	code = cli_open(c, GW_TIER_STATIC);
+	if (code == EXIT_NO_GPU)
+		code = EXIT_OK; /* setup says so itself */
+	if (code == EXIT_OK)
+		code = find_all(c, m);
+	if (code == EXIT_OK) {
+		print_gpus(c, m);
+		print_servers(m);
+		code = carry_out(c, m);
+	}
+	explicit_bzero(m->token, sizeof(m->token));
+	free(m);
+	return code;
+}
+
+const struct command command_setup = {
+	.name = "setup",
+	.summary = "prepare this machine for the guard, or undo that",
+	.description =
+		"Finds the GPUs and the inference servers that run now, asks at most three "
+		"questions, writes a token and /etc/gpuward/gpuward.toml, gives the calling "
+		"user a copy of the token, and starts the service with the guard in dry-run. "
+		"It sends no request to any server, and overwrites no file that a person wrote "
+		"or changed. With --root, it reads and writes below DIR and starts nothing.",
+	.examples = "  sudo gpuward setup\n"
+		    "  gpuward setup --dry-run\n"
+		    "  sudo gpuward setup --undo\n",
+	.options = options,
+	.options_size = sizeof(struct given),
+	.one_form = true,
+	.run = setup_run,
+};

@@ -1,0 +1,413 @@
+#include "compare_view.h"
+
+#include "base/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Adds text with the characters escaped that are special to LaTeX.  The micro sign needs a
+ * package in older versions, so it becomes a formula. */
+static void latex_text(struct buf *out, const char *s)
+{
+	static const struct {
+		const char *from, *to;
+	} rows[] = {
+		{ "\\", "\\textbackslash{}" },
+		{ "{", "\\{" },
+		{ "}", "\\}" },
+		{ "$", "\\$" },
+		{ "&", "\\&" },
+		{ "#", "\\#" },
+		{ "_", "\\_" },
+		{ "%", "\\%" },
+		{ "~", "\\textasciitilde{}" },
+		{ "^", "\\textasciicircum{}" },
+		{ "<", "\\textless{}" },
+		{ ">", "\\textgreater{}" },
+		{ "|", "\\textbar{}" },
+		{ "\"", "\\textquotedbl{}" },
+		{ "[", "{[}" }, /* after \\ it would be an argument */
+		{ "µ", "$\\mu$" },
+	};
+	char clean[1024];
+
+	utf8_clean(clean, sizeof(clean), s);
+	for (const char *p = clean; *p;) {
+		size_t i = 0, n = sizeof(rows) / sizeof(rows[0]);
+
+		while (i < n && strncmp(p, rows[i].from, strlen(rows[i].from)) != 0)
+			i++;
+		if (i < n) {
+			buf_adds(out, rows[i].to);
+			p += strlen(rows[i].from);
+		} else {
+			buf_addc(out, *p++);
+		}
+	}
+}
+
+/* Adds a number as a formula, so that it has a minus sign and not a hyphen. */
+static void latex_number(struct buf *out, int decimals, double v, bool sign)
+{
+	buf_addf(out, sign ? "$%+.*f$" : "$%.*f$", decimals, v);
+}
+
+static void latex_interval(struct buf *out, int decimals, double low, double high, bool sign)
+{
+	if (isnan(low) || isnan(high))
+		return;
+	buf_adds(out, " {[}");
+	latex_number(out, decimals, low, sign);
+	buf_adds(out, ", ");
+	latex_number(out, decimals, high, sign);
+	buf_addc(out, ']');
+}
+
+static void latex_value(const struct compare_view *v, const struct comparison_row *row,
+			enum comparison_metric m, struct buf *out)
+{
+	const struct comparison_figure *f = &row->figure[m];
+	const struct comparison_scale *s = &v->scale[m];
+	char size[COMPARE_CELL];
+
+	buf_adds(out, " & ");
+	if (isnan(f->mean)) {
+		buf_adds(out, "--");
+	} else if (m == METRIC_SIZE) {
+		compare_value_text(v, row, m, size);
+		latex_text(out, size);
+	} else {
+		latex_number(out, s->decimals, f->mean * s->factor, false);
+		if (m == METRIC_POWER && !isnan(row->power_sd_w))
+			buf_addf(out, " (%.*f)", s->decimals, row->power_sd_w * s->factor);
+		latex_interval(out, s->decimals, f->low * s->factor, f->high * s->factor,
+			       false);
+	}
+}
+
+static void latex_change(const struct compare_change *c, struct buf *out)
+{
+	buf_adds(out, " & ");
+	if (isnan(c->change)) {
+		buf_adds(out, "--");
+		return;
+	}
+	latex_number(out, 1, 100 * c->change, true);
+	latex_interval(out, 1, 100 * c->change_low, 100 * c->change_high, true);
+}
+
+/* The size has no change column: it is given, not measured. */
+static bool has_change(const struct compare_view *v, enum comparison_metric m)
+{
+	return v->c->nrows > 1 && m != METRIC_SIZE;
+}
+
+static void latex_head(const struct compare_view *v, bool states, struct buf *out)
+{
+	buf_addf(out, "\\begin{tabular}{lr%s", states ? "l" : "");
+	for (unsigned m = 0; m < METRICS; m++)
+		if (v->shown[m])
+			buf_adds(out, has_change(v, m) ? "rr" : "r");
+	buf_addf(out, "}\n\\toprule\nLabel & Runs%s", states ? " & Validity" : "");
+	for (unsigned m = 0; m < METRICS; m++) {
+		if (!v->shown[m])
+			continue;
+		buf_adds(out, " & ");
+		latex_text(out, comparison_title(v->c, m));
+		if (m != METRIC_SIZE) {
+			buf_adds(out, " (");
+			latex_text(out, v->scale[m].unit);
+			buf_addc(out, ')');
+		}
+		if (has_change(v, m))
+			buf_adds(out, " & Change (\\%)");
+	}
+	buf_adds(out, " \\\\\n\\midrule\n");
+}
+
+/* Returns true if the table must say whether a row can be used. */
+static bool needs_states(const struct comparison *c)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		if (c->rows[i].simulated ||
+		    strcmp(compare_row_state(&c->rows[i]), "valid") != 0)
+			return true;
+	return false;
+}
+
+static void latex_note(void *ctx, const char *sentence)
+{
+	char clean[4096];
+
+	/* a line break would end the comment */
+	utf8_clean(clean, sizeof(clean), sentence);
+	buf_addf(ctx, "%% %s\n", clean);
+}
+
+void compare_latex(const struct compare_view *v, struct buf *out)
+{
+	bool states = needs_states(v->c);
+
+	buf_adds(out, "% needs \\usepackage{booktabs}; intervals are 95 %\n");
+	latex_head(v, states, out);
+	for (size_t i = 0; i < v->c->nrows; i++) {
+		const struct comparison_row *row = &v->c->rows[i];
+
+		latex_text(out, row->label);
+		buf_addf(out, " & %zu", row->used);
+		if (states) {
+			buf_adds(out, " & ");
+			latex_text(out, compare_row_state(row));
+			buf_adds(out, row->simulated ? ", simulated" : "");
+		}
+		for (unsigned m = 0; m < METRICS; m++) {
+			if (!v->shown[m])
+				continue;
+			latex_value(v, row, m, out);
+			if (has_change(v, m))
+				latex_change(&row->figure[m].change, out);
+		}
+		buf_adds(out, " \\\\\n");
+	}
+	buf_adds(out, "\\bottomrule\n\\end{tabular}\n");
+	comparison_notes(v->c, latex_note, out);
+}
+
+static const struct result_run *first_usable(const struct comparison_row *row,
+					     const struct result_file **ret_file)
+{
+	for (size_t i = 0; i < row->nruns; i++)
+		if (result_run_usable(row->runs[i].run)) {
+			*ret_file = row->runs[i].file;
+			return row->runs[i].run;
+		}
+	return NULL;
+}
+
+static bool same_gpu_and_limit(const struct result_device *a, const struct result_device *b)
+{
+	return a->name && b->name && strcmp(a->name, b->name) == 0 &&
+	       (a->power_limit_w == b->power_limit_w ||
+		(isnan(a->power_limit_w) && isnan(b->power_limit_w)));
+}
+
+/* Adds "one NVIDIA H200 (driver 580.159.04, limit 700 W)" or "8 ...". */
+static void add_gpus(struct buf *out, const struct result_run *run)
+{
+	const struct result_device *d = run->devices;
+	size_t same = 0;
+
+	if (run->ndevices == 0) {
+		buf_adds(out, "an unknown GPU");
+		return;
+	}
+	while (same < run->ndevices && same_gpu_and_limit(d, &run->devices[same]))
+		same++;
+	if (same < run->ndevices)
+		buf_addf(out, "%zu GPUs, the first of them ", run->ndevices);
+	else if (same > 1)
+		buf_addf(out, "%zu ", same);
+	else
+		buf_adds(out, "one ");
+	buf_addf(out, "%s (driver %s", d->name ? d->name : "unknown GPU",
+		 d->driver_version ? d->driver_version : "unknown");
+	if (!isnan(d->power_limit_w))
+		buf_addf(out, ", power limit %.0f W", d->power_limit_w);
+	buf_addc(out, ')');
+}
+
+/* Adds "6.69 J [6.35, 7.03]". */
+static void add_value(struct buf *out, const struct compare_view *v,
+		      const struct comparison_row *row, enum comparison_metric m)
+{
+	char value[COMPARE_CELL], interval[COMPARE_CELL];
+
+	compare_value_text(v, row, m, value);
+	compare_interval_text(v, &row->figure[m], m, interval);
+	buf_addf(out, "%s%s%s", value, *interval ? " " : "", interval);
+}
+
+static const char *energy_unit(const struct comparison *c)
+{
+	return c->per_iteration ? "per iteration" : "per run";
+}
+
+static void add_runs(struct buf *out, const struct comparison_row *row)
+{
+	const struct result_file *file = NULL;
+	const struct result_run *run = first_usable(row, &file);
+
+	buf_addf(out, "%zu run%s", row->used, row->used == 1 ? "" : "s");
+	if (run && run->work.iterations > 0)
+		buf_addf(out, " of %.0f iterations", run->work.iterations);
+}
+
+/* Returns what is known about the sensor, for people who do not know the words of the result. */
+static const char *sensor_words(const char *origin)
+{
+	return strcmp(origin, "active") == 0    ? "sensor characterised"
+	       : strcmp(origin, "passive") == 0 ? "sensor periods measured"
+						: "sensor not characterised";
+}
+
+/* Adds how the energy was measured; a publication must state this. */
+static void add_method(struct buf *out, const struct result_file *file,
+		       const struct result_run *run)
+{
+	const struct result_device *d = run->ndevices ? run->devices : NULL;
+
+	buf_adds(out, "gross GPU energy");
+	if (d && d->energy.rung)
+		buf_addf(out, ", measured by %s", d->energy.rung);
+	if (d && d->energy.verdict)
+		buf_addf(out, ", verdict of the meters: %s", d->energy.verdict);
+	if (d && d->sensor.origin)
+		buf_addf(out, ", %s", sensor_words(d->sensor.origin));
+	if (d && (d->sensor.gain != 1 || d->sensor.offset_w != 0))
+		buf_addf(out, ", calibrated with gain %.4f and offset %+.1f W", d->sensor.gain,
+			 d->sensor.offset_w);
+	buf_addf(out, ", gpuward %s",
+		 file->tool_version ? file->tool_version : "of unknown version");
+}
+
+static void add_reference(struct buf *out, const struct compare_view *v)
+{
+	const struct comparison_row *row = v->c->reference;
+	const struct result_file *file = NULL;
+	const struct result_run *run = first_usable(row, &file);
+
+	if (!run)
+		return;
+	buf_adds(out, "On ");
+	add_gpus(out, run);
+	buf_addf(out, ", %s took ", row->label);
+	if (isnan(row->figure[METRIC_ENERGY].mean)) {
+		buf_adds(out, "an unknown energy");
+	} else {
+		add_value(out, v, row, METRIC_ENERGY);
+		buf_addf(out, " %s", energy_unit(v->c));
+	}
+	if (!isnan(row->figure[METRIC_TIME].mean)) {
+		buf_adds(out, " in ");
+		add_value(out, v, row, METRIC_TIME);
+	}
+	if (!isnan(row->figure[METRIC_TOKEN].mean)) {
+		buf_adds(out, ", and ");
+		add_value(out, v, row, METRIC_TOKEN);
+		buf_adds(out, " per token");
+	}
+	buf_adds(out, " (95 % intervals; ");
+	add_runs(out, row);
+	buf_adds(out, "; ");
+	add_method(out, file, run);
+	buf_adds(out, ").");
+}
+
+/* Adds " Relative to fp32, its energy per iteration is 59.4 % lower [58.7, 60.1]." */
+static void add_change(struct buf *out, const struct compare_view *v,
+		       const struct comparison_row *row)
+{
+	const struct compare_change *c = &row->figure[METRIC_ENERGY].change;
+	enum compare_verdict verdict = compare_verdict(c);
+	double sign = verdict == COMPARE_LESS ? -100 : 100, low = sign * c->change_low,
+	       high = sign * c->change_high;
+	char text[96];
+
+	buf_addf(out, " Relative to %s, its energy %s ", v->c->reference->label,
+		 energy_unit(v->c));
+	if (verdict == COMPARE_LESS || verdict == COMPARE_MORE) {
+		buf_addf(out, "is %.1f %% %s [%.1f, %.1f]", sign * c->change,
+			 verdict == COMPARE_LESS ? "lower" : "higher", fmin(low, high),
+			 fmax(low, high));
+	} else {
+		comparison_change_text(c, text, sizeof(text));
+		buf_addf(
+			out, "changed by %s%s", text,
+			verdict == COMPARE_OPEN
+				? ", which does not show a difference"
+				: "; with one run each, the variation between runs is unknown");
+	}
+	buf_addf(out, " (95 %%; %s).",
+		 row->other_gpu || row->other_scale
+			 ? "the gain errors of the sensors are included"
+			 : "the gain error of the sensor cancels");
+}
+
+static void add_row(struct buf *out, const struct compare_view *v,
+		    const struct comparison_row *row)
+{
+	if (row->used == 0 || isnan(row->figure[METRIC_ENERGY].mean)) {
+		buf_addf(out, " %s has no usable energy.", row->label);
+		return;
+	}
+	buf_addf(out, " %s took ", row->label);
+	add_value(out, v, row, METRIC_ENERGY);
+	if (!isnan(row->figure[METRIC_TIME].mean)) {
+		buf_adds(out, " in ");
+		add_value(out, v, row, METRIC_TIME);
+	}
+	buf_adds(out, " (");
+	add_runs(out, row);
+	buf_adds(out, ").");
+	if (!isnan(row->figure[METRIC_ENERGY].change.change))
+		add_change(out, v, row);
+}
+
+/* Adds the codes of a row: a publication names what is wrong with its runs. */
+static void add_codes(struct buf *out, const struct comparison_row *row)
+{
+	const char *listed[16];
+	size_t n = 0;
+
+	for (size_t i = 0; i < row->nruns; i++) {
+		const struct result_run *run = row->runs[i].run;
+
+		for (size_t k = 0; result_run_usable(run) && k < run->ncodes; k++) {
+			const char *code = run->codes[k].code;
+			size_t at = 0;
+
+			while (code && at < n && strcmp(listed[at], code) != 0)
+				at++;
+			if (code && at == n && n < sizeof(listed) / sizeof(listed[0]))
+				listed[n++] = code;
+		}
+	}
+	if (n == 0)
+		return;
+	buf_addf(out, " Runs of %s are %s:", row->label,
+		 row->validity && strcmp(row->validity, "valid") != 0 ? row->validity
+								      : "noted");
+	for (size_t i = 0; i < n; i++)
+		buf_addf(out, "%s %s", i ? "," : "", listed[i]);
+	buf_addc(out, '.');
+}
+
+void compare_sentences(const struct compare_view *v, struct buf *out)
+{
+	const struct comparison *c = v->c;
+	struct compare_view own = *v;
+	struct buf text;
+	char clean[16384];
+	bool simulated = false;
+
+	own.no_power_sd = true;
+	buf_init(&text, sizeof(clean) - 1);
+	for (size_t i = 0; i < c->nrows; i++)
+		simulated |= c->rows[i].simulated;
+	if (simulated)
+		buf_adds(&text, "SIMULATED, do not publish: ");
+	add_reference(&text, &own);
+	for (size_t i = 0; i < c->nrows; i++)
+		if (&c->rows[i] != c->reference)
+			add_row(&text, &own, &c->rows[i]);
+	for (size_t i = 0; i < c->nrows; i++)
+		add_codes(&text, &c->rows[i]);
+	if (text.err) {
+		out->err = text.err;
+	} else {
+		utf8_clean(clean, sizeof(clean), text.p);
+		buf_addf(out, "%s\n", clean);
+	}
+	buf_done(&text);
+}

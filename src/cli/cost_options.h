@@ -1,0 +1,30 @@
+/* cost_options: the options for what energy costs, which measure, log and report share.
+ *
+ * What is not given on the command line comes from the environment, by the same names as the
+ * settings of the service (GPUWARD_ENERGY_PRICE_PER_KWH). */
+#ifndef GW_CLI_COST_OPTIONS_H
+#define GW_CLI_COST_OPTIONS_H
+
+#include "option.h"
+
+#include "serve/energy_cost.h"
+
+#include <stddef.h>
+
+struct cost_options {
+	const char *price, *currency, *gco2;
+};
+
+/* Rows for a table of options; type.member is a struct cost_options. */
+#define COST_OPTIONS(type, member)                                                             \
+	OPTION_ROW(TEXT, 0, "price-per-kwh", offsetof(type, member.price), "PRICE",            \
+		   "price of a kilowatt-hour: also show kWh and what the energy costs"),       \
+		OPTION_ROW(TEXT, 0, "price-currency", offsetof(type, member.currency), "WORD", \
+			   "currency of that price: EUR, ..."),                                \
+		OPTION_ROW(TEXT, 0, "gco2-per-kwh", offsetof(type, member.gco2), "GRAMS",      \
+			   "grams of CO2 per kilowatt-hour: also show CO2")
+
+/* Parses the options.  Returns EXIT_OK, or prints an error and returns EXIT_USAGE. */
+int cost_options_read(const struct cost_options *o, struct energy_cost *ret);
+
+#endif

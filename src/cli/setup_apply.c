@@ -1,0 +1,529 @@
+#include "setup_apply.h"
+
+#include "cli.h"
+
+#include "base/child.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/json_doc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ENTRIES      64
+#define SYSTEMCTL_NS (90 * NS_PER_S)
+
+/* ---- the manifest ---- */
+
+struct entry {
+	enum setup_what what;
+	char path[256];
+	char sum[2][65];      /* checksums of the contents that setup wrote; "": none */
+	char user[64];        /* STEP_USER_* */
+	bool enabled, active; /* STEP_UNIT: state before */
+};
+
+struct manifest {
+	struct entry entry[ENTRIES];
+	unsigned count;
+};
+
+static void read_entry(const struct json_doc *o, struct manifest *m)
+{
+	struct entry *e = &m->entry[m->count];
+	const char *what = json_doc_string(o, "what"), *path = json_doc_string(o, "path"),
+		   *user = json_doc_string(o, "user");
+
+	if (!what || !path || m->count == ENTRIES)
+		return;
+	*e = (struct entry){ .enabled = json_doc_true(o, "enabled"),
+			     .active = json_doc_true(o, "active") };
+	snprintf(e->path, sizeof(e->path), "%s", path);
+	snprintf(e->user, sizeof(e->user), "%s", user ? user : "");
+	for (size_t i = 0; i < 2; i++) {
+		const char *sum = json_doc_string(json_doc_at(o, "sha256", i), "");
+
+		snprintf(e->sum[i], sizeof(e->sum[i]), "%s", sum ? sum : "");
+	}
+	for (unsigned w = 0; setup_whats[w]; w++) {
+		if (strcmp(setup_whats[w], what) != 0)
+			continue;
+		e->what = (enum setup_what)w;
+		m->count++;
+	}
+}
+
+/* Loads the manifest.  Returns an exit code: EXIT_OK also if there is none, or if a user who only
+ * reads the plan may not read it. */
+static int manifest_load(const struct setup_place *at, struct manifest *m)
+{
+	char path[PATH_MAX], *text = malloc(SETUP_FILE_MAX), message[200];
+	struct json_doc *o = NULL;
+	struct stat st;
+	long n;
+
+	m->count = 0;
+	if (!text)
+		return cli_no_memory();
+	n = setup_read(AT_FDCWD, setup_path(at, SETUP_MANIFEST, path), text, SETUP_FILE_MAX,
+		       &st);
+	if (n == -ENOENT || (n == -EACCES && geteuid() != 0)) {
+		free(text);
+		return EXIT_OK;
+	}
+	/* Undo removes what this file names: another user must not be able to write it. */
+	if (n >= 0 && ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & 022))) {
+		free(text);
+		return cli_fail("%s is not used, because users other than root can write it",
+				path);
+	}
+	if (n < 0 || json_doc_new(text, (size_t)n, &o, message, sizeof(message)) != 0) {
+		free(text);
+		return cli_fail("%s cannot be read: %s", path,
+				n < 0 ? strerror((int)-n) : message);
+	}
+	for (size_t i = 0; i < json_doc_count(o, "steps"); i++)
+		read_entry(json_doc_at(o, "steps", i), m);
+	json_doc_free(o);
+	free(text);
+	return EXIT_OK;
+}
+
+static void write_entry(struct json *j, const struct entry *e)
+{
+	json_object(j, NULL);
+	json_string(j, "what", setup_whats[e->what]);
+	json_string(j, "path", e->path);
+	if (*e->user)
+		json_string(j, "user", e->user);
+	if (*e->sum[0]) {
+		json_array(j, "sha256");
+		for (unsigned i = 0; i < 2; i++)
+			if (*e->sum[i])
+				json_string(j, NULL, e->sum[i]);
+		json_array_end(j);
+	}
+	if (e->what == STEP_UNIT) {
+		json_bool(j, "enabled", e->enabled);
+		json_bool(j, "active", e->active);
+	}
+	json_object_end(j);
+}
+
+static int manifest_save(const struct setup_place *at, const struct manifest *m)
+{
+	char path[PATH_MAX];
+	struct buf out;
+	struct json j;
+	int err;
+
+	buf_init(&out, SETUP_FILE_MAX - 1);
+	json_init(&j, &out, true);
+	json_object(&j, NULL);
+	json_int(&j, "schema_version", 1);
+	json_array(&j, "steps");
+	for (unsigned i = 0; i < m->count; i++)
+		write_entry(&j, &m->entry[i]);
+	json_array_end(&j);
+	json_object_end(&j);
+	json_end(&j);
+	setup_path(at, SETUP_MANIFEST, path);
+	err = out.err ? ENOMEM
+		      : setup_put(path, &(struct setup_contents){ .text = out.p,
+								  .mode = 0600,
+								  .uid = (uid_t)-1,
+								  .replaces = true });
+	buf_done(&out);
+	return err ? cli_fail("%s cannot be written: %s; nothing was done for this step", path,
+			      strerror(err))
+		   : EXIT_OK;
+}
+
+/* ---- facts ---- */
+
+static struct entry *find_entry(struct manifest *m, const char *path)
+{
+	for (unsigned i = 0; i < m->count; i++)
+		if (strcmp(m->entry[i].path, path) == 0)
+			return &m->entry[i];
+	return NULL;
+}
+
+/* True if no line has a setting. */
+static bool is_comment(const char *text)
+{
+	for (; *text; text += strcspn(text, "\n"), text += *text == '\n') {
+		size_t n = strspn(text, " \t\r");
+
+		if (text[n] && text[n] != '\n' && text[n] != '#')
+			return false;
+	}
+	return true;
+}
+
+static bool is_ours(const struct entry *e, const char *text, size_t n)
+{
+	char sum[65];
+
+	setup_sum(text, n, sum);
+	return e && (strcmp(e->sum[0], sum) == 0 || strcmp(e->sum[1], sum) == 0);
+}
+
+enum setup_file setup_look(const struct setup_place *at, const char *path)
+{
+	enum setup_file found = SETUP_THEIRS;
+	char full[PATH_MAX], *text = malloc(SETUP_FILE_MAX);
+	struct manifest m;
+	struct stat st;
+	long n = text ? setup_read(AT_FDCWD, setup_path(at, path, full), text,
+				   SETUP_FILE_MAX - 1, &st)
+		      : -ENOMEM;
+
+	if (n == -ENOENT || n == -ENOTDIR)
+		found = SETUP_ABSENT;
+	if (n >= 0) {
+		text[n] = '\0';
+		if (manifest_load(at, &m) == EXIT_OK &&
+		    is_ours(find_entry(&m, path), text, (size_t)n))
+			found = SETUP_OURS;
+		else if (strlen(text) == (size_t)n && is_comment(text))
+			found = SETUP_COMMENT;
+	}
+	free(text);
+	return found;
+}
+
+enum setup_file setup_look_user(const struct setup_place *at, const char *path,
+				const char *text)
+{
+	char sum[65];
+	int err;
+
+	setup_sum(text, strlen(text), sum);
+	err = setup_as_user(at, &(struct setup_home_request){ .verb = HOME_LOOK,
+							      .path = path,
+							      .sum = { sum, NULL } });
+
+	return err == 0               ? SETUP_OURS
+	       : err == ENOENT        ? SETUP_ABSENT
+	       : err == SETUP_CHANGED ? SETUP_THEIRS
+				      : SETUP_BLOCKED;
+}
+
+/* ---- units ---- */
+
+/* Runs systemctl.  Returns its exit status, or a negative gw_error. */
+static int systemctl(const char *verb, const char *option, const char *unit)
+{
+	const char *argv[] = { "systemctl", verb, option ? option : unit, option ? unit : NULL,
+			       NULL };
+	char out[400];
+
+	return child_run(argv, clock_mono_ns(clock_real()) + SYSTEMCTL_NS, out, sizeof(out));
+}
+
+static int run_sysusers(void)
+{
+	static const char *const argv[] = { "systemd-sysusers", NULL };
+	char out[400];
+
+	return child_run(argv, clock_mono_ns(clock_real()) + SYSTEMCTL_NS, out, sizeof(out));
+}
+
+/* ---- one step ---- */
+
+static bool exists(const struct setup_place *at, const char *path)
+{
+	char full[PATH_MAX];
+	struct stat st;
+
+	return lstat(setup_path(at, path, full), &st) == 0;
+}
+
+/* Adds the step to the manifest before it is done.  Returns an exit code. */
+static int record(const struct setup_place *at, const struct setup_step *s, struct manifest *m)
+{
+	const bool folder = s->what == STEP_FOLDER || s->what == STEP_USER_FOLDER;
+	struct entry *e = find_entry(m, s->path);
+
+	if (folder && (e || exists(at, s->path)))
+		return EXIT_OK; /* undo leaves a folder that was there before */
+	if (!e && m->count == ENTRIES)
+		return cli_fail("%s lists too many steps", SETUP_MANIFEST);
+	if (!e) {
+		e = &m->entry[m->count++];
+		*e = (struct entry){ .what = s->what };
+		snprintf(e->path, sizeof(e->path), "%s", s->path);
+		if (s->what == STEP_UNIT) {
+			e->enabled = systemctl("is-enabled", "--quiet", s->path) == 0;
+			e->active = systemctl("is-active", "--quiet", s->path) == 0;
+		}
+	}
+	if (s->what == STEP_USER_FILE || s->what == STEP_USER_FOLDER)
+		snprintf(e->user, sizeof(e->user), "%s", at->user);
+	if (s->text) {
+		char sum[65];
+
+		setup_sum(s->text, strlen(s->text), sum);
+		if (strcmp(e->sum[0], sum) != 0) {
+			memcpy(e->sum[1], e->sum[0], sizeof(sum));
+			memcpy(e->sum[0], sum, sizeof(sum));
+		}
+	}
+	return manifest_save(at, m);
+}
+
+static int make_folder(const struct setup_place *at, const struct setup_step *s)
+{
+	char full[PATH_MAX];
+
+	setup_path(at, s->path, full);
+	if (mkdir(full, s->mode) == 0)
+		return chmod(full, s->mode) == 0 ? 0 : errno;
+	return errno == EEXIST ? 0 : errno;
+}
+
+static int make_file(const struct setup_place *at, const struct setup_step *s)
+{
+	struct setup_contents c = { s->text, s->mode, (uid_t)-1, (gid_t)-1, s->replaces };
+	char full[PATH_MAX], home[PATH_MAX], name[64];
+	uid_t uid = 0;
+	gid_t gid;
+
+	if (s->of_account && geteuid() == 0) {
+		if (setup_account(at->prefix, SETUP_ACCOUNT, &uid, &gid, home, sizeof(home),
+				  name, sizeof(name)) == 0) {
+			c.uid = uid;
+			c.gid = gid;
+		} else if (!*at->prefix) {
+			return ENOENT;
+		}
+	}
+	return setup_put(setup_path(at, s->path, full), &c);
+}
+
+static const char *step_error(const struct setup_step *s, int err, char out[static 300])
+{
+	if (s->what == STEP_ACCOUNT)
+		snprintf(out, 300,
+			 "systemd-sysusers did not create the user %s; check that "
+			 "sysusers.d/gpuward.conf is installed",
+			 s->path);
+	else if (s->what == STEP_UNIT || s->what == STEP_RELOAD)
+		snprintf(out, 300, "systemctl could not %s %s; journalctl -u %s shows why",
+			 s->what == STEP_UNIT ? "start" : "reload", s->path, s->path);
+	else if (err == ELOOP || err == ENOTDIR)
+		snprintf(out, 300, "%s is a link or below one; setup does not follow links",
+			 s->path);
+	else
+		snprintf(out, 300, "%s cannot be written: %s", s->path, strerror(err));
+	return out;
+}
+
+static int do_step(const struct setup_place *at, const struct setup_step *s)
+{
+	switch (s->what) {
+	case STEP_ACCOUNT: return run_sysusers();
+	case STEP_FOLDER: return make_folder(at, s);
+	case STEP_FILE: return make_file(at, s);
+	case STEP_USER_FOLDER:
+		return setup_as_user(at, &(struct setup_home_request){ .verb = HOME_FOLDER,
+								       .path = s->path,
+								       .mode = s->mode });
+	case STEP_USER_FILE:
+		return setup_as_user(at, &(struct setup_home_request){ .verb = HOME_PUT,
+								       .path = s->path,
+								       .text = s->text,
+								       .mode = s->mode });
+	case STEP_UNIT:
+		(void)systemctl("daemon-reload", NULL, NULL);
+		return systemctl("enable", "--now", s->path);
+	default: return systemctl("reload-or-restart", NULL, s->path);
+	}
+}
+
+static void print_step(const struct setup_step *s)
+{
+	static const char *const verb[] = {
+		"created the user",    "created", "wrote", "created", "wrote",
+		"enabled and started", "reloaded"
+	};
+
+	if (s->why)
+		printf("  %s %s: %s\n", verb[s->what], s->path, s->why);
+}
+
+int setup_apply(const struct setup_place *at, const struct setup_plan *p, bool quiet)
+{
+	struct manifest *m = malloc(sizeof(*m));
+	int code = m ? manifest_load(at, m) : cli_no_memory();
+	char text[300];
+
+	for (unsigned i = 0; code == EXIT_OK && i < p->count; i++) {
+		const struct setup_step *s = &p->step[i];
+		const bool own = s->what == STEP_FOLDER && strcmp(s->path, SETUP_FOLDER) == 0;
+		const bool there = s->what == STEP_FOLDER && exists(at, s->path);
+		int err;
+
+		/* The manifest is in this folder.  If setup ends here, undo removes the empty
+		 * folder without a manifest. */
+		if (own && !there && (err = do_step(at, s)) != 0)
+			code = cli_fail("%s", step_error(s, err, text));
+		if (code == EXIT_OK && own && !there) {
+			struct entry *e = &m->entry[m->count++];
+
+			*e = (struct entry){ .what = STEP_FOLDER };
+			snprintf(e->path, sizeof(e->path), "%s", s->path);
+			code = manifest_save(at, m);
+		} else if (code == EXIT_OK) {
+			/* an account or a reload leaves nothing to remove */
+			code = s->what == STEP_ACCOUNT || s->what == STEP_RELOAD
+				       ? EXIT_OK
+				       : record(at, s, m);
+			err = code == EXIT_OK ? do_step(at, s) : 0;
+			if (err)
+				code = cli_fail("%s", step_error(s, err, text));
+		}
+		if (code == EXIT_OK && !quiet && !there)
+			print_step(s);
+	}
+	free(m);
+	return code;
+}
+
+/* ---- undo ---- */
+
+struct undo {
+	const struct setup_place *at;
+	bool quiet;
+	unsigned kept;
+};
+
+static void kept(struct undo *u, const char *path, const char *why)
+{
+	u->kept++;
+	printf("  kept %s: %s\n", path, why);
+}
+
+/* Reports the result of a removal. */
+static void report(struct undo *u, const struct entry *e, int err)
+{
+	if (!err && !u->quiet)
+		printf("  removed %s\n", e->path);
+	else if (err == SETUP_CHANGED)
+		kept(u, e->path, "it was changed after setup wrote it");
+	else if (err && err != ENOENT)
+		kept(u, e->path, strerror(err));
+}
+
+static void undo_file(struct undo *u, const struct entry *e)
+{
+	const char *const sum[2] = { e->sum[0], e->sum[1] };
+	char full[PATH_MAX], temporary[PATH_MAX + 16];
+	int err;
+
+	setup_path(u->at, e->path, full);
+	snprintf(temporary, sizeof(temporary), "%s" SETUP_NEW_FILE, full);
+	unlink(temporary);
+	err = setup_compare(AT_FDCWD, full, sum);
+	if (!err && unlink(full) != 0)
+		err = errno;
+	report(u, e, err);
+}
+
+static void undo_folder(struct undo *u, const struct entry *e)
+{
+	char full[PATH_MAX];
+	int err = rmdir(setup_path(u->at, e->path, full)) == 0 ? 0 : errno;
+
+	/* others may have put something into it */
+	report(u, e, err == ENOTEMPTY || err == EEXIST ? ENOENT : err);
+}
+
+static void undo_user(struct undo *u, const struct entry *e)
+{
+	struct setup_place at = *u->at;
+	const bool folder = e->what == STEP_USER_FOLDER;
+	char home[PATH_MAX], name[64];
+	int err;
+
+	if (setup_account(at.prefix, e->user, &at.uid, &at.gid, home, sizeof(home), name,
+			  sizeof(name)) != 0 ||
+	    strncmp(e->path, home, strlen(home)) != 0) {
+		kept(u, e->path, "the home of its user is elsewhere now");
+		return;
+	}
+	at.user = e->user;
+	at.home = home;
+	err = setup_as_user(&at, &(struct setup_home_request){
+					 .verb = folder ? HOME_REMOVE_FOLDER : HOME_REMOVE,
+					 .path = e->path,
+					 .sum = { e->sum[0], e->sum[1] } });
+	report(u, e, folder && (err == ENOTEMPTY || err == EEXIST) ? ENOENT : err);
+}
+
+static void undo_unit(struct undo *u, const struct entry *e)
+{
+	int err = 0;
+
+	if (!e->enabled)
+		err = systemctl("disable", "--quiet", e->path);
+	if (!e->active)
+		err = systemctl("stop", NULL, e->path) || err;
+	if (err)
+		kept(u, e->path, "systemctl could not disable and stop it");
+	else if (!u->quiet)
+		printf("  disabled and stopped %s\n", e->path);
+}
+
+/* Removes the manifest, then its folder if that is empty and setup may have created it. */
+static int remove_manifest(struct undo *u, const struct entry *folder)
+{
+	char full[PATH_MAX], temporary[PATH_MAX + 16];
+
+	setup_path(u->at, SETUP_MANIFEST, full);
+	snprintf(temporary, sizeof(temporary), "%s" SETUP_NEW_FILE, full);
+	unlink(temporary);
+	if (unlink(full) != 0 && errno != ENOENT)
+		return cli_fail("%s cannot be removed: %s", full, strerror(errno));
+	undo_folder(u, folder);
+	return EXIT_OK;
+}
+
+int setup_undo(const struct setup_place *at, bool quiet)
+{
+	const struct entry own = { .what = STEP_FOLDER, .path = SETUP_FOLDER };
+	struct manifest *m = malloc(sizeof(*m));
+	int code = m ? manifest_load(at, m) : cli_no_memory();
+	struct undo u = { at, quiet, 0 };
+
+	if (code == EXIT_OK && m->count == 0 && !quiet)
+		printf("setup wrote nothing here, so there is nothing to undo\n");
+	for (unsigned i = code == EXIT_OK ? m->count : 0; i-- > 0;) {
+		const struct entry *e = &m->entry[i];
+
+		switch (e->what) {
+		case STEP_FOLDER:
+			if (strcmp(e->path, SETUP_FOLDER) != 0)
+				undo_folder(&u, e);
+			break;
+		case STEP_FILE: undo_file(&u, e); break;
+		case STEP_USER_FOLDER:
+		case STEP_USER_FILE: undo_user(&u, e); break;
+		case STEP_UNIT: undo_unit(&u, e); break;
+		default: break;
+		}
+	}
+	if (code == EXIT_OK)
+		code = remove_manifest(&u, &own);
+	if (code == EXIT_OK && u.kept && !quiet)
+		printf("Delete what was kept yourself if you do not need it.\n");
+	free(m);
+	return code;
+}

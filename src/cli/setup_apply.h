@@ -1,0 +1,29 @@
+/* setup_apply: carries out the steps of a plan of `gpuward setup`, and undoes them.
+ *
+ * The manifest, /etc/gpuward/setup.json, has each step before the step is done, with a checksum
+ * of each file, so that undo removes exactly what setup wrote, also after an interruption at any
+ * point.  A file is complete or absent.  Steps in a user's home are done as that user and follow
+ * no link. */
+#ifndef GW_CLI_SETUP_APPLY_H
+#define GW_CLI_SETUP_APPLY_H
+
+#include "setup_files.h"
+#include "setup_plan.h"
+
+#define SETUP_MANIFEST SETUP_FOLDER "/setup.json"
+
+/* Returns what is at path; an unchanged file of the manifest is SETUP_OURS. */
+enum setup_file setup_look(const struct setup_place *at, const char *path);
+/* The same for a file below the user's home, read as that user: SETUP_OURS if it has this
+ * text. */
+enum setup_file setup_look_user(const struct setup_place *at, const char *path,
+				const char *text);
+
+/* Carries out the plan.  Prints each step unless quiet.  Returns an exit code. */
+int setup_apply(const struct setup_place *at, const struct setup_plan *p, bool quiet);
+
+/* Removes what the manifest lists.  A file that was changed since is kept and named.  Returns an
+ * exit code. */
+int setup_undo(const struct setup_place *at, bool quiet);
+
+#endif

@@ -1,0 +1,237 @@
+#include "setup_files.h"
+
+#include "base/file.h"
+#include "base/sha256.h"
+
+#include <gpuward.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+const char *setup_path(const struct setup_place *at, const char *path, char out[PATH_MAX])
+{
+	snprintf(out, PATH_MAX, "%s%s", at->prefix, path);
+	return out;
+}
+
+int setup_account(const char *prefix, const char *name, uid_t *uid, gid_t *ret_gid, char *home,
+		  size_t size, char *ret_name, size_t name_size)
+{
+	char path[PATH_MAX];
+	struct passwd *p = NULL;
+	FILE *f;
+
+	if (!*prefix) {
+		p = name ? getpwnam(name) : getpwuid(*uid);
+	} else {
+		snprintf(path, sizeof(path), "%s/etc/passwd", prefix);
+		f = fopen(path, "re");
+		while (f && (p = fgetpwent(f)))
+			if (name ? strcmp(p->pw_name, name) == 0 : p->pw_uid == *uid)
+				break;
+		if (f)
+			fclose(f);
+	}
+	if (!p || p->pw_dir[0] != '/')
+		return -GW_E_NOENT;
+	*uid = p->pw_uid;
+	*ret_gid = p->pw_gid;
+	snprintf(home, size, "%s", p->pw_dir);
+	snprintf(ret_name, name_size, "%s", p->pw_name);
+	return 0;
+}
+
+void setup_sum(const char *text, size_t n, char out[static 65])
+{
+	struct sha256 s;
+
+	sha256_init(&s);
+	sha256_add(&s, text, n);
+	sha256_end(&s, out);
+}
+
+/* Reads a regular file that is not a link.  Returns its size, or a negative errno. */
+long setup_read(int folder, const char *path, char *out, size_t size, struct stat *ret)
+{
+	int fd = openat(folder, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	long n = 0;
+	ssize_t k;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, ret) != 0 || !S_ISREG(ret->st_mode)) {
+		close(fd);
+		return -EINVAL;
+	}
+	while ((size_t)n < size && (k = read(fd, out + n, size - (size_t)n)) > 0)
+		n += k;
+	close(fd);
+	return (size_t)n == size ? -EFBIG : n;
+}
+
+/* Writes a file in the folder: complete, or not at all.  Returns 0 or an errno. */
+static int put_file(int folder, const char *name, const struct setup_contents *c)
+{
+	char temporary[300];
+	int fd, err = 0;
+
+	snprintf(temporary, sizeof(temporary), "%s" SETUP_NEW_FILE, name);
+	unlinkat(folder, temporary, 0);
+	fd = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+		    0600);
+	if (fd < 0)
+		return errno;
+	if (file_write_all(fd, c->text, strlen(c->text)) != 0 || fchmod(fd, c->mode) != 0 ||
+	    (c->uid != (uid_t)-1 && fchown(fd, c->uid, c->gid) != 0) || fsync(fd) != 0)
+		err = errno;
+	close(fd);
+	if (!err && c->replaces)
+		err = renameat(folder, temporary, folder, name) != 0 ? errno : 0;
+	else if (!err)
+		err = linkat(folder, temporary, folder, name, 0) != 0 ? errno : 0;
+	unlinkat(folder, temporary, 0);
+	fsync(folder);
+	return err;
+}
+
+static int open_folder(const char *path)
+{
+	return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+int setup_put(const char *path, const struct setup_contents *c)
+{
+	char folder[PATH_MAX];
+	const char *slash = strrchr(path, '/');
+	int fd, err;
+
+	snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
+	fd = open_folder(folder);
+	if (fd < 0)
+		return errno;
+	err = put_file(fd, slash + 1, c);
+	close(fd);
+	return err;
+}
+
+/* ---- in the home of a user ---- */
+
+/* Opens the folder of path below the home, one part at a time and without following links;
+ * creates missing parts if `mode` is not 0.  Returns a descriptor, or a negative errno. */
+static int open_below(const struct setup_place *at, const char *path, mode_t mode)
+{
+	const char *rest = path + strlen(at->home) + 1;
+	char home[PATH_MAX], part[256];
+	int fd = open(setup_path(at, at->home, home), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	for (const char *slash; fd >= 0 && (slash = strchr(rest, '/')); rest = slash + 1) {
+		int next;
+
+		snprintf(part, sizeof(part), "%.*s", (int)(slash - rest), rest);
+		if (mode && mkdirat(fd, part, mode) != 0 && errno != EEXIST) {
+			next = -1;
+		} else {
+			next = openat(fd, part,
+				      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		}
+		if (next < 0) {
+			int err = errno;
+
+			close(fd);
+			errno = err;
+		} else {
+			close(fd);
+		}
+		fd = next;
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+int setup_compare(int folder, const char *name, const char *const sum[2])
+{
+	char *text = malloc(SETUP_FILE_MAX), own[65];
+	struct stat st;
+	long n = text ? setup_read(folder, name, text, SETUP_FILE_MAX, &st) : -ENOMEM;
+
+	if (n >= 0)
+		setup_sum(text, (size_t)n, own);
+	free(text);
+	if (n == -ENOENT)
+		return ENOENT;
+	if (n < 0)
+		return SETUP_CHANGED; /* a link, a folder or a larger file is not ours */
+	for (unsigned i = 0; i < 2; i++)
+		if (sum[i] && *sum[i] && strcmp(sum[i], own) == 0)
+			return 0;
+	return SETUP_CHANGED;
+}
+
+static int home_verb(const struct setup_place *at, const struct setup_home_request *q)
+{
+	const char *name = strrchr(q->path, '/') + 1;
+	int folder = open_below(at, q->path, 0), err = 0;
+	char temporary[300];
+
+	if (folder < 0)
+		return -folder;
+	switch (q->verb) {
+	case HOME_FOLDER:
+		if (mkdirat(folder, name, q->mode) != 0 && errno != EEXIST)
+			err = errno;
+		break;
+	case HOME_PUT:
+		err = put_file(
+			folder, name,
+			&(struct setup_contents){ q->text, q->mode, (uid_t)-1, 0, false });
+		break;
+	case HOME_LOOK: err = setup_compare(folder, name, q->sum); break;
+	case HOME_REMOVE:
+		snprintf(temporary, sizeof(temporary), "%s" SETUP_NEW_FILE, name);
+		unlinkat(folder, temporary, 0);
+		err = setup_compare(folder, name, q->sum);
+		if (!err && unlinkat(folder, name, 0) != 0)
+			err = errno;
+		break;
+	case HOME_REMOVE_FOLDER:
+		if (unlinkat(folder, name, AT_REMOVEDIR) != 0)
+			err = errno;
+	}
+	close(folder);
+	return err;
+}
+
+static int become(const struct setup_place *at)
+{
+	if (geteuid() != 0)
+		return 0;
+	return initgroups(at->user, at->gid) != 0 || setgid(at->gid) != 0 ||
+			       setuid(at->uid) != 0
+		       ? errno
+		       : 0;
+}
+
+/* Does it in a child process that has only the rights of the user, so that no link in the home
+ * leads anywhere that the user cannot reach.  Returns 0, an errno or SETUP_CHANGED. */
+int setup_as_user(const struct setup_place *at, const struct setup_home_request *q)
+{
+	pid_t child = fork();
+	int status, err;
+
+	if (child < 0)
+		return errno;
+	if (child == 0) {
+		err = become(at);
+		_exit(err ? err : home_verb(at, q));
+	}
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			return errno;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
+}

@@ -1,0 +1,520 @@
+#include "setup_plan.h"
+
+#include "base/toml_write.h"
+#include "guard/worker/companion.h"
+
+#include <gpuward.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOTES_MAX   (64u << 10)
+#define CONFIG_MAX  (64u << 10)
+#define PATTERN_MAX 200
+#define NO_KIND     WORKER_KINDS /* no kind can move the server */
+
+const char *const setup_whats[] = { "account",   "folder", "file",   "user-folder",
+				    "user-file", "unit",   "reload", NULL };
+
+static void __attribute__((format(printf, 2, 3)))
+add_note(struct setup_plan *p, const char *fmt, ...)
+{
+	char text[1200];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	buf_adds(&p->notes, text);
+	buf_addc(&p->notes, '\n');
+}
+
+void setup_server_text(const struct setup_server *s, char *out, size_t size)
+{
+	char where[200];
+
+	switch (s->home) {
+	case SETUP_UNIT: snprintf(where, sizeof(where), "unit %s", s->unit); break;
+	case SETUP_USER_UNIT:
+		snprintf(where, sizeof(where), "unit %s of user %lld", s->unit,
+			 (long long)s->uid);
+		break;
+	case SETUP_CONTAINER:
+		snprintf(where, sizeof(where), "container %s", s->container);
+		break;
+	default: snprintf(where, sizeof(where), "process %lld", (long long)s->pid);
+	}
+	snprintf(out, size, "%s, port %u%s", where, s->port,
+		 s->listens ? "" : " (nothing listens there)");
+}
+
+/* ---- the configuration ---- */
+
+/* Escapes a text for an extended regular expression. */
+static void escape(char *out, size_t size, const char *text)
+{
+	size_t n = 0;
+
+	for (; *text && n + 3 < size; text++) {
+		if (strchr("\\.[]{}()*+?^$|", *text))
+			out[n++] = '\\';
+		out[n++] = *text;
+	}
+	out[n] = '\0';
+}
+
+/* Writes the match.command of a server that nothing else identifies: its program with the word
+ * of its kind, the end of the path of its script, or its whole command line. */
+static void command_pattern(const struct setup_server *s, bool whole, char out[PATTERN_MAX])
+{
+	const char *last = strrchr(s->script, '/'), *before = last;
+	const char *name = last ? last + 1 : s->script;
+	char text[PATTERN_MAX];
+
+	while (before && before > s->script && before[-1] != '/')
+		before--;
+	if (!whole && !s->sign->place && *s->script) {
+		escape(text, sizeof(text), name);
+		snprintf(out, PATTERN_MAX, "(^|[/ ])%.120s( |$)", text);
+		if (s->sign->word && !strchr(s->script, '.'))
+			snprintf(out, PATTERN_MAX, "(^|[/ ])%.120s %.40s", text, s->sign->word);
+	} else if (!whole && before && strcasestr(before, s->sign->place)) {
+		escape(out, PATTERN_MAX, before);
+	} else {
+		escape(text, sizeof(text) - 1, s->command);
+		snprintf(out, PATTERN_MAX, "^%.*s", PATTERN_MAX - 2, text);
+	}
+}
+
+/* True if another plain server would have the same pattern. */
+static bool is_shared(const struct setup_servers *all, const struct setup_server *s)
+{
+	char own[PATTERN_MAX], other[PATTERN_MAX];
+
+	command_pattern(s, false, own);
+	for (unsigned i = 0; i < all->count; i++) {
+		const struct setup_server *o = &all->server[i];
+
+		if (o == s || (o->home != SETUP_PLAIN && o->home != SETUP_CONTAINER))
+			continue;
+		command_pattern(o, false, other);
+		if (strcmp(own, other) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void comment(struct buf *out, const char *text)
+{
+	buf_adds(out, "# ");
+	for (; *text; text++) /* names of processes and units are foreign text */
+		buf_addc(out, (unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text);
+	buf_addc(out, '\n');
+}
+
+static void write_match(struct buf *out, const struct setup_servers *all,
+			const struct setup_server *s)
+{
+	char pattern[PATTERN_MAX + 32];
+
+	if (s->home == SETUP_UNIT) {
+		comment(out, "Which processes are the worker: those of this unit.");
+		toml_write_text(out, "match.unit", s->unit);
+	} else if (s->home == SETUP_USER_UNIT) {
+		comment(out, "Which processes are the worker: those in this control group, a "
+			     "unit of the user's manager.");
+		toml_write_text(out, "match.cgroup", s->cgroup);
+	} else {
+		command_pattern(s, is_shared(all, s), pattern);
+		comment(out, "Which processes are the worker: those with this command line (a "
+			     "regular expression) and user, with their children.");
+		toml_write_text(out, "match.command", pattern);
+		if (s->uid >= 0)
+			buf_addf(out, "match.uid = %lld\n", (long long)s->uid);
+	}
+}
+
+/* Returns the kind that stops units. */
+static unsigned unit_kind(void)
+{
+	unsigned k = 0;
+
+	while (!policy_kind_is(k, KIND_UNIT))
+		k++;
+	return k;
+}
+
+/* Returns the kind that can move this server, or NO_KIND. */
+static unsigned moving_kind(const struct setup_server *s)
+{
+	if (s->stuck)
+		return s->home == SETUP_UNIT ? unit_kind() : NO_KIND;
+	if (policy_kind_is(s->sign->kind, KIND_NEEDS_MODEL) && !*s->model)
+		return NO_KIND;
+	return s->sign->kind;
+}
+
+static bool needs_companion(const struct setup_servers *all)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		if (moving_kind(&all->server[i]) == unit_kind())
+			return true;
+	return false;
+}
+
+static void kind_comment(struct buf *out, unsigned kind)
+{
+	static const char *const help[] = {
+#define K(symbol, name, url, level, stop_s, traits, help) help,
+#include "guard/kind.def"
+	};
+	char text[200];
+
+	snprintf(text, sizeof(text), "How it leaves the GPU: %s.", help[kind]);
+	comment(out, text);
+}
+
+/* Writes a name that no earlier worker has: ollama, ollama-2, ... */
+static void write_name(struct buf *out, const struct setup_servers *all, unsigned at)
+{
+	unsigned same = 1;
+	char name[64];
+
+	for (unsigned i = 0; i < at; i++)
+		same += all->server[i].sign == all->server[at].sign &&
+			moving_kind(&all->server[i]) != NO_KIND;
+	snprintf(name, sizeof(name), "%s", policy_kind_name(all->server[at].sign->kind));
+	if (same > 1)
+		snprintf(name + strlen(name), sizeof(name) - strlen(name), "-%u", same);
+	toml_write_text(out, "name", name);
+}
+
+static void write_worker(struct setup_plan *p, const struct setup_servers *all, unsigned at)
+{
+	const struct setup_server *s = &all->server[at];
+	const unsigned kind = moving_kind(s);
+	struct buf *out = &p->config;
+	char text[300], where[256];
+
+	if (kind == NO_KIND)
+		return;
+	p->workers++;
+	setup_server_text(s, where, sizeof(where));
+	snprintf(text, sizeof(text), "%s, found as %s.", s->sign->title, where);
+	buf_addc(out, '\n');
+	comment(out, text);
+	buf_adds(out, "[[worker]]\n");
+	comment(out, "Its name in commands such as gpuward guard explain NAME.");
+	write_name(out, all, at);
+	kind_comment(out, kind);
+	toml_write_text(out, "kind", policy_kind_name(kind));
+	if (kind == s->sign->kind) {
+		snprintf(text, sizeof(text), "http://127.0.0.1:%u", s->port);
+		comment(out, "Where it answers.");
+		toml_write_text(out, "url", text);
+	}
+	if (*s->model) {
+		comment(out, "What it loads when it comes back.");
+		toml_write_text(out, "model", s->model);
+	}
+	if (s->sign->need_text && (s->lacks || !*s->sign->needs)) {
+		snprintf(text, sizeof(text), "Before the guard can move it: %s.",
+			 s->sign->need_text);
+		comment(out, text);
+	}
+	write_match(out, all, s);
+}
+
+static void write_config(const struct setup_facts *f, const struct setup_answers *a,
+			 struct setup_plan *p)
+{
+	struct buf *out = &p->config;
+	const bool guard = a->guard && f->servers->count;
+
+	buf_addf(out,
+		 "# Written by gpuward setup on %s. You may change this file; then run sudo "
+		 "systemctl reload gpuward.\n"
+		 "# gpuward.toml(5) describes every key, gpuward config check finds "
+		 "mistakes.\n\n"
+		 "[service]\n",
+		 f->date);
+	comment(out, "Requests that change something, such as an eviction, must show the token "
+		     "in this file.");
+	toml_write_text(out, "token_file", SETUP_TOKEN);
+	if (!guard)
+		return;
+	buf_adds(out, "\n[guard]\n");
+	comment(out,
+		"dry-run: the guard decides and reports, but moves no worker. sudo gpuward "
+		"guard mode enforce lets it act.");
+	toml_write_text(out, "mode", "dry-run");
+	if (needs_companion(f->servers)) {
+		comment(out, "The program with the right to stop units; see "
+			     "gpuward-companion(8).");
+		toml_write_text(out, "companion", COMPANION_SOCKET);
+	}
+	for (unsigned i = 0; i < f->servers->count; i++)
+		write_worker(p, f->servers, i);
+}
+
+/* ---- steps ---- */
+
+static struct setup_step *add_step(struct setup_plan *p, enum setup_what what, const char *path,
+				   const char *why)
+{
+	struct setup_step *s = &p->step[p->count++];
+
+	*s = (struct setup_step){ .what = what, .why = why };
+	snprintf(s->path, sizeof(s->path), "%s", path);
+	return s;
+}
+
+static void add_file(struct setup_plan *p, const char *path, const char *text, mode_t mode,
+		     const char *why)
+{
+	struct setup_step *s = add_step(p, STEP_FILE, path, why);
+
+	s->text = strdup(text);
+	s->mode = mode;
+}
+
+bool setup_is_configured(const struct setup_facts *f)
+{
+	return f->config == SETUP_THEIRS ||
+	       (f->config != SETUP_OURS && f->drop_in == SETUP_THEIRS);
+}
+
+/* Plans the configuration.  Returns true if the service will read lines of this plan. */
+static bool plan_config(const struct setup_facts *f, struct setup_plan *p)
+{
+	const bool below = f->config == SETUP_COMMENT;
+
+	if (setup_is_configured(f)) {
+		add_note(p,
+			 "%s has a configuration that a person wrote or changed, so setup "
+			 "leaves it as it is. The lines that setup would have written are "
+			 "below: add those that you want.",
+			 SETUP_FOLDER);
+		p->print_config = true;
+		return false;
+	}
+	if ((below ? f->drop_in : f->config) == SETUP_OURS) {
+		if (!f->servers->count) {
+			add_note(p, "The configuration of an earlier setup stays as it is.");
+			return false;
+		}
+		add_note(p,
+			 "The configuration of an earlier setup is replaced: the new one names "
+			 "the servers that run now.");
+	}
+	if (below)
+		add_step(p, STEP_FOLDER, SETUP_FOLDER "/gpuward.d", NULL)->mode = 0755;
+	add_file(p, below ? SETUP_DROP_IN : SETUP_CONFIG, p->config.p, 0644,
+		 "the configuration of the service");
+	p->step[p->count - 1].replaces = (below ? f->drop_in : f->config) == SETUP_OURS;
+	return true;
+}
+
+static void plan_token(const struct setup_facts *f, struct setup_plan *p)
+{
+	if (f->token_file != SETUP_ABSENT)
+		return;
+	add_file(p, SETUP_TOKEN, f->token, 0600,
+		 "the token, which only the service and root can read");
+	p->step[p->count - 1].of_account = f->account || f->manager != SETUP_NO_SYSTEMD;
+}
+
+static void plan_companion(const struct setup_facts *f, struct setup_plan *p)
+{
+	char text[4096];
+	size_t n = (size_t)snprintf(text, sizeof(text),
+				    "# Written by gpuward setup: what the guard may stop and "
+				    "start. See gpuward-companion(8).\nclient %s\n",
+				    SETUP_ACCOUNT);
+
+	if (!needs_companion(f->servers))
+		return;
+	for (unsigned i = 0; i < f->servers->count; i++)
+		if (moving_kind(&f->servers->server[i]) == unit_kind() && n < sizeof(text))
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "unit %s\n",
+					      f->servers->server[i].unit);
+	if (f->companion == SETUP_THEIRS) {
+		for (char *c = strchr(text, '\n') + 1; (c = strchr(c, '\n')) && c[1];)
+			*c = ';';
+		add_note(p,
+			 "%s was written or changed by a person and stays as it is. The guard "
+			 "also needs these lines in it, separated here by semicolons: %.*s",
+			 SETUP_COMPANION, (int)(strlen(strchr(text, '\n') + 1) - 1),
+			 strchr(text, '\n') + 1);
+		return;
+	}
+	add_file(p, SETUP_COMPANION, text, 0644, "the units that the guard may stop and start");
+	p->step[p->count - 1].replaces = f->companion == SETUP_OURS;
+}
+
+static void plan_user(const struct setup_facts *f, const struct setup_answers *a,
+		      struct setup_plan *p)
+{
+	char path[256];
+
+	if (!f->user || !a->copy || f->user_token == SETUP_OURS)
+		return;
+	snprintf(path, sizeof(path), "%s/" SETUP_USER_TOKEN, f->home);
+	if (f->user_token == SETUP_THEIRS) {
+		add_note(p,
+			 "%s exists and is not from setup, so it stays as it is. To replace "
+			 "it, delete it and run setup again.",
+			 path);
+		return;
+	}
+	if (f->user_token == SETUP_BLOCKED) {
+		add_note(
+			p,
+			"%s cannot be written safely: a link or another obstacle is on the "
+			"way, and setup follows no link. Copy the token yourself: sudo install "
+			"-o %.60s -m 600 %s %s",
+			path, f->user, SETUP_TOKEN, path);
+		return;
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		char folder[256];
+
+		snprintf(folder, sizeof(folder), "%s/%s", f->home,
+			 i ? ".config/gpuward" : ".config");
+		add_step(p, STEP_USER_FOLDER, folder, NULL)->mode = 0700;
+	}
+	add_step(p, STEP_USER_FILE, path,
+		 "a copy of the token, so that your commands may change something");
+	p->step[p->count - 1].mode = 0600;
+	p->step[p->count - 1].text = strdup(f->token);
+}
+
+static void plan_service(const struct setup_facts *f, const struct setup_answers *a,
+			 struct setup_plan *p, bool configured)
+{
+	const bool companion = configured && needs_companion(f->servers);
+
+	if (f->manager == SETUP_NO_SYSTEMD) {
+		add_note(p,
+			 "systemd does not run here. Start the service yourself: sudo gpuward "
+			 "serve");
+	} else if (f->manager == SETUP_NO_UNIT) {
+		add_note(p,
+			 "The unit %s is not installed. Install gpuward (sudo make install, "
+			 "or a package), or start the service yourself: sudo gpuward serve",
+			 SETUP_SERVICE);
+	} else if (f->manager == SETUP_RUNNING) {
+		if (companion)
+			add_step(p, STEP_UNIT, SETUP_SOCKET, "the right to stop units");
+		add_step(p, STEP_RELOAD, SETUP_SERVICE,
+			 "the service already runs: it reads the new configuration");
+	} else if (f->port_user >= 0) {
+		add_note(p,
+			 "Port %u is in use (process %lld, %.60s), perhaps by another gpuward, "
+			 "so the service is not started. Stop that process, then run sudo "
+			 "systemctl enable --now gpuward.",
+			 SETUP_PORT, (long long)f->port_user, f->port_name);
+	} else if (!a->start) {
+		add_note(p, "To start the service later: sudo systemctl enable --now gpuward");
+	} else {
+		if (companion)
+			add_step(p, STEP_UNIT, SETUP_SOCKET, "the right to stop units");
+		add_step(p, STEP_UNIT, SETUP_SERVICE, "the service, now and at each start");
+	}
+}
+
+/* ---- notes ---- */
+
+static void note_server(struct setup_plan *p, const struct setup_server *s)
+{
+	const char *title = s->sign->title;
+
+	if (s->stuck && s->home != SETUP_UNIT)
+		add_note(
+			p,
+			"%s (process %lld) serves one fixed model, which it cannot unload. Run "
+			"it as a systemd unit, or without a fixed model (as a router), and run "
+			"setup again.",
+			title, (long long)s->pid);
+	else if (s->sign->need_text &&
+		 (s->lacks || !*s->sign->needs || moving_kind(s) == NO_KIND))
+		add_note(p, "%s (process %lld): before the guard can move it, %s.%s", title,
+			 (long long)s->pid, s->sign->need_text,
+			 moving_kind(s) == NO_KIND ? " Then run setup again." : "");
+	if (s->home == SETUP_CONTAINER)
+		add_note(p,
+			 "%s runs in a container. The guard reaches it at 127.0.0.1:%u: the "
+			 "container must publish this port on this machine.",
+			 title, s->port);
+	else if (!s->listens)
+		add_note(p,
+			 "%s (process %lld) does not listen on port %u. Check url in its "
+			 "[[worker]].",
+			 title, (long long)s->pid, s->port);
+}
+
+static void note_found(const struct setup_facts *f, const struct setup_answers *a,
+		       struct setup_plan *p)
+{
+	for (unsigned i = 0; a->guard && i < f->servers->count; i++)
+		note_server(p, &f->servers->server[i]);
+	for (unsigned i = 0; i < f->servers->maybes; i++) {
+		const struct setup_maybe *m = &f->servers->maybe[i];
+
+		add_note(
+			p,
+			"A process (%.60s, pid %lld) listens on port %u, the usual port of %s, "
+			"but does not look like it. If it is one, add a [[worker]]; "
+			"gpuward.toml(5) shows how.",
+			m->name, (long long)m->pid, m->port, m->sign->title);
+	}
+	if (f->servers->left_out)
+		add_note(p, "%u more servers were found than the guard can manage.",
+			 f->servers->left_out);
+	if (!f->servers->count)
+		add_note(p,
+			 "No inference server runs now. Start it and run setup again, or "
+			 "describe it in %s: gpuward.toml(5) shows how.",
+			 SETUP_CONFIG);
+}
+
+int setup_plan_make(const struct setup_facts *f, const struct setup_answers *a,
+		    struct setup_plan *ret)
+{
+	bool configured;
+
+	*ret = (struct setup_plan){ .count = 0 };
+	buf_init(&ret->notes, NOTES_MAX);
+	buf_init(&ret->config, CONFIG_MAX);
+	write_config(f, a, ret);
+	if (ret->config.err)
+		return ret->config.err;
+	if (f->manager != SETUP_NO_SYSTEMD && !f->account)
+		add_step(ret, STEP_ACCOUNT, SETUP_ACCOUNT, "the user of the service");
+	add_step(ret, STEP_FOLDER, SETUP_FOLDER, "the folder of the next files")->mode = 0755;
+	if (!setup_is_configured(f))
+		plan_token(f, ret);
+	configured = plan_config(f, ret);
+	if (configured && a->guard)
+		plan_companion(f, ret);
+	if (!setup_is_configured(f) || f->token_configured)
+		plan_user(f, a, ret);
+	note_found(f, a, ret);
+	plan_service(f, a, ret, configured && a->guard);
+	for (unsigned i = 0; i < ret->count; i++)
+		if (!ret->step[i].text &&
+		    (ret->step[i].what == STEP_FILE || ret->step[i].what == STEP_USER_FILE))
+			return -GW_E_NOMEM;
+	return ret->notes.err;
+}
+
+void setup_plan_done(struct setup_plan *p)
+{
+	for (unsigned i = 0; i < p->count; i++)
+		free(p->step[i].text);
+	buf_done(&p->notes);
+	buf_done(&p->config);
+	p->count = 0;
+}

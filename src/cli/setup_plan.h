@@ -1,0 +1,102 @@
+/* setup_plan: decides what `gpuward setup` does: facts in, a list of steps and notes out.
+ *
+ * Pure: it reads and writes nothing.  setup_apply.h carries the steps out. */
+#ifndef GW_CLI_SETUP_PLAN_H
+#define GW_CLI_SETUP_PLAN_H
+
+#include "daemon/setup_find.h"
+
+#include "base/buf.h"
+
+#include <sys/types.h>
+
+#define SETUP_FOLDER     "/etc/gpuward"
+#define SETUP_CONFIG     SETUP_FOLDER "/gpuward.toml"
+#define SETUP_DROP_IN    SETUP_FOLDER "/gpuward.d/setup.toml"
+#define SETUP_TOKEN      SETUP_FOLDER "/token"
+#define SETUP_COMPANION  SETUP_FOLDER "/companion.conf"
+#define SETUP_ACCOUNT    "gpuward" /* the user of the service */
+#define SETUP_SERVICE    "gpuward.service"
+#define SETUP_SOCKET     "gpuward-companion.socket"
+#define SETUP_USER_TOKEN ".config/gpuward/token" /* below the home of the user */
+#define SETUP_PORT       9490
+
+/* What setup finds at the path of a file that it wants to write. */
+enum setup_file {
+	SETUP_ABSENT,
+	SETUP_OURS,    /* as an earlier setup wrote it */
+	SETUP_THEIRS,  /* a person wrote or changed it */
+	SETUP_COMMENT, /* a person's file without any setting */
+	SETUP_BLOCKED, /* a link or a missing folder is on the way */
+};
+
+enum setup_manager {
+	SETUP_NO_SYSTEMD,
+	SETUP_NO_UNIT, /* systemd runs, but the unit is not installed */
+	SETUP_STOPPED, /* installed */
+	SETUP_RUNNING,
+};
+
+struct setup_facts {
+	const struct setup_servers *servers;
+	enum setup_manager manager;
+	bool account; /* the user of the service exists */
+	enum setup_file config, drop_in, token_file, companion, user_token;
+	bool token_configured; /* the existing configuration names a token file */
+	/* another process listens on the service's port: its pid (0: not visible); -1: none */
+	int64_t port_user;
+	const char *port_name;
+	const char *token; /* for a new token file */
+	const char *user;  /* gets a copy of the token; NULL: nobody */
+	const char *home;
+	const char *date; /* "2026-01-31" */
+};
+
+/* True if a person wrote a configuration, so that setup writes none. */
+bool setup_is_configured(const struct setup_facts *f);
+
+/* Answers of the person; `--yes` means yes to each. */
+struct setup_answers {
+	bool guard, copy, start;
+};
+
+enum setup_what {
+	STEP_ACCOUNT, /* creates the user of the service */
+	STEP_FOLDER,
+	STEP_FILE,
+	STEP_USER_FOLDER, /* as the user, below the home */
+	STEP_USER_FILE,
+	STEP_UNIT, /* enables and starts the unit */
+	STEP_RELOAD,
+};
+extern const char *const setup_whats[]; /* words of the manifest; NULL after the last */
+
+struct setup_step {
+	enum setup_what what;
+	char path[256]; /* or the name of the unit */
+	char *text;     /* contents of a file */
+	mode_t mode;
+	bool of_account; /* belongs to the user of the service, not to root */
+	bool replaces;   /* an unchanged file of an earlier setup is replaced */
+	const char *why; /* for people */
+};
+
+#define SETUP_STEPS 16
+struct setup_plan {
+	struct setup_step step[SETUP_STEPS];
+	unsigned count;
+	struct buf notes; /* paragraphs for people: what is not done, and what to do about it */
+	struct buf config; /* the lines for the guard, also if they are not written */
+	bool print_config; /* config is not written: print it */
+	unsigned workers;  /* number of workers in config */
+};
+
+/* Returns 0 or -GW_E_NOMEM; call setup_plan_done() in any case. */
+int setup_plan_make(const struct setup_facts *f, const struct setup_answers *a,
+		    struct setup_plan *ret);
+void setup_plan_done(struct setup_plan *p);
+
+/* Writes how a server runs: "unit ollama.service, port 11434". */
+void setup_server_text(const struct setup_server *s, char *out, size_t size);
+
+#endif

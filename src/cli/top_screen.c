@@ -1,0 +1,413 @@
+#include "top_screen.h"
+
+#include "top_gpu_view.h"
+#include "top_process_view.h"
+
+#include "base/array.h"
+#include "base/clock.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OLD_NS         (3 * NS_PER_S) /* figures are old after this time or three readings */
+#define PROCESSES_MIN  2              /* rows that the processes keep ... */
+#define PROCESSES_WANT 6              /* ... and those that they get if there are as many */
+#define BLOCK_MOST     12             /* rows of a GPU with graphs */
+#define LARGE_LEAST    9
+#define LARGE_MOST     27
+
+/* ---- state ---- */
+
+int top_ui_arrange(struct top_ui *ui, const struct top_model *m)
+{
+	const struct top_process *p = ui->follow ? top_ui_selected(ui, m) : NULL;
+	int64_t pid = p ? p->pid : -1;
+	unsigned gpu = p ? p->gpu : 0;
+
+	if (array_reserve(&ui->row, &ui->row_cap, m->processes ? m->processes : 1,
+			  sizeof(*ui->row)) != 0)
+		return -GW_E_NOMEM;
+	ui->gpu = ui->gpu < m->gpus ? ui->gpu : m->gpus ? m->gpus - 1 : 0;
+	ui->order.gpu = ui->zoom ? (int)ui->gpu : -1;
+	ui->rows = top_order_apply(&ui->order, m, ui->row);
+	for (unsigned i = 0; p && i < ui->rows; i++)
+		if (m->process[ui->row[i]].pid == pid && m->process[ui->row[i]].gpu == gpu)
+			ui->selected = i;
+	ui->selected = ui->selected < ui->rows ? ui->selected : ui->rows ? ui->rows - 1 : 0;
+	return 0;
+}
+
+const struct top_process *top_ui_selected(const struct top_ui *ui, const struct top_model *m)
+{
+	if (ui->selected >= ui->rows || ui->row[ui->selected] >= m->processes)
+		return NULL;
+	return &m->process[ui->row[ui->selected]];
+}
+
+double top_model_old_s(const struct top_model *m, uint64_t now_ns)
+{
+	uint64_t most = 3 * m->interval_ns > OLD_NS ? 3 * m->interval_ns : OLD_NS;
+	uint64_t age = now_ns > m->read_ns ? now_ns - m->read_ns : 0;
+
+	if (!m->read_ns || (!*m->problem && age <= most))
+		return 0;
+	return (double)age / 1e9;
+}
+
+/* ---- the first lines ---- */
+
+struct part {
+	char text[120];
+	enum canvas_style style;
+	unsigned rank; /* parts with a high rank are left out first */
+};
+
+static void add_part(struct part *parts, unsigned *n, unsigned rank, enum canvas_style style,
+		     const char *text)
+{
+	if (!*text)
+		return;
+	snprintf(parts[*n].text, sizeof(parts[*n].text), "%s", text);
+	parts[*n].style = style;
+	parts[(*n)++].rank = rank;
+}
+
+/* Leaves out parts until the others fit into the columns. */
+static void fit_parts(struct part *parts, unsigned n, unsigned columns)
+{
+	for (;;) {
+		unsigned used = 0, worst = n;
+
+		for (unsigned i = 0; i < n; i++) {
+			if (!*parts[i].text)
+				continue;
+			used += (unsigned)strlen(parts[i].text) + 2;
+			if (parts[i].rank && (worst == n || parts[i].rank > parts[worst].rank))
+				worst = i;
+		}
+		if (used <= columns + 2 || worst == n)
+			return;
+		parts[worst].text[0] = '\0';
+	}
+}
+
+static void add_host(struct part *parts, unsigned *n, const struct top_host *h)
+{
+	char text[120], used[24], total[24];
+
+	if (!isnan(h->cpu_ratio)) {
+		if (isnan(h->cpus))
+			snprintf(text, sizeof(text), "CPU %.0f %%", h->cpu_ratio * 100);
+		else
+			snprintf(text, sizeof(text), "CPU %.0f %% of %.0f", h->cpu_ratio * 100,
+				 h->cpus);
+		add_part(parts, n, 3, CANVAS_PLAIN, text);
+	}
+	if (!isnan(h->ram_used) && !isnan(h->ram_total)) {
+		gpu_view_bytes(used, h->ram_used);
+		gpu_view_bytes(total, h->ram_total);
+		snprintf(text, sizeof(text), "RAM %s / %s", used, total);
+		add_part(parts, n, 4, CANVAS_PLAIN, text);
+	}
+}
+
+static void add_total_power(struct part *parts, unsigned *n, const struct top_model *m)
+{
+	double watts = 0;
+	char text[40];
+
+	for (unsigned i = 0; i < m->gpus; i++)
+		watts += m->gpu[i].value[TOP_POWER]; /* unknown if one is unknown */
+	snprintf(text, sizeof(text), "%.0f W in all", watts);
+	if (m->gpus > 1 && !isnan(watts))
+		add_part(parts, n, 5, CANVAS_PLAIN, text);
+}
+
+static void draw_machine(struct canvas *c, const struct top_model *m, const struct top_ui *ui,
+			 bool old)
+{
+	struct part parts[12];
+	char text[120];
+	unsigned n = 0, at = 0, end = c->columns;
+
+	add_part(parts, &n, 0, CANVAS_BOLD, "gpuward top");
+	add_part(parts, &n, 0, CANVAS_MARK, m->simulated ? " SIMULATED " : "");
+	add_part(parts, &n, 0, CANVAS_MARK, ui->paused ? " PAUSED " : "");
+	if (ui->gpu_page < m->gpus)
+		snprintf(text, sizeof(text), "GPUs %u to %u of %u", ui->gpu_top + 1,
+			 ui->gpu_top + ui->gpu_page, m->gpus);
+	else
+		snprintf(text, sizeof(text), "%u GPU%s", m->gpus, m->gpus == 1 ? "" : "s");
+	add_part(parts, &n, 1, CANVAS_PLAIN, m->read_ns ? text : "");
+	add_total_power(parts, &n, m);
+	add_host(parts, &n, &m->host);
+	snprintf(text, sizeof(text), "driver %s", m->driver);
+	add_part(parts, &n, 7, CANVAS_DIM, *m->driver ? text : "");
+	snprintf(text, sizeof(text), "read from the %s", m->source);
+	add_part(parts, &n, 6, CANVAS_DIM, *m->source ? text : "");
+	if (*ui->clock)
+		end -= (unsigned)strlen(ui->clock) + 2;
+	fit_parts(parts, n, end);
+	for (unsigned i = 0; i < n; i++)
+		if (*parts[i].text)
+			at = canvas_text(c, 0, at, end,
+					 old && parts[i].rank ? CANVAS_DIM : parts[i].style,
+					 parts[i].text) +
+			     2;
+	canvas_right(c, 0, end, c->columns, CANVAS_DIM, ui->clock);
+}
+
+/* Draws "guard enforce: ollama evicted 12s (contention)". */
+static void draw_guard(struct canvas *c, unsigned row, const struct top_model *m)
+{
+	unsigned at =
+		canvas_format(c, row, 0, c->columns, CANVAS_DIM, "guard %s:", m->guard_mode);
+
+	for (unsigned i = 0; i < m->workers; i++) {
+		const struct top_worker *w = &m->worker[i];
+		bool active = strcmp(w->state, "active") == 0;
+		char time[24];
+
+		gpu_view_time(time, w->since_s);
+		at = canvas_format(c, row, at + 1, c->columns,
+				   active ? CANVAS_GOOD : CANVAS_WARN, "%s %s%s %s%s%s%s%s",
+				   w->name, w->state, w->dry_run ? " (dry run)" : "", time,
+				   *w->reasons ? " (" : "", w->reasons, *w->reasons ? ")" : "",
+				   i + 1 < m->workers ? "," : "");
+	}
+}
+
+static unsigned draw_old(struct canvas *c, unsigned row, const struct top_model *m, double old)
+{
+	char age[24], text[600];
+
+	gpu_view_time(age, old);
+	snprintf(text, sizeof(text), "These figures are %s old: %s; trying again", age,
+		 *m->problem ? m->problem : "the last reading has not ended");
+	return canvas_wrap(c, row, 2, 0, c->columns, CANVAS_BAD, text);
+}
+
+/* ---- GPUs ---- */
+
+void top_scroll_to(unsigned *top, unsigned selected, unsigned page, unsigned count)
+{
+	if (selected >= *top + page)
+		*top = selected - page + 1;
+	if (selected < *top)
+		*top = selected;
+	if (*top + page > count)
+		*top = count > page ? count - page : 0;
+}
+
+static unsigned draw_lines(struct canvas *c, unsigned row, unsigned rows,
+			   const struct top_model *m, struct top_ui *ui)
+{
+	unsigned page = rows - 1 < m->gpus ? rows - 1 : m->gpus;
+
+	gpu_view_heading(c, row);
+	ui->gpu_page = page;
+	top_scroll_to(&ui->gpu_top, ui->gpu, page, m->gpus);
+	for (unsigned i = 0; i < page; i++)
+		gpu_view_draw(c, row + 1 + i, GPU_VIEW_LINE, &m->gpu[ui->gpu_top + i],
+			      ui->focus == TOP_FOCUS_GPUS && ui->gpu == ui->gpu_top + i);
+	return page + 1;
+}
+
+/* Draws why there is no GPU. */
+static unsigned draw_no_gpu(struct canvas *c, unsigned row, unsigned rows,
+			    const struct top_model *m)
+{
+	char text[sizeof(m->status)];
+	unsigned used;
+
+	if (!m->read_ns)
+		return canvas_wrap(c, row, rows, 0, c->columns, CANVAS_PLAIN,
+				   *m->problem ? m->problem : "Reading the GPUs...");
+	snprintf(text, sizeof(text), "%s", *m->status ? m->status : "No GPU was found.");
+	text[0] = (char)toupper((unsigned char)text[0]);
+	used = canvas_wrap(c, row, rows, 0, c->columns, CANVAS_WARN, text);
+	if (*m->remedy && used < rows)
+		used += canvas_wrap(c, row + used, rows - used, 0, c->columns, CANVAS_PLAIN,
+				    m->remedy);
+	return used;
+}
+
+/* Writes at the end of a title how much time the graphs cover, if there is room. */
+static void draw_span(struct canvas *c, unsigned row, const struct top_model *m, bool large)
+{
+	double s = 2 * (double)gpu_view_graph_columns(c, large) * (double)m->interval_ns / 1e9;
+	char text[64], time[24];
+
+	gpu_view_time(time, s);
+	snprintf(text, sizeof(text), "  graphs: last %s", time);
+	for (size_t i = 0; i < strlen(text); i++)
+		if (canvas_at(c, row, c->columns - 1 - (unsigned)i)->code != ' ')
+			return;
+	canvas_right(c, row, 0, c->columns, CANVAS_DIM, text);
+}
+
+/* Draws the GPUs into at most `rows` rows.  Returns the number of rows. */
+static unsigned draw_gpus(struct canvas *c, unsigned row, unsigned rows,
+			  const struct top_model *m, struct top_ui *ui)
+{
+	unsigned each;
+
+	if (m->gpus == 0)
+		return draw_no_gpu(c, row, rows, m);
+	each = rows / m->gpus;
+	if (m->gpus == 1 && rows >= LARGE_LEAST && m->gpu[0].state == GW_DEVICE_OK) {
+		rows = rows < LARGE_MOST ? rows : LARGE_MOST;
+		rows -= (rows - 1) % 2;
+		gpu_view_large(c, row, rows, &m->gpu[0]);
+		draw_span(c, row, m, true);
+		return rows;
+	}
+	if (each < GPU_VIEW_BARS)
+		return draw_lines(c, row, rows, m, ui);
+	each = each < BLOCK_MOST ? each : BLOCK_MOST;
+	for (unsigned i = 0; i < m->gpus; i++)
+		gpu_view_draw(c, row + i * each, each, &m->gpu[i],
+			      ui->focus == TOP_FOCUS_GPUS && ui->gpu == i);
+	if (each > GPU_VIEW_BARS)
+		draw_span(c, row, m, false);
+	return each * m->gpus;
+}
+
+/* Draws one GPU with all its figures. */
+static unsigned draw_zoom(struct canvas *c, unsigned row, unsigned rows,
+			  const struct top_model *m, const struct top_ui *ui)
+{
+	const struct top_gpu *g = &m->gpu[ui->gpu];
+	unsigned graphs = rows / 2 > LARGE_MOST ? LARGE_MOST : rows / 2;
+	unsigned used = graphs;
+
+	if (g->state != GW_DEVICE_OK) {
+		gpu_view_draw(c, row, GPU_VIEW_LINE, g, false);
+		used = 1 + canvas_wrap(c, row + 1, 3, 0, c->columns, CANVAS_BAD, g->message);
+	} else if (graphs >= LARGE_LEAST + 6) {
+		used = graphs - (graphs - 1) % 2;
+		gpu_view_large(c, row, used, g);
+	} else {
+		used = graphs < GPU_VIEW_BARS ? GPU_VIEW_BARS : graphs > 6 ? 6 : graphs;
+		gpu_view_draw(c, row, used, g, false);
+	}
+	return used + gpu_view_figures(c, row + used, rows - used, g);
+}
+
+/* ---- the last line, help, everything ---- */
+
+static void draw_keys(struct canvas *c, const struct top_ui *ui)
+{
+	const struct top_process *p = &ui->target;
+	unsigned row = c->rows - 1, at = 0;
+
+	if (ui->prompt == TOP_PROMPT_FILTER) {
+		canvas_format(c, row, 0, c->columns, CANVAS_BOLD,
+			      "Show processes with: %s_   (Enter: keep, Esc: show all)",
+			      ui->order.filter);
+		return;
+	}
+	if (ui->prompt == TOP_PROMPT_KILL) {
+		canvas_format(c, row, 0, c->columns, CANVAS_MARK,
+			      "End %.40s (pid %lld) with SIGTERM? y: yes, any other key: no",
+			      *p->name ? p->name : p->command, (long long)p->pid);
+		return;
+	}
+	if (*ui->message) {
+		canvas_text(c, row, 0, c->columns, CANVAS_WARN, ui->message);
+		return;
+	}
+	if (*ui->order.filter)
+		at = canvas_format(c, row, 0, c->columns, CANVAS_MARK, " filter: %s ",
+				   ui->order.filter) +
+		     2;
+	canvas_text(c, row, at, c->columns, CANVAS_DIM,
+		    ui->zoom ? "q quit  ? help  Esc all GPUs  left/right other GPU  / filter  "
+			       "space pause"
+			     : "q quit  ? help  Enter zoom  / filter  < > sort  space pause  k "
+			       "end process");
+}
+
+static void draw_help(struct canvas *c)
+{
+	static const char *const lines[] = {
+		"Keys of gpuward top",
+		"",
+		"q, Ctrl-C        quit",
+		"up, down         move the cursor; also PgUp, PgDn, Home, End",
+		"Tab              move between the GPUs and the processes",
+		"Enter            zoom: all figures of one GPU; Esc shows all GPUs again",
+		"left, right      in the zoom: the GPU before or after; else as < and >",
+		"< and >          sort by the column before or after; r reverses the order",
+		"/                show only processes that contain a text",
+		"space            pause: nothing is read until space is pressed again",
+		"k                end the process at the cursor (SIGTERM); only your own",
+		"?, h             this page; any key closes it",
+		"",
+		"Graphs: the newest reading is at the right; the line marks the limit of power",
+		"or the temperature of the slowdown. A gap means that nothing was read.",
+		"SM% is the mean of the last seconds. CPU% of one core is 100.",
+		"Energy is what was measured in the time next to it.",
+		"- means unknown; the zoom says why.",
+	};
+
+	for (unsigned i = 0; i < COUNT(lines) && i < c->rows; i++)
+		canvas_text(c, i, 0, c->columns, i ? CANVAS_PLAIN : CANVAS_BOLD, lines[i]);
+}
+
+static void draw_too_small(struct canvas *c)
+{
+	char text[200];
+
+	snprintf(text, sizeof(text),
+		 "gpuward top needs %d columns and %d rows; this terminal has %u and %u. "
+		 "Enlarge it, or press q.",
+		 TOP_COLUMNS_MIN, TOP_ROWS_MIN, c->columns, c->rows);
+	canvas_wrap(c, 0, c->rows, 0, c->columns, CANVAS_PLAIN, text);
+}
+
+/* Makes old figures look different from current ones. */
+static void dim_rows(struct canvas *c, unsigned from, unsigned to)
+{
+	for (unsigned row = from; row < to; row++)
+		canvas_paint(c, row, CANVAS_DIM);
+}
+
+void top_screen_draw(struct canvas *c, const struct top_model *m, struct top_ui *ui)
+{
+	double old = top_model_old_s(m, ui->now_ns);
+	unsigned row = 1, body, end, keep;
+
+	if (c->rows < TOP_ROWS_MIN || c->columns < TOP_COLUMNS_MIN) {
+		draw_too_small(c);
+		return;
+	}
+	if (ui->prompt == TOP_PROMPT_HELP) {
+		draw_help(c);
+		return;
+	}
+	end = c->rows - 1;
+	ui->gpu_page = m->gpus;
+	if (old > 0 && !ui->paused)
+		row += draw_old(c, row, m, old);
+	body = row;
+	if (m->workers)
+		draw_guard(c, row++, m);
+	keep = 1 + (ui->rows < PROCESSES_MIN    ? PROCESSES_MIN
+		    : ui->rows > PROCESSES_WANT ? PROCESSES_WANT
+						: ui->rows);
+	if (end - row < keep + GPU_VIEW_BARS)
+		keep = 1 + PROCESSES_MIN;
+	if (ui->zoom && m->gpus)
+		row += draw_zoom(c, row, end - row - keep, m, ui);
+	else
+		row += draw_gpus(c, row, end - row - keep, m, ui);
+	process_view_draw(c, row, end - row, m, ui);
+	if (old > 0 && !ui->paused)
+		dim_rows(c, body, end);
+	draw_machine(c, m, ui, old > 0);
+	draw_keys(c, ui);
+}

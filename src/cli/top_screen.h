@@ -1,0 +1,58 @@
+/* top_screen: the layout of `gpuward top`: a model, the state of the user's keys and a size
+ * become cells of a canvas.  Pure: no terminal, no clock.
+ *
+ * Rows from above: a line about the machine, messages, the GPUs, the processes, a line with the
+ * keys.  The fewer rows there are per GPU, the simpler its picture: graphs, bars, one line. */
+#ifndef GW_CLI_TOP_SCREEN_H
+#define GW_CLI_TOP_SCREEN_H
+
+#include "top_canvas.h"
+#include "top_model.h"
+
+/* A smaller terminal gets a sentence. */
+#define TOP_ROWS_MIN    10
+#define TOP_COLUMNS_MIN 60
+
+enum top_focus { TOP_FOCUS_PROCESSES, TOP_FOCUS_GPUS };
+
+/* What the last line asks, or what covers the screen. */
+enum top_prompt { TOP_PROMPT_NONE, TOP_PROMPT_FILTER, TOP_PROMPT_KILL, TOP_PROMPT_HELP };
+
+struct top_ui {
+	enum top_focus focus;
+	enum top_prompt prompt;
+	bool zoom, paused;
+	bool follow; /* the selection stays on its process; else in its row */
+	struct top_order order;
+	unsigned gpu;      /* the selected GPU */
+	unsigned gpu_top;  /* the first GPU on the screen ... */
+	unsigned gpu_page; /* ... and how many are there */
+	unsigned *row;     /* positions of the processes in the model, as shown */
+	unsigned rows, row_cap;
+	unsigned selected;         /* in row[] */
+	unsigned process_top;      /* the first process on the screen */
+	unsigned page;             /* processes on the screen */
+	struct top_process target; /* the process that TOP_PROMPT_KILL asks about */
+	char message[200];         /* replaces the line with the keys; "": none */
+	char clock[16];            /* time of day; "": not shown */
+	uint64_t now_ns;           /* monotonic */
+};
+
+/* Fills ui->row from the model and moves the selection with its process, if ui->follow is set.
+ * Call it after the model or the order changed.  Returns 0 or -GW_E_NOMEM. */
+int top_ui_arrange(struct top_ui *ui, const struct top_model *m);
+
+/* Returns the selected process; NULL: none. */
+const struct top_process *top_ui_selected(const struct top_ui *ui, const struct top_model *m);
+
+/* Returns how old the figures are in seconds, or 0 if they are current. */
+double top_model_old_s(const struct top_model *m, uint64_t now_ns);
+
+/* Moves *top so that `selected` is among the `page` rows from *top of `count`. */
+void top_scroll_to(unsigned *top, unsigned selected, unsigned page, unsigned count);
+
+/* Draws everything.  Moves ui->gpu_top and ui->process_top so that the selection is visible,
+ * and sets ui->page. */
+void top_screen_draw(struct canvas *c, const struct top_model *m, struct top_ui *ui);
+
+#endif

@@ -1,0 +1,286 @@
+#include "top_terminal.h"
+
+#include "base/array.h"
+
+#include <gpuward.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef GPUWARD_CURSES
+
+#define NCURSES_NOMACROS         1
+#define NCURSES_WIDECHAR         1
+#define NCURSES_ENABLE_STDBOOL_H 1
+#include <curses.h>
+
+#include <dlfcn.h>
+#include <locale.h>
+#include <wchar.h>
+
+/* The functions of the library that are used here. */
+/* clang-format off */
+#define CURSES_FUNCTIONS(F) \
+	F(newterm) F(endwin) F(delscreen) F(cbreak) F(noecho) F(keypad) F(nodelay) \
+	F(curs_set) F(start_color) F(use_default_colors) F(has_colors) F(init_pair) \
+	F(wattr_set) F(wmove) F(waddnwstr) F(wnoutrefresh) F(doupdate) F(wget_wch) \
+	F(getmaxy) F(getmaxx) F(set_escdelay) F(clearok)
+/* clang-format on */
+
+static struct {
+#define F(name) __typeof__(&name) name;
+	CURSES_FUNCTIONS(F)
+#undef F
+	WINDOW **window; /* stdscr */
+} curses;
+
+static struct {
+	void *library;
+	SCREEN *screen;
+	bool color;
+	struct canvas shown; /* what the terminal shows */
+} terminal;
+
+static int load_curses(char *message, size_t size)
+{
+	static const char *const names[] = {
+#define F(name) #name,
+		CURSES_FUNCTIONS(F)
+#undef F
+	};
+	void **const targets[] = {
+#define F(name) (void **)&curses.name,
+		CURSES_FUNCTIONS(F)
+#undef F
+	};
+	void *symbol;
+
+	terminal.library = dlopen("libncursesw.so.6", RTLD_NOW | RTLD_LOCAL);
+	if (!terminal.library) {
+		snprintf(message, size,
+			 "top needs the library libncursesw.so.6, which cannot be loaded; "
+			 "install it (Debian, Ubuntu: libncursesw6; Fedora: ncurses-libs; "
+			 "Arch: ncurses), or use gpuward snapshot -w");
+		return -GW_E_NOSUPPORT;
+	}
+	for (size_t i = 0; i < COUNT(names); i++) {
+		symbol = dlsym(terminal.library, names[i]);
+		if (!symbol)
+			goto missing;
+		memcpy(targets[i], &symbol, sizeof(symbol));
+	}
+	symbol = dlsym(terminal.library, "stdscr");
+	if (!symbol)
+		goto missing;
+	curses.window = symbol;
+	return 0;
+missing:
+	snprintf(message, size,
+		 "libncursesw.so.6 lacks a function that top needs; install a current version");
+	return -GW_E_NOSUPPORT;
+}
+
+static WINDOW *window(void)
+{
+	return *curses.window;
+}
+
+static const struct {
+	short color;              /* -1: the default */
+	attr_t attributes, plain; /* with and without colours */
+} styles[CANVAS_STYLES] = {
+	[CANVAS_PLAIN] = { -1, A_NORMAL, A_NORMAL },
+	[CANVAS_BOLD] = { -1, A_BOLD, A_BOLD },
+	[CANVAS_DIM] = { -1, A_DIM, A_DIM },
+	[CANVAS_GOOD] = { COLOR_GREEN, A_NORMAL, A_NORMAL },
+	[CANVAS_WARN] = { COLOR_YELLOW, A_BOLD, A_BOLD },
+	[CANVAS_BAD] = { COLOR_RED, A_BOLD, A_BOLD },
+	[CANVAS_MARK] = { COLOR_YELLOW, A_REVERSE, A_REVERSE },
+	[CANVAS_HEADING] = { COLOR_CYAN, A_REVERSE, A_REVERSE },
+	[CANVAS_SELECTED] = { -1, A_REVERSE, A_REVERSE },
+	[CANVAS_POWER] = { COLOR_YELLOW, A_NORMAL, A_NORMAL },
+	[CANVAS_UTILIZATION] = { COLOR_GREEN, A_NORMAL, A_NORMAL },
+	[CANVAS_MEMORY] = { COLOR_CYAN, A_NORMAL, A_NORMAL },
+	[CANVAS_TEMPERATURE] = { COLOR_MAGENTA, A_NORMAL, A_NORMAL },
+};
+
+int top_terminal_begin(bool color, char *message, size_t size)
+{
+	int err = load_curses(message, size);
+
+	if (err)
+		return err;
+	setlocale(LC_CTYPE, ""); /* the library writes characters in this encoding */
+	terminal.screen = curses.newterm(NULL, stdout, stdin);
+	if (!terminal.screen) {
+		const char *kind = getenv("TERM");
+
+		snprintf(message, size,
+			 "the terminal type '%.40s' is not known here; set TERM, for instance "
+			 "to xterm, or use gpuward snapshot -w",
+			 kind ? kind : "");
+		return -GW_E_STATE;
+	}
+	curses.cbreak();
+	curses.noecho();
+	curses.keypad(window(), TRUE);
+	curses.nodelay(window(), TRUE);
+	curses.set_escdelay(50);
+	curses.curs_set(0);
+	terminal.color = color && curses.has_colors() && curses.start_color() == OK &&
+			 curses.use_default_colors() == OK;
+	for (short i = 1; terminal.color && i < CANVAS_STYLES; i++)
+		curses.init_pair(i, styles[i].color, -1);
+	return 0;
+}
+
+void top_terminal_end(void)
+{
+	curses.endwin();
+	curses.delscreen(terminal.screen);
+	canvas_done(&terminal.shown);
+}
+
+void top_terminal_size(unsigned *ret_rows, unsigned *ret_columns)
+{
+	int rows = curses.getmaxy(window()), columns = curses.getmaxx(window());
+
+	*ret_rows = rows > 0 ? (unsigned)rows : 1;
+	*ret_columns = columns > 0 ? (unsigned)columns : 1;
+}
+
+/* Writes the cells from `column` to before `end`, one run of equal style at a time. */
+static void write_cells(const struct canvas *c, unsigned row, unsigned column, unsigned end)
+{
+	wchar_t text[256];
+
+	while (column < end) {
+		uint32_t style = canvas_at(c, row, column)->style;
+		unsigned at = column;
+		int n = 0;
+
+		for (;
+		     at < end && n < (int)COUNT(text) && canvas_at(c, row, at)->style == style;
+		     at++)
+			if (canvas_at(c, row, at)->code)
+				text[n++] = (wchar_t)canvas_at(c, row, at)->code;
+		curses.wattr_set(window(),
+				 terminal.color ? styles[style].attributes
+						: styles[style].plain,
+				 terminal.color ? (short)style : 0, NULL);
+		curses.wmove(window(), (int)row, (int)column);
+		curses.waddnwstr(window(), text, n);
+		column = at;
+	}
+}
+
+/* Returns the first column that differs from what is shown, and one behind the last.  A wide
+ * character is never cut. */
+static unsigned changed_cells(const struct canvas *c, unsigned row, unsigned *ret_end)
+{
+	unsigned first = 0, end = c->columns;
+	const struct canvas_cell *a = canvas_at(c, row, 0), *b;
+
+	*ret_end = end;
+	if (terminal.shown.rows != c->rows || terminal.shown.columns != c->columns)
+		return 0;
+	b = canvas_at(&terminal.shown, row, 0);
+	while (first < end && memcmp(&a[first], &b[first], sizeof(*a)) == 0)
+		first++;
+	while (end > first && memcmp(&a[end - 1], &b[end - 1], sizeof(*a)) == 0)
+		end--;
+	while (first > 0 && first < end && (!a[first].code || !b[first].code))
+		first--;
+	while (end < c->columns && end > first && (!a[end].code || !b[end].code))
+		end++;
+	*ret_end = end;
+	return first;
+}
+
+void top_terminal_show(const struct canvas *c)
+{
+	bool resized = terminal.shown.rows != c->rows || terminal.shown.columns != c->columns;
+
+	if (resized) /* the terminal may have moved its content */
+		curses.clearok(window(), TRUE);
+	for (unsigned row = 0; row < c->rows; row++) {
+		unsigned end, first = changed_cells(c, row, &end);
+
+		write_cells(c, row, first, end);
+	}
+	curses.wnoutrefresh(window());
+	curses.doupdate();
+	if (resized && canvas_resize(&terminal.shown, c->rows, c->columns) != 0) {
+		terminal.shown.rows = 0; /* no memory: everything is written each time */
+		return;
+	}
+	memcpy(terminal.shown.cell, c->cell,
+	       (size_t)c->rows * c->columns * sizeof(*terminal.shown.cell));
+}
+
+int top_terminal_key(void)
+{
+	static const struct {
+		wint_t code;
+		enum top_key key;
+	} keys[] = {
+		{ KEY_UP, TOP_KEY_UP },         { KEY_DOWN, TOP_KEY_DOWN },
+		{ KEY_LEFT, TOP_KEY_LEFT },     { KEY_RIGHT, TOP_KEY_RIGHT },
+		{ KEY_PPAGE, TOP_KEY_PAGE_UP }, { KEY_NPAGE, TOP_KEY_PAGE_DOWN },
+		{ KEY_HOME, TOP_KEY_HOME },     { KEY_END, TOP_KEY_END },
+		{ KEY_ENTER, TOP_KEY_ENTER },   { KEY_BACKSPACE, TOP_KEY_BACKSPACE },
+		{ KEY_RESIZE, TOP_KEY_RESIZE },
+	};
+	wint_t code = 0;
+	int kind = curses.wget_wch(window(), &code);
+
+	if (kind == ERR)
+		return TOP_KEY_NONE;
+	for (size_t i = 0; kind == KEY_CODE_YES && i < COUNT(keys); i++)
+		if (keys[i].code == code)
+			return keys[i].key;
+	if (kind == KEY_CODE_YES)
+		return TOP_KEY_OTHER;
+	switch (code) {
+	case '\r':
+	case '\n': return TOP_KEY_ENTER;
+	case '\t': return TOP_KEY_TAB;
+	case 27: return TOP_KEY_ESCAPE;
+	case 8:
+	case 127: return TOP_KEY_BACKSPACE;
+	default: return (int)code;
+	}
+}
+
+#else
+
+int top_terminal_begin(bool color, char *message, size_t size)
+{
+	(void)color;
+	snprintf(message, size,
+		 "this gpuward was built without top, because curses.h was missing (Debian: "
+		 "libncurses-dev); use gpuward snapshot -w");
+	return -GW_E_NOSUPPORT;
+}
+
+void top_terminal_end(void)
+{
+}
+
+void top_terminal_size(unsigned *ret_rows, unsigned *ret_columns)
+{
+	*ret_rows = *ret_columns = 1;
+}
+
+void top_terminal_show(const struct canvas *c)
+{
+	(void)c;
+}
+
+int top_terminal_key(void)
+{
+	return TOP_KEY_NONE;
+}
+
+#endif

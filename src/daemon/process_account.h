@@ -1,0 +1,29 @@
+/* process_account: what the service knows about the processes on the GPUs in addition to their
+ * list: their energy and their recent past.
+ *
+ * The engine calls it once per tick, after the energy counters of the view are set. It owns the
+ * rows that the view points to. */
+#ifndef GW_DAEMON_PROCESS_ACCOUNT_H
+#define GW_DAEMON_PROCESS_ACCOUNT_H
+
+#include "serve/view.h"
+
+struct process_account;
+
+/* devices: the largest number of GPUs. Returns NULL if out of memory. */
+struct process_account *process_account_new(unsigned devices);
+void process_account_free(struct process_account *a);
+
+/* Forgets the GPU at position i: another GPU has its place. */
+void process_account_reset(struct process_account *a, unsigned i);
+
+/* Moves the energy counter of GPU i by what an earlier run of the service counted. */
+void process_account_shift(struct process_account *a, unsigned i, double joules,
+			   double seconds);
+
+/* Adds the tick of the view: sets v->process, and shares and history of each view_device.
+ * hidden: processes outside our pid namespace are invisible. */
+void process_account_tick(struct process_account *a, struct view *v, struct view_device *device,
+			  bool hidden);
+
+#endif

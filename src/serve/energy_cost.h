@@ -1,0 +1,38 @@
+/* energy_cost: what an energy costs in money and CO2, by the figures that the user configures.
+ *
+ * Nothing is shown unless the user configured a price or a carbon intensity: gpuward knows
+ * neither.  The energy is that of the GPUs alone, as their boards report it. */
+#ifndef GW_SERVE_ENERGY_COST_H
+#define GW_SERVE_ENERGY_COST_H
+
+#include "base/json.h"
+
+#include <gpuward.h>
+
+#include <stdbool.h>
+
+#define ENERGY_COST_CURRENCY 17 /* a word of at most 16 bytes */
+#define ENERGY_COST_TEXT     160
+
+struct energy_cost {
+	double price_per_kwh;                /* 0: not configured */
+	double gco2_per_kwh;                 /* g of CO2; 0: not configured */
+	char currency[ENERGY_COST_CURRENCY]; /* "": not given */
+};
+
+/* True if a price or a carbon intensity is configured. */
+bool energy_cost_known(const struct energy_cost *c);
+
+/* Writes "0.00222 kWh, 0.000689 EUR, 0.844 g CO2".  Writes "" if nothing is configured or the
+ * energy is unknown. */
+void energy_cost_text(const struct energy_cost *c, double joules,
+		      char out[static ENERGY_COST_TEXT]);
+
+/* Writes the object "cost" with intervals, or null if nothing is configured. */
+void energy_cost_render(struct json *j, const struct energy_cost *c,
+			const struct gw_interval *joules);
+
+/* Writes the configured figures as the object "energy_cost", or null. */
+void energy_cost_render_rates(struct json *j, const struct energy_cost *c);
+
+#endif

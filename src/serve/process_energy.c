@@ -1,0 +1,216 @@
+#include "process_energy.h"
+
+#include <math.h>
+#include <string.h>
+
+#define POWER_SPAN_S 3 /* the share of the power is the mean over one to two spans */
+
+/* The row for the sum of all processes without a row of their own. No process has pid 0. */
+static const struct proc_id others = { 0, 0 };
+
+void process_energy_init(struct process_energy *e, double no_context_w, double context_w)
+{
+	memset(e, 0, sizeof(*e));
+	attribute_init(&e->shares, no_context_w, context_w);
+}
+
+static int shares_find(const struct process_energy *e, struct proc_id id)
+{
+	for (unsigned i = 0; i < e->shares.count; i++)
+		if (proc_id_equal(e->shares.row[i].id, id))
+			return (int)i;
+	return -1;
+}
+
+static void shares_remove(struct process_energy *e, unsigned i)
+{
+	const unsigned last = --e->shares.count;
+
+	e->shares.row[i] = e->shares.row[last];
+	e->row[i] = e->row[last];
+	memset(&e->shares.row[last], 0, sizeof(e->shares.row[last]));
+	memset(&e->row[last], 0, sizeof(e->row[last]));
+}
+
+static void shares_give_up(struct process_energy *e, unsigned i)
+{
+	e->former_joules += e->shares.row[i].joules;
+	shares_remove(e, i);
+}
+
+/* Gives up the rows of processes that left and have no start time: the next process with that
+ * pid could not be distinguished from them. */
+static void shares_give_up_unknown(struct process_energy *e)
+{
+	for (unsigned i = e->shares.count; i-- > 0;)
+		if (e->row[i].seen != e->steps && e->shares.row[i].id.start_ticks == 0)
+			shares_give_up(e, i);
+}
+
+/* Makes room for one row, in place of the process that left first. Returns false if every row
+ * is of a process that is present. */
+static bool shares_make_room(struct process_energy *e)
+{
+	unsigned oldest = 0;
+
+	if (e->shares.count < PROCESS_ENERGY_ROWS)
+		return true;
+	for (unsigned i = 1; i < e->shares.count; i++)
+		if (e->row[i].seen < e->row[oldest].seen)
+			oldest = i;
+	if (e->row[oldest].seen == e->steps)
+		return false;
+	shares_give_up(e, oldest);
+	return true;
+}
+
+static void shares_add(struct process_energy *e, const struct attribute_use *u)
+{
+	struct attribute_row *r = &e->shares.row[e->shares.count];
+
+	memset(r, 0, sizeof(*r));
+	r->id = u->id;
+	e->row[e->shares.count++] =
+		(struct process_energy_row){ .begin_j = e->counter_j, .seen = e->steps };
+}
+
+/* Adds a process without a row to the sum of the others. An unknown utilisation makes that of
+ * the sum unknown. */
+static void shares_add_other(struct attribute_use *sum, const struct attribute_use *u)
+{
+	sum->sm_ratio = fmin(1, sum->sm_ratio + u->sm_ratio);
+	if (!(u->sm_ratio >= 0 && u->sm_ratio <= 1))
+		sum->sm_ratio = NAN;
+}
+
+/* Selects the processes that get a row: first those that have one. Returns the number of
+ * processes in `kept`, with the sum of all others as the last one if there are others. */
+static size_t shares_select(struct process_energy *e, const struct attribute_use *uses,
+			    size_t n, struct attribute_use *kept)
+{
+	struct attribute_use sum = { .id = others };
+	size_t count = 0, rest = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const int row = shares_find(e, uses[i].id);
+
+		if (row >= 0 && e->row[row].seen != e->steps) {
+			e->row[row].seen = e->steps;
+			kept[count++] = uses[i];
+		}
+	}
+	shares_give_up_unknown(e);
+	for (size_t i = 0; i < n; i++) {
+		if (shares_find(e, uses[i].id) >= 0)
+			continue;
+		if (!shares_make_room(e)) {
+			shares_add_other(&sum, &uses[i]);
+			rest++;
+			continue;
+		}
+		shares_add(e, &uses[i]);
+		kept[count++] = uses[i];
+	}
+	if (rest)
+		kept[count++] = sum;
+	return count;
+}
+
+/* Moves the share of the other processes to the unattributed energy. */
+static void shares_drop_others(struct process_energy *e)
+{
+	const int i = shares_find(e, others);
+
+	if (i < 0)
+		return;
+	e->shares.unattributed_joules += e->shares.row[i].joules;
+	shares_remove(e, (unsigned)i);
+}
+
+/* Begins a new span for the power of the processes. */
+static void shares_mark(struct process_energy *e)
+{
+	e->mark_s = e->counter_s;
+	e->mark_j[0] = e->mark_j[1];
+	e->mark_j[1] = e->counter_j;
+	for (unsigned i = 0; i < e->shares.count; i++) {
+		e->row[i].mark_j[0] = e->row[i].mark_j[1];
+		e->row[i].mark_j[1] = e->shares.row[i].joules;
+	}
+}
+
+void process_energy_add(struct process_energy *e, double counter_j, double counter_s,
+			const struct attribute_use *uses, size_t n, bool hidden)
+{
+	struct attribute_use kept[ATTRIBUTE_ROWS];
+	const double joules = counter_j - e->counter_j, seconds = counter_s - e->counter_s;
+	size_t count;
+
+	if (!isfinite(counter_j) || !isfinite(counter_s))
+		return;
+	if (!e->begun || !(joules >= 0) || !(seconds >= 0)) {
+		e->begun = true;
+		e->earlier_joules += joules; /* the sums follow the counter */
+		e->counter_j = e->mark_j[0] = e->mark_j[1] = counter_j;
+		e->mark_s = counter_s;
+		e->steps++;
+		shares_select(e, uses, n, kept);
+	} else if (hidden) {
+		/* the rows stay as they are, because nobody knows which processes left */
+		(void)attribute_add(&e->shares, joules, seconds, NULL, 0, true);
+	} else {
+		e->steps++;
+		count = shares_select(e, uses, n, kept);
+		(void)attribute_add(&e->shares, joules, seconds, kept, count, false);
+		shares_drop_others(e);
+	}
+	e->counter_j = counter_j;
+	e->counter_s = counter_s;
+	if (counter_s - e->mark_s >= POWER_SPAN_S)
+		shares_mark(e);
+}
+
+void process_energy_shift(struct process_energy *e, double joules, double seconds)
+{
+	if (!e->begun)
+		return;
+	e->counter_j += joules;
+	e->counter_s += seconds;
+	e->mark_s += seconds;
+	e->mark_j[0] += joules;
+	e->mark_j[1] += joules;
+	for (unsigned i = 0; i < e->shares.count; i++)
+		e->row[i].begin_j += joules;
+	e->earlier_joules += joules;
+}
+
+const struct attribute_row *process_energy_find(const struct process_energy *e,
+						struct proc_id id, double *ret_ratio)
+{
+	const int i = shares_find(e, id);
+	double joules;
+
+	*ret_ratio = NAN;
+	if (i < 0)
+		return NULL;
+	joules = e->counter_j - fmax(e->mark_j[0], e->row[i].begin_j);
+	if (joules > 0)
+		*ret_ratio = fmin(1, (e->shares.row[i].joules - e->row[i].mark_j[0]) / joules);
+	return &e->shares.row[i];
+}
+
+void process_energy_sum(const struct process_energy *e, struct process_energy_sums *ret)
+{
+	*ret = (struct process_energy_sums){ .former_joules = e->former_joules,
+					     .idle_joules = e->shares.idle_joules,
+					     .unattributed_joules =
+						     e->shares.unattributed_joules,
+					     .earlier_joules = e->earlier_joules,
+					     .idle_known = e->shares.idle_known,
+					     .known = e->begun };
+	for (unsigned i = 0; i < e->shares.count; i++)
+		if (e->row[i].seen == e->steps)
+			ret->processes_joules += e->shares.row[i].joules;
+		else
+			ret->former_joules += e->shares.row[i].joules;
+}

@@ -1,0 +1,61 @@
+/* process_energy: the energy of each process on one GPU while the service runs.
+ *
+ * It follows the energy counter of the GPU and shares each step of the counter among the
+ * processes that are on the GPU (attribute.h). Memory is bounded: the rows of processes that
+ * left are added to `former` when their place is needed. Rows, former, idle, unattributed and
+ * earlier always add up to the counter. Pure. */
+#ifndef GW_SERVE_PROCESS_ENERGY_H
+#define GW_SERVE_PROCESS_ENERGY_H
+
+#include "measure/attribute.h"
+
+/* Processes that are kept apart; one more row of the table is for the sum of all others. */
+#define PROCESS_ENERGY_ROWS (ATTRIBUTE_ROWS - 1)
+
+struct process_energy {
+	struct attribute shares;
+	struct process_energy_row {
+		double begin_j;   /* the counter when the row began */
+		double mark_j[2]; /* joules of the row at the two marks */
+		uint64_t seen;    /* number of the last step in which it was present */
+	} row[ATTRIBUTE_ROWS];    /* parallel to shares.row */
+	uint64_t steps;
+	/* The counter at two recent times, the older first. A share of the power is the mean since
+	 * the older one, because the joules of a GPU arrive in batches. */
+	double mark_j[2], mark_s;
+	double former_joules;  /* of rows that were given up */
+	double earlier_joules; /* the counter when the sharing began */
+	double counter_j, counter_s;
+	bool begun;
+};
+
+/* Where the joules of the counter went. */
+struct process_energy_sums {
+	double processes_joules, former_joules, idle_joules, unattributed_joules;
+	double earlier_joules;
+	bool idle_known; /* false: the processes' shares include the idle power of the GPU */
+	bool known;      /* false: nothing is known yet */
+};
+
+/* no_context_w, context_w: idle power of the GPU as in attribute_init(). */
+void process_energy_init(struct process_energy *e, double no_context_w, double context_w);
+
+/* Shares what the counter gained since the last call among the processes on the GPU now. The
+ * first call only notes the counter. uses: each process once. hidden: as in attribute_add(). If
+ * there are more than PROCESS_ENERGY_ROWS processes, those without a row share one part, which
+ * is unattributed. A counter that fell starts the next step; nothing is shared. */
+void process_energy_add(struct process_energy *e, double counter_j, double counter_s,
+			const struct attribute_use *uses, size_t n, bool hidden);
+
+/* Moves the counter by joules and seconds that were counted by an earlier run of the service. */
+void process_energy_shift(struct process_energy *e, double joules, double seconds);
+
+/* Returns the row of a process; NULL: it has none. *ret_ratio: its share of the energy of the GPU
+ * in the last seconds; NAN: unknown. */
+const struct attribute_row *process_energy_find(const struct process_energy *e,
+						struct proc_id id, double *ret_ratio);
+
+/* Sums over the processes of the last step, and over everything else. */
+void process_energy_sum(const struct process_energy *e, struct process_energy_sums *ret);
+
+#endif

@@ -1,0 +1,232 @@
+"""gpuward setup on a file tree: what it finds, writes, leaves alone and removes; interrupted at every call."""
+import json
+import os
+import pathlib
+import pty
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+
+import support
+
+SHIM = support.BUILD / "tests" / "e2e" / "libkill_at_call.so"
+DOCKER = "/system.slice/docker-" + "0123456789abcdef" * 4 + ".scope"
+USER_TOKEN = "home/alice/.config/gpuward/token"
+
+
+class Tree:
+    """A file tree that stands for "/": one AMD GPU, the user alice and processes."""
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        shutil.copytree(support.FIXTURES / "amd-discrete" / "sys", self.path / "sys", symlinks=True)
+        for d in ("etc", "proc/net", "home/alice"):
+            (self.path / d).mkdir(parents=True)
+        (self.path / "etc/passwd").write_text(
+            f"root:x:0:0::/root:/bin/sh\nalice:x:{os.getuid() or 65534}:{os.getgid() or 65534}::/home/alice:/bin/sh\n")
+        if os.getuid() == 0:
+            os.chown(self.path / "home/alice", 65534, 65534)
+
+    def process(self, pid, *argv, cgroup="/user.slice/user-1000.slice/session-1.scope", cwd="/", ports=(), parent=1):
+        d = self.path / "proc" / str(pid)
+        for name in ("fd", "net"):
+            (d / name).mkdir(parents=True)
+        name = pathlib.Path(argv[0]).name[:15]
+        (d / "cmdline").write_text("\0".join(argv) + "\0")
+        (d / "comm").write_text(name + "\n")
+        (d / "cgroup").write_text(f"0::{cgroup}\n")
+        (d / "stat").write_text(f"{pid} ({name}) S {parent} {pid} {pid} 0 -1 4194560" + " 0" * 8 + f" 0 20 0 1 0 {pid} 0 0 0\n")
+        (d / "status").write_text(f"Name:\t{name}\nTgid:\t{pid}\nPid:\t{pid}\nPPid:\t{parent}\nUid:\t1000\t1000\t1000\t1000\n")
+        (d / "cwd").symlink_to(cwd)
+        line = "   {}: 0100007F:{:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000 0 {} 1\n"
+        table = "sl local_address\n" + "".join(line.format(i, p, pid * 100 + i) for i, p in enumerate(ports))
+        (d / "net/tcp").write_text(table)
+        for i in range(len(ports)):
+            (d / "fd" / str(i)).symlink_to(f"socket:[{pid * 100 + i}]")
+        with open(self.path / "proc/net/tcp", "a") as f:
+            f.write(table)
+
+    def setup(self, *args, code=support.OK, **env):
+        done = support.gpuward("setup", "--root", str(self.path), *args, env=support.environment(SUDO_USER="alice", **env))
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    def files(self):
+        """What there is below etc and home, with contents, modes and owners."""
+        return {str(p.relative_to(self.path)): (p.stat().st_mode, p.stat().st_uid, p.read_text() if p.is_file() else None)
+                for d in ("etc", "home") for p in sorted((self.path / d).rglob("*"))}
+
+
+@pytest.fixture
+def tree():
+    # alice must be able to reach her home; pytest takes that right away from its own folders
+    with tempfile.TemporaryDirectory(prefix="gpuward-setup-") as folder:
+        os.chmod(folder, 0o711)
+        yield Tree(folder + "/root")
+
+
+@pytest.fixture
+def full(tree):
+    """One server of each kind, as unit, container and plain process."""
+    tree.process(100, "/usr/local/bin/ollama", "serve", cgroup="/system.slice/ollama.service", ports=[11434])
+    tree.process(101, "/usr/local/bin/ollama", "runner", cgroup="/system.slice/ollama.service", parent=100)
+    tree.process(200, "/opt/llama-server", "--port", "8081", ports=[8081])
+    tree.process(210, "/usr/bin/llama-swap", "-listen", ":9292", ports=[9292])
+    tree.process(211, "/opt/llama-server", "-m", "x.gguf", "--port", "5800", ports=[5800], parent=210)
+    tree.process(300, "python3", "/venv/bin/vllm", "serve", "M", "--port", "8002", cgroup=DOCKER, ports=[8002])
+    tree.process(400, "python", "main.py", cwd="/home/alice/ComfyUI", ports=[8188])
+    tree.process(500, "python3", "/x/stable-diffusion-webui/launch.py", "--api", ports=[7861])
+    tree.process(600, "python", "-m", "sglang.launch_server", "--enable-memory-saver", ports=[30000],
+                 cgroup="/user.slice/user-1000.slice/user@1000.service/app.slice/sglang.service")
+    tree.process(700, "./koboldcpp", "--config", "/m/a.kcpps", "--admin", "--admindir", "/m", ports=[5001])
+    tree.process(800, "python3", "main.py", cwd="/srv/tabbyAPI", ports=[5000])
+    tree.process(900, "/usr/bin/vim", "llama-server")
+    return tree
+
+
+def test_each_kind_is_found_and_the_files_are_those_that_the_service_accepts(full):
+    said = full.setup("--yes").stdout
+    for line in ("Ollama: unit ollama.service, port 11434", "llama.cpp: process 200, port 8081", "llama-swap: process 210",
+                 "vLLM: container 0123456789ab, port 8002", "ComfyUI: process 400, port 8188", "port 7861",
+                 "SGLang: unit sglang.service of user", "KoboldCpp: process 700", "TabbyAPI: process 800"):
+        assert line in said
+    assert "process 211" not in said and "process 900" not in said
+    assert "gpuward guard game start --pid $PPID" in said and "gpuward run --vram 8G --anyway -- %command%" in said
+    files = full.files()
+    assert files["etc/gpuward/token"][0] & 0o777 == 0o600 and len(files["etc/gpuward/token"][2]) == 65
+    assert files[USER_TOKEN][0] & 0o777 == 0o600 and files[USER_TOKEN][2] == files["etc/gpuward/token"][2]
+    assert files[USER_TOKEN][1] == (full.path / "home/alice").stat().st_uid
+    assert files["home/alice/.config/gpuward"][0] & 0o777 == 0o700
+    text = files["etc/gpuward/gpuward.toml"][2]
+    assert text.count("\n[[worker]]\n") == 9 and 'mode = "dry-run"' in text and "x.gguf" not in text
+    config = full.path / "check.toml"
+    config.write_text(text.replace("/etc/gpuward", str(full.path / "etc/gpuward")))
+    checked = support.gpuward("config", "check", str(config))
+    assert checked.returncode == support.OK, checked.stderr
+
+
+def test_nothing_is_changed_without_a_gpu_without_a_terminal_or_in_a_dry_run(full):
+    before = full.files()
+    assert "would" in full.setup("--dry-run").stdout
+    assert "setup --yes" in full.setup(code=support.FAILED).stderr
+    shutil.rmtree(full.path / "sys")
+    done = full.setup("--yes", code=support.NO_GPU)
+    assert "no GPU was found" in done.stderr and "write /etc/gpuward/gpuward.toml" in done.stdout
+    assert full.files() == before
+
+
+def test_undo_removes_exactly_what_setup_wrote(full):
+    before = full.files()
+    full.setup("--yes")
+    full.setup("--yes")  # again: it replaces only its own configuration
+    assert "removed /etc/gpuward/token" in full.setup("--undo").stdout
+    assert full.files() == before
+    assert "nothing to undo" in full.setup("--undo").stdout
+
+
+def test_a_file_that_a_person_edited_or_wrote_is_kept_and_named(full):
+    full.setup("--yes")
+    config = full.path / "etc/gpuward/gpuward.toml"
+    config.write_text(config.read_text() + "[log]\nlevel = \"debug\"\n")
+    edited = config.read_text()
+    said = " ".join(full.setup("--yes").stdout.split())
+    assert "a person wrote or changed" in said and config.read_text() == edited
+    assert "kept /etc/gpuward/gpuward.toml: it was changed" in full.setup("--undo").stdout
+    assert config.read_text() == edited and sorted(os.listdir(config.parent)) == ["gpuward.toml"]
+    assert "[[worker]]" in full.setup("--yes").stdout  # lines to choose from
+    assert config.read_text() == edited and not (config.parent / "token").exists()
+    config.write_text("# only an example\n")
+    full.setup("--yes")
+    assert config.read_text() == "# only an example\n" and (config.parent / "gpuward.d/setup.toml").exists()
+
+
+def test_no_link_in_the_home_of_the_user_is_followed(full):
+    aim = full.path / "aim"
+    aim.mkdir(mode=0o777)
+    (full.path / "home/alice/.config").symlink_to(aim)
+    assert "setup follows no link" in " ".join(full.setup("--yes").stdout.split())
+    assert list(aim.iterdir()) == []
+    full.setup("--undo")
+    assert not (full.path / "etc/gpuward").exists()
+
+
+def test_a_manifest_that_another_user_can_write_is_not_used(full):
+    full.setup("--yes")
+    manifest = full.path / "etc/gpuward/setup.json"
+    manifest.chmod(0o666)
+    assert "can write it" in full.setup("--undo", code=support.FAILED).stderr
+    assert (full.path / "etc/gpuward/token").exists()
+
+
+def interrupted(tree, *args):
+    """Runs setup, killed before its first, second, ... call, until one run ends by itself; yields after each."""
+    for at in range(1, 400):
+        done = support.gpuward("setup", "--root", str(tree.path), *args, env=support.environment(
+            SUDO_USER="alice", LD_PRELOAD=SHIM, KILL_AT=at))
+        yield done
+        if done.returncode == support.OK:
+            return
+    raise AssertionError("setup never came to its end")
+
+
+@pytest.mark.skipif("ASAN_OPTIONS" in os.environ or "TSAN_OPTIONS" in os.environ, reason="a sanitizer must be loaded first")
+def test_interrupted_at_each_step_nothing_is_half_written_and_undo_works(full):
+    before = full.files()
+    whole = {}
+    runs = 0
+    for _ in interrupted(full, "--yes"):
+        runs += 1
+        for name, (_, _, text) in full.files().items():
+            if name.endswith(("token", ".toml", ".conf")):
+                assert text and text.endswith("\n") and (len(text) == 65 or "gpuward setup" in text), name
+            if name.endswith("setup.json"):
+                json.loads(text)
+        full.setup("--undo")
+        assert full.files() == before
+    assert runs > 25
+    # an undo that is interrupted is finished by the next, and setup continues after an interruption
+    full.setup("--yes")
+    whole = set(full.files())
+    for _ in interrupted(full, "--undo"):
+        full.setup("--yes")
+        assert set(full.files()) == whole
+    full.setup("--undo")
+    assert full.files() == before
+
+
+def test_it_asks_at_most_three_questions_and_no_answer_changes_nothing(full):
+    before = full.files()
+
+    def answer(text):
+        main, side = pty.openpty()
+        child = subprocess.Popen([support.PROGRAM, "setup", "--root", full.path], stdin=side, stdout=side, stderr=side,
+                                 env=support.environment(SUDO_USER="alice"))
+        os.close(side)
+        os.write(main, text)
+        out = b""
+        while True:
+            try:
+                part = os.read(main, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            out += part
+        os.close(main)
+        return child.wait(), out.decode()
+    code, said = answer(b"\x04")
+    assert code == support.FAILED and "nothing was changed" in said and full.files() == before
+    code, said = answer(b"n\nn\nn\n")
+    assert code == support.OK and said.count("[Y/n]") <= 3
+    assert "[[worker]]" not in (full.path / "etc/gpuward/gpuward.toml").read_text()
+    assert not (full.path / USER_TOKEN).exists()
+
+
+def test_a_user_without_rights_reads_what_setup_needs():
+    argv = [str(support.PROGRAM), "setup", "--yes", "--simulate=demo"]
+    if os.getuid() == 0:
+        argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *argv]
+    done = subprocess.run(argv, capture_output=True, text=True, env=support.environment(), stdin=subprocess.DEVNULL)
+    assert done.returncode == support.FAILED and "must be root" in done.stderr and "sudo gpuward setup" in done.stderr

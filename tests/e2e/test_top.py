@@ -1,0 +1,245 @@
+"""gpuward top on a terminal of tmux: whole screens, keys, sizes, and what happens when its source goes away.
+
+GPUWARD_GOLDEN=write writes the screens of tests/golden again; read the difference before you commit it.
+"""
+import itertools
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from guarded import configure, table
+from service import Service
+from support import FAILED, FIXTURES, OK, PROGRAM, TIMEOUT, TOP, USAGE, Terminal, environment, gpuward, wait
+from worker import GIB, Process, World
+
+GOLDEN = TOP / "tests" / "golden"
+STILL = [f"--simulate={GOLDEN / 'still.toml'}", "--root", FIXTURES / "amd-discrete", "--backend=nvml"]
+COLOUR = re.compile(r"\x1b\[[0-9;]*[39][0-7]m")
+number = itertools.count()
+
+pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
+
+
+class Screen:
+    """gpuward top in a tmux of its own.  When it has ended, the screen shows "exit STATUS"."""
+
+    def __init__(self, path, columns, rows, *args, kind="screen", **env):
+        self.socket = path / f"tmux-{next(number)}"
+        words = " ".join(f"'{w}'" for w in ("top", *map(str, args)))
+        script = path / f"run-{next(number)}"
+        script.write_text(f"export TERM={kind}\n'{PROGRAM}' {words}\necho exit $?\nread wait\n")
+        self.env = environment(HOME=path, **env)
+        self.tmux("-f", "/dev/null", "new-session", "-d", "-x", columns, "-y", rows, f"sh '{script}'", ";",
+                  "set", "status", "off", ";", "set", "window-size", "manual")
+        self.resize(columns, rows)
+
+    def tmux(self, *words):
+        return subprocess.run(["tmux", "-u", "-S", self.socket, *map(str, words)], env=self.env, check=True, timeout=TIMEOUT,
+                              capture_output=True, encoding="utf-8").stdout
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        subprocess.run(["tmux", "-S", self.socket, "kill-server"], env=self.env, capture_output=True)
+
+    def text(self, *how):
+        return self.tmux("capture-pane", "-p", *how)
+
+    def keys(self, *keys):
+        for key in keys:
+            self.tmux("send-keys", key)
+        return self
+
+    def resize(self, columns, rows):
+        self.tmux("resize-window", "-x", columns, "-y", rows)
+
+    def until(self, *texts, gone=()):
+        """Waits until the screen has these texts, and none of those that should be gone."""
+        shown = [""]
+
+        def there():
+            shown[0] = self.text()
+            return all(t in shown[0] for t in texts) and not any(t in shown[0] for t in gone)
+        wait(there, lambda: f"{texts} on this screen:\n{shown[0]}")
+        return shown[0]
+
+
+def masked(text):
+    """The screen without what changes with time: clock, energy, and how far the graphs are filled."""
+    text = re.sub(r"\d\d:\d\d:\d\d", "HH:MM:SS", text)
+    text = re.sub(r"\d+ J in \d+s", "N J in Ns", text)
+    text = re.sub(r" +\d+ J (free|idle)", "      N J \\1", text)
+    text = re.sub(r"[⠀-⣿┄]", " ", text)
+    return "".join(line.rstrip() + "\n" for line in text.splitlines())
+
+
+SCREENS = {
+    "80x24": (80, 24, {}, [], []),
+    "200x60": (200, 60, {}, [], []),
+    "ascii-60x10": (60, 10, {"LANG": "C"}, [], []),
+    "zoom-100x40": (100, 40, {}, ["Enter"], ["Esc all GPUs"]),
+    "help-80x24": (80, 24, {}, ["?"], ["Keys of gpuward top"]),
+}
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_the_screen_is_as_it_was(name, tmp_path):
+    columns, rows, env, keys, then = SCREENS[name]
+    with Screen(tmp_path, columns, rows, *STILL, "-d", "100ms", **env) as top:
+        # a second process list, after which SM % is known, and a second reading of the counter
+        top.until("train", " 50 ", "q quit", *([" J"] if rows < 12 else [" J in "]))
+        got = masked(top.keys(*keys).until(*then))
+    path = GOLDEN / f"top-{name}.txt"
+    if os.environ.get("GPUWARD_GOLDEN") == "write":
+        path.write_text(got)
+    assert got == path.read_text()
+
+
+def test_a_small_terminal_gets_a_sentence_until_it_is_enlarged(tmp_path):
+    with Screen(tmp_path, 200, 60, "--simulate=eight-gpus") as top:
+        top.until("GPU 7", "torchrun", "utilisation")
+        top.resize(50, 8)
+        top.until("needs 60 columns and 10 rows", "terminal has 50 and 8", gone=["GPU 7"])
+        top.resize(80, 24)
+        top.until("8 GPUs", "torchrun", gone=["needs 60"])
+        top.keys("q").until("exit 0")
+
+
+def test_the_first_line_marks_simulated_gpus_and_q_leaves_the_terminal_as_it_was(tmp_path):
+    with Screen(tmp_path, 80, 24, "--simulate=sixty-four") as top:
+        assert "SIMULATED" in top.until("GPUs 1 to 14 of 64").splitlines()[0]
+        top.keys("Tab", "End").until("GPUs 51 to 64 of 64")
+        assert "GPUs" not in top.keys("q").until("exit 0", gone=["GPUs"])
+
+
+def test_keys_sort_filter_and_pause(tmp_path):
+    with Screen(tmp_path, 100, 30, "--simulate", "--sort", "memory") as top:
+        text = top.until("vllm serve", "jupyter-kernel", "MEMORY▼")
+        assert text.index("vllm serve") < text.index("jupyter-kernel")
+        top.keys("r").until("MEMORY▲")
+        wait(lambda: top.text().index("jupyter-kernel") < top.text().index("vllm serve"), "the reverse order")
+        top.keys("<").until("SM%▲", "sorted by SM%")
+        top.keys("/", "v", "l", "l", "Enter").until("filter: vll", gone=["jupyter-kernel"])
+        top.keys("/", "Escape").until("jupyter-kernel", gone=["filter:"])
+        top.keys("Space").until("PAUSED")
+        top.keys("Space").until("SIMULATED", gone=["PAUSED"])
+
+
+@pytest.mark.parametrize("args,env", [(["--color=never"], {}), ([], {"NO_COLOR": "1"}), ([], {"kind": "vt100"})])
+def test_no_colour_where_it_is_unwanted(args, env, tmp_path):
+    with Screen(tmp_path, 80, 24, "--simulate", *args, **env) as top:
+        top.until("vllm serve")
+        assert not COLOUR.search(top.text("-e"))
+
+
+@pytest.mark.parametrize("kind", ["screen", "xterm-256color"])
+def test_eight_colours_are_enough(kind, tmp_path):
+    with Screen(tmp_path, 80, 24, "--simulate", kind=kind) as top:
+        top.until("vllm serve")
+        shown = top.text("-e")
+        assert COLOUR.search(shown) and "38;5" not in shown and "38;2" not in shown
+
+
+def test_a_service_that_is_gone_leaves_old_figures_and_is_found_again(tmp_path):
+    with Service("demo", config=configure(table("vllm", "exec", match_name="vllm serve", evict_command=["/bin/true"],
+                                                resume_command=["/bin/true"]), mode="observe")) as service:
+        address = service.url.removeprefix("http://")
+        with Screen(tmp_path, 120, 30, "--address", address) as top:
+            top.until("python train.py", "guard observe: vllm", "contender", "vllm ")
+            service.stop()
+            shown = top.until("These figures are", "old: no service listens on " + address, "trying again")
+            assert "python train.py" in shown  # the last figures stay ...
+            assert not COLOUR.search(top.text("-e").split("GPU 0")[1])  # ... but without their colours
+            service.restart()
+            top.until("python train.py", gone=["old: "])
+            top.keys("q").until("exit 0")
+
+
+def test_a_service_is_found_by_its_configuration_and_direct_does_not_ask_it(tmp_path):
+    with Service("h200") as service:
+        config = tmp_path / "root/etc/gpuward/gpuward.toml"
+        config.parent.mkdir(parents=True)
+        config.write_text(f'[service]\nlisten = ["{service.url.removeprefix("http://")}"]\n')
+        with Screen(tmp_path, 160, 30, GPUWARD_CONFIG_ROOT=tmp_path / "root") as top:
+            top.until("matmul", "read from the service")
+        with Screen(tmp_path, 160, 30, "--direct", "--backend=none", GPUWARD_CONFIG_ROOT=tmp_path / "root") as top:
+            top.until("read from the driver")
+
+
+@pytest.fixture
+def world(tmp_path):
+    (tmp_path / "w").mkdir()
+    return World(tmp_path / "w")
+
+
+def test_only_a_process_of_the_user_can_be_ended_and_only_after_a_question(tmp_path, world):
+    with Process(world, ["/bin/sleep", "1000"]) as own:
+        world.hold(own.pid, GIB)
+        with Screen(tmp_path, 110, 24, f"--simulate={world.scenario}") as top:
+            top.until(str(own.pid), "sleep")
+            top.keys("k").until(f"End sleep (pid {own.pid}) with SIGTERM?")
+            top.keys("n").until("nothing was ended")
+            assert own.child.poll() is None
+            top.keys("k").until("with SIGTERM?")
+            top.keys("y").until("SIGTERM was sent")
+            assert own.child.wait(TIMEOUT) == -15
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs another user's process")
+def test_even_root_is_not_offered_to_end_the_process_of_another_user(tmp_path, world):
+    with Process(world, ["/bin/sleep", "1000"], user=65534) as other:
+        world.hold(other.pid, GIB)
+        with Screen(tmp_path, 110, 24, f"--simulate={world.scenario}") as top:
+            top.until(str(other.pid), "sleep")
+            shown = top.keys("k").until("belongs to", "top ends only your own processes")
+            assert "SIGTERM?" not in shown
+            top.keys("y").until("sleep", gone=["belongs to"])
+            assert other.child.poll() is None
+
+
+def test_names_of_others_do_not_reach_the_terminal_as_commands(tmp_path, scenario):
+    evil = scenario('[[gpu]]\nprofile = "h100"\nname = "red \\u001b[31m\\u202e and \\r over"\n'
+                    '[[gpu.process]]\nname = "a\\u001b]0;title\\u0007\\u009b2J"\nmemory = "1 GiB"\n')
+    with Screen(tmp_path, 100, 24, evil) as top:
+        assert "red ?[31m? and ? over" in top.until("a?]0;title??2J")
+        assert top.tmux("display-message", "-p", "#{pane_title}").strip() != "title"
+
+
+def test_a_lost_gpu_is_named_with_what_happened(tmp_path, scenario):
+    goes = scenario('[[gpu]]\nprofile = "h100"\ncount = 2\n[[timeline]]\nat = 1\ndo = "lose"\ngpu = 1\n')
+    with Screen(tmp_path, 120, 24, goes) as top:
+        top.until("GPU 1  ", "lost", "fell off the bus", "GPU 0", "idle")
+
+
+def test_a_hanging_driver_does_not_block_the_keys(tmp_path, scenario):
+    hangs = scenario('[[gpu]]\nprofile = "h100"\n[[fault]]\ncall = "nvmlDeviceGetUtilizationRates"\nhang = true\nfrom = 1\n')
+    with Screen(tmp_path, 100, 24, hangs, "--timeout=20s") as top:
+        top.until("These figures are", "the last reading has not ended")
+        top.keys("q").until("exit 0")
+
+
+@pytest.mark.parametrize("args,message", [
+    ([], "top needs a terminal; for a pipe, a file or a simple terminal use gpuward snapshot -w"),
+    (["--interval=1ms"], "--interval takes a time from 100ms to 1h"),
+    (["--sort=height"], "--sort takes the title of a column"),
+    (["--json"], "top has no JSON output"),
+])
+def test_what_cannot_work_is_refused_with_a_sentence(args, message):
+    done = gpuward("top", "--simulate", *args)
+    assert done.returncode == USAGE and message in done.stderr and done.stdout == ""
+
+
+def test_a_named_service_that_does_not_answer_is_an_error(tmp_path):
+    out, code = Terminal(80, "top", "--address", "127.0.0.1:9").end()
+    assert code == FAILED and "no service listens on 127.0.0.1:9" in out
+
+
+def test_without_ncurses_the_missing_package_is_named_and_other_commands_work(tmp_path):
+    (tmp_path / "libncursesw.so.6").write_text("")  # takes the place of the real one
+    out, code = Terminal(120, "top", "--simulate", LD_LIBRARY_PATH=tmp_path).end()
+    assert code == FAILED and "libncursesw6" in out.replace("\n", " ") and "\x1b" not in out
+    assert gpuward("list", "--simulate", env=environment(LD_LIBRARY_PATH=tmp_path)).returncode == OK

@@ -1,0 +1,438 @@
+#include "cli/cli.h"
+#include "cli/top_documents.h"
+#include "cli/top_gpu_view.h"
+#include "cli/top_screen.h"
+
+#include "base/clock.h"
+#include "base/json_doc.h"
+
+#include <math.h>
+
+#include "test.h"
+
+/* Replace the real functions: no test here prints an error or a figure line by line. */
+void cli_error(const char *fmt, ...)
+{
+	(void)fmt;
+}
+
+void cli_bytes(char out[static 16], double bytes)
+{
+	(void)out, (void)bytes;
+}
+
+static struct top_model model;
+static struct top_ui ui;
+static struct canvas canvas;
+
+static int set_up(void **state)
+{
+	top_model_init(&model);
+	ui = (struct top_ui){ .order = { .column = TOP_SM, .gpu = -1 }, .now_ns = NS_PER_S };
+	canvas.utf8 = true;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	top_model_done(&model);
+	canvas_done(&canvas);
+	free(ui.row);
+	return 0;
+}
+
+#define TEST_SETUP    set_up
+#define TEST_TEARDOWN tear_down
+
+/* Makes n GPUs at 300 of 400 W with one process each. */
+static void fill(unsigned n)
+{
+	assert_int_equal(top_model_set_gpus(&model, n), 0);
+	for (unsigned i = 0; i < n; i++) {
+		struct top_gpu *g = &model.gpu[i];
+		struct top_process *p = top_model_add_process(&model);
+		char uuid[24];
+
+		snprintf(uuid, sizeof(uuid), "GPU-%u", i);
+		top_gpu_begin(g, uuid);
+		g->index = i;
+		snprintf(g->name, sizeof(g->name), "Test card");
+		memset(g->absence, GW_HAVE, sizeof(g->absence));
+		g->value[TOP_POWER] = 300;
+		g->value[TOP_POWER_LIMIT] = g->value[TOP_POWER_LIMIT_MAX] = 400;
+		g->value[TOP_UTILIZATION] = 0.5;
+		g->value[TOP_MEMORY_USED] = 10e9;
+		g->value[TOP_MEMORY_TOTAL] = 80e9;
+		g->value[TOP_TEMPERATURE] = 60;
+		g->value[TOP_MARGIN] = 25;
+		g->energy_j = 12345;
+		g->energy_s = 61;
+		top_gpu_remember(g);
+		p->pid = 100 + i;
+		p->gpu = i;
+		p->sm_ratio = 0.1 * (i % 10);
+		p->memory_bytes = 1e9 * (n - i);
+		snprintf(p->name, sizeof(p->name), "job%u", i);
+	}
+	model.read_ns = NS_PER_S;
+	model.interval_ns = NS_PER_S / 2;
+}
+
+/* Draws and returns the screen as text; valid until the next call. */
+static const char *drawn(unsigned rows, unsigned columns)
+{
+	static char text[400 * 1024];
+	struct buf b;
+
+	buf_init_fixed(&b, text, sizeof(text));
+	assert_int_equal(top_ui_arrange(&ui, &model), 0);
+	assert_int_equal(canvas_resize(&canvas, rows, columns), 0);
+	top_screen_draw(&canvas, &model, &ui);
+	canvas_print(&canvas, &b);
+	assert_int_equal(b.err, 0);
+	return text;
+}
+
+TEST(one_gpu_gets_large_graphs_and_all_of_its_figures)
+{
+	const char *text;
+
+	fill(1);
+	snprintf(model.gpu[0].held, sizeof(model.gpu[0].held), "power limit");
+	text = drawn(24, 80);
+	assert_in(text, "1 GPU");
+	assert_in(text, "GPU 0  Test card");
+	assert_in(text, "300/400 W");
+	assert_in(text, "9.3/74.5 GiB");
+	assert_in(text, "60 °C, 25 left");
+	assert_in(text, "12.3 kJ in 1m01s");
+	assert_in(text, "clocks limited by power limit");
+	assert_in(text, "job0");
+}
+
+TEST(every_gpu_is_on_the_screen_or_can_be_scrolled_to)
+{
+	static const unsigned sizes[][2] = { { 10, 60 }, { 24, 80 }, { 60, 200 } };
+	char wanted[32];
+
+	fill(64);
+	ui.focus = TOP_FOCUS_GPUS;
+	for (unsigned s = 0; s < COUNT_OF(sizes); s++)
+		for (ui.gpu = 0; ui.gpu < 64; ui.gpu++) {
+			snprintf(wanted, sizeof(wanted), "\n%3u ", ui.gpu);
+			assert_in(drawn(sizes[s][0], sizes[s][1]), wanted);
+		}
+}
+
+TEST(no_size_and_no_number_of_gpus_writes_outside_of_the_canvas)
+{
+	for (unsigned n = 0; n <= 20; n += n < 4 ? 1 : 8) {
+		top_model_done(&model);
+		top_model_init(&model);
+		fill(n);
+		for (unsigned rows = 1; rows < 70; rows += 3)
+			for (unsigned columns = 1; columns < 240; columns += 7)
+				for (unsigned view = 0; view < 4; view++) {
+					ui.zoom = view == 1;
+					ui.prompt =
+						view == 2 ? TOP_PROMPT_HELP : TOP_PROMPT_NONE;
+					canvas.utf8 = view != 3;
+					drawn(rows, columns);
+				}
+		ui.selected = ui.gpu = 0;
+	}
+}
+
+TEST(a_small_terminal_gets_a_sentence_with_the_least_size)
+{
+	fill(1);
+	assert_in(drawn(9, 80), "needs 60 columns and 10 rows; this terminal has 80 and 9");
+	assert_null(strstr(drawn(10, 60), "needs"));
+}
+
+TEST(a_simulated_machine_is_marked_in_the_first_line)
+{
+	char first[200];
+
+	fill(2);
+	model.simulated = true;
+	sscanf(drawn(10, 60), "%199[^\n]", first);
+	assert_in(first, "SIMULATED");
+}
+
+TEST(figures_of_a_service_that_is_gone_are_shown_as_old)
+{
+	fill(1);
+	snprintf(model.problem, sizeof(model.problem), "no service listens");
+	ui.now_ns = 13 * NS_PER_S;
+	assert_in(drawn(24, 80), "These figures are 12s old: no service listens; trying again");
+	for (unsigned column = 0; column < 80; column++) /* a row of the GPU */
+		assert_int_equal(canvas_at(&canvas, 3, column)->style, CANVAS_DIM);
+	model.problem[0] = '\0';
+	model.read_ns = ui.now_ns;
+	assert_null(strstr(drawn(24, 80), " old"));
+}
+
+TEST(a_reading_that_does_not_end_makes_figures_old_without_a_message)
+{
+	fill(1);
+	ui.now_ns = model.read_ns + 2 * NS_PER_S;
+	assert_true(top_model_old_s(&model, ui.now_ns) == 0);
+	ui.now_ns = model.read_ns + 4 * NS_PER_S;
+	assert_true(top_model_old_s(&model, ui.now_ns) == 4);
+	model.interval_ns = 10 * NS_PER_S; /* a service that reads seldom */
+	assert_true(top_model_old_s(&model, ui.now_ns) == 0);
+}
+
+TEST(an_unknown_figure_is_a_dash_and_the_zoom_says_why)
+{
+	const char *text;
+
+	fill(1);
+	model.gpu[0].value[TOP_UTILIZATION] = NAN;
+	model.gpu[0].absence[TOP_UTILIZATION] = GW_ABSENT_NOT_SUPPORTED;
+	text = drawn(24, 80);
+	assert_in(text, "· -");
+	ui.zoom = true;
+	assert_in(drawn(40, 100), "utilisation: unknown, this device does not have it");
+}
+
+TEST(names_cannot_control_or_reorder_the_terminal)
+{
+	fill(1);
+	snprintf(model.process[0].command, sizeof(model.process[0].command),
+		 "a\033[31m\r\n\xff \u202eevil\u200b \u4f60");
+	snprintf(model.gpu[0].name, sizeof(model.gpu[0].name), "x\033]0;y\a");
+	drawn(24, 80);
+	for (unsigned i = 0; i < 24 * 80; i++) {
+		uint32_t code = canvas.cell[i].code;
+
+		assert_true(code == 0 || (code >= 0x20 && code != 0x7F));
+		assert_true(code < 0x80 || code >= 0xA0);
+		assert_true(code != 0x202E && code != 0x200B);
+	}
+	assert_in(drawn(24, 80), "a?[31m??? ?evil? \u4f60");
+	canvas.utf8 = false;
+	assert_in(drawn(24, 80), "a?[31m??? ?evil? ?");
+}
+
+TEST(without_utf8_every_character_is_ascii)
+{
+	fill(8);
+	canvas.utf8 = false;
+	for (unsigned i = 0; i < 3; i++) {
+		ui.zoom = i == 2;
+		drawn(i ? 60 : 24, i ? 200 : 80);
+		for (unsigned k = 0; k < canvas.rows * canvas.columns; k++)
+			assert_in_range(canvas.cell[k].code, ' ', '~');
+	}
+}
+
+TEST(processes_are_sorted_and_unknown_values_stay_last)
+{
+	static const struct {
+		enum top_column column;
+		bool reverse;
+		unsigned row[3];
+	} rows[] = {
+		{ TOP_SM, false, { 2, 0, 1 } },     { TOP_SM, true, { 0, 2, 1 } },
+		{ TOP_MEMORY, false, { 0, 1, 2 } }, { TOP_MEMORY, true, { 2, 1, 0 } },
+		{ TOP_PID, false, { 0, 1, 2 } },    { TOP_COMMAND, true, { 2, 1, 0 } },
+	};
+
+	fill(3);
+	model.process[1].sm_ratio = NAN;
+	for (unsigned i = 0; i < COUNT_OF(rows); i++) {
+		unsigned row[3];
+
+		ui.order.column = rows[i].column;
+		ui.order.reverse = rows[i].reverse;
+		assert_int_equal(top_order_apply(&ui.order, &model, row), 3);
+		assert_memory_equal(row, rows[i].row, sizeof(row));
+	}
+}
+
+TEST(the_filter_finds_pid_user_and_command_and_the_cursor_stays_on_its_process)
+{
+	fill(5);
+	ui.order.column = TOP_PID;
+	drawn(24, 80);
+	ui.selected = 3;
+	ui.follow = true;
+	snprintf(ui.order.filter, sizeof(ui.order.filter), "JOB3");
+	assert_in(drawn(24, 80), "job3");
+	assert_int_equal(ui.rows, 1);
+	assert_true(top_ui_selected(&ui, &model)->pid == 103);
+	snprintf(ui.order.filter, sizeof(ui.order.filter), "103");
+	drawn(24, 80);
+	assert_int_equal(ui.rows, 1);
+	ui.order.filter[0] = '\0';
+	drawn(24, 80);
+	assert_true(top_ui_selected(&ui, &model)->pid == 103);
+	snprintf(ui.order.filter, sizeof(ui.order.filter), "nothing has this");
+	assert_in(drawn(24, 80), "No process matches the filter.");
+	assert_null(top_ui_selected(&ui, &model));
+}
+
+TEST(the_question_before_a_process_is_ended_keeps_its_name_and_pid)
+{
+	fill(3);
+	drawn(24, 80);
+	ui.target = *top_ui_selected(&ui, &model); /* the largest SM %: job2 */
+	ui.prompt = TOP_PROMPT_KILL;
+	assert_in(drawn(24, 80), "End job2 (pid 102) with SIGTERM?");
+	model.process[0].sm_ratio = 1; /* another process takes the first row */
+	assert_in(drawn(24, 80), "End job2 (pid 102) with SIGTERM?");
+	assert_true(top_ui_selected(&ui, &model)->pid == 100);
+}
+
+TEST(a_graph_shows_gaps_a_known_zero_and_the_limit)
+{
+	struct top_gpu *g;
+
+	fill(1);
+	g = &model.gpu[0];
+	g->value[TOP_POWER] = NAN;
+	top_gpu_remember(g);
+	g->value[TOP_POWER] = 0;
+	top_gpu_remember(g);
+	assert_true(isnan(top_gpu_sample(g, TOP_GRAPH_POWER, 1)));
+	assert_true(top_gpu_sample(g, TOP_GRAPH_POWER, 2) == 300);
+	assert_true(isnan(top_gpu_sample(g, TOP_GRAPH_POWER, TOP_SAMPLES)));
+	drawn(24, 80);
+	/* The last column of the power graph: left dot unknown, right dot of a zero. */
+	for (unsigned row = 0; row < 24; row++)
+		if (canvas_at(&canvas, row, 79)->code == 0x2880)
+			return;
+	fail_msg("no cell has one dot for a known zero next to a gap");
+}
+
+TEST(missed_readings_leave_a_gap)
+{
+	fill(1);
+	top_model_add_gap(&model, model.read_ns + model.interval_ns);
+	assert_true(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 0) == 300);
+	top_model_add_gap(&model, model.read_ns + 5 * model.interval_ns);
+	for (unsigned i = 0; i < 4; i++)
+		assert_true(isnan(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, i)));
+	assert_true(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 4) == 300);
+}
+
+static struct json_doc *parsed(const char *text)
+{
+	struct json_doc *doc = NULL;
+	char message[200];
+
+	if (json_doc_new(text, strlen(text), &doc, message, sizeof(message)) != 0)
+		fail_msg("%s", message);
+	return doc;
+}
+
+TEST(documents_of_the_service_become_a_model)
+{
+	struct json_doc *doc = parsed(
+		"{\"devices\":[{\"index\":1,\"uuid\":\"GPU-a\",\"name\":\"Card\",\"state\":"
+		"\"ok\","
+		"\"power_watts\":300,\"fan_speed_ratio\":null,\"performance_state\":\"P0\","
+		"\"clock_event_reasons\":[\"sw_power_cap\",\"sw_thermal\"],"
+		"\"energy_joules_total\":5,\"energy_measured_seconds_total\":2,"
+		"\"seen_age_seconds\":7,\"absent\":{\"fan_speed_ratio\":\"not_supported\"}}],"
+		"\"source\":{\"simulated\":true,\"driver_version\":\"1.2\"}}");
+	const struct top_gpu *g;
+
+	assert_int_equal(top_read_devices(&model, doc), 0);
+	json_doc_free(doc);
+	g = &model.gpu[0];
+	assert_true(model.simulated && g->index == 1 && g->value[TOP_POWER] == 300);
+	assert_true(isnan(g->value[TOP_FAN]) && isnan(g->value[TOP_UTILIZATION]));
+	assert_true(g->absence[TOP_FAN] == GW_ABSENT_NOT_SUPPORTED);
+	assert_string_equal(g->held, "power limit, heat (software)");
+	assert_string_equal(g->pstate, "P0");
+	assert_true(g->energy_j == 5 && g->energy_s == 2);
+	assert_in(drawn(24, 80), "read 7 s ago");
+
+	doc = parsed("{\"processes\":[{\"device_uuid\":\"GPU-a\",\"pid\":7,\"start_ticks\":9,"
+		     "\"uid\":1000,\"types\":[\"compute\",\"graphics\"],\"name\":\"x\","
+		     "\"memory_bytes\":1073741824,\"utilization_sm_ratio\":0.25,"
+		     "\"energy_joules\":2000,\"cpu_used_cores\":1.5,\"run_seconds\":3700,"
+		     "\"unit\":\"a.service\"},{\"device_uuid\":\"GPU-other\",\"pid\":8}]}");
+	assert_int_equal(top_read_processes(&model, doc), 0);
+	json_doc_free(doc);
+	assert_int_equal(model.processes, 1);
+	doc = parsed(
+		"{\"mode\":\"enforce\",\"workers\":[{\"name\":\"ollama\",\"state\":\"evicted\","
+		"\"mask\":[\"contention\"],\"since_seconds\":12}]}");
+	assert_int_equal(top_read_guard(&model, doc), 0);
+	json_doc_free(doc);
+	doc = parsed("{\"uuid\":\"GPU-a\",\"processes\":[{\"pid\":7,\"class\":\"worker\","
+		     "\"worker\":\"ollama\"}]}");
+	top_read_guard_gpu(&model, doc);
+	json_doc_free(doc);
+	assert_in(drawn(24, 150), "guard enforce: ollama evicted 12s (contention)");
+	assert_in(drawn(24, 150), "C+G     25  1.0 GiB  2000 J   150  1h01m a.service          "
+				  "ollama evicted   x");
+}
+
+TEST(a_document_with_wrong_types_is_a_model_with_unknown_values)
+{
+	static const char *const texts[] = {
+		"{}",
+		"[]",
+		"{\"devices\":[null,3,{\"uuid\":4,\"index\":\"x\",\"absent\":[],\"power_"
+		"watts\":[],"
+		"\"clock_event_reasons\":[1,null]}],\"processes\":[{\"pid\":\"x\"}, 4],"
+		"\"workers\":[3,{}],\"series\":[{\"time\":3},{\"time\":[1,\"x\"],\"mean\":[]}]"
+		"}",
+	};
+
+	for (unsigned i = 0; i < COUNT_OF(texts); i++) {
+		struct json_doc *doc = parsed(texts[i]);
+
+		assert_int_equal(top_read_devices(&model, doc), 0);
+		assert_int_equal(top_read_processes(&model, doc), 0);
+		assert_int_equal(top_read_guard(&model, doc), 0);
+		top_read_guard_gpu(&model, doc);
+		top_read_host(&model, doc);
+		top_read_series(&model, doc);
+		model.read_ns = NS_PER_S;
+		drawn(24, 80);
+		json_doc_free(doc);
+	}
+	assert_int_equal(model.gpus, 3);
+	assert_true(isnan(model.gpu[2].value[TOP_POWER]));
+}
+
+TEST(the_history_of_the_service_ends_at_its_newest_reading)
+{
+	struct json_doc *doc = parsed("{\"series\":[{\"quantity\":\"power_watts\",\"gpu\":"
+				      "\"GPU-0\",\"step_seconds\":1,"
+				      "\"time\":[100,101,104],\"mean\":[1,2,5]}]}");
+
+	fill(1);
+	top_read_series(&model, doc);
+	json_doc_free(doc);
+	assert_true(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 0) == 5);
+	assert_true(isnan(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 1)));
+	assert_true(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 3) == 2);
+	assert_true(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 4) == 1);
+}
+
+TEST(figures_are_written_with_a_suitable_unit)
+{
+	char out[24];
+
+	gpu_view_energy(out, 9999);
+	assert_string_equal(out, "9999 J");
+	gpu_view_energy(out, 123456);
+	assert_string_equal(out, "123 kJ");
+	gpu_view_energy(out, NAN);
+	assert_string_equal(out, "-");
+	gpu_view_bytes(out, 610.0 * 1024 * 1024);
+	assert_string_equal(out, "610 MiB");
+	gpu_view_time(out, 90061);
+	assert_string_equal(out, "1d01h");
+	gpu_view_time(out, -1);
+	assert_string_equal(out, "0s");
+}
+
+TEST_MAIN(NULL, NULL)

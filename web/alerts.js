@@ -1,0 +1,132 @@
+// alerts: browser notifications about what needs a person.  Off until the user turns them on; loaded then, or when their dialog is
+// first opened.  They need an open page, because the service sends nothing to other hosts.
+import { keyOf, model, on } from "./data.js";
+import * as f from "./format.js";
+import { $, el, put, troubleOf } from "./rows.js";
+import { codes } from "./words.js";
+
+const KINDS = {
+	lost: "A GPU is lost or does not answer", hot: "A GPU is too hot", moved: "A worker left a GPU, came back, or did not leave",
+	window: "An energy window ended as suspect or invalid",
+};
+const HEAT = new Set(["sw_thermal", "hw_thermal"]);
+const AGAIN = 300e3; // milliseconds: the same about the same GPU is not repeated sooner
+
+// ---- settings, kept in this browser
+
+const load = () => JSON.parse(localStorage.getItem("alerts") || "null") || { on: false, kinds: Object.keys(KINDS) };
+const save = (s) => localStorage.setItem("alerts", JSON.stringify(s));
+const granted = () => window.Notification?.permission === "granted";
+const active = (kind) => load().on && granted() && load().kinds.includes(kind);
+
+// Why this browser cannot show any; "": it can.
+function obstacle() {
+	if (!window.isSecureContext)
+		return "The browser shows notifications only for https and for localhost. Open this page through one of them.";
+	if (!window.Notification)
+		return "This browser has no notifications.";
+	return Notification.permission === "denied" ? "This browser blocks notifications of this page. Allow them in the settings of the browser for this site." : "";
+}
+
+// ---- showing one
+
+const shown = new Map(); // tag: when
+
+function notify(kind, tag, title, body) {
+	if (!active(kind) || performance.now() - (shown.get(tag) ?? -Infinity) < AGAIN)
+		return;
+	shown.set(tag, performance.now());
+	show(tag, title, body);
+}
+
+function show(tag, title, body) {
+	const simulated = model.tick?.simulated || model.snapshot?.source?.simulated;
+	try {
+		const n = new Notification(`${simulated ? "Simulated: " : ""}${title}`, { body, tag: `gpuward ${tag}`, icon: "assets/icon.svg" });
+		n.onclick = () => {
+			window.focus();
+			n.close();
+		};
+	} catch {
+		put($("alerts-note"), "This browser does not let a page show notifications. A desktop browser does.");
+	}
+}
+
+// ---- what happens
+
+// Calls fresh(d) for each GPU of which is(d) became true since the last call.
+function edge(is, fresh) {
+	let was = null;
+	return () => {
+		const now = new Set(model.devices.filter(is).map(keyOf));
+		for (const d of was ? model.devices : [])
+			if (now.has(keyOf(d)) && !was.has(keyOf(d)))
+				fresh(d);
+		was = model.devices.length ? now : null;
+	};
+}
+
+const WORDS = { lost: "is lost", fault: "is faulty", stalled: "does not answer" };
+const followLost = edge((d) => d.state in WORDS, (d) => {
+	const t = troubleOf(d);
+	notify("lost", `lost ${keyOf(d)}`, `GPU ${d.index} ${WORDS[d.state]}`, f.sentences(t.what, t.remedy));
+});
+
+function isHot(d) {
+	const max = d.temperature_gpu_max_celsius ?? d.temperature_slowdown_celsius;
+	return d.clock_event_reasons?.some((r) => HEAT.has(r)) || (max != null && d.temperature_gpu_celsius != null && d.temperature_gpu_celsius >= max - 3);
+}
+const followHeat = edge(isHot, (d) => notify("hot", `hot ${keyOf(d)}`, `GPU ${d.index} is too hot`,
+	f.sentences(d.temperature_gpu_celsius == null ? "heat holds its clocks back" : `it has ${f.celsius(d.temperature_gpu_celsius)}`, "check its fans, the air and its load")));
+
+let open = null; // ids of windows that were open
+
+function followWindows() {
+	const list = [...model.windows.values()];
+	for (const w of open ? list : [])
+		if (w.state === "ended" && open.has(w.id) && w.validity !== "valid")
+			notify("window", `window ${w.id}`, `Energy window ${w.label || w.id}: ${f.words(w.validity || "no result")}`, f.sentences((w.codes || []).map((c) => codes[c] || f.words(c)).join("; ")));
+	open = new Set(list.filter((w) => w.state === "open").map((w) => w.id));
+}
+
+// ---- the dialog
+
+function draw() {
+	const s = load(), why = obstacle();
+	$("alerts-button").classList.toggle("set", s.on && granted());
+	put($("alerts-state"), s.on && granted() ? "Notifications are on in this browser, while this page is open." : "Notifications are off.");
+	put($("alerts-note"), why);
+	put($("alerts-go"), s.on && granted() ? "Turn off" : "Turn on");
+	$("alerts-go").disabled = Boolean(why) && !s.on;
+	$("alerts-test").hidden = !(s.on && granted());
+	for (const box of $("alerts-kinds").querySelectorAll("input"))
+		box.checked = s.kinds.includes(box.value);
+}
+
+async function flip() {
+	const s = load();
+	if (!s.on && !granted())
+		await Notification.requestPermission();
+	save({ ...s, on: !s.on && granted() });
+	draw();
+	if (!granted() && !obstacle())
+		put($("alerts-note"), "The browser was not given the permission. Nothing was changed.");
+}
+
+$("alerts-kinds").append(...Object.entries(KINDS).map(([value, text]) => el("label", {}, el("input", { type: "checkbox", value }), text)));
+$("alerts-kinds").addEventListener("change", () => save({ ...load(), kinds: [...$("alerts-kinds").querySelectorAll("input:checked")].map((b) => b.value) }));
+$("alerts-go").addEventListener("click", flip);
+$("alerts-test").addEventListener("click", () => show("test", "gpuward", "Notifications work in this browser."));
+on("tick", followHeat);
+on("snapshot", followLost); // which has the cause
+on("windows", followWindows);
+on("moved", (kind, text) => notify("moved", `moved ${text}`, { left: "A worker left its GPU", back: "A worker is back", stuck: "A worker did not leave" }[kind], f.sentences(text)));
+followHeat();
+followLost();
+followWindows();
+draw();
+
+export function openAlerts() {
+	draw();
+	$("alerts").showModal();
+}

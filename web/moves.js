@@ -1,0 +1,121 @@
+// moves: the decisions of the guard as moves.  A move is one line, such as "ollama left GPU 0 for game.exe", that
+// unfolds into its steps with their times.
+import * as f from "./format.js";
+import { el, put } from "./rows.js";
+
+const HOME = new Set(["active", "absent", "reconcile"]), AWAY = new Set(["evicted", "stuck"]), OUT = new Set(["suspect", "drain", "evict", "verify"]);
+const SOON = 2000; // milliseconds: a request belongs to the move that begins within this time
+// What a step of leaving or returning is, by the state that it leads to.
+const STEPS = {
+	suspect: "suspect", drain: "decided", evict: "ordered", verify: "answered", evicted: "freed", stuck: "not freed",
+	quiet: "quiet", precheck: "checked", resume: "ordered", "verify-up": "answered", active: "back", absent: "ended",
+};
+const TONES = { left: "calm", back: "good", stayed: "calm", stuck: "bad", leaving: "warn", returning: "warn", note: "calm", found: "calm" };
+
+const at = (d) => Date.parse(d.time_utc);
+
+// Groups decisions, oldest first, into moves of { id, worker, kind, steps }.  A note, such as a request, changes no state: it
+// begins the move that follows at once, or is a move of its own.
+export function movesOf(decisions) {
+	const out = [], open = new Map();
+	for (const d of decisions) {
+		let m = open.get(d.worker);
+		if (!m || (m.kind === "note" && (d.from === d.to || at(d) - at(m.steps[0]) > SOON))) {
+			m = { id: d.id, worker: d.worker, kind: "note", steps: [] };
+			out.push(m);
+			open.set(d.worker, m);
+		}
+		m.steps.push(d);
+		if (d.from === d.to)
+			continue;
+		if (m.kind === "note")
+			m.kind = HOME.has(d.from) || OUT.has(d.to) ? "leaving" : "returning";
+		const home = HOME.has(d.to);
+		if (!home && !AWAY.has(d.to))
+			continue;
+		open.delete(d.worker);
+		m.kind = d.to === "stuck" ? "stuck" : d.from === "reconcile" ? "found" : (m.kind === "leaving") === home ? "stayed" : home ? "back" : "left";
+	}
+	return out;
+}
+
+// ---- texts
+
+const last = (m) => m.steps.at(-1);
+const step = (m, ...states) => m.steps.find((d) => states.includes(d.to) && d.from !== d.to);
+const took = (a, b) => f.seconds(Math.max(0, at(b) - at(a)) / 1000 || 0.001);
+
+// The size at the beginning of an evidence, such as "10240 MiB".
+function sizeOf(text) {
+	const found = text?.match(/^(\d+) MiB/);
+	return found ? f.bytes(Number(found[1]) * 2 ** 20) : "";
+}
+
+// Who wanted the GPU: the name of the process in the evidence, or the reason.
+function cause(m, reasons) {
+	const d = step(m, "drain", "evict", "suspect") || last(m), name = d.evidence?.match(/^pid \d+ (.+?) [\d.]+ MiB/)?.[1];
+	if (name && (d.mask.includes("contention") || !d.mask.length))
+		return ` for ${name}`;
+	return d.mask.includes("manual") ? " on request" : d.mask.length ? ` because ${d.mask.map((r) => reasons[r] || r).join(" and ")}` : "";
+}
+
+// The move in one sentence.  context: { gpu(uuid), reasons }.
+export function headline(m, { gpu, reasons }) {
+	const d = last(m), first = m.steps[0], dry = d.dry_run, where = d.uuid ? ` ${gpu(d.uuid)}` : " its GPU";
+	const ordered = step(m, "drain", "evict"), resumed = step(m, "resume");
+	switch (m.kind) {
+	case "left":
+		return `${m.worker} ${dry ? "would have left" : "left"}${where}${cause(m, reasons)}` +
+			`${d.freed_bytes != null && ordered ? `: ${f.bytes(d.freed_bytes)} freed in ${took(ordered, d)}` : ""}${dry ? "; nothing was done" : ""}`;
+	case "back":
+		return `${m.worker} ${dry ? "would be back on" : "is back on"}${where}${sizeOf(d.evidence) && resumed ? `: ${sizeOf(d.evidence)} in ${took(resumed, d)}` : ""}`;
+	case "stayed":
+		return `${m.worker} ${HOME.has(d.to) ? `stayed on${where}` : `stayed off${where}`}: ${d.rule}`;
+	case "stuck":
+		return `${m.worker} did not leave${where}${cause(m, reasons)}: ${d.evidence || d.rule}`;
+	case "leaving":
+		return `${m.worker} is leaving${where}${cause(m, reasons)}`;
+	case "returning":
+		return `${m.worker} is returning to${where}`;
+	default:
+		return `${m.worker}: ${first.rule}${first.evidence ? ` (${first.evidence})` : ""}`;
+	}
+}
+
+function stepText(d, named) {
+	const text = named(d.evidence ? `${d.rule} (${d.evidence})` : d.rule);
+	return `${text}${d.freed_bytes != null && !text.includes("MiB") ? `; ${f.bytes(d.freed_bytes)} freed` : ""}${d.dry_run ? "; nothing was done" : ""}`;
+}
+
+// ---- the list
+
+const millis = (t) => `${f.clock(t)}.${String(new Date(t).getMilliseconds()).padStart(3, "0")}`;
+
+function fillSteps(list, m, named) {
+	m.steps.forEach((d, i) => {
+		if (!list.children[i])
+			list.append(el("li", {}, el("time"), el("span", { className: "after" }), el("b"), el("span")));
+		const [time, after, word, text] = list.children[i].children;
+		time.dateTime = d.time_utc;
+		put(time, millis(at(d)));
+		put(after, i ? `+${((at(d) - at(m.steps[0])) / 1000).toFixed(2)} s` : "");
+		put(word, d.from === d.to ? "note" : STEPS[d.to] || d.to);
+		put(text, stepText(d, named));
+	});
+}
+
+export function makeMove() {
+	return el("li", {}, el("details", {}, el("summary", {}, el("time"), el("span", { className: "badge" }), el("span")), el("ol", { className: "steps" })));
+}
+
+// context: { gpu(uuid), reasons, named(text) }.
+export function fillMove(li, m, context) {
+	const [head, list] = li.firstChild.children, [time, badge, text] = head.children, t = at(m.steps[0]);
+	time.dateTime = m.steps[0].time_utc;
+	time.title = new Date(t).toLocaleString();
+	put(time, f.when(t));
+	put(badge, m.kind);
+	badge.className = `badge ${TONES[m.kind]}`;
+	put(text, context.named(headline(m, context)));
+	fillSteps(list, m, context.named);
+}
