@@ -4,7 +4,8 @@ BUILD ?= build
 SCENARIO ?= demo
 PREFIX ?= /usr/local
 
-.PHONY: deps build run test test-deep coverage test-gpu test-systemd bench fuzz check install uninstall clean help
+.PHONY: deps build run test test-deep coverage test-gpu test-systemd bench fuzz check install uninstall deb rpm portable wheel
+.PHONY: clean help
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -75,6 +76,26 @@ install: deps
 uninstall:
 	@tools/uninstall build-install
 
+## make deb       Debian packages into dist/: gpuward, libgpuward0, libgpuward-dev, python3-gpuward
+deb:
+	@tools/deps package
+	@tools/package deb
+
+## make rpm       RPM packages into dist/
+rpm:
+	@tools/deps package
+	@tools/package rpm
+
+## make portable  dist/gpuward-VERSION-x86_64.tar.xz for glibc 2.31 and newer; needs no other library
+portable:
+	@tools/deps package
+	@tools/package portable
+
+## make wheel     the Python module with its library, as a wheel, into dist/
+wheel:
+	@tools/deps package
+	@tools/package wheel
+
 ## make clean     removes what was built
 clean:
-	rm -rf build build-*
+	rm -rf build build-* dist

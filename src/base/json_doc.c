@@ -56,10 +56,24 @@ static struct {
 #define POINTER(type, name, symbol, args) type(*name) args;
 	JANSSON_CALLS(POINTER)
 #undef POINTER
-	char missing[160]; /* why libcurl cannot be used; "": it can be used */
+	char missing[160]; /* why jansson cannot be used; "": it can be used */
 } jansson;                 /* one per process, never unloaded */
 static pthread_once_t jansson_once = PTHREAD_ONCE_INIT;
 
+#ifdef GPUWARD_JANSSON_ARCHIVE
+/* Linked statically, with "linked_" in front of each name: jansson shares names with json.h. */
+#define DECLARE(type, name, symbol, args) \
+	extern type linked_##name args __asm__("linked_" symbol);
+JANSSON_CALLS(DECLARE)
+#undef DECLARE
+
+static void jansson_load(void)
+{
+#define LINK(type, name, symbol, args) jansson.name = linked_##name;
+	JANSSON_CALLS(LINK)
+#undef LINK
+}
+#else
 static void jansson_load(void)
 {
 	void *library = dlopen("libjansson.so.4", RTLD_NOW | RTLD_LOCAL);
@@ -81,6 +95,7 @@ static void jansson_load(void)
 	JANSSON_CALLS(LOAD)
 #undef LOAD
 }
+#endif
 
 /* A struct json_doc is a jansson value under our own name. */
 static struct jansson_value *json_doc_value(const struct json_doc *r, const char *path)

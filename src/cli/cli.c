@@ -350,29 +350,38 @@ void cli_join(char *out, size_t size, char *const *argv)
 		buf_addf(&b, "%s%s", i ? " " : "", argv[i]);
 }
 
+bool cli_find_part(char *out, size_t size, const char *built, const char *installed)
+{
+	char self[4096];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (n > 0) {
+		self[n] = '\0';
+		dirname(self); /* shortens it in place */
+		snprintf(out, size, "%s/%s", self, built);
+		if (access(out, R_OK) == 0)
+			return true;
+		snprintf(out, size, "%s/" GPUWARD_UP "/%s", self, installed);
+		if (access(out, R_OK) == 0)
+			return true;
+	}
+	snprintf(out, size, GPUWARD_PREFIX "/%s", installed);
+	return access(out, R_OK) == 0;
+}
+
 static char library[4096 + 64];
 
-/* Finds the simulator: at GPUWARD_SIM_LIBRARY, else next to the program (build tree), else
- * where it is installed. */
+/* Finds the simulator: at GPUWARD_SIM_LIBRARY, else where it belongs. */
 static bool find_library(void)
 {
 	const char *given = getenv("GPUWARD_SIM_LIBRARY");
-	char self[4096];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
 	if (given && *given) {
 		snprintf(library, sizeof(library), "%s", given);
 		return access(library, R_OK) == 0;
 	}
-	if (n > 0) {
-		self[n] = '\0';
-		snprintf(library, sizeof(library), "%s/sim/libnvidia-ml.so.1", dirname(self));
-		if (access(library, R_OK) == 0)
-			return true;
-	}
-	snprintf(library, sizeof(library), "%s",
-		 GPUWARD_LIBDIR "/gpuward/sim/libnvidia-ml.so.1");
-	return access(library, R_OK) == 0;
+	return cli_find_part(library, sizeof(library), "sim/libnvidia-ml.so.1",
+			     GPUWARD_LIBDIR "/gpuward/sim/libnvidia-ml.so.1");
 }
 
 /* The functions of sim/gpuward-sim.h that are used here. */

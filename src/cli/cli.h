@@ -118,6 +118,11 @@ int cli_document_end(struct cli_document *doc);
 void cli_bytes(char out[static 16], double bytes); /* "140.4 GiB" */
 enum term_style cli_state_style(enum gw_device_state state);
 
+/* Finds an installed file of this program: `built` next to the program (build tree), else
+ * `installed` below the prefix, first as seen from the program, then as configured.  Returns
+ * false if there is none; out then names the last place. */
+bool cli_find_part(char *out, size_t size, const char *built, const char *installed);
+
 /* Joins the words of a command with blanks, cut at size. */
 void cli_join(char *out, size_t size, char *const *argv);
 

@@ -652,7 +652,7 @@ static int write_summary(const struct log_run *run)
 	render_summary(&doc.json, run);
 	err = json_end(&doc.json);
 	if (!err && strcmp(path, "-") == 0) {
-		err = output_write(path, &doc.buf, run->cli->quiet);
+		err = output_write(path, &doc.buf, true);
 		buf_done(&doc.buf);
 		return err;
 	}

@@ -7,36 +7,18 @@
 #include "serve_options.h"
 
 #include <errno.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define NAME "gpuward-serve"
 
-/* Finds the service program: next to this program, as in the build tree, else where it is
- * installed. */
-static const char *find_service(char *out, size_t size)
-{
-	char self[4096];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-	if (n > 0) {
-		self[n] = '\0';
-		snprintf(out, size, "%s/" NAME, dirname(self));
-		if (access(out, X_OK) == 0)
-			return out;
-	}
-	snprintf(out, size, "%s", GPUWARD_LIBEXECDIR "/gpuward/" NAME);
-	return access(out, X_OK) == 0 ? out : NULL;
-}
-
 /* Executes the service.  Returns only if this fails, with an exit code. */
 static int serve_run(struct cli *c)
 {
 	char path[4096 + sizeof(NAME)];
 
-	if (!find_service(path, sizeof(path)))
+	if (!cli_find_part(path, sizeof(path), NAME, GPUWARD_LIBEXECDIR "/gpuward/" NAME))
 		return cli_fail("this gpuward is installed without the service (" NAME
 				" is missing); build it with libmicrohttpd, sqlite3, zlib and "
 				"jansson: make build");

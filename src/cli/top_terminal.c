@@ -42,6 +42,19 @@ static struct {
 	struct canvas shown; /* what the terminal shows */
 } terminal;
 
+#ifdef GPUWARD_CURSES_LINKED
+/* The portable archive links the library statically. */
+static int load_curses(char *message, size_t size)
+{
+	(void)message;
+	(void)size;
+#define F(name) curses.name = name;
+	CURSES_FUNCTIONS(F)
+#undef F
+	curses.window = &stdscr;
+	return 0;
+}
+#else
 static int load_curses(char *message, size_t size)
 {
 	static const char *const names[] = {
@@ -80,6 +93,7 @@ missing:
 		 "libncursesw.so.6 lacks a function that top needs; install a current version");
 	return -GW_E_NOSUPPORT;
 }
+#endif
 
 static WINDOW *window(void)
 {

@@ -448,6 +448,8 @@ static bool reader_open_at_last(struct reader *r)
 			return false;
 		pause_ns = pause_ns < RETRY_MOST_NS / 2 ? 2 * pause_ns : RETRY_MOST_NS;
 	}
+	process_list_follow(r->reading[0].processes, r->reading[1].processes);
+	process_list_follow(r->reading[1].processes, r->reading[0].processes);
 	return true;
 }
 

@@ -34,6 +34,10 @@ struct tracked_mean {
 	uint64_t count;
 };
 
+struct tracked_temperature { /* degrees; NAN: unknown */
+	double begin, end, max;
+};
+
 struct tracked_process {
 	int64_t pid; /* 0: none */
 	char name[32];
@@ -56,7 +60,8 @@ struct tracked_window {
 	struct tracked_limits begin_limits, end_limits;
 	struct tracked_throttling throttling;
 	uint64_t ticks, missed, last_tick_ns;
-	double temp_begin, temp_end, temp_max, memory_max;
+	struct tracked_temperature temp;
+	double memory_max;
 	struct tracked_mean clock, utilization;
 	double utilization_max;         /* NAN: unknown */
 	uint64_t codes;                 /* codes raised by events */

@@ -271,7 +271,11 @@ static int settings_read(struct http_settings *s, const struct http_config *conf
 		return -GW_E_ARG;
 	}
 	if (config->tls_cert && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES) {
-		snprintf(message, size, "the HTTP library of this machine has no TLS support");
+		snprintf(
+			message, size,
+			"this gpuward has no TLS, because its HTTP library has none (as in the "
+			"portable archive): install a package of gpuward, or put a proxy with "
+			"TLS in front of it");
 		return -GW_E_NOSUPPORT;
 	}
 	r = name_setting(auth_load(&s->auth, config->token_file, message, size), "token_file",
