@@ -54,7 +54,7 @@ static void fill_device(struct measured_device *d, const struct bundle_found *f)
 	d->sensor = f->setup->sensor;
 	d->power_limit_w = f->window->begin_limits.known ? f->window->begin_limits.limit_w
 							 : f->setup->limit_w;
-	d->who = f->window->sharing.shares;
+	d->who = f->window->shares;
 	d->processes = d->who.count > 0;
 	d->baseline.net_joules = unknown;
 	d->baseline.adjusted_joules = NAN;

@@ -419,13 +419,9 @@ static bool reader_open(struct reader *r)
 	mailbox_lock(&r->box);
 	snprintf(r->failure, sizeof(r->failure), "%s", err ? gw_ctx_error(r->ctx) : "");
 	mailbox_unlock(&r->box);
-	if (err) {
+	if (err)
 		reader_release_context(r);
-		return false;
-	}
-	process_list_follow(r->reading[0].processes, r->reading[1].processes);
-	process_list_follow(r->reading[1].processes, r->reading[0].processes);
-	return true;
+	return !err;
 }
 
 /* Tries to open the GPUs until that succeeds, each time after a longer pause. Returns false if

@@ -318,7 +318,7 @@ void window_evidence(const struct gw_window *w, unsigned i, const struct gw_ener
 
 const struct attribute *window_processes(const struct gw_window *w, unsigned i)
 {
-	return &w->tracked[i].sharing.shares;
+	return &w->tracked[i].shares;
 }
 
 unsigned window_id(const struct gw_window *w)

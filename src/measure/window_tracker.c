@@ -194,7 +194,7 @@ static void tracker_process(struct window_tracker *t, const struct event *e)
 static void share_until(struct window_tracker *t, struct tracked_window *w, uint64_t to_ns,
 			const struct window_tracker_processes *list)
 {
-	uint64_t from = w->sharing.shared_ns ? w->sharing.shared_ns : w->e.begin_ns;
+	uint64_t from = w->shared_ns ? w->shared_ns : w->e.begin_ns;
 	struct energy_point p;
 
 	if (w->e.end_ns && to_ns > w->e.end_ns)
@@ -205,14 +205,13 @@ static void share_until(struct window_tracker *t, struct tracked_window *w, uint
 		p = w->e.end.point;
 	else if (energy_at(&t->energy, to_ns, &p) != 0)
 		return;
-	if (!w->sharing.shared_ns)
-		w->sharing.shared_to = w->e.begin.point;
-	attribute_add(&w->sharing.shares,
-		      p.joules + p.hole_j - w->sharing.shared_to.joules -
-			      w->sharing.shared_to.hole_j,
+	if (!w->shared_ns)
+		w->shared_to = w->e.begin.point;
+	attribute_add(&w->shares,
+		      p.joules + p.hole_j - w->shared_to.joules - w->shared_to.hole_j,
 		      tracker_seconds(from, to_ns), list->use, list->count, list->hidden);
-	w->sharing.shared_to = p;
-	w->sharing.shared_ns = to_ns;
+	w->shared_to = p;
+	w->shared_ns = to_ns;
 }
 
 /* Ends a process list. Samples arrive after the process list of their time, so each list is
@@ -414,7 +413,7 @@ void window_tracker_share(struct window_tracker *t, struct tracked_window *w,
 		return;
 	share_until(t, w, r->end_ns, last);
 	if (!isnan(r->joules.best))
-		attribute_finish(&w->sharing.shares, r->joules.best);
+		attribute_finish(&w->shares, r->joules.best);
 }
 
 static double worst_share(const struct gw_energy *r, unsigned code, double *ret_s)

@@ -44,13 +44,6 @@ struct tracked_process {
 	uint64_t bytes; /* 0: unknown */
 };
 
-/* The energy per process; only if processes are listed. */
-struct tracked_shares {
-	struct attribute shares;
-	struct energy_point shared_to; /* energy point up to which energy was shared */
-	uint64_t shared_ns;            /* time of shared_to; 0: the begin of the window */
-};
-
 struct tracked_window {
 	struct tracked_window *next;
 	struct window_series *series; /* borrowed; set before EVENT_OPEN; NULL: no recording */
@@ -69,7 +62,10 @@ struct tracked_window {
 	struct tracked_process foreign; /* the first that is not own */
 	bool hidden;                    /* there may have been processes that we cannot see */
 	bool exclusive;
-	struct tracked_shares sharing;
+	/* The energy per process; only if processes are listed. */
+	struct attribute shares;
+	struct energy_point shared_to; /* energy point up to which energy was shared */
+	uint64_t shared_ns;            /* time of shared_to; 0: the begin of the window */
 };
 
 #define TRACKED_PROCESSES 64
