@@ -184,7 +184,8 @@ static int read_load(struct rows *r, const struct toml_node *table)
 	if (offset != NULL && !rows_number(offset, &words.offset_s))
 		return rows_want(r, offset, "a number");
 	code = rows_table(r, table, load_keys, N_ROWS(load_keys), &words);
-	*l = words.load; /* also on failure: the device now owns the points of the load */
+	/* copied also on failure: the device now owns the points of the load */
+	*l = words.load;
 	return code != 0 ? code : finish_load(r, table, &words, l);
 }
 

@@ -32,7 +32,8 @@ static const struct option options[] = {
 	OPTION_ROW(DURATION, 0, "for", AT(for_ns), "TIME",
 		   "evict, hold, pause, game: end after this time; learn: how long to watch "
 		   "(default: 1m)"),
-	OPTION_ROW(FLAG, 0, "forever", AT(forever), NULL, "hold, pause: until you release it"),
+	OPTION_ROW(FLAG, 0, "forever", AT(forever), NULL,
+		   "hold, pause: until you release the worker"),
 	OPTION_ROW(
 		FLAG, 0, "now", AT(now), NULL,
 		"resume: also end a hold evicted, and return at once: despite other programs, "
@@ -99,7 +100,8 @@ static enum term_style state_style(const char *state)
 	return strcmp(state, "absent") == 0 ? TERM_DIM : TERM_WARN;
 }
 
-/* A hold is shown in its own column, and not also as the reason "manual". */
+/* Adds the cell with the reasons.  Leaves out "manual" if the worker is held evicted, because
+ * the hold has its own column. */
 static void add_reasons(struct table *t, const struct json_doc *w)
 {
 	const char *hold = json_doc_string(w, "hold");

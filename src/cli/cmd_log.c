@@ -42,7 +42,7 @@
 /* longest wait of a line for other GPUs' lines of the same tick */
 #define HOLD_NS      (100 * NS_PER_MS)
 #define REPORT_EVERY 100
-/* less is worth a note; the code low-coverage has the same limit */
+/* below this coverage a note is printed; the code low-coverage has the same limit */
 #define COVERAGE_FULL 0.98
 #define NICE          (-5)
 
@@ -71,7 +71,8 @@ struct source {
 	struct row ring[ROWS];
 	bool begun;
 	uint64_t last_ns;
-	uint64_t gone; /* number of ticks without a line since the last line */
+	/* number of ticks since the last row in the ring; these ticks have no line */
+	uint64_t gone;
 	double longest_s;
 	struct moments power;
 	struct histogram spread;
@@ -437,8 +438,9 @@ static int start_meter(struct log_run *run)
 	return err ? EXIT_FAILED : EXIT_OK;
 }
 
-/* Returns the CPU time of nvidia-smi, if that is where the values come from. The kernel counts
- * it when the program has ended, so the drivers are closed first. */
+/* Returns the CPU time of nvidia-smi, or NAN if the values do not come from nvidia-smi.  The
+ * kernel adds the CPU time of a child process only after the child has ended, so this function
+ * first closes the drivers. */
 static double program_seconds(const struct log_run *run)
 {
 	struct rusage used;
@@ -482,7 +484,8 @@ static void print_power(const struct source *s)
 		histogram_percentile(&s->spread, 0.5), histogram_percentile(&s->spread, 0.95));
 }
 
-/* Returns the mean of the time that has samples, if the energy does not include the rest. */
+/* Returns the mean power.  If the energy does not include the gaps between samples, returns the
+ * mean over the time that has samples. */
 static double mean_power(const struct gw_energy *e)
 {
 	bool holes = e->meter == GW_METER_SAMPLES && e->gap_joules == 0 &&
@@ -906,8 +909,8 @@ static int close_output(const struct log_run *run, int code)
 	return cli_fail("cannot write %s: %s", run->name, strerror(errno));
 }
 
-/* Frees everything, unless a thread hangs in the driver: it may continue later and use this
- * memory, so the memory stays allocated. */
+/* Frees everything, unless a thread hangs in the driver.  Such a thread may continue later and
+ * use this memory, so the memory stays allocated. */
 static void free_run(struct log_run *r)
 {
 	struct cli *c = r->cli;

@@ -70,8 +70,7 @@ static unsigned read_temperatures(void *arg, struct cooldown_gpu ret[static COOL
 	return measure_remote_temperatures(m->remote, ret);
 }
 
-/* Waits until the GPUs are cool.  Does so before each run if there are several, or if
- * --cooldown-to is given. */
+/* Waits until the GPUs are cool, if there are several runs or if --cooldown-to is given. */
 static void cool_down(struct measurement *m)
 {
 	const struct session_options *o = &m->o->session;
@@ -136,7 +135,8 @@ static void watch_run(void *arg, struct gw_window *window, const struct progress
 	if (m->remote && m->counting)
 		measure_remote_renew(m->remote);
 	if (!m->known &&
-	    all_sampled(m)) /* read them now, because a GPU may be lost when the command ends */
+	    /* read the devices now, because a GPU may be lost when the command ends */
+	    all_sampled(m))
 		read_devices(m);
 	if (clock_mono_ns(clock_real()) - m->host_ns >
 	    10 * NS_PER_S) { /* read the counters of the host before they wrap */

@@ -264,7 +264,8 @@ static void change_fill(struct comparison_row *row, const struct comparison_row 
 
 	if (m == METRIC_SIZE)
 		from.n = to.n =
-			from.n > 0 && to.n > 0; /* all trials of a model have the same size */
+			/* count each model once, because all trials have the same size */
+			from.n > 0 && to.n > 0;
 	if (compare_arms(&from, &to, extra_log(first, row, a, b, m), ALPHA, &change) == 0)
 		row->figure[m].change = change;
 }

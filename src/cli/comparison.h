@@ -42,7 +42,7 @@ struct comparison_row {
 	const char *name, *part;     /* label and part of the runs; part NULL: whole runs */
 	struct comparison_run *runs; /* all runs, including invalid ones */
 	size_t nruns, used;
-	const char *validity; /* the worst of the used runs; "invalid" if none is used */
+	const char *validity; /* worst validity of the used runs; "invalid" if no run is used */
 	bool simulated;
 	bool other_gpu; /* measured on another GPU than the reference */
 	/* same GPU as the reference, but another calibration: gain errors do not cancel */

@@ -21,7 +21,8 @@
 
 #define NONE ((size_t)-1)
 
-/* One GPU: its positions in the runs of A and B (NONE: not there), and the index to show. */
+/* One GPU: its positions in the runs of A and B (NONE: the runs do not have this GPU), and the
+ * index to show. */
 struct gpu {
 	size_t a, b;
 	int number;
@@ -55,7 +56,8 @@ static bool value_equal(const struct diff_value *a, const struct diff_value *b,
 		return a->text && b->text && strcmp(a->text, b->text) == 0;
 	if (t->share)
 		apart *= fmax(fabs(a->number), fabs(b->number));
-	/* Sums of the same decimals may differ in their last bit. */
+	/* Two sums of the same decimal numbers may differ in their last bit, so the tolerance
+	 * is slightly larger. */
 	return fabs(a->number - b->number) <=
 	       apart + 1e-12 * fmax(fabs(a->number), fabs(b->number));
 }
@@ -236,7 +238,7 @@ static void add_settings(const struct pair *p)
 	add_part(p);
 	add_tags(p);
 	add_field(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
-	/* Only samples have an interval; 0: there are no samples. */
+	/* The interval is known only from samples; 0: there are no samples. */
 	a = number_of(p->a->made.interval_s > 0 ? p->a->made.interval_s : NAN);
 	b = number_of(p->b->made.interval_s > 0 ? p->b->made.interval_s : NAN);
 	add_field(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);

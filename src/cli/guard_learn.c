@@ -42,7 +42,7 @@ struct evicted {
 struct learning {
 	struct candidate candidate[CANDIDATES_MAX];
 	unsigned count;
-	unsigned dropped;     /* most processes of one poll that did not fit */
+	unsigned dropped;     /* largest number of processes in one poll that did not fit */
 	unsigned dropped_now; /* of this poll */
 	char gpu[GPUS_MAX][96];
 	unsigned gpus;

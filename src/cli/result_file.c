@@ -501,8 +501,9 @@ static void read_room(struct reader *rd, const struct json_doc *o)
 	rd->where[0] = '\0';
 }
 
-/* Returns the source of the power readings for a rung.  "polled" means instant power, or
- * average power if the sensor has no instant power. */
+/* Returns the source of the power readings.  rung: the sources that the measurement used, such
+ * as "counter+polled".  "polled" means instant power, or average power if the sensor has no
+ * instant power. */
 static const char *source_of(struct reader *rd, const struct json_doc *sensor, const char *rung)
 {
 	if (!rung)
@@ -553,8 +554,9 @@ static void read_window(struct reader *rd, const struct json_doc *o, void *targe
 	w->energy_best_j = sum;
 }
 
-/* Returns the start of the part that the run describes, on the clock of the series.  The
- * windows use the same clock.  It is 0 at the start of the command, or of the part. */
+/* Returns the start of the part that the run describes, on the clock that the series and the
+ * windows use; 0 if there is no such part.  The clock is 0 at the start of the command, or of
+ * the part. */
 static double part_begin(const struct result_run *run)
 {
 	const struct result_window *first = NULL;

@@ -52,8 +52,9 @@ struct result_sensor {
 	double gain, offset_w, gain_u, offset_u_w, pivot_w;
 };
 
-/* The fields of struct gw_energy as read from a file.  A missing count is NAN.  Words stay
- * strings, because a newer gpuward may have more words.  Members without a key are not set. */
+/* The fields of struct gw_energy as read from a file.  A missing count is NAN.  Fields with a
+ * fixed list of words stay strings, because a newer gpuward may have more words.  Members
+ * without a key are not set. */
 struct result_energy {
 #define RESULT_INDEX                                    double
 #define RESULT_TIME                                     double

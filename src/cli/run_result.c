@@ -328,8 +328,8 @@ struct gw_interval run_result_window_joules(const struct measured_run *r,
 	return !w->energy || r->devices == 0 || isnan(all.best) ? unknown : all;
 }
 
-/* Returns an interval per item.  too_many: how many of the n items may not belong to the
- * run. */
+/* Divides an interval by n items.  too_many: how many of the n items may not belong to the run;
+ * this raises the upper end. */
 static struct gw_interval per_item(const struct gw_interval *v, double n, double too_many)
 {
 	return isnan(n) || isnan(v->best) ? unknown

@@ -69,7 +69,8 @@ static uint64_t engine_emit(void *arg, const struct view_event *given)
 	x.wall_ns = clock_wall_ns(e->clock);
 	x.simulated = view_simulated(&e->view);
 	store_add_event(e->config.store, &x);
-	/* write soon: after kill -9 the id must not be used again */
+	/* pass the event to the store's thread now, so that its id is not used again after kill
+	 * -9 */
 	store_commit(e->config.store);
 	e->config.happened(e->config.arg, &x);
 	return x.id;
@@ -114,8 +115,8 @@ static void emit_device_state(struct engine *e, const struct gw_device *d,
 			     *d->message ? ": " : "", d->message);
 }
 
-/* A driver that opened without GPUs counts as opened. The empty list itself is logged at the
- * level debug (service.c). */
+/* Emits an event that the driver opened, or why it did not open. A driver that opened without
+ * GPUs counts as opened. The empty list of GPUs is logged at the level debug (service.c). */
 static void emit_driver_state(struct engine *e, const struct gw_status *s)
 {
 	const struct gw_cause_info *c = gw_cause_info(s->cause);
@@ -132,8 +133,8 @@ static void emit_driver_state(struct engine *e, const struct gw_status *s)
 			     *s->message ? s->message : c->sentence);
 }
 
-/* A failed initialisation of NVML is a warning. On a machine with GPUs of another vendor it is
- * only information. */
+/* Emits an event about a failed initialisation of NVML. It is a warning, or information if GPUs
+ * of another vendor are in use. */
 static void emit_nvml_failure(struct engine *e, const struct reading *r)
 {
 	const struct gw_status *s = gw_snapshot_status(r->snap);

@@ -194,8 +194,8 @@ static int open_all(struct guard_service *g)
 	return err ? err : guard_service_events_open(g);
 }
 
-/* Warns about what this process may not see, because then a worker seems absent or a rule never
- * matches. */
+/* Warns if the service may not see properties of processes that the policy needs. A worker then
+ * seems absent, or a rule never matches. */
 static void log_visibility(struct guard_service *g, const struct policy *p)
 {
 	char text[PROC_VISIBILITY_TEXT];

@@ -218,7 +218,7 @@ int guard_service_events_open(struct guard_service *g)
 	if (loop_add_fd(g->config.loop, g->driver.events.box.news_fd, EPOLLIN, driver_events, g,
 			&g->driver.source) != 0)
 		return -GW_E_IO;
-	/* If this fails, the guard works from scenes alone. */
+	/* If this fails, the guard gets no driver events and uses only scenes. */
 	event_watch_new(g->config.ctx, event_arrived, g, &g->driver.watch);
 	return 0;
 }

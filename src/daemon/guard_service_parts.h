@@ -53,13 +53,14 @@ struct guard_service_journal {
 	bool failed;  /* the last write failed */
 	/* bit set of workers with unsaved records; guard_service_pump() saves them again */
 	uint32_t unsaved;
-	/* bit set of workers with an order that continues when its restore data is stored */
+	/* bit set of workers with an order that waits until its restore data is stored */
 	uint32_t learnt;
 	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
 	uint64_t decided; /* total */
 };
 
-/* Health and capacity of the GPUs. The arrays have the same index; the view borrows some. */
+/* Health and capacity of the GPUs. All arrays are indexed by GPU; the view borrows some of
+ * them. */
 struct guard_service_gpus {
 	struct health *health[GUARD_SERVICE_DEVICES];
 	struct capacity *capacity[GUARD_SERVICE_DEVICES];
@@ -224,8 +225,8 @@ void guard_service_devices_tick(struct guard_service *g, const struct view *v);
 void guard_service_devices_close(struct guard_service *g);
 int guard_service_device_of(const struct guard_service *g,
 			    const char *uuid); /* -1: unknown GPU */
-/* Counts an eviction for the GPU that the worker left. If it left several, the GPU with the
- * contender counts. */
+/* Counts an eviction for the GPU that the worker left. If the worker left several GPUs, counts
+ * it for the GPU with the contender. */
 void guard_service_count_eviction(struct guard_service *g, const struct guard_decision *d);
 
 int guard_service_events_open(struct guard_service *g);

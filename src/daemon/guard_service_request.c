@@ -224,7 +224,7 @@ static int op_game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct gua
 		return err;
 	guard_service_for(g, by->uid);
 	err = guard_inputs_game(g->inputs, *pid, start_ticks, ttl_ns, by->uid, by->who, &kept);
-	guard_service_for(g, -1); /* resets the user in case no game was added */
+	guard_service_for(g, -1); /* resets the user, in case no game was added that used it */
 	snprintf(text, sizeof(text), "process %lld is registered as a game", (long long)*pid);
 	if (!err) {
 		audit(g, by->who, text);

@@ -85,7 +85,7 @@ enum manage_fate {
 	MANAGE_FATE_NONE,  /* there is no entry */
 	MANAGE_FATE_STAYS, /* entry stays: the setting must still be restored */
 	MANAGE_FATE_ENDS,  /* entry is deleted: nothing to restore */
-	/* entry is again as before the order, because the order was not carried out */
+	/* entry has its state from before the order, because the order was not carried out */
 	MANAGE_FATE_UNDONE,
 };
 enum manage_fate manage_entry_fate(const struct manage_order *o, const struct manage_result *r);

@@ -17,7 +17,7 @@
 /* pauses before the GPUs are opened again after a failure */
 #define RETRY_LEAST_NS (1 * NS_PER_S)
 #define RETRY_MOST_NS  (30 * NS_PER_S)
-/* as often as the quantities of the HEALTH tier */
+/* time between two readings of the environment; the same as for the HEALTH tier */
 #define ENVIRONMENT_NS (10 * NS_PER_S)
 
 struct job {
@@ -136,8 +136,8 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 		metering_free(m);
 		return NULL;
 	}
-	/* The service does not know the measured program. With pid 1 as the own process every
-	 * process is a descendant, so none is reported as a stranger. */
+	/* The service does not know the measured program. With pid 1 as the own process, every
+	 * process is a descendant, so no process is reported as foreign. */
 	meter_set_own_process(m->meter, 1);
 	return m;
 }
@@ -194,7 +194,8 @@ static void update_metering(struct reader *r, const struct gw_snapshot *snap)
 
 /* ---- a round ---- */
 
-/* NVML that opened without a GPU, or that must not wake one, has not failed. */
+/* True if the cause means that NVML cannot be used. NVML that opened without a GPU, or that
+ * must not wake a GPU, has not failed. */
 static bool is_init_failure(enum gw_cause cause)
 {
 	return cause != GW_CAUSE_NONE && cause != GW_CAUSE_NO_GPU && cause != GW_CAUSE_ASLEEP;
@@ -204,7 +205,7 @@ static void read_program(struct backend *b, struct view_program *ret)
 {
 	struct nvsmi_facts f;
 
-	if (nvsmi_facts(b, &f)) /* else the figures of the last round stay */
+	if (nvsmi_facts(b, &f)) /* otherwise keep the figures of the last round */
 		*ret = (struct view_program){ f.programs + f.starts,
 					      (double)f.program_ns * 1e-9,
 					      (double)f.child_cpu_ns * 1e-9, f.stalls };
@@ -219,7 +220,8 @@ static void read_nvml_failure(const struct reader *r, struct reading *x)
 
 		if (!o->stalled)
 			read_program(&r->ctx->opener[i]->b, &x->program);
-		/* A call thread that still runs owns the backend. */
+		/* If a call is stalled, its thread still owns the backend, so skip the
+		 * backend. */
 		if (o->b.ops != &backend_nvml || o->stalled || !is_init_failure(o->b.cause))
 			continue;
 		x->nvml_cause = o->b.cause;
@@ -228,8 +230,9 @@ static void read_nvml_failure(const struct reader *r, struct reading *x)
 	pthread_mutex_unlock(&r->ctx->lock);
 }
 
-/* Uptime, governor and driver change while the service runs, so the environment is collected
- * again. Each reading has its own, because the main thread still uses the other one. */
+/* Collects the environment again, because uptime, governor and driver change while the service
+ * runs. Each reading has its own environment, because the main thread still uses the
+ * environment of the other reading. */
 static void read_environment(const struct reader *r, struct reading *x)
 {
 	struct gw_environment *env;
@@ -587,8 +590,8 @@ void reader_look(struct reader *r, uint64_t until_ns, bool now)
 	mailbox_unlock(&r->box);
 }
 
-/* True if the same driver change already waits. It arrives once per GPU; one request is
- * enough. */
+/* True if the last waiting request is about the same driver change. The change is reported once
+ * per GPU, but one request is enough. */
 static bool is_repeated(const struct reader *r, enum reader_request what)
 {
 	return (what == READER_CAME || what == READER_GONE) && r->requests_waiting > 0 &&

@@ -369,8 +369,8 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 
 /* ---- closing ---- */
 
-/* Removes the reserve of event ids, because all ids are in the file. The next run then
- * continues directly after them. */
+/* Ends the reservation of event ids, because all ids are in the file. The next run then
+ * continues with the id after the last event. */
 static void end_reserve(struct store *s)
 {
 	char sql[128];

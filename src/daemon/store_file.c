@@ -112,8 +112,8 @@ static int read_counts(sqlite3 *db, struct buf *out)
 	return rc;
 }
 
-/* Adds the counts of the file to those counted meanwhile. late: the caller learns about the
- * file later, from store_news(). */
+/* Adds the counts of the file to what was counted before the file was readable. late: the
+ * caller learns about the file later, from store_news(). */
 static void add_counts(struct store *s, const struct buf *counts, bool late)
 {
 	struct record r;

@@ -196,8 +196,8 @@ static bool take_within(sem_t *sem, uint64_t ns)
 {
 	const struct timespec until = clock_timespec(clock_mono_ns(clock_real()) + ns);
 
-	/* ThreadSanitizer knows sem_trywait() but not sem_clockwait(), so the semaphore is
-	 * taken by the first. */
+	/* ThreadSanitizer knows sem_trywait() but not sem_clockwait(), so sem_trywait() takes
+	 * the semaphore. */
 	while (sem_trywait(sem) != 0) {
 		if (sem_clockwait(sem, CLOCK_MONOTONIC, &until) == 0)
 			sem_post(sem);
@@ -475,8 +475,9 @@ int context_refresh(struct gw_ctx *ctx)
 	return err;
 }
 
-/* Sets the state of a slot with a reading that has not ended. If its last call began in the
- * second half of the deadline, the calls are slow but return; an older call hangs. */
+/* Sets the state of a slot with a reading that has not ended. If its last vendor call began
+ * less than half a deadline ago, the calls are slow but return (late). Otherwise the call
+ * hangs. */
 static void slot_set_stalled(const struct gw_ctx *ctx, struct slot *s)
 {
 	const uint64_t began_ns = atomic_load_explicit(&s->d->began_ns, memory_order_relaxed);
@@ -541,8 +542,8 @@ void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, ui
 
 		if (s->reading != SLOT_READ)
 			continue;
-		/* There is nothing to show before the first reading: wait as long as its calls
-		 * return. */
+		/* Before the first reading there is nothing to show, so wait as long as each
+		 * call of the reading returns in time. */
 		while (!call_thread_wait(s->thread, until)) {
 			slot_set_stalled(ctx, s);
 			if (s->reading == SLOT_STALLED || s->last.end_ns)

@@ -447,7 +447,8 @@ static void query_list(struct slot *s, uint64_t now_ns)
 	s->listed_ns = now_ns;
 }
 
-/* Queries one slot. Here now_ns of the slot is since_us, and tiers is the set of flags. */
+/* Queries one slot. For this call, the slot's now_ns holds since_us, and its tiers holds the
+ * flags. */
 static void query_slot(void *arg)
 {
 	struct slot *s = arg;

@@ -71,15 +71,16 @@ enum guard_block {
 	GUARD_BLOCKS
 };
 const char *guard_block_name(unsigned b); /* a word */
-/* For people. NULL: BLOCK_ROOM, which is explained with figures, and BLOCK_ENDPOINT. */
+/* Returns a sentence for people. Returns NULL for BLOCK_ROOM, which is explained with figures,
+ * and for BLOCK_ENDPOINT. */
 const char *guard_block_text(enum guard_block b);
 
 enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
 
-/* Most processes of one worker that an order can name. The worker's record has the same limit,
+/* Maximum number of processes of one worker that an order can name. The worker's record has the same limit,
  * so the journal knows every checkpointed process. */
 #define GUARD_TARGETS 64
-#define GUARD_ROOTS   8 /* most root processes of a worker */
+#define GUARD_ROOTS   8 /* maximum number of root processes of a worker */
 
 /* What must survive a crash. There is one record per worker, written before the worker's next
  * order is carried out. */
@@ -151,7 +152,8 @@ struct guard_outcome {
 	bool in_flight; /* DRAIN: work is still in flight */
 	bool no_answer; /* RESUME: the worker's endpoint does not answer */
 	bool listed;    /* RESUME: the worker lists its models as loaded */
-	bool refused;   /* it would fail again: a token or an option of the worker is missing */
+	/* repeating the order would fail: a token or an option of the worker is missing */
+	bool refused;
 	char message[200];
 };
 
@@ -200,10 +202,11 @@ enum guard_heat {
 struct guard_reservation {
 	uint64_t id; /* 0: this place is free */
 	char gpu[96];
-	uint64_t bytes, left_bytes; /* left: what the owner has not allocated yet */
-	uint64_t most_bytes;        /* the most that can become free for it */
-	uint64_t until_ns;          /* UINT64_MAX: until it is released */
-	int64_t pid;                /* process that owns it; 0: none */
+	/* left_bytes: the part that the owner has not allocated yet */
+	uint64_t bytes, left_bytes;
+	uint64_t most_bytes; /* the most bytes that can become free for this reservation */
+	uint64_t until_ns;   /* UINT64_MAX: until it is released */
+	int64_t pid;         /* process that owns it; 0: none */
 };
 
 #endif

@@ -1,7 +1,7 @@
 /* Requests of people: holds, evict and resume.
  *
- * The two holds exclude each other. A hold ends by a release or when its time ends. A request
- * to resume now also ends a hold evicted; no other request ends a hold. */
+ * The two holds exclude each other. A hold ends by a release or when its time ends. The request
+ * "resume now" also ends a hold evicted; no other request ends a hold. */
 #include "guard_internal.h"
 
 #include <string.h>

@@ -95,8 +95,8 @@ static const struct struct_text_member of_gpu[] = {
 };
 #undef OF
 
-/* without policy and knobs, which come from the policy, and without the processes that an order
- * names */
+/* Two kinds of members are not saved: policy and knobs, which come from the policy, and the
+ * processes that an order names. */
 #define OF guard_worker
 static const struct struct_text_member of_worker[] = {
 	N(dry, dries), N(presence, presences), N(door, doors), U(record_due), U(unsettled),

@@ -337,7 +337,8 @@ static bool is_stale(const struct worker_finder *f, struct target *t, struct tim
 	return false;
 }
 
-/* Reads the process that the pidfile names; false: none that lives, or the file is not trusted. */
+/* Reads which process the pidfile names. Returns false if the file names no living process, or
+ * if it is not trusted. */
 static bool read_pidfile(const struct worker_finder *f, struct target *t, const char *path,
 			 struct proc_id *ret)
 {
@@ -352,7 +353,7 @@ static bool read_pidfile(const struct worker_finder *f, struct target *t, const 
 }
 
 /* Finds the worker by its pidfile. A file that names another process replaces the root. A file
- * that is missing, or that is empty while it is written, does not. */
+ * that is missing, or still empty because it is being written, does not replace it. */
 static void find_by_pidfile(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];

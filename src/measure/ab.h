@@ -39,7 +39,7 @@ int ab_gate_parse(const char *text, struct ab_gate *ret, char *err, size_t err_s
 
 struct ab_config {
 	unsigned pairs_max; /* 2 to AB_PAIRS_LIMIT */
-	/* A/A pairs before the comparison; 0: none, at most AB_PAIRS_LIMIT */
+	/* A/A pairs before the comparison, at most AB_PAIRS_LIMIT; 0: no A/A pass */
 	unsigned aa_pairs;
 	/* Stop when the interval of the ratio extends at most this far to either side (0.01:
 	 * one percent); 0: no target. */
@@ -53,7 +53,7 @@ struct ab_config {
 	 * a row and repeats_max times in total. After that the comparison ends as invalid. */
 	unsigned repeats_row_max, repeats_max;
 	bool require_exclusive; /* the first run that shared the GPU ends the comparison */
-	double offset_w;        /* standard uncertainty of the sensor's offset; 0: none */
+	double offset_w; /* standard uncertainty of the sensor's offset; 0: no uncertainty */
 };
 
 /* Sets the defaults: 40 pairs, 4 A/A pairs, no target, no gate, seed 1, 10 000 resamples, 3

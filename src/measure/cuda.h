@@ -15,7 +15,7 @@
 struct cuda_load;
 
 /* Creates a context on the GPU with this PCI id. Returns 0, or with a message -GW_E_NOSUPPORT
- * (no libcuda, or it does not have this GPU), -GW_E_IO (a call failed) or -GW_E_NOMEM. The
+ * (no libcuda, or libcuda does not see this GPU), -GW_E_IO (a call failed) or -GW_E_NOMEM. The
  * caller owns *ret. */
 int cuda_load_open(const char *pci, const struct clock *clock, struct cuda_load **ret,
 		   char *message, size_t size);

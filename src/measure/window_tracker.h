@@ -21,7 +21,7 @@ struct tracked_limits {
 	double limit_w;
 };
 
-/* Throttling as the ticks of a window show it. */
+/* Throttling in a window, from the clock reasons that were read at each tick. */
 struct tracked_throttling {
 	bool seen;        /* a tick had clock reasons */
 	uint64_t reasons; /* all of them */
@@ -84,7 +84,7 @@ struct window_tracker {
 	struct tracked_window *open;    /* windows that were not forgotten; borrowed */
 	double last_tick_w;
 	struct window_tracker_processes processes,
-		previous;  /* the list being filled, and the one before */
+		previous;  /* the process list that is being filled, and the list before it */
 	bool has_previous; /* `previous` is valid */
 };
 

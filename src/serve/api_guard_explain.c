@@ -397,7 +397,8 @@ static void say_history(struct json *j, const struct guard_status *s)
 			    s->backoff);
 }
 
-/* A file of a real root: simulated GPUs too have workers of this machine. */
+/* Writes why the worker's pidfile is not trusted. Reads it below the real root even if the GPUs
+ * are simulated, because the workers are processes of this machine. */
 static void say_pidfile(struct json *j, const struct policy_match *m)
 {
 	struct root root = { .fd = -1 };

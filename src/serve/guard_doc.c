@@ -278,7 +278,8 @@ static void write_whole(struct json *j, const char *key, double v)
 	json_int_if(j, key, !isnan(v), isnan(v) ? 0 : llround(v));
 }
 
-/* "mb" is 2^20 bytes and "gb" 2^30, as in the programs that use these keys. */
+/* Writes the old keys: "mb" is 2^20 bytes and "gb" 2^30, as in the programs that use these
+ * keys. */
 void guard_doc_old_names(struct json *j, double total, double used, double free_bytes)
 {
 	write_whole(j, "total_memory_mb", total / MIB);

@@ -42,7 +42,7 @@ const char *guard_operation_word(enum guard_request what);            /* "hold e
 const char *guard_operation_state_name(enum guard_operation_state s); /* "running", ... */
 
 /* Returns the running operation for the same request and worker, so that a repeated request
- * does not start again; NULL: none. */
+ * does not start again. NULL: no such operation. */
 const struct guard_operation *guard_operation_running(const struct guard_operations *o,
 						      const char *worker,
 						      enum guard_request what);

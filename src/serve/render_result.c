@@ -257,7 +257,8 @@ static void energy_field(struct json *j, const struct gw_energy_field *f, const 
 	}
 }
 
-/* Returns the length of the name of the inner object that holds the field; 0: none does. */
+/* Returns the length of the name of the inner object that holds the field; 0: the field is not
+ * in an inner object. */
 static size_t group_length(const struct gw_energy_field *f)
 {
 	const char *dot = strchr(f->key, '.');

@@ -164,8 +164,8 @@ struct view {
 	const struct gw_process_list *processes; /* NULL: not read yet */
 	const struct view_process *process;      /* one per row of processes; NULL: same */
 	const struct gw_environment *env;        /* NULL: same */
-	/* The meter for windows; NULL: none. When it changes, windows on the old meter are
-	 * gone. */
+	/* The meter for windows; NULL: no meter. When it changes, the windows on the old meter
+	 * no longer exist. */
 	struct gw_meter *meter;
 	struct gw_ctx *ctx;               /* only for device/call_cost.h; NULL: not open yet */
 	const struct view_device *device; /* one per device of snap */

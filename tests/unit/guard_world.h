@@ -37,7 +37,7 @@ struct world_conduct {
 	bool returns_empty;  /* resumes report done, but load nothing         */
 	bool deaf;           /* it does not answer an order to resume         */
 	bool lists;          /* it lists its models as loaded after a resume  */
-	uint64_t returns;    /* bytes that it holds after a resume; 0: load   */
+	uint64_t returns;    /* bytes that it holds after a resume; 0: as many as load says */
 };
 
 struct world_worker {

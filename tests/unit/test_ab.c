@@ -590,7 +590,7 @@ TEST(too_many_invalid_runs_end_it)
 	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_INCONCLUSIVE);
 
 	begin();
-	spoil(false, true, 5); /* every fifth run is bad: at most ten repeats in total */
+	spoil(false, true, 5); /* every fifth run is bad: the eleventh repeat is one too many */
 	assert_int_equal(ab_exit_code(ab), 12);
 	ab_result(ab, &r);
 	assert_int_equal(r.repeats, 11);

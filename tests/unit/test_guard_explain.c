@@ -211,7 +211,7 @@ GUARD_TEST(a_damped_worker_has_its_remaining_time)
 	world_until(o, 62 * S);
 	assert_has(world_last(o, "damped")->evidence, "returned ");
 	assert_has(world_last(o, "damped")->evidence,
-		   "s ago and stays for 60 s while both fit (min_resident_s)");
+		   "s ago and stays for 60 s while the contender also fits (min_resident_s)");
 }
 
 GUARD_TEST(a_process_that_is_known_to_fit_is_explained)

@@ -76,7 +76,8 @@ GUARD_ROW("11", a_contender_that_fits_waits_until_the_worker_has_been_back_for_a
 	assert_int_equal(world_status(o, 0).evictions, 2);
 }
 
-/* It arrives 9 s after the return. What it needs is unknown, or not free. */
+/* The contender arrives 9 s after the return. The memory that it needs is unknown, or not
+ * free. */
 GUARD_ROW("11", a_contender_that_needs_memory_waits_for_nothing)
 {
 	static const uint64_t bytes[] = { GIB, 4 * GIB };
@@ -100,7 +101,7 @@ GUARD_ROW("11", a_contender_that_does_not_fit_any_more_waits_no_longer)
 	assert_state(o, STATE_EVICTED);
 }
 
-/* Damping is on the way back: 30 s of quiet time, then 60 s, then 120 s. */
+/* Only the return is delayed: by 30 s of quiet time, then 60 s, then 120 s. */
 GUARD_ROW("11, 26", the_quiet_time_grows_after_each_flap)
 {
 	o->total[0] = 24 * GIB;
@@ -495,7 +496,7 @@ GUARD_ROW("24, 34", a_worker_that_sleeps_and_cannot_be_woken_is_not_called_activ
 	assert_awake(o);
 }
 
-/* vLLM without its sleep mode supports neither call. */
+/* vLLM without its sleep mode supports neither /sleep nor /wake_up. */
 GUARD_ROW("24, 34", a_worker_that_refuses_to_leave_and_to_return_goes_on_as_it_was)
 {
 	/* 0: the worker may be resumed; 1: it is never resumed; 2: its hook must not run

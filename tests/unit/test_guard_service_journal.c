@@ -14,7 +14,7 @@ static struct {
 	bool lags;        /* after a write, the next one is slow again */
 	bool fails;       /* accepted records cannot be written */
 	char last[8192];  /* record */
-	/* An order that finds out what to restore: its notes and its outcome. */
+	/* learns: an order finds out what to restore; learnt: its notes wait to be stored */
 	bool learns, learnt;
 	bool then_slow;        /* from then on the disk is slow */
 	unsigned then_full_at; /* ... or full, at this level */

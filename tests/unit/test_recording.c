@@ -407,7 +407,8 @@ static void record_a_world(struct world *o)
 	o->w[0].load[0] = o->w[1].load[0] = 4 * GIB;
 	o->w[1].resident = false;
 	o->w[1].acts.deaf = true;
-	o->w[1].acts.lists = true; /* with less than three quarters: its list counts */
+	/* less than three quarters of its memory return, so the list of its models counts */
+	o->w[1].acts.lists = true;
 	o->w[1].acts.returns = 2 * GIB;
 	o->journal.on_disk = 1;
 	o->journal.disk[0] = (struct guard_record){ .worker = "w1",
