@@ -798,7 +798,8 @@ static void note_lost_room(struct notes *n, const struct result_file *file)
 	note_end(n);
 }
 
-/* Adds a note if only some runs had a clean room, because this alone may cause a change. */
+/* Adds a note if only some runs were measured with --clean-room: in the others, workers of the
+ * guard may have used the GPU, which alone can change the result. */
 static void note_rooms(struct notes *n, const struct comparison *c)
 {
 	size_t kept = count_rooms(c, ROOM_KEPT);
@@ -861,8 +862,9 @@ static bool has_trials(const struct comparison *c)
 	return false;
 }
 
-/* Returns a text that says whether the gain error of the sensor cancels in changes.  It cancels
- * between rows with the same GPU and the same calibration. */
+/* Returns a text about the gain error of the sensor. The error cancels in the change from one row
+ * to another if both have the same GPU and the same calibration; the text says whether such rows
+ * exist. */
 static const char *gain_text(const struct comparison *c)
 {
 	bool cancels = false, scales = false;

@@ -115,8 +115,8 @@ static void emit_device_state(struct engine *e, const struct gw_device *d,
 			     *d->message ? ": " : "", d->message);
 }
 
-/* Emits an event that the driver opened, or why it did not open. A driver that opened without
- * GPUs counts as opened. The empty list of GPUs is logged at the level debug (service.c). */
+/* Emits an event: the driver is open, or why it is not. A driver without GPUs counts as
+ * open. The empty list of GPUs is logged at the level debug (service.c). */
 static void emit_driver_state(struct engine *e, const struct gw_status *s)
 {
 	const struct gw_cause_info *c = gw_cause_info(s->cause);

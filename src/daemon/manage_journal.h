@@ -7,7 +7,7 @@
  *
  * Call order, with `j` from manage_journal_new():
  *
- * at the start   for each document of kind MANAGE_DOC_KIND in the store:
+ *   at the start   for each document of kind MANAGE_DOC_KIND in the store:
  *                          manage_journal_load(j, id, json);
  *                  after the first reading of the GPUs, whether or not [manage] is enabled:
  *                          n = manage_journal_orders(j, orders, max);
@@ -24,8 +24,8 @@
  *   at the end     before context and store are closed: as at the start.
  *                  What cannot be restored stays in the store for the next start.
  *
- * All functions except new and free may be called from any thread; the operations are called
- * on that thread, one at a time. */
+ * All functions except new and free may be called from any thread. They call the functions of
+ * manage_journal_ops on the caller's thread, one at a time. */
 #ifndef GW_DAEMON_MANAGE_JOURNAL_H
 #define GW_DAEMON_MANAGE_JOURNAL_H
 

@@ -93,7 +93,7 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 		guard_report(g, w, "not found", "%s%s", sought,
 			     !moved   ? ""
 			     : leaves ? "; its process still runs and was being evicted: "
-					"restore the old match if this is still the worker"
+					"if it is still the worker, restore its old match"
 				      : "; its process still runs and is evicted: restore the "
 					"old match, and the guard resumes it");
 	return STEP_AGAIN;

@@ -121,7 +121,8 @@ struct guard_target {
 	/* the process belongs to the worker by its own match, not by an ancestor; the match is
 	 * checked again before the process is touched */
 	bool itself;
-	uint64_t print; /* scene_root.print of such a process; 0: unknown */
+	uint64_t
+		print; /* if itself: fingerprint of the process (scene_root.print); 0: unknown */
 };
 
 /* An instruction for guard/action.h.  Its outcome comes back through guard_outcome(). */

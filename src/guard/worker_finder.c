@@ -228,11 +228,10 @@ static void remove_formers(const struct worker_finder *f, struct target *t)
 	t->formers = kept;
 }
 
-/* True if pid must not become a root. Init of the machine is never a root. Every process is
- * below init, and this program is below the processes that started it. If a pidfile or a socket
- * names one of these, it does not become a root; systemd, for example, holds sockets that it
- * passes on. But if the match names a program, the first process of a container may be a root,
- * with the whole container below it. */
+/* True if pid must not become a root. Init of the machine is never a root. If the match names a
+ * program, every other process may be a root, even init of a container, with the whole container
+ * below it. If the match is only a pidfile or a socket, pid 1 and the processes that started this
+ * program must not become roots: systemd, for example, holds sockets that it passes on. */
 static bool is_above_us(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;

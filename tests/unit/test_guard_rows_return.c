@@ -341,7 +341,8 @@ GUARD_ROW("35", a_worker_that_lists_its_models_is_back_with_any_memory)
 	assert_int_equal(world_status(o, 0).need_bytes, 2 * GIB);
 }
 
-/* The list of one return says nothing about the next return. */
+/* The list of models after one return does not prove that the worker is back after its next
+ * return. */
 GUARD_ROW("35", a_list_of_models_counts_for_one_return)
 {
 	begin(o);
