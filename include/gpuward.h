@@ -456,7 +456,7 @@ struct gw_process {
 	int mig_gpu_instance;  /* id of the MIG GPU instance; -1: on no instance */
 	enum gw_absence memory_absence;
 	int64_t memory_bytes;
-	const char *unit;      /* innermost systemd unit; NULL: in none, or it is a container's */
+	const char *unit;      /* systemd service or scope; NULL: in none, or it is a container's */
 	double run_seconds;    /* since the process started; NAN: unknown */
 	/* mean of the last seconds, 0 to 1; GW_ABSENT_NOT_READ unless gw_process_list_want() */
 	enum gw_absence sm_absence;

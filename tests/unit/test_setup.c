@@ -2,6 +2,8 @@
 #include "cli/setup_plan.h"
 
 #include "daemon/config.h"
+#include "device/proc.h"
+#include "guard/classify.h"
 
 #include "test.h"
 
@@ -80,7 +82,37 @@ TEST(every_http_kind_has_a_row)
 	}
 }
 
-TEST(a_unit_is_the_innermost_service_and_may_belong_to_a_user)
+TEST(the_unit_that_setup_writes_is_one_that_the_guard_matches)
+{
+	static const struct {
+		const char *path, *unit;
+	} row[] = {
+		{ "/system.slice/ollama.service", "ollama.service" },
+		{ "/system.slice/ollama.service/runner", "ollama.service" },
+		{ "/system.slice/web.service/ollama.service", "web.service" },
+		{ "/system.slice/web.service/ollama.service/a.scope", "web.service" },
+		{ "/user.slice/user-7.slice/user@7.service/app.slice/a.service/b.service",
+		  "a.service" },
+		{ "/user.slice/user-7.slice/user@7.service/app.slice/a.scope/b.service", "" },
+		{ "/user.slice/user-7.slice/session-2.scope/b.service", "" },
+		{ "/user.slice/user-7.slice/user@7.service", "" },
+		{ "/", "" },
+	};
+
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
+		struct setup_server s = { .home = SETUP_PLAIN };
+
+		assert_int_equal(setup_unit_of(row[i].path, &s), *row[i].unit != 0);
+		assert_string_equal(s.unit, row[i].unit);
+		if (*s.unit) {
+			assert_true(classify_in_unit(row[i].path, s.unit,
+						     s.home == SETUP_USER_UNIT));
+			assert_true(proc_in_cgroup(row[i].path, s.cgroup));
+		}
+	}
+}
+
+TEST(a_unit_is_a_service_of_the_system_or_of_a_user)
 {
 	struct setup_server s = { .home = SETUP_PLAIN };
 
