@@ -113,13 +113,13 @@ struct news {
 };
 
 /* Reads a decision; false if it is not news for a person. */
-static bool read_news(const struct json_doc *d, double seconds, struct news *ret)
+static bool read_news(const struct json_doc *d, struct news *ret)
 {
 	const char *worker = json_doc_string(d, "worker"), *uuid = json_doc_string(d, "uuid"),
 		   *evidence = json_doc_string(d, "evidence");
 	const bool dry = json_doc_true(d, "dry_run"), moved = !text_is(d, "from", "evicted");
 
-	*ret = (struct news){ .seconds = seconds };
+	*ret = (struct news){ .seconds = json_doc_number(d, "freed_seconds") };
 	if (!worker)
 		return false;
 	if (text_is(d, "to", "evicted") && text_is(d, "result", "freed") && !dry)
@@ -191,7 +191,6 @@ static bool fetch_news(struct notifier *n)
 	unsigned count = 0;
 	char message[300];
 	size_t all;
-	double seconds;
 	bool good = true;
 
 	if (remote_request(&n->remote, "GET", DECISIONS, NULL, CONNECT_NS, message,
@@ -202,7 +201,6 @@ static bool fetch_news(struct notifier *n)
 		return true;
 	}
 	all = json_doc_count(n->remote.reply, "decisions");
-	seconds = json_doc_number(n->remote.reply, "counts.free_seconds_last");
 	news = calloc(all + 1, sizeof(*news));
 	for (size_t i = 0; news && i < all; i++) {
 		const struct json_doc *d = json_doc_at(n->remote.reply, "decisions", i);
@@ -211,7 +209,7 @@ static bool fetch_news(struct notifier *n)
 		if (!json_doc_integer(d, "id", &id) || id <= n->last)
 			continue;
 		n->last = id;
-		count += n->begun && read_news(d, seconds, &news[count]);
+		count += n->begun && read_news(d, &news[count]);
 	}
 	n->begun = true;
 	for (unsigned i = 0; news && i < count && good; i++)
