@@ -117,14 +117,14 @@ static bool read_news(const struct json_doc *d, struct news *ret)
 {
 	const char *worker = json_doc_string(d, "worker"), *uuid = json_doc_string(d, "uuid"),
 		   *evidence = json_doc_string(d, "evidence");
-	const bool dry = json_doc_true(d, "dry_run"), moved = !text_is(d, "from", "evicted");
+	const bool dry = json_doc_true(d, "dry_run");
 
 	*ret = (struct news){ .seconds = json_doc_number(d, "freed_seconds") };
 	if (!worker)
 		return false;
 	if (text_is(d, "to", "evicted") && text_is(d, "result", "freed") && !dry)
 		ret->what = NEWS_LEFT;
-	else if (text_is(d, "to", "evicted") && text_is(d, "from", "verify") && dry && moved)
+	else if (text_is(d, "to", "evicted") && text_is(d, "from", "verify") && dry)
 		ret->what = NEWS_WOULD_LEAVE;
 	else if (text_is(d, "to", "active") && text_is(d, "from", "verify-up") && !dry)
 		ret->what = NEWS_BACK;
@@ -293,7 +293,7 @@ static void stream_open(struct notifier *n)
 /* Reads the stream.  Returns 1 if it has a new message, 0 if not, -1 if it has ended. */
 static int stream_read(struct notifier *n)
 {
-	static const char mark[] = "data:";
+	static const char mark[] = "\ndata:"; /* at the beginning of a line */
 	char part[4096];
 	ssize_t got = recv(n->stream, part, sizeof(part), MSG_DONTWAIT);
 	int found = 0;
@@ -385,8 +385,9 @@ const struct command command_notify = {
 	.description =
 		"Follows the service and shows a desktop notification when a worker left the "
 		"GPU, "
-		"came back, or did not leave. A button keeps the worker off the GPU for two "
-		"hours; it needs the token of the service. Runs until it is stopped; the user "
+		"came back, or did not leave. A button keeps the worker off the GPU for the "
+		"time of --hold; it needs the token of the service. Runs until it is stopped; "
+		"the user "
 		"unit gpuward-notify.service starts it with the desktop.",
 	.examples = "  gpuward notify\n"
 		    "  systemctl --user enable --now gpuward-notify\n",

@@ -184,6 +184,10 @@ def test_each_worker_has_its_own_time_and_only_a_message_is_news(tmp_path):
         assert desktop.wait("w3 left")[3] == "3.0 GiB freed"
         assert desktop.wait("w1 left")[3] == "1.0 GiB freed in 0.5 s"
         assert desktop.wait("w2 left")[3] == "2.0 GiB freed in 7.2 s"
+        s.write(": a comment with data: is no message\n\n")
+        desktop.press(desktop.wait("w1 left")[0])
+        support.wait(lambda: ("POST", "/api/v1/guard/workers/w1/hold") in s.asked, "the button, after the comment was read")
+        assert s.fetches() == 3
 
 
 def test_it_connects_again_after_the_service_was_killed_and_says_what_a_dry_run_would_do(world, worker, tmp_path):
