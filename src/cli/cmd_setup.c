@@ -40,6 +40,7 @@ struct machine {
 	struct setup_place at;
 	struct setup_facts facts;
 	struct setup_servers servers;
+	struct setup_manifest *manifest;
 	char user[64], home[PATH_MAX], token[SECRET_MAX + 1], port_name[64], date[16];
 	bool gpu;
 };
@@ -122,7 +123,7 @@ static enum setup_file look_at_drop_ins(const struct machine *m)
 		if (e->d_name[0] == '.' || !end || strcmp(end, ".toml") != 0)
 			continue;
 		found = strcmp(e->d_name, "setup.toml") == 0 && found != SETUP_THEIRS
-				? setup_look(&m->at, SETUP_DROP_IN)
+				? setup_look(&m->at, m->manifest, SETUP_DROP_IN)
 				: SETUP_THEIRS;
 	}
 	if (d)
@@ -158,13 +159,13 @@ static int find_files(struct machine *m)
 
 	f->account = setup_account(m->at.prefix, SETUP_ACCOUNT, &uid, &gid, home, sizeof(home),
 				   name, sizeof(name)) == 0;
-	f->config = setup_look(&m->at, SETUP_CONFIG);
+	f->config = setup_look(&m->at, m->manifest, SETUP_CONFIG);
 	f->drop_in = look_at_drop_ins(m);
-	f->companion = setup_look(&m->at, SETUP_COMPANION);
+	f->companion = setup_look(&m->at, m->manifest, SETUP_COMPANION);
 	if (setup_is_configured(f)) {
 		read_configured_token(m);
 	} else {
-		f->token_file = setup_look(&m->at, SETUP_TOKEN);
+		f->token_file = setup_look(&m->at, m->manifest, SETUP_TOKEN);
 		code = f->token_file == SETUP_ABSENT ? make_token(m->token) : find_token(m);
 		if (code != EXIT_OK)
 			return code;
@@ -181,9 +182,12 @@ static int find_all(const struct cli *c, struct machine *m)
 {
 	char time[CLOCK_RFC3339_SIZE];
 	struct root root;
-	int err;
+	int err, code;
 
 	m->at.prefix = c->root ? c->root : "";
+	code = setup_manifest_load(&m->at, &m->manifest);
+	if (code != EXIT_OK)
+		return code;
 	find_user(m);
 	clock_format_rfc3339(clock_wall_ns(clock_real()), time);
 	snprintf(m->date, sizeof(m->date), "%.10s", time);
@@ -250,10 +254,10 @@ static void print_notes(const struct setup_plan *p)
 		return;
 	printf("\nNotes:\n");
 	for (; (end = strchr(at, '\n')); at = end + 1) {
-		char line[1300];
+		char *line = strndup(at, (size_t)(end - at));
 
-		snprintf(line, sizeof(line), "%.*s", (int)(end - at), at);
-		term_wrap(" -", 4, line, term_width());
+		term_wrap(" -", 4, line ? line : gw_strerror(-GW_E_NOMEM), term_width());
+		free(line);
 	}
 	if (p->print_config)
 		printf("\n%s", p->config.p);
@@ -380,12 +384,14 @@ static int carry_out(struct cli *c, struct machine *m)
 			 (g->yes || (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)));
 	struct setup_answers answers = { true, true, true };
 	struct setup_plan plan;
-	int code = may && !g->yes ? ask_all(m, &answers) : EXIT_OK;
+	int code = may && !g->yes ? ask_all(m, &answers) : EXIT_OK, err;
 
 	if (code != EXIT_OK)
 		return code;
-	if (setup_plan_make(&m->facts, &answers, &plan) != 0)
-		code = cli_no_memory();
+	err = setup_plan_make(&m->facts, &answers, &plan);
+	if (err)
+		code = cli_fail("the plan cannot be made: %s; nothing was changed",
+				gw_strerror(err));
 	else if (!may) {
 		print_plan(&plan);
 		print_notes(&plan);
@@ -395,7 +401,7 @@ static int carry_out(struct cli *c, struct machine *m)
 		if (code == EXIT_OK && !c->quiet)
 			printf("\nDone:\n");
 		if (code == EXIT_OK)
-			code = setup_apply(&m->at, &plan, c->quiet);
+			code = setup_apply(&m->at, m->manifest, &plan, c->quiet);
 		if (code == EXIT_OK) {
 			print_notes(&plan);
 			if (!c->quiet)
@@ -440,6 +446,7 @@ static int setup_run(struct cli *c)
 		code = carry_out(c, m);
 	}
 	explicit_bzero(m->token, sizeof(m->token));
+	setup_manifest_free(m->manifest);
 	free(m);
 	return code;
 }

@@ -91,7 +91,8 @@ struct setup_plan {
 	unsigned workers;  /* number of workers in config */
 };
 
-/* Returns 0 or -GW_E_NOMEM; call setup_plan_done() in any case. */
+/* Returns 0, -GW_E_NOMEM or -GW_E_SIZE (a text is too long); call setup_plan_done() in any
+ * case. */
 int setup_plan_make(const struct setup_facts *f, const struct setup_answers *a,
 		    struct setup_plan *ret);
 void setup_plan_done(struct setup_plan *p);

@@ -290,6 +290,30 @@ TEST(servers_that_cannot_be_moved_by_their_api_get_their_unit_stopped_or_a_note)
 	setup_plan_done(&plan);
 }
 
+TEST(many_units_with_long_names_are_all_in_the_file_of_the_companion)
+{
+	struct setup_facts f = begin();
+
+	for (unsigned i = 0; i < SETUP_SERVERS; i++) {
+		struct setup_server *s = add_server(WORKER_LLAMACPP, SETUP_UNIT);
+
+		s->stuck = true;
+		s->pid = 100 + i;
+		snprintf(s->unit, sizeof(s->unit), "llama-%0110u.service", i);
+	}
+	for (unsigned theirs = 0; theirs < 2; theirs++) {
+		f.companion = theirs ? SETUP_THEIRS : SETUP_ABSENT;
+		make(&f);
+		for (unsigned i = 0; i < SETUP_SERVERS; i++) {
+			char line[160];
+
+			snprintf(line, sizeof(line), "unit llama-%0110u.service", i);
+			assert_in(theirs ? plan.notes.p : step_at(SETUP_COMPANION)->text, line);
+		}
+		setup_plan_done(&plan);
+	}
+}
+
 TEST(two_servers_of_a_kind_and_hostile_names_still_give_a_valid_file)
 {
 	struct setup_facts f = begin();
