@@ -51,8 +51,8 @@ static void read_entry(const struct json_doc *o, struct setup_manifest *m)
 
 		snprintf(e->sum[i], sizeof(e->sum[i]), "%s", sum ? sum : "");
 	}
-	for (unsigned w = 0; setup_whats[w]; w++) {
-		if (strcmp(setup_whats[w], what) != 0)
+	for (unsigned w = 0; w < SETUP_WHAT_COUNT; w++) {
+		if (strcmp(setup_whats[w].word, what) != 0)
 			continue;
 		e->what = (enum setup_what)w;
 		m->count++;
@@ -104,7 +104,7 @@ void setup_manifest_free(struct setup_manifest *m)
 static void write_entry(struct json *j, const struct entry *e)
 {
 	json_object(j, NULL);
-	json_string(j, "what", setup_whats[e->what]);
+	json_string(j, "what", setup_whats[e->what].word);
 	json_string(j, "path", e->path);
 	if (*e->user)
 		json_string(j, "user", e->user);
@@ -356,13 +356,8 @@ static int do_step(const struct setup_place *at, const struct setup_step *s)
 
 static void print_step(const struct setup_step *s)
 {
-	static const char *const verb[] = {
-		"created the user",    "created", "wrote", "created", "wrote",
-		"enabled and started", "reloaded"
-	};
-
 	if (s->why)
-		printf("  %s %s: %s\n", verb[s->what], s->path, s->why);
+		printf("  %s %s: %s\n", setup_whats[s->what].done, s->path, s->why);
 }
 
 int setup_apply(const struct setup_place *at, struct setup_manifest *m,

@@ -15,8 +15,11 @@
 #define PATTERN_MAX 200
 #define NO_KIND     WORKER_KINDS /* no kind can move the server */
 
-const char *const setup_whats[] = { "account",   "folder", "file",   "user-folder",
-				    "user-file", "unit",   "reload", NULL };
+const struct setup_what_words setup_whats[SETUP_WHAT_COUNT] = {
+#define X(name, word, plan, done) [STEP_##name] = { word, plan, done },
+	SETUP_WHATS(X)
+#undef X
+};
 
 static void __attribute__((format(printf, 2, 3)))
 add_note(struct setup_plan *p, const char *fmt, ...)
@@ -424,7 +427,7 @@ static void plan_service(const struct setup_facts *f, const struct setup_answers
 			 "Port %u is in use (process %lld, %.60s), perhaps by another gpuward, "
 			 "so the service is not started. Stop that process, then run sudo "
 			 "systemctl enable --now gpuward.",
-			 SETUP_PORT, (long long)f->port_user, f->port_name);
+			 f->port, (long long)f->port_user, f->port_name);
 	} else if (!a->start) {
 		add_note(p, "To start the service later: sudo systemctl enable --now gpuward");
 	} else {

@@ -160,6 +160,7 @@ static struct setup_facts begin(void)
 	return (struct setup_facts){ .servers = &found,
 				     .manager = SETUP_STOPPED,
 				     .account = true,
+				     .port = 9490,
 				     .port_user = -1,
 				     .port_name = "",
 				     .token = "secret\n",
@@ -252,7 +253,7 @@ TEST(without_systemd_or_with_a_second_instance_nothing_is_started_and_a_note_say
 	} row[] = {
 		{ SETUP_NO_SYSTEMD, -1, "sudo gpuward serve", STEP_USER_FILE },
 		{ SETUP_NO_UNIT, -1, "not installed", STEP_USER_FILE },
-		{ SETUP_STOPPED, 77, "Port 9490 is in use (process 77, other)",
+		{ SETUP_STOPPED, 77, "Port 9555 is in use (process 77, other)",
 		  STEP_USER_FILE },
 		{ SETUP_RUNNING, 77, "", STEP_RELOAD },
 	};
@@ -262,6 +263,7 @@ TEST(without_systemd_or_with_a_second_instance_nothing_is_started_and_a_note_say
 
 		add_server(WORKER_OLLAMA, SETUP_PLAIN);
 		f.manager = row[i].manager;
+		f.port = 9555;
 		f.port_user = row[i].port_user;
 		f.port_name = "other";
 		make(&f);
