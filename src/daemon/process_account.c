@@ -86,8 +86,8 @@ static int account_uses(struct process_account *a, const struct gw_process_list 
 	return (int)n;
 }
 
-/* True if the driver may hide processes on a GPU: it names no utilisation on MIG instances, and a
- * simulated GPU has no pid namespace. */
+/* True if processes may be missing: the GPU has MIG instances, or a real GPU is shared with
+ * another pid namespace. */
 static bool account_hides(const struct view *v, unsigned i, bool hidden)
 {
 	const struct gw_device *d = gw_snapshot_device(v->snap, i);

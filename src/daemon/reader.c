@@ -246,8 +246,8 @@ static void read_environment(const struct reader *r, struct reading *x)
 	x->env_ns = x->begin_ns;
 }
 
-/* With one process on a GPU its energy needs no utilisation, so nobody is asked for it unless
- * someone looks. */
+/* A process that is alone gets all energy of its GPU. Its utilisation is read only while a client
+ * shows processes. */
 static unsigned wanted_of_processes(struct reader *r, uint64_t now_ns)
 {
 	unsigned want;
