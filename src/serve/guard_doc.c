@@ -1,5 +1,7 @@
 #include "guard_doc.h"
 
+#include "render.h"
+
 #include "base/suggest.h"
 
 #include <math.h>
@@ -222,17 +224,6 @@ void guard_doc_room(struct json *j, const struct guard_reservation *room,
 
 /* ---- processes on a GPU ---- */
 
-static void process_types(struct json *j, unsigned type)
-{
-	static const char *const names[] = { "compute", "graphics", "mps" };
-
-	json_array(j, "types");
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (type >> i & 1)
-			json_string(j, NULL, names[i]);
-	json_array_end(j);
-}
-
 static const char *action_word(const struct verdict *v)
 {
 	static const char *const words[] = { "ignore", "watch", "contend", "contend-now" };
@@ -248,7 +239,7 @@ static void write_process(struct json *j, const struct guard_view *g,
 	guard_doc_text(j, "name", p->name);
 	json_int_if(j, "uid", p->uid >= 0, p->uid);
 	json_bool(j, "program_seen", p->exe[0] != '\0');
-	process_types(j, p->type);
+	render_process_types(j, p->type);
 	json_string(j, "class", guard_class_name(v->class));
 	json_string(j, "action", action_word(v));
 	json_string(j, "worker",
