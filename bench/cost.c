@@ -1,4 +1,4 @@
-/* cost: what reading each quantity costs at its real cadence.
+/* cost: measures what reading each quantity costs if it is read once per second.
  *
  * In a tight loop the driver answers from a cache and a call looks free. Therefore every
  * quantity is read once per second, and the medians of its CPU time and wall time are printed.

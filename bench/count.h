@@ -6,7 +6,7 @@
  * program called it. count_others: by any other library, such as the driver's. */
 extern unsigned long count_ours, count_others;
 
-/* Finds the program and libc in memory. Nothing is counted before. */
+/* Finds the program and libc in memory. Calls before count_start() are not counted. */
 void count_start(void);
 
 #endif

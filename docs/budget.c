@@ -35,7 +35,7 @@ static uint64_t ns(double t_s)
 	return (uint64_t)llround(t_s * 1e9);
 }
 
-/* 400 W with 2 W of noise, or 60 % of the time 400 W and else 120 W. */
+/* Returns 400 W with 2 W of noise, or 400 W for 60 % of the time and 120 W for 40 %. */
 static double world_watts(struct world *w)
 {
 	w->noise = w->noise * 1664525u + 1013904223u;
@@ -82,7 +82,8 @@ struct row {
 	double true_j;
 };
 
-/* Measures one window of length_s; inside: in the middle of a window of two minutes. */
+/* Measures one window of length_s. inside: the window lies in the middle of a window of two
+ * minutes. */
 static void budget_measure(struct energy *e, struct energy_window *outer,
 			   struct energy_window *inner, double wave_s, double length_s,
 			   bool inside, struct row *ret)

@@ -254,8 +254,8 @@ struct gw_guard_status {
 	char why[320];               /* one sentence about the state */
 };
 
-/* Writes the state of the worker. Set ret_status->size before the call. Returns 0 or -GW_E_ARG
- * (size is one that no version of the struct had). */
+/* Writes the state of the worker. Set ret_status->size before the call. Returns 0, or -GW_E_ARG
+ * if size matches no version of the struct. */
 GW_API int gw_guard_status(struct gw_guard *guard, struct gw_guard_status *ret_status);
 
 #ifdef __cplusplus

@@ -227,8 +227,8 @@ enum gw_open_flag {
 	GW_OPEN_EXEC = 1 << 0, /* may start nvidia-smi if the NVML library cannot be loaded */
 	GW_OPEN_WAKE = 1 << 1, /* may open a GPU that is asleep, which wakes it */
 	/* The caller promises that nothing else in this process uses NVML. The library then
-	 * returns memory to the kernel that NVML has cleared and does not use (13 of 21 MiB on
-	 * an H200; takes 2 ms). */
+	 * returns to the kernel the memory that NVML has cleared and does not use (13 of 21 MiB
+	 * on an H200; takes 2 ms). */
 	GW_OPEN_TRIM = 1 << 2,
 	/* The caller promises that the process ends after gw_close(). gw_close() then does not
 	 * shut down NVML (which takes 4 ms); the kernel cleans up. */
@@ -254,9 +254,9 @@ struct gw_options {
 
 /* Finds and opens the GPUs. options may be NULL; its strings are copied. Succeeds on a machine
  * without GPUs: see gw_snapshot_status(). Returns 0, and the caller owns *ret_ctx until
- * gw_close(). Otherwise -GW_E_ARG (unknown backend or flag, or a size that no version had),
- * -GW_E_NOENT, -GW_E_PERM or -GW_E_IO (root cannot be opened), or -GW_E_NOMEM (no memory or no
- * thread). */
+ * gw_close(). Otherwise -GW_E_ARG (unknown backend or flag, or size matches no version of the
+ * struct), -GW_E_NOENT, -GW_E_PERM or -GW_E_IO (root cannot be opened), or -GW_E_NOMEM (no
+ * memory or no thread). */
 GW_API int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx);
 
 /* Closes every driver handle and frees ctx. Free the snapshots, lists and meters of ctx first.
@@ -284,7 +284,8 @@ struct gw_status {
 	const char *nvml_version;
 	const char *cuda_version;    /* newest CUDA version that the driver supports: "13.0" */
 	const char *missing_symbols; /* missing NVML calls, separated by blanks; "": none */
-	int simulated; /* 1: no real GPUs: a simulator, or gw_options.root is not "/" */
+	/* 1: the GPUs are not real: a simulator, or gw_options.root is not "/" */
+	int simulated;
 	/* monotonic time of the next attempt to open a driver; 0: not planned */
 	uint64_t retry_ns;
 	unsigned opens;              /* how often a driver was opened successfully */
@@ -644,7 +645,7 @@ struct gw_energy_field {
 	enum gw_field_kind kind;
 	size_t offset;
 	unsigned count;     /* WORD and LIST: number of words */
-	unsigned missing;   /* WORD: the value that means that JSON has no word */
+	unsigned missing;   /* for GW_FIELD_WORD: the enum value for which JSON has no word */
 	const char *(*name)(unsigned word);
 };
 

@@ -45,7 +45,7 @@ static void fill_list(const struct ctx *c, struct list *l, unsigned which)
 		if (c->mig == NULL || c->mig->gpu_instance == p->gpu_instance)
 			add_process(c, l, p);
 	}
-	for (unsigned k = 0; which == LIST_COMPUTE && k < c->d->grown; k++)
+	for (unsigned k = 0; which == LIST_COMPUTE && k < c->d->lists.grown; k++)
 		add_process(c, l,
 			    &(struct process){ .pid = GROWN_PID + k,
 					       .bytes = UINT64_C(14) << 20,
@@ -64,7 +64,7 @@ static abi_return return_list(const struct ctx *c, struct list *l, unsigned whic
 	*count = l->n;
 	if (l->n <= l->capacity)
 		return ABI_SUCCESS;
-	c->d->grown += c->d->list_growth;
+	c->d->lists.grown += c->d->lists.growth;
 	return ABI_INSUFFICIENT_SIZE;
 }
 

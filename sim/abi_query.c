@@ -152,7 +152,7 @@ DEVICE_CALL(nvmlDeviceGetBAR1MemoryInfo, (struct abi_bar1 * out), out)
 		return ABI_INVALID_ARGUMENT;
 	if (c->d->p.bar1_mib == 0)
 		return ABI_NOT_SUPPORTED;
-	/* An instance has the part of the BAR that it has of the memory. */
+	/* An instance has the same share of the BAR as of the memory. */
 	total = c->mig == NULL ? c->d->p.bar1_mib << 20
 			       : (c->d->p.bar1_mib << 20) / 8 * c->mig->slices;
 	*out = (struct abi_bar1){ total, total - (UINT64_C(1) << 20), UINT64_C(1) << 20 };

@@ -184,7 +184,8 @@ static int read_load(struct rows *r, const struct toml_node *table)
 	if (offset != NULL && !rows_number(offset, &words.offset_s))
 		return rows_want(r, offset, "a number");
 	code = rows_table(r, table, load_keys, N_ROWS(load_keys), &words);
-	*l = words.load; /* also on failure: the device now owns the points of the load */
+	/* copied also on failure: the device now owns the points of the load */
+	*l = words.load;
 	return code != 0 ? code : finish_load(r, table, &words, l);
 }
 
@@ -459,7 +460,7 @@ static const struct key gpu_keys[] = {
 	GPU_UINT("remap_failed", errors.remap_failed, 1),
 	GPU_UINT("replays", errors.replays, 1e9),
 	GPU_UINT("recovery_action", errors.recovery_action, 100),
-	GPU_UINT("list_growth", list_growth, 1000),
+	GPU_UINT("list_growth", lists.growth, 1000),
 	{ .name = "persistence", .kind = KEY_BOOL, .offset = GPU(set.persistence) },
 	{ .name = "accounting", .kind = KEY_BOOL, .offset = GPU(set.accounting) },
 	{ .name = "sensor", .kind = KEY_READ, .read = read_sensor },

@@ -1,4 +1,4 @@
-/* build: what the readers of a scenario share. */
+/* build: data and functions that the readers of a scenario share. */
 #ifndef SIM_BUILD_H
 #define SIM_BUILD_H
 

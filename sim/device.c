@@ -252,7 +252,7 @@ static void execute_action(struct device *d, const struct action *a)
 	}
 }
 
-/* Executes the actions that are due at d->now_ns; returns the time of the next. */
+/* Executes the actions that are due at d->now_ns; returns the time of the next action. */
 static uint64_t execute_due_actions(struct world *w, struct device *d)
 {
 	while (d->next_action < w->n_actions) {

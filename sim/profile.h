@@ -1,5 +1,5 @@
 /* profile: the GPUs that a scenario can use. Numbers are measured or published where possible;
- * the rest is plausible and must not be relied on. */
+ * the other numbers are plausible and must not be relied on. */
 #ifndef SIM_PROFILE_H
 #define SIM_PROFILE_H
 

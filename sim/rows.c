@@ -127,7 +127,7 @@ static int read_text(struct rows *r, const struct toml_node *node, const struct 
 	return 0;
 }
 
-/* Reads a value of any kind that is one number. */
+/* Reads a value of any kind that consists of a single number. */
 static int read_number(struct rows *r, const struct toml_node *node, const struct key *k,
 		       void *at)
 {

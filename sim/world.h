@@ -94,8 +94,10 @@ struct device {
 	uint64_t base_bytes; /* memory that is used by no listed process */
 	bool follows;        /* the folder was read before */
 	char follow[256];    /* folder in which real processes report their memory; "": none */
-	/* list_growth: entries that are added after each refused list; grown: total so far */
-	unsigned list_growth, grown;
+	struct {
+		/* growth: entries that are added after each refused list; grown: total so far */
+		unsigned growth, grown;
+	} lists;
 	struct errors errors;
 
 	struct load *loads;

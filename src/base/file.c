@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define PATH_BYTES 4096
@@ -192,6 +193,67 @@ int file_open(const char *path)
 		return -1;
 	}
 	return fd;
+}
+
+static int64_t changed_by_both(int64_t a, int64_t b)
+{
+	return a == FILE_NOBODY || a == b ? b : b == FILE_NOBODY ? a : FILE_ANYBODY;
+}
+
+/* Returns who can change the folder or file at path; link: the link itself. With an access
+ * control list the bits of the group are what any user or group in the list may do. */
+static int64_t changed_by_part(const char *path, const struct stat *st)
+{
+	const bool group = st->st_mode & S_IWGRP &&
+			   ((st->st_gid != 0 && st->st_gid != getegid()) ||
+			    getxattr(path, "system.posix_acl_access", NULL, 0) > 0);
+
+	if (!S_ISLNK(st->st_mode) && (group || st->st_mode & S_IWOTH))
+		return FILE_ANYBODY;
+	return st->st_uid == 0 || st->st_uid == geteuid() ? FILE_NOBODY : (int64_t)st->st_uid;
+}
+
+static int64_t changed_by_path(const char *path)
+{
+	int64_t who = FILE_NOBODY;
+	bool sticky = false; /* the folder before this part is sticky */
+	char part[PATH_BYTES];
+	struct stat st;
+
+	for (size_t n = 1; n < sizeof(part) && path[n - 1]; n++) {
+		if (n > 1 && path[n] != '/' && path[n])
+			continue;
+		snprintf(part, sizeof(part), "%.*s", (int)n, path);
+		if (lstat(part, &st) != 0)
+			return sticky ? FILE_ANYBODY : who;
+		if (S_ISLNK(st.st_mode)) {
+			who = changed_by_both(who, changed_by_part(part, &st));
+			if (stat(part, &st) != 0)
+				return who;
+		}
+		sticky = S_ISDIR(st.st_mode) && st.st_mode & S_ISVTX;
+		if (sticky)
+			st.st_mode &= ~(mode_t)(S_IWOTH | S_IWGRP);
+		if (!S_ISCHR(st.st_mode)) /* nobody can change /dev/null */
+			who = changed_by_both(who, changed_by_part(part, &st));
+	}
+	return who;
+}
+
+int64_t file_changed_by(const char *path)
+{
+	char folder[PATH_BYTES], real[PATH_BYTES];
+	int64_t who = changed_by_path(path);
+	char *slash;
+
+	snprintf(folder, sizeof(folder), "%s", path);
+	slash = strrchr(folder, '/');
+	if (slash)
+		slash[slash == folder] = '\0';
+	/* A link may lead through folders that are not in the path. */
+	if (realpath(path, real) || realpath(folder, real))
+		who = changed_by_both(who, changed_by_path(real));
+	return who;
 }
 
 FILE *file_fopen(const char *path)

@@ -19,8 +19,8 @@
  * -GW_E_IO, with a sentence in message. */
 int file_replace(const char *path, const char *text, size_t n, char *message, size_t size);
 
-/* Checks whether the file could be written; call it before hours of work. Returns as
- * file_replace(). */
+/* Checks whether file_replace() could write the file; call it before a long measurement.
+ * Returns the same values as file_replace(). */
 int file_possible(const char *path, char *message, size_t size);
 
 /* Creates dir and its parents. Returns as file_replace(). */
@@ -34,10 +34,18 @@ int file_make_directory(const char *dir, char *message, size_t size);
 int file_open(const char *path);
 FILE *file_fopen(const char *path);
 
+/* Returns which user, apart from root and the user of this process, can change what an absolute
+ * path names: by the file, by one of its folders or by a link on the way. FILE_NOBODY: none;
+ * FILE_ANYBODY: several users, or a group. The file need not exist. In a sticky folder others
+ * cannot replace a file of ours, but they can create one that is not there yet. */
+#define FILE_NOBODY  (-1)
+#define FILE_ANYBODY (-2)
+int64_t file_changed_by(const char *path);
+
 /* Reads at most size bytes (adds no NUL). Returns the number, or an error as file_replace(). */
 ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size);
 
-/* As strerror(), for an error of file_open() too. */
+/* Works like strerror(), and has its own text for the ETIMEDOUT of file_open(). */
 const char *file_strerror(int e);
 
 /* Reads a line without its newline into out, at most up to the maximum of out (buf_init()).
@@ -55,8 +63,8 @@ int file_failed(char *message, size_t size, const char *path, const char *what);
  * -GW_E_NOENT (neither folder is known) or -GW_E_SIZE. */
 int file_cache_directory(const char *name, char *out, size_t size);
 
-/* Adds a folder to every later file_cache_directory() of this process: what is learned from
- * simulated GPUs is kept apart. part is static; call it before threads start. */
+/* Makes file_cache_directory() add the folder `part` to every later path, so that data learned
+ * from simulated GPUs stays separate. part is static; call this before threads start. */
 void file_cache_apart(const char *part);
 
 #define SECRET_MAX 1024

@@ -31,7 +31,8 @@ int json_end(struct json *j);
  * whole document can write inside another document. */
 void json_next_key(struct json *j, const char *key);
 
-/* key is NULL for an element of an array and for the document itself. */
+/* For these and all functions below: key is NULL for an element of an array and for the
+ * document itself. */
 void json_object(struct json *j, const char *key);
 void json_object_end(struct json *j);
 void json_array(struct json *j, const char *key);

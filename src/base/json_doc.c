@@ -97,7 +97,7 @@ static void jansson_load(void)
 }
 #endif
 
-/* A struct json_doc is a jansson value under our own name. */
+/* Returns the value at path. A struct json_doc is a jansson value under our own name. */
 static struct jansson_value *json_doc_value(const struct json_doc *r, const char *path)
 {
 	return (struct jansson_value *)json_doc_get(r, path);

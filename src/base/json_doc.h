@@ -52,8 +52,9 @@ bool json_doc_true(const struct json_doc *r, const char *path);
  * else. */
 bool json_doc_integer(const struct json_doc *r, const char *path, int64_t *ret);
 
-/* Writes the first line of the error text in a server's answer, without control characters; an
- * answer that is not JSON is the text itself. "": none. */
+/* Writes the first line of the error text in a server's answer, without control characters. If
+ * the answer is not JSON, the answer itself is the error text. Writes "" if there is no error
+ * text. */
 void json_doc_error_text(const char *answer, size_t n, char *out, size_t size);
 
 /* True if all values of a and b are equal. */

@@ -50,8 +50,8 @@ void log_write(struct log *l, enum log_level level, const char *msg,
 	log_write(l, level, msg, (const struct log_pair[]){ __VA_ARGS__ }, \
 		  sizeof((const struct log_pair[]){ __VA_ARGS__ }) / sizeof(struct log_pair))
 
-/* For one log line when a state begins and one when it ends. log_latch() returns true only if
- * `on` differs from the last call. Other calls are counted in repeats, for the line at the
+/* Helps to log a state once when it begins and once when it ends. log_latch() returns true only
+ * if `on` differs from the last call. It counts the other calls in repeats, for the line at the
  * end. */
 struct log_latch {
 	bool on;

@@ -38,8 +38,8 @@ int mailbox_init(struct mailbox *m, unsigned flags);
 void mailbox_done(struct mailbox *m);
 
 /* Starts a thread that calls run(arg) once. Each further call adds a thread with the same run
- * and arg. If mailbox_stop() gave up, the last thread calls orphaned (NULL: none) when it ends;
- * orphaned may free everything. Call with the lock if a thread already runs. Returns 0 or
+ * and arg. If mailbox_stop() gave up, the last thread calls orphaned (may be NULL) when it
+ * ends; orphaned may free everything. Call with the lock if a thread already runs. Returns 0 or
  * -GW_E_NOMEM. */
 int mailbox_start(struct mailbox *m, size_t stack_bytes, void (*run)(void *arg),
 		  void (*orphaned)(void *arg), void *arg);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* The C locale is a constant of libc: this allocates nothing and cannot fail. */
+/* Returns the C locale. It is a constant of libc, so this allocates nothing and cannot fail. */
 static locale_t c_locale(void)
 {
 	return newlocale(LC_ALL_MASK, "C", (locale_t)0);

@@ -8,15 +8,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* As strtod() in the C locale; *ret_end == text if there is no number. */
+/* Works like strtod() in the C locale. *ret_end == text if there is no number. */
 double number_parse(const char *text, const char **ret_end);
 
 /* Writes the shortest text that reads back to the same double; v must be finite. */
 #define NUMBER_SIZE 32
 void number_format(double v, char out[static NUMBER_SIZE]);
 
-/* Read fields of recordings. The whole text must be a decimal number within its type. A real is
- * finite, or "-", which means unknown and gives NAN. Return false if the text is not such a
+/* Read fields of recordings. The whole text must be a decimal number that fits the type. A real
+ * is finite, or "-", which means unknown and gives NAN. Return false if the text is not such a
  * number; *ret is then undefined. */
 bool number_u64(const char *text, uint64_t *ret);
 bool number_i64(const char *text, int64_t *ret);

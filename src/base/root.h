@@ -24,7 +24,7 @@ void root_close(struct root *r);
  * read or a negative gw_error (-GW_E_NOENT, -GW_E_PERM, -GW_E_IO).  out is "" on failure. */
 long root_read(const struct root *r, const char *path, char *out, size_t size);
 
-/* As root_read(), but removes the newline and blanks at the end. */
+/* Works like root_read(), but removes the newline and blanks at the end. */
 long root_read_line(const struct root *r, const char *path, char *out, size_t size);
 
 /* Reads a file with one number, decimal or 0x hexadecimal, perhaps negative. */

@@ -61,8 +61,8 @@ struct toml;
  * document cannot exhaust the stack. */
 int toml_parse(const char *text, size_t size, struct toml **ret, struct toml_error *err);
 
-/* As toml_parse(), for a file of at most 1 MiB. Also returns -GW_E_NOENT, -GW_E_PERM, -GW_E_IO
- * and -GW_E_SIZE, each with a sentence in *err and line 0. */
+/* Works like toml_parse(), for a file of at most 1 MiB. Also returns -GW_E_NOENT, -GW_E_PERM,
+ * -GW_E_IO and -GW_E_SIZE, each with a sentence in *err and line 0. */
 int toml_parse_file(const char *path, struct toml **ret, struct toml_error *err);
 
 void toml_free(struct toml *doc);

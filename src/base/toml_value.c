@@ -161,7 +161,7 @@ static bool read_date(const char **p)
 	return d <= days[m] || (m == 2 && d == 29 && y % 4 == 0 && (y % 100 || y % 400 == 0));
 }
 
-/* Second 60 is allowed: it is a leap second. */
+/* Reads a time of day. Second 60 is allowed, because it is a leap second. */
 static bool read_time(const char **p)
 {
 	int v;
@@ -214,7 +214,7 @@ static bool read_datetime(const char **p, enum toml_type *ret)
 	return read_offset(p);
 }
 
-/* text is the token, NUL-terminated, in the document's memory. */
+/* Reads a date or time. text is the token, NUL-terminated, in the document's memory. */
 static bool value_datetime(struct toml_reader *r, struct toml_node *node, char *text, size_t n)
 {
 	const char *p = text;
@@ -267,7 +267,7 @@ static bool value_integer(struct toml_reader *r, struct toml_node *node, const c
 	return true;
 }
 
-/* text matches the grammar of a float; the underscores are removed. */
+/* Reads a float. text matches the grammar of a float; its underscores are removed first. */
 static bool value_float(struct toml_reader *r, struct toml_node *node, char *text)
 {
 	const char *end;

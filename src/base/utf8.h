@@ -5,9 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns the number of bytes of the valid UTF-8 sequence at s (1 to 4), 0 if there is none
- * (overlong forms, surrogates and values above U+10FFFF are invalid). Reads no further than a
- * NUL. */
+/* Returns the number of bytes of the valid UTF-8 sequence at s (1 to 4). Returns 0 if the
+ * sequence is invalid; overlong forms, surrogates and values above U+10FFFF are invalid. Reads
+ * no further than a NUL. */
 size_t utf8_length(const char *s);
 
 /* Returns the code point of a sequence of n bytes that utf8_length() accepted. */

@@ -11,8 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TARGET   0.01               /* if no --fail-if is given */
-#define SEED_MAX 9007199254740992.0 /* 2^53: every JSON reader keeps such an integer exact */
+#define TARGET 0.01 /* if no --fail-if is given */
+/* 2^53: every JSON reader represents integers up to this value exactly */
+#define SEED_MAX 9007199254740992.0
 
 #define AT(member) offsetof(struct ab_options, member)
 const struct option ab_plan_options[] = {
@@ -109,9 +110,9 @@ int ab_plan_split(char **argv, int argc, char **ret[2])
 	if (argc == 0)
 		return cli_usage("two commands are missing: " FORM);
 	if (part == argc)
-		return cli_usage(
-			"the second command is missing: put -- and B after '%s': " FORM,
-			argv[part - 1]);
+		return cli_usage("the second command is missing: write -- and the second "
+				 "command after '%s': " FORM,
+				 argv[part - 1]);
 	ret[AB_ARM_A] = argv;
 	ret[AB_ARM_B] = argv + part + 1;
 	argv[part] = NULL;

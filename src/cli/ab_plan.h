@@ -32,8 +32,8 @@ int ab_plan_split(char **argv, int argc, char **ret[2]);
 int ab_record_fill(struct gw_meter *meter, const char *part, const struct runner_run *run,
 		   struct ab_record *r);
 
-/* Writes why the run (or its part) is doubtful: the sentence of each code, with its
- * evidence. */
+/* Writes why the energy of the run (or of its part) is not fully valid: for each GPU, the
+ * sentence of each code and its evidence. */
 void ab_record_reason(struct gw_meter *meter, const char *part, const struct gw_snapshot *snap,
 		      const struct runner_run *run, char *out, size_t size);
 

@@ -94,14 +94,15 @@ bool power_record_mean(const struct power_record *r, double from_s, double to_s,
 	return true;
 }
 
-/* uncertainty that the gain gets if the external meter measures more than the GPU: power
+/* standard uncertainty of the gain if the external meter measures more than the GPU: power
  * supplies lose 4 to 11 %, and fans follow the load */
 #define REST_U     0.05
 #define GAIN_MOST  0.1  /* largest known gain error of a board */
 #define FLAT_RATIO 0.02 /* with less variation of the power the gain cannot be determined */
 #define FLAT_W     3.0
 #define ALPHA      0.05
-/* largest correlation of errors that is assumed; above it, errors look like an offset */
+/* upper limit of the estimated correlation of errors; errors with a higher correlation cannot
+ * be distinguished from an offset */
 #define RHO_MOST 0.99
 /* peaks of the correlation that differ by at most this are treated as equal */
 #define LIKE 0.005
@@ -118,8 +119,8 @@ struct task {
  * the record then does not cover are left out. */
 struct sums {
 	size_t n;
-	/* x: readings of the sensor, y: trace; their means, and sums of products of the
-	 * deviations */
+	/* means of the sensor's readings (x) and of the trace (y), and sums of products of the
+	 * deviations from these means */
 	double x, y, xx, yy, xy;
 	double first_s, last_s;
 };
@@ -256,7 +257,8 @@ static double *residuals(const struct task *t, const struct calibrate_fit *f)
 	return r;
 }
 
-/* Returns the autocorrelation of residuals that are `apart` points apart, from -1 to 1. */
+/* Returns the autocorrelation of the residuals at a distance of `apart` points, from -1 to
+ * 1. */
 static double autocorrelation(const double *r, size_t n, size_t apart)
 {
 	double product = 0, square = 0;
@@ -268,10 +270,10 @@ static double autocorrelation(const double *r, size_t n, size_t apart)
 	return square > 0 ? product / square : 0;
 }
 
-/* Estimates the correlation of neighbouring errors, from 0 to RHO_MOST.  Between neighbours,
- * noise may hide a slow drift, so distant residuals are also used if they correlate more than
- * by chance.  The residuals of a fit correlate less than the errors (Kendall), so the estimate
- * is increased.  Half a standard deviation is added. */
+/* Estimates the correlation of neighbouring errors, from 0 to RHO_MOST.  Noise may hide a slow
+ * drift between neighbours.  Therefore residuals at larger distances are also used, if they
+ * correlate more than by chance.  The residuals of a fit correlate less than the errors
+ * (Kendall), so the estimate is increased.  Half a standard deviation is added, too. */
 static double error_correlation(const double *r, size_t n)
 {
 	double many = (double)n, rho = fmax(autocorrelation(r, n, 1), 0);
@@ -287,8 +289,8 @@ static double error_correlation(const double *r, size_t n)
 	return fmin(rho, RHO_MOST);
 }
 
-/* Describes how the sensor's readings at the points change with the lag.  An error of the lag
- * therefore changes the fitted line, most of all where the load changes fast. */
+/* How the sensor's readings at the points change with the lag.  An error of the lag changes
+ * these readings and therefore the fitted line, most of all where the load changes fast. */
 struct slope {
 	/* mean: mean of d reading / d lag; dd, xd: sums of products of the deviations */
 	double mean, dd, xd;
@@ -411,9 +413,9 @@ static bool is_flat(const struct sums *s)
 	return sqrt(s->xx / (double)s->n) < fmax(FLAT_W, FLAT_RATIO * s->x);
 }
 
-/* Ignores the offset if the external meter includes the rest of the machine, because the
- * constant power of the rest is not an offset of the board.  The power of the rest that follows
- * the load adds to the uncertainty of the gain. */
+/* Ignores the offset if the external meter measures more than the GPU, for example the whole
+ * machine.  The constant power of the other parts is not an offset of the board.  Their power
+ * that follows the load adds to the uncertainty of the gain. */
 static void drop_offset(struct calibrate_fit *f)
 {
 	f->wider = true;

@@ -27,7 +27,7 @@
 /* time between requests while someone else holds a worker, or after an error */
 #define AGAIN_NS NS_PER_S
 #define CALM_NS  (4 * NS_PER_S) /* afterwards */
-/* two times from the service are equal if they differ by less than this */
+/* two times from the service are treated as equal if they differ by less than this */
 #define SAME_NS NS_PER_S
 
 enum holder { HELD_BY_US, HELD_BY_OTHERS, NOT_HELD };
@@ -35,7 +35,8 @@ enum holder { HELD_BY_US, HELD_BY_OTHERS, NOT_HELD };
 struct held {
 	enum holder holder;
 	bool out;
-	/* number of evictions when the worker had left; NAN: it has not left */
+	/* the service's count of evictions of this worker at the time when the worker left;
+	 * NAN: it has not left */
 	double evictions;
 	uint64_t until_wall_ns; /* end of our hold as reported by the service, if HELD_BY_US */
 	/* if HELD_BY_US: a time on the monotonic clock, at or shortly before the end of our
@@ -124,8 +125,8 @@ static uint64_t until_of(const struct json_doc *w)
 	return text && timespec_parse(text, 0, &wall_ns) == 0 ? wall_ns : 0;
 }
 
-/* Returns true if this clean room requested the hold of the worker.  Only its end time
- * identifies a hold. */
+/* Returns true if this clean room requested the hold of the worker.  A hold has no id, so this
+ * function compares the end times. */
 static bool is_ours(const struct json_doc *w, const struct held *h)
 {
 	uint64_t until = until_of(w), own = h->until_wall_ns;
@@ -250,7 +251,8 @@ static void update_presence(struct clean_room *r, unsigned i, const struct json_
 	}
 }
 
-/* Updates who holds the worker.  If someone else changed our hold, that change stays. */
+/* Updates who holds the worker.  If someone else changed our hold, the hold is no longer
+ * treated as ours. */
 static void update_holder(struct clean_room *r, unsigned i, const struct json_doc *w)
 {
 	struct held *h = &r->held[i];

@@ -123,8 +123,9 @@ static bool backend_is_named(const struct cli *c)
 	return c->backend != NULL;
 }
 
-/* Keeps what is learned from simulated GPUs apart from that of real ones and of other
- * scenarios: the simulator's cards have the same UUIDs in all of them. */
+/* Selects a separate cache folder for simulated GPUs, one per scenario.  Simulated GPUs have
+ * the same UUIDs in all scenarios, so their data must not be mixed, also not with data of real
+ * GPUs. */
 static void separate_cache(const struct cli *c)
 {
 	static char part[40];
@@ -140,7 +141,8 @@ static void separate_cache(const struct cli *c)
 		sum = toml_sum(sum, scenario, strlen(scenario));
 	if (scenario && stat(scenario, &st) == 0 && S_ISREG(st.st_mode))
 		n = file_read(scenario, text, sizeof(text), unused, sizeof(unused));
-	if (n > 0) /* the scenario is a file, which can change */
+	/* A scenario file can change: its content is part of the checksum. */
+	if (n > 0)
 		sum = toml_sum(sum, text, (size_t)n);
 	snprintf(part, sizeof(part), "/simulated-%016" PRIx64, sum);
 	file_cache_apart(part);
@@ -429,8 +431,8 @@ int simulate_prepare(const char *scenario, const char **ret_library)
 			"the simulator is neither at sim/libnvidia-ml.so.1 next to this "
 			"program nor at %s; set GPUWARD_SIM_LIBRARY to its path",
 			library);
-	/* Do not close it: the backend's dlopen() then gets the same library, with this
-	 * scenario loaded. */
+	/* Do not close the library, so that the backend's dlopen() gets the same library with
+	 * this scenario loaded. */
 	lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
 	if (!lib || !load_symbols(lib, &s))
 		return cli_fail("%s is not the simulator: %s", library,

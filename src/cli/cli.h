@@ -57,7 +57,8 @@ struct command {
 	/* the command runs for a long time: low memory use matters more than a quick start */
 	bool lasts;
 	bool one_form; /* the output has only one format: --json is rejected */
-	/* number of commands among the arguments; options end before the first of them */
+	/* number of commands to run among the arguments; options end before the first
+	 * command */
 	unsigned runs;
 	/* Prints the list of subcommands (word NULL) or the help of one subcommand.  Returns
 	 * false if there is no such subcommand.  NULL: the command has no subcommands. */

@@ -11,9 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A wait with a deadline.  If `stop` requests the end during the wait (Ctrl-C), the rest of the
- * wait becomes short: a reply that is on its way still arrives, but a silent server does not
- * block the program. */
+/* A wait with a deadline.  If `stop` requests the end during the wait (Ctrl-C), the deadline
+ * moves closer: a reply that is on its way still arrives, but a silent server does not block
+ * the program. */
 struct deadline_stop {
 	bool (*requested)(void *arg);
 	void *arg;

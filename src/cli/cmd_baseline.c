@@ -22,7 +22,8 @@
 #define LONGEST_S 600
 #define HALF_W    1.0
 #define DRAW_NS   (200 * NS_PER_MS)
-/* Wait after creating a context: this loads the GPU, and utilisation is a mean over 1 s. */
+/* Time to wait after a context is created.  Creating a context loads the GPU, and the reported
+ * utilisation is a mean over 1 s. */
 #define SETTLE_NS (2 * NS_PER_S)
 
 struct given {
@@ -98,7 +99,8 @@ static void set_reason(struct job *j, int err)
 	/* why this process has no CUDA context */
 	snprintf(cuda, sizeof(cuda), "%s", j->message);
 	if (err == -GW_E_STATE)
-		snprintf(j->message, sizeof(j->message), "interrupted before it was known");
+		snprintf(j->message, sizeof(j->message),
+			 "interrupted before the baseline was known");
 	else if (err == -GW_E_NOSUPPORT)
 		snprintf(j->message, sizeof(j->message), "the GPU does not report its power");
 	else if (err)
@@ -143,8 +145,8 @@ static void *run_job(void *arg)
 	return NULL;
 }
 
-/* Starts a meter for one GPU.  Each GPU has its own, so that a window of one GPU does not read
- * the others. */
+/* Starts a meter for one GPU.  Each GPU has its own meter, so that a window on one GPU does not
+ * sample the other GPUs. */
 static int start_meter(struct cli *c, struct job *j)
 {
 	const char *uuid = gw_device_text(j->device, GW_T_UUID);
@@ -303,8 +305,7 @@ static void print_table(const struct cli *c, const struct jobs *all)
 		if (*j->message)
 			table_set(&t, NOTE, TERM_PLAIN, "%s", j->message);
 	}
-	if (t.rows)
-		table_print(&t, term_width());
+	table_print(&t, term_width());
 	table_done(&t);
 }
 
@@ -366,8 +367,8 @@ static int add_job(struct jobs *all, const struct gw_device *d, enum baseline_ki
 	return 0;
 }
 
-/* Lists the requested baselines.  Without --kind, lists one kind to measure, or all kinds to
- * show. */
+/* Lists the requested baselines.  Without --kind, lists all kinds if --show is given, else only
+ * no-context. */
 static int list_jobs(struct cli *c, struct jobs *all)
 {
 	int err = 0;

@@ -355,7 +355,7 @@ static int write_text(const struct compare_view *v, struct buf *out, bool file, 
 	else
 		table_format(&x.t, width, !file, out);
 	if (!file) {
-		code = output_write(NULL, out);
+		code = output_write(NULL, out, quiet);
 		buf_clear(out);
 	}
 	if (!quiet && !x.t.error && x.layout != ONE_LINE)
@@ -429,7 +429,7 @@ static int print_comparison(const struct cli *c, const struct comparison *compar
 	if (strcmp(format, "text") == 0)
 		code = write_text(&v, &out, file, c->quiet);
 	if (code == EXIT_OK)
-		code = output_write(g->output, &out);
+		code = output_write(g->output, &out, c->quiet);
 	buf_done(&out);
 	return code ? code : check_usable(comparison);
 }

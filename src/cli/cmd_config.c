@@ -74,7 +74,7 @@ static int print_text(const struct cli *c, const struct reading *r)
 		config_print_example(&out, &r->config);
 	else
 		config_print(&out, &r->config, g->origin);
-	code = output_write(NULL, &out);
+	code = output_write(NULL, &out, true);
 	buf_done(&out);
 	return code;
 }

@@ -141,7 +141,7 @@ static void note_runs(const struct diff *d, const struct compare_change *energy,
 static bool has_baseline(const struct comparison_row *row)
 {
 	for (size_t i = 0; row && i < row->nruns; i++)
-		if (!isnan(row->runs[i].run->energy_net_j.best))
+		if (!isnan(row->runs[i].run->sum.energy_net_j.best))
 			return true;
 	return false;
 }
@@ -344,12 +344,11 @@ static size_t print_section(const struct diff *d, size_t first, const struct bun
 	     i++)
 		if (is_shown(&d->rows[i], a, b, all))
 			add_row(&t, &d->rows[i]);
-	if (t.rows && !t.error) {
+	if (t.rows)
 		printf("\n");
-		table_print(&t, term_width());
-		if (room_for_changes(&t) > *wide)
-			*wide = room_for_changes(&t);
-	}
+	table_print(&t, term_width());
+	if (t.rows && !t.error && room_for_changes(&t) > *wide)
+		*wide = room_for_changes(&t);
 	table_done(&t);
 	return i;
 }

@@ -16,21 +16,28 @@
 #define ALL     "all"
 #define WORKERS "/api/v1/guard/workers/"
 
+#define NO_WORKER "No [[worker]] is configured, so the guard has nothing to move.\n"
+
 struct given {
 	struct remote_flags remote;
 	uint64_t for_ns;
 	bool forever, now;
+	bool temporary; /* pause or snooze */
+	bool changed;   /* at least one worker got the request */
 	const char *reason, *policy, *pid;
 };
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	OPTION_ROW(DURATION, 0, "for", AT(for_ns), "TIME",
-		   "evict, hold, pause, game: for how long; learn: how long to watch (default: "
-		   "1m)"),
-	OPTION_ROW(FLAG, 0, "forever", AT(forever), NULL, "hold, pause: until you release it"),
-	OPTION_ROW(FLAG, 0, "now", AT(now), NULL,
-		   "resume: do not wait for the quiet time, and also undo evict"),
+		   "evict, hold, pause, game: end after this time; learn: how long to watch "
+		   "(default: 1m)"),
+	OPTION_ROW(FLAG, 0, "forever", AT(forever), NULL,
+		   "hold, pause: until you release the worker"),
+	OPTION_ROW(
+		FLAG, 0, "now", AT(now), NULL,
+		"resume: also end a hold evicted, and return at once: despite other programs, "
+		"without the quiet time"),
 	OPTION_ROW(TEXT, 0, "reason", AT(reason), "TEXT",
 		   "the reason, which the service records in its events"),
 	OPTION_ROW(TEXT, 0, "pid", AT(pid), "PID",
@@ -93,7 +100,8 @@ static enum term_style state_style(const char *state)
 	return strcmp(state, "absent") == 0 ? TERM_DIM : TERM_WARN;
 }
 
-/* A hold is shown in its own column, and not also as the reason "manual". */
+/* Adds the cell with the reasons.  Leaves out "manual" if the worker is held evicted, because
+ * the hold has its own column. */
 static void add_reasons(struct table *t, const struct json_doc *w)
 {
 	const char *hold = json_doc_string(w, "hold");
@@ -306,6 +314,15 @@ static void print_simulated(const struct json_doc *reply)
 		term_print_simulated(stdout);
 }
 
+static void print_no_worker(void)
+{
+	printf(NO_WORKER
+	       "To add one, write this into the configuration (gpuward.toml(5)) and reload "
+	       "the\n"
+	       "service:\n\n"
+	       "  [[worker]]\n  name = \"ollama\"\n  kind = \"ollama\"\n");
+}
+
 static int print_status(struct cli *c, struct remote *r, const char *name)
 {
 	bool one = name && strcmp(name, ALL) != 0;
@@ -321,7 +338,7 @@ static int print_status(struct cli *c, struct remote *r, const char *name)
 	if (!c->quiet)
 		print_mode(r->reply);
 	if (json_doc_count(r->reply, "workers") == 0) {
-		printf("No [[worker]] is configured, so the guard has nothing to move.\n");
+		printf(NO_WORKER);
 		return EXIT_OK;
 	}
 	print_table(r, name);
@@ -340,6 +357,8 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
 	print_simulated(r->reply);
+	if (json_doc_count(r->reply, "workers") == 0)
+		print_no_worker();
 	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
 		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
 
@@ -391,27 +410,77 @@ static const char *no_effect_note(const struct json_doc *w, char *out, size_t si
 	return out;
 }
 
+/* The hold of a worker before a request. */
+struct earlier {
+	char hold[16]; /* "none", "active" or "evicted" */
+	double left_s; /* INFINITY: until it is released */
+};
+
+static int read_earlier(struct remote *r, const char *name, struct earlier *ret)
+{
+	int code = request_named(r, "GET", WORKERS, name, "", NULL);
+	const char *hold = code == EXIT_OK ? json_doc_string(r->reply, "hold") : NULL;
+	double left = hold ? json_doc_number(r->reply, "hold_until_seconds") : NAN;
+
+	snprintf(ret->hold, sizeof(ret->hold), "%s", hold ? hold : "none");
+	ret->left_s = left > 0 ? left : (double)INFINITY;
+	return code;
+}
+
+static const char *earlier_text(const struct earlier *e, char out[static 48])
+{
+	char span[16];
+
+	if (isinf(e->left_s))
+		snprintf(out, 48, "held %s until it is released", e->hold);
+	else
+		snprintf(out, 48, "held %s for %s more", e->hold, time_text(e->left_s, span));
+	return out;
+}
+
+/* pause and snooze only add: they never shorten a hold that keeps the worker active anyway. */
+static bool is_held_longer(const struct cli *c, const struct earlier *e)
+{
+	const struct given *g = c->own;
+
+	return g->temporary && strcmp(e->hold, "active") == 0 &&
+	       e->left_s >= (g->for_ns ? (double)g->for_ns * 1e-9 : (double)INFINITY);
+}
+
 static int request_one(struct cli *c, struct remote *r, const char *verb, const char *state,
 		       const char *name)
 {
-	const struct given *g = c->own;
+	struct given *g = c->own;
+	struct earlier earlier = { "none", NAN };
 	struct buf body;
-	char text[96], span[16], after[32];
-	int code;
+	char text[96], span[16], after[32], before[48];
+	int code = state ? read_earlier(r, name, &earlier) : EXIT_OK;
 
+	if (code != EXIT_OK)
+		return code;
+	if (is_held_longer(c, &earlier)) {
+		if (c->json)
+			return print_body(r);
+		printf("%s: already %s; nothing was changed\n", name,
+		       earlier_text(&earlier, before));
+		return EXIT_OK;
+	}
 	buf_init(&body, 8192);
 	write_request(&body, g, state);
 	snprintf(after, sizeof(after), "/%s", verb);
 	code = request_named(r, "POST", WORKERS, name, after, body.p);
 	buf_done(&body);
+	g->changed |= code == EXIT_OK;
 	if (code == EXIT_OK && c->json)
 		return print_body(r);
 	if (code == EXIT_OK && !c->quiet) {
 		const char *now = json_doc_string(r->reply, "state");
 
-		printf("%s: requested %s%s%s%s%s; its state %s %s%s\n", name, verb,
+		printf("%s: requested %s%s%s%s%s%s%s; its state %s %s%s\n", name, verb,
 		       state ? " " : "", state ? state : "", g->for_ns ? " for " : "",
 		       g->for_ns ? time_text((double)g->for_ns * 1e-9, span) : "",
+		       strcmp(earlier.hold, "none") != 0 ? ", instead of " : "",
+		       strcmp(earlier.hold, "none") != 0 ? earlier_text(&earlier, before) : "",
 		       now && is_hypothetical(r->reply, now) ? "would be" : "is now",
 		       now ? now : "unknown", no_effect_note(r->reply, text, sizeof(text)));
 	}
@@ -496,11 +565,13 @@ static int check_arguments(const struct cli *c, const struct guard_subcommand *v
 /* Pauses the guard for all workers, or for the named worker, by holding them active. */
 static int pause_workers(struct cli *c, struct remote *r, const char *name)
 {
-	const struct given *g = c->own;
-	int code = request_workers(c, r, "hold", "active", name);
+	struct given *g = c->own;
 	char time[16];
+	int code;
 
-	if (code == EXIT_OK && !c->quiet && !c->json)
+	g->temporary = true;
+	code = request_workers(c, r, "hold", "active", name);
+	if (code == EXIT_OK && g->changed && !c->quiet && !c->json)
 		printf("%s%s only heat and faults move %s; to end this, run gpuward guard "
 		       "release.\n",
 		       g->for_ns ? "For " : "From now on",

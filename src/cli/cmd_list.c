@@ -81,8 +81,7 @@ static int print_table(const struct cli *c)
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
 		if (render_shows(&c->filter, i))
 			add_device(&t, gw_snapshot_device(c->snap, i));
-	if (t.rows)
-		table_print(&t, term_width());
+	table_print(&t, term_width());
 	table_done(&t);
 	return cli_device_exit_code(c);
 }

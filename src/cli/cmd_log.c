@@ -42,7 +42,7 @@
 /* longest wait of a line for other GPUs' lines of the same tick */
 #define HOLD_NS      (100 * NS_PER_MS)
 #define REPORT_EVERY 100
-/* less is worth a note; the code low-coverage has the same limit */
+/* below this coverage a note is printed; the code low-coverage has the same limit */
 #define COVERAGE_FULL 0.98
 #define NICE          (-5)
 
@@ -71,7 +71,8 @@ struct source {
 	struct row ring[ROWS];
 	bool begun;
 	uint64_t last_ns;
-	uint64_t gone; /* number of ticks without a line since the last line */
+	/* number of ticks since the last row in the ring; these ticks have no line */
+	uint64_t gone;
 	double longest_s;
 	struct moments power;
 	struct histogram spread;
@@ -437,8 +438,9 @@ static int start_meter(struct log_run *run)
 	return err ? EXIT_FAILED : EXIT_OK;
 }
 
-/* Returns the CPU time of nvidia-smi, if that is where the values come from. The kernel counts
- * it when the program has ended, so the drivers are closed first. */
+/* Returns the CPU time of nvidia-smi, or NAN if the values do not come from nvidia-smi.  The
+ * kernel adds the CPU time of a child process only after the child has ended, so this function
+ * first closes the drivers. */
 static double program_seconds(const struct log_run *run)
 {
 	struct rusage used;
@@ -482,7 +484,8 @@ static void print_power(const struct source *s)
 		histogram_percentile(&s->spread, 0.5), histogram_percentile(&s->spread, 0.95));
 }
 
-/* Returns the mean of the time that has samples, if the energy does not include the rest. */
+/* Returns the mean power.  If the energy does not include the gaps between samples, returns the
+ * mean over the time that has samples. */
 static double mean_power(const struct gw_energy *e)
 {
 	bool holes = e->meter == GW_METER_SAMPLES && e->gap_joules == 0 &&
@@ -652,7 +655,7 @@ static int write_summary(const struct log_run *run)
 	render_summary(&doc.json, run);
 	err = json_end(&doc.json);
 	if (!err && strcmp(path, "-") == 0) {
-		err = output_write(path, &doc.buf);
+		err = output_write(path, &doc.buf, true);
 		buf_done(&doc.buf);
 		return err;
 	}
@@ -786,14 +789,18 @@ static int has_heading(int fd, const struct buf *heading)
 static int open_output(struct log_run *run)
 {
 	const struct given *g = given(run->cli);
-	int how = g->append ? O_APPEND : g->force ? O_TRUNC : O_EXCL;
+	struct stat st;
+	/* A device, a pipe or a FIFO is written to as it is. */
+	bool special = g->output && stat(g->output, &st) == 0 && !S_ISREG(st.st_mode);
+	int how = special ? 0 : g->append ? O_APPEND : g->force ? O_TRUNC : O_EXCL;
 
 	run->fd = STDOUT_FILENO;
 	run->name = "the output";
 	if (!g->output || strcmp(g->output, "-") == 0)
 		return EXIT_OK;
 	run->name = g->output;
-	run->fd = open(g->output, (g->append ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC | how,
+	run->fd = open(g->output,
+		       (g->append && !special ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC | how,
 		       0666);
 	run->own_fd = run->fd >= 0;
 	if (run->fd >= 0)
@@ -806,6 +813,13 @@ static int open_output(struct log_run *run)
 	return EXIT_FAILED;
 }
 
+static bool is_regular(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 static int write_heading(struct log_run *run)
 {
 	char text[LINE_BYTES];
@@ -814,7 +828,7 @@ static int write_heading(struct log_run *run)
 
 	buf_init_fixed(&b, text, sizeof(text));
 	logline_heading(&run->format, &b);
-	if (given(run->cli)->append && run->own_fd && b.len)
+	if (given(run->cli)->append && run->own_fd && b.len && is_regular(run->fd))
 		there = has_heading(run->fd, &b);
 	if (there < 0)
 		return cli_fail("%s has other columns: give the same --fields, or another file",
@@ -895,8 +909,8 @@ static int close_output(const struct log_run *run, int code)
 	return cli_fail("cannot write %s: %s", run->name, strerror(errno));
 }
 
-/* Frees everything, unless a thread hangs in the driver: it may continue later and use this
- * memory, so the memory stays allocated. */
+/* Frees everything, unless a thread hangs in the driver.  Such a thread may continue later and
+ * use this memory, so the memory stays allocated. */
 static void free_run(struct log_run *r)
 {
 	struct cli *c = r->cli;
@@ -955,8 +969,9 @@ static const struct option options[] = {
 		   "write a line every TIME (default: 100ms, at least 1ms)"),
 	OPTION_ROW(DURATION, 'd', "duration", AT(duration_ns), "TIME",
 		   "end after TIME (default: run until it is stopped)"),
-	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
-		   "write to FILE, which must not exist, instead of standard output"),
+	OPTION_ROW(
+		TEXT, 'o', "output", AT(output), "FILE",
+		"write to FILE instead of standard output; a regular file must not exist yet"),
 	OPTION_ROW(FLAG, 0, "force", AT(force), NULL, "replace FILE if it exists"),
 	OPTION_ROW(FLAG, 0, "append", AT(append), NULL, "add to FILE if it exists"),
 	OPTION_CHOICE_ROW(0, "format", AT(format), "FORMAT",

@@ -70,8 +70,7 @@ static unsigned read_temperatures(void *arg, struct cooldown_gpu ret[static COOL
 	return measure_remote_temperatures(m->remote, ret);
 }
 
-/* Waits until the GPUs are cool.  Does so before each run if there are several, or if
- * --cooldown-to is given. */
+/* Waits until the GPUs are cool, if there are several runs or if --cooldown-to is given. */
 static void cool_down(struct measurement *m)
 {
 	const struct session_options *o = &m->o->session;
@@ -136,7 +135,8 @@ static void watch_run(void *arg, struct gw_window *window, const struct progress
 	if (m->remote && m->counting)
 		measure_remote_renew(m->remote);
 	if (!m->known &&
-	    all_sampled(m)) /* read them now, because a GPU may be lost when the command ends */
+	    /* read the devices now, because a GPU may be lost when the command ends */
+	    all_sampled(m))
 		read_devices(m);
 	if (clock_mono_ns(clock_real()) - m->host_ns >
 	    10 * NS_PER_S) { /* read the counters of the host before they wrap */
@@ -185,8 +185,8 @@ static void warn_counts(const struct measurement *m, const struct progress_marks
 		r->part ? progress_marks_find(k, r->part, &n) : NULL;
 
 	warn_count("iterations", m->o->session.iterations, w ? w->iterations : k->iterations,
-		   r->iterations);
-	warn_count("tokens", m->o->tokens, w ? w->tokens : k->tokens, r->tokens);
+		   r->work.iterations);
+	warn_count("tokens", m->o->tokens, w ? w->tokens : k->tokens, r->work.tokens);
 }
 
 /* Warns if the numbers of iteration lines suggest that one line stands for several
@@ -195,7 +195,7 @@ static void warn_numbers(struct measurement *m, const struct progress_marks *k,
 			 const struct measured_run *r)
 {
 	if (!k->odd_after || m->numbers_reported || !isnan(m->o->session.iterations) ||
-	    (r->count.source && r->count.iterations))
+	    (r->work.count.source && r->work.count.iterations))
 		return;
 	m->numbers_reported = true;
 	cli_error("the command marked 'iteration %llu' and then 'iteration %llu': each line "
@@ -394,8 +394,8 @@ static void fill_result(struct measurement *m, char *command, size_t size)
 	r->tag_count = m->o->tag.count;
 	r->model_size_bytes = m->plan.model_bytes;
 	r->cost = m->plan.cost;
-	r->iterations = r->run[0].iterations;
-	r->tokens = r->run[0].tokens;
+	r->iterations = r->run[0].work.iterations;
+	r->tokens = r->run[0].work.tokens;
 	r->room = clean_room_record(m->s.room);
 	r->command_name = session_command_name(m->c->argv[0]);
 	if (m->o->session.keep_command) {

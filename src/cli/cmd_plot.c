@@ -84,7 +84,7 @@ static int draw_plot(const struct cli *c, const struct chart *chart, const struc
 	p.description = description;
 	buf_init(&out, 64u << 20);
 	plot_time(&out, &p);
-	code = output_write(given(c)->output, &out);
+	code = output_write(given(c)->output, &out, c->quiet);
 	buf_done(&out);
 	return code;
 }

@@ -199,9 +199,9 @@ static int print_table(const char *dir, const struct output_to *how, struct bund
 	s.table = &t;
 	table_init(&t, columns);
 	err = bundle_recompute(dir, add_window, &s, sum, message, size);
-	if (!err && t.rows)
+	if (!err)
 		table_print(&t, term_width());
-	if (!err && !t.rows)
+	if (!err && !t.rows && !t.error)
 		printf("The bundle has no window.\n");
 	if (!err && s.calibration)
 		print_calibration(&s.calibration->summary, s.device);

@@ -118,7 +118,7 @@ static int replay_run(struct cli *c)
 	err = isnan(g->device) ? add_all(&out, c->argv[0], message, sizeof(message))
 			       : add_gpu(&out, c->argv[0], (unsigned)g->device, message,
 					 sizeof(message));
-	code = err ? cli_fail("%s", message) : output_write(g->output, &out);
+	code = err ? cli_fail("%s", message) : output_write(g->output, &out, c->quiet);
 	buf_done(&out);
 	return code;
 }

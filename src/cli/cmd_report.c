@@ -371,7 +371,7 @@ static int write_page(const struct cli *c, const struct result_set *r)
 	if (code == EXIT_OK) {
 		buf_init(&out, 256u << 20);
 		report_page(&out, given(c)->title, &comparison, r, &cost);
-		code = output_write(given(c)->output, &out);
+		code = output_write(given(c)->output, &out, c->quiet);
 		buf_done(&out);
 	}
 	comparison_done(&comparison);

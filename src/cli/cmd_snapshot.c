@@ -51,7 +51,7 @@ static const struct table_column columns[] = {
 	[LIMIT] = { "LIMIT", 4, true, false },
 	[SM] = { "SM CLOCK", 3, true, false },
 	[PSTATE] = { "STATE", 2, false, false },
-	[WHY] = { "CLOCKS HELD BY", 5, false, true },
+	[WHY] = { "CLOCKS LIMITED BY", 5, false, true },
 	[MEMCLK] = { "MEM CLOCK", 6, true, false },
 	[FAN] = { "FAN", 7, true, false },
 	[ENERGY] = { "ENERGY", 8, true, false },
@@ -160,7 +160,7 @@ static void set_memory(struct table *t, const struct gw_device *d)
 
 static void set_state(struct table *t, const struct gw_device *d)
 {
-	char name[64];
+	char name[TABLE_CELL]; /* several reasons may limit the clocks at a time */
 	double v;
 
 	if (d->state != GW_DEVICE_OK)
@@ -361,10 +361,9 @@ static void print_processes(const struct cli *c, const struct gw_process_list *l
 	for (unsigned i = 0; i < gw_process_list_count(list); i++)
 		if (render_shows(&c->filter, gw_process_list_get(list, i)->device))
 			add_process(&t, c, gw_process_list_get(list, i));
-	if (t.rows) {
+	if (t.rows)
 		putchar('\n');
-		table_print(&t, term_width());
-	}
+	table_print(&t, term_width());
 	table_done(&t);
 }
 
@@ -417,8 +416,7 @@ static void print_tables(const struct cli *c, const struct gw_process_list *list
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
 		if (render_shows(&c->filter, i))
 			add_device(&t, gw_snapshot_device(c->snap, i));
-	if (t.rows)
-		table_print(&t, term_width());
+	table_print(&t, term_width());
 	table_done(&t);
 	print_notes(c);
 	print_instances(c, list);

@@ -239,8 +239,8 @@ static void add_runs(struct buf *out, const struct comparison_row *row)
 	const struct result_run *run = first_usable(row, &file);
 
 	buf_addf(out, "%zu run%s", row->used, row->used == 1 ? "" : "s");
-	if (run && run->iterations > 0)
-		buf_addf(out, " of %.0f iterations", run->iterations);
+	if (run && run->work.iterations > 0)
+		buf_addf(out, " of %.0f iterations", run->work.iterations);
 }
 
 /* Returns what is known about the sensor, for people who do not know the words of the result. */

@@ -42,7 +42,7 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 	switch (m) {
 	case METRIC_TIME: return c->per_iteration ? "Latency" : "Time per run";
 	case METRIC_POWER: return comparison_knows_sd(c) ? "Power (s.d. of the load)" : "Power";
-	case METRIC_ENERGY: return c->per_iteration ? "Energy per inference" : "Energy per run";
+	case METRIC_ENERGY: return c->per_iteration ? "Energy per iteration" : "Energy per run";
 	case METRIC_TOKEN: return "Energy per token";
 	default: return "Model size";
 	}
@@ -50,25 +50,26 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 
 static double iterations_of(const struct comparison_run *r)
 {
-	return r->run->iterations > 0 ? r->run->iterations : NAN;
+	return r->run->work.iterations > 0 ? r->run->work.iterations : NAN;
 }
 
 static bool has_iterations(const struct comparison_run *r)
 {
-	return r->run->iterations > 0 || r->run->latency_s > 0;
+	return r->run->work.iterations > 0 || r->run->work.latency_s > 0;
 }
 
 static double time_of(const struct comparison_run *r, bool per_iteration)
 {
 	if (!per_iteration)
 		return r->run->seconds;
-	return isnan(r->run->latency_s) ? r->run->seconds / iterations_of(r)
-					: r->run->latency_s;
+	return isnan(r->run->work.latency_s) ? r->run->seconds / iterations_of(r)
+					     : r->run->work.latency_s;
 }
 
 static double power_of(const struct result_run *run)
 {
-	return isnan(run->power_mean_w) ? run->energy_j.best / run->seconds : run->power_mean_w;
+	return isnan(run->sum.power_mean_w) ? run->sum.energy_j.best / run->seconds
+					    : run->sum.power_mean_w;
 }
 
 /* Returns the energy per unit of work: as stated in the result, or else the energy of the run
@@ -87,11 +88,12 @@ double comparison_value(const struct comparison *c, const struct comparison_run 
 	case METRIC_TIME: return time_of(r, c->per_iteration);
 	case METRIC_POWER: return power_of(run);
 	case METRIC_ENERGY:
-		return c->per_iteration ? per_unit(&run->energy_per_iteration_j,
-						   run->energy_j.best, iterations_of(r))
-					: run->energy_j.best;
+		return c->per_iteration ? per_unit(&run->work.energy_per_iteration_j,
+						   run->sum.energy_j.best, iterations_of(r))
+					: run->sum.energy_j.best;
 	case METRIC_TOKEN:
-		return per_unit(&run->energy_per_token_j, run->energy_j.best, r->run->tokens);
+		return per_unit(&run->work.energy_per_token_j, run->sum.energy_j.best,
+				r->run->work.tokens);
 	default: return r->file->model_size_bytes;
 	}
 }
@@ -117,19 +119,19 @@ static bool is_measured_power(enum comparison_metric m)
  * It also applies to the mean power and to the energy per iteration or token. */
 static double u_fair(const struct comparison_run *r, enum comparison_metric m)
 {
-	return is_measured_power(m) ? relative_u(&r->run->energy_relative_j) : NAN;
+	return is_measured_power(m) ? relative_u(&r->run->sum.energy_relative_j) : NAN;
 }
 
 /* Returns the relative standard uncertainty of the absolute value.  In a result, the intervals
  * of energy per iteration and per token are absolute, too. */
 static double u_true(const struct comparison_run *r, enum comparison_metric m)
 {
-	double u = larger_known(u_fair(r, m), relative_u(&r->run->energy_j));
+	double u = larger_known(u_fair(r, m), relative_u(&r->run->sum.energy_j));
 
 	if (m == METRIC_ENERGY)
-		u = larger_known(u, relative_u(&r->run->energy_per_iteration_j));
+		u = larger_known(u, relative_u(&r->run->work.energy_per_iteration_j));
 	if (m == METRIC_TOKEN)
-		u = larger_known(u, relative_u(&r->run->energy_per_token_j));
+		u = larger_known(u, relative_u(&r->run->work.energy_per_token_j));
 	return is_measured_power(m) ? u : NAN;
 }
 
@@ -262,7 +264,8 @@ static void change_fill(struct comparison_row *row, const struct comparison_row 
 
 	if (m == METRIC_SIZE)
 		from.n = to.n =
-			from.n > 0 && to.n > 0; /* all trials of a model have the same size */
+			/* count each model once, because all trials have the same size */
+			from.n > 0 && to.n > 0;
 	if (compare_arms(&from, &to, extra_log(first, row, a, b, m), ALPHA, &change) == 0)
 		row->figure[m].change = change;
 }
@@ -453,9 +456,9 @@ static double load_sd(const struct comparison_row *row)
 	for (size_t i = 0; i < row->nruns; i++) {
 		const struct result_run *run = row->runs[i].run;
 
-		if (!result_run_usable(run) || isnan(run->power_sd_w))
+		if (!result_run_usable(run) || isnan(run->sum.power_sd_w))
 			continue;
-		sum += run->power_sd_w * run->power_sd_w;
+		sum += run->sum.power_sd_w * run->sum.power_sd_w;
 		n++;
 	}
 	return n ? sqrt(sum / (double)n) : NAN;
@@ -727,7 +730,7 @@ static void note_iterations(struct notes *n, const struct comparison_row *row)
 	double least = INFINITY, most = 0;
 
 	for (size_t i = 0; i < row->nruns; i++) {
-		double v = row->runs[i].run->iterations;
+		double v = row->runs[i].run->work.iterations;
 
 		if (!result_run_usable(row->runs[i].run) || isnan(v))
 			continue;
@@ -795,7 +798,8 @@ static void note_lost_room(struct notes *n, const struct result_file *file)
 	note_end(n);
 }
 
-/* Adds a note if only some runs had a clean room, because this alone may cause a change. */
+/* Adds a note if only some runs were measured with --clean-room: in the others, workers of the
+ * guard may have used the GPU, which alone can change the result. */
 static void note_rooms(struct notes *n, const struct comparison *c)
 {
 	size_t kept = count_rooms(c, ROOM_KEPT);
@@ -858,8 +862,9 @@ static bool has_trials(const struct comparison *c)
 	return false;
 }
 
-/* Returns a text that says whether the gain error of the sensor cancels in changes.  It cancels
- * between rows with the same GPU and the same calibration. */
+/* Returns a text about the gain error of the sensor. The error cancels in the change from one row
+ * to another if both have the same GPU and the same calibration; the text says whether such rows
+ * exist. */
 static const char *gain_text(const struct comparison *c)
 {
 	bool cancels = false, scales = false;

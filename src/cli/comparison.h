@@ -42,7 +42,7 @@ struct comparison_row {
 	const char *name, *part;     /* label and part of the runs; part NULL: whole runs */
 	struct comparison_run *runs; /* all runs, including invalid ones */
 	size_t nruns, used;
-	const char *validity; /* the worst of the used runs; "invalid" if none is used */
+	const char *validity; /* worst validity of the used runs; "invalid" if no run is used */
 	bool simulated;
 	bool other_gpu; /* measured on another GPU than the reference */
 	/* same GPU as the reference, but another calibration: gain errors do not cancel */
@@ -75,7 +75,7 @@ bool comparison_mixes_gpus(const struct result_file *results, size_t n, struct b
 const char *comparison_metric_name(enum comparison_metric m);
 enum comparison_metric comparison_metric_find(const char *name);
 
-/* Returns a title such as "Latency" or "Energy per inference".  The title of power explains the
+/* Returns a title such as "Latency" or "Energy per iteration".  The title of power explains the
  * number in brackets, which is the variation of the load and not an interval. */
 const char *comparison_title(const struct comparison *c, enum comparison_metric m);
 

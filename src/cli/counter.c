@@ -22,16 +22,19 @@
 #include <unistd.h>
 
 #define SCHEME "http://"
-/* A router of llama.cpp would load the model that a question names; a question must not. */
+/* Reading a counter must not load a model.  Without this parameter, a router of llama.cpp loads
+ * the model that the request names. */
 #define NO_AUTOLOAD "&autoload=false"
 #define ACCEPT      "text/plain;version=0.0.4, application/json;q=0.5, */*;q=0.1"
 
 struct url_parts {
 	char address[300], path[2048];
-	const char *what; /* the part of the URL that names the counter; NULL: none */
+	/* the part of the URL that names the counter; NULL: the URL names no counter */
+	const char *what;
 };
 
-/* Returns true if all characters may be part of a URL.  Others could end the request line. */
+/* Returns true if all characters may be part of a URL.  Other characters could end the request
+ * line. */
 static bool is_clean(const char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -133,8 +136,8 @@ static void describe_error(const char *address, int err, struct counter_reading 
 	counter_refuse(ret, "cannot reach %s: %s", address, gw_strerror(err));
 }
 
-/* Passes on the server's own sentence, with advice about the two that a router of several models
- * answers. */
+/* Stores the error: the status and the server's own sentence.  Adds advice to the two sentences
+ * that a router with several models sends. */
 static void describe_status(const struct url_parts *u, int status, const struct buf *body,
 			    struct counter_reading *ret)
 {

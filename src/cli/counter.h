@@ -30,9 +30,10 @@ struct counter_series {
 #define COUNTER_NAME 640
 
 struct counter_reading {
-	char name[COUNTER_NAME]; /* name of the counter with the selecting labels; "": none */
-	double value;            /* sum of all series; NAN: no reading       */
-	char why[COUNTER_WHY];   /* why there is no reading                  */
+	/* name of the counter with the labels that select series; "": no name */
+	char name[COUNTER_NAME];
+	double value;                 /* sum of all series; NAN: no reading       */
+	char why[COUNTER_WHY];        /* why there is no reading                  */
 	uint64_t before_ns, after_ns; /* monotonic times just before and after the reading */
 	double wall_s;                /* at before_ns                         */
 	struct counter_series series[COUNTER_SERIES];
@@ -45,7 +46,7 @@ struct counter {
 	/* Series that were not in the first reading; their whole value counts: */
 	unsigned fresh;
 	double fresh_number;
-	bool fresh_assumed; /* the start time of at least one of them is unknown */
+	bool fresh_assumed; /* at least one of these series has an unknown start time */
 	char why[COUNTER_WHY];
 };
 

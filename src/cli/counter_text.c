@@ -213,7 +213,8 @@ static void parse_created(const char *text, const char *counter, struct counter_
 	}
 }
 
-/* Parses a whole reply.  near: receives a longer name that begins with the selected one. */
+/* Parses a whole reply.  near: receives a longer name in the reply that begins with the
+ * selected name, for the error message. */
 static void parse_text(const char *text, const struct selector *w, struct counter_reading *ret,
 		       char near[static 256])
 {

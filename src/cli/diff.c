@@ -21,7 +21,8 @@
 
 #define NONE ((size_t)-1)
 
-/* One GPU: its positions in the runs of A and B (NONE: not there), and the index to show. */
+/* One GPU: its positions in the runs of A and B (NONE: the runs do not have this GPU), and the
+ * index to show. */
 struct gpu {
 	size_t a, b;
 	int number;
@@ -55,7 +56,8 @@ static bool value_equal(const struct diff_value *a, const struct diff_value *b,
 		return a->text && b->text && strcmp(a->text, b->text) == 0;
 	if (t->share)
 		apart *= fmax(fabs(a->number), fabs(b->number));
-	/* Sums of the same decimals may differ in their last bit. */
+	/* Two sums of the same decimal numbers may differ in their last bit, so the tolerance
+	 * is slightly larger. */
 	return fabs(a->number - b->number) <=
 	       apart + 1e-12 * fmax(fabs(a->number), fabs(b->number));
 }
@@ -236,7 +238,7 @@ static void add_settings(const struct pair *p)
 	add_part(p);
 	add_tags(p);
 	add_field(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
-	/* Only samples have an interval; 0: there are no samples. */
+	/* The interval is known only from samples; 0: there are no samples. */
 	a = number_of(p->a->made.interval_s > 0 ? p->a->made.interval_s : NAN);
 	b = number_of(p->b->made.interval_s > 0 ? p->b->made.interval_s : NAN);
 	add_field(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
@@ -538,12 +540,13 @@ static void add_headline(struct diff *d, const char *key, const char *title,
 static struct diff_value spoilt_value(const struct result_run *run, enum comparison_metric m,
 				      bool each)
 {
-	const struct gw_interval energy = each ? run->energy_per_iteration_j : run->energy_j;
+	const struct gw_interval energy =
+		each ? run->work.energy_per_iteration_j : run->sum.energy_j;
 	struct diff_value v = nothing;
 
 	switch (m) {
-	case METRIC_TIME: v.number = each ? run->latency_s : run->seconds; break;
-	case METRIC_POWER: v.number = run->power_mean_w; break;
+	case METRIC_TIME: v.number = each ? run->work.latency_s : run->seconds; break;
+	case METRIC_POWER: v.number = run->sum.power_mean_w; break;
 	case METRIC_ENERGY:
 		v = (struct diff_value){ NULL, energy.best, energy.low, energy.high };
 		break;
@@ -591,7 +594,7 @@ static int net_take(struct net *net, const struct comparison_row *row)
 	*net = (struct net){ .run = calloc(row ? row->nruns + 1 : 1, sizeof(*net->run)) };
 	moments_init(&net->moments);
 	for (size_t i = 0; net->run && row && i < row->nruns; i++) {
-		const struct gw_interval *band = &row->runs[i].run->energy_net_j;
+		const struct gw_interval *band = &row->runs[i].run->sum.energy_net_j;
 
 		if (!result_run_usable(row->runs[i].run) || isnan(band->best))
 			continue;
@@ -681,7 +684,7 @@ static int add_figures(const struct pair *p)
 	each = d->comparison.per_iteration;
 	/* The titles are short, so that a table does not cut them. */
 	add_figure(d, METRIC_ENERGY, each ? "energy_per_iteration_joules" : "energy_joules",
-		   each ? "Per inference" : "Energy per run");
+		   each ? "Per iteration" : "Energy per run");
 	add_net(d);
 	add_figure(d, METRIC_TIME, each ? "latency_seconds" : "seconds",
 		   comparison_title(&d->comparison, METRIC_TIME));

@@ -1,8 +1,8 @@
 /* diff: compares two measurements, row by row.
  *
- * A row is one thing that a measurement has: a setting, a fact about the machine, a GPU or its sensor, a
- * figure, a process, a code.  diff_fields.h lists them with their tolerances; comparison.h compares
- * energy, power and time. */
+ * A row compares one property: a setting, a fact about the machine, a GPU or its sensor, a
+ * figure, a process, a code.  diff_fields.h lists the properties with their tolerances;
+ * comparison.h compares energy, power and time. */
 #ifndef GW_CLI_DIFF_H
 #define GW_CLI_DIFF_H
 

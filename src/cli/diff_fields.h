@@ -8,7 +8,7 @@
 
 /* A field that is compared. */
 struct diff_field {
-	const char *path;  /* in the document, the environment, a device or a sensor */
+	const char *path;  /* path in the document, the environment, a device or a sensor */
 	const char *title; /* NULL: this field is not compared */
 	double apart;      /* values are equal if their difference is at most this */
 	bool share;        /* `apart` is relative to the larger value */

@@ -11,28 +11,46 @@
 #define CANDIDATES_MAX 128
 #define EVERY_NS       NS_PER_S
 #define GPUS_MAX       64
-#define ABSENT_MAX     64
+#define WORKERS_MAX    64
 #define MODEL_LEAST    (512 * 1048576.0) /* smallest GPU memory of a model, in bytes */
+
+/* What becomes of a process.  Only the first gets a rule. */
+enum fate {
+	FATE_IGNORE,
+	FATE_MAY_BE_WORKER, /* it may be an absent worker */
+	FATE_CONTENDS,      /* a worker leaves its GPU for it now */
+	FATE_HAS_RULE,      /* a rule of the configuration calls it a contender */
+};
 
 struct candidate {
 	char name[32], exe[512];
 	double most_bytes;
-	char worker[64]; /* the absent worker that this process may be; "": none */
+	enum fate fate;
+	char worker[64]; /* of FATE_MAY_BE_WORKER and FATE_CONTENDS */
+	char rule[160];  /* of FATE_HAS_RULE */
 };
 
 struct absent {
 	char name[64], kind[16];
 };
 
+struct evicted {
+	char name[64];
+	long long contender; /* pid */
+};
+
 struct learning {
 	struct candidate candidate[CANDIDATES_MAX];
 	unsigned count;
-	unsigned dropped;     /* most processes of one poll that did not fit */
+	unsigned dropped;     /* largest number of processes in one poll that did not fit */
 	unsigned dropped_now; /* of this poll */
 	char gpu[GPUS_MAX][96];
 	unsigned gpus;
-	struct absent absent[ABSENT_MAX];
+	struct absent absent[WORKERS_MAX];
 	unsigned absent_count;
+	struct evicted
+		evicted[WORKERS_MAX]; /* workers that are off their GPU for a contender */
+	unsigned evicted_count;
 };
 
 static struct candidate *learn_find(struct learning *l, const char *name)
@@ -90,6 +108,40 @@ static const char *possible_worker(const struct learning *l, const struct json_d
 		       : "";
 }
 
+/* Returns the worker that is off its GPU because of this process, or NULL. */
+static const char *learn_evicted_by(const struct learning *l, long long pid)
+{
+	for (unsigned i = 0; i < l->evicted_count; i++)
+		if (l->evicted[i].contender == pid)
+			return l->evicted[i].name;
+	return NULL;
+}
+
+/* Returns true if a rule, and not the lack of one, says that the process contends. */
+static bool contends_by_rule(const char *class, const char *rule)
+{
+	return strcmp(class, "contender") == 0 && rule && strncmp(rule, "no rule", 7) != 0 &&
+	       strncmp(rule, "demand =", 8) != 0;
+}
+
+static void learn_choose_fate(struct learning *l, struct candidate *s, const struct json_doc *p,
+			      const char *class)
+{
+	const char *rule = json_doc_string(p, "rule");
+	const char *maybe = possible_worker(l, p, s->name);
+	const char *evicted = learn_evicted_by(l, (long long)json_doc_number(p, "pid"));
+
+	if (s->fate != FATE_IGNORE)
+		return;
+	if (contends_by_rule(class, rule)) {
+		s->fate = FATE_HAS_RULE;
+		snprintf(s->rule, sizeof(s->rule), "%s", rule);
+	} else if (evicted || *maybe) {
+		s->fate = evicted ? FATE_CONTENDS : FATE_MAY_BE_WORKER;
+		snprintf(s->worker, sizeof(s->worker), "%s", evicted ? evicted : maybe);
+	}
+}
+
 static void learn_add_process(struct learning *l, const struct json_doc *p)
 {
 	const char *class = json_doc_string(p, "class"), *name = json_doc_string(p, "name");
@@ -102,8 +154,7 @@ static void learn_add_process(struct learning *l, const struct json_doc *p)
 	s = learn_find(l, name);
 	if (!s)
 		return;
-	if (!*s->worker)
-		snprintf(s->worker, sizeof(s->worker), "%s", possible_worker(l, p, name));
+	learn_choose_fate(l, s, p, class);
 	if (!*s->exe && json_doc_true(p, "program_seen"))
 		learn_read_exe(s, (long long)json_doc_number(p, "pid"));
 	s->most_bytes = bytes > s->most_bytes ? bytes : s->most_bytes;
@@ -122,11 +173,30 @@ static int learn_list_gpus(struct learning *l, struct remote *r)
 	return code;
 }
 
-static int learn_list_absent(struct learning *l, struct remote *r)
+/* Notes the contender for which the guard moves the worker.  In a dry run nothing moves: there
+ * the rules are tried that a person may want to change. */
+static void learn_add_evicted(struct learning *l, const struct json_doc *w, const char *name)
+{
+	for (size_t i = 0; i < json_doc_count(w, "reasons"); i++) {
+		const struct json_doc *x = json_doc_at(w, "reasons", i);
+		const char *reason = json_doc_string(x, "reason");
+		const char *evidence = json_doc_string(x, "evidence");
+		struct evicted *e = &l->evicted[l->evicted_count];
+
+		if (!reason || !evidence || strcmp(reason, "contention") != 0 ||
+		    json_doc_true(w, "dry_run") || l->evicted_count == WORKERS_MAX ||
+		    sscanf(evidence, "pid %lld ", &e->contender) != 1)
+			continue;
+		snprintf(e->name, sizeof(e->name), "%s", name);
+		l->evicted_count++;
+	}
+}
+
+static int learn_list_workers(struct learning *l, struct remote *r)
 {
 	int code = remote_request_ok(r, "GET", "/api/v1/guard", NULL);
 
-	l->absent_count = 0;
+	l->absent_count = l->evicted_count = 0;
 	for (size_t i = 0; code == EXIT_OK && i < json_doc_count(r->reply, "workers"); i++) {
 		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
 		const char *name = json_doc_string(w, "name"),
@@ -134,8 +204,10 @@ static int learn_list_absent(struct learning *l, struct remote *r)
 			   *state = json_doc_string(w, "state");
 		struct absent *a = &l->absent[l->absent_count];
 
-		if (!name || !kind || !state || strcmp(state, "absent") != 0 ||
-		    l->absent_count == ABSENT_MAX)
+		if (!name || !kind || !state)
+			continue;
+		learn_add_evicted(l, w, name);
+		if (strcmp(state, "absent") != 0 || l->absent_count == WORKERS_MAX)
 			continue;
 		snprintf(a->name, sizeof(a->name), "%s", name);
 		snprintf(a->kind, sizeof(a->kind), "%s", kind);
@@ -146,7 +218,7 @@ static int learn_list_absent(struct learning *l, struct remote *r)
 
 static int learn_poll(struct learning *l, struct remote *r)
 {
-	if (learn_list_absent(l, r) != EXIT_OK)
+	if (learn_list_workers(l, r) != EXIT_OK)
 		return EXIT_FAILED;
 	l->dropped_now = 0;
 	for (unsigned i = 0; i < l->gpus; i++) {
@@ -164,16 +236,28 @@ static int learn_poll(struct learning *l, struct remote *r)
 }
 
 /* Explains why a process got no rule; --quiet does not hide this. */
-static void print_possible_workers(const struct learning *l)
+static void print_left_out(const struct candidate *s)
 {
-	for (unsigned i = 0; i < l->count; i++)
-		if (*l->candidate[i].worker)
-			fprintf(stderr,
-				"gpuward: no rule for %s: it may be worker %s, which the guard "
-				"cannot find; see gpuward guard explain %s, then run learn "
-				"again\n",
-				l->candidate[i].name, l->candidate[i].worker,
-				l->candidate[i].worker);
+	switch (s->fate) {
+	case FATE_IGNORE: break;
+	case FATE_MAY_BE_WORKER:
+		cli_error(
+			"no rule for %s: it may be worker %s, which the guard cannot find; see "
+			"gpuward guard explain %s, then run learn again",
+			s->name, s->worker, s->worker);
+		break;
+	case FATE_CONTENDS:
+		cli_error("no rule for %s: worker %s is off its GPU for it now; end it and run "
+			  "learn again, or write the rule yourself if %s must not count",
+			  s->name, s->worker, s->name);
+		break;
+	case FATE_HAS_RULE:
+		cli_error(
+			"no rule for %s: %s says that it contends; change that if %s must not "
+			"count",
+			s->name, s->rule, s->name);
+		break;
+	}
 }
 
 static void print_rules(const struct learning *l)
@@ -186,7 +270,7 @@ static void print_rules(const struct learning *l)
 		const struct candidate *s = &l->candidate[i];
 		char bytes[16];
 
-		if (*s->worker)
+		if (s->fate != FATE_IGNORE)
 			continue;
 		cli_bytes(bytes, s->most_bytes);
 		buf_addf(&out, "%s[[rule]]\n# used at most %s\n", n++ ? "\n" : "", bytes);
@@ -209,7 +293,7 @@ static int print_json(const struct learning *l)
 	for (unsigned i = 0; i < l->count; i++) {
 		const struct candidate *s = &l->candidate[i];
 
-		if (*s->worker)
+		if (s->fate != FATE_IGNORE)
 			continue;
 		json_object(&doc.json, NULL);
 		json_string(&doc.json, "match.exe", *s->exe ? s->exe : NULL);
@@ -221,11 +305,24 @@ static int print_json(const struct learning *l)
 	json_array_end(&doc.json);
 	json_array(&doc.json, "may_be_workers");
 	for (unsigned i = 0; i < l->count; i++) {
-		if (!*l->candidate[i].worker)
+		if (l->candidate[i].fate != FATE_MAY_BE_WORKER)
 			continue;
 		json_object(&doc.json, NULL);
 		json_string(&doc.json, "name", l->candidate[i].name);
 		json_string(&doc.json, "worker", l->candidate[i].worker);
+		json_object_end(&doc.json);
+	}
+	json_array_end(&doc.json);
+	json_array(&doc.json, "contenders");
+	for (unsigned i = 0; i < l->count; i++) {
+		const struct candidate *s = &l->candidate[i];
+
+		if (s->fate != FATE_CONTENDS && s->fate != FATE_HAS_RULE)
+			continue;
+		json_object(&doc.json, NULL);
+		json_string(&doc.json, "name", s->name);
+		json_string(&doc.json, "worker", *s->worker ? s->worker : NULL);
+		json_string(&doc.json, "rule", *s->rule ? s->rule : NULL);
 		json_object_end(&doc.json);
 	}
 	json_array_end(&doc.json);
@@ -257,7 +354,8 @@ int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns)
 	if (c->json)
 		return print_json(&l);
 	print_rules(&l);
-	print_possible_workers(&l);
+	for (unsigned i = 0; i < l.count; i++)
+		print_left_out(&l.candidate[i]);
 	if (!c->quiet && !l.count)
 		fprintf(stderr,
 			"gpuward: nothing to add: the rules already match every process\n");

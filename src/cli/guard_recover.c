@@ -19,7 +19,7 @@
 
 #define MIB     1048576.0
 #define TARGETS (POLICY_WORKERS * GUARD_TARGETS)
-/* records with checkpointed processes, including those of removed workers */
+/* limit of stored records with checkpointed processes; removed workers may have records, too */
 #define RECORDS    (POLICY_WORKERS * 4)
 #define STORE_ROWS 65536
 
@@ -95,8 +95,8 @@ static int read_journal(struct recovering *r)
 	char path[4096];
 	const char *where;
 	struct config c;
-	/* A mistake in a configuration file must not prevent the restore, so the rest of the
-	 * file is used. */
+	/* A mistake in a configuration file must not prevent the restore, so the valid settings
+	 * are used. */
 	int code = remote_config(&c, &r->unsure);
 
 	if (code != EXIT_OK)

@@ -111,12 +111,19 @@ static int read_lines(struct replay *r, FILE *f)
 	/* A last line without newline is incomplete: the service ended while writing it. */
 	while (!err && (more = file_read_line(f, &line)) != 0) {
 		number++;
-		err = more < 0 ? more : recording_read(r->trace, line.p);
+		err = more < 0                     ? more
+		      : strlen(line.p) != line.len ? -GW_E_PARSE
+						   : recording_read(r->trace, line.p);
 		if (!err)
 			print_decisions(r);
 	}
-	buf_done(&line);
-	if (err == -GW_E_NOENT)
+	if (!err && !number) {
+		cli_error(line.len ? "%s has no complete line: it is not a guard recording, or "
+				     "its first line was not finished"
+				   : "%s is empty; it is not a guard recording",
+			  r->path);
+		err = -GW_E_PARSE;
+	} else if (err == -GW_E_NOENT)
 		cli_error("%s", r->missing);
 	else if (err)
 		cli_error("%s:%lu: %s", r->path, number,
@@ -126,6 +133,7 @@ static int read_lines(struct replay *r, FILE *f)
 			  : err == -GW_E_SIZE ? "this line is longer than 16 MiB: it is not "
 						"a guard recording"
 					      : gw_strerror(err));
+	buf_done(&line);
 	return err == -GW_E_NOENT ? EXIT_USAGE : err ? EXIT_FAILED : EXIT_OK;
 }
 

@@ -31,7 +31,8 @@ static const struct guard_subcommand subcommands[] = {
 	{ "snooze", FORM_SNOOZE, 1, 2, "reason", "TIME [WORKER]",
 	  "pauses for TIME: 30s, 30m, 2h; a bare number is seconds" },
 	{ "release", FORM_REQUEST, 0, 1, "reason", "[WORKER]",
-	  "ends holds, also those of pause and snooze" },
+	  "removes the holds of all workers or of the named one, also those of pause and "
+	  "snooze" },
 	{ "game", FORM_GAME, 1, 1, "pid for reason", "start|end --pid PID [--for TIME]",
 	  "reports that a game runs: workers leave until you report its end or the process "
 	  "ends" },

@@ -82,7 +82,8 @@ static bool is_reasons(unsigned field)
 	return field == FIELD_FIGURE + FIGURE_CLOCK_REASONS;
 }
 
-/* Writes the names of the clock reasons, separated by commas; "" if there are none. */
+/* Writes the names of the clock event reasons of NVML, separated by commas; "" if there are
+ * none. */
 static void reasons_of(double v, char out[static 160])
 {
 	if (gw_quantity_name(GW_Q_CLOCK_REASONS, v, out, 160) != 0)

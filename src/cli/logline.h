@@ -1,7 +1,7 @@
 /* logline: formats one tick of one GPU as a line of a log, CSV or JSON.
  *
- * An unknown value is empty in CSV and null in JSON.  If it is known that there is no clock
- * reason, CSV has "none" and JSON has []. */
+ * An unknown value is empty in CSV and null in JSON.  If it is known that nothing reduces the
+ * clocks, the field for clock reasons is "none" in CSV and [] in JSON. */
 #ifndef GW_CLI_LOGLINE_H
 #define GW_CLI_LOGLINE_H
 

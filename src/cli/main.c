@@ -1,5 +1,6 @@
 /* main: parses the command line, finds the command in the table and runs it. */
 #include "cli.h"
+#include "table.h"
 
 #include "base/suggest.h"
 
@@ -28,7 +29,7 @@ static int print_help(void)
 		snprintf(left, sizeof(left), "  %s", cli_commands[i]->name);
 		term_wrap(left, 16, cli_commands[i]->summary, term_width());
 	}
-	printf("\nOptions of every command:\n");
+	printf("\nCommon options (not every command takes all):\n");
 	option_help(cli_common_options, term_width());
 	printf("\nExamples:\n  gpuward list\n  gpuward snapshot --json\n  gpuward doctor\n"
 	       "  gpuward snapshot --simulate       try it without a GPU\n\n");
@@ -60,7 +61,7 @@ static int command_help(const struct command *cmd, const char *word)
 		printf("\nOptions:\n");
 		option_help(cmd->options, term_width());
 	}
-	printf("\nOptions of every command:\n");
+	printf("\nCommon options:\n");
 	option_help(common, term_width());
 	printf("\nExamples:\n%s", cmd->examples);
 	return EXIT_OK;
@@ -288,6 +289,8 @@ int main(int argc, char **argv)
 	code = code == -1 ? EXIT_OK : code; /* -1: the command printed a list and is done */
 	if (output_error && output_error != EPIPE)
 		return cli_fail("cannot write the output: %s", strerror(output_error));
+	if (table_was_lost() && code == EXIT_OK)
+		code = EXIT_FAILED;
 	if (stalled) /* exit() runs destructors of the driver's library, which may hang, too */
 		_exit(code);
 	return code;

@@ -29,7 +29,8 @@ struct measure_remote {
 	char *environment; /* owned; facts.environment */
 	char id[32];       /* id of the open window; "": none */
 	uint64_t lease_ns; /* when the lease was last renewed */
-	int stop_fd; /* connection on which the reply to the stop request arrives; -1: none */
+	/* connection on which the reply to the stop request arrives; -1: no connection */
+	int stop_fd;
 	char why[700];
 	/* The last window that ended, from remote.reply: */
 	struct measured_device *device;
@@ -207,7 +208,8 @@ void measure_remote_close(struct measure_remote *t)
 	free(t);
 }
 
-/* Requests a document about the GPUs.  Returns false if there is none. */
+/* Requests a document about the selected GPUs.  Returns false if the service does not send the
+ * document. */
 static bool request_for_gpus(struct measure_remote *t, const char *what)
 {
 	char ignored[700];

@@ -1,8 +1,8 @@
 /* measure_remote: measures runs through the service, without opening a driver in this process.
  *
- * Before each command starts, it opens a window over HTTP; afterwards it ends the window, and
- * the reply becomes the devices of the run.  The window is longer than the command by the time
- * of the two requests.  A window without a result is deleted in the service. */
+ * Before each command starts, it opens a window over HTTP.  Afterwards it ends the window and
+ * reads the devices of the run from the reply.  The window is longer than the command by the
+ * time of the two requests.  A window without a result is deleted in the service. */
 #ifndef GW_CLI_MEASURE_REMOTE_H
 #define GW_CLI_MEASURE_REMOTE_H
 

@@ -82,7 +82,7 @@ struct option_table {
 	void *target;
 };
 
-/* Writes the defaults of the options that have one other than zero. */
+/* Writes the default values that are not zero into target. */
 void option_defaults(const struct option *table, void *target);
 
 /* Parses argv[1..] into the targets.  Leaves arguments, and everything after "--", in argv[1..]

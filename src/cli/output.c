@@ -26,19 +26,23 @@ int output_print(const char *text, size_t n)
 	return cli_fail("cannot write the output: %s", strerror(errno));
 }
 
-int output_save(const char *path, const char *text, size_t n)
+int output_save(const char *path, const char *text, size_t n, bool quiet)
 {
 	char message[512];
+	struct stat st;
+	bool there = stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
 
-	if (file_replace(path, text, n, message, sizeof(message)) == 0)
-		return EXIT_OK;
-	return cli_fail("%s", message);
+	if (file_replace(path, text, n, message, sizeof(message)) != 0)
+		return cli_fail("%s", message);
+	if (there && !quiet)
+		fprintf(stderr, "gpuward: replaced %s\n", path);
+	return EXIT_OK;
 }
 
-int output_result(const char *path, bool print, const struct buf *text)
+int output_result(const char *path, bool print, const struct buf *text, bool quiet)
 {
 	bool file = !is_standard(path);
-	int code = file ? output_save(path, text->p, text->len) : EXIT_OK;
+	int code = file ? output_save(path, text->p, text->len, quiet) : EXIT_OK;
 
 	if ((print || (path && !file)) && output_print(text->p, text->len) != EXIT_OK)
 		code = EXIT_FAILED;
@@ -54,7 +58,7 @@ int output_possible(const char *path)
 	return cli_fail("%s", message);
 }
 
-int output_write(const char *path, const struct buf *text)
+int output_write(const char *path, const struct buf *text, bool quiet)
 {
 	if (text->err)
 		return cli_fail("cannot build the output: %s", gw_strerror(text->err));
@@ -62,7 +66,7 @@ int output_write(const char *path, const struct buf *text)
 		fwrite(text->p, 1, text->len, stdout); /* main() checks for errors */
 		return EXIT_OK;
 	}
-	return output_save(path, text->p, text->len);
+	return output_save(path, text->p, text->len, quiet);
 }
 
 int output_spares(const char *path, char **inputs, int n)
@@ -149,7 +153,7 @@ void figure_number(const char *key, double v)
 void figure_value(const struct gw_device *d, unsigned q, bool reasons)
 {
 	const struct gw_quantity_info *info = gw_quantity_info(q);
-	char name[128];
+	char name[512];
 	double v = 0;
 	enum gw_absence why = gw_device_value(d, q, &v);
 

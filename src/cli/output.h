@@ -15,18 +15,19 @@
 	OPTION_ROW(TEXT, 'o', "output", at, "FILE", "write to FILE instead of standard output")
 
 /* Writes text to path; NULL or "-" is standard output.  A regular file is replaced in one step,
- * so a full disk leaves the old file unchanged.  Returns an exit code. */
-int output_write(const char *path, const struct buf *text);
+ * so a full disk leaves the old file unchanged; unless `quiet`, a note says that it was there.
+ * A device, a pipe or a FIFO is written to.  Returns an exit code. */
+int output_write(const char *path, const struct buf *text, bool quiet);
 
 /* output_save() writes a file; output_print() writes to standard output without buffering.
  * output_possible() checks whether path can be written; call it before long work. */
-int output_save(const char *path, const char *text, size_t n);
+int output_save(const char *path, const char *text, size_t n, bool quiet);
 int output_print(const char *text, size_t n);
 int output_possible(const char *path);
 
 /* Writes to the file, if path names one, and to standard output if `print` is set or path is
  * "-". */
-int output_result(const char *path, bool print, const struct buf *text);
+int output_result(const char *path, bool print, const struct buf *text, bool quiet);
 
 /* Checks that path is not one of the input files.  Returns EXIT_OK or EXIT_USAGE. */
 int output_spares(const char *path, char **inputs, int n);

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define PROGRESS_MARKS_WINDOWS 1000 /* parts above this limit are counted, but not measured */
-/* if there are more, a random sample of this size is kept */
+/* limit of stored latencies; if there are more, a random sample of this size is kept */
 #define PROGRESS_MARKS_LATENCIES 50000
 #define PROGRESS_MARKS_LINE      256
 
@@ -31,7 +31,8 @@ struct progress_marks_window {
 	struct gw_window *live; /* the window while it is measured; NULL: the energy is known */
 	/* energy of the part, one per device of the meter; NULL: unknown */
 	struct gw_energy *energy;
-	/* the processes, one per device; only for the part `progress_marks.part` */
+	/* energy of each process, one struct per device; only for the part
+	 * `progress_marks.part` */
 	struct attribute *who;
 	/* Counts between begin and end, in the order of the lines.  So they are correct even if
 	 * many lines arrive late and together. */
@@ -58,8 +59,9 @@ struct progress_marks {
 	uint64_t odd_before, odd_after;
 	/* Private: */
 	struct gw_meter *meter;
-	const char *part; /* also keep the processes of this part; NULL: none */
-	/* start of the run; time of the last iteration, 0: none yet */
+	/* also keep the energy of the processes for this part; NULL: for no part */
+	const char *part;
+	/* start of the run; time of the last iteration (0: no iteration yet) */
 	uint64_t begin_ns, last_ns;
 	uint64_t number; /* expected number of the next iteration; 0: any */
 	struct progress_marks_latency *latency; /* between iterations                         */

@@ -225,21 +225,21 @@ static const struct field run_fields[] = {
 	{ "begin_time", TEXT, N(begin_time) },
 	{ "validity", TEXT, N(validity) },
 	{ "part", TEXT, N(part) },
-	{ "baseline_kind", TEXT, N(baseline_kind) },
-	{ "energy_joules", BAND, N(energy_j) },
-	{ "energy_relative_joules", BAND, N(energy_relative_j) },
-	{ "energy_net_joules", BAND, N(energy_net_j) },
-	{ "energy_adjusted_joules", NUMBER, N(energy_adjusted_j) },
-	{ "energy_adjusted_was_floored", TRUTH, N(energy_adjusted_was_floored) },
-	{ "power_mean_watts", NUMBER, N(power_mean_w) },
-	{ "power_sd_watts", NUMBER, N(power_sd_w) },
-	{ "iterations", NUMBER, N(iterations) },
-	{ "tokens", NUMBER, N(tokens) },
-	{ "latency_seconds", NUMBER, N(latency_s) },
-	{ "latency_p50_seconds", NUMBER, N(latency_p50_s) },
-	{ "latency_p95_seconds", NUMBER, N(latency_p95_s) },
-	{ "energy_per_iteration_joules", BAND, N(energy_per_iteration_j) },
-	{ "energy_per_token_joules", BAND, N(energy_per_token_j) },
+	{ "baseline_kind", TEXT, N(sum.baseline_kind) },
+	{ "energy_joules", BAND, N(sum.energy_j) },
+	{ "energy_relative_joules", BAND, N(sum.energy_relative_j) },
+	{ "energy_net_joules", BAND, N(sum.energy_net_j) },
+	{ "energy_adjusted_joules", NUMBER, N(sum.energy_adjusted_j) },
+	{ "energy_adjusted_was_floored", TRUTH, N(sum.energy_adjusted_was_floored) },
+	{ "power_mean_watts", NUMBER, N(sum.power_mean_w) },
+	{ "power_sd_watts", NUMBER, N(sum.power_sd_w) },
+	{ "iterations", NUMBER, N(work.iterations) },
+	{ "tokens", NUMBER, N(work.tokens) },
+	{ "latency_seconds", NUMBER, N(work.latency_s) },
+	{ "latency_p50_seconds", NUMBER, N(work.latency_p50_s) },
+	{ "latency_p95_seconds", NUMBER, N(work.latency_p95_s) },
+	{ "energy_per_iteration_joules", BAND, N(work.energy_per_iteration_j) },
+	{ "energy_per_token_joules", BAND, N(work.energy_per_token_j) },
 	{ "host.joules", NUMBER, N(host_j) },
 	{ "host.absence", TEXT, N(host_absence) },
 	{ NULL, 0, 0 },
@@ -501,8 +501,9 @@ static void read_room(struct reader *rd, const struct json_doc *o)
 	rd->where[0] = '\0';
 }
 
-/* Returns the source of the power readings for a rung.  "polled" means instant power, or
- * average power if the sensor has no instant power. */
+/* Returns the source of the power readings.  rung: the sources that the measurement used, such
+ * as "counter+polled".  "polled" means instant power, or average power if the sensor has no
+ * instant power. */
 static const char *source_of(struct reader *rd, const struct json_doc *sensor, const char *rung)
 {
 	if (!rung)
@@ -553,8 +554,9 @@ static void read_window(struct reader *rd, const struct json_doc *o, void *targe
 	w->energy_best_j = sum;
 }
 
-/* Returns the start of the part that the run describes, on the clock of the series.  The
- * windows use the same clock.  It is 0 at the start of the command, or of the part. */
+/* Returns the start of the part that the run describes, on the clock that the series and the
+ * windows use; 0 if there is no such part.  The clock is 0 at the start of the command, or of
+ * the part. */
 static double part_begin(const struct result_run *run)
 {
 	const struct result_window *first = NULL;
@@ -575,10 +577,10 @@ static void read_run(struct reader *rd, const struct json_doc *o, void *target)
 {
 	struct result_run *run = target;
 
-	if (isnan(run->iterations))
-		run->iterations = rd->r->iterations;
-	if (isnan(run->tokens))
-		run->tokens = rd->r->tokens;
+	if (isnan(run->work.iterations))
+		run->work.iterations = rd->r->iterations;
+	if (isnan(run->work.tokens))
+		run->work.tokens = rd->r->tokens;
 	run->codes =
 		read_all(rd, o, "codes", sizeof(*run->codes), code_fields, NULL, &run->ncodes);
 	run->windows = read_all(rd, o, "windows", sizeof(*run->windows), window_fields,

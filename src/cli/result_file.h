@@ -52,8 +52,9 @@ struct result_sensor {
 	double gain, offset_w, gain_u, offset_u_w, pivot_w;
 };
 
-/* The fields of struct gw_energy as read from a file.  A missing count is NAN.  Words stay
- * strings, because a newer gpuward may have more words.  Members without a key are not set. */
+/* The fields of struct gw_energy as read from a file.  A missing count is NAN.  Fields with a
+ * fixed list of words stay strings, because a newer gpuward may have more words.  Members
+ * without a key are not set. */
 struct result_energy {
 #define RESULT_INDEX                                    double
 #define RESULT_TIME                                     double
@@ -94,20 +95,31 @@ struct result_window {
 	double energy_best_j; /* sum over the devices; NAN if one is unknown */
 };
 
+/* Energy and power of a run, summed over its devices. */
+struct result_sum {
+	struct gw_interval energy_j, energy_relative_j, energy_net_j;
+	double energy_adjusted_j;
+	bool energy_adjusted_was_floored;
+	const char *baseline_kind;
+	double power_mean_w, power_sd_w;
+};
+
+/* What a run did, and what one unit of it took. */
+struct result_work {
+	double iterations, tokens; /* of the run if known there, else of the whole result */
+	double latency_s, latency_p50_s, latency_p95_s;
+	struct gw_interval energy_per_iteration_j, energy_per_token_j;
+};
+
 struct result_run {
 	double trial, seconds, exit_status, exit_signal;
-	const char *begin_time, *validity, *baseline_kind;
+	const char *begin_time, *validity;
 	/* name of the marked part that the run describes; NULL: the whole command */
 	const char *part;
 	/* start of the part on the clock of the windows; 0 if the run is the whole command */
 	double zero_s;
-	struct gw_interval energy_j, energy_relative_j, energy_net_j;
-	double energy_adjusted_j;
-	bool energy_adjusted_was_floored;
-	double power_mean_w, power_sd_w;
-	double iterations, tokens; /* of the run if known there, else of the whole result */
-	double latency_s, latency_p50_s, latency_p95_s;
-	struct gw_interval energy_per_iteration_j, energy_per_token_j;
+	struct result_sum sum;
+	struct result_work work;
 	double host_j;
 	const char *host_absence;
 	const struct result_code *codes;

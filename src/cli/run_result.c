@@ -328,8 +328,8 @@ struct gw_interval run_result_window_joules(const struct measured_run *r,
 	return !w->energy || r->devices == 0 || isnan(all.best) ? unknown : all;
 }
 
-/* Returns an interval per item.  too_many: how many of the n items may not belong to the
- * run. */
+/* Divides an interval by n items.  too_many: how many of the n items may not belong to the run;
+ * this raises the upper end. */
 static struct gw_interval per_item(const struct gw_interval *v, double n, double too_many)
 {
 	return isnan(n) || isnan(v->best) ? unknown
@@ -339,20 +339,21 @@ static struct gw_interval per_item(const struct gw_interval *v, double n, double
 
 void run_result_sum(struct measured_run *r)
 {
-	r->joules = sum_devices(r, true, offsetof(struct measured_device, energy.joules));
-	r->relative_joules =
+	r->sum.joules = sum_devices(r, true, offsetof(struct measured_device, energy.joules));
+	r->sum.relative_joules =
 		sum_devices(r, false, offsetof(struct measured_device, energy.relative));
-	r->net_joules =
+	r->sum.net_joules =
 		sum_devices(r, true, offsetof(struct measured_device, baseline.net_joules));
-	r->adjusted_joules = r->power_mean_w = r->devices ? 0 : NAN;
-	r->power_sd_w = r->devices == 1 ? r->device[0].energy.power_sd : NAN;
+	r->sum.adjusted_joules = r->sum.power_mean_w = r->devices ? 0 : NAN;
+	r->sum.power_sd_w = r->devices == 1 ? r->device[0].energy.power_sd : NAN;
 	for (unsigned i = 0; i < r->devices; i++) {
 		const struct measured_device *d = &r->device[i];
 
-		r->adjusted_joules += d->baseline.adjusted_joules;
-		r->floored = r->floored || d->baseline.floored;
-		r->power_mean_w += d->energy.power_mean;
-		r->baseline_kind = d->baseline.kind ? d->baseline.kind : r->baseline_kind;
+		r->sum.adjusted_joules += d->baseline.adjusted_joules;
+		r->sum.floored = r->sum.floored || d->baseline.floored;
+		r->sum.power_mean_w += d->energy.power_mean;
+		r->sum.baseline_kind =
+			d->baseline.kind ? d->baseline.kind : r->sum.baseline_kind;
 		r->validity =
 			d->energy.validity > r->validity ? d->energy.validity : r->validity;
 	}
@@ -370,16 +371,18 @@ static double count_of(double given, uint64_t whole, bool in_part, uint64_t part
 static void take_counts(const struct run_result_from *from, const struct progress_marks *m,
 			const struct progress_marks_window *part, struct measured_run *r)
 {
-	r->iterations = count_of(from->iterations, m->iterations, part != NULL,
-				 part ? part->iterations : 0);
-	r->tokens = count_of(from->tokens, m->tokens, part != NULL, part ? part->tokens : 0);
+	r->work.iterations = count_of(from->iterations, m->iterations, part != NULL,
+				      part ? part->iterations : 0);
+	r->work.tokens =
+		count_of(from->tokens, m->tokens, part != NULL, part ? part->tokens : 0);
 	/* a counter was requested: use only its count, even if the count is unknown */
 	if (from->count.source)
-		*(from->count.iterations ? &r->iterations : &r->tokens) = from->count.number;
-	r->count = from->count;
-	r->latency_s = r->seconds / r->iterations;
-	r->latency_p50_s = progress_marks_latency(m, part, 0.50);
-	r->latency_p95_s = progress_marks_latency(m, part, 0.95);
+		*(from->count.iterations ? &r->work.iterations : &r->work.tokens) =
+			from->count.number;
+	r->work.count = from->count;
+	r->work.latency_s = r->seconds / r->work.iterations;
+	r->work.latency_p50_s = progress_marks_latency(m, part, 0.50);
+	r->work.latency_p95_s = progress_marks_latency(m, part, 0.95);
 }
 
 /* Copies the marked parts into the result.  measured: false if the energies are unknown. */
@@ -447,9 +450,10 @@ int run_result_make(const struct run_result_from *from, struct runner_run *run, 
 	take_counts(from, &run->marks, part, &r);
 	if (!err)
 		err = take_windows(&run->marks, !from->remote, &r);
-	r.iteration_joules =
-		per_item(&r.joules, r.iterations, r.count.iterations ? r.count.edge : 0);
-	r.token_joules = per_item(&r.joules, r.tokens, r.count.iterations ? 0 : r.count.edge);
+	r.work.iteration_joules = per_item(&r.sum.joules, r.work.iterations,
+					   r.work.count.iterations ? r.work.count.edge : 0);
+	r.work.token_joules = per_item(&r.sum.joules, r.work.tokens,
+				       r.work.count.iterations ? 0 : r.work.count.edge);
 	if (err)
 		run_result_done(&r);
 	else
@@ -481,14 +485,14 @@ static void calibrate_device(struct measured_device *d, const struct sensor *to,
 void run_result_calibrate(struct measured_run *r, const struct sensor *to,
 			  const struct run_baseline *baseline)
 {
-	const struct gw_interval before = r->joules;
+	const struct gw_interval before = r->sum.joules;
 
 	for (unsigned i = 0; i < r->devices; i++)
 		calibrate_device(&r->device[i], to, &baseline[i]);
-	r->floored = false;
+	r->sum.floored = false;
 	run_result_sum(r);
-	rescale_per_item(&r->iteration_joules, &before, &r->joules);
-	rescale_per_item(&r->token_joules, &before, &r->joules);
+	rescale_per_item(&r->work.iteration_joules, &before, &r->sum.joules);
+	rescale_per_item(&r->work.token_joules, &before, &r->sum.joules);
 }
 
 void run_result_done(struct measured_run *r)

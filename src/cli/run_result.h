@@ -106,8 +106,8 @@ struct trials_value {
  * with fewer than two runs, or if a value is unknown. */
 struct gw_interval trials_mean(const struct trials_value *v, unsigned n, double *ret_sd);
 
-/* Returns the uncertainty that a run shares with the other runs: the absolute uncertainty
- * without the relative one. */
+/* Returns the standard uncertainty that a run shares with the other runs: the square root of
+ * (absolute uncertainty squared - relative uncertainty squared). */
 double trials_shared(const struct gw_interval *absolute, const struct gw_interval *relative);
 
 /* run_count: reads a counter before and after each run (--count-cmd, --count-url), and prints

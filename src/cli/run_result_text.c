@@ -82,13 +82,13 @@ static void print_energy(const struct measured_run *r)
 {
 	char a[80], b[32];
 
-	if (isnan(r->joules.best)) {
+	if (isnan(r->sum.joules.best)) {
 		row("Energy", "unknown");
 		return;
 	}
 	row("Energy", "%s (absolute); %s %s when compared with runs on the same GPU%s",
-	    interval_text(a, &r->joules), plus_minus(),
-	    width_text(b, half_width(&r->relative_joules)), r->devices > 1 ? "s" : "");
+	    interval_text(a, &r->sum.joules), plus_minus(),
+	    width_text(b, half_width(&r->sum.relative_joules)), r->devices > 1 ? "s" : "");
 }
 
 /* Prints what the energy costs, if the user configured a price or a carbon intensity. */
@@ -124,20 +124,21 @@ static void print_items(const struct measured_run *r)
 {
 	char a[80], b[32], c[32], d[32];
 
-	if (!isnan(r->iterations)) {
-		bool spread = !isnan(r->latency_p50_s);
+	if (!isnan(r->work.iterations)) {
+		bool spread = !isnan(r->work.latency_p50_s);
 
 		row("  iteration", "%s in %s%s%s%s%s (%.0f iterations)",
-		    interval_text(a, &r->iteration_joules), term_quantity(b, r->latency_s, "s"),
-		    spread ? ", p50 " : "",
-		    spread ? term_quantity(c, r->latency_p50_s, "s") : "",
+		    interval_text(a, &r->work.iteration_joules),
+		    term_quantity(b, r->work.latency_s, "s"), spread ? ", p50 " : "",
+		    spread ? term_quantity(c, r->work.latency_p50_s, "s") : "",
 		    spread ? ", p95 " : "",
-		    spread ? term_quantity(d, r->latency_p95_s, "s") : "", r->iterations);
+		    spread ? term_quantity(d, r->work.latency_p95_s, "s") : "",
+		    r->work.iterations);
 	}
-	if (!isnan(r->tokens))
-		row("  token", "%s (%.0f tokens)", interval_text(a, &r->token_joules),
-		    r->tokens);
-	print_counted(&r->count);
+	if (!isnan(r->work.tokens))
+		row("  token", "%s (%.0f tokens)", interval_text(a, &r->work.token_joules),
+		    r->work.tokens);
+	print_counted(&r->work.count);
 }
 
 /* "12 min" */
@@ -163,7 +164,7 @@ static const char *baseline_text(char out[static 96], const struct measured_run 
 	}
 	if (isnan(watts))
 		return NULL;
-	snprintf(out, 96, "%s baseline of %.1f W, %s old", r->baseline_kind, watts,
+	snprintf(out, 96, "%s baseline of %.1f W, %s old", r->sum.baseline_kind, watts,
 		 age_text(old, oldest_s));
 	return out;
 }
@@ -174,15 +175,15 @@ static void print_net(const struct measured_run *r)
 {
 	char a[80], b[32], text[96];
 
-	if (!r->baseline_kind)
+	if (!r->sum.baseline_kind)
 		return;
 	if (!baseline_text(text, r)) {
 		row("Above idle", "%s", no_baseline);
 		return;
 	}
-	row("Above idle", "%s (%s)%s%s", interval_text(a, &r->net_joules), text,
-	    r->floored ? "; below idle, counted as " : "",
-	    r->floored ? term_quantity(b, r->adjusted_joules, "J") : "");
+	row("Above idle", "%s (%s)%s%s", interval_text(a, &r->sum.net_joules), text,
+	    r->sum.floored ? "; below idle, counted as " : "",
+	    r->sum.floored ? term_quantity(b, r->sum.adjusted_joules, "J") : "");
 }
 
 static const char *samples_text(char out[static 64], const struct gw_energy *e)
@@ -375,7 +376,7 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 		row("Part", "%s", r->part);
 	print_energy(r);
 	if (m)
-		print_cost(m, r->joules.best);
+		print_cost(m, r->sum.joules.best);
 	print_items(r);
 	print_net(r);
 	if (m && m->calibration)
@@ -422,7 +423,7 @@ struct gw_interval trials_mean(const struct trials_value *v, unsigned n, double 
 
 static bool is_usable(const struct measured_run *r)
 {
-	return !isnan(r->joules.best) && r->validity < GW_INVALID;
+	return !isnan(r->sum.joules.best) && r->validity < GW_INVALID;
 }
 
 #define RUN(member) offsetof(struct measured_run, member)
@@ -449,7 +450,7 @@ static struct gw_interval mean_joules(const struct measured *m, size_t energy, s
 		if (is_usable(r))
 			v[n++] = (struct trials_value){
 				joules->best / count,
-				trials_shared(joules, &r->relative_joules) / count
+				trials_shared(joules, &r->sum.relative_joules) / count
 			};
 	}
 	return trials_mean(v, n, ret_sd);
@@ -477,9 +478,9 @@ static void print_mean_net(const struct measured *m)
 
 	while (!is_usable(first))
 		first++;
-	if (!first->baseline_kind)
+	if (!first->sum.baseline_kind)
 		return;
-	mean = mean_joules(m, RUN(net_joules), 0, &sd);
+	mean = mean_joules(m, RUN(sum.net_joules), 0, &sd);
 	if (!baseline_text(text, first))
 		row("Above idle", "%s", no_baseline);
 	else
@@ -490,7 +491,7 @@ static void print_mean_net(const struct measured *m)
 static void print_mean(const struct measured *m, unsigned n)
 {
 	double sd;
-	struct gw_interval all = mean_joules(m, RUN(joules), 0, &sd);
+	struct gw_interval all = mean_joules(m, RUN(sum.joules), 0, &sd);
 	char a[80], b[32], c[32], title[32];
 
 	snprintf(title, sizeof(title), "Mean of %u", n);
@@ -498,16 +499,16 @@ static void print_mean(const struct measured *m, unsigned n)
 	    interval_text(a, &all), width_text(b, sd),
 	    term_quantity(c, mean_value(m, RUN(seconds)), "s"));
 	print_cost(m, all.best);
-	all = mean_joules(m, RUN(joules), RUN(iterations), &sd);
+	all = mean_joules(m, RUN(sum.joules), RUN(work.iterations), &sd);
 	if (!isnan(all.best))
 		row("  iteration", "%s in %s (%.0f iterations per run)", interval_text(a, &all),
-		    term_quantity(b, mean_value(m, RUN(latency_s)), "s"),
-		    mean_value(m, RUN(iterations)));
-	all = mean_joules(m, RUN(joules), RUN(tokens), &sd);
+		    term_quantity(b, mean_value(m, RUN(work.latency_s)), "s"),
+		    mean_value(m, RUN(work.iterations)));
+	all = mean_joules(m, RUN(sum.joules), RUN(work.tokens), &sd);
 	if (!isnan(all.best))
 		row("  token", "%s (%.0f tokens per run)", interval_text(a, &all),
-		    mean_value(m, RUN(tokens)));
-	print_counted(&m->run[0].count);
+		    mean_value(m, RUN(work.tokens)));
+	print_counted(&m->run[0].work.count);
 	print_mean_net(m);
 }
 
@@ -523,7 +524,7 @@ static void print_trials(const struct measured *m)
 		char title[32];
 
 		snprintf(title, sizeof(title), "Trial %u", r->trial);
-		row(title, "%s, %s, %s%s%s", interval_text(a, &r->joules),
+		row(title, "%s, %s, %s%s%s", interval_text(a, &r->sum.joules),
 		    term_quantity(b, r->seconds, "s"), term_on(validity_style(r->validity)),
 		    gw_validity_name(r->validity), term_off());
 		used += is_usable(r);

@@ -370,8 +370,9 @@ int runner_status(const struct runner_run *run)
 	return run->exit_signal ? 128 + run->exit_signal : run->exit_status;
 }
 
-#define COOLDOWN_MOST_S   60
-#define COOLDOWN_MARGIN_C 2.0 /* a GPU may be this much warmer than at the first start */
+#define COOLDOWN_MOST_S 60
+/* a GPU may be this much warmer than at the start of the first run */
+#define COOLDOWN_MARGIN_C 2.0
 
 int cooldown_init(struct cooldown *k)
 {

@@ -49,7 +49,7 @@ struct runner {
 	/* Private: */
 	sigset_t mask; /* to restore */
 	int signal_fd;
-	int interrupted; /* the signal that asks to end; 0: none */
+	int interrupted; /* the signal that requested the end; 0: no signal */
 };
 
 /* One finished run.  The window belongs to the meter. */
@@ -102,7 +102,8 @@ struct cooldown_gpu {
 struct cooldown {
 	struct gw_ctx *ctx;
 	struct runner *runner;
-	double to_c; /* target temperature; NAN: that of the first start */
+	/* target temperature; NAN: 2 degrees above the GPU's when the first run starts */
+	double to_c;
 	/* Reads the GPUs, always in the same order, and returns their number.  NULL: the GPUs
 	 * of the runner's meter are read through ctx. */
 	unsigned (*read)(void *arg, struct cooldown_gpu ret[static COOLDOWN_DEVICES]);

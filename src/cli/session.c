@@ -110,7 +110,7 @@ int session_write(const struct session *s, struct cli_document *doc, struct bund
 	if (!err)
 		err = json_end(&doc->json);
 	code = err ? cli_fail("cannot build the result: %s", gw_strerror(err))
-		   : output_result(s->o->output, s->c->json, &doc->buf);
+		   : output_result(s->o->output, s->c->json, &doc->buf, s->c->quiet);
 	if (bundle && !err) /* bundle_close() reports errors */
 		bundle_file(bundle, "result.json", doc->buf.p, doc->buf.len, message,
 			    sizeof(message));

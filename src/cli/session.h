@@ -110,7 +110,8 @@ struct run_progress {
 	/* Private: */
 	bool on, terminal, shown;
 	uint64_t begin_ns;
-	uint64_t samples, lines; /* samples at the start of the run; lines so far */
+	/* number of samples at the start of the run; number of lines printed so far */
+	uint64_t samples, lines;
 };
 
 /* Prepares the progress line.  requested: --progress is given; quiet: show nothing. */

@@ -56,17 +56,35 @@ static struct table_cell *table_cell_at(const struct table *t, unsigned row, uns
 	return &t->cell[row * t->ncolumns + column];
 }
 
+static const char *cut_mark(void)
+{
+	return term_utf8() ? "…" : "~";
+}
+
+/* Replaces the end of a text that did not fit by a mark. */
+static void mark_cut(char *text, size_t size)
+{
+	size_t n = size - 1 - strlen(cut_mark());
+
+	while (n > 0 && (text[n] & 0xc0) == 0x80) /* not inside a character */
+		n--;
+	snprintf(text + n, size - n, "%s", cut_mark());
+}
+
 void table_set(struct table *t, unsigned column, enum term_style style, const char *fmt, ...)
 {
 	struct table_cell *c;
 	va_list ap;
+	int n;
 
 	if (t->error)
 		return;
 	c = table_cell_at(t, t->rows - 1, column);
 	va_start(ap, fmt);
-	vsnprintf(c->text, sizeof(c->text), fmt, ap);
+	n = vsnprintf(c->text, sizeof(c->text), fmt, ap);
 	va_end(ap);
+	if (n >= (int)sizeof(c->text))
+		mark_cut(c->text, sizeof(c->text));
 	c->style = style;
 	c->set = true;
 }
@@ -143,7 +161,7 @@ static void cut_text(char *out, size_t size, const char *text, size_t columns)
 
 	if (!whole)
 		all = term_fit(text, all, columns ? columns - 1 : 0, &used);
-	snprintf(out, size, "%.*s%s", (int)all, text, whole ? "" : term_utf8() ? "…" : "~");
+	snprintf(out, size, "%.*s%s", (int)all, text, whole ? "" : cut_mark());
 }
 
 /* Blanks are added only when text follows, so that no line ends with blanks. */
@@ -232,13 +250,23 @@ unsigned table_width(const struct table *t)
 	return (unsigned)layout_width(t, &all);
 }
 
+static bool lost;
+
+bool table_was_lost(void)
+{
+	return lost;
+}
+
 void table_print(const struct table *t, unsigned width)
 {
 	struct buf out;
 
+	if (!t->error && !t->rows)
+		return;
 	buf_init(&out, 64u << 20);
 	if (!t->error)
 		table_format(t, width, true, &out);
+	lost |= t->error || out.err;
 	if (t->error || out.err)
 		fputs("gpuward: out of memory; the table is not shown\n", stderr);
 	else

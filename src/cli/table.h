@@ -29,6 +29,10 @@ struct table {
 	int error;
 };
 
+/* True if a table could not be printed, because there was no memory for it.  The program then
+ * ends with an error. */
+bool table_was_lost(void);
+
 void table_init(struct table *t, const struct table_column *columns);
 void table_done(struct table *t);
 
@@ -48,7 +52,8 @@ unsigned table_hidden(const struct table *t, unsigned width,
 /* Returns the width that the table needs to show all columns. */
 unsigned table_width(const struct table *t);
 
-/* Prints the table to standard output, with colours if term_init() enabled them. */
+/* Prints the table to standard output, with colours if term_init() enabled them.  A table
+ * without rows prints nothing. */
 void table_print(const struct table *t, unsigned width);
 
 #endif

@@ -225,7 +225,7 @@ static bool is_held(const struct top_gpu *g)
 static void held_text(const struct top_gpu *g, char *out, size_t size)
 {
 	if (is_held(g))
-		snprintf(out, size, "clocks held by %s", g->held);
+		snprintf(out, size, "clocks limited by %s", g->held);
 	else if (*g->held)
 		snprintf(out, size, "%s", g->held);
 	else

@@ -35,7 +35,7 @@
 	F(PCIE_WIDTH, PCIE_WIDTH, "PCIe lanes") \
 	F(ECC_UNCORRECTED, ECC_UNCORRECTED, "uncorrected ECC errors") \
 	F(PERFORMANCE_STATE, PERFORMANCE_STATE, "performance state") \
-	F(CLOCK_REASONS, CLOCK_REASONS, "clocks held by")
+	F(CLOCK_REASONS, CLOCK_REASONS, "clocks limited by")
 /* clang-format on */
 enum top_figure {
 #define F(name, quantity, label) TOP_##name,

@@ -18,8 +18,8 @@
 
 #define REQUEST_NS (3 * NS_PER_S) /* limit for one request */
 #define ENERGY_NS  (5 * NS_PER_S) /* a counter costs 3 ms on an H200; its total can wait */
-/* The driver needs 2 ms per GPU for the SM utilisation of processes. */
-#define PROCESSES_NS (900 * NS_PER_MS)
+/* The driver needs 2 ms per GPU for the SM utilisation of processes, a mean of some seconds. */
+#define PROCESSES_NS (1900 * NS_PER_MS)
 #define STOP_NS      NS_PER_S
 #define STACK_BYTES  (256u << 10)
 #define CLASS_GPUS   8 /* with more GPUs, classes are read once in CLASS_TICKS readings */

@@ -186,8 +186,8 @@ static int set_head_error(const char *path, char *why, size_t size)
 	return -GW_E_PARSE;
 }
 
-/* Writes the error for a file without a usable line.  without_offset: a time without a UTC
- * offset; "": there was none. */
+/* Writes the error for a file without a usable line.  without_offset: the first time that only
+ * lacks a UTC offset; "": there is no such time. */
 static int set_lines_error(const char *path, const char *without_offset, char *why, size_t size)
 {
 	if (*without_offset)

@@ -40,7 +40,7 @@ static int64_t uid_of(const char *name)
 	size_t n = strlen(name);
 	char line[1024], *number;
 	int64_t found = uid_number(name);
-	/* "root:x" would match the first two fields of a line */
+	/* a name such as "root:x" would match the first two fields of a line */
 	FILE *f = found == NO_SUCH && !strchr(name, ':') ? fopen("/etc/passwd", "re") : NULL;
 
 	while (f && found == NO_SUCH && fgets(line, sizeof(line), f)) {
@@ -91,7 +91,8 @@ static bool copy_cgroup(char out[static 256], const char *value)
 
 static const char *read_key(struct allow_rule *r, const char *word)
 {
-	/* The last of two would count, although a person may expect that both do. */
+	/* Refuse a field that is given twice: only the last value would count, but a person may
+	 * expect that both count. */
 	if ((strncmp(word, "exe=", 4) == 0 && r->exe[0]) ||
 	    (strncmp(word, "cgroup=", 7) == 0 && r->cgroup[0]) ||
 	    (strncmp(word, "uid=", 4) == 0 && r->uid != -1))

@@ -247,7 +247,8 @@ static void config_variables_read(struct config_reader *r)
 
 		config_variable(&config_rows[i], name);
 		text = getenv(name);
-		/* An empty variable counts as not set; container files often have them. */
+		/* An empty variable counts as not set, because container files often set empty
+		 * variables. */
 		if (!text || !*text || !config_value_text(r, &config_rows[i], &at, text, &v))
 			continue;
 		config_value_set(r->c, &config_rows[i], &v);

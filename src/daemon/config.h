@@ -73,7 +73,7 @@ struct config_fault {
 	char *text; /* a sentence without full stop */
 };
 
-/* Errors and warnings, at most CONFIG_FAULTS; `more` counts the rest. */
+/* Errors and warnings, at most CONFIG_FAULTS; `more` counts those that did not fit. */
 #define CONFIG_FAULTS 100
 struct config_faults {
 	struct config_fault fault[CONFIG_FAULTS];

@@ -66,7 +66,8 @@ static const char *check_host(const char *host)
 		return inet_pton(AF_INET, host, &in) == 1 ? NULL : "not an IPv4 address";
 	for (const char *p = host; *p; p++)
 		if (!isalnum((unsigned char)*p) && *p != '-' && *p != '.' && *p != '_')
-			return "a host name has letters, digits, dots and dashes";
+			return "the host name has a character that is not allowed: use "
+			       "letters, digits, dots, dashes and underscores";
 	return NULL;
 }
 

@@ -4,6 +4,8 @@
  * files are still accepted. */
 #include "config_read.h"
 
+#include "base/file.h"
+
 #include "base/suggest.h"
 
 #include <gpuward.h>
@@ -364,7 +366,7 @@ void config_file_text(struct config_reader *r, const char *name, const char *tex
 
 /* ---- locations ---- */
 
-/* Warns if every user can write the file, because then every user controls the service. */
+/* Warns if other users can change the file, because then they control the service. */
 static void check_permissions(const struct file *f)
 {
 	const struct config_place at = { CONFIG_FILE, f->name, 0, 0 };
@@ -372,6 +374,10 @@ static void check_permissions(const struct file *f)
 
 	if (stat(f->name, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & S_IWOTH))
 		config_warn(f->r, &at, "every user can write this file; run chmod o-w on it");
+	else if (geteuid() == 0 && f->name[0] == '/' && file_changed_by(f->name) != FILE_NOBODY)
+		config_warn(f->r, &at,
+			    "other users can change this file or its folder, and with it what "
+			    "gpuward does as root; put it into a folder of root");
 }
 
 static void read_file(struct config_reader *r, const char *path)

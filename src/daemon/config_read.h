@@ -104,7 +104,8 @@ bool config_value_standard(struct config_reader *r, const struct config_row *row
 /* Reads a number, with or without a unit. *ret is in the unit of row->least and row->most: seconds,
  * bytes or none. Returns false if text is not a number. */
 bool config_number_read(const struct config_row *row, const char *text, double *ret);
-/* Writes such a number as a person would write it. */
+/* Writes a number that is in the unit of row->least. Durations and sizes get the largest unit
+ * that gives a whole number, such as "500ms". */
 void config_number_show(const struct config_row *row, double v, char *out, size_t size);
 /* Writes nanoseconds or bytes as a whole number in the largest unit that divides it. */
 void config_number_print(struct buf *out, const struct config_row *row, uint64_t v);

@@ -41,7 +41,7 @@ struct name {
 struct container_resolver {
 	struct container_resolver_config config;
 	struct loop_source *timer;
-	/* names of the policies before and after a reload */
+	/* container names of the policies before and after a reload */
 	struct name *name[2 * POLICY_WORKERS];
 	unsigned names;
 };

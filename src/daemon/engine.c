@@ -53,6 +53,7 @@ struct engine {
 	char backend[64];            /* same: the open backends */
 	unsigned long init_failures; /* of the context, at the last tick */
 	uint64_t next_event;
+	char unopened[400]; /* why the GPUs could not be opened, as logged last */
 	/* when the last "driver is being removed" event was emitted; 0: never */
 	uint64_t gone_ns;
 };
@@ -68,7 +69,8 @@ static uint64_t engine_emit(void *arg, const struct view_event *given)
 	x.wall_ns = clock_wall_ns(e->clock);
 	x.simulated = view_simulated(&e->view);
 	store_add_event(e->config.store, &x);
-	/* write soon: after kill -9 the id must not be used again */
+	/* pass the event to the store's thread now, so that its id is not used again after kill
+	 * -9 */
 	store_commit(e->config.store);
 	e->config.happened(e->config.arg, &x);
 	return x.id;
@@ -113,8 +115,8 @@ static void emit_device_state(struct engine *e, const struct gw_device *d,
 			     *d->message ? ": " : "", d->message);
 }
 
-/* A driver that opened without GPUs counts as opened. The empty list itself is logged at the
- * level debug (service.c). */
+/* Emits an event: the driver is open, or why it is not. A driver without GPUs counts as
+ * open. The empty list of GPUs is logged at the level debug (service.c). */
 static void emit_driver_state(struct engine *e, const struct gw_status *s)
 {
 	const struct gw_cause_info *c = gw_cause_info(s->cause);
@@ -131,8 +133,8 @@ static void emit_driver_state(struct engine *e, const struct gw_status *s)
 			     *s->message ? s->message : c->sentence);
 }
 
-/* A failed initialisation of NVML is a warning. On a machine with GPUs of another vendor it is
- * only information. */
+/* Emits an event about a failed initialisation of NVML. It is a warning, or information if GPUs
+ * of another vendor are in use. */
 static void emit_nvml_failure(struct engine *e, const struct reading *r)
 {
 	const struct gw_status *s = gw_snapshot_status(r->snap);
@@ -524,19 +526,27 @@ static void begin_guard(struct engine *e)
 	e->view.guarding = e->guarding;
 }
 
+/* The GPUs could not be opened; the reader tries again. Logged once per cause. */
+static void engine_cannot_open(void *arg, const char *why)
+{
+	struct engine *e = arg;
+	char text[sizeof(e->unopened)];
+
+	snprintf(text, sizeof(text), "the GPUs cannot be read: %s; gpuward tries again", why);
+	if (strcmp(text, e->unopened) != 0)
+		engine_event(e, "service", NULL, "error", "%s", text);
+	snprintf(e->unopened, sizeof(e->unopened), "%s", text);
+	e->view.unopened = e->unopened;
+	e->config.ticked(e->config.arg);
+}
+
 static void engine_tick(void *arg, const struct reading *r)
 {
 	struct engine *e = arg;
 	struct view *v = &e->view;
 
-	if (!r) {
-		v->opening = false;
-		engine_event(e, "service", NULL, "error",
-			     "out of memory; free some memory and restart gpuward");
-		return;
-	}
 	v->tick++;
-	v->opening = false;
+	v->unopened = NULL;
 	follow_meter(e, r);
 	v->snap = r->snap;
 	v->processes = r->processes;
@@ -724,7 +734,7 @@ static void begin_view(struct engine *e)
 	struct store *store = e->config.store;
 
 	e->view = (struct view){ .interval_ns = e->config.interval_ns,
-				 .opening = true,
+				 .unopened = "the drivers are being opened for the first time",
 				 .device = e->device,
 				 .ops = &operations,
 				 .engine = e };
@@ -740,6 +750,7 @@ static int begin_reader(struct engine *e)
 					.interval_ns = e->config.interval_ns,
 					.cache_dir = e->config.cache_dir,
 					.ready = engine_tick,
+					.failed = engine_cannot_open,
 					.arg = e };
 
 	return reader_new(e->config.loop, &reader, &e->reader);

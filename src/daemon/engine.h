@@ -22,8 +22,8 @@ struct engine_config {
 	const char *cache_dir;        /* for sensor profiles; NULL: the XDG default */
 	struct loop *loop;
 	struct store *store;       /* borrowed */
-	void (*ticked)(void *arg); /* called when a new view is complete */
-	/* Called before the meter stops: close all windows of the meter now. */
+	void (*ticked)(void *arg); /* called when a new view is complete; snap may be NULL */
+	/* Called before the meter stops. Must close all windows of the meter. */
 	void (*meter_gone)(void *arg);
 	/* Called for each event. The event has its id and is already in the store. */
 	void (*happened)(void *arg, const struct view_event *e);
@@ -34,10 +34,10 @@ struct engine_config {
  * Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int engine_new(const struct engine_config *config, struct engine **ret);
 
-/* Stops the guard. With on_stop = "restore" the workers resume first. Call it before
- * engine_free() if events must still be handled that the guard emits while it stops. Returns 0,
- * or -GW_E_STATE if a thread hangs; the thread and the engine are then left behind. e may be
- * NULL. */
+/* Stops the guard. With on_stop = "restore" the workers resume first. engine_free()
+ * stops the guard too; call this function before it to handle the events that the guard emits
+ * while it stops. Returns 0, or -GW_E_STATE if a thread hangs; the thread and the engine are
+ * then left behind. e may be NULL. */
 int engine_end_guard(struct engine *e, uint64_t timeout_ns);
 /* Returns 0, or -GW_E_STATE as reader_free() does. */
 int engine_free(struct engine *e, uint64_t timeout_ns);

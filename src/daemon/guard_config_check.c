@@ -293,10 +293,10 @@ static bool same_value(const struct guard_entry *a, const struct guard_entry *b,
 	return config_value_same(&guard_keys[key].row, &a->value[key], &b->value[key]);
 }
 
-/* True if pattern a certainly matches everything that pattern b matches. If b has wildcards, a
- * may have no wildcard except `*`: fnmatch() compares the wildcards of b as plain characters,
- * and only a `*` then matches all that they stand for. A name of more than 15 bytes is not
- * compared, because the kernel keeps only 15. */
+/* True if pattern a certainly matches everything that pattern b matches. fnmatch() reads the
+ * wildcards of b as plain characters. So if b has wildcards, the only wildcard allowed in a is
+ * `*`, because `?` or `[` would match only one character. Returns false if b has a `[`, or if b
+ * is a process name of more than 15 bytes, because the kernel keeps only 15. */
 static bool pattern_covers(const char *a, const char *b, unsigned key)
 {
 	const bool plain = !b[strcspn(b, "*?[")];

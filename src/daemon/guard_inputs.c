@@ -328,7 +328,7 @@ static void games_changed(void *arg, unsigned count)
 	struct guard_service *g = arg;
 
 	guard_service_games(g, count);
-	if (g->scenes) /* NULL while games of an earlier run are loaded */
+	if (g->scenes) /* g->scenes is NULL while the games of an earlier run are loaded */
 		scene_thread_trigger(g->scenes);
 }
 

@@ -144,9 +144,11 @@ static void begin_file(struct guard_service *g)
 	if (recording_file_open(&g->recorder->file, path) == 0)
 		write_begin(g);
 	else
-		guard_service_log(
-			g, "warning", "%.400s cannot be opened (%s): nothing is recorded", path,
-			errno == EINVAL || errno == ENXIO ? "it is a pipe" : strerror(errno));
+		guard_service_log(g, "warning",
+				  "%.400s cannot be opened (%s): nothing is recorded", path,
+				  errno == EINVAL || errno == ENXIO ? "it is a pipe"
+				  : errno == EPERM ? "other users can change it or its folder"
+						   : strerror(errno));
 }
 
 void guard_service_record_open(struct guard_service *g)

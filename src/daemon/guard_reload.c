@@ -13,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* after this time no new orders are given, so that the reload can happen */
+/* a reload that has waited this long stops new orders, so that it can happen */
 #define HOLD_BACK_NS (5 * NS_PER_S)
-/* after this time orders are given again, because a contender may need a GPU */
+/* after a reload has waited this long, new orders are given again, because a contender may need
+ * a GPU */
 #define GIVE_UP_NS (20 * NS_PER_S)
 
 struct retired {

@@ -98,6 +98,7 @@ void guard_service_tick(struct guard_service *g, const struct view *v)
 {
 	keep_counts(g);
 	guard_service_devices_tick(g, v);
+	guard_service_events_check(g);
 	guard_service_rooms_tick(g);
 	guard_inputs_tick(g->inputs, v);
 	if (v->let_go != g->paused) {
@@ -139,6 +140,7 @@ const struct guard_view *guard_service_view(struct guard_service *g)
 	g->view.ring = g->journal.ring;
 	g->view.tally = &g->tally;
 	g->view.operations = &g->operations;
+	g->view.requested = g->requested;
 	guard_inputs_show(g->inputs, &g->view);
 	guard_service_journal_view(g);
 	return &g->view;
@@ -192,8 +194,8 @@ static int open_all(struct guard_service *g)
 	return err ? err : guard_service_events_open(g);
 }
 
-/* Warns about what this process may not see, because then a worker seems absent or a rule never
- * matches. */
+/* Warns if the service may not see properties of processes that the policy needs. A worker then
+ * seems absent, or a rule never matches. */
 static void log_visibility(struct guard_service *g, const struct policy *p)
 {
 	char text[PROC_VISIBILITY_TEXT];

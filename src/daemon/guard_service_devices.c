@@ -218,9 +218,26 @@ int guard_service_events_open(struct guard_service *g)
 	if (loop_add_fd(g->config.loop, g->driver.events.box.news_fd, EPOLLIN, driver_events, g,
 			&g->driver.source) != 0)
 		return -GW_E_IO;
-	/* If this fails, the guard works from scenes alone. */
+	/* If this fails, the guard gets no driver events and uses only scenes. */
 	event_watch_new(g->config.ctx, event_arrived, g, &g->driver.watch);
 	return 0;
+}
+
+void guard_service_events_check(struct guard_service *g)
+{
+	struct guard_service_driver *d = &g->driver;
+	char why[sizeof(d->unwatched)];
+
+	if (!d->watch)
+		return;
+	(void)event_watch_status(d->watch, why, sizeof(why));
+	if (*why && strcmp(why, d->unwatched) != 0)
+		guard_service_log(
+			g, "info",
+			"no events of the NVIDIA driver arrive, because %s; Xids are read "
+			"from the kernel log only",
+			why);
+	snprintf(d->unwatched, sizeof(d->unwatched), "%s", why);
 }
 
 int guard_service_events_stop(struct guard_service *g)

@@ -192,7 +192,8 @@ static const char *severity_of(const struct guard_decision *d)
 										: "info";
 }
 
-/* Returns the slot for the next decision. Readers between ticks also see it. */
+/* Returns the slot of the view's ring for the next decision. Requests between two ticks also
+ * see this decision. */
 static struct guard_view_decision *next_in_ring(struct guard_service *g)
 {
 	struct guard_view *v = &g->view;
@@ -257,9 +258,12 @@ int guard_service_keep(struct guard_service *g, const struct guard_record *r)
 	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
 		if (strcmp(g->settings->policy.worker[i].name, r->worker) != 0)
 			continue;
-		if (!r->evicted) /* old restore data would load a second model */
+		/* delete the old restore data, because it would load a second model */
+		if (!r->evicted)
 			action_set_notes(g->action, i, "");
 		action_notes(g->action, i, more.notes, sizeof(more.notes));
+		snprintf(more.requested_by, sizeof(more.requested_by), "%s",
+			 guard_service_requested(g, r->worker));
 		snprintf(more.kind, sizeof(more.kind), "%s",
 			 policy_kind_name(g->settings->policy.worker[i].kind));
 	}
@@ -272,8 +276,8 @@ int guard_service_keep(struct guard_service *g, const struct guard_record *r)
 	return err;
 }
 
-/* Stores a record. If that fails, it is retried, and until then the worker is not moved above
- * SAFE_LEVEL. */
+/* Stores a record. A failed write is retried; until it succeeds, the worker is not evicted at a
+ * level above SAFE_LEVEL. */
 static void save_record(struct guard_service *g, unsigned worker, const struct guard_record *r)
 {
 	uint32_t bit = UINT32_C(1) << worker;
@@ -467,7 +471,8 @@ void guard_service_journal_view(struct guard_service *g)
 		       : "the journal cannot be written; evictions above level 2 are refused";
 }
 
-/* A contender must not wait until a model is loaded that has to leave again. */
+/* Cancels resume orders of workers that must leave again. Otherwise a contender would wait
+ * until the worker's model is loaded. */
 static void cancel_obsolete(struct guard_service *g)
 {
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
@@ -531,8 +536,11 @@ void guard_service_give_notes(struct guard_service *g, const struct guard_servic
 			      unsigned worker)
 {
 	for (unsigned i = 0; i < r->count; i++)
-		if (strcmp(g->settings->policy.worker[worker].name, r->record[i].worker) == 0)
+		if (strcmp(g->settings->policy.worker[worker].name, r->record[i].worker) == 0) {
 			action_set_notes(g->action, worker, r->more[i].notes);
+			guard_service_set_requested(g, r->record[i].worker,
+						    r->more[i].requested_by);
+		}
 }
 
 static void add_former(const struct guard_record *r, unsigned worker,

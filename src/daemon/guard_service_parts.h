@@ -53,13 +53,14 @@ struct guard_service_journal {
 	bool failed;  /* the last write failed */
 	/* bit set of workers with unsaved records; guard_service_pump() saves them again */
 	uint32_t unsaved;
-	/* bit set of workers with an order that continues when its restore data is stored */
+	/* bit set of workers with an order that waits until its restore data is stored */
 	uint32_t learnt;
 	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
 	uint64_t decided; /* total */
 };
 
-/* Health and capacity of the GPUs. The arrays have the same index; the view borrows some. */
+/* Health and capacity of the GPUs. All arrays are indexed by GPU; the view borrows some of
+ * them. */
 struct guard_service_gpus {
 	struct health *health[GUARD_SERVICE_DEVICES];
 	struct capacity *capacity[GUARD_SERVICE_DEVICES];
@@ -75,6 +76,7 @@ struct guard_service_driver {
 	struct event_watch *watch;
 	struct loop_source *source;
 	struct event_queue events; /* filled by the watch thread */
+	char unwatched[80]; /* why no GPU is watched, as logged last; "": GPUs are watched */
 };
 
 /* Locks against a second service. */
@@ -109,6 +111,7 @@ struct guard_service {
 	bool counts_loaded;          /* view.counts includes what earlier runs counted */
 	struct guard_counters tally; /* counts, including earlier runs */
 	struct guard_operations operations;
+	struct guard_view_requested requested[POLICY_WORKERS];
 	struct guard_service_journal journal;
 	struct guard_service_gpus gpus;
 	struct guard_service_driver driver;
@@ -163,6 +166,9 @@ void guard_service_formers(const struct guard_service_records *r, const struct p
 			   struct scene_builder_formers *ret);
 /* Logs evicted workers of an earlier run that are not in this configuration. */
 void guard_service_log_missing(struct guard_service *g, const struct guard_service_records *r);
+/* Keeps who requested the last hold or eviction of a worker, and why; "" if that is unknown. */
+void guard_service_set_requested(struct guard_service *g, const char *worker, const char *by);
+const char *guard_service_requested(const struct guard_service *g, const char *worker);
 void guard_service_give_notes(struct guard_service *g, const struct guard_service_records *r,
 			      unsigned worker);
 
@@ -219,11 +225,13 @@ void guard_service_devices_tick(struct guard_service *g, const struct view *v);
 void guard_service_devices_close(struct guard_service *g);
 int guard_service_device_of(const struct guard_service *g,
 			    const char *uuid); /* -1: unknown GPU */
-/* Counts an eviction for the GPU that the worker left. If it left several, the GPU with the
- * contender counts. */
+/* Counts an eviction for the GPU that the worker left. If the worker left several GPUs, counts
+ * it for the GPU with the contender. */
 void guard_service_count_eviction(struct guard_service *g, const struct guard_decision *d);
 
 int guard_service_events_open(struct guard_service *g);
+/* Logs why no event can arrive, once per cause. */
+void guard_service_events_check(struct guard_service *g);
 /* Stops the watch thread; -GW_E_STATE: it hangs */
 int guard_service_events_stop(struct guard_service *g);
 void guard_service_events_close(struct guard_service *g);

@@ -19,6 +19,48 @@ static uint64_t audit(struct guard_service *g, const char *who, const char *what
 	return guard_service_log(g, "info", "%s (requested by %s)", what, who);
 }
 
+void guard_service_set_requested(struct guard_service *g, const char *worker, const char *by)
+{
+	struct guard_view_requested *slot = NULL;
+
+	for (unsigned i = 0; i < POLICY_WORKERS; i++) {
+		struct guard_view_requested *r = &g->requested[i];
+
+		if (strcmp(r->worker, worker) == 0) {
+			slot = r;
+			break;
+		}
+		/* A slot of a worker that a reload removed is free, too. */
+		if (!slot && policy_find_worker(&g->settings->policy, r->worker) < 0)
+			slot = r;
+	}
+	if (!slot)
+		return;
+	snprintf(slot->worker, sizeof(slot->worker), "%s", worker);
+	snprintf(slot->by, sizeof(slot->by), "%s", by);
+}
+
+const char *guard_service_requested(const struct guard_service *g, const char *worker)
+{
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		if (strcmp(g->requested[i].worker, worker) == 0)
+			return g->requested[i].by;
+	return "";
+}
+
+/* Notes who requested a hold or an eviction. A hold evicted is stronger than a later eviction,
+ * so its text stays. */
+static void note_requester(struct guard_service *g, unsigned worker, enum guard_request what,
+			   const char *who)
+{
+	struct guard_status s;
+
+	if (what == REQUEST_HOLD_ACTIVE || what == REQUEST_HOLD_EVICTED ||
+	    (what == REQUEST_EVICT && guard_status(g->guard, worker, &s) == 0 &&
+	     s.hold != HOLD_EVICTED))
+		guard_service_set_requested(g, g->settings->policy.worker[worker].name, who);
+}
+
 /* Begins an operation for an accepted request; the client can follow it. */
 static void begin_operation(struct guard_service *g, unsigned worker, enum guard_request what,
 			    const char *who)
@@ -71,8 +113,10 @@ static int op_request(void *engine, int worker, enum guard_request what, uint64_
 	guard_service_for(g, by->uid);
 	err = guard_service_operation(g, worker, what, ttl_ns, message, size);
 	for (unsigned i = 0; !err && i < g->settings->policy.workers; i++)
-		if (worker < 0 || i == (unsigned)worker)
+		if (worker < 0 || i == (unsigned)worker) {
+			note_requester(g, i, what, by->who);
 			begin_operation(g, i, what, by->who);
+		}
 	guard_service_pump(g);
 	if (!err)
 		store_request(g, message, size);
@@ -180,7 +224,7 @@ static int op_game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct gua
 		return err;
 	guard_service_for(g, by->uid);
 	err = guard_inputs_game(g->inputs, *pid, start_ticks, ttl_ns, by->uid, by->who, &kept);
-	guard_service_for(g, -1); /* resets the user in case no game was added */
+	guard_service_for(g, -1); /* resets the user, in case no game was added that used it */
 	snprintf(text, sizeof(text), "process %lld is registered as a game", (long long)*pid);
 	if (!err) {
 		audit(g, by->who, text);

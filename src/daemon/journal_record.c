@@ -47,6 +47,7 @@ void guard_record_write(struct buf *out, const struct guard_record *r,
 	json_uint(&j, "need_bytes", r->need_bytes);
 	json_uint(&j, "hold", r->hold);
 	json_uint(&j, "hold_until_wall_ns", r->hold_until_wall_ns);
+	json_uint(&j, "manual_wall_ns", r->manual_wall_ns);
 	json_uint(&j, "wall_ns", r->wall_ns);
 	json_array(&j, "gpus");
 	for (unsigned i = 0; i < r->gpus; i++) {
@@ -60,6 +61,7 @@ void guard_record_write(struct buf *out, const struct guard_record *r,
 	add_processes(&j, "put_away", r->put_away, r->put_away_count);
 	add_processes(&j, "roots", r->root, r->roots);
 	json_string(&j, "kind", more->kind);
+	json_string(&j, "requested_by", more->requested_by);
 	json_string(&j, "notes", more->notes);
 	json_object_end(&j);
 	json_end(&j);
@@ -200,6 +202,7 @@ int guard_record_read(const char *text, struct guard_record *ret,
 	ret->need_bytes = number_of(o, "need_bytes", BYTES_MAX);
 	ret->hold = (enum guard_hold)number_of(o, "hold", HOLD_ACTIVE);
 	ret->hold_until_wall_ns = number_of(o, "hold_until_wall_ns", INT64_MAX);
+	ret->manual_wall_ns = number_of(o, "manual_wall_ns", INT64_MAX);
 	ret->wall_ns = number_of(o, "wall_ns", INT64_MAX);
 	read_gpus(json_doc_get(o, "gpus"), ret);
 	more->past = is_old(o);
@@ -211,6 +214,7 @@ int guard_record_read(const char *text, struct guard_record *ret,
 		ret->roots =
 			read_processes(json_doc_get(o, "roots"), 0, ret->root, GUARD_ROOTS);
 	text_of(o, "kind", more->kind, sizeof(more->kind));
+	text_of(o, "requested_by", more->requested_by, sizeof(more->requested_by));
 	text_of(o, "notes", more->notes, sizeof(more->notes));
 	json_doc_free(o);
 	return 0;

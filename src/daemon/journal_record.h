@@ -16,6 +16,8 @@ void guard_record_boot(char out[static 64]);
 struct guard_record_more {
 	char kind[24]; /* "": unknown */
 	bool past;     /* from another boot; set when the record is read, never written */
+	char requested_by
+		[256]; /* who requested the last hold or eviction, and why; "": unknown */
 	/* restore data in the format of the worker's kind; may be "" */
 	char notes[WORKER_NOTES_SIZE];
 };

@@ -44,7 +44,7 @@ struct manage_entry manage_entry_begin(const struct manage_entry *old,
 	snprintf(e.who, sizeof(e.who), "%s", o->who);
 	memcpy(e.after, o->value, sizeof(e.after));
 	/* The old value is the value before gpuward's first change. If another program changed
-	 * the setting since then, it is the value that this program set. */
+	 * the setting since then, the old value is the one that the other program set. */
 	memcpy(e.before, ours ? old->before : before, sizeof(e.before));
 	if (ours)
 		memcpy(e.earlier, old->after, sizeof(e.earlier));

@@ -7,7 +7,7 @@
  *
  * Call order, with `j` from manage_journal_new():
  *
- * at the start   for each document of kind MANAGE_DOC_KIND in the store:
+ *   at the start   for each document of kind MANAGE_DOC_KIND in the store:
  *                          manage_journal_load(j, id, json);
  *                  after the first reading of the GPUs, whether or not [manage] is enabled:
  *                          n = manage_journal_orders(j, orders, max);
@@ -24,8 +24,8 @@
  *   at the end     before context and store are closed: as at the start.
  *                  What cannot be restored stays in the store for the next start.
  *
- * All functions except new and free may be called from any thread; the operations are called
- * on that thread, one at a time. */
+ * All functions except new and free may be called from any thread. They call the functions of
+ * manage_journal_ops on the caller's thread, one at a time. */
 #ifndef GW_DAEMON_MANAGE_JOURNAL_H
 #define GW_DAEMON_MANAGE_JOURNAL_H
 
@@ -85,7 +85,7 @@ enum manage_fate {
 	MANAGE_FATE_NONE,  /* there is no entry */
 	MANAGE_FATE_STAYS, /* entry stays: the setting must still be restored */
 	MANAGE_FATE_ENDS,  /* entry is deleted: nothing to restore */
-	/* entry is again as before the order, because the order was not carried out */
+	/* entry has its state from before the order, because the order was not carried out */
 	MANAGE_FATE_UNDONE,
 };
 enum manage_fate manage_entry_fate(const struct manage_order *o, const struct manage_result *r);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The NVML call of each figure, from the table that the backend reads by. */
+/* The NVML call that returns each figure, made from the backend's own table. */
 static const struct query_call {
 	uint8_t call, older;
 	uint8_t count, figure[4];
@@ -23,7 +23,8 @@ static const struct query_call {
 #undef GPM
 	{ CALL_compute_v3, CALL_compute_v2, 1, { QUERY_PROCESSES } },
 };
-/* In a row of the backend's table, NO stands for "no quantity" and has this number too. */
+/* In the backend's table, NO means "no quantity". It has the same number as the process
+ * list. */
 _Static_assert(NO == QUERY_PROCESSES, "the row of the process list is the last one");
 _Static_assert(QUERY_FIGURES < UINT8_MAX, "a figure fits in a byte");
 

@@ -1,8 +1,8 @@
-/* query_errors: which readings of a GPU fail, and when that begins and ends.
+/* query_errors: finds which readings of a GPU fail, and when a failure begins and ends.
  *
  * A figure that fails at every tick is reported twice: when it begins to fail and when it works
- * again. The engine calls this once per GPU and tick. A GPU that is lost, asleep or stalled is
- * reported as a whole by its state, so its figures are not followed in that time. */
+ * again. The engine calls this once per GPU and tick. While a GPU is lost, asleep or stalled,
+ * its state is reported and its figures are not evaluated. */
 #ifndef GW_DAEMON_QUERY_ERRORS_H
 #define GW_DAEMON_QUERY_ERRORS_H
 
@@ -16,13 +16,14 @@
 #define QUERY_FIGURES   (GW_QUANTITIES + 1)
 #define QUERY_PROCESSES GW_QUANTITIES
 
-/* A figure works again when it was readable at this many ticks in a row, so that one that fails
- * now and then does not fill the log. */
+/* A failed figure counts as working again after it was readable at this many ticks in a row. So
+ * a figure that fails from time to time does not fill the log. */
 #define QUERY_GOOD_TICKS 5
 
 struct query_errors {
-	uint32_t failed[QUERY_FIGURES]; /* failed readings since it began; 0: it works */
-	uint8_t good[QUERY_FIGURES];    /* readable ticks in a row since then */
+	/* failed readings since the figure began to fail; 0: the figure works */
+	uint32_t failed[QUERY_FIGURES];
+	uint8_t good[QUERY_FIGURES]; /* readable ticks in a row since then */
 };
 
 /* One call that began to fail (or works again), with the figures that it returns. */
@@ -34,9 +35,10 @@ struct query_change {
 	uint32_t failed; /* failed readings, if it works again */
 };
 
-/* Takes the report d of this tick, with the absence reason of its process list, and calls
- * change() for each call with figures that changed. called(arg, call): true if the NVML call with
- * this number was made; an older call is named if the newer one never was. */
+/* Evaluates the report d of this tick and the absence reason of its process list. Calls
+ * change() for each NVML call with figures that began to fail or work again. called(arg, call):
+ * true if the NVML call with this number was made. If a call was never made, its older variant
+ * is named. */
 void query_errors_follow(struct query_errors *q, const struct gw_device *d,
 			 enum gw_absence processes, bool (*called)(void *arg, unsigned call),
 			 void (*change)(void *arg, const struct query_change *c), void *arg);

@@ -7,13 +7,17 @@
 #include "device/process_list.h"
 #include "measure/meter.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 
 #define JOBS     16
 #define REQUESTS 16
-/* as often as the quantities of the HEALTH tier */
+/* pauses before the GPUs are opened again after a failure */
+#define RETRY_LEAST_NS (1 * NS_PER_S)
+#define RETRY_MOST_NS  (30 * NS_PER_S)
+/* time between two readings of the environment; the same as for the HEALTH tier */
 #define ENVIRONMENT_NS (10 * NS_PER_S)
 
 struct job {
@@ -37,6 +41,7 @@ struct reader {
 	/* Shared. */
 	struct mailbox box;
 	struct reading reading[2];
+	char failure[320]; /* why the context cannot be opened; "": it is open */
 	/* `empty` is filled next, `full` is delivered next; the main thread uses `shown` */
 	struct reading *empty, *full;
 	enum reader_request request[REQUESTS]; /* in order of arrival */
@@ -131,8 +136,8 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 		metering_free(m);
 		return NULL;
 	}
-	/* The service does not know the measured program. With pid 1 as the own process every
-	 * process is a descendant, so none is reported as a stranger. */
+	/* The service does not know the measured program. With pid 1 as the own process, every
+	 * process is a descendant, so no process is reported as foreign. */
 	meter_set_own_process(m->meter, 1);
 	return m;
 }
@@ -189,7 +194,8 @@ static void update_metering(struct reader *r, const struct gw_snapshot *snap)
 
 /* ---- a round ---- */
 
-/* NVML that opened without a GPU, or that must not wake one, has not failed. */
+/* True if the cause means that NVML cannot be used. NVML that opened without a GPU, or that
+ * must not wake a GPU, has not failed. */
 static bool is_init_failure(enum gw_cause cause)
 {
 	return cause != GW_CAUSE_NONE && cause != GW_CAUSE_NO_GPU && cause != GW_CAUSE_ASLEEP;
@@ -199,7 +205,7 @@ static void read_program(struct backend *b, struct view_program *ret)
 {
 	struct nvsmi_facts f;
 
-	if (nvsmi_facts(b, &f)) /* else the figures of the last round stay */
+	if (nvsmi_facts(b, &f)) /* otherwise keep the figures of the last round */
 		*ret = (struct view_program){ f.programs + f.starts,
 					      (double)f.program_ns * 1e-9,
 					      (double)f.child_cpu_ns * 1e-9, f.stalls };
@@ -214,7 +220,8 @@ static void read_nvml_failure(const struct reader *r, struct reading *x)
 
 		if (!o->stalled)
 			read_program(&r->ctx->opener[i]->b, &x->program);
-		/* A call thread that still runs owns the backend. */
+		/* If a call is stalled, its thread still owns the backend, so skip the
+		 * backend. */
 		if (o->b.ops != &backend_nvml || o->stalled || !is_init_failure(o->b.cause))
 			continue;
 		x->nvml_cause = o->b.cause;
@@ -223,8 +230,9 @@ static void read_nvml_failure(const struct reader *r, struct reading *x)
 	pthread_mutex_unlock(&r->ctx->lock);
 }
 
-/* Uptime, governor and driver change while the service runs, so the environment is collected
- * again. Each reading has its own, because the main thread still uses the other one. */
+/* Collects the environment again, because uptime, governor and driver change while the service
+ * runs. Each reading has its own environment, because the main thread still uses the
+ * environment of the other reading. */
 static void read_environment(const struct reader *r, struct reading *x)
 {
 	struct gw_environment *env;
@@ -389,14 +397,56 @@ static void read_round(struct reader *r)
 	deliver_reading(r, x);
 }
 
+/* Frees what reader_open() made. */
+static void reader_release_context(struct reader *r)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		gw_process_list_free(r->reading[i].processes);
+		gw_snapshot_free(r->reading[i].snap);
+		r->reading[i].processes = NULL;
+		r->reading[i].snap = NULL;
+	}
+	gw_close(r->ctx);
+	r->ctx = NULL;
+}
+
 static bool reader_open(struct reader *r)
 {
-	if (gw_open(&r->options, &r->ctx) != 0)
-		return false;
-	for (unsigned i = 0; i < 2; i++)
-		if (gw_snapshot_new(r->ctx, &r->reading[i].snap) != 0 ||
-		    gw_process_list_new(r->ctx, &r->reading[i].processes) != 0)
+	int err = gw_open(&r->options, &r->ctx);
+
+	for (unsigned i = 0; i < 2 && !err; i++) {
+		err = gw_snapshot_new(r->ctx, &r->reading[i].snap);
+		if (!err)
+			err = gw_process_list_new(r->ctx, &r->reading[i].processes);
+	}
+	mailbox_lock(&r->box);
+	snprintf(r->failure, sizeof(r->failure), "%s", err ? gw_ctx_error(r->ctx) : "");
+	mailbox_unlock(&r->box);
+	if (err)
+		reader_release_context(r);
+	return !err;
+}
+
+/* Tries to open the GPUs until that succeeds, each time after a longer pause. Returns false if
+ * the thread must stop. */
+static bool reader_open_at_last(struct reader *r)
+{
+	uint64_t pause_ns = RETRY_LEAST_NS;
+
+	while (!reader_open(r)) {
+		uint64_t until_ns = clock_mono_ns(r->clock) + pause_ns;
+		bool stop;
+
+		mailbox_notify(&r->box);
+		mailbox_lock(&r->box);
+		while (!r->box.stop && mailbox_wait(&r->box, until_ns))
+			;
+		stop = r->box.stop;
+		mailbox_unlock(&r->box);
+		if (stop)
 			return false;
+		pause_ns = pause_ns < RETRY_MOST_NS / 2 ? 2 * pause_ns : RETRY_MOST_NS;
+	}
 	process_list_follow(r->reading[0].processes, r->reading[1].processes);
 	process_list_follow(r->reading[1].processes, r->reading[0].processes);
 	return true;
@@ -412,9 +462,7 @@ static void reader_run(void *arg)
 {
 	struct reader *r = arg;
 
-	if (!reader_open(r)) {
-		deliver_reading(r, NULL);
-	} else {
+	if (reader_open_at_last(r)) {
 		uint64_t due = clock_mono_ns(r->clock);
 
 		do {
@@ -435,6 +483,7 @@ static void reader_run(void *arg)
 static void reading_arrived(void *arg, int fd, uint32_t events)
 {
 	struct reader *r = arg;
+	char failure[sizeof(r->failure)];
 	struct reading *x;
 
 	(void)events;
@@ -443,11 +492,15 @@ static void reading_arrived(void *arg, int fd, uint32_t events)
 	mailbox_lock(&r->box);
 	x = r->full;
 	r->full = NULL;
+	snprintf(failure, sizeof(failure), "%s", r->failure);
 	mailbox_unlock(&r->box);
+	if (!x) {
+		if (*failure)
+			r->config.failed(r->config.arg, failure);
+		return;
+	}
 	/* ready() stops using the previous reading. */
 	r->config.ready(r->config.arg, x);
-	if (!x)
-		return;
 	mailbox_lock(&r->box);
 	r->empty = r->shown;
 	mailbox_unlock(&r->box);
@@ -456,12 +509,9 @@ static void reading_arrived(void *arg, int fd, uint32_t events)
 
 static void reader_release(struct reader *r)
 {
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < 2; i++)
 		gw_environment_free(r->reading[i].env);
-		gw_process_list_free(r->reading[i].processes);
-		gw_snapshot_free(r->reading[i].snap);
-	}
-	gw_close(r->ctx);
+	reader_release_context(r);
 	mailbox_done(&r->box);
 	free((char *)r->options.backend);
 	free((char *)r->options.nvml_library);
@@ -540,8 +590,8 @@ void reader_look(struct reader *r, uint64_t until_ns, bool now)
 	mailbox_unlock(&r->box);
 }
 
-/* True if the same driver change already waits. It arrives once per GPU; one request is
- * enough. */
+/* True if the last waiting request is about the same driver change. The change is reported once
+ * per GPU, but one request is enough. */
 static bool is_repeated(const struct reader *r, enum reader_request what)
 {
 	return (what == READER_CAME || what == READER_GONE) && r->requests_waiting > 0 &&

@@ -46,7 +46,8 @@ struct reading {
 	uint64_t begin_ns, end_ns; /* begin and end of the round */
 	uint64_t missed;           /* total of skipped rounds */
 	struct gw_ctx *ctx;
-	/* why NVML cannot be initialised, with its sentence; NONE: it is open or not wanted */
+	/* why NVML cannot be initialised, and a sentence about it; NONE: NVML is open or not
+	 * used */
 	enum gw_cause nvml_cause;
 	char nvml_message[400];
 	struct view_program program; /* the cost of nvidia-smi */
@@ -58,9 +59,11 @@ struct reader_config {
 	const struct gw_options *options; /* options of the context; copied */
 	uint64_t interval_ns;
 	const char *cache_dir; /* for sensor profiles; NULL: the XDG default */
-	/* Called on the main thread with a new reading; the previous one is no longer valid. r
-	 * NULL: out of memory at the start, and no reading will follow. */
+	/* Called on the main thread with a new reading; the previous one is no longer valid. */
 	void (*ready)(void *arg, const struct reading *r);
+	/* Called on the main thread if the GPUs cannot be opened; why is a sentence. The reader
+	 * tries again. */
+	void (*failed)(void *arg, const char *why);
 	void *arg;
 };
 

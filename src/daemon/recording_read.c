@@ -15,7 +15,8 @@
 
 #define WORDS 10
 
-#define RESERVATIONS 64 /* more reservations than can exist at the same time */
+/* number of reservations to remember; more than can exist at the same time */
+#define RESERVATIONS 64
 
 struct recording_reader {
 	/* policy that the caller gave; it has no workers if the caller gave none */
@@ -343,9 +344,9 @@ static int read_swap(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
-/* Makes the workers in set begin again. The recorded configuration added them now, but this
- * policy always had them. So the guard first gets the policy without them, and then the whole
- * policy. */
+/* Restarts the workers in set. The recorded configuration added these workers now, but the
+ * policy of this replay always had them. So the guard first gets the policy without these
+ * workers, and then the whole policy. */
 static int swap_without(struct recording_reader *t, uint32_t set, uint64_t now_ns)
 {
 	struct policy *p = malloc(sizeof(*p));

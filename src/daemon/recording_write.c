@@ -229,8 +229,14 @@ static void remove_half_line(const char *path, struct recording_file *r)
 int recording_file_open(struct recording_file *r, const char *path)
 {
 	struct stat st = { .st_size = 0 };
-	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0600);
+	int fd;
 
+	/* Another user could make root append to any file. */
+	if (geteuid() == 0 && file_changed_by(path) != FILE_NOBODY) {
+		errno = EPERM;
+		return -1;
+	}
+	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0600);
 	if (fd < 0)
 		return -1;
 	if (fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode)) {

@@ -199,6 +199,11 @@ static void service_tick(void *arg)
 	struct service *s = arg;
 
 	s->api.view = *engine_view(s->engine);
+	if (!s->api.view.snap) {
+		notify_status(&s->notify, "%s", s->api.view.unopened);
+		http_tick(s->api.http);
+		return;
+	}
 	log_empty_list(s);
 	windows_tick(s->api.windows, &s->api.view, clock_mono_ns(s->api.clock));
 	http_tick(s->api.http);
@@ -314,7 +319,8 @@ static void apply_config(struct service *s)
 	apply_textfile(s);
 	s->api.top = (unsigned)s->config.metrics_processes;
 	s->api.manage = s->config.manage_enabled;
-	/* Windows change nothing on a GPU, so they are open unless a token is configured. */
+	/* Without a configured token, any client may open windows, because windows change
+	 * nothing on a GPU. */
 	s->api.windows_open = !s->config.service_token_file;
 	s->api.cost = (struct energy_cost){ .price_per_kwh = s->config.energy_price_per_kwh,
 					    .gco2_per_kwh = s->config.energy_gco2_per_kwh };
@@ -433,7 +439,8 @@ static void service_signal(void *arg, int signal)
 
 /* ---- start and stop ---- */
 
-/* In this order: the configured path, systemd's state directory, the user's state directory. */
+/* Tries in this order: history.path, guard.state_dir, systemd's state directory, the user's
+ * state directory. */
 const char *service_store_path(const struct config *c, bool simulated, char *out, size_t size)
 {
 	const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
@@ -534,12 +541,12 @@ static int open_http(struct service *s)
 	return SERVICE_OK;
 }
 
-/* What the service itself and a few connections need, with a margin: 20 were needed with one GPU
- * and the guard. */
+/* Number of open files that the service and a few connections need, with a margin: 20 were
+ * needed with one GPU and the guard. */
 #define SERVICE_FILES 64
 
-/* Reports a limit of open files that is too low. Otherwise the first part that cannot open a file
- * would report something else. */
+/* Reports a limit of open files that is too low. Without this check, the first part of the
+ * service that cannot open a file would report a different error. */
 static bool service_has_files(struct service *s)
 {
 	struct rlimit limit;
@@ -620,7 +627,7 @@ static void service_end(struct service *s)
 	uevent_free(s->uevent);
 	container_resolver_free(s->containers);
 	suspend_free(s->suspend);
-	/* the guard's last events still make views, and these must not call the freed module */
+	/* the guard's last events still cause new views, which must not use the freed module */
 	s->suspend = NULL;
 	hangs = engine_end_guard(s->engine, END_NS) != 0;
 	if (s->engine) /* logged after the guard's last events */

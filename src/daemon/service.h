@@ -1,7 +1,7 @@
 /* service: the daemon from start to stop.
  *
  * Connects the loop, the store, the engine and HTTP. Everything in this file runs on the main
- * thread and writes all log lines. */
+ * thread, which writes all log lines. */
 #ifndef GW_DAEMON_SERVICE_H
 #define GW_DAEMON_SERVICE_H
 
@@ -25,14 +25,13 @@ enum service_end {
 	SERVICE_OK = 0,
 	SERVICE_FAILED = 1,
 	SERVICE_USAGE = 2,    /* the configuration is invalid */
-	SERVICE_REFUSED = 78, /* cannot listen, or NVML is required but unusable */
+	SERVICE_REFUSED = 78, /* an unsafe configuration, or NVML is required but unusable */
 };
 
 /* Runs until SIGTERM or SIGINT. Returns an enum service_end; errors are logged. */
 int service_run(const struct service_options *options);
 
-/* Returns the path of the database, in out or borrowed from the configuration; NULL: history is
- * in memory only. */
+/* Returns out with the path of the database; NULL: history is in memory only. */
 const char *service_store_path(const struct config *c, bool simulated, char *out, size_t size);
 
 #endif

@@ -1,9 +1,9 @@
 /* settings: passes changes of GPU settings from the main thread to the reader thread, and the
  * results back.
  *
- * Orders run on the reader thread, where a driver may hang. Store and log belong to the main
- * thread, so the reader thread passes the journal's documents and messages to it. The reader
- * thread waits until the old value is stored before it changes a setting. */
+ * Settings are changed on the reader thread, because a driver call may hang. Only the main thread
+ * uses the store and the log, so the reader thread sends it what to store and to log. The reader
+ * thread changes a setting only after the old value is stored. */
 #ifndef GW_DAEMON_SETTINGS_H
 #define GW_DAEMON_SETTINGS_H
 

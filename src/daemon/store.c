@@ -26,6 +26,7 @@ static const char *const failing[DB_TROUBLES] = {
 	[DB_FOREIGN] = "%s was replaced by a database of another program: nothing is stored",
 	[DB_SHARED] = "%s is in use by another gpuward: nothing is stored until that one stops",
 	[DB_NO_FILE] = "%s was replaced by a directory, a pipe or a device: nothing is stored",
+	[DB_UNSAFE] = "other users can now change %s or its folder: nothing is stored",
 	[DB_LOCKED] = "%s is locked by another program: nothing is stored until that one "
 		      "releases it (see fuser)",
 	[DB_FULL] = "%s cannot be written because the disk is full: nothing is stored until "
@@ -50,6 +51,9 @@ static const char *const unusable[DB_TROUBLES] = {
 		      "another file",
 	[DB_NO_FILE] = "%s is a directory, a pipe or a device and is not used; set [history] "
 		       "path to a file, or to \"none\"",
+	[DB_UNSAFE] =
+		"other users can change %s or its folder, so it is not used; set [history] "
+		"path to a file in a folder that only root or this user can write",
 };
 
 const char *store_state(struct store *s)
@@ -365,8 +369,8 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 
 /* ---- closing ---- */
 
-/* Removes the reserve of event ids, because all ids are in the file. The next run then
- * continues directly after them. */
+/* Ends the reservation of event ids, because all ids are in the file. The next run then
+ * continues with the id after the last event. */
 static void end_reserve(struct store *s)
 {
 	char sql[128];

@@ -42,7 +42,8 @@ bool store_lasting(struct store *s);
 bool store_shared(const struct store *s);
 
 /* ---- counts ---- */
-/* Returns the value at the start; 0 if there is none, or if it is not known yet. */
+/* Returns the value that the count had at the start; 0 if the store has no such count, or if
+ * its value is not known yet. */
 double store_count(struct store *s, const char *key);
 /* Returns the last value that was set, or else the value at the start. */
 double store_count_now(struct store *s, const char *key);

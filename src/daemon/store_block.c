@@ -10,8 +10,9 @@
 
 enum kind { KIND_MISSING, KIND_SAME, KIND_FLOAT, KIND_STEPS };
 
-/* Steps of values: a column can be stored if all its values are integer multiples of up / down.
- * Its kind is KIND_STEPS + row * 2, plus one if a value takes two bytes. */
+/* Steps: up / down is the distance between two values. A column can use a step if all its
+ * values are integer multiples of the step. Its kind is KIND_STEPS + row * 2, plus one if a
+ * value takes two bytes. */
 static const struct {
 	double up, down;
 } steps[STEPS] = { { 1, 1 }, { 1, 100 }, { 1e6, 1 }, { 1048576, 1 }, { 1, 1000 } };

@@ -73,7 +73,8 @@ int db_run(sqlite3 *db, const char *sql)
 	return sqlite3_exec(db, sql, NULL, NULL, NULL);
 }
 
-/* SQLite keeps the list of prepared statements. The list is short, so it is searched. */
+/* Searches SQLite's list of prepared statements before it prepares a new one. The list is
+ * short. */
 sqlite3_stmt *db_statement(sqlite3 *db, const char *sql)
 {
 	sqlite3_stmt *s = sqlite3_next_stmt(db, NULL);

@@ -17,6 +17,7 @@ enum db_trouble {
 	DB_FOREIGN, /* database of another program: do not touch */
 	DB_SHARED,  /* in use by another gpuward: do not touch */
 	DB_NO_FILE, /* directory, pipe or device: opening a pipe may block for ever */
+	DB_UNSAFE, /* other users can change it: the journal decides which processes are moved */
 	DB_FULL,
 	DB_READ_ONLY,
 	DB_LOCKED, /* another program holds a lock on the file */

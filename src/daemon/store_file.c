@@ -75,6 +75,8 @@ enum db_trouble store_file_open(struct store *s, int wait_ms)
 	if (db_is_no_file(s->path))
 		return DB_NO_FILE; /* before a lock file is created */
 	make_directory(s->path);
+	if (geteuid() == 0 && s->path[0] == '/' && file_changed_by(s->path) != FILE_NOBODY)
+		return DB_UNSAFE;
 	if (s->writer.lock_fd < 0)
 		s->writer.lock_fd = db_lock(s->path);
 	if (s->writer.lock_fd == -2)
@@ -110,8 +112,8 @@ static int read_counts(sqlite3 *db, struct buf *out)
 	return rc;
 }
 
-/* Adds the counts of the file to those counted meanwhile. late: the caller learns about the
- * file later, from store_news(). */
+/* Adds the counts of the file to what was counted before the file was readable. late: the
+ * caller learns about the file later, from store_news(). */
 static void add_counts(struct store *s, const struct buf *counts, bool late)
 {
 	struct record r;

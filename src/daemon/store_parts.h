@@ -186,11 +186,11 @@ void store_thread(void *arg);
 struct counter *store_get_count(struct store *s, const char *key);
 
 /* store_file.c */
-/* Takes the file lock, creates missing files and opens s->writer.db. If the system refused,
- * errno explains DB_READ_ONLY, DB_FULL and DB_OTHER. */
+/* Takes the file lock, creates missing files and opens s->writer.db. If a system call failed,
+ * errno gives the cause of DB_READ_ONLY, DB_FULL or DB_OTHER. */
 enum db_trouble store_file_open(struct store *s, int wait_ms);
-/* Opens the file again and loads its contents. If it is only readable, only loads them. Called
- * on the store's thread. */
+/* Opens the file again and loads its contents. If the file cannot be written, only loads the
+ * contents. Called on the store's thread. */
 enum db_trouble store_file_open_again(struct store *s);
 /* Loads the contents at the start, if they are readable. */
 void store_file_load(struct store *s);

@@ -1,5 +1,6 @@
 /* The queue to the store's thread: records and batches (see store_parts.h), and the events and
- * documents that go through it. Reading finds them in the queue and in the file. */
+ * documents that go through the queue. Queries read events and documents from the queue and
+ * from the file. */
 #include "store_parts.h"
 
 #include "base/clock.h"
@@ -135,8 +136,8 @@ void store_commit(struct store *s)
 	}
 }
 
-/* True if writing failed. Without waiting, the last attempt that included everything counts;
- * with waiting, the next attempt counts. */
+/* True if writing failed. waits false: the last attempt failed and included everything that is
+ * wanted. waits true: an attempt after number `attempts` failed. */
 static bool has_failed(const struct store *s, uint64_t wanted, uint64_t attempts, bool waits)
 {
 	return s->progress.failing &&

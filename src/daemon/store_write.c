@@ -27,8 +27,8 @@
 
 /* ---- statements ---- */
 
-/* Runs a statement. The letters of how give the types of the arguments: i int64, d double, t
- * text (NULL: none), b bytes and size. */
+/* Runs a statement. Each letter of `how` is the type of one argument: i int64, d double, t text
+ * (NULL: SQL NULL), b bytes and their size (two arguments). */
 static int run_bound(sqlite3 *db, const char *sql, const char *how, ...)
 {
 	sqlite3_stmt *s = db_statement(db, sql);
@@ -181,7 +181,8 @@ static int drop_old(struct store *s, uint64_t newest_ms)
 	return rc;
 }
 
-/* Returns the maximum size of the file without its log, which takes part of the limit. */
+/* Returns the maximum size of the database file. It is less than the limit, because the log
+ * also takes space. */
 static uint64_t target_bytes(const struct store *s)
 {
 	uint64_t log = s->limit_bytes / 2 < (1u << 20) ? s->limit_bytes / 2 : 1u << 20;
@@ -423,8 +424,9 @@ static bool met_corrupt(struct store *s)
 	return corrupt;
 }
 
-/* Copies what was written into the database file if somebody removed its log: SQLite would go on
- * writing to the removed file, and all of it would be lost at the end. */
+/* Writes the contents of the write-ahead log into the database file, if someone removed the
+ * log. Otherwise SQLite would continue to write to the removed log, and its contents would be
+ * lost when the file is closed. */
 static enum db_trouble save_without_log(struct store *s)
 {
 	char log[DB_PATH + 8];

@@ -172,7 +172,7 @@ static bool is_owner_change(const struct bus_message *m)
 	       strcmp(m->member, OWNER) == 0 && strcmp(m->sender, BUS) == 0;
 }
 
-/* Returns false if the connection must be given up. */
+/* Handles one message. Returns false if the connection must be closed. */
 static bool handle_message(struct logind *l, const struct bus_message *m)
 {
 	bool going;

@@ -4,6 +4,7 @@
 
 #include <gpuward.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,9 +31,12 @@ int textfile_init(struct textfile *f, const char *path, char *message, size_t si
 
 static int write_temp(const struct textfile *f, const char *text, size_t n)
 {
-	int fd = open(f->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644),
-	    err;
+	int fd, err;
 
+	/* The folder may belong to node_exporter: what another user put there is not opened. */
+	if (unlink(f->temp) != 0 && errno != ENOENT)
+		return -1;
+	fd = open(f->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return -1;
 	err = file_write_all(fd, text, n);

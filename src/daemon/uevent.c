@@ -57,7 +57,7 @@ static bool is_module(const char *path)
 }
 
 /* True for a path such as ".../0000:01:00.0/drm/card1". USB displays and the boot framebuffer
- * also have cards, but no PCI address there. */
+ * also have cards, but without a PCI address before "/drm". */
 static bool is_card_of_pci(const char *path)
 {
 	const char *drm = strstr(path, "/drm/card"), *at = drm;

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAST   256 /* maximum number of Xids kept from before the start */
-#define RECENT 16  /* number of Xids kept that one of the two sources reported recently */
+#define PAST 256 /* maximum number of Xids kept from before the start */
+/* number of recent Xids that are kept, to recognise them in the other source */
+#define RECENT 16
 /* reports of the same Xid by both sources within this time count as one */
 #define SAME_NS (5 * NS_PER_S)
 

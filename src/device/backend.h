@@ -71,7 +71,8 @@ struct device_event {
 struct backend_ops {
 	const char *name;
 	enum gw_vendor vendor;
-	const void *tables; /* constants of the backend, for code that several backends share */
+	/* constants for code that several backends share: struct drm_vendor */
+	const void *tables;
 
 	/* Checks quickly, on the caller's thread, whether it is useful to call open(). Opens,
 	 * starts and wakes nothing. Returns false, with the cause set, if open() would be

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define CALL_COST_CALLS 128
-#define CALL_COST_CODES 32 /* NVML's codes 0 to 30; the last row is for all others */
+#define CALL_COST_CODES 32 /* NVML's codes 0 to 30; the last element is for all other codes */
 
 struct call_cost {
 	const char *name; /* name of the symbol: "nvmlDeviceGetPowerUsage"; static */

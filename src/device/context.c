@@ -196,8 +196,8 @@ static bool take_within(sem_t *sem, uint64_t ns)
 {
 	const struct timespec until = clock_timespec(clock_mono_ns(clock_real()) + ns);
 
-	/* ThreadSanitizer knows sem_trywait() but not sem_clockwait(), so the semaphore is
-	 * taken by the first. */
+	/* ThreadSanitizer knows sem_trywait() but not sem_clockwait(), so sem_trywait() takes
+	 * the semaphore. */
 	while (sem_trywait(sem) != 0) {
 		if (sem_clockwait(sem, CLOCK_MONOTONIC, &until) == 0)
 			sem_post(sem);
@@ -375,7 +375,7 @@ static int finish_open(struct gw_ctx *ctx, struct opener *o)
 		atomic_store(&o->b.reopen, true);
 	for (unsigned i = 0; i < ctx->slots; i++)
 		if (ctx->slot[i]->d->backend == &o->b) {
-			ctx->slot[i]->stalled = ctx->slot[i]->late = false;
+			ctx->slot[i]->reading = SLOT_READ;
 			ctx->slot[i]->last = ctx->slot[i]->done = ctx->slot[i]->d->r;
 		}
 	give_devices(ctx, &o->b);
@@ -475,20 +475,21 @@ int context_refresh(struct gw_ctx *ctx)
 	return err;
 }
 
-/* Sets the state of a slot with a reading that has not ended. If its last call began in the
- * second half of the deadline, the calls are slow but return; an older call hangs. */
+/* Sets the state of a slot with a reading that has not ended. If its last vendor call began
+ * less than half a deadline ago, the calls are slow but return (late). Otherwise the call
+ * hangs. */
 static void slot_set_stalled(const struct gw_ctx *ctx, struct slot *s)
 {
 	const uint64_t began_ns = atomic_load_explicit(&s->d->began_ns, memory_order_relaxed);
+	const bool late = !opener_of(s->d->backend)->stalled &&
+			  clock_mono_ns(clock_real()) < began_ns + ctx->deadline_ns / 2;
 
-	s->stalled = true;
-	s->late = !opener_of(s->d->backend)->stalled &&
-		  clock_mono_ns(clock_real()) < began_ns + ctx->deadline_ns / 2;
+	s->reading = late ? SLOT_LATE : SLOT_STALLED;
 }
 
 static void slot_set_ended(struct slot *s)
 {
-	s->stalled = s->late = false;
+	s->reading = SLOT_READ;
 	s->last = s->done;
 }
 
@@ -501,7 +502,7 @@ static bool slot_is_idle(const struct gw_ctx *ctx, struct slot *s)
 		slot_set_stalled(ctx, s);
 		return false;
 	}
-	if (s->stalled)
+	if (s->reading != SLOT_READ)
 		slot_set_ended(s);
 	return true;
 }
@@ -539,18 +540,18 @@ void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, ui
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		struct slot *s = ctx->slot[i];
 
-		if (s->stalled)
+		if (s->reading != SLOT_READ)
 			continue;
-		/* There is nothing to show before the first reading: wait as long as its calls
-		 * return. */
+		/* Before the first reading there is nothing to show, so wait as long as each
+		 * call of the reading returns in time. */
 		while (!call_thread_wait(s->thread, until)) {
 			slot_set_stalled(ctx, s);
-			if (!s->late || s->last.end_ns)
+			if (s->reading == SLOT_STALLED || s->last.end_ns)
 				break;
-			s->stalled = false;
+			s->reading = SLOT_READ;
 			until = clock_mono_ns(clock_real()) + ctx->deadline_ns;
 		}
-		if (!s->stalled)
+		if (s->reading == SLOT_READ)
 			slot_set_ended(s);
 	}
 }

@@ -21,13 +21,19 @@
 
 #define CONTEXT_ERROR_SIZE 320
 
+/* The state of the last reading of a device. */
+enum slot_reading {
+	SLOT_READ, /* it ended */
+	/* It takes longer than the deadline, but each of its calls returns in time. `last` is an
+	 * earlier reading, and its times say how old it is. */
+	SLOT_LATE,
+	SLOT_STALLED, /* one of its calls does not return */
+};
+
 struct slot {
 	struct device *d;
 	struct call_thread *thread; /* NULL: calls run on the caller's thread */
-	bool stalled;               /* the last reading has not ended */
-	/* With `stalled`: the reading takes longer than the deadline, but each of its calls
-	 * returns in time. `last` is an earlier reading, and its times say how old it is. */
-	bool late;
+	enum slot_reading reading;
 	/* held by the thread that uses d; a semaphore, because after a late call another thread
 	 * may release it */
 	sem_t in_use;
@@ -55,7 +61,7 @@ struct slot {
 
 struct opener { /* a backend, and when to try to open it */
 	struct backend b;
-	/* the call thread, while this opener uses it; kept if its call hangs */
+	/* call thread while the backend is being opened; stays set while the call hangs */
 	struct call_thread *thread;
 	bool stalled;
 	bool close_only; /* the call thread only closes the backend; it does not open it */
@@ -141,16 +147,16 @@ bool opener_must_yield(struct opener *o);
 void opener_release(struct opener *o);
 uint64_t opener_poll_ns(const struct gw_ctx *ctx);
 
-/* Runs fn(slot) for every slot while holding its in_use, on the call threads if there are any,
- * and waits until the deadline at most. Sets `stalled` of each slot. Sets `tiers` and `now_ns`
- * if the call thread was idle, and `last` if it is idle again afterwards. Needs the lock. */
+/* Runs fn(slot) for every slot while holding its in_use, on the call threads if there are any.
+ * Waits until the deadline at most. Sets `stalled` of each slot. Sets `tiers` and `now_ns` if
+ * the call thread was idle, and `last` if it is idle again afterwards. Needs the lock. */
 void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, uint64_t now_ns);
 
-/* The same for one slot. Returns 0, -GW_E_STATE (an earlier call has not returned; nothing was
- * started) or -GW_E_TIMEOUT (fn has not finished). */
+/* Works like context_each(), for one slot. Returns 0, -GW_E_STATE (an earlier call has not
+ * returned; nothing was started) or -GW_E_TIMEOUT (fn has not finished). */
 int context_one(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *slot));
 
-/* The known readings of a slot's device. Needs the lock. */
+/* Returns the last known report of the slot's device. Needs the lock. */
 static inline const struct report *slot_report(const struct slot *s)
 {
 	return s->thread ? &s->last : &s->done;

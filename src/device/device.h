@@ -39,7 +39,7 @@ struct device {
 	struct backend *backend; /* borrowed                                          */
 	struct report r;         /* written only by the thread that reads the hardware */
 	/* Points to own_call or, while the backend opens, to the backend's `call`. The value
-	 * there is the name of the running vendor call (NULL: none). */
+	 * there is the name of the running vendor call; NULL: no call is running. */
 	_Atomic(const char *) *call;
 	_Atomic(const char *) own_call;
 	_Atomic(uint64_t) began_ns; /* start of the last vendor call; 0: not recorded */
@@ -80,7 +80,7 @@ static inline bool report_has(const struct report *r, unsigned q)
 	return r->why[q] == GW_HAVE;
 }
 
-/* The requested tiers that are older than their cadence and must be read now. */
+/* Returns the requested tiers that are older than their cadence and must be read now. */
 unsigned report_due(const struct report *r, unsigned tiers, uint64_t now_ns);
 
 /* Records that tiers were read at now_ns. */

@@ -19,7 +19,7 @@ static const struct root *root_of(const struct device *d)
 	return d->backend->env->root;
 }
 
-/* The path of a file; false if the device has no such folder. */
+/* Writes the path of a file. Returns false if the device has no such folder. */
 static bool path_of(const struct device *d, enum drm_place place, const char *file, char *out,
 		    size_t size)
 {
@@ -56,7 +56,8 @@ int drm_read_number(struct device *d, enum drm_place place, const char *file, in
 	return root_read_i64(root_of(d), path, ret);
 }
 
-/* Lines such as "0: 500Mhz" or "S: 19Mhz *". */
+/* Parses lines such as "0: 500Mhz" or "S: 19Mhz *": gets the highest frequency, or the highest
+ * of the lines with an asterisk. */
 static int parse_level(const char *text, bool highest, double *ret)
 {
 	bool found = false;
@@ -192,8 +193,8 @@ static unsigned read_rows(struct device *d, unsigned tiers, bool *ret_denied)
 	return good;
 }
 
-/* Sets the maximum to what board and slot can do together: the PCI bridge above the device may
- * be slower. A device on the root bus has no bridge above it. */
+/* Lowers the maximum PCIe generation and width to those of the PCI bridge above the device, if
+ * they are lower. A device on the root bus has no bridge above it. */
 static void limit_by_slot(struct device *d)
 {
 	static const struct {
@@ -362,7 +363,8 @@ static unsigned find_channel(const struct device *d, const struct drm_row *row)
 	return 0;
 }
 
-/* A driver that is part of the kernel has the kernel's version. */
+/* Stores the version of the driver. A driver that is part of the kernel has the kernel's
+ * version. */
 static void name_driver(struct device *d)
 {
 	char path[128], text[DEVICE_TEXT_SIZE];

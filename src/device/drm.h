@@ -28,8 +28,8 @@ struct pci_gpu {
 	bool asleep;    /* runtime suspended: further access would wake it */
 };
 
-/* PCI display devices and accelerators of a vendor, in the order of their PCI ids. Fills at
- * most cap and returns how many there are. Reads only vendor, device, class,
+/* Lists the PCI display devices and accelerators of a vendor, in the order of their PCI ids.
+ * Fills at most cap and returns how many there are. Reads only vendor, device, class,
  * power/runtime_status and the driver's name, none of which wakes the GPU. */
 unsigned drm_pci_list(const struct root *root, uint32_t vendor, struct pci_gpu *out,
 		      unsigned cap);
@@ -87,7 +87,7 @@ struct drm_vendor {
 	void (*derive)(struct device *d); /* called after the rows of FAST, or NULL */
 };
 
-/* Defines backend_NAME over the struct drm_vendor `tables` and its array `rows`. */
+/* Defines backend_NAME. tables_ points to the struct drm_vendor; rows is its array of rows. */
 #define DRM_BACKEND(backend, vendor_, tables_, rows)                             \
 	_Static_assert(COUNT(rows) <= sizeof(((struct drm_device *)0)->channel), \
 		       "one channel per row");                                   \
@@ -114,7 +114,8 @@ struct drm_device {
 	uint64_t energy_uj, energy_ns; /* previous reading, for derive(); energy_ns 0: none */
 };
 
-/* The functions of struct backend_ops; ops->tables is the struct drm_vendor. */
+/* The functions of struct backend_ops that DRM backends use; ops->tables is the struct
+ * drm_vendor. */
 bool drm_present(struct backend *b);
 int drm_open(struct backend *b);
 void drm_close(struct backend *b);
@@ -125,15 +126,15 @@ void drm_read(struct device *d, unsigned tiers);
  * may be incomplete. */
 enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_error);
 
-/* Why a file of a device could not be read. */
+/* Returns why a file of a device could not be read. */
 enum gw_absence drm_absence(long error);
 
 /* Reads a file of the device; for derive. Returns 0 or a negative gw_error. */
 int drm_read_number(struct device *d, enum drm_place place, const char *file, int64_t *ret);
 
-/* For a vendor library that opens all of its GPUs at once: if one of them is suspended and
- * GW_OPEN_WAKE is not set, makes a slot for each GPU without opening any, sets the cause and returns
- * true. */
+/* Lists suspended GPUs for a vendor library that opens all of its GPUs at once. If one of them
+ * is suspended and GW_OPEN_WAKE is not set, makes a slot for each GPU without opening any, sets
+ * the cause and returns true. */
 bool drm_list_suspended(struct backend *b, uint32_t vendor);
 
 #endif

@@ -36,7 +36,8 @@ static bool drm_starts(const char *s, const char *prefix)
 	return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
-/* Regions of the board's own memory: "vram" (amdgpu), "vram0" (xe), "local0" (i915). */
+/* True for a region of the board's own memory: "vram" (amdgpu), "vram0" (xe), "local0"
+ * (i915). */
 static bool is_local_region(const char *region)
 {
 	return drm_starts(region, "vram") || drm_starts(region, "local");

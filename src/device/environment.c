@@ -246,7 +246,8 @@ static void add_frequency(struct gw_environment *env, const struct root *root)
 		   max_khz > 0 ? GW_HAVE : GW_ABSENT_NOT_PRESENT);
 }
 
-/* Value of a "key : value" line in the first block of /proc/cpuinfo; "" if missing. */
+/* Writes the value of a "key : value" line in the first block of /proc/cpuinfo; "" if
+ * missing. */
 static void cpuinfo_field(const char *text, const char *key, char *out, size_t size)
 {
 	size_t n = strlen(key);
@@ -298,7 +299,7 @@ static void add_cpu(struct gw_environment *env, const struct root *root,
 	add_frequency(env, root);
 }
 
-/* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 ..." or
+/* Parses "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 ..." or
  * "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build ...". */
 long environment_nvidia_module(const struct root *root, char *out, size_t size, bool *ret_open)
 {
@@ -343,8 +344,9 @@ static bool has_key(const struct gw_environment *env, const char *section, const
 	return false;
 }
 
-/* Adds one number per RAPL domain. Each package has a domain "dram", so a later one gets the
- * key "package-N-dram" or, if that is not unique, the name of its folder. */
+/* Adds one number per RAPL domain. Each package has a domain "dram". The key of the first one
+ * is "dram"; a later one gets "package-N-dram" or, if that is not unique, the name of its
+ * folder. */
 static void add_rapl(struct gw_environment *env, const struct root *root)
 {
 	struct rapl_domain d[DOMAINS_MAX];
@@ -514,8 +516,8 @@ bool environment_is_wsl(const struct root *root)
 
 	if (root_exists(root, "proc/sys/fs/binfmt_misc/WSLInterop"))
 		return true;
-	/* Search only the release: the rest contains the builder's address, in which
-	 * "microsoft" may occur. */
+	/* Search only the release, because later parts of the text contain the builder's
+	 * address, in which "microsoft" may occur. */
 	if (root_read(root, "proc/version", text, sizeof(text)) <= 0 ||
 	    sscanf(text, "Linux version %127s", release) != 1)
 		return false;

@@ -306,7 +306,7 @@ int event_watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct drive
 	w->owner = getpid();
 	w->fn = fn;
 	w->arg = arg;
-	w->why = "not started yet";
+	w->why = "";
 	(void)mailbox_init(&w->box, 0);
 	if (mailbox_start(&w->box, STACK_BYTES, event_watch_main, event_watch_dispose, w) !=
 	    0) {

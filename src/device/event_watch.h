@@ -38,8 +38,8 @@ int event_watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct drive
  * closed even then: the memory that the call still uses is not freed. */
 int event_watch_free(struct event_watch *w);
 
-/* Returns the number of watched GPUs. If it is 0, `why` gets the cause as a sentence of at most
- * size bytes; else "". */
+/* Returns the number of watched GPUs. If it is 0, `why` gets the cause in at most size bytes,
+ * or "" if the watch has just started; else "". */
 unsigned event_watch_status(struct event_watch *w, char *why, size_t size);
 
 /* ---- a queue of events ----

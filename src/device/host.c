@@ -119,7 +119,7 @@ static void read_cores(const struct root *root, struct host_report *r)
 		host_set(r, GW_H_CPU_COUNT, count);
 }
 
-/* Not strtod(), because its decimal point depends on the locale. */
+/* Reads the load. Does not use strtod(), because its decimal point depends on the locale. */
 static void read_load(const struct root *root, struct host_report *r)
 {
 	char text[128];

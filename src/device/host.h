@@ -11,7 +11,7 @@
 
 struct host {
 	const struct root *root;
-	uint64_t busy, total; /* ticks of the previous reading; total 0: none yet */
+	uint64_t busy, total; /* ticks of the previous reading; total 0: no reading yet */
 };
 
 struct host_report {

@@ -214,7 +214,8 @@ static void check_value(struct manage_job *job, const struct device *d)
 		manage_refuse(job, -GW_E_ARG, "choose default, exclusive_process or prohibited",
 			      "there is no compute mode %g", v[0]);
 	else if (job->o.what == MANAGE_PERSISTENCE && v[0] != 0 && v[0] != 1)
-		manage_refuse(job, -GW_E_ARG, NULL, "persistence mode is on or off");
+		manage_refuse(job, -GW_E_ARG, NULL,
+			      "persistence mode can only be on or off, not %g", v[0]);
 }
 
 /* True if someone else set the current value; the setting is then not restored. */

@@ -1,10 +1,10 @@
 /* manage: changes a setting of a GPU and verifies that it changed.
  *
- * Hides where a setting is read and written, who may change it, which values the driver
- * accepts, and that a driver call can hang: the calls run on the device's call thread, like
- * those of a snapshot, and the caller waits at most the context's deadline for each of the two
- * steps (check, then set). The caller decides whether a change is allowed at all. Code that
- * measures must not include this. */
+ * Hides where a setting is read and written, who may change it and which values the driver
+ * accepts. Driver calls can hang, so they run on the device's call thread, like those of a
+ * snapshot; the caller waits at most the context's deadline for each of the two steps (check,
+ * then set). The caller decides whether a change is allowed at all. Code that measures must not
+ * include this file. */
 #ifndef GW_DEVICE_MANAGE_H
 #define GW_DEVICE_MANAGE_H
 
@@ -28,17 +28,19 @@ enum manage_what {
 };
 
 struct manage_info {
-	const char *word;  /* "power-limit", as in paths */
-	const char *name;  /* "the power limit", in sentences */
-	unsigned values;   /* number of values of the setting: 0, 1 or 2 */
-	bool readable;     /* the driver reports the current value */
-	unsigned quantity; /* enum gw_quantity of the current value; GW_QUANTITIES: none */
+	const char *word; /* "power-limit", as in paths */
+	const char *name; /* "the power limit", in sentences */
+	unsigned values;  /* number of values of the setting: 0, 1 or 2 */
+	bool readable;    /* the driver reports the current value */
+	/* enum gw_quantity of the current value; GW_QUANTITIES: no such quantity */
+	unsigned quantity;
 	unsigned lowest, highest, standard; /* quantities with the bounds and the default */
 };
 const struct manage_info *manage_info(enum manage_what what); /* NULL: unknown */
 enum manage_what manage_find(const char *word);               /* MANAGE_WHATS: unknown */
 
-/* "400 W", "on", "exclusive_process", "210 MHz to 1980 MHz"; NAN: "unknown". */
+/* Writes a value as text: "400 W", "on", "exclusive_process", "210 MHz to 1980 MHz"; "unknown"
+ * for NAN. */
 void manage_text(enum manage_what what, const double value[2], char *out, size_t size);
 
 /* True if a and b are the same setting. They are compared in whole milliwatts and megahertz, as

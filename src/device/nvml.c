@@ -393,7 +393,8 @@ void nvml_identify(struct device *d)
 	d->fresh = false;
 	read_ids(d);
 	read_text(d, GW_T_NAME, CALL_name, ABI_NAME_SIZE);
-	/* These values determine the sensor model; the rest of STATIC takes milliseconds. */
+	/* These values determine the sensor model. The other values of STATIC take
+	 * milliseconds. */
 	read_text(d, GW_T_VBIOS, CALL_vbios, ABI_VBIOS_SIZE);
 	if (nvml_read_one(d, GW_Q_ARCHITECTURE) &&
 	    nvml_read_one(d, GW_Q_COMPUTE_CAPABILITY_MAJOR) &&
@@ -409,7 +410,7 @@ void nvml_instances(struct device *d)
 	}
 }
 
-/* The slot of a GPU that did not report its identity, or NULL. */
+/* Returns the slot of a GPU that did not report its identity, or NULL. */
 static struct device *find_unnamed(struct backend *b, unsigned index)
 {
 	for (unsigned i = 0; i < b->count; i++) {
@@ -429,7 +430,7 @@ static struct device *slot_unnamed(struct backend *b, unsigned index)
 	return d ? d : backend_slot(b, NULL, NULL);
 }
 
-/* The slot for a handle, by UUID or else by PCI id. */
+/* Returns the slot for a handle, found by UUID or else by PCI id. */
 static struct device *slot_named(struct backend *b, unsigned index, abi_device handle)
 {
 	const struct nvml *n = b->priv;
@@ -620,7 +621,7 @@ static void nvml_close(struct backend *b)
 	b->open = false;
 }
 
-/* Number of threads of this process; 0: unknown. */
+/* Returns the number of threads of this process; 0: unknown. */
 static unsigned long count_threads(void)
 {
 	struct stat st;

@@ -60,7 +60,8 @@ struct nvml_device {
 #define NVML_SYMBOL_SIZE 48
 extern const char nvml_symbol[CALL_COUNT][NVML_SYMBOL_SIZE];
 
-/* Name of a return code ("GPU_IS_LOST"); unknown codes give "code N" in out. */
+/* Returns the name of a return code ("GPU_IS_LOST"). For an unknown code, writes "code N" to
+ * out and returns out. */
 const char *nvml_code_name(abi_return code, char out[static 24]);
 
 /* What to do about a return code. */

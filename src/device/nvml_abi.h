@@ -50,7 +50,7 @@ enum abi_code {
 	ABI_UNKNOWN = 999,
 };
 
-/* Version tag of a struct: its size and its number. */
+/* Version tag of a struct: its size, and its version number n in the top byte. */
 #define ABI_TAG(type, n) ((uint32_t)(sizeof(type) | ((uint32_t)(n) << 24)))
 
 #define ABI_NO_U32 UINT32_MAX

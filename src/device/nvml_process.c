@@ -27,7 +27,7 @@ static const struct {
 
 typedef abi_return fn_list(abi_device, uint32_t *, void *);
 
-/* Bytes per entry: the shortest known layout that covers what the driver wrote. */
+/* Returns the bytes per entry: the shortest known layout that covers what the driver wrote. */
 static unsigned stride_of(const unsigned char *p, unsigned n)
 {
 	static const unsigned known[] = { 16, 24, STRIDE_MAX };

@@ -174,7 +174,7 @@ static void set_state(struct device *d, const struct outcome *o)
 	abi_return fault = ABI_SUCCESS;
 	char code[24];
 
-	/* A fault stays until its tier is read again without it. */
+	/* A fault stays until its tier is read again without a fault. */
 	for (unsigned t = 0; t < TIER_COUNT && !fault; t++)
 		fault = nvml_device_of(d)->fault[t];
 	if (fault)

@@ -201,7 +201,8 @@ static abi_return call_with_struct(struct device *d, enum nvml_call call, void *
 	}
 }
 
-/* -1 is the placeholder of a temperature: no GPU is that cold. A margin can be -1. */
+/* Stores a temperature. -1 is a placeholder here, because no GPU is that cold; a margin can be
+ * -1. */
 static void store_temperature(struct device *d, const struct nvml_reader *row, uint32_t raw)
 {
 	store_number(d, row, 0, raw == ABI_NO_U32 ? INT32_MAX : (int32_t)raw);

@@ -26,21 +26,22 @@
 /* maximum age of an answer, so that only devices that waited for the run use it */
 #define FRESH_NS (100 * NS_PER_MS)
 /* after a run that hung, wait this long, because the next run may hang, too */
-#define RETRY_NS  (60 * NS_PER_S)
-#define TEXT_SIZE (64 * 1024)
+#define RETRY_NS (60 * NS_PER_S)
+/* A longer answer is refused: its last rows would be missing. A process has a row of 60 bytes. */
+#define TEXT_SIZE (1024 * 1024)
 #define MIB       1048576.0
 
 /* The tiers that nvidia-smi supports. */
 #define TIERS GW_TIERS_COMMON
-/* The tiers that are read at every tick: the stream delivers them too, so that no further
- * program runs while it works. */
+/* The tiers that are read at every tick. The stream delivers them too, so while the stream
+ * works, no other program is run for them. */
 #define LIVE (GW_TIER_FAST | GW_TIER_SLOW)
 
 struct answer {
 	unsigned number;           /* number of the run, from 1; 0: no run yet */
 	unsigned tiers;            /* the tiers that it contains */
 	uint64_t begin_ns, end_ns; /* before and after the run */
-	int rc;                    /* result of child_run() */
+	int rc; /* result of child_run(); -GW_E_SIZE: text holds only the beginning */
 	/* the name that was requested for each column (enum nvsmi_name); NONE: not requested */
 	uint8_t names[NVSMI_COLUMNS];
 	char text[TEXT_SIZE];
@@ -53,16 +54,16 @@ struct nvsmi {
 	uint8_t names[NVSMI_COLUMNS];
 	struct answer gpus, apps, power;
 	struct nvsmi_stream stream;
-	uint8_t live[NVSMI_COLUMNS]; /* as names: the further columns of the stream */
+	uint8_t live[NVSMI_COLUMNS]; /* like names, for the additional columns of the stream */
 };
 
 #define RING_SIZE 256 /* 25 s */
-/* A line of the stream is used for values this long. */
+/* The values of a line of the stream are used for this time. */
 #define LIVE_NS (3 * NVSMI_INTERVAL_NS)
-/* A larger step back is a wall clock that was set. */
+/* If timestamps step back by more than this, the wall clock was set. */
 #define BACK_US (10 * INT64_C(1000000))
-/* A list of processes is used this long if the memory in use does not change: a process that
- * comes or goes changes it. */
+/* Maximum age of a process list that is used again. It is used again only if the memory in use
+ * has not changed, because a process that comes or goes changes it. */
 #define APPS_NS (5 * NS_PER_S)
 
 struct nvsmi_device {
@@ -109,6 +110,8 @@ static void run_program(struct backend *b, struct answer *a, const char *query,
 		a->rc = -GW_E_NOENT;
 		if (child_exists(argv[0]))
 			a->rc = child_run(argv, deadline, a->text, sizeof(a->text));
+		if (a->rc >= 0 && strlen(a->text) == sizeof(a->text) - 1)
+			a->rc = -GW_E_SIZE;
 		if ((a->rc != -GW_E_NOENT && a->rc != -GW_E_PERM) ||
 		    n->program + 1 == COUNT(programs))
 			break;
@@ -202,7 +205,7 @@ static unsigned columns_of(const struct answer *a)
 	return n;
 }
 
-/* The next row about a GPU, split into fields; skips other lines and advances *text. */
+/* Gets the next row about a GPU, split into fields; skips other lines and advances *text. */
 static bool next_row(const struct answer *a, const char **text, char *line, size_t size,
 		     char *fields[static NVSMI_FIELDS])
 {
@@ -269,6 +272,8 @@ static const char *detail_of(const struct answer *a, char out[static 120])
 
 	if (a->rc == -GW_E_TIMEOUT)
 		snprintf(out, 120, "nvidia-smi timed out");
+	else if (a->rc == -GW_E_SIZE)
+		snprintf(out, 120, "nvidia-smi printed more than %d KiB", TEXT_SIZE / 1024);
 	else if (a->rc < 0)
 		snprintf(out, 120, "nvidia-smi: %s", gw_strerror(a->rc));
 	else if (n == 0)
@@ -399,14 +404,14 @@ static int nvsmi_open(struct backend *b)
 	b->priv = n;
 	/* Asks for the live columns too: the stream may use only those that the driver knows. */
 	ask_gpus(b, GW_TIER_STATIC | LIVE, &b->call);
-	n->gpus.tiers = GW_TIER_STATIC; /* the others are read when they are requested */
+	n->gpus.tiers = GW_TIER_STATIC; /* the other tiers are read when they are requested */
 	err = open_rows(b);
 	if (err || !b->open)
 		nvsmi_close(b);
 	return err;
 }
 
-/* PCI id of one of our GPUs that is suspended and must not be woken, or NULL. */
+/* Returns the PCI id of one of our GPUs that is suspended and must not be woken, or NULL. */
 static const char *find_suspended(const struct backend *b)
 {
 	if (b->env->flags & GW_OPEN_WAKE)
@@ -537,7 +542,8 @@ static void store_sample(struct nvsmi_device *nd, const struct nvsmi_reading *r)
 	nd->ring[nd->samples++ % RING_SIZE] = (struct power_sample){ r->wall_us, w };
 }
 
-/* why: of both columns of power; GW_HAVE if the other one has a value. */
+/* Stores a power value. why: the reason if both power columns have no value; GW_HAVE if one of
+ * them has a value. */
 static void set_watts(struct report *r, unsigned q, double watts, enum gw_absence why)
 {
 	if (isnan(watts))
@@ -546,7 +552,8 @@ static void set_watts(struct report *r, unsigned q, double watts, enum gw_absenc
 		report_set(r, q, watts);
 }
 
-/* Returns the monotonic time of a wall time of the last second. */
+/* Converts a wall time to monotonic time. A wall time more than one second ago counts as one
+ * second ago. */
 static uint64_t mono_of(const struct backend *b, uint64_t wall_us)
 {
 	uint64_t wall_now_us = clock_wall_ns(b->env->clock) / 1000;
@@ -639,7 +646,8 @@ static bool read_live(struct device *d, unsigned tiers)
 	return true;
 }
 
-/* While the stream is silent, each run for the values is also a sample of the power. */
+/* Stores the power in the answer of a single run as a power sample, because the stream is
+ * silent. */
 static void sample_answer(struct device *d, const struct answer *a)
 {
 	struct nvsmi *n = d->backend->priv;
@@ -745,7 +753,8 @@ unlock:
 	pthread_mutex_unlock(&n->lock);
 }
 
-/* True if the last list of processes still holds: the stream shows the same memory in use. */
+/* True if the last list of processes is still valid: the stream shows the same memory in
+ * use. */
 static bool same_processes(struct device *d)
 {
 	const struct nvsmi *n = d->backend->priv;
@@ -783,6 +792,8 @@ static enum gw_absence nvsmi_processes(struct device *d, struct usage_list *l, i
 	nd->apps_used = nd->live.v[GW_Q_MEMORY_USED];
 	if (n->apps.rc == -GW_E_TIMEOUT)
 		why = GW_ABSENT_STALLED;
+	else if (n->apps.rc == -GW_E_SIZE)
+		why = GW_ABSENT_TOO_LONG;
 	else if (n->apps.rc != 0)
 		why = GW_ABSENT_ERROR;
 	else

@@ -21,7 +21,7 @@ enum { NVSMI_INDEX, NVSMI_UUID, NVSMI_PCI, NVSMI_IDS };
 
 unsigned nvsmi_column_count(void);
 
-/* Name of column c; NULL: no (further) name. */
+/* Returns a name of column c; NULL if the column has no such name. */
 const char *nvsmi_column_name(unsigned c, enum nvsmi_name which);
 unsigned nvsmi_column_tiers(unsigned c); /* the tiers that need column c */
 
@@ -32,10 +32,10 @@ unsigned nvsmi_split(char *line, char **fields, unsigned cap);
 /* Stores a field in the report: the value, or why there is none. */
 void nvsmi_apply(struct report *r, unsigned c, const char *field);
 
-/* GW_HAVE if a field has a value, or the meaning of its "[N/A]" or "[...]". */
+/* Returns GW_HAVE if a field has a value, otherwise the meaning of its "[N/A]" or "[...]". */
 enum gw_absence nvsmi_absence(const char *field);
 
-/* The cause that an error text describes; GW_CAUSE_NONE: unknown. */
+/* Returns the cause that an error text describes; GW_CAUSE_NONE: unknown. */
 enum gw_cause nvsmi_cause(const char *text);
 
 /* Writes the name of the column that the driver does not know, from its error message. Returns

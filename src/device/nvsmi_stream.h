@@ -1,7 +1,7 @@
 /* nvsmi_stream: one nvidia-smi process that prints a line per GPU ten times per second.
  *
- * A single run costs 22 ms of CPU and gives at most 8 samples per second; a process that keeps
- * running (-lms) delivers all of them (measured). This module starts it, reads its output without
+ * Starting nvidia-smi for each sample costs 22 ms of CPU per sample and gives at most 8 samples per
+ * second; a process that keeps running (-lms) gives all ten (measured). This module starts it, reads its output without
  * waiting, notices when it stops printing, and delays the restart. Not thread-safe: nvsmi.c, the
  * only caller, has a lock. */
 #ifndef GW_DEVICE_NVSMI_STREAM_H
@@ -52,9 +52,9 @@ struct nvsmi_stream {
 };
 
 /* One line: which GPU, when, how much power. The time is from the timestamp column, because
- * several lines are read at once. The column is local time without a zone: the process is started
- * with TZ=UTC, and if it ignores that, the quarter hours between its first line and our wall clock
- * give the zone. */
+ * several lines are read at once. The column is local time without a zone. The process is
+ * started with TZ=UTC. If it ignores TZ, the zone is the difference between its first line and
+ * our wall clock, in quarter hours. */
 struct nvsmi_reading {
 	const char *uuid, *pci; /* point into the stream's memory; valid until the next call */
 	uint64_t wall_us;
@@ -65,15 +65,16 @@ struct nvsmi_reading {
 
 void nvsmi_stream_init(struct nvsmi_stream *s);
 
-/* The --query-gpu option for its lines. more: with the further columns. */
+/* Returns the --query-gpu option for the lines of the stream. more: includes the additional
+ * columns. */
 const char *nvsmi_stream_query(struct nvsmi_stream *s, bool more);
 
 /* Starts the process, unless it runs or the restart is delayed. The caller decides whether it
  * may be started. Returns true if it runs.
  *
- * The process ends when we end: we are the only reader of its pipe, so SIGPIPE ends it at its next
- * line. PR_SET_PDEATHSIG would end it with the thread that started it. A process that hangs in
- * the driver stays until the driver returns. */
+ * The process ends when we end: we are the only reader of its pipe, so SIGPIPE ends it at its
+ * next line. PR_SET_PDEATHSIG is not used, because it would end the process together with the
+ * thread that started it. A process that hangs in the driver stays until the driver returns. */
 bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t now_ns,
 			uint64_t first_line_timeout_ns);
 

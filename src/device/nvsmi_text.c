@@ -223,7 +223,7 @@ enum gw_absence nvsmi_absence(const char *field)
 	return brackets ? GW_ABSENT_ERROR : GW_HAVE;
 }
 
-/* A whole field as a number between low and high. */
+/* Reads a whole field as a number between low and high. */
 static bool read_number(const char *field, double low, double high, double *ret)
 {
 	const char *end;

@@ -41,7 +41,7 @@ static long read_link(const struct root *root, int64_t pid, const char *file, ch
 	return root_readlink(root, path, out, size);
 }
 
-/* The text after "Key:" at the start of a line; NULL if there is none. */
+/* Returns the text after "Key:" at the start of a line; NULL if there is no such line. */
 static const char *value_of(const char *text, const char *key)
 {
 	size_t n = strlen(key);
@@ -339,9 +339,10 @@ bool proc_in_cgroup(const char *inner, const char *outer)
 	return strncmp(inner, outer, n) == 0 && (n == 0 || inner[n] == '\0' || inner[n] == '/');
 }
 
-/* Returns the container id at the end of a path component, after the prefix of an engine
- * ("...:cri-containerd:" too) or alone. A prefix such as "libpod-conmon-" is that of a process
- * that monitors a container but is not inside it. */
+/* Returns the container id at the end of a path component. The id must be the whole component,
+ * or follow the prefix of an engine such as "docker-" or a colon ("...:cri-containerd:"). Other
+ * prefixes are refused: "libpod-conmon-" belongs to a process that monitors a container but is
+ * not inside it. */
 static const char *id_at_end(const char *name)
 {
 	static const char engines[][16] = { "docker-",         "libpod-", "libpod-payload-",
@@ -429,8 +430,8 @@ static const char *container_in(char *name, const char *parent)
 	return NULL;
 }
 
-/* If containers are nested, the innermost one in the path is used, because a person would name
- * that one. */
+/* Writes the innermost container if containers are nested, because a person would name that
+ * one. */
 void proc_container_of(const char *cgroup, char *out, size_t size)
 {
 	char name[256], parent[256] = "";

@@ -48,8 +48,8 @@ int proc_open(const struct root *root, struct proc_id id, int *ret_fd);
  * failed. */
 int proc_lives(const struct root *root, int64_t pid, uint64_t start_ticks);
 
-/* Start time in ns since 1970, by the current setting of the wall clock. Returns 0 or
- * -GW_E_NOENT if unknown. */
+/* Computes the start time in ns since 1970, by the current setting of the wall clock. Returns
+ * 0, or -GW_E_NOENT if unknown. */
 int proc_began_ns(const struct root *root, uint64_t start_ticks, uint64_t *ret);
 
 /* True if pid is the process `ancestor` or one of its descendants. Follows at most 64
@@ -62,16 +62,16 @@ unsigned proc_ancestors(const struct root *root, int64_t pid, int64_t *out, unsi
 /* True if the cgroup path `inner` is equal to `outer` or below it. "/" contains everything. */
 bool proc_in_cgroup(const char *inner, const char *outer);
 
-/* Container id or name in a cgroup path (docker, podman, containerd, cri-o, lxc,
- * systemd-nspawn), shortened; "": none. */
+/* Writes the container id or name in a cgroup path (docker, podman, containerd, cri-o, lxc,
+ * systemd-nspawn), shortened; "" if there is no container. */
 void proc_container_of(const char *cgroup, char *out, size_t size);
 
 /* Innermost systemd unit (service or scope) in a cgroup path; "": none, or the unit belongs to a
  * container. */
 void proc_unit_of(const char *cgroup, char *out, size_t size);
 
-/* Login name of uid from etc/passwd below root, or its number. NSS is not used: it would load
- * libraries and may wait for a network. */
+/* Writes the login name of uid from etc/passwd below root, or its number. NSS is not used: it
+ * would load libraries and may wait for a network. */
 void proc_user(const struct root *root, int64_t uid, char *out, size_t size);
 
 /* Checks whether we are in a child pid namespace, which hides the processes outside. Returns 1

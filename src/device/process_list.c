@@ -312,7 +312,7 @@ static int collect_entries(struct gw_process_list *l, const struct take *t)
 	int err = 0;
 
 	for (unsigned i = 0; i < ctx->slots; i++) {
-		if (ctx->slot[i]->stalled)
+		if (ctx->slot[i]->reading != SLOT_READ)
 			continue;
 		total += ctx->slot[i]->usage.count;
 		if (ctx->slot[i]->usage_error)
@@ -330,8 +330,9 @@ static int collect_entries(struct gw_process_list *l, const struct take *t)
 		const struct slot *s = ctx->slot[i];
 		const unsigned from = l->count;
 
-		l->absence[i] = (uint8_t)(s->stalled ? GW_ABSENT_STALLED : s->usage_why);
-		if (s->stalled)
+		l->absence[i] =
+			(uint8_t)(s->reading != SLOT_READ ? GW_ABSENT_STALLED : s->usage_why);
+		if (s->reading != SLOT_READ)
 			/* a running call still writes to the other members of the slot */
 			continue;
 		for (unsigned k = 0; k < s->usage.count; k++) {
@@ -446,7 +447,8 @@ static void query_list(struct slot *s, uint64_t now_ns)
 	s->listed_ns = now_ns;
 }
 
-/* Queries one slot. Here now_ns of the slot is since_us, and tiers is the set of flags. */
+/* Queries one slot. For this call, the slot's now_ns holds since_us, and its tiers holds the
+ * flags. */
 static void query_slot(void *arg)
 {
 	struct slot *s = arg;
@@ -473,7 +475,7 @@ static struct gpu_usage slot_usage(const struct gw_ctx *ctx, unsigned device)
 {
 	const struct slot *s = ctx->slot[device];
 
-	if (s->stalled)
+	if (s->reading != SLOT_READ)
 		return (struct gpu_usage){ .device = device,
 					   .stalled = true,
 					   .why = GW_ABSENT_STALLED,
@@ -500,7 +502,7 @@ int gpu_usage_read(struct gw_ctx *ctx, unsigned flags, uint64_t since_us,
 	if (!err)
 		context_each(ctx, query_slot, flags, since_us);
 	for (unsigned i = 0; i < ctx->slots && !err; i++)
-		if (!ctx->slot[i]->stalled)
+		if (ctx->slot[i]->reading == SLOT_READ)
 			err = ctx->slot[i]->usage_error;
 	for (unsigned i = 0; i < ctx->slots && !err; i++) {
 		const struct gpu_usage u = slot_usage(ctx, i);

@@ -1,10 +1,10 @@
 /* rapl: energy counters of CPU packages and their memory, for the whole machine.
  *
  * There are two ways to read the same counters: the files of powercap, and the power PMU of
- * perf if powercap is not readable. This module hides that zones are listed twice (by register
- * and by memory, or once per die of a package with one counter), that counters wrap, and that
- * counters overlap: core and uncore are parts of their package; psys contains the packages and
- * is never added to them. */
+ * perf if powercap is not readable. This module hides that counters wrap, and that zones are
+ * listed twice (by register and by memory, or once per die of a package with one counter). It
+ * also hides that counters overlap: core and uncore are parts of their package; psys contains
+ * the packages and is never added to them. */
 #ifndef GW_DEVICE_RAPL_H
 #define GW_DEVICE_RAPL_H
 
@@ -74,7 +74,7 @@ void rapl_close(struct rapl *r);
  * not read, or that decreased without a known range, stays absent. */
 void rapl_read(struct rapl *r);
 
-/* Energy of the host since rapl_open() at the last reading: packages and their memory. */
+/* Energy of the host from rapl_open() to the last reading: packages and their memory. */
 struct rapl_total {
 	double joules;       /* NAN if why is not GW_HAVE */
 	enum gw_absence why; /* not_present: this machine has no counters */

@@ -169,7 +169,7 @@ static void fill_entry(struct entry *e, struct slot *s, unsigned position, bool 
 	struct report *r = &e->r;
 
 	copy_report(r, slot_report(s));
-	if (s->stalled && !s->late)
+	if (s->reading == SLOT_STALLED)
 		mark_stalled(e, s);
 	for (unsigned t = 0; t < GW_TEXTS; t++)
 		e->text[t] = r->text[t];

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* LEARNT: the notes of an eviction are complete and wait to be written to the journal. */
+/* LEARNT: the notes of an eviction are complete and must be written to the journal before the
+ * eviction continues. */
 enum slot_state { FREE, QUEUED, RUNNING, LEARNT, DONE };
 
 /* The order of one worker, from action_order() to action_next_outcome(). */
@@ -91,8 +92,8 @@ static int do_notify(struct worker_call *c, struct guard_outcome *out)
 	return 0;
 }
 
-/* Notes what the eviction will undo. ops->learn is called only at the kind's own level; at a
- * higher level it has already run. */
+/* Notes what the eviction will undo. Calls ops->learn only at the level of the worker's kind;
+ * at a higher level the notes already exist. */
 static int learn(struct worker_call *c)
 {
 	const struct worker_ops *ops = adapter_of(c);
@@ -468,8 +469,8 @@ static bool all_free(const struct action *a)
 	return true;
 }
 
-/* Returns where the slot for position `at` is now: at that position or later. For a new worker,
- * returns the position of a slot that no worker needs. */
+/* Returns the position at which the slot for position `at` is now: `at` or later. For a new
+ * worker, returns the position of a slot that no worker needs. */
 static unsigned find_slot(const int *is, const int *from, unsigned workers, unsigned at)
 {
 	for (unsigned k = at; k < POLICY_WORKERS; k++) {
@@ -485,7 +486,7 @@ static unsigned find_slot(const int *is, const int *from, unsigned workers, unsi
 	return at;
 }
 
-/* Sorts in place: a slot is large, and this must not fail. */
+/* Sorts in place, because a slot is large and the sort must not fail. */
 static void sort_slots(struct action *a, const int *from, unsigned workers)
 {
 	int is[POLICY_WORKERS];

@@ -184,7 +184,7 @@ static struct timespec timespec_of(uint64_t ns)
 	return (struct timespec){ (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
 }
 
-/* Returns the monotonic time at which ns have passed, limited to what a timespec holds. */
+/* Returns the monotonic time that is ns from now, limited to what a timespec holds. */
 static uint64_t from_now(uint64_t ns)
 {
 	uint64_t now = clock_mono_ns(clock_real());

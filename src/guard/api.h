@@ -47,7 +47,7 @@ void guard_api_health_apply(struct guard_api_health *h, struct guard *g, uint64_
 
 /* ---- api_run.c: one round ---- */
 
-/* What takes the scenes. Used only by the guard's thread. */
+/* The data for taking scenes. Used only by the guard's thread. */
 struct guard_api_sight {
 	struct scene_builder *builder;
 	struct scene *scene;
@@ -93,7 +93,7 @@ struct gw_guard {
 /* Creates a guard without its thread. Returns the errors of gw_guard_start(). */
 int guard_api_new(struct gw_ctx *ctx, const struct gw_guard_options *options,
 		  struct gw_guard **ret);
-/* Frees a guard without a running thread.  0, or -GW_E_STATE: a callback still runs. */
+/* Frees a guard whose thread does not run. Returns 0, or -GW_E_STATE if a callback still runs. */
 int guard_api_free(struct gw_guard *g, uint64_t timeout_ns);
 
 /* Fetches outcomes, takes a scene if one is due, decides, starts orders and reports decisions.

@@ -2,9 +2,9 @@
  * worker while it is evicted. */
 #include "guard_internal.h"
 
-/* Doubles the quiet time after each flap: an eviction for contention that began less than
- * min_resident_s after the return, or the third within FLAP_NS. A worker that comes and goes is
- * damped here, on its way back, because a contender cannot wait. */
+/* Doubles the quiet time after each flap. A flap is an eviction for contention that begins less
+ * than min_resident_s after the return, or the third within FLAP_NS. A longer quiet time delays
+ * only the return: a contender cannot wait for an eviction. */
 void guard_count_flap(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -36,7 +36,7 @@ void guard_back_off(struct guard *g, struct guard_worker *w)
 	b->resume_ns = g->now_ns + b->failed_ns;
 }
 
-/* ---- a worker loads while it is evicted: row 25 ---- */
+/* ---- a worker loads its model again while it is evicted: row 25 of GUARD-MACHINE.md ---- */
 
 bool guard_is_loaded_again(const struct guard_worker *w)
 {

@@ -16,7 +16,7 @@ void capacity_free(struct capacity *c);
 /* Adds a value. Ignores a value that is not later than the one before. */
 void capacity_add(struct capacity *c, uint64_t mono_ns, uint64_t available_bytes);
 
-/* Values are stored as float: exact to 1/16 777 216. */
+/* Values are stored as float. The relative rounding error is at most 1/16 777 216. */
 struct capacity_past {
 	uint64_t min_bytes, max_bytes; /* not set if mean_bytes is NAN */
 	double mean_bytes;             /* NAN: nothing was recorded */
@@ -47,7 +47,7 @@ struct capacity_answer {
 	enum capacity_fit fit;
 	uint64_t needed_bytes, available_bytes;
 	unsigned evict[POLICY_WORKERS], evicts; /* workers to evict: positions in worker[] */
-	double seconds;                         /* until the bytes fit; 0: now; NAN: unknown */
+	double seconds; /* time until the bytes fit; 0: they fit now; NAN: unknown */
 	char why[240];
 };
 /* Returns free memory less headroom and reservations; 0 if the memory is unknown. */

@@ -38,18 +38,19 @@ const char *guard_class_name(unsigned c)
 
 /* ---- regular expressions ---- */
 
-/* What the C library makes of a pattern. It writes a repetition out: x{3} as xxx, x+ as xx*. */
+/* Size of a pattern after the C library has expanded it: x{3} becomes xxx, x+ becomes xx*. */
 struct pattern_size {
 	unsigned long atoms;
-	/* Atoms that match several characters, or are repeated. Only these let one place of a
-	 * text match many atoms, and the time for one match grows with their square. */
+	/* Atoms that match several characters, or are repeated. Because of them, one character
+	 * can match many atoms. The time for one match grows with the square of their
+	 * number. */
 	unsigned long wide;
 };
 
 #define PATTERN_DEPTH 16 /* of parentheses */
 
-/* Returns the character after the bracket expression at p. In there a backslash is an ordinary
- * character. */
+/* Returns the character after the bracket expression at p. A backslash in a bracket expression
+ * is an ordinary character. */
 static const char *after_bracket(const char *p)
 {
 	p += p[1] == '^' ? 2 : 1;
@@ -58,7 +59,8 @@ static const char *after_bracket(const char *p)
 	return p + (*p == ']');
 }
 
-/* Returns how often the quantifier at p writes its atom; 0: it is no quantifier. */
+/* Returns how many copies of its atom the quantifier at p produces; 0: there is no quantifier
+ * at p. */
 static unsigned long pattern_copies(const char *p)
 {
 	unsigned long low, high;
@@ -251,9 +253,9 @@ static bool cgroup_fits(const char *pattern, const char *path)
 	return false;
 }
 
-/* True if a user may have chosen the name of the control group: below user@1000.service the
- * user 1000 creates groups with any name. Then the match must name this user, by uid or by the
- * user's socket in url. */
+/* True if the name of the control group cannot be trusted: a user may have chosen it, and the
+ * match does not name this user, by uid or by the user's socket in url. Below user@1000.service
+ * the user 1000 creates groups with any name. */
 static bool container_is_pretended(const struct policy_match *m, const char *url,
 				   const char *cgroup)
 {
@@ -265,8 +267,8 @@ static bool container_is_pretended(const struct policy_match *m, const char *url
 	return at && m->uid != uid && (!url || !strstr(url, folder));
 }
 
-/* Compares whole names. Of an id its beginning is enough, and of a process only the beginning
- * is known. */
+/* True if the match names the container of p. Names must be equal. Of two ids only the first
+ * digits are compared: p has 12 digits, and the match may have fewer or more. */
 static bool container_fits(const struct policy_match *m, const char *url,
 			   const struct scene_process *p)
 {
@@ -306,7 +308,7 @@ bool classify_in_unit(const char *path, const char *unit, bool user)
 		if (ends_with(path, part, ".service") || ends_with(path, part, ".scope")) {
 			if (!user || strncmp(path, "user@", 5) != 0)
 				return false;
-			user = false; /* the rest of the path is below that manager */
+			user = false; /* now search for the unit below this manager */
 		}
 		path += part + (path[part] == '/');
 	}
@@ -639,7 +641,7 @@ void classify_conflict(const struct policy *p, const struct scene_process *one,
 
 /* ---- NVIDIA's multi-process service ---- */
 
-/* Names of nvidia-cuda-mps-server and nvidia-cuda-mps-control as the kernel cuts them. */
+/* Name of nvidia-cuda-mps-server and of nvidia-cuda-mps-control: the kernel keeps 15 bytes. */
 #define MPS_NAME "nvidia-cuda-mps"
 
 bool classify_mps_serves_worker(const struct scene *s, const struct verdict *v)

@@ -42,7 +42,7 @@ void classifier_free(struct classifier *c);
 /* Writes one verdict per process, in the order of the scene. */
 void classifier_run(const struct classifier *c, const struct scene *s, struct verdict *ret);
 
-/* Does the same for a single scene. */
+/* Does the same as classifier_run() for a single scene, without a classifier. */
 void classify(const struct policy *p, const struct scene *s, struct verdict *ret);
 
 /* Returns the worker that p belongs to, found by the nearest root, or -1. If several workers
@@ -56,20 +56,22 @@ bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned
 		     const struct scene_process *p, bool on_gpu);
 
 /* Compares the command line of p with all patterns and keeps the results in p, so that a later
- * classification by the same policy does not match. The scene thread calls this: a match can
- * take 15 ms, and the thread that answers requests must not wait for hundreds of them. */
+ * classification by the same policy need not compare again. The scene thread calls this: a
+ * match can take 15 ms, and the thread that answers requests must not wait for hundreds of
+ * matches. */
 void classifier_match_command(const struct classifier *c, struct scene_process *p);
 
 /* Returns why an extended regular expression is refused, as the end of a sentence; NULL: it is
- * not. Without back-references the time for one match grows with the length of the text (159
- * bytes) and the square of the atoms that are wide or repeated. With at most 48 of them the
- * slowest match took 15 ms (test_classify.c). */
+ * accepted. Without back-references the time for one match grows with the length of the string
+ * (159 bytes) and the square of the number of atoms that are wide or repeated. With at most 48
+ * such atoms the slowest match took 15 ms (test_classify.c). */
 #define CLASSIFY_PATTERN_MAX  1000
 #define CLASSIFY_PATTERN_WIDE 48
 const char *classify_pattern_fault(const char *pattern);
 
-/* True if one field of a match fits. Patterns may use the wildcards * and ?. The kernel keeps
- * 15 bytes of a longer name. */
+/* True if the pattern fits the name of a process, or the path of its program. Patterns may use
+ * the wildcards * and ?. The kernel cuts a name to 15 bytes, so a longer pattern is compared by
+ * its first 15 bytes. */
 bool classify_name_fits(const char *pattern, const char *name);
 bool classify_exe_fits(const char *pattern, const char *exe);
 

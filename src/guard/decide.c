@@ -5,7 +5,7 @@
  * with that scene. Row numbers are those of docs/GUARD-MACHINE.md. */
 #include "guard_internal.h"
 
-#define STEPS 16 /* no chain of changes has this many steps */
+#define STEPS 16 /* limit of steps; every chain of changes is shorter */
 
 static void begin_leaving(struct guard *g, struct guard_worker *w)
 {
@@ -93,7 +93,7 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 		guard_report(g, w, "not found", "%s%s", sought,
 			     !moved   ? ""
 			     : leaves ? "; its process still runs and was being evicted: "
-					"restore the old match if this is still the worker"
+					"if it is still the worker, restore its old match"
 				      : "; its process still runs and is evicted: restore the "
 					"old match, and the guard resumes it");
 	return STEP_AGAIN;
@@ -192,8 +192,8 @@ static void lost_with_gpu(struct guard *g, struct guard_worker *w)
 		guard_count_flap(g, w);
 }
 
-/* True if the guard may decide without readings: only an eviction by a person, or because the
- * GPU is blind, continues. */
+/* True if the guard may decide without readings. Only an eviction that a person requested, or
+ * that is due because the GPU is blind, continues. */
 static bool may_decide_blindly(const struct guard_worker *w)
 {
 	const enum guard_state s = worker_state(w);
@@ -416,8 +416,8 @@ static enum step step_unload(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* Gives a worker that still frees memory more time: a higher level would hit a server that is
- * about to leave. */
+/* Extends the deadline of a worker that is still freeing memory. Otherwise a higher level would
+ * stop a server that is about to finish. */
 static void extend_verify(struct guard *g, struct guard_worker *w)
 {
 	struct worker_intent *i = &w->intent;
@@ -481,7 +481,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 	}
 	follow_demand(g, w);
 	if (worker_is_idle_only(w))
-		guard_idle_end(g, w); /* idling alone is no reason to stay stuck */
+		guard_idle_end(g, w); /* a worker that was only idle need not stay stuck */
 	if (worker_kept_out(w))
 		return STEP_ORDER;
 	/* A worker may have obeyed and still hold its memory (vLLM asleep). Then it is
@@ -497,7 +497,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 
 static enum step step_out(struct guard *g, struct guard_worker *w)
 {
-	/* the reported state counts: a request may already have ended the quiet time */
+	/* use the last reported state: a request may already have ended the quiet time */
 	const bool calming = w->report.state == STATE_QUIET;
 	const char *rule, *evidence;
 	char text[240];
@@ -549,8 +549,9 @@ static bool is_turned_back(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* Row 35. A worker that lists its models gets verify_s to show their memory, which can appear
- * later than the list; then the list decides. */
+/* True if the worker is back (row 35): at least three quarters of its memory are back. A list
+ * of loaded models is enough after verify_s, because memory can appear later than the list. A
+ * worker that loads lazily only has to be present. */
 static bool is_back(const struct guard *g, const struct guard_worker *w)
 {
 	if (worker_loads_lazily(w))
@@ -560,8 +561,8 @@ static bool is_back(const struct guard *g, const struct guard_worker *w)
 		g->now_ns >= w->report.since_ns + w->knobs.verify_ns);
 }
 
-/* Rows 35 and 36. A return that is slow or smaller is reported. It is never a reason to evict
- * the worker again: that would unload what did come back. */
+/* Rows 35 and 36. Reports a return that is slow or brings back less memory. Such a return is
+ * never a reason to evict the worker again: that would unload what did come back. */
 static enum step step_verify_up(struct guard *g, struct guard_worker *w)
 {
 	const uint64_t bytes = w->observed.bytes, need = w->observed.need_bytes;

@@ -10,7 +10,7 @@
 
 #define MIB    (UINT64_C(1) << 20)
 #define NEW_NS (10 * NS_PER_S) /* how long a contender counts as new or grown */
-/* a program that never held more than this exerts no pressure */
+/* a program that never held more than this causes no pressure */
 #define SMALL_BYTES (256 * MIB)
 #define SURE_LOOKS  3
 #define BUSY_SURE   NS_PER_S

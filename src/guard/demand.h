@@ -41,7 +41,7 @@ struct demand_case {
 struct demand_life {
 	int64_t pid;
 	uint64_t start_ticks, gpu, exe;
-	/* 0: it was there before the first scene; it has not grown */
+	/* first_ns 0: it was there before the first scene; grown_ns 0: it has not grown */
 	uint64_t first_ns, grown_ns;
 	uint64_t mark_bytes; /* bytes from which growth is counted */
 	uint64_t peak_bytes;

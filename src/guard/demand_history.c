@@ -23,7 +23,7 @@ uint64_t demand_hash(const char *text)
 
 /* ---- programs ---- */
 
-/* True for an interpreter: it is identified by what it runs. */
+/* True for an interpreter. It is identified by its path and its command line. */
 static bool is_interpreter(const char *file)
 {
 	static const char *const names[] = { "python", "pypy", "node",   "nodejs", "deno",

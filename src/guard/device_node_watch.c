@@ -1,5 +1,5 @@
-/* Watches the device nodes and the creation of files, but not every open in /dev: each terminal
- * would wake the service. */
+/* Watches the device nodes, and the creation of files in their folders. It does not watch every
+ * open in /dev, because each terminal would wake the service. */
 #include "device_node_watch.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
  * scene.
  *
  * An event does not name the process, and monitoring programs open the nodes again and again.
- * So the first event triggers at once, and further events trigger at increasing intervals.
- * Nodes that appear and disappear are followed. */
+ * So the first event triggers at once, and further events trigger at increasing intervals. New
+ * nodes are watched too, and removed nodes are dropped. */
 #ifndef GW_GUARD_DEVICE_NODE_WATCH_H
 #define GW_GUARD_DEVICE_NODE_WATCH_H
 

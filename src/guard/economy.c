@@ -4,13 +4,14 @@
 
 #include <math.h>
 
-#define SAMPLES  10               /* samples of power before a mean is used */
-#define MEMORY   60               /* number of samples that a mean remembers */
-#define GAP_NS   (10 * NS_PER_S)  /* a longer gap between two inputs is not bridged */
-#define LOAD_NS  (300 * NS_PER_S) /* growth that takes longer is not a load */
-#define LEAST_NS (60 * NS_PER_S)  /* never unload after less idle time */
-#define LEAST_W  1.0              /* a smaller difference is noise of the sensor */
-#define KEEP     0.7              /* weight of the old value when a new load is averaged in */
+#define SAMPLES 10              /* a mean is used from this number of power samples on */
+#define MEMORY  60              /* number of samples that a mean remembers */
+#define GAP_NS  (10 * NS_PER_S) /* a longer gap between two inputs is not bridged */
+/* memory growth that takes longer is not the loading of a model */
+#define LOAD_NS  (300 * NS_PER_S)
+#define LEAST_NS (60 * NS_PER_S) /* never unload after less idle time */
+#define LEAST_W  1.0             /* a smaller difference is noise of the sensor */
+#define KEEP     0.7             /* weight of the old value when a new load is averaged in */
 
 static void mean_add(struct economy_mean *m, double watts)
 {

@@ -116,10 +116,10 @@ bool guard_contender_fits(const struct guard *g, const struct guard_worker *w)
 	       u->free_bytes >= needed + demand_headroom(&w->knobs, u->now->total_bytes);
 }
 
-/* Returns until when a demand may not move the worker; 0: a demand may move it now. A contender that needs
- * memory that is not free never waits: its allocation would fail. A new program that takes
- * memory may need all of it, so it does not wait for min_resident_s either; the time after an
- * eviction shows whether what became free is enough. */
+/* Returns until when a demand may not move the worker; 0: a demand may move it now. A contender
+ * that needs memory that is not free never waits, because its allocation would fail. A new
+ * program that takes memory may need all of it, so it does not wait for min_resident_s. It
+ * waits only for post_action_s: then a scene shows whether the freed memory is enough. */
 static uint64_t damped_until(const struct guard *g, const struct guard_worker *w)
 {
 	const struct demand_case *c = &w->demand.strongest;
@@ -142,13 +142,13 @@ static void report_damped(struct guard *g, struct guard_worker *w, uint64_t unti
 
 	if (until_ns == w->backoff.resident_ns)
 		guard_report(g, w, "damped",
-			     "returned %.0f s ago and stays for %.0f s while both fit "
-			     "(min_resident_s); %s",
+			     "returned %.0f s ago and stays for %.0f s while the contender "
+			     "also fits (min_resident_s); %s",
 			     stays - left, stays, w->demand.strongest.evidence);
 	else
 		guard_report(g, w, "damped",
 			     "memory on its GPU just became free (post_action_s); it stays "
-			     "%.0f s more while both fit; %s",
+			     "%.0f s more while the contender also fits; %s",
 			     left, w->demand.strongest.evidence);
 }
 
@@ -268,7 +268,7 @@ void guard_limit_text(const struct guard *g, const struct guard_worker *w, char 
 	if (other >= 0)
 		text_fit(out, size,
 			 "%s acts on %.48s: this service only reports what it would do. Stop "
-			 "one of the two",
+			 "one of the two services",
 			 g->gpu[other].foreign, g->gpu[other].uuid);
 	else if (slot >= 0)
 		display_text(g, slot, out, size);

@@ -21,6 +21,7 @@ static void restore_reasons(struct guard *g, struct guard_worker *w,
 		     : r->mask & BIT(REASON_MANUAL) ? PERSON_EVICT
 						    : PERSON_NONE;
 	of->until_wall_ns = r->hold_until_wall_ns;
+	of->manual_wall_ns = r->mask & BIT(REASON_MANUAL) ? r->manual_wall_ns : 0;
 	text_fit(of->evidence[REASON_CONTENTION], sizeof(of->evidence[0]), "before a restart");
 	if (!r->evicted)
 		return;
@@ -179,8 +180,8 @@ static void copy_scene(struct scene *to, const struct scene *s)
 	memcpy(to->root, s->root, to->roots * sizeof(s->root[0]));
 }
 
-/* Converts the ends of holds from wall time, as they are in records, to monotonic time. */
-static void convert_hold_ends(struct guard *g)
+/* Converts begin and end of holds from wall time, as they are in records, to monotonic time. */
+static void convert_hold_times(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {
 		struct guard_worker *w = &g->worker[i];
@@ -192,7 +193,13 @@ static void convert_hold_ends(struct guard *g)
 			r->until_ns = r->until_wall_ns > wall
 					      ? g->now_ns + (r->until_wall_ns - wall)
 					      : g->now_ns;
-		r->until_wall_ns = 0;
+		/* A hold from before the boot of the machine began at 1. */
+		if (r->manual_wall_ns && r->manual_wall_ns <= wall)
+			r->since_ns[REASON_MANUAL] =
+				wall - r->manual_wall_ns < g->now_ns
+					? g->now_ns - (wall - r->manual_wall_ns)
+					: 1;
+		r->until_wall_ns = r->manual_wall_ns = 0;
 	}
 }
 
@@ -224,7 +231,7 @@ void guard_observe(struct guard *g, const struct scene *s)
 	if (!same)
 		classify(g->p, &g->scene, g->verdict);
 	demand_observe(&g->demand, &g->scene, g->verdict);
-	convert_hold_ends(g);
+	convert_hold_times(g);
 	answer_dry(g);
 	g->scenes++;
 	guard_read_scene(g);
@@ -335,6 +342,9 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 		r->hold_until_wall_ns = w->reasons.until_wall_ns;
 	else if (w->reasons.until_ns != FOR_EVER)
 		r->hold_until_wall_ns = w->reasons.until_ns + (uint64_t)g->wall_offset_ns;
+	if (w->reasons.since_ns[REASON_MANUAL])
+		r->manual_wall_ns =
+			w->reasons.since_ns[REASON_MANUAL] + (uint64_t)g->wall_offset_ns;
 	memcpy(r->put_away, w->intent.put_away, sizeof(r->put_away));
 	r->put_away_count = w->intent.put_away_count;
 	if (r->evicted) {

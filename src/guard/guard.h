@@ -71,15 +71,16 @@ enum guard_block {
 	GUARD_BLOCKS
 };
 const char *guard_block_name(unsigned b); /* a word */
-/* For people. NULL: BLOCK_ROOM, which is explained with figures, and BLOCK_ENDPOINT. */
+/* Returns a sentence for people. Returns NULL for BLOCK_ROOM, which is explained with figures,
+ * and for BLOCK_ENDPOINT. */
 const char *guard_block_text(enum guard_block b);
 
 enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
 
-/* Most processes of one worker that an order can name. The worker's record has the same limit,
+/* Maximum number of processes of one worker that an order can name. The worker's record has the same limit,
  * so the journal knows every checkpointed process. */
 #define GUARD_TARGETS 64
-#define GUARD_ROOTS   8 /* most root processes of a worker */
+#define GUARD_ROOTS   8 /* maximum number of root processes of a worker */
 
 /* What must survive a crash. There is one record per worker, written before the worker's next
  * order is carried out. */
@@ -96,6 +97,7 @@ struct guard_record {
 	unsigned gpus;
 	enum guard_hold hold;
 	uint64_t hold_until_wall_ns; /* 0: the hold does not end */
+	uint64_t manual_wall_ns; /* since when a person keeps it off its GPU; 0: none does */
 	uint64_t wall_ns;
 	/* Checkpointed processes. */
 	struct proc_id put_away[GUARD_TARGETS];
@@ -119,7 +121,8 @@ struct guard_target {
 	/* the process belongs to the worker by its own match, not by an ancestor; the match is
 	 * checked again before the process is touched */
 	bool itself;
-	uint64_t print; /* scene_root.print of such a process; 0: unknown */
+	uint64_t
+		print; /* if itself: fingerprint of the process (scene_root.print); 0: unknown */
 };
 
 /* An instruction for guard/action.h.  Its outcome comes back through guard_outcome(). */
@@ -150,7 +153,8 @@ struct guard_outcome {
 	bool in_flight; /* DRAIN: work is still in flight */
 	bool no_answer; /* RESUME: the worker's endpoint does not answer */
 	bool listed;    /* RESUME: the worker lists its models as loaded */
-	bool refused;   /* it would fail again: a token or an option of the worker is missing */
+	/* repeating the order would fail: a token or an option of the worker is missing */
+	bool refused;
 	char message[200];
 };
 
@@ -199,10 +203,11 @@ enum guard_heat {
 struct guard_reservation {
 	uint64_t id; /* 0: this place is free */
 	char gpu[96];
-	uint64_t bytes, left_bytes; /* left: what the owner has not allocated yet */
-	uint64_t most_bytes;        /* the most that can become free for it */
-	uint64_t until_ns;          /* UINT64_MAX: until it is released */
-	int64_t pid;                /* process that owns it; 0: none */
+	/* left_bytes: the part that the owner has not allocated yet */
+	uint64_t bytes, left_bytes;
+	uint64_t most_bytes; /* the most bytes that can become free for this reservation */
+	uint64_t until_ns;   /* UINT64_MAX: until it is released */
+	int64_t pid;         /* process that owns it; 0: none */
 };
 
 #endif

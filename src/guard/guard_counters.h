@@ -8,7 +8,7 @@
 
 #include "guard.h"
 
-#define COUNTERS_XIDS 256 /* most pairs of GPU and Xid */
+#define COUNTERS_XIDS 256 /* maximum number of pairs of GPU and Xid */
 
 enum counters_cell {
 	COUNTERS_RESUMES,

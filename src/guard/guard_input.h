@@ -15,8 +15,8 @@ void guard_free(struct guard *g);
 /* Replaces the policy; p is borrowed. A worker that both policies name keeps everything that is
  * known about it. A new worker begins as at a start, with its record if there is one. What is
  * known about a removed worker is lost: call guard_worker_record() before. Orders that were not
- * fetched are taken back, and given again if they are still due. Returns 0, or -GW_E_STATE
- * (guard_orders_underway() is not 0) or -GW_E_NOMEM; then nothing changed. */
+ * fetched are cancelled, and given again if they are still due. Returns 0. On -GW_E_STATE
+ * (guard_orders_underway() is not 0) or -GW_E_NOMEM nothing changes. */
 int guard_change_policy(struct guard *g, const struct policy *p,
 			const struct guard_record *records, unsigned n, uint64_t now_ns);
 /* Makes ids of orders and reservations begin after last_id, for a guard that continues another
@@ -40,10 +40,10 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
 		  uint64_t now_ns, char *message, size_t size);
 
 /* Keeps memory free for a process, and evicts as many workers as necessary. gpu NULL: the GPU
- * where most can be free. ttl_ns 0: until guard_release(), which the caller must also call when
- * the process exits. Returns 0 and *ret_id, -GW_E_NODEV (no such GPU), -GW_E_SIZE (too many
- * reservations) or -GW_E_PERM (an eviction is necessary, and this user caused too many
- * evictions). */
+ * where the most memory can become free. ttl_ns 0: until guard_release(), which the caller must
+ * also call when the process exits. Returns 0 and *ret_id, -GW_E_NODEV (no such GPU),
+ * -GW_E_SIZE (too many reservations) or -GW_E_PERM (an eviction is necessary, and this user
+ * caused too many evictions). */
 int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 		  uint64_t ttl_ns, uint64_t now_ns, uint64_t *ret_id);
 void guard_release(struct guard *g, uint64_t id, uint64_t now_ns);
@@ -55,7 +55,8 @@ int guard_reserve_restore(struct guard *g, const struct guard_reservation *room)
 /* Sets a reason that health or a budget found on a GPU (UUID); on = false clears it. */
 void guard_set_reason(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);
-/* Sets what ends such a reason, for guard_explain(). It does not influence decisions. */
+/* Sets what ends a reason that guard_set_reason() set, for guard_explain(). It does not
+ * influence decisions. */
 void guard_set_reason_end(struct guard *g, const char *gpu, enum guard_reason r,
 			  const char *clears, uint64_t clears_ns);
 
@@ -82,11 +83,11 @@ void guard_set_games(struct guard *g, unsigned count);
 void guard_set_idle_economy(struct guard *g, unsigned worker, uint64_t after_ns, double idle_w,
 			    double reload_j);
 
-/* Begins the end of the service. Without policy.restore_on_stop it does nothing and returns 0.
- * Otherwise, orders under way are waited for first. Then evicted workers without a reason get
- * an order to return, if all checks pass and they fit together. A worker that was not unloaded
- * yet admits new work again. No worker is evicted any more. Returns the number of unsettled
- * workers; wait while guard_unsettled_count() is not 0. */
+/* Prepares for the end of the service. Without policy.restore_on_stop it does nothing and
+ * returns 0. Otherwise, it first waits for orders under way. Then evicted workers without a
+ * reason get an order to return, if all checks pass and they fit together. A worker that was
+ * not unloaded yet admits new work again. No worker is evicted any more. Returns the number of
+ * unsettled workers; wait while guard_unsettled_count() is not 0. */
 unsigned guard_stop(struct guard *g, uint64_t now_ns);
 
 /* ---- results: fetch until a function returns false ---- */

@@ -50,7 +50,7 @@
 #define SLACK_BYTES  (64 * MIB)
 #define STAGING      (256 * MIB) /* least free host memory for loading anything */
 
-/* Reasons that a hold active masks: a set. */
+/* Set of the reasons that the hold "active" masks. */
 enum {
 	MASK_HOLD = 0
 #define R(symbol, name, held, rule, clears) | (held) << REASON_##symbol
@@ -66,14 +66,15 @@ struct guard_gpu {
 	bool blind, hung, lost;
 	bool stale;          /* this scene has no good reading of the GPU */
 	unsigned clean;      /* good readings since it was blind */
-	uint64_t well_ns;    /* since when it answers again; 0: it does not */
+	uint64_t well_ns;    /* since when its readings are good; 0: the last one was not */
 	bool seen;           /* it was in a scene since the start */
 	uint64_t missing_ns; /* since when it is missing while others answer; 0: not missing */
 	unsigned heat;       /* set of guard_heat */
 	char heat_why[160];
-	char foreign[64];      /* name of another service that acts on it; "": none */
-	uint64_t acted_ns;     /* when an eviction on it last ended; 0: never */
-	uint64_t free_bytes;   /* a worker that was evicted only in a dry run counts as gone */
+	char foreign[64];  /* name of another service that acts on it; "": none */
+	uint64_t acted_ns; /* when an eviction on it last ended; 0: never */
+	/* free memory, as if every worker evicted in a dry run were gone */
+	uint64_t free_bytes;
 	uint64_t coming_bytes; /* what leaving workers still hold */
 	uint64_t promised;     /* bytes of reservations that are not used yet */
 	uint32_t reasons;      /* reasons that health and budgets found: a set */
@@ -124,7 +125,7 @@ enum demand_phase {
 struct worker_demand {
 	enum demand_phase phase;
 	bool pressing;                /* the last scene has a demand against it */
-	struct demand_case strongest; /* demand of the last scene that had one */
+	struct demand_case strongest; /* strongest demand of the last scene that had a demand */
 	int gpu;                      /* slot of the GPU with that demand */
 	uint64_t since_ns, calm_ns;
 	unsigned scenes, calm_scenes;
@@ -144,13 +145,15 @@ struct worker_reasons {
 	char contention_rule[64];
 	enum worker_person person; /* what a person requested last */
 	uint64_t until_ns;         /* end of that request */
-	/* the same as wall time, from a record; used until the first scene */
-	uint64_t until_wall_ns;
+	/* the same, and the begin of REASON_MANUAL, as wall time from a record; used until the
+	 * first scene */
+	uint64_t until_wall_ns, manual_wall_ns;
 	uint32_t reservations; /* reservations that it must leave for: a set */
 	uint64_t battery_ns;   /* when the machine was last on battery; 0: never */
 };
 
-/* What the guard has begun with a worker. It is in the journal before an order is given. */
+/* What the guard has begun with a worker. The goal is in the journal before an order is
+ * given. */
 enum worker_goal { GOAL_RUN, GOAL_LEAVE, GOAL_OUT, GOAL_RETURN };
 enum worker_stage {
 	STAGE_NONE,
@@ -209,7 +212,7 @@ enum order_status {
 struct worker_order {
 	struct guard_order what;
 	enum order_status status;
-	/* scenes up to the last outcome; they are too old to show its effect */
+	/* number of scenes up to the last outcome; these scenes do not show its effect yet */
 	uint64_t answered;
 	uint64_t retry_ns; /* no order before this time */
 };
@@ -362,18 +365,20 @@ static inline bool has(uint64_t set, unsigned i)
 
 /* Returns one of the 13 states that users see. */
 enum guard_state worker_state(const struct guard_worker *w);
-/* Returns the reasons that keep the worker out and that no hold masks. Without such a reason it
- * should run. */
+/* Returns the reasons that keep the worker out and that no hold masks. If there is none, the
+ * worker should run. */
 uint32_t worker_kept_out(const struct guard_worker *w);
 bool worker_is_present(const struct guard_worker *w);
 /* the guard has evicted it or is evicting it */
 bool worker_is_moved(const struct guard_worker *w);
 bool worker_is_out(const struct guard_worker *w);     /* the same, or it is absent */
 bool worker_is_leaving(const struct guard_worker *w); /* its memory will become free */
-/* Its memory was free and is loaded again, or it leaves before that return was complete. A
- * GOAL_RETURN of a worker that probably never left (FROM_RUN) does not count. */
+/* True if the worker's memory was free and is being loaded again, or if the worker leaves
+ * before that return was complete. False for a GOAL_RETURN of a worker that probably never left
+ * (FROM_RUN). */
 bool worker_is_returning(const struct guard_worker *w);
-/* Its goal is GOAL_RETURN, from wherever; it is present, and the mode allows to resume it. */
+/* True if the worker's goal is GOAL_RETURN (with any worker_from), the worker is present, and
+ * the mode allows to resume it. */
 bool worker_is_coming_back(const struct guard_worker *w);
 /* no hold or request takes precedence over demand */
 bool worker_heeds_demand(const struct guard_worker *w);
@@ -405,8 +410,9 @@ void worker_set_returning(struct guard *g, struct guard_worker *w, enum worker_s
 			  enum worker_from from);
 void worker_set_contention(struct guard_worker *w, bool on);
 void worker_stop_returning(struct guard_worker *w);
-/* The need of a worker that runs is what it holds. A worker that leaves keeps its need; the
- * need rises if the worker takes more meanwhile. */
+/* Set the bytes that the worker will need when it returns. For a worker that runs, they are the
+ * bytes that it holds. A worker that leaves keeps them; they rise if the worker takes more
+ * meanwhile. */
 void worker_set_need(struct guard_worker *w);
 void worker_raise_need(struct guard_worker *w);
 void worker_forget_eviction(struct guard *g, struct guard_worker *w);
@@ -415,9 +421,10 @@ void worker_forget_eviction(struct guard *g, struct guard_worker *w);
 int guard_slot(struct guard *g, const char *uuid, bool make);
 void guard_read_scene(struct guard *g);
 enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w);
-/* One of its GPUs is blind (readings were bad for a while, and too few were good since) or hung. */
+/* True if one of the worker's GPUs is hung, or blind: readings were bad for a while, and too
+ * few were good since. */
 bool guard_unseen(const struct guard *g, const struct guard_worker *w);
-/* The last scene alone has no good reading of one of its GPUs. */
+/* True if the last scene has no good reading of one of the worker's GPUs. */
 bool guard_unread(const struct guard *g, const struct guard_worker *w);
 bool guard_lost(const struct guard *g, const struct guard_worker *w);
 void guard_accept_roots(const struct guard *g, struct guard_worker *w);
@@ -470,7 +477,7 @@ void guard_give_order(struct guard *g, struct guard_worker *w);
 void guard_take_back(struct guard_worker *w); /* takes back an order that was not fetched */
 void guard_order_overdue(struct guard *g, struct guard_worker *w);
 void guard_order_done(struct guard *g, struct guard_worker *w, const struct guard_outcome *o);
-/* also for a drain that succeeded and found work in flight */
+/* also called if a drain succeeded but requests still run */
 void guard_order_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o);
 void guard_eviction_begins(struct guard *g, struct guard_worker *w);
 void guard_eviction_grows(struct guard *g, struct guard_worker *w);

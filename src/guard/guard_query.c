@@ -31,8 +31,8 @@ static uint64_t scene_interval(const struct guard *g, const struct guard_worker 
 	return poll && poll < quick ? poll : quick;
 }
 
-/* Changes a span by up to 10 %, so that scenes do not keep the same rhythm as what they
- * observe. The same now_ns gives the same change. */
+/* Changes a span by up to 10 %, so that scenes do not keep the same rhythm as the processes
+ * that they observe. The same now_ns gives the same change. */
 static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 {
 	uint64_t h = (now_ns ^ now_ns >> 29) * UINT64_C(0x9e3779b97f4a7c15) >> 40;

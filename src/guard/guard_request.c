@@ -1,7 +1,7 @@
 /* Requests of people: holds, evict and resume.
  *
- * The two holds exclude each other. A hold ends by a release or when its time ends. A request
- * to resume now also ends a hold evicted; no other request ends a hold. */
+ * The two holds exclude each other. A hold ends by a release or when its time ends. The request
+ * "resume now" also ends a hold evicted; no other request ends a hold. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -80,7 +80,7 @@ static void request_apply(struct guard *g, struct guard_worker *w, enum guard_re
 		rate_take(&g->rate, g->requester, g->now_ns);
 	switch (what) {
 	case REQUEST_EVICT:
-		/* a hold evicted is stronger than this request */
+		/* a "hold evicted" request is stronger than this one and stays */
 		if (w->reasons.person != PERSON_HOLD_EVICTED)
 			set_person(w, PERSON_EVICT, ttl_ns, g->now_ns);
 		break;

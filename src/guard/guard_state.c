@@ -95,8 +95,8 @@ static const struct struct_text_member of_gpu[] = {
 };
 #undef OF
 
-/* without policy and knobs, which come from the policy, and without the processes that an order
- * names */
+/* Two kinds of members are not saved: policy and knobs, which come from the policy, and the
+ * processes that an order names. */
 #define OF guard_worker
 static const struct struct_text_member of_worker[] = {
 	N(dry, dries), N(presence, presences), N(door, doors), U(record_due), U(unsettled),
@@ -111,7 +111,7 @@ static const struct struct_text_member of_worker[] = {
 	U(demand.calm_scenes), U(demand.damped_until_ns), U(demand.limited_ns),
 	U(demand.unlimited_scenes),
 	B(reasons.mask, reasons), T(reasons.contention_rule), N(reasons.person, persons),
-	U(reasons.until_ns), U(reasons.until_wall_ns), U(reasons.reservations),
+	U(reasons.until_ns), U(reasons.until_wall_ns), U(reasons.manual_wall_ns), U(reasons.reservations),
 	U(reasons.battery_ns),
 #define R(symbol, name, held, rule, clears) OF_REASON(STRUCT_TEXT_UNSIGNED, reasons.since_ns, symbol, name)
 #include "reason.def"

@@ -21,7 +21,7 @@ enum { FLAGS(F) OLD_FLAGS };
 static const char *const flags[] = { FLAGS(F) };
 #undef F
 
-/* The other old members, and the members that hold them today. */
+/* The other members in version 4, and today's members with the same content. */
 #define SIZE(m) ((unsigned)sizeof(((struct guard_worker *)0)->m))
 #define AS(old, kind, m) { #old, STRUCT_TEXT_##kind, SIZE(m), 1, offsetof(struct guard_worker, m), NULL }
 #define ALL(old, kind, m) \
@@ -83,7 +83,8 @@ int guard_state_old_line(struct guard_state_old *o, struct guard_worker *w, cons
 	size_t n = strcspn(line, "\t");
 	int err;
 
-	if (!strncmp(line, "gone\t", 5)) /* a text that is made again when needed */
+	/* skipped, because this string is made again when needed */
+	if (!strncmp(line, "gone\t", 5))
 		return 0;
 	for (unsigned i = 0; i < OLD_FLAGS; i++)
 		if (strlen(flags[i]) == n && !memcmp(flags[i], line, n)) {
@@ -164,7 +165,7 @@ static void old_intent(const struct guard_state_old *o, struct worker_intent *i)
 
 static void old_reasons(const struct guard_state_old *o, struct guard_worker *w)
 {
-	/* the file has the number of a guard_hold here */
+	/* version 4 wrote the number of a guard_hold here */
 	const unsigned hold = w->reasons.person;
 
 	w->reasons.person = hold == HOLD_EVICTED  ? PERSON_HOLD_EVICTED

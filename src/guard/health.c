@@ -112,8 +112,8 @@ static bool is_implausible(const struct health *h, const struct gw_device *d, do
 }
 
 /* Returns the driver's margin, corrected by the temperature. The margin may be ten seconds old,
- * but the temperature is current: a rise since then is subtracted. A fall is not added; it
- * needs a new margin. */
+ * but the temperature is current: a rise since the margin was read is subtracted. A fall is not
+ * added: only a new reading makes the margin larger. */
 static double driver_margin(struct health_heat *heat, const struct gw_device *d, double margin,
 			    uint64_t now)
 {

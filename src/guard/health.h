@@ -46,7 +46,7 @@ struct health_options {
 	double clear_c;    /* a trip clears when the margin is larger by this: 5 */
 	uint64_t clear_ns; /* ... for this long: 30 s */
 	unsigned critical; /* readings in a row that cause eviction: 4 */
-	double absolute_c; /* temperature that replaces the margins; NAN: use margins */
+	double absolute_c; /* evict at this temperature instead; NAN: use the margins */
 	double fallback_c; /* temperature limit of a device without margins: 85 */
 	uint64_t clean_ns; /* a quarantine ends after this long without a cause: 60 s */
 	struct xid_rule xid[HEALTH_XIDS];
@@ -77,8 +77,8 @@ void health_read(struct health *h, const struct gw_device *d, uint64_t now_ns);
 void health_event(struct health *h, const struct health_event *e);
 
 /* Takes an Xid from before the start, with its own time. It is counted separately. If the
- * driver reports recovery actions, they decide whether the Xid still matters. If not, the Xid
- * counts like a new one until it is three minutes old. */
+ * driver reports recovery actions, they decide whether the Xid still matters. If the driver
+ * reports none, the Xid counts like a new one until it is three minutes old. */
 void health_past(struct health *h, const struct health_event *e);
 
 /* Returns the class of an Xid from the options, else from the table. h may be NULL. */

@@ -1,5 +1,5 @@
 /* Faults: Xids, other events and states that drivers report, and what each of them causes. The
- * worst cause a quarantine. */
+ * worst faults cause a quarantine. */
 #include "health_internal.h"
 
 #include "device/nvml_abi.h"
@@ -11,7 +11,7 @@
 #define SILENCE_NS (180 * NS_PER_S) /* events with less time between them are one incident */
 /* corrected errors are counted over one or two such periods */
 #define RATE_NS   (1800 * NS_PER_S)
-#define RATE_WARN 60 /* within an hour: far more than a good board has */
+#define RATE_WARN 60 /* corrected errors within an hour; a good board has far fewer */
 
 /* ---- the table of Xids ---- */
 

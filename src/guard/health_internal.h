@@ -38,11 +38,12 @@ enum margin_source {
 struct health_heat {
 	struct {
 		bool on;
-		uint64_t cool_ns; /* since when it is cool enough; 0: it is not */
+		/* since when the GPU is cool enough to clear the trip; 0: it is not */
+		uint64_t cool_ns;
 	} trip[TRIPS_ALL];
 	enum margin_source source;
 	double margin_c, temperature_c;
-	/* the driver's margin, and the temperature when it was read */
+	/* the driver's margin, and the temperature when the margin was read */
 	double driver_margin_c, driver_at_c;
 	uint64_t driver_ns;
 	unsigned criticals; /* critical readings in a row */

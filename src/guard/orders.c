@@ -166,8 +166,8 @@ void guard_order_done(struct guard *g, struct guard_worker *w, const struct guar
 		     o->message[0] ? o->message : "waiting until its memory is back");
 }
 
-/* A worker that refuses (a wrong token, no such request) would refuse again, so it is not tried
- * again at this level. */
+/* Handles a failed eviction. A worker that refuses (a wrong token, no such request) would
+ * refuse again, so it is not tried again at this level. */
 static void evict_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o)
 {
 	const char *message = o->message;
@@ -186,7 +186,8 @@ static void evict_failed(struct guard *g, struct guard_worker *w, const struct g
 	guard_report(g, w, "try again", "level %u: %.200s", w->intent.level, message);
 }
 
-/* A drain that is refused ends at once: waiting for drain_s would change nothing. */
+/* Handles a failed drain. A drain that the worker refuses ends at once: waiting for drain_s
+ * would change nothing. */
 static void drain_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o)
 {
 	w->order.retry_ns = g->now_ns + DRAIN_RETRY_NS;

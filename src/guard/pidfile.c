@@ -16,7 +16,8 @@
 
 enum pidfile_part { PIDFILE_PASSED, PIDFILE_FOLDER, PIDFILE_ITSELF };
 
-/* With an access control list the group's bits are what any user or group in the list may do. */
+/* True if the file has an access control list. Then the group bits of its mode are the most
+ * that any user or group in the list may do. */
 static bool pidfile_has_acl(int fd)
 {
 	char path[40];
@@ -25,9 +26,11 @@ static bool pidfile_has_acl(int fd)
 	return getxattr(path, "system.posix_acl_access", NULL, 0) > 0;
 }
 
-/* Checks one folder of the path, or the file. *owner is the one user who is neither root nor us
- * and owns a part of the path; -1: none so far. Returns NULL, or what is wrong.
- * In a sticky folder others can create files, but cannot replace the next folder of the path. */
+/* Checks one folder of the path, or the file. Returns NULL, or what is wrong.
+ * *owner is the user who owns a part of the path and is neither root nor the user of this
+ * process; -1: none so far. There may be only one such user.
+ * In a sticky folder others can create files, but cannot replace the next folder of the
+ * path. */
 static const char *pidfile_fault(int fd, const struct stat *st, enum pidfile_part part,
 				 int64_t *owner)
 {

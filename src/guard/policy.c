@@ -110,7 +110,8 @@ struct member {
 };
 
 /* clang-format off */
-/* The type of a member by its C type. A type that is not listed does not compile. */
+/* Returns the enum type of a member from its C type. A C type that is not listed does not
+ * compile. */
 #define TYPE(m)                            \
 	_Generic((m),                      \
 		const char *: TEXT,        \

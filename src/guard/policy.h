@@ -75,8 +75,8 @@ enum policy_kind {
 
 /* Properties of a kind, in addition to its address and its level. */
 enum policy_trait {
-	KIND_LOADS_ON_REQUEST = 1,   /* loads again with the next request */
-	KIND_CANNOT_LOAD = 1 << 1,   /* no request loads it, so its memory is not awaited */
+	KIND_LOADS_ON_REQUEST = 1, /* loads again with the next request */
+	KIND_CANNOT_LOAD = 1 << 1, /* no request loads a model, so do not wait for its memory */
 	KIND_STOPS_PROCESS = 1 << 2, /* evicting may end the process; resuming starts it */
 	KIND_UNIT = 1 << 3,          /* is a systemd unit */
 	KIND_CONTAINER = 1 << 4,     /* is a container */
@@ -160,7 +160,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(uint64_t, unattributed_bytes) \
 	V(bool, evict_when_blind) \
 	V(bool, restore_on_stop) \
-	V(unsigned, user_evictions) /* most evictions per user and hour; 0: no limit */ \
+	V(unsigned, user_evictions) /* maximum evictions per user and hour; 0: no limit */ \
 	V(uint64_t, poll_ns)        /* 0: as in GUARD-MACHINE.md, Numbers */ \
 	S(knobs, standard) \
 	A(struct policy_rule, rule, rule, POLICY_RULES, rules) \

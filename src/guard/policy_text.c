@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_MAX 8192 /* most bytes of one value */
+#define TEXT_MAX 8192 /* maximum bytes of one value */
 
 enum type { NUMBER, SIGNED, REAL, TEXT, ARGV };
 
@@ -47,7 +47,8 @@ static int find_named(const char *member)
 	return -1;
 }
 
-/* The type of a member by its C type. A type that is not listed does not compile. */
+/* Returns the enum type of a member from its C type. A C type that is not listed does not
+ * compile. */
 #define TYPE(m) \
 	_Generic((m),                      \
 		const char *: TEXT,        \

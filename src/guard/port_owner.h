@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define PORT_OWNER_SOCKETS 4    /* sockets per port: one for each address */
-#define PORT_OWNER_FILES   1024 /* most open files that are read per process */
+#define PORT_OWNER_FILES   1024 /* maximum number of open files read per process */
 #define PORT_OWNER_FILE    48   /* size of the path of an open file */
 
 struct port_owners { /* the sockets that listen on a port */

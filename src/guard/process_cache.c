@@ -106,8 +106,8 @@ static uint64_t hash_text(uint64_t hash, const char *text, long n)
 	return (hash ^ 0x100) * HASH_PRIME; /* separates one string from the next */
 }
 
-/* The arguments may be empty: an ending process loses them seconds before it has released a
- * large memory. */
+/* Accepts empty arguments if the path of the program can be read: an ending process loses its
+ * arguments seconds before it has released a large amount of memory. */
 int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *ret)
 {
 	static const char *const files[] = { "comm", "cgroup", "cmdline" };
@@ -259,7 +259,7 @@ static void set_missing(struct cached_process *e, uint64_t now_ns)
 }
 
 /* Handles a process that cannot be read now. What was read last stays valid. If nothing was
- * read, it is a process without a name. */
+ * ever read, the entry is a process without a name. */
 static void set_unreadable(struct cached_process *e)
 {
 	if (e->read_ns)

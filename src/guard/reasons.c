@@ -1,7 +1,7 @@
 /* Finds the reasons why a worker may not run, and whether a demand is against it.
  *
  * Reasons are found again at every scene and request. Only contention has a history: decide.c
- * decides when a demand is sure, and when it was calm for long enough. */
+ * decides when a demand is sure, and when there was no demand for long enough. */
 #include "guard_internal.h"
 
 #include <string.h>

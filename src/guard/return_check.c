@@ -35,8 +35,8 @@ static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
 	return false;
 }
 
-/* Returns the bytes that other returning workers will still take. They count only when the
- * service ends, because then no later scene may show them. */
+/* Returns the bytes that other returning workers will still take. Returns 0 unless the service
+ * ends: only then may there be no later scene that shows these bytes. */
 static uint64_t others_take(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	uint64_t sum = 0;
@@ -51,9 +51,9 @@ static uint64_t others_take(const struct guard *g, const struct guard_worker *w,
 	return sum;
 }
 
-/* True if nobody else uses the GPU or is about to: no process but those of the worker, of the
- * desktop and of this program, no reservation and no other worker. Then the headroom, which is for
- * others, is not needed: a worker that filled the GPU alone may return. */
+/* True if only this worker uses or will use the GPU: there is no reservation, no other worker,
+ * and no process except those of the worker, of the desktop and of this program. Then no
+ * headroom is needed, and a worker that filled the GPU alone may return. */
 static bool is_alone(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	const struct guard_gpu *u = &g->gpu[gpu];

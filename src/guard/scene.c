@@ -178,7 +178,7 @@ static void add_changes_of(struct buf *out, enum line kind, unsigned i, const ch
 {
 	const struct field *first = rows[kind].field;
 
-	/* The two times of a scene have their own words. */
+	/* Skip the two times of a scene: a line of changes begins with them. */
 	for (const struct field *f = first + (kind == LINE_SCENE ? 2 : 0); f->kind != END;
 	     f++) {
 		if (same_field(now + f->offset, was + f->offset, f))
@@ -339,8 +339,8 @@ static enum line line_of(const char *line)
 	return l;
 }
 
-/* Begins a scene. Entries after the counts are not cleared: that would take longer than
- * reading. */
+/* Begins a scene. Array entries after the used ones are not cleared: that would take longer
+ * than reading. */
 static bool read_scene(struct scene *s, const char *line)
 {
 	s->gpus = s->processes = s->roots = 0;

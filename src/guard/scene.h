@@ -37,9 +37,10 @@ struct scene_gpu {
 
 /* Whether scene_process.patterns holds the results of classifier_match_command(). */
 enum scene_command_match {
-	COMMAND_UNMATCHED, /* no: the classification compares the command line itself */
+	COMMAND_UNMATCHED, /* no: the classification compares the command line */
 	COMMAND_MATCHED,
-	COMMAND_PENDING, /* no, the policy is new: no pattern matches until the next scene */
+	/* no, because the policy is new: no pattern matches until the next scene */
+	COMMAND_PENDING,
 };
 
 struct scene_process {
@@ -49,10 +50,11 @@ struct scene_process {
 	unsigned type; /* set of enum gw_process_type */
 	uint64_t bytes;
 	bool bytes_known;
-	double sm_ratio; /* over the last seconds; NAN: not requested or not reported */
-	bool orphan;     /* the driver lists it, but the kernel does not */
-	bool self;       /* it belongs to the process tree or cgroup of this program */
-	bool veiled;     /* its program is hidden, so it may be a worker that was not found */
+	/* utilisation over the last seconds; NAN: not requested or not reported */
+	double sm_ratio;
+	bool orphan; /* the driver lists it, but the kernel does not */
+	bool self;   /* it belongs to the process tree or cgroup of this program */
+	bool veiled; /* its program is hidden, so it may be a worker that was not found */
 	char name[16], exe[160], command[160], cgroup[160], container[64];
 	int64_t ancestor[SCENE_ANCESTORS]; /* nearest first; 0 ends the list */
 	/* Not recorded. */
@@ -88,7 +90,7 @@ struct scene {
 	unsigned left_out; /* processes that did not fit */
 	struct scene_root root[SCENE_ROOTS];
 	unsigned roots;
-	unsigned game_clients; /* of GameMode; also 0 if GameMode is not queried */
+	unsigned game_clients; /* clients of GameMode; 0 also if GameMode is not queried */
 	bool reading;          /* scene_read(): the scene's last line is not read yet */
 	bool whole; /* scene_read(), scene_write_change(): complete, so changes may follow */
 };

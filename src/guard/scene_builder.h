@@ -22,8 +22,9 @@ int scene_builder_new(struct gw_ctx *ctx, const struct policy *p, struct scene_b
 void scene_builder_free(struct scene_builder *b);
 
 /* Replaces the policy; the old one must still exist. Workers with an unchanged match keep their
- * roots. Other roots that the new policy does not find appear in scenes as former roots. It
- * stays known which process wrote which pidfile. Returns 0, or -GW_E_NOMEM: nothing changes. */
+ * roots. Other roots that the new policy does not find appear in scenes as former roots. The
+ * builder still knows which process wrote which pidfile. Returns 0, or -GW_E_NOMEM: nothing
+ * changes. */
 int scene_builder_policy(struct scene_builder *b, const struct policy *p);
 
 /* Root processes that the workers had in an earlier run. While they live and no match finds

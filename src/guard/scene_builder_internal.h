@@ -29,11 +29,11 @@ enum use_source { USE_NONE, USE_DRIVER, USE_LAST };
 /* This process. */
 struct scene_builder_own {
 	int64_t pid;      /* 0: unknown */
-	char cgroup[256]; /* "" if other programs are in it too */
+	char cgroup[256]; /* control group; "" if other programs are in it too */
 	bool hidden;      /* this process is in a namespace or WSL: others are invisible */
 };
 
-/* What the scene that is being built needs and does not contain. */
+/* Data that is needed to build a scene and is not part of the scene. */
 struct scene_builder_draft {
 	struct row row[SCENE_PROCESSES];
 	unsigned rows, left_out;

@@ -117,8 +117,8 @@ bool scene_builder_lists_foreign_pids(const struct scene_builder *b)
 
 /* ---- rows ---- */
 
-/* True if the driver never gives the list, or the right to read it is missing. That is no
- * failure, but there may be processes. */
+/* True if the driver never gives the list, or the right to read it is missing. This is not a
+ * failed reading, but the GPU may have processes. */
 static bool is_withheld(enum gw_absence why)
 {
 	return why == GW_ABSENT_NOT_SUPPORTED || why == GW_ABSENT_NO_PERMISSION ||
@@ -389,9 +389,9 @@ static unsigned below_root(const struct scene *s, const struct scene_process *p,
 	return best;
 }
 
-/* Returns the worker of p, or -1. A process below a worker's root stays with the worker when
- * its parents die: it becomes a root. A root belongs to the worker by its program, so after an
- * exec it may belong to no worker. */
+/* Returns the worker of p, or -1. If the parents of a root's descendant die, the descendant
+ * becomes a root of the same worker. A root that was found by its program may belong to no
+ * worker after an exec. */
 static int worker_of(struct scene_builder *b, const struct scene_process *p,
 		     struct cached_process *c)
 {

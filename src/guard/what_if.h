@@ -9,7 +9,7 @@
 
 #include "guard_query.h"
 
-#define WHAT_IF_SCENES 300 /* most scenes, however long the span is */
+#define WHAT_IF_SCENES 300 /* maximum number of scenes, however long the span is */
 
 struct what_if;
 

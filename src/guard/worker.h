@@ -49,7 +49,7 @@ struct worker_call {
 	const struct root *root; /* root folder of /proc */
 	const struct worker_set *set;
 	const char *companion;        /* socket of the companion; NULL: act without it */
-	const atomic_bool *cancelled; /* the order is no longer wanted; NULL: never */
+	const atomic_bool *cancelled; /* set when the order is no longer wanted; NULL: never */
 	bool listed; /* result of resume: the worker lists its models as loaded */
 };
 
@@ -84,8 +84,8 @@ struct worker_ops {
 	 * carry out an order, sent one after the other until one fails; a NULL path ends a
 	 * list. alive_path: a path that answers GET with 2xx while the server is alive.
 	 *
-	 * No question (drain, learn, alive) may load or wake a model, generate, or wait for
-	 * requests to end: a contender needs the memory now. */
+	 * The functions that only query the server (drain, learn, alive) must not load or wake
+	 * a model, generate, or wait for requests to end: a contender needs the memory now. */
 	const struct worker_post *posts[ORDER_NOTIFY];
 	const char *alive_path;
 	/* Instead of drain: the path of a JSON document, and a function that returns whether

@@ -228,11 +228,10 @@ static void remove_formers(const struct worker_finder *f, struct target *t)
 	t->formers = kept;
 }
 
-/* True if pid must not become a root. Init of the machine is never a root. Every process is
- * below init, and this program is below the processes that started it. If a pidfile or a socket
- * names one of these, it does not become a root; systemd, for example, holds sockets that it
- * passes on. But if the match names a program, the first process of a container may be a root,
- * with the whole container below it. */
+/* True if pid must not become a root. Init of the machine is never a root. If the match names a
+ * program, every other process may be a root, even init of a container, with the whole container
+ * below it. If the match is only a pidfile or a socket, pid 1 and the processes that started this
+ * program must not become roots: systemd, for example, holds sockets that it passes on. */
 static bool is_above_us(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;
@@ -337,7 +336,8 @@ static bool is_stale(const struct worker_finder *f, struct target *t, struct tim
 	return false;
 }
 
-/* Reads the process that the pidfile names; false: none that lives, or the file is not trusted. */
+/* Reads which process the pidfile names. Returns false if the file names no living process, or
+ * if it is not trusted. */
 static bool read_pidfile(const struct worker_finder *f, struct target *t, const char *path,
 			 struct proc_id *ret)
 {
@@ -352,7 +352,7 @@ static bool read_pidfile(const struct worker_finder *f, struct target *t, const 
 }
 
 /* Finds the worker by its pidfile. A file that names another process replaces the root. A file
- * that is missing, or that is empty while it is written, does not. */
+ * that is missing, or still empty because it is being written, does not replace it. */
 static void find_by_pidfile(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];

@@ -13,7 +13,7 @@
 #include "base/root.h"
 
 #define WORKER_FINDER_ROOTS 4 /* per worker */
-/* most processes per search; the next search continues there */
+/* maximum number of processes per search; the next search continues from there */
 #define WORKER_FINDER_PROCESSES 4096
 
 struct worker_finder;

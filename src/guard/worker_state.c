@@ -319,7 +319,7 @@ static void begin_unload(struct guard *g, struct guard_worker *w)
 	w->intent.tries = 0;
 }
 
-/* A server has at least its own time limit to free its memory. */
+/* Gives a server at least its own time limit (stop_s in kind.def) to free its memory. */
 static void begin_verify(struct guard *g, struct guard_worker *w)
 {
 	const uint64_t own_ns = w->intent.level == guard_level_first(w)

@@ -39,7 +39,7 @@ int ab_gate_parse(const char *text, struct ab_gate *ret, char *err, size_t err_s
 
 struct ab_config {
 	unsigned pairs_max; /* 2 to AB_PAIRS_LIMIT */
-	/* A/A pairs before the comparison; 0: none, at most AB_PAIRS_LIMIT */
+	/* A/A pairs before the comparison, at most AB_PAIRS_LIMIT; 0: no A/A pass */
 	unsigned aa_pairs;
 	/* Stop when the interval of the ratio extends at most this far to either side (0.01:
 	 * one percent); 0: no target. */
@@ -53,7 +53,7 @@ struct ab_config {
 	 * a row and repeats_max times in total. After that the comparison ends as invalid. */
 	unsigned repeats_row_max, repeats_max;
 	bool require_exclusive; /* the first run that shared the GPU ends the comparison */
-	double offset_w;        /* standard uncertainty of the sensor's offset; 0: none */
+	double offset_w; /* standard uncertainty of the sensor's offset; 0: no uncertainty */
 };
 
 /* Sets the defaults: 40 pairs, 4 A/A pairs, no target, no gate, seed 1, 10 000 resamples, 3
@@ -134,7 +134,9 @@ struct ab_estimate {
 	struct ab_interval interval;           /* the one that decides, offset included */
 	struct ab_interval t, bca, percentile; /* BCa needs 10 pairs, percentile needs 2 */
 	double offset_u_log; /* standard uncertainty from the sensor's offset */
-	double mde_ratio; /* smallest effect detected with 80 % power: 2.8 sd_log / sqrt(n) */
+	/* smallest effect detected with 80 % power: (t(1 - alpha/2) + t(0.8)) sd_log / sqrt(n),
+	 * t with n - 1 degrees of freedom */
+	double mde_ratio;
 	enum ab_verdict verdict;
 };
 
@@ -147,8 +149,8 @@ struct ab_result {
 	bool aa_alarm;                     /* A differs from itself: a drift, or chance (5 %) */
 	/* smallest detectable effect with pairs_max pairs, from the A/A noise */
 	double mde_budget_ratio;
-	/* Pairs needed: 7.85 (sd/d)^2, where d is the target or else the gate's change; NAN if
-	 * there is neither, or if there are fewer than two pairs. */
+	/* Pairs with an mde_ratio of at most d, which is the target or else the gate's change; NAN
+	 * if there is neither, or if there are fewer than two pairs. */
 	double planned_pairs;
 };
 

@@ -46,7 +46,9 @@ struct attribute {
 	 * it */
 	bool idle_known;
 	bool context_known; /* false: the cost of contexts is unknown and not separated */
-	bool crowded; /* more processes than rows: the energy of the others is unattributed */
+	/* there were more processes than rows; energy of processes without a row is
+	 * unattributed */
+	bool crowded;
 	double seconds;
 	double idle_joules, unattributed_joules;
 	unsigned count;
@@ -61,13 +63,14 @@ const char *attribute_how_name(unsigned how);
 void attribute_init(struct attribute *a, double no_context_w, double context_w);
 
 /* Adds one interval: the joules of the device in these seconds, and its processes.
- * - The idle power of the board, no_context_w, is subtracted first.
- * - One process gets the rest: measured.
+ * - The idle power of the board, no_context_w, is subtracted first. The remaining energy is
+ *   shared:
+ * - One process gets all of it: measured.
  * - Several processes share the cost of having contexts (context_w - no_context_w) in equal
- *   parts, and the rest by their mean SM utilisation: modelled.
- * - If the utilisation of one of them is unknown, that process gets an equal part of the rest,
- *   and every share of the interval is a guess: equal-split.
- * - Without a process the rest is unattributed.
+ *   parts, and what is left by their mean SM utilisation: modelled.
+ * - If the utilisation of one of them is unknown, that process gets an equal part of what is
+ *   left, and every share of the interval is a guess: equal-split.
+ * - Without a process it is unattributed.
  * - hidden: there may be processes that we cannot see (MIG, another pid namespace), so
  *   everything is unattributed.
  *

@@ -45,8 +45,8 @@ void baseline_key(const struct gw_device *d, enum baseline_kind kind, struct bas
 
 /* The mean of n batch means of one second each, its standard error, and the half width of its
  * 95 % interval by Student's t. Samples of an averaging sensor are correlated, but means of
- * different seconds hardly are; therefore n counts seconds, not samples. NAN if n is too
- * small. */
+ * different seconds are nearly independent. Therefore n counts seconds, not samples. NAN if n
+ * is too small. */
 struct baseline_estimate {
 	double power_w, u_w, half_width_w;
 };
@@ -59,9 +59,10 @@ int baseline_state(struct gw_meter *m, unsigned i, enum baseline_kind kind,
 
 struct baseline_plan {
 	enum baseline_kind kind;
-	double max_s; /* usually 30: the measurement ends at the latest after this time */
-	double min_s; /* usually 10: it does not end before this time, ... */
-	/* Usually 1: ... and then ends when the 95 % half-width is at most this */
+	double max_s; /* usually 30: maximum duration of the measurement */
+	double min_s; /* usually 10: minimum duration of the measurement */
+	/* Usually 1: after min_s, the measurement ends when the 95 % half-width is at most
+	 * this. */
 	double half_width_w;
 	/* Reports progress; may be NULL. If it returns false, the measurement ends. */
 	bool (*progress)(void *ctx, double seconds, double power_w, double half_width_w);
@@ -70,11 +71,11 @@ struct baseline_plan {
 
 /* Measures a baseline on device i of a meter that runs with GW_METER_PROCESSES.
  * Ends early, with code and evidence set, if clocks are throttled, a reading shows a
- * utilisation above 2 %, the limit changes, or a process interferes (no-context: any process;
- * else: a process that is not the meter's own; context-idle also: no process). Such a baseline
- * must not be stored.
- * Returns 0, -GW_E_NODEV, -GW_E_NOSUPPORT (no power value), -GW_E_LOST, -GW_E_STATE (ended by
- * progress), -GW_E_ARG (less than 2 s) or -GW_E_NOMEM. */
+ * utilisation above 2 %, the power limit changes, or the processes on the GPU do not fit the kind:
+ * no-context allows no process; the other kinds allow only the meter's own processes, and
+ * context-idle requires one. Such a baseline must not be stored.
+ * Returns 0, -GW_E_NODEV, -GW_E_NOSUPPORT (no power value), -GW_E_LOST, -GW_E_STATE
+ * (plan->progress returned false), -GW_E_ARG (less than 2 s) or -GW_E_NOMEM. */
 int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *plan,
 		  struct baseline *ret);
 
@@ -109,8 +110,8 @@ struct baseline_net {
  * NULL). Pure.
  * The interval combines in quadrature: that of the gross energy, the baseline's standard error
  * x duration, and half the drift between the two baselines. With a calibrated sensor (the
- * sensor of gross), the uncertainty of the gain counts from the baseline if the baseline is
- * further away than the pivot. */
+ * sensor of gross), the uncertainty of the gain is multiplied by the distance of the power from
+ * the baseline, if that is larger than its distance from the pivot. */
 void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 		  const struct baseline *before, const struct baseline *after,
 		  struct baseline_net *ret);

@@ -27,8 +27,8 @@ static int add_logs(const struct compare_arm *arm, struct moments *m)
 	return 0;
 }
 
-/* The uncertainty of ln(ratio). One part is the scatter of runs, with few degrees of freedom;
- * the other is stated and assumed normal. */
+/* The uncertainty of ln(ratio). One part is the scatter of runs, with few degrees of freedom.
+ * The other part is the stated uncertainty, which is assumed normal. */
 struct unknown {
 	enum compare_basis basis;
 	double scatter2, df;

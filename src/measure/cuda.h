@@ -15,14 +15,15 @@
 struct cuda_load;
 
 /* Creates a context on the GPU with this PCI id. Returns 0, or with a message -GW_E_NOSUPPORT
- * (no libcuda, or it does not have this GPU), -GW_E_IO (a call failed) or -GW_E_NOMEM. The
+ * (no libcuda, or libcuda does not see this GPU), -GW_E_IO (a call failed) or -GW_E_NOMEM. The
  * caller owns *ret. */
 int cuda_load_open(const char *pci, const struct clock *clock, struct cuda_load **ret,
 		   char *message, size_t size);
 void cuda_load_close(struct cuda_load *c);
 
-/* Starts a load that stops for_ns later, and returns at once. *ret_begin_ns: when the load
- * started, on the clock. First waits for a load that still runs. Returns 0 or -GW_E_IO. */
+/* Waits until an earlier load has ended, then starts a load that runs for for_ns, and does not wait
+ * for its end. *ret_begin_ns: its start, on the clock of cuda_load_open(). Returns 0 or
+ * -GW_E_IO. */
 int cuda_load_on(struct cuda_load *c, uint64_t for_ns, uint64_t *ret_begin_ns);
 
 /* Waits until no load runs. Returns 0 or -GW_E_IO. */

@@ -225,7 +225,8 @@ double energy_bucket_watts(unsigned b)
 	return BUCKET_MIN_W * exp((b + 0.5) * log1p(BUCKET_STEP));
 }
 
-/* Adds the time before sample n, as far as it is in the window. */
+/* Adds sample n and the time between sample n - 1 and sample n to the window, as far as they
+ * are in the window. */
 static void window_take_sample(const struct energy *e, struct energy_window *w, uint64_t n)
 {
 	const struct energy_sample *s = energy_number(e, n);
@@ -310,7 +311,8 @@ bool energy_is_near(const struct energy *e, const struct energy_window *w)
 		       w->end_ns;
 }
 
-/* Computes the integrals at the last sample or after it, as if its power continued. */
+/* Computes the integrals at t, which is not before the last sample. Assumes that the power of
+ * the last sample continues until t. */
 static void hold_last(const struct energy *e, uint64_t t_ns, struct energy_point *ret)
 {
 	const struct energy_sample *last = energy_number(e, e->samples - 1);

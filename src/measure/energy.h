@@ -1,10 +1,10 @@
 /* energy: joules of a window from power samples and counter readings.
  *
  * Pure: the caller adds readings with their times and gets the energy of windows of any length;
- * nothing is allocated. Power samples form an integral I(t). The counter contains whole ticks
- * only; I gives the energy between its last tick and the edge of a window. The energy is
- * computed from the counter and from the samples, each with a standard uncertainty: the smaller
- * uncertainty decides which one is the result, and the other one verifies it. */
+ * nothing is allocated. Power samples form an integral I(t). The counter changes only when it
+ * is updated; I gives the energy between its last update and the edge of a window. The energy
+ * is computed from the counter and from the samples, each with a standard uncertainty: the
+ * smaller uncertainty decides which one is the result, and the other one verifies it. */
 #ifndef GW_MEASURE_ENERGY_H
 #define GW_MEASURE_ENERGY_H
 
@@ -105,9 +105,10 @@ struct energy_window {
 	uint64_t next; /* number of the next sample to process */
 	uint64_t collected;
 	double min_w, max_w, longest_s;
-	double seen_s;   /* sum of all buckets */
-	double period_s; /* period of the load, computed when the end was covered; NAN: none */
-	double hint_period_s; /* period of the load, from the caller; NAN: none */
+	double seen_s; /* sum of all buckets */
+	/* period of the load, computed when the end was covered; NAN: unknown */
+	double period_s;
+	double hint_period_s; /* period of the load, from the caller; NAN: unknown */
 	double begin_w;       /* power at the begin */
 	double noise_square;
 	float bucket[ENERGY_BUCKETS]; /* seconds */
@@ -166,8 +167,8 @@ void energy_calibrate(struct gw_energy *r, const struct sensor_calibration *c);
 
 /* Widens the interval if the program ran `seconds` less than the window, at an unknown time in
  * the window. The interval grows on each side by the highest power of the window x `seconds`.
- * Adds the code late-edges if that is more than the width of the interval below its best
- * value. */
+ * Adds the code late-edges if this growth is more than the distance from the best value to the
+ * lower end of the relative interval. */
 void energy_late(struct gw_energy *r, double seconds);
 
 /* Returns the worst level of a set of codes, by code.def. */

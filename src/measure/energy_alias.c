@@ -12,9 +12,9 @@
  * with square waves it was 37 % too low and 41 % too high. */
 #define HIDDEN_RATIO 0.4
 
-/* The same for the ring buffer, which observes all the time through a filter. Simulated square
- * waves of 600 and 100 W were up to 19 % off if their period was one spacing of the samples,
- * and up to 4 % off if it was five spacings. */
+/* The same for the ring buffer, which observes all the time through a filter. Errors with
+ * simulated square waves of 600 and 100 W: up to 19 % if the period was one spacing of the
+ * samples, and up to 4 % if it was five spacings. */
 #define RING_HIDDEN_RATIO 0.12
 #define RING_SLOW         10 /* in spacings; the samples resolve a load with a longer period */
 

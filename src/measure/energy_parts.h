@@ -1,10 +1,9 @@
 /* energy_parts: shared by the files of the energy engine.
  *
  *         energy.c         samples, their integral, and the sums of an open window
- *         energy_tick.c    counter readings, and the times of the ticks
+ *         energy_tick.c    counter readings, and the times of the counter's updates
  *         energy_alias.c   period of the load, and whether it aliases with the sensor
- *         energy_result.c  energy by counter and by samples, with uncertainties, and the
- * choice */
+ *         energy_result.c  energy from counter and samples, and the choice between them */
 #ifndef GW_MEASURE_ENERGY_PARTS_H
 #define GW_MEASURE_ENERGY_PARTS_H
 
@@ -35,17 +34,19 @@ static inline double sq(double x)
 const struct energy_sample *energy_number(const struct energy *e, uint64_t number);
 uint64_t energy_oldest(const struct energy *e);
 
-/* Returns the number of the first sample at or after t; e->samples: none. */
+/* Returns the number of the first sample at or after t; e->samples if there is no such
+ * sample. */
 uint64_t energy_find(const struct energy *e, uint64_t t_ns);
 
-/* Finds the lowest and highest sample in [from, to]; false: none. */
+/* Finds the lowest and highest sample in [from, to]. Returns false if there is no sample. */
 bool energy_extremes(const struct energy *e, uint64_t from_ns, uint64_t to_ns, double *min,
 		     double *max);
 
 /* Returns the change of power within reach_s of t. */
 double energy_swing(const struct energy *e, uint64_t t_ns, double reach_s);
 
-/* Returns the time resolution of power at an edge: the reach of one sample. */
+/* Returns the time resolution of power at an edge: the spacing of samples or their averaging
+ * window, whichever is longer. */
 double energy_reach_s(const struct energy *e);
 
 /* ---- counter ---- */
@@ -74,8 +75,8 @@ double energy_period(const struct energy *e, const struct energy_window *w);
 /* True if power is polled without a counter to verify it. */
 bool energy_unwatched(const struct energy *e);
 
-/* Returns what a sensor that observes only part of the time may miss without a counter: one
- * standard uncertainty, relative to the energy. */
+/* Returns the uncertainty from load changes that the sensor may miss: one standard uncertainty,
+ * relative to the energy. 0 if there is a counter or the load is known to be slow. */
 double energy_hidden_ratio(const struct energy *e, const struct energy_window *w);
 
 /* True if the load may alias with the sensor. */

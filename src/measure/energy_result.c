@@ -81,9 +81,9 @@ static void notes_inside(const struct energy *e, const struct energy_window *w,
 			energy_code(r, e->note[i].code);
 }
 
-/* Fills in minimum and maximum. An edge is between two samples, and mean and deviation include
- * the line between these. Therefore minimum and maximum include the power at the edges, except
- * next to a gap. */
+/* Fills in minimum and maximum. The edges of the window usually lie between two samples. Mean and
+ * deviation include the power there, which is interpolated, so minimum and maximum include it too,
+ * unless the window has a gap. */
 static void power_range(const struct energy *e, const struct energy_window *w,
 			struct gw_energy *r)
 {
@@ -195,7 +195,7 @@ static double lateness_u(const struct energy *e, const struct energy_window *w)
 	return isnan(change) ? 0 : change * LAG_U_S;
 }
 
-/* Energy between the tick of the reading and the edge, by the samples. */
+/* Returns the energy between the counter's last update and the edge, from the samples. */
 static double tail_j(const struct energy_edge *edge)
 {
 	return edge->point.joules - edge->tick.joules + edge->point.hole_j - edge->tick.hole_j;
@@ -219,8 +219,8 @@ static void counter_meter(const struct energy *e, const struct energy_window *w,
 	/* Uses the power at each edge if it is above the mean. */
 	m->edges_counter = hypot(edge_u(e, &w->begin, fmax(watts, w->begin_w)),
 				 edge_u(e, &w->end, fmax(watts, energy_watts(e, w->end_ns))));
-	/* Readings that are shared with other windows are not at the edge. Samples fill that
-	 * time, with their own error. */
+	/* A counter reading that several windows share is not exactly at the window's edge.
+	 * Samples fill the time in between, so their error is added. */
 	m->edges_counter = hypot(m->edges_counter, UNANCHORED * hypot(tail_a, tail_b));
 	m->edges_counter = hypot(m->edges_counter, lateness_u(e, w));
 	m->counter_u = m->edges_counter;
@@ -284,7 +284,7 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 		hypot(sampling, (1 - e->set.look_ratio) * r->power_sd * r->seconds / sqrt(n));
 	if (energy_unwatched(e))
 		m->coverage = hypot(m->coverage, SLIP_RATIO * r->power_sd * r->seconds);
-	/* If the sensor has its own clock, a load in step with it looks constant. */
+	/* If the sensor has its own clock, a load with the same period looks constant. */
 	m->coverage = hypot(m->coverage, energy_hidden_ratio(e, w) * m->samples_j);
 	m->samples_u = sqrt(sq(m->edges_samples) + sq(m->gaps) + sq(m->coverage));
 }
@@ -317,8 +317,8 @@ static enum gw_verdict single_verdict(const struct energy *e, bool counter)
 	return counter ? GW_VERDICT_COUNTER_ONLY : of[e->set.shape];
 }
 
-/* Chooses the result: counter or samples, whichever has the smaller uncertainty. The counter
- * wins if the uncertainties are equal or the two disagree, because it is used only if it is
+/* Chooses the result: counter or samples, whichever has the smaller uncertainty. The counter is
+ * chosen if the uncertainties are equal or the two disagree, because it is used only if it is
  * safe and monotonic. */
 static void energy_choose(const struct energy *e, const struct energy_window *w,
 			  struct gw_energy *r, struct meters *m)
@@ -387,8 +387,8 @@ static void sum_up(const struct energy *e, struct gw_energy *r)
 					  best + K95 * r->u_absolute };
 }
 
-/* For a window shorter than the period of the sensor: uses the power at that time, with bounds
- * from the samples around it. */
+/* Computes the energy of a window that is shorter than the period of the sensor: uses the power
+ * at that time, with bounds from the samples around it. */
 static void below_period(const struct energy *e, struct energy_window *w, struct gw_energy *r)
 {
 	double floor_w, ceiling_w, watts;

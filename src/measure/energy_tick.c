@@ -148,11 +148,12 @@ void energy_find_phase(struct energy *e)
 		age_min = fmin(age_min, age);
 		age_max = fmax(age_max, age);
 	}
-	/* Readings of the same age fit every phase. */
+	/* If all readings have nearly the same age (time since the update), every phase
+	 * fits. */
 	if (best > tick / 20 || age_max - age_min < tick / 3)
 		return;
-	/* The update lies between the oldest reading before it and the youngest after it. Take
-	 * the middle; the width of that time gives the uncertainty. */
+	/* The update happens between the reading with the largest age and the reading with the
+	 * smallest age. Take the middle; the width of this interval gives the uncertainty. */
 	before = tick - age_max;
 	after = age_min;
 	e->phase_known = true;

@@ -69,7 +69,8 @@ static uint64_t meter_step(struct meter_device *d)
 	if (d->stalled)
 		return UINT64_MAX;
 	while (handle_edge(d,
-			   /* reading for one edge takes time; meanwhile others may come */
+			   /* reading for one edge takes time; another edge may come
+			    * meanwhile */
 			   &active))
 		;
 	return sampler_step(&d->sampler, active);

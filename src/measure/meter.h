@@ -49,7 +49,8 @@ void meter_set_own_process(struct gw_meter *m, int64_t pid);
  * METER_SERVERS. */
 void meter_set_servers(struct gw_meter *m, const int64_t *pid, unsigned count);
 
-/* If on, a foreign process makes windows that end from now on invalid. */
+/* Sets whether a foreign process makes a window invalid, for all windows that end from now
+ * on. */
 void meter_set_exclusive(struct gw_meter *m, bool on);
 
 /* Sets the baselines for sharing energy among processes; NAN: unknown. */
@@ -97,7 +98,7 @@ const struct attribute *window_processes(const struct gw_window *w, unsigned dev
 struct window_activity {
 	double utilization_max; /* maximum of all readings; NAN: unknown */
 	uint64_t reasons;       /* every bit of GW_Q_CLOCK_REASONS that occurred */
-	/* pid of the first process, and of the first foreign process; 0: none */
+	/* pid of the first process, and of the first foreign process; 0: no such process */
 	int64_t first, foreign;
 	char first_name[32], foreign_name[32];
 	bool hidden; /* there may be processes that we cannot see */

@@ -28,7 +28,7 @@ struct meter_device {
 	pthread_cond_t news;  /* wakes callers that wait for a window */
 	struct window_tracker tracker;
 	bool edge;       /* a window began or ended */
-	uint64_t end_ns; /* end of the last window, not handled yet; 0: none */
+	uint64_t end_ns; /* end of the last window, if it is not handled yet; else 0 */
 	bool brief;      /* that window was the only one, and shorter than the sample spacing */
 	bool begun;      /* sampler_init() has returned ... */
 	int error;       /* ... with this result */

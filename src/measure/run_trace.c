@@ -17,7 +17,8 @@ struct device {
 	bool running;
 	struct run_trace_power power[RUN_TRACE_POINTS];
 	size_t powers;
-	unsigned group;    /* samples that become two points; 1: each sample is a point */
+	/* number of samples that become two points; 1: each sample is a point */
+	unsigned group;
 	unsigned in_group; /* samples of the current group */
 	struct run_trace_power low, high;
 	struct run_trace_tick tick[RUN_TRACE_POINTS];
@@ -80,7 +81,7 @@ static void write_extremes(struct device *d)
 	d->in_group = 0;
 }
 
-/* Halves the points: each four points (two groups, or four samples) become two. */
+/* Halves the number of points: every four points (two groups, or four samples) become two. */
 static void thin_power(struct device *d)
 {
 	size_t n = d->powers;

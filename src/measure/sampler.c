@@ -5,7 +5,7 @@
 
 /* interval of reading the ring buffer: a read takes 0.5 ms, the ring of an H200 holds 2.36 s */
 #define DRAIN_NS     (1500 * NS_PER_MS)
-#define DRAIN_ANY_NS NS_PER_S /* if the time span of the ring buffer is unknown */
+#define DRAIN_ANY_NS NS_PER_S /* the interval if the time span of the ring buffer is unknown */
 #define PROCESSES_NS NS_PER_S
 #define USE_LASTS_NS (2 * NS_PER_S)
 #define IDLE_NS      NS_PER_S /* period of reading values while no window is open */
@@ -620,7 +620,7 @@ static uint64_t next_drain(const struct sampler *s, uint64_t now, uint64_t every
 	return s->due.tick_ns + (due - s->due.tick_ns) / every * every;
 }
 
-/* Returns the period of reading values. */
+/* Returns the time between two readings of the values. */
 static uint64_t tick_period(const struct sampler *s, bool active)
 {
 	uint64_t every = active || s->opt.always || s->opt.interval_ns > IDLE_NS

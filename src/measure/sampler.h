@@ -1,9 +1,11 @@
 /* sampler: reads one GPU when a reading is due and emits events.
  *
- * It knows when to read, but knows no windows: the driver's power ring buffer every 1.5 s (or a
- * polled value, if there is no ring buffer), other values at the interval, the energy counter
- * at edges and anchors but at most once per second, and the throttle counters at edges. All
- * deadlines are absolute, so delays do not add up. Only one thread at a time uses it; it
+ * It has a schedule, but knows no windows:
+ * - the driver's power ring buffer every 1.5 s, or a polled value if there is no ring buffer
+ * - other values at the interval
+ * - the energy counter at edges and anchors, at most once per second
+ * - the throttle counters at edges
+ * All deadlines are absolute, so delays do not add up. Only one thread at a time uses it; it
  * allocates memory only for a process list that is longer than all before. */
 #ifndef GW_MEASURE_SAMPLER_H
 #define GW_MEASURE_SAMPLER_H
@@ -37,7 +39,7 @@ struct sampler_due {
 	uint64_t tick_ns, poll_ns, drain_ns, anchor_ns, processes_ns;
 };
 
-/* The driver's power ring buffer; joins each read to the one before. */
+/* The driver's power ring buffer. Each read continues where the read before ended. */
 struct sampler_ring {
 	struct power_sample entry[SAMPLER_RING];
 	int fetched;                            /* entries that are not processed yet ... */

@@ -64,9 +64,9 @@ struct sensor_calibration {
 	bool done; /* false: gain 1, offset 0 */
 	double gain, offset_w;
 	double gain_u, offset_u_w; /* standard uncertainties */
-	/* The reading at which offset_u_w holds and from which the uncertainty of the gain
-	 * counts: a fitted line is known best in the middle of its points. 0 without an
-	 * external meter. */
+	/* The reading at which offset_u_w holds. The uncertainty of the gain is multiplied by
+	 * the distance from this reading, because a fitted line is known best in the middle of
+	 * its points. 0 without an external meter. */
 	double pivot_w;
 	double reference_u; /* relative standard uncertainty of the external meter */
 };
@@ -82,7 +82,8 @@ struct sensor {
 	double ring_span_s;
 	enum gw_absence counter; /* GW_HAVE: there is an energy counter */
 	double tick_s;           /* time between updates of the counter */
-	double counter_lag_s;    /* an update contains the energy up to this long before it */
+	/* an update contains the energy until this time before the update */
+	double counter_lag_s;
 	/* Readings with at least this spacing do not disturb the counter; 1 unless characterise
 	 * found that more is needed. */
 	double counter_safe_s;
@@ -100,7 +101,7 @@ struct sensor {
 
 /* Fills in what is published for the generation, compute capability and driver version; if r
  * lacks one of them, the most common value is used. Everything else is NAN or 0, and origin is
- * SENSOR_ASSUMED. It is also only assumed that the driver's ring buffer answers. */
+ * SENSOR_ASSUMED. Assumes that the driver's ring buffer can be read, without reading it. */
 void sensor_assume(struct sensor *ret, const struct report *r);
 
 /* Returns the source of `average`: GW_Q_POWER_AVERAGE, or GW_Q_POWER on a device without it. */

@@ -15,8 +15,9 @@
 #define CHEAP_S   1e-4
 #define PASSIVE_S (PERIODS_S + TICK_S + 4 * RATE_S + 1)
 
-/* Time between readings without a pause. A reading of a slow counter takes 3 ms anyway. With a
- * fast counter, or in simulated time, the time must still advance. */
+/* Time between readings when the counter is read as fast as possible. A reading of a slow
+ * counter takes 3 ms anyway. With a fast counter, or in simulated time, the time must still
+ * advance. */
 #define FLAT_OUT_NS NS_PER_MS
 
 #define COSTS      8192u
@@ -426,8 +427,9 @@ static bool try_rate(struct learn *l, const struct fit_period *tick, double ever
 
 enum verdict { SAFE, DISTURBED, UNKNOWN };
 
-/* Compares the counter with the reference at one rate. If the power changes, the comparison is
- * less strict, because counter and reference differ at an edge. */
+/* Judges whether reading the counter at one rate disturbs it: compares the counter with the
+ * reference. If the power changes, the comparison is less strict, because counter and reference
+ * differ at an edge. */
 static enum verdict judge_rate(struct learn *l, const struct fit_period *tick, unsigned which,
 			       double every_s, double length_s)
 {

@@ -57,7 +57,7 @@ void recorder_until(struct recorder *w, uint64_t mono_ns);
 /* Reads the ring buffer now. */
 void recorder_drain(struct recorder *w);
 
-/* Reads the counter. *ret_t_s is the middle of the call. */
+/* Reads the counter. *ret_t_s is the time at the middle of the call. */
 void recorder_counter(struct recorder *w, struct sampler_device_counter *ret, double *ret_t_s);
 
 /* Returns the next deadline after at_ns in steps of step_ns; skips missed ones. */

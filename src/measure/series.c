@@ -51,7 +51,8 @@ struct series {
 	struct sum *open[SERIES_TIERS];
 };
 
-/* Places the parts of the memory block, largest alignment first; returns its size. */
+/* Sets the pointers of s to the parts of the memory block, largest alignment first. Returns the
+ * size of the block. */
 static size_t lay_out(const struct series_options *o, char *base, struct series *s)
 {
 	size_t at = sizeof(*s), q = o->quantities;
@@ -169,8 +170,8 @@ static void end_bucket(struct series *s, unsigned tier)
 	clear_open(s, tier);
 }
 
-/* Ends all buckets that are over at t_ns. Each bucket lies within one of the next tier, so the
- * first that is not over ends the search. */
+/* Ends all buckets that are over at t_ns. Each bucket is part of one bucket of the next tier,
+ * so the search ends at the first bucket that is not over. */
 static void end_buckets(struct series *s, uint64_t t_ns)
 {
 	for (unsigned t = SERIES_1S; t < SERIES_TIERS; t++) {
@@ -342,7 +343,8 @@ static unsigned finest_tier(const struct series *s, uint64_t resolution_ns)
 }
 
 /* Chooses the first tier that reaches back to from_ns and has at most max points. If there is
- * none: of the tiers with at most max points, the one that reaches back furthest. */
+ * no such tier, chooses among the tiers with at most max points the one that reaches back
+ * furthest. */
 static int choose_tier(const struct series *s, uint64_t from_ns, uint64_t to_ns,
 		       uint64_t resolution_ns, size_t max, struct extent *ret)
 {

@@ -37,10 +37,10 @@ struct series_options {
 		}                             \
 	}
 
-/* A bucket is aligned to the monotonic clock and takes 12 bytes per quantity, a sample 4. To save
- * memory, values are floats (a counter of joules or bytes loses its low digits), and the mean of a
- * bucket is stored as its position between minimum and maximum, exact within 1/131070 of their
- * distance. */
+/* A bucket is aligned to the monotonic clock and takes 12 bytes per quantity; a sample takes 4.
+ * To save memory, values are floats: a counter of joules or bytes loses its low digits. The
+ * mean of a bucket is stored as its position between minimum and maximum, exact within 1/131070
+ * of their distance. */
 struct series_point {
 	uint64_t begin_ns;     /* monotonic */
 	uint64_t span_ns;      /* length of the bucket; 0: a single sample */

@@ -130,8 +130,8 @@ static double pivot_of(double *x, size_t low, size_t high)
 	return x[mid];
 }
 
-/* Hoare's selection. Afterwards x[k] is the value that it has in sorted order; no value before
- * it is larger, and none after it is smaller. */
+/* Reorders x by Hoare's selection and returns x[k], which is then the value at k in sorted
+ * order. No value before it is larger, and no value after it is smaller. */
 static double select_kth(double *x, size_t n, size_t k)
 {
 	size_t low = 0, high = n - 1;
@@ -299,8 +299,8 @@ uint64_t random_next(struct random *r)
 	return result;
 }
 
-/* Lemire's multiplication: the high word of x * n is the result. If the low word is one of the
- * few that would favour some results, a new number is drawn. */
+/* Uses Lemire's multiplication: the high word of x * n is the result. If the low word is one of
+ * the few that would favour some results, a new number is drawn. */
 uint32_t random_below(struct random *r, uint32_t n)
 {
 	assert(n >= 1);
@@ -340,7 +340,8 @@ static double resampled_mean(const double *x, size_t n, struct random *r)
 }
 
 /* Returns the position of the mean among the resampled means, as a normal quantile; half of the
- * equal means count as below. Limited at the ends, where it would be infinite. */
+ * equal means count as below the mean. The result is limited, because it would be infinite at
+ * the ends. */
 static double bias_of(const double *means, size_t resamples, double mean)
 {
 	double below = 0;

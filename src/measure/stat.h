@@ -38,9 +38,9 @@ double moments_variance(const struct moments *m);
 double moments_variance_in_time(const struct moments *m);
 
 /* Seconds at each power, in buckets. The upper edge of a bucket is HISTOGRAM_STEP times the
- * lower, so a percentile is within half a bucket, 0.25 %, of the exact one at any level. One
- * more bucket below the first edge and one above the last are represented by the smallest and
- * the largest value. */
+ * lower edge, so a percentile differs from the exact one by at most half a bucket, 0.25 %, at
+ * any level. There is an extra bucket below the first edge and one above the last edge; the
+ * smallest and the largest value represent them. */
 #define HISTOGRAM_LOWEST  0.01 /* W */
 #define HISTOGRAM_HIGHEST 1e4  /* W */
 #define HISTOGRAM_STEP    1.005

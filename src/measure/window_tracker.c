@@ -77,7 +77,7 @@ static void open_window(struct window_tracker *t, const struct event *e,
 	snprintf(w->label, sizeof(w->label), "%s", e->u.window.label);
 	energy_open(&w->e, e->t_ns, e->u.window.period_s);
 	w->begin_limits.limit_w = w->end_limits.limit_w = NAN;
-	w->temp_begin = w->temp_end = w->temp_max = w->memory_max = w->utilization_max = NAN;
+	w->temp.begin = w->temp.end = w->temp.max = w->memory_max = w->utilization_max = NAN;
 	attribute_init(&w->shares, t->no_context_w, t->context_w);
 	w->next = t->open;
 	t->open = w;
@@ -131,11 +131,11 @@ static void tracker_tick(struct tracked_window *w, const struct event *e)
 	w->ticks++;
 	w->missed += e->u.tick.missed;
 	w->last_tick_ns = e->t_ns;
-	if (isnan(w->temp_begin))
-		w->temp_begin = temp;
+	if (isnan(w->temp.begin))
+		w->temp.begin = temp;
 	if (!isnan(temp))
-		w->temp_end = temp;
-	w->temp_max = max_known(w->temp_max, temp);
+		w->temp.end = temp;
+	w->temp.max = max_known(w->temp.max, temp);
 	w->memory_max = max_known(w->memory_max, f[FIGURE_MEMORY_USED]);
 	mean_add(&w->clock, f[FIGURE_CLOCK_SM]);
 	mean_add(&w->utilization, f[FIGURE_UTILIZATION_GPU]);
@@ -370,16 +370,16 @@ static bool throttled_badly(const struct gw_energy *r)
 static void fill_circumstances(const struct window_tracker *t, const struct tracked_window *w,
 			       struct gw_energy *r)
 {
-	r->temperature_begin = w->temp_begin;
-	r->temperature_end = w->temp_end;
-	r->temperature_max = w->temp_max;
+	r->temperature_begin = w->temp.begin;
+	r->temperature_end = w->temp.end;
+	r->temperature_max = w->temp.max;
 	r->memory_used_max = w->memory_max;
 	r->clock_sm_mean = mean_of(&w->clock);
 	r->utilization_mean = mean_of(&w->utilization);
 	r->ticks_collected = w->ticks;
 	r->ticks_missed = w->missed;
 	r->ticks_expected = w->ticks + w->missed;
-	if (fabs(w->temp_end - w->temp_begin) > DRIFT_C)
+	if (fabs(w->temp.end - w->temp.begin) > DRIFT_C)
 		r->codes |= code_bit(GW_CODE_TEMP_DRIFT);
 	if (fabs(w->end_limits.limit_w - w->begin_limits.limit_w) > 0.5)
 		r->codes |= code_bit(GW_CODE_LIMIT_CHANGED);

@@ -21,7 +21,7 @@ struct tracked_limits {
 	double limit_w;
 };
 
-/* Throttling as the ticks of a window show it. */
+/* Throttling in a window, from the clock reasons that were read at each tick. */
 struct tracked_throttling {
 	bool seen;        /* a tick had clock reasons */
 	uint64_t reasons; /* all of them */
@@ -32,6 +32,10 @@ struct tracked_throttling {
 struct tracked_mean {
 	double sum;
 	uint64_t count;
+};
+
+struct tracked_temperature { /* degrees; NAN: unknown */
+	double begin, end, max;
 };
 
 struct tracked_process {
@@ -49,7 +53,8 @@ struct tracked_window {
 	struct tracked_limits begin_limits, end_limits;
 	struct tracked_throttling throttling;
 	uint64_t ticks, missed, last_tick_ns;
-	double temp_begin, temp_end, temp_max, memory_max;
+	struct tracked_temperature temp;
+	double memory_max;
 	struct tracked_mean clock, utilization;
 	double utilization_max;         /* NAN: unknown */
 	uint64_t codes;                 /* codes raised by events */
@@ -79,7 +84,7 @@ struct window_tracker {
 	struct tracked_window *open;    /* windows that were not forgotten; borrowed */
 	double last_tick_w;
 	struct window_tracker_processes processes,
-		previous;  /* the list being filled, and the one before */
+		previous;  /* the process list that is being filled, and the list before it */
 	bool has_previous; /* `previous` is valid */
 };
 

@@ -21,7 +21,7 @@ struct api {
 	struct windows *windows;
 	void *daemon;      /* pointer of the caller; not used here */
 	struct http *http; /* source of the HTTP counters; NULL in tests */
-	unsigned top;      /* maximum number of processes in /metrics; 0: none */
+	unsigned top;      /* maximum number of processes in /metrics; 0: no processes */
 	bool manage;       /* /api/gpu/manage may change settings */
 	/* any client may open and end energy windows, not only trusted ones */
 	bool windows_open;

@@ -283,7 +283,7 @@ void api_events(void *arg, const struct request *q, struct reply *r)
 
 struct chosen {
 	struct json *j;       /* NULL: only count */
-	unsigned count, skip; /* skip: how many of the oldest to omit */
+	unsigned count, skip; /* skip: number of the oldest events to omit */
 };
 
 static void add_chosen(void *arg, const struct view_event *e)

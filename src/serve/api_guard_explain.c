@@ -83,7 +83,7 @@ static void say_reasons(struct json *j, const struct guard_view *g, unsigned wor
 	else if (!s->mask)
 		explain_say(j, "No reason against it is active.");
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
-		if (!guard_explain(g->guard, worker, r, &why))
+		if (!guard_doc_explain(g, worker, r, &why))
 			continue;
 		ends_at(why.clears_ns, now, end, sizeof(end));
 		explain_say(
@@ -96,7 +96,8 @@ static void say_reasons(struct json *j, const struct guard_view *g, unsigned wor
 	}
 }
 
-static void say_overrides(struct json *j, const struct guard_status *s, uint64_t now_ns)
+static void say_overrides(struct json *j, const struct guard_view *g, unsigned worker,
+			  const struct guard_status *s, uint64_t now_ns)
 {
 	char until[64] = "until it is released", left[32];
 
@@ -104,11 +105,12 @@ static void say_overrides(struct json *j, const struct guard_status *s, uint64_t
 		snprintf(until, sizeof(until), "for %s more",
 			 span(seconds_to(s->hold_until_ns, now_ns), left));
 	if (s->hold == HOLD_ACTIVE)
-		explain_say(j,
-			    "Override: the worker is held active %s. Contention, reservations, "
-			    "schedules, battery, budget and idling do not move it; heat and "
-			    "faults do.",
-			    until);
+		explain_say(
+			j,
+			"Override: the worker is held active %s, requested by %s. Contention, "
+			"reservations, schedules, battery, budget and idling do not move it; "
+			"heat and faults do.",
+			until, guard_doc_requested_by(g, worker));
 	else if (!(s->mask >> REASON_MANUAL & 1)) /* else say_reasons() has said it */
 		explain_say(j, "No override is active.");
 }
@@ -395,7 +397,8 @@ static void say_history(struct json *j, const struct guard_status *s)
 			    s->backoff);
 }
 
-/* A file of a real root: simulated GPUs too have workers of this machine. */
+/* Writes why the worker's pidfile is not trusted. Reads it below the real root even if the GPUs
+ * are simulated, because the workers are processes of this machine. */
 static void say_pidfile(struct json *j, const struct policy_match *m)
 {
 	struct root root = { .fd = -1 };
@@ -446,7 +449,7 @@ static void write_explain(struct json *j, const struct guard_view *g, unsigned w
 	say_conflicts(j, g, (int)worker);
 	say_games(j, g, now);
 	say_history(j, &s);
-	say_overrides(j, &s, now.mono_ns);
+	say_overrides(j, g, worker, &s, now.mono_ns);
 	say_next(j, g, worker, &s, now.mono_ns);
 	json_array_end(j);
 	json_object_end(j);

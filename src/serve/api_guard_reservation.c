@@ -239,7 +239,7 @@ static void digest(const char *p, size_t n, char out[static 65])
 	sha256_end(&s, out);
 }
 
-/* Returns the entry for this key if its reservation still exists; NULL: none. */
+/* Returns the entry for this key if its reservation still exists, else NULL. */
 static const struct api_key *known_key(const struct api *a, const struct guard_view *g,
 				       const char *key)
 {

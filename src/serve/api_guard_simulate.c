@@ -110,8 +110,8 @@ static void write_answer(const struct api *a, const struct guard_view *g, struct
 
 /* ---- the policy ---- */
 
-/* Changes the worker indices of the scene's roots from one policy to the other, and drops roots
- * of workers that the other policy does not have. */
+/* Changes the worker indices of the scene's roots from those of policy `from` to those of
+ * policy `to`. Drops roots of workers that `to` does not have. */
 static void renumber(struct scene *s, const struct policy *from, const struct policy *to)
 {
 	unsigned kept = 0;

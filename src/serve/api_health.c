@@ -22,7 +22,8 @@ static void checks(struct buf *out, const struct api *a, const char *unready)
 			 age_s * 1e9 > 2 * (double)v->interval_ns ? '-' : '+',
 			 (unsigned long long)v->tick, age_s, (double)v->interval_ns / 1e9);
 	else
-		buf_adds(out, "[-] no reading yet\n");
+		buf_addf(out, "[-] no reading yet%s%s\n", v->unopened ? ": " : "",
+			 v->unopened ? v->unopened : "");
 	for (unsigned i = 0; i < n; i++) {
 		const struct gw_device *d = gw_snapshot_device(v->snap, i);
 

@@ -19,8 +19,8 @@ bool api_has_reading(const struct api *a, struct reply *r);
 bool api_filter(const struct api *a, const struct request *q, struct reply *r,
 		struct render_filter *filter, const struct render_filter **ret);
 
-/* Returns the snapshot index of the one GPU that selector names. -1: replied, with `status` if
- * there is no such GPU. */
+/* Returns the snapshot index of the one GPU that selector names. Returns -1 after an error
+ * reply; its status is `status` if there is no such GPU. */
 int api_find(const struct api *a, struct reply *r, int status, const char *selector);
 
 /* Reads a whole number from 0 to `most`; `standard` if the parameter is absent. False: replied
@@ -52,8 +52,8 @@ struct json_request *api_body(const struct request *q, struct reply *r, const ch
 bool api_no_body(const struct request *q, struct reply *r);
 
 /* True if the client may use windows. Refuses an untrusted client unless the configuration
- * allows it. Also checks the Content-Type, so that a foreign web page cannot send a body
- * without CORS. Returns false after an error reply. */
+ * allows it. Also checks the Content-Type, so that a form of a web page cannot send a body;
+ * http_admit.c has refused foreign origins before. Returns false after an error reply. */
 bool api_may_measure(const struct api *a, const struct request *q, struct reply *r);
 
 uint64_t api_now(const struct api *a);

@@ -21,19 +21,11 @@
 
 bool api_may_measure(const struct api *a, const struct request *q, struct reply *r)
 {
-	const char *site = request_header(q, "Sec-Fetch-Site");
-
 	if (!q->trusted && !a->windows_open) {
 		reply_header(r, "WWW-Authenticate", "Bearer realm=\"gpuward\"");
 		reply_problem(r, 401, "token-needed",
 			      "Send Authorization: Bearer TOKEN, or use the UNIX socket.",
 			      "this service requires the token for energy windows");
-		return false;
-	}
-	if (!q->trusted && site && strcmp(site, "cross-site") == 0) {
-		reply_header(r, "WWW-Authenticate", "Bearer realm=\"gpuward\"");
-		reply_problem(r, 401, "token-needed", "Send Authorization: Bearer TOKEN.",
-			      "web pages of other sites need the token");
 		return false;
 	}
 	return q->size == 0 || api_says_json(q, r);

@@ -101,6 +101,27 @@ static void worker_memory(struct json *j, const struct guard_status *s,
 	json_bool(j, "quarantine", s->quarantine);
 }
 
+const char *guard_doc_requested_by(const struct guard_view *g, unsigned worker)
+{
+	const char *name = g->policy->worker[worker].name;
+
+	for (unsigned i = 0; g->requested && i < POLICY_WORKERS; i++)
+		if (strcmp(g->requested[i].worker, name) == 0 && *g->requested[i].by)
+			return g->requested[i].by;
+	return "a person";
+}
+
+bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_reason r,
+		       struct guard_explanation *ret)
+{
+	if (!guard_explain(g->guard, worker, r, ret))
+		return false;
+	if (r == REASON_MANUAL) /* the guard itself does not know people */
+		snprintf(ret->evidence, sizeof(ret->evidence), "requested by %s",
+			 guard_doc_requested_by(g, worker));
+	return true;
+}
+
 /* Writes each active reason, with its cause and its end. */
 static void write_reasons(struct json *j, const struct guard_view *g, unsigned worker,
 			  struct guard_moment now)
@@ -109,7 +130,7 @@ static void write_reasons(struct json *j, const struct guard_view *g, unsigned w
 
 	json_array(j, "reasons");
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
-		if (!guard_explain(g->guard, worker, r, &why))
+		if (!guard_doc_explain(g, worker, r, &why))
 			continue;
 		json_object(j, NULL);
 		json_string(j, "reason", guard_reason_name(r));
@@ -257,7 +278,8 @@ static void write_whole(struct json *j, const char *key, double v)
 	json_int_if(j, key, !isnan(v), isnan(v) ? 0 : llround(v));
 }
 
-/* "mb" is 2^20 bytes and "gb" 2^30, as in the programs that use these keys. */
+/* Writes the old keys: "mb" is 2^20 bytes and "gb" 2^30, as in the programs that use these
+ * keys. */
 void guard_doc_old_names(struct json *j, double total, double used, double free_bytes)
 {
 	write_whole(j, "total_memory_mb", total / MIB);

@@ -42,7 +42,7 @@ const char *guard_operation_word(enum guard_request what);            /* "hold e
 const char *guard_operation_state_name(enum guard_operation_state s); /* "running", ... */
 
 /* Returns the running operation for the same request and worker, so that a repeated request
- * does not start again; NULL: none. */
+ * does not start again. NULL: no such operation. */
 const struct guard_operation *guard_operation_running(const struct guard_operations *o,
 						      const char *worker,
 						      enum guard_request what);
@@ -82,6 +82,12 @@ struct guard_view_game {
 	uint64_t since_ns, until_ns; /* UINT64_MAX: until the process exits */
 	int64_t uid;                 /* who registered it; -1: a client with the token */
 	char who[256];
+};
+
+/* Who requested the last hold or eviction of a worker, and why. */
+struct guard_view_requested {
+	char worker[64]; /* "": free slot */
+	char by[256];    /* as guard_client.who */
 };
 
 /* The client of a request. */
@@ -140,6 +146,7 @@ struct guard_view {
 	const char *kernel_log; /* "ok", or why Xids from before the start are unknown */
 	const struct guard_operations *operations; /* NULL in tests */
 	const struct guard_counters *tally;        /* including earlier runs; NULL in tests */
+	const struct guard_view_requested *requested; /* POLICY_WORKERS slots; NULL: unknown */
 	const char *journal; /* "ok", or why evictions above level 2 are refused */
 };
 

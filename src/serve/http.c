@@ -480,8 +480,8 @@ int http_reload(struct http *h, const struct http_config *config, char *message,
 	if (h->settings.auth.token && !settings.auth.token)
 		snprintf(message, size,
 			 "service.token_file is no longer set: every client may open and end "
-			 "energy windows, and only clients of the UNIX socket can change "
-			 "anything");
+			 "energy windows; everything else can be changed only through the "
+			 "UNIX socket");
 	settings_take(h, &settings, config);
 	for (unsigned i = 0; i < h->routes; i++) /* cached headers may have changed */
 		cache_drop(h, (int)i, true);

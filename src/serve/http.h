@@ -28,7 +28,7 @@ struct request {
 	size_t size;
 	bool trusted;    /* valid token, or a permitted client of the UNIX socket */
 	const char *who; /* for logs only: "token", "uid 1000", "anyone" */
-	int64_t uid;     /* user of a UNIX socket client without a token; -1: none */
+	int64_t uid; /* user of a UNIX socket client without a token; -1: any other client */
 	/* pid of the client on the UNIX socket, in our pid namespace; 0: the client is outside
 	 * of it; -1: unknown */
 	int64_t peer_pid;
@@ -87,7 +87,8 @@ enum route_flag {
 	ROUTE_TEXT = 1 << 4,   /* Accept selects the type; cached per Accept */
 };
 
-/* A path such as "/api/v1/devices/{uuid}": braces match one segment, a final star the rest. */
+/* One route. In a path such as "/api/v1/devices/{uuid}", braces match one segment; a star at
+ * the end matches all following segments. */
 struct route {
 	unsigned method; /* one enum http_method */
 	const char *path;
@@ -118,7 +119,7 @@ struct http_config {
 	const struct route *route;
 	unsigned routes;
 	void *arg; /* first argument of the handlers */
-	/* Called with each reply of a handler, to add headers that all have; may be NULL. */
+	/* Called with each reply of a handler, to add the headers of every reply; may be NULL. */
 	void (*mark)(void *arg, struct reply *r);
 	/* Called for each answer; r has only status, type and body.len. May be NULL. */
 	void (*log)(void *arg, const struct request *q, const struct reply *r, double seconds);

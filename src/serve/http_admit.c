@@ -282,7 +282,7 @@ static enum admitted check_client(struct conn *c)
 				       : "A token was sent, but this service has none."));
 }
 
-/* A web page of another origin can send a request without CORS; it must not change things. A
+/* Refuses changes from a web page of another origin, which can send a request without CORS. A
  * sandboxed page has the origin "null", which is never ours. */
 static enum admitted check_origin(struct conn *c)
 {

@@ -109,7 +109,8 @@ static const struct {
 /* True if this header line begins right after the previous one. The library (0.9.75) ends a
  * line at a bare LF and a value at a NUL, and appends a line that begins with a space to the
  * name of the previous header, without reporting it. But it leaves the strings where they
- * arrived, with NULs for colon, CR and LF, so that gaps show these cases. */
+ * arrived and only replaces colon, CR and LF by NULs. So a gap between two strings reveals
+ * these cases. */
 static bool is_contiguous(struct heads *heads, const char *key, size_t key_size,
 			  const char *value, size_t size)
 {
@@ -240,7 +241,8 @@ static enum MHD_Result call_park(struct conn *c, uint64_t at_ns)
 	return MHD_YES;
 }
 
-/* Returns the cached reply for a request with its own id, token or origin; NULL: none. */
+/* Returns the cached reply for a request with its own id, token or origin; NULL: no cached
+ * reply is suitable. */
 static struct entry *cached_entry(const struct call *k)
 {
 	struct http *h = k->conn->http;

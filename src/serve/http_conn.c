@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define ACCEPT_BATCH 64 /* connections accepted before existing ones are served */
-/* connections of the limit that are only for clients of a UNIX socket */
+/* part of the connection limit that is reserved for clients of a UNIX socket */
 #define UNIX_PLACES  16
 #define SPARE_PLACES 8 /* above the limit: only for ROUTE_ALIVE */
 
@@ -213,9 +213,9 @@ static bool close_unused(struct http *h, unsigned bucket, bool spare)
 }
 
 /* Makes space for one more connection. False: every place is in use.
- * One peer may use at most half of the places, or as many places as there may be streams if
- * that is more. A few places are kept for UNIX sockets, so that the administrator of the
- * machine can always connect. */
+ * One peer may use at most half of the places, or the maximum number of streams if that is
+ * more. A few places are kept for UNIX sockets, so that the administrator of the machine can
+ * always connect. */
 static bool make_space(struct http *h, const struct listener *l)
 {
 	unsigned bucket = (unsigned)(h->accept.peer % PEER_BUCKETS);

@@ -1,6 +1,6 @@
 /* http_impl: shared by the files of http; no other file includes it.
  *
- * http.c         settings, the library, start and stop
+ *   http.c         settings, the library, start and stop
  *   http_conn.c    connections and their deadlines; following a stream
  *   http_call.c    the path of a request
  *   http_admit.c   validation and permissions of requests
@@ -140,7 +140,7 @@ struct entry {
 	int status;
 	struct reply_impl headers;
 	char type[96];
-	/* without the last quote: the encoding and the quote are appended; "": none */
+	/* ETag without its last quote: the encoding and the quote are appended; "": no ETag */
 	char etag[ETAG_SIZE];
 	unsigned flags; /* flags of the route */
 	struct blob *plain, *gzip;
@@ -293,7 +293,7 @@ struct http_load {
 	unsigned shaking;                  /* in a TLS handshake */
 	unsigned spares;                   /* beyond the limit */
 	unsigned peer_count[PEER_BUCKETS]; /* by hash of the peer */
-	unsigned peak;                     /* most since memory was trimmed */
+	unsigned peak;                     /* highest number since memory was trimmed */
 };
 
 struct http {

@@ -16,9 +16,9 @@ int json_request_open(const char *text, size_t n, const char *keys, struct json_
 		      char *message, size_t size);
 void json_request_close(struct json_request *b);
 
-/* Each returns true and sets *ret, or leaves *ret unchanged if the key is absent. Returns false
- * if the value has the wrong type; json_request_message() then has a sentence. Strings live as
- * long as the request. */
+/* Each function returns true and sets *ret; if the key is absent, it returns true and leaves
+ * *ret unchanged. It returns false if the value has the wrong type; json_request_message() then
+ * has a sentence. Strings live as long as the request. */
 bool json_request_text(struct json_request *b, const char *key, const char **ret);
 bool json_request_number(struct json_request *b, const char *key, double *ret);
 bool json_request_flag(struct json_request *b, const char *key, bool *ret);

@@ -319,7 +319,8 @@ static void add_process(struct groups *g, const struct gw_process *p, double val
 	const char *user = p->user ? p->user : "";
 	struct group *row;
 
-	/* A program without a user that is called "other" is added to the remainder. */
+	/* A program named "other" without a user would have the labels of the remainder, so it
+	 * is added to the remainder. */
 	row = strcmp(name, "other") == 0 && !*user ? NULL : find_group(g, name, user);
 	row = row ? row : &g->other;
 	row->bytes += (uint64_t)p->memory_bytes;

@@ -235,7 +235,8 @@ static double least_bytes(const struct page *p, const struct guard_view *g, unsi
 	return isnan(past.mean_bytes) ? NAN : (double)past.min_bytes;
 }
 
-/* A GPU without a current reading has no sample: its free memory is unknown. */
+/* Writes the capacity of each GPU. A GPU without a current reading has no sample, because its
+ * free memory is unknown. */
 static void capacity_metrics(struct page *p, const struct guard_view *g)
 {
 	static const unsigned metrics[] = { M_CAPACITY_AVAILABLE, M_CAPACITY_LEAST,

@@ -344,7 +344,7 @@ static bool is_listed(const struct operation *o)
 	return o->answers[0] == '2';
 }
 
-/* Writes all methods of a path at its first row. */
+/* Writes each path once, at its first row in the table, with all its methods. */
 static void write_paths(struct json *j)
 {
 	char path[96];

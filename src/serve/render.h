@@ -29,7 +29,7 @@ void render_kept_head(struct json *j, const char *kind, const char *version, uin
 		      bool simulated);
 void render_source(struct json *j, const struct gw_snapshot *snap);
 
-/* Writes a GPU; its object stays open. */
+/* Writes the object of a GPU without its closing brace. */
 void render_device(struct json *j, const struct gw_device *d);
 /* The processes on the GPUs. energy has one row per process of the list; NULL: the energy is
  * unknown, because only the service measures it. */

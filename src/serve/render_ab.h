@@ -73,7 +73,7 @@ const char *ab_report_ending(const struct ab_report *r);
 /* Returns "passed", "failed" or "cannot-tell"; NULL without a gate. */
 const char *ab_report_gate(const struct ab_report *r);
 
-/* Returns the mean of an arm's runs in counted pairs; NAN: none. */
+/* Returns the mean of an arm's runs in counted pairs; NAN if there are no such runs. */
 double ab_report_mean(const struct ab_report *r, enum ab_arm arm, enum ab_metric metric);
 
 /* Computes mean and standard deviation of residual_ratio over the counted runs; returns the

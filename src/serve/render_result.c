@@ -257,7 +257,8 @@ static void energy_field(struct json *j, const struct gw_energy_field *f, const 
 	}
 }
 
-/* Returns the length of the name of the inner object that holds the field; 0: none does. */
+/* Returns the length of the name of the inner object that holds the field; 0: the field is not
+ * in an inner object. */
 static size_t group_length(const struct gw_energy_field *f)
 {
 	const char *dot = strchr(f->key, '.');
@@ -467,21 +468,21 @@ static void write_run(struct json *j, const struct measured_run *r,
 	write_outcome(j, r);
 	json_string(j, "validity", gw_validity_name(r->validity));
 	write_codes(j, r);
-	render_interval(j, "energy_joules", &r->joules);
-	render_interval(j, "energy_relative_joules", &r->relative_joules);
-	render_interval(j, "energy_net_joules", &r->net_joules);
-	json_double(j, "energy_adjusted_joules", r->adjusted_joules);
-	json_bool(j, "energy_adjusted_was_floored", r->floored);
-	json_string(j, "baseline_kind", r->baseline_kind);
-	ROWS(j, NULL, { "power_mean_watts", r->power_mean_w },
-	     { "power_sd_watts", r->power_sd_w }, { "iterations", r->iterations },
-	     { "tokens", r->tokens }, { "latency_seconds", r->latency_s },
-	     { "latency_p50_seconds", r->latency_p50_s },
-	     { "latency_p95_seconds", r->latency_p95_s });
-	render_interval(j, "energy_per_iteration_joules", &r->iteration_joules);
-	render_interval(j, "energy_per_token_joules", &r->token_joules);
-	energy_cost_render(j, cost, &r->joules);
-	write_count(j, &r->count);
+	render_interval(j, "energy_joules", &r->sum.joules);
+	render_interval(j, "energy_relative_joules", &r->sum.relative_joules);
+	render_interval(j, "energy_net_joules", &r->sum.net_joules);
+	json_double(j, "energy_adjusted_joules", r->sum.adjusted_joules);
+	json_bool(j, "energy_adjusted_was_floored", r->sum.floored);
+	json_string(j, "baseline_kind", r->sum.baseline_kind);
+	ROWS(j, NULL, { "power_mean_watts", r->sum.power_mean_w },
+	     { "power_sd_watts", r->sum.power_sd_w }, { "iterations", r->work.iterations },
+	     { "tokens", r->work.tokens }, { "latency_seconds", r->work.latency_s },
+	     { "latency_p50_seconds", r->work.latency_p50_s },
+	     { "latency_p95_seconds", r->work.latency_p95_s });
+	render_interval(j, "energy_per_iteration_joules", &r->work.iteration_joules);
+	render_interval(j, "energy_per_token_joules", &r->work.token_joules);
+	energy_cost_render(j, cost, &r->sum.joules);
+	write_count(j, &r->work.count);
 	json_array(j, "devices");
 	for (unsigned i = 0; i < r->devices; i++)
 		write_device(j, &r->device[i], r->begin_ns);

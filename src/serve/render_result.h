@@ -27,7 +27,7 @@ struct measured_code {
 
 /* The idle power of a GPU, and the energy above it. */
 struct measured_baseline {
-	const char *kind; /* NULL: no baseline, and the rest is not set */
+	const char *kind; /* NULL: no baseline, and the other members are not set */
 	double power_w, u_w, age_s, seconds;
 	struct gw_interval net_joules;
 	double adjusted_joules;
@@ -57,7 +57,7 @@ struct measured_window {
 
 /* Iterations or tokens of a run, from a counter that was read before and after the run. */
 struct measured_count {
-	const char *source; /* the option that names the counter; NULL: none */
+	const char *source; /* the option that names the counter; NULL: no counter */
 	/* where the counter was read, without secrets; NULL: not part of the result */
 	const char *place;
 	char name[640];  /* name of the counter with the selected labels; "": none */
@@ -78,6 +78,23 @@ struct measured_count {
 /* Room for every code on eight GPUs; further codes are dropped, except child-failed. */
 #define MEASURED_CODES (8 * GW_CODES)
 
+/* Sums over the devices of a run. */
+struct measured_sum {
+	struct gw_interval joules, relative_joules, net_joules;
+	double adjusted_joules;
+	bool floored;
+	const char *baseline_kind;
+	double power_mean_w, power_sd_w;
+};
+
+/* What a run did, and what one unit of it took. */
+struct measured_work {
+	double iterations, tokens; /* as given, marked or counted; NAN: unknown */
+	struct measured_count count;
+	double latency_s, latency_p50_s, latency_p95_s;
+	struct gw_interval iteration_joules, token_joules;
+};
+
 struct measured_run {
 	unsigned trial;
 	uint64_t begin_ns, begin_wall_ns; /* monotonic, wall */
@@ -89,16 +106,8 @@ struct measured_run {
 	enum gw_validity validity;
 	struct measured_code code[MEASURED_CODES];
 	unsigned codes;
-	/* Sums over the devices. */
-	struct gw_interval joules, relative_joules, net_joules;
-	double adjusted_joules;
-	bool floored;
-	const char *baseline_kind;
-	double power_mean_w, power_sd_w;
-	double iterations, tokens; /* as given, marked or counted; NAN: unknown */
-	struct measured_count count;
-	double latency_s, latency_p50_s, latency_p95_s;
-	struct gw_interval iteration_joules, token_joules;
+	struct measured_sum sum;
+	struct measured_work work;
 	struct measured_device *device;
 	unsigned devices;
 	struct host_energy host;
@@ -109,7 +118,7 @@ struct measured_run {
 /* A worker of the guard that was kept off the measured GPUs. */
 struct measured_worker {
 	char name[128];
-	/* when the measurement began; hold: "none", "evicted" or "manual" */
+	/* state and hold when the measurement began; hold: "none", "evicted" or "manual" */
 	char state[24], hold[16];
 	double hold_left_s; /* remaining time of that hold; NAN: no end, or no hold */
 	bool held;          /* the measurement holds the worker; false: an earlier hold does */
@@ -117,7 +126,7 @@ struct measured_worker {
 };
 
 struct measured_room {
-	bool asked; /* --clean-room was given; if not, the rest is not set */
+	bool asked; /* --clean-room was given; if not, the other members are not set */
 	double waited_s;
 	struct measured_worker worker[POLICY_WORKERS];
 	unsigned workers;

@@ -27,9 +27,9 @@ int stream_new(size_t bytes, struct stream **ret);
 /* Ends the stream: followers then read its end. */
 void stream_free(struct stream *s);
 
-/* Adds a message and wakes the followers. topic: one or several bits. id 0: none (a tick).
- * name: name of the event. json: one line of at most VIEW_DOCUMENT_MAX bytes; a longer one is
- * dropped. */
+/* Adds a message and wakes the followers. topic: one or several bits. id 0: a message without
+ * an id (a tick). name: name of the event. json: one line of at most VIEW_DOCUMENT_MAX bytes; a
+ * longer one is dropped. */
 void stream_push(struct stream *s, enum stream_topic topic, const char *name, uint64_t id,
 		 const char *json, size_t size);
 
@@ -56,7 +56,7 @@ void follower_start(struct follower *f, struct stream *s, uint64_t after, unsign
 		    void (*wake)(struct follower *f));
 void follower_stop(struct follower *f);
 
-/* Reads the next bytes, at most size. Returns their number; 0: none yet, wake() is called
+/* Reads the next bytes, at most size. Returns their number; 0: no bytes yet, wake() is called
  * later; -1: the stream has ended. */
 long follower_read(struct follower *f, char *out, size_t size);
 

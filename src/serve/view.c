@@ -16,11 +16,12 @@ bool view_is_error(unsigned absence)
 	case GW_ABSENT_LOST:
 	case GW_ABSENT_STALLED:
 	case GW_ABSENT_NO_DRIVER: return true;
-	default: return false; /* a property of the device, the machine or the configuration */
+	/* not a failure: a property of the device, the machine or the configuration */
+	default: return false;
 	}
 }
 
-/* Returns a GPU with a driver call that has not returned; NULL: none. */
+/* Returns a GPU with a driver call that has not returned; NULL: there is no such GPU. */
 static const struct gw_device *hanging(const struct view *v)
 {
 	for (unsigned i = 0; i < gw_snapshot_device_count(v->snap); i++) {
@@ -34,9 +35,7 @@ static const struct gw_device *hanging(const struct view *v)
 
 static const char *first_reading(const struct view *v, char *out, size_t size)
 {
-	snprintf(out, size, "%s",
-		 v->opening ? "the drivers are being opened for the first time"
-			    : "there is no reading yet");
+	snprintf(out, size, "%s", v->unopened ? v->unopened : "there is no reading yet");
 	return out;
 }
 

@@ -164,8 +164,8 @@ struct view {
 	const struct gw_process_list *processes; /* NULL: not read yet */
 	const struct view_process *process;      /* one per row of processes; NULL: same */
 	const struct gw_environment *env;        /* NULL: same */
-	/* The meter for windows; NULL: none. When it changes, windows on the old meter are
-	 * gone. */
+	/* The meter for windows; NULL: no meter. When it changes, the windows on the old meter
+	 * no longer exist. */
 	struct gw_meter *meter;
 	struct gw_ctx *ctx;               /* only for device/call_cost.h; NULL: not open yet */
 	const struct view_device *device; /* one per device of snap */
@@ -178,7 +178,7 @@ struct view {
 	unsigned requests_made;
 	/* failed attempts to open a driver; continues across restarts */
 	uint64_t init_failures;
-	bool opening; /* the drivers are being opened for the first time */
+	const char *unopened; /* why there is no reading yet; NULL: there was one */
 	struct view_self self;
 	const struct view_ops *ops;
 	void *engine;

@@ -164,7 +164,8 @@ static bool all_there(const struct windows_entry *e)
 	return window_done(e->window);
 }
 
-/* Advances a window as far as possible. False: the window has not ended. */
+/* Advances a window to the next states, if their conditions are met. Returns false if the
+ * window has not ended. */
 static bool advance(struct windows *w, const struct view *v, struct windows_entry *e,
 		    uint64_t now_ns)
 {
@@ -220,7 +221,8 @@ static void lose_windows(struct windows_entry *e)
 		p->window = NULL;
 }
 
-/* Ends windows that are gone, because the meter was replaced without notice. */
+/* Ends windows that no longer exist on the meter, because the meter was replaced without
+ * notice. */
 static void end_orphans(struct windows *w, const struct view *v, uint64_t now_ns)
 {
 	struct windows_entry *e = w->first, *next;
@@ -399,7 +401,7 @@ static int fill_entry(struct windows *w, const struct view *v, const struct wind
 	return err ? err : add_part(w, v->meter, e, NULL, now_ns);
 }
 
-/* Returns the window of this key; NULL: none. */
+/* Returns the window of this key; NULL: no such window. */
 static struct windows_entry *find_by_key(struct windows *w, const struct windows_ask *ask)
 {
 	char key[65];

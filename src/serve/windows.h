@@ -28,7 +28,7 @@ struct windows_entry;
 int windows_new(struct windows **ret);
 void windows_free(struct windows *w);
 
-/* Sets the stream for documents of windows that begin or end; NULL: none. */
+/* Sets the stream that receives the documents of windows that begin or end; NULL: no stream. */
 struct stream;
 void windows_stream(struct windows *w, struct stream *s);
 

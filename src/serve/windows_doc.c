@@ -362,8 +362,9 @@ int windows_make_document(struct windows_entry *e)
 
 /* ---- storing, loading and events ---- */
 
-#define KIND      "window"      /* kind of stored documents */
-#define KIND_OPEN "window-open" /* kind of open windows, reported after a crash */
+#define KIND "window" /* kind of stored documents */
+/* kind of the stored documents of open windows, which are reported after a crash */
+#define KIND_OPEN "window-open"
 
 /* ---- storing and events ---- */
 

@@ -1,6 +1,6 @@
 /* windows_impl: shared by the files of the windows; no other file includes it.
  *
- * windows.c      opening, marking, ending, removing
+ *   windows.c      opening, marking, ending, removing
  *   windows_doc.c  documents, sums over GPUs, storing, loading, events */
 #ifndef GW_SERVE_WINDOWS_IMPL_H
 #define GW_SERVE_WINDOWS_IMPL_H
@@ -17,7 +17,8 @@ struct windows_device {  /* a measured GPU, as it was when the window began */
 	char uuid[96], name[96], driver[96];
 	enum gw_provenance provenance;
 	double power_limit_w; /* at the begin; NAN: unknown */
-	struct sensor sensor; /* when the window began; after its end: when it ended */
+	/* as known when the window began; after its end: as known when it ended */
+	struct sensor sensor;
 };
 
 struct windows_part {
@@ -91,7 +92,7 @@ int windows_make_document(struct windows_entry *e);
 /* Takes ownership of a document. */
 void windows_set_document(struct windows_entry *e, char *document);
 
-/* Writes the document that stands for an open window if the service crashes. */
+/* Writes the document that represents an open window after a crash of the service. */
 void windows_crash_json(struct json *j, const struct windows_entry *e);
 
 double windows_seconds(uint64_t from_ns, uint64_t to_ns);

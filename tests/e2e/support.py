@@ -70,6 +70,10 @@ def jitter():
         time.sleep(chance.uniform(0, JITTER))  # as a busy machine would
 
 
+# In a container with processes of its own, the program says that others may be hidden.
+CONTAINED = os.readlink("/proc/self/ns/pid") != "pid:[4026531836]"
+
+
 def gpuward(*args, env=None, program=PROGRAM, **kw):
     """Runs the program; the result has returncode, stdout and stderr as text."""
     jitter()

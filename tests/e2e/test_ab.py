@@ -259,7 +259,7 @@ def test_no_gpu_is_an_error_with_its_reason(bare, scenario):
 
 @pytest.mark.parametrize("words, said", [
     ([], "two commands are missing"),
-    (["--", "sleep", "1"], "the second command is missing: put -- and B after '1'"),
+    (["--", "sleep", "1"], "the second command is missing: write -- and the second command after '1'"),
     (["--", "true", "--"], "command B is empty"),
     (["--", "--", "true"], "command A is empty"),
     (["--", "", "--", "true"], "command A is empty"),

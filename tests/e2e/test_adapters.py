@@ -160,6 +160,24 @@ def test_success_without_freed_memory_is_for_the_guard_to_find(kind):
         assert w.loaded
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to another user")
+def test_a_token_file_that_another_user_can_replace_is_not_read(tmp_path, token_file):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 65534, 65534)
+    (theirs / "token").symlink_to(token_file)  # root would send its content to their server
+    worker, _ = worker_of("ollama", token=fake.TOKEN)
+    with worker as w:
+        out = order("evict", kind="ollama", url=w.url, token_file=theirs / "token")
+        assert not out["ok"] and "other users can replace token_file" in out["message"], out
+        assert w.loaded and fake.TOKEN not in str(w.headers)
+        (theirs / "token").unlink()
+        (theirs / "token").write_text(fake.TOKEN)  # a file of root there, which they can replace
+        assert "other users can replace" in order("evict", kind="ollama", url=w.url, token_file=theirs / "token")["message"]
+        os.chown(theirs / "token", 65534, 65534)  # their own token
+        assert order("evict", kind="ollama", url=w.url, token_file=theirs / "token")["ok"]
+
+
 @pytest.mark.parametrize("kind", [k for k in KINDS if k != "kobold"])
 def test_the_token_is_used_and_never_appears_in_messages(kind, tmp_path, token_file):
     worker, path = worker_of(kind, token=fake.TOKEN)

@@ -5,16 +5,20 @@ hostile files in test_bad_input.py.
 """
 import json
 import os
+import pathlib
 import resource
+import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import urllib.parse
 
 import pytest
 
+import guarded
 import support
 from guarded import Guarded, by_signal, configure, table
 from service import Service
@@ -194,3 +198,30 @@ def test_the_guard_counts_its_looks_over_a_restart(world):
         s.restart(signal.SIGTERM)
         s.ticks(2)
         assert looks() >= before
+
+
+@guarded.needs_root
+def test_root_uses_no_file_that_another_user_can_replace(tmp_path):
+    """History, recording and metrics in a folder of another user: links and pipes there are not followed or opened."""
+    theirs = pathlib.Path(tempfile.mkdtemp(prefix="gpuward-theirs-"))
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    try:
+        os.chown(theirs, guarded.NOBODY, guarded.NOBODY)
+        (theirs / "trace").symlink_to(victim)
+        os.mkfifo(theirs / "gpu.prom.tmp")  # to open it would block the service
+        config = f'[guard]\nmode = "observe"\nrecord = "{theirs}/trace"\n' + table(
+            "a", "exec", evict_command=["/bin/true"], resume_command=["/bin/true"], match_name="a")
+        with Service("two-gpus", "--textfile", theirs / "gpu.prom", config=config) as s:
+            s.wait(lambda: "gpuward_" in (theirs / "gpu.prom").read_text() if (theirs / "gpu.prom").exists() else False)
+            s.wait(lambda: "other users can change it or its folder" in s.messages() + s.get("/api/v1/events").text)
+        assert victim.read_text() == "untouched"
+        with Service(state=str(theirs / "history.db")) as s:
+            assert f"other users can change {theirs}/history.db or its folder" in s.messages()
+        assert not (theirs / "history.db").exists() and not (theirs / "history.db.lock").exists()
+        mine = theirs / "gpuward.toml"
+        mine.write_text("[service]\n")
+        said = support.gpuward("config", "check", mine)
+        assert "what gpuward does as root" in said.stdout + said.stderr
+    finally:
+        shutil.rmtree(theirs)

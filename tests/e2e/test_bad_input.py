@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from support import FAILED, NO_GPU, OK, PROGRAM, SIMULATOR, USAGE, document, environment, gpuward
+from support import BUILD, FAILED, NO_GPU, OK, PROGRAM, SIMULATOR, USAGE, document, environment, gpuward
 from synthetic import result, save
 
 
@@ -299,3 +299,43 @@ def test_a_file_that_does_not_end_is_refused(tmp_path, args, kind):
     done = gpuward(*(a.replace("{}", path) for a in args), preexec_fn=at_most_512_mib)
     assert done.returncode not in (0, None) and done.returncode > 0
     assert path in done.stderr and len(done.stderr.splitlines()) <= 4, done.stderr
+
+
+@pytest.mark.parametrize("args", [["list"], ["snapshot"], ["snapshot", "-v"]], ids=" ".join)
+def test_a_table_that_memory_has_no_room_for_is_an_error(args):
+    env = environment(LD_PRELOAD=str(BUILD / "tests" / "e2e" / "libno_memory.so"))
+    assert gpuward(*args, "--simulate=two-gpus", env=env).returncode == OK
+    env["GPUWARD_TEST_MEMORY"] = "20000"
+    done = gpuward(*args, "--simulate=two-gpus", env=env)
+    assert done.returncode == FAILED and "out of memory; the table is not shown" in done.stderr
+    assert "INDEX" not in done.stdout
+
+
+def test_an_output_that_is_no_regular_file_is_written_to(tmp_path):
+    """One rule for every -o: a log refuses a file that is there, a document replaces it and says so."""
+    saved = save(tmp_path, "in.json", result())
+    commands = {
+        "measure": ["measure", "--simulate=demo", "-o", None, "--", "true"],
+        "log": ["log", "--simulate=demo", "-d", "0.2s", "-o", None],
+        "compare": ["compare", saved, "-o", None],
+        "report": ["report", saved, "-o", None],
+    }
+    for name, args in commands.items():
+        def run(path, *more):
+            return gpuward(args[0], *more, *(path if a is None else a for a in args[1:]))
+        for path in ("/dev/null", "/dev/stdout"):
+            done = run(path)
+            assert done.returncode == OK and (len(done.stdout) > 50) == (path != "/dev/null"), (name, done)
+            assert "replaced" not in done.stderr
+        fifo = tmp_path / f"{name}.fifo"
+        os.mkfifo(fifo)
+        reader = subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE)
+        assert run(fifo).returncode == OK and len(reader.communicate(timeout=60)[0]) > 50, name
+        file = tmp_path / f"{name}.out"
+        assert "replaced" not in run(file).stderr
+        done = run(file)
+        if name == "log":
+            assert done.returncode == FAILED and "--append adds to it, --force replaces it" in done.stderr
+        else:
+            assert done.returncode == OK and f"gpuward: replaced {file}\n" in done.stderr, (name, done.stderr)
+            assert "replaced" not in run(file, "--quiet").stderr

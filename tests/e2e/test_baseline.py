@@ -162,7 +162,7 @@ def test_ctrl_c_ends_it_and_keeps_nothing(env):
     p.send_signal(signal.SIGINT)
     _, err = p.communicate(timeout=TIMEOUT)
     assert p.returncode == FAILED
-    assert "interrupted before it was known" in err
+    assert "interrupted before the baseline was known" in err
     assert kept(env) == []
 
 

@@ -176,6 +176,7 @@ def commands(block):
 def prepared(command):
     """The same command on the simulator, and for a short time."""
     command = command.replace("sleep 12", "sleep 1").replace("nvml-program", "gpuward list")
+    command = command.replace("-- python3 matmul.py 500 float32", "--simulate=idle-h200 -- sleep 0.2")
     if "--simulate" not in command and "GPUWARD_SIM" not in command:
         command = command.replace("gpuward snapshot", "gpuward snapshot --simulate")
     return f"timeout --preserve-status -s INT 2 {command}" if command.endswith(" -w") else command

@@ -18,6 +18,7 @@ import openapi_check
 import test_openapi
 from guarded import Guarded, configure, quick
 from service import Service
+import support
 from support import CONSTANT, FIXTURES, SIMULATOR, TOP, carry_baselines, environment, gpuward
 from synthetic import needs_reader, result, save
 from test_bad_input import REFUSED
@@ -55,6 +56,11 @@ def masked(value, key="", machine=False):
         if (machine and key == "absent") or key in TEXT:
             return key
         return {k: masked(v, k, machine or key in MACHINE) for k, v in value.items()}
+    if support.CONTAINED:  # the golden files are those of a machine
+        if key == "hidden_processes":
+            value = False
+        if key == "findings":
+            value = [v for v in value if v["cause"] != "pid_namespace"]
     if isinstance(value, list) and key in HISTORY:
         return [list(value[0])] if value else []
     if isinstance(value, list):

@@ -297,7 +297,7 @@ def test_the_names_of_figures_are_whole(tmp_path, width):
     a = save(tmp_path, "a.json", result("a", power=300, tokens=500))
     b = save(tmp_path, "b.json", result("b", power=300.1, tokens=500))
     out = diff(a, b, env=environment(COLUMNS=width)).stdout
-    assert "\nPer inference " in out and "\nPer token " in out and "…" not in out
+    assert "\nPer iteration " in out and "\nPer token " in out and "…" not in out
 
 
 @pytest.mark.parametrize("without", ["A", "B"])

@@ -263,6 +263,55 @@ def test_learn_proposes_rules_that_then_hold(world, worker):
             assert s.course() == ["active"]
 
 
+def test_learn_never_ignores_a_current_contender(world, worker):
+    with Contender(world, 600 << 20) as c:
+        with Guarded(world, configure(("ollama", worker))) as s:
+            s.until("evicted")
+            done = s.guard("learn", "--for", "1s")
+            assert done.stdout == "" and "no rule for sleep: worker ollama is off its GPU for it now" in done.stderr
+            doc = json.loads(s.guard("learn", "--for", "1s", "--json").stdout)
+            assert doc["rules"] == [] and doc["contenders"] == [{"name": "sleep", "worker": "ollama", "rule": None}]
+        more = guarded.rule("contend", name="sleep")
+        with Guarded(world, configure(("ollama", worker), mode="observe", more=more)) as s:
+            s.wait(lambda: any(p["pid"] == c.pid for p in s.get("/api/v1/guard/gpus/0").json().get("processes", [])))
+            done = s.guard("learn", "--for", "1s")
+            assert done.stdout == "" and re.search(r"no rule for sleep: rule 1 .* says that it contends", done.stderr)
+
+
+def test_without_a_worker_explain_says_how_to_add_one(tmp_path):
+    with Guarded(World(tmp_path), configure()) as s:
+        s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
+        said = s.guard("explain").stdout
+        assert "No [[worker]] is configured" in said
+        example = said[said.index("[[worker]]\n"):]
+        (tmp_path / "gpuward.toml").write_text(example)
+        assert support.gpuward("config", "check", tmp_path / "gpuward.toml").returncode == 0
+
+
+def test_a_snooze_never_shortens_a_hold_and_a_hold_names_what_it_replaces(s, worker):
+    s.guard("hold", "active", "ollama", "--forever")
+    assert s.guard("snooze", "30m").stdout.startswith("ollama: already held active until it is released; nothing was changed")
+    assert s.worker()["hold_until_seconds"] is None
+    said = s.guard("hold", "active", "ollama", "--for", "1h").stdout
+    assert "requested hold active for 1 h, instead of held active until it is released" in said
+    assert s.guard("pause", "--for", "10m").stdout == "ollama: already held active for 1 h more; nothing was changed\n"
+    s.guard("pause", "--for", "3h")  # longer than the hold
+    assert s.worker()["hold_until_seconds"] > 7200
+
+
+def test_a_hold_keeps_its_begin_and_its_reason_over_kill_9(s, worker):
+    s.guard("hold", "evicted", "ollama", "--forever", "--reason", "maintenance of the card")
+    s.until("evicted")
+    before = reason(s, "manual")
+    assert before["evidence"] == "requested by token: maintenance of the card"
+    s.kept("maintenance of the card")
+    s.restart()
+    s.wait(lambda: s.worker()["mask"] == ["manual"])
+    after = reason(s, "manual")
+    assert after["evidence"] == before["evidence"] and after["since_utc"][:19] == before["since_utc"][:19]
+    explained(s, "maintenance of the card")
+
+
 def test_recover_where_no_process_is_checkpointed(tmp_path):
     env = support.environment(HOME=tmp_path, XDG_STATE_HOME=tmp_path, GPUWARD_CONFIG_ROOT=tmp_path)
     done = support.gpuward("guard", "recover", env=env)

@@ -137,6 +137,15 @@ def test_a16_an_application_error_moves_no_worker(tmp_path):
         assert s.worker()["mask"] == [] and w.acted() == []
 
 
+def test_a_driver_without_events_is_logged_with_what_remains(tmp_path):
+    world = World(tmp_path, more='[[fault]]\ncall = "nvmlDeviceGetSupportedEventTypes"\ncode = 3\n')
+    with Worker(world) as w, Guarded(world, configure(("ollama", w))) as s:
+        s.reports("no events of the NVIDIA driver arrive, because no GPU of this driver reports events now; "
+                  "Xids are read from the kernel log only")
+        s.observes()
+        assert s.get("/api/v1/events").text.count("no events of the NVIDIA driver") == 1
+
+
 def test_a16_a_fault_older_than_the_service_is_found(tmp_path):
     world = World(tmp_path, gpu="recovery_action = 1", profile="h200")
     with Worker(world) as w, Guarded(world, configure(("ollama", w))) as s:

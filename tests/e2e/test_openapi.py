@@ -210,7 +210,6 @@ def played(s, **kw):
     return s.ask("DELETE", path + kw.pop("query", ""), **kw)
 
 
-FOREIGN = {"Sec-Fetch-Site": "cross-site"}  # a page of another site, without a token
 NOT_JSON = {"Content-Type": "text/plain"}
 GETS = {  # operation: path that answers 200
     "getGpuDevices": "/api/gpu/devices",
@@ -254,7 +253,7 @@ CHANGES = {  # (operation, status): how
     ("openWindow", 201): lambda s: s.post("/api/v1/windows", json={"label": "x", "gpus": [0]}, token=True),
     ("openWindow", 200): once_more,
     ("openWindow", 400): lambda s: s.post("/api/v1/windows", json={"labl": "x"}, token=True),
-    ("openWindow", 401): lambda s: s.post("/api/v1/windows", headers=FOREIGN),
+    ("openWindow", 401): lambda s: s.post("/api/v1/windows"),
     ("openWindow", 415): lambda s: s.post("/api/v1/windows", data="{}", headers=NOT_JSON, token=True),
     ("openWindow", 422): key_reused,
     ("openWindow", 429): too_many,
@@ -263,18 +262,18 @@ CHANGES = {  # (operation, status): how
     ("getWindow", 404): lambda s: s.get("/api/v1/windows/w0"),
     ("forgetWindow", 204): lambda s: s.ask("DELETE", opened(s), token=True),
     ("forgetWindow", 400): lambda s: s.ask("DELETE", opened(s) + "?x=1", token=True),
-    ("forgetWindow", 401): lambda s: s.ask("DELETE", opened(s), headers=FOREIGN),
+    ("forgetWindow", 401): lambda s: s.ask("DELETE", opened(s)),
     ("forgetWindow", 404): lambda s: s.ask("DELETE", "/api/v1/windows/w0", token=True),
     ("markWindow", 201): lambda s: s.post(opened(s) + "/marks", json={"label": "a"}, token=True),
     ("markWindow", 400): lambda s: s.post(opened(s) + "/marks", json={}, token=True),
-    ("markWindow", 401): lambda s: s.post(opened(s) + "/marks", headers=FOREIGN),
+    ("markWindow", 401): lambda s: s.post(opened(s) + "/marks"),
     ("markWindow", 404): lambda s: s.post("/api/v1/windows/w0/marks", json={"label": "a"}, token=True),
     ("markWindow", 409): lambda s: s.post(ended(s) + "/marks", json={"label": "a"}, token=True),
     ("markWindow", 415): lambda s: s.post(opened(s) + "/marks", data="{}", headers=NOT_JSON, token=True),
     ("markWindow", 429): too_many_marks,
     ("stopWindow", 200): lambda s: s.post(opened(s) + "/stop", token=True),
     ("stopWindow", 400): lambda s: s.post(opened(s) + "/stop?x=1", token=True),
-    ("stopWindow", 401): lambda s: s.post(opened(s) + "/stop", headers=FOREIGN),
+    ("stopWindow", 401): lambda s: s.post(opened(s) + "/stop"),
     ("stopWindow", 404): lambda s: s.post("/api/v1/windows/w0/stop", token=True),
     ("letGo", 200): lambda s: s.post("/api/v1/let-go", token=True),
     ("letGo", 400): lambda s: s.post("/api/v1/let-go?x=1", token=True),

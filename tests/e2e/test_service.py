@@ -118,6 +118,23 @@ def test_it_answers_before_the_driver_is_open():
 # ---- a machine without GPUs
 
 
+def test_gpus_that_cannot_be_opened_are_reported_and_tried_again(tmp_path):
+    root = tmp_path / "machine"
+    s = Service("two-gpus", "--root", root)
+    s.start(ready=False)
+    try:
+        said = f"the GPUs cannot be read: the root {root} cannot be opened: no such file"
+        s.wait(lambda: said in s.get("/readyz").json()["detail"])
+        assert "gpuward tries again" in s.get("/readyz").json()["detail"]
+        assert f"[-] no reading yet: {said}" in s.get("/healthz?verbose=1").text
+        assert s.messages().count(said) == 1  # each attempt fails for the same cause
+        root.mkdir()
+        s.wait(lambda: s.get("/readyz").status_code == 200)
+    finally:
+        assert s.stop() == 0
+        s.__exit__()
+
+
 def test_enable_nvml_switches_off_nvml_alone(tmp_path):
     off = "[device]\nenable_nvml = false\n"
     with Service(None, "--root", support.FIXTURES / "amd-discrete", config=off, simulate=False) as s:
@@ -576,7 +593,7 @@ def small_disk(tmp_path):
     """A disk of its own, and functions that fill it and make room."""
     place = tmp_path / "disk"
     place.mkdir()
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", place],
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "none", place],
                                       capture_output=True).returncode:
         pytest.skip("needs to mount a tmpfs")
 

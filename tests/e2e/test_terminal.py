@@ -163,3 +163,12 @@ def test_closed_standard_output_is_reported():
                    stderr=subprocess.PIPE)
     assert done.returncode == FAILED
     assert done.stderr.startswith("gpuward: cannot write the output: ")
+
+
+def test_many_reasons_that_limit_the_clocks_are_all_shown(tmp_path):
+    scenario = tmp_path / "limited.toml"
+    scenario.write_text('[[gpu]]\n[[fault]]\ncall = "nvmlDeviceGetCurrentClocksEventReasons"\nvalue = 252\n')
+    env = environment(COLUMNS="400")
+    said = gpuward("snapshot", f"--simulate={scenario}", env=env).stdout
+    assert re.search(r"CLOCKS LIMITED BY.*sw_power_cap.*power_brake", said, re.S), said
+    assert "sw_power_cap" in gpuward("snapshot", "-v", f"--simulate={scenario}", env=env).stdout

@@ -80,6 +80,19 @@ def test_a_variable_must_not_have_the_name_of_a_function_of_its_file(tree):
         for name in ("first", "next")]
 
 
+def test_a_struct_has_at_most_25_members(tree):
+    def members(first, n):
+        return "".join(f"\tint (*m{k})(int, int), a{k}[2]; /* one; two */\n" for k in range(first, first + n // 2))
+
+    (tree / "src/base/new.h").write_text("struct many {\n" + members(0, 24) + "\tstruct {\n\t\tint a, b;\n\t};\n};\n"
+                                         "struct few {\n" + members(0, 24) + "\tstruct {\n\t\tint a, b;\n\t} c;\n};\n"
+                                         "enum words { " + "WORD, " * 40 + "};\n")
+    done = layers(tree)
+    assert done.returncode == 1
+    assert done.stderr == ("check-layers: src/base/new.h:1: struct many has 26 members: group some of them into a struct "
+                           "with a name\n")
+
+
 @pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda p: p.name)
 def test_every_schema_is_valid(path):
     jsonschema.Draft202012Validator.check_schema(json.loads(path.read_text()))

@@ -1,5 +1,5 @@
-/* Any text as hours: no crash; a refusal has a message; an accepted schedule reads back from
- * its text and applies to the stated minutes of a week. */
+/* Any string as a schedule: no crash; a refusal has a message; an accepted schedule reads back
+ * from its text and applies to the stated minutes of a week. */
 #include "guard/policy.h"
 
 #include <stdio.h>

@@ -44,12 +44,12 @@ static inline void on_gpu(struct world *o, unsigned worker, unsigned gpu)
 /* Adds the record that an earlier run left for the next worker. */
 static inline struct guard_record *record(struct world *o, uint32_t mask, unsigned level)
 {
-	struct guard_record *r = &o->disk[o->on_disk++];
+	struct guard_record *r = &o->journal.disk[o->journal.on_disk++];
 
 	*r = (struct guard_record){
 		.mask = mask, .evicted = true, .level = level, .need_bytes = 8 * GIB, .gpus = 1
 	};
-	snprintf(r->worker, sizeof(r->worker), "w%u", o->on_disk - 1);
+	snprintf(r->worker, sizeof(r->worker), "w%u", o->journal.on_disk - 1);
 	snprintf(r->gpu[0].uuid, sizeof(r->gpu[0].uuid), "GPU-0");
 	r->gpu[0].need_bytes = 8 * GIB;
 	return r;
@@ -94,7 +94,7 @@ static inline void assert_awake(struct world *o)
 	assert_state(o, STATE_ACTIVE);
 	assert_false(o->w[0].asleep);
 	assert_false(o->w[0].closed);
-	assert_false(o->disk[0].evicted);
+	assert_false(o->journal.disk[0].evicted);
 }
 
 /* A test with a new world o. GUARD_ROW() is for a test of rows of docs/GUARD-MACHINE.md; the

@@ -26,6 +26,20 @@
 /* A Wednesday at noon UTC: 2026-01-07. */
 #define WORLD_WALL (UINT64_C(1767787200) * S)
 
+/* How a worker carries out orders. */
+struct world_conduct {
+	unsigned fails;      /* this many evictions fail                      */
+	bool refuses;        /* drains and evictions fail, and would again    */
+	unsigned lies;       /* this many evictions report done, but free nothing */
+	unsigned fail_level; /* orders up to this level fail                  */
+	bool silent, busy;   /* never answers an order; has requests in flight */
+	bool wont_return;    /* resumes fail                                  */
+	bool returns_empty;  /* resumes report done, but load nothing         */
+	bool deaf;           /* it does not answer an order to resume         */
+	bool lists;          /* it lists its models as loaded after a resume  */
+	uint64_t returns;    /* bytes that it holds after a resume; 0: as many as load says */
+};
+
 struct world_worker {
 	bool alive;
 	bool unfound;  /* it runs, but is not found */
@@ -36,17 +50,7 @@ struct world_worker {
 	bool resident;
 	uint64_t residue; /* memory that stays on its first GPU after an eviction */
 	bool unknown;     /* the size of its memory is unknown */
-	/* How it carries out orders. */
-	unsigned fails;      /* this many evictions fail                      */
-	bool refuses;        /* drains and evictions fail, and would again    */
-	unsigned lies;       /* this many evictions report done, but free nothing */
-	unsigned fail_level; /* orders up to this level fail                  */
-	bool silent, busy;   /* never answers an order; has requests in flight */
-	bool wont_return;    /* resumes fail                                  */
-	bool returns_empty;  /* resumes report done, but load nothing         */
-	bool deaf;           /* it does not answer an order to resume         */
-	bool lists;          /* it lists its models as loaded after a resume  */
-	uint64_t returns;    /* bytes that it holds after a resume; 0: load   */
+	struct world_conduct acts;
 	unsigned verbs[ORDER_NOTIFY + 1], levels[8];
 	bool closed, has_order;
 	bool asleep;       /* it reported an eviction as done, and was not resumed since */
@@ -74,10 +78,13 @@ struct world {
 	int64_t wall_step_ns; /* the wall clock was set by this much */
 	bool adaptive;        /* steps follow guard_next_scene_ns() */
 	uint64_t step_ns;
-	bool on_battery;
-	bool no_memory, no_lists; /* the driver no longer reports memory, process lists */
-	unsigned games;
-	uint64_t host_free; /* 0: enough */
+	struct {
+		bool on_battery;
+		bool no_memory,
+			no_lists; /* the driver no longer reports memory, process lists */
+		unsigned games;
+		uint64_t host_free; /* 0: enough */
+	} host;
 	unsigned gpus;
 	uint64_t total[WORLD_GPUS];
 	enum scene_health health[WORLD_GPUS];
@@ -92,13 +99,17 @@ struct world {
 	unsigned guests;
 	struct guard_outcome outcome[WORLD_WORKERS];
 	unsigned outcomes;
-	struct guard_record disk[WORLD_WORKERS];
-	unsigned on_disk, writes;
-	unsigned cut_at;  /* the machine dies at this write; 0: never */
-	bool cut_written; /* true: after the write; false: before it */
-	bool dead;
-	struct guard_decision *said;
-	size_t says, room;
+	struct {
+		struct guard_record disk[WORLD_WORKERS];
+		unsigned on_disk, writes;
+		unsigned cut_at;  /* the machine dies at this write; 0: never */
+		bool cut_written; /* true: after the write; false: before it */
+		bool dead;
+	} journal;
+	struct {
+		struct guard_decision *said;
+		size_t says, room;
+	} log;
 	unsigned orders;
 };
 
@@ -139,13 +150,15 @@ static inline void world_init(struct world *o, unsigned gpus, unsigned workers)
 
 static inline void world_begin(struct world *o)
 {
-	assert_int_equal(guard_new(&o->p, o->on_disk ? o->disk : NULL, o->on_disk, &o->g), 0);
+	assert_int_equal(guard_new(&o->p, o->journal.on_disk ? o->journal.disk : NULL,
+				   o->journal.on_disk, &o->g),
+			 0);
 }
 
 static inline void world_done(struct world *o)
 {
 	guard_free(o->g);
-	free(o->said);
+	free(o->log.said);
 }
 
 static inline struct world_guest *world_guest(struct world *o, const char *name, unsigned gpu,
@@ -238,10 +251,10 @@ static inline void world_scene(struct world *o)
 	s->mono_ns = o->now;
 	s->wall_ns = WORLD_WALL + (o->now - WORLD_START) + (uint64_t)o->wall_step_ns;
 	s->utc_offset_s = o->utc_offset_s;
-	s->on_battery = o->on_battery;
-	s->host_free_bytes = o->host_free ? o->host_free : 16 * GIB;
+	s->on_battery = o->host.on_battery;
+	s->host_free_bytes = o->host.host_free ? o->host.host_free : 16 * GIB;
 	s->gpus = s->processes = s->roots = 0;
-	s->game_clients = o->games;
+	s->game_clients = o->host.games;
 	for (unsigned i = 0; i < o->gpus; i++) {
 		struct scene_gpu *u = &s->gpu[s->gpus];
 
@@ -258,8 +271,8 @@ static inline void world_scene(struct world *o)
 		u->simulated = o->simulated;
 		u->display = o->display[i];
 		u->total_bytes = o->total[i];
-		u->memory_known = u->health == SCENE_OK && !u->errors && !o->no_memory;
-		u->hidden = o->no_lists;
+		u->memory_known = u->health == SCENE_OK && !u->errors && !o->host.no_memory;
+		u->hidden = o->host.no_lists;
 		u->margin_c = 40;
 		u->temperature_c = 47;
 	}
@@ -276,15 +289,15 @@ static inline void world_scene(struct world *o)
 static inline bool world_evict(struct world_worker *w, const struct guard_order *d)
 {
 	w->levels[d->level]++;
-	if (d->level <= w->fail_level || (w->refuses && d->level < LEVEL_STOP))
+	if (d->level <= w->acts.fail_level || (w->acts.refuses && d->level < LEVEL_STOP))
 		return false;
-	if (w->fails) {
-		w->fails -= w->fails != UINT_MAX;
+	if (w->acts.fails) {
+		w->acts.fails -= w->acts.fails != UINT_MAX;
 		return false;
 	}
 	w->asleep = true;
-	if (w->lies) {
-		w->lies -= w->lies != UINT_MAX;
+	if (w->acts.lies) {
+		w->acts.lies -= w->acts.lies != UINT_MAX;
 		return true;
 	}
 	w->resident = false;
@@ -295,7 +308,7 @@ static inline bool world_evict(struct world_worker *w, const struct guard_order 
 
 static inline bool world_resume(struct world_worker *w)
 {
-	if (w->wont_return)
+	if (w->acts.wont_return)
 		return false;
 	if (!w->alive) { /* another process of the same program */
 		w->pid += 10;
@@ -303,9 +316,9 @@ static inline bool world_resume(struct world_worker *w)
 	}
 	w->alive = true;
 	w->asleep = false;
-	w->resident = w->resident || !w->returns_empty;
-	if (w->returns)
-		w->load[0] = w->returns;
+	w->resident = w->resident || !w->acts.returns_empty;
+	if (w->acts.returns)
+		w->load[0] = w->acts.returns;
 	return true;
 }
 
@@ -323,21 +336,21 @@ static inline void world_obey(struct world *o, const struct guard_order *d)
 	case ORDER_CLOSE: w->closed = true; break;
 	case ORDER_OPEN: w->closed = false; break;
 	case ORDER_DRAIN:
-		r->in_flight = w->busy;
-		r->ok = !w->refuses;
+		r->in_flight = w->acts.busy;
+		r->ok = !w->acts.refuses;
 		break;
 	case ORDER_EVICT: r->ok = world_evict(w, d); break;
 	case ORDER_RESUME:
-		r->no_answer = w->deaf;
-		r->ok = !w->deaf && world_resume(w);
-		r->listed = r->ok && w->lists;
+		r->no_answer = w->acts.deaf;
+		r->ok = !w->acts.deaf && world_resume(w);
+		r->listed = r->ok && w->acts.lists;
 		break;
 	case ORDER_NOTIFY: break;
 	}
-	r->refused = !r->ok && w->refuses;
+	r->refused = !r->ok && w->acts.refuses;
 	if (!r->ok)
 		snprintf(r->message, sizeof(r->message), "HTTP 500");
-	if (!w->silent)
+	if (!w->acts.silent)
 		o->outcomes++;
 }
 
@@ -345,15 +358,15 @@ static inline void world_write(struct world *o, const struct guard_record *r)
 {
 	unsigned i = 0;
 
-	if (++o->writes == o->cut_at && !o->cut_written) {
-		o->dead = true;
+	if (++o->journal.writes == o->journal.cut_at && !o->journal.cut_written) {
+		o->journal.dead = true;
 		return;
 	}
-	while (i < o->on_disk && strcmp(o->disk[i].worker, r->worker))
+	while (i < o->journal.on_disk && strcmp(o->journal.disk[i].worker, r->worker))
 		i++;
-	o->disk[i] = *r;
-	o->on_disk = i < o->on_disk ? o->on_disk : i + 1;
-	o->dead = o->dead || o->writes == o->cut_at;
+	o->journal.disk[i] = *r;
+	o->journal.on_disk = i < o->journal.on_disk ? o->journal.on_disk : i + 1;
+	o->journal.dead = o->journal.dead || o->journal.writes == o->journal.cut_at;
 }
 
 static inline void world_fetch(struct world *o)
@@ -362,17 +375,17 @@ static inline void world_fetch(struct world *o)
 	struct guard_order d;
 	struct guard_decision said;
 
-	while (!o->dead && guard_next_record(o->g, &r))
+	while (!o->journal.dead && guard_next_record(o->g, &r))
 		world_write(o, &r);
-	while (!o->dead && guard_next_order(o->g, &d))
+	while (!o->journal.dead && guard_next_order(o->g, &d))
 		world_obey(o, &d);
 	while (guard_next_decision(o->g, &said)) {
-		if (o->says == o->room) {
-			o->room = o->room ? 2 * o->room : 256;
-			o->said = realloc(o->said, o->room * sizeof(said));
-			assert_non_null(o->said);
+		if (o->log.says == o->log.room) {
+			o->log.room = o->log.room ? 2 * o->log.room : 256;
+			o->log.said = realloc(o->log.said, o->log.room * sizeof(said));
+			assert_non_null(o->log.said);
 		}
-		o->said[o->says++] = said;
+		o->log.said[o->log.says++] = said;
 	}
 }
 
@@ -383,8 +396,8 @@ static inline void world_restart(struct world *o)
 	o->outcomes = 0;
 	for (unsigned i = 0; i < o->p.workers; i++)
 		o->w[i].has_order = false;
-	o->dead = false;
-	o->cut_at = 0;
+	o->journal.dead = false;
+	o->journal.cut_at = 0;
 	world_begin(o);
 }
 
@@ -396,13 +409,13 @@ static inline void world_step(struct world *o)
 	memcpy(done, o->outcome, sizeof(done));
 	o->outcomes = 0;
 	for (unsigned i = 0; i < o->p.workers; i++)
-		o->w[i].has_order = o->w[i].has_order && o->w[i].silent;
+		o->w[i].has_order = o->w[i].has_order && o->w[i].acts.silent;
 	for (unsigned i = 0; i < n; i++)
 		guard_outcome(o->g, &done[i], o->now);
 	world_scene(o);
 	guard_observe(o->g, &o->s);
 	world_fetch(o);
-	if (o->dead)
+	if (o->journal.dead)
 		world_restart(o);
 	o->now = o->adaptive ? guard_next_scene_ns(o->g, o->now) : o->now + o->step_ns;
 }
@@ -441,8 +454,8 @@ static inline unsigned world_decided(const struct world *o, unsigned worker,
 {
 	unsigned n = 0;
 
-	for (size_t i = 0; i < o->says; i++) {
-		const struct guard_decision *d = &o->said[i];
+	for (size_t i = 0; i < o->log.says; i++) {
+		const struct guard_decision *d = &o->log.said[i];
 
 		n += d->worker == worker && (from == GUARD_STATES || d->from == from) &&
 		     (to == GUARD_STATES || d->to == to) &&
@@ -453,9 +466,9 @@ static inline unsigned world_decided(const struct world *o, unsigned worker,
 
 static inline const struct guard_decision *world_last(const struct world *o, const char *rule)
 {
-	for (size_t i = o->says; i-- > 0;)
-		if (!strncmp(o->said[i].rule, rule, strlen(rule)))
-			return &o->said[i];
+	for (size_t i = o->log.says; i-- > 0;)
+		if (!strncmp(o->log.said[i].rule, rule, strlen(rule)))
+			return &o->log.said[i];
 	return NULL;
 }
 
@@ -471,12 +484,12 @@ static inline int world_ask(struct world *o, int worker, enum guard_request what
 
 static inline void world_print(const struct world *o)
 {
-	for (size_t i = 0; i < o->says; i++)
+	for (size_t i = 0; i < o->log.says; i++)
 		print_message("%8.1f w%u %s -> %s mask %x: %s: %s\n",
-			      (double)(o->said[i].mono_ns - WORLD_START) / 1e9,
-			      o->said[i].worker, guard_state_name(o->said[i].from),
-			      guard_state_name(o->said[i].to), o->said[i].mask, o->said[i].rule,
-			      o->said[i].evidence);
+			      (double)(o->log.said[i].mono_ns - WORLD_START) / 1e9,
+			      o->log.said[i].worker, guard_state_name(o->log.said[i].from),
+			      guard_state_name(o->log.said[i].to), o->log.said[i].mask,
+			      o->log.said[i].rule, o->log.said[i].evidence);
 }
 
 /* A test with a world o that begin makes and end removes. */

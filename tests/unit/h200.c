@@ -134,8 +134,8 @@ void step_load(struct load *out)
 	for (int i = 0; i < n; i++) {
 		double l = i > 0 ? level[i - 1].watts : level[i].watts;
 		double r = i + 1 < n ? level[i + 1].watts : level[i].watts;
-		double share = (r - level[i].watts) /
-			       (r - l); /* share of the time on the left level */
+		double share =
+			(r - level[i].watts) / (r - l); /* share of the tick at level l */
 
 		if (fabs(l - r) > 0.25 * fmax(l, r) && share > 0 && share < 1) {
 			add_point(out, level[i].at_s, l);

@@ -39,7 +39,7 @@ struct model {
 	double sample_ms, sample_s; /* sampling period and phase; 0: boxcars */
 	double filter_ms;           /* time constant of the low-pass before the sampler */
 	double counter_s;           /* phase of the counter's grid of 100 ms */
-	double counter_lag_s;       /* lag behind the host's time of a burst */
+	double counter_lag_s;       /* lag of the counter behind the host's times of bursts */
 };
 
 /* Timing of a value. age_ms: the age of its sample when the driver read it. early: the driver
@@ -88,7 +88,7 @@ void replay_load(const struct load *load);
 /* A replay with one timing, into now_. */
 void replay_usual(const struct load *load);
 
-/* The driver read the sampler for row i between these times. */
+/* Writes the two times between which the driver read the sampler for row i. */
 void open_times(int i, double *from_s, double *to_s);
 
 /* Returns the newest sample's power at each time. Times are in rising order; NAN times are

@@ -1,14 +1,16 @@
-/* test: included by every unit test.  TEST() defines a test and adds it to the list of the program;
+/* test: included by every unit test.  TEST() defines a test and adds it to the list of the
+ * program;
  * TEST_MAIN() runs the list in the order of the source lines.
  *
- *	TEST(what_it_shows)
- *	{
- *		assert_true(...);
- *	}
- *	TEST_MAIN(NULL, NULL)
+ *         TEST(what_it_shows)
+ *         {
+ *                 assert_true(...);
+ *         }
+ *         TEST_MAIN(NULL, NULL)
  *
- * A file may define TEST_SETUP or TEST_TEARDOWN before its first TEST(): they run before and after
- * each.  TEST_WITH() names others. */
+ * A file may define TEST_SETUP or TEST_TEARDOWN before its first TEST(): they run before and
+ * after
+ * each test.  TEST_WITH() names other functions for one test. */
 #ifndef GW_TESTS_UNIT_TEST_H
 #define GW_TESTS_UNIT_TEST_H
 

@@ -278,7 +278,7 @@ TEST(explain_says_when_the_guard_only_observes)
 TEST(the_latest_decisions_come_oldest_first)
 {
 	begin_guard(GUARD_ENFORCE);
-	/* The ring has wrapped: 3 is the oldest. */
+	/* The ring has wrapped: decision 3 is the oldest. */
 	for (unsigned i = 0; i < GUARD_VIEW_DECISIONS; i++) {
 		w.ring[i] = w.ring[0];
 		w.ring[i].id = i < 3 ? 1000 + i : i;

@@ -99,7 +99,7 @@ TEST(a_mean_is_never_outside_min_and_max)
 	struct capacity_past p;
 	struct capacity *c = make();
 
-	/* not exactly a float: a rounded value would differ */
+	/* a float cannot hold this value exactly, so a rounded value would differ */
 	for (unsigned i = 1; i <= 20; i++)
 		add(c, i * S, UINT64_C(17585248666));
 	capacity_past(c, 20 * S, 60 * S, &p);
@@ -315,8 +315,8 @@ static unsigned highest(unsigned set)
 	return n;
 }
 
-/* Returns false if no set of workers frees enough. Otherwise each set that frees enough has a
- * highest index (from 1), and *ret_highest is the lowest of these. */
+/* Returns false if no set of workers frees enough. Otherwise takes the highest index (from 1)
+ * of each set that frees enough, and writes the lowest of these indices to *ret_highest. */
 static bool can_ever(const struct capacity_gpu *g, uint64_t bytes, unsigned *ret_highest)
 {
 	unsigned may = 0;

@@ -104,7 +104,8 @@ TEST(without_any_uncertainty_there_is_a_ratio_and_no_interval)
 	assert_near(c.ratio, 210.0 / 200, 1e-12);
 	assert_true(isnan(c.change_low) && isnan(c.change_high) && isnan(c.u_log));
 
-	row.n = 2; /* the shared uncertainty is unknown, so the rest is unknown too */
+	/* the shared uncertainty is unknown, so the uncertainty of the ratio is unknown too */
+	row.n = 2;
 	assert_int_equal(compare_arms(&first, &row, NAN, 0.05, &c), 0);
 	assert_int_equal(c.basis, COMPARE_NONE);
 	assert_near(c.ratio, sqrt(210.0 * 211.0) / 200, 1e-12);

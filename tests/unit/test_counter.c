@@ -368,7 +368,7 @@ TEST(a_name_lookup_has_a_deadline)
 	/* a numeric address takes no time */
 	assert_int_equal(client_resolve("127.0.0.1", "80", &p, &list), 0);
 	freeaddrinfo(list);
-	/* either resolved in time or abandoned; both are allowed */
+	/* the lookup either ends in time or is abandoned; both are allowed */
 	for (unsigned i = 0; i < 8; i++) {
 		int err = client_resolve("localhost", "80", &p, &list);
 

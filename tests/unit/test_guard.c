@@ -172,10 +172,10 @@ GUARD_TEST(a_worker_for_ac_alone_returns_ten_seconds_after_ac)
 {
 	o->p.worker[0].ac_only = true;
 	begin(o);
-	o->on_battery = true;
+	o->host.on_battery = true;
 	world_run(o, 5 * S);
 	assert_state(o, STATE_EVICTED);
-	o->on_battery = false;
+	o->host.on_battery = false;
 	world_run(o, 9 * S);
 	assert_state(o, STATE_EVICTED);
 	world_run(o, 4 * S);
@@ -246,11 +246,11 @@ GUARD_TEST(workers_return_one_at_a_time_the_most_expensive_first)
 	world_guest(o, "render", 0, 14 * GIB, 10 * S, 40 * S);
 	world_begin(o);
 	world_until(o, 100 * S);
-	for (size_t i = 0; i < o->says; i++) {
-		if (o->said[i].to == STATE_RESUME)
-			order[n++] = o->said[i].worker;
-		if (o->said[i].to == STATE_ACTIVE && n)
-			assert_int_equal(o->said[i].worker, order[n - 1]);
+	for (size_t i = 0; i < o->log.says; i++) {
+		if (o->log.said[i].to == STATE_RESUME)
+			order[n++] = o->log.said[i].worker;
+		if (o->log.said[i].to == STATE_ACTIVE && n)
+			assert_int_equal(o->log.said[i].worker, order[n - 1]);
 	}
 	assert_int_equal(n, 3);
 	assert_int_equal(order[0], 2);

@@ -178,8 +178,8 @@ static unsigned life(unsigned cut_at, bool written)
 
 	world_init(&o, 1, 1);
 	world_guest(&o, "job", 0, 4 * GIB, 10 * S, 60 * S);
-	o.cut_at = cut_at;
-	o.cut_written = written;
+	o.journal.cut_at = cut_at;
+	o.journal.cut_written = written;
 	world_begin(&o);
 	world_until(&o, 30 * S);
 	/* no matter when the guard was killed */
@@ -191,7 +191,7 @@ static unsigned life(unsigned cut_at, bool written)
 	assert_true(o.w[0].resident);
 	assert_false(o.w[0].closed);
 	world_ask(&o, 0, REQUEST_HOLD_EVICTED, 100 * S);
-	if (o.dead) {
+	if (o.journal.dead) {
 		bool lost = !written; /* not stored, and not reported as stored */
 
 		world_restart(&o);
@@ -205,8 +205,8 @@ static unsigned life(unsigned cut_at, bool written)
 	world_until(&o, 240 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	assert_true(o.w[0].resident);
-	assert_int_equal(o.disk[0].evicted, false);
-	writes = o.writes;
+	assert_int_equal(o.journal.disk[0].evicted, false);
+	writes = o.journal.writes;
 	world_done(&o);
 	return writes;
 }
@@ -327,9 +327,9 @@ static void something_happens(struct world *o)
 	case 6: guard_set_reason(o->g, gpu, found[draw(3)], false, "", o->now); break;
 	case 7: world_ask(o, (int)draw(3), draw(6), (1 + draw(300)) * S); break;
 	case 8: world_ask(o, (int)draw(3), REQUEST_RELEASE, 0); break;
-	case 9: w->fails = draw(5); break;
-	case 10: w->lies = draw(2); break;
-	case 11: w->wont_return = draw(2); break;
+	case 9: w->acts.fails = draw(5); break;
+	case 10: w->acts.lies = draw(2); break;
+	case 11: w->acts.wont_return = draw(2); break;
 	case 12: o->errors[draw(2)] = draw(2) * 11; break;
 	case 13: world_restart(o); break;
 	case 14:
@@ -349,13 +349,13 @@ static void something_happens(struct world *o)
 static void heal(struct world *o)
 {
 	for (unsigned i = 0; i < 3; i++) {
-		o->w[i].fails = o->w[i].lies = 0;
+		o->w[i].acts.fails = o->w[i].acts.lies = 0;
 		if (!o->w[i].alive) { /* started by hand, with its memory */
 			o->w[i].alive = o->w[i].resident = true;
 			o->w[i].start_ticks++;
 			o->w[i].closed = false;
 		}
-		o->w[i].wont_return = false;
+		o->w[i].acts.wont_return = false;
 	}
 	for (unsigned i = 0; i < 2; i++)
 		o->errors[i] = 0;
@@ -468,9 +468,10 @@ TEST(a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing)
 		dry.simulated = i == 2; /* the policy does not allow acting on simulated GPUs */
 		play_story(&dry);
 		assert_int_equal(dry.orders, 0);
-		assert_int_equal(dry.says, live.says);
-		for (size_t k = 0; k < live.says; k++) {
-			const struct guard_decision *a = &live.said[k], *b = &dry.said[k];
+		assert_int_equal(dry.log.says, live.log.says);
+		for (size_t k = 0; k < live.log.says; k++) {
+			const struct guard_decision *a = &live.log.said[k],
+						    *b = &dry.log.said[k];
 
 			assert_int_equal(a->mono_ns, b->mono_ns);
 			assert_int_equal(a->worker, b->worker);
@@ -487,8 +488,8 @@ TEST(a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing)
 			assert_int_equal(world_status(&dry, k).evictions, 0);
 			assert_true(dry.w[k].resident);
 		}
-		for (unsigned k = 0; k < dry.on_disk; k++)
-			assert_false(dry.disk[k].evicted);
+		for (unsigned k = 0; k < dry.journal.on_disk; k++)
+			assert_false(dry.journal.disk[k].evicted);
 		world_done(&dry);
 	}
 	world_done(&live);
@@ -502,11 +503,11 @@ TEST(a14_the_same_feed_gives_the_same_decisions_byte_for_byte)
 	play_story(&a);
 	story(&b);
 	play_story(&b);
-	assert_int_equal(a.says, b.says);
-	assert_true(a.says > 40);
-	assert_memory_equal(a.said, b.said, a.says * sizeof(a.said[0]));
-	assert_int_equal(a.writes, b.writes);
-	assert_memory_equal(a.disk, b.disk, sizeof(a.disk));
+	assert_int_equal(a.log.says, b.log.says);
+	assert_true(a.log.says > 40);
+	assert_memory_equal(a.log.said, b.log.said, a.log.says * sizeof(a.log.said[0]));
+	assert_int_equal(a.journal.writes, b.journal.writes);
+	assert_memory_equal(a.journal.disk, b.journal.disk, sizeof(a.journal.disk));
 	world_done(&a);
 	world_done(&b);
 }
@@ -519,7 +520,7 @@ TEST(a10_a_kind_that_cannot_load_on_order_is_back_when_it_is_opened)
 	for (unsigned i = 0; i < 2; i++) {
 		world_init(&o, 1, 1);
 		o.p.worker[0].kind = kinds[i];
-		o.w[0].returns_empty = true;
+		o.w[0].acts.returns_empty = true;
 		world_begin(&o);
 		world_step(&o);
 		world_ask(&o, 0, REQUEST_EVICT, 0);
@@ -816,21 +817,22 @@ GUARD_TEST(a19_a_day_of_comings_and_goings_takes_no_memory)
 	world_begin(o);
 	o->step_ns = S;
 	world_run(o, 60 * MINUTE);
-	free(o->said); /* memory of the test itself */
-	o->said = NULL;
-	o->says = o->room = 0;
+	free(o->log.said); /* memory of the test itself */
+	o->log.said = NULL;
+	o->log.says = o->log.room = 0;
 	evictions = world_status(o, 0).evictions;
 	before = mallinfo2().uordblks;
 	for (uint64_t end = o->now + 23 * 60 * MINUTE; o->now < end;) {
 		world_step(o);
-		o->says = 0;
+		o->log.says = 0;
 	}
-	free(o->said);
-	o->said = NULL;
+	free(o->log.said);
+	o->log.said = NULL;
 	assert_int_equal(mallinfo2().uordblks, before);
 	assert_true(world_status(o, 0).evictions > evictions);
 	assert_false(guard_next_decision(o->g, &said));
-	assert_int_equal(o->on_disk, 2); /* one record per worker, no matter what happened */
+	assert_int_equal(o->journal.on_disk,
+			 2); /* one record per worker, no matter what happened */
 }
 
 TEST_MAIN(NULL, NULL)

@@ -188,7 +188,7 @@ GUARD_TEST(a_manual_eviction_in_the_quiet_period_does_not_name_a_gone_contender)
 	world_ask(o, 0, REQUEST_EVICT, 0);
 	assert_state(o, STATE_EVICTED);
 	assert_decided(o, 1, STATE_QUIET, STATE_EVICTED, "manual");
-	assert_null(strstr(o->said[o->says - 1].evidence, "job"));
+	assert_null(strstr(o->log.said[o->log.says - 1].evidence, "job"));
 }
 
 GUARD_TEST(a_worker_released_while_it_returns_leaves_with_the_evidence_no_demand_now)
@@ -211,7 +211,7 @@ GUARD_TEST(a_damped_worker_has_its_remaining_time)
 	world_until(o, 62 * S);
 	assert_has(world_last(o, "damped")->evidence, "returned ");
 	assert_has(world_last(o, "damped")->evidence,
-		   "s ago and stays for 60 s while both fit (min_resident_s)");
+		   "s ago and stays for 60 s while the contender also fits (min_resident_s)");
 }
 
 GUARD_TEST(a_process_that_is_known_to_fit_is_explained)

@@ -173,19 +173,19 @@ TEST(an_idle_worker_stays_evicted_after_contention_ends)
 
 TEST(requests_in_flight_keep_a_worker_from_being_idle)
 {
-	o.w[0].busy = true;
+	o.w[0].acts.busy = true;
 	world_begin(&o);
 	world_run(&o, 320 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
-	o.w[0].busy = false;
+	o.w[0].acts.busy = false;
 	world_run(&o, 320 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 }
 
 TEST(an_idle_worker_that_does_not_leave_is_left_active)
 {
-	o.w[0].lies = UINT_MAX;
+	o.w[0].acts.lies = UINT_MAX;
 	o.p.worker[0].knobs.max_level = 4;
 	world_begin(&o);
 	world_run(&o, 400 * S);

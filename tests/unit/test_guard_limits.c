@@ -240,8 +240,8 @@ TEST(with_demand_thresholds_a_display_does_not_restrict_eviction)
 
 static void count_all(const struct world *o, struct guard_counters *t)
 {
-	for (size_t i = 0; i < o->says; i++)
-		counters_add(t, o->p.worker[o->said[i].worker].name, &o->said[i]);
+	for (size_t i = 0; i < o->log.says; i++)
+		counters_add(t, o->p.worker[o->log.said[i].worker].name, &o->log.said[i]);
 }
 
 GUARD_TEST(evictions_are_counted_by_level_and_end_and_bytes_by_worker)
@@ -251,7 +251,7 @@ GUARD_TEST(evictions_are_counted_by_level_and_end_and_bytes_by_worker)
 
 	o->p.worker[0].match.unit = "w0.service";
 	o->p.worker[0].knobs.max_level = 4;
-	o->w[0].lies = 1; /* the first order reports success but frees nothing */
+	o->w[0].acts.lies = 1; /* the first order reports success but frees nothing */
 	world_guest(o, "game", 0, 3 * GIB, 5 * S, 20 * S);
 	world_begin(o);
 	world_until(o, 19 * S);
@@ -430,7 +430,7 @@ GUARD_TEST(a_worker_that_is_out_stays_out_where_another_service_acts)
 	guard_set_foreign(o->g, "GPU-0", "another gpuward", o->now);
 	world_until(o, 300 * S);
 	assert_false(o->w[0].resident);
-	assert_true(o->disk[0].evicted);
+	assert_true(o->journal.disk[0].evicted);
 	guard_set_foreign(o->g, "GPU-0", NULL, o->now);
 	world_until(o, 600 * S);
 	assert_true(o->w[0].resident);

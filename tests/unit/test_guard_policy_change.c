@@ -13,7 +13,7 @@ static int swap(struct world *o, const struct policy *p)
 	given = malloc(sizeof(*given));
 	assert_non_null(given);
 	*given = *p;
-	err = guard_change_policy(o->g, given, o->disk, o->on_disk, o->now);
+	err = guard_change_policy(o->g, given, o->journal.disk, o->journal.on_disk, o->now);
 	if (err) {
 		free(given);
 		given = old;
@@ -46,8 +46,8 @@ static void end(struct world *o)
 
 static bool said(const struct world *o, enum guard_state to, const char *rule)
 {
-	for (size_t i = 0; i < o->says; i++)
-		if (o->said[i].to == to && !strcmp(o->said[i].rule, rule))
+	for (size_t i = 0; i < o->log.says; i++)
+		if (o->log.said[i].to == to && !strcmp(o->log.said[i].rule, rule))
 			return true;
 	return false;
 }
@@ -126,7 +126,7 @@ POLICY_TEST(a_worker_removed_from_the_policy_keeps_its_record_until_it_is_added_
 POLICY_TEST(an_order_under_way_refuses_the_swap, 1)
 {
 	world_guest(o, "now-game", 0, 4 * GIB, 2 * S, 0);
-	o->w[0].silent = true;
+	o->w[0].acts.silent = true;
 	world_until(o, 3 * S);
 	assert_int_equal(guard_orders_underway(o->g), 1);
 	assert_int_equal(swap(o, &o->p), -GW_E_STATE);
@@ -164,7 +164,7 @@ POLICY_TEST(a_level_that_a_new_policy_forbids_is_not_tried_again, 1)
 	p.worker[0].knobs.max_level = 5;
 	p.worker[0].knobs.allow_kill = true;
 	assert_int_equal(swap(o, &p), 0);
-	o->w[0].fail_level = 6;
+	o->w[0].acts.fail_level = 6;
 	world_guest(o, "game", 0, 4 * GIB, 2 * S, 0);
 	world_until(o, 90 * S);
 	assert_int_equal(world_state(o, 0), STATE_STUCK);
@@ -305,7 +305,7 @@ TEST(a_checkpointed_worker_is_not_replaced_by_another_process)
 /* The worker becomes another program before it has left. */
 POLICY_TEST(a_worker_that_disappears_while_it_is_evicted_is_not_reported_as_evicted, 1)
 {
-	o->w[0].busy = true;
+	o->w[0].acts.busy = true;
 	world_guest(o, "game", 0, 4 * GIB, 2 * S, 60 * S);
 	while (world_state(o, 0) != STATE_DRAIN)
 		world_step(o);
@@ -381,7 +381,7 @@ TEST(a_door_that_was_really_closed_is_opened_when_it_is_enforced_again)
 
 		begin(&o, 1);
 		world_step(&o);
-		o.w[0].busy = drain;
+		o.w[0].acts.busy = drain;
 		if (drain)
 			world_guest(&o, "game", 0, 4 * GIB, 2 * S, 4 * S);
 		else

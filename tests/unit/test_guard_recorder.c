@@ -14,7 +14,7 @@
 static struct world o;
 static struct guard_service g;
 static struct guard_settings settings, next;
-static char path[64], moved[80], turned[80];
+static char folder[40], path[64], moved[80], turned[80];
 
 static struct {
 	unsigned logged;
@@ -425,10 +425,18 @@ TEST(a_recording_that_cannot_be_written_ends_and_the_guard_goes_on)
 
 static int name_files(void **state)
 {
-	snprintf(path, sizeof(path), "/tmp/gpuward-trace-%d", (int)getpid());
+	/* Root does not record into a folder that others can write. */
+	strcpy(folder, "/tmp/gpuward-trace-XXXXXX");
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/trace", folder);
 	snprintf(moved, sizeof(moved), "%s.old", path);
 	snprintf(turned, sizeof(turned), "%s.1", path);
 	return 0;
 }
 
-TEST_MAIN(name_files, NULL)
+static int remove_folder(void **state)
+{
+	return rmdir(folder);
+}
+
+TEST_MAIN(name_files, remove_folder)

@@ -13,7 +13,7 @@ GUARD_ROW("2", a_worker_found_on_the_gpu_is_active_and_its_need_is_known)
 GUARD_ROW("1, 3", a_worker_found_with_a_reason_against_it_is_drained)
 {
 	record(o, MANUAL, 2);
-	o->disk[0].hold = HOLD_EVICTED;
+	o->journal.disk[0].hold = HOLD_EVICTED;
 	begin(o);
 	assert_decided(o, 1, STATE_RECONCILE, STATE_DRAIN, "manual");
 	world_run(o, 2 * S);
@@ -25,8 +25,8 @@ GUARD_ROW("1, 4", a_worker_recorded_as_evicted_stays_evicted_until_it_may_return
 {
 	o->w[0].resident = false;
 	record(o, MANUAL | CONTENTION, 2);
-	o->disk[0].hold = HOLD_EVICTED;
-	o->disk[0].hold_until_wall_ns = WORLD_WALL - S; /* ended while no guard ran */
+	o->journal.disk[0].hold = HOLD_EVICTED;
+	o->journal.disk[0].hold_until_wall_ns = WORLD_WALL - S; /* ended while no guard ran */
 	begin(o);
 	assert_decided(o, 1, STATE_RECONCILE, STATE_EVICTED, NULL);
 	assert_int_equal(world_status(o, 0).mask, CONTENTION);
@@ -54,9 +54,9 @@ GUARD_ROW("6, 7", a_checkpoint_is_recorded_with_the_identities_of_its_processes)
 		o->p.worker[0].kind = WORKER_CHECKPOINT;
 		o->w[0].resident = false;
 		record(o, CONTENTION, 3);
-		o->disk[0].put_away_count = 1;
-		o->disk[0].put_away[0].pid = o->w[0].pid;
-		o->disk[0].put_away[0].start_ticks = o->w[0].start_ticks + other;
+		o->journal.disk[0].put_away_count = 1;
+		o->journal.disk[0].put_away[0].pid = o->w[0].pid;
+		o->journal.disk[0].put_away[0].start_ticks = o->w[0].start_ticks + other;
 		begin(o);
 		assert_decided(o, other, STATE_RECONCILE, STATE_ABSENT, NULL);
 		/* If other is 1, another process has the recorded pid now, and only the reason
@@ -64,7 +64,7 @@ GUARD_ROW("6, 7", a_checkpoint_is_recorded_with_the_identities_of_its_processes)
 		assert_state(o, STATE_QUIET);
 		assert_int_equal(world_status(o, 0).mask, CONTENTION);
 		world_run(o, 32 * S);
-		assert_int_equal(o->disk[0].put_away_count, 0);
+		assert_int_equal(o->journal.disk[0].put_away_count, 0);
 		assert_state(o, STATE_ACTIVE);
 	}
 }
@@ -78,8 +78,8 @@ GUARD_ROW("6, 31", a_resume_names_the_checkpointed_processes)
 	ask_run(o, REQUEST_EVICT, 0, 3 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(o->w[0].levels[3], 1);
-	assert_int_equal(o->disk[0].put_away_count, 1);
-	assert_int_equal(o->disk[0].put_away[0].pid, 100);
+	assert_int_equal(o->journal.disk[0].put_away_count, 1);
+	assert_int_equal(o->journal.disk[0].put_away[0].pid, 100);
 	ask_only(o, REQUEST_RESUME);
 	assert_false(guard_next_order(o->g, &d)); /* its record must be stored first */
 	assert_true(next_order(o, &d));
@@ -95,7 +95,8 @@ GUARD_ROW("7", a_worker_that_is_not_there_is_absent)
 	record(o, CONTENTION, 2);
 	begin(o);
 	assert_decided(o, 1, STATE_RECONCILE, STATE_ABSENT, NULL);
-	assert_false(o->disk[0].evicted); /* the record is no longer marked as evicted */
+	assert_false(
+		o->journal.disk[0].evicted); /* the record is no longer marked as evicted */
 }
 
 GUARD_ROW("4, 27", a_record_that_the_unit_was_stopped_is_enough_to_start_it)
@@ -189,8 +190,8 @@ GUARD_ROW("38, 39", a_worker_that_no_hook_brings_back_is_absent_until_it_appears
 
 static bool went_astray(const struct world *o)
 {
-	for (size_t i = 0; i < o->says; i++)
-		if (o->said[i].unreachable)
+	for (size_t i = 0; i < o->log.says; i++)
+		if (o->log.said[i].unreachable)
 			return true;
 	return false;
 }

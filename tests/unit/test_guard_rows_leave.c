@@ -21,7 +21,7 @@ GUARD_ROW("9", hard_reasons_drain_at_once)
 		begin(o);
 		o->p.worker[0].ac_only = true;
 		o->p.worker[0].schedule[0] = (struct policy_span){ 127, 0, 1439 };
-		o->on_battery = r == REASON_BATTERY;
+		o->host.on_battery = r == REASON_BATTERY;
 		o->p.worker[0].schedules = r == REASON_SCHEDULE;
 		if (r == REASON_MANUAL)
 			world_ask(o, 0, REQUEST_EVICT, 0);
@@ -76,7 +76,8 @@ GUARD_ROW("11", a_contender_that_fits_waits_until_the_worker_has_been_back_for_a
 	assert_int_equal(world_status(o, 0).evictions, 2);
 }
 
-/* It arrives 9 s after the return. What it needs is unknown, or not free. */
+/* The contender arrives 9 s after the return. The memory that it needs is unknown, or not
+ * free. */
 GUARD_ROW("11", a_contender_that_needs_memory_waits_for_nothing)
 {
 	static const uint64_t bytes[] = { GIB, 4 * GIB };
@@ -100,7 +101,7 @@ GUARD_ROW("11", a_contender_that_does_not_fit_any_more_waits_no_longer)
 	assert_state(o, STATE_EVICTED);
 }
 
-/* Damping is on the way back: 30 s of quiet time, then 60 s, then 120 s. */
+/* Only the return is delayed: by 30 s of quiet time, then 60 s, then 120 s. */
 GUARD_ROW("11, 26", the_quiet_time_grows_after_each_flap)
 {
 	o->total[0] = 24 * GIB;
@@ -186,16 +187,16 @@ GUARD_ROW("13", every_reason_that_a_hold_masks_is_reported_once)
 	begin(o);
 	ask_run(o, REQUEST_HOLD_ACTIVE, UINT64_MAX, 2 * S);
 	assert_decided(o, 1, ANY, ANY, "hold active"); /* asked */
-	o->on_battery = true;
+	o->host.on_battery = true;
 	guard_set_reason(o->g, "GPU-0", REASON_BUDGET, true, "over 300 W", o->now);
 	world_run(o, 5 * S);
 	assert_state(o, STATE_ACTIVE);
 	assert_decided(o, 3, ANY, ANY, "hold active");
 	assert_string_equal(world_last(o, "hold active")->evidence,
 			    "masks battery: on battery, and ac_only is set");
-	o->on_battery = false;
+	o->host.on_battery = false;
 	world_run(o, 20 * S);
-	o->on_battery = true;
+	o->host.on_battery = true;
 	world_run(o, 5 * S); /* the machine is on battery again */
 	assert_decided(o, 4, ANY, ANY, "hold active");
 }
@@ -220,7 +221,7 @@ GUARD_ROW("13", heat_closes_the_door_until_health_reports_its_end)
 GUARD_ROW("15", a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout)
 {
 	begin(o);
-	o->w[0].busy = true;
+	o->w[0].acts.busy = true;
 	ask_run(o, REQUEST_EVICT, 0, 9 * S);
 	assert_state(o, STATE_DRAIN);
 	assert_true(o->w[0].closed);
@@ -233,7 +234,7 @@ GUARD_ROW("15", a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout)
 GUARD_ROW("15", heat_does_not_wait_for_work_in_flight)
 {
 	begin(o);
-	o->w[0].busy = true;
+	o->w[0].acts.busy = true;
 	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
 	world_run(o, S);
 	assert_state(o, STATE_EVICTED);
@@ -241,24 +242,24 @@ GUARD_ROW("15", heat_does_not_wait_for_work_in_flight)
 
 GUARD_ROW("16", a_cause_that_ends_while_draining_opens_the_door_again)
 {
-	o->w[0].busy = true;
+	o->w[0].acts.busy = true;
 	world_guest(o, "game", 0, 3 * GIB, 10 * S, 13 * S);
 	world_begin(o);
 	world_until(o, 12 * S);
 	assert_state(o, STATE_DRAIN);
 	assert_true(o->w[0].closed);
-	assert_true(o->disk[0].evicted);
+	assert_true(o->journal.disk[0].evicted);
 	world_until(o, 15 * S);
 	assert_decided(o, 1, STATE_DRAIN, STATE_ACTIVE, "cause gone");
 	assert_false(o->w[0].closed);
-	assert_false(o->disk[0].evicted);
+	assert_false(o->journal.disk[0].evicted);
 	assert_orders(o, 0, EVICT);
 }
 
 GUARD_ROW("17, 20", an_eviction_that_has_begun_is_finished_when_its_cause_ends)
 {
 	begin(o);
-	o->w[0].fails = 1;
+	o->w[0].acts.fails = 1;
 	world_ask(o, 0, REQUEST_EVICT, 0);
 	for (unsigned i = 0; i < 50 && world_state(o, 0) != STATE_EVICT; i++)
 		world_step(o);
@@ -275,20 +276,20 @@ GUARD_ROW("17", the_notes_of_an_eviction_are_stored_before_it_is_verified)
 
 	o->p.standard.max_level = 4;
 	o->p.worker[0].match.unit = "w0.service";
-	o->w[0].lies = UINT_MAX; /* so that the eviction is never verified */
+	o->w[0].acts.lies = UINT_MAX; /* so that the eviction is never verified */
 	begin(o);
 	world_ask(o, 0, REQUEST_EVICT, 0);
 	until_ordered_to_leave(o);
-	writes = o->writes;
+	writes = o->journal.writes;
 	world_step(o); /* its outcome */
 	assert_state(o, STATE_VERIFY);
-	assert_int_equal(o->writes, writes + 1);
+	assert_int_equal(o->journal.writes, writes + 1);
 }
 
 GUARD_ROW("18, 19, 23", a10_an_eviction_that_fails_is_tried_twice_more_and_then_stuck)
 {
 	begin(o);
-	o->w[0].fails = 3;
+	o->w[0].acts.fails = 3;
 	ask_run(o, REQUEST_EVICT, 0, 10 * S);
 	assert_decided(o, 2, STATE_EVICT, STATE_EVICT, "try again");
 	assert_state(o, STATE_STUCK);
@@ -303,7 +304,7 @@ GUARD_ROW("18, 19, 23", a10_an_eviction_that_fails_is_tried_twice_more_and_then_
 GUARD_ROW("18", a_worker_that_fails_twice_is_evicted_at_the_third)
 {
 	begin(o);
-	o->w[0].fails = 2;
+	o->w[0].acts.fails = 2;
 	ask_run(o, REQUEST_EVICT, 0, 10 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(o->w[0].levels[2], 3);
@@ -314,8 +315,8 @@ GUARD_ROW("19", a_worker_that_never_answers_is_stuck_and_the_guard_goes_on)
 	world_again(o, 2, 2);
 	on_gpu(o, 1, 1);
 	begin(o);
-	o->w[0].silent = true;
-	o->w[0].lies = UINT_MAX;
+	o->w[0].acts.silent = true;
+	o->w[0].acts.lies = UINT_MAX;
 	world_ask(o, -1, REQUEST_EVICT, 0);
 	world_run(o, 5 * S);
 	assert_int_equal(world_state(o, 1), STATE_EVICTED);
@@ -333,7 +334,7 @@ GUARD_ROW("21", what_is_not_freed_is_tried_at_the_next_level)
 	o->p.worker[0].knobs.max_level = 4;
 	o->p.worker[0].match.unit = "w0.service";
 	begin(o);
-	o->w[0].lies = 1;
+	o->w[0].acts.lies = 1;
 	ask_run(o, REQUEST_EVICT, 0, 8 * S);
 	assert_decided(o, 1, STATE_VERIFY, STATE_EVICT, "next level");
 	assert_int_equal(o->w[0].levels[4], 1);
@@ -348,7 +349,7 @@ GUARD_ROW("21", what_is_not_freed_is_tried_at_the_next_level)
 GUARD_ROW("15, 18", a_refusal_is_reported_at_once_and_not_tried_again)
 {
 	begin(o);
-	o->w[0].refuses = true;
+	o->w[0].acts.refuses = true;
 	ask_run(o, REQUEST_EVICT, 0, S);
 	assert_has(world_last(o, "refused")->evidence, "HTTP 500");
 	assert_int_equal(world_last(o, "refused")->to, STATE_DRAIN);
@@ -362,7 +363,7 @@ GUARD_ROW("18", a_refusal_leads_to_the_next_level_at_once)
 	o->p.worker[0].knobs.max_level = 4;
 	o->p.worker[0].match.unit = "w0.service";
 	begin(o);
-	o->w[0].refuses = true;
+	o->w[0].acts.refuses = true;
 	ask_run(o, REQUEST_EVICT, 0, 2 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(o->w[0].levels[2], 1);
@@ -376,7 +377,7 @@ GUARD_ROW("21", a_server_has_its_own_time_to_stop)
 	o->p.worker[0].knobs.max_level = 4;
 	o->p.worker[0].match.unit = "w0.service";
 	begin(o);
-	o->w[0].lies = 1;
+	o->w[0].acts.lies = 1;
 	ask_run(o, REQUEST_EVICT, 0, 10 * S);
 	assert_state(o, STATE_VERIFY);
 	o->w[0].resident = false;
@@ -390,7 +391,7 @@ GUARD_ROW("21", memory_that_still_falls_is_waited_for)
 	o->p.worker[0].knobs.max_level = 4;
 	o->p.worker[0].match.unit = "w0.service";
 	begin(o);
-	o->w[0].lies = 1;
+	o->w[0].acts.lies = 1;
 	world_ask(o, 0, REQUEST_EVICT, 0);
 	for (unsigned i = 0; i < 6; i++) {
 		world_run(o, 4 * S);
@@ -407,7 +408,7 @@ GUARD_ROW("18, 19", a12_no_process_is_signalled_unless_killing_is_allowed)
 		world_again(o, 1, 1);
 		o->p.worker[0].knobs.max_level = kill == 0 ? 2 : 6;
 		o->p.worker[0].knobs.allow_kill = kill == 2;
-		o->w[0].fail_level = 5; /* only SIGKILL helps */
+		o->w[0].acts.fail_level = 5; /* only SIGKILL helps */
 		begin(o);
 		ask_run(o, REQUEST_EVICT, 0, 120 * S);
 		assert_int_equal(o->w[0].levels[4], 0);
@@ -421,7 +422,7 @@ GUARD_ROW("18, 19", a12_no_process_is_signalled_unless_killing_is_allowed)
 GUARD_ROW("22, 24", a10_done_without_free_memory_is_never_evicted)
 {
 	begin(o);
-	o->w[0].lies = UINT_MAX;
+	o->w[0].acts.lies = UINT_MAX;
 	ask_run(o, REQUEST_EVICT, 60 * S, 4 * S);
 	assert_state(o, STATE_VERIFY);
 	world_run(o, 3 * S);
@@ -441,7 +442,7 @@ static void asleep(struct world *o, uint64_t guest_until_ns)
 	world_again(o, 1, 1);
 	if (guest_until_ns)
 		world_guest(o, "game", 0, 2 * GIB, 2 * S, guest_until_ns);
-	o->w[0].lies = UINT_MAX;
+	o->w[0].acts.lies = UINT_MAX;
 	begin(o);
 	if (!guest_until_ns)
 		world_ask(o, 0, REQUEST_EVICT, 0);
@@ -484,18 +485,18 @@ GUARD_ROW("24", a_worker_that_sleeps_without_freeing_is_woken_after_a_restart)
 GUARD_ROW("24, 34", a_worker_that_sleeps_and_cannot_be_woken_is_not_called_active)
 {
 	asleep(o, 0);
-	o->w[0].wont_return = true;
+	o->w[0].acts.wont_return = true;
 	ask_run(o, REQUEST_RELEASE, 0, 300 * S);
 	assert_state(o, STATE_STUCK);
 	assert_decided(o, 0, ANY, STATE_EVICTED, NULL);
 	assert_in_range(o->w[0].verbs[ORDER_RESUME], 2, 4); /* with patience */
 	assert_orders(o, 1, EVICT); /* no second one: no reason is left */
-	o->w[0].wont_return = false;
+	o->w[0].acts.wont_return = false;
 	world_run(o, 600 * S);
 	assert_awake(o);
 }
 
-/* vLLM without its sleep mode supports neither call. */
+/* vLLM without its sleep mode supports neither /sleep nor /wake_up. */
 GUARD_ROW("24, 34", a_worker_that_refuses_to_leave_and_to_return_goes_on_as_it_was)
 {
 	/* 0: the worker may be resumed; 1: it is never resumed; 2: its hook must not run
@@ -504,8 +505,8 @@ GUARD_ROW("24, 34", a_worker_that_refuses_to_leave_and_to_return_goes_on_as_it_w
 		world_again(o, 1, 1);
 		o->p.worker[0].resume = i == 1 ? RESUME_NEVER : RESUME_RESTORE;
 		o->p.worker[0].kind = i == 2 ? WORKER_EXEC : WORKER_VLLM;
-		o->w[0].fails = UINT_MAX;
-		o->w[0].wont_return = true;
+		o->w[0].acts.fails = UINT_MAX;
+		o->w[0].acts.wont_return = true;
 		begin(o);
 		ask_run(o, REQUEST_EVICT, 0, 10 * S);
 		assert_state(o, STATE_STUCK);
@@ -548,7 +549,7 @@ GUARD_ROW("20, 37", a_worker_evicted_before_it_loaded_is_evicted_at_once)
 {
 	o->w[0].residue = GIB / 2;
 	begin(o);
-	o->w[0].returns_empty = true;
+	o->w[0].acts.returns_empty = true;
 	ask_run(o, REQUEST_EVICT, 10 * S, 30 * S);
 	assert_state(o, STATE_VERIFY_UP);
 	ask_run(o, REQUEST_EVICT, 60 * S, 2 * S);
@@ -559,13 +560,13 @@ GUARD_ROW("20, 37", a_worker_evicted_before_it_loaded_is_evicted_at_once)
 GUARD_ROW("14, 20", a_worker_that_takes_more_while_it_leaves_must_free_that_too)
 {
 	o->w[0].load[0] = 2 * GIB;
-	o->w[0].busy = true;
+	o->w[0].acts.busy = true;
 	begin(o);
 	ask_run(o, REQUEST_EVICT, 60 * S, S);
 	assert_state(o, STATE_DRAIN);
 	o->w[0].load[0] = 8 * GIB;
 	world_run(o, S);
-	o->w[0].busy = false;
+	o->w[0].acts.busy = false;
 	world_run(o, 3 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(world_status(o, 0).resident_bytes, 0);
@@ -607,8 +608,8 @@ GUARD_ROW("20, 22", memory_that_cannot_be_read_never_proves_an_eviction)
 		o->w[0].unknown = !rows[i].bytes;
 		o->w[0].residue = GIB / 4; /* the process stays in the list */
 		begin(o);
-		o->no_memory = !rows[i].memory;
-		o->no_lists = !rows[i].lists;
+		o->host.no_memory = !rows[i].memory;
+		o->host.no_lists = !rows[i].lists;
 		world_step(o);
 		ask_run(o, REQUEST_EVICT, 0, 90 * S);
 		assert_state(o, rows[i].then);
@@ -720,7 +721,7 @@ GUARD_ROW("48", a_worker_that_restarts_during_an_eviction_keeps_its_first_identi
 	struct guard_record r;
 
 	o->p.worker[0].knobs.verify_ns = 20 * S;
-	o->w[0].lies = 1;
+	o->w[0].acts.lies = 1;
 	begin(o);
 	ask_run(o, REQUEST_HOLD_EVICTED, UINT64_MAX, 3 * S);
 	assert_state(o, STATE_VERIFY);
@@ -744,11 +745,11 @@ GUARD_ROW("48", a_worker_that_restarts_during_an_eviction_keeps_its_first_identi
 GUARD_ROW("48", a_worker_that_restarts_and_is_stuck_is_another_one)
 {
 	o->p.worker[0].knobs.verify_ns = 5 * S;
-	o->w[0].lies = 1;
+	o->w[0].acts.lies = 1;
 	begin(o);
 	ask_run(o, REQUEST_HOLD_EVICTED, UINT64_MAX, 3 * S);
 	o->w[0].start_ticks = 99;
-	o->w[0].fail_level = 6;
+	o->w[0].acts.fail_level = 6;
 	world_run(o, 5 * S);
 	assert_decided(o, 1, STATE_VERIFY, STATE_STUCK, NULL);
 	assert_decided(o, 1, STATE_STUCK, STATE_ABSENT, "not there");

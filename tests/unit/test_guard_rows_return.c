@@ -160,7 +160,7 @@ GUARD_ROW("32", host_memory_is_required_only_for_kinds_that_need_it_to_load)
 		world_again(o, 1, 1);
 		o->p.worker[0].kind = row[i].kind;
 		o->p.worker[0].level = row[i].level;
-		o->host_free = 100 * MIB;
+		o->host.host_free = 100 * MIB;
 		begin(o);
 		ask_run(o, REQUEST_EVICT, 5 * S, 15 * S);
 		assert_orders(o, row[i].back, RESUME);
@@ -171,13 +171,13 @@ GUARD_ROW("32", host_memory_is_required_only_for_kinds_that_need_it_to_load)
 GUARD_ROW("31, 34", a_worker_that_does_not_answer_is_asked_again_and_reported_once)
 {
 	begin(o);
-	o->w[0].deaf = true;
+	o->w[0].acts.deaf = true;
 	ask_run(o, REQUEST_EVICT, 5 * S, 27 * S);
 	assert_decided(o, 1, STATE_RESUME, STATE_EVICTED, "resume_blocked");
 	assert_int_equal(world_last(o, "resume_blocked")->blocked, 1u << BLOCK_ENDPOINT);
 	assert_decided(o, 1, ANY, STATE_RESUME, NULL);
 	assert_in_range(o->w[0].verbs[ORDER_RESUME], 4, 5);
-	o->w[0].deaf = false;
+	o->w[0].acts.deaf = false;
 	world_run(o, 6 * S);
 	assert_state(o, STATE_ACTIVE);
 }
@@ -186,7 +186,7 @@ GUARD_ROW("31", a_worker_that_does_not_answer_holds_up_no_other)
 {
 	world_again(o, 1, 2);
 	o->w[0].load[0] = o->w[1].load[0] = 4 * GIB;
-	o->w[1].deaf = true;
+	o->w[1].acts.deaf = true;
 	o->p.worker[1].priority = 9;
 	begin(o);
 	world_ask(o, -1, REQUEST_EVICT, 5 * S);
@@ -243,8 +243,8 @@ GUARD_ROW("33", a_lazy_worker_that_was_stopped_is_started_again)
 		o->p.worker[0].resume = RESUME_LAZY;
 		o->p.worker[0].match.unit = "w0.service";
 		o->p.standard.max_level = 4;
-		o->w[0].fail_level = 2;
-		o->w[0].returns_empty = true;
+		o->w[0].acts.fail_level = 2;
+		o->w[0].acts.returns_empty = true;
 		begin(o);
 		ask_run(o, REQUEST_EVICT, 20 * S, 19 * S);
 		assert_state(o, STATE_EVICTED);
@@ -264,7 +264,7 @@ GUARD_ROW("34", a_return_that_fails_waits_twice_as_long_each_time)
 	unsigned n = 0;
 
 	begin(o);
-	o->w[0].wont_return = true;
+	o->w[0].acts.wont_return = true;
 	world_ask(o, 0, REQUEST_EVICT, 10 * S);
 	while (n < 7) {
 		unsigned before = o->w[0].verbs[ORDER_RESUME];
@@ -280,7 +280,7 @@ GUARD_ROW("34", a_return_that_fails_waits_twice_as_long_each_time)
 		assert_in_range(at[i] - at[i - 1], want, want + 6 * S);
 	}
 	assert_true(world_decided(o, 0, STATE_RESUME, STATE_EVICTED, "resume failed") >= 6);
-	o->w[0].wont_return = false;
+	o->w[0].acts.wont_return = false;
 	world_run(o, 601 * S);
 	assert_state(o, STATE_ACTIVE);
 }
@@ -288,10 +288,10 @@ GUARD_ROW("34", a_return_that_fails_waits_twice_as_long_each_time)
 GUARD_ROW("30, 34", resume_now_does_not_wait_after_a_failure)
 {
 	begin(o);
-	o->w[0].wont_return = true;
+	o->w[0].acts.wont_return = true;
 	ask_run(o, REQUEST_EVICT, 10 * S, 15 * S);
 	assert_orders(o, 1, RESUME);
-	o->w[0].wont_return = false;
+	o->w[0].acts.wont_return = false;
 	ask_run(o, REQUEST_RESUME_NOW, 0, 2 * S);
 	assert_state(o, STATE_ACTIVE);
 }
@@ -299,7 +299,7 @@ GUARD_ROW("30, 34", resume_now_does_not_wait_after_a_failure)
 GUARD_ROW("36", a_return_that_loads_nothing_is_tried_again_without_an_eviction)
 {
 	begin(o);
-	o->w[0].returns_empty = true;
+	o->w[0].acts.returns_empty = true;
 	ask_run(o, REQUEST_EVICT, 10 * S, 120 * S);
 	assert_state(o, STATE_VERIFY_UP);
 	world_run(o, 15 * S);
@@ -307,7 +307,7 @@ GUARD_ROW("36", a_return_that_loads_nothing_is_tried_again_without_an_eviction)
 	assert_has(world_last(o, "resume failed")->evidence, "none of its memory is back");
 	world_run(o, 50 * S);
 	assert_orders(o, 1, RESUME);
-	o->w[0].returns_empty = false;
+	o->w[0].acts.returns_empty = false;
 	world_run(o, 20 * S);
 	assert_state(o, STATE_ACTIVE);
 	assert_orders(o, 1, EVICT);
@@ -330,8 +330,8 @@ GUARD_ROW("35", the_need_is_what_was_held_when_the_eviction_began)
 GUARD_ROW("35", a_worker_that_lists_its_models_is_back_with_any_memory)
 {
 	begin(o);
-	o->w[0].lists = true;
-	o->w[0].returns = 2 * GIB;
+	o->w[0].acts.lists = true;
+	o->w[0].acts.returns = 2 * GIB;
 	ask_run(o, REQUEST_EVICT, 5 * S, 15 * S);
 	assert_decided(o, 1, STATE_VERIFY_UP, STATE_ACTIVE, "is back");
 	assert_has(world_last(o, "is back")->evidence, "it held 8192 MiB before, now 2048 MiB");
@@ -341,15 +341,16 @@ GUARD_ROW("35", a_worker_that_lists_its_models_is_back_with_any_memory)
 	assert_int_equal(world_status(o, 0).need_bytes, 2 * GIB);
 }
 
-/* The list of one return says nothing about the next return. */
+/* The list of models after one return does not prove that the worker is back after its next
+ * return. */
 GUARD_ROW("35", a_list_of_models_counts_for_one_return)
 {
 	begin(o);
-	o->w[0].lists = true;
+	o->w[0].acts.lists = true;
 	ask_run(o, REQUEST_EVICT, 5 * S, 15 * S);
 	assert_state(o, STATE_ACTIVE);
-	o->w[0].lists = false;
-	o->w[0].returns = 2 * GIB;
+	o->w[0].acts.lists = false;
+	o->w[0].acts.returns = 2 * GIB;
 	ask_run(o, REQUEST_EVICT, 5 * S, 30 * S);
 	assert_state(o, STATE_VERIFY_UP);
 }
@@ -357,7 +358,7 @@ GUARD_ROW("35", a_list_of_models_counts_for_one_return)
 GUARD_ROW("36", a_smaller_return_is_reported_and_not_evicted_again)
 {
 	begin(o);
-	o->w[0].returns = 2 * GIB;
+	o->w[0].acts.returns = 2 * GIB;
 	ask_run(o, REQUEST_EVICT, 5 * S, 100 * S);
 	assert_state(o, STATE_VERIFY_UP);
 	world_run(o, 30 * S);
@@ -373,7 +374,7 @@ GUARD_ROW("37", on_the_way_back_a_contender_that_does_not_fit_turns_the_worker_r
 	o->total[0] = 24 * GIB;
 	world_guest(o, "guest", 0, 15 * GIB, 60 * S, 0);
 	begin(o);
-	o->w[0].returns_empty = true;
+	o->w[0].acts.returns_empty = true;
 	world_ask(o, 0, REQUEST_EVICT, 10 * S);
 	world_until(o, 59 * S);
 	assert_state(o, STATE_VERIFY_UP);
@@ -389,7 +390,7 @@ GUARD_ROW("37", during_a_return_a_graphics_process_reverses_it_and_compute_waits
 		world_guest(o, "guest", 0, 3 * GIB, 60 * S, 0)->type =
 			graphics ? GW_PROCESS_GRAPHICS : GW_PROCESS_COMPUTE;
 		begin(o);
-		o->w[0].returns_empty = true;
+		o->w[0].acts.returns_empty = true;
 		world_ask(o, 0, REQUEST_EVICT, 10 * S);
 		world_until(o, 59 * S);
 		assert_state(o, STATE_VERIFY_UP);

@@ -269,7 +269,7 @@ GUARD_ROW("47", at_the_end_a_door_that_heat_closed_is_opened)
 	assert_false(o->w[0].closed);
 	assert_int_equal(guard_unsettled_count(o->g), 0);
 	assert_decided(o, 1, STATE_ACTIVE, STATE_ACTIVE, "service ends");
-	assert_false(o->disk[0].evicted);
+	assert_false(o->journal.disk[0].evicted);
 }
 
 /* Stops at several moments of a drain, also while an order is under way. */
@@ -279,7 +279,7 @@ GUARD_ROW("47", at_the_end_a_worker_that_was_only_drained_takes_work_again)
 		world_again(o, 1, 1);
 		begin(o);
 		o->p.restore_on_stop = true;
-		o->w[0].busy = true;
+		o->w[0].acts.busy = true;
 		world_ask(o, 0, REQUEST_EVICT, 0);
 		assert_true(o->w[0].closed);
 		for (unsigned k = 0; k < i; k++)
@@ -290,7 +290,7 @@ GUARD_ROW("47", at_the_end_a_worker_that_was_only_drained_takes_work_again)
 		assert_true(o->w[0].resident);
 		assert_orders(o, 0, EVICT);
 		assert_decided(o, 1, STATE_DRAIN, STATE_ACTIVE, "service ends");
-		assert_false(o->disk[0].evicted);
+		assert_false(o->journal.disk[0].evicted);
 	}
 }
 
@@ -325,7 +325,7 @@ GUARD_ROW("47", at_the_end_an_eviction_that_failed_is_judged_by_the_memory)
 		begin(o);
 		o->p.restore_on_stop = true;
 		o->p.worker[0].kind = WORKER_EXEC;
-		o->w[0].fails = 1;
+		o->w[0].acts.fails = 1;
 		world_guest(o, "now", 0, 4 * GIB, o->now - WORLD_START, 0);
 		until_ordered_to_leave(o);
 		o->guest[0].until_ns = o->now;
@@ -343,13 +343,13 @@ GUARD_ROW("47", at_the_end_a_worker_that_does_not_answer_stays_unsettled)
 {
 	begin(o);
 	o->p.restore_on_stop = true;
-	o->w[0].silent = true;
+	o->w[0].acts.silent = true;
 	guard_set_heat(o->g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
 	world_run(o, S);
 	end_all(o);
 	assert_true(guard_unsettled(o->g, 0));
 	assert_false(guard_unsettled(o->g, 1));
-	assert_true(o->disk[0].evicted); /* so that the next start resumes it */
+	assert_true(o->journal.disk[0].evicted); /* so that the next start resumes it */
 }
 
 GUARD_ROW("50", a_door_that_heat_closed_is_opened_after_a_dry_run)
@@ -384,7 +384,7 @@ GUARD_ROW("52", a_gpu_that_turns_dry_between_two_scenes_moves_nothing_until_it_t
 	assert_decided(o, 0, ANY, ANY, "mode"); /* its state is the same */
 	assert_state(o, STATE_EVICTED);
 	assert_orders(o, 0, RESUME);
-	assert_true(o->disk[0].evicted);
+	assert_true(o->journal.disk[0].evicted);
 	o->simulated = false;
 	world_run(o, 10 * S);
 	assert_decided(o, 0, ANY, STATE_RECONCILE, NULL);
@@ -395,15 +395,15 @@ GUARD_ROW("52", a_gpu_that_turns_dry_between_two_scenes_moves_nothing_until_it_t
 GUARD_ROW("52", an_order_under_way_on_a_gpu_that_turns_dry_counts_as_done)
 {
 	begin(o);
-	o->w[0].silent = true; /* its drain is under way */
+	o->w[0].acts.silent = true; /* its drain is under way */
 	world_ask(o, 0, REQUEST_EVICT, UINT64_MAX);
 	world_run(o, S);
-	o->w[0].silent = false;
+	o->w[0].acts.silent = false;
 	o->simulated = true;
 	world_run(o, 5 * S);
 	assert_decided(o, 1, STATE_DRAIN, STATE_EVICTED, "mode");
 	assert_true(o->w[0].resident);
-	assert_true(o->disk[0].evicted);
+	assert_true(o->journal.disk[0].evicted);
 	o->simulated = false;
 	world_run(o, 5 * S);
 	assert_decided(o, 1, STATE_EVICTED, STATE_EVICT, "drained");

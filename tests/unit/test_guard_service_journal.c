@@ -14,7 +14,7 @@ static struct {
 	bool lags;        /* after a write, the next one is slow again */
 	bool fails;       /* accepted records cannot be written */
 	char last[8192];  /* record */
-	/* An order that finds out what to restore: its notes and its outcome. */
+	/* learns: an order finds out what to restore; learnt: its notes wait to be stored */
 	bool learns, learnt;
 	bool then_slow;        /* from then on the disk is slow */
 	unsigned then_full_at; /* ... or full, at this level */
@@ -188,6 +188,15 @@ void guard_reload_try(struct guard_service *x)
 {
 }
 
+void guard_service_set_requested(struct guard_service *x, const char *worker, const char *by)
+{
+}
+
+const char *guard_service_requested(const struct guard_service *x, const char *worker)
+{
+	return "";
+}
+
 void guard_service_count_eviction(struct guard_service *x, const struct guard_decision *d)
 {
 }
@@ -220,7 +229,7 @@ static void begin(unsigned level)
 	world_init(&o, 1, 1);
 	o.p.worker[0].knobs.max_level = level;
 	o.p.worker[0].match.unit = "w0.service";
-	o.w[0].fail_level = level - 1; /* lower levels do not help */
+	o.w[0].acts.fail_level = level - 1; /* lower levels do not help */
 	world_begin(&o);
 	settings.policy = o.p;
 	g.settings = &settings;
@@ -297,7 +306,7 @@ void loop_set_time(struct loop_source *s, uint64_t t_ns)
 TEST(notes_of_an_order_are_in_the_journal_before_it_continues)
 {
 	begin(2);
-	o.w[0].fail_level = 0;
+	o.w[0].acts.fail_level = 0;
 	disk.learns = disk.then_slow = true;
 	assert_int_equal(guard_service_journal_open(&g), 0);
 	run_for(S);
@@ -320,7 +329,7 @@ TEST(notes_are_deleted_when_nothing_is_left_to_undo)
 	unsigned forgot;
 
 	begin(2);
-	o.w[0].fail_level = 0;
+	o.w[0].acts.fail_level = 0;
 	run_for(S);
 	world_guest(&o, "now-game", 0, GIB, S, 60 * S);
 	for (unsigned i = 0; i < 1000 && o.w[0].verbs[ORDER_EVICT] == 0; i++)
@@ -378,8 +387,8 @@ TEST(the_view_shows_at_once_whether_a_request_is_stored)
 TEST(a_failed_resume_is_logged_as_an_error)
 {
 	begin(2);
-	o.w[0].fail_level = 0;
-	o.w[0].wont_return = true;
+	o.w[0].acts.fail_level = 0;
+	o.w[0].acts.wont_return = true;
 	run_for(S);
 	world_guest(&o, "now-game", 0, GIB, S, 10 * S);
 	run_for(200 * S);
@@ -392,7 +401,7 @@ TEST(the_time_to_free_begins_with_the_first_order_and_is_the_workers_own)
 	struct guard_status s;
 
 	begin(4);
-	o.w[0].busy = true; /* drains for the longest allowed time */
+	o.w[0].acts.busy = true; /* drains for the longest allowed time */
 	run_for(S);
 	world_guest(&o, "now-game", 0, GIB, S, 0);
 	run_for(120 * S);

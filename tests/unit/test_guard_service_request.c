@@ -274,7 +274,7 @@ TEST(a_reservation_belongs_to_the_user_of_the_request)
 	world_done(&o);
 }
 
-/* The user of a refused game must not be used for the next request. */
+/* If the request to register a game is refused, the next request must not get its user. */
 TEST(a_game_belongs_to_its_user_and_does_not_change_the_user_of_the_next_request)
 {
 	const struct guard_client by = { "token", 1000, -1, 0 };

@@ -57,7 +57,7 @@ TEST(the_schema_has_each_word_once)
 	has_these(schema, "guard_reason", guard_reason_name, GUARD_REASONS);
 	has_these(schema, "guard_state", guard_state_name, GUARD_STATES);
 	has_these(schema, "guard_class", guard_class_name, GUARD_CLASSES);
-	/* A second list of the same words would be a copy. */
+	/* The schema may list these words only once. */
 	assert_int_equal(times(text, "\"contention\",\n"), 1);
 	assert_int_equal(times(text, "\"verify-up\",\n"), 1);
 	json_doc_free(schema);

@@ -635,7 +635,7 @@ TEST(a_load_in_step_with_the_sensor_is_seen_whole_and_reported)
 		assert_true(has_code(GW_CODE_ALIAS_SUSPECTED));
 		assert_true(truth_is_inside());
 		worst = fmax(worst, off_by(r->joules.best, truth));
-		/* The value that polling in step with the load gives. */
+		/* Single readings in step with the load differ from the truth. */
 		for (unsigned k = 0; k < 8; k++) {
 			double w;
 

@@ -320,6 +320,26 @@ NVSMI_TEST(lists_the_processes_of_each_device)
 	usage_done(&l);
 }
 
+NVSMI_TEST(a_long_list_of_processes_is_read_whole_or_refused)
+{
+	struct usage_list l = { 0 };
+	int err = 1;
+
+	open_ok(2);
+	mood("crowd");
+	assert_int_equal(b.ops->processes(b.slot[0], &l, &err), GW_HAVE);
+	assert_int_equal(l.count, 3000);
+	assert_int_equal(l.p[2999].pid, 4000);
+	usage_done(&l);
+	mood("crowd_of_crowds");
+	assert_int_equal(b.ops->processes(b.slot[0], &l, &err), GW_ABSENT_TOO_LONG);
+	assert_int_equal(l.count, 0);
+	usage_done(&l);
+	b.ops->read(b.slot[0], GW_TIER_FAST); /* part of a list says nothing about the others */
+	assert_int_equal(b.slot[0]->r.state, GW_DEVICE_CLOSED);
+	assert_in(b.slot[0]->r.message, "nvidia-smi printed more than 1024 KiB");
+}
+
 NVSMI_TEST(starts_nothing_without_permission)
 {
 	env.flags = 0;

@@ -116,14 +116,16 @@ NVSMI_TEST(while_the_stream_works_values_need_no_program)
 	assert_true(b.slot[0]->r.v[GW_Q_CLOCK_VIDEO] == 1545e6);
 	assert_int_equal(b.slot[1]->r.why[GW_Q_POWER], GW_ABSENT_NOT_SUPPORTED);
 	assert_int_equal(b.slot[1]->r.why[GW_Q_UTILIZATION_GPU], GW_ABSENT_NO_PERMISSION);
-	/* Nor do the processes, as long as the memory in use is the same. */
+	/* Listing the processes starts the program once, and not again while the memory in use
+	 * is the same. */
 	assert_int_equal(b.ops->processes(b.slot[0], &list, &err), GW_HAVE);
 	assert_int_equal(programs_started(), ++before);
 	clock_step(&now, 200 * NS_PER_MS);
 	assert_int_equal(b.ops->processes(b.slot[0], &list, &err), GW_HAVE);
 	assert_int_equal(programs_started(), before);
 	usage_done(&list);
-	/* A line that is old is not shown as current; the run is a sample of the power. */
+	/* An old line of the stream is not shown as current: the program is started, and its
+	 * output is a sample of the power. */
 	clock_step(&now, 700 * NS_PER_MS);
 	assert_true(stream()->running);
 	b.ops->read(b.slot[0], GW_TIER_FAST);

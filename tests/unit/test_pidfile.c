@@ -1,4 +1,4 @@
-/* Which pidfiles does the guard trust?  In a small /proc. */
+/* Tests which pidfiles the guard trusts, in a small /proc. */
 #include "tree.h"
 
 #include "guard/pidfile.h"
@@ -113,7 +113,7 @@ TEST(a_group_may_write_only_if_it_is_that_of_root_or_ours)
 
 TEST(a_pidfile_that_an_access_control_list_opens_to_others_is_refused)
 {
-	/* rw for its owner and for OTHER (4242), r for its group and the rest */
+	/* rw for its owner and for OTHER (4242), r for its group and all other users */
 	static const unsigned char acl[] = {
 		2,    0,    0,    0, /* version */
 		1,    0,    6,    0, 0xff, 0xff, 0xff, 0xff, 2,    0,    6, 0, 0x92, 0x10, 0,

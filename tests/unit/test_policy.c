@@ -277,7 +277,7 @@ TEST(a_skipped_hour_still_ends)
 	}
 }
 
-/* On 2026-10-25 it goes from 02:59 back to 02:00. */
+/* On 2026-10-25 the clock of Berlin goes from 02:59 back to 02:00. */
 TEST(an_hour_that_occurs_twice_counts_both_times)
 {
 	static const struct {

@@ -406,26 +406,28 @@ static void record_a_world(struct world *o)
 	o->p.worker[1].priority = 9; /* equal ones are taken in policy order */
 	o->w[0].load[0] = o->w[1].load[0] = 4 * GIB;
 	o->w[1].resident = false;
-	o->w[1].deaf = true;
-	o->w[1].lists = true; /* with less than three quarters: its list counts */
-	o->w[1].returns = 2 * GIB;
-	o->on_disk = 1;
-	o->disk[0] = (struct guard_record){ .worker = "w1",
-					    .mask = 1u << REASON_CONTENTION,
-					    .level = 2,
-					    .evicted = true,
-					    .need_bytes = 4 * GIB,
-					    .gpu = { { "GPU-0", 4 * GIB } },
-					    .gpus = 1 };
+	o->w[1].acts.deaf = true;
+	/* less than three quarters of its memory return, so the list of its models counts */
+	o->w[1].acts.lists = true;
+	o->w[1].acts.returns = 2 * GIB;
+	o->journal.on_disk = 1;
+	o->journal.disk[0] = (struct guard_record){ .worker = "w1",
+						    .mask = 1u << REASON_CONTENTION,
+						    .level = 2,
+						    .evicted = true,
+						    .need_bytes = 4 * GIB,
+						    .gpu = { { "GPU-0", 4 * GIB } },
+						    .gpus = 1 };
 	world_guest(o, "job", 0, 5 * GIB, 0, 5 * S);
 	world_guest(o, "game", 0, 7 * GIB, 110 * S, 115 * S);
 	last.whole = false;
 	recording_begin(&out, 0, o->p.mode);
 	for (unsigned i = 0; i < 2; i++)
-		recording_worker(&out, i, o->p.worker[i].name, i == 1 ? &o->disk[0] : NULL);
+		recording_worker(&out, i, o->p.worker[i].name,
+				 i == 1 ? &o->journal.disk[0] : NULL);
 	world_begin(o);
 	recorded_run(o, 45 * S);
-	o->w[1].deaf = false;
+	o->w[1].acts.deaf = false;
 	recorded_run(o, 55 * S);
 	recording_request(&out, 1, REQUEST_HOLD_ACTIVE, UINT64_MAX, o->now);
 	world_ask(o, 1, REQUEST_HOLD_ACTIVE, UINT64_MAX);
@@ -443,8 +445,8 @@ static void assert_same_of(const struct world *o, unsigned worker, const struct 
 {
 	size_t k = 0;
 
-	for (size_t i = 0; i < o->says; i++) {
-		struct guard_decision was = o->said[i];
+	for (size_t i = 0; i < o->log.says; i++) {
+		struct guard_decision was = o->log.said[i];
 
 		if (was.worker != worker)
 			continue;
@@ -485,7 +487,7 @@ TEST(a_replay_gives_the_same_decisions_whatever_the_order_of_workers)
 			while (recording_next_decision(t, &again[n], &wall_ns))
 				assert_true(++n < 4096);
 		}
-		assert_int_equal(n, o.says);
+		assert_int_equal(n, o.log.says);
 		assert_same_of(&o, 0, &other, again, n);
 		assert_same_of(&o, 1, &other, again, n);
 		world_done(&o);
@@ -556,7 +558,7 @@ TEST(a_replay_over_a_configuration_change_gives_the_same_decisions)
 		while (recording_next_decision(t, &again[n], &wall_ns))
 			assert_true(++n < 4096);
 	}
-	assert_int_equal(n, o.says);
+	assert_int_equal(n, o.log.says);
 	assert_same_of(&o, 0, &o.p, again, n);
 	assert_same_of(&o, 1, &o.p, again, n);
 	world_done(&o);

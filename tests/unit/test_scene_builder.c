@@ -588,7 +588,8 @@ TEST(a_listener_is_found_by_its_port)
 	first_scene(GPU ON(501, "1 GiB") ON(600, "1 GiB"));
 	assert_classes("501 worker, 600 contender");
 	scene_builder_stats(builder, &before);
-	for (unsigned i = 0; i < 30; i++) /* found once, kept while the socket is open */
+	for (unsigned i = 0; i < 30;
+	     i++) /* the port's owner is found once and kept while its socket is open */
 		take_after(NS_PER_S);
 	scene_builder_stats(builder, &after);
 	assert_int_equal(after.searches, before.searches);
@@ -1151,7 +1152,7 @@ TEST(our_tree_and_our_services_cgroup_are_own)
 
 TEST(below_a_worker_our_own_tree_is_own)
 {
-	worker("w")->name = "vllm"; /* in the scenario, the first process of the container */
+	worker("w")->name = "vllm"; /* the first process of the container */
 	put_process(1, 0, 1, "/usr/bin/vllm", "/");
 	put_process(77, 1, 7, "/usr/bin/gpuward", "/");
 	put_process(78, 77, 8, "/usr/bin/helper", "/");

@@ -244,8 +244,8 @@ static int find_part(int key)
 	return n_parts++;
 }
 
-/* True if watts is an on level. The recording "step" has no fixed levels; 300 W separates them
- * there. */
+/* True if watts is the power while the load is on. The recording "step" has no fixed power for on
+ * and off; there, more than 300 W counts as on. */
 static bool is_on(const struct subject *s, double watts)
 {
 	return watts > (s->on_w > 0 ? 0.5 * (s->on_w + s->off_w) : 300);

@@ -1192,7 +1192,8 @@ STORE_TEST(a_clock_that_steps_costs_little)
 	for (unsigned i = 0; i < 7200; i++, t += S)
 		add(t, 1);
 	commit();
-	for (unsigned i = 0; i < 30; i++) /* back a little: refused until time catches up */
+	/* clock set back a little: readings are refused until time catches up */
+	for (unsigned i = 0; i < 30; i++)
 		add(t - 20 * S + i * S, 2);
 	assert_int_equal(ask(T0, T0 + DAY, 0), 7200 + 10);
 	commit();

@@ -84,6 +84,22 @@ TEST(columns_line_up)
 	table_done(&t);
 }
 
+TEST(text_that_does_not_fit_a_cell_ends_with_a_mark)
+{
+	char longer[2 * TABLE_CELL], *out;
+	struct table t;
+
+	memset(longer, 'x', sizeof(longer) - 1);
+	longer[sizeof(longer) - 1] = '\0';
+	table_init(&t, columns);
+	table_row(&t);
+	table_set(&t, NAME, TERM_PLAIN, "%s", longer);
+	out = printed(&t, 1000);
+	assert_non_null(strstr(out, "xxx~\n"));
+	free(out);
+	table_done(&t);
+}
+
 TEST(long_text_is_cut_before_a_column_goes)
 {
 	struct table t;

@@ -255,7 +255,7 @@ TEST(a_long_name_is_cut_in_the_sentence)
 		"twice (first on line 1)");
 }
 
-/* Makes a text with n times open, middle, and n times close. */
+/* Returns a string: head, n times open, middle, n times close. */
 static char *nested(const char *head, size_t n, const char *open, const char *middle,
 		    const char *close)
 {

@@ -106,7 +106,7 @@ TEST(one_gpu_gets_large_graphs_and_all_of_its_figures)
 	assert_in(text, "9.3/74.5 GiB");
 	assert_in(text, "60 °C, 25 left");
 	assert_in(text, "12.3 kJ in 1m01s");
-	assert_in(text, "clocks held by power limit");
+	assert_in(text, "clocks limited by power limit");
 	assert_in(text, "job0");
 }
 

@@ -203,7 +203,7 @@ TEST(without_devices_nothing_is_valid)
 	assert_true(isnan(sum.joules.best));
 }
 
-/* As if there was no memory for the document. */
+/* There is no document, as if memory for it was not available. */
 API_TEST(a_window_without_a_document_still_has_its_sum)
 {
 	struct windows_entry *e;

@@ -44,7 +44,7 @@ static inline void tree_folders(const struct tree *t, const char *path)
 	}
 }
 
-/* Makes or replaces a file; n bytes, for texts with a NUL inside. */
+/* Makes or replaces a file with the n bytes of text, which may contain a NUL. */
 static inline void tree_bytes(const struct tree *t, const char *path, const char *text,
 			      size_t n)
 {

@@ -1,7 +1,7 @@
 /* common: code that the adapters share: requests over HTTP, the meaning of a status, and notes.
  *
- * An HTTP status becomes the error code that says what can be done. The sentence contains the
- * server's own error text, without control characters and without the token. */
+ * Each HTTP status is converted to an error code. The message contains the server's own error
+ * text, without control characters and without the token. */
 #ifndef GW_GUARD_WORKER_COMMON_H
 #define GW_GUARD_WORKER_COMMON_H
 
@@ -47,8 +47,8 @@ bool worker_pause(const struct worker_call *c);
 /* Adds a note. A note that is already there or does not fit is not added. All notes are deleted
  * after a successful resume. */
 void worker_note(struct worker_call *c, const char *key, const char *value);
-/* Copies the value of note number i (from 0) with this key. Returns false if there are
- * fewer. */
+/* Copies the value of note number i (from 0) among the notes with this key. Returns false if
+ * there are fewer such notes. */
 bool worker_noted(const struct worker_call *c, const char *key, unsigned i, char *out,
 		  size_t size);
 bool worker_is_noted(const struct worker_call *c, const char *key, const char *value);

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Time limit for connecting. It is shorter than the limit for an answer: a host that accepts no
- * connection will not answer, but a host that works on a request will. */
+/* Time limit for connecting. It is shorter than the limit for an answer, because a server that
+ * does not accept a connection will not answer, but a server that works on a request will. */
 #define CONNECT_MS 3000
 
 enum {
@@ -43,7 +43,7 @@ struct curl_library {
 #define POINTER(type, name, symbol, args) type(*name) args;
 	CURL_CALLS(POINTER)
 #undef POINTER
-	char why[200]; /* why libcurl cannot be used; "": it can be used */
+	char why[200]; /* why libjansson cannot be used; "": it can be used */
 };
 
 /* Loaded once and never unloaded: curl_global_init() must run once, before every other call. */
@@ -173,6 +173,7 @@ static int read_token(struct worker_http *h, char *message, size_t size)
 {
 	const char *path = h->worker->token_file;
 	struct stat st;
+	int64_t who;
 	ssize_t n;
 
 	if (!path || h->token_read)
@@ -180,6 +181,19 @@ static int read_token(struct worker_http *h, char *message, size_t size)
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* reading a pipe would block */
 		snprintf(message, size, "%s is not a regular file: token_file must be one",
 			 path);
+		return -GW_E_PERM;
+	}
+	/* Another user must not choose which file we read for the worker's server. A file in that
+	 * user's own folder must be the user's own, and no link. */
+	who = path[0] == '/' ? file_changed_by(path) : FILE_NOBODY;
+	if (who == FILE_ANYBODY ||
+	    (who != FILE_NOBODY &&
+	     (lstat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != who))) {
+		snprintf(
+			message, size,
+			"other users can replace token_file %s; put it into a folder that only "
+			"root or one user can write",
+			path);
 		return -GW_E_PERM;
 	}
 	n = file_read(path, h->token, sizeof(h->token) - 1, message, size);
@@ -286,7 +300,7 @@ static long remaining_ms(const struct worker_http *h)
 	return now >= h->deadline_ns ? 0 : (long)((h->deadline_ns - now) / NS_PER_MS);
 }
 
-/* libcurl calls this about once per second while it waits; 1 ends the request. */
+/* libcurl calls this about once per second while it waits. A result of 1 ends the request. */
 static int check_cancelled(void *ctx, int64_t down_all, int64_t down, int64_t up_all,
 			   int64_t up)
 {

@@ -58,16 +58,18 @@ const struct worker_ops worker_comfy = {
 	.alive_path = "/system_stats",
 };
 
-/* llama-swap stops its servers without waiting for their requests. It starts one again with the
- * next request for that server's model; a path below /upstream would start one too. */
+/* llama-swap stops its servers without waiting for their requests. It starts a server again
+ * with the next request for that server's model. A request to a path below /upstream would
+ * start a server too. */
 
-/* Limit for its stream of events, which begins with the requests in flight. */
+/* Time limit for reading llama-swap's stream of events, which begins with the running
+ * requests. */
 #define LLAMASWAP_EVENTS_NS NS_PER_S
 #define LLAMASWAP_IN_FLIGHT "\"type\":\"inflight\""
 
-/* True if the last event about requests in flight in a stream names some. Each event is a line
- * data:{"type":"inflight","data":"{...}"} with the requests, or in older versions with their
- * number. */
+/* True if the first event about running requests in a stream names at least one. The event is a
+ * line data:{"type":"inflight","data":"{...}"} with the requests, or in older versions with
+ * their number. */
 static bool llamaswap_in_flight(const char *stream)
 {
 	const char *line = strstr(stream, LLAMASWAP_IN_FLIGHT), *data;
@@ -92,7 +94,8 @@ static bool llamaswap_in_flight(const char *stream)
 	return busy;
 }
 
-/* A version without these events is not waited for: nothing is known about its requests. */
+/* Does not wait for a version without these events, because nothing is known about its
+ * requests. */
 static int llamaswap_drain(struct worker_call *c, bool *ret_busy)
 {
 	const uint64_t until_ns = clock_mono_ns(clock_real()) + LLAMASWAP_EVENTS_NS;
@@ -122,11 +125,11 @@ const struct worker_ops worker_llamaswap = { .drain = llamaswap_drain,
 					     .resume = resume_on_demand,
 					     .alive_path = "/running" };
 
-/* SGLang releases memory only while its scheduler is idle: a release while a request runs ends
- * the server, and so does a second release or a second resume of the same memory. So generation
- * is paused first, which aborts running requests, and notes say what was released by which
- * process. SGLang needs --enable-memory-saver, without which a release does nothing, and
- * --enable-weights-cpu-backup to have its weights after a resume. */
+/* SGLang releases memory only while its scheduler is idle. The server ends if memory is
+ * released while a request runs, or if the same memory is released or resumed twice. So
+ * generation is paused first, which aborts running requests, and notes say which process
+ * released its memory. SGLang needs --enable-memory-saver, without which a release does
+ * nothing, and --enable-weights-cpu-backup to have its weights after a resume. */
 
 /* The memory of CUDA graphs is released only if it is named. */
 #define SGLANG_TAGS "{\"tags\":[\"weights\",\"kv_cache\",\"cuda_graph\"]}"
@@ -135,7 +138,8 @@ static const struct worker_post sglang_pause[] = {
 	{ "/pause_generation", "{\"mode\":\"abort\"}", false }, { 0 }
 };
 
-/* Names the process that a release concerns: after a restart nothing is released. */
+/* Writes the pid and start time of the process that releases its memory. After a restart they
+ * differ, so nothing counts as released. */
 static void sglang_process(const struct worker_call *c, char *out, size_t size)
 {
 	const struct proc_id none = { 0 }, id = c->order->roots ? c->order->root[0].id : none;
@@ -143,8 +147,8 @@ static void sglang_process(const struct worker_call *c, char *out, size_t size)
 	snprintf(out, size, "%lld %llu", (long long)id.pid, (unsigned long long)id.start_ticks);
 }
 
-/* Returns -GW_E_STATE while requests run or wait. A server that does not report its load is
- * trusted: its answer to the pause comes after the last request. */
+/* Returns -GW_E_STATE while requests run or wait. Returns 0 if the server does not report its
+ * load: it answers the pause only after the last request. */
 static int sglang_check_idle(struct worker_call *c)
 {
 	struct json_doc *r;
@@ -195,7 +199,8 @@ static int sglang_evict(struct worker_call *c)
 	return rc == -GW_E_IO && worker_http_status(c->http) == 400 ? -GW_E_STATE : rc;
 }
 
-/* Resumes what was released, once: if the last request fails, only that is repeated. */
+/* Resumes the released memory only once. If /continue_generation fails, the next call repeats
+ * only that request. */
 static int sglang_resume(struct worker_call *c)
 {
 	char process[64];
@@ -211,7 +216,7 @@ static int sglang_resume(struct worker_call *c)
 	return worker_post(c, "/continue_generation", "{}");
 }
 
-/* /health runs a generation, which waits while generation is paused. */
+/* Does not use /health: it runs a generation, which waits while generation is paused. */
 static int sglang_alive(struct worker_call *c)
 {
 	int rc = worker_get(c, "/model_info");
@@ -351,7 +356,8 @@ const struct worker_ops worker_kobold = { .busy_path = "/api/extra/perf",
 #define OLLAMA_KEEP_S    300                       /* how long it keeps a model by default */
 #define OLLAMA_FOREVER_S (100 * 365 * 24 * 3600.0) /* a later end is for ever */
 
-/* Seconds until a time such as 2026-08-01T12:34:56.789+02:00; 0: it is over, or no time. */
+/* Returns the seconds until a time such as 2026-08-01T12:34:56.789+02:00; 0: the time is past
+ * or not valid. */
 static double ollama_seconds_until(const char *time)
 {
 	struct tm t = { 0 };
@@ -597,7 +603,7 @@ static int tabby_resume(struct worker_call *c)
 	return rc || model[0] ? rc : worker_none_noted(c);
 }
 
-/* /health stays at 503 after one failed generation, so it is no sign of life. */
+/* Does not use /health: it stays at 503 after one failed generation. */
 static int tabby_alive(struct worker_call *c)
 {
 	char model[WORKER_MODEL];

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* The router kills a model that has not ended 10 s after the request to unload. A model that is
- * listed as loaded for longer than this is not on its way out. */
+ * listed as loaded for longer than this is not being stopped. */
 #define LLAMACPP_STOP_NS (11 * NS_PER_S)
 
 enum llamacpp_state {
@@ -146,8 +146,8 @@ static int read_state(struct worker_call *c, const char *model, enum llamacpp_st
 	return 0;
 }
 
-/* Requests to load a model. Returns 0; 1 if the router says that it already runs, which is also
- * true while the router stops it; or an error. */
+/* Requests to load a model. Returns 0; 1 if the router says that the model already runs, which
+ * it also says while it stops the model; or an error. */
 static int request_load(struct worker_call *c, const char *model)
 {
 	int rc;
@@ -160,7 +160,7 @@ static int request_load(struct worker_call *c, const char *model)
 	return rc && worker_said(c, "already running") ? 1 : rc;
 }
 
-/* Requests all noted models before the first one is waited for, so that they load at the same
+/* Requests all noted models before waiting for the first one, so that they load at the same
  * time. */
 static void request_all(struct worker_call *c)
 {
@@ -172,7 +172,7 @@ static void request_all(struct worker_call *c)
 }
 
 /* Loads a model, and waits until the router lists it as loaded. A model that "already runs" may
- * still be on its way out; then the request is repeated when the model is out. */
+ * still be stopping; then the request is repeated after the model has stopped. */
 static int load_model(struct worker_call *c, const char *model)
 {
 	const uint64_t stays_ns = clock_mono_ns(clock_real()) + LLAMACPP_STOP_NS;

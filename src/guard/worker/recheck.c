@@ -19,7 +19,8 @@ enum recheck_identity recheck_identity(const struct root *root, struct proc_id i
 	return ticks == id.start_ticks ? IDENTITY_SAME : IDENTITY_OTHER;
 }
 
-/* True if the rest of the match (without pidfile and port) fits, or if there is no rest. */
+/* True if the process fits all other parts of the match (not pidfile and port), or if there are
+ * no other parts. */
 static bool rest_fits(const struct worker_call *c, const struct guard_target *t)
 {
 	struct scene_process p;

@@ -311,8 +311,8 @@ static void add_roots(const struct worker_call *c, struct guard_order *order)
 }
 
 /* Signals the processes that were signalled to leave, and the worker's processes on the GPU,
- * because one of several may have kept some memory. If there are none because the notes were
- * lost, signals the worker's roots. */
+ * because some processes may have kept memory. If there are none because the notes were lost,
+ * signals the worker's roots. */
 static int signal_resume(struct worker_call *c)
 {
 	struct guard_order order = *c->order;

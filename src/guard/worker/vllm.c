@@ -69,8 +69,8 @@ static int vllm_learn(struct worker_call *c)
 	return 0;
 }
 
-/* Checks what the server says about its sleep, because a request to sleep or to wake can
- * succeed without effect. A server that does not say it is believed. */
+/* Checks whether the server sleeps, because a request to sleep or to wake can succeed without
+ * effect. Returns 0 if the server cannot report it. */
 static int vllm_check(struct worker_call *c, bool asleep)
 {
 	struct json_doc *r;
