@@ -27,7 +27,8 @@ static void latex_text(struct buf *out, const char *s)
 		{ ">", "\\textgreater{}" },
 		{ "|", "\\textbar{}" },
 		{ "\"", "\\textquotedbl{}" },
-		{ "[", "{[}" }, /* after \\ it would be an argument */
+		/* directly after \\ LaTeX would read [ as the start of an argument */
+		{ "[", "{[}" },
 		{ "µ", "$\\mu$" },
 	};
 	char clean[1024];

@@ -487,7 +487,7 @@ static void print_mean_net(const struct measured *m)
 		row("Above idle", "%s (%s)", interval_text(a, &mean), text);
 }
 
-/* n: how many runs are usable. */
+/* Prints the mean over the usable runs; n is their number. */
 static void print_mean(const struct measured *m, unsigned n)
 {
 	double sd;

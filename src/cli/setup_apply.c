@@ -59,8 +59,8 @@ static void read_entry(const struct json_doc *o, struct manifest *m)
 	}
 }
 
-/* Loads the manifest.  Returns an exit code: EXIT_OK also if there is none, or if a user who only
- * reads the plan may not read it. */
+/* Loads the manifest. Returns EXIT_OK if it was loaded, if there is no manifest, or if a user
+ * who only reads the plan may not read it; otherwise another exit code. */
 static int manifest_load(const struct setup_place *at, struct manifest *m)
 {
 	char path[PATH_MAX], *text = malloc(SETUP_FILE_MAX), message[200];
@@ -77,7 +77,8 @@ static int manifest_load(const struct setup_place *at, struct manifest *m)
 		free(text);
 		return EXIT_OK;
 	}
-	/* Undo removes what this file names: another user must not be able to write it. */
+	/* `setup --undo` removes what this file lists, so other users must not be able to
+	 * change it. */
 	if (n >= 0 && ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & 022))) {
 		free(text);
 		return cli_fail("%s is not used, because users other than root can write it",
@@ -253,7 +254,9 @@ static int record(const struct setup_place *at, const struct setup_step *s, stru
 	struct entry *e = find_entry(m, s->path);
 
 	if (folder && (e || exists(at, s->path)))
-		return EXIT_OK; /* undo leaves a folder that was there before */
+		/* do not record a folder that was there before, so that undo does not remove
+		 * it */
+		return EXIT_OK;
 	if (!e && m->count == ENTRIES)
 		return cli_fail("%s lists too many steps", SETUP_MANIFEST);
 	if (!e) {
@@ -371,8 +374,9 @@ int setup_apply(const struct setup_place *at, const struct setup_plan *p, bool q
 		const bool there = s->what == STEP_FOLDER && exists(at, s->path);
 		int err;
 
-		/* The manifest is in this folder.  If setup ends here, undo removes the empty
-		 * folder without a manifest. */
+		/* Create this folder before the manifest, because the manifest is in it. If
+		 * setup is interrupted here, undo removes the empty folder without a
+		 * manifest. */
 		if (own && !there && (err = do_step(at, s)) != 0)
 			code = cli_fail("%s", step_error(s, err, text));
 		if (code == EXIT_OK && own && !there) {
@@ -382,7 +386,7 @@ int setup_apply(const struct setup_place *at, const struct setup_plan *p, bool q
 			snprintf(e->path, sizeof(e->path), "%s", s->path);
 			code = manifest_save(at, m);
 		} else if (code == EXIT_OK) {
-			/* an account or a reload leaves nothing to remove */
+			/* do not record an account or a reload: undo has nothing to remove */
 			code = s->what == STEP_ACCOUNT || s->what == STEP_RELOAD
 				       ? EXIT_OK
 				       : record(at, s, m);
@@ -442,7 +446,7 @@ static void undo_folder(struct undo *u, const struct entry *e)
 	char full[PATH_MAX];
 	int err = rmdir(setup_path(u->at, e->path, full)) == 0 ? 0 : errno;
 
-	/* others may have put something into it */
+	/* if others have put files into the folder, leave it: this is not an error */
 	report(u, e, err == ENOTEMPTY || err == EEXIST ? ENOENT : err);
 }
 

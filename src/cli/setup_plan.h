@@ -18,7 +18,7 @@
 #define SETUP_ACCOUNT    "gpuward" /* the user of the service */
 #define SETUP_SERVICE    "gpuward.service"
 #define SETUP_SOCKET     "gpuward-companion.socket"
-#define SETUP_USER_TOKEN ".config/gpuward/token" /* below the home of the user */
+#define SETUP_USER_TOKEN ".config/gpuward/token" /* path below the home of the user */
 #define SETUP_PORT       9490
 
 /* What setup finds at the path of a file that it wants to write. */
@@ -27,7 +27,7 @@ enum setup_file {
 	SETUP_OURS,    /* as an earlier setup wrote it */
 	SETUP_THEIRS,  /* a person wrote or changed it */
 	SETUP_COMMENT, /* a person's file without any setting */
-	SETUP_BLOCKED, /* a link or a missing folder is on the way */
+	SETUP_BLOCKED, /* the path has a link, or a folder of it is missing */
 };
 
 enum setup_manager {
@@ -47,7 +47,7 @@ struct setup_facts {
 	int64_t port_user;
 	const char *port_name;
 	const char *token; /* for a new token file */
-	const char *user;  /* gets a copy of the token; NULL: nobody */
+	const char *user;  /* the user who gets a copy of the token; NULL: nobody */
 	const char *home;
 	const char *date; /* "2026-01-31" */
 };
@@ -64,16 +64,17 @@ enum setup_what {
 	STEP_ACCOUNT, /* creates the user of the service */
 	STEP_FOLDER,
 	STEP_FILE,
-	STEP_USER_FOLDER, /* as the user, below the home */
+	STEP_USER_FOLDER, /* done as the user, below the user's home */
 	STEP_USER_FILE,
 	STEP_UNIT, /* enables and starts the unit */
 	STEP_RELOAD,
 };
-extern const char *const setup_whats[]; /* words of the manifest; NULL after the last */
+/* the words for enum setup_what in the manifest; NULL after the last */
+extern const char *const setup_whats[];
 
 struct setup_step {
 	enum setup_what what;
-	char path[256]; /* or the name of the unit */
+	char path[256]; /* path of the file or folder, or name of the unit */
 	char *text;     /* contents of a file */
 	mode_t mode;
 	bool of_account; /* belongs to the user of the service, not to root */
@@ -86,12 +87,14 @@ struct setup_plan {
 	struct setup_step step[SETUP_STEPS];
 	unsigned count;
 	struct buf notes; /* paragraphs for people: what is not done, and what to do about it */
-	struct buf config; /* the lines for the guard, also if they are not written */
+	/* the lines of the configuration for the guard, even if they are not written to a
+	 * file */
+	struct buf config;
 	bool print_config; /* config is not written: print it */
 	unsigned workers;  /* number of workers in config */
 };
 
-/* Returns 0 or -GW_E_NOMEM; call setup_plan_done() in any case. */
+/* Makes the plan. Returns 0 or -GW_E_NOMEM; call setup_plan_done() in both cases. */
 int setup_plan_make(const struct setup_facts *f, const struct setup_answers *a,
 		    struct setup_plan *ret);
 void setup_plan_done(struct setup_plan *p);

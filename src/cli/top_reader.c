@@ -17,14 +17,16 @@
 #include <string.h>
 
 #define REQUEST_NS (3 * NS_PER_S) /* limit for one request */
-#define ENERGY_NS  (5 * NS_PER_S) /* a counter costs 3 ms on an H200; its total can wait */
-/* The driver needs 2 ms per GPU for the SM utilisation of processes, a mean of some seconds. */
+/* time between readings of the energy counter: one reading costs 3 ms on an H200 */
+#define ENERGY_NS (5 * NS_PER_S)
+/* Time between readings of the processes: the driver needs 2 ms per GPU for their SM
+ * utilisation, which is a mean over some seconds. */
 #define PROCESSES_NS (1900 * NS_PER_MS)
 #define STOP_NS      NS_PER_S
 #define STACK_BYTES  (256u << 10)
 #define CLASS_GPUS   8 /* with more GPUs, classes are read once in CLASS_TICKS readings */
 #define CLASS_TICKS  8
-#define HOST_TICKS   2 /* CPU and memory of the machine: once in so many readings */
+#define HOST_TICKS   2 /* CPU and memory of the machine are read once in this many readings */
 #define GUARD_TICKS  5
 
 /* Energy counter of a GPU at the first and at the last reading. */
@@ -43,7 +45,9 @@ struct top_reader {
 	struct gw_process_list *list;
 	struct counter *counter;
 	unsigned counters, counter_cap;
-	uint64_t begin_ns, energy_ns, processes_ns; /* of the first and of the last readings */
+	/* time of the first reading, of the last energy reading and of the last process
+	 * reading */
+	uint64_t begin_ns, energy_ns, processes_ns;
 	/* of the service */
 	struct buf last; /* the last reply about the GPUs */
 	struct deadline_stop stop;
@@ -279,7 +283,7 @@ static int service_fetch(struct top_reader *r, const char *path)
 	return -GW_E_STATE;
 }
 
-/* Does the same and parses the document. */
+/* Fetches a document like service_fetch() and parses it. */
 static int service_get(struct top_reader *r, const char *path)
 {
 	int err = service_fetch(r, path);
@@ -340,7 +344,7 @@ static int read_classes(struct top_reader *r)
 	return 0;
 }
 
-/* Reads what belongs to a new reading of the GPUs. */
+/* Reads what is read only after a new reading of the GPUs: processes, host, guard, classes. */
 static int read_rest(struct top_reader *r)
 {
 	struct remote *remote = r->o.remote;
@@ -351,7 +355,8 @@ static int read_rest(struct top_reader *r)
 	if (!err && r->readings % HOST_TICKS == 0 &&
 	    service_get(r, "/api/v1/snapshot?processes=false&gpu=0") == 0)
 		top_read_host(&r->work, remote->reply);
-	/* A guard without workers gets some only by a new configuration. */
+	/* If the guard has no workers, ask less often: only a new configuration can add
+	 * some. */
 	if (!err && (r->work.workers || r->readings % GUARD_TICKS == 0) &&
 	    service_get(r, "/api/v1/guard?limit=1") == 0)
 		err = top_read_guard(&r->work, remote->reply);
@@ -390,7 +395,7 @@ static int read_service(struct top_reader *r)
 		return err;
 	if (r->work.read_ns && !*r->work.problem && r->last.len == remote->body.len &&
 	    memcmp(r->last.p, remote->body.p, r->last.len) == 0)
-		return 0; /* the service has not read the GPUs since */
+		return 0; /* the service has not read the GPUs since the last reply */
 	remote_parse(remote);
 	if (!remote->reply || json_doc_type(remote->reply, "devices") != JSON_DOC_ARRAY) {
 		snprintf(r->work.problem, sizeof(r->work.problem),
@@ -433,7 +438,8 @@ static bool wait_until_due(struct top_reader *r, uint64_t due_ns)
 	while (!r->box.stop && (r->paused || now_ns() < due_ns))
 		mailbox_wait(&r->box, r->paused ? UINT64_MAX : due_ns);
 	run = !r->box.stop;
-	mailbox_clear(r->box.wake_fd); /* a request waits for it, too */
+	/* reset the descriptor here, because a request also polls it */
+	mailbox_clear(r->box.wake_fd);
 	mailbox_unlock(&r->box);
 	return run;
 }
@@ -443,7 +449,9 @@ static bool wait_until_due(struct top_reader *r, uint64_t due_ns)
 static uint64_t step_ns(const struct top_reader *r, bool fresh)
 {
 	if (!r->o.remote || *r->work.problem || r->work.interval_ns < r->o.interval_ns ||
-	    r->work.interval_ns > 2 * NS_PER_S) /* its end should be noticed soon */
+	    /* with such a long interval, poll more often, so that the end of the service is
+	     * noticed soon */
+	    r->work.interval_ns > 2 * NS_PER_S)
 		return r->o.interval_ns;
 	return fresh ? r->work.interval_ns : r->o.interval_ns / 4;
 }

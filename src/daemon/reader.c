@@ -14,7 +14,7 @@
 
 #define JOBS     16
 #define REQUESTS 16
-/* pauses before the GPUs are opened again after a failure */
+/* shortest and longest pause before the GPUs are opened again after a failure */
 #define RETRY_LEAST_NS (1 * NS_PER_S)
 #define RETRY_MOST_NS  (30 * NS_PER_S)
 /* time between two readings of the environment; the same as for the HEALTH tier */
@@ -50,8 +50,10 @@ struct reader {
 	unsigned jobs;
 	uint64_t interval_ns;
 	uint64_t look_until_ns; /* see reader_look() */
-	bool looks;             /* the last round read the utilisation, or the next one will */
-	bool look_now;          /* a round is due because of reader_look() */
+	/* the SM utilisation of all processes was read in the last round or will be read in the
+	 * next */
+	bool looks;
+	bool look_now; /* a round is due because of reader_look() */
 	/* Used by the main thread only. */
 	struct reading *shown;
 };
@@ -246,8 +248,9 @@ static void read_environment(const struct reader *r, struct reading *x)
 	x->env_ns = x->begin_ns;
 }
 
-/* With one process on a GPU its energy needs no utilisation, so nobody is asked for it unless
- * someone looks. */
+/* Returns what to read about processes. If a GPU has only one process, the energy of the
+ * process needs no SM utilisation. So the SM utilisation is read on such GPUs only while
+ * reader_look() requests it. */
 static unsigned wanted_of_processes(struct reader *r, uint64_t now_ns)
 {
 	unsigned want;
@@ -473,7 +476,7 @@ static void reader_run(void *arg)
 			if (clock_mono_ns(r->clock) >= due)
 				due = next_due(r, due);
 		} while (!sleep_until(r, due));
-		do_requests(r); /* last requests, such as restoring settings */
+		do_requests(r); /* handle the last requests, such as restoring settings */
 		reader_close(r);
 	}
 }
@@ -499,7 +502,7 @@ static void reading_arrived(void *arg, int fd, uint32_t events)
 			r->config.failed(r->config.arg, failure);
 		return;
 	}
-	/* ready() stops using the previous reading. */
+	/* After this call the previous reading is no longer used. */
 	r->config.ready(r->config.arg, x);
 	mailbox_lock(&r->box);
 	r->empty = r->shown;

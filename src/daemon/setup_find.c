@@ -12,8 +12,9 @@
 #include <strings.h>
 
 #define TCP_LISTEN_STATE 0x0A
-#define PORTS            16 /* listening ports per process that are compared */
-#define COMMAND_SIZE     16384
+/* maximum number of listening ports per process that are compared */
+#define PORTS        16
+#define COMMAND_SIZE 16384
 
 const struct setup_sign setup_signs[] = {
 #define S(symbol, title, programs, word, modules, place, ports, variable, needs, text, stuck) \
@@ -132,7 +133,8 @@ static bool sign_fits(const struct setup_sign *s, const struct setup_process *p)
 		return false;
 	if (s->word && !has_word(p, s->word))
 		return false;
-	/* the name of such a program is the place itself */
+	/* the name of such a program is too common: its path or working folder must contain
+	 * s->place */
 	return !s->place || has_text(script, s->place) || has_text(p->folder, s->place);
 }
 
@@ -187,7 +189,8 @@ bool setup_unit_of(const char *cgroup, struct setup_server *ret)
 	const char *user = strstr(cgroup, "/user@"), *at = NULL;
 	size_t n;
 
-	/* The innermost unit; a service below the manager of a user is a unit of that user. */
+	/* Find the innermost unit. A service below the systemd manager of a user is a unit of
+	 * that user. */
 	for (const char *p = cgroup; (p = strchr(p, '/')); p++) {
 		n = strcspn(p + 1, "/");
 		if (n > 8 && strncmp(p + 1 + n - 8, ".service", 8) == 0 &&
@@ -433,7 +436,7 @@ static bool is_found_on(const struct setup_servers *all, unsigned port)
 	return false;
 }
 
-/* Only ports that few other programs use. */
+/* True for a port that few other programs use. */
 static bool is_distinctive(unsigned port)
 {
 	return port != 8080 && port != 8000 && port != 5000;

@@ -26,7 +26,8 @@ struct proc {
 	/* path in the unified hierarchy; if that is "/" or missing, the longest path */
 	char cgroup[256];
 	char container[72]; /* id shortened to 12 digits, or a name; "": no container */
-	bool ended;      /* it ended but its parent has not reaped it; it holds no resources */
+	/* the process has ended, but its parent has not reaped it; it holds no resources */
+	bool ended;
 	bool incomplete; /* a read failed that may succeed later (too many open files) */
 };
 
@@ -66,8 +67,8 @@ bool proc_in_cgroup(const char *inner, const char *outer);
  * systemd-nspawn), shortened; "" if there is no container. */
 void proc_container_of(const char *cgroup, char *out, size_t size);
 
-/* Innermost systemd unit (service or scope) in a cgroup path; "": none, or the unit belongs to a
- * container. */
+/* Writes the innermost systemd unit (service or scope) in a cgroup path; "" if there is none,
+ * or if the unit belongs to a container. */
 void proc_unit_of(const char *cgroup, char *out, size_t size);
 
 /* Writes the login name of uid from etc/passwd below root, or its number. NSS is not used: it
