@@ -459,8 +459,9 @@ struct gw_process {
 	enum gw_absence memory_absence;
 	int64_t memory_bytes;
 	const char *unit;      /* systemd service or scope; NULL: in none, or it is a container's */
-	double run_seconds;    /* since the process started; NAN: unknown */
-	/* mean of the last seconds, 0 to 1; GW_ABSENT_NOT_READ unless gw_process_list_want() */
+	double run_seconds;    /* time since the process started; NAN: unknown */
+	/* SM utilisation, 0 to 1: mean of the last seconds; GW_ABSENT_NOT_READ unless it was
+	 * requested with gw_process_list_want() */
 	enum gw_absence sm_absence;
 	double sm_ratio;
 	/* CPU time per second since the last take of the list: 1 is one busy core, and a process

@@ -77,7 +77,8 @@ int setup_manifest_load(const struct setup_place *at, struct setup_manifest **re
 		       &st);
 	if (n == -ENOENT || (n == -EACCES && geteuid() != 0))
 		; /* setup wrote nothing yet, or this user only reads the plan */
-	/* Undo removes what this file names: another user must not be able to write it. */
+	/* `setup --undo` removes what this file lists, so other users must not be able to
+	 * change it. */
 	else if (n >= 0 && ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & 022)))
 		code = cli_fail("%s is not used, because users other than root can write it",
 				path);

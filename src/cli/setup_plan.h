@@ -18,7 +18,7 @@
 #define SETUP_ACCOUNT    "gpuward" /* the user of the service */
 #define SETUP_SERVICE    "gpuward.service"
 #define SETUP_SOCKET     "gpuward-companion.socket"
-#define SETUP_USER_TOKEN ".config/gpuward/token" /* below the home of the user */
+#define SETUP_USER_TOKEN ".config/gpuward/token" /* path below the home of the user */
 
 /* What setup finds at the path of a file that it wants to write. */
 enum setup_file {

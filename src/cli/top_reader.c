@@ -19,7 +19,7 @@
 #define STACK_BYTES (256u << 10)
 #define CLASS_GPUS  8 /* with more GPUs, classes are read once in CLASS_TICKS readings */
 #define CLASS_TICKS 8
-#define HOST_TICKS  2 /* CPU and memory of the machine: once in so many readings */
+#define HOST_TICKS  2 /* CPU and memory of the machine are read once in this many readings */
 #define GUARD_TICKS 5
 
 struct top_reader {

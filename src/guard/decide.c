@@ -481,7 +481,8 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 	}
 	follow_demand(g, w);
 	if (worker_is_idle_only(w))
-		guard_idle_end(g, w); /* a worker that was only idle need not stay stuck */
+		/* without idling as a reason, the worker need not stay stuck */
+		guard_idle_end(g, w);
 	if (worker_kept_out(w))
 		return STEP_ORDER;
 	/* A worker may have obeyed and still hold its memory (vLLM asleep). Then it is
