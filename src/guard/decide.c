@@ -481,8 +481,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 	}
 	follow_demand(g, w);
 	if (worker_is_idle_only(w))
-		/* without idling as a reason, the worker need not stay stuck */
-		guard_idle_end(g, w);
+		guard_idle_end(g, w); /* a worker that was only idle need not stay stuck */
 	if (worker_kept_out(w))
 		return STEP_ORDER;
 	/* A worker may have obeyed and still hold its memory (vLLM asleep). Then it is
