@@ -150,7 +150,7 @@ static int measure(struct gw_ctx *ctx, double seconds)
 	if (!s || scene_builder_new(ctx, &policy, &builder) != 0 ||
 	    guard_new(&policy, NULL, 0, &g) != 0)
 		return 1;
-	/* the first rounds also read what is read only once */
+	/* the first rounds also read the values that are read only once */
 	for (unsigned i = 0; i < 10; i++)
 		observe_once(builder, g, s);
 	count_start();

@@ -69,7 +69,7 @@ int main(int argc, char **argv)
 	if (plain ? bare_open(&bare, o.nvml_library)
 		  : gw_open(&o, &ctx) || gw_snapshot_new(ctx, &snap))
 		return 1;
-	/* the first reading includes what never changes */
+	/* the first reading also reads the values that never change */
 	read_once(plain ? &bare : NULL, snap);
 	start = stats_now_ns();
 	cpu = used_s();

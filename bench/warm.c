@@ -130,7 +130,8 @@ static void count_allocations(const char *library)
 	gw_close(ctx);
 }
 
-/* The simulator counts calls: both sides must make the same number. */
+/* The simulator counts calls: the bare loop and the snapshot must make the same number of
+ * calls. */
 static void count_calls(struct subject *bare, struct subject *snapshot)
 {
 	uint64_t (*calls)(const char *);

@@ -18,9 +18,9 @@
 #define TAU_S     0.0135
 #define SPACING_S 0.02
 #define TICK_S    0.1
-#define PHASE_S   0.037 /* of the ticks; any value works */
+#define PHASE_S   0.037 /* phase of the counter's ticks; any value works */
 #define READ_S    0.003
-#define AFTER_S   0.5 /* by then a sample covers the end */
+#define AFTER_S   0.5 /* time after a window; by then a sample covers its end */
 #define LEAD_S    5.0 /* load before the first window */
 
 struct world {
@@ -147,7 +147,7 @@ static void budget_measure(struct energy *e, struct energy_window *outer,
 	energy_result(e, inner, &ret->energy);
 }
 
-/* Rounds to two digits; 0 has no sign. */
+/* Rounds to two decimals; 0 has no sign. */
 static double rounded(double percent)
 {
 	double r = round(percent * 100) / 100;

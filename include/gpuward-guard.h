@@ -123,8 +123,9 @@ struct gw_guard_decision {
 	enum gw_worker_state from, to;
 	unsigned reasons;     /* set of enum gw_worker_reason, after the decision */
 	int dry;              /* 1: the decision is reported but not carried out */
-	const char *rule;     /* the rule that led to the decision: "contend-now chrome" */
-	const char *evidence; /* what was observed: "pid 4711 game 5120 MiB on GPU-..." */
+	const char *rule; /* the rule that led to the decision, such as "contend-now chrome" */
+	/* what was observed, such as "pid 4711 game 5120 MiB on GPU-..." */
+	const char *evidence;
 	const char *text;     /* the whole decision in one line */
 };
 
@@ -214,7 +215,7 @@ enum gw_guard_request {
 	GW_REQUEST_RESUME,       /* return when every check passes */
 	GW_REQUEST_HOLD_EVICTED, /* stay evicted, whatever happens */
 	GW_REQUEST_HOLD_ACTIVE,  /* stay active, unless a GPU is too hot or not healthy */
-	GW_REQUEST_RELEASE,      /* end the hold, or an earlier GW_REQUEST_EVICT */
+	GW_REQUEST_RELEASE, /* end the hold, or the effect of an earlier GW_REQUEST_EVICT */
 	GW_REQUEST_RESUME_NOW,   /* return without the quiet period */
 };
 
@@ -233,7 +234,7 @@ struct gw_guard_status {
 	enum gw_worker_state state;
 	unsigned reasons;            /* set of enum gw_worker_reason */
 	enum gw_worker_hold hold;
-	enum gw_worker_call call;    /* the callback that is running ... */
+	enum gw_worker_call call;    /* the callback that is running; GW_CALL_NONE: none ... */
 	uint64_t call_deadline_ns;   /* ... and its deadline */
 	int overdue;                 /* 1: that callback is past its deadline */
 	int allowed;                 /* as gw_guard_allowed() */

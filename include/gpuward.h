@@ -126,8 +126,8 @@ enum gw_host_quantity {
 	GW_HOST_QUANTITIES
 };
 
-/* GW_R_GPU_TOTAL_VRAM_GB, ...: the flat figures of the machine, for programs that know one GPU;
- * the rows of gpuward/resource.def. */
+/* GW_R_GPU_TOTAL_VRAM_GB, ...: single figures about the machine, for programs that can handle
+ * only one GPU; the rows of gpuward/resource.def. */
 enum gw_resource {
 #define R(symbol, key, kind, help) GW_R_##symbol,
 #include <gpuward/resource.def>
@@ -179,7 +179,8 @@ struct gw_quantity_info {
 	enum gw_tier tier;
 };
 
-/* Returns a row of the table; NULL past its end. */
+/* Return the row for this number in quantity.def, host.def, resource.def or text.def; NULL for
+ * a number past the last row. */
 GW_API const struct gw_quantity_info *gw_quantity_info(unsigned quantity);
 GW_API const struct gw_quantity_info *gw_host_quantity_info(unsigned quantity);
 GW_API const struct gw_quantity_info *gw_resource_info(unsigned resource);
@@ -193,8 +194,8 @@ GW_API int gw_quantity_find(const char *key);
  * quantities, or -GW_E_SIZE. */
 GW_API int gw_quantity_name(unsigned quantity, double value, char *out, size_t size);
 
-/* gw_absence_key() returns "not_supported", gw_absence_text() "this device does not have it".
- * Never NULL. */
+/* gw_absence_key() returns a word such as "not_supported", gw_absence_text() a phrase such as
+ * "this device does not have it". Never NULL. */
 GW_API const char *gw_absence_key(unsigned absence);
 GW_API const char *gw_absence_text(unsigned absence);
 
@@ -217,8 +218,8 @@ struct gw_cause_info {
 	enum gw_severity severity;
 };
 
-/* Returns a row of the table. For a number past its end, returns the row of GW_CAUSE_NONE.
- * Never NULL. */
+/* Returns the row of cause.def for this cause. For a number past the last row, returns the row
+ * of GW_CAUSE_NONE. Never NULL. */
 GW_API const struct gw_cause_info *gw_cause_info(unsigned cause);
 
 /* ---- opening ------------------------------------------------------------------------- */
@@ -275,7 +276,8 @@ GW_API int gw_ctx_reopen(struct gw_ctx *ctx);
 
 /* Which backends are open, or why none is. */
 struct gw_status {
-	const char *backend;         /* "nvml", ..., several joined by '+', or "none" */
+	/* names of the open backends, joined by '+'; "none": no backend is open */
+	const char *backend;
 	enum gw_cause cause;         /* GW_CAUSE_NONE when a driver is open */
 	/* what is wrong, with details of this machine; "" if cause is NONE */
 	const char *message;
@@ -316,7 +318,7 @@ enum gw_device_state {
 	GW_DEVICE_FAULT,   /* the driver reports a hardware fault */
 	GW_DEVICE_DENIED,  /* no permission to open it */
 	GW_DEVICE_STALLED, /* a driver call on it has not returned */
-	GW_DEVICE_CLOSED,  /* released, or the driver went away */
+	GW_DEVICE_CLOSED,  /* closed by gw_ctx_release(), or the driver went away */
 };
 
 /* Return the word that JSON uses: "nvidia", "driver", "ok". */
@@ -457,8 +459,9 @@ struct gw_process {
 	enum gw_absence memory_absence;
 	int64_t memory_bytes;
 	const char *unit;      /* systemd service or scope; NULL: in none, or it is a container's */
-	double run_seconds;    /* since the process started; NAN: unknown */
-	/* mean of the last seconds, 0 to 1; GW_ABSENT_NOT_READ unless gw_process_list_want() */
+	double run_seconds;    /* time since the process started; NAN: unknown */
+	/* SM utilisation, 0 to 1: mean of the last seconds; GW_ABSENT_NOT_READ unless it was
+	 * requested with gw_process_list_want() */
 	enum gw_absence sm_absence;
 	double sm_ratio;
 	/* CPU time per second since the last take of the list: 1 is one busy core, and a process
@@ -470,7 +473,8 @@ struct gw_process {
 /* What a list reads in addition. The driver needs about 2 ms per GPU for the SM utilisation. */
 enum gw_process_want {
 	GW_PROCESS_SM = 1 << 0,        /* SM utilisation of each process */
-	GW_PROCESS_SM_SHARED = 1 << 1, /* the same, only on GPUs with several processes */
+	/* SM utilisation, but only on GPUs with several processes */
+	GW_PROCESS_SM_SHARED = 1 << 1,
 };
 
 struct gw_process_list;
@@ -714,16 +718,18 @@ GW_API const struct gw_energy *gw_window_energy(struct gw_window *window, unsign
 GW_API const char *gw_window_label(const struct gw_window *window);
 GW_API void gw_window_free(struct gw_window *window); /* NULL is allowed */
 
-/* The readings of one GPU during a window that was opened with gw_window_open_recorded(). Power
- * samples come as fast as the sensor has new values, ticks at the meter's interval_ns; the two
- * have different times. The last power sample before the window and the first one after it are
- * included where they exist, so that power can be integrated up to both edges. */
+/* The readings of one GPU during a window that was opened with gw_window_open_recorded(). There
+ * are two kinds of readings with different times: power samples come as fast as the sensor has
+ * new values; ticks (clock, temperature, ...) come every interval_ns of the meter. The last
+ * power sample before the window and the first one after it are included where they exist, so
+ * that power can be integrated up to both edges. */
 struct gw_series {
 	uint64_t begin_ns;      /* begin of the window, monotonic */
 	uint64_t begin_wall_ns; /* the same moment on the wall clock */
 	size_t room;            /* maximum of power_count and of tick_count */
-	/* Readings that found no room: the series ends early. 0: it is complete. The energy of
-	 * the window is complete in both cases. */
+	/* Number of readings that were not stored because the series was full: the series ends
+	 * early. 0: the series is complete. The energy of the window is complete in both
+	 * cases. */
 	uint64_t dropped;
 	size_t power_count;
 	const uint64_t *power_ns; /* monotonic; corrected for the lag of the sensor */
@@ -737,11 +743,12 @@ struct gw_series {
 	const double *const *figure;
 };
 
-/* Like gw_window_open(), and records the readings of each GPU until the window is closed. points
- * is the maximum number of power samples, and of ticks, per GPU; 0: 262,144, which is 87 minutes
- * of a sensor with 50 values per second. Memory for them is reserved now (104 bytes per point
- * and GPU) and is used only as readings arrive. Power samples go back to begin_ns, ticks begin
- * now. Returns as gw_window_open(), and -GW_E_NOMEM if points is too large. */
+/* Opens a window like gw_window_open(), and records the readings of each GPU until the window
+ * is closed. points is the maximum number of power samples, and of ticks, per GPU; 0: 262,144,
+ * which is 87 minutes of a sensor with 50 values per second. Memory for the readings is
+ * reserved now (104 bytes per point and GPU) and is used only as readings arrive. Power samples
+ * go back to begin_ns, ticks begin now. Returns the same as gw_window_open(), and -GW_E_NOMEM
+ * if points is too large. */
 GW_API int gw_window_open_recorded(struct gw_meter *meter, const char *label, uint64_t begin_ns,
 				   size_t points, struct gw_window **ret_window);
 
@@ -756,7 +763,8 @@ struct gw_reading {
 	uint64_t t_ns;
 	double power_w; /* NAN for a tick */
 	size_t tick;    /* position of the tick in the columns; SIZE_MAX for a power sample */
-	size_t powers, ticks; /* readings passed so far, with this one */
+	/* number of power samples and of ticks up to this reading, including it */
+	size_t powers, ticks;
 };
 
 /* Moves to the next reading in the order of time; power samples come before ticks of the same
@@ -780,8 +788,8 @@ static inline int gw_series_next(const struct gw_series *s, struct gw_reading *r
 struct gw_sensor {
 	size_t size;        /* sizeof(struct gw_sensor), set by the caller */
 	enum gw_rung rung;  /* the sources that the GPU offers */
-	/* "assumed": nothing was measured on this GPU; "passive": its periods were; "active":
-	 * all of it (gpuward-characterise(1)) */
+	/* "assumed": nothing was measured on this GPU; "passive": only its periods were
+	 * measured; "active": everything was measured (gpuward-characterise(1)) */
 	const char *origin;
 	const char *model;  /* "boxcar": mean of window_s; "lowpass": time constant window_s */
 	double period_s;    /* time between new values */
@@ -832,9 +840,10 @@ struct gw_baseline {
 struct gw_baseline_options {
 	size_t size;           /* sizeof(struct gw_baseline_options) */
 	enum gw_baseline_kind kind;
-	double max_s;          /* the measurement ends after this time; 0: 30; at least 2 */
-	double min_s;          /* ... or after this time, ...; 0: 10 */
-	double half_width_w;   /* ... if its 95 % half-width is at most this; 0: 1 W */
+	double max_s;          /* longest time of the measurement; 0: 30; at least 2 */
+	double min_s;          /* shortest time of the measurement; 0: 10 ... */
+	/* ... then it ends when its 95 % half-width is at most this; 0: 1 W */
+	double half_width_w;
 	/* Called once per second on the thread of the caller; may be NULL. Anything but 0 ends
 	 * the measurement. */
 	int (*progress)(void *arg, double seconds, double power_w, double half_width_w);
@@ -854,8 +863,8 @@ GW_API int gw_baseline_take(struct gw_meter *meter, unsigned i,
 /* Loads the baseline that gw_baseline_save() or gpuward-baseline(1) stored for device i in its
  * present state: same driver, power limit and persistence mode, within 10 degrees, and at most
  * max_age_s old (0: one hour). dir is the folder; NULL: by the XDG rules. Returns 0, and the
- * caller owns *ret_baseline; -GW_E_NODEV, -GW_E_LOST, -GW_E_NOMEM or -GW_E_NOENT:
- * gw_ctx_error() says how a stored one differs. */
+ * caller owns *ret_baseline; -GW_E_NODEV, -GW_E_LOST, -GW_E_NOMEM or -GW_E_NOENT: no stored
+ * baseline fits, and gw_ctx_error() says why. */
 GW_API int gw_baseline_load(struct gw_meter *meter, unsigned i, enum gw_baseline_kind kind,
 			    double max_age_s, const char *dir,
 			    struct gw_baseline **ret_baseline);
@@ -874,7 +883,7 @@ struct gw_net_energy {
 	double baseline_joules;  /* energy that the idle GPU would have used */
 	struct gw_interval net;  /* joules minus baseline_joules; may be below 0 */
 	double adjusted_joules;  /* net.best, never below 0 ... */
-	int floored;             /* ... and 1 if it was */
+	int floored;             /* 1: the net energy is below 0, so adjusted_joules is 0 */
 };
 
 /* Subtracts a baseline from the energy of a window of the meter. With a baseline from before and

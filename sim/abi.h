@@ -142,7 +142,7 @@ uint64_t abi_u64(const struct ctx *c, uint64_t v);
  * text is NULL) or insufficient size (7). */
 abi_return abi_string(const char *text, char *out, uint32_t size);
 
-/* The fault of one field of nvmlDeviceGetFieldValues. */
+/* Returns the fault of one field of nvmlDeviceGetFieldValues. */
 struct fault abi_field_fault(const struct ctx *c, unsigned field);
 
 /* Releases the lock until the world's time may have reached t_ns or something changed. */

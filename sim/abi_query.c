@@ -175,7 +175,7 @@ static double max_clock_mhz(const struct device *d, uint32_t kind)
 	return kind == ABI_CLOCK_VIDEO ? d->p.mhz.video : d->p.mhz.sm;
 }
 
-/* GeForce cards have no such clock. */
+/* Returns the application clock; NAN on GeForce cards, which have none. */
 static double given_clock_mhz(const struct device *d, uint32_t kind)
 {
 	return d->p.traits & TRAIT_ECC ? max_clock_mhz(d, kind) : (double)NAN;

@@ -38,11 +38,11 @@ uint64_t gpuward_sim_wall_ns(void);
  * loading, so that the world does not depend on how long loading took. */
 void gpuward_sim_stepped(void);
 
-/* Control stepped time. gpuward_sim_stepped() switches to it, as `time.mode = "stepped"` in a
- * scenario does; gpuward_sim_step() advances it. */
+/* Advances stepped time by ns. Stepped time begins with gpuward_sim_stepped() or with
+ * `time.mode = "stepped"` in the scenario. */
 void gpuward_sim_step(uint64_t ns);
 
-/* Number of calls of a symbol since the world began; NULL: of all symbols. */
+/* Returns the number of calls of a symbol since the world began; NULL: of all symbols. */
 uint64_t gpuward_sim_calls(const char *symbol);
 
 /* From now on `symbol` (NULL: every call except init and shutdown) returns `code` for `device`

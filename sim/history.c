@@ -33,7 +33,7 @@ const struct piece *history_last(const struct history *h)
 	return history_slot(h, h->n - 1);
 }
 
-/* Seconds from the start of p to t; negative before the oldest piece. */
+/* Returns the seconds from the start of p to t; negative if t is before the oldest piece. */
 static double seconds_since(const struct piece *p, uint64_t t_ns)
 {
 	return t_ns >= p->at_ns ? (double)(t_ns - p->at_ns) * 1e-9

@@ -22,7 +22,7 @@ struct piece {
 	double load;   /* utilisation, 0..1 */
 	double clock;  /* SM clock, MHz                                  */
 	double joules; /* energy at the start of the piece, since the world began */
-	double busy_s; /* the same for the load: busy seconds */
+	double busy_s; /* busy seconds up to the start of the piece, since the world began */
 	double filtered_w[HISTORY_FILTERS]; /* low-passed power at its start */
 	double celsius;                     /* temperature at its start */
 };

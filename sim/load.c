@@ -10,8 +10,8 @@ static void min_time(uint64_t *until_ns, uint64_t t_ns)
 		*until_ns = t_ns;
 }
 
-/* Index of the last point at or before t, or n_points if there is none. Time usually advances a
- * little, so try the last result before searching. */
+/* Returns the index of the last point at or before t, or n_points if there is none. Time
+ * usually advances a little, so the last result is tried before a search. */
 static size_t point_before(struct load *l, uint64_t t_ns)
 {
 	size_t i = l->hint;

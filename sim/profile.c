@@ -16,7 +16,8 @@
 	.period_ms = 100, .average_ms = 1000, .average_lag_ms = 20, .instant_ms = (window),   \
 	.instant_lag_ms = (lag), COUNTER
 #define MEAN_AND_INSTANT(window, lag) MEANS(window, lag), RING
-/* The same for Hopper; the numbers are fitted to measurements on an H200. */
+/* Average and instant value on Hopper, made from samples; the numbers are fitted to
+ * measurements on an H200. */
 #define SAMPLED                                                                               \
 	MEAN_AND_INSTANT(25, 10), .sample.gap_ms = 20, .sample.age_ms = 8, .sample.filter_ms = 10, \
 		.own_time = true

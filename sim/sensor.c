@@ -21,7 +21,7 @@ static double sensor_calibrated(const struct sensor *s, double watts)
 	return w > 0 ? w : 0;
 }
 
-/* The last point of a grid at or before t. */
+/* Returns the last point of a grid at or before t. */
 static uint64_t grid_before(uint64_t t_ns, double gap_ms, double phase_ms)
 {
 	uint64_t gap = ms_to_ns(gap_ms), phase;

@@ -29,8 +29,8 @@ struct process {
 	unsigned lists;             /* set of enum process_list; 0: in no list */
 	uint64_t from_ns, until_ns; /* until 0: no end */
 	uint64_t bytes;             /* memory at the start of the process */
-	double bytes_per_s;         /* the memory grows by this ... */
-	uint64_t max_bytes;         /* ... up to this; 0: no limit */
+	double bytes_per_s;         /* growth of the memory, up to max_bytes */
+	uint64_t max_bytes;         /* the memory does not grow above this; 0: no limit */
 	double share;               /* share of the GPU's load, for utilisation */
 	double encoder, decoder;
 	unsigned sm_percent;   /* reported utilisation instead of the true one; 0: true */
@@ -193,7 +193,7 @@ struct world {
 	size_t n_faults;
 };
 
-/* An empty world in real time, driver 580. NULL: out of memory. */
+/* Returns an empty world in real time with driver 580, or NULL if memory is short. */
 struct world *world_new(void);
 void world_free(struct world *w);
 
@@ -227,12 +227,12 @@ void device_changed(struct device *d);
 bool process_alive(const struct process *p, uint64_t t_ns);
 uint64_t process_bytes(const struct process *p, uint64_t t_ns);
 
-/* Used bytes without the reserved part, of the board or of one MIG instance. */
+/* Returns the used bytes without the reserved part, of the board or of one MIG instance. */
 uint64_t device_used_bytes(const struct device *d, const struct mig *mig);
 uint64_t device_total_bytes(const struct device *d);
 uint64_t device_reserved_bytes(const struct device *d);
 
-/* Sets the memory of pid, as gpuward_sim_process(). */
+/* Sets the memory of pid, as gpuward_sim_process() does. */
 int device_set_process(struct device *d, uint32_t pid, uint64_t bytes, bool graphics);
 
 /* Reads the folder in which real processes report their memory, if the device has one. */

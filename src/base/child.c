@@ -149,8 +149,9 @@ int child_start(struct child *c, const char *const argv[], const char *const env
 	return 0;
 }
 
-/* True if the child has ended; writes its wait status. The child is not reaped: until it is
- * reaped its pid cannot be reused, so its group can be signalled safely. */
+/* True if the child has ended; writes its wait status. The child is not reaped here: as long as
+ * the child is not reaped, no other process can get its pid, so its process group can be
+ * signalled safely. */
 static bool has_ended(const struct child *c, int *ret_status)
 {
 	siginfo_t info = { 0 };

@@ -15,7 +15,7 @@ struct child {
 	pid_t pid;
 	int pidfd;
 	int out_fd;      /* read end of the child's standard output, non-blocking; -1: closed */
-	char line[4096]; /* received, but not yet returned as a line */
+	char line[4096]; /* bytes that were received, but not yet returned as a line */
 	size_t fill;
 	size_t used;   /* bytes of line[] that the last call returned */
 	bool skipping; /* true inside a line that is too long */

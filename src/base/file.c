@@ -104,7 +104,8 @@ static int open_temporary(const char *path, char *out, size_t size)
 	return fd;
 }
 
-/* True for a pipe, a terminal or /dev/null: these are written to, never replaced. */
+/* True for a pipe, a terminal or /dev/null: file_replace() writes to such a file and never
+ * replaces it. */
 static bool is_special(const char *path)
 {
 	struct stat st;
@@ -200,8 +201,9 @@ static int64_t changed_by_both(int64_t a, int64_t b)
 	return a == FILE_NOBODY || a == b ? b : b == FILE_NOBODY ? a : FILE_ANYBODY;
 }
 
-/* Returns who can change the folder or file at path; link: the link itself. With an access
- * control list the bits of the group are what any user or group in the list may do. */
+/* Returns which user can change the folder, the file or the link itself (not its target) at
+ * path. With an access control list, the permission bits of the group are the most that any
+ * user or group in the list may do. */
 static int64_t changed_by_part(const char *path, const struct stat *st)
 {
 	const bool group = st->st_mode & S_IWGRP &&
@@ -216,7 +218,7 @@ static int64_t changed_by_part(const char *path, const struct stat *st)
 static int64_t changed_by_path(const char *path)
 {
 	int64_t who = FILE_NOBODY;
-	bool sticky = false; /* the folder before this part is sticky */
+	bool sticky = false; /* the folder that contains this part of the path is sticky */
 	char part[PATH_BYTES];
 	struct stat st;
 
@@ -336,7 +338,9 @@ int secret_read(const char *path, char out[static SECRET_MAX], char *message, si
 		return -GW_E_PERM;
 	}
 	if (!S_ISREG(
-		    st.st_mode)) { /* the service reads it between requests and must not wait */
+		    /* the service reads the token between requests, and a pipe would block
+		     * it */
+		    st.st_mode)) {
 		snprintf(message, size, "the token file %s is not a regular file", path);
 		return -GW_E_ARG;
 	}

@@ -23,7 +23,7 @@ int file_replace(const char *path, const char *text, size_t n, char *message, si
  * Returns the same values as file_replace(). */
 int file_possible(const char *path, char *message, size_t size);
 
-/* Creates dir and its parents. Returns as file_replace(). */
+/* Creates dir and its parents. Returns the same values as file_replace(). */
 int file_make_directory(const char *dir, char *message, size_t size);
 
 #define FILE_PIPE_WAIT_MS 10000
@@ -42,7 +42,8 @@ FILE *file_fopen(const char *path);
 #define FILE_ANYBODY (-2)
 int64_t file_changed_by(const char *path);
 
-/* Reads at most size bytes (adds no NUL). Returns the number, or an error as file_replace(). */
+/* Reads at most size bytes (adds no NUL). Returns the number of bytes, or an error like
+ * file_replace(). */
 ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size);
 
 /* Works like strerror(), and has its own text for the ETIMEDOUT of file_open(). */

@@ -29,7 +29,8 @@ struct jansson_error {
 	char source[80], text[160];
 };
 #define JANSSON_REJECT_DUPLICATES ((size_t)1)
-#define JANSSON_LENIENT           ((size_t)0x18) /* integers as doubles, NUL in strings */
+/* options of jansson: read integers as doubles, allow NUL in strings */
+#define JANSSON_LENIENT ((size_t)0x18)
 
 /* clang-format off */
 #define JANSSON_CALLS(C)                                                                      \
@@ -264,7 +265,8 @@ bool json_doc_equal(const struct json_doc *a, const struct json_doc *b)
 
 void json_doc_error_text(const char *answer, size_t n, char *out, size_t size)
 {
-	/* OpenAI's format and llama.cpp, Ollama, FastAPI, container engines */
+	/* where servers put the error text: OpenAI's format and llama.cpp, Ollama, FastAPI,
+	 * container engines */
 	static const char *const paths[] = { "error.message", "error", "detail", "message",
 					     "detail.error.message" };
 	struct json_doc *r = NULL;

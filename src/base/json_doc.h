@@ -27,8 +27,8 @@ enum json_doc_type {
 int json_doc_new(const char *text, size_t n, struct json_doc **ret, char *message, size_t size);
 int json_doc_new_strict(const char *text, size_t n, struct json_doc **ret, char *message,
 			size_t size);
-/* For results that other programs may have written. Reads numbers of any size and strings with
- * NUL, too. An error has a line and a column. */
+/* For json_doc_new_lenient(), which reads results that other programs may have written: it also
+ * accepts numbers of any size and strings with NUL. The error has a line and a column. */
 struct json_doc_error {
 	int line, column; /* from 1 */
 	char text[160];

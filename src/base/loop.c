@@ -22,9 +22,10 @@ enum kind { KIND_FD, KIND_TIMER, KIND_SIGNALS };
 struct loop_source {
 	struct loop *loop;
 	enum kind kind;
-	/* freed at the end of the round, because the batch may still contain its events */
+	/* removed; freed at the end of the round, because the batch of events may still contain
+	 * events of this source */
 	bool removed;
-	struct loop_source *next; /* in the list of sources to free */
+	struct loop_source *next; /* next source in the list of removed sources */
 	int fd;
 	union {
 		loop_fd_fn *fd;

@@ -15,8 +15,8 @@
 
 #define MAILBOX_THREADS 8
 
-/* Requests a descriptor (eventfd) for a side that waits in poll() or in a loop. The descriptor
- * is readable after a wake-up. */
+/* Request a descriptor (eventfd) that is readable after a wake-up, for a thread or an owner
+ * that waits in poll() or in a loop. */
 enum mailbox_flag { MAILBOX_WAKE_FD = 1, MAILBOX_NEWS_FD = 2 };
 
 struct mailbox {
@@ -32,8 +32,8 @@ struct mailbox {
 	void *arg;
 };
 
-/* flags: set of enum mailbox_flag. Returns 0, or -GW_E_IO: no descriptor. Call mailbox_done()
- * in both cases. */
+/* Initialises the mailbox. flags: set of enum mailbox_flag. Returns 0, or -GW_E_IO if no
+ * descriptor could be created. Call mailbox_done() in both cases. */
 int mailbox_init(struct mailbox *m, unsigned flags);
 void mailbox_done(struct mailbox *m);
 

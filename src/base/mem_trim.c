@@ -70,8 +70,8 @@ static int trim_library(struct dl_phdr_info *o, size_t size, void *arg)
 	for (unsigned i = 0; i < o->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &o->dlpi_phdr[i];
 		uintptr_t begin = o->dlpi_addr + p->p_vaddr;
-		/* The kernel zeroes the part of a segment that is not in the file. Take only
-		 * whole pages of it. */
+		/* The part of a segment that is not in the file is zeroed by the kernel (.bss).
+		 * Use only the whole pages of this part. */
 		uintptr_t at = (begin + p->p_filesz + s->page - 1) / s->page * s->page;
 		uintptr_t end = (begin + p->p_memsz) / s->page * s->page;
 

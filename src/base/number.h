@@ -23,7 +23,8 @@ bool number_i64(const char *text, int64_t *ret);
 bool number_real(const char *text, double *ret);
 
 /* Numbers with a unit. */
-struct unit { /* a table of these ends with a NULL name; "" is the unit of a bare number */
+/* a table of units ends with a NULL name; the name "" is for a number without a unit */
+struct unit {
 	const char *name;
 	double size;
 };

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Returns the size in the first member; 0: no version had it. */
+/* Returns the size that the first member contains, or 0 if this size is not possible. */
 static size_t sized_size(const void *given)
 {
 	size_t size;

@@ -8,12 +8,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Copies a struct from the caller to `known`, which has `size` bytes; what the caller does not
- * have is 0. NULL: everything is 0. False: the size in *given is one that no version had. */
+/* Copies a struct from the caller to `known`, which has `size` bytes. Members that the caller's
+ * struct does not have become 0. given NULL: all members become 0. Returns false if the size in
+ * *given is not possible. */
 bool sized_read(void *known, size_t size, const void *given);
 
 /* Copies `known` to a struct of the caller, who has set its size. Members that the library does
- * not have become 0. False: as above, and *ret is unchanged. */
+ * not have become 0. Returns false if that size is not possible; *ret is then unchanged. */
 bool sized_write(void *ret, const void *known, size_t size);
 
 #endif

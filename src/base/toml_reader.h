@@ -22,8 +22,8 @@ struct toml_reader {
 	const char *text;
 	const char *p; /* the next byte to read */
 
-	/* A position with known line and column. Callers ask for positions nearly in document
-	 * order, so all of them together cost one pass over the text. */
+	/* A position of which line and column are known. Callers ask for positions nearly in
+	 * document order, so all these requests together cost one pass over the text. */
 	const char *mark;
 	unsigned mark_line, mark_column;
 

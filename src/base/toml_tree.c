@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How a table or array was created; decides what may still be added. */
+/* How a table or array was created. This decides what may still be added to it. */
 enum {
 	/* a part of the path in a header: [here.x]; may still be defined once */
 	BY_PATH = 1 << 0,

@@ -53,8 +53,8 @@ void toml_write_fields(struct buf *out, const struct toml_field *f, size_t n,
 const struct toml_field *toml_read_fields(const struct toml_node *top,
 					  const struct toml_field *f, size_t n, void *object);
 
-/* Adds n bytes to an FNV-1a checksum and returns the new sum; the first sum is TOML_SUM_START.
- * The checksum detects cut or edited files, but not an attack. */
+/* Adds n bytes to an FNV-1a checksum and returns the new checksum; the first checksum is
+ * TOML_SUM_START. The checksum detects cut or edited files, but not an attack. */
 #define TOML_SUM_START UINT64_C(0xcbf29ce484222325)
 uint64_t toml_sum(uint64_t sum, const char *p, size_t n);
 

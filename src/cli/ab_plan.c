@@ -131,7 +131,8 @@ int ab_plan_split(char **argv, int argc, char **ret[2])
 struct sum {
 	double best, variance, below, above; /* J, J^2 */
 	double counter_j, samples_j, warmest_c;
-	bool alone; /* at least one GPU has no second energy source to compare */
+	/* at least one GPU has only one energy source, so there is nothing to compare */
+	bool alone;
 	enum gw_validity validity;
 	uint64_t codes;
 };

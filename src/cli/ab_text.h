@@ -15,7 +15,7 @@ void ab_text_change(char *out, size_t size, const struct ab_estimate *e);
  * Writes "" if that is unknown. */
 void ab_text_plan(char *out, size_t size, const struct ab_report *r);
 
-/* Prints the whole result on standard output.  a, b: the command lines. */
+/* Prints the whole result on standard output. a and b are the command lines. */
 void ab_text_print(const struct ab_report *r, const char *a, const char *b,
 		   const struct cli *c);
 

@@ -30,7 +30,7 @@ struct bundle_opened {
 	const char *path; /* borrowed */
 	struct result_file result;
 	bool bundle; /* true: the path is a bundle; false: a result file */
-	bool read;   /* the samples could be read; `made` describes them */
+	bool read;   /* the samples of the bundle could be read; `made` has their statistics */
 	/* `result` is computed from the samples, because result.json is not usable */
 	bool bundle_rebuilt;
 	struct bundle_rebuilt made;

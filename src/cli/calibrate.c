@@ -104,7 +104,7 @@ bool power_record_mean(const struct power_record *r, double from_s, double to_s,
 /* upper limit of the estimated correlation of errors; errors with a higher correlation cannot
  * be distinguished from an offset */
 #define RHO_MOST 0.99
-/* peaks of the correlation that differ by at most this are treated as equal */
+/* peaks of the correlation are treated as equal if they differ by at most this value */
 #define LIKE 0.005
 
 struct task {
@@ -324,8 +324,8 @@ static struct slope slope_of(const struct task *t, const struct sums *s, double 
 	return d;
 }
 
-/* Accumulates the variance of a weighted sum of errors with variance 1 and autocorrelation
- * rho^distance. */
+/* Computes the variance of a weighted sum of errors, one error at a time. Each error has
+ * variance 1; the correlation of two errors is rho^distance. */
 struct alike_sum {
 	/* near: sum of the earlier weights, each multiplied by rho^distance */
 	double rho, near, variance;

@@ -1,10 +1,10 @@
 /* calibrate: fits gain and offset of a GPU's power sensor to the readings of an external power
  * meter: true power = gain x reading + offset, by least squares.
  *
- * Pure.  First it finds the lag between the two clocks, at which both series correlate best.
- * Then it compares each point of the external meter with the mean of the sensor's readings
- * around it.  The fitted line is most certain in the middle of its points (the pivot), so the
- * uncertainty of the offset applies there. */
+ * Pure. First it finds the lag between the clocks of sensor and meter at which the two series
+ * correlate best. Then it compares each point of the external meter with the mean of the
+ * sensor's readings around that point. The fitted line is most certain in the middle of its
+ * points (the pivot), so the uncertainty of the offset applies there. */
 #ifndef GW_CLI_CALIBRATE_H
 #define GW_CLI_CALIBRATE_H
 
@@ -29,7 +29,8 @@ struct power_record {
 	size_t n;
 	struct power_record_point last; /* point of the latest sample */
 	double last_w;
-	unsigned long samples, every; /* one of `every` samples is stored */
+	/* samples: number of samples so far; one of `every` samples is stored */
+	unsigned long samples, every;
 };
 
 void power_record_init(struct power_record *r);
@@ -45,7 +46,7 @@ bool power_record_mean(const struct power_record *r, double from_s, double to_s,
 bool power_record_span(const struct power_record *r, double *ret_from_s, double *ret_to_s);
 
 struct calibrate_point {
-	double t_s, w; /* in the time scale of the record */
+	double t_s, w; /* time (on the clock of the power record) and power */
 };
 
 #define CALIBRATE_LAG_S 10.0 /* largest lag, in either direction */
@@ -61,8 +62,8 @@ struct calibrate_fit {
 	double lag_s;              /* delay of the external meter relative to the sensor */
 	/* correlation of the two series at lag_s; NAN: power did not vary */
 	double correlation;
-	double residual_w; /* s.d. of the points about the line                       */
-	double span_s;     /* from the first used point to the last                  */
+	double residual_w; /* standard deviation of the points from the fitted line */
+	double span_s;     /* time from the first used point to the last */
 	/* offset as fitted; differs from offset_w if `wider` is true */
 	double measured_offset_w;
 	size_t points;     /* number of used points                                  */

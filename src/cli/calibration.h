@@ -15,7 +15,7 @@
 
 #include <pthread.h>
 
-/* The rows of --calibrate and --calibrate-accuracy in a table of options. */
+/* The rows for --calibrate and --calibrate-accuracy in a table of options. */
 #define CALIBRATION_OPTIONS(trace_at, accuracy_at, when)                                 \
 	OPTION_ROW(TEXT, 0, "calibrate", trace_at, "TRACE",                              \
 		   "calibrate the GPU's power sensor by an external power meter: a CSV " \

@@ -17,13 +17,13 @@
 
 #define WAIT_MOST_NS (3600 * NS_PER_S)
 #define REPLY_NS     (5 * NS_PER_S)
-/* A lease is half as long as the clean room has existed, within these limits, and is renewed
- * when a third of the lease is over.  Therefore a command that is killed early blocks the
- * workers only for seconds, and a command that runs for hours does not fill the service's
+/* The lease of a hold is half as long as the time since --clean-room began, within these
+ * limits, and is renewed when a third of it is over. So a command that is killed early blocks
+ * the workers only for seconds, and a command that runs for hours does not fill the service's
  * log. */
 #define LEASE_LEAST_S 12.0
 #define LEASE_MOST_S  300.0
-#define LEAVING_NS    (100 * NS_PER_MS) /* between requests until the workers have left */
+#define LEAVING_NS    (100 * NS_PER_MS) /* time between requests until the workers have left */
 /* time between requests while someone else holds a worker, or after an error */
 #define AGAIN_NS NS_PER_S
 #define CALM_NS  (4 * NS_PER_S) /* afterwards */
@@ -47,7 +47,8 @@ struct held {
 struct clean_room {
 	const struct cli *c;
 	struct remote remote;
-	struct measured_room record; /* contains the workers; held[] has the same order */
+	/* record for the result; its workers have the same order as held[] */
+	struct measured_room record;
 	struct held held[POLICY_WORKERS];
 	/* names of the workers with a process on a measured GPU */
 	char on_gpu[POLICY_WORKERS][128];
@@ -125,7 +126,7 @@ static uint64_t until_of(const struct json_doc *w)
 	return text && timespec_parse(text, 0, &wall_ns) == 0 ? wall_ns : 0;
 }
 
-/* Returns true if this clean room requested the hold of the worker.  A hold has no id, so this
+/* Returns true if this program requested the hold of the worker. A hold has no id, so this
  * function compares the end times. */
 static bool is_ours(const struct json_doc *w, const struct held *h)
 {
@@ -630,8 +631,8 @@ static void print_broken(const struct clean_room *r)
 				  r->record.worker[i].name, r->record.worker[i].broken);
 }
 
-/* Releases the holds of this clean room, except holds that someone else has changed.  If the
- * request fails, the leases end by themselves. */
+/* Releases the holds that this program requested, except holds that someone else has changed.
+ * If the request fails, the leases end by themselves. */
 static void release_all(struct clean_room *r)
 {
 	char message[700] = "";

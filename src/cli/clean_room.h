@@ -16,7 +16,7 @@
 
 /* Options of a command with --clean-room. */
 struct clean_room_flags {
-	const char *wait; /* the option's value; NULL: no clean room */
+	const char *wait; /* value of --clean-room; NULL: the option is not given */
 	struct remote_flags remote;
 };
 #define CLEAN_ROOM_OPTIONS(type, member)                                               \
@@ -31,10 +31,10 @@ struct clean_room;
 /* Checks the options.  Returns EXIT_OK or EXIT_USAGE. */
 int clean_room_check(const struct clean_room_flags *f);
 
-/* Holds the workers and waits until they have left.  The meter of the runner must have started;
- * a signal to the runner ends the wait.  Returns EXIT_OK with *ret, which is NULL if no clean
- * room was requested.  Otherwise returns an exit code, and no worker is held.  Free *ret with
- * clean_room_free(). */
+/* Holds the workers evicted and waits until they have left. The meter of the runner must have
+ * started; a signal to the runner ends the wait. Returns EXIT_OK with *ret, which is NULL if
+ * --clean-room is not given. Otherwise returns an exit code, and no worker is held. Free *ret
+ * with clean_room_free(). */
 int clean_room_new(const struct cli *c, const struct clean_room_flags *f, struct runner *runner,
 		   struct clean_room **ret);
 
@@ -45,7 +45,8 @@ void clean_room_end(struct clean_room *r);
  * may be NULL. */
 const struct measured_room *clean_room_record(const struct clean_room *r);
 
-/* Prints a row per worker: "ollama was held off".  r may be NULL; indent: as term_row(). */
+/* Prints a row per worker: "ollama was held off". r may be NULL; indent has the same meaning as
+ * in term_row(). */
 void clean_room_print(const struct measured_room *r, unsigned indent);
 
 void clean_room_free(struct clean_room *r); /* also calls clean_room_end(); r may be NULL */

@@ -373,7 +373,8 @@ bool cli_find_part(char *out, size_t size, const char *built, const char *instal
 
 static char library[4096 + 64];
 
-/* Finds the simulator: at GPUWARD_SIM_LIBRARY, else where it belongs. */
+/* Finds the library of the simulator: the file that GPUWARD_SIM_LIBRARY names, or else the file
+ * of the build tree or of the installation. */
 static bool find_library(void)
 {
 	const char *given = getenv("GPUWARD_SIM_LIBRARY");

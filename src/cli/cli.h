@@ -49,7 +49,8 @@ struct command {
 	const char *examples;    /* lines, indented                          */
 	/* arguments in the usage line, as "RESULT..."; NULL: the command takes no argument */
 	const char *arguments;
-	/* table of options; its offsets refer to the command's own struct, cli.own ... */
+	/* table of options; an offset in this table is relative to cli.own, the command's own
+	 * struct ... */
 	const struct option *options;
 	size_t options_size; /* ... which has this size */
 	bool offline;   /* the command reads no GPU, so options about GPUs are rejected ... */
@@ -57,8 +58,8 @@ struct command {
 	/* the command runs for a long time: low memory use matters more than a quick start */
 	bool lasts;
 	bool one_form; /* the output has only one format: --json is rejected */
-	/* number of commands to run among the arguments; options end before the first
-	 * command */
+	/* how many of the arguments are commands to run; options end before the first of
+	 * them */
 	unsigned runs;
 	/* Prints the list of subcommands (word NULL) or the help of one subcommand.  Returns
 	 * false if there is no such subcommand.  NULL: the command has no subcommands. */
@@ -89,8 +90,8 @@ void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  * was given.  Returns an exit code, or -1 if the list of scenarios was printed. */
 int cli_open_options(const struct cli *c, struct gw_options *ret);
 
-/* Opens the context and takes a snapshot of the tiers.  Returns an exit code.  Call cli_close()
- * in any case. */
+/* Opens the context and takes a snapshot of these tiers. Returns an exit code. Call cli_close()
+ * even after an error. */
 int cli_open(struct cli *c, unsigned tiers);
 void cli_close(struct cli *c);
 
@@ -119,12 +120,13 @@ int cli_document_end(struct cli_document *doc);
 void cli_bytes(char out[static 16], double bytes); /* "140.4 GiB" */
 enum term_style cli_state_style(enum gw_device_state state);
 
-/* Finds an installed file of this program: `built` next to the program (build tree), else
- * `installed` below the prefix, first as seen from the program, then as configured.  Returns
- * false if there is none; out then names the last place. */
+/* Finds a file that belongs to this program. Tries `built` next to the program (build tree),
+ * then `installed` below the prefix that follows from the program's own path, then below the
+ * configured prefix. Returns false if no file exists; out then has the last path that was
+ * tried. */
 bool cli_find_part(char *out, size_t size, const char *built, const char *installed);
 
-/* Joins the words of a command with blanks, cut at size. */
+/* Joins the words of a command with blanks. The result is cut at size. */
 void cli_join(char *out, size_t size, char *const *argv);
 
 /* simulate: finds the simulated NVML library and loads a scenario into it. */

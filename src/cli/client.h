@@ -11,9 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A wait with a deadline.  If `stop` requests the end during the wait (Ctrl-C), the deadline
- * moves closer: a reply that is on its way still arrives, but a silent server does not block
- * the program. */
+/* A request to end a wait early, such as Ctrl-C. When it comes, the deadline of the wait moves
+ * closer: a reply that is on its way still arrives, but a silent server does not block the
+ * program. */
 struct deadline_stop {
 	bool (*requested)(void *arg);
 	void *arg;
@@ -21,14 +21,15 @@ struct deadline_stop {
 };
 
 struct deadline {
-	uint64_t until_ns;                /* monotonic */
-	const struct deadline_stop *stop; /* NULL: none, or the stop was requested */
+	uint64_t until_ns; /* monotonic */
+	/* NULL: the wait cannot be ended early, or its early end was already requested */
+	const struct deadline_stop *stop;
 	bool stopped;
 };
 
 void deadline_init(struct deadline *d, uint64_t most_ns, const struct deadline_stop *stop);
 
-/* Shortens the deadline if the stop is requested. */
+/* Shortens the deadline if d->stop requests the end of the wait. */
 void deadline_check_stop(struct deadline *d);
 
 /* Waits for events of fd.  Returns 0, -GW_E_IO, or the error of deadline_error(). */
@@ -64,8 +65,8 @@ struct client_request {
 int client_request_reply(const struct client_request *q, uint64_t timeout_ns, int *ret_status,
 			 struct buf *ret_body);
 
-/* Do the same in two steps, so that the caller can do something in between.  client_reply()
- * closes the descriptor that client_send() opened. */
+/* Do the same as client_request_reply() in two steps, so that the caller can do something in
+ * between. client_reply() closes the descriptor that client_send() opened. */
 int client_send(const struct client_request *q, uint64_t timeout_ns, int *ret_fd);
 int client_reply(int fd, uint64_t timeout_ns, int *ret_status, struct buf *ret_body);
 

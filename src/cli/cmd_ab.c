@@ -39,7 +39,7 @@ struct comparison {
 	bool terminal, lines;
 	uint64_t begin_ns; /* start of the current run */
 	char line[160];    /* start of the progress line */
-	char why[512];     /* why the last unusable run was unusable */
+	char why[512];     /* why the latest unusable run cannot be used */
 	/* a warning was printed: the command marks several parts with the name of --part */
 	bool parts_reported[2];
 };
@@ -408,7 +408,8 @@ static int finish_report(struct comparison *x, int code)
 	return saved == EXIT_OK ? code : saved;
 }
 
-/* Checks that the energy of every GPU can be read.  If one is unknown, the sum is useless. */
+/* Checks that the energy of every GPU can be read. If the energy of one GPU is unknown, the sum
+ * is unknown, too. */
 static int check_meters(const struct comparison *x)
 {
 	const struct gw_status *s = gw_snapshot_status(x->c->snap);

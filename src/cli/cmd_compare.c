@@ -19,13 +19,14 @@ struct given {
 
 #define given(cli) ((const struct given *)(cli)->own)
 
-/* How the table is laid out.  The first layout that fits the terminal is used; in the last one
- * whole columns are hidden if it does not fit either. */
+/* How the table is laid out. The first layout that fits the terminal is used. If none fits, the
+ * last layout is used and whole columns are hidden. */
 enum layout {
 	ONE_LINE,      /* one line per row; value, interval and change are columns */
 	STACKED,       /* one column per metric; interval and change below the value */
-	STACKED_SPLIT, /* the interval of a change is in a line of its own */
-	/* latency and power have no interval, and power has no standard deviation */
+	STACKED_SPLIT, /* like STACKED, but the interval of a change has its own line */
+	/* like STACKED_SPLIT, but latency and power have no interval, and power has no standard
+	 * deviation */
 	STACKED_LEAST,
 	LAYOUTS
 };
@@ -62,7 +63,7 @@ static const char *metric_heading(const struct text_table *x, enum comparison_me
 
 static void text_columns(struct text_table *x)
 {
-	/* which columns of STACKED_LEAST are hidden first: the highest */
+	/* if STACKED_LEAST does not fit, the column with the highest rank is hidden first */
 	static const unsigned ranks[METRICS] = {
 		[METRIC_SIZE] = 4, [METRIC_POWER] = 3, [METRIC_TIME] = 2, [METRIC_TOKEN] = 1
 	};
@@ -114,7 +115,7 @@ struct text_cell {
 	char text[COMPARE_CELL];
 };
 
-/* What a row says about its runs. */
+/* The cells of a row that describe its runs. */
 struct text_facts {
 	struct text_cell label, runs, state, room;
 };
@@ -142,7 +143,7 @@ static void text_facts(const struct compare_view *v, const struct comparison_row
 	snprintf(f->room.text, sizeof(f->room.text), "%s", room ? room : "");
 }
 
-/* Sets a cell, if there is something to show or `blank` is set; then it is not shown as "-". */
+/* Sets a cell if it has text. An empty cell is shown as "-", or as blank if `blank` is set. */
 static void set_cell(struct text_table *x, unsigned column, const struct text_cell *c,
 		     bool blank)
 {
@@ -190,7 +191,7 @@ static void one_line(struct text_table *x, const struct comparison_row *row,
 	}
 }
 
-#define STACK 4 /* most lines of a stacked row */
+#define STACK 4 /* maximum number of lines of a stacked row */
 
 /* Fills in the lines of a metric: value, interval, change, interval of the change. */
 static void stack_metric(const struct text_table *x, const struct comparison_row *row,
@@ -286,7 +287,8 @@ static void text_sentence(void *ctx, const char *sentence)
 		buf_addf(o->out, "%s\n", clean);
 }
 
-/* Says what the table does not show.  whole: the width that shows all. */
+/* Prints a note that says which columns and intervals the table does not show. whole: the
+ * terminal width that shows everything. */
 static void note_hidden(const struct text_table *x, unsigned width, unsigned whole,
 			struct text_out *notes)
 {

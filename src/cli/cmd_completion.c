@@ -15,7 +15,8 @@
 #define SCENARIOS \
 	"list --simulate=help 2>/dev/null | sed -n 's/^  \\([a-z0-9-]\\{1,\\}\\) .*/\\1/p'"
 
-/* The service prints its document in one line, and a worker begins with its name. */
+/* Prints the names of the workers. The service prints its document in one line, and the object
+ * of a worker begins with its name. */
 #define WORKERS                                                                        \
 	"guard status --json 2>/dev/null | grep -o '{\"name\":\"[^\"]*\",\"kind\"' | " \
 	"cut -d'\"' -f4"
@@ -43,13 +44,14 @@ static enum value value_of(const struct option *o)
 	return ANYTHING;
 }
 
-/* The text before and after the words of an option. */
+/* The text to print before and after the words of an option. */
 struct around {
 	const char *before, *after;
 };
 
-/* Prints the words that the value may be, with `one` or, if the value is a list of them, `list`
- * around them.  If the words are unknown, prints the text for the type of the value. */
+/* Prints the words that the value of an option may be. Before and after the words, prints the
+ * text of `one`, or the text of `list` if the value is a list of words. If the words are
+ * unknown, prints the text for the type of the value. */
 static void print_value(const struct option *o, struct around one, struct around list,
 			const char *const texts[])
 {
@@ -74,7 +76,7 @@ static void print_value(const struct option *o, struct around one, struct around
 struct arguments {
 	char words[128]; /* separated by blanks */
 	bool workers, gpus;
-	bool files; /* a file may follow one of the words */
+	bool files; /* one of the words may be followed by a file */
 };
 
 /* Reads "evicted|active WORKER|all --for TIME": words in lower case, except options. */
@@ -151,7 +153,8 @@ static void bash_values(const struct option *t)
 		bash_value(t);
 }
 
-/* Prints a branch that sets `words` to what an argument may be. */
+/* Prints a branch of the script that sets `words` to the words that are allowed as an
+ * argument. */
 static void bash_arguments(const char *name, const char *usage, const char *indent)
 {
 	struct arguments a = arguments_of(usage);
@@ -264,7 +267,7 @@ static void zsh_options(const struct option *t)
 	}
 }
 
-/* Prints a branch that offers what an argument may be. */
+/* Prints a branch of the script that offers the words that are allowed as an argument. */
 static void zsh_arguments(const char *name, const char *usage, const char *indent)
 {
 	struct arguments a = arguments_of(usage);
@@ -377,7 +380,7 @@ static void fish_options(const struct option *t, const char *command)
 	}
 }
 
-/* Prints what an argument may be, under a condition. */
+/* Prints the words that are allowed as an argument, with the condition `when`. */
 static void fish_arguments(const char *when, const char *name, const char *usage)
 {
 	struct arguments a = arguments_of(usage);

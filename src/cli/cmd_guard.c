@@ -79,8 +79,8 @@ static void add_time(struct table *t, unsigned column, const struct json_doc *w,
 	table_set(t, column, TERM_PLAIN, "%s", s > 0 ? time_text(s, text) : zero);
 }
 
-/* Returns true if the state exists only in a dry run.  The states listed here are always
- * real. */
+/* Returns true if the worker is only said to be in this state, because of a dry run. The states
+ * listed here are real even in a dry run. */
 static bool is_hypothetical(const struct json_doc *w, const char *state)
 {
 	static const char *const real[] = { "active", "suspect", "reconcile", "absent" };
@@ -438,7 +438,8 @@ static const char *earlier_text(const struct earlier *e, char out[static 48])
 	return out;
 }
 
-/* pause and snooze only add: they never shorten a hold that keeps the worker active anyway. */
+/* True if the worker is already held active for longer than requested. Then pause and snooze
+ * change nothing: they never shorten a hold. */
 static bool is_held_longer(const struct cli *c, const struct earlier *e)
 {
 	const struct given *g = c->own;

@@ -71,7 +71,8 @@ static int print_table(const struct cli *c)
 	bool none = cli_device_exit_code(c) == EXIT_NO_GPU;
 	struct table t;
 
-	/* then the status is an error, and standard output has no table */
+	/* without a GPU the status is an error and goes to standard error; standard output then
+	 * has no table */
 	if (none)
 		term_to_stderr(true);
 	cli_print_status(c);

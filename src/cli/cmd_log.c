@@ -34,12 +34,13 @@
 #define INTERVAL_MIN NS_PER_MS
 /* at most PIPE_BUF, so that a pipe that is ready accepts the whole line */
 #define LINE_BYTES 4096
-#define ROWS       4096 /* per ring; a power of two */
+#define ROWS       4096 /* rows per ring; a power of two */
 #define DRAW_NS    (200 * NS_PER_MS)
-#define LATE_NS    (500 * NS_PER_MS) /* to wait for the last tick */
+#define LATE_NS    (500 * NS_PER_MS) /* longest wait for the last tick */
 #define GRACE_NS   (2 * NS_PER_S)    /* longest wait for a slow reader at the end */
-#define COVER_NS   (5 * NS_PER_S)    /* longest wait for the sample that covers the end */
-/* longest wait of a line for other GPUs' lines of the same tick */
+/* longest wait for the sample that covers the end of the log */
+#define COVER_NS (5 * NS_PER_S)
+/* longest time that a line waits for the lines of other GPUs of the same tick */
 #define HOLD_NS      (100 * NS_PER_MS)
 #define REPORT_EVERY 100
 /* below this coverage a note is printed; the code low-coverage has the same limit */
@@ -60,8 +61,8 @@ struct row {
 	double figure[FIGURES];
 };
 
-/* One GPU.  The sampler's thread writes `ring` and the members after it.  The main thread reads
- * the members after `ring` only when that thread has ended. */
+/* One GPU. The sampler's thread writes `ring` and the members after it. The main thread reads
+ * the members after `ring` only after the sampler's thread has ended. */
 struct source {
 	struct log_run *run;
 	const struct gw_device *device;
@@ -281,8 +282,8 @@ static void write_one(struct log_run *run, struct source *s)
 		atomic_fetch_add(&s->dropped, 1);
 }
 
-/* Returns true if a GPU with an empty ring may still get a row that belongs before this row.
- * behind: the last tick of that GPU. */
+/* Returns true if a GPU with an empty ring may still get a row that must come before this row.
+ * behind: number of the last tick of that GPU. */
 static bool is_row_awaited(const struct log_run *run, const struct row *row,
 			   unsigned long behind)
 {
@@ -667,7 +668,8 @@ static int write_summary(const struct log_run *run)
 	return err ? cli_fail("--summary: %s", message) : EXIT_OK;
 }
 
-/* Prints the error of a failed write.  It is not an error if the reader closes the pipe. */
+/* Prints the error of a failed write. Prints nothing if the reader closed the pipe, because
+ * that is not an error. */
 static int print_write_error(const struct log_run *run)
 {
 	if (run->ending == FAILED)
@@ -790,7 +792,7 @@ static int open_output(struct log_run *run)
 {
 	const struct given *g = given(run->cli);
 	struct stat st;
-	/* A device, a pipe or a FIFO is written to as it is. */
+	/* A device, a pipe or a FIFO is not replaced: the log is written to it. */
 	bool special = g->output && stat(g->output, &st) == 0 && !S_ISREG(st.st_mode);
 	int how = special ? 0 : g->append ? O_APPEND : g->force ? O_TRUNC : O_EXCL;
 

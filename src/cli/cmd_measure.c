@@ -135,7 +135,8 @@ static void watch_run(void *arg, struct gw_window *window, const struct progress
 	if (m->remote && m->counting)
 		measure_remote_renew(m->remote);
 	if (!m->known &&
-	    /* read the devices now, because a GPU may be lost when the command ends */
+	    /* read the values of the GPUs now, because a GPU may be lost when the command
+	     * ends */
 	    all_sampled(m))
 		read_devices(m);
 	if (clock_mono_ns(clock_real()) - m->host_ns >
@@ -158,7 +159,7 @@ static void after_run(void *arg)
 {
 	struct measurement *m = arg;
 
-	/* first, because the service's window lasts until this call */
+	/* call this first, because the window in the service lasts until this call */
 	if (m->remote && m->counting)
 		measure_remote_stop(m->remote);
 	if (m->counting)
@@ -167,7 +168,9 @@ static void after_run(void *arg)
 		measure_remote_describe(m->remote);
 	else if (result_wanted(m) && !m->env && !m->remote)
 		(void)gw_environment_new(m->c->ctx,
-					 &m->env); /* on error it is read again later */
+					 /* if this fails, the environment is read again
+					  * later */
+					 &m->env);
 }
 
 static void warn_count(const char *name, double given, uint64_t marked, double used)

@@ -44,8 +44,9 @@ struct notifier {
 	struct remote remote;
 	struct desktop *desktop; /* NULL: not connected */
 	int stream;              /* socket of the event stream; -1: not connected */
-	unsigned matched;        /* bytes of "\ndata:" that the end of the stream has */
-	uint64_t hold_ns, retry_ns, wait_ns; /* retry: when to connect again; 0: at once */
+	/* how many bytes of "\ndata:" match the end of what was read so far */
+	unsigned matched;
+	uint64_t hold_ns, retry_ns, wait_ns; /* retry_ns: when to connect again; 0: at once */
 	int64_t last;                        /* id of the latest decision that was handled */
 	bool begun, quiet, lost_printed;
 };
@@ -279,7 +280,8 @@ static void stream_open(struct notifier *n)
 					  .accept = "text/event-stream" };
 
 	n->matched = 0;
-	/* Decisions from before the start are no news; those of an interruption are. */
+	/* Decisions from before the start of this program are not shown; decisions from an
+	 * interruption of the stream are. */
 	if ((!n->begun && !fetch_news(n)) || client_send(&q, CONNECT_NS, &n->stream) != 0) {
 		n->stream = -1;
 		stream_close(n);
@@ -310,7 +312,8 @@ static int stream_read(struct notifier *n)
 	return got == 0 ? -1 : found;
 }
 
-/* Handles what the stream has.  If the service restarts, the stream is opened again. */
+/* Handles what the stream has received. If the stream has ended because the service restarts,
+ * opens it again. */
 static void stream_handle(struct notifier *n)
 {
 	int got = stream_read(n);
@@ -334,7 +337,7 @@ static int follow(struct notifier *n)
 
 		if (n->stream < 0 && now >= n->retry_ns) {
 			stream_open(n);
-			/* what happened while there was no stream */
+			/* fetch the decisions that were made while there was no stream */
 			if (n->stream >= 0 && !fetch_news(n))
 				stream_close(n);
 		}

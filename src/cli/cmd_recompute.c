@@ -119,8 +119,8 @@ static void add_window(void *arg, const struct bundle_found *f)
 		add_row(s->table, &shown);
 }
 
-/* Prints problems of the bundle.  Returns true if a file was changed, a line could not be read,
- * or a result differs from the recorded one. */
+/* Prints the problems of the bundle. Returns true if a file was changed, if a line could not be
+ * read, or if a computed result differs from the recorded one. */
 static bool print_problems(const struct bundle_summary *s, const char *dir)
 {
 	if (s->sums && !s->whole)

@@ -106,7 +106,8 @@ static void add_cell(struct buf *out, const struct comparison *c,
 	buf_adds(out, "</td>");
 }
 
-/* Shows whether the runs of the row had a clean room, if any run of the comparison had one. */
+/* Shows whether the runs of the row were measured with --clean-room, if any run of the
+ * comparison was. */
 static void room_badge(struct buf *out, const struct comparison *c,
 		       const struct comparison_row *row)
 {

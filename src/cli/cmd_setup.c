@@ -76,14 +76,14 @@ static int make_token(char out[static 66])
 	return EXIT_OK;
 }
 
-/* Takes the token from the existing file, so that a copy for the user has the same. */
+/* Reads the token from the existing file, so that the user's copy contains the same token. */
 static int find_token(struct machine *m)
 {
 	char path[PATH_MAX], message[300];
 
 	snprintf(path, sizeof(path), "%s" SETUP_TOKEN, m->at.prefix);
 	if (geteuid() != 0 && access(path, R_OK) != 0)
-		return EXIT_OK; /* a user without rights only reads the plan */
+		return EXIT_OK; /* a user who may not read the token only gets the plan */
 	if (secret_read(path, m->token, message, sizeof(message)) != 0)
 		return cli_fail("%s; fix or remove this file and run setup again", message);
 	strcat(m->token, "\n");

@@ -21,7 +21,7 @@
 
 #define DRIVER_NS   (2 * NS_PER_S) /* default of --timeout: the screen should not wait longer */
 #define INTERVAL_NS (500 * NS_PER_MS)
-#define FIND_NS     NS_PER_S /* for the question whether a service runs */
+#define FIND_NS     NS_PER_S /* longest wait for the answer whether a service runs */
 
 struct given {
 	const char *address, *sort, *filter;
@@ -115,7 +115,7 @@ static void end_process(const struct top_model *m, const struct top_process *p, 
 struct top {
 	struct cli *c;
 	struct remote remote;
-	bool service; /* read the service; else the driver */
+	bool service; /* true: read the figures from the service; false: from the driver */
 	struct top_reader *reader;
 	struct top_model model;
 	struct top_ui ui;
@@ -166,7 +166,9 @@ static void ask_to_end(struct top *t)
 	if (!p)
 		snprintf(t->ui.message, sizeof(t->ui.message), "there is no process to end");
 	else if (may_end(&t->model, p, t->ui.message, sizeof(t->ui.message))) {
-		t->ui.target = *p; /* the order may change before the answer */
+		/* copied, because the order of the processes may change before the user
+		 * answers */
+		t->ui.target = *p;
 		t->ui.prompt = TOP_PROMPT_KILL;
 	}
 }
@@ -318,7 +320,8 @@ static bool is_local(const char *address)
 	return false;
 }
 
-/* Returns true if the command line names what to read other than through a service. */
+/* Returns true if an option of the command line applies only to reading the driver, not a
+ * service. */
 static bool names_driver(const struct cli *c)
 {
 	return given(c)->direct || c->simulate || c->backend || c->nvml_library || c->root ||

@@ -1,6 +1,7 @@
-/* compare_view: a comparison as `gpuward compare` shows it, and the formats that are documents.
+/* compare_view: the rows and columns that `gpuward compare` shows, and the formats that are
+ * documents.
  *
- * cmd_compare.c prints the table for a terminal.  compare_format.c writes Markdown, CSV and
+ * cmd_compare.c prints the table for a terminal. compare_format.c writes Markdown, CSV and
  * JSON; compare_paper.c writes what goes into a paper: a LaTeX table and sentences. */
 #ifndef GW_CLI_COMPARE_VIEW_H
 #define GW_CLI_COMPARE_VIEW_H
@@ -21,7 +22,7 @@ struct compare_view {
 #define COMPARE_CELL 160
 
 /* Write a value with its unit, and its interval without the unit: "16.2 ms", "[15.9, 16.5]".
- * An unknown one is "". */
+ * Write "" if the value or the interval is unknown. */
 void compare_value_text(const struct compare_view *v, const struct comparison_row *row,
 			enum comparison_metric m, char out[static COMPARE_CELL]);
 void compare_interval_text(const struct compare_view *v, const struct comparison_figure *f,

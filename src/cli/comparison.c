@@ -170,8 +170,9 @@ static struct sums collect_values(const struct comparison *c, const struct compa
 	return s;
 }
 
-/* Returns half the width of the mean's 95 % interval, for comparisons.  It comes from the
- * scatter of the runs; for a single run, from the uncertainty of its energy. */
+/* Returns half the width of the 95 % interval of the mean, for comparisons. With several runs,
+ * computes it from the scatter of the runs; with one run, from the uncertainty of its
+ * energy. */
 static double fair_half_width(const struct sums *s)
 {
 	if (s->n < 2)

@@ -47,8 +47,9 @@ struct comparison_row {
 	bool other_gpu; /* measured on another GPU than the reference */
 	/* same GPU as the reference, but another calibration: gain errors do not cancel */
 	bool other_scale;
-	size_t rooms[ROOM_LOST + 1]; /* number of used runs, by enum result_room */
-	double power_sd_w;           /* variation of the load within a run, over all runs */
+	/* number of used runs for each value of enum result_room */
+	size_t rooms[ROOM_LOST + 1];
+	double power_sd_w; /* variation of the load within a run, over all runs */
 	struct comparison_figure figure[METRICS];
 };
 
@@ -79,7 +80,8 @@ enum comparison_metric comparison_metric_find(const char *name);
  * number in brackets, which is the variation of the load and not an interval. */
 const char *comparison_title(const struct comparison *c, enum comparison_metric m);
 
-/* Returns the value of one run, per iteration if all iterations are known; NAN: unknown. */
+/* Returns the value of one run; NAN: unknown. Time and energy are per iteration if the
+ * iterations of all runs are known, else per run. */
 double comparison_value(const struct comparison *c, const struct comparison_run *r,
 			enum comparison_metric m);
 
@@ -89,10 +91,10 @@ bool comparison_knows_sd(const struct comparison *c);
 /* Returns true if any row has a value of this metric. */
 bool comparison_has(const struct comparison *c, enum comparison_metric m);
 
-/* Returns whether the runs of the row had a clean room: "kept", "lost", "none", "mixed"; NULL
- * if no run is used. */
+/* Returns the outcome of --clean-room for the runs of the row: "kept", "lost", "none", "mixed";
+ * NULL if no run is used. */
 const char *comparison_room(const struct comparison_row *row);
-/* Returns true if any run had a clean room. */
+/* Returns true if any run was measured with --clean-room. */
 bool comparison_has_rooms(const struct comparison *c);
 
 /* How to print a column: value * factor with this number of decimals, then the unit. */

@@ -11,7 +11,8 @@
 
 #define RATE_MOST 1e6
 
-/* Returns the value of the option, or else of the variable; *ret_name: where it is from. */
+/* Returns the value of the option, or else of the environment variable. *ret_name: name of the
+ * option or variable that had the value. */
 static const char *given_or_variable(const char *given, const char *option,
 				     const char *variable, const char **ret_name)
 {

@@ -252,7 +252,7 @@ unsigned counter_url_servers(const char *url, const struct deadline_stop *stop,
 /* allowed difference between the clocks of the server and of this machine */
 #define CLOCKS_S 2.0
 
-#define STOP_CHECK_NS (50 * NS_PER_MS) /* between two checks for a requested stop */
+#define STOP_CHECK_NS (50 * NS_PER_MS) /* time between two checks whether a stop is requested */
 
 static const char space[] = " \t\r\n";
 

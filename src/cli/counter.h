@@ -43,10 +43,12 @@ struct counter_reading {
 struct counter {
 	double number; /* NAN: unknown            */
 	double edge;   /* part of the count that may not belong to the run */
-	/* Series that were not in the first reading; their whole value counts: */
+	/* Series that were not in the first reading: how many, and the sum of their values,
+	 * which counts completely. */
 	unsigned fresh;
 	double fresh_number;
-	bool fresh_assumed; /* at least one of these series has an unknown start time */
+	/* at least one of the series in `fresh` has an unknown start time */
+	bool fresh_assumed;
 	char why[COUNTER_WHY];
 };
 

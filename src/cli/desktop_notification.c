@@ -18,9 +18,9 @@
 #define BUS      "org.freedesktop.DBus"
 #define BUS_PATH "/org/freedesktop/DBus"
 #define NOTES    "org.freedesktop.Notifications"
-#define IN_SIZE  (64 * 1024) /* more than the largest accepted message */
+#define IN_SIZE  (64 * 1024) /* larger than any message that is accepted */
 #define OUT_SIZE 8192
-#define SHOWN    32 /* notifications with a button that are remembered */
+#define SHOWN    32 /* how many notifications with a button are remembered */
 #define WAIT_MS  2000
 
 /* Serial numbers of the first calls; notifications follow. */
@@ -28,7 +28,7 @@ enum { S_HELLO = 1, S_MATCH, S_NOTES };
 
 struct shown {
 	uint32_t serial; /* of the call; 0: free */
-	uint32_t id;     /* that the desktop gave it; 0: not answered yet */
+	uint32_t id;     /* id that the desktop gave to the notification; 0: no answer yet */
 	char tag[64];
 };
 
@@ -45,7 +45,8 @@ struct desktop {
 
 /* ---- connection ---- */
 
-/* Writes the address of the first usable entry; false: none. */
+/* Writes the address of the session bus: the first usable entry of DBUS_SESSION_BUS_ADDRESS or,
+ * if that is not set, the socket "bus" in XDG_RUNTIME_DIR. Returns false if there is none. */
 static bool session_address(struct sockaddr_un *a, socklen_t *ret_size)
 {
 	const char *given = getenv("DBUS_SESSION_BUS_ADDRESS"),

@@ -26,7 +26,7 @@ int desktop_show(struct desktop *d, const char *tag, const char *summary, const 
  * -GW_E_IO: the connection is lost. */
 int desktop_handle(struct desktop *d, void (*pressed)(void *arg, const char *tag), void *arg);
 
-/* Returns what the desktop answered to the last notification if it refused it, else "". */
+/* Returns the answer of the desktop if it refused the last notification, else "". */
 const char *desktop_refusal(const struct desktop *d);
 
 #endif

@@ -700,8 +700,8 @@ static bool after(const struct diff_row *x, const struct diff_row *y)
 	return x->section != y->section ? x->section > y->section : x->device > y->device;
 }
 
-/* Sorts the rows by section and GPU.  Rows with the same section and GPU keep their order;
- * qsort() does not guarantee that. */
+/* Sorts the rows by section and GPU. Rows with the same section and GPU must keep their order,
+ * which qsort() alone does not guarantee. */
 static void diff_order(struct diff *d)
 {
 	for (size_t i = 1; i < d->nrows; i++) {

@@ -14,11 +14,11 @@
 #define WORKERS_MAX    64
 #define MODEL_LEAST    (512 * 1048576.0) /* smallest GPU memory of a model, in bytes */
 
-/* What becomes of a process.  Only the first gets a rule. */
+/* What guard_learn() does with a process. Only a process with FATE_IGNORE gets a rule. */
 enum fate {
 	FATE_IGNORE,
 	FATE_MAY_BE_WORKER, /* it may be an absent worker */
-	FATE_CONTENDS,      /* a worker leaves its GPU for it now */
+	FATE_CONTENDS,      /* a worker is off its GPU now because of this process */
 	FATE_HAS_RULE,      /* a rule of the configuration calls it a contender */
 };
 
@@ -42,7 +42,8 @@ struct evicted {
 struct learning {
 	struct candidate candidate[CANDIDATES_MAX];
 	unsigned count;
-	unsigned dropped;     /* largest number of processes in one poll that did not fit */
+	/* largest number of processes in one poll for which candidate[] had no place */
+	unsigned dropped;
 	unsigned dropped_now; /* of this poll */
 	char gpu[GPUS_MAX][96];
 	unsigned gpus;
@@ -173,8 +174,8 @@ static int learn_list_gpus(struct learning *l, struct remote *r)
 	return code;
 }
 
-/* Notes the contender for which the guard moves the worker.  In a dry run nothing moves: there
- * the rules are tried that a person may want to change. */
+/* Stores the contender for which the guard moves the worker. Does nothing in a dry run: there,
+ * no worker moves, and a person may want to change the rules that are tried. */
 static void learn_add_evicted(struct learning *l, const struct json_doc *w, const char *name)
 {
 	for (size_t i = 0; i < json_doc_count(w, "reasons"); i++) {

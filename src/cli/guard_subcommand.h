@@ -55,7 +55,7 @@ int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, u
  * configured one, or NULL to print it.  Returns an exit code. */
 int guard_mode(const struct cli *c, struct remote *r, const char *word, const char *reason);
 
-/* Prints that a person set the mode, in a reply that has mode_set; nothing if not. */
+/* If the reply has mode_set, prints that a person set the mode; otherwise prints nothing. */
 void guard_mode_print_set(const struct json_doc *reply);
 
 /* Watches an idle machine for this long, then prints rules that ignore the processes that

@@ -19,7 +19,7 @@ struct logline {
 	const char *uuid;       /* NULL: unknown           */
 	const char *provenance; /* "driver", "simulated", ... */
 	double figure[FIGURES]; /* NAN: unknown           */
-	uint64_t missed;        /* number of ticks before this one that have no line */
+	uint64_t missed;        /* number of ticks directly before this one that have no line */
 };
 
 struct logline_format {

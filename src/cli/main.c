@@ -277,7 +277,9 @@ int main(int argc, char **argv)
 
 	c.words = copy_words(argc, argv);
 	c.pipe_ignored = signal(SIGPIPE, SIG_IGN) == SIG_IGN;
-	signal(SIGXFSZ, SIG_IGN); /* then write() fails with EFBIG instead */
+	/* after this, write() fails with EFBIG when the file is too large, and no signal ends
+	 * the program */
+	signal(SIGXFSZ, SIG_IGN);
 	term_init(NULL);
 	code = dispatch(&c, argc, argv);
 	finish_output();

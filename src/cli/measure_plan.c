@@ -89,8 +89,8 @@ static int parse_size(const char *text, double *ret)
 
 static int parse_baseline(const char *text, enum run_baseline_mode *ret)
 {
-	/* "kept" also accepts a stored baseline that does not fit.  The default (no --baseline)
-	 * does not. */
+	/* "kept" also accepts a stored baseline that does not fit. Without --baseline, such a
+	 * baseline is not used. */
 	static const char *const words[] = { [RUN_BASELINE_OLD] = "kept",
 					     [RUN_BASELINE_AUTO] = "auto",
 					     [RUN_BASELINE_NEW] = "new",

@@ -23,7 +23,7 @@
 
 struct measure_remote {
 	struct remote remote;
-	const char *const *gpu; /* selectors of GPUs; none: all GPUs */
+	const char *const *gpu; /* selectors of the GPUs to measure; none: all GPUs */
 	unsigned gpus;
 	struct measure_remote_facts facts;
 	char *environment; /* owned; facts.environment */
@@ -32,7 +32,7 @@ struct measure_remote {
 	/* connection on which the reply to the stop request arrives; -1: no connection */
 	int stop_fd;
 	char why[700];
-	/* The last window that ended, from remote.reply: */
+	/* The devices of the last window that ended, as read from remote.reply. */
 	struct measured_device *device;
 	unsigned devices;
 	bool truncated;

@@ -17,7 +17,8 @@ enum option_type {
 	OPTION_DURATION, /* uint64_t ns: "100ms", "5s", "2m", "1h", a number is seconds */
 	OPTION_CHOICE,   /* const char *: one of `choices`                              */
 	OPTION_LIST, /* struct option_list: repeated option, or values separated by commas */
-	/* double: a whole number from `least` to `most`; `otherwise` if not given */
+	/* double: a whole number from `least` to `most`; `otherwise` if the option is not
+	 * given */
 	OPTION_COUNT,
 	OPTION_CELSIUS, /* double: degrees from 0 to 120; NAN if it is not given      */
 };
@@ -40,8 +41,8 @@ struct option {
 	const char *const *choices; /* NULL-terminated             */
 	const char *fallback;
 	double least, most, otherwise; /* of OPTION_COUNT; NAN: no default */
-	/* Returns word i that an OPTION_LIST may contain, or NULL after the last: for
-	 * completion.  NULL: unknown. */
+	/* Returns word i of the words that an OPTION_LIST may contain, or NULL after the last;
+	 * used for completion. word NULL: the words are unknown. */
 	const char *(*word)(unsigned i);
 };
 
@@ -60,12 +61,12 @@ struct option {
 		name, letter, OPTION_OPTIONAL, offset, metavar, help, NULL, fallback, 0, 0, 0, \
 			NULL                                                                   \
 	}
-/* A list of words; word: as in struct option. */
+/* A row for an OPTION_LIST. word has the same meaning as in struct option. */
 #define OPTION_WORDS_ROW(letter, name, offset, metavar, help, word)                         \
 	{                                                                                   \
 		name, letter, OPTION_LIST, offset, metavar, help, NULL, NULL, 0, 0, 0, word \
 	}
-/* The help ends with the default. */
+/* A row for an OPTION_COUNT. The help text must end with the default. */
 #define OPTION_COUNT_ROW(name, offset, help, least, most, otherwise)                          \
 	{                                                                                     \
 		name, 0, OPTION_COUNT, offset, "N", help, NULL, NULL, least, most, otherwise, \
@@ -85,17 +86,17 @@ struct option_table {
 /* Writes the default values that are not zero into target. */
 void option_defaults(const struct option *table, void *target);
 
-/* Parses argv[1..] into the targets.  Leaves arguments, and everything after "--", in argv[1..]
- * and their count in *argc.  ahead: parsing stops at the first argument, because the rest
- * belongs to another command.  Returns 0, or -1 with a sentence in error. */
+/* Parses argv[1..] into the targets. Afterwards argv[1..] has only the arguments and everything
+ * after "--", and *argc is their count. ahead: parsing stops at the first argument, because the
+ * rest belongs to another command. Returns 0, or -1 with a sentence in error. */
 int option_parse(int *argc, char **argv, const struct option_table *tables, bool ahead,
 		 char *error, size_t size);
 
 /* Returns true if the option was given.  target is the struct that its offset refers to. */
 bool option_given(const struct option *o, const void *target);
 
-/* Returns the first OPTION_OPTIONAL that was given without a value, or NULL.  An unexpected
- * argument was perhaps meant for it. */
+/* Returns the first OPTION_OPTIONAL that was given without a value, or NULL. If there is an
+ * unexpected argument, it was perhaps meant as the value of this option. */
 const struct option *option_without_value(const struct option_table *tables);
 
 /* Prints the options of one table, wrapped at width. */

@@ -10,13 +10,13 @@
 #include <gpuward.h>
 #include <stdbool.h>
 
-/* The row of --output in a table of options. */
+/* The row for --output in a table of options. */
 #define OUTPUT_OPTION(at) \
 	OPTION_ROW(TEXT, 'o', "output", at, "FILE", "write to FILE instead of standard output")
 
-/* Writes text to path; NULL or "-" is standard output.  A regular file is replaced in one step,
- * so a full disk leaves the old file unchanged; unless `quiet`, a note says that it was there.
- * A device, a pipe or a FIFO is written to.  Returns an exit code. */
+/* Writes text to path; NULL or "-" is standard output. A regular file is replaced in one step,
+ * so a full disk leaves the old file unchanged. If a file is replaced, prints a note unless
+ * `quiet`. A device, a pipe or a FIFO is not replaced but written to. Returns an exit code. */
 int output_write(const char *path, const struct buf *text, bool quiet);
 
 /* output_save() writes a file; output_print() writes to standard output without buffering.
@@ -29,7 +29,8 @@ int output_possible(const char *path);
  * "-". */
 int output_result(const char *path, bool print, const struct buf *text, bool quiet);
 
-/* Checks that path is not one of the input files.  Returns EXIT_OK or EXIT_USAGE. */
+/* Checks that path is not one of the input files, because writing would destroy that file.
+ * Returns EXIT_OK or EXIT_USAGE. */
 int output_spares(const char *path, char **inputs, int n);
 
 /* Prints a key and a value.  All values start in the same column.  A value that does not fit
@@ -61,7 +62,8 @@ void figure_value(const struct gw_device *d, unsigned quantity, bool reasons);
  * and characters that XML forbids become U+FFFD. */
 void markup_text(struct buf *out, const char *s);
 
-/* Does the same, but cuts s to this number of columns and adds a mark where it was cut. */
+/* Adds s like markup_text(), but cuts s to this number of columns and adds a mark where it was
+ * cut. */
 void markup_cut(struct buf *out, const char *s, size_t columns);
 
 #endif

@@ -75,7 +75,8 @@ static double nice_step(double span, double count)
 	return ten * (left <= 1 ? 1 : left <= 2 ? 2 : left <= 5 ? 5 : 10);
 }
 
-/* Chooses the step.  whole: also rounds the ends outwards to ticks. */
+/* Chooses the distance between ticks. whole: also rounds the ends of the axis outwards to
+ * ticks. */
 static void axis_fit(struct axis *a, double pixels_per_tick, bool whole)
 {
 	/* the axis has one value or none: add a margin on both sides */
@@ -212,7 +213,8 @@ static void column_add(struct column *c, double x, double y, size_t i)
 	}
 }
 
-/* Draws the points kept for a column of pixels, in their original order and each only once. */
+/* Draws the points that were kept for one column of pixels, in their original order. Draws a
+ * point only once, even if it is both, for example, the first and the smallest. */
 static void column_draw(struct column *c, struct pen *p)
 {
 	size_t last = SIZE_MAX;

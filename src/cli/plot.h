@@ -21,7 +21,7 @@ struct plot_line {
 	unsigned colour;
 	const double *t, *v;
 	size_t n;
-	double seconds; /* end of its window; NAN: none */
+	double seconds; /* end of the line's window; NAN: no window */
 	/* the cause of throttling at each tick; strip[i] NULL: not throttled; strip NULL:
 	 * unknown */
 	const double *strip_t;
@@ -34,7 +34,7 @@ struct plot_time {
 	const char *quantity, *unit;     /* "Power", "W"                        */
 	const struct plot_line *lines;
 	size_t nlines;
-	double from, to;   /* seconds; both NAN: the range of the lines       */
+	double from, to;   /* time range in seconds; both NAN: the range of the lines */
 	double limit;      /* a level such as a power limit, drawn if it is near; NAN: none */
 	bool zero;         /* the scale begins at 0                           */
 	double least_span; /* smallest range of the scale, so that noise does not fill it */

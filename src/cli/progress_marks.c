@@ -102,7 +102,7 @@ static void end_part(struct progress_marks *m, const char *line, const char *nam
 		if (!m->window[i].end_ns && strcmp(m->window[i].label, label) == 0)
 			w = &m->window[i];
 	if (!w) {
-		/* this line may end a part that was not stored because of the limit */
+		/* the part that this line ends may have been left out because of the limit */
 		if (!m->refused)
 			reject_line(m, line, "ends a part that has not begun");
 	} else if (t_ns < w->begin_ns || gw_window_close(w->live, t_ns) != 0) {

@@ -37,7 +37,8 @@ struct progress_marks_window {
 	/* Counts between begin and end, in the order of the lines.  So they are correct even if
 	 * many lines arrive late and together. */
 	uint64_t iterations, tokens;
-	uint64_t first; /* private: iterations and tokens before the part */
+	/* private: number of iterations before the part; first_tokens: number of tokens */
+	uint64_t first;
 	uint64_t first_tokens;
 };
 
@@ -52,10 +53,10 @@ struct progress_marks {
 	unsigned count;
 	uint64_t iterations, tokens;
 	uint64_t bad;     /* lines that are not marks        */
-	char reason[128]; /* what was wrong with the first  */
+	char reason[128]; /* what was wrong with the first of these lines */
 	uint64_t refused; /* number of parts above the limit PROGRESS_MARKS_WINDOWS */
-	/* The first two iteration numbers that are not consecutive; perhaps the command means
-	 * them as counts.  Both 0: there are none. */
+	/* The first two iteration numbers that are not consecutive; perhaps the command does
+	 * not number its iterations but counts several per line. Both 0: there are none. */
 	uint64_t odd_before, odd_after;
 	/* Private: */
 	struct gw_meter *meter;

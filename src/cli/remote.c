@@ -72,8 +72,8 @@ int remote_config(struct config *ret, bool *ret_mistake)
 	return EXIT_OK;
 }
 
-/* Reads the address and the token, if requested, from the configuration.  It is no error if the
- * user may not read the token. */
+/* Reads the address (if `address` is set) and the token (if `token` is set) from the
+ * configuration. It is not an error if the user may not read the token. */
 static int read_config(struct remote *r, bool address, bool token)
 {
 	struct config c;
@@ -275,7 +275,7 @@ const char *remote_why(const struct remote *r)
 	return "no reason given";
 }
 
-/* Returns what to do about a refusal. */
+/* Returns a sentence that says what the user can do if the service refused the request. */
 static const char *remote_hint(const struct remote *r)
 {
 	const char *type = r->reply ? json_doc_string(r->reply, "type") : NULL;

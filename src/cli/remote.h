@@ -50,8 +50,8 @@ void remote_close(struct remote *r);
 int remote_request(struct remote *r, const char *method, const char *path, const char *body,
 		   uint64_t timeout_ns, char *message, size_t size);
 
-/* Do the same in two steps, so that the caller can do something in between, such as another
- * request. */
+/* Do the same as remote_request() in two steps, so that the caller can do something in between,
+ * such as another request. */
 int remote_send(struct remote *r, const char *method, const char *path, const char *body,
 		uint64_t timeout_ns, int *ret_fd, char *message, size_t size);
 int remote_reply(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size);
@@ -73,13 +73,13 @@ const char *remote_why(const struct remote *r);
  * and what to do about a refusal (401, 403). */
 void remote_refusal(const struct remote *r, char *out, size_t size);
 
-/* Loads the configuration of the service without the parts that have a mistake, because a
- * running service continues with the values that it read before.  A mistake is printed as a
- * note.  Returns an exit code; after EXIT_OK call config_done(). */
+/* Loads the configuration of the service. Leaves out the parts that have a mistake, because a
+ * running service continues with the values that it read before. A mistake is printed as a
+ * note. Returns an exit code; after EXIT_OK call config_done(). */
 struct config;
 int remote_config(struct config *ret, bool *ret_mistake);
 
-/* Adds s, escaped as a part of a path. */
+/* Adds s, escaped so that it can be a part of a URL path. */
 void remote_escape(struct buf *out, const char *s);
 
 #endif

@@ -8,8 +8,8 @@
 #include "base/buf.h"
 #include "serve/energy_cost.h"
 
-/* Each chart is drawn in two widths, for a screen and for a phone; the style sheet shows
- * one. */
+/* Each chart is drawn in two widths, for a screen and for a phone; the style sheet shows only
+ * one of them. */
 #define REPORT_WIDE   976
 #define REPORT_NARROW 360
 

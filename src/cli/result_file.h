@@ -41,7 +41,7 @@ struct result_series {
 	size_t tick_n;
 };
 
-/* The sensor, and the source that was used. */
+/* The sensor, and the source of the power readings. */
 struct result_sensor {
 	const char *origin; /* "assumed", "learned", ... */
 	const char *source; /* "ring", "instant" or "average"; NULL: no source, or unknown */
@@ -106,7 +106,8 @@ struct result_sum {
 
 /* What a run did, and what one unit of it took. */
 struct result_work {
-	double iterations, tokens; /* of the run if known there, else of the whole result */
+	/* number in this run if it is known, else of the whole result */
+	double iterations, tokens;
 	double latency_s, latency_p50_s, latency_p95_s;
 	struct gw_interval energy_per_iteration_j, energy_per_token_j;
 };

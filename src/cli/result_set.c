@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* True if file i was already given.  It would count as two trials and make intervals too
- * narrow. */
+/* True if file i was already named earlier on the command line. Reading it again would count it
+ * as a second trial and make intervals too narrow. */
 static bool given_twice(const struct cli *c, int i)
 {
 	struct stat a, b;

@@ -6,11 +6,11 @@
 #include "comparison.h"
 #include "result_file.h"
 
-/* The row of --across-gpus in a table of options. */
+/* The row for --across-gpus in a table of options. */
 #define ACROSS_GPUS_OPTION(at) \
 	OPTION_ROW(FLAG, 0, "across-gpus", at, NULL, "also compare results of different GPUs")
 
-/* The row of --reference in a table of options. */
+/* The row for --reference in a table of options. */
 #define REFERENCE_OPTION(at)                                                          \
 	OPTION_ROW(TEXT, 0, "reference", at, "LABEL",                                 \
 		   "changes are relative to this label (default: the first row that " \

@@ -526,12 +526,13 @@ int run_count_before(struct run_count *c, bool more)
 	if (c->kind->place)
 		c->kind->place(c->by, c->place, sizeof(c->place));
 	c->stop = (struct deadline_stop){ is_interrupted, c->runner, c->runner->signal_fd };
-	find_servers(c); /* before the counter is read, because it takes milliseconds */
+	/* find the servers before the counter is read, because the search takes milliseconds */
+	find_servers(c);
 	counter_read(c->kind, c->by, &c->stop, &c->first);
 	if (*c->first.why)
 		cli_error("--%s: %s; %s", c->kind->option, c->first.why,
 			  more ? "this run was not started" : "nothing was measured");
-	/* After a signal nothing more is started, even if the counter was read. */
+	/* After a signal, do not start the run, even if the counter was read. */
 	if (is_interrupted(c->runner))
 		return 128 + c->runner->interrupted;
 	return *c->first.why ? EXIT_FAILED : EXIT_OK;

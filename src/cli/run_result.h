@@ -38,8 +38,8 @@ void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gros
 
 #define RUN_RESULT_TRIALS 1000 /* runs per result */
 
-/* Writes the evidence for a code of device i.  `of` is the argument that was given with the
- * function. */
+/* Writes the evidence for a code of device i. `of` is the argument that belongs to this
+ * function, as in run_result_remote.of. */
 typedef void run_result_evidence(const void *of, unsigned i, const struct gw_energy *e,
 				 unsigned code, char *out, size_t size);
 
@@ -59,11 +59,11 @@ struct run_result_from {
 	struct run_trace *series;
 	const struct run_baseline *baseline; /* one per device of the meter */
 	double iterations, tokens;           /* given; NAN: use the marks */
-	/* ... or from a counter that is read before and after the run */
+	/* the count of a counter that is read before and after the run */
 	struct measured_count count;
 	const char *part; /* the marked part to report; NULL: the whole run */
-	/* devices that the service measured, used instead of those of the meter; NULL: the
-	 * meter measured */
+	/* if the service measured: its devices, used instead of those of the meter; else
+	 * NULL */
 	const struct run_result_remote *remote;
 };
 
@@ -81,7 +81,8 @@ void run_result_codes(struct measured_run *r, unsigned i, run_result_evidence *e
 		      const void *of);
 void run_result_sum(struct measured_run *r);
 
-/* Recomputes the run with the gain and offset of `to`; baseline as in run_result_from. */
+/* Recomputes the run with the gain and offset of `to`. baseline has the same meaning as in
+ * struct run_result_from. */
 void run_result_calibrate(struct measured_run *r, const struct sensor *to,
 			  const struct run_baseline *baseline);
 

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define READY_NS (100 * NS_PER_MS)
-#define LAST_NS  (3 * NS_PER_S) /* longest wait for the sample that covers the end */
+#define LAST_NS  (3 * NS_PER_S) /* longest wait for the sample that covers the end of the run */
 #define MARK_ENV "GPUWARD_MARK_FD"
 
 extern char **environ;
@@ -466,7 +466,8 @@ int tail_open(struct tail *t)
 
 	if (pipe2(fds, O_CLOEXEC) != 0)
 		return -GW_E_IO;
-	/* Only the reading end does not block: the command expects a pipe that blocks. */
+	/* Make only the reading end non-blocking: the command gets the writing end and expects
+	 * that it blocks. */
 	fcntl(fds[0], F_SETFL, O_NONBLOCK);
 	t->read_fd = fds[0];
 	t->write_fd = fds[1];

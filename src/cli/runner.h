@@ -24,7 +24,8 @@
 /* The state in which gpuward was started.  Call runner_inherit() before anything is opened. */
 struct runner_inherit {
 	bool pipe_ignored; /* SIGPIPE was ignored at the start */
-	/* Open descriptors, one bit each.  Descriptors from RUNNER_FDS on count as open. */
+	/* Open descriptors, one bit each. Descriptors from RUNNER_FDS on are treated as
+	 * open. */
 	unsigned char open[RUNNER_FDS / 8];
 };
 void runner_inherit(struct runner_inherit *in, bool pipe_ignored);
@@ -102,13 +103,14 @@ struct cooldown_gpu {
 struct cooldown {
 	struct gw_ctx *ctx;
 	struct runner *runner;
-	/* target temperature; NAN: 2 degrees above the GPU's when the first run starts */
+	/* target temperature; NAN: 2 degrees above the GPU's temperature at the start of the
+	 * first run */
 	double to_c;
 	/* Reads the GPUs, always in the same order, and returns their number.  NULL: the GPUs
 	 * of the runner's meter are read through ctx. */
 	unsigned (*read)(void *arg, struct cooldown_gpu ret[static COOLDOWN_DEVICES]);
 	/* Called twice per second during a wait, with the GPU that is farthest above its
-	 * target, and the longest time that the wait still takes.  May be NULL. */
+	 * target. left_s: how long the wait can still take. May be NULL. */
 	void (*report)(void *arg, unsigned gpu, double now_c, double mark_c, double left_s);
 	void *arg;
 	/* Results: */

@@ -119,7 +119,7 @@ int session_write(const struct session *s, struct cli_document *doc, struct bund
 }
 
 #define LINE_SAMPLES 100
-#define FIRST_S      0.5 /* a shorter run shows no line */
+#define FIRST_S      0.5 /* a run that is shorter than this shows no progress line */
 #define BAR          16
 
 void run_progress_init(struct run_progress *p, struct gw_meter *meter, bool requested,

@@ -1,5 +1,5 @@
 /* session: what `measure` and `ab` share: their common options, the meter, the runner with its
- * signals, cooldown, clean room, and writing the result.
+ * signals, cooldown, --clean-room, and writing the result.
  *
  * Order: session_init(), open the GPUs, session_start(), session_begin(), runs,
  * clean_room_end(), write the result, session_end(), session_stop(). */
@@ -69,17 +69,17 @@ struct session {
 /* Checks that the options fit together.  Returns EXIT_OK or EXIT_USAGE. */
 int session_check(const struct session_options *o);
 
-/* Call it before anything is opened; then set the callbacks of s->runner and s->cool.  arg is
- * their argument. */
+/* Initialises s. Call it before anything is opened; then set the callbacks of s->runner and
+ * s->cool. arg is the argument of these callbacks. */
 void session_init(struct session *s, struct cli *c, const struct session_options *o, void *arg);
 
-/* Starts the meter.  config: its callbacks.  Returns an exit code; call session_stop() in any
- * case. */
+/* Starts the meter. config has the callbacks of the meter. Returns an exit code; call
+ * session_stop() even after an error. */
 int session_start(struct session *s, const struct meter_config *config, uint64_t interval_ns);
 void session_stop(struct session *s);
 
-/* Blocks the signals and holds the workers.  Returns an exit code; after EXIT_OK call
- * session_end(). */
+/* Blocks the signals and, with --clean-room, holds the workers evicted. Returns an exit code;
+ * after EXIT_OK call session_end(). */
 int session_begin(struct session *s);
 void session_end(struct session *s);
 

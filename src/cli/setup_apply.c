@@ -77,7 +77,8 @@ int setup_manifest_load(const struct setup_place *at, struct setup_manifest **re
 		       &st);
 	if (n == -ENOENT || (n == -EACCES && geteuid() != 0))
 		; /* setup wrote nothing yet, or this user only reads the plan */
-	/* Undo removes what this file names: another user must not be able to write it. */
+	/* `setup --undo` removes what this file lists, so other users must not be able to
+	 * change it. */
 	else if (n >= 0 && ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & 022)))
 		code = cli_fail("%s is not used, because users other than root can write it",
 				path);
@@ -259,7 +260,9 @@ static int record(const struct setup_place *at, const struct setup_step *s,
 	struct entry *e = find_entry(m, s->path);
 
 	if (folder && (e || exists(at, s->path)))
-		return EXIT_OK; /* undo leaves a folder that was there before */
+		/* do not record a folder that was there before, so that undo does not remove
+		 * it */
+		return EXIT_OK;
 	if (!e && m->count == ENTRIES)
 		return cli_fail("%s lists too many steps", SETUP_MANIFEST);
 	if (!e) {
@@ -372,8 +375,9 @@ int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 		const bool there = s->what == STEP_FOLDER && exists(at, s->path);
 		int err;
 
-		/* The manifest is in this folder.  If setup ends here, undo removes the empty
-		 * folder without a manifest. */
+		/* Create this folder before the manifest, because the manifest is in it. If
+		 * setup is interrupted here, undo removes the empty folder without a
+		 * manifest. */
 		if (own && !there && (err = do_step(at, s)) != 0)
 			code = cli_fail("%s", step_error(s, err, text));
 		if (code == EXIT_OK && own && !there) {
@@ -383,7 +387,7 @@ int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 			snprintf(e->path, sizeof(e->path), "%s", s->path);
 			code = manifest_save(at, m);
 		} else if (code == EXIT_OK) {
-			/* an account or a reload leaves nothing to remove */
+			/* do not record an account or a reload: undo has nothing to remove */
 			code = s->what == STEP_ACCOUNT || s->what == STEP_RELOAD
 				       ? EXIT_OK
 				       : record(at, s, m);
@@ -442,7 +446,7 @@ static void undo_folder(struct undo *u, const struct entry *e)
 	char full[PATH_MAX];
 	int err = rmdir(setup_path(u->at, e->path, full)) == 0 ? 0 : errno;
 
-	/* others may have put something into it */
+	/* if others have put files into the folder, leave it: this is not an error */
 	report(u, e, err == ENOTEMPTY || err == EEXIST ? ENOENT : err);
 }
 

@@ -23,8 +23,8 @@ void setup_manifest_free(struct setup_manifest *m);
 /* Returns what is at path; an unchanged file of the manifest is SETUP_OURS. */
 enum setup_file setup_look(const struct setup_place *at, struct setup_manifest *m,
 			   const char *path);
-/* The same for a file below the user's home, read as that user: SETUP_OURS if it has this
- * text. */
+/* Works like setup_look() for a file below the user's home, which is read as that user:
+ * SETUP_OURS if the file has this text. */
 enum setup_file setup_look_user(const struct setup_place *at, const char *path,
 				const char *text);
 

@@ -166,7 +166,8 @@ int setup_compare(int folder, const char *name, const char *const sum[2])
 	if (n == -ENOENT)
 		return ENOENT;
 	if (n < 0)
-		return SETUP_CHANGED; /* a link, a folder or a larger file is not ours */
+		/* a link, a folder or a larger file was not written by setup */
+		return SETUP_CHANGED;
 	for (unsigned i = 0; i < 2; i++)
 		if (sum[i] && *sum[i] && strcmp(sum[i], own) == 0)
 			return 0;
@@ -217,8 +218,8 @@ static int become(const struct setup_place *at)
 		       : 0;
 }
 
-/* Does it in a child process that has only the rights of the user, so that no link in the home
- * leads anywhere that the user cannot reach.  Returns 0, an errno or SETUP_CHANGED. */
+/* Carries out q in a child process that has only the rights of the user, so that no link in the
+ * home leads anywhere that the user cannot reach. Returns 0, an errno or SETUP_CHANGED. */
 int setup_as_user(const struct setup_place *at, const struct setup_home_request *q)
 {
 	pid_t child = fork();

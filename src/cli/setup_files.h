@@ -1,8 +1,8 @@
 /* setup_files: the files that `gpuward setup` writes, as root and in the home of a user.
  *
- * A file is complete or absent, and an existing file is replaced only on request.  What is done in
- * a home is done by a child process with only the rights of that user, which follows no link below
- * the home. */
+ * A file is complete or absent, and an existing file is replaced only on request. Work in a
+ * user's home is done by a child process that has only the rights of that user and follows no
+ * link below the home. */
 #ifndef GW_CLI_SETUP_FILES_H
 #define GW_CLI_SETUP_FILES_H
 
@@ -14,7 +14,8 @@
 
 #define SETUP_NEW_FILE ".setup-new" /* suffix of a file that is not complete yet */
 #define SETUP_FILE_MAX (256u << 10) /* larger files are not read */
-#define SETUP_CHANGED  200          /* "errno" of a file that setup did not write */
+/* returned like an errno if setup did not write the file, or the file was changed since */
+#define SETUP_CHANGED 200
 
 /* Where setup writes, and which user gets a copy of the token. */
 struct setup_place {
@@ -27,8 +28,9 @@ struct setup_place {
 
 const char *setup_path(const struct setup_place *at, const char *path, char out[PATH_MAX]);
 
-/* Finds the account in /etc/passwd below the prefix, or with NSS if it is "".  name NULL: by
- * uid.  home has size bytes.  Returns 0 or -GW_E_NOENT. */
+/* Finds an account by its name, or by *uid if name is NULL. Searches in /etc/passwd below the
+ * prefix; if the prefix is "", searches with NSS. home has size bytes. Returns 0 or
+ * -GW_E_NOENT. */
 int setup_account(const char *prefix, const char *name, uid_t *uid, gid_t *ret_gid, char *home,
 		  size_t size, char *ret_name, size_t name_size);
 
@@ -38,8 +40,8 @@ void setup_sum(const char *text, size_t n, char out[static 65]);
 /* Reads a regular file that is not a link.  Returns its size, or a negative errno. */
 long setup_read(int folder, const char *path, char *out, size_t size, struct stat *ret);
 
-/* Compares a file with two checksums (NULL or "": none).  Returns 0, ENOENT or
- * SETUP_CHANGED. */
+/* Compares a file with two checksums (NULL or "": no checksum). Returns 0 if one of them
+ * matches, ENOENT, or SETUP_CHANGED. */
 int setup_compare(int folder, const char *name, const char *const sum[2]);
 
 struct setup_contents {
@@ -47,7 +49,7 @@ struct setup_contents {
 	mode_t mode;
 	uid_t uid; /* (uid_t)-1: unchanged */
 	gid_t gid;
-	bool replaces; /* else an existing file is an error */
+	bool replaces; /* true: replace an existing file; false: an existing file is an error */
 };
 
 /* Writes a file.  Returns 0 or an errno. */
@@ -57,13 +59,14 @@ enum setup_home_verb { HOME_FOLDER, HOME_PUT, HOME_LOOK, HOME_REMOVE, HOME_REMOV
 
 struct setup_home_request {
 	enum setup_home_verb verb;
-	const char *path;   /* below the home of the place */
-	const char *text;   /* HOME_PUT */
-	mode_t mode;        /* HOME_PUT, HOME_FOLDER */
-	const char *sum[2]; /* HOME_LOOK, HOME_REMOVE: contents that setup wrote */
+	const char *path; /* path below setup_place.home */
+	const char *text; /* HOME_PUT */
+	mode_t mode;      /* HOME_PUT, HOME_FOLDER */
+	/* HOME_LOOK, HOME_REMOVE: checksums of the contents that setup wrote */
+	const char *sum[2];
 };
 
-/* Does it with the rights of the user.  Returns 0, an errno or SETUP_CHANGED. */
+/* Carries out q with the rights of the user. Returns 0, an errno or SETUP_CHANGED. */
 int setup_as_user(const struct setup_place *at, const struct setup_home_request *q);
 
 #endif

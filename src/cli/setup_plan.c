@@ -13,7 +13,7 @@
 #define NOTES_MAX   (64u << 10)
 #define CONFIG_MAX  (64u << 10)
 #define PATTERN_MAX 200
-#define NO_KIND     WORKER_KINDS /* no kind can move the server */
+#define NO_KIND     WORKER_KINDS /* value for a server that no kind of worker can move */
 
 const struct setup_what_words setup_whats[SETUP_WHAT_COUNT] = {
 #define X(name, word, plan, done) [STEP_##name] = { word, plan, done },
@@ -110,7 +110,9 @@ static bool is_shared(const struct setup_servers *all, const struct setup_server
 static void comment(struct buf *out, const char *text)
 {
 	buf_adds(out, "# ");
-	for (; *text; text++) /* names of processes and units are foreign text */
+	/* names of processes and units come from other programs and may contain any
+	 * character */
+	for (; *text; text++)
 		buf_addc(out, (unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text);
 	buf_addc(out, '\n');
 }

@@ -18,7 +18,7 @@
 #define SETUP_ACCOUNT    "gpuward" /* the user of the service */
 #define SETUP_SERVICE    "gpuward.service"
 #define SETUP_SOCKET     "gpuward-companion.socket"
-#define SETUP_USER_TOKEN ".config/gpuward/token" /* below the home of the user */
+#define SETUP_USER_TOKEN ".config/gpuward/token" /* path below the home of the user */
 
 /* What setup finds at the path of a file that it wants to write. */
 enum setup_file {
@@ -26,7 +26,7 @@ enum setup_file {
 	SETUP_OURS,    /* as an earlier setup wrote it */
 	SETUP_THEIRS,  /* a person wrote or changed it */
 	SETUP_COMMENT, /* a person's file without any setting */
-	SETUP_BLOCKED, /* a link or a missing folder is on the way */
+	SETUP_BLOCKED, /* the path has a link, or a folder of it is missing */
 };
 
 enum setup_manager {
@@ -47,7 +47,7 @@ struct setup_facts {
 	int64_t port_user;
 	const char *port_name;
 	const char *token; /* for a new token file */
-	const char *user;  /* gets a copy of the token; NULL: nobody */
+	const char *user;  /* the user who gets a copy of the token; NULL: nobody */
 	const char *home;
 	const char *date; /* "2026-01-31" */
 };
@@ -87,7 +87,7 @@ extern const struct setup_what_words setup_whats[SETUP_WHAT_COUNT];
 
 struct setup_step {
 	enum setup_what what;
-	char path[256]; /* or the name of the unit */
+	char path[256]; /* path of the file or folder, or name of the unit */
 	char *text;     /* contents of a file */
 	mode_t mode;
 	bool of_account; /* belongs to the user of the service, not to root */
@@ -100,7 +100,9 @@ struct setup_plan {
 	struct setup_step step[SETUP_STEPS];
 	unsigned count;
 	struct buf notes; /* paragraphs for people: what is not done, and what to do about it */
-	struct buf config; /* the lines for the guard, also if they are not written */
+	/* the lines of the configuration for the guard, even if they are not written to a
+	 * file */
+	struct buf config;
 	bool print_config; /* config is not written: print it */
 	unsigned workers;  /* number of workers in config */
 };

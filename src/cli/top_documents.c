@@ -267,7 +267,7 @@ static int find_graph(const char *key)
 	return -1;
 }
 
-/* Writes one series into the history so that its end, at the time `end`, is the newest sample.
+/* Writes one series into the history, so that the newest sample is the one at the time `end`.
  * Steps without a reading stay unknown. */
 static void read_one_series(struct top_gpu *g, int graph, const struct json_doc *d, double end)
 {

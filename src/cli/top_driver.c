@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENERGY_NS (5 * NS_PER_S) /* a counter costs 3 ms on an H200; its total can wait */
-/* The driver needs 2 ms per GPU for the SM utilisation of processes, a mean of some seconds. */
+/* time between readings of the energy counter: one reading costs 3 ms on an H200 */
+#define ENERGY_NS (5 * NS_PER_S)
+/* Time between readings of the processes: the driver needs 2 ms per GPU for their SM
+ * utilisation, which is a mean over some seconds. */
 #define PROCESSES_NS (1900 * NS_PER_MS)
 #define FEW_GPUS     2 /* with more GPUs, processes are read less often */
 #define MANY_GPUS    8

@@ -216,7 +216,8 @@ static enum canvas_style state_style(const struct top_gpu *g)
 	}
 }
 
-/* A GPU that runs at full speed needs no warning; an idle one neither. */
+/* True if something limits the clocks, so that a warning is shown. An idle GPU has low clocks,
+ * too, but needs no warning. */
 static bool is_held(const struct top_gpu *g)
 {
 	return *g->held && strcmp(g->held, "idle") != 0;
@@ -269,7 +270,7 @@ static void draw_title(struct canvas *c, unsigned row, const struct top_gpu *g, 
 			      held);
 }
 
-/* The columns of graph i of n next to each other. */
+/* Returns the first column of graph i, if n graphs are next to each other. */
 static unsigned slot(const struct canvas *c, unsigned i, unsigned n)
 {
 	return i * (c->columns + GAP) / n;
@@ -280,7 +281,7 @@ unsigned gpu_view_graph_columns(const struct canvas *c, bool large)
 	return slot(c, 1, large ? 2 : TOP_GRAPHS) - GAP;
 }
 
-/* The columns of a GPU that has one line: title, first column, columns of its text. */
+/* The columns of the view in which a GPU has one line. */
 enum { LINE_INDEX, LINE_UTIL, LINE_POWER, LINE_MEMORY, LINE_TEMP, LINE_ENERGY, LINE_HELD };
 struct line_layout {
 	unsigned at[LINE_HELD + 1], bar[LINE_HELD], name;
@@ -289,7 +290,8 @@ struct line_layout {
 static void line_layout(const struct canvas *c, struct line_layout *l)
 {
 	static const unsigned text[] = { 4, 6, 10, 13, 6, 8 };
-	unsigned used = 12, at = 0, spare, bars; /* 12: what holds the clocks back */
+	/* 12: width of the last column, which says what holds the clocks back */
+	unsigned used = 12, at = 0, spare, bars;
 
 	*l = (struct line_layout){ .name = 0 };
 	for (size_t i = 0; i < COUNT(text); i++)

@@ -140,7 +140,7 @@ void top_model_add_gap(struct top_model *m, uint64_t now_ns)
 				  ? (now_ns - m->read_ns) / m->interval_ns
 				  : 0;
 
-	/* A single late reading is no gap. */
+	/* A single missed reading is only late; it is not shown as a gap. */
 	for (uint64_t i = 1; missed > 2 && i < missed && i <= TOP_SAMPLES; i++)
 		for (unsigned k = 0; k < m->gpus; k++) {
 			struct top_gpu *g = &m->gpu[k];
@@ -178,7 +178,8 @@ const char *top_held_words(const char *word)
 	return word;
 }
 
-/* What a column sorts by: a text, or else a number.  Large numbers come first. */
+/* Returns the text that a column sorts by, or NULL if the column sorts by a number, largest
+ * first. */
 static const char *column_text(const struct top_process *p, enum top_column column)
 {
 	switch (column) {

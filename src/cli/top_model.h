@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The figures of a GPU, in the order of the zoom view: name here, quantity, text for people. */
+/* The figures of a GPU, in the order of the view of one GPU: name in this enum, quantity, text
+ * for people. */
 /* clang-format off */
 #define TOP_FIGURE_ROWS(F) \
 	F(POWER, POWER, "power") \
@@ -73,7 +74,7 @@ struct top_gpu {
 	uint8_t absence[TOP_FIGURES]; /* enum gw_absence */
 	char held[96];                /* what holds the clocks back, in words; "": nothing */
 	char pstate[16];
-	/* energy since the beginning of `energy_s` seconds of measuring */
+	/* energy_j: energy that was measured during energy_s seconds */
 	double energy_j, energy_s;
 	uint8_t energy_absence;
 	double age_s; /* age of the figures when the model was read */
@@ -91,8 +92,8 @@ struct top_process {
 	double sm_ratio, memory_bytes, energy_j, cpu_ratio, run_s;
 	char user[32], name[64], command[256];
 	char where[72]; /* container or unit */
-	char class[16]; /* class of the guard; "": unknown */
-	char guard[48]; /* the class, or the worker and its state */
+	char class[16]; /* class that the guard gives to the process; "": unknown */
+	char guard[48]; /* for display: the class of the process, or the worker and its state */
 };
 
 struct top_worker {
@@ -106,16 +107,17 @@ struct top_host {
 };
 
 struct top_model {
-	char source[160];      /* "driver" or "service ADDRESS" */
-	char driver[64];       /* version */
-	char status[512];      /* why there is no GPU; "": there is nothing to say */
+	char source[160]; /* "driver" or "service ADDRESS" */
+	char driver[64];  /* version */
+	/* why there is no GPU; "": there is a GPU, or the reason is unknown */
+	char status[512];
 	char remedy[512];      /* what to do about it */
 	char guard_mode[16];   /* "": no guard with workers */
 	bool simulated, local; /* local: the processes are on this machine */
 	struct top_host host;
 	uint64_t read_ns;     /* monotonic time of the last reading; 0: none */
 	uint64_t interval_ns; /* time between readings of the source */
-	char problem[400];    /* why the last attempt to read failed; "": it did not */
+	char problem[400];    /* why the last attempt to read failed; "": it succeeded */
 	unsigned gpus, gpu_cap, processes, process_cap, workers, worker_cap;
 	struct top_gpu *gpu;
 	struct top_process *process;

@@ -19,7 +19,7 @@
 #define STACK_BYTES (256u << 10)
 #define CLASS_GPUS  8 /* with more GPUs, classes are read once in CLASS_TICKS readings */
 #define CLASS_TICKS 8
-#define HOST_TICKS  2 /* CPU and memory of the machine: once in so many readings */
+#define HOST_TICKS  2 /* CPU and memory of the machine are read once in this many readings */
 #define GUARD_TICKS 5
 
 struct top_reader {
@@ -64,7 +64,7 @@ static int service_fetch(struct top_reader *r, const char *path)
 	return -GW_E_STATE;
 }
 
-/* Does the same and parses the document. */
+/* Fetches a document like service_fetch() and parses it. */
 static int service_get(struct top_reader *r, const char *path)
 {
 	int err = service_fetch(r, path);
@@ -125,7 +125,7 @@ static int read_classes(struct top_reader *r)
 	return 0;
 }
 
-/* Reads what belongs to a new reading of the GPUs. */
+/* Reads what is read only after a new reading of the GPUs: processes, host, guard, classes. */
 static int read_rest(struct top_reader *r)
 {
 	struct remote *remote = r->o.remote;
@@ -136,7 +136,8 @@ static int read_rest(struct top_reader *r)
 	if (!err && r->readings % HOST_TICKS == 0 &&
 	    service_get(r, "/api/v1/snapshot?processes=false&gpu=0") == 0)
 		top_read_host(&r->work, remote->reply);
-	/* A guard without workers gets some only by a new configuration. */
+	/* If the guard has no workers, ask less often: only a new configuration can add
+	 * some. */
 	if (!err && (r->work.workers || r->readings % GUARD_TICKS == 0) &&
 	    service_get(r, "/api/v1/guard?limit=1") == 0)
 		err = top_read_guard(&r->work, remote->reply);
@@ -175,7 +176,7 @@ static int read_service(struct top_reader *r)
 		return err;
 	if (r->work.read_ns && !*r->work.problem && r->last.len == remote->body.len &&
 	    memcmp(r->last.p, remote->body.p, r->last.len) == 0)
-		return 0; /* the service has not read the GPUs since */
+		return 0; /* the service has not read the GPUs since the last reply */
 	remote_parse(remote);
 	if (!remote->reply || json_doc_type(remote->reply, "devices") != JSON_DOC_ARRAY) {
 		snprintf(r->work.problem, sizeof(r->work.problem),
@@ -218,7 +219,8 @@ static bool wait_until_due(struct top_reader *r, uint64_t due_ns)
 	while (!r->box.stop && (r->paused || now_ns() < due_ns))
 		mailbox_wait(&r->box, r->paused ? UINT64_MAX : due_ns);
 	run = !r->box.stop;
-	mailbox_clear(r->box.wake_fd); /* a request waits for it, too */
+	/* reset the descriptor here, because a request also polls it */
+	mailbox_clear(r->box.wake_fd);
 	mailbox_unlock(&r->box);
 	return run;
 }
@@ -228,7 +230,9 @@ static bool wait_until_due(struct top_reader *r, uint64_t due_ns)
 static uint64_t step_ns(const struct top_reader *r, bool fresh)
 {
 	if (!r->o.remote || *r->work.problem || r->work.interval_ns < r->o.interval_ns ||
-	    r->work.interval_ns > 2 * NS_PER_S) /* its end should be noticed soon */
+	    /* with such a long interval, poll more often, so that the end of the service is
+	     * noticed soon */
+	    r->work.interval_ns > 2 * NS_PER_S)
 		return r->o.interval_ns;
 	return fresh ? r->work.interval_ns : r->o.interval_ns / 4;
 }

@@ -12,10 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OLD_NS         (3 * NS_PER_S) /* figures are old after this time or three readings */
-#define PROCESSES_MIN  2              /* rows that the processes keep ... */
-#define PROCESSES_WANT 6              /* ... and those that they get if there are as many */
-#define BLOCK_MOST     12             /* rows of a GPU with graphs */
+/* figures are old after this time, or after three intervals if that is longer */
+#define OLD_NS         (3 * NS_PER_S)
+#define PROCESSES_MIN  2  /* rows that the process table always keeps ... */
+#define PROCESSES_WANT 6  /* ... and rows that it gets if there are that many processes */
+#define BLOCK_MOST     12 /* maximum number of rows of a GPU with graphs */
 #define LARGE_LEAST    9
 #define LARGE_MOST     27
 

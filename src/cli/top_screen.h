@@ -9,7 +9,7 @@
 #include "top_canvas.h"
 #include "top_model.h"
 
-/* A smaller terminal gets a sentence. */
+/* On a smaller terminal only a sentence is shown. */
 #define TOP_ROWS_MIN    10
 #define TOP_COLUMNS_MIN 60
 
@@ -29,11 +29,11 @@ struct top_ui {
 	enum top_focus focus;
 	enum top_prompt prompt;
 	bool zoom, paused;
-	bool follow; /* the selection stays on its process; else in its row */
+	bool follow; /* true: the selection follows its process; false: it stays in its row */
 	struct top_order order;
 	unsigned gpu;      /* the selected GPU */
 	unsigned gpu_top;  /* the first GPU on the screen ... */
-	unsigned gpu_page; /* ... and how many are there */
+	unsigned gpu_page; /* ... and how many GPUs are on the screen */
 	unsigned *row;     /* positions of the processes in the model, as shown */
 	unsigned rows, row_cap;
 	unsigned selected;         /* in row[] */

@@ -27,7 +27,7 @@ static const char *const names[WANTED][6] = {
 
 struct layout {
 	char separator;
-	bool utc; /* the column's name says UTC, so times without an offset are UTC */
+	bool utc; /* the name of the time column says UTC, so times without an offset are UTC */
 	size_t column[WANTED];
 };
 

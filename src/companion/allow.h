@@ -7,8 +7,8 @@
  *     signal exe=/usr/bin/worker uid=1000              may be signalled
  *
  * A process must match all fields of a line. A control group includes the groups below it. The
- * companion refuses everything that no line allows. While a line is invalid, it refuses
- * everything. */
+ * companion refuses everything that no line allows. As long as any line of the file is invalid,
+ * the companion refuses everything. */
 #ifndef GW_COMPANION_ALLOW_H
 #define GW_COMPANION_ALLOW_H
 
@@ -41,7 +41,8 @@ int allow_load(struct allow *ret, const char *path, char *message, size_t size);
 /* Reads the rules from text, which is changed. path is used in messages only. */
 int allow_read(struct allow *ret, const char *path, char *text, char *message, size_t size);
 
-/* Returns 0, or -GW_E_PERM with a sentence that contains the line to add. */
+/* Checks whether this user may send requests. Returns 0, or -GW_E_PERM with a sentence that
+ * contains the line to add to the file. */
 int allow_client(const struct allow *a, uid_t uid, char *message, size_t size);
 int allow_unit(const struct allow *a, const char *unit, char *message, size_t size);
 int allow_process(const struct allow *a, enum allow_kind kind, const struct proc *p,

@@ -84,7 +84,8 @@ static size_t receive(int fd, unsigned ms, char text[static WIRE_SIZE])
 	return n;
 }
 
-/* Returns 1 if the client only checked that the companion exists, or sent nothing in time. */
+/* Reads the request. Returns 0, an error, or 1 if there is no request: the client only checked
+ * that the companion exists, or sent nothing in time. */
 static int read_request(struct serving *s)
 {
 	char text[WIRE_SIZE];
@@ -229,7 +230,8 @@ static int do_checkpoint(struct serving *s)
 				 s->reply.words, sizeof(s->reply.words));
 }
 
-/* Restores the allowed processes even if another one is not allowed. */
+/* Restores the processes that are allowed, even if another process of the request is not
+ * allowed. */
 static int do_restore(struct serving *s)
 {
 	struct wire_request *r = &s->request;

@@ -258,7 +258,8 @@ void bus_put_texts(struct bus_call *c, const char *const *list)
 void bus_put_no_pairs(struct bus_call *c)
 {
 	bus_put_u32(c, 0);
-	pad(c->out, c->body, 8); /* the alignment of an element, even if there is none */
+	/* the alignment of an element; the padding is needed even in an empty array */
+	pad(c->out, c->body, 8);
 }
 
 void bus_call_end(struct bus_call *c)

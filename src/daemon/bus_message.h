@@ -30,8 +30,9 @@ long bus_read(const uint8_t *bytes, size_t size, struct bus_message *ret);
 /* Decodes a body of signature "b". Returns 0 or -GW_E_PARSE. */
 int bus_read_bool(const struct bus_message *m, bool *ret);
 
-/* Decodes a body that begins with a number (signature "u..."), or of signature "us". Each returns
- * 0 or -GW_E_PARSE. The text points into the body. */
+/* bus_read_u32() decodes a body that begins with a number (signature "u..."),
+ * bus_read_u32_text() a body of signature "us". Both return 0 or -GW_E_PARSE. The text points
+ * into the body. */
 int bus_read_u32(const struct bus_message *m, uint32_t *ret);
 int bus_read_u32_text(const struct bus_message *m, uint32_t *ret, const char **ret_text);
 

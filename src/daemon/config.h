@@ -62,7 +62,8 @@ enum config_source { CONFIG_STANDARD, CONFIG_FILE, CONFIG_VARIABLE, CONFIG_FLAG 
 
 struct config_place {
 	enum config_source from;
-	/* the file, the variable, or the flag with its dashes; NULL: default */
+	/* name of the file, the variable, or the flag with its dashes; NULL: the value is a
+	 * default */
 	const char *name;
 	unsigned line, column; /* position in the file, from 1; line 0: the whole file */
 };
@@ -86,10 +87,10 @@ void config_faults_done(struct config_faults *f);
 void config_fault_text(struct buf *out, const struct config_fault *f);
 
 /* Reads the whole configuration. path is the argument of --config; NULL: the usual files.
- * faults gets every error and warning; the caller zeroes it before and frees it with
- * config_faults_done(). Call config_done() in any case.
- * Returns 0, -GW_E_NOENT (path does not exist), -GW_E_PARSE (a file), -GW_E_ARG (environment,
- * flags), -GW_E_PERM, -GW_E_IO, -GW_E_SIZE or -GW_E_NOMEM. */
+ * faults gets every error and warning; the caller zeroes faults before the call and frees it
+ * with config_faults_done(). Call config_done() even after an error.
+ * Returns 0, -GW_E_NOENT (path does not exist), -GW_E_PARSE (error in a file), -GW_E_ARG (error
+ * in environment or flags), -GW_E_PERM, -GW_E_IO, -GW_E_SIZE or -GW_E_NOMEM. */
 int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		struct config_faults *faults);
 
@@ -98,12 +99,13 @@ int config_read(struct config *c, const char *path, const struct config_flag *fl
  * warning. Returns the same codes as config_read(). */
 int config_read_files(const struct config *c, struct config_faults *faults);
 
-/* As config_read(), but writes lines of text to message: the errors, or on success the warnings
- * or "". Example: "gpuward.toml:3:1: no such key \"lisen\"; did you mean \"listen\"?". On
- * failure c is empty and needs no config_done(). */
+/* Works like config_read(), but writes lines of text to message: the errors, or on success the
+ * warnings or "". Example: "gpuward.toml:3:1: no such key \"lisen\"; did you mean \"listen\"?".
+ * On failure c is empty and needs no config_done(). */
 int config_load(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		char *message, size_t size);
-/* As config_load(), but reads one text instead of all files. name appears in the messages. */
+/* Works like config_load(), but reads one text instead of all files. name appears in the
+ * messages. */
 int config_load_text(struct config *c, const char *name, const char *text, size_t n,
 		     char *message, size_t size);
 /* Reads the usual files as far as possible, for a command that needs only a part of the
@@ -116,8 +118,8 @@ void config_done(struct config *c);
 /* Writes a commented TOML file that gives the same values when it is read. If origin is true, a
  * comment says where each value comes from. */
 void config_print(struct buf *out, const struct config *c, bool origin);
-/* As config_print(), but defaults are commented out: a file to start from. A default that is
- * written as a value would prevent a profile from changing it. */
+/* Works like config_print(), but writes defaults as comments, so that a user can start from
+ * this file. If a default were written as a value, a profile could not change it. */
 void config_print_example(struct buf *out, const struct config *c);
 
 /* Writes the values (durations in seconds) and their origins as members of the open object. */

@@ -46,7 +46,7 @@ static const char *check_ipv6(const char *text)
 
 	if (!end || end[1] != ':' || !is_port(end + 2))
 		return "an IPv6 address is written [ADDRESS]:PORT, such as [::1]:9490";
-	n = strcspn(text + 1, "%]"); /* ends before the interface name (%eth0) */
+	n = strcspn(text + 1, "%]"); /* the address ends before the interface name (%eth0) */
 	if (n >= sizeof(address))
 		return "not an IPv6 address";
 	memcpy(address, text + 1, n);

@@ -24,9 +24,9 @@ struct config_row {
 	const char *section, *key;
 	enum config_type type;
 	const char *standard;
-	double least, most; /* in seconds, bytes or without a unit */
+	double least, most; /* range of the value: in seconds, in bytes or without a unit */
 	const char *choices, *flag, *help;
-	size_t offset; /* of the member in struct config */
+	size_t offset; /* offset of the member in struct config */
 };
 extern const struct config_row config_rows[CONFIG_ROWS];
 
@@ -49,11 +49,13 @@ struct config_reader {
 	struct config_faults *faults;
 	/* where the current file, or the flags, set each setting */
 	struct config_place given[CONFIG_ROWS];
-	bool bad[CONFIG_ROWS]; /* the value was refused; do not use it */
+	/* the new value was refused, and the setting keeps its old value; checks must not use
+	 * it */
+	bool bad[CONFIG_ROWS];
 };
 
 /* True if neither setting was refused. A refused setting still has its old value, so a check
- * that uses it would report a misleading error. */
+ * with this value would report a misleading error. */
 static inline bool config_both_valid(const struct config_reader *r, enum config_id a,
 				     enum config_id b)
 {
@@ -68,7 +70,7 @@ void config_complain(struct config_reader *r, const struct config_place *at, con
 		     ...) __attribute__((format(printf, 3, 4)));
 void config_warn(struct config_reader *r, const struct config_place *at, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* As config_complain(), with the given error code. */
+/* Works like config_complain(), with the given error code. */
 void config_fail(struct config_reader *r, int err, const struct config_place *at,
 		 const char *sentence);
 
@@ -76,8 +78,8 @@ void config_fail(struct config_reader *r, int err, const struct config_place *at
 #define CONFIG_MEANT_MAX 100
 const char *config_meant(const char *word, char out[static CONFIG_MEANT_MAX]);
 
-/* As config_read(), but reads the text of one file, without environment and flags. name must
- * outlive c. */
+/* Works like config_read(), but reads the text of one file, without environment and flags. name
+ * must outlive c. */
 int config_read_text(struct config *c, const char *name, const char *text, size_t size,
 		     struct config_faults *faults);
 

@@ -23,7 +23,8 @@
 #define DEVICES_MAX   256
 #define TEXT_MAX      400
 #define GONE_AGAIN_NS (5 * NS_PER_S)
-#define LOOK_NS       (35 * NS_PER_S) /* longer than the usual time between two scrapes */
+/* duration for reader_look(); longer than the usual time between two scrapes */
+#define LOOK_NS (35 * NS_PER_S)
 
 /* What the engine remembers about a GPU between ticks. */
 struct gpu_state {
@@ -48,12 +49,13 @@ struct engine {
 	struct process_account *account;
 	struct metering *metering; /* the view's */
 	bool retiring;
-	enum gw_cause cause;         /* cause reported at the last tick */
-	enum gw_cause nvml_cause;    /* same, of NVML alone */
-	char backend[64];            /* same: the open backends */
-	unsigned long init_failures; /* of the context, at the last tick */
+	enum gw_cause cause;      /* cause reported at the last tick */
+	enum gw_cause nvml_cause; /* same, of NVML alone */
+	char backend[64];         /* same: the open backends */
+	/* failed attempts to initialise NVML that the context had counted at the last tick */
+	unsigned long init_failures;
 	uint64_t next_event;
-	char unopened[400]; /* why the GPUs could not be opened, as logged last */
+	char unopened[400]; /* reason that was last logged why the GPUs could not be opened */
 	/* when the last "driver is being removed" event was emitted; 0: never */
 	uint64_t gone_ns;
 };
@@ -184,7 +186,8 @@ static void count_save(struct engine *e, const char *what, const char *uuid, con
 	store_set_count(e->config.store, key, v);
 }
 
-/* The wall time of the first joule of a GPU; 0: not stored. */
+/* Returns the wall time since which the energy of a GPU is counted; 0: the store does not have
+ * it. */
 static uint64_t since_load(struct engine *e, const char *uuid)
 {
 	return (uint64_t)(count_load(e, "energy", uuid, "since") * 1e9);
@@ -280,14 +283,16 @@ static void count_energy(struct engine *e, unsigned i)
 		v->energy_joules = s->base_j;
 		v->energy_seconds = s->base_s;
 	}
-	/* if an earlier run counted joules without this time, it stays unknown */
+	/* if an earlier run counted joules but did not store the time of its start, that time
+	 * stays unknown */
 	if (!v->energy_since_ns && s->base_s == 0 && v->energy_seconds > 0)
 		v->energy_since_ns =
 			clock_wall_ns(e->clock) - (uint64_t)(v->energy_seconds * 1e9);
 	if (s->uuid[0]) {
 		count_save(e, "energy", s->uuid, "joules", v->energy_joules);
 		count_save(e, "energy", s->uuid, "seconds", v->energy_seconds);
-		/* a time is not a sum: the store would add one that it loads late */
+		/* store it only when the file is readable: until then, the store would add the
+		 * value to that of the file, which is wrong for a time */
 		if (store_count_known(e->config.store))
 			count_save(e, "energy", s->uuid, "since",
 				   (double)v->energy_since_ns / 1e9);
@@ -526,7 +531,7 @@ static void begin_guard(struct engine *e)
 	e->view.guarding = e->guarding;
 }
 
-/* The GPUs could not be opened; the reader tries again. Logged once per cause. */
+/* Called when the GPUs could not be opened. Logs each cause once; the reader tries again. */
 static void engine_cannot_open(void *arg, const char *why)
 {
 	struct engine *e = arg;
@@ -568,7 +573,7 @@ static void engine_tick(void *arg, const struct reading *r)
 			     proc_in_child_namespace(&v->ctx->root) == 1);
 	count_self(e, r);
 	if (v->tick == 1)
-		/* an earlier run may have left settings changed */
+		/* restore settings that an earlier run may have left changed */
 		settings_restore(e->settings);
 	begin_guard(e);
 	if (e->guarding) {
@@ -721,8 +726,9 @@ void engine_set_interval(struct engine *e, uint64_t interval_ns)
 	reader_set_interval(e->reader, interval_ns);
 }
 
-/* Event ids must grow across restarts, because clients resume from the last id they saw.
- * Without a readable store, the wall clock gives a larger id than before. */
+/* Returns the id after which the event ids of this run begin. Ids must grow across restarts,
+ * because clients resume from the last id that they received. Without a readable store, derives
+ * the id from the wall clock, so that it is larger than all earlier ids. */
 static uint64_t first_event(const struct engine *e, uint64_t last)
 {
 	return last || store_lasting(e->config.store) ? last

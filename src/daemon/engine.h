@@ -39,7 +39,8 @@ int engine_new(const struct engine_config *config, struct engine **ret);
  * while it stops. Returns 0, or -GW_E_STATE if a thread hangs; the thread and the engine are
  * then left behind. e may be NULL. */
 int engine_end_guard(struct engine *e, uint64_t timeout_ns);
-/* Returns 0, or -GW_E_STATE as reader_free() does. */
+/* Stops and frees the engine. Returns the same as reader_free(): 0, or -GW_E_STATE if a thread
+ * hangs. */
 int engine_free(struct engine *e, uint64_t timeout_ns);
 
 /* Returns the view of the last tick. The view lives as long as the engine; the next tick

@@ -21,7 +21,7 @@ int games_new(struct loop *loop, struct store *store,
 	      struct games **ret);
 void games_free(struct games *g);
 
-/* Registers a process as a game. A known pid is registered again.
+/* Registers a process as a game. If this pid is already registered, replaces the registration.
  * start_ticks is the start time of the process. ttl_ns UINT64_MAX: until the process exits. uid
  * is the caller; -1: a caller with the token. *ret_kept is true if the game is in the store and
  * survives a restart.

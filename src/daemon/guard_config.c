@@ -41,9 +41,9 @@ static unsigned file_order(const struct config_memory *m, const struct config_pl
 	return p->from == CONFIG_FILE ? i : CONFIG_FILES_MAX;
 }
 
-/* Warns about a setting in a file that is read before the file with the profile. The user may
- * have forgotten this setting, and the profile then seems to have no effect. A setting next to
- * the profile or in a later file is intended. */
+/* Warns about a setting that overrides the profile and is in a file that is read before the
+ * file with the profile. The user may have forgotten this setting, and the profile then seems
+ * to have no effect. A setting next to the profile or in a later file is intended. */
 static void warn_overridden(struct config_reader *r, const struct config_row *row,
 			    const char *value)
 {
@@ -66,7 +66,8 @@ static void warn_overridden(struct config_reader *r, const struct config_row *ro
 		    row->key, entry_text, r->c->guard_profile, profile->name, value);
 }
 
-/* Applies the presets of the profile. The place of the profile is stored as their origin. */
+/* Applies the presets of the profile. The origin of each preset is the place where the profile
+ * is set. */
 void guard_config_profile(struct config_reader *r)
 {
 	const struct config_place *at = &r->m->place[CONFIG_ID_guard_profile];
@@ -413,7 +414,7 @@ static bool make_entries(const struct config *c, struct policy *p)
 		if (e->table == GUARD_RULE && !make_rule(p, e))
 			return false;
 	}
-	/* A [[schedule]] may precede its worker. */
+	/* Make the schedules last, because a [[schedule]] may come before its worker. */
 	for (const struct guard_entry *e = m->entries; e; e = e->next)
 		if (e->table == GUARD_SCHEDULE)
 			make_schedule(p, e);
@@ -522,6 +523,8 @@ int guard_policy_parse(const char *toml, size_t n, struct policy *ret, char *mes
 	}
 	err = guard_config_make(&c, &s);
 	config_done(&c);
-	*ret = s.policy; /* the policy owns everything that the other settings point to */
+	/* the policy owns everything that the other settings point to, so nothing else must be
+	 * freed */
+	*ret = s.policy;
 	return err;
 }

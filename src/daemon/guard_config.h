@@ -13,14 +13,15 @@
 
 struct guard_settings {
 	struct policy policy;
-	enum guard_mode configured; /* the file's mode; policy.mode is the one in force */
+	/* mode in the configuration; policy.mode is the mode in force */
+	enum guard_mode configured;
 	bool health_enabled;
 	struct health_options health;
 	uint64_t health_interval_ns;
 	bool capacity_enabled;
 	struct budget_options budget;
 	const char *record;    /* NULL: nothing is recorded */
-	uint64_t record_limit; /* maximum size in bytes; 0: no limit */
+	uint64_t record_limit; /* maximum size of the recording in bytes; 0: no limit */
 };
 
 /* Makes the settings from a valid configuration. Returns 0, or -GW_E_NOMEM; *ret is then

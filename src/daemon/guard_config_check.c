@@ -109,7 +109,7 @@ static bool resumes(const struct guard_entry *e)
 static const struct {
 	enum policy_trait trait; /* trait of the kinds that need the key */
 	enum guard_key key;
-	bool to_resume; /* needed only if the guard resumes the worker */
+	bool to_resume; /* the key is needed only if the guard resumes the worker */
 	const char *what;
 } needs[] = {
 	{ KIND_UNIT, GUARD_KEY_match_unit, false, "the unit that is stopped and started" },
@@ -235,7 +235,8 @@ static void check_breadth(struct config_reader *r, const struct guard_entry *e)
 				key_name(keys[i]), guard_entry_text(e, keys[i]));
 }
 
-/* Only warns: some workers have nothing better. */
+/* Warns if only the process name identifies the worker. This is not an error, because some
+ * workers have no better condition. */
 static void warn_name_alone(struct config_reader *r, const struct guard_entry *e)
 {
 	if (!e->given[GUARD_KEY_match_name])
@@ -451,7 +452,7 @@ static void check_schedule_worker(struct config_reader *r, struct guard_entry *e
 	e->refused[GUARD_KEY_worker] = true;
 }
 
-/* Returns the number of time spans; 0 if one is invalid, which is then reported. */
+/* Returns the number of time spans; 0 if one of them is invalid, which was then reported. */
 static unsigned count_spans(struct config_reader *r, struct guard_entry *e)
 {
 	const struct config_list *l = &e->value[GUARD_KEY_evict].list;
@@ -604,7 +605,8 @@ void guard_config_check(struct config_reader *r)
 	warn_idle(r);
 }
 
-/* Only warns: the user who runs this check may not be the service's user. */
+/* Warns if the guard would not trust the pidfile. This is not an error, because the user who
+ * runs this check may not be the service's user. */
 static void warn_pidfile(struct config_reader *r, const struct guard_entry *e)
 {
 	const char *path = guard_entry_text(e, GUARD_KEY_match_pidfile);
@@ -619,7 +621,8 @@ static void warn_pidfile(struct config_reader *r, const struct guard_entry *e)
 	root_close(&root);
 }
 
-/* Only warns: the service starts without the file, but cannot authenticate to the worker. */
+/* Checks the pidfile and the token_file of each worker. Only warns: without its token_file the
+ * service starts, but cannot authenticate to the worker. */
 void guard_config_check_files(struct config_reader *r)
 {
 	for (const struct guard_entry *e = r->m->entries; e; e = e->next) {

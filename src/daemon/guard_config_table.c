@@ -39,7 +39,8 @@ static bool has_key(enum guard_table t, unsigned key)
 static const char match[] = "match.";
 #define MATCH (sizeof(match) - 1)
 
-/* True if n is this key, in the table or in its match table. */
+/* True if n has the name of this key. in_match: n is in the match table of the entry, not in
+ * the entry itself. */
 static bool is_named(unsigned key, bool in_match, const struct toml_node *n)
 {
 	const char *name = guard_keys[key].row.key;
@@ -77,7 +78,8 @@ static const char *other_table(bool in_match, const struct toml_node *n)
 	return NULL;
 }
 
-/* Finds match.NAME for NAME: "port" probably means "match.port". */
+/* Returns the key match.NAME for NAME, for an error message: with "port" the user probably
+ * meant "match.port". */
 static const char *find_in_match(enum guard_table t, const char *name)
 {
 	char full[CONFIG_SHOWN_MAX + MATCH];

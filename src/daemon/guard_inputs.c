@@ -16,7 +16,8 @@
 
 #define GPUS    SCENE_GPUS
 #define IDLE_NS (10 * NS_PER_S) /* after this time the power of an idle GPU is steady */
-#define CHANGE  0.1 /* relative change above which a figure is passed to the guard again */
+/* a figure is passed to the guard again if it changed by more than this ratio */
+#define CHANGE 0.1
 
 struct gpu_budget {
 	char uuid[96];
@@ -40,7 +41,7 @@ struct guard_inputs {
 	struct guard_inputs_parts *parts;
 	struct unattributed_use unattributed[GPUS];
 	char unattributed_why[GPUS][200];
-	/* bit n: reported that one process matches this worker and worker n */
+	/* bit n is set if it was reported that one process matches this worker and worker n */
 	uint32_t conflicts[POLICY_WORKERS];
 };
 
@@ -328,7 +329,8 @@ static void games_changed(void *arg, unsigned count)
 	struct guard_service *g = arg;
 
 	guard_service_games(g, count);
-	if (g->scenes) /* g->scenes is NULL while the games of an earlier run are loaded */
+	/* g->scenes is NULL while the games of an earlier run are loaded at the start */
+	if (g->scenes)
 		scene_thread_trigger(g->scenes);
 }
 

@@ -16,7 +16,7 @@
 struct guard_service;
 struct guard_inputs;
 
-/* Borrows g. Returns 0 or -GW_E_NOMEM. */
+/* Creates the inputs of the guard. Borrows g. Returns 0 or -GW_E_NOMEM. */
 int guard_inputs_new(struct guard_service *g, struct guard_inputs **ret);
 void guard_inputs_free(struct guard_inputs *b);
 
@@ -33,7 +33,7 @@ void guard_inputs_tick(struct guard_inputs *b, const struct view *v);
  * kernel log. */
 bool guard_inputs_is_new_xid(struct guard_inputs *b, const struct driver_event *e);
 
-/* The same as games_begin() and games_end(). */
+/* Work like games_begin() and games_end(). */
 int guard_inputs_game(struct guard_inputs *b, int64_t pid, uint64_t start_ticks,
 		      uint64_t ttl_ns, int64_t uid, const char *who, bool *ret_kept);
 int guard_inputs_game_end(struct guard_inputs *b, int64_t pid, int64_t uid);

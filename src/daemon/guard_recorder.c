@@ -14,17 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* number of scenes after which one is written in full, so that a part of the file can be read
- * alone */
+/* a whole scene is written after this many scenes that are written as changes, so that a part
+ * of the file can be read alone */
 #define WHOLE_SCENES 600
 
 struct guard_recorder {
 	struct guard *guard;
 	struct recording_file file;
-	bool rename_failed; /* a rename failed, and that was logged */
+	bool rename_failed; /* a rename failed and was already logged */
 	struct buf line;
 	struct scene last; /* recorded */
-	unsigned scenes;   /* number of scenes since one was written in full */
+	unsigned scenes;   /* number of scenes since the last whole scene was written */
 };
 
 /* ---- the file ---- */
@@ -34,7 +34,8 @@ static bool recorded(const struct guard_service *g)
 	return g->recorder->file.fd >= 0;
 }
 
-/* Writes the line. If that fails, the recording ends and the guard continues. */
+/* Writes the line to the recording. If writing fails, the recording ends and the guard
+ * continues. */
 static void record(struct guard_service *g)
 {
 	struct guard_recorder *t = g->recorder;

@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* a reload that has waited this long stops new orders, so that it can happen */
+/* if a reload has waited this long, no new orders are given, so that the reload can take
+ * place */
 #define HOLD_BACK_NS (5 * NS_PER_S)
 /* after a reload has waited this long, new orders are given again, because a contender may need
  * a GPU */
@@ -123,8 +124,9 @@ static void list_leaving(const struct guard_service *g, struct leaving *l)
 	}
 }
 
-/* Forgets a worker that left the configuration. Its record stays in the store if the worker is
- * evicted or held, because a person may resume it or add it again. */
+/* Removes a worker that left the configuration. Its record stays in the store if the worker is
+ * evicted or held, because a person may resume the worker or add it to the configuration
+ * again. */
 static void part_with_worker(struct guard_service *g, const struct guard_record *r,
 			     enum policy_kind kind)
 {

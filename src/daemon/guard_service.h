@@ -46,7 +46,7 @@ void guard_service_tick(struct guard_service *g, const struct view *v);
 /* Returns the guard's part of the view of this tick. */
 const struct guard_view *guard_service_view(struct guard_service *g);
 
-/* pass the struct guard_service as their `engine` argument */
+/* functions for requests; pass the struct guard_service as their argument `engine` */
 extern const struct guard_view_ops guard_service_ops;
 
 #endif

@@ -12,12 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XID_MOST           1024    /* limit; NVIDIA's Xid numbers are below 200 */
+/* counts are kept for Xid numbers below this limit; NVIDIA's are below 200 */
+#define XID_MOST           1024
 #define XID_UNKNOWN_NUMBER 999     /* number under which larger Xids are counted */
 #define KIND               "guard" /* kind of the documents in the store */
 _Static_assert(POLICY_WORKERS <= 32, "guard_service.unsaved has a bit per worker");
 
-#define SAFE_LEVEL 2 /* highest level that the worker can undo without a journal */
+/* highest level of an eviction that needs no journal, because the worker itself can undo it */
+#define SAFE_LEVEL 2
 
 /* ---- counts ---- */
 
@@ -311,8 +313,8 @@ static void keep_record(void *ctx, const struct guard_record *r)
 		save_record(g, (unsigned)worker, r);
 }
 
-/* Stores what an eviction order found out about the state to restore. The order waits once
- * until this is stored, and then continues. */
+/* Stores what an eviction order found out about the state to restore. The order waits until
+ * this is stored, only once, and then continues. */
 static void save_learnt(struct guard_service *g)
 {
 	struct guard_record r;
@@ -500,7 +502,7 @@ void guard_service_pump(struct guard_service *g)
 struct loading {
 	struct guard_service_records *to;
 	const struct guard_service *g;
-	unsigned others; /* records of workers in no configuration */
+	unsigned others; /* number of records of workers that are not in the configuration */
 };
 
 /* Loads a record. The number of records of removed workers is limited, so that configured

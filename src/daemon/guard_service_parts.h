@@ -43,8 +43,8 @@ struct guard_service_lock {
 	uint64_t retry_ns;
 };
 
-struct guard_recorder; /* the writable guard; private to guard_recorder.c */
-struct retired;        /* settings that a thread may still read */
+struct guard_recorder; /* has the guard that may be changed; private to guard_recorder.c */
+struct retired;        /* old settings that a thread may still read */
 
 /* Decisions and the records that the store must have before an order is given. */
 struct guard_service_journal {
@@ -76,7 +76,8 @@ struct guard_service_driver {
 	struct event_watch *watch;
 	struct loop_source *source;
 	struct event_queue events; /* filled by the watch thread */
-	char unwatched[80]; /* why no GPU is watched, as logged last; "": GPUs are watched */
+	/* reason that was last logged why no GPU is watched; "": GPUs are watched */
+	char unwatched[80];
 };
 
 /* Locks against a second service. */
@@ -130,21 +131,21 @@ static inline uint64_t guard_service_time_ns(const struct guard_service *g)
 {
 	return clock_mono_ns(g->config.clock);
 }
-uint64_t guard_service_real_ns(void); /* real clock; used for health only */
+uint64_t guard_service_real_ns(void); /* time of the real clock; used for health only */
 /* Emits an event with one sentence; returns its id. */
 uint64_t guard_service_log(struct guard_service *g, const char *severity, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Uses the mode that a person set. Logs what this process may not see. Switches to observe mode if another service uses the same
- * journal, and logs that. */
+/* Prepares settings for use: sets the mode that a person set, and logs what this process may
+ * not see. If another service uses the same journal, switches to observe mode and logs that. */
 void guard_service_fit(struct guard_service *g, struct guard_settings *s);
 
 /* guard_service_journal.c */
 /* Handles everything that follows from new input of the guard: decisions, records, orders. */
 void guard_service_pump(struct guard_service *g);
 void guard_service_log_decisions(struct guard_service *g);
-/* Adds a record to the store. Returns 0, or -GW_E_SIZE; then the store still has the older
- * record. */
+/* Adds a record to the store. Returns 0, or -GW_E_SIZE if the record is too large or the queue
+ * is full; the store then still has the older record. */
 int guard_service_keep(struct guard_service *g, const struct guard_record *r);
 void guard_service_forget(struct guard_service *g, const char *worker);
 /* call after guard_service_keep() if guard_service_pump() does not follow */
@@ -166,7 +167,8 @@ void guard_service_formers(const struct guard_service_records *r, const struct p
 			   struct scene_builder_formers *ret);
 /* Logs evicted workers of an earlier run that are not in this configuration. */
 void guard_service_log_missing(struct guard_service *g, const struct guard_service_records *r);
-/* Keeps who requested the last hold or eviction of a worker, and why; "" if that is unknown. */
+/* Stores who requested the last hold or eviction of a worker, and why (`by`); "" if that is
+ * unknown. */
 void guard_service_set_requested(struct guard_service *g, const char *worker, const char *by);
 const char *guard_service_requested(const struct guard_service *g, const char *worker);
 void guard_service_give_notes(struct guard_service *g, const struct guard_service_records *r,
@@ -178,7 +180,7 @@ void guard_counts_load(struct guard_counters *t, struct store *s, const struct p
 /* Loads the Xid counts of a GPU; only the first call per GPU reads the store. */
 void guard_counts_load_xids(struct guard_counters *t, struct store *s, const char *uuid);
 
-/* Count and store the new counts. */
+/* Count a decision or an Xid, and store the new counts. */
 void guard_counts_add(struct guard_counters *t, struct store *s, const char *worker,
 		      const struct guard_decision *d);
 void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
@@ -191,7 +193,8 @@ int guard_recorder_new(struct guard_service *g,
 void guard_recorder_free(struct guard_service *g);
 /* Opens the recording that g->settings names, or keeps it open if the file is the same. */
 void guard_service_record_open(struct guard_service *g);
-/* The same as guard_change_policy(), but recorded. Call it before g->settings changes. */
+/* Works like guard_change_policy(), and records the change. Call it before g->settings
+ * changes. */
 int guard_service_change(struct guard_service *g, const struct guard_settings *next,
 			 const struct guard_service_records *r);
 void guard_service_observe(struct guard_service *g, const struct scene *s);
@@ -209,7 +212,8 @@ void guard_service_reason(struct guard_service *g, const char *uuid, enum guard_
 int guard_service_trust(struct guard_service *g, const char *uuid, uint64_t now);
 void guard_service_heat(struct guard_service *g, const char *uuid, unsigned heat,
 			const char *why, uint64_t now);
-/* Sets when a reason ends. Not recorded, because no decision depends on it. */
+/* Sets the time at which a reason is expected to end, and the sentence about that. Not
+ * recorded, because no decision depends on it. */
 void guard_service_reason_ends(struct guard_service *g, const char *uuid, enum guard_reason r,
 			       const char *clears, uint64_t clears_ns);
 void guard_service_foreign(struct guard_service *g, const char *uuid, const char *holder);
@@ -230,9 +234,9 @@ int guard_service_device_of(const struct guard_service *g,
 void guard_service_count_eviction(struct guard_service *g, const struct guard_decision *d);
 
 int guard_service_events_open(struct guard_service *g);
-/* Logs why no event can arrive, once per cause. */
+/* If no driver event can arrive, logs why, once per cause. */
 void guard_service_events_check(struct guard_service *g);
-/* Stops the watch thread; -GW_E_STATE: it hangs */
+/* Stops the watch thread. Returns 0, or -GW_E_STATE if the thread hangs. */
 int guard_service_events_stop(struct guard_service *g);
 void guard_service_events_close(struct guard_service *g);
 /* Handles an Xid. past: it is older than this run and only changes the GPU's health. */
@@ -241,7 +245,7 @@ void guard_service_xid(struct guard_service *g, const struct driver_event *e, bo
 /* guard_service_health.c: i is the device index */
 void guard_service_health_read(struct guard_service *g, unsigned i, const struct gw_device *d);
 void guard_service_health_forget(struct guard_service *g, unsigned i);
-/* past: the event is older than this run. */
+/* Handles a driver event. past: the event is older than this run. */
 void guard_service_health_event(struct guard_service *g, const struct driver_event *e,
 				bool past);
 void guard_service_health_swapped(struct guard_service *g); /* call after g->settings changed */
@@ -274,7 +278,8 @@ void guard_service_lock_close(struct guard_service *g);
 void guard_mode_load(struct guard_service *g);
 /* Replaces the configured mode of new settings by the mode that a person set. */
 void guard_mode_fit(const struct guard_service *g, struct guard_settings *s);
-/* Stores the choice; it is on disk when the journal has been written. mode NULL: none. */
+/* Stores the mode that a person chose; NULL: back to the configured mode. The choice is on disk
+ * when the journal has been written. */
 void guard_mode_choose(struct guard_service *g, const enum guard_mode *mode, const char *who);
 
 /* guard_reload.c: call these only where no worker index is in use. */
@@ -283,7 +288,7 @@ void guard_reload_try(struct guard_service *g);
 void guard_reload_mode(struct guard_service *g);
 bool guard_reload_waits(const struct guard_service *g); /* true: give no new orders */
 void guard_reload_drop(struct guard_service *g);        /* drops the waiting settings */
-/* call when no thread is left that reads the settings */
+/* frees the old settings; call it when no thread reads them any more */
 void guard_reload_close(struct guard_service *g);
 
 #endif

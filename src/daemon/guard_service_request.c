@@ -30,7 +30,7 @@ void guard_service_set_requested(struct guard_service *g, const char *worker, co
 			slot = r;
 			break;
 		}
-		/* A slot of a worker that a reload removed is free, too. */
+		/* The slot of a worker that a reload removed counts as free. */
 		if (!slot && policy_find_worker(&g->settings->policy, r->worker) < 0)
 			slot = r;
 	}
@@ -48,8 +48,8 @@ const char *guard_service_requested(const struct guard_service *g, const char *w
 	return "";
 }
 
-/* Notes who requested a hold or an eviction. A hold evicted is stronger than a later eviction,
- * so its text stays. */
+/* Stores who requested a hold or an eviction. If the worker is already held evicted, a later
+ * request to evict does not replace the name, because the hold is stronger. */
 static void note_requester(struct guard_service *g, unsigned worker, enum guard_request what,
 			   const char *who)
 {
@@ -224,7 +224,8 @@ static int op_game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct gua
 		return err;
 	guard_service_for(g, by->uid);
 	err = guard_inputs_game(g->inputs, *pid, start_ticks, ttl_ns, by->uid, by->who, &kept);
-	guard_service_for(g, -1); /* resets the user, in case no game was added that used it */
+	/* reset the user: if no game was added, the next input would still have this user */
+	guard_service_for(g, -1);
 	snprintf(text, sizeof(text), "process %lld is registered as a game", (long long)*pid);
 	if (!err) {
 		audit(g, by->who, text);

@@ -131,8 +131,8 @@ static uint64_t number_at(const struct json_doc *list, size_t i, int64_t max)
 	return number_of(json_doc_at(list, "", i), "", max);
 }
 
-/* True if the record is from an earlier boot. A process with the recorded pid and start time is
- * then a different one. */
+/* True if the record is from an earlier boot. A process that now has the recorded pid and start
+ * time is then a different process. */
 static bool is_old(const struct json_doc *o)
 {
 	const char *boot = json_doc_string(o, "boot");

@@ -15,7 +15,7 @@ void guard_record_boot(char out[static 64]);
 /* What is recorded about a worker in addition to struct guard_record. */
 struct guard_record_more {
 	char kind[24]; /* "": unknown */
-	bool past;     /* from another boot; set when the record is read, never written */
+	bool past;     /* the record is from another boot; set when it is read, never written */
 	char requested_by
 		[256]; /* who requested the last hold or eviction, and why; "": unknown */
 	/* restore data in the format of the worker's kind; may be "" */
@@ -33,7 +33,7 @@ int guard_record_read(const char *json, struct guard_record *ret,
 /* A reservation with the start time of its owner process and the wall time of its end (0: no
  * end). */
 struct guard_room_record {
-	struct guard_reservation room; /* only id, gpu, bytes and pid */
+	struct guard_reservation room; /* only the members id, gpu, bytes and pid are stored */
 	uint64_t start_ticks, until_wall_ns;
 };
 void guard_room_write(struct buf *out, const struct guard_room_record *r);
@@ -46,7 +46,8 @@ struct guard_game_record {
 	uint64_t start_ticks;
 };
 void guard_game_write(struct buf *out, const struct guard_game_record *r);
-/* Returns 0, or -GW_E_PARSE, also for a game from another boot. */
+/* Reads a game. Returns 0, or -GW_E_PARSE if the text is invalid or the game is from another
+ * boot. */
 int guard_game_read(const char *json, struct guard_game_record *ret);
 
 #endif

@@ -43,8 +43,8 @@ struct manage_entry manage_entry_begin(const struct manage_entry *old,
 	snprintf(e.uuid, sizeof(e.uuid), "%s", o->uuid);
 	snprintf(e.who, sizeof(e.who), "%s", o->who);
 	memcpy(e.after, o->value, sizeof(e.after));
-	/* The old value is the value before gpuward's first change. If another program changed
-	 * the setting since then, the old value is the one that the other program set. */
+	/* `before` is the value before gpuward's first change. If another program changed the
+	 * setting since then, `before` is the value that the other program set. */
 	memcpy(e.before, ours ? old->before : before, sizeof(e.before));
 	if (ours)
 		memcpy(e.earlier, old->after, sizeof(e.earlier));
@@ -277,7 +277,8 @@ static void row_undo(struct manage_journal *j, struct row *w)
 		return;
 	}
 	*w = (struct row){ .e = w->undo };
-	/* if this fails, the store keeps the newer document, which also works: see `earlier` */
+	/* if this fails, the store keeps the newer document, which can also be restored: see
+	 * manage_entry.earlier */
 	row_save(j, &w->e);
 }
 

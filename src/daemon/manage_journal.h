@@ -45,7 +45,7 @@ struct manage_journal_ops {
 
 struct manage_journal;
 
-/* Borrows ops and clock. Returns 0 or -GW_E_NOMEM. */
+/* Creates a journal. Borrows ops and clock. Returns 0 or -GW_E_NOMEM. */
 int manage_journal_new(const struct manage_journal_ops *ops, void *arg,
 		       const struct clock *clock, struct manage_journal **ret);
 void manage_journal_free(struct manage_journal *j);
@@ -85,7 +85,7 @@ enum manage_fate {
 	MANAGE_FATE_NONE,  /* there is no entry */
 	MANAGE_FATE_STAYS, /* entry stays: the setting must still be restored */
 	MANAGE_FATE_ENDS,  /* entry is deleted: nothing to restore */
-	/* entry has its state from before the order, because the order was not carried out */
+	/* the order was not carried out: the entry returns to its state before the order */
 	MANAGE_FATE_UNDONE,
 };
 enum manage_fate manage_entry_fate(const struct manage_order *o, const struct manage_result *r);

@@ -41,7 +41,8 @@ static int64_t inner_pid(const struct root *root, int64_t pid)
 	return n > 1 ? inner : 0;
 }
 
-/* Returns the pid in our namespace for a pid that the client names; 0 if it is unknown. */
+/* Returns the pid in our namespace for the pid `named` that a client sent; 0 if it is
+ * unknown. */
 static int64_t outer_pid(const struct root *root, int64_t named, const struct guard_client *by)
 {
 	int64_t inside;

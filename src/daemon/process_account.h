@@ -14,7 +14,8 @@ struct process_account;
 struct process_account *process_account_new(unsigned devices);
 void process_account_free(struct process_account *a);
 
-/* Forgets the GPU at position i: another GPU has its place. */
+/* Forgets what is known about the GPU at position i, because another GPU has this position
+ * now. */
 void process_account_reset(struct process_account *a, unsigned i);
 
 /* Moves the energy counter of GPU i by what an earlier run of the service counted. */

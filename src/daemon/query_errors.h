@@ -23,16 +23,19 @@
 struct query_errors {
 	/* failed readings since the figure began to fail; 0: the figure works */
 	uint32_t failed[QUERY_FIGURES];
-	uint8_t good[QUERY_FIGURES]; /* readable ticks in a row since then */
+	/* number of readable ticks in a row since the last failure */
+	uint8_t good[QUERY_FIGURES];
 };
 
 /* One call that began to fail (or works again), with the figures that it returns. */
 struct query_change {
 	bool fails;
-	const char *call;  /* "nvmlDeviceGetPowerUsage", or the backend if it has no calls */
+	/* name of the call, such as "nvmlDeviceGetPowerUsage", or of the backend if it has no
+	 * calls */
+	const char *call;
 	char figures[256]; /* keys of quantities, separated by ", " */
 	enum gw_absence why;
-	uint32_t failed; /* failed readings, if it works again */
+	uint32_t failed; /* if the call works again: number of readings that failed */
 };
 
 /* Evaluates the report d of this tick and the absence reason of its process list. Calls

@@ -14,7 +14,7 @@
 
 #define JOBS     16
 #define REQUESTS 16
-/* pauses before the GPUs are opened again after a failure */
+/* shortest and longest pause before the GPUs are opened again after a failure */
 #define RETRY_LEAST_NS (1 * NS_PER_S)
 #define RETRY_MOST_NS  (30 * NS_PER_S)
 /* time between two readings of the environment; the same as for the HEALTH tier */
@@ -50,7 +50,8 @@ struct reader {
 	unsigned jobs;
 	uint64_t interval_ns;
 	uint64_t look_until_ns; /* see reader_look() */
-	/* no utilisation is read; a round with it is due at once; the last round read it */
+	/* SM utilisation of a process that is alone on its GPU: not read; a round that reads it is
+	 * due at once; the last round read it */
 	enum { LOOK_NONE, LOOK_DUE, LOOK_READ } look;
 	/* Used by the main thread only. */
 	struct reading *shown;
@@ -474,7 +475,7 @@ static void reader_run(void *arg)
 			if (clock_mono_ns(r->clock) >= due)
 				due = next_due(r, due);
 		} while (!sleep_until(r, due));
-		do_requests(r); /* last requests, such as restoring settings */
+		do_requests(r); /* handle the last requests, such as restoring settings */
 		reader_close(r);
 	}
 }
@@ -500,7 +501,7 @@ static void reading_arrived(void *arg, int fd, uint32_t events)
 			r->config.failed(r->config.arg, failure);
 		return;
 	}
-	/* ready() stops using the previous reading. */
+	/* After this call the previous reading is no longer used. */
 	r->config.ready(r->config.arg, x);
 	mailbox_lock(&r->box);
 	r->empty = r->shown;

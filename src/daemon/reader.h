@@ -25,11 +25,11 @@ struct metering {
 	struct metering_device {
 		pthread_mutex_t lock;
 		struct energy_total total;
-		bool hung; /* hung when the meter started: not measured */
+		bool hung; /* the GPU hung when the meter started, so it is not measured */
 	} * device;
 };
 
-/* The result of one round. The main thread owns it until it takes the next one. */
+/* The result of one round. The main thread owns a reading until it takes the next reading. */
 struct reading {
 	struct gw_snapshot *snap;
 	struct gw_process_list *processes;
@@ -84,7 +84,7 @@ enum reader_request {
 	READER_LET_GO,
 	READER_RESUME,
 	READER_CAME,   /* a driver was loaded: open it at once */
-	READER_GONE,   /* a driver is being removed: close it, retry later */
+	READER_GONE,   /* a driver is being removed: close it now, try to open it later */
 	READER_RETIRED /* the main thread no longer uses `metering` */
 };
 int reader_send_request(struct reader *r, enum reader_request what);
@@ -93,8 +93,9 @@ int reader_send_request(struct reader *r, enum reader_request what);
  * full. */
 int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void *arg);
 
-/* Until this monotonic time, each round reads the SM utilisation of every process; otherwise only
- * on GPUs with several processes. If `now` and the last round did not read it, a round begins at once. */
+/* Makes each round until this monotonic time read the SM utilisation of every process; later
+ * rounds read it only on GPUs with several processes. If `now` is set and the last round did
+ * not read it, a round begins at once. */
 void reader_look(struct reader *r, uint64_t until_ns, bool now);
 
 /* Returns the energy of device i in joules; *ret_seconds is the measured time. */

@@ -31,10 +31,12 @@ void recording_state(struct buf *out, const struct guard *g);
  * NULL. */
 void recording_worker(struct buf *out, unsigned worker, const char *name,
 		      const struct guard_record *record);
-/* A change of policy is written as swap, then policy and workers, then swapped. */
+/* A change of policy is written by recording_swap(), then recording_policy() and
+ * recording_worker() for each worker, then recording_swapped(). */
 void recording_swap(struct buf *out);
 void recording_swapped(struct buf *out, enum guard_mode mode, uint64_t now_ns);
-/* worker: index of the worker that waits for the outcome; -1: no worker waits. */
+/* Writes the outcome of an order. worker: index of the worker that waits for the outcome; -1:
+ * no worker waits. */
 void recording_outcome(struct buf *out, const struct guard_outcome *o, int worker,
 		       uint64_t now_ns);
 void recording_stop(struct buf *out, uint64_t now_ns);
@@ -48,7 +50,8 @@ void recording_trust(struct buf *out, const char *gpu, uint64_t now_ns);
 void recording_heat(struct buf *out, const char *gpu, unsigned heat, const char *why,
 		    uint64_t now_ns);
 void recording_foreign(struct buf *out, const char *gpu, const char *holder, uint64_t now_ns);
-/* id: given by the guard; 0: the reservation was refused. */
+/* Writes a request for a reservation. id: the id that the guard gave to the reservation; 0: the
+ * guard refused it. */
 void recording_reserve(struct buf *out, const char *gpu, uint64_t bytes, int64_t pid,
 		       uint64_t ttl_ns, uint64_t id, uint64_t now_ns);
 void recording_reserve_restore(struct buf *out, const struct guard_reservation *r);

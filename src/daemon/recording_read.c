@@ -23,8 +23,9 @@ struct recording_reader {
 	struct policy given;
 	/* policy of the recording; NULL: the recording has none, or the replay is dry */
 	struct policy *own;
-	struct policy *coming; /* its next policy, between swap and swapped */
-	struct buf text;       /* lines of a policy that is being read */
+	/* next policy of the recording, while the lines between swap and swapped are read */
+	struct policy *coming;
+	struct buf text; /* lines of a policy that is being read */
 	bool dry;
 	struct guard *guard;
 	struct scene scene;
@@ -478,7 +479,8 @@ static int read_reason(struct recording_reader *t, const struct words *w)
 
 static int read_trust(struct recording_reader *t, const struct words *w)
 {
-	/* Refused again, if it was refused. */
+	/* Ignore the error: if the recorded guard refused the request, this guard refuses it
+	 * again. */
 	(void)guard_trust_gpu(t->guard, w->word[2], w->number[1]);
 	return 0;
 }
@@ -611,7 +613,8 @@ static int read_state(struct recording_reader *t, const char *line)
 	if (!t->guard && make_guard(t) != 0)
 		return -GW_E_NOMEM;
 	r = guard_state_read(&t->state, t->guard, line);
-	t->in_state = r <= 0; /* an incomplete state is not usable */
+	/* false after the last state line; an incomplete state cannot be used */
+	t->in_state = r <= 0;
 	if (r <= 0)
 		return r;
 	guard_verdicts(t->guard, &s);
@@ -663,7 +666,8 @@ static int read_scene(struct recording_reader *t, const char *line)
 static int read_words(struct recording_reader *t, const char *line)
 {
 	static const struct {
-		const char *word, *form; /* NULL: several, which its function checks */
+		/* form: see words_fit(); NULL: several forms, checked by read() */
+		const char *word, *form;
 		int (*read)(struct recording_reader *t, const struct words *w);
 		bool before; /* allowed before the guard exists */
 	} kinds[] = {

@@ -11,10 +11,10 @@
 
 struct scene_thread;
 
-/* Starts the thread. Borrows ctx and p; f is as in scene_builder_recall(). ready is called on
- * the main thread with a scene that is valid until the next one. ready returns the monotonic
- * time of the next scene (UINT64_MAX: when a process opens a GPU); *ret_utilisation says
- * whether to read utilisation.
+/* Starts the thread. Borrows ctx and p; f has the same meaning as in scene_builder_recall().
+ * ready is called on the main thread with a scene that is valid until the next call of ready.
+ * ready returns the monotonic time of the next scene (UINT64_MAX: when a process opens a GPU);
+ * *ret_utilisation says whether to read utilisation.
  * Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int scene_thread_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 		     const struct scene_builder_formers *f,
@@ -35,8 +35,8 @@ bool scene_thread_settled(struct scene_thread *k);
  * loop. */
 void scene_thread_take(struct scene_thread *k);
 
-/* trigger builds a scene now, after a request. pause builds none while the drivers are
- * released. */
+/* scene_thread_trigger() makes the thread build a scene now, after a request. While
+ * scene_thread_pause() is on, the thread builds no scene, because the drivers are released. */
 void scene_thread_trigger(struct scene_thread *k);
 void scene_thread_pause(struct scene_thread *k, bool on);
 

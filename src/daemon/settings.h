@@ -43,7 +43,7 @@ void settings_restore(struct settings *s);
  * everything before the reader stops. */
 void settings_close(struct settings *s);
 
-/* The same as view_ops.manage and view_ops.managed. */
+/* Work like view_ops.manage and view_ops.managed. */
 int settings_order(struct settings *s, const struct manage_order *order);
 int settings_result(struct settings *s, int ticket, struct manage_result *ret);
 

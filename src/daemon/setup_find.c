@@ -13,8 +13,9 @@
 #include <strings.h>
 
 #define TCP_LISTEN_STATE 0x0A
-#define PORTS            16 /* listening ports per process that are compared */
-#define COMMAND_SIZE     16384
+/* maximum number of listening ports per process that are compared */
+#define PORTS        16
+#define COMMAND_SIZE 16384
 
 const struct setup_sign setup_signs[] = {
 #define S(symbol, title, programs, word, modules, place, ports, variable, needs, text, stuck) \
@@ -133,7 +134,8 @@ static bool sign_fits(const struct setup_sign *s, const struct setup_process *p)
 		return false;
 	if (s->word && !has_word(p, s->word))
 		return false;
-	/* the name of such a program is the place itself */
+	/* the name of such a program is too common: its path or working folder must contain
+	 * s->place */
 	return !s->place || has_text(script, s->place) || has_text(p->folder, s->place);
 }
 
@@ -426,7 +428,7 @@ static bool is_found_on(const struct setup_servers *all, unsigned port)
 	return false;
 }
 
-/* Only ports that few other programs use. */
+/* True for a port that few other programs use. */
 static bool is_distinctive(unsigned port)
 {
 	return port != 8080 && port != 8000 && port != 5000;

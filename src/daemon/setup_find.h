@@ -38,12 +38,13 @@ struct setup_server {
 	char container[72]; /* id or name */
 	char cgroup[256];   /* SETUP_USER_UNIT */
 	char command[160];  /* as match.command sees it */
-	char script[160];   /* path of its program or script, as far as it is known */
-	unsigned port;      /* where clients reach it, as far as the command line shows */
-	bool listens;       /* a process of this server listens on that port */
-	bool lacks;         /* it was started without an option that the guard needs */
-	bool stuck;         /* its API cannot evict it */
-	char model[160];    /* the .kcpps file of a KoboldCpp; "": none */
+	char script[160];   /* path of the server's program or script, as far as it is known */
+	/* port on which clients reach the server, as far as the command line shows */
+	unsigned port;
+	bool listens;    /* a process of this server listens on that port */
+	bool lacks;      /* the server was started without an option that the guard needs */
+	bool stuck;      /* its API cannot evict it */
+	char model[160]; /* the .kcpps file of a KoboldCpp; "": none */
 };
 
 /* A process that listens on the usual port of a kind, but does not look like that kind. */
@@ -82,7 +83,8 @@ bool setup_unit_of(const char *cgroup, struct setup_server *ret);
 /* Searches /proc below root.  Returns 0 or a negative gw_error. */
 int setup_find(const struct root *root, struct setup_servers *ret);
 
-/* Returns the process that listens on this port (0: not visible), or -1 if no socket does. */
+/* Returns the pid of the process that listens on this port (0: the process is not visible), or
+ * -1 if nothing listens there. */
 int64_t setup_port_user(const struct root *root, unsigned port, char *name, size_t size);
 
 #endif

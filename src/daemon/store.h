@@ -63,7 +63,8 @@ void store_set_count(struct store *s, const char *key, double value);
 uint64_t store_last_event(struct store *s);
 /* Adds an event. Returns its id: e->id if that is above the last id, else the next id. */
 uint64_t store_add_event(struct store *s, const struct view_event *e);
-/* Returns the id after which the last max events follow; ids have gaps. */
+/* Returns the id after which exactly the last max events follow. Ids have gaps, so the caller
+ * cannot compute it. */
 uint64_t store_events_after(struct store *s, unsigned max);
 /* Passes the events with an id above `after` to each, oldest first. Returns their number, or
  * -GW_E_IO. */
@@ -77,8 +78,8 @@ int store_put_document(struct store *s, const char *kind, const char *id, const 
  * -GW_E_IO. */
 int store_each_document(struct store *s, const char *kind, unsigned max,
 			void (*each)(void *arg, const char *id, const char *json), void *arg);
-/* As store_each_document(), but reads a file without opening a store. Another process may have
- * the file open. Nothing is written. */
+/* Works like store_each_document(), but reads a file without opening a store. Another process
+ * may have the file open. Nothing is written. */
 int store_peek(const char *path, const char *kind, unsigned max,
 	       void (*each)(void *arg, const char *id, const char *json), void *arg);
 void store_delete_document(struct store *s, const char *kind, const char *id);
@@ -96,9 +97,10 @@ void store_add_reading(struct store *s, const char *uuid, uint64_t wall_ns,
  * data older than ten seconds is certain to be stored. */
 void store_save(struct store *s);
 
-/* The same as view_ops.history, from the file and from unwritten data. Seconds are kept for a
- * day, minutes for 30 days, hours for five years. step_ns 0: single readings, each with span 0.
- * Otherwise buckets of step_ns, aligned to 1970, or coarser buckets if only those exist. */
+/* Works like view_ops.history. Reads the file and the data that is not written yet. Seconds are
+ * kept for a day, minutes for 30 days, hours for five years. step_ns 0: returns single
+ * readings, each with span 0. Otherwise returns buckets of step_ns, aligned to 1970, or coarser
+ * buckets if only those exist. */
 int store_history(struct store *s, const char *uuid, enum view_history column,
 		  uint64_t from_wall_ns, uint64_t to_wall_ns, uint64_t step_ns,
 		  struct view_point *out, unsigned max, uint64_t *ret_step_ns);

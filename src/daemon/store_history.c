@@ -177,7 +177,7 @@ static void end_buckets(struct store *s, struct history *h, uint64_t t_ms)
 struct resume_history {
 	struct history *h;
 	unsigned tier;
-	uint64_t before_ms; /* anything later is in the future */
+	uint64_t before_ms; /* readings from this time on are in the future and are not used */
 };
 
 static void copy_row(struct block *to, const struct block *from)

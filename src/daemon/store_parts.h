@@ -83,7 +83,7 @@ struct history {
 	uint64_t last_ms;        /* latest reading; 0: none */
 	bool fed;                /* a reading was added since the start */
 	unsigned refused;        /* consecutive readings that went back in time */
-	uint64_t refused_ms;     /* time of the last of these */
+	uint64_t refused_ms;     /* time of the last reading that went back in time */
 	uint64_t saved_ms;       /* time at which the row of readings was last queued */
 	struct block row[TIERS]; /* current rows */
 	bool ended[TIERS];       /* the bucket of last_ms is already in the row */
@@ -157,7 +157,8 @@ struct store {
 	_Atomic bool usable; /* open for writing */
 	_Atomic bool known;  /* the caller knows the contents of the file */
 
-	struct mailbox box; /* its lock protects the members from here to notice */
+	/* the lock of the mailbox protects the members from here to `notice` */
+	struct mailbox box;
 	struct store_progress progress;
 	bool loaded;         /* the counts include those of the file */
 	uint64_t file_event; /* last event of the file */

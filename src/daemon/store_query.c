@@ -17,7 +17,8 @@
 /* A row that is in memory or in the queue. */
 struct overlay {
 	uint64_t begin_ms;
-	const struct block *block; /* in memory; NULL: encoded in data */
+	/* the row, if it is in memory; NULL: the row is encoded in `data` */
+	const struct block *block;
 	const char *data;
 	size_t size;
 };

@@ -136,8 +136,9 @@ void store_commit(struct store *s)
 	}
 }
 
-/* True if writing failed. waits false: the last attempt failed and included everything that is
- * wanted. waits true: an attempt after number `attempts` failed. */
+/* True if writing failed. With `waits`, an attempt after number `attempts` must have failed.
+ * Without `waits`, the last attempt must have failed and must have included the batches up to
+ * number `wanted`. */
 static bool has_failed(const struct store *s, uint64_t wanted, uint64_t attempts, bool waits)
 {
 	return s->progress.failing &&

@@ -20,7 +20,7 @@
 
 #define BACKOFF_S     1
 #define BACKOFF_MAX_S 60
-/* maximum step per batch; a batch is written every ten seconds */
+/* maximum step of the horizon per batch; a batch is written every ten seconds */
 #define HORIZON_MS   (UINT64_C(600) * 1000)
 #define OLD_ROWS     "64" /* maximum number of rows deleted per batch and tier */
 #define LARGE_BUFFER (64u << 10)
@@ -320,7 +320,7 @@ static void take_front(struct store *s)
 			buf_add(back, front->p, front->len);
 			empty_buffer(front);
 		} else {
-			all = false; /* it is taken in the next round */
+			all = false; /* this part of the batch is taken in the next round */
 		}
 	}
 	take_counts(s);

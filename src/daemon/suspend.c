@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define RETRY_NS    (60 * NS_PER_S)
-#define IN_SIZE     (64 * 1024) /* more than the largest accepted message */
+#define IN_SIZE     (64 * 1024) /* larger than any message that is accepted */
 #define OUT_SIZE    2048
 #define FDS         4 /* maximum number of descriptors per read; only one is requested */
 #define BUS_PATH    "/run/dbus/system_bus_socket"
@@ -188,7 +188,8 @@ static bool handle_message(struct logind *l, const struct bus_message *m)
 	} else if (is_signal(m) && bus_read_bool(m, &going) == 0) {
 		set_going(l, going);
 		return going || request_lock(l);
-	} else if (is_owner_change(m)) { /* a new logind does not report the end of a suspend */
+	} else if (is_owner_change(m)) {
+		/* logind restarted: it will not report the end of a suspend that began before */
 		set_going(l, false);
 		return request_lock(l);
 	}
@@ -392,7 +393,8 @@ static void logind_changed(void *arg, bool going)
 {
 	struct suspend *d = arg;
 
-	d->going = d->waited = going; /* when awake, logind does not wait */
+	/* waited: logind waits for the service only before a suspend */
+	d->going = d->waited = going;
 	if (going)
 		begin_suspend(d);
 	else

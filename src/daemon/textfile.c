@@ -33,7 +33,8 @@ static int write_temp(const struct textfile *f, const char *text, size_t n)
 {
 	int fd, err;
 
-	/* The folder may belong to node_exporter: what another user put there is not opened. */
+	/* The folder may belong to node_exporter. Remove a file that another user may have put
+	 * there, instead of opening it. */
 	if (unlink(f->temp) != 0 && errno != ENOENT)
 		return -1;
 	fd = open(f->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);

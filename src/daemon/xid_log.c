@@ -10,7 +10,8 @@
 #include <string.h>
 
 #define PAST 256 /* maximum number of Xids kept from before the start */
-/* number of recent Xids that are kept, to recognise them in the other source */
+/* number of recent Xids that are kept, to notice if the other source (kernel log or driver)
+ * reports the same Xid */
 #define RECENT 16
 /* reports of the same Xid by both sources within this time count as one */
 #define SAME_NS (5 * NS_PER_S)
@@ -57,8 +58,8 @@ const char *xid_log_state(const struct xid_log *l)
 	return l->state;
 }
 
-/* True if the other source has not reported this Xid yet. Each report pairs with at most one
- * report of the other source, so two Xids in a row count as two. */
+/* True if the other source (kernel log or driver) has not reported this Xid yet. Each report
+ * pairs with at most one report of the other source, so two Xids in a row count as two. */
 static bool is_new(struct xid_log *l, const char *uuid, unsigned xid, bool by_log, uint64_t ns)
 {
 	for (unsigned i = 0; i < RECENT; i++) {

@@ -1,8 +1,8 @@
 /* xid_log: Xids from the kernel log, in addition to those that drivers report.
  *
- * Entries that are in the log at the first tick count as past; only those since the driver was
- * last loaded are used. Later entries are followed, for drivers that report no events. An Xid
- * in both sources is reported once. */
+ * Entries that are in the log at the first tick count as past; only entries since the driver
+ * was last loaded are used. Later entries are read at each tick, for drivers that report no
+ * events. An Xid that both the kernel log and the driver report is passed on once. */
 #ifndef GW_DAEMON_XID_LOG_H
 #define GW_DAEMON_XID_LOG_H
 

@@ -21,7 +21,8 @@
 #define GONE_RETRY_NS    (5 * NS_PER_S)
 #define ASLEEP_RETRY_NS  (5 * NS_PER_S) /* a retry reads only sysfs */
 #define EVENTS_ROUND_NS  NS_PER_S
-#define EVENTS_GRACE_NS  (3 * NS_PER_S) /* used if the context has no deadline */
+/* how long to wait for the event watcher if the context has no deadline */
+#define EVENTS_GRACE_NS (3 * NS_PER_S)
 
 /* Runs fn(arg) on the call thread, or on the caller's thread if there is no call thread.
  * Returns false if fn has not returned by the deadline. */
@@ -496,7 +497,7 @@ static void slot_set_ended(struct slot *s)
 /* True if the slot can be used now. Takes over a reading that ended late. */
 static bool slot_is_idle(const struct gw_ctx *ctx, struct slot *s)
 {
-	/* A backend that hangs in open or close owns its devices. */
+	/* While a backend hangs in open or close, its devices cannot be used. */
 	if (s->thread &&
 	    (opener_of(s->d->backend)->stalled || !call_thread_wait(s->thread, 0))) {
 		slot_set_stalled(ctx, s);
@@ -513,7 +514,8 @@ static void run_slot(void *arg)
 
 	slot_take(s);
 	s->fn(s);
-	s->done = s->d->r; /* before slot_give(): afterwards the sampler may use the device */
+	/* copy this before slot_give(), because afterwards the sampler may use the device */
+	s->done = s->d->r;
 	slot_give(s);
 }
 

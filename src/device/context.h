@@ -24,10 +24,10 @@
 /* The state of the last reading of a device. */
 enum slot_reading {
 	SLOT_READ, /* it ended */
-	/* It takes longer than the deadline, but each of its calls returns in time. `last` is an
-	 * earlier reading, and its times say how old it is. */
+	/* The reading takes longer than the deadline, but each of its driver calls returns in
+	 * time. `last` is an earlier reading; the times in `last` say how old it is. */
 	SLOT_LATE,
-	SLOT_STALLED, /* one of its calls does not return */
+	SLOT_STALLED, /* a driver call of the reading does not return */
 };
 
 struct slot {
@@ -108,7 +108,8 @@ struct gw_ctx {
 	struct host_report host_report; /* read at host_ns */
 	uint64_t host_ns;
 	struct call_cost_table cost; /* cost of NVML calls; atomic, not guarded by the lock */
-	atomic_ulong init_failures;  /* of NVML; not under the lock */
+	/* failed attempts to initialise NVML; atomic, not guarded by the lock */
+	atomic_ulong init_failures;
 	struct context_error error;
 };
 
@@ -134,8 +135,8 @@ void context_driver_changed(struct gw_ctx *ctx, bool gone);
 void slot_take(struct slot *s);
 void slot_give(struct slot *s);
 
-/* Like slot_take(), but never waits, because a call may hang. Returns false if the device is in
- * use. */
+/* Works like slot_take(), but never waits, because the thread that uses the device may hang in
+ * a call. Returns false if the device is in use. */
 bool slot_try(struct slot *s);
 
 /* Keeps the backend of o unchanged until opener_release(). The holder must check
@@ -170,7 +171,7 @@ void context_number_cuda(struct gw_ctx *ctx);
  * bytes. */
 enum gw_cause context_cause(const struct gw_ctx *ctx, char *out, size_t size);
 
-/* The context that a snapshot belongs to. */
+/* Returns the context that a snapshot belongs to. */
 struct gw_ctx *snapshot_context(const struct gw_snapshot *snap);
 
 #endif

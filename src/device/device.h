@@ -23,7 +23,7 @@ struct report {
 	enum gw_device_state state;
 	enum gw_cause cause;
 	char message[256];
-	uint64_t begin_ns, end_ns;    /* before and after the FAST tier was read */
+	uint64_t begin_ns, end_ns; /* monotonic time before and after the FAST tier was read */
 	uint64_t tier_ns[TIER_COUNT]; /* when each tier was last read, 0: never */
 	char text[GW_TEXTS][DEVICE_TEXT_SIZE];
 	uint8_t text_why[GW_TEXTS];

@@ -485,7 +485,8 @@ static int open_gpu(struct backend *b, const struct drm_vendor *vendor,
 	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
 	report_text(&d->r, GW_T_PCI, gpu->pci, GW_ABSENT_NO_DATA);
 	drm_read(d,
-		 GW_TIER_STATIC | GW_TIER_FAST); /* `list` shows the memory, which is in FAST */
+		 /* also read FAST, because `gpuward list` shows the memory */
+		 GW_TIER_STATIC | GW_TIER_FAST);
 	return 0;
 }
 
@@ -519,7 +520,7 @@ int drm_open(struct backend *b)
 
 	for (unsigned i = 0; i < b->count; i++)
 		mark_lost(b->slot[i],
-			  /* stays lost until it is found again below */
+			  /* the device stays lost until it is found again below */
 			  "no longer in the list of PCI devices");
 	for (unsigned i = 0; i < n && i < GPUS_MAX; i++) {
 		if (!is_driver_of(vendor, gpu[i].driver))

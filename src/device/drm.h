@@ -39,15 +39,17 @@ bool drm_asleep(const struct root *root, const char *pci);
 
 enum drm_place {
 	DRM_PCI,   /* the PCI device's folder                         */
-	DRM_HWMON, /* the folder of its driver's sensors */
+	DRM_HWMON, /* the folder of the driver's sensors (hwmon) */
 	DRM_CARD,  /* drm/cardN below the PCI device                  */
 };
 
 /* The format of a file. */
 enum drm_form {
 	DRM_NUMBER,
-	DRM_LEVEL,     /* "1: 1500Mhz *": the line with the asterisk, in MHz */
-	DRM_LEVEL_MAX, /* same format: the highest frequency of all lines */
+	/* lines such as "1: 1500Mhz *": the frequency in the line with the asterisk, in MHz */
+	DRM_LEVEL,
+	/* lines such as "1: 1500Mhz *": the highest frequency of all lines, in MHz */
+	DRM_LEVEL_MAX,
 	DRM_SPEED,     /* "16.0 GT/s PCIe": the PCIe generation               */
 	DRM_CORRECTED, /* "ue: 0\nce: 3\n"                                   */
 	DRM_UNCORRECTED,
@@ -83,8 +85,11 @@ struct drm_vendor {
 	const struct drm_text *text; /* ends with a NULL file                         */
 	const struct drm_name *name; /* ends with a NULL name                         */
 	const char *unique_id;       /* file with the board's unique number, or NULL */
-	unsigned derived_memory;     /* GW_Q_MEMORY_USED or _FREE: computed from the others */
-	void (*derive)(struct device *d); /* called after the rows of FAST, or NULL */
+	/* the quantity that is computed from the other two: GW_Q_MEMORY_USED or
+	 * GW_Q_MEMORY_FREE */
+	unsigned derived_memory;
+	/* called after the rows of the FAST tier were read; NULL: nothing to call */
+	void (*derive)(struct device *d);
 };
 
 /* Defines backend_NAME. tables_ points to the struct drm_vendor; rows is its array of rows. */

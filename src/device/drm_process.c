@@ -17,7 +17,7 @@ enum { RESIDENT, MEMORY, TOTAL, KEYS };
 static const char *const keys[KEYS] = { "drm-resident-", "drm-memory-", "drm-total-" };
 
 struct client {
-	char pdev[16]; /* "": the driver does not report it */
+	char pdev[16]; /* PCI id of the device; "": the driver does not report it */
 	uint64_t id;
 	bool has_id, busy_compute, busy_other;
 	bool has[KEYS];
@@ -147,7 +147,7 @@ static void read_descriptor(const struct device *d, struct holder *h, const char
 		add_client(h, &c);
 }
 
-/* Returns false if permission is missing. */
+/* Reads the open DRM nodes of a process. Returns false if we may not inspect the process. */
 static bool scan_process(const struct device *d, struct holder *h, const char *pid)
 {
 	const struct root *root = d->backend->env->root;
@@ -193,7 +193,7 @@ enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_e
 	*ret_error = 0;
 	if (!d->priv || d->r.state == GW_DEVICE_LOST)
 		return GW_ABSENT_LOST;
-	/* Some drivers wake the GPU to answer. */
+	/* Do not ask about a suspended GPU, because some drivers wake the GPU to answer. */
 	if (!(d->backend->env->flags & GW_OPEN_WAKE) &&
 	    drm_asleep(d->backend->env->root, ((struct drm_device *)d->priv)->gpu.pci))
 		return GW_ABSENT_ASLEEP;

@@ -115,7 +115,7 @@ static int add_gpu(struct event_watch *w, struct watched_gpu *g)
 	int r;
 
 	if (!take_slot(w, g))
-		return g->on; /* in use, perhaps for long: its state stays unchanged */
+		return g->on; /* the GPU is in use, perhaps for long: keep its present state */
 	r = d->backend->ops->events_add(d, w->set);
 	if (d->r.text_why[GW_T_UUID] == GW_HAVE)
 		snprintf(g->uuid, sizeof(g->uuid), "%s", d->r.text[GW_T_UUID]);

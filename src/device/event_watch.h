@@ -16,9 +16,10 @@
 #include <stdint.h>
 
 struct driver_event {
-	char uuid[96];             /* "": the whole driver, or a GPU without a UUID */
+	/* UUID of the GPU; "": the event is about the whole driver, or the GPU has no UUID */
+	char uuid[96];
 	uint64_t type;             /* one bit of enum abi_event                     */
-	uint64_t data;             /* the number of an Xid; else 0 */
+	uint64_t data;             /* the Xid number if the event is an Xid; else 0 */
 	int gpu_instance;          /* -1: none                                      */
 	uint64_t mono_ns, wall_ns; /* when it was received, on the clocks of the context */
 };
@@ -62,7 +63,8 @@ struct event_batch {
 	unsigned events, lost, lost_xids;
 };
 
-int event_queue_init(struct event_queue *q); /* 0 or -GW_E_IO; event_queue_done() in any case */
+/* returns 0 or -GW_E_IO; call event_queue_done() in both cases */
+int event_queue_init(struct event_queue *q);
 void event_queue_done(struct event_queue *q);
 
 /* From any thread. */

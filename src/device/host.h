@@ -19,13 +19,13 @@ struct host_report {
 	uint8_t why[GW_HOST_QUANTITIES];
 };
 
-/* Borrows root. Takes the first CPU reading, so that the next reading can compute a
- * difference. */
+/* Initialises h. Borrows root. Takes the first CPU reading, so that the next reading can
+ * compute a difference. */
 void host_init(struct host *h, const struct root *root);
 
-/* Never waits. CPU utilisation is computed between this reading and the previous one. If there
- * are fewer than HOST_MIN_TICKS ticks between them, CPU utilisation is absent
- * (needs_two_readings). The previous reading is then kept, so that the next interval is
+/* host_read() never waits. It computes CPU utilisation between this reading and the previous
+ * one. If fewer than HOST_MIN_TICKS ticks lie between the two readings, CPU utilisation is
+ * absent (needs_two_readings); the previous reading is then kept, so that the next interval is
  * longer. */
 #define HOST_MIN_TICKS 10
 void host_read(struct host *h, struct host_report *ret);

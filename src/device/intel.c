@@ -65,7 +65,7 @@ static const struct drm_name names[] = {
 /* Over a shorter time the power would mostly show the steps of the counter. */
 #define POWER_MIN_NS (10 * NS_PER_MS)
 
-/* Mean power since the previous reading. */
+/* Computes the mean power since the previous reading. */
 static void derive_power(struct device *d)
 {
 	struct drm_device *dd = d->priv;

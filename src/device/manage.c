@@ -342,7 +342,7 @@ static void set_step(void *arg)
 	}
 	job->r.changed = true;
 	verify_change(job, d);
-	/* Makes the next snapshot read the tiers again. */
+	/* Makes the next snapshot read these tiers again. */
 	report_stamp(&d->r, GW_TIER_HEALTH | GW_TIER_LIMITS, 0);
 }
 
@@ -368,7 +368,8 @@ static bool run_step(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *),
 	pthread_mutex_lock(&ctx->lock);
 	if (!s->thread || call_thread_wait(s->thread, 0)) {
 		if (s->job != job)
-			free(s->job); /* the job of a call that returned late */
+			/* free the job of an earlier call, which has returned late */
+			free(s->job);
 		s->job = job;
 	}
 	err = context_one(ctx, s, fn);

@@ -22,7 +22,8 @@ enum manage_what {
 	/* lowest and highest, in hertz; NVML cannot read a clock lock back */
 	MANAGE_GPU_CLOCKS,
 	MANAGE_MEMORY_CLOCKS, /* same as GPU clocks */
-	/* no value to set; get: corrected and uncorrected errors since driver load */
+	/* has no value to set; get returns the corrected and uncorrected errors since driver
+	 * load */
 	MANAGE_CLEAR_ECC,
 	MANAGE_WHATS
 };
@@ -64,20 +65,22 @@ struct manage_order {
 };
 
 struct manage_result {
-	int error;                  /* 0 or a negative enum gw_error               */
-	double before[2], after[2]; /* as the driver reports; NAN: unknown */
-	bool changed;               /* the driver accepted the change */
-	bool verified;              /* the change was read back */
-	bool foreign;               /* for restore: someone else changed it */
-	bool uncertain;             /* the setting may have changed, or may still change */
-	bool restored_on_exit;      /* set by the owner of the journal */
-	char message[240];          /* one sentence                                */
-	const char *remedy;         /* what to do; NULL: nothing */
+	int error; /* 0 or a negative enum gw_error               */
+	/* values before and after the change, as the driver reports them; NAN: unknown */
+	double before[2], after[2];
+	bool changed;  /* the driver accepted the change */
+	bool verified; /* the change was read back */
+	/* for restore: someone else changed the setting, so it was not restored */
+	bool foreign;
+	bool uncertain;        /* the setting may have changed, or may still change */
+	bool restored_on_exit; /* set by the owner of the journal */
+	char message[240];     /* one sentence                                */
+	const char *remedy;    /* what to do; NULL: nothing */
 };
 
-/* Stores the value before the change, on the caller's thread. If it does not return 0, nothing
- * is changed. Not called for an order with `keep` or `restore`, nor for a setting that cannot
- * be restored. */
+/* keep() stores the old value before the setting is changed, on the caller's thread. If keep()
+ * does not return 0, the setting is not changed. keep() is not called for an order with `keep`
+ * or `restore`, nor for a setting that cannot be restored. */
 struct manage_keeper {
 	int (*keep)(void *arg, const struct manage_order *o, const double before[2]);
 	void *arg;

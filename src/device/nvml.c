@@ -575,7 +575,8 @@ static int open_devices(struct backend *b)
 			     nvml_code_name(code, name));
 		return 0;
 	}
-	for (unsigned i = 0; i < b->count; i++) { /* each stays lost until it is found again */
+	/* mark every GPU as lost; it stays lost until it is found again */
+	for (unsigned i = 0; i < b->count; i++) {
 		report_state(&b->slot[i]->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST,
 			     "no longer listed");
 		report_absent(&b->slot[i]->r, GW_TIERS_ALL, GW_ABSENT_LOST);

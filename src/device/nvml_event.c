@@ -39,8 +39,8 @@ int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample 
 #define NOISE       (ABI_EVENT_PSTATE | ABI_EVENT_CLOCK)
 #define MEMBERS_MAX 256 /* as many as open_devices() opens */
 
-/* The driver's event set and the handles in it. They are stored here because an event names a
- * handle, and the handle of a device may change meanwhile. */
+/* The driver's event set and the handles of the GPUs in it. The handles are copied here,
+ * because an event names a handle, and the handle of a device may change meanwhile. */
 struct events {
 	abi_set set;
 	struct {

@@ -89,7 +89,7 @@ static void decode_entry(const unsigned char *p, unsigned stride, struct usage *
 	u->pid = e.pid;
 	u->gpu_instance = e.gpu_instance == ABI_NO_U32 ? -1 : (int)(e.gpu_instance & 0xFFFF);
 	u->memory_bytes = e.memory;
-	if (e.memory == ABI_NO_U64) /* so on WSL, Windows and some vGPUs */
+	if (e.memory == ABI_NO_U64) /* WSL, Windows and some vGPUs do not report the memory */
 		u->memory_why = GW_ABSENT_NOT_SUPPORTED;
 	else if (total > 0 && (double)e.memory > total)
 		u->memory_why = GW_ABSENT_INVALID;

@@ -180,7 +180,7 @@ static void set_state(struct device *d, const struct outcome *o)
 	if (fault)
 		report_state(&d->r, GW_DEVICE_FAULT, GW_CAUSE_GPU_FAULT,
 			     nvml_code_name(fault, code));
-	else if (o->good == 0 && o->bad > 0) /* it answers, but every call fails */
+	else if (o->good == 0 && o->bad > 0) /* the device answers, but every call fails */
 		report_state(&d->r, GW_DEVICE_FAULT, GW_CAUSE_DRIVER_ERROR,
 			     nvml_code_name(o->first_bad, code));
 	else

@@ -24,7 +24,9 @@ enum nvml_shape {
 struct nvml_reader { /* see nvml_readers.def */
 	enum gw_tier tier;
 	enum nvml_shape shape;
-	enum nvml_call call, older; /* older: CALL_none if there is none */
+	/* older: the call to use if `call` is missing or refused; CALL_none: there is no such
+	 * call */
+	enum nvml_call call, older;
 	uint32_t which;
 	double scale, max;
 	uint8_t count; /* number of entries in q */

@@ -62,8 +62,8 @@ struct nvsmi {
 #define LIVE_NS (3 * NVSMI_INTERVAL_NS)
 /* If timestamps step back by more than this, the wall clock was set. */
 #define BACK_US (10 * INT64_C(1000000))
-/* Maximum age of a process list that is used again. It is used again only if the memory in use
- * has not changed, because a process that comes or goes changes it. */
+/* Maximum age of a process list that is used again. A list is used again only while the memory
+ * in use stays the same, because a process that comes or goes changes the memory in use. */
 #define APPS_NS (5 * NS_PER_S)
 
 struct nvsmi_device {
@@ -336,7 +336,8 @@ static int open_rows(struct backend *b)
 	const char *text = a->text;
 	unsigned rows = 0;
 
-	for (unsigned i = 0; i < b->count; i++) { /* each stays lost until it is found again */
+	/* mark every GPU as lost; it stays lost until it is found again */
+	for (unsigned i = 0; i < b->count; i++) {
 		mark_absent(&b->slot[i]->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST,
 			    "no longer listed", GW_ABSENT_LOST);
 		if (!ensure_priv(b->slot[i]))
@@ -538,7 +539,8 @@ static void store_sample(struct nvsmi_device *nd, const struct nvsmi_reading *r)
 	w = nd->instant ? r->instant_w : r->power_w;
 	if (isnan(w) || (nd->samples > 0 && r->wall_us <= last->wall_us &&
 			 last->wall_us - r->wall_us < BACK_US))
-		return; /* known already, or out of order */
+		/* the sample has no value, is already known, or is older than the last one */
+		return;
 	nd->ring[nd->samples++ % RING_SIZE] = (struct power_sample){ r->wall_us, w };
 }
 
@@ -685,7 +687,8 @@ static void run_for_power(struct backend *b, _Atomic(const char *) *call)
 	for (unsigned i = 0; i < b->count; i++)
 		if (b->slot[i]->priv)
 			((struct nvsmi_device *)b->slot[i]->priv)->power_why = GW_ABSENT_LOST;
-	s->zone_known = false; /* a single run is not started with TZ=UTC */
+	/* determine the time zone again, because a single run is not started with TZ=UTC */
+	s->zone_known = false;
 	while (n->power.rc == 0 && next_line(&text, line, sizeof(line)))
 		if (nvsmi_stream_parse(s, line, false, clock_wall_ns(b->env->clock) / 1000, &r))
 			store_reading(b, &r);

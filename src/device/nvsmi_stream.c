@@ -88,7 +88,8 @@ bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t no
 		stop_and_delay(s, now_ns);
 		return false;
 	}
-	fcntl(s->child.out_fd, F_SETPIPE_SZ, PIPE_BYTES); /* if it fails: a smaller pipe */
+	/* if this fails, the pipe is smaller */
+	fcntl(s->child.out_fd, F_SETPIPE_SZ, PIPE_BYTES);
 	s->running = s->facts.streaming = true;
 	s->last_line_ns = now_ns;
 	s->first_line_timeout_ns = first_line_timeout_ns;

@@ -46,7 +46,7 @@ struct nvsmi_stream {
 	char more
 		[768]; /* further columns, each after a comma; set by the caller before start */
 	unsigned mores;  /* their number */
-	char query[900]; /* the option, made of the columns */
+	char query[900]; /* the --query-gpu option, made from the columns */
 	char text[1024]; /* the last line; nvsmi_reading points into it */
 	char *fields[NVSMI_STREAM_FIELDS];
 };
@@ -60,7 +60,8 @@ struct nvsmi_reading {
 	uint64_t wall_us;
 	double instant_w, power_w; /* NAN: none */
 	enum gw_absence why;       /* why both power values are NAN, else GW_HAVE */
-	char *const *more;         /* the fields of the further columns; NULL: a single run */
+	/* the fields of the further columns; NULL: the line is from a single run */
+	char *const *more;
 };
 
 void nvsmi_stream_init(struct nvsmi_stream *s);

@@ -119,7 +119,7 @@ static void read_name(const struct root *root, struct proc *p)
 	long n = read_file(root, p->pid, "comm", p->name, sizeof(p->name));
 
 	p->incomplete |= n == -GW_E_IO;
-	/* The kernel adds one newline; others belong to the name. */
+	/* The kernel adds one newline at the end; other newlines belong to the name. */
 	if (n > 0 && p->name[n - 1] == '\n')
 		p->name[n - 1] = '\0';
 }

@@ -26,7 +26,8 @@ struct proc {
 	/* path in the unified hierarchy; if that is "/" or missing, the longest path */
 	char cgroup[256];
 	char container[72]; /* id shortened to 12 digits, or a name; "": no container */
-	bool ended;      /* it ended but its parent has not reaped it; it holds no resources */
+	/* the process has ended, but its parent has not reaped it; it holds no resources */
+	bool ended;
 	bool incomplete; /* a read failed that may succeed later (too many open files) */
 };
 

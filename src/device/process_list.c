@@ -16,13 +16,15 @@
 #define USES_MAX   1024              /* more processes than the driver keeps samples of */
 #define LIST_NS    (500 * NS_PER_MS) /* maximum age of a list */
 #define CHANGED_NS NS_PER_S /* for this long after a change, every call reads a new list */
-/* Utilisation is the mean over this time, or over the time since the last take if that is
- * longer: the driver publishes samples late and only of busy processes. */
+/* Utilisation is the mean over this time, or over the time since the list was last taken if
+ * that is longer: the driver publishes samples late and only of busy processes. */
 #define SM_WINDOW_NS     (3 * NS_PER_S)
 #define SM_WINDOW_MAX_NS (60 * NS_PER_S)
-#define USE_SHARED_NS    (800 * NS_PER_MS) /* an answer is shared for this long */
-#define USE_REFUSED_NS   (10 * NS_PER_S)   /* and "not supported" for this long, as with MIG */
-#define CPU_SPAN_NS      (20 * NS_PER_MS)  /* least time between two readings of CPU time */
+/* utilisation that one caller has read is used for other callers for this long */
+#define USE_SHARED_NS (800 * NS_PER_MS)
+/* the answer "not supported" (as with MIG) is used for this long */
+#define USE_REFUSED_NS (10 * NS_PER_S)
+#define CPU_SPAN_NS    (20 * NS_PER_MS) /* minimum time between two readings of CPU time */
 
 struct entry {
 	struct gw_process pub;
@@ -33,7 +35,7 @@ struct entry {
 	char unit[128];
 };
 
-/* The CPU time of a process at the last take. */
+/* The CPU time of a process when the list was last taken. */
 struct cpu_mark {
 	struct proc_id id;
 	uint64_t cpu_ns;
@@ -49,7 +51,8 @@ struct gw_process_list {
 	struct gw_ctx *ctx;
 	unsigned want; /* enum gw_process_want */
 	struct cpu_marks cpu;
-	const struct gw_process_list *follows; /* its marks are the last ones; NULL: our own */
+	/* the list that has the CPU times of the last take; NULL: this list itself */
+	const struct gw_process_list *follows;
 	struct entry *entry;
 	unsigned count, cap;
 	uint8_t *absence; /* per device */
@@ -105,7 +108,8 @@ static void query_use(struct slot *s, uint64_t since_us)
 	s->used_ns = clock_mono_ns(d->backend->env->clock);
 }
 
-/* Uses the answer to another caller if it is recent: the guard may have asked just now. */
+/* Uses the utilisation that another caller has read if it is recent: the guard may have read it
+ * just now. */
 static void query_use_or_share(struct slot *s)
 {
 	const uint64_t now_ns = clock_mono_ns(s->d->backend->env->clock);
@@ -123,8 +127,9 @@ static bool wants_use(const struct slot *s)
 	       (s->tiers & GW_PROCESS_SM_SHARED && s->usage.count > 1);
 }
 
-/* Lists one slot. Here `tiers` of the slot is a set of enum gw_process_want, and now_ns is the
- * wall time since which utilisation is read, in microseconds. */
+/* Lists the processes on the GPU of one slot. Here `tiers` of the slot is a set of enum
+ * gw_process_want, and now_ns is the wall time since which utilisation is read, in
+ * microseconds. */
 static void list_slot(void *arg)
 {
 	struct slot *s = arg;
@@ -160,7 +165,7 @@ static void set_pointers(struct entry *e)
 	e->pub.unit = text_or_null(e->unit);
 }
 
-/* What a take needs in addition to the rows of the slots. */
+/* What gw_process_list_take() needs in addition to the rows of the slots. */
 struct take {
 	const struct root *root;
 	uint64_t mono_ns, wall_ns;
@@ -180,13 +185,15 @@ static void set_use(const struct slot *s, int64_t pid, struct gw_process *p)
 	p->sm_absence = s->uses < 0 ? GW_ABSENT_ERROR : GW_HAVE;
 	if (s->uses < 0)
 		return;
-	p->sm_ratio = 0; /* the driver lists only busy processes */
+	/* the driver lists only busy processes, so a process that is not listed is idle */
+	p->sm_ratio = 0;
 	for (int i = 0; i < s->uses; i++)
 		if (s->process_use[i].pid == pid)
 			p->sm_ratio = s->process_use[i].sm_ratio;
 }
 
-/* Finds a mark. Lists keep their order, so a process is mostly near its last position. */
+/* Finds the CPU time that was stored for a process. Lists keep their order, so the search
+ * begins at `near`, the present position of the process. */
 static const struct cpu_mark *find_mark(const struct cpu_marks *m, struct proc_id id,
 					unsigned near)
 {
@@ -252,7 +259,8 @@ static void fill_entry(const struct take *t, struct entry *e, unsigned position,
 	utf8_clean(e->command, sizeof(e->command), p->command);
 	utf8_clean(e->cgroup, sizeof(e->cgroup), p->cgroup);
 	utf8_clean(e->container, sizeof(e->container), p->container);
-	if (strlen(p->cgroup) + 1 < sizeof(p->cgroup)) { /* else the path may have been cut */
+	/* otherwise the path may have been cut, and the unit is unknown */
+	if (strlen(p->cgroup) + 1 < sizeof(p->cgroup)) {
 		char unit[sizeof(e->unit)];
 
 		proc_unit_of(p->cgroup, unit, sizeof(unit));
@@ -287,7 +295,7 @@ static bool merge_same(struct gw_process_list *l, unsigned from, const struct en
 	return false;
 }
 
-/* Remembers the CPU times for the next take. */
+/* Stores the CPU times for the next gw_process_list_take(). */
 static int keep_marks(struct gw_process_list *l, uint64_t mono_ns)
 {
 	int err = array_reserve(&l->cpu.mark, &l->cpu.cap, l->count, sizeof(*l->cpu.mark));
@@ -372,7 +380,8 @@ int gw_process_list_take(struct gw_process_list *list)
 	err = context_refresh(ctx);
 	if (!err) {
 		context_each(ctx, list_slot, list->want, use_since_us(&t));
-		t.mono_ns = clock_mono_ns(ctx->clock); /* the calls may have taken long */
+		/* read the clock again, because the calls may have taken long */
+		t.mono_ns = clock_mono_ns(ctx->clock);
 		(void)proc_began_ns(t.root, 0, &t.boot_ns);
 		err = collect_entries(list, &t);
 	}

@@ -31,10 +31,11 @@ enum gpu_usage_flag {
 	GPU_USAGE_LISTS = 2 /* read the process lists even if the memory shows no change */
 };
 
-/* Queries every GPU and passes each result to fn. fn copies what it needs and must not call the
- * context, because its lock is held. flags is a set of enum gpu_usage_flag; without
- * GPU_USAGE_MEMORY the lists are always read. If since_us is not 0, also reads the utilisation
- * since then (driver timestamps, wall clock). Returns 0 or -GW_E_NOMEM. */
+/* Queries every GPU and passes each result to fn. fn copies what it needs and must not call
+ * functions of the context, because the lock of the context is held. flags is a set of enum
+ * gpu_usage_flag; without GPU_USAGE_MEMORY the lists are always read. If since_us is not 0,
+ * also reads the utilisation since then (driver timestamps, wall clock). Returns 0 or
+ * -GW_E_NOMEM. */
 int gpu_usage_read(struct gw_ctx *ctx, unsigned flags, uint64_t since_us,
 		   void (*fn)(void *arg, const struct gpu_usage *u), void *arg);
 

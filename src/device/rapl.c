@@ -423,7 +423,8 @@ void rapl_read(struct rapl *r)
 		read_counter(r, &r->counter[i]);
 }
 
-/* Sums the counters of one kind. GW_ABSENT_NOT_PRESENT: there is none. */
+/* Sums the counters of one kind. Returns GW_ABSENT_NOT_PRESENT if there is no counter of this
+ * kind. */
 static enum gw_absence sum_kind(const struct rapl *r, enum rapl_kind kind, double *ret_j,
 				const struct rapl_counter **ret_missing)
 {

@@ -18,8 +18,8 @@ struct sampler_device {
 	struct gw_ctx *ctx;
 	struct slot *slot;
 	const struct clock *clock;
-	/* Copy of backend.opened. It grows when the driver was opened again; counters and limits
-	 * may have restarted then. */
+	/* Copy of backend.opened. It increases when the driver is opened again; counters and
+	 * limits may have restarted then. */
 	unsigned opened;
 	uint64_t refresh_ns; /* when the driver was last searched for */
 };
@@ -53,7 +53,7 @@ enum gw_absence sampler_device_processes(struct sampler_device *sd, struct usage
 int sampler_device_process_use(struct sampler_device *sd, uint64_t since_us,
 			       struct process_use *out, unsigned cap);
 
-/* Returns the pid with the start time of the process, 0 if that is unknown. */
+/* Returns the pid with the start time of the process. The start time is 0 if it is unknown. */
 struct proc_id sampler_device_proc_id(const struct sampler_device *sd, int64_t pid);
 
 /* True if pid is the process `ancestor` or one of its descendants. */

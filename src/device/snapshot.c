@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* reading /proc costs 30 us, more than all calls for a warm GPU */
+/* minimum time between readings of the host: reading /proc costs 30 us, more than all calls for
+ * a warm GPU */
 #define HOST_FRESH_NS NS_PER_S
 #define GIB           1073741824.0
 

@@ -237,7 +237,7 @@ static bool carry_out(const struct action *a, struct worker_call *c, const char 
 		worker_fail(c, 0, "nothing was done: mode is not enforce");
 		return false;
 	}
-	/* writing the journal can take long */
+	/* the deadline may have passed while the journal was written */
 	if (!kept && clock_mono_ns(clock_real()) >= c->deadline_ns) {
 		worker_fail(c, 0, "nothing was done: the journal was not written in time");
 		return false;
@@ -268,8 +268,8 @@ static struct slot *oldest_queued(struct action *a)
 	return found;
 }
 
-/* Carries out one order. Called with the lock, which is released while the worker is called.
- * The order does not change meanwhile. */
+/* Carries out one order. Called with the lock; the lock is released while the worker is called,
+ * and nobody changes the order during that time. */
 static void run_order(struct action *a, struct slot *s)
 {
 	char notes[WORKER_NOTES_SIZE], kept[WORKER_NOTES_SIZE];

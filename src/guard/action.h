@@ -15,8 +15,8 @@ struct action;
  * Starts threads with the first orders. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int action_new(const struct policy *p, const struct worker_set *set, int notify_fd,
 	       struct action **ret);
-/* Drops orders that have not begun, and waits at most timeout_ns for the running ones. The wait
- * for a checkpoint has no limit. Returns 0, or -GW_E_STATE if an order still runs: that order
+/* Drops orders that have not begun, and waits for the running ones: at most timeout_ns, but for
+ * a checkpoint without limit. Returns 0, or -GW_E_STATE if an order still runs: that order
  * still uses the memory of the action and the policy. a may be NULL. */
 int action_free(struct action *a, uint64_t timeout_ns);
 
@@ -30,8 +30,7 @@ bool action_idle(struct action *a); /* true if no order runs and no outcome is r
  * outcome of the worker's last order was not fetched; -GW_E_ARG: no such worker; -GW_E_NOMEM:
  * no thread can be started. */
 int action_order(struct action *a, const struct guard_order *o);
-/* Ends the worker's order soon, if the adapter waits for the worker; its outcome is a
- * failure. */
+/* Ends the worker's order soon with a failure, if the adapter waits for the worker. */
 void action_cancel(struct action *a, unsigned worker);
 bool action_next_outcome(struct action *a, struct guard_outcome *ret);
 

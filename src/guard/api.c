@@ -259,7 +259,7 @@ int gw_guard_stop(struct gw_guard *g, uint64_t timeout_ns)
 	return 0;
 }
 
-/* ---- calls while it runs ---- */
+/* ---- calls of the program while the guard runs ---- */
 
 int gw_guard_allowed(const struct gw_guard *g)
 {

@@ -29,8 +29,8 @@ int guard_api_options(const struct gw_guard_options *given, struct gw_guard_opti
  * -GW_E_ARG, -GW_E_SIZE or -GW_E_NOMEM. */
 int guard_api_policy(const struct gw_guard_options *o, struct policy *ret);
 
-/* Removes from the scene the GPUs that the worker does not name, and the processes on them. A
- * worker that names no GPU keeps all. */
+/* Removes from the scene the GPUs that the worker does not name, and the processes on these
+ * GPUs. If the worker names no GPU, nothing is removed. */
 void guard_api_narrow(struct scene *s, const struct policy_worker *w);
 
 /* ---- api_run.c: health of the worker's GPUs ---- */
@@ -66,7 +66,7 @@ struct guard_api_callback {
 
 struct gw_guard {
 	struct gw_ctx *ctx;
-	/* do not use the strings in it: they belong to the caller */
+	/* the strings in the options belong to the caller: do not use them */
 	struct gw_guard_options options;
 	struct policy policy;
 	struct action *action;

@@ -21,7 +21,7 @@
 #define AFTER_OPEN_NS NS_PER_S
 #define OFTEN_NS      (50 * NS_PER_MS)
 
-#define REPORTS 32 /* decisions that are reported per round */
+#define REPORTS 32 /* maximum number of decisions that are reported per round */
 
 static uint64_t now_ns(const struct gw_guard *g)
 {
@@ -340,7 +340,7 @@ void guard_api_wait(struct gw_guard *g, uint64_t due_ns)
 	}
 }
 
-/* ---- health of its GPUs ---- */
+/* ---- health of the worker's GPUs ---- */
 
 /* Reads the health of a guarded program's GPUs and passes it to the guard as heat and reasons.
  * Readings have their own interval. */

@@ -3,8 +3,8 @@
 #include "guard_internal.h"
 
 /* Doubles the quiet time after each flap. A flap is an eviction for contention that begins less
- * than min_resident_s after the return, or the third within FLAP_NS. A longer quiet time delays
- * only the return: a contender cannot wait for an eviction. */
+ * than min_resident_s after the return, or that is the third eviction within FLAP_NS. A longer
+ * quiet time delays only the return, never an eviction, because a contender cannot wait. */
 void guard_count_flap(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -46,7 +46,7 @@ bool guard_is_loaded_again(const struct guard_worker *w)
 	       w->intent.residue_bytes + (tenth > SLACK_BYTES ? tenth : SLACK_BYTES);
 }
 
-/* Counts one more reload. True if three came within RELOAD_NS. */
+/* Counts one more reload. True if there were three reloads within RELOAD_NS. */
 static bool is_reload_storm(struct guard *g, struct worker_backoff *b)
 {
 	const unsigned n = sizeof(b->reload) / sizeof(b->reload[0]);

@@ -3,7 +3,7 @@
  * The power cap is exceeded after five seconds above it without a break, so a peak does not
  * count. The energy cap is exceeded from the moment the day's energy is used up until the next
  * day. The excess ends after a minute in which power and energy stay within their caps. If
- * returning workers cause a new excess, that time doubles, up to ten minutes. */
+ * returning workers cause a new excess, this minute is doubled, up to ten minutes. */
 #ifndef GW_GUARD_BUDGET_H
 #define GW_GUARD_BUDGET_H
 
@@ -28,7 +28,7 @@ struct budget { /* state of one GPU; begins zeroed */
 	double base_j; /* energy_j when the day, or the service, began */
 	/* since when the power is above its cap; since when no cap is exceeded; 0: not now */
 	uint64_t high_ns, under_ns;
-	/* when the last excess ended; time without an excess that is required to end it */
+	/* when the last excess ended; how long no cap may be exceeded before an excess ends */
 	uint64_t cleared_ns, wait_ns;
 };
 

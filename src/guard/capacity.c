@@ -208,7 +208,8 @@ static uint64_t available_with(const struct capacity_gpu *g, uint64_t freed)
 	h.free_bytes = freed > UINT64_MAX - h.free_bytes ? UINT64_MAX : h.free_bytes + freed;
 	if (g->total_bytes && h.free_bytes > g->total_bytes)
 		h.free_bytes =
-			g->total_bytes; /* the sum of the processes may exceed the total */
+			/* the sum of the processes' bytes may exceed the total memory */
+			g->total_bytes;
 	return capacity_available(&h);
 }
 
@@ -242,7 +243,8 @@ static bool choose_evictions(const struct capacity_gpu *g, uint64_t bytes,
 	for (unsigned i = 0; i < last; i++)
 		if (out[i]) {
 			a->evict[a->evicts++] = i;
-			a->seconds += g->worker[i].seconds; /* NAN if one of them is unknown */
+			/* NAN if the time of one worker is unknown */
+			a->seconds += g->worker[i].seconds;
 		}
 	*ret_most = available_with(g, freed);
 	return true;

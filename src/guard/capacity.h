@@ -10,7 +10,7 @@
  * per 60 s for 7 days. */
 struct capacity;
 
-/* Allocates all memory that it will use. Returns 0 or -GW_E_NOMEM. */
+/* Creates a history and allocates all its memory. Returns 0 or -GW_E_NOMEM. */
 int capacity_new(struct capacity **ret);
 void capacity_free(struct capacity *c);
 /* Adds a value. Ignores a value that is not later than the one before. */
@@ -35,10 +35,10 @@ struct capacity_gpu { /* input, per GPU */
 	uint64_t total_bytes, free_bytes, headroom_bytes, reserved_bytes;
 	bool known, quarantine, blind, warm;
 	double margin_c;
-	struct { /* workers on it, lowest priority first */
+	struct { /* workers on the GPU, lowest priority first */
 		char name[64];
 		uint64_t bytes;
-		double seconds; /* expected duration of its eviction; NAN: unknown */
+		double seconds; /* expected duration of the worker's eviction; NAN: unknown */
 		bool movable;
 	} worker[POLICY_WORKERS];
 	unsigned workers;

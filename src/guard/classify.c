@@ -43,9 +43,9 @@ const char *guard_class_name(unsigned c)
 /* Size of a pattern after the C library has expanded it: x{3} becomes xxx, x+ becomes xx*. */
 struct pattern_size {
 	unsigned long atoms;
-	/* Atoms that match several characters, or are repeated. Because of them, one character
-	 * can match many atoms. The time for one match grows with the square of their
-	 * number. */
+	/* Atoms that match several characters, or are repeated. Because of such atoms, one
+	 * character can match many atoms. The time for one match grows with the square of the
+	 * number of such atoms. */
 	unsigned long wide;
 };
 
@@ -255,9 +255,9 @@ static bool cgroup_fits(const char *pattern, const char *path)
 	return false;
 }
 
-/* True if the name of the control group cannot be trusted: a user may have chosen it, and the
- * match does not name this user, by uid or by the user's socket in url. Below user@1000.service
- * the user 1000 creates groups with any name. */
+/* True if the name of the control group cannot be trusted. A user may have chosen the name, and
+ * the match does not name this user, neither by uid nor by the user's socket in url. For
+ * example, user 1000 can create groups with any name below user@1000.service. */
 static bool container_is_pretended(const struct policy_match *m, const char *url,
 				   const char *cgroup)
 {
@@ -501,9 +501,10 @@ static bool has_root(const struct scene *s, unsigned worker)
 	return false;
 }
 
-/* True if p may belong to a worker that was not found: the program of p is hidden. In addition,
- * either the match of such a worker names a program, or a socket of the same user listens on
- * the port of such a worker (veiled). */
+/* True if p may belong to a worker that was not found. Either the program of p is hidden, and p
+ * fits the match of such a worker in everything except the program. Or the program of p is
+ * hidden, and a socket of the same user listens on the port of such a worker (veiled). Or the
+ * command line of p was not yet compared with the patterns of a new policy. */
 static bool may_be_worker(const struct classifier *c, const struct scene *s,
 			  const struct scene_process *p)
 {

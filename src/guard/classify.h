@@ -16,7 +16,8 @@ enum guard_class {
 	CLASS_IGNORED, /* by a rule with the action ignore or watch */
 	CLASS_CONTENDER,
 	CLASS_ORPHAN,
-	CLASS_UNKNOWN, /* no rule matches it, and the profile does not make it a contender */
+	/* no rule matches the process, and the profile does not make it a contender */
+	CLASS_UNKNOWN,
 	GUARD_CLASSES
 };
 const char *guard_class_name(unsigned c);
@@ -25,16 +26,17 @@ struct verdict {
 	enum guard_class class;
 	enum guard_action
 		action; /* CONTENDER: contend or contend-now; others: watch or ignore */
-	int worker;     /* WORKER: its position in the policy; else -1 */
+	int worker;     /* WORKER: the worker's position in the policy; else -1 */
 	int also;       /* a second worker that matches equally well; -1: none */
 	int rule; /* position of the rule in the policy; -1: built in, or by the profile */
-	const char *why;   /* "rule 3 (gpuward.toml:41)", "built in: gnome-shell" */
-	bool maybe_worker; /* UNKNOWN: it may be a worker, because its program is hidden */
+	const char *why; /* "rule 3 (gpuward.toml:41)", "built in: gnome-shell" */
+	/* UNKNOWN: the process may be a worker, because its program is hidden */
+	bool maybe_worker;
 };
 
 /* A policy with compiled regular expressions, for many scenes. Borrows the policy. An
- * expression that does not compile matches nothing; the reader of the configuration refuses it.
- * Returns 0 or -GW_E_NOMEM. */
+ * expression that does not compile matches nothing; the reader of the configuration refuses
+ * such an expression before. Returns 0 or -GW_E_NOMEM. */
 struct classifier;
 int classifier_new(const struct policy *p, struct classifier **ret);
 void classifier_free(struct classifier *c);

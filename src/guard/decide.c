@@ -17,7 +17,7 @@ static void begin_leaving(struct guard *g, struct guard_worker *w)
 	guard_report(g, w, rule, "%s", evidence);
 }
 
-/* ---- presence of the worker's process: rows 2 to 7, 38 to 40 ---- */
+/* ---- presence of the worker's process: rows 2 to 7 and 38 to 40 of GUARD-MACHINE.md ---- */
 
 /* True if the worker's hook ended the process. Some hooks evict by ending the process; the
  * process may end shortly after its memory is free. A process that ends later did not end
@@ -165,7 +165,7 @@ static enum step step_gone(struct guard *g, struct guard_worker *w)
 	return STEP_WAIT;
 }
 
-/* ---- GPUs that cannot be read: rows 41 to 46 ---- */
+/* ---- GPUs that cannot be read: rows 41 to 46 of GUARD-MACHINE.md ---- */
 
 static void lost_with_gpu(struct guard *g, struct guard_worker *w)
 {
@@ -225,7 +225,7 @@ static bool may_decide(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* ---- the worker may run: rows 8 to 13 ---- */
+/* ---- the worker may run: rows 8 to 13 of GUARD-MACHINE.md ---- */
 
 static void report_throttle(struct guard *g, struct guard_worker *w)
 {
@@ -316,7 +316,7 @@ static enum step step_run(struct guard *g, struct guard_worker *w)
 		return STEP_AGAIN;
 	}
 	report_throttle(g, w);
-	/* opens or closes the worker's door before anything else is decided */
+	/* gives the order to admit or to refuse new work before anything else is decided */
 	guard_give_order(g, w);
 	if (guard_idle_due(g, w)) {
 		guard_idle_begin(g, w);
@@ -326,7 +326,7 @@ static enum step step_run(struct guard *g, struct guard_worker *w)
 	return w->demand.pressing ? demand_presses(g, w) : no_demand(g, w);
 }
 
-/* ---- the worker leaves: rows 14 to 24 ---- */
+/* ---- the worker leaves: rows 14 to 24 of GUARD-MACHINE.md ---- */
 
 static enum step step_drain(struct guard *g, struct guard_worker *w)
 {
@@ -455,8 +455,8 @@ enum step guard_step_verify(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* Updates contention for a worker that is out or stuck. Contention begins when the demand is
- * sure and ends after the quiet time. */
+/* Updates contention for a worker that is evicted or stuck. Contention begins when the demand
+ * is sure and ends after the quiet time. */
 static void follow_demand(struct guard *g, struct guard_worker *w)
 {
 	if (!worker_has_contention(w) && worker_heeds_demand(w) && guard_demand_sure(g, w)) {
@@ -493,7 +493,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* ---- the worker is out: rows 25 to 30 ---- */
+/* ---- the worker is evicted: rows 25 to 30 of GUARD-MACHINE.md ---- */
 
 static enum step step_out(struct guard *g, struct guard_worker *w)
 {
@@ -533,7 +533,7 @@ static enum step step_out(struct guard *g, struct guard_worker *w)
 	return STEP_ORDER;
 }
 
-/* ---- the worker returns: rows 33 to 37 ---- */
+/* ---- the worker returns: rows 33 to 37 of GUARD-MACHINE.md ---- */
 
 static bool is_turned_back(struct guard *g, struct guard_worker *w)
 {
@@ -549,9 +549,9 @@ static bool is_turned_back(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* True if the worker is back (row 35): at least three quarters of its memory are back. A list
- * of loaded models is enough after verify_s, because memory can appear later than the list. A
- * worker that loads lazily only has to be present. */
+/* True if the worker is back (row 35 of GUARD-MACHINE.md): at least three quarters of its
+ * memory are back. A list of loaded models is enough after verify_s, because memory can appear
+ * later than the list. A worker that loads lazily only has to be present. */
 static bool is_back(const struct guard *g, const struct guard_worker *w)
 {
 	if (worker_loads_lazily(w))
@@ -561,8 +561,8 @@ static bool is_back(const struct guard *g, const struct guard_worker *w)
 		g->now_ns >= w->report.since_ns + w->knobs.verify_ns);
 }
 
-/* Rows 35 and 36. Reports a return that is slow or brings back less memory. Such a return is
- * never a reason to evict the worker again: that would unload what did come back. */
+/* Reports a return that is slow or smaller (rows 35 and 36 of GUARD-MACHINE.md). It is never a
+ * reason to evict the worker again: that would unload what did come back. */
 static enum step step_verify_up(struct guard *g, struct guard_worker *w)
 {
 	const uint64_t bytes = w->observed.bytes, need = w->observed.need_bytes;

@@ -165,7 +165,7 @@ uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w)
 	}
 }
 
-/* Returns the GPU that a decision is about; -1: none. */
+/* Returns the GPU that a decision is about; -1: no GPU. */
 static int decision_gpu(const struct guard *g, const struct guard_worker *w)
 {
 	uint64_t set = w->observed.home ? w->observed.home : w->observed.gpus;

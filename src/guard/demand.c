@@ -233,7 +233,7 @@ void demand_judge(const struct demand *d, const struct policy *p, const struct p
 		if (kind == DEMAND_NONE)
 			continue;
 		/* With demand = "any" the worker must leave even if the process would fit next
-		 * to it. */
+		 * to the worker. */
 		add_more(ret,
 			 counts_as_any(p, &v[i]) ? UINT64_MAX : expected_bytes(d, kind, q, l));
 		ret->urgent = ret->urgent || kind == DEMAND_NOW ||

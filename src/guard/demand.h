@@ -1,9 +1,9 @@
 /* demand: finds the processes that need a GPU (GUARD-MACHINE.md, Demand). Pure, in a fixed
  * amount of memory.
  *
- * It remembers when each contender came, when it last grew and how busy it was. It also
- * remembers the most memory that each program ever held: this predicts the need when the
- * program comes again. The guard decides whether a worker must leave. */
+ * The module remembers for each contender when the contender came, when it last grew and how
+ * busy it was. It also remembers the most memory that each program ever held: this predicts the
+ * need when the program comes again. The guard decides whether a worker must leave. */
 #ifndef GW_GUARD_DEMAND_H
 #define GW_GUARD_DEMAND_H
 
@@ -41,12 +41,13 @@ struct demand_case {
 struct demand_life {
 	int64_t pid;
 	uint64_t start_ticks, gpu, exe;
-	/* first_ns 0: it was there before the first scene; grown_ns 0: it has not grown */
+	/* first_ns 0: the process was there before the first scene; grown_ns 0: it has not
+	 * grown */
 	uint64_t first_ns, grown_ns;
 	uint64_t mark_bytes; /* bytes from which growth is counted */
 	uint64_t peak_bytes;
 	double busy_ratio;
-	uint64_t busy_ns; /* time of busy_ratio; 0: none yet */
+	uint64_t busy_ns; /* when busy_ratio was read; 0: not yet */
 	bool seen;
 };
 
@@ -54,7 +55,7 @@ struct demand_life {
  * line. */
 struct demand_exe {
 	uint64_t exe;
-	uint64_t peak_bytes; /* the most of all processes that ended */
+	uint64_t peak_bytes; /* the most memory that an ended process of this program held */
 	uint64_t used_ns;
 };
 
@@ -84,7 +85,7 @@ void demand_judge(const struct demand *d, const struct policy *p, const struct p
 		  const struct scene *s, const struct verdict *v, unsigned gpu,
 		  struct demand_case *ret);
 
-/* Returns what one process demands, and the most that its program ever held (UINT64_MAX:
+/* Returns what one process demands, and the most memory that its program ever held (UINT64_MAX:
  * unknown). */
 enum demand_kind demand_of(const struct demand *d, const struct policy *p,
 			   const struct policy_knobs *k, const struct scene *s,

@@ -1,5 +1,5 @@
-/* The history that demand needs: contenders on each GPU, and the most that each program ever
- * held. */
+/* The history that demand needs: contenders on each GPU, and the most memory that each program
+ * ever held. */
 #include "demand.h"
 
 #include <math.h>
@@ -23,7 +23,8 @@ uint64_t demand_hash(const char *text)
 
 /* ---- programs ---- */
 
-/* True for an interpreter. It is identified by its path and its command line. */
+/* True if the program is an interpreter. An interpreter is identified by its path and its
+ * command line. */
 static bool is_interpreter(const char *file)
 {
 	static const char *const names[] = { "python", "pypy", "node",   "nodejs", "deno",

@@ -12,8 +12,10 @@
 #define WATCH_NODES 256
 /* least time between triggers, doubled for each trigger */
 #define WATCH_SPACING_NS UINT64_C(20000000)
-#define WATCH_MOST_NS    UINT64_C(100000000)  /* its limit: the interval of a poll */
-#define WATCH_CALM_NS    UINT64_C(1000000000) /* a pause of this length resets it */
+/* upper limit of the time between triggers: the interval of a poll */
+#define WATCH_MOST_NS UINT64_C(100000000)
+/* a pause of this length resets the time between triggers */
+#define WATCH_CALM_NS UINT64_C(1000000000)
 
 struct device_node_watch {
 	const struct root *root;

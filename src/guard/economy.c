@@ -9,7 +9,7 @@
 #define GAP_NS  (10 * NS_PER_S) /* a longer gap between two inputs is not bridged */
 /* memory growth that takes longer is not the loading of a model */
 #define LOAD_NS  (300 * NS_PER_S)
-#define LEAST_NS (60 * NS_PER_S) /* never unload after less idle time */
+#define LEAST_NS (60 * NS_PER_S) /* minimum idle time before a worker is unloaded */
 #define LEAST_W  1.0             /* a smaller difference is noise of the sensor */
 #define KEEP     0.7             /* weight of the old value when a new load is averaged in */
 

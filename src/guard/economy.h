@@ -14,7 +14,7 @@
 
 struct economy_options {
 	double idle_w;     /* used until it is learned */
-	double reload_j;   /* used until it is learned; NAN: unknown */
+	double reload_j;   /* energy of a reload, used until it is learned; NAN: unknown */
 	uint64_t after_ns; /* unload after this time; 0: decide by energy */
 };
 
@@ -36,8 +36,9 @@ struct economy_mean {
 struct economy { /* state of one worker; begins zeroed */
 	uint64_t last_ns, peak_bytes;
 	struct economy_mean resident; /* watts of the worker's GPUs while the worker is idle */
-	struct economy_mean empty; /* watts of the same GPUs while the worker is not on them */
-	double reload_j;           /* learned energy of a reload; 0: not yet */
+	/* watts of the worker's GPUs while the worker is not on them */
+	struct economy_mean empty;
+	double reload_j; /* learned energy of a reload; 0: not yet */
 	/* While the worker loads. */
 	bool loading;
 	uint64_t load_ns;

@@ -1,4 +1,4 @@
-/* Limits evictions: a demand that the rules accept may still be reported only, or have to wait
+/* Limits evictions: a demand that the rules accept may be only reported, or may have to wait
  * (GUARD.md, Where it holds back).
  *
  * On a GPU with a display, demand is only reported if neither a threshold nor a rule separates
@@ -152,9 +152,9 @@ static void report_damped(struct guard *g, struct guard_worker *w, uint64_t unti
 			     left, w->demand.strongest.evidence);
 }
 
-/* True if the demand must wait (row 11). A demand that is not urgent and fits next to the worker
- * waits until the worker has been back for min_resident_s, and until post_action_s after the
- * last eviction on the worker's GPUs. */
+/* True if the demand must wait (row 11 of GUARD-MACHINE.md). A demand that is not urgent and
+ * fits next to the worker waits until the worker has been back for min_resident_s, and until
+ * post_action_s after the last eviction on the worker's GPUs. */
 bool guard_damped(struct guard *g, struct guard_worker *w)
 {
 	const uint64_t until = damped_until(g, w), before = w->demand.damped_until_ns;

@@ -193,7 +193,7 @@ static void convert_hold_times(struct guard *g)
 			r->until_ns = r->until_wall_ns > wall
 					      ? g->now_ns + (r->until_wall_ns - wall)
 					      : g->now_ns;
-		/* A hold from before the boot of the machine began at 1. */
+		/* If a hold began before the machine was booted, its begin is set to 1. */
 		if (r->manual_wall_ns && r->manual_wall_ns <= wall)
 			r->since_ns[REASON_MANUAL] =
 				wall - r->manual_wall_ns < g->now_ns
@@ -385,7 +385,7 @@ bool guard_next_order(struct guard *g, struct guard_order *ret)
 		struct guard_worker *w = &g->worker[i];
 
 		if (w->order.status != STATUS_WAITING ||
-		    w->record_due) /* the record is fetched before the order */
+		    w->record_due) /* an order waits until the worker's record was fetched */
 			continue;
 		w->order.status = STATUS_UNDERWAY;
 		*ret = w->order.what;

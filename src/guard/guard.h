@@ -45,7 +45,7 @@ const char *guard_state_name(unsigned s);
 /* How an attempt to evict at one level ended. */
 enum guard_result {
 	RESULT_NONE,      /* nothing ended */
-	RESULT_FREED,     /* the memory is free; in a dry run: it would be */
+	RESULT_FREED,     /* the memory is free; in a dry run: it would be free */
 	RESULT_NOT_FREED, /* the worker reported success, but the memory is not free */
 	RESULT_FAILED,    /* the worker failed, or was too late */
 	RESULT_WITHHELD,  /* an eviction was due, but a limit forbids it */
@@ -97,7 +97,8 @@ struct guard_record {
 	unsigned gpus;
 	enum guard_hold hold;
 	uint64_t hold_until_wall_ns; /* 0: the hold does not end */
-	uint64_t manual_wall_ns; /* since when a person keeps it off its GPU; 0: none does */
+	/* since when a person keeps the worker off its GPU; 0: nobody does */
+	uint64_t manual_wall_ns;
 	uint64_t wall_ns;
 	/* Checkpointed processes. */
 	struct proc_id put_away[GUARD_TARGETS];
@@ -150,7 +151,7 @@ struct guard_order {
 struct guard_outcome {
 	uint64_t order;
 	bool ok, retry; /* retry: the worker is busy, try again */
-	bool in_flight; /* DRAIN: work is still in flight */
+	bool in_flight; /* DRAIN: requests are still running */
 	bool no_answer; /* RESUME: the worker's endpoint does not answer */
 	bool listed;    /* RESUME: the worker lists its models as loaded */
 	/* repeating the order would fail: a token or an option of the worker is missing */
@@ -207,7 +208,7 @@ struct guard_reservation {
 	uint64_t bytes, left_bytes;
 	uint64_t most_bytes; /* the most bytes that can become free for this reservation */
 	uint64_t until_ns;   /* UINT64_MAX: until it is released */
-	int64_t pid;         /* process that owns it; 0: none */
+	int64_t pid;         /* process that owns the reservation; 0: no process */
 };
 
 #endif

@@ -1,12 +1,13 @@
 /* guard_input: functions that create a guard, give it input, and fetch what it decided.
  *
- * In the service only guard_recorder.c includes this header, because it records every input. */
+ * In the service only guard_recorder.c includes this header, because guard_recorder.c records
+ * every input. */
 #ifndef GW_GUARD_GUARD_INPUT_H
 #define GW_GUARD_GUARD_INPUT_H
 
 #include "guard.h"
 
-/* Creates a guard. records: those of the last run, or NULL. p is borrowed. Returns 0 or
+/* Creates a guard. records: the records of the last run, or NULL. p is borrowed. Returns 0 or
  * -GW_E_NOMEM. */
 int guard_new(const struct policy *p, const struct guard_record *records, unsigned n,
 	      struct guard **ret);
@@ -52,7 +53,7 @@ void guard_release(struct guard *g, uint64_t id, uint64_t now_ns);
  * many reservations, or a scene came already. */
 int guard_reserve_restore(struct guard *g, const struct guard_reservation *room);
 
-/* Sets a reason that health or a budget found on a GPU (UUID); on = false clears it. */
+/* Sets a reason that health or a budget found on a GPU (UUID); on = false clears the reason. */
 void guard_set_reason(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);
 /* Sets what ends a reason that guard_set_reason() set, for guard_explain(). It does not
@@ -68,18 +69,18 @@ int guard_trust_gpu(struct guard *g, const char *gpu, uint64_t now_ns);
 /* Sets how warm a GPU is: a set of enum guard_heat. It counts from the next scene on. */
 void guard_set_heat(struct guard *g, const char *gpu, unsigned heat, const char *why);
 
-/* Records that another service acts on this GPU: workers on it are then only observed. holder:
- * the name of that service for messages; NULL: it ended. */
+/* Records that another service acts on this GPU: workers on the GPU are then only observed.
+ * holder: the name of that service for messages; NULL: that service ended. */
 void guard_set_foreign(struct guard *g, const char *gpu, const char *holder, uint64_t now_ns);
 
-/* Sets the number of registered games, in addition to those of the scenes. It counts from the
- * next scene on. One more game counts as a request of the user of guard_set_requester() to
- * evict all workers. */
+/* Sets the number of registered games, in addition to the games that scenes contain. It counts
+ * from the next scene on. If the number grows, this counts as a request to evict all workers by
+ * the user of guard_set_requester(). */
 void guard_set_games(struct guard *g, unsigned count);
 
 /* Sets when a worker with idle economy is unloaded: after after_ns of idling (UINT64_MAX:
- * never). idle_w and reload_j are the figures behind it (guard/economy.h; reload_j NAN:
- * unknown). */
+ * never). idle_w and reload_j are the figures from which after_ns was computed
+ * (guard/economy.h; reload_j NAN: unknown). */
 void guard_set_idle_economy(struct guard *g, unsigned worker, uint64_t after_ns, double idle_w,
 			    double reload_j);
 

@@ -64,15 +64,17 @@ struct guard_gpu {
 	int at;                      /* position in the scene; -1: not in the scene */
 	const struct scene_gpu *now; /* entry in the scene; NULL: not in the scene */
 	bool blind, hung, lost;
-	bool stale;          /* this scene has no good reading of the GPU */
-	unsigned clean;      /* good readings since it was blind */
-	uint64_t well_ns;    /* since when its readings are good; 0: the last one was not */
-	bool seen;           /* it was in a scene since the start */
-	uint64_t missing_ns; /* since when it is missing while others answer; 0: not missing */
-	unsigned heat;       /* set of guard_heat */
+	bool stale;     /* this scene has no good reading of the GPU */
+	unsigned clean; /* good readings of the GPU since it was blind */
+	/* since when the readings of the GPU are good; 0: the last reading was not */
+	uint64_t well_ns;
+	bool seen; /* the GPU was in a scene since the start */
+	/* since when the GPU is missing while other GPUs answer; 0: not missing */
+	uint64_t missing_ns;
+	unsigned heat; /* set of guard_heat */
 	char heat_why[160];
-	char foreign[64];  /* name of another service that acts on it; "": none */
-	uint64_t acted_ns; /* when an eviction on it last ended; 0: never */
+	char foreign[64];  /* name of another service that acts on the GPU; "": none */
+	uint64_t acted_ns; /* when an eviction on the GPU last ended; 0: never */
 	/* free memory, as if every worker evicted in a dry run were gone */
 	uint64_t free_bytes;
 	uint64_t coming_bytes; /* what leaving workers still hold */
@@ -81,7 +83,7 @@ struct guard_gpu {
 	char evidence[GUARD_REASONS][160];
 	struct guard_end {
 		char clears[120]; /* "": unknown */
-		uint64_t ns;      /* earliest end; 0: no timer runs for it */
+		uint64_t ns;      /* earliest end of the reason; 0: no timer runs for it */
 	} end[GUARD_REASONS];
 };
 
@@ -93,7 +95,7 @@ enum worker_found {
 	FOUND_UNMATCHED, /* the known process lives, but the match does not find it any more */
 	FOUND_DISPLACED, /* another process matches; the known one lives and is checkpointed */
 	FOUND_SAME,
-	FOUND_OTHER,       /* others than the known processes, which ended */
+	FOUND_OTHER,       /* the known processes ended, and other processes match */
 	FOUND_OTHER_LIVES, /* new processes match, and a known one still lives */
 };
 
@@ -106,11 +108,13 @@ struct worker_observed {
 	bool match_changed;  /* a new match was configured and has not found the worker yet */
 	uint64_t seen_ns;    /* when a process of the worker was last found; 0: never */
 	bool by_device;      /* bytes are estimated: device memory that no other process owns */
-	uint64_t gpus, home; /* sets of GPUs: where it may be, where it last was */
-	uint64_t bytes, held[SCENE_GPUS]; /* in total, and on each GPU */
-	/* what it holds, or held when its eviction began, in total and per GPU */
+	uint64_t gpus, home; /* sets of GPUs: where the worker may be, where it last was */
+	/* bytes that the worker holds: in total, and on each GPU */
+	uint64_t bytes, held[SCENE_GPUS];
+	/* bytes that the worker holds, or held when its eviction began: in total and per GPU */
 	uint64_t need_bytes, need_on[SCENE_GPUS];
-	uint64_t dry_bytes; /* bytes that it holds, but that count as freed by a dry eviction */
+	/* bytes that the worker holds, but that count as freed by an eviction in a dry run */
+	uint64_t dry_bytes;
 };
 
 /* What the guard concludes from demand. Contention is a reason from PHASE_RELEASED on. */
@@ -124,14 +128,15 @@ enum demand_phase {
 
 struct worker_demand {
 	enum demand_phase phase;
-	bool pressing;                /* the last scene has a demand against it */
+	bool pressing;                /* the last scene has a demand against the worker */
 	struct demand_case strongest; /* strongest demand of the last scene that had a demand */
 	int gpu;                      /* slot of the GPU with that demand */
 	uint64_t since_ns, calm_ns;
 	unsigned scenes, calm_scenes;
 	/* a sure demand may not move the worker before this time; 0: it may now */
 	uint64_t damped_until_ns;
-	uint64_t limited_ns; /* until when the user who causes it must wait; 0: need not wait */
+	/* until when the user who causes the demand must wait; 0: need not wait */
+	uint64_t limited_ns;
 	/* scenes in a row in which no demand is withheld because of a display */
 	unsigned unlimited_scenes;
 };
@@ -145,10 +150,10 @@ struct worker_reasons {
 	char contention_rule[64];
 	enum worker_person person; /* what a person requested last */
 	uint64_t until_ns;         /* end of that request */
-	/* the same, and the begin of REASON_MANUAL, as wall time from a record; used until the
-	 * first scene */
+	/* end of that request and begin of REASON_MANUAL, as wall time from a record; used
+	 * until the first scene */
 	uint64_t until_wall_ns, manual_wall_ns;
-	uint32_t reservations; /* reservations that it must leave for: a set */
+	uint32_t reservations; /* set of the reservations for which the worker must leave */
 	uint64_t battery_ns;   /* when the machine was last on battery; 0: never */
 };
 
@@ -188,15 +193,15 @@ struct worker_intent {
 	enum worker_stage stage;
 	enum worker_from from;
 	enum worker_claim claim;
-	bool real;                       /* false: it was begun in a dry run */
+	bool real;                       /* false: the intent was begun in a dry run */
 	unsigned level;                  /* of eviction */
 	unsigned tries;                  /* failed attempts at this level */
 	uint64_t deadline_ns, budget_ns; /* end of the stage, end of the whole eviction */
-	uint64_t begun_ns, freed_ns;     /* when leaving began; how long it took */
+	uint64_t begun_ns, freed_ns;     /* when leaving began; how long leaving took */
 	/* when leaving began: bytes held by the worker, free, and used by others */
 	uint64_t base_bytes, base_free, base_others;
-	uint64_t least_bytes;                   /* the least that it held since STAGE_VERIFY */
-	uint64_t residue_bytes;                 /* what it holds while it is evicted */
+	uint64_t least_bytes;   /* the fewest bytes that the worker held since STAGE_VERIFY */
+	uint64_t residue_bytes; /* bytes that the worker holds while it is evicted */
 	struct proc_id put_away[GUARD_TARGETS]; /* checkpointed processes */
 	unsigned put_away_count;
 };
@@ -230,19 +235,20 @@ struct worker_backoff {
 	double quiet_factor; /* multiplies the quiet time */
 	uint64_t flap[GUARD_FLAPS], reload[3];
 	unsigned flaps, reloads;
-	bool storm;           /* clients load the worker again and again while it is evicted */
-	uint64_t resident_ns; /* before this time a contender that fits does not move it */
-	uint64_t failed_ns;   /* how long to wait after a return that failed; 0: none failed */
-	uint64_t resume_ns;   /* no return before this time */
-	uint64_t check_ns;    /* time of the next check whether it may return */
-	uint32_t blocked;     /* result of the last check: a set of guard_block */
+	bool storm; /* clients load the worker again and again while it is evicted */
+	/* before this time a contender that fits does not move the worker */
+	uint64_t resident_ns;
+	uint64_t failed_ns; /* how long to wait after a return that failed; 0: none failed */
+	uint64_t resume_ns; /* no return before this time */
+	uint64_t check_ns;  /* time of the next check whether the worker may return */
+	uint32_t blocked;   /* result of the last check: a set of guard_block */
 	enum resume_request request;
 };
 
 struct worker_idle {
-	bool unload;       /* it is evicted, or leaves, because it was idle */
-	bool busy;         /* it was busy in the last scene */
-	bool wants_figure; /* the next scene should have utilisation */
+	bool unload;       /* the worker is evicted, or leaves, because it was idle */
+	bool busy;         /* the worker was busy in the last scene */
+	bool wants_figure; /* the next scene should include utilisation */
 	/* when idling began; when utilisation was last known; when it was last requested */
 	uint64_t since_ns, figure_ns, asked_ns;
 	uint64_t bytes;    /* bytes in the scene before */
@@ -275,7 +281,7 @@ struct worker_report {
 
 /* What the guard concluded about the worker's process. */
 enum worker_presence {
-	PRESENCE_UNKNOWN, /* the next scene will show it */
+	PRESENCE_UNKNOWN, /* the next scene will show whether the process exists */
 	PRESENCE_GONE,
 	PRESENCE_HERE,
 };
@@ -294,7 +300,7 @@ struct guard_worker {
 	struct worker_backoff backoff;
 	struct worker_idle idle;
 	struct worker_report report;
-	bool record_due; /* its record must be fetched before its next order */
+	bool record_due; /* the worker's record must be fetched before its next order */
 	bool unsettled;  /* the service ends, and the worker is not yet in its final state */
 };
 
@@ -369,9 +375,10 @@ enum guard_state worker_state(const struct guard_worker *w);
  * worker should run. */
 uint32_t worker_kept_out(const struct guard_worker *w);
 bool worker_is_present(const struct guard_worker *w);
-/* the guard has evicted it or is evicting it */
+/* the guard has evicted the worker or is evicting it */
 bool worker_is_moved(const struct guard_worker *w);
-bool worker_is_out(const struct guard_worker *w);     /* the same, or it is absent */
+/* the guard has evicted the worker or is evicting it, or the worker is absent */
+bool worker_is_out(const struct guard_worker *w);
 bool worker_is_leaving(const struct guard_worker *w); /* its memory will become free */
 /* True if the worker's memory was free and is being loaded again, or if the worker leaves
  * before that return was complete. False for a GOAL_RETURN of a worker that probably never left
@@ -382,9 +389,10 @@ bool worker_is_returning(const struct guard_worker *w);
 bool worker_is_coming_back(const struct guard_worker *w);
 /* no hold or request takes precedence over demand */
 bool worker_heeds_demand(const struct guard_worker *w);
-/* the guard moved it, and the mode forbids to resume it */
+/* the guard moved the worker, and the mode forbids to resume it */
 bool worker_resume_forbidden(const struct guard_worker *w);
-bool worker_owes(const struct guard_worker *w); /* the guard evicted it or closed its door */
+/* the guard really evicted the worker or made it refuse new work */
+bool worker_owes(const struct guard_worker *w);
 enum guard_hold worker_hold(const struct guard_worker *w);
 bool worker_is_held_active(const struct guard_worker *w);
 bool worker_is_idle_only(const struct guard_worker *w);
@@ -500,7 +508,8 @@ void guard_name_targets(const struct guard *g, const struct guard_worker *w,
 /* ---- eviction_limit.c ---- */
 unsigned guard_level_first(const struct guard_worker *w);
 unsigned guard_level_next(const struct guard_worker *w, unsigned level); /* 0: none */
-void guard_level_fit(struct guard_worker *w); /* after a change of the policy */
+/* corrects the level after a change of the policy */
+void guard_level_fit(struct guard_worker *w);
 /* Returns the time until this user may cause an eviction, if `most` per hour are allowed; 0:
  * now. most 0: no limit. */
 uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t now_ns);

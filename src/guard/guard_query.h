@@ -24,14 +24,16 @@ struct guard_status { /* status of one worker, for REST and the page */
 	enum guard_hold hold;
 	uint64_t hold_until_ns, since_ns, next_ns;
 	uint64_t resident_bytes, need_bytes, residue_bytes;
-	uint64_t freed_ns; /* how long its last eviction took; 0: none yet */
+	uint64_t freed_ns; /* how long the worker's last eviction took; 0: none yet */
 	double backoff;    /* multiplies the quiet time */
 	unsigned evictions, resumes, would_evict;
-	bool blind, hung, quarantine; /* true if one of its GPUs is */
+	/* true if one of the worker's GPUs is blind, hung or in quarantine */
+	bool blind, hung, quarantine;
 	enum guard_dry dry;
-	bool storm;     /* clients load it again and again while it is evicted */
-	char why[240];  /* evidence of the last decision, and what a hold masks */
-	char rail[240]; /* why demand does not move it, and what to do; "": no limit applies */
+	bool storm;    /* clients load the worker again and again while it is evicted */
+	char why[240]; /* evidence of the last decision, and what a hold masks */
+	/* why demand does not move the worker, and what to do; "": no limit applies */
+	char rail[240];
 };
 int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret);
 /* Returns the levels at which the worker may be evicted, as a set; 0: no such worker. */
@@ -50,11 +52,11 @@ int guard_worker_record(const struct guard *g, unsigned worker, struct guard_rec
 struct guard_explanation {
 	bool masked;       /* a hold keeps this reason from moving the worker */
 	uint64_t since_ns; /* since when the reason holds */
-	/* earliest time at which a timer ends it; 0: no timer runs for it */
+	/* earliest time at which a timer ends the reason; 0: no timer runs for it */
 	uint64_t clears_ns;
 	char rule[64];
 	char evidence[240];
-	char clears[120]; /* what ends it: "when it is released" */
+	char clears[120]; /* what ends the reason: "when it is released" */
 };
 /* Explains a reason of a worker. False: the reason does not hold. */
 bool guard_explain(const struct guard *g, unsigned worker, enum guard_reason r,
@@ -62,10 +64,11 @@ bool guard_explain(const struct guard *g, unsigned worker, enum guard_reason r,
 
 /* What a process of the last scene means to a worker. */
 struct guard_relation {
-	unsigned kind;           /* enum demand_kind; 0: the process demands nothing */
-	bool here;               /* the process is on a GPU of the worker */
-	bool against;            /* its demand is against the worker */
-	uint64_t most_bytes;     /* the most that its program ever held; UINT64_MAX: unknown */
+	unsigned kind; /* enum demand_kind; 0: the process demands nothing */
+	bool here;     /* the process is on a GPU of the worker */
+	bool against;  /* its demand is against the worker */
+	/* the most memory that its program ever held; UINT64_MAX: unknown */
+	uint64_t most_bytes;
 	uint64_t min_vram_bytes; /* the worker's threshold */
 };
 void guard_relation(const struct guard *g, unsigned worker, unsigned process,
@@ -84,8 +87,8 @@ bool guard_reservation_at(const struct guard *g, unsigned i, struct guard_reserv
 
 /* True if this worker may be evicted for a reservation. */
 bool guard_movable(const struct guard *g, unsigned worker);
-/* Returns the worker that is evicted as number i: number 0 has the lowest priority. i is less
- * than the policy's number of workers. */
+/* Returns the worker at place i in the order of eviction: the worker at place 0 has the lowest
+ * priority. i is less than the policy's number of workers. */
 unsigned guard_leaves_nth(const struct guard *g, unsigned i);
 /* Returns the headroom: bytes that are kept free on a GPU with total_bytes of memory. */
 uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes);
@@ -97,15 +100,15 @@ uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns)
 /* Returns when the next scene is due (GUARD-MACHINE.md, Numbers). UINT64_MAX: the workers' GPUs
  * sleep; wait for an event. */
 uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns);
-/* True if the next scene should have utilisation. Reading it is expensive. */
+/* True if the next scene should include utilisation. Reading it is expensive. */
 bool guard_wants_utilisation(const struct guard *g);
 
 /* True if the GPU cannot be read. Decisions about its workers then stay as they are. */
 bool guard_blind(const struct guard *g, const char *gpu);
 
 /* The inputs that hold for GPU i, as set by guard_set_reason(), guard_set_heat() and
- * guard_set_foreign(). The function returns false after the last GPU. Strings are borrowed
- * until the next input. */
+ * guard_set_foreign(). guard_gpu_inputs() returns false after the last GPU. Strings are
+ * borrowed until the next input. */
 struct guard_gpu_inputs {
 	const char *gpu;
 	uint32_t reasons; /* a set */

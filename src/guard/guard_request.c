@@ -1,7 +1,8 @@
 /* Requests of people: holds, evict and resume.
  *
- * The two holds exclude each other. A hold ends by a release or when its time ends. The request
- * "resume now" also ends a hold evicted; no other request ends a hold. */
+ * The holds "evicted" and "active" exclude each other. A hold ends by a release or when its
+ * time ends. The request "resume now" also ends the hold "evicted"; no other request ends a
+ * hold. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -121,7 +122,8 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
 
 		if (r) {
 			g->requester = -1;
-			return r; /* no worker is changed if one refuses */
+			/* if the request is refused for one worker, no worker is changed */
+			return r;
 		}
 	}
 	g->now_ns = now_ns;

@@ -21,7 +21,7 @@ void guard_state_write(struct buf *out, const char *prefix, const struct guard *
  * read. */
 struct guard_state_old {
 	unsigned state;
-	uint64_t flags; /* bits: positions of the flags in guard_state_old.c */
+	uint64_t flags; /* a set of flags; guard_state_old.c lists them */
 };
 
 struct guard_state_reader { /* begins zeroed */

@@ -44,7 +44,7 @@ const char *xid_table_version(void);    /* version of the Xid catalogue that xid
 struct health_options {
 	double warn_c, throttle_c, evict_c; /* margins of the trips, in degrees: 10, 5, 2 */
 	double clear_c;    /* a trip clears when the margin is larger by this: 5 */
-	uint64_t clear_ns; /* ... for this long: 30 s */
+	uint64_t clear_ns; /* time for which the margin must stay larger by clear_c: 30 s */
 	unsigned critical; /* readings in a row that cause eviction: 4 */
 	double absolute_c; /* evict at this temperature instead; NAN: use the margins */
 	double fallback_c; /* temperature limit of a device without margins: 85 */
@@ -108,9 +108,10 @@ struct health_status {
 	const char *
 		margin_source; /* "margin", "thresholds", "override", "fallback"; "": unknown */
 	uint64_t since_ns;     /* when this level began; 0: unknown */
-	unsigned xids, last_xid;           /* since the start; 0: none */
-	unsigned past_xids, last_past_xid; /* before the start, from the kernel log */
-	uint64_t last_past_ns;             /* time of last_past_xid */
+	unsigned xids, last_xid; /* since the start; 0: none */
+	/* Xids from before the start, read from the kernel log */
+	unsigned past_xids, last_past_xid;
+	uint64_t last_past_ns; /* time of last_past_xid */
 	struct health_finding worst;
 };
 void health_status(const struct health *h, uint64_t now_ns, struct health_status *ret);

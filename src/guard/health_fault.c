@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define SILENCE_NS (180 * NS_PER_S) /* events with less time between them are one incident */
-/* corrected errors are counted over one or two such periods */
+/* corrected errors are counted over one or two periods of this length */
 #define RATE_NS   (1800 * NS_PER_S)
 #define RATE_WARN 60 /* corrected errors within an hour; a good board has far fewer */
 

@@ -25,7 +25,8 @@ enum severity {
 	SEVERITY_QUARANTINE
 };
 
-/* TRIP_RETURN is no level: while it is on, the GPU is too warm for a worker to return. */
+/* TRIP_RETURN is not a health level: while this trip is on, the GPU is too warm for a worker to
+ * return. */
 enum { TRIP_WARN, TRIP_THROTTLE, TRIP_EVICT, TRIPS, TRIP_RETURN = TRIPS, TRIPS_ALL };
 enum margin_source {
 	MARGIN_UNKNOWN,

@@ -9,7 +9,7 @@
 
 /* A worker does not count as idle if its utilisation has been unknown for this long. */
 #define UNSEEN_NS (15 * NS_PER_S)
-#define FIGURE_NS (5 * NS_PER_S) /* between readings of utilisation, which are expensive */
+#define FIGURE_NS (5 * NS_PER_S) /* time between readings of utilisation, which are expensive */
 
 static bool idle_economy(const struct guard_worker *w)
 {
@@ -116,8 +116,8 @@ uint64_t guard_idle_since(const struct guard *g, unsigned worker)
 		       : 0;
 }
 
-/* Handles a worker that was evicted because it idled and that a client uses again. True if it
- * runs again. */
+/* Handles a worker that was evicted because it idled and that a client uses again. True if the
+ * worker runs again. */
 bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
 {
 	double out_s = (double)(g->now_ns - w->report.since_ns) * 1e-9;

@@ -26,8 +26,8 @@ static uint64_t unload_deadline(const struct guard_worker *w, uint64_t now_ns)
 	return w->intent.budget_ns > least ? w->intent.budget_ns : least;
 }
 
-/* Finds the next order from the worker's intent, its door and its last order; false: none is
- * due. admit: the worker may take new work. */
+/* Finds the next order from the worker's intent, its last order and whether it admits new work
+ * now; false: no order is due. admit: the worker may take new work. */
 static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns,
 		       enum guard_verb *ret, uint64_t *ret_deadline_ns)
 {
@@ -166,8 +166,8 @@ void guard_order_done(struct guard *g, struct guard_worker *w, const struct guar
 		     o->message[0] ? o->message : "waiting until its memory is back");
 }
 
-/* Handles a failed eviction. A worker that refuses (a wrong token, no such request) would
- * refuse again, so it is not tried again at this level. */
+/* Handles a failed eviction. A worker that refuses (wrong token, unknown request) would refuse
+ * again, so this level is not tried again. */
 static void evict_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o)
 {
 	const char *message = o->message;
@@ -250,8 +250,7 @@ void guard_eviction_begins(struct guard *g, struct guard_worker *w)
 	w->order.retry_ns = 0;
 }
 
-/* Raises the base if the worker took more memory while it leaves: that memory must become free
- * too. */
+/* Raises the base if a leaving worker took more memory: that memory must become free too. */
 void guard_eviction_grows(struct guard *g, struct guard_worker *w)
 {
 	if (w->observed.bytes > w->intent.base_bytes)
@@ -310,7 +309,8 @@ bool guard_is_freed(const struct guard *g, const struct guard_worker *w)
 }
 
 /* True if a second resume does no harm. False for hooks, signals and callbacks, which may load
- * twice. False also for a worker that cannot report what is loaded: it would load again. */
+ * twice. False also for a worker that cannot report what is loaded, because it would load the
+ * model again. */
 static bool may_resume_twice(const struct guard_worker *w)
 {
 	static const enum policy_trait not [] = { KIND_COMMANDS, KIND_SIGNALS, KIND_SELF,

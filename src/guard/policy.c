@@ -103,7 +103,7 @@ enum type { PLAIN, REAL, TEXT, WHERE, ARGV, STRUCT, ARRAY };
 
 struct member {
 	enum type type;
-	size_t offset, size; /* size of an array: of one element */
+	size_t offset, size; /* size: of the member; for an array, of one element */
 	/* members of a struct or of an array element; size 0 ends the list */
 	const struct member *of;
 	size_t count; /* for an array: offset of the number of elements */
@@ -160,7 +160,7 @@ static unsigned count_of(const struct member *m, const void *of)
 	return *(const unsigned *)(const void *)((const char *)of + m->count);
 }
 
-/* ---- values of the standard ---- */
+/* ---- default values: policy.standard ---- */
 
 /* Times, sizes and ratios have the values of policy.standard until they are set. */
 void policy_worker_init(struct policy_worker *w)

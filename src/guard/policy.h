@@ -46,7 +46,7 @@ enum guard_action { GUARD_IGNORE, GUARD_WATCH, GUARD_CONTEND, GUARD_CONTEND_NOW 
 	V(const char *, container) /* id, or its beginning */ \
 	V(const char *, pidfile)   /* worker: a file with the pid                           */ \
 	V(const char *, unit)      /* worker: the systemd unit                              */ \
-	V(unsigned, port)          /* worker: it listens on this port                       */ \
+	V(unsigned, port)          /* worker: the process listens on this port */ \
 	V(int64_t, uid)            /* -1: any                                               */ \
 	V(unsigned, type)          /* set of enum gw_process_type; 0: any                   */ \
 	V(uint64_t, vram_ge)       /* bytes */ \
@@ -85,17 +85,21 @@ enum policy_trait {
 	KIND_LEVELS = 1 << 7,        /* has several ways to evict: policy_worker.level */
 	KIND_NEEDS_MODEL = 1 << 8,   /* cannot report what is loaded: policy_worker.model */
 	KIND_TO_HOST = 1 << 9,       /* evicting moves its memory to the host */
-	KIND_DROPS_AT_2 = 1 << 10,   /* ... but policy_worker.level 2 frees it */
-	KIND_ATOMIC = 1 << 11,       /* an interrupted order would break it */
-	KIND_SELF = 1 << 12,         /* is the process of the guard itself */
-	KIND_NEEDS_WAKE = 1 << 13, /* no request wakes it: RESUME_LAZY would leave it asleep */
+	/* evicting with policy_worker.level 2 frees its memory instead of moving it to the
+	 * host */
+	KIND_DROPS_AT_2 = 1 << 10,
+	KIND_ATOMIC = 1 << 11, /* an interrupted order would break the worker */
+	KIND_SELF = 1 << 12,   /* is the process of the guard itself */
+	/* no request wakes the worker: RESUME_LAZY would leave it asleep */
+	KIND_NEEDS_WAKE = 1 << 13,
 };
 
 const char *policy_kind_name(unsigned kind); /* "ollama", ...; NULL after the last kind */
 int policy_kind_find(const char *name);      /* -GW_E_NOENT: unknown */
 const char *policy_kind_url(unsigned kind);  /* the default address; NULL: no HTTP */
-unsigned policy_kind_level(unsigned kind);   /* the eviction level at which it acts */
-uint64_t policy_kind_stop_ns(unsigned kind); /* time to free memory after its answer */
+unsigned policy_kind_level(unsigned kind);   /* the eviction level at which the kind acts */
+/* time that the server takes to free memory after its answer */
+uint64_t policy_kind_stop_ns(unsigned kind);
 bool policy_kind_is(unsigned kind, enum policy_trait trait);
 extern const char policy_kind_choices[]; /* "|ollama|llamacpp...", for a configuration */
 
@@ -106,7 +110,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 #define POLICY_SPAN(V, W, S, A) \
 	V(unsigned, days)     /* bit 0: Monday */ \
 	V(unsigned, from_min) /* since midnight, local time */ \
-	V(unsigned, to_min) /* to_min <= from_min: on the next day */
+	V(unsigned, to_min) /* to_min <= from_min: the span ends on the next day */
 
 /* Times and sizes of a worker; NAN or UINT64_MAX means the value of policy.standard.  max_level
  * and allow_kill are always the worker's own. */
@@ -119,7 +123,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(uint64_t, budget_ns) \
 	V(uint64_t, post_ns) \
 	V(uint64_t, headroom_bytes) /* kept free: the larger of this ... */ \
-	V(double, headroom_ratio)   /* ... and this share of the board's memory */ \
+	V(double, headroom_ratio)   /* share of the board's memory; see headroom_bytes */ \
 	V(uint64_t, min_vram_bytes) /* a contender with at least this much is demand */ \
 	V(double, util_ratio) \
 	V(uint64_t, util_ns) \
@@ -200,7 +204,8 @@ const char *policy_keep(struct policy *p, const char *text, size_t n);
 int policy_copy(struct policy *ret, const struct policy *p);
 void policy_done(struct policy *p);
 
-/* True if both are equal, apart from where they are configured (the members named text). */
+/* True if both policies are equal, apart from where they are configured (the members named
+ * text). */
 bool policy_same(const struct policy *a, const struct policy *b);
 
 int policy_find_worker(const struct policy *p, const char *name); /* -1: none */

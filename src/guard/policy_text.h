@@ -13,8 +13,9 @@ struct buf;
 /* Writes one name and value per line, with the prefix before each line. */
 void policy_text_write(struct buf *out, const char *prefix, const struct policy *p);
 
-/* Reads such lines, without their prefix. A member without a line is 0. The caller must call
- * policy_done() on *ret, also after an error. Returns 0, -GW_E_PARSE or -GW_E_NOMEM. */
+/* Reads the lines of policy_text_write(), without their prefix. A member without a line is 0.
+ * The caller must call policy_done() on *ret, also after an error. Returns 0, -GW_E_PARSE or
+ * -GW_E_NOMEM. */
 int policy_text_read(const char *text, struct policy *ret);
 
 #endif

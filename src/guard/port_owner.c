@@ -101,7 +101,8 @@ bool port_owner_is(const struct root *root, unsigned port, int64_t pid)
 	       port_owner_file(root, &at, pid, file) > 0;
 }
 
-#define HOLDERS 64 /* most processes with the socket; a server may have many workers */
+/* maximum number of processes with the socket; a server may have many processes */
+#define HOLDERS 64
 
 struct holder_search {
 	const struct root *root;

@@ -24,11 +24,12 @@ struct port_owners { /* the sockets that listen on a port */
  * -GW_E_IO: the tables cannot be read now. */
 int port_owner_read(const struct root *root, unsigned port, struct port_owners *ret);
 
-/* Finds an open file of pid that is one of these sockets, and writes its path. Returns 1; 0:
- * pid has none; -GW_E_NOENT, -GW_E_PERM or -GW_E_IO: the files of pid cannot be read. */
+/* Finds an open file of pid that is one of the sockets in `at`, and writes its path. Returns 1;
+ * 0: pid has no such file; -GW_E_NOENT, -GW_E_PERM or -GW_E_IO: the files of pid cannot be
+ * read. */
 int port_owner_file(const struct root *root, const struct port_owners *at, int64_t pid,
 		    char ret_file[static PORT_OWNER_FILE]);
-/* True if that file is still one of these sockets. Reads one link. */
+/* True if the open file with this path is still one of the sockets in `at`. Reads one link. */
 bool port_owner_known(const struct root *root, const struct port_owners *at, const char *file);
 
 /* True if pid listens on this port. */

@@ -1,5 +1,5 @@
 /* proc_visibility: finds what this process can see of other users' processes, and which parts
- * of a policy need more.
+ * of a policy need more privileges.
  *
  * Name, arguments and control group are visible to everyone. Reading the program needs
  * CAP_SYS_PTRACE; finding the owner of a port (by open files) needs CAP_DAC_READ_SEARCH in
@@ -23,13 +23,13 @@ unsigned proc_visibility_now(void);
  * needed parts are visible. */
 const char *proc_visibility_lacks(const struct policy *p, unsigned worker, unsigned visible);
 
-/* Writes a sentence without full stop that names the workers and rules concerned, and what to
- * do. False: there are none. */
+/* Writes a sentence without full stop that names the workers and rules that need more
+ * privileges, and what to do. False: there are no such workers or rules. */
 #define PROC_VISIBILITY_TEXT 600
 bool proc_visibility_missing(const struct policy *p, unsigned visible,
 			     char out[static PROC_VISIBILITY_TEXT]);
 
-/* The advice in that sentence, for other messages. */
+/* The advice in the sentence of proc_visibility_missing(), for other messages. */
 extern const char proc_visibility_remedy[];
 
 #endif

@@ -21,7 +21,8 @@
  * GPU, ten times per second, this would take longer than the rest of a scene. While the pidfd
  * of a process is not readable, its pid is not reused. A process without a pidfd (old kernels,
  * threads, test trees, more processes than fit) is not in the set, and /proc is read. */
-#define PIDFD_SET_MAX 192 /* descriptors; a service may open at least 1024 */
+/* maximum number of pidfds; a service may have at least 1024 open files */
+#define PIDFD_SET_MAX 192
 
 struct pidfd_set {
 	const struct root *root;
@@ -30,7 +31,7 @@ struct pidfd_set {
 		struct proc_id id;
 		bool wanted; /* requested since the last pidfd_set_poll() */
 	} of[PIDFD_SET_MAX];
-	unsigned count, at; /* at: probable position of the next request */
+	unsigned count, at; /* at: where the next requested process probably is */
 };
 
 /* Borrows root. */
@@ -51,7 +52,8 @@ void pidfd_set_add(struct pidfd_set *a, struct proc_id id);
 /* ---- the cache ---- */
 
 #define PROCESS_CACHE_ORPHAN_NS UINT64_C(1000000000)
-/* long, because reading the driver's list may fail for a while */
+/* how long a process is kept after it was last listed: long, because reading the driver's list
+ * may fail for a while */
 #define PROCESS_CACHE_FORGET_NS UINT64_C(10000000000)
 /* A young process may execute another program, so it is read again more often than an old
  * one. */
@@ -65,10 +67,12 @@ struct cached_process {
 	struct proc_id listed; /* as the driver lists it: a process or one of its threads */
 	enum process_state state;
 	struct scene_process process; /* contents of /proc; the GPU members are not set */
-	uint64_t read_ns, missing_ns; /* last read; since when missing from /proc; 0: never */
+	/* when it was last read; since when it is missing from /proc; 0: never */
+	uint64_t read_ns, missing_ns;
 	uint64_t first_seen_ns, last_seen_ns;
-	int worker; /* worker that it descends from, even if its parents died; -1: none */
-	int next;   /* next entry in the hash chain; -1: the end */
+	/* worker that the process descends from, even if its parents died; -1: none */
+	int worker;
+	int next; /* next entry in the hash chain; -1: the end */
 };
 
 struct process_cache;

@@ -1,5 +1,5 @@
 /* Checks whether a worker may return, when no reason keeps it out (GUARD-MACHINE.md, Before it
- * returns). Begins the return, and takes it back if it fails. */
+ * returns). Begins the return, and undoes a return that fails. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -150,7 +150,7 @@ uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w,
 	return bad;
 }
 
-/* ---- the return begins or fails: rows 30 to 32 and 34 ---- */
+/* ---- the return begins or fails: rows 30 to 32 and 34 of GUARD-MACHINE.md ---- */
 
 static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
 {
@@ -223,8 +223,8 @@ static void not_started(struct guard *g, struct guard_worker *w, enum worker_fro
 	guard_report(g, w, "not there", "its process ended");
 }
 
-/* Handles a failed resume (row 34). A stuck worker that never reported that it left probably
- * still runs: then only its memory is checked. */
+/* Handles a failed resume (row 34 of GUARD-MACHINE.md). A stuck worker that never reported that
+ * it left probably still runs: then only its memory is checked. */
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;
@@ -240,8 +240,9 @@ void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *me
 	not_started(g, w, from);
 }
 
-/* Handles an endpoint that does not answer (row 32). The guard learns this from the outcome of
- * an order, because only the thread that carries out an order calls the endpoint. */
+/* Handles an endpoint that does not answer (row 32 of GUARD-MACHINE.md). The guard learns this
+ * from the outcome of an order, because only the thread that carries out an order calls the
+ * endpoint. */
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;

@@ -23,23 +23,24 @@ struct scene_gpu {
 	char uuid[96];
 	char pci[16]; /* "0000:01:00.0"; "" unknown */
 	unsigned index;
-	int cuda; /* CUDA's number for it; -1: unknown, or GW_CUDA_NOT_VISIBLE */
+	int cuda; /* CUDA's number of the GPU; -1: unknown, or GW_CUDA_NOT_VISIBLE */
 	enum scene_health health;
 	bool simulated, display;
-	bool hidden; /* it may have processes that are not visible (pid namespace) */
+	bool hidden; /* the GPU may have processes that are not visible (pid namespace) */
 	uint64_t total_bytes, used_bytes,
-		free_bytes; /* used does not include the driver's reserve */
+		free_bytes; /* used_bytes does not include the driver's reserve */
 	bool memory_known;
 	double temperature_c; /* NAN: unknown */
-	double margin_c;      /* as the driver reports it, only for display; NAN: unknown */
-	unsigned errors;      /* consecutive failed readings */
+	/* thermal margin as the driver reports it, only for display; NAN: unknown */
+	double margin_c;
+	unsigned errors; /* consecutive failed readings */
 };
 
 /* Whether scene_process.patterns holds the results of classifier_match_command(). */
 enum scene_command_match {
-	COMMAND_UNMATCHED, /* no: the classification compares the command line */
+	COMMAND_UNMATCHED, /* no results: the classification compares the command line itself */
 	COMMAND_MATCHED,
-	/* no, because the policy is new: no pattern matches until the next scene */
+	/* no results, because the policy is new: no pattern matches until the next scene */
 	COMMAND_PENDING,
 };
 
@@ -52,14 +53,16 @@ struct scene_process {
 	bool bytes_known;
 	/* utilisation over the last seconds; NAN: not requested or not reported */
 	double sm_ratio;
-	bool orphan; /* the driver lists it, but the kernel does not */
-	bool self;   /* it belongs to the process tree or cgroup of this program */
-	bool veiled; /* its program is hidden, so it may be a worker that was not found */
+	bool orphan; /* the driver lists the process, but the kernel does not */
+	bool self;   /* the process belongs to the process tree or cgroup of this program */
+	/* the program of the process is hidden, so it may be a worker that was not found */
+	bool veiled;
 	char name[16], exe[160], command[160], cgroup[160], container[64];
 	int64_t ancestor[SCENE_ANCESTORS]; /* nearest first; 0 ends the list */
 	/* Not recorded. */
 	enum scene_command_match command_match;
-	uint64_t patterns[2]; /* one bit per rule, then one per worker */
+	/* patterns that match the command line: one bit per rule, then one per worker */
+	uint64_t patterns[2];
 };
 
 enum scene_how {
@@ -80,7 +83,7 @@ struct scene_root {
 
 struct scene {
 	uint64_t mono_ns, wall_ns;
-	int utc_offset_s; /* of the local time at that moment */
+	int utc_offset_s; /* local time minus UTC at that moment */
 	bool on_battery;
 	uint64_t host_free_bytes;
 	struct scene_gpu gpu[SCENE_GPUS];

@@ -51,16 +51,17 @@ struct scene_builder_stats {
 	uint64_t left_out; /* processes that did not fit */
 	uint64_t searches; /* searches of /proc for workers */
 	unsigned nodes;    /* device nodes that are watched */
-	uint64_t events;   /* opens and closes of these nodes */
+	uint64_t events;   /* opens and closes of the watched device nodes */
 };
 void scene_builder_stats(const struct scene_builder *b, struct scene_builder_stats *ret);
 
 /* scene_builder_watch_fd() returns a descriptor that is readable when a program opens or closes
- * a GPU; -1: not available, poll instead. When it is readable, call scene_builder_triggered(),
- * on one thread and not during scene_builder_take(). It reads all events and returns whether to
- * build a scene now. Events that follow within 20 to 100 ms wait until
- * scene_builder_trigger_due_ns() (monotonic; 0: none waits). A program opens the GPU 0.1 to 0.3
- * s before the driver lists it, so build scenes often for a second after an event. */
+ * a GPU; -1: not available, poll instead. When the descriptor is readable, call
+ * scene_builder_triggered(), on one thread and not during scene_builder_take().
+ * scene_builder_triggered() reads all events and returns whether to build a scene now. Events
+ * that follow within 20 to 100 ms wait until scene_builder_trigger_due_ns() (monotonic; 0: none
+ * waits). A program opens the GPU 0.1 to 0.3 s before the driver lists the program, so build
+ * scenes often for a second after an event. */
 int scene_builder_watch_fd(const struct scene_builder *b);
 bool scene_builder_triggered(struct scene_builder *b);
 uint64_t scene_builder_trigger_due_ns(const struct scene_builder *b);

@@ -28,9 +28,10 @@ enum use_source { USE_NONE, USE_DRIVER, USE_LAST };
 
 /* This process. */
 struct scene_builder_own {
-	int64_t pid;      /* 0: unknown */
-	char cgroup[256]; /* control group; "" if other programs are in it too */
-	bool hidden;      /* this process is in a namespace or WSL: others are invisible */
+	int64_t pid; /* 0: unknown */
+	/* control group of this process; "" if other programs are in it too */
+	char cgroup[256];
+	bool hidden; /* this process is in a namespace or WSL: other processes are invisible */
 };
 
 /* Data that is needed to build a scene and is not part of the scene. */

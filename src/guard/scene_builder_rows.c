@@ -117,8 +117,8 @@ bool scene_builder_lists_foreign_pids(const struct scene_builder *b)
 
 /* ---- rows ---- */
 
-/* True if the driver never gives the list, or the right to read it is missing. This is not a
- * failed reading, but the GPU may have processes. */
+/* True if the driver never gives the process list, or if the right to read the list is missing.
+ * This is not a failed reading, but the GPU may have processes. */
 static bool is_withheld(enum gw_absence why)
 {
 	return why == GW_ABSENT_NOT_SUPPORTED || why == GW_ABSENT_NO_PERMISSION ||
@@ -287,8 +287,8 @@ static void add_unknown(struct scene_builder *b, const struct row *r, bool orpha
 	utf8_clean(p->name, sizeof(p->name), r->name);
 }
 
-/* Merges a row into a process that already has one. A thread repeats the bytes of its process;
- * another GPU instance has its own bytes. False: the process has no row yet. */
+/* Merges a row into a process that already has a row. A thread repeats the bytes of its
+ * process; another GPU instance has its own bytes. False: the process has no row yet. */
 static bool merge_row(struct scene_builder *b, const struct row *r, int64_t pid)
 {
 	for (unsigned i = 0; b->draft.several_rows && i < b->scene->processes; i++) {

@@ -17,8 +17,10 @@ struct unattributed_use_facts {
 	bool hidden;               /* other processes may be invisible */
 };
 
-struct unattributed_use {            /* begins zeroed */
-	uint64_t busy_ns, memory_ns; /* since when it lasts; 0: not now */
+struct unattributed_use { /* begins zeroed */
+	/* since when the GPU is busy without a process; since when memory belongs to no
+	 * process; 0: not now */
+	uint64_t busy_ns, memory_ns;
 };
 
 /* Adds one reading. why: one sentence about a condition that has lasted for ten seconds, or

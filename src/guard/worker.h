@@ -48,8 +48,9 @@ struct worker_call {
 	struct worker_facts facts;
 	const struct root *root; /* root folder of /proc */
 	const struct worker_set *set;
-	const char *companion;        /* socket of the companion; NULL: act without it */
-	const atomic_bool *cancelled; /* set when the order is no longer wanted; NULL: never */
+	const char *companion; /* socket of the companion; NULL: act without it */
+	/* set when the order is no longer wanted; NULL: the order cannot be cancelled */
+	const atomic_bool *cancelled;
 	bool listed; /* result of resume: the worker lists its models as loaded */
 };
 
@@ -71,9 +72,9 @@ struct worker_ops {
 	 * c->message. After 0 the message may be a remark. */
 	int (*close)(struct worker_call *c); /* accept no new work */
 	int (*drain)(struct worker_call *c, bool *ret_busy);
-	/* Notes what evict will undo and resume must know; changes nothing in the worker. The
-	 * notes are in the journal before evict is called. evict may add only what arrived in
-	 * between. */
+	/* Records what evict will destroy and resume needs; changes nothing in the worker. The
+	 * record is in the journal before evict is called. evict may add only what arrived
+	 * after learn. */
 	int (*learn)(struct worker_call *c);
 	int (*evict)(struct worker_call *c); /* evicts at the level of the worker's kind */
 	int (*resume)(struct worker_call *c);
@@ -102,7 +103,7 @@ struct worker_ops {
 const char *worker_engine(const struct policy_worker *w);
 
 /* The adapters that an action may use.  A program that guards itself names a smaller set, so
- * that the others are not linked into it. */
+ * that the other adapters are not linked into the program. */
 struct worker_set {
 	const struct worker_ops *(*of)(enum policy_kind kind); /* never NULL */
 	/* Returns the adapter that carries out level 4 for w; NULL: there is none. */

@@ -18,26 +18,29 @@
  * times. */
 #define CLOCK_DIFFERENCE_NS NS_PER_S
 
-/* How long a result is valid. FOUND: the worker has a root; MISSING: it has none. */
+/* How long a result is valid. FOUND: the worker has a root; MISSING: the worker has no root. */
 #define PIDFILE_NS NS_PER_S
 /* time between checks that roots run the same programs; reads three files */
-#define RECHECK_NS        NS_PER_S
-#define PORT_FOUND_NS     NS_PER_S          /* reads one link */
-#define PORT_MISSING_NS   (5 * NS_PER_S)    /* the kernel takes 3 ms to list its sockets */
-#define PORT_APPEARED_NS  (200 * NS_PER_MS) /* a new process on a GPU may be the worker */
+#define RECHECK_NS    NS_PER_S
+#define PORT_FOUND_NS NS_PER_S /* reads one link */
+/* long, because the kernel takes 3 ms to list its sockets */
+#define PORT_MISSING_NS (5 * NS_PER_S)
+/* short, because a new process on a GPU may be the worker */
+#define PORT_APPEARED_NS  (200 * NS_PER_MS)
 #define OWNER_MISSING_NS  (30 * NS_PER_S) /* a socket listens, but its process is not visible */
 #define SEARCH_FOUND_NS   (30 * NS_PER_S)
 #define SEARCH_MISSING_NS (5 * NS_PER_S)
 
 struct found {
 	struct proc_id id;
-	uint64_t print; /* process_cache_fingerprint() when it was found; 0: unknown */
+	uint64_t print; /* process_cache_fingerprint() when the process was found; 0: unknown */
 };
 
 struct target { /* one worker */
 	struct found root[WORKER_FINDER_ROOTS];
 	unsigned roots;
-	struct found former[WORKER_FINDER_ROOTS]; /* they live, but are no longer found */
+	/* processes that live, but that the match no longer finds */
+	struct found former[WORKER_FINDER_ROOTS];
 	unsigned formers;
 	uint64_t asked_ns;   /* when pidfile or port were last read; 0: never */
 	uint64_t checked_ns; /* when roots were last checked for the same program; 0: never */
@@ -46,7 +49,7 @@ struct target { /* one worker */
 	struct proc_id writer;
 	/* For a port. */
 	struct port_owners at;
-	uint64_t owners_ns;               /* when its owners were searched; 0: never */
+	uint64_t owners_ns; /* when the owners of the port were last searched; 0: never */
 	char owner_file[PORT_OWNER_FILE]; /* the open socket of a root */
 };
 

@@ -265,7 +265,7 @@ void worker_set_running(struct guard *g, struct guard_worker *w)
 	if (returned) {
 		w->backoff.resident_ns = g->now_ns + w->knobs.resident_ns;
 		w->report.resumes += !w->dry;
-		if (worker_is_present(w)) /* the guard's own order restarted it */
+		if (worker_is_present(w)) /* an order of the guard restarted the worker */
 			guard_accept_roots(g, w);
 	}
 	/* A worker that was started may report success before its process is found. */

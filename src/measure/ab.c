@@ -16,8 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALPHA          0.05 /* error probability of the whole comparison, and of the A/A pass */
-#define POWER          0.8  /* of the smallest effect that is reported as detectable */
+#define ALPHA 0.05 /* error probability of the whole comparison, and of the A/A pass */
+/* statistical power for the smallest effect that is reported as detectable */
+#define POWER          0.8
 #define BCA_FROM_PAIRS 10
 #define BCA_SKEWNESS   1.0
 #define RESAMPLES_MIN  100
@@ -110,7 +111,8 @@ static bool is_interim(const struct ab *ab, unsigned pairs)
 	return false;
 }
 
-/* Selects the order of the next pair: random for even pairs, reversed for odd ones. */
+/* Selects the order of the next pair: random for even pairs; for odd pairs the reverse of the
+ * pair before. */
 static void plan_pair(struct ab *ab)
 {
 	if (ab->phases[ab->phase].pairs % 2 == 0)

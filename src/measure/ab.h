@@ -47,7 +47,7 @@ struct ab_config {
 	bool gated;
 	/* used if gated; otherwise energy is compared with a change of 0 */
 	struct ab_gate gate;
-	uint64_t seed; /* for the order and the bootstrap; stored in the result */
+	uint64_t seed; /* for the random order and the bootstrap; stored in the result */
 	size_t resamples;
 	/* A pair with an invalid run is dropped and repeated: at most repeats_row_max times in
 	 * a row and repeats_max times in total. After that the comparison ends as invalid. */
@@ -86,7 +86,7 @@ void ab_free(struct ab *ab);
 
 /* Gets the next run. Returns false when the comparison is over. First A is compared with itself
  * (the A/A pass), which shows the noise. Then A and B are run in pairs, in random order,
- * balanced every two pairs (ABBA or BAAB), so that a slow drift affects both. */
+ * balanced every two pairs (ABBA or BAAB), so that a slow drift affects A and B equally. */
 bool ab_next(const struct ab *ab, struct ab_step *ret);
 
 /* Takes the result of the run that ab_next() requested. Returns 0: counted. 1: unusable
@@ -131,7 +131,8 @@ struct ab_estimate {
 	double alpha; /* probability that an interval does not contain the true value */
 	/* 10 pairs or more and skewness beyond 1: the interval spans t and BCa; else it is t */
 	bool skewed;
-	struct ab_interval interval;           /* the one that decides, offset included */
+	/* the interval that decides, with the uncertainty of the offset */
+	struct ab_interval interval;
 	struct ab_interval t, bca, percentile; /* BCa needs 10 pairs, percentile needs 2 */
 	double offset_u_log; /* standard uncertainty from the sensor's offset */
 	/* smallest effect detected with 80 % power: (t(1 - alpha/2) + t(0.8)) sd_log / sqrt(n),
@@ -149,8 +150,8 @@ struct ab_result {
 	bool aa_alarm;                     /* A differs from itself: a drift, or chance (5 %) */
 	/* smallest detectable effect with pairs_max pairs, from the A/A noise */
 	double mde_budget_ratio;
-	/* Pairs with an mde_ratio of at most d, which is the target or else the gate's change; NAN
-	 * if there is neither, or if there are fewer than two pairs. */
+	/* Number of pairs for which mde_ratio is at most d, where d is the target or else the
+	 * gate's change; NAN if there is neither, or if there are fewer than two pairs. */
 	double planned_pairs;
 };
 

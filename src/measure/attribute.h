@@ -36,14 +36,14 @@ struct attribute_row {
 	struct proc_id id;
 	char name[32];
 	double joules;
-	double seconds;         /* time of the intervals in which it was present */
+	double seconds;         /* time of the intervals in which the process was present */
 	enum attribute_how how; /* the weakest method used */
 };
 
 struct attribute {
 	double no_context_w, context_w; /* NAN: unknown */
 	/* false: the idle power is unknown, idle_joules is 0, and the processes' shares include
-	 * it */
+	 * the idle energy */
 	bool idle_known;
 	bool context_known; /* false: the cost of contexts is unknown and not separated */
 	/* there were more processes than rows; energy of processes without a row is
@@ -65,12 +65,12 @@ void attribute_init(struct attribute *a, double no_context_w, double context_w);
 /* Adds one interval: the joules of the device in these seconds, and its processes.
  * - The idle power of the board, no_context_w, is subtracted first. The remaining energy is
  *   shared:
- * - One process gets all of it: measured.
+ * - One process gets all of the remaining energy: measured.
  * - Several processes share the cost of having contexts (context_w - no_context_w) in equal
  *   parts, and what is left by their mean SM utilisation: modelled.
  * - If the utilisation of one of them is unknown, that process gets an equal part of what is
  *   left, and every share of the interval is a guess: equal-split.
- * - Without a process it is unattributed.
+ * - Without a process the remaining energy is unattributed.
  * - hidden: there may be processes that we cannot see (MIG, another pid namespace), so
  *   everything is unattributed.
  *

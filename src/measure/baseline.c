@@ -307,7 +307,7 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 		u_w = 0.5 * hypot(before->u_w, after->u_w);
 		drift_w = 0.5 * fabs(after->power_w - before->power_w);
 	}
-	if (gross->calibrated) { /* the baseline is an uncalibrated reading */
+	if (gross->calibrated) { /* the baseline is an uncalibrated reading: calibrate it too */
 		gain_j = gain_u(gross, sensor, base_w);
 		base_w = gross->gain * base_w + gross->offset_watts;
 		u_w *= gross->gain;
@@ -450,7 +450,7 @@ static bool same_limit(double a, double b)
 	return (isnan(a) && isnan(b)) || fabs(a - b) <= SAME_W;
 }
 
-/* Writes why baseline a cannot be used for the state of key; "": it can. */
+/* Writes why baseline a cannot be used for the state of key; "": a can be used. */
 static void explain_difference(const struct baseline *a, const struct baseline *key,
 			       double ttl_s, uint64_t now_ns, char *why, size_t size)
 {
@@ -502,7 +502,7 @@ static bool file_matches(const char *name, const char *uuid, const char *kind)
 	return !b.err && strncmp(name, start, b.len) == 0;
 }
 
-/* Writes why no baseline matches this state: how an existing one differs. */
+/* Writes why no baseline matches this state: how an existing baseline differs from it. */
 static void explain_missing(const struct baseline *key, const char *dir, double ttl_s,
 			    uint64_t now_ns, char *why, size_t size)
 {

@@ -24,7 +24,7 @@ enum baseline_kind {
 struct baseline {
 	char uuid[96], driver[96], vbios[96];
 	enum baseline_kind kind;
-	double limit_w;  /* enforced power limit when it was taken; NAN: unknown */
+	double limit_w;  /* enforced power limit when the baseline was measured; NAN: unknown */
 	int persistence; /* 1, 0, -1: unknown */
 	double power_w;  /* mean                                       */
 	double u_w;      /* standard error of the mean                 */

@@ -208,7 +208,8 @@ static void flush_events(struct bundle *b, unsigned device)
 	    file_write_all(w->fd, w->pending.p, w->pending.len) != 0) {
 		bundle_path(path, sizeof(path), b->dir, BUNDLE_EVENTS, (int)device);
 		keep_error(b, file_failed(message, sizeof(message), path, "written"), message);
-		close(w->fd); /* the file has whole lines and perhaps a partial last one */
+		/* the file may now end with a partial line: write nothing after it */
+		close(w->fd);
 		w->fd = -1;
 	}
 	buf_clear(&w->pending);

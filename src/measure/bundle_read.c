@@ -1,4 +1,5 @@
-/* Reads a bundle, and passes its events through the same window tracker again. */
+/* Reads a bundle, and passes its events through a window tracker again, as during the
+ * measurement. */
 #include "bundle.h"
 #include "bundle_file.h"
 
@@ -278,8 +279,8 @@ static void finish_windows(struct bundle_reader *r)
 	}
 }
 
-/* Calls fn() for each event. Ignores a last line without newline: the writer stopped before it
- * was complete. */
+/* Calls fn() for each event. Ignores a last line without newline: the writer stopped before the
+ * line was complete. */
 static int each_event(struct bundle_reader *r,
 		      int (*fn)(struct bundle_reader *r, const struct event *e))
 {

@@ -38,12 +38,14 @@ struct compare_change {
 
 /* Computes the change from first to row, never more certain than the runs allow.
  *
- * If both have at least two runs, the scatter of each is used. u_ratio is not added, because
- * variation between runs is already in the scatter.
+ * If both arms have at least two runs, the scatter of each arm is used. u_ratio is not added,
+ * because variation between runs is already in the scatter.
  *
- * If one has a single run: s^2 (1 + 1/n) of the other, and u_ratio of the single run if known.
+ * If one arm has a single run, s^2 (1 + 1/n) of the other arm is used, and u_ratio of the
+ * single run if known.
  *
- * If both have a single run: u_ratio of both. The scatter is unknown, so there is no verdict.
+ * If both arms have a single run, u_ratio of both runs is used. The scatter is unknown, so
+ * there is no verdict.
  *
  * u_extra_log is a standard uncertainty of ln(ratio) that more runs do not reduce, such as
  * compare_offset(); 0: none; NAN: unknown, then there is no interval. Scatter is multiplied by

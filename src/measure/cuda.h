@@ -29,7 +29,7 @@ int cuda_load_on(struct cuda_load *c, uint64_t for_ns, uint64_t *ret_begin_ns);
 /* Waits until no load runs. Returns 0 or -GW_E_IO. */
 int cuda_load_idle(struct cuda_load *c);
 
-/* The load as a drive for sensor_learn(). */
+/* A sensor_drive that runs this load, for sensor_learn(). */
 struct cuda_drive {
 	struct sensor_drive drive;
 	const struct clock *clock;

@@ -160,7 +160,8 @@ int energy_at(const struct energy *e, uint64_t t_ns, struct energy_point *ret)
 		/* Before the first sample nothing was measured. */
 		energy_at_sample(s, n, ret);
 		if (before <= ENERGY_HOLE_STEPS * e->set.spacing_s) {
-			ret->joules -= before * s->w; /* within the reach of one sample */
+			/* short enough to be no gap: the first sample covers it */
+			ret->joules -= before * s->w;
 			ret->square -= before * sq(s->w);
 		} else {
 			ret->hole_s -= before;
@@ -283,7 +284,8 @@ bool energy_follow(const struct energy *e, struct energy_window *w)
 		w->begin.slope_w = energy_swing(e, w->begin_ns, energy_reach_s(e));
 		w->begin_w = energy_watts(e, w->begin_ns);
 	}
-	/* The reading that is nearest to the edge may come after it, but not much later. */
+	/* The counter reading nearest to the begin may come after the begin, but not much
+	 * later. */
 	if (e->reads && e->samples &&
 	    (first || energy_number(e, e->samples - 1)->t_ns <
 			      w->begin_ns + 2 * ENERGY_NEAR_NS + NS_PER_S))

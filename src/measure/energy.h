@@ -90,12 +90,13 @@ struct energy_point {
 struct energy_edge {
 	bool known; /* the point is known */
 	struct energy_point point;
-	double slope_w;          /* largest change of power around it */
-	struct energy_read read; /* nearest to it; before_ns 0: none */
+	double slope_w; /* largest change of power around the edge */
+	/* counter reading nearest to the edge; before_ns 0: no reading */
+	struct energy_read read;
 	/* the integrals at the last counter update before that reading */
 	struct energy_point tick;
 	bool tick_known;     /* else the tick is estimated */
-	double tick_slope_w; /* largest change of power around the tick */
+	double tick_slope_w; /* largest change of power around that counter update */
 };
 
 struct energy_window {
@@ -125,8 +126,9 @@ void energy_no_counter(struct energy *e, enum gw_absence why);
  * one or its power is impossible; the sample is then ignored. */
 int energy_add(struct energy *e, uint64_t stamp_ns, double w);
 
-/* Adds a counter reading. Returns -1 if the reading is good, else the code of its problem. A
- * bad reading begins a new epoch: no difference is computed across it. */
+/* Adds a counter reading. Returns -1 if the reading is good, else the code of its problem.
+ * After a bad reading a new epoch begins: no difference is computed between readings of two
+ * epochs. */
 int energy_count(struct energy *e, uint64_t before_ns, uint64_t after_ns, double joules);
 
 /* Adds a code to every window that contains t. */
@@ -161,8 +163,8 @@ void energy_unknown(struct gw_energy *e);
  * sample. */
 void energy_result(const struct energy *e, struct energy_window *w, struct gw_energy *ret);
 
-/* Replaces gain, offset and their uncertainties by those of c.  energy_result() calls it if the sensor is
- * calibrated. */
+/* Replaces gain, offset and their uncertainties in r by those of c.  energy_result() calls this
+ * function if the sensor is calibrated. */
 void energy_calibrate(struct gw_energy *r, const struct sensor_calibration *c);
 
 /* Widens the interval if the program ran `seconds` less than the window, at an unknown time in

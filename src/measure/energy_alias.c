@@ -12,9 +12,9 @@
  * with square waves it was 37 % too low and 41 % too high. */
 #define HIDDEN_RATIO 0.4
 
-/* The same for the ring buffer, which observes all the time through a filter. Errors with
- * simulated square waves of 600 and 100 W: up to 19 % if the period was one spacing of the
- * samples, and up to 4 % if it was five spacings. */
+/* As HIDDEN_RATIO, but for the ring buffer, which observes all the time through a filter.
+ * Errors with simulated square waves of 600 and 100 W: up to 19 % if the period was one spacing
+ * of the samples, and up to 4 % if it was five spacings. */
 #define RING_HIDDEN_RATIO 0.12
 #define RING_SLOW         10 /* in spacings; the samples resolve a load with a longer period */
 
@@ -118,7 +118,7 @@ bool energy_alias(const struct energy *e, const struct energy_window *w,
 		if (e->set.look_ratio >= 1)
 			return false;
 		/* If a sensor has its own clock, its samples do not show whether a load aliases
-		 * with it. */
+		 * with the sensor. */
 		if (energy_hidden_ratio(e, w) > 0)
 			return true;
 		/* If the sensor is polled at varying phases, an aliasing load shows as

@@ -6,8 +6,11 @@
 #include <math.h>
 #include <string.h>
 
-#define AGREE_RATIO   0.02 /* counter and samples agree within this or three sigma */
-#define UNANCHORED    0.01 /* counter and samples of an H200 differed by up to 1.5 % */
+/* counter and samples agree if they differ by at most this ratio or three sigma */
+#define AGREE_RATIO 0.02
+/* uncertainty of samples without an anchor; on an H200 they differed from the counter by up to
+ * 1.5 % */
+#define UNANCHORED    0.01
 #define ANCHOR_NS     (10 * NS_PER_S)
 #define COVERAGE_LOW  0.98
 #define COVERAGE_FILL 0.90 /* gaps are not filled if the coverage is lower */
@@ -66,7 +69,7 @@ static double energy_percentile(const struct energy_window *w, double share)
 
 struct meters {                      /* energy and uncertainty from counter and samples */
 	double counter_j, samples_j; /* NAN: unknown */
-	double counter_u, samples_u; /* sum of edges, gaps and coverage */
+	double counter_u, samples_u; /* uncertainty from edges, gaps and coverage together */
 	double edges_counter, edges_samples, gaps, coverage, anchor_u;
 };
 
@@ -167,7 +170,8 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 				ratio = (b->joules - a->joules) / joules;
 			}
 		}
-	if (isinf(best_u) || fabs(ratio - 1) > 0.1) { /* no ratio, or an implausible one */
+	/* no ratio was found, or the ratio is implausible */
+	if (isinf(best_u) || fabs(ratio - 1) > 0.1) {
 		*ret_u = UNANCHORED;
 		return 1;
 	}
@@ -216,7 +220,7 @@ static void counter_meter(const struct energy *e, const struct energy_window *w,
 	tail_b = tail_j(&w->end);
 	m->counter_j = fmax(0, b->joules - a->joules + tail_b - tail_a);
 	watts = isnan(r->power_mean) ? m->counter_j / r->seconds : r->power_mean;
-	/* Uses the power at each edge if it is above the mean. */
+	/* Uses the power at an edge if it is higher than the mean power. */
 	m->edges_counter = hypot(edge_u(e, &w->begin, fmax(watts, w->begin_w)),
 				 edge_u(e, &w->end, fmax(watts, energy_watts(e, w->end_ns))));
 	/* A counter reading that several windows share is not exactly at the window's edge.

@@ -34,7 +34,7 @@ extern const unsigned event_quantity[FIGURES]; /* enum gw_quantity of each figur
  * its type; "-" is unknown. Numbers are written so that they read back to the same bits. */
 #define EVENT_LINE_MAX 512
 
-/* most processes, in addition to the command, that are part of a measurement */
+/* maximum number of processes, in addition to the command, that are part of a measurement */
 #define METER_SERVERS 4
 
 enum event_type {
@@ -42,9 +42,11 @@ enum event_type {
 	/* a reading of the energy counter; t is before the call, after_ns after it */
 	EVENT_COUNTER,
 	EVENT_NO_COUNTER, /* the first reading failed: there is no counter */
-	EVENT_TICK,       /* the values above, and how many readings were missed before it */
-	EVENT_LIMITS,     /* how long each cause limited the clocks, and the power limit */
-	EVENT_NOTE,       /* something happened: an enum gw_code */
+	/* the values that are read at every tick, and how many ticks were missed before this
+	 * one */
+	EVENT_TICK,
+	EVENT_LIMITS,  /* how long each cause limited the clocks, and the power limit */
+	EVENT_NOTE,    /* something happened: an enum gw_code */
 	EVENT_PROCESS, /* one process on the GPU at t                                        */
 	/* ends the list of processes at t: their number, and whether some may be hidden */
 	EVENT_PROCESS_LIST,

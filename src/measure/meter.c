@@ -147,8 +147,9 @@ static void request_stop(struct meter_device *d)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* Waits for the end of the thread. True: it has ended and is joined. False: it hangs in the
- * driver. Then it is left behind with everything it holds, and reports nothing more. */
+/* Waits for the end of the thread. True: the thread has ended and is joined. False: the thread
+ * hangs in the driver. Then the thread is left behind with everything it holds, and reports
+ * nothing more. */
 static bool end_thread(struct meter_device *d, uint64_t until_ns)
 {
 	bool gone;

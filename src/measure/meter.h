@@ -24,7 +24,8 @@ struct meter_config {
 	void (*on_setup)(void *arg, unsigned device, unsigned position,
 			 const struct energy_setup *setup);
 	meter_event_fn *on_event; /* may be NULL */
-	/* Called with the result of a window, on the thread that waited for it. May be NULL. */
+	/* Called with the result of a window, on the thread that waited for the window. May be
+	 * NULL. */
 	void (*on_result)(void *arg, unsigned device, unsigned id, const char *label,
 			  const struct gw_energy *e);
 	void *arg;
@@ -44,9 +45,9 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 /* Sets the measured program: from now on, this process and its descendants are not foreign. */
 void meter_set_own_process(struct gw_meter *m, int64_t pid);
 
-/* Sets processes that are part of the measurement in addition: from now on, they and their
- * descendants are not foreign.  They replace those of the last call.  count: at most
- * METER_SERVERS. */
+/* Sets further processes that are part of the measurement: from now on, these processes and
+ * their descendants are not foreign.  They replace the processes of the last call.  count: at
+ * most METER_SERVERS. */
 void meter_set_servers(struct gw_meter *m, const int64_t *pid, unsigned count);
 
 /* Sets whether a foreign process makes a window invalid, for all windows that end from now

@@ -17,10 +17,12 @@ struct gw_window {
 	bool hurry, waited;
 	int wait_error; /* what gw_window_wait() returned, if waited */
 	atomic_bool closed;
-	struct tracked_window *tracked; /* one per device, with its series if it is recorded */
-	struct gw_energy *energy;       /* one per device */
-	struct gw_series *seen;         /* one per device: what the caller saw last; NULL: not
-					 * recorded */
+	/* one per device, with its series if the window has one */
+	struct tracked_window *tracked;
+	struct gw_energy *energy; /* one per device */
+	/* one per device: the series that the caller saw last; NULL: the window has no
+	 * series */
+	struct gw_series *seen;
 };
 
 /* Records the begin or end of a window; the thread then reads what the edge needs. */
@@ -59,7 +61,7 @@ static void window_free_memory(struct gw_window *w)
 	free(w);
 }
 
-/* Allocates a window with room for so many readings; 0: without a series. */
+/* Allocates a window with memory for `room` readings; room 0: without a series. */
 static struct gw_window *window_new(struct gw_meter *m, size_t room)
 {
 	struct gw_window *w = calloc(1, sizeof(*w));

@@ -9,7 +9,8 @@
 #define PROCESSES_NS NS_PER_S
 #define USE_LASTS_NS (2 * NS_PER_S)
 #define IDLE_NS      NS_PER_S /* period of reading values while no window is open */
-/* the same in a service; longer, because the service reads the values itself */
+/* period of reading values in a service while no window is open; longer, because the service
+ * reads the values itself */
 #define UNWATCHED_NS (10 * NS_PER_S)
 /* a larger change of the clock offset means that the wall clock was set */
 #define STEP_NS ((int64_t)NS_PER_MS)
@@ -274,8 +275,8 @@ static uint64_t mono_of(const struct sampler *s, uint64_t wall_us, int64_t old, 
 	return 0;
 }
 
-/* Gets the entries. Reuses the read that chose the power source, if it is recent: a read takes
- * 0.5 ms. */
+/* Gets the entries of the ring buffer. A read takes 0.5 ms, so the read that chose the power
+ * source is used again if it is recent. */
 static int fetch_ring(struct sampler *s)
 {
 	int n = s->ring.fetched;
@@ -303,7 +304,7 @@ static void drain_ring(struct sampler *s)
 	if (offset - old > STEP_NS || old - offset > STEP_NS) {
 		sampler_note(s, now, GW_CODE_CLOCK_STEP);
 		s->use.newest_us =
-			/* in the time of the new clock */
+			/* the current time on the new wall clock */
 			(uint64_t)((int64_t)now + offset) / NS_PER_US;
 	}
 	for (int i = (int)already_taken(s, n); i < n; i++) {
@@ -321,8 +322,8 @@ static void drain_ring(struct sampler *s)
 	s->ring.offset_known = true;
 }
 
-/* Reports a reloaded driver before any value of the new driver, because its counter is
- * unrelated to the old one. */
+/* Reports a reloaded driver before any value of the new driver, because the counter of the new
+ * driver is unrelated to the old counter. */
 static void check_driver(struct sampler *s)
 {
 	if (s->device.opened == s->opened)
@@ -553,14 +554,16 @@ static void next_anchor(struct sampler *s)
 			   (uint64_t)(part * fmax(0, s->setup.sensor.tick_s) * 1e9);
 }
 
-/* Returns the maximum time from a moment to the timestamp of the sample that covers it. */
+/* Returns the maximum time from any moment to the timestamp of the sample that covers this
+ * moment. */
 static uint64_t reach_ns(const struct sampler *s)
 {
 	return (uint64_t)((s->setup.lag_s + s->setup.spacing_s) * 1e9);
 }
 
-/* Computes when the sample that covers an end can be available, and when it certainly is.
- * Samples come at regular steps within some ms, so its timestamp is known in advance. */
+/* Computes when the sample that covers the end of a window can be available, and when it
+ * certainly is. Samples come at regular steps within some ms, so the timestamp of that sample
+ * is known in advance. */
 static void expect_sample(struct sampler *s, uint64_t end_ns)
 {
 	uint64_t step = (uint64_t)(s->setup.spacing_s * 1e9), stamp;

@@ -27,8 +27,9 @@ struct sampler_options {
 	bool service;
 	/* at the first edge, read everything that a result reports about the GPU */
 	bool describe;
-	int64_t own_pid; /* this process and its descendants are not foreign ... */
-	int64_t server_pid[METER_SERVERS]; /* ... and neither are these; 0: none */
+	int64_t own_pid; /* this process and its descendants are not foreign */
+	/* these and their descendants are not foreign either; 0: none */
+	int64_t server_pid[METER_SERVERS];
 	const char *cache_dir;
 	/* NULL: use what is known about the GPU; borrowed during init */
 	const struct sensor *sensor;
@@ -42,16 +43,17 @@ struct sampler_due {
 /* The driver's power ring buffer. Each read continues where the read before ended. */
 struct sampler_ring {
 	struct power_sample entry[SAMPLER_RING];
-	int fetched;                            /* entries that are not processed yet ... */
-	uint64_t fetched_ns;                    /* ... and when they were read */
+	int fetched;         /* number of entries that are not processed yet */
+	uint64_t fetched_ns; /* when the unprocessed entries were read */
 	struct power_sample tail[SAMPLER_TAIL]; /* the newest processed entries, oldest first */
 	unsigned tail_count;
 	int64_t offset_ns; /* wall clock minus monotonic clock at the last drain */
 	bool offset_known;
-	bool broken;             /* the ring buffer stopped answering */
-	uint64_t last_ns;        /* time of the newest sample, monotonic */
-	uint64_t covered_ns;     /* a sample with this timestamp covers the last edge ... */
-	uint64_t drain_until_ns; /* ... and is available by this time */
+	bool broken;         /* the ring buffer stopped answering */
+	uint64_t last_ns;    /* time of the newest sample, monotonic */
+	uint64_t covered_ns; /* a sample with this timestamp covers the last edge */
+	/* by this time, the sample that covers the last edge is available */
+	uint64_t drain_until_ns;
 };
 
 /* The energy counter. */

@@ -227,7 +227,7 @@ int sensor_known_device(struct sampler_device *sd, const char *dir, struct senso
 		err = sensor_load(&kept, dir, note, size);
 	if (!err && kept.origin == SENSOR_ASSUMED)
 		/* use only the calibration from the file: what we assume now may be better than
-		 * its other values */
+		 * the other values in the file */
 		ret->calibration = kept.calibration;
 	else if (!err)
 		*ret = kept;

@@ -18,7 +18,7 @@ struct sampler_device;
 enum sensor_origin {
 	SENSOR_ASSUMED, /* assumed from generation and driver; nothing was measured */
 	SENSOR_PASSIVE, /* periods, counter updates and costs were measured, without a load */
-	SENSOR_ACTIVE,  /* windows and lags were measured, too, with our own load */
+	SENSOR_ACTIVE,  /* averaging windows and lags were measured, too, with our own load */
 };
 
 enum sensor_model {
@@ -26,8 +26,8 @@ enum sensor_model {
 	SENSOR_LOWPASS, /* first order, time constant window_s */
 };
 
-/* Standard uncertainties of a board's own sensor (5 % and 5 W at 95 %), if it was not compared
- * with an external meter. */
+/* Standard uncertainties of a board's own sensor that was not compared with an external meter:
+ * half of the 95 % limits, which are 5 % and 5 W. */
 #define SENSOR_GAIN_U     0.025
 #define SENSOR_OFFSET_U_W 2.5
 
@@ -84,8 +84,8 @@ struct sensor {
 	double tick_s;           /* time between updates of the counter */
 	/* an update contains the energy until this time before the update */
 	double counter_lag_s;
-	/* Readings with at least this spacing do not disturb the counter; 1 unless characterise
-	 * found that more is needed. */
+	/* Readings with at least this spacing do not disturb the counter; 1 s unless `gpuward
+	 * characterise` found that more is needed. */
 	double counter_safe_s;
 	bool counter_unsafe; /* every tested rate disturbs the counter: use the samples */
 	unsigned ticks;      /* number of observed counter updates; 0: tick_s is assumed */
@@ -126,7 +126,7 @@ int sensor_directory(char *out, size_t size);
  * -GW_E_NOSUPPORT (no uuid) or -GW_E_SIZE. */
 int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size);
 
-/* Convert s to the content of such a file, with a hash in its first line, and back without
+/* Convert s to the content of a sensor file, with a hash in its first line, and back without
  * losing a bit. sensor_compose() returns 0 or the error of out. sensor_parse() returns 0, or
  * -GW_E_PARSE or -GW_E_NOMEM with a sentence in why. */
 struct buf;

@@ -1,4 +1,4 @@
-/* Learns windows and lags under our own load. */
+/* Learns the averaging windows and lags of the power sources under our own load. */
 #include "sensor_learn.h"
 
 #include "base/array.h"
@@ -44,8 +44,8 @@ static void read_step(struct active *a)
 		a->point[a->ticks++] =
 			(struct fit_point){ step_s,
 					    (c.joules - a->tick_j) / (step_s - a->tick_s) };
-	/* The time of the first observed update is known; that of the update before the first
-	 * reading is not. */
+	/* The time of the first observed update is known; the time of the update before the
+	 * first reading is not. */
 	a->tick_s = isnan(a->tick_j) ? NAN : step_s;
 	a->tick_j = c.joules;
 seen:

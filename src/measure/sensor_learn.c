@@ -283,8 +283,8 @@ static void learn_ring(struct learn *l)
 	s->ring_wall = fabs(l->w.ring_age_s) < STAMPS_AGREE_S + 3 * s->ring.period_s;
 }
 
-/* Finds the period of the counter's updates. An update lies between the last reading before it
- * and the first after it. */
+/* Finds the period of the counter's updates. An update lies between the last reading with the
+ * old value and the first reading with the new value. */
 static void learn_tick(struct learn *l, struct fit_period *ret)
 {
 	struct recorder *w = &l->w;
@@ -427,9 +427,9 @@ static bool try_rate(struct learn *l, const struct fit_period *tick, double ever
 
 enum verdict { SAFE, DISTURBED, UNKNOWN };
 
-/* Judges whether reading the counter at one rate disturbs it: compares the counter with the
- * reference. If the power changes, the comparison is less strict, because counter and reference
- * differ at an edge. */
+/* Judges whether reading the counter at one rate disturbs the counter: compares the counter
+ * with the reference. If the power changes, the comparison is less strict, because counter and
+ * reference differ at an edge. */
 static enum verdict judge_rate(struct learn *l, const struct fit_period *tick, unsigned which,
 			       double every_s, double length_s)
 {
@@ -444,7 +444,7 @@ static enum verdict judge_rate(struct learn *l, const struct fit_period *tick, u
 	if (unsteady > 0.05)
 		allowed = 0.03;
 	if (tick->changes == 0)
-		/* it is unknown which update was read */
+		/* it is unknown which counter update a reading contains */
 		allowed += 0.82 * l->s.tick_s / length_s;
 	return fabs(r->counter_w / r->reference_w - 1) <= allowed ? SAFE : DISTURBED;
 }

@@ -23,11 +23,13 @@ enum series_tier {
 };
 
 struct series_options {
-	unsigned quantities;           /* 1 to 64 */
-	unsigned points[SERIES_TIERS]; /* number per tier; 0: no such tier */
+	unsigned quantities; /* 1 to 64 */
+	/* number of points per tier; 0: the tier does not exist */
+	unsigned points[SERIES_TIERS];
 };
 
-/* A minute of 100 ms samples, an hour, eight hours, a day. */
+/* 100 ms samples for a minute, 1 s buckets for an hour, 10 s buckets for eight hours, 60 s
+ * buckets for a day. */
 #define SERIES_DEFAULTS                       \
 	(struct series_options)               \
 	{                                     \

@@ -104,7 +104,8 @@ double histogram_percentile(const struct histogram *h, double p)
 		if (sum >= want)
 			break;
 	}
-	/* Rounding may leave the sum slightly below: then the last bucket is used. */
+	/* Rounding may leave the sum slightly below the wanted share: then the last bucket is
+	 * used. */
 	return bucket_middle(h, last);
 }
 

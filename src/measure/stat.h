@@ -26,7 +26,7 @@ void moments_add(struct moments *m, double x);
 /* Adds a value that was constant for `weight` (seconds). A weight of 0 or less adds nothing. */
 void moments_add_weighted(struct moments *m, double x, double weight);
 
-/* Returns NAN if nothing was added. */
+/* Returns the mean; NAN if nothing was added. */
 double moments_mean(const struct moments *m);
 
 /* Returns the sample variance, divided by n - 1, for values that are random draws. NAN for

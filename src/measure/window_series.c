@@ -35,8 +35,9 @@ void window_series_free(struct window_series *s)
 	free(s);
 }
 
-/* True if the only sample so far is before the window, and t_ns is nearer to its begin, or so
- * late that nothing is known about the time between. */
+/* True if the sample at t_ns replaces the first sample, which is the only one so far and before
+ * the window: t_ns is not after the begin of the window, or the time between the two samples is
+ * a gap. */
 static bool series_replaces_first(const struct window_series *s, uint64_t t_ns,
 				  const struct energy *e, const struct energy_window *w)
 {

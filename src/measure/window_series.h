@@ -24,8 +24,8 @@ struct window_series {
 struct window_series *window_series_new(size_t room);
 void window_series_free(struct window_series *s); /* NULL is allowed */
 
-/* Copies new power samples of the energy engine: those of the window, the last one before it
- * and the first one after it. */
+/* Copies new power samples of the energy engine: the samples in the window, the last one before
+ * the window and the first one after the window. */
 void window_series_follow(struct window_series *s, const struct energy *e,
 			  const struct energy_window *w);
 

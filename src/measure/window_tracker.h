@@ -46,7 +46,8 @@ struct tracked_process {
 
 struct tracked_window {
 	struct tracked_window *next;
-	struct window_series *series; /* borrowed; set before EVENT_OPEN; NULL: no recording */
+	/* borrowed; set before EVENT_OPEN; NULL: readings are not kept */
+	struct window_series *series;
 	unsigned id;
 	char label[64];
 	struct energy_window e;
@@ -58,8 +59,8 @@ struct tracked_window {
 	struct tracked_mean clock, utilization;
 	double utilization_max;         /* NAN: unknown */
 	uint64_t codes;                 /* codes raised by events */
-	struct tracked_process first;   /* on the GPU, own or not */
-	struct tracked_process foreign; /* the first that is not own */
+	struct tracked_process first;   /* first process on the GPU, own or foreign */
+	struct tracked_process foreign; /* first foreign process on the GPU */
 	bool hidden;                    /* there may have been processes that we cannot see */
 	bool exclusive;
 	/* The energy per process; only if processes are listed. */
@@ -81,7 +82,7 @@ struct window_tracker {
 	struct energy energy;
 	double interval_s;
 	double no_context_w, context_w; /* baselines, for sharing; NAN: unknown */
-	struct tracked_window *open;    /* windows that were not forgotten; borrowed */
+	struct tracked_window *open;    /* windows before window_tracker_forget(); borrowed */
 	double last_tick_w;
 	struct window_tracker_processes processes,
 		previous;  /* the process list that is being filled, and the list before it */

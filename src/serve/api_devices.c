@@ -75,8 +75,8 @@ void api_look(const struct api *a)
 		a->view.ops->look(a->view.engine, false);
 }
 
-/* True if the utilisation of the processes has not been read, because nobody looked. Then the
- * reply waits for the next reading, which begins at once. */
+/* True if the utilisation of the processes has not been read, because no client looked at the
+ * processes recently. Then the reply waits for the next reading, which begins at once. */
 static bool waits_for_use(const struct api *a, const struct request *q, struct reply *r)
 {
 	const struct gw_process_list *list = a->view.processes;

@@ -362,7 +362,7 @@ static void say_mode(struct json *j, const struct guard_view *g, const struct gu
 			       "nothing is done (set simulated = true in [guard] to act).");
 }
 
-/* Says that the mode is not the configured one, because a person set it. */
+/* Says that the mode in force is not the configured one, because a person set another mode. */
 static void say_chosen_mode(struct json *j, const struct guard_view *g)
 {
 	const struct guard_view_mode *m = g->mode;

@@ -132,7 +132,7 @@ static void renumber(struct scene *s, const struct policy *from, const struct po
 /* Everything for one request, in one allocation. */
 struct simulation_request {
 	struct guard_view view; /* view of the running guard, with the policy of the request */
-	/* policy of the request; its member memory is NULL if there is none */
+	/* policy of the request; policy.memory is NULL if the request has no policy */
 	struct policy policy;
 	struct scene now, before;
 	struct guard_question question;

@@ -15,8 +15,9 @@
 #include <string.h>
 #include <strings.h>
 
-#define POLL_NS  (10 * NS_PER_MS)
-#define MOST_NS  (60 * NS_PER_S) /* the engine's own deadline is a few seconds */
+#define POLL_NS (10 * NS_PER_MS)
+/* maximum wait for the engine, which has its own deadline of a few seconds */
+#define MOST_NS  (60 * NS_PER_S)
 #define KEPT_MAX 1024
 
 /* ---- the list ---- */

@@ -20,7 +20,7 @@ bool api_filter(const struct api *a, const struct request *q, struct reply *r,
 		struct render_filter *filter, const struct render_filter **ret);
 
 /* Returns the snapshot index of the one GPU that selector names. Returns -1 after an error
- * reply; its status is `status` if there is no such GPU. */
+ * reply. If there is no such GPU, that reply has the status `status`. */
 int api_find(const struct api *a, struct reply *r, int status, const char *selector);
 
 /* Reads a whole number from 0 to `most`; `standard` if the parameter is absent. False: replied

@@ -120,7 +120,7 @@ static const struct {
 };
 #define TIERS (sizeof(tier_table) / sizeof(tier_table[0]))
 
-/* Reads ?tier=, a named step. False: replied. */
+/* Reads ?tier=, a named step. Returns false after an error reply. */
 static bool tier(const struct request *q, struct reply *r, uint64_t *ret)
 {
 	const char *word = request_param(q, "tier");

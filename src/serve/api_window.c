@@ -8,11 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define POLL_NS       (2 * NS_PER_MS) /* a sample arrives within 50 ms */
+/* time between checks whether the window is complete; a sample arrives within 50 ms */
+#define POLL_NS       (2 * NS_PER_MS)
 #define LATE_NS       (20 * NS_PER_MS)
 #define POLLS         50
 #define LIMIT_S       3600.0
-#define LEASE_LEAST_S 2.0 /* windows are checked once per second */
+#define LEASE_LEAST_S 2.0 /* minimum lease, because windows are checked only once per second */
 #define GPUS_MAX      64
 #define LABEL_MAX     (WINDOWS_LABEL - 1)
 #define LIST_BYTES    (16u << 20) /* a longer list is truncated */
@@ -198,7 +199,7 @@ static bool list_one(void *arg, const struct windows_entry *e)
 	return true;
 }
 
-/* Reads ?state=open|ended; both if absent. False: replied. */
+/* Reads ?state=open|ended; both if absent. Returns false after an error reply. */
 static bool wanted(const struct request *q, struct reply *r, bool *ret_open, bool *ret_ended)
 {
 	const char *state = request_param(q, "state");

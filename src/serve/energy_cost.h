@@ -11,7 +11,8 @@
 
 #include <stdbool.h>
 
-#define ENERGY_COST_CURRENCY 17 /* a word of at most 16 bytes */
+/* bytes of a currency, a word of at most 16 bytes, with the NUL */
+#define ENERGY_COST_CURRENCY 17
 #define ENERGY_COST_TEXT     160
 
 struct energy_cost {

@@ -118,7 +118,7 @@ bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_r
 {
 	if (!guard_explain(g->guard, worker, r, ret))
 		return false;
-	if (r == REASON_MANUAL) /* the guard itself does not know people */
+	if (r == REASON_MANUAL) /* the guard does not know who made the request */
 		snprintf(ret->evidence, sizeof(ret->evidence), "requested by %s",
 			 guard_doc_requested_by(g, worker));
 	return true;

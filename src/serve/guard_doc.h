@@ -48,7 +48,7 @@ bool guard_doc_simulated(const struct guard_view *g);
 const char *guard_doc_hold(enum guard_hold hold);
 /* Returns who requested the last hold or eviction of a worker, and why. */
 const char *guard_doc_requested_by(const struct guard_view *g, unsigned worker);
-/* Like guard_explain(); the evidence of REASON_MANUAL is who requested it. */
+/* Like guard_explain(), but the evidence of REASON_MANUAL names the person who requested it. */
 bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_reason r,
 		       struct guard_explanation *ret);
 

@@ -1,5 +1,5 @@
-/* Reads the body. Its keys are those of GET /api/v1/guard/gpus/{uuid}, so that a reply can be
- * edited and sent back. */
+/* Reads the body of a request to simulate. Its keys are those of GET /api/v1/guard/gpus/{uuid},
+ * so that a reply can be edited and sent back. */
 #include "guard_question.h"
 
 #include "render.h"

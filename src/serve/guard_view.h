@@ -47,8 +47,8 @@ const struct guard_operation *guard_operation_running(const struct guard_operati
 						      const char *worker,
 						      enum guard_request what);
 
-/* Adds an accepted request, with the worker's status after it. Running operations of this
- * worker end as failed, because this one replaces them. */
+/* Adds an operation for an accepted request, with the worker's status after the request.
+ * Running operations of this worker end as failed, because the new operation replaces them. */
 void guard_operation_begin(struct guard_operations *o, uint64_t id, const char *worker,
 			   enum guard_request what, const struct guard_status *s,
 			   uint64_t wall_ns);
@@ -80,7 +80,7 @@ struct guard_view_decision {
 struct guard_view_game {
 	int64_t pid;                 /* 0: free slot */
 	uint64_t since_ns, until_ns; /* UINT64_MAX: until the process exits */
-	int64_t uid;                 /* who registered it; -1: a client with the token */
+	int64_t uid; /* user who registered the game; -1: a client with the token */
 	char who[256];
 };
 
@@ -102,7 +102,7 @@ struct guard_client {
 	uint64_t start_ticks;
 };
 
-struct guard_view_counts { /* since the start; tally includes earlier runs */
+struct guard_view_counts { /* counts since the start; guard_view.tally includes earlier runs */
 	uint64_t scenes, triggered;
 	uint64_t events_lost; /* driver events that did not fit the queue */
 	uint64_t stuck;       /* workers in state stuck, now */
@@ -118,9 +118,10 @@ struct guard_view_counts { /* since the start; tally includes earlier runs */
  * mode in force is policy.mode. */
 struct guard_view_mode {
 	enum guard_mode configured;
-	bool chosen;          /* the members below are set */
-	enum guard_mode mode; /* it takes effect when no order is under way */
-	uint64_t wall_ns;     /* when it was set */
+	bool chosen; /* the members below are set */
+	/* mode that a person set; takes effect when no order is under way */
+	enum guard_mode mode;
+	uint64_t wall_ns; /* when it was set */
 	char who[256];
 };
 
@@ -145,7 +146,7 @@ struct guard_view {
 	struct guard_view_counts counts;
 	const char *kernel_log; /* "ok", or why Xids from before the start are unknown */
 	const struct guard_operations *operations; /* NULL in tests */
-	const struct guard_counters *tally;        /* including earlier runs; NULL in tests */
+	const struct guard_counters *tally; /* counts including earlier runs; NULL in tests */
 	const struct guard_view_requested *requested; /* POLICY_WORKERS slots; NULL: unknown */
 	const char *journal; /* "ok", or why evictions above level 2 are refused */
 };

@@ -17,9 +17,9 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
-#define LIBRARY_LIMIT 200000u         /* connections; our own limit is lower */
-#define DESCRIPTORS   128             /* descriptors that are not used for connections */
-#define RUNS          4               /* runs of the library before the loop continues */
+#define LIBRARY_LIMIT 200000u /* maximum number of connections; our own limit is lower */
+#define DESCRIPTORS   128     /* descriptors that are not used for connections */
+#define RUNS          4 /* maximum number of runs of the library before the loop continues */
 #define SHAKE_NS      (2 * NS_PER_MS) /* time between checks of unfinished TLS handshakes */
 /* a check is also delayed by this multiple of the last run's duration */
 #define SHAKE_SHARE 4

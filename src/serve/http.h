@@ -108,7 +108,7 @@ struct http_config {
 	const char *token_file;         /* NULL: none */
 	const char *tls_cert, *tls_key; /* files; NULL: no TLS. UNIX sockets never use TLS */
 	bool insecure;                  /* allow non-loopback addresses without TLS and token */
-	/* accepted in addition to localhost and the addresses; NULL-terminated */
+	/* Host names accepted in addition to localhost and the addresses; NULL-terminated */
 	const char *const *hosts;
 	const char *const *origins;           /* allowed web origins (CORS); NULL-terminated */
 	unsigned connections, streams;        /* maximum numbers */
@@ -145,7 +145,7 @@ void http_tick(struct http *h);
 const char *http_address(const struct http *h, unsigned i);
 
 struct http_counts {                   /* since the start */
-	uint64_t requests[6];          /* by status / 100; [0]: aborted */
+	uint64_t requests[6];          /* number of requests by status / 100; [0]: aborted */
 	uint64_t accepted, refused;    /* connections */
 	uint64_t timeouts;             /* connections closed by a deadline */
 	unsigned connections, streams; /* now */

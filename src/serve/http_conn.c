@@ -16,7 +16,7 @@
 #define ACCEPT_BATCH 64 /* connections accepted before existing ones are served */
 /* part of the connection limit that is reserved for clients of a UNIX socket */
 #define UNIX_PLACES  16
-#define SPARE_PLACES 8 /* above the limit: only for ROUTE_ALIVE */
+#define SPARE_PLACES 8 /* connections above the limit, only for ROUTE_ALIVE */
 
 /* ---- lists of connections */
 
@@ -96,7 +96,7 @@ void conn_cut(struct conn *c)
 		c->http->load.cut++;
 	}
 	shutdown(c->fd, SHUT_RDWR);
-	conn_set_state(c, c->state); /* moves it to the end of its list */
+	conn_set_state(c, c->state); /* moves the connection to the end of its list */
 	conn_resume(c);
 	http_poke(c->http);
 }
@@ -274,7 +274,8 @@ static void add_connection(struct http *h, const struct listener *l, int fd,
 		h->counts.refused++;
 }
 
-/* Out of descriptors: closes a connection that is not used and pauses accepting. */
+/* Closes a connection that is not used and pauses accepting, because there is no free
+ * descriptor. */
 static void out_of_descriptors(struct http *h)
 {
 	close_unused(h, PEER_BUCKETS, false);

@@ -110,7 +110,8 @@ struct blob {
 /* Takes the contents of the buf, which is then empty. NULL: out of memory. */
 struct blob *blob_take(struct buf *b);
 struct blob *blob_static(const void *p, size_t n);
-struct blob *blob_gzip(const struct blob *from); /* NULL: out of memory, or not smaller */
+/* compressed copy; NULL: out of memory, or not smaller */
+struct blob *blob_gzip(const struct blob *from);
 void blob_drop(struct blob *b);
 
 /* ---- replies */
@@ -191,18 +192,20 @@ struct heads {
 
 struct call;
 struct conn {
-	struct conn *prev, *next; /* in the list of its state, oldest first */
+	/* neighbours in the list of connections in this state, oldest first */
+	struct conn *prev, *next;
 	struct http *http;
 	struct MHD_Connection *mhd;
 	const struct listener *from;
 	uint64_t since_ns;
-	uint64_t peer; /* hash of its address or, on a UNIX socket, of its user */
+	/* hash of the client's address or, on a UNIX socket, of the client's user */
+	uint64_t peer;
 	struct call *call;
 	enum conn_state state;
 	bool spare; /* beyond the limit: only ROUTE_ALIVE is answered */
 	int fd;
 	uid_t uid;      /* user of a client on a UNIX socket */
-	int64_t pid;    /* its process, in our namespace; -1: unknown */
+	int64_t pid;    /* pid of that client, in our pid namespace; -1: unknown */
 	bool suspended; /* suspended in the library */
 	bool tls;
 	bool cut; /* we have shut it down */
@@ -260,7 +263,7 @@ struct http_hooks {
 struct http_library {
 	struct MHD_Daemon *plain, *tls;
 	struct loop_source *plain_source, *tls_source;
-	bool in_place; /* it leaves headers in place and parses them leniently */
+	bool in_place; /* the library leaves headers in place and parses them leniently */
 	bool running;  /* now inside the library */
 	bool poked;    /* http_poke() was called while running */
 };
@@ -268,7 +271,7 @@ struct http_library {
 struct http_timers {
 	struct loop_source *again;    /* runs the library again, because it has more to do */
 	struct loop_source *deadline; /* earliest deadline of all connections */
-	uint64_t deadline_ns;         /* when it expires; 0: not set */
+	uint64_t deadline_ns;         /* when `deadline` expires; 0: not set */
 	struct loop_source *rest;     /* resumes accepting */
 	struct loop_source *beat;
 };
@@ -289,11 +292,11 @@ struct http_settings {
 
 /* Numbers of connections. */
 struct http_load {
-	unsigned cut;                      /* shut down but not closed yet */
-	unsigned shaking;                  /* in a TLS handshake */
-	unsigned spares;                   /* beyond the limit */
+	unsigned cut;     /* connections that are shut down but not closed yet */
+	unsigned shaking; /* in a TLS handshake */
+	unsigned spares;  /* beyond the limit */
 	unsigned peer_count[PEER_BUCKETS]; /* by hash of the peer */
-	unsigned peak;                     /* highest number since memory was trimmed */
+	unsigned peak; /* highest number of connections since memory was trimmed */
 };
 
 struct http {

@@ -307,7 +307,7 @@ static double figure_of(const struct gw_process *p, const struct view_process *e
 	return NAN;
 }
 
-/* Adds what is known of b to a. */
+/* Returns a + b; if one of them is NAN, the other one. */
 static double sum_known(double a, double b)
 {
 	return isnan(a) ? b : isnan(b) ? a : a + b;

@@ -18,7 +18,7 @@
 struct worker {
 	struct labels base;
 	struct guard_status s;
-	unsigned levels;                     /* levels at which it may be evicted, as bits */
+	unsigned levels; /* levels at which the worker may be evicted, as bits */
 	const struct counters_worker *tally; /* NULL: nothing was counted */
 	double quiet_s;
 };

@@ -338,7 +338,8 @@ static void write_operation(struct json *j, const struct operation *o)
 	json_object_end(j);
 }
 
-/* True if the operation can succeed: the answers of such a row begin with that status. */
+/* True if the operation can succeed: the answers in its row of routes.def then begin with a 2xx
+ * status. */
 static bool is_listed(const struct operation *o)
 {
 	return o->answers[0] == '2';

@@ -3,7 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#define POWER_SPAN_S 3 /* the share of the power is the mean over one to two spans */
+/* a process's share of the power is the mean over one to two spans of this length */
+#define POWER_SPAN_S 3
 
 /* The row for the sum of all processes without a row of their own. No process has pid 0. */
 static const struct proc_id others = { 0, 0 };
@@ -74,8 +75,8 @@ static void shares_add(struct process_energy *e, const struct attribute_use *u)
 		(struct process_energy_row){ .begin_j = e->counter_j, .seen = e->steps };
 }
 
-/* Adds a process without a row to the sum of the others. An unknown utilisation makes that of
- * the sum unknown. */
+/* Adds a process without a row to the sum of the others. If its utilisation is unknown, the
+ * utilisation of the sum becomes unknown. */
 static void shares_add_other(struct attribute_use *sum, const struct attribute_use *u)
 {
 	sum->sm_ratio = fmin(1, sum->sm_ratio + u->sm_ratio);
@@ -83,8 +84,8 @@ static void shares_add_other(struct attribute_use *sum, const struct attribute_u
 		sum->sm_ratio = NAN;
 }
 
-/* Selects the processes that get a row: first those that have one. Returns the number of
- * processes in `kept`, with the sum of all others as the last one if there are others. */
+/* Selects the processes that get a row, first those that already have a row. Returns the number
+ * of entries in `kept`. If some processes get no row, the last entry is their sum. */
 static size_t shares_select(struct process_energy *e, const struct attribute_use *uses,
 			    size_t n, struct attribute_use *kept)
 {

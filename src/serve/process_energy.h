@@ -17,13 +17,13 @@ struct process_energy {
 	struct process_energy_row {
 		double begin_j;   /* the counter when the row began */
 		double mark_j[2]; /* joules of the row at the two marks */
-		uint64_t seen;    /* number of the last step in which it was present */
+		uint64_t seen;    /* number of the last step in which the process was present */
 	} row[ATTRIBUTE_ROWS];    /* parallel to shares.row */
 	uint64_t steps;
 	/* The counter at two recent times, the older first. A share of the power is the mean since
 	 * the older one, because the joules of a GPU arrive in batches. */
 	double mark_j[2], mark_s;
-	double former_joules;  /* of rows that were given up */
+	double former_joules;  /* joules of rows that were given up */
 	double earlier_joules; /* the counter when the sharing began */
 	double counter_j, counter_s;
 	bool begun;
@@ -43,15 +43,16 @@ void process_energy_init(struct process_energy *e, double no_context_w, double c
 /* Shares what the counter gained since the last call among the processes on the GPU now. The
  * first call only notes the counter. uses: each process once. hidden: as in attribute_add(). If
  * there are more than PROCESS_ENERGY_ROWS processes, those without a row share one part, which
- * is unattributed. A counter that fell starts the next step; nothing is shared. */
+ * is unattributed. If the counter fell, nothing is shared, and the next call continues from the
+ * new value. */
 void process_energy_add(struct process_energy *e, double counter_j, double counter_s,
 			const struct attribute_use *uses, size_t n, bool hidden);
 
 /* Moves the counter by joules and seconds that were counted by an earlier run of the service. */
 void process_energy_shift(struct process_energy *e, double joules, double seconds);
 
-/* Returns the row of a process; NULL: it has none. *ret_ratio: its share of the energy of the GPU
- * in the last seconds; NAN: unknown. */
+/* Returns the row of a process; NULL: the process has no row. *ret_ratio: the process's share
+ * of the energy of the GPU in the last seconds; NAN: unknown. */
 const struct attribute_row *process_energy_find(const struct process_energy *e,
 						struct proc_id id, double *ret_ratio);
 

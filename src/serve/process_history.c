@@ -27,7 +27,8 @@ static bool ring_goes_first(const struct process_history_row *a,
 	return a->last != b->last ? a->last < b->last : a->bytes < b->bytes;
 }
 
-/* Returns a ring for a new process; NULL: all others are present and larger. */
+/* Returns a ring for a new process; NULL: all rings belong to processes that are present and
+ * larger. */
 static struct process_history_row *ring_free(struct process_history *h, uint64_t step,
 					     double bytes)
 {

@@ -68,7 +68,8 @@ struct render_privilege {
 	char message[500];
 };
 
-/* n 0: the privileges were not checked. */
+/* Writes the document of a diagnosis with n privileges; n 0: the privileges were not
+ * checked. */
 void render_diagnosis(struct json *j, const struct gw_diagnosis *diagnosis,
 		      const struct gw_snapshot *snap, const struct render_privilege *p,
 		      unsigned n);

@@ -45,11 +45,12 @@ struct ab_report {
 	const struct ab_config *config;
 	const char *gate;  /* the gate as given on the command line; NULL: no gate */
 	const char *part;  /* the compared part; NULL: whole runs */
-	double iterations; /* number per run; NAN: not given */
+	double iterations; /* iterations per run; NAN: not given */
 	unsigned warmup;
 	bool cooled;
-	double cool_to_c; /* NAN: the temperature at the first start */
-	double cool_s;    /* total waiting time */
+	/* temperature to cool down to before a run; NAN: the temperature at the first start */
+	double cool_to_c;
+	double cool_s; /* total waiting time */
 	unsigned cool_late;
 	const struct measured_room *room; /* NULL: none requested */
 	struct ab_result result;
@@ -62,7 +63,7 @@ struct ab_report {
 	/* exit status of the command as in a shell; 0: it succeeded, but its run is unusable */
 	int failed_status;
 	char failure[160]; /* what happened */
-	int interrupted;   /* signal that interrupted it; 0: none */
+	int interrupted;   /* signal that interrupted the comparison; 0: none */
 	int exit_code;
 };
 
@@ -77,7 +78,7 @@ const char *ab_report_gate(const struct ab_report *r);
 double ab_report_mean(const struct ab_report *r, enum ab_arm arm, enum ab_metric metric);
 
 /* Computes mean and standard deviation of residual_ratio over the counted runs; returns the
- * number of runs that have it. */
+ * number of runs in which residual_ratio is known. */
 unsigned ab_report_residual(const struct ab_report *r, double *ret_mean, double *ret_sd);
 
 /* Returns the number of runs with this code. */

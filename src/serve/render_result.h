@@ -67,7 +67,7 @@ struct measured_count {
 	double edge;     /* upper bound of what was counted outside the run */
 	/* processes of this machine that answer at `place`; they are part of the measurement */
 	int64_t server_pid[METER_SERVERS];
-	unsigned servers; /* 0: unknown, or on another machine */
+	unsigned servers; /* number of server_pid; 0: unknown, or on another machine */
 	/* number of series that appeared during the run; their whole value counts */
 	unsigned fresh;
 	double fresh_number;
@@ -99,7 +99,8 @@ struct measured_run {
 	unsigned trial;
 	uint64_t begin_ns, begin_wall_ns; /* monotonic, wall */
 	const char *part; /* the run is only this marked part; NULL: the whole command */
-	unsigned parts;   /* number of parts with that name; the run is the first one */
+	/* number of parts with that name; the run is the first of these parts */
+	unsigned parts;
 	double seconds;
 	double window_s;              /* length of the energy window; 0: equal to seconds */
 	int exit_status, exit_signal; /* exit_status -1: none; exit_signal 0: none */
@@ -122,7 +123,8 @@ struct measured_worker {
 	char state[24], hold[16];
 	double hold_left_s; /* remaining time of that hold; NAN: no end, or no hold */
 	bool held;          /* the measurement holds the worker; false: an earlier hold does */
-	char broken[200];   /* why the worker was on the GPUs at some time; "": it never was */
+	/* why the worker was on the GPUs at some time; "": the worker was never on them */
+	char broken[200];
 };
 
 struct measured_room {
@@ -163,7 +165,7 @@ struct measured {
 	const struct measured_room *room;
 	struct measured_run *run;
 	unsigned runs;
-	const char *version; /* version that measured it; NULL: this one */
+	const char *version; /* version of gpuward that measured; NULL: this version */
 	const struct measured_calibration *calibration; /* NULL: none */
 	struct energy_cost cost;
 };

@@ -43,7 +43,7 @@ struct follower {
 	struct stream *stream; /* NULL: the stream ended */
 	struct follower *prev, *next;
 	struct message *sending;  /* current message, or NULL */
-	size_t sent;              /* bytes of it that were sent */
+	size_t sent;              /* bytes of the current message that were sent */
 	uint64_t seen, seen_tick; /* numbers of the latest messages sent */
 	bool gap;                 /* messages were lost, and the gap is not reported yet */
 	unsigned topics;

@@ -110,7 +110,8 @@ const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_
 	if (why)
 		return why;
 	s = gw_snapshot_status(v->snap);
-	/* A driver without GPUs is ready; without a driver nothing is known. */
+	/* A machine with a driver but without GPUs is ready; without a driver nothing is
+	 * known. */
 	if (view_answers(v) || (s->cause == GW_CAUSE_NONE && !v->devices) ||
 	    (s->cause == GW_CAUSE_NO_GPU && s->driver_version))
 		return NULL;

@@ -40,18 +40,18 @@ struct process_history;
 /* What the service knows about a device in addition to the snapshot; same index. */
 struct view_device {
 	int meter;        /* index of the GPU in view.meter; -1: not measured */
-	uint64_t seen_ns; /* monotonic time of its last response; 0: never */
+	uint64_t seen_ns; /* monotonic time of the GPU's last response; 0: never */
 	/* Counters that continue across restarts. */
 	double energy_joules;         /* measured by the service; NAN: no power reading */
 	double energy_seconds;        /* measured time */
-	uint64_t energy_since_ns;     /* wall time of its first joule; 0: not recorded */
+	uint64_t energy_since_ns;     /* wall time of the GPU's first joule; 0: not recorded */
 	uint64_t errors[GW_ABSENCES]; /* failed readings by reason; see view_is_error() */
 	uint64_t state_changes;
 	struct process_energy_sums shares;  /* where energy_joules went */
-	const struct process_history *past; /* of its processes; NULL: not read yet */
+	const struct process_history *past; /* history of its processes; NULL: not read yet */
 };
 
-/* The energy of one process on one GPU since the service first saw it. */
+/* The energy of one process on one GPU since the service first saw the process. */
 struct view_process {
 	enum gw_absence absence; /* GW_HAVE: the other members are known */
 	double energy_joules;
@@ -68,7 +68,7 @@ struct view_program {
 	uint64_t starts;        /* 0: it is not used */
 	double run_seconds;     /* duration of the runs that ended */
 	double stream_seconds;  /* CPU time of the process that keeps running */
-	uint64_t stream_stalls; /* how often that process fell silent */
+	uint64_t stream_stalls; /* how often the process that keeps running stopped writing */
 };
 
 /* The cost of the service. */
@@ -152,9 +152,9 @@ struct view_ops {
 	/* Returns 1 with *ret: done; 0: not yet; -GW_E_NOENT: no such ticket. Call it until it
 	 * returns 1. */
 	int (*managed)(void *engine, int ticket, struct manage_result *ret);
-	/* Someone looks at the processes: for the next half minute, each tick reads their SM
-	 * utilisation, which costs 2 ms per GPU. now: the caller waits for it, so that a tick
-	 * follows at once if nobody looked before. */
+	/* Notes that a client looks at the processes: for the next half minute, each tick reads
+	 * their SM utilisation, which costs 2 ms per GPU. now: the caller waits for the
+	 * utilisation, so a tick follows at once if nobody looked before. */
 	void (*look)(void *engine, bool now);
 };
 
@@ -162,10 +162,10 @@ struct view {
 	uint64_t tick; /* 0: no reading yet, and snap is NULL */
 	const struct gw_snapshot *snap;
 	const struct gw_process_list *processes; /* NULL: not read yet */
-	const struct view_process *process;      /* one per row of processes; NULL: same */
-	const struct gw_environment *env;        /* NULL: same */
-	/* The meter for windows; NULL: no meter. When it changes, the windows on the old meter
-	 * no longer exist. */
+	const struct view_process *process; /* one per row of processes; NULL: not read yet */
+	const struct gw_environment *env;   /* NULL: same */
+	/* The meter for windows; NULL: no meter. When the meter changes, the windows on the old
+	 * meter no longer exist. */
 	struct gw_meter *meter;
 	struct gw_ctx *ctx;               /* only for device/call_cost.h; NULL: not open yet */
 	const struct view_device *device; /* one per device of snap */
@@ -182,7 +182,8 @@ struct view {
 	struct view_self self;
 	const struct view_ops *ops;
 	void *engine;
-	const struct guard_view *guard; /* NULL: no guard; the next two are then NULL too */
+	/* NULL: no guard; then guard_ops and guarding are NULL too */
+	const struct guard_view *guard;
 	const struct guard_view_ops *guard_ops;
 	void *guarding; /* argument of guard_ops */
 };

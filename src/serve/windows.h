@@ -13,7 +13,7 @@
 #include "base/json.h"
 
 #define WINDOWS_OPEN_MAX     64
-#define WINDOWS_ENDED_MAX    64   /* maximum in memory and in the store */
+#define WINDOWS_ENDED_MAX    64 /* maximum number of ended windows in memory and in the store */
 #define WINDOWS_MARKS_MAX    256  /* per window */
 #define WINDOWS_PARTS_MAX    2048 /* all open windows together */
 #define WINDOWS_TAGS_MAX     16
@@ -40,7 +40,7 @@ struct windows_ask {
 	size_t request_size;
 	const bool *position; /* for each device of the snapshot: true if measured; NULL: all */
 	uint64_t limit_ns;
-	/* the window ends after this time without a request for it; 0: no lease */
+	/* the window ends if no client requests it for this time; 0: no lease */
 	uint64_t lease_ns;
 	const char *tag[WINDOWS_TAGS_MAX], *value[WINDOWS_TAGS_MAX];
 	unsigned tags;
@@ -55,7 +55,7 @@ int windows_open(struct windows *w, const struct view *v, const struct windows_a
 /* NULL: none. */
 struct windows_entry *windows_find(struct windows *w, const char *id);
 
-/* Renews the lease of a window that a client asked for. */
+/* Renews the lease of a window, because a client sent a request for the window. */
 void windows_asked(struct windows_entry *e, uint64_t now_ns);
 
 /* Ends the current part and begins a new one. Returns 0, -GW_E_STATE (the window has ended),

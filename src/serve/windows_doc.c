@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Separates the head of a document from its parts. No string in the document can contain it,
- * because quotes in strings are escaped. */
+/* Separates the head of a document from its parts. No string in the document can contain this
+ * separator, because quotes in strings are escaped. */
 #define HEAD_END   ",\"parts_left_out\":"
 #define NO_PARTS   HEAD_END "false,\"parts\":[]"
 #define LEFT_OUT   HEAD_END "true,\"parts\":[]"
@@ -193,8 +193,8 @@ static void detail_json(struct json *j, const struct windows_device *d, struct g
 	json_object_end(j);
 }
 
-/* Writes the details of each device in addition to its energy; empty if they have more than
- * `most` bytes. */
+/* Writes the details of each device in addition to its energy. Writes nothing if the details
+ * have more than `most` bytes. */
 static void details_json(struct buf *out, const struct windows_entry *e, size_t most)
 {
 	struct gw_window *w = e->state == WINDOWS_HAS_ENDED ? e->window : NULL;
@@ -403,7 +403,8 @@ int windows_keep(const struct view *v, const struct windows_entry *e)
 
 	if (e->state != WINDOWS_HAS_ENDED)
 		return keep_open(v, e);
-	/* Without a document the window is lost, but it did not end with a crash. */
+	/* Without a document the window is lost. Its open record is deleted all the same,
+	 * because the window did not end with a crash. */
 	err = e->document ? put_document(v, KIND, e, e->document) : -GW_E_NOMEM;
 	delete_document(v, KIND_OPEN, e->id);
 	return err;

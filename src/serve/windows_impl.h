@@ -17,7 +17,7 @@ struct windows_device {  /* a measured GPU, as it was when the window began */
 	char uuid[96], name[96], driver[96];
 	enum gw_provenance provenance;
 	double power_limit_w; /* at the begin; NAN: unknown */
-	/* as known when the window began; after its end: as known when it ended */
+	/* sensor as known when the window began; after the window's end: as known then */
 	struct sensor sensor;
 };
 
@@ -58,7 +58,7 @@ struct windows_entry {
 	unsigned devices;
 	unsigned marks;
 
-	/* Only while the window has not ended: its windows on the meter. */
+	/* Only while the window has not ended: the windows that the meter has for it. */
 	struct gw_window *window;
 	struct windows_part *parts, *last;
 

@@ -3,8 +3,8 @@
  *
  *     LD_PRELOAD=libkill_at_call.so KILL_AT=3 gpuward setup ...
  *
- * Counts mkdir, mkdirat, linkat, renameat, unlink, unlinkat, rmdir, fchmod and fsync, in this process
- * alone: a child counts on from its parent. */
+ * Counts mkdir, mkdirat, linkat, renameat, unlink, unlinkat, rmdir, fchmod and fsync. Each
+ * process counts its own calls; a forked child starts with the count of its parent. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -25,7 +25,7 @@
 #define WORD "\"put_away\":["
 
 static atomic_long writes;
-static atomic_bool in_file; /* the write, but not yet its transaction */
+static atomic_bool in_file; /* the record is written, but its transaction has not ended */
 
 static void note(const char *what)
 {

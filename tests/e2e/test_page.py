@@ -651,7 +651,8 @@ def test_a_gpu_that_asks_for_recovery_stands_out(page, service):
     page.open(service("xid-storm").url).live()
     badge = "[...document.querySelectorAll('tr.gpu .badge')].map(e => e.textContent)"
     wait(lambda: page.js(badge) == ["attention", "ok"], "the second GPU to want attention, and to come first")
-    assert page.js("document.querySelector('.trouble .remedy').textContent").endswith("then reset the GPU.")
+    remedy = "document.querySelector('.trouble .remedy')?.textContent ?? ''"
+    wait(lambda: page.js(remedy).endswith("then reset the GPU."), "the remedy of the last Xid")
     wait(lambda: "drain and reset" in page.text("#health .alarm:last-child"), "its recovery")
     assert page.text("#total-gpus") == "2 (1 not ok)"
 

@@ -166,7 +166,7 @@ def test_slow_scenarios_end_within_a_short_timeout(name, command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_opening_that_takes_too_long_names_the_call(command):
-    doc = document(command, "--simulate=slow-open", "--timeout=50ms", code=NO_GPU)
+    doc = document(command, "--simulate=slow-open", "--timeout=500ms", code=NO_GPU)
     assert doc["source"]["cause"] == "stalled"
     assert "nvmlInit_v2" in doc["source"]["message"]
 

@@ -72,7 +72,7 @@ static void line(const char *what, const struct gw_energy *e, double cpu_s)
 	fflush(stdout);
 }
 
-/* CPU time of all threads of this process. */
+/* Returns the CPU time of all threads of this process. */
 static double cpu(void)
 {
 	struct timespec t;

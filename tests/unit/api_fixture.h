@@ -48,12 +48,13 @@ static struct {
 	struct gw_environment *env;
 	struct reply reply;
 	unsigned logged, kept, forgotten, asked;
-	unsigned begun, done; /* documents of open windows: stored, deleted */
+	/* documents of open windows: begun: number stored; done: number deleted */
+	unsigned begun, done;
 	char begun_id[64], begun_json[4096];
 	int keep_answer;
 	size_t kept_size;
 	int ask_answer, request_error;
-	bool ask_done; /* the engine fulfils a request at the next reading */
+	bool ask_done; /* true: the engine fulfils a request at the next reading */
 	enum view_request what;
 	char kept_id[64], kept_json[65536], logged_text[256], logged_severity[16];
 } t;
@@ -161,7 +162,7 @@ static const struct view_ops ops = { .history = history,
 				     .delete_document = forget,
 				     .request = ask };
 
-/* Gives the processes what the engine adds to their list: energy, and a past on GPU 0. */
+/* Takes the process list and adds what the engine would add: energy, and a history on GPU 0. */
 static inline void take_processes(struct view *v)
 {
 	assert_int_equal(gw_process_list_want(t.processes, GW_PROCESS_SM), 0);

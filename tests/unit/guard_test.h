@@ -70,7 +70,7 @@ static inline void until_ordered_to_leave(struct world *o)
 	}
 }
 
-/* Does not fetch orders and decisions. */
+/* Sends a request for the first worker, but does not fetch orders and decisions. */
 static inline void ask_only(struct world *o, enum guard_request what)
 {
 	char message[200];

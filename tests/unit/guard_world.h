@@ -28,16 +28,16 @@
 
 /* How a worker carries out orders. */
 struct world_conduct {
-	unsigned fails;      /* this many evictions fail                      */
-	bool refuses;        /* drains and evictions fail, and would again    */
-	unsigned lies;       /* this many evictions report done, but free nothing */
+	unsigned fails; /* this many evictions fail                      */
+	bool refuses;   /* it refuses drains and evictions; a repeat would be refused, too */
+	unsigned lies;  /* this many evictions report done, but free nothing */
 	unsigned fail_level; /* orders up to this level fail                  */
-	bool silent, busy;   /* never answers an order; has requests in flight */
+	bool silent, busy;   /* silent: never answers an order; busy: has requests in flight */
 	bool wont_return;    /* resumes fail                                  */
 	bool returns_empty;  /* resumes report done, but load nothing         */
 	bool deaf;           /* it does not answer an order to resume         */
 	bool lists;          /* it lists its models as loaded after a resume  */
-	uint64_t returns;    /* bytes that it holds after a resume; 0: as many as load says */
+	uint64_t returns;    /* bytes that it holds after a resume; 0: as many as in `load` */
 };
 
 struct world_worker {
@@ -81,7 +81,9 @@ struct world {
 	struct {
 		bool on_battery;
 		bool no_memory,
-			no_lists; /* the driver no longer reports memory, process lists */
+			/* no_memory, no_lists: the driver no longer reports memory or process
+			 * lists */
+			no_lists;
 		unsigned games;
 		uint64_t host_free; /* 0: enough */
 	} host;
@@ -310,7 +312,7 @@ static inline bool world_resume(struct world_worker *w)
 {
 	if (w->acts.wont_return)
 		return false;
-	if (!w->alive) { /* another process of the same program */
+	if (!w->alive) { /* the worker starts again as another process */
 		w->pid += 10;
 		w->start_ticks++;
 	}
@@ -492,7 +494,7 @@ static inline void world_print(const struct world *o)
 			      o->log.said[i].rule, o->log.said[i].evidence);
 }
 
-/* A test with a world o that begin makes and end removes. */
+/* Defines a test with a world o. `begin` makes the world and `end` removes it. */
 #define WORLD_TEST(name, label, begin, end)                                           \
 	static void name(struct world *o);                                            \
 	static void name##_run(void **state)                                          \

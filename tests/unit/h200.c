@@ -13,7 +13,7 @@
 
 #define TEXT_MAX (1u << 20)
 
-/* Fitted to these recordings: see test_sim_h200.c. */
+/* The model that was fitted to the recordings; see test_sim_h200.c. */
 #define FITTED                                                                           \
 	{                                                                                \
 		.sample_ms = 20, .sample_s = 0.004, .filter_ms = 10, .counter_s = 0.021, \
@@ -175,8 +175,9 @@ static double on_time(const struct burst *b, int n, double from_s, double to_s)
 	return sum;
 }
 
-/* Computes the on level of each counter tick: the counter's energy minus the energy at the off
- * level. A level far from the mean comes from a late tick and is ignored. */
+/* Computes for each counter tick the power while the load is on: the counter's energy minus the
+ * energy of the off time. A result far from on_w comes from a late tick and is limited to 12 %
+ * above or below on_w. */
 static int on_levels(struct level *level, const struct burst *b, int n_bursts, double on_w,
 		     double off_w)
 {
@@ -192,8 +193,8 @@ static int on_levels(struct level *level, const struct burst *b, int n_bursts, d
 	return n;
 }
 
-/* Adds one burst to the load. Its on level changes at each counter tick that the burst
- * crosses. */
+/* Adds one burst to the load. The power within the burst changes at each counter tick that the
+ * burst crosses. */
 static void add_burst(struct load *out, const struct burst *b, const struct level *level, int n,
 		      double on_w, double off_w)
 {

@@ -34,7 +34,7 @@ struct load {
 	int n;
 };
 
-/* The model of the sensors that is tested. */
+/* The sensor model that is tested. */
 struct model {
 	double sample_ms, sample_s; /* sampling period and phase; 0: boxcars */
 	double filter_ms;           /* time constant of the low-pass before the sampler */
@@ -85,7 +85,7 @@ bool burst_load(struct load *out, double on_w, double off_w);
 /* Replays a load with each timing that the recording allows. */
 void replay_load(const struct load *load);
 
-/* A replay with one timing, into now_. */
+/* Replays a load with the timing USUAL; the result is in now_. */
 void replay_usual(const struct load *load);
 
 /* Writes the two times between which the driver read the sampler for row i. */
@@ -115,7 +115,8 @@ struct bounds {
 
 struct score {
 	struct differences average, instant, counter, any;
-	/* number of edges that some timing explains: within the bound; within 5 % */
+	/* edges that some timing explains: between: number within the bound; close: number
+	 * within 5 % */
 	int between, close;
 };
 

@@ -7,7 +7,7 @@
 
 #include <time.h>
 
-/* A different seed in each run. */
+/* Returns a different seed in each run, or GPUWARD_TEST_SEED if it is set. */
 static inline uint64_t seed_of_run(void)
 {
 	const char *given = getenv("GPUWARD_TEST_SEED");

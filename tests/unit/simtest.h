@@ -107,7 +107,7 @@ static inline void sim_start_scenario(const char *name)
 	sim_open();
 }
 
-/* Runs after a failed test too, so that the next one starts without clients. */
+/* Runs after a failed test too, so that the next test starts without clients. */
 static inline int sim_teardown(void **state)
 {
 	sim_unhang();

@@ -426,7 +426,7 @@ TEST(the_smallest_effect_is_detected_with_the_stated_probability)
 		ab_result(ab, &result);
 
 		const struct ab_estimate *e = &result.ab[AB_ENERGY];
-		double effect = e->mde_ratio / e->sd_log; /* of a pair with an s.d. of 1 */
+		double effect = e->mde_ratio / e->sd_log; /* in standard deviations of a pair */
 
 		for (unsigned k = 0; k < 20000; k++) {
 			struct moments m;

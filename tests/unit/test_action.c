@@ -376,7 +376,8 @@ TEST(an_eviction_waits_until_its_notes_are_written)
 	assert_int_equal(o.order, 7);
 	assert_int_equal(atomic_load(&unloading.evicted), 1);
 	assert_int_equal(atomic_load(&unloading.learnt), 1);
-	give(3, ORDER_EVICT, 9); /* notes already in the journal: the order does not wait */
+	/* the notes are already in the journal, so the order does not wait */
+	give(3, ORDER_EVICT, 9);
 	o = next();
 	assert_true(o.ok);
 	assert_int_equal(atomic_load(&unloading.evicted), 2);

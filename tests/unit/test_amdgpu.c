@@ -191,7 +191,9 @@ TEST(one_bad_file_makes_one_figure_absent)
 		assert_int_equal(r->state, GW_DEVICE_OK);
 		if (bad[i].q == GW_Q_TEMPERATURE_MEMORY) {
 			assert_value(r, GW_Q_TEMPERATURE_GPU,
-				     55); /* the junction temperature is used instead */
+				     /* the junction temperature is used, because temp1_input is
+				      * not readable */
+				     55);
 			assert_value(r, bad[i].q, 62);
 		} else {
 			assert_absent(r, bad[i].q, GW_ABSENT_INVALID);

@@ -262,7 +262,8 @@ API_TEST(releasing_the_driver_waits_until_it_is_done)
 	at("let_go", "true");
 	assert_true(fake.flags & ROUTE_CHANGE);
 	assert_int_equal(fake.tries, 1);
-	post("/api/v1/let-go", "", 200); /* second call: no request is sent */
+	/* already released: no second request is sent to the engine */
+	post("/api/v1/let-go", "", 200);
 	assert_int_equal(fake.tries, 0);
 	get("/readyz", 503);
 	says("released");

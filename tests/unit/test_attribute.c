@@ -183,7 +183,8 @@ TEST(power_below_idle_leaves_nothing_to_share)
 
 	attribute_init(&a, 78, 120);
 	attribute_add(&a, 60, 1, u, 2, false);
-	/* below the idle power with contexts: 12 J for two contexts */
+	/* 90 W are less than 120 W, the idle power with contexts: the two contexts share the 12
+	 * J above 78 J */
 	attribute_add(&a, 90, 1, u, 2, false);
 	attribute_finish(&a, 150);
 	assert_near(a.idle_joules, 138);

@@ -12,7 +12,8 @@
 
 #define POINTS 4000
 
-/* The true power and the readings of both meters: reading = (true - offset) / gain. */
+/* The true power, and the readings of the GPU's sensor and of the external meter. The sensor
+ * reads (true - offset) / gain. */
 struct world {
 	double gain, offset_w; /* values that a fit must find */
 	double lag_s, spacing_s, rest_w;

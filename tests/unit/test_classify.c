@@ -198,7 +198,7 @@ TEST(matched_command_lines_are_not_matched_again)
 	classifier_free(c);
 	assert_int_equal(class_of(p), CLASS_WORKER);
 	snprintf(p->command, sizeof(p->command),
-		 "other"); /* its result is used, not the text */
+		 "other"); /* the stored result of the match is used, not the command line */
 	assert_int_equal(class_of(p), CLASS_WORKER);
 	p->command_match = COMMAND_PENDING;
 	assert_int_equal(class_of(p), CLASS_UNKNOWN);
@@ -618,7 +618,8 @@ TEST(a_process_with_a_hidden_program_may_be_a_missing_worker)
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].class, CLASS_UNKNOWN);
 	assert_int_equal(verdict[0].action, GUARD_WATCH);
-	policy.worker[0].match.name = "other"; /* its visible name does not match */
+	/* the name of the process can be read and does not match */
+	policy.worker[0].match.name = "other";
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 	policy.worker[0].match.name = NULL;

@@ -78,7 +78,8 @@ TEST(one_run_is_assumed_to_scatter_as_the_others)
 	assert_near(log1p(c.change_high), 2.5 + reach, 1e-9);
 }
 
-/* 43 to 72 J against 48.04 J. An earlier version gave -21 % [-22.8, -19.2]. */
+/* Runs of 43 to 72 J against one of 48.04 J. An earlier version of the code gave -21 % [-22.8,
+ * -19.2]. */
 TEST(leaving_runs_out_does_not_narrow_the_interval)
 {
 	double a[] = { 43, 58, 72, 71 }, b[] = { 48.04, 61, 52 };

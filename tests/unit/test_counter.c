@@ -352,7 +352,7 @@ TEST(an_interrupted_request_waits_a_moment_and_not_to_its_deadline)
 	assert_int_equal(asked, 1);
 	deadline_init(&p, 3600 * NS_PER_S, &stop);
 	assert_int_equal(write(fds[1], "x", 1), 1);
-	/* the byte has arrived, so it is used */
+	/* the byte has arrived, so the poll succeeds despite the request to stop */
 	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), 0);
 	assert_true(clock_mono_ns(clock_real()) - begin < 600 * NS_PER_S);
 	close(fds[0]);

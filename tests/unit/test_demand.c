@@ -148,7 +148,7 @@ TEST(a_program_that_was_small_before_is_no_demand)
 	look(o, S);
 	add(o, "tool", 8, 100 * MIB);
 	assert_int_equal(look(o, S).kind, DEMAND_NONE);
-	o->s.process[0].bytes = 300 * MIB; /* now it is larger than before */
+	o->s.process[0].bytes = 300 * MIB; /* now the process is larger than before */
 	assert_int_equal(look(o, S).kind, DEMAND_PRESSURE);
 	free(o);
 }
@@ -262,7 +262,8 @@ TEST(games_and_unattributed_memory_are_demand)
 	c = look(o, S);
 	assert_int_equal(c.kind, DEMAND_UNATTRIBUTED);
 	assert_in(c.evidence, "2048 MiB on GPU-0");
-	add(o, "w0", 7, 2 * GIB - 512 * MIB); /* the worker's own memory is known */
+	/* now 1.5 GiB of the memory are known to be the worker's */
+	add(o, "w0", 7, 2 * GIB - 512 * MIB);
 	assert_int_equal(look(o, S).kind, DEMAND_NONE);
 	o->s.game_clients = 1;
 	c = look(o, S);

@@ -1,5 +1,5 @@
 /* The reference values were computed with 60 digits and rounded to 17. The table of Student's t
- * agrees with any printed one. */
+ * agrees with printed tables. */
 #include "measure/distribution.h"
 
 #include <math.h>

@@ -310,7 +310,7 @@ TEST(a_watch_can_be_created_repeatedly)
 	before = threads();
 	for (unsigned i = 0; i < 20; i++) {
 		assert_int_equal(event_watch_new(sim.ctx, on_event, &reported, &watch), 0);
-		if (i % 2) /* otherwise the watch is freed before it has begun */
+		if (i % 2) /* if i is even, the watch is freed before it has begun */
 			until(listening() == 2);
 		assert_int_equal(event_watch_free(watch), 0);
 		watch = NULL;

@@ -64,7 +64,7 @@ GUARD_TEST(holds_need_a_time_and_exclude_each_other)
 			 -GW_E_STATE);
 	assert_string_equal(message, "w0 is held active: release it first");
 	assert_int_equal(world_ask(o, 0, REQUEST_EVICT, 0), -GW_E_STATE);
-	/* for all workers or for none */
+	/* a request for all workers moves all of them or none */
 	assert_int_equal(world_ask(o, -1, REQUEST_EVICT, 0), -GW_E_STATE);
 	assert_int_equal(world_status(o, 1).mask, 0);
 	world_run(o, 11 * S);
@@ -164,7 +164,8 @@ GUARD_TEST(an_hour_that_comes_twice_counts_once)
 	assert_decided(o, 0, STATE_ACTIVE, STATE_DRAIN, NULL);
 	assert_int_equal(world_status(o, 0).evictions, 1);
 	assert_state(o, STATE_ACTIVE);
-	world_until(o, 25 * 60 * MINUTE + 10 * MINUTE); /* the next day is not affected */
+	/* on the next day the schedule applies again */
+	world_until(o, 25 * 60 * MINUTE + 10 * MINUTE);
 	assert_state(o, STATE_EVICTED);
 }
 

@@ -192,7 +192,7 @@ static unsigned life(unsigned cut_at, bool written)
 	assert_false(o.w[0].closed);
 	world_ask(&o, 0, REQUEST_HOLD_EVICTED, 100 * S);
 	if (o.journal.dead) {
-		bool lost = !written; /* not stored, and not reported as stored */
+		bool lost = !written; /* the hold was neither stored nor reported as stored */
 
 		world_restart(&o);
 		if (lost)

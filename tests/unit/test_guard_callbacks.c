@@ -124,7 +124,7 @@ static const struct gw_guard_options standard = { .size = sizeof(standard),
 						  .arg = &worker,
 						  .quiet_ns = 5 * NS_PER_S };
 
-static struct gw_guard_options o; /* standard, but for what a test changes */
+static struct gw_guard_options o; /* the standard options, except those that a test changes */
 
 static int begin(void **state)
 {
@@ -478,7 +478,8 @@ GUARD_TEST(a_callback_that_reports_success_but_frees_nothing_makes_the_worker_st
 	assert_int_equal(status().evictions, 0);
 }
 
-/* The worker is stuck until the game ends. */
+/* Plays a game during which the worker is stuck: the worker keeps its memory, and its evict
+ * callback returns `answer`. */
 static void stuck_for(int answer)
 {
 	worker.keeps = true;

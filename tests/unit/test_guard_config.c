@@ -306,7 +306,8 @@ GUARD_CONFIG_TEST(a_guard_without_workers_warns)
 		"ever moved; add workers as described in gpuward.toml(5)");
 	assert_int_equal(load(p, "[guard]\nmode = \"dry-run\"\n"), 0);
 	assert_in(said(p), "2:1: warning: mode is \"dry-run\" but there is no");
-	/* The worker may be in the part that could not be read. */
+	/* No warning about missing workers: a worker may be in the part that could not be
+	 * read. */
 	assert_int_equal(load(p, "[guard]\nprofile = \"desktop\"\n[worker]\n"), -GW_E_PARSE);
 	assert_int_equal(p->faults.count, 1);
 }

@@ -1,8 +1,8 @@
 /* Tests a change of policy while the guard runs, in a simulated world and stepped time. */
 #include "guard_world.h"
 
-/* The policy of the guard. When it changes, the old one is freed at once, so that a pointer to
- * it is detected. */
+/* The policy of the guard. When it changes, the old policy is freed at once, so that a
+ * sanitizer detects any further use of the old policy. */
 static struct policy *given;
 
 static int swap(struct world *o, const struct policy *p)
@@ -248,7 +248,8 @@ TEST(a_worker_that_is_not_found_after_a_restart_and_lives_is_still_out)
 	world_run(&o, 20 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
 	assert_in(world_status(&o, 0).why, "its process still runs and is evicted");
-	world_restart(&o); /* the record of a worker that is not found keeps its process */
+	/* the record of a worker that is not found still names its process */
+	world_restart(&o);
 	world_run(&o, 60 * S);
 	assert_in(world_status(&o, 0).why, "its process still runs and is evicted");
 	o.w[0].unfound = false;
@@ -362,7 +363,7 @@ POLICY_TEST(a_worker_that_was_really_evicted_waits_for_mode_enforce, 1)
 	assert_int_equal(world_state(o, 0), STATE_EVICTED);
 	assert_in(world_status(o, 0).why, "enforce");
 	assert_int_equal(guard_worker_record(o->g, 0, &r), 0);
-	assert_true(r.evicted); /* the record keeps it over a restart */
+	assert_true(r.evicted); /* the record keeps the eviction over a restart */
 	assert_int_equal(o->w[0].verbs[ORDER_RESUME], 0);
 	p.mode = GUARD_ENFORCE;
 	assert_int_equal(swap(o, &p), 0);
@@ -371,8 +372,8 @@ POLICY_TEST(a_worker_that_was_really_evicted_waits_for_mode_enforce, 1)
 	assert_true(o->w[0].resident);
 }
 
-/* The worker gets no new work because of heat while it runs, or because of a drain that had not
- * finished. */
+/* The worker was closed for new work: because of heat while it ran, or for a drain that had not
+ * finished. Then the mode changes to dry-run, which gives no orders, and back. */
 TEST(a_door_that_was_really_closed_is_opened_when_it_is_enforced_again)
 {
 	for (unsigned drain = 0; drain < 2; drain++) {

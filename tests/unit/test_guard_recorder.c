@@ -20,7 +20,8 @@ static struct {
 	unsigned logged;
 	char text[700];
 	struct guard_decision said[4096];
-	size_t says, first; /* first: index of the first decision in the last file */
+	/* says: number of decisions; first: index of the first decision in the last file */
+	size_t says, first;
 	/* number of scenes, and the scene at which a new file begins */
 	unsigned looks, turn_at;
 } seen;
@@ -187,7 +188,7 @@ static void swap_settings(void)
 					   .text = "rule 1 (x.toml:3)" };
 
 	next = settings;
-	/* the decisions follow from another policy now */
+	/* from now on the decisions follow another policy */
 	next.policy.standard.quiet_ns = 20 * S;
 	next.policy.rule[next.policy.rules++] = rule;
 	assert_int_equal(guard_service_records_read(&g, &r), 0);
@@ -380,7 +381,8 @@ TEST(most_scenes_are_short_and_one_per_minute_is_whole)
 	begin(path);
 	guard_service_record_open(&g);
 	run_for(1500 * o.step_ns);
-	assert_true(count(path, "S\t") >= 3); /* also when a process came or went */
+	/* whole scenes, also when a process came or went */
+	assert_true(count(path, "S\t") >= 3);
 	assert_true(count(path, "D\t") > 1490);
 	assert_int_equal(count(path, "S\t") + count(path, "D\t"), 1500);
 	assert_replayed(path, 1);

@@ -227,13 +227,14 @@ TEST(a_reload_waits_for_a_running_order_and_delays_new_orders_for_a_while)
 	pass(5 * S);
 	assert_false(guard_reload_waits(&g));
 	pass(1);
-	/* no new orders, so that the current one can finish ... */
+	/* no new orders are given, so that the current order can finish */
 	assert_true(guard_reload_waits(&g));
 	pass(14 * S);
 	assert_true(guard_reload_waits(&g));
 	assert_int_equal(seen.logged, 0);
 	pass(S);
-	assert_false(guard_reload_waits(&g)); /* ... but a contender may need a GPU */
+	/* new orders are given again, because a contender may need a GPU */
+	assert_false(guard_reload_waits(&g));
 	assert_int_equal(seen.logged, 1);
 	assert_in(seen.text, "still uses the old configuration");
 	pass(60 * S);

@@ -428,7 +428,8 @@ GUARD_ROW("22, 24", a10_done_without_free_memory_is_never_evicted)
 	world_run(o, 3 * S);
 	assert_state(o, STATE_STUCK);
 	assert_decided(o, 0, ANY, STATE_EVICTED, NULL);
-	world_run(o, 60 * S); /* the reason ends: row 24, the resume order wakes the worker */
+	/* the reason ends: by row 24 of GUARD-MACHINE.md the resume order wakes the worker */
+	world_run(o, 60 * S);
 	assert_decided(o, 1, STATE_STUCK, STATE_PRECHECK, NULL);
 	assert_decided(o, 1, STATE_RESUME, STATE_VERIFY_UP, NULL);
 	assert_state(o, STATE_ACTIVE);
@@ -490,7 +491,7 @@ GUARD_ROW("24, 34", a_worker_that_sleeps_and_cannot_be_woken_is_not_called_activ
 	assert_state(o, STATE_STUCK);
 	assert_decided(o, 0, ANY, STATE_EVICTED, NULL);
 	assert_in_range(o->w[0].verbs[ORDER_RESUME], 2, 4); /* with patience */
-	assert_orders(o, 1, EVICT); /* no second one: no reason is left */
+	assert_orders(o, 1, EVICT); /* no second order to evict, because no reason is left */
 	o->w[0].acts.wont_return = false;
 	world_run(o, 600 * S);
 	assert_awake(o);
@@ -597,7 +598,7 @@ GUARD_ROW("20, 22", memory_that_cannot_be_read_never_proves_an_eviction)
 		bool memory, lists, bytes; /* are reported */
 		enum guard_state then;
 	} rows[] = {
-		/* as on a GPU that shares the machine's memory */
+		/* the first row is as on a GPU that shares the machine's memory */
 		{ false, true, true, STATE_EVICTED }, { true, false, true, STATE_EVICTED },
 		{ true, true, false, STATE_EVICTED }, { false, false, true, STATE_STUCK },
 		{ false, true, false, STATE_STUCK },  { false, false, false, STATE_STUCK },

@@ -121,7 +121,7 @@ GUARD_ROW("31, 32", a_worker_returns_only_when_it_fits_and_the_check_is_named)
 
 GUARD_ROW("31", a_worker_that_filled_the_gpu_alone_returns_without_headroom)
 {
-	o->w[0].load[0] = 11 * GIB; /* of 12; the headroom is 2 */
+	o->w[0].load[0] = 11 * GIB; /* of 12 GiB; the headroom is 2 GiB */
 	begin(o);
 	world_ask(o, 0, REQUEST_EVICT, 30 * S);
 	world_run(o, 100 * S);
@@ -405,7 +405,7 @@ GUARD_ROW("49", a_managed_worker_that_is_turned_back_before_it_appears_is_absent
 {
 	static const struct {
 		enum policy_kind kind;
-		/* the kind evicts by stopping the process, so the start is undone */
+		/* true: the kind evicts by stopping the process, so the start is undone */
 		bool stopped;
 	} row[] = { { WORKER_OLLAMA, false }, { WORKER_SYSTEMD, true } };
 

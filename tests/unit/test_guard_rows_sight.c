@@ -230,7 +230,8 @@ GUARD_ROW("47", at_the_end_memory_is_kept_for_a_worker_that_is_returning)
 		o->total[0] = boards[i].total;
 		world_step(o);
 		world_ask(o, -1, REQUEST_RELEASE, 0);
-		assert_int_equal(o->w[1].verbs[ORDER_RESUME], 1); /* one at a time, as always */
+		/* workers are resumed one at a time */
+		assert_int_equal(o->w[1].verbs[ORDER_RESUME], 1);
 		assert_orders(o, 0, RESUME);
 		assert_int_equal(guard_stop(o->g, o->now), boards[i].back - 1);
 		assert_int_equal(guard_unsettled_count(o->g), boards[i].back);
@@ -349,7 +350,8 @@ GUARD_ROW("47", at_the_end_a_worker_that_does_not_answer_stays_unsettled)
 	end_all(o);
 	assert_true(guard_unsettled(o->g, 0));
 	assert_false(guard_unsettled(o->g, 1));
-	assert_true(o->journal.disk[0].evicted); /* so that the next start resumes it */
+	/* so that the next start of the service resumes the worker */
+	assert_true(o->journal.disk[0].evicted);
 }
 
 GUARD_ROW("50", a_door_that_heat_closed_is_opened_after_a_dry_run)
@@ -365,7 +367,8 @@ GUARD_ROW("50", a_door_that_heat_closed_is_opened_after_a_dry_run)
 	assert_int_equal(guard_change_policy(o->g, &dry, NULL, 0, o->now), 0);
 	guard_set_heat(o->g, "GPU-0", 0, "");
 	world_run(o, 5 * S);
-	assert_state(o, STATE_EVICTED); /* its door is still to be opened */
+	/* the worker must still be opened for new work, but a dry run gives no orders */
+	assert_state(o, STATE_EVICTED);
 	assert_orders(o, 0, OPEN);
 	assert_int_equal(guard_change_policy(o->g, &enforce, NULL, 0, o->now), 0);
 	world_run(o, 2 * S);

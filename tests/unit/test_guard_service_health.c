@@ -191,7 +191,8 @@ TEST(a_changed_clean_time_is_reported_with_the_next_reading)
 static double threshold(void)
 {
 	const struct guard_decision d = { .gpu = "GPU-0",
-					  /* older than the reading of health */
+					  /* this temperature is older than the health
+					   * reading */
 					  .temperature_c = 40,
 					  .mono_ns = o.now };
 

@@ -16,8 +16,9 @@ static struct {
 	char last[8192];  /* record */
 	/* learns: an order finds out what to restore; learnt: its notes wait to be stored */
 	bool learns, learnt;
-	bool then_slow;        /* from then on the disk is slow */
-	unsigned then_full_at; /* ... or full, at this level */
+	bool then_slow; /* the disk becomes slow at an eviction that learns */
+	/* the disk becomes full at an eviction that learns and has this level */
+	unsigned then_full_at;
 	struct guard_order order;
 	unsigned gone_on, turned_down;
 	bool kept_before; /* the notes were stored before the order continued */
@@ -317,7 +318,8 @@ TEST(notes_of_an_order_are_in_the_journal_before_it_continues)
 	assert_true(disk.learnt);
 	assert_int_equal(disk.gone_on, 0);
 	disk.slow = false;
-	disk.lags = true; /* it waits only once for its notes */
+	/* later writes are slow, but the order waits only once for its notes */
+	disk.lags = true;
 	timer(&g, o.now);
 	assert_int_equal(disk.gone_on, 1);
 	assert_true(disk.kept_before);

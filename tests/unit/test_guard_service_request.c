@@ -17,7 +17,7 @@ static struct {
 	int64_t uid;       /* user of the guard's current request; -1: none */
 	int64_t asked_for; /* user of the last request */
 	unsigned pumps, logged, modes;
-	bool mode_stored;  /* when the guard was asked to use the mode */
+	bool mode_stored;  /* the mode was already stored when the guard was asked to use it */
 	uint64_t hangs_ns; /* delay of the disk per attempt */
 	bool lasting;
 	char text[700];
@@ -144,7 +144,7 @@ int guard_inputs_game(struct guard_inputs *b, int64_t pid, uint64_t start_ticks,
 		      uint64_t ttl_ns, int64_t uid, const char *who, bool *ret_kept)
 {
 	*ret_kept = !seen.game_unkept;
-	assert_int_equal(seen.uid, uid); /* the guard gets the user before the game */
+	assert_int_equal(seen.uid, uid); /* the guard gets the user before it gets the game */
 	seen.game_uid = uid;
 	return seen.game_err;
 }
@@ -274,7 +274,8 @@ TEST(a_reservation_belongs_to_the_user_of_the_request)
 	world_done(&o);
 }
 
-/* If the request to register a game is refused, the next request must not get its user. */
+/* If a request to register a game is refused, the next request must not be made for the user of
+ * the refused one. */
 TEST(a_game_belongs_to_its_user_and_does_not_change_the_user_of_the_next_request)
 {
 	const struct guard_client by = { "token", 1000, -1, 0 };

@@ -57,7 +57,7 @@ TEST(the_schema_has_each_word_once)
 	has_these(schema, "guard_reason", guard_reason_name, GUARD_REASONS);
 	has_these(schema, "guard_state", guard_state_name, GUARD_STATES);
 	has_these(schema, "guard_class", guard_class_name, GUARD_CLASSES);
-	/* The schema may list these words only once. */
+	/* The schema must contain the list of reasons and the list of states only once. */
 	assert_int_equal(times(text, "\"contention\",\n"), 1);
 	assert_int_equal(times(text, "\"verify-up\",\n"), 1);
 	json_doc_free(schema);
@@ -197,8 +197,8 @@ static char *between(char *text, const char *head, const char *end)
 	return at + strlen(head);
 }
 
-/* A recording that begins while the guard runs starts with the rows of guard_state.c. A member
- * without a row would be lost. */
+/* A recording that begins while the guard runs starts with the guard's state, which
+ * guard_state.c lists in rows. A member without a row would be missing in the recording. */
 /* Checks that each member of struct `of` has a row. part: the prefix of `of` within struct
  * `whole_of`. but: members without a row. */
 static void has_part(const char *file, const char *of, const char *whole_of, const char *part,
@@ -252,7 +252,8 @@ TEST(every_member_of_the_guards_state_can_be_recorded)
 	has_members(internal, "reservation", " ");
 	has_members("src/guard/demand.h", "demand_life", " ");
 	has_members("src/guard/guard_internal.h", "rate_user", " ");
-	/* The other members are computed from these, or are empty at that time. */
+	/* The listed members have no row of their own: their parts have rows, they are computed
+	 * from other members, or they are empty when a recording begins. */
 	has_members(internal, "guard",
 		    " p scene verdict others demand gpu order worker workers "
 		    " reservation rate queue ");

@@ -207,7 +207,8 @@ TEST(noise_of_a_degree_makes_one_transition_each_way)
 
 	print_message("seed %llu\n", (unsigned long long)seed);
 	random_init(&r, seed);
-	for (unsigned at = 0; at < 2; at++) { /* around the trip point, then its end */
+	/* 0: near the trip point; 1: above the margin at which the reason clears */
+	for (unsigned at = 0; at < 2; at++) {
 		for (unsigned i = 0; i < 2000; i++)
 			read_margin((at ? 9 : 2) + (double)random_below(&r, 3) - 1, 1);
 		assert_int_equal(t.changes, at + 1);
@@ -440,7 +441,7 @@ TEST(a_fault_that_the_driver_reports_warns)
 	assert_in(t.s.worst.why, "InfoROM");
 }
 
-/* The classes as lists, independent of xid.def. */
+/* The classes of Xids as lists, independent of xid.def. */
 static const char *const lists[XID_CLASSES] = {
 	[XID_RESTART_APP] = ("8 11 13 25 31 32 39-41 60 68-72 75-77 80 82-86 88 89 94 96-105 "
 			     "126-135 139"),
@@ -501,7 +502,7 @@ TEST(every_xid_has_the_consequence_of_its_class)
 				assert_true(t.s.level >= HEALTH_WARN);
 			assert_int_equal(t.s.xids, 1);
 			assert_int_equal(t.s.last_xid, n);
-			read_once(); /* checks that it has an advice */
+			read_once(); /* read_once() also asserts that the level has an advice */
 		}
 	assert_string_equal(xid_text(999), "unknown");
 	assert_string_equal(xid_text(79), "GPU has fallen off the bus");
@@ -765,7 +766,8 @@ TEST(the_end_of_a_health_finding_follows_the_options)
 	m = meaning();
 	assert_int_equal(m.reason[1].found.clears_ns, t.now + 300 * S);
 	assert_int_equal(m.reason[0].found.clears_ns, t.now + 45 * S);
-	set(GW_Q_RECOVERY_ACTION, NAN); /* then the incident must be over, too */
+	/* without a known recovery action the incident must be over, too */
+	set(GW_Q_RECOVERY_ACTION, NAN);
 	o.clean_ns = 60 * S;
 	health_set_options(t.h, &o);
 	read_once();
@@ -790,7 +792,7 @@ static void sim_begin(unsigned gpus)
 	sim_open();
 }
 
-/* One second passes in the simulator. */
+/* Lets one second pass in the simulator and returns the health of the GPU. */
 static struct health_status sim_second(unsigned gpu)
 {
 	struct health_status s = { 0 };
@@ -835,7 +837,8 @@ TEST_WITH(only_the_lost_gpu_is_quarantined, NULL, sim_done)
 	for (unsigned i = 0; i < 10; i++)
 		assert_int_equal(sim_second(0).level, HEALTH_OK);
 	assert_true(sim_second(1).quarantine);
-	assert_true(sim_seconds(1, 40).quarantine); /* back for 25 s; 60 s are required */
+	/* the GPU has been back for 25 s; 60 s are required */
+	assert_true(sim_seconds(1, 40).quarantine);
 	assert_int_equal(sim_seconds(1, 120).level, HEALTH_OK);
 }
 
@@ -922,7 +925,7 @@ TEST(corrected_errors_warn_by_their_rate)
 {
 	double n = 1000; /* from long ago */
 
-	for (unsigned i = 0; i < 36; i++, n += 5) { /* 30 per hour, for six hours */
+	for (unsigned i = 0; i < 36; i++, n += 5) { /* 30 errors per hour, for six hours */
 		set(GW_Q_ECC_CORRECTED, n);
 		read_after(600 * S);
 		assert_int_equal(t.s.level, HEALTH_OK);

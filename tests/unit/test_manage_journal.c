@@ -122,7 +122,7 @@ static int set(enum manage_what what, double a, double b)
 	return carry_out(&o);
 }
 
-/* Without the journal, as nvidia-smi would. */
+/* Sets the power limit without the journal, as nvidia-smi would. */
 static void somebody_else_sets(double watts)
 {
 	struct manage_order o = order(MANAGE_POWER_LIMIT, watts, NAN);
@@ -145,7 +145,8 @@ static void put_all_back(void)
 	}
 }
 
-/* Ends the process without cleanup; a new one starts with the stored documents. */
+/* Simulates a crash: the journal is freed without cleanup, and a new journal loads the stored
+ * documents. */
 static void crash(void)
 {
 	manage_journal_free(fake.journal);
@@ -365,7 +366,7 @@ JOURNAL_TEST(a_setting_is_restored_after_its_call_hung)
 	sim_hang("nvmlDeviceSetPowerManagementLimit_v2", -1);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_int_equal(fake.count, 1);
-	sim_unhang(); /* it returns late and sets the limit */
+	sim_unhang(); /* the call returns late and sets the limit */
 	assert_true(call_thread_wait(sim.ctx->slot[0]->thread,
 				     clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);

@@ -948,7 +948,8 @@ static double waited_s(unsigned ms, bool hurry, double *ret_off)
 	assert_false(has_code(GW_CODE_TRUNCATED));
 	assert_true(r->joules.low <= truth && truth <= r->joules.high);
 	*ret_off = off_by(r->joules.best, truth);
-	sim_run_for(meter, 0.033); /* another phase of the samples each time */
+	/* so that the next window begins at another phase of the samples */
+	sim_run_for(meter, 0.033);
 	return s;
 }
 

@@ -500,7 +500,7 @@ TEST(labels_that_do_not_fit_are_cut_between_characters)
 		assert_int_equal(strlen(l.text), l.len);
 		assert_true(l.text[l.len - 1] == '"');
 		assert_true(l.text[l.len - 2] == '\xa4');
-		/* and a label for which no space is left is omitted */
+		/* a label for which no space is left is omitted */
 		labels_add(&l, "more", "y");
 		assert_int_equal(strlen(l.text), l.len);
 	}

@@ -96,8 +96,8 @@ SIM_TEST(release_closes_every_handle_until_resume)
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
 }
 
-/* The driver is closed before another process gets the GPU, and opened as soon as it is loaded
- * again. */
+/* Before a driver is unloaded, the context closes it, so that another process can get the GPU.
+ * After a driver was loaded, the context opens it at once. */
 SIM_TEST(an_unloaded_driver_is_closed_and_a_loaded_one_is_tried_at_once)
 {
 	uint64_t calls;
@@ -122,7 +122,7 @@ SIM_TEST(a_loaded_driver_is_not_waited_for)
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlInit_v2", -1, 9);
 	sim_open();
-	for (int i = 0; i < 7; i++) { /* until it is tried once a minute */
+	for (int i = 0; i < 7; i++) { /* until the driver is tried only once a minute */
 		sim_step(60 * NS_PER_S);
 		gw_snapshot_take(sim.snap, 0);
 	}
@@ -264,7 +264,7 @@ SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 	d = gw_snapshot_device(sim.snap, 0);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
-	for (int i = 0; i < 20; i++) /* no calls queue up behind it */
+	for (int i = 0; i < 20; i++) /* no calls queue up behind the hanging call */
 		assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
 	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
@@ -279,13 +279,14 @@ SIM_TEST(slow_calls_that_return_do_not_stall_their_device)
 #define SLOW(call) "[[fault]]\ncall = \"nvmlDeviceGet" call "\"\ngpu = 1\ndelay = 0.25\n"
 	sim_text(TWO_GPUS SLOW("ClockInfo") SLOW("UtilizationRates") SLOW("PerformanceState"));
 	sim_open_with(NULL, 0, NS_PER_S); /* five calls take 1.25 s */
-	d = sim_take(GW_TIER_FAST, 1);    /* waits: there is nothing to show before */
+	d = sim_take(GW_TIER_FAST, 1); /* waits, because there is no earlier reading to show */
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	first = sim_value(d, GW_Q_POWER);
 	assert_true(first > 0);
 	sim_step(10 * NS_PER_S);
 	d = sim_take(GW_TIER_FAST, 1);
-	assert_int_equal(d->state, GW_DEVICE_OK); /* with the age of the first reading */
+	/* the values and the age are those of the first reading */
+	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_true(sim_value(d, GW_Q_POWER) == first);
 	assert_true(gw_snapshot_device(sim.snap, 0)->end_ns > d->end_ns + 9 * NS_PER_S);
 	wait_for(sim.ctx->slot[1]->thread);

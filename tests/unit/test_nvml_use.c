@@ -163,7 +163,7 @@ SIM_TEST(a_reused_pid_is_one_row)
 			  "[[gpu.process]]\npid = 4100000\nshare = 0.2\nuntil = 2.5\n"
 			  "[[gpu.process]]\npid = 4100000\nshare = 0.8\nfrom = 2.5\n");
 	assert_int_equal(ask(0), 1);
-	/* 3 samples of each share, or 2 and 4 */
+	/* each share has 3 samples, or one share has 2 and the other 4 */
 	assert_true(fabs(use[0].sm_ratio - 0.5) < 0.11);
 	sim_step(2 * NS_PER_S);
 	assert_int_equal(ask(use[0].wall_us), 1);
@@ -253,13 +253,13 @@ SIM_TEST(a_list_asks_for_utilisation_only_if_the_caller_wants_it)
 	assert_int_equal(gw_process_list_want(l, 1 << 7), -GW_E_ARG);
 
 	l = take_list(GW_PROCESS_SM_SHARED);
-	assert_int_equal(calls_made(), 1); /* only the GPU with two processes */
+	assert_int_equal(calls_made(), 1); /* only the GPU with two processes was asked */
 	assert_int_equal(gw_process_list_get(l, 0)->sm_absence, GW_HAVE);
 	assert_int_equal(gw_process_list_get(l, 2)->sm_absence, GW_ABSENT_NOT_READ);
 
 	sim_step(NS_PER_S);
 	l = take_list(GW_PROCESS_SM);
-	assert_int_equal(calls_made(), 3); /* not the GPU without a process */
+	assert_int_equal(calls_made(), 3); /* the GPU without a process was not asked */
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(gw_process_list_get(l, i)->sm_absence, GW_HAVE);
 	assert_true(gw_process_list_get(l, 0)->sm_ratio >
@@ -293,7 +293,7 @@ SIM_TEST(a_process_without_a_sample_was_idle_and_a_refusal_is_a_reason)
 		assert_int_equal(p->sm_absence, row[i].want);
 		assert_true(row[i].want == GW_HAVE ? p->sm_ratio == 0 : isnan(p->sm_ratio));
 	}
-	/* A GPU that does not support it is rarely asked again. */
+	/* A GPU that does not support utilisation per process is rarely asked again. */
 	calls = calls_made();
 	for (unsigned i = 0; i < 9; i++) {
 		sim_step(NS_PER_S);
@@ -324,7 +324,7 @@ SIM_TEST(cpu_needs_two_takes_and_a_hidden_process_has_none)
 	p = gw_process_list_get(l, 0);
 	assert_int_equal(p->cpu_absence, GW_HAVE);
 	assert_true(p->cpu_cores > 0);
-	/* Only the driver knows the other one: it is in another pid namespace. */
+	/* Only the driver knows the other process: it is in another pid namespace. */
 	p = gw_process_list_get(l, 1);
 	assert_int_equal(p->orphan, 1);
 	assert_int_equal(p->cpu_absence, GW_ABSENT_NO_DATA);

@@ -141,7 +141,7 @@ NVSMI_TEST(all_devices_cost_one_run)
 		assert_int_equal(runs(), 2 + round);
 	}
 	b.ops->read(b.slot[0], GW_TIER_FAST);
-	clock_step(&now, NS_PER_S); /* the output is now too old for the other device */
+	clock_step(&now, NS_PER_S); /* the output is now too old for the second GPU */
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(runs(), 6);
 	b.ops->read(b.slot[0], GW_TIER_FAST | GW_TIER_SLOW); /* SLOW was not queried yet */
@@ -335,7 +335,8 @@ NVSMI_TEST(a_long_list_of_processes_is_read_whole_or_refused)
 	assert_int_equal(b.ops->processes(b.slot[0], &l, &err), GW_ABSENT_TOO_LONG);
 	assert_int_equal(l.count, 0);
 	usage_done(&l);
-	b.ops->read(b.slot[0], GW_TIER_FAST); /* part of a list says nothing about the others */
+	/* an output that is too long is refused as a whole */
+	b.ops->read(b.slot[0], GW_TIER_FAST);
 	assert_int_equal(b.slot[0]->r.state, GW_DEVICE_CLOSED);
 	assert_in(b.slot[0]->r.message, "nvidia-smi printed more than 1024 KiB");
 }

@@ -279,7 +279,8 @@ NVSMI_TEST(a_stream_that_never_worked_is_not_restarted)
 	clock_step(&now, 100 * NS_PER_S);
 	assert_int_equal(ask(0, 0), 1); /* a single run works */
 	ask(0, 0);
-	assert_int_equal(facts().starts, 2); /* so the stream is tried again */
+	/* a single run worked, so the stream is tried again */
+	assert_int_equal(facts().starts, 2);
 }
 
 NVSMI_TEST(a_run_that_hangs_is_not_repeated)

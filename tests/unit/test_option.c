@@ -151,7 +151,8 @@ TEST(takes_values_after_equals_blank_and_letter)
 	assert_true(got.flag);
 	assert_int_equal(parse("--text="), 0);
 	assert_string_equal(got.text, "");
-	assert_int_equal(parse("--text --flag"), 0); /* the next word, as getopt does */
+	/* the value is the next word, as with getopt */
+	assert_int_equal(parse("--text --flag"), 0);
 	assert_string_equal(got.text, "--flag");
 }
 

@@ -144,7 +144,7 @@ TEST(a_pidfile_of_another_user_names_only_processes_of_that_user)
 	assert_refused("/run/w/pid", "several users");
 	set_owner("run/w", OTHER, OTHER);
 	assert_refused("/run/w/pid", "nor to the owner of the process");
-	set_owner("run/w/pid", 0, 0); /* its folder's owner can put a file of root there */
+	set_owner("run/w/pid", 0, 0); /* the owner of the folder can put a file of root there */
 	assert_refused("/run/w/pid", "nor to the owner of the process");
 }
 

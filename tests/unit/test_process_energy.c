@@ -90,7 +90,7 @@ TEST(a_process_that_left_is_former_and_keeps_its_energy_when_it_returns)
 	process_energy_add(&e, 500, 2, &both[1], 1, false);
 	assert_near(sums().former_joules, 300);
 	assert_near(sums().processes_joules, 200);
-	assert_near(ratio_of(10, 5), 0.6); /* of the energy of the last seconds */
+	assert_near(ratio_of(10, 5), 0.6); /* share of the energy of the last seconds */
 	process_energy_add(&e, 900, 3, both, 2, false);
 	assert_near(sums().former_joules, 0);
 	assert_near(joules_of(10, 5), 600);
@@ -107,7 +107,7 @@ TEST(a_reused_pid_is_another_process)
 	process_energy_add(&e, 130, 2, &second, 1, false);
 	assert_near(joules_of(10, 5), 100);
 	assert_near(joules_of(10, 99), 30);
-	/* Without a start time, the old row is given up when its process leaves. */
+	/* The row of a process without a start time is dropped when the process leaves. */
 	first = use(20, 0, NAN);
 	process_energy_add(&e, 140, 3, &first, 1, false);
 	process_energy_add(&e, 150, 4, &second, 1, false);
@@ -173,7 +173,7 @@ TEST(five_thousand_short_processes_always_add_up_to_the_counter)
 		struct attribute_use uses[8];
 		size_t n = next(&seed) % 9;
 
-		for (size_t k = 0; k < n; k++) /* each lives for a few steps */
+		for (size_t k = 0; k < n; k++) /* each process lives for a few steps */
 			uses[k] =
 				use((int64_t)(i / 3 + k * 4000 + 1),
 				    next(&seed) % 2 ? 0 : i / 3 + 1,
@@ -238,7 +238,8 @@ TEST(a_step_of_the_past_is_the_mean_of_its_readings)
 
 TEST(the_largest_processes_have_a_past_and_the_memory_is_bounded)
 {
-	for (int64_t pid = 1; pid <= 5000; pid++) /* all present at the same time */
+	/* all processes are present at the same time */
+	for (int64_t pid = 1; pid <= 5000; pid++)
 		see(100 * S, pid, (double)pid, NAN);
 	assert_null(ring_of(1));
 	assert_non_null(ring_of(5000));

@@ -289,7 +289,7 @@ TEST(an_unreadable_host_is_null_and_names_the_remedy)
 	assert_in(total.remedy, "udev");
 	assert_string_equal(total.missing, "/sys/class/powercap/intel-rapl:1/energy_uj");
 	assert_int_equal(r.counter[0].why, GW_HAVE);
-	rapl_read(&r); /* allowed too late: earlier energy is unknown */
+	rapl_read(&r); /* the counter is readable now, but the energy before is unknown */
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
 }
 

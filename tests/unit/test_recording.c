@@ -56,7 +56,7 @@ static void read_lines(const char *const lines[], size_t n)
 		assert_int_equal(recording_read(t, lines[i]), 0);
 }
 
-/* A scene with a GPU of 16 GiB. */
+/* Writes a scene with a GPU of 16 GiB. */
 static void write_free_gpu(void)
 {
 	s->mono_ns = SECOND;
@@ -403,7 +403,8 @@ static void record_a_world(struct world *o)
 {
 	world_init(o, 1, 2);
 	o->p.restore_on_stop = true;
-	o->p.worker[1].priority = 9; /* equal ones are taken in policy order */
+	/* another priority, because equal workers are taken in policy order */
+	o->p.worker[1].priority = 9;
 	o->w[0].load[0] = o->w[1].load[0] = 4 * GIB;
 	o->w[1].resident = false;
 	o->w[1].acts.deaf = true;

@@ -206,7 +206,7 @@ TEST(any_scene_reads_back_to_the_same_bits)
 static void change(struct scene *s)
 {
 	s->mono_ns += draw() % 1000000000;
-	s->wall_ns += draw() % 2000000000; /* the wall's clock may be set */
+	s->wall_ns += draw() % 2000000000; /* the wall clock may be set */
 	s->on_battery ^= draw() % 2;
 	s->host_free_bytes = number();
 	if (s->gpus) {
@@ -323,7 +323,7 @@ TEST(junk_is_refused)
 		"S\t1\t2\t3600\t0\t5\t4294967296\t0",
 		S "\nE\t1\t0\t0",
 		S "\nE\t0\t0",
-		S "\n" P("0"), /* of a GPU that is not there */
+		S "\n" P("0"), /* a process on a GPU that the scene does not have */
 		S "\n" G "\n" P("1"),
 		S "\n" G "\n" P("64"),
 		S "\n" G "\n" P("-"),

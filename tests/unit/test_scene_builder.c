@@ -293,7 +293,7 @@ static void check_many(unsigned count)
 	first_scene(text);
 	assert_int_equal(scene.processes, count < SCENE_PROCESSES ? count : SCENE_PROCESSES);
 	assert_int_equal(scene.left_out, count - scene.processes);
-	if (count > 0) /* not displaced by the small ones */
+	if (count > 0) /* the large process is not displaced by the small ones */
 		assert_int_equal(process(4300000)->bytes, 9 * GIB);
 	scene_builder_free(builder);
 	builder = NULL;
@@ -849,7 +849,8 @@ TEST(a_root_that_a_new_policy_does_not_find_is_a_former_one)
 	wrong.worker[0] = policy.worker[1];
 	wrong.worker[0].match.pidfile = "/run/typo.pid";
 	wrong.workers = 1;
-	for (unsigned i = 0; i < 3; i++) { /* kept when the policy changes again */
+	/* the former root is kept when the policy changes again */
+	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(scene_builder_policy(builder, &wrong), 0);
 		take_after(NS_PER_S);
 		assert_int_equal(scene.roots, 1);
@@ -923,7 +924,7 @@ TEST(a_worker_without_its_pidfile_is_kept_over_the_same_policy)
 		assert_int_equal(class_of(500), CLASS_WORKER);
 		assert_roots(1, 0);
 	}
-	become(500, "game"); /* arguments are checked as in any scene */
+	become(500, "game"); /* the arguments of the process are checked, as in any scene */
 	take_after(PROCESS_CACHE_REFRESH_OLD_NS);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 	assert_int_equal(roots_of(ROOT_FORMER), 1);
@@ -1489,8 +1490,10 @@ TEST(while_nothing_changes_little_but_memory_is_read)
 	power = POWER;
 	take_every_100_ms(100);
 	assert_int_equal(MEMORY - memory, 100);
-	assert_in_range(LISTS - lists, 15, 31); /* every half second, and with full scenes */
-	assert_in_range(POWER - power, 9, 11);  /* with full scenes, once a second */
+	/* lists are read every half second and with each full scene */
+	assert_in_range(LISTS - lists, 15, 31);
+	/* power is read only with full scenes, once a second */
+	assert_in_range(POWER - power, 9, 11);
 	assert_int_equal(scene.processes, 1);
 	assert_int_equal(scene.process[0].bytes, GIB);
 	assert_true(scene.gpu[0].memory_known);
@@ -1680,7 +1683,8 @@ TEST(an_overflow_of_events_triggers)
 {
 	tree_node(&tree, "dev/nvidia0");
 	open_builder(GPU);
-	for (unsigned i = 0; i < 10000; i++) /* two events each; the queue holds 16384 */
+	/* each touch causes two events; the queue holds 16384 */
+	for (unsigned i = 0; i < 10000; i++)
 		touch("dev/nvidia0");
 	assert_true(triggered());
 	assert_false(triggered());

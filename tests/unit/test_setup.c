@@ -10,7 +10,7 @@
 static struct setup_servers found;
 static struct setup_plan plan;
 
-/* A process from words that blanks separate. */
+/* Makes a process from words that are separated by blanks. */
 static struct setup_process process(const char *words, const char *folder)
 {
 	static char text[1000];
@@ -225,7 +225,7 @@ TEST(a_configuration_by_a_person_is_never_written_but_the_lines_are_shown)
 	make(&f);
 	assert_null(step_at(SETUP_CONFIG));
 	setup_plan_done(&plan);
-	/* a file without a setting, such as an example, leaves room next to it */
+	/* if the main file has no setting, such as an example, a drop-in is added */
 	f.config = SETUP_COMMENT;
 	f.drop_in = SETUP_ABSENT;
 	make(&f);

@@ -70,7 +70,7 @@ TEST(a_wrong_scenario_is_refused_with_place_and_spelling)
 	}
 }
 
-/* A trace of n points in a temporary file. */
+/* Loads a trace of n points from a temporary file. */
 static int load_trace(unsigned n)
 {
 	char path[] = "/tmp/gpuward-trace-XXXXXX", text[200];
@@ -319,7 +319,8 @@ TEST(calls_are_cheap)
 	began = seconds_now();
 	for (int i = 0; i < 100000; i++)
 		nvml_power(d, &v);
-	/* Well under a microsecond; the bound leaves room for sanitizers. */
+	/* A call takes well under a microsecond; the bound of 10 us leaves room for
+	 * sanitizers. */
 	assert_true(seconds_now() - began < 1);
 }
 
@@ -505,7 +506,7 @@ TEST(an_instance_has_its_own_memory_and_list)
 	assert_int_equal(nvml_mig_by_index(parent, 4, &one), ABI_NOT_FOUND);
 }
 
-/* Zeus and nvitop look these up. */
+/* Zeus and nvitop use these NVML calls. */
 TEST(clocks_that_can_be_set_are_listed_and_there_is_no_driver_model)
 {
 	abi_return (*model)(abi_device, uint32_t *, uint32_t *);

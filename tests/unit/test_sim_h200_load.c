@@ -39,10 +39,11 @@ struct extent {
 
 struct subject {
 	const char *name;
-	double on_w, off_w; /* 0: each counter tick has its own level */
-	double from_s;      /* recorder's clock; earlier rows are ignored */
-	double edge;        /* largest relative difference that is allowed at an edge */
-	int astray;         /* edges with a difference above 5 % */
+	/* power while the load is on and off; 0: each counter tick has its own */
+	double on_w, off_w;
+	double from_s; /* recorder's clock; earlier rows are ignored */
+	double edge;   /* largest relative difference that is allowed at an edge */
+	int astray;    /* edges with a difference above 5 % */
 };
 
 static const struct subject STEP = { "step", 0, 0, 0, 0.05, 0 };
@@ -220,8 +221,8 @@ static void find_moments(double from_s)
 	}
 }
 
-/* Returns a key for the sample that sees this time, or else for the counter tick that contains
- * it. */
+/* Returns the key of the sample whose last SEEN_S contain at_s, or else of the counter tick
+ * that contains at_s. On and off have different keys. */
 static int key_of(double at_s, bool on)
 {
 	double tick = (at_s + model.counter_lag_s - model.counter_s - rec.zero_s) / 0.1;

@@ -134,7 +134,8 @@ TEST(percentiles_of_time_are_within_half_a_bucket)
 		}
 		qsort(held, COUNT_OF(held), sizeof(held[0]), by_value);
 		for (unsigned k = 1; k < 20; k++) {
-			/* not at a step, where rounding may go either way */
+			/* not exactly at a step of the distribution, where rounding may go
+			 * either way */
 			double p = k / 20.0 + 1e-7;
 
 			assert_near(histogram_percentile(&h, p),

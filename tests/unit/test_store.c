@@ -348,7 +348,7 @@ STORE_TEST(a_statement_is_prepared_once)
 	first = db_statement(db, "SELECT 1 UNION SELECT 2");
 	assert_int_equal(sqlite3_step(first), SQLITE_ROW);
 	second = db_statement(db, "SELECT 1 UNION SELECT 2");
-	assert_ptr_not_equal(first, second); /* the first one is in use */
+	assert_ptr_not_equal(first, second); /* the first statement is in use */
 	db_done(second);
 	db_done(first);
 	assert_ptr_not_equal(db_statement(db, "SELECT 3"), first);
@@ -944,7 +944,8 @@ STORE_TEST(counts_made_while_the_file_was_locked_are_added)
 	assert_int_equal(store_flush(s, PATIENCE), 0);
 	assert_string_equal(store_state(s), "ok");
 	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 10);
-	/* the caller does not know the count in the file yet, so the store adds it */
+	/* the caller does not know the count in the file yet, so the store adds the file's
+	 * count */
 	store_set_count(s, "n", 4);
 	commit();
 	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 11);
@@ -1226,7 +1227,8 @@ STORE_TEST(old_rows_are_rolled_up_and_deleted)
 			commit();
 	}
 	commit();
-	n = ask(T0, T0 + 4 * DAY, 0); /* coarser: the finest rows are too recent */
+	/* rows of a minute, because the finest rows do not reach back to T0 */
+	n = ask(T0, T0 + 4 * DAY, 0);
 	assert_int_equal(n, 3 * 1440);
 	assert_int_equal(points[0].span_ns, MIN);
 	assert_int_equal(points[0].count, 6);

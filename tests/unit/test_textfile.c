@@ -82,13 +82,14 @@ TEST(the_file_is_replaced_whole_and_readable_by_others)
 TEST(a_failure_and_its_end_are_reported_once)
 {
 	assert_int_equal(textfile_init(&file, path, message, sizeof(message)), 0);
-	assert_int_equal(mkdir(path, 0755), 0); /* blocks the path, for root too */
+	/* a folder at the path makes writing fail, also for root */
+	assert_int_equal(mkdir(path, 0755), 0);
 	assert_int_equal(put("a 1\n"), -GW_E_IO);
 	assert_true(news);
 	assert_in(message, path);
 	assert_int_equal(put("a 1\n"), -GW_E_IO);
 	assert_false(news);
-	assert_int_equal(files(), 1); /* nothing is left next to it */
+	assert_int_equal(files(), 1); /* no temporary file is left next to the path */
 	assert_int_equal(rmdir(path), 0);
 	assert_int_equal(put("a 1\n"), 0);
 	assert_true(news);

@@ -10,7 +10,7 @@
 
 #include "test.h"
 
-/* Replace the real functions: no test here prints an error or a figure line by line. */
+/* Empty functions in place of the real ones: no test here prints an error or bytes. */
 void cli_error(const char *fmt, ...)
 {
 	(void)fmt;

@@ -144,7 +144,8 @@ static int measure(uint64_t deadline_ns)
 		assert_true(gw_window_series(window, 0)->power_count > 40);
 		assert_true(net.net.best < gw_window_energy(window, 0)->joules.best);
 	}
-	if (err == -GW_E_NOMEM && ctx) /* the sentence is of this failure */
+	/* the error sentence of the context is about this failure */
+	if (err == -GW_E_NOMEM && ctx)
 		assert_in(gw_ctx_error(ctx), "memory");
 	/* A list of processes for which there is no memory is reported as incomplete. */
 	if (!err && strstr(baseline->evidence, "processes are not visible"))
@@ -171,7 +172,8 @@ static void fail_each_in_turn(const char *text, int (*use)(uint64_t deadline_ns)
 
 		until_failure = n;
 		err = use(deadline_ns);
-		if (until_failure > 0) { /* fewer than n: all have failed once */
+		/* fewer than n allocations were made: each has failed once */
+		if (until_failure > 0) {
 			until_failure = 0;
 			assert_int_equal(err, 0);
 			break;
@@ -216,7 +218,8 @@ SIM_TEST(the_sampling_path_of_a_recorded_window_allocates_nothing)
 	assert_int_equal(gw_window_open_recorded(meter, "w", 0, 100, &window), 0);
 	sim_run_for(meter, 1);
 	before = allocations;
-	sim_run_for(meter, 30); /* past the room of the series, too */
+	/* the series has room for 100 samples; the others are dropped */
+	sim_run_for(meter, 30);
 	assert_int_equal(gw_window_close(window, 0), 0);
 	assert_int_equal(gw_window_wait(window, 5 * NS_PER_S), 0);
 	assert_true(gw_window_series(window, 2)->dropped > 1000);

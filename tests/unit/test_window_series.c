@@ -58,7 +58,7 @@ static double power_at(const struct gw_series *s, size_t k, uint64_t t_ns)
 	return s->power_w[k] + part * (s->power_w[k + 1] - s->power_w[k]);
 }
 
-/* Integrates the power from the begin of the window to its end. */
+/* Integrates the power from the beginning of the window to its end. */
 static double integral(const struct gw_series *s, uint64_t begin_ns, uint64_t end_ns)
 {
 	double joules = 0;

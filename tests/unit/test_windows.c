@@ -56,7 +56,7 @@ API_TEST(a_meter_that_disappeared_leaves_no_result)
 	e = opened("lost");
 	assert_int_equal(
 		windows_mark(t.api.windows, &t.api.view, e, "a", clock_mono_ns(&sim.clock)),
-		-GW_E_ARG); /* no time has passed since it began */
+		-GW_E_ARG); /* no time has passed since the window began */
 	run_for(1);
 	assert_int_equal(
 		windows_mark(t.api.windows, &t.api.view, e, "a", clock_mono_ns(&sim.clock)), 0);
@@ -176,7 +176,8 @@ API_TEST(eight_gpus_with_all_marks_are_kept_whole)
 	at("parts.256.devices.7.index", "7");
 	assert_int_equal(t.kept, 1);
 	assert_int_equal(t.kept_size, t.reply.body.len - 1); /* less the end of line */
-	assert_true(strlen(pushed.json) < 40000); /* followers get it without its parts */
+	/* followers get the window without its parts */
+	assert_true(strlen(pushed.json) < 40000);
 	assert_in(pushed.json, "\"parts_left_out\":true,\"parts\":[]}");
 }
 

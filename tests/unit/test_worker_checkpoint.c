@@ -95,7 +95,7 @@ TEST(a_process_is_checkpointed_and_restored)
 	assert_int_equal(evict(), 0);
 	assert_int_equal(fake->process[0].state, 2);
 	assert_true(fake->timeout_ms > 1000 && fake->timeout_ms <= 5000);
-	order.targets = 0; /* the driver does not list it now */
+	order.targets = 0; /* the driver does not list the process now */
 	assert_int_equal(resume(), 0);
 	assert_int_equal(fake->process[0].state, 0);
 	assert_string_equal(fake->calls, "lock 0, checkpoint 0, restore 0, unlock 0, ");

@@ -82,7 +82,7 @@ static inline void tree_fill(const struct tree *t, const char *prefix,
 	}
 }
 
-/* A character device if one can be created, else a file: inotify works with both. */
+/* Creates a character device if possible, else a file: inotify works with both. */
 static inline void tree_node(const struct tree *t, const char *path)
 {
 	tree_folders(t, path);
@@ -91,7 +91,8 @@ static inline void tree_node(const struct tree *t, const char *path)
 		tree_put(t, path, "");
 }
 
-/* False: the file system opens no devices. */
+/* Opens and closes a file. Returns false if it cannot be opened, as a device on a file system
+ * that allows no devices. */
 static inline bool tree_open(const struct tree *t, const char *path)
 {
 	int fd = openat(t->root.fd, path, O_RDONLY | O_CLOEXEC);

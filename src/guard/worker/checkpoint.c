@@ -43,8 +43,8 @@ static uint64_t cgroup_number(const struct root *root, const char *cgroup, const
 		root, root_path(path, sizeof(path), "sys/fs/cgroup%s/%s", cgroup, file), key);
 }
 
-/* Returns the limit of one control group less its use. File cache does not count as used,
- * because the kernel drops it on demand. */
+/* Returns the limit of one control group minus the memory that the group uses. File cache does
+ * not count as used, because the kernel drops it on demand. */
 static uint64_t cgroup_free(const struct root *root, const char *cgroup)
 {
 	uint64_t max = cgroup_number(root, cgroup, "memory.max", "");

@@ -155,8 +155,8 @@ static unsigned remaining_ms(uint64_t deadline_ns)
 	return ms == 0 ? 1 : ms > 3600000 ? 3600000 : (unsigned)ms;
 }
 
-/* Locks one process. Returns 0: it was locked; 1: it is already checkpointed; or a negative
- * error. */
+/* Locks one process. Returns 0: the process was locked; 1: it is already checkpointed; or a
+ * negative error. */
 static int lock_one(const struct root *root, const struct proc_id *id, uint64_t deadline_ns,
 		    char *message, size_t size)
 {

@@ -40,8 +40,8 @@ int worker_post_all(struct worker_call *c, const struct worker_post *posts);
  * status has several meanings: llama.cpp answers 400 to "already running" and to "not loaded". */
 bool worker_said(const struct worker_call *c, const char *words);
 
-/* Waits a quarter of a second. Returns false at once if the call's deadline does not allow it,
- * or if the order is no longer wanted. */
+/* Waits a quarter of a second and returns true. Returns false at once if the call's deadline is
+ * nearer, or if the order is no longer wanted. */
 bool worker_pause(const struct worker_call *c);
 
 /* Adds a note. A note that is already there or does not fit is not added. All notes are deleted
@@ -57,7 +57,7 @@ void worker_forget(struct worker_call *c, const char *key);
 
 /* Adds a note "process" for a process that resume must find again. */
 void worker_note_process(struct worker_call *c, struct proc_id id);
-/* Reads at most `most` of these notes. Returns how many were read. */
+/* Reads at most `most` notes "process". Returns how many were read. */
 unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret,
 				unsigned most);
 

@@ -31,7 +31,8 @@ int companion_restore(const char *path, const struct proc_id *id, unsigned n,
 		      uint64_t deadline_ns, char *message, size_t size);
 
 /* Restores processes after a crash: through the companion at path; directly if path is "", or
- * if the companion fails and this user is root. Errors as above. */
+ * if the companion fails and this user is root. Returns the errors listed at the top of this
+ * file. */
 int companion_recover(const char *path, const struct root *root, const struct proc_id *id,
 		      unsigned n, char *message, size_t size);
 

@@ -31,7 +31,8 @@ const char *worker_engine(const struct policy_worker *w)
 	return usual_sockets[0];
 }
 
-/* Checks that the socket can be opened, because libcurl does not report why it cannot. */
+/* Checks that the socket can be opened, because libcurl does not report why a socket cannot be
+ * opened. */
 static int check_socket(const struct worker_call *c, const char *path)
 {
 	if (access(path, W_OK) == 0)
@@ -49,7 +50,7 @@ static int check_socket(const struct worker_call *c, const char *path)
 		path);
 }
 
-/* Sends a request to /containers/ID; rest follows the ID. */
+/* Sends a request to /containers/ID. `rest`: the part of the path after the ID. */
 static int engine_request(struct worker_call *c, bool post, const char *rest)
 {
 	const char *path = worker_engine(c->worker), *id = c->worker->match.container;

@@ -46,7 +46,7 @@ static int build_hook(const struct worker_call *c, const char *const *argv, stru
 		n++;
 	if (n > ARGV_MAX)
 		return worker_fail(c, -GW_E_ARG, "the program has more than 64 arguments");
-	if (strchr(argv[0], '=')) /* env(1) would read it as a variable */
+	if (strchr(argv[0], '=')) /* env(1) would read such a name as a variable */
 		return worker_fail(c, -GW_E_ARG, "the name of the program contains '='");
 	snprintf(h->worker, sizeof(h->worker), "GPUWARD_WORKER=%s", c->worker->name);
 	snprintf(h->gpu, sizeof(h->gpu), "GPUWARD_GPU=%s", c->order->gpus);

@@ -43,7 +43,7 @@ struct curl_library {
 #define POINTER(type, name, symbol, args) type(*name) args;
 	CURL_CALLS(POINTER)
 #undef POINTER
-	char why[200]; /* why libjansson cannot be used; "": it can be used */
+	char why[200]; /* why libcurl cannot be used; "": it can be used */
 };
 
 /* Loaded once and never unloaded: curl_global_init() must run once, before every other call. */

@@ -94,8 +94,8 @@ static bool llamaswap_in_flight(const char *stream)
 	return busy;
 }
 
-/* Does not wait for a version without these events, because nothing is known about its
- * requests. */
+/* Does not wait if the version of llama-swap has no such events, because then nothing is known
+ * about its requests. */
 static int llamaswap_drain(struct worker_call *c, bool *ret_busy)
 {
 	const uint64_t until_ns = clock_mono_ns(clock_real()) + LLAMASWAP_EVENTS_NS;
@@ -148,7 +148,7 @@ static void sglang_process(const struct worker_call *c, char *out, size_t size)
 }
 
 /* Returns -GW_E_STATE while requests run or wait. Returns 0 if the server does not report its
- * load: it answers the pause only after the last request. */
+ * load: then the answer to the pause comes only after the last request. */
 static int sglang_check_idle(struct worker_call *c)
 {
 	struct json_doc *r;
@@ -309,8 +309,8 @@ static bool kobold_is_loaded(struct worker_call *c)
 	return is;
 }
 
-/* Loads a configuration. KoboldCpp answers before it restarts, so it is asked until it names a
- * model. */
+/* Loads a configuration. KoboldCpp answers before it restarts, so this function queries it
+ * until it names a model. */
 static int kobold_load(struct worker_call *c, const char *filename)
 {
 	int rc = kobold_reload(c, filename);
@@ -353,8 +353,9 @@ const struct worker_ops worker_kobold = { .busy_path = "/api/extra/perf",
  * keep_alive loads the model again. Ollama cannot refuse new work and does not report running
  * requests. A model in use is unloaded after its last request. */
 
-#define OLLAMA_KEEP_S    300                       /* how long it keeps a model by default */
-#define OLLAMA_FOREVER_S (100 * 365 * 24 * 3600.0) /* a later end is for ever */
+#define OLLAMA_KEEP_S 300 /* how long Ollama keeps a model by default */
+/* a model that Ollama keeps for longer than this is kept for ever */
+#define OLLAMA_FOREVER_S (100 * 365 * 24 * 3600.0)
 
 /* Returns the seconds until a time such as 2026-08-01T12:34:56.789+02:00; 0: the time is past
  * or not valid. */
@@ -513,7 +514,8 @@ static int ollama_check(struct worker_call *c, const char *model)
 				   "Ollama does not list %.80s as loaded; see its log", model);
 }
 
-/* Loads a model. A model for embeddings does not support generate. */
+/* Loads a model. A model for embeddings does not support generate, so it is loaded with an
+ * embed request. */
 static int ollama_load(struct worker_call *c, const char *model)
 {
 	int rc = ollama_request(c, "/api/generate", model, false);

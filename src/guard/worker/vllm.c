@@ -14,7 +14,8 @@
 /* Time limit of close. close does not wait for running requests; drain does. */
 #define CLOSE_NS NS_PER_S
 
-/* Adds advice to the message if the server does not have these requests. */
+/* Adds advice to the message if the server does not have the requests to pause, sleep or
+ * wake. */
 static int vllm_hint(struct worker_call *c, int rc)
 {
 	size_t n = strlen(c->message);

@@ -29,7 +29,7 @@ bool wire_is_unit(const char *name)
 
 /* ---- reading: each read_x() moves *at to the end of what it reads; false: no match ---- */
 
-/* Without leading zeros, from 1 to most. */
+/* Reads a number from 1 to most, without leading zeros. */
 static bool read_number(const char **at, uint64_t most, uint64_t *ret)
 {
 	return **at != '0' && text_read_number(at, most, ret);
