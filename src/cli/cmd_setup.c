@@ -412,11 +412,12 @@ static int carry_out(struct cli *c, struct machine *m)
 
 static int undo(const struct cli *c)
 {
+	const struct given *g = c->own;
 	const struct setup_place at = { .prefix = c->root ? c->root : "" };
 
 	if (geteuid() != 0 && !c->root)
 		return cli_fail("setup --undo must be root: sudo gpuward setup --undo");
-	return setup_undo(&at, c->quiet);
+	return setup_undo(&at, c->quiet, g->dry_run);
 }
 
 static int setup_run(struct cli *c)

@@ -22,8 +22,8 @@ enum setup_file setup_look_user(const struct setup_place *at, const char *path,
 /* Carries out the plan.  Prints each step unless quiet.  Returns an exit code. */
 int setup_apply(const struct setup_place *at, const struct setup_plan *p, bool quiet);
 
-/* Removes what the manifest lists.  A file that was changed since is kept and named.  Returns an
- * exit code. */
-int setup_undo(const struct setup_place *at, bool quiet);
+/* Removes what the manifest lists, or with dry_run only prints it.  A file that was changed since
+ * is kept and named.  Returns an exit code. */
+int setup_undo(const struct setup_place *at, bool quiet, bool dry_run);
 
 #endif

@@ -126,6 +126,18 @@ def test_undo_removes_exactly_what_setup_wrote(full):
     assert "nothing to undo" in full.setup("--undo").stdout
 
 
+def test_a_dry_run_of_undo_names_what_it_would_remove_and_removes_nothing(full):
+    assert "nothing to undo" in full.setup("--undo", "--dry-run").stdout
+    full.setup("--yes")
+    config = full.path / "etc/gpuward/gpuward.toml"
+    config.write_text(config.read_text() + "# edited\n")
+    before = full.files()
+    said = full.setup("--undo", "--dry-run").stdout
+    assert "remove /etc/gpuward/token\n" in said and "remove /home/alice/.config/gpuward/token\n" in said
+    assert "keep /etc/gpuward/gpuward.toml: it was changed" in said and "removed" not in said
+    assert full.files() == before
+
+
 def test_a_file_that_a_person_edited_or_wrote_is_kept_and_named(full):
     full.setup("--yes")
     config = full.path / "etc/gpuward/gpuward.toml"
