@@ -2,6 +2,7 @@
  * configuration, and starts the service. */
 #include "cli.h"
 #include "setup_apply.h"
+#include "setup_service.h"
 
 #include "base/child.h"
 #include "base/clock.h"
@@ -275,15 +276,40 @@ static void print_plan(const struct setup_plan *p)
 		printf("\nThe configuration:\n\n%s", p->config.p);
 }
 
+/* Says whether the guard acts. A mode that a person set at run time is stored and outlives an
+ * undo, so the service is asked for the mode in force. */
+static void print_mode(const struct machine *m, const struct setup_plan *p)
+{
+	bool starts = false;
+	char mode[16] = "";
+
+	for (unsigned i = 0; i < p->count; i++)
+		starts |= p->step[i].what == STEP_UNIT || p->step[i].what == STEP_RELOAD;
+	if (!setup_service_mode(&m->at, starts, mode))
+		printf("\nWhen the service runs, the guard begins with a dry run: it decides "
+		       "and reports, but moves\nnothing. A mode that was set earlier with "
+		       "gpuward guard mode stays in force;\ngpuward guard status shows the "
+		       "mode.\n");
+	else if (strcmp(mode, guard_modes[GUARD_ENFORCE]) == 0)
+		printf("\nThe guard acts: its mode is enforce. For a dry run, in which it "
+		       "moves "
+		       "nothing:\n"
+		       "sudo gpuward guard mode dry-run\n");
+	else
+		printf("\nThe guard begins with a dry run: it decides and reports, but moves "
+		       "nothing (mode %s).\n",
+		       mode);
+	printf("Load a model, start a game, and look: gpuward guard status\n");
+	if (strcmp(mode, guard_modes[GUARD_ENFORCE]) != 0)
+		printf("If that looks right, let the guard act:  sudo gpuward guard mode "
+		       "enforce\n");
+}
+
 /* Says what a person does next. */
-static void print_next(const struct setup_plan *p)
+static void print_next(const struct machine *m, const struct setup_plan *p)
 {
 	if (p->workers && !p->print_config) {
-		printf("\nThe guard begins with a dry run: it decides and reports, but moves "
-		       "nothing.\n"
-		       "Load a model, start a game, and look: gpuward guard status\n"
-		       "If that looks right, let the guard act:  sudo gpuward guard mode "
-		       "enforce\n");
+		print_mode(m, p);
 		printf("\nGames that use GameMode: two lines in ~/.config/gamemode.ini\n"
 		       "  [custom]\n"
 		       "  start=gpuward guard game start --pid $PPID --reason gamemode\n"
@@ -400,7 +426,7 @@ static int carry_out(struct cli *c, struct machine *m)
 		if (code == EXIT_OK) {
 			print_notes(&plan);
 			if (!c->quiet)
-				print_next(&plan);
+				print_next(m, &plan);
 		} else {
 			cli_error("setup stopped; sudo gpuward setup continues, sudo gpuward "
 				  "setup --undo removes what was written");
@@ -410,14 +436,44 @@ static int carry_out(struct cli *c, struct machine *m)
 	return code;
 }
 
+/* Names a service that still runs after the undo: one that setup did not start. */
+static void print_still_running(const struct cli *c)
+{
+	struct root root;
+	char name[64] = "";
+	int64_t pid = -1;
+
+	if (root_open(&root, c->root) == 0) {
+		pid = setup_port_user(&root, SETUP_PORT, name, sizeof(name));
+		root_close(&root);
+	}
+	if (pid > 0 && strncmp(name, "gpuward", 7) == 0)
+		printf("A gpuward service still runs (process %lld, port %u): setup did not "
+		       "start it. Stop it yourself if you do not need it.\n",
+		       (long long)pid, SETUP_PORT);
+}
+
 static int undo(const struct cli *c)
 {
 	const struct given *g = c->own;
 	const struct setup_place at = { .prefix = c->root ? c->root : "" };
+	bool done;
+	int code;
 
 	if (geteuid() != 0 && !c->root)
 		return cli_fail("setup --undo must be root: sudo gpuward setup --undo");
-	return setup_undo(&at, c->quiet, g->dry_run);
+	code = setup_is_done(&at, &done);
+	if (code != EXIT_OK)
+		return code;
+	if (done && g->dry_run)
+		printf("Undo would:\n");
+	/* first, because this needs the service and its token */
+	if (done)
+		setup_service_forget(&at, c->quiet, g->dry_run);
+	code = setup_undo(&at, c->quiet, g->dry_run);
+	if (code == EXIT_OK && !g->dry_run && !c->quiet)
+		print_still_running(c);
+	return code;
 }
 
 static int setup_run(struct cli *c)

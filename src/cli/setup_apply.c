@@ -459,7 +459,9 @@ static void undo_folder(struct undo *u, const struct entry *e)
 		return;
 	}
 	err = rmdir(setup_path(u->at, e->path, full)) == 0 ? 0 : errno;
-	/* if others have put files into the folder, leave it: this is not an error */
+	if ((err == ENOTEMPTY || err == EEXIST) && !u->quiet)
+		printf("  kept %s: it is not empty\n", e->path);
+	/* files of others in the folder are not an error */
 	report(u, e, err == ENOTEMPTY || err == EEXIST ? ENOENT : err);
 }
 
@@ -488,6 +490,7 @@ static void undo_user(struct undo *u, const struct entry *e)
 									   : HOME_REMOVE,
 							  .path = e->path,
 							  .sum = { e->sum[0], e->sum[1] } });
+	/* a user's folder, such as .config, usually has other files: do not name it */
 	report(u, e, folder && (err == ENOTEMPTY || err == EEXIST) ? ENOENT : err);
 }
 
@@ -527,17 +530,25 @@ static int remove_manifest(struct undo *u, const struct entry *folder)
 	return EXIT_OK;
 }
 
+int setup_is_done(const struct setup_place *at, bool *ret)
+{
+	struct manifest *m = malloc(sizeof(*m));
+	int code = m ? manifest_load(at, m) : cli_no_memory();
+
+	*ret = code == EXIT_OK && m->count > 0;
+	free(m);
+	return code;
+}
+
 int setup_undo(const struct setup_place *at, bool quiet, bool dry_run)
 {
 	const struct entry own = { .what = STEP_FOLDER, .path = SETUP_FOLDER };
 	struct manifest *m = malloc(sizeof(*m));
 	int code = m ? manifest_load(at, m) : cli_no_memory();
-	struct undo u = { at, quiet, dry_run, 0 };
+	struct undo u = { at, quiet || !m || m->count == 0, dry_run, 0 };
 
 	if (code == EXIT_OK && m->count == 0 && !quiet)
 		printf("setup wrote nothing here, so there is nothing to undo\n");
-	else if (code == EXIT_OK && dry_run)
-		printf("Undo would:\n");
 	for (unsigned i = code == EXIT_OK ? m->count : 0; i-- > 0;) {
 		const struct entry *e = &m->entry[i];
 

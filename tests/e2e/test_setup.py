@@ -9,6 +9,7 @@ import tempfile
 
 import pytest
 
+import guarded
 import support
 
 SHIM = support.BUILD / "tests" / "e2e" / "libkill_at_call.so"
@@ -124,6 +125,38 @@ def test_undo_removes_exactly_what_setup_wrote(full):
     assert "removed /etc/gpuward/token" in full.setup("--undo").stdout
     assert full.files() == before
     assert "nothing to undo" in full.setup("--undo").stdout
+
+
+def test_undo_clears_the_mode_and_the_holds_of_the_service_and_setup_names_the_mode_in_force(full, world, worker):
+    with guarded.Guarded(world, guarded.configure(("ollama", worker), mode="dry-run")) as s:
+        env = {"GPUWARD_ADDRESS": s.url, "GPUWARD_TOKEN_FILE": s.token_file}
+        assert "begins with a dry run" in full.setup("--yes", **env).stdout
+        s.until("active")
+        s.guard("mode", "enforce")
+        assert "its mode is enforce" in full.setup("--yes", **env).stdout
+        s.guard("evict", "ollama")
+        s.until("evicted")
+        said = " ".join(full.setup("--undo", "--dry-run", **env).stdout.split())
+        assert "clear the mode enforce" in said and "release the worker ollama" in said
+        assert "The worker ollama is off the GPU now (state evicted)" in said and "a request loads it" in said
+        assert s.now() == "evicted" and s.get("/api/v1/guard").json()["mode"] == "enforce"
+        assert "cleared the mode enforce" in full.setup("--undo", **env).stdout
+        doc = s.get("/api/v1/guard").json()
+        assert (doc["mode"], doc["mode_set"], doc["workers"][0]["mask"]) == ("dry-run", None, [])
+        s.back(worker)  # it returned before the mode became a dry run
+        full.setup("--yes")
+        s.guard("mode", "enforce")
+    said = " ".join(full.setup("--undo", GPUWARD_ADDRESS=s.url).stdout.split())
+    assert "stays stored: no service answers" in said and "/var/lib/gpuward/gpuward.db" in said
+
+
+def test_undo_names_a_folder_that_is_not_empty_and_a_service_that_still_runs(full):
+    full.setup("--yes")
+    (full.path / "etc/gpuward/notes").write_text("mine\n")
+    full.process(950, "/usr/bin/gpuward", "serve", ports=[9490])
+    said = full.setup("--undo").stdout
+    assert "kept /etc/gpuward: it is not empty" in said
+    assert "service still runs (process 950, port 9490)" in said
 
 
 def test_a_dry_run_of_undo_names_what_it_would_remove_and_removes_nothing(full):
