@@ -163,9 +163,9 @@ static int find_files(struct machine *m)
 	f->config = setup_look(&m->at, SETUP_CONFIG);
 	f->drop_in = look_at_drop_ins(m);
 	f->companion = setup_look(&m->at, SETUP_COMPANION);
-	if (setup_is_configured(f)) {
+	if (setup_is_configured(f))
 		read_configured_token(m);
-	} else {
+	if (!f->token_configured) {
 		f->token_file = setup_look(&m->at, SETUP_TOKEN);
 		code = f->token_file == SETUP_ABSENT ? make_token(m->token) : find_token(m);
 		if (code != EXIT_OK)
@@ -390,6 +390,10 @@ static int refuse(const struct cli *c, const struct machine *m)
 			  "is wrong");
 	else if (g->dry_run)
 		return EXIT_OK;
+	else if (c->simulate)
+		cli_error("the service that setup starts would not have the simulated GPUs, so "
+			  "nothing was changed; docs/GUARD.md, \"Try it on a simulated card\", "
+			  "shows the guard on the simulator, without setup");
 	else if (geteuid() != 0 && !c->root)
 		cli_error("setup must be root to write %s and to start the service, so nothing "
 			  "was changed: sudo gpuward setup",
@@ -403,7 +407,7 @@ static int refuse(const struct cli *c, const struct machine *m)
 static int carry_out(struct cli *c, struct machine *m)
 {
 	const struct given *g = c->own;
-	const bool may = m->gpu && !g->dry_run && (geteuid() == 0 || c->root) &&
+	const bool may = m->gpu && !g->dry_run && !c->simulate && (geteuid() == 0 || c->root) &&
 			 (g->yes || (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)));
 	struct setup_answers answers = { true, true, true };
 	struct setup_plan plan;
