@@ -393,7 +393,7 @@ static void say_history(struct json *j, const struct guard_status *s)
 	if (s->backoff > 1)
 		explain_say(j,
 			    "The worker was evicted often: it waits %.1f times the quiet "
-			    "period before it resumes.",
+			    "time before it resumes.",
 			    s->backoff);
 }
 
