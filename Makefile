@@ -5,7 +5,7 @@ SCENARIO ?= demo
 PREFIX ?= /usr/local
 
 .PHONY: deps build run test test-deep coverage test-gpu test-systemd bench fuzz check install uninstall deb rpm portable wheel
-.PHONY: clean help
+.PHONY: arch clean help
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -85,6 +85,10 @@ deb:
 rpm:
 	@tools/deps package
 	@tools/package rpm
+
+## make arch      dist/arch with a PKGBUILD for makepkg
+arch:
+	@tools/package arch
 
 ## make portable  dist/gpuward-VERSION-x86_64.tar.xz for glibc 2.31 and newer; needs no other library
 portable:

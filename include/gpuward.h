@@ -458,8 +458,7 @@ struct gw_process {
 	int mig_gpu_instance;  /* id of the MIG GPU instance; -1: on no instance */
 	enum gw_absence memory_absence;
 	int64_t memory_bytes;
-	/* innermost systemd unit of the process; NULL: none, or the unit of a container */
-	const char *unit;
+	const char *unit;      /* systemd service or scope; NULL: in none, or it is a container's */
 	double run_seconds;    /* time since the process started; NAN: unknown */
 	/* SM utilisation, 0 to 1: mean of the last seconds; GW_ABSENT_NOT_READ unless it was
 	 * requested with gw_process_list_want() */

@@ -6,7 +6,7 @@ import { $, el, put, troubleOf } from "./rows.js";
 import { codes } from "./words.js";
 
 const KINDS = {
-	lost: "A GPU is lost or does not answer", hot: "A GPU is too hot", moved: "A worker left a GPU, came back, or did not leave",
+	lost: "A GPU is lost or does not answer", hot: "A GPU is close to its temperature limit", moved: "A worker left a GPU, came back, or did not leave",
 	window: "An energy window ended as suspect or invalid",
 };
 const HEAT = new Set(["sw_thermal", "hw_thermal"]);
@@ -76,7 +76,7 @@ function isHot(d) {
 	const max = d.temperature_gpu_max_celsius ?? d.temperature_slowdown_celsius;
 	return d.clock_event_reasons?.some((r) => HEAT.has(r)) || (max != null && d.temperature_gpu_celsius != null && d.temperature_gpu_celsius >= max - 3);
 }
-const followHeat = edge(isHot, (d) => notify("hot", `hot ${keyOf(d)}`, `GPU ${d.index} is too hot`,
+const followHeat = edge(isHot, (d) => notify("hot", `hot ${keyOf(d)}`, `GPU ${d.index} is close to its temperature limit`,
 	f.sentences(d.temperature_gpu_celsius == null ? "heat holds its clocks back" : `it has ${f.celsius(d.temperature_gpu_celsius)}`, "check its fans, the air and its load")));
 
 let open = null; // ids of windows that were open

@@ -22,7 +22,7 @@ struct deadline_stop {
 
 struct deadline {
 	uint64_t until_ns; /* monotonic */
-	/* NULL: the wait cannot be ended early, or the request has already come */
+	/* NULL: the wait cannot be ended early, or its early end was already requested */
 	const struct deadline_stop *stop;
 	bool stopped;
 };

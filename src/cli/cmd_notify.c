@@ -114,18 +114,18 @@ struct news {
 };
 
 /* Reads a decision; false if it is not news for a person. */
-static bool read_news(const struct json_doc *d, double seconds, struct news *ret)
+static bool read_news(const struct json_doc *d, struct news *ret)
 {
 	const char *worker = json_doc_string(d, "worker"), *uuid = json_doc_string(d, "uuid"),
 		   *evidence = json_doc_string(d, "evidence");
-	const bool dry = json_doc_true(d, "dry_run"), moved = !text_is(d, "from", "evicted");
+	const bool dry = json_doc_true(d, "dry_run");
 
-	*ret = (struct news){ .seconds = seconds };
+	*ret = (struct news){ .seconds = json_doc_number(d, "freed_seconds") };
 	if (!worker)
 		return false;
 	if (text_is(d, "to", "evicted") && text_is(d, "result", "freed") && !dry)
 		ret->what = NEWS_LEFT;
-	else if (text_is(d, "to", "evicted") && text_is(d, "from", "verify") && dry && moved)
+	else if (text_is(d, "to", "evicted") && text_is(d, "from", "verify") && dry)
 		ret->what = NEWS_WOULD_LEAVE;
 	else if (text_is(d, "to", "active") && text_is(d, "from", "verify-up") && !dry)
 		ret->what = NEWS_BACK;
@@ -192,7 +192,6 @@ static bool fetch_news(struct notifier *n)
 	unsigned count = 0;
 	char message[300];
 	size_t all;
-	double seconds;
 	bool good = true;
 
 	if (remote_request(&n->remote, "GET", DECISIONS, NULL, CONNECT_NS, message,
@@ -203,7 +202,6 @@ static bool fetch_news(struct notifier *n)
 		return true;
 	}
 	all = json_doc_count(n->remote.reply, "decisions");
-	seconds = json_doc_number(n->remote.reply, "counts.free_seconds_last");
 	news = calloc(all + 1, sizeof(*news));
 	for (size_t i = 0; news && i < all; i++) {
 		const struct json_doc *d = json_doc_at(n->remote.reply, "decisions", i);
@@ -212,7 +210,7 @@ static bool fetch_news(struct notifier *n)
 		if (!json_doc_integer(d, "id", &id) || id <= n->last)
 			continue;
 		n->last = id;
-		count += n->begun && read_news(d, seconds, &news[count]);
+		count += n->begun && read_news(d, &news[count]);
 	}
 	n->begun = true;
 	for (unsigned i = 0; news && i < count && good; i++)
@@ -297,7 +295,7 @@ static void stream_open(struct notifier *n)
 /* Reads the stream.  Returns 1 if it has a new message, 0 if not, -1 if it has ended. */
 static int stream_read(struct notifier *n)
 {
-	static const char mark[] = "data:";
+	static const char mark[] = "\ndata:"; /* at the beginning of a line */
 	char part[4096];
 	ssize_t got = recv(n->stream, part, sizeof(part), MSG_DONTWAIT);
 	int found = 0;
@@ -390,8 +388,9 @@ const struct command command_notify = {
 	.description =
 		"Follows the service and shows a desktop notification when a worker left the "
 		"GPU, "
-		"came back, or did not leave. A button keeps the worker off the GPU for two "
-		"hours; it needs the token of the service. Runs until it is stopped; the user "
+		"came back, or did not leave. A button keeps the worker off the GPU for the "
+		"time of --hold; it needs the token of the service. Runs until it is stopped; "
+		"the user "
 		"unit gpuward-notify.service starts it with the desktop.",
 	.examples = "  gpuward notify\n"
 		    "  systemctl --user enable --now gpuward-notify\n",

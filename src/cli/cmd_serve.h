@@ -6,7 +6,7 @@ const struct command command_serve = {
 	.description =
 		"Monitors all GPUs and answers over HTTP: a web page at /, the REST API at "
 		"/api/v1, /api/gpu/devices, /metrics for Prometheus, and a stream of events. "
-		"Listens on 127.0.0.1:9490 by default. Settings come from gpuward.toml(5), "
+		"Listens on " CONFIG_ADDRESS " by default. Settings come from gpuward.toml(5), "
 		"environment variables and these options; SIGHUP reads them again, SIGTERM and "
 		"Ctrl-C stop the service. The default of --timeout is 2s here.",
 	.examples = "  gpuward serve\n"

@@ -41,6 +41,7 @@ struct machine {
 	struct setup_place at;
 	struct setup_facts facts;
 	struct setup_servers servers;
+	struct setup_manifest *manifest;
 	char user[64], home[PATH_MAX], token[SECRET_MAX + 1], port_name[64], date[16];
 	bool gpu;
 };
@@ -90,22 +91,55 @@ static int find_token(struct machine *m)
 	return EXIT_OK;
 }
 
-/* Reads the token from the file that a person's configuration names. The user's copy needs this
- * token. */
-static void read_configured_token(struct machine *m)
+/* Reads the configuration of the service, as far as it is valid.  Below a prefix only its main
+ * file counts. */
+static int read_configuration(const struct machine *m, struct config *ret)
+{
+	char path[PATH_MAX], message[600];
+
+	if (!*m->at.prefix)
+		return config_load_rest(ret, message, sizeof(message)) == -GW_E_NOMEM
+			       ? cli_no_memory()
+			       : EXIT_OK;
+	snprintf(path, sizeof(path), "%s" SETUP_CONFIG, m->at.prefix);
+	if (config_load(ret, path, NULL, 0, message, sizeof(message)) != 0 &&
+	    config_load_text(ret, "the defaults", "", 0, message, sizeof(message)) != 0)
+		return cli_fail("%s", message);
+	return EXIT_OK;
+}
+
+/* Takes the token from the file that a person's configuration names.  A copy for the user needs
+ * it. */
+static void find_configured_token(struct machine *m, const struct config *c)
 {
 	char message[600], token[SECRET_MAX];
-	struct config c;
 
-	if (*m->at.prefix || config_load(&c, NULL, NULL, 0, message, sizeof(message)) != 0)
-		return;
 	m->facts.token_configured =
-		c.service_token_file &&
-		secret_read(c.service_token_file, token, message, sizeof(message)) == 0;
+		!*m->at.prefix && c->service_token_file &&
+		secret_read(c->service_token_file, token, message, sizeof(message)) == 0;
 	if (m->facts.token_configured)
 		snprintf(m->token, sizeof(m->token), "%s\n", token);
 	explicit_bzero(token, sizeof(token));
-	config_done(&c);
+}
+
+/* Finds the first port on which the service will listen, or one that is in use. */
+static void find_port(struct machine *m, const struct root *root, const struct config *c)
+{
+	struct setup_facts *f = &m->facts;
+
+	f->port_user = -1;
+	for (unsigned i = 0; i < c->service_listen.count && f->port_user < 0; i++) {
+		const char *address = c->service_listen.item[i], *colon = strrchr(address, ':');
+		const unsigned port = strncmp(address, "unix:", 5) == 0 || !colon
+					      ? 0
+					      : (unsigned)strtoul(colon + 1, NULL, 10);
+
+		if (!port)
+			continue;
+		f->port_user = setup_port_user(root, port, m->port_name, sizeof(m->port_name));
+		if (!f->port || f->port_user >= 0)
+			f->port = port;
+	}
 }
 
 /* Finds files in gpuward.d that are not from setup. */
@@ -124,7 +158,7 @@ static enum setup_file look_at_drop_ins(const struct machine *m)
 		if (e->d_name[0] == '.' || !end || strcmp(end, ".toml") != 0)
 			continue;
 		found = strcmp(e->d_name, "setup.toml") == 0 && found != SETUP_THEIRS
-				? setup_look(&m->at, SETUP_DROP_IN)
+				? setup_look(&m->at, m->manifest, SETUP_DROP_IN)
 				: SETUP_THEIRS;
 	}
 	if (d)
@@ -150,7 +184,7 @@ static enum setup_manager find_manager(const struct machine *m)
 	return systemctl_says("is-active") ? SETUP_RUNNING : SETUP_STOPPED;
 }
 
-static int find_files(struct machine *m)
+static int find_files(struct machine *m, const struct config *c)
 {
 	struct setup_facts *f = &m->facts;
 	char path[PATH_MAX], home[PATH_MAX], name[64];
@@ -160,13 +194,13 @@ static int find_files(struct machine *m)
 
 	f->account = setup_account(m->at.prefix, SETUP_ACCOUNT, &uid, &gid, home, sizeof(home),
 				   name, sizeof(name)) == 0;
-	f->config = setup_look(&m->at, SETUP_CONFIG);
+	f->config = setup_look(&m->at, m->manifest, SETUP_CONFIG);
 	f->drop_in = look_at_drop_ins(m);
-	f->companion = setup_look(&m->at, SETUP_COMPANION);
+	f->companion = setup_look(&m->at, m->manifest, SETUP_COMPANION);
 	if (setup_is_configured(f))
-		read_configured_token(m);
+		find_configured_token(m, c);
 	if (!f->token_configured) {
-		f->token_file = setup_look(&m->at, SETUP_TOKEN);
+		f->token_file = setup_look(&m->at, m->manifest, SETUP_TOKEN);
 		code = f->token_file == SETUP_ABSENT ? make_token(m->token) : find_token(m);
 		if (code != EXIT_OK)
 			return code;
@@ -182,10 +216,14 @@ static int find_files(struct machine *m)
 static int find_all(const struct cli *c, struct machine *m)
 {
 	char time[CLOCK_RFC3339_SIZE];
+	struct config config;
 	struct root root;
-	int err;
+	int err, code;
 
 	m->at.prefix = c->root ? c->root : "";
+	code = setup_manifest_load(&m->at, &m->manifest);
+	if (code != EXIT_OK)
+		return code;
 	find_user(m);
 	clock_format_rfc3339(clock_wall_ns(clock_real()), time);
 	snprintf(m->date, sizeof(m->date), "%.10s", time);
@@ -193,16 +231,20 @@ static int find_all(const struct cli *c, struct machine *m)
 	m->facts.servers = &m->servers;
 	m->facts.port_name = m->port_name;
 	m->facts.manager = find_manager(m);
+	code = read_configuration(m, &config);
+	if (code != EXIT_OK)
+		return code;
 	err = root_open(&root, c->root);
 	if (!err) {
 		err = setup_find(&root, &m->servers);
-		m->facts.port_user =
-			setup_port_user(&root, SETUP_PORT, m->port_name, sizeof(m->port_name));
+		find_port(m, &root, &config);
 		root_close(&root);
 	}
-	return err ? cli_fail("the processes of this machine cannot be read: %s",
+	code = err ? cli_fail("the processes of this machine cannot be read: %s",
 			      gw_strerror(err))
-		   : find_files(m);
+		   : find_files(m, &config);
+	config_done(&config);
+	return code;
 }
 
 /* ---- output ---- */
@@ -252,10 +294,10 @@ static void print_notes(const struct setup_plan *p)
 		return;
 	printf("\nNotes:\n");
 	for (; (end = strchr(at, '\n')); at = end + 1) {
-		char line[1300];
+		char *line = strndup(at, (size_t)(end - at));
 
-		snprintf(line, sizeof(line), "%.*s", (int)(end - at), at);
-		term_wrap(" -", 4, line, term_width());
+		term_wrap(" -", 4, line ? line : gw_strerror(-GW_E_NOMEM), term_width());
+		free(line);
 	}
 	if (p->print_config)
 		printf("\n%s", p->config.p);
@@ -263,15 +305,11 @@ static void print_notes(const struct setup_plan *p)
 
 static void print_plan(const struct setup_plan *p)
 {
-	static const char *const verb[] = { "create the user", "create", "write",
-					    "create",          "write",  "enable and start",
-					    "reload" };
-
 	printf("\nSetup would:\n");
 	for (unsigned i = 0; i < p->count; i++)
 		if (p->step[i].why)
-			printf("  %s %s: %s\n", verb[p->step[i].what], p->step[i].path,
-			       p->step[i].why);
+			printf("  %s %s: %s\n", setup_whats[p->step[i].what].plan,
+			       p->step[i].path, p->step[i].why);
 	if (!p->print_config)
 		printf("\nThe configuration:\n\n%s", p->config.p);
 }
@@ -292,8 +330,7 @@ static void print_mode(const struct machine *m, const struct setup_plan *p)
 		       "mode.\n");
 	else if (strcmp(mode, guard_modes[GUARD_ENFORCE]) == 0)
 		printf("\nThe guard acts: its mode is enforce. For a dry run, in which it "
-		       "moves "
-		       "nothing:\n"
+		       "moves nothing:\n"
 		       "sudo gpuward guard mode dry-run\n");
 	else
 		printf("\nThe guard begins with a dry run: it decides and reports, but moves "
@@ -317,9 +354,10 @@ static void print_next(const struct machine *m, const struct setup_plan *p)
 		       "Other games: the launch option in Steam\n"
 		       "  gpuward run --vram 8G --anyway -- %%command%%\n");
 	}
-	printf("\nTo see the GPUs in a browser: http://127.0.0.1:%u\n"
-	       "To remove all this: sudo gpuward setup --undo\n",
-	       SETUP_PORT);
+	printf("\n");
+	if (m->facts.port)
+		printf("To see the GPUs in a browser: http://127.0.0.1:%u\n", m->facts.port);
+	printf("To remove all this: sudo gpuward setup --undo\n");
 }
 
 /* ---- questions ---- */
@@ -411,12 +449,14 @@ static int carry_out(struct cli *c, struct machine *m)
 			 (g->yes || (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)));
 	struct setup_answers answers = { true, true, true };
 	struct setup_plan plan;
-	int code = may && !g->yes ? ask_all(m, &answers) : EXIT_OK;
+	int code = may && !g->yes ? ask_all(m, &answers) : EXIT_OK, err;
 
 	if (code != EXIT_OK)
 		return code;
-	if (setup_plan_make(&m->facts, &answers, &plan) != 0)
-		code = cli_no_memory();
+	err = setup_plan_make(&m->facts, &answers, &plan);
+	if (err)
+		code = cli_fail("the plan cannot be made: %s; nothing was changed",
+				gw_strerror(err));
 	else if (!may) {
 		print_plan(&plan);
 		print_notes(&plan);
@@ -426,7 +466,7 @@ static int carry_out(struct cli *c, struct machine *m)
 		if (code == EXIT_OK && !c->quiet)
 			printf("\nDone:\n");
 		if (code == EXIT_OK)
-			code = setup_apply(&m->at, &plan, c->quiet);
+			code = setup_apply(&m->at, m->manifest, &plan, c->quiet);
 		if (code == EXIT_OK) {
 			print_notes(&plan);
 			if (!c->quiet)
@@ -440,27 +480,51 @@ static int carry_out(struct cli *c, struct machine *m)
 	return code;
 }
 
+/* Returns the port of the service that is configured now; 0: none. */
+static unsigned service_port(const struct cli *c)
+{
+	struct machine *m = calloc(1, sizeof(*m));
+	struct config config;
+	struct root root;
+	unsigned port = 0;
+
+	if (!m)
+		return 0;
+	m->at.prefix = c->root ? c->root : "";
+	if (read_configuration(m, &config) == EXIT_OK) {
+		if (root_open(&root, c->root) == 0) {
+			find_port(m, &root, &config);
+			port = m->facts.port;
+			root_close(&root);
+		}
+		config_done(&config);
+	}
+	free(m);
+	return port;
+}
+
 /* Names a service that still runs after the undo: one that setup did not start. */
-static void print_still_running(const struct cli *c)
+static void print_still_running(const struct cli *c, unsigned port)
 {
 	struct root root;
 	char name[64] = "";
 	int64_t pid = -1;
 
-	if (root_open(&root, c->root) == 0) {
-		pid = setup_port_user(&root, SETUP_PORT, name, sizeof(name));
+	if (port && root_open(&root, c->root) == 0) {
+		pid = setup_port_user(&root, port, name, sizeof(name));
 		root_close(&root);
 	}
 	if (pid > 0 && strncmp(name, "gpuward", 7) == 0)
 		printf("A gpuward service still runs (process %lld, port %u): setup did not "
 		       "start it. Stop it yourself if you do not need it.\n",
-		       (long long)pid, SETUP_PORT);
+		       (long long)pid, port);
 }
 
 static int undo(const struct cli *c)
 {
 	const struct given *g = c->own;
 	const struct setup_place at = { .prefix = c->root ? c->root : "" };
+	const unsigned port = service_port(c); /* the undo removes the configuration */
 	bool done;
 	int code;
 
@@ -476,7 +540,7 @@ static int undo(const struct cli *c)
 		setup_service_forget(&at, c->quiet, g->dry_run);
 	code = setup_undo(&at, c->quiet, g->dry_run);
 	if (code == EXIT_OK && !g->dry_run && !c->quiet)
-		print_still_running(c);
+		print_still_running(c, port);
 	return code;
 }
 
@@ -502,6 +566,7 @@ static int setup_run(struct cli *c)
 		code = carry_out(c, m);
 	}
 	explicit_bzero(m->token, sizeof(m->token));
+	setup_manifest_free(m->manifest);
 	free(m);
 	return code;
 }

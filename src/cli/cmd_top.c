@@ -125,14 +125,14 @@ struct top {
 static void move_selection(struct top *t, long step)
 {
 	bool gpus = t->ui.focus == TOP_FOCUS_GPUS;
-	unsigned *at = gpus ? &t->ui.gpu : &t->ui.selected;
 	unsigned n = gpus ? t->model.gpus : t->ui.rows;
-	long to = (long)*at + step;
+	long to = (long)(gpus ? t->ui.gpu : t->ui.selected) + step;
+	unsigned row = n == 0 || to < 0 ? 0 : to >= (long)n ? n - 1 : (unsigned)to;
 
-	*at = n == 0 ? 0 : to < 0 ? 0 : to >= (long)n ? n - 1 : (unsigned)to;
-	/* in the first row the selection does not follow its process: it stays in that row */
-	if (!gpus)
-		t->ui.follow = *at > 0;
+	if (gpus)
+		t->ui.gpu = row;
+	else
+		top_ui_select(&t->ui, &t->model, row);
 }
 
 static void change_sort(struct top *t, unsigned step)

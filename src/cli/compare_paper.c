@@ -242,6 +242,9 @@ static void add_runs(struct buf *out, const struct comparison_row *row)
 	buf_addf(out, "%zu run%s", row->used, row->used == 1 ? "" : "s");
 	if (run && run->work.iterations > 0)
 		buf_addf(out, " of %.0f iterations", run->work.iterations);
+	if (run && run->work.tokens > 0)
+		buf_addf(out, "%s %.0f tokens", run->work.iterations > 0 ? " and" : " of",
+			 run->work.tokens);
 }
 
 /* Returns what is known about the sensor, for people who do not know the words of the result. */

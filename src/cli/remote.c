@@ -15,12 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TIMEOUT_NS      (20 * NS_PER_S)
-#define DEFAULT_ADDRESS "127.0.0.1:9490"
+#define TIMEOUT_NS (20 * NS_PER_S)
 
 static const char *choose_address(const struct config_list *l)
 {
-	const char *found = l->count ? l->item[0] : DEFAULT_ADDRESS;
+	const char *found = l->count ? l->item[0] : CONFIG_ADDRESS;
 
 	for (unsigned i = l->count; i-- > 0;)
 		if (strncmp(l->item[i], "unix:", 5) == 0 && access(l->item[i] + 5, W_OK) == 0)

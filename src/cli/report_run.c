@@ -35,12 +35,15 @@ static void add_number(struct buf *out, double v, const char *unit)
 
 static void add_band(struct buf *out, const struct gw_interval *b, const char *unit)
 {
-	struct comparison_scale s = comparison_scale_of(fabs(b->best), unit);
+	/* A wide interval around 0 gets the unit of its width. */
+	double size = fmax(fabs(b->best), (b->high - b->low) / 2);
+	struct comparison_scale s = comparison_scale_of(size, unit);
 
-	add_number(out, b->best, unit);
-	if (!isnan(b->best) && !isnan(b->low) && !isnan(b->high))
-		buf_addf(out, " [%.*f, %.*f]", s.decimals, b->low * s.factor, s.decimals,
-			 b->high * s.factor);
+	if (isnan(b->best) || isnan(b->low) || isnan(b->high))
+		add_number(out, b->best, unit);
+	else
+		buf_addf(out, "%.*f %s [%.*f, %.*f]", s.decimals, b->best * s.factor, s.unit,
+			 s.decimals, b->low * s.factor, s.decimals, b->high * s.factor);
 }
 
 static void add_word(struct buf *out, const char *s)

@@ -29,12 +29,12 @@ struct entry {
 	bool enabled, active; /* STEP_UNIT: state before */
 };
 
-struct manifest {
+struct setup_manifest {
 	struct entry entry[ENTRIES];
 	unsigned count;
 };
 
-static void read_entry(const struct json_doc *o, struct manifest *m)
+static void read_entry(const struct json_doc *o, struct setup_manifest *m)
 {
 	struct entry *e = &m->entry[m->count];
 	const char *what = json_doc_string(o, "what"), *path = json_doc_string(o, "path"),
@@ -51,55 +51,61 @@ static void read_entry(const struct json_doc *o, struct manifest *m)
 
 		snprintf(e->sum[i], sizeof(e->sum[i]), "%s", sum ? sum : "");
 	}
-	for (unsigned w = 0; setup_whats[w]; w++) {
-		if (strcmp(setup_whats[w], what) != 0)
+	for (unsigned w = 0; w < SETUP_WHAT_COUNT; w++) {
+		if (strcmp(setup_whats[w].word, what) != 0)
 			continue;
 		e->what = (enum setup_what)w;
 		m->count++;
 	}
 }
 
-/* Loads the manifest. Returns EXIT_OK if it was loaded, if there is no manifest, or if a user
- * who only reads the plan may not read it; otherwise another exit code. */
-static int manifest_load(const struct setup_place *at, struct manifest *m)
+int setup_manifest_load(const struct setup_place *at, struct setup_manifest **ret)
 {
-	char path[PATH_MAX], *text = malloc(SETUP_FILE_MAX), message[200];
+	struct setup_manifest *m = calloc(1, sizeof(*m));
+	char path[PATH_MAX], *text = malloc(SETUP_FILE_MAX), message[200] = "";
 	struct json_doc *o = NULL;
+	int code = EXIT_OK;
 	struct stat st;
 	long n;
 
-	m->count = 0;
-	if (!text)
+	if (!text || !m) {
+		free(text);
+		free(m);
 		return cli_no_memory();
+	}
 	n = setup_read(AT_FDCWD, setup_path(at, SETUP_MANIFEST, path), text, SETUP_FILE_MAX,
 		       &st);
-	if (n == -ENOENT || (n == -EACCES && geteuid() != 0)) {
-		free(text);
-		return EXIT_OK;
-	}
+	if (n == -ENOENT || (n == -EACCES && geteuid() != 0))
+		; /* setup wrote nothing yet, or this user only reads the plan */
 	/* `setup --undo` removes what this file lists, so other users must not be able to
 	 * change it. */
-	if (n >= 0 && ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & 022))) {
-		free(text);
-		return cli_fail("%s is not used, because users other than root can write it",
+	else if (n >= 0 && ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & 022)))
+		code = cli_fail("%s is not used, because users other than root can write it",
 				path);
-	}
-	if (n < 0 || json_doc_new(text, (size_t)n, &o, message, sizeof(message)) != 0) {
-		free(text);
-		return cli_fail("%s cannot be read: %s", path,
-				n < 0 ? strerror((int)-n) : message);
-	}
-	for (size_t i = 0; i < json_doc_count(o, "steps"); i++)
+	else if (n < 0 || json_doc_new(text, (size_t)n, &o, message, sizeof(message)) != 0)
+		code = cli_fail("%s, the list of what setup wrote, cannot be read: %s; fix or "
+				"remove this file. Without it, setup --undo removes nothing",
+				path, n < 0 ? strerror((int)-n) : message);
+	for (size_t i = 0; o && i < json_doc_count(o, "steps"); i++)
 		read_entry(json_doc_at(o, "steps", i), m);
 	json_doc_free(o);
 	free(text);
-	return EXIT_OK;
+	if (code == EXIT_OK)
+		*ret = m;
+	else
+		free(m);
+	return code;
+}
+
+void setup_manifest_free(struct setup_manifest *m)
+{
+	free(m);
 }
 
 static void write_entry(struct json *j, const struct entry *e)
 {
 	json_object(j, NULL);
-	json_string(j, "what", setup_whats[e->what]);
+	json_string(j, "what", setup_whats[e->what].word);
 	json_string(j, "path", e->path);
 	if (*e->user)
 		json_string(j, "user", e->user);
@@ -117,7 +123,7 @@ static void write_entry(struct json *j, const struct entry *e)
 	json_object_end(j);
 }
 
-static int manifest_save(const struct setup_place *at, const struct manifest *m)
+static int manifest_save(const struct setup_place *at, const struct setup_manifest *m)
 {
 	char path[PATH_MAX];
 	struct buf out;
@@ -148,7 +154,7 @@ static int manifest_save(const struct setup_place *at, const struct manifest *m)
 
 /* ---- facts ---- */
 
-static struct entry *find_entry(struct manifest *m, const char *path)
+static struct entry *find_entry(struct setup_manifest *m, const char *path)
 {
 	for (unsigned i = 0; i < m->count; i++)
 		if (strcmp(m->entry[i].path, path) == 0)
@@ -176,11 +182,11 @@ static bool is_ours(const struct entry *e, const char *text, size_t n)
 	return e && (strcmp(e->sum[0], sum) == 0 || strcmp(e->sum[1], sum) == 0);
 }
 
-enum setup_file setup_look(const struct setup_place *at, const char *path)
+enum setup_file setup_look(const struct setup_place *at, struct setup_manifest *m,
+			   const char *path)
 {
 	enum setup_file found = SETUP_THEIRS;
 	char full[PATH_MAX], *text = malloc(SETUP_FILE_MAX);
-	struct manifest m;
 	struct stat st;
 	long n = text ? setup_read(AT_FDCWD, setup_path(at, path, full), text,
 				   SETUP_FILE_MAX - 1, &st)
@@ -190,8 +196,7 @@ enum setup_file setup_look(const struct setup_place *at, const char *path)
 		found = SETUP_ABSENT;
 	if (n >= 0) {
 		text[n] = '\0';
-		if (manifest_load(at, &m) == EXIT_OK &&
-		    is_ours(find_entry(&m, path), text, (size_t)n))
+		if (is_ours(find_entry(m, path), text, (size_t)n))
 			found = SETUP_OURS;
 		else if (strlen(text) == (size_t)n && is_comment(text))
 			found = SETUP_COMMENT;
@@ -248,7 +253,8 @@ static bool exists(const struct setup_place *at, const char *path)
 }
 
 /* Adds the step to the manifest before it is done.  Returns an exit code. */
-static int record(const struct setup_place *at, const struct setup_step *s, struct manifest *m)
+static int record(const struct setup_place *at, const struct setup_step *s,
+		  struct setup_manifest *m)
 {
 	const bool folder = s->what == STEP_FOLDER || s->what == STEP_USER_FOLDER;
 	struct entry *e = find_entry(m, s->path);
@@ -353,19 +359,14 @@ static int do_step(const struct setup_place *at, const struct setup_step *s)
 
 static void print_step(const struct setup_step *s)
 {
-	static const char *const verb[] = {
-		"created the user",    "created", "wrote", "created", "wrote",
-		"enabled and started", "reloaded"
-	};
-
 	if (s->why)
-		printf("  %s %s: %s\n", verb[s->what], s->path, s->why);
+		printf("  %s %s: %s\n", setup_whats[s->what].done, s->path, s->why);
 }
 
-int setup_apply(const struct setup_place *at, const struct setup_plan *p, bool quiet)
+int setup_apply(const struct setup_place *at, struct setup_manifest *m,
+		const struct setup_plan *p, bool quiet)
 {
-	struct manifest *m = malloc(sizeof(*m));
-	int code = m ? manifest_load(at, m) : cli_no_memory();
+	int code = EXIT_OK;
 	char text[300];
 
 	for (unsigned i = 0; code == EXIT_OK && i < p->count; i++) {
@@ -397,7 +398,6 @@ int setup_apply(const struct setup_place *at, const struct setup_plan *p, bool q
 		if (code == EXIT_OK && !quiet && !there)
 			print_step(s);
 	}
-	free(m);
 	return code;
 }
 
@@ -532,19 +532,19 @@ static int remove_manifest(struct undo *u, const struct entry *folder)
 
 int setup_is_done(const struct setup_place *at, bool *ret)
 {
-	struct manifest *m = malloc(sizeof(*m));
-	int code = m ? manifest_load(at, m) : cli_no_memory();
+	struct setup_manifest *m = NULL;
+	int code = setup_manifest_load(at, &m);
 
-	*ret = code == EXIT_OK && m->count > 0;
-	free(m);
+	*ret = m && m->count > 0;
+	setup_manifest_free(m);
 	return code;
 }
 
 int setup_undo(const struct setup_place *at, bool quiet, bool dry_run)
 {
 	const struct entry own = { .what = STEP_FOLDER, .path = SETUP_FOLDER };
-	struct manifest *m = malloc(sizeof(*m));
-	int code = m ? manifest_load(at, m) : cli_no_memory();
+	struct setup_manifest *m = NULL;
+	int code = setup_manifest_load(at, &m);
 	struct undo u = { at, quiet || !m || m->count == 0, dry_run, 0 };
 
 	if (code == EXIT_OK && m->count == 0 && !quiet)

@@ -12,15 +12,26 @@
 
 #define SETUP_MANIFEST SETUP_FOLDER "/setup.json"
 
+/* What setup wrote earlier. */
+struct setup_manifest;
+
+/* Loads the manifest; it is empty if there is none, or if a user who only reads the plan may not
+ * read it.  Returns an exit code; an error has been printed, and *ret is unchanged. */
+int setup_manifest_load(const struct setup_place *at, struct setup_manifest **ret);
+void setup_manifest_free(struct setup_manifest *m);
+
 /* Returns what is at path; an unchanged file of the manifest is SETUP_OURS. */
-enum setup_file setup_look(const struct setup_place *at, const char *path);
+enum setup_file setup_look(const struct setup_place *at, struct setup_manifest *m,
+			   const char *path);
 /* Works like setup_look() for a file below the user's home, which is read as that user:
  * SETUP_OURS if the file has this text. */
 enum setup_file setup_look_user(const struct setup_place *at, const char *path,
 				const char *text);
 
-/* Carries out the plan.  Prints each step unless quiet.  Returns an exit code. */
-int setup_apply(const struct setup_place *at, const struct setup_plan *p, bool quiet);
+/* Carries out the plan and adds each step to the manifest.  Prints each step unless quiet.
+ * Returns an exit code. */
+int setup_apply(const struct setup_place *at, struct setup_manifest *m,
+		const struct setup_plan *p, bool quiet);
 
 /* *ret: there is a manifest with steps.  Returns an exit code; prints errors. */
 int setup_is_done(const struct setup_place *at, bool *ret);

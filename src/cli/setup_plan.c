@@ -15,19 +15,20 @@
 #define PATTERN_MAX 200
 #define NO_KIND     WORKER_KINDS /* value for a server that no kind of worker can move */
 
-const char *const setup_whats[] = { "account",   "folder", "file",   "user-folder",
-				    "user-file", "unit",   "reload", NULL };
+const struct setup_what_words setup_whats[SETUP_WHAT_COUNT] = {
+#define X(name, word, plan, done) [STEP_##name] = { word, plan, done },
+	SETUP_WHATS(X)
+#undef X
+};
 
 static void __attribute__((format(printf, 2, 3)))
 add_note(struct setup_plan *p, const char *fmt, ...)
 {
-	char text[1200];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	buf_addv(&p->notes, fmt, ap);
 	va_end(ap);
-	buf_adds(&p->notes, text);
 	buf_addc(&p->notes, '\n');
 }
 
@@ -334,32 +335,43 @@ static void plan_token(const struct setup_facts *f, struct setup_plan *p)
 	p->step[p->count - 1].of_account = f->account || f->manager != SETUP_NO_SYSTEMD;
 }
 
-static void plan_companion(const struct setup_facts *f, struct setup_plan *p)
+/* Writes the lines that the companion needs: who asks, and which units. */
+static void write_companion(const struct setup_servers *all, struct buf *out)
 {
-	char text[4096];
-	size_t n = (size_t)snprintf(text, sizeof(text),
-				    "# Written by gpuward setup: what the guard may stop and "
-				    "start. See gpuward-companion(8).\nclient %s\n",
-				    SETUP_ACCOUNT);
+	buf_addf(out, "client %s\n", SETUP_ACCOUNT);
+	for (unsigned i = 0; i < all->count; i++)
+		if (moving_kind(&all->server[i]) == unit_kind())
+			buf_addf(out, "unit %s\n", all->server[i].unit);
+}
+
+static int plan_companion(const struct setup_facts *f, struct setup_plan *p)
+{
+	struct buf text;
+	int err;
 
 	if (!needs_companion(f->servers))
-		return;
-	for (unsigned i = 0; i < f->servers->count; i++)
-		if (moving_kind(&f->servers->server[i]) == unit_kind() && n < sizeof(text))
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "unit %s\n",
-					      f->servers->server[i].unit);
-	if (f->companion == SETUP_THEIRS) {
-		for (char *c = strchr(text, '\n') + 1; (c = strchr(c, '\n')) && c[1];)
-			*c = ';';
+		return 0;
+	buf_init(&text, CONFIG_MAX);
+	if (f->companion != SETUP_THEIRS)
+		buf_adds(&text,
+			 "# Written by gpuward setup: what the guard may stop and start. "
+			 "See gpuward-companion(8).\n");
+	write_companion(f->servers, &text);
+	err = text.err;
+	if (!err && f->companion == SETUP_THEIRS) {
+		for (char *c = text.p; (c = strchr(c, '\n'));)
+			*c = c[1] ? ';' : '\0';
 		add_note(p,
 			 "%s was written or changed by a person and stays as it is. The guard "
-			 "also needs these lines in it, separated here by semicolons: %.*s",
-			 SETUP_COMPANION, (int)(strlen(strchr(text, '\n') + 1) - 1),
-			 strchr(text, '\n') + 1);
-		return;
+			 "also needs these lines in it, separated here by semicolons: %s",
+			 SETUP_COMPANION, text.p);
+	} else if (!err) {
+		add_file(p, SETUP_COMPANION, text.p, 0644,
+			 "the units that the guard may stop and start");
+		p->step[p->count - 1].replaces = f->companion == SETUP_OURS;
 	}
-	add_file(p, SETUP_COMPANION, text, 0644, "the units that the guard may stop and start");
-	p->step[p->count - 1].replaces = f->companion == SETUP_OURS;
+	buf_done(&text);
+	return err;
 }
 
 static void plan_user(const struct setup_facts *f, const struct setup_answers *a,
@@ -423,7 +435,7 @@ static void plan_service(const struct setup_facts *f, const struct setup_answers
 			 "Port %u is in use (process %lld, %.60s), perhaps by another gpuward, "
 			 "so the service is not started. Stop that process, then run sudo "
 			 "systemctl enable --now gpuward.",
-			 SETUP_PORT, (long long)f->port_user, f->port_name);
+			 f->port, (long long)f->port_user, f->port_name);
 	} else if (!a->start) {
 		add_note(p, "To start the service later: sudo systemctl enable --now gpuward");
 	} else {
@@ -492,6 +504,7 @@ int setup_plan_make(const struct setup_facts *f, const struct setup_answers *a,
 		    struct setup_plan *ret)
 {
 	bool configured;
+	int err = 0;
 
 	*ret = (struct setup_plan){ .count = 0 };
 	buf_init(&ret->notes, NOTES_MAX);
@@ -507,7 +520,7 @@ int setup_plan_make(const struct setup_facts *f, const struct setup_answers *a,
 		plan_token(f, ret);
 	configured = plan_config(f, ret);
 	if (configured && a->guard)
-		plan_companion(f, ret);
+		err = plan_companion(f, ret);
 	if (!setup_is_configured(f) || f->token_configured)
 		plan_user(f, a, ret);
 	note_found(f, a, ret);
@@ -516,7 +529,7 @@ int setup_plan_make(const struct setup_facts *f, const struct setup_answers *a,
 		if (!ret->step[i].text &&
 		    (ret->step[i].what == STEP_FILE || ret->step[i].what == STEP_USER_FILE))
 			return -GW_E_NOMEM;
-	return ret->notes.err;
+	return err ? err : ret->notes.err;
 }
 
 void setup_plan_done(struct setup_plan *p)

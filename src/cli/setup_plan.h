@@ -19,7 +19,6 @@
 #define SETUP_SERVICE    "gpuward.service"
 #define SETUP_SOCKET     "gpuward-companion.socket"
 #define SETUP_USER_TOKEN ".config/gpuward/token" /* path below the home of the user */
-#define SETUP_PORT       9490
 
 /* What setup finds at the path of a file that it wants to write. */
 enum setup_file {
@@ -43,7 +42,8 @@ struct setup_facts {
 	bool account; /* the user of the service exists */
 	enum setup_file config, drop_in, token_file, companion, user_token;
 	bool token_configured; /* the existing configuration names a token file */
-	/* another process listens on the service's port: its pid (0: not visible); -1: none */
+	unsigned port;         /* on which the service will listen; 0: only on UNIX sockets */
+	/* another process listens on this port: its pid (0: not visible); -1: none */
 	int64_t port_user;
 	const char *port_name;
 	const char *token; /* for a new token file */
@@ -60,17 +60,30 @@ struct setup_answers {
 	bool guard, copy, start;
 };
 
+/* What a step does: the word of the manifest, and what setup prints before and after the step.
+ *   ACCOUNT      creates the user of the service
+ *   USER_FOLDER  and USER_FILE: as the user, below the home
+ *   UNIT         enables and starts the unit */
+#define SETUP_WHATS(X)                                               \
+	X(ACCOUNT, "account", "create the user", "created the user") \
+	X(FOLDER, "folder", "create", "created")                     \
+	X(FILE, "file", "write", "wrote")                            \
+	X(USER_FOLDER, "user-folder", "create", "created")           \
+	X(USER_FILE, "user-file", "write", "wrote")                  \
+	X(UNIT, "unit", "enable and start", "enabled and started")   \
+	X(RELOAD, "reload", "reload", "reloaded")
+
 enum setup_what {
-	STEP_ACCOUNT, /* creates the user of the service */
-	STEP_FOLDER,
-	STEP_FILE,
-	STEP_USER_FOLDER, /* done as the user, below the user's home */
-	STEP_USER_FILE,
-	STEP_UNIT, /* enables and starts the unit */
-	STEP_RELOAD,
+#define X(name, ...) STEP_##name,
+	SETUP_WHATS(X)
+#undef X
+		SETUP_WHAT_COUNT
 };
-/* the words for enum setup_what in the manifest; NULL after the last */
-extern const char *const setup_whats[];
+
+struct setup_what_words {
+	const char *word, *plan, *done;
+};
+extern const struct setup_what_words setup_whats[SETUP_WHAT_COUNT];
 
 struct setup_step {
 	enum setup_what what;
@@ -94,7 +107,8 @@ struct setup_plan {
 	unsigned workers;  /* number of workers in config */
 };
 
-/* Makes the plan. Returns 0 or -GW_E_NOMEM; call setup_plan_done() in both cases. */
+/* Returns 0, -GW_E_NOMEM or -GW_E_SIZE (a text is too long); call setup_plan_done() in any
+ * case. */
 int setup_plan_make(const struct setup_facts *f, const struct setup_answers *a,
 		    struct setup_plan *ret);
 void setup_plan_done(struct setup_plan *p);

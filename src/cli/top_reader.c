@@ -4,52 +4,30 @@
 #include "client.h"
 #include "remote.h"
 #include "top_documents.h"
+#include "top_driver.h"
 
-#include "base/array.h"
 #include "base/clock.h"
 #include "base/json_doc.h"
 #include "base/mailbox.h"
-#include "base/utf8.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define REQUEST_NS (3 * NS_PER_S) /* limit for one request */
-/* time between readings of the energy counter: one reading costs 3 ms on an H200 */
-#define ENERGY_NS (5 * NS_PER_S)
-/* Time between readings of the processes: the driver needs 2 ms per GPU for their SM
- * utilisation, which is a mean over some seconds. */
-#define PROCESSES_NS (1900 * NS_PER_MS)
-#define STOP_NS      NS_PER_S
-#define STACK_BYTES  (256u << 10)
-#define CLASS_GPUS   8 /* with more GPUs, classes are read once in CLASS_TICKS readings */
-#define CLASS_TICKS  8
-#define HOST_TICKS   2 /* CPU and memory of the machine are read once in this many readings */
-#define GUARD_TICKS  5
-
-/* Energy counter of a GPU at the first and at the last reading. */
-struct counter {
-	char uuid[64];
-	double first_j, last_j; /* NAN: not read */
-	uint64_t first_ns, last_ns;
-	uint8_t absence;
-};
+#define REQUEST_NS  (3 * NS_PER_S) /* limit for one request */
+#define STOP_NS     NS_PER_S
+#define STACK_BYTES (256u << 10)
+#define CLASS_GPUS  8 /* with more GPUs, classes are read once in CLASS_TICKS readings */
+#define CLASS_TICKS 8
+#define HOST_TICKS  2 /* CPU and memory of the machine are read once in this many readings */
+#define GUARD_TICKS 5
 
 struct top_reader {
 	struct top_reader_options o;
-	struct top_model work; /* used by the thread only */
-	unsigned readings;     /* of the service */
-	/* of the driver */
-	struct gw_process_list *list;
-	struct counter *counter;
-	unsigned counters, counter_cap;
-	/* time of the first reading, of the last energy reading and of the last process
-	 * reading */
-	uint64_t begin_ns, energy_ns, processes_ns;
-	/* of the service */
-	struct buf last; /* the last reply about the GPUs */
+	struct top_model work;     /* used by the thread only */
+	struct top_driver *driver; /* NULL: the source is the service */
+	unsigned readings;         /* of the service */
+	struct buf last;           /* the last reply of the service about the GPUs */
 	struct deadline_stop stop;
 	struct mailbox box;
 	/* protected by the lock of the mailbox */
@@ -60,203 +38,6 @@ struct top_reader {
 static uint64_t now_ns(void)
 {
 	return clock_mono_ns(clock_real());
-}
-
-/* ---- the driver ---- */
-
-static struct counter *find_counter(struct top_reader *r, const char *uuid)
-{
-	struct counter *c;
-
-	for (unsigned i = 0; i < r->counters; i++)
-		if (strcmp(r->counter[i].uuid, uuid) == 0)
-			return &r->counter[i];
-	if (array_reserve(&r->counter, &r->counter_cap, r->counters + 1, sizeof(*c)) != 0)
-		return NULL;
-	c = &r->counter[r->counters++];
-	*c = (struct counter){ .first_j = NAN, .last_j = NAN, .absence = GW_ABSENT_NOT_READ };
-	snprintf(c->uuid, sizeof(c->uuid), "%s", uuid);
-	return c;
-}
-
-/* Reads the counter if the snapshot has it.  A counter that fell starts again: the driver was
- * reloaded. */
-static void read_energy(struct top_reader *r, struct top_gpu *g, const struct gw_device *d,
-			bool read)
-{
-	struct counter *c = find_counter(r, g->uuid);
-	double v = NAN;
-
-	if (!c)
-		return;
-	if (read)
-		c->absence = (uint8_t)gw_device_value(d, GW_Q_ENERGY, &v);
-	if (!isnan(v)) {
-		if (!(v >= c->last_j)) {
-			c->first_j = v;
-			c->first_ns = d->end_ns;
-		}
-		c->last_j = v;
-		c->last_ns = d->end_ns;
-	}
-	g->energy_absence = c->absence;
-	g->energy_j = c->last_j - c->first_j;
-	g->energy_s = isnan(c->last_j) ? (double)NAN : (double)(c->last_ns - c->first_ns) / 1e9;
-}
-
-static void read_held(struct top_gpu *g, double mask)
-{
-	char names[160];
-	struct buf b;
-
-	if (gw_quantity_name(GW_Q_CLOCK_REASONS, mask, names, sizeof(names)) != 0)
-		return;
-	buf_init_fixed(&b, g->held, sizeof(g->held));
-	for (char *at = names, *word; (word = strsep(&at, ",")) != NULL;)
-		if (*word)
-			buf_addf(&b, "%s%s", b.len ? ", " : "", top_held_words(word));
-}
-
-static void read_gpu(struct top_gpu *g, const struct gw_device *d)
-{
-	const char *name = gw_device_text(d, GW_T_NAME), *pci = gw_device_text(d, GW_T_PCI),
-		   *uuid = gw_device_text(d, GW_T_UUID);
-	char identity[32];
-
-	snprintf(identity, sizeof(identity), "%u", d->index);
-	top_gpu_begin(g, uuid ? uuid : identity);
-	g->index = d->index;
-	g->state = d->state;
-	utf8_clean(g->name, sizeof(g->name), name ? name : "");
-	utf8_clean(g->pci, sizeof(g->pci), pci ? pci : "");
-	utf8_clean(g->message, sizeof(g->message), d->message);
-	for (unsigned i = 0; i < TOP_FIGURES; i++)
-		g->absence[i] =
-			(uint8_t)gw_device_value(d, top_figure_info[i].quantity, &g->value[i]);
-	if (g->absence[TOP_PERFORMANCE_STATE] == GW_HAVE)
-		gw_quantity_name(GW_Q_PERFORMANCE_STATE, g->value[TOP_PERFORMANCE_STATE],
-				 g->pstate, sizeof(g->pstate));
-	if (g->absence[TOP_CLOCK_REASONS] == GW_HAVE)
-		read_held(g, g->value[TOP_CLOCK_REASONS]);
-	top_gpu_remember(g);
-}
-
-static void read_status(struct top_model *m, const struct gw_snapshot *snap)
-{
-	const struct gw_status *s = gw_snapshot_status(snap);
-	double *const host[] = { &m->host.cpu_ratio, &m->host.cpus, &m->host.ram_used,
-				 &m->host.ram_total };
-	static const unsigned quantity[] = { GW_H_CPU_UTILIZATION, GW_H_CPU_COUNT,
-					     GW_H_RAM_USED, GW_H_RAM_TOTAL };
-
-	snprintf(m->source, sizeof(m->source), "%s", "driver");
-	utf8_clean(m->driver, sizeof(m->driver), s->driver_version ? s->driver_version : "");
-	utf8_clean(m->status, sizeof(m->status), s->message);
-	snprintf(m->remedy, sizeof(m->remedy), "%s", gw_cause_info(s->cause)->remedy);
-	m->simulated = s->simulated;
-	m->local = true;
-	for (unsigned i = 0; i < COUNT(quantity); i++) {
-		*host[i] = NAN;
-		gw_snapshot_host(snap, quantity[i], host[i]);
-	}
-}
-
-static void copy_text(char *out, size_t size, const char *text)
-{
-	utf8_clean(out, size, text ? text : "");
-}
-
-static void read_process(struct top_process *p, const struct gw_process *q)
-{
-	p->pid = q->pid;
-	p->start_ticks = q->start_ticks;
-	p->uid = q->uid;
-	p->type = q->type;
-	if (q->memory_absence == GW_HAVE)
-		p->memory_bytes = (double)q->memory_bytes;
-	copy_text(p->user, sizeof(p->user), q->user);
-	copy_text(p->name, sizeof(p->name), q->name);
-	copy_text(p->command, sizeof(p->command), q->command);
-	copy_text(p->where, sizeof(p->where), q->container ? q->container : q->unit);
-	p->run_s = q->run_seconds;
-	if (q->sm_absence == GW_HAVE)
-		p->sm_ratio = q->sm_ratio;
-	if (q->cpu_absence == GW_HAVE)
-		p->cpu_ratio = q->cpu_cores;
-}
-
-/* position: the position in the model of each device of the snapshot; -1: not selected. */
-static int read_processes(struct top_reader *r, const int position[static 256])
-{
-	int err = gw_process_list_take(r->list);
-
-	if (err)
-		return err;
-	r->work.processes = 0;
-	for (unsigned i = 0; i < gw_process_list_count(r->list); i++) {
-		const struct gw_process *q = gw_process_list_get(r->list, i);
-		struct top_process *p;
-
-		if (q->device >= 256 || position[q->device] < 0)
-			continue;
-		p = top_model_add_process(&r->work);
-		if (!p)
-			return -GW_E_NOMEM;
-		p->gpu = (unsigned)position[q->device];
-		read_process(p, q);
-	}
-	return 0;
-}
-
-/* Returns true if --gpu names the device.  A GPU that it names may be missing for a while. */
-static bool is_selected(const struct cli *c, const struct gw_device *d)
-{
-	for (unsigned i = 0; d && i < c->gpu.count; i++)
-		if (gw_device_matches(d, c->gpu.item[i]) == 1)
-			return true;
-	return d && c->gpu.count == 0;
-}
-
-/* Returns 0 or a negative error, with a sentence in work.problem. */
-static int read_driver(struct top_reader *r)
-{
-	struct cli *c = r->o.c;
-	uint64_t now = now_ns();
-	bool energy =
-		!r->energy_ns || now - r->energy_ns >= (r->readings < 6 ? NS_PER_S : ENERGY_NS);
-	int position[256], err;
-	unsigned n = 0;
-
-	err = gw_snapshot_take(c->snap, GW_TIERS_COMMON | (energy ? GW_TIER_ENERGY : 0));
-	for (unsigned i = 0; i < 256; i++)
-		position[i] =
-			!err && is_selected(c, gw_snapshot_device(c->snap, i)) ? (int)n++ : -1;
-	if (!err)
-		err = top_model_set_gpus(&r->work, n);
-	if (err) {
-		snprintf(r->work.problem, sizeof(r->work.problem), "%s", gw_strerror(err));
-		return err;
-	}
-	top_model_add_gap(&r->work, now);
-	for (unsigned i = 0; i < 256; i++) {
-		const struct gw_device *d = gw_snapshot_device(c->snap, i);
-
-		if (position[i] < 0)
-			continue;
-		read_gpu(&r->work.gpu[position[i]], d);
-		read_energy(r, &r->work.gpu[position[i]], d, energy);
-	}
-	read_status(&r->work, c->snap);
-	if (energy)
-		r->energy_ns = now;
-	if (!r->processes_ns || now - r->processes_ns >= PROCESSES_NS * (n > CLASS_GPUS ? 5
-									 : n > 2        ? 2
-											: 1)) {
-		err = read_processes(r, position);
-		r->processes_ns = now;
-	}
-	r->work.read_ns = now_ns();
-	return err;
 }
 
 /* ---- the service ---- */
@@ -467,7 +248,7 @@ static void reader_run(void *arg)
 		int err;
 
 		memcpy(before, r->work.problem, sizeof(before));
-		err = r->o.remote ? read_service(r) : read_driver(r);
+		err = r->driver ? top_driver_read(r->driver, &r->work) : read_service(r);
 		if (!err)
 			r->work.problem[0] = '\0';
 		if (err || read_ns != r->work.read_ns || strcmp(before, r->work.problem) != 0)
@@ -480,8 +261,7 @@ static void reader_run(void *arg)
 
 static void reader_free(struct top_reader *r)
 {
-	gw_process_list_free(r->list);
-	free(r->counter);
+	top_driver_free(r->driver);
 	top_model_done(&r->work);
 	top_model_done(&r->ready);
 	buf_done(&r->last);
@@ -501,14 +281,11 @@ int top_reader_start(const struct top_reader_options *o, struct top_reader **ret
 	top_model_init(&r->ready);
 	buf_init(&r->last, CLIENT_REPLY_MAX);
 	r->work.interval_ns = o->interval_ns;
-	r->begin_ns = now_ns();
 	if (mailbox_init(&r->box, MAILBOX_NEWS_FD | MAILBOX_WAKE_FD) != 0)
 		err = -GW_E_IO;
 	r->stop = (struct deadline_stop){ reader_stopping, r, r->box.wake_fd };
 	if (!err && !o->remote)
-		err = gw_process_list_new(o->c->ctx, &r->list);
-	if (r->list)
-		(void)gw_process_list_want(r->list, GW_PROCESS_SM);
+		err = top_driver_new(o->c, clock_real(), &r->driver);
 	if (!err)
 		err = mailbox_start(&r->box, STACK_BYTES, reader_run, NULL, r);
 	if (err)

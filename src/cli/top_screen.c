@@ -22,23 +22,41 @@
 
 /* ---- state ---- */
 
+static void remember_cursor(struct top_ui *ui, const struct top_model *m)
+{
+	const struct top_process *p = top_ui_selected(ui, m);
+
+	if (p)
+		ui->cursor = (struct top_cursor){ p->pid, p->start_ticks, p->gpu };
+}
+
+static bool is_at_cursor(const struct top_ui *ui, const struct top_process *p)
+{
+	return p->pid == ui->cursor.pid && p->start_ticks == ui->cursor.start_ticks &&
+	       p->gpu == ui->cursor.gpu;
+}
+
 int top_ui_arrange(struct top_ui *ui, const struct top_model *m)
 {
-	const struct top_process *p = ui->follow ? top_ui_selected(ui, m) : NULL;
-	int64_t pid = p ? p->pid : -1;
-	unsigned gpu = p ? p->gpu : 0;
-
 	if (array_reserve(&ui->row, &ui->row_cap, m->processes ? m->processes : 1,
 			  sizeof(*ui->row)) != 0)
 		return -GW_E_NOMEM;
 	ui->gpu = ui->gpu < m->gpus ? ui->gpu : m->gpus ? m->gpus - 1 : 0;
 	ui->order.gpu = ui->zoom ? (int)ui->gpu : -1;
 	ui->rows = top_order_apply(&ui->order, m, ui->row);
-	for (unsigned i = 0; p && i < ui->rows; i++)
-		if (m->process[ui->row[i]].pid == pid && m->process[ui->row[i]].gpu == gpu)
+	for (unsigned i = 0; ui->follow && i < ui->rows; i++)
+		if (is_at_cursor(ui, &m->process[ui->row[i]]))
 			ui->selected = i;
 	ui->selected = ui->selected < ui->rows ? ui->selected : ui->rows ? ui->rows - 1 : 0;
+	remember_cursor(ui, m);
 	return 0;
+}
+
+void top_ui_select(struct top_ui *ui, const struct top_model *m, unsigned row)
+{
+	ui->selected = row;
+	ui->follow = row > 0;
+	remember_cursor(ui, m);
 }
 
 const struct top_process *top_ui_selected(const struct top_ui *ui, const struct top_model *m)
@@ -351,7 +369,8 @@ static void draw_help(struct canvas *c)
 		"Graphs: the newest reading is at the right; the line marks the limit of power",
 		"or the temperature of the slowdown. A gap means that nothing was read.",
 		"SM% is the mean of the last seconds. CPU% of one core is 100.",
-		"Energy is what was measured in the time next to it.",
+		"Energy of a GPU: measured in the time shown next to it.",
+		"Of a process: since the service first saw it.",
 		"- means unknown; the zoom says why.",
 	};
 

@@ -18,6 +18,13 @@ enum top_focus { TOP_FOCUS_PROCESSES, TOP_FOCUS_GPUS };
 /* What the last line asks, or what covers the screen. */
 enum top_prompt { TOP_PROMPT_NONE, TOP_PROMPT_FILTER, TOP_PROMPT_KILL, TOP_PROMPT_HELP };
 
+/* Identifies the process at the cursor in every model. */
+struct top_cursor {
+	int64_t pid; /* 0: no process */
+	uint64_t start_ticks;
+	unsigned gpu;
+};
+
 struct top_ui {
 	enum top_focus focus;
 	enum top_prompt prompt;
@@ -30,6 +37,7 @@ struct top_ui {
 	unsigned *row;     /* positions of the processes in the model, as shown */
 	unsigned rows, row_cap;
 	unsigned selected;         /* in row[] */
+	struct top_cursor cursor;  /* the process in that row when it was arranged */
 	unsigned process_top;      /* the first process on the screen */
 	unsigned page;             /* processes on the screen */
 	struct top_process target; /* the process that TOP_PROMPT_KILL asks about */
@@ -39,8 +47,13 @@ struct top_ui {
 };
 
 /* Fills ui->row from the model and moves the selection with its process, if ui->follow is set.
- * Call it after the model or the order changed.  Returns 0 or -GW_E_NOMEM. */
+ * If that process is not shown any more, the selection stays in its row.  Call it after the
+ * model or the order changed.  Returns 0 or -GW_E_NOMEM. */
 int top_ui_arrange(struct top_ui *ui, const struct top_model *m);
+
+/* Moves the selection to a row.  From then on it follows the process there; in the first row it
+ * stays in the row. */
+void top_ui_select(struct top_ui *ui, const struct top_model *m, unsigned row);
 
 /* Returns the selected process; NULL: none. */
 const struct top_process *top_ui_selected(const struct top_ui *ui, const struct top_model *m);

@@ -86,9 +86,8 @@ static int account_uses(struct process_account *a, const struct gw_process_list 
 	return (int)n;
 }
 
-/* True if processes on GPU i may be invisible to us: the GPU uses MIG (the driver reports no
- * utilisation on MIG instances), or `hidden` is set and the GPU is not simulated (a simulated
- * GPU has no pid namespace). */
+/* True if processes may be missing: the GPU has MIG instances, or a real GPU is shared with
+ * another pid namespace. */
 static bool account_hides(const struct view *v, unsigned i, bool hidden)
 {
 	const struct gw_device *d = gw_snapshot_device(v->snap, i);

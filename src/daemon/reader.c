@@ -248,9 +248,8 @@ static void read_environment(const struct reader *r, struct reading *x)
 	x->env_ns = x->begin_ns;
 }
 
-/* Returns what to read about processes. If a GPU has only one process, the energy of the
- * process needs no SM utilisation. So the SM utilisation is read on such GPUs only while
- * reader_look() requests it. */
+/* A process that is alone gets all energy of its GPU. Its utilisation is read only while a client
+ * shows processes. */
 static unsigned wanted_of_processes(struct reader *r, uint64_t now_ns)
 {
 	unsigned want;

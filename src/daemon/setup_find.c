@@ -1,5 +1,6 @@
 #include "setup_find.h"
 
+#include "base/cgroup_unit.h"
 #include "device/proc.h"
 #include "guard/port_owner.h"
 
@@ -186,23 +187,14 @@ void setup_read_command(const struct setup_process *p, struct setup_server *ret)
 
 bool setup_unit_of(const char *cgroup, struct setup_server *ret)
 {
-	const char *user = strstr(cgroup, "/user@"), *at = NULL;
-	size_t n;
+	struct cgroup_unit u;
+	char name[sizeof(ret->unit)];
 
-	/* Find the innermost unit. A service below the systemd manager of a user is a unit of
-	 * that user. */
-	for (const char *p = cgroup; (p = strchr(p, '/')); p++) {
-		n = strcspn(p + 1, "/");
-		if (n > 8 && strncmp(p + 1 + n - 8, ".service", 8) == 0 &&
-		    strncmp(p + 1, "user@", 5) != 0)
-			at = p + 1;
-	}
-	if (!at)
+	if (!cgroup_unit_find(cgroup, &u) || !cgroup_unit_service(&u, name, sizeof(name)))
 		return false;
-	n = strcspn(at, "/");
-	ret->home = user && user < at ? SETUP_USER_UNIT : SETUP_UNIT;
-	snprintf(ret->unit, sizeof(ret->unit), "%.*s", (int)n, at);
-	snprintf(ret->cgroup, sizeof(ret->cgroup), "%.*s", (int)(at + n - cgroup), cgroup);
+	ret->home = cgroup_unit_is_of_user(&u) ? SETUP_USER_UNIT : SETUP_UNIT;
+	snprintf(ret->unit, sizeof(ret->unit), "%s", name);
+	snprintf(ret->cgroup, sizeof(ret->cgroup), "%.*s", (int)(u.end - cgroup), cgroup);
 	return true;
 }
 

@@ -1,5 +1,6 @@
 #include "proc.h"
 
+#include "base/cgroup_unit.h"
 #include "base/root.h"
 
 #include <gpuward.h>
@@ -458,24 +459,24 @@ void proc_container_of(const char *cgroup, char *out, size_t size)
 void proc_unit_of(const char *cgroup, char *out, size_t size)
 {
 	char name[256], parent[256] = "";
+	const char *inside = cgroup; /* what is below the innermost container */
+	struct cgroup_unit u;
 
-	out[0] = '\0';
-	while (*cgroup) {
-		size_t n = strcspn(cgroup, "/");
-
+	for (size_t n; *cgroup; cgroup += n + (cgroup[n] == '/')) {
+		n = strcspn(cgroup, "/");
 		if (n > 0 && n < sizeof(name)) {
 			char whole[256];
 
 			snprintf(name, sizeof(name), "%.*s", (int)n, cgroup);
 			memcpy(whole, name, sizeof(whole));
 			if (container_in(name, parent))
-				out[0] = '\0'; /* units outside of the container do not count */
-			else if (ends_in(whole, ".service") || ends_in(whole, ".scope"))
-				snprintf(out, size, "%s", whole);
+				inside = cgroup + n;
 			memcpy(parent, whole, sizeof(parent));
 		}
-		cgroup += n + (cgroup[n] == '/');
 	}
+	*out = '\0';
+	if (cgroup_unit_find(inside, &u))
+		snprintf(out, size, "%.*s", (int)(u.end - u.name), u.name);
 }
 
 /* Parses "name:password:uid:...". Returns the name, or NULL if the line is for another uid. */

@@ -67,8 +67,8 @@ bool proc_in_cgroup(const char *inner, const char *outer);
  * systemd-nspawn), shortened; "" if there is no container. */
 void proc_container_of(const char *cgroup, char *out, size_t size);
 
-/* Writes the innermost systemd unit (service or scope) in a cgroup path; "" if there is none,
- * or if the unit belongs to a container. */
+/* Writes the unit of a cgroup path for people. In a container it is the unit that the service
+ * manager of the container started; "": none. */
 void proc_unit_of(const char *cgroup, char *out, size_t size);
 
 /* Writes the login name of uid from etc/passwd below root, or its number. NSS is not used: it

@@ -1,5 +1,7 @@
 #include "classify.h"
 
+#include "base/cgroup_unit.h"
+
 #include <fnmatch.h>
 #include <limits.h>
 #include <math.h>
@@ -284,34 +286,21 @@ static bool container_fits(const struct policy_match *m, const char *url,
 	return strcmp(wanted, has) == 0;
 }
 
-static bool ends_with(const char *text, size_t n, const char *end)
-{
-	size_t m = strlen(end);
-
-	return n > m && memcmp(text + n - m, end, m) == 0;
-}
-
-/* Groups below a service or a scope are not searched: the owner of a service may create groups
- * with any name there. Only the service manager of a user (user@...) has units below its own
- * service. */
 bool classify_in_unit(const char *path, const char *unit, bool user)
 {
+	const char *end = path + strlen(path);
+	struct cgroup_unit u;
 	char name[256];
-	size_t n;
 
 	snprintf(name, sizeof(name), "%s%s", unit, strchr(unit, '.') ? "" : ".service");
-	n = strlen(name);
-	while (*path) {
-		size_t part = strcspn(path, "/");
-
-		if (!user && part == n && memcmp(path, name, n) == 0)
+	if (cgroup_unit_find(path, &u))
+		end = user || !u.manager_end ? u.end : u.manager_end;
+	if (user)
+		path = u.manager_end;
+	for (size_t n; path && path < end; path += n + (path[n] == '/')) {
+		n = strcspn(path, "/");
+		if (n == strlen(name) && memcmp(path, name, n) == 0)
 			return true;
-		if (ends_with(path, part, ".service") || ends_with(path, part, ".scope")) {
-			if (!user || strncmp(path, "user@", 5) != 0)
-				return false;
-			user = false; /* now search for the unit below this manager */
-		}
-		path += part + (path[part] == '/');
 	}
 	return false;
 }

@@ -220,7 +220,8 @@ static void scene_copy(struct scene *to, const struct scene *s)
 	to->whole = true;
 }
 
-/* True if both scenes have the same number of lines of each type, in the same order. */
+/* True if the two scenes are recorded with the same lines: equally many GPUs, processes and
+ * roots, and former roots at the same places. */
 static bool same_lines(const struct scene *a, const struct scene *b)
 {
 	if (a->gpus != b->gpus || a->processes != b->processes || a->roots != b->roots)

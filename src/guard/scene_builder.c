@@ -6,6 +6,7 @@
  * scene, once per second and whenever something is new. */
 #include "scene_builder_internal.h"
 
+#include "base/cgroup_unit.h"
 #include "device/environment.h"
 
 #include <stdio.h>
@@ -25,10 +26,12 @@
 static bool is_service_cgroup(const char *cgroup)
 {
 	const char *last = strrchr(cgroup, '/');
-	size_t n = strlen(cgroup);
+	char unit[256], service[256];
+	struct cgroup_unit u;
 
-	return last && n > 8 && strcmp(cgroup + n - 8, ".service") == 0 &&
-	       strncmp(last, "/user@", 6) != 0;
+	proc_unit_of(cgroup, unit, sizeof(unit)); /* the program may run in a container */
+	return last && strcmp(last + 1, unit) == 0 && cgroup_unit_find(unit, &u) &&
+	       cgroup_unit_service(&u, service, sizeof(service));
 }
 
 static void find_self(struct scene_builder *b)

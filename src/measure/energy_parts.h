@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 
-#define ENERGY_HOLE_STEPS 3.0 /* a longer time between samples, in spacings, is a gap */
+#define ENERGY_HOLE_STEPS 3.0 /* more than this many spacings between two samples are a gap */
 #define ENERGY_OVER_LIMIT 1.5 /* power above this multiple of the limit is an error */
 #define ENERGY_MOST_W     20000.0
 /* readings and samples within this time of a point count as near it */

@@ -26,8 +26,8 @@ enum sensor_model {
 	SENSOR_LOWPASS, /* first order, time constant window_s */
 };
 
-/* Standard uncertainties of a board's own sensor (5 % and 5 W at 95 %), if the sensor was not
- * compared with an external meter. */
+/* Standard uncertainties of a board's own sensor that was not compared with an external meter:
+ * half of the 95 % limits, which are 5 % and 5 W. */
 #define SENSOR_GAIN_U     0.025
 #define SENSOR_OFFSET_U_W 2.5
 

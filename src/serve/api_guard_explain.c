@@ -2,6 +2,7 @@
  * processes, and what a person can do. */
 #include "guard_doc.h"
 
+#include "base/cgroup_unit.h"
 #include "guard/demand.h"
 #include "guard/pidfile.h"
 #include "guard/proc_visibility.h"
@@ -206,17 +207,11 @@ static bool may_be_worker(const struct scene *s, const struct verdict *v, unsign
 /* Finds the system unit of a control group; "": none. */
 static void unit_of(const char *cgroup, char *out, size_t size)
 {
-	char *part, *rest;
-	char path[sizeof(((struct scene_process *)0)->cgroup)];
+	struct cgroup_unit u;
 
 	*out = '\0';
-	snprintf(path, sizeof(path), "%s", cgroup);
-	for (part = strtok_r(path, "/", &rest); part && !*out;
-	     part = strtok_r(NULL, "/", &rest))
-		if (strlen(part) > 8 && strcmp(part + strlen(part) - 8, ".service") == 0)
-			snprintf(out, size, "%s", part);
-	if (!classify_in_unit(cgroup, *out ? out : " ", false) || strncmp(out, "user@", 5) == 0)
-		*out = '\0';
+	if (cgroup_unit_find(cgroup, &u) && !cgroup_unit_is_of_user(&u))
+		(void)cgroup_unit_service(&u, out, size);
 }
 
 /* Writes the command, control group and unit of a process that may be the worker. The match

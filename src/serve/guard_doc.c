@@ -202,6 +202,7 @@ static void decision_facts(struct json *j, const struct guard_decision *x)
 	json_string(j, "result", ended ? guard_result_name(x->result) : NULL);
 	json_uint_if(j, "level", ended, x->level);
 	json_uint_if(j, "freed_bytes", x->result == RESULT_FREED, x->freed_bytes);
+	json_double(j, "freed_seconds", x->freed_ns ? (double)x->freed_ns * 1e-9 : (double)NAN);
 }
 
 void guard_doc_decision(struct json *j, const struct guard_view *g,

@@ -1,4 +1,6 @@
 """gpuward notify: what the guard did, as desktop notifications on a real bus with a stand-in for the desktop."""
+import http.server
+import json
 import shutil
 import struct
 import subprocess
@@ -96,6 +98,58 @@ class Notifier:
         assert self.child.returncode == support.OK, self.said
 
 
+class FakeService(http.server.ThreadingHTTPServer):
+    """A service with decisions and an event stream that the test writes.  asked: [(method, path)]"""
+
+    daemon_threads = True
+
+    def __init__(self, tmp_path):
+        super().__init__(("127.0.0.1", 0), FakeHandler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.token_file = str(tmp_path / "token")
+        (tmp_path / "token").write_text("token-of-the-fake-service\n")
+        (tmp_path / "token").chmod(0o600)
+        self.asked, self.decisions, self.stream = [], [], None
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def fetches(self):
+        return self.asked.count(("GET", "/api/v1/guard?limit=128"))
+
+    def write(self, text):
+        self.stream.write(text.encode())
+        self.stream.flush()
+
+
+class FakeHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def reply(self, kind, body=None):
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Connection", "close")
+        if body is not None:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body or b"")
+        self.wfile.flush()
+
+    def do_GET(self):
+        self.server.asked.append((self.command, self.path))
+        if self.path.endswith("/events"):
+            self.reply("text/event-stream")
+            self.server.stream = self.wfile
+            threading.Event().wait()  # the thread ends with the tests
+        self.reply("application/json", json.dumps({"decisions": self.server.decisions}).encode())
+        self.close_connection = True
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
+
+
 def follows(s):
     """Waits until somebody follows the event stream."""
     s.wait(lambda: s.get("/api/v1/self").json()["http"]["streams"] > 0)
@@ -118,6 +172,22 @@ def test_a_person_sees_that_a_worker_left_and_holds_it_with_the_button(s, world,
         held = s.worker()
         assert held["hold"] == "evicted" and 5000 < held["hold_until_seconds"] <= 5400
     assert "ollama left the GPU for sleep" in n.said
+
+
+def test_each_worker_has_its_own_time_and_only_a_message_is_news(tmp_path):
+    with FakeService(tmp_path) as s, logind.Bus(tmp_path) as bus, Desktop(bus) as desktop, Notifier(s, bus):
+        support.wait(lambda: s.fetches() == 2 and s.stream, "the stream and what happened before it")
+        s.decisions = [{"id": i, "worker": f"w{i}", "from": "verify", "to": "evicted", "result": "freed", "dry_run": False,
+                        "mask": [], "freed_bytes": i << 30, "freed_seconds": seconds}
+                       for i, seconds in ((1, 0.5), (2, 7.25), (3, None))]
+        s.write('event: guard\ndata: {"text": "data: data:"}\n\n')
+        assert desktop.wait("w3 left")[3] == "3.0 GiB freed"
+        assert desktop.wait("w1 left")[3] == "1.0 GiB freed in 0.5 s"
+        assert desktop.wait("w2 left")[3] == "2.0 GiB freed in 7.2 s"
+        s.write(": a comment with data: is no message\n\n")
+        desktop.press(desktop.wait("w1 left")[0])
+        support.wait(lambda: ("POST", "/api/v1/guard/workers/w1/hold") in s.asked, "the button, after the comment was read")
+        assert s.fetches() == 3
 
 
 def test_it_connects_again_after_the_service_was_killed_and_says_what_a_dry_run_would_do(world, worker, tmp_path):

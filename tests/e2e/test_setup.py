@@ -205,6 +205,24 @@ def test_a_manifest_that_another_user_can_write_is_not_used(full):
     assert (full.path / "etc/gpuward/token").exists()
 
 
+def test_the_address_for_the_browser_is_that_of_the_configuration(tree):
+    assert "in a browser: http://127.0.0.1:9490\n" in tree.setup("--yes").stdout
+    tree.setup("--undo")
+    (tree.path / "etc/gpuward").mkdir()
+    (tree.path / "etc/gpuward/gpuward.toml").write_text('[service]\nlisten = ["unix:/run/x", "127.0.0.1:9555"]\n')
+    assert "in a browser: http://127.0.0.1:9555\n" in tree.setup("--yes").stdout
+
+
+def test_a_broken_manifest_is_named_once_and_nothing_is_changed(full):
+    full.setup("--yes")
+    (full.path / "etc/gpuward/setup.json").write_text("{ broken")
+    before = full.files()
+    for args in (["--yes"], ["--dry-run"], ["--undo"]):
+        said = full.setup(*args, code=support.FAILED).stderr
+        assert said.count("setup.json") == 1 and "fix or remove this file" in said
+        assert full.files() == before
+
+
 def interrupted(tree, *args):
     """Runs setup, killed before its first, second, ... call, until one run ends by itself; yields after each."""
     for at in range(1, 400):

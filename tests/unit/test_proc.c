@@ -270,6 +270,8 @@ TEST(names_the_innermost_unit_that_is_not_a_container)
 		{ "/user.slice/user-1000.slice/user@1000.service/app.slice/app-steam-7.scope",
 		  "app-steam-7.scope" },
 		{ "/user.slice/user-1000.slice/session-2.scope", "session-2.scope" },
+		{ "/system.slice/web.service/ollama.service", "web.service" },
+		{ "/user.slice/user-1000.slice/user@1000.service", "user@1000.service" },
 		{ "/system.slice/docker-" HEX64 ".scope", "" },
 		{ "/system.slice/web.service/libpod-payload-" HEX64, "" },
 		{ "/system.slice/docker-" HEX64 ".scope/system.slice/ssh.service",

@@ -2,6 +2,8 @@
 #include "cli/setup_plan.h"
 
 #include "daemon/config.h"
+#include "device/proc.h"
+#include "guard/classify.h"
 
 #include "test.h"
 
@@ -80,7 +82,37 @@ TEST(every_http_kind_has_a_row)
 	}
 }
 
-TEST(a_unit_is_the_innermost_service_and_may_belong_to_a_user)
+TEST(the_unit_that_setup_writes_is_one_that_the_guard_matches)
+{
+	static const struct {
+		const char *path, *unit;
+	} row[] = {
+		{ "/system.slice/ollama.service", "ollama.service" },
+		{ "/system.slice/ollama.service/runner", "ollama.service" },
+		{ "/system.slice/web.service/ollama.service", "web.service" },
+		{ "/system.slice/web.service/ollama.service/a.scope", "web.service" },
+		{ "/user.slice/user-7.slice/user@7.service/app.slice/a.service/b.service",
+		  "a.service" },
+		{ "/user.slice/user-7.slice/user@7.service/app.slice/a.scope/b.service", "" },
+		{ "/user.slice/user-7.slice/session-2.scope/b.service", "" },
+		{ "/user.slice/user-7.slice/user@7.service", "" },
+		{ "/", "" },
+	};
+
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
+		struct setup_server s = { .home = SETUP_PLAIN };
+
+		assert_int_equal(setup_unit_of(row[i].path, &s), *row[i].unit != 0);
+		assert_string_equal(s.unit, row[i].unit);
+		if (*s.unit) {
+			assert_true(classify_in_unit(row[i].path, s.unit,
+						     s.home == SETUP_USER_UNIT));
+			assert_true(proc_in_cgroup(row[i].path, s.cgroup));
+		}
+	}
+}
+
+TEST(a_unit_is_a_service_of_the_system_or_of_a_user)
 {
 	struct setup_server s = { .home = SETUP_PLAIN };
 
@@ -128,6 +160,7 @@ static struct setup_facts begin(void)
 	return (struct setup_facts){ .servers = &found,
 				     .manager = SETUP_STOPPED,
 				     .account = true,
+				     .port = 9490,
 				     .port_user = -1,
 				     .port_name = "",
 				     .token = "secret\n",
@@ -228,7 +261,7 @@ TEST(without_systemd_or_with_a_second_instance_nothing_is_started_and_a_note_say
 	} row[] = {
 		{ SETUP_NO_SYSTEMD, -1, "sudo gpuward serve", STEP_USER_FILE },
 		{ SETUP_NO_UNIT, -1, "not installed", STEP_USER_FILE },
-		{ SETUP_STOPPED, 77, "Port 9490 is in use (process 77, other)",
+		{ SETUP_STOPPED, 77, "Port 9555 is in use (process 77, other)",
 		  STEP_USER_FILE },
 		{ SETUP_RUNNING, 77, "", STEP_RELOAD },
 	};
@@ -238,6 +271,7 @@ TEST(without_systemd_or_with_a_second_instance_nothing_is_started_and_a_note_say
 
 		add_server(WORKER_OLLAMA, SETUP_PLAIN);
 		f.manager = row[i].manager;
+		f.port = 9555;
 		f.port_user = row[i].port_user;
 		f.port_name = "other";
 		make(&f);
@@ -264,6 +298,30 @@ TEST(servers_that_cannot_be_moved_by_their_api_get_their_unit_stopped_or_a_note)
 	assert_in(plan.notes.p, "one fixed model");
 	assert_in(plan.notes.p, "--admindir");
 	setup_plan_done(&plan);
+}
+
+TEST(many_units_with_long_names_are_all_in_the_file_of_the_companion)
+{
+	struct setup_facts f = begin();
+
+	for (unsigned i = 0; i < SETUP_SERVERS; i++) {
+		struct setup_server *s = add_server(WORKER_LLAMACPP, SETUP_UNIT);
+
+		s->stuck = true;
+		s->pid = 100 + i;
+		snprintf(s->unit, sizeof(s->unit), "llama-%0110u.service", i);
+	}
+	for (unsigned theirs = 0; theirs < 2; theirs++) {
+		f.companion = theirs ? SETUP_THEIRS : SETUP_ABSENT;
+		make(&f);
+		for (unsigned i = 0; i < SETUP_SERVERS; i++) {
+			char line[160];
+
+			snprintf(line, sizeof(line), "unit llama-%0110u.service", i);
+			assert_in(theirs ? plan.notes.p : step_at(SETUP_COMPANION)->text, line);
+		}
+		setup_plan_done(&plan);
+	}
 }
 
 TEST(two_servers_of_a_kind_and_hostile_names_still_give_a_valid_file)

@@ -10,7 +10,7 @@
 
 #include "test.h"
 
-/* Replace the real functions: no test here prints an error or a figure line by line. */
+/* Empty functions in place of the real ones: no test here prints an error or bytes. */
 void cli_error(const char *fmt, ...)
 {
 	(void)fmt;
@@ -257,8 +257,7 @@ TEST(the_filter_finds_pid_user_and_command_and_the_cursor_stays_on_its_process)
 	fill(5);
 	ui.order.column = TOP_PID;
 	drawn(24, 80);
-	ui.selected = 3;
-	ui.follow = true;
+	top_ui_select(&ui, &model, 3);
 	snprintf(ui.order.filter, sizeof(ui.order.filter), "JOB3");
 	assert_in(drawn(24, 80), "job3");
 	assert_int_equal(ui.rows, 1);
@@ -272,6 +271,45 @@ TEST(the_filter_finds_pid_user_and_command_and_the_cursor_stays_on_its_process)
 	snprintf(ui.order.filter, sizeof(ui.order.filter), "nothing has this");
 	assert_in(drawn(24, 80), "No process matches the filter.");
 	assert_null(top_ui_selected(&ui, &model));
+}
+
+/* Puts processes with these pids on GPU 0, in this order. */
+static void replace_processes(const int64_t *pid, unsigned n)
+{
+	model.processes = 0;
+	for (unsigned i = 0; i < n; i++) {
+		struct top_process *p = top_model_add_process(&model);
+
+		p->pid = pid[i];
+		p->start_ticks = 7;
+	}
+	drawn(24, 80);
+}
+
+TEST(the_cursor_stays_on_its_process_when_others_end_or_start)
+{
+	static const int64_t all[] = { 100, 101, 102, 103 }, fewer[] = { 101, 102, 103 },
+			     more[] = { 99, 103, 102, 101, 98 }, without[] = { 99, 101, 98 };
+
+	fill(1);
+	ui.order.column = TOP_PID;
+	replace_processes(all, 4);
+	top_ui_select(&ui, &model, 2);
+	replace_processes(fewer, 3);
+	assert_true(top_ui_selected(&ui, &model)->pid == 102);
+	replace_processes(more, 5);
+	assert_true(top_ui_selected(&ui, &model)->pid == 102);
+	replace_processes(without, 3); /* the process ended: the cursor stays in its row */
+	assert_true(top_ui_selected(&ui, &model)->pid == 101);
+	replace_processes(more, 5);
+	assert_true(top_ui_selected(&ui, &model)->pid == 101);
+	model.process[3].start_ticks = 8; /* pid 101 is another process now, and moves down */
+	model.process[0].pid = model.process[4].pid = 97;
+	drawn(24, 80);
+	assert_int_equal(ui.selected, 2);
+	top_ui_select(&ui, &model, 0);
+	replace_processes(without, 3); /* in the first row the cursor does not follow */
+	assert_true(top_ui_selected(&ui, &model)->pid == 98);
 }
 
 TEST(the_question_before_a_process_is_ended_keeps_its_name_and_pid)

@@ -1,0 +1,281 @@
+#include "top_driver.h"
+
+#include "cli.h"
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* time between readings of the energy counter: one reading costs 3 ms on an H200 */
+#define ENERGY_NS (5 * NS_PER_S)
+/* Time between readings of the processes: the driver needs 2 ms per GPU for their SM
+ * utilisation, which is a mean over some seconds. */
+#define PROCESSES_NS (1900 * NS_PER_MS)
+#define FEW_GPUS     2 /* with more GPUs, processes are read less often */
+#define MANY_GPUS    8
+
+/* Energy counter of a GPU at the first and at the last reading. */
+struct counter {
+	char uuid[64];
+	double first_j, last_j; /* NAN: not read */
+	uint64_t first_ns, last_ns;
+	uint8_t absence;
+};
+
+struct top_driver {
+	struct cli *c;
+	const struct clock *clock;
+	struct gw_process_list *list;
+	struct counter *counter;
+	unsigned counters, counter_cap;
+	unsigned energies;                /* readings of the energy counters */
+	uint64_t energy_ns, processes_ns; /* time of the last reading */
+};
+
+static struct counter *find_counter(struct top_driver *t, const char *uuid)
+{
+	struct counter *c;
+
+	for (unsigned i = 0; i < t->counters; i++)
+		if (strcmp(t->counter[i].uuid, uuid) == 0)
+			return &t->counter[i];
+	if (array_reserve(&t->counter, &t->counter_cap, t->counters + 1, sizeof(*c)) != 0)
+		return NULL;
+	c = &t->counter[t->counters++];
+	*c = (struct counter){ .first_j = NAN, .last_j = NAN, .absence = GW_ABSENT_NOT_READ };
+	snprintf(c->uuid, sizeof(c->uuid), "%s", uuid);
+	return c;
+}
+
+/* Reads the counter if the snapshot has it.  A counter that fell starts again: the driver was
+ * reloaded. */
+static void read_energy(struct top_driver *t, struct top_gpu *g, const struct gw_device *d,
+			bool read)
+{
+	struct counter *c = find_counter(t, g->uuid);
+	double v = NAN;
+
+	if (!c)
+		return;
+	if (read)
+		c->absence = (uint8_t)gw_device_value(d, GW_Q_ENERGY, &v);
+	if (!isnan(v)) {
+		if (!(v >= c->last_j)) {
+			c->first_j = v;
+			c->first_ns = d->end_ns;
+		}
+		c->last_j = v;
+		c->last_ns = d->end_ns;
+	}
+	g->energy_absence = c->absence;
+	g->energy_j = c->last_j - c->first_j;
+	g->energy_s = isnan(c->last_j) ? (double)NAN : (double)(c->last_ns - c->first_ns) / 1e9;
+}
+
+static void read_held(struct top_gpu *g, double mask)
+{
+	char names[160];
+	struct buf b;
+
+	if (gw_quantity_name(GW_Q_CLOCK_REASONS, mask, names, sizeof(names)) != 0)
+		return;
+	buf_init_fixed(&b, g->held, sizeof(g->held));
+	for (char *at = names, *word; (word = strsep(&at, ",")) != NULL;)
+		if (*word)
+			buf_addf(&b, "%s%s", b.len ? ", " : "", top_held_words(word));
+}
+
+static void read_gpu(struct top_gpu *g, const struct gw_device *d)
+{
+	const char *name = gw_device_text(d, GW_T_NAME), *pci = gw_device_text(d, GW_T_PCI),
+		   *uuid = gw_device_text(d, GW_T_UUID);
+	char identity[32];
+
+	snprintf(identity, sizeof(identity), "%u", d->index);
+	top_gpu_begin(g, uuid ? uuid : identity);
+	g->index = d->index;
+	g->state = d->state;
+	utf8_clean(g->name, sizeof(g->name), name ? name : "");
+	utf8_clean(g->pci, sizeof(g->pci), pci ? pci : "");
+	utf8_clean(g->message, sizeof(g->message), d->message);
+	for (unsigned i = 0; i < TOP_FIGURES; i++)
+		g->absence[i] =
+			(uint8_t)gw_device_value(d, top_figure_info[i].quantity, &g->value[i]);
+	if (g->absence[TOP_PERFORMANCE_STATE] == GW_HAVE)
+		gw_quantity_name(GW_Q_PERFORMANCE_STATE, g->value[TOP_PERFORMANCE_STATE],
+				 g->pstate, sizeof(g->pstate));
+	if (g->absence[TOP_CLOCK_REASONS] == GW_HAVE)
+		read_held(g, g->value[TOP_CLOCK_REASONS]);
+	top_gpu_remember(g);
+}
+
+static void read_status(struct top_model *m, const struct gw_snapshot *snap)
+{
+	const struct gw_status *s = gw_snapshot_status(snap);
+	double *const host[] = { &m->host.cpu_ratio, &m->host.cpus, &m->host.ram_used,
+				 &m->host.ram_total };
+	static const unsigned quantity[] = { GW_H_CPU_UTILIZATION, GW_H_CPU_COUNT,
+					     GW_H_RAM_USED, GW_H_RAM_TOTAL };
+
+	snprintf(m->source, sizeof(m->source), "%s", "driver");
+	utf8_clean(m->driver, sizeof(m->driver), s->driver_version ? s->driver_version : "");
+	utf8_clean(m->status, sizeof(m->status), s->message);
+	snprintf(m->remedy, sizeof(m->remedy), "%s", gw_cause_info(s->cause)->remedy);
+	m->simulated = s->simulated;
+	m->local = true;
+	for (unsigned i = 0; i < COUNT(quantity); i++) {
+		*host[i] = NAN;
+		gw_snapshot_host(snap, quantity[i], host[i]);
+	}
+}
+
+static void copy_text(char *out, size_t size, const char *text)
+{
+	utf8_clean(out, size, text ? text : "");
+}
+
+static void read_process(struct top_process *p, const struct gw_process *q)
+{
+	p->pid = q->pid;
+	p->start_ticks = q->start_ticks;
+	p->uid = q->uid;
+	p->type = q->type;
+	if (q->memory_absence == GW_HAVE)
+		p->memory_bytes = (double)q->memory_bytes;
+	copy_text(p->user, sizeof(p->user), q->user);
+	copy_text(p->name, sizeof(p->name), q->name);
+	copy_text(p->command, sizeof(p->command), q->command);
+	copy_text(p->where, sizeof(p->where), q->container ? q->container : q->unit);
+	p->run_s = q->run_seconds;
+	if (q->sm_absence == GW_HAVE)
+		p->sm_ratio = q->sm_ratio;
+	if (q->cpu_absence == GW_HAVE)
+		p->cpu_ratio = q->cpu_cores;
+}
+
+/* position: the position in the model of each device of the snapshot; -1: not selected. */
+static int read_processes(struct top_driver *t, struct top_model *m,
+			  const int position[static 256])
+{
+	int err = gw_process_list_take(t->list);
+
+	if (err)
+		return err;
+	m->processes = 0;
+	for (unsigned i = 0; i < gw_process_list_count(t->list); i++) {
+		const struct gw_process *q = gw_process_list_get(t->list, i);
+		struct top_process *p;
+
+		if (q->device >= 256 || position[q->device] < 0)
+			continue;
+		p = top_model_add_process(m);
+		if (!p)
+			return -GW_E_NOMEM;
+		p->gpu = (unsigned)position[q->device];
+		read_process(p, q);
+	}
+	return 0;
+}
+
+/* Returns true if --gpu names the device.  A GPU that it names may be missing for a while. */
+static bool is_selected(const struct cli *c, const struct gw_device *d)
+{
+	for (unsigned i = 0; d && i < c->gpu.count; i++)
+		if (gw_device_matches(d, c->gpu.item[i]) == 1)
+			return true;
+	return d && c->gpu.count == 0;
+}
+
+/* Returns true if the energy counters are due.  The second reading is early, so that a figure
+ * appears soon. */
+static bool energy_is_due(const struct top_driver *t, uint64_t now)
+{
+	return t->energies == 0 ||
+	       now - t->energy_ns >= (t->energies == 1 ? NS_PER_S : ENERGY_NS);
+}
+
+static bool processes_are_due(const struct top_driver *t, uint64_t now, unsigned gpus)
+{
+	const uint64_t step = PROCESSES_NS * (gpus > MANY_GPUS ? 5 : gpus > FEW_GPUS ? 2 : 1);
+
+	return !t->processes_ns || now - t->processes_ns >= step;
+}
+
+static int read_gpus(struct top_driver *t, struct top_model *m, uint64_t now,
+		     int position[static 256])
+{
+	const bool energy = energy_is_due(t, now);
+	struct gw_snapshot *snap = t->c->snap;
+	unsigned n = 0;
+	int err = gw_snapshot_take(snap, GW_TIERS_COMMON | (energy ? GW_TIER_ENERGY : 0));
+
+	for (unsigned i = 0; i < 256; i++)
+		position[i] =
+			!err && is_selected(t->c, gw_snapshot_device(snap, i)) ? (int)n++ : -1;
+	if (!err)
+		err = top_model_set_gpus(m, n);
+	if (err)
+		return err;
+	top_model_add_gap(m, now);
+	for (unsigned i = 0; i < 256; i++) {
+		const struct gw_device *d = gw_snapshot_device(snap, i);
+
+		if (position[i] < 0)
+			continue;
+		read_gpu(&m->gpu[position[i]], d);
+		read_energy(t, &m->gpu[position[i]], d, energy);
+	}
+	read_status(m, snap);
+	if (energy) {
+		t->energy_ns = now;
+		t->energies++;
+	}
+	return 0;
+}
+
+int top_driver_read(struct top_driver *t, struct top_model *m)
+{
+	uint64_t now = clock_mono_ns(t->clock);
+	int position[256], err = read_gpus(t, m, now, position);
+
+	if (!err) {
+		if (processes_are_due(t, now, m->gpus)) {
+			err = read_processes(t, m, position);
+			t->processes_ns = now;
+		}
+		m->read_ns = clock_mono_ns(t->clock);
+	}
+	if (err)
+		snprintf(m->problem, sizeof(m->problem), "%s", gw_strerror(err));
+	return err;
+}
+
+int top_driver_new(struct cli *c, const struct clock *clock, struct top_driver **ret)
+{
+	struct top_driver *t = calloc(1, sizeof(*t));
+	int err = t ? gw_process_list_new(c->ctx, &t->list) : -GW_E_NOMEM;
+
+	if (err) {
+		free(t);
+		return err;
+	}
+	t->c = c;
+	t->clock = clock;
+	(void)gw_process_list_want(t->list, GW_PROCESS_SM);
+	*ret = t;
+	return 0;
+}
+
+void top_driver_free(struct top_driver *t)
+{
+	if (!t)
+		return;
+	gw_process_list_free(t->list);
+	free(t->counter);
+	free(t);
+}
