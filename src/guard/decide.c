@@ -130,7 +130,8 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 		return guard_try_return(g, w, true, false);
 	} else if (resident || (!worker_is_moved(w) && !worker_kept_out(w))) {
 		worker_set_running(g, w);
-		guard_report(g, w, "as found", "it holds %llu MiB",
+		guard_report(g, w, "as found",
+			     g->gpus ? "it holds %llu MiB" : "%llu GPUs can be read",
 			     (unsigned long long)(bytes / MIB));
 	} else {
 		w->intent.residue_bytes = bytes;
