@@ -20,6 +20,14 @@ from ._series import Sensor, Series, sensor_of
 Selectors = Union[None, int, str, Iterable[Union[int, str]]]
 
 WAIT_SECONDS = 10.0  # every known driver covers the end of a window within two seconds
+RECORD_MOST = 2**31 - 1  # readings; size_t has 32 bits on some machines
+
+
+def _wait_ns(seconds: float) -> int:
+    """The timeout of gw_window_wait(): a number that does not fit is no limit."""
+    if seconds != seconds:
+        raise ValueError("a timeout of %r seconds makes no sense" % (seconds,))
+    return int(max(0, seconds) * 1e9) if seconds < 10**9 else 2**64 - 1
 
 
 def _interval(c: Any) -> Optional[Interval]:
@@ -134,8 +142,8 @@ class Window:
     """
 
     def __init__(self, meter: Meter, label: str, record: Union[bool, int] = False) -> None:
-        if record < 0:
-            raise ValueError("a window cannot record %r readings" % (record,))
+        if not 0 <= record <= RECORD_MOST:
+            raise ValueError("a window cannot record %r readings, only 0 to %d" % (record, RECORD_MOST))
         self.label = label
         self._meter = meter
         self._record = record
@@ -183,7 +191,7 @@ class Window:
     # ---- figures
 
     def result(self, timeout: float = WAIT_SECONDS) -> Result:
-        """All figures.  Waits at most timeout seconds for the samples that cover the end; `codes` name
+        """All figures.  Waits at most timeout seconds (math.inf: without a limit) for the samples that cover the end; `codes` name
         what is missing then."""
         if self._result is None and self._pid is not None and self._pid != os.getpid():
             raise GpuwardError("window %r belongs to the parent process" % self.label)
@@ -523,7 +531,7 @@ class Meter:
         lib = _native.library()
         if running.stopped:
             raise GpuwardError("the meter was stopped before the figures were read")
-        result = lib.window_wait(window._handle, int(max(0, timeout) * 1e9))
+        result = lib.window_wait(window._handle, _wait_ns(timeout))
         if result < 0 and result != -_native.E_TIMEOUT:
             lib.check(result, "window %r has no result" % window.label, running.ctx)
         devices: List[Energy] = []

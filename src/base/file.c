@@ -13,11 +13,16 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define PATH_BYTES 4096
+#define PATH_BYTES   4096
+#define FIFO_STEP_MS 20
 
 const char *file_strerror(int e)
 {
-	return e == ETIMEDOUT ? "no program writes to this pipe" : strerror(e);
+	switch (e) {
+	case ETIMEDOUT: return "no program writes to this pipe";
+	case EPIPE: return "no program reads this FIFO; start its reader first";
+	default: return strerror(e);
+	}
 }
 
 int file_failed(char *message, size_t size, const char *path, const char *what)
@@ -113,10 +118,34 @@ static bool is_special(const char *path)
 	return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
+int file_open_special(const char *path)
+{
+	struct stat st;
+	int fd = -1;
+
+	for (int waited = 0;; waited += FIFO_STEP_MS) {
+		/* Without O_NONBLOCK open() waits until a program opens the FIFO for reading.
+		 */
+		fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+		if (fd >= 0 || errno != ENXIO || stat(path, &st) != 0 || !S_ISFIFO(st.st_mode))
+			break;
+		if (waited >= FILE_FIFO_WAIT_MS) {
+			errno = EPIPE;
+			break;
+		}
+		poll(NULL, 0, FIFO_STEP_MS);
+	}
+	if (fd >= 0 && fcntl(fd, F_SETFL, 0) != 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
 static int write_special(const char *path, const char *text, size_t n, char *message,
 			 size_t size)
 {
-	int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY), err = 0;
+	int fd = file_open_special(path), err = 0;
 
 	if (fd < 0 || file_write_all(fd, text, n) != 0)
 		err = file_failed(message, size, path, "written");

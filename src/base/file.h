@@ -27,6 +27,12 @@ int file_possible(const char *path, char *message, size_t size);
 int file_make_directory(const char *dir, char *message, size_t size);
 
 #define FILE_PIPE_WAIT_MS 10000
+#define FILE_FIFO_WAIT_MS 3000
+
+/* Opens a pipe, a terminal or a device for writing. A FIFO that no program reads is given up
+ * after FILE_FIFO_WAIT_MS with EPIPE, instead of blocking. Returns a descriptor, or -1 with
+ * errno. */
+int file_open_special(const char *path);
 
 /* Opens a file that a user named, for reading. A named pipe to which no program writes is given
  * up after FILE_PIPE_WAIT_MS with ETIMEDOUT, instead of blocking. Returns a descriptor, or -1
@@ -46,7 +52,7 @@ int64_t file_changed_by(const char *path);
  * file_replace(). */
 ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size);
 
-/* Works like strerror(), and has its own text for the ETIMEDOUT of file_open(). */
+/* Works like strerror(), and has its own text for the ETIMEDOUT of file_open() and for EPIPE. */
 const char *file_strerror(int e);
 
 /* Reads a line without its newline into out, at most up to the maximum of out (buf_init()).

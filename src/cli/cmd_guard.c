@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "guard/policy.h"
 #include "base/json_doc.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -360,10 +361,13 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 
 		if (i)
 			putchar('\n');
-		for (size_t k = 0; k < json_doc_count(w, "sentences"); k++)
-			term_wrap("", k ? 2 : 0,
-				  json_doc_string(json_doc_at(w, "sentences", k), ""),
-				  term_width());
+		for (size_t k = 0; k < json_doc_count(w, "sentences"); k++) {
+			const char *s = json_doc_string(json_doc_at(w, "sentences", k), "");
+			char clean[4096]; /* users choose reasons and names */
+
+			utf8_clean(clean, sizeof(clean), s ? s : "");
+			term_wrap("", k ? 2 : 0, clean, term_width());
+		}
 	}
 	return EXIT_OK;
 }

@@ -794,16 +794,17 @@ static int open_output(struct log_run *run)
 	struct stat st;
 	/* A device, a pipe or a FIFO is not replaced: the log is written to it. */
 	bool special = g->output && stat(g->output, &st) == 0 && !S_ISREG(st.st_mode);
-	int how = special ? 0 : g->append ? O_APPEND : g->force ? O_TRUNC : O_EXCL;
+	int how = g->append ? O_APPEND : g->force ? O_TRUNC : O_EXCL;
 
 	run->fd = STDOUT_FILENO;
 	run->name = "the output";
 	if (!g->output || strcmp(g->output, "-") == 0)
 		return EXIT_OK;
 	run->name = g->output;
-	run->fd = open(g->output,
-		       (g->append && !special ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC | how,
-		       0666);
+	run->fd = special ? file_open_special(g->output)
+			  : open(g->output,
+				 (g->append ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC | how,
+				 0666);
 	run->own_fd = run->fd >= 0;
 	if (run->fd >= 0)
 		return EXIT_OK;
@@ -811,7 +812,7 @@ static int open_output(struct log_run *run)
 		cli_error("%s already exists; --append adds to it, --force replaces it",
 			  g->output);
 	else
-		cli_error("cannot open %s: %s", g->output, strerror(errno));
+		cli_error("cannot open %s: %s", g->output, file_strerror(errno));
 	return EXIT_FAILED;
 }
 

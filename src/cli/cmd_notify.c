@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/json_doc.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <math.h>
@@ -101,8 +102,12 @@ static void contender_text(struct notifier *n, const char *uuid, char *out, size
 		most = bytes;
 		best = json_doc_string(p, "name");
 	}
-	if (best && *best)
-		snprintf(out, size, " for %.60s", best);
+	if (best && *best) {
+		char name[61];
+
+		utf8_clean(name, sizeof(name), best);
+		snprintf(out, size, " for %s", name);
+	}
 }
 
 /* One decision that people want to see; copied, because later requests replace the reply. */
@@ -139,15 +144,15 @@ static bool read_news(const struct json_doc *d, struct news *ret)
 
 		ret->contention |= reason && strcmp(reason, "contention") == 0;
 	}
-	snprintf(ret->worker, sizeof(ret->worker), "%s", worker);
-	snprintf(ret->uuid, sizeof(ret->uuid), "%s", uuid ? uuid : "");
-	snprintf(ret->detail, sizeof(ret->detail), "%s", evidence ? evidence : "");
+	utf8_clean(ret->worker, sizeof(ret->worker), worker);
+	utf8_clean(ret->uuid, sizeof(ret->uuid), uuid ? uuid : "");
+	utf8_clean(ret->detail, sizeof(ret->detail), evidence ? evidence : "");
 	return true;
 }
 
 static int show_news(struct notifier *n, const struct news *w)
 {
-	char title[200], body[400], bytes[16], who[80] = "", time[24], button[64];
+	char title[200], body[500], bytes[16], who[80] = "", time[24], button[64];
 
 	if (w->contention && *w->uuid && w->what != NEWS_BACK)
 		contender_text(n, w->uuid, who, sizeof(who));
@@ -184,6 +189,19 @@ static int show_news(struct notifier *n, const struct news *w)
 										 : button);
 }
 
+/* Returns true if the service has numbered its decisions from the beginning again, because it
+ * was started with another state folder. */
+static bool numbers_restarted(const struct notifier *n, size_t decisions)
+{
+	int64_t id, latest = 0;
+
+	for (size_t i = 0; i < decisions; i++)
+		if (json_doc_integer(json_doc_at(n->remote.reply, "decisions", i), "id", &id) &&
+		    id > latest)
+			latest = id;
+	return latest > 0 && latest < n->last;
+}
+
 /* Fetches the decisions and shows the new ones.  At the start only remembers the latest.
  * Returns false if a connection is lost. */
 static bool fetch_news(struct notifier *n)
@@ -202,6 +220,8 @@ static bool fetch_news(struct notifier *n)
 		return true;
 	}
 	all = json_doc_count(n->remote.reply, "decisions");
+	if (numbers_restarted(n, all))
+		n->last = 0;
 	news = calloc(all + 1, sizeof(*news));
 	for (size_t i = 0; news && i < all; i++) {
 		const struct json_doc *d = json_doc_at(n->remote.reply, "decisions", i);
@@ -224,7 +244,7 @@ static bool fetch_news(struct notifier *n)
 static void hold_worker(void *arg, const char *worker)
 {
 	struct notifier *n = arg;
-	char message[400], title[200], time[24];
+	char message[400], clean[400], title[200], time[24];
 	struct buf path, body;
 	struct json j;
 
@@ -253,11 +273,12 @@ static void hold_worker(void *arg, const char *worker)
 	else
 		snprintf(title, sizeof(title), "%s stays off the GPU for %s", worker,
 			 span_text(n->hold_ns, time));
+	utf8_clean(clean, sizeof(clean), message);
 	if (!n->quiet)
-		printf("%s%s%s\n", title, *message ? ": " : "", message);
+		printf("%s%s%s\n", title, *clean ? ": " : "", clean);
 	fflush(stdout);
 	(void)desktop_show(n->desktop, worker, title,
-			   *message ? message : "To end that: gpuward guard release", NULL);
+			   *clean ? clean : "To end that: gpuward guard release", NULL);
 }
 
 /* ---- connections ---- */

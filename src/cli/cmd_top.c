@@ -387,7 +387,7 @@ static int show(struct top *t)
 	int err;
 
 	stop_catch(); /* before the screen, so that Ctrl-C restores the terminal */
-	err = top_terminal_begin(term_color(), message, sizeof(message));
+	err = top_terminal_begin(term_color(), &t->canvas.utf8, message, sizeof(message));
 	if (err)
 		return cli_fail("%s", message);
 	err = top_reader_start(&o, &t->reader);
@@ -409,7 +409,6 @@ static int top_run(struct cli *c)
 	t.c = c;
 	top_model_init(&t.model);
 	t.ui.order = (struct top_order){ .column = TOP_SM, .gpu = -1 };
-	t.canvas.utf8 = term_utf8();
 	if (!g->interval_ns)
 		g->interval_ns = INTERVAL_NS;
 	if (g->interval_ns < 100 * NS_PER_MS || g->interval_ns > 3600 * NS_PER_S)

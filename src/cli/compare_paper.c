@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Adds text with the characters escaped that are special to LaTeX.  The micro sign needs a
@@ -392,11 +393,11 @@ void compare_sentences(const struct compare_view *v, struct buf *out)
 	const struct comparison *c = v->c;
 	struct compare_view own = *v;
 	struct buf text;
-	char clean[16384];
+	char *clean;
 	bool simulated = false;
 
 	own.no_power_sd = true;
-	buf_init(&text, sizeof(clean) - 1);
+	buf_init(&text, out->max);
 	for (size_t i = 0; i < c->nrows; i++)
 		simulated |= c->rows[i].simulated;
 	if (simulated)
@@ -407,11 +408,14 @@ void compare_sentences(const struct compare_view *v, struct buf *out)
 			add_row(&text, &own, &c->rows[i]);
 	for (size_t i = 0; i < c->nrows; i++)
 		add_codes(&text, &c->rows[i]);
-	if (text.err) {
-		out->err = text.err;
+	clean = text.err ? NULL : malloc(text.len + 1);
+	if (clean) {
+		utf8_clean(clean, text.len + 1, text.p);
+		buf_adds(out, clean);
+		buf_addc(out, '\n');
 	} else {
-		utf8_clean(clean, sizeof(clean), text.p);
-		buf_addf(out, "%s\n", clean);
+		out->err = text.err ? text.err : -GW_E_NOMEM;
 	}
+	free(clean);
 	buf_done(&text);
 }

@@ -33,7 +33,9 @@ static int read_rate(const char *given, const char *option, const char *variable
 		return given ? cli_usage("%s takes a number such as %s, not ''", name, example)
 			     : EXIT_OK;
 	v = number_parse(text, &end);
-	if (end == text || *end || !(v >= 0 && v <= RATE_MOST))
+	/* strtod() also reads hexadecimal, "nan" and blanks. */
+	if (end == text || *end || text[strspn(text, "0123456789.eE+-")] ||
+	    !(v >= 0 && v <= RATE_MOST))
 		return cli_usage("%s takes a number such as %s, not '%s'", name, example, text);
 	*ret = v;
 	return EXIT_OK;

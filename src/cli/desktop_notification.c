@@ -1,6 +1,7 @@
 #include "desktop_notification.h"
 
 #include "base/buf.h"
+#include "base/utf8.h"
 #include "daemon/bus_message.h"
 
 #include <gpuward.h>
@@ -178,21 +179,13 @@ const char *desktop_refusal(const struct desktop *d)
 
 /* ---- showing ---- */
 
-/* Copies a text without control characters and without what may be markup: names of processes
- * are foreign text. */
+/* Copies a text without control characters, without invalid UTF-8, for which the bus would close
+ * the connection, and without what may be markup: names of processes are foreign text. */
 static void copy_plain(char *out, size_t size, const char *text)
 {
-	size_t n = 0;
-
-	for (; *text && n + 1 < size; text++)
-		out[n++] = (unsigned char)*text < ' ' || *text == 0x7f || strchr("<>&", *text)
-				   ? '_'
-				   : *text;
-	while (n && *text && ((unsigned char)out[n - 1] & 0xc0) == 0x80)
-		n--; /* do not cut inside a character */
-	if (n && *text && (unsigned char)out[n - 1] >= 0xc0)
-		n--;
-	out[n] = '\0';
+	utf8_clean(out, size, text);
+	for (; (out = strpbrk(out, "<>&")); out++)
+		*out = '_';
 }
 
 static uint32_t latest_id(const struct desktop *d, const char *tag)

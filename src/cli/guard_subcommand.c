@@ -4,6 +4,7 @@
 #include "cli.h"
 #include "base/json.h"
 #include "base/json_doc.h"
+#include "base/utf8.h"
 #include "guard/policy.h"
 #include "output.h"
 
@@ -200,7 +201,7 @@ int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, u
 void guard_mode_print_set(const struct json_doc *reply)
 {
 	const char *mode = json_doc_string(reply, "mode_set.mode");
-	char text[700];
+	char text[700], clean[700];
 
 	if (!mode)
 		return;
@@ -210,7 +211,8 @@ void guard_mode_print_set(const struct json_doc *reply)
 		 mode, json_doc_string(reply, "mode_set.set_by"),
 		 json_doc_string(reply, "mode_set.time_utc"),
 		 json_doc_string(reply, "mode_configured"));
-	term_wrap("", 0, text, term_table_width());
+	utf8_clean(clean, sizeof(clean), text); /* users choose the reason */
+	term_wrap("", 0, clean, term_table_width());
 }
 
 /* Says what the mode in force means for workers. */

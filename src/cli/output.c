@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,13 +27,34 @@ int output_print(const char *text, size_t n)
 	return cli_fail("cannot write the output: %s", strerror(errno));
 }
 
+/* Lets signals end the program while it writes to a FIFO, because the reader may never continue;
+ * `measure` blocks them until its result is written. */
+static void unblock_stop_signals(sigset_t *ret_before)
+{
+	sigset_t stop;
+
+	sigemptyset(&stop);
+	sigaddset(&stop, SIGINT);
+	sigaddset(&stop, SIGQUIT);
+	sigaddset(&stop, SIGTERM);
+	sigaddset(&stop, SIGHUP);
+	pthread_sigmask(SIG_UNBLOCK, &stop, ret_before);
+}
+
 int output_save(const char *path, const char *text, size_t n, bool quiet)
 {
 	char message[512];
-	struct stat st;
+	struct stat st = { .st_mode = 0 };
 	bool there = stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
+	sigset_t before;
+	int err;
 
-	if (file_replace(path, text, n, message, sizeof(message)) != 0)
+	if (S_ISFIFO(st.st_mode))
+		unblock_stop_signals(&before);
+	err = file_replace(path, text, n, message, sizeof(message));
+	if (S_ISFIFO(st.st_mode))
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (err)
 		return cli_fail("%s", message);
 	if (there && !quiet)
 		fprintf(stderr, "gpuward: replaced %s\n", path);

@@ -43,7 +43,7 @@ struct result_series {
 
 /* The sensor, and the source of the power readings. */
 struct result_sensor {
-	const char *origin; /* "assumed", "learned", ... */
+	const char *origin; /* "assumed", "passive" or "active" */
 	const char *source; /* "ring", "instant" or "average"; NULL: no source, or unknown */
 	double period_s, window_s, lag_s; /* of the source */
 	double tick_s;                    /* of the counter */

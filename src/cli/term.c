@@ -291,6 +291,7 @@ static void catch_signals(int flags)
 
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
+	sigaction(SIGQUIT, &act, NULL); /* the terminal must be restored for it, too */
 }
 
 void stop_catch(void)

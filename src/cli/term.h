@@ -58,7 +58,7 @@ void term_row(unsigned indent, const char *title, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* A screen that is redrawn.  It uses the terminal's alternate screen, so the earlier content
- * comes back afterwards.  It shows as many lines as fit.  Ctrl-C and SIGTERM end it
+ * comes back afterwards.  It shows as many lines as fit.  Ctrl-C, SIGTERM and SIGQUIT end it
  * (stop_requested()); the last frame is then printed again.  screen_begin() returns false if
  * standard output is not a suitable terminal. */
 bool screen_begin(void);
@@ -83,7 +83,7 @@ void progress_clear(void);
 /* Writes "[#####.....]" of `width` columns (at most 60) for a share from 0 to 1. */
 void progress_bar(char out[static 64], unsigned width, double share);
 
-/* Catches Ctrl-C and SIGTERM, for commands that run for a while.  The first signal sets a flag,
+/* Catches Ctrl-C, SIGTERM and SIGQUIT, for commands that run for a while.  The first signal sets a flag,
  * and calls that wait return early (EINTR).  A second signal ends the program immediately. */
 void stop_catch(void);
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
 
 int canvas_resize(struct canvas *c, unsigned rows, unsigned columns)
 {
@@ -56,27 +57,23 @@ static unsigned next_character(const struct canvas *c, const char **text, uint32
 		return 1;
 	}
 	while (**text) {
-		size_t n = utf8_length(*text), width;
-		char one[8];
+		size_t n = utf8_length(*text);
+		int width;
 
 		*ret_code = n ? utf8_decode(*text, n) : '?';
-		n = n ? n : 1;
-		snprintf(one, sizeof(one), "%.*s", (int)n, *text);
-		width = utf8_columns(one);
-		*text += n;
-		if (is_harmful(*ret_code)) {
+		*text += n ? n : 1;
+		/* The library for the terminal asks the same function: with another answer here,
+		 * it would continue a long text in the next row. */
+		width = *ret_code < 0x80 ? 1 : c->utf8 ? wcwidth((wchar_t)*ret_code) : -1;
+		/* Left out: a combining mark, because the base character is enough; the degree
+		 * sign, because "C" is enough. */
+		if (!is_harmful(*ret_code) && (width == 0 || (*ret_code == 0xB0 && !c->utf8)))
+			continue;
+		if (is_harmful(*ret_code) || width < 0) {
 			*ret_code = '?';
 			return 1;
 		}
-		if (width == 0) /* a combining mark; the base character is enough */
-			continue;
-		if (*ret_code < 0x80 || c->utf8)
-			return (unsigned)width;
-		/* the degree sign is left out, because "C" is enough */
-		if (*ret_code == 0xB0)
-			continue;
-		*ret_code = '?';
-		return 1;
+		return (unsigned)width;
 	}
 	return 0;
 }

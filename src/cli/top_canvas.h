@@ -36,7 +36,7 @@ struct canvas_cell {
 
 struct canvas {
 	unsigned rows, columns;
-	bool utf8;
+	bool utf8; /* the locale (LC_CTYPE) of the process has this encoding */
 	unsigned cap;
 	struct canvas_cell *cell;
 };

@@ -1,5 +1,7 @@
 #include "top_terminal.h"
 
+#include "term.h"
+
 #include "base/array.h"
 
 #include <gpuward.h>
@@ -16,8 +18,11 @@
 #include <curses.h>
 
 #include <dlfcn.h>
+#include <langinfo.h>
 #include <locale.h>
 #include <wchar.h>
+
+#define SIZE_MOST 1000 /* rows and columns */
 
 /* The functions of the library that are used here. */
 /* clang-format off */
@@ -119,13 +124,34 @@ static const struct {
 	[CANVAS_TEMPERATURE] = { COLOR_MAGENTA, A_NORMAL, A_NORMAL },
 };
 
-int top_terminal_begin(bool color, char *message, size_t size)
+/* Sets the encoding in which the library writes characters. Returns true if it is UTF-8. A
+ * locale that the user chose may not be installed. */
+static bool set_encoding(void)
+{
+	if (!setlocale(LC_CTYPE, "") && (!term_utf8() || !setlocale(LC_CTYPE, "C.UTF-8")))
+		setlocale(LC_CTYPE, "C");
+	return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+}
+
+/* The library believes these variables more than the terminal, and newterm() fails if they are
+ * too large. */
+static void drop_absurd_size(void)
+{
+	static const char *const names[] = { "COLUMNS", "LINES" };
+
+	for (size_t i = 0; i < COUNT(names); i++)
+		if (getenv(names[i]) && strtoul(getenv(names[i]), NULL, 10) > SIZE_MOST)
+			unsetenv(names[i]);
+}
+
+int top_terminal_begin(bool color, bool *ret_utf8, char *message, size_t size)
 {
 	int err = load_curses(message, size);
 
 	if (err)
 		return err;
-	setlocale(LC_CTYPE, ""); /* the library writes characters in this encoding */
+	*ret_utf8 = set_encoding();
+	drop_absurd_size();
 	terminal.screen = curses.newterm(NULL, stdout, stdin);
 	if (!terminal.screen) {
 		const char *kind = getenv("TERM");
@@ -269,9 +295,10 @@ int top_terminal_key(void)
 
 #else
 
-int top_terminal_begin(bool color, char *message, size_t size)
+int top_terminal_begin(bool color, bool *ret_utf8, char *message, size_t size)
 {
 	(void)color;
+	*ret_utf8 = false;
 	snprintf(message, size,
 		 "this gpuward was built without top, because curses.h was missing (Debian: "
 		 "libncurses-dev); use gpuward snapshot -w");

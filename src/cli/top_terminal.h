@@ -26,9 +26,10 @@ enum top_key {
 	TOP_KEY_OTHER
 };
 
-/* Starts the screen.  color: use colours.  Returns 0, or -GW_E_NOSUPPORT or -GW_E_STATE with a
+/* Starts the screen and sets the locale.  color: use colours.  *ret_utf8: the terminal gets UTF-8
+ * (struct canvas).  Returns 0, or -GW_E_NOSUPPORT or -GW_E_STATE with a
  * sentence in message. */
-int top_terminal_begin(bool color, char *message, size_t size);
+int top_terminal_begin(bool color, bool *ret_utf8, char *message, size_t size);
 void top_terminal_end(void);
 
 void top_terminal_size(unsigned *ret_rows, unsigned *ret_columns);

@@ -154,6 +154,30 @@ static int games_add(struct games *g, const struct guard_view_game *game, uint64
 	return err;
 }
 
+/* Replaces the registration in slot i. If that fails, the earlier one stays. */
+static int games_renew(struct games *g, unsigned i, const struct guard_view_game *game,
+		       uint64_t start_ticks)
+{
+	const struct guard_view_game earlier = g->game[i];
+	const struct watched watched = g->watched[i];
+	int err;
+
+	g->watched[i] = (struct watched){ .games = g, .fd = -1 };
+	err = games_watch(g, i, game->pid, start_ticks, game->until_ns != UINT64_MAX);
+	if (err) {
+		games_clear(g, i);
+		g->watched[i] = watched;
+		g->game[i] = earlier;
+		return err;
+	}
+	if (watched.source)
+		loop_remove(watched.source);
+	if (watched.fd >= 0)
+		close(watched.fd);
+	g->game[i] = *game;
+	return 0;
+}
+
 int games_begin(struct games *g, int64_t pid, uint64_t start_ticks, uint64_t ttl_ns,
 		int64_t uid, const char *who, uint64_t now_ns, bool *ret_kept)
 {
@@ -164,19 +188,18 @@ int games_begin(struct games *g, int64_t pid, uint64_t start_ticks, uint64_t ttl
 		.until_ns = ttl_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + ttl_ns,
 	};
 	int known = games_slot(g, pid), err;
-	unsigned at;
+	unsigned at = (unsigned)known;
 
 	if (pid <= 0)
 		return -GW_E_ARG;
 	snprintf(game.who, sizeof(game.who), "%s", who);
-	if (known >= 0)
-		games_remove(g, (unsigned)known);
-	err = games_add(g, &game, start_ticks, &at);
-	if (!err)
-		*ret_kept = games_save(g, at, start_ticks);
-	if (!err || known >= 0)
-		games_notify(g);
-	return err;
+	err = known >= 0 ? games_renew(g, at, &game, start_ticks)
+			 : games_add(g, &game, start_ticks, &at);
+	if (err)
+		return err;
+	*ret_kept = games_save(g, at, start_ticks);
+	games_notify(g);
+	return 0;
 }
 
 int games_end(struct games *g, int64_t pid, int64_t uid)

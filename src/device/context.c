@@ -450,9 +450,7 @@ void context_number_cuda(struct gw_ctx *ctx)
 		cuda_visible_resolve(getenv("CUDA_VISIBLE_DEVICES"),
 				     getenv("CUDA_DEVICE_ORDER"), gpu, n);
 	for (size_t i = 0; i < n; i++)
-		of[i]->cuda_ordinal = gpu[i].ordinal == -1   ? GW_CUDA_NOT_VISIBLE
-				      : gpu[i].ordinal == -2 ? -1
-							     : gpu[i].ordinal;
+		of[i]->cuda_ordinal = gpu[i].ordinal;
 }
 
 int context_refresh(struct gw_ctx *ctx)

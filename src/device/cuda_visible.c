@@ -5,9 +5,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#define HIDDEN  -1
-#define UNKNOWN -2
-
 #define NO_GPU      SIZE_MAX       /* the entry names no GPU */
 #define UNKNOWN_GPU (SIZE_MAX - 1) /* the entry names a GPU, but it is unknown which one */
 
@@ -127,7 +124,7 @@ static void set_all(struct cuda_visible_gpu *gpu, size_t n, int ordinal)
 static void resolve_all(struct cuda_visible_gpu *gpu, size_t n, bool known)
 {
 	for (size_t i = 0; i < n; i++)
-		gpu[i].ordinal = known ? (int)i : UNKNOWN;
+		gpu[i].ordinal = known ? (int)i : CUDA_VISIBLE_UNKNOWN;
 }
 
 void cuda_visible_resolve(const char *list, const char *order, struct cuda_visible_gpu *gpu,
@@ -141,7 +138,7 @@ void cuda_visible_resolve(const char *list, const char *order, struct cuda_visib
 		resolve_all(gpu, n, known);
 		return;
 	}
-	set_all(gpu, n, HIDDEN);
+	set_all(gpu, n, CUDA_VISIBLE_HIDDEN);
 	while (next_entry(&list, &e)) {
 		size_t i = find_gpu(e, gpu, n, known);
 
@@ -149,17 +146,17 @@ void cuda_visible_resolve(const char *list, const char *order, struct cuda_visib
 			break;
 		if (i == UNKNOWN_GPU) {
 			unknown = true;
-		} else if (gpu[i].ordinal == HIDDEN) {
+		} else if (gpu[i].ordinal == CUDA_VISIBLE_HIDDEN) {
 			gpu[i].ordinal = ordinal;
 		} else if (!cuda_starts(e, "MIG-")) {
 			/* A GPU that is listed twice makes the whole list invalid. Several
 			 * instances of one GPU may be listed. */
-			set_all(gpu, n, HIDDEN);
+			set_all(gpu, n, CUDA_VISIBLE_HIDDEN);
 			return;
 		}
 		ordinal++;
 	}
 	for (size_t i = 0; i < n && unknown; i++)
-		if (gpu[i].ordinal == HIDDEN)
-			gpu[i].ordinal = UNKNOWN;
+		if (gpu[i].ordinal == CUDA_VISIBLE_HIDDEN)
+			gpu[i].ordinal = CUDA_VISIBLE_UNKNOWN;
 }

@@ -2,14 +2,20 @@
 #ifndef GW_DEVICE_CUDA_VISIBLE_H
 #define GW_DEVICE_CUDA_VISIBLE_H
 
+#include <gpuward.h>
+
 #include <stddef.h>
+
+/* Values of cuda_visible_gpu.ordinal and gw_device.cuda_ordinal for a GPU without a number. */
+#define CUDA_VISIBLE_HIDDEN  GW_CUDA_NOT_VISIBLE
+#define CUDA_VISIBLE_UNKNOWN (-1)
 
 /* One GPU as CUDA enumerates it, in the driver's (PCI bus) order. */
 struct cuda_visible_gpu {
 	const char *uuid; /* "GPU-..."; NULL: unknown */
 	const char *name; /* model name; if the models differ, CUDA may use another order */
 	const char *const *mig; /* UUIDs of its instances, NULL-terminated, or NULL */
-	int ordinal;            /* result: CUDA ordinal; -1: not visible, -2: unknown */
+	int ordinal; /* result: CUDA ordinal, or CUDA_VISIBLE_HIDDEN or CUDA_VISIBLE_UNKNOWN */
 };
 
 /* Fills in the ordinals of n GPUs.
@@ -22,7 +28,7 @@ struct cuda_visible_gpu {
  *
  * order is the value of CUDA_DEVICE_ORDER. Indices follow the driver's order only if order is
  * "PCI_BUS_ID" or all GPUs have the same name. Otherwise the meaning of an index is unknown,
- * and the GPUs concerned get -2. */
+ * and the GPUs concerned get CUDA_VISIBLE_UNKNOWN. */
 void cuda_visible_resolve(const char *list, const char *order, struct cuda_visible_gpu *gpu,
 			  size_t n);
 

@@ -380,8 +380,9 @@ int gw_process_list_take(struct gw_process_list *list)
 	err = context_refresh(ctx);
 	if (!err) {
 		context_each(ctx, list_slot, list->want, use_since_us(&t));
-		/* read the clock again, because the calls may have taken long */
+		/* read the clocks again, because the calls may have taken long */
 		t.mono_ns = clock_mono_ns(ctx->clock);
+		t.wall_ns = clock_wall_ns(ctx->clock);
 		(void)proc_began_ns(t.root, 0, &t.boot_ns);
 		err = collect_entries(list, &t);
 	}

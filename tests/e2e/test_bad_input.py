@@ -3,11 +3,12 @@ import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 
 import pytest
 
-from support import BUILD, FAILED, NO_GPU, OK, PROGRAM, SIMULATOR, USAGE, document, environment, gpuward
+from support import BUILD, FAILED, NO_GPU, OK, PROGRAM, SIMULATOR, TIMEOUT, USAGE, document, environment, gpuward, wait
 from synthetic import result, save
 
 
@@ -331,6 +332,8 @@ def test_an_output_that_is_no_regular_file_is_written_to(tmp_path):
         os.mkfifo(fifo)
         reader = subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE)
         assert run(fifo).returncode == OK and len(reader.communicate(timeout=60)[0]) > 50, name
+        done = run(fifo)
+        assert done.returncode == FAILED and f"{fifo}" in done.stderr and "no program reads this FIFO" in done.stderr, name
         file = tmp_path / f"{name}.out"
         assert "replaced" not in run(file).stderr
         done = run(file)
@@ -339,3 +342,26 @@ def test_an_output_that_is_no_regular_file_is_written_to(tmp_path):
         else:
             assert done.returncode == OK and f"gpuward: replaced {file}\n" in done.stderr, (name, done.stderr)
             assert "replaced" not in run(file, "--quiet").stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_a_signal_ends_a_measurement_that_waits_for_the_reader_of_a_fifo(tmp_path, number):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    while True:  # a full FIFO: the result cannot be written
+        try:
+            os.write(writer, bytes(4096))
+        except BlockingIOError:
+            break
+    argv = [str(PROGRAM), "measure", "--simulate=demo", "-o", str(fifo), "--", "true"]
+    with subprocess.Popen(argv, env=environment(), stderr=subprocess.PIPE) as child:
+        def waits():
+            return any(os.path.realpath(f"/proc/{child.pid}/fd/{n}") == str(fifo.resolve())
+                       for n in os.listdir(f"/proc/{child.pid}/fd"))
+        wait(waits, "the result is being written")
+        child.send_signal(number)
+        assert child.wait(TIMEOUT) == -number
+    os.close(reader)
+    os.close(writer)

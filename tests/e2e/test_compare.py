@@ -549,6 +549,9 @@ def test_sentence_says_what_a_paper_must_say(tmp_path):
     out = compare(*once, "--format=sentence").stdout
     assert "with one run each, the variation between runs is unknown" in out
     assert "Runs of b are suspect: throttle-power." in out
+    many = [save(tmp_path, f"many-{i}.json", result(f"label-{i}", power=300 + i)) for i in range(120)]
+    out = compare(*many, "--format=sentence").stdout
+    assert len(out) > 16384 and "label-119" in out and out.count("\n") == 1
     made_up = save(tmp_path, "sim.json", result("sim", simulated=True))
     assert compare(made_up, "--format=sentence").stdout.startswith("SIMULATED, do not publish: ")
 

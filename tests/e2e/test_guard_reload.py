@@ -236,6 +236,9 @@ def test_a_mode_set_at_run_time_outlives_reload_and_kill_and_returns_to_the_conf
             said = " ".join(said.stdout.split())
             assert "set to enforce at run time by token: tonight at 20" in said
             assert "the configuration says observe" in said and "guard mode config" in said
+        s.guard("mode", "enforce", "--reason", "red \x1b[31m\x9b")
+        for said in (s.guard("status"), s.guard("mode"), s.guard("explain", "ollama")):
+            assert "red ?[31m?" in " ".join(said.stdout.split()) and "\x1b" not in said.stdout, said.stdout
         assert "mode observe" in s.guard("mode", "config").stdout
         s.restart()
         s.settled()

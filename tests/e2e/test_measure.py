@@ -289,6 +289,8 @@ def test_energy_has_a_cost_only_where_one_is_configured(measure, load, tmp_path)
 @pytest.mark.parametrize("words, env, said", [
     (["--price-per-kwh=cheap"], {}, "--price-per-kwh takes a number such as 0.31, not 'cheap'"),
     (["--price-per-kwh=-1"], {}, "--price-per-kwh takes a number such as 0.31, not '-1'"),
+    (["--price-per-kwh=0x10"], {}, "--price-per-kwh takes a number such as 0.31, not '0x10'"),
+    (["--price-per-kwh= 5"], {}, "--price-per-kwh takes a number such as 0.31, not ' 5'"),
     (["--gco2-per-kwh=nan"], {}, "--gco2-per-kwh takes a number such as 380, not 'nan'"),
     (["--price-currency=EUR"], {}, "--price-currency needs --price-per-kwh"),
     (["--price-per-kwh=1", "--price-currency=" + 17 * "x"], {}, "--price-currency takes a word of at most 16 bytes"),

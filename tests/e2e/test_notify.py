@@ -109,7 +109,7 @@ class FakeService(http.server.ThreadingHTTPServer):
         self.token_file = str(tmp_path / "token")
         (tmp_path / "token").write_text("token-of-the-fake-service\n")
         (tmp_path / "token").chmod(0o600)
-        self.asked, self.decisions, self.stream = [], [], None
+        self.asked, self.decisions, self.processes, self.stream = [], [], [], None
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def fetches(self):
@@ -142,7 +142,7 @@ class FakeHandler(http.server.BaseHTTPRequestHandler):
             self.reply("text/event-stream")
             self.server.stream = self.wfile
             threading.Event().wait()  # the thread ends with the tests
-        self.reply("application/json", json.dumps({"decisions": self.server.decisions}).encode())
+        self.reply("application/json", json.dumps({"decisions": self.server.decisions, "processes": self.server.processes}).encode())
         self.close_connection = True
 
     def do_POST(self):
@@ -188,6 +188,29 @@ def test_each_worker_has_its_own_time_and_only_a_message_is_news(tmp_path):
         desktop.press(desktop.wait("w1 left")[0])
         support.wait(lambda: ("POST", "/api/v1/guard/workers/w1/hold") in s.asked, "the button, after the comment was read")
         assert s.fetches() == 3
+
+
+def test_foreign_text_is_cleaned_and_numbers_that_begin_again_are_news(tmp_path):
+    """A name that is cut inside a character is no UTF-8, and the bus closes the connection for that."""
+    def left(number, worker):
+        return {"id": number, "worker": worker, "uuid": "GPU-1", "from": "verify", "to": "evicted", "result": "freed",
+                "dry_run": False, "mask": ["contention"], "freed_bytes": 1 << 30, "freed_seconds": 1}
+    with FakeService(tmp_path) as s, logind.Bus(tmp_path) as bus, Desktop(bus) as desktop:
+        with Notifier(s, bus) as n:
+            support.wait(lambda: s.fetches() == 2 and s.stream, "the stream and what happened before it")
+            s.processes = [{"class": "contender", "memory_bytes": 5, "name": "x" + "é" * 60}]
+            s.decisions = [left(50, "first")]
+            s.write("data: {}\n\n")
+            assert desktop.wait("first left")[2] == "first left the GPU for x" + "é" * 29
+            s.processes = [{"class": "contender", "memory_bytes": 5, "name": "a\x1b[31m<b>\x07"}]
+            s.decisions = [left(1, "second\x1b]0;t\x07")]  # a service with an empty state folder
+            s.write("data: {}\n\n")
+            assert desktop.wait("second")[2] == "second?]0;t? left the GPU for a?[31m_b_?"
+            s.decisions.append(left(2, "third"))
+            s.write("data: {}\n\n")
+            desktop.wait("third left")
+        assert len(desktop.shown) == 3
+    assert "second?]0;t? left the GPU for a?[31m<b>?: 1.0 GiB" in n.said and "\x1b" not in n.said
 
 
 def test_it_connects_again_after_the_service_was_killed_and_says_what_a_dry_run_would_do(world, worker, tmp_path):

@@ -87,6 +87,11 @@ with m.window("plain") as w:
 refused(lambda: w.series)
 refused(lambda: m.window("late", record=True).series)
 refused(lambda: m.window("odd", record=-1))
+refused(lambda: m.window("large", record=2**64 + 3))
+refused(lambda: w.result(timeout=float("nan")))
+with m.window("waits") as endless:
+    pass
+said.append(endless.result(timeout=float("inf")).validity != "no-result")
 with m.window("fork", record=True) as w:
     pid = os.fork()
     if pid == 0:
@@ -106,6 +111,8 @@ refused(lambda: gpuward.take_baseline(kind="warm"))
 print(json.dumps(said))
 """, sim="two-gpus")
     assert "record=True" in got[0] and "has not begun" in got[1] and "-1 readings" in got[2]
+    assert "18446744073709551619 readings, only 0 to" in got[3] and "nan seconds" in got[4] and got[5]
+    got[3:6] = []
     assert got[3:6] == [0, 2, []]
     assert got[6] == [[], None, "no-result"]
     assert 'no GPU matches "0"' in got[7] and "no-context" in got[8]

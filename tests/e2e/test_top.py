@@ -30,7 +30,7 @@ class Screen:
         self.socket = path / f"tmux-{next(number)}"
         words = " ".join(f"'{w}'" for w in ("top", *map(str, args)))
         script = path / f"run-{next(number)}"
-        script.write_text(f"export TERM={kind}\n'{PROGRAM}' {words}\necho exit $?\nread wait\n")
+        script.write_text(f"trap : QUIT\nexport TERM={kind}\n'{PROGRAM}' {words}\necho exit $?\nread wait\n")
         self.env = environment(HOME=path, **env)
         self.tmux("-f", "/dev/null", "new-session", "-d", "-x", columns, "-y", rows, f"sh '{script}'", ";",
                   "set", "status", "off", ";", "set", "window-size", "manual")
@@ -207,6 +207,32 @@ def test_names_of_others_do_not_reach_the_terminal_as_commands(tmp_path, scenari
     with Screen(tmp_path, 100, 24, evil) as top:
         assert "red ?[31m? and ? over" in top.until("a?]0;title??2J")
         assert top.tmux("display-message", "-p", "#{pane_title}").strip() != "title"
+
+
+def test_wide_characters_stay_in_the_row_of_their_process(tmp_path, world):
+    """When only the row of the wide command is written again, the row below it must stay as it is."""
+    with Process(world, ["/bin/sleep", "997"]) as above, Process(world, ["⚡" * 80, "998"], executable="/bin/sleep") as wide, \
+            Process(world, ["/bin/sleep", "999"]) as below:
+        for n, process in enumerate((below, wide, above)):
+            world.hold(process.pid, (n + 1) * GIB)
+        with Screen(tmp_path, 100, 24, f"--simulate={world.scenario}", "--sort=MEMORY") as top:
+            top.until(*(str(p.pid) for p in (above, wide, below)))
+            top.keys("Down", "k").until(f"(pid {wide.pid}) with SIGTERM?")
+            shown = top.keys("n").until("nothing was ended").splitlines()
+            row = next(i for i, line in enumerate(shown) if str(wide.pid) in line)
+            assert "⚡⚡⚡" in shown[row] and str(below.pid) in shown[row + 1] and "sleep 999" in shown[row + 1], "\n".join(shown)
+
+
+def test_a_locale_that_is_not_installed_still_draws_bars_and_graphs(tmp_path):
+    for name, drawn in (("xx_XX.UTF-8", "█"), ("xx_XX", "#")):
+        with Screen(tmp_path, 100, 30, "--simulate=demo", LC_ALL=name) as top:
+            top.until("GPU 0", drawn)
+
+
+def test_a_quit_signal_and_an_absurd_size_leave_a_usable_terminal(tmp_path):
+    with Screen(tmp_path, 100, 24, "--simulate", COLUMNS=100000, LINES=100000) as top:
+        top.until("GPU 0")
+        top.keys("C-\\").until("exit 0", gone=["GPU 0"])
 
 
 def test_a_lost_gpu_is_named_with_what_happened(tmp_path, scenario):

@@ -2,6 +2,9 @@
 
 #include "test.h"
 
+#define H CUDA_VISIBLE_HIDDEN
+#define U CUDA_VISIBLE_UNKNOWN
+
 #define A "GPU-1aa00000-0000-0000-0000-000000000000"
 #define B "GPU-1ab00000-0000-0000-0000-000000000000"
 #define C "GPU-2cc00000-0000-0000-0000-000000000000"
@@ -36,15 +39,15 @@ TEST(numbers_identical_gpus_as_cuda_does)
 {
 	static const struct row row[] = {
 		{ NULL, NULL, { 0, 1, 2 } },
-		{ "0", NULL, { 0, -1, -1 } },
-		{ "2,0", NULL, { 1, -1, 0 } },
-		{ "2, 0 ", NULL, { 1, -1, 0 } },
-		{ A, NULL, { 0, -1, -1 } },
-		{ B ",0", NULL, { 1, 0, -1 } },
-		{ "GPU-2", NULL, { -1, -1, 0 } },
-		{ "GPU-1ab,GPU-1aa", NULL, { 1, 0, -1 } },
-		{ "MIG-22222222-2222", NULL, { -1, -1, 0 } },
-		{ "MIG-" C "/3/0", NULL, { -1, -1, 0 } },
+		{ "0", NULL, { 0, H, H } },
+		{ "2,0", NULL, { 1, H, 0 } },
+		{ "2, 0 ", NULL, { 1, H, 0 } },
+		{ A, NULL, { 0, H, H } },
+		{ B ",0", NULL, { 1, 0, H } },
+		{ "GPU-2", NULL, { H, H, 0 } },
+		{ "GPU-1ab,GPU-1aa", NULL, { 1, 0, H } },
+		{ "MIG-22222222-2222", NULL, { H, H, 0 } },
+		{ "MIG-" C "/3/0", NULL, { H, H, 0 } },
 		{ "1,MIG-11111111-1111,MIG-22222222-2222,0", NULL, { 3, 0, 1 } },
 	};
 
@@ -54,22 +57,22 @@ TEST(numbers_identical_gpus_as_cuda_does)
 TEST(hides_what_cuda_hides)
 {
 	static const struct row row[] = {
-		{ "", NULL, { -1, -1, -1 } },
-		{ "-1", NULL, { -1, -1, -1 } },
-		{ "none", NULL, { -1, -1, -1 } },
-		{ "NoDevFiles", NULL, { -1, -1, -1 } },
-		{ "1,-1,0", NULL, { -1, 0, -1 } },
-		{ "1,3,0", NULL, { -1, 0, -1 } },
-		{ "1,99999999999999999999999,0", NULL, { -1, 0, -1 } },
-		{ "1,,0", NULL, { -1, 0, -1 } },
-		{ "1,0x0", NULL, { -1, 0, -1 } },
-		{ "0,GPU-1a,2", NULL, { 0, -1, -1 } }, /* names two */
-		{ "GPU-9", NULL, { -1, -1, -1 } },
-		{ A "0", NULL, { -1, -1, -1 } },
-		{ "MIG-9", NULL, { -1, -1, -1 } },
-		{ "MIG-" A "/1/0", NULL, { -1, -1, -1 } }, /* this GPU has no MIG instances */
-		{ "0,0", NULL, { -1, -1, -1 } },
-		{ "1,2," B, NULL, { -1, -1, -1 } },
+		{ "", NULL, { H, H, H } },
+		{ "-1", NULL, { H, H, H } },
+		{ "none", NULL, { H, H, H } },
+		{ "NoDevFiles", NULL, { H, H, H } },
+		{ "1,-1,0", NULL, { H, 0, H } },
+		{ "1,3,0", NULL, { H, 0, H } },
+		{ "1,99999999999999999999999,0", NULL, { H, 0, H } },
+		{ "1,,0", NULL, { H, 0, H } },
+		{ "1,0x0", NULL, { H, 0, H } },
+		{ "0,GPU-1a,2", NULL, { 0, H, H } }, /* names two */
+		{ "GPU-9", NULL, { H, H, H } },
+		{ A "0", NULL, { H, H, H } },
+		{ "MIG-9", NULL, { H, H, H } },
+		{ "MIG-" A "/1/0", NULL, { H, H, H } }, /* this GPU has no MIG instances */
+		{ "0,0", NULL, { H, H, H } },
+		{ "1,2," B, NULL, { H, H, H } },
 	};
 
 	CHECK(row, "NVIDIA H200");
@@ -78,12 +81,12 @@ TEST(hides_what_cuda_hides)
 TEST(the_order_of_different_gpus_is_unknown)
 {
 	static const struct row row[] = {
-		{ NULL, NULL, { -2, -2, -2 } },       { NULL, "FASTEST_FIRST", { -2, -2, -2 } },
-		{ NULL, "PCI_BUS_ID", { 0, 1, 2 } },  { "1", NULL, { -2, -2, -2 } },
-		{ "1", "PCI_BUS_ID", { -1, 0, -1 } }, { C ",1", NULL, { -2, -2, 0 } },
-		{ "1," C, NULL, { -2, -2, 1 } },      { B "," C, NULL, { -1, 0, 1 } },
-		{ "-1", NULL, { -1, -1, -1 } },       { "7", NULL, { -1, -1, -1 } },
-		{ "", NULL, { -1, -1, -1 } },
+		{ NULL, NULL, { U, U, U } },         { NULL, "FASTEST_FIRST", { U, U, U } },
+		{ NULL, "PCI_BUS_ID", { 0, 1, 2 } }, { "1", NULL, { U, U, U } },
+		{ "1", "PCI_BUS_ID", { H, 0, H } },  { C ",1", NULL, { U, U, 0 } },
+		{ "1," C, NULL, { U, U, 1 } },       { B "," C, NULL, { H, 0, 1 } },
+		{ "-1", NULL, { H, H, H } },         { "7", NULL, { H, H, H } },
+		{ "", NULL, { H, H, H } },
 	};
 
 	CHECK(row, "NVIDIA T400");
@@ -99,7 +102,7 @@ TEST(the_order_of_a_single_gpu_is_known)
 	cuda_visible_resolve("0", NULL, &gpu, 1);
 	assert_int_equal(gpu.ordinal, 0);
 	cuda_visible_resolve("GPU-1", NULL, &gpu, 1);
-	assert_int_equal(gpu.ordinal, -1);
+	assert_int_equal(gpu.ordinal, CUDA_VISIBLE_HIDDEN);
 	cuda_visible_resolve("0", NULL, NULL, 0);
 }
 

@@ -332,4 +332,26 @@ SIM_TEST(cpu_needs_two_takes_and_a_hidden_process_has_none)
 	assert_null(p->unit);
 }
 
+static uint64_t slow_calls;
+
+/* Returns the time of the machine, 1000 s later once the driver was called. */
+static uint64_t wall_after_slow_calls(void *ctx)
+{
+	return clock_wall_ns(clock_real()) + (calls_made() > slow_calls ? 1000 * NS_PER_S : 0);
+}
+
+SIM_TEST(the_run_time_ends_after_slow_calls)
+{
+	const struct gw_process *p;
+
+	world(GPU "[[gpu.process]]\npid = \"self\"\nmemory = 1024\n");
+	take_list(GW_PROCESS_SM);
+	sim_step(NS_PER_S);
+	slow_calls = calls_made();
+	sim.clock.wall_ns = wall_after_slow_calls;
+	p = gw_process_list_get(take_list(GW_PROCESS_SM), 0);
+	assert_true(p->run_seconds >= 1000);
+	sim.clock.wall_ns = sim_wall;
+}
+
 TEST_MAIN(sim_setup, NULL)

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/json_doc.h"
 
+#include <locale.h>
 #include <math.h>
 
 #include "test.h"
@@ -29,6 +30,7 @@ static int set_up(void **state)
 {
 	top_model_init(&model);
 	ui = (struct top_ui){ .order = { .column = TOP_SM, .gpu = -1 }, .now_ns = NS_PER_S };
+	assert_non_null(setlocale(LC_CTYPE, "C.UTF-8"));
 	canvas.utf8 = true;
 	return 0;
 }
@@ -214,6 +216,41 @@ TEST(names_cannot_control_or_reorder_the_terminal)
 	assert_in(drawn(24, 80), "a?[31m??? ?evil? \u4f60");
 	canvas.utf8 = false;
 	assert_in(drawn(24, 80), "a?[31m??? ?evil? ?");
+}
+
+TEST(each_character_takes_the_columns_that_the_terminal_uses)
+{
+	static const struct {
+		const char *text;
+		unsigned columns; /* of the text without the letter behind it */
+		uint32_t first;
+	} rows
+		[] = {
+			{ "a", 1, 'a' },
+			{ "\u00e9", 1, 0xE9 },
+			{ "\u26a1", 2, 0x26A1 },
+			{ "\u231a", 2, 0x231A },
+			{ "\U0001f004", 2, 0x1F004 },
+			{ "\u4f60", 2, 0x4F60 },
+			{ "e\u0301", 1, 'e' },
+			{ "\u0e01\u0e31", 1, 0xE01 }, /* Thai with a vowel above */
+			{ "\u0378", 1, '?' },         /* not assigned */
+		};
+
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		char text[32], many[512] = "";
+
+		assert_int_equal(canvas_resize(&canvas, 2, 21), 0);
+		snprintf(text, sizeof(text), "%sZ", rows[i].text);
+		assert_int_equal(canvas_text(&canvas, 0, 0, 21, CANVAS_PLAIN, text),
+				 rows[i].columns + 1);
+		assert_int_equal(canvas_at(&canvas, 0, 0)->code, rows[i].first);
+		assert_int_equal(canvas_at(&canvas, 0, rows[i].columns)->code, 'Z');
+		for (unsigned k = 0; k < 30; k++)
+			strcat(many, rows[i].text);
+		assert_in_range(canvas_text(&canvas, 0, 0, 21, CANVAS_PLAIN, many), 20, 21);
+		assert_int_equal(canvas_at(&canvas, 1, 0)->code, ' ');
+	}
 }
 
 TEST(without_utf8_every_character_is_ascii)
