@@ -6,6 +6,7 @@
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "daemon/config.h"
 
 #include <dirent.h>
@@ -293,10 +294,15 @@ static void print_notes(const struct setup_plan *p)
 		return;
 	printf("\nNotes:\n");
 	for (; (end = strchr(at, '\n')); at = end + 1) {
-		char *line = strndup(at, (size_t)(end - at));
+		const size_t n = (size_t)(end - at);
+		char *line = strndup(at, n), *clean = malloc(n + 1);
 
-		term_wrap(" -", 4, line ? line : gw_strerror(-GW_E_NOMEM), term_width());
+		if (line && clean) /* a note may contain names that other programs chose */
+			utf8_clean(clean, n + 1, line);
+		term_wrap(" -", 4, line && clean ? clean : gw_strerror(-GW_E_NOMEM),
+			  term_width());
 		free(line);
+		free(clean);
 	}
 	if (p->print_config)
 		printf("\n%s", p->config.p);

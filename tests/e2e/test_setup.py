@@ -178,6 +178,37 @@ def test_a_broken_manifest_is_named_once_and_nothing_is_changed(full):
         assert full.files() == before
 
 
+def test_a_unit_is_taken_only_if_the_server_started_all_of_its_processes(tree):
+    cron, llama = "/system.slice/cron.service", "/system.slice/llama.service"
+    tree.process(50, "/usr/sbin/cron", cgroup=cron)
+    tree.process(100, "/home/alice/llama-server", "-m", "x.gguf", cgroup=cron, parent=50)
+    tree.process(110, "/home/alice/bin/ollama", "serve", cgroup=cron, ports=[11434])  # a daemon: cron is not its parent
+    tree.process(200, "/opt/llama-server", "-m", "y.gguf", cgroup=llama)
+    tree.process(201, "/bin/sh", "-c", "true", cgroup=llama, parent=200)
+    said = " ".join(tree.setup("--yes").stdout.split())
+    assert "runs in cron.service, which other programs need too" in said
+    config = (tree.path / "etc/gpuward/gpuward.toml").read_text()
+    assert config.count('kind = "systemd"') == 1 and 'match.unit = "llama.service"' in config and "cron" not in config
+    assert 'match.command = "(^|[/ ])ollama serve"' in config and "match.uid = 1000" in config
+    companion = (tree.path / "etc/gpuward/companion.conf").read_text()
+    assert "unit llama.service\n" in companion and "cron" not in companion
+
+
+def test_a_hostile_process_neither_reaches_the_terminal_nor_stops_setup(tree):
+    tree.process(100, "/tmp/llama-server-\u009b31m\u202e")
+    tree.process(150, "/x/" + "/tmp/llama-server-" + "." * 100)
+    tree.process(200, "x", ports=[11434])
+    (tree.path / "proc/200/comm").write_bytes(b"\x1b]0;p\x07\x1b[2J\n")
+    (tree.path / "proc/200/stat").write_bytes((tree.path / "proc/200/stat").read_bytes().replace(b"(x)", b"(\x1b]0;p\x07)"))
+    tree.process(300, "/tmp/llama-server-")
+    (tree.path / "proc/300/cmdline").write_bytes(b"/tmp/llama-server-\xff\xfe\0")
+    for args in (["--dry-run"], ["--yes"]):
+        said = tree.setup(*args).stdout
+        assert not [c for c in said if ord(c) < 32 and c != "\n" or 127 <= ord(c) < 160 or c == "\u202e"], said
+        assert "A process (?]0;p?" in said and "is left out" in said
+    assert (tree.path / "etc/gpuward/gpuward.toml").read_text().count("\n[[worker]]\n") == 2
+
+
 def interrupted(tree, *args):
     """Runs setup, killed before its first, second, ... call, until one run ends by itself; yields after each."""
     for at in range(1, 400):
