@@ -87,7 +87,7 @@ enum gw_worker_state {
 	GW_WORKER_EVICT,     /* evict was called */
 	GW_WORKER_VERIFY,    /* evict returned 0; the guard checks that the memory is free */
 	GW_WORKER_EVICTED,
-	GW_WORKER_QUIET,     /* no process needs the GPU; the guard waits for the quiet period */
+	GW_WORKER_QUIET,     /* no process needs the GPU; the guard waits for the quiet time */
 	GW_WORKER_PRECHECK,  /* the guard checks that the worker fits */
 	GW_WORKER_RESUME,    /* resume was called */
 	GW_WORKER_VERIFY_UP, /* resume returned 0; the guard checks that the worker is back */
@@ -216,7 +216,7 @@ enum gw_guard_request {
 	GW_REQUEST_HOLD_EVICTED, /* stay evicted, whatever happens */
 	GW_REQUEST_HOLD_ACTIVE,  /* stay active, unless a GPU is too hot or not healthy */
 	GW_REQUEST_RELEASE, /* end the hold, or the effect of an earlier GW_REQUEST_EVICT */
-	GW_REQUEST_RESUME_NOW,   /* return without the quiet period */
+	GW_REQUEST_RESUME_NOW,   /* return without the quiet time */
 };
 
 /* Requests an action for the worker, as a person does with the command line. For a hold, ttl_ns
@@ -248,7 +248,7 @@ struct gw_guard_status {
 	uint64_t resident_bytes;     /* memory that the worker holds on its GPUs */
 	uint64_t need_bytes; /* what the worker holds, or held when its eviction began */
 	uint64_t residue_bytes;      /* memory that the worker kept when it left */
-	double backoff_ratio;        /* factor by which the quiet period is multiplied */
+	double backoff_ratio;        /* factor by which the quiet time is multiplied */
 	uint64_t observations;       /* number since the start */
 	unsigned evictions, resumes; /* verified ones since the start */
 	unsigned would_evict; /* evictions since the start that were only reported (dry run) */

@@ -4,7 +4,7 @@ import { Detail } from "./detail.js";
 import * as f from "./format.js";
 import { panels } from "./panels.js";
 import { enterRange, fromAddress, named, preset, toAddress } from "./range.js";
-import { $, arrange, drawRows, el, figure, needsCare, put, restyle, rows, sortBy, unknown, wanted } from "./rows.js";
+import { $, arrange, drawRows, el, figure, needsCare, put, restyle, rows, since, sortBy, unknown, wanted } from "./rows.js";
 import { windows } from "./windows.js";
 import { packages } from "./words.js";
 
@@ -183,7 +183,7 @@ const TOTALS = ["gpus", "power", "energy", "memory", "cpu", "ram"];
 // The sum covers the time since the first GPU of it was counted.
 function drawSince() {
 	const list = [...model.since.values()];
-	put($("energy-since"), list.length ? f.sinceText(Math.min(...list)) : "");
+	since($("energy-since"), list.length ? Math.min(...list) : null);
 }
 
 // Without an answer of a driver, the number of GPUs is unknown.
@@ -347,6 +347,7 @@ on("tick", () => {
 	draw();
 	details().forEach((d) => d.tick());
 	compare?.tick();
+	lists.tick();
 	if (!document.hidden)
 		energy.tick();
 	drawAge();

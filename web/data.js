@@ -10,9 +10,10 @@ const SPARK_SECONDS = 120;
 const BACKOFF = [500, 1000, 2000, 3000]; // milliseconds; short, because a person waits
 const OPEN_ASKED = 4; // open windows that are requested with each reading
 const EVENTS_KEPT = 200;
+const TICK_PROCESSES = 64;
 
 export const model = {
-	snapshot: null, tick: null, devices: [], host: null, hostname: "", self: null, selfBefore: null,
+	snapshot: null, tick: null, devices: [], processes: [], host: null, hostname: "", self: null, selfBefore: null,
 	events: [], windows: new Map(), sparks: new Map(), interval: 1000,
 	link: { state: "connecting", why: "" }, heard: 0, guarded: false,
 	health: new Map(), // by UUID: the answer of /api/v1/health
@@ -153,6 +154,29 @@ function merge() {
 				delete absent[key];
 		return { ...d, ...live, absent };
 	});
+	mergeProcesses();
+}
+
+// The figures of the tick, so that those of a process are of the same moment as those of its GPU.
+// The tick has the 64 largest processes; it does not know MIG instances.
+const sameProcess = (p) => `${p.device_index} ${p.pid} ${p.start_ticks}`;
+function mergeProcesses() {
+	const late = new Map((model.tick?.processes || []).map((p) => [sameProcess(p), p]));
+	model.processes = (model.snapshot?.processes || []).map((p) => {
+		const live = p.gpu_instance == null && late.get(sameProcess(p)), all = { ...p, ...live, absent: { ...p.absent } };
+		for (const key of Object.keys(live || {}))
+			if (live[key] !== null)
+				delete all.absent[key];
+		if (all.absent.utilization_sm_ratio === "not_read") // the stream requests it
+			all.absent.utilization_sm_ratio = "first_reading";
+		return all;
+	});
+}
+
+function processesChanged() {
+	const few = model.devices.length <= MANY && model.tick.processes, old = model.snapshot.processes || [];
+	return few && few.length < TICK_PROCESSES && few.map(sameProcess).sort().join() !==
+		[...new Set(old.map(sameProcess))].sort().join();
 }
 
 function onTick(data) {
@@ -171,9 +195,10 @@ function onTick(data) {
 		addSpark(keyOf(d), t, d.power_watts);
 	model.host = data.host || model.host;
 	merge();
+	refreshSince();
 	const known = model.snapshot?.devices;
 	if (!known || known.length !== data.devices.length ||
-			data.devices.some((d) => !known.some((k) => keyOf(k) === keyOf(d) && k.state === d.state)))
+			data.devices.some((d) => !known.some((k) => keyOf(k) === keyOf(d) && k.state === d.state)) || processesChanged())
 		refresh();
 	if (data.ready === false || notReady)
 		askReady();

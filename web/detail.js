@@ -5,7 +5,7 @@ import { Figures } from "./figures.js";
 import * as f from "./format.js";
 import { Past, saveCsv } from "./past.js";
 import { between, isLive, query, rangeButtons, shown, words } from "./range.js";
-import { el, put, unknown, width } from "./rows.js";
+import { el, put, since, unknown, width } from "./rows.js";
 import { packages } from "./words.js";
 
 export class Detail {
@@ -21,7 +21,7 @@ export class Detail {
 		this.buttons.press(range);
 		this.back = el("button", { type: "button", className: "small", textContent: "Reset zoom", title: "Double click on a chart does the same", hidden: true, onclick: () => this.zoom(null) });
 		const csv = el("button", { type: "button", className: "small", textContent: "CSV", title: "The data of these charts as a file", onclick: () => this.download() });
-		this.facts = el("p", { className: "facts" });
+		this.facts = el("p", { className: "facts" }, el("span"), el("span", { className: "counted" }));
 		this.parts = el("ul", { className: "mig", ariaLabel: "MIG instances" });
 		this.grid = el("div", { className: "charts" }, ...this.charts.map((c) => c.box));
 		row.place.replaceChildren(el("div", { className: "inside" },
@@ -98,7 +98,9 @@ export class Detail {
 
 	update() {
 		const d = this.row.device;
-		put(this.facts, [d.name, d.uuid, d.pci_bus_id, d.driver_version && `driver ${d.driver_version}`, model.since.has(this.row.key) && `energy${f.sinceText(model.since.get(this.row.key))}`].filter(Boolean).join(" · "));
+		const [who, counted] = this.facts.children;
+		put(who, [d.name, d.uuid, d.pci_bus_id, d.driver_version && `driver ${d.driver_version}`].filter(Boolean).join(" · "));
+		since(counted, model.since.get(this.row.key));
 		this.instances(d.mig_devices || []);
 	}
 

@@ -13,16 +13,22 @@ export function digits(v) {
 		return v.toFixed(0);
 	if (a === 0 || a >= 10)
 		return v.toFixed(1);
-	return a >= 0.01 ? v.toFixed(2) : v.toPrecision(2);
+	return a >= 0.01 ? v.toFixed(2) : figures(v, 2);
 }
 
-export function si(v, unit, from = 0) {
-	let i = from;
-	while (Math.abs(v) >= 1000 && i < SI.length - 1) {
+// n significant digits with their zeros, all digits of a larger number, never an exponent.
+export function figures(v, n = 3) {
+	const r = Math.abs(Number(v.toPrecision(n)));
+	return v.toFixed(r ? Math.max(0, Math.min(20, n - 1 - Math.floor(Math.log10(r)))) : 0);
+}
+
+export function si(v, unit) {
+	let i = 0;
+	while (Math.abs(Number(v.toPrecision(3))) >= 1000 && i < SI.length - 1) {
 		v /= 1000;
 		i++;
 	}
-	return `${digits(i === from ? v : Number(v.toPrecision(4)))} ${SI[i]}${unit}`;
+	return `${figures(v)} ${SI[i]}${unit}`;
 }
 
 export function bytes(v) {
@@ -39,13 +45,13 @@ export const percent = (r) => `${Math.round(r * 100)} %`;
 export const watts = (v) => `${v.toFixed(0)} W`;
 export const celsius = (v) => `${v.toFixed(0)} °C`;
 export const hertz = (v) => `${(v / 1e6).toFixed(0)} MHz`;
-export const joules = (v) => (v < 1000 ? `${v.toFixed(0)} J` : si(v, "J"));
+export const joules = (v) => (v < 999.5 ? `${v.toFixed(0)} J` : si(v, "J"));
 
 export const wattHours = (j) => si(j / 3600, "Wh");
 
 // r: energy_cost of the service.
 export function cost(j, r) {
-	const of = (k, u) => k && `${+(k * j / 3.6e6).toPrecision(3)} ${u}`;
+	const of = (k, u) => k && `${figures(k * j / 3.6e6)} ${u}`;
 	return r && j ? [of(1, "kWh"), of(r.price_per_kwh, r.price_currency || "(price)"), of(r.gco2_per_kwh, "g CO2")].filter(Boolean).join(", ") : "";
 }
 
@@ -79,7 +85,7 @@ export const when = (t, withSeconds = true) => (Date.now() - t > 64800e3 ? `${da
 // " since 12 Nov 10:01"; t: a time, or null.
 export const sinceText = (t) => (t ? ` since ${day(t)} ${clock(t, false)}` : "");
 
-export const absence = (key) => absences[key] || (key ? words(key) : "not reported");
+export const absence = (key) => (key === "first_reading" ? "first reading" : absences[key]) || (key ? words(key) : "not reported");
 export const words = (key) => String(key).replaceAll("_", " ").replaceAll("-", " ");
 
 // Joins parts to sentences.

@@ -125,6 +125,13 @@ function fillMemory(c, w) {
 	fill(c, "made", () => [el("span", { className: "pair" }, el("span", { className: "v" }), el("span", { className: "of" })),
 		el("span", { className: "bar", ariaHidden: "true" }, el("i", { className: "fill memory" })), el("small")]);
 	const [pair, bar, more] = c.children, out = !w.resident_bytes && w.residue_bytes;
+	if (w.memory_reason) {
+		put(pair.firstChild, "–");
+		put(pair.lastChild, "");
+		width(bar.firstChild, 0);
+		put(more, w.memory_reason);
+		return;
+	}
 	const [held, unit] = f.bytes(w.resident_bytes).split(" "), need = f.bytes(w.need_bytes);
 	put(pair.firstChild, w.need_bytes && (need.endsWith(` ${unit}`) || !w.resident_bytes) ? held : `${held} ${unit}`);
 	put(pair.lastChild, w.need_bytes ? `/ ${need}` : "");
@@ -260,7 +267,7 @@ let needToken = null;
 
 // What will happen.
 function outlook(verb, w, state) {
-	const size = w.resident_bytes ? `the ${f.bytes(w.resident_bytes)} that it holds${where(w) ? ` on ${where(w)}` : ""}` : "", free = size ? `it is requested to free ${size}; running work may finish first` : "it holds nothing now";
+	const size = w.resident_bytes ? `the ${f.bytes(w.resident_bytes)} that it holds${where(w) ? ` on ${where(w)}` : ""}` : "", free = size ? `it is requested to free ${size}; running work may finish first` : w.memory_reason ? "what it holds is unknown" : "it holds nothing now";
 	const others = w.mask.filter((r) => r !== "manual").join(", ");
 	const say = {
 		evict: [free, "it stays evicted for this time, or until it is resumed"],

@@ -44,7 +44,7 @@ const health = () => new Table("health", [
 		c.replaceChildren(el("span", { className: `badge ${tone}`, textContent: word }));
 		c.title = d.message || ailments(d).join("; ");
 	} },
-	{ name: "To slowdown", num: true, fill: (c, d) => {
+	{ name: "To slowdown", num: true, title: "The driver's own figure. It can differ from the slowdown temperature in the chart minus the temperature.", fill: (c, d) => {
 		figure(c, d, "temperature_margin_celsius", f.celsius);
 		c.classList.toggle("alarm", isHot(d));
 	} },
@@ -142,6 +142,10 @@ export function panels() {
 	const shut = $("calls").closest("details");
 	shut.addEventListener("toggle", drawCalls);
 	return {
+		tick() {
+			if (!document.hidden)
+				tables.processes.draw(model.processes, true);
+		},
 		snapshot() {
 			const shown = drawProcesses(tables.processes), blind = unread() && "Unknown: no GPU can be read.";
 			put($("process-count"), shown ? String(shown) : "");

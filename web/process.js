@@ -37,7 +37,7 @@ function drawChart(i, h) {
 }
 
 async function draw() {
-	const p = model.snapshot?.processes.find((x) => keyOf(x) === shown);
+	const p = model.processes.find((x) => keyOf(x) === shown);
 	if (p)
 		put($("process-facts"), facts(p));
 	try {

@@ -70,7 +70,8 @@ function fillName(c, p) {
 		c.title = p.command;
 }
 
-const number = (key, show) => ({ num: true, sort: (p) => p[key], show: (all) => all.some((p) => p[key] != null),
+const number = (key, show) => ({ num: true, sort: (p) => p[key],
+	show: (all) => all.some((p) => p[key] != null || p.absent?.[key] === "first_reading"),
 	fill: (c, p) => figure(c, p, key, show) });
 
 export const processes = () => new Table("processes", [
@@ -103,9 +104,9 @@ export const processes = () => new Table("processes", [
 
 // Draws the processes of the snapshot, and once more when their past has arrived.
 export function drawProcesses(table) {
-	const list = model.snapshot?.processes || [];
+	const list = model.processes;
 	table.draw(list);
 	if (list.length)
-		refreshPast().then((fresh) => fresh && table.draw(model.snapshot?.processes || [])).catch(() => {});
+		refreshPast().then((fresh) => fresh && table.draw(model.processes)).catch(() => {});
 	return list.length;
 }

@@ -63,6 +63,12 @@ export function unknown(e, key) {
 		el("span", { className: "unseen", textContent: `unknown: ${why}` }));
 }
 
+// " since 16 Nov 15:22".  Until the time is known, its place is reserved, so that nothing moves later.
+export function since(e, t) {
+	put(e, f.sinceText(t ?? Date.now()));
+	e.classList.toggle("later", !t);
+}
+
 export function width(bar, ratio) {
 	const known = Number.isFinite(ratio) ? ratio : 0, p = `scaleX(${Math.max(0, Math.min(1, known)).toFixed(3)})`;
 	if (bar.style.transform !== p) // a change of width would lay out the table again
@@ -315,7 +321,7 @@ function matches(d, word, users) {
 // Sorts the rows and hides those that do not match the filter; returns how many are shown.
 export function arrange(body) {
 	const words = wanted.words.toLowerCase().split(/\s+/).filter(Boolean), users = new Map();
-	for (const p of words.length ? model.snapshot?.processes || [] : [])
+	for (const p of words.length ? model.processes : [])
 		users.set(p.device_uuid, [...(users.get(p.device_uuid) || []), p.user, p.name]);
 	const order = [...rows.values()].sort(compare);
 	let shown = 0;

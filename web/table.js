@@ -2,7 +2,7 @@
 // On a phone each row becomes a card, and cells show the name of their column.
 import { $, el, put, unknown } from "./rows.js";
 
-// columns: { name, num, wrap, lead, fill(cell, item), sort(item), first, show(items), unseen }
+// columns: { name, num, wrap, lead, fill(cell, item), sort(item), first, show(items), title, unseen }
 export class Table {
 	constructor(id, columns, key, empty) {
 		this.table = $(id);
@@ -23,7 +23,7 @@ export class Table {
 	}
 
 	head(c) {
-		const th = el("th", { scope: "col", role: "columnheader", className: c.num ? "num" : "" });
+		const th = el("th", { scope: "col", role: "columnheader", className: c.num ? "num" : "", title: c.title || "" });
 		if (!c.sort)
 			th.append(c.unseen ? el("span", { className: "unseen", textContent: c.unseen }) : c.name);
 		else
@@ -65,11 +65,17 @@ export class Table {
 		return this.made.get(key);
 	}
 
-	draw(items) {
+	// The order of the rows that are there; what the user reads or points at stays in its place.
+	asShown(items) {
+		const at = (x) => this.made.get(this.key(x))?.tr.rowIndex ?? Infinity;
+		return [...items].sort((a, b) => at(a) - at(b) || 0);
+	}
+
+	draw(items, still = false) {
 		this.items = items;
 		const body = this.table.tBodies[0], keep = new Set();
 		const shown = this.columns.map((c) => !c.show || c.show(items));
-		this.order(items).forEach((item, at) => {
+		(still ? this.asShown(items) : this.order(items)).forEach((item, at) => {
 			const r = this.row(item);
 			keep.add(this.key(item));
 			this.columns.forEach((c, i) => {

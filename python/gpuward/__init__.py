@@ -42,8 +42,10 @@ __all__ = [
     "Baseline", "Energy", "GpuwardError", "Guard", "GuardStatus", "Interval", "Meter", "Net", "Reading",
     "Result", "Sampler", "Sensor", "Series", "Window", "begin", "default_meter", "end", "environment",
     "guard", "iteration", "library_path", "library_version", "load_baseline", "mark", "resources",
-    "sampler", "snapshot", "take_baseline", "tokens", "under_measure", "window",
+    "sampler", "snapshot", "take_baseline", "tokens", "under_measure", "window", "__version__",
 ]
+
+__version__ = "0.1.0"  # of this module; library_version() is that of the library in use
 
 
 def library_version() -> str:

@@ -314,7 +314,7 @@ class Guard:
         self._request("evict", _ns(seconds, "an eviction"))
 
     def resume(self, now: bool = False) -> None:
-        """Return; now: without the quiet period."""
+        """Return; now: without the quiet time."""
         self._request("resume now" if now else "resume")
 
     def hold(self, how: str, seconds: Optional[float] = None) -> None:

@@ -24,6 +24,8 @@ struct given {
 	bool forever, now;
 	bool temporary; /* pause or snooze */
 	bool changed;   /* at least one worker got the request */
+	/* why the service did not store the requests; "": it did */
+	char unsaved[200];
 	const char *reason, *policy, *pid;
 };
 
@@ -100,20 +102,14 @@ static enum term_style state_style(const char *state)
 	return strcmp(state, "absent") == 0 ? TERM_DIM : TERM_WARN;
 }
 
-/* Adds the cell with the reasons.  Leaves out "manual" if the worker is held evicted, because
- * the hold has its own column. */
 static void add_reasons(struct table *t, const struct json_doc *w)
 {
-	const char *hold = json_doc_string(w, "hold");
-	bool held = hold && strcmp(hold, "evicted") == 0;
 	char text[TABLE_CELL] = "";
 	size_t n = json_doc_count(w, "mask"), len = 0;
 
 	for (size_t i = 0; i < n && len < sizeof(text); i++) {
 		const char *s = json_doc_string(json_doc_at(w, "mask", i), "");
 
-		if (held && s && strcmp(s, "manual") == 0)
-			continue;
 		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", len ? "," : "",
 					s ? s : "?");
 	}
@@ -135,23 +131,19 @@ static void add_hold(struct table *t, const struct json_doc *w)
 		table_set(t, HOLD, TERM_MARK, "%s, no end", hold);
 }
 
-/* True if the last decision says only what the columns HOLD and REASONS say: "hold active" or
- * "hold evicted: reasons: manual, reserved". */
-static bool says_hold(const struct json_doc *w, const char *why)
+static void add_bytes(struct table *t, unsigned column, const struct json_doc *w,
+		      const char *key)
 {
-	const char *hold = json_doc_string(w, "hold");
-	size_t n = hold ? strlen(hold) : 0;
+	char text[16] = "-";
 
-	if (!n || strncmp(why, "hold ", 5) != 0 || strncmp(why + 5, hold, n) != 0)
-		return false;
-	why += 5 + n;
-	return !*why || strncmp(why, ": reasons: ", 11) == 0;
+	if (json_doc_is_number(w, key))
+		cli_bytes(text, json_doc_number(w, key));
+	table_set(t, column, TERM_PLAIN, "%s", text);
 }
 
 static void add_worker(struct table *t, const struct json_doc *w, bool narrow)
 {
 	const char *state = json_doc_string(w, "state"), *why = json_doc_string(w, "why");
-	char bytes[16];
 
 	state = state ? state : "?";
 
@@ -162,12 +154,10 @@ static void add_worker(struct table *t, const struct json_doc *w, bool narrow)
 	add_time(t, SINCE, w, "since_seconds", "0 s");
 	add_reasons(t, w);
 	add_hold(t, w);
-	cli_bytes(bytes, json_doc_number(w, "resident_bytes"));
-	table_set(t, MEMORY, TERM_PLAIN, "%s", bytes);
-	cli_bytes(bytes, json_doc_number(w, "need_bytes"));
-	table_set(t, NEED, TERM_PLAIN, "%s", bytes);
+	add_bytes(t, MEMORY, w, "resident_bytes");
+	add_bytes(t, NEED, w, "need_bytes");
 	add_time(t, NEXT, w, "next_seconds", "-");
-	if (why && !narrow && !says_hold(w, why))
+	if (why && !narrow)
 		table_set(t, WHY, TERM_PLAIN, "%s", why);
 }
 
@@ -189,9 +179,15 @@ static bool any_dry_for(const struct json_doc *r, const char *why)
 /* Prints notes about the mode, which the reader must know before the table. */
 static void print_mode(const struct json_doc *r)
 {
-	const char *mode = json_doc_string(r, "mode"), *journal = json_doc_string(r, "journal");
+	const char *mode = json_doc_string(r, "mode"), *journal = json_doc_string(r, "journal"),
+		   *no_gpu = json_doc_string(json_doc_at(r, "workers", 0), "memory_reason");
 	unsigned width = term_table_width();
-	char text[200];
+	char text[400];
+
+	if (no_gpu) {
+		snprintf(text, sizeof(text), "The guard cannot decide: %s.", no_gpu);
+		term_wrap("", 0, text, width);
+	}
 
 	if (mode && strcmp(mode, "enforce") != 0) {
 		snprintf(text, sizeof(text),
@@ -448,6 +444,15 @@ static bool is_held_longer(const struct cli *c, const struct earlier *e)
 	       e->left_s >= (g->for_ns ? (double)g->for_ns * 1e-9 : (double)INFINITY);
 }
 
+/* Remembers why the service did not store the request, to say so once for all workers. */
+static void note_unsaved(struct given *g, const struct json_doc *reply)
+{
+	const char *journal = json_doc_string(reply, "journal");
+
+	if (journal && strcmp(journal, "ok") != 0)
+		snprintf(g->unsaved, sizeof(g->unsaved), "%s", journal);
+}
+
 static int request_one(struct cli *c, struct remote *r, const char *verb, const char *state,
 		       const char *name)
 {
@@ -472,6 +477,8 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 	code = request_named(r, "POST", WORKERS, name, after, body.p);
 	buf_done(&body);
 	g->changed |= code == EXIT_OK;
+	if (code == EXIT_OK)
+		note_unsaved(g, r->reply);
 	if (code == EXIT_OK && c->json)
 		return print_body(r);
 	if (code == EXIT_OK && !c->quiet) {
@@ -611,6 +618,8 @@ static int with_service(struct cli *c, const struct guard_subcommand *v)
 		code = request_workers(c, &r, v->name, v->form == FORM_HOLD ? c->argv[1] : NULL,
 				       name ? name : ALL);
 	remote_close(&r);
+	if (*g->unsaved)
+		cli_error("note: %s", g->unsaved);
 	return code;
 }
 

@@ -734,8 +734,9 @@ const struct command command_measure = {
 		       "with their uncertainty, power, time, temperature, throttling, and "
 		       "other processes on the GPUs. The command uses the terminal as usual, "
 		       "its output is unchanged, and its exit status is passed on. The result "
-		       "is printed on standard error, and written as JSON with -o or --json. A "
-		       "command can mark parts, iterations and tokens: see gpuward-measure(1).",
+		       "is printed on standard error, and written as JSON with -o or --json; "
+		       "with -q and one of these it is only written. A command can mark parts, "
+		       "iterations and tokens: see gpuward-measure(1).",
 	.examples =
 		"  gpuward measure -- python train.py --epochs 1\n"
 		"  gpuward measure --label fp16 --iterations 1000 -o fp16.json -- ./infer "

@@ -2,6 +2,7 @@
  * configuration, and starts the service. */
 #include "cli.h"
 #include "setup_apply.h"
+#include "setup_service.h"
 
 #include "base/child.h"
 #include "base/clock.h"
@@ -197,9 +198,9 @@ static int find_files(struct machine *m, const struct config *c)
 	f->config = setup_look(&m->at, m->manifest, SETUP_CONFIG);
 	f->drop_in = look_at_drop_ins(m);
 	f->companion = setup_look(&m->at, m->manifest, SETUP_COMPANION);
-	if (setup_is_configured(f)) {
+	if (setup_is_configured(f))
 		find_configured_token(m, c);
-	} else {
+	if (!f->token_configured) {
 		f->token_file = setup_look(&m->at, m->manifest, SETUP_TOKEN);
 		code = f->token_file == SETUP_ABSENT ? make_token(m->token) : find_token(m);
 		if (code != EXIT_OK)
@@ -319,15 +320,39 @@ static void print_plan(const struct setup_plan *p)
 		printf("\nThe configuration:\n\n%s", p->config.p);
 }
 
+/* Says whether the guard acts. A mode that a person set at run time is stored and outlives an
+ * undo, so the service is asked for the mode in force. */
+static void print_mode(const struct machine *m, const struct setup_plan *p)
+{
+	bool starts = false;
+	char mode[16] = "";
+
+	for (unsigned i = 0; i < p->count; i++)
+		starts |= p->step[i].what == STEP_UNIT || p->step[i].what == STEP_RELOAD;
+	if (!setup_service_mode(&m->at, starts, mode))
+		printf("\nWhen the service runs, the guard begins with a dry run: it decides "
+		       "and reports, but moves\nnothing. A mode that was set earlier with "
+		       "gpuward guard mode stays in force;\ngpuward guard status shows the "
+		       "mode.\n");
+	else if (strcmp(mode, guard_modes[GUARD_ENFORCE]) == 0)
+		printf("\nThe guard acts: its mode is enforce. For a dry run, in which it "
+		       "moves nothing:\n"
+		       "sudo gpuward guard mode dry-run\n");
+	else
+		printf("\nThe guard begins with a dry run: it decides and reports, but moves "
+		       "nothing (mode %s).\n",
+		       mode);
+	printf("Load a model, start a game, and look: gpuward guard status\n");
+	if (strcmp(mode, guard_modes[GUARD_ENFORCE]) != 0)
+		printf("If that looks right, let the guard act:  sudo gpuward guard mode "
+		       "enforce\n");
+}
+
 /* Says what a person does next. */
-static void print_next(const struct setup_plan *p, unsigned port)
+static void print_next(const struct machine *m, const struct setup_plan *p)
 {
 	if (p->workers && !p->print_config) {
-		printf("\nThe guard begins with a dry run: it decides and reports, but moves "
-		       "nothing.\n"
-		       "Load a model, start a game, and look: gpuward guard status\n"
-		       "If that looks right, let the guard act:  sudo gpuward guard mode "
-		       "enforce\n");
+		print_mode(m, p);
 		printf("\nGames that use GameMode: two lines in ~/.config/gamemode.ini\n"
 		       "  [custom]\n"
 		       "  start=gpuward guard game start --pid $PPID --reason gamemode\n"
@@ -336,8 +361,8 @@ static void print_next(const struct setup_plan *p, unsigned port)
 		       "  gpuward run --vram 8G --anyway -- %%command%%\n");
 	}
 	printf("\n");
-	if (port)
-		printf("To see the GPUs in a browser: http://127.0.0.1:%u\n", port);
+	if (m->facts.port)
+		printf("To see the GPUs in a browser: http://127.0.0.1:%u\n", m->facts.port);
 	printf("To remove all this: sudo gpuward setup --undo\n");
 }
 
@@ -409,6 +434,10 @@ static int refuse(const struct cli *c, const struct machine *m)
 			  "is wrong");
 	else if (g->dry_run)
 		return EXIT_OK;
+	else if (c->simulate)
+		cli_error("the service that setup starts would not have the simulated GPUs, so "
+			  "nothing was changed; docs/GUARD.md, \"Try it on a simulated card\", "
+			  "shows the guard on the simulator, without setup");
 	else if (geteuid() != 0 && !c->root)
 		cli_error("setup must be root to write %s and to start the service, so nothing "
 			  "was changed: sudo gpuward setup",
@@ -422,7 +451,7 @@ static int refuse(const struct cli *c, const struct machine *m)
 static int carry_out(struct cli *c, struct machine *m)
 {
 	const struct given *g = c->own;
-	const bool may = m->gpu && !g->dry_run && (geteuid() == 0 || c->root) &&
+	const bool may = m->gpu && !g->dry_run && !c->simulate && (geteuid() == 0 || c->root) &&
 			 (g->yes || (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)));
 	struct setup_answers answers = { true, true, true };
 	struct setup_plan plan;
@@ -447,7 +476,7 @@ static int carry_out(struct cli *c, struct machine *m)
 		if (code == EXIT_OK) {
 			print_notes(&plan);
 			if (!c->quiet)
-				print_next(&plan, m->facts.port);
+				print_next(m, &plan);
 		} else {
 			cli_error("setup stopped; sudo gpuward setup continues, sudo gpuward "
 				  "setup --undo removes what was written");
@@ -457,13 +486,68 @@ static int carry_out(struct cli *c, struct machine *m)
 	return code;
 }
 
+/* Returns the port of the service that is configured now; 0: none. */
+static unsigned service_port(const struct cli *c)
+{
+	struct machine *m = calloc(1, sizeof(*m));
+	struct config config;
+	struct root root;
+	unsigned port = 0;
+
+	if (!m)
+		return 0;
+	m->at.prefix = c->root ? c->root : "";
+	if (read_configuration(m, &config) == EXIT_OK) {
+		if (root_open(&root, c->root) == 0) {
+			find_port(m, &root, &config);
+			port = m->facts.port;
+			root_close(&root);
+		}
+		config_done(&config);
+	}
+	free(m);
+	return port;
+}
+
+/* Names a service that still runs after the undo: one that setup did not start. */
+static void print_still_running(const struct cli *c, unsigned port)
+{
+	struct root root;
+	char name[64] = "";
+	int64_t pid = -1;
+
+	if (port && root_open(&root, c->root) == 0) {
+		pid = setup_port_user(&root, port, name, sizeof(name));
+		root_close(&root);
+	}
+	if (pid > 0 && strncmp(name, "gpuward", 7) == 0)
+		printf("A gpuward service still runs (process %lld, port %u): setup did not "
+		       "start it. Stop it yourself if you do not need it.\n",
+		       (long long)pid, port);
+}
+
 static int undo(const struct cli *c)
 {
+	const struct given *g = c->own;
 	const struct setup_place at = { .prefix = c->root ? c->root : "" };
+	const unsigned port = service_port(c); /* the undo removes the configuration */
+	bool done;
+	int code;
 
 	if (geteuid() != 0 && !c->root)
 		return cli_fail("setup --undo must be root: sudo gpuward setup --undo");
-	return setup_undo(&at, c->quiet);
+	code = setup_is_done(&at, &done);
+	if (code != EXIT_OK)
+		return code;
+	if (done && g->dry_run)
+		printf("Undo would:\n");
+	/* first, because this needs the service and its token */
+	if (done)
+		setup_service_forget(&at, c->quiet, g->dry_run);
+	code = setup_undo(&at, c->quiet, g->dry_run);
+	if (code == EXIT_OK && !g->dry_run && !c->quiet)
+		print_still_running(c, port);
+	return code;
 }
 
 static int setup_run(struct cli *c)

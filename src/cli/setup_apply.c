@@ -406,20 +406,21 @@ int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 struct undo {
 	const struct setup_place *at;
 	bool quiet;
+	bool dry_run; /* print what would be removed, and remove nothing */
 	unsigned kept;
 };
 
 static void kept(struct undo *u, const char *path, const char *why)
 {
 	u->kept++;
-	printf("  kept %s: %s\n", path, why);
+	printf("  %s %s: %s\n", u->dry_run ? "keep" : "kept", path, why);
 }
 
 /* Reports the result of a removal. */
 static void report(struct undo *u, const struct entry *e, int err)
 {
-	if (!err && !u->quiet)
-		printf("  removed %s\n", e->path);
+	if (!err && (!u->quiet || u->dry_run))
+		printf("  %s %s\n", u->dry_run ? "remove" : "removed", e->path);
 	else if (err == SETUP_CHANGED)
 		kept(u, e->path, "it was changed after setup wrote it");
 	else if (err && err != ENOENT)
@@ -434,19 +435,33 @@ static void undo_file(struct undo *u, const struct entry *e)
 
 	setup_path(u->at, e->path, full);
 	snprintf(temporary, sizeof(temporary), "%s" SETUP_NEW_FILE, full);
-	unlink(temporary);
+	if (!u->dry_run)
+		unlink(temporary);
 	err = setup_compare(AT_FDCWD, full, sum);
-	if (!err && unlink(full) != 0)
+	if (!err && !u->dry_run && unlink(full) != 0)
 		err = errno;
 	report(u, e, err);
+}
+
+/* Says what a dry run knows about a folder: the files in it are still there. */
+static void undo_folder_dry(const struct entry *e)
+{
+	printf("  remove %s if it is empty then\n", e->path);
 }
 
 static void undo_folder(struct undo *u, const struct entry *e)
 {
 	char full[PATH_MAX];
-	int err = rmdir(setup_path(u->at, e->path, full)) == 0 ? 0 : errno;
+	int err;
 
-	/* if others have put files into the folder, leave it: this is not an error */
+	if (u->dry_run) {
+		undo_folder_dry(e);
+		return;
+	}
+	err = rmdir(setup_path(u->at, e->path, full)) == 0 ? 0 : errno;
+	if ((err == ENOTEMPTY || err == EEXIST) && !u->quiet)
+		printf("  kept %s: it is not empty\n", e->path);
+	/* files of others in the folder are not an error */
 	report(u, e, err == ENOTEMPTY || err == EEXIST ? ENOENT : err);
 }
 
@@ -463,12 +478,19 @@ static void undo_user(struct undo *u, const struct entry *e)
 		kept(u, e->path, "the home of its user is elsewhere now");
 		return;
 	}
+	if (u->dry_run && folder) {
+		undo_folder_dry(e);
+		return;
+	}
 	at.user = e->user;
 	at.home = home;
-	err = setup_as_user(&at, &(struct setup_home_request){
-					 .verb = folder ? HOME_REMOVE_FOLDER : HOME_REMOVE,
-					 .path = e->path,
-					 .sum = { e->sum[0], e->sum[1] } });
+	err = setup_as_user(&at,
+			    &(struct setup_home_request){ .verb = u->dry_run ? HOME_LOOK
+								  : folder ? HOME_REMOVE_FOLDER
+									   : HOME_REMOVE,
+							  .path = e->path,
+							  .sum = { e->sum[0], e->sum[1] } });
+	/* a user's folder, such as .config, usually has other files: do not name it */
 	report(u, e, folder && (err == ENOTEMPTY || err == EEXIST) ? ENOENT : err);
 }
 
@@ -476,6 +498,10 @@ static void undo_unit(struct undo *u, const struct entry *e)
 {
 	int err = 0;
 
+	if (u->dry_run) {
+		printf("  disable and stop %s\n", e->path);
+		return;
+	}
 	if (!e->enabled)
 		err = systemctl("disable", "--quiet", e->path);
 	if (!e->active)
@@ -491,6 +517,10 @@ static int remove_manifest(struct undo *u, const struct entry *folder)
 {
 	char full[PATH_MAX], temporary[PATH_MAX + 16];
 
+	if (u->dry_run) {
+		undo_folder_dry(folder);
+		return EXIT_OK;
+	}
 	setup_path(u->at, SETUP_MANIFEST, full);
 	snprintf(temporary, sizeof(temporary), "%s" SETUP_NEW_FILE, full);
 	unlink(temporary);
@@ -500,12 +530,22 @@ static int remove_manifest(struct undo *u, const struct entry *folder)
 	return EXIT_OK;
 }
 
-int setup_undo(const struct setup_place *at, bool quiet)
+int setup_is_done(const struct setup_place *at, bool *ret)
+{
+	struct setup_manifest *m = NULL;
+	int code = setup_manifest_load(at, &m);
+
+	*ret = m && m->count > 0;
+	setup_manifest_free(m);
+	return code;
+}
+
+int setup_undo(const struct setup_place *at, bool quiet, bool dry_run)
 {
 	const struct entry own = { .what = STEP_FOLDER, .path = SETUP_FOLDER };
 	struct setup_manifest *m = NULL;
 	int code = setup_manifest_load(at, &m);
-	struct undo u = { at, quiet, 0 };
+	struct undo u = { at, quiet || !m || m->count == 0, dry_run, 0 };
 
 	if (code == EXIT_OK && m->count == 0 && !quiet)
 		printf("setup wrote nothing here, so there is nothing to undo\n");
@@ -524,9 +564,9 @@ int setup_undo(const struct setup_place *at, bool quiet)
 		default: break;
 		}
 	}
-	if (code == EXIT_OK)
+	if (code == EXIT_OK && !(dry_run && m->count == 0))
 		code = remove_manifest(&u, &own);
-	if (code == EXIT_OK && u.kept && !quiet)
+	if (code == EXIT_OK && u.kept && !quiet && !dry_run)
 		printf("Delete what was kept yourself if you do not need it.\n");
 	free(m);
 	return code;

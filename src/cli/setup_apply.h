@@ -33,8 +33,11 @@ enum setup_file setup_look_user(const struct setup_place *at, const char *path,
 int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 		const struct setup_plan *p, bool quiet);
 
-/* Removes what the manifest lists.  A file that was changed since is kept and named.  Returns an
- * exit code. */
-int setup_undo(const struct setup_place *at, bool quiet);
+/* *ret: there is a manifest with steps.  Returns an exit code; prints errors. */
+int setup_is_done(const struct setup_place *at, bool *ret);
+
+/* Removes what the manifest lists, or with dry_run only prints it.  A file that was changed since
+ * is kept and named.  Returns an exit code. */
+int setup_undo(const struct setup_place *at, bool quiet, bool dry_run);
 
 #endif

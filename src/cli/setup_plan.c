@@ -36,7 +36,7 @@ add_note(struct setup_plan *p, const char *fmt, ...)
 
 void setup_server_text(const struct setup_server *s, char *out, size_t size)
 {
-	char where[200], text[256];
+	char where[200], text[300];
 
 	switch (s->home) {
 	case SETUP_UNIT: snprintf(where, sizeof(where), "unit %s", s->unit); break;
@@ -50,7 +50,9 @@ void setup_server_text(const struct setup_server *s, char *out, size_t size)
 	default: snprintf(where, sizeof(where), "process %lld", (long long)s->pid);
 	}
 	snprintf(text, sizeof(text), "%s, port %u%s", where, s->port,
-		 s->listens ? "" : " (nothing listens there)");
+		 s->listens  ? ""
+		 : s->unseen ? " (whether it listens there cannot be seen without root)"
+			     : " (nothing listens there)");
 	/* names of units and containers come from other programs */
 	utf8_clean(out, size, text);
 }
@@ -264,9 +266,13 @@ static void write_config(const struct setup_facts *f, const struct setup_answers
 		 "mistakes.\n\n"
 		 "[service]\n",
 		 f->date);
-	comment(out, "Requests that change something, such as an eviction, must show the token "
-		     "in this file.");
-	toml_write_text(out, "token_file", SETUP_TOKEN);
+	if (f->token_configured) {
+		comment(out, "The configuration already names a token.");
+	} else {
+		comment(out, "Requests that change something, such as an eviction, must show "
+			     "the token in this file.");
+		toml_write_text(out, "token_file", SETUP_TOKEN);
+	}
 	if (!guard)
 		return;
 	buf_adds(out, "\n[guard]\n");
@@ -319,7 +325,7 @@ static bool plan_config(const struct setup_facts *f, struct setup_plan *p)
 		add_note(p,
 			 "%s has a configuration that a person wrote or changed, so setup "
 			 "leaves it as it is. The lines that setup would have written are "
-			 "below: add those that you want.",
+			 "below: add those that you want, then run setup again.",
 			 SETUP_FOLDER);
 		p->print_config = true;
 		return false;
@@ -497,7 +503,7 @@ static void note_server(struct setup_plan *p, const struct setup_server *s)
 			 "%s runs in a container. The guard reaches it at 127.0.0.1:%u: the "
 			 "container must publish this port on this machine.",
 			 title, s->port);
-	else if (!s->listens)
+	else if (!s->listens && !s->unseen)
 		add_note(p,
 			 "%s (process %lld) does not listen on port %u. Check url in its "
 			 "[[worker]].",
@@ -544,7 +550,8 @@ int setup_plan_make(const struct setup_facts *f, const struct setup_answers *a,
 	if (f->manager != SETUP_NO_SYSTEMD && !f->account)
 		add_step(ret, STEP_ACCOUNT, SETUP_ACCOUNT, "the user of the service");
 	add_step(ret, STEP_FOLDER, SETUP_FOLDER, "the folder of the next files")->mode = 0755;
-	if (!setup_is_configured(f))
+	/* The printed lines name the token too, so write it even if a person adds them. */
+	if (!setup_is_configured(f) || !f->token_configured)
 		plan_token(f, ret);
 	configured = plan_config(f, ret);
 	if (configured && a->guard)

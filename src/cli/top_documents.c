@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/json_doc.h"
 #include "base/utf8.h"
+#include "serve/render.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -129,21 +130,6 @@ static int find_gpu(const struct top_model *m, const char *uuid)
 	return -1;
 }
 
-static unsigned read_types(const struct json_doc *d)
-{
-	static const char *const names[] = { "compute", "graphics", "mps" };
-	unsigned types = 0;
-
-	for (size_t i = 0; i < json_doc_count(d, "types"); i++) {
-		const char *word = json_doc_string(json_doc_at(d, "types", i), "");
-
-		for (unsigned k = 0; word && k < COUNT(names); k++)
-			if (strcmp(word, names[k]) == 0)
-				types |= 1u << k;
-	}
-	return types;
-}
-
 static void read_process(struct top_process *p, const struct json_doc *d, unsigned gpu)
 {
 	int64_t v;
@@ -152,7 +138,7 @@ static void read_process(struct top_process *p, const struct json_doc *d, unsign
 	p->pid = json_doc_integer(d, "pid", &v) ? v : -1;
 	p->uid = json_doc_integer(d, "uid", &v) ? v : -1;
 	p->start_ticks = json_doc_integer(d, "start_ticks", &v) && v > 0 ? (uint64_t)v : 0;
-	p->type = read_types(d);
+	(void)render_read_types(json_doc_get(d, "types"), &p->type);
 	p->sm_ratio = number_of(d, "utilization_sm_ratio");
 	p->memory_bytes = number_of(d, "memory_bytes");
 	p->energy_j = number_of(d, "energy_joules");

@@ -3,6 +3,8 @@
 
 #include "guard_config_read.h"
 
+#include "device/tables.h"
+
 #include <gpuward.h>
 
 #include <math.h>
@@ -187,16 +189,6 @@ int guard_signal(const char *name)
 	return 0;
 }
 
-unsigned guard_process_type(const char *word)
-{
-	static const char *const words[] = { "compute", "graphics", "mps" };
-
-	for (unsigned i = 0; i < COUNT(words); i++)
-		if (strcmp(words[i], word) == 0)
-			return 1U << i;
-	return 0;
-}
-
 /* ---- knobs ---- */
 
 /* Settings of [guard.defaults] and their members in struct policy_knobs. */
@@ -307,7 +299,7 @@ static void make_match(const struct guard_entry *e, struct policy_match *m)
 	if (e->given[GUARD_KEY_match_uid])
 		m->uid = (int64_t)e->value[GUARD_KEY_match_uid].count;
 	for (unsigned i = 0; i < e->value[GUARD_KEY_match_type].list.count; i++)
-		m->type |= guard_process_type(e->value[GUARD_KEY_match_type].list.item[i]);
+		m->type |= process_type_named(e->value[GUARD_KEY_match_type].list.item[i]);
 }
 
 static const char *entry_source(struct policy *p, const struct guard_entry *e, const char *what)

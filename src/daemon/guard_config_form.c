@@ -2,6 +2,7 @@
  * signals. */
 #include "guard_config_read.h"
 
+#include "device/tables.h"
 #include "guard/classify.h"
 
 #include <ctype.h>
@@ -268,7 +269,7 @@ static void check_types(struct config_reader *r, struct guard_entry *e)
 	const struct config_list *l = &e->value[GUARD_KEY_match_type].list;
 
 	for (unsigned i = 0; e->given[GUARD_KEY_match_type] && i < l->count; i++)
-		if (!guard_process_type(l->item[i]))
+		if (!process_type_named(l->item[i]))
 			guard_config_refuse(r, e, GUARD_KEY_match_type, l->item[i],
 					    "types are compute, graphics and mps");
 }

@@ -65,6 +65,5 @@ unsigned guard_entry_max_level(const struct config *c, const struct guard_entry 
 bool guard_entry_allow_kill(const struct config *c, const struct guard_entry *e);
 bool guard_entry_matches(const struct guard_entry *e, bool identity); /* has match.* */
 int guard_signal(const char *name);                                   /* 0: unknown name */
-unsigned guard_process_type(const char *word);                        /* 0: unknown name */
 
 #endif

@@ -50,10 +50,9 @@ struct reader {
 	unsigned jobs;
 	uint64_t interval_ns;
 	uint64_t look_until_ns; /* see reader_look() */
-	/* the SM utilisation of all processes was read in the last round or will be read in the
-	 * next */
-	bool looks;
-	bool look_now; /* a round is due because of reader_look() */
+	/* SM utilisation of a process that is alone on its GPU: not read; a round that reads it is
+	 * due at once; the last round read it */
+	enum { LOOK_NONE, LOOK_DUE, LOOK_READ } look;
 	/* Used by the main thread only. */
 	struct reading *shown;
 };
@@ -255,8 +254,8 @@ static unsigned wanted_of_processes(struct reader *r, uint64_t now_ns)
 	unsigned want;
 
 	mailbox_lock(&r->box);
-	r->looks = now_ns < r->look_until_ns;
-	want = r->looks ? GW_PROCESS_SM : GW_PROCESS_SM_SHARED;
+	r->look = now_ns < r->look_until_ns ? LOOK_READ : LOOK_NONE;
+	want = r->look == LOOK_READ ? GW_PROCESS_SM : GW_PROCESS_SM_SHARED;
 	mailbox_unlock(&r->box);
 	return want;
 }
@@ -313,8 +312,9 @@ static bool do_requests(struct reader *r)
 	bool looked;
 
 	mailbox_lock(&r->box);
-	looked = r->look_now;
-	r->look_now = false;
+	looked = r->look == LOOK_DUE;
+	if (looked)
+		r->look = LOOK_READ;
 	requests = r->requests_waiting;
 	memcpy(request, r->request, sizeof(request));
 	r->requests_waiting = 0;
@@ -350,7 +350,7 @@ static struct reading *take_empty(struct reader *r)
 
 static bool has_requests(const struct reader *r)
 {
-	return r->requests_waiting || r->jobs || r->look_now;
+	return r->requests_waiting || r->jobs || r->look == LOOK_DUE;
 }
 
 /* Waits until due_ns or until a request arrives. Returns true if the thread must stop. */
@@ -584,8 +584,8 @@ void reader_set_interval(struct reader *r, uint64_t interval_ns)
 void reader_look(struct reader *r, uint64_t until_ns, bool now)
 {
 	mailbox_lock(&r->box);
-	if (now && !r->looks) {
-		r->look_now = r->looks = true;
+	if (now && r->look == LOOK_NONE) {
+		r->look = LOOK_DUE;
 		mailbox_wake(&r->box);
 	}
 	r->look_until_ns = until_ns;

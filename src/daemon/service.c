@@ -479,7 +479,11 @@ static int open_store(struct service *s)
 	if (where)
 		LOG(&s->log, LOG_INFO, "history", LOG_S("path", where));
 	else
-		log_write(&s->log, LOG_INFO, "history is kept in memory only", NULL, 0);
+		LOG(&s->log, LOG_INFO, "history is kept in memory only",
+		    LOG_S("reason", strcmp(s->config.history_path, "none") == 0
+					    ? "history is set to none"
+				    : s->options->simulated ? "the GPUs are simulated"
+							    : "no state directory is known"));
 	return err;
 }
 

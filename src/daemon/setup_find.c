@@ -305,7 +305,7 @@ static void check_port(const struct root *root, struct setup_server *s)
 	list_ports(&l, "tcp");
 	list_ports(&l, "tcp6");
 	root_path(path, sizeof(path), "proc/%lld/fd", (long long)s->pid);
-	root_each_name(root, path, match_socket, &l);
+	s->unseen = root_each_name(root, path, match_socket, &l) == -GW_E_PERM;
 	for (unsigned i = 0; i < l.owned; i++)
 		s->listens |= l.own[i] == s->port;
 	if (!s->listens && l.owned) {

@@ -43,6 +43,7 @@ struct setup_server {
 	/* port on which clients reach the server, as far as the command line shows */
 	unsigned port;
 	bool listens;    /* a process of this server listens on that port */
+	bool unseen;     /* its sockets cannot be seen without root, so listens is unknown */
 	bool lacks;      /* the server was started without an option that the guard needs */
 	bool stuck;      /* its API cannot evict it */
 	char model[160]; /* the .kcpps file of a KoboldCpp; "": none */

@@ -601,6 +601,11 @@ enum gw_cause context_cause(const struct gw_ctx *ctx, char *out, size_t size)
 			      o->b.cause == GW_CAUSE_ASLEEP))
 			best = o;
 	}
+	/* A driver that is loaded and has no GPU says so, whatever the other backends lack. */
+	for (unsigned i = 0; !best && i < ctx->openers; i++)
+		if (ctx->opener[i]->b.cause == GW_CAUSE_NO_GPU &&
+		    ctx->opener[i]->b.driver_version[0])
+			best = ctx->opener[i];
 	if (!best && (ctx->openers == 1 || drm_pci_list(&ctx->root, 0x10de, NULL, 0) > 0))
 		best = ctx->opener[0];
 	if (best) {

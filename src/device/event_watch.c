@@ -246,8 +246,10 @@ static uint64_t watch_round(struct event_watch *w)
 		return BUSY_NS;
 	if (w->opener->b.open && !atomic_load(&w->opener->b.reopen))
 		idle_ns = watch_set(w);
-	else
-		set_status(w, 0, "the driver is not open");
+	else /* a driver without a GPU has no events, and that is no fault */
+		set_status(w, 0,
+			   w->opener->b.cause == GW_CAUSE_NO_GPU ? ""
+								 : "the driver is not open");
 	opener_release(w->opener); /* from here on the context may be closed */
 	return idle_ns;
 }

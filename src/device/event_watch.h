@@ -40,7 +40,7 @@ int event_watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct drive
 int event_watch_free(struct event_watch *w);
 
 /* Returns the number of watched GPUs. If it is 0, `why` gets the cause in at most size bytes,
- * or "" if the watch has just started; else "". */
+ * or "" if the watch has just started or the driver has no GPU; else "". */
 unsigned event_watch_status(struct event_watch *w, char *why, size_t size);
 
 /* ---- a queue of events ----

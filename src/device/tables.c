@@ -1,5 +1,7 @@
 /* tables: makes the arrays that gpuward.h declares from the .def files, and the names of enum
  * values. */
+#include "tables.h"
+
 #include <gpuward.h>
 
 #include "base/array.h"
@@ -326,4 +328,19 @@ const char *gw_strerror(int error)
 const char *gw_version(void)
 {
 	return GPUWARD_VERSION;
+}
+
+const char *process_type_name(unsigned i)
+{
+	static const char *const names[] = { "compute", "graphics", "mps" };
+
+	return i < COUNT(names) ? names[i] : NULL;
+}
+
+unsigned process_type_named(const char *name)
+{
+	for (unsigned i = 0; process_type_name(i); i++)
+		if (strcmp(process_type_name(i), name) == 0)
+			return 1u << i;
+	return 0;
 }

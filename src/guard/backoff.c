@@ -22,7 +22,7 @@ void guard_count_flap(struct guard *g, struct guard_worker *w)
 	if ((recent < 3 && !early) || worker_quiet_ns(w) == LONGEST_NS)
 		return;
 	b->quiet_factor *= 2;
-	guard_report(g, w, "flapping", "%u evictions in 15 min: quiet period is now %llu s",
+	guard_report(g, w, "flapping", "%u evictions in 15 min: quiet time is now %llu s",
 		     recent, (unsigned long long)(worker_quiet_ns(w) / NS_PER_S));
 }
 

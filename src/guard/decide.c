@@ -130,7 +130,8 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 		return guard_try_return(g, w, true, false);
 	} else if (resident || (!worker_is_moved(w) && !worker_kept_out(w))) {
 		worker_set_running(g, w);
-		guard_report(g, w, "as found", "it holds %llu MiB",
+		guard_report(g, w, "as found",
+			     g->gpus ? "it holds %llu MiB" : "%llu GPUs can be read",
 			     (unsigned long long)(bytes / MIB));
 	} else {
 		w->intent.residue_bytes = bytes;
@@ -481,8 +482,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 	}
 	follow_demand(g, w);
 	if (worker_is_idle_only(w))
-		/* without idling as a reason, the worker need not stay stuck */
-		guard_idle_end(g, w);
+		guard_idle_end(g, w); /* a worker that was only idle need not stay stuck */
 	if (worker_kept_out(w))
 		return STEP_ORDER;
 	/* A worker may have obeyed and still hold its memory (vLLM asleep). Then it is

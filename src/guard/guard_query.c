@@ -91,15 +91,29 @@ bool guard_blind(const struct guard *g, const char *gpu)
 	return false;
 }
 
+/* Returns the part of a decision that "hold active masks REASON" does not already say. */
+static const char *after_hold(const char *why)
+{
+	const char *end;
+
+	if (strncmp(why, "hold active", 11) != 0)
+		return why;
+	why += why[11] == ':' ? 13 : 11;
+	end = strncmp(why, "masks ", 6) == 0 ? strstr(why, ": ") : NULL;
+	return end ? end + 2 : why;
+}
+
 static void set_why(const struct guard_worker *w, struct guard_status *s)
 {
+	const char *rest = after_hold(w->report.why);
 	char masked[120];
 
 	text_fit(s->why, sizeof(s->why), "%s", w->report.why);
 	if (w->reasons.mask == worker_kept_out(w))
 		return;
 	guard_mask_text(w->reasons.mask & ~worker_kept_out(w), ", ", masked, sizeof(masked));
-	text_fit(s->why, sizeof(s->why), "hold active masks %s; %s", masked, w->report.why);
+	text_fit(s->why, sizeof(s->why), "hold active masks %s%s%s", masked, *rest ? ": " : "",
+		 rest);
 }
 
 int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret)

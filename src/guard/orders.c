@@ -114,8 +114,7 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 		if (w->intent.goal == GOAL_RUN && w->door == DOOR_OPEN)
 			w->intent.real = !w->dry;
 		w->record_due = w->record_due || w->door == DOOR_OPEN;
-		/* counts as closed until an order to open has succeeded */
-		w->door = DOOR_CLOSED;
+		w->door = DOOR_CLOSED; /* until an order to open has succeeded */
 	}
 	w->order.status = w->dry ? STATUS_UNDERWAY : STATUS_WAITING;
 	if (verb == ORDER_EVICT || verb == ORDER_RESUME)

@@ -78,12 +78,14 @@ static void write_decisions(struct json *j, const struct guard_view *g, int work
 	json_array_end(j);
 }
 
-static void write_workers(struct json *j, const struct guard_view *g, struct guard_moment now)
+static void write_workers(struct json *j, const struct api *a, struct guard_moment now)
 {
+	const struct guard_view *g = a->view.guard;
+
 	json_array(j, "workers");
 	for (unsigned i = 0; i < g->policy->workers; i++) {
 		json_object(j, NULL);
-		guard_doc_worker(j, g, i, now);
+		guard_doc_worker(j, a, i, now);
 		json_bool(j, "simulated", guard_doc_simulated(g));
 		json_object_end(j);
 	}
@@ -104,7 +106,7 @@ void api_guard(void *arg, const struct request *q, struct reply *r)
 	guard_doc_mode(&j, g);
 	json_string(&j, "journal", g->journal);
 	guard_doc_time(&j, "looked", g->scene ? g->scene->mono_ns : 0, now);
-	write_workers(&j, g, now);
+	write_workers(&j, a, now);
 	write_rooms(&j, g, now);
 	write_counts(&j, g);
 	write_decisions(&j, g, -1, limit, now);
@@ -123,7 +125,7 @@ void api_guard_worker(void *arg, const struct request *q, struct reply *r)
 		return;
 	api_begin(&j, a, r);
 	json_string(&j, "mode", guard_modes[g->policy->mode]);
-	guard_doc_worker(&j, g, (unsigned)w, now);
+	guard_doc_worker(&j, a, (unsigned)w, now);
 	write_decisions(&j, g, w, DECISIONS, now);
 	api_end(&j);
 }
@@ -256,7 +258,7 @@ static void accepted(const struct api *a, const struct guard_view *g, unsigned w
 	r->status = 202;
 	api_begin(&j, a, r);
 	json_string(&j, "mode", guard_modes[g->policy->mode]);
-	guard_doc_worker(&j, g, worker, guard_moment(a));
+	guard_doc_worker(&j, a, worker, guard_moment(a));
 	json_string(&j, "journal", *unsaved ? unsaved : "ok");
 	if (json_object_if(&j, "operation", o)) {
 		guard_doc_operation(&j, o);

@@ -388,7 +388,7 @@ static void say_history(struct json *j, const struct guard_status *s)
 	if (s->backoff > 1)
 		explain_say(j,
 			    "The worker was evicted often: it waits %.1f times the quiet "
-			    "period before it resumes.",
+			    "time before it resumes.",
 			    s->backoff);
 }
 
@@ -408,23 +408,31 @@ static void say_pidfile(struct json *j, const struct policy_match *m)
 	root_close(&root);
 }
 
-static void write_explain(struct json *j, const struct guard_view *g, unsigned worker,
+static void write_explain(struct json *j, const struct api *a, unsigned worker,
 			  struct guard_moment now)
 {
-	const char *name = g->policy->worker[worker].name;
-	char since[32];
+	const struct guard_view *g = a->view.guard;
+	const char *name = g->policy->worker[worker].name, *no_gpu;
+	char since[32], text[300], holds[64] = "";
 	struct guard_status s;
 
 	if (guard_status(g->guard, worker, &s) != 0)
 		return;
 	json_object(j, NULL);
-	guard_doc_worker(j, g, worker, now);
+	guard_doc_worker(j, a, worker, now);
 	json_bool(j, "simulated", guard_doc_simulated(g));
 	json_array(j, "sentences");
-	explain_say(j, "%s %s %s for %s and holds %.0f MiB.", name,
+	no_gpu = guard_doc_no_gpu(a, text, sizeof(text));
+	if (!no_gpu)
+		snprintf(holds, sizeof(holds), " and holds %.0f MiB",
+			 (double)s.resident_bytes / MIB);
+	explain_say(j, "%s %s %s for %s%s.", name,
 		    guard_doc_pretends(&s) ? "would be in state" : "is in state",
 		    guard_state_name(s.state), span(seconds_to(now.mono_ns, s.since_ns), since),
-		    (double)s.resident_bytes / MIB);
+		    holds);
+	if (no_gpu)
+		explain_say(j, "What it holds is unknown, and the guard cannot decide: %s.",
+			    no_gpu);
 	say_mode(j, g, &s);
 	say_chosen_mode(j, g);
 	if (s.state == STATE_ABSENT &&
@@ -466,7 +474,7 @@ void api_guard_explain(void *arg, const struct request *q, struct reply *r)
 	json_array(&j, "workers");
 	for (unsigned i = 0; i < g->policy->workers; i++)
 		if (only < 0 || i == (unsigned)only)
-			write_explain(&j, g, i, now);
+			write_explain(&j, a, i, now);
 	json_array_end(&j);
 	api_end(&j);
 }

@@ -1,5 +1,7 @@
 #include "guard_doc.h"
 
+#include "render.h"
+
 #include "base/suggest.h"
 
 #include <math.h>
@@ -88,12 +90,29 @@ static void worker_counts(struct json *j, const struct counters_worker *t)
 	json_uint(j, "would_evict_total", t ? t->cell[COUNTERS_WOULD_EVICT] : 0);
 }
 
-static void worker_memory(struct json *j, const struct guard_status *s,
+const char *guard_doc_no_gpu(const struct api *a, char *out, size_t size)
+{
+	const struct scene *scene = a->view.guard->scene;
+	const char *message = a->view.snap ? gw_snapshot_status(a->view.snap)->message : NULL;
+
+	if (scene && scene->gpus)
+		return NULL;
+	if (message && *message)
+		snprintf(out, size, "no GPU can be read: %s", message);
+	else
+		snprintf(out, size, "no GPU can be read: none was read yet");
+	return out;
+}
+
+/* no_gpu: as guard_doc_no_gpu(). */
+static void worker_memory(struct json *j, const struct guard_status *s, const char *no_gpu,
 			  const struct counters_worker *t)
 {
-	json_uint(j, "resident_bytes", s->resident_bytes);
-	json_uint(j, "need_bytes", s->need_bytes);
-	json_uint(j, "residue_bytes", s->residue_bytes);
+	json_uint_if(j, "resident_bytes", !no_gpu, s->resident_bytes);
+	json_uint_if(j, "need_bytes", !no_gpu, s->need_bytes);
+	json_uint_if(j, "residue_bytes", !no_gpu, s->residue_bytes);
+	if (no_gpu)
+		json_string(j, "memory_reason", no_gpu);
 	json_double(j, "backoff", s->backoff);
 	worker_counts(j, t);
 	json_bool(j, "blind", s->blind);
@@ -146,9 +165,11 @@ static void write_reasons(struct json *j, const struct guard_view *g, unsigned w
 	json_array_end(j);
 }
 
-void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worker,
+void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 		      struct guard_moment now)
 {
+	const struct guard_view *g = a->view.guard;
+	char no_gpu[300];
 	struct guard_status s;
 	bool timed;
 
@@ -168,7 +189,8 @@ void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worke
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
 	guard_doc_text(j, "why", s.why);
 	guard_doc_text(j, "rail", s.rail);
-	worker_memory(j, &s, counters_find(g->tally, g->policy->worker[worker].name));
+	worker_memory(j, &s, guard_doc_no_gpu(a, no_gpu, sizeof(no_gpu)),
+		      counters_find(g->tally, g->policy->worker[worker].name));
 }
 
 /* Writes GPU, evidence and result of a decision. */
@@ -222,17 +244,6 @@ void guard_doc_room(struct json *j, const struct guard_reservation *room,
 
 /* ---- processes on a GPU ---- */
 
-static void process_types(struct json *j, unsigned type)
-{
-	static const char *const names[] = { "compute", "graphics", "mps" };
-
-	json_array(j, "types");
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (type >> i & 1)
-			json_string(j, NULL, names[i]);
-	json_array_end(j);
-}
-
 static const char *action_word(const struct verdict *v)
 {
 	static const char *const words[] = { "ignore", "watch", "contend", "contend-now" };
@@ -248,7 +259,7 @@ static void write_process(struct json *j, const struct guard_view *g,
 	guard_doc_text(j, "name", p->name);
 	json_int_if(j, "uid", p->uid >= 0, p->uid);
 	json_bool(j, "program_seen", p->exe[0] != '\0');
-	process_types(j, p->type);
+	render_process_types(j, p->type);
 	json_string(j, "class", guard_class_name(v->class));
 	json_string(j, "action", action_word(v));
 	json_string(j, "worker",

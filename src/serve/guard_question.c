@@ -2,6 +2,8 @@
  * so that a reply can be edited and sent back. */
 #include "guard_question.h"
 
+#include "render.h"
+
 #include "base/json_doc.h"
 #include "base/suggest.h"
 
@@ -179,24 +181,13 @@ static bool on_gpu(const struct json_doc *o, const struct scene *s, unsigned *re
 
 static bool read_types(const struct json_doc *o, unsigned *ret, const struct place *at)
 {
-	static const char *const names[] = { "compute", "graphics", "mps" };
 	const struct json_doc *list = json_doc_get(o, "types");
-	size_t n = json_doc_count(list, "");
 
-	*ret = list ? 0 : 1;
-	if (list && json_doc_type(list, "") != JSON_DOC_ARRAY)
+	if (list &&
+	    (json_doc_type(list, "") != JSON_DOC_ARRAY || !render_read_types(list, ret)))
 		return question_wrong(at, "types", "a list of compute, graphics and mps");
-	for (size_t i = 0; i < n; i++) {
-		const char *word = json_doc_string(json_doc_at(list, "", i), "");
-		unsigned k = 0;
-
-		while (k < 3 && (!word || strcmp(word, names[k]) != 0))
-			k++;
-		if (k == 3)
-			return question_wrong(at, "types",
-					      "a list of compute, graphics and mps");
-		*ret |= 1u << k;
-	}
+	if (!list)
+		*ret = GW_PROCESS_COMPUTE;
 	return true;
 }
 

@@ -21,6 +21,7 @@ struct worker {
 	unsigned levels; /* levels at which the worker may be evicted, as bits */
 	const struct counters_worker *tally; /* NULL: nothing was counted */
 	double quiet_s;
+	bool gpu; /* the guard observes a GPU; false: the worker's memory is unknown */
 };
 
 static bool worker(const struct guard_view *g, unsigned i, struct worker *ret)
@@ -33,6 +34,7 @@ static bool worker(const struct guard_view *g, unsigned i, struct worker *ret)
 		(double)policy_number(w->knobs.quiet_ns, g->policy->standard.quiet_ns) / 1e9;
 	ret->levels = guard_levels(g->guard, i);
 	ret->tally = counters_find(g->tally, w->name);
+	ret->gpu = g->scene && g->scene->gpus;
 	return guard_status(g->guard, i, &ret->s) == 0;
 }
 
@@ -47,8 +49,8 @@ static double worker_figure(const struct worker *w, unsigned metric)
 	case M_GUARD_FREED: return counted(w, COUNTERS_FREED_BYTES);
 	case M_GUARD_RESUMES: return counted(w, COUNTERS_RESUMES);
 	case M_GUARD_WOULD_EVICT: return counted(w, COUNTERS_WOULD_EVICT);
-	case M_GUARD_RESIDENT: return (double)w->s.resident_bytes;
-	case M_GUARD_RESIDUE: return (double)w->s.residue_bytes;
+	case M_GUARD_RESIDENT: return w->gpu ? (double)w->s.resident_bytes : (double)NAN;
+	case M_GUARD_RESIDUE: return w->gpu ? (double)w->s.residue_bytes : (double)NAN;
 	default: return w->s.backoff * w->quiet_s;
 	}
 }
@@ -63,7 +65,7 @@ static void worker_figures(struct page *p, const struct guard_view *g)
 	for (size_t r = 0; r < COUNT(metrics); r++) {
 		page_family(p, metrics[r]);
 		for (unsigned i = 0; i < g->policy->workers; i++)
-			if (worker(g, i, &w))
+			if (worker(g, i, &w) && !isnan(worker_figure(&w, metrics[r])))
 				metrics_sample(&p->t, w.base.text, NULL,
 					       worker_figure(&w, metrics[r]));
 	}

@@ -3,8 +3,10 @@
 #include "view.h"
 
 #include "device/device.h"
+#include "device/tables.h"
 
 #include "base/array.h"
+#include "base/json_doc.h"
 
 #include <math.h>
 #include <string.h>
@@ -273,15 +275,28 @@ static void write_host(struct json *j, const struct gw_snapshot *snap)
 	json_object_end(j);
 }
 
-static void process_types(struct json *j, unsigned type)
+void render_process_types(struct json *j, unsigned type)
 {
-	static const char *const names[] = { "compute", "graphics", "mps" };
-
 	json_array(j, "types");
-	for (unsigned i = 0; i < 3; i++)
+	for (unsigned i = 0; process_type_name(i); i++)
 		if (type & 1u << i)
-			json_string(j, NULL, names[i]);
+			json_string(j, NULL, process_type_name(i));
 	json_array_end(j);
+}
+
+bool render_read_types(const struct json_doc *types, unsigned *ret)
+{
+	bool known = true;
+
+	*ret = 0;
+	for (size_t i = 0; i < json_doc_count(types, ""); i++) {
+		const char *word = json_doc_string(json_doc_at(types, "", i), "");
+		const unsigned type = word ? process_type_named(word) : 0;
+
+		known = known && type;
+		*ret |= type;
+	}
+	return known;
 }
 
 /* Writes the figures of a process, and why the missing ones are missing. */
@@ -325,7 +340,7 @@ static void write_process(struct json *j, const struct gw_process *p,
 	json_int(j, "pid", p->pid);
 	json_uint_if(j, "start_ticks", p->start_ticks, p->start_ticks);
 	json_int_if(j, "parent_pid", p->parent > 0, p->parent);
-	process_types(j, p->type);
+	render_process_types(j, p->type);
 	json_string(j, "name", p->name);
 	json_string(j, "command", p->command);
 	json_int_if(j, "uid", p->uid >= 0, p->uid);

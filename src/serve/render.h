@@ -13,6 +13,7 @@
 
 #define RENDER_SCHEMA_VERSION 1
 
+struct json_doc;
 struct view_process;
 
 /* The devices to show; NULL: all. */
@@ -21,6 +22,12 @@ struct render_filter {
 };
 
 bool render_shows(const struct render_filter *filter, unsigned device);
+
+/* Writes the array "types" of a process; type is a set of enum gw_process_type. */
+void render_process_types(struct json *j, unsigned type);
+/* Reads such an array (NULL: an empty one).  Returns false if a word in it is unknown; *ret has
+ * the known types. */
+bool render_read_types(const struct json_doc *types, unsigned *ret);
 
 /* render_head() begins a document: its head (the object stays open) and the object "source". */
 void render_head(struct json *j, const struct gw_snapshot *snap);

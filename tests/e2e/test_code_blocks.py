@@ -70,6 +70,8 @@ def kind(block):
         return "serving"
     if first.startswith("cc "):
         return "compile"
+    if first.startswith("PYTHONPATH=python "):
+        return "program"
     if first.startswith(("make ", "sudo ", "meson ")):
         return "build"  # what builds and installs: run by the tests of the library and by CI
     if first.startswith(("gpuward ", "GPUWARD_SIM=")):
@@ -118,6 +120,10 @@ def test_c_runs_with_and_without_a_gpu(block, tmp_path):
             env=environment(LD_LIBRARY_PATH=SIMULATOR.parent, GPUWARD_SIM=scenario))
         assert (done.returncode, done.stderr) == (0, ""), scenario
         assert re.search(r"\w+ \w+", done.stdout), f"{scenario}: no sentence"
+        if "gw_process_list_want" in block:
+            joules = re.findall(r"^GPU \d: [\d.]+ J \(95 %: [\d.]+ to [\d.]+\), \w+$", done.stdout, re.M)
+            assert len(joules) == (2 if scenario == "two-gpus" else 0), done.stdout
+            assert bool(re.search(r", SM \d+ %$", done.stdout, re.M)) == (scenario == "two-gpus"), done.stdout
         if "GW_Q_POWER" in block or "gw_series_next" in block:
             assert bool(re.search(r"\d W\b", done.stdout)) == (scenario == "two-gpus"), scenario
 
@@ -162,6 +168,16 @@ def test_python_runs(block):
                                          LD_LIBRARY_PATH=SIMULATOR.parent, GPUWARD_SIM="two-gpus"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.rstrip().endswith("True")  # simulated
+
+
+@of("program")
+def test_the_lines_that_run_a_python_program_run_it(block, tmp_path):
+    """With a GPU or without; the last line says how to use the simulator."""
+    (tmp_path / "program.py").write_text("import gpuward\nprint(gpuward.snapshot()['source']['simulated'])\n")
+    (tmp_path / "python").symlink_to(TOP / "python")
+    said = [shell(line, tmp_path, GPUWARD_LIBRARY=BUILD / "libgpuward.so") for line in block.splitlines()]
+    assert [d.returncode for d in said] == [0, 0], said
+    assert said[1].stdout == "True\n"
 
 
 def commands(block):

@@ -43,7 +43,7 @@ def test_evict_and_resume_by_hand(s, worker):
 def test_a_worker_that_is_held_active_stays(s, world, worker):
     s.guard("hold", "active", "ollama", "--for", "1h")
     shown = s.guard("status").stdout
-    assert "active, 1 h left" in shown and "hold active" not in shown  # once
+    assert "active, 1 h left" in shown and shown.count("hold active") == 1
     with Contender(world, 8 * GIB):
         s.observes()
         assert worker.resident() == 10 * GIB and worker.acted() == []
@@ -90,7 +90,8 @@ def test_while_the_guard_is_paused_no_worker_moves_and_the_status_shows_why(worl
         s.wait(lambda: all("hold active masks contention" in s.worker(n)["why"] for n in ("a", "b")))
         assert all(w.acted() == [] for _, w in workers)
         shown = s.guard("status").stdout
-        assert "active, no end" in shown and "hold active masks contention" in shown
+        assert "active, no end" in shown
+        assert [re.sub(r"masks contention: pid \d+ .*", "", s.worker(n)["why"]) for n in ("a", "b")] == ["hold active "] * 2
         s.restart()  # it outlives the service
         s.wait(lambda: s.worker("a")["hold"] == "active")
         assert all(w.acted() == [] for _, w in workers)
@@ -112,6 +113,25 @@ def test_a_snooze_ends_when_its_time_is_over(world, workers, both):
         assert s.worker("a")["hold"] == "none"
 
 
+def test_a_hold_evicted_shows_its_reason_and_why(both):
+    s = both
+    s.guard("hold", "evicted", "a", "--for", "1h")
+    s.until("evicted", name="a")
+    shown = s.cli("guard", "status", env=support.environment(COLUMNS=120)).stdout
+    row = next(line for line in shown.split("\n") if line.startswith("a "))
+    assert re.search(r"manual +evicted, 1 h left .* 1 h +\w+", row), shown
+
+
+def test_without_a_journal_a_hold_says_that_it_is_lost_at_a_restart(world, worker):
+    with Guarded(world, configure(("ollama", worker)), "--history", "none") as s:
+        s.until("active")
+        for words in (["hold", "active", "ollama", "--for", "1h"], ["snooze", "2h"], ["evict", "ollama"], ["release"]):
+            code = support.FAILED if words[0] == "evict" else support.OK
+            said = s.guard(*words, code=code).stderr
+            assert ("the request is lost when the service restarts" in said) == (code == support.OK), said
+        assert json.loads(s.guard("hold", "active", "ollama", "--forever", "--json").stdout)["hold"] == "active"
+
+
 def test_one_worker_alone_can_be_snoozed(world, workers, both):
     s = both
     assert "b: requested hold active for 10 min; its state is now active" in s.guard("snooze", "10m", "b").stdout
@@ -129,6 +149,24 @@ def test_a_pause_does_not_replace_a_hold_evicted(both):
     done = s.guard("pause", "--for", "10m", code=support.FAILED)
     assert "a is held evicted: release it first" in done.stderr
     assert (s.worker("a")["hold"], s.worker("b")["hold"]) == ("evicted", "active")
+
+
+def test_without_a_gpu_status_and_explain_say_so_and_memory_is_unknown(bare):
+    config = '[guard]\nmode = "enforce"\n' + table("model", "exec", match_name="sleep", evict_command=["/bin/true"],
+                                                  resume_command=["/bin/true"])
+    with Service("", *bare, config=config, token=True, simulate=False) as s:
+        def guard(*args):
+            return " ".join(support.gpuward("guard", "--address", s.url, *args).stdout.split())
+        s.wait(lambda: "absent" in guard("status"))
+        said = guard("status")
+        assert "no GPU can be read: " in said and "none was read yet" not in said and "0 B" not in said
+        assert re.search(r"model absent \d+ s - - - ", said), said
+        w = s.get("/api/v1/guard/workers/model").json()
+        assert (w["resident_bytes"], w["need_bytes"], w["residue_bytes"]) == (None, None, None)
+        assert w["memory_reason"].startswith("no GPU can be read: ")
+        said = guard("explain")
+        assert "What it holds is unknown" in said and "no GPU can be read: " in said and "MiB" not in said
+        assert "gpuward_guard_resident_bytes{" not in s.get("/metrics").text
 
 
 def test_status_and_explain_show_state_reason_and_contender(s, world):
@@ -165,7 +203,7 @@ def test_a_reservation_and_a_hold_are_explained_with_their_end(s):
     s.guard("hold", "evicted", "ollama", "--for", "1h")
     left = r"(1 h|5\d min)"
     shown = s.guard("status").stdout
-    assert re.search(f"evicted, {left} left", shown) and "manual" not in shown  # once, in its own column
+    assert re.search(f"evicted, {left} left", shown) and "manual,reserved" in shown
     text = " ".join(explained(s, "Reason against it: manual").split())
     assert re.search(rf"Rule: hold evicted\. .* at the earliest in {left},", text) and "Override" not in text, text
 

@@ -59,7 +59,7 @@ def test_a04_a_contender_that_comes_and_goes_often_makes_the_quiet_time_longer(s
         with Contender(world, 12 * GIB):
             s.until("evicted")
     assert s.worker()["backoff"] >= 2
-    assert "quiet period" in s.guard("explain").stdout
+    assert "quiet time" in s.guard("explain").stdout
     s.back(worker)
 
 

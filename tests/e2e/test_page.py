@@ -216,7 +216,7 @@ def test_the_values_of_the_page_change(page, demo):
     assert page.count("tr.gpu") == 2
     assert page.text("#total-gpus") == "2"
     assert re.fullmatch(r"\d+ W of \d+ W", page.text("#total-power"))
-    wait(lambda: re.match(" since .*:", page.text("#energy-since")), "since when energy is counted")
+    wait(lambda: re.match(" since .*:", page.text("#energy-since:not(.later)") or ""), "since when energy is counted")
     before = page.text("#rows")
     wait(lambda: page.text("#rows") != before, "a figure to change")
 
@@ -299,6 +299,87 @@ def test_holes_stay_holes_and_readings_are_gathered_into_steps(page, demo):
     assert got["hole"] == [123, None, 300]
     assert got["left"] == 2, "what is older than the range goes"
     assert got["slow"] == [0, 10, 20, 30], "a service that reads every 10 s has no holes"
+
+
+FORMAT = """
+const done = arguments[arguments.length - 1];
+import('/assets/format.js').then((f) => done({
+    joules: [0, 0.4, 9.6, 999.4, 999.6, 3000, 3160, 38000, 38040, 99960, 999600, 1e6].map(f.joules),
+    wattHours: [3600, 19008, 0.00036].map(f.wattHours),
+    cost: [1e-4, 360, 3.6e6, 1e12].map((j) => f.cost(j, { price_per_kwh: 0.3, price_currency: 'EUR' })),
+    seconds: [2e-10, 3, 3.25].map(f.seconds),
+})).catch((e) => done(String(e)));
+"""
+
+
+def test_numbers_have_the_same_digits_and_no_exponent(page, demo):
+    page.open(demo.url).live()
+    got = page.driver.execute_async_script(FORMAT)
+    assert got["joules"] == ["0 J", "0 J", "10 J", "999 J", "1.00 kJ", "3.00 kJ", "3.16 kJ", "38.0 kJ", "38.0 kJ",
+                             "100 kJ", "1.00 MJ", "1.00 MJ"]
+    assert got["wattHours"] == ["1.00 Wh", "5.28 Wh", "0.000000100 Wh"]
+    assert got["cost"] == ["0.0000000000278 kWh, 0.00000000000833 EUR", "0.000100 kWh, 0.0000300 EUR",
+                           "1.00 kWh, 0.300 EUR", "277778 kWh, 83333 EUR"]
+    assert got["seconds"] == ["0.00020 µs", "3 s", "3.25 s"]
+
+
+PLACES = """(() => [...document.querySelectorAll('.totals > div, .ranges, tr.gpu')].map((e) => {
+    const r = e.getBoundingClientRect(); return [e.className, e.className === 'ranges' && Math.round(r.x), Math.round(r.y + scrollY)]; }))()"""
+
+
+@needs_daemon
+@pytest.mark.parametrize("width", [1280, 1366, 1920])
+def test_nothing_moves_when_the_begin_of_the_count_arrives(page, demo, width):
+    page.cdp("Network.enable")
+    page.cdp("Network.setBlockedURLs", urls=["*/api/v1/devices"])
+    try:
+        page.open(demo.url, width=width).live()
+        open_first(page)
+        wait(lambda: page.count(".counted.later") == 1 and page.count("#energy-since.later") == 1, "places for both times")
+        before = page.js(PLACES)
+        page.cdp("Network.setBlockedURLs", urls=[])
+        wait(lambda: page.count(".counted:not(.later)") == 1 and page.count("#energy-since:not(.later)") == 1, "both times")
+        after = page.js(PLACES)
+    finally:
+        page.cdp("Network.setBlockedURLs", urls=[])
+    assert before == after
+
+
+ALONE = """
+[[gpu]]
+profile = "h100"
+[[gpu.load]]
+kind = "square"
+high = 0.9
+period = 4
+[[gpu.process]]
+name = "train"
+memory = "8 GiB"
+"""
+# Each pair of powers that the page shows, and what it says where the utilisation of the process is unknown.
+PAIRS = """
+window.pairs = []; window.unknowns = [];
+const look = () => {
+    const gpu = document.querySelector('tr.gpu .m-power .v'), row = document.querySelector('#processes tbody tr');
+    const power = row?.querySelector('[data-name=Power]:not([hidden])'), sm = row?.querySelector('[data-name=SM]');
+    if (sm?.dataset.unknown) window.unknowns.push(sm.title);
+    if (gpu && power && !power.dataset.unknown) window.pairs.push(gpu.textContent + ' and ' + power.textContent);
+};
+new MutationObserver(look).observe(document.querySelector('main'), { subtree: true, childList: true, characterData: true });
+"""
+
+
+@needs_daemon
+def test_a_process_and_its_gpu_show_the_same_moment(page, service, tmp_path):
+    """The process is alone on the GPU, so that both have the same power, however fast the load changes."""
+    path = tmp_path / "alone.toml"
+    path.write_text(ALONE)
+    page.open(service(str(path)).url)
+    page.driver.execute_script(PAIRS)
+    page.live()
+    wait(lambda: len(set(page.js("window.pairs"))) >= 6, "several readings")
+    assert [p for p in page.js("window.pairs") if len(set(p.split(" and "))) != 1] == []
+    assert set(page.js("window.unknowns")) <= {"first reading"}
 
 
 def test_sparklines_have_a_line(page, demo):

@@ -155,6 +155,18 @@ def test_a_library_next_to_the_module_is_used(tmp_path):
     assert got == [str(tmp_path / "gpuward" / "libgpuward.so"), "0.1.0"]
 
 
+def test_the_version_of_the_module_is_that_of_the_package_and_of_the_library():
+    packaged = re.search(r'^version = "(.*)"$', (PYTHON / "pyproject.toml").read_text(), re.M).group(1)
+    assert answer("print(json.dumps([gpuward.__version__, gpuward.library_version()]))") == [packaged, packaged]
+
+
+@pytest.mark.parametrize("scenario, code", [("no-gpu", "no_gpu"), ("no-driver", "no_driver")])
+def test_a_window_without_a_gpu_names_the_cause(scenario, code):
+    got = answer("with gpuward.window('a') as w: pass\nprint(json.dumps([w.joules, w.validity, w.codes, w.devices, len(w.why[w.codes[0]])]))",
+                 LD_LIBRARY_PATH=SIMULATOR.parent, GPUWARD_SIM=scenario)
+    assert got[:4] == [None, "no-result", [code], []] and got[4] > 10
+
+
 def test_an_installed_module_finds_the_installed_library(installed):  # noqa: F811
     module = find(installed, "_native.py").parent
     got = answer("print(json.dumps(gpuward.library_path()))", PYTHONPATH=module.parent,

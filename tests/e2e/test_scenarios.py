@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+import support
+
 from support import (
     COMMANDS,
     NO_GPU,
@@ -114,6 +116,15 @@ def test_one_lost_gpu_is_partial_and_the_other_answers(scenario):
     only_good = gpuward("snapshot", lost, "--gpu=0")
     assert only_good.returncode == OK
     assert "lost" not in only_good.stdout
+
+
+@pytest.mark.parametrize("backend", ["auto", "all", "nvml"])
+def test_a_driver_without_a_gpu_is_named_with_every_backend(backend):
+    """Without --simulate, so that every backend of auto and all is tried."""
+    env = environment(LD_LIBRARY_PATH=support.SIMULATOR.parent, GPUWARD_SIM="no-gpu")
+    doc = document("list", f"--backend={backend}", env=env, code=NO_GPU if backend == "nvml" else OK)
+    assert doc["source"]["cause"] == "no_gpu"
+    assert doc["source"]["message"] == "no GPU was found: the driver is loaded but reports no GPU"
 
 
 def test_no_gpu_that_answers_differs_from_no_gpu(scenario):

@@ -462,6 +462,10 @@ def test_a_library_that_is_missing_is_a_warning_and_an_empty_list_is_debug(tmp_p
     with Service("no-gpu", *options) as s:
         s.wait(lambda: said(s, "debug", "no GPUs found"))
         assert said(s, "info", "nvml opened with 0 GPUs") and not said(s, "warning", "NVML")
+        s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 3)
+        assert not said(s, "info", "no events of the NVIDIA driver"), "a driver without a GPU has none to report"
+        [line] = said(s, "info", "history is kept in memory only")
+        assert line["reason"] == "the GPUs are simulated"
     with Service(None, *options, "--root", support.FIXTURES / "amd-discrete", simulate=False) as s:
         assert said(s, "info", "opened with 1 GPU") and not said(s, "warning", "NVML")
 

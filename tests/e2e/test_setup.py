@@ -9,6 +9,7 @@ import tempfile
 
 import pytest
 
+import guarded
 import support
 
 SHIM = support.BUILD / "tests" / "e2e" / "libkill_at_call.so"
@@ -126,6 +127,50 @@ def test_undo_removes_exactly_what_setup_wrote(full):
     assert "nothing to undo" in full.setup("--undo").stdout
 
 
+def test_undo_clears_the_mode_and_the_holds_of_the_service_and_setup_names_the_mode_in_force(full, world, worker):
+    with guarded.Guarded(world, guarded.configure(("ollama", worker), mode="dry-run")) as s:
+        env = {"GPUWARD_ADDRESS": s.url, "GPUWARD_TOKEN_FILE": s.token_file}
+        assert "begins with a dry run" in full.setup("--yes", **env).stdout
+        s.until("active")
+        s.guard("mode", "enforce")
+        assert "its mode is enforce" in full.setup("--yes", **env).stdout
+        s.guard("evict", "ollama")
+        s.until("evicted")
+        said = " ".join(full.setup("--undo", "--dry-run", **env).stdout.split())
+        assert "clear the mode enforce" in said and "release the worker ollama" in said
+        assert "The worker ollama is off the GPU now (state evicted)" in said and "a request loads it" in said
+        assert s.now() == "evicted" and s.get("/api/v1/guard").json()["mode"] == "enforce"
+        assert "cleared the mode enforce" in full.setup("--undo", **env).stdout
+        doc = s.get("/api/v1/guard").json()
+        assert (doc["mode"], doc["mode_set"], doc["workers"][0]["mask"]) == ("dry-run", None, [])
+        s.back(worker)  # it returned before the mode became a dry run
+        full.setup("--yes")
+        s.guard("mode", "enforce")
+    said = " ".join(full.setup("--undo", GPUWARD_ADDRESS=s.url).stdout.split())
+    assert "stays stored: no service answers" in said and "/var/lib/gpuward/gpuward.db" in said
+
+
+def test_undo_names_a_folder_that_is_not_empty_and_a_service_that_still_runs(full):
+    full.setup("--yes")
+    (full.path / "etc/gpuward/notes").write_text("mine\n")
+    full.process(950, "/usr/bin/gpuward", "serve", ports=[9490])
+    said = full.setup("--undo").stdout
+    assert "kept /etc/gpuward: it is not empty" in said
+    assert "service still runs (process 950, port 9490)" in said
+
+
+def test_a_dry_run_of_undo_names_what_it_would_remove_and_removes_nothing(full):
+    assert "nothing to undo" in full.setup("--undo", "--dry-run").stdout
+    full.setup("--yes")
+    config = full.path / "etc/gpuward/gpuward.toml"
+    config.write_text(config.read_text() + "# edited\n")
+    before = full.files()
+    said = full.setup("--undo", "--dry-run").stdout
+    assert "remove /etc/gpuward/token\n" in said and "remove /home/alice/.config/gpuward/token\n" in said
+    assert "keep /etc/gpuward/gpuward.toml: it was changed" in said and "removed" not in said
+    assert full.files() == before
+
+
 def test_a_file_that_a_person_edited_or_wrote_is_kept_and_named(full):
     full.setup("--yes")
     config = full.path / "etc/gpuward/gpuward.toml"
@@ -136,7 +181,7 @@ def test_a_file_that_a_person_edited_or_wrote_is_kept_and_named(full):
     assert "kept /etc/gpuward/gpuward.toml: it was changed" in full.setup("--undo").stdout
     assert config.read_text() == edited and sorted(os.listdir(config.parent)) == ["gpuward.toml"]
     assert "[[worker]]" in full.setup("--yes").stdout  # lines to choose from
-    assert config.read_text() == edited and not (config.parent / "token").exists()
+    assert config.read_text() == edited and (config.parent / "token").exists()  # which the lines name
     config.write_text("# only an example\n")
     full.setup("--yes")
     assert config.read_text() == "# only an example\n" and (config.parent / "gpuward.d/setup.toml").exists()
@@ -273,9 +318,40 @@ def test_it_asks_at_most_three_questions_and_no_answer_changes_nothing(full):
     assert not (full.path / USER_TOKEN).exists()
 
 
-def test_a_user_without_rights_reads_what_setup_needs():
-    argv = [str(support.PROGRAM), "setup", "--yes", "--simulate=demo"]
+def as_nobody(*args, **env):
+    argv = [str(support.PROGRAM), "setup", *map(str, args)]
     if os.getuid() == 0:
         argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *argv]
-    done = subprocess.run(argv, capture_output=True, text=True, env=support.environment(), stdin=subprocess.DEVNULL)
+    return subprocess.run(argv, capture_output=True, text=True, env=support.environment(**env), stdin=subprocess.DEVNULL)
+
+
+def test_a_user_without_rights_reads_what_setup_needs():
+    done = as_nobody("--yes", "--nvml-library", support.BUILD / "sim/libnvidia-ml.so.1")
     assert done.returncode == support.FAILED and "must be root" in done.stderr and "sudo gpuward setup" in done.stderr
+
+
+def test_simulated_gpus_are_refused_because_the_service_would_not_have_them():
+    done = as_nobody("--yes", "--simulate=demo")
+    assert done.returncode == support.FAILED
+    assert "would not have the simulated GPUs" in done.stderr and "Try it on a simulated card" in done.stderr
+    assert as_nobody("--dry-run", "--simulate=demo").returncode == support.OK
+
+
+def test_without_the_right_to_see_sockets_setup_does_not_say_that_nothing_listens(tree):
+    tree.process(100, "/usr/local/bin/ollama", "serve", ports=[11434])
+    (tree.path / "proc/100/fd").chmod(0)
+    done = as_nobody("--dry-run", "--root", tree.path)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == support.OK, done.stderr
+    assert "cannot be seen without root" in said and "nothing listens" not in said and "does not listen" not in said
+
+
+def test_with_a_file_of_a_person_the_token_that_the_printed_lines_name_exists(full):
+    folder = full.path / "etc/gpuward/gpuward.d"
+    folder.mkdir(parents=True)
+    (folder / "mine.toml").write_text('[log]\nlevel = "debug"\n')
+    said = full.setup("--yes").stdout
+    assert 'token_file = "/etc/gpuward/token"' in said and not (full.path / "etc/gpuward/gpuward.toml").exists()
+    assert len((full.path / "etc/gpuward/token").read_text()) == 65
+    full.setup("--undo")
+    assert sorted(str(p) for p in (full.path / "etc/gpuward").rglob("*")) == [str(folder), str(folder / "mine.toml")]

@@ -216,10 +216,18 @@ TEST(a_configuration_by_a_person_is_never_written_but_the_lines_are_shown)
 	f.config = SETUP_THEIRS;
 	make(&f);
 	assert_null(step_at(SETUP_CONFIG));
-	assert_null(step_at(SETUP_TOKEN));
+	/* the lines name the token, so it must exist */
+	assert_in(plan.config.p, "token_file");
+	assert_non_null(step_at(SETUP_TOKEN));
 	assert_null(step_at("/home/alice/.config/gpuward/token"));
 	assert_true(plan.print_config);
 	setup_plan_done(&plan);
+	f.token_configured = true;
+	make(&f);
+	assert_null(step_at(SETUP_TOKEN));
+	assert_null(strstr(plan.config.p, "token_file"));
+	setup_plan_done(&plan);
+	f.token_configured = false;
 	f.config = SETUP_ABSENT;
 	f.drop_in = SETUP_THEIRS;
 	make(&f);

@@ -1,0 +1,229 @@
+#include "setup_service.h"
+
+#include "cli.h"
+#include "remote.h"
+
+#include "base/clock.h"
+#include "base/json_doc.h"
+#include "guard/policy.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define START_NS    (15 * NS_PER_S) /* until a service that was just started answers */
+#define QUESTION_NS (5 * NS_PER_S)
+#define GUARD       "/api/v1/guard"
+
+static bool is_asked(const struct setup_place *at)
+{
+	const char *address = getenv("GPUWARD_ADDRESS");
+
+	return !*at->prefix || (address && *address);
+}
+
+/* Sends a request.  False: no service answers, or it refuses; then message says why. */
+static bool ask(struct remote *r, const char *method, const char *path, const char *body,
+		char *message, size_t size)
+{
+	if (remote_request(r, method, path, body, QUESTION_NS, message, size) != 0)
+		return false;
+	if (r->status >= 400)
+		remote_refusal(r, message, size);
+	return r->status < 400;
+}
+
+bool setup_service_mode(const struct setup_place *at, bool wait, char out[static 16])
+{
+	const uint64_t until = clock_mono_ns(clock_real()) + (wait ? START_NS : 0);
+	const struct timespec pause = { .tv_nsec = 100 * 1000 * 1000 };
+	const char *mode = NULL;
+	char message[700];
+	struct remote r;
+
+	if (!is_asked(at))
+		return false;
+	if (remote_open(&r, &(struct remote_flags){ NULL, NULL }) == EXIT_OK) {
+		while (!ask(&r, "GET", GUARD, NULL, message, sizeof(message)) &&
+		       clock_mono_ns(clock_real()) < until)
+			nanosleep(&pause, NULL);
+		mode = r.reply ? json_doc_string(r.reply, "mode") : NULL;
+		snprintf(out, 16, "%s", mode ? mode : "");
+	}
+	remote_close(&r);
+	return mode != NULL;
+}
+
+/* ---- forget ---- */
+
+#define RETURN_NS (30 * NS_PER_S) /* for a worker that only a person kept off its GPU */
+
+/* A worker that undo releases or names. */
+struct off {
+	char name[128], state[16];
+	bool held; /* a person keeps it on or off its GPU */
+	bool out;  /* the guard has moved it off its GPU, or is doing so */
+	bool only; /* nothing but the person keeps it off */
+};
+
+static bool is_manual(const struct json_doc *w)
+{
+	for (size_t i = 0; i < json_doc_count(w, "mask"); i++) {
+		const char *reason = json_doc_string(json_doc_at(w, "mask", i), "");
+
+		if (reason && strcmp(reason, "manual") == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool is_out(const struct json_doc *w)
+{
+	static const char *const in[] = { "active", "suspect", "drain", "reconcile", "absent" };
+	const char *state = json_doc_string(w, "state");
+
+	for (unsigned i = 0; state && i < sizeof(in) / sizeof(in[0]); i++)
+		if (strcmp(state, in[i]) == 0)
+			return false;
+	return state && !json_doc_true(w, "dry_run");
+}
+
+static unsigned read_workers(const struct remote *r, struct off off[static POLICY_WORKERS])
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < json_doc_count(r->reply, "workers") && n < POLICY_WORKERS; i++) {
+		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
+		const char *name = json_doc_string(w, "name"),
+			   *state = json_doc_string(w, "state"),
+			   *hold = json_doc_string(w, "hold");
+		const bool manual = is_manual(w);
+
+		off[n] = (struct off){
+			.held = manual || (hold && strcmp(hold, "none") != 0),
+			.out = is_out(w),
+			.only = manual && json_doc_count(w, "mask") == 1,
+		};
+		snprintf(off[n].name, sizeof(off[n].name), "%s", name ? name : "");
+		snprintf(off[n].state, sizeof(off[n].state), "%s", state ? state : "");
+		n += off[n].held || off[n].out;
+	}
+	return n;
+}
+
+static void say_stays(const char *what, const char *why)
+{
+	char text[1200];
+
+	snprintf(text, sizeof(text),
+		 "%s: %s. The history of the service keeps it "
+		 "(/var/lib/gpuward/gpuward.db, or the file that history.path names), and the "
+		 "next start of the service uses it again.",
+		 what, why);
+	term_wrap(" -", 4, text, term_width());
+}
+
+/* Waits until a worker is no longer off its GPU. */
+static void wait_for_return(struct remote *r, const char *path, struct off *o)
+{
+	const uint64_t until = clock_mono_ns(clock_real()) + RETURN_NS;
+	const struct timespec pause = { .tv_nsec = 100 * 1000 * 1000 };
+	char message[700];
+
+	while (o->out && clock_mono_ns(clock_real()) < until &&
+	       ask(r, "GET", path, NULL, message, sizeof(message))) {
+		o->out = is_out(r->reply);
+		if (o->out)
+			nanosleep(&pause, NULL);
+	}
+}
+
+/* Ends what a person requested for a worker.  A worker that only this kept off its GPU returns
+ * before undo continues: the configured mode may be a dry run, in which it would stay off. */
+static void release(struct remote *r, struct off *o, bool quiet)
+{
+	const bool back = o->out && o->only;
+	char path[512], message[700], what[200];
+	struct buf name;
+
+	buf_init(&name, 512);
+	remote_escape(&name, o->name);
+	snprintf(path, sizeof(path), GUARD "/workers/%s/%s", name.p,
+		 back ? "resume" : "release");
+	if (!ask(r, "POST", path, back ? "{\"force\": true}" : "{}", message,
+		 sizeof(message))) {
+		snprintf(what, sizeof(what), "The hold of the worker %s was not removed",
+			 o->name);
+		say_stays(what, message);
+	} else {
+		if (!quiet)
+			printf("  released the worker %s, which a person held\n", o->name);
+		snprintf(path, sizeof(path), GUARD "/workers/%s", name.p);
+		if (back)
+			wait_for_return(r, path, o);
+	}
+	buf_done(&name);
+}
+
+static void say_out(const struct off *o)
+{
+	char text[500];
+
+	snprintf(text, sizeof(text),
+		 "The worker %s is off the GPU now (state %s). If it is still off when the "
+		 "service stops, its model stays unloaded until a request loads it or you "
+		 "start the worker yourself.",
+		 o->name, o->state);
+	term_wrap(" -", 4, text, term_width());
+}
+
+static void forget_mode(struct remote *r, const char *mode, bool quiet, bool dry_run)
+{
+	char message[700], what[100];
+
+	if (dry_run) {
+		printf("  clear the mode %s, which was set at run time\n", mode);
+	} else if (!ask(r, "DELETE", GUARD "/mode", NULL, message, sizeof(message))) {
+		snprintf(what, sizeof(what), "The mode %s, set at run time, was not cleared",
+			 mode);
+		say_stays(what, message);
+	} else if (!quiet) {
+		printf("  cleared the mode %s, which was set at run time\n", mode);
+	}
+}
+
+void setup_service_forget(const struct setup_place *at, bool quiet, bool dry_run)
+{
+	struct off off[POLICY_WORKERS];
+	char message[700], mode[32] = "";
+	const char *set;
+	struct remote r;
+	unsigned n;
+
+	if (!is_asked(at))
+		return;
+	if (remote_open(&r, &(struct remote_flags){ NULL, NULL }) != EXIT_OK ||
+	    !ask(&r, "GET", GUARD, NULL, message, sizeof(message))) {
+		if (!quiet)
+			say_stays("A mode or a hold that was set at run time stays stored",
+				  "no service answers");
+		remote_close(&r);
+		return;
+	}
+	set = json_doc_string(r.reply, "mode_set.mode");
+	snprintf(mode, sizeof(mode), "%s", set ? set : "");
+	n = read_workers(&r, off);
+	for (unsigned i = 0; i < n; i++) {
+		if (off[i].held && dry_run)
+			printf("  release the worker %s, which a person holds\n", off[i].name);
+		else if (off[i].held)
+			release(&r, &off[i], quiet);
+	}
+	if (*mode)
+		forget_mode(&r, mode, quiet, dry_run);
+	for (unsigned i = 0; i < n; i++)
+		if (off[i].out)
+			say_out(&off[i]);
+	remote_close(&r);
+}

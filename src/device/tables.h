@@ -1,0 +1,12 @@
+/* tables: names of enum values that gpuward.h does not export. */
+#ifndef GW_DEVICE_TABLES_H
+#define GW_DEVICE_TABLES_H
+
+/* Returns the name of the process type with bit i, as in enum gw_process_type; NULL past the
+ * last. */
+const char *process_type_name(unsigned i);
+
+/* Returns the process type with this name; 0: there is none. */
+unsigned process_type_named(const char *name);
+
+#endif
