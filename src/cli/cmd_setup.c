@@ -550,14 +550,11 @@ static int undo(const struct cli *c)
 	return code;
 }
 
-static int setup_run(struct cli *c)
+static int set_up(struct cli *c)
 {
-	const struct given *g = c->own;
 	struct machine *m;
 	int code;
 
-	if (g->undo)
-		return undo(c);
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return cli_no_memory();
@@ -574,6 +571,18 @@ static int setup_run(struct cli *c)
 	explicit_bzero(m->token, sizeof(m->token));
 	setup_manifest_free(m->manifest);
 	free(m);
+	return code;
+}
+
+static int setup_run(struct cli *c)
+{
+	const struct given *g = c->own;
+	const struct setup_place at = { .prefix = c->root ? c->root : "" };
+	int lock, code = setup_begin(&at, !g->dry_run && (geteuid() == 0 || c->root), &lock);
+
+	if (code == EXIT_OK)
+		code = g->undo ? undo(c) : set_up(c);
+	setup_end(&at, lock);
 	return code;
 }
 

@@ -413,10 +413,12 @@ static void plan_user(const struct setup_facts *f, const struct setup_answers *a
 	if (f->user_token == SETUP_BLOCKED) {
 		add_note(
 			p,
-			"%s cannot be written safely: a link or another obstacle is on the "
-			"way, and setup follows no link. Copy the token yourself: sudo install "
-			"-o %.60s -m 600 %s %s",
-			path, f->user, SETUP_TOKEN, path);
+			"The copy of the token, %s, was not made: the home of %.60s is "
+			"missing, "
+			"%.60s may not write there, or a link is on the way, and setup follows "
+			"no link. Fix this and run setup again, or make the copy yourself: "
+			"sudo install -D -o %.60s -m 600 %s %s",
+			path, f->user, f->user, f->user, SETUP_TOKEN, path);
 		return;
 	}
 	for (unsigned i = 0; i < 2; i++) {

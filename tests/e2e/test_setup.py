@@ -1,4 +1,5 @@
 """gpuward setup on a file tree: what it finds, writes, leaves alone and removes; interrupted at every call."""
+import fcntl
 import json
 import os
 import pathlib
@@ -252,6 +253,75 @@ def test_a_hostile_process_neither_reaches_the_terminal_nor_stops_setup(tree):
         assert not [c for c in said if ord(c) < 32 and c != "\n" or 127 <= ord(c) < 160 or c == "\u202e"], said
         assert "A process (?]0;p?" in said and "is left out" in said
     assert (tree.path / "etc/gpuward/gpuward.toml").read_text().count("\n[[worker]]\n") == 2
+
+
+def test_without_a_copy_of_the_token_setup_finishes_and_says_how_to_make_the_copy(tree):
+    home = tree.path / "home/alice"
+    home.chmod(0o555)
+    said = " ".join(tree.setup("--yes").stdout.split())
+    assert "was not made" in said and "sudo install -D -o alice -m 600 /etc/gpuward/token" in said
+    assert (tree.path / "etc/gpuward/gpuward.toml").exists()
+    tree.setup("--undo")
+    home.rmdir()
+    assert "was not made" in " ".join(tree.setup("--yes").stdout.split()) and not home.exists()
+    tree.setup("--undo")
+    # an obstacle that only the attempt shows
+    (home / ".config/gpuward/token.setup-new").mkdir(parents=True)
+    if os.getuid() == 0:
+        subprocess.run(["chown", "-R", "65534:65534", home], check=True)
+    done = tree.setup("--yes")
+    assert "alice has no copy of the token" in done.stderr and "To see the GPUs in a browser" in done.stdout
+    assert USER_TOKEN.split("/", 2)[2] not in (tree.path / "etc/gpuward/setup.json").read_text()
+    tree.setup("--undo")
+    assert not (tree.path / "etc/gpuward").exists()
+
+
+def test_a_second_setup_at_the_same_time_changes_nothing(tree):
+    before = tree.files()
+    lock = os.open(tree.path / "etc", os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    for args in (["--yes"], ["--undo"]):
+        assert "another gpuward setup runs now" in tree.setup(*args, code=support.FAILED).stderr
+    assert "would" in tree.setup("--dry-run").stdout and tree.files() == before
+    os.close(lock)
+    tree.setup("--yes")
+
+
+@pytest.mark.parametrize("link", ["etc", "etc/gpuward", "etc/gpuward/gpuward.d"])
+def test_a_root_with_a_link_that_leads_outside_is_refused(tree, link):
+    outside = tree.path.parent / "outside"
+    place = tree.path / link
+    if link == "etc":
+        place.rename(outside)
+    else:
+        outside.mkdir()
+        place.parent.mkdir(exist_ok=True)
+    place.symlink_to(outside)
+    there = sorted(outside.iterdir())
+    for args in (["--yes"], ["--undo"]):
+        assert f"{link} is a link" in tree.setup(*args, code=support.FAILED).stderr
+    assert sorted(outside.iterdir()) == there
+
+
+def test_a_home_below_a_link_of_the_root_gets_no_token(tree):
+    outside = tree.path.parent / "outside"
+    (tree.path / "home").rename(outside)
+    (tree.path / "home").symlink_to(outside)
+    assert "was not made" in " ".join(tree.setup("--yes").stdout.split())
+    assert list((outside / "alice").iterdir()) == []
+
+
+def test_undo_fails_and_remembers_what_it_could_not_remove(full):
+    before = full.files()
+    full.setup("--yes")
+    folder = full.path / "home/alice/.config/gpuward"
+    folder.chmod(0o555)  # alice may not remove her copy
+    done = full.setup("--undo", code=support.FAILED)
+    assert "kept /home/alice/.config/gpuward/token: Permission denied" in done.stdout and "--undo again" in done.stderr
+    assert (full.path / USER_TOKEN).exists() and not (full.path / "etc/gpuward/token").exists()
+    folder.chmod(0o700)
+    assert "removed /home/alice/.config/gpuward/token" in full.setup("--undo").stdout
+    assert full.files() == before
 
 
 def interrupted(tree, *args):
