@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import pty
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -425,3 +426,21 @@ def test_with_a_file_of_a_person_the_token_that_the_printed_lines_name_exists(fu
     assert len((full.path / "etc/gpuward/token").read_text()) == 65
     full.setup("--undo")
     assert sorted(str(p) for p in (full.path / "etc/gpuward").rglob("*")) == [str(folder), str(folder / "mine.toml")]
+
+
+def test_a_purge_of_the_package_removes_only_the_user_that_the_package_created(tmp_path):
+    line = next(s for s in (support.TOP / "packaging/systemd/sysusers.conf").read_text().splitlines() if s.startswith("u "))
+    _, name, _, title, home = shlex.split(line)
+    rows = {f"{name}:!*:997:997:{title}:{home}:/usr/sbin/nologin": True,
+            f"{name}:x:1001:1001:{title},,,:/home/{name}:/bin/bash": False,
+            f"{name}:x:997:997::{home}:/bin/sh": False,
+            "": False}
+    for account, removed in rows.items():
+        # no other command can be found, so that nothing of this machine is removed
+        for command, does in (("getent", f'[ -n "{account}" ] || exit 2; echo "{account}"'), ("rm", ":"), ("userdel", 'echo "userdel $1"')):
+            (tmp_path / command).write_text(f"#!/bin/sh\n{does}\n")
+            (tmp_path / command).chmod(0o755)
+        done = subprocess.run(["/bin/sh", support.TOP / "debian/gpuward.postrm", "purge"], env={"PATH": str(tmp_path)},
+                              capture_output=True, text=True)
+        assert done.returncode == 0 and (done.stdout == f"userdel {name}\n") == removed, (account, done)
+        assert ("stays" in done.stdout) == (bool(account) and not removed)
