@@ -484,14 +484,18 @@ static void note_server(struct setup_plan *p, const struct setup_server *s)
 	}
 	if (s->home == SETUP_PLAIN && *s->unit)
 		add_note(p,
-			 "%s (process %lld) runs in %s, which other programs need too. The "
-			 "guard knows it by its command line and never stops this unit.",
-			 title, (long long)s->pid, s->unit);
+			 "%s (process %lld) did not start all processes of %s, so the guard "
+			 "never stops this unit%s.",
+			 title, (long long)s->pid, s->unit,
+			 moving_kind(s) == NO_KIND
+				 ? ""
+				 : " and knows the server by its command line");
 	if (s->stuck && s->home != SETUP_UNIT)
 		add_note(
 			p,
 			"%s (process %lld) serves one fixed model, which it cannot unload. Run "
-			"it as a systemd unit of its own, or without a fixed model (as a "
+			"it as the main process of its own systemd unit, or without a fixed "
+			"model (as a "
 			"router), and run "
 			"setup again.",
 			title, (long long)s->pid);
@@ -505,7 +509,7 @@ static void note_server(struct setup_plan *p, const struct setup_server *s)
 			 "%s runs in a container. The guard reaches it at 127.0.0.1:%u: the "
 			 "container must publish this port on this machine.",
 			 title, s->port);
-	else if (!s->listens && !s->unseen)
+	else if (!s->listens && !s->unseen && moving_kind(s) == s->sign->kind)
 		add_note(p,
 			 "%s (process %lld) does not listen on port %u. Check url in its "
 			 "[[worker]].",

@@ -233,7 +233,8 @@ def test_a_unit_is_taken_only_if_the_server_started_all_of_its_processes(tree):
     tree.process(200, "/opt/llama-server", "-m", "y.gguf", cgroup=llama)
     tree.process(201, "/bin/sh", "-c", "true", cgroup=llama, parent=200)
     said = " ".join(tree.setup("--yes").stdout.split())
-    assert "runs in cron.service, which other programs need too" in said
+    assert "Ollama (process 110) did not start all processes of cron.service, so the guard never stops this unit and" in said
+    assert "llama.cpp (process 100) does not listen" not in said  # it is no worker
     config = (tree.path / "etc/gpuward/gpuward.toml").read_text()
     assert config.count('kind = "systemd"') == 1 and 'match.unit = "llama.service"' in config and "cron" not in config
     assert 'match.command = "(^|[/ ])ollama serve"' in config and "match.uid = 1000" in config
