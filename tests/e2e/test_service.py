@@ -447,6 +447,13 @@ while = "{broken}"
         assert len(said(s, "error", "")) == 2 and len(said(s, "info", "works again after")) == 2
 
 
+@pytest.mark.parametrize("path, reason", [("auto", "the GPUs are simulated"), ("none", "history is set to none")])
+def test_the_log_says_why_history_is_in_memory_only(path, reason):
+    with Service("no-gpu", "--log-format", "json", state=path) as s:
+        [line] = said(s, "info", "history is kept in memory only")
+        assert line["reason"] == reason
+
+
 def test_a_library_that_is_missing_is_a_warning_and_an_empty_list_is_debug(tmp_path):
     options = ("--log-format", "json", "--log-level", "debug")
     s = Service(None, *options, "--root", tmp_path, simulate=False)
@@ -464,8 +471,6 @@ def test_a_library_that_is_missing_is_a_warning_and_an_empty_list_is_debug(tmp_p
         assert said(s, "info", "nvml opened with 0 GPUs") and not said(s, "warning", "NVML")
         s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 3)
         assert not said(s, "info", "no events of the NVIDIA driver"), "a driver without a GPU has none to report"
-        [line] = said(s, "info", "history is kept in memory only")
-        assert line["reason"] == "the GPUs are simulated"
     with Service(None, *options, "--root", support.FIXTURES / "amd-discrete", simulate=False) as s:
         assert said(s, "info", "opened with 1 GPU") and not said(s, "warning", "NVML")
 
