@@ -495,9 +495,7 @@ static void note_server(struct setup_plan *p, const struct setup_server *s)
 			p,
 			"%s (process %lld) serves one fixed model, which it cannot unload. Run "
 			"it as the main process of its own systemd unit, or without a fixed "
-			"model (as a "
-			"router), and run "
-			"setup again.",
+			"model (as a router), and run setup again.",
 			title, (long long)s->pid);
 	else if (s->sign->need_text &&
 		 (s->lacks || !*s->sign->needs || moving_kind(s) == NO_KIND))
