@@ -1,6 +1,7 @@
 #include "toml_write.h"
 
 #include "number.h"
+#include "utf8.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -10,13 +11,17 @@
 void toml_write_text(struct buf *out, const char *key, const char *text)
 {
 	buf_addf(out, "%s = \"", key);
-	for (; *text; text++) {
+	for (size_t n; *text; text += n ? n : 1) {
+		uint32_t code;
+
+		n = utf8_length(text);
+		code = n ? utf8_decode(text, n) : (unsigned char)*text;
 		if (*text == '"' || *text == '\\')
 			buf_addf(out, "\\%c", *text);
-		else if ((unsigned char)*text < 0x20 || *text == 0x7f)
-			buf_addf(out, "\\u%04x", (unsigned)(unsigned char)*text);
+		else if (n && utf8_is_control(code))
+			buf_addf(out, "\\u%04x", (unsigned)code);
 		else
-			buf_addc(out, *text);
+			buf_addf(out, "%.*s", n ? (int)n : 1, text);
 	}
 	buf_adds(out, "\"\n");
 }

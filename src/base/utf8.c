@@ -1,6 +1,5 @@
 #include "utf8.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 static bool is_continuation(char c)
@@ -82,6 +81,21 @@ size_t utf8_columns(const char *s)
 	return columns;
 }
 
+bool utf8_is_control(uint32_t code)
+{
+	return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x61C ||
+	       code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) ||
+	       (code >= 0x2066 && code <= 0x2069);
+}
+
+bool utf8_is_valid(const char *s)
+{
+	for (size_t n; *s; s += n)
+		if ((n = utf8_length(s)) == 0)
+			return false;
+	return true;
+}
+
 void utf8_clean(char *dst, size_t size, const char *src)
 {
 	size_t used = 0;
@@ -89,8 +103,7 @@ void utf8_clean(char *dst, size_t size, const char *src)
 	while (*src) {
 		size_t n = utf8_length(src);
 		uint32_t code = n ? utf8_decode(src, n) : 0;
-		/* C0, DEL and C1 controls could control the terminal. */
-		bool bad = code < 0x20 || (code >= 0x7F && code < 0xA0);
+		bool bad = utf8_is_control(code); /* an invalid byte has code 0 */
 		size_t put = bad ? 1 : n;
 
 		if (used + put >= size)

@@ -2,6 +2,7 @@
 #ifndef GW_BASE_UTF8_H
 #define GW_BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,13 @@ size_t utf8_encode(uint32_t code, char out[static 4]);
 /* Returns the columns of s on a terminal: one per code point, none for combining marks, two for
  * East Asian wide ranges, one per invalid byte. */
 size_t utf8_columns(const char *s);
+
+/* True for a character that could control a terminal or reorder its text: C0, DEL and C1
+ * controls, and the controls of the direction of writing. */
+bool utf8_is_control(uint32_t code);
+
+/* True if every byte of s belongs to a valid sequence. */
+bool utf8_is_valid(const char *s);
 
 /* Copies src to dst (size > 0, NUL-terminated), replaces control characters and invalid bytes
  * by '?', and cuts only between code points. Use it for names that other programs chose. */

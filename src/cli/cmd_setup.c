@@ -7,6 +7,7 @@
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "daemon/config.h"
 
 #include <dirent.h>
@@ -294,10 +295,15 @@ static void print_notes(const struct setup_plan *p)
 		return;
 	printf("\nNotes:\n");
 	for (; (end = strchr(at, '\n')); at = end + 1) {
-		char *line = strndup(at, (size_t)(end - at));
+		const size_t n = (size_t)(end - at);
+		char *line = strndup(at, n), *clean = malloc(n + 1);
 
-		term_wrap(" -", 4, line ? line : gw_strerror(-GW_E_NOMEM), term_width());
+		if (line && clean) /* a note may contain names that other programs chose */
+			utf8_clean(clean, n + 1, line);
+		term_wrap(" -", 4, line && clean ? clean : gw_strerror(-GW_E_NOMEM),
+			  term_width());
 		free(line);
+		free(clean);
 	}
 	if (p->print_config)
 		printf("\n%s", p->config.p);
@@ -544,14 +550,11 @@ static int undo(const struct cli *c)
 	return code;
 }
 
-static int setup_run(struct cli *c)
+static int set_up(struct cli *c)
 {
-	const struct given *g = c->own;
 	struct machine *m;
 	int code;
 
-	if (g->undo)
-		return undo(c);
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return cli_no_memory();
@@ -568,6 +571,18 @@ static int setup_run(struct cli *c)
 	explicit_bzero(m->token, sizeof(m->token));
 	setup_manifest_free(m->manifest);
 	free(m);
+	return code;
+}
+
+static int setup_run(struct cli *c)
+{
+	const struct given *g = c->own;
+	const struct setup_place at = { .prefix = c->root ? c->root : "" };
+	int lock, code = setup_begin(&at, !g->dry_run && (geteuid() == 0 || c->root), &lock);
+
+	if (code == EXIT_OK)
+		code = g->undo ? undo(c) : set_up(c);
+	setup_end(&at, lock);
 	return code;
 }
 

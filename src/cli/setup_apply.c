@@ -215,7 +215,10 @@ enum setup_file setup_look_user(const struct setup_place *at, const char *path,
 	err = setup_as_user(at, &(struct setup_home_request){ .verb = HOME_LOOK,
 							      .path = path,
 							      .sum = { sum, NULL } });
-
+	if (err == ENOENT &&
+	    setup_as_user(at, &(struct setup_home_request){ .verb = HOME_MAY_CREATE,
+							    .path = path }) != 0)
+		err = EACCES;
 	return err == 0               ? SETUP_OURS
 	       : err == ENOENT        ? SETUP_ABSENT
 	       : err == SETUP_CHANGED ? SETUP_THEIRS
@@ -363,18 +366,41 @@ static void print_step(const struct setup_step *s)
 		printf("  %s %s: %s\n", setup_whats[s->what].done, s->path, s->why);
 }
 
+static bool is_of_user(enum setup_what what)
+{
+	return what == STEP_USER_FOLDER || what == STEP_USER_FILE;
+}
+
+/* Says that the user gets no copy of the token, and forgets the steps from `before` on.  Returns
+ * an exit code. */
+static int give_up_copy(const struct setup_place *at, struct setup_manifest *m, unsigned before,
+			const char *why)
+{
+	const bool recorded = m->count > before;
+
+	cli_error("%s, so %s has no copy of the token and needs sudo for commands that change "
+		  "something. To make the copy: sudo install -D -o %s -m 600 %s %s/%s",
+		  why, at->user, at->user, SETUP_TOKEN, at->home, SETUP_USER_TOKEN);
+	m->count = before;
+	return recorded ? manifest_save(at, m) : EXIT_OK;
+}
+
 int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 		const struct setup_plan *p, bool quiet)
 {
 	int code = EXIT_OK;
 	char text[300];
+	bool no_copy = false;
 
 	for (unsigned i = 0; code == EXIT_OK && i < p->count; i++) {
 		const struct setup_step *s = &p->step[i];
+		const unsigned before = m->count;
 		const bool own = s->what == STEP_FOLDER && strcmp(s->path, SETUP_FOLDER) == 0;
 		const bool there = s->what == STEP_FOLDER && exists(at, s->path);
 		int err;
 
+		if (no_copy && is_of_user(s->what))
+			continue;
 		/* Create this folder before the manifest, because the manifest is in it. If
 		 * setup is interrupted here, undo removes the empty folder without a
 		 * manifest. */
@@ -392,6 +418,12 @@ int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 				       ? EXIT_OK
 				       : record(at, s, m);
 			err = code == EXIT_OK ? do_step(at, s) : 0;
+			/* EINTR: the child was killed, perhaps after it wrote the file */
+			if (err && err != EINTR && is_of_user(s->what)) {
+				no_copy = true;
+				code = give_up_copy(at, m, before, step_error(s, err, text));
+				continue;
+			}
 			if (err)
 				code = cli_fail("%s", step_error(s, err, text));
 		}
@@ -408,6 +440,7 @@ struct undo {
 	bool quiet;
 	bool dry_run; /* print what would be removed, and remove nothing */
 	unsigned kept;
+	unsigned failed; /* entries that could not be removed */
 };
 
 static void kept(struct undo *u, const char *path, const char *why)
@@ -423,8 +456,10 @@ static void report(struct undo *u, const struct entry *e, int err)
 		printf("  %s %s\n", u->dry_run ? "remove" : "removed", e->path);
 	else if (err == SETUP_CHANGED)
 		kept(u, e->path, "it was changed after setup wrote it");
-	else if (err && err != ENOENT)
+	else if (err && err != ENOENT) {
 		kept(u, e->path, strerror(err));
+		u->failed++;
+	}
 }
 
 static void undo_file(struct undo *u, const struct entry *e)
@@ -506,9 +541,10 @@ static void undo_unit(struct undo *u, const struct entry *e)
 		err = systemctl("disable", "--quiet", e->path);
 	if (!e->active)
 		err = systemctl("stop", NULL, e->path) || err;
-	if (err)
+	if (err) {
 		kept(u, e->path, "systemctl could not disable and stop it");
-	else if (!u->quiet)
+		u->failed++;
+	} else if (!u->quiet)
 		printf("  disabled and stopped %s\n", e->path);
 }
 
@@ -530,6 +566,44 @@ static int remove_manifest(struct undo *u, const struct entry *folder)
 	return EXIT_OK;
 }
 
+/* Removes one entry.  Returns true if the manifest must still list it: its removal failed, or it
+ * is a folder that may hold a file that could not be removed. */
+static bool undo_entry(struct undo *u, const struct entry *e)
+{
+	const unsigned before = u->failed;
+
+	switch (e->what) {
+	case STEP_FOLDER:
+		if (strcmp(e->path, SETUP_FOLDER) != 0)
+			undo_folder(u, e);
+		return u->failed > 0;
+	case STEP_FILE: undo_file(u, e); break;
+	case STEP_USER_FOLDER: undo_user(u, e); return u->failed > 0;
+	case STEP_USER_FILE: undo_user(u, e); break;
+	case STEP_UNIT: undo_unit(u, e); break;
+	default: break;
+	}
+	return u->failed > before;
+}
+
+/* Leaves in the manifest only what could not be removed, for the next undo. */
+static int keep_failed(const struct setup_place *at, struct setup_manifest *m,
+		       const bool failed[static ENTRIES])
+{
+	unsigned n = 0;
+	int code;
+
+	for (unsigned i = 0; i < m->count; i++)
+		if (failed[i])
+			m->entry[n++] = m->entry[i];
+	m->count = n;
+	code = manifest_save(at, m);
+	return code != EXIT_OK
+		       ? code
+		       : cli_fail("not everything could be removed; fix the reasons above and "
+				  "run sudo gpuward setup --undo again");
+}
+
 int setup_is_done(const struct setup_place *at, bool *ret)
 {
 	struct setup_manifest *m = NULL;
@@ -545,26 +619,16 @@ int setup_undo(const struct setup_place *at, bool quiet, bool dry_run)
 	const struct entry own = { .what = STEP_FOLDER, .path = SETUP_FOLDER };
 	struct setup_manifest *m = NULL;
 	int code = setup_manifest_load(at, &m);
-	struct undo u = { at, quiet || !m || m->count == 0, dry_run, 0 };
+	struct undo u = { at, quiet || !m || m->count == 0, dry_run, 0, 0 };
+	bool failed[ENTRIES] = { false };
 
 	if (code == EXIT_OK && m->count == 0 && !quiet)
 		printf("setup wrote nothing here, so there is nothing to undo\n");
-	for (unsigned i = code == EXIT_OK ? m->count : 0; i-- > 0;) {
-		const struct entry *e = &m->entry[i];
-
-		switch (e->what) {
-		case STEP_FOLDER:
-			if (strcmp(e->path, SETUP_FOLDER) != 0)
-				undo_folder(&u, e);
-			break;
-		case STEP_FILE: undo_file(&u, e); break;
-		case STEP_USER_FOLDER:
-		case STEP_USER_FILE: undo_user(&u, e); break;
-		case STEP_UNIT: undo_unit(&u, e); break;
-		default: break;
-		}
-	}
-	if (code == EXIT_OK && !(dry_run && m->count == 0))
+	for (unsigned i = code == EXIT_OK ? m->count : 0; i-- > 0;)
+		failed[i] = undo_entry(&u, &m->entry[i]);
+	if (code == EXIT_OK && u.failed && !dry_run)
+		code = keep_failed(at, m, failed);
+	else if (code == EXIT_OK && !(dry_run && m->count == 0))
 		code = remove_manifest(&u, &own);
 	if (code == EXIT_OK && u.kept && !quiet && !dry_run)
 		printf("Delete what was kept yourself if you do not need it.\n");

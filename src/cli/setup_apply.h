@@ -37,7 +37,8 @@ int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 int setup_is_done(const struct setup_place *at, bool *ret);
 
 /* Removes what the manifest lists, or with dry_run only prints it.  A file that was changed since
- * is kept and named.  Returns an exit code. */
+ * is kept and named.  What cannot be removed stays in the manifest, and the undo fails.  Returns
+ * an exit code. */
 int setup_undo(const struct setup_place *at, bool quiet, bool dry_run);
 
 #endif

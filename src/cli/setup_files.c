@@ -1,5 +1,8 @@
 #include "setup_files.h"
 
+#include "cli.h"
+#include "setup_plan.h"
+
 #include "base/file.h"
 #include "base/sha256.h"
 
@@ -12,13 +15,77 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define LOCK_FILE "/run/gpuward-setup.lock"
 
 const char *setup_path(const struct setup_place *at, const char *path, char out[PATH_MAX])
 {
 	snprintf(out, PATH_MAX, "%s%s", at->prefix, path);
 	return out;
+}
+
+/* True if a part of path below the prefix is a link; ret is that part. */
+static bool has_link(const struct setup_place *at, const char *path, char ret[PATH_MAX])
+{
+	struct stat st;
+
+	for (size_t n = 0; *at->prefix && path[n];) {
+		n += strspn(path + n, "/");
+		n += strcspn(path + n, "/");
+		snprintf(ret, PATH_MAX, "%s%.*s", at->prefix, (int)n, path);
+		if (lstat(ret, &st) == 0 && S_ISLNK(st.st_mode))
+			return true;
+	}
+	return false;
+}
+
+/* The real root has its own file, which no other user can open and lock. */
+static int open_lock(const struct setup_place *at)
+{
+	char path[PATH_MAX];
+
+	if (!*at->prefix)
+		return open(LOCK_FILE, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	return open(setup_path(at, "/etc", path),
+		    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+int setup_begin(const struct setup_place *at, bool lock, int *ret_lock)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	*ret_lock = -1;
+	if (has_link(at, SETUP_FOLDER "/gpuward.d", path))
+		return cli_fail("%s is a link, which may lead out of %s, so nothing was "
+				"changed; replace it by a folder",
+				path, at->prefix);
+	if (!lock)
+		return EXIT_OK;
+	*ret_lock = open_lock(at);
+	if (*ret_lock < 0)
+		return cli_fail("%s%s cannot be opened: %s; nothing was changed", at->prefix,
+				*at->prefix ? "/etc" : LOCK_FILE, strerror(errno));
+	/* no link: the other setup ended and removed the file after it was opened here */
+	if (flock(*ret_lock, LOCK_EX | LOCK_NB) == 0 && fstat(*ret_lock, &st) == 0 &&
+	    st.st_nlink > 0)
+		return EXIT_OK;
+	close(*ret_lock);
+	*ret_lock = -1;
+	return cli_fail("another gpuward setup runs now, so nothing was changed; wait until it "
+			"ends and try again");
+}
+
+void setup_end(const struct setup_place *at, int lock)
+{
+	if (lock < 0)
+		return;
+	if (!*at->prefix)
+		unlink(LOCK_FILE);
+	close(lock);
 }
 
 int setup_account(const char *prefix, const char *name, uid_t *uid, gid_t *ret_gid, char *home,
@@ -129,8 +196,11 @@ static int open_below(const struct setup_place *at, const char *path, mode_t mod
 {
 	const char *rest = path + strlen(at->home) + 1;
 	char home[PATH_MAX], part[256];
-	int fd = open(setup_path(at, at->home, home), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd;
 
+	if (has_link(at, at->home, home))
+		return -ELOOP;
+	fd = open(setup_path(at, at->home, home), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	for (const char *slash; fd >= 0 && (slash = strchr(rest, '/')); rest = slash + 1) {
 		int next;
 
@@ -174,12 +244,29 @@ int setup_compare(int folder, const char *name, const char *const sum[2])
 	return SETUP_CHANGED;
 }
 
+/* Returns 0 if the user may create the missing parts of path below the home, or an errno. */
+static int may_create(const struct setup_place *at, const char *path)
+{
+	const size_t home = strlen(at->prefix) + strlen(at->home);
+	char full[PATH_MAX], *slash;
+
+	setup_path(at, path, full);
+	while ((slash = strrchr(full, '/')) && slash >= full + home) {
+		*slash = '\0';
+		if (access(full, F_OK) == 0)
+			return access(full, W_OK | X_OK) == 0 ? 0 : errno;
+	}
+	return ENOENT;
+}
+
 static int home_verb(const struct setup_place *at, const struct setup_home_request *q)
 {
 	const char *name = strrchr(q->path, '/') + 1;
 	int folder = open_below(at, q->path, 0), err = 0;
 	char temporary[300];
 
+	if (q->verb == HOME_MAY_CREATE)
+		return may_create(at, q->path);
 	if (folder < 0)
 		return -folder;
 	switch (q->verb) {
@@ -192,6 +279,7 @@ static int home_verb(const struct setup_place *at, const struct setup_home_reque
 			folder, name,
 			&(struct setup_contents){ q->text, q->mode, (uid_t)-1, 0, false });
 		break;
+	case HOME_MAY_CREATE: break;
 	case HOME_LOOK: err = setup_compare(folder, name, q->sum); break;
 	case HOME_REMOVE:
 		snprintf(temporary, sizeof(temporary), "%s" SETUP_NEW_FILE, name);

@@ -28,6 +28,12 @@ struct setup_place {
 
 const char *setup_path(const struct setup_place *at, const char *path, char out[PATH_MAX]);
 
+/* Refuses a prefix with a link below which setup would write, because the link may lead out of
+ * the prefix. If `lock` is true, takes the lock that only one setup at a time has. Call
+ * setup_end() with *ret_lock in any case. Returns an exit code; an error has been printed. */
+int setup_begin(const struct setup_place *at, bool lock, int *ret_lock);
+void setup_end(const struct setup_place *at, int lock);
+
 /* Finds an account by its name, or by *uid if name is NULL. Searches in /etc/passwd below the
  * prefix; if the prefix is "", searches with NSS. home has size bytes. Returns 0 or
  * -GW_E_NOENT. */
@@ -55,7 +61,15 @@ struct setup_contents {
 /* Writes a file.  Returns 0 or an errno. */
 int setup_put(const char *path, const struct setup_contents *c);
 
-enum setup_home_verb { HOME_FOLDER, HOME_PUT, HOME_LOOK, HOME_REMOVE, HOME_REMOVE_FOLDER };
+/* HOME_MAY_CREATE: may the user create the missing parts of the path? */
+enum setup_home_verb {
+	HOME_FOLDER,
+	HOME_PUT,
+	HOME_LOOK,
+	HOME_MAY_CREATE,
+	HOME_REMOVE,
+	HOME_REMOVE_FOLDER
+};
 
 struct setup_home_request {
 	enum setup_home_verb verb;

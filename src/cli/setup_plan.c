@@ -1,6 +1,7 @@
 #include "setup_plan.h"
 
 #include "base/toml_write.h"
+#include "base/utf8.h"
 #include "guard/worker/companion.h"
 
 #include <gpuward.h>
@@ -10,10 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOTES_MAX   (64u << 10)
-#define CONFIG_MAX  (64u << 10)
-#define PATTERN_MAX 200
-#define NO_KIND     WORKER_KINDS /* value for a server that no kind of worker can move */
+#define NOTES_MAX        (64u << 10)
+#define CONFIG_MAX       (64u << 10)
+#define PATTERN_MAX      200
+#define NAME_PATTERN_MAX 121
+#define NO_KIND          WORKER_KINDS /* value for a server that no kind of worker can move */
 
 const struct setup_what_words setup_whats[SETUP_WHAT_COUNT] = {
 #define X(name, word, plan, done) [STEP_##name] = { word, plan, done },
@@ -34,7 +36,7 @@ add_note(struct setup_plan *p, const char *fmt, ...)
 
 void setup_server_text(const struct setup_server *s, char *out, size_t size)
 {
-	char where[200];
+	char where[200], text[300];
 
 	switch (s->home) {
 	case SETUP_UNIT: snprintf(where, sizeof(where), "unit %s", s->unit); break;
@@ -47,47 +49,56 @@ void setup_server_text(const struct setup_server *s, char *out, size_t size)
 		break;
 	default: snprintf(where, sizeof(where), "process %lld", (long long)s->pid);
 	}
-	snprintf(out, size, "%s, port %u%s", where, s->port,
+	snprintf(text, sizeof(text), "%s, port %u%s", where, s->port,
 		 s->listens  ? ""
 		 : s->unseen ? " (whether it listens there cannot be seen without root)"
 			     : " (nothing listens there)");
+	/* names of units and containers come from other programs */
+	utf8_clean(out, size, text);
 }
 
 /* ---- the configuration ---- */
 
-/* Escapes a text for an extended regular expression. */
-static void escape(char *out, size_t size, const char *text)
+/* Escapes a text for an extended regular expression.  Cuts only between characters: returns false
+ * if the text is too long. */
+static bool escape(char *out, size_t size, const char *text)
 {
-	size_t n = 0;
+	size_t used = 0;
 
-	for (; *text && n + 3 < size; text++) {
-		if (strchr("\\.[]{}()*+?^$|", *text))
-			out[n++] = '\\';
-		out[n++] = *text;
+	for (size_t n; *text; text += n) {
+		const bool special = strchr("\\.[]{}()*+?^$|", *text) != NULL;
+
+		n = utf8_length(text);
+		n = n ? n : 1;
+		if (used + special + n >= size)
+			break;
+		if (special)
+			out[used++] = '\\';
+		memcpy(out + used, text, n);
+		used += n;
 	}
-	out[n] = '\0';
+	out[used] = '\0';
+	return !*text;
 }
 
 /* Writes the match.command of a server that nothing else identifies: its program with the word
- * of its kind, the end of the path of its script, or its whole command line. */
+ * of its kind, the end of the path of its script, or the beginning of its command line. */
 static void command_pattern(const struct setup_server *s, bool whole, char out[PATTERN_MAX])
 {
 	const char *last = strrchr(s->script, '/'), *before = last;
 	const char *name = last ? last + 1 : s->script;
-	char text[PATTERN_MAX];
+	char text[NAME_PATTERN_MAX];
 
 	while (before && before > s->script && before[-1] != '/')
 		before--;
-	if (!whole && !s->sign->place && *s->script) {
-		escape(text, sizeof(text), name);
-		snprintf(out, PATTERN_MAX, "(^|[/ ])%.120s( |$)", text);
+	if (!whole && !s->sign->place && *name && escape(text, sizeof(text), name)) {
+		snprintf(out, PATTERN_MAX, "(^|[/ ])%s( |$)", text);
 		if (s->sign->word && !strchr(s->script, '.'))
-			snprintf(out, PATTERN_MAX, "(^|[/ ])%.120s %.40s", text, s->sign->word);
-	} else if (!whole && before && strcasestr(before, s->sign->place)) {
-		escape(out, PATTERN_MAX, before);
-	} else {
-		escape(text, sizeof(text) - 1, s->command);
-		snprintf(out, PATTERN_MAX, "^%.*s", PATTERN_MAX - 2, text);
+			snprintf(out, PATTERN_MAX, "(^|[/ ])%s %.40s", text, s->sign->word);
+	} else if (whole || !before || !s->sign->place || !strcasestr(before, s->sign->place) ||
+		   !escape(out, PATTERN_MAX, before)) {
+		out[0] = '^';
+		(void)escape(out + 1, PATTERN_MAX - 1, s->command);
 	}
 }
 
@@ -111,12 +122,7 @@ static bool is_shared(const struct setup_servers *all, const struct setup_server
 
 static void comment(struct buf *out, const char *text)
 {
-	buf_adds(out, "# ");
-	/* names of processes and units come from other programs and may contain any
-	 * character */
-	for (; *text; text++)
-		buf_addc(out, (unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text);
-	buf_addc(out, '\n');
+	buf_addf(out, "# %s\n", text);
 }
 
 static void write_match(struct buf *out, const struct setup_servers *all,
@@ -151,9 +157,24 @@ static unsigned unit_kind(void)
 	return k;
 }
 
+/* True if the configuration can name this server: TOML is UTF-8, but a command line may have any
+ * byte. */
+static bool can_be_named(const struct setup_server *s)
+{
+	if (!utf8_is_valid(s->model))
+		return false;
+	switch (s->home) {
+	case SETUP_UNIT: return utf8_is_valid(s->unit);
+	case SETUP_USER_UNIT: return utf8_is_valid(s->cgroup);
+	default: return utf8_is_valid(s->command) && utf8_is_valid(s->script);
+	}
+}
+
 /* Returns the kind that can move this server, or NO_KIND. */
 static unsigned moving_kind(const struct setup_server *s)
 {
+	if (!can_be_named(s))
+		return NO_KIND;
 	if (s->stuck)
 		return s->home == SETUP_UNIT ? unit_kind() : NO_KIND;
 	if (policy_kind_is(s->sign->kind, KIND_NEEDS_MODEL) && !*s->model)
@@ -392,10 +413,12 @@ static void plan_user(const struct setup_facts *f, const struct setup_answers *a
 	if (f->user_token == SETUP_BLOCKED) {
 		add_note(
 			p,
-			"%s cannot be written safely: a link or another obstacle is on the "
-			"way, and setup follows no link. Copy the token yourself: sudo install "
-			"-o %.60s -m 600 %s %s",
-			path, f->user, SETUP_TOKEN, path);
+			"The copy of the token, %s, was not made: the home of %.60s is "
+			"missing, "
+			"%.60s may not write there, or a link is on the way, and setup follows "
+			"no link. Fix this and run setup again, or make the copy yourself: "
+			"sudo install -D -o %.60s -m 600 %s %s",
+			path, f->user, f->user, f->user, SETUP_TOKEN, path);
 		return;
 	}
 	for (unsigned i = 0; i < 2; i++) {
@@ -451,12 +474,28 @@ static void note_server(struct setup_plan *p, const struct setup_server *s)
 {
 	const char *title = s->sign->title;
 
+	if (!can_be_named(s)) {
+		add_note(p,
+			 "%s (process %lld) is left out: its command line is not UTF-8, so the "
+			 "configuration cannot name it. Start it with names in UTF-8, or as a "
+			 "systemd unit of its own, and run setup again.",
+			 title, (long long)s->pid);
+		return;
+	}
+	if (s->home == SETUP_PLAIN && *s->unit)
+		add_note(p,
+			 "%s (process %lld) did not start all processes of %s, so the guard "
+			 "never stops this unit%s.",
+			 title, (long long)s->pid, s->unit,
+			 moving_kind(s) == NO_KIND
+				 ? ""
+				 : " and knows the server by its command line");
 	if (s->stuck && s->home != SETUP_UNIT)
 		add_note(
 			p,
 			"%s (process %lld) serves one fixed model, which it cannot unload. Run "
-			"it as a systemd unit, or without a fixed model (as a router), and run "
-			"setup again.",
+			"it as the main process of its own systemd unit, or without a fixed "
+			"model (as a router), and run setup again.",
 			title, (long long)s->pid);
 	else if (s->sign->need_text &&
 		 (s->lacks || !*s->sign->needs || moving_kind(s) == NO_KIND))
@@ -468,7 +507,7 @@ static void note_server(struct setup_plan *p, const struct setup_server *s)
 			 "%s runs in a container. The guard reaches it at 127.0.0.1:%u: the "
 			 "container must publish this port on this machine.",
 			 title, s->port);
-	else if (!s->listens && !s->unseen)
+	else if (!s->listens && !s->unseen && moving_kind(s) == s->sign->kind)
 		add_note(p,
 			 "%s (process %lld) does not listen on port %u. Check url in its "
 			 "[[worker]].",

@@ -1,6 +1,7 @@
 #include "setup_find.h"
 
 #include "base/cgroup_unit.h"
+#include "base/utf8.h"
 #include "device/proc.h"
 #include "guard/port_owner.h"
 
@@ -32,6 +33,22 @@ static const char *base_name(const char *path)
 	const char *slash = strrchr(path, '/');
 
 	return slash ? slash + 1 : path;
+}
+
+/* Copies a text and cuts only between characters.  Returns false if it does not fit. */
+static bool copy_text(char *out, size_t size, const char *text)
+{
+	size_t used = 0;
+
+	for (size_t n; text[used]; used += n) {
+		n = utf8_length(text + used);
+		n = n ? n : 1; /* setup_plan refuses an invalid byte */
+		if (used + n >= size)
+			break;
+		memcpy(out + used, text + used, n);
+	}
+	out[used] = '\0';
+	return !text[used];
 }
 
 /* True if the list "a|b*" has this word; '*' at the end of an entry stands for any rest. */
@@ -167,7 +184,7 @@ static unsigned usual_port(const struct setup_sign *s)
 void setup_read_command(const struct setup_process *p, struct setup_server *ret)
 {
 	const struct setup_sign *s = ret->sign;
-	const char *module, *model;
+	const char *module, *model, *script;
 	unsigned port = port_in(option_value(p, s->port_options));
 
 	if (!port && s->port_variable)
@@ -175,12 +192,14 @@ void setup_read_command(const struct setup_process *p, struct setup_server *ret)
 	ret->port = port ? port : usual_port(s);
 	ret->lacks = s->needs && *s->needs && !has_all(p, s->needs);
 	ret->stuck = s->stuck && option_value(p, s->stuck);
-	snprintf(ret->script, sizeof(ret->script), "%s", script_of(p, &module));
-	if (module)
-		snprintf(ret->script, sizeof(ret->script), "%s", module);
+	script = script_of(p, &module);
+	/* the end of a path that does not fit would be wrong, so the path is unknown */
+	if (!copy_text(ret->script, sizeof(ret->script), module ? module : script))
+		ret->script[0] = '\0';
 	model = option_value(p, "--config");
-	if (model && strstr(model, ".kcpps"))
-		snprintf(ret->model, sizeof(ret->model), "%s", base_name(model));
+	if (model && strstr(model, ".kcpps") &&
+	    !copy_text(ret->model, sizeof(ret->model), base_name(model)))
+		ret->model[0] = '\0';
 }
 
 /* ---- where it runs ---- */
@@ -196,6 +215,34 @@ bool setup_unit_of(const char *cgroup, struct setup_server *ret)
 	snprintf(ret->unit, sizeof(ret->unit), "%s", name);
 	snprintf(ret->cgroup, sizeof(ret->cgroup), "%.*s", (int)(u.end - cgroup), cgroup);
 	return true;
+}
+
+struct unit_members {
+	const struct root *root;
+	const struct setup_server *of;
+	bool others;
+};
+
+static bool check_member(void *arg, const char *name)
+{
+	struct unit_members *m = arg;
+	const int64_t pid = root_name_number(name);
+	struct proc p;
+
+	if (pid && pid != m->of->pid && proc_read(m->root, pid, &p) == 0 && !p.ended &&
+	    proc_in_cgroup(p.cgroup, m->of->cgroup))
+		m->others = !proc_in_tree(m->root, pid, m->of->pid);
+	return !m->others;
+}
+
+/* True if the server is the main process of its unit: it started all other processes there.
+ * Otherwise the guard must not stop the unit: a user's job in cron.service does not make
+ * cron.service an inference server. */
+static bool owns_unit(const struct root *root, const struct setup_server *s)
+{
+	struct unit_members m = { .root = root, .of = s };
+
+	return root_each_name(root, "proc", check_member, &m) == 0 && !m.others;
 }
 
 /* ---- listening ports ---- */
@@ -345,12 +392,12 @@ static bool look_at(void *arg, const char *name)
 	read_environment(f, s.pid, &p);
 	setup_read_command(&p, &s);
 	s.uid = of.uid;
-	snprintf(s.command, sizeof(s.command), "%.159s", of.command);
+	(void)copy_text(s.command, sizeof(s.command), of.command);
 	if (*of.container) {
 		s.home = SETUP_CONTAINER;
 		snprintf(s.container, sizeof(s.container), "%s", of.container);
-	} else {
-		(void)setup_unit_of(of.cgroup, &s);
+	} else if (setup_unit_of(of.cgroup, &s) && !owns_unit(f->root, &s)) {
+		s.home = SETUP_PLAIN;
 	}
 	if (is_listed(f, &s))
 		return true;
@@ -416,7 +463,7 @@ int64_t setup_port_user(const struct root *root, unsigned port, char *name, size
 		return -1;
 	root_each_name(root, "proc", try_owner, &o);
 	if (o.pid && proc_read(root, o.pid, &of) == 0)
-		snprintf(name, size, "%s", of.name);
+		utf8_clean(name, size, of.name);
 	return o.pid;
 }
 

@@ -34,7 +34,8 @@ struct setup_server {
 	const struct setup_sign *sign;
 	int64_t pid, uid;
 	enum setup_home home;
-	char unit[128];     /* SETUP_UNIT and SETUP_USER_UNIT */
+	/* SETUP_UNIT and SETUP_USER_UNIT; SETUP_PLAIN: a unit that is not the server's alone */
+	char unit[128];
 	char container[72]; /* id or name */
 	char cgroup[256];   /* SETUP_USER_UNIT */
 	char command[160];  /* as match.command sees it */

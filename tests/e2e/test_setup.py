@@ -1,8 +1,10 @@
 """gpuward setup on a file tree: what it finds, writes, leaves alone and removes; interrupted at every call."""
+import fcntl
 import json
 import os
 import pathlib
 import pty
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -223,6 +225,107 @@ def test_a_broken_manifest_is_named_once_and_nothing_is_changed(full):
         assert full.files() == before
 
 
+def test_a_unit_is_taken_only_if_the_server_started_all_of_its_processes(tree):
+    cron, llama = "/system.slice/cron.service", "/system.slice/llama.service"
+    tree.process(50, "/usr/sbin/cron", cgroup=cron)
+    tree.process(100, "/home/alice/llama-server", "-m", "x.gguf", cgroup=cron, parent=50)
+    tree.process(110, "/home/alice/bin/ollama", "serve", cgroup=cron, ports=[11434])  # a daemon: cron is not its parent
+    tree.process(200, "/opt/llama-server", "-m", "y.gguf", cgroup=llama)
+    tree.process(201, "/bin/sh", "-c", "true", cgroup=llama, parent=200)
+    said = " ".join(tree.setup("--yes").stdout.split())
+    assert "Ollama (process 110) did not start all processes of cron.service, so the guard never stops this unit and" in said
+    assert "llama.cpp (process 100) does not listen" not in said  # it is no worker
+    config = (tree.path / "etc/gpuward/gpuward.toml").read_text()
+    assert config.count('kind = "systemd"') == 1 and 'match.unit = "llama.service"' in config and "cron" not in config
+    assert 'match.command = "(^|[/ ])ollama serve"' in config and "match.uid = 1000" in config
+    companion = (tree.path / "etc/gpuward/companion.conf").read_text()
+    assert "unit llama.service\n" in companion and "cron" not in companion
+
+
+def test_a_hostile_process_neither_reaches_the_terminal_nor_stops_setup(tree):
+    tree.process(100, "/tmp/llama-server-\u009b31m\u202e")
+    tree.process(150, "/x/" + "/tmp/llama-server-" + "." * 100)
+    tree.process(200, "x", ports=[11434])
+    (tree.path / "proc/200/comm").write_bytes(b"\x1b]0;p\x07\x1b[2J\n")
+    (tree.path / "proc/200/stat").write_bytes((tree.path / "proc/200/stat").read_bytes().replace(b"(x)", b"(\x1b]0;p\x07)"))
+    tree.process(300, "/tmp/llama-server-")
+    (tree.path / "proc/300/cmdline").write_bytes(b"/tmp/llama-server-\xff\xfe\0")
+    for args in (["--dry-run"], ["--yes"]):
+        said = tree.setup(*args).stdout
+        assert not [c for c in said if ord(c) < 32 and c != "\n" or 127 <= ord(c) < 160 or c == "\u202e"], said
+        assert "A process (?]0;p?" in said and "is left out" in said
+    assert (tree.path / "etc/gpuward/gpuward.toml").read_text().count("\n[[worker]]\n") == 2
+
+
+def test_without_a_copy_of_the_token_setup_finishes_and_says_how_to_make_the_copy(tree):
+    home = tree.path / "home/alice"
+    home.chmod(0o555)
+    said = " ".join(tree.setup("--yes").stdout.split())
+    assert "was not made" in said and "sudo install -D -o alice -m 600 /etc/gpuward/token" in said
+    assert (tree.path / "etc/gpuward/gpuward.toml").exists()
+    tree.setup("--undo")
+    home.rmdir()
+    assert "was not made" in " ".join(tree.setup("--yes").stdout.split()) and not home.exists()
+    tree.setup("--undo")
+    # an obstacle that only the attempt shows
+    (home / ".config/gpuward/token.setup-new").mkdir(parents=True)
+    if os.getuid() == 0:
+        subprocess.run(["chown", "-R", "65534:65534", home], check=True)
+    done = tree.setup("--yes")
+    assert "alice has no copy of the token" in done.stderr and "To see the GPUs in a browser" in done.stdout
+    assert USER_TOKEN.split("/", 2)[2] not in (tree.path / "etc/gpuward/setup.json").read_text()
+    tree.setup("--undo")
+    assert not (tree.path / "etc/gpuward").exists()
+
+
+def test_a_second_setup_at_the_same_time_changes_nothing(tree):
+    before = tree.files()
+    lock = os.open(tree.path / "etc", os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    for args in (["--yes"], ["--undo"]):
+        assert "another gpuward setup runs now" in tree.setup(*args, code=support.FAILED).stderr
+    assert "would" in tree.setup("--dry-run").stdout and tree.files() == before
+    os.close(lock)
+    tree.setup("--yes")
+
+
+@pytest.mark.parametrize("link", ["etc", "etc/gpuward", "etc/gpuward/gpuward.d"])
+def test_a_root_with_a_link_that_leads_outside_is_refused(tree, link):
+    outside = tree.path.parent / "outside"
+    place = tree.path / link
+    if link == "etc":
+        place.rename(outside)
+    else:
+        outside.mkdir()
+        place.parent.mkdir(exist_ok=True)
+    place.symlink_to(outside)
+    there = sorted(outside.iterdir())
+    for args in (["--yes"], ["--undo"]):
+        assert f"{link} is a link" in tree.setup(*args, code=support.FAILED).stderr
+    assert sorted(outside.iterdir()) == there
+
+
+def test_a_home_below_a_link_of_the_root_gets_no_token(tree):
+    outside = tree.path.parent / "outside"
+    (tree.path / "home").rename(outside)
+    (tree.path / "home").symlink_to(outside)
+    assert "was not made" in " ".join(tree.setup("--yes").stdout.split())
+    assert list((outside / "alice").iterdir()) == []
+
+
+def test_undo_fails_and_remembers_what_it_could_not_remove(full):
+    before = full.files()
+    full.setup("--yes")
+    folder = full.path / "home/alice/.config/gpuward"
+    folder.chmod(0o555)  # alice may not remove her copy
+    done = full.setup("--undo", code=support.FAILED)
+    assert "kept /home/alice/.config/gpuward/token: Permission denied" in done.stdout and "--undo again" in done.stderr
+    assert (full.path / USER_TOKEN).exists() and not (full.path / "etc/gpuward/token").exists()
+    folder.chmod(0o700)
+    assert "removed /home/alice/.config/gpuward/token" in full.setup("--undo").stdout
+    assert full.files() == before
+
+
 def interrupted(tree, *args):
     """Runs setup, killed before its first, second, ... call, until one run ends by itself; yields after each."""
     for at in range(1, 400):
@@ -324,3 +427,21 @@ def test_with_a_file_of_a_person_the_token_that_the_printed_lines_name_exists(fu
     assert len((full.path / "etc/gpuward/token").read_text()) == 65
     full.setup("--undo")
     assert sorted(str(p) for p in (full.path / "etc/gpuward").rglob("*")) == [str(folder), str(folder / "mine.toml")]
+
+
+def test_a_purge_of_the_package_removes_only_the_user_that_the_package_created(tmp_path):
+    line = next(s for s in (support.TOP / "packaging/systemd/sysusers.conf").read_text().splitlines() if s.startswith("u "))
+    _, name, _, title, home = shlex.split(line)
+    rows = {f"{name}:!*:997:997:{title}:{home}:/usr/sbin/nologin": True,
+            f"{name}:x:1001:1001:{title},,,:/home/{name}:/bin/bash": False,
+            f"{name}:x:997:997::{home}:/bin/sh": False,
+            "": False}
+    for account, removed in rows.items():
+        # no other command can be found, so that nothing of this machine is removed
+        for command, does in (("getent", f'[ -n "{account}" ] || exit 2; echo "{account}"'), ("rm", ":"), ("userdel", 'echo "userdel $1"')):
+            (tmp_path / command).write_text(f"#!/bin/sh\n{does}\n")
+            (tmp_path / command).chmod(0o755)
+        done = subprocess.run(["/bin/sh", support.TOP / "debian/gpuward.postrm", "purge"], env={"PATH": str(tmp_path)},
+                              capture_output=True, text=True)
+        assert done.returncode == 0 and (done.stdout == f"userdel {name}\n") == removed, (account, done)
+        assert ("stays" in done.stdout) == (bool(account) and not removed)

@@ -341,4 +341,62 @@ TEST(two_servers_of_a_kind_and_hostile_names_still_give_a_valid_file)
 	setup_plan_done(&plan);
 }
 
+TEST(a_pattern_is_never_cut_inside_an_escape_or_a_character)
+{
+	struct setup_facts f = begin();
+	struct setup_server *s = add_server(WORKER_LLAMACPP, SETUP_PLAIN);
+	char dots[200], euros[200];
+	struct setup_process p = {
+		.argv = { euros }, .argc = 1, .folder = "", .environment = ""
+	};
+
+	memset(dots, '.', sizeof(dots));
+	snprintf(s->script, sizeof(s->script), "/x/llama-server-%.100s", dots);
+	snprintf(s->command, sizeof(s->command), "/x/llama-server-%.100s --port 1", dots);
+	make(&f);
+	/* too long for a pattern of the name: the beginning of the command line */
+	assert_in(plan.config.p, "\"^/x/llama-server-\\\\.\\\\.");
+	assert_in(plan.config.p, "\\\\.\"\n");
+	setup_plan_done(&plan);
+	/* a path that does not fit is unknown, so that no pattern ends inside a character */
+	snprintf(euros, sizeof(euros), "/x/llama-server-");
+	for (size_t n = strlen(euros); n + 3 < sizeof(euros); n += 3)
+		snprintf(euros + n, sizeof(euros) - n, "\xe2\x82\xac");
+	setup_read_command(&p, s);
+	assert_string_equal(s->script, "");
+	snprintf(s->command, 158, "%.156s", euros);
+	s->command[strlen(s->command) - (strlen(s->command) - 16) % 3] = '\0';
+	make(&f);
+	setup_plan_done(&plan);
+}
+
+TEST(a_command_line_that_is_not_utf8_leaves_only_its_server_out)
+{
+	struct setup_facts f = begin();
+	struct setup_server *s = add_server(WORKER_LLAMACPP, SETUP_PLAIN);
+
+	snprintf(s->script, sizeof(s->script), "/tmp/llama-server-\xff");
+	add_server(WORKER_OLLAMA, SETUP_PLAIN);
+	make(&f);
+	assert_int_equal(plan.workers, 1);
+	assert_in(plan.config.p, "name = \"ollama\"");
+	assert_in(plan.notes.p, "llama.cpp (process 101) is left out");
+	setup_plan_done(&plan);
+}
+
+TEST(controls_of_the_terminal_and_of_the_direction_of_text_are_escaped)
+{
+	struct setup_facts f = begin();
+	struct setup_server *s = add_server(WORKER_LLAMACPP, SETUP_PLAIN);
+
+	snprintf(s->script, sizeof(s->script), "/x/llama-server-\xc2\x9b\xe2\x80\xae");
+	s = add_server(WORKER_OLLAMA, SETUP_CONTAINER);
+	snprintf(s->container, sizeof(s->container), "\xc2\x9b\xe2\x80\xae");
+	make(&f);
+	assert_in(plan.config.p, "llama-server-\\u009b\\u202e");
+	assert_null(strstr(plan.config.p, "\xc2\x9b"));
+	assert_null(strstr(plan.config.p, "\xe2\x80\xae"));
+	setup_plan_done(&plan);
+}
+
 TEST_MAIN(NULL, NULL)

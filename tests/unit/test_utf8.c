@@ -89,6 +89,9 @@ TEST(cleans_names_for_printing)
 		{ "\xc2\x9b"
 		  "c",
 		  "?c" }, /* the one-character CSI */
+		{ "a\xe2\x80\xae"
+		  "b\xe2\x81\xa6",
+		  "a?b?" }, /* RIGHT-TO-LEFT OVERRIDE and LEFT-TO-RIGHT ISOLATE */
 		{ "\xff\xc3\xa9\x7f", "?\xc3\xa9?" },
 		{ "", "" },
 	};
