@@ -314,7 +314,7 @@ def test_every_command_of_the_guide_works(world, worker, tmp_path):
             if words[:1] == ["check"]:
                 words.append(str(good))
             if name == "setup":
-                words.append("--simulate=demo")
+                words += ["--simulate=demo", "--dry-run"]
             if name == "guard":
                 s.guard("release")  # they are alternatives, not a story
             got = support.gpuward(name, *words) if name in LOCAL else s.cli(name, *words)
