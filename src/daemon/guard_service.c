@@ -46,6 +46,7 @@ static uint64_t scene_ready(void *arg, const struct scene *s, bool *ret_utilisat
 	g->view.counts.scenes++;
 	guard_service_lock_look(g, s);
 	guard_service_observe(g, s);
+	guard_service_update_mps(g);
 	guard_reload_try(g);
 	guard_service_pump(g);
 	now = guard_service_time_ns(g);
@@ -228,6 +229,8 @@ int guard_service_new(const struct guard_service_config *config, struct guard_se
 		free(g);
 		return -GW_E_NOMEM;
 	}
+	g->gpus.facts =
+		(struct worker_facts){ -1, -1, -1 }; /* unknown until the first reading */
 	*settings = *config->settings;
 	g->config = *config;
 	if (!g->config.clock)

@@ -99,13 +99,21 @@ static void read_device(struct guard_service *g, const struct view *v, unsigned 
 	add_capacity(g, v, i);
 }
 
-/* Updates persistence mode, MIG mode and MPS use, which decide whether a checkpoint is
- * possible. With several GPUs, the worst value counts. */
+void guard_service_update_mps(struct guard_service *g)
+{
+	const struct scene *scene;
+	const struct verdict *verdicts = guard_verdicts(g->guard, &scene);
+
+	g->gpus.facts.mps =
+		g->view.scene && scene ? classify_mps_serves_worker(scene, verdicts) : -1;
+	action_set_facts(g->action, &g->gpus.facts);
+}
+
+/* Updates persistence mode and MIG mode, which decide with the use of MPS whether a checkpoint
+ * is possible. With several GPUs, the worst value counts. */
 static void update_facts(struct guard_service *g, const struct view *v)
 {
-	struct worker_facts f = { -1, -1, -1 };
-	const struct verdict *verdicts;
-	const struct scene *scene;
+	struct worker_facts f = { .persistence = -1, .mig = -1 };
 
 	for (unsigned i = 0; i < v->devices; i++) {
 		const struct gw_device *d = gw_snapshot_device(v->snap, i);
@@ -116,10 +124,8 @@ static void update_facts(struct guard_service *g, const struct view *v)
 		if (gw_device_value(d, GW_Q_MIG_MODE, &x) == GW_HAVE)
 			f.mig = f.mig == 1 || x != 0;
 	}
-	verdicts = guard_verdicts(g->guard, &scene);
-	if (g->view.scene && scene)
-		f.mps = classify_mps_serves_worker(scene, verdicts);
-	action_set_facts(g->action, &f);
+	g->gpus.facts = f;
+	guard_service_update_mps(g);
 }
 
 void guard_service_devices_tick(struct guard_service *g, const struct view *v)

@@ -69,6 +69,7 @@ struct guard_service_gpus {
 	enum health_level health_emitted[GUARD_SERVICE_DEVICES];
 	double evictions[GUARD_SERVICE_DEVICES]; /* counts, including earlier runs */
 	unsigned count;
+	struct worker_facts facts; /* whether a checkpoint is possible */
 };
 
 /* Events of the drivers. */
@@ -226,6 +227,8 @@ bool guard_service_next_record(struct guard_service *g, struct guard_record *ret
 
 /* guard_service_devices.c */
 void guard_service_devices_tick(struct guard_service *g, const struct view *v);
+/* Updates whether a worker uses MPS. Called with each scene, before orders are carried out. */
+void guard_service_update_mps(struct guard_service *g);
 void guard_service_devices_close(struct guard_service *g);
 int guard_service_device_of(const struct guard_service *g,
 			    const char *uuid); /* -1: unknown GPU */
