@@ -81,7 +81,7 @@ static int begin(int64_t pid, const char *who)
 
 TEST(a_registration_that_fails_leaves_the_earlier_one)
 {
-	int first;
+	int first = -1;
 
 	assert_int_equal(loop_new(&loop), 0);
 	assert_int_equal(games_new(loop, NULL, changed, NULL, 0, &games), 0);
