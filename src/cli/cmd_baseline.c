@@ -83,7 +83,7 @@ static struct cuda_load *make_context(struct job *j)
 	const char *pci = gw_device_text(j->device, GW_T_PCI);
 	struct cuda_load *load = NULL;
 
-	if (j->plan.kind != BASELINE_CONTEXT_IDLE || j->own_pid != getpid() ||
+	if (j->plan.kind != GW_BASELINE_CONTEXT_IDLE || j->own_pid != getpid() ||
 	    j->device->provenance == GW_FROM_SIMULATOR || !pci)
 		return NULL;
 	if (cuda_load_open(pci, clock_real(), &load, j->message, sizeof(j->message)) != 0)
@@ -105,7 +105,7 @@ static void set_reason(struct job *j, int err)
 		snprintf(j->message, sizeof(j->message), "the GPU does not report its power");
 	else if (err)
 		snprintf(j->message, sizeof(j->message), "%s", gw_strerror(err));
-	else if (j->plan.kind == BASELINE_CONTEXT_IDLE && j->own_pid == getpid())
+	else if (j->plan.kind == GW_BASELINE_CONTEXT_IDLE && j->own_pid == getpid())
 		snprintf(j->message, sizeof(j->message),
 			 "%s%s%s (with --pid you can name a process with an idle context)",
 			 j->b.evidence, *cuda ? ": " : "", cuda);
@@ -299,7 +299,7 @@ static void print_table(const struct cli *c, const struct jobs *all)
 		table_set(&t, GPU, TERM_PLAIN, "%u", j->device->index);
 		if (name)
 			table_set(&t, NAME, TERM_PLAIN, "%s", name);
-		table_set(&t, KIND, TERM_PLAIN, "%s", baseline_kind_name(j->plan.kind));
+		table_set(&t, KIND, TERM_PLAIN, "%s", gw_baseline_kind_name(j->plan.kind));
 		if (j->have)
 			set_figures(&t, &j->b);
 		if (*j->message)
@@ -317,7 +317,7 @@ static void put_job(struct json *out, const struct job *j)
 	json_object(out, NULL);
 	json_uint(out, "device_index", j->device->index);
 	json_string(out, "device_uuid", gw_device_text(j->device, GW_T_UUID));
-	json_string(out, "kind", baseline_kind_name(j->plan.kind));
+	json_string(out, "kind", gw_baseline_kind_name(j->plan.kind));
 	json_bool(out, "kept", j->kept);
 	json_string(out, "message", *j->message ? j->message : NULL);
 	json_double(out, "power_watts", j->have ? b->power_w : NAN);
@@ -353,7 +353,7 @@ static int print_json(const struct cli *c, const struct jobs *all)
 	return cli_document_end(&doc);
 }
 
-static int add_job(struct jobs *all, const struct gw_device *d, enum baseline_kind kind)
+static int add_job(struct jobs *all, const struct gw_device *d, enum gw_baseline_kind kind)
 {
 	struct job *more = realloc(all->job, (all->count + 1) * sizeof(*more));
 
@@ -374,14 +374,14 @@ static int list_jobs(struct cli *c, struct jobs *all)
 	int err = 0;
 
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
-		for (unsigned k = 0; k < BASELINE_KINDS && !err; k++) {
+		for (unsigned k = 0; k < GW_BASELINE_KINDS && !err; k++) {
 			const char *kind = given(c)->kind;
-			bool wanted = kind ? strcmp(kind, baseline_kind_name(k)) == 0
-					   : given(c)->show || k == BASELINE_NO_CONTEXT;
+			bool wanted = kind ? strcmp(kind, gw_baseline_kind_name(k)) == 0
+					   : given(c)->show || k == GW_BASELINE_NO_CONTEXT;
 
 			if (wanted && render_shows(&c->filter, i))
 				err = add_job(all, gw_snapshot_device(c->snap, i),
-					      (enum baseline_kind)k);
+					      (enum gw_baseline_kind)k);
 		}
 	if (err)
 		cli_error("%s", gw_strerror(err));
@@ -418,7 +418,7 @@ static int print_missing(const struct jobs *all)
 			continue;
 		bad = true;
 		cli_error("GPU %u has no %s baseline: %s", j->device->index,
-			  baseline_kind_name(j->plan.kind), j->message);
+			  gw_baseline_kind_name(j->plan.kind), j->message);
 	}
 	return bad ? EXIT_FAILED : EXIT_OK;
 }

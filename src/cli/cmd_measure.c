@@ -582,7 +582,7 @@ static bool state_matters(const struct measurement *m)
 		return m->plan.baseline != RUN_BASELINE_NONE;
 	for (unsigned i = 0; kept && i < gw_meter_device_count(m->s.runner.meter); i++)
 		any |= baseline_kept(gw_device_text(session_device(&m->s, i), GW_T_UUID),
-				     BASELINE_NO_CONTEXT, dir);
+				     GW_BASELINE_NO_CONTEXT, dir);
 	return any;
 }
 

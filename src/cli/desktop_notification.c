@@ -113,16 +113,11 @@ static int greet(struct desktop *d)
 	static const char *const none[] = { NULL }, *const rule[] = {
 		"type='signal',interface='" NOTES "',member='ActionInvoked'", NULL
 	};
-	char text[OUT_SIZE], uid[16];
+	char text[OUT_SIZE];
 	struct buf out;
 
 	buf_init_fixed(&out, text, sizeof(text));
-	buf_addc(&out, '\0');
-	buf_adds(&out, "AUTH EXTERNAL ");
-	snprintf(uid, sizeof(uid), "%u", (unsigned)geteuid());
-	for (const char *p = uid; *p; p++)
-		buf_addf(&out, "%02x", (unsigned)(unsigned char)*p);
-	buf_adds(&out, "\r\nBEGIN\r\n");
+	bus_write_greeting(&out, false);
 	bus_write(&out, S_HELLO, &hello, none);
 	bus_write(&out, S_MATCH, &match, rule);
 	d->serial = S_NOTES;

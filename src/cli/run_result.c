@@ -48,7 +48,7 @@ static void load_old(const char *dir, struct run_baseline *ret)
 static void measure_baseline(struct runner *r, unsigned i, const char *dir,
 			     struct run_baseline *ret)
 {
-	struct baseline_plan plan = { .kind = BASELINE_NO_CONTEXT,
+	struct baseline_plan plan = { .kind = GW_BASELINE_NO_CONTEXT,
 				      .max_s = 30,
 				      .min_s = 10,
 				      .half_width_w = 1,
@@ -80,7 +80,7 @@ void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 	*ret = (struct run_baseline){ .have = false };
 	if (mode == RUN_BASELINE_NONE)
 		return;
-	baseline_key(d, BASELINE_NO_CONTEXT, &ret->b);
+	baseline_key(d, GW_BASELINE_NO_CONTEXT, &ret->b);
 	if (mode != RUN_BASELINE_NEW && kept)
 		ret->have = baseline_load(&ret->b, dir, TTL_S, clock_wall_ns(clock_real()),
 					  ret->why, sizeof(ret->why)) == 0;
@@ -101,7 +101,7 @@ void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gros
 	if (!b->have)
 		return;
 	baseline_net(gross, sensor, &b->b, NULL, &net);
-	ret->kind = baseline_kind_name(b->b.kind);
+	ret->kind = gw_baseline_kind_name(b->b.kind);
 	ret->power_w = b->b.power_w;
 	ret->u_w = b->b.u_w;
 	ret->seconds = b->b.seconds;

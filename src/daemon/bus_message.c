@@ -2,7 +2,9 @@
 
 #include <gpuward.h>
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Size of the part before the header fields: endianness, type, flags, version, body size,
  * serial, size of the fields. */
@@ -265,6 +267,18 @@ void bus_put_no_pairs(struct bus_call *c)
 void bus_call_end(struct bus_call *c)
 {
 	put_number_at(c->out, c->begin + 4, c->out->len - c->body);
+}
+
+void bus_write_greeting(struct buf *out, bool unix_fds)
+{
+	char uid[16];
+
+	buf_addc(out, '\0');
+	buf_adds(out, "AUTH EXTERNAL ");
+	snprintf(uid, sizeof(uid), "%u", (unsigned)geteuid());
+	for (const char *p = uid; *p; p++)
+		buf_addf(out, "%02x", (unsigned)(unsigned char)*p);
+	buf_adds(out, unix_fds ? "\r\nNEGOTIATE_UNIX_FD\r\nBEGIN\r\n" : "\r\nBEGIN\r\n");
 }
 
 void bus_write(struct buf *out, uint32_t serial, const struct bus_method *m,

@@ -53,6 +53,10 @@ void bus_put_texts(struct bus_call *c, const char *const *list); /* "as"; NULL e
 void bus_put_no_pairs(struct bus_call *c);                       /* an empty "a{sv}" */
 void bus_call_end(struct bus_call *c);
 
+/* Appends what a connection sends first: its user and, with unix_fds, the request to pass
+ * descriptors. */
+void bus_write_greeting(struct buf *out, bool unix_fds);
+
 /* Appends a method call to out. arg is a NULL-terminated array of string arguments. */
 void bus_write(struct buf *out, uint32_t serial, const struct bus_method *m,
 	       const char *const *arg);

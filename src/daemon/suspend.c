@@ -123,16 +123,11 @@ static bool send_greeting(struct logind *l)
 						    "',interface='" BUS "',member='" OWNER
 						    "',arg0='" LOGIND "'",
 						    NULL };
-	char text[OUT_SIZE], uid[16];
+	char text[OUT_SIZE];
 	struct buf out;
 
 	buf_init_fixed(&out, text, sizeof(text));
-	buf_addc(&out, '\0');
-	buf_adds(&out, "AUTH EXTERNAL ");
-	snprintf(uid, sizeof(uid), "%u", (unsigned)geteuid());
-	for (const char *p = uid; *p; p++)
-		buf_addf(&out, "%02x", (unsigned char)*p);
-	buf_adds(&out, "\r\nNEGOTIATE_UNIX_FD\r\nBEGIN\r\n");
+	bus_write_greeting(&out, true);
 	bus_write(&out, S_HELLO, &hello, none);
 	bus_write(&out, S_MATCH, &match, rule);
 	bus_write(&out, S_OWNER, &match, owner);

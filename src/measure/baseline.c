@@ -39,15 +39,15 @@ static uint64_t baseline_bit(unsigned code)
 	return UINT64_C(1) << code;
 }
 
-const char *baseline_kind_name(unsigned kind)
+const char *gw_baseline_kind_name(unsigned kind)
 {
-	static const char *const names[BASELINE_KINDS] = {
-		[BASELINE_NO_CONTEXT] = "no-context",
-		[BASELINE_CONTEXT_IDLE] = "context-idle",
-		[BASELINE_HOT_IDLE] = "hot-idle",
+	static const char *const names[GW_BASELINE_KINDS] = {
+		[GW_BASELINE_NO_CONTEXT] = "no-context",
+		[GW_BASELINE_CONTEXT_IDLE] = "context-idle",
+		[GW_BASELINE_HOT_IDLE] = "hot-idle",
 	};
 
-	return kind < BASELINE_KINDS ? names[kind] : "";
+	return kind < GW_BASELINE_KINDS ? names[kind] : "";
 }
 
 static void copy_text(char *out, size_t size, const struct gw_device *d, unsigned text)
@@ -64,7 +64,7 @@ static double baseline_value(const struct gw_device *d, unsigned quantity)
 	return gw_device_value(d, quantity, &v) == GW_HAVE ? v : NAN;
 }
 
-void baseline_key(const struct gw_device *d, enum baseline_kind kind, struct baseline *ret)
+void baseline_key(const struct gw_device *d, enum gw_baseline_kind kind, struct baseline *ret)
 {
 	double persistence = baseline_value(d, GW_Q_PERSISTENCE);
 
@@ -135,11 +135,11 @@ static bool is_idle(struct measurement *t)
 	char text[96];
 
 	window_activity(t->whole, t->device, &a);
-	if (t->plan.kind == BASELINE_NO_CONTEXT && a.first)
+	if (t->plan.kind == GW_BASELINE_NO_CONTEXT && a.first)
 		set_contended_process(t, a.first_name, a.first);
 	else if (a.foreign)
 		set_contended_process(t, a.foreign_name, a.foreign);
-	else if (t->plan.kind == BASELINE_CONTEXT_IDLE && !a.first)
+	else if (t->plan.kind == GW_BASELINE_CONTEXT_IDLE && !a.first)
 		set_contended(t, "the process that should have a context on the GPU has none");
 	else if (a.reasons & THROTTLED)
 		set_contended_reasons(t, a.reasons & THROTTLED);
@@ -233,7 +233,7 @@ static void fill_result(struct measurement *t)
 	b->wall_ns = clock_wall_ns(meter_clock(t->meter));
 }
 
-int baseline_state(struct gw_meter *m, unsigned i, enum baseline_kind kind,
+int baseline_state(struct gw_meter *m, unsigned i, enum gw_baseline_kind kind,
 		   struct baseline *ret, enum gw_provenance *ret_provenance)
 {
 	const struct gw_device *d;
@@ -265,7 +265,7 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
 
 	if (i >= gw_meter_device_count(m))
 		return -GW_E_NODEV;
-	if (!(plan->max_s >= 2) || plan->kind >= BASELINE_KINDS)
+	if (!(plan->max_s >= 2) || plan->kind >= GW_BASELINE_KINDS)
 		return -GW_E_ARG;
 	err = baseline_state(m, i, plan->kind, &b, NULL);
 	if (err)
@@ -363,7 +363,7 @@ static int file_path(const struct baseline *key, const char *dir, char out[stati
 	buf_init_fixed(&b, out, PATH_BYTES);
 	buf_addf(&b, "%s/", dir);
 	file_prefix(key->uuid, &b);
-	buf_addf(&b, "%s.%016" PRIx64 ".toml", baseline_kind_name(key->kind),
+	buf_addf(&b, "%s.%016" PRIx64 ".toml", gw_baseline_kind_name(key->kind),
 		 toml_sum(TOML_SUM_START, state, (size_t)n));
 	return b.err;
 }
@@ -374,7 +374,7 @@ static const struct toml_field fields[] = {
 	FIELD(TEXT, "uuid", uuid),
 	FIELD(TEXT, "driver", driver),
 	FIELD(TEXT, "vbios", vbios),
-	TOML_ENUM("", "kind", struct baseline, kind, baseline_kind_name, BASELINE_KINDS),
+	TOML_ENUM("", "kind", struct baseline, kind, gw_baseline_kind_name, GW_BASELINE_KINDS),
 	FIELD(REAL, "limit_watts", limit_w),
 	FIELD(INT, "persistence", persistence),
 	FIELD(REAL, "power_watts", power_w),
@@ -515,7 +515,7 @@ static void explain_missing(const struct baseline *key, const char *dir, double 
 	while (d && (e = readdir(d))) {
 		int n = snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
 
-		if (file_matches(e->d_name, key->uuid, baseline_kind_name(key->kind)) &&
+		if (file_matches(e->d_name, key->uuid, gw_baseline_kind_name(key->kind)) &&
 		    n > 0 && (size_t)n < sizeof(path) && read_file(path, &other) == 0) {
 			explain_difference(&other, key, ttl_s, now_ns, why, size);
 			break;
@@ -549,14 +549,14 @@ int baseline_load(struct baseline *key, const char *dir, double ttl_s, uint64_t 
 	return 0;
 }
 
-bool baseline_kept(const char *uuid, enum baseline_kind kind, const char *dir)
+bool baseline_kept(const char *uuid, enum gw_baseline_kind kind, const char *dir)
 {
 	bool found = false;
 	struct dirent *e;
 	DIR *d = opendir(dir);
 
 	while (d && !found && (e = readdir(d)))
-		found = file_matches(e->d_name, uuid, baseline_kind_name(kind));
+		found = file_matches(e->d_name, uuid, gw_baseline_kind_name(kind));
 	if (d)
 		closedir(d);
 	return found;

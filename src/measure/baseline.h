@@ -14,16 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum baseline_kind {
-	BASELINE_NO_CONTEXT,
-	BASELINE_CONTEXT_IDLE,
-	BASELINE_HOT_IDLE,
-	BASELINE_KINDS
-};
-
 struct baseline {
 	char uuid[96], driver[96], vbios[96];
-	enum baseline_kind kind;
+	enum gw_baseline_kind kind;
 	double limit_w;  /* enforced power limit when the baseline was measured; NAN: unknown */
 	int persistence; /* 1, 0, -1: unknown */
 	double power_w;  /* mean                                       */
@@ -36,12 +29,9 @@ struct baseline {
 	char evidence[192];
 };
 
-/* Returns "no-context", "context-idle" or "hot-idle". */
-const char *baseline_kind_name(unsigned kind);
-
 /* Fills in the state that a baseline belongs to: uuid, driver, vbios, kind, limit, persistence
  * and temperature, from a snapshot of GW_TIERS_COMMON. The rest is cleared. */
-void baseline_key(const struct gw_device *d, enum baseline_kind kind, struct baseline *ret);
+void baseline_key(const struct gw_device *d, enum gw_baseline_kind kind, struct baseline *ret);
 
 /* The mean of n batch means of one second each, its standard error, and the half width of its
  * 95 % interval by Student's t. Samples of an averaging sensor are correlated, but means of
@@ -54,11 +44,11 @@ void baseline_estimate(const double *batch_w, unsigned n, struct baseline_estima
 
 /* Like baseline_key(), for device i of a meter in its present state. ret_provenance may be NULL.
  * Returns 0, -GW_E_NODEV, -GW_E_LOST or -GW_E_NOMEM. */
-int baseline_state(struct gw_meter *m, unsigned i, enum baseline_kind kind,
+int baseline_state(struct gw_meter *m, unsigned i, enum gw_baseline_kind kind,
 		   struct baseline *ret, enum gw_provenance *ret_provenance);
 
 struct baseline_plan {
-	enum baseline_kind kind;
+	enum gw_baseline_kind kind;
 	double max_s; /* usually 30: maximum duration of the measurement */
 	double min_s; /* usually 10: minimum duration of the measurement */
 	/* Usually 1: after min_s, the measurement ends when the 95 % half-width is at most
@@ -93,7 +83,7 @@ int baseline_load(struct baseline *key, const char *dir, double ttl_s, uint64_t 
 		  char *why, size_t size);
 
 /* True if a baseline is stored for this GPU and kind, in any state. */
-bool baseline_kept(const char *uuid, enum baseline_kind kind, const char *dir);
+bool baseline_kept(const char *uuid, enum gw_baseline_kind kind, const char *dir);
 
 /* Deletes the baselines of a GPU (all kinds and states), or of all GPUs if uuid is NULL.
  * Returns their number. */

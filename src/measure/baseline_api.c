@@ -21,13 +21,6 @@ struct owned_baseline {
 };
 
 /* The public enum has the same numbers as the internal one. */
-_Static_assert((int)GW_BASELINE_HOT_IDLE == (int)BASELINE_HOT_IDLE, "same kinds");
-_Static_assert((int)GW_BASELINE_KINDS == (int)BASELINE_KINDS, "same kinds");
-
-const char *gw_baseline_kind_name(unsigned kind)
-{
-	return baseline_kind_name(kind);
-}
 
 static int own_baseline(struct gw_ctx *ctx, const struct baseline *b,
 			enum gw_provenance provenance, struct gw_baseline **ret)
@@ -94,7 +87,7 @@ int gw_baseline_take(struct gw_meter *m, unsigned i, const struct gw_baseline_op
 		return context_fail(meter_context(m), -GW_E_STATE,
 				    "a baseline needs a meter that was started with "
 				    "GW_METER_PROCESSES, to see whether the GPU is idle");
-	plan.kind = (enum baseline_kind)o.kind;
+	plan.kind = (enum gw_baseline_kind)o.kind;
 	plan.max_s = o.max_s > 0 ? o.max_s : 30;
 	plan.min_s = o.min_s > 0 ? o.min_s : 10;
 	plan.half_width_w = o.half_width_w > 0 ? o.half_width_w : 1;
@@ -131,7 +124,7 @@ int gw_baseline_load(struct gw_meter *m, unsigned i, enum gw_baseline_kind kind,
 	int err = (unsigned)kind < GW_BASELINE_KINDS && max_age_s >= 0 ? 0 : -GW_E_ARG;
 
 	if (!err)
-		err = baseline_state(m, i, (enum baseline_kind)kind, &b, &provenance);
+		err = baseline_state(m, i, (enum gw_baseline_kind)kind, &b, &provenance);
 	if (err)
 		return baseline_fail(m, i, err);
 	err = baseline_folder(ctx, dir, folder);

@@ -52,7 +52,7 @@ static bool ends_at_three(void *ctx, double seconds, double power_w, double half
 	return seconds < 3;
 }
 
-static int take(enum baseline_kind kind, struct baseline *ret)
+static int take(enum gw_baseline_kind kind, struct baseline *ret)
 {
 	struct baseline_plan plan = {
 		.kind = kind, .max_s = 30, .min_s = 10, .half_width_w = 1
@@ -120,7 +120,7 @@ BASELINE_STOP_TEST(an_idle_gpu_is_measured_in_ten_seconds)
 	double joules;
 	uint64_t begin;
 	unsigned calls = 0;
-	struct baseline_plan plan = { BASELINE_NO_CONTEXT, 30, 10, 1, goes_on, &calls };
+	struct baseline_plan plan = { GW_BASELINE_NO_CONTEXT, 30, 10, 1, goes_on, &calls };
 
 	start("[[gpu]]\nprofile = \"h200\"\nnoise = 0\n");
 	joules = sim_true_joules(0);
@@ -146,7 +146,7 @@ BASELINE_STOP_TEST(an_unsteady_gpu_is_measured_for_the_maximum_time)
 	 * steady within 1 W. */
 	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.load]]\nkind = \"steps\"\nunit = \"watts\"\n"
 	      "points = [[0, 80], [10, 95], [20, 80]]\nperiod = 20\n");
-	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
+	assert_int_equal(take(GW_BASELINE_NO_CONTEXT, &b), 0);
 	printf("s.e. %.3f W after %.0f s: %s\n", b.u_w, b.seconds, b.evidence);
 	assert_false(contended(&b));
 	assert_true(b.seconds == 30);
@@ -159,8 +159,8 @@ BASELINE_STOP_TEST(a_process_on_the_gpu_makes_the_baseline_contended_at_once)
 
 	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.process]]\nname = \"squatter\"\npid = "
 	      "4100000\n");
-	for (unsigned kind = 0; kind < BASELINE_KINDS; kind++) {
-		assert_int_equal(take((enum baseline_kind)kind, &b), 0);
+	for (unsigned kind = 0; kind < GW_BASELINE_KINDS; kind++) {
+		assert_int_equal(take((enum gw_baseline_kind)kind, &b), 0);
 		assert_true(contended(&b));
 		assert_string_equal(b.evidence, "squatter (pid 4100000) was using it");
 		assert_true(b.seconds < 3);
@@ -173,7 +173,7 @@ BASELINE_STOP_TEST(a_process_that_starts_later_makes_it_contended_too)
 
 	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.process]]\nname = \"late\"\npid = 4100000\n"
 	      "from = 9.5\nuntil = 11\n");
-	assert_int_equal(take(BASELINE_HOT_IDLE, &b), 0);
+	assert_int_equal(take(GW_BASELINE_HOT_IDLE, &b), 0);
 	assert_true(contended(&b));
 	assert_string_equal(b.evidence, "late (pid 4100000) was using it");
 	assert_true(b.seconds >= 4 && b.seconds <= 7);
@@ -184,11 +184,11 @@ BASELINE_STOP_TEST(our_own_context_is_required_with_and_contends_without_context
 	struct baseline b;
 
 	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.process]]\npid = \"self\"\nshare = 0\n");
-	assert_int_equal(take(BASELINE_CONTEXT_IDLE, &b), 0);
+	assert_int_equal(take(GW_BASELINE_CONTEXT_IDLE, &b), 0);
 	printf("context-idle %.2f W %s\n", b.power_w, b.evidence);
 	assert_false(contended(&b));
 	assert_true(fabs(b.power_w - 124) < 3);
-	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
+	assert_int_equal(take(GW_BASELINE_NO_CONTEXT, &b), 0);
 	assert_true(contended(&b));
 }
 
@@ -197,7 +197,7 @@ BASELINE_STOP_TEST(context_idle_without_a_context_is_refused)
 	struct baseline b;
 
 	start("[[gpu]]\nprofile = \"h200\"\n");
-	assert_int_equal(take(BASELINE_CONTEXT_IDLE, &b), 0);
+	assert_int_equal(take(GW_BASELINE_CONTEXT_IDLE, &b), 0);
 	assert_true(contended(&b));
 	assert_string_equal(b.evidence,
 			    "the process that should have a context on the GPU has none");
@@ -208,7 +208,7 @@ BASELINE_STOP_TEST(a_busy_gpu_is_not_idle)
 	struct baseline b;
 
 	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.load]]\nkind = \"constant\"\nlevel = 0.3\n");
-	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
+	assert_int_equal(take(GW_BASELINE_NO_CONTEXT, &b), 0);
 	assert_true(contended(&b));
 	assert_in(b.evidence, "its utilisation was");
 }
@@ -219,7 +219,7 @@ BASELINE_STOP_TEST(a_gpu_with_throttled_clocks_is_not_idle)
 
 	start("[[gpu]]\nprofile = \"h200\"\n[[fault]]\n"
 	      "call = \"nvmlDeviceGetCurrentClocksEventReasons\"\nvalue = 64\n");
-	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
+	assert_int_equal(take(GW_BASELINE_NO_CONTEXT, &b), 0);
 	assert_true(contended(&b));
 	assert_string_equal(b.evidence, "its clocks were throttled (hw_thermal)");
 }
@@ -232,7 +232,7 @@ BASELINE_STOP_TEST(hidden_processes_are_mentioned_in_the_evidence)
 	      "[[fault]]\ncall = \"nvmlDeviceGetComputeRunningProcesses_v3\"\ncode = 4\n"
 	      "[[fault]]\ncall = \"nvmlDeviceGetGraphicsRunningProcesses_v3\"\ncode = 4\n"
 	      "[[fault]]\ncall = \"nvmlDeviceGetMPSComputeRunningProcesses_v3\"\ncode = 4\n");
-	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
+	assert_int_equal(take(GW_BASELINE_NO_CONTEXT, &b), 0);
 	assert_false(contended(&b));
 	assert_in(b.evidence, "its processes are not visible");
 }
@@ -240,7 +240,7 @@ BASELINE_STOP_TEST(hidden_processes_are_mentioned_in_the_evidence)
 BASELINE_STOP_TEST(the_caller_may_cancel_a_baseline)
 {
 	struct baseline b = { .power_w = 7 };
-	struct baseline_plan plan = { BASELINE_NO_CONTEXT, 30, 10, 1, ends_at_three, NULL };
+	struct baseline_plan plan = { GW_BASELINE_NO_CONTEXT, 30, 10, 1, ends_at_three, NULL };
 
 	start("[[gpu]]\nprofile = \"h200\"\n");
 	assert_int_equal(baseline_take(meter, 0, &plan, &b), -GW_E_STATE);
@@ -255,7 +255,7 @@ BASELINE_STOP_TEST(a_gpu_that_is_lost_meanwhile_has_no_baseline)
 	struct baseline b;
 
 	start("[[gpu]]\nprofile = \"h200\"\n[[timeline]]\nat = 8.5\ndo = \"lose\"\ngpu = 0\n");
-	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), -GW_E_LOST);
+	assert_int_equal(take(GW_BASELINE_NO_CONTEXT, &b), -GW_E_LOST);
 }
 
 static int folder_setup(void **state)
@@ -302,7 +302,7 @@ static const struct baseline good = {
 	.uuid = "GPU-1/\"2\"",
 	.driver = "580.1",
 	.vbios = "96\t.A",
-	.kind = BASELINE_NO_CONTEXT,
+	.kind = GW_BASELINE_NO_CONTEXT,
 	.limit_w = 700,
 	.persistence = 1,
 	.power_w = 78.25,
@@ -379,7 +379,7 @@ ON_FILES(each_state_that_differs_is_refused_with_its_reason)
 		{ { .driver = "590" }, 1, "another driver (580.1, now 590)" },
 		{ { .vbios = "97.00" }, 1, "another VBIOS (" },
 		{ { .uuid = "GPU-2" }, 1, "none is stored" },
-		{ { .kind = BASELINE_HOT_IDLE }, 1, "none is stored" },
+		{ { .kind = GW_BASELINE_HOT_IDLE }, 1, "none is stored" },
 		{ { .limit_w = 0 }, 3601, "60 minutes old; the maximum is 60" },
 		{ { .limit_w = 0 }, -1, "the wall clock was set back" },
 	};
@@ -416,7 +416,7 @@ ON_FILES(kinds_and_limits_have_separate_files)
 	b.power_w = 70;
 	save(&b);
 	b = good;
-	b.kind = BASELINE_CONTEXT_IDLE;
+	b.kind = GW_BASELINE_CONTEXT_IDLE;
 	b.power_w = 120;
 	save(&b);
 	assert_int_equal(files_there(name, sizeof(name)), 3);
@@ -424,7 +424,7 @@ ON_FILES(kinds_and_limits_have_separate_files)
 	assert_int_equal(look(&key, 1, why), 0);
 	assert_true(key.power_w == 78.25);
 	key = good;
-	key.kind = BASELINE_CONTEXT_IDLE;
+	key.kind = GW_BASELINE_CONTEXT_IDLE;
 	assert_int_equal(look(&key, 1, why), 0);
 	assert_true(key.power_w == 120);
 }
@@ -480,7 +480,7 @@ ON_FILES(clearing_forgets_one_gpu_or_all)
 	char why[256], name[1024];
 
 	save(&good);
-	b.kind = BASELINE_HOT_IDLE;
+	b.kind = GW_BASELINE_HOT_IDLE;
 	save(&b);
 	strcpy(b.uuid, "GPU-1"); /* a prefix of the other UUID */
 	save(&b);
