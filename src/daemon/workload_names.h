@@ -8,6 +8,7 @@
 #ifndef GW_DAEMON_WORKLOAD_NAMES_H
 #define GW_DAEMON_WORKLOAD_NAMES_H
 
+#include "base/clock.h"
 #include "base/loop.h"
 #include "device/workload.h"
 
@@ -18,7 +19,9 @@ struct workload_names;
 struct workload_names_config {
 	struct loop *loop; /* for the sockets of container engines; NULL: these are not used */
 	const char *root;  /* where /proc, /var, /run and /etc are looked up; NULL: "/" */
-	const char *hpc_job_mapping_dir; /* NULL or "": none; not below root */
+	const char
+		*hpc_job_mapping_dir; /* see job_mapping.h; NULL or "": none; not below root */
+	const struct clock *clock;    /* NULL: the real one */
 	/* Called when the mapping directory cannot be read; called again only after it could be
 	 * read meanwhile. NULL: not called. */
 	void (*log)(void *arg, const char *sentence);

@@ -34,6 +34,7 @@ bool workload_is_named(const struct workload *w)
 
 	switch (w->kind) {
 	case WORKLOAD_KUBERNETES:
+		return strcmp(w->name, w->id) != 0 && strlen(w->part) < ID_DIGITS;
 	case WORKLOAD_DOCKER:
 	case WORKLOAD_PODMAN:
 	case WORKLOAD_CONTAINERD:
