@@ -57,6 +57,7 @@ struct view_process {
 	double energy_joules;
 	double power_w;            /* mean of the last seconds; NAN: unknown */
 	const char *energy_method; /* attribute_how_name() */
+	double step_joules;        /* joules that the process gained at this tick */
 };
 
 /* True if this absence is a failure that counts; false if it is a property of the device, the
