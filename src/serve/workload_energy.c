@@ -484,10 +484,39 @@ bool workload_energy_restore_row(struct workload_energy *e, const struct workloa
 
 /* ---- sums ---- */
 
+static void sum_add_now(struct workload_sum *sum, const struct workload_row *r)
+{
+	if (!r->processes)
+		return;
+	sum->processes += r->processes;
+	sum->memory_bytes += r->memory_bytes;
+	sum->power_w += r->power_w;
+	sum->sm_ratio += r->sm_ratio;
+}
+
+static void sum_add(struct workload_sum *sum, const struct workload_row *r)
+{
+	if (r->begin_wall_ns < sum->begin_wall_ns)
+		sum->begin_wall_ns = r->begin_wall_ns;
+	if (r->end_wall_ns > sum->end_wall_ns)
+		sum->end_wall_ns = r->end_wall_ns;
+	sum->gpu_seconds += r->gpu_seconds;
+	sum->joules += r->joules;
+	sum->alone_joules += r->alone_joules;
+	sum->shared_joules += r->shared_joules;
+	sum->memory_peak_bytes += r->memory_peak_bytes;
+	if (r->how > sum->how)
+		sum->how = r->how;
+	if (!r->charged)
+		sum->absence = r->absence;
+	sum->gpus++;
+}
+
 void workload_energy_sum(const struct workload_energy *e, unsigned row,
 			 struct workload_sum *ret)
 {
 	double sm_sum = 0, sm_seconds = 0;
+	unsigned busy = 0;
 
 	*ret = (struct workload_sum){ .begin_wall_ns = UINT64_MAX };
 	for (unsigned i = 0; i < e->count; i++) {
@@ -495,24 +524,15 @@ void workload_energy_sum(const struct workload_energy *e, unsigned row,
 
 		if (!workload_row_same(r, &e->row[row]))
 			continue;
-		if (r->begin_wall_ns < ret->begin_wall_ns)
-			ret->begin_wall_ns = r->begin_wall_ns;
-		if (r->end_wall_ns > ret->end_wall_ns)
-			ret->end_wall_ns = r->end_wall_ns;
-		ret->gpu_seconds += r->gpu_seconds;
-		ret->joules += r->joules;
-		ret->alone_joules += r->alone_joules;
-		ret->shared_joules += r->shared_joules;
-		ret->memory_peak_bytes += r->memory_peak_bytes;
-		ret->processes += r->processes;
-		if (r->how > ret->how)
-			ret->how = r->how;
-		if (!r->charged)
-			ret->absence = r->absence;
+		sum_add(ret, r);
+		sum_add_now(ret, r);
+		busy += r->processes > 0;
 		sm_sum += r->sm_sum;
 		sm_seconds += r->sm_seconds;
-		ret->gpus++;
 	}
 	ret->charged = ret->absence == GW_HAVE;
 	ret->sm_mean_ratio = sm_seconds > 0 ? sm_sum / sm_seconds : (double)NAN;
+	ret->sm_ratio = busy ? ret->sm_ratio / busy : (double)NAN;
+	if (!busy)
+		ret->memory_bytes = ret->power_w = NAN;
 }

@@ -133,12 +133,14 @@ const char *workload_rest_word(enum workload_rest rest);
 struct workload_sum {
 	uint64_t begin_wall_ns, end_wall_ns;
 	double gpu_seconds, joules, alone_joules, shared_joules;
-	double memory_peak_bytes; /* largest sum of its GPUs' peaks; NAN: unknown */
+	double memory_peak_bytes; /* sum of the peaks on its GPUs; NAN: unknown */
 	double sm_mean_ratio;     /* NAN: unknown */
 	enum attribute_how how;
 	bool charged;
 	enum gw_absence absence;
 	unsigned gpus, processes;
+	/* now; sm_ratio: mean of the GPUs with a process */
+	double memory_bytes, sm_ratio, power_w;
 };
 void workload_energy_sum(const struct workload_energy *e, unsigned row,
 			 struct workload_sum *ret);
