@@ -368,7 +368,7 @@ static void draw_help(struct canvas *c)
 		"",
 		"Graphs: the newest reading is at the right; the line marks the limit of power",
 		"or the temperature of the slowdown. A gap means that nothing was read.",
-		"SM% is the mean of the last seconds. CPU% of one core is 100.",
+		"SM% is the mean of the last seconds, read every 4 s. CPU% of one core is 100.",
 		"Energy of a GPU: measured in the time shown next to it.",
 		"Of a process: since the service first saw it.",
 		"- means unknown; the zoom says why.",
