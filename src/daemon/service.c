@@ -331,16 +331,18 @@ static void apply_config(struct service *s)
 /* True if a setting changed that only takes effect at a start. */
 static bool needs_restart(const struct config *a, const struct config *b)
 {
-	bool same = a->service_listen.count == b->service_listen.count &&
-		    strcmp(a->device_backend, b->device_backend) == 0 &&
-		    strcmp(a->history_path, b->history_path) == 0 &&
-		    text_same(a->guard_state_dir, b->guard_state_dir) &&
-		    a->history_limit == b->history_limit &&
-		    a->device_timeout == b->device_timeout &&
-		    a->device_enable_nvml == b->device_enable_nvml &&
-		    a->device_require_nvml == b->device_require_nvml &&
-		    text_same(a->device_nvml_library, b->device_nvml_library) &&
-		    text_same(a->service_unix_mode, b->service_unix_mode);
+	bool same =
+		a->service_listen.count == b->service_listen.count &&
+		strcmp(a->device_backend, b->device_backend) == 0 &&
+		strcmp(a->history_path, b->history_path) == 0 &&
+		text_same(a->guard_state_dir, b->guard_state_dir) &&
+		a->history_limit == b->history_limit &&
+		a->device_timeout == b->device_timeout &&
+		a->device_enable_nvml == b->device_enable_nvml &&
+		a->device_require_nvml == b->device_require_nvml &&
+		text_same(a->device_nvml_library, b->device_nvml_library) &&
+		text_same(a->workloads_hpc_job_mapping_dir, b->workloads_hpc_job_mapping_dir) &&
+		text_same(a->service_unix_mode, b->service_unix_mode);
 
 	for (unsigned i = 0; same && i < a->service_listen.count; i++)
 		same = strcmp(a->service_listen.item[i], b->service_listen.item[i]) == 0;
@@ -411,11 +413,12 @@ static void reload_config(struct service *s)
 		workloads = workload_settings(s);
 		engine_set_workloads(s->engine, &workloads);
 		engine_set_interval(s->engine, s->config.service_interval);
-		engine_event(
-			s->engine, "config", NULL, "info", "the configuration was reloaded%s",
-			needs_restart(&old, &fresh) ? "; changes of addresses, drivers or "
-						      "database take effect at the next start"
-						    : "");
+		engine_event(s->engine, "config", NULL, "info",
+			     "the configuration was reloaded%s",
+			     needs_restart(&old, &fresh)
+				     ? "; changes of addresses, drivers, job mapping or "
+				       "database take effect at the next start"
+				     : "");
 		reload_guard(s, true);
 		config_done(&old);
 	}
