@@ -372,11 +372,20 @@ static void reload_guard(struct service *s, bool refresh)
 			     gw_strerror(-GW_E_NOMEM));
 }
 
+static struct workload_account_config workload_settings(const struct service *s)
+{
+	return (struct workload_account_config){
+		.keep_s = s->config.workloads_keep_s,
+		.history = (unsigned)s->config.workloads_history
+	};
+}
+
 /* Reads the configuration again. Keeps the old one if the new one has any error. */
 static void reload_config(struct service *s)
 {
 	char message[MESSAGE_MAX] = "";
 	struct config fresh, old = s->config;
+	struct workload_account_config workloads;
 	struct http_config h;
 
 	notify_reloading(&s->notify, clock_mono_ns(s->api.clock));
@@ -401,6 +410,8 @@ static void reload_config(struct service *s)
 		log_lines(s, LOG_WARNING, message);
 		apply_config(s);
 		engine_set_manage(s->engine, s->config.manage_enabled);
+		workloads = workload_settings(s);
+		engine_set_workloads(s->engine, &workloads);
 		engine_set_interval(s->engine, s->config.service_interval);
 		engine_event(s->engine, "config", NULL, "info",
 			     "the configuration was reloaded%s",
@@ -508,6 +519,7 @@ static int open_engine(struct service *s)
 	return engine_new(&(struct engine_config){ .options = &g,
 						   .interval_ns = c->service_interval,
 						   .manage = c->manage_enabled,
+						   .workloads = workload_settings(s),
 						   .guard = make_guard(s, true, &guard) == 0
 								    ? &guard
 								    : NULL,
