@@ -42,7 +42,7 @@ static void begin(const char *scenario, uint64_t deadline_ns)
 				      .self.store_state = "ok",
 				      .self.counts_known = true } };
 	metrics_choose(&api.metrics, (const char *const[]){ "*", NULL },
-		       (const char *const[]){ NULL });
+		       (const char *const[]){ NULL }, false);
 	look(GW_TIERS_COMMON | GW_TIER_ENERGY);
 }
 
