@@ -7,6 +7,7 @@
 #include "metrics_page.h"
 
 #include "guard_view.h"
+#include "workload_energy.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -48,6 +49,46 @@ static void dcgm_host(char *out, size_t size)
 	out[size - 1] = '\0';
 }
 
+/* Finds the workload of a GPU that has processes of one workload only; NULL: none or several.
+ * one_part: all of them are in the same part, such as one container of a pod. */
+static const struct workload *dcgm_workload(const struct page *p, unsigned i, bool *one_part)
+{
+	const struct workload_energy *e = p->v->workloads;
+	const struct workload *found = NULL;
+
+	*one_part = true;
+	for (unsigned k = 0; e && k < e->count; k++) {
+		const struct workload_row *row = &e->row[k];
+
+		if (row->gpu != i || row->processes == 0)
+			continue;
+		if (found && !workload_equal(found, &row->workload))
+			return NULL;
+		*one_part = !found;
+		found = &row->workload;
+	}
+	return found;
+}
+
+/* Adds the labels of a pod or a job, if the whole GPU belongs to it. An id in place of a name
+ * is left out: the labels would change when the name becomes known. */
+static void dcgm_owner(const struct page *p, unsigned i, struct labels *l)
+{
+	bool one_part;
+	const struct workload *w = dcgm_workload(p, i, &one_part);
+
+	if (!w || !workload_is_named(w))
+		return;
+	if (w->kind == WORKLOAD_KUBERNETES) {
+		labels_add(l, "pod", w->name);
+		labels_add(l, "namespace", w->space);
+		if (one_part && *w->part)
+			labels_add(l, "container", w->part);
+	} else if (w->kind == WORKLOAD_SLURM) {
+		labels_add(l, "hpc_job", w->name);
+	}
+}
+
 static void dcgm_labels(const struct page *p, unsigned i, const char *host, struct labels *l)
 {
 	const struct gw_device *d = page_gpu(p, i);
@@ -67,6 +108,7 @@ static void dcgm_labels(const struct page *p, unsigned i, const char *host, stru
 	labels_add(l, "Hostname", host);
 	labels_add(l, "hostname", host);
 	labels_add(l, "DCGM_FI_DRIVER_VERSION", gw_device_text(d, GW_T_DRIVER));
+	dcgm_owner(p, i, l);
 }
 
 /* ---- samples ---- */

@@ -88,6 +88,18 @@ def test_the_manual_lists_every_name():
     assert table == dump("-m")
 
 
+def test_the_manual_lists_every_group():
+    head = "| group | what it has | metrics | in the default set |\n|---|---|---|---|\n"
+    path = TOP / "docs" / "METRICS.md"
+    before, found, rest = path.read_text().partition(head)
+    table, end, after = rest.partition("\n\n")
+    assert found and end
+    if os.environ.get("GPUWARD_GOLDEN") == "write":
+        table = dump("-g").rstrip("\n")
+        path.write_text(before + head + table + end + after)
+    assert table + "\n" == dump("-g")
+
+
 def test_the_manual_page_lists_every_name():
     page = BUILD / "docs" / "man" / "gpuward-metrics.7.scd"
     if not page.exists():
