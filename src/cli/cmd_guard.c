@@ -91,7 +91,7 @@ static bool is_hypothetical(const struct json_doc *w, const char *state)
 	for (size_t i = 0; i < sizeof(real) / sizeof(real[0]); i++)
 		if (strcmp(state, real[i]) == 0)
 			return false;
-	return json_doc_true(w, "dry_run");
+	return json_doc_true(w, "dry_run") && !json_doc_true(w, "stays_evicted");
 }
 
 static enum term_style state_style(const char *state)
