@@ -201,7 +201,7 @@ static void number_text(const char *key, double v, char *out, size_t size)
 
 	switch (figure_unit(key)) {
 	case UNIT_BYTES:
-		cli_bytes(bytes, v);
+		figure_bytes(bytes, v);
 		snprintf(out, size, "%s", bytes);
 		return;
 	case UNIT_HERTZ: snprintf(out, size, "%.0f MHz", v / 1e6); return;

@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/output.h"
 #include "cli/top_documents.h"
 #include "cli/top_gpu_view.h"
 #include "cli/top_screen.h"
@@ -11,15 +12,10 @@
 
 #include "test.h"
 
-/* Empty functions in place of the real ones: no test here prints an error or bytes. */
+/* An empty function in place of the real one: no test here prints an error. */
 void cli_error(const char *fmt, ...)
 {
 	(void)fmt;
-}
-
-void cli_bytes(char out[static 16], double bytes)
-{
-	(void)out, (void)bytes;
 }
 
 static struct top_model model;
@@ -458,7 +454,7 @@ TEST(documents_of_the_service_become_a_model)
 	top_read_guard_gpu(&model, doc);
 	json_doc_free(doc);
 	assert_in(drawn(24, 150), "guard enforce: ollama evicted 12s (contention)");
-	assert_in(drawn(24, 150), "C+G     25  1.0 GiB  2000 J   150  1h01m a.service          "
+	assert_in(drawn(24, 150), "C+G     25   1.0 GiB  2000 J   150  1h01m a.service          "
 				  "ollama evicted   x");
 }
 
@@ -516,11 +512,21 @@ TEST(figures_are_written_with_a_suitable_unit)
 	assert_string_equal(out, "123 kJ");
 	gpu_view_energy(out, NAN);
 	assert_string_equal(out, "-");
-	gpu_view_bytes(out, 610.0 * 1024 * 1024);
+	figure_bytes(out, 610.0 * 1024 * 1024);
 	assert_string_equal(out, "610 MiB");
-	gpu_view_time(out, 90061);
+	figure_bytes(out, 1023.7 * 1024 * 1024);
+	assert_string_equal(out, "1.0 GiB");
+	figure_bytes(out, 150754820096.0);
+	assert_string_equal(out, "140.4 GiB");
+	figure_bytes(out, NAN);
+	assert_string_equal(out, "-");
+	figure_span(out, 3600 * 1.5);
+	assert_string_equal(out, "1.5 h");
+	figure_span(out, 12.4);
+	assert_string_equal(out, "12 s");
+	figure_run_time(out, 90061);
 	assert_string_equal(out, "1d01h");
-	gpu_view_time(out, -1);
+	figure_run_time(out, -1);
 	assert_string_equal(out, "0s");
 }
 
