@@ -308,6 +308,20 @@ static void draw_line_gauge(struct canvas *c, unsigned row, const struct line_la
 			   o.style);
 }
 
+/* Draws a name.  If it is too long, its middle is left out: models often differ in their end. */
+static void draw_name(struct canvas *c, unsigned row, unsigned column, unsigned end,
+		      const char *name)
+{
+	const unsigned width = end - column, tail = width / 2;
+
+	if (utf8_columns(name) <= width) {
+		canvas_text(c, row, column, end, CANVAS_PLAIN, name);
+		return;
+	}
+	canvas_text(c, row, column, end - tail, CANVAS_PLAIN, name); /* ends with a mark */
+	canvas_text(c, row, end - tail, end, CANVAS_PLAIN, utf8_tail(name, tail));
+}
+
 static void draw_line(struct canvas *c, unsigned row, const struct top_gpu *g, bool selected)
 {
 	struct line_layout l;
@@ -316,7 +330,7 @@ static void draw_line(struct canvas *c, unsigned row, const struct top_gpu *g, b
 	line_layout(c, &l);
 	canvas_format(c, row, 0, l.at[LINE_UTIL], CANVAS_BOLD, "%3u", g->index);
 	if (l.name)
-		canvas_text(c, row, 5, l.at[LINE_UTIL] - 1, CANVAS_PLAIN, g->name);
+		draw_name(c, row, 5, l.at[LINE_UTIL] - 1, g->name);
 	if (selected)
 		canvas_paint(c, row, CANVAS_SELECTED);
 	if (g->state != GW_DEVICE_OK) {

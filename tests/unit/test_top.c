@@ -108,6 +108,18 @@ TEST(one_gpu_gets_large_graphs_and_all_of_its_figures)
 	assert_in(text, "job0");
 }
 
+TEST(long_names_of_models_show_where_they_differ)
+{
+	fill(30);
+	snprintf(model.gpu[0].name, sizeof(model.gpu[0].name),
+		 "NVIDIA RTX PRO 6000 Blackwell Workstation Edition");
+	snprintf(model.gpu[1].name, sizeof(model.gpu[1].name),
+		 "NVIDIA RTX PRO 6000 Blackwell Server Edition");
+	assert_in(drawn(24, 160), "NVIDIA RTX");
+	assert_in(drawn(24, 160), "ion Edition");
+	assert_in(drawn(24, 160), "ver Edition");
+}
+
 TEST(the_time_that_the_graphs_cover_is_in_the_first_title_with_room)
 {
 	const char *text, *second;
@@ -454,8 +466,9 @@ TEST(documents_of_the_service_become_a_model)
 	top_read_guard_gpu(&model, doc);
 	json_doc_free(doc);
 	assert_in(drawn(24, 150), "guard enforce: ollama evicted 12s (contention)");
-	assert_in(drawn(24, 150), "C+G     25   1.0 GiB  2000 J   150  1h01m a.service          "
-				  "ollama evicted   x");
+	assert_in(drawn(24, 150),
+		  "C+G     25   1.0 GiB  2000 J   150  1h01m a.service          "
+		  "ollama evicted   x");
 }
 
 TEST(a_document_with_wrong_types_is_a_model_with_unknown_values)
