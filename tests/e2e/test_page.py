@@ -15,6 +15,7 @@ import time
 
 import pytest
 
+import machine_tree
 import support
 from support import wait
 
@@ -674,6 +675,27 @@ def test_the_past_of_one_process_is_shown(page, demo):
     assert not page.js("document.querySelector('#process').open")
 
 
+@needs_daemon
+def test_workloads_and_those_that_ended_are_shown(page, demo, tmp_path):
+    page.open(demo.url).live()
+    assert page.js("document.querySelector('#workloads').closest('section').hidden")  # no group can be named
+    m = machine_tree.Machine(tmp_path).process(5001, "/system.slice/llm.service")
+    m.process(5002, "/system.slice/<img src=x onerror=alert(1)>.service", "until = 5")
+    with m.serve("[workloads]\nkeep_s = 2\n") as s:
+        page.open(s.url).live()
+        cells = "[...document.querySelectorAll('#{} tbody [data-name=\"{}\"]')].map(c => c.textContent)"
+        wait(lambda: any(re.fullmatch(r"[\d.]+ k?J", t) for t in page.js(cells.format("workloads", "Energy"))), "energy")
+        assert "llm.service" in page.js(cells.format("workloads", "Workload"))
+        wait(lambda: "counted by the GPUs: workloads" in page.text("#workloads-sums"), "sums")
+        page.js("document.querySelector('#workloads-ended').closest('details').open = true")
+        wait(lambda: any("<img" in t for t in page.js(cells.format("workloads-ended", "Workload"))), "an ended workload")
+        assert page.count("#workloads img") == page.count("#workloads-ended img") == 0
+        assert page.js("window.violations") == [] and page.complaints() == []
+        page.open(s.url, width=360).live()
+        wait(lambda: page.count("#workloads tbody tr") >= 1, "workloads")
+        assert page.js("document.documentElement.scrollWidth") <= 360
+
+
 def test_nothing_is_drawn_while_the_page_is_hidden(page, demo):
     page.open(demo.url).live()
     hide = ("Object.defineProperty(document, 'hidden', {value: arguments[0], configurable: true});"
@@ -691,7 +713,8 @@ def test_nothing_is_drawn_while_the_page_is_hidden(page, demo):
 def test_the_page_is_small():
     size = {f.name: f.stat().st_size for f in (support.TOP / "web").glob("*.js")}
     # Fetched only where they are used.
-    for name, most in (("docs", 2), ("guard", 22), ("moves", 6), ("compare", 14), ("alerts", 7), ("process", 5)):
+    for name, most in (("docs", 2), ("guard", 22), ("moves", 6), ("compare", 14), ("alerts", 7), ("process", 5),
+                       ("workloads", 6)):
         assert size.pop(f"{name}.js") < most * 1024, name
     assert sum(size.values()) < 98 * 1024
 

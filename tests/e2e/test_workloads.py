@@ -9,51 +9,13 @@ import sqlite3
 import pytest
 import requests
 
-from service import Service
+from machine_tree import GPU, Machine
 from support import gpuward, wait
 
 PARTS = ("workloads_joules", "idle_joules", "unattributed_joules", "former_joules", "earlier_joules")
-GPU = """
-[[gpu]]
-profile = "h200"
-[[gpu.load]]
-kind = "constant"
-level = 0.5
-"""
 POD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0f1e2d3c_4b5a_6978_8796_a5b4c3d2e1f0.slice/" \
       "cri-containerd-" + "ab" * 32 + ".scope"
 HOSTILE = "evil\x1b[31m\"<img src=x onerror=alert(1)>\\\n{}"
-
-
-class Machine:
-    """A /proc in which processes can move to another control group, and a scenario that puts them on the GPUs."""
-
-    def __init__(self, path):
-        self.root, self.scenario = path / "root", path / "scenario.toml"
-        for part in ("proc", "sys", "etc"):
-            (self.root / part).mkdir(parents=True)
-        (self.root / "proc/stat").write_text("btime 1700000000\n")
-        (self.root / "proc/uptime").write_text("90000.0 1.0\n")
-        self.text = GPU
-
-    def process(self, pid, cgroup, more="share = 0.3", start=1000):
-        folder = self.root / f"proc/{pid}"
-        folder.mkdir(exist_ok=True)
-        fields = f"{pid} (train) S 1 {pid} {pid} 0 -1 4194560 1 0 0 0 5 5 0 0 20 0 1 0 {start} 1 1 18446744073709551615"
-        (folder / "stat").write_text(fields + " 0" * 28 + "\n")
-        (folder / "status").write_text("Name:\ttrain\nUid:\t1000\t1000\t1000\t1000\n")
-        (folder / "comm").write_text("train\n")
-        (folder / "cmdline").write_bytes(b"train\0")
-        self.move(pid, cgroup)
-        self.text += f'[[gpu.process]]\npid = {pid}\nmemory = "1 GiB"\n{more}\n'
-        return self
-
-    def move(self, pid, cgroup):
-        (self.root / f"proc/{pid}/cgroup").write_text(f"0::{cgroup}\n")
-
-    def serve(self, config=""):
-        self.scenario.write_text(self.text)
-        return Service(self.scenario, "--root", self.root, config=config)
 
 
 def workloads(s):
