@@ -4,8 +4,13 @@ BUILD ?= build
 SCENARIO ?= demo
 PREFIX ?= /usr/local
 
+<<<<<<< HEAD
 .PHONY: deps build run test test-deep coverage test-gpu test-systemd test-workloads bench fuzz check install uninstall deb rpm portable wheel
 .PHONY: arch clean help
+=======
+.PHONY: deps build run test test-deep coverage test-gpu test-systemd bench fuzz check install uninstall deb rpm portable wheel
+.PHONY: arch image clean help
+>>>>>>> main
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -99,6 +104,11 @@ arch:
 portable:
 	@tools/deps package
 	@tools/package portable
+
+## make image     an OCI image for Kubernetes, podman and docker, into dist/ and the local storage of buildah or podman
+image:
+	@tools/deps image
+	@tools/package image
 
 ## make wheel     the Python module with its library, as a wheel, into dist/
 wheel:
