@@ -366,6 +366,7 @@ GUARD_CHANGES = {
 }
 # Where the reading has not come, or cannot.
 EARLY = ("getSnapshot", "getDevices", "getDevice", "getDeviceSeries", "getSeries", "getProcesses", "getProcessesHistory",
+         "getWorkloads", "getWorkloadsHistory",
          "getEnvironment", "getSensors", "getReadyz", "getReady")
 # Of the page, which a build may be without; its files and management have tests of their own.
 PAGE = {"getDocs", "getPage"}
