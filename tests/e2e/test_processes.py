@@ -180,3 +180,17 @@ def test_cpu_is_in_a_snapshot_when_it_is_asked_for(tmp_path):
     assert asked["host"]["cpu_utilization_ratio"] is not None
     assert asked["processes"][0]["cpu_used_cores"] > 0
     assert asked["processes"][0]["utilization_sm_ratio"] > 0
+
+
+@pytest.mark.parametrize("length, shown", [(240, True), (270, False)])
+def test_a_long_control_group_is_cut_between_two_names(tmp_path, length, shown):
+    middle = "x" * 200 + "/" + "y" * length
+    path = f"/{middle}/job_123456789"
+    folder = tmp_path / "proc/4242"
+    folder.mkdir(parents=True)
+    (folder / "status").write_text("Name:\tx\nTgid:\t4242\nUid:\t0\t0\t0\t0\n")
+    (folder / "stat").write_text("4242 (x) S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 2000\n")
+    (folder / "cgroup").write_text(f"0::{path}{'' if shown else '0' * 40}\n")
+    world = scenario(tmp_path, 'pid = 4242\nmemory = "1 GiB"')
+    doc = json.loads(gpuward("snapshot", "--json", f"--simulate={world}", "--root", str(tmp_path)).stdout)
+    assert doc["processes"][0]["cgroup"] == (path if shown else "/" + middle)
