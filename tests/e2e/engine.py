@@ -86,14 +86,14 @@ def scaled(text, factor):
 
 
 @contextlib.contextmanager
-def prometheus(home, nodes, interval="1s", rules=None, alertmanager=None):
+def prometheus(home, nodes, interval="1s", rules=None, alertmanager=None, evaluate=None):
     """Prometheus that scrapes the nodes, {instance: address}; a function that asks it."""
     if not PROMETHEUS:
         pytest.skip("prometheus is not installed")
     files = [str(f) for f in rules or (RULES / "gpuward.rules.yml", RULES / "alerts.yml")]
     port = support.free_port()
     (home / "prometheus.yml").write_text(json.dumps({  # JSON is YAML
-        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
+        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": evaluate or interval},
         "rule_files": files,
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}] if alertmanager else []},
         "scrape_configs": [{"job_name": "gpuward", "static_configs": [

@@ -235,6 +235,7 @@ def test_every_alert_has_words_a_test_and_a_section_of_the_manual():
         assert f"\n### {name}\n" in manual
         wait = {None: "at once", "30s": "30 s"}.get(rule.get("for")) or rule["for"].replace("m", " min")
         assert f"| [{name}](#{name.lower()}) | {severity} | {wait} |" in manual
+        assert rule["keep_firing_for"] == "5m"
         assert f'alertname="{name}"' in cases
 
 
