@@ -21,6 +21,7 @@ from support import BUILD, SENTINELS, SIMULATOR, TIMEOUT, TOP, environment, scen
 DUMP = BUILD / "tests" / "unit" / "metrics_dump"
 GOLDEN = TOP / "tests" / "golden" / "metric-names.txt"
 NEEDED = TOP / "tests" / "golden" / "metrics-needed.txt"
+DEFAULT = TOP / "tests" / "golden" / "metric-names-default.txt"
 PACKAGING = TOP / "packaging"
 # Metrics of workloads and models. Their names are fixed, also while the service does not export them.
 WORKLOADS = {f"gpuward_workload_{n}" for n in ("energy_joules_total", "gpu_seconds_total", "memory_bytes", "power_watts",
@@ -43,7 +44,7 @@ def dump(*args, **kw):
 
 @functools.lru_cache(maxsize=None)
 def pages(scenario):
-    return dump("-t", "3", SIMULATOR, scenario).split("\f")
+    return dump("-t", "3", "-i", "*", SIMULATOR, scenario).split("\f")
 
 
 def page(scenario):
@@ -74,8 +75,16 @@ def test_names_types_and_labels_are_as_frozen():
     assert got == GOLDEN.read_text()
 
 
+def test_the_default_set_is_as_frozen():
+    got = dump("-d")
+    if os.environ.get("GPUWARD_GOLDEN") == "write":
+        DEFAULT.write_text(got)
+    assert got == DEFAULT.read_text()
+    assert {l.split(" ")[0] for l in got.splitlines()} < set(names())
+
+
 def test_the_manual_lists_every_name():
-    head = "| name | type | labels | what it is |\n|---|---|---|---|\n"
+    head = "| name | type | labels | group | default | what it is |\n|---|---|---|---|---|---|\n"
     path = TOP / "docs" / "METRICS.md"
     before, found, table = path.read_text().partition(head)
     assert found
@@ -209,6 +218,8 @@ def test_the_metrics_that_rules_and_dashboards_need_are_listed():
     if os.environ.get("GPUWARD_GOLDEN") == "write":
         NEEDED.write_text(text)
     assert text == NEEDED.read_text()
+    default = {l.split(" ")[0] for l in DEFAULT.read_text().splitlines()}
+    assert set(needed()) <= default | WORKLOADS, "a rule or a panel needs a metric that is off by default"
 
 
 def test_expressions_are_read_for_their_names():
