@@ -23,10 +23,8 @@ GOLDEN = TOP / "tests" / "golden" / "metric-names.txt"
 NEEDED = TOP / "tests" / "golden" / "metrics-needed.txt"
 DEFAULT = TOP / "tests" / "golden" / "metric-names-default.txt"
 PACKAGING = TOP / "packaging"
-# Metrics of workloads and models. Their names are fixed, also while the service does not export them.
-WORKLOADS = {f"gpuward_workload_{n}" for n in ("energy_joules_total", "gpu_seconds_total", "memory_bytes", "power_watts",
-                                               "utilization_sm_ratio")} | {"gpuward_model_energy_joules_total",
-                                                                           "gpuward_model_tokens_total"}
+# Metrics of models. Their names are fixed, also while the service does not export them.
+MODELS = {"gpuward_model_energy_joules_total", "gpuward_model_tokens_total"}
 PROMTOOL = shutil.which("promtool", path="/usr/bin:/bin")
 AMTOOL = shutil.which("amtool", path="/usr/bin:/bin")
 SCRAPED = {"up", "scrape_duration_seconds", "ALERTS"}  # Prometheus makes them
@@ -94,11 +92,23 @@ def test_the_manual_lists_every_name():
     assert table == dump("-m")
 
 
+def test_the_manual_lists_every_group():
+    head = "| group | what it has | metrics | in the default set |\n|---|---|---|---|\n"
+    path = TOP / "docs" / "METRICS.md"
+    before, found, rest = path.read_text().partition(head)
+    table, end, after = rest.partition("\n\n")
+    assert found and end
+    if os.environ.get("GPUWARD_GOLDEN") == "write":
+        table = dump("-g").rstrip("\n")
+        path.write_text(before + head + table + end + after)
+    assert table + "\n" == dump("-g")
+
+
 def test_the_manual_page_lists_every_name():
     page = BUILD / "docs" / "man" / "gpuward-metrics.7.scd"
     if not page.exists():
         pytest.skip("the manual pages are not built: scdoc is missing")
-    found = re.findall(r"^\*(\S+)\* \((\w+)(?:; (\S+))?\)$", page.read_text(), re.M)
+    found = re.findall(r"^\*(\S+)\* \((\w+)(?:; (\S+))?; \w+(?:\\_\w+)?(?:, \w+)?\)$", page.read_text(), re.M)
     listed = {n.replace("\\", ""): (l or "").replace("\\", "") for n, _, l in found}
     assert listed == {n: ",".join(l) for n, (_, l) in names().items()}
 
@@ -196,8 +206,10 @@ def panel_queries(board):
 
 
 def known():
+    """What rules and dashboards may name: the default set, so that they work without a setting."""
     recorded = {r["record"] for r in load_rules("gpuward.rules.yml")}
-    return set(names()) | recorded | SCRAPED | WORKLOADS
+    default = {l.split(" ")[0] for l in DEFAULT.read_text().splitlines()}
+    return default | recorded | SCRAPED | MODELS
 
 
 def needed():
@@ -219,7 +231,7 @@ def test_the_metrics_that_rules_and_dashboards_need_are_listed():
         NEEDED.write_text(text)
     assert text == NEEDED.read_text()
     default = {l.split(" ")[0] for l in DEFAULT.read_text().splitlines()}
-    assert set(needed()) <= default | WORKLOADS, "a rule or a panel needs a metric that is off by default"
+    assert set(needed()) <= default | MODELS, "a rule or a panel needs a metric that is off by default"
 
 
 def test_expressions_are_read_for_their_names():
@@ -307,28 +319,3 @@ def test_the_dashboards_name_what_there_is_and_are_bounded(uid):
     assert len({p["id"] for p in board["panels"]}) == len(board["panels"])
     others = set(load_boards()) - {uid}
     assert {l["url"] for l in board["links"]} == {f"/d/{other}" for other in others}
-
-
-def test_kubernetes_runs_it_without_rights():
-    pod = yaml.safe_load((PACKAGING / "kubernetes" / "daemonset.yaml").read_text())["spec"]
-    labels = pod["selector"]["matchLabels"]
-    assert pod["template"]["metadata"]["labels"] == labels
-    spec = pod["template"]["spec"]
-    (c,) = spec["containers"]
-    env = {e["name"]: e.get("value") for e in c["env"]}
-    assert env["NVIDIA_VISIBLE_DEVICES"] == "all"
-    assert env["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
-    assert spec["securityContext"]["runAsNonRoot"] is True
-    assert c["securityContext"] == {"allowPrivilegeEscalation": False,
-                                    "readOnlyRootFilesystem": True,
-                                    "capabilities": {"drop": ["ALL"]}}
-    assert "nvidia.com/gpu" not in json.dumps(c["resources"])
-    assert not spec.get("hostPID") and not spec.get("hostNetwork")
-    assert spec["automountServiceAccountToken"] is False
-    service = yaml.safe_load((PACKAGING / "kubernetes" / "service.yaml").read_text())
-    monitor = yaml.safe_load((PACKAGING / "kubernetes" / "podmonitor.yaml").read_text())
-    ports = {p["name"]: p["containerPort"] for p in c["ports"]}
-    assert service["spec"]["selector"] == labels
-    assert service["spec"]["ports"][0]["targetPort"] in ports
-    assert monitor["spec"]["selector"]["matchLabels"] == labels
-    assert monitor["spec"]["podMetricsEndpoints"][0]["port"] in ports
