@@ -74,10 +74,12 @@ def scraping(home, service):
     """Prometheus that scrapes a service each second; a function that asks it."""
     if not PROMETHEUS:
         pytest.skip("prometheus is not installed")
+    for name in ("gpuward.rules.yml", "alerts.yml"):  # evaluated each second, not at the interval of each group
+        (home / name).write_text(re.sub(r"(?m)^    interval: .*\n", "", (RULES / name).read_text()))
     config = home / "prometheus.yml"
     config.write_text(f"""
 global: {{scrape_interval: 1s, evaluation_interval: 1s}}
-rule_files: [{RULES}/gpuward.rules.yml, {RULES}/alerts.yml]
+rule_files: [{home}/gpuward.rules.yml, {home}/alerts.yml]
 scrape_configs:
   - job_name: gpuward
     static_configs: [{{targets: ["{service}"]}}]

@@ -189,6 +189,10 @@ TEST(a_figure_that_one_process_does_not_have_is_unknown_for_the_workload)
 	assert_true(isnan(row_of(0, &a)->memory_bytes));
 	assert_true(isnan(row_of(0, &a)->memory_peak_bytes));
 	assert_near(row_of(0, &a)->sm_ratio, 0.5);
+	u[1].sm_ratio = NAN;
+	tick(0, 100, 2 * S, u, 2);
+	assert_true(isnan(row_of(0, &a)->sm_ratio));
+	assert_near(row_of(0, &a)->sm_seconds, 1);
 	assert_false(row_of(0, &a)->charged);
 	assert_int_equal(row_of(0, &a)->absence, GW_ABSENT_NOT_SUPPORTED);
 	assert_int_equal(row_of(0, &a)->processes, 2);
