@@ -4,13 +4,8 @@ BUILD ?= build
 SCENARIO ?= demo
 PREFIX ?= /usr/local
 
-<<<<<<< HEAD
-.PHONY: deps build run test test-deep coverage test-gpu test-systemd test-workloads bench fuzz check install uninstall deb rpm portable wheel
-.PHONY: arch clean help
-=======
-.PHONY: deps build run test test-deep coverage test-gpu test-systemd bench fuzz check install uninstall deb rpm portable wheel
-.PHONY: arch image clean help
->>>>>>> main
+.PHONY: deps build run test test-deep coverage test-gpu test-systemd test-workloads bench fuzz check install uninstall deb
+.PHONY: rpm portable wheel arch image clean help
 
 help:
 	@sed -n 's/^## //p' Makefile

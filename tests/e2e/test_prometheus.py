@@ -50,7 +50,6 @@ ABSENT = {
 
 
 @pytest.fixture(scope="module")
-<<<<<<< HEAD
 def nodes(tmp_path_factory):
     """Three services with their default metrics: {instance: address}."""
     with contextlib.ExitStack() as stack:
@@ -62,52 +61,6 @@ def nodes(tmp_path_factory):
                 world = home / "world.toml"
             found[name] = stack.enter_context(serving(home, world))
         yield found
-=======
-def service(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("service"), "two-gpus") as address:
-        yield address
-
-
-@contextlib.contextmanager
-def scraping(home, service):
-    """Prometheus that scrapes a service each second; a function that asks it."""
-    if not PROMETHEUS:
-        pytest.skip("prometheus is not installed")
-    for name in ("gpuward.rules.yml", "alerts.yml"):  # evaluated each second, not at the interval of each group
-        (home / name).write_text(re.sub(r"(?m)^    interval: .*\n", "", (RULES / name).read_text()))
-    config = home / "prometheus.yml"
-    config.write_text(f"""
-global: {{scrape_interval: 1s, evaluation_interval: 1s}}
-rule_files: [{home}/gpuward.rules.yml, {home}/alerts.yml]
-scrape_configs:
-  - job_name: gpuward
-    static_configs: [{{targets: ["{service}"]}}]
-""")
-    port = support.free_port()
-    log = (home / "log").open("w")
-    process = subprocess.Popen(
-        [PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={home / 'data'}",
-         f"--web.listen-address=127.0.0.1:{port}"],
-        env=environment(HOME=home), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-    def ask(path, **query):
-        url = f"http://127.0.0.1:{port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        answer = json.loads(get(url)[1])
-        assert answer["status"] == "success"
-        return answer["data"]
-
-    def values(expression):
-        return [(r["metric"], float(r["value"][1]))
-                for r in ask("query", query=expression)["result"]]
-
-    ask.values = values
-    try:
-        eventually(lambda: [v for _, v in values('up{job="gpuward"}') if v == 1], "a scrape")
-        yield ask
-    finally:
-        stop(process)
-        log.close()
->>>>>>> metrics
 
 
 @pytest.fixture(scope="module")
