@@ -355,6 +355,29 @@ def test_two_services_do_not_share_a_queue(tmp_path):
         assert figure(second, "sent_total") is None
 
 
+def test_doctor_says_whether_the_push_works(tmp_path):
+    up = threading.Event()
+
+    def answer(headers, samples):
+        return (204, {}, b"") if up.is_set() else (401, {}, b"")
+
+    def doctor():
+        return " ".join(gpuward("doctor", "--simulate=two-gpus", env=env).stdout.split())
+
+    env = support.environment(GPUWARD_CONFIG_ROOT=tmp_path, HOME=tmp_path)
+    file = tmp_path / "etc" / "gpuward" / "gpuward.toml"
+    file.parent.mkdir(parents=True)
+    with Receiver(answer) as r, pushing(r.url, tmp_path / "q") as s:
+        file.write_text(config(r.url, tmp_path / "q").replace("[service]", f'[service]\nlisten = ["{s.url[7:]}"]'))
+        s.wait(lambda: "status 401" in health(s))
+        assert f"PROBLEM push of metrics: {r.url}: the server refuses us with status 401" in doctor()
+        assert "Nothing to fix" not in doctor()
+        up.set()
+        s.wait(lambda: health(s) == "[+] push ok")
+        assert "ok push of metrics: ok" in doctor()
+    assert "not checked, because the service does not answer" in doctor()
+
+
 @pytest.mark.parametrize("text, sentence", [
     ('url = "prometheus:9090"', "must begin with http:// or https://"),
     ('url = "http://prometheus:9090"', "the path is missing"),
