@@ -170,6 +170,7 @@ static void store_pending(struct push *p, struct push_pending *x)
 {
 	struct push_pending old = take_loose(p);
 	char message[400] = "", why[600];
+	bool behind;
 
 	if (old.p && pending_add(p, &old, message, sizeof(message)) != 0)
 		note_dropped(p, old.r.samples, message);
@@ -183,8 +184,11 @@ static void store_pending(struct push *p, struct push_pending *x)
 	}
 	mailbox_lock(&p->sender);
 	update_status(p);
+	behind = p->status.queue_bytes > PUSH_QUEUE_HEAD + x->r.n;
 	mailbox_wake(&p->sender);
 	mailbox_unlock(&p->sender);
+	if (behind) /* a request takes longer than the interval, or fails */
+		push_queue_sync(p->queue);
 }
 
 static void writer_run(void *arg)
