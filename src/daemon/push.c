@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PENDING_MAX   8
+#define PENDING_MAX   64         /* pages while the disk hangs */
 #define BATCH_BYTES   (1u << 20) /* before compression */
 #define TIMEOUT_NS    (30 * NS_PER_S)
 #define STOP_NS       (2 * NS_PER_S)

@@ -33,7 +33,7 @@ struct push_segment {
 };
 
 struct push_queue {
-	pthread_mutex_t lock; /* protects everything below */
+	pthread_mutex_t lock; /* protects everything below, also while the disk works */
 	char dir[2048];
 	uint64_t limit, segment_max;
 	struct push_segment *segment; /* oldest first; records are added to the last one */
@@ -45,7 +45,19 @@ struct push_queue {
 	int state; /* descriptor of the file "state", which is also the lock of the folder */
 	uint64_t state_writes;
 	struct push_queue_status status;
+	/* A copy of status with its own lock, so that a reader never waits for the disk. */
+	pthread_mutex_t published_lock;
+	struct push_queue_status published;
 };
+
+/* Ends an operation on the queue. */
+static void queue_unlock(struct push_queue *q)
+{
+	pthread_mutex_lock(&q->published_lock);
+	q->published = q->status;
+	pthread_mutex_unlock(&q->published_lock);
+	pthread_mutex_unlock(&q->lock);
+}
 
 /* ---- bytes ---- */
 
@@ -362,7 +374,7 @@ int push_queue_add(struct push_queue *q, const struct push_record *r, char *mess
 		err = file_failed(message, size, q->dir, "written");
 		break;
 	}
-	pthread_mutex_unlock(&q->lock);
+	queue_unlock(q);
 	return err;
 }
 
@@ -455,7 +467,7 @@ bool push_queue_take(struct push_queue *q, uint64_t raw_max, struct buf *out,
 		if (ret->records || out->err || !skip_damage(q))
 			break;
 	}
-	pthread_mutex_unlock(&q->lock);
+	queue_unlock(q);
 	return ret->records > 0;
 }
 
@@ -476,7 +488,7 @@ void push_queue_remove(struct push_queue *q, const struct push_batch *b)
 		trim(q);
 		write_state(q);
 	}
-	pthread_mutex_unlock(&q->lock);
+	queue_unlock(q);
 }
 
 void push_queue_sync(struct push_queue *q)
@@ -489,7 +501,7 @@ void push_queue_sync(struct push_queue *q)
 	if (fd >= 0 && q->unsynced_name)
 		folder = open(q->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	q->unsynced = q->unsynced_name = false;
-	pthread_mutex_unlock(&q->lock);
+	queue_unlock(q);
 	if (fd >= 0) { /* without the lock: the disk may be slow */
 		(void)fdatasync(fd);
 		close(fd);
@@ -502,9 +514,9 @@ void push_queue_sync(struct push_queue *q)
 
 void push_queue_status(struct push_queue *q, struct push_queue_status *ret)
 {
-	pthread_mutex_lock(&q->lock);
-	*ret = q->status;
-	pthread_mutex_unlock(&q->lock);
+	pthread_mutex_lock(&q->published_lock);
+	*ret = q->published;
+	pthread_mutex_unlock(&q->published_lock);
 }
 
 /* ---- opening ---- */
@@ -633,6 +645,7 @@ int push_queue_open(const char *dir, uint64_t limit, struct push_queue **ret, ch
 	if (!q)
 		return -GW_E_NOMEM;
 	pthread_mutex_init(&q->lock, NULL);
+	pthread_mutex_init(&q->published_lock, NULL);
 	q->state = q->active = -1;
 	q->limit = limit;
 	q->segment_max = limit / 32 < (256u << 10)  ? 256u << 10
@@ -655,6 +668,7 @@ int push_queue_open(const char *dir, uint64_t limit, struct push_queue **ret, ch
 		return err;
 	}
 	recover(q, message, size);
+	q->published = q->status;
 	*ret = q;
 	return 0;
 }
@@ -671,6 +685,7 @@ void push_queue_close(struct push_queue *q)
 		close(q->state);
 	}
 	pthread_mutex_destroy(&q->lock);
+	pthread_mutex_destroy(&q->published_lock);
 	free(q->segment);
 	free(q);
 }

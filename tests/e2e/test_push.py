@@ -304,7 +304,8 @@ def test_a_full_disk_drops_the_oldest_and_never_stops_the_push(small_disk):
         s.wait(lambda: figure(s, "queue_bytes") == 0)
         n = len(r.times())
         s.wait(lambda: len(r.times()) >= n + 5)
-        assert r.times() == sorted(r.times())
+        times = r.times()
+        assert times == sorted(times)
 
 
 def test_otlp_has_the_metrics_of_the_page(tmp_path):
@@ -346,7 +347,7 @@ def test_a_reload_starts_changes_and_stops_the_push(tmp_path):
         pathlib.Path(s.config).write_text("")
         s.child.send_signal(signal.SIGHUP)
         s.wait(lambda: figure(s, "sent_total") is None)
-        assert not set(one.times()) & set(two.times())
+        assert one.times()[0] < two.times()[0]
 
 
 def test_two_services_do_not_share_a_queue(tmp_path):
