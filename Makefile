@@ -5,7 +5,7 @@ SCENARIO ?= demo
 PREFIX ?= /usr/local
 
 .PHONY: deps build run test test-deep coverage test-gpu test-systemd bench fuzz check install uninstall deb rpm portable wheel
-.PHONY: arch clean help
+.PHONY: arch image clean help
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -94,6 +94,11 @@ arch:
 portable:
 	@tools/deps package
 	@tools/package portable
+
+## make image     an OCI image for Kubernetes, podman and docker, into dist/ and the local storage of buildah or podman
+image:
+	@tools/deps image
+	@tools/package image
 
 ## make wheel     the Python module with its library, as a wheel, into dist/
 wheel:

@@ -4,6 +4,7 @@ import * as f from "./format.js";
 import { drawProcesses, processes } from "./processes.js";
 import { Table, text } from "./table.js";
 import { $, ailments, el, figure, needsCare, put, shortName, stateWord, unknown } from "./rows.js";
+import { workloads } from "./workloads.js";
 
 const gpuOf = (uuid) => model.devices.find((d) => d.uuid === uuid);
 
@@ -132,7 +133,7 @@ function eventItem(e) {
 }
 
 export function panels() {
-	const tables = { processes: processes(), health: health(), calls: calls() };
+	const tables = { processes: processes(), health: health(), calls: calls() }, drawWorkloads = workloads();
 
 	$("health-all").addEventListener("click", () => {
 		everyone = !everyone;
@@ -145,6 +146,7 @@ export function panels() {
 		tick() {
 			if (!document.hidden)
 				tables.processes.draw(model.processes, true);
+			drawWorkloads();
 		},
 		snapshot() {
 			const shown = drawProcesses(tables.processes), blind = unread() && "Unknown: no GPU can be read.";
@@ -152,6 +154,7 @@ export function panels() {
 			put(tables.processes.empty, blind || "No process is on a GPU.");
 			put(tables.health.empty, blind || "There is no GPU.");
 			drawHealth(tables.health);
+			drawWorkloads();
 		},
 		events: drawEvents,
 		self() {

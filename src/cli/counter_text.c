@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/json_doc.h"
 #include "base/number.h"
+#include "base/prometheus_text.h"
 
 #include <gpuward.h>
 #include <math.h>
@@ -24,68 +25,11 @@ static const char *const known[] = {
 };
 #define KNOWN (sizeof(known) / sizeof(known[0]))
 
-struct label {
-	char key[128], value[512];
-};
-
 struct selector {
 	char name[256];
-	struct label label[LABELS];
+	struct prometheus_label label[LABELS];
 	unsigned labels;
 };
-
-static const char *skip_blank(const char *p)
-{
-	return p + strspn(p, " \t");
-}
-
-/* Parses a quoted value at *p and moves *p past it.  Returns false if it is malformed or too
- * long. */
-static bool parse_quoted(const char **p, char *out, size_t size)
-{
-	const char *s = *p;
-	size_t n = 0;
-
-	if (*s++ != '"')
-		return false;
-	for (; *s && *s != '"' && *s != '\n'; s++) {
-		char c = *s;
-
-		if (c == '\\' && s[1] && s[1] != '\n')
-			c = *++s == 'n' ? '\n' : *s;
-		if (n + 1 >= size)
-			return false;
-		out[n++] = c;
-	}
-	out[n] = '\0';
-	*p = s + (*s == '"');
-	return *p > s;
-}
-
-/* Parses the next key="value" at *p.  Returns 1, 0 at the closing brace (*p is after it), or -1
- * if it is malformed. */
-static int next_label(const char **p, struct label *ret)
-{
-	size_t n;
-
-	*p = skip_blank(*p);
-	if (**p == ',')
-		*p = skip_blank(*p + 1);
-	if (**p == '}') {
-		(*p)++;
-		return 0;
-	}
-	n = strcspn(*p, "=,{}\" \t\n");
-	if (n == 0 || n >= sizeof(ret->key))
-		return -1;
-	memcpy(ret->key, *p, n);
-	ret->key[n] = '\0';
-	*p = skip_blank(*p + n);
-	if (**p != '=')
-		return -1;
-	*p = skip_blank(*p + 1);
-	return parse_quoted(p, ret->value, sizeof(ret->value)) ? 1 : -1;
-}
 
 /* Parses a selector: "name" or "name{...}". */
 static bool parse_wanted(const char *what, struct selector *w)
@@ -102,24 +46,23 @@ static bool parse_wanted(const char *what, struct selector *w)
 	for (p += more; more == 1; w->labels += more == 1) {
 		if (w->labels == LABELS)
 			return false;
-		more = next_label(&p, &w->label[w->labels]);
+		more = prometheus_label_next(&p, &w->label[w->labels]);
 	}
 	return more == 0 && !*p;
 }
 
-/* Returns 1 if the labels at *p include all labels of the selector, 0 if not, -1 if they are
- * malformed.  Moves *p past the labels. */
-static int has_labels(const char **p, const struct selector *w)
+/* Returns true if the labels of the line include all labels of the selector. */
+static bool has_labels(const struct prometheus_line *l, const struct selector *w)
 {
+	const char *p = l->labels + 1;
+	struct prometheus_label label;
 	unsigned found = 0;
-	struct label l;
-	int more;
 
-	while ((more = next_label(p, &l)) == 1)
+	while (l->labels_len && prometheus_label_next(&p, &label) == 1)
 		for (unsigned i = 0; i < w->labels; i++)
-			found += strcmp(l.key, w->label[i].key) == 0 &&
-				 strcmp(l.value, w->label[i].value) == 0;
-	return more < 0 ? -1 : found == w->labels;
+			found += strcmp(label.key, w->label[i].key) == 0 &&
+				 strcmp(label.value, w->label[i].value) == 0;
+	return found == w->labels;
 }
 
 /* FNV-1a: a collision among 256 series is practically impossible. */
@@ -130,34 +73,25 @@ static uint64_t hash_bytes(uint64_t h, const char *p, size_t n)
 	return h;
 }
 
-static uint64_t series_id(const char *counter, const char *labels, const char *end)
+static uint64_t series_id(const char *counter, const struct prometheus_line *l)
 {
 	uint64_t h = hash_bytes(UINT64_C(0xcbf29ce484222325), counter, strlen(counter));
 
-	return hash_bytes(h, labels, (size_t)(end - labels));
+	return hash_bytes(h, l->labels, l->labels_len);
 }
 
-/* Parses a line that begins with the name, and adds its series if the labels match. */
-static void parse_line(const char *line, size_t name, const struct selector *w,
+/* Adds the series of a line of the counter if the labels match. Malformed labels could match. */
+static void parse_line(const struct prometheus_line *l, const struct selector *w,
 		       struct counter_reading *ret)
 {
-	const char *p = line + name, *labels, *end;
-	int has = w->labels == 0;
-	double v;
+	const bool malformed = *l->labels == '{' && !l->labels_len;
 
-	if (*p == '{') {
-		p++;
-		has = has_labels(&p, w);
-	}
-	if (has == 0)
+	if (!malformed && !has_labels(l, w))
 		return;
-	labels = p;
-	end = p = skip_blank(p);
-	v = has < 0 || !*p || *p == '\n' ? NAN : number_parse(p, &end);
-	if (end == p || (*end && !strchr(blank, *end)))
+	if (!l->valid)
 		counter_refuse(ret, "the reply has a malformed line of '%.100s'", w->name);
 	else
-		counter_add(ret, series_id(w->name, line + name, labels), v);
+		counter_add(ret, series_id(w->name, l), l->value);
 }
 
 /* Writes the name of the metric with the counter's start time.  Client libraries add this
@@ -177,39 +111,19 @@ static bool created_name(const char *counter, char out[static 256])
 	return false;
 }
 
-static void parse_created_line(const char *line, size_t name, const char *counter,
-			       struct counter_reading *ret)
-{
-	static const struct selector any = { .labels = 0 };
-	const char *p = line + name, *labels, *end;
-	uint64_t id;
-	double v;
-
-	if (*p == '{' && (p++, has_labels(&p, &any)) < 0)
-		return;
-	labels = p;
-	p = skip_blank(p);
-	v = number_parse(p, &end);
-	id = series_id(counter, line + name, labels);
-	for (unsigned i = 0; end != p && v > 0 && i < ret->n; i++)
-		if (ret->series[i].id == id)
-			ret->series[i].created_s = v;
-}
-
 static void parse_created(const char *text, const char *counter, struct counter_reading *ret)
 {
-	char selector[256];
+	struct prometheus_line l;
+	char created[256];
 
-	if (!created_name(counter, selector))
+	if (!created_name(counter, created))
 		return;
-	for (const char *line = text; *line; line += *line == '\n') {
-		size_t name;
-
-		line = skip_blank(line);
-		name = strcspn(line, "{ \t\r\n");
-		if (name == strlen(selector) && memcmp(line, selector, name) == 0)
-			parse_created_line(line, name, counter, ret);
-		line += strcspn(line, "\n");
+	while (prometheus_text_next(&text, &l)) {
+		if (!prometheus_line_is(&l, created) || !(l.value > 0))
+			continue;
+		for (unsigned i = 0; i < ret->n; i++)
+			if (ret->series[i].id == series_id(counter, &l))
+				ret->series[i].created_s = l.value;
 	}
 }
 
@@ -218,18 +132,16 @@ static void parse_created(const char *text, const char *counter, struct counter_
 static void parse_text(const char *text, const struct selector *w, struct counter_reading *ret,
 		       char near[static 256])
 {
-	size_t selector = strlen(w->name);
+	const size_t selector = strlen(w->name);
+	const char *rest = text;
+	struct prometheus_line l;
 
-	for (const char *line = text; *line; line += *line == '\n') {
-		size_t name;
-
-		line = skip_blank(line);
-		name = strcspn(line, "{ \t\r\n");
-		if (name == selector && memcmp(line, w->name, name) == 0)
-			parse_line(line, name, w, ret);
-		else if (name > selector && name < 256 && memcmp(line, w->name, selector) == 0)
-			snprintf(near, 256, "%.*s", (int)name, line);
-		line += strcspn(line, "\n");
+	while (prometheus_text_next(&rest, &l)) {
+		if (prometheus_line_is(&l, w->name))
+			parse_line(&l, w, ret);
+		else if (l.name_len > selector && l.name_len < 256 &&
+			 memcmp(l.name, w->name, selector) == 0)
+			snprintf(near, 256, "%.*s", (int)l.name_len, l.name);
 	}
 	if (ret->n)
 		parse_created(text, w->name, ret);

@@ -1,5 +1,6 @@
 #include "top_screen.h"
 
+#include "output.h"
 #include "top_gpu_view.h"
 #include "top_process_view.h"
 
@@ -126,8 +127,8 @@ static void add_host(struct part *parts, unsigned *n, const struct top_host *h)
 		add_part(parts, n, 3, CANVAS_PLAIN, text);
 	}
 	if (!isnan(h->ram_used) && !isnan(h->ram_total)) {
-		gpu_view_bytes(used, h->ram_used);
-		gpu_view_bytes(total, h->ram_total);
+		figure_bytes(used, h->ram_used);
+		figure_bytes(total, h->ram_total);
 		snprintf(text, sizeof(text), "RAM %s / %s", used, total);
 		add_part(parts, n, 4, CANVAS_PLAIN, text);
 	}
@@ -190,7 +191,7 @@ static void draw_guard(struct canvas *c, unsigned row, const struct top_model *m
 		bool active = strcmp(w->state, "active") == 0;
 		char time[24];
 
-		gpu_view_time(time, w->since_s);
+		figure_run_time(time, w->since_s);
 		at = canvas_format(c, row, at + 1, c->columns,
 				   active ? CANVAS_GOOD : CANVAS_WARN, "%s %s%s %s%s%s%s%s",
 				   w->name, w->state, w->dry_run ? " (dry run)" : "", time,
@@ -203,7 +204,7 @@ static unsigned draw_old(struct canvas *c, unsigned row, const struct top_model 
 {
 	char age[24], text[600];
 
-	gpu_view_time(age, old);
+	figure_run_time(age, old);
 	snprintf(text, sizeof(text), "These figures are %s old: %s; trying again", age,
 		 *m->problem ? m->problem : "the last reading has not ended");
 	return canvas_wrap(c, row, 2, 0, c->columns, CANVAS_BAD, text);
@@ -254,18 +255,20 @@ static unsigned draw_no_gpu(struct canvas *c, unsigned row, unsigned rows,
 	return used;
 }
 
-/* Writes at the end of a title how much time the graphs cover, if there is room. */
-static void draw_span(struct canvas *c, unsigned row, const struct top_model *m, bool large)
+/* Writes at the end of a title how much time the graphs cover.  Returns false if there is no
+ * room. */
+static bool draw_span(struct canvas *c, unsigned row, const struct top_model *m, bool large)
 {
 	double s = 2 * (double)gpu_view_graph_columns(c, large) * (double)m->interval_ns / 1e9;
 	char text[64], time[24];
 
-	gpu_view_time(time, s);
+	figure_run_time(time, s);
 	snprintf(text, sizeof(text), "  graphs: last %s", time);
 	for (size_t i = 0; i < strlen(text); i++)
 		if (canvas_at(c, row, c->columns - 1 - (unsigned)i)->code != ' ')
-			return;
+			return false;
 	canvas_right(c, row, 0, c->columns, CANVAS_DIM, text);
+	return true;
 }
 
 /* Draws the GPUs into at most `rows` rows.  Returns the number of rows. */
@@ -290,8 +293,9 @@ static unsigned draw_gpus(struct canvas *c, unsigned row, unsigned rows,
 	for (unsigned i = 0; i < m->gpus; i++)
 		gpu_view_draw(c, row + i * each, each, &m->gpu[i],
 			      ui->focus == TOP_FOCUS_GPUS && ui->gpu == i);
-	if (each > GPU_VIEW_BARS)
-		draw_span(c, row, m, false);
+	for (unsigned i = 0; each > GPU_VIEW_BARS && i < m->gpus; i++)
+		if (draw_span(c, row + i * each, m, false))
+			break;
 	return each * m->gpus;
 }
 
@@ -309,6 +313,7 @@ static unsigned draw_zoom(struct canvas *c, unsigned row, unsigned rows,
 	} else if (graphs >= LARGE_LEAST + 6) {
 		used = graphs - (graphs - 1) % 2;
 		gpu_view_large(c, row, used, g);
+		draw_span(c, row, m, true);
 	} else {
 		used = graphs < GPU_VIEW_BARS ? GPU_VIEW_BARS : graphs > 6 ? 6 : graphs;
 		gpu_view_draw(c, row, used, g, false);
@@ -368,7 +373,7 @@ static void draw_help(struct canvas *c)
 		"",
 		"Graphs: the newest reading is at the right; the line marks the limit of power",
 		"or the temperature of the slowdown. A gap means that nothing was read.",
-		"SM% is the mean of the last seconds. CPU% of one core is 100.",
+		"SM% is the mean of the last seconds, read every 4 s. CPU% of one core is 100.",
 		"Energy of a GPU: measured in the time shown next to it.",
 		"Of a process: since the service first saw it.",
 		"- means unknown; the zoom says why.",

@@ -78,7 +78,7 @@ static int write_document(sqlite3 *db, const struct record *r)
 		db,
 		"DELETE FROM document WHERE seq IN (SELECT seq FROM document WHERE kind=?1"
 		" ORDER BY seq DESC LIMIT -1 OFFSET ?2)",
-		"ti", r->text[0], (uint64_t)STORE_DOCUMENTS);
+		"ti", r->text[0], r->b);
 }
 
 static int forget_document(sqlite3 *db, const struct record *r)
@@ -87,6 +87,7 @@ static int forget_document(sqlite3 *db, const struct record *r)
 			 r->text[1]);
 }
 
+/* ON CONFLICT names its columns, because SQLite before 3.35 requires them. */
 static int write_row(sqlite3 *db, const struct record *r)
 {
 	int rc = run_bound(db, "INSERT OR IGNORE INTO gpu(uuid) VALUES(?)", "t", r->text[0]);
@@ -95,7 +96,7 @@ static int write_row(sqlite3 *db, const struct record *r)
 		return rc;
 	return run_bound(db,
 			 "INSERT INTO history VALUES(?,(SELECT id FROM gpu WHERE uuid=?),?,?)"
-			 " ON CONFLICT DO UPDATE SET data=excluded.data",
+			 " ON CONFLICT(tier, gpu, begin) DO UPDATE SET data=excluded.data",
 			 "itib", r->a, r->text[0], r->b, r->text[1], r->length[1]);
 }
 
@@ -121,7 +122,7 @@ static int write_counts(struct store *s)
 
 	for (unsigned i = 0; i < s->writer.changes && rc == SQLITE_OK; i++)
 		rc = run_bound(s->writer.db,
-			       "INSERT INTO count VALUES(?,?) ON CONFLICT DO UPDATE SET"
+			       "INSERT INTO count VALUES(?,?) ON CONFLICT(key) DO UPDATE SET"
 			       " value=max(value,excluded.value)",
 			       "td", s->writer.changed[i]->key, s->writer.changed[i]->writing);
 	return rc;
@@ -235,7 +236,7 @@ static int drop_events(sqlite3 *db)
 
 /* ---- a batch ---- */
 
-/* True if the batch has a document, which must survive a power failure. History need not
+/* True if the batch has a document that must survive a power failure. History and rows need not
  * survive one. */
 static bool has_document(const struct buf *b)
 {
@@ -243,7 +244,7 @@ static bool has_document(const struct buf *b)
 	size_t at = 0;
 
 	while (record_next(b, &at, &r))
-		if (r.kind == RECORD_KEEP || r.kind == RECORD_FORGET)
+		if ((r.kind == RECORD_KEEP && !r.a) || r.kind == RECORD_FORGET)
 			return true;
 	return false;
 }

@@ -147,6 +147,8 @@ void process_energy_add(struct process_energy *e, double counter_j, double count
 	const double joules = counter_j - e->counter_j, seconds = counter_s - e->counter_s;
 	size_t count;
 
+	for (unsigned i = 0; i < e->shares.count; i++)
+		e->row[i].before_j = e->shares.row[i].joules;
 	if (!isfinite(counter_j) || !isfinite(counter_s))
 		return;
 	if (!e->begun || !(joules >= 0) || !(seconds >= 0)) {
@@ -198,6 +200,13 @@ const struct attribute_row *process_energy_find(const struct process_energy *e,
 	if (joules > 0)
 		*ret_ratio = fmin(1, (e->shares.row[i].joules - e->row[i].mark_j[0]) / joules);
 	return &e->shares.row[i];
+}
+
+double process_energy_step(const struct process_energy *e, struct proc_id id)
+{
+	const int i = shares_find(e, id);
+
+	return i < 0 ? (double)NAN : e->shares.row[i].joules - e->row[i].before_j;
 }
 
 void process_energy_sum(const struct process_energy *e, struct process_energy_sums *ret)

@@ -17,6 +17,7 @@ struct process_energy {
 	struct process_energy_row {
 		double begin_j;   /* the counter when the row began */
 		double mark_j[2]; /* joules of the row at the two marks */
+		double before_j;  /* joules of the row before the last step */
 		uint64_t seen;    /* number of the last step in which the process was present */
 	} row[ATTRIBUTE_ROWS];    /* parallel to shares.row */
 	uint64_t steps;
@@ -55,6 +56,10 @@ void process_energy_shift(struct process_energy *e, double joules, double second
  * of the energy of the GPU in the last seconds; NAN: unknown. */
 const struct attribute_row *process_energy_find(const struct process_energy *e,
 						struct proc_id id, double *ret_ratio);
+
+/* Returns the joules that a process gained at the last process_energy_add(); NAN: the process
+ * has no row. */
+double process_energy_step(const struct process_energy *e, struct proc_id id);
 
 /* Sums over the processes of the last step, and over everything else. */
 void process_energy_sum(const struct process_energy *e, struct process_energy_sums *ret);

@@ -15,7 +15,7 @@ from prometheus_client import parser
 
 import guarded
 from guarded import held, rule
-from service import Service
+from service import EVERY_METRIC, Service
 from support import TIMEOUT
 from worker import GIB
 
@@ -28,7 +28,7 @@ FREED = {"worker": "ollama", "level": "2", "result": "freed"}
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):
-    with guarded.service(tmp_path_factory.mktemp("guard")) as s:
+    with guarded.service(tmp_path_factory.mktemp("guard"), env=EVERY_METRIC) as s:
         yield guarded.ready(s)
 
 
@@ -143,7 +143,11 @@ def test_fit(calm, gib, fit, evict):
 
 def test_a_hold_is_shown_and_released(calm):
     got = calm.post(OLLAMA + "/hold", token=True, json={"state": "active", "ttl_s": 0, "reason": "a demo"})
-    assert got.status_code == 202 and got.json()["hold"] == "active"
+    assert got.status_code == 202 and got.json()["hold"] == "active" and got.json()["replaced_hold"] is None
+    again = calm.post(OLLAMA + "/hold", token=True, json={"state": "active", "ttl_s": 500}).json()["replaced_hold"]
+    assert again == {"hold": "active", "hold_until_utc": None, "hold_until_seconds": None}
+    again = calm.post(OLLAMA + "/hold", token=True, json={"state": "active", "ttl_s": 0, "reason": "a demo"}).json()["replaced_hold"]
+    assert again["hold"] == "active" and 0 < again["hold_until_seconds"] <= 500 and again["hold_until_utc"]
     assert got.json()["hold_until_seconds"] is None  # without end
     assert calm.post(OLLAMA + "/evict", token=True).status_code == 409
     assert any("a demo" in e["text"] for e in calm.get(GUARD + "/events").json()["events"])

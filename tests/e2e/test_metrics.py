@@ -20,6 +20,7 @@ from support import BUILD, SENTINELS, SIMULATOR, TIMEOUT, TOP, environment, scen
 
 DUMP = BUILD / "tests" / "unit" / "metrics_dump"
 GOLDEN = TOP / "tests" / "golden" / "metric-names.txt"
+DEFAULT = TOP / "tests" / "golden" / "metric-names-default.txt"
 PACKAGING = TOP / "packaging"
 PROMTOOL = shutil.which("promtool", path="/usr/bin:/bin")
 SCRAPED = {"up", "scrape_duration_seconds"}  # Prometheus makes them
@@ -37,7 +38,7 @@ def dump(*args, **kw):
 
 @functools.lru_cache(maxsize=None)
 def pages(scenario):
-    return dump("-t", "3", SIMULATOR, scenario).split("\f")
+    return dump("-t", "3", "-i", "*", SIMULATOR, scenario).split("\f")
 
 
 def page(scenario):
@@ -68,8 +69,16 @@ def test_names_types_and_labels_are_as_frozen():
     assert got == GOLDEN.read_text()
 
 
+def test_the_default_set_is_as_frozen():
+    got = dump("-d")
+    if os.environ.get("GPUWARD_GOLDEN") == "write":
+        DEFAULT.write_text(got)
+    assert got == DEFAULT.read_text()
+    assert {l.split(" ")[0] for l in got.splitlines()} < set(names())
+
+
 def test_the_manual_lists_every_name():
-    head = "| name | type | labels | what it is |\n|---|---|---|---|\n"
+    head = "| name | type | labels | group | default | what it is |\n|---|---|---|---|---|---|\n"
     path = TOP / "docs" / "METRICS.md"
     before, found, table = path.read_text().partition(head)
     assert found
@@ -79,11 +88,23 @@ def test_the_manual_lists_every_name():
     assert table == dump("-m")
 
 
+def test_the_manual_lists_every_group():
+    head = "| group | what it has | metrics | in the default set |\n|---|---|---|---|\n"
+    path = TOP / "docs" / "METRICS.md"
+    before, found, rest = path.read_text().partition(head)
+    table, end, after = rest.partition("\n\n")
+    assert found and end
+    if os.environ.get("GPUWARD_GOLDEN") == "write":
+        table = dump("-g").rstrip("\n")
+        path.write_text(before + head + table + end + after)
+    assert table + "\n" == dump("-g")
+
+
 def test_the_manual_page_lists_every_name():
     page = BUILD / "docs" / "man" / "gpuward-metrics.7.scd"
     if not page.exists():
         pytest.skip("the manual pages are not built: scdoc is missing")
-    found = re.findall(r"^\*(\S+)\* \((\w+)(?:; (\S+))?\)$", page.read_text(), re.M)
+    found = re.findall(r"^\*(\S+)\* \((\w+)(?:; (\S+))?; \w+(?:\\_\w+)?(?:, \w+)?\)$", page.read_text(), re.M)
     listed = {n.replace("\\", ""): (l or "").replace("\\", "") for n, _, l in found}
     assert listed == {n: ",".join(l) for n, (_, l) in names().items()}
 
@@ -173,8 +194,10 @@ def load_rules(name):
 
 
 def known():
+    """What rules and dashboards may name: the default set, so that they work without a setting."""
     recorded = {r["record"] for r in load_rules("gpuward.rules.yml")}
-    return set(names()) | recorded | SCRAPED
+    default = {l.split(" ")[0] for l in DEFAULT.read_text().splitlines()}
+    return default | recorded | SCRAPED
 
 
 def test_expressions_are_read_for_their_names():
@@ -226,28 +249,3 @@ def test_the_dashboard_names_what_there_is():
     assert len({p["id"] for p in board["panels"]}) == len(board["panels"])
     assert any(p.get("repeat") == "uuid" for p in board["panels"])
     assert len(shown) > 30
-
-
-def test_kubernetes_runs_it_without_rights():
-    pod = yaml.safe_load((PACKAGING / "kubernetes" / "daemonset.yaml").read_text())["spec"]
-    labels = pod["selector"]["matchLabels"]
-    assert pod["template"]["metadata"]["labels"] == labels
-    spec = pod["template"]["spec"]
-    (c,) = spec["containers"]
-    env = {e["name"]: e.get("value") for e in c["env"]}
-    assert env["NVIDIA_VISIBLE_DEVICES"] == "all"
-    assert env["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
-    assert spec["securityContext"]["runAsNonRoot"] is True
-    assert c["securityContext"] == {"allowPrivilegeEscalation": False,
-                                    "readOnlyRootFilesystem": True,
-                                    "capabilities": {"drop": ["ALL"]}}
-    assert "nvidia.com/gpu" not in json.dumps(c["resources"])
-    assert not spec.get("hostPID") and not spec.get("hostNetwork")
-    assert spec["automountServiceAccountToken"] is False
-    service = yaml.safe_load((PACKAGING / "kubernetes" / "service.yaml").read_text())
-    monitor = yaml.safe_load((PACKAGING / "kubernetes" / "podmonitor.yaml").read_text())
-    ports = {p["name"]: p["containerPort"] for p in c["ports"]}
-    assert service["spec"]["selector"] == labels
-    assert service["spec"]["ports"][0]["targetPort"] in ports
-    assert monitor["spec"]["selector"]["matchLabels"] == labels
-    assert monitor["spec"]["podMetricsEndpoints"][0]["port"] in ports

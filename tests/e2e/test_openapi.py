@@ -13,7 +13,7 @@ import pytest
 
 import guarded
 import openapi_check
-from service import Service
+from service import EVERY_METRIC, Service
 from support import TOP
 
 SLOW_OPENING = """
@@ -35,7 +35,7 @@ hang = true
 
 @pytest.fixture(scope="module")
 def live():
-    with Service("two-gpus", token=True) as s:
+    with Service("two-gpus", token=True, env=EVERY_METRIC) as s:
         yield s
 
 
@@ -65,7 +65,7 @@ def stuck(tmp_path_factory):
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
     """There is a guard."""
-    with guarded.service(tmp_path_factory.mktemp("guard")) as s:
+    with guarded.service(tmp_path_factory.mktemp("guard"), env=EVERY_METRIC) as s:
         yield guarded.ready(s)
 
 
@@ -221,6 +221,8 @@ GETS = {  # operation: path that answers 200
     "getSeries": "/api/v1/series",
     "getProcesses": "/api/v1/processes",
     "getProcessesHistory": "/api/v1/processes/history",
+    "getWorkloads": "/api/v1/workloads",
+    "getWorkloadsHistory": "/api/v1/workloads/history?running=with",
     "getEnvironment": "/api/v1/environment",
     "getSensors": "/api/v1/sensors",
     "getWindows": "/api/v1/windows",
@@ -245,6 +247,7 @@ NOT_FOUND = {
     "getSeries": "/api/v1/series?quantity=power_wats",
     "getProcesses": "/api/v1/processes?gpu=99",
     "getProcessesHistory": "/api/v1/processes/history?gpu=99",
+    "getWorkloads": "/api/v1/workloads?gpu=99",
     "getEnvironment": "/api/v1/environment?gpu=99",
     "getDocsAsset": "/docs/none.js",
     "getPageAsset": "/assets/none.js",

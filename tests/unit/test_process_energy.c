@@ -69,6 +69,7 @@ TEST(a_process_alone_gets_what_the_counter_gains)
 	for (unsigned i = 1; i <= 20; i++)
 		process_energy_add(&e, 1000 + 300. * i, 7 + i, &one, 1, false);
 	assert_near(joules_of(10, 5), 6000);
+	assert_near(process_energy_step(&e, one.id), 300);
 	assert_near(ratio_of(10, 5), 1);
 	assert_near(sums().earlier_joules, 1000);
 	assert_closes(7000);

@@ -190,10 +190,14 @@ static struct push_identity id = { .job = "gpuward",
 				   .host = "node7.example",
 				   .label = { { "cluster", "west" }, { "gpu", "external" } },
 				   .labels = 2 };
-static const struct metric power = { "gpuward_gpu_power_watts", "Power", "uuid,gpu",
-				     METRIC_GAUGE };
-static const struct metric energy = { "gpuward_energy_joules", "Energy", "uuid,gpu",
-				      METRIC_COUNTER };
+static const struct metric power = { .name = "gpuward_gpu_power_watts",
+				     .help = "Power",
+				     .labels = "uuid,gpu",
+				     .type = METRIC_GAUGE };
+static const struct metric energy = { .name = "gpuward_energy_joules",
+				      .help = "Energy",
+				      .labels = "uuid,gpu",
+				      .type = METRIC_COUNTER };
 
 /* Writes a record of remote write as lines: time, then labels and value of each series. */
 static const char *lines_of(const struct push_record *r)
