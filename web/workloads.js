@@ -80,15 +80,13 @@ export function workloads() {
 	const now = running(), past = ended();
 	let asked = -Infinity;
 
-	// A machine on which nothing is in a group that can be named does not need the panel.
 	async function refresh() {
 		if (document.hidden || performance.now() - asked < EVERY)
 			return;
 		asked = performance.now();
 		const r = await ask("workloads");
 		const live = r.workloads.filter((w) => w.kind !== "none" || w.state === "running");
-		section.hidden = !fold.open && section.hidden && !live.some((w) => w.kind !== "none") &&
-			!r.devices.some((d) => d.former_joules > 0);
+		section.hidden = false;
 		put($("workload-count"), String(live.filter((w) => w.state === "running").length || ""));
 		now.draw(live);
 		drawSums(r.devices);
