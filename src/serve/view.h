@@ -93,6 +93,15 @@ struct view_self {
 	struct view_program program;
 };
 
+/* The push of metrics to a server. */
+struct view_push {
+	uint64_t queue_bytes;     /* on disk, not sent yet */
+	uint64_t sent, dropped;   /* samples */
+	uint64_t failures;        /* requests */
+	uint64_t success_wall_ns; /* time of the last accepted request; 0: none */
+	char problem[400]; /* why nothing can be sent now; "": the last request succeeded */
+};
+
 struct log_pair;
 
 /* An event. Ids increase, also across restarts. */
