@@ -36,6 +36,7 @@ enum view_history {
 extern const unsigned view_history_quantity[VIEW_HISTORIES]; /* enum gw_quantity of each */
 
 struct process_history;
+struct model_energy;
 
 /* What the service knows about a device in addition to the snapshot; same index. */
 struct view_device {
@@ -187,6 +188,8 @@ struct view {
 	const struct guard_view *guard;
 	const struct guard_view_ops *guard_ops;
 	void *guarding; /* argument of guard_ops */
+	/* tokens and energy of the inference servers; NULL: no guard */
+	const struct model_energy *models;
 };
 
 /* True if the request with this number is done. */
