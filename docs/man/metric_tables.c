@@ -36,9 +36,9 @@ static const struct {
 	unsigned quantity;
 	const char *name;
 } departures[] = {
-#define Q(symbol, name, how) { GW_Q_##symbol, name },
+#define N(symbol, name, how) { GW_Q_##symbol, name },
 #include "serve/metric.def"
-#undef Q
+#undef N
 };
 
 static void quantity(unsigned q, const char *key, const char *kind, const char *help)
@@ -66,7 +66,7 @@ int main(void)
 	       "requests it. The type and the labels are in brackets. An unknown value "
 	       "has no sample; a GPU that does not answer has only its state and its "
 	       "counts.\n\n# THE SERVICE\n\n");
-#define M(symbol, name, type, labels, help) entry("", name, #type, labels, help);
+#define M(symbol, group, when, name, type, labels, help) entry("", name, #type, labels, help);
 #include "serve/metric.def"
 #undef M
 	printf("# FIGURES OF A GPU\n\nThe figures of *gpuward-quantities*(7).\n\n");

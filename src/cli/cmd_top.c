@@ -150,6 +150,7 @@ static void change_zoom(struct top *t, bool zoom)
 	if (zoom && t->ui.focus == TOP_FOCUS_PROCESSES && p)
 		t->ui.gpu = p->gpu;
 	t->ui.zoom = zoom && t->model.gpus > 0;
+	top_reader_zoom(t->reader, t->ui.zoom);
 	t->ui.focus = TOP_FOCUS_PROCESSES;
 }
 

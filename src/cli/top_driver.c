@@ -11,12 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* time between readings of the energy counter: one reading costs 3 ms on an H200 */
-#define ENERGY_NS (5 * NS_PER_S)
-/* Time between readings of the processes: the driver needs 2 ms per GPU for their SM
- * utilisation, which is a mean over some seconds. */
+/* longest time between readings of the energy counter: one reading costs 3 to 5 ms on an H200 */
+#define ENERGY_NS (20 * NS_PER_S)
+/* Time between readings of the processes, and of their SM utilisation: the driver needs 2 ms
+ * per GPU for this mean over the last seconds, and 0.03 ms for the lists. */
 #define PROCESSES_NS (1900 * NS_PER_MS)
-#define FEW_GPUS     2 /* with more GPUs, processes are read less often */
+#define SM_NS        (3 * NS_PER_S) /* every second list, or every list of many GPUs */
+#define FEW_GPUS     2              /* with more GPUs, processes are read less often */
 #define MANY_GPUS    8
 
 /* Energy counter of a GPU at the first and at the last reading. */
@@ -27,14 +28,26 @@ struct counter {
 	uint8_t absence;
 };
 
+/* SM utilisation of a process at the last reading. */
+struct sm {
+	int64_t pid;
+	uint64_t start_ticks;
+	unsigned device;
+	double ratio; /* NAN: unknown */
+};
+
 struct top_driver {
 	struct cli *c;
 	const struct clock *clock;
+	bool zoom;
 	struct gw_process_list *list;
+	struct sm *sm;
+	unsigned sms, sm_cap;
+	bool sm_missing; /* a process came after the last reading of utilisation */
 	struct counter *counter;
 	unsigned counters, counter_cap;
-	unsigned energies;                /* readings of the energy counters */
-	uint64_t energy_ns, processes_ns; /* time of the last reading */
+	uint64_t energy_first_ns;                /* time of the first reading */
+	uint64_t energy_ns, processes_ns, sm_ns; /* time of the last reading; 0: none */
 };
 
 static struct counter *find_counter(struct top_driver *t, const char *uuid)
@@ -90,7 +103,7 @@ static void read_held(struct top_gpu *g, double mask)
 			buf_addf(&b, "%s%s", b.len ? ", " : "", top_held_words(word));
 }
 
-static void read_gpu(struct top_gpu *g, const struct gw_device *d)
+static void read_gpu(struct top_gpu *g, const struct gw_device *d, unsigned tiers)
 {
 	const char *name = gw_device_text(d, GW_T_NAME), *pci = gw_device_text(d, GW_T_PCI),
 		   *uuid = gw_device_text(d, GW_T_UUID);
@@ -103,9 +116,14 @@ static void read_gpu(struct top_gpu *g, const struct gw_device *d)
 	utf8_clean(g->name, sizeof(g->name), name ? name : "");
 	utf8_clean(g->pci, sizeof(g->pci), pci ? pci : "");
 	utf8_clean(g->message, sizeof(g->message), d->message);
-	for (unsigned i = 0; i < TOP_FIGURES; i++)
-		g->absence[i] =
-			(uint8_t)gw_device_value(d, top_figure_info[i].quantity, &g->value[i]);
+	for (unsigned i = 0; i < TOP_FIGURES; i++) {
+		const unsigned quantity = top_figure_info[i].quantity;
+
+		/* a snapshot keeps the values of tiers that it does not read */
+		g->absence[i] = tiers & gw_quantity_info(quantity)->tier
+					? (uint8_t)gw_device_value(d, quantity, &g->value[i])
+					: GW_ABSENT_NOT_READ;
+	}
 	if (g->absence[TOP_PERFORMANCE_STATE] == GW_HAVE)
 		gw_quantity_name(GW_Q_PERFORMANCE_STATE, g->value[TOP_PERFORMANCE_STATE],
 				 g->pstate, sizeof(g->pstate));
@@ -152,23 +170,63 @@ static void read_process(struct top_process *p, const struct gw_process *q)
 	copy_text(p->command, sizeof(p->command), q->command);
 	copy_text(p->where, sizeof(p->where), q->container ? q->container : q->unit);
 	p->run_s = q->run_seconds;
-	if (q->sm_absence == GW_HAVE)
-		p->sm_ratio = q->sm_ratio;
 	if (q->cpu_absence == GW_HAVE)
 		p->cpu_ratio = q->cpu_cores;
 }
 
+static struct sm *find_sm(const struct top_driver *t, const struct gw_process *q)
+{
+	for (unsigned i = 0; i < t->sms; i++)
+		if (t->sm[i].pid == q->pid && t->sm[i].start_ticks == q->start_ticks &&
+		    t->sm[i].device == q->device)
+			return &t->sm[i];
+	return NULL;
+}
+
+static int keep_utilisation(struct top_driver *t)
+{
+	const unsigned n = gw_process_list_count(t->list);
+	int err = array_reserve(&t->sm, &t->sm_cap, n, sizeof(*t->sm));
+
+	t->sms = 0;
+	for (unsigned i = 0; i < n && !err; i++) {
+		const struct gw_process *q = gw_process_list_get(t->list, i);
+
+		t->sm[t->sms++] =
+			(struct sm){ q->pid, q->start_ticks, q->device,
+				     q->sm_absence == GW_HAVE ? q->sm_ratio : (double)NAN };
+	}
+	return err;
+}
+
+/* Takes the list, with utilisation if that is due or if a new process has none yet. */
+static int take_processes(struct top_driver *t, uint64_t now)
+{
+	const bool sm = t->sm_missing || !t->sm_ns || now - t->sm_ns >= SM_NS;
+	int err;
+
+	(void)gw_process_list_want(t->list, sm ? GW_PROCESS_SM : 0);
+	err = gw_process_list_take(t->list);
+	if (!err && sm) {
+		err = keep_utilisation(t);
+		t->sm_ns = now;
+	}
+	t->sm_missing = false;
+	return err;
+}
+
 /* position: the position in the model of each device of the snapshot; -1: not selected. */
 static int read_processes(struct top_driver *t, struct top_model *m,
-			  const int position[static 256])
+			  const int position[static 256], uint64_t now)
 {
-	int err = gw_process_list_take(t->list);
+	int err = take_processes(t, now);
 
 	if (err)
 		return err;
 	m->processes = 0;
 	for (unsigned i = 0; i < gw_process_list_count(t->list); i++) {
 		const struct gw_process *q = gw_process_list_get(t->list, i);
+		const struct sm *sm = find_sm(t, q);
 		struct top_process *p;
 
 		if (q->device >= 256 || position[q->device] < 0)
@@ -178,6 +236,9 @@ static int read_processes(struct top_driver *t, struct top_model *m,
 			return -GW_E_NOMEM;
 		p->gpu = (unsigned)position[q->device];
 		read_process(p, q);
+		p->sm_ratio = sm ? sm->ratio : (double)NAN;
+		if (!sm)
+			t->sm_missing = true;
 	}
 	return 0;
 }
@@ -191,12 +252,14 @@ static bool is_selected(const struct cli *c, const struct gw_device *d)
 	return d && c->gpu.count == 0;
 }
 
-/* Returns true if the energy counters are due.  The second reading is early, so that a figure
- * appears soon. */
+/* Returns true if the energy counters are due: after 1 s, then whenever the measured time has
+ * doubled or ENERGY_NS have passed, so that a figure appears soon. */
 static bool energy_is_due(const struct top_driver *t, uint64_t now)
 {
-	return t->energies == 0 ||
-	       now - t->energy_ns >= (t->energies == 1 ? NS_PER_S : ENERGY_NS);
+	uint64_t step = t->energy_ns - t->energy_first_ns;
+
+	step = step < NS_PER_S ? NS_PER_S : step > ENERGY_NS ? ENERGY_NS : step;
+	return !t->energy_ns || now - t->energy_ns >= step;
 }
 
 static bool processes_are_due(const struct top_driver *t, uint64_t now, unsigned gpus)
@@ -211,8 +274,10 @@ static int read_gpus(struct top_driver *t, struct top_model *m, uint64_t now,
 {
 	const bool energy = energy_is_due(t, now);
 	struct gw_snapshot *snap = t->c->snap;
+	const unsigned tiers = (GW_TIERS_COMMON & ~(t->zoom ? 0u : GW_TIER_SLOW)) |
+			       (energy ? GW_TIER_ENERGY : 0);
 	unsigned n = 0;
-	int err = gw_snapshot_take(snap, GW_TIERS_COMMON | (energy ? GW_TIER_ENERGY : 0));
+	int err = gw_snapshot_take(snap, tiers);
 
 	for (unsigned i = 0; i < 256; i++)
 		position[i] =
@@ -227,13 +292,14 @@ static int read_gpus(struct top_driver *t, struct top_model *m, uint64_t now,
 
 		if (position[i] < 0)
 			continue;
-		read_gpu(&m->gpu[position[i]], d);
+		read_gpu(&m->gpu[position[i]], d, tiers);
 		read_energy(t, &m->gpu[position[i]], d, energy);
 	}
 	read_status(m, snap);
 	if (energy) {
+		if (!t->energy_ns)
+			t->energy_first_ns = now;
 		t->energy_ns = now;
-		t->energies++;
 	}
 	return 0;
 }
@@ -245,7 +311,7 @@ int top_driver_read(struct top_driver *t, struct top_model *m)
 
 	if (!err) {
 		if (processes_are_due(t, now, m->gpus)) {
-			err = read_processes(t, m, position);
+			err = read_processes(t, m, position, now);
 			t->processes_ns = now;
 		}
 		m->read_ns = clock_mono_ns(t->clock);
@@ -266,9 +332,13 @@ int top_driver_new(struct cli *c, const struct clock *clock, struct top_driver *
 	}
 	t->c = c;
 	t->clock = clock;
-	(void)gw_process_list_want(t->list, GW_PROCESS_SM);
 	*ret = t;
 	return 0;
+}
+
+void top_driver_zoom(struct top_driver *t, bool zoom)
+{
+	t->zoom = zoom;
 }
 
 void top_driver_free(struct top_driver *t)
@@ -277,5 +347,6 @@ void top_driver_free(struct top_driver *t)
 		return;
 	gw_process_list_free(t->list);
 	free(t->counter);
+	free(t->sm);
 	free(t);
 }

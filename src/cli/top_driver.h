@@ -13,6 +13,10 @@ struct top_driver;
 int top_driver_new(struct cli *c, const struct clock *clock, struct top_driver **ret);
 void top_driver_free(struct top_driver *t);
 
+/* Selects whether the next readings have the figures that only the zoom shows (tier SLOW).
+ * Otherwise these figures are unknown. */
+void top_driver_zoom(struct top_driver *t, bool zoom);
+
 /* Reads what is due into the model.  Returns 0 or a negative error, with a sentence in
  * m->problem. */
 int top_driver_read(struct top_driver *t, struct top_model *m);

@@ -107,9 +107,13 @@ static void gauge_memory(struct gauge *o, const struct top_gpu *g)
 		snprintf(o->text, sizeof(o->text), "-");
 	else if (isnan(total))
 		snprintf(o->text, sizeof(o->text), "%.1f %s", o->value / unit, name);
-	else
-		snprintf(o->text, sizeof(o->text), "%.*f/%.*f %s", o->value < 99.95 * unit,
-			 o->value / unit, total < 99.95 * unit, total / unit, name);
+	else {
+		snprintf(o->short_text, sizeof(o->short_text), "%.*f/%.*f %s",
+			 o->value < 99.95 * unit, o->value / unit, total < 99.95 * unit,
+			 total / unit, name);
+		snprintf(o->text, sizeof(o->text), "%s, %.0f %%", o->short_text,
+			 100 * o->value / total);
+	}
 }
 
 static void gauge_temperature(struct gauge *o, const struct top_gpu *g)

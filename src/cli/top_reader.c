@@ -33,6 +33,7 @@ struct top_reader {
 	/* protected by the lock of the mailbox */
 	struct top_model ready;
 	bool fresh, paused;
+	bool zoom, now; /* now: a reading is due, because the zoom shows more figures */
 };
 
 static uint64_t now_ns(void)
@@ -216,9 +217,12 @@ static bool wait_until_due(struct top_reader *r, uint64_t due_ns)
 	bool run;
 
 	mailbox_lock(&r->box);
-	while (!r->box.stop && (r->paused || now_ns() < due_ns))
+	while (!r->box.stop && (r->paused || (!r->now && now_ns() < due_ns)))
 		mailbox_wait(&r->box, r->paused ? UINT64_MAX : due_ns);
 	run = !r->box.stop;
+	r->now = false;
+	if (r->driver)
+		top_driver_zoom(r->driver, r->zoom);
 	/* reset the descriptor here, because a request also polls it */
 	mailbox_clear(r->box.wake_fd);
 	mailbox_unlock(&r->box);
@@ -253,7 +257,8 @@ static void reader_run(void *arg)
 			r->work.problem[0] = '\0';
 		if (err || read_ns != r->work.read_ns || strcmp(before, r->work.problem) != 0)
 			publish(r);
-		due_ns += step_ns(r, read_ns != r->work.read_ns);
+		if (due_ns <= now_ns()) /* otherwise it was read earlier for the zoom */
+			due_ns += step_ns(r, read_ns != r->work.read_ns);
 		if (due_ns < now_ns()) /* skip missed readings */
 			due_ns = now_ns();
 	}
@@ -318,6 +323,19 @@ void top_reader_pause(struct top_reader *r, bool paused)
 	r->paused = paused;
 	mailbox_unlock(&r->box);
 	mailbox_wake(&r->box);
+}
+
+void top_reader_zoom(struct top_reader *r, bool zoom)
+{
+	bool now;
+
+	mailbox_lock(&r->box);
+	now = zoom && !r->zoom && r->driver;
+	r->zoom = zoom;
+	r->now = r->now || now;
+	mailbox_unlock(&r->box);
+	if (now)
+		mailbox_wake(&r->box);
 }
 
 int top_reader_stop(struct top_reader *r)

@@ -29,6 +29,10 @@ bool top_reader_take(struct top_reader *r, struct top_model *m);
 /* Stops reading, or reads again.  While it is paused, no request and no driver call is made. */
 void top_reader_pause(struct top_reader *r, bool paused);
 
+/* Selects whether the figures that only the zoom shows are read.  If zoom is new, reads at
+ * once. */
+void top_reader_zoom(struct top_reader *r, bool zoom);
+
 /* Ends the thread and frees the reader.  Returns 0, or -GW_E_STATE: the thread hangs in a call
  * and still uses everything; end the program without touching it. */
 int top_reader_stop(struct top_reader *r);

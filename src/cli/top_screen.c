@@ -254,8 +254,9 @@ static unsigned draw_no_gpu(struct canvas *c, unsigned row, unsigned rows,
 	return used;
 }
 
-/* Writes at the end of a title how much time the graphs cover, if there is room. */
-static void draw_span(struct canvas *c, unsigned row, const struct top_model *m, bool large)
+/* Writes at the end of a title how much time the graphs cover.  Returns false if there is no
+ * room. */
+static bool draw_span(struct canvas *c, unsigned row, const struct top_model *m, bool large)
 {
 	double s = 2 * (double)gpu_view_graph_columns(c, large) * (double)m->interval_ns / 1e9;
 	char text[64], time[24];
@@ -264,8 +265,9 @@ static void draw_span(struct canvas *c, unsigned row, const struct top_model *m,
 	snprintf(text, sizeof(text), "  graphs: last %s", time);
 	for (size_t i = 0; i < strlen(text); i++)
 		if (canvas_at(c, row, c->columns - 1 - (unsigned)i)->code != ' ')
-			return;
+			return false;
 	canvas_right(c, row, 0, c->columns, CANVAS_DIM, text);
+	return true;
 }
 
 /* Draws the GPUs into at most `rows` rows.  Returns the number of rows. */
@@ -290,8 +292,9 @@ static unsigned draw_gpus(struct canvas *c, unsigned row, unsigned rows,
 	for (unsigned i = 0; i < m->gpus; i++)
 		gpu_view_draw(c, row + i * each, each, &m->gpu[i],
 			      ui->focus == TOP_FOCUS_GPUS && ui->gpu == i);
-	if (each > GPU_VIEW_BARS)
-		draw_span(c, row, m, false);
+	for (unsigned i = 0; each > GPU_VIEW_BARS && i < m->gpus; i++)
+		if (draw_span(c, row + i * each, m, false))
+			break;
 	return each * m->gpus;
 }
 
@@ -309,6 +312,7 @@ static unsigned draw_zoom(struct canvas *c, unsigned row, unsigned rows,
 	} else if (graphs >= LARGE_LEAST + 6) {
 		used = graphs - (graphs - 1) % 2;
 		gpu_view_large(c, row, used, g);
+		draw_span(c, row, m, true);
 	} else {
 		used = graphs < GPU_VIEW_BARS ? GPU_VIEW_BARS : graphs > 6 ? 6 : graphs;
 		gpu_view_draw(c, row, used, g, false);
@@ -368,7 +372,7 @@ static void draw_help(struct canvas *c)
 		"",
 		"Graphs: the newest reading is at the right; the line marks the limit of power",
 		"or the temperature of the slowdown. A gap means that nothing was read.",
-		"SM% is the mean of the last seconds. CPU% of one core is 100.",
+		"SM% is the mean of the last seconds, read every 4 s. CPU% of one core is 100.",
 		"Energy of a GPU: measured in the time shown next to it.",
 		"Of a process: since the service first saw it.",
 		"- means unknown; the zoom says why.",

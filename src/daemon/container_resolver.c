@@ -1,9 +1,9 @@
 #include "container_resolver.h"
 
+#include "container_query.h"
+
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/http_message.h"
-#include "base/json_doc.h"
 #include "base/text.h"
 #include "guard/worker.h"
 
@@ -15,26 +15,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #define UNKNOWN_NS (10 * NS_PER_S)
 #define KNOWN_NS   (20 * NS_PER_S)
-#define ANSWER_NS  (5 * NS_PER_S)
-#define ANSWER_MAX (256 * 1024) /* a container with many mounts and networks takes 20 kB */
-#define NAME_SIZE  128
 
 struct name {
 	struct container_resolver *of;
-	char text[NAME_SIZE], socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	char text[CONTAINER_QUERY_NAME], socket[CONTAINER_QUERY_SOCKET];
 	char id[CONTAINER_RESOLVER_ID + 1]; /* "": unknown */
-	struct loop_source *source;
-	int fd;          /* -1: no query is running */
-	struct buf in;   /* the answer received so far */
-	uint64_t due_ns; /* time of the next query, or deadline of the running query */
-	bool logged;     /* the failure is already logged */
+	struct container_query *query;      /* NULL: no query is running */
+	uint64_t due_ns;                    /* time of the next query */
+	bool logged;                        /* the failure is already logged */
 	bool wanted;
 };
 
@@ -58,27 +49,13 @@ static bool is_id(const char *s)
 
 int container_resolver_read(const struct buf *answer, char id[static CONTAINER_RESOLVER_ID + 1])
 {
-	struct json_doc *doc = NULL;
-	struct buf body;
-	char message[200];
-	const char *found = NULL;
-	int status = 0, err;
+	char found[CONTAINER_RESOLVER_ID + 1];
+	int err = container_query_read(answer, "Id", found, sizeof(found));
 
-	buf_init(&body, ANSWER_MAX);
-	err = http_message_read(answer, &status, &body);
-	if (!err && status == 404)
-		err = -GW_E_NOENT;
-	if (!err && (status != 200 ||
-		     json_doc_new(body.p, body.len, &doc, message, sizeof(message)) != 0))
+	if (!err && (strlen(found) != CONTAINER_RESOLVER_ID || !is_id(found)))
 		err = -GW_E_PARSE;
 	if (!err)
-		found = json_doc_string(doc, "Id");
-	if (!err && (!found || strlen(found) != CONTAINER_RESOLVER_ID || !is_id(found)))
-		err = -GW_E_PARSE;
-	if (!err)
-		memcpy(id, found, CONTAINER_RESOLVER_ID + 1);
-	json_doc_free(doc);
-	buf_done(&body);
+		memcpy(id, found, sizeof(found));
 	return err;
 }
 
@@ -89,19 +66,15 @@ static void set_timer(struct container_resolver *c)
 	uint64_t first = 0;
 
 	for (unsigned i = 0; i < c->names; i++)
-		if (!first || c->name[i]->due_ns < first)
+		if (!c->name[i]->query && (!first || c->name[i]->due_ns < first))
 			first = c->name[i]->due_ns;
 	loop_set_time(c->timer, first);
 }
 
-static void query_close(struct name *n)
+/* Sets the time of the next query. */
+static void query_ended(struct name *n)
 {
-	loop_remove(n->source);
-	n->source = NULL;
-	if (n->fd >= 0)
-		close(n->fd);
-	n->fd = -1;
-	buf_done(&n->in);
+	n->query = NULL;
 	n->due_ns = clock_mono_ns(clock_real()) + (*n->id ? KNOWN_NS : UNKNOWN_NS);
 }
 
@@ -122,7 +95,7 @@ __attribute__((format(printf, 2, 3))) static void resolver_log(struct name *n, c
 	n->of->config.log(n->of->config.arg, line);
 }
 
-static void query_failed(struct name *n, int error)
+static void log_failure(struct name *n, int error)
 {
 	if (error == EACCES || error == EPERM)
 		resolver_log(n,
@@ -135,68 +108,41 @@ static void query_failed(struct name *n, int error)
 			     "no answer from %s (%s): start the container engine, or correct "
 			     "the socket path in url",
 			     n->socket, strerror(error));
-	query_close(n);
 }
 
-/* Handles a complete answer. */
-static void query_done(struct name *n)
+static void query_done(void *arg, int error, const struct buf *answer)
 {
+	struct name *n = arg;
 	char id[CONTAINER_RESOLVER_ID + 1];
-	int err = n->in.err ? -GW_E_PARSE : container_resolver_read(&n->in, id);
+	int err = error ? -GW_E_PARSE : container_resolver_read(answer, id);
 	bool news = err == 0 && strcmp(id, n->id) != 0;
 
 	if (err == 0) {
 		memcpy(n->id, id, sizeof(id));
 		n->logged = false;
+	} else if (error && error != EMSGSIZE) {
+		log_failure(n, error);
 	} else {
 		resolver_log(n, "the engine at %s %s", n->socket,
 			     err == -GW_E_NOENT
 				     ? "has no container of that name"
 				     : "sent an answer that gpuward does not understand");
 	}
-	query_close(n);
+	query_ended(n);
 	set_timer(n->of);
 	if (news)
 		n->of->config.changed(n->of->config.arg);
 }
 
-static void query_readable(void *arg, int fd, uint32_t events)
-{
-	struct name *n = arg;
-	char some[4096];
-	ssize_t got = recv(fd, some, sizeof(some), MSG_DONTWAIT);
-
-	(void)events;
-	if (got > 0)
-		buf_add(&n->in, some, (size_t)got);
-	if (got == 0 || n->in.err || http_message_complete(&n->in))
-		query_done(n);
-	else if (got < 0 && errno != EAGAIN && errno != EINTR)
-		query_failed(n, errno);
-}
-
 static void query_start(struct name *n)
 {
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	char path[NAME_SIZE + 32], text[NAME_SIZE + 256];
-	struct buf request;
+	int err = container_query_start(n->of->config.loop, n->socket, n->text, query_done, n,
+					&n->query);
 
-	snprintf(path, sizeof(path), "/containers/%s/json", n->text);
-	buf_init_fixed(&request, text, sizeof(text));
-	http_message_write(&request, &(struct http_message){ .method = "GET",
-							     .path = path,
-							     .host = "localhost",
-							     .accept = "application/json" });
-	memcpy(a.sun_path, n->socket, sizeof(a.sun_path));
-	n->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	buf_init(&n->in, ANSWER_MAX);
-	n->due_ns = clock_mono_ns(clock_real()) + ANSWER_NS;
-	if (n->fd < 0 || connect(n->fd, (const struct sockaddr *)&a, sizeof(a)) != 0 ||
-	    send(n->fd, request.p, request.len, MSG_NOSIGNAL) != (ssize_t)request.len)
-		query_failed(n, errno);
-	else if (loop_add_fd(n->of->config.loop, n->fd, EPOLLIN, query_readable, n,
-			     &n->source) != 0)
-		query_close(n);
+	if (err < 0) {
+		log_failure(n, -err);
+		query_ended(n);
+	}
 }
 
 static void resolver_due(void *arg, uint64_t now_ns)
@@ -206,11 +152,7 @@ static void resolver_due(void *arg, uint64_t now_ns)
 	for (unsigned i = 0; i < c->names; i++) {
 		struct name *n = c->name[i];
 
-		if (n->due_ns > now_ns)
-			continue;
-		if (n->fd >= 0)
-			query_failed(n, ETIMEDOUT);
-		else
+		if (!n->query && n->due_ns <= now_ns)
 			query_start(n);
 	}
 	set_timer(c);
@@ -239,17 +181,16 @@ static struct name *resolver_add(struct container_resolver *c, const char *text,
 	n = calloc(1, sizeof(*n));
 	if (!n)
 		return NULL;
-	*n = (struct name){ .of = c, .fd = -1, .due_ns = 1 };
+	*n = (struct name){ .of = c, .due_ns = 1 };
 	text_fit(n->text, sizeof(n->text), "%s", text);
 	text_fit(n->socket, sizeof(n->socket), "%s", socket);
-	buf_init(&n->in, ANSWER_MAX);
 	c->name[c->names++] = n;
 	return n;
 }
 
 static void name_free(struct name *n)
 {
-	query_close(n);
+	container_query_cancel(n->query);
 	free(n);
 }
 
@@ -281,7 +222,7 @@ void container_resolver_apply(struct container_resolver *c, struct policy *p, bo
 		if (!n)
 			continue;
 		n->wanted = true;
-		n->due_ns = refresh && n->fd < 0 ? 1 : n->due_ns;
+		n->due_ns = refresh && !n->query ? 1 : n->due_ns;
 		if (*n->id) {
 			const char *id = policy_keep(p, n->id, CONTAINER_RESOLVER_ID);
 

@@ -6,6 +6,7 @@
 #include "reader.h"
 #include "settings.h"
 #include "token_counter.h"
+#include "workload_account.h"
 
 #include "device/context.h"
 
@@ -49,6 +50,7 @@ struct engine {
 	struct view_device *device; /* DEVICES_MAX, parallel to gpu */
 	struct gpu_state *gpu;
 	struct process_account *account;
+	struct workload_account *workloads;
 	struct metering *metering; /* the view's */
 	bool retiring;
 	enum gw_cause cause;      /* cause reported at the last tick */
@@ -206,11 +208,14 @@ static void recall(struct engine *e, unsigned i, const char *uuid)
 	v->meter = -1;
 	process_account_reset(e->account, i);
 	snprintf(s->uuid, sizeof(s->uuid), "%s", uuid ? uuid : "");
-	if (!uuid)
+	if (!uuid) {
+		workload_account_begin(e->workloads, i, NULL, 0);
 		return;
+	}
 	s->base_j = count_load(e, "energy", uuid, "joules");
 	s->base_s = count_load(e, "energy", uuid, "seconds");
 	v->energy_since_ns = since_load(e, uuid);
+	workload_account_begin(e->workloads, i, uuid, s->base_j);
 	v->state_changes = (uint64_t)count_load(e, "state_changes", uuid, "");
 	for (unsigned a = 0; a < GW_ABSENCES; a++)
 		if (view_is_error(a))
@@ -238,6 +243,7 @@ static void recall_late(struct engine *e)
 		if (seconds > 0)
 			v->energy_since_ns = since_load(e, s->uuid);
 		process_account_shift(e->account, i, joules, seconds);
+		workload_account_late(e->workloads, i, joules);
 		v->state_changes += (uint64_t)count_load(e, "state_changes", s->uuid, "");
 		for (unsigned a = 0; a < GW_ABSENCES; a++)
 			if (view_is_error(a))
@@ -582,6 +588,8 @@ static void engine_tick(void *arg, const struct reading *r)
 		follow_device(e, i);
 	process_account_tick(e->account, v, e->device,
 			     proc_in_child_namespace(&v->ctx->root) == 1);
+	workload_account_tick(e->workloads, v,
+			      v->process ? process_account_rows(e->account) : NULL);
 	count_self(e, r);
 	if (v->tick == 1)
 		/* restore settings that an earlier run may have left changed */
@@ -699,6 +707,11 @@ const struct view *engine_view(struct engine *e)
 	return &e->view;
 }
 
+void engine_set_workloads(struct engine *e, const struct workload_account_config *config)
+{
+	workload_account_configure(e->workloads, config);
+}
+
 void engine_set_manage(struct engine *e, bool on)
 {
 	e->config.manage = on;
@@ -802,7 +815,8 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	e->device = calloc(DEVICES_MAX, sizeof(*e->device));
 	e->gpu = calloc(DEVICES_MAX, sizeof(*e->gpu));
 	e->account = process_account_new(DEVICES_MAX);
-	if (!e->device || !e->gpu || !e->account)
+	e->workloads = workload_account_new(DEVICES_MAX, config->store, &config->workloads);
+	if (!e->device || !e->gpu || !e->account || !e->workloads)
 		goto fail;
 	e->next_event = first_event(e, store_last_event(config->store));
 	begin_view(e);
@@ -817,6 +831,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	*ret = e;
 	return 0;
 fail:
+	workload_account_free(e->workloads);
 	process_account_free(e->account);
 	free(e->device);
 	free(e->gpu);
@@ -845,6 +860,7 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 
 	if (!e || err)
 		return err; /* the hanging thread may still use e */
+	workload_account_save(e->workloads, true);
 	if (e->guarded)
 		guard_settings_done(&e->guard);
 	settings_close(e->settings);
@@ -852,6 +868,7 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 	if (err)
 		return err; /* the hanging thread may still use e */
 	settings_free(e->settings);
+	workload_account_free(e->workloads);
 	process_account_free(e->account);
 	free(e->device);
 	free(e->gpu);

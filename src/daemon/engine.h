@@ -8,6 +8,7 @@
 
 #include "guard_config.h"
 #include "store.h"
+#include "workload_account.h"
 
 #include "base/loop.h"
 #include "serve/view.h"
@@ -19,7 +20,8 @@ struct engine_config {
 	uint64_t interval_ns;
 	bool manage;                  /* GPU settings may be changed */
 	struct guard_settings *guard; /* the engine takes ownership; NULL: no guard */
-	const char *cache_dir;        /* for sensor profiles; NULL: the XDG default */
+	struct workload_account_config workloads;
+	const char *cache_dir; /* for sensor profiles; NULL: the XDG default */
 	struct loop *loop;
 	struct store *store;       /* borrowed */
 	void (*ticked)(void *arg); /* called when a new view is complete; snap may be NULL */
@@ -49,6 +51,7 @@ const struct view *engine_view(struct engine *e);
 
 void engine_set_interval(struct engine *e, uint64_t interval_ns);
 void engine_set_manage(struct engine *e, bool on);
+void engine_set_workloads(struct engine *e, const struct workload_account_config *config);
 /* Call it when the kernel reports that a driver was loaded or unloaded (uevent.h). */
 void engine_moved(struct engine *e, bool gone);
 /* Replaces the guard's settings and takes ownership of them; see guard_service_reload(). */

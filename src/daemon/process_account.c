@@ -142,12 +142,17 @@ static struct view_process account_energy(const struct account_gpu *g,
 					: NULL;
 
 	if (!r)
-		return (struct view_process){ account_absence(g, d), NAN, NAN, NULL, NAN };
+		return (struct view_process){
+			account_absence(g, d), NAN, NAN, NULL, NAN, NULL
+		};
 	if (d)
 		(void)gw_device_value(d, GW_Q_POWER, &watts);
-	return (struct view_process){ GW_HAVE, r->joules, ratio * watts,
+	return (struct view_process){ GW_HAVE,
+				      r->joules,
+				      ratio * watts,
 				      attribute_how_name(r->how),
-				      process_energy_step(g->energy, account_id(p)) };
+				      process_energy_step(g->energy, account_id(p)),
+				      NULL };
 }
 
 static void account_remember(struct process_account *a, const struct view *v, unsigned k)
@@ -179,7 +184,7 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
 		const struct gw_process *p = gw_process_list_get(v->processes, k);
 
 		a->process[k] =
-			(struct view_process){ GW_ABSENT_NOT_READ, NAN, NAN, NULL, NAN };
+			(struct view_process){ GW_ABSENT_NOT_READ, NAN, NAN, NULL, NAN, NULL };
 		if (p->device >= v->devices)
 			continue;
 		a->process[k] = account_energy(&a->gpu[p->device],
@@ -191,4 +196,9 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
 		device[i].past = &a->gpu[i].history;
 	}
 	v->process = a->process;
+}
+
+struct view_process *process_account_rows(struct process_account *a)
+{
+	return a->process;
 }

@@ -331,16 +331,18 @@ static void apply_config(struct service *s)
 /* True if a setting changed that only takes effect at a start. */
 static bool needs_restart(const struct config *a, const struct config *b)
 {
-	bool same = a->service_listen.count == b->service_listen.count &&
-		    strcmp(a->device_backend, b->device_backend) == 0 &&
-		    strcmp(a->history_path, b->history_path) == 0 &&
-		    text_same(a->guard_state_dir, b->guard_state_dir) &&
-		    a->history_limit == b->history_limit &&
-		    a->device_timeout == b->device_timeout &&
-		    a->device_enable_nvml == b->device_enable_nvml &&
-		    a->device_require_nvml == b->device_require_nvml &&
-		    text_same(a->device_nvml_library, b->device_nvml_library) &&
-		    text_same(a->service_unix_mode, b->service_unix_mode);
+	bool same =
+		a->service_listen.count == b->service_listen.count &&
+		strcmp(a->device_backend, b->device_backend) == 0 &&
+		strcmp(a->history_path, b->history_path) == 0 &&
+		text_same(a->guard_state_dir, b->guard_state_dir) &&
+		a->history_limit == b->history_limit &&
+		a->device_timeout == b->device_timeout &&
+		a->device_enable_nvml == b->device_enable_nvml &&
+		a->device_require_nvml == b->device_require_nvml &&
+		text_same(a->device_nvml_library, b->device_nvml_library) &&
+		text_same(a->workloads_hpc_job_mapping_dir, b->workloads_hpc_job_mapping_dir) &&
+		text_same(a->service_unix_mode, b->service_unix_mode);
 
 	for (unsigned i = 0; same && i < a->service_listen.count; i++)
 		same = strcmp(a->service_listen.item[i], b->service_listen.item[i]) == 0;
@@ -370,11 +372,20 @@ static void reload_guard(struct service *s, bool refresh)
 			     gw_strerror(-GW_E_NOMEM));
 }
 
+static struct workload_account_config workload_settings(const struct service *s)
+{
+	return (struct workload_account_config){
+		.keep_s = s->config.workloads_keep_s,
+		.history = (unsigned)s->config.workloads_history
+	};
+}
+
 /* Reads the configuration again. Keeps the old one if the new one has any error. */
 static void reload_config(struct service *s)
 {
 	char message[MESSAGE_MAX] = "";
 	struct config fresh, old = s->config;
+	struct workload_account_config workloads;
 	struct http_config h;
 
 	notify_reloading(&s->notify, clock_mono_ns(s->api.clock));
@@ -399,12 +410,15 @@ static void reload_config(struct service *s)
 		log_lines(s, LOG_WARNING, message);
 		apply_config(s);
 		engine_set_manage(s->engine, s->config.manage_enabled);
+		workloads = workload_settings(s);
+		engine_set_workloads(s->engine, &workloads);
 		engine_set_interval(s->engine, s->config.service_interval);
-		engine_event(
-			s->engine, "config", NULL, "info", "the configuration was reloaded%s",
-			needs_restart(&old, &fresh) ? "; changes of addresses, drivers or "
-						      "database take effect at the next start"
-						    : "");
+		engine_event(s->engine, "config", NULL, "info",
+			     "the configuration was reloaded%s",
+			     needs_restart(&old, &fresh)
+				     ? "; changes of addresses, drivers, job mapping or "
+				       "database take effect at the next start"
+				     : "");
 		reload_guard(s, true);
 		config_done(&old);
 	}
@@ -505,6 +519,7 @@ static int open_engine(struct service *s)
 	return engine_new(&(struct engine_config){ .options = &g,
 						   .interval_ns = c->service_interval,
 						   .manage = c->manage_enabled,
+						   .workloads = workload_settings(s),
 						   .guard = make_guard(s, true, &guard) == 0
 								    ? &guard
 								    : NULL,

@@ -41,7 +41,9 @@ enum record_kind { RECORD_HISTORY, RECORD_EVENT, RECORD_KEEP, RECORD_FORGET };
 struct record {
 	uint32_t size; /* total size in the buffer */
 	uint32_t kind;
-	uint64_t a, b;                  /* history: tier, begin_ms; event: id, wall_ns */
+	/* history: tier, begin_ms; event: id, wall_ns; document: 1 if it need not survive a
+	 * power failure, number of documents of its kind that are kept */
+	uint64_t a, b;
 	uint64_t simulated;             /* event: 1 if the GPUs were simulated */
 	const char *text[RECORD_TEXTS]; /* NULL: none; NUL-terminated */
 	uint32_t length[RECORD_TEXTS];

@@ -330,17 +330,34 @@ int store_events(struct store *s, uint64_t after, unsigned max,
 
 /* ---- documents ---- */
 
-int store_put_document(struct store *s, const char *kind, const char *id, const char *json,
-		       size_t size)
+static int put_document(struct store *s, struct record *r, size_t size)
 {
-	struct record r = { .kind = RECORD_KEEP, .text = { kind, id, json } };
-
 	if (size > VIEW_DOCUMENT_MAX) {
 		atomic_fetch_add(&s->report.dropped, 1);
 		return -GW_E_SIZE;
 	}
-	r.length[2] = (uint32_t)size;
-	return store_add(s, &r);
+	r->length[2] = (uint32_t)size;
+	return store_add(s, r);
+}
+
+int store_put_document(struct store *s, const char *kind, const char *id, const char *json,
+		       size_t size)
+{
+	struct record r = { .kind = RECORD_KEEP,
+			    .b = STORE_DOCUMENTS,
+			    .text = { kind, id, json } };
+
+	return put_document(s, &r, size);
+}
+
+int store_put_row(struct store *s, const char *kind, const char *id, const char *json,
+		  size_t size, unsigned most)
+{
+	struct record r = { .kind = RECORD_KEEP, .a = 1, .text = { kind, id, json } };
+
+	/* without a file, the rows are in memory */
+	r.b = !s->path && most > STORE_DOCUMENTS ? STORE_DOCUMENTS : most;
+	return put_document(s, &r, size);
 }
 
 void store_delete_document(struct store *s, const char *kind, const char *id)

@@ -78,7 +78,7 @@ static int write_document(sqlite3 *db, const struct record *r)
 		db,
 		"DELETE FROM document WHERE seq IN (SELECT seq FROM document WHERE kind=?1"
 		" ORDER BY seq DESC LIMIT -1 OFFSET ?2)",
-		"ti", r->text[0], (uint64_t)STORE_DOCUMENTS);
+		"ti", r->text[0], r->b);
 }
 
 static int forget_document(sqlite3 *db, const struct record *r)
@@ -235,7 +235,7 @@ static int drop_events(sqlite3 *db)
 
 /* ---- a batch ---- */
 
-/* True if the batch has a document, which must survive a power failure. History need not
+/* True if the batch has a document that must survive a power failure. History and rows need not
  * survive one. */
 static bool has_document(const struct buf *b)
 {
@@ -243,7 +243,7 @@ static bool has_document(const struct buf *b)
 	size_t at = 0;
 
 	while (record_next(b, &at, &r))
-		if (r.kind == RECORD_KEEP || r.kind == RECORD_FORGET)
+		if ((r.kind == RECORD_KEEP && !r.a) || r.kind == RECORD_FORGET)
 			return true;
 	return false;
 }

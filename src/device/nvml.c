@@ -1,6 +1,6 @@
-/* nvml: finds the NVIDIA management library, opens it, and finds its GPUs.
+/* nvml: initialises the NVIDIA management library and finds its GPUs.
  *
- * The library is never linked, and all symbols except four are optional. Suspended GPUs are not
+ * nvml_library.c loads the library. All symbols except four are optional. Suspended GPUs are not
  * woken: we assume that nvmlInit wakes all GPUs, so it is not called while a GPU is
  * suspended. */
 #include "nvml.h"
@@ -13,8 +13,6 @@
 #include "base/utf8.h"
 
 #include <dlfcn.h>
-#include <limits.h>
-#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,94 +99,6 @@ static abi_return backend_called(struct backend *b, enum nvml_call call, abi_ret
 #define NVML_B(b, fn, ...)              \
 	(backend_calling(b, CALL_##fn), \
 	 backend_called(b, CALL_##fn, ((struct nvml *)(b)->priv)->call.fn(__VA_ARGS__)))
-
-/* The driver's own file name is first. The name without a version is last, because it is
- * usually the toolkit's stub. */
-static const char *const candidates[] = {
-	"libnvidia-ml.so.1",
-	"/usr/local/nvidia/lib64/libnvidia-ml.so.1",
-	"/usr/lib/wsl/lib/libnvidia-ml.so.1",
-	"libnvidia-ml.so",
-};
-
-static void resolve_path(void *lib, const char *asked, char *out, size_t size)
-{
-	struct link_map *map = NULL;
-	char real[PATH_MAX];
-
-	if (dlinfo(lib, RTLD_DI_LINKMAP, &map) != 0 || !map || !map->l_name[0])
-		snprintf(out, size, "%s", asked);
-	else if (realpath(map->l_name, real))
-		snprintf(out, size, "%s", real);
-	else
-		snprintf(out, size, "%s", map->l_name);
-}
-
-/* Loads one candidate. A stub is refused before anything in it is called, because it prints to
- * the terminal and runs programs. */
-static void *load_library(struct backend *b, const char *path)
-{
-	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	const char *why;
-
-	if (!lib) {
-		why = dlerror();
-		if (why && !strstr(why, "No such file or directory"))
-			backend_fail(b, GW_CAUSE_BAD_LIBRARY, "%s", why);
-		return NULL;
-	}
-	resolve_path(lib, path, b->library_path, sizeof(b->library_path));
-	if (strstr(b->library_path, "/stubs/")) {
-		backend_fail(b, GW_CAUSE_STUB_LIBRARY, "%s", b->library_path);
-		b->library_path[0] = '\0';
-		dlclose(lib);
-		return NULL;
-	}
-	return lib;
-}
-
-static void *load_named(struct backend *b, const char *path)
-{
-	struct stat st;
-	void *lib;
-
-	if (!*path) {
-		backend_fail(b, GW_CAUSE_BAD_LIBRARY, "the name of the library is empty");
-		return NULL;
-	}
-	if (strchr(path, '/') && stat(path, &st) != 0) {
-		backend_fail(b, GW_CAUSE_BAD_LIBRARY, "%s: no such file", path);
-		return NULL;
-	}
-	if (strchr(path, '/') && S_ISDIR(st.st_mode)) {
-		backend_fail(b, GW_CAUSE_BAD_LIBRARY, "%s is a directory", path);
-		return NULL;
-	}
-	lib = load_library(b, path);
-	if (!lib && b->cause == GW_CAUSE_NO_LIBRARY)
-		backend_fail(b, GW_CAUSE_BAD_LIBRARY, "%s: no such library", path);
-	return lib;
-}
-
-static void *find_library(struct backend *b)
-{
-	void *lib;
-
-	backend_fail(b, GW_CAUSE_NO_LIBRARY, NULL);
-	if (b->env->nvml_library)
-		return load_named(b, b->env->nvml_library);
-	if (!b->env->root->real) {
-		backend_fail(b, GW_CAUSE_NO_LIBRARY,
-			     "not searched for, because the root directory is not /");
-		return NULL;
-	}
-	for (size_t i = 0; i < COUNT(candidates); i++) {
-		lib = load_library(b, candidates[i]);
-		if (lib)
-			return lib;
-	}
-	return NULL;
-}
 
 static bool find_symbols(struct backend *b, struct nvml *n)
 {
@@ -636,7 +546,7 @@ static int open_library(struct backend *b)
 	unsigned long before;
 	abi_return code;
 
-	n->lib = find_library(b);
+	n->lib = nvml_library_open(b);
 	if (!n->lib || !find_symbols(b, n))
 		return 0;
 	/* The GPUs of the simulator are not in the real /sys, so /sys cannot show whether they

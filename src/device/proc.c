@@ -1,5 +1,7 @@
 #include "proc.h"
 
+#include "workload.h"
+
 #include "base/cgroup_unit.h"
 #include "base/root.h"
 
@@ -16,8 +18,7 @@
 
 #define NS          INT64_C(1000000000)
 #define PARENTS_MAX 64
-#define ID_LENGTH   64 /* hexadecimal digits of a container id */
-#define ID_SHOWN    12
+#define ID_SHOWN    12 /* digits of a container id */
 
 #define KERNEL_THREAD 0x00200000u /* PF_KTHREAD of the kernel */
 
@@ -137,11 +138,13 @@ static void read_command(const struct root *root, struct proc *p)
 }
 
 /* Reads the cgroup. A line is "id:controllers:path"; the unified hierarchy is "0::path". On a
- * hybrid system the unified path is "/", and the other lines have the group. */
+ * hybrid system the unified path is "/", and the other lines have the group; a Slurm job has its
+ * group there even if systemd uses the unified one. */
 static void read_cgroup(const struct root *root, struct proc *p)
 {
 	char text[8192], *save = NULL;
-	const char *best = "";
+	const char *best = "", *unified = "", *job = "";
+	struct workload w;
 	long n = read_file(root, p->pid, "cgroup", text, sizeof(text));
 
 	p->incomplete |= n == -GW_E_IO;
@@ -157,11 +160,13 @@ static void read_cgroup(const struct root *root, struct proc *p)
 		path++;
 		if (strlen(path) > strlen(best))
 			best = path;
-		if (strncmp(line, "0::", 3) == 0 && strcmp(path, "/") != 0) {
-			best = path;
-			break;
-		}
+		if (strncmp(line, "0::", 3) == 0 && strcmp(path, "/") != 0)
+			unified = path;
+		workload_from_cgroup(path, -1, &w);
+		if (w.kind == WORKLOAD_SLURM && strlen(path) > strlen(job))
+			job = path;
 	}
+	best = *job ? job : *unified ? unified : best;
 	/* Find the container before the path is cut. */
 	proc_container_of(best, p->container, sizeof(p->container));
 	snprintf(p->cgroup, sizeof(p->cgroup), "%.*s", (int)sizeof(p->cgroup) - 1, best);
@@ -340,32 +345,6 @@ bool proc_in_cgroup(const char *inner, const char *outer)
 	return strncmp(inner, outer, n) == 0 && (n == 0 || inner[n] == '\0' || inner[n] == '/');
 }
 
-/* Returns the container id at the end of a path component. The id must be the whole component,
- * or follow the prefix of an engine such as "docker-" or a colon ("...:cri-containerd:"). Other
- * prefixes are refused: "libpod-conmon-" belongs to a process that monitors a container but is
- * not inside it. */
-static const char *id_at_end(const char *name)
-{
-	static const char engines[][16] = { "docker-",         "libpod-", "libpod-payload-",
-					    "cri-containerd-", "crio-",   "nerdctl-" };
-	size_t n = strlen(name), i = 0;
-	const char *id;
-
-	if (n < ID_LENGTH)
-		return NULL;
-	id = name + n - ID_LENGTH;
-	n -= ID_LENGTH;
-	while (i < sizeof(engines) / sizeof(engines[0]) &&
-	       (strncmp(name, engines[i], n) != 0 || strnlen(engines[i], 16) != n))
-		i++;
-	if (n && id[-1] != ':' && i == sizeof(engines) / sizeof(engines[0]))
-		return NULL;
-	for (const char *p = id; *p; p++)
-		if (!isxdigit((unsigned char)*p))
-			return NULL;
-	return id;
-}
-
 /* Undoes an escape of systemd, which writes a '-' inside a name as "\x2d". */
 static void proc_unescape(char *s)
 {
@@ -409,8 +388,9 @@ static const char *proc_after(const char *name, const char *prefix)
 /* Finds a container name in one component of a path; parent is the component before it. */
 static const char *container_in(char *name, const char *parent)
 {
+	enum workload_kind kind;
+	const char *found = workload_container_id(name, strlen(name), parent, &kind);
 	bool scope = cut_suffix(name, ".scope");
-	const char *found = id_at_end(name);
 
 	if (found) {
 		name[found - name + ID_SHOWN] = '\0';

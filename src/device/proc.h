@@ -23,8 +23,9 @@ struct proc {
 	char name[64];        /* comm, not cleaned for printing; "": unknown */
 	char exe[256];        /* "": unknown */
 	char command[256];    /* arguments joined by blanks, cut; "": unknown */
-	/* path in the unified hierarchy; if that is "/" or missing, the longest path */
-	char cgroup[256];
+	/* path in the hierarchy that has a Slurm job, else in the unified hierarchy; if that is
+	 * "/" or missing, the longest path */
+	char cgroup[512];   /* cut; a pod inside a container of a node takes 400 bytes */
 	char container[72]; /* id shortened to 12 digits, or a name; "": no container */
 	/* the process has ended, but its parent has not reaped it; it holds no resources */
 	bool ended;

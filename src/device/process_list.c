@@ -259,8 +259,13 @@ static void fill_entry(const struct take *t, struct entry *e, unsigned position,
 	utf8_clean(e->command, sizeof(e->command), p->command);
 	utf8_clean(e->cgroup, sizeof(e->cgroup), p->cgroup);
 	utf8_clean(e->container, sizeof(e->container), p->container);
-	/* otherwise the path may have been cut, and the unit is unknown */
-	if (strlen(p->cgroup) + 1 < sizeof(p->cgroup)) {
+	if (strlen(p->cgroup) + 1 == sizeof(p->cgroup)) {
+		char *last = strrchr(e->cgroup, '/');
+
+		/* The path may have been cut: show only whole components, so that job_12 is not
+		 * read for job_123. The unit is unknown. */
+		*(last ? last : e->cgroup) = '\0';
+	} else {
 		char unit[sizeof(e->unit)];
 
 		proc_unit_of(p->cgroup, unit, sizeof(unit));

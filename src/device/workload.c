@@ -1,9 +1,16 @@
 #include "workload.h"
 
 #include "base/cgroup_unit.h"
+#include "base/utf8.h"
 
+#include <ctype.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define ID_DIGITS 64 /* hexadecimal digits of a container id */
+#define COUNT(a)  (sizeof(a) / sizeof((a)[0]))
 
 static const char *const kind_word[] = {
 #define WORKLOAD(symbol, word, text) word,
@@ -21,15 +28,455 @@ bool workload_equal(const struct workload *a, const struct workload *b)
 	return a->kind == b->kind && strcmp(a->id, b->id) == 0;
 }
 
-void workload_from_cgroup(const char *cgroup, long uid, struct workload *ret)
+bool workload_is_named(const struct workload *w)
 {
+	const char *slash = strchr(w->id, '/');
+
+	switch (w->kind) {
+	case WORKLOAD_KUBERNETES:
+		return strcmp(w->name, w->id) != 0 && strlen(w->part) < ID_DIGITS;
+	case WORKLOAD_DOCKER:
+	case WORKLOAD_PODMAN:
+	case WORKLOAD_CONTAINERD:
+	case WORKLOAD_SESSION: return strcmp(w->name, slash ? slash + 1 : w->id) != 0;
+	default: return true;
+	}
+}
+
+/* ---- one component of a path ---- */
+
+struct component {
+	const char *p;
+	size_t n;
+};
+
+/* Returns the component at the start of path, which may begin with slashes. n is 0 at the
+ * end. */
+static struct component component_at(const char *path)
+{
+	path += strspn(path, "/");
+	return (struct component){ path, strcspn(path, "/") };
+}
+
+static struct component component_after(struct component c)
+{
+	return component_at(c.p + c.n);
+}
+
+static bool component_is(struct component c, const char *word)
+{
+	return strlen(word) == c.n && memcmp(c.p, word, c.n) == 0;
+}
+
+static bool component_is_any(struct component c, const char *const *words, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (component_is(c, words[i]))
+			return true;
+	return false;
+}
+
+/* Removes a prefix or a suffix that is not the whole component. */
+static bool cut_prefix(struct component *c, const char *prefix)
+{
+	size_t m = strlen(prefix);
+
+	if (c->n <= m || memcmp(c->p, prefix, m) != 0)
+		return false;
+	*c = (struct component){ c->p + m, c->n - m };
+	return true;
+}
+
+static bool cut_suffix(struct component *c, const char *suffix)
+{
+	size_t m = strlen(suffix);
+
+	if (c->n <= m || memcmp(c->p + c->n - m, suffix, m) != 0)
+		return false;
+	c->n -= m;
+	return true;
+}
+
+static bool ends_in(struct component c, const char *suffix)
+{
+	return cut_suffix(&c, suffix);
+}
+
+static bool is_number(struct component c)
+{
+	for (size_t i = 0; i < c.n; i++)
+		if (c.p[i] < '0' || c.p[i] > '9')
+			return false;
+	return c.n > 0 && c.n <= 18;
+}
+
+/* Letters, digits and a few signs: what engines use in ids and steps. */
+static bool is_plain(struct component c, size_t most)
+{
+	for (size_t i = 0; i < c.n; i++)
+		if (!isalnum((unsigned char)c.p[i]) && !strchr("-_.+", c.p[i]))
+			return false;
+	return c.n > 0 && c.n <= most;
+}
+
+static void component_copy(struct component c, char *out, size_t size)
+{
+	snprintf(out, size, "%.*s", (int)c.n, c.p);
+}
+
+/* Writes an id. An id that is too long ends with a checksum, so that two of them differ. */
+static void set_id(struct workload *w, long user, struct component c)
+{
+	char owner[24] = "";
+	uint32_t sum = 2166136261u; /* FNV-1a */
+	size_t room;
+
+	if (user >= 0)
+		snprintf(owner, sizeof(owner), "%ld/", user);
+	room = sizeof(w->id) - 1 - strlen(owner);
+	for (size_t i = 0; i < c.n; i++)
+		sum = (sum ^ (unsigned char)c.p[i]) * 16777619u;
+	if (c.n <= room)
+		snprintf(w->id, sizeof(w->id), "%s%.*s", owner, (int)c.n, c.p);
+	else
+		snprintf(w->id, sizeof(w->id), "%s%.*s~%08x", owner, (int)(room - 9), c.p,
+			 (unsigned)sum);
+}
+
+/* ---- containers ---- */
+
+const char *workload_container_id(const char *component, size_t n, const char *above,
+				  enum workload_kind *ret_kind)
+{
+	/* Other prefixes are refused: "libpod-conmon-" belongs to a process that monitors a
+	 * container but is not inside it. */
+	static const struct {
+		const char *prefix;
+		enum workload_kind kind;
+	} engines[] = {
+		{ "docker-", WORKLOAD_DOCKER },
+		{ "libpod-", WORKLOAD_PODMAN },
+		{ "libpod-payload-", WORKLOAD_PODMAN },
+		{ "cri-containerd-", WORKLOAD_CONTAINERD },
+		{ "crio-", WORKLOAD_CONTAINERD },
+		{ "nerdctl-", WORKLOAD_CONTAINERD },
+	};
+	/* groups whose members have an id without a prefix; all others are containerd's */
+	static const char *const docker[] = { "docker", "ecs" };
+	struct component c = { component, n };
+	const struct component group = { above, strlen(above) };
+	const char *id;
+	size_t before, i = 0;
+
+	cut_suffix(&c, ".scope");
+	if (c.n < ID_DIGITS)
+		return NULL;
+	before = c.n - ID_DIGITS;
+	id = c.p + before;
+	for (size_t k = 0; k < ID_DIGITS; k++)
+		if (!isxdigit((unsigned char)id[k]))
+			return NULL;
+	*ret_kind = WORKLOAD_CONTAINERD; /* "...:cri-containerd:ID" or without a prefix */
+	if (before == 0) {
+		if (component_is_any(group, docker, COUNT(docker)))
+			*ret_kind = WORKLOAD_DOCKER;
+		return component_is(group, "libpod_parent") ? NULL : id; /* a pod of Podman */
+	}
+	while (i < COUNT(engines) &&
+	       !component_is((struct component){ c.p, before }, engines[i].prefix))
+		i++;
+	if (i < COUNT(engines))
+		*ret_kind = engines[i].kind;
+	return i < COUNT(engines) || id[-1] == ':' ? id : NULL;
+}
+
+/* ---- where a path has come to ---- */
+
+enum trust {
+	TRUST_SYSTEM,  /* only root makes groups here */
+	TRUST_ENGINE,  /* below the service of a container engine: its pods */
+	TRUST_PLAIN,   /* below a group without a known meaning: containers only */
+	TRUST_USER,    /* below user-UID.slice: containers and units of that user */
+	TRUST_NOTHING, /* below a unit or a container of a user */
+};
+
+struct place {
+	struct component at;
+	enum trust trust;
+	bool first;     /* the component is the first one below the root or a container */
+	bool hidden;    /* our own namespace hides the groups above the first component */
+	char above[16]; /* the first component that is not a slice, cut; "": none */
+	long uid;       /* owner of the process */
+	long user;      /* the user that owns the groups here; -1: none */
+};
+
+/* ---- Kubernetes ---- */
+
+static void pod_found(struct component uid, struct component container, struct workload *w)
+{
+	enum workload_kind kind;
+	const char *id = workload_container_id(container.p, container.n, "", &kind);
+
+	w->kind = WORKLOAD_KUBERNETES;
+	component_copy(uid, w->id, sizeof(w->id));
+	for (char *p = w->id; *p; p++)
+		*p = *p == '_' ? '-' : *p; /* a slice cannot have '-' inside a name */
+	if (id)
+		snprintf(w->part, sizeof(w->part), "%.*s", ID_DIGITS, id);
+}
+
+/* Reads "[PARENT-]kubepods[-QOS]-podUID.slice", perhaps with ":cri-containerd:ID" behind: then the
+ * runtime is set up for another driver than the kubelet. */
+static bool find_pod_slice(const struct place *p, struct workload *w)
+{
+	static const char *const classes[] = { "kubepods", "kubepods-burstable",
+					       "kubepods-besteffort" };
+	struct component c = p->at, inside = component_after(p->at), front, uid;
+	const char *colon = memchr(c.p, ':', c.n);
+	size_t i;
+
+	if (colon) {
+		inside = c;
+		c.n = (size_t)(colon - c.p);
+	}
+	if (!cut_suffix(&c, ".slice"))
+		return false;
+	for (i = 0; i + 4 < c.n && memcmp(c.p + i, "-pod", 4) != 0; i++)
+		;
+	if (i + 4 >= c.n)
+		return false;
+	front = (struct component){ c.p, i };
+	uid = (struct component){ c.p + i + 4, c.n - i - 4 };
+	for (i = 0; i < COUNT(classes); i++) {
+		struct component k = front;
+
+		if (component_is(k, classes[i]) ||
+		    (cut_suffix(&k, classes[i]) && k.p[k.n - 1] == '-'))
+			break;
+	}
+	if (i == COUNT(classes) || !is_plain(uid, 64))
+		return false;
+	pod_found(uid, inside, w);
+	return true;
+}
+
+/* Reads "kubepods[/QOS]/podUID/ID" (the cgroupfs driver). */
+static bool find_pod_path(const struct place *p, struct workload *w)
+{
+	static const char *const classes[] = { "burstable", "besteffort", "guaranteed" };
+	struct component c = p->at;
+	bool below = p->first && p->hidden;
+
+	if (component_is(c, "kubepods")) {
+		below = true;
+		c = component_after(c);
+	}
+	if (below && component_is_any(c, classes, COUNT(classes)))
+		c = component_after(c);
+	if (!below || !cut_prefix(&c, "pod") || !is_plain(c, 64))
+		return false;
+	pod_found(c, component_after(c), w);
+	return true;
+}
+
+static bool find_pod(const struct place *p, struct workload *w)
+{
+	return p->trust <= TRUST_ENGINE && (find_pod_slice(p, w) || find_pod_path(p, w));
+}
+
+/* ---- Slurm ---- */
+
+/* Reads "job_N[/step_S]". */
+static bool find_job_at(struct component c, long uid, struct workload *w)
+{
+	if (!cut_prefix(&c, "job_") || !is_number(c))
+		return false;
+	w->kind = WORKLOAD_SLURM;
+	component_copy(c, w->id, sizeof(w->id));
+	if (uid >= 0)
+		snprintf(w->space, sizeof(w->space), "%ld", uid);
+	c = component_after(c);
+	if (cut_prefix(&c, "step_") && is_plain(c, 40))
+		component_copy(c, w->part, sizeof(w->part));
+	return true;
+}
+
+/* Reads "[NODE_]slurmstepd.scope/job_N" (cgroup v2) or "slurm[_NODE]/uid_N/job_N" (v1). A node
+ * name is in the path if several slurmd run on one machine. */
+static bool find_job(const struct place *p, struct workload *w)
+{
+	struct component c = p->at, user = component_after(c);
+
+	if (p->trust != TRUST_SYSTEM)
+		return false;
+	if (component_is(c, "slurmstepd.scope") || ends_in(c, "_slurmstepd.scope"))
+		return find_job_at(user, p->uid, w);
+	if (!p->first || !(component_is(c, "slurm") || cut_prefix(&c, "slurm_")) ||
+	    !cut_prefix(&user, "uid_") || !is_number(user))
+		return false;
+	return find_job_at(component_after(user), strtol(user.p, NULL, 10), w);
+}
+
+/* ---- containers, units and sessions ---- */
+
+static bool find_container(const struct place *p, struct workload *w)
+{
+	enum workload_kind kind;
+	const char *id = workload_container_id(p->at.p, p->at.n, p->above, &kind);
+
+	if (!id)
+		return false;
+	w->kind = kind;
+	set_id(w, p->user, (struct component){ id, ID_DIGITS });
+	return true;
+}
+
+static void session_found(const struct place *p, struct workload *w)
+{
+	w->kind = WORKLOAD_SESSION;
+	snprintf(w->id, sizeof(w->id), "%ld", p->user);
+}
+
+/* A desktop starts programs as app-NAME-NUMBER.scope or app-NAME@NUMBER.service: these are the
+ * session. user@UID.service is the manager of a user, not a unit of interest. */
+static bool find_unit(const struct place *p, struct workload *w)
+{
+	struct component c = p->at;
 	struct cgroup_unit u;
 
+	if (!cgroup_unit_find(c.p, &u) || u.name != c.p ||
+	    !cgroup_unit_service(&u, w->name, sizeof(w->name)) ||
+	    (p->trust == TRUST_USER && cut_prefix(&c, "app-")))
+		return false;
+	w->kind = WORKLOAD_UNIT;
+	set_id(w, p->user, c);
+	return true;
+}
+
+static bool find_session(const struct place *p, struct workload *w)
+{
+	struct component c = p->at;
+
+	if (p->trust != TRUST_USER ||
+	    !(ends_in(c, ".scope") || (ends_in(c, ".service") && cut_prefix(&c, "app-"))))
+		return false;
+	session_found(p, w);
+	return true;
+}
+
+/* One row per kind; the first row that recognises a component decides. `inside`: where the path
+ * continues, because a pod or a job may still follow (TRUST_NOTHING: it does not). */
+static const struct {
+	enum workload_kind kind;
+	bool (*find)(const struct place *p, struct workload *w);
+	enum trust inside;
+} rows[] = {
+	{ WORKLOAD_KUBERNETES, find_pod, TRUST_NOTHING },
+	{ WORKLOAD_SLURM, find_job, TRUST_NOTHING },
+	{ WORKLOAD_DOCKER, find_container, TRUST_SYSTEM }, /* Podman and containerd too */
+	{ WORKLOAD_UNIT, find_unit, TRUST_ENGINE },
+	{ WORKLOAD_SESSION, find_session, TRUST_NOTHING },
+};
+
+/* ---- the path ---- */
+
+/* Moves the trust behind a component that no row recognises. */
+static void place_pass(struct place *p)
+{
+	/* the kubelet's --cgroup-root; the group that CRI-O and Podman make inside a scope */
+	static const char *const passed[] = { "kubelet", "container" };
+	struct component c = p->at, number = c;
+
+	p->first = false;
+	if ((cut_prefix(&number, "user-") && cut_suffix(&number, ".slice") &&
+	     is_number(number)) ||
+	    (cut_prefix(&number, "user@") && cut_suffix(&number, ".service") &&
+	     is_number(number))) {
+		if (p->trust != TRUST_USER)
+			p->user = strtol(number.p, NULL, 10);
+		p->trust = TRUST_USER;
+	} else if (ends_in(c, ".scope") || ends_in(c, ".service") || component_is(c, "lxc") ||
+		   cut_prefix(&c, "lxc.")) {
+		p->trust = TRUST_NOTHING; /* a virtual machine, LXC, a monitor */
+	} else if (!ends_in(c, ".slice") && !component_is_any(c, passed, COUNT(passed))) {
+		if (p->trust == TRUST_SYSTEM)
+			p->trust = TRUST_PLAIN;
+		if (!p->above[0])
+			component_copy(c, p->above, sizeof(p->above));
+	}
+}
+
+/* The services below which an engine puts its pods. Only root can name a service of the
+ * system. */
+static bool is_engine(struct component c)
+{
+	static const char *const engines[] = { "containerd.service",  "crio.service",
+					       "k3s.service",         "k3s-agent.service",
+					       "rke2-server.service", "rke2-agent.service" };
+
+	return component_is_any(c, engines, COUNT(engines));
+}
+
+/* Moves the trust behind a component that row i recognised. */
+static void place_enter(struct place *p, enum trust inside)
+{
+	if (p->trust != TRUST_SYSTEM && p->trust != TRUST_PLAIN)
+		inside = TRUST_NOTHING; /* of a user */
+	if (inside == TRUST_ENGINE && !is_engine(p->at))
+		inside = TRUST_NOTHING;
+	p->trust = inside;
+	p->first = inside == TRUST_SYSTEM;
+	p->hidden = false;
+	p->above[0] = '\0';
+}
+
+/* Recognises the component at p. Inside a container or an engine only pods and jobs count. */
+static bool place_find(struct place *p, struct workload *w)
+{
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct workload found = { .kind = WORKLOAD_NONE };
+
+		if (w->kind != WORKLOAD_NONE && rows[i].kind > WORKLOAD_SLURM)
+			break;
+		if (!rows[i].find(p, &found))
+			continue;
+		*w = found;
+		place_enter(p, rows[i].inside);
+		return true;
+	}
+	return false;
+}
+
+static void place_end(const struct place *p, struct workload *w)
+{
+	const char *slash;
+	char clean[sizeof(w->name)];
+
+	if (w->kind == WORKLOAD_NONE && p->user >= 0)
+		session_found(p, w);
+	slash = strchr(w->id, '/');
+	if (!w->name[0])
+		snprintf(w->name, sizeof(w->name), "%s", slash ? slash + 1 : w->id);
+	if (p->user >= 0 && w->kind != WORKLOAD_SESSION && w->kind != WORKLOAD_NONE)
+		snprintf(w->space, sizeof(w->space), "%ld", p->user);
+	utf8_clean(clean, sizeof(clean), w->name);
+	memcpy(w->name, clean, sizeof(clean));
+	utf8_clean(clean, sizeof(w->id), w->id);
+	memcpy(w->id, clean, sizeof(w->id));
+}
+
+void workload_from_cgroup(const char *cgroup, long uid, struct workload *ret)
+{
+	struct place p = { .trust = TRUST_SYSTEM, .first = true, .uid = uid, .user = -1 };
+
 	memset(ret, 0, sizeof(*ret));
-	(void)uid;
-	if (!cgroup || !cgroup_unit_find(cgroup, &u) ||
-	    !cgroup_unit_service(&u, ret->id, sizeof(ret->id)))
+	if (!cgroup)
 		return;
-	ret->kind = WORKLOAD_UNIT;
-	snprintf(ret->name, sizeof(ret->name), "%s", ret->id);
+	p.at = component_at(cgroup);
+	for (; component_is(p.at, ".."); p.at = component_after(p.at))
+		p.hidden = true;
+	for (; p.at.n > 0 && p.trust != TRUST_NOTHING; p.at = component_after(p.at))
+		if (!place_find(&p, ret))
+			place_pass(&p);
+	place_end(&p, ret);
 }

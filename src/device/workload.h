@@ -1,7 +1,7 @@
 /* workload: what a process on a GPU belongs to: a pod, a job, a container, a unit or a session.
  *
  * workload.def lists the kinds, one row each. workload_from_cgroup() is pure: it knows only the
- * path of the control group, so a name may still be an id (of a pod, of a container).
+ * path of the control group, so a name may still be an id (of a pod, of a container, of a user).
  * workload_names.h of the service replaces ids by the names that people use. */
 #ifndef GW_DEVICE_WORKLOAD_H
 #define GW_DEVICE_WORKLOAD_H
@@ -19,18 +19,40 @@ enum workload_kind {
 /* Two processes belong to the same workload if kind and id are equal. */
 struct workload {
 	enum workload_kind kind;
-	char id[96]; /* pod UID, job id, container id, unit, user of a session; "" for NONE */
-	char space[64]; /* namespace of a pod, user of a job or of a rootless container; "" */
+	/* pod UID, job id, container id, unit, number of a session's user; "" for NONE. What
+	 * belongs to a user has the user's number in front, "1000/train.service", so that the
+	 * user cannot choose the id of another workload. */
+	char id[96];
+	char space[64]; /* namespace of a pod; user of a job, rootless container or unit; "" */
 	char name[254]; /* name of the pod, container or unit; job id; user of a session */
-	char part
-		[64]; /* container of a pod, step of a job; "": none. Not part of the identity */
+	/* container of a pod (its id until the name is known), step of a job; "": none. Not part
+	 * of the identity */
+	char part[72];
 };
 
-/* Finds the workload from the path of a control group (the text after the last colon of
- * /proc/PID/cgroup). The innermost engine wins: a container that runs inside a job belongs to
- * the job, a pod's container to the pod. uid: owner of the process, for a session. Always fills
- * *ret; the kind is WORKLOAD_NONE if the path names nothing. */
+/* Finds the workload from the path of a control group (the text after the second colon of
+ * /proc/PID/cgroup). uid: owner of the process (-1: unknown), for the user of a job. Always
+ * fills *ret; the kind is WORKLOAD_NONE if the path names nothing.
+ *
+ * The rule. A path is read from the root, and the first group that an engine made decides: a
+ * container that runs inside a job belongs to the job, and nothing below a pod or a job counts.
+ * Names below a group that belongs to a user or to a service are chosen by its owner, so pods
+ * and jobs are recognised only where their engines put them: below the root or slices of the
+ * system, below the service of the engine, or inside a container that is there (a node made of
+ * containers). Below user@UID.service only containers and units of that user are recognised.
+ * A leading ".." means that our own control group namespace hides the groups above. */
 void workload_from_cgroup(const char *cgroup, long uid, struct workload *ret);
+
+/* Finds the container in one component of a path, such as "docker-ID.scope": the only table of
+ * the names that container engines use. n: length of the component; above: a group above it,
+ * such as "docker", that decides about an id without a prefix. Returns the start of the 64 digits
+ * of the id and sets *ret_kind, or NULL. A process that only monitors a container (conmon) is not inside it. */
+const char *workload_container_id(const char *component, size_t n, const char *above,
+				  enum workload_kind *ret_kind);
+
+/* True if the name is one that people use; false while it is the id of a pod or container, or
+ * the number of a user. */
+bool workload_is_named(const struct workload *w);
 
 /* Returns the word of a kind in JSON and metrics, such as "kubernetes". */
 const char *workload_kind_word(enum workload_kind kind);

@@ -30,7 +30,7 @@ enum use_source { USE_NONE, USE_DRIVER, USE_LAST };
 struct scene_builder_own {
 	int64_t pid; /* 0: unknown */
 	/* control group of this process; "" if other programs are in it too */
-	char cgroup[256];
+	char cgroup[sizeof(((struct proc *)0)->cgroup)];
 	bool hidden; /* this process is in a namespace or WSL: other processes are invisible */
 };
 

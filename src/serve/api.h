@@ -6,6 +6,7 @@
 
 #include "energy_cost.h"
 #include "http.h"
+#include "metrics_family.h"
 #include "stream.h"
 #include "view.h"
 
@@ -22,7 +23,8 @@ struct api {
 	void *daemon;      /* pointer of the caller; not used here */
 	struct http *http; /* source of the HTTP counters; NULL in tests */
 	unsigned top;      /* maximum number of processes in /metrics; 0: no processes */
-	bool manage;       /* /api/gpu/manage may change settings */
+	struct metrics_choice metrics; /* families of /metrics */
+	bool manage;                   /* /api/gpu/manage may change settings */
 	/* any client may open and end energy windows, not only trusted ones */
 	bool windows_open;
 	struct energy_cost cost; /* for /api/v1/self */

@@ -75,9 +75,7 @@ void api_look(const struct api *a)
 		a->view.ops->look(a->view.engine, false);
 }
 
-/* True if the utilisation of the processes has not been read, because no client looked at the
- * processes recently. Then the reply waits for the next reading, which begins at once. */
-static bool waits_for_use(const struct api *a, const struct request *q, struct reply *r)
+bool api_waits_for_use(const struct api *a, const struct request *q, struct reply *r)
 {
 	const struct gw_process_list *list = a->view.processes;
 	bool unread = false;
@@ -179,7 +177,7 @@ void api_processes(void *arg, const struct request *q, struct reply *r)
 	if (!begins(&b, a, q, r) ||
 	    !was_read(a->view.processes, r, "the processes have not been listed yet"))
 		return;
-	if (waits_for_use(a, q, r))
+	if (api_waits_for_use(a, q, r))
 		return;
 	processes = api_process_list(a);
 	render_head(&b.j, a->view.snap);

@@ -1,5 +1,6 @@
 /* Events, as a list and as a stream; and the stream's message for a tick. */
 #include "guard_doc.h"
+#include "workload_energy.h"
 
 #include "base/suggest.h"
 
@@ -96,6 +97,38 @@ static void tick_processes(struct json *j, const struct view *v)
 	json_array_end(j);
 }
 
+#define TICK_WORKLOADS 64
+
+/* Writes the figures of the running workloads, per GPU; names are in /api/v1/workloads. */
+static void tick_workloads(struct json *j, const struct view *v)
+{
+	const struct workload_energy *e = v->workloads;
+	unsigned n = 0;
+
+	json_array(j, "workloads");
+	for (unsigned i = 0; e && i < e->count && n < TICK_WORKLOADS; i++) {
+		const struct workload_row *r = &e->row[i];
+		const struct gw_device *d = gw_snapshot_device(v->snap, r->gpu);
+
+		if (!r->processes)
+			continue;
+		n++;
+		json_object(j, NULL);
+		json_uint(j, "device_index", d ? d->index : r->gpu);
+		json_string(j, "kind", workload_kind_word(r->workload.kind));
+		json_string(j, "id", *r->workload.id ? r->workload.id : NULL);
+		json_string(j, "part", *r->workload.part ? r->workload.part : NULL);
+		json_uint(j, "processes", r->processes);
+		json_double(j, "gpu_seconds", r->gpu_seconds);
+		json_double(j, "memory_bytes", r->memory_bytes);
+		json_double(j, "utilization_sm_ratio", r->sm_ratio);
+		json_double(j, "energy_joules", r->charged ? r->joules : (double)NAN);
+		json_double(j, "power_watts", r->power_w);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
 static void tick_host(struct json *j, const struct view *v)
 {
 	double value;
@@ -137,6 +170,7 @@ void api_tick_json(struct buf *out, const struct view *v)
 		tick_device(&j, v, i);
 	json_array_end(&j);
 	tick_processes(&j, v);
+	tick_workloads(&j, v);
 	tick_host(&j, v);
 	json_object_end(&j);
 	end_line(&j);

@@ -32,6 +32,10 @@ bool api_number(const struct request *q, struct reply *r, const char *name, uint
  * parameter is absent. */
 bool api_flag(const struct request *q, const char *name, bool standard);
 
+/* True if the utilisation of the processes has not been read, because no client looked at the
+ * processes recently. Then the reply waits for the next reading, which begins at once. */
+bool api_waits_for_use(const struct api *a, const struct request *q, struct reply *r);
+
 /* Begins the document of a reply, without a snapshot: schema_version, time_utc and simulated.
  * Its object stays open until api_end(). */
 void api_begin(struct json *j, const struct api *a, struct reply *r);

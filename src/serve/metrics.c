@@ -1,4 +1,4 @@
-/* metrics: the table of families, and the parts of the metrics page in order.
+/* metrics: the parts of the metrics page in order, and the compatibility set.
  *
  * The samples of a family must be contiguous, so every function loops over the GPUs. */
 #include "metrics_page.h"
@@ -16,74 +16,6 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* ---- the tables ---- */
-
-static const struct metric metrics[METRICS] = {
-#define M(symbol, name, type, labels, help) { name, help, labels, METRIC_##type },
-#include "metric.def"
-#undef M
-};
-
-#define TYPE_GAUGE   METRIC_GAUGE
-#define TYPE_COUNTER METRIC_COUNTER
-#define TYPE_FLAG    METRIC_GAUGE
-#define TYPE_ENUM    METRIC_GAUGE
-#define TYPE_MASK    METRIC_GAUGE
-
-static const struct metric gpu_metrics[GW_QUANTITIES] = {
-#define Q(symbol, key, kind, tier, help) { "gpuward_gpu_" key, help, "uuid,gpu", TYPE_##kind },
-#include <gpuward/quantity.def>
-#undef Q
-};
-
-static const struct metric host_metrics[GW_HOST_QUANTITIES] = {
-#define H(symbol, key, kind, help) { "gpuward_host_" key, help, "", TYPE_##kind },
-#include <gpuward/host.def>
-#undef H
-};
-
-static const struct {
-	unsigned quantity;
-	const char *name;
-	enum metric_how how;
-} exceptions[] = {
-#define Q(symbol, name, how) { GW_Q_##symbol, name, how },
-#include "metric.def"
-#undef Q
-};
-
-struct metric page_quantity(unsigned q, enum metric_how *ret_how)
-{
-	enum gw_kind kind = gw_quantity_info(q)->kind;
-	struct metric m = gpu_metrics[q];
-
-	*ret_how = kind == GW_KIND_ENUM || kind == GW_KIND_MASK ? WORDS : NUMBER;
-	for (size_t i = 0; i < COUNT(exceptions); i++) {
-		if (exceptions[i].quantity != q)
-			continue;
-		m.name = exceptions[i].name;
-		*ret_how = exceptions[i].how;
-	}
-	if (*ret_how == WORDS)
-		m.labels = kind == GW_KIND_MASK ? "uuid,gpu,reason" : "uuid,gpu,state";
-	return m;
-}
-
-bool metrics_table(unsigned i, struct metric *ret)
-{
-	enum metric_how how;
-
-	if (i < METRICS)
-		*ret = metrics[i];
-	else if (i < METRICS + GW_QUANTITIES)
-		*ret = page_quantity(i - METRICS, &how);
-	else if (i < METRICS + GW_QUANTITIES + GW_HOST_QUANTITIES)
-		*ret = host_metrics[i - METRICS - GW_QUANTITIES];
-	else
-		return false;
-	return true;
-}
-
 /* ---- the page ---- */
 
 static void page_init(struct page *p, struct buf *out, const struct api *a,
@@ -94,6 +26,7 @@ static void page_init(struct page *p, struct buf *out, const struct api *a,
 	p->t = (struct metrics_text){ .out = out, .form = form };
 	p->a = a;
 	p->v = &a->view;
+	p->workers = p->v->guard && p->v->guard->policy && p->v->guard->policy->workers > 0;
 	p->current = view_current(p->v, clock_mono_ns(p->a->clock));
 	p->gpus = p->v->snap ? gw_snapshot_device_count(p->v->snap) : 0;
 	if (p->gpus > PAGE_GPUS)
@@ -107,15 +40,25 @@ static void page_init(struct page *p, struct buf *out, const struct api *a,
 	}
 }
 
-void page_family(struct page *p, unsigned metric)
+bool page_family(struct page *p, unsigned family)
 {
-	metrics_family(&p->t, &metrics[metric]);
+	if (!metrics_chosen(&p->a->metrics, family, p->workers))
+		return false;
+	metrics_table(family, &p->family);
+	metrics_family(&p->t, &p->family);
+	return true;
 }
 
-void page_one(struct page *p, unsigned metric, double value)
+void page_one(struct page *p, unsigned family, double value)
 {
-	page_family(p, metric);
-	metrics_sample(&p->t, NULL, NULL, value);
+	if (page_family(p, family))
+		metrics_sample(&p->t, NULL, NULL, value);
+}
+
+void page_word(struct page *p, const char *base, const char *name, const char *value, bool set)
+{
+	if (set || p->a->metrics.zeros)
+		page_labelled(p, base, name, value, set);
 }
 
 void page_labelled(struct page *p, const char *base, const char *name, const char *value,
@@ -171,8 +114,7 @@ static void host(struct page *p)
 		double v = NAN;
 
 		gw_snapshot_host(p->v->snap, q, &v);
-		metrics_family(&p->t, &host_metrics[q]);
-		metrics_sample(&p->t, NULL, NULL, v);
+		page_one(p, METRIC_OF_HOST(q), v);
 	}
 }
 
@@ -207,7 +149,8 @@ static void old_figures(struct page *p)
 	};
 
 	for (size_t r = 0; r < COUNT(rows); r++) {
-		page_family(p, rows[r].metric);
+		if (!page_family(p, rows[r].metric))
+			continue;
 		for (unsigned i = 0; i < p->gpus; i++) {
 			double v = page_figure(p, i, rows[r].quantity);
 
@@ -221,7 +164,8 @@ static void old_evictions(struct page *p)
 {
 	const struct guard_view *g = p->v->guard;
 
-	page_family(p, M_OLD_EVICTIONS);
+	if (!page_family(p, M_OLD_EVICTIONS))
+		return;
 	for (unsigned i = 0; i < p->gpus; i++)
 		metrics_sample(&p->t, p->base[i], NULL,
 			       g && g->evictions && i < g->devices ? g->evictions[i] : 0);
@@ -229,8 +173,8 @@ static void old_evictions(struct page *p)
 
 static void compatible(struct page *p)
 {
-	page_family(p, M_OLD_OTHERS);
-	page_processes(p, true);
+	if (page_family(p, M_OLD_OTHERS))
+		page_processes(p, true);
 	old_evictions(p);
 	old_figures(p);
 	if (!p->v->self.counts_known)

@@ -44,17 +44,18 @@ static void put_info(struct page *p, unsigned i)
 
 static void states(struct page *p)
 {
-	page_family(p, M_GPU);
-	for (unsigned i = 0; i < p->gpus; i++)
+	bool wanted = page_family(p, M_GPU);
+
+	for (unsigned i = 0; wanted && i < p->gpus; i++)
 		put_info(p, i);
-	page_family(p, M_GPU_UP);
-	for (unsigned i = 0; i < p->gpus; i++)
+	wanted = page_family(p, M_GPU_UP);
+	for (unsigned i = 0; wanted && i < p->gpus; i++)
 		metrics_sample(&p->t, p->base[i], NULL, page_responds(p, i));
-	page_family(p, M_GPU_STATE);
-	for (unsigned i = 0; i < p->gpus; i++)
+	wanted = page_family(p, M_GPU_STATE);
+	for (unsigned i = 0; wanted && i < p->gpus; i++)
 		for (unsigned s = GW_DEVICE_OK; s <= GW_DEVICE_CLOSED; s++)
-			page_labelled(p, p->base[i], "state", gw_device_state_name(s),
-				      page_gpu(p, i)->state == s);
+			page_word(p, p->base[i], "state", gw_device_state_name(s),
+				  page_gpu(p, i)->state == s);
 }
 
 /* Returns the wall time of the GPU's last response. Computes it from the monotonic time of the
@@ -86,9 +87,8 @@ static double energy_seconds(const struct page *p, const struct view_device *k)
 
 static void query_errors(struct page *p)
 {
-	if (!p->v->self.counts_known)
+	if (!p->v->self.counts_known || !page_family(p, M_QUERY_ERRORS))
 		return;
-	page_family(p, M_QUERY_ERRORS);
 	for (unsigned a = GW_HAVE + 1; a < GW_ABSENCES; a++)
 		for (unsigned i = 0; view_is_error(a) && i < p->gpus; i++)
 			if (page_known(p, i))
@@ -110,8 +110,9 @@ static void counts(struct page *p)
 	};
 
 	for (size_t r = 0; r < COUNT(rows); r++) {
-		page_family(p, rows[r].metric);
-		for (unsigned i = 0; i < p->gpus; i++)
+		bool wanted = page_family(p, rows[r].metric);
+
+		for (unsigned i = 0; wanted && i < p->gpus; i++)
 			if (page_known(p, i))
 				metrics_sample(&p->t, p->base[i], NULL,
 					       rows[r].of(p, page_known(p, i)));
@@ -141,6 +142,7 @@ static void words(struct page *p, unsigned q)
 	const char *label = mask ? "reason" : "state";
 	uint64_t all = 0;
 	char name[48];
+	bool set;
 	double v;
 
 	for (unsigned at = 0; at < 32; at++) {
@@ -151,11 +153,13 @@ static void words(struct page *p, unsigned q)
 		all |= UINT64_C(1) << at;
 		labels_clear(&l);
 		labels_add(&l, label, name);
-		for (unsigned i = 0; i < p->gpus; i++)
-			if (!isnan(v = page_figure(p, i, q)))
-				metrics_sample(&p->t, p->base[i], l.text,
-					       mask ? (double)((uint64_t)v >> at & 1)
-						    : v == at);
+		for (unsigned i = 0; i < p->gpus; i++) {
+			if (isnan(v = page_figure(p, i, q)))
+				continue;
+			set = mask ? (uint64_t)v >> at & 1 : v == at;
+			if (set || p->a->metrics.zeros)
+				metrics_sample(&p->t, p->base[i], l.text, set);
+		}
 	}
 	/* Values without a word get the word "unknown". */
 	for (unsigned i = 0; i < p->gpus; i++) {
@@ -169,14 +173,11 @@ static void words(struct page *p, unsigned q)
 
 static void figures(struct page *p)
 {
-	struct metric m;
 	enum metric_how how;
 
 	for (unsigned q = 0; q < GW_QUANTITIES; q++) {
-		m = page_quantity(q, &how);
-		if (!m.name)
+		if (!metrics_quantity(q, &how).name || !page_family(p, METRIC_OF_QUANTITY(q)))
 			continue;
-		metrics_family(&p->t, &m);
 		if (how == WORDS)
 			words(p, q);
 		else
@@ -230,8 +231,9 @@ static void instances(struct page *p)
 	static const unsigned rows[] = { M_MIG_TOTAL, M_MIG_USED, M_MIG_FREE };
 
 	for (size_t r = 0; r < COUNT(rows); r++) {
-		page_family(p, rows[r]);
-		for (unsigned i = 0; i < p->gpus; i++)
+		bool wanted = page_family(p, rows[r]);
+
+		for (unsigned i = 0; wanted && i < p->gpus; i++)
 			instances_of(p, i, rows[r]);
 	}
 }
@@ -245,11 +247,12 @@ static void processes(struct page *p)
 		[METRICS_PROCESS_ENERGY] = M_PROCESS_ENERGY,
 	};
 
-	page_family(p, M_PROCESSES);
-	page_processes(p, false);
+	if (page_family(p, M_PROCESSES))
+		page_processes(p, false);
 	for (unsigned f = 0; f < METRICS_PROCESS_FIGURES; f++) {
-		page_family(p, rows[f]);
-		for (unsigned i = 0; p->a->top && i < p->gpus; i++)
+		bool wanted = p->a->top && page_family(p, rows[f]);
+
+		for (unsigned i = 0; wanted && i < p->gpus; i++)
 			if (page_listed(p, i))
 				metrics_processes(&p->t, p->base[i], p->v, i, p->a->top, f);
 	}

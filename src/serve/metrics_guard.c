@@ -1,6 +1,7 @@
-/* metrics_guard: the guard, process classes and health of the GPUs.
+/* metrics_guard: capacity and health of the GPUs, the guard and its workers.
  *
- * Without a guard nothing is written, so that a missing guard differs from an idle one. */
+ * Without a guard only the capacity is written, with what is known without one: no headroom, no
+ * reservation, and nothing that can be evicted. */
 #include "metrics_page.h"
 
 #include "guard_view.h"
@@ -63,8 +64,9 @@ static void worker_figures(struct page *p, const struct guard_view *g)
 	struct worker w;
 
 	for (size_t r = 0; r < COUNT(metrics); r++) {
-		page_family(p, metrics[r]);
-		for (unsigned i = 0; i < g->policy->workers; i++)
+		bool wanted = page_family(p, metrics[r]);
+
+		for (unsigned i = 0; wanted && i < g->policy->workers; i++)
 			if (worker(g, i, &w) && !isnan(worker_figure(&w, metrics[r])))
 				metrics_sample(&p->t, w.base.text, NULL,
 					       worker_figure(&w, metrics[r]));
@@ -74,20 +76,19 @@ static void worker_figures(struct page *p, const struct guard_view *g)
 static void states(struct page *p, const struct worker *w)
 {
 	for (unsigned i = 0; i < GUARD_STATES; i++)
-		page_labelled(p, w->base.text, "state", guard_state_name(i), w->s.state == i);
+		page_word(p, w->base.text, "state", guard_state_name(i), w->s.state == i);
 }
 
 static void reasons(struct page *p, const struct worker *w)
 {
 	for (unsigned i = 0; i < GUARD_REASONS; i++)
-		page_labelled(p, w->base.text, "reason", guard_reason_name(i),
-			      w->s.mask >> i & 1);
+		page_word(p, w->base.text, "reason", guard_reason_name(i), w->s.mask >> i & 1);
 }
 
 static void holds(struct page *p, const struct worker *w)
 {
-	page_labelled(p, w->base.text, "hold", "evicted", w->s.hold == HOLD_EVICTED);
-	page_labelled(p, w->base.text, "hold", "active", w->s.hold == HOLD_ACTIVE);
+	page_word(p, w->base.text, "hold", "evicted", w->s.hold == HOLD_EVICTED);
+	page_word(p, w->base.text, "hold", "active", w->s.hold == HOLD_ACTIVE);
 }
 
 static void blocks(struct page *p, const struct worker *w)
@@ -129,8 +130,9 @@ static void worker_words(struct page *p, const struct guard_view *g)
 	struct worker w;
 
 	for (size_t r = 0; r < COUNT(rows); r++) {
-		page_family(p, rows[r].metric);
-		for (unsigned i = 0; i < g->policy->workers; i++)
+		bool wanted = page_family(p, rows[r].metric);
+
+		for (unsigned i = 0; wanted && i < g->policy->workers; i++)
 			if (worker(g, i, &w))
 				rows[r].put(p, &w);
 	}
@@ -146,10 +148,10 @@ static double above_zero(double v)
 static void guard_metrics(struct page *p, const struct guard_view *g)
 {
 	const struct guard_view_counts *c = &g->counts;
+	bool mode = page_family(p, M_GUARD_MODE);
 
-	page_family(p, M_GUARD_MODE);
-	for (unsigned m = 0; guard_modes[m]; m++)
-		page_labelled(p, NULL, "mode", guard_modes[m], g->policy->mode == m);
+	for (unsigned m = 0; mode && guard_modes[m]; m++)
+		page_word(p, NULL, "mode", guard_modes[m], g->policy->mode == m);
 	page_one(p, M_GUARD_JOURNAL, strcmp(g->journal, "ok") == 0);
 	page_one(p, M_GUARD_LOOKS, (double)c->scenes);
 	page_one(p, M_GUARD_EVENTS_LOST, (double)c->events_lost);
@@ -180,8 +182,9 @@ static bool listed_before(const struct scene *s, unsigned i)
 
 static void classes(struct page *p, const struct guard_view *g)
 {
-	page_family(p, M_GUARD_PROCESSES);
-	for (unsigned i = 0; i < p->gpus; i++) {
+	bool wanted = page_family(p, M_GUARD_PROCESSES);
+
+	for (unsigned i = 0; wanted && i < p->gpus; i++) {
 		unsigned n[GUARD_CLASSES] = { 0 };
 		const struct scene *s;
 		const struct verdict *v = guard_verdicts(g->guard, &s);
@@ -196,8 +199,9 @@ static void classes(struct page *p, const struct guard_view *g)
 
 static void blind(struct page *p, const struct guard_view *g)
 {
-	page_family(p, M_GUARD_BLIND);
-	for (unsigned i = 0; i < p->gpus; i++) {
+	bool wanted = page_family(p, M_GUARD_BLIND);
+
+	for (unsigned i = 0; wanted && i < p->gpus; i++) {
 		const char *uuid = gw_device_text(page_gpu(p, i), GW_T_UUID);
 
 		if (uuid)
@@ -207,8 +211,9 @@ static void blind(struct page *p, const struct guard_view *g)
 
 static void unattributed(struct page *p, const struct guard_view *g)
 {
-	page_family(p, M_GPU_UNATTRIBUTED);
-	for (unsigned i = 0; i < p->gpus; i++) {
+	bool wanted = page_family(p, M_GPU_UNATTRIBUTED);
+
+	for (unsigned i = 0; wanted && i < p->gpus; i++) {
 		const struct scene *s;
 		int at = scene_gpu(p, g, i, &s);
 
@@ -231,7 +236,7 @@ static double least_bytes(const struct page *p, const struct guard_view *g, unsi
 {
 	struct capacity_past past = { .mean_bytes = NAN };
 
-	if (i < g->devices && g->capacity[i])
+	if (g && i < g->devices && g->capacity[i])
 		capacity_past(g->capacity[i], gw_snapshot_mono_ns(p->v->snap), LEAST_SPAN_NS,
 			      &past);
 	return isnan(past.mean_bytes) ? NAN : (double)past.min_bytes;
@@ -247,8 +252,9 @@ static void capacity_metrics(struct page *p, const struct guard_view *g)
 	struct capacity_gpu c;
 
 	for (size_t r = 0; r < COUNT(metrics); r++) {
-		page_family(p, metrics[r]);
-		for (unsigned i = 0; i < p->gpus; i++) {
+		bool wanted = page_family(p, metrics[r]);
+
+		for (unsigned i = 0; wanted && i < p->gpus; i++) {
 			double value;
 
 			guard_view_capacity(p->v, i, &c);
@@ -291,30 +297,31 @@ static void health_metrics(struct page *p, const struct guard_view *g)
 	static const unsigned metrics[] = { M_GPU_THERMAL_MARGIN, M_GPU_QUARANTINE,
 					    M_GPU_XIDS };
 	struct health_status h;
+	bool level;
 
 	for (size_t r = 0; r < COUNT(metrics); r++) {
-		page_family(p, metrics[r]);
-		for (unsigned i = 0; i < p->gpus; i++)
+		bool wanted = page_family(p, metrics[r]);
+
+		for (unsigned i = 0; wanted && i < p->gpus; i++)
 			if (health(p, g, i, &h))
 				metrics_sample(&p->t, p->base[i], NULL,
 					       health_figure(&h, metrics[r]));
 	}
-	page_family(p, M_GPU_HEALTH);
-	for (unsigned i = 0; i < p->gpus; i++) {
+	level = page_family(p, M_GPU_HEALTH);
+	for (unsigned i = 0; level && i < p->gpus; i++) {
 		bool known = health(p, g, i, &h);
 
 		for (unsigned l = 0; known && l <= HEALTH_QUARANTINE; l++)
-			page_labelled(p, p->base[i], "level", health_level_name(l),
-				      h.level == l);
+			page_word(p, p->base[i], "level", health_level_name(l), h.level == l);
 	}
 }
 
 static void xids_by_number(struct page *p, const struct guard_view *g)
 {
 	char number[16];
+	bool wanted = page_family(p, M_GPU_XID);
 
-	page_family(p, M_GPU_XID);
-	for (unsigned i = 0; g->tally && i < p->gpus; i++) {
+	for (unsigned i = 0; wanted && g->tally && i < p->gpus; i++) {
 		const char *uuid = gw_device_text(page_gpu(p, i), GW_T_UUID);
 
 		for (unsigned k = 0; uuid && k < g->tally->xids; k++) {
@@ -335,8 +342,9 @@ static void remaps(struct page *p)
 		     { M_GPU_REMAP_FAILURE, GW_Q_ROWS_FAILED } };
 
 	for (size_t r = 0; r < COUNT(rows); r++) {
-		page_family(p, rows[r].metric);
-		for (unsigned i = 0; i < p->gpus; i++)
+		bool wanted = page_family(p, rows[r].metric);
+
+		for (unsigned i = 0; wanted && i < p->gpus; i++)
 			metrics_sample(&p->t, p->base[i], NULL,
 				       page_figure(p, i, rows[r].quantity));
 	}
@@ -346,7 +354,11 @@ void metrics_guard(struct page *p)
 {
 	const struct guard_view *g = p->v->guard;
 
-	if (!g || !g->guard)
+	if (g && !g->guard)
+		g = NULL;
+	capacity_metrics(p, g);
+	remaps(p);
+	if (!g)
 		return;
 	guard_metrics(p, g);
 	worker_words(p, g);
@@ -354,10 +366,8 @@ void metrics_guard(struct page *p)
 	blind(p, g);
 	classes(p, g);
 	unattributed(p, g);
-	capacity_metrics(p, g);
 	health_metrics(p, g);
 	xids_by_number(p, g);
-	remaps(p);
 }
 
 int metrics_guard_others(const struct page *p, unsigned i)

@@ -1,18 +1,9 @@
 /* metrics_page: what the parts of a metrics page share: the view, the labels of each GPU, and
- * the row numbers of metric.def. Only the parts include it. */
+ * the chosen families. Only the parts include it. */
 #ifndef GW_SERVE_METRICS_PAGE_H
 #define GW_SERVE_METRICS_PAGE_H
 
 #include "metrics_text.h"
-
-enum {
-#define M(symbol, name, type, labels, help) M_##symbol,
-#include "metric.def"
-#undef M
-	METRICS
-};
-
-enum metric_how { NUMBER, WORDS };
 
 #define PAGE_GPUS 256
 /* labels of a GPU: a UUID of 95 bytes, each escaped to at most three, and an index */
@@ -24,6 +15,8 @@ struct page {
 	const struct view *v;
 	unsigned gpus;                   /* 0: no snapshot */
 	bool current;                    /* the snapshot is at most two intervals old */
+	bool workers;                    /* the guard has a worker */
+	struct metric family;            /* the family that page_family() began */
 	char base[PAGE_GPUS][PAGE_BASE]; /* labels of each GPU */
 };
 
@@ -50,16 +43,19 @@ static inline double page_seconds(uint64_t wall_ns)
 	return (double)(wall_ns / NS_PER_MS) / 1e3;
 }
 
-/* Begins the family of a row of metric.def; page_one() also writes its only sample. */
-void page_family(struct page *p, unsigned metric);
-void page_one(struct page *p, unsigned metric, double value);
+/* Begins a family, by its number in metrics_family.h. Returns false if the family is not
+ * served: then the caller must not compute or write its samples. */
+bool page_family(struct page *p, unsigned family);
+/* Begins a family and writes its only sample. */
+void page_one(struct page *p, unsigned family, double value);
 
 /* Writes a sample with one label in addition to those of base. */
 void page_labelled(struct page *p, const char *base, const char *name, const char *value,
 		   double v);
 
-/* Returns the family of a quantity; its name is NULL if there is no series. */
-struct metric page_quantity(unsigned q, enum metric_how *ret_how);
+/* Writes the sample of one word of an enumeration: 1 if the word applies (set). A word that does
+ * not apply is written, with 0, only if the group "states" is included. */
+void page_word(struct page *p, const char *base, const char *name, const char *value, bool set);
 
 /* Returns a current value of a GPU that responds; NAN: there is no such value. */
 double page_figure(const struct page *p, unsigned i, unsigned q);
@@ -73,7 +69,7 @@ void page_processes(struct page *p, bool not_ours);
 
 /* The parts of the page. metrics_gpus() needs a snapshot. */
 void metrics_gpus(struct page *p);  /* metrics_gpu.c */
-void metrics_guard(struct page *p); /* metrics_guard.c; writes nothing without a guard */
+void metrics_guard(struct page *p); /* metrics_guard.c */
 /* Returns the number of processes on a GPU that are neither this one nor a worker's; -1: no
  * guard has observed the GPU. */
 int metrics_guard_others(const struct page *p, unsigned i);

@@ -12,8 +12,8 @@
 
 static void build(struct page *p)
 {
-	page_family(p, M_BUILD);
-	page_labelled(p, NULL, "version", gw_version(), 1);
+	if (page_family(p, M_BUILD))
+		page_labelled(p, NULL, "version", gw_version(), 1);
 }
 
 static void driver(struct page *p)
@@ -26,8 +26,8 @@ static void driver(struct page *p)
 	labels_add(&l, "driver", st->driver_version);
 	labels_add(&l, "nvml", st->nvml_version);
 	labels_add(&l, "cuda", st->cuda_version);
-	page_family(p, M_DRIVER);
-	metrics_sample(&p->t, NULL, l.text, 1);
+	if (page_family(p, M_DRIVER))
+		metrics_sample(&p->t, NULL, l.text, 1);
 	page_one(p, M_LAST_TICK, page_seconds(gw_snapshot_wall_ns(p->v->snap)));
 }
 
@@ -98,24 +98,27 @@ static void calls(struct page *p)
 {
 	static const struct {
 		unsigned metric;
-		double (*of)(const struct call_cost *c);
+		double (*of)(const struct call_cost *c); /* NULL: one series per code */
 	} rows[] = {
-		{ M_NVML_CALLS, call_count },
-		{ M_NVML_SECONDS, call_seconds },
-		{ M_NVML_MAX, call_max },
-		{ M_NVML_CALL_ERRORS, call_errors },
+		{ M_NVML_CALLS, call_count }, { M_NVML_SECONDS, call_seconds },
+		{ M_NVML_MAX, call_max },     { M_NVML_CALL_ERRORS, call_errors },
+		{ M_NVML_ERRORS, NULL },
 	};
 	struct call_cost cost[CALL_COST_CALLS];
-	unsigned n = call_cost_list(p->v->ctx, cost, CALL_COST_CALLS);
+	unsigned n = 0;
 
 	for (size_t r = 0; r < COUNT(rows); r++) {
-		page_family(p, rows[r].metric);
-		for (unsigned i = 0; i < n; i++)
-			page_labelled(p, NULL, "call", cost[i].name, rows[r].of(&cost[i]));
+		if (!page_family(p, rows[r].metric))
+			continue;
+		n = n ? n : call_cost_list(p->v->ctx, cost, CALL_COST_CALLS);
+		for (unsigned i = 0; i < n; i++) {
+			if (rows[r].of)
+				page_labelled(p, NULL, "call", cost[i].name,
+					      rows[r].of(&cost[i]));
+			else
+				call_codes(p, &cost[i]);
+		}
 	}
-	page_family(p, M_NVML_ERRORS);
-	for (unsigned i = 0; i < n; i++)
-		call_codes(p, &cost[i]);
 }
 
 static void nvml(struct page *p)
@@ -132,10 +135,10 @@ static void http(struct page *p)
 {
 	static const char *const status[] = { "torn", "1xx", "2xx", "3xx", "4xx", "5xx" };
 	struct http_counts c;
+	bool requests = page_family(p, M_HTTP_REQUESTS);
 
 	http_counts(p->a->http, &c);
-	page_family(p, M_HTTP_REQUESTS);
-	for (size_t i = 0; i < COUNT(status); i++)
+	for (size_t i = 0; requests && i < COUNT(status); i++)
 		page_labelled(p, NULL, "status", status[i], (double)c.requests[i]);
 	page_one(p, M_HTTP_CONNECTIONS, c.connections);
 	page_one(p, M_HTTP_STREAMS, c.streams);

@@ -169,11 +169,6 @@ const char *metric_unit(const char *name)
 	return "";
 }
 
-const char *metric_suffix(enum metric_type type)
-{
-	return type == METRIC_COUNTER ? "_total" : type == METRIC_INFO ? "_info" : "";
-}
-
 const char *metric_type_name(enum metric_type type, enum metrics_form form)
 {
 	static const char *const names[][2] = { { "gauge", "gauge" },

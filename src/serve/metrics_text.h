@@ -10,15 +10,6 @@
 
 #include <stdint.h>
 
-enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_INFO, METRIC_UNKNOWN };
-
-struct metric {
-	const char *name; /* without _total and _info */
-	const char *help;
-	const char *labels; /* label names, separated by commas */
-	enum metric_type type;
-};
-
 /* Label pairs, escaped, without braces: uuid="GPU-...",gpu="0". Truncated between characters
  * if too long. */
 #define METRIC_LABELS_SIZE 2048
@@ -49,9 +40,6 @@ void metrics_sample(struct metrics_text *t, const char *base, const char *more, 
 /* Ends the document. */
 void metrics_end(struct metrics_text *t);
 
-/* Gets family i; false past the end. */
-bool metrics_table(unsigned i, struct metric *ret);
-
 enum metrics_process_figure {
 	METRICS_PROCESS_MEMORY,
 	METRICS_PROCESS_SM,
@@ -68,9 +56,6 @@ void metrics_processes(struct metrics_text *t, const char *base, const struct vi
 
 /* Returns the unit at the end of a name; "": none. */
 const char *metric_unit(const char *name);
-
-/* Returns "_total", "_info" or "". */
-const char *metric_suffix(enum metric_type type);
 
 /* Returns "gauge", ...; some words differ between Prometheus and OpenMetrics. */
 const char *metric_type_name(enum metric_type type, enum metrics_form form);

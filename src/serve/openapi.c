@@ -55,6 +55,16 @@ static const struct parameter {
 	  "Only windows in this state; default: both." },
 	{ "query", "limit", "{\"type\":\"integer\",\"minimum\":0}", "10",
 	  "Maximum number of entries." },
+	{ "query", "since", "{\"type\":\"string\"}", "\"-1d\"",
+	  "Only what ended at or after this time: RFC 3339, seconds since 1970, or relative to "
+	  "now such as -1d." },
+	{ "query", "kind", "{\"type\":\"string\"}", "\"slurm\"",
+	  "Only this kind of workload: kubernetes, slurm, docker, podman, containerd, unit, "
+	  "session or none." },
+	{ "query", "name", "{\"type\":\"string\"}", "\"train-*\"",
+	  "Only workloads with this name; * and ? match any characters." },
+	{ "query", "running", "{\"type\":\"boolean\",\"default\":false}", "true",
+	  "1 or true adds the workloads that still run." },
 	{ "path", "uuid", "{\"type\":\"string\"}", "\"0\"",
 	  "UUID or its beginning, index, or PCI id." },
 	{ "path", "id", "{\"type\":\"string\"}", "\"w0123456789abcdef\"", "Id of the window." },

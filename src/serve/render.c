@@ -4,6 +4,7 @@
 
 #include "device/device.h"
 #include "device/tables.h"
+#include "device/workload.h"
 
 #include "base/array.h"
 #include "base/json_doc.h"
@@ -299,6 +300,23 @@ bool render_read_types(const struct json_doc *types, unsigned *ret)
 	return known;
 }
 
+void render_workload_keys(struct json *j, const struct workload *w)
+{
+	json_string(j, "kind", workload_kind_word(w->kind));
+	json_string(j, "id", *w->id ? w->id : NULL);
+	json_string(j, "namespace", *w->space ? w->space : NULL);
+	json_string(j, "name", *w->name ? w->name : NULL);
+	json_string(j, "part", *w->part ? w->part : NULL);
+}
+
+static void write_process_workload(struct json *j, const struct workload *w)
+{
+	if (!json_object_if(j, "workload", w != NULL))
+		return;
+	render_workload_keys(j, w);
+	json_object_end(j);
+}
+
 /* Writes the figures of a process, and why the missing ones are missing. */
 static void write_process_figures(struct json *j, const struct gw_process *p,
 				  const struct view_process *energy)
@@ -326,6 +344,10 @@ static void write_process_figures(struct json *j, const struct gw_process *p,
 	for (size_t i = 0; i < COUNT(row); i++)
 		if (row[i].why != GW_HAVE)
 			json_string(j, row[i].key, gw_absence_key(row[i].why));
+	if (!energy || !energy->workload)
+		json_string(
+			j, "workload",
+			gw_absence_key(energy ? GW_ABSENT_NO_DATA : GW_ABSENT_NEEDS_SERVICE));
 	json_object_end(j);
 }
 
@@ -348,6 +370,7 @@ static void write_process(struct json *j, const struct gw_process *p,
 	json_string(j, "cgroup", p->cgroup);
 	json_string(j, "container", p->container);
 	json_string(j, "unit", p->unit);
+	write_process_workload(j, energy ? energy->workload : NULL);
 	json_bool(j, "orphan", p->orphan);
 	if (p->mig_gpu_instance >= 0)
 		json_int(j, "gpu_instance", p->mig_gpu_instance);

@@ -15,6 +15,7 @@
 
 struct json_doc;
 struct view_process;
+struct workload;
 
 /* The devices to show; NULL: all. */
 struct render_filter {
@@ -22,6 +23,9 @@ struct render_filter {
 };
 
 bool render_shows(const struct render_filter *filter, unsigned device);
+
+/* Writes the keys that identify a workload, into an open object. */
+void render_workload_keys(struct json *j, const struct workload *w);
 
 /* Writes the array "types" of a process; type is a set of enum gw_process_type. */
 void render_process_types(struct json *j, unsigned type);

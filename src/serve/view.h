@@ -37,6 +37,8 @@ extern const unsigned view_history_quantity[VIEW_HISTORIES]; /* enum gw_quantity
 
 struct process_history;
 struct model_energy;
+struct workload;
+struct workload_energy;
 
 /* What the service knows about a device in addition to the snapshot; same index. */
 struct view_device {
@@ -52,13 +54,15 @@ struct view_device {
 	const struct process_history *past; /* history of its processes; NULL: not read yet */
 };
 
-/* The energy of one process on one GPU since the service first saw the process. */
+/* The energy of one process on one GPU since the service first saw the process, and the workload
+ * of the process. */
 struct view_process {
-	enum gw_absence absence; /* GW_HAVE: the other members are known */
+	enum gw_absence absence; /* GW_HAVE: the energy is known */
 	double energy_joules;
-	double power_w;            /* mean of the last seconds; NAN: unknown */
-	const char *energy_method; /* attribute_how_name() */
-	double step_joules;        /* joules that the process gained at this tick */
+	double power_w;                  /* mean of the last seconds; NAN: unknown */
+	const char *energy_method;       /* attribute_how_name() */
+	double step_joules;              /* joules that the process gained at this tick */
+	const struct workload *workload; /* NULL: not known yet */
 };
 
 /* True if this absence is a failure that counts; false if it is a property of the device, the
@@ -165,7 +169,8 @@ struct view {
 	const struct gw_snapshot *snap;
 	const struct gw_process_list *processes; /* NULL: not read yet */
 	const struct view_process *process; /* one per row of processes; NULL: not read yet */
-	const struct gw_environment *env;   /* NULL: same */
+	const struct workload_energy *workloads; /* NULL: not read yet */
+	const struct gw_environment *env;        /* NULL: same */
 	/* The meter for windows; NULL: no meter. When the meter changes, the windows on the old
 	 * meter no longer exist. */
 	struct gw_meter *meter;

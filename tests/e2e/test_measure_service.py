@@ -56,8 +56,10 @@ def start(service, tmp_path, *options, then="exit 0"):
     return child
 
 
-def end(child, tmp_path):
-    (tmp_path / "go").touch()
+def end(child, tmp_path, go=True):
+    """Waits for the end of gpuward. go=False: something else ends the command."""
+    if go:
+        (tmp_path / "go").touch()
     errors = child.communicate(timeout=support.TIMEOUT)[1]
     out = tmp_path / "result.json"
     return child.returncode, errors, json.loads(out.read_text()) if out.exists() else None
@@ -185,7 +187,7 @@ def test_a_signal_ends_the_window_and_keeps_the_result(s, tmp_path, number):
     child = start(s, tmp_path, "--label", "signalled")
     assert windows(s)["open"] == 1
     child.send_signal(number)
-    code, errors, doc = end(child, tmp_path)
+    code, errors, doc = end(child, tmp_path, go=False)
     assert code == 128 + number, errors
     assert doc["runs"][0]["exit_signal"] == number and doc["runs"][0]["energy_joules"]["best"] > 0
     assert windows(s)["open"] == 0 and windows(s)["windows"][0]["ended_by"] == "request"

@@ -20,6 +20,7 @@ from support import BUILD, SENTINELS, SIMULATOR, TIMEOUT, TOP, environment, scen
 
 DUMP = BUILD / "tests" / "unit" / "metrics_dump"
 GOLDEN = TOP / "tests" / "golden" / "metric-names.txt"
+DEFAULT = TOP / "tests" / "golden" / "metric-names-default.txt"
 PACKAGING = TOP / "packaging"
 PROMTOOL = shutil.which("promtool", path="/usr/bin:/bin")
 SCRAPED = {"up", "scrape_duration_seconds"}  # Prometheus makes them
@@ -37,7 +38,7 @@ def dump(*args, **kw):
 
 @functools.lru_cache(maxsize=None)
 def pages(scenario):
-    return dump("-t", "3", SIMULATOR, scenario).split("\f")
+    return dump("-t", "3", "-i", "*", SIMULATOR, scenario).split("\f")
 
 
 def page(scenario):
@@ -68,8 +69,16 @@ def test_names_types_and_labels_are_as_frozen():
     assert got == GOLDEN.read_text()
 
 
+def test_the_default_set_is_as_frozen():
+    got = dump("-d")
+    if os.environ.get("GPUWARD_GOLDEN") == "write":
+        DEFAULT.write_text(got)
+    assert got == DEFAULT.read_text()
+    assert {l.split(" ")[0] for l in got.splitlines()} < set(names())
+
+
 def test_the_manual_lists_every_name():
-    head = "| name | type | labels | what it is |\n|---|---|---|---|\n"
+    head = "| name | type | labels | group | default | what it is |\n|---|---|---|---|---|---|\n"
     path = TOP / "docs" / "METRICS.md"
     before, found, table = path.read_text().partition(head)
     assert found

@@ -81,7 +81,7 @@ SCREENS = {
     "80x24": (80, 24, {}, [], []),
     "200x60": (200, 60, {}, [], []),
     "ascii-60x10": (60, 10, {"LANG": "C"}, [], []),
-    "zoom-100x40": (100, 40, {}, ["Enter"], ["Esc all GPUs"]),
+    "zoom-100x40": (100, 40, {}, ["Enter"], ["Esc all GPUs", "memory temperature      50"]),
     "help-80x24": (80, 24, {}, ["?"], ["Keys of gpuward top"]),
 }
 

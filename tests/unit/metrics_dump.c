@@ -1,9 +1,12 @@
 /* Prints the metrics of a simulated scenario as the service would serve them.
  *
- *         metrics_dump [-t TOP] [-n ROUNDS] SIMULATOR SCENARIO
+ *         metrics_dump [-t TOP] [-n ROUNDS] [-i WORD]... [-x WORD]... SIMULATOR SCENARIO
  *         metrics_dump -l     name, type and labels of every family, for the golden list
- *         metrics_dump -m     the same with help, as the table of docs/METRICS.md
+ *         metrics_dump -d     name and group of every family of the default set
+ *         metrics_dump -m     name, type, labels, group and help, as the table of docs/METRICS.md
+ *         metrics_dump -g     the groups, as the table of docs/METRICS.md
  *
+ * -i, -x: words of metrics.include and metrics.exclude. Without them: the default set.
  * Prints the Prometheus text, a form feed, and the OpenMetrics text of the same view.
  * -n ROUNDS: renders this many times and prints the time of one rendering to stderr. */
 #include "serve/metrics_text.h"
@@ -14,7 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GPUS 256
+#define GPUS      256
+#define WORDS_MAX 16
 
 static struct view_device known[GPUS];
 static struct gw_snapshot *snap;
@@ -78,18 +82,48 @@ static int look(struct api *a, const char *library, const char *scenario)
 	return 0;
 }
 
-static int list_names(bool markdown)
+enum listing { LIST_NAMES, LIST_DEFAULT, LIST_MARKDOWN };
+
+static const char *const when_words[] = {
+	[METRIC_ALWAYS] = "yes",
+	[METRIC_ASKED] = "no",
+	[METRIC_WORKERS] = "with workers",
+};
+
+static int list_names(enum listing how)
 {
 	struct metric m;
 
 	for (unsigned i = 0; metrics_table(i, &m); i++) {
 		const char *type = metric_type_name(m.type, METRICS_PROMETHEUS);
+		const char *end = metric_suffix(m.type), *group = metric_group_word(m.group);
 
-		if (m.name && markdown)
-			printf("| `%s%s` | %s | %s | %s |\n", m.name, metric_suffix(m.type),
-			       type, m.labels, m.help);
-		else if (m.name)
-			printf("%s%s %s {%s}\n", m.name, metric_suffix(m.type), type, m.labels);
+		if (!m.name)
+			continue;
+		if (how == LIST_MARKDOWN)
+			printf("| `%s%s` | %s | %s | %s | %s | %s |\n", m.name, end, type,
+			       m.labels, group, when_words[m.when], m.help);
+		else if (how == LIST_NAMES)
+			printf("%s%s %s {%s}\n", m.name, end, type, m.labels);
+		else if (m.when != METRIC_ASKED)
+			printf("%s%s %s%s\n", m.name, end, group,
+			       m.when == METRIC_WORKERS ? " with workers" : "");
+	}
+	return 0;
+}
+
+static int list_groups(void)
+{
+	for (unsigned g = 0; g < METRIC_GROUPS; g++) {
+		unsigned n[3] = { 0 };
+		struct metric m;
+
+		for (unsigned i = 0; metrics_table(i, &m); i++)
+			n[m.when] += m.name && m.group == g;
+		printf("| `%s` | %s | %u | %u%s |\n", metric_group_word(g),
+		       metric_group_help(g), n[0] + n[1] + n[2],
+		       n[METRIC_ALWAYS] + n[METRIC_WORKERS],
+		       n[METRIC_WORKERS] ? ", with workers" : "");
 	}
 	return 0;
 }
@@ -117,13 +151,18 @@ static int show(const struct api *a, enum metrics_form form, unsigned n)
 int main(int argc, char **argv)
 {
 	struct api a = { .clock = clock_real() };
-	unsigned rounds = 1;
+	const char *include[WORDS_MAX + 1] = { 0 }, *exclude[WORDS_MAX + 1] = { 0 };
+	unsigned rounds = 1, included = 0, excluded = 0;
 	int opt;
 
-	while ((opt = getopt(argc, argv, "lmt:n:")) != -1) {
+	while ((opt = getopt(argc, argv, "ldmgt:n:i:x:")) != -1) {
 		switch (opt) {
-		case 'l': return list_names(false);
-		case 'm': return list_names(true);
+		case 'l': return list_names(LIST_NAMES);
+		case 'd': return list_names(LIST_DEFAULT);
+		case 'm': return list_names(LIST_MARKDOWN);
+		case 'g': return list_groups();
+		case 'i': include[included++ % WORDS_MAX] = optarg; break;
+		case 'x': exclude[excluded++ % WORDS_MAX] = optarg; break;
 		case 't': a.top = (unsigned)atoi(optarg); break;
 		case 'n': rounds = (unsigned)atoi(optarg); break;
 		default: return 2;
@@ -131,6 +170,7 @@ int main(int argc, char **argv)
 	}
 	if (argc - optind != 2)
 		return fail("what it takes stands at the top of metrics_dump.c");
+	metrics_choose(&a.metrics, include, exclude);
 	if (look(&a, argv[optind], argv[optind + 1]) != 0)
 		return 1;
 	/* metrics_stub.c gives the counts; the pointer is not used */

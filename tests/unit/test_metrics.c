@@ -41,6 +41,8 @@ static void begin(const char *scenario, uint64_t deadline_ns)
 				      .interval_ns = NS_PER_S,
 				      .self.store_state = "ok",
 				      .self.counts_known = true } };
+	metrics_choose(&api.metrics, (const char *const[]){ "*", NULL },
+		       (const char *const[]){ NULL });
 	look(GW_TIERS_COMMON | GW_TIER_ENERGY);
 }
 
@@ -508,7 +510,7 @@ TEST(labels_that_do_not_fit_are_cut_between_characters)
 
 static const char *number(double v)
 {
-	static const struct metric m = { "m", "help", "", METRIC_GAUGE };
+	static const struct metric m = { .name = "m", .help = "help", .labels = "" };
 	struct metrics_text t = { .out = &page };
 
 	buf_done(&page);

@@ -28,6 +28,33 @@ SIM_TEST(reads_the_values_of_an_h200)
 	assert_absent(d, GW_Q_FAN_SPEED, GW_ABSENT_NOT_SUPPORTED);
 }
 
+SIM_TEST(a_container_without_the_library_gets_the_missing_setting)
+{
+	static const struct {
+		const char *container, *visible, *capabilities, *says;
+	} row[] = {
+		{ "kubernetes", NULL, NULL, "NVIDIA_VISIBLE_DEVICES is not set" },
+		{ "docker", "", "utility", "NVIDIA_VISIBLE_DEVICES is empty" },
+		{ "docker", "void", "utility", "NVIDIA_VISIBLE_DEVICES is \"void\"" },
+		{ "podman", "all", "compute,video",
+		  "\"compute,video\", which does not include" },
+		{ "podman", "all", "utility2", "does not include utility" },
+		{ "kubernetes", "all", "compute,utility", "runtimeClassName: nvidia" },
+		{ "kubernetes", "all", "all", "runtimeClassName: nvidia" },
+		{ "podman", "all", NULL, "--device nvidia.com/gpu=all" },
+		{ "wsl", NULL, NULL, "" },
+		{ "", NULL, NULL, "" },
+	};
+	char text[300];
+
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		nvml_runtime_setting(row[i].container, row[i].visible, row[i].capabilities,
+				     text, sizeof(text));
+		assert_non_null(strstr(text, row[i].says));
+		assert_int_equal(*text == '\0', *row[i].says == '\0');
+	}
+}
+
 SIM_TEST(milliwatts_and_nanoseconds_are_exact)
 {
 	sim_start("[[gpu]]\nprofile = \"h200\"\n[[fault]]\ncall = \"nvmlDeviceGetPowerUsage\"\n"

@@ -194,6 +194,14 @@ TEST(uses_the_most_specific_cgroup)
 		{ "4:cpu,cpuacct:/short\n1:name=systemd:/the/longest\n", "/the/longest" },
 		{ "0::/\n", "/" },
 		{ "0::/with:colon\n", "/with:colon" },
+		/* Slurm with cgroup v1 under a systemd that uses the unified hierarchy */
+		{ "4:memory:/slurm/uid_5/job_1/step_0\n1:name=systemd:/system.slice/"
+		  "slurmd.service\n0::/system.slice/slurmd.service\n",
+		  "/slurm/uid_5/job_1/step_0" },
+		{ "6:freezer:/slurm/uid_5/job_1\n4:memory:/a/much/longer/path/than/that\n0::/"
+		  "\n",
+		  "/slurm/uid_5/job_1" },
+		{ "6:freezer:/x/slurm/uid_5/job_1\n0::/user.slice\n", "/user.slice" },
 		{ "nonsense\n", "" },
 		{ "", "" },
 	};

@@ -112,6 +112,20 @@ TEST(one_gpu_gets_large_graphs_and_all_of_its_figures)
 	assert_in(text, "job0");
 }
 
+TEST(the_time_that_the_graphs_cover_is_in_the_first_title_with_room)
+{
+	const char *text, *second;
+
+	fill(2);
+	snprintf(model.gpu[0].held, sizeof(model.gpu[0].held),
+		 "power limit, and a longer reason");
+	text = drawn(24, 80);
+	second = strstr(text, "GPU 1");
+	assert_non_null(second);
+	assert_in(second, "graphs: last ");
+	assert_true(strstr(text, "graphs: last ") > second);
+}
+
 TEST(every_gpu_is_on_the_screen_or_can_be_scrolled_to)
 {
 	static const unsigned sizes[][2] = { { 10, 60 }, { 24, 80 }, { 60, 200 } };

@@ -3,6 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/top_driver.h"
+#include "device/call_cost.h"
 
 #include <math.h>
 
@@ -52,10 +53,10 @@ TEST_WITH(expensive_calls_do_not_depend_on_the_interval_of_the_screen, NULL, clo
 		read_for(60, intervals[i]);
 		energy = sim_calls(ENERGY_CALL) - energy;
 		processes = sim_calls(PROCESS_CALL) - processes;
-		/* per GPU: at the start, after 1 s, then every 5 s */
-		assert_in_range(energy, 2 * 12, 2 * 13);
-		/* about every 2 s */
-		assert_in_range(processes, 2 * 28, 2 * 32);
+		/* per GPU: at the start, after 1, 2, 4, 8, 16, 32 and 52 s */
+		assert_int_equal(energy, 2 * 8);
+		/* about every 4 s */
+		assert_in_range(processes, 2 * 14, 2 * 17);
 		close_driver(NULL);
 	}
 }
@@ -75,8 +76,105 @@ TEST_WITH(the_energy_is_that_since_the_first_reading, NULL, close_driver)
 	read_for(1, NS_PER_S / 2);
 	assert_true(model.gpu[0].energy_s == 0);
 	read_for(12, NS_PER_S / 2);
-	assert_true(model.gpu[0].energy_s == 11);
+	assert_true(model.gpu[0].energy_s == 8);
 	assert_true(model.gpu[0].energy_j > 0 && !isnan(model.process[0].sm_ratio));
+}
+
+/* The list is read more often than the utilisation. */
+TEST_WITH(a_process_keeps_its_utilisation_until_the_next_reading, NULL, close_driver)
+{
+	uint64_t calls;
+	unsigned kept = 0;
+
+	open_driver(TWO_GPUS);
+	read_for(5, NS_PER_S / 2);
+	for (unsigned i = 0; i < 40; i++) {
+		calls = sim_calls(PROCESS_CALL);
+		read_for(1, NS_PER_S);
+		kept += calls == sim_calls(PROCESS_CALL);
+		assert_int_equal(model.processes, 2);
+		assert_true(model.process[0].sm_ratio >= 0);
+		assert_true(model.process[1].sm_ratio >= 0);
+	}
+	assert_in_range(kept, 20, 35);
+}
+
+TEST_WITH(figures_that_only_the_zoom_shows_are_read_only_there, NULL, close_driver)
+{
+	uint64_t calls;
+
+	open_driver(TWO_GPUS);
+	read_for(5, NS_PER_S / 2);
+	assert_int_equal(sim_calls("nvmlDeviceGetEncoderUtilization"), 0);
+	assert_int_equal(model.gpu[0].absence[TOP_ENCODER], GW_ABSENT_NOT_READ);
+	top_driver_zoom(driver, true);
+	read_for(5, NS_PER_S / 2);
+	calls = sim_calls("nvmlDeviceGetEncoderUtilization");
+	assert_in_range(calls, 2 * 4, 2 * 6);
+	assert_int_equal(model.gpu[0].absence[TOP_ENCODER], GW_HAVE);
+	top_driver_zoom(driver, false);
+	read_for(5, NS_PER_S / 2);
+	assert_int_equal(sim_calls("nvmlDeviceGetEncoderUtilization"), calls);
+	/* the last value is old now, so it is not shown */
+	assert_int_equal(model.gpu[0].absence[TOP_ENCODER], GW_ABSENT_NOT_READ);
+}
+
+/* Time of a call on an H200 (driver 580.159.04) that is made about once per second, in
+ * microseconds; OTHER_US for all other calls.  The figure of the fields is a mean over their
+ * batches. */
+static const struct {
+	const char *call;
+	double us;
+} h200_cost[] = {
+	{ ENERGY_CALL, 4800 },
+	{ PROCESS_CALL, 2100 },
+	{ "nvmlDeviceGetMemoryInfo_v2", 60 },
+	{ "nvmlDeviceGetFieldValues", 300 },
+	{ "nvmlDeviceGetTotalEccErrors", 800 },
+	{ "nvmlDeviceGetFanSpeed_v2", 130 },
+	{ "nvmlDeviceGetPowerUsage", 250 },
+};
+#define OTHER_US 10
+
+static double cost_us(const char *call)
+{
+	for (unsigned i = 0; i < COUNT_OF(h200_cost); i++)
+		if (strcmp(h200_cost[i].call, call) == 0)
+			return h200_cost[i].us;
+	return OTHER_US;
+}
+
+/* Sums the calls since the context was opened. */
+static double all_calls(double *ret_us)
+{
+	struct call_cost cost[CALL_COST_CALLS];
+	const unsigned n = call_cost_list(sim.ctx, cost, CALL_COST_CALLS);
+	double calls = 0;
+
+	*ret_us = 0;
+	for (unsigned i = 0; i < n; i++) {
+		calls += (double)cost[i].count;
+		*ret_us += (double)cost[i].count * cost_us(cost[i].name);
+	}
+	return calls;
+}
+
+/* The screen itself costs about 0.15 % of a core (bench/top), and the target is 0.5 %. */
+TEST_WITH(with_the_times_of_an_h200_all_calls_need_0_3_percent_of_a_core, NULL, close_driver)
+{
+	double calls, us, first_calls, first_us, percent;
+
+	open_driver("[[gpu]]\nprofile = \"h200\"\n"
+		    "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n"
+		    "[[gpu.process]]\nname = \"worker\"\nmemory = \"2 GiB\"\npid = 4100000\n");
+	read_for(40, NS_PER_S / 2); /* what is read once does not count */
+	first_calls = all_calls(&first_us);
+	read_for(120, NS_PER_S / 2);
+	calls = all_calls(&us) - first_calls;
+	percent = 100 * (us - first_us) * 1e-6 / 120;
+	print_message("%.1f driver calls per second, %.2f %% of a core\n", calls / 120,
+		      percent);
+	assert_true(percent <= 0.3);
 }
 
 TEST_MAIN(sim_setup, NULL)

@@ -1,0 +1,43 @@
+/* workload_account: the workloads of the processes on the GPUs, and their energy over restarts.
+ *
+ * The engine calls it once per tick, after process_account_tick(). The state of a GPU is stored
+ * as one document with the counter for which it is valid, in the same transaction as the count
+ * of the GPU's energy. What the count gained after that document is unattributed after a
+ * restart, so nothing is lost and nothing is counted twice. Ended workloads are stored too. */
+#ifndef GW_DAEMON_WORKLOAD_ACCOUNT_H
+#define GW_DAEMON_WORKLOAD_ACCOUNT_H
+
+#include "store.h"
+
+#include "serve/view.h"
+
+struct workload_account;
+
+struct workload_account_config {
+	double keep_s;    /* time for which an ended workload keeps its row */
+	unsigned history; /* maximum number of stored workloads */
+};
+
+/* devices: the largest number of GPUs. Returns NULL if out of memory. */
+struct workload_account *workload_account_new(unsigned devices, struct store *store,
+					      const struct workload_account_config *config);
+void workload_account_free(struct workload_account *a);
+void workload_account_configure(struct workload_account *a,
+				const struct workload_account_config *config);
+
+/* GPU i is now the one with this UUID (NULL: it has none): stores the rows of the GPU before it
+ * and loads those of the new one. counter_j: its stored energy count. */
+void workload_account_begin(struct workload_account *a, unsigned i, const char *uuid,
+			    double counter_j);
+/* The store became readable late: adds what it has about GPU i. */
+void workload_account_late(struct workload_account *a, unsigned i, double counter_j);
+
+/* Adds the tick of the view: sets v->workloads, and the workload of each v->process. */
+void workload_account_tick(struct workload_account *a, struct view *v,
+			   struct view_process *process);
+
+/* Adds the state of the GPUs with workloads to the next commit of the store. all: of every GPU;
+ * call it so before the end. */
+void workload_account_save(struct workload_account *a, bool all);
+
+#endif

@@ -1,0 +1,86 @@
+/* metrics_family: the table of all metric families, their groups, and which of them are served.
+ *
+ * Families are numbered: the rows of metric.def, then GPU quantities, then host quantities.
+ * A part of the page asks page_family() before it computes anything, so an excluded family
+ * costs nothing. The zero value of struct metrics_choice is the default set. */
+#ifndef GW_SERVE_METRICS_FAMILY_H
+#define GW_SERVE_METRICS_FAMILY_H
+
+#include <gpuward.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum metric_group {
+#define G(symbol, word, help) METRIC_GROUP_##symbol,
+#include "metric.def"
+#undef G
+	METRIC_GROUPS
+};
+
+enum {
+#define M(symbol, group, when, name, type, labels, help) M_##symbol,
+#include "metric.def"
+#undef M
+	METRICS
+};
+
+/* Numbers of the families of quantities. */
+#define METRIC_OF_QUANTITY(q) (METRICS + (unsigned)(q))
+#define METRIC_OF_HOST(h)     (METRICS + GW_QUANTITIES + (unsigned)(h))
+#define METRIC_FAMILIES       (METRICS + GW_QUANTITIES + GW_HOST_QUANTITIES)
+
+enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_INFO, METRIC_UNKNOWN };
+
+/* When a family is served if the configuration does not name it. */
+enum metric_when { METRIC_ALWAYS, METRIC_ASKED, METRIC_WORKERS };
+
+struct metric {
+	const char *name; /* without _total and _info; NULL: the family has no series */
+	const char *help;
+	const char *labels; /* label names, separated by commas */
+	enum metric_type type;
+	enum metric_group group;
+	enum metric_when when;
+};
+
+enum metric_how { NUMBER, WORDS };
+
+/* Gets family i; false past the end. */
+bool metrics_table(unsigned i, struct metric *ret);
+
+/* Returns the family of a quantity; its name is NULL if there is no series. */
+struct metric metrics_quantity(unsigned q, enum metric_how *ret_how);
+
+/* Returns "_total", "_info" or "". */
+const char *metric_suffix(enum metric_type type);
+
+/* Return the word and the help of a group. */
+const char *metric_group_word(enum metric_group group);
+const char *metric_group_help(enum metric_group group);
+
+/* What the configuration says about each family. */
+enum metric_wish { METRIC_UNNAMED, METRIC_INCLUDED, METRIC_EXCLUDED };
+
+struct metrics_choice {
+	uint8_t family[METRIC_FAMILIES]; /* enum metric_wish */
+	bool zeros; /* enumerations have a series with value 0 for each word that does not
+		     * apply */
+};
+
+/* Sets *ret from two lists of words that end with NULL. A word is the name of a metric as on
+ * the page, the word of a group, or a pattern with `*`. A name has priority over a group, a
+ * group over a pattern, and if both lists name a family in the same way it is excluded. */
+void metrics_choose(struct metrics_choice *ret, const char *const *include,
+		    const char *const *exclude);
+
+/* True if the family is served. workers: the guard has a worker. */
+bool metrics_chosen(const struct metrics_choice *c, unsigned family, bool workers);
+
+/* True if metrics_choose() knows the word: it names at least one family or is a group. If not,
+ * ret_near gets the closest name or group; NULL: none is close. */
+#define METRIC_NAME_SIZE 96
+bool metrics_word_known(const char *word, char ret_near[static METRIC_NAME_SIZE]);
+
+#endif

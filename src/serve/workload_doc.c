@@ -1,0 +1,342 @@
+#include "workload_doc.h"
+
+#include "render.h"
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/json_doc.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STATE_VERSION 1
+
+/* ---- replies ---- */
+
+bool workload_doc_is_first(const struct workload_energy *e, unsigned row)
+{
+	for (unsigned i = 0; i < row; i++)
+		if (workload_row_same(&e->row[i], &e->row[row]))
+			return false;
+	return true;
+}
+
+/* Figures of a workload, or of one of its GPUs. */
+struct figures {
+	double gpu_seconds, joules, low_j, high_j;
+	enum attribute_how how;
+	bool charged;
+	enum gw_absence absence;
+	unsigned processes;
+	double memory_bytes, memory_peak_bytes, sm_ratio, sm_mean_ratio, power_w;
+};
+
+static void write_figures(struct json *j, const struct figures *f)
+{
+	const bool alone = f->high_j <= f->joules * (1 + 1e-9);
+	/* an ended workload has no current figures */
+	const enum gw_absence now = f->processes ? GW_ABSENT_NO_DATA : GW_ABSENT_NOT_PRESENT;
+	const enum gw_absence energy = f->charged ? GW_HAVE : f->absence;
+	const struct {
+		const char *key;
+		double v;
+		enum gw_absence why; /* if v is unknown */
+	} row[] = {
+		{ "memory_bytes", f->memory_bytes, now },
+		{ "memory_peak_bytes", f->memory_peak_bytes, GW_ABSENT_NO_DATA },
+		{ "utilization_sm_ratio", f->sm_ratio,
+		  f->processes ? GW_ABSENT_NOT_READ : GW_ABSENT_NOT_PRESENT },
+		{ "utilization_sm_mean_ratio", f->sm_mean_ratio, GW_ABSENT_NOT_READ },
+		{ "power_watts", f->power_w, now },
+		{ "power_mean_watts",
+		  energy == GW_HAVE && f->gpu_seconds > 0 ? f->joules / f->gpu_seconds
+							  : (double)NAN,
+		  energy == GW_HAVE ? GW_ABSENT_FIRST_READING : energy },
+		{ "energy_joules", energy == GW_HAVE ? f->joules : (double)NAN, energy },
+		{ "energy_low_joules", energy == GW_HAVE ? f->low_j : (double)NAN, energy },
+		{ "energy_high_joules", energy == GW_HAVE ? f->high_j : (double)NAN, energy },
+	};
+
+	json_double(j, "gpu_seconds", f->gpu_seconds);
+	json_uint(j, "processes", f->processes);
+	for (size_t i = 0; i < COUNT(row); i++)
+		json_double(j, row[i].key, row[i].v);
+	json_string(j, "energy_method",
+		    energy == GW_HAVE ? attribute_how_name(alone ? ATTRIBUTE_MEASURED : f->how)
+				      : NULL);
+	json_double(j, "split_uncertainty_ratio", energy == GW_HAVE && alone ? 0 : (double)NAN);
+	json_object(j, "absent");
+	for (size_t i = 0; i < COUNT(row); i++)
+		if (isnan(row[i].v))
+			json_string(j, row[i].key, gw_absence_key(row[i].why));
+	if (energy != GW_HAVE || !alone)
+		json_string(j, "split_uncertainty_ratio",
+			    energy == GW_HAVE ? "shared_gpu" : gw_absence_key(energy));
+	json_object_end(j);
+}
+
+static void write_gpu(struct json *j, const struct view *v, const struct workload_row *r)
+{
+	const struct gw_device *d = gw_snapshot_device(v->snap, r->gpu);
+
+	json_object(j, NULL);
+	json_uint(j, "device_index", d ? d->index : r->gpu);
+	json_string(j, "device_uuid", d ? gw_device_text(d, GW_T_UUID) : NULL);
+	write_figures(j, &(struct figures){
+				 .gpu_seconds = r->gpu_seconds,
+				 .joules = r->joules,
+				 .low_j = r->alone_joules,
+				 .high_j = r->alone_joules + r->shared_joules,
+				 .how = r->how,
+				 .charged = r->charged,
+				 .absence = r->absence,
+				 .processes = r->processes,
+				 .memory_bytes = r->processes ? r->memory_bytes : (double)NAN,
+				 .memory_peak_bytes = r->memory_peak_bytes,
+				 .sm_ratio = r->processes ? r->sm_ratio : (double)NAN,
+				 .sm_mean_ratio = r->sm_seconds > 0 ? r->sm_sum / r->sm_seconds
+								    : (double)NAN,
+				 .power_w = r->processes ? r->power_w : (double)NAN });
+	json_object_end(j);
+}
+
+void workload_doc_write(struct json *j, const struct view *v, const struct workload_energy *e,
+			unsigned row)
+{
+	const struct workload_row *r = &e->row[row];
+	struct workload_sum s;
+
+	workload_energy_sum(e, row, &s);
+	json_object(j, NULL);
+	render_workload_keys(j, &r->workload);
+	json_string(j, "user", *r->user ? r->user : NULL);
+	json_string(j, "state", s.processes ? "running" : "ended");
+	json_time(j, "begin_utc", s.begin_wall_ns);
+	json_time(j, "end_utc", s.processes ? 0 : s.end_wall_ns);
+	json_bool(j, "simulated", view_simulated(v));
+	write_figures(j, &(struct figures){ s.gpu_seconds, s.joules, s.alone_joules,
+					    s.alone_joules + s.shared_joules, s.how, s.charged,
+					    s.absence, s.processes, s.memory_bytes,
+					    s.memory_peak_bytes, s.sm_ratio, s.sm_mean_ratio,
+					    s.power_w });
+	json_array(j, "devices");
+	for (unsigned i = 0; i < e->count; i++)
+		if (workload_row_same(&e->row[i], r))
+			write_gpu(j, v, &e->row[i]);
+	json_array_end(j);
+	json_object_end(j);
+}
+
+void workload_doc_device(struct json *j, const struct view *v, unsigned i)
+{
+	const struct gw_device *d = gw_snapshot_device(v->snap, i);
+	const struct workload_energy *e = v->workloads;
+	const bool known = e && e->gpu[i].begun && v->self.counts_known;
+	double rows = 0;
+
+	for (unsigned k = 0; known && k < e->count; k++)
+		rows += e->row[k].gpu == i ? e->row[k].joules : 0;
+	json_object(j, NULL);
+	json_uint(j, "device_index", d->index);
+	json_string(j, "device_uuid", gw_device_text(d, GW_T_UUID));
+	json_double(j, "energy_joules_total", known ? e->gpu[i].counter_j : (double)NAN);
+	json_double(j, "workloads_joules", known ? rows : (double)NAN);
+	for (unsigned r = 0; r < WORKLOAD_RESTS; r++) {
+		char key[32];
+
+		snprintf(key, sizeof(key), "%s_joules", workload_rest_word(r));
+		json_double(j, key, known ? workload_energy_rest(e, i, r) : (double)NAN);
+	}
+	json_object_end(j);
+}
+
+/* ---- ids ---- */
+
+static uint64_t hash_text(uint64_t h, const char *s)
+{
+	do {
+		h = (h ^ (unsigned char)*s) * UINT64_C(1099511628211); /* FNV-1a */
+	} while (*s++);
+	return h;
+}
+
+void workload_doc_id(const struct workload_energy *e, unsigned row,
+		     char out[static WORKLOAD_DOC_ID])
+{
+	const struct workload *w = &e->row[row].workload;
+	struct workload_sum s;
+
+	workload_energy_sum(e, row, &s);
+	snprintf(out, WORKLOAD_DOC_ID, "%016" PRIu64 "-%s-%016" PRIx64,
+		 s.end_wall_ns / NS_PER_MS, workload_kind_word(w->kind),
+		 hash_text(hash_text(UINT64_C(14695981039346656037), w->id), w->part) ^
+			 s.begin_wall_ns / NS_PER_MS);
+}
+
+bool workload_doc_read_id(const char *id, uint64_t *ret_end_ms, const char **ret_kind,
+			  size_t *ret_kind_n)
+{
+	char *end;
+
+	*ret_end_ms = strtoull(id, &end, 10);
+	if (end == id || *end != '-')
+		return false;
+	*ret_kind = end + 1;
+	*ret_kind_n = strcspn(end + 1, "-");
+	return end[1 + *ret_kind_n] == '-';
+}
+
+/* ---- the state of a GPU ---- */
+
+/* The numbers of a row that survive a restart: one row per key. */
+/* clang-format off */
+#define ROW_NUMBERS(X) \
+	X(gpu_seconds) X(joules) X(alone_joules) X(shared_joules) X(memory_peak_bytes) \
+	X(sm_sum) X(sm_seconds) X(listed_from_j)
+/* clang-format on */
+
+static void save_row(struct json *j, const struct workload_row *r)
+{
+	json_object(j, NULL);
+	render_workload_keys(j, &r->workload);
+	json_string(j, "user", r->user);
+	json_double(j, "begin", (double)(r->begin_wall_ns / NS_PER_MS));
+	json_double(j, "end", (double)(r->end_wall_ns / NS_PER_MS));
+#define X(member) json_double(j, #member, r->member);
+	ROW_NUMBERS(X)
+#undef X
+	json_uint(j, "how", r->how);
+	json_bool(j, "charged", r->charged);
+	json_string(j, "absence", gw_absence_key(r->absence));
+	json_bool(j, "listed", r->listed);
+	json_object_end(j);
+}
+
+void workload_doc_save(struct buf *out, const struct workload_energy *e, unsigned i)
+{
+	const struct workload_gpu *g = &e->gpu[i];
+	struct json j;
+
+	json_init(&j, out, false);
+	json_object(&j, NULL);
+	json_uint(&j, "version", STATE_VERSION);
+	json_double(&j, "counter_j", g->counter_j);
+	json_double(&j, "other_j", g->other_j);
+	json_object(&j, "rest_j");
+	for (unsigned r = 0; r < WORKLOAD_RESTS; r++)
+		json_double(&j, workload_rest_word(r), g->rest_j[r]);
+	json_object_end(&j);
+	json_array(&j, "rows");
+	for (unsigned k = 0; k < e->count; k++)
+		if (e->row[k].gpu == i)
+			save_row(&j, &e->row[k]);
+	json_array_end(&j);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+static void load_text(char *out, size_t size, const struct json_doc *d, const char *key)
+{
+	const char *s = json_doc_string(d, key);
+
+	snprintf(out, size, "%s", s ? s : "");
+}
+
+static double load_number(const struct json_doc *d, const char *key)
+{
+	return json_doc_is_number(d, key) ? json_doc_number(d, key) : (double)NAN;
+}
+
+static bool load_kind(const char *word, enum workload_kind *ret)
+{
+	for (unsigned k = 0; word && k < WORKLOAD_KINDS; k++)
+		if (strcmp(workload_kind_word(k), word) == 0) {
+			*ret = k;
+			return true;
+		}
+	return false;
+}
+
+static enum gw_absence load_absence(const struct json_doc *d)
+{
+	const char *word = json_doc_string(d, "absence");
+
+	for (unsigned a = 0; word && a < GW_ABSENCES; a++)
+		if (gw_absence_key(a) && strcmp(gw_absence_key(a), word) == 0)
+			return a;
+	return GW_ABSENT_NO_DATA;
+}
+
+/* Reads a row. A row that is not valid is left out; its joules become unattributed. */
+static bool load_row(const struct json_doc *d, unsigned gpu, struct workload_row *ret)
+{
+	double begin = load_number(d, "begin"), end = load_number(d, "end"),
+	       how = load_number(d, "how");
+
+	*ret = (struct workload_row){ .gpu = gpu };
+	load_text(ret->workload.id, sizeof(ret->workload.id), d, "id");
+	load_text(ret->workload.space, sizeof(ret->workload.space), d, "namespace");
+	load_text(ret->workload.name, sizeof(ret->workload.name), d, "name");
+	load_text(ret->workload.part, sizeof(ret->workload.part), d, "part");
+	load_text(ret->user, sizeof(ret->user), d, "user");
+#define X(member) ret->member = load_number(d, #member);
+	ROW_NUMBERS(X)
+#undef X
+	if (!load_kind(json_doc_string(d, "kind"), &ret->workload.kind) || !(begin >= 0) ||
+	    !(end >= 0) || !(ret->joules >= 0) || !(how >= 0 && how < ATTRIBUTE_HOWS) ||
+	    isnan(ret->listed_from_j) || isnan(ret->gpu_seconds))
+		return false;
+	ret->begin_wall_ns = (uint64_t)begin * NS_PER_MS;
+	ret->end_wall_ns = (uint64_t)end * NS_PER_MS;
+	ret->how = (enum attribute_how)how;
+	ret->charged = json_doc_true(d, "charged");
+	ret->absence = load_absence(d);
+	ret->listed = json_doc_true(d, "listed");
+	return true;
+}
+
+/* Reads the sums. The counter is what the parts add up to, so that a document with a damaged row
+ * still closes. */
+static void load_gpu(const struct json_doc *d, unsigned i, struct workload_gpu *ret)
+{
+	struct workload_row row;
+
+	*ret = (struct workload_gpu){ .begun = true };
+	ret->other_j = json_doc_number(d, "other_j");
+	ret->counter_j = ret->other_j;
+	for (unsigned r = 0; r < WORKLOAD_RESTS; r++) {
+		const struct json_doc *rest = json_doc_get(d, "rest_j");
+
+		ret->rest_j[r] = json_doc_number(rest, workload_rest_word(r));
+		ret->counter_j += ret->rest_j[r];
+	}
+	for (size_t k = 0; k < json_doc_count(d, "rows"); k++)
+		if (load_row(json_doc_at(d, "rows", k), i, &row))
+			ret->counter_j += row.joules - row.listed_from_j;
+}
+
+int workload_doc_load(struct workload_energy *e, unsigned i, const char *text, size_t size,
+		      double counter_j)
+{
+	char why[160];
+	struct json_doc *d;
+	struct workload_gpu gpu;
+	struct workload_row row;
+
+	if (json_doc_new(text, size, &d, why, sizeof(why)) != 0)
+		return -GW_E_PARSE;
+	if (json_doc_number(d, "version") != STATE_VERSION) {
+		json_doc_free(d);
+		return -GW_E_PARSE;
+	}
+	load_gpu(d, i, &gpu);
+	workload_energy_restore(e, i, &gpu, counter_j);
+	for (size_t k = 0; k < json_doc_count(d, "rows"); k++)
+		if (load_row(json_doc_at(d, "rows", k), i, &row))
+			workload_energy_restore_row(e, &row);
+	json_doc_free(d);
+	return 0;
+}

@@ -1,0 +1,42 @@
+/* workload_doc: workloads as JSON: for replies, for the history and for the state that survives
+ * a restart. */
+#ifndef GW_SERVE_WORKLOAD_DOC_H
+#define GW_SERVE_WORKLOAD_DOC_H
+
+#include "view.h"
+#include "workload_energy.h"
+
+#include "base/json.h"
+
+/* kind of the stored documents of ended workloads */
+#define WORKLOAD_DOC_ENDED "workload"
+
+/* Writes the workload of a row over all its GPUs as an object. The same object is in replies and
+ * in the history. */
+void workload_doc_write(struct json *j, const struct view *v, const struct workload_energy *e,
+			unsigned row);
+
+/* True if no row before this one is of the same workload. For a list without repetitions. */
+bool workload_doc_is_first(const struct workload_energy *e, unsigned row);
+
+/* Writes where the energy of GPU i went, as an object. The parts add up to the total. */
+void workload_doc_device(struct json *j, const struct view *v, unsigned i);
+
+/* Writes the id of the stored document of an ended workload. It begins with the end time in ms
+ * and the kind, so that a query need not parse every document; the same workload has the same
+ * id after a crash. */
+#define WORKLOAD_DOC_ID 80
+void workload_doc_id(const struct workload_energy *e, unsigned row,
+		     char out[static WORKLOAD_DOC_ID]);
+/* Reads such an id. Returns false if it is not one. */
+bool workload_doc_read_id(const char *id, uint64_t *ret_end_ms, const char **ret_kind,
+			  size_t *ret_kind_n);
+
+/* Writes rows and rests of GPU i with the counter for which they are valid. */
+void workload_doc_save(struct buf *out, const struct workload_energy *e, unsigned i);
+/* Adds such a document to GPU i. counter_j: see workload_energy_restore(). Returns 0, or
+ * -GW_E_PARSE; then nothing was added. */
+int workload_doc_load(struct workload_energy *e, unsigned i, const char *text, size_t size,
+		      double counter_j);
+
+#endif

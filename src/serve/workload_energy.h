@@ -1,0 +1,151 @@
+/* workload_energy: the energy, time and memory of each workload on each GPU.
+ *
+ * It sums the steps of the processes (process_energy.h) per GPU and workload, so a process that
+ * moves to another control group is charged to the new workload from then on. The rows of a GPU
+ * and its rests (enum workload_rest) always add up to the energy counter of the GPU. Memory is
+ * bounded: the rows of a workload that ended some time ago are given up, and their joules stay
+ * in WORKLOAD_FORMER. Pure, except for the callback. */
+#ifndef GW_SERVE_WORKLOAD_ENERGY_H
+#define GW_SERVE_WORKLOAD_ENERGY_H
+
+#include "device/workload.h"
+#include "measure/attribute.h"
+
+#include <gpuward.h>
+
+#define WORKLOAD_ROWS_MAX 512
+/* rows per GPU that have metrics of their own; the others are one sum */
+#define WORKLOAD_SERIES_MAX 20
+/* time for which the series of an ended workload is kept even if another workload needs it */
+#define WORKLOAD_SERIES_S 60
+
+/* Energy of a GPU that is in no row. */
+enum workload_rest {
+	WORKLOAD_IDLE,         /* no process was on the GPU, and the GPU did nothing */
+	WORKLOAD_UNATTRIBUTED, /* nobody knows which process used the energy */
+	WORKLOAD_FORMER,       /* of workloads that ended and whose rows were given up */
+	WORKLOAD_EARLIER,      /* before the accounting began */
+	WORKLOAD_RESTS
+};
+
+/* One workload on one GPU. A part of a workload (a container of a pod, a step of a job) has a
+ * row of its own. */
+struct workload_row {
+	struct workload workload;
+	char user[32]; /* of its first process; "": unknown */
+	unsigned gpu;
+	uint64_t begin_wall_ns, end_wall_ns; /* first and last tick with a process */
+	double gpu_seconds;                  /* time with at least one process */
+	double joules;
+	double alone_joules;    /* part of joules: no other workload was on the GPU */
+	double shared_joules;   /* energy of the GPU while it was shared with others */
+	enum attribute_how how; /* the weakest method used */
+	bool charged;           /* the energy is known; else `absence` says why not */
+	enum gw_absence absence;
+	double memory_peak_bytes; /* NAN: unknown */
+	double sm_sum, sm_seconds;
+	/* now; NAN: unknown for at least one process */
+	unsigned processes; /* 0: ended */
+	double memory_bytes, sm_ratio, power_w;
+	/* metrics: the series of the row counts from this value of joules */
+	bool listed;
+	double listed_from_j;
+};
+
+struct workload_gpu {
+	bool begun;
+	bool was_empty; /* no process was on the GPU at the last tick */
+	double counter_j;
+	double rest_j[WORKLOAD_RESTS]; /* FORMER: only of rows that had a series at the end */
+	double other_j; /* joules of given up rows, and parts of rows, without a series */
+};
+
+struct workload_energy;
+/* Called before the rows of an ended workload are given up; row: one of them. */
+typedef void workload_ended_fn(void *arg, const struct workload_energy *e, unsigned row);
+
+struct workload_energy {
+	struct workload_row *row;
+	unsigned count, cap;
+	struct workload_gpu *gpu;
+	unsigned gpus;
+	workload_ended_fn *ended;
+	void *arg;
+};
+
+/* One process on a GPU at a tick. */
+struct workload_use {
+	const struct workload *workload;
+	const char *user;        /* NULL: unknown */
+	double step_joules;      /* NAN: unknown, see `absence` */
+	enum gw_absence absence; /* why the energy is unknown */
+	enum attribute_how how;
+	double memory_bytes, sm_ratio, power_w; /* NAN: unknown */
+};
+
+struct workload_step {
+	double counter_j; /* energy counter of the GPU; NAN: unknown */
+	double seconds;   /* time since the last tick */
+	uint64_t wall_ns;
+	bool listed; /* false: the processes on the GPU are unknown, and `uses` is empty */
+	bool still;  /* the GPU is known to have done nothing */
+};
+
+/* Returns 0 or -GW_E_NOMEM. ended may be NULL. */
+int workload_energy_init(struct workload_energy *e, unsigned gpus, workload_ended_fn *ended,
+			 void *arg);
+void workload_energy_done(struct workload_energy *e);
+
+/* Forgets GPU i; the caller has stored its rows. */
+void workload_energy_reset(struct workload_energy *e, unsigned i);
+
+/* Adds one tick of GPU i: charges the steps of its processes, and the rest of what the counter
+ * gained. If the counter fell, nothing is charged, and WORKLOAD_EARLIER follows the counter. A
+ * workload that finds no room is charged to WORKLOAD_UNATTRIBUTED. */
+void workload_energy_tick(struct workload_energy *e, unsigned i, const struct workload_step *s,
+			  const struct workload_use *uses, size_t n);
+
+/* Gives up the workloads that ended keep_s ago on all GPUs. Call it after the ticks of all
+ * GPUs. */
+void workload_energy_age(struct workload_energy *e, uint64_t wall_ns, double keep_s);
+
+/* Adds what an earlier run stored about GPU i: rows with workload_energy_restore_row(), and the
+ * rests and the counter of that moment here. counter_j: the counter at the end of that run,
+ * which is at least stored->counter_j; what it gained in between is unattributed. stored NULL:
+ * nothing was stored. Also valid after the first ticks, if the store became readable late. */
+void workload_energy_restore(struct workload_energy *e, unsigned i,
+			     const struct workload_gpu *stored, double counter_j);
+/* Returns false if there was no room: the joules of the row are then in WORKLOAD_FORMER. */
+bool workload_energy_restore_row(struct workload_energy *e, const struct workload_row *row);
+
+/* Returns the joules of a rest. With the rows they add up to the counter. */
+double workload_energy_rest(const struct workload_energy *e, unsigned i,
+			    enum workload_rest rest);
+/* For metrics: returns the joules of GPU i that are in no series of a row. This sum, joules -
+ * listed_from_j of each listed row, and rest_j of the GPU add up to the counter, and none of
+ * them falls while its row exists. */
+double workload_energy_series_other(const struct workload_energy *e, unsigned i);
+
+/* Returns the word of a rest in JSON and metrics. */
+const char *workload_rest_word(enum workload_rest rest);
+
+/* One workload over all GPUs. */
+struct workload_sum {
+	uint64_t begin_wall_ns, end_wall_ns;
+	double gpu_seconds, joules, alone_joules, shared_joules;
+	double memory_peak_bytes; /* sum of the peaks on its GPUs; NAN: unknown */
+	double sm_mean_ratio;     /* NAN: unknown */
+	enum attribute_how how;
+	bool charged;
+	enum gw_absence absence;
+	unsigned gpus, processes;
+	/* now; sm_ratio: mean of the GPUs with a process */
+	double memory_bytes, sm_ratio, power_w;
+};
+void workload_energy_sum(const struct workload_energy *e, unsigned row,
+			 struct workload_sum *ret);
+
+/* True if two rows are of the same workload and the same part. */
+bool workload_row_same(const struct workload_row *a, const struct workload_row *b);
+
+#endif
