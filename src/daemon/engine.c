@@ -537,11 +537,13 @@ static void begin_guard(struct engine *e)
 	}
 	e->view.guard_ops = &guard_service_ops;
 	e->view.guarding = e->guarding;
-	err = token_counter_new(&(struct token_counter_config){ .loop = e->config.loop,
-								.store = e->config.store,
-								.emit = engine_emit,
-								.arg = e },
-				&e->tokens);
+	err = token_counter_new(
+		&(struct token_counter_config){ .loop = e->config.loop,
+						.store = e->config.store,
+						.interval_s = e->config.models_s,
+						.emit = engine_emit,
+						.arg = e },
+		&e->tokens);
 	if (err)
 		engine_event(e, "service", NULL, "error",
 			     "the tokens of inference servers are not counted: %s",
@@ -705,6 +707,13 @@ static void emit_manage(void *arg, const char *uuid, const char *severity, const
 const struct view *engine_view(struct engine *e)
 {
 	return &e->view;
+}
+
+void engine_set_models(struct engine *e, double interval_s)
+{
+	e->config.models_s = interval_s;
+	if (e->tokens)
+		token_counter_set_interval(e->tokens, interval_s);
 }
 
 void engine_set_workloads(struct engine *e, const struct workload_account_config *config)

@@ -412,6 +412,7 @@ static void reload_config(struct service *s)
 		engine_set_manage(s->engine, s->config.manage_enabled);
 		workloads = workload_settings(s);
 		engine_set_workloads(s->engine, &workloads);
+		engine_set_models(s->engine, s->config.models_interval_s);
 		engine_set_interval(s->engine, s->config.service_interval);
 		engine_event(s->engine, "config", NULL, "info",
 			     "the configuration was reloaded%s",
@@ -520,6 +521,7 @@ static int open_engine(struct service *s)
 						   .interval_ns = c->service_interval,
 						   .manage = c->manage_enabled,
 						   .workloads = workload_settings(s),
+						   .models_s = s->config.models_interval_s,
 						   .guard = make_guard(s, true, &guard) == 0
 								    ? &guard
 								    : NULL,

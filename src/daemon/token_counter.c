@@ -17,9 +17,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#define ASK_NS   (15 * NS_PER_S)
-#define RETRY_NS (300 * NS_PER_S) /* after the counters turned out to be off; longest pause */
-#define DOCUMENT "model"          /* kind of the documents in the store, one per row */
+#define SETTLE_NS (15 * NS_PER_S)  /* if servers are not asked */
+#define RETRY_NS  (300 * NS_PER_S) /* after the counters turned out to be off; longest pause */
+#define DOCUMENT  "model"          /* kind of the documents in the store, one per row */
 /* A server that does nothing uses less of a core than this; one that generates uses more. */
 #define IDLE_CORES 0.01
 
@@ -58,6 +58,12 @@ struct token_counter {
 	char asked[MODEL_WORKER];
 	bool asked_active;
 };
+
+/* Returns the time between two questions or settlements. */
+static uint64_t token_interval_ns(const struct token_counter *t)
+{
+	return t->config.interval_s > 0 ? (uint64_t)(t->config.interval_s * 1e9) : SETTLE_NS;
+}
 
 /* ---- the thread ---- */
 
@@ -178,14 +184,20 @@ static struct token_server *server_find(struct token_counter *t, const char *nam
 	return NULL;
 }
 
+static const struct model_list nothing_loaded;
+
 /* Charges what waits to the models that the server had last. Its counters are not read: the server
  * did nothing, or does not answer. */
 static void server_settle(struct token_counter *t, struct token_server *s, uint64_t now_ns)
 {
 	struct model_worker *w = model_energy_worker(&t->models, s->name);
 
-	if (!w || !s->list)
+	if (!w || (!s->list && t->config.interval_s > 0))
 		return;
+	if (!s->list) {
+		model_energy_settle(&t->models, w, &nothing_loaded, now_ns);
+		return;
+	}
 	for (unsigned i = 0; i < s->list->count; i++)
 		s->list->of[i].tokens[MODEL_PROMPT] = s->list->of[i].tokens[MODEL_GENERATED] =
 			NAN;
@@ -195,12 +207,11 @@ static void server_settle(struct token_counter *t, struct token_server *s, uint6
 /* The server ended or is not configured any more: nothing is loaded, and counters begin with 0. */
 static void server_settle_gone(struct token_counter *t, struct token_server *s, uint64_t now_ns)
 {
-	static const struct model_list nothing;
 	struct model_worker *w = model_energy_worker(&t->models, s->name);
 
 	server_settle(t, s, now_ns);
 	if (w && (s->list || w->pendings))
-		model_energy_settle(&t->models, w, &nothing, now_ns);
+		model_energy_settle(&t->models, w, &nothing_loaded, now_ns);
 	free(s->list);
 	s->list = NULL;
 	s->due_ns = s->ask_ns = s->count_ns = s->pause_ns = 0;
@@ -242,9 +253,9 @@ static void token_answered(struct token_counter *t, struct token_answer *x, uint
 
 	if (!w || !s->present)
 		return; /* it ended meanwhile */
-	s->due_ns = now_ns + ASK_NS;
+	s->due_ns = now_ns + token_interval_ns(t);
 	if (x->result == TOKEN_FAILED || x->result == TOKEN_UNREAD) {
-		s->pause_ns = s->pause_ns ? s->pause_ns * 2 : ASK_NS;
+		s->pause_ns = s->pause_ns ? s->pause_ns * 2 : token_interval_ns(t);
 		s->pause_ns = s->pause_ns < RETRY_NS ? s->pause_ns : RETRY_NS;
 	} else {
 		s->pause_ns = 0;
@@ -335,7 +346,8 @@ static void server_add_process(struct token_counter *t, struct token_server *s,
 	if (s->processes < TOKEN_SOURCE_PROCESSES)
 		s->process[s->processes++] = (struct token_process){ p->pid, active };
 	if (w && uuid && v->process && v->process[k].absence == GW_HAVE)
-		model_energy_add(&t->models, w, p->pid, uuid, v->process[k].step_joules);
+		model_energy_add(&t->models, w, p->pid, uuid, v->process[k].step_joules,
+				 v->process[k].energy_method);
 }
 
 static struct token_server *server_of(struct token_counter *t, const struct policy_worker *p)
@@ -412,17 +424,17 @@ static void server_tick(struct token_counter *t, struct token_server *s, const s
 {
 	const struct policy_worker *p = &v->guard->policy->worker[worker];
 	const bool counts = token_kind(p->kind)->counter[MODEL_GENERATED] != NULL;
-	const bool wanted = s->worked || !s->list;
+	const bool wanted = t->config.interval_s > 0 && (s->worked || !s->list);
 
 	if (now_ns < s->due_ns)
 		return;
 	if (wanted && now_ns >= s->ask_ns && server_may_ask(v->guard->guard, worker)) {
 		if (server_ask(t, s, p, counts && s->worked && now_ns >= s->count_ns))
-			s->due_ns = now_ns + ASK_NS;
+			s->due_ns = now_ns + token_interval_ns(t);
 		return;
 	}
 	server_settle(t, s, now_ns);
-	s->due_ns = now_ns + ASK_NS;
+	s->due_ns = now_ns + token_interval_ns(t);
 }
 
 /* The server has no process on a GPU: the guard moved it, it loaded nothing, or it ended. */
@@ -476,6 +488,11 @@ void token_counter_tick(struct token_counter *t, struct view *v)
 }
 
 /* ---- start and stop ---- */
+
+void token_counter_set_interval(struct token_counter *t, double interval_s)
+{
+	t->config.interval_s = interval_s;
+}
 
 int token_counter_new(const struct token_counter_config *config, struct token_counter **ret)
 {

@@ -17,6 +17,7 @@ struct token_counter;
 struct token_counter_config {
 	struct loop *loop;
 	struct store *store; /* must be readable: its totals are loaded at the start */
+	double interval_s;   /* between questions to a server; 0: servers are not asked */
 	uint64_t (*emit)(void *arg, const struct view_event *e);
 	void *arg;
 };
@@ -26,6 +27,8 @@ int token_counter_new(const struct token_counter_config *config, struct token_co
 /* Charges what waits, and stops the thread. A request that does not end in timeout_ns ends by itself
  * later. */
 void token_counter_free(struct token_counter *t, uint64_t timeout_ns);
+
+void token_counter_set_interval(struct token_counter *t, double interval_s);
 
 /* Adds the energy of a tick, and sets v->models. */
 void token_counter_tick(struct token_counter *t, struct view *v);

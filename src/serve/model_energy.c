@@ -196,7 +196,7 @@ double model_worker_pending(const struct model_worker *w)
 }
 
 void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pid,
-		      const char *uuid, double joules)
+		      const char *uuid, double joules, const char *share)
 {
 	const int gpu = model_energy_gpu(m, uuid);
 	struct model_pending *p = NULL;
@@ -218,6 +218,7 @@ void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pi
 		p->pid = 0;
 	}
 	p->joules += joules;
+	p->share = share;
 }
 
 /* ---- a settlement ---- */
@@ -284,10 +285,11 @@ static void settle_unlisted(struct model_energy *m, const struct model_worker *w
 			m->row[i].listed = false;
 }
 
-static void row_charge(struct model_row *r, unsigned gpu, double joules, enum model_method how,
-		       uint64_t now_ns)
+static void row_charge(struct model_row *r, const struct model_pending *p, double joules,
+		       enum model_method how, uint64_t now_ns)
 {
-	r->joules[gpu] += joules;
+	r->joules[p->gpu] += joules;
+	r->share = p->share;
 	r->method = r->method == MODEL_SUM ? MODEL_SUM : how;
 	r->seen_ns = now_ns;
 	r->changed = true;
@@ -303,7 +305,7 @@ static void settle_process(struct model_energy *m, const struct model_worker *w,
 
 	for (unsigned i = 0; i < l->count; i++) {
 		if (p->pid && l->of[i].pid == p->pid) {
-			row_charge(s->row[i], p->gpu, p->joules, MODEL_PROCESS, s->now_ns);
+			row_charge(s->row[i], p, p->joules, MODEL_PROCESS, s->now_ns);
 			return;
 		}
 		if (l->of[i].pid)
@@ -313,14 +315,14 @@ static void settle_process(struct model_energy *m, const struct model_worker *w,
 		tokens += s->tokens[i];
 	}
 	if (candidates == 1) {
-		row_charge(s->row[last], p->gpu, p->joules, MODEL_ONLY, s->now_ns);
+		row_charge(s->row[last], p, p->joules, MODEL_ONLY, s->now_ns);
 	} else if (candidates == 0 || !(tokens > 0)) {
-		row_charge(row_get(m, w->name, "", s->now_ns), p->gpu, p->joules,
-			   MODEL_NO_MODEL, s->now_ns);
+		row_charge(row_get(m, w->name, "", s->now_ns), p, p->joules, MODEL_NO_MODEL,
+			   s->now_ns);
 	} else {
 		for (unsigned i = 0; i < l->count; i++)
 			if (!l->of[i].pid && s->tokens[i] > 0)
-				row_charge(s->row[i], p->gpu, p->joules * s->tokens[i] / tokens,
+				row_charge(s->row[i], p, p->joules * s->tokens[i] / tokens,
 					   MODEL_SPLIT, s->now_ns);
 	}
 }

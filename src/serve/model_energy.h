@@ -50,7 +50,8 @@ struct model_row {
 	double joules[MODEL_ENERGY_GPUS]; /* by position in model_energy.gpu */
 	bool counted;                     /* the tokens are known */
 	enum model_method method;         /* of the last charge */
-	bool listed;                      /* in the server's last list of models */
+	const char *share; /* how the share of the process was determined; NULL: none yet */
+	bool listed;       /* in the server's last list of models */
 	double counter[MODEL_DIRECTIONS]; /* of the server at the last reading; NAN: not read */
 	struct model_mark begin;          /* when this run of the service began */
 	struct model_mark mark[MODEL_ENERGY_MARKS]; /* recent, oldest first */
@@ -68,6 +69,7 @@ struct model_worker {
 		int64_t pid; /* 0: several processes */
 		unsigned gpu;
 		double joules;
+		const char *share; /* as in model_row */
 	} pending[MODEL_ENERGY_PENDING];
 	unsigned pendings;
 };
@@ -99,9 +101,10 @@ struct model_list {
 /* Returns the worker, which is added if there is room; NULL: there is none. */
 struct model_worker *model_energy_worker(struct model_energy *m, const char *name);
 
-/* Adds energy of a process of the worker on a GPU; it waits for the next settlement. */
+/* Adds energy of a process of the worker on a GPU; it waits for the next settlement. share: how the
+ * energy of the process was determined, a string that stays. */
 void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pid,
-		      const char *uuid, double joules);
+		      const char *uuid, double joules, const char *share);
 
 /* Charges the waiting energy of the worker to the models of the list, and counts their tokens.
  * A counter that fell was reset, as after a restart of the server; it then counts from 0. */

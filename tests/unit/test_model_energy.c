@@ -87,8 +87,8 @@ static void a_single_model_gets_all_energy_of_its_server(void **state)
 	(void)state;
 	load("a", 0, 10, 100);
 	settle("w", 1); /* the counters began before this service */
-	model_energy_add(m, worker("w"), 7, GPU, 30);
-	model_energy_add(m, worker("w"), 8, "GPU-b", 20);
+	model_energy_add(m, worker("w"), 7, GPU, 30, "measured");
+	model_energy_add(m, worker("w"), 8, "GPU-b", 20, "measured");
 	assert_near(model_worker_pending(worker("w")), 50);
 	load("a", 0, 15, 150);
 	settle("w", 16);
@@ -140,9 +140,9 @@ static void a_model_that_loads_later_counts_from_0(void **state)
 static void models_with_processes_get_the_energy_of_their_process(void **state)
 {
 	(void)state;
-	model_energy_add(m, worker("w"), 11, GPU, 3);
-	model_energy_add(m, worker("w"), 12, GPU, 4);
-	model_energy_add(m, worker("w"), 10, GPU, 5); /* the router itself */
+	model_energy_add(m, worker("w"), 11, GPU, 3, "measured");
+	model_energy_add(m, worker("w"), 12, GPU, 4, "measured");
+	model_energy_add(m, worker("w"), 10, GPU, 5, "measured"); /* the router itself */
 	load("a", 11, 1, 1);
 	load("b", 12, 1, 99);
 	settle("w", 1);
@@ -157,14 +157,14 @@ static void models_of_one_process_share_by_tokens(void **state)
 {
 	(void)state;
 	list.fresh = true;
-	model_energy_add(m, worker("w"), 10, GPU, 40);
+	model_energy_add(m, worker("w"), 10, GPU, 40, "measured");
 	load("a", 0, 10, 20);
 	load("b", 0, 0, 10);
 	settle("w", 1);
 	assert_near(joules("w", "a"), 30);
 	assert_near(joules("w", "b"), 10);
 	assert_string_equal(model_method_name(row("w", "a")->method), "split by tokens");
-	model_energy_add(m, worker("w"), 10, GPU, 7);
+	model_energy_add(m, worker("w"), 10, GPU, 7, "measured");
 	load("a", 0, 10, 20);
 	load("b", 0, 0, 10);
 	settle("w", 2); /* no tokens: it is unknown which model used the energy */
@@ -176,7 +176,7 @@ static void unknown_tokens_have_a_reason(void **state)
 	struct model_span span;
 
 	(void)state;
-	model_energy_add(m, worker("w"), 10, GPU, 40);
+	model_energy_add(m, worker("w"), 10, GPU, 40, "measured");
 	load("a", 0, NAN, NAN);
 	settle("w", 1);
 	assert_near(joules("w", "a"), 40);
@@ -197,7 +197,7 @@ static void the_minute_forgets_what_is_older(void **state)
 	(void)state;
 	list.fresh = true;
 	for (unsigned i = 0; i <= 20; i++) {
-		model_energy_add(m, worker("w"), 1, GPU, i < 10 ? 1000 : 15);
+		model_energy_add(m, worker("w"), 1, GPU, i < 10 ? 1000 : 15, "measured");
 		load("a", 0, 0, 30.0 * i);
 		settle("w", 100 + 15 * i);
 	}
@@ -219,7 +219,7 @@ static void stored_totals_continue_and_do_not_belong_to_this_run(void **state)
 	r->counted = true;
 	r->joules[model_energy_gpu(m, GPU)] = 500;
 	model_energy_restored(r);
-	model_energy_add(m, worker("w"), 1, GPU, 3);
+	model_energy_add(m, worker("w"), 1, GPU, 3, "measured");
 	list.fresh = true;
 	load("a", 0, 0, 2);
 	settle("w", 1);
@@ -250,7 +250,7 @@ static void models_and_the_rest_add_up_to_the_energy(void **state)
 			const double j = (double)below(&seed, 1000);
 
 			model_energy_add(m, worker(name), (int64_t)below(&seed, 200),
-					 below(&seed, 2) ? GPU : "GPU-b", j);
+					 below(&seed, 2) ? GPU : "GPU-b", j, "measured");
 			added += j;
 		}
 		for (unsigned i = below(&seed, 40); i > 0; i--) {
