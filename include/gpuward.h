@@ -165,12 +165,14 @@ enum gw_tier {
 	GW_TIER_HEALTH = 1 << 4,
 	GW_TIER_ON_REQUEST = 1 << 5, /* may sleep 20 ms */
 	GW_TIER_LIMITS = 1 << 6, /* what holds the clocks back; 2 ms on an H200 */
+	GW_TIER_PROFILE = 1 << 7, /* GPM, between two readings; ON_REQUEST includes it */
 };
 /* For polling. Values of STATIC, SLOW, HEALTH and LIMITS are stored and read again only when
  * they are older than their tier allows. */
 #define GW_TIERS_COMMON \
 	(GW_TIER_STATIC | GW_TIER_FAST | GW_TIER_SLOW | GW_TIER_HEALTH | GW_TIER_LIMITS)
-#define GW_TIERS_ALL (GW_TIERS_COMMON | GW_TIER_ENERGY | GW_TIER_ON_REQUEST)
+#define GW_TIERS_ALL \
+	(GW_TIERS_COMMON | GW_TIER_ENERGY | GW_TIER_ON_REQUEST | GW_TIER_PROFILE)
 
 struct gw_quantity_info {
 	const char *key; /* "power_watts" */
@@ -370,8 +372,8 @@ struct gw_device {
 GW_API int gw_snapshot_new(struct gw_ctx *ctx, struct gw_snapshot **ret_snap);
 GW_API void gw_snapshot_free(struct gw_snapshot *snap);
 
-/* Reads the tiers (set of enum gw_tier) of every device, and the quantities of the host. ENERGY
- * and ON_REQUEST are read only if they are in the set. If a driver is absent, the call tries
+/* Reads the tiers (set of enum gw_tier) of every device, and the quantities of the host. ENERGY,
+ * PROFILE and ON_REQUEST are read only if they are in the set. If a driver is absent, the call tries
  * again to open it, less and less often over time. Devices that appeared or disappeared are
  * noticed. Allocates nothing unless there are more devices than before. Returns 0 even if a
  * device failed (see gw_device.state), -GW_E_NOMEM or -GW_E_ARG (unknown tier). */

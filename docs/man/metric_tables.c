@@ -16,18 +16,51 @@ static void text(const char *s)
 	}
 }
 
-static void entry(const char *prefix, const char *name, const char *kind, const char *labels,
-		  const char *help)
+static const char *const words[] = {
+#define G(symbol, word, help) word,
+#include "serve/metric.def"
+#undef G
+};
+
+enum {
+#define G(symbol, word, help) GROUP_##symbol,
+#include "serve/metric.def"
+#undef G
+};
+
+/* Where a metric belongs, and when it is served. */
+struct place {
+	unsigned group;
+	const char *when;
+};
+
+static void group(const char *word, const char *help)
 {
+	printf("*");
+	text(word);
+	printf("*\n\t");
+	text(help);
+	printf(".\n\n");
+}
+
+static void entry(const char *prefix, const char *name, const char *kind, const char *labels,
+		  struct place at, const char *help)
+{
+	const char *when = strcmp(at.when, "ASKED") == 0     ? ", off"
+			   : strcmp(at.when, "WORKERS") == 0 ? ", workers"
+							     : "";
 	int counter = strcmp(kind, "COUNTER") == 0;
 
 	printf("*");
 	text(prefix);
 	text(name);
 	text(counter ? "_total" : strcmp(kind, "INFO") == 0 ? "_info" : "");
-	printf("* (%s%s", counter ? "counter" : "gauge", *labels ? "; " : "");
+	printf("* (%s%s", counter || strcmp(kind, "TALLY") == 0 ? "counter" : "gauge",
+	       *labels ? "; " : "");
 	text(labels);
-	printf(")\n\t");
+	printf("; ");
+	text(words[at.group]);
+	printf("%s)\n\t", when);
 	text(help);
 	printf(".\n\n");
 }
@@ -41,21 +74,28 @@ static const struct {
 #undef N
 };
 
+static const struct place places[] = {
+#define Q(symbol, group, when) { GROUP_##group, #when },
+#include "serve/metric.def"
+#undef Q
+};
+
 static void quantity(unsigned q, const char *key, const char *kind, const char *help)
 {
-	const char *words = strcmp(kind, "ENUM") == 0   ? "uuid,gpu,state"
-			    : strcmp(kind, "MASK") == 0 ? "uuid,gpu,reason"
-							: "uuid,gpu";
+	const char *labels = strcmp(kind, "ENUM") == 0   ? "uuid,gpu,state"
+			     : strcmp(kind, "MASK") == 0 ? "uuid,gpu,reason"
+							 : "uuid,gpu";
 
 	for (size_t i = 0; i < COUNT(departures); i++) {
 		if (departures[i].quantity != q)
 			continue;
 		if (departures[i].name)
 			entry("", departures[i].name, kind,
-			      q == GW_Q_PERFORMANCE_STATE ? "uuid,gpu" : words, help);
+			      q == GW_Q_PERFORMANCE_STATE ? "uuid,gpu" : labels, places[q],
+			      help);
 		return;
 	}
-	entry("gpuward_gpu_", key, kind, words, help);
+	entry("gpuward_gpu_", key, kind, labels, places[q], help);
 }
 
 int main(void)
@@ -65,8 +105,21 @@ int main(void)
 	       "in the Prometheus text format, or in OpenMetrics if the client "
 	       "requests it. The type and the labels are in brackets. An unknown value "
 	       "has no sample; a GPU that does not answer has only its state and its "
-	       "counts.\n\n# THE SERVICE\n\n");
-#define M(symbol, group, when, name, type, labels, help) entry("", name, #type, labels, help);
+	       "counts.\n\nBy default, the metrics are those that dashboards and alerts "
+	       "need: at most 60 series per GPU and 60 per machine. The settings "
+	       "metrics.include and metrics.exclude of *gpuward.toml*(5) change that. Both "
+	       "are lists of groups, names, and names with \\*. A name has priority over a "
+	       "group, and a group over a name with \\*. Each metric below has its group in "
+	       "brackets; a metric that is not in the default set has the word \"off\", and "
+	       "one that is served only while the guard has a worker has \"workers\".\n\n"
+	       "```\n[metrics]\ninclude = [\"ecc\", \"gpuward_gpu_pcie_*\"]\n"
+	       "exclude = [\"host\", \"compat\"]\n```\n\n# GROUPS\n\n");
+#define G(symbol, word, help) group(word, help);
+#include "serve/metric.def"
+#undef G
+	printf("# THE SERVICE\n\n");
+#define M(symbol, group, when, name, type, labels, help) \
+	entry("", name, #type, labels, (struct place){ GROUP_##group, #when }, help);
 #include "serve/metric.def"
 #undef M
 	printf("# FIGURES OF A GPU\n\nThe figures of *gpuward-quantities*(7).\n\n");
@@ -74,9 +127,18 @@ int main(void)
 #include <gpuward/quantity.def>
 #undef Q
 	printf("# FIGURES OF THE MACHINE\n\n");
-#define H(symbol, key, kind, help) entry("gpuward_host_", key, #kind, "", help);
+#define H(symbol, key, kind, help) \
+	entry("gpuward_host_", key, #kind, "", (struct place){ GROUP_HOST, "" }, help);
 #include <gpuward/host.def>
 #undef H
+	printf("# NAMES OF DCGM-EXPORTER\n\nThe setting metrics.dcgm adds them.\n\n");
+#define DCGM(name, type, source, factor, help)                          \
+	entry("", name, #type,                                          \
+	      "gpu,UUID,pci_bus_id,device,modelName,Hostname,hostname," \
+	      "DCGM_FI_DRIVER_VERSION",                                 \
+	      (struct place){ GROUP_DCGM, "" }, help);
+#include "serve/dcgm.def"
+#undef DCGM
 	printf("# SEE ALSO\n\n*gpuward-serve*(8), *gpuward-quantities*(7)\n");
 	return 0;
 }

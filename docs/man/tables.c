@@ -50,6 +50,7 @@ static void heading(const char *title, const char *intro)
 #define HEALTH     "at most every ten seconds"
 #define LIMITS     "at most every ten seconds; at the edges of energy windows"
 #define ON_REQUEST "only on request"
+#define PROFILE    "only on request"
 
 #define OK    "ok"
 #define NOTE  "note"

@@ -401,7 +401,7 @@ static void print_costly(const struct cli *c)
 			continue;
 		printf("\nGPU %u, further values:\n", d->index);
 		for (unsigned q = 0; q < d->value_count; q++)
-			if (gw_quantity_info(q)->tier == GW_TIER_ON_REQUEST)
+			if (gw_quantity_info(q)->tier & (GW_TIER_ON_REQUEST | GW_TIER_PROFILE))
 				figure_value(d, q, false);
 	}
 }

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/utf8.h"
 #include "serve/energy_cost.h"
+#include "serve/metrics_family.h"
 
 #include <gpuward.h>
 
@@ -246,6 +247,31 @@ static void check_history(struct config_reader *r)
 				"history.path is empty: name a file, \"auto\" or \"none\"");
 }
 
+static void check_metrics(struct config_reader *r, enum config_id id,
+			  const struct config_list *list)
+{
+	char closest[METRIC_NAME_SIZE], meant[CONFIG_MEANT_MAX];
+
+	for (unsigned i = 0; i < list->count; i++) {
+		const char *word = list->item[i];
+
+		if (metrics_word_known(word, closest))
+			continue;
+		if (strchr(word, '*'))
+			config_complain(r, place(r, id),
+					"%s: no metric matches \"%.100s\"; gpuward-metrics(7) "
+					"lists the names",
+					config_rows[id].key, word);
+		else
+			config_complain(r, place(r, id),
+					"%s: \"%.100s\" is neither a metric nor a group of "
+					"metrics%s",
+					config_rows[id].key, word,
+					*closest ? config_meant(closest, meant)
+						 : "; gpuward-metrics(7) lists both");
+	}
+}
+
 void config_check(struct config_reader *r)
 {
 	const struct config *c = r->c;
@@ -253,6 +279,8 @@ void config_check(struct config_reader *r)
 	check_list(r, CONFIG_ID_service_listen, &c->service_listen, config_check_address);
 	check_list(r, CONFIG_ID_service_hosts, &c->service_hosts, check_host_name);
 	check_list(r, CONFIG_ID_service_origins, &c->service_origins, check_origin);
+	check_metrics(r, CONFIG_ID_metrics_include, &c->metrics_include);
+	check_metrics(r, CONFIG_ID_metrics_exclude, &c->metrics_exclude);
 	check_tls(r);
 	check_exposure(r);
 	check_unix_mode(r);

@@ -761,6 +761,11 @@ void engine_set_interval(struct engine *e, uint64_t interval_ns)
 	reader_set_interval(e->reader, interval_ns);
 }
 
+void engine_set_profile(struct engine *e, bool on)
+{
+	reader_set_profile(e->reader, on);
+}
+
 /* Returns the id after which the event ids of this run begin. Ids must grow across restarts,
  * because clients resume from the last id that they received. Without a readable store, derives
  * the id from the wall clock, so that it is larger than all earlier ids. */

@@ -51,6 +51,8 @@ int engine_free(struct engine *e, uint64_t timeout_ns);
 const struct view *engine_view(struct engine *e);
 
 void engine_set_interval(struct engine *e, uint64_t interval_ns);
+/* on: also read GW_TIER_PROFILE at each tick. */
+void engine_set_profile(struct engine *e, bool on);
 void engine_set_manage(struct engine *e, bool on);
 void engine_set_workloads(struct engine *e, const struct workload_account_config *config);
 void engine_set_models(struct engine *e, double interval_s);

@@ -49,6 +49,7 @@ struct reader {
 	struct job job[JOBS];
 	unsigned jobs;
 	uint64_t interval_ns;
+	bool profile;           /* see reader_set_profile() */
 	uint64_t look_until_ns; /* see reader_look() */
 	/* SM utilisation of a process that is alone on its GPU: not read; a round that reads it is
 	 * due at once; the last round read it */
@@ -260,10 +261,20 @@ static unsigned wanted_of_processes(struct reader *r, uint64_t now_ns)
 	return want;
 }
 
+static unsigned wanted_tiers(struct reader *r)
+{
+	bool profile;
+
+	mailbox_lock(&r->box);
+	profile = r->profile;
+	mailbox_unlock(&r->box);
+	return GW_TIERS_COMMON | (profile ? GW_TIER_PROFILE : 0);
+}
+
 static void read_all(struct reader *r, struct reading *x)
 {
 	x->begin_ns = clock_mono_ns(r->clock);
-	gw_snapshot_take(x->snap, GW_TIERS_COMMON);
+	gw_snapshot_take(x->snap, wanted_tiers(r));
 	gw_process_list_want(x->processes, wanted_of_processes(r, x->begin_ns));
 	gw_process_list_take(x->processes);
 	read_nvml_failure(r, x);
@@ -578,6 +589,13 @@ void reader_set_interval(struct reader *r, uint64_t interval_ns)
 	mailbox_lock(&r->box);
 	r->interval_ns = interval_ns;
 	mailbox_wake(&r->box);
+	mailbox_unlock(&r->box);
+}
+
+void reader_set_profile(struct reader *r, bool on)
+{
+	mailbox_lock(&r->box);
+	r->profile = on;
 	mailbox_unlock(&r->box);
 }
 

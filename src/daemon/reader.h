@@ -78,6 +78,9 @@ int reader_free(struct reader *r, uint64_t timeout_ns);
 
 void reader_set_interval(struct reader *r, uint64_t interval_ns);
 
+/* on: each round also reads GW_TIER_PROFILE. Without it, the driver is not asked for GPM. */
+void reader_set_profile(struct reader *r, bool on);
+
 /* Requests an action. Actions are done between two rounds, in the order of the requests.
  * Returns 0, or -GW_E_STATE if the queue is full. */
 enum reader_request {

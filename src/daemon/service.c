@@ -318,6 +318,8 @@ static void apply_config(struct service *s)
 	apply_log(s);
 	apply_textfile(s);
 	s->api.top = (unsigned)s->config.metrics_processes;
+	metrics_choose(&s->api.metrics, s->config.metrics_include.item,
+		       s->config.metrics_exclude.item, s->config.metrics_dcgm);
 	s->api.manage = s->config.manage_enabled;
 	/* Without a configured token, any client may open windows, because windows change
 	 * nothing on a GPU. */
@@ -414,6 +416,7 @@ static void reload_config(struct service *s)
 		engine_set_workloads(s->engine, &workloads);
 		engine_set_models(s->engine, s->config.models_interval_s);
 		engine_set_interval(s->engine, s->config.service_interval);
+		engine_set_profile(s->engine, metrics_need_profile(&s->api.metrics));
 		engine_event(s->engine, "config", NULL, "info",
 			     "the configuration was reloaded%s",
 			     needs_restart(&old, &fresh)
@@ -625,6 +628,7 @@ static int service_begin(struct service *s)
 			  NULL, 0);
 		return SERVICE_FAILED;
 	}
+	engine_set_profile(s->engine, metrics_need_profile(&s->api.metrics));
 	uevent_new(s->loop, driver_moved, s,
 		   &s->uevent); /* optional: without it a new driver is found a little later */
 	s->api.view = *engine_view(s->engine);

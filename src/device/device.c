@@ -15,6 +15,7 @@ static const uint64_t cadence_ns[TIER_COUNT] = {
 	10 * NS_PER_S, /* HEALTH                                                    */
 	0,             /* ON_REQUEST                                                */
 	10 * NS_PER_S, /* LIMITS                                                    */
+	0,             /* PROFILE                                                   */
 };
 
 void report_init(struct report *r, enum gw_vendor vendor, enum gw_provenance provenance)

@@ -14,7 +14,7 @@
 
 #define DEVICE_TEXT_SIZE 96
 #define DEVICE_MIG_MAX   8 /* a board has at most 7 instances */
-#define TIER_COUNT       7
+#define TIER_COUNT       8
 
 struct report {
 	unsigned index;

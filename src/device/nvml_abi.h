@@ -158,6 +158,7 @@ enum abi_event {
 };
 
 enum abi_gpm_metric {
+	ABI_GPM_GRAPHICS = 1,
 	ABI_GPM_SM_ACTIVE = 2,
 	ABI_GPM_SM_OCCUPANCY = 3,
 	ABI_GPM_TENSOR = 5,

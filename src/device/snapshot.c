@@ -225,6 +225,8 @@ int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 	if (tiers & ~(unsigned)GW_TIERS_ALL)
 		return context_fail(ctx, -GW_E_ARG, "unknown tiers 0x%x",
 				    tiers & ~(unsigned)GW_TIERS_ALL);
+	/* The tier was part of ON_REQUEST before it had its own bit. */
+	tiers |= tiers & GW_TIER_ON_REQUEST ? GW_TIER_PROFILE : 0;
 	pthread_mutex_lock(&ctx->lock);
 	err = context_refresh(ctx);
 	if (!err)

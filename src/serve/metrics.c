@@ -196,6 +196,7 @@ void metrics_render(struct buf *out, const struct api *a, enum metrics_form form
 	}
 	metrics_cost(&p);
 	compatible(&p);
+	metrics_dcgm(&p);
 	metrics_end(&p.t);
 }
 

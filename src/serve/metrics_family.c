@@ -65,6 +65,18 @@ static const struct metric family_hosts[GW_HOST_QUANTITIES] = {
 #undef H
 };
 
+static const struct metric family_dcgm[METRIC_DCGM_ROWS] = {
+#define DCGM(name, type, source, factor, help)                                             \
+	{ name,                                                                            \
+	  help,                                                                            \
+	  "gpu,UUID,pci_bus_id,device,modelName,Hostname,hostname,DCGM_FI_DRIVER_VERSION", \
+	  METRIC_##type,                                                                   \
+	  METRIC_GROUP_DCGM,                                                               \
+	  METRIC_DCGM },
+#include "dcgm.def"
+#undef DCGM
+};
+
 static const struct {
 	unsigned quantity;
 	const char *name;
@@ -103,8 +115,10 @@ bool metrics_table(unsigned i, struct metric *ret)
 		*ret = family_rows[i];
 	else if (i < METRIC_OF_HOST(0))
 		*ret = metrics_quantity(i - METRICS, &how);
-	else if (i < METRIC_FAMILIES)
+	else if (i < METRIC_OF_DCGM(0))
 		*ret = family_hosts[i - METRIC_OF_HOST(0)];
+	else if (i < METRIC_FAMILIES)
+		*ret = family_dcgm[i - METRIC_OF_DCGM(0)];
 	else
 		return false;
 	return true;
@@ -166,7 +180,9 @@ static enum family_naming family_named(const char *word, const char *name,
 		return NAMED_BY_NAME;
 	if (strcmp(word, metric_group_word(group)) == 0)
 		return NAMED_BY_GROUP;
-	return strchr(word, '*') && family_matches(word, name) ? NAMED_BY_PATTERN : NAMED_NOT;
+	if (!strchr(word, '*') || (group == METRIC_GROUP_DCGM && strncmp(word, "DCGM", 4) != 0))
+		return NAMED_NOT;
+	return family_matches(word, name) ? NAMED_BY_PATTERN : NAMED_NOT;
 }
 
 static enum family_naming family_best(const char *const *words, const char *name,
@@ -192,12 +208,12 @@ static enum metric_wish family_wish(const char *const *include, const char *cons
 }
 
 void metrics_choose(struct metrics_choice *ret, const char *const *include,
-		    const char *const *exclude)
+		    const char *const *exclude, bool dcgm)
 {
 	char name[METRIC_NAME_SIZE];
 	struct metric m;
 
-	*ret = (struct metrics_choice){ 0 };
+	*ret = (struct metrics_choice){ .dcgm = dcgm };
 	for (unsigned i = 0; metrics_table(i, &m); i++) {
 		if (!m.name)
 			continue;
@@ -216,7 +232,28 @@ bool metrics_chosen(const struct metrics_choice *c, unsigned family, bool worker
 		return false;
 	if (c->family[family] != METRIC_UNNAMED)
 		return c->family[family] == METRIC_INCLUDED;
-	return m.when == METRIC_ALWAYS || (m.when == METRIC_WORKERS && workers);
+	return m.when == METRIC_ALWAYS || (m.when == METRIC_WORKERS && workers) ||
+	       (m.when == METRIC_DCGM && c->dcgm);
+}
+
+bool metrics_need_profile(const struct metrics_choice *c)
+{
+	static const unsigned sources[METRIC_DCGM_ROWS] = {
+#define DCGM(name, type, source, factor, help) source,
+#include "dcgm.def"
+#undef DCGM
+	};
+
+	for (unsigned q = 0; q < GW_QUANTITIES; q++) {
+		if (gw_quantity_info(q)->tier != GW_TIER_PROFILE)
+			continue;
+		if (metrics_chosen(c, METRIC_OF_QUANTITY(q), true))
+			return true;
+		for (unsigned i = 0; i < METRIC_DCGM_ROWS; i++)
+			if (sources[i] == q && metrics_chosen(c, METRIC_OF_DCGM(i), true))
+				return true;
+	}
+	return false;
 }
 
 /* ---- checks ---- */

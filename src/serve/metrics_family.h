@@ -1,6 +1,7 @@
 /* metrics_family: the table of all metric families, their groups, and which of them are served.
  *
- * Families are numbered: the rows of metric.def, then GPU quantities, then host quantities.
+ * Families are numbered: the rows of metric.def, then GPU quantities, host quantities, and the rows of
+ * dcgm.def.
  * A part of the page asks page_family() before it computes anything, so an excluded family
  * costs nothing. The zero value of struct metrics_choice is the default set. */
 #ifndef GW_SERVE_METRICS_FAMILY_H
@@ -26,15 +27,27 @@ enum {
 	METRICS
 };
 
-/* Numbers of the families of quantities. */
+enum {
+	METRIC_DCGM_ROWS = 0
+#define DCGM(name, type, source, factor, help) +1
+#include "dcgm.def"
+#undef DCGM
+};
+
+/* Sources of rows of dcgm.def that are not quantities. */
+enum { DCGM_LAST_XID = GW_QUANTITIES, DCGM_ENERGY };
+
+/* Numbers of the other families. */
 #define METRIC_OF_QUANTITY(q) (METRICS + (unsigned)(q))
 #define METRIC_OF_HOST(h)     (METRICS + GW_QUANTITIES + (unsigned)(h))
-#define METRIC_FAMILIES       (METRICS + GW_QUANTITIES + GW_HOST_QUANTITIES)
+#define METRIC_OF_DCGM(row)   (METRIC_OF_HOST(GW_HOST_QUANTITIES) + (unsigned)(row))
+#define METRIC_FAMILIES       METRIC_OF_DCGM(METRIC_DCGM_ROWS)
 
-enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_INFO, METRIC_UNKNOWN };
+/* TALLY: a counter whose name does not end in _total. OpenMetrics has no such type. */
+enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_INFO, METRIC_UNKNOWN, METRIC_TALLY };
 
 /* When a family is served if the configuration does not name it. */
-enum metric_when { METRIC_ALWAYS, METRIC_ASKED, METRIC_WORKERS };
+enum metric_when { METRIC_ALWAYS, METRIC_ASKED, METRIC_WORKERS, METRIC_DCGM };
 
 struct metric {
 	const char *name; /* without _total and _info; NULL: the family has no series */
@@ -65,18 +78,24 @@ enum metric_wish { METRIC_UNNAMED, METRIC_INCLUDED, METRIC_EXCLUDED };
 
 struct metrics_choice {
 	uint8_t family[METRIC_FAMILIES]; /* enum metric_wish */
+	bool dcgm;                       /* the names of dcgm-exporter are served */
 	bool zeros; /* enumerations have a series with value 0 for each word that does not
 		     * apply */
 };
 
 /* Sets *ret from two lists of words that end with NULL. A word is the name of a metric as on
  * the page, the word of a group, or a pattern with `*`. A name has priority over a group, a
- * group over a pattern, and if both lists name a family in the same way it is excluded. */
+ * group over a pattern, and if both lists name a family in the same way it is excluded. A
+ * pattern names a family of dcgm-exporter only if it begins with DCGM. dcgm: serve the names of
+ * dcgm-exporter unless they are excluded. */
 void metrics_choose(struct metrics_choice *ret, const char *const *include,
-		    const char *const *exclude);
+		    const char *const *exclude, bool dcgm);
 
 /* True if the family is served. workers: the guard has a worker. */
 bool metrics_chosen(const struct metrics_choice *c, unsigned family, bool workers);
+
+/* True if a chosen family needs a reading of GW_TIER_PROFILE. */
+bool metrics_need_profile(const struct metrics_choice *c);
 
 /* True if metrics_choose() knows the word: it names at least one family or is a group. If not,
  * ret_near gets the closest name or group; NULL: none is close. */

@@ -174,7 +174,8 @@ const char *metric_type_name(enum metric_type type, enum metrics_form form)
 	static const char *const names[][2] = { { "gauge", "gauge" },
 						{ "counter", "counter" },
 						{ "gauge", "info" },
-						{ "untyped", "unknown" } };
+						{ "untyped", "unknown" },
+						{ "counter", "unknown" } };
 
 	return names[type][form == METRICS_OPENMETRICS];
 }

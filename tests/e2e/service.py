@@ -17,6 +17,8 @@ import support
 
 TOKEN = "a-token-for-the-tests-0123456789"
 
+EVERY_METRIC = {"GPUWARD_METRICS_INCLUDE": "*"}  # environment of a service that serves more than the default set
+
 
 class Service:
     """args: more options; config: text of its file; token: it has one, in a file."""

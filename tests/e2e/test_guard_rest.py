@@ -15,7 +15,7 @@ from prometheus_client import parser
 
 import guarded
 from guarded import held, rule
-from service import Service
+from service import EVERY_METRIC, Service
 from support import TIMEOUT
 from worker import GIB
 
@@ -28,7 +28,7 @@ FREED = {"worker": "ollama", "level": "2", "result": "freed"}
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):
-    with guarded.service(tmp_path_factory.mktemp("guard")) as s:
+    with guarded.service(tmp_path_factory.mktemp("guard"), env=EVERY_METRIC) as s:
         yield guarded.ready(s)
 
 

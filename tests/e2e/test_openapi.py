@@ -13,7 +13,7 @@ import pytest
 
 import guarded
 import openapi_check
-from service import Service
+from service import EVERY_METRIC, Service
 from support import TOP
 
 SLOW_OPENING = """
@@ -35,7 +35,7 @@ hang = true
 
 @pytest.fixture(scope="module")
 def live():
-    with Service("two-gpus", token=True) as s:
+    with Service("two-gpus", token=True, env=EVERY_METRIC) as s:
         yield s
 
 
@@ -65,7 +65,7 @@ def stuck(tmp_path_factory):
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
     """There is a guard."""
-    with guarded.service(tmp_path_factory.mktemp("guard")) as s:
+    with guarded.service(tmp_path_factory.mktemp("guard"), env=EVERY_METRIC) as s:
         yield guarded.ready(s)
 
 

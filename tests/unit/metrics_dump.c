@@ -1,12 +1,13 @@
 /* Prints the metrics of a simulated scenario as the service would serve them.
  *
- *         metrics_dump [-t TOP] [-n ROUNDS] [-i WORD]... [-x WORD]... SIMULATOR SCENARIO
+ *         metrics_dump [-t TOP] [-n ROUNDS] [-i WORD]... [-x WORD]... [-D] SIMULATOR SCENARIO
  *         metrics_dump -l     name, type and labels of every family, for the golden list
  *         metrics_dump -d     name and group of every family of the default set
  *         metrics_dump -m     name, type, labels, group and help, as the table of docs/METRICS.md
  *         metrics_dump -g     the groups, as the table of docs/METRICS.md
  *
  * -i, -x: words of metrics.include and metrics.exclude. Without them: the default set.
+ * -D: metrics.dcgm.
  * Prints the Prometheus text, a form feed, and the OpenMetrics text of the same view.
  * -n ROUNDS: renders this many times and prints the time of one rendering to stderr. */
 #include "serve/metrics_text.h"
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define COUNT(a)  (sizeof(a) / sizeof((a)[0]))
 #define GPUS      256
 #define WORDS_MAX 16
 
@@ -88,6 +90,7 @@ static const char *const when_words[] = {
 	[METRIC_ALWAYS] = "yes",
 	[METRIC_ASKED] = "no",
 	[METRIC_WORKERS] = "with workers",
+	[METRIC_DCGM] = "with dcgm",
 };
 
 static int list_names(enum listing how)
@@ -105,7 +108,7 @@ static int list_names(enum listing how)
 			       m.labels, group, when_words[m.when], m.help);
 		else if (how == LIST_NAMES)
 			printf("%s%s %s {%s}\n", m.name, end, type, m.labels);
-		else if (m.when != METRIC_ASKED)
+		else if (m.when == METRIC_ALWAYS || m.when == METRIC_WORKERS)
 			printf("%s%s %s%s\n", m.name, end, group,
 			       m.when == METRIC_WORKERS ? " with workers" : "");
 	}
@@ -115,13 +118,14 @@ static int list_names(enum listing how)
 static int list_groups(void)
 {
 	for (unsigned g = 0; g < METRIC_GROUPS; g++) {
-		unsigned n[3] = { 0 };
+		unsigned n[COUNT(when_words)] = { 0 };
 		struct metric m;
 
 		for (unsigned i = 0; metrics_table(i, &m); i++)
 			n[m.when] += m.name && m.group == g;
 		printf("| `%s` | %s | %u | %u%s |\n", metric_group_word(g),
-		       metric_group_help(g), n[0] + n[1] + n[2],
+		       metric_group_help(g),
+		       n[METRIC_ALWAYS] + n[METRIC_ASKED] + n[METRIC_WORKERS] + n[METRIC_DCGM],
 		       n[METRIC_ALWAYS] + n[METRIC_WORKERS],
 		       n[METRIC_WORKERS] ? ", with workers" : "");
 	}
@@ -152,15 +156,17 @@ int main(int argc, char **argv)
 {
 	struct api a = { .clock = clock_real() };
 	const char *include[WORDS_MAX + 1] = { 0 }, *exclude[WORDS_MAX + 1] = { 0 };
+	bool dcgm = false;
 	unsigned rounds = 1, included = 0, excluded = 0;
 	int opt;
 
-	while ((opt = getopt(argc, argv, "ldmgt:n:i:x:")) != -1) {
+	while ((opt = getopt(argc, argv, "ldmgt:n:i:x:D")) != -1) {
 		switch (opt) {
 		case 'l': return list_names(LIST_NAMES);
 		case 'd': return list_names(LIST_DEFAULT);
 		case 'm': return list_names(LIST_MARKDOWN);
 		case 'g': return list_groups();
+		case 'D': dcgm = true; break;
 		case 'i': include[included++ % WORDS_MAX] = optarg; break;
 		case 'x': exclude[excluded++ % WORDS_MAX] = optarg; break;
 		case 't': a.top = (unsigned)atoi(optarg); break;
@@ -170,7 +176,7 @@ int main(int argc, char **argv)
 	}
 	if (argc - optind != 2)
 		return fail("what it takes stands at the top of metrics_dump.c");
-	metrics_choose(&a.metrics, include, exclude);
+	metrics_choose(&a.metrics, include, exclude, dcgm);
 	if (look(&a, argv[optind], argv[optind + 1]) != 0)
 		return 1;
 	/* metrics_stub.c gives the counts; the pointer is not used */

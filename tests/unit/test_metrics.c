@@ -2,6 +2,7 @@
 #include "simtest.h"
 
 #include "serve/metrics_text.h"
+#include "serve/workload_energy.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -42,7 +43,7 @@ static void begin(const char *scenario, uint64_t deadline_ns)
 				      .self.store_state = "ok",
 				      .self.counts_known = true } };
 	metrics_choose(&api.metrics, (const char *const[]){ "*", NULL },
-		       (const char *const[]){ NULL });
+		       (const char *const[]){ NULL }, false);
 	look(GW_TIERS_COMMON | GW_TIER_ENERGY);
 }
 
@@ -520,6 +521,97 @@ static const char *number(double v)
 	return page.len ? strrchr(page.p, ' ') + 1 : "";
 }
 
+static void choose(const char *include, const char *exclude, bool dcgm)
+{
+	metrics_choose(&api.metrics, (const char *const[]){ include, NULL },
+		       (const char *const[]){ exclude, NULL }, dcgm);
+}
+
+TEST(a_gpu_of_one_workload_has_its_labels_in_the_dcgm_names)
+{
+	struct workload_row rows[] = {
+		{ .workload = { WORKLOAD_KUBERNETES, "uid-1", "ml", "train-0", "main" },
+		  .processes = 1 },
+		{ .workload = { WORKLOAD_KUBERNETES, "uid-1", "ml", "train-0", "side" },
+		  .processes = 0 },
+		{ .workload = { WORKLOAD_SLURM, "4711", "ann", "4711", "0" },
+		  .gpu = 1,
+		  .processes = 2 },
+	};
+	struct workload_energy e = { .row = rows, .count = 3 };
+	const char *text;
+
+	begin(TWO_GPUS, 0);
+	choose(NULL, NULL, true);
+	api.view.workloads = &e;
+	text = render(METRICS_PROMETHEUS);
+	assert_int_equal(samples(text, "DCGM_FI_DEV_GPU_TEMP{gpu=\"0\"",
+				 ",pod=\"train-0\",namespace=\"ml\",container=\"main\"}"),
+			 1);
+	assert_int_equal(samples(text, "DCGM_FI_DEV_GPU_TEMP{gpu=\"1\"", ",hpc_job=\"4711\"}"),
+			 1);
+	/* two containers of one pod: the pod, but no container */
+	rows[1].processes = 1;
+	text = render(METRICS_PROMETHEUS);
+	assert_int_equal(samples(text, "DCGM_FI_DEV_GPU_TEMP{gpu=\"0\"",
+				 ",pod=\"train-0\",namespace=\"ml\"}"),
+			 1);
+	/* two workloads: no labels */
+	rows[2].gpu = 0;
+	text = render(METRICS_PROMETHEUS);
+	assert_int_equal(samples(text, "DCGM_", "pod="), 0);
+	assert_int_equal(samples(text, "DCGM_", "hpc_job="), 0);
+}
+
+TEST(a_name_has_priority_over_a_group_and_a_group_over_a_pattern)
+{
+	static const struct {
+		const char *include, *exclude;
+		bool power, cores, dcgm;
+	} rows[] = {
+		{ NULL, NULL, true, false, false },
+		{ "*", NULL, true, true, false },
+		{ NULL, "*", false, false, false },
+		{ "*", "*", false, false, false },
+		{ "core", "*", true, false, false },
+		{ "gpuward_gpu_power_watts", "core", true, false, false },
+		{ "*cores", "settings", true, false, false },
+		{ "gpuward_gpu_cores", "settings", true, true, false },
+		{ "gpuward_*_watts", "*_watts", false, false, false },
+		{ "DCGM_FI_DEV_*", NULL, true, false, true },
+		{ "dcgm", "DCGM*", true, false, true },
+		{ "dcgm", "DCGM_FI_DEV_GPU_TEMP", true, false, false },
+	};
+
+	begin(TWO_GPUS, 0);
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		const char *text;
+
+		choose(rows[i].include, rows[i].exclude, false);
+		text = render(METRICS_PROMETHEUS);
+		if ((samples(text, "gpuward_gpu_power_watts{", "") == 2) != rows[i].power ||
+		    (samples(text, "gpuward_gpu_cores{", "") == 2) != rows[i].cores ||
+		    (samples(text, "DCGM_FI_DEV_GPU_TEMP{", "") == 2) != rows[i].dcgm)
+			fail_msg("row %zu", i);
+	}
+}
+
+TEST(capacity_needs_no_guard)
+{
+	const char *text;
+
+	begin(TWO_GPUS, 0);
+	choose(NULL, NULL, false);
+	text = render(METRICS_PROMETHEUS);
+	assert_null(api.view.guard);
+	assert_value(of(text, "gpuward_capacity_available_bytes", 0, ""),
+		     sim_value(gw_snapshot_device(sim.snap, 0), GW_Q_MEMORY_FREE));
+	assert_value(of(text, "gpuward_capacity_headroom_bytes", 0, ""), 0);
+	assert_value(of(text, "gpuward_capacity_evictable_bytes", 0, ""), 0);
+	assert_int_equal(samples(text, "gpuward_capacity_available_min_bytes{", ""), 0);
+	assert_int_equal(samples(text, "gpuward_guard_", ""), 0);
+}
+
 TEST(numbers_are_the_shortest_that_read_back)
 {
 	static const struct {
@@ -593,8 +685,10 @@ TEST(names_are_well_formed_and_each_is_there_once)
 		assert_null(strpbrk(m.help, "\\\"\n"));
 		assert_string_not_equal(m.name + strlen(m.name) - 6, "_total");
 		for (const char *c = m.name; *c; c++)
-			assert_true(islower((unsigned char)*c) || *c == '_' ||
-				    (isdigit((unsigned char)*c) && c > m.name));
+			assert_true((m.group == METRIC_GROUP_DCGM
+					     ? isupper((unsigned char)*c)
+					     : islower((unsigned char)*c)) ||
+				    *c == '_' || (isdigit((unsigned char)*c) && c > m.name));
 		for (unsigned k = 0; metrics_table(k, &n); k++)
 			if (k != i && n.name && strcmp(m.name, n.name) == 0)
 				fail_msg("%s is there twice", m.name);
