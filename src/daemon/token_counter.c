@@ -45,6 +45,7 @@ struct token_counter {
 	struct model_energy models;
 	struct token_server server[MODEL_ENERGY_WORKERS];
 	unsigned servers;
+	unsigned turn; /* counts the ticks */
 	struct loop_source *source;
 	struct root root;
 	uint64_t begin_ns;
@@ -476,13 +477,16 @@ void token_counter_tick(struct token_counter *t, struct view *v)
 		if (worker >= 0 && of[worker])
 			server_add_process(t, of[worker], v, k);
 	}
+	/* Another server is first at each tick, because only one is asked at a time. */
+	t->turn++;
 	for (unsigned i = 0; i < t->servers; i++) {
-		const int worker = policy_find_worker(p, t->server[i].name);
+		struct token_server *server = &t->server[(t->turn + i) % t->servers];
+		const int worker = policy_find_worker(p, server->name);
 
-		if (t->server[i].present)
-			server_tick(t, &t->server[i], v, (unsigned)worker, now);
+		if (server->present)
+			server_tick(t, server, v, (unsigned)worker, now);
 		else
-			server_tick_away(t, &t->server[i], v->guard, worker, now);
+			server_tick_away(t, server, v->guard, worker, now);
 	}
 	rows_save(t);
 }

@@ -192,6 +192,7 @@ void metrics_render(struct buf *out, const struct api *a, enum metrics_form form
 	if (p.v->snap) {
 		metrics_gpus(&p);
 		metrics_guard(&p);
+		metrics_model(&p);
 		host(&p);
 	}
 	metrics_cost(&p);

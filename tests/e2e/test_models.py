@@ -7,9 +7,8 @@ import signal
 import pytest
 
 import fake_workers
-import support
-from guarded import Guarded, configure, keys, table
-from worker import GIB, UUID, Process, World
+from guarded import Guarded, configure, table
+from worker import GIB, Process, World
 
 LOAD = '[[gpu.load]]\nkind = "constant"\nlevel = 0.5\n'
 QUICK = "[models]\ninterval_s = 0.3\n"
@@ -151,7 +150,7 @@ def test_a_server_without_counters_is_reported_once_and_asked_rarely(world, tmp_
             assert len(asked(fake)) == 1
             assert sum("tokens are not counted" in e for e in s.events()) == 1
             assert row(s, "chat", "a")["method"] == "only model"
-            assert "--metrics" in support.gpuward("guard", "explain", "chat", "--url", s.url).stdout
+            assert "--metrics" in s.guard("explain", "chat").stdout
 
 
 def test_an_evicted_or_sleeping_server_is_not_asked(world, tmp_path):
