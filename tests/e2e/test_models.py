@@ -21,7 +21,7 @@ def world(tmp_path):
 
 
 def program(tmp_path, name):
-    """A program of its own, so that the guard can tell its processes from others."""
+    """A program of its own, so that the guard finds its processes."""
     path = tmp_path / name
     if not path.exists():
         shutil.copy("/bin/dash", path)
