@@ -366,7 +366,7 @@ static void span_between(const struct model_row *r, const struct model_mark *fro
 	const struct model_mark now = row_mark(r, r->seen_ns);
 
 	*ret = (struct model_span){
-		.seconds = now.ns > from->ns ? (double)(now.ns - from->ns) * 1e-9 : 0,
+		.seconds = now.ns > from->ns ? (double)(now.ns - from->ns) / 1e9 : 0,
 		.tokens = now.generated - from->generated,
 		.joules = now.joules - from->joules,
 		.joules_per_token = NAN,
