@@ -4,8 +4,8 @@ BUILD ?= build
 SCENARIO ?= demo
 PREFIX ?= /usr/local
 
-.PHONY: deps build run test test-deep coverage test-gpu test-live test-systemd bench fuzz check install uninstall deb rpm portable wheel
-.PHONY: arch clean help
+.PHONY: deps build run test test-deep coverage test-gpu test-live test-systemd test-workloads bench fuzz check install uninstall deb
+.PHONY: rpm portable wheel arch image clean help
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -53,6 +53,11 @@ test-systemd: deps
 test-live: build
 	@tests/live/run
 
+## make test-workloads  real Slurm, Podman and systemd units as workloads, in a systemd of its own (root; changes nothing)
+test-workloads: build
+	@tools/deps workloads
+	@tests/workloads/run
+
 ## make bench     every figure of docs/PERFORMANCE.md, as ratios measured in one run
 bench: build
 	@tools/deps bench
@@ -98,6 +103,11 @@ arch:
 portable:
 	@tools/deps package
 	@tools/package portable
+
+## make image     an OCI image for Kubernetes, podman and docker, into dist/ and the local storage of buildah or podman
+image:
+	@tools/deps image
+	@tools/package image
 
 ## make wheel     the Python module with its library, as a wheel, into dist/
 wheel:

@@ -69,7 +69,7 @@ function where(w) {
 }
 
 // Without enforcement, the states change as if workers carried out the orders.
-const pretends = (w) => w.dry_run && !LEAVES.has(w.state);
+const pretends = (w) => w.dry_run && !w.stays_evicted && !LEAVES.has(w.state);
 
 // Replaced only if the text changes, so that a selection stays.
 function fill(cell, key, make) {

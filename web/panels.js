@@ -1,5 +1,5 @@
 // panels: the lists below the GPUs: processes (processes.js), health, events and the cost of the service itself.
-import { keyOf, MANY, model, named, unread } from "./data.js";
+import { ask, keyOf, MANY, model, named, unread } from "./data.js";
 import * as f from "./format.js";
 import { drawProcesses, processes } from "./processes.js";
 import { Table, text } from "./table.js";
@@ -131,8 +131,27 @@ function eventItem(e) {
 	return li;
 }
 
+// ---- workloads: loaded on machines that have some
+
+let workloads = null, loading = null;
+
+const load = () => (loading ||= import("./workloads.js").then((m) => { workloads = m.workloads(); }));
+
+function drawWorkloads() {
+	if (model.tick?.workloads?.some((w) => w.kind !== "none"))
+		load();
+	workloads?.();
+}
+
+// Those that ended are a reason too.
+async function findEnded() {
+	if ((await ask("workloads/history?limit=1")).workloads.length)
+		load();
+}
+
 export function panels() {
 	const tables = { processes: processes(), health: health(), calls: calls() };
+	let asked = false;
 
 	$("health-all").addEventListener("click", () => {
 		everyone = !everyone;
@@ -145,6 +164,7 @@ export function panels() {
 		tick() {
 			if (!document.hidden)
 				tables.processes.draw(model.processes, true);
+			drawWorkloads();
 		},
 		snapshot() {
 			const shown = drawProcesses(tables.processes), blind = unread() && "Unknown: no GPU can be read.";
@@ -152,6 +172,9 @@ export function panels() {
 			put(tables.processes.empty, blind || "No process is on a GPU.");
 			put(tables.health.empty, blind || "There is no GPU.");
 			drawHealth(tables.health);
+			if (!asked)
+				findEnded().catch(() => {});
+			asked = true;
 		},
 		events: drawEvents,
 		self() {

@@ -81,6 +81,19 @@ size_t utf8_columns(const char *s)
 	return columns;
 }
 
+const char *utf8_tail(const char *s, size_t columns)
+{
+	size_t all = utf8_columns(s);
+
+	while (*s && all > columns) {
+		size_t n = utf8_length(s);
+
+		all -= n ? columns_of(utf8_decode(s, n)) : 1;
+		s += n ? n : 1;
+	}
+	return s;
+}
+
 bool utf8_is_control(uint32_t code)
 {
 	return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x61C ||

@@ -321,18 +321,6 @@ int cli_document_end(struct cli_document *doc)
 	return err ? EXIT_FAILED : EXIT_OK;
 }
 
-void cli_bytes(char out[static 16], double bytes)
-{
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-	unsigned u = 0;
-
-	while (bytes >= 1024 && u < 4) {
-		bytes /= 1024;
-		u++;
-	}
-	snprintf(out, 16, u < 3 ? "%.0f %s" : "%.1f %s", bytes, units[u]);
-}
-
 enum term_style cli_state_style(enum gw_device_state state)
 {
 	switch (state) {

@@ -117,7 +117,6 @@ struct cli_document {
 void cli_document_begin(struct cli_document *doc, bool pretty);
 int cli_document_end(struct cli_document *doc);
 
-void cli_bytes(char out[static 16], double bytes); /* "140.4 GiB" */
 enum term_style cli_state_style(enum gw_device_state state);
 
 /* Finds a file that belongs to this program. Tries `built` next to the program (build tree),

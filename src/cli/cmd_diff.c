@@ -201,7 +201,7 @@ static void number_text(const char *key, double v, char *out, size_t size)
 
 	switch (figure_unit(key)) {
 	case UNIT_BYTES:
-		cli_bytes(bytes, v);
+		figure_bytes(bytes, v);
 		snprintf(out, size, "%s", bytes);
 		return;
 	case UNIT_HERTZ: snprintf(out, size, "%.0f MHz", v / 1e6); return;
@@ -234,15 +234,18 @@ static void add_interval(const struct diff_row *row, const struct diff_value *v,
 		snprintf(out + n, CELL - n, " [%s, %s]", low, high);
 }
 
+/* What a table leaves out so that the column of changes fits into a narrow terminal. */
+enum detail { ALL_INTERVALS, NO_INTERVAL_OF_CHANGE, NO_INTERVAL, DETAILS };
+
 static void value_text(const struct diff_row *row, const struct diff_value *v,
-		       char out[static CELL])
+		       enum detail detail, char out[static CELL])
 {
 	*out = '\0';
 	if (v->text)
 		utf8_clean(out, CELL, v->text);
 	else if (!isnan(v->number))
 		number_text(row->key, v->number, out, CELL);
-	if (!v->text && !isnan(v->number) && !isnan(v->low))
+	if (!v->text && !isnan(v->number) && !isnan(v->low) && detail != NO_INTERVAL)
 		add_interval(row, v, out);
 }
 
@@ -255,22 +258,25 @@ static const char *missing_text(const struct diff_row *row)
 }
 
 static void set_value(struct table *t, unsigned column, const struct diff_row *row,
-		      const struct diff_value *v)
+		      const struct diff_value *v, enum detail detail)
 {
 	char cell[CELL];
 
-	value_text(row, v, cell);
+	value_text(row, v, detail, cell);
 	if (*cell)
 		table_set(t, column, TERM_PLAIN, "%s", cell);
 	else
 		table_set(t, column, TERM_DIM, "%s", missing_text(row));
 }
 
-static void set_change(struct table *t, const struct diff_row *row)
+static void set_change(struct table *t, const struct diff_row *row, enum detail detail)
 {
+	struct compare_change change = row->change;
 	char cell[96], text[CELL];
 
-	comparison_change_text(&row->change, cell, sizeof(cell));
+	if (detail != ALL_INTERVALS)
+		change.change_low = change.change_high = NAN;
+	comparison_change_text(&change, cell, sizeof(cell));
 	if (*cell) {
 		table_set(t, CHANGE, row->state == STATE_DIFFERS ? TERM_MARK : TERM_DIM, "%s%s",
 			  cell, row->state == STATE_OPEN ? ", inconclusive" : "");
@@ -284,7 +290,7 @@ static void set_change(struct table *t, const struct diff_row *row)
 	}
 }
 
-static void add_row(struct table *t, const struct diff_row *row)
+static void add_row(struct table *t, const struct diff_row *row, enum detail detail)
 {
 	char title[CELL];
 
@@ -293,9 +299,9 @@ static void add_row(struct table *t, const struct diff_row *row)
 	table_set(t, WHAT,
 		  row->state == STATE_DIFFERS && !row->headline ? TERM_BOLD : TERM_PLAIN, "%s",
 		  title);
-	set_value(t, SIDE_A, row, &row->a);
-	set_value(t, SIDE_B, row, &row->b);
-	set_change(t, row);
+	set_value(t, SIDE_A, row, &row->a, detail);
+	set_value(t, SIDE_B, row, &row->b, detail);
+	set_change(t, row, detail);
 }
 
 static void section_title(const struct diff_row *row, char *out, size_t size)
@@ -324,6 +330,23 @@ static unsigned room_for_changes(const struct table *t)
 	return width && left[CHANGE] ? width : 0;
 }
 
+/* Fills a table with the rows from `first` on that have the same section and GPU.  Returns the
+ * index of the next row. */
+static size_t fill_section(struct table *t, const struct diff *d, size_t first,
+			   const struct bundle_opened *a, const struct bundle_opened *b,
+			   bool all, enum detail detail)
+{
+	const struct diff_row *row = &d->rows[first];
+	size_t i;
+
+	for (i = first; i < d->nrows && d->rows[i].section == row->section &&
+			d->rows[i].device == row->device;
+	     i++)
+		if (is_shown(&d->rows[i], a, b, all))
+			add_row(t, &d->rows[i], detail);
+	return i;
+}
+
 /* Prints the rows from `first` on that have the same section and GPU.  Returns the index of the
  * next row.  *wide: the largest terminal width that a table needed so far. */
 static size_t print_section(const struct diff *d, size_t first, const struct bundle_opened *a,
@@ -332,23 +355,28 @@ static size_t print_section(const struct diff *d, size_t first, const struct bun
 	const struct diff_row *row = &d->rows[first];
 	struct table_column with_title[sizeof(columns) / sizeof(columns[0])];
 	char title[48];
+	unsigned needed = 0;
 	struct table t;
 	size_t i;
 
 	section_title(row, title, sizeof(title));
 	memcpy(with_title, columns, sizeof(columns));
 	with_title[WHAT].title = title;
-	table_init(&t, with_title);
-	for (i = first; i < d->nrows && d->rows[i].section == row->section &&
-			d->rows[i].device == row->device;
-	     i++)
-		if (is_shown(&d->rows[i], a, b, all))
-			add_row(&t, &d->rows[i]);
+	for (unsigned detail = ALL_INTERVALS;; detail++) {
+		table_init(&t, with_title);
+		i = fill_section(&t, d, first, a, b, all, (enum detail)detail);
+		if (t.rows == 0 || t.error || !room_for_changes(&t))
+			break;
+		if (!needed)
+			needed = room_for_changes(&t);
+		if (detail + 1 == DETAILS)
+			break;
+		table_done(&t);
+	}
 	if (t.rows)
 		printf("\n");
 	table_print(&t, term_width());
-	if (t.rows && !t.error && room_for_changes(&t) > *wide)
-		*wide = room_for_changes(&t);
+	*wide = needed > *wide ? needed : *wide;
 	table_done(&t);
 	return i;
 }
@@ -418,7 +446,7 @@ static int print_text(const struct cli *c, const struct diff *d, const struct bu
 	printf("\n");
 	if (wide) {
 		snprintf(room, sizeof(room),
-			 "Some changes are hidden because the terminal is narrow; to see all, "
+			 "Some figures are hidden because the terminal is narrow; to see all, "
 			 "use %u columns.",
 			 wide);
 		print_sentence(NULL, room);

@@ -62,24 +62,13 @@ static const struct table_column columns[] = {
 enum column { WORKER, STATE, SINCE, REASONS, HOLD, MEMORY, NEED, NEXT, WHY };
 
 /* Writes a time as "12 s", "3 min" or "2.5 h". */
-static const char *time_text(double s, char out[static 16])
-{
-	if (s < 120)
-		snprintf(out, 16, "%.0f s", s);
-	else if (s < 3570)
-		snprintf(out, 16, "%.0f min", s / 60);
-	else
-		snprintf(out, 16, "%.3g h", rint(s / 360) / 10);
-	return out;
-}
-
 static void add_time(struct table *t, unsigned column, const struct json_doc *w,
 		     const char *key, const char *zero)
 {
 	double s = json_doc_number(w, key);
 	char text[16];
 
-	table_set(t, column, TERM_PLAIN, "%s", s > 0 ? time_text(s, text) : zero);
+	table_set(t, column, TERM_PLAIN, "%s", s > 0 ? figure_span(text, s) : zero);
 }
 
 /* Returns true if the worker is only said to be in this state, because of a dry run. The states
@@ -91,7 +80,7 @@ static bool is_hypothetical(const struct json_doc *w, const char *state)
 	for (size_t i = 0; i < sizeof(real) / sizeof(real[0]); i++)
 		if (strcmp(state, real[i]) == 0)
 			return false;
-	return json_doc_true(w, "dry_run");
+	return json_doc_true(w, "dry_run") && !json_doc_true(w, "stays_evicted");
 }
 
 static enum term_style state_style(const char *state)
@@ -127,7 +116,7 @@ static void add_hold(struct table *t, const struct json_doc *w)
 	if (!hold || strcmp(hold, "none") == 0)
 		return;
 	if (left > 0)
-		table_set(t, HOLD, TERM_MARK, "%s, %s left", hold, time_text(left, text));
+		table_set(t, HOLD, TERM_MARK, "%s, %s left", hold, figure_span(text, left));
 	else
 		table_set(t, HOLD, TERM_MARK, "%s, no end", hold);
 }
@@ -138,7 +127,7 @@ static void add_bytes(struct table *t, unsigned column, const struct json_doc *w
 	char text[16] = "-";
 
 	if (json_doc_is_number(w, key))
-		cli_bytes(text, json_doc_number(w, key));
+		figure_bytes(text, json_doc_number(w, key));
 	table_set(t, column, TERM_PLAIN, "%s", text);
 }
 
@@ -434,7 +423,7 @@ static const char *earlier_text(const struct earlier *e, char out[static 48])
 	if (isinf(e->left_s))
 		snprintf(out, 48, "held %s until it is released", e->hold);
 	else
-		snprintf(out, 48, "held %s for %s more", e->hold, time_text(e->left_s, span));
+		snprintf(out, 48, "held %s for %s more", e->hold, figure_span(span, e->left_s));
 	return out;
 }
 
@@ -490,7 +479,7 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 
 		printf("%s: requested %s%s%s%s%s%s%s; its state %s %s%s\n", name, verb,
 		       state ? " " : "", state ? state : "", g->for_ns ? " for " : "",
-		       g->for_ns ? time_text((double)g->for_ns * 1e-9, span) : "",
+		       g->for_ns ? figure_span(span, (double)g->for_ns * 1e-9) : "",
 		       strcmp(earlier.hold, "none") != 0 ? ", instead of " : "",
 		       strcmp(earlier.hold, "none") != 0 ? earlier_text(&earlier, before) : "",
 		       now && is_hypothetical(r->reply, now) ? "would be" : "is now",
@@ -587,7 +576,7 @@ static int pause_workers(struct cli *c, struct remote *r, const char *name)
 		printf("%s%s only heat and faults move %s; to end this, run gpuward guard "
 		       "release.\n",
 		       g->for_ns ? "For " : "From now on",
-		       g->for_ns ? time_text((double)g->for_ns * 1e-9, time) : "",
+		       g->for_ns ? figure_span(time, (double)g->for_ns * 1e-9) : "",
 		       strcmp(name, ALL) == 0 ? "workers" : "it");
 	return code;
 }

@@ -1,5 +1,6 @@
 /* list: the GPUs of this machine, in any state. */
 #include "cli.h"
+#include "output.h"
 #include "table.h"
 
 #include <string.h>
@@ -37,7 +38,7 @@ static void add_mig(struct table *t, const struct gw_device *d)
 		table_set(t, NAME, TERM_DIM, "%s", profile ? profile : "MIG instance");
 		table_set(t, STATE, TERM_DIM, "mig");
 		table_set(t, UUID, TERM_DIM, "%s", m->uuid);
-		cli_bytes(size, (double)m->memory_total_bytes);
+		figure_bytes(size, (double)m->memory_total_bytes);
 		if (m->memory_absence == GW_HAVE)
 			table_set(t, MEMORY, TERM_DIM, "%s", size);
 	}
@@ -52,7 +53,7 @@ static void add_device(struct table *t, const struct gw_device *d)
 	table_set(t, INDEX, TERM_PLAIN, "%u", d->index);
 	set_text(t, NAME, d, GW_T_NAME);
 	if (gw_device_value(d, GW_Q_MEMORY_TOTAL, &v) == GW_HAVE) {
-		cli_bytes(size, v);
+		figure_bytes(size, v);
 		table_set(t, MEMORY, TERM_PLAIN, "%s", size);
 	}
 	table_set(t, STATE, cli_state_style(d->state), "%s", gw_device_state_name(d->state));

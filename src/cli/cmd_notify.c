@@ -4,6 +4,7 @@
  * It follows the event stream of the service.  A message of the stream only says that something
  * is new; the decisions come from GET /api/v1/guard, as data. */
 #include "cli.h"
+#include "output.h"
 #include "client.h"
 #include "desktop_notification.h"
 #include "remote.h"
@@ -55,19 +56,6 @@ struct notifier {
 static uint64_t now_ns(void)
 {
 	return clock_mono_ns(clock_real());
-}
-
-static const char *span_text(uint64_t ns, char out[static 24])
-{
-	double s = (double)ns * 1e-9;
-
-	if (s >= 3600)
-		snprintf(out, 24, "%.3g h", s / 3600);
-	else if (s >= 60)
-		snprintf(out, 24, "%.3g min", s / 60);
-	else
-		snprintf(out, 24, "%.3g s", s);
-	return out;
 }
 
 /* ---- decisions ---- */
@@ -156,8 +144,9 @@ static int show_news(struct notifier *n, const struct news *w)
 
 	if (w->contention && *w->uuid && w->what != NEWS_BACK)
 		contender_text(n, w->uuid, who, sizeof(who));
-	snprintf(button, sizeof(button), "Keep it off for %s", span_text(n->hold_ns, time));
-	cli_bytes(bytes, w->freed_bytes);
+	snprintf(button, sizeof(button), "Keep it off for %s",
+		 figure_span(time, (double)n->hold_ns * 1e-9));
+	figure_bytes(bytes, w->freed_bytes);
 	switch (w->what) {
 	case NEWS_LEFT:
 		snprintf(title, sizeof(title), "%s left the GPU%s", w->worker, who);
@@ -272,7 +261,7 @@ static void hold_worker(void *arg, const char *worker)
 		snprintf(title, sizeof(title), "%s is not held", worker);
 	else
 		snprintf(title, sizeof(title), "%s stays off the GPU for %s", worker,
-			 span_text(n->hold_ns, time));
+			 figure_span(time, (double)n->hold_ns * 1e-9));
 	utf8_clean(clean, sizeof(clean), message);
 	if (!n->quiet)
 		printf("%s%s%s\n", title, *clean ? ": " : "", clean);

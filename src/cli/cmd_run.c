@@ -1,6 +1,7 @@
 /* run: reserves GPU memory through the guard of the service, then runs a program on that
  * GPU. */
 #include "cli.h"
+#include "output.h"
 #include "remote.h"
 
 #include "base/clock.h"
@@ -76,9 +77,9 @@ static void print_insufficient(const struct remote *r, const struct reservation 
 		cli_error("insufficient_vram: %s", remote_why(r));
 		return;
 	}
-	cli_bytes(needed, reservation->bytes);
-	cli_bytes(now, json_doc_number(p, "available"));
-	cli_bytes(most, json_doc_number(p, "available_at_most"));
+	figure_bytes(needed, reservation->bytes);
+	figure_bytes(now, json_doc_number(p, "available"));
+	figure_bytes(most, json_doc_number(p, "available_at_most"));
 	snprintf(later, sizeof(later), "; try again in %.0f s, or give --wait TIME", retry);
 	cli_error("insufficient_vram: %s needed; %s free now, and at most %s can become "
 		  "free%s%s%s",

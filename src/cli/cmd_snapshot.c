@@ -153,8 +153,8 @@ static void set_memory(struct table *t, const struct gw_device *d)
 	if (gw_device_value(d, GW_Q_MEMORY_USED, &used) != GW_HAVE ||
 	    gw_device_value(d, GW_Q_MEMORY_TOTAL, &total) != GW_HAVE)
 		return;
-	cli_bytes(used_text, used);
-	cli_bytes(total_text, total);
+	figure_bytes(used_text, used);
+	figure_bytes(total_text, total);
 	table_set(t, MEMORY, TERM_PLAIN, "%s / %s", used_text, total_text);
 }
 
@@ -208,8 +208,8 @@ static void print_host(const struct cli *c)
 		buf_addf(&b, " of %.0f", v);
 	if (gw_snapshot_host(c->snap, GW_H_RAM_USED, &v) == GW_HAVE &&
 	    gw_snapshot_host(c->snap, GW_H_RAM_TOTAL, &total) == GW_HAVE) {
-		cli_bytes(memory[0], v);
-		cli_bytes(memory[1], total);
+		figure_bytes(memory[0], v);
+		figure_bytes(memory[1], total);
 		buf_addf(&b, ", RAM %s / %s", memory[0], memory[1]);
 	}
 	if (s->driver_version)
@@ -243,20 +243,6 @@ static void print_notes(const struct cli *c)
 }
 
 /* "3d 04h", "2h 05m", "5m 03s", "12s" */
-static void duration_text(char out[static 16], double seconds)
-{
-	const unsigned long s = seconds < 3e9 ? (unsigned long)seconds : 0;
-
-	if (s >= 86400)
-		snprintf(out, 16, "%lud %02luh", s / 86400 % 100000, s / 3600 % 24);
-	else if (s >= 3600)
-		snprintf(out, 16, "%luh %02lum", s / 3600, s / 60 % 60);
-	else if (s >= 60)
-		snprintf(out, 16, "%lum %02lus", s / 60, s % 60);
-	else
-		snprintf(out, 16, "%lus", s);
-}
-
 static void add_process(struct table *t, const struct cli *c, const struct gw_process *p)
 {
 	static const char *const types[] = { "-", "C", "G", "C+G", "M", "C+M", "G+M", "C+G+M" };
@@ -276,11 +262,11 @@ static void add_process(struct table *t, const struct cli *c, const struct gw_pr
 	if (p->cpu_absence == GW_HAVE)
 		table_set(t, P_CPU, TERM_PLAIN, "%.0f %%", p->cpu_cores * 100);
 	if (!isnan(p->run_seconds)) {
-		duration_text(size, p->run_seconds);
+		figure_run_time(size, p->run_seconds);
 		table_set(t, P_RUN, TERM_PLAIN, "%s", size);
 	}
 	if (p->memory_absence == GW_HAVE) {
-		cli_bytes(size, (double)p->memory_bytes);
+		figure_bytes(size, (double)p->memory_bytes);
 		table_set(t, P_MEMORY, TERM_PLAIN, "%s", size);
 	}
 	if (p->name)
@@ -326,8 +312,8 @@ static void add_instance(struct table *t, const struct gw_process_list *list, un
 	if (*m->name)
 		table_set(t, M_NAME, TERM_PLAIN, "%s", profile ? profile : m->name);
 	if (m->memory_absence == GW_HAVE) {
-		cli_bytes(used, (double)m->memory_used_bytes);
-		cli_bytes(total, (double)m->memory_total_bytes);
+		figure_bytes(used, (double)m->memory_used_bytes);
+		figure_bytes(total, (double)m->memory_total_bytes);
 		table_set(t, M_MEMORY, TERM_PLAIN, "%s / %s", used, total);
 	}
 	if (processes >= 0)

@@ -256,15 +256,38 @@ static const char *sensor_words(const char *origin)
 						: "sensor not characterised";
 }
 
+/* Returns the reading that the energies of a row are based on; "" if no run says it. */
+static const char *meter_words(const struct comparison_row *row)
+{
+	const char *counter = gw_meter_kind_name(GW_METER_COUNTER);
+	bool by_counter = false, by_samples = false;
+
+	for (size_t i = 0; i < row->nruns; i++) {
+		const struct result_run *run = row->runs[i].run;
+
+		for (size_t k = 0; result_run_usable(run) && k < run->ndevices; k++) {
+			const char *meter = run->devices[k].energy.meter;
+
+			by_counter |= meter && strcmp(meter, counter) == 0;
+			by_samples |= meter && strcmp(meter, counter) != 0;
+		}
+	}
+	return by_counter && by_samples
+		       ? "partly by the energy counter, partly from power samples"
+	       : by_counter ? "by the energy counter"
+	       : by_samples ? "from power samples"
+			    : "";
+}
+
 /* Adds how the energy was measured; a publication must state this. */
-static void add_method(struct buf *out, const struct result_file *file,
-		       const struct result_run *run)
+static void add_method(struct buf *out, const struct comparison_row *row,
+		       const struct result_file *file, const struct result_run *run)
 {
 	const struct result_device *d = run->ndevices ? run->devices : NULL;
 
-	buf_adds(out, "gross GPU energy");
+	buf_addf(out, "gross GPU energy%s%s", *meter_words(row) ? " " : "", meter_words(row));
 	if (d && d->energy.rung)
-		buf_addf(out, ", measured by %s", d->energy.rung);
+		buf_addf(out, ", sources %s", d->energy.rung);
 	if (d && d->energy.verdict)
 		buf_addf(out, ", verdict of the meters: %s", d->energy.verdict);
 	if (d && d->sensor.origin)
@@ -305,7 +328,7 @@ static void add_reference(struct buf *out, const struct compare_view *v)
 	buf_adds(out, " (95 % intervals; ");
 	add_runs(out, row);
 	buf_adds(out, "; ");
-	add_method(out, file, run);
+	add_method(out, row, file, run);
 	buf_adds(out, ").");
 }
 
@@ -354,7 +377,7 @@ static void add_row(struct buf *out, const struct compare_view *v,
 	}
 	buf_adds(out, " (");
 	add_runs(out, row);
-	buf_adds(out, ").");
+	buf_addf(out, "%s%s).", *meter_words(row) ? "; " : "", meter_words(row));
 	if (!isnan(row->figure[METRIC_ENERGY].change.change))
 		add_change(out, v, row);
 }

@@ -659,6 +659,14 @@ void comparison_size_text(double bytes, char *out, size_t size)
 		snprintf(out, size, "%s", decimal);
 }
 
+/* Returns a ratio in per cent.  One that would be printed as "-0.0" becomes 0. */
+static double per_cent(double ratio, int decimals)
+{
+	const double v = 100 * ratio;
+
+	return fabs(v) < (decimals ? 0.05 : 0.5) ? 0 : v;
+}
+
 void comparison_change_text(const struct compare_change *change, char *out, size_t size)
 {
 	double widest = fmax(fabs(change->change),
@@ -668,11 +676,12 @@ void comparison_change_text(const struct compare_change *change, char *out, size
 	if (isnan(change->change))
 		*out = '\0';
 	else if (isnan(change->change_low))
-		snprintf(out, size, "%+.*f %%", decimals, 100 * change->change);
+		snprintf(out, size, "%+.*f %%", decimals, per_cent(change->change, decimals));
 	else
-		snprintf(out, size, "%+.*f %% [%+.*f, %+.*f]", decimals, 100 * change->change,
-			 decimals, 100 * change->change_low, decimals,
-			 100 * change->change_high);
+		snprintf(out, size, "%+.*f %% [%+.*f, %+.*f]", decimals,
+			 per_cent(change->change, decimals), decimals,
+			 per_cent(change->change_low, decimals), decimals,
+			 per_cent(change->change_high, decimals));
 }
 
 struct notes {

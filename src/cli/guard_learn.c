@@ -1,5 +1,7 @@
 #include "guard_subcommand.h"
 
+#include "output.h"
+
 #include "base/clock.h"
 #include "base/toml_write.h"
 #include "base/json_doc.h"
@@ -273,7 +275,7 @@ static void print_rules(const struct learning *l)
 
 		if (s->fate != FATE_IGNORE)
 			continue;
-		cli_bytes(bytes, s->most_bytes);
+		figure_bytes(bytes, s->most_bytes);
 		buf_addf(&out, "%s[[rule]]\n# used at most %s\n", n++ ? "\n" : "", bytes);
 		toml_write_text(&out, *s->exe ? "match.exe" : "match.name",
 				*s->exe ? s->exe : s->name);

@@ -232,6 +232,36 @@ static void print_mode_meaning(const struct json_doc *reply)
 		       wanted);
 }
 
+/* Names the workers that are off the GPU and stay off, because the mode resumes nothing. */
+static void print_stranded(struct remote *r)
+{
+	char names[400] = "", text[1000], clean[1000];
+	struct buf b;
+	unsigned n = 0;
+
+	if (remote_request_ok(r, "GET", "/api/v1/guard", NULL) != EXIT_OK)
+		return;
+	buf_init_fixed(&b, names, sizeof(names));
+	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
+		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
+
+		if (json_doc_true(w, "stays_evicted"))
+			buf_addf(&b, "%s%s", n++ ? ", " : "", json_doc_string(w, "name"));
+	}
+	if (n == 0)
+		return;
+	snprintf(text, sizeof(text),
+		 "%s: already off the GPU, and gpuward does not bring %s back in this mode. "
+		 "To bring %s back, run gpuward guard mode enforce. A server that still runs "
+		 "may "
+		 "load its model with the next request; a unit or container that was stopped "
+		 "stays "
+		 "stopped.",
+		 names, n == 1 ? "it" : "them", n == 1 ? "it" : "them");
+	utf8_clean(clean, sizeof(clean), text);
+	term_wrap("", 0, clean, term_table_width());
+}
+
 static int check_mode(const char *word)
 {
 	const char *names[8];
@@ -292,5 +322,7 @@ int guard_mode(const struct cli *c, struct remote *r, const char *word, const ch
 		guard_mode_print_set(r->reply);
 	if (word && journal && strcmp(journal, "ok") != 0)
 		cli_error("note: %s", journal);
+	if (!c->quiet) /* last, because it replaces the reply */
+		print_stranded(r);
 	return EXIT_OK;
 }

@@ -2,10 +2,12 @@
 
 #include "cli.h"
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/utf8.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -131,6 +133,53 @@ void figure_line(const char *key, const char *fmt, ...)
 	}
 }
 
+const char *figure_bytes(char out[static 16], double bytes)
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	unsigned u = 0;
+
+	/* a number below 1024 must not be rounded up to 1024 */
+	while (bytes >= (u < 3 ? 1023.5 : 1023.95) && u + 1 < COUNT(units)) {
+		bytes /= 1024;
+		u++;
+	}
+	if (isnan(bytes))
+		snprintf(out, 16, "-");
+	else
+		snprintf(out, 16, "%.*f %s", u >= 3, bytes, units[u]);
+	return out;
+}
+
+const char *figure_span(char out[static 16], double seconds)
+{
+	if (isnan(seconds))
+		snprintf(out, 16, "-");
+	else if (seconds < 120)
+		snprintf(out, 16, "%.0f s", seconds);
+	else if (seconds < 3570)
+		snprintf(out, 16, "%.0f min", seconds / 60);
+	else
+		snprintf(out, 16, "%.3g h", rint(seconds / 360) / 10);
+	return out;
+}
+
+const char *figure_run_time(char out[static 16], double seconds)
+{
+	const unsigned long s = seconds >= 0 && seconds < 1e12 ? (unsigned long)seconds : 0;
+
+	if (isnan(seconds))
+		snprintf(out, 16, "-");
+	else if (s < 60)
+		snprintf(out, 16, "%lus", s);
+	else if (s < 3600)
+		snprintf(out, 16, "%lum%02lus", s / 60, s % 60);
+	else if (s < 86400)
+		snprintf(out, 16, "%luh%02lum", s / 3600, s / 60 % 60);
+	else
+		snprintf(out, 16, "%lud%02luh", s / 86400, s / 3600 % 24);
+	return out;
+}
+
 enum figure_unit figure_unit(const char *key)
 {
 	static const struct {
@@ -158,7 +207,7 @@ void figure_number(const char *key, double v)
 
 	switch (figure_unit(key)) {
 	case UNIT_BYTES:
-		cli_bytes(size, v);
+		figure_bytes(size, v);
 		figure_line(key, "%s", size);
 		return;
 	case UNIT_WATTS: figure_line(key, "%.10g W", v); return;

@@ -92,6 +92,7 @@ void table_set(struct table *t, unsigned column, enum term_style style, const ch
 struct layout {
 	size_t width[TABLE_COLUMNS_MAX];
 	bool shown[TABLE_COLUMNS_MAX];
+	bool middle[TABLE_COLUMNS_MAX]; /* cut texts keep their end */
 };
 
 static void layout_measure(const struct table *t, struct layout *l)
@@ -153,15 +154,39 @@ static void layout_fit(const struct table *t, struct layout *l, size_t width)
 			return;
 }
 
-/* Shortens text to this number of columns.  A mark shows where text is missing. */
-static void cut_text(char *out, size_t size, const char *text, size_t columns)
+/* Shortens text to this number of columns, at its end or in its middle.  A mark shows where text
+ * is missing. */
+static void cut_text(char *out, size_t size, const char *text, size_t columns, bool middle)
 {
 	bool whole = utf8_columns(text) <= columns;
-	size_t all = strlen(text), used;
+	const char *tail = middle && !whole ? utf8_tail(text, columns / 2) : "";
+	size_t all = strlen(text), used, kept = 1 + utf8_columns(tail);
 
 	if (!whole)
-		all = term_fit(text, all, columns ? columns - 1 : 0, &used);
-	snprintf(out, size, "%.*s%s", (int)all, text, whole ? "" : cut_mark());
+		all = term_fit(text, all, columns > kept ? columns - kept : 0, &used);
+	snprintf(out, size, "%.*s%s%s", (int)all, text, whole ? "" : cut_mark(), tail);
+}
+
+/* Returns true if two different texts of a column are equal after their ends are cut: names of
+ * models often differ only there. */
+static bool cut_hides_difference(const struct table *t, unsigned column, size_t width)
+{
+	for (unsigned r = 1; r < t->rows; r++) {
+		const char *text = table_cell_at(t, r, column)->text;
+		size_t kept, used;
+
+		if (utf8_columns(text) <= width)
+			continue;
+		kept = term_fit(text, strlen(text), width ? width - 1 : 0, &used);
+		for (unsigned k = 0; k < r; k++) {
+			const char *other = table_cell_at(t, k, column)->text;
+
+			if (strncmp(text, other, kept) == 0 && strcmp(text, other) != 0 &&
+			    utf8_columns(other) > width)
+				return true;
+		}
+	}
+	return false;
 }
 
 /* Blanks are added only when text follows, so that no line ends with blanks. */
@@ -183,12 +208,12 @@ static void add_text(struct pen *pen, const char *text, enum term_style style)
 }
 
 static void add_cell(struct pen *pen, const char *text, enum term_style style,
-		     const struct table_column *col, size_t width)
+		     const struct table_column *col, size_t width, bool middle)
 {
 	char shown[TABLE_CELL + 8];
 	size_t rest;
 
-	cut_text(shown, sizeof(shown), text, width);
+	cut_text(shown, sizeof(shown), text, width, middle);
 	rest = width - utf8_columns(shown);
 	pen->blanks += col->right ? rest : 0;
 	add_text(pen, shown, style);
@@ -209,9 +234,12 @@ void table_format(const struct table *t, unsigned width, bool colour, struct buf
 	layout_measure(t, &l);
 	layout_fit(t, &l, width);
 	for (unsigned c = 0; c < t->ncolumns; c++)
+		l.middle[c] = l.shown[c] && t->columns[c].cut &&
+			      cut_hides_difference(t, c, l.width[c]);
+	for (unsigned c = 0; c < t->ncolumns; c++)
 		if (l.shown[c])
 			add_cell(&pen, t->columns[c].title, TERM_BOLD, &t->columns[c],
-				 l.width[c]);
+				 l.width[c], false);
 	add_line_end(&pen);
 	for (unsigned r = 0; r < t->rows; r++) {
 		for (unsigned c = 0; c < t->ncolumns; c++) {
@@ -220,7 +248,7 @@ void table_format(const struct table *t, unsigned width, bool colour, struct buf
 			if (l.shown[c])
 				add_cell(&pen, cell->set ? cell->text : "-",
 					 cell->set ? cell->style : TERM_DIM, &t->columns[c],
-					 l.width[c]);
+					 l.width[c], l.middle[c]);
 		}
 		add_line_end(&pen);
 	}

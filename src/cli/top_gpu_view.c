@@ -27,37 +27,6 @@ void gpu_view_energy(char out[static 24], double joules)
 		snprintf(out, 24, "%.*f %s", u && joules < 99.95 ? 1 : 0, joules, units[u]);
 }
 
-void gpu_view_bytes(char out[static 24], double bytes)
-{
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-	unsigned u = 0;
-
-	while (bytes >= 1023.5 && u + 1 < COUNT(units)) {
-		bytes /= 1024;
-		u++;
-	}
-	if (isnan(bytes))
-		snprintf(out, 24, "-");
-	else
-		snprintf(out, 24, "%.*f %s", u >= 3 && bytes < 99.95 ? 1 : 0, bytes, units[u]);
-}
-
-void gpu_view_time(char out[static 24], double seconds)
-{
-	unsigned long s = seconds >= 0 && seconds < 1e12 ? (unsigned long)seconds : 0;
-
-	if (isnan(seconds))
-		snprintf(out, 24, "-");
-	else if (s < 60)
-		snprintf(out, 24, "%lus", s);
-	else if (s < 3600)
-		snprintf(out, 24, "%lum%02lus", s / 60, s % 60);
-	else if (s < 86400)
-		snprintf(out, 24, "%luh%02lum", s / 3600, s / 60 % 60);
-	else
-		snprintf(out, 24, "%lud%02luh", s / 86400, s / 3600 % 24);
-}
-
 /* Writes "694 W" or a dash. */
 static void whole(char out[static 48], double v, const char *unit)
 {
@@ -260,7 +229,7 @@ static void draw_title(struct canvas *c, unsigned row, const struct top_gpu *g, 
 				   g->value[TOP_CLOCK_SM] / 1e6);
 	if (g->energy_s > 0) {
 		gpu_view_energy(energy, g->energy_j);
-		gpu_view_time(time, g->energy_s);
+		figure_run_time(time, g->energy_s);
 		at = canvas_format(c, row, at + 2, end, CANVAS_PLAIN, "%s in %s", energy, time);
 	}
 	if (c->columns >= 110 && !isnan(g->value[TOP_FAN]))
@@ -339,6 +308,20 @@ static void draw_line_gauge(struct canvas *c, unsigned row, const struct line_la
 			   o.style);
 }
 
+/* Draws a name.  If it is too long, its middle is left out: models often differ in their end. */
+static void draw_name(struct canvas *c, unsigned row, unsigned column, unsigned end,
+		      const char *name)
+{
+	const unsigned width = end - column, tail = width / 2;
+
+	if (utf8_columns(name) <= width) {
+		canvas_text(c, row, column, end, CANVAS_PLAIN, name);
+		return;
+	}
+	canvas_text(c, row, column, end - tail, CANVAS_PLAIN, name); /* ends with a mark */
+	canvas_text(c, row, end - tail, end, CANVAS_PLAIN, utf8_tail(name, tail));
+}
+
 static void draw_line(struct canvas *c, unsigned row, const struct top_gpu *g, bool selected)
 {
 	struct line_layout l;
@@ -347,7 +330,7 @@ static void draw_line(struct canvas *c, unsigned row, const struct top_gpu *g, b
 	line_layout(c, &l);
 	canvas_format(c, row, 0, l.at[LINE_UTIL], CANVAS_BOLD, "%3u", g->index);
 	if (l.name)
-		canvas_text(c, row, 5, l.at[LINE_UTIL] - 1, CANVAS_PLAIN, g->name);
+		draw_name(c, row, 5, l.at[LINE_UTIL] - 1, g->name);
 	if (selected)
 		canvas_paint(c, row, CANVAS_SELECTED);
 	if (g->state != GW_DEVICE_OK) {
@@ -411,7 +394,7 @@ static void figure_text(const struct top_gpu *g, enum top_figure i, char out[sta
 	}
 	switch (figure_unit(key)) {
 	case UNIT_BYTES:
-		gpu_view_bytes(bytes, v);
+		figure_bytes(bytes, v);
 		snprintf(out, 64, "%s", bytes);
 		break;
 	case UNIT_WATTS: snprintf(out, 64, "%.1f W", v); break;

@@ -31,7 +31,5 @@ unsigned gpu_view_graph_columns(const struct canvas *c, bool large);
 
 /* Write figures for people: "694 W" "1.64 kJ", "46.8 GiB", "3h12m". */
 void gpu_view_energy(char out[static 24], double joules);
-void gpu_view_bytes(char out[static 24], double bytes);
-void gpu_view_time(char out[static 24], double seconds);
 
 #endif

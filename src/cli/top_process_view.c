@@ -1,5 +1,6 @@
 #include "top_process_view.h"
 
+#include "output.h"
 #include "top_gpu_view.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@ static const struct {
 } columns[TOP_COLUMNS] = {
 	[TOP_PID] = { "PID", 8, 0, true },       [TOP_USER] = { "USER", 8, 2, false },
 	[TOP_GPU] = { "GPU", 4, 0, true },       [TOP_TYPE] = { "TYPE", 5, 7, false },
-	[TOP_SM] = { "SM%", 4, 0, true },        [TOP_MEMORY] = { "MEMORY", 8, 0, true },
+	[TOP_SM] = { "SM%", 4, 0, true },        [TOP_MEMORY] = { "MEMORY", 9, 0, true },
 	[TOP_ENERGY] = { "ENERGY", 7, 4, true }, [TOP_CPU] = { "CPU%", 5, 1, true },
 	[TOP_TIME] = { "TIME", 6, 5, true },     [TOP_WHERE] = { "UNIT", 18, 6, false },
 	[TOP_GUARD] = { "GUARD", 16, 3, false }, [TOP_COMMAND] = { "COMMAND", 16, 0, false },
@@ -79,9 +80,9 @@ static void column_value(const struct top_process *p, const struct top_model *m,
 	case TOP_TYPE: snprintf(out, 64, "%s", types[p->type & 7]); return;
 	case TOP_SM: percent(out, p->sm_ratio); return;
 	case TOP_CPU: percent(out, p->cpu_ratio); return;
-	case TOP_MEMORY: gpu_view_bytes(text, p->memory_bytes); break;
+	case TOP_MEMORY: figure_bytes(text, p->memory_bytes); break;
 	case TOP_ENERGY: gpu_view_energy(text, p->energy_j); break;
-	case TOP_TIME: gpu_view_time(text, p->run_s); break;
+	case TOP_TIME: figure_run_time(text, p->run_s); break;
 	case TOP_USER: snprintf(out, 64, "%s", *p->user ? p->user : "-"); return;
 	case TOP_WHERE: snprintf(out, 64, "%.63s", *p->where ? p->where : "-"); return;
 	case TOP_GUARD: snprintf(out, 64, "%s", *p->guard ? p->guard : "-"); return;

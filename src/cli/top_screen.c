@@ -1,5 +1,6 @@
 #include "top_screen.h"
 
+#include "output.h"
 #include "top_gpu_view.h"
 #include "top_process_view.h"
 
@@ -126,8 +127,8 @@ static void add_host(struct part *parts, unsigned *n, const struct top_host *h)
 		add_part(parts, n, 3, CANVAS_PLAIN, text);
 	}
 	if (!isnan(h->ram_used) && !isnan(h->ram_total)) {
-		gpu_view_bytes(used, h->ram_used);
-		gpu_view_bytes(total, h->ram_total);
+		figure_bytes(used, h->ram_used);
+		figure_bytes(total, h->ram_total);
 		snprintf(text, sizeof(text), "RAM %s / %s", used, total);
 		add_part(parts, n, 4, CANVAS_PLAIN, text);
 	}
@@ -190,7 +191,7 @@ static void draw_guard(struct canvas *c, unsigned row, const struct top_model *m
 		bool active = strcmp(w->state, "active") == 0;
 		char time[24];
 
-		gpu_view_time(time, w->since_s);
+		figure_run_time(time, w->since_s);
 		at = canvas_format(c, row, at + 1, c->columns,
 				   active ? CANVAS_GOOD : CANVAS_WARN, "%s %s%s %s%s%s%s%s",
 				   w->name, w->state, w->dry_run ? " (dry run)" : "", time,
@@ -203,7 +204,7 @@ static unsigned draw_old(struct canvas *c, unsigned row, const struct top_model 
 {
 	char age[24], text[600];
 
-	gpu_view_time(age, old);
+	figure_run_time(age, old);
 	snprintf(text, sizeof(text), "These figures are %s old: %s; trying again", age,
 		 *m->problem ? m->problem : "the last reading has not ended");
 	return canvas_wrap(c, row, 2, 0, c->columns, CANVAS_BAD, text);
@@ -261,7 +262,7 @@ static bool draw_span(struct canvas *c, unsigned row, const struct top_model *m,
 	double s = 2 * (double)gpu_view_graph_columns(c, large) * (double)m->interval_ns / 1e9;
 	char text[64], time[24];
 
-	gpu_view_time(time, s);
+	figure_run_time(time, s);
 	snprintf(text, sizeof(text), "  graphs: last %s", time);
 	for (size_t i = 0; i < strlen(text); i++)
 		if (canvas_at(c, row, c->columns - 1 - (unsigned)i)->code != ' ')

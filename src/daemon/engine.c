@@ -50,6 +50,7 @@ struct engine {
 	struct view_device *device; /* DEVICES_MAX, parallel to gpu */
 	struct gpu_state *gpu;
 	struct process_account *account;
+	struct workload_names *names; /* NULL: out of memory */
 	struct workload_account *workloads;
 	struct metering *metering; /* the view's */
 	bool retiring;
@@ -813,6 +814,27 @@ static int begin_settings(struct engine *e)
 	return settings_new(&settings, &e->settings);
 }
 
+static void names_unreadable(void *arg, const char *sentence)
+{
+	engine_event(arg, "service", NULL, "warning", "%s", sentence);
+}
+
+static int begin_workloads(struct engine *e)
+{
+	const struct workload_names_config names = {
+		.loop = e->config.loop,
+		.root = e->config.options->root,
+		.hpc_job_mapping_dir = e->config.hpc_job_mapping_dir,
+		.log = names_unreadable,
+		.arg = e,
+	};
+
+	(void)workload_names_new(&names, &e->names);
+	e->workloads = workload_account_new(DEVICES_MAX, e->config.store, e->names,
+					    &e->config.workloads);
+	return e->workloads ? 0 : -GW_E_NOMEM;
+}
+
 int engine_new(const struct engine_config *config, struct engine **ret)
 {
 	struct engine *e = calloc(1, sizeof(*e));
@@ -829,8 +851,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	e->device = calloc(DEVICES_MAX, sizeof(*e->device));
 	e->gpu = calloc(DEVICES_MAX, sizeof(*e->gpu));
 	e->account = process_account_new(DEVICES_MAX);
-	e->workloads = workload_account_new(DEVICES_MAX, config->store, &config->workloads);
-	if (!e->device || !e->gpu || !e->account || !e->workloads)
+	if (!e->device || !e->gpu || !e->account || begin_workloads(e) != 0)
 		goto fail;
 	e->next_event = first_event(e, store_last_event(config->store));
 	begin_view(e);
@@ -846,6 +867,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	return 0;
 fail:
 	workload_account_free(e->workloads);
+	workload_names_free(e->names);
 	process_account_free(e->account);
 	free(e->device);
 	free(e->gpu);
@@ -883,6 +905,7 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 		return err; /* the hanging thread may still use e */
 	settings_free(e->settings);
 	workload_account_free(e->workloads);
+	workload_names_free(e->names);
 	process_account_free(e->account);
 	free(e->device);
 	free(e->gpu);

@@ -21,8 +21,9 @@ struct engine_config {
 	bool manage;                  /* GPU settings may be changed */
 	struct guard_settings *guard; /* the engine takes ownership; NULL: no guard */
 	struct workload_account_config workloads;
-	double models_s;       /* seconds between questions to an inference server; 0: never */
-	const char *cache_dir; /* for sensor profiles; NULL: the XDG default */
+	double models_s; /* seconds between questions to an inference server; 0: never */
+	const char *hpc_job_mapping_dir; /* see workload_names.h; NULL: none */
+	const char *cache_dir;           /* for sensor profiles; NULL: the XDG default */
 	struct loop *loop;
 	struct store *store;       /* borrowed */
 	void (*ticked)(void *arg); /* called when a new view is complete; snap may be NULL */

@@ -520,21 +520,22 @@ static int open_engine(struct service *s)
 		.deadline_ns = o->deadline_ns ? o->deadline_ns : c->device_timeout,
 	};
 
-	return engine_new(&(struct engine_config){ .options = &g,
-						   .interval_ns = c->service_interval,
-						   .manage = c->manage_enabled,
-						   .workloads = workload_settings(s),
-						   .models_s = s->config.models_interval_s,
-						   .guard = make_guard(s, true, &guard) == 0
-								    ? &guard
-								    : NULL,
-						   .loop = s->loop,
-						   .store = s->store,
-						   .ticked = service_tick,
-						   .meter_gone = meter_gone,
-						   .happened = event_happened,
-						   .arg = s },
-			  &s->engine);
+	return engine_new(
+		&(struct engine_config){
+			.options = &g,
+			.interval_ns = c->service_interval,
+			.manage = c->manage_enabled,
+			.workloads = workload_settings(s),
+			.models_s = c->models_interval_s,
+			.hpc_job_mapping_dir = c->workloads_hpc_job_mapping_dir,
+			.guard = make_guard(s, true, &guard) == 0 ? &guard : NULL,
+			.loop = s->loop,
+			.store = s->store,
+			.ticked = service_tick,
+			.meter_gone = meter_gone,
+			.happened = event_happened,
+			.arg = s },
+		&s->engine);
 }
 
 static int open_http(struct service *s)

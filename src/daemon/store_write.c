@@ -87,6 +87,7 @@ static int forget_document(sqlite3 *db, const struct record *r)
 			 r->text[1]);
 }
 
+/* ON CONFLICT names its columns, because SQLite before 3.35 requires them. */
 static int write_row(sqlite3 *db, const struct record *r)
 {
 	int rc = run_bound(db, "INSERT OR IGNORE INTO gpu(uuid) VALUES(?)", "t", r->text[0]);
@@ -95,7 +96,7 @@ static int write_row(sqlite3 *db, const struct record *r)
 		return rc;
 	return run_bound(db,
 			 "INSERT INTO history VALUES(?,(SELECT id FROM gpu WHERE uuid=?),?,?)"
-			 " ON CONFLICT DO UPDATE SET data=excluded.data",
+			 " ON CONFLICT(tier, gpu, begin) DO UPDATE SET data=excluded.data",
 			 "itib", r->a, r->text[0], r->b, r->text[1], r->length[1]);
 }
 
@@ -121,7 +122,7 @@ static int write_counts(struct store *s)
 
 	for (unsigned i = 0; i < s->writer.changes && rc == SQLITE_OK; i++)
 		rc = run_bound(s->writer.db,
-			       "INSERT INTO count VALUES(?,?) ON CONFLICT DO UPDATE SET"
+			       "INSERT INTO count VALUES(?,?) ON CONFLICT(key) DO UPDATE SET"
 			       " value=max(value,excluded.value)",
 			       "td", s->writer.changed[i]->key, s->writer.changed[i]->writing);
 	return rc;

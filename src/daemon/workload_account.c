@@ -27,6 +27,7 @@ struct account_gpu {
 struct workload_account {
 	struct workload_account_config config;
 	struct store *store;
+	struct workload_names *names;
 	struct workload_energy energy;
 	struct account_gpu *gpu;
 	unsigned gpus;
@@ -63,6 +64,7 @@ static void account_ended(void *arg, const struct workload_energy *e, unsigned r
 }
 
 struct workload_account *workload_account_new(unsigned devices, struct store *store,
+					      struct workload_names *names,
 					      const struct workload_account_config *config)
 {
 	struct workload_account *a = calloc(1, sizeof(*a));
@@ -70,6 +72,7 @@ struct workload_account *workload_account_new(unsigned devices, struct store *st
 	if (!a)
 		return NULL;
 	a->store = store;
+	a->names = names;
 	a->config = *config;
 	a->gpus = devices;
 	a->gpu = calloc(devices, sizeof(*a->gpu));
@@ -167,9 +170,13 @@ void workload_account_late(struct workload_account *a, unsigned i, double counte
 
 /* ---- a tick ---- */
 
-static void account_find_workload(const struct gw_process *p, struct workload *ret)
+static void account_find_workload(const struct workload_account *a, const struct gw_process *p,
+				  struct workload *ret)
 {
-	workload_from_cgroup(p->cgroup, p->uid, ret);
+	if (a->names)
+		workload_names_resolve(a->names, p, ret);
+	else
+		workload_from_cgroup(p->cgroup, (long)p->uid, ret);
 }
 
 static enum attribute_how account_how(const struct view_process *e)
@@ -239,7 +246,7 @@ static bool account_find_workloads(struct workload_account *a, const struct view
 	    array_reserve(&a->use, &a->use_cap, n + 1, sizeof(*a->use)) != 0)
 		return false;
 	for (unsigned k = 0; k < n && process; k++) {
-		account_find_workload(gw_process_list_get(v->processes, k), &a->workload[k]);
+		account_find_workload(a, gw_process_list_get(v->processes, k), &a->workload[k]);
 		process[k].workload = &a->workload[k];
 	}
 	return true;

@@ -8,6 +8,7 @@
 #define GW_DAEMON_WORKLOAD_ACCOUNT_H
 
 #include "store.h"
+#include "workload_names.h"
 
 #include "serve/view.h"
 
@@ -18,8 +19,10 @@ struct workload_account_config {
 	unsigned history; /* maximum number of stored workloads */
 };
 
-/* devices: the largest number of GPUs. Returns NULL if out of memory. */
+/* devices: the largest number of GPUs. names: borrowed; NULL: workloads have only what their
+ * control group says. Returns NULL if out of memory. */
 struct workload_account *workload_account_new(unsigned devices, struct store *store,
+					      struct workload_names *names,
 					      const struct workload_account_config *config);
 void workload_account_free(struct workload_account *a);
 void workload_account_configure(struct workload_account *a,

@@ -8,7 +8,7 @@
 /* ---- creation and end ---- */
 
 const char guard_must_resume_text[] =
-	"it is evicted, but this mode resumes nothing: set mode = \"enforce\" to resume it";
+	"it is evicted, and this mode resumes nothing: gpuward guard mode enforce resumes it";
 
 /* Restores the reasons of the last run. They hold until the first scene shows otherwise. */
 static void restore_reasons(struct guard *g, struct guard_worker *w,

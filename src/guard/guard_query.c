@@ -140,6 +140,7 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 		.resumes = w->report.resumes,
 		.would_evict = w->report.would_evict,
 		.dry = w->dry,
+		.stays_evicted = worker_resume_forbidden(w),
 		.storm = w->backoff.storm,
 	};
 	for (unsigned i = 0; i < g->gpus; i++) {

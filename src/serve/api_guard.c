@@ -240,10 +240,22 @@ static enum guard_request request_kind(enum verb verb, const struct worker_reque
 	}
 }
 
+/* Writes the hold that the request ended: a client that sets a hold may not know that another
+ * person has set one. */
+static void replaced_hold(struct json *j, const struct guard_status *before,
+			  struct guard_moment now)
+{
+	if (!json_object_if(j, "replaced_hold", before && before->hold != HOLD_NONE))
+		return;
+	json_string(j, "hold", guard_doc_hold(before->hold));
+	guard_doc_time(j, "hold_until", before->hold_until_ns, now);
+	json_object_end(j);
+}
+
 /* Replies 202. unsaved says why the request is not in the journal; "" if it is in the
- * journal. */
+ * journal. before: the status before a new hold; NULL for other requests. */
 static void accepted(const struct api *a, const struct guard_view *g, unsigned worker,
-		     const char *unsaved, struct reply *r)
+		     const struct guard_status *before, const char *unsaved, struct reply *r)
 {
 	const struct guard_operation *o =
 		guard_operation_latest(g->operations, g->policy->worker[worker].name);
@@ -259,6 +271,7 @@ static void accepted(const struct api *a, const struct guard_view *g, unsigned w
 	api_begin(&j, a, r);
 	json_string(&j, "mode", guard_modes[g->policy->mode]);
 	guard_doc_worker(&j, a, worker, guard_moment(a));
+	replaced_hold(&j, before, guard_moment(a));
 	json_string(&j, "journal", *unsaved ? unsaved : "ok");
 	if (json_object_if(&j, "operation", o)) {
 		guard_doc_operation(&j, o);
@@ -282,6 +295,7 @@ static void send_request(const struct api *a, const struct request *q, struct re
 			 const struct worker_request *w)
 {
 	char message[256] = "", name[256];
+	struct guard_status before = { .hold = HOLD_NONE };
 	/* Rounded up, because 0 means unlimited. */
 	uint64_t ttl = isnan(w->ttl_s) ? 0 : (uint64_t)ceil(w->ttl_s * 1e9);
 	int err;
@@ -289,11 +303,12 @@ static void send_request(const struct api *a, const struct request *q, struct re
 	if (verb == HOLD && ttl == 0)
 		ttl = UINT64_MAX;
 	guard_doc_who(q, w->reason, name, sizeof(name));
+	(void)guard_status(g->guard, (unsigned)worker, &before);
 	err = a->view.guard_ops->request(a->view.guarding, worker, request_kind(verb, w), ttl,
 					 &(struct guard_client){ name, q->uid, q->peer_pid, 0 },
 					 message, sizeof(message));
 	if (!err)
-		accepted(a, g, (unsigned)worker, message, r);
+		accepted(a, g, (unsigned)worker, verb == HOLD ? &before : NULL, message, r);
 	else if (err == -GW_E_STATE)
 		held(g, worker, r, message);
 	else if (err == -GW_E_PERM)

@@ -76,9 +76,9 @@ void api_workloads(void *arg, const struct request *q, struct reply *r)
 struct search {
 	uint64_t since_ms;
 	const char *kind, *name; /* NULL: all */
-	bool running;            /* also those that still run */
-	unsigned found, skip;    /* skip: number of the oldest ones to omit */
-	struct json *j;          /* NULL: only count */
+	bool ended, running;
+	unsigned found, skip; /* skip: number of the oldest ones to omit */
+	struct json *j;       /* NULL: only count */
 };
 
 static bool name_matches(const struct search *s, const char *name)
@@ -143,10 +143,11 @@ static void search_all(struct search *s, const struct api *a)
 	const struct view_ops *ops = a->view.ops;
 
 	s->found = 0;
-	if (ops && ops->each_document)
+	if (s->ended && ops && ops->each_document)
 		ops->each_document(a->view.engine, WORKLOAD_DOC_ENDED, HISTORY_MOST,
 				   search_stored, s);
-	search_rows(s, &a->view, false);
+	if (s->ended)
+		search_rows(s, &a->view, false);
 	if (s->running)
 		search_rows(s, &a->view, true);
 }
@@ -167,9 +168,36 @@ static bool read_kind(const struct request *q, struct reply *r, const char **ret
 		buf_addf(&list, "%s%s", k ? ", " : "", words[k]);
 	}
 	near = suggest(*ret, words, WORKLOAD_KINDS, sizeof(words[0]));
-	reply_problem(r, 400, "bad-parameter", NULL, "unknown kind \"%.64s\"%s%s%s; kinds: %s",
-		      *ret, near ? "; did you mean \"" : "", near ? near : "",
-		      near ? "\"?" : "", list.p);
+	if (near)
+		reply_problem(r, 400, "bad-parameter", NULL,
+			      "unknown kind \"%.64s\"; did you mean \"%s\"?", *ret, near);
+	else
+		reply_problem(r, 400, "bad-parameter", NULL,
+			      "unknown kind \"%.64s\"; kinds: %s", *ret, list.p);
+	return false;
+}
+
+/* Reads ?running=. False: replied 400. */
+static bool read_running(const struct request *q, struct reply *r, struct search *s)
+{
+	const char *word = request_param(q, "running");
+	static const struct {
+		const char *word;
+		bool ended, running;
+	} row[] = {
+		{ "without", true, false },
+		{ "with", true, true },
+		{ "only", false, true },
+	};
+
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+		if (!word || strcmp(word, row[i].word) == 0) {
+			s->ended = row[i].ended;
+			s->running = row[i].running;
+			return true;
+		}
+	reply_problem(r, 400, "bad-parameter", NULL,
+		      "running=\"%.64s\" is unknown; write without, with or only", word);
 	return false;
 }
 
@@ -194,12 +222,11 @@ static bool read_since(const struct api *a, const struct request *q, struct repl
 void api_workloads_history(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	struct search s = { .running = api_flag(q, "running", false),
-			    .name = request_param(q, "name") };
+	struct search s = { .name = request_param(q, "name") };
 	uint64_t limit;
 	struct json j;
 
-	if (!has_workloads(a, r) || !read_kind(q, r, &s.kind) ||
+	if (!has_workloads(a, r) || !read_kind(q, r, &s.kind) || !read_running(q, r, &s) ||
 	    !read_since(a, q, r, &s.since_ms) ||
 	    !api_number(q, r, "limit", HISTORY_STANDARD, HISTORY_MOST, &limit))
 		return;

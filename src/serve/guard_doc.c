@@ -57,8 +57,9 @@ bool guard_doc_simulated(const struct guard_view *g)
 
 bool guard_doc_pretends(const struct guard_status *s)
 {
-	return s->dry && s->state != STATE_RECONCILE && s->state != STATE_ACTIVE &&
-	       s->state != STATE_SUSPECT && s->state != STATE_ABSENT;
+	return s->dry && !s->stays_evicted && s->state != STATE_RECONCILE &&
+	       s->state != STATE_ACTIVE && s->state != STATE_SUSPECT &&
+	       s->state != STATE_ABSENT;
 }
 
 const char *guard_doc_hold(enum guard_hold hold)
@@ -181,6 +182,7 @@ void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 	guard_doc_time(j, "since", s.since_ns, now);
 	json_bool(j, "dry_run", s.dry);
 	json_string(j, "dry_run_why", guard_dry_name(s.dry));
+	json_bool(j, "stays_evicted", s.stays_evicted);
 	json_bool(j, "reload_storm", s.storm);
 	guard_doc_mask(j, "mask", s.mask);
 	write_reasons(j, g, worker, now);

@@ -191,6 +191,7 @@ void metrics_render(struct buf *out, const struct api *a, enum metrics_form form
 	metrics_service(&p);
 	if (p.v->snap) {
 		metrics_gpus(&p);
+		metrics_workloads(&p);
 		metrics_guard(&p);
 		metrics_model(&p);
 		host(&p);

@@ -73,9 +73,10 @@ void metrics_guard(struct page *p); /* metrics_guard.c */
 /* Returns the number of processes on a GPU that are neither this one nor a worker's; -1: no
  * guard has observed the GPU. */
 int metrics_guard_others(const struct page *p, unsigned i);
-void metrics_model(struct page *p);   /* metrics_model.c */
-void metrics_dcgm(struct page *p);    /* metrics_dcgm.c */
-void metrics_service(struct page *p); /* metrics_self.c */
+void metrics_workloads(struct page *p); /* metrics_workload.c */
+void metrics_model(struct page *p);     /* metrics_model.c */
+void metrics_dcgm(struct page *p);      /* metrics_dcgm.c */
+void metrics_service(struct page *p);   /* metrics_self.c */
 void metrics_cost(struct page *p);
 
 #endif

@@ -63,8 +63,10 @@ static const struct parameter {
 	  "session or none." },
 	{ "query", "name", "{\"type\":\"string\"}", "\"train-*\"",
 	  "Only workloads with this name; * and ? match any characters." },
-	{ "query", "running", "{\"type\":\"boolean\",\"default\":false}", "true",
-	  "1 or true adds the workloads that still run." },
+	{ "query", "running",
+	  "{\"type\":\"string\",\"enum\":[\"without\",\"with\",\"only\"],"
+	  "\"default\":\"without\"}",
+	  "\"with\"", "Whether workloads that still run are listed." },
 	{ "path", "uuid", "{\"type\":\"string\"}", "\"0\"",
 	  "UUID or its beginning, index, or PCI id." },
 	{ "path", "id", "{\"type\":\"string\"}", "\"w0123456789abcdef\"", "Id of the window." },

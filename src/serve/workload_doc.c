@@ -26,7 +26,7 @@ bool workload_doc_is_first(const struct workload_energy *e, unsigned row)
 
 /* Figures of a workload, or of one of its GPUs. */
 struct figures {
-	double gpu_seconds, joules, low_j, high_j;
+	double gpu_seconds, charged_seconds, joules, low_j, high_j;
 	enum attribute_how how;
 	bool charged;
 	enum gw_absence absence;
@@ -52,8 +52,8 @@ static void write_figures(struct json *j, const struct figures *f)
 		{ "utilization_sm_mean_ratio", f->sm_mean_ratio, GW_ABSENT_NOT_READ },
 		{ "power_watts", f->power_w, now },
 		{ "power_mean_watts",
-		  energy == GW_HAVE && f->gpu_seconds > 0 ? f->joules / f->gpu_seconds
-							  : (double)NAN,
+		  energy == GW_HAVE && f->charged_seconds > 0 ? f->joules / f->charged_seconds
+							      : (double)NAN,
 		  energy == GW_HAVE ? GW_ABSENT_FIRST_READING : energy },
 		{ "energy_joules", energy == GW_HAVE ? f->joules : (double)NAN, energy },
 		{ "energy_low_joules", energy == GW_HAVE ? f->low_j : (double)NAN, energy },
@@ -87,6 +87,7 @@ static void write_gpu(struct json *j, const struct view *v, const struct workloa
 	json_string(j, "device_uuid", d ? gw_device_text(d, GW_T_UUID) : NULL);
 	write_figures(j, &(struct figures){
 				 .gpu_seconds = r->gpu_seconds,
+				 .charged_seconds = r->charged_seconds,
 				 .joules = r->joules,
 				 .low_j = r->alone_joules,
 				 .high_j = r->alone_joules + r->shared_joules,
@@ -117,11 +118,11 @@ void workload_doc_write(struct json *j, const struct view *v, const struct workl
 	json_time(j, "begin_utc", s.begin_wall_ns);
 	json_time(j, "end_utc", s.processes ? 0 : s.end_wall_ns);
 	json_bool(j, "simulated", view_simulated(v));
-	write_figures(j, &(struct figures){ s.gpu_seconds, s.joules, s.alone_joules,
-					    s.alone_joules + s.shared_joules, s.how, s.charged,
-					    s.absence, s.processes, s.memory_bytes,
-					    s.memory_peak_bytes, s.sm_ratio, s.sm_mean_ratio,
-					    s.power_w });
+	write_figures(j, &(struct figures){ s.gpu_seconds, s.charged_seconds, s.joules,
+					    s.alone_joules, s.alone_joules + s.shared_joules,
+					    s.how, s.charged, s.absence, s.processes,
+					    s.memory_bytes, s.memory_peak_bytes, s.sm_ratio,
+					    s.sm_mean_ratio, s.power_w });
 	json_array(j, "devices");
 	for (unsigned i = 0; i < e->count; i++)
 		if (workload_row_same(&e->row[i], r))
@@ -194,7 +195,7 @@ bool workload_doc_read_id(const char *id, uint64_t *ret_end_ms, const char **ret
 /* The numbers of a row that survive a restart: one row per key. */
 /* clang-format off */
 #define ROW_NUMBERS(X) \
-	X(gpu_seconds) X(joules) X(alone_joules) X(shared_joules) X(memory_peak_bytes) \
+	X(gpu_seconds) X(charged_seconds) X(joules) X(alone_joules) X(shared_joules) X(memory_peak_bytes) \
 	X(sm_sum) X(sm_seconds) X(listed_from_j)
 /* clang-format on */
 
@@ -287,7 +288,7 @@ static bool load_row(const struct json_doc *d, unsigned gpu, struct workload_row
 #undef X
 	if (!load_kind(json_doc_string(d, "kind"), &ret->workload.kind) || !(begin >= 0) ||
 	    !(end >= 0) || !(ret->joules >= 0) || !(how >= 0 && how < ATTRIBUTE_HOWS) ||
-	    isnan(ret->listed_from_j) || isnan(ret->gpu_seconds))
+	    isnan(ret->listed_from_j) || isnan(ret->gpu_seconds) || isnan(ret->charged_seconds))
 		return false;
 	ret->begin_wall_ns = (uint64_t)begin * NS_PER_MS;
 	ret->end_wall_ns = (uint64_t)end * NS_PER_MS;

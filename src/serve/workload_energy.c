@@ -180,9 +180,12 @@ static void row_add_process(struct workload_row *r, const struct workload_use *u
 /* Ends the tick of a row that has processes. */
 static void row_end_tick(struct workload_row *r, const struct workload_step *s)
 {
-	r->sm_ratio = fmin(r->sm_ratio, 1); /* the readings of processes overlap a little */
+	if (r->sm_ratio > 1) /* the readings of processes overlap a little */
+		r->sm_ratio = 1;
 	r->end_wall_ns = s->wall_ns;
 	r->gpu_seconds += s->seconds;
+	if (r->charged)
+		r->charged_seconds += s->seconds;
 	r->memory_peak_bytes = fmax(r->memory_peak_bytes, r->memory_bytes); /* NAN: no peak */
 	if (!isnan(r->sm_ratio)) {
 		r->sm_sum += r->sm_ratio * s->seconds;
@@ -313,8 +316,9 @@ void workload_energy_tick(struct workload_energy *e, unsigned i, const struct wo
 void workload_energy_age(struct workload_energy *e, uint64_t wall_ns, double keep_s)
 {
 	for (unsigned i = e->count; i-- > 0;)
-		if (i < e->count && age_s(wall_ns, e->row[i].end_wall_ns) >= keep_s &&
-		    age_s(wall_ns, workload_end(e, i)) >= keep_s)
+		/* a workload of this tick runs, even if nothing is kept after its end */
+		if (i < e->count && age_s(wall_ns, e->row[i].end_wall_ns) > keep_s &&
+		    age_s(wall_ns, workload_end(e, i)) > keep_s)
 			workload_give_up(e, i);
 }
 
@@ -451,6 +455,7 @@ static void row_merge(struct workload_row *to, const struct workload_row *from)
 	if (from->begin_wall_ns < to->begin_wall_ns)
 		to->begin_wall_ns = from->begin_wall_ns;
 	to->gpu_seconds += from->gpu_seconds;
+	to->charged_seconds += from->charged_seconds;
 	to->joules += from->joules;
 	to->listed_from_j += from->listed_from_j;
 	to->alone_joules += from->alone_joules;
@@ -501,6 +506,7 @@ static void sum_add(struct workload_sum *sum, const struct workload_row *r)
 	if (r->end_wall_ns > sum->end_wall_ns)
 		sum->end_wall_ns = r->end_wall_ns;
 	sum->gpu_seconds += r->gpu_seconds;
+	sum->charged_seconds += r->charged_seconds;
 	sum->joules += r->joules;
 	sum->alone_joules += r->alone_joules;
 	sum->shared_joules += r->shared_joules;

@@ -41,6 +41,7 @@ struct workload_row {
 	double shared_joules;   /* energy of the GPU while it was shared with others */
 	enum attribute_how how; /* the weakest method used */
 	bool charged;           /* the energy is known; else `absence` says why not */
+	double charged_seconds; /* part of gpu_seconds */
 	enum gw_absence absence;
 	double memory_peak_bytes; /* NAN: unknown */
 	double sm_sum, sm_seconds;
@@ -132,7 +133,7 @@ const char *workload_rest_word(enum workload_rest rest);
 /* One workload over all GPUs. */
 struct workload_sum {
 	uint64_t begin_wall_ns, end_wall_ns;
-	double gpu_seconds, joules, alone_joules, shared_joules;
+	double gpu_seconds, charged_seconds, joules, alone_joules, shared_joules;
 	double memory_peak_bytes; /* sum of the peaks on its GPUs; NAN: unknown */
 	double sm_mean_ratio;     /* NAN: unknown */
 	enum attribute_how how;

@@ -540,7 +540,7 @@ def test_sentence_says_what_a_paper_must_say(tmp_path):
     assert out.count("\n") == 1
     assert out.startswith("On one NVIDIA H200 (driver 580.159.04, power limit 700 W), fp32 took 6.687 J [6.346, 7.029] "
                           "per iteration in 16.20 ms")
-    for words in ("5 runs of 1000 iterations", "gross GPU energy, measured by counter+ring", "gpuward 0.1.0",
+    for words in ("5 runs of 1000 iterations", "gross GPU energy by the energy counter, sources counter+ring", "gpuward 0.1.0",
                   "Relative to fp32, its energy per iteration is 59.4 % lower [58.7, 60.1]",
                   "the gain error of the sensor cancels"):
         assert words in out, words
@@ -552,8 +552,22 @@ def test_sentence_says_what_a_paper_must_say(tmp_path):
     many = [save(tmp_path, f"many-{i}.json", result(f"label-{i}", power=300 + i)) for i in range(120)]
     out = compare(*many, "--format=sentence").stdout
     assert len(out) > 16384 and "label-119" in out and out.count("\n") == 1
+    mixed = result("mixed", trials=2)
+    mixed["runs"][1]["devices"][0]["meter"] = "samples"
+    short = result("short")
+    short["runs"][0]["devices"][0]["meter"] = "samples"
+    out = compare(save(tmp_path, "mixed.json", mixed), save(tmp_path, "short.json", short), "--format=sentence").stdout
+    assert "gross GPU energy partly by the energy counter, partly from power samples, sources" in out
+    assert "(1 run of 1000 iterations; from power samples)" in out
     made_up = save(tmp_path, "sim.json", result("sim", simulated=True))
     assert compare(made_up, "--format=sentence").stdout.startswith("SIMULATED, do not publish: ")
+
+
+def test_a_change_that_rounds_to_zero_has_no_minus(tmp_path):
+    paths = [save(tmp_path, f"{n}.json", result(n, power=p, trials=5, spread=0.001)) for n, p in (("a", 300), ("b", 299.97))]
+    for out in (compare(*paths).stdout, compare(*paths, "--format=sentence").stdout,
+                gpuward("diff", *paths).stdout):
+        assert "+0.0 %" in out and "-0.0" not in out, out
 
 
 def test_control_characters_of_a_label_do_not_reach_the_terminal(tmp_path):

@@ -1,6 +1,8 @@
 """SIGHUP gives a running guard another configuration: a worker that is in both goes on as it was."""
 import shutil
 
+import pytest
+
 import support
 
 from guarded import BY_HEAT, IGNORE_SLEEP, Guarded, configure, quick, rule, table
@@ -211,6 +213,32 @@ def test_fifty_reloads_while_a_contender_comes_and_goes(s, world, worker):
     s.reload(two)
     assert s.stop() == 0  # also when a file has only just been read
     assert "Sanitizer" not in s.messages()
+
+
+@pytest.mark.parametrize("mode", ["dry-run", "observe"])
+def test_a_worker_that_is_out_when_the_mode_changes_stays_out_until_enforce(mode, world, worker):
+    with Guarded(world, configure(("ollama", worker), mode="enforce")) as s:
+        s.settled()
+        assert "off the GPU" not in s.guard("mode", "enforce").stdout
+        with Contender(world, 8 * GIB):
+            s.until("evicted")
+            said = " ".join(s.guard("mode", mode).stdout.split())
+            assert f"mode {mode}: decisions are recorded" in said
+            assert "ollama: already off the GPU" in said and "run gpuward guard mode enforce" in said
+        s.observes(1.5)  # longer than the quiet time after which it would return
+        w = s.worker()
+        assert (w["state"], w["stays_evicted"], worker.resident()) == ("evicted", True, 0)
+        status = s.guard("status").stdout
+        assert "would be" not in status and "evicted" in status, status
+        assert "gpuward guard mode enforce resumes it" in " ".join(s.guard("explain", "ollama").stdout.split())
+        assert "already off the GPU" in " ".join(s.guard("mode").stdout.split())
+        assert "off the GPU" not in s.guard("mode", "enforce").stdout
+        s.back(worker)
+        assert not s.worker()["stays_evicted"]
+        s.guard("mode", mode)
+        with Contender(world, 14 * GIB):  # larger than the one that is known to fit; this eviction is only a decision
+            s.until("evicted")
+            assert not s.worker()["stays_evicted"] and "would be: evicted" in s.guard("status").stdout
 
 
 def test_a_mode_set_at_run_time_outlives_reload_and_kill_and_returns_to_the_configured_one(world, worker):

@@ -143,7 +143,11 @@ def test_fit(calm, gib, fit, evict):
 
 def test_a_hold_is_shown_and_released(calm):
     got = calm.post(OLLAMA + "/hold", token=True, json={"state": "active", "ttl_s": 0, "reason": "a demo"})
-    assert got.status_code == 202 and got.json()["hold"] == "active"
+    assert got.status_code == 202 and got.json()["hold"] == "active" and got.json()["replaced_hold"] is None
+    again = calm.post(OLLAMA + "/hold", token=True, json={"state": "active", "ttl_s": 500}).json()["replaced_hold"]
+    assert again == {"hold": "active", "hold_until_utc": None, "hold_until_seconds": None}
+    again = calm.post(OLLAMA + "/hold", token=True, json={"state": "active", "ttl_s": 0, "reason": "a demo"}).json()["replaced_hold"]
+    assert again["hold"] == "active" and 0 < again["hold_until_seconds"] <= 500 and again["hold_until_utc"]
     assert got.json()["hold_until_seconds"] is None  # without end
     assert calm.post(OLLAMA + "/evict", token=True).status_code == 409
     assert any("a demo" in e["text"] for e in calm.get(GUARD + "/events").json()["events"])

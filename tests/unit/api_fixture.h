@@ -11,6 +11,7 @@
 #include "serve/process_history.h"
 #include "serve/asset.h"
 #include "serve/windows.h"
+#include "serve/workload_energy.h"
 
 #include "measure/meter.h"
 
@@ -58,6 +59,11 @@ static struct {
 	enum view_request what;
 	char kept_id[64], kept_json[65536], logged_text[256], logged_severity[16];
 } t;
+
+static struct {
+	struct workload workload; /* of every process */
+	struct workload_energy energy;
+} work;
 
 static inline int history(void *engine, const char *uuid, unsigned quantity, uint64_t from,
 			  uint64_t to, uint64_t step, struct view_point *out, unsigned max,
@@ -162,6 +168,36 @@ static const struct view_ops ops = { .history = history,
 				     .delete_document = forget,
 				     .request = ask };
 
+/* Adds two readings of the processes of each GPU to their workload. */
+static inline void take_workloads(struct view *v)
+{
+	static const double counter[] = { 300, 1234.5 };
+
+	for (unsigned i = 0; i < v->devices; i++)
+		for (unsigned k = 0; k < 2; k++) {
+			struct workload_use use[COUNT_OF(t.process)];
+			size_t n = 0;
+
+			for (unsigned p = 0; p < gw_process_list_count(t.processes); p++)
+				if (gw_process_list_get(t.processes, p)->device == i)
+					use[n++] = (struct workload_use){ &work.workload,
+									  "alice",
+									  934.5 * k,
+									  GW_HAVE,
+									  ATTRIBUTE_MEASURED,
+									  2147483648,
+									  0.5,
+									  451.75 };
+			workload_energy_tick(
+				&work.energy, i,
+				&(struct workload_step){ counter[k], 1,
+							 gw_snapshot_wall_ns(sim.snap), true,
+							 false },
+				use, n);
+		}
+	v->workloads = &work.energy;
+}
+
 /* Takes the process list and adds what the engine would add: energy, and a history on GPU 0. */
 static inline void take_processes(struct view *v)
 {
@@ -179,7 +215,7 @@ static inline void take_processes(struct view *v)
 								451.75 } };
 
 		t.process[i] = (struct view_process){ GW_HAVE,    934.5,  451.75,
-						      "measured", 451.75, NULL };
+						      "measured", 451.75, &work.workload };
 		for (unsigned k = 0; k < 3 && p->device == 0; k++)
 			process_history_add(&t.past,
 					    gw_snapshot_mono_ns(sim.snap) +
@@ -187,6 +223,7 @@ static inline void take_processes(struct view *v)
 					    &r);
 	}
 	t.device[0].past = &t.past;
+	take_workloads(v);
 }
 
 static inline void take(void)
@@ -231,6 +268,8 @@ static inline void begin(const char *world)
 					      .rss_bytes = 9 << 20,
 					      .store_state = "ok",
 					      .counts_known = true };
+	work.workload = (struct workload){ WORKLOAD_SLURM, "4711", "alice", "4711", "0" };
+	assert_int_equal(workload_energy_init(&work.energy, COUNT_OF(t.device), NULL, NULL), 0);
 	assert_int_equal(windows_new(&t.api.windows), 0);
 	assert_int_equal(gw_process_list_new(sim.ctx, &t.processes), 0);
 	assert_int_equal(gw_environment_new(sim.ctx, &t.env), 0);
@@ -248,6 +287,7 @@ static inline int end(void **state)
 	gw_meter_stop(t.api.view.meter);
 	gw_process_list_free(t.processes);
 	process_history_done(&t.past);
+	workload_energy_done(&work.energy);
 	gw_environment_free(t.env);
 	memset(&t, 0, sizeof(t));
 	buf_init(&t.reply.body, 1);

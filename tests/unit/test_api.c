@@ -110,6 +110,32 @@ API_TEST(a_snapshot_shows_only_the_requested_gpus)
 	at("processes.0.energy_method", "\"measured\"");
 	at("device_energy.0.former_processes_joules", "100");
 	assert_null(json_at(t.reply.body.p, "device_energy.1"));
+	at("processes.0.workload.kind", "\"slurm\"");
+	at("processes.0.workload.part", "\"0\"");
+
+	get("/api/v1/workloads?gpu=0", 200);
+	at("workloads.0.name", "\"4711\"");
+	at("workloads.0.energy_joules", "1869"); /* on both GPUs */
+	at("workloads.0.devices.0.energy_joules", "934.5");
+	at("workloads.0.split_uncertainty_ratio", "0");
+	at("devices.0.energy_joules_total", "1234.5");
+	at("devices.0.workloads_joules", "934.5");
+	at("devices.0.earlier_joules", "300");
+	get("/api/v1/workloads/history", 200);
+	assert_null(json_at(t.reply.body.p, "workloads.0"));
+	get("/api/v1/workloads/history?running=only&name=47*", 200);
+	at("workloads.0.state", "\"running\"");
+	get("/api/v1/workloads/history?running=with&name=48*", 200);
+	assert_null(json_at(t.reply.body.p, "workloads.0"));
+	get("/api/v1/workloads/history?running=with&limit=0", 200);
+	at("left_out", "1");
+	get("/api/v1/workloads/history?kind=slrum", 400);
+	says("did you mean \\\"slurm\\\"");
+	get("/api/v1/workloads/history?running=yes", 400);
+	says("without, with or only");
+	get("/api/v1/workloads/history?since=yesterday", 400);
+	says("is not a time");
+
 	get("/api/v1/processes/history?gpu=0", 200);
 	at("processes.0.power_watts.2", "451.75");
 	get("/api/v1/processes/history?gpu=1", 200);

@@ -305,6 +305,28 @@ STORE_TEST(a_thousand_documents_of_a_kind_are_kept)
 	assert_int_equal(documents("other", 5000), 1);
 }
 
+STORE_TEST(rows_have_a_limit_of_their_own_and_belong_to_the_counts_of_their_commit)
+{
+	char id[16], json[32];
+
+	open_clean();
+	for (unsigned i = 1; i <= 12; i++) {
+		snprintf(id, sizeof(id), "%u", i);
+		store_put_row(s, "workload", id, "{}", 2, 10);
+		snprintf(json, sizeof(json), "%u", i * 100);
+		store_put_row(s, "state", "gpu", json, strlen(json), 4);
+		store_set_count(s, "energy", i * 100);
+		store_commit(s);
+	}
+	commit();
+	assert_int_equal(documents("workload", 100), 10);
+	assert_string_equal(seen.id[0], "3");
+	open_clean();
+	assert_int_equal(documents("state", 100), 1);
+	assert_string_equal(seen.text[0], "1200");
+	assert_true(store_count(s, "energy") == 1200);
+}
+
 static char *document_of(size_t size)
 {
 	char *text = malloc(size + 1);

@@ -121,6 +121,26 @@ TEST(long_text_is_cut_before_a_column_goes)
 	table_done(&t);
 }
 
+TEST(texts_that_differ_in_their_end_are_cut_in_the_middle)
+{
+	struct table t;
+	char *out;
+
+	table_init(&t, columns);
+	for (unsigned i = 0; i < 2; i++) {
+		table_row(&t);
+		table_set(&t, NUMBER, TERM_PLAIN, "%u", i);
+		table_set(&t, NAME, TERM_PLAIN, "a model with a long name, fp%u", i ? 32 : 16);
+		table_set(&t, STATE, TERM_PLAIN, "ok");
+	}
+	out = printed(&t, 30);
+	assert_string_equal(out, "NO  NAME                 STATE\n"
+				 " 0  a model w~ame, fp16  ok\n"
+				 " 1  a model w~ame, fp32  ok\n");
+	free(out);
+	table_done(&t);
+}
+
 TEST(columns_of_one_rank_go_together)
 {
 	static const struct table_column pairs[] = {

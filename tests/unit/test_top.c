@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/output.h"
 #include "cli/top_documents.h"
 #include "cli/top_gpu_view.h"
 #include "cli/top_screen.h"
@@ -11,15 +12,10 @@
 
 #include "test.h"
 
-/* Empty functions in place of the real ones: no test here prints an error or bytes. */
+/* An empty function in place of the real one: no test here prints an error. */
 void cli_error(const char *fmt, ...)
 {
 	(void)fmt;
-}
-
-void cli_bytes(char out[static 16], double bytes)
-{
-	(void)out, (void)bytes;
 }
 
 static struct top_model model;
@@ -110,6 +106,18 @@ TEST(one_gpu_gets_large_graphs_and_all_of_its_figures)
 	assert_in(text, "12.3 kJ in 1m01s");
 	assert_in(text, "clocks limited by power limit");
 	assert_in(text, "job0");
+}
+
+TEST(long_names_of_models_show_where_they_differ)
+{
+	fill(30);
+	snprintf(model.gpu[0].name, sizeof(model.gpu[0].name),
+		 "NVIDIA RTX PRO 6000 Blackwell Workstation Edition");
+	snprintf(model.gpu[1].name, sizeof(model.gpu[1].name),
+		 "NVIDIA RTX PRO 6000 Blackwell Server Edition");
+	assert_in(drawn(24, 160), "NVIDIA RTX");
+	assert_in(drawn(24, 160), "ion Edition");
+	assert_in(drawn(24, 160), "ver Edition");
 }
 
 TEST(the_time_that_the_graphs_cover_is_in_the_first_title_with_room)
@@ -458,8 +466,9 @@ TEST(documents_of_the_service_become_a_model)
 	top_read_guard_gpu(&model, doc);
 	json_doc_free(doc);
 	assert_in(drawn(24, 150), "guard enforce: ollama evicted 12s (contention)");
-	assert_in(drawn(24, 150), "C+G     25  1.0 GiB  2000 J   150  1h01m a.service          "
-				  "ollama evicted   x");
+	assert_in(drawn(24, 150),
+		  "C+G     25   1.0 GiB  2000 J   150  1h01m a.service          "
+		  "ollama evicted   x");
 }
 
 TEST(a_document_with_wrong_types_is_a_model_with_unknown_values)
@@ -516,11 +525,21 @@ TEST(figures_are_written_with_a_suitable_unit)
 	assert_string_equal(out, "123 kJ");
 	gpu_view_energy(out, NAN);
 	assert_string_equal(out, "-");
-	gpu_view_bytes(out, 610.0 * 1024 * 1024);
+	figure_bytes(out, 610.0 * 1024 * 1024);
 	assert_string_equal(out, "610 MiB");
-	gpu_view_time(out, 90061);
+	figure_bytes(out, 1023.7 * 1024 * 1024);
+	assert_string_equal(out, "1.0 GiB");
+	figure_bytes(out, 150754820096.0);
+	assert_string_equal(out, "140.4 GiB");
+	figure_bytes(out, NAN);
+	assert_string_equal(out, "-");
+	figure_span(out, 3600 * 1.5);
+	assert_string_equal(out, "1.5 h");
+	figure_span(out, 12.4);
+	assert_string_equal(out, "12 s");
+	figure_run_time(out, 90061);
 	assert_string_equal(out, "1d01h");
-	gpu_view_time(out, -1);
+	figure_run_time(out, -1);
 	assert_string_equal(out, "0s");
 }
 

@@ -189,6 +189,10 @@ TEST(a_figure_that_one_process_does_not_have_is_unknown_for_the_workload)
 	assert_true(isnan(row_of(0, &a)->memory_bytes));
 	assert_true(isnan(row_of(0, &a)->memory_peak_bytes));
 	assert_near(row_of(0, &a)->sm_ratio, 0.5);
+	u[1].sm_ratio = NAN;
+	tick(0, 100, 2 * S, u, 2);
+	assert_true(isnan(row_of(0, &a)->sm_ratio));
+	assert_near(row_of(0, &a)->sm_seconds, 1);
 	assert_false(row_of(0, &a)->charged);
 	assert_int_equal(row_of(0, &a)->absence, GW_ABSENT_NOT_SUPPORTED);
 	assert_int_equal(row_of(0, &a)->processes, 2);
@@ -223,6 +227,24 @@ TEST(a_workload_ends_when_it_left_all_gpus)
 	assert_int_equal(ended, 1);
 	assert_near(ended_joules, 190 + 590); /* the first tick only notes the counter */
 	assert_near(workload_energy_rest(&e, 1, WORKLOAD_FORMER), 590);
+	workload_energy_done(&e);
+}
+
+TEST(a_running_workload_stays_even_if_ended_ones_are_not_kept)
+{
+	const struct workload a = job(1);
+	const struct workload_use u = use(&a, 10);
+
+	begin();
+	for (unsigned i = 0; i < 20; i++) {
+		tick(0, 10. * i, (1000 + i) * S, &u, 1);
+		workload_energy_age(&e, (1000 + i) * S, 0);
+		assert_non_null(row_of(0, &a));
+	}
+	tick(0, 200, 1020 * S, NULL, 0);
+	workload_energy_age(&e, 1020 * S, 0);
+	assert_null(row_of(0, &a));
+	assert_int_equal(ended, 1);
 	workload_energy_done(&e);
 }
 

@@ -1,0 +1,106 @@
+/* metrics_workload: the workloads on each GPU.
+ *
+ * At most WORKLOAD_SERIES_MAX workloads per GPU have series of their own; workload_energy.h
+ * chooses them so that no counter falls while its series exists. The other energy of the GPU has
+ * kinds that no workload has, so that the sum over the series is the energy of the GPU. */
+#include "metrics_page.h"
+
+#include "metrics_text.h"
+#include "workload_energy.h"
+
+#include <math.h>
+
+static void put_sample(struct page *p, unsigned gpu, const char *kind, const struct workload *w,
+		       double v)
+{
+	struct labels l;
+
+	labels_clear(&l);
+	labels_add(&l, "kind", kind);
+	labels_add(&l, "namespace", w ? w->space : "");
+	labels_add(&l, "name", w ? w->name : "");
+	labels_add(&l, "part", w ? w->part : "");
+	metrics_sample(&p->t, p->base[gpu], l.text, v);
+}
+
+/* A figure of a row; NAN: unknown. */
+typedef double row_figure(const struct workload_row *r);
+
+/* Rounds to microjoules or microseconds; a rounded counter still never falls. */
+static double micro(double v)
+{
+	return rint(v * 1e6) / 1e6;
+}
+
+static double row_energy(const struct workload_row *r)
+{
+	return r->charged ? micro(r->joules - r->listed_from_j) : (double)NAN;
+}
+
+static double row_seconds(const struct workload_row *r)
+{
+	return micro(r->gpu_seconds);
+}
+
+static double row_memory(const struct workload_row *r)
+{
+	return r->processes ? r->memory_bytes : (double)NAN;
+}
+
+static double row_sm(const struct workload_row *r)
+{
+	return r->processes ? r->sm_ratio : (double)NAN;
+}
+
+static double row_power(const struct workload_row *r)
+{
+	return r->processes ? r->power_w : (double)NAN;
+}
+
+static void put_rows(struct page *p, unsigned metric, row_figure *figure)
+{
+	const struct workload_energy *e = p->v->workloads;
+
+	page_family(p, metric);
+	for (unsigned i = 0; i < p->gpus; i++)
+		for (unsigned k = 0; k < e->count; k++)
+			if (e->row[k].gpu == i && e->row[k].listed)
+				put_sample(p, i, workload_kind_word(e->row[k].workload.kind),
+					   &e->row[k].workload, figure(&e->row[k]));
+}
+
+/* always: also if there is none. The other rests have no series until they have joules, because
+ * most GPUs never need one. */
+static void put_rest(struct page *p, unsigned gpu, const char *kind, double joules, bool always)
+{
+	if (always || joules != 0)
+		put_sample(p, gpu, kind, NULL, micro(joules));
+}
+
+/* Writes the energy that is in no row, which closes the sum. The samples belong to the family
+ * of the energy, which is begun. */
+static void put_rests(struct page *p)
+{
+	const struct workload_energy *e = p->v->workloads;
+
+	for (unsigned i = 0; i < p->gpus && i < e->gpus; i++) {
+		if (!e->gpu[i].begun)
+			continue;
+		for (unsigned r = 0; r < WORKLOAD_RESTS; r++)
+			put_rest(p, i, workload_rest_word(r), e->gpu[i].rest_j[r],
+				 r == WORKLOAD_IDLE || r == WORKLOAD_UNATTRIBUTED);
+		put_rest(p, i, "other", workload_energy_series_other(e, i), false);
+	}
+}
+
+void metrics_workloads(struct page *p)
+{
+	if (!p->v->workloads || !p->v->self.counts_known)
+		return;
+	put_rows(p, M_WORKLOAD_ENERGY, row_energy);
+	put_rests(p);
+	put_rows(p, M_WORKLOAD_SECONDS, row_seconds);
+	put_rows(p, M_WORKLOAD_MEMORY, row_memory);
+	put_rows(p, M_WORKLOAD_SM, row_sm);
+	put_rows(p, M_WORKLOAD_POWER, row_power);
+}
