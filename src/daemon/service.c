@@ -472,6 +472,7 @@ static void reload_config(struct service *s)
 		engine_set_manage(s->engine, s->config.manage_enabled);
 		workloads = workload_settings(s);
 		engine_set_workloads(s->engine, &workloads);
+		engine_set_models(s->engine, s->config.models_interval_s);
 		engine_set_interval(s->engine, s->config.service_interval);
 		engine_set_profile(s->engine, metrics_need_profile(&s->api.metrics));
 		engine_event(s->engine, "config", NULL, "info",
@@ -595,6 +596,7 @@ static int open_engine(struct service *s)
 			.interval_ns = c->service_interval,
 			.manage = c->manage_enabled,
 			.workloads = workload_settings(s),
+			.models_s = c->models_interval_s,
 			.hpc_job_mapping_dir = c->workloads_hpc_job_mapping_dir,
 			.guard = make_guard(s, true, &guard) == 0 ? &guard : NULL,
 			.loop = s->loop,

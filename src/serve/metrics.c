@@ -190,6 +190,7 @@ static void write_page(struct page *p)
 		metrics_gpus(p);
 		metrics_workloads(p);
 		metrics_guard(p);
+		metrics_model(p);
 		host(p);
 	}
 	metrics_cost(p);

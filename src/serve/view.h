@@ -36,6 +36,7 @@ enum view_history {
 extern const unsigned view_history_quantity[VIEW_HISTORIES]; /* enum gw_quantity of each */
 
 struct process_history;
+struct model_energy;
 struct workload;
 struct workload_energy;
 
@@ -201,6 +202,8 @@ struct view {
 	const struct guard_view *guard;
 	const struct guard_view_ops *guard_ops;
 	void *guarding; /* argument of guard_ops */
+	/* tokens and energy of the inference servers; NULL: no guard */
+	const struct model_energy *models;
 };
 
 /* True if the request with this number is done. */
