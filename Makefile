@@ -4,8 +4,8 @@ BUILD ?= build
 SCENARIO ?= demo
 PREFIX ?= /usr/local
 
-.PHONY: deps build run test test-deep coverage test-gpu test-systemd bench fuzz check install uninstall deb rpm portable wheel
-.PHONY: arch image clean help
+.PHONY: deps build run test test-deep coverage test-gpu test-systemd test-workloads bench fuzz check install uninstall deb
+.PHONY: rpm portable wheel arch image clean help
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -48,6 +48,11 @@ test-gpu:
 test-systemd: deps
 	@tools/build build-install -Dtests=disabled -Dbench=false -Dprefix=/usr/local
 	@tests/systemd/run
+
+## make test-workloads  real Slurm, Podman and systemd units as workloads, in a systemd of its own (root; changes nothing)
+test-workloads: build
+	@tools/deps workloads
+	@tests/workloads/run
 
 ## make bench     every figure of docs/PERFORMANCE.md, as ratios measured in one run
 bench: build

@@ -316,8 +316,9 @@ void workload_energy_tick(struct workload_energy *e, unsigned i, const struct wo
 void workload_energy_age(struct workload_energy *e, uint64_t wall_ns, double keep_s)
 {
 	for (unsigned i = e->count; i-- > 0;)
-		if (i < e->count && age_s(wall_ns, e->row[i].end_wall_ns) >= keep_s &&
-		    age_s(wall_ns, workload_end(e, i)) >= keep_s)
+		/* a workload of this tick runs, even if nothing is kept after its end */
+		if (i < e->count && age_s(wall_ns, e->row[i].end_wall_ns) > keep_s &&
+		    age_s(wall_ns, workload_end(e, i)) > keep_s)
 			workload_give_up(e, i);
 }
 

@@ -68,15 +68,21 @@ def bare(tmp_path):
 
 
 @pytest.fixture
-def scenario(tmp_path):
-    """Writes a scenario and returns the option that uses it."""
+def scenario_file(tmp_path):
+    """Writes a scenario and returns its path."""
 
     def write(text, name="scenario.toml"):
         path = tmp_path / name
         path.write_text(text)
-        return f"--simulate={path}"
+        return str(path)
 
     return write
+
+
+@pytest.fixture
+def scenario(scenario_file):
+    """Writes a scenario and returns the option that uses it."""
+    return lambda *args, **kw: f"--simulate={scenario_file(*args, **kw)}"
 
 
 @pytest.fixture

@@ -20,10 +20,14 @@ from support import BUILD, SENTINELS, SIMULATOR, TIMEOUT, TOP, environment, scen
 
 DUMP = BUILD / "tests" / "unit" / "metrics_dump"
 GOLDEN = TOP / "tests" / "golden" / "metric-names.txt"
+NEEDED = TOP / "tests" / "golden" / "metrics-needed.txt"
 DEFAULT = TOP / "tests" / "golden" / "metric-names-default.txt"
 PACKAGING = TOP / "packaging"
+# Metrics of models. Their names are fixed, also while the service does not export them.
+MODELS = {"gpuward_model_energy_joules_total", "gpuward_model_tokens_total"}
 PROMTOOL = shutil.which("promtool", path="/usr/bin:/bin")
-SCRAPED = {"up", "scrape_duration_seconds"}  # Prometheus makes them
+AMTOOL = shutil.which("amtool", path="/usr/bin:/bin")
+SCRAPED = {"up", "scrape_duration_seconds", "ALERTS"}  # Prometheus makes them
 
 pytestmark = pytest.mark.skipif(not DUMP.exists(), reason=f"{DUMP} is not built")
 with_promtool = pytest.mark.skipif(not PROMTOOL, reason="promtool (package prometheus) is missing")
@@ -185,7 +189,7 @@ def named(expression):
     bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]", " ", bare)
     bare = re.sub(r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)", " ", bare)
     words = re.findall(r"(?<![\w:$])[a-zA-Z_:][\w:]*(?!\w*\s*\()", bare)
-    return {w for w in words if "_" in w or ":" in w or w == "up"}
+    return {w for w in words if "_" in w or ":" in w or w in SCRAPED}
 
 
 def load_rules(name):
@@ -193,11 +197,41 @@ def load_rules(name):
     return [r for g in groups for r in g["rules"]]
 
 
+def load_boards():
+    return {p.stem: json.loads(p.read_text()) for p in sorted((PACKAGING / "grafana").glob("*.json"))}
+
+
+def panel_queries(board):
+    return [t["expr"] for p in board["panels"] for t in p.get("targets", [])]
+
+
 def known():
     """What rules and dashboards may name: the default set, so that they work without a setting."""
     recorded = {r["record"] for r in load_rules("gpuward.rules.yml")}
     default = {l.split(" ")[0] for l in DEFAULT.read_text().splitlines()}
-    return default | recorded | SCRAPED
+    return default | recorded | SCRAPED | MODELS
+
+
+def needed():
+    """{metric of /metrics: what reads it} for the rules, the alerts and the dashboards."""
+    readers = {"rules": [r["expr"] for r in load_rules("gpuward.rules.yml")],
+               "alerts": [r["expr"] for r in load_rules("alerts.yml")]}
+    readers.update((uid, panel_queries(board)) for uid, board in load_boards().items())
+    found = {}
+    for reader, expressions in readers.items():
+        for metric in set().union(*map(named, expressions)):
+            if ":" not in metric and metric not in SCRAPED:
+                found.setdefault(metric, []).append(reader)
+    return found
+
+
+def test_the_metrics_that_rules_and_dashboards_need_are_listed():
+    text = "".join(f"{metric} {','.join(readers)}\n" for metric, readers in sorted(needed().items()))
+    if os.environ.get("GPUWARD_GOLDEN") == "write":
+        NEEDED.write_text(text)
+    assert text == NEEDED.read_text()
+    default = {l.split(" ")[0] for l in DEFAULT.read_text().splitlines()}
+    assert set(needed()) <= default | MODELS, "a rule or a panel needs a metric that is off by default"
 
 
 def test_expressions_are_read_for_their_names():
@@ -212,12 +246,38 @@ def test_rules_name_what_there_is(file):
         assert found and found <= known(), rule
 
 
-def test_every_alert_has_words_and_a_test():
+def test_every_alert_has_words_a_test_and_a_section_of_the_manual():
     cases = (PACKAGING / "prometheus" / "alerts.test.yml").read_text()
+    manual = (TOP / "docs" / "FLEET.md").read_text()
     for rule in load_rules("alerts.yml"):
-        assert rule["labels"]["severity"] in ("info", "warning", "critical")
-        assert rule["annotations"]["summary"] and rule["annotations"]["description"]
-        assert f'alertname="{rule["alert"]}"' in cases
+        name, severity = rule["alert"], rule["labels"]["severity"]
+        assert severity in ("warning", "critical")
+        assert rule["annotations"]["summary"]
+        assert re.search(r"\bType (on the node|in Prometheus)", rule["annotations"]["description"]), name
+        assert rule["annotations"]["runbook"] == f"docs/FLEET.md#{name.lower()}"
+        assert f"\n### {name}\n" in manual
+        wait = {None: "at once", "30s": "30 s"}.get(rule.get("for")) or rule["for"].replace("m", " min")
+        assert f"| [{name}](#{name.lower()}) | {severity} | {wait} |" in manual
+        assert rule["keep_firing_for"] == "5m"
+        assert f'alertname="{name}"' in cases
+
+
+def test_inhibition_names_alerts_that_exist():
+    config = yaml.safe_load((PACKAGING / "prometheus" / "alertmanager.yml").read_text())
+    alerts = {r["alert"] for r in load_rules("alerts.yml")}
+    for rule in config["inhibit_rules"]:
+        for matcher in rule["source_matchers"] + rule["target_matchers"]:
+            words = re.search(r'"(.*)"', matcher)[1]
+            assert words == "(Gpu|Guard).*" or set(words.split("|")) <= alerts, matcher
+    assert {r["receiver"] for r in [config["route"], *config["route"]["routes"]]} == {
+        r["name"] for r in config["receivers"]}
+
+
+@pytest.mark.skipif(not AMTOOL, reason="amtool (package prometheus-alertmanager) is missing")
+def test_amtool_accepts_the_configuration():
+    done = subprocess.run([AMTOOL, "check-config", PACKAGING / "prometheus" / "alertmanager.yml"], encoding="utf-8",
+                          env=environment(), capture_output=True, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @with_promtool
@@ -231,21 +291,31 @@ def test_promtool_accepts_the_rules(command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_dashboard_names_what_there_is():
-    board = json.loads((PACKAGING / "grafana" / "gpuward.json").read_text())
+def test_the_dashboards_are_up_to_date():
+    done = subprocess.run([TOP / "tools" / "dashboards", "--check"], encoding="utf-8", capture_output=True,
+                          timeout=TIMEOUT)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("uid", ["gpuward", "gpuward-fleet", "gpuward-workload"])
+def test_the_dashboards_name_what_there_is_and_are_bounded(uid):
+    board = load_boards()[uid]
+    assert board["uid"] == uid
     variables = {v["name"]: v for v in board["templating"]["list"]}
     assert variables["datasource"]["type"] == "datasource"
-    shown = set()
     for panel in board["panels"]:
+        assert not panel.get("repeat")
         for t in panel.get("targets", []):
             assert t["datasource"]["uid"] == "${datasource}"
             found = named(t["expr"])
             assert found and found <= known(), t["expr"]
-            shown |= found
+            assert set(re.findall(r"\$(\w+)", t["expr"])) <= {*variables, "__range", "__rate_interval"}
+            # One node, one figure, or the 20 largest: never one series per GPU of the fleet.
+            assert 'instance="$instance"' in t["expr"] or re.match(r"(topk\(20, |(sum|avg|count|quantile)\b)", t["expr"])
     for v in variables.values():
         if v["type"] == "query":
             metric = re.match(r"label_values\((\w+)", v["definition"])[1]
-            assert metric in names()
+            assert metric in known()
     assert len({p["id"] for p in board["panels"]}) == len(board["panels"])
-    assert any(p.get("repeat") == "uuid" for p in board["panels"])
-    assert len(shown) > 30
+    others = set(load_boards()) - {uid}
+    assert {l["url"] for l in board["links"]} == {f"/d/{other}" for other in others}

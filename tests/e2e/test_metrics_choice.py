@@ -7,10 +7,11 @@ import subprocess
 
 import pytest
 
+import engine
 import support
+from engine import PROMETHEUS, eventually
 from service import EVERY_METRIC, Service
 from support import TOP, gpuward
-from test_prometheus import PROMETHEUS, eventually, scraping
 from worker import Fault
 
 PER_GPU, PER_NODE = 60, 60
@@ -138,7 +139,7 @@ def dcgm(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def prometheus(dcgm, tmp_path_factory):
-    with scraping(tmp_path_factory.mktemp("prometheus"), dcgm.url.split("//")[1]) as ask:
+    with engine.prometheus(tmp_path_factory.mktemp("prometheus"), {"node-1": dcgm.url.split("//")[1]}) as ask:
         yield ask
 
 

@@ -16,6 +16,9 @@ import openapi_check
 from service import EVERY_METRIC, Service
 from support import TOP
 
+# GPM would add keys to the documents of the devices.
+ALL_OF_COMMON_TIERS = {**EVERY_METRIC, "GPUWARD_METRICS_EXCLUDE": "profiling"}
+
 SLOW_OPENING = """
 [[gpu]]
 profile = "h200"
@@ -35,7 +38,7 @@ hang = true
 
 @pytest.fixture(scope="module")
 def live():
-    with Service("two-gpus", token=True, env=EVERY_METRIC) as s:
+    with Service("two-gpus", token=True, env=ALL_OF_COMMON_TIERS) as s:
         yield s
 
 
@@ -65,7 +68,7 @@ def stuck(tmp_path_factory):
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
     """There is a guard."""
-    with guarded.service(tmp_path_factory.mktemp("guard"), env=EVERY_METRIC) as s:
+    with guarded.service(tmp_path_factory.mktemp("guard"), env=ALL_OF_COMMON_TIERS) as s:
         yield guarded.ready(s)
 
 

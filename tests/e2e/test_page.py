@@ -115,7 +115,8 @@ def demo(service):
     return service()
 
 
-# Collects what the browser refused, texts that a canvas cut off, and notifications, which it only pretends to show.
+# Collects what the browser refused, texts that a canvas cut off, and notifications, which it only pretends to show unless
+# Page.alerts() was called.
 WATCH = """
 window.violations = []; window.clipped = []; window.notified = [];
 addEventListener('securitypolicyviolation', e => window.violations.push(e.violatedDirective + ' ' + e.blockedURI));
@@ -128,7 +129,13 @@ CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
         window.clipped.push(`${text} at ${[...across, ...down].map(Math.round)} of ${c.width} x ${c.height}`);
     return draw.call(this, text, x, y);
 };
-window.Notification = class {
+const Shown = window.Notification;
+window.Notification = sessionStorage.shown ? class extends Shown {
+    constructor(title, options) {
+        super(title, options);
+        this.addEventListener('show', () => window.notified.push(`${title}: ${options.body}`));
+    }
+} : class {
     static permission = sessionStorage.permission || 'default';
     static async requestPermission() { return this.permission = sessionStorage.permission = 'granted'; }
     constructor(title, options) { window.notified.push(`${title}: ${options.body}`); }
@@ -142,6 +149,16 @@ class Page:
 
     def __init__(self, driver):
         self.driver = driver
+
+    def alerts(self, *kinds):
+        """Turns on notifications of these kinds in the open page.  The browser has given the permission and really shows them."""
+        origin = self.js("location.origin")
+        self.cdp("Browser.grantPermissions", origin=origin, permissions=["notifications"])
+        self.driver.execute_script("sessionStorage.shown = 1; localStorage.alerts = JSON.stringify({on: true, kinds: arguments[0]})", kinds)
+        self.driver.refresh()
+        self.live()
+        wait(lambda: self.js("document.querySelector('#alerts-button').classList.contains('set')"), "the notifications to be on")
+        return self
 
     def open(self, url, width=1920, height=1080, scheme="dark", path="/"):
         self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=height,
@@ -371,11 +388,9 @@ new MutationObserver(look).observe(document.querySelector('main'), { subtree: tr
 
 
 @needs_daemon
-def test_a_process_and_its_gpu_show_the_same_moment(page, service, tmp_path):
+def test_a_process_and_its_gpu_show_the_same_moment(page, service, scenario_file):
     """The process is alone on the GPU, so that both have the same power, however fast the load changes."""
-    path = tmp_path / "alone.toml"
-    path.write_text(ALONE)
-    page.open(service(str(path)).url)
+    page.open(service(scenario_file(ALONE)).url)
     page.driver.execute_script(PAIRS)
     page.live()
     wait(lambda: len(set(page.js("window.pairs"))) >= 6, "several readings")
@@ -587,10 +602,8 @@ def test_energy_has_a_cost_only_where_one_is_configured(page, service, demo):
     wait(lambda: re.fullmatch(shown, page.text("#total-cost")), "the cost")
 
 
-def test_sixteen_gpus_fit_without_scrolling(page, service, tmp_path):
-    path = tmp_path / "sixteen.toml"
-    path.write_text(SIXTEEN)
-    page.open(service(str(path)).url).live()
+def test_sixteen_gpus_fit_without_scrolling(page, service, scenario_file):
+    page.open(service(scenario_file(SIXTEEN)).url).live()
     assert page.count("tr.gpu") == 16
     assert page.js("document.querySelector('#gpus').getBoundingClientRect().bottom") < 940
 
@@ -779,10 +792,8 @@ delay = 600
 
 
 @needs_daemon
-def test_before_the_first_reading_nothing_is_zero(page, service, tmp_path):
-    path = tmp_path / "slow.toml"
-    path.write_text(NOT_OPEN)
-    page.open(service(str(path), ready=False).url)
+def test_before_the_first_reading_nothing_is_zero(page, service, scenario_file):
+    page.open(service(scenario_file(NOT_OPEN), ready=False).url)
     wait(lambda: page.text("#status-word") not in ("Connecting", "Live"), "a state that says so")
     assert page.text("#empty").startswith(("Waiting for the first reading.", "A driver call has not returned: nvmlInit_v2."))
     for name in ("gpus", "power", "energy", "memory"):
@@ -863,10 +874,8 @@ BLINKING = '[[gpu]]\nprofile = "h100"\ncount = 2\n' + "".join(
     for i in range(40) for at, what in ((8 + 6 * i, "lose"), (11 + 6 * i, "heal")))
 
 
-def test_notifications_are_shown_only_when_the_user_turned_them_on(page, service, tmp_path):
-    path = tmp_path / "blinking.toml"
-    path.write_text(BLINKING)
-    page.open(service(str(path)).url).live()
+def test_notifications_are_shown_only_when_the_user_turned_them_on(page, service, scenario_file):
+    page.open(service(scenario_file(BLINKING)).url).live()
     page.driver.execute_script("sessionStorage.permission = 'default'; localStorage.removeItem('alerts')")
     wait(lambda: page.text("tr.gpu.down .badge") == "lost", "a lost GPU")
     wait(lambda: page.count("tr.gpu.down") == 0, "its return")
@@ -888,6 +897,19 @@ def test_notifications_are_shown_only_when_the_user_turned_them_on(page, service
     page.find("#alerts-go").click()
     assert page.text("#alerts-state") == "Notifications are off."
     assert page.complaints() == [] and page.js("window.violations") == []
+
+
+def test_a_gpu_that_becomes_too_hot_is_notified_once(page, service, scenario_file):
+    path = scenario_file('[[gpu]]\nprofile = "h100"\nambient_c = 70\nnoise = 0\n[[gpu.load]]\nkind = "constant"\nlevel = 0.9\n')
+    page.open(service(path).url).live()
+    page.alerts("hot")
+    assert page.js("window.notified") == []
+    wait(lambda: page.js("window.notified"), "a notification")
+    assert re.fullmatch(r"Simulated: GPU 0 is close to its temperature limit: It has \d+ °C\. Check its fans, the air and its load\.",
+                        page.js("window.notified")[0].replace("\u00a0", " "))
+    before = page.text("#rows")
+    wait(lambda: page.text("#rows") != before, "a later figure")
+    assert len(page.js("window.notified")) == 1
 
 
 def test_hostile_names_are_text_in_every_view(page, service):

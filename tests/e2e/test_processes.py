@@ -133,7 +133,7 @@ def test_a_real_process_has_cpu_run_time_and_a_row_of_its_own(tmp_path):
 
 
 def test_thousands_of_processes_keep_the_sum_and_the_memory_bounded(tmp_path):
-    world = scenario(tmp_path, *2 * ['memory = "1 MiB"\ncount = 2000\nshare = 0.05'])
+    world = scenario(tmp_path, *(f'name = "job{i}"\nmemory = "1 MiB"\ncount = {n}\nshare = 0.02' for i, n in enumerate((9, 9, 9, 9, 1900, 1900))))
     with Service(world, config="[metrics]\nprocesses = 3\n") as s:
         wait(lambda: any(p["energy_joules"] for p in processes(s)["processes"]), "energy")
         doc = processes(s)
@@ -141,7 +141,9 @@ def test_thousands_of_processes_keep_the_sum_and_the_memory_bounded(tmp_path):
         assert len(doc["processes"]) >= 900 and len(kept) == 63
         assert {p["absent"]["energy_joules"] for p in doc["processes"] if p["energy_joules"] is None} == {"too_many"}
         assert len(s.get("/api/v1/processes/history").json()["processes"]) == 16
-        assert sum(x.startswith("gpuward_process_energy_joules{") for x in s.get("/metrics").text.splitlines()) <= 4
+        closes(doc)
+        lines = [x for x in s.get("/metrics").text.splitlines() if x.startswith("gpuward_process_energy_joules{")]
+        assert len(lines) == 3 and all(float(x.rpartition(" ")[2]) > 0 for x in lines), lines
 
 
 def test_odd_names_are_harmless_in_every_view(tmp_path):
@@ -180,3 +182,17 @@ def test_cpu_is_in_a_snapshot_when_it_is_asked_for(tmp_path):
     assert asked["host"]["cpu_utilization_ratio"] is not None
     assert asked["processes"][0]["cpu_used_cores"] > 0
     assert asked["processes"][0]["utilization_sm_ratio"] > 0
+
+
+@pytest.mark.parametrize("length, shown", [(240, True), (270, False)])
+def test_a_long_control_group_is_cut_between_two_names(tmp_path, length, shown):
+    middle = "x" * 200 + "/" + "y" * length
+    path = f"/{middle}/job_123456789"
+    folder = tmp_path / "proc/4242"
+    folder.mkdir(parents=True)
+    (folder / "status").write_text("Name:\tx\nTgid:\t4242\nUid:\t0\t0\t0\t0\n")
+    (folder / "stat").write_text("4242 (x) S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 2000\n")
+    (folder / "cgroup").write_text(f"0::{path}{'' if shown else '0' * 40}\n")
+    world = scenario(tmp_path, 'pid = 4242\nmemory = "1 GiB"')
+    doc = json.loads(gpuward("snapshot", "--json", f"--simulate={world}", "--root", str(tmp_path)).stdout)
+    assert doc["processes"][0]["cgroup"] == (path if shown else "/" + middle)

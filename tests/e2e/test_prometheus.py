@@ -1,129 +1,94 @@
 """A real Prometheus scrapes the service, with the packaged rules loaded."""
 import contextlib
-import json
 import re
-import shutil
-import signal
 import subprocess
-import urllib.error
-import urllib.parse
-import urllib.request
 
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 
-import support
-from support import PROGRAM, TIMEOUT, TOP, environment, gpuward
+import engine
+import test_metrics
+from engine import PROMETHEUS, RULES, eventually, get, metrics, scaled, serving
+from support import TIMEOUT, TOP
 from worker import Fault
-
-PROMETHEUS = shutil.which("prometheus", path="/usr/bin:/bin")
-RULES = TOP / "packaging" / "prometheus"
 
 NAMES = TOP / "tests" / "golden" / "metric-names.txt"
 
 
-def get(url, **headers):
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT) as r:
-        return r.headers, r.read().decode()
-
-
-def eventually(look, what):
-    """The first answer of look() that is not None or empty; errors of the network mean: not yet."""
-    return support.wait(look, what, ignore=(OSError, urllib.error.URLError))
-
-
-def stop(process):
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(TIMEOUT)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-
-
-@contextlib.contextmanager
-def serving(home, scenario, *options):
-    """`gpuward serve` over a scenario; its address."""
-    if gpuward("serve", "--help").returncode != 0:
-        pytest.skip("this gpuward has no serve")
-    address = f"127.0.0.1:{support.free_port()}"
-    with (home / "log").open("w") as log:
-        process = subprocess.Popen(
-            [PROGRAM, "serve", f"--simulate={scenario}", "--listen", address, "--history", "none",
-             "--interval", "500ms", *options],
-            env=environment(HOME=home), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            eventually(lambda: "gpuward_up 1" in metrics(address), "the first reading")
-            yield address
-        finally:
-            stop(process)
-
-
-def metrics(address):
-    return get(f"http://{address}/metrics")[1]
+# Durations of the rules are shorter, so that a figure of 30 minutes is there after 12 seconds.
+FACTOR = 1 / 150
+# A process holds memory of a GPU that does nothing.
+HELD = """
+[[gpu]]
+profile = "h100"
+count = 2
+[[gpu.process]]
+name = "notebook"
+memory = "30 GiB"
+"""
+SM = "gpuward_workload_utilization_sm_ratio"
+# What a figure needs that these nodes do not have, by a part of the expression: the query must
+# work, and may be empty.
+EMPTY = {
+    "ALERTS": "an alert that fires",
+    "gpu_down:count{job=~\".*\"} > 0": "a GPU that does not answer",
+    "limited_thermal:ratio5m{job=~\".*\"} > 0": "a GPU that heat slows",
+    "sm_ratio:avg5m": "the utilisation of processes",
+    f"(avg_over_time({SM}[2000ms]))": "the utilisation of processes",
+    "up{job=~\"(.+/)?gpuward\"} == 0": "a node that does not answer",
+}
+# Needed metrics that the page of a default service has only in such a case.
+ABSENT = {
+    "gpuward_gpu_retired_pages_pending": "a board before Ampere",
+    "gpuward_guard_blind": "a worker",
+    "gpuward_guard_evictions_total": "a worker",
+    "gpuward_guard_journal_up": "a worker",
+    "gpuward_guard_state": "a worker",
+    SM: "a driver that was asked for the utilisation of processes",
+    "gpuward_guard_suspend_reason": "a worker",
+}
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("service"), "two-gpus") as address:
-        yield address
-
-
-@contextlib.contextmanager
-def scraping(home, service):
-    """Prometheus that scrapes a service each second; a function that asks it."""
-    if not PROMETHEUS:
-        pytest.skip("prometheus is not installed")
-    config = home / "prometheus.yml"
-    config.write_text(f"""
-global: {{scrape_interval: 1s, evaluation_interval: 1s}}
-rule_files: [{RULES}/gpuward.rules.yml, {RULES}/alerts.yml]
-scrape_configs:
-  - job_name: gpuward
-    static_configs: [{{targets: ["{service}"]}}]
-""")
-    port = support.free_port()
-    log = (home / "log").open("w")
-    process = subprocess.Popen(
-        [PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={home / 'data'}",
-         f"--web.listen-address=127.0.0.1:{port}"],
-        env=environment(HOME=home), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-    def ask(path, **query):
-        url = f"http://127.0.0.1:{port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        answer = json.loads(get(url)[1])
-        assert answer["status"] == "success"
-        return answer["data"]
-
-    def values(expression):
-        return [(r["metric"], float(r["value"][1]))
-                for r in ask("query", query=expression)["result"]]
-
-    ask.values = values
-    try:
-        eventually(lambda: [v for _, v in values('up{job="gpuward"}') if v == 1], "a scrape")
-        yield ask
-    finally:
-        stop(process)
-        log.close()
+def nodes(tmp_path_factory):
+    """Three services with their default metrics: {instance: address}."""
+    with contextlib.ExitStack() as stack:
+        found = {}
+        for name, world in {"a": "two-gpus", "b": "power-cap", "held": HELD}.items():
+            home = tmp_path_factory.mktemp(name)
+            if name == "held":
+                (home / "world.toml").write_text(world)
+                world = home / "world.toml"
+            found[name] = stack.enter_context(serving(home, world))
+        yield found
 
 
 @pytest.fixture(scope="module")
-def prometheus(service, tmp_path_factory):
-    with scraping(tmp_path_factory.mktemp("prometheus"), service) as ask:
+def service(nodes):
+    return nodes["a"]
+
+
+@pytest.fixture(scope="module")
+def prometheus(nodes, tmp_path_factory):
+    """Prometheus that scrapes the nodes; a function that asks it."""
+    home = tmp_path_factory.mktemp("prometheus")
+    rules = [home / "gpuward.rules.yml", home / "alerts.yml"]
+    for path in rules:
+        path.write_text(scaled((RULES / path.name).read_text(), FACTOR))
+    with engine.prometheus(home, nodes, "500ms", rules) as ask:
         yield ask
 
 
 def test_the_scrape_is_healthy(prometheus):
-    (target,) = prometheus("targets")["activeTargets"]
-    assert (target["health"], target["lastError"]) == ("up", "")
+    for target in prometheus("targets")["activeTargets"]:
+        assert (target["health"], target["lastError"]) == ("up", "")
 
 
 def test_its_values_are_those_of_the_page(service, prometheus):
     page = metrics(service)
     totals = [l for l in page.splitlines() if l.startswith("gpuward_gpu_memory_total_bytes{")]
     assert len(totals) == 2
-    scraped = prometheus.values("gpuward_gpu_memory_total_bytes")
+    scraped = prometheus.values('gpuward_gpu_memory_total_bytes{instance="a"}')
     assert sorted(v for _, v in scraped) == sorted(float(l.rsplit(" ", 1)[1]) for l in totals)
     assert {m["gpu"] for m, _ in scraped} == {"0", "1"}
     assert all(m["uuid"].startswith("GPU-") for m, _ in scraped)
@@ -145,9 +110,9 @@ def test_types_and_help_arrive(prometheus):
 
 def test_energy_and_ticks_grow(prometheus):
     def grown(metric):
-        first = dict((m.get("uuid"), v) for m, v in prometheus.values(metric))
-        return eventually(
-            lambda: all(v > first[m.get("uuid")] for m, v in prometheus.values(metric)), metric)
+        only = metric + '{instance="a"}'
+        first = dict((m.get("uuid"), v) for m, v in prometheus.values(only))
+        return eventually(lambda: all(v > first[m.get("uuid")] for m, v in prometheus.values(only)), metric)
 
     assert grown("gpuward_ticks_total")
     assert grown("gpuward_energy_joules_total")
@@ -162,12 +127,62 @@ def test_prometheus_loads_the_rules_without_errors(prometheus):
     rules = eventually(judged, "an evaluation of every rule")
     assert {r["type"] for r in rules} == {"recording", "alerting"}
     firing = {r["name"] for r in rules if r.get("state") == "firing"}
-    assert firing <= {"GpuLimitedByPower"}
+    assert not firing
 
 
 def test_recorded_series_appear(prometheus):
-    found = eventually(lambda: prometheus.values("uuid:gpuward_gpu_power_watts:avg5m"), "a record")
+    found = eventually(lambda: prometheus.values('uuid:gpuward_gpu_power_watts:avg5m{instance="a"}'), "a record")
     assert len(found) == 2 and all(v > 0 for _, v in found)
+
+
+def queries(nodes):
+    """{expression: where it is} of every rule, alert and panel, with the variables of Grafana replaced."""
+    found = {}
+    for name in ("gpuward.rules.yml", "alerts.yml"):
+        for rule in test_metrics.load_rules(name):
+            found[scaled(rule["expr"], FACTOR)] = f"{name} {rule.get('record') or rule['alert']}"
+            if "record" in rule:
+                found[rule["record"]] = name
+    values = {"instance": "held", "job": ".*", "kind": ".*", "namespace": ".*", "name": ".*", "__range": "10s",
+              "__rate_interval": "3s"}
+    for uid, board in test_metrics.load_boards().items():
+        for panel in board["panels"]:
+            for t in panel.get("targets", []):
+                text = scaled(t["expr"], FACTOR)
+                found[re.sub(r"\$(\w+)", lambda m: values[m[1]], text)] = f"{uid}: {panel['title']}"
+    return found
+
+
+def test_every_query_of_rules_and_dashboards_works(nodes, prometheus):
+    rules = {r["record"]: r["expr"] for r in test_metrics.load_rules("gpuward.rules.yml")}
+
+    def expand(expression):
+        """The expression and those of the records that it reads."""
+        below = [expand(rules[m]) for m in test_metrics.named(expression) if m in rules]
+        return " ".join([expression, *below])
+
+    def may_be_empty(expression, where):
+        whole = expand(expression)
+        return ("alerts.yml" in where or any(e in whole for e in EMPTY)
+                or any(m in whole for m in test_metrics.MODELS | set(ABSENT) - {SM}))
+
+    all_of_them = queries(nodes)
+    assert len(all_of_them) > 150
+    for expression in all_of_them:
+        prometheus("query", query=expression)  # fails for an expression that is wrong
+    wanted = {e: w for e, w in all_of_them.items() if not may_be_empty(e, w)}
+    assert len(wanted) > 100
+
+    def missing():
+        return {w: e for e, w in wanted.items() if not prometheus("query", query=e)["result"]}
+    eventually(lambda: not missing(), lambda: f"data for {missing()}")
+
+
+def test_a_default_service_has_what_rules_and_dashboards_need(nodes):
+    page = "".join(metrics(address) for address in nodes.values())
+    exported = set(re.findall(r"^(\w+)", page, re.M))
+    missing = set(test_metrics.needed()) - exported - test_metrics.MODELS
+    assert missing <= set(ABSENT), f"not on the page by default: {missing - set(ABSENT)}"
 
 
 def test_the_form_follows_accept(service):

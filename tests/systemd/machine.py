@@ -13,7 +13,8 @@ WAIT = 60
 MASKED = """systemd-udevd.service systemd-udevd-kernel.socket systemd-udevd-control.socket systemd-udev-trigger.service
     systemd-networkd.service systemd-networkd.socket systemd-resolved.service systemd-timesyncd.service getty.target
     console-getty.service systemd-remount-fs.service apt-daily.timer apt-daily-upgrade.timer""".split()
-# systemd can make parts of / read-only for a unit only if / is a mount.
+# systemd can make parts of / read-only for a unit only if / is a mount.  A chroot alone would not let users make user
+# namespaces, which rootless containers need.
 BOOT = """set -e
 mount --rbind {root} {root}
 cd {root}
@@ -26,6 +27,8 @@ mount --rbind /dev dev
 mkdir run/power
 echo "freeze mem" > run/power/state; echo "[s2idle]" > run/power/mem_sleep
 mount --bind run/power sys/power
+pivot_root . mnt
+umount -l mnt
 exec chroot . /usr/bin/env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin {init} --system --log-target=null
 """
 HOLDER = """#!/bin/bash

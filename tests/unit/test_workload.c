@@ -1,6 +1,6 @@
 #include "device/workload.h"
 
-#include "test.h"
+#include "seed.h"
 
 #define ID   "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define ID2  "ffff456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -286,6 +286,54 @@ TEST(ignores_names_that_a_user_or_a_unit_chose)
 	};
 
 	check_rows(row, COUNT_OF(row));
+}
+
+/* Whatever groups a user makes below the own manager: the workload has the user's number. */
+TEST(no_path_below_a_user_leaves_the_user)
+{
+	static const char *const parts[] = {
+		"kubepods",
+		"kubepods.slice",
+		"kubepods-pod" UID_ ".slice",
+		"pod" UID,
+		"burstable",
+		"slurmstepd.scope",
+		"n_slurmstepd.scope",
+		"job_7",
+		"step_0",
+		"slurm",
+		"uid_0",
+		"docker",
+		"docker-" ID ".scope",
+		ID,
+		"libpod-" ID2 ".scope",
+		"container",
+		"kubelet",
+		"system.slice",
+		"containerd.service",
+		"user-0.slice",
+		"user@0.service",
+		"app.slice",
+		"x.service",
+		"session-1.scope",
+		"..",
+	};
+	uint64_t seed = seed_of_run();
+
+	for (unsigned i = 0; i < 200000; i++) {
+		char path[1200];
+		size_t n = (size_t)snprintf(path, sizeof(path), USER);
+		struct workload w;
+
+		for (unsigned k = (unsigned)(next(&seed) % 8); k > 0; k--)
+			n += (size_t)snprintf(path + n, sizeof(path) - n, "/%s",
+					      parts[next(&seed) % COUNT_OF(parts)]);
+		workload_from_cgroup(path, 0, &w);
+		if (w.kind == WORKLOAD_NONE || w.kind == WORKLOAD_KUBERNETES ||
+		    w.kind == WORKLOAD_SLURM || strtol(w.id, NULL, 10) != 1000 ||
+		    (w.kind != WORKLOAD_SESSION && strncmp(w.id, "1000/", 5) != 0))
+			fail_msg("%s: %s %s", path, workload_kind_word(w.kind), w.id);
+	}
 }
 
 TEST(keeps_hostile_text_printable_and_bounded)

@@ -230,6 +230,24 @@ TEST(a_workload_ends_when_it_left_all_gpus)
 	workload_energy_done(&e);
 }
 
+TEST(a_running_workload_stays_even_if_ended_ones_are_not_kept)
+{
+	const struct workload a = job(1);
+	const struct workload_use u = use(&a, 10);
+
+	begin();
+	for (unsigned i = 0; i < 20; i++) {
+		tick(0, 10. * i, (1000 + i) * S, &u, 1);
+		workload_energy_age(&e, (1000 + i) * S, 0);
+		assert_non_null(row_of(0, &a));
+	}
+	tick(0, 200, 1020 * S, NULL, 0);
+	workload_energy_age(&e, 1020 * S, 0);
+	assert_null(row_of(0, &a));
+	assert_int_equal(ended, 1);
+	workload_energy_done(&e);
+}
+
 TEST(five_thousand_short_jobs_in_an_hour_keep_memory_and_labels_bounded)
 {
 	double counter = 0;

@@ -1,0 +1,99 @@
+"""Numbers in documents are those of the source: each row of NUMBERS names a sentence and where its number comes from."""
+import re
+
+import pytest
+
+from support import TOP
+
+UNITS = {"NS_PER_S": 10**9, "NS_PER_MS": 10**6, "NS_PER_US": 10**3}
+WORDS = {w: i for i, w in enumerate("zero one two three four five six seven eight nine ten".split())}
+KIB, MIB, S, MS, MINUTE = 1 << 10, 1 << 20, 10**9, 10**6, 60 * 10**9
+
+
+def define(path, name, per=1):
+    """The value of #define NAME in a file, divided by per."""
+    text = (TOP / "src" / path).read_text()
+    found = re.search(rf"^#define {name}[ \t]+(.+?)[ \t]*(?:/\*.*)?$", text, re.M)
+    assert found, f"src/{path} does not define {name}"
+    value = re.sub(r"UINT64_C\((\d+)\)|(\d)[uUL]+\b", r"\1\2", found[1])
+    for unit, n in UNITS.items():
+        value = re.sub(rf"\b{unit}\b", str(n), value)
+    assert re.fullmatch(r"[\d\s.*+<()-]+", value), f"{name} is {found[1]}, which is no number"
+    return eval(value) / per
+
+
+def setting(section, key):
+    """The default of a setting, as it is written in the file."""
+    text = (TOP / "src/daemon/config.def").read_text()
+    return float(re.search(rf'^[FO]\({section}, {key}, \w+, "([\d.]+)[a-z]*"', text, re.M)[1])
+
+
+def found(path, pattern):
+    """The number that a pattern has in a file."""
+    return float(re.search(pattern, (TOP / path).read_text(), re.M)[1])
+
+
+API, SECURITY, TOP_PAGE = "docs/API.md", "docs/SECURITY.md", "docs/man/gpuward-top.1.scd"
+PAGE, MEASURE, LOG = "docs/man/gpuward.1.scd", "docs/man/gpuward-measure.1.scd", "docs/man/gpuward-log.1.scd"
+NUMBERS = [  # document, sentence with {} for the number, its source
+    (API, "At most {} windows are open at a time", lambda: define("serve/windows.h", "WINDOWS_OPEN_MAX")),
+    (API, "windows are open at a time, with {} marks each", lambda: define("serve/windows.h", "WINDOWS_MARKS_MAX")),
+    (API, "all open windows and the latest {} that ended", lambda: define("serve/windows.h", "WINDOWS_ENDED_MAX")),
+    (API, "the latest {} ended windows are kept over a restart", lambda: define("serve/windows.h", "WINDOWS_ENDED_MAX")),
+    (API, "(the window ends after this time; default {})", lambda: define("serve/api_window.c", "LIMIT_S")),
+    (API, "after at most {} s (then with the code `truncated`)", lambda: define("serve/windows.h", "WINDOWS_WAIT_NS", S)),
+    (API, "A document has at most {} MiB", lambda: define("serve/view.h", "VIEW_DOCUMENT_MAX", MIB)),
+    (API, "The latest {} operations since the start", lambda: define("serve/guard_view.h", "GUARD_OPERATIONS")),
+    (API, "`reason`, at most {} bytes", lambda: define("serve/guard_doc.h", "GUARD_REASON_MAX")),
+    (API, "the latest decisions (`?limit=`, default {})", lambda: define("serve/api_guard.c", "DECISIONS")),
+    (API, "returns a list, oldest first: the latest {}, or", lambda: define("serve/api_events.c", "EVENTS_STANDARD")),
+    (API, "how long the situation lasts, default {};", lambda: define("serve/guard_question.c", "SECONDS_STANDARD")),
+    (API, "default 10; at most {} observations are made", lambda: define("guard/what_if.h", "WHAT_IF_SCENES")),
+    (API, "has columns with a step of {} s", lambda: define("serve/process_history.h", "PROCESS_HISTORY_STEP_NS", S)),
+    (API, "for at most {} processes per GPU, those with the most memory",
+     lambda: define("serve/process_history.h", "PROCESS_HISTORY_ROWS")),
+    (API, "of the largest processes over the last {} minutes",
+     lambda: define("serve/process_history.h", "PROCESS_HISTORY_STEP_NS", MINUTE) * define("serve/process_history.h", "PROCESS_HISTORY_POINTS")),
+    (API, "relative to now: `-1h`, `-7d` | the last {} minutes |", lambda: define("serve/api_series.c", "RANGE_NS", MINUTE)),
+    (API, "| at most {} points |", lambda: define("serve/api_series.c", "POINTS_AUTO")),
+    (API, "the reservation ends after this time; default {};", lambda: define("serve/api_guard_reservation.c", "TTL_S")),
+    (API, "the answer comes after this time at the latest; default and maximum {} |",
+     lambda: define("serve/api_guard_reservation.c", "WAIT_MOST")),
+    (API, "for {} s after a request for processes", lambda: define("daemon/engine.c", "LOOK_NS", S)),
+    (API, "`/api/v1/processes` waits up to {} s for a reading",
+     lambda: define("serve/api_devices.c", "USE_WAIT_NS", S) * define("serve/api_devices.c", "USE_WAITS")),
+    (API, "listens on http://127.0.0.1:{} unless", lambda: found("src/daemon/config.def", r'CONFIG_ADDRESS "127\.0\.0\.1:(\d+)"')),
+    (SECURITY, "After {} wrong tokens from one address", lambda: define("serve/http_admit.c", "FAILURES")),
+    (SECURITY, "wrong tokens from one address within {} seconds", lambda: define("serve/http_admit.c", "FAILURES_NS", S)),
+    (SECURITY, "{} are kept for the UNIX socket", lambda: define("serve/http_conn.c", "UNIX_PLACES")),
+    (SECURITY, "Its head must fit into {} KiB (431 otherwise)", lambda: define("serve/http_impl.h", "HEAD_MAX", KIB)),
+    (SECURITY, "and its body into {} KiB (413)", lambda: define("serve/http.h", "HTTP_BODY_MAX", KIB)),
+    (SECURITY, "parses configuration files of at most {} MiB", lambda: define("base/toml.c", "FILE_MAX", MIB)),
+    (SECURITY, "is limited to a list of system calls and {} MiB", lambda: found("packaging/systemd/gpuward.service", r"^MemoryMax=(\d+)M$")),
+    (SECURITY, "at most {} KiB per connection, and has", lambda: define("guard/worker/wire.h", "WIRE_SIZE", KIB)),
+    (SECURITY, "It refuses to start (exit status {})", lambda: found("src/daemon/service.h", r"SERVICE_REFUSED = (\d+)")),
+    (TOP_PAGE, "(default: {}ms)", lambda: define("cli/cmd_top.c", "INTERVAL_NS", MS)),
+    (TOP_PAGE, "*--timeout* is {}s by default here", lambda: define("cli/cmd_top.c", "DRIVER_NS", S)),
+    (TOP_PAGE, "and so on, at most {} s apart", lambda: define("cli/top_driver.c", "ENERGY_NS", S)),
+    (TOP_PAGE, "every four with more than {} GPUs", lambda: define("cli/top_driver.c", "FEW_GPUS")),
+    (TOP_PAGE, "every ten with more than {}.", lambda: define("cli/top_driver.c", "MANY_GPUS")),
+    (TOP_PAGE, "At least {} columns and", lambda: define("cli/top_screen.h", "TOP_COLUMNS_MIN")),
+    (TOP_PAGE, "columns and {} rows; a smaller terminal", lambda: define("cli/top_screen.h", "TOP_ROWS_MIN")),
+    (TOP_PAGE, "service's interval, {} s by default", lambda: setting("service", "interval")),
+    (PAGE, "Give up on a driver call after this time (default: {}s)",
+     lambda: found("src/cli/cli.c", r"o\.deadline_ns = (\d+) \* NS_PER_S")),
+    (MEASURE, "The first {} parts are measured", lambda: define("cli/progress_marks.h", "PROGRESS_MARKS_WINDOWS")),
+    (LOG, "a GPU that is more than {} ms late is not waited for", lambda: define("cli/cmd_log.c", "HOLD_NS", MS)),
+    (LOG, "Write a line every _TIME_ (default: {}ms", lambda: define("cli/cmd_log.c", "INTERVAL_NS", MS)),
+    ("docs/ARCHITECTURE.md", "HEALTH and LIMITS every {} seconds", lambda: found("src/device/device.c", r"(\d+) \* NS_PER_S, /\* HEALTH")),
+]
+
+
+@pytest.mark.parametrize("document,sentence,source", NUMBERS, ids=[f"{d.rpartition('/')[2]}: {s}" for d, s, _ in NUMBERS])
+def test_a_number_of_a_document_is_that_of_the_source(document, sentence, source):
+    text = " ".join((TOP / document).read_text().split())
+    before, after = map(re.escape, sentence.split("{}"))
+    has = re.search(rf"{before}([\d.,]*\d|{'|'.join(WORDS)}){after}", text, re.I)
+    assert has, f"{document} has no sentence like: {sentence}"
+    number = WORDS.get(has[1].lower())
+    assert (float(has[1].replace(",", "")) if number is None else number) == pytest.approx(source()), has[0]
