@@ -20,6 +20,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+/* shorter than the buffers of push.h, which the configuration reader does not include */
+#define PUSH_URL_MAX   1000
+#define PUSH_LABEL_MAX 200
+
 /* ---- addresses ---- */
 
 static bool is_port(const char *s)
@@ -247,6 +251,96 @@ static void check_history(struct config_reader *r)
 				"history.path is empty: name a file, \"auto\" or \"none\"");
 }
 
+/* ---- push ---- */
+
+static const char *check_push_url(const char *url)
+{
+	const char *host = strncmp(url, "http://", 7) == 0    ? url + 7
+			   : strncmp(url, "https://", 8) == 0 ? url + 8
+							      : NULL;
+	size_t n = host ? strcspn(host, "/?#") : 0;
+
+	if (!host)
+		return "it must begin with http:// or https://";
+	if (strpbrk(url, " \t\r\n"))
+		return "it must not contain spaces";
+	if (memchr(host, '@', n))
+		return "it contains a password, which would appear in messages; use "
+		       "token_file, or user and password_file";
+	if (n == 0 || *host == ':')
+		return "the host is missing";
+	if (host[n] != '/' || !host[n + 1])
+		return "the path is missing: write the whole address, such as "
+		       "http://HOST:9090/api/v1/write for Prometheus, or "
+		       "http://HOST:4318/v1/metrics for OTLP";
+	if (strlen(url) >= PUSH_URL_MAX)
+		return "it is too long";
+	return NULL;
+}
+
+static const char *check_push_label(const char *text)
+{
+	size_t n = strcspn(text, "=");
+
+	if (!text[n] || n == 0 || !text[n + 1])
+		return "a label is written \"name=value\"";
+	if (isdigit((unsigned char)*text) || strncmp(text, "__", 2) == 0)
+		return "a name begins with a letter";
+	for (size_t i = 0; i < n; i++)
+		if (!isalnum((unsigned char)text[i]) && text[i] != '_')
+			return "a name has letters, digits and underscores";
+	if ((n == 3 && strncmp(text, "job", n) == 0) ||
+	    (n == 8 && strncmp(text, "instance", n) == 0))
+		return "use the setting of this name in [push]";
+	return strlen(text) < PUSH_LABEL_MAX ? NULL : "it is longer than 200 bytes";
+}
+
+/* True if the host of a URL is this machine. */
+static bool is_loopback_url(const char *url)
+{
+	const char *host = strstr(url, "://") + 3;
+
+	return strncmp(host, "127.", 4) == 0 || strncmp(host, "[::1]", 5) == 0 ||
+	       (strncmp(host, "localhost", 9) == 0 && strchr(":/", host[9]));
+}
+
+static void check_push_secret(struct config_reader *r)
+{
+	const struct config *c = r->c;
+
+	if (c->push_token_file && c->push_user)
+		config_complain(r, place(r, CONFIG_ID_push_token_file),
+				"push.token_file and push.user are both set; a request can "
+				"have only one of them");
+	if (c->push_user && !c->push_password_file)
+		config_complain(r, place(r, CONFIG_ID_push_user),
+				"push.user is set and push.password_file is not; set both");
+	if (c->push_password_file && !c->push_user)
+		config_complain(r, place(r, CONFIG_ID_push_password_file),
+				"push.password_file is set and push.user is not; set both");
+	if ((c->push_token_file || c->push_user) && c->push_url &&
+	    strncmp(c->push_url, "http://", 7) == 0 && !is_loopback_url(c->push_url))
+		config_warn(r, place(r, CONFIG_ID_push_url),
+			    "push.url: the secret is sent without encryption; use https://");
+}
+
+static void check_push(struct config_reader *r)
+{
+	const struct config *c = r->c;
+	const char *why = c->push_url ? check_push_url(c->push_url) : NULL;
+
+	if (why)
+		config_complain(r, place(r, CONFIG_ID_push_url), "push.url \"%.100s\": %s",
+				strchr(c->push_url, '@') ? "..." : c->push_url, why);
+	check_list(r, CONFIG_ID_push_labels, &c->push_labels, check_push_label);
+	check_push_secret(r);
+	if ((c->push_job && strlen(c->push_job) >= PUSH_LABEL_MAX) ||
+	    (c->push_instance && strlen(c->push_instance) >= PUSH_LABEL_MAX) ||
+	    (c->push_user && strlen(c->push_user) >= PUSH_LABEL_MAX))
+		config_complain(r, place(r, CONFIG_ID_push_job),
+				"push.job, push.instance and push.user have at most 200 bytes");
+}
+
 static void check_metrics(struct config_reader *r, enum config_id id,
 			  const struct config_list *list)
 {
@@ -288,6 +382,7 @@ void config_check(struct config_reader *r)
 	check_streams(r);
 	check_nvml(r);
 	check_history(r);
+	check_push(r);
 	guard_config_check(r);
 }
 
@@ -356,5 +451,8 @@ void config_check_files(struct config_reader *r)
 	check_token_file(r);
 	check_readable(r, CONFIG_ID_service_tls_cert, r->c->service_tls_cert);
 	check_readable(r, CONFIG_ID_service_tls_key, r->c->service_tls_key);
+	check_readable(r, CONFIG_ID_push_token_file, r->c->push_token_file);
+	check_readable(r, CONFIG_ID_push_password_file, r->c->push_password_file);
+	check_readable(r, CONFIG_ID_push_ca_file, r->c->push_ca_file);
 	guard_config_check_files(r);
 }

@@ -20,9 +20,10 @@ struct api {
 	const struct clock *clock;
 	struct stream *stream;
 	struct windows *windows;
-	void *daemon;      /* pointer of the caller; not used here */
-	struct http *http; /* source of the HTTP counters; NULL in tests */
-	unsigned top;      /* maximum number of processes in /metrics; 0: no processes */
+	void *daemon;                 /* pointer of the caller; not used here */
+	struct http *http;            /* source of the HTTP counters; NULL in tests */
+	const struct view_push *push; /* NULL: no push is configured */
+	unsigned top; /* maximum number of processes in /metrics; 0: no processes */
 	struct metrics_choice metrics; /* families of /metrics */
 	bool manage;                   /* /api/gpu/manage may change settings */
 	/* any client may open and end energy windows, not only trusted ones */

@@ -226,6 +226,7 @@ GETS = {  # operation: path that answers 200
     "getProcessesHistory": "/api/v1/processes/history",
     "getWorkloads": "/api/v1/workloads",
     "getWorkloadsHistory": "/api/v1/workloads/history?running=with",
+    "getModels": "/api/v1/models",
     "getEnvironment": "/api/v1/environment",
     "getSensors": "/api/v1/sensors",
     "getWindows": "/api/v1/windows",
@@ -370,7 +371,7 @@ GUARD_CHANGES = {
 # Where the reading has not come, or cannot.
 EARLY = ("getSnapshot", "getDevices", "getDevice", "getDeviceSeries", "getSeries", "getProcesses", "getProcessesHistory",
          "getWorkloads", "getWorkloadsHistory",
-         "getEnvironment", "getSensors", "getReadyz", "getReady")
+         "getModels", "getEnvironment", "getSensors", "getReadyz", "getReady")
 # Of the page, which a build may be without; its files and management have tests of their own.
 PAGE = {"getDocs", "getPage"}
 # 429 and 403 are of users on the UNIX socket: tests/unit/test_api_guard.c, test_whose.c.
