@@ -1,13 +1,11 @@
 #include "guard/worker/http.h"
-#include "guard/worker/curl_abi.h"
+#include "guard/worker/curl.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 
 #include <gpuward.h>
 
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,39 +14,6 @@
 /* Time limit for connecting. It is shorter than the limit for an answer, because a server that
  * does not accept a connection will not answer, but a server that works on a request will. */
 #define CONNECT_MS 3000
-
-enum {
-#define NUMBER(ours, theirs, value) ours = value,
-	CURL_NUMBERS(NUMBER)
-#undef NUMBER
-};
-
-struct curl_slist;
-
-/* clang-format off */
-#define CURL_CALLS(C)                                                               \
-	C(int, global_init, "curl_global_init", (long flags))                       \
-	C(void *, easy_init, "curl_easy_init", (void))                              \
-	C(int, setopt, "curl_easy_setopt", (void *handle, int option, ...))         \
-	C(int, getinfo, "curl_easy_getinfo", (void *handle, int info, ...))         \
-	C(int, perform, "curl_easy_perform", (void *handle))                        \
-	C(void, cleanup, "curl_easy_cleanup", (void *handle))                       \
-	C(const char *, strerror, "curl_easy_strerror", (int code))                 \
-	C(struct curl_slist *, slist_append, "curl_slist_append",                   \
-	  (struct curl_slist *list, const char *text))                              \
-	C(void, slist_free, "curl_slist_free_all", (struct curl_slist *list))
-/* clang-format on */
-
-struct curl_library {
-#define POINTER(type, name, symbol, args) type(*name) args;
-	CURL_CALLS(POINTER)
-#undef POINTER
-	char why[200]; /* why libcurl cannot be used; "": it can be used */
-};
-
-/* Loaded once and never unloaded: curl_global_init() must run once, before every other call. */
-static struct curl_library curl;
-static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 
 struct worker_http {
 	const struct policy_worker *worker;
@@ -64,29 +29,6 @@ struct worker_http {
 	int status;
 	char error[CURL_ERROR_SIZE_];
 };
-
-/* ---- the library ---- */
-
-static void load_curl(void)
-{
-	void *library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
-	void *p;
-
-	if (!library) {
-		snprintf(curl.why, sizeof(curl.why),
-			 "libcurl.so.4 is needed for requests to workers: install libcurl4");
-		return;
-	}
-#define LOOK_UP(type, name, symbol, args)  \
-	p = dlsym(library, symbol);        \
-	memcpy(&curl.name, &p, sizeof(p)); \
-	if (!p)                            \
-		snprintf(curl.why, sizeof(curl.why), "this libcurl.so.4 has no %s", symbol);
-	CURL_CALLS(LOOK_UP)
-#undef LOOK_UP
-	if (!curl.why[0] && curl.global_init(CURL_GLOBAL_EVERYTHING) != 0)
-		snprintf(curl.why, sizeof(curl.why), "libcurl.so.4 cannot be initialised");
-}
 
 int worker_http_new(const struct policy_worker *w, uint64_t deadline_ns,
 		    struct worker_http **ret)
@@ -107,7 +49,7 @@ void worker_http_free(struct worker_http *h)
 	if (!h)
 		return;
 	if (h->handle)
-		curl.cleanup(h->handle);
+		curl_library.cleanup(h->handle);
 	explicit_bzero(h->token, sizeof(h->token));
 	buf_done(&h->body);
 	free(h);
@@ -276,20 +218,20 @@ static size_t receive_body(char *p, size_t one, size_t n, void *ctx)
 /* Returns the headers of a request; NULL: out of memory. */
 static struct curl_slist *request_headers(const struct worker_http *h, const char *body)
 {
-	struct curl_slist *list = curl.slist_append(NULL, "Accept: application/json");
+	struct curl_slist *list = curl_library.slist_append(NULL, "Accept: application/json");
 	struct curl_slist *more = list;
 	char line[sizeof(h->token) + 32];
 
 	if (list && body)
-		more = curl.slist_append(list, "Content-Type: application/json");
+		more = curl_library.slist_append(list, "Content-Type: application/json");
 	if (more && h->token[0] && !h->socket) { /* a container engine must not get the token */
 		snprintf(line, sizeof(line), "%s%s",
 			 h->admin_key ? "x-admin-key: " : "Authorization: Bearer ", h->token);
-		more = curl.slist_append(list, line);
+		more = curl_library.slist_append(list, line);
 		explicit_bzero(line, sizeof(line));
 	}
 	if (!more && list)
-		curl.slist_free(list);
+		curl_library.slist_free(list);
 	return more ? list : NULL;
 }
 
@@ -317,31 +259,32 @@ static void set_fixed(struct worker_http *h)
 {
 	void *e = h->handle;
 
-	curl.setopt(e, CURL_NOSIGNAL, 1L);
-	curl.setopt(e, CURL_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
-	curl.setopt(e, CURL_PROXY,
-		    ""); /* no proxy from the environment: a proxy would see the token */
-	curl.setopt(e, CURL_USERAGENT, "gpuward/" GPUWARD_VERSION);
-	curl.setopt(e, CURL_WRITEFUNCTION, receive_body);
-	curl.setopt(e, CURL_WRITEDATA, h);
-	curl.setopt(e, CURL_ERRORBUFFER, h->error);
-	curl.setopt(e, CURL_UNIX_SOCKET, h->socket);
+	curl_library.setopt(e, CURL_NOSIGNAL, 1L);
+	curl_library.setopt(e, CURL_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
+	curl_library.setopt(
+		e, CURL_PROXY,
+		""); /* no proxy from the environment: a proxy would see the token */
+	curl_library.setopt(e, CURL_USERAGENT, "gpuward/" GPUWARD_VERSION);
+	curl_library.setopt(e, CURL_WRITEFUNCTION, receive_body);
+	curl_library.setopt(e, CURL_WRITEDATA, h);
+	curl_library.setopt(e, CURL_ERRORBUFFER, h->error);
+	curl_library.setopt(e, CURL_UNIX_SOCKET, h->socket);
 	if (!h->cancelled)
 		return;
-	curl.setopt(e, CURL_XFERINFODATA, h);
-	curl.setopt(e, CURL_XFERINFOFUNCTION, check_cancelled);
-	curl.setopt(e, CURL_NOPROGRESS, 0L);
+	curl_library.setopt(e, CURL_XFERINFODATA, h);
+	curl_library.setopt(e, CURL_XFERINFOFUNCTION, check_cancelled);
+	curl_library.setopt(e, CURL_NOPROGRESS, 0L);
 }
 
 static void set_method(struct worker_http *h, const char *method, const char *body)
 {
 	if (strcmp(method, "GET") == 0) {
-		curl.setopt(h->handle, CURL_HTTPGET, 1L);
+		curl_library.setopt(h->handle, CURL_HTTPGET, 1L);
 		return;
 	}
-	curl.setopt(h->handle, CURL_POST, 1L);
-	curl.setopt(h->handle, CURL_POSTFIELDSIZE, (long)(body ? strlen(body) : 0));
-	curl.setopt(h->handle, CURL_POSTFIELDS, body ? body : "");
+	curl_library.setopt(h->handle, CURL_POST, 1L);
+	curl_library.setopt(h->handle, CURL_POSTFIELDSIZE, (long)(body ? strlen(body) : 0));
+	curl_library.setopt(h->handle, CURL_POSTFIELDS, body ? body : "");
 }
 
 static int transport_failed(const struct worker_http *h, int code, const char *what,
@@ -356,7 +299,7 @@ static int transport_failed(const struct worker_http *h, int code, const char *w
 		snprintf(message, size, "%s: %s: no answer in time", where, what);
 	else
 		snprintf(message, size, "%s: %s: %s", where, what,
-			 h->error[0] ? h->error : curl.strerror(code));
+			 h->error[0] ? h->error : curl_library.strerror(code));
 	switch (code) {
 	case CURL_TIMED_OUT: return -GW_E_TIMEOUT;
 	case CURL_UNSUPPORTED:
@@ -368,13 +311,10 @@ static int transport_failed(const struct worker_http *h, int code, const char *w
 
 static int open_handle(struct worker_http *h, char *message, size_t size)
 {
-	pthread_once(&curl_once, load_curl);
-	if (curl.why[0]) {
-		snprintf(message, size, "%s", curl.why);
+	if (curl_load(message, size) != 0)
 		return -GW_E_NOSUPPORT;
-	}
 	if (!h->handle)
-		h->handle = curl.easy_init();
+		h->handle = curl_library.easy_init();
 	if (!h->handle)
 		return -GW_E_NOMEM;
 	set_fixed(h);
@@ -403,17 +343,18 @@ int worker_http_do(struct worker_http *h, const char *method, const char *path,
 	list = request_headers(h, body);
 	if (!list)
 		return -GW_E_NOMEM;
-	curl.setopt(h->handle, CURL_URL, url);
-	curl.setopt(h->handle, CURL_HTTPHEADER, list);
-	curl.setopt(h->handle, CURL_TIMEOUT_MS, ms);
-	curl.setopt(h->handle, CURL_CONNECT_MS, ms < CONNECT_MS ? ms : (long)CONNECT_MS);
+	curl_library.setopt(h->handle, CURL_URL, url);
+	curl_library.setopt(h->handle, CURL_HTTPHEADER, list);
+	curl_library.setopt(h->handle, CURL_TIMEOUT_MS, ms);
+	curl_library.setopt(h->handle, CURL_CONNECT_MS,
+			    ms < CONNECT_MS ? ms : (long)CONNECT_MS);
 	set_method(h, method, body);
-	rc = curl.perform(h->handle);
-	curl.setopt(h->handle, CURL_HTTPHEADER, (struct curl_slist *)NULL);
-	curl.slist_free(list);
+	rc = curl_library.perform(h->handle);
+	curl_library.setopt(h->handle, CURL_HTTPHEADER, (struct curl_slist *)NULL);
+	curl_library.slist_free(list);
 	if (rc && !h->complete)
 		return transport_failed(h, rc, what, message, size);
-	curl.getinfo(h->handle, CURL_RESPONSE_CODE, &status);
+	curl_library.getinfo(h->handle, CURL_RESPONSE_CODE, &status);
 	h->status = (int)status;
 	return 0;
 }

@@ -1,0 +1,48 @@
+/* curl: libcurl, loaded when the first request needs it.
+ *
+ * Requests to workers (http.h) and the push of metrics (daemon/push_http.h) share it, because
+ * curl_global_init() must run once per process. */
+#ifndef GW_GUARD_WORKER_CURL_H
+#define GW_GUARD_WORKER_CURL_H
+
+#include "guard/worker/curl_abi.h"
+
+#include <stddef.h>
+
+enum {
+#define NUMBER(ours, theirs, value) ours = value,
+	CURL_NUMBERS(NUMBER)
+#undef NUMBER
+};
+
+struct curl_slist;
+
+/* clang-format off */
+#define CURL_CALLS(C)                                                               \
+	C(int, global_init, "curl_global_init", (long flags))                       \
+	C(void *, easy_init, "curl_easy_init", (void))                              \
+	C(int, setopt, "curl_easy_setopt", (void *handle, int option, ...))         \
+	C(int, getinfo, "curl_easy_getinfo", (void *handle, int info, ...))         \
+	C(int, perform, "curl_easy_perform", (void *handle))                        \
+	C(void, cleanup, "curl_easy_cleanup", (void *handle))                       \
+	C(const char *, strerror, "curl_easy_strerror", (int code))                 \
+	C(struct curl_slist *, slist_append, "curl_slist_append",                   \
+	  (struct curl_slist *list, const char *text))                              \
+	C(void, slist_free, "curl_slist_free_all", (struct curl_slist *list))
+/* clang-format on */
+
+struct curl_library {
+#define POINTER(type, name, symbol, args) type(*name) args;
+	CURL_CALLS(POINTER)
+#undef POINTER
+	char why[200]; /* why libcurl cannot be used; "": it can be used */
+};
+
+/* Its members are valid after curl_load() returned 0. */
+extern struct curl_library curl_library;
+
+/* Loads libcurl.so.4 at the first call; threads may call it. Returns 0, or -GW_E_NOSUPPORT with
+ * a sentence. */
+int curl_load(char *message, size_t size);
+
+#endif
