@@ -75,7 +75,7 @@ static int read_server(const struct given *g, struct fleet_server *s, char *job,
 		return cli_usage(
 			"no Prometheus is named: give --prometheus http://HOST:9090, or "
 			"set prometheus in the section [fleet] of the configuration");
-	why = fleet_url_check(g->prometheus ? g->prometheus : s->url);
+	why = config_check_prometheus(g->prometheus ? g->prometheus : s->url);
 	if (why)
 		return cli_usage("%s: %s",
 				 g->prometheus ? "--prometheus"

@@ -20,6 +20,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+/* shorter than the buffers of fleet_ask.h, which the configuration reader does not include */
+#define PROMETHEUS_URL_MAX 1000
+#define FLEET_JOB_MAX      500
+
 /* ---- addresses ---- */
 
 static bool is_port(const char *s)
@@ -247,6 +251,45 @@ static void check_history(struct config_reader *r)
 				"history.path is empty: name a file, \"auto\" or \"none\"");
 }
 
+/* ---- fleet ---- */
+
+const char *config_check_prometheus(const char *url)
+{
+	const char *host = strncmp(url, "http://", 7) == 0    ? url + 7
+			   : strncmp(url, "https://", 8) == 0 ? url + 8
+							      : NULL;
+	size_t n = host ? strcspn(host, "/?#") : 0;
+
+	if (!host)
+		return "it must begin with http:// or https://, as in http://HOST:9090";
+	if (n == 0 || *host == ':')
+		return "the host is missing, as in http://HOST:9090";
+	for (const char *s = url; *s; s++)
+		if (isspace((unsigned char)*s) || iscntrl((unsigned char)*s))
+			return "it must not contain spaces";
+	if (memchr(host, '@', n))
+		return "it contains a password, which would appear in messages; put a token "
+		       "into a file and name it with token_file";
+	if (strpbrk(host, "?#"))
+		return "it must end with the path, without ? and #";
+	if (strlen(url) >= PROMETHEUS_URL_MAX)
+		return "it is too long";
+	return NULL;
+}
+
+static void check_fleet(struct config_reader *r)
+{
+	const char *url = r->c->fleet_prometheus,
+		   *why = url ? config_check_prometheus(url) : NULL;
+
+	if (why)
+		config_complain(r, place(r, CONFIG_ID_fleet_prometheus), "fleet.prometheus: %s",
+				why);
+	if (r->c->fleet_job && strlen(r->c->fleet_job) > FLEET_JOB_MAX)
+		config_complain(r, place(r, CONFIG_ID_fleet_job),
+				"fleet.job has more than %d bytes", FLEET_JOB_MAX);
+}
+
 static void check_metrics(struct config_reader *r, enum config_id id,
 			  const struct config_list *list)
 {
@@ -288,6 +331,7 @@ void config_check(struct config_reader *r)
 	check_streams(r);
 	check_nvml(r);
 	check_history(r);
+	check_fleet(r);
 	guard_config_check(r);
 }
 
@@ -356,5 +400,7 @@ void config_check_files(struct config_reader *r)
 	check_token_file(r);
 	check_readable(r, CONFIG_ID_service_tls_cert, r->c->service_tls_cert);
 	check_readable(r, CONFIG_ID_service_tls_key, r->c->service_tls_key);
+	check_readable(r, CONFIG_ID_fleet_token_file, r->c->fleet_token_file);
+	check_readable(r, CONFIG_ID_fleet_ca_file, r->c->fleet_ca_file);
 	guard_config_check_files(r);
 }

@@ -26,30 +26,6 @@ struct asker {
 	char url[FLEET_URL_MAX + 32], error[CURL_ERROR_SIZE_];
 };
 
-const char *fleet_url_check(const char *url)
-{
-	const char *host = strncmp(url, "http://", 7) == 0    ? url + 7
-			   : strncmp(url, "https://", 8) == 0 ? url + 8
-							      : NULL;
-	size_t n = host ? strcspn(host, "/?#") : 0;
-
-	if (!host)
-		return "it must begin with http:// or https://, as in http://HOST:9090";
-	if (n == 0 || *host == ':')
-		return "the host is missing, as in http://HOST:9090";
-	for (const char *s = url; *s; s++)
-		if (isspace((unsigned char)*s) || iscntrl((unsigned char)*s))
-			return "it must not contain spaces";
-	if (memchr(host, '@', n))
-		return "it contains a password, which would appear in messages; put a token "
-		       "into a file and name it with token_file";
-	if (strpbrk(host, "?#"))
-		return "it must end with the path, without ? and #";
-	if (strlen(url) >= FLEET_URL_MAX)
-		return "it is too long";
-	return NULL;
-}
-
 /* ---- one request ---- */
 
 static size_t asker_receive(char *p, size_t one, size_t n, void *arg)

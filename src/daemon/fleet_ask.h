@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 
+/* at least the limit of config_check_prometheus() */
 #define FLEET_URL_MAX   1000
 #define FLEET_PATH_MAX  1024
 #define FLEET_REPLY_MAX (8u << 20) /* bytes of one answer */
@@ -18,9 +19,6 @@ struct fleet_server {
 	char url[FLEET_URL_MAX]; /* http://HOST:9090, or with a path: http://HOST/prometheus */
 	char token_file[FLEET_PATH_MAX], ca_file[FLEET_PATH_MAX]; /* "": none */
 };
-
-/* Returns what is wrong with a URL, in words; NULL: nothing. */
-const char *fleet_url_check(const char *url);
 
 /* Asks all queries. Returns 0 with *ret even if some or all of them failed: the answers have the
  * reasons. *stop ends the wait within a second; NULL: it cannot be ended. Errors: -GW_E_NOMEM. */

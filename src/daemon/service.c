@@ -3,6 +3,7 @@
 #include "container_resolver.h"
 #include "suspend.h"
 #include "engine.h"
+#include "fleet_watch.h"
 #include "notify.h"
 #include "store.h"
 #include "textfile.h"
@@ -45,6 +46,7 @@ struct service {
 	struct container_resolver *containers;
 	struct suspend *suspend;
 	struct uevent *uevent;
+	struct fleet_watch *fleet; /* NULL: no Prometheus is configured */
 	struct api api;
 	struct textfile textfile; /* written if path is not empty */
 	struct log_latch store_bad, no_gpus;
@@ -206,6 +208,8 @@ static void service_tick(void *arg)
 	}
 	log_empty_list(s);
 	windows_tick(s->api.windows, &s->api.view, clock_mono_ns(s->api.clock));
+	if (s->fleet)
+		fleet_watch_tick(s->fleet);
 	http_tick(s->api.http);
 	push_tick(s);
 	write_textfile(s);
@@ -313,10 +317,31 @@ static void apply_textfile(struct service *s)
 		log_lines(s, LOG_ERROR, message);
 }
 
+static void apply_fleet(struct service *s)
+{
+	const struct config *c = &s->config;
+	struct fleet_server server = { .url = "" };
+
+	snprintf(server.url, sizeof(server.url), "%s",
+		 c->fleet_prometheus ? c->fleet_prometheus : "");
+	snprintf(server.token_file, sizeof(server.token_file), "%s",
+		 c->fleet_token_file ? c->fleet_token_file : "");
+	snprintf(server.ca_file, sizeof(server.ca_file), "%s",
+		 c->fleet_ca_file ? c->fleet_ca_file : "");
+	if (s->fleet && fleet_watch_is(s->fleet, &server, c->fleet_job))
+		return;
+	fleet_watch_free(s->fleet);
+	s->fleet = NULL;
+	if (*server.url && fleet_watch_new(&server, c->fleet_job, &s->fleet) != 0)
+		log_write(&s->log, LOG_ERROR, "out of memory: the fleet is not shown", NULL, 0);
+	s->api.fleet = s->fleet ? fleet_watch_source(s->fleet) : NULL;
+}
+
 static void apply_config(struct service *s)
 {
 	apply_log(s);
 	apply_textfile(s);
+	apply_fleet(s);
 	s->api.top = (unsigned)s->config.metrics_processes;
 	metrics_choose(&s->api.metrics, s->config.metrics_include.item,
 		       s->config.metrics_exclude.item, s->config.metrics_dcgm);
@@ -648,6 +673,8 @@ static void service_end(struct service *s)
 	http_free(s->api.http);
 	if (*s->textfile.path)
 		textfile_done(&s->textfile);
+	fleet_watch_free(s->fleet);
+	s->api.fleet = NULL;
 	uevent_free(s->uevent);
 	container_resolver_free(s->containers);
 	suspend_free(s->suspend);

@@ -148,7 +148,7 @@ void fleet_fail(struct fleet *f, enum fleet_query q, const char *problem);
 int fleet_make(struct fleet *f, uint64_t wall_ns);
 
 /* Finds the nodes where a job of this many GPUs with this much memory each fits: f->place, the
- * node whose GPUs have the least memory too much first. Returns 0 or -GW_E_NOMEM. */
+ * node that would have the least memory left over first. Returns 0 or -GW_E_NOMEM. */
 int fleet_fit(struct fleet *f, double bytes, unsigned gpus);
 
 enum fleet_node_state fleet_node_state(const struct fleet_node *n);

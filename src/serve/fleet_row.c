@@ -224,7 +224,7 @@ static int compare_uuids(const void *a, const void *b)
 	return strcmp(x->uuid, y->uuid);
 }
 
-/* Counts the GPUs whose UUID is on more than one node. */
+/* Counts the UUIDs that are on more than one node. */
 static int count_doubled(struct fleet *f)
 {
 	const struct fleet_gpu **by_uuid = calloc(f->gpus + 1, sizeof(*by_uuid));
