@@ -113,12 +113,15 @@ static void print_figures(const struct fleet *f)
 		if (t->energy_nodes < t->nodes)
 			buf_addf(&line, " (of %u nodes)", t->energy_nodes);
 	}
-	if (!isnan(t->utilization))
-		buf_addf(&line, ", utilisation %.0f %%", 100 * t->utilization);
-	if (!isnan(t->memory_used))
-		buf_addf(&line, ", memory %s of %s", figure_bytes(used, t->memory_used),
-			 figure_bytes(all, t->memory_total));
 	term_wrap("", 0, text, term_width());
+	buf_clear(&line);
+	if (!isnan(t->utilization))
+		buf_addf(&line, "utilisation %.0f %%, ", 100 * t->utilization);
+	if (!isnan(t->memory_used))
+		buf_addf(&line, "memory %s of %s", figure_bytes(used, t->memory_used),
+			 figure_bytes(all, t->memory_total));
+	if (line.len)
+		term_wrap("", 0, text, term_width());
 	if (t->idle_gpus > 0) {
 		snprintf(text, sizeof(text),
 			 "%.0f GPU%s idle for 30 minutes, but held by processes: %s",
@@ -166,9 +169,8 @@ static void print_attention_row(const struct fleet_attention *a, unsigned indent
 	struct buf line;
 
 	attention_left(a, left);
-	snprintf(styled, sizeof(styled), "  %s%s%s%*s",
-		 term_on(a->rank >= 5 ? TERM_BAD : TERM_WARN), left, term_off(),
-		 (int)(indent - 2 - utf8_columns(left)), "");
+	snprintf(styled, sizeof(styled), "  %s%s%s",
+		 term_on(a->rank >= 5 ? TERM_BAD : TERM_WARN), left, term_off());
 	buf_init_fixed(&line, text, sizeof(text));
 	buf_adds(&line, a->what);
 	if (*a->state) {

@@ -277,6 +277,15 @@ static int compare_nodes(const void *a, const void *b)
 	return c ? c : strverscmp(x->instance, y->instance);
 }
 
+const struct fleet_node *fleet_find_node(const struct fleet *f, const char *cluster,
+					 const char *instance)
+{
+	const struct fleet_node key = { .cluster = cluster, .instance = instance };
+
+	return f->nodes ? bsearch(&key, f->node, f->nodes, sizeof(*f->node), compare_nodes)
+			: NULL;
+}
+
 int fleet_make_nodes(struct fleet *f)
 {
 	struct node_index x;

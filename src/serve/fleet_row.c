@@ -240,6 +240,15 @@ static int count_doubled(struct fleet *f)
 	return 0;
 }
 
+/* True if the memory of a GPU of this node is known to be available now. */
+static bool is_current(const struct fleet *f, const struct fleet_gpu *g)
+{
+	const struct fleet_node *n = fleet_find_node(f, g->cluster, g->instance);
+	const enum fleet_node_state s = n ? fleet_node_state(n) : FLEET_NODE_OK;
+
+	return s == FLEET_NODE_OK || s == FLEET_NODE_AHEAD;
+}
+
 int fleet_make_gpus(struct fleet *f)
 {
 	struct fleet_row r;
@@ -247,12 +256,17 @@ int fleet_make_gpus(struct fleet *f)
 	f->gpu = calloc(fleet_rows(f, FLEET_Q_CAPACITY) + 1, sizeof(*f->gpu));
 	if (!f->gpu)
 		return -GW_E_NOMEM;
-	for (size_t i = 0; i < fleet_rows(f, FLEET_Q_CAPACITY); i++)
-		if (fleet_row_read(f, FLEET_Q_CAPACITY, i, &r))
-			f->gpu[f->gpus++] = (struct fleet_gpu){
-				fleet_row_label(&r, "cluster"), fleet_row_label(&r, "instance"),
-				fleet_row_label(&r, "uuid"), fleet_row_label(&r, "gpu"), r.value
-			};
+	for (size_t i = 0; i < fleet_rows(f, FLEET_Q_CAPACITY); i++) {
+		struct fleet_gpu *g = &f->gpu[f->gpus];
+
+		if (!fleet_row_read(f, FLEET_Q_CAPACITY, i, &r))
+			continue;
+		*g = (struct fleet_gpu){ fleet_row_label(&r, "cluster"),
+					 fleet_row_label(&r, "instance"),
+					 fleet_row_label(&r, "uuid"),
+					 fleet_row_label(&r, "gpu"), r.value };
+		f->gpus += is_current(f, g);
+	}
 	qsort(f->gpu, f->gpus, sizeof(*f->gpu), compare_gpus);
 	return count_doubled(f);
 }
