@@ -46,7 +46,7 @@ static const struct option options[] = {
 	OPTION_COUNT_ROW("gpus", AT(gpus),
 			 "number of GPUs of that job, on one node (default: 1)", 1, 64, 1),
 	OPTION_COUNT_ROW("top", AT(top), "rows per table (default: 20)", 1, 1000, 20),
-	OPTION_ROW(DURATION, 0, "timeout", AT(timeout_ns), "TIME",
+	OPTION_ROW(DURATION, 0, "deadline", AT(timeout_ns), "TIME",
 		   "time for all questions together (default: 20s)"),
 	OPTION_END,
 };

@@ -265,8 +265,8 @@ def test_a_slow_engine_is_given_up_and_what_is_known_is_shown(fake):
             release.wait(support.TIMEOUT)
 
     fake.fault = slow
-    got = fleet(fake.url, "--timeout", "2s")
-    document = json.loads(fleet(fake.url, "--timeout", "2s", "--json").stdout)
+    got = fleet(fake.url, "--deadline", "2s")
+    document = json.loads(fleet(fake.url, "--deadline", "2s", "--json").stdout)
     release.set()
     assert got.returncode == PARTIAL and "Energy unknown: no answer within 2 s" in got.stdout and "n1" in got.stdout
     assert {p["query"] for p in document["problems"]} == {"energy", "workloads", "model_energy", "model_tokens"}
