@@ -155,7 +155,7 @@ class Fleet {
 		show($("fleet-total-energy"), t.energy_joules, f.wattHours);
 		put($("fleet-range"), ` in ${rangeName(d.range_seconds)}`);
 		show($("fleet-total-use"), t.utilization_ratio, f.percent);
-		show($("fleet-total-memory"), t.memory_used_bytes, (v) => `${f.gib(v)} of ${f.gib(t.memory_total_bytes)} GiB`);
+		show($("fleet-total-memory"), t.memory_used_bytes, (v) => `${f.bytes(v)} of ${f.bytes(t.memory_total_bytes)}`);
 		show($("fleet-total-idle"), t.idle_held_gpus, (v) => (v ? `${v} GPU${v === 1 ? "" : "s"}, ${power(t.idle_held_watts ?? 0)}` : "none"));
 	}
 
