@@ -4,13 +4,8 @@ BUILD ?= build
 SCENARIO ?= demo
 PREFIX ?= /usr/local
 
-<<<<<<< HEAD
-.PHONY: deps build run test test-deep coverage test-gpu test-systemd test-workloads bench fuzz check install uninstall deb rpm portable wheel
-.PHONY: arch clean help
-=======
-.PHONY: deps build run test test-deep coverage test-gpu test-systemd bench fuzz check install uninstall deb rpm portable wheel
-.PHONY: arch image clean help
->>>>>>> main
+.PHONY: deps build run test test-deep coverage test-gpu test-live test-systemd test-workloads bench fuzz check install uninstall deb
+.PHONY: rpm portable wheel arch image clean help
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -53,6 +48,10 @@ test-gpu:
 test-systemd: deps
 	@tools/build build-install -Dtests=disabled -Dbench=false -Dprefix=/usr/local
 	@tests/systemd/run
+
+## make test-live  real inference servers on a simulated GPU: llama-server from PATH, GPUWARD_LIVE_ROOT=FOLDER or =new
+test-live: build
+	@tests/live/run
 
 ## make test-workloads  real Slurm, Podman and systemd units as workloads, in a systemd of its own (root; changes nothing)
 test-workloads: build

@@ -48,7 +48,7 @@ const workloads = (total) => new Table("fleet-workloads", [
 ], (w) => JSON.stringify([w.kind, w.namespace, w.name]), "Prometheus has no metric gpuward_workload_energy_joules_total of this time.");
 
 const models = () => new Table("fleet-models", [
-	{ name: "Model", wrap: true, lead: true, sort: (m) => m.model, fill: (c, m) => put(c, m.model || "(no name)") },
+	{ name: "Model", wrap: true, lead: true, sort: (m) => m.model, fill: (c, m) => put(c, m.model || "(no model)") },
 	column("Energy", "energy_joules", f.wattHours, { first: true }),
 	column("Generated", "tokens_generated", (v) => f.si(v, "").trim(), { title: "Generated tokens" }),
 	column("J per token", "joules_per_token", (v) => f.figures(v), { title: "Joules per generated token" }),

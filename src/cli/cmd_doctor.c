@@ -3,6 +3,8 @@
  * It also checks which features of the guard work with the permissions of this user.  For this
  * it queries the kernel, the driver's library and the companion; it changes nothing. */
 #include "cli.h"
+#include "client.h"
+#include "remote.h"
 
 #include "base/clock.h"
 #include "daemon/config.h"
@@ -350,9 +352,76 @@ static void print_end(const struct render_privilege *p, unsigned n)
 	term_wrap("", 0, text, term_width());
 }
 
+enum push_state { PUSH_NOT_CONFIGURED, PUSH_WORKS, PUSH_UNKNOWN, PUSH_FAILS };
+
+/* Asks the service whether its push of metrics works. Writes a sentence to out. */
+static enum push_state check_push(char *out, size_t size)
+{
+	struct remote_flags flags = { .address = NULL };
+	enum push_state state = PUSH_UNKNOWN;
+	char unused[2000];
+	struct remote r;
+	struct config c;
+	struct buf body;
+	const char *line;
+	int status;
+
+	(void)config_load_rest(&c, unused, sizeof(unused));
+	if (!c.push_url) {
+		config_done(&c);
+		return PUSH_NOT_CONFIGURED;
+	}
+	buf_init(&body, CLIENT_REPLY_MAX);
+	snprintf(out, size,
+		 "push of metrics to %.200s: not checked, because the service does not answer",
+		 c.push_url);
+	if (remote_open(&r, &flags) == 0 &&
+	    client_request_reply(&(struct client_request){ .address = r.address,
+							   .method = "GET",
+							   .path = "/readyz?verbose",
+							   .accept = "text/plain" },
+				 COMPANION_TIMEOUT_NS, &status, &body) == 0) {
+		line = strstr(body.p, "] push ");
+		state = line && line > body.p && line[-1] == '+' ? PUSH_WORKS : PUSH_FAILS;
+		if (line) /* a problem begins with the url */
+			snprintf(out, size, "push of metrics: %.*s",
+				 (int)strcspn(line + 7, "\n"), line + 7);
+		else
+			snprintf(out, size,
+				 "push of metrics: the running service does not push to "
+				 "%.200s: reload or restart it, and see its log",
+				 c.push_url);
+	}
+	buf_done(&body);
+	remote_close(&r);
+	config_done(&c);
+	return state;
+}
+
+/* Returns true if the push fails. */
+static bool print_push(void)
+{
+	static const struct {
+		const char *word;
+		enum term_style style;
+	} rows[] = { [PUSH_WORKS] = { "ok", TERM_GOOD },
+		     [PUSH_UNKNOWN] = { "note", TERM_WARN },
+		     [PUSH_FAILS] = { "PROBLEM", TERM_BAD } };
+	char text[1000], left[64];
+	enum push_state state = check_push(text, sizeof(text));
+
+	if (state == PUSH_NOT_CONFIGURED)
+		return false;
+	snprintf(left, sizeof(left), "%s%s%s", term_on(rows[state].style), rows[state].word,
+		 term_off());
+	term_wrap(left, REMEDY_COLUMN, text, term_width());
+	return state == PUSH_FAILS;
+}
+
 static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 {
 	struct render_privilege row[PRIVILEGES];
+	bool push_fails;
 	unsigned n;
 
 	if (gw_snapshot_status(c->snap)->simulated)
@@ -363,9 +432,10 @@ static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 
 		print_finding(c, f);
 	}
+	push_fails = print_push();
 	n = privileges_check(c, row);
 	print_privileges(row, n);
-	if (count_problems(g) == 0)
+	if (count_problems(g) == 0 && !push_fails)
 		print_end(row, n);
 	return EXIT_OK;
 }
@@ -405,7 +475,8 @@ const struct command command_doctor = {
 	.summary = "find problems on this machine and say how to fix them",
 	.description =
 		"Checks the library, the driver, the devices, permissions, containers, "
-		"sensors, and what the guard may do as this user. For each problem it prints "
+		"sensors, what the guard may do as this user, and whether the service can push "
+		"its metrics. For each problem it prints "
 		"how to fix it. Exit status: 0 if nothing is broken (a machine without a GPU "
 		"is not broken), 3 if a problem hides all GPUs, 4 if some GPU has a problem.",
 	.examples = "  gpuward doctor\n"

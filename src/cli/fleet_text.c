@@ -367,7 +367,7 @@ static void print_models(const struct fleet *f, unsigned top)
 	for (unsigned i = 0; i < f->models && i < top; i++) {
 		const struct fleet_model *m = &f->model[i];
 
-		utf8_clean(clean, sizeof(clean), *m->model ? m->model : "(no name)");
+		utf8_clean(clean, sizeof(clean), *m->model ? m->model : "(no model)");
 		table_row(&t);
 		table_set(&t, 0, TERM_PLAIN, "%s", clean);
 		table_set(&t, 1, TERM_PLAIN, "%s", term_quantity(text, m->energy_j, "J"));

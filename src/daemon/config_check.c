@@ -20,9 +20,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* shorter than the buffers of fleet_ask.h, which the configuration reader does not include */
-#define PROMETHEUS_URL_MAX 1000
-#define FLEET_JOB_MAX      500
+/* shorter than the buffers of push.h and fleet_ask.h, which the configuration reader does not
+ * include */
+#define HTTP_URL_MAX   1000
+#define FLEET_JOB_MAX  500
+#define PUSH_LABEL_MAX 200
 
 /* ---- addresses ---- */
 
@@ -251,9 +253,10 @@ static void check_history(struct config_reader *r)
 				"history.path is empty: name a file, \"auto\" or \"none\"");
 }
 
-/* ---- fleet ---- */
+/* ---- push and fleet ---- */
 
-const char *config_check_prometheus(const char *url)
+/* Checks the address of a server that the service sends requests to. */
+static const char *check_http_url(const char *url)
 {
 	const char *host = strncmp(url, "http://", 7) == 0    ? url + 7
 			   : strncmp(url, "https://", 8) == 0 ? url + 8
@@ -261,31 +264,120 @@ const char *config_check_prometheus(const char *url)
 	size_t n = host ? strcspn(host, "/?#") : 0;
 
 	if (!host)
-		return "it must begin with http:// or https://, as in http://HOST:9090";
-	if (n == 0 || *host == ':')
-		return "the host is missing, as in http://HOST:9090";
+		return "it must begin with http:// or https://";
 	for (const char *s = url; *s; s++)
 		if (isspace((unsigned char)*s) || iscntrl((unsigned char)*s))
 			return "it must not contain spaces";
 	if (memchr(host, '@', n))
-		return "it contains a password, which would appear in messages; put a token "
-		       "into a file and name it with token_file";
-	if (strpbrk(host, "?#"))
-		return "it must end with the path, without ? and #";
-	if (strlen(url) >= PROMETHEUS_URL_MAX)
-		return "it is too long";
+		return "it contains a password, which would appear in messages; use "
+		       "token_file, or user and password_file";
+	if (n == 0 || *host == ':')
+		return "the host is missing";
+	return strlen(url) >= HTTP_URL_MAX ? "it is too long" : NULL;
+}
+
+static const char *check_push_url(const char *url)
+{
+	const char *why = check_http_url(url), *path = why ? NULL : strstr(url, "://") + 3;
+
+	if (why)
+		return why;
+	path += strcspn(path, "/?#");
+	if (*path != '/' || !path[1])
+		return "the path is missing: write the whole address, such as "
+		       "http://HOST:9090/api/v1/write for Prometheus, or "
+		       "http://HOST:4318/v1/metrics for OTLP";
 	return NULL;
+}
+
+const char *config_check_prometheus(const char *url)
+{
+	const char *why = check_http_url(url);
+
+	if (!why && strpbrk(url, "?#"))
+		return "it must end with the path, without ? and #";
+	return why;
+}
+
+static const char *check_push_label(const char *text)
+{
+	size_t n = strcspn(text, "=");
+
+	if (!text[n] || n == 0 || !text[n + 1])
+		return "a label is written \"name=value\"";
+	if (isdigit((unsigned char)*text) || strncmp(text, "__", 2) == 0)
+		return "a name begins with a letter";
+	for (size_t i = 0; i < n; i++)
+		if (!isalnum((unsigned char)text[i]) && text[i] != '_')
+			return "a name has letters, digits and underscores";
+	if ((n == 3 && strncmp(text, "job", n) == 0) ||
+	    (n == 8 && strncmp(text, "instance", n) == 0))
+		return "use the setting of this name in [push]";
+	return strlen(text) < PUSH_LABEL_MAX ? NULL : "it is longer than 200 bytes";
+}
+
+/* True if the host of a URL is this machine. */
+static bool is_loopback_url(const char *url)
+{
+	const char *host = strstr(url, "://") + 3;
+
+	return strncmp(host, "127.", 4) == 0 || strncmp(host, "[::1]", 5) == 0 ||
+	       (strncmp(host, "localhost", 9) == 0 && strchr(":/", host[9]));
+}
+
+static void check_push_secret(struct config_reader *r)
+{
+	const struct config *c = r->c;
+
+	if (c->push_token_file && c->push_user)
+		config_complain(r, place(r, CONFIG_ID_push_token_file),
+				"push.token_file and push.user are both set; a request can "
+				"have only one of them");
+	if (c->push_user && !c->push_password_file)
+		config_complain(r, place(r, CONFIG_ID_push_user),
+				"push.user is set and push.password_file is not; set both");
+	if (c->push_password_file && !c->push_user)
+		config_complain(r, place(r, CONFIG_ID_push_password_file),
+				"push.password_file is set and push.user is not; set both");
+	if ((c->push_token_file || c->push_user) && c->push_url &&
+	    strncmp(c->push_url, "http://", 7) == 0 && !is_loopback_url(c->push_url))
+		config_warn(r, place(r, CONFIG_ID_push_url),
+			    "push.url: the secret is sent without encryption; use https://");
+}
+
+static void check_push(struct config_reader *r)
+{
+	const struct config *c = r->c;
+	const char *why = c->push_url ? check_push_url(c->push_url) : NULL;
+
+	if (why)
+		config_complain(r, place(r, CONFIG_ID_push_url), "push.url \"%.100s\": %s",
+				strchr(c->push_url, '@') ? "..." : c->push_url, why);
+	check_list(r, CONFIG_ID_push_labels, &c->push_labels, check_push_label);
+	check_push_secret(r);
+	if ((c->push_job && strlen(c->push_job) >= PUSH_LABEL_MAX) ||
+	    (c->push_instance && strlen(c->push_instance) >= PUSH_LABEL_MAX) ||
+	    (c->push_user && strlen(c->push_user) >= PUSH_LABEL_MAX))
+		config_complain(r, place(r, CONFIG_ID_push_job),
+				"push.job, push.instance and push.user have at most 200 bytes");
 }
 
 static void check_fleet(struct config_reader *r)
 {
-	const char *url = r->c->fleet_prometheus,
-		   *why = url ? config_check_prometheus(url) : NULL;
+	const struct config *c = r->c;
+	const char *why =
+		c->fleet_prometheus ? config_check_prometheus(c->fleet_prometheus) : NULL;
 
 	if (why)
 		config_complain(r, place(r, CONFIG_ID_fleet_prometheus), "fleet.prometheus: %s",
 				why);
-	if (r->c->fleet_job && strlen(r->c->fleet_job) > FLEET_JOB_MAX)
+	else if (c->fleet_prometheus && c->fleet_token_file &&
+		 strncmp(c->fleet_prometheus, "http://", 7) == 0 &&
+		 !is_loopback_url(c->fleet_prometheus))
+		config_warn(r, place(r, CONFIG_ID_fleet_prometheus),
+			    "fleet.prometheus: the token is sent without encryption; use "
+			    "https://");
+	if (c->fleet_job && strlen(c->fleet_job) > FLEET_JOB_MAX)
 		config_complain(r, place(r, CONFIG_ID_fleet_job),
 				"fleet.job has more than %d bytes", FLEET_JOB_MAX);
 }
@@ -331,6 +423,7 @@ void config_check(struct config_reader *r)
 	check_streams(r);
 	check_nvml(r);
 	check_history(r);
+	check_push(r);
 	check_fleet(r);
 	guard_config_check(r);
 }
@@ -400,6 +493,9 @@ void config_check_files(struct config_reader *r)
 	check_token_file(r);
 	check_readable(r, CONFIG_ID_service_tls_cert, r->c->service_tls_cert);
 	check_readable(r, CONFIG_ID_service_tls_key, r->c->service_tls_key);
+	check_readable(r, CONFIG_ID_push_token_file, r->c->push_token_file);
+	check_readable(r, CONFIG_ID_push_password_file, r->c->push_password_file);
+	check_readable(r, CONFIG_ID_push_ca_file, r->c->push_ca_file);
 	check_readable(r, CONFIG_ID_fleet_token_file, r->c->fleet_token_file);
 	check_readable(r, CONFIG_ID_fleet_ca_file, r->c->fleet_ca_file);
 	guard_config_check_files(r);

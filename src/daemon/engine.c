@@ -5,6 +5,7 @@
 #include "query_errors.h"
 #include "reader.h"
 #include "settings.h"
+#include "token_counter.h"
 #include "workload_account.h"
 
 #include "device/context.h"
@@ -43,6 +44,7 @@ struct engine {
 	struct guard_settings guard; /* settings for the guard until it starts */
 	bool guarded;                /* a guard is configured and not started yet */
 	struct guard_service *guarding;
+	struct token_counter *tokens; /* NULL: no guard, so no server is known */
 	const struct clock *clock;
 	struct view view;
 	struct view_device *device; /* DEVICES_MAX, parallel to gpu */
@@ -536,6 +538,17 @@ static void begin_guard(struct engine *e)
 	}
 	e->view.guard_ops = &guard_service_ops;
 	e->view.guarding = e->guarding;
+	err = token_counter_new(
+		&(struct token_counter_config){ .loop = e->config.loop,
+						.store = e->config.store,
+						.interval_s = e->config.models_s,
+						.emit = engine_emit,
+						.arg = e },
+		&e->tokens);
+	if (err)
+		engine_event(e, "service", NULL, "error",
+			     "the tokens of inference servers are not counted: %s",
+			     gw_strerror(err));
 }
 
 /* Called when the GPUs could not be opened. Logs each cause once; the reader tries again. */
@@ -589,6 +602,8 @@ static void engine_tick(void *arg, const struct reading *r)
 		guard_service_tick(e->guarding, v);
 		v->guard = guard_service_view(e->guarding);
 	}
+	if (e->tokens)
+		token_counter_tick(e->tokens, v);
 	e->config.ticked(e->config.arg);
 	store_commit(e->config.store);
 }
@@ -693,6 +708,13 @@ static void emit_manage(void *arg, const char *uuid, const char *severity, const
 const struct view *engine_view(struct engine *e)
 {
 	return &e->view;
+}
+
+void engine_set_models(struct engine *e, double interval_s)
+{
+	e->config.models_s = interval_s;
+	if (e->tokens)
+		token_counter_set_interval(e->tokens, interval_s);
 }
 
 void engine_set_workloads(struct engine *e, const struct workload_account_config *config)
@@ -855,9 +877,15 @@ fail:
 
 int engine_end_guard(struct engine *e, uint64_t timeout_ns)
 {
-	int err = e ? guard_service_free(e->guarding, timeout_ns) : 0;
+	int err;
 
-	if (e && !err)
+	if (!e)
+		return 0;
+	token_counter_free(e->tokens, timeout_ns);
+	e->tokens = NULL;
+	e->view.models = NULL;
+	err = guard_service_free(e->guarding, timeout_ns);
+	if (!err)
 		e->guarding = NULL;
 	return err;
 }

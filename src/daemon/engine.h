@@ -21,6 +21,7 @@ struct engine_config {
 	bool manage;                  /* GPU settings may be changed */
 	struct guard_settings *guard; /* the engine takes ownership; NULL: no guard */
 	struct workload_account_config workloads;
+	double models_s; /* seconds between questions to an inference server; 0: never */
 	const char *hpc_job_mapping_dir; /* see workload_names.h; NULL: none */
 	const char *cache_dir;           /* for sensor profiles; NULL: the XDG default */
 	struct loop *loop;
@@ -55,6 +56,7 @@ void engine_set_interval(struct engine *e, uint64_t interval_ns);
 void engine_set_profile(struct engine *e, bool on);
 void engine_set_manage(struct engine *e, bool on);
 void engine_set_workloads(struct engine *e, const struct workload_account_config *config);
+void engine_set_models(struct engine *e, double interval_s);
 /* Call it when the kernel reports that a driver was loaded or unloaded (uevent.h). */
 void engine_moved(struct engine *e, bool gone);
 /* Replaces the guard's settings and takes ownership of them; see guard_service_reload(). */

@@ -5,6 +5,7 @@
 #include "engine.h"
 #include "fleet_watch.h"
 #include "notify.h"
+#include "push.h"
 #include "store.h"
 #include "textfile.h"
 #include "uevent.h"
@@ -49,6 +50,8 @@ struct service {
 	struct fleet_watch *fleet; /* NULL: no Prometheus is configured */
 	struct api api;
 	struct textfile textfile; /* written if path is not empty */
+	struct push *push;        /* NULL: none is configured, or it could not start */
+	struct push_settings push_settings;
 	struct log_latch store_bad, no_gpus;
 	struct notify notify;
 	bool announced; /* the first tick was reported to systemd */
@@ -146,6 +149,58 @@ static void write_textfile(struct service *s)
 		    LOG_S("path", s->textfile.path));
 }
 
+/* ---- push of metrics ---- */
+
+static void push_page(void *arg, const struct metrics_sink *sink)
+{
+	struct service *s = arg;
+
+	if (s->api.top)
+		api_look(&s->api);
+	metrics_each(&s->api, sink);
+}
+
+static void push_log(void *arg, enum log_level level, const char *sentence)
+{
+	struct service *s = arg;
+
+	log_write(&s->log, level, sentence, NULL, 0);
+}
+
+/* Starts, stops or replaces the push if its settings changed. */
+static void apply_push(struct service *s)
+{
+	struct push_settings fresh;
+	char dir[4096], message[MESSAGE_MAX] = "";
+
+	push_settings_make(&s->config, service_state_dir(&s->config, dir, sizeof(dir)),
+			   s->options->simulated, &fresh);
+	if (memcmp(&fresh, &s->push_settings, sizeof(fresh)) == 0)
+		return;
+	push_free(s->push);
+	s->push = NULL;
+	s->api.push = NULL;
+	memcpy(&s->push_settings, &fresh, sizeof(fresh));
+	if (!*fresh.server.url)
+		return;
+	if (push_new(&(struct push_config){ .settings = &fresh,
+					    .loop = s->loop,
+					    .clock = s->api.clock,
+					    .page = push_page,
+					    .log = push_log,
+					    .arg = s },
+		     &s->push, message, sizeof(message)) != 0) {
+		LOG(&s->log, LOG_ERROR, "metrics are not pushed", LOG_S("why", message));
+		memset(&s->push_settings, 0,
+		       sizeof(s->push_settings)); /* a reload tries again */
+		return;
+	}
+	log_lines(s, LOG_WARNING, message);
+	s->api.push = push_look(s->push);
+	LOG(&s->log, LOG_INFO, "metrics are pushed", LOG_S("url", fresh.server.url),
+	    LOG_S("queue", fresh.dir));
+}
+
 static void check_store(struct service *s)
 {
 	const char *state = s->api.view.self.store_state;
@@ -208,6 +263,8 @@ static void service_tick(void *arg)
 	}
 	log_empty_list(s);
 	windows_tick(s->api.windows, &s->api.view, clock_mono_ns(s->api.clock));
+	if (s->push)
+		push_look(s->push);
 	if (s->fleet)
 		fleet_watch_tick(s->fleet);
 	http_tick(s->api.http);
@@ -341,6 +398,7 @@ static void apply_config(struct service *s)
 {
 	apply_log(s);
 	apply_textfile(s);
+	apply_push(s);
 	apply_fleet(s);
 	s->api.top = (unsigned)s->config.metrics_processes;
 	metrics_choose(&s->api.metrics, s->config.metrics_include.item,
@@ -439,6 +497,7 @@ static void reload_config(struct service *s)
 		engine_set_manage(s->engine, s->config.manage_enabled);
 		workloads = workload_settings(s);
 		engine_set_workloads(s->engine, &workloads);
+		engine_set_models(s->engine, s->config.models_interval_s);
 		engine_set_interval(s->engine, s->config.service_interval);
 		engine_set_profile(s->engine, metrics_need_profile(&s->api.metrics));
 		engine_event(s->engine, "config", NULL, "info",
@@ -481,31 +540,43 @@ static void service_signal(void *arg, int signal)
 
 /* ---- start and stop ---- */
 
-/* Tries in this order: history.path, guard.state_dir, systemd's state directory, the user's
- * state directory. */
-const char *service_store_path(const struct config *c, bool simulated, char *out, size_t size)
+/* Tries in this order: guard.state_dir, systemd's state directory, the user's state
+ * directory. */
+const char *service_state_dir(const struct config *c, char *out, size_t size)
 {
 	const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
 		   *home = getenv("HOME");
 
-	if (strcmp(c->history_path, "none") == 0)
-		return NULL;
-	if (strcmp(c->history_path, "auto") != 0)
-		snprintf(out, size, "%s", c->history_path);
-	else if (c->guard_state_dir && *c->guard_state_dir)
-		snprintf(out, size, "%s/gpuward.db", c->guard_state_dir);
-	else if (simulated)
-		return NULL; /* simulated data must not be mixed with real data */
+	if (c->guard_state_dir && *c->guard_state_dir)
+		snprintf(out, size, "%s", c->guard_state_dir);
 	else if (state && *state)
-		snprintf(out, size, "%.*s/gpuward.db", (int)strcspn(state, ":"), state);
+		snprintf(out, size, "%.*s", (int)strcspn(state, ":"), state);
 	else if (xdg && *xdg == '/')
-		snprintf(out, size, "%s/gpuward/gpuward.db", xdg);
+		snprintf(out, size, "%s/gpuward", xdg);
 	else if (geteuid() == 0)
-		snprintf(out, size, "/var/lib/gpuward/gpuward.db");
+		snprintf(out, size, "/var/lib/gpuward");
 	else if (home && *home == '/')
-		snprintf(out, size, "%s/.local/state/gpuward/gpuward.db", home);
+		snprintf(out, size, "%s/.local/state/gpuward", home);
 	else
 		return NULL;
+	return out;
+}
+
+const char *service_store_path(const struct config *c, bool simulated, char *out, size_t size)
+{
+	char dir[4000];
+
+	if (strcmp(c->history_path, "none") == 0)
+		return NULL;
+	if (strcmp(c->history_path, "auto") != 0) {
+		snprintf(out, size, "%s", c->history_path);
+		return out;
+	}
+	if (simulated && !(c->guard_state_dir && *c->guard_state_dir))
+		return NULL; /* simulated data must not be mixed with real data */
+	if (!service_state_dir(c, dir, sizeof(dir)))
+		return NULL;
+	snprintf(out, size, "%s/gpuward.db", dir);
 	return out;
 }
 
@@ -550,6 +621,7 @@ static int open_engine(struct service *s)
 			.interval_ns = c->service_interval,
 			.manage = c->manage_enabled,
 			.workloads = workload_settings(s),
+			.models_s = c->models_interval_s,
 			.hpc_job_mapping_dir = c->workloads_hpc_job_mapping_dir,
 			.guard = make_guard(s, true, &guard) == 0 ? &guard : NULL,
 			.loop = s->loop,
@@ -673,6 +745,9 @@ static void service_end(struct service *s)
 	http_free(s->api.http);
 	if (*s->textfile.path)
 		textfile_done(&s->textfile);
+	push_free(s->push);
+	s->push = NULL;
+	s->api.push = NULL;
 	fleet_watch_free(s->fleet);
 	s->api.fleet = NULL;
 	uevent_free(s->uevent);

@@ -31,6 +31,9 @@ enum service_end {
 /* Runs until SIGTERM or SIGINT. Returns an enum service_end; errors are logged. */
 int service_run(const struct service_options *options);
 
+/* Returns out with the folder for what the service keeps; NULL: none is known. */
+const char *service_state_dir(const struct config *c, char *out, size_t size);
+
 /* Returns out with the path of the database; NULL: history is in memory only. */
 const char *service_store_path(const struct config *c, bool simulated, char *out, size_t size);
 

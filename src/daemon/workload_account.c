@@ -12,16 +12,12 @@
 
 #define KIND_STATE       "workload-energy"
 #define ACCOUNT_GPUS_MAX 256 /* documents of GPUs that are kept */
-/* Time between two saves while workloads are on the GPUs: kill -9 makes at most the energy of
- * this time unattributed. */
-#define SAVE_NS (10 * NS_PER_S)
-/* The state of a GPU without a workload is saved with every 60th save: only idle energy becomes
- * unattributed if that state is old. */
-#define SAVES_ALL 60
 
 struct account_gpu {
 	char uuid[96]; /* "": the GPU has none, and nothing is stored */
-	bool changed;  /* a row changed since the last save */
+	/* something other than the idle energy changed since the last save; what the counter
+	 * gained while the GPU was empty is idle energy when the state is restored */
+	bool changed;
 };
 
 struct workload_account {
@@ -32,8 +28,7 @@ struct workload_account {
 	struct account_gpu *gpu;
 	unsigned gpus;
 	const struct view *view; /* during a tick */
-	uint64_t tick_ns, saved_ns;
-	unsigned saves;
+	uint64_t tick_ns;
 	struct workload *workload; /* one per process of the list */
 	unsigned workload_cap;
 	struct workload_use *use; /* the processes of one GPU */
@@ -224,6 +219,7 @@ static void account_gpu_tick(struct workload_account *a, const struct view *v, u
 		.listed = gw_process_list_absence(v->processes, i) == GW_HAVE && v->process,
 		.still = account_is_still(gw_snapshot_device(v->snap, i)),
 	};
+	const struct workload_gpu *g = &a->energy.gpu[i], before = *g;
 	size_t n = 0;
 
 	for (unsigned k = 0; step.listed && k < gw_process_list_count(v->processes); k++) {
@@ -232,8 +228,10 @@ static void account_gpu_tick(struct workload_account *a, const struct view *v, u
 		if (p->device == i)
 			a->use[n++] = account_use(p, &v->process[k]);
 	}
-	a->gpu[i].changed |= n > 0;
 	workload_energy_tick(&a->energy, i, &step, a->use, n);
+	a->gpu[i].changed |=
+		n > 0 || g->was_empty != before.was_empty ||
+		g->rest_j[WORKLOAD_UNATTRIBUTED] != before.rest_j[WORKLOAD_UNATTRIBUTED];
 }
 
 /* Finds the workload of each process. Returns false if out of memory. */
@@ -268,8 +266,7 @@ void workload_account_tick(struct workload_account *a, struct view *v,
 	workload_energy_age(&a->energy, gw_snapshot_wall_ns(v->snap), a->config.keep_s);
 	a->view = NULL;
 	a->tick_ns = now;
-	if (now - a->saved_ns < SAVE_NS)
-		return;
-	a->saved_ns = now;
-	workload_account_save(a, a->saves++ % SAVES_ALL == 0);
+	/* At every tick, in the same transaction as the counters of the GPUs: Prometheus takes a
+	 * counter that falls after kill -9 for a new one, and counts all of it again. */
+	workload_account_save(a, false);
 }

@@ -183,7 +183,7 @@ static int open_without_links(const struct root *root, const char *path)
 	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
 				.resolve = RESOLVE_NO_SYMLINKS };
 
-	return (int)syscall(SYS_openat2, root->fd, path, &how, sizeof(how));
+	return (int)syscall(__NR_openat2, root->fd, path, &how, sizeof(how));
 }
 
 /* Reads a JSON file of root, or of a user. Returns NULL if it cannot be read. */

@@ -23,6 +23,7 @@ struct api {
 	struct windows *windows;
 	void *daemon;                     /* pointer of the caller; not used here */
 	struct http *http;                /* source of the HTTP counters; NULL in tests */
+	const struct view_push *push;     /* NULL: no push is configured */
 	const struct fleet_source *fleet; /* NULL: no Prometheus is configured */
 	unsigned top; /* maximum number of processes in /metrics; 0: no processes */
 	struct metrics_choice metrics; /* families of /metrics */

@@ -1,6 +1,7 @@
 /* Explains in sentences why a worker is in its state: reasons with begin and end, other
  * processes, and what a person can do. */
 #include "guard_doc.h"
+#include "model_energy.h"
 
 #include "base/cgroup_unit.h"
 #include "guard/demand.h"
@@ -408,6 +409,15 @@ static void say_pidfile(struct json *j, const struct policy_match *m)
 	root_close(&root);
 }
 
+/* Says why the tokens of the worker's models are not counted, and what to do. */
+static void say_tokens(struct json *j, const struct model_energy *m, const char *worker)
+{
+	for (unsigned i = 0; m && i < m->workers; i++)
+		if (m->worker[i].present && m->worker[i].why[0] &&
+		    strcmp(m->worker[i].name, worker) == 0)
+			explain_say(j, "Its tokens are not counted: %s.", m->worker[i].why);
+}
+
 static void write_explain(struct json *j, const struct api *a, unsigned worker,
 			  struct guard_moment now)
 {
@@ -454,6 +464,7 @@ static void write_explain(struct json *j, const struct api *a, unsigned worker,
 	say_history(j, &s);
 	say_overrides(j, g, worker, &s, now.mono_ns);
 	say_next(j, g, worker, &s, now.mono_ns);
+	say_tokens(j, a->view.models, name);
 	json_array_end(j);
 	json_object_end(j);
 }

@@ -35,6 +35,11 @@ static void checks(struct buf *out, const struct api *a, const char *unready)
 		buf_addf(out, "[%c] history %s\n",
 			 strcmp(v->self.store_state, "ok") == 0 ? '+' : '-',
 			 v->self.store_state);
+	if (a->push)
+		buf_addf(out, "[%c] push %s\n", *a->push->problem ? '-' : '+',
+			 *a->push->problem          ? a->push->problem
+			 : a->push->success_wall_ns ? "ok"
+						    : "nothing was sent yet");
 	if (unready)
 		buf_addf(out, "not ready: %s\n", unready);
 	else

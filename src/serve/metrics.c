@@ -183,22 +183,37 @@ static void compatible(struct page *p)
 	page_one(p, M_OLD_INIT, (double)p->v->init_failures);
 }
 
+static void write_page(struct page *p)
+{
+	metrics_service(p);
+	if (p->v->snap) {
+		metrics_gpus(p);
+		metrics_workloads(p);
+		metrics_guard(p);
+		metrics_model(p);
+		host(p);
+	}
+	metrics_cost(p);
+	compatible(p);
+	metrics_dcgm(p);
+}
+
 void metrics_render(struct buf *out, const struct api *a, enum metrics_form form)
 {
 	struct page p;
 
 	page_init(&p, out, a, form);
-	metrics_service(&p);
-	if (p.v->snap) {
-		metrics_gpus(&p);
-		metrics_workloads(&p);
-		metrics_guard(&p);
-		host(&p);
-	}
-	metrics_cost(&p);
-	compatible(&p);
-	metrics_dcgm(&p);
+	write_page(&p);
 	metrics_end(&p.t);
+}
+
+void metrics_each(const struct api *a, const struct metrics_sink *sink)
+{
+	struct page p;
+
+	page_init(&p, NULL, a, METRICS_PROMETHEUS);
+	p.t.sink = sink;
+	write_page(&p);
 }
 
 /* ---- content negotiation ---- */

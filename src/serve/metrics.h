@@ -14,6 +14,19 @@ enum metrics_form { METRICS_PROMETHEUS, METRICS_OPENMETRICS };
 enum metrics_form metrics_negotiate(const char *accept);
 const char *metrics_type(enum metrics_form form);
 
+struct metric;
+
+/* Receives each sample of a page in order. base and more: label pairs as in metrics_text.h, or
+ * NULL. The arguments are valid only during the call. */
+struct metrics_sink {
+	void (*sample)(void *arg, const struct metric *m, const char *base, const char *more,
+		       double value);
+	void *arg;
+};
+
+/* Passes the samples of the page to sink: the same as metrics_render() would write. */
+void metrics_each(const struct api *a, const struct metrics_sink *sink);
+
 void metrics_render(struct buf *out, const struct api *a, enum metrics_form form);
 
 #endif

@@ -148,6 +148,21 @@ static void http(struct page *p)
 	page_one(p, M_HTTP_SENT, (double)c.bytes_sent);
 }
 
+/* Writes nothing if no push is configured. */
+static void push(struct page *p)
+{
+	const struct view_push *s = p->a->push;
+
+	if (!s)
+		return;
+	page_one(p, M_PUSH_QUEUE, (double)s->queue_bytes);
+	page_one(p, M_PUSH_SENT, (double)s->sent);
+	page_one(p, M_PUSH_FAILURES, (double)s->failures);
+	page_one(p, M_PUSH_DROPPED, (double)s->dropped);
+	if (s->success_wall_ns)
+		page_one(p, M_PUSH_SUCCESS, page_seconds(s->success_wall_ns));
+}
+
 /* Returns NAN for 0, which means unknown: the value cannot be 0. */
 static double known_value(double v)
 {
@@ -175,5 +190,6 @@ void metrics_cost(struct page *p)
 	nvml(p);
 	if (p->a->http)
 		http(p);
+	push(p);
 	self(p);
 }

@@ -225,6 +225,10 @@ void metrics_sample(struct metrics_text *t, const char *base, const char *more, 
 
 	if (!isfinite(value))
 		return;
+	if (t->sink) {
+		t->sink->sample(t->sink->arg, t->family, base, more, value);
+		return;
+	}
 	if (!t->begun)
 		head(t);
 	at = put_text(at, t->family->name);

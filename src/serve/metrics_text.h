@@ -25,6 +25,7 @@ void labels_add_number(struct labels *l, const char *name, uint64_t value);
 
 struct metrics_text {
 	struct buf *out;
+	const struct metrics_sink *sink; /* gets the samples instead of out; NULL: none */
 	enum metrics_form form;
 	const struct metric *family;
 	bool begun; /* the header of the family is written */

@@ -36,6 +36,7 @@ enum view_history {
 extern const unsigned view_history_quantity[VIEW_HISTORIES]; /* enum gw_quantity of each */
 
 struct process_history;
+struct model_energy;
 struct workload;
 struct workload_energy;
 
@@ -91,6 +92,15 @@ struct view_self {
 	const char *store_state; /* "ok", or why nothing is stored */
 	bool counts_known;       /* false: counts of earlier runs are missing */
 	struct view_program program;
+};
+
+/* The push of metrics to a server. */
+struct view_push {
+	uint64_t queue_bytes;     /* on disk, not sent yet */
+	uint64_t sent, dropped;   /* samples */
+	uint64_t failures;        /* requests */
+	uint64_t success_wall_ns; /* time of the last accepted request; 0: none */
+	char problem[400]; /* why nothing can be sent now; "": the last request succeeded */
 };
 
 struct log_pair;
@@ -192,6 +202,8 @@ struct view {
 	const struct guard_view *guard;
 	const struct guard_view_ops *guard_ops;
 	void *guarding; /* argument of guard_ops */
+	/* tokens and energy of the inference servers; NULL: no guard */
+	const struct model_energy *models;
 };
 
 /* True if the request with this number is done. */

@@ -226,6 +226,7 @@ void workload_doc_save(struct buf *out, const struct workload_energy *e, unsigne
 	json_uint(&j, "version", STATE_VERSION);
 	json_double(&j, "counter_j", g->counter_j);
 	json_double(&j, "other_j", g->other_j);
+	json_bool(&j, "empty", g->was_empty);
 	json_object(&j, "rest_j");
 	for (unsigned r = 0; r < WORKLOAD_RESTS; r++)
 		json_double(&j, workload_rest_word(r), g->rest_j[r]);
@@ -305,7 +306,7 @@ static void load_gpu(const struct json_doc *d, unsigned i, struct workload_gpu *
 {
 	struct workload_row row;
 
-	*ret = (struct workload_gpu){ .begun = true };
+	*ret = (struct workload_gpu){ .begun = true, .was_empty = json_doc_true(d, "empty") };
 	ret->other_j = json_doc_number(d, "other_j");
 	ret->counter_j = ret->other_j;
 	for (unsigned r = 0; r < WORKLOAD_RESTS; r++) {

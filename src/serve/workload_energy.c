@@ -445,7 +445,9 @@ void workload_energy_restore(struct workload_energy *e, unsigned i,
 	for (unsigned r = 0; r < WORKLOAD_RESTS; r++)
 		g->rest_j[r] += stored->rest_j[r];
 	g->other_j += stored->other_j;
-	g->rest_j[gap >= 0 ? WORKLOAD_UNATTRIBUTED : WORKLOAD_EARLIER] += gap;
+	g->rest_j[gap < 0             ? WORKLOAD_EARLIER
+		  : stored->was_empty ? WORKLOAD_IDLE
+				      : WORKLOAD_UNATTRIBUTED] += gap;
 	g->counter_j += counter_j;
 	g->begun = true;
 }

@@ -112,8 +112,8 @@ void workload_energy_age(struct workload_energy *e, uint64_t wall_ns, double kee
 
 /* Adds what an earlier run stored about GPU i: rows with workload_energy_restore_row(), and the
  * rests and the counter of that moment here. counter_j: the counter at the end of that run,
- * which is at least stored->counter_j; what it gained in between is unattributed. stored NULL:
- * nothing was stored. Also valid after the first ticks, if the store became readable late. */
+ * which is at least stored->counter_j; what it gained in between is idle energy if the GPU was
+ * empty at that moment, else unattributed. stored NULL: nothing was stored. Also valid after the first ticks, if the store became readable late. */
 void workload_energy_restore(struct workload_energy *e, unsigned i,
 			     const struct workload_gpu *stored, double counter_j);
 /* Returns false if there was no room: the joules of the row are then in WORKLOAD_FORMER. */

@@ -148,6 +148,16 @@ class UnixServer(Server):
         return request, ("local", 0)
 
 
+def metrics(rows):
+    """A page as a server's /metrics has it: {(name, help): {labels: value}}."""
+    out = ""
+    for (name, text), series in rows.items():
+        out += f"# HELP {name} {text}\n# TYPE {name} counter\n"
+        for labels, value in series.items():
+            out += f"{name}{labels} {value}\n"
+    return out.encode()
+
+
 class Worker:
     """What all have: models that are loaded, work in flight, failures, a record of what was asked."""
     open_paths = ()
@@ -162,6 +172,8 @@ class Worker:
         self.calls, self.headers, self.fail = [], [], {}
         self.times = []  # of the calls, seconds of time.monotonic()
         self.lock = threading.Lock()
+        self.tokens = {}  # [prompt, generated] of each model
+        self.metrics = True  # False: started without its option for /metrics
         self.stop = threading.Event()
         self.drained = threading.Event()
 
@@ -275,6 +287,10 @@ class LlamaCpp(Worker):
             return 200, {"object": "list", "data": rows}
         if (method, path) == ("GET", "/slots"):
             return self.answer_slots(query)
+        if (method, path) == ("GET", "/props"):
+            return 200, {"role": "router"} if self.router else {"is_sleeping": bool(self.sleeping)}
+        if (method, path) == ("GET", "/metrics"):
+            return self.answer_metrics(query)
         if not self.router:
             return None
         if (method, path) == ("POST", "/models/unload"):
@@ -303,6 +319,27 @@ class LlamaCpp(Worker):
         if self.busy >= 4 and query.get("fail_on_no_slot"):
             return self.error(503, "no slot available")
         return 200, [{"id": i, "is_processing": i < self.busy} for i in range(4)]
+
+    def answer_metrics(self, query):
+        model = query.get("model", [""])[0] if self.router else self.known[0]
+        if not model:
+            return self.error(400, "model name is missing from the request")
+        if self.router and not self.runs(model):
+            if query.get("autoload") == ["false"]:
+                return self.error(400, "model is not loaded")
+            self.load(model)
+        if model in self.loading:
+            return self.error(503, "Loading model")
+        if model in self.sleeping:  # versions before August 2026
+            self.sleeping.remove(model)
+            self.woken.append(model)
+            self.load(model)
+        if not self.metrics:
+            return self.error(501, "This server does not support metrics endpoint. Start it with `--metrics`")
+        prompt, generated = self.tokens.get(model, (0, 0))
+        return 200, metrics({("llamacpp:prompt_tokens_total", "Number of prompt tokens processed."): {"": prompt},
+                             ("llamacpp:prompt_seconds_total", "Prompt process time"): {"": 0.5},
+                             ("llamacpp:tokens_predicted_total", "Number of generation tokens processed."): {"": generated}})
 
     def answer_unload(self, model):
         if model not in self.known:
@@ -338,6 +375,7 @@ class LlamaSwap(Worker):
     def __init__(self, *args, old=False, **kw):
         super().__init__(*args, **kw)
         self.old, self.killed = old, 0
+        self.proxy = {}  # address of the server behind it, of each model
 
     def events(self, h):
         """A stream that does not end. It begins with logs, models and the requests in flight."""
@@ -353,7 +391,11 @@ class LlamaSwap(Worker):
 
     def respond(self, method, path, query, body, headers):
         if (method, path) == ("GET", "/running"):
-            return 200, {"running": [{"model": m, "state": "ready"} for m in self.loaded]}
+            return 200, {"running": [{"model": m, "state": "ready", "cmd": "llama-server", "proxy": self.proxy.get(m, ""),
+                                      "ttl": 0, "name": "", "description": ""} for m in self.loaded]}
+        if path.startswith("/upstream/"):
+            self.load(path.split("/")[2])
+            return 502, b"bad gateway"
         if (method, path) == ("GET", "/api/events") and not self.old:
             return self.events
         if (method, path) in (("POST", "/api/models/unload"), ("GET", "/unload")) and not (self.old and method == "POST"):
@@ -372,10 +414,26 @@ class VLLM(Worker):
         self.sleeps = sleeps  # False: without --enable-sleep-mode, a request to sleep does nothing
         self.paused = self.garbage = False
         self.level = 0
+        self.name = "org/served"
+
+    def answer_metrics(self):
+        labels = json.dumps(self.name)
+        engines = self.tokens.get(self.name, [(0, 0)])  # of each engine
+        rows = {("vllm:prompt_tokens_total", "Number of prefill tokens processed."): 0,
+                ("vllm:generation_tokens_total", "Number of generation tokens processed."): 1}
+        page = {key: {f'{{engine="{i}",model_name={labels}}}': float(e[d]) for i, e in enumerate(engines)}
+                for key, d in rows.items()}
+        page["vllm:generation_tokens_created", "Number of generation tokens processed."] = {f"{{model_name={labels}}}": 1.7e9}
+        return 200, metrics(page)
 
     def respond(self, method, path, query, body, headers):
         if path == "/health":
             return 200, None
+        if path == "/metrics" and self.metrics:
+            return self.answer_metrics()
+        if path == "/v1/models":
+            return 200, {"object": "list", "data": [{"id": self.name, "object": "model", "parent": None},
+                                                    {"id": "adapter", "object": "model", "parent": self.name}]}
         if not self.dev:
             return None
         if self.pauses and path == "/is_paused":
@@ -430,6 +488,14 @@ class SGLang(Worker):
             if self.paused:
                 self.stop.wait(20)
             return (503 if self.paused else 200), None
+        if path == "/metrics" and self.metrics:
+            prompt, generated = self.tokens.get("m", (0, 0))
+            return 200, metrics({("sglang:prompt_tokens_total", "Number of prefill tokens processed."):
+                                 {'{model_name="m"}': float(prompt)},
+                                 ("sglang:generation_tokens_total", "Number of generation tokens processed."):
+                                 {'{model_name="m"}': float(generated)}})
+        if path == "/v1/models":
+            return 200, {"object": "list", "data": [{"id": "m", "object": "model"}]}
         if path == "/get_model_info" or (path == "/model_info" and not self.old):
             return 200, {"model_path": "m", "is_generation": True}
         if path == "/get_load":

@@ -172,8 +172,8 @@ def test_the_container_has_no_rights_and_takes_no_gpu(rendered, variant):
     volumes = {v["name"]: v for v in pod["volumes"]}
     assert set(volumes) == {m["name"] for m in mounts.values()}
     host = {v["hostPath"]["path"] for v in volumes.values() if "hostPath" in v}
-    assert host == {"base": {"/var/log/pods"}, "overlays/hostpath-state": {"/var/log/pods", "/var/lib/gpuward"},
-                    "overlays/restricted": set()}[variant]
+    logs = {"/var/log/pods", "/var/log/containers"}
+    assert host == {"base": logs, "overlays/hostpath-state": logs | {"/var/lib/gpuward"}, "overlays/restricted": set()}[variant]
     assert bool(pod.get("hostPID")) == (variant != "overlays/restricted")
     level = objects["Namespace"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
     assert level == ("restricted" if variant == "overlays/restricted" else "privileged")

@@ -16,6 +16,9 @@ import openapi_check
 from service import EVERY_METRIC, Service
 from support import TOP
 
+# GPM would add keys to the documents of the devices.
+ALL_OF_COMMON_TIERS = {**EVERY_METRIC, "GPUWARD_METRICS_EXCLUDE": "profiling"}
+
 SLOW_OPENING = """
 [[gpu]]
 profile = "h200"
@@ -35,7 +38,7 @@ hang = true
 
 @pytest.fixture(scope="module")
 def live():
-    with Service("two-gpus", token=True, env=EVERY_METRIC) as s:
+    with Service("two-gpus", token=True, env=ALL_OF_COMMON_TIERS) as s:
         yield s
 
 
@@ -65,7 +68,7 @@ def stuck(tmp_path_factory):
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
     """There is a guard."""
-    with guarded.service(tmp_path_factory.mktemp("guard"), env=EVERY_METRIC) as s:
+    with guarded.service(tmp_path_factory.mktemp("guard"), env=ALL_OF_COMMON_TIERS) as s:
         yield guarded.ready(s)
 
 
@@ -223,6 +226,7 @@ GETS = {  # operation: path that answers 200
     "getProcessesHistory": "/api/v1/processes/history",
     "getWorkloads": "/api/v1/workloads",
     "getWorkloadsHistory": "/api/v1/workloads/history?running=with",
+    "getModels": "/api/v1/models",
     "getEnvironment": "/api/v1/environment",
     "getSensors": "/api/v1/sensors",
     "getWindows": "/api/v1/windows",
@@ -367,7 +371,7 @@ GUARD_CHANGES = {
 # Where the reading has not come, or cannot.
 EARLY = ("getSnapshot", "getDevices", "getDevice", "getDeviceSeries", "getSeries", "getProcesses", "getProcessesHistory",
          "getWorkloads", "getWorkloadsHistory",
-         "getEnvironment", "getSensors", "getReadyz", "getReady")
+         "getModels", "getEnvironment", "getSensors", "getReadyz", "getReady")
 # Of the page, which a build may be without; its files and management have tests of their own.
 PAGE = {"getDocs", "getPage"}
 # 429 and 403 are of users on the UNIX socket: tests/unit/test_api_guard.c, test_whose.c.

@@ -63,7 +63,7 @@ def worker(world):
 
 @pytest.fixture(scope="module")
 def guarded(world, worker):
-    with Guarded(world, configure(("ollama", worker), defaults=DEFAULTS)) as s:
+    with Guarded(world, configure(("ollama", worker), defaults=DEFAULTS, more="[models]\ninterval_s = 1\n")) as s:
         s.until("active")
         yield s
 
@@ -94,6 +94,16 @@ def test_a_worker_is_shown_with_what_it_holds(panel, guarded):
     assert panel.complaints() == [] and panel.js("window.violations") == []
     wait(lambda: panel.js("document.querySelector('#guard').getBoundingClientRect().top") < 800,
          "the panel on the first screen: the figures of the only GPU are closed")
+
+
+def test_models_are_shown_with_their_energy_and_why_tokens_are_unknown(panel, guarded):
+    panel.open(guarded.url)
+    wait(lambda: "only model" in panel.text("#models"), "the energy of a model")
+    cells = panel.js("[...document.querySelectorAll('#models tbody tr')].map(r => [...r.cells].map(c => [c.innerText, c.title]))")[0]
+    assert [c[0] for c in cells[:2]] == ["llama3:8b", "ollama"]
+    assert cells[3][1] == "Ollama has no token counter"
+    assert cells[6][0].endswith("J") and cells[7][0] == "only model"
+    assert panel.complaints() == []
 
 
 def test_a_worker_that_moves_is_notified(panel, guarded, world):

@@ -601,7 +601,7 @@ TEST(capacity_needs_no_guard)
 	const char *text;
 
 	begin(TWO_GPUS, 0);
-	choose(NULL, NULL, false);
+	choose("capacity", NULL, false);
 	text = render(METRICS_PROMETHEUS);
 	assert_null(api.view.guard);
 	assert_value(of(text, "gpuward_capacity_available_bytes", 0, ""),

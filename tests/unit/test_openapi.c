@@ -3,6 +3,7 @@
  * GPUWARD_EXAMPLES=DIR the examples. */
 #include "api_fixture.h"
 
+#include "serve/model_energy.h"
 #include "serve/openapi.h"
 
 API_TEST(every_route_is_described_with_its_method)
@@ -66,6 +67,55 @@ static void write_file(const char *dir, const char *name)
 	fclose(f);
 }
 
+/* Two servers: one has a token counter, the other has none. */
+static void load_models(void)
+{
+	static struct model_energy m;
+	const char *uuid = gw_device_text(gw_snapshot_device(t.api.view.snap, 0), GW_T_UUID);
+	struct model_worker *w;
+	static struct model_list l = { .count = 1, .fresh = true };
+
+	memset(&m, 0, sizeof(m));
+	w = model_energy_worker(&m, "chat");
+	w->present = true;
+	for (unsigned i = 0; i <= 8; i++) {
+		snprintf(l.of[0].model, sizeof(l.of[0].model), "qwen3-8b");
+		l.of[0].tokens[MODEL_PROMPT] = 2000.0 * i;
+		l.of[0].tokens[MODEL_GENERATED] = 1200.0 * i;
+		if (i)
+			model_energy_add(&m, w, 4100000, uuid, 4500, "measured");
+		model_energy_settle(&m, w, &l, (100 + 15 * i) * NS_PER_S);
+	}
+	w = model_energy_worker(&m, "ollama");
+	w->present = true;
+	snprintf(w->why, sizeof(w->why), "Ollama has no token counter");
+	snprintf(l.of[0].model, sizeof(l.of[0].model), "llama3:8b");
+	l.of[0].tokens[MODEL_PROMPT] = l.of[0].tokens[MODEL_GENERATED] = NAN;
+	model_energy_add(&m, w, 4100001, uuid, 800, "measured");
+	model_energy_settle(&m, w, &l, 100 * NS_PER_S);
+	model_energy_add(&m, w, 4100001, uuid, 120, "measured");
+	t.api.view.models = &m;
+}
+
+API_TEST(the_models_have_tokens_and_joules_per_token)
+{
+	begin(TWO_GPUS);
+	get("/api/v1/models", 200);
+	at("models", "[]");
+	load_models();
+	get("/api/v1/models", 200);
+	at("models.0.model", "\"qwen3-8b\"");
+	at("models.0.generated_tokens", "9600");
+	at("models.0.energy_joules", "36000");
+	at("models.0.last_minute.seconds", "60");
+	at("models.0.last_minute.joules_per_token", "3.75");
+	at("models.0.since_start.tokens_per_second", "80");
+	at("models.1.generated_tokens", "null");
+	at("models.1.tokens_absent", "\"Ollama has no token counter\"");
+	at("models.1.since_start.joules_per_token_absent", "\"the tokens are unknown\"");
+	at("workers.1.waiting_joules", "120");
+}
+
 static void examples(const char *dir)
 {
 	static const struct {
@@ -80,6 +130,7 @@ static void examples(const char *dir)
 		{ "getSeries.json", "/api/v1/series?gpu=0&from=-1m&step=10s" },
 		{ "getProcesses.json", "/api/v1/processes?gpu=0" },
 		{ "getProcessesHistory.json", "/api/v1/processes/history?gpu=0" },
+		{ "getModels.json", "/api/v1/models" },
 		{ "getWorkloads.json", "/api/v1/workloads?gpu=0" },
 		{ "getWorkloadsHistory.json",
 		  "/api/v1/workloads/history?running=with&kind=slurm" },
@@ -138,6 +189,7 @@ API_TEST(the_document_and_its_examples_are_written)
 		write_file(out, "");
 	}
 	if (dir) {
+		load_models();
 		examples(dir);
 		window_examples(dir);
 	}

@@ -1,0 +1,58 @@
+/* push: sends the metrics to a server at an interval, by Prometheus remote write or OTLP.
+ *
+ * The main thread makes a record of the metrics page. A writer thread appends it to the queue
+ * on disk, and a sender thread takes records from the queue; so neither a slow server nor a
+ * slow disk delays the service, and a record is on disk while a request waits. */
+#ifndef GW_DAEMON_PUSH_H
+#define GW_DAEMON_PUSH_H
+
+#include "push_encode.h"
+#include "push_http.h"
+
+#include "base/log.h"
+#include "base/loop.h"
+
+struct config;
+
+/* What the configuration says; compare with memcmp(). */
+struct push_settings {
+	struct push_server server; /* url "": no push */
+	struct push_identity id;
+	enum push_protocol protocol;
+	uint64_t interval_ns, queue_bytes;
+	char dir[PUSH_PATH_MAX]; /* folder of the queue; "": unknown */
+};
+
+/* state_dir: folder for the state of the service; NULL: unknown. Data of simulated GPUs has its
+ * own queue. */
+void push_settings_make(const struct config *c, const char *state_dir, bool simulated,
+			struct push_settings *ret);
+
+struct push_config {
+	const struct push_settings *settings; /* copied */
+	struct loop *loop;
+	const struct clock *clock;
+	/* Passes the metrics page to sink. */
+	void (*page)(void *arg, const struct metrics_sink *sink);
+	/* Logs a sentence. Called on the loop's thread. */
+	void (*log)(void *arg, enum log_level level, const char *sentence);
+	void *arg;
+};
+
+struct push;
+
+/* Opens the queue and starts the threads. Returns 0, or an error with a sentence. */
+int push_new(const struct push_config *config, struct push **ret, char *message, size_t size);
+
+/* Marks all series stale, tries for two seconds to send what waits, and stops. The rest is sent
+ * after the next start. */
+void push_free(struct push *p);
+
+/* Returns the current figures of the push, valid until the next call; logs what changed. */
+const struct view_push *push_look(struct push *p);
+
+/* Returns the delay before attempt n + 1 after n failures: from one second (or the interval, if
+ * that is shorter) to one minute (or four intervals). chance is from 0 to 1. */
+uint64_t push_delay(unsigned failures, uint64_t interval_ns, double chance);
+
+#endif

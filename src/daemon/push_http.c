@@ -1,0 +1,262 @@
+#include "push_http.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/utf8.h"
+#include "guard/worker/curl.h"
+
+#include <gpuward.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define CONNECT_MS 10000
+#define HEADER_MAX (SECRET_MAX + 64)
+
+struct push_http {
+	const struct push_server *server;
+	const _Atomic uint64_t *until_ns;
+	void *handle;
+	char error[CURL_ERROR_SIZE_];
+};
+
+int push_http_new(const struct push_server *server, const _Atomic uint64_t *until_ns,
+		  struct push_http **ret)
+{
+	struct push_http *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return -GW_E_NOMEM;
+	h->server = server;
+	h->until_ns = until_ns;
+	*ret = h;
+	return 0;
+}
+
+void push_http_free(struct push_http *h)
+{
+	if (!h)
+		return;
+	if (h->handle)
+		curl_library.cleanup(h->handle);
+	free(h);
+}
+
+/* A status that speaks about the data drops the data. A status that speaks about the sender or
+ * the address (401, 403, 404, a redirect) keeps it: a person fixes the token or the url, and the
+ * samples of that time are still there. */
+enum push_verdict push_http_verdict(int status)
+{
+	static const int refused[] = { 400, 406, 409, 411, 413, 414, 415, 422, 431 };
+
+	if (status >= 200 && status < 300)
+		return PUSH_ACCEPTED;
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+		if (status == refused[i])
+			return PUSH_REFUSED;
+	return PUSH_AGAIN;
+}
+
+/* ---- one request ---- */
+
+/* Reads the first line of a file. Returns 0, or an error with a sentence. */
+static int read_secret(const char *path, char out[static SECRET_MAX], char *message,
+		       size_t size)
+{
+	struct stat st;
+	ssize_t n;
+
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* reading a pipe would block */
+		snprintf(message, size, "%s is not a regular file", path);
+		return -GW_E_ARG;
+	}
+	n = file_read(path, out, SECRET_MAX - 1, message, size);
+	if (n < 0)
+		return (int)n;
+	out[n] = '\0';
+	out[strcspn(out, "\r\n")] = '\0';
+	if (*out)
+		return 0;
+	snprintf(message, size, "the first line of %s is empty; it must be the secret", path);
+	return -GW_E_ARG;
+}
+
+static size_t receive(char *p, size_t one, size_t n, void *arg)
+{
+	struct push_answer *a = arg;
+	size_t room = sizeof(a->body) - 1 - a->n, part = n < room ? n : room;
+
+	(void)one;
+	memcpy(a->body + a->n, p, part);
+	a->n += part;
+	a->body[a->n] = '\0';
+	return n; /* the rest is not needed; the time limit ends an endless answer */
+}
+
+static int check_until(void *arg, int64_t down_all, int64_t down, int64_t up_all, int64_t up)
+{
+	const struct push_http *h = arg;
+
+	(void)down_all;
+	(void)down;
+	(void)up_all;
+	(void)up;
+	return clock_mono_ns(clock_real()) >= atomic_load(h->until_ns);
+}
+
+static struct curl_slist *add_header(struct curl_slist *list, const char *line)
+{
+	struct curl_slist *more = list ? curl_library.slist_append(list, line) : NULL;
+
+	if (!more && list)
+		curl_library.slist_free(list);
+	return more;
+}
+
+static struct curl_slist *make_headers(enum push_protocol protocol, const char *token)
+{
+	static const char *const remote_write[] = { "Content-Encoding: snappy",
+						    "X-Prometheus-Remote-Write-Version: 0.1.0",
+						    NULL };
+	static const char *const otlp[] = { "Content-Encoding: gzip", NULL };
+	const char *const *more = protocol == PUSH_OTLP ? otlp : remote_write;
+	struct curl_slist *list =
+		curl_library.slist_append(NULL, "Content-Type: application/x-protobuf");
+	char line[HEADER_MAX];
+
+	for (; *more; more++)
+		list = add_header(list, *more);
+	list = add_header(list, "Expect:"); /* no extra round trip before the data */
+	if (*token) {
+		snprintf(line, sizeof(line), "Authorization: Bearer %s", token);
+		list = add_header(list, line);
+		explicit_bzero(line, sizeof(line));
+	}
+	return list;
+}
+
+/* Returns 0 if the handle is ready. */
+static int prepare(struct push_http *h, struct push_answer *a)
+{
+	if (curl_load(a->message, sizeof(a->message)) != 0)
+		return -GW_E_NOSUPPORT;
+	if (!h->handle)
+		h->handle = curl_library.easy_init();
+	if (h->handle)
+		return 0;
+	snprintf(a->message, sizeof(a->message), "out of memory for a request");
+	return -GW_E_NOMEM;
+}
+
+static void set_options(struct push_http *h, const char *p, size_t n, uint64_t timeout_ns,
+			struct push_answer *a)
+{
+	const struct curl_library *c = &curl_library;
+	void *e = h->handle;
+	long ms = (long)(timeout_ns / NS_PER_MS);
+
+	c->setopt(e, CURL_NOSIGNAL, 1L);
+	c->setopt(e, CURL_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
+	c->setopt(e, CURL_PROXY, ""); /* a proxy of the environment would see the token */
+	c->setopt(e, CURL_USERAGENT, "gpuward/" GPUWARD_VERSION);
+	c->setopt(e, CURL_URL, h->server->url);
+	if (*h->server->ca_file)
+		c->setopt(e, CURL_CAINFO, h->server->ca_file);
+	c->setopt(e, CURL_WRITEFUNCTION, receive);
+	c->setopt(e, CURL_WRITEDATA, a);
+	c->setopt(e, CURL_ERRORBUFFER, h->error);
+	c->setopt(e, CURL_XFERINFODATA, h);
+	c->setopt(e, CURL_XFERINFOFUNCTION, check_until);
+	c->setopt(e, CURL_NOPROGRESS, 0L);
+	c->setopt(e, CURL_TIMEOUT_MS, ms);
+	c->setopt(e, CURL_CONNECT_MS, ms < CONNECT_MS ? ms : (long)CONNECT_MS);
+	c->setopt(e, CURL_POST, 1L);
+	c->setopt(e, CURL_POSTFIELDSIZE, (long)n);
+	c->setopt(e, CURL_POSTFIELDS, p);
+}
+
+/* Writes the sentence for an answer: the server's words, cut to one line. */
+static void describe(const struct push_server *s, int rc, const char *error,
+		     struct push_answer *a)
+{
+	char words[300];
+
+	utf8_clean(words, sizeof(words), a->body);
+	words[strcspn(words, "\r\n")] = '\0';
+	if (a->status == 0 && rc == CURL_TIMED_OUT)
+		snprintf(a->message, sizeof(a->message), "%.200s: no answer in time", s->url);
+	else if (a->status == 0)
+		snprintf(a->message, sizeof(a->message), "%.200s: %s", s->url,
+			 *error ? error : curl_library.strerror(rc));
+	else if (a->status == 401 || a->status == 403)
+		snprintf(a->message, sizeof(a->message),
+			 "%.200s: the server refuses us with status %d: check push.token_file, "
+			 "or push.user and push.password_file",
+			 s->url, a->status);
+	else if (push_http_verdict(a->status) == PUSH_AGAIN && a->status < 429)
+		snprintf(a->message, sizeof(a->message),
+			 "%.200s: status %d: check push.url; %s", s->url, a->status, words);
+	else
+		snprintf(a->message, sizeof(a->message), "%.200s: status %d: %s", s->url,
+			 a->status, *words ? words : "the server gives no reason");
+}
+
+/* Sets the password for basic authentication, or reads the token. Returns 0, or an error with a
+ * sentence. */
+static int authorise(struct push_http *h, char token[static SECRET_MAX], struct push_answer *a)
+{
+	const struct push_server *s = h->server;
+	char secret[SECRET_MAX], pair[SECRET_MAX + PUSH_TEXT_MAX];
+	int err;
+
+	token[0] = '\0';
+	if (*s->token_file)
+		return read_secret(s->token_file, token, a->message, sizeof(a->message));
+	if (!*s->user)
+		return 0;
+	err = read_secret(s->password_file, secret, a->message, sizeof(a->message));
+	if (!err) {
+		snprintf(pair, sizeof(pair), "%s:%s", s->user, secret);
+		curl_library.setopt(h->handle, CURL_USERPWD, pair);
+	}
+	explicit_bzero(secret, sizeof(secret));
+	explicit_bzero(pair, sizeof(pair));
+	return err;
+}
+
+void push_http_post(struct push_http *h, enum push_protocol protocol, const char *p, size_t n,
+		    uint64_t timeout_ns, struct push_answer *ret)
+{
+	struct curl_slist *list;
+	char token[SECRET_MAX];
+	int64_t after = 0;
+	long status = 0;
+	int rc;
+
+	*ret = (struct push_answer){ .status = 0 };
+	if (prepare(h, ret) != 0 || authorise(h, token, ret) != 0)
+		return;
+	list = make_headers(protocol, token);
+	explicit_bzero(token, sizeof(token));
+	if (!list) {
+		snprintf(ret->message, sizeof(ret->message), "out of memory for a request");
+		return;
+	}
+	h->error[0] = '\0';
+	set_options(h, p, n, timeout_ns, ret);
+	curl_library.setopt(h->handle, CURL_HTTPHEADER, list);
+	rc = curl_library.perform(h->handle);
+	curl_library.setopt(h->handle, CURL_HTTPHEADER, (struct curl_slist *)NULL);
+	curl_library.setopt(h->handle, CURL_POSTFIELDS, "");
+	curl_library.slist_free(list);
+	curl_library.getinfo(h->handle, CURL_RESPONSE_CODE, &status);
+	/* Without a complete answer the server may or may not have stored the batch. It is sent
+	 * again: a server ignores a sample that it has already. */
+	ret->status = rc == 0 ? (int)status : 0;
+	if (rc == 0 && curl_library.getinfo(h->handle, CURL_RETRY_AFTER, &after) == 0 &&
+	    after > 0)
+		ret->retry_after_s = (uint64_t)after;
+	describe(h->server, rc, h->error, ret);
+}

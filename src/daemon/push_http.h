@@ -1,0 +1,50 @@
+/* push_http: sends records to the server of the push with libcurl.
+ *
+ * It keeps the connection open between requests. Only http and https are used, without
+ * redirects and without a proxy from the environment. The token or password is read from its
+ * file for every request, so that a new one counts at once, and never appears in a message. One
+ * thread may use it. */
+#ifndef GW_DAEMON_PUSH_HTTP_H
+#define GW_DAEMON_PUSH_HTTP_H
+
+#include "push_encode.h"
+
+#include <stdatomic.h>
+
+#define PUSH_PATH_MAX 1024
+
+struct push_server {
+	char url[PUSH_PATH_MAX], user[PUSH_TEXT_MAX];
+	/* paths; "": none */
+	char token_file[PUSH_PATH_MAX], password_file[PUSH_PATH_MAX], ca_file[PUSH_PATH_MAX];
+};
+
+struct push_answer {
+	int status;             /* HTTP status; 0: no answer */
+	uint64_t retry_after_s; /* 0: not given */
+	char body[4096];        /* the beginning */
+	size_t n;
+	char message[600]; /* what happened, in one sentence */
+};
+
+struct push_http;
+
+/* server is borrowed. *until_ns: monotonic time at which a running request is given up;
+ * another thread may set it, and libcurl looks at it about once per second. */
+int push_http_new(const struct push_server *server, const _Atomic uint64_t *until_ns,
+		  struct push_http **ret);
+void push_http_free(struct push_http *h);
+
+/* Sends one request and waits for the answer. */
+void push_http_post(struct push_http *h, enum push_protocol protocol, const char *p, size_t n,
+		    uint64_t timeout_ns, struct push_answer *ret);
+
+/* What to do with a batch after an answer. */
+enum push_verdict {
+	PUSH_ACCEPTED,
+	PUSH_AGAIN,   /* keep it: the server, the network or the configuration is at fault */
+	PUSH_REFUSED, /* drop it: the server will never accept this data */
+};
+enum push_verdict push_http_verdict(int status);
+
+#endif

@@ -1,0 +1,61 @@
+/* push_queue: records that wait to be pushed, in files, so that they survive an outage of the
+ * server, kill -9 and a loss of power.
+ *
+ * The folder has segments, numbered files to which records are appended, and "state", the
+ * position up to which the server has accepted everything. Each record has a checksum; damaged
+ * bytes are skipped. When the queue is full, the oldest segment is deleted. One thread may add
+ * while another one takes; a second process is refused. */
+#ifndef GW_DAEMON_PUSH_QUEUE_H
+#define GW_DAEMON_PUSH_QUEUE_H
+
+#include "push_encode.h"
+
+struct push_queue;
+
+/* Opens the folder, or creates it (mode 0700). limit: size of all segments. message gets a sentence
+ * after an error, and a notice ("" for none) after success. Returns 0, -GW_E_STATE (another
+ * process uses the folder) or an error of file_replace(). */
+int push_queue_open(const char *dir, uint64_t limit, struct push_queue **ret, char *message,
+		    size_t size);
+void push_queue_close(struct push_queue *q);
+
+/* Appends a record without waiting for the disk. If the queue or the disk is full, drops the
+ * oldest segment. Returns 0, or an error with a sentence; the queue is then unchanged, except for
+ * dropped segments. */
+int push_queue_add(struct push_queue *q, const struct push_record *r, char *message,
+		   size_t size);
+
+/* A batch: records of one protocol from the front of the queue. */
+struct push_batch {
+	enum push_protocol protocol;
+	unsigned records;
+	uint64_t samples, raw_bytes;
+	uint64_t segment, end; /* position after the last record */
+};
+
+/* Appends the payloads of the next records to out: at least one, and further ones as long as
+ * they have at most raw_max bytes in all before compression. Returns false if the queue is
+ * empty. */
+bool push_queue_take(struct push_queue *q, uint64_t raw_max, struct buf *out,
+		     struct push_batch *ret);
+
+/* Removes a batch, because the server has accepted or refused it. */
+void push_queue_remove(struct push_queue *q, const struct push_batch *b);
+
+/* Waits until everything that was added is on disk. Call it if a record could not be sent at
+ * once: a record that the server has accepted need not survive a loss of power. */
+void push_queue_sync(struct push_queue *q);
+
+struct push_queue_status {
+	uint64_t bytes;   /* of records that wait */
+	uint64_t dropped; /* samples that were deleted because the queue was full or damaged */
+	int64_t last_ms;  /* time of the newest record that was ever added; 0: none */
+};
+void push_queue_status(struct push_queue *q, struct push_queue_status *ret);
+
+/* Finds the first valid record at or after `from` in the bytes of a segment. Returns its
+ * position with *ret, or n if there is none. */
+#define PUSH_QUEUE_HEAD 32
+size_t push_queue_find(const char *p, size_t n, size_t from, struct push_record *ret);
+
+#endif

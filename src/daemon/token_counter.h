@@ -1,0 +1,36 @@
+/* token_counter: energy and tokens of each model of the inference servers that the configuration
+ * names.
+ *
+ * The engine calls it once per tick, after the guard. A thread of its own asks the servers
+ * (token_source.h): every 15 s while a server works, once when it stops, never while the guard moves
+ * it. The totals are in the store and continue after a restart. */
+#ifndef GW_DAEMON_TOKEN_COUNTER_H
+#define GW_DAEMON_TOKEN_COUNTER_H
+
+#include "store.h"
+
+#include "base/loop.h"
+#include "serve/view.h"
+
+struct token_counter;
+
+struct token_counter_config {
+	struct loop *loop;
+	struct store *store; /* must be readable: its totals are loaded at the start */
+	double interval_s;   /* between questions to a server; 0: servers are not asked */
+	uint64_t (*emit)(void *arg, const struct view_event *e);
+	void *arg;
+};
+
+/* Returns 0, -GW_E_NOMEM or -GW_E_IO. */
+int token_counter_new(const struct token_counter_config *config, struct token_counter **ret);
+/* Charges what waits, and stops the thread. A request that does not end in timeout_ns ends by itself
+ * later. */
+void token_counter_free(struct token_counter *t, uint64_t timeout_ns);
+
+void token_counter_set_interval(struct token_counter *t, double interval_s);
+
+/* Adds the energy of a tick, and sets v->models. */
+void token_counter_tick(struct token_counter *t, struct view *v);
+
+#endif

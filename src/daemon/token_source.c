@@ -1,0 +1,377 @@
+#include "token_source.h"
+
+#include "base/json_doc.h"
+#include "base/prometheus_text.h"
+#include "base/root.h"
+#include "guard/worker/common.h"
+
+#include <gpuward.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* A question under way. */
+struct token_ask {
+	struct worker_call call;
+	struct policy_worker worker;
+	const struct token_question *q;
+	const struct root *root;
+	struct token_answer *ret;
+};
+
+static const struct token_kind token_kinds[WORKER_KINDS] = {
+#define T(symbol, list, prompt, generated, text) \
+	[WORKER_##symbol] = { true, { prompt, generated }, text },
+#include "token_source.def"
+};
+
+const struct token_kind *token_kind(enum policy_kind kind)
+{
+	return &token_kinds[kind];
+}
+
+/* ---- the answer ---- */
+
+/* Returns the model of the list, which is added; NULL: no room, or no usable name. */
+static struct model_report *list_model(struct model_list *l, const char *name)
+{
+	struct model_report *x;
+
+	if (!name || !*name || strlen(name) >= MODEL_NAME)
+		return NULL;
+	for (unsigned i = 0; i < l->count; i++)
+		if (strcmp(l->of[i].model, name) == 0)
+			return &l->of[i];
+	if (l->count == COUNT(l->of))
+		return NULL;
+	x = &l->of[l->count++];
+	*x = (struct model_report){ .tokens = { NAN, NAN } };
+	memcpy(x->model, name, strlen(name) + 1);
+	return x;
+}
+
+/* Returns the direction that a line counts, or -1. A proxy has servers of any kind behind it. */
+static int line_direction(enum policy_kind kind, const struct prometheus_line *l)
+{
+	const bool any = token_kinds[kind].counter[0] && !*token_kinds[kind].counter[0];
+
+	for (unsigned k = 0; k < WORKER_KINDS; k++)
+		for (unsigned d = 0; (any || k == kind) && d < MODEL_DIRECTIONS; d++)
+			if (token_kinds[k].counter[d] && *token_kinds[k].counter[d] &&
+			    prometheus_line_is(l, token_kinds[k].counter[d]))
+				return (int)d;
+	return -1;
+}
+
+unsigned token_source_read(enum policy_kind kind, const char *text, const char *only,
+			   struct model_list *l)
+{
+	struct prometheus_line line;
+	char name[MODEL_NAME];
+	unsigned found = 0;
+
+	while (prometheus_text_next(&text, &line)) {
+		const int d = line_direction(kind, &line);
+		struct model_report *x;
+
+		if (d < 0 || !line.valid || !(line.value >= 0) || isinf(line.value))
+			continue;
+		if (!only && !prometheus_line_label(&line, "model_name", name, sizeof(name)))
+			continue;
+		x = list_model(l, only ? only : name);
+		if (!x)
+			continue;
+		/* a server with several engines has one series per engine */
+		x->tokens[d] = (isnan(x->tokens[d]) ? 0 : x->tokens[d]) + line.value;
+		found++;
+	}
+	return found;
+}
+
+/* ---- processes ---- */
+
+/* True if the arguments of the process have this option with this value. */
+static bool process_has_option(const struct root *root, int64_t pid, const char *option,
+			       const char *value)
+{
+	char command[8192], path[64];
+	long n;
+
+	root_path(path, sizeof(path), "proc/%lld/cmdline", (long long)pid);
+	n = root_read(root, path, command, sizeof(command));
+	for (long at = 0; at < n;) {
+		const char *arg = command + at;
+
+		at += (long)strlen(arg) + 1;
+		if (strcmp(arg, option) == 0 && at < n && strcmp(command + at, value) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Finds the process of a model by an argument. Returns it; NULL: unknown. */
+static const struct token_process *find_process(const struct token_ask *a, const char *option,
+						const char *value)
+{
+	for (unsigned i = 0; i < a->q->processes; i++)
+		if (process_has_option(a->root, a->q->process[i].pid, option, value))
+			return &a->q->process[i];
+	return NULL;
+}
+
+/* ---- counters ---- */
+
+static void answer_why(struct token_ask *a, enum token_result result, const char *advice)
+{
+	a->ret->result = result;
+	snprintf(a->ret->why, sizeof(a->ret->why), "%.150s%s%.80s", a->call.message,
+		 *advice ? "; " : "", advice);
+}
+
+/* Reads the counters of one server. Returns false if they cannot be read. */
+static bool read_counters(struct token_ask *a, const char *path, const char *only)
+{
+	const char *advice = token_kinds[a->q->kind].text, *text;
+	size_t n;
+	int rc = worker_get(&a->call, path);
+
+	if (rc == -GW_E_PERM) {
+		answer_why(a, TOKEN_OFF, ""); /* the message names token_file */
+	} else if (rc == -GW_E_NOSUPPORT) {
+		answer_why(a, TOKEN_OFF, advice);
+	} else if (rc) {
+		answer_why(a, TOKEN_UNREAD, "");
+	} else {
+		text = worker_http_body(a->call.http, &n);
+		if (token_source_read(a->q->kind, text ? text : "", only, &a->ret->list))
+			return true;
+		worker_fail(&a->call, 0, "GET %.100s%.*s has no token counters",
+			    worker_http_base(a->call.http), (int)strcspn(path, "?"), path);
+		answer_why(a, TOKEN_OFF, advice);
+	}
+	return false;
+}
+
+/* True if the llama.cpp server sleeps: older versions wake up when their counters are read. */
+static bool server_sleeps(struct token_ask *a)
+{
+	struct json_doc *r;
+	bool sleeps;
+
+	if (worker_get_json(&a->call, "/props", &r) != 0)
+		return false;
+	sleeps = json_doc_true(r, "is_sleeping");
+	json_doc_free(r);
+	return sleeps;
+}
+
+/* ---- lists ---- */
+
+/* Parses the answer to a request for the list. Returns NULL if there is none. */
+static struct json_doc *get_list(struct token_ask *a, const char *path)
+{
+	struct json_doc *r = NULL;
+
+	if (worker_get_json(&a->call, path, &r) != 0)
+		answer_why(a, TOKEN_FAILED, "");
+	return r;
+}
+
+static void read_model_counters(struct token_ask *a, const char *model)
+{
+	char path[MODEL_NAME * 3 + 64];
+	struct buf b;
+
+	buf_init_fixed(&b, path, sizeof(path));
+	buf_adds(&b, "/metrics?autoload=false&model=");
+	worker_http_escape(&b, model);
+	read_counters(a, path, model);
+}
+
+/* A router lists each model with its status, and each loaded model has a process with --alias NAME.
+ * A server with a single model has no status. */
+static void list_llamacpp(struct token_ask *a)
+{
+	struct json_doc *r = get_list(a, "/models");
+
+	for (size_t i = 0; r && i < json_doc_count(r, "data"); i++) {
+		const struct json_doc *m = json_doc_at(r, "data", i);
+		const char *id = json_doc_string(m, "id");
+		const char *status = json_doc_string(m, "status.value");
+		const struct token_process *p;
+		struct model_report *x;
+
+		if (status && strcmp(status, "loaded") != 0 && strcmp(status, "loading") != 0 &&
+		    strcmp(status, "sleeping") != 0)
+			continue;
+		x = list_model(&a->ret->list, id);
+		if (!x)
+			continue;
+		if (!status) {
+			if (a->q->count && !server_sleeps(a))
+				read_counters(a, "/metrics", x->model);
+			break;
+		}
+		p = find_process(a, "--alias", id);
+		x->pid = p ? p->pid : 0;
+		if (a->q->count && strcmp(status, "loaded") == 0 && (!p || p->active))
+			read_model_counters(a, x->model);
+	}
+	json_doc_free(r);
+}
+
+/* Reads the counters from a server behind llama-swap. llama-swap itself would load the model again
+ * if it was unloaded in this moment. Only servers of this machine are asked. */
+static void read_upstream(struct token_ask *a, const char *proxy, const char *model)
+{
+	static const char *const local[] = { "http://localhost:", "http://127.0.0.1:",
+					     "http://[::1]:" };
+	struct policy_worker upstream = a->worker;
+	struct worker_http *http = a->call.http;
+	bool own = false;
+
+	for (unsigned i = 0; proxy && i < COUNT(local); i++)
+		own = own || strncmp(proxy, local[i], strlen(local[i])) == 0;
+	if (!own) {
+		worker_fail(&a->call, 0,
+			    "llama-swap does not report an address of %.80s on "
+			    "this machine",
+			    model);
+		answer_why(a, TOKEN_OFF, "");
+		return;
+	}
+	upstream.url = proxy;
+	upstream.token_file = NULL;
+	a->call.worker = &upstream;
+	if (worker_http_new(&upstream, a->call.deadline_ns, &a->call.http) == 0) {
+		worker_http_cancel(a->call.http, a->call.cancelled);
+		if (!server_sleeps(a))
+			read_counters(a, "/metrics", model);
+		worker_http_free(a->call.http);
+	}
+	a->call.http = http;
+	a->call.worker = &a->worker;
+}
+
+static void list_llamaswap(struct token_ask *a)
+{
+	struct json_doc *r = get_list(a, "/running");
+
+	for (size_t i = 0; r && i < json_doc_count(r, "running"); i++) {
+		const struct json_doc *m = json_doc_at(r, "running", i);
+		const char *proxy = json_doc_string(m, "proxy"),
+			   *state = json_doc_string(m, "state");
+		const char *port = proxy ? strrchr(proxy, ':') : NULL;
+		const struct token_process *p;
+		struct model_report *x = list_model(&a->ret->list, json_doc_string(m, "model"));
+
+		if (!x)
+			continue;
+		p = port ? find_process(a, "--port", port + 1) : NULL;
+		x->pid = p ? p->pid : 0;
+		if (a->q->count && state && strcmp(state, "ready") == 0 && (!p || p->active))
+			read_upstream(a, proxy, x->model);
+	}
+	json_doc_free(r);
+}
+
+/* vLLM and SGLang have one model, and adapters of it. The counters name the model. */
+static void list_openai(struct token_ask *a)
+{
+	struct json_doc *r;
+
+	if (a->q->count && read_counters(a, "/metrics", NULL))
+		return;
+	if (a->ret->result == TOKEN_UNREAD) {
+		a->ret->result = TOKEN_FAILED;
+		return;
+	}
+	r = get_list(a, "/v1/models");
+	list_model(&a->ret->list, json_doc_string(r ? json_doc_at(r, "data", 0) : NULL, "id"));
+	json_doc_free(r);
+}
+
+/* Models in the cloud are listed too, but use no GPU here. */
+static void list_ollama(struct token_ask *a)
+{
+	struct json_doc *r = get_list(a, "/api/ps");
+
+	for (size_t i = 0; r && i < json_doc_count(r, "models"); i++) {
+		const struct json_doc *m = json_doc_at(r, "models", i);
+
+		if (!json_doc_string(m, "remote_host") && json_doc_number(m, "size") > 0)
+			list_model(&a->ret->list, json_doc_string(m, "name"));
+	}
+	json_doc_free(r);
+}
+
+/* Lists the only model of a server, at `key` of the document at `path`. */
+static void list_one(struct token_ask *a, const char *path, const char *key)
+{
+	struct json_doc *r = get_list(a, path);
+	const char *name = json_doc_string(r, key);
+
+	if (name && !strstr(name, "inactive")) /* KoboldCpp without a model */
+		list_model(&a->ret->list, name);
+	json_doc_free(r);
+}
+
+static void list_tabby(struct token_ask *a)
+{
+	worker_http_admin_key(a->call.http);
+	list_one(a, "/v1/model", "id");
+	if (a->ret->result == TOKEN_FAILED &&
+	    worker_said(&a->call, "no models are currently loaded"))
+		a->ret->result = TOKEN_LISTED;
+}
+
+static void list_kobold(struct token_ask *a)
+{
+	list_one(a, "/api/v1/model", "result");
+}
+
+static void list_a1111(struct token_ask *a)
+{
+	list_one(a, "/sdapi/v1/options", "sd_model_checkpoint");
+}
+
+static void list_nothing(struct token_ask *a)
+{
+	(void)a;
+}
+
+void token_source_ask(const struct token_question *q, const struct root *root,
+		      const atomic_bool *cancelled, struct token_answer *ret)
+{
+	static void (*const lists[WORKER_KINDS])(struct token_ask * a) = {
+#define T(symbol, list, prompt, generated, text) [WORKER_##symbol] = list_##list,
+#include "token_source.def"
+	};
+	struct token_ask a = { .q = q, .root = root, .ret = ret };
+	char message[240] = "";
+
+	memset(ret, 0, sizeof(*ret));
+	policy_worker_init(&a.worker);
+	a.worker.kind = q->kind;
+	a.worker.url = q->url;
+	a.worker.token_file = q->token_file[0] ? q->token_file : NULL;
+	a.call = (struct worker_call){ .worker = &a.worker,
+				       .deadline_ns =
+					       clock_mono_ns(clock_real()) + TOKEN_SOURCE_NS,
+				       .message = message,
+				       .message_size = sizeof(message),
+				       .cancelled = cancelled };
+	ret->result = q->count ? TOKEN_COUNTED : TOKEN_LISTED;
+	if (worker_http_new(&a.worker, a.call.deadline_ns, &a.call.http) != 0) {
+		worker_fail(&a.call, 0, "out of memory");
+		answer_why(&a, TOKEN_FAILED, "");
+		return;
+	}
+	worker_http_cancel(a.call.http, cancelled);
+	lists[q->kind](&a);
+	worker_http_free(a.call.http);
+}

@@ -1,0 +1,64 @@
+/* token_source: asks an inference server which models are loaded, and reads their token counters.
+ *
+ * A question never loads or wakes a model and starts no generation. All requests of a question
+ * together take at most TOKEN_SOURCE_NS. The functions block, so token_counter.c calls them on a
+ * thread of its own. */
+#ifndef GW_DAEMON_TOKEN_SOURCE_H
+#define GW_DAEMON_TOKEN_SOURCE_H
+
+#include "base/clock.h"
+#include "guard/policy.h"
+#include "serve/model_energy.h"
+
+#include <stdatomic.h>
+
+#define TOKEN_SOURCE_NS        (2 * NS_PER_S)
+#define TOKEN_SOURCE_PROCESSES 32
+
+struct root;
+
+/* What is known about a kind of server. */
+struct token_kind {
+	bool known;                            /* it is an inference server */
+	const char *counter[MODEL_DIRECTIONS]; /* NULL: none; "": of the servers behind it */
+	const char *text;                      /* as in token_source.def */
+};
+const struct token_kind *token_kind(enum policy_kind kind);
+
+struct token_question {
+	enum policy_kind kind;
+	char url[512], token_file[512]; /* token_file "": none */
+	bool count;                     /* read the counters too, not only the list of models */
+	/* The worker's processes on the GPUs. The counters of a model with an idle process are not
+	 * read: some servers put a model to sleep that nobody asks for a while. */
+	struct token_process {
+		int64_t pid;
+		bool active;
+	} process[TOKEN_SOURCE_PROCESSES];
+	unsigned processes;
+};
+
+enum token_result {
+	TOKEN_COUNTED, /* the counters were read, or no model needed it */
+	TOKEN_LISTED,  /* only the list was asked for */
+	TOKEN_OFF,     /* the list is there, but the server does not offer its counters */
+	TOKEN_UNREAD,  /* the list is there, but the counters could not be read this time */
+	TOKEN_FAILED,  /* the server did not answer: there is no list */
+};
+
+struct token_answer {
+	enum token_result result;
+	struct model_list list;
+	char why[240]; /* OFF, UNREAD, FAILED: one sentence */
+};
+
+/* cancelled: ends the question soon when it becomes true. root: where /proc is. */
+void token_source_ask(const struct token_question *q, const struct root *root,
+		      const atomic_bool *cancelled, struct token_answer *ret);
+
+/* Adds the counters in the text of /metrics to the list: to the model `only`, or, if that is NULL,
+ * to the models that the label model_name names. Returns how many samples were found. */
+unsigned token_source_read(enum policy_kind kind, const char *text, const char *only,
+			   struct model_list *l);
+
+#endif

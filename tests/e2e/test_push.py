@@ -1,0 +1,405 @@
+"""The push of metrics: a real Prometheus, a real VictoriaMetrics, and receivers that check the protocol or misbehave."""
+import collections
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import threading
+import zlib
+
+import pytest
+import requests
+from prometheus_client.parser import text_string_to_metric_families
+
+import support
+from push_receiver import Receiver
+from service import Service
+from support import gpuward
+
+INTERVAL = 0.1
+TICKS = "gpuward_ticks_total", frozenset()
+
+
+def config(url, queue, *more):
+    lines = ["[service]", 'interval = "0.2s"', "[push]", f'url = "{url}"', f"interval_s = {INTERVAL}", f'queue_dir = "{queue}"']
+    return "\n".join([*lines, *more]) + "\n"
+
+
+@contextlib.contextmanager
+def pushing(url, queue, *more, **kw):
+    with Service("two-gpus", config=config(url, queue, *more), **kw) as s:
+        yield s
+
+
+def figure(s, name):
+    for line in s.get("/metrics").text.splitlines():
+        if line.startswith(f"gpuward_push_{name} "):
+            return float(line.split()[1])
+    return None
+
+
+def health(s):
+    return next(l for l in s.get("/readyz?verbose").text.splitlines() if "] push" in l)
+
+
+def records(queue):
+    """Time of each valid record in the queue's files, as push_queue.c describes them."""
+    times = []
+    for path in sorted(pathlib.Path(queue).glob("*.queue")):
+        data, at = path.read_bytes(), 0
+        while at + 32 <= len(data):
+            magic, crc, n, _, ms = struct.unpack_from("<IIIIQ", data, at)
+            if magic != 0x50757747 or zlib.crc32(data[at + 8:at + 32 + n]) != crc:
+                break
+            times.append(ms)
+            at += 32 + n
+    return times
+
+
+# ---- real servers ----
+
+class Engine:
+    """Prometheus or VictoriaMetrics, on one port and one folder, so that it can be ended and started again."""
+
+    def __init__(self, kind, home):
+        self.kind, self.home, self.port = kind, home, support.free_port()
+        self.program = shutil.which(kind, path="/usr/bin:/bin")
+        if not self.program:
+            pytest.skip(f"{kind} is not installed")
+        self.url = f"http://127.0.0.1:{self.port}/api/v1/write"
+        self.child = None
+        (home / "prometheus.yml").write_text("global: {}\n")
+
+    def start(self):
+        words = {"prometheus": [f"--config.file={self.home}/prometheus.yml", f"--storage.tsdb.path={self.home}/data",
+                                f"--web.listen-address=127.0.0.1:{self.port}", "--web.enable-remote-write-receiver"],
+                 "victoria-metrics": [f"-storageDataPath={self.home}/data", f"-httpListenAddr=127.0.0.1:{self.port}",
+                                      "-search.latencyOffset=0s", "-memory.allowedBytes=67108864"]}
+        with (self.home / "log").open("a") as log:
+            self.child = subprocess.Popen([self.program, *words[self.kind]], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        ready = {"prometheus": "/-/ready", "victoria-metrics": "/health"}[self.kind]
+        support.wait(lambda: requests.get(f"http://127.0.0.1:{self.port}{ready}", timeout=5).ok, "the engine",
+                     ignore=(requests.RequestException,))
+
+    def stop(self):
+        self.child.send_signal(signal.SIGTERM)
+        self.child.wait(support.TIMEOUT)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *args):
+        if self.child.poll() is None:
+            self.stop()
+
+    def query(self, text):
+        answer = requests.get(f"http://127.0.0.1:{self.port}/api/v1/query", params={"query": text, "nocache": 1}, timeout=30).json()
+        assert answer["status"] == "success", answer
+        return answer["data"]["result"]
+
+    def times(self, series="gpuward_up"):
+        return [round(float(t) * 1000) for r in self.query(f"{series}[1h]") for t, _ in r["values"]]
+
+
+def page(s):
+    """{series: value} of /metrics; a series is its name and its labels."""
+    return {(x.name, frozenset((k, v) for k, v in x.labels.items() if v)): x.value
+            for family in text_string_to_metric_families(s.get("/metrics").text) for x in family.samples}
+
+
+@pytest.fixture(params=["prometheus", "victoria-metrics"])
+def engine(request, tmp_path):
+    home = tmp_path / "engine"
+    home.mkdir()
+    with Engine(request.param, home) as e:
+        yield e
+
+
+def test_an_engine_has_the_series_and_values_of_the_page_and_they_end_with_the_service(engine, tmp_path):
+    ours = {"job": "gpuward", "instance": "node7", "cluster": "west"}
+    with pushing(engine.url, tmp_path / "q", 'instance = "node7"', 'labels = ["cluster=west"]') as s:
+        s.wait(lambda: figure(s, "last_success_timestamp_seconds"))
+
+        def stored():
+            out = {}
+            for r in engine.query('{job="gpuward"}'):
+                labels = dict(r["metric"])
+                assert ours.items() <= labels.items()
+                out[labels.pop("__name__"), frozenset(labels.items() - ours.items())] = float(r["value"][1])
+            return out
+
+        def equal():
+            """Compares every value that does not change between two pages."""
+            before = page(s)
+            s.wait(lambda: stored().get(TICKS, 0) > before[TICKS])
+            got, after = stored(), page(s)
+            if before.keys() != after.keys() or got.keys() != after.keys():
+                return False
+            # the request for the page is itself a connection
+            constant = {k for k in before if before[k] == after[k] and k[0] != "gpuward_http_connections"}
+            assert len(constant) > len(before) / 2
+            return all(got[k] == before[k] for k in constant)
+
+        s.wait(equal, what=lambda: f"differs: {page(s).keys() ^ stored().keys()}")
+        assert figure(s, "dropped_total") == 0
+    # stale, not five more minutes of the last value
+    support.wait(lambda: engine.query('{job="gpuward"}') == [], "the end of all series")
+
+
+def test_an_outage_with_a_kill_loses_no_record(engine, tmp_path):
+    queue = tmp_path / "q"
+    with pushing(engine.url, queue) as s:
+        s.wait(lambda: figure(s, "sent_total"))
+        engine.stop()
+        s.wait(lambda: "-" in health(s)[:3])
+        s.wait(lambda: len(records(queue)) >= 60)
+        s.stop(signal.SIGKILL)
+        made = records(queue)
+        s.start()
+        s.wait(lambda: len(records(queue)) >= len(made) + 20)
+        assert figure(s, "queue_bytes") > 0
+        made = records(queue)
+        engine.start()
+        s.wait(lambda: figure(s, "queue_bytes") == 0 and health(s).endswith("ok"))
+        s.wait(lambda: set(made) <= set(engine.times()), what=lambda: f"missing: {set(made) - set(engine.times())}")
+        assert figure(s, "failures_total") > 0
+        assert figure(s, "dropped_total") == 0
+
+
+def test_records_that_prometheus_has_already_do_not_cost_the_others(tmp_path):
+    """As after kill -9 between the answer and the note of it: the state is older than the server."""
+    queue = tmp_path / "q"
+    home = tmp_path / "engine"
+    home.mkdir()
+    with Engine("prometheus", home) as e:
+        with pushing(e.url, queue) as s:
+            s.wait(lambda: len(records(queue)) >= 5 and figure(s, "queue_bytes") == 0)
+            s.stop(signal.SIGKILL)
+            (queue / "state").unlink()
+            known = set(e.times())
+            s.start()
+            s.wait(lambda: len(set(e.times()) - known) >= 5)
+            assert "out of order" in s.messages()
+            assert known <= set(e.times())
+
+
+# ---- receivers that check and misbehave ----
+
+def test_retries_keep_every_record_in_order(tmp_path):
+    """Errors of a server, garbage, a slow answer: nothing is lost, and the order stays."""
+    hold = threading.Event()
+    answers = collections.deque([(500, {}, b"oops"), (429, {"Retry-After": "1"}, b"later"), b"\x00garbage\r\n\r\n", b"", (503, {}, b""),
+                                 (301, {"Location": "http://127.0.0.1:1/"}, b""), (404, {}, b"no such page"), (401, {}, b"who?")])
+
+    def answer(headers, samples):
+        if answers:
+            return answers.popleft()
+        hold.wait(support.TIMEOUT)
+        return 204, {}, b""
+
+    queue = tmp_path / "q"
+    with Receiver(answer) as r, pushing(r.url, queue) as s:
+        s.wait(lambda: "status 401" in health(s))
+        assert "check push.token_file" in health(s)
+        s.wait(lambda: not answers and len(r.requests) >= 9)
+        # A request hangs: the service answers, and records reach the disk.
+        n = len(records(queue))
+        s.wait(lambda: len(records(queue)) >= n + 5)
+        assert s.get("/readyz").status_code == 200
+        made = records(queue)
+        hold.set()
+        s.wait(lambda: figure(s, "queue_bytes") == 0 and health(s) == "[+] push ok")
+        s.wait(lambda: made[-1] in r.times())
+        assert r.times()[:len(made)] == made
+        assert figure(s, "dropped_total") == 0
+        assert figure(s, "failures_total") == 8
+        log = s.messages()
+        assert log.count("samples wait in the queue") == 1 and "accepts samples again" in log
+
+
+def test_data_that_the_server_refuses_is_dropped_and_named_once(tmp_path):
+    """One record is bad: the batch that contains it is sent again record by record, and only the bad one is lost."""
+    queue, bad = tmp_path / "q", []
+
+    def answer(headers, samples):
+        if not bad:
+            return 503, {}, b""
+        if bad[0] in {t for _, _, t in samples}:
+            return 400, {}, b"sample too old\nand more"
+        return 204, {}, b""
+
+    with Receiver(answer) as r, pushing(r.url, queue) as s:
+        s.wait(lambda: len(records(queue)) >= 5)
+        made = records(queue)
+        bad.append(made[1])
+        s.wait(lambda: figure(s, "queue_bytes") == 0 and made[-1] in r.times())
+        assert [t for t in r.times() if t <= made[-1]] == [t for t in made if t != bad[0]]
+        s.wait(lambda: "samples were dropped" in s.messages())
+        assert s.messages().count("status 400: sample too old") == 1
+        assert figure(s, "dropped_total") > 100
+        assert health(s) == "[+] push ok"
+
+
+@pytest.mark.parametrize("how", ["token", "password"])
+def test_a_secret_is_sent_and_read_again_when_it_changes(tmp_path, how):
+    secret = tmp_path / "secret"
+    secret.write_text("the-old-one\n")
+    want = {"token": "Bearer the-new-one", "password": "Basic bWU6dGhlLW5ldy1vbmU="}[how]
+    more = [f'token_file = "{secret}"'] if how == "token" else ['user = "me"', f'password_file = "{secret}"']
+
+    def answer(headers, samples):
+        return (204, {}, b"") if headers["Authorization"] == want else (401, {}, b"")
+
+    with Receiver(answer) as r, pushing(r.url, tmp_path / "q", *more) as s:
+        s.wait(lambda: "status 401" in health(s))
+        made = records(tmp_path / "q")
+        secret.write_text("the-new-one\n")
+        s.wait(lambda: set(made) <= set(r.times()))
+        assert "the-old" not in s.messages() + s.get("/readyz?verbose").text
+        secret.unlink()
+        s.wait(lambda: "cannot be read" in health(s))
+
+
+def test_a_wrong_certificate_is_refused_and_the_right_one_accepted(tmp_path):
+    tls = support.make_certificate(tmp_path)
+    with Receiver(tls=tls) as r:
+        with pushing(r.url, tmp_path / "q") as s:
+            s.wait(lambda: "certificate" in health(s))
+            assert not r.requests
+            made = records(tmp_path / "q")
+        with pushing(r.url, tmp_path / "q", f'ca_file = "{tls[0]}"') as s:
+            s.wait(lambda: health(s) == "[+] push ok")
+            s.wait(lambda: set(made) <= set(r.times()))  # those of the first service
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    where = tmp_path / "disk"
+    where.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", where], capture_output=True).returncode:
+        pytest.skip("a small file system needs root")
+    yield where
+    subprocess.run(["umount", "-l", where], check=True)
+
+
+def test_a_full_disk_drops_the_oldest_and_never_stops_the_push(small_disk):
+    up = threading.Event()
+
+    def answer(headers, samples):
+        return (204, {}, b"") if up.is_set() else (503, {}, b"")
+
+    with Receiver(answer) as r, pushing(r.url, small_disk / "q", 'queue_bytes = "64MiB"') as s:
+        s.wait(lambda: figure(s, "dropped_total"))
+        assert s.get("/readyz").status_code == 200
+        with (small_disk / "full").open("wb") as f, contextlib.suppress(OSError):
+            while True:  # leaves no byte
+                f.write(bytes(65536))
+                f.flush()
+        s.wait(lambda: "No space left" in s.messages())
+        up.set()
+        s.wait(lambda: figure(s, "queue_bytes") == 0)
+        n = len(r.times())
+        s.wait(lambda: len(r.times()) >= n + 5)
+        times = r.times()
+        assert times == sorted(times)
+
+
+def test_otlp_has_the_metrics_of_the_page(tmp_path):
+    partial = threading.Event()
+
+    def answer(headers, metrics):  # partial_success { rejected_data_points: 2, error_message: "no" }
+        return 200, {}, b"\x0a\x06\x08\x02\x12\x02no" if partial.is_set() else b""
+
+    with Receiver(answer) as r, pushing(r.url, tmp_path / "q", 'protocol = "otlp"', 'labels = ["cluster=west"]') as s:
+        def equal():
+            before, r.metrics[:] = page(s), []
+            s.wait(lambda: [m for m in r.metrics if m[1] == "process_threads"])  # the page is complete
+            got = {(name, frozenset(labels.items())): value
+                   for _, name, _, _, points in list(r.metrics) for labels, value, _, _ in points}
+            after = page(s)
+            constant = {k for k in before if before[k] == after.get(k) and k[0] != "gpuward_http_connections"}
+            return before.keys() == after.keys() == got.keys() and all(got[k] == before[k] for k in constant)
+
+        s.wait(equal)
+        resource, _, kind, unit, _ = next(m for m in r.metrics if m[1] == "gpuward_energy_joules_total")
+        assert (resource["service.name"], resource["cluster"], kind, unit) == ("gpuward", "west", "sum", "J")
+        assert resource["host.name"] == os.uname().nodename == resource["service.instance.id"]
+        assert {m[2] for m in r.metrics if m[1] == "gpuward_gpu_power_watts"} == {"gauge"}
+        assert figure(s, "dropped_total") == 0
+        partial.set()
+        s.wait(lambda: (figure(s, "dropped_total") or 0) >= 4)
+        s.wait(lambda: "the server rejected 2 of" in s.messages())
+    resource, name, _, _, points = r.metrics[-1]
+    assert all(value is None for _, value, _, _ in points)  # the end of the service
+
+
+def test_a_reload_starts_changes_and_stops_the_push(tmp_path):
+    with Receiver() as one, Receiver() as two, Service("two-gpus", config="") as s:
+        assert figure(s, "sent_total") is None
+        for r in (one, two):
+            pathlib.Path(s.config).write_text(config(r.url, tmp_path / "q"))
+            s.child.send_signal(signal.SIGHUP)
+            s.wait(lambda: len(r.times()) >= 3)
+        pathlib.Path(s.config).write_text("")
+        s.child.send_signal(signal.SIGHUP)
+        s.wait(lambda: figure(s, "sent_total") is None)
+        assert one.times()[0] < two.times()[0]
+
+
+def test_two_services_do_not_share_a_queue(tmp_path):
+    with Receiver() as r, pushing(r.url, tmp_path / "q"), pushing(r.url, tmp_path / "q") as second:
+        assert "another process uses the push queue" in second.messages()
+        assert figure(second, "sent_total") is None
+
+
+def test_doctor_says_whether_the_push_works(tmp_path):
+    up = threading.Event()
+
+    def answer(headers, samples):
+        return (204, {}, b"") if up.is_set() else (401, {}, b"")
+
+    def doctor():
+        return " ".join(gpuward("doctor", "--simulate=two-gpus", env=env).stdout.split())
+
+    env = support.environment(GPUWARD_CONFIG_ROOT=tmp_path, HOME=tmp_path)
+    file = tmp_path / "etc" / "gpuward" / "gpuward.toml"
+    file.parent.mkdir(parents=True)
+    with Receiver(answer) as r, pushing(r.url, tmp_path / "q") as s:
+        file.write_text(config(r.url, tmp_path / "q").replace("[service]", f'[service]\nlisten = ["{s.url[7:]}"]'))
+        s.wait(lambda: "status 401" in health(s))
+        assert f"PROBLEM push of metrics: {r.url}: the server refuses us with status 401" in doctor()
+        assert "Nothing to fix" not in doctor()
+        up.set()
+        s.wait(lambda: health(s) == "[+] push ok")
+        assert "ok push of metrics: ok" in doctor()
+    assert "not checked, because the service does not answer" in doctor()
+
+
+@pytest.mark.parametrize("text, sentence", [
+    ('url = "prometheus:9090"', "must begin with http:// or https://"),
+    ('url = "http://prometheus:9090"', "the path is missing"),
+    ('url = "http:///api/v1/write"', "the host is missing"),
+    ('url = "http://me:secret@host/api/v1/write"', "it contains a password"),
+    ('url = "http://host/a b"', "spaces"),
+    ('labels = ["cluster"]', 'a label is written "name=value"'),
+    ('labels = ["1a=x"]', "a name begins with a letter"),
+    ('labels = ["__name__=x"]', "a name begins with a letter"),
+    ('labels = ["a-b=x"]', "letters, digits and underscores"),
+    ('labels = ["job=x"]', "use the setting of this name"),
+    ('user = "me"', "password_file is not"),
+    ('token_file = "/x"\nuser = "me"\npassword_file = "/y"', "only one of them"),
+    ('protocol = "graphite"', "remote-write"),
+    ("interval_s = 0", "0.1"),
+    ('ca_file = "/does/not/exist"', "cannot be read"),
+])
+def test_config_check_names_what_is_wrong(tmp_path, text, sentence):
+    path = tmp_path / "gpuward.toml"
+    path.write_text(f"[push]\n{text}\n")
+    r = gpuward("config", "check", "--config", path)
+    assert r.returncode != 0
+    assert sentence in r.stderr + r.stdout
+    assert "secret" not in r.stderr + r.stdout
