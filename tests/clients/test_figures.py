@@ -185,3 +185,21 @@ def test_processes_that_exist_are_shown_with_their_memory(tmp_path):
     finally:
         child.kill()
         child.wait()
+
+
+def test_a_function_that_the_simulator_lacks_is_noticed(tmp_path):
+    gpu = '[[gpu]]\nprofile = "h100"\n'
+    whole = client_root.stopped(gpu, 20, tmp_path / "whole.toml")
+    lacking = client_root.stopped('[driver]\nmissing = ["nvmlDeviceGetTemperature"]\n' + gpu, 20, tmp_path / "lacking.toml")
+    run(tmp_path, lacking, "gpustat", "--json")
+    assert client_root.linker(tmp_path, whole) == ["nvmlDeviceGetTemperature"]
+
+
+@pytest.mark.skipif(not os.path.lexists(f"{client_root.ROOT}/usr/bin/nvidia-smi"), reason="the root folder has no nvidia-smi")
+def test_nvidia_smi_refuses_a_library_without_private_functions(tmp_path):
+    """If this fails, nvidia-smi may have become a client like the others; see docs/SIMULATOR.md."""
+    text = '[driver]\nversion = "550.163.01"\nnvml = "12.550.163.01"\ncuda = 12040\n[[gpu]]\nprofile = "h100"\n'
+    world = client_root.stopped(text, 20, tmp_path / "driver-550.toml")
+    done = run(tmp_path, world, "nvidia-smi")
+    assert "Mismatch in versions between nvidia-smi and NVML" in done.stdout
+    assert done.lacks == ["nvmlInternalGetExportTable"]
