@@ -4,7 +4,7 @@ BUILD ?= build
 SCENARIO ?= demo
 PREFIX ?= /usr/local
 
-.PHONY: deps build run test test-deep coverage test-gpu test-live test-systemd test-workloads bench fuzz check install uninstall deb
+.PHONY: deps build run test test-deep coverage test-gpu test-live test-clients test-systemd test-workloads bench fuzz check install uninstall deb
 .PHONY: rpm portable wheel arch image clean help
 
 help:
@@ -52,6 +52,11 @@ test-systemd: deps
 ## make test-live  real inference servers on a simulated GPU: llama-server from PATH, GPUWARD_LIVE_ROOT=FOLDER or =new
 test-live: build
 	@tests/live/run
+
+## make test-clients  nvtop, nvitop, gpustat, btop and pynvml of Debian sid on simulated GPUs (root; GPUWARD_CLIENTS_ROOT=FOLDER keeps them)
+test-clients: build
+	@tools/deps test
+	@tests/clients/run
 
 ## make test-workloads  real Slurm, Podman and systemd units as workloads, in a systemd of its own (root; changes nothing)
 test-workloads: build

@@ -21,42 +21,129 @@ struct abi_violation {
 };
 
 /* Calls that gpuward does not use but other NVML programs do, in addition to NVML_CALLS. */
-#define SIM_CALLS(N)                                                                       \
-	N(_, nvmlInit, (void))                                                             \
-	N(_, nvmlInitWithFlags, (uint32_t))                                                \
-	N(_, nvmlSystemGetCudaDriverVersion_v2, (int *))                                   \
-	N(_, nvmlDeviceGetCount, (uint32_t *))                                             \
-	N(_, nvmlDeviceGetHandleByIndex, (uint32_t, abi_device *))                         \
-	N(_, nvmlDeviceGetHandleBySerial, (const char *, abi_device *))                    \
-	N(_, nvmlDeviceGetHandleByPciBusId_v2, (const char *, abi_device *))               \
-	N(_, nvmlDeviceGetHandleByPciBusId, (const char *, abi_device *))                  \
-	N(_, nvmlDeviceGetIndex, (abi_device, uint32_t *))                                 \
-	N(_, nvmlDeviceGetBrand, (abi_device, uint32_t *))                                 \
-	N(_, nvmlDeviceGetPciInfo_v2, (abi_device, struct abi_pci *))                      \
-	N(_, nvmlDeviceGetDisplayMode, (abi_device, uint32_t *))                           \
-	N(_, nvmlDeviceGetPowerManagementMode, (abi_device, uint32_t *))                   \
-	N(_, nvmlDeviceGetPowerState, (abi_device, uint32_t *))                            \
-	N(_, nvmlDeviceGetSupportedClocksEventReasons, (abi_device, uint64_t *))           \
-	N(_, nvmlDeviceGetSupportedClocksThrottleReasons, (abi_device, uint64_t *))        \
-	N(_, nvmlDeviceGetViolationStatus, (abi_device, uint32_t, struct abi_violation *)) \
-	N(_, nvmlDeviceIsMigDeviceHandle, (abi_device, uint32_t *))                        \
-	N(_, nvmlDeviceGetDeviceHandleFromMigDeviceHandle, (abi_device, abi_device *))     \
-	N(_, nvmlDeviceGetAttributes_v2, (abi_device, struct abi_mig_attributes *))        \
-	N(_, nvmlEventSetWait, (abi_set, void *, uint32_t))                                \
-	N(_, nvmlGpmMigSampleGet, (abi_device, uint32_t, abi_gpm_sample))                  \
-	N(_, nvmlDeviceGetDriverModel, (abi_device, uint32_t *, uint32_t *))               \
-	N(_, nvmlDeviceGetDriverModel_v2, (abi_device, uint32_t *, uint32_t *))            \
-	N(_, nvmlDeviceGetSupportedMemoryClocks, (abi_device, uint32_t *, uint32_t *))     \
-	N(_, nvmlDeviceGetSupportedGraphicsClocks,                                         \
-	  (abi_device, uint32_t, uint32_t *, uint32_t *))                                  \
-	N(_, nvmlDeviceGetAccountingMode, (abi_device, uint32_t *))                        \
-	N(_, nvmlDeviceSetAccountingMode, (abi_device, uint32_t))                          \
-	N(_, nvmlDeviceClearAccountingPids, (abi_device))                                  \
-	N(_, nvmlDeviceGetAccountingBufferSize, (abi_device, uint32_t *))                  \
-	N(_, nvmlDeviceGetAccountingPids, (abi_device, uint32_t *, uint32_t *))            \
-	N(_, nvmlDeviceGetAccountingStats, (abi_device, uint32_t, struct abi_accounting *))
+#define SIM_CALLS(N)                                                                        \
+	N(_, nvmlInit, (void))                                                              \
+	N(_, nvmlInitWithFlags, (uint32_t))                                                 \
+	N(_, nvmlSystemGetCudaDriverVersion_v2, (int *))                                    \
+	N(_, nvmlDeviceGetCount, (uint32_t *))                                              \
+	N(_, nvmlDeviceGetHandleByIndex, (uint32_t, abi_device *))                          \
+	N(_, nvmlDeviceGetHandleBySerial, (const char *, abi_device *))                     \
+	N(_, nvmlDeviceGetHandleByPciBusId_v2, (const char *, abi_device *))                \
+	N(_, nvmlDeviceGetHandleByPciBusId, (const char *, abi_device *))                   \
+	N(_, nvmlDeviceGetIndex, (abi_device, uint32_t *))                                  \
+	N(_, nvmlDeviceGetBrand, (abi_device, uint32_t *))                                  \
+	N(_, nvmlDeviceGetPciInfo_v2, (abi_device, struct abi_pci_v2 *))                    \
+	N(_, nvmlDeviceGetPciInfo, (abi_device, struct abi_pci_v2 *))                       \
+	N(_, nvmlDeviceGetPciInfoExt, (abi_device, struct abi_pci_ext *))                   \
+	N(_, nvmlDeviceGetDisplayMode, (abi_device, uint32_t *))                            \
+	N(_, nvmlDeviceGetPowerManagementMode, (abi_device, uint32_t *))                    \
+	N(_, nvmlDeviceGetPowerState, (abi_device, uint32_t *))                             \
+	N(_, nvmlDeviceGetSupportedClocksEventReasons, (abi_device, uint64_t *))            \
+	N(_, nvmlDeviceGetSupportedClocksThrottleReasons, (abi_device, uint64_t *))         \
+	N(_, nvmlDeviceGetViolationStatus, (abi_device, uint32_t, struct abi_violation *))  \
+	N(_, nvmlDeviceIsMigDeviceHandle, (abi_device, uint32_t *))                         \
+	N(_, nvmlDeviceGetDeviceHandleFromMigDeviceHandle, (abi_device, abi_device *))      \
+	N(_, nvmlDeviceGetAttributes_v2, (abi_device, struct abi_mig_attributes *))         \
+	N(_, nvmlEventSetWait, (abi_set, void *, uint32_t))                                 \
+	N(_, nvmlGpmMigSampleGet, (abi_device, uint32_t, abi_gpm_sample))                   \
+	N(_, nvmlDeviceGetDriverModel, (abi_device, uint32_t *, uint32_t *))                \
+	N(_, nvmlDeviceGetDriverModel_v2, (abi_device, uint32_t *, uint32_t *))             \
+	N(_, nvmlDeviceGetSupportedMemoryClocks, (abi_device, uint32_t *, uint32_t *))      \
+	N(_, nvmlDeviceGetSupportedGraphicsClocks,                                          \
+	  (abi_device, uint32_t, uint32_t *, uint32_t *))                                   \
+	N(_, nvmlDeviceGetAccountingMode, (abi_device, uint32_t *))                         \
+	N(_, nvmlDeviceSetAccountingMode, (abi_device, uint32_t))                           \
+	N(_, nvmlDeviceClearAccountingPids, (abi_device))                                   \
+	N(_, nvmlDeviceGetAccountingBufferSize, (abi_device, uint32_t *))                   \
+	N(_, nvmlDeviceGetAccountingPids, (abi_device, uint32_t *, uint32_t *))             \
+	N(_, nvmlDeviceGetAccountingStats, (abi_device, uint32_t, struct abi_accounting *)) \
+	N(_, nvmlUnitGetCount, (uint32_t *))                                                \
+	N(_, nvmlGetExcludedDeviceCount, (uint32_t *))                                      \
+	N(_, nvmlSystemGetHicVersion, (uint32_t *, void *))                                 \
+	N(_, nvmlDeviceGetBoardId, (abi_device, uint32_t *))                                \
+	N(_, nvmlDeviceGetMultiGpuBoard, (abi_device, uint32_t *))                          \
+	N(_, nvmlDeviceGetBusType, (abi_device, uint32_t *))                                \
+	N(_, nvmlDeviceGetPowerSource, (abi_device, uint32_t *))                            \
+	N(_, nvmlDeviceGetDefaultEccMode, (abi_device, uint32_t *))                         \
+	N(_, nvmlDeviceGetGpuMaxPcieLinkGeneration, (abi_device, uint32_t *))               \
+	N(_, nvmlDeviceGetPcieLinkMaxSpeed, (abi_device, uint32_t *))                       \
+	N(_, nvmlDeviceGetPcieSpeed, (abi_device, uint32_t *))                              \
+	N(_, nvmlDeviceGetClock, (abi_device, uint32_t, uint32_t, uint32_t *))              \
+	N(_, nvmlDeviceGetDefaultApplicationsClock, (abi_device, uint32_t, uint32_t *))     \
+	N(_, nvmlDeviceGetMaxCustomerBoostClock, (abi_device, uint32_t, uint32_t *))        \
+	N(_, nvmlDeviceGetTargetFanSpeed, (abi_device, uint32_t, uint32_t *))               \
+	N(_, nvmlDeviceGetMinMaxFanSpeed, (abi_device, uint32_t *, uint32_t *))             \
+	N(_, nvmlDeviceGetEncoderCapacity, (abi_device, uint32_t, uint32_t *))              \
+	N(_, nvmlDeviceGetEncoderStats, (abi_device, uint32_t *, uint32_t *, uint32_t *))   \
+	N(_, nvmlDeviceGetEncoderSessions, (abi_device, uint32_t *, void *))                \
+	N(_, nvmlDeviceGetFBCStats, (abi_device, struct abi_capture *))                     \
+	N(_, nvmlDeviceGetFBCSessions, (abi_device, uint32_t *, void *))                    \
+	N(_, nvmlDeviceGetGspFirmwareMode, (abi_device, uint32_t *, uint32_t *))            \
+	N(_, nvmlDeviceGetGspFirmwareVersion, (abi_device, char *))                         \
+	N(_, nvmlDeviceGetMemoryErrorCounter,                                               \
+	  (abi_device, uint32_t, uint32_t, uint32_t, uint64_t *))                           \
+	N(_, nvmlDeviceGetRetiredPages, (abi_device, uint32_t, uint32_t *, uint64_t *))     \
+	N(_, nvmlDeviceGetRetiredPages_v2,                                                  \
+	  (abi_device, uint32_t, uint32_t *, uint64_t *, uint64_t *))                       \
+	N(_, nvmlDeviceGetConfComputeProtectedMemoryUsage, (abi_device, struct abi_memory *))
 
-#define SIM_ALL_CALLS(N) NVML_CALLS(N) SIM_CALLS(N)
+/* Calls about what no simulated GPU has: vGPU, NVLink, info ROM, clock offsets and more. They
+ * return code 3, as a driver does. A call may have more parameters than stated here; they are
+ * not read. */
+#define SIM_ABSENT_CALLS(N)                                                   \
+	N(_, nvmlDeviceGetAdaptiveClockInfoStatus, (abi_device, void *))      \
+	N(_, nvmlDeviceGetAutoBoostedClocksEnabled, (abi_device, void *))     \
+	N(_, nvmlDeviceGetBridgeChipInfo, (abi_device, void *))               \
+	N(_, nvmlDeviceGetC2cModeInfoV, (abi_device, void *))                 \
+	N(_, nvmlDeviceGetClkMonStatus, (abi_device, void *))                 \
+	N(_, nvmlDeviceGetConfComputeGpuCertificate, (abi_device, void *))    \
+	N(_, nvmlDeviceGetDynamicPstatesInfo, (abi_device, void *))           \
+	N(_, nvmlDeviceGetGpcClkVfOffset, (abi_device, void *))               \
+	N(_, nvmlDeviceGetMemClkVfOffset, (abi_device, void *))               \
+	N(_, nvmlDeviceGetGpcClkMinMaxVfOffset, (abi_device, void *))         \
+	N(_, nvmlDeviceGetMemClkMinMaxVfOffset, (abi_device, void *))         \
+	N(_, nvmlDeviceGetGpuFabricInfo, (abi_device, void *))                \
+	N(_, nvmlDeviceGetGpuFabricInfoV, (abi_device, void *))               \
+	N(_, nvmlDeviceGetGpuOperationMode, (abi_device, void *))             \
+	N(_, nvmlDeviceGetGridLicensableFeatures_v4, (abi_device, void *))    \
+	N(_, nvmlDeviceGetInforomConfigurationChecksum, (abi_device, void *)) \
+	N(_, nvmlDeviceGetInforomImageVersion, (abi_device, void *))          \
+	N(_, nvmlDeviceGetInforomVersion, (abi_device, void *))               \
+	N(_, nvmlDeviceGetIrqNum, (abi_device, void *))                       \
+	N(_, nvmlDeviceGetLastBBXFlushTime, (abi_device, void *))             \
+	N(_, nvmlDeviceGetMemoryBusWidth, (abi_device, void *))               \
+	N(_, nvmlDeviceGetModuleId, (abi_device, void *))                     \
+	N(_, nvmlDeviceGetNumaNodeId, (abi_device, void *))                   \
+	N(_, nvmlDeviceGetNvLinkState, (abi_device, void *))                  \
+	N(_, nvmlDeviceGetNvLinkVersion, (abi_device, void *))                \
+	N(_, nvmlDeviceGetNvLinkCapability, (abi_device, void *))             \
+	N(_, nvmlDeviceGetNvLinkRemoteDeviceType, (abi_device, void *))       \
+	N(_, nvmlDeviceGetNvLinkRemotePciInfo_v2, (abi_device, void *))       \
+	N(_, nvmlDeviceGetNvLinkErrorCounter, (abi_device, void *))           \
+	N(_, nvmlDeviceGetPgpuMetadataString, (abi_device, void *))           \
+	N(_, nvmlDeviceGetSupportedPerformanceStates, (abi_device, void *))   \
+	N(_, nvmlDeviceGetThermalSettings, (abi_device, void *))              \
+	N(_, nvmlDeviceGetActiveVgpus, (abi_device, void *))                  \
+	N(_, nvmlDeviceGetCreatableVgpus, (abi_device, void *))               \
+	N(_, nvmlDeviceGetHostVgpuMode, (abi_device, void *))                 \
+	N(_, nvmlDeviceGetSupportedVgpus, (abi_device, void *))               \
+	N(_, nvmlDeviceGetVgpuHeterogeneousMode, (abi_device, void *))        \
+	N(_, nvmlDeviceGetVgpuMetadata, (abi_device, void *))                 \
+	N(_, nvmlDeviceGetVgpuSchedulerCapabilities, (abi_device, void *))    \
+	N(_, nvmlDeviceGetVgpuSchedulerLog, (abi_device, void *))             \
+	N(_, nvmlDeviceGetVgpuSchedulerState, (abi_device, void *))           \
+	N(_, nvmlDeviceValidateInforom, (abi_device, void *))                 \
+	N(_, nvmlGpmQueryIfStreamingEnabled, (abi_device, void *))
+#define SIM_ABSENT_SYSTEM_CALLS(N)                                       \
+	N(_, nvmlSystemGetConfComputeCapabilities, (void *))             \
+	N(_, nvmlSystemGetConfComputeState, (void *))                    \
+	N(_, nvmlSystemGetConfComputeSettings, (void *))                 \
+	N(_, nvmlSystemGetConfComputeGpusReadyState, (void *))           \
+	N(_, nvmlSystemGetConfComputeKeyRotationThresholdInfo, (void *)) \
+	N(_, nvmlSystemGetNvlinkBwMode, (void *))
+
+#define SIM_ALL_CALLS(N) \
+	NVML_CALLS(N) SIM_CALLS(N) SIM_ABSENT_CALLS(N) SIM_ABSENT_SYSTEM_CALLS(N)
 
 #define SIM_ENUM(name, symbol, args) CALL_##symbol,
 enum call { SIM_ALL_CALLS(SIM_ENUM) N_CALLS };

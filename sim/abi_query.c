@@ -42,6 +42,12 @@ static double pcie_generation(const struct device *d)
 	return device_pstate(d) >= 8 ? 1 : d->p.pcie_generation;
 }
 
+/* Returns the speed of one lane in MT/s. */
+static double pcie_megabits(double generation)
+{
+	return generation < 3 ? 2500 * generation : 8000 * exp2(generation - 3);
+}
+
 #define LIMITS !HAS(TRAIT_NO_LIMIT)
 
 U32_CALL(nvmlDeviceGetIndex, true, c->d->id.index)
@@ -67,6 +73,14 @@ U32_CALL(nvmlDeviceGetCurrPcieLinkGeneration, true, pcie_generation(c->d))
 U32_CALL(nvmlDeviceGetCurrPcieLinkWidth, true, c->d->p.pcie_width)
 U32_CALL(nvmlDeviceGetMaxPcieLinkGeneration, true, c->d->p.pcie_generation)
 U32_CALL(nvmlDeviceGetMaxPcieLinkWidth, true, c->d->p.pcie_width)
+U32_CALL(nvmlDeviceGetGpuMaxPcieLinkGeneration, true, c->d->p.pcie_generation)
+U32_CALL(nvmlDeviceGetPcieSpeed, true, pcie_megabits(pcie_generation(c->d)))
+U32_CALL(nvmlDeviceGetPcieLinkMaxSpeed, true, c->d->p.pcie_generation) /* an enum from 1 */
+U32_CALL(nvmlDeviceGetBoardId, true, c->d->id.bus << 8)
+U32_CALL(nvmlDeviceGetMultiGpuBoard, true, 0)
+U32_CALL(nvmlDeviceGetBusType, true, 2)     /* PCI Express */
+U32_CALL(nvmlDeviceGetPowerSource, true, 0) /* mains */
+U32_CALL(nvmlDeviceGetDefaultEccMode, HAS(TRAIT_ECC), 1)
 U32_CALL(nvmlDeviceGetPcieReplayCounter, true, c->d->errors.replays)
 U32_CALL(nvmlDeviceGetRetiredPagesPendingStatus, HAS(TRAIT_ECC) && !HAS(TRAIT_ROWS), 0)
 U32_CALL(nvmlDeviceGetMaxMigDeviceCount, true, HAS(TRAIT_MIG) ? 7 : 0)
@@ -252,6 +266,13 @@ static double pcie_kb(const struct device *d, uint32_t kind)
 			     history_mean_load(&d->history, d->now_ns, 20000000);
 }
 
+static double encoder_capacity(const struct device *d, uint32_t kind)
+{
+	(void)d;
+	(void)kind;
+	return 100;
+}
+
 /* Answers a call with an enum argument below `limit` that returns one number. Returns code 3 if
  * the number is NAN. */
 static abi_return by_kind(const struct ctx *c, uint32_t kind, uint32_t limit, uint32_t *out,
@@ -280,6 +301,60 @@ KIND_CALL(nvmlDeviceGetTemperature, 1, die_c)
 KIND_CALL(nvmlDeviceGetTemperatureThreshold, 8, threshold_c)
 KIND_CALL(nvmlDeviceGetFanSpeed_v2, 16, fan_of)
 KIND_CALL(nvmlDeviceGetPcieThroughput, 2, pcie_kb)
+KIND_CALL(nvmlDeviceGetDefaultApplicationsClock, 4, given_clock_mhz)
+KIND_CALL(nvmlDeviceGetMaxCustomerBoostClock, 4, given_clock_mhz)
+KIND_CALL(nvmlDeviceGetTargetFanSpeed, 16, fan_of)
+KIND_CALL(nvmlDeviceGetEncoderCapacity, 3, encoder_capacity)
+
+/* Selects what is wanted of a clock: its current value, the set one, the default, the most. */
+DEVICE_CALL(nvmlDeviceGetClock, (uint32_t kind, uint32_t which, uint32_t *out), kind, which,
+	    out)
+{
+	return which > 3 ? ABI_INVALID_ARGUMENT
+			 : by_kind(c, kind, 4, out, which == 0 ? clock_mhz : given_clock_mhz);
+}
+
+DEVICE_CALL(nvmlDeviceGetMinMaxFanSpeed, (uint32_t * min, uint32_t *max), min, max)
+{
+	if (min == NULL || max == NULL)
+		return ABI_INVALID_ARGUMENT;
+	if (c->d->p.fans == 0)
+		return ABI_NOT_SUPPORTED;
+	*min = 30;
+	*max = 100;
+	return ABI_SUCCESS;
+}
+
+/* No simulated process encodes or captures a screen as a session. */
+DEVICE_CALL(nvmlDeviceGetEncoderStats,
+	    (uint32_t * sessions, uint32_t *average_fps, uint32_t *average_latency), sessions,
+	    average_fps, average_latency)
+{
+	if (!sessions || !average_fps || !average_latency)
+		return ABI_INVALID_ARGUMENT;
+	*sessions = *average_fps = *average_latency = 0;
+	return ABI_SUCCESS;
+}
+
+DEVICE_CALL(nvmlDeviceGetFBCStats, (struct abi_capture * out), out)
+{
+	if (out == NULL)
+		return ABI_INVALID_ARGUMENT;
+	*out = (struct abi_capture){ 0 };
+	return ABI_SUCCESS;
+}
+
+#define NO_SESSIONS_CALL(symbol)                                                 \
+	DEVICE_CALL(symbol, (uint32_t * count, void *sessions), count, sessions) \
+	{                                                                        \
+		(void)sessions;                                                  \
+		if (count == NULL)                                               \
+			return ABI_INVALID_ARGUMENT;                             \
+		*count = 0;                                                      \
+		return ABI_SUCCESS;                                              \
+	}
+NO_SESSIONS_CALL(nvmlDeviceGetEncoderSessions)
+NO_SESSIONS_CALL(nvmlDeviceGetFBCSessions)
 
 /* Defines a call that fills a struct that starts with a version tag. */
 #define TAGGED_CALL(symbol, type, number, can, fill)          \
@@ -359,6 +434,12 @@ DEVICE_CALL(nvmlDeviceGetEccMode, (uint32_t * current, uint32_t *pending), curre
 	return ABI_SUCCESS;
 }
 
+static uint64_t ecc_errors(const struct device *d, uint32_t kind, uint32_t counter)
+{
+	return (kind == 0 ? d->errors.ecc_corrected : d->errors.ecc_uncorrected) -
+	       d->errors.ecc_cleared[counter][kind];
+}
+
 DEVICE_CALL(nvmlDeviceGetTotalEccErrors, (uint32_t kind, uint32_t counter, uint64_t *out), kind,
 	    counter, out)
 {
@@ -366,10 +447,50 @@ DEVICE_CALL(nvmlDeviceGetTotalEccErrors, (uint32_t kind, uint32_t counter, uint6
 		return ABI_INVALID_ARGUMENT;
 	if (!HAS(TRAIT_ECC))
 		return ABI_NOT_SUPPORTED;
-	*out = abi_u64(c,
-		       (kind == 0 ? c->d->errors.ecc_corrected : c->d->errors.ecc_uncorrected) -
-			       c->d->errors.ecc_cleared[counter][kind]);
+	*out = abi_u64(c, ecc_errors(c->d, kind, counter));
 	return ABI_SUCCESS;
+}
+
+/* All simulated errors are in the DRAM; the caches have none. */
+DEVICE_CALL(nvmlDeviceGetMemoryErrorCounter,
+	    (uint32_t kind, uint32_t counter, uint32_t place, uint64_t *out), kind, counter,
+	    place, out)
+{
+	enum { DRAM = 2, SRAM = 7, PLACES };
+
+	if (out == NULL || kind > 1 || counter > 1 || place >= PLACES)
+		return ABI_INVALID_ARGUMENT;
+	if (!HAS(TRAIT_ECC) || (place != DRAM && place != SRAM))
+		return ABI_NOT_SUPPORTED;
+	*out = abi_u64(c, place == DRAM ? ecc_errors(c->d, kind, counter) : 0);
+	return ABI_SUCCESS;
+}
+
+/* Cards that remap rows do not retire pages. The others have not retired any. */
+static abi_return no_retired_pages(const struct ctx *c, uint32_t cause, uint32_t *count)
+{
+	if (count == NULL || cause > 1)
+		return ABI_INVALID_ARGUMENT;
+	if (!HAS(TRAIT_ECC) || HAS(TRAIT_ROWS))
+		return ABI_NOT_SUPPORTED;
+	*count = 0;
+	return ABI_SUCCESS;
+}
+
+DEVICE_CALL(nvmlDeviceGetRetiredPages, (uint32_t cause, uint32_t *count, uint64_t *addresses),
+	    cause, count, addresses)
+{
+	(void)addresses;
+	return no_retired_pages(c, cause, count);
+}
+
+DEVICE_CALL(nvmlDeviceGetRetiredPages_v2,
+	    (uint32_t cause, uint32_t *count, uint64_t *addresses, uint64_t *times), cause,
+	    count, addresses, times)
+{
+	(void)addresses;
+	(void)times;
+	return no_retired_pages(c, cause, count);
 }
 
 DEVICE_CALL(nvmlDeviceGetRemappedRows,
@@ -403,6 +524,14 @@ DEVICE_CALL(nvmlDeviceGetConfComputeMemSizeInfo, (void *out), out)
 {
 	(void)out;
 	return ABI_NOT_SUPPORTED;
+}
+
+DEVICE_CALL(nvmlDeviceGetConfComputeProtectedMemoryUsage, (struct abi_memory * out), out)
+{
+	if (out == NULL)
+		return ABI_INVALID_ARGUMENT;
+	*out = (struct abi_memory){ 0 };
+	return ABI_SUCCESS;
 }
 
 DEVICE_CALL(nvmlDeviceGetViolationStatus, (uint32_t kind, struct abi_violation *out), kind, out)

@@ -134,6 +134,34 @@ SYSTEM_NUMBER(nvmlSystemGetCudaDriverVersion_v2, int, c->w->cuda)
 SYSTEM_NUMBER(nvmlDeviceGetCount_v2, uint32_t, c->w->n_devices)
 SYSTEM_NUMBER(nvmlDeviceGetCount, uint32_t, c->w->n_devices)
 
+SYSTEM_NUMBER(nvmlUnitGetCount, uint32_t, 0)
+SYSTEM_NUMBER(nvmlGetExcludedDeviceCount, uint32_t, 0)
+
+SYSTEM_CALL(nvmlSystemGetHicVersion, (uint32_t * count, void *entries), count, entries)
+{
+	(void)entries;
+	if (count == NULL)
+		return ABI_INVALID_ARGUMENT;
+	*count = 0;
+	return ABI_SUCCESS;
+}
+
+#define ABSENT_SYSTEM_CALL(name, symbol, args) \
+	SYSTEM_CALL(symbol, (void *out), out)  \
+	{                                      \
+		(void)out;                     \
+		return ABI_NOT_SUPPORTED;      \
+	}
+SIM_ABSENT_SYSTEM_CALLS(ABSENT_SYSTEM_CALL)
+
+#define ABSENT_CALL(name, symbol, args)       \
+	DEVICE_CALL(symbol, (void *out), out) \
+	{                                     \
+		(void)out;                    \
+		return ABI_NOT_SUPPORTED;     \
+	}
+SIM_ABSENT_CALLS(ABSENT_CALL)
+
 SYSTEM_CALL(nvmlSystemGetProcessName, (uint32_t pid, char *out, uint32_t size), pid, out, size)
 {
 	for (unsigned i = 0; i < c->w->n_devices; i++) {
@@ -263,9 +291,56 @@ DEVICE_CALL(nvmlDeviceGetPciInfo_v3, (struct abi_pci * out), out)
 	return get_pci(c->d, out);
 }
 
-DEVICE_CALL(nvmlDeviceGetPciInfo_v2, (struct abi_pci * out), out)
+/* Versions 1 and 2 end before the long bus id. */
+#define SHORT_PCI_CALL(symbol)                                        \
+	DEVICE_CALL(symbol, (struct abi_pci_v2 * out), out)           \
+	{                                                             \
+		struct abi_pci full;                                  \
+                                                                      \
+		if (out == NULL)                                      \
+			return ABI_INVALID_ARGUMENT;                  \
+		get_pci(c->d, &full);                                 \
+		memset(out, 0, sizeof(*out));                         \
+		memcpy(out, &full, offsetof(struct abi_pci, bus_id)); \
+		return ABI_SUCCESS;                                   \
+	}
+SHORT_PCI_CALL(nvmlDeviceGetPciInfo_v2)
+SHORT_PCI_CALL(nvmlDeviceGetPciInfo)
+
+DEVICE_CALL(nvmlDeviceGetPciInfoExt, (struct abi_pci_ext * out), out)
 {
-	return get_pci(c->d, out);
+	struct abi_pci full;
+
+	if (out == NULL)
+		return ABI_INVALID_ARGUMENT;
+	if (out->version != ABI_TAG(struct abi_pci_ext, 1))
+		return ABI_ARGUMENT_VERSION_MISMATCH;
+	get_pci(c->d, &full);
+	memcpy(&out->domain, &full.domain, 5 * sizeof(uint32_t));
+	memcpy(out->bus_id, full.bus_id, sizeof(out->bus_id));
+	/* Class 3 is a display controller: 0 has a monitor, 2 only computes. */
+	out->base_class = 3;
+	out->sub_class = c->d->p.traits & TRAIT_DISPLAY ? 0 : 2;
+	return ABI_SUCCESS;
+}
+
+/* From Turing on, a processor of the card runs a part of the driver. Its firmware has the
+ * driver's version. */
+#define GSP_ARCHITECTURE 6
+DEVICE_CALL(nvmlDeviceGetGspFirmwareMode, (uint32_t * enabled, uint32_t *standard), enabled,
+	    standard)
+{
+	if (enabled == NULL || standard == NULL)
+		return ABI_INVALID_ARGUMENT;
+	*enabled = *standard = c->d->p.chip.architecture >= GSP_ARCHITECTURE;
+	return ABI_SUCCESS;
+}
+
+DEVICE_CALL(nvmlDeviceGetGspFirmwareVersion, (char *out), out)
+{
+	bool runs = c->d->p.chip.architecture >= GSP_ARCHITECTURE;
+
+	return abi_string(runs ? world_driver(c->w, c->now_ns, false) : NULL, out, 80);
 }
 
 DEVICE_CALL(nvmlDeviceGetCudaComputeCapability, (int *major, int *minor), major, minor)

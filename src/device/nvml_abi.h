@@ -174,6 +174,18 @@ struct abi_pci {
 	uint32_t domain, bus, device, device_id, subsystem_id;
 	char bus_id[32];
 };
+/* Versions 1 and 2 are shorter than version 3: a caller's buffer ends after reserved. */
+struct abi_pci_v2 {
+	char bus_id[16];
+	uint32_t domain, bus, device, device_id, subsystem_id, reserved[4];
+};
+struct abi_pci_ext {
+	uint32_t version, domain, bus, device, device_id, subsystem_id, base_class, sub_class;
+	char bus_id[32];
+};
+struct abi_capture {
+	uint32_t sessions, average_fps, average_latency;
+};
 struct abi_memory {
 	uint64_t total, free, used;
 };
@@ -293,6 +305,8 @@ struct abi_accounting {
 	_Static_assert(offsetof(type, member) == (at), #type "." #member " is at " #at)
 ABI_SIZE(struct abi_pci, 68);
 ABI_AT(struct abi_pci, bus_id, 36);
+ABI_SIZE(struct abi_pci_v2, 52);
+ABI_SIZE(struct abi_pci_ext, 64);
 ABI_SIZE(struct abi_memory, 24);
 ABI_SIZE(struct abi_memory_v2, 40);
 ABI_AT(struct abi_memory_v2, total, 8);
