@@ -15,9 +15,12 @@
 
 #define CLIENTS_MAX 256 /* distinct clients per process; more are ignored */
 
-/* A walk through /proc waits at least this long, and this many times its own duration. */
+/* The time between two walks through /proc: at least this long, and this many times the duration
+ * of a walk. The second walk follows soon, so that a program that runs only for a moment shows a
+ * utilisation. */
 #define USE_PERIOD_NS NS_PER_S
 #define USE_COST      200
+#define USE_SECOND_NS (50 * NS_PER_MS)
 
 #define USE_CLIENTS_MAX 1024 /* clients per GPU; if there are more, nothing is reported */
 
@@ -434,12 +437,14 @@ static void take_walk(struct device *d, struct client_use *use)
 	now->ns = clock_mono_ns(clock);
 	why = walk_clients(d, now);
 	end = clock_mono_ns(clock);
-	use->next_ns = now->ns + (USE_COST * (end - now->ns) > USE_PERIOD_NS
-					  ? USE_COST * (end - now->ns)
-					  : USE_PERIOD_NS);
 	use->why_walk = why;
 	use->why_utilization =
 		why == GW_HAVE ? compare_walks(before, now, &use->utilization) : why;
+	use->next_ns =
+		now->ns + (use->why_utilization == GW_ABSENT_FIRST_READING ? USE_SECOND_NS
+			   : USE_COST * (end - now->ns) > USE_PERIOD_NS
+				   ? USE_COST * (end - now->ns)
+				   : USE_PERIOD_NS);
 	if (why != GW_HAVE)
 		now->ns = 0;
 	use->newest = !use->newest;
