@@ -172,7 +172,7 @@ static long read_row(const struct device *d, const struct drm_row *row, unsigned
 	n = read_line(d, row->place, file, text, sizeof(text));
 	if (n >= 0)
 		n = parse_value(row->form, text, ret);
-	if (n >= 0 && row->max > 0 && (*ret > row->max || *ret < 0))
+	if (n >= 0 && (*ret < 0 || (row->max > 0 && *ret > row->max)))
 		n = -GW_E_PARSE;
 	return n;
 }

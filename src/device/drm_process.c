@@ -219,6 +219,7 @@ static bool scan_process(const struct device *d, const char *pid, client_fn *fn,
 {
 	const struct root *root = d->backend->env->root;
 	char path[64], link[256];
+	bool all = true;
 	struct dirent *e;
 	DIR *dir;
 
@@ -230,14 +231,16 @@ static bool scan_process(const struct device *d, const char *pid, client_fn *fn,
 		if (!isdigit((unsigned char)e->d_name[0]))
 			continue;
 		root_path(path, sizeof(path), "proc/%.12s/fd/%.12s", pid, e->d_name);
-		root_readlink(root, path, link, sizeof(link));
+		/* CAP_DAC_READ_SEARCH alone opens the folder, but does not read the links. */
+		if (root_readlink(root, path, link, sizeof(link)) == -GW_E_PERM)
+			all = false;
 		if (drm_starts(link, "/dev/dri/"))
 			read_descriptor(d, pid, e->d_name, link + strlen("/dev/dri/"), fn, arg);
 		else if (strcmp(link, "/dev/kfd") == 0)
 			*ret_kfd = true;
 	}
 	closedir(dir);
-	return true;
+	return all;
 }
 
 /* Decides whether the process does compute or graphics. Compute on AMD bypasses the engines
@@ -379,9 +382,10 @@ static enum gw_absence walk_clients(struct device *d, struct walk *w)
 	w->has_memory = w->no_engines = false;
 	if (!dir)
 		return GW_ABSENT_NOT_PRESENT;
-	while ((e = readdir(dir)))
+	/* One hidden process makes the rest useless; without privileges that is process 1. */
+	while (all && (e = readdir(dir)))
 		if (isdigit((unsigned char)e->d_name[0]))
-			all = scan_process(d, e->d_name, walk_client, w, &kfd) && all;
+			all = scan_process(d, e->d_name, walk_client, w, &kfd);
 	closedir(dir);
 	if (w->count > USE_CLIENTS_MAX)
 		return GW_ABSENT_TOO_MANY;

@@ -94,6 +94,16 @@ TEST(power_is_the_energy_between_two_readings)
 	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
 }
 
+TEST(a_counter_below_zero_is_invalid)
+{
+	world_fill(PCI, arc_i915);
+	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "-6\n");
+	world_open(1);
+	r = world_read(0, GW_TIERS_ALL);
+	assert_absent(r, GW_Q_ENERGY, GW_ABSENT_INVALID);
+	assert_absent(r, GW_Q_POWER, GW_ABSENT_INVALID);
+}
+
 TEST(reads_a_battlemage_under_xe)
 {
 	static const struct tree_row xe[] = {
