@@ -150,10 +150,12 @@ static void set_memory(struct table *t, const struct gw_device *d)
 	char used_text[16], total_text[16];
 	double used, total;
 
-	if (gw_device_value(d, GW_Q_MEMORY_USED, &used) != GW_HAVE ||
-	    gw_device_value(d, GW_Q_MEMORY_TOTAL, &total) != GW_HAVE)
+	if (gw_device_value(d, GW_Q_MEMORY_USED, &used) != GW_HAVE)
 		return;
 	figure_bytes(used_text, used);
+	table_set(t, MEMORY, TERM_PLAIN, "%s", used_text);
+	if (gw_device_value(d, GW_Q_MEMORY_TOTAL, &total) != GW_HAVE)
+		return;
 	figure_bytes(total_text, total);
 	table_set(t, MEMORY, TERM_PLAIN, "%s / %s", used_text, total_text);
 }

@@ -26,7 +26,9 @@ static bool path_of(const struct device *d, enum drm_place place, const char *fi
 	const struct drm_device *dd = drm_of(d);
 	const char *folder = place == DRM_HWMON ? dd->hwmon : "";
 
-	if (place == DRM_CARD && dd->card[0])
+	if (place == DRM_LINK)
+		root_path(out, size, PCI_DEVICES "/%s/%s%s", dd->gpu.pci, dd->link, file);
+	else if (place == DRM_CARD && dd->card[0])
 		root_path(out, size, PCI_DEVICES "/%s/drm/%s/%s", dd->gpu.pci, dd->card, file);
 	else if (place == DRM_PCI || (place == DRM_HWMON && folder[0]))
 		root_path(out, size, PCI_DEVICES "/%s/%s%s%s", dd->gpu.pci, folder,
@@ -47,13 +49,14 @@ static long read_line(const struct device *d, enum drm_place place, const char *
 	return root_read_line(root_of(d), path, out, size);
 }
 
-int drm_read_number(struct device *d, enum drm_place place, const char *file, int64_t *ret)
+long drm_read_bytes(const struct device *d, enum drm_place place, const char *file, char *out,
+		    size_t size)
 {
 	char path[256];
 
 	if (!path_of(d, place, file, path, sizeof(path)))
 		return -GW_E_NOENT;
-	return root_read_i64(root_of(d), path, ret);
+	return root_read(root_of(d), path, out, size);
 }
 
 /* Parses lines such as "0: 500Mhz" or "S: 19Mhz *": gets the highest frequency, or the highest
@@ -119,9 +122,17 @@ static int parse_number(const char *text, double *ret)
 	return 0;
 }
 
+static int parse_nonzero(const char *text, double *ret)
+{
+	int err = parse_number(text, ret);
+
+	return err < 0 || *ret != 0 ? err : -GW_E_NOENT;
+}
+
 static int parse_value(enum drm_form form, const char *text, double *ret)
 {
 	switch (form) {
+	case DRM_NONZERO: return parse_nonzero(text, ret);
 	case DRM_LEVEL: return parse_level(text, false, ret);
 	case DRM_LEVEL_MAX: return parse_level(text, true, ret);
 	case DRM_SPEED: return parse_speed(text, ret);
@@ -141,11 +152,14 @@ enum gw_absence drm_absence(long error)
 	}
 }
 
-static long read_row(struct device *d, const struct drm_row *row, unsigned channel, double *ret)
+static long read_row(const struct device *d, const struct drm_row *row, unsigned channel,
+		     double *ret)
 {
 	char file[64], text[1024];
 	long n;
 
+	if (row->form == DRM_OWN)
+		return drm_of(d)->vendor->read_own(d, row, ret);
 	snprintf(file, sizeof(file), "%s", row->file);
 	if (row->label) {
 		const char *at = strstr(row->file, "%u");
@@ -158,9 +172,28 @@ static long read_row(struct device *d, const struct drm_row *row, unsigned chann
 	n = read_line(d, row->place, file, text, sizeof(text));
 	if (n >= 0)
 		n = parse_value(row->form, text, ret);
-	if (n >= 0 && row->max > 0 && (*ret > row->max || *ret < 0))
+	if (n >= 0 && (*ret < 0 || (row->max > 0 && *ret > row->max)))
 		n = -GW_E_PARSE;
 	return n;
+}
+
+long drm_read_quantity(struct device *d, unsigned q, double *ret)
+{
+	const struct drm_device *dd = drm_of(d);
+	long result = -GW_E_NOENT;
+	unsigned i = 0;
+
+	for (const struct drm_row *row = dd->vendor->row; row->file; row++, i++) {
+		long err = row->q == q ? read_row(d, row, dd->channel[i], ret) : -GW_E_NOENT;
+
+		if (err >= 0) {
+			*ret *= row->scale;
+			return 0;
+		}
+		if (result == -GW_E_NOENT)
+			result = err;
+	}
+	return result;
 }
 
 /* Reads every row of the tiers and returns how many succeeded. Sets *ret_denied if permission
@@ -210,7 +243,7 @@ static void limit_by_slot(struct device *d)
 
 	for (unsigned i = 0; i < COUNT(row); i++)
 		if (report_has(&d->r, row[i].q) &&
-		    read_line(d, DRM_PCI, row[i].file, text, sizeof(text)) > 0 &&
+		    read_line(d, DRM_LINK, row[i].file, text, sizeof(text)) > 0 &&
 		    parse_value(row[i].form, text, &v) == 0 && v > 0 && v < d->r.v[row[i].q])
 			report_set(&d->r, row[i].q, v);
 }
@@ -355,12 +388,39 @@ static unsigned find_channel(const struct device *d, const struct drm_row *row)
 	int prefix = (int)strcspn(row->file, "%");
 
 	for (unsigned i = 1; i <= CHANNELS_MAX; i++) {
+		double v = 0;
+
 		snprintf(file, sizeof(file), "%.*s%u_label", prefix, row->file, i);
 		if (read_line(d, row->place, file, label, sizeof(label)) > 0 &&
 		    strcmp(label, row->label) == 0)
-			return i;
+			return row->form != DRM_COUNTER ||
+					       (read_row(d, row, i, &v) >= 0 && v > 0)
+				       ? i
+				       : 0;
 	}
 	return 0;
+}
+
+/* Finds the PCI device with the link to the slot. If the board contains a PCIe switch, that is
+ * the upper port of the switch, two levels above the GPU. */
+static void find_link(struct device *d)
+{
+	struct drm_device *dd = drm_of(d);
+	const uint32_t *id = dd->vendor->board_switch;
+	int64_t vendor, device;
+	char path[128];
+
+	dd->link = "";
+	root_path(path, sizeof(path), PCI_DEVICES "/%s/../../vendor", dd->gpu.pci);
+	if (root_read_i64(root_of(d), path, &vendor) < 0 || vendor != dd->vendor->vendor)
+		return;
+	root_path(path, sizeof(path), PCI_DEVICES "/%s/../../device", dd->gpu.pci);
+	if (root_read_i64(root_of(d), path, &device) < 0)
+		return;
+	while (*id && *id != device)
+		id++;
+	if (*id)
+		dd->link = "../../";
 }
 
 /* Stores the version of the driver. A driver that is part of the kernel has the kernel's
@@ -402,6 +462,7 @@ static void attach_device(struct device *d)
 
 	find_hwmon(d);
 	find_nodes(d);
+	find_link(d);
 	for (const struct drm_row *row = dd->vendor->row; row->file; row++, i++)
 		dd->channel[i] = (uint8_t)(row->label ? find_channel(d, row) : 0);
 	make_uuid(root_of(d), dd->vendor, dd->gpu.pci, text, sizeof(text));
@@ -419,6 +480,7 @@ static void attach_device(struct device *d)
 	memset(d->r.tier_ns, 0, sizeof(d->r.tier_ns));
 	report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_NOT_READ);
 	dd->energy_ns = 0;
+	drm_client_use_restart(dd->use);
 	dd->attached = true;
 }
 
@@ -434,6 +496,7 @@ void drm_read(struct device *d, unsigned tiers)
 	if (!(d->backend->env->flags & GW_OPEN_WAKE) && drm_asleep(root_of(d), dd->gpu.pci)) {
 		leave_asleep(d, tiers);
 		dd->energy_ns = 0;
+		drm_client_use_restart(dd->use);
 		return;
 	}
 	if (!dd->attached) {
@@ -455,7 +518,19 @@ void drm_read(struct device *d, unsigned tiers)
 	if (tiers & GW_TIER_FAST) {
 		d->r.begin_ns = begin;
 		d->r.end_ns = clock_mono_ns(clock);
+		if (dd->vendor->use_from_clients)
+			drm_client_use(d);
 	}
+}
+
+static void free_priv(struct device *d)
+{
+	struct drm_device *dd = drm_of(d);
+
+	if (dd)
+		drm_client_use_free(dd->use);
+	free(dd);
+	d->priv = NULL;
 }
 
 static int open_gpu(struct backend *b, const struct drm_vendor *vendor,
@@ -475,9 +550,10 @@ static int open_gpu(struct backend *b, const struct drm_vendor *vendor,
 	dd = calloc(1, sizeof(*dd));
 	if (!dd)
 		return -GW_E_NOMEM;
-	free(d->priv);
+	free_priv(d);
 	d->priv = dd;
 	dd->vendor = vendor;
+	dd->link = "";
 	dd->gpu = *gpu;
 	d->r.index = index;
 	d->r.provenance = b->env->root->real ? GW_FROM_SYSFS : GW_FROM_SIMULATOR;
@@ -538,9 +614,7 @@ int drm_open(struct backend *b)
 
 void drm_close(struct backend *b)
 {
-	for (unsigned i = 0; i < b->count; i++) {
-		free(b->slot[i]->priv);
-		b->slot[i]->priv = NULL;
-	}
+	for (unsigned i = 0; i < b->count; i++)
+		free_priv(b->slot[i]);
 	b->open = false;
 }

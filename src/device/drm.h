@@ -41,11 +41,16 @@ enum drm_place {
 	DRM_PCI,   /* the PCI device's folder                         */
 	DRM_HWMON, /* the folder of the driver's sensors (hwmon) */
 	DRM_CARD,  /* drm/cardN below the PCI device                  */
+	DRM_LINK,  /* the PCI device with the link between board and slot */
 };
 
 /* The format of a file. */
 enum drm_form {
 	DRM_NUMBER,
+	DRM_NONZERO, /* a number; 0 means that the driver has no value: the row is skipped */
+	/* a number that only grows. A channel that is 0 when the GPU is opened is skipped: some
+	 * drivers have the file but do not count (xe of Linux 6.16: energy1 of a B580). */
+	DRM_COUNTER,
 	/* lines such as "1: 1500Mhz *": the frequency in the line with the asterisk, in MHz */
 	DRM_LEVEL,
 	/* lines such as "1: 1500Mhz *": the highest frequency of all lines, in MHz */
@@ -53,6 +58,7 @@ enum drm_form {
 	DRM_SPEED,     /* "16.0 GT/s PCIe": the PCIe generation               */
 	DRM_CORRECTED, /* "ue: 0\nce: 3\n"                                   */
 	DRM_UNCORRECTED,
+	DRM_OWN, /* a format of one vendor; drm_vendor.read_own reads it */
 };
 
 /* One value from one file. If several rows have the same quantity, the first row that can be
@@ -66,6 +72,8 @@ struct drm_row {
 	double scale; /* factor from the file's unit to ours */
 	double max;   /* a larger value is invalid; in the file's unit; 0: no maximum */
 };
+
+struct client_use;
 
 struct drm_text {
 	enum gw_text text;
@@ -85,11 +93,20 @@ struct drm_vendor {
 	const struct drm_text *text; /* ends with a NULL file                         */
 	const struct drm_name *name; /* ends with a NULL name                         */
 	const char *unique_id;       /* file with the board's unique number, or NULL */
+	/* PCI device ids of the PCIe switch that boards of this vendor contain, on the side of
+	 * the slot; ends with 0. Behind such a switch, the link of the GPU itself is internal to
+	 * the board and has a fixed or a false speed. */
+	const uint32_t *board_switch;
 	/* the quantity that is computed from the other two: GW_Q_MEMORY_USED or
 	 * GW_Q_MEMORY_FREE */
 	unsigned derived_memory;
 	/* called after the rows of the FAST tier were read; NULL: nothing to call */
 	void (*derive)(struct device *d);
+	/* reads a row with the form DRM_OWN. Returns 0 or a negative gw_error. */
+	long (*read_own)(const struct device *d, const struct drm_row *row, double *ret);
+	/* The driver has no file for used memory and utilisation: sum them over the clients
+	 * (drm_client_use). */
+	bool use_from_clients;
 };
 
 /* Defines backend_NAME. tables_ points to the struct drm_vendor; rows is its array of rows. */
@@ -111,12 +128,15 @@ struct drm_vendor {
 struct drm_device {
 	const struct drm_vendor *vendor;
 	struct pci_gpu gpu;
-	char hwmon[64];      /* folder below the PCI device, "" none       */
-	char card[16];       /* "card0", "" none                           */
-	char render[16];     /* "renderD128", "" none                      */
-	uint8_t channel[64]; /* channel number per row with a label; 0: not found */
-	bool attached;       /* the members above were filled in while the GPU was awake */
-	uint64_t energy_uj, energy_ns; /* previous reading, for derive(); energy_ns 0: none */
+	char hwmon[64];   /* folder below the PCI device, "" none       */
+	char card[16];    /* "card0", "" none                           */
+	char render[16];  /* "renderD128", "" none                      */
+	const char *link; /* path from the PCI device to the one of DRM_LINK: "" or "../../" */
+	uint8_t channel[64];    /* channel number per row with a label; 0: not found */
+	bool attached;          /* the members above were filled in while the GPU was awake */
+	double energy_j;        /* previous reading, for derive() */
+	uint64_t energy_ns;     /* time of that reading; 0: none */
+	struct client_use *use; /* state of drm_client_use(); NULL: not called yet */
 };
 
 /* The functions of struct backend_ops that DRM backends use; ops->tables is the struct
@@ -134,8 +154,27 @@ enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_e
 /* Returns why a file of a device could not be read. */
 enum gw_absence drm_absence(long error);
 
-/* Reads a file of the device; for derive. Returns 0 or a negative gw_error. */
-int drm_read_number(struct device *d, enum drm_place place, const char *file, int64_t *ret);
+/* Reads a quantity from the first row that can be read, in the unit of the quantity; for derive.
+ * Returns 0 or a negative gw_error. */
+long drm_read_quantity(struct device *d, unsigned q, double *ret);
+
+/* Reads the first bytes of a file that is not text. Returns how many or a negative gw_error. */
+long drm_read_bytes(const struct device *d, enum drm_place place, const char *file, char *out,
+		    size_t size);
+
+/* Sets GW_Q_UTILIZATION_GPU, and GW_Q_MEMORY_USED if it is missing, from the fdinfo files of all
+ * clients of the GPU. That costs a walk through /proc, so the walk happens at most once per
+ * second and takes at most 0.5 % of a core; in between, the last result is reported again.
+ *
+ * The utilisation is the mean since the previous walk: of render and compute, the engines that
+ * were busier. The memory is a sum over clients: it counts a buffer that two clients share twice
+ * and lacks what the kernel itself allocates. Both are absent (no_permission) if we may not
+ * inspect some process. */
+void drm_client_use(struct device *d);
+/* Frees the state of drm_client_use(); NULL is allowed. */
+void drm_client_use_free(struct client_use *use);
+/* Forgets the previous walk, because the GPU was suspended or is another one. */
+void drm_client_use_restart(struct client_use *use);
 
 /* Lists suspended GPUs for a vendor library that opens all of its GPUs at once. If one of them
  * is suspended and GW_OPEN_WAKE is not set, makes a slot for each GPU without opening any, sets

@@ -1,9 +1,12 @@
-/* drm_process: the processes that have a GPU open, from the kernel's data on open DRM nodes.
+/* drm_process: the processes that have a GPU open and how much of it all of them use, from the
+ * kernel's data on open DRM nodes.
  *
  * A DRM driver answers a read of /proc/pid/fdinfo/N with lines such as "drm-pdev:
  * 0000:03:00.0", "drm-client-id: 42", "drm-resident-vram: 1024 KiB" and "drm-engine-gfx: 123456
  * ns" (kernel documentation, "DRM client usage stats"). */
 #include "drm.h"
+
+#include "proc.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -12,14 +15,31 @@
 
 #define CLIENTS_MAX 256 /* distinct clients per process; more are ignored */
 
+/* The time between two walks through /proc: at least this long, and this many times the duration
+ * of a walk. The second walk follows soon, so that a program that runs only for a moment shows a
+ * utilisation. */
+#define USE_PERIOD_NS NS_PER_S
+#define USE_COST      200
+#define USE_SECOND_NS (50 * NS_PER_MS)
+
+#define USE_CLIENTS_MAX 1024 /* clients per GPU; if there are more, nothing is reported */
+
 /* The keys for the memory of a client, best first. */
 enum { RESIDENT, MEMORY, TOTAL, KEYS };
 static const char *const keys[KEYS] = { "drm-resident-", "drm-memory-", "drm-total-" };
 
+/* The groups of engines that make up the utilisation. */
+enum { RENDER, COMPUTE, GROUPS };
+
 struct client {
 	char pdev[16]; /* PCI id of the device; "": the driver does not report it */
 	uint64_t id;
-	bool has_id, busy_compute, busy_other;
+	bool has_id, has_engines, busy_compute, busy_other;
+	/* time that each group worked for the client: in nanoseconds, or in cycles (xe) of a
+	 * clock of the GPU that shows total_cycles now */
+	uint64_t busy[GROUPS];
+	unsigned capacity[GROUPS]; /* engines in the group; 0: one */
+	uint64_t total_cycles;     /* 0: busy is in nanoseconds */
 	bool has[KEYS];
 	uint64_t bytes[KEYS];
 };
@@ -52,18 +72,46 @@ static uint64_t parse_bytes(const char *value)
 	return drm_starts(end, "KiB") ? v << 10 : drm_starts(end, "MiB") ? v << 20 : v;
 }
 
-/* Records whether the client used compute or graphics engines. Copy engines are ignored,
- * because every type of process uses them. */
+static int group_of(const char *engine)
+{
+	if (strcmp(engine, "render") == 0 || strcmp(engine, "rcs") == 0)
+		return RENDER;
+	return strcmp(engine, "compute") == 0 || strcmp(engine, "ccs") == 0 ? COMPUTE : -1;
+}
+
+/* Records how long the client used an engine. Copy engines are ignored, because every type of
+ * process uses them. */
 static void note_engine(struct client *c, const char *engine, const char *value)
 {
-	if (strtoull(value, NULL, 10) == 0 || drm_starts(engine, "copy") ||
-	    drm_starts(engine, "dma") || drm_starts(engine, "bcs") ||
-	    drm_starts(engine, "capacity-"))
+	uint64_t busy = strtoull(value, NULL, 10);
+	int group = group_of(engine);
+
+	c->has_engines = true;
+	if (group >= 0)
+		c->busy[group] += busy;
+	if (busy == 0 || drm_starts(engine, "copy") || drm_starts(engine, "dma") ||
+	    drm_starts(engine, "bcs"))
 		return;
 	if (drm_starts(engine, "compute") || drm_starts(engine, "ccs"))
 		c->busy_compute = true;
 	else
 		c->busy_other = true;
+}
+
+static void note_capacity(struct client *c, const char *engine, const char *value)
+{
+	int group = group_of(engine);
+
+	if (group >= 0)
+		c->capacity[group] = (unsigned)strtoul(value, NULL, 10);
+}
+
+static void note_total(struct client *c, const char *value)
+{
+	uint64_t total = strtoull(value, NULL, 10);
+
+	if (total > c->total_cycles)
+		c->total_cycles = total;
 }
 
 static void parse_line(struct client *c, const char *key, const char *value)
@@ -72,6 +120,10 @@ static void parse_line(struct client *c, const char *key, const char *value)
 		snprintf(c->pdev, sizeof(c->pdev), "%.15s", value);
 	else if (strcmp(key, "drm-client-id") == 0)
 		c->has_id = (c->id = strtoull(value, NULL, 10)) > 0;
+	else if (drm_starts(key, "drm-engine-capacity-"))
+		note_capacity(c, key + strlen("drm-engine-capacity-"), value);
+	else if (drm_starts(key, "drm-total-cycles-"))
+		note_total(c, value);
 	else if (drm_starts(key, "drm-engine-"))
 		note_engine(c, key + strlen("drm-engine-"), value);
 	else if (drm_starts(key, "drm-cycles-"))
@@ -113,26 +165,39 @@ static bool is_known(struct holder *h, const struct client *c)
 	return false;
 }
 
-static void add_client(struct holder *h, struct client *c)
+/* Gets the client's memory on the board. Returns false if the driver does not report it. */
+static bool client_memory(const struct client *c, uint64_t *ret)
 {
+	for (unsigned w = 0; w < KEYS; w++) {
+		*ret = c->bytes[w];
+		if (c->has[w])
+			return true;
+	}
+	return false;
+}
+
+static void add_client(void *arg, const struct client *c)
+{
+	struct holder *h = arg;
+	uint64_t bytes;
+
 	h->found = true;
 	if (is_known(h, c))
 		return;
 	h->usage.type |= (c->busy_compute ? GW_PROCESS_COMPUTE : 0u) |
 			 (c->busy_other ? GW_PROCESS_GRAPHICS : 0u);
-	for (unsigned w = 0; w < KEYS; w++) {
-		if (!c->has[w])
-			continue;
+	if (client_memory(c, &bytes)) {
 		h->usage.memory_why = GW_HAVE;
-		h->usage.memory_bytes += c->bytes[w];
-		break;
+		h->usage.memory_bytes += bytes;
 	}
 }
 
+typedef void client_fn(void *arg, const struct client *c);
+
 /* Reads one descriptor that is a DRM node. If the driver does not report the PCI device of the
  * descriptor, the name of the node identifies the device. */
-static void read_descriptor(const struct device *d, struct holder *h, const char *pid,
-			    const char *fd, const char *node)
+static void read_descriptor(const struct device *d, const char *pid, const char *fd,
+			    const char *node, client_fn *fn, void *arg)
 {
 	const struct drm_device *dd = d->priv;
 	char path[64], text[4096];
@@ -144,14 +209,17 @@ static void read_descriptor(const struct device *d, struct holder *h, const char
 	parse_fdinfo(text, &c);
 	if (c.pdev[0] ? strcmp(c.pdev, dd->gpu.pci) == 0
 		      : strcmp(node, dd->card) == 0 || strcmp(node, dd->render) == 0)
-		add_client(h, &c);
+		fn(arg, &c);
 }
 
-/* Reads the open DRM nodes of a process. Returns false if we may not inspect the process. */
-static bool scan_process(const struct device *d, struct holder *h, const char *pid)
+/* Calls fn for each open DRM node of a process, and sets *ret_kfd if the process has /dev/kfd
+ * open. Returns false if we may not inspect the process. */
+static bool scan_process(const struct device *d, const char *pid, client_fn *fn, void *arg,
+			 bool *ret_kfd)
 {
 	const struct root *root = d->backend->env->root;
 	char path[64], link[256];
+	bool all = true;
 	struct dirent *e;
 	DIR *dir;
 
@@ -163,14 +231,16 @@ static bool scan_process(const struct device *d, struct holder *h, const char *p
 		if (!isdigit((unsigned char)e->d_name[0]))
 			continue;
 		root_path(path, sizeof(path), "proc/%.12s/fd/%.12s", pid, e->d_name);
-		root_readlink(root, path, link, sizeof(link));
+		/* CAP_DAC_READ_SEARCH alone opens the folder, but does not read the links. */
+		if (root_readlink(root, path, link, sizeof(link)) == -GW_E_PERM)
+			all = false;
 		if (drm_starts(link, "/dev/dri/"))
-			read_descriptor(d, h, pid, e->d_name, link + strlen("/dev/dri/"));
+			read_descriptor(d, pid, e->d_name, link + strlen("/dev/dri/"), fn, arg);
 		else if (strcmp(link, "/dev/kfd") == 0)
-			h->kfd = true;
+			*ret_kfd = true;
 	}
 	closedir(dir);
-	return true;
+	return all;
 }
 
 /* Decides whether the process does compute or graphics. Compute on AMD bypasses the engines
@@ -210,7 +280,7 @@ enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_e
 					  .memory_why = GW_ABSENT_NOT_SUPPORTED };
 		h.known_count = 0;
 		h.found = h.kfd = false;
-		all = scan_process(d, &h, e->d_name) && all;
+		all = scan_process(d, e->d_name, add_client, &h, &h.kfd) && all;
 		if (!h.found)
 			continue;
 		decide_type(&h);
@@ -220,4 +290,205 @@ enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_e
 	if (*ret_error)
 		return GW_ABSENT_ERROR;
 	return all ? GW_HAVE : GW_ABSENT_NO_PERMISSION;
+}
+
+struct seen_client {
+	uint64_t id;
+	uint64_t busy[GROUPS];
+};
+
+/* What all clients of a GPU use, as of one walk. */
+struct walk {
+	uint64_t ns;           /* time of the walk; 0: there was none */
+	uint64_t total_cycles; /* 0: the driver counts nanoseconds, or there was no client */
+	unsigned capacity[GROUPS];
+	uint64_t memory_bytes;
+	bool has_memory; /* a client reported memory of the board */
+	bool no_engines; /* the driver does not report engines (i915 before Linux 5.19) */
+	unsigned count;
+	struct seen_client client[USE_CLIENTS_MAX];
+};
+
+/* State of drm_client_use(). */
+struct client_use {
+	struct walk walk[2];
+	unsigned newest; /* index into walk */
+	uint64_t next_ns;
+	enum gw_absence why_walk; /* GW_HAVE, or why the newest walk is not complete */
+	enum gw_absence why_utilization;
+	double utilization;
+};
+
+void drm_client_use_free(struct client_use *use)
+{
+	free(use);
+}
+
+void drm_client_use_restart(struct client_use *use)
+{
+	if (!use)
+		return;
+	use->walk[use->newest].ns = 0;
+	use->next_ns = 0;
+}
+
+static const struct seen_client *find_seen(const struct walk *w, uint64_t id)
+{
+	for (unsigned i = 0; i < w->count; i++)
+		if (w->client[i].id == id)
+			return &w->client[i];
+	return NULL;
+}
+
+/* Adds a client to the walk. A client counts once, even if several processes have it open. */
+static void walk_client(void *arg, const struct client *c)
+{
+	struct walk *w = arg;
+	uint64_t bytes;
+
+	if (c->has_id && find_seen(w, c->id))
+		return;
+	if (w->count < USE_CLIENTS_MAX) {
+		w->client[w->count].id = c->id;
+		memcpy(w->client[w->count].busy, c->busy, sizeof(c->busy));
+	}
+	w->count++;
+	w->no_engines = w->no_engines || !c->has_engines;
+	if (client_memory(c, &bytes)) {
+		w->has_memory = true;
+		w->memory_bytes += bytes;
+	}
+	if (c->total_cycles > w->total_cycles)
+		w->total_cycles = c->total_cycles;
+	for (unsigned g = 0; g < GROUPS; g++)
+		if (c->capacity[g] > w->capacity[g])
+			w->capacity[g] = c->capacity[g];
+}
+
+/* Returns GW_HAVE, or why the walk is not complete. */
+static enum gw_absence walk_clients(struct device *d, struct walk *w)
+{
+	const struct root *root = d->backend->env->root;
+	DIR *dir = root_opendir(root, "proc");
+	/* A container hides the processes outside, and the mount option hidepid those of other
+	 * users, such as process 1. */
+	bool all = proc_in_child_namespace(root) != 1 &&
+		   (!root->real || root_exists(root, "proc/1")),
+	     kfd;
+	struct dirent *e;
+
+	w->total_cycles = w->memory_bytes = w->count = 0;
+	memset(w->capacity, 0, sizeof(w->capacity));
+	w->has_memory = w->no_engines = false;
+	if (!dir)
+		return GW_ABSENT_NOT_PRESENT;
+	/* One hidden process makes the rest useless; without privileges that is process 1. */
+	while (all && (e = readdir(dir)))
+		if (isdigit((unsigned char)e->d_name[0]))
+			all = scan_process(d, e->d_name, walk_client, w, &kfd);
+	closedir(dir);
+	if (w->count > USE_CLIENTS_MAX)
+		return GW_ABSENT_TOO_MANY;
+	return all ? GW_HAVE : GW_ABSENT_NO_PERMISSION;
+}
+
+/* Computes the busier group's share of the time between two walks. A client that is not in the
+ * older walk is new, so its whole time counts. */
+static enum gw_absence compare_walks(const struct walk *a, const struct walk *b, double *ret)
+{
+	double busy[GROUPS] = { 0 }, time;
+
+	*ret = 0;
+	if (b->no_engines)
+		return GW_ABSENT_NOT_SUPPORTED;
+	if (a->ns == 0)
+		return GW_ABSENT_FIRST_READING;
+	if (b->count == 0)
+		return GW_HAVE;
+	/* The clock of the GPU is known only from clients. */
+	if (b->total_cycles && (a->total_cycles == 0 || b->total_cycles <= a->total_cycles))
+		return GW_ABSENT_FIRST_READING;
+	time = b->total_cycles ? (double)(b->total_cycles - a->total_cycles)
+			       : (double)(b->ns - a->ns);
+	for (unsigned i = 0; i < b->count; i++) {
+		const struct seen_client *now = &b->client[i], *before = find_seen(a, now->id);
+
+		for (unsigned g = 0; g < GROUPS; g++) {
+			uint64_t from = before ? before->busy[g] : 0;
+
+			/* The counter of a driver may step back for a while. */
+			if (now->busy[g] > from)
+				busy[g] += (double)(now->busy[g] - from);
+		}
+	}
+	for (unsigned g = 0; g < GROUPS; g++) {
+		double ratio = busy[g] / time / (b->capacity[g] ? b->capacity[g] : 1);
+
+		*ret = ratio > *ret ? ratio : *ret;
+	}
+	*ret = *ret < 1 ? *ret : 1;
+	return GW_HAVE;
+}
+
+static void take_walk(struct device *d, struct client_use *use)
+{
+	const struct clock *clock = d->backend->env->clock;
+	const struct walk *before = &use->walk[use->newest];
+	struct walk *now = &use->walk[!use->newest];
+	uint64_t end;
+	enum gw_absence why;
+
+	now->ns = clock_mono_ns(clock);
+	why = walk_clients(d, now);
+	end = clock_mono_ns(clock);
+	use->why_walk = why;
+	use->why_utilization =
+		why == GW_HAVE ? compare_walks(before, now, &use->utilization) : why;
+	use->next_ns =
+		now->ns + (use->why_utilization == GW_ABSENT_FIRST_READING ? USE_SECOND_NS
+			   : USE_COST * (end - now->ns) > USE_PERIOD_NS
+				   ? USE_COST * (end - now->ns)
+				   : USE_PERIOD_NS);
+	if (why != GW_HAVE)
+		now->ns = 0;
+	use->newest = !use->newest;
+}
+
+/* Reports the memory if the driver has no better figure for it. If there is no client, the
+ * memory is unused; but only a total shows that the board has memory of its own. */
+static void report_client_memory(struct report *r, const struct client_use *use)
+{
+	const struct walk *w = &use->walk[use->newest];
+	bool has_total = report_has(r, GW_Q_MEMORY_TOTAL);
+	double bytes = (double)w->memory_bytes;
+
+	if (report_has(r, GW_Q_MEMORY_USED))
+		return;
+	if (use->why_walk != GW_HAVE)
+		report_miss(r, GW_Q_MEMORY_USED, use->why_walk);
+	else if (!w->has_memory && !(has_total && w->count == 0))
+		report_miss(r, GW_Q_MEMORY_USED, GW_ABSENT_NOT_SUPPORTED);
+	else if (has_total && bytes > r->v[GW_Q_MEMORY_TOTAL])
+		report_miss(r, GW_Q_MEMORY_USED, GW_ABSENT_INVALID);
+	else
+		report_set(r, GW_Q_MEMORY_USED, bytes);
+}
+
+void drm_client_use(struct device *d)
+{
+	struct drm_device *dd = d->priv;
+
+	if (!dd->use)
+		dd->use = calloc(1, sizeof(*dd->use));
+	if (!dd->use) {
+		report_miss(&d->r, GW_Q_UTILIZATION_GPU, GW_ABSENT_ERROR);
+		return;
+	}
+	if (clock_mono_ns(d->backend->env->clock) >= dd->use->next_ns)
+		take_walk(d, dd->use);
+	if (dd->use->why_utilization == GW_HAVE)
+		report_set(&d->r, GW_Q_UTILIZATION_GPU, dd->use->utilization);
+	else
+		report_miss(&d->r, GW_Q_UTILIZATION_GPU, dd->use->why_utilization);
+	report_client_memory(&d->r, dd->use);
 }

@@ -88,11 +88,11 @@ static void use_quantity(struct sampler *s, enum energy_shape shape, unsigned qu
 	s->poll_ns = (uint64_t)llround(s->setup.spacing_s * 1e9);
 }
 
-static void use_sysfs(struct sampler *s)
+static void use_sysfs(struct sampler *s, double lag_s)
 {
 	struct sensor_source file = { .period_s = (double)s->opt.interval_ns * 1e-9,
 				      .window_s = (double)s->opt.interval_ns * 1e-9,
-				      .lag_s = 0 };
+				      .lag_s = lag_s };
 
 	use_quantity(s, SHAPE_SYSFS, GW_Q_POWER, &file);
 }
@@ -120,8 +120,13 @@ static void choose_quantity(struct sampler *s)
 	const struct sensor *sensor = &s->setup.sensor;
 	bool text = s->r.provenance == GW_FROM_TEXT, file = s->r.provenance == GW_FROM_SYSFS;
 
-	if (file && report_has(&s->r, GW_Q_POWER))
-		use_sysfs(s);
+	/* The Intel backend computes power from the energy counter: power is missing at first, and
+	 * is the mean of the time since the previous reading. */
+	if (s->r.vendor == GW_VENDOR_INTEL &&
+	    (report_has(&s->r, GW_Q_POWER) || s->r.why[GW_Q_POWER] == GW_ABSENT_FIRST_READING))
+		use_sysfs(s, 0.5e-9 * (double)s->opt.interval_ns);
+	else if (file && report_has(&s->r, GW_Q_POWER))
+		use_sysfs(s, 0);
 	else if (report_has(&s->r, GW_Q_POWER_INSTANT))
 		use_quantity(s, text ? SHAPE_TEXT : SHAPE_INSTANT, GW_Q_POWER_INSTANT,
 			     &sensor->instant);

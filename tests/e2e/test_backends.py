@@ -1,8 +1,12 @@
 """Machines of all kinds: without a GPU, with nvidia-smi alone, with AMD or Intel GPUs, and what CUDA would see of them."""
 import datetime
+import json
 import os
 import pathlib
 import re
+import shutil
+import threading
+import time
 
 import pytest
 
@@ -237,6 +241,35 @@ def test_an_intel_gpu_has_its_figures():
     d = document("snapshot", "--root", FIXTURES / "intel-arc")["devices"][0]
     assert d["name"] == "Intel Arc A770"
     assert d["temperature_gpu_celsius"] > 0
+
+
+def test_energy_of_an_intel_gpu_is_measured_with_its_counter(tmp_path):
+    root = tmp_path / "root"
+    shutil.copytree(FIXTURES / "intel-arc", root, symlinks=True)
+    counter = root / "sys/bus/pci/devices/0000:03:00.0/hwmon/hwmon4/energy1_input"
+    counter.write_text(f"{10**12}\n")
+    done = threading.Event()
+    begun = time.monotonic()
+
+    def count():  # 100 W
+        with open(counter, "r+") as f:
+            while not done.wait(0.002):
+                f.seek(0)
+                f.write(f"{10**12 + int(1e8 * (time.monotonic() - begun))}\n")
+                f.flush()
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        result = json.loads(gpuward("measure", "--json", "--root", root, "--", "sleep", "2").stdout)
+    finally:
+        done.set()
+        thread.join()
+    run = result["runs"][0]
+    energy = run["devices"][0]
+    assert energy["rung"] == "sysfs"
+    assert run["power_mean_watts"] == pytest.approx(100, rel=0.1)
+    assert energy["counter_joules"] == pytest.approx(energy["samples_joules"], rel=0.1)
 
 
 def test_a_sleeping_gpu_is_not_woken_and_every_value_is_absent_as_asleep():

@@ -39,6 +39,7 @@ static const struct tree_row arc_i915[] = {
 TEST(reads_an_arc_under_i915)
 {
 	world_fill(PCI, arc_i915);
+	world_put("proc/uptime", "1\n");
 	world_open(1);
 	r = world_read(0, GW_TIERS_ALL);
 	assert_int_equal(r->state, GW_DEVICE_OK);
@@ -56,7 +57,7 @@ TEST(reads_an_arc_under_i915)
 	assert_value(r, GW_Q_MEMORY_FREE, 16000000000.0);
 	assert_value(r, GW_Q_MEMORY_USED, 1079205888.0);
 	assert_value(r, GW_Q_PCIE_GENERATION, 1);
-	assert_absent(r, GW_Q_UTILIZATION_GPU, GW_ABSENT_NOT_SUPPORTED);
+	assert_absent(r, GW_Q_UTILIZATION_GPU, GW_ABSENT_FIRST_READING);
 	assert_absent(r, GW_Q_TEMPERATURE_MEMORY, GW_ABSENT_NOT_SUPPORTED);
 }
 
@@ -93,6 +94,16 @@ TEST(power_is_the_energy_between_two_readings)
 	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
 }
 
+TEST(a_counter_below_zero_is_invalid)
+{
+	world_fill(PCI, arc_i915);
+	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "-6\n");
+	world_open(1);
+	r = world_read(0, GW_TIERS_ALL);
+	assert_absent(r, GW_Q_ENERGY, GW_ABSENT_INVALID);
+	assert_absent(r, GW_Q_POWER, GW_ABSENT_INVALID);
+}
+
 TEST(reads_a_battlemage_under_xe)
 {
 	static const struct tree_row xe[] = {
@@ -118,6 +129,7 @@ TEST(reads_a_battlemage_under_xe)
 	};
 
 	world_fill(PCI, xe);
+	world_put("proc/uptime", "1\n");
 	world_open(1);
 	r = world_read(0, GW_TIERS_ALL);
 	assert_text(r, GW_T_NAME, "Intel Arc B580");
@@ -129,7 +141,69 @@ TEST(reads_a_battlemage_under_xe)
 	assert_value(r, GW_Q_CLOCK_SM_MAX, 2900e6);
 	assert_value(r, GW_Q_MEMORY_TOTAL, 12884901888.0);
 	assert_absent(r, GW_Q_MEMORY_FREE, GW_ABSENT_NOT_SUPPORTED);
-	assert_absent(r, GW_Q_MEMORY_USED, GW_ABSENT_NOT_SUPPORTED);
+	assert_value(r, GW_Q_MEMORY_USED, 0); /* no process has the GPU open */
+}
+
+#define XE(id, memory, busy, total)                                     \
+	"drm-driver:\txe\ndrm-pdev:\t0000:03:00.0\ndrm-client-id:\t" id \
+	"\ndrm-resident-local0:\t" memory "\ndrm-cycles-ccs:\t" busy    \
+	"\ndrm-total-cycles-ccs:\t" total "\n"
+
+TEST(clients_that_come_and_go_keep_the_utilisation_right)
+{
+	world_fill(PCI, arc_i915);
+	tree_remove(&w->tree, PCI ARC "drm/card1/lmem_avail_bytes");
+	world_put("proc/7/fd/3", "-> /dev/dri/renderD129");
+	world_put("proc/7/fdinfo/3", XE("1", "1 MiB", "900", "1000"));
+	world_open(1);
+	clock_step(&w->clock, NS_PER_S);
+	world_put("proc/7/fdinfo/3", XE("1", "1 MiB", "1400", "2000"));
+	assert_value(world_read(0, GW_TIER_FAST), GW_Q_UTILIZATION_GPU, 0.5);
+	assert_value(r = &w->b.slot[0]->r, GW_Q_MEMORY_USED, 1 << 20);
+	/* the client ends, and a new one has worked since it began */
+	clock_step(&w->clock, NS_PER_S);
+	tree_remove(&w->tree, "proc/7");
+	world_put("proc/8/fd/3", "-> /dev/dri/renderD129");
+	world_put("proc/8/fdinfo/3", XE("2", "2 MiB", "250", "3000"));
+	assert_value(world_read(0, GW_TIER_FAST), GW_Q_UTILIZATION_GPU, 0.25);
+	assert_value(r, GW_Q_MEMORY_USED, 2 << 20);
+	/* no client is left, then one is back: the GPU's clock was unknown in between */
+	clock_step(&w->clock, NS_PER_S);
+	tree_remove(&w->tree, "proc/8");
+	assert_value(world_read(0, GW_TIER_FAST), GW_Q_UTILIZATION_GPU, 0);
+	assert_value(r, GW_Q_MEMORY_USED, 0);
+	clock_step(&w->clock, NS_PER_S);
+	world_put("proc/8/fd/3", "-> /dev/dri/renderD129");
+	world_put("proc/8/fdinfo/3", XE("3", "99999 MiB", "10", "5000"));
+	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_UTILIZATION_GPU,
+		      GW_ABSENT_FIRST_READING);
+	assert_absent(r, GW_Q_MEMORY_USED, GW_ABSENT_INVALID); /* more than the board has */
+	/* the GPU slept: the figure starts again */
+	world_put(PCI ARC "power/runtime_status", "suspended\n");
+	world_read(0, GW_TIER_FAST);
+	world_put(PCI ARC "power/runtime_status", "active\n");
+	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_UTILIZATION_GPU,
+		      GW_ABSENT_FIRST_READING);
+}
+
+TEST(utilisation_is_unknown_if_a_process_is_hidden)
+{
+	world_fill(PCI, arc_i915);
+	tree_remove(&w->tree, PCI ARC "drm/card1/lmem_avail_bytes");
+	world_put("proc/7/fd/3", "-> /dev/dri/renderD129");
+	world_put("proc/8/fd/3", "-> /dev/null");
+	tree_forbid(&w->tree, "proc/8/fd");
+	world_open(1);
+	tree_allow();
+	r = &w->b.slot[0]->r;
+	assert_absent(r, GW_Q_UTILIZATION_GPU, GW_ABSENT_NO_PERMISSION);
+	assert_absent(r, GW_Q_MEMORY_USED, GW_ABSENT_NO_PERMISSION);
+	/* in a container */
+	assert_int_equal(fchmodat(w->tree.root.fd, "proc/8/fd", 0755, 0), 0);
+	clock_step(&w->clock, NS_PER_S);
+	world_put("proc/self/ns/pid", "-> pid:[4026532000]");
+	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_UTILIZATION_GPU,
+		      GW_ABSENT_NO_PERMISSION);
 }
 
 static const struct tree_row integrated[] = {
