@@ -249,11 +249,13 @@ class Ollama(Worker):
 
 class LlamaCpp(Worker):
     """A router as of August 2026. A model that stops stays in its list as loaded until stopped() was called, if stops
-    is "late"; a model in loading loads until it is in loaded; a question to a model in sleeping wakes it."""
+    is "late"; a model in loading loads until it is in loaded; a question to a model in sleeping wakes it. most: its
+    --models-max; one model more replaces the oldest."""
     open_paths = ("/health",)
 
-    def __init__(self, *args, router=True, slots=True, stops="at once", sleeping=(), loading=(), broken=(), **kw):
+    def __init__(self, *args, router=True, slots=True, stops="at once", sleeping=(), loading=(), broken=(), most=4, **kw):
         super().__init__(*args, **kw)
+        self.most = most
         self.router, self.slots, self.stops = router, slots, stops
         self.sleeping, self.loading, self.broken = list(sleeping), list(loading), list(broken)
         self.known += self.sleeping + self.loading + self.broken
@@ -288,7 +290,7 @@ class LlamaCpp(Worker):
         if (method, path) == ("GET", "/slots"):
             return self.answer_slots(query)
         if (method, path) == ("GET", "/props"):
-            return 200, {"role": "router"} if self.router else {"is_sleeping": bool(self.sleeping)}
+            return 200, {"role": "router", "max_instances": self.most} if self.router else {"is_sleeping": bool(self.sleeping)}
         if (method, path) == ("GET", "/metrics"):
             return self.answer_metrics(query)
         if not self.router:
@@ -359,6 +361,10 @@ class LlamaCpp(Worker):
             return self.error(404, "File Not Found")
         if self.runs(model):
             return self.error(400, "model is already running")
+        if self.most and sum(map(self.runs, self.known)) >= self.most:
+            if self.loading or not self.loaded:
+                return self.error(500, "model limit reached, try again later")
+            self.unload(self.loaded[0])
         self.failed = [m for m in self.failed if m != model]
         if model in self.broken:
             self.failed.append(model)

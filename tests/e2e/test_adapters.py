@@ -384,6 +384,15 @@ def test_all_models_of_llamacpp_are_requested_before_one_is_waited_for():
         assert w.loading == ["a", "b"] and w.asked().count("/models/load") == 2
 
 
+def test_no_more_models_of_llamacpp_return_than_the_router_keeps():
+    with fake.LlamaCpp(known=["a", "b", "c"], most=2) as w:
+        back = order("resume", kind="llamacpp", url=w.url, notes="asked 1\nmodel a\nmodel b\nmodel c\n", deadline_ms=30000)
+        assert back["ok"] and back["listed"] and "2 of 3 models loaded again; not loaded: a" in back["message"], back
+        assert w.loaded == ["b", "c"] and w.asked().count("/models/load") == 2
+    with fake.LlamaCpp(known=["a", "b", "c"], most=0) as w:  # no limit
+        assert "3 of 3" in order("resume", kind="llamacpp", url=w.url, notes="model a\nmodel b\nmodel c\n")["message"]
+
+
 @pytest.mark.parametrize("kind", ["ollama", "llamacpp", "tabby", "kobold"])
 def test_a_worker_lists_what_it_loaded(kind):
     worker, _ = worker_of(kind)

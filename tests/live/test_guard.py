@@ -108,6 +108,18 @@ def working(server, tokens, **body):
     client.join(60)
 
 
+# The longest first: the others run next to it. A server that is stuck is tried again after 30 s.
+def test_a_stopped_server_is_reported_and_evicted_when_it_runs_again(world, tmp_path):
+    with router(world, tmp_path) as server, unharmed(server):
+        server.load("a", "b")
+        with guarded(world, server, 8 * GIB) as s, Contender(world, 14 * GIB, exe="/bin/sleep"):
+            os.kill(server.pid, signal.SIGSTOP)
+            s.until("stuck", name="chat")
+            said(s, "no answer in time")
+            os.kill(server.pid, signal.SIGCONT)
+            evicted(s, server, "unloaded", "unloaded")
+
+
 def test_two_models_leave_for_a_contender_and_come_back(world, tmp_path):
     with router(world, tmp_path, models=("a", "b", "c")) as server, unharmed(server):
         server.load("a", "b")
@@ -183,7 +195,7 @@ def proxied(server):
     return [line for line in (server.folder.parent / "llama-server.log").read_text().splitlines() if "proxying" in line]
 
 
-def test_a_truncated_file_is_noticed_at_once_and_the_model_returns_when_it_is_whole(world, tmp_path):
+def test_a_truncated_file_is_noticed_at_once_and_holds_back_no_other_model(world, tmp_path):
     with router(world, tmp_path) as server, unharmed(server):
         server.load("a", "b")
         files = {f: f.read_bytes() for f in server.folder.glob("*.gguf")}
@@ -194,12 +206,25 @@ def test_a_truncated_file_is_noticed_at_once_and_the_model_returns_when_it_is_wh
                 file.write_bytes(content[:len(content) // 2])
             s.guard("resume", "chat")
             said(s, "did not load")
-            assert "verify_up" not in s.course("chat")
             server.are("unloaded", "unloaded")
-            for file, content in files.items():
-                file.write_bytes(content)
+            (server.folder / "b.gguf").write_bytes(files[server.folder / "b.gguf"])
             s.guard("resume", "chat", "--now")
-            back(s, server, 8 * GIB, "loaded", "loaded")
+            back(s, server, 4 * GIB, "unloaded", "loaded")
+            said(s, "1 of 2 models loaded again; not loaded: a")
+
+
+def test_a_model_that_replaced_another_returns_alone(world, tmp_path):
+    with router(world, tmp_path, "--models-max", "1") as server, unharmed(server):
+        server.load("a")
+        with guarded(world, server, 4 * GIB) as s:
+            s.guard("evict", "chat")
+            evicted(s, server, "unloaded", "unloaded")
+            assert server.complete("a client loads the other model", 20, model="b")[1] == 20
+            s.wait(lambda: s.course("chat").count("evicted") == 2)
+            evicted(s, server, "unloaded", "unloaded")
+            s.guard("resume", "chat")
+            back(s, server, 4 * GIB, "unloaded", "loaded")
+            said(s, "1 of 2 models loaded again; not loaded: a")
 
 
 def test_a_missing_key_is_reported_at_once_and_with_the_key_the_models_move(world, tmp_path):
@@ -215,7 +240,7 @@ def test_a_missing_key_is_reported_at_once_and_with_the_key_the_models_move(worl
             s.guard("release", "chat")
             s.settled(8 * GIB, name="chat")
             s.reload(configure(chat(server, token_file=token), defaults=quick()))
-            s.logs("configuration")
+            s.logs("the configuration was reloaded")
             s.guard("evict", "chat")
             evicted(s, server, "unloaded", "unloaded")
             s.guard("resume", "chat")
@@ -232,15 +257,16 @@ def test_a_server_with_one_model_refuses_at_once(world, tmp_path):
             assert len(server.get("/v1/models")["data"]) == 1 and server.complete("still here", 20)[1] == 20
 
 
-def test_a_stopped_server_is_reported_and_evicted_when_it_runs_again(world, tmp_path):
+def test_a_stopped_process_of_a_model_is_evicted(world, tmp_path):
     with router(world, tmp_path) as server, unharmed(server):
         server.load("a", "b")
-        with guarded(world, server, 8 * GIB) as s, Contender(world, 14 * GIB, exe="/bin/sleep"):
-            os.kill(server.pid, signal.SIGSTOP)
-            s.until("stuck", name="chat")
-            said(s, "no answer in time")
-            os.kill(server.pid, signal.SIGCONT)
-            evicted(s, server, "unloaded", "unloaded")
+        with guarded(world, server, 8 * GIB, budget_s=30) as s:
+            os.kill(server.processes()["a"], signal.SIGSTOP)
+            s.guard("evict", "chat")
+            evicted(s, server, "unloaded", "unloaded")  # the server kills it after 10 s
+            assert "stuck" not in s.course("chat")
+            s.guard("resume", "chat")
+            back(s, server, 8 * GIB, "loaded", "loaded")
 
 
 def test_a_server_that_is_restarted_while_its_models_are_out_gets_them_back(world, tmp_path):

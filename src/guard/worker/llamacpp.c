@@ -160,15 +160,40 @@ static int request_load(struct worker_call *c, const char *model)
 	return rc && worker_said(c, "already running") ? 1 : rc;
 }
 
+/* Returns how many of the noted models do not fit. The router keeps at most max_instances models
+ * (--models-max). One more would silently replace the model that was used least recently. */
+static unsigned count_surplus(struct worker_call *c)
+{
+	char model[WORKER_MODEL];
+	struct json_doc *r;
+	unsigned models = 0;
+	double most;
+
+	if (worker_get_json(c, "/props", &r) != 0)
+		return 0;
+	most = json_doc_number(r, "max_instances"); /* 0: no limit */
+	json_doc_free(r);
+	while (worker_noted(c, "model", models, model, sizeof(model)))
+		models++;
+	return most >= 1 && models > most ? models - (unsigned)most : 0;
+}
+
 /* Requests all noted models before waiting for the first one, so that they load at the same
- * time. */
+ * time. If they are too many, the models that were noted first stay out: clients replaced them
+ * with the others. */
 static void request_all(struct worker_call *c)
 {
+	unsigned surplus = count_surplus(c);
 	char model[WORKER_MODEL];
 
 	worker_forget(c, "requested"); /* by an earlier order */
-	for (unsigned i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++)
-		request_load(c, model);
+	worker_forget(c, "surplus");
+	for (unsigned i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++) {
+		if (i < surplus)
+			worker_note(c, "surplus", model);
+		else
+			request_load(c, model);
+	}
 }
 
 /* Loads a model, and waits until the router lists it as loaded. A model that "already runs" may
@@ -184,6 +209,9 @@ static int load_model(struct worker_call *c, const char *model)
 	worker_noted(c, "model", 0, first, sizeof(first));
 	if (strcmp(first, model) == 0)
 		request_all(c);
+	if (worker_is_noted(c, "surplus", model))
+		return worker_fail(c, -GW_E_STATE,
+				   "the router's limit of models (--models-max) is reached");
 	rc = request_load(c, model);
 	ran = rc == 1;
 	while (rc >= 0) {
