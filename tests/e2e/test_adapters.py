@@ -12,7 +12,8 @@ llama.cpp  unload answers before the model's process ended   test_llamacpp_loads
            a question to a loading model is 500 or 503       test_a_model_of_llamacpp_that_changes_before_it_is_asked_is_idle
            a question wakes a sleeping model                 test_a_sleeping_or_loading_model_of_llamacpp_is_not_asked
            busy slots are 503 with fail_on_no_slot           test_llamacpp_shows_whether_slots_are_busy
-           a single-model server has no status               test_llamacpp_of_a_single_model_is_refused_with_a_way_out
+           a single-model server has no status               test_llamacpp_of_a_single_model_is_refused_with_a_way_out,
+             and has slots                                     test_a_single_model_server_of_llamacpp_may_finish_...
            a wrong key is 401 "Invalid API Key"              test_the_token_is_used_and_never_appears_in_messages
            /metrics of a router needs ?model=                test_measure_count.py, test_models.py
            --models-max replaces a model without a word      test_no_more_models_of_llamacpp_return_than_the_router_keeps
@@ -477,6 +478,20 @@ def test_llamacpp_of_a_single_model_is_refused_with_a_way_out():
         assert not out["ok"] and "max_level = 4" in out["message"]
 
 
+def test_a_single_model_server_of_llamacpp_may_finish_before_it_is_stopped():
+    with fake.LlamaCpp(models=["m"], router=False, busy=1) as w:
+        assert order("drain", kind="llamacpp", url=w.url)["refused"], "it cannot leave"
+        how = dict(kind="llamacpp", url=w.url, max_level=4)
+        assert order("drain", **how)["in_flight"] is True
+        w.busy = 4
+        assert order("drain", **how)["in_flight"] is True
+        w.busy = 0
+        out = order("drain", **how)
+        assert out["ok"] and out["in_flight"] is False, out
+        w.sleeping = ["m"]
+        assert order("drain", **how)["ok"] and w.woken == [] and w.asked()[-1] == "/props"
+
+
 def test_an_old_llama_swap_is_asked_in_its_own_way():
     with fake.LlamaSwap(models=["m"], old=True) as w:
         assert order("evict", kind="llamaswap", url=w.url)["ok"]
@@ -751,6 +766,15 @@ def test_a_worker_with_a_unit_can_be_stopped_and_gets_its_models_back(systemctl)
         assert [c.split()[2] for c in calls()] == ["stop", "start"]
         assert [b["model"] for _, p, b in w.calls if p == "/api/generate"] == ["a"]
         assert back["notes"] == ""
+
+
+def test_a_single_model_server_of_llamacpp_is_stopped_and_has_its_model_after_the_start(systemctl):
+    env, calls = systemctl
+    with fake.LlamaCpp(models=["m"], router=False) as w:
+        drained, refused, out, back = orders("drain", "evict", "evict:4", "resume:4", kind="llamacpp", url=w.url, max_level=4,
+                                             unit="llama.service", bytes=1 << 30, env=env)
+        assert drained["ok"] and refused["refused"] and out["ok"] and back["ok"], (drained, refused, out, back)
+        assert [c.split()[2] for c in calls()] == ["stop", "start"] and back["notes"] == ""
 
 
 def test_a_started_server_is_waited_for(systemctl):

@@ -72,7 +72,7 @@ class LlamaServer:
 
     def end(self, how=signal.SIGTERM):
         children = self.processes().values()
-        for pid in (self.pid, *children):
+        for pid in (self.pid, *children) if self.child.poll() is None else ():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         self.child.send_signal(how)
@@ -151,12 +151,14 @@ class LlamaServer:
         return d["tokens_evaluated"], d["tokens_predicted"]
 
     def status(self, timeout=60):
-        """The state of each model in the server's own words; both of its lists agree on it."""
+        """The state of each model in the server's own words."""
         return {m["id"]: m["status"]["value"] for m in self.get("/models", timeout)["data"]}
 
     def are(self, *states):
-        """Waits until the models have these states, in the order of their names."""
-        support.wait(lambda: tuple(v for _, v in sorted(self.status().items())) == states, lambda: f"{states} in {self.status()}")
+        """Waits until the models have these states, in the order of their names, in both lists of the server."""
+        def listed(path):
+            return tuple(m["status"]["value"] for m in sorted(self.get(path)["data"], key=lambda m: m["id"]))
+        support.wait(lambda: listed("/models") == listed("/v1/models") == states, lambda: f"{states} in {self.status()}")
 
     def load(self, *models):
         for model in models:

@@ -90,7 +90,7 @@ class Client(threading.Thread):
 
     def works(self):
         """Waits until the server works on it."""
-        slots = f"/slots?model={self.body['model']}&autoload=false"
+        slots = f"/slots?model={self.body['model']}&autoload=false" if self.server.router else "/slots"
         support.wait(lambda: any(slot["is_processing"] for slot in self.server.get(slots)), "a busy slot")
         return self
 
@@ -106,6 +106,16 @@ def working(server, tokens, **body):
     client.start()
     yield client.works()
     client.join(60)
+
+
+def test_a_server_with_one_model_that_may_be_ended_answers_its_request_first(world, tmp_path):
+    with LlamaServer(world, tmp_path, "-m", "a.gguf", "-c", "40000", context=40000) as server:
+        times = quick(drain_s=120, budget_s=150, max_level=5, allow_kill=True)
+        with guarded(world, server, 4 * GIB, configure(chat(server), defaults=times)) as s, working(server, 6000) as client:
+            s.guard("evict", "chat")
+            assert server.child.wait(60) == 0  # by SIGTERM, which it handles
+            client.join(60)
+            assert client.code == 200 and json.loads(client.text)["tokens_predicted"] == 6000
 
 
 # The longest first: the others run next to it. A server that is stuck is tried again after 30 s.
