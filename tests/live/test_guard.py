@@ -72,6 +72,11 @@ def said(s, *words):
     s.wait(lambda: any(all(w in d["evidence"] for w in words) for d in s.decisions() if d["evidence"]), 20, s.decisions)
 
 
+def proxied(server):
+    """Lines of the server's log about requests that reached a model."""
+    return [line for line in (server.folder.parent / "llama-server.log").read_text().splitlines() if "proxying" in line]
+
+
 class Client(threading.Thread):
     """A request for so many tokens, and how it ended."""
 
@@ -185,24 +190,22 @@ def test_a_model_that_is_wanted_again_while_it_stops_is_loaded_again(world, tmp_
 def test_a_sleeping_model_is_not_woken_by_questions_and_leaves_asleep(world, tmp_path):
     with router(world, tmp_path, "--metrics", "--sleep-idle-seconds", "2") as server, unharmed(server):
         server.load("a")
+        server.get("/slots?model=a&autoload=false")
+        asked = proxied(server)
+        assert asked, "a question that reaches the model is in the log"
         text = configure(chat(server), defaults=quick(), more="[models]\ninterval_s = 0.2\n")
         with guarded(world, server, text=text) as s:
             server.are("sleeping", "unloaded")
             s.settled(ASLEEP, name="chat")
+            asked = proxied(server)
             s.observes(3)
             assert server.status() == {"a": "sleeping", "b": "unloaded"}
-            asked = proxied(server)
             s.guard("evict", "chat")
             evicted(s, server, "unloaded", "unloaded")
-            assert [path for path in proxied(server)[len(asked):] if "slots" in path] == []
+            assert proxied(server) == asked, "a question reached the sleeping model"
             s.guard("resume", "chat")
             s.until("active", name="chat")
             server.are("sleeping", "unloaded")
-
-
-def proxied(server):
-    """Lines of the server's log about requests that reached a model."""
-    return [line for line in (server.folder.parent / "llama-server.log").read_text().splitlines() if "proxying" in line]
 
 
 def test_a_truncated_file_is_noticed_at_once_and_holds_back_no_other_model(world, tmp_path):
