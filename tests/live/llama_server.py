@@ -115,7 +115,8 @@ class LlamaServer:
         return found
 
     def holding(self):
-        """What each process holds, by what the server says about its model. A model that is stopping holds all."""
+        """What each process holds, by what the server says about its model. A model that is stopping holds all,
+        one that loads has only its context: a broken file fails before its weights are on the card."""
         if not self.router:
             return {self.pid: self.size}
         processes = self.processes()
@@ -123,7 +124,7 @@ class LlamaServer:
             status = self.status(timeout=0.5) if processes else {}
         except (requests.RequestException, KeyError, TypeError):  # the server is stopped, or ends
             return {pid: self.held.get(pid, self.size) for pid in processes.values()}
-        return {pid: ASLEEP if status[name] == "sleeping" else self.size for name, pid in processes.items()}
+        return {pid: ASLEEP if status[name] in ("sleeping", "loading") else self.size for name, pid in processes.items()}
 
     def mirror(self):
         """Keeps the simulated card equal to what runs."""
