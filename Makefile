@@ -49,9 +49,10 @@ test-systemd: deps
 	@tools/build build-install -Dtests=disabled -Dbench=false -Dprefix=/usr/local
 	@tests/systemd/run
 
-## make test-live  real inference servers on a simulated GPU: llama-server from PATH, GPUWARD_LIVE_ROOT=FOLDER or =new
+## make test-live  the guard and a real llama-server on a simulated GPU: from PATH, GPUWARD_LIVE_ROOT=FOLDER, or Debian sid (root)
 test-live: build
-	@tests/live/run
+	@tools/deps live
+	@GPUWARD_BUILD=$(abspath $(BUILD)) tests/live/run || [ $$? -eq 77 ]
 
 ## make test-clients  nvtop, nvitop, gpustat, btop and pynvml of Debian sid on simulated GPUs (root; GPUWARD_CLIENTS_ROOT=FOLDER keeps them)
 test-clients: build

@@ -136,8 +136,8 @@ static void describe_error(const char *address, int err, struct counter_reading 
 	counter_refuse(ret, "cannot reach %s: %s", address, gw_strerror(err));
 }
 
-/* Stores the error: the status and the server's own sentence.  Adds advice to the two sentences
- * that a router with several models sends. */
+/* Stores the error: the status and the server's own sentence.  Adds advice if the server wants a
+ * key, and to the two sentences that a router with several models sends. */
 static void describe_status(const struct url_parts *u, int status, const struct buf *body,
 			    struct counter_reading *ret)
 {
@@ -149,6 +149,8 @@ static void describe_status(const struct url_parts *u, int status, const struct 
 		advice = "; add the model to the URL: ?model=NAME";
 	else if (strstr(text, "model is not loaded"))
 		advice = "; load the model before the measurement";
+	else if (status == 401 || status == 403)
+		advice = "; --count-url sends no key: use --count-cmd with curl";
 	counter_refuse(ret, "%s replied with status %d%s%s%s", u->address, status,
 		       text[0] ? ": " : "", text, advice);
 }

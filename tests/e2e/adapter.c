@@ -117,6 +117,8 @@ static void describe(const char *key, const char *value)
 		worker->level = (unsigned)number;
 	else if (IS("lazy"))
 		worker->resume = number ? RESUME_LAZY : RESUME_RESTORE;
+	else if (IS("max_level"))
+		worker->knobs.max_level = (unsigned)number;
 	else if (IS("allow_kill"))
 		worker->knobs.allow_kill = number != 0;
 	else if (IS("evict_signal"))

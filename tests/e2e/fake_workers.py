@@ -115,7 +115,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if failure and failure(self):
             return
         if w.token and not w.may(self.headers, url.path):
-            return self.send(401, {"error": {"message": "unauthorized"}})
+            return self.send(401, w.unauthorized)
         found = w.respond(method, url.path, query, body, self.headers)
         if callable(found):
             return found(self)
@@ -161,6 +161,7 @@ def metrics(rows):
 class Worker:
     """What all have: models that are loaded, work in flight, failures, a record of what was asked."""
     open_paths = ()
+    unauthorized = {"error": {"message": "unauthorized"}}
 
     def __init__(self, models=(), known=(), token=None, busy=0, keeps=False, context=None):
         self.loaded = list(models)
@@ -248,17 +249,20 @@ class Ollama(Worker):
 
 
 class LlamaCpp(Worker):
-    """A router as of August 2026. A model that stops stays in its list as loaded until stopped() was called, if stops
-    is "late"; a model in loading loads until it is in loaded; a question to a model in sleeping wakes it."""
+    """A router as of November 2026 (llama-server 0.7; tests/live runs the real one). A model that stops stays in its list as loaded until stopped() was called, if stops
+    is "late"; a model in loading loads until it is in loaded; a question to a model in sleeping wakes it. most: its
+    --models-max; one model more replaces the oldest."""
     open_paths = ("/health",)
+    unauthorized = {"error": {"code": 401, "message": "Invalid API Key", "type": "authentication_error"}}
 
-    def __init__(self, *args, router=True, slots=True, stops="at once", sleeping=(), loading=(), broken=(), **kw):
+    def __init__(self, *args, router=True, slots=True, stops="at once", sleeping=(), loading=(), broken=(), most=4, **kw):
         super().__init__(*args, **kw)
+        self.most = most
         self.router, self.slots, self.stops = router, slots, stops
         self.sleeping, self.loading, self.broken = list(sleeping), list(loading), list(broken)
         self.known += self.sleeping + self.loading + self.broken
         self.stopping, self.failed, self.woken = [], [], []
-        self.loads_at_once = True
+        self.loads_at_once = self.unreachable = True
 
     def status_of(self, model):
         for value in ("loading", "sleeping"):
@@ -283,12 +287,12 @@ class LlamaCpp(Worker):
             rows = [{"id": m, "object": "model"} for m in self.known]
             if self.router:
                 for r in rows:
-                    r["status"] = self.status_of(r["id"])
+                    r["status"] = {**self.status_of(r["id"]), "args": ["llama-server", "--alias", r["id"]], "preset": "[x]\n"}
             return 200, {"object": "list", "data": rows}
         if (method, path) == ("GET", "/slots"):
             return self.answer_slots(query)
         if (method, path) == ("GET", "/props"):
-            return 200, {"role": "router"} if self.router else {"is_sleeping": bool(self.sleeping)}
+            return 200, {"role": "router", "max_instances": self.most} if self.router else {"is_sleeping": bool(self.sleeping)}
         if (method, path) == ("GET", "/metrics"):
             return self.answer_metrics(query)
         if not self.router:
@@ -308,8 +312,9 @@ class LlamaCpp(Worker):
             if query.get("autoload") == ["false"]:
                 return self.error(400, "model is not loaded")
             self.load(model)
-        if model in self.loading:
-            return self.error(503, "Loading model")
+        if model in self.loading:  # at first its process does not listen yet
+            self.unreachable, at_first = False, self.unreachable
+            return (500, b"proxy error: Could not establish connection") if at_first else self.error(503, "Loading model")
         if model in self.sleeping:
             self.sleeping.remove(model)
             self.woken.append(model)
@@ -337,7 +342,8 @@ class LlamaCpp(Worker):
         if not self.metrics:
             return self.error(501, "This server does not support metrics endpoint. Start it with `--metrics`")
         prompt, generated = self.tokens.get(model, (0, 0))
-        return 200, metrics({("llamacpp:prompt_tokens_total", "Number of prompt tokens processed."): {"": prompt},
+        return 200, metrics({("llamacpp:prompt_tokens_total", "Number of prompt tokens processed, excluding cached tokens"): {"": prompt},
+                             ("llamacpp:prompt_tokens_cached_total", "Number of prompt tokens reused from the cache"): {"": 7},
                              ("llamacpp:prompt_seconds_total", "Prompt process time"): {"": 0.5},
                              ("llamacpp:tokens_predicted_total", "Number of generation tokens processed."): {"": generated}})
 
@@ -359,6 +365,10 @@ class LlamaCpp(Worker):
             return self.error(404, "File Not Found")
         if self.runs(model):
             return self.error(400, "model is already running")
+        if self.most and sum(map(self.runs, self.known)) >= self.most:
+            if self.loading or not self.loaded:
+                return self.error(500, "model limit reached, try again later")
+            self.unload(self.loaded[0])
         self.failed = [m for m in self.failed if m != model]
         if model in self.broken:
             self.failed.append(model)
@@ -408,8 +418,9 @@ class LlamaSwap(Worker):
 class VLLM(Worker):
     """loaded holds "weights" and "kv_cache"."""
 
-    def __init__(self, dev=True, pauses=True, sleeps=True, **kw):
+    def __init__(self, dev=True, pauses=True, sleeps=True, asserts=False, **kw):
         super().__init__(models=["weights", "kv_cache"], **kw)
+        self.asserts = asserts  # somebody allocates while it falls asleep: it frees its memory and does not know that it did
         self.dev, self.pauses = dev, pauses
         self.sleeps = sleeps  # False: without --enable-sleep-mode, a request to sleep does nothing
         self.paused = self.garbage = False
@@ -452,11 +463,15 @@ class VLLM(Worker):
         if (method, path) == ("POST", "/sleep"):
             if not self.sleeps:
                 return 200, None
-            self.level = int(query.get("level", ["1"])[0])
             self.unload()
+            if self.asserts:
+                return 500, {"detail": "AssertionError"}
+            self.level = int(query.get("level", ["1"])[0])
             self.garbage = self.level == 2
             return 200, None
         if (method, path) == ("POST", "/wake_up"):
+            if not self.level:
+                return 200, None  # "Executor is not sleeping."
             for tag in query.get("tags", ["weights", "kv_cache"]):
                 self.load(tag)
             if len(self.loaded) == 2:

@@ -1,4 +1,38 @@
-"""Each adapter against a server that speaks its worker's API, failures included."""
+"""Each adapter against a server that speaks its worker's API, failures included.
+
+What the real servers do, and the test that holds it; tests/live/test_guard.py shows the rows of llama.cpp with the real one.
+
+llama.cpp  unload answers before the model's process ended   test_llamacpp_loads_a_model_that_was_still_on_its_way_out
+           a load of a running model is 400                  test_a_model_of_llamacpp_that_stays_loaded_is_back
+           a load of an unknown model is 404                 test_a_deleted_model_does_not_prevent_loading_the_others
+           an unload of a model that has gone is 400         test_a_model_of_llamacpp_that_has_gone_is_out
+           a load of a broken file is 200, then failed       test_a_model_of_llamacpp_that_does_not_load_is_noticed_at_once
+           a question to an unloaded model is 400, or        test_llamacpp_shows_whether_slots_are_busy,
+             loads it without autoload=false                   test_a_model_of_llamacpp_that_changes_before_it_is_asked_is_idle
+           a question to a loading model is 500 or 503       test_a_model_of_llamacpp_that_changes_before_it_is_asked_is_idle
+           a question wakes a sleeping model                 test_a_sleeping_or_loading_model_of_llamacpp_is_not_asked
+           busy slots are 503 with fail_on_no_slot           test_llamacpp_shows_whether_slots_are_busy
+           a single-model server has no status               test_llamacpp_of_a_single_model_is_refused_with_a_way_out,
+             and has slots                                     test_a_single_model_server_of_llamacpp_may_finish_...
+           a wrong key is 401 "Invalid API Key"              test_the_token_is_used_and_never_appears_in_messages
+           /metrics of a router needs ?model=                test_measure_count.py, test_models.py
+           --models-max replaces a model without a word      test_no_more_models_of_llamacpp_return_than_the_router_keeps
+SGLang     /health generates, and waits while paused         test_a_sign_of_life_needs_no_generation
+           a release while not idle ends the server          test_sglang_releases_only_when_it_is_idle
+           a second resume ends it; cuda_graph is named      test_sglang_releases_and_resumes_once
+           without its option a release does nothing         test_a_sglang_without_memory_saver_survives_a_release_without_effect
+Ollama     keep_alive 0 unloads, embed loads embedders       test_ollama_loads_an_embedding_model_by_embed
+           options are lost at unload                        test_ollama_gets_its_models_back_as_they_were
+           cloud models are listed                           test_cloud_models_of_ollama_are_left_alone
+TabbyAPI   no model is 503, before April 2025 400            test_a_server_that_forgot_its_models_is_not_reported_as_back,
+           /health stays 503 after one error                   test_a_sign_of_life_needs_no_generation
+vLLM       404 without VLLM_SERVER_DEV_MODE                  test_vllm_without_dev_mode_is_reported_with_the_remedy
+           no effect without --enable-sleep-mode             test_a_vllm_that_does_not_sleep_is_a_failure
+           an assertion fails after the memory is free,      test_a_vllm_that_freed_its_memory_and_failed_is_evicted
+             then /wake_up does nothing                        (test_guard_adapters.py)
+llama-swap unload does not wait, /upstream starts a model    test_requests_in_flight_of_llamaswap_are_waited_for
+ComfyUI    /interrupt before /free                           test_prompts_in_comfys_queue_stay_there
+"""
 import datetime
 import json
 import os
@@ -280,9 +314,10 @@ def test_models_are_remembered_before_anything_is_done():
         assert w.loaded == ["a"]
 
 
-def test_a_deleted_model_does_not_prevent_loading_the_others():
-    with fake.Ollama(known=["b"]) as w:
-        out = order("resume", kind="ollama", url=w.url, notes="model a\nmodel b\n")
+@pytest.mark.parametrize("kind", ["ollama", "llamacpp"])
+def test_a_deleted_model_does_not_prevent_loading_the_others(kind):
+    with KINDS[kind].fake(known=["b"]) as w:
+        out = order("resume", kind=kind, url=w.url, notes="model a\nmodel b\n")
         assert out["ok"] and "1 of 2" in out["message"] and "a" in out["message"]
         assert w.loaded == ["b"]
 
@@ -342,6 +377,29 @@ def test_a_sleeping_or_loading_model_of_llamacpp_is_not_asked():
         assert not w.runs("s") and not w.runs("l")
 
 
+def test_a_model_of_llamacpp_that_changes_before_it_is_asked_is_idle():
+    with fake.LlamaCpp(models=["a"]) as w:
+        def leaves(h):
+            w.unload("a")
+        w.fail["/slots"] = leaves
+        out = order("drain", kind="llamacpp", url=w.url)
+        assert out["ok"] and not out["in_flight"] and w.loaded == [], out
+        del w.fail["/slots"]
+        w.load("a")
+        w.loading.append("a")
+        w.status_of = lambda model: {"value": "loaded"}  # the list is older than the question
+        for _ in ("its process does not listen yet", "it loads"):
+            out = order("drain", kind="llamacpp", url=w.url)
+            assert out["ok"] and not out["in_flight"], out
+
+
+@pytest.mark.parametrize("words", ["model is not found", "model is not running"])
+def test_a_model_of_llamacpp_that_has_gone_is_out(words):
+    with fake.LlamaCpp(models=["a", "b"]) as w:
+        w.fail["/models/unload"] = fake.times(1, fake.status(400, {"error": {"code": 400, "message": words}}))
+        assert order("evict", kind="llamacpp", url=w.url)["ok"] and w.loaded == ["a"], "the other one was unloaded"
+
+
 def test_llamacpp_loads_a_model_that_was_still_on_its_way_out():
     with fake.LlamaCpp(models=["a"], stops="late") as w:
         out = order("evict", kind="llamacpp", url=w.url)
@@ -384,6 +442,15 @@ def test_all_models_of_llamacpp_are_requested_before_one_is_waited_for():
         assert w.loading == ["a", "b"] and w.asked().count("/models/load") == 2
 
 
+def test_no_more_models_of_llamacpp_return_than_the_router_keeps():
+    with fake.LlamaCpp(known=["a", "b", "c"], most=2) as w:
+        back = order("resume", kind="llamacpp", url=w.url, notes="asked 1\nmodel a\nmodel b\nmodel c\n", deadline_ms=30000)
+        assert back["ok"] and back["listed"] and "2 of 3 models loaded again; not loaded: a" in back["message"], back
+        assert w.loaded == ["b", "c"] and w.asked().count("/models/load") == 2
+    with fake.LlamaCpp(known=["a", "b", "c"], most=0) as w:  # no limit
+        assert "3 of 3" in order("resume", kind="llamacpp", url=w.url, notes="model a\nmodel b\nmodel c\n")["message"]
+
+
 @pytest.mark.parametrize("kind", ["ollama", "llamacpp", "tabby", "kobold"])
 def test_a_worker_lists_what_it_loaded(kind):
     worker, _ = worker_of(kind)
@@ -409,6 +476,20 @@ def test_llamacpp_of_a_single_model_is_refused_with_a_way_out():
     with fake.LlamaCpp(models=["m"], router=False) as w:
         out = order("evict", kind="llamacpp", url=w.url)
         assert not out["ok"] and "max_level = 4" in out["message"]
+
+
+def test_a_single_model_server_of_llamacpp_may_finish_before_it_is_stopped():
+    with fake.LlamaCpp(models=["m"], router=False, busy=1) as w:
+        assert order("drain", kind="llamacpp", url=w.url)["refused"], "it cannot leave"
+        how = dict(kind="llamacpp", url=w.url, max_level=4)
+        assert order("drain", **how)["in_flight"] is True
+        w.busy = 4
+        assert order("drain", **how)["in_flight"] is True
+        w.busy = 0
+        out = order("drain", **how)
+        assert out["ok"] and out["in_flight"] is False, out
+        w.sleeping = ["m"]
+        assert order("drain", **how)["ok"] and w.woken == [] and w.asked()[-1] == "/props"
 
 
 def test_an_old_llama_swap_is_asked_in_its_own_way():
@@ -484,6 +565,14 @@ def test_sglang_releases_and_resumes_once():
         half, back, again = orders("resume", "resume", "resume", kind="sglang", url=w.url, notes=second["notes"])
         assert not half["ok"] and back["ok"] and again["ok"] and not w.dead, (half, back, again)
         assert sorted(w.loaded) == ["cuda_graph", "kv_cache", "weights"] and not w.paused
+
+
+def test_a_sglang_without_memory_saver_survives_a_release_without_effect():
+    with fake.SGLang(saver=False) as w:
+        before = list(w.loaded)
+        out, again, back, twice = orders("evict", "evict", "resume", "resume", kind="sglang", url=w.url)
+        assert out["ok"] and again["ok"] and back["ok"] and twice["ok"], (out, again, back, twice)
+        assert w.loaded == before and not w.dead and not w.paused
 
 
 def test_a_restarted_sglang_releases_its_new_memory():
@@ -677,6 +766,15 @@ def test_a_worker_with_a_unit_can_be_stopped_and_gets_its_models_back(systemctl)
         assert [c.split()[2] for c in calls()] == ["stop", "start"]
         assert [b["model"] for _, p, b in w.calls if p == "/api/generate"] == ["a"]
         assert back["notes"] == ""
+
+
+def test_a_single_model_server_of_llamacpp_is_stopped_and_has_its_model_after_the_start(systemctl):
+    env, calls = systemctl
+    with fake.LlamaCpp(models=["m"], router=False) as w:
+        drained, refused, out, back = orders("drain", "evict", "evict:4", "resume:4", kind="llamacpp", url=w.url, max_level=4,
+                                             unit="llama.service", bytes=1 << 30, env=env)
+        assert drained["ok"] and refused["refused"] and out["ok"] and back["ok"], (drained, refused, out, back)
+        assert [c.split()[2] for c in calls()] == ["stop", "start"] and back["notes"] == ""
 
 
 def test_a_started_server_is_waited_for(systemctl):

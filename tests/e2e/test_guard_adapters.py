@@ -203,6 +203,17 @@ def test_a10_refused_and_not_freed_are_stuck_and_the_third_try_may_succeed(tmp_p
         untouched(c)
 
 
+def test_a_vllm_that_freed_its_memory_and_failed_is_evicted(tmp_path):
+    world = World(tmp_path)
+    with held(world, "vllm", SIZE, asserts=True) as w, Guarded(world, configure(w.table("vllm"), defaults=quick())) as s:
+        s.settled(SIZE, name="vllm")
+        s.guard("evict", "vllm")
+        s.until("evicted", name="vllm")
+        s.guard("resume", "vllm")
+        s.until("verify-up", name="vllm")  # it answers success and has no memory: it is not back
+        assert w.resident() == 0 and w.asked().count("/wake_up") == 1
+
+
 def test_a10_a_worker_that_hangs_costs_its_budget_and_delays_no_other(tmp_path):
     with Company(tmp_path, budget=4) as c:
         first, *others, last = c.names

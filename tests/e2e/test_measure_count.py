@@ -207,6 +207,7 @@ def test_a_server_that_does_not_answer_starts_nothing(tmp_path, load):
 
 @pytest.mark.parametrize("answer, status, what, said", [
     (f"{NAME} 5\n", 404, "", "replied with status 404"),
+    ('{"error": {"message": "Invalid API Key"}}', 401, "", "Invalid API Key; --count-url sends no key: use --count-cmd with curl"),
     (f"{NAME} 5\n", 200, "#vllm:generation_tokens", f"has no 'vllm:generation_tokens', but it has '{NAME}'"),
     ("up 1\n", 200, "", f"no known token counter; give its name after the URL, as in URL#{NAME}"),
     (f"{NAME} NaN\n", 200, "", "its value is not a number (NaN)"),

@@ -3,6 +3,7 @@
     with LlamaServer(world, tmp_path, "-m", "a.gguf", "--metrics") as server:
         server.complete("hello", 20)
 """
+import contextlib
 import os
 import pathlib
 import shutil
@@ -43,26 +44,52 @@ def free_port():
         return s.getsockname()[1]
 
 
-class LlamaServer:
-    """models: names of the models to make. Each process of the server that has loaded a model holds memory on the card."""
+ASLEEP = 300 << 20  # what the context of a sleeping model keeps on the card
 
-    def __init__(self, world, folder, *args, models=("a",), size=4 * GIB):
-        self.world, self.size, self.held = world, size, set()
+
+class LlamaServer:
+    """models: names of the models to make. Each process of the server that has loaded a model holds memory on the card;
+    a sleeping model holds little. key: what the server asks its clients for."""
+
+    def __init__(self, world, folder, *args, models=("a",), size=4 * GIB, key=None, context=tiny_gguf.CTX):
+        self.world, self.size, self.held, self.key = world, size, {}, key
         self.folder = folder / "models"
         self.folder.mkdir()
         for name in models:
-            tiny_gguf.write(self.folder / f"{name}.gguf")
+            tiny_gguf.write(self.folder / f"{name}.gguf", context)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.argv = command(self.folder) + ["--port", str(self.port), "-t", "1", *args]
+        self.argv = command(self.folder) + ["--port", str(self.port), "-t", "1", *args, *(["--api-key", key] if key else [])]
+        self.router = "--models-dir" in args
         self.stop = threading.Event()
 
-    def __enter__(self):
-        self.log = open(self.folder.parent / "llama-server.log", "w")
+    def start(self):
+        self.log = open(self.folder.parent / "llama-server.log", "a")
         self.child = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         self.pid = self.child.pid
         support.wait(lambda: requests.get(self.url + "/health").status_code == 200, "llama-server",
                      ignore=(requests.RequestException,))
+
+    def end(self, how=signal.SIGTERM):
+        children = self.processes().values()
+        for pid in (self.pid, *children) if self.child.poll() is None else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        self.child.send_signal(how)
+        try:
+            self.child.wait(20)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait()
+        self.log.close()
+        support.wait(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in children), "the models' processes")
+
+    def restart(self):
+        self.end()
+        self.start()
+
+    def __enter__(self):
+        self.start()
         self.thread = threading.Thread(target=self.mirror, daemon=True)
         self.thread.start()
         return self
@@ -70,18 +97,12 @@ class LlamaServer:
     def __exit__(self, *exc):
         self.stop.set()
         self.thread.join()
-        self.child.send_signal(signal.SIGTERM)
-        try:
-            self.child.wait(20)
-        except subprocess.TimeoutExpired:
-            self.child.kill()
-            self.child.wait()
-        self.log.close()
+        self.end()
         for pid in self.held:
             self.world.hold(pid, 0)
 
     def processes(self):
-        """Those that load a model: the children of a router by their model, or the server itself."""
+        """The children of a router by their model."""
         found = {}
         for path in pathlib.Path("/proc").glob("[0-9]*"):
             try:
@@ -93,33 +114,55 @@ class LlamaServer:
                 found[argv[argv.index("--alias") + 1]] = int(path.name)
         return found
 
+    def holding(self):
+        """What each process holds, by what the server says about its model. A model that is stopping holds all,
+        one that loads has only its context: a broken file fails before its weights are on the card."""
+        if not self.router:
+            return {self.pid: self.size}
+        processes = self.processes()
+        try:
+            status = self.status(timeout=0.5) if processes else {}
+        except (requests.RequestException, KeyError, TypeError):  # the server is stopped, or ends
+            return {pid: self.held.get(pid, self.size) for pid in processes.values()}
+        return {pid: ASLEEP if status[name] in ("sleeping", "loading") else self.size for name, pid in processes.items()}
+
     def mirror(self):
         """Keeps the simulated card equal to what runs."""
-        router = "--models-dir" in self.argv
         while not self.stop.wait(0.05):
-            now = set(self.processes().values()) if router else {self.pid}
-            for pid in now - self.held:
-                self.world.hold(pid, self.size)
-            for pid in self.held - now:
-                self.world.hold(pid, 0)
+            now = self.holding()
+            for pid in now.keys() | self.held.keys():
+                if now.get(pid) != self.held.get(pid):
+                    self.world.hold(pid, now.get(pid, 0))
             self.held = now
 
+    def headers(self):
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
     def post(self, path, **body):
-        answer = requests.post(self.url + path, json=body, timeout=60)
+        answer = requests.post(self.url + path, json=body, timeout=60, headers=self.headers())
         answer.raise_for_status()
         return answer.json()
 
-    def get(self, path):
-        return requests.get(self.url + path, timeout=60).json()
+    def get(self, path, timeout=60):
+        return requests.get(self.url + path, timeout=timeout, headers=self.headers()).json()
 
     def complete(self, prompt, tokens, **more):
         """Generates; (prompt tokens, generated tokens) by the answer."""
         d = self.post("/completion", prompt=prompt, n_predict=tokens, ignore_eos=True, cache_prompt=False, **more)
         return d["tokens_evaluated"], d["tokens_predicted"]
 
-    def status(self):
-        return {m["id"]: m["status"]["value"] for m in self.get("/models")["data"]}
+    def status(self, timeout=60):
+        """The state of each model in the server's own words."""
+        return {m["id"]: m["status"]["value"] for m in self.get("/models", timeout)["data"]}
 
-    def load(self, model):
-        self.post("/models/load", model=model)
-        support.wait(lambda: self.status()[model] == "loaded", f"{model} in llama-server")
+    def are(self, *states):
+        """Waits until the models have these states, in the order of their names, in both lists of the server."""
+        def listed(path):
+            return tuple(m["status"]["value"] for m in sorted(self.get(path)["data"], key=lambda m: m["id"]))
+        support.wait(lambda: listed("/models") == listed("/v1/models") == states, lambda: f"{states} in {self.status()}")
+
+    def load(self, *models):
+        for model in models:
+            self.post("/models/load", model=model)
+        for model in models:
+            support.wait(lambda: self.status()[model] == "loaded", f"{model} in llama-server")

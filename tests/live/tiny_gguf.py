@@ -35,10 +35,10 @@ def vocabulary():
     return tokens, kinds
 
 
-def header(tokens, kinds):
+def header(tokens, kinds, context):
     return [
         entry("general.architecture", STRING, "llama"), entry("general.name", STRING, "random"),
-        entry("general.file_type", U32, 0), entry("llama.context_length", U32, CTX),
+        entry("general.file_type", U32, 0), entry("llama.context_length", U32, context),
         entry("llama.embedding_length", U32, EMBD), entry("llama.block_count", U32, LAYERS),
         entry("llama.feed_forward_length", U32, FF), entry("llama.attention.head_count", U32, HEADS),
         entry("llama.attention.head_count_kv", U32, HEADS),
@@ -65,8 +65,8 @@ def tensors(words):
         yield at + "ffn_down.weight", (FF, EMBD)
 
 
-def write(path):
-    pairs = header(*vocabulary())
+def write(path, context=CTX):
+    pairs = header(*vocabulary(), context)
     rows, offset, info = list(tensors(len(vocabulary()[0]))), 0, b""
     noise = random.Random(1)
     data = []

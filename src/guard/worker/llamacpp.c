@@ -64,24 +64,13 @@ static int each_model(struct worker_call *c,
 	return rc;
 }
 
-/* Checks whether a model is busy. Only a loaded model is asked: the question would wake a
- * sleeping model, and a loading model has no requests yet. A server that hides its slots answers
- * 501; then nothing is known. */
-static int check_slots(struct worker_call *c, const char *model, enum llamacpp_state state,
-		       void *ctx)
+/* Checks whether slots are busy. A server that hides its slots answers 501, and a model that
+ * left or loads meanwhile 400, 500 or 503; then nothing is known. */
+static int check_slots(struct worker_call *c, const char *path, bool *busy)
 {
-	char path[WORKER_MODEL * 3 + 64];
 	struct json_doc *r;
-	bool *busy = ctx;
-	struct buf b;
-	int rc;
+	int rc = worker_get_json(c, path, &r);
 
-	if (state != MODEL_LOADED)
-		return 0;
-	buf_init_fixed(&b, path, sizeof(path));
-	buf_adds(&b, "/slots?fail_on_no_slot=1&autoload=false&model=");
-	worker_http_escape(&b, model);
-	rc = worker_get_json(c, path, &r);
 	if (rc == -GW_E_STATE && worker_said(c, "no slot"))
 		*busy = true;
 	if (rc == -GW_E_STATE || rc == -GW_E_NOSUPPORT || rc == -GW_E_IO)
@@ -95,10 +84,47 @@ static int check_slots(struct worker_call *c, const char *model, enum llamacpp_s
 	return 0;
 }
 
+/* Checks whether a model is busy. Only a loaded model is asked: the question would wake a
+ * sleeping model, and a loading model has no requests yet. */
+static int check_model(struct worker_call *c, const char *model, enum llamacpp_state state,
+		       void *ctx)
+{
+	char path[WORKER_MODEL * 3 + 64];
+	struct buf b;
+
+	if (state != MODEL_LOADED)
+		return 0;
+	buf_init_fixed(&b, path, sizeof(path));
+	buf_adds(&b, "/slots?fail_on_no_slot=1&autoload=false&model=");
+	worker_http_escape(&b, model);
+	return check_slots(c, path, ctx);
+}
+
+/* Checks whether a server with a single model is busy. If it sleeps, it is idle. */
+static int check_single(struct worker_call *c, bool *busy)
+{
+	struct json_doc *r;
+	bool sleeps;
+	int rc = worker_get_json(c, "/props", &r);
+
+	if (rc)
+		return rc;
+	sleeps = json_doc_true(r, "is_sleeping");
+	json_doc_free(r);
+	return sleeps ? 0 : check_slots(c, "/slots?fail_on_no_slot=1", busy);
+}
+
+/* A server with a single model refuses, unless it may be stopped: its requests may finish
+ * before that. */
 static int llamacpp_drain(struct worker_call *c, bool *ret_busy)
 {
+	int rc;
+
 	*ret_busy = false;
-	return each_model(c, check_slots, ret_busy);
+	rc = each_model(c, check_model, ret_busy);
+	if (rc == -GW_E_NOSUPPORT && c->worker->knobs.max_level >= LEVEL_STOP)
+		rc = check_single(c, ret_busy);
+	return rc;
 }
 
 static int llamacpp_learn(struct worker_call *c)
@@ -160,15 +186,40 @@ static int request_load(struct worker_call *c, const char *model)
 	return rc && worker_said(c, "already running") ? 1 : rc;
 }
 
+/* Returns how many of the noted models do not fit. The router keeps at most max_instances models
+ * (--models-max). One more would silently replace the model that was used least recently. */
+static unsigned count_surplus(struct worker_call *c)
+{
+	char model[WORKER_MODEL];
+	struct json_doc *r;
+	unsigned models = 0;
+	double most;
+
+	if (worker_get_json(c, "/props", &r) != 0)
+		return 0;
+	most = json_doc_number(r, "max_instances"); /* 0: no limit */
+	json_doc_free(r);
+	while (worker_noted(c, "model", models, model, sizeof(model)))
+		models++;
+	return most >= 1 && models > most ? models - (unsigned)most : 0;
+}
+
 /* Requests all noted models before waiting for the first one, so that they load at the same
- * time. */
+ * time. If they are too many, the models that were noted first stay out: clients replaced them
+ * with the others. */
 static void request_all(struct worker_call *c)
 {
+	unsigned surplus = count_surplus(c);
 	char model[WORKER_MODEL];
 
 	worker_forget(c, "requested"); /* by an earlier order */
-	for (unsigned i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++)
-		request_load(c, model);
+	worker_forget(c, "surplus");
+	for (unsigned i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++) {
+		if (i < surplus)
+			worker_note(c, "surplus", model);
+		else
+			request_load(c, model);
+	}
 }
 
 /* Loads a model, and waits until the router lists it as loaded. A model that "already runs" may
@@ -184,6 +235,9 @@ static int load_model(struct worker_call *c, const char *model)
 	worker_noted(c, "model", 0, first, sizeof(first));
 	if (strcmp(first, model) == 0)
 		request_all(c);
+	if (worker_is_noted(c, "surplus", model))
+		return worker_fail(c, -GW_E_STATE,
+				   "the router's limit of models (--models-max) is reached");
 	rc = request_load(c, model);
 	ran = rc == 1;
 	while (rc >= 0) {
