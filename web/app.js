@@ -368,6 +368,12 @@ on("snapshot", async () => {
 		return;
 	guard = import("./guard.js").then((m) => m.guard(needToken), () => guard = null);
 });
+// Loaded only if the service has a Prometheus.
+let fleet;
+on("self", () => {
+	if (model.self?.fleet)
+		fleet ||= import("./fleet.js").then((m) => m.fleet(), () => fleet = null);
+});
 on("gap", () => {
 	draw(true);
 	details().forEach((d) => d.load());

@@ -3,6 +3,8 @@
 #include "output.h"
 #include "top_gpu_view.h"
 
+#include "base/utf8.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -103,6 +105,19 @@ static enum canvas_style cell_style(const struct top_process *p, enum top_column
 				      : CANVAS_PLAIN;
 }
 
+/* Returns the command without the folder of its program if it is longer than the space. */
+static const char *short_command(const char *command, size_t width)
+{
+	const size_t program = strcspn(command, " ");
+	size_t at = program;
+
+	if (utf8_columns(command) <= width)
+		return command;
+	while (at > 0 && command[at - 1] != '/')
+		at--;
+	return at < program ? command + at : command;
+}
+
 static void draw_process(struct canvas *c, unsigned row, const struct top_process *p,
 			 const struct top_model *m, const bool shown[static TOP_COLUMNS])
 {
@@ -122,7 +137,8 @@ static void draw_process(struct canvas *c, unsigned row, const struct top_proces
 			canvas_text(c, row, at, end, cell_style(p, i), text);
 		at = end + 1;
 	}
-	canvas_text(c, row, at, c->columns, CANVAS_PLAIN, command);
+	canvas_text(c, row, at, c->columns, CANVAS_PLAIN,
+		    short_command(command, c->columns > at ? c->columns - at : 0));
 }
 
 static void draw_table_heading(struct canvas *c, unsigned row, const struct top_ui *ui,

@@ -86,6 +86,9 @@ void config_faults_done(struct config_faults *f);
 /* Writes "file:line:column: sentence", "GPUWARD_LISTEN: sentence" or "--listen: sentence". */
 void config_fault_text(struct buf *out, const struct config_fault *f);
 
+/* Returns what is wrong with the address of a Prometheus, in words; NULL: nothing. */
+const char *config_check_prometheus(const char *url);
+
 /* Reads the whole configuration. path is the argument of --config; NULL: the usual files.
  * faults gets every error and warning; the caller zeroes faults before the call and frees it
  * with config_faults_done(). Call config_done() even after an error.

@@ -20,8 +20,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* shorter than the buffers of push.h, which the configuration reader does not include */
-#define PUSH_URL_MAX   1000
+/* shorter than the buffers of push.h and fleet_ask.h, which the configuration reader does not
+ * include */
+#define HTTP_URL_MAX   1000
+#define FLEET_JOB_MAX  500
 #define PUSH_LABEL_MAX 200
 
 /* ---- addresses ---- */
@@ -251,9 +253,10 @@ static void check_history(struct config_reader *r)
 				"history.path is empty: name a file, \"auto\" or \"none\"");
 }
 
-/* ---- push ---- */
+/* ---- push and fleet ---- */
 
-static const char *check_push_url(const char *url)
+/* Checks the address of a server that the service sends requests to. */
+static const char *check_http_url(const char *url)
 {
 	const char *host = strncmp(url, "http://", 7) == 0    ? url + 7
 			   : strncmp(url, "https://", 8) == 0 ? url + 8
@@ -262,20 +265,38 @@ static const char *check_push_url(const char *url)
 
 	if (!host)
 		return "it must begin with http:// or https://";
-	if (strpbrk(url, " \t\r\n"))
-		return "it must not contain spaces";
+	for (const char *s = url; *s; s++)
+		if (isspace((unsigned char)*s) || iscntrl((unsigned char)*s))
+			return "it must not contain spaces";
 	if (memchr(host, '@', n))
 		return "it contains a password, which would appear in messages; use "
 		       "token_file, or user and password_file";
 	if (n == 0 || *host == ':')
 		return "the host is missing";
-	if (host[n] != '/' || !host[n + 1])
+	return strlen(url) >= HTTP_URL_MAX ? "it is too long" : NULL;
+}
+
+static const char *check_push_url(const char *url)
+{
+	const char *why = check_http_url(url), *path = why ? NULL : strstr(url, "://") + 3;
+
+	if (why)
+		return why;
+	path += strcspn(path, "/?#");
+	if (*path != '/' || !path[1])
 		return "the path is missing: write the whole address, such as "
 		       "http://HOST:9090/api/v1/write for Prometheus, or "
 		       "http://HOST:4318/v1/metrics for OTLP";
-	if (strlen(url) >= PUSH_URL_MAX)
-		return "it is too long";
 	return NULL;
+}
+
+const char *config_check_prometheus(const char *url)
+{
+	const char *why = check_http_url(url);
+
+	if (!why && strpbrk(url, "?#"))
+		return "it must end with the path, without ? and #";
+	return why;
 }
 
 static const char *check_push_label(const char *text)
@@ -341,6 +362,26 @@ static void check_push(struct config_reader *r)
 				"push.job, push.instance and push.user have at most 200 bytes");
 }
 
+static void check_fleet(struct config_reader *r)
+{
+	const struct config *c = r->c;
+	const char *why =
+		c->fleet_prometheus ? config_check_prometheus(c->fleet_prometheus) : NULL;
+
+	if (why)
+		config_complain(r, place(r, CONFIG_ID_fleet_prometheus), "fleet.prometheus: %s",
+				why);
+	else if (c->fleet_prometheus && c->fleet_token_file &&
+		 strncmp(c->fleet_prometheus, "http://", 7) == 0 &&
+		 !is_loopback_url(c->fleet_prometheus))
+		config_warn(r, place(r, CONFIG_ID_fleet_prometheus),
+			    "fleet.prometheus: the token is sent without encryption; use "
+			    "https://");
+	if (c->fleet_job && strlen(c->fleet_job) > FLEET_JOB_MAX)
+		config_complain(r, place(r, CONFIG_ID_fleet_job),
+				"fleet.job has more than %d bytes", FLEET_JOB_MAX);
+}
+
 static void check_metrics(struct config_reader *r, enum config_id id,
 			  const struct config_list *list)
 {
@@ -383,6 +424,7 @@ void config_check(struct config_reader *r)
 	check_nvml(r);
 	check_history(r);
 	check_push(r);
+	check_fleet(r);
 	guard_config_check(r);
 }
 
@@ -454,5 +496,7 @@ void config_check_files(struct config_reader *r)
 	check_readable(r, CONFIG_ID_push_token_file, r->c->push_token_file);
 	check_readable(r, CONFIG_ID_push_password_file, r->c->push_password_file);
 	check_readable(r, CONFIG_ID_push_ca_file, r->c->push_ca_file);
+	check_readable(r, CONFIG_ID_fleet_token_file, r->c->fleet_token_file);
+	check_readable(r, CONFIG_ID_fleet_ca_file, r->c->fleet_ca_file);
 	guard_config_check_files(r);
 }

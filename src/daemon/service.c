@@ -3,6 +3,7 @@
 #include "container_resolver.h"
 #include "suspend.h"
 #include "engine.h"
+#include "fleet_watch.h"
 #include "notify.h"
 #include "push.h"
 #include "store.h"
@@ -47,6 +48,7 @@ struct service {
 	struct container_resolver *containers;
 	struct suspend *suspend;
 	struct uevent *uevent;
+	struct fleet_watch *fleet; /* NULL: no Prometheus is configured */
 	struct api api;
 	struct textfile textfile; /* written if path is not empty */
 	struct push *push;        /* NULL: none is configured, or it could not start */
@@ -273,6 +275,8 @@ static void service_tick(void *arg)
 	windows_tick(s->api.windows, &s->api.view, clock_mono_ns(s->api.clock));
 	if (s->push)
 		push_look(s->push);
+	if (s->fleet)
+		fleet_watch_tick(s->fleet);
 	if (s->push || windows_open_count(s->api.windows))
 		api_follow(&s->api);
 	http_tick(s->api.http);
@@ -385,11 +389,32 @@ static void apply_textfile(struct service *s)
 		log_lines(s, LOG_ERROR, message);
 }
 
+static void apply_fleet(struct service *s)
+{
+	const struct config *c = &s->config;
+	struct fleet_server server = { .url = "" };
+
+	snprintf(server.url, sizeof(server.url), "%s",
+		 c->fleet_prometheus ? c->fleet_prometheus : "");
+	snprintf(server.token_file, sizeof(server.token_file), "%s",
+		 c->fleet_token_file ? c->fleet_token_file : "");
+	snprintf(server.ca_file, sizeof(server.ca_file), "%s",
+		 c->fleet_ca_file ? c->fleet_ca_file : "");
+	if (s->fleet && fleet_watch_is(s->fleet, &server, c->fleet_job))
+		return;
+	fleet_watch_free(s->fleet);
+	s->fleet = NULL;
+	if (*server.url && fleet_watch_new(&server, c->fleet_job, &s->fleet) != 0)
+		log_write(&s->log, LOG_ERROR, "out of memory: the fleet is not shown", NULL, 0);
+	s->api.fleet = s->fleet ? fleet_watch_source(s->fleet) : NULL;
+}
+
 static void apply_config(struct service *s)
 {
 	apply_log(s);
 	apply_textfile(s);
 	apply_push(s);
+	apply_fleet(s);
 	s->api.top = (unsigned)s->config.metrics_processes;
 	metrics_choose(&s->api.metrics, s->config.metrics_include.item,
 		       s->config.metrics_exclude.item, s->config.metrics_dcgm);
@@ -738,6 +763,8 @@ static void service_end(struct service *s)
 	push_free(s->push);
 	s->push = NULL;
 	s->api.push = NULL;
+	fleet_watch_free(s->fleet);
+	s->api.fleet = NULL;
 	uevent_free(s->uevent);
 	container_resolver_free(s->containers);
 	suspend_free(s->suspend);

@@ -204,7 +204,7 @@ static struct workload_use account_use(const struct gw_process *p, const struct 
 /* True if the GPU is known to have done nothing. */
 static bool account_is_still(const struct gw_device *d)
 {
-	double ratio;
+	double ratio = NAN;
 
 	return gw_device_value(d, GW_Q_UTILIZATION_GPU, &ratio) == GW_HAVE && ratio == 0;
 }

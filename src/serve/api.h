@@ -12,7 +12,8 @@
 
 #include "base/clock.h"
 
-struct windows; /* energy windows opened over HTTP: windows.h */
+struct fleet_source; /* fleet.h */
+struct windows;      /* energy windows opened over HTTP: windows.h */
 struct http;
 
 struct api {
@@ -20,9 +21,10 @@ struct api {
 	const struct clock *clock;
 	struct stream *stream;
 	struct windows *windows;
-	void *daemon;                 /* pointer of the caller; not used here */
-	struct http *http;            /* source of the HTTP counters; NULL in tests */
-	const struct view_push *push; /* NULL: no push is configured */
+	void *daemon;                     /* pointer of the caller; not used here */
+	struct http *http;                /* source of the HTTP counters; NULL in tests */
+	const struct view_push *push;     /* NULL: no push is configured */
+	const struct fleet_source *fleet; /* NULL: no Prometheus is configured */
 	unsigned top; /* maximum number of processes in /metrics; 0: no processes */
 	struct metrics_choice metrics; /* families of /metrics */
 	bool manage;                   /* /api/gpu/manage may change settings */

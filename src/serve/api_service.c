@@ -95,6 +95,7 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	json_string(&j, "state", s->store_state);
 	json_object_end(&j);
 	energy_cost_render_rates(&j, &a->cost);
+	json_bool(&j, "fleet", a->fleet != NULL);
 	if (json_object_if(&j, "nvidia_smi", s->program.starts)) {
 		json_uint(&j, "starts", s->program.starts);
 		json_double(&j, "run_seconds", s->program.run_seconds);

@@ -109,6 +109,7 @@ static const struct {
 	{ "gpu", "Short documents with a fixed format" },
 	{ "devices", "Current state of GPUs, processes and the machine" },
 	{ "history", "History" },
+	{ "fleet", "All machines, from Prometheus" },
 	{ "energy", "Energy windows and sensors" },
 	{ "events", "Events" },
 	{ "health", "Liveness and readiness" },

@@ -86,18 +86,19 @@ def scaled(text, factor):
 
 
 @contextlib.contextmanager
-def prometheus(home, nodes, interval="1s", rules=None, alertmanager=None, evaluate=None):
-    """Prometheus that scrapes the nodes, {instance: address}; a function that asks it."""
+def prometheus(home, nodes, interval="1s", rules=None, alertmanager=None, evaluate=None, jobs=()):
+    """Prometheus that scrapes the nodes, {instance: address}, and further jobs, (name, nodes); a function that asks it."""
     if not PROMETHEUS:
         pytest.skip("prometheus is not installed")
-    files = [str(f) for f in rules or (RULES / "gpuward.rules.yml", RULES / "alerts.yml")]
+    files = [str(f) for f in ((RULES / "gpuward.rules.yml", RULES / "alerts.yml") if rules is None else rules)]
     port = support.free_port()
     (home / "prometheus.yml").write_text(json.dumps({  # JSON is YAML
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": evaluate or interval},
         "rule_files": files,
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}] if alertmanager else []},
-        "scrape_configs": [{"job_name": "gpuward", "static_configs": [
-            {"targets": [address], "labels": {"instance": name}} for name, address in nodes.items()]}]}))
+        "scrape_configs": [{"job_name": job, "static_configs": [
+            {"targets": [address], "labels": {"instance": name}} for name, address in targets.items()]}
+            for job, targets in (("gpuward", nodes), *jobs)]}))
 
     def ask(path, **query):
         url = f"http://127.0.0.1:{port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
@@ -109,7 +110,7 @@ def prometheus(home, nodes, interval="1s", rules=None, alertmanager=None, evalua
         return [(r["metric"], float(r["value"][1]))
                 for r in ask("query", query=expression)["result"]]
 
-    ask.values = values
+    ask.values, ask.url = values, f"http://127.0.0.1:{port}"
     with running(home, PROMETHEUS, f"--config.file={home / 'prometheus.yml'}", f"--storage.tsdb.path={home / 'data'}",
                  f"--web.listen-address=127.0.0.1:{port}"):
         eventually(lambda: len([v for _, v in values('up{job="gpuward"}') if v == 1]) == len(nodes),

@@ -244,6 +244,7 @@ GETS = {  # operation: path that answers 200
     "getManage": "/api/gpu/manage",
 }
 NOT_FOUND = {
+    "getFleet": "/api/v1/fleet",
     "getSnapshot": "/api/v1/snapshot?gpu=99",
     "getDevices": "/api/v1/devices?gpu=GPU-ffffffff",
     "getDevice": "/api/v1/devices/99",
@@ -377,7 +378,8 @@ PAGE = {"getDocs", "getPage"}
 # 429 and 403 are of users on the UNIX socket: tests/unit/test_api_guard.c, test_whose.c.
 ELSEWHERE = {("getDocs", 404), ("getPage", 404), ("getDocsAsset", 200), ("getPageAsset", 200),
              ("evictWorker", 429), ("holdWorker", 429), ("beginGame", 403), ("endGame", 403),
-             ("clearHealth", 409)}  # tests/e2e/test_guard_faults.py
+             ("clearHealth", 409),  # tests/e2e/test_guard_faults.py
+             ("getFleet", 200), ("getFleet", 400), ("getFleet", 503)}  # tests/e2e/test_fleet.py
 MANAGE = {"getManage", "clearEcc", "setSetting", "restoreSetting"}
 
 

@@ -29,9 +29,10 @@ static void empty_folder(const char *path)
 
 static int each_setup(void **state)
 {
+	push_queue_close(q);
+	q = NULL;
 	empty_folder(dir);
 	rmdir(dir);
-	q = NULL;
 	message[0] = '\0';
 	return 0;
 }

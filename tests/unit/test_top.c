@@ -240,6 +240,18 @@ TEST(names_cannot_control_or_reorder_the_terminal)
 	assert_in(drawn(24, 80), "a?[31m??? ?evil? ?");
 }
 
+TEST(a_command_that_is_too_long_is_shown_without_the_folder_of_its_program)
+{
+	fill(1);
+	snprintf(model.process[0].command, sizeof(model.process[0].command),
+		 "/opt/environments/research/bin/python3 train.py --lr 1e-4");
+	assert_in(drawn(24, 80), " python3 train.py");
+	assert_in(drawn(60, 200), " /opt/environments/research/bin/python3 train.py --lr 1e-4");
+	snprintf(model.process[0].command, sizeof(model.process[0].command),
+		 "train /a/very/long/path/to/some/data/of/the/model/that/is/cut");
+	assert_in(drawn(24, 80), " train /a/very/long");
+}
+
 TEST(each_character_takes_the_columns_that_the_terminal_uses)
 {
 	static const struct {

@@ -1,0 +1,28 @@
+/* fleet_ask: asks a Prometheus, or an engine with the same API, all queries of a fleet.
+ *
+ * It sends POST requests to URL/api/v1/query with libcurl, one after the other on one connection,
+ * and blocks until the deadline. Only http and https are used, without redirects and without a
+ * proxy from the environment. The token never appears in a message. */
+#ifndef GW_DAEMON_FLEET_ASK_H
+#define GW_DAEMON_FLEET_ASK_H
+
+#include "serve/fleet.h"
+
+#include <stdatomic.h>
+
+/* at least the limit of config_check_prometheus() */
+#define FLEET_URL_MAX   1000
+#define FLEET_PATH_MAX  1024
+#define FLEET_REPLY_MAX (8u << 20) /* bytes of one answer */
+
+struct fleet_server {
+	char url[FLEET_URL_MAX]; /* http://HOST:9090, or with a path: http://HOST/prometheus */
+	char token_file[FLEET_PATH_MAX], ca_file[FLEET_PATH_MAX]; /* "": none */
+};
+
+/* Asks all queries. Returns 0 with *ret even if some or all of them failed: the answers have the
+ * reasons. *stop ends the wait within a second; NULL: it cannot be ended. Errors: -GW_E_NOMEM. */
+int fleet_ask(const struct fleet_server *s, const struct fleet_question *x, uint64_t timeout_ns,
+	      const atomic_bool *stop, struct fleet **ret);
+
+#endif

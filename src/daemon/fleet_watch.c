@@ -1,0 +1,179 @@
+#include "fleet_watch.h"
+
+#include "base/clock.h"
+#include "base/mailbox.h"
+
+#include <gpuward.h>
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TIMEOUT_NS (20 * NS_PER_S)
+#define KEEP_NS    (60 * NS_PER_S)
+#define END_NS     (2 * NS_PER_S)
+#define ROWS       200 /* of attention, workloads and models */
+
+struct fleet_watch {
+	struct mailbox box;
+	struct fleet_server server;
+	char job[600];
+	atomic_bool stop;
+	struct fleet_source source;
+	/* shared with the thread */
+	bool asking;
+	struct fleet *fresh; /* the result that the main thread has not taken yet */
+	int error;           /* no fleet could be made: out of memory */
+	/* of the main thread */
+	bool started;
+	uint64_t asked_ns, look_ns;
+	struct fleet_state last;
+};
+
+static void watch_free(void *arg)
+{
+	struct fleet_watch *w = arg;
+
+	fleet_free(w->fresh);
+	fleet_free(w->last.fleet);
+	mailbox_done(&w->box);
+	free(w);
+}
+
+static void watch_ask(struct fleet_watch *w)
+{
+	const struct fleet_question x = { .job = *w->job ? w->job : NULL,
+					  .range_s = FLEET_RANGE_S,
+					  .top = ROWS };
+	struct fleet *f = NULL;
+	int err = fleet_ask(&w->server, &x, TIMEOUT_NS, &w->stop, &f);
+
+	mailbox_lock(&w->box);
+	fleet_free(w->fresh);
+	w->fresh = f;
+	w->error = err;
+	w->asking = false;
+	mailbox_unlock(&w->box);
+}
+
+static void watch_run(void *arg)
+{
+	struct fleet_watch *w = arg;
+
+	mailbox_lock(&w->box);
+	while (!w->box.stop) {
+		bool asking = w->asking;
+
+		if (!asking) {
+			mailbox_wait(&w->box, UINT64_MAX);
+			continue;
+		}
+		mailbox_unlock(&w->box);
+		watch_ask(w);
+		mailbox_lock(&w->box);
+	}
+	mailbox_unlock(&w->box);
+}
+
+/* Takes the result of the thread. A request that found nothing keeps the fleet of the one
+ * before, which then shows its age. Call with the lock. */
+static void watch_take(struct fleet_watch *w)
+{
+	struct fleet_state *s = &w->last;
+
+	if (w->error)
+		snprintf(s->problem, sizeof(s->problem), "%s", gw_strerror(w->error));
+	w->error = 0;
+	if (!w->fresh)
+		return;
+	s->problem[0] = '\0';
+	if (fleet_is_empty(w->fresh, s->problem, sizeof(s->problem))) {
+		fleet_free(w->fresh);
+	} else {
+		fleet_free(s->fleet);
+		s->fleet = w->fresh;
+		s->mono_ns = w->asked_ns;
+	}
+	w->fresh = NULL;
+}
+
+static void watch_look(void *arg, struct fleet_state *ret)
+{
+	struct fleet_watch *w = arg;
+	uint64_t now_ns = clock_mono_ns(clock_real());
+
+	w->look_ns = now_ns;
+	mailbox_lock(&w->box);
+	watch_take(w);
+	if (!w->asking && (!w->asked_ns || now_ns - w->asked_ns >= FLEET_FRESH_NS)) {
+		if (!w->started)
+			w->started = mailbox_start(&w->box, 0, watch_run, watch_free, w) == 0;
+		if (w->started) {
+			w->asking = true;
+			w->asked_ns = now_ns;
+			mailbox_wake(&w->box);
+		} else {
+			snprintf(w->last.problem, sizeof(w->last.problem), "%s",
+				 gw_strerror(-GW_E_NOMEM));
+		}
+	}
+	w->last.asking = w->asking;
+	mailbox_unlock(&w->box);
+	*ret = w->last;
+}
+
+int fleet_watch_new(const struct fleet_server *server, const char *job,
+		    struct fleet_watch **ret)
+{
+	struct fleet_watch *w = calloc(1, sizeof(*w));
+	int err;
+
+	if (!w)
+		return -GW_E_NOMEM;
+	w->server = *server;
+	snprintf(w->job, sizeof(w->job), "%s", job ? job : "");
+	atomic_init(&w->stop, false);
+	w->source = (struct fleet_source){ .arg = w, .url = w->server.url, .look = watch_look };
+	err = mailbox_init(&w->box, 0);
+	if (err)
+		watch_free(w);
+	else
+		*ret = w;
+	return err;
+}
+
+void fleet_watch_free(struct fleet_watch *w)
+{
+	if (!w)
+		return;
+	atomic_store(&w->stop, true);
+	if (mailbox_stop(&w->box, END_NS) == 0)
+		watch_free(w);
+}
+
+bool fleet_watch_is(const struct fleet_watch *w, const struct fleet_server *server,
+		    const char *job)
+{
+	return strcmp(w->server.url, server->url) == 0 &&
+	       strcmp(w->server.token_file, server->token_file) == 0 &&
+	       strcmp(w->server.ca_file, server->ca_file) == 0 &&
+	       strcmp(w->job, job ? job : "") == 0;
+}
+
+const struct fleet_source *fleet_watch_source(struct fleet_watch *w)
+{
+	return &w->source;
+}
+
+void fleet_watch_tick(struct fleet_watch *w)
+{
+	uint64_t now_ns = clock_mono_ns(clock_real());
+
+	if (!w->last.fleet || now_ns - w->look_ns < KEEP_NS)
+		return;
+	fleet_free(w->last.fleet);
+	w->last = (struct fleet_state){ .fleet = NULL };
+	w->asked_ns = 0;
+	malloc_trim(0); /* the answers of a large fleet take megabytes */
+}

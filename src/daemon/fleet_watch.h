@@ -1,0 +1,27 @@
+/* fleet_watch: the fleet in the service: asks the engine on a thread, when a client looks.
+ *
+ * At most one request runs, at most every 10 seconds; nothing is asked while no client looks, and
+ * the last fleet is freed a minute after the last look. The main thread calls every function. */
+#ifndef GW_DAEMON_FLEET_WATCH_H
+#define GW_DAEMON_FLEET_WATCH_H
+
+#include "fleet_ask.h"
+
+struct fleet_watch;
+
+/* job: NULL: every job named gpuward. The thread starts at the first look. Returns 0,
+ * -GW_E_NOMEM or -GW_E_IO. */
+int fleet_watch_new(const struct fleet_server *server, const char *job,
+		    struct fleet_watch **ret);
+void fleet_watch_free(struct fleet_watch *w); /* NULL is allowed */
+
+/* True if w asks this engine about this job. */
+bool fleet_watch_is(const struct fleet_watch *w, const struct fleet_server *server,
+		    const char *job);
+
+const struct fleet_source *fleet_watch_source(struct fleet_watch *w);
+
+/* Frees the fleet if no client has looked for a minute. */
+void fleet_watch_tick(struct fleet_watch *w);
+
+#endif

@@ -1,0 +1,322 @@
+#include "fleet_parts.h"
+
+#include <gpuward.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- attention ---- */
+
+static const struct fleet_cause *find_cause(const char *word)
+{
+	for (size_t i = 0; i < FLEET_CAUSES; i++)
+		if (strcmp(fleet_causes[i].word, word) == 0)
+			return &fleet_causes[i];
+	return NULL;
+}
+
+static int compare_attention(const void *a, const void *b)
+{
+	const struct fleet_attention *x = a, *y = b;
+	int c = (y->rank > x->rank) - (y->rank < x->rank);
+
+	c = c ? c : strverscmp(x->cluster, y->cluster);
+	c = c ? c : strverscmp(x->instance, y->instance);
+	c = c ? c : strverscmp(x->gpu, y->gpu);
+	return c ? c : strcmp(x->uuid, y->uuid);
+}
+
+static const struct {
+	int rank;
+	const char *what, *remedy;
+} node_causes[] = {
+	[FLEET_NODE_DOWN] = { 20, "cannot be scraped: its GPUs are not monitored",
+			      "type on the node: systemctl status gpuward; if it runs, check "
+			      "the "
+			      "network and the address" },
+	[FLEET_NODE_GONE] = { 19, "has stopped to push its metrics",
+			      "type on the node: systemctl status gpuward" },
+	[FLEET_NODE_STALE] = { 18, "serves old figures",
+			       "a driver call may hang, or the clock of the node is wrong; "
+			       "type "
+			       "on the node: curl -s http://127.0.0.1:9490/readyz" },
+	[FLEET_NODE_AHEAD] = { 1, "has a clock that is ahead of the engine's",
+			       "type on the node: timedatectl" },
+};
+
+static void add_node_attention(struct fleet *f)
+{
+	for (unsigned i = 0; i < f->nodes; i++) {
+		const struct fleet_node *n = &f->node[i];
+		enum fleet_node_state s = fleet_node_state(n);
+
+		if (s == FLEET_NODE_OK)
+			continue;
+		f->attention[f->attentions++] = (struct fleet_attention){
+			.cluster = n->cluster,
+			.instance = n->instance,
+			.uuid = "",
+			.gpu = "",
+			.state = "",
+			.reason = fleet_node_state_word(s),
+			.what = node_causes[s].what,
+			.remedy = node_causes[s].remedy,
+			.rank = node_causes[s].rank,
+			.age_s = n->age_s,
+		};
+	}
+}
+
+/* Adds a reason, which may be a further one of a GPU that is already listed. */
+static void add_gpu_attention(struct fleet *f, unsigned first, const struct fleet_row *r)
+{
+	const struct fleet_cause *c = find_cause(fleet_row_label(r, "reason"));
+	struct fleet_attention fresh = {
+		.cluster = fleet_row_label(r, "cluster"),
+		.instance = fleet_row_label(r, "instance"),
+		.uuid = fleet_row_label(r, "uuid"),
+		.gpu = fleet_row_label(r, "gpu"),
+		.state = fleet_row_label(r, "state"),
+		.age_s = NAN,
+	};
+
+	if (!c)
+		return;
+	fresh.reason = c->word;
+	fresh.what = c->what;
+	fresh.remedy = c->remedy;
+	fresh.rank = c->rank;
+	for (unsigned i = first; i < f->attentions; i++) {
+		struct fleet_attention *a = &f->attention[i];
+
+		if (strcmp(a->uuid, fresh.uuid) != 0 ||
+		    strcmp(a->instance, fresh.instance) != 0 ||
+		    strcmp(a->cluster, fresh.cluster) != 0)
+			continue;
+		fresh.more = a->more + 1;
+		if (fresh.rank > a->rank)
+			*a = fresh;
+		else
+			a->more = fresh.more;
+		return;
+	}
+	f->attention[f->attentions++] = fresh;
+}
+
+int fleet_make_attention(struct fleet *f)
+{
+	size_t rows = fleet_rows(f, FLEET_Q_ATTENTION);
+	unsigned first;
+	struct fleet_row r;
+
+	f->attention = calloc(f->nodes + rows + 1, sizeof(*f->attention));
+	if (!f->attention)
+		return -GW_E_NOMEM;
+	add_node_attention(f);
+	first = f->attentions;
+	f->attention_cut = rows > f->question.top;
+	for (size_t i = 0; i < rows; i++)
+		if (fleet_row_read(f, FLEET_Q_ATTENTION, i, &r))
+			add_gpu_attention(f, first, &r);
+	qsort(f->attention, f->attentions, sizeof(*f->attention), compare_attention);
+	return 0;
+}
+
+/* ---- workloads and models ---- */
+
+static int compare_workloads(const void *a, const void *b)
+{
+	const struct fleet_workload *x = a, *y = b;
+	int c = (y->energy_j > x->energy_j) - (y->energy_j < x->energy_j);
+
+	return c ? c : strcmp(x->name, y->name);
+}
+
+int fleet_make_workloads(struct fleet *f)
+{
+	struct fleet_row r;
+
+	f->workload = calloc(fleet_rows(f, FLEET_Q_WORKLOADS) + 1, sizeof(*f->workload));
+	if (!f->workload)
+		return -GW_E_NOMEM;
+	for (size_t i = 0; i < fleet_rows(f, FLEET_Q_WORKLOADS); i++)
+		if (fleet_row_read(f, FLEET_Q_WORKLOADS, i, &r))
+			f->workload[f->workloads++] =
+				(struct fleet_workload){ fleet_row_label(&r, "kind"),
+							 fleet_row_label(&r, "namespace"),
+							 fleet_row_label(&r, "name"), r.value };
+	qsort(f->workload, f->workloads, sizeof(*f->workload), compare_workloads);
+	return 0;
+}
+
+static int compare_models(const void *a, const void *b)
+{
+	const struct fleet_model *x = a, *y = b;
+
+	return (y->energy_j > x->energy_j) - (y->energy_j < x->energy_j);
+}
+
+static void add_tokens(struct fleet *f, const struct fleet_row *r)
+{
+	bool prompt = strcmp(fleet_row_label(r, "direction"), "prompt") == 0;
+
+	for (unsigned i = 0; i < f->models; i++) {
+		struct fleet_model *m = &f->model[i];
+
+		if (strcmp(m->model, fleet_row_label(r, "model")) != 0)
+			continue;
+		if (prompt)
+			m->tokens_prompt = r->value;
+		else
+			m->tokens_generated = r->value;
+	}
+}
+
+int fleet_make_models(struct fleet *f)
+{
+	struct fleet_row r;
+
+	f->model = calloc(fleet_rows(f, FLEET_Q_MODEL_ENERGY) + 1, sizeof(*f->model));
+	if (!f->model)
+		return -GW_E_NOMEM;
+	for (size_t i = 0; i < fleet_rows(f, FLEET_Q_MODEL_ENERGY); i++)
+		if (fleet_row_read(f, FLEET_Q_MODEL_ENERGY, i, &r))
+			f->model[f->models++] = (struct fleet_model){
+				.model = fleet_row_label(&r, "model"),
+				.energy_j = r.value,
+				.tokens_prompt = NAN,
+				.tokens_generated = NAN,
+			};
+	for (size_t i = 0; i < fleet_rows(f, FLEET_Q_MODEL_TOKENS); i++)
+		if (fleet_row_read(f, FLEET_Q_MODEL_TOKENS, i, &r))
+			add_tokens(f, &r);
+	for (unsigned i = 0; i < f->models; i++) {
+		struct fleet_model *m = &f->model[i];
+
+		m->joules_per_token = m->tokens_generated > 0
+					      ? m->energy_j / m->tokens_generated
+					      : (double)NAN;
+	}
+	qsort(f->model, f->models, sizeof(*f->model), compare_models);
+	return 0;
+}
+
+/* ---- capacity ---- */
+
+static int compare_gpus(const void *a, const void *b)
+{
+	const struct fleet_gpu *x = a, *y = b;
+	int c = strcmp(x->cluster, y->cluster);
+
+	c = c ? c : strcmp(x->instance, y->instance);
+	c = c ? c
+	      : (x->available_bytes > y->available_bytes) -
+			    (x->available_bytes < y->available_bytes);
+	return c ? c : strverscmp(x->gpu, y->gpu);
+}
+
+static int compare_uuids(const void *a, const void *b)
+{
+	const struct fleet_gpu *x = *(const struct fleet_gpu *const *)a,
+			       *y = *(const struct fleet_gpu *const *)b;
+
+	return strcmp(x->uuid, y->uuid);
+}
+
+/* Counts the UUIDs that are on more than one node. */
+static int count_doubled(struct fleet *f)
+{
+	const struct fleet_gpu **by_uuid = calloc(f->gpus + 1, sizeof(*by_uuid));
+
+	if (!by_uuid)
+		return -GW_E_NOMEM;
+	for (unsigned i = 0; i < f->gpus; i++)
+		by_uuid[i] = &f->gpu[i];
+	qsort(by_uuid, f->gpus, sizeof(*by_uuid), compare_uuids);
+	for (unsigned i = 1; i < f->gpus; i++)
+		f->doubled += strcmp(by_uuid[i]->uuid, by_uuid[i - 1]->uuid) == 0;
+	free(by_uuid);
+	return 0;
+}
+
+/* True if the memory of a GPU of this node is known to be available now. */
+static bool is_current(const struct fleet *f, const struct fleet_gpu *g)
+{
+	const struct fleet_node *n = fleet_find_node(f, g->cluster, g->instance);
+	const enum fleet_node_state s = n ? fleet_node_state(n) : FLEET_NODE_OK;
+
+	return s == FLEET_NODE_OK || s == FLEET_NODE_AHEAD;
+}
+
+int fleet_make_gpus(struct fleet *f)
+{
+	struct fleet_row r;
+
+	f->gpu = calloc(fleet_rows(f, FLEET_Q_CAPACITY) + 1, sizeof(*f->gpu));
+	if (!f->gpu)
+		return -GW_E_NOMEM;
+	for (size_t i = 0; i < fleet_rows(f, FLEET_Q_CAPACITY); i++) {
+		struct fleet_gpu *g = &f->gpu[f->gpus];
+
+		if (!fleet_row_read(f, FLEET_Q_CAPACITY, i, &r))
+			continue;
+		*g = (struct fleet_gpu){ fleet_row_label(&r, "cluster"),
+					 fleet_row_label(&r, "instance"),
+					 fleet_row_label(&r, "uuid"),
+					 fleet_row_label(&r, "gpu"), r.value };
+		f->gpus += is_current(f, g);
+	}
+	qsort(f->gpu, f->gpus, sizeof(*f->gpu), compare_gpus);
+	return count_doubled(f);
+}
+
+/* The place that leaves the least memory over comes first. */
+static int compare_places(const void *a, const void *b)
+{
+	const struct fleet_place *x = a, *y = b;
+	int c = (x->bytes > y->bytes) - (x->bytes < y->bytes);
+
+	return c ? c : strverscmp(x->instance, y->instance);
+}
+
+static double add_available(const struct fleet *f, unsigned first, unsigned count)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		sum += f->gpu[first + i].available_bytes;
+	return sum;
+}
+
+static bool same_node(const struct fleet_gpu *a, const struct fleet_gpu *b)
+{
+	return strcmp(a->instance, b->instance) == 0 && strcmp(a->cluster, b->cluster) == 0;
+}
+
+int fleet_fit(struct fleet *f, double bytes, unsigned gpus)
+{
+	unsigned end;
+
+	free(f->place);
+	f->places = 0;
+	f->place = calloc(f->gpus + 1, sizeof(*f->place));
+	if (!f->place)
+		return -GW_E_NOMEM;
+	for (unsigned first = 0; first < f->gpus; first = end) {
+		unsigned at = first;
+
+		for (end = first; end < f->gpus && same_node(&f->gpu[end], &f->gpu[first]);)
+			end++;
+		while (at < end && f->gpu[at].available_bytes < bytes)
+			at++;
+		if (end - at < gpus)
+			continue;
+		f->place[f->places++] = (struct fleet_place){
+			f->gpu[first].cluster,      f->gpu[first].instance, end - at, at, gpus,
+			add_available(f, at, gpus),
+		};
+	}
+	qsort(f->place, f->places, sizeof(*f->place), compare_places);
+	return 0;
+}
