@@ -70,8 +70,8 @@ def test_a_service_that_nobody_watches_needs_little_driver_time():
         assert "nvmlDeviceGetProcessUtilization" not in rates or rates["nvmlDeviceGetProcessUtilization"] < 0.05
         assert rates["nvmlDeviceGetMemoryInfo_v2"] < 0.4
 
-        def scrape():  # about every 15 s; the request of calls() is a look, too
-            for _ in range(3):
+        def scrape():  # about every 20 s; the request of calls() is a look, too
+            for _ in range(2):
                 readings(s, 4)
                 begin = time.time()
                 page = s.get("/metrics").text
