@@ -229,9 +229,8 @@ GW_API const struct gw_cause_info *gw_cause_info(unsigned cause);
 enum gw_open_flag {
 	GW_OPEN_EXEC = 1 << 0, /* may start nvidia-smi if the NVML library cannot be loaded */
 	GW_OPEN_WAKE = 1 << 1, /* may open a GPU that is asleep, which wakes it */
-	/* The caller promises that nothing else in this process uses NVML. The library then
-	 * returns to the kernel the memory that NVML has cleared and does not use (13 of 21 MiB
-	 * on an H200; takes 2 ms). */
+	/* Accepted and ignored. Drivers since 580 start a thread of their own, so memory of NVML
+	 * cannot be returned safely. */
 	GW_OPEN_TRIM = 1 << 2,
 	/* The caller promises that the process ends after gw_close(). gw_close() then does not
 	 * shut down NVML (which takes 4 ms); the kernel cleans up. */

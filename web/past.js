@@ -2,6 +2,9 @@
 import { model } from "./data.js";
 import { el } from "./rows.js";
 
+// While nobody watches, a service reads only every 5 s.
+const UNWATCHED = 5;
+
 // The usual distance between points: a service that reads every 10 s has no gaps.
 function distance(times) {
 	const steps = times.slice(1).map((t, i) => t - times[i]).sort((a, b) => a - b);
@@ -27,7 +30,7 @@ export class Past {
 		const times = new Set();
 		for (const s of series) {
 			this.step = Math.max(this.step, s.step_seconds || 0);
-			const hole = 2.5 * Math.max(this.step, distance(s.time));
+			const hole = 2.5 * Math.max(this.step, distance(s.time), UNWATCHED);
 			s.time.forEach((t, i) => {
 				times.add(t);
 				if (i && t - s.time[i - 1] > hole)

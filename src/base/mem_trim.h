@@ -1,16 +1,16 @@
-/* mem_trim: returns to the kernel the memory that a loaded library has zeroed and does not use.
+/* mem_trim: removes from the resident set the code that only the start of a program needed.
  *
- * A library that zeroes large static tables at its start makes them resident, although most of
- * them stay zero. A returned page reads as zero and becomes resident again when it is written,
- * so the library does not notice. This is only safe while no thread is inside the library,
- * because nothing may write to the pages meanwhile. */
+ * The pages of a program and its libraries that nobody can write are copies of their files. When
+ * the program uses such a page again, the kernel maps it again from its cache. Only for our own
+ * programs, after their start: in a user's process, libgpuward must not touch other libraries. */
 #ifndef GW_BASE_MEM_TRIM_H
 #define GW_BASE_MEM_TRIM_H
 
 #include <stddef.h>
 
-/* Returns to the kernel the zero pages in the .bss of the library that contains the address
- * `inside`. The result is the number of bytes; 0 if there is no such library. */
-size_t mem_trim_unused(const void *inside);
+/* Removes the read-only pages of the program and of every loaded library; they stay in the cache
+ * of the kernel. Safe while other threads run. Returns the number of bytes of these mappings,
+ * resident or not. */
+size_t mem_trim_code(void);
 
 #endif

@@ -152,8 +152,7 @@ int cli_open_options(const struct cli *c, struct gw_options *ret)
 {
 	struct gw_options o = { .size = sizeof(o),
 				.flags = GW_OPEN_EXEC | GW_OPEN_NO_SHUTDOWN |
-					 (c->wake ? GW_OPEN_WAKE : 0) |
-					 (c->command->lasts ? GW_OPEN_TRIM : 0),
+					 (c->wake ? GW_OPEN_WAKE : 0),
 				.backend = c->backend,
 				.nvml_library = c->nvml_library,
 				.root = c->root,

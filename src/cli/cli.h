@@ -55,9 +55,7 @@ struct command {
 	size_t options_size; /* ... which has this size */
 	bool offline;   /* the command reads no GPU, so options about GPUs are rejected ... */
 	bool names_gpu; /* ... except --gpu */
-	/* the command runs for a long time: low memory use matters more than a quick start */
-	bool lasts;
-	bool one_form; /* the output has only one format: --json is rejected */
+	bool one_form;  /* the output has only one format: --json is rejected */
 	/* how many of the arguments are commands to run; options end before the first of
 	 * them */
 	unsigned runs;

@@ -571,6 +571,5 @@ const struct command command_ab = {
 	.runs = 2,
 	.options = ab_plan_options,
 	.options_size = sizeof(struct ab_options),
-	.lasts = true,
 	.run = ab_run,
 };

@@ -538,6 +538,5 @@ const struct command command_baseline = {
 		    "  gpuward baseline --show --json\n",
 	.options = options,
 	.options_size = sizeof(struct given),
-	.lasts = true,
 	.run = baseline_run,
 };

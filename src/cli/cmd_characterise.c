@@ -360,6 +360,5 @@ const struct command command_characterise = {
 		    "  gpuward characterise --show --json\n",
 	.options = options,
 	.options_size = sizeof(struct given),
-	.lasts = true,
 	.run = characterise_run,
 };

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/mem_trim.h"
 #include "base/suggest.h"
 #include "measure/meter.h"
 #include "measure/stat.h"
@@ -407,12 +408,14 @@ static void write_until_done(struct log_run *run)
 	struct pollfd p = { .fd = run->wake, .events = POLLIN };
 	eventfd_t rows;
 
-	while (run->ending == RUNNING && !time_is_up(run)) {
+	for (unsigned rounds = 0; run->ending == RUNNING && !time_is_up(run); rounds++) {
 		if (poll(&p, 1, wait_ms(run)) > 0)
 			eventfd_read(run->wake, &rows);
 		write_rows(run);
 		warn_slow(run);
 		draw_progress(run);
+		if (rounds == 1)
+			mem_trim_code();
 	}
 	atomic_store(&run->closing, true);
 	write_rows(run);
@@ -1001,6 +1004,5 @@ const struct command command_log = {
 		    "  gpuward log --gpu 0 --fields elapsed_seconds,power_watts\n",
 	.options = options,
 	.options_size = sizeof(struct given),
-	.lasts = true,
 	.run = log_run_command,
 };

@@ -748,6 +748,5 @@ const struct command command_measure = {
 	.runs = 1,
 	.options = measure_plan_options,
 	.options_size = sizeof(struct measure_options),
-	.lasts = true,
 	.run = measure_run,
 };

@@ -407,7 +407,6 @@ const struct command command_notify = {
 	.options = options,
 	.options_size = sizeof(struct given),
 	.offline = true,
-	.lasts = true,
 	.one_form = true,
 	.run = notify_run,
 };

@@ -14,7 +14,6 @@ const struct command command_serve = {
 		    "  gpuward serve --config /etc/gpuward/gpuward.toml\n",
 	.options = serve_options,
 	.options_size = sizeof(struct serve_flags),
-	.lasts = true,
 	.one_form = true,
 	.run = serve_run,
 };

@@ -5,6 +5,7 @@
 #include "table.h"
 
 #include "base/clock.h"
+#include "base/mem_trim.h"
 
 #include <errno.h>
 #include <math.h>
@@ -464,7 +465,7 @@ static int watch_devices(struct cli *c, struct gw_process_list *list, uint64_t e
 	bool screen = !c->json && screen_begin();
 	int code;
 
-	for (;;) {
+	for (unsigned frames = 0;; frames++) {
 		if (screen)
 			screen_frame_begin();
 		code = print_snapshot(c, list);
@@ -472,6 +473,8 @@ static int watch_devices(struct cli *c, struct gw_process_list *list, uint64_t e
 			screen_frame_end();
 		if (code != EXIT_OK || fflush(stdout) != 0 || ferror(stdout))
 			break;
+		if (frames == 0)
+			mem_trim_code();
 		next += every_ns;
 		if (next < clock_mono_ns(clock_real())) /* skip missed ticks */
 			next = clock_mono_ns(clock_real());

@@ -465,7 +465,6 @@ const struct command command_top = {
 		    "  gpuward top --address 10.0.0.7:9490 --sort MEMORY\n",
 	.options = options,
 	.options_size = sizeof(struct given),
-	.lasts = true,
 	.one_form = true,
 	.run = top_run,
 };

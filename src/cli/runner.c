@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/mem_trim.h"
 #include "measure/meter.h"
 
 #include <dirent.h>
@@ -264,6 +265,8 @@ static bool has_ended(const struct child *s, const struct pollfd *fd)
 static uint64_t wait_for_end(struct runner *r, struct child *s, struct runner_run *run)
 {
 	uint64_t every = r->watch_ns ? r->watch_ns : NS_PER_S, due = run->begin_ns + every;
+	const uint64_t settled_ns = run->begin_ns + NS_PER_S;
+	bool trimmed = false;
 
 	for (;;) {
 		struct pollfd fds[] = { { s->pid_fd, POLLIN, 0 },
@@ -287,6 +290,8 @@ static uint64_t wait_for_end(struct runner *r, struct child *s, struct runner_ru
 		progress_marks_update(&run->marks, now);
 		if (r->watch)
 			r->watch(r->arg, run->window, &run->marks);
+		if (!trimmed && now >= settled_ns)
+			trimmed = mem_trim_code() > 0;
 	}
 }
 

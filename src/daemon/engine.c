@@ -27,6 +27,8 @@
 #define GONE_AGAIN_NS (5 * NS_PER_S)
 /* duration for reader_look(); longer than the usual time between two scrapes */
 #define LOOK_NS (35 * NS_PER_S)
+/* two requests within this time count as following; so long after the last one, the reader rests */
+#define WATCH_NS (5 * NS_PER_S)
 
 /* What the engine remembers about a GPU between ticks. */
 struct gpu_state {
@@ -63,6 +65,7 @@ struct engine {
 	char unopened[400]; /* reason that was last logged why the GPUs could not be opened */
 	/* when the last "driver is being removed" event was emitted; 0: never */
 	uint64_t gone_ns;
+	uint64_t watched_ns; /* when the last request came; 0: never */
 };
 
 /* ---- events ---- */
@@ -507,6 +510,14 @@ static void count_self(struct engine *e, const struct reading *r)
 	s->counts_known = store_count_known(e->config.store);
 }
 
+/* Reads at the usual interval for a while, because processes may start or end on a GPU. */
+static void processes_change(void *arg)
+{
+	struct engine *e = arg;
+
+	reader_watch(e->reader, clock_mono_ns(e->clock) + WATCH_NS, true);
+}
+
 static void begin_guard(struct engine *e)
 {
 	int err;
@@ -529,6 +540,7 @@ static void begin_guard(struct engine *e)
 								.ctx = e->view.ctx,
 								.settings = &e->guard,
 								.emit = engine_emit,
+								.opened = processes_change,
 								.arg = e },
 				&e->guarding);
 	if (err) {
@@ -565,6 +577,21 @@ static void engine_cannot_open(void *arg, const char *why)
 	e->config.ticked(e->config.arg);
 }
 
+static void engine_watch(void *arg, enum view_watch how)
+{
+	struct engine *e = arg;
+	const uint64_t now = clock_mono_ns(e->clock);
+	const bool once = how != VIEW_WATCH_TICKS;
+	const bool again = once && e->watched_ns && now - e->watched_ns < WATCH_NS;
+
+	if (once)
+		e->watched_ns = now;
+	reader_watch(e->reader, !once || again ? now + WATCH_NS : 0,
+		     once && view_rests(&e->view, now, false));
+	if (how == VIEW_WATCH_SCENE && e->guarding)
+		guard_service_look(e->guarding, e->view.interval_ns);
+}
+
 static void engine_tick(void *arg, const struct reading *r)
 {
 	struct engine *e = arg;
@@ -578,6 +605,8 @@ static void engine_tick(void *arg, const struct reading *r)
 	v->env = r->env;
 	v->ctx = r->ctx;
 	v->let_go = r->let_go;
+	v->pace.next_ns = r->pace_ns;
+	v->pace.full = r->full;
 	v->requests_done = r->requests_done;
 	v->request_error = r->request_error;
 	v->devices = gw_snapshot_device_count(r->snap);
@@ -601,6 +630,8 @@ static void engine_tick(void *arg, const struct reading *r)
 	if (e->guarding) {
 		guard_service_tick(e->guarding, v);
 		v->guard = guard_service_view(e->guarding);
+		if (v->guard->policy->workers)
+			engine_watch(e, VIEW_WATCH_TICKS);
 	}
 	if (e->tokens)
 		token_counter_tick(e->tokens, v);
@@ -698,6 +729,7 @@ static const struct view_ops operations = {
 	.manage = op_manage,
 	.managed = op_managed,
 	.look = op_look,
+	.watch = engine_watch,
 };
 
 static void emit_manage(void *arg, const char *uuid, const char *severity, const char *text)

@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #define RESTORE_NS (10 * NS_PER_S)
+/* time between two scenes without a worker: only clients use them */
+#define UNUSED_SCENE_NS (30 * NS_PER_S)
 /* time to observe workers that resumed while the service stops */
 #define LAST_SCENE_NS NS_PER_S
 
@@ -37,6 +39,17 @@ uint64_t guard_service_log(struct guard_service *g, const char *severity, const 
 
 /* ---- scenes and outcomes ---- */
 
+/* Reports that a process opened or closed a GPU since the last scene. */
+static void follow_opens(struct guard_service *g)
+{
+	const uint64_t before = g->view.counts.triggered;
+	struct scene_builder_stats built;
+
+	scene_thread_stats(g->scenes, &built, &g->view.counts.triggered);
+	if (g->view.counts.triggered != before && g->config.opened)
+		g->config.opened(g->config.arg);
+}
+
 static uint64_t scene_ready(void *arg, const struct scene *s, bool *ret_utilisation)
 {
 	struct guard_service *g = arg;
@@ -44,6 +57,7 @@ static uint64_t scene_ready(void *arg, const struct scene *s, bool *ret_utilisat
 
 	g->view.scene = s;
 	g->view.counts.scenes++;
+	follow_opens(g);
 	guard_service_lock_look(g, s);
 	guard_service_observe(g, s);
 	guard_service_update_mps(g);
@@ -57,8 +71,19 @@ static uint64_t scene_ready(void *arg, const struct scene *s, bool *ret_utilisat
 		g->view.counts.decide_seconds_max =
 			fmax(g->view.counts.decide_seconds_max, seconds);
 	}
+	if (!g->settings->policy.workers)
+		return now + UNUSED_SCENE_NS;
 	*ret_utilisation = guard_wants_utilisation(g->guard);
 	return guard_next_scene_ns(g->guard, now);
+}
+
+void guard_service_look(struct guard_service *g, uint64_t age_ns)
+{
+	const struct scene *s = g->view.scene;
+
+	if (!g->settings->policy.workers && !g->paused && s &&
+	    guard_service_real_ns() > s->mono_ns + age_ns)
+		scene_thread_look(g->scenes);
 }
 
 static void outcomes_ready(void *arg, int fd, uint32_t events)
@@ -115,7 +140,6 @@ void guard_service_tick(struct guard_service *g, const struct view *v)
 static void update_counts(struct guard_service *g)
 {
 	struct guard_view_counts *c = &g->view.counts;
-	struct scene_builder_stats built;
 
 	c->stuck = 0;
 	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
@@ -124,7 +148,6 @@ static void update_counts(struct guard_service *g)
 		if (guard_status(g->guard, i, &s) == 0)
 			c->stuck += s.state == STATE_STUCK;
 	}
-	scene_thread_stats(g->scenes, &built, &c->triggered);
 }
 
 const struct guard_view *guard_service_view(struct guard_service *g)

@@ -26,6 +26,8 @@ struct guard_service_config {
 	struct guard_settings *settings;
 	/* Emits an event and returns its id. */
 	uint64_t (*emit)(void *arg, const struct view_event *e);
+	/* Called when a process opened or closed a GPU; NULL: not needed. */
+	void (*opened)(void *arg);
 	void *arg;
 };
 
@@ -42,6 +44,9 @@ void guard_service_reload(struct guard_service *g, struct guard_settings *settin
 
 /* Updates health and capacity. Called at each tick of the engine. */
 void guard_service_tick(struct guard_service *g, const struct view *v);
+
+/* If there is no worker and the last scene is older than age_ns, observes at once. */
+void guard_service_look(struct guard_service *g, uint64_t age_ns);
 
 /* Returns the guard's part of the view of this tick. */
 const struct guard_view *guard_service_view(struct guard_service *g);

@@ -38,6 +38,7 @@ struct reader {
 	unsigned requests_done;
 	int request_error;
 	uint64_t missed;
+	uint64_t health_ns; /* when a round last read every tier */
 	/* Shared. */
 	struct mailbox box;
 	struct reading reading[2];
@@ -49,11 +50,14 @@ struct reader {
 	struct job job[JOBS];
 	unsigned jobs;
 	uint64_t interval_ns;
-	bool profile;           /* see reader_set_profile() */
-	uint64_t look_until_ns; /* see reader_look() */
-	/* SM utilisation of a process that is alone on its GPU: not read; a round that reads it is
-	 * due at once; the last round read it */
-	enum { LOOK_NONE, LOOK_DUE, LOOK_READ } look;
+	bool profile; /* see reader_set_profile() */
+	/* What clients need: reader_look() and reader_watch(). */
+	struct {
+		uint64_t look_until_ns, until_ns;
+		bool due_now; /* a full round is due at once */
+		bool repaced; /* the time of the next round must be set again */
+		bool sm_read; /* the last round read the SM utilisation of every process */
+	} watch;
 	/* Used by the main thread only. */
 	struct reading *shown;
 };
@@ -248,34 +252,57 @@ static void read_environment(const struct reader *r, struct reading *x)
 	x->env_ns = x->begin_ns;
 }
 
+/* What a round reads. */
+struct round {
+	bool full;
+	unsigned tiers;
+	unsigned processes; /* enum gw_process_want */
+};
+
 /* A process that is alone gets all energy of its GPU. Its utilisation is read only while a client
  * shows processes. */
-static unsigned wanted_of_processes(struct reader *r, uint64_t now_ns)
+static struct round begin_round(struct reader *r, uint64_t now_ns)
 {
-	unsigned want;
+	struct round x = { .processes = GW_PROCESS_SM_SHARED };
 
 	mailbox_lock(&r->box);
-	r->look = now_ns < r->look_until_ns ? LOOK_READ : LOOK_NONE;
-	want = r->look == LOOK_READ ? GW_PROCESS_SM : GW_PROCESS_SM_SHARED;
+	x.full = r->watch.due_now || now_ns < r->watch.until_ns ||
+		 r->interval_ns >= READER_REST_NS || !r->health_ns ||
+		 now_ns - r->health_ns >= READER_REST_HEALTH_NS;
+	x.tiers = !x.full      ? GW_TIER_STATIC | GW_TIER_FAST | GW_TIER_SLOW
+		  : r->profile ? GW_TIERS_COMMON | GW_TIER_PROFILE
+			       : GW_TIERS_COMMON;
+	r->watch.sm_read = x.full && now_ns < r->watch.look_until_ns;
+	if (r->watch.sm_read)
+		x.processes = GW_PROCESS_SM;
+	r->watch.due_now = false;
 	mailbox_unlock(&r->box);
-	return want;
+	if (x.full)
+		r->health_ns = now_ns;
+	return x;
 }
 
-static unsigned wanted_tiers(struct reader *r)
+/* Returns the time to the next round. */
+static uint64_t reader_pace(struct reader *r, uint64_t now_ns)
 {
-	bool profile;
+	uint64_t ns;
 
 	mailbox_lock(&r->box);
-	profile = r->profile;
+	ns = r->interval_ns;
+	if (now_ns >= r->watch.until_ns && ns < READER_REST_NS)
+		ns = READER_REST_NS;
 	mailbox_unlock(&r->box);
-	return GW_TIERS_COMMON | (profile ? GW_TIER_PROFILE : 0);
+	return ns;
 }
 
 static void read_all(struct reader *r, struct reading *x)
 {
+	struct round round;
+
 	x->begin_ns = clock_mono_ns(r->clock);
-	gw_snapshot_take(x->snap, wanted_tiers(r));
-	gw_process_list_want(x->processes, wanted_of_processes(r, x->begin_ns));
+	round = begin_round(r, x->begin_ns);
+	gw_snapshot_take(x->snap, round.tiers);
+	gw_process_list_want(x->processes, round.processes);
 	gw_process_list_take(x->processes);
 	read_nvml_failure(r, x);
 	read_environment(r, x);
@@ -288,6 +315,8 @@ static void read_all(struct reader *r, struct reading *x)
 	x->missed = r->missed;
 	x->ctx = r->ctx;
 	x->end_ns = clock_mono_ns(r->clock);
+	x->full = round.full;
+	x->pace_ns = reader_pace(r, x->end_ns);
 }
 
 static void do_request(struct reader *r, enum reader_request what)
@@ -320,12 +349,11 @@ static bool do_requests(struct reader *r)
 	enum reader_request request[REQUESTS];
 	struct job job[JOBS];
 	unsigned requests, jobs;
-	bool looked;
+	bool due_now;
 
 	mailbox_lock(&r->box);
-	looked = r->look == LOOK_DUE;
-	if (looked)
-		r->look = LOOK_READ;
+	due_now = r->watch.due_now;
+	r->watch.repaced = false;
 	requests = r->requests_waiting;
 	memcpy(request, r->request, sizeof(request));
 	r->requests_waiting = 0;
@@ -337,7 +365,7 @@ static bool do_requests(struct reader *r)
 		do_request(r, request[i]);
 	for (unsigned i = 0; i < jobs; i++)
 		job[i].fn(job[i].arg, r->ctx);
-	return looked || requests + jobs > 0;
+	return due_now || requests + jobs > 0;
 }
 
 static void deliver_reading(struct reader *r, struct reading *x)
@@ -361,7 +389,7 @@ static struct reading *take_empty(struct reader *r)
 
 static bool has_requests(const struct reader *r)
 {
-	return r->requests_waiting || r->jobs || r->look == LOOK_DUE;
+	return r->requests_waiting || r->jobs || r->watch.due_now || r->watch.repaced;
 }
 
 /* Waits until due_ns or until a request arrives. Returns true if the thread must stop. */
@@ -377,23 +405,15 @@ static bool sleep_until(struct reader *r, uint64_t due_ns)
 	return stop;
 }
 
-static uint64_t reader_interval(struct reader *r)
-{
-	uint64_t ns;
-
-	mailbox_lock(&r->box);
-	ns = r->interval_ns;
-	mailbox_unlock(&r->box);
-	return ns;
-}
-
 /* Returns the next deadline. Deadlines are absolute, so that one delay does not shift the
- * next. */
+ * next. When the pace becomes faster, the next round comes one interval after now. */
 static uint64_t next_due(struct reader *r, uint64_t due_ns)
 {
-	uint64_t every = reader_interval(r), now = clock_mono_ns(r->clock), late;
+	uint64_t now = clock_mono_ns(r->clock), every = reader_pace(r, now), late;
 
-	late = now > due_ns ? (now - due_ns) / every : 0;
+	if (now < due_ns)
+		return due_ns < now + every ? due_ns : now + every;
+	late = (now - due_ns) / every;
 	r->missed += late;
 	return due_ns + (late + 1) * every;
 }
@@ -478,13 +498,13 @@ static void reader_run(void *arg)
 	if (reader_open_at_last(r)) {
 		uint64_t due = clock_mono_ns(r->clock);
 
+		reader_watch(r, due + READER_REST_NS, false);
 		do {
 			bool asked_for = do_requests(r);
 
 			if (asked_for || clock_mono_ns(r->clock) >= due)
 				read_round(r);
-			if (clock_mono_ns(r->clock) >= due)
-				due = next_due(r, due);
+			due = next_due(r, due);
 		} while (!sleep_until(r, due));
 		do_requests(r); /* handle the last requests, such as restoring settings */
 		reader_close(r);
@@ -602,11 +622,25 @@ void reader_set_profile(struct reader *r, bool on)
 void reader_look(struct reader *r, uint64_t until_ns, bool now)
 {
 	mailbox_lock(&r->box);
-	if (now && r->look == LOOK_NONE) {
-		r->look = LOOK_DUE;
+	if (now && !r->watch.sm_read && !r->watch.due_now) {
+		r->watch.due_now = true;
 		mailbox_wake(&r->box);
 	}
-	r->look_until_ns = until_ns;
+	r->watch.look_until_ns = until_ns;
+	mailbox_unlock(&r->box);
+}
+
+void reader_watch(struct reader *r, uint64_t until_ns, bool now)
+{
+	mailbox_lock(&r->box);
+	if (until_ns > r->watch.until_ns) {
+		/* if the reader rests, the next round is far away */
+		r->watch.repaced = clock_mono_ns(r->clock) >= r->watch.until_ns;
+		r->watch.until_ns = until_ns;
+	}
+	r->watch.due_now |= now;
+	if (r->watch.due_now || r->watch.repaced)
+		mailbox_wake(&r->box);
 	mailbox_unlock(&r->box);
 }
 

@@ -38,6 +38,9 @@ struct reading {
 	struct metering *metering;  /* NULL: none */
 	bool retire;                /* the GPUs changed: stop using `metering` */
 	bool let_go;
+	/* time to the next round; longer than the interval while nobody watches */
+	uint64_t pace_ns;
+	bool full; /* every tier was read that was due */
 	unsigned
 		/* number of finished reader_send_request() requests, and the result of the last
 		 * one */
@@ -96,10 +99,18 @@ int reader_send_request(struct reader *r, enum reader_request what);
  * full. */
 int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void *arg);
 
-/* Makes each round until this monotonic time read the SM utilisation of every process; later
+/* Makes each full round until this monotonic time read the SM utilisation of every process; other
  * rounds read it only on GPUs with several processes. If `now` is set and the last round did
  * not read it, a round begins at once. */
 void reader_look(struct reader *r, uint64_t until_ns, bool now);
+
+/* While nobody watches, a round comes only every READER_REST_NS, reads only the cheap tiers, and
+ * reads the expensive tiers every READER_REST_HEALTH_NS. reader_watch() makes the rounds full and
+ * as frequent as the interval until this monotonic time. If `now` is set, a full round begins at
+ * once, also if until_ns is in the past. */
+#define READER_REST_NS        (5 * NS_PER_S)
+#define READER_REST_HEALTH_NS (30 * NS_PER_S)
+void reader_watch(struct reader *r, uint64_t until_ns, bool now);
 
 /* Returns the energy of device i in joules; *ret_seconds is the measured time. */
 double metering_joules(struct metering *m, unsigned i, double *ret_seconds);

@@ -44,7 +44,8 @@ static void take_trigger(struct scene_thread *k)
 {
 	if (!scene_builder_triggered(k->builder))
 		return;
-	k->often_until_ns = clock_mono_ns(clock_real()) + AFTER_OPEN_NS;
+	if (scene_builder_has_workers(k->builder))
+		k->often_until_ns = clock_mono_ns(clock_real()) + AFTER_OPEN_NS;
 	mailbox_lock(&k->box);
 	k->triggered++;
 	k->due_ns = 0;
@@ -266,6 +267,14 @@ int scene_thread_free(struct scene_thread *k, uint64_t timeout_ns)
 		scene_thread_release(k);
 	}
 	return err;
+}
+
+void scene_thread_look(struct scene_thread *k)
+{
+	mailbox_lock(&k->box);
+	k->utilisation = true;
+	mailbox_unlock(&k->box);
+	scene_thread_trigger(k);
 }
 
 void scene_thread_trigger(struct scene_thread *k)

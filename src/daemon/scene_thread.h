@@ -38,6 +38,8 @@ void scene_thread_take(struct scene_thread *k);
 /* scene_thread_trigger() makes the thread build a scene now, after a request. While
  * scene_thread_pause() is on, the thread builds no scene, because the drivers are released. */
 void scene_thread_trigger(struct scene_thread *k);
+/* Makes the thread build a scene with utilisation now, for a client. */
+void scene_thread_look(struct scene_thread *k);
 void scene_thread_pause(struct scene_thread *k, bool on);
 
 void scene_thread_stats(struct scene_thread *k, struct scene_builder_stats *ret,

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/mem_trim.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "serve/api.h"
@@ -52,7 +53,7 @@ struct service {
 	struct textfile textfile; /* written if path is not empty */
 	struct push *push;        /* NULL: none is configured, or it could not start */
 	struct push_settings push_settings;
-	struct log_latch store_bad, no_gpus;
+	struct log_latch store_bad, no_gpus, rests;
 	struct notify notify;
 	bool announced; /* the first tick was reported to systemd */
 	int end;
@@ -121,6 +122,7 @@ static void push_tick(struct service *s)
 	if (!stream_is_followed(s->api.stream, STREAM_TICK))
 		return;
 	api_look(&s->api);
+	api_follow(&s->api);
 	buf_init(&line, 1 << 20);
 	api_tick_json(&line, &s->api.view);
 	if (!line.err)
@@ -137,6 +139,7 @@ static void write_textfile(struct service *s)
 
 	if (!*s->textfile.path)
 		return;
+	api_follow(&s->api);
 	if (s->api.top)
 		api_look(&s->api);
 	buf_init(&text, TEXTFILE_MAX);
@@ -214,6 +217,13 @@ static void check_store(struct service *s)
 		log_write(&s->log, LOG_WARNING, notice, NULL, 0);
 }
 
+/* Releases memory that only the start, or a client that has left, needed. */
+static void trim_memory(void)
+{
+	malloc_trim(0);
+	mem_trim_code();
+}
+
 /* Reports the GPUs to systemd at the first tick, and stops the service if NVML is required but
  * missing. */
 static void first_tick(struct service *s)
@@ -221,7 +231,7 @@ static void first_tick(struct service *s)
 	const struct gw_status *status = gw_snapshot_status(s->api.view.snap);
 
 	s->announced = true;
-	malloc_trim(0); /* frees what the start allocated temporarily */
+	trim_memory();
 	notify_status(&s->notify, "%u GPU%s over %s", s->api.view.devices,
 		      s->api.view.devices == 1 ? "" : "s", status->backend);
 	if (s->config.device_require_nvml && !strstr(status->backend, "nvml")) {
@@ -267,11 +277,16 @@ static void service_tick(void *arg)
 		push_look(s->push);
 	if (s->fleet)
 		fleet_watch_tick(s->fleet);
+	if (s->push || windows_open_count(s->api.windows))
+		api_follow(&s->api);
 	http_tick(s->api.http);
 	push_tick(s);
 	write_textfile(s);
 	check_store(s);
 	suspend_tick(s->suspend);
+	if (log_latch(&s->rests, s->api.view.pace.next_ns > s->api.view.interval_ns) &&
+	    s->rests.on)
+		trim_memory();
 	if (!s->announced)
 		first_tick(s);
 }

@@ -9,14 +9,12 @@
 #include "environment.h"
 
 #include "base/array.h"
-#include "base/mem_trim.h"
 #include "base/utf8.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define BACKOFF_FIRST_NS NS_PER_S
 #define BACKOFF_LAST_NS  (60 * NS_PER_S)
@@ -532,18 +530,9 @@ static void nvml_close(struct backend *b)
 	b->open = false;
 }
 
-/* Returns the number of threads of this process; 0: unknown. */
-static unsigned long count_threads(void)
-{
-	struct stat st;
-
-	return stat("/proc/self/task", &st) == 0 ? (unsigned long)st.st_nlink : 0;
-}
-
 static int open_library(struct backend *b)
 {
 	struct nvml *n = b->priv;
-	unsigned long before;
 	abi_return code;
 
 	n->lib = nvml_library_open(b);
@@ -553,17 +542,12 @@ static int open_library(struct backend *b)
 	 * are suspended. */
 	if (!(b->simulated && b->env->root->real) && drm_list_suspended(b, PCI_VENDOR_NVIDIA))
 		return 0;
-	before = count_threads();
 	code = NVML_B(b, init, );
 	if (code != ABI_SUCCESS) {
 		init_failed(b, code);
 		return 0;
 	}
 	n->initialised = true;
-	/* Trimming is safe: the opener has exclusive use (take_devices), and the library
-	 * started no thread. */
-	if (b->env->flags & GW_OPEN_TRIM && count_threads() == before)
-		mem_trim_unused(dlsym(n->lib, nvml_symbol[CALL_init]));
 	read_versions(b);
 	nvml_missing(n, b->missing, sizeof(b->missing));
 	b->open = true;

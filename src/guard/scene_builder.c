@@ -147,6 +147,11 @@ int scene_builder_watch_fd(const struct scene_builder *b)
 	return b->watch.fd;
 }
 
+bool scene_builder_has_workers(const struct scene_builder *b)
+{
+	return b->policy->workers > 0;
+}
+
 bool scene_builder_triggered(struct scene_builder *b)
 {
 	bool triggered = device_node_watch_triggered(&b->watch, clock_mono_ns(b->ctx->clock));

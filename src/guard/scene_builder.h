@@ -63,6 +63,8 @@ void scene_builder_stats(const struct scene_builder *b, struct scene_builder_sta
  * waits). A program opens the GPU 0.1 to 0.3 s before the driver lists the program, so build
  * scenes often for a second after an event. */
 int scene_builder_watch_fd(const struct scene_builder *b);
+/* False: the policy has no worker, so nothing is urgent. */
+bool scene_builder_has_workers(const struct scene_builder *b);
 bool scene_builder_triggered(struct scene_builder *b);
 uint64_t scene_builder_trigger_due_ns(const struct scene_builder *b);
 

@@ -52,11 +52,40 @@ static bool params_known(const struct request *q, struct reply *r, const char *l
 	return true;
 }
 
-#define R(id, method, path, handler, flags, tag, params, ...)                         \
-	static void checked_##id(void *arg, const struct request *q, struct reply *r) \
-	{                                                                             \
-		if (params_known(q, r, params))                                       \
-			api_##handler(arg, q, r);                                     \
+/* ---- readings that are old because nobody watched ---- */
+
+#define READING_WAIT_NS (10 * NS_PER_MS)
+#define READING_WAITS   30
+
+void api_follow(const struct api *a)
+{
+	if (a->view.ops && a->view.ops->watch)
+		a->view.ops->watch(a->view.engine, VIEW_WATCH_TICKS);
+}
+
+/* Notes the request, and postpones its reply if the readings are old because nobody watched. A
+ * request that changes something does not wait. */
+static bool waits_for_reading(const struct api *a, const struct request *q, struct reply *r,
+			      unsigned flags, const char *tag)
+{
+	const bool scene = strcmp(tag, "guard") == 0 || strcmp(tag, "metrics") == 0;
+	const bool rests = view_rests(&a->view, api_now(a), scene);
+
+	if ((flags & (ROUTE_ALIVE | ROUTE_STATIC)) || !a->view.ops || !a->view.ops->watch)
+		return false;
+	if (q->tries == 0)
+		a->view.ops->watch(a->view.engine, scene ? VIEW_WATCH_SCENE : VIEW_WATCH_ONCE);
+	if (!rests || (flags & ROUTE_CHANGE) || q->tries >= READING_WAITS)
+		return false;
+	reply_again(r, api_now(a) + READING_WAIT_NS);
+	return true;
+}
+
+#define R(id, method, path, handler, flags, tag, params, ...)                                \
+	static void checked_##id(void *arg, const struct request *q, struct reply *r)        \
+	{                                                                                    \
+		if (params_known(q, r, params) && !waits_for_reading(arg, q, r, flags, tag)) \
+			api_##handler(arg, q, r);                                            \
 	}
 #include "routes.def"
 #undef R

@@ -54,6 +54,9 @@ extern const unsigned api_route_count;
 /* Notes that someone looks at the processes; see view_ops.look. */
 void api_look(const struct api *a);
 
+/* Asks for every tick, because someone follows them; see view_ops.watch. */
+void api_follow(const struct api *a);
+
 /* Writes the stream's message for a tick: one line of JSON without a line break. */
 void api_tick_json(struct buf *out, const struct view *v);
 

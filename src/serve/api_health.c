@@ -14,13 +14,14 @@ static void checks(struct buf *out, const struct api *a, const char *unready)
 	double age_s = v->tick && v->snap
 			       ? (double)(api_now(a) - gw_snapshot_mono_ns(v->snap)) / 1e9
 			       : -1;
+	const double pace_s = fmax((double)v->pace.next_ns, (double)v->interval_ns) / 1e9;
 	unsigned n = v->tick && v->snap ? gw_snapshot_device_count(v->snap) : 0;
 
 	buf_adds(out, "[+] answering ok\n");
 	if (age_s >= 0)
 		buf_addf(out, "[%c] reading %llu, %.1f s old, every %g s\n",
-			 age_s * 1e9 > 2 * (double)v->interval_ns ? '-' : '+',
-			 (unsigned long long)v->tick, age_s, (double)v->interval_ns / 1e9);
+			 age_s > 2 * pace_s ? '-' : '+', (unsigned long long)v->tick, age_s,
+			 pace_s);
 	else
 		buf_addf(out, "[-] no reading yet%s%s\n", v->unopened ? ": " : "",
 			 v->unopened ? v->unopened : "");

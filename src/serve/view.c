@@ -1,5 +1,10 @@
 #include "view.h"
 
+#include "guard_view.h"
+
+#include "guard/policy.h"
+#include "guard/scene.h"
+
 #include <stdio.h>
 
 const unsigned view_history_quantity[VIEW_HISTORIES] = {
@@ -39,15 +44,34 @@ static const char *first_reading(const struct view *v, char *out, size_t size)
 	return out;
 }
 
-/* True if the reading is older than two intervals. An age of one interval is normal just before
- * the next reading. */
-static bool is_old(const struct view *v, uint64_t now_ns, double *ret_age_s)
+static uint64_t age_of_reading_ns(const struct view *v, uint64_t now_ns)
 {
 	uint64_t read_ns = gw_snapshot_mono_ns(v->snap);
-	uint64_t age_ns = now_ns > read_ns ? now_ns - read_ns : 0;
 
-	*ret_age_s = (double)age_ns / 1e9;
-	return age_ns > 2 * v->interval_ns;
+	return now_ns > read_ns ? now_ns - read_ns : 0;
+}
+
+/* Returns the time in which the next reading is due. */
+static uint64_t reading_pace_ns(const struct view *v)
+{
+	return v->pace.next_ns > v->interval_ns ? v->pace.next_ns : v->interval_ns;
+}
+
+/* True if the guard's scene is old. With a worker, the guard decides when a scene is due. */
+static bool scene_rests(const struct view *v, uint64_t now_ns)
+{
+	const struct guard_view *g = v->guard;
+
+	return g && g->scene && !g->policy->workers &&
+	       now_ns > g->scene->mono_ns + v->interval_ns;
+}
+
+bool view_rests(const struct view *v, uint64_t now_ns, bool scene)
+{
+	if (!v->tick || !v->snap || v->let_go || v->pace.next_ns <= v->interval_ns)
+		return false;
+	return !v->pace.full || age_of_reading_ns(v, now_ns) > v->interval_ns ||
+	       (scene && scene_rests(v, now_ns));
 }
 
 bool view_simulated(const struct view *v)
@@ -57,15 +81,14 @@ bool view_simulated(const struct view *v)
 
 bool view_current(const struct view *v, uint64_t now_ns)
 {
-	double age_s;
-
-	return v->tick && v->snap && !v->let_go && !is_old(v, now_ns, &age_s);
+	return v->tick && v->snap && !v->let_go &&
+	       age_of_reading_ns(v, now_ns) <= 2 * v->interval_ns;
 }
 
 const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t size)
 {
 	const struct gw_device *d;
-	double age_s;
+	uint64_t age_ns;
 
 	if (v->tick == 0 || !v->snap)
 		return first_reading(v, out, size);
@@ -82,10 +105,12 @@ const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t 
 		snprintf(out, size, "GPU %u: %s", d->index, d->message);
 		return out;
 	}
-	if (is_old(v, now_ns, &age_s)) {
+	age_ns = age_of_reading_ns(v, now_ns);
+	/* An age of one pace is normal just before the next reading. */
+	if (age_ns > 2 * reading_pace_ns(v)) {
 		snprintf(out, size,
-			 "the latest reading is %.1f s old, but one is due every %g s", age_s,
-			 (double)v->interval_ns / 1e9);
+			 "the latest reading is %.1f s old, but one is due every %g s",
+			 (double)age_ns / 1e9, (double)reading_pace_ns(v) / 1e9);
 		return out;
 	}
 	return NULL;

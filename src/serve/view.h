@@ -129,6 +129,14 @@ struct view_point { /* point of the history; wall time, because it survives a re
 
 enum view_request { VIEW_LET_GO, VIEW_RESUME };
 
+enum view_watch {
+	/* one request: if the readings rest, a tick with every tier follows at once; requests in
+	 * quick succession count as VIEW_WATCH_TICKS */
+	VIEW_WATCH_ONCE,
+	VIEW_WATCH_SCENE, /* the same, and the request shows what the guard observed */
+	VIEW_WATCH_TICKS, /* every tick is needed, as by a stream */
+};
+
 struct view;
 struct guard_view;
 struct guard_view_ops;
@@ -171,6 +179,9 @@ struct view_ops {
 	 * their SM utilisation, which costs 2 ms per GPU. now: the caller waits for the
 	 * utilisation, so a tick follows at once if nobody looked before. */
 	void (*look)(void *engine, bool now);
+	/* Notes that someone uses the readings. While nobody does, a tick comes only every few
+	 * seconds and reads less (view.pace). */
+	void (*watch)(void *engine, enum view_watch how);
 };
 
 struct view {
@@ -186,7 +197,11 @@ struct view {
 	struct gw_ctx *ctx;               /* only for device/call_cost.h; NULL: not open yet */
 	const struct view_device *device; /* one per device of snap */
 	unsigned devices;
-	uint64_t interval_ns;   /* between ticks */
+	uint64_t interval_ns; /* between ticks while someone watches */
+	struct view_pace {
+		uint64_t next_ns; /* from this tick to the next; longer while nobody watches */
+		bool full;        /* this tick read every tier that was due */
+	} pace;
 	bool let_go;            /* the drivers are released on request */
 	int request_error;      /* result of the last view_ops.request: 0 or an error */
 	unsigned requests_done; /* number of finished requests */
@@ -220,7 +235,11 @@ const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t 
  * real. Every document that has figures says so. */
 bool view_simulated(const struct view *v);
 
-/* True if the latest reading is at most two intervals old. */
+/* True if the latest reading is old or incomplete because nobody watched: a request asks for a new
+ * one (view_ops.watch) and waits for it. scene: the same for the guard's scene, too. */
+bool view_rests(const struct view *v, uint64_t now_ns, bool scene);
+
+/* True if the latest reading is at most two intervals old, as someone who watches expects. */
 bool view_current(const struct view *v, uint64_t now_ns);
 
 /* Like view_stale(), but also requires that a driver responds; for /readyz. A machine with a

@@ -542,19 +542,6 @@ SIM_TEST(sixty_four_gpus_are_all_there)
 		assert_true(sim_value(gw_snapshot_device(sim.snap, i), GW_Q_POWER) > 0);
 }
 
-SIM_TEST(a_trimmed_library_returns_the_same_values)
-{
-	double untrimmed;
-
-	sim_start_scenario("idle-h200");
-	untrimmed = sim_value(sim_take(GW_TIERS_COMMON, 0), GW_Q_MEMORY_USED);
-	sim_close();
-	sim_scenario("idle-h200");
-	sim_open_with(NULL, GW_OPEN_TRIM, 0);
-	d = sim_take(GW_TIERS_COMMON, 0);
-	assert_true(sim_value(d, GW_Q_MEMORY_USED) == untrimmed);
-}
-
 /* Must be the last test: it leaves the library open. */
 SIM_TEST(a_process_that_ends_leaves_the_driver_to_the_kernel)
 {

@@ -43,6 +43,11 @@ int scene_builder_watch_fd(const struct scene_builder *l)
 	return -1;
 }
 
+bool scene_builder_has_workers(const struct scene_builder *l)
+{
+	return true;
+}
+
 bool scene_builder_triggered(struct scene_builder *l)
 {
 	return false;

@@ -119,29 +119,24 @@ TEST_WITH(figures_that_only_the_zoom_shows_are_read_only_there, NULL, close_driv
 	assert_int_equal(model.gpu[0].absence[TOP_ENCODER], GW_ABSENT_NOT_READ);
 }
 
-/* Time of a call on an H200 (driver 580.159.04) that is made about once per second, in
- * microseconds; OTHER_US for all other calls.  The figure of the fields is a mean over their
- * batches. */
 static const struct {
 	const char *call;
 	double us;
 } h200_cost[] = {
-	{ ENERGY_CALL, 4800 },
-	{ PROCESS_CALL, 2100 },
-	{ "nvmlDeviceGetMemoryInfo_v2", 60 },
-	{ "nvmlDeviceGetFieldValues", 300 },
-	{ "nvmlDeviceGetTotalEccErrors", 800 },
-	{ "nvmlDeviceGetFanSpeed_v2", 130 },
-	{ "nvmlDeviceGetPowerUsage", 250 },
+#define COST(call, idle_us, loaded_us) { call, idle_us },
+#define COST_OTHER(us)                 { NULL, us },
+#include "h200_cost.def"
+#undef COST
+#undef COST_OTHER
 };
-#define OTHER_US 10
 
 static double cost_us(const char *call)
 {
-	for (unsigned i = 0; i < COUNT_OF(h200_cost); i++)
-		if (strcmp(h200_cost[i].call, call) == 0)
-			return h200_cost[i].us;
-	return OTHER_US;
+	unsigned i = 0;
+
+	while (h200_cost[i].call && strcmp(h200_cost[i].call, call) != 0)
+		i++;
+	return h200_cost[i].us;
 }
 
 /* Sums the calls since the context was opened. */

@@ -1,0 +1,132 @@
+"""How much driver time the service needs: calls per second on the simulator, times their cost on an H200.
+
+A budget is in microseconds of driver time per second for one GPU with one process.  It fails if a change makes the service
+ask for more than somebody looks at."""
+import json
+import re
+import time
+
+import guarded
+from service import Service
+from support import TOP
+from worker import GIB, Process, World
+
+COSTS = TOP / "tests" / "unit" / "h200_cost.def"
+READINGS = 8  # a service that nobody watches reads every 5 s, and the expensive values every 30 s
+
+
+def cost_table(column):
+    text = COSTS.read_text()
+    rows = {m[1]: float(m[2 + column]) for m in re.finditer(r'^COST\("(\w+)", (\d+), (\d+)\)', text, re.M)}
+    other = float(re.search(r"^COST_OTHER\((\d+)\)", text, re.M)[1])
+    assert len(rows) > 10
+    return lambda call: rows.get(call, other)
+
+
+def calls(s):
+    """Calls so far by name, and when.  This request counts as a look."""
+    doc = s.get("/api/v1/self").json()
+    return {c["name"]: c["count"] for c in doc["calls"]}, time.monotonic()
+
+
+def reading(s):
+    """The number of the latest reading.  A probe is not a look."""
+    return int(re.search(r"reading (\d+),", s.get("/healthz?verbose").text)[1])
+
+
+def rests(s):
+    return "every 5 s" in s.get("/healthz?verbose").text
+
+
+def leave(s):
+    """Waits until the service has forgotten the last request."""
+    s.wait(lambda: rests(s))
+    readings(s, 2)  # the next reading may come at once
+
+
+def readings(s, n):
+    """Waits for n more readings."""
+    last = reading(s) + n
+    s.wait(lambda: reading(s) >= last, 120)
+
+
+def spent(s, use, loaded=True):
+    """Driver time in microseconds per second while use() runs, and the calls per second."""
+    before, begin = calls(s)
+    use()
+    after, end = calls(s)
+    cost = cost_table(int(loaded))
+    rates = {name: (n - before.get(name, 0)) / (end - begin) for name, n in after.items()}
+    total = sum(rate * cost(name) for name, rate in rates.items())
+    print(f"{total:.0f} us/s;", ", ".join(f"{name} {rate:.2f}" for name, rate in rates.items() if rate >= 0.1))
+    return total, rates
+
+
+def test_a_service_that_nobody_watches_needs_little_driver_time():
+    with Service("h200") as s:
+        leave(s)
+        total, rates = spent(s, lambda: readings(s, READINGS))
+        assert total <= 1300  # 0.13 % of a core
+        assert "nvmlDeviceGetProcessUtilization" not in rates or rates["nvmlDeviceGetProcessUtilization"] < 0.05
+        assert rates["nvmlDeviceGetMemoryInfo_v2"] < 0.4
+
+        def scrape():  # about every 20 s; the request of calls() is a look, too
+            for _ in range(2):
+                readings(s, 4)
+                begin = time.time()
+                page = s.get("/metrics").text
+                # a scrape waits for a new reading, unless there is one of the last second
+                assert float(re.search(r"^gpuward_last_tick_timestamp_seconds (\S+)$", page, re.M)[1]) >= begin - 1.1
+            readings(s, 2)
+        leave(s)
+        total, rates = spent(s, scrape)
+        assert total <= 1900
+
+
+def test_a_request_is_never_answered_with_a_reading_from_before_the_rest():
+    with Service("h200") as s:
+        s.wait(lambda: rests(s))
+        for path in ("/api/v1/snapshot", "/api/v1/devices", "/api/v1/processes", "/api/gpu/devices"):
+            readings(s, 1)  # the reading is now as old as it can be, or a cheap one
+            before = reading(s)
+            assert s.get(path).status_code == 200
+            assert reading(s) > before or not rests(s)
+
+
+def test_a_page_gets_every_tick_and_its_calls_are_bounded():
+    with Service("h200") as s:
+        s.wait(lambda: rests(s))
+
+        def follow():
+            with s.get("/api/v1/events?topics=tick", headers={"Accept": "text/event-stream"}, stream=True) as r:
+                ticks = 0
+                for line in r.iter_lines():
+                    ticks += line.startswith(b"data:") and "devices" in json.loads(line[5:])
+                    if ticks == 12:
+                        return
+        total, rates = spent(s, follow)
+        assert total <= 4500
+        assert rates["nvmlDeviceGetMemoryInfo_v2"] < 1.5  # readings are shared
+        s.wait(lambda: rests(s))  # the page is closed
+
+
+def test_a_guarded_worker_is_observed_often_at_a_bounded_cost(tmp_path):
+    world = World(tmp_path, profile="h200")
+    with Process(world, ["/bin/sleep", "1000"]) as p:
+        world.hold(p.pid, 4 * GIB)
+        (tmp_path / "pid").write_text(f"{p.pid}\n")
+        worker = guarded.table("ollama", "exec", match_pidfile=tmp_path / "pid", evict_command=["/bin/true"],
+                               resume_command=["/bin/true"])
+        with guarded.Guarded(world, guarded.configure(worker)) as s:
+            s.until("active")
+            check_guarded(s)
+
+
+def check_guarded(s):
+    # Calls ten times per second find warm caches, as on an idle card.
+    total, rates = spent(s, lambda: readings(s, 10), loaded=False)
+    # The start of the test looked at processes.
+    total -= rates["nvmlDeviceGetProcessUtilization"] * cost_table(0)("nvmlDeviceGetProcessUtilization")
+    assert 8 < rates["nvmlDeviceGetMemoryInfo_v2"] < 14
+    assert total <= 4500
+    assert not rests(s)
