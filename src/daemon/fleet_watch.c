@@ -1,6 +1,5 @@
 #include "fleet_watch.h"
 
-#include "base/clock.h"
 #include "base/mailbox.h"
 
 #include <gpuward.h>
@@ -17,6 +16,7 @@
 
 struct fleet_watch {
 	struct mailbox box;
+	const struct clock *clock;
 	struct fleet_server server;
 	char job[600];
 	atomic_bool stop;
@@ -24,6 +24,7 @@ struct fleet_watch {
 	/* shared with the thread */
 	bool asking;
 	struct fleet *fresh; /* the result that the main thread has not taken yet */
+	uint64_t fresh_ns;   /* when the request of that result was sent */
 	int error;           /* no fleet could be made: out of memory */
 	/* of the main thread */
 	bool started;
@@ -46,12 +47,14 @@ static void watch_ask(struct fleet_watch *w)
 	const struct fleet_question x = { .job = *w->job ? w->job : NULL,
 					  .range_s = FLEET_RANGE_S,
 					  .top = ROWS };
+	uint64_t sent_ns = clock_mono_ns(w->clock);
 	struct fleet *f = NULL;
 	int err = fleet_ask(&w->server, &x, TIMEOUT_NS, &w->stop, &f);
 
 	mailbox_lock(&w->box);
 	fleet_free(w->fresh);
 	w->fresh = f;
+	w->fresh_ns = sent_ns;
 	w->error = err;
 	w->asking = false;
 	mailbox_unlock(&w->box);
@@ -93,7 +96,7 @@ static void watch_take(struct fleet_watch *w)
 	} else {
 		fleet_free(s->fleet);
 		s->fleet = w->fresh;
-		s->mono_ns = w->asked_ns;
+		s->mono_ns = w->fresh_ns;
 	}
 	w->fresh = NULL;
 }
@@ -101,7 +104,7 @@ static void watch_take(struct fleet_watch *w)
 static void watch_look(void *arg, struct fleet_state *ret)
 {
 	struct fleet_watch *w = arg;
-	uint64_t now_ns = clock_mono_ns(clock_real());
+	uint64_t now_ns = clock_mono_ns(w->clock);
 
 	w->look_ns = now_ns;
 	mailbox_lock(&w->box);
@@ -124,13 +127,14 @@ static void watch_look(void *arg, struct fleet_state *ret)
 }
 
 int fleet_watch_new(const struct fleet_server *server, const char *job,
-		    struct fleet_watch **ret)
+		    const struct clock *clock, struct fleet_watch **ret)
 {
 	struct fleet_watch *w = calloc(1, sizeof(*w));
 	int err;
 
 	if (!w)
 		return -GW_E_NOMEM;
+	w->clock = clock;
 	w->server = *server;
 	snprintf(w->job, sizeof(w->job), "%s", job ? job : "");
 	atomic_init(&w->stop, false);
@@ -168,10 +172,17 @@ const struct fleet_source *fleet_watch_source(struct fleet_watch *w)
 
 void fleet_watch_tick(struct fleet_watch *w)
 {
-	uint64_t now_ns = clock_mono_ns(clock_real());
+	bool asking;
 
-	if (!w->last.fleet || now_ns - w->look_ns < KEEP_NS)
+	if (!w->asked_ns || clock_mono_ns(w->clock) - w->look_ns < KEEP_NS)
 		return;
+	mailbox_lock(&w->box);
+	asking = w->asking;
+	if (!asking)
+		watch_take(w); /* an answer that came after the last look */
+	mailbox_unlock(&w->box);
+	if (asking)
+		return; /* a later tick frees the answer */
 	fleet_free(w->last.fleet);
 	w->last = (struct fleet_state){ .fleet = NULL };
 	w->asked_ns = 0;

@@ -7,12 +7,14 @@
 
 #include "fleet_ask.h"
 
+#include "base/clock.h"
+
 struct fleet_watch;
 
 /* job: NULL: every job named gpuward. The thread starts at the first look. Returns 0,
  * -GW_E_NOMEM or -GW_E_IO. */
 int fleet_watch_new(const struct fleet_server *server, const char *job,
-		    struct fleet_watch **ret);
+		    const struct clock *clock, struct fleet_watch **ret);
 void fleet_watch_free(struct fleet_watch *w); /* NULL is allowed */
 
 /* True if w asks this engine about this job. */
@@ -21,7 +23,8 @@ bool fleet_watch_is(const struct fleet_watch *w, const struct fleet_server *serv
 
 const struct fleet_source *fleet_watch_source(struct fleet_watch *w);
 
-/* Frees the fleet if no client has looked for a minute. */
+/* Frees the fleet, also one that arrived after the last look, if no client has looked for a
+ * minute. */
 void fleet_watch_tick(struct fleet_watch *w);
 
 #endif

@@ -266,6 +266,8 @@ static void service_tick(void *arg)
 	struct service *s = arg;
 
 	s->api.view = *engine_view(s->engine);
+	if (s->fleet)
+		fleet_watch_tick(s->fleet);
 	if (!s->api.view.snap) {
 		notify_status(&s->notify, "%s", s->api.view.unopened);
 		http_tick(s->api.http);
@@ -275,8 +277,6 @@ static void service_tick(void *arg)
 	windows_tick(s->api.windows, &s->api.view, clock_mono_ns(s->api.clock));
 	if (s->push)
 		push_look(s->push);
-	if (s->fleet)
-		fleet_watch_tick(s->fleet);
 	if (s->push || windows_open_count(s->api.windows))
 		api_follow(&s->api);
 	http_tick(s->api.http);
@@ -404,7 +404,7 @@ static void apply_fleet(struct service *s)
 		return;
 	fleet_watch_free(s->fleet);
 	s->fleet = NULL;
-	if (*server.url && fleet_watch_new(&server, c->fleet_job, &s->fleet) != 0)
+	if (*server.url && fleet_watch_new(&server, c->fleet_job, s->api.clock, &s->fleet) != 0)
 		log_write(&s->log, LOG_ERROR, "out of memory: the fleet is not shown", NULL, 0);
 	s->api.fleet = s->fleet ? fleet_watch_source(s->fleet) : NULL;
 }
