@@ -311,14 +311,12 @@ int file_read_line(FILE *f, struct buf *out)
 	return c == '\n';
 }
 
-ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size)
+/* Returns the number of bytes, or -1 with errno. */
+static ssize_t file_read_fd(int fd, char *out, size_t size)
 {
-	int fd = file_open(path);
 	size_t used = 0;
 	ssize_t n = 1;
 
-	if (fd < 0)
-		return file_failed(message, message_size, path, "read");
 	while (used < size && n > 0) {
 		n = read(fd, out + used, size - used);
 		if (n < 0 && errno == EINTR)
@@ -326,10 +324,21 @@ ssize_t file_read(const char *path, char *out, size_t size, char *message, size_
 		else if (n > 0)
 			used += (size_t)n;
 	}
+	return n < 0 ? n : (ssize_t)used;
+}
+
+ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size)
+{
+	int fd = file_open(path);
+	ssize_t n;
+
+	if (fd < 0)
+		return file_failed(message, message_size, path, "read");
+	n = file_read_fd(fd, out, size);
 	if (n < 0)
 		n = file_failed(message, message_size, path, "read");
 	close(fd);
-	return n < 0 ? n : (ssize_t)used;
+	return n;
 }
 
 static const char *cache_part = "";
@@ -353,42 +362,101 @@ int file_cache_directory(const char *name, char *out, size_t size)
 	return n < (int)size ? 0 : -GW_E_SIZE;
 }
 
+/* Opens a regular file. A pipe or a device is refused without waiting for it. Returns a
+ * descriptor, or an error with a sentence. */
+static int secret_open(const char *path, struct stat *st, char *message, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd < 0 || fstat(fd, st) != 0) {
+		int err = file_failed(message, size, path, "read");
+
+		if (fd >= 0)
+			close(fd);
+		return err;
+	}
+	if (S_ISREG(st->st_mode))
+		return fd;
+	close(fd);
+	snprintf(message, size, "%s is not a regular file: name a file with the secret in it",
+		 path);
+	return -GW_E_ARG;
+}
+
+/* Reads the first line, and closes fd. */
+static int secret_take(int fd, const char *path, char out[static SECRET_MAX], char *message,
+		       size_t size)
+{
+	ssize_t n = file_read_fd(fd, out, SECRET_MAX);
+	int err = n < 0 ? file_failed(message, size, path, "read") : 0;
+	size_t line = 0;
+
+	close(fd);
+	while (n > 0 && line < (size_t)n && !strchr("\r\n", out[line])) /* also ends at NUL */
+		line++;
+	if (!err && line == SECRET_MAX) {
+		snprintf(message, size, "the first line of %s is longer than %d characters",
+			 path, SECRET_MAX - 1);
+		err = -GW_E_ARG;
+	} else if (!err && line < (size_t)n && !out[line]) {
+		snprintf(message, size, "%s has a NUL byte: write only text to it", path);
+		err = -GW_E_ARG;
+	}
+	if (err)
+		explicit_bzero(out, SECRET_MAX);
+	else
+		out[line] = '\0';
+	return err;
+}
+
 int secret_read(const char *path, char out[static SECRET_MAX], char *message, size_t size)
 {
 	struct stat st;
-	ssize_t n;
+	int err, fd = secret_open(path, &st, message, size);
 
-	if (stat(path, &st) != 0)
-		return file_failed(message, size, path, "read");
+	if (fd < 0)
+		return fd;
 	if (st.st_mode & 077) {
+		close(fd);
 		snprintf(message, size,
 			 "other users can read the token file %s (mode %03o): chmod 600 %s",
 			 path, (unsigned)(st.st_mode & 0777), path);
 		return -GW_E_PERM;
 	}
-	if (!S_ISREG(
-		    /* the service reads the token between requests, and a pipe would block
-		     * it */
-		    st.st_mode)) {
-		snprintf(message, size, "the token file %s is not a regular file", path);
-		return -GW_E_ARG;
-	}
-	n = file_read(path, out, SECRET_MAX - 1, message, size);
-	if (n < 0)
-		return (int)n;
-	out[n] = '\0';
-	if (strlen(out) != (size_t)n) {
-		snprintf(message, size,
-			 "the token file %s has a NUL byte: write only text to it", path);
-		return -GW_E_ARG;
-	}
-	out[strcspn(out, "\r\n")] = '\0';
-	if (strlen(out) >= SECRET_MIN)
-		return 0;
+	err = secret_take(fd, path, out, message, size);
+	if (err || strlen(out) >= SECRET_MIN)
+		return err;
 	snprintf(message, size,
 		 "the token in %s is shorter than %d characters: write a longer one, for "
 		 "example "
 		 "the output of \"openssl rand -hex 32\", to its first line",
 		 path, SECRET_MIN);
+	return -GW_E_ARG;
+}
+
+int secret_read_for(const char *path, const char *key, char out[static SECRET_MAX],
+		    char *message, size_t size)
+{
+	int64_t who = path[0] == '/' ? file_changed_by(path) : FILE_NOBODY;
+	struct stat st;
+	int err, fd = secret_open(path, &st, message, size);
+
+	if (fd < 0)
+		return fd;
+	/* A file in the folder of one user must be that user's own, and no link. */
+	if (who == FILE_ANYBODY ||
+	    (who != FILE_NOBODY &&
+	     (lstat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != who))) {
+		close(fd);
+		snprintf(message, size,
+			 "other users can replace %s %s; put it into a folder that only root "
+			 "or one user can write",
+			 key, path);
+		return -GW_E_PERM;
+	}
+	err = secret_take(fd, path, out, message, size);
+	if (err || *out)
+		return err;
+	snprintf(message, size, "the first line of %s is empty; it must be the secret", path);
 	return -GW_E_ARG;
 }

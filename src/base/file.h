@@ -82,4 +82,11 @@ void file_cache_apart(const char *part);
  * the file, or we cannot), -GW_E_ARG (the line is too short) or an error of file_read(). */
 int secret_read(const char *path, char out[static SECRET_MAX], char *message, size_t size);
 
+/* Reads a secret for another server: the first line, of any length up to SECRET_MAX - 1, of a
+ * regular file. Refuses a file that another user could replace, because that user would then
+ * choose which file we send. key: what the message calls the file, such as token_file. Returns
+ * like secret_read(). */
+int secret_read_for(const char *path, const char *key, char out[static SECRET_MAX],
+		    char *message, size_t size);
+
 #endif

@@ -91,3 +91,16 @@ int http_message_read(const struct buf *answer, int *ret_status, struct buf *ret
 	buf_add(ret_body, body, size);
 	return ret_body->err;
 }
+
+void url_escape(struct buf *out, const char *s)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789-._~";
+
+	for (; *s; s++) {
+		if (strchr(plain, *s))
+			buf_addc(out, *s);
+		else
+			buf_addf(out, "%%%02X", (unsigned char)*s);
+	}
+}

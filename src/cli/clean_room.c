@@ -1,5 +1,6 @@
 #include "clean_room.h"
 
+#include "base/http_message.h"
 #include "base/utf8.h"
 #include "base/clock.h"
 #include "base/json_doc.h"
@@ -198,7 +199,7 @@ static int request_verb(struct clean_room *r, const char *name, const char *verb
 	buf_init(&path, 1024);
 	buf_init(&body, 1024);
 	buf_adds(&path, "/api/v1/guard/workers/");
-	remote_escape(&path, name);
+	url_escape(&path, name);
 	buf_addf(&path, "/%s", verb);
 	write_request(&body, ttl_s);
 	err = remote_request(m, "POST", path.p, body.p, REPLY_NS, message, size);

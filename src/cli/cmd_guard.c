@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "guard/policy.h"
+#include "base/http_message.h"
 #include "base/json_doc.h"
 #include "base/utf8.h"
 
@@ -287,7 +288,7 @@ static int request_named(struct remote *r, const char *method, const char *befor
 
 	buf_init(&path, 1024);
 	buf_adds(&path, before);
-	remote_escape(&path, name);
+	url_escape(&path, name);
 	buf_adds(&path, after);
 	code = remote_request_ok(r, method, path.p, body);
 	buf_done(&path);

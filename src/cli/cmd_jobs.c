@@ -5,6 +5,7 @@
 #include "table.h"
 
 #include "base/clock.h"
+#include "base/http_message.h"
 #include "base/json_doc.h"
 #include "base/utf8.h"
 #include "serve/energy_cost.h"
@@ -70,7 +71,7 @@ static void add_parameter(struct buf *path, const char *key, const char *value)
 	if (!value)
 		return;
 	buf_addf(path, "&%s=", key);
-	remote_escape(path, value);
+	url_escape(path, value);
 }
 
 /* Writes the time of --since as the service reads it: a span counts back from now. */

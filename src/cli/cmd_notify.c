@@ -10,6 +10,7 @@
 #include "remote.h"
 
 #include "base/clock.h"
+#include "base/http_message.h"
 #include "base/json.h"
 #include "base/json_doc.h"
 #include "base/utf8.h"
@@ -239,7 +240,7 @@ static void hold_worker(void *arg, const char *worker)
 
 	buf_init(&path, 1024);
 	buf_adds(&path, "/api/v1/guard/workers/");
-	remote_escape(&path, worker);
+	url_escape(&path, worker);
 	buf_adds(&path, "/hold");
 	buf_init(&body, 1024);
 	json_init(&j, &body, false);

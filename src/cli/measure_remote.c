@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/http_message.h"
 #include "base/utf8.h"
 #include "serve/windows.h"
 
@@ -220,7 +221,7 @@ static bool request_for_gpus(struct measure_remote *t, const char *what)
 	buf_adds(&path, what);
 	for (unsigned i = 0; i < t->gpus; i++) {
 		buf_adds(&path, i ? "," : "?gpu=");
-		remote_escape(&path, t->gpu[i]);
+		url_escape(&path, t->gpu[i]);
 	}
 	err = remote_request(&t->remote, "GET", path.p, NULL, FORGET_NS, ignored,
 			     sizeof(ignored));

@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "daemon/config.h"
 
-#include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -308,14 +307,4 @@ int remote_request_ok(struct remote *r, const char *method, const char *path, co
 		return EXIT_OK;
 	remote_refusal(r, message, sizeof(message));
 	return cli_fail("%s", message);
-}
-
-void remote_escape(struct buf *out, const char *s)
-{
-	for (; *s; s++) {
-		if (isalnum((unsigned char)*s) || strchr("-._~", *s))
-			buf_addc(out, *s);
-		else
-			buf_addf(out, "%%%02X", (unsigned)(unsigned char)*s);
-	}
 }

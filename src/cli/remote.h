@@ -79,7 +79,4 @@ void remote_refusal(const struct remote *r, char *out, size_t size);
 struct config;
 int remote_config(struct config *ret, bool *ret_mistake);
 
-/* Adds s, escaped so that it can be a part of a URL path. */
-void remote_escape(struct buf *out, const char *s);
-
 #endif

@@ -4,6 +4,7 @@
 #include "remote.h"
 
 #include "base/clock.h"
+#include "base/http_message.h"
 #include "base/json_doc.h"
 #include "guard/policy.h"
 
@@ -148,7 +149,7 @@ static void release(struct remote *r, struct off *o, bool quiet)
 	struct buf name;
 
 	buf_init(&name, 512);
-	remote_escape(&name, o->name);
+	url_escape(&name, o->name);
 	snprintf(path, sizeof(path), GUARD "/workers/%s/%s", name.p,
 		 back ? "resume" : "release");
 	if (!ask(r, "POST", path, back ? "{\"force\": true}" : "{}", message,

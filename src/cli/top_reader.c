@@ -7,6 +7,7 @@
 #include "top_driver.h"
 
 #include "base/clock.h"
+#include "base/http_message.h"
 #include "base/json_doc.h"
 #include "base/mailbox.h"
 
@@ -90,7 +91,7 @@ static void add_selection(const struct top_reader *r, struct buf *path, char bef
 			buf_addf(path, "%cgpu=", before);
 		else
 			buf_addc(path, ',');
-		remote_escape(path, gpu->item[i]);
+		url_escape(path, gpu->item[i]);
 	}
 }
 

@@ -3,12 +3,12 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/http_message.h"
 #include "base/json_doc.h"
 #include "guard/worker/curl.h"
 
 #include <gpuward.h>
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,37 +49,21 @@ static int asker_check_stop(void *arg, int64_t down_all, int64_t down, int64_t u
 	return a->stop && atomic_load(a->stop);
 }
 
-static void add_encoded(struct buf *out, const char *s)
-{
-	for (; *s; s++) {
-		if (isalnum((unsigned char)*s) || strchr("-_.~", *s))
-			buf_addc(out, *s);
-		else
-			buf_addf(out, "%%%02X", (unsigned char)*s);
-	}
-}
-
 /* Reads the token and makes the headers. Returns 0, or an error with a sentence. */
 static int make_headers(struct asker *a, char *message, size_t size)
 {
 	char token[SECRET_MAX], line[HEADER_MAX];
 	struct curl_slist *more;
-	ssize_t n;
+	int err;
 
 	a->headers = curl_library.slist_append(NULL, "Accept: application/json");
 	more = a->headers ? curl_library.slist_append(a->headers, "Expect:") : NULL;
 	if (more && *a->server->token_file) {
-		n = file_read(a->server->token_file, token, sizeof(token) - 1, message, size);
-		if (n < 0)
-			return (int)n;
-		token[n] = '\0';
-		token[strcspn(token, " \t\r\n")] = '\0';
-		if (!*token) {
-			snprintf(message, size,
-				 "the first line of %s is empty; it must be the token",
-				 a->server->token_file);
-			return -GW_E_ARG;
-		}
+		err = secret_read_for(a->server->token_file, "the token file", token, message,
+				      size);
+		if (err)
+			return err;
+		token[strcspn(token, " \t")] = '\0';
 		snprintf(line, sizeof(line), "Authorization: Bearer %s", token);
 		more = curl_library.slist_append(a->headers, line);
 		explicit_bzero(line, sizeof(line));
@@ -205,7 +189,7 @@ static enum asker_outcome asker_query(struct asker *a, struct fleet *f, enum fle
 	buf_clear(&a->reply);
 	fleet_query_write(&a->query, q, &f->question);
 	buf_adds(&a->body, "query=");
-	add_encoded(&a->body, a->query.p);
+	url_escape(&a->body, a->query.p);
 	buf_addf(&a->body, "&timeout=%llus",
 		 (unsigned long long)((left_ns + NS_PER_S - 1) / NS_PER_S));
 	if (a->query.err || a->body.err) {

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define CONNECT_MS 10000
 #define HEADER_MAX (SECRET_MAX + 64)
@@ -60,28 +59,6 @@ enum push_verdict push_http_verdict(int status)
 }
 
 /* ---- one request ---- */
-
-/* Reads the first line of a file. Returns 0, or an error with a sentence. */
-static int read_secret(const char *path, char out[static SECRET_MAX], char *message,
-		       size_t size)
-{
-	struct stat st;
-	ssize_t n;
-
-	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* reading a pipe would block */
-		snprintf(message, size, "%s is not a regular file", path);
-		return -GW_E_ARG;
-	}
-	n = file_read(path, out, SECRET_MAX - 1, message, size);
-	if (n < 0)
-		return (int)n;
-	out[n] = '\0';
-	out[strcspn(out, "\r\n")] = '\0';
-	if (*out)
-		return 0;
-	snprintf(message, size, "the first line of %s is empty; it must be the secret", path);
-	return -GW_E_ARG;
-}
 
 static size_t receive(char *p, size_t one, size_t n, void *arg)
 {
@@ -213,10 +190,12 @@ static int authorise(struct push_http *h, char token[static SECRET_MAX], struct 
 
 	token[0] = '\0';
 	if (*s->token_file)
-		return read_secret(s->token_file, token, a->message, sizeof(a->message));
+		return secret_read_for(s->token_file, "push.token_file", token, a->message,
+				       sizeof(a->message));
 	if (!*s->user)
 		return 0;
-	err = read_secret(s->password_file, secret, a->message, sizeof(a->message));
+	err = secret_read_for(s->password_file, "push.password_file", secret, a->message,
+			      sizeof(a->message));
 	if (!err) {
 		snprintf(pair, sizeof(pair), "%s:%s", s->user, secret);
 		curl_library.setopt(h->handle, CURL_USERPWD, pair);

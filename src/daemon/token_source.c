@@ -1,5 +1,6 @@
 #include "token_source.h"
 
+#include "base/http_message.h"
 #include "base/json_doc.h"
 #include "base/prometheus_text.h"
 #include "base/root.h"
@@ -188,7 +189,7 @@ static void read_model_counters(struct token_ask *a, const char *model)
 
 	buf_init_fixed(&b, path, sizeof(path));
 	buf_adds(&b, "/metrics?autoload=false&model=");
-	worker_http_escape(&b, model);
+	url_escape(&b, model);
 	read_counters(a, path, model);
 }
 

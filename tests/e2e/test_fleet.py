@@ -224,6 +224,22 @@ def test_the_base_path_the_token_and_the_range_are_sent(fake, tmp_path):
     assert all('job=~"a\\"b\\\\c"' in q for q in fake.queries)
 
 
+def test_a_token_file_that_is_a_pipe_or_can_be_replaced_is_refused(fake, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    got = fleet(fake.url, "--token-file", tmp_path / "pipe")  # no program writes to the pipe
+    assert got.returncode == FAILED and "pipe is not a regular file" in got.stderr, got
+    (tmp_path / "long").write_text("x" * 2000)
+    got = fleet(fake.url, "--token-file", tmp_path / "long")
+    assert got.returncode == FAILED and "is longer than 1023 characters" in got.stderr and "xxx" not in got.stderr, got
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    (shared / "token").write_text("s3cret-token\n")
+    got = fleet(fake.url, "--token-file", shared / "token")
+    assert got.returncode == FAILED and "other users can replace the token file" in got.stderr, got
+    assert fake.queries == []
+
+
 def test_the_configuration_and_the_environment_name_the_engine(fake, tmp_path):
     (tmp_path / "gpuward.toml").write_text(f'[fleet]\nprometheus = "{fake.url}"\njob = "mine"\n')
     folder = tmp_path / "gpuward"

@@ -1,6 +1,8 @@
 /* Tests notes, escaping, answers and addresses of the worker adapters. */
 #include "guard/worker/common.h"
 
+#include "base/http_message.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -71,7 +73,7 @@ TEST(names_are_escaped_for_a_query)
 	struct buf b;
 
 	buf_init_fixed(&b, out, sizeof(out));
-	worker_http_escape(&b, "org/m:Q4_K & \xc3\xa4?#");
+	url_escape(&b, "org/m:Q4_K & \xc3\xa4?#");
 	assert_string_equal(out, "org%2Fm%3AQ4_K%20%26%20%C3%A4%3F%23");
 }
 

@@ -4,6 +4,7 @@
 #include "guard/worker/kinds.h"
 
 #include "base/clock.h"
+#include "base/http_message.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -69,7 +70,7 @@ static int engine_request(struct worker_call *c, bool post, const char *rest)
 		return rc;
 	buf_init_fixed(&b, url, sizeof(url));
 	buf_adds(&b, "/containers/");
-	worker_http_escape(&b, id);
+	url_escape(&b, id);
 	buf_adds(&b, rest);
 	worker_http_socket(c->http, path);
 	rc = post ? worker_post(c, url, NULL) : worker_get(c, url);

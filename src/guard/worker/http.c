@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* Time limit for connecting. It is shorter than the limit for an answer, because a server that
  * does not accept a connection will not answer, but a server that works on a request will. */
@@ -23,7 +22,7 @@ struct worker_http {
 	const atomic_bool *cancelled;
 	const char *until; /* NULL: an answer ends by itself */
 	bool complete;     /* the answer contains until */
-	char token[1024];
+	char token[SECRET_MAX];
 	void *handle;
 	struct buf body;
 	int status;
@@ -96,58 +95,16 @@ const char *worker_http_body(const struct worker_http *h, size_t *ret_len)
 	return h->body.p;
 }
 
-void worker_http_escape(struct buf *out, const char *s)
-{
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				    "0123456789-._~";
-
-	for (; *s; s++) {
-		if (strchr(plain, *s))
-			buf_addc(out, *s);
-		else
-			buf_addf(out, "%%%02X", (unsigned char)*s);
-	}
-}
-
 /* ---- the token ---- */
 
 static int read_token(struct worker_http *h, char *message, size_t size)
 {
 	const char *path = h->worker->token_file;
-	struct stat st;
-	int64_t who;
-	ssize_t n;
 
 	if (!path || h->token_read)
 		return 0;
-	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* reading a pipe would block */
-		snprintf(message, size, "%s is not a regular file: token_file must be one",
-			 path);
+	if (secret_read_for(path, "token_file", h->token, message, size) != 0)
 		return -GW_E_PERM;
-	}
-	/* Another user must not choose which file we read for the worker's server. A file in that
-	 * user's own folder must be the user's own, and no link. */
-	who = path[0] == '/' ? file_changed_by(path) : FILE_NOBODY;
-	if (who == FILE_ANYBODY ||
-	    (who != FILE_NOBODY &&
-	     (lstat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != who))) {
-		snprintf(
-			message, size,
-			"other users can replace token_file %s; put it into a folder that only "
-			"root or one user can write",
-			path);
-		return -GW_E_PERM;
-	}
-	n = file_read(path, h->token, sizeof(h->token) - 1, message, size);
-	if (n < 0)
-		return -GW_E_PERM;
-	h->token[n] = '\0';
-	h->token[strcspn(h->token, "\r\n")] = '\0';
-	if (!h->token[0]) {
-		snprintf(message, size, "the first line of %s is empty; it must be the token",
-			 path);
-		return -GW_E_PERM;
-	}
 	h->token_read = true;
 	return 0;
 }

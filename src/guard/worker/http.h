@@ -57,7 +57,4 @@ const char *worker_http_body(const struct worker_http *h, size_t *ret_len);
 /* Masks the token in a text that the worker sent. */
 void worker_http_scrub(const struct worker_http *h, char *text);
 
-/* Appends s escaped for a path or query. */
-void worker_http_escape(struct buf *out, const char *s);
-
 #endif

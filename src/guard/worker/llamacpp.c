@@ -6,6 +6,7 @@
 #include "guard/worker/kinds.h"
 
 #include "base/clock.h"
+#include "base/http_message.h"
 
 #include <string.h>
 
@@ -96,7 +97,7 @@ static int check_model(struct worker_call *c, const char *model, enum llamacpp_s
 		return 0;
 	buf_init_fixed(&b, path, sizeof(path));
 	buf_adds(&b, "/slots?fail_on_no_slot=1&autoload=false&model=");
-	worker_http_escape(&b, model);
+	url_escape(&b, model);
 	return check_slots(c, path, ctx);
 }
 
