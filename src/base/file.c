@@ -457,6 +457,7 @@ int secret_read_for(const char *path, const char *key, char out[static SECRET_MA
 	err = secret_take(fd, path, out, message, size);
 	if (err || *out)
 		return err;
-	snprintf(message, size, "the first line of %s is empty; it must be the secret", path);
+	snprintf(message, size,
+		 "the first line of %s is empty; it must be the token or the password", path);
 	return -GW_E_ARG;
 }
