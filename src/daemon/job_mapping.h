@@ -2,8 +2,9 @@
  *
  * The same directory that dcgm-exporter reads with --hpc-job-mapping-dir: a file per GPU, named
  * by its index ("0") or by GPU and MIG GPU instance ("0.7"), with one job id per line. A file is
- * read at most once per second, or again after inotify reported a change. Never blocks; runs on
- * one thread. */
+ * read at most once per second, or again after inotify reported a change. Runs on one thread,
+ * which waits for the open and the read of one regular file, at most 4 KiB; the caller makes sure
+ * that the directory is on a local file system, where this is short. */
 #ifndef GW_DAEMON_JOB_MAPPING_H
 #define GW_DAEMON_JOB_MAPPING_H
 

@@ -491,6 +491,26 @@ void workload_names_resolve(struct workload_names *n, const struct gw_process *p
 		memcpy(ret->part, r->part, sizeof(ret->part));
 }
 
+/* True if the main thread may read the mapping directory; logs otherwise. */
+static bool may_map(const struct workload_names *n, const struct workload_names_config *config)
+{
+	const char *dir = config->hpc_job_mapping_dir;
+	char line[512];
+
+	if (!dir || !*dir)
+		return false;
+	if (is_local(&n->root, dir + strspn(dir, "/")))
+		return true;
+	snprintf(line, sizeof(line),
+		 "the job mapping directory %.300s is not used: it is not on a local file "
+		 "system (such as ext4, xfs or tmpfs), and a server that hangs would hold the "
+		 "service; set workloads.hpc_job_mapping_dir to a folder below /run",
+		 dir);
+	if (config->log)
+		config->log(config->arg, line);
+	return false;
+}
+
 int workload_names_new(const struct workload_names_config *config, struct workload_names **ret)
 {
 	struct workload_names *n = calloc(1, sizeof(*n));
@@ -504,7 +524,7 @@ int workload_names_new(const struct workload_names_config *config, struct worklo
 	n->clock = config->clock ? config->clock : clock_real();
 	if (!n->root.real)
 		snprintf(n->root_path, sizeof(n->root_path), "%s", config->root);
-	if (config->hpc_job_mapping_dir && *config->hpc_job_mapping_dir) {
+	if (may_map(n, config)) {
 		n->mapping = job_mapping_new(config->hpc_job_mapping_dir, n->clock, config->log,
 					     config->arg);
 		if (!n->mapping) {

@@ -3,8 +3,12 @@
  * workload.h finds ids in the path of the control group. This module replaces them: pods by the
  * kubelet's log directories, containers by the files or the socket of their engine, users by
  * etc/passwd; and it reads the job mapping directory that the prolog of a batch system writes.
- * Runs on the loop's thread and never waits: an engine answers later, and the next call of
- * workload_names_resolve() then has the name. */
+ *
+ * Runs on the loop's thread. An engine answers later, and the next call of
+ * workload_names_resolve() then has the name. Files are read at once: the kubelet's folders and
+ * etc/passwd of this machine, and lists of at most 1 MiB, each only when a workload is looked up.
+ * Users' folders and the mapping directory are read only on a local file system, because a
+ * network file system without its server would hold the thread. */
 #ifndef GW_DAEMON_WORKLOAD_NAMES_H
 #define GW_DAEMON_WORKLOAD_NAMES_H
 
@@ -22,8 +26,8 @@ struct workload_names_config {
 	const char
 		*hpc_job_mapping_dir; /* see job_mapping.h; NULL or "": none; not below root */
 	const struct clock *clock;    /* NULL: the real one */
-	/* Called when the mapping directory cannot be read; called again only after it could be
-	 * read meanwhile. NULL: not called. */
+	/* Called once if the mapping directory is not on a local file system; and when it cannot
+	 * be read, then again only after it could be read meanwhile. NULL: not called. */
 	void (*log)(void *arg, const char *sentence);
 	void *arg;
 };

@@ -377,6 +377,24 @@ TEST(a_process_belongs_to_the_job_that_the_prolog_recorded_for_its_gpu)
 	workload_names_free(n);
 }
 
+TEST(a_mapping_directory_outside_local_file_systems_is_refused_once)
+{
+	struct workload_names *n;
+
+	log_lines = 0;
+	assert_int_equal(workload_names_new(
+				 &(struct workload_names_config){
+					 .hpc_job_mapping_dir = "/proc/self", .log = take_log },
+				 &n),
+			 0);
+	assert_int_equal(log_lines, 1);
+	assert_in(logged, "/proc/self is not used");
+	(void)resolve_on(n, 0, -1, "/system.slice/a.service");
+	(void)resolve_on(n, 1, -1, "/system.slice/a.service");
+	assert_int_equal(log_lines, 1);
+	workload_names_free(n);
+}
+
 TEST(a_mapping_file_may_contain_anything)
 {
 	struct workload_names *n;
