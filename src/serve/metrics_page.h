@@ -45,7 +45,7 @@ static inline double page_seconds(uint64_t wall_ns)
 
 /* Begins a family, by its number in metrics_family.h. Returns false if the family is not
  * served: then the caller must not compute or write its samples. */
-bool page_family(struct page *p, unsigned family);
+__attribute__((warn_unused_result)) bool page_family(struct page *p, unsigned family);
 /* Begins a family and writes its only sample. */
 void page_one(struct page *p, unsigned family, double value);
 

@@ -57,16 +57,19 @@ static double row_power(const struct workload_row *r)
 	return r->processes ? r->power_w : (double)NAN;
 }
 
-static void put_rows(struct page *p, unsigned metric, row_figure *figure)
+/* Returns false if the family is not served. */
+static bool put_rows(struct page *p, unsigned metric, row_figure *figure)
 {
 	const struct workload_energy *e = p->v->workloads;
 
-	page_family(p, metric);
+	if (!page_family(p, metric))
+		return false;
 	for (unsigned i = 0; i < p->gpus; i++)
 		for (unsigned k = 0; k < e->count; k++)
 			if (e->row[k].gpu == i && e->row[k].listed)
 				put_sample(p, i, workload_kind_word(e->row[k].workload.kind),
 					   &e->row[k].workload, figure(&e->row[k]));
+	return true;
 }
 
 /* always: also if there is none. The other rests have no series until they have joules, because
@@ -97,8 +100,8 @@ void metrics_workloads(struct page *p)
 {
 	if (!p->v->workloads || !p->v->self.counts_known)
 		return;
-	put_rows(p, M_WORKLOAD_ENERGY, row_energy);
-	put_rests(p);
+	if (put_rows(p, M_WORKLOAD_ENERGY, row_energy))
+		put_rests(p);
 	put_rows(p, M_WORKLOAD_SECONDS, row_seconds);
 	put_rows(p, M_WORKLOAD_MEMORY, row_memory);
 	put_rows(p, M_WORKLOAD_SM, row_sm);

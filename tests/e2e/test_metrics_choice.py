@@ -107,6 +107,24 @@ def test_everything_is_served_if_asked_for(tmp_path):
     assert "DCGM" not in text
 
 
+def test_a_family_that_is_not_served_leaves_no_sample_under_another_name(tmp_path):
+    def shapes(text):
+        """{(name, names of its labels)}"""
+        return {(l.split("{")[0], tuple(re.findall(r'[{,](\w+)="', l))) for l in series(text)}
+    config = "[metrics]\nprocesses = 4\n"
+    process = '[[gpu.process]]\nname = "train"\nmemory = "1 GiB"\n'
+    with Service(world(tmp_path, 2, more=process), config=config) as s:
+        s.wait(lambda: 'kind="none"' in page(s))
+        whole = shapes(settled(s))
+        names = sorted({name for name, _ in whole})
+        for some in (names[i:i + 16:2] for i in (*range(0, len(names), 16), *range(1, len(names), 16))):
+            with open(s.config, "w") as f:
+                f.write(config + f"exclude = {some}\n")
+            s.child.send_signal(signal.SIGHUP)
+            s.wait(lambda: not families(page(s)) & set(some), 20, lambda: families(page(s)) & set(some))
+            assert shapes(page(s)) <= whole
+
+
 @pytest.mark.parametrize("word, said", [
     ("healt", 'include: "healt" is neither a metric nor a group of metrics; did you mean "health"?'),
     ("gpuward_gpu_powr_watts", 'did you mean "gpuward_gpu_power_watts"?'),
