@@ -177,7 +177,7 @@ static void print_attention_row(const struct fleet_attention *a, unsigned indent
 		utf8_clean(state, sizeof(state), a->state);
 		buf_addf(&line, " (%s)", state);
 	}
-	if (a->age_s > 120)
+	if (a->age_s > 120 || (a->age_s > 0 && strcmp(a->reason, "gone") == 0))
 		buf_addf(&line, " (last reading %s ago)", figure_run_time(age, a->age_s));
 	else if (a->age_s < 0)
 		buf_addf(&line, " (%.0f s)", -a->age_s);

@@ -66,6 +66,7 @@ struct fleet_node {
 	double energy_j;
 	bool energy_refused; /* the energy is above what the power limits allow */
 	bool pushed;         /* no job of this node is scraped */
+	bool silent;         /* the engine has no sample of it now */
 };
 
 enum fleet_node_state {

@@ -35,8 +35,9 @@ static const struct {
 			      "type on the node: systemctl status gpuward; if it runs, check "
 			      "the "
 			      "network and the address" },
-	[FLEET_NODE_GONE] = { 19, "has stopped to push its metrics",
-			      "type on the node: systemctl status gpuward" },
+	[FLEET_NODE_GONE] = { 19, "has stopped pushing its metrics",
+			      "is the node on, and does the service run? type on it: "
+			      "systemctl status gpuward" },
 	[FLEET_NODE_STALE] = { 18, "serves old figures",
 			       "a driver call may hang, or the clock of the node is wrong; "
 			       "type "

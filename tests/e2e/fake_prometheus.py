@@ -15,7 +15,7 @@ import urllib.parse
 
 GIB = 2**30
 # What is in each query and in no earlier one of this table, by its key in fleet_query.def.
-SIGNS = (("targets", "(up{"), ("age", "last_tick"), ("now", "__name__=~"), ("attention", '"reason"'), ("capacity", "capacity_available"),
+SIGNS = (("age", "last_tick"), ("targets", "(up{"), ("now", "__name__=~"), ("attention", '"reason"'), ("capacity", "capacity_available"),
          ("simulated", "gpuward_gpu_info"), ("idle_watts", "gpuward_gpu_power_watts"), ("idle", "offset 30m"), ("down", "let_go"),
          ("utilization", "utilization_gpu"), ("workloads", "workload_energy"), ("model_energy", "model_energy"),
          ("model_tokens", "model_tokens"), ("energy", "gpuward_energy_joules"))

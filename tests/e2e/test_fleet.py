@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import threading
+import urllib.request
 
 import pytest
 
@@ -151,6 +152,37 @@ def test_victoriametrics_answers_the_same_queries(cluster, tmp_path):
         support.check("fleet", document)
         check_nodes(document, cluster)
         assert not document["problems"] and document["total"]["gpus"] == 12
+
+
+def test_a_real_prometheus_keeps_a_pusher_that_is_gone_and_forgets_a_removed_target(cluster, tmp_path):
+    pushers = {}
+    home = tmp_path / "engine"
+    home.mkdir()
+    options = ("--web.enable-remote-write-receiver", "--web.enable-lifecycle")
+    with engine.prometheus(home, {"a": cluster["a"], "removed": cluster["b"]}, rules=(), options=options) as ask, contextlib.ExitStack() as stack:
+        for name in ("killed", "stopped"):
+            folder = tmp_path / name
+            folder.mkdir()
+            (folder / "gpuward.toml").write_text(
+                f'[push]\nurl = "{ask.url}/api/v1/write"\ninterval_s = 1\nqueue_dir = "{folder / "queue"}"\ninstance = "{name}"\n')
+            processes = pushers[name] = []
+            stack.enter_context(engine.serving(folder, "two-gpus", "--config", str(folder / "gpuward.toml"), processes=processes))
+        wait(lambda: len(ask.values("count by (instance) (increase(gpuward_energy_joules_total[1m]) > 0)")) == 4, "energy of four nodes")
+        assert {n["node"]: n["state"] for n in fleet_json(ask.url)["nodes"]} == dict.fromkeys(["a", "killed", "removed", "stopped"], "ok")
+        engine.stop(pushers["stopped"][0])
+        settings = json.loads((home / "prometheus.yml").read_text())
+        del settings["scrape_configs"][0]["static_configs"][1]
+        (home / "prometheus.yml").write_text(json.dumps(settings))
+        urllib.request.urlopen(urllib.request.Request(f"{ask.url}/-/reload", method="POST"), timeout=support.TIMEOUT)
+
+        def settled():
+            document = fleet_json(ask.url)
+            return {n["node"]: n["state"] for n in document["nodes"]} == {"a": "ok", "killed": "ok", "stopped": "gone"} and document
+
+        document = wait(settled, "the nodes after the reload")
+        row = next(n for n in document["nodes"] if n["node"] == "stopped")
+        assert row["energy_joules"] > 0 and row["power_watts"] is None and document["gpus_simulated"] >= 6
+        assert [(a["node"], a["reason"]) for a in document["attention"]] == [("stopped", "gone")]
 
 
 # ---- the text
@@ -338,11 +370,18 @@ def test_a_counter_that_went_back_makes_no_energy(fake):
     assert document["total"]["energy_joules"] == pytest.approx(1.2 * limit + 5)
 
 
-def test_a_removed_target_is_forgotten_and_a_silent_pusher_is_not(fake):
-    fake.rows["age"] += [({"job": "gpuward", "instance": "old-pod"}, 900), ({"job": "pushed", "instance": "laptop"}, 900)]
+def test_a_node_that_stopped_pushing_is_gone_and_one_with_a_driver_that_hangs_is_stale(fake):
+    names = ("crashed", "hangs", "old", "stopped")
+    fake.rows["age"] += [({"job": "gpuward", "instance": name}, age) for name, age in zip(names, (130, 130, 3000, 3))]
+    fake.rows["now"] += [({"__name__": metric, "instance": name}, value) for name, up in (("crashed", 1), ("hangs", 0))
+                         for metric, value in {**NOW, "gpuward_up": up}.items()]
+    fake.rows["energy"] += [({"instance": "old"}, 7e6)]
     document = fleet_json(fake.url)
-    assert [n["node"] for n in document["nodes"]] == ["laptop", "n1", "n2", "n3"]
-    assert document["nodes"][0]["state"] == "gone" and document["attention"][0]["reason"] == "gone"
+    found = {n["node"]: n for n in document["nodes"]}
+    assert [found[name]["state"] for name in names] == ["gone", "stale", "gone", "gone"]
+    assert found["crashed"]["power_watts"] is None and found["old"]["energy_joules"] == 7e6
+    remedies = {a["node"]: a["remedy"] for a in document["attention"]}
+    assert set(remedies) == set(names) and "is the node on" in remedies["old"] and "driver call" in remedies["hangs"]
 
 
 def test_gpus_that_count_twice_and_incomplete_answers_are_remarked(fake):
