@@ -147,7 +147,9 @@ class Fleet {
 
 	drawTotals(d) {
 		const t = d.total;
-		put($("fleet-total-nodes"), parted(t.nodes, t.nodes_down, "down"));
+		const states = [[t.nodes_down - t.nodes_gone - t.nodes_stale, "down"], [t.nodes_gone, "gone"], [t.nodes_stale, "stale"]];
+		const bad = states.filter(([n]) => n).map(([n, word]) => `${n} ${word}`).join(", ");
+		put($("fleet-total-nodes"), `${t.nodes}${bad ? ` (${bad})` : ""}`);
 		$("fleet-total-nodes").classList.toggle("alarm", t.nodes_down > 0);
 		put($("fleet-total-gpus"), parted(t.gpus, t.gpus_down, "down"));
 		$("fleet-total-gpus").classList.toggle("alarm", t.gpus_down > 0);

@@ -113,6 +113,8 @@ struct fleet_place {
 
 struct fleet_total {
 	unsigned nodes, nodes_up, nodes_down; /* down: also gone and stale */
+	unsigned nodes_gone, nodes_stale;
+	/* The current figures are sums over the nodes that are up. */
 	double gpus, gpus_up, gpus_down, power_w, energy_j, utilization;
 	double memory_used, memory_total, idle_gpus, idle_w;
 	unsigned power_nodes, energy_nodes; /* nodes with a known figure */
@@ -153,6 +155,9 @@ int fleet_make(struct fleet *f, uint64_t wall_ns);
 int fleet_fit(struct fleet *f, double bytes, unsigned gpus);
 
 enum fleet_node_state fleet_node_state(const struct fleet_node *n);
+
+/* True if the figures of the node are current. */
+bool fleet_node_is_current(const struct fleet_node *n);
 const char *fleet_node_state_word(enum fleet_node_state s);
 
 /* Returns what energy without a workload's name is, by its kind. */

@@ -162,6 +162,8 @@ static void write_total(struct json *j, const struct fleet *f)
 	json_uint(j, "nodes", t->nodes);
 	json_uint(j, "nodes_up", t->nodes_up);
 	json_uint(j, "nodes_down", t->nodes_down);
+	json_uint(j, "nodes_gone", t->nodes_gone);
+	json_uint(j, "nodes_stale", t->nodes_stale);
 	write_count(j, "gpus", t->gpus);
 	write_count(j, "gpus_up", t->gpus_up);
 	write_count(j, "gpus_down", t->gpus_down);

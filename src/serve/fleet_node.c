@@ -208,6 +208,13 @@ enum fleet_node_state fleet_node_state(const struct fleet_node *n)
 	return FLEET_NODE_OK;
 }
 
+bool fleet_node_is_current(const struct fleet_node *n)
+{
+	const enum fleet_node_state s = fleet_node_state(n);
+
+	return s == FLEET_NODE_OK || s == FLEET_NODE_AHEAD;
+}
+
 static void add_to(double *sum, double v)
 {
 	if (!isnan(v))
@@ -233,17 +240,20 @@ static void make_total(struct fleet *f)
 		enum fleet_node_state state = fleet_node_state(n);
 
 		t.nodes++;
-		if (state == FLEET_NODE_OK || state == FLEET_NODE_AHEAD)
-			t.nodes_up++;
-		else
-			t.nodes_down++;
-		t.power_nodes += (unsigned)!isnan(n->power_w);
+		t.nodes_gone += state == FLEET_NODE_GONE;
+		t.nodes_stale += state == FLEET_NODE_STALE;
 		t.energy_nodes += (unsigned)!isnan(n->energy_j);
+		add_to(&t.energy_j, n->energy_j);
+		if (!fleet_node_is_current(n)) {
+			t.nodes_down++;
+			continue;
+		}
+		t.nodes_up++;
+		t.power_nodes += (unsigned)!isnan(n->power_w);
 		add_to(&t.gpus, n->gpus);
 		add_to(&t.gpus_up, n->gpus_up);
 		add_to(&t.gpus_down, n->gpus_down);
 		add_to(&t.power_w, n->power_w);
-		add_to(&t.energy_j, n->energy_j);
 		add_to(&t.memory_used, n->memory_used);
 		add_to(&t.memory_total, n->memory_total);
 		add_to(&t.idle_gpus, n->idle_gpus);

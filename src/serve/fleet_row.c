@@ -245,9 +245,8 @@ static int count_doubled(struct fleet *f)
 static bool is_current(const struct fleet *f, const struct fleet_gpu *g)
 {
 	const struct fleet_node *n = fleet_find_node(f, g->cluster, g->instance);
-	const enum fleet_node_state s = n ? fleet_node_state(n) : FLEET_NODE_OK;
 
-	return s == FLEET_NODE_OK || s == FLEET_NODE_AHEAD;
+	return !n || fleet_node_is_current(n);
 }
 
 int fleet_make_gpus(struct fleet *f)
