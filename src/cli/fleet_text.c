@@ -332,7 +332,7 @@ static const struct table_column workload_columns[] = {
 	{ NULL, 0, false, false },
 };
 
-static void add_workload(struct table *t, const struct fleet *f, const struct fleet_workload *w)
+static void add_workload(struct table *t, const struct fleet_workload *w)
 {
 	char joined[TABLE_CELL], clean[TABLE_CELL], kind[64], text[32];
 
@@ -346,8 +346,23 @@ static void add_workload(struct table *t, const struct fleet *f, const struct fl
 		table_set(t, 0, TERM_DIM, "%s", fleet_rest_text(w->kind));
 	table_set(t, 1, TERM_PLAIN, "%s", kind);
 	table_set(t, 2, TERM_PLAIN, "%s", term_quantity(text, w->energy_j, "J"));
-	if (f->total.energy_j > 0)
-		table_set(t, 3, TERM_PLAIN, "%.1f %%", 100 * w->energy_j / f->total.energy_j);
+	if (!isnan(w->share))
+		table_set(t, 3, TERM_PLAIN, "%.1f %%", 100 * w->share);
+}
+
+/* Prints why a share is not known. */
+static void print_share_problem(const struct fleet *f)
+{
+	if (print_problem(f, FLEET_Q_WORKLOAD_SUM, "Shares"))
+		return;
+	for (unsigned i = 0; i < f->workloads; i++)
+		if (isnan(f->workload[i].share)) {
+			term_wrap("", 0,
+				  "Shares unknown: the energy of a workload is more than the "
+				  "sum of all that the engine returned; ask again.",
+				  term_width());
+			return;
+		}
 }
 
 static void print_workloads(const struct fleet *f)
@@ -366,9 +381,10 @@ static void print_workloads(const struct fleet *f)
 	}
 	table_init(&t, workload_columns);
 	for (unsigned i = 0; i < f->workloads; i++)
-		add_workload(&t, f, &f->workload[i]);
+		add_workload(&t, &f->workload[i]);
 	table_print(&t, term_table_width());
 	table_done(&t);
+	print_share_problem(f);
 }
 
 static const struct table_column model_columns[] = {

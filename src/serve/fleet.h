@@ -90,6 +90,7 @@ struct fleet_attention {
 struct fleet_workload {
 	const char *kind, *space, *name;
 	double energy_j;
+	double share; /* of the energy of all workloads in the range; NAN: not known */
 };
 
 struct fleet_model {

@@ -222,6 +222,7 @@ static void write_workload(struct json *j, const struct fleet_workload *w)
 	json_string(j, "namespace", *w->space ? w->space : NULL);
 	json_string(j, "name", *w->name ? w->name : NULL);
 	json_double(j, "energy_joules", w->energy_j);
+	json_double(j, "share_ratio", w->share);
 	json_object_end(j);
 }
 

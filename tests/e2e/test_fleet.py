@@ -98,6 +98,7 @@ def test_the_figures_of_a_real_prometheus_are_those_of_the_services(cluster, pro
     assert abs(document["engine_clock_ahead_seconds"]) < 30
     total = sum(w["energy_joules"] for w in document["workloads"])
     assert 0 < total <= 1.05 * document["total"]["energy_joules"]
+    assert sum(w["share_ratio"] for w in document["workloads"]) == pytest.approx(1, abs=0.02)
     assert document["models"] == []
 
 
@@ -241,7 +242,7 @@ def test_lists_are_bounded(fake):
     text = fleet(fake.url, "--top", "5").stdout
     assert "45 more nodes; --top lists more" in text and "n50 " in text and "n1 " not in text
     assert any("topk(7, sum by (kind, namespace, name)" in q for q in fake.queries)
-    assert len(fake.queries) <= 14
+    assert len(fake.queries) <= 15
 
 
 # ---- what is asked
@@ -301,7 +302,7 @@ def test_a_slow_engine_is_given_up_and_what_is_known_is_shown(fake):
     document = json.loads(fleet(fake.url, "--deadline", "2s", "--json").stdout)
     release.set()
     assert got.returncode == PARTIAL and "Energy unknown: no answer within 2 s" in got.stdout and "n1" in got.stdout
-    assert {p["query"] for p in document["problems"]} == {"energy", "workloads", "model_energy", "model_tokens"}
+    assert {p["query"] for p in document["problems"]} == {"energy", "workloads", "workload_sum", "model_energy", "model_tokens"}
     assert document["total"]["energy_joules"] is None and document["total"]["power_watts"] > 0
 
 
@@ -391,6 +392,13 @@ def test_gpus_that_count_twice_and_incomplete_answers_are_remarked(fake):
     assert len(remarks) == 2 and "same UUID" in remarks[0] and "store gateway timed out" in remarks[1]
 
 
+def test_a_share_is_never_above_one_and_unknown_without_the_sum(fake):
+    for total, shares in ((5e6, [1, 0.2]), (4.99e6, [1, 1e6 / 4.99e6]), (1e6, [None, 1]), (0, [None, None])):
+        fake.rows["workload_sum"] = [({}, total)]
+        assert [w["share_ratio"] for w in fleet_json(fake.url)["workloads"]] == pytest.approx(shares)
+    assert "Shares unknown" in fleet(fake.url).stdout
+
+
 def test_values_that_are_no_numbers_are_unknown(fake):
     fake.rows["utilization"] = [({"instance": "n1"}, "NaN"), ({"instance": "n2"}, "+Inf"), ({"instance": "n3"}, "12abc")]
     assert [n["utilization_ratio"] for n in fleet_json(fake.url)["nodes"]] == [None] * 3
@@ -431,7 +439,7 @@ def test_the_service_asks_once_for_many_clients(fake, tmp_path):
             t.start()
         for t in threads:
             t.join()
-        assert [status for status, _ in replies] == [200] * 8 and len(fake.queries) == 14
+        assert [status for status, _ in replies] == [200] * 8 and len(fake.queries) == 15
         document = replies[0][1]
         support.check("fleet", document)
         assert document["error"] is None and document["age_seconds"] < 10 and len(document["nodes"]) == 3
@@ -439,7 +447,7 @@ def test_the_service_asks_once_for_many_clients(fake, tmp_path):
         assert status == 200 and len(document["fits"]["places"]) == 1 and document["fits"]["nodes"] == 3
         assert get(address, "/api/v1/fleet?fits=much")[0] == 400
         assert get(address, "/api/v1/self")[1]["fleet"] is True
-        assert len(fake.queries) == 14
+        assert len(fake.queries) == 15
 
 
 def test_the_service_stays_quick_and_says_that_its_figures_are_old(fake, tmp_path):
