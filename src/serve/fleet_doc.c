@@ -77,12 +77,16 @@ static bool remark_clock(const struct fleet *f, char *out, size_t size)
 
 static bool remark_doubled(const struct fleet *f, char *out, size_t size)
 {
-	if (!f->doubled || f->gpus_simulated > 0)
+	if (!f->doubled)
 		return false;
 	snprintf(out, size,
-		 "%u GPU%s on two nodes with the same UUID and count%s twice: does the engine "
-		 "scrape a machine under two addresses? --job or --node selects one.",
-		 f->doubled, f->doubled == 1 ? " is" : "s are", f->doubled == 1 ? "s" : "");
+		 "%u GPU%s on two nodes with the same UUID and count%s twice: is a machine "
+		 "pushed and scraped, or scraped under two addresses? --job or --node selects "
+		 "one.%s",
+		 f->doubled, f->doubled == 1 ? " is" : "s are", f->doubled == 1 ? "s" : "",
+		 f->gpus_simulated > 0 ? " Simulated machines can have the same UUIDs although "
+					 "they are different machines."
+				       : "");
 	return true;
 }
 

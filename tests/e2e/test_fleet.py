@@ -390,6 +390,10 @@ def test_gpus_that_count_twice_and_incomplete_answers_are_remarked(fake):
     fake.more = {"warnings": ["store gateway timed out"]}
     remarks = fleet_json(fake.url)["remarks"]
     assert len(remarks) == 2 and "same UUID" in remarks[0] and "store gateway timed out" in remarks[1]
+    assert "pushed and scraped" in remarks[0] and "Simulated" not in remarks[0]
+    fake.rows["simulated"] = [({"simulated": "true"}, 1), ({"simulated": "false"}, 24)]  # one simulated GPU hides no real duplicate
+    remarks = fleet_json(fake.url)["remarks"]
+    assert "same UUID" in remarks[0] and "Simulated machines can" in remarks[0]
 
 
 def test_a_share_is_never_above_one_and_unknown_without_the_sum(fake):
