@@ -36,7 +36,7 @@ const nodes = () => new Table("fleet-nodes", [
 ], nodeName, "No node matches.");
 
 const REST = { idle: "GPUs without a process", unattributed: "no process can be charged" };
-const workloadName = (w) => (w.name ? [w.namespace, w.name].filter(Boolean).join("/") : REST[w.kind] || "processes outside any workload");
+const workloadName = (w) => (w.name ? [w.namespace, w.name].filter(Boolean).join("/") : REST[w.kind] || "no workload");
 const workloads = () => new Table("fleet-workloads", [
 	{ name: "Workload", wrap: true, lead: true, sort: workloadName, fill: (c, w) => {
 		put(c, workloadName(w));

@@ -27,7 +27,7 @@ const char *fleet_rest_text(const char *kind)
 		return "GPUs without a process";
 	if (strcmp(kind, "unattributed") == 0)
 		return "no process can be charged";
-	return "processes outside any workload";
+	return "no workload";
 }
 
 bool fleet_is_empty(const struct fleet *f, char *why, size_t size)
