@@ -6,6 +6,8 @@
  * instance instead. */
 #include "metrics_page.h"
 
+#include "base/utf8.h"
+
 #include "guard_view.h"
 #include "workload_energy.h"
 
@@ -40,13 +42,13 @@ static void dcgm_address(const char *pci, char out[static 32])
 static void dcgm_host(char *out, size_t size)
 {
 	const char *node = getenv("NODE_NAME");
+	char name[256] = "";
 
-	out[0] = '\0';
 	if (node && *node)
-		snprintf(out, size, "%s", node);
-	else if (gethostname(out, size) != 0)
-		out[0] = '\0';
-	out[size - 1] = '\0';
+		snprintf(name, sizeof(name), "%s", node);
+	else if (gethostname(name, sizeof(name) - 1) != 0)
+		name[0] = '\0';
+	utf8_clean(out, size, name);
 }
 
 /* Finds the workload of a GPU that has processes of one workload only; NULL: none or several.

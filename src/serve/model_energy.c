@@ -231,13 +231,16 @@ struct settlement {
 	uint64_t now_ns;
 };
 
+/* No server counts more tokens than this; products of larger numbers could overflow. */
+#define TOKENS_MAX 1e15
+
 /* Counts what a counter of the server gained. Returns that number. */
 static double row_count(struct model_row *r, unsigned d, double counter)
 {
 	const double before = r->counter[d];
 	double gained;
 
-	if (!isfinite(counter) || counter < 0)
+	if (!(counter >= 0 && counter <= TOKENS_MAX))
 		return 0;
 	gained = isnan(before) ? 0 : counter >= before ? counter - before : counter;
 	r->counter[d] = counter;

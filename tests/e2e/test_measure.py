@@ -61,8 +61,12 @@ def test_a_constant_load_has_its_joules(measure, load):
     assert f"{WATTS}.0 W mean" in done.stderr and "SIMULATED" in done.stderr
 
 
-def test_a_run_shorter_than_a_sample_is_an_interval_and_never_nothing(measure, load):
-    done, doc = measure([load], "true")
+def test_a_run_shorter_than_a_sample_is_an_interval_and_never_nothing(measure, load, tmp_path):
+    for _ in range(20):  # on a busy machine the command may run longer than a sample
+        (tmp_path / "result.json").unlink(missing_ok=True)
+        done, doc = measure([load], "true")
+        if doc["runs"][0]["seconds"] < 0.01:
+            break
     assert re.search(r"^Meter +samples; the window is shorter than the time between two", done.stderr, re.M), done.stderr
     run = doc["runs"][0]
     assert 0 < run["energy_joules"]["low"] < run["energy_joules"]["high"]
