@@ -36,15 +36,15 @@ const nodes = () => new Table("fleet-nodes", [
 ], nodeName, "No node matches.");
 
 const REST = { idle: "GPUs without a process", unattributed: "no process can be charged" };
-const workloadName = (w) => (w.name ? [w.namespace, w.name].filter(Boolean).join("/") : REST[w.kind] || "processes outside any workload");
-const workloads = (total) => new Table("fleet-workloads", [
+const workloadName = (w) => (w.name ? [w.namespace, w.name].filter(Boolean).join("/") : REST[w.kind] || "no workload");
+const workloads = () => new Table("fleet-workloads", [
 	{ name: "Workload", wrap: true, lead: true, sort: workloadName, fill: (c, w) => {
 		put(c, workloadName(w));
 		c.classList.toggle("none", !w.name);
 	} },
 	{ name: "Kind", sort: (w) => w.kind, fill: (c, w) => put(c, w.kind) },
 	column("Energy", "energy_joules", f.wattHours, { first: true }),
-	{ name: "Share", num: true, fill: (c, w) => show(c, total() ? w.energy_joules / total() : null, f.percent) },
+	column("Share", "share_ratio", f.percent, { title: "Of the energy of all workloads, with idle and unattributed" }),
 ], (w) => JSON.stringify([w.kind, w.namespace, w.name]), "Prometheus has no metric gpuward_workload_energy_joules_total of this time.");
 
 const models = () => new Table("fleet-models", [
@@ -78,7 +78,7 @@ const parted = (n, down, word) => `${n ?? f.DASH}${down ? ` (${down} ${word})` :
 class Fleet {
 	constructor() {
 		this.nodes = nodes();
-		this.workloads = workloads(() => this.doc?.total.energy_joules);
+		this.workloads = workloads();
 		this.models = models();
 		this.places = places();
 		this.doc = null;
@@ -147,7 +147,9 @@ class Fleet {
 
 	drawTotals(d) {
 		const t = d.total;
-		put($("fleet-total-nodes"), parted(t.nodes, t.nodes_down, "down"));
+		const states = [[t.nodes_down - t.nodes_gone - t.nodes_stale, "down"], [t.nodes_gone, "gone"], [t.nodes_stale, "stale"]];
+		const bad = states.filter(([n]) => n).map(([n, word]) => `${n} ${word}`).join(", ");
+		put($("fleet-total-nodes"), `${t.nodes}${bad ? ` (${bad})` : ""}`);
 		$("fleet-total-nodes").classList.toggle("alarm", t.nodes_down > 0);
 		put($("fleet-total-gpus"), parted(t.gpus, t.gpus_down, "down"));
 		$("fleet-total-gpus").classList.toggle("alarm", t.gpus_down > 0);

@@ -43,9 +43,8 @@ static const struct option options[] = {
 	OPTION_ROW(
 		TEXT, 0, "fits", AT(fits), "SIZE",
 		"list where a job fits that needs this much memory on each GPU, such as 40G"),
-	OPTION_COUNT_ROW("gpus", AT(gpus),
-			 "number of GPUs of that job, on one node (default: 1)", 1, 64, 1),
-	OPTION_COUNT_ROW("top", AT(top), "rows per table (default: 20)", 1, 1000, 20),
+	OPTION_COUNT_ROW("gpus", AT(gpus), "number of GPUs of that job, on one node", 1, 64, 1),
+	OPTION_COUNT_ROW("top", AT(top), "rows per table", 1, 1000, 20),
 	OPTION_ROW(DURATION, 0, "deadline", AT(timeout_ns), "TIME",
 		   "time for all questions together (default: 20s)"),
 	OPTION_END,

@@ -34,8 +34,8 @@ static const struct option options[] = {
 		   "only what ended since then, or still runs: 2h, 7d or "
 		   "2026-01-31T12:00:00Z"),
 	OPTION_ROW(FLAG, 0, "running", AT(running), NULL, "only workloads that still run"),
-	OPTION_COUNT_ROW("limit", AT(limit),
-			 "how many of the latest are listed (default: 1000)", 1, 100000, 1000),
+	OPTION_COUNT_ROW("limit", AT(limit), "how many of the latest are listed", 1, 100000,
+			 1000),
 	REMOTE_OPTIONS(remote),
 	OPTION_END,
 };

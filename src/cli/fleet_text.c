@@ -75,6 +75,33 @@ static void add_count(struct buf *line, double n, const char *one, const char *m
 		buf_addf(line, "%.0f %s", n, n == 1 ? one : more);
 }
 
+/* Adds the nodes by state, with the words of the table. */
+static void add_states(struct buf *line, const struct fleet_total *t)
+{
+	const struct {
+		enum fleet_node_state state;
+		unsigned n;
+	} bad[] = {
+		{ FLEET_NODE_DOWN, t->nodes_down - t->nodes_gone - t->nodes_stale },
+		{ FLEET_NODE_GONE, t->nodes_gone },
+		{ FLEET_NODE_STALE, t->nodes_stale },
+	};
+
+	buf_addf(line, " (%u up", t->nodes_up);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (bad[i].n)
+			buf_addf(line, ", %u %s", bad[i].n,
+				 fleet_node_state_word(bad[i].state));
+	buf_adds(line, ")");
+}
+
+/* Adds how many nodes a sum has, if some are missing. */
+static void add_of(struct buf *line, const struct fleet_total *t, unsigned nodes)
+{
+	if (nodes < t->nodes)
+		buf_addf(line, " (of %u node%s)", nodes, nodes == 1 ? "" : "s");
+}
+
 static void print_counts(const struct fleet *f)
 {
 	const struct fleet_total *t = &f->total;
@@ -85,9 +112,11 @@ static void print_counts(const struct fleet *f)
 	buf_init_fixed(&line, text, sizeof(text));
 	add_count(&line, t->nodes, "node", "nodes");
 	if (t->nodes_down)
-		buf_addf(&line, " (%u up, %u down)", t->nodes_up, t->nodes_down);
+		add_states(&line, t);
 	buf_adds(&line, ", ");
 	add_count(&line, t->gpus, "GPU", "GPUs");
+	if (t->nodes_down && !isnan(t->gpus))
+		buf_adds(&line, " on nodes that are up");
 	if (t->gpus_down > 0 || other > 0) {
 		buf_addf(&line, " (%.0f up, %.0f down", t->gpus_up, t->gpus_down);
 		if (other > 0)
@@ -104,14 +133,16 @@ static void print_figures(const struct fleet *f)
 	struct buf line;
 
 	buf_init_fixed(&line, text, sizeof(text));
-	buf_addf(&line, "%s now", term_quantity(a, t->power_w, "W"));
-	if (t->power_nodes < t->nodes)
-		buf_addf(&line, " (of %u nodes)", t->power_nodes);
+	if (isnan(t->power_w)) {
+		buf_adds(&line, "power now unknown");
+	} else {
+		buf_addf(&line, "%s now", term_quantity(a, t->power_w, "W"));
+		add_of(&line, t, t->power_nodes);
+	}
 	if (!isnan(t->energy_j)) {
 		buf_addf(&line, ", %s = %s in the last %s", term_quantity(a, t->energy_j, "J"),
 			 term_quantity(b, t->energy_j / 3600, "Wh"), range_text(range, f));
-		if (t->energy_nodes < t->nodes)
-			buf_addf(&line, " (of %u nodes)", t->energy_nodes);
+		add_of(&line, t, t->energy_nodes);
 	}
 	term_wrap("", 0, text, term_width());
 	buf_clear(&line);
@@ -177,7 +208,7 @@ static void print_attention_row(const struct fleet_attention *a, unsigned indent
 		utf8_clean(state, sizeof(state), a->state);
 		buf_addf(&line, " (%s)", state);
 	}
-	if (a->age_s > 120)
+	if (a->age_s > 120 || (a->age_s > 0 && strcmp(a->reason, "gone") == 0))
 		buf_addf(&line, " (last reading %s ago)", figure_run_time(age, a->age_s));
 	else if (a->age_s < 0)
 		buf_addf(&line, " (%.0f s)", -a->age_s);
@@ -301,7 +332,7 @@ static const struct table_column workload_columns[] = {
 	{ NULL, 0, false, false },
 };
 
-static void add_workload(struct table *t, const struct fleet *f, const struct fleet_workload *w)
+static void add_workload(struct table *t, const struct fleet_workload *w)
 {
 	char joined[TABLE_CELL], clean[TABLE_CELL], kind[64], text[32];
 
@@ -315,8 +346,23 @@ static void add_workload(struct table *t, const struct fleet *f, const struct fl
 		table_set(t, 0, TERM_DIM, "%s", fleet_rest_text(w->kind));
 	table_set(t, 1, TERM_PLAIN, "%s", kind);
 	table_set(t, 2, TERM_PLAIN, "%s", term_quantity(text, w->energy_j, "J"));
-	if (f->total.energy_j > 0)
-		table_set(t, 3, TERM_PLAIN, "%.1f %%", 100 * w->energy_j / f->total.energy_j);
+	if (!isnan(w->share))
+		table_set(t, 3, TERM_PLAIN, "%.1f %%", 100 * w->share);
+}
+
+/* Prints why a share is not known. */
+static void print_share_problem(const struct fleet *f)
+{
+	if (print_problem(f, FLEET_Q_WORKLOAD_SUM, "Shares"))
+		return;
+	for (unsigned i = 0; i < f->workloads; i++)
+		if (isnan(f->workload[i].share)) {
+			term_wrap("", 0,
+				  "Shares unknown: the energy of a workload is more than the "
+				  "sum of all that the engine returned; ask again.",
+				  term_width());
+			return;
+		}
 }
 
 static void print_workloads(const struct fleet *f)
@@ -335,9 +381,10 @@ static void print_workloads(const struct fleet *f)
 	}
 	table_init(&t, workload_columns);
 	for (unsigned i = 0; i < f->workloads; i++)
-		add_workload(&t, f, &f->workload[i]);
+		add_workload(&t, &f->workload[i]);
 	table_print(&t, term_table_width());
 	table_done(&t);
+	print_share_problem(f);
 }
 
 static const struct table_column model_columns[] = {

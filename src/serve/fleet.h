@@ -66,6 +66,7 @@ struct fleet_node {
 	double energy_j;
 	bool energy_refused; /* the energy is above what the power limits allow */
 	bool pushed;         /* no job of this node is scraped */
+	bool silent;         /* the engine has no sample of it now */
 };
 
 enum fleet_node_state {
@@ -89,6 +90,7 @@ struct fleet_attention {
 struct fleet_workload {
 	const char *kind, *space, *name;
 	double energy_j;
+	double share; /* of the energy of all workloads in the range; NAN: not known */
 };
 
 struct fleet_model {
@@ -112,6 +114,8 @@ struct fleet_place {
 
 struct fleet_total {
 	unsigned nodes, nodes_up, nodes_down; /* down: also gone and stale */
+	unsigned nodes_gone, nodes_stale;
+	/* The current figures are sums over the nodes that are up. */
 	double gpus, gpus_up, gpus_down, power_w, energy_j, utilization;
 	double memory_used, memory_total, idle_gpus, idle_w;
 	unsigned power_nodes, energy_nodes; /* nodes with a known figure */
@@ -152,6 +156,9 @@ int fleet_make(struct fleet *f, uint64_t wall_ns);
 int fleet_fit(struct fleet *f, double bytes, unsigned gpus);
 
 enum fleet_node_state fleet_node_state(const struct fleet_node *n);
+
+/* True if the figures of the node are current. */
+bool fleet_node_is_current(const struct fleet_node *n);
 const char *fleet_node_state_word(enum fleet_node_state s);
 
 /* Returns what energy without a workload's name is, by its kind. */

@@ -27,7 +27,7 @@ const char *fleet_rest_text(const char *kind)
 		return "GPUs without a process";
 	if (strcmp(kind, "unattributed") == 0)
 		return "no process can be charged";
-	return "processes outside any workload";
+	return "no workload";
 }
 
 bool fleet_is_empty(const struct fleet *f, char *why, size_t size)
@@ -77,12 +77,16 @@ static bool remark_clock(const struct fleet *f, char *out, size_t size)
 
 static bool remark_doubled(const struct fleet *f, char *out, size_t size)
 {
-	if (!f->doubled || f->gpus_simulated > 0)
+	if (!f->doubled)
 		return false;
 	snprintf(out, size,
-		 "%u GPU%s on two nodes with the same UUID and count%s twice: does the engine "
-		 "scrape a machine under two addresses? --job or --node selects one.",
-		 f->doubled, f->doubled == 1 ? " is" : "s are", f->doubled == 1 ? "s" : "");
+		 "%u GPU%s on two nodes with the same UUID and count%s twice: is a machine "
+		 "pushed and scraped, or scraped under two addresses? --job or --node selects "
+		 "one.%s",
+		 f->doubled, f->doubled == 1 ? " is" : "s are", f->doubled == 1 ? "s" : "",
+		 f->gpus_simulated > 0 ? " Simulated machines can have the same UUIDs although "
+					 "they are different machines."
+				       : "");
 	return true;
 }
 
@@ -162,6 +166,8 @@ static void write_total(struct json *j, const struct fleet *f)
 	json_uint(j, "nodes", t->nodes);
 	json_uint(j, "nodes_up", t->nodes_up);
 	json_uint(j, "nodes_down", t->nodes_down);
+	json_uint(j, "nodes_gone", t->nodes_gone);
+	json_uint(j, "nodes_stale", t->nodes_stale);
 	write_count(j, "gpus", t->gpus);
 	write_count(j, "gpus_up", t->gpus_up);
 	write_count(j, "gpus_down", t->gpus_down);
@@ -220,6 +226,7 @@ static void write_workload(struct json *j, const struct fleet_workload *w)
 	json_string(j, "namespace", *w->space ? w->space : NULL);
 	json_string(j, "name", *w->name ? w->name : NULL);
 	json_double(j, "energy_joules", w->energy_j);
+	json_double(j, "share_ratio", w->share);
 	json_object_end(j);
 }
 

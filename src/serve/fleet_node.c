@@ -7,11 +7,8 @@
 #include <string.h>
 
 #define NODES_MAX 100000
-/* A reading older than this is not current. A node that pushed nothing for longer than GONE_S is
- * gone: instant queries find no sample of it any more. */
-#define STALE_S 120
-#define GONE_S  300
-#define AHEAD_S 5
+#define STALE_S   120 /* a reading older than this is not current */
+#define AHEAD_S   5
 /* The energy cannot be more than the power limits allow; boards overshoot them for a moment. */
 #define LIMIT_SLACK 1.5
 
@@ -81,18 +78,6 @@ static int index_new(struct fleet *f, struct node_index *x)
 	return x->slot && f->node ? 0 : -GW_E_NOMEM;
 }
 
-/* True if a target with this job is scraped, so that a node without a target was removed. */
-static bool job_is_scraped(const struct fleet *f, const char *job)
-{
-	struct fleet_row r;
-
-	for (size_t i = 0; i < fleet_rows(f, FLEET_Q_TARGETS); i++)
-		if (fleet_row_read(f, FLEET_Q_TARGETS, i, &r) &&
-		    strcmp(fleet_row_label(&r, "job"), job) == 0)
-			return true;
-	return false;
-}
-
 static void add_targets(struct fleet *f, struct node_index *x)
 {
 	struct fleet_row r;
@@ -109,29 +94,17 @@ static void add_targets(struct fleet *f, struct node_index *x)
 
 static void add_ages(struct fleet *f, struct node_index *x)
 {
-	const char *job = NULL;
-	bool scraped = false;
 	struct fleet_row r;
 
 	for (size_t i = 0; i < fleet_rows(f, FLEET_Q_AGE); i++) {
-		struct fleet_node *n;
+		struct fleet_node *n = NULL;
 
-		if (!fleet_row_read(f, FLEET_Q_AGE, i, &r))
-			continue;
-		n = find_node(f, x, &r, false);
-		if (!n) {
-			if (!job || strcmp(job, fleet_row_label(&r, "job")) != 0) {
-				job = fleet_row_label(&r, "job");
-				scraped = job_is_scraped(f, job);
-			}
-			if (scraped && r.value > GONE_S)
-				continue;
+		if (fleet_row_read(f, FLEET_Q_AGE, i, &r))
 			n = find_node(f, x, &r, true);
-		}
 		if (!n)
 			continue;
 		n->age_s = fmin(n->age_s, r.value); /* the latest, if two jobs scrape it */
-		n->pushed = isnan(n->target);
+		n->pushed = f->answer[FLEET_Q_TARGETS].doc && isnan(n->target);
 	}
 }
 
@@ -190,10 +163,17 @@ static void fill_zero(double *count, bool known, bool answered)
 		*count = 0;
 }
 
+/* An engine returns the last sample of a node for some minutes; it is not what the node does now. */
+static void forget_now(struct fleet_node *n)
+{
+	n->gpus_up = n->gpus_down = n->power_w = n->utilization = n->memory_used = NAN;
+	n->memory_total = n->idle_gpus = n->idle_w = NAN;
+}
+
 static void finish_nodes(struct fleet *f)
 {
 	const bool down = f->answer[FLEET_Q_DOWN].doc, idle = f->answer[FLEET_Q_IDLE].doc,
-		   watts = f->answer[FLEET_Q_IDLE_WATTS].doc;
+		   watts = f->answer[FLEET_Q_IDLE_WATTS].doc, now = f->answer[FLEET_Q_NOW].doc;
 
 	for (unsigned i = 0; i < f->nodes; i++) {
 		struct fleet_node *n = &f->node[i];
@@ -205,6 +185,9 @@ static void finish_nodes(struct fleet *f)
 			n->energy_j = NAN;
 			n->energy_refused = true;
 		}
+		n->silent = now && isnan(n->up) && isnan(n->gpus);
+		if (fleet_node_state(n) == FLEET_NODE_GONE)
+			forget_now(n);
 	}
 }
 
@@ -212,7 +195,10 @@ enum fleet_node_state fleet_node_state(const struct fleet_node *n)
 {
 	if (n->target == 0)
 		return FLEET_NODE_DOWN;
-	if (n->pushed && n->age_s > GONE_S)
+	/* A service that stops marks its series as ended, so that no sample is left. One that is
+	 * killed leaves its last sample, which says that the readings are current; a service
+	 * with a driver call that hangs still pushes, and gpuward_up is 0. */
+	if (n->pushed && (n->silent || (n->age_s > STALE_S && n->up != 0)))
 		return FLEET_NODE_GONE;
 	/* A GPU that does not answer makes gpuward_up 0; then the GPU is the fault. */
 	if (n->age_s > STALE_S || (n->up == 0 && !(n->gpus_down > 0)))
@@ -220,6 +206,13 @@ enum fleet_node_state fleet_node_state(const struct fleet_node *n)
 	if (n->age_s < -AHEAD_S)
 		return FLEET_NODE_AHEAD;
 	return FLEET_NODE_OK;
+}
+
+bool fleet_node_is_current(const struct fleet_node *n)
+{
+	const enum fleet_node_state s = fleet_node_state(n);
+
+	return s == FLEET_NODE_OK || s == FLEET_NODE_AHEAD;
 }
 
 static void add_to(double *sum, double v)
@@ -247,17 +240,20 @@ static void make_total(struct fleet *f)
 		enum fleet_node_state state = fleet_node_state(n);
 
 		t.nodes++;
-		if (state == FLEET_NODE_OK || state == FLEET_NODE_AHEAD)
-			t.nodes_up++;
-		else
-			t.nodes_down++;
-		t.power_nodes += (unsigned)!isnan(n->power_w);
+		t.nodes_gone += state == FLEET_NODE_GONE;
+		t.nodes_stale += state == FLEET_NODE_STALE;
 		t.energy_nodes += (unsigned)!isnan(n->energy_j);
+		add_to(&t.energy_j, n->energy_j);
+		if (!fleet_node_is_current(n)) {
+			t.nodes_down++;
+			continue;
+		}
+		t.nodes_up++;
+		t.power_nodes += (unsigned)!isnan(n->power_w);
 		add_to(&t.gpus, n->gpus);
 		add_to(&t.gpus_up, n->gpus_up);
 		add_to(&t.gpus_down, n->gpus_down);
 		add_to(&t.power_w, n->power_w);
-		add_to(&t.energy_j, n->energy_j);
 		add_to(&t.memory_used, n->memory_used);
 		add_to(&t.memory_total, n->memory_total);
 		add_to(&t.idle_gpus, n->idle_gpus);

@@ -35,8 +35,9 @@ static const struct {
 			      "type on the node: systemctl status gpuward; if it runs, check "
 			      "the "
 			      "network and the address" },
-	[FLEET_NODE_GONE] = { 19, "has stopped to push its metrics",
-			      "type on the node: systemctl status gpuward" },
+	[FLEET_NODE_GONE] = { 19, "has stopped pushing its metrics",
+			      "is the node on, and does the service run? type on it: "
+			      "systemctl status gpuward" },
 	[FLEET_NODE_STALE] = { 18, "serves old figures",
 			       "a driver call may hang, or the clock of the node is wrong; "
 			       "type "
@@ -133,8 +134,31 @@ static int compare_workloads(const void *a, const void *b)
 	return c ? c : strcmp(x->name, y->name);
 }
 
+/* Returns the energy of all workloads in the range; NAN: not known. */
+static double read_workload_sum(const struct fleet *f)
+{
+	struct fleet_row r;
+
+	if (!fleet_rows(f, FLEET_Q_WORKLOAD_SUM) ||
+	    !fleet_row_read(f, FLEET_Q_WORKLOAD_SUM, 0, &r) || !(r.value > 0))
+		return NAN;
+	return r.value;
+}
+
+/* The sum is asked a moment after the list, so a share can be above 1 by a rounding. A share that
+ * is far above 1 has another cause and is not known. */
+static double share_of(double energy_j, double sum_j)
+{
+	const double share = energy_j / sum_j;
+
+	if (!(share <= 1.01))
+		return NAN;
+	return share < 1 ? share : 1;
+}
+
 int fleet_make_workloads(struct fleet *f)
 {
+	const double sum_j = read_workload_sum(f);
 	struct fleet_row r;
 
 	f->workload = calloc(fleet_rows(f, FLEET_Q_WORKLOADS) + 1, sizeof(*f->workload));
@@ -142,10 +166,10 @@ int fleet_make_workloads(struct fleet *f)
 		return -GW_E_NOMEM;
 	for (size_t i = 0; i < fleet_rows(f, FLEET_Q_WORKLOADS); i++)
 		if (fleet_row_read(f, FLEET_Q_WORKLOADS, i, &r))
-			f->workload[f->workloads++] =
-				(struct fleet_workload){ fleet_row_label(&r, "kind"),
-							 fleet_row_label(&r, "namespace"),
-							 fleet_row_label(&r, "name"), r.value };
+			f->workload[f->workloads++] = (struct fleet_workload){
+				fleet_row_label(&r, "kind"), fleet_row_label(&r, "namespace"),
+				fleet_row_label(&r, "name"), r.value, share_of(r.value, sum_j)
+			};
 	qsort(f->workload, f->workloads, sizeof(*f->workload), compare_workloads);
 	return 0;
 }
@@ -244,9 +268,8 @@ static int count_doubled(struct fleet *f)
 static bool is_current(const struct fleet *f, const struct fleet_gpu *g)
 {
 	const struct fleet_node *n = fleet_find_node(f, g->cluster, g->instance);
-	const enum fleet_node_state s = n ? fleet_node_state(n) : FLEET_NODE_OK;
 
-	return s == FLEET_NODE_OK || s == FLEET_NODE_AHEAD;
+	return !n || fleet_node_is_current(n);
 }
 
 int fleet_make_gpus(struct fleet *f)

@@ -86,7 +86,7 @@ def scaled(text, factor):
 
 
 @contextlib.contextmanager
-def prometheus(home, nodes, interval="1s", rules=None, alertmanager=None, evaluate=None, jobs=()):
+def prometheus(home, nodes, interval="1s", rules=None, alertmanager=None, evaluate=None, jobs=(), options=()):
     """Prometheus that scrapes the nodes, {instance: address}, and further jobs, (name, nodes); a function that asks it."""
     if not PROMETHEUS:
         pytest.skip("prometheus is not installed")
@@ -112,7 +112,7 @@ def prometheus(home, nodes, interval="1s", rules=None, alertmanager=None, evalua
 
     ask.values, ask.url = values, f"http://127.0.0.1:{port}"
     with running(home, PROMETHEUS, f"--config.file={home / 'prometheus.yml'}", f"--storage.tsdb.path={home / 'data'}",
-                 f"--web.listen-address=127.0.0.1:{port}"):
+                 f"--web.listen-address=127.0.0.1:{port}", *options):
         eventually(lambda: len([v for _, v in values('up{job="gpuward"}') if v == 1]) == len(nodes),
                    "a scrape of every node")
         yield ask

@@ -15,9 +15,9 @@ import urllib.parse
 
 GIB = 2**30
 # What is in each query and in no earlier one of this table, by its key in fleet_query.def.
-SIGNS = (("targets", "(up{"), ("age", "last_tick"), ("now", "__name__=~"), ("attention", '"reason"'), ("capacity", "capacity_available"),
+SIGNS = (("age", "last_tick"), ("targets", "(up{"), ("now", "__name__=~"), ("attention", '"reason"'), ("capacity", "capacity_available"),
          ("simulated", "gpuward_gpu_info"), ("idle_watts", "gpuward_gpu_power_watts"), ("idle", "offset 30m"), ("down", "let_go"),
-         ("utilization", "utilization_gpu"), ("workloads", "workload_energy"), ("model_energy", "model_energy"),
+         ("utilization", "utilization_gpu"), ("workload_sum", "sum(max by"), ("workloads", "workload_energy"), ("model_energy", "model_energy"),
          ("model_tokens", "model_tokens"), ("energy", "gpuward_energy_joules"))
 NOW = {"gpuward_up": 1, "gpuward_gpus": 8, "gpuward_gpu_up": 8, "gpuward_gpu_power_watts": 4000, "gpuward_gpu_power_limit_watts": 5600,
        "gpuward_gpu_memory_used_bytes": 300 * GIB, "gpuward_gpu_memory_total_bytes": 640 * GIB}
@@ -41,6 +41,7 @@ def nodes(count=3, gpus=8, **labels):
                      for i, n in enumerate(all_nodes) for g in range(gpus)],
         "simulated": [({"simulated": "false"}, 8 * count)],
         "workloads": [({"kind": "slurm", "namespace": "", "name": "4711"}, 5e6), ({"kind": "idle", "namespace": "", "name": ""}, 1e6)],
+        "workload_sum": [({}, 2e7)],
         "model_energy": [({"model": "llama-70b"}, 1000)],
         "model_tokens": [({"model": "llama-70b", "direction": "generated"}, 4000), ({"model": "llama-70b", "direction": "prompt"}, 9000)],
     }

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import threading
+import urllib.request
 
 import pytest
 
@@ -97,6 +98,7 @@ def test_the_figures_of_a_real_prometheus_are_those_of_the_services(cluster, pro
     assert abs(document["engine_clock_ahead_seconds"]) < 30
     total = sum(w["energy_joules"] for w in document["workloads"])
     assert 0 < total <= 1.05 * document["total"]["energy_joules"]
+    assert sum(w["share_ratio"] for w in document["workloads"]) == pytest.approx(1, abs=0.02)
     assert document["models"] == []
 
 
@@ -151,6 +153,37 @@ def test_victoriametrics_answers_the_same_queries(cluster, tmp_path):
         support.check("fleet", document)
         check_nodes(document, cluster)
         assert not document["problems"] and document["total"]["gpus"] == 12
+
+
+def test_a_real_prometheus_keeps_a_pusher_that_is_gone_and_forgets_a_removed_target(cluster, tmp_path):
+    pushers = {}
+    home = tmp_path / "engine"
+    home.mkdir()
+    options = ("--web.enable-remote-write-receiver", "--web.enable-lifecycle")
+    with engine.prometheus(home, {"a": cluster["a"], "removed": cluster["b"]}, rules=(), options=options) as ask, contextlib.ExitStack() as stack:
+        for name in ("killed", "stopped"):
+            folder = tmp_path / name
+            folder.mkdir()
+            (folder / "gpuward.toml").write_text(
+                f'[push]\nurl = "{ask.url}/api/v1/write"\ninterval_s = 1\nqueue_dir = "{folder / "queue"}"\ninstance = "{name}"\n')
+            processes = pushers[name] = []
+            stack.enter_context(engine.serving(folder, "two-gpus", "--config", str(folder / "gpuward.toml"), processes=processes))
+        wait(lambda: len(ask.values("count by (instance) (increase(gpuward_energy_joules_total[1m]) > 0)")) == 4, "energy of four nodes")
+        assert {n["node"]: n["state"] for n in fleet_json(ask.url)["nodes"]} == dict.fromkeys(["a", "killed", "removed", "stopped"], "ok")
+        engine.stop(pushers["stopped"][0])
+        settings = json.loads((home / "prometheus.yml").read_text())
+        del settings["scrape_configs"][0]["static_configs"][1]
+        (home / "prometheus.yml").write_text(json.dumps(settings))
+        urllib.request.urlopen(urllib.request.Request(f"{ask.url}/-/reload", method="POST"), timeout=support.TIMEOUT)
+
+        def settled():
+            document = fleet_json(ask.url)
+            return {n["node"]: n["state"] for n in document["nodes"]} == {"a": "ok", "killed": "ok", "stopped": "gone"} and document
+
+        document = wait(settled, "the nodes after the reload")
+        row = next(n for n in document["nodes"] if n["node"] == "stopped")
+        assert row["energy_joules"] > 0 and row["power_watts"] is None and document["gpus_simulated"] >= 6
+        assert [(a["node"], a["reason"]) for a in document["attention"]] == [("stopped", "gone")]
 
 
 # ---- the text
@@ -209,7 +242,7 @@ def test_lists_are_bounded(fake):
     text = fleet(fake.url, "--top", "5").stdout
     assert "45 more nodes; --top lists more" in text and "n50 " in text and "n1 " not in text
     assert any("topk(7, sum by (kind, namespace, name)" in q for q in fake.queries)
-    assert len(fake.queries) <= 14
+    assert len(fake.queries) <= 15
 
 
 # ---- what is asked
@@ -285,7 +318,7 @@ def test_a_slow_engine_is_given_up_and_what_is_known_is_shown(fake):
     document = json.loads(fleet(fake.url, "--deadline", "2s", "--json").stdout)
     release.set()
     assert got.returncode == PARTIAL and "Energy unknown: no answer within 2 s" in got.stdout and "n1" in got.stdout
-    assert {p["query"] for p in document["problems"]} == {"energy", "workloads", "model_energy", "model_tokens"}
+    assert {p["query"] for p in document["problems"]} == {"energy", "workloads", "workload_sum", "model_energy", "model_tokens"}
     assert document["total"]["energy_joules"] is None and document["total"]["power_watts"] > 0
 
 
@@ -354,11 +387,18 @@ def test_a_counter_that_went_back_makes_no_energy(fake):
     assert document["total"]["energy_joules"] == pytest.approx(1.2 * limit + 5)
 
 
-def test_a_removed_target_is_forgotten_and_a_silent_pusher_is_not(fake):
-    fake.rows["age"] += [({"job": "gpuward", "instance": "old-pod"}, 900), ({"job": "pushed", "instance": "laptop"}, 900)]
+def test_a_node_that_stopped_pushing_is_gone_and_one_with_a_driver_that_hangs_is_stale(fake):
+    names = ("crashed", "hangs", "old", "stopped")
+    fake.rows["age"] += [({"job": "gpuward", "instance": name}, age) for name, age in zip(names, (130, 130, 3000, 3))]
+    fake.rows["now"] += [({"__name__": metric, "instance": name}, value) for name, up in (("crashed", 1), ("hangs", 0))
+                         for metric, value in {**NOW, "gpuward_up": up}.items()]
+    fake.rows["energy"] += [({"instance": "old"}, 7e6)]
     document = fleet_json(fake.url)
-    assert [n["node"] for n in document["nodes"]] == ["laptop", "n1", "n2", "n3"]
-    assert document["nodes"][0]["state"] == "gone" and document["attention"][0]["reason"] == "gone"
+    found = {n["node"]: n for n in document["nodes"]}
+    assert [found[name]["state"] for name in names] == ["gone", "stale", "gone", "gone"]
+    assert found["crashed"]["power_watts"] is None and found["old"]["energy_joules"] == 7e6
+    remedies = {a["node"]: a["remedy"] for a in document["attention"]}
+    assert set(remedies) == set(names) and "is the node on" in remedies["old"] and "driver call" in remedies["hangs"]
 
 
 def test_gpus_that_count_twice_and_incomplete_answers_are_remarked(fake):
@@ -366,6 +406,17 @@ def test_gpus_that_count_twice_and_incomplete_answers_are_remarked(fake):
     fake.more = {"warnings": ["store gateway timed out"]}
     remarks = fleet_json(fake.url)["remarks"]
     assert len(remarks) == 2 and "same UUID" in remarks[0] and "store gateway timed out" in remarks[1]
+    assert "pushed and scraped" in remarks[0] and "Simulated" not in remarks[0]
+    fake.rows["simulated"] = [({"simulated": "true"}, 1), ({"simulated": "false"}, 24)]  # one simulated GPU hides no real duplicate
+    remarks = fleet_json(fake.url)["remarks"]
+    assert "same UUID" in remarks[0] and "Simulated machines can" in remarks[0]
+
+
+def test_a_share_is_never_above_one_and_unknown_without_the_sum(fake):
+    for total, shares in ((5e6, [1, 0.2]), (4.99e6, [1, 1e6 / 4.99e6]), (1e6, [None, 1]), (0, [None, None])):
+        fake.rows["workload_sum"] = [({}, total)]
+        assert [w["share_ratio"] for w in fleet_json(fake.url)["workloads"]] == pytest.approx(shares)
+    assert "Shares unknown" in fleet(fake.url).stdout
 
 
 def test_values_that_are_no_numbers_are_unknown(fake):
@@ -408,7 +459,7 @@ def test_the_service_asks_once_for_many_clients(fake, tmp_path):
             t.start()
         for t in threads:
             t.join()
-        assert [status for status, _ in replies] == [200] * 8 and len(fake.queries) == 14
+        assert [status for status, _ in replies] == [200] * 8 and len(fake.queries) == 15
         document = replies[0][1]
         support.check("fleet", document)
         assert document["error"] is None and document["age_seconds"] < 10 and len(document["nodes"]) == 3
@@ -416,7 +467,7 @@ def test_the_service_asks_once_for_many_clients(fake, tmp_path):
         assert status == 200 and len(document["fits"]["places"]) == 1 and document["fits"]["nodes"] == 3
         assert get(address, "/api/v1/fleet?fits=much")[0] == 400
         assert get(address, "/api/v1/self")[1]["fleet"] is True
-        assert len(fake.queries) == 14
+        assert len(fake.queries) == 15
 
 
 def test_the_service_stays_quick_and_says_that_its_figures_are_old(fake, tmp_path):
