@@ -174,14 +174,6 @@ static void account_find_workload(const struct workload_account *a, const struct
 		workload_from_cgroup(p->cgroup, (long)p->uid, ret);
 }
 
-static enum attribute_how account_how(const struct view_process *e)
-{
-	for (unsigned how = 0; how < ATTRIBUTE_HOWS && e->energy_method; how++)
-		if (strcmp(attribute_how_name(how), e->energy_method) == 0)
-			return how;
-	return ATTRIBUTE_EQUAL_SPLIT;
-}
-
 static double account_known(enum gw_absence absence, double v)
 {
 	return absence == GW_HAVE ? v : (double)NAN;
@@ -194,7 +186,7 @@ static struct workload_use account_use(const struct gw_process *p, const struct 
 		.user = p->user,
 		.step_joules = account_known(e->absence, e->step_joules),
 		.absence = e->absence,
-		.how = account_how(e),
+		.how = e->how,
 		.memory_bytes = account_known(p->memory_absence, (double)p->memory_bytes),
 		.sm_ratio = account_known(p->sm_absence, p->sm_ratio),
 		.power_w = account_known(e->absence, e->power_w),

@@ -60,7 +60,7 @@ struct view_process {
 	enum gw_absence absence; /* GW_HAVE: the energy is known */
 	double energy_joules;
 	double power_w;                  /* mean of the last seconds; NAN: unknown */
-	const char *energy_method;       /* attribute_how_name() */
+	enum attribute_how how;          /* valid with GW_HAVE */
 	double step_joules;              /* joules that the process gained at this tick */
 	const struct workload *workload; /* NULL: not known yet */
 };

@@ -214,8 +214,9 @@ static inline void take_processes(struct view *v)
 						     .value = { (double)p->memory_bytes, 0.5,
 								451.75 } };
 
-		t.process[i] = (struct view_process){ GW_HAVE,    934.5,  451.75,
-						      "measured", 451.75, &work.workload };
+		t.process[i] = (struct view_process){ GW_HAVE, 934.5,
+						      451.75,  ATTRIBUTE_MEASURED,
+						      451.75,  &work.workload };
 		for (unsigned k = 0; k < 3 && p->device == 0; k++)
 			process_history_add(&t.past,
 					    gw_snapshot_mono_ns(sim.snap) +
