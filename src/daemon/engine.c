@@ -846,7 +846,7 @@ static int begin_settings(struct engine *e)
 	return settings_new(&settings, &e->settings);
 }
 
-static void names_unreadable(void *arg, const char *sentence)
+static void workload_warning(void *arg, const char *sentence)
 {
 	engine_event(arg, "service", NULL, "warning", "%s", sentence);
 }
@@ -857,13 +857,13 @@ static int begin_workloads(struct engine *e)
 		.loop = e->config.loop,
 		.root = e->config.options->root,
 		.hpc_job_mapping_dir = e->config.hpc_job_mapping_dir,
-		.log = names_unreadable,
+		.log = workload_warning,
 		.arg = e,
 	};
 
 	(void)workload_names_new(&names, &e->names);
 	e->workloads = workload_account_new(DEVICES_MAX, e->config.store, e->names,
-					    &e->config.workloads);
+					    &e->config.workloads, workload_warning, e);
 	return e->workloads ? 0 : -GW_E_NOMEM;
 }
 
