@@ -690,6 +690,14 @@ static int op_request(void *arg, enum view_request what)
 	return err ? err : (int)++e->view.requests_made;
 }
 
+static int op_find_documents(void *arg, const struct view_find *f, view_found_fn *each,
+			     void *each_arg)
+{
+	struct engine *e = arg;
+
+	return store_find_documents(e->config.store, f, each, each_arg);
+}
+
 static void op_delete_document(void *arg, const char *kind, const char *id)
 {
 	struct engine *e = arg;
@@ -724,6 +732,7 @@ static const struct view_ops operations = {
 	.emit = engine_emit,
 	.put_document = op_put_document,
 	.each_document = op_each_document,
+	.find_documents = op_find_documents,
 	.delete_document = op_delete_document,
 	.request = op_request,
 	.manage = op_manage,
