@@ -34,8 +34,8 @@ static const struct option options[] = {
 		   "only what ended since then, or still runs: 2h, 7d or "
 		   "2026-01-31T12:00:00Z"),
 	OPTION_ROW(FLAG, 0, "running", AT(running), NULL, "only workloads that still run"),
-	OPTION_COUNT_ROW("limit", AT(limit), "how many of the latest are listed", 1, 100000,
-			 1000),
+	OPTION_COUNT_ROW("limit", AT(limit), "how many of the latest are listed, at most 5000",
+			 1, 5000, 1000),
 	REMOTE_OPTIONS(remote),
 	OPTION_END,
 };
@@ -276,6 +276,18 @@ static void print_cover(const struct json_doc *reply, const struct total *sum)
 	term_wrap("", 0, line, term_width());
 }
 
+static void print_left_out(const struct json_doc *reply)
+{
+	const double left_out = json_doc_number(reply, "left_out");
+
+	if (left_out > 0)
+		printf("%.0f older ones are left out; --limit lists more, at most 5000.\n",
+		       left_out);
+	if (json_doc_true(reply, "truncated"))
+		printf("Older ones may be missing: the service examined only its latest "
+		       "workloads. Use a later --since, or --kind.\n");
+}
+
 static void print_total(const struct json_doc *reply)
 {
 	const size_t n = json_doc_count(reply, "workloads");
@@ -291,9 +303,7 @@ static void print_total(const struct json_doc *reply)
 	if (sum.unknown)
 		printf("The energy of %zu of them is unknown; --json has the reasons.\n",
 		       sum.unknown);
-	if (json_doc_number(reply, "left_out") > 0)
-		printf("%.0f older ones are left out; --limit lists more.\n",
-		       json_doc_number(reply, "left_out"));
+	print_left_out(reply);
 	print_cover(reply, &sum);
 }
 
@@ -306,6 +316,7 @@ static int print_jobs(const struct cli *c, const struct json_doc *reply)
 	if (json_doc_count(reply, "workloads") == 0) {
 		printf("No workload matches. The service lists what used a GPU since it "
 		       "accounts workloads.\n");
+		print_left_out(reply);
 		return EXIT_OK;
 	}
 	table_init(&t, columns);

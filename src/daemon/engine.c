@@ -690,6 +690,14 @@ static int op_request(void *arg, enum view_request what)
 	return err ? err : (int)++e->view.requests_made;
 }
 
+static int op_find_documents(void *arg, const struct view_find *f, view_found_fn *each,
+			     void *each_arg)
+{
+	struct engine *e = arg;
+
+	return store_find_documents(e->config.store, f, each, each_arg);
+}
+
 static void op_delete_document(void *arg, const char *kind, const char *id)
 {
 	struct engine *e = arg;
@@ -724,6 +732,7 @@ static const struct view_ops operations = {
 	.emit = engine_emit,
 	.put_document = op_put_document,
 	.each_document = op_each_document,
+	.find_documents = op_find_documents,
 	.delete_document = op_delete_document,
 	.request = op_request,
 	.manage = op_manage,
@@ -846,7 +855,7 @@ static int begin_settings(struct engine *e)
 	return settings_new(&settings, &e->settings);
 }
 
-static void names_unreadable(void *arg, const char *sentence)
+static void workload_warning(void *arg, const char *sentence)
 {
 	engine_event(arg, "service", NULL, "warning", "%s", sentence);
 }
@@ -857,13 +866,13 @@ static int begin_workloads(struct engine *e)
 		.loop = e->config.loop,
 		.root = e->config.options->root,
 		.hpc_job_mapping_dir = e->config.hpc_job_mapping_dir,
-		.log = names_unreadable,
+		.log = workload_warning,
 		.arg = e,
 	};
 
 	(void)workload_names_new(&names, &e->names);
 	e->workloads = workload_account_new(DEVICES_MAX, e->config.store, e->names,
-					    &e->config.workloads);
+					    &e->config.workloads, workload_warning, e);
 	return e->workloads ? 0 : -GW_E_NOMEM;
 }
 

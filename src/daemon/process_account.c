@@ -142,15 +142,14 @@ static struct view_process account_energy(const struct account_gpu *g,
 					: NULL;
 
 	if (!r)
-		return (struct view_process){
-			account_absence(g, d), NAN, NAN, NULL, NAN, NULL
-		};
+		return (struct view_process){ account_absence(g, d), NAN, NAN,
+					      ATTRIBUTE_EQUAL_SPLIT, NAN, NULL };
 	if (d)
 		(void)gw_device_value(d, GW_Q_POWER, &watts);
 	return (struct view_process){ GW_HAVE,
 				      r->joules,
 				      ratio * watts,
-				      attribute_how_name(r->how),
+				      r->how,
 				      process_energy_step(g->energy, account_id(p)),
 				      NULL };
 }
@@ -183,8 +182,8 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
 	for (unsigned k = 0; k < count; k++) {
 		const struct gw_process *p = gw_process_list_get(v->processes, k);
 
-		a->process[k] =
-			(struct view_process){ GW_ABSENT_NOT_READ, NAN, NAN, NULL, NAN, NULL };
+		a->process[k] = (struct view_process){ GW_ABSENT_NOT_READ,    NAN, NAN,
+						       ATTRIBUTE_EQUAL_SPLIT, NAN, NULL };
 		if (p->device >= v->devices)
 			continue;
 		a->process[k] = account_energy(&a->gpu[p->device],

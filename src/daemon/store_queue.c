@@ -467,3 +467,79 @@ int store_each_document(struct store *s, const char *kind, unsigned max,
 	buf_done(&records);
 	return rc == SQLITE_DONE ? n : -GW_E_IO;
 }
+
+static bool id_matches(const struct view_find *f, const char *id)
+{
+	return (!f->from || strcmp(id, f->from) >= 0) &&
+	       (!f->glob || sqlite3_strglob(f->glob, id) == 0);
+}
+
+/* Passes the queued documents to each, the latest first. Returns false if the search ended. */
+static bool find_waiting(const struct buf *records, const struct view_find *f, int *count,
+			 view_found_fn *each, void *arg)
+{
+	const unsigned fresh = count_waiting(records, f->kind);
+	struct record *row = fresh ? calloc(fresh, sizeof(*row)) : NULL, r;
+	unsigned n = 0;
+	bool more = !fresh || row;
+
+	for (size_t at = 0; row && record_next(records, &at, &r);)
+		if (r.kind == RECORD_KEEP && is_document(&r, f->kind, NULL) &&
+		    !is_replaced(records, at, f->kind, r.text[1]))
+			row[n++] = r;
+	while (more && n--)
+		if (id_matches(f, row[n].text[1])) {
+			(*count)++;
+			more = each(arg, row[n].text[1], f->ids_only ? NULL : row[n].text[2]);
+		}
+	free(row);
+	return more;
+}
+
+/* Passes the documents of the file to each. The unique index of kind and id decides which, in
+ * which order, and reads no document that does not match. */
+static int find_stored(sqlite3 *db, const struct buf *records, const struct view_find *f,
+		       int *count, view_found_fn *each, void *arg)
+{
+	sqlite3_stmt *q = db_statement(
+		db, f->ids_only ? "SELECT id FROM document WHERE kind=?1 AND id>=?2 AND"
+				  " id GLOB ?3 ORDER BY id DESC"
+				: "SELECT id, json FROM document WHERE kind=?1 AND id>=?2 AND"
+				  " id GLOB ?3 ORDER BY id DESC");
+	bool more = true;
+	int rc = SQLITE_DONE;
+
+	if (!q)
+		return SQLITE_ERROR;
+	sqlite3_bind_text(q, 1, f->kind, -1, SQLITE_STATIC);
+	sqlite3_bind_text(q, 2, f->from ? f->from : "", -1, SQLITE_STATIC);
+	sqlite3_bind_text(q, 3, f->glob ? f->glob : "*", -1, SQLITE_STATIC);
+	while (more && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+		if (is_replaced(records, 0, f->kind, text_of(q, 0)))
+			continue;
+		(*count)++;
+		more = each(arg, text_of(q, 0), f->ids_only ? NULL : text_of(q, 1));
+	}
+	db_done(q);
+	return more ? rc : SQLITE_DONE;
+}
+
+int store_find_documents(struct store *s, const struct view_find *f, view_found_fn *each,
+			 void *arg)
+{
+	struct buf records;
+	sqlite3 *db;
+	int n = 0, rc = SQLITE_DONE;
+
+	copy_queue(s, &records);
+	if (find_waiting(&records, f, &n, each, arg)) {
+		db = store_reader(s);
+		if (db)
+			rc = find_stored(db, &records, f, &n, each, arg);
+		store_reader_done(s);
+	}
+	if (rc != SQLITE_DONE)
+		store_read_failed(s, rc);
+	buf_done(&records);
+	return rc == SQLITE_DONE ? n : -GW_E_IO;
+}

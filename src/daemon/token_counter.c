@@ -348,7 +348,7 @@ static void server_add_process(struct token_counter *t, struct token_server *s,
 		s->process[s->processes++] = (struct token_process){ p->pid, active };
 	if (w && uuid && v->process && v->process[k].absence == GW_HAVE)
 		model_energy_add(&t->models, w, p->pid, uuid, v->process[k].step_joules,
-				 v->process[k].energy_method);
+				 attribute_how_name(v->process[k].how));
 }
 
 static struct token_server *server_of(struct token_counter *t, const struct policy_worker *p)

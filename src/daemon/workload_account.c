@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,12 +19,15 @@ struct account_gpu {
 	/* something other than the idle energy changed since the last save; what the counter
 	 * gained while the GPU was empty is idle energy when the state is restored */
 	bool changed;
+	struct log_latch too_large;
 };
 
 struct workload_account {
 	struct workload_account_config config;
 	struct store *store;
 	struct workload_names *names;
+	void (*log)(void *arg, const char *sentence);
+	void *log_arg;
 	struct workload_energy energy;
 	struct account_gpu *gpu;
 	unsigned gpus;
@@ -60,7 +64,9 @@ static void account_ended(void *arg, const struct workload_energy *e, unsigned r
 
 struct workload_account *workload_account_new(unsigned devices, struct store *store,
 					      struct workload_names *names,
-					      const struct workload_account_config *config)
+					      const struct workload_account_config *config,
+					      void (*log)(void *arg, const char *sentence),
+					      void *arg)
 {
 	struct workload_account *a = calloc(1, sizeof(*a));
 
@@ -69,6 +75,8 @@ struct workload_account *workload_account_new(unsigned devices, struct store *st
 	a->store = store;
 	a->names = names;
 	a->config = *config;
+	a->log = log;
+	a->log_arg = arg;
 	a->gpus = devices;
 	a->gpu = calloc(devices, sizeof(*a->gpu));
 	if (!a->gpu || workload_energy_init(&a->energy, devices, account_ended, a) != 0) {
@@ -98,6 +106,25 @@ void workload_account_configure(struct workload_account *a,
 
 /* ---- the store ---- */
 
+/* Logs once that the state of a GPU does not fit. Only names of hundreds of bytes with control
+ * characters, which JSON writes as six bytes each, make WORKLOAD_ROWS_MAX rows so large. */
+static void account_too_large(struct workload_account *a, struct account_gpu *g, bool on)
+{
+	char line[400];
+
+	if (!log_latch(&g->too_large, on) || !on)
+		return;
+	snprintf(
+		line, sizeof(line),
+		"workloads: the state of GPU %s is larger than %u KiB and is not stored; after "
+		"a "
+		"restart, the energy of its workloads since the last stored state is "
+		"unattributed; shorter names of workloads, or a smaller workloads.keep_s, make "
+		"it fit",
+		g->uuid, VIEW_DOCUMENT_MAX >> 10);
+	a->log(a->log_arg, line);
+}
+
 static void account_save(struct workload_account *a, unsigned i, bool all)
 {
 	struct account_gpu *g = &a->gpu[i];
@@ -109,6 +136,7 @@ static void account_save(struct workload_account *a, unsigned i, bool all)
 		return;
 	buf_init(&text, VIEW_DOCUMENT_MAX);
 	workload_doc_save(&text, &a->energy, i);
+	account_too_large(a, g, text.err != 0);
 	if (!text.err && store_put_row(a->store, KIND_STATE, g->uuid, text.p, text.len,
 				       ACCOUNT_GPUS_MAX) == 0)
 		g->changed = false;
@@ -174,14 +202,6 @@ static void account_find_workload(const struct workload_account *a, const struct
 		workload_from_cgroup(p->cgroup, (long)p->uid, ret);
 }
 
-static enum attribute_how account_how(const struct view_process *e)
-{
-	for (unsigned how = 0; how < ATTRIBUTE_HOWS && e->energy_method; how++)
-		if (strcmp(attribute_how_name(how), e->energy_method) == 0)
-			return how;
-	return ATTRIBUTE_EQUAL_SPLIT;
-}
-
 static double account_known(enum gw_absence absence, double v)
 {
 	return absence == GW_HAVE ? v : (double)NAN;
@@ -194,7 +214,7 @@ static struct workload_use account_use(const struct gw_process *p, const struct 
 		.user = p->user,
 		.step_joules = account_known(e->absence, e->step_joules),
 		.absence = e->absence,
-		.how = account_how(e),
+		.how = e->how,
 		.memory_bytes = account_known(p->memory_absence, (double)p->memory_bytes),
 		.sm_ratio = account_known(p->sm_absence, p->sm_ratio),
 		.power_w = account_known(e->absence, e->power_w),

@@ -20,10 +20,13 @@ struct workload_account_config {
 };
 
 /* devices: the largest number of GPUs. names: borrowed; NULL: workloads have only what their
- * control group says. Returns NULL if out of memory. */
+ * control group says. log gets a sentence when the state of a GPU begins to be too large for the
+ * store. Returns NULL if out of memory. */
 struct workload_account *workload_account_new(unsigned devices, struct store *store,
 					      struct workload_names *names,
-					      const struct workload_account_config *config);
+					      const struct workload_account_config *config,
+					      void (*log)(void *arg, const char *sentence),
+					      void *arg);
 void workload_account_free(struct workload_account *a);
 void workload_account_configure(struct workload_account *a,
 				const struct workload_account_config *config);

@@ -230,8 +230,9 @@ static bool look_docker_file(struct row *r)
  * read instead of the path itself, because a network file system without its server blocks. */
 static bool is_local(const struct root *root, const char *path)
 {
-	static const char *const types[] = { "ext4", "ext3", "xfs",     "btrfs",
-					     "zfs",  "f2fs", "overlay", "tmpfs" };
+	static const char *const types[] = { "ext4",  "ext3",     "ext2",  "xfs",
+					     "btrfs", "bcachefs", "ramfs", "zfs",
+					     "f2fs",  "overlay",  "tmpfs" };
 	char full[PATH_MAX + 1], point[256], type[32];
 	struct lines l;
 	size_t best = 0;

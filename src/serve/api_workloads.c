@@ -4,15 +4,19 @@
 #include "timespec_parse.h"
 #include "workload_doc.h"
 
-#include "base/json_doc.h"
 #include "base/suggest.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define HISTORY_STANDARD 1000
-#define HISTORY_MOST     100000
+#define HISTORY_MOST     5000
+/* The guard uses the same thread, so a search for a name reads at most this number of documents. */
+#define HISTORY_SCAN   20000
+#define HISTORY_REMEDY "Use a later since, or a kind: only the latest 20,000 were examined."
+#define HISTORY_BYTES  (15u << 20) /* gpuward jobs reads at most 16 MiB */
 
 static void write_devices(struct json *j, const struct api *a,
 			  const struct render_filter *filter)
@@ -77,79 +81,102 @@ struct search {
 	uint64_t since_ms;
 	const char *kind, *name; /* NULL: all */
 	bool ended, running;
-	unsigned found, skip; /* skip: number of the oldest ones to omit */
-	struct json *j;       /* NULL: only count */
 };
 
 static bool name_matches(const struct search *s, const char *name)
 {
-	return !s->name || fnmatch(s->name, name ? name : "", 0) == 0;
+	return !s->name || fnmatch(s->name, name, 0) == 0;
 }
 
-/* Parses a stored document, which is needed only for its name. */
-static bool document_matches(const struct search *s, const char *json)
-{
-	struct json_doc *d;
-	char why[160];
-	bool found;
+/* The stored workloads that match, the latest first. */
+struct stored {
+	const struct search *search;
+	unsigned wanted;          /* number of workloads to keep */
+	unsigned found, examined; /* found: also those that are not kept */
+	bool truncated;           /* HISTORY_SCAN ended the search */
+	struct buf text;          /* the kept ones, each with a NUL */
+	size_t *at;               /* where each begins in text */
+};
 
-	if (!s->name)
-		return true;
-	if (json_doc_new(json, strlen(json), &d, why, sizeof(why)) != 0)
+static bool stored_add(void *arg, const char *id, const char *json)
+{
+	struct stored *s = arg;
+	char name[sizeof(((struct workload *)0)->name)];
+
+	(void)id;
+	if (s->examined++ == HISTORY_SCAN) {
+		s->truncated = true;
 		return false;
-	found = name_matches(s, json_doc_string(d, "name"));
-	json_doc_free(d);
-	return found;
-}
-
-static void search_stored(void *arg, const char *id, const char *json)
-{
-	struct search *s = arg;
-	const char *kind;
-	uint64_t end_ms;
-	size_t n;
-
-	if (!workload_doc_read_id(id, &end_ms, &kind, &n) || end_ms < s->since_ms ||
-	    (s->kind && (strncmp(s->kind, kind, n) != 0 || s->kind[n])) ||
-	    !document_matches(s, json))
-		return;
-	if (s->j && s->found >= s->skip)
-		json_raw(s->j, NULL, json);
-	s->found++;
-}
-
-static void search_rows(struct search *s, const struct view *v, bool running)
-{
-	const struct workload_energy *e = v->workloads;
-
-	for (unsigned i = 0; i < e->count; i++) {
-		const struct workload *w = &e->row[i].workload;
-		struct workload_sum sum;
-
-		if (!workload_doc_is_first(e, i) || !name_matches(s, w->name) ||
-		    (s->kind && strcmp(s->kind, workload_kind_word(w->kind)) != 0))
-			continue;
-		workload_energy_sum(e, i, &sum);
-		if ((sum.processes > 0) != running || sum.end_wall_ns / NS_PER_MS < s->since_ms)
-			continue;
-		if (s->j && s->found >= s->skip)
-			workload_doc_write(s->j, v, e, i);
-		s->found++;
 	}
+	if (s->search->name) {
+		workload_doc_name(json, name, sizeof(name));
+		if (!name_matches(s->search, name))
+			return true;
+	}
+	if (s->found < s->wanted) {
+		s->at[s->found] = s->text.len;
+		buf_add(&s->text, json, strlen(json) + 1);
+		if (s->text.err)
+			return false;
+	}
+	s->found++;
+	/* without a name, the ids of the others are enough to count them */
+	return s->search->name || s->found < s->wanted;
 }
 
-static void search_all(struct search *s, const struct api *a)
+static bool stored_count(void *arg, const char *id, const char *json)
+{
+	unsigned *n = arg;
+
+	(void)id;
+	(void)json;
+	(*n)++;
+	return true;
+}
+
+static void stored_search(struct stored *s, const struct api *a)
 {
 	const struct view_ops *ops = a->view.ops;
+	char from[WORKLOAD_DOC_ID], glob[WORKLOAD_DOC_ID];
+	struct view_find find = { WORKLOAD_DOC_ENDED, from, glob, false };
 
+	if (!s->search->ended || !ops || !ops->find_documents)
+		return;
+	workload_doc_ids(s->search->since_ms, s->search->kind, from, glob);
+	if (s->wanted || s->search->name)
+		ops->find_documents(a->view.engine, &find, stored_add, s);
+	if (s->search->name || s->found < s->wanted)
+		return;
+	find.ids_only = true;
 	s->found = 0;
-	if (s->ended && ops && ops->each_document)
-		ops->each_document(a->view.engine, WORKLOAD_DOC_ENDED, HISTORY_MOST,
-				   search_stored, s);
-	if (s->ended)
-		search_rows(s, &a->view, false);
-	if (s->running)
-		search_rows(s, &a->view, true);
+	ops->find_documents(a->view.engine, &find, stored_count, &s->found);
+}
+
+static bool row_matches(const struct search *s, const struct workload_energy *e, unsigned i,
+			bool running)
+{
+	const struct workload *w = &e->row[i].workload;
+	struct workload_sum sum;
+
+	if (!workload_doc_is_first(e, i) || !name_matches(s, w->name) ||
+	    (s->kind && strcmp(s->kind, workload_kind_word(w->kind)) != 0))
+		return false;
+	workload_energy_sum(e, i, &sum);
+	return (sum.processes > 0) == running && sum.end_wall_ns / NS_PER_MS >= s->since_ms;
+}
+
+/* Writes the workloads in memory, ended ones first, without the first `skip`. j NULL: none.
+ * Returns the number of all of them. */
+static unsigned write_rows(struct json *j, const struct search *s, const struct view *v,
+			   unsigned skip)
+{
+	unsigned n = 0;
+
+	for (unsigned running = !s->ended; running <= s->running; running++)
+		for (unsigned i = 0; i < v->workloads->count; i++)
+			if (row_matches(s, v->workloads, i, running) && n++ >= skip && j)
+				workload_doc_write(j, v, v->workloads, i);
+	return n;
 }
 
 /* Reads ?kind=. False: replied 400 with the kinds. */
@@ -219,26 +246,61 @@ static bool read_since(const struct api *a, const struct request *q, struct repl
 	return true;
 }
 
+/* Writes the reply; rows: number of workloads in memory that match. */
+static void write_history(const struct api *a, struct reply *r, const struct stored *s,
+			  unsigned rows, unsigned limit)
+{
+	const unsigned kept = s->found < s->wanted ? s->found : s->wanted;
+	const unsigned skip = rows > limit ? rows - limit : 0;
+	struct json j;
+
+	api_begin(&j, a, r);
+	json_uint(&j, "left_out", s->found - kept + skip);
+	json_bool(&j, "truncated", s->truncated);
+	json_string(&j, "remedy", s->truncated ? HISTORY_REMEDY : NULL);
+	json_array(&j, "workloads");
+	for (unsigned i = kept; i-- > 0;)
+		json_raw(&j, NULL, s->text.p + s->at[i]);
+	write_rows(&j, s->search, &a->view, skip);
+	json_array_end(&j);
+	write_devices(&j, a, NULL);
+	energy_cost_render_rates(&j, &a->cost);
+	api_end(&j);
+}
+
+static void send_history(const struct api *a, struct reply *r, const struct search *search,
+			 unsigned limit)
+{
+	const unsigned rows = write_rows(NULL, search, &a->view, 0);
+	struct stored s = { .search = search, .wanted = rows < limit ? limit - rows : 0 };
+
+	s.at = calloc(s.wanted + 1, sizeof(*s.at));
+	if (!s.at) {
+		reply_problem(r, 503, "no-memory", "Try again in a moment.", "out of memory");
+		return;
+	}
+	buf_init(&s.text, HISTORY_BYTES);
+	stored_search(&s, a);
+	if (!s.text.err)
+		write_history(a, r, &s, rows, limit);
+	if (s.text.err || r->body.len > HISTORY_BYTES)
+		reply_problem(r, 400, "too-many-workloads",
+			      "Use a smaller limit, or a later since.",
+			      "limit=%u: these workloads need more than %u MiB; limit=%u fits",
+			      limit, HISTORY_BYTES >> 20, (s.found + rows) / 2);
+	free(s.at);
+	buf_done(&s.text);
+}
+
 void api_workloads_history(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
 	struct search s = { .name = request_param(q, "name") };
 	uint64_t limit;
-	struct json j;
 
 	if (!has_workloads(a, r) || !read_kind(q, r, &s.kind) || !read_running(q, r, &s) ||
 	    !read_since(a, q, r, &s.since_ms) ||
 	    !api_number(q, r, "limit", HISTORY_STANDARD, HISTORY_MOST, &limit))
 		return;
-	search_all(&s, a);
-	s.skip = s.found > limit ? s.found - (unsigned)limit : 0;
-	s.j = &j;
-	api_begin(&j, a, r);
-	json_uint(&j, "left_out", s.skip);
-	json_array(&j, "workloads");
-	search_all(&s, a);
-	json_array_end(&j);
-	write_devices(&j, a, NULL);
-	energy_cost_render_rates(&j, &a->cost);
-	api_end(&j);
+	send_history(a, r, &s, (unsigned)limit);
 }

@@ -339,7 +339,8 @@ static void write_process_figures(struct json *j, const struct gw_process *p,
 
 	for (size_t i = 0; i < COUNT(row); i++)
 		json_double(j, row[i].key, row[i].why == GW_HAVE ? row[i].v : (double)NAN);
-	json_string(j, "energy_method", why == GW_HAVE ? energy->energy_method : NULL);
+	json_string(j, "energy_method",
+		    why == GW_HAVE ? attribute_how_name(energy->how) : NULL);
 	json_object(j, "absent");
 	for (size_t i = 0; i < COUNT(row); i++)
 		if (row[i].why != GW_HAVE)

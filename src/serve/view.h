@@ -60,7 +60,7 @@ struct view_process {
 	enum gw_absence absence; /* GW_HAVE: the energy is known */
 	double energy_joules;
 	double power_w;                  /* mean of the last seconds; NAN: unknown */
-	const char *energy_method;       /* attribute_how_name() */
+	enum attribute_how how;          /* valid with GW_HAVE */
 	double step_joules;              /* joules that the process gained at this tick */
 	const struct workload *workload; /* NULL: not known yet */
 };
@@ -127,6 +127,16 @@ struct view_point { /* point of the history; wall time, because it survives a re
 /* Maximum bytes of a stored or streamed document. */
 #define VIEW_DOCUMENT_MAX (1u << 20)
 
+/* Which stored documents are looked for. Only the index is read for the others. */
+struct view_find {
+	const char *kind;
+	const char *from; /* smallest id; NULL: all */
+	const char *glob; /* pattern of the ids, with * ? and [...]; NULL: all */
+	bool ids_only;    /* json is NULL, and documents are not read */
+};
+/* Returns false to end the search. */
+typedef bool view_found_fn(void *arg, const char *id, const char *json);
+
 enum view_request { VIEW_LET_GO, VIEW_RESUME };
 
 enum view_watch {
@@ -164,6 +174,10 @@ struct view_ops {
 	int (*each_document)(void *engine, const char *kind, unsigned max,
 			     void (*each)(void *arg, const char *id, const char *json),
 			     void *arg);
+	/* Passes documents to each, those with the largest ids first, until each returns false.
+	 * Returns their number, or -GW_E_IO. */
+	int (*find_documents)(void *engine, const struct view_find *f, view_found_fn *each,
+			      void *arg);
 	void (*delete_document)(void *engine, const char *kind, const char *id);
 	/* Requests something that takes time. Returns the number of the request, or
 	 * -GW_E_STATE: too many requests. The outcome is in the view when view_request_done()

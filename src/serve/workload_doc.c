@@ -177,17 +177,46 @@ void workload_doc_id(const struct workload_energy *e, unsigned row,
 			 s.begin_wall_ns / NS_PER_MS);
 }
 
-bool workload_doc_read_id(const char *id, uint64_t *ret_end_ms, const char **ret_kind,
-			  size_t *ret_kind_n)
+void workload_doc_ids(uint64_t since_ms, const char *kind, char from[static WORKLOAD_DOC_ID],
+		      char glob[static WORKLOAD_DOC_ID])
 {
-	char *end;
+	snprintf(from, WORKLOAD_DOC_ID, "%016" PRIu64, since_ms);
+	snprintf(glob, WORKLOAD_DOC_ID, "*-%s-*", kind ? kind : "*");
+}
 
-	*ret_end_ms = strtoull(id, &end, 10);
-	if (end == id || *end != '-')
-		return false;
-	*ret_kind = end + 1;
-	*ret_kind_n = strcspn(end + 1, "-");
-	return end[1 + *ret_kind_n] == '-';
+/* Copies a JSON string; p is after its first quote. Only a string with escapes is parsed. */
+static void copy_string(const char *p, char *out, size_t size)
+{
+	const char *end = p;
+	char text[8 * sizeof(((struct workload *)0)->name)], why[160];
+	struct json_doc *d;
+	bool escaped = false;
+
+	for (; *end && *end != '"'; end++)
+		if (*end == '\\' && end[1]) {
+			escaped = true;
+			end++;
+		}
+	snprintf(out, size, "%.*s", (int)(end - p), p);
+	if (!escaped)
+		return;
+	*out = '\0';
+	snprintf(text, sizeof(text), "{\"name\":\"%.*s\"}", (int)(end - p), p);
+	if (json_doc_new(text, strlen(text), &d, why, sizeof(why)) != 0)
+		return;
+	snprintf(out, size, "%s", json_doc_string(d, "name"));
+	json_doc_free(d);
+}
+
+void workload_doc_name(const char *json, char *out, size_t size)
+{
+	/* A quote inside of a string is escaped, so this is the key. No object comes before. */
+	static const char key[] = ",\"name\":\"";
+	const char *p = strstr(json, key);
+
+	*out = '\0';
+	if (p)
+		copy_string(p + sizeof(key) - 1, out, size);
 }
 
 /* ---- the state of a GPU ---- */

@@ -28,9 +28,12 @@ void workload_doc_device(struct json *j, const struct view *v, unsigned i);
 #define WORKLOAD_DOC_ID 80
 void workload_doc_id(const struct workload_energy *e, unsigned row,
 		     char out[static WORKLOAD_DOC_ID]);
-/* Reads such an id. Returns false if it is not one. */
-bool workload_doc_read_id(const char *id, uint64_t *ret_end_ms, const char **ret_kind,
-			  size_t *ret_kind_n);
+/* Writes the smallest id of workloads that ended since then, and the pattern of the ids of a kind
+ * (NULL: all), for struct view_find. */
+void workload_doc_ids(uint64_t since_ms, const char *kind, char from[static WORKLOAD_DOC_ID],
+		      char glob[static WORKLOAD_DOC_ID]);
+/* Reads the name out of a stored document without parsing all of it. "": it has none. */
+void workload_doc_name(const char *json, char *out, size_t size);
 
 /* Writes rows and rests of GPU i with the counter for which they are valid. */
 void workload_doc_save(struct buf *out, const struct workload_energy *e, unsigned i);

@@ -186,3 +186,30 @@ def test_many_short_jobs_keep_the_history_and_the_labels_bounded(tmp_path):
         with sqlite3.connect(f"file:{s.state}?mode=ro", uri=True) as db:
             wait(lambda: db.execute("SELECT count(*) FROM document WHERE kind='workload'").fetchone()[0] == 10, "the limit")
         assert os.path.getsize(s.state) < 1 << 20
+
+
+def test_a_hundred_thousand_stored_workloads_are_searched_in_part(tmp_path):
+    m = Machine(tmp_path).process(5001, "/system.slice/a.service", "until = 1")
+    with m.serve("[workloads]\nkeep_s = 1\nhistory = 100000\n") as s:
+        def history(query):
+            return s.get(f"/api/v1/workloads/history?{query}").json()
+        row = wait(lambda: not workloads(s)["workloads"] and history("")["workloads"], "a stored workload")[0]
+        s.stop()
+        with sqlite3.connect(s.state) as db:
+            db.executemany("INSERT INTO document(kind, id, json) VALUES('workload', ?, ?)", (
+                (f"{1700000000000 + k:016}-slurm-{k:016x}",
+                 json.dumps({**row, "kind": "slurm", "id": str(k), "name": f"job{k}"}, separators=(",", ":")))
+                for k in range(99_999)))
+        s.start()
+        wait(lambda: s.get("/api/v1/workloads/history").status_code == 200, "the first reading")
+        doc = history("kind=slurm&limit=5000")
+        assert [w["name"] for w in doc["workloads"]] == [f"job{k}" for k in range(94_999, 99_999)]
+        assert doc["left_out"] == 94_999 and not doc["truncated"] and doc["remedy"] is None
+        doc = history("name=job9999*&limit=2")
+        assert [w["name"] for w in doc["workloads"]] == ["job99997", "job99998"] and doc["left_out"] == 7
+        assert doc["truncated"] and "since" in doc["remedy"]
+        assert history("name=job7")["workloads"] == []
+        assert [w["name"] for w in history("kind=unit")["workloads"]] == [row["name"]]
+        assert "5000" in s.get("/api/v1/workloads/history?limit=5001").json()["detail"]
+        out = gpuward("jobs", "--address", s.url.split("//")[1], "--name", "job7").stdout
+        assert "No workload matches" in out and "later --since" in out

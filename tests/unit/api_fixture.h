@@ -15,6 +15,7 @@
 
 #include "measure/meter.h"
 
+#include <fnmatch.h>
 #include <math.h>
 
 static const unsigned char page[] = "<html>";
@@ -130,6 +131,34 @@ static inline int kept(void *engine, const char *kind, unsigned max,
 	return 0;
 }
 
+/* The stored workloads: number, bytes of padding in each, and how many of them were read. */
+static struct {
+	unsigned count, padding, read;
+} jobs;
+
+static inline int find_jobs(void *engine, const struct view_find *f, view_found_fn *each,
+			    void *arg)
+{
+	static char json[65536];
+	char id[80];
+
+	assert_string_equal(f->kind, "workload");
+	for (unsigned i = jobs.count; i-- > 0;) {
+		snprintf(id, sizeof(id), "%016u-unit-%016x", 1000 * i, i);
+		if (strcmp(id, f->from) < 0 || fnmatch(f->glob, id, 0) != 0)
+			continue;
+		snprintf(json, sizeof(json),
+			 "{\"kind\":\"unit\",\"id\":\"\\\",\\\"name\\\":\\\"x\",\"namespace\":"
+			 "null,"
+			 "\"name\":\"%sjob%u\",\"part\":\"%*s\"}",
+			 i % 10 ? "" : "\\u0001\\\"", i, (int)jobs.padding, "");
+		jobs.read += !f->ids_only;
+		if (!each(arg, id, f->ids_only ? NULL : json))
+			break;
+	}
+	return 0;
+}
+
 static inline void forget(void *engine, const char *kind, const char *id)
 {
 	t.forgotten += strcmp(kind, "window") == 0;
@@ -165,6 +194,7 @@ static const struct view_ops ops = { .history = history,
 				     .emit = log_event,
 				     .put_document = keep,
 				     .each_document = kept,
+				     .find_documents = find_jobs,
 				     .delete_document = forget,
 				     .request = ask };
 
@@ -214,8 +244,9 @@ static inline void take_processes(struct view *v)
 						     .value = { (double)p->memory_bytes, 0.5,
 								451.75 } };
 
-		t.process[i] = (struct view_process){ GW_HAVE,    934.5,  451.75,
-						      "measured", 451.75, &work.workload };
+		t.process[i] = (struct view_process){ GW_HAVE, 934.5,
+						      451.75,  ATTRIBUTE_MEASURED,
+						      451.75,  &work.workload };
 		for (unsigned k = 0; k < 3 && p->device == 0; k++)
 			process_history_add(&t.past,
 					    gw_snapshot_mono_ns(sim.snap) +

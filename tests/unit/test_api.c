@@ -129,6 +129,7 @@ API_TEST(a_snapshot_shows_only_the_requested_gpus)
 	assert_null(json_at(t.reply.body.p, "workloads.0"));
 	get("/api/v1/workloads/history?running=with&limit=0", 200);
 	at("left_out", "1");
+	get("/api/v1/workloads/history?limit=5001", 400);
 	get("/api/v1/workloads/history?kind=slrum", 400);
 	says("did you mean \\\"slurm\\\"");
 	get("/api/v1/workloads/history?running=yes", 400);
@@ -144,6 +145,46 @@ API_TEST(a_snapshot_shows_only_the_requested_gpus)
 	at("source.simulated", "true");
 	get("/api/v1/sensors", 200);
 	at("devices.1.sensor.ring.supported", "true");
+}
+
+API_TEST(the_history_of_workloads_reads_no_more_than_it_lists)
+{
+	begin(TWO_GPUS);
+	jobs.count = 100000;
+	get("/api/v1/workloads/history?limit=3", 200);
+	at("workloads.0.name", "\"job99997\"");
+	at("workloads.2.name", "\"job99999\"");
+	assert_null(json_at(t.reply.body.p, "workloads.3"));
+	at("left_out", "99997");
+	at("truncated", "false");
+	assert_int_equal(jobs.read, 3);
+	get("/api/v1/workloads/history?limit=3&running=with", 200);
+	at("workloads.0.name", "\"job99998\"");
+	at("workloads.2.name", "\"4711\"");
+	at("left_out", "99998");
+	get("/api/v1/workloads/history?kind=slurm", 200);
+	assert_null(json_at(t.reply.body.p, "workloads.0"));
+	get("/api/v1/workloads/history?since=99990", 200);
+	at("workloads.9.name", "\"job99999\"");
+	at("left_out", "0");
+
+	/* a name: of the first ten, of the last ten, with escapes */
+	get("/api/v1/workloads/history?name=job9", 200);
+	assert_null(json_at(t.reply.body.p, "workloads.0"));
+	at("truncated", "true");
+	assert_non_null(strstr(t.reply.body.p, "Use a later since"));
+	get("/api/v1/workloads/history?name=job9999?&limit=2", 200);
+	at("workloads.1.name", "\"job99999\"");
+	at("left_out", "7");
+	get("/api/v1/workloads/history?name=??job99990&since=99980", 200);
+	at("workloads.0.part", "\"\"");
+	at("truncated", "false");
+
+	jobs.padding = 8192;
+	get("/api/v1/workloads/history?limit=5000", 400);
+	says("limit=5000: these workloads need more than 15 MiB");
+	get("/api/v1/workloads/history?limit=900", 200);
+	memset(&jobs, 0, sizeof(jobs));
 }
 
 API_TEST(an_unknown_parameter_is_refused_with_the_right_spelling)

@@ -289,6 +289,56 @@ STORE_TEST(documents_are_kept_replaced_and_forgotten)
 	}
 }
 
+static bool find_some(void *arg, const char *id, const char *json)
+{
+	const unsigned *most = arg;
+
+	see_document(NULL, id, json ? json : "");
+	return seen.count < *most;
+}
+
+static int find(const char *from, const char *glob, bool ids_only, unsigned most)
+{
+	memset(&seen, 0, sizeof(seen));
+	return store_find_documents(s, &(struct view_find){ "job", from, glob, ids_only },
+				    find_some, &most);
+}
+
+STORE_TEST(documents_are_found_by_id_latest_first_in_the_queue_and_the_file)
+{
+	char id[32];
+
+	open_clean();
+	store_put_document(s, "other", "99999-a-", "{}", 2);
+	for (unsigned i = 22000; i < 25000; i++) {
+		snprintf(id, sizeof(id), "%05u-%s-", i, i % 100 ? "unit" : "slurm");
+		assert_int_equal(store_put_row(s, "job", id, "{\"n\":1}", 7, 30000), 0);
+		if (i % 1000 == 989)
+			commit();
+	}
+	for (unsigned i = 0; i < 3; i++) { /* queued, written, read by another run */
+		assert_int_equal(find(NULL, NULL, true, 99999), 3000);
+		assert_string_equal(seen.text[0], "");
+		assert_int_equal(find(NULL, "*-slurm-*", false, 3), 3);
+		assert_string_equal(seen.id[0], "24900-slurm-");
+		assert_string_equal(seen.id[2], "24700-slurm-");
+		assert_string_equal(seen.text[2], "{\"n\":1}");
+		assert_int_equal(find("24990", NULL, false, 99), 10);
+		assert_string_equal(seen.id[0], "24999-unit-");
+		assert_int_equal(find("24000", "*-slurm-*", false, 99), 10);
+		assert_int_equal(find("3", NULL, false, 99), 0);
+		commit();
+		if (i == 1)
+			open_clean();
+	}
+	store_delete_document(s, "job", "24999-unit-");
+	store_put_document(s, "job", "24000-slurm-", "{\"n\":2}", 7);
+	assert_int_equal(find("24990", NULL, false, 99), 9);
+	assert_int_equal(find("24000", NULL, false, 9999), 999);
+	assert_string_equal(seen.id[0], "24000-slurm-"); /* what waits comes first */
+	assert_string_equal(seen.text[0], "{\"n\":2}");
+}
+
 STORE_TEST(a_thousand_documents_of_a_kind_are_kept)
 {
 	char id[16];
