@@ -384,8 +384,13 @@ SIM_TEST(a_gpu_that_hangs_on_its_name_hides_no_other)
 	assert_non_null(gw_device_text(d, GW_T_UUID));
 	assert_int_equal(gw_snapshot_device(sim.snap, 0)->state, GW_DEVICE_OK);
 	sim_unhang();
-	for (int i = 0; i < 1000 && d->state == GW_DEVICE_STALLED; i++)
+	for (int i = 0; i < 5000 && d->state == GW_DEVICE_STALLED; i++) {
+		struct timespec ms = { 0, 1000000 };
+
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &ms, NULL);
 		d = sim_take(0, 1);
+	}
+	assert_non_null(gw_device_text(d, GW_T_NAME));
 	assert_string_equal(gw_device_text(d, GW_T_NAME), "NVIDIA H200");
 }
 
@@ -399,7 +404,7 @@ SIM_TEST(an_init_that_hangs_is_named)
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_STALLED);
 	assert_in(gw_snapshot_status(sim.snap)->message, "nvmlInit_v2");
 	sim_unhang();
-	for (int i = 0; i < 1000 && gw_snapshot_device_count(sim.snap) == 0; i++) {
+	for (int i = 0; i < 5000 && gw_snapshot_device_count(sim.snap) == 0; i++) {
 		struct timespec ms = { 0, 1000000 };
 
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &ms, NULL);
