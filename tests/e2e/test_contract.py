@@ -431,7 +431,9 @@ def test_metrics(live, watched):  # noqa: F811
         for series in re.findall(r"^([a-z]\S*?)(?:{(.*)})? \S+$", text, re.M):
             labels = ",".join(re.findall(r'(\w+)="(?:[^"\\]|\\.)*"', series[1]))
             yield f"{series[0]} {types.get(series[0], '?')} {{{labels}}}"
-    live.wait(lambda: "gpuward_gpu_driver_energy_joules_total{" in live.get("/metrics").text)  # is read less often
+    # is read less often, or only while a client shows processes
+    late = [f"gpuward_{name}{{" for name in ("gpu_driver_energy_joules_total", "workload_power_watts", "workload_utilization_sm_ratio")]
+    live.wait(lambda: live.get("/api/v1/processes") and all(name in live.get("/metrics").text for name in late))
     compare("metrics.txt", lines(sorted({row for s in (live, watched) for row in rows(s.get("/metrics").text)})))
 
 
