@@ -64,10 +64,11 @@ class Desktop(logind.Logind):
         assert r.number() == 0  # no hints
         r.at += -r.at % 8
         assert r.number() == 0xffffffff and r.at == body and app == "gpuward" and icon
+        # The reply comes first: until then the program does not know the number of its notification.
+        self.say(logind.REPLY, struct.pack("<I", len(self.shown) + 1), destination=sender, reply_to=serial, signature="u")
         with self.changed:
             self.shown.append((len(self.shown) + 1, replaces, summary, text, actions))
             self.changed.notify_all()
-        self.say(logind.REPLY, struct.pack("<I", len(self.shown)), destination=sender, reply_to=serial, signature="u")
 
     def wait(self, words):
         """The first notification with these words in its summary."""
