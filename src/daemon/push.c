@@ -431,14 +431,18 @@ static void hand_over(struct push *p, const struct push_record *r)
 	free(old.p);
 }
 
-/* Makes a record: of the page, or at the end of one that marks all series stale. */
+/* Makes a record: of the page, or at the end of one that marks all series stale. The end comes
+ * after the last page whatever the clock shows: without it a server shows the last values for
+ * five more minutes. */
 static void make_record(struct push *p, bool end)
 {
 	struct metrics_sink sink = { push_encoder_sample, p->main.encoder };
 	int64_t wall_ms = (int64_t)(clock_wall_ns(p->config.clock) / NS_PER_MS);
-	int64_t t = push_time(p->main.last_ms, wall_ms);
+	int64_t t = end ? p->main.last_ms + 1 : push_time(p->main.last_ms, wall_ms);
 	struct push_record r;
 
+	if (end && wall_ms > t)
+		t = wall_ms;
 	if (log_latch(&p->main.clock_back, t < 0))
 		p->config.log(
 			p->config.arg, t < 0 ? LOG_WARNING : LOG_INFO,
