@@ -1,5 +1,6 @@
 #include "token_source.h"
 
+#include "base/array.h"
 #include "base/http_message.h"
 #include "base/json_doc.h"
 #include "base/prometheus_text.h"
@@ -12,8 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* A question under way. */
 struct token_ask {

@@ -1,5 +1,6 @@
 #include "workload.h"
 
+#include "base/array.h"
 #include "base/cgroup_unit.h"
 #include "base/utf8.h"
 
@@ -10,10 +11,8 @@
 #include <string.h>
 
 #define ID_DIGITS 64 /* hexadecimal digits of a container id */
-#define COUNT(a)  (sizeof(a) / sizeof((a)[0]))
-
 static const char *const kind_word[] = {
-#define WORKLOAD(symbol, word, text) word,
+#define WORKLOAD(symbol, word) word,
 #include "workload.def"
 #undef WORKLOAD
 };
@@ -364,7 +363,7 @@ static bool find_session(const struct place *p, struct workload *w)
 	return true;
 }
 
-/* One row per kind; the first row that recognises a component decides. `inside`: where the path
+/* The first row that recognises a component decides; several kinds of container share a row. `inside`: where the path
  * continues, because a pod or a job may still follow (TRUST_NOTHING: it does not). */
 static const struct {
 	enum workload_kind kind;

@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 enum workload_kind {
-#define WORKLOAD(symbol, word, text) WORKLOAD_##symbol,
+#define WORKLOAD(symbol, word) WORKLOAD_##symbol,
 #include "workload.def"
 #undef WORKLOAD
 	WORKLOAD_KINDS

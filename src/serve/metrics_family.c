@@ -1,11 +1,10 @@
 #include "metrics_family.h"
 
+#include "base/array.h"
 #include "base/suggest.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* ---- the tables ---- */
 
