@@ -366,7 +366,10 @@ on("snapshot", async () => {
 	const g = guard || await ask("guard").catch(() => {});
 	if (guard || !(g?.workers.length || g?.reservations.length))
 		return;
-	guard = import("./guard.js").then((m) => m.guard(needToken), () => guard = null);
+	guard = Promise.all([import("./guard.js"), import("./models.js")]).then(([m, { showModels }]) => {
+		showModels();
+		return m.guard(needToken);
+	}, () => guard = null);
 });
 // Loaded only if the service has a Prometheus.
 let fleet;

@@ -1,7 +1,6 @@
 // guard: the state of each worker with reason and time, and requests of people.  Loaded only if the service has a guard.
 import { ask, change, emit, model, named, on, refresh, selector, token } from "./data.js";
 import * as f from "./format.js";
-import { showModels } from "./models.js";
 import { fillMove, headline, makeMove, movesOf } from "./moves.js";
 import { $, el, figure, put, unknown, width } from "./rows.js";
 import { Table, text } from "./table.js";
@@ -431,7 +430,6 @@ export function guard(askToken) {
 	for (const box of document.querySelectorAll("details.all"))
 		box.open = false;
 	tables = { workers: workerTable(), processes: processTable() };
-	showModels();
 	$("guard-token").querySelector("button").addEventListener("click", async () => {
 		await needToken(`Moving a worker needs the token of this service. ${TYPE}`);
 		draw();

@@ -1,6 +1,7 @@
 """The push of metrics: a real Prometheus, a real VictoriaMetrics, and receivers that check the protocol or misbehave."""
 import collections
 import contextlib
+import math
 import os
 import pathlib
 import shutil
@@ -125,30 +126,37 @@ def test_an_engine_has_the_series_and_values_of_the_page_and_they_end_with_the_s
         s.wait(lambda: figure(s, "last_success_timestamp_seconds"))
 
         def stored():
+            """{series: its values of the last seconds}"""
             out = {}
-            for r in engine.query('{job="gpuward"}'):
+            for r in engine.query('{job="gpuward"}[10s]'):
                 labels = dict(r["metric"])
                 assert ours.items() <= labels.items()
-                out[labels.pop("__name__"), frozenset(labels.items() - ours.items())] = float(r["value"][1])
+                out[labels.pop("__name__"), frozenset(labels.items() - ours.items())] = [float(v) for _, v in r["values"]]
             return out
 
-        matched = set()
+        def differs():
+            """{series: (page, stored)} of the values that do not change between two pages and that the engine does not have.
+            VictoriaMetrics keeps about 12 digits."""
+            before = page(s)
+            s.wait(lambda: max(stored().get(TICKS, [0])) > before[TICKS])
+            got, after = stored(), page(s)
+            # the request for the page is itself a connection
+            constant = {k for k in before if before[k] == after.get(k) and k[0] != "gpuward_http_connections"}
+            assert len(constant) > len(before) / 2
+            return {k: (before[k], got.get(k)) for k in constant
+                    if not any(math.isclose(v, before[k], rel_tol=1e-10) for v in got.get(k, []))}
+
+        s.wait(lambda: page(s).keys() == stored().keys(), what=lambda: f"only one has: {page(s).keys() ^ stored().keys()}")
+        left = differs()
 
         def equal():
-            """Compares the values that do not change between two pages. An engine may show a new sample of some series
-            later than of others, so each value has to be equal once, not all at the same time."""
-            before = page(s)
-            s.wait(lambda: stored().get(TICKS, 0) > before[TICKS])
-            got, after = stored(), page(s)
-            if before.keys() != after.keys() or got.keys() != after.keys():
-                return False
-            # the request for the page is itself a connection
-            constant = {k for k in before if before[k] == after[k] and k[0] != "gpuward_http_connections"}
-            assert len(constant) > len(before) / 2
-            matched.update(k for k in constant if got[k] == before[k])
-            return constant <= matched
+            """An engine may show a new sample of some series later than of others: each has to be equal once."""
+            now = differs()
+            for k in left.keys() - now.keys():
+                del left[k]
+            return not left
 
-        s.wait(equal, what=lambda: f"differs: {page(s).keys() ^ stored().keys()}")
+        s.wait(equal, what=lambda: f"page and engine differ: {left}")
         assert figure(s, "dropped_total") == 0
     # stale, not five more minutes of the last value
     support.wait(lambda: engine.query('{job="gpuward"}') == [], "the end of all series")
