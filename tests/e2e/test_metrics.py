@@ -283,11 +283,11 @@ def test_amtool_accepts_the_configuration():
 @with_promtool
 @pytest.mark.parametrize("command", [
     ("check", "rules", "gpuward.rules.yml", "alerts.yml"),
-    ("test", "rules", "gpuward.rules.test.yml", "alerts.test.yml"),
+    ("test", "rules", "gpuward.rules.test.yml", "gpuward.day.test.yml", "alerts.test.yml"),
 ])
 def test_promtool_accepts_the_rules(command):
     done = subprocess.run([PROMTOOL, *command], cwd=PACKAGING / "prometheus", encoding="utf-8",
-                          capture_output=True, timeout=TIMEOUT)
+                          capture_output=True, timeout=5 * TIMEOUT)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
