@@ -4,7 +4,7 @@ BUILD ?= build
 SCENARIO ?= demo
 PREFIX ?= /usr/local
 
-.PHONY: deps build run test test-deep coverage test-gpu test-live test-clients test-systemd test-workloads bench fuzz check install uninstall deb
+.PHONY: deps build run test test-deep coverage test-gpu test-live test-clients test-systemd test-workloads soak bench fuzz check install uninstall deb
 .PHONY: rpm portable wheel arch image clean help
 
 help:
@@ -63,6 +63,11 @@ test-clients: build
 test-workloads: build
 	@tools/deps workloads
 	@tests/workloads/run
+
+## make soak      a week of the service in an hour, on the simulator: nothing may grow (SOAK_SECONDS=60: a short one)
+soak:
+	@tools/deps test
+	@SOAK_SECONDS=$(or $(SOAK_SECONDS),3600) tools/test soak
 
 ## make bench     every figure of docs/PERFORMANCE.md, as ratios measured in one run
 bench: build

@@ -387,9 +387,12 @@ static struct reading *take_empty(struct reader *r)
 	return x;
 }
 
+/* A round that is due at once waits until the main thread has taken the last reading, because
+ * before that there is no room for another one. */
 static bool has_requests(const struct reader *r)
 {
-	return r->requests_waiting || r->jobs || r->watch.due_now || r->watch.repaced;
+	return r->requests_waiting || r->jobs || r->watch.repaced ||
+	       (r->watch.due_now && r->empty);
 }
 
 /* Waits until due_ns or until a request arrives. Returns true if the thread must stop. */
@@ -536,6 +539,8 @@ static void reading_arrived(void *arg, int fd, uint32_t events)
 	r->config.ready(r->config.arg, x);
 	mailbox_lock(&r->box);
 	r->empty = r->shown;
+	if (r->watch.due_now)
+		mailbox_wake(&r->box);
 	mailbox_unlock(&r->box);
 	r->shown = x;
 }

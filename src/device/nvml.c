@@ -331,29 +331,27 @@ static struct device *find_unnamed(struct backend *b, unsigned index)
 	return NULL;
 }
 
-static struct device *slot_unnamed(struct backend *b, unsigned index)
-{
-	struct device *d = find_unnamed(b, index);
-
-	return d ? d : backend_slot(b, NULL, NULL);
-}
-
-/* Returns the slot for a handle, found by UUID or else by PCI id. */
-static struct device *slot_named(struct backend *b, unsigned index, abi_device handle)
+/* Finds the slot for a handle by UUID or else by PCI id. *ret is NULL if out of memory. Returns
+ * the code of the driver if the GPU reports neither; *ret is then unchanged. */
+static abi_return slot_named(struct backend *b, unsigned index, abi_device handle,
+			     struct device **ret)
 {
 	const struct nvml *n = b->priv;
 	char uuid[ABI_UUID_SIZE] = "", id[16] = "";
+	abi_return code = ABI_FUNCTION_NOT_FOUND;
 	struct abi_pci pci;
 	struct device *d;
 
 	memset(&pci, 0, sizeof(pci));
-	if (!n->call.uuid || NVML_B(b, uuid, handle, uuid, sizeof(uuid)) != ABI_SUCCESS)
+	if (n->call.uuid)
+		code = NVML_B(b, uuid, handle, uuid, sizeof(uuid));
+	if (code != ABI_SUCCESS)
 		uuid[0] = '\0';
 	if (!n->call.pci || NVML_B(b, pci, handle, &pci) != ABI_SUCCESS ||
 	    !pci_normalise(pci.bus_id, id))
 		id[0] = '\0';
 	if (!*uuid && !*id)
-		return slot_unnamed(b, index);
+		return code ? code : ABI_UNKNOWN;
 	d = backend_find(b, *uuid ? uuid : NULL, *id ? id : NULL);
 	if (!d)
 		/* a GPU that had no identity before and reports it now */
@@ -364,7 +362,8 @@ static struct device *slot_named(struct backend *b, unsigned index, abi_device h
 		report_text(&d->r, GW_T_UUID, uuid, GW_ABSENT_NO_DATA);
 		report_text(&d->r, GW_T_PCI, id, GW_ABSENT_NO_DATA);
 	}
-	return d;
+	*ret = d;
+	return ABI_SUCCESS;
 }
 
 static bool ensure_priv(struct device *d)
@@ -374,32 +373,108 @@ static bool ensure_priv(struct device *d)
 	return d->priv != NULL;
 }
 
-static int open_device(struct backend *b, unsigned index)
+static void set_refused(struct device *d, abi_return code)
 {
-	abi_device handle = NULL;
-	abi_return code = NVML_B(b, by_index, index, &handle);
-	struct device *d;
+	char name[24];
+	const struct nvml_meaning *m = nvml_meaning(code);
+	enum gw_device_state state = code == ABI_NO_PERMISSION       ? GW_DEVICE_DENIED
+				     : m->cause == GW_CAUSE_GPU_LOST ? GW_DEVICE_LOST
+								     : GW_DEVICE_FAULT;
 
-	d = code == ABI_SUCCESS ? slot_named(b, index, handle) : slot_unnamed(b, index);
-	if (!d)
-		return -GW_E_NOMEM;
-	if (!ensure_priv(d))
+	report_state(&d->r, state, m->cause, nvml_code_name(code, name));
+	report_absent(&d->r, GW_TIERS_ALL, m->absence);
+}
+
+static int fill_slot(struct backend *b, struct device *d, unsigned index)
+{
+	if (!d || !ensure_priv(d))
 		return -GW_E_NOMEM;
 	d->r.index = index;
 	d->r.provenance = b->simulated ? GW_FROM_SIMULATOR : GW_FROM_DRIVER;
-	if (code == ABI_SUCCESS) {
-		attach_device(d, handle);
-	} else {
-		char name[24];
-		const struct nvml_meaning *m = nvml_meaning(code);
-		enum gw_device_state state = code == ABI_NO_PERMISSION       ? GW_DEVICE_DENIED
-					     : m->cause == GW_CAUSE_GPU_LOST ? GW_DEVICE_LOST
-									     : GW_DEVICE_FAULT;
-
-		report_state(&d->r, state, m->cause, nvml_code_name(code, name));
-		report_absent(&d->r, GW_TIERS_ALL, m->absence);
-	}
 	return 0;
+}
+
+/* Opens a GPU that reports its identity. *ret_code: why there is no such GPU. */
+static int open_named(struct backend *b, unsigned index, abi_return *ret_code)
+{
+	abi_device handle = NULL;
+	struct device *d = NULL;
+	int err;
+
+	*ret_code = NVML_B(b, by_index, index, &handle);
+	if (*ret_code == ABI_SUCCESS)
+		*ret_code = slot_named(b, index, handle, &d);
+	if (*ret_code != ABI_SUCCESS)
+		return 0;
+	err = fill_slot(b, d, index);
+	if (!err)
+		attach_device(d, handle);
+	return err;
+}
+
+/* Opens a GPU that reports no identity. */
+static int open_unnamed(struct backend *b, unsigned index)
+{
+	abi_device handle = NULL;
+	abi_return code = NVML_B(b, by_index, index, &handle);
+	struct device *d = find_unnamed(b, index);
+
+	if (!d)
+		d = backend_slot(b, NULL, NULL);
+	if (fill_slot(b, d, index) != 0)
+		return -GW_E_NOMEM;
+	if (code == ABI_SUCCESS)
+		attach_device(d, handle);
+	else
+		set_refused(d, code);
+	return 0;
+}
+
+/* Returns the number of GPUs with a known identity that are not found now. *ret: the one that
+ * had this index, or NULL. */
+static unsigned find_missing(const struct backend *b, unsigned index, struct device **ret)
+{
+	unsigned n = 0;
+
+	*ret = NULL;
+	for (unsigned i = 0; i < b->count; i++) {
+		struct device *d = b->slot[i];
+
+		if (nvml_device_of(d)->handle ||
+		    (d->r.text_why[GW_T_UUID] != GW_HAVE && d->r.text_why[GW_T_PCI] != GW_HAVE))
+			continue;
+		n++;
+		if (d->r.index == index)
+			*ret = d;
+	}
+	return n;
+}
+
+/* Opens the GPUs of the driver, in its order. When the driver is opened again, a GPU that reports
+ * no identity counts as one of the known GPUs that are missing, so that no GPU is listed twice;
+ * nvml_find_again() finds those by their UUID. */
+static int open_each(struct backend *b, unsigned count)
+{
+	const bool again = b->count > 0;
+	abi_return refused[256];
+	unsigned taken = 0;
+	struct device *missing;
+	int err = 0;
+
+	for (unsigned i = 0; i < count && !err; i++) {
+		err = open_named(b, i, &refused[i]);
+		if (!err && refused[i] != ABI_SUCCESS && !again)
+			err = open_unnamed(b, i);
+	}
+	for (unsigned i = 0; i < count && !err && again; i++) {
+		if (refused[i] == ABI_SUCCESS)
+			continue;
+		if (find_missing(b, i, &missing) == taken)
+			err = open_unnamed(b, i);
+		else if (taken++, missing)
+			set_refused(missing, refused[i]);
+	}
+	return err;
 }
 
 static void retry_later(struct device *d, uint64_t now)
@@ -497,10 +572,7 @@ static int open_devices(struct backend *b)
 		return 0;
 	}
 	backend_fail(b, GW_CAUSE_NONE, NULL);
-	for (uint32_t i = 0; i < count && i < 256; i++)
-		if (open_device(b, i) != 0)
-			return -GW_E_NOMEM;
-	return 0;
+	return open_each(b, count < 256 ? count : 256);
 }
 
 static void nvml_close(struct backend *b)

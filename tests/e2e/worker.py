@@ -16,6 +16,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve()
@@ -42,7 +43,7 @@ class World:
         if size == 0:
             (self.held / str(pid)).unlink(missing_ok=True)
             return
-        new = self.held / f".{pid}"
+        new = self.held / f".{pid}-{threading.get_ident()}"
         new.write_text(f"{size} {kind}\n")
         new.rename(self.held / str(pid))
 

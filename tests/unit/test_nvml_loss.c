@@ -210,6 +210,35 @@ SIM_TEST(a_gpu_that_was_lost_when_opened_stays_one_gpu)
 	}
 }
 
+SIM_TEST(a_gpu_that_is_lost_while_the_driver_is_opened_again_stays_one_gpu)
+{
+	static const char *const calls[] = { NULL, "nvmlDeviceGetHandleByIndex_v2" };
+	char uuid[96];
+
+	for (size_t i = 0; i < COUNT_OF(calls); i++) {
+		sim_start(TWO_GPUS);
+		d = sim_take(GW_TIERS_COMMON, 1);
+		snprintf(uuid, sizeof(uuid), "%s", gw_device_text(d, GW_T_UUID));
+		assert_int_equal(gw_ctx_release(sim.ctx), 0);
+		sim_fault(calls[i], 1, 15);
+		assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
+		d = sim_take(GW_TIERS_COMMON, 1);
+		assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
+		assert_string_equal(gw_device_text(d, GW_T_UUID), uuid);
+		if (!calls[i])
+			assert_int_equal(d->state, GW_DEVICE_LOST);
+		sim_fault(calls[i], 1, 0);
+		for (int k = 0; k < 10; k++) {
+			sim_step(10 * NS_PER_S);
+			d = sim_take(GW_TIERS_COMMON, 1);
+		}
+		assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
+		assert_int_equal(d->state, GW_DEVICE_OK);
+		assert_string_equal(gw_device_text(d, GW_T_UUID), uuid);
+		sim_close();
+	}
+}
+
 SIM_TEST(a_device_with_only_errors_is_faulty)
 {
 	sim_start(TWO_GPUS);
