@@ -133,8 +133,8 @@ static void check_needs(struct config_reader *r, const struct guard_entry *e, un
 					needs[i].what);
 	if (kind_is(kind, KIND_NEEDS_MODEL) && resumes(e) && !is_present(e, GUARD_KEY_model))
 		config_warn(r, &e->at,
-			    "kind %s does not report what it had loaded: set model, or resume "
-			    "= \"lazy\"",
+			    "kind %s does not report which file it had loaded: set model to "
+			    "that file, or the one that it was started with is loaded",
 			    policy_kind_name(kind));
 }
 

@@ -47,6 +47,8 @@ static const char *how_to_resume(int kind)
 		{ KIND_CONTAINER, "start its container to resume it" },
 		{ KIND_COMMANDS, "run its resume_command to resume it" },
 		{ KIND_SIGNALS, "send its resume_signal to resume it" },
+		{ KIND_NEEDS_MODEL,
+		  "load its model in the admin panel of KoboldCpp to resume it" },
 		{ KIND_NEEDS_WAKE,
 		  "wake it (vLLM: POST /wake_up, then /resume; SGLang: POST "
 		  "/resume_memory_occupation, then /continue_generation) or restart it" },

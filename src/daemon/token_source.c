@@ -315,7 +315,7 @@ static void list_one(struct token_ask *a, const char *path, const char *key)
 	struct json_doc *r = get_list(a, path);
 	const char *name = json_doc_string(r, key);
 
-	if (name && !strstr(name, "inactive")) /* KoboldCpp without a model */
+	if (name)
 		list_model(&a->ret->list, name);
 	json_doc_free(r);
 }
@@ -329,9 +329,17 @@ static void list_tabby(struct token_ask *a)
 		a->ret->result = TOKEN_LISTED;
 }
 
+/* KoboldCpp reports "inactive" without a text model, and hides the name from clients that do not
+ * send its password. */
 static void list_kobold(struct token_ask *a)
 {
-	list_one(a, "/api/v1/model", "result");
+	struct json_doc *r = get_list(a, "/api/v1/model");
+	const char *name = json_doc_string(r, "result");
+
+	if (name && strcmp(name, "inactive") != 0 &&
+	    strcmp(name, "koboldcpp/protected-model") != 0)
+		list_model(&a->ret->list, name);
+	json_doc_free(r);
 }
 
 static void list_a1111(struct token_ask *a)

@@ -92,6 +92,8 @@ enum policy_trait {
 	KIND_SELF = 1 << 12,   /* is the process of the guard itself */
 	/* no request wakes the worker: RESUME_LAZY would leave it asleep */
 	KIND_NEEDS_WAKE = 1 << 13,
+	/* a manager process replaces the process that has the port, for each load */
+	KIND_REPLACES_PROCESS = 1 << 14,
 };
 
 const char *policy_kind_name(unsigned kind); /* "ollama", ...; NULL after the last kind */

@@ -387,6 +387,35 @@ struct owner_search { /* searches for processes that have a socket open */
 	bool failed; /* a process could not be read now */
 };
 
+/* Returns the highest process above pid that runs the same program with the same arguments: a
+ * manager that forks its server process. */
+static int64_t find_manager(const struct worker_finder *f, int64_t pid)
+{
+	int64_t above[SCENE_ANCESTORS] = { 0 };
+	uint64_t own, print;
+
+	if (process_cache_fingerprint(f->root, pid, &own) != 0)
+		return pid;
+	proc_ancestors(f->root, pid, above, SCENE_ANCESTORS);
+	for (unsigned i = 0; i < SCENE_ANCESTORS && above[i]; i++) {
+		if (process_cache_fingerprint(f->root, above[i], &print) != 0 || print != own)
+			break;
+		pid = above[i];
+	}
+	return pid;
+}
+
+/* Adds the process that has the port open, or the manager that replaces this process. */
+static void add_owner(struct worker_finder *f, unsigned worker, int64_t pid)
+{
+	const unsigned before = f->target[worker].roots;
+
+	if (policy_kind_is(f->policy->worker[worker].kind, KIND_REPLACES_PROCESS))
+		add_if_fits(f, worker, find_manager(f, pid));
+	if (f->target[worker].roots == before)
+		add_if_fits(f, worker, pid);
+}
+
 static bool try_owner(void *arg, const char *name)
 {
 	struct owner_search *h = arg;
@@ -401,7 +430,7 @@ static bool try_owner(void *arg, const char *name)
 	has = port_owner_file(h->f->root, &t->at, pid, file);
 	h->failed |= has == -GW_E_IO;
 	if (has > 0)
-		add_if_fits(h->f, h->worker, pid);
+		add_owner(h->f, h->worker, pid);
 	if (t->roots > before)
 		memcpy(t->owner_file, file, sizeof(t->owner_file));
 	return ++h->processes < WORKER_FINDER_PROCESSES && t->roots < WORKER_FINDER_ROOTS;

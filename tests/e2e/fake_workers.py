@@ -571,35 +571,110 @@ class Tabby(Worker):
 
 
 class Kobold(Worker):
-    open_paths = ("/api/extra/perf", "/api/extra/abort")
+    """As KoboldCpp 1.122 behaves (its source, read in November 2026).
 
-    def __init__(self, *args, admin=True, options=("big.kcpps", "readme.txt"), **kw):
+    loaded: the file that its server process was started with.  initial: the file at its start.
+    names: models that have another name than their file.  types: what the loaded models are for.
+    token: its --adminpassword; password: its --password, which hides the name of the model.
+    admindir: False: the folder is missing.  old: "initial_model" is listed and refused.
+    restarts: as many requests find no server process after it was replaced.  sleeps(): --adminunloadtimeout has passed.
+    """
+    TYPES = ("llm", "txt2img", "transcribe", "tts", "embeddings", "music")
+    # Only these wake a sleeping model of the router, and only with POST.
+    WAKES = ("/api/extra/generate/stream", "/api/extra/tokencount", "/api/v1/generate", "/v1/completions",
+             "/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/sdapi/v1/txt2img")
+
+    def __init__(self, *args, admin=True, admindir=True, options=("big.kcpps", "sub/Small 7B.gguf"), router=False, password=None,
+                 names=None, types=("llm",), old=False, waiting=0, restarts=0, **kw):
         super().__init__(*args, **kw)
-        self.admin, self.options = admin, list(options)
+        self.restarts = restarts
+        self.admin, self.admindir, self.router, self.password, self.old = admin, admindir, router, password, old
+        self.options = list(options)
+        self.initial = self.loaded[0] if self.loaded else self.options[0]
+        self.names, self.types = dict(names or {}), types
+        self.waiting = waiting      # requests in the queue
+        self.asleep = False         # it was unloaded because it was idle
+        self.unavailable = 0        # requests that find no server process
+        self.aborted = 0
+
+    def sleeps(self):
+        self.unload()
+        self.asleep = True
+
+    def down(self, requests):
+        """As many requests find the port closed; behind the router they get 502."""
+        self.unavailable = requests
+        for path in ("/api/extra/version", "/api/extra/perf", "/api/v1/model", "/api/admin/list_options",
+                     "/api/admin/reload_config"):
+            self.fail[path] = self.replaced
+
+    def replaced(self, h):
+        with self.lock:
+            self.unavailable -= 1
+            if self.unavailable < 0:
+                return False
+        return status(502, b"<!DOCTYPE html><html><h2>KoboldCpp is not available.</h2></html>")(h) if self.router else drop(h)
 
     def may(self, headers, path):
-        # KoboldCpp answers 200 with success false where the password is wrong.
-        return True
+        return True  # the admin password is checked where it is needed, and refused with 200
+
+    def sends(self, headers, *passwords):
+        """A password that is not set is not wanted."""
+        wanted = passwords[0]
+        return not wanted or headers.get("Authorization") in ["Bearer " + p for p in passwords if p]
+
+    def model(self):
+        """The name of the text model: the file's without folder, suffix and special characters."""
+        if not self.loaded or "llm" not in self.types:
+            return "inactive"
+        stem = self.names.get(self.loaded[0], self.loaded[0]).rpartition("/")[2].rpartition(".")[0]
+        return "koboldcpp/" + "".join(c for c in stem if c.isalnum() or c in "._-")
+
+    def listed(self):
+        return self.options + (["initial_model", "unload_model"] if self.admin else [])
+
+    def start(self, name):
+        """The manager ends the server process and starts another with this file."""
+        self.unload()
+        self.busy = self.waiting = 0
+        self.asleep = False
+        self.down(self.restarts)
+        if name != "unload_model":
+            self.load(self.initial if name == "initial_model" else name)
 
     def respond(self, method, path, query, body, headers):
-        if path == "/api/v1/model":
-            return 200, {"result": "koboldcpp/" + self.loaded[0] if self.loaded else "inactive"}
-        if path == "/api/extra/perf":
-            return 200, {"idle": 0 if self.busy else 1, "queue": self.busy, "uptime": 5}
+        admits = self.admin and self.admindir and self.sends(headers, self.token)
+        if method == "GET" and path == "/api/extra/version":  # for everybody
+            return 200, {"result": "KoboldCpp", "version": "1.122", "protected": bool(self.password), "vision": False,
+                         **{t: bool(self.loaded) and t in self.types for t in self.TYPES}, "router": self.router,
+                         "admin": 0 if not self.admin else 2 if self.token else 1}
+        if method == "GET" and path == "/api/v1/model":
+            shown = self.sends(headers, self.password, self.token)
+            return 200, {"result": self.model() if shown else "koboldcpp/protected-model"}
+        if method == "GET" and path == "/api/extra/perf":  # also while it generates
+            return 200, {"idle": 0 if self.busy else 1, "queue": self.waiting, "uptime": 5, "total_gens": 1}
+        if method == "GET" and path == "/api/admin/list_options":
+            return 200, self.listed() if admits else []
         if (method, path) == ("POST", "/api/extra/abort"):
+            if not self.sends(headers, self.password, self.token):
+                return 401, {"detail": {"error": "Unauthorized", "msg": "Authentication key is missing or invalid."}}
+            if self.waiting:  # without the key of a request nothing is aborted while others wait
+                return 200, {"success": "false", "done": "false"}
+            self.aborted += self.busy
             self.busy = 0
-            return 200, {"success": True, "done": True}
-        if path == "/api/admin/list_options":
-            return 200, self.options if self.admin else []
+            return 200, {"success": "true", "done": "true"}
         if (method, path) == ("POST", "/api/admin/reload_config"):
-            key = not self.token or headers.get("Authorization") == "Bearer " + self.token
             name = body["filename"]
-            if not (self.admin and key and (name == "unload_model" or name in self.options)):
+            known = self.listed() if not self.old else [o for o in self.listed() if o != "initial_model"]
+            if not admits or name not in known:
                 return 200, {"success": False}
-            self.unload()
-            if name != "unload_model":
-                self.load(name)
+            self.start(name)
             return 200, {"success": True}
+        if method == "POST" and path in self.WAKES:
+            wanted = body.get("model")
+            if self.router and (wanted in self.listed() or (self.asleep and not wanted)):
+                self.start(wanted or "initial_model")
+            return 200, {"results": [{"text": "x" if self.loaded else ""}]}
 
 
 class Comfy(Worker):

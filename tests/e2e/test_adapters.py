@@ -32,6 +32,15 @@ vLLM       404 without VLLM_SERVER_DEV_MODE                  test_vllm_without_d
              then /wake_up does nothing                        (test_guard_adapters.py)
 llama-swap unload does not wait, /upstream starts a model    test_requests_in_flight_of_llamaswap_are_waited_for
 ComfyUI    /interrupt before /free                           test_prompts_in_comfys_queue_stay_there
+KoboldCpp  a refusal is 200; an empty list of files says     test_kobold_reports_at_once_why_it_does_not_unload
+ 1.122       that one would follow, "admin" says why
+ (source,  --password hides the name and refuses the abort   test_kobold_hides_its_model_behind_its_password
+ November  only POST requests that generate wake a router    test_no_question_wakes_a_kobold_that_sleeps
+ 2026)     "idle" is 1 between two requests of the queue     test_requests_that_wait_in_kobolds_queue_are_waited_for
+           it reports its model, not its file                test_kobold_gets_back_what_it_had
+           models for images are "inactive" as a name        test_kobold_is_loaded_whatever_its_models_are_for
+           its port is closed while it loads, or 502         test_kobold_may_restart_without_having_failed
+           a router loads what a request names               test_what_a_client_loaded_through_kobolds_router_stays
 """
 import datetime
 import json
@@ -47,6 +56,7 @@ import threading
 import time
 
 import pytest
+import requests
 
 import fake_workers as fake
 import support
@@ -135,7 +145,7 @@ def test_a_status_that_is_no_success_is_a_failure_with_its_words(kind, code):
         assert not out["ok"]
         assert STATUSES[code] in out["message"], out
         assert w.url + "/" in out["message"], "where it was asked"
-        assert out["retry"] == (code in (409, 429, 503) or (kind, code) == ("sglang", 400))
+        assert out["retry"] == (code in (409, 429, 503) or (kind, code) in (("sglang", 400), ("kobold", 502)))
         assert out["refused"] == (code in (401, 403, 404))
         assert w.loaded == before or kind == "llamacpp"
         if code not in (307,):
@@ -667,24 +677,119 @@ def test_tabby_unloads_nothing_that_it_could_not_name_again():
         assert order("evict", kind="tabby", url=w.url, model="m")["ok"] and not w.loaded
 
 
-def test_kobold_refuses_with_200():
-    with fake.Kobold(models=["big.kcpps"], admin=False) as w:
-        out = order("evict", kind="kobold", url=w.url)
-        assert not out["ok"] and "--admin" in out["message"] and w.loaded
+@pytest.mark.parametrize("how, words", [
+    ({"admin": False}, "has no admin mode: start it with --admin --admindir DIR"),
+    ({"admindir": False}, "does not find its --admindir"),
+    ({"token": "another"}, "refuses the password in token_file"),
+    ({"token": "another", "no_file": True}, "needs its admin password: write that of --adminpassword to a file"),
+], ids=["no admin mode", "no folder", "a wrong password", "no password"])
+def test_kobold_reports_at_once_why_it_does_not_unload(token_file, how, words):
+    worker = {} if how.pop("no_file", False) else {"token_file": token_file}
+    with fake.Kobold(models=["big.kcpps"], busy=1, **how) as w:
+        for verb in ("drain", "evict"):
+            out = order(verb, kind="kobold", url=w.url, **worker)
+            assert not out["ok"] and out["refused"] and words in out["message"] and w.url in out["message"], out
+        assert w.loaded and w.busy == 1 and w.asked("POST") == [], "its request goes on"
 
 
-def test_kobold_with_a_wrong_password_is_a_failure(token_file):
+def test_kobold_gets_its_admin_password(token_file):
     with fake.Kobold(models=["big.kcpps"], token=fake.TOKEN) as w:
-        assert not order("evict", kind="kobold", url=w.url)["ok"]
-        assert order("evict", kind="kobold", url=w.url, token_file=token_file)["ok"]
+        out, back = orders("evict", "resume", kind="kobold", url=w.url, token_file=token_file)
+        assert out["ok"] and back["ok"] and back["listed"] and w.loaded == ["big.kcpps"], (out, back)
+        assert {h["Authorization"] for h in w.headers} == {"Bearer " + fake.TOKEN}
 
 
-def test_kobold_needs_to_know_which_configuration_to_load():
-    with fake.Kobold(options=["a.kcpps", "b.kcpps"]) as w:
+def test_kobold_hides_its_model_behind_its_password(token_file):
+    with fake.Kobold(models=["big.kcpps"], password="for clients", busy=1) as w:  # and no --adminpassword
+        out, back = orders("evict", "resume", kind="kobold", url=w.url)
+        assert out["ok"] and "model" not in out["notes"] and w.aborted == 0, out
+        assert back["ok"] and back["listed"] and w.loaded == ["big.kcpps"], back
+    with fake.Kobold(models=["big.kcpps"], password="for clients", token=fake.TOKEN, busy=1) as w:
+        out = order("evict", kind="kobold", url=w.url, token_file=token_file)
+        assert out["ok"] and "model koboldcpp/big\n" in out["notes"] and w.aborted == 1, out
+
+
+@pytest.mark.parametrize("router", [False, True])
+def test_no_question_wakes_a_kobold_that_sleeps(router):
+    with fake.Kobold(models=["big.kcpps"], router=router) as w:
+        w.sleeps()
+        rows = orders("drain", "evict", "resume", kind="kobold", url=w.url, model="big.kcpps", bytes=1 << 30)
+        assert all(r["ok"] for r in rows) and w.asleep and w.loaded == [], rows
+        assert w.asked("POST") == [], "it has left already, and stays as it was"
+        assert "no model was loaded" in rows[2]["message"], rows
+
+
+def test_requests_that_wait_in_kobolds_queue_are_waited_for():
+    with fake.Kobold(models=["big.kcpps"], waiting=2) as w:
+        assert order("drain", kind="kobold", url=w.url)["in_flight"] is True
+        w.waiting = 0
+        assert order("drain", kind="kobold", url=w.url)["in_flight"] is False
+
+
+def test_kobold_gets_back_what_it_had():
+    small = "sub/Small 7B.gguf"
+    with fake.Kobold(models=["big.kcpps"]) as w:
+        w.loaded = [small]  # someone changed it after its start
+        out, back = orders("evict", "resume", kind="kobold", url=w.url)
+        assert "model koboldcpp/Small7B\n" in out["notes"] and back["ok"] and back["listed"], (out, back)
+        assert w.loaded == [small] and [b["filename"] for m, p, b in w.calls if "reload" in p] == [
+            "unload_model", "initial_model", small]
+        w.loaded, w.options = ["gone.gguf"], ["big.kcpps"]
+        out, back = orders("evict", "resume", kind="kobold", url=w.url)
+        assert back["ok"] and "koboldcpp/big is loaded, not koboldcpp/gone: set model" in back["message"], back
+        w.options.append(small)
+        assert order("resume", kind="kobold", url=w.url, model=small, notes="asked 1\nloaded 1\n")["ok"] and w.loaded == ["big.kcpps"]
+        w.unload()
+        assert order("resume", kind="kobold", url=w.url, model=small, notes="asked 1\nloaded 1\n")["ok"] and w.loaded == [small]
+        w.unload()
+        out = order("resume", kind="kobold", url=w.url, model="none.kcpps")
+        assert not out["ok"] and "refuses to load none.kcpps" in out["message"] and "list_options" in out["message"], out
+
+
+def test_an_old_kobold_needs_to_know_which_file_to_load():
+    with fake.Kobold(options=["a.kcpps", "b.kcpps", "c.gguf"], old=True) as w:
         out = order("resume", kind="kobold", url=w.url)
         assert not out["ok"] and "set model" in out["message"]
-        assert order("resume", kind="kobold", url=w.url, model="b.kcpps")["ok"]
-        assert w.loaded == ["b.kcpps"]
+        for notes, file in (("model koboldcpp/c\n", "c.gguf"), ("model koboldcpp/b\n", "b.kcpps")):
+            w.unload()
+            assert order("resume", kind="kobold", url=w.url, notes="asked 1\nloaded 1\n" + notes)["ok"] and w.loaded == [file]
+        w.unload()
+        assert order("resume", kind="kobold", url=w.url, model="a.kcpps")["ok"] and w.loaded == ["a.kcpps"]
+    with fake.Kobold(options=["a.kcpps", "c.gguf"], old=True) as w:
+        assert order("resume", kind="kobold", url=w.url)["ok"] and w.loaded == ["a.kcpps"], "there is only one"
+
+
+@pytest.mark.parametrize("kobold", [dict(types=("txt2img",)), dict(types=("embeddings", "tts")), dict(names={"big.kcpps": "inactive-7b.x"})],
+                         ids=["images", "no text", "an odd name"])
+def test_kobold_is_loaded_whatever_its_models_are_for(kobold):
+    with fake.Kobold(models=["big.kcpps"], **kobold) as w:
+        out, back = orders("evict", "resume", kind="kobold", url=w.url)
+        assert out["ok"] and "/api/admin/reload_config" in w.asked() and back["ok"] and back["listed"], (out, back)
+        assert w.loaded == ["big.kcpps"]
+
+
+@pytest.mark.parametrize("router", [False, True])
+def test_kobold_may_restart_without_having_failed(router):
+    with fake.Kobold(models=["big.kcpps"], router=router, restarts=3) as w:
+        how = dict(kind="kobold", url=w.url, root=os.getpid())
+        out, again = orders("evict", "evict", **how)
+        assert out["ok"] and not again["ok"] and again["retry"] and not again["refused"], (out, again)
+        w.down(0)
+        back = order("resume", notes=out["notes"], deadline_ms=30000, **how)
+        assert back["ok"] and back["listed"] and w.loaded == ["big.kcpps"] and w.unavailable < 0, back
+
+
+def test_what_a_client_loaded_through_kobolds_router_stays():
+    small = "sub/Small 7B.gguf"
+    with fake.Kobold(models=["big.kcpps"], router=True) as w:
+        out = order("evict", kind="kobold", url=w.url)
+        assert w.loaded == []
+        requests.post(w.url + "/v1/chat/completions", json={"model": "koboldcpp/big"}, timeout=support.TIMEOUT)
+        assert w.loaded == [], "it does not load a model that is none of its files"
+        requests.post(w.url + "/v1/chat/completions", json={"model": small}, timeout=support.TIMEOUT)
+        assert w.loaded == [small]
+        back = order("resume", kind="kobold", url=w.url, notes=out["notes"])
+        assert back["ok"] and back["listed"] and w.loaded == [small], back
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if KINDS[k].shows_work])

@@ -17,6 +17,7 @@ import time
 from http.server import BaseHTTPRequestHandler
 
 import pytest
+import requests
 
 import fake_workers as fake
 import support
@@ -260,6 +261,72 @@ def test_a10_a_drain_that_does_not_end_is_cut_off(tmp_path):
     with Company(tmp_path, drain=0.6, kinds=BUSY, busy=1) as c:
         c.leave()
         c.all("evicted", resident=0)
+
+
+# KoboldCpp as processes: a manager ends its server process and forks another for each load; the port is closed meanwhile.
+KOBOLD = """
+import os, pathlib, signal, socket, sys, time
+import fake_workers as fake
+held, size = pathlib.Path(sys.argv[1]), sys.argv[2]
+with socket.socket() as s:
+    s.bind(("127.0.0.1", 0))
+    port = s.getsockname()[1]
+targets, target = os.pipe()
+
+class Server(fake.Kobold):
+    def serve(self):
+        return fake.Server(("127.0.0.1", port), fake.Handler)
+    def start(self, name):
+        os.write(target, name.encode())
+
+def serve(name):
+    mine = held / str(os.getpid())
+    signal.signal(signal.SIGTERM, lambda *_: (mine.unlink(missing_ok=True), os._exit(0)))
+    time.sleep(0.5)  # it loads
+    if name != "unload_model":
+        new = held / f".{os.getpid()}"
+        new.write_text(size + " compute")
+        new.rename(mine)
+    with Server(models=[] if name == "unload_model" else ["big.kcpps"]) as s:
+        print(port, flush=True)
+        signal.pause()
+
+name = "initial_model"
+while True:
+    child = os.fork()
+    if not child:
+        serve(name)
+        os._exit(0)
+    name = os.read(targets, 100).decode()
+    os.kill(child, signal.SIGTERM)
+    os.waitpid(child, 0)
+"""
+
+
+def test_kobold_restarts_its_server_process_and_is_no_other_worker(world):
+    """It is found by its port, which its server process has, as the configuration says nothing else."""
+    env = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parent)}
+    with Process(world, [sys.executable, "-c", KOBOLD, str(world.held), str(SIZE)], stdout=subprocess.PIPE, env=env,
+                 start_new_session=True) as w:
+        def holds():
+            return sum(world.holds(int(p.name)) for p in world.held.iterdir() if p.name.isdigit())
+        url = "http://127.0.0.1:%d" % int(w.child.stdout.readline())
+        try:
+            with Guarded(world, configure(table("w", "kobold", url=url), defaults=quick(quiet_s=0.2))) as s:
+                s.settled(SIZE, name="w")
+                for _ in range(2):
+                    with Contender(world, 14 * GIB):
+                        s.until("evicted", name="w")
+                        assert holds() == 14 * GIB
+                        s.wait(lambda: requests.get(url + "/api/extra/version", timeout=1).ok)  # it listens again
+                        s.observes(3)
+                        assert s.now("w") == "evicted"
+                    s.settled(SIZE, name="w")
+                assert "absent" not in s.course("w"), [(d["to"], d["rule"], d["evidence"]) for d in s.decisions()]
+                assert s.worker("w")["evictions_total"] == 2
+        finally:
+            os.killpg(w.pid, signal.SIGKILL)
+            w.child.stdout.close()
 
 
 # Frees its memory on one signal, kills the service, and only then goes on; takes the memory again on the other.
