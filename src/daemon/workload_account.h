@@ -38,9 +38,8 @@ void workload_account_begin(struct workload_account *a, unsigned i, const char *
 /* The store became readable late: adds what it has about GPU i. */
 void workload_account_late(struct workload_account *a, unsigned i, double counter_j);
 
-/* Adds the tick of the view: sets v->workloads, and the workload of each v->process. */
-void workload_account_tick(struct workload_account *a, struct view *v,
-			   struct view_process *process);
+/* Adds the tick of the view: sets v->workloads and v->process_workload. */
+void workload_account_tick(struct workload_account *a, struct view *v);
 
 /* Adds the state of the GPUs with workloads to the next commit of the store. all: of every GPU;
  * call it so before the end. */
