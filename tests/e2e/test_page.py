@@ -394,7 +394,9 @@ def test_a_process_and_its_gpu_show_the_same_moment(page, service, scenario_file
     page.driver.execute_script(PAIRS)
     page.live()
     wait(lambda: len(set(page.js("window.pairs"))) >= 6, "several readings")
-    assert [p for p in page.js("window.pairs") if len(set(p.split(" and "))) != 1] == []
+    # the share of the process can be rounded to the watt below or above
+    powers = [[int(w.split()[0]) for w in p.split(" and ")] for p in page.js("window.pairs")]
+    assert [p for p in powers if abs(p[0] - p[1]) > 1] == []
     assert set(page.js("window.unknowns")) <= {"first reading"}
 
 
