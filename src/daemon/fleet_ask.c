@@ -77,38 +77,21 @@ static int make_headers(struct asker *a, char *message, size_t size)
 
 static int asker_open(struct asker *a, char *message, size_t size)
 {
-	const struct curl_library *c = &curl_library;
+	const struct curl_callbacks x = { a->error, asker_receive, a, asker_check_stop, a };
 	size_t n = strlen(a->server->url);
-	int err = curl_load(message, size);
+	int err = curl_prepare(&a->handle, &x, message, size);
 
+	if (!err)
+		err = make_headers(a, message, size);
 	if (err)
 		return err;
 	while (n && a->server->url[n - 1] == '/')
 		n--;
 	snprintf(a->url, sizeof(a->url), "%.*s/api/v1/query", (int)n, a->server->url);
-	err = make_headers(a, message, size);
-	if (err)
-		return err;
-	a->handle = c->easy_init();
-	if (!a->handle) {
-		snprintf(message, size, "%s", gw_strerror(-GW_E_NOMEM));
-		return -GW_E_NOMEM;
-	}
-	c->setopt(a->handle, CURL_NOSIGNAL, 1L);
-	c->setopt(a->handle, CURL_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
-	c->setopt(a->handle, CURL_PROXY,
-		  ""); /* a proxy of the environment would see the token */
-	c->setopt(a->handle, CURL_USERAGENT, "gpuward/" GPUWARD_VERSION);
-	c->setopt(a->handle, CURL_URL, a->url);
-	c->setopt(a->handle, CURL_HTTPHEADER, a->headers);
+	curl_library.setopt(a->handle, CURL_URL, a->url);
+	curl_library.setopt(a->handle, CURL_HTTPHEADER, a->headers);
 	if (*a->server->ca_file)
-		c->setopt(a->handle, CURL_CAINFO, a->server->ca_file);
-	c->setopt(a->handle, CURL_WRITEFUNCTION, asker_receive);
-	c->setopt(a->handle, CURL_WRITEDATA, a);
-	c->setopt(a->handle, CURL_ERRORBUFFER, a->error);
-	c->setopt(a->handle, CURL_XFERINFODATA, a);
-	c->setopt(a->handle, CURL_XFERINFOFUNCTION, asker_check_stop);
-	c->setopt(a->handle, CURL_NOPROGRESS, 0L);
+		curl_library.setopt(a->handle, CURL_CAINFO, a->server->ca_file);
 	return 0;
 }
 

@@ -16,8 +16,8 @@
 
 struct account_gpu {
 	char uuid[96]; /* "": the GPU has none, and nothing is stored */
-	/* something other than the idle energy changed since the last save; what the counter
-	 * gained while the GPU was empty is idle energy when the state is restored */
+	/* since the last save, more than the idle energy changed. A restore counts what the
+	 * counter gained on an empty GPU as idle energy, so that need not be saved. */
 	bool changed;
 	struct log_latch too_large;
 };
@@ -117,10 +117,8 @@ static void account_too_large(struct workload_account *a, struct account_gpu *g,
 	snprintf(
 		line, sizeof(line),
 		"workloads: the state of GPU %s is larger than %u KiB and is not stored; after "
-		"a "
-		"restart, the energy of its workloads since the last stored state is "
-		"unattributed; shorter names of workloads, or a smaller workloads.keep_s, make "
-		"it fit",
+		"a restart, the energy of its workloads since the last stored state would be "
+		"unattributed; use a smaller workloads.keep_s, or shorter names of workloads",
 		g->uuid, VIEW_DOCUMENT_MAX >> 10);
 	a->log(a->log_arg, line);
 }
@@ -286,7 +284,7 @@ void workload_account_tick(struct workload_account *a, struct view *v)
 	workload_energy_age(&a->energy, gw_snapshot_wall_ns(v->snap), a->config.keep_s);
 	a->view = NULL;
 	a->tick_ns = now;
-	/* At every tick, in the same transaction as the counters of the GPUs: Prometheus takes a
-	 * counter that falls after kill -9 for a new one, and counts all of it again. */
+	/* At every tick, in the same transaction as the counters of the GPUs. If a counter were
+	 * lower after kill -9, Prometheus would take it for a new one and count all of it again. */
 	workload_account_save(a, false);
 }

@@ -57,7 +57,7 @@ static int row_find(const struct workload_energy *e, unsigned gpu, const struct 
 	return -1;
 }
 
-/* Returns the joules of a row that its series, or the sum of the others, counts now. */
+/* Returns the joules of a row that its own series counts, or the series "other" if it has none. */
 static double row_series_j(const struct workload_row *r)
 {
 	return r->joules - r->series_from_j;
@@ -395,7 +395,8 @@ static void series_choose(struct workload_energy *e, unsigned gpu, uint64_t wall
 		else if (!series_make_room(e, gpu, wall_ns))
 			return;
 		if (row_series_j(best) > 0 && best->begin_wall_ns < wall_ns) {
-			/* it was part of the sum of the others, which must not fall */
+			/* other_j keeps the joules so far, because that sum has a series, which
+			 * must not fall */
 			e->gpu[gpu].other_j += row_series_j(best);
 			best->series_from_j = best->joules;
 		}
@@ -423,7 +424,7 @@ double workload_energy_rest(const struct workload_energy *e, unsigned i,
 	sum += e->gpu[i].other_j;
 	for (unsigned k = 0; k < e->count; k++)
 		if (e->row[k].gpu == i)
-			sum -= e->row[k].series_from_j; /* still in the row, too */
+			sum -= e->row[k].series_from_j; /* part of the row's joules, too */
 	return fmax(0, sum);
 }
 

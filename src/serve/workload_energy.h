@@ -58,7 +58,8 @@ struct workload_gpu {
 	bool was_empty; /* no process was on the GPU at the last tick */
 	double counter_j;
 	double rest_j[WORKLOAD_RESTS]; /* FORMER: only of rows that had a series at the end */
-	double other_j; /* joules of given up rows, and parts of rows, without a series */
+	double other_j; /* joules that no row's series counts: of rows that were given up, and
+			 * of rows before they got a series */
 };
 
 struct workload_energy;
