@@ -1,7 +1,7 @@
 /* Fills in a manual page that it reads from standard input.  The settings in src/daemon/config.def
  * replace the lines "@settings@" and "@flags@".  The keys of [[worker]], [[rule]] and [[schedule]]
- * replace "@worker@", "@rule@" and "@schedule@", and the kinds of workers replace "@kinds@".  The
- * first argument replaces "@docdir@" within a line. */
+ * replace "@worker@", "@rule@" and "@schedule@", the kinds of workers replace "@kinds@", and the
+ * kinds of workload replace "@workloads@".  The first argument replaces "@docdir@" within a line. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -210,6 +210,12 @@ int main(int argc, char **argv)
 			table(RULE);
 		else if (strcmp(line, "@schedule@\n") == 0)
 			table(SCHEDULE);
+		else if (strcmp(line, "\t@workloads@\n") == 0)
+			puts("\t"
+#define WORKLOAD(symbol, word, name) word ", "
+#include "device/workload.def"
+#undef WORKLOAD
+			);
 		else
 			with_folder(line, argc > 1 ? argv[1] : "");
 	}

@@ -25,16 +25,17 @@ struct given {
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "prometheus", AT(prometheus), "URL",
-		   "address of Prometheus, or of an engine with its API, with the path before "
+		   "address of Prometheus, or of a server with its API, with the path before "
 		   "/api/v1 (default: prometheus in [fleet] of the configuration)"),
 	OPTION_ROW(
 		TEXT, 0, "token-file", AT(token_file), "FILE",
-		"file with the token that the engine wants (default: token_file in [fleet])"),
-	OPTION_ROW(TEXT, 0, "ca-file", AT(ca_file), "FILE",
-		   "certificates (PEM) that the engine's certificate must come from (default: "
-		   "ca_file in [fleet], else those of the system)"),
+		"file with the token that Prometheus wants (default: token_file in [fleet])"),
+	OPTION_ROW(
+		TEXT, 0, "ca-file", AT(ca_file), "FILE",
+		"certificates (PEM) that must have signed the server's certificate (default: "
+		"ca_file in [fleet], else those of the system)"),
 	OPTION_ROW(TEXT, 0, "job", AT(job), "REGEX",
-		   "only this job of the engine (default: job in [fleet], else every job whose "
+		   "only this job of Prometheus (default: job in [fleet], else every job whose "
 		   "name ends with gpuward)"),
 	OPTION_ROW(TEXT, 0, "node", AT(node), "REGEX",
 		   "only nodes whose label instance contains this"),
@@ -125,7 +126,7 @@ static int print_json(const struct fleet *f, const struct given *g)
 	return cli_document_end(&doc);
 }
 
-/* A part that the engine did not answer makes the result incomplete; a job that fits nowhere is
+/* A part that Prometheus did not answer makes the result incomplete; a job that fits nowhere is
  * the answer no. */
 static int exit_code(const struct fleet *f, const struct given *g)
 {
@@ -180,7 +181,7 @@ const struct command command_fleet = {
 	.name = "fleet",
 	.summary = "show many machines, from Prometheus",
 	.description =
-		"Asks your Prometheus, or an engine with its API (VictoriaMetrics, Mimir, "
+		"Asks your Prometheus, or a server with its API (VictoriaMetrics, Mimir, "
 		"Thanos), "
 		"about all machines that run gpuward: what needs attention first, then nodes "
 		"with "

@@ -23,11 +23,22 @@ struct given {
 	double limit;
 };
 
+static const char *const kinds[] = {
+#define WORKLOAD(symbol, word, name) word,
+#include "device/workload.def"
+#undef WORKLOAD
+	"none", NULL
+};
+
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	OPTION_ROW(TEXT, 0, "kind", AT(kind), "KIND",
-		   "only this kind: kubernetes, slurm, docker, podman, containerd, unit, "
-		   "session or none"),
+	{ "kind", 0, OPTION_CHOICE, AT(kind), "KIND",
+	  "only this kind: "
+#define WORKLOAD(symbol, word, name) word ", "
+#include "device/workload.def"
+#undef WORKLOAD
+	  "or none for processes without a workload",
+	  kinds, NULL, 0, 0, 0, NULL }, /* #include works only outside of a macro */
 	OPTION_ROW(TEXT, 0, "name", AT(name), "NAME",
 		   "only workloads with this name; * and ? match any characters"),
 	OPTION_ROW(TEXT, 0, "since", AT(since), "TIME",

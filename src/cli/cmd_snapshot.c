@@ -427,7 +427,7 @@ static int print_snapshot(const struct cli *c, const struct gw_process_list *lis
 	}
 	/* with --watch, each document is one line */
 	cli_document_begin(&doc, !given(c)->watch);
-	render_snapshot(&doc.json, c->snap, (struct render_process_list){ list, NULL },
+	render_snapshot(&doc.json, c->snap, (struct render_process_list){ .list = list },
 			&c->filter);
 	return cli_document_end(&doc);
 }

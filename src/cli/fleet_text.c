@@ -155,8 +155,9 @@ static void print_figures(const struct fleet *f)
 		term_wrap("", 0, text, term_width());
 	if (t->idle_gpus > 0) {
 		snprintf(text, sizeof(text),
-			 "%.0f GPU%s idle for 30 minutes, but held by processes: %s",
-			 t->idle_gpus, t->idle_gpus == 1 ? " is" : "s are",
+			 "%.0f GPU%s processes but did no work for 30 minutes; %s %s",
+			 t->idle_gpus, t->idle_gpus == 1 ? " has" : "s have",
+			 t->idle_gpus == 1 ? "it draws" : "they draw",
 			 term_quantity(a, t->idle_w, "W"));
 		term_wrap("", 0, text, term_width());
 	}
@@ -358,8 +359,8 @@ static void print_share_problem(const struct fleet *f)
 	for (unsigned i = 0; i < f->workloads; i++)
 		if (isnan(f->workload[i].share)) {
 			term_wrap("", 0,
-				  "Shares unknown: the energy of a workload is more than the "
-				  "sum of all that the engine returned; ask again.",
+				  "Shares unknown: Prometheus returned more energy for one "
+				  "workload than for all of them; ask again.",
 				  term_width());
 			return;
 		}
@@ -374,8 +375,8 @@ static void print_workloads(const struct fleet *f)
 		return;
 	if (!f->workloads) {
 		term_wrap("", 0,
-			  "No energy of workloads: the engine has no metric "
-			  "gpuward_workload_energy_joules_total of this time.",
+			  "Prometheus has no gpuward_workload_energy_joules_total in this "
+			  "time range.",
 			  term_width());
 		return;
 	}
@@ -403,11 +404,10 @@ static void print_models(const struct fleet *f, unsigned top)
 	    print_problem(f, FLEET_Q_MODEL_TOKENS, "Tokens"))
 		return;
 	if (!f->models) {
-		term_wrap(
-			"", 0,
-			"No models: the engine has no metric gpuward_model_energy_joules_total "
-			"and gpuward_model_tokens_total of this time.",
-			term_width());
+		term_wrap("", 0,
+			  "Prometheus has no gpuward_model_energy_joules_total in this time "
+			  "range; gpuward counts tokens of the servers in [[worker]].",
+			  term_width());
 		return;
 	}
 	table_init(&t, model_columns);
@@ -473,9 +473,10 @@ void fleet_text_fit(const struct fleet *f, double bytes, unsigned gpus, unsigned
 
 	figure_bytes(size, bytes);
 	if (gpus == 1)
-		snprintf(title, sizeof(title), "WHERE %s FIT", size);
+		snprintf(title, sizeof(title), "NODES WITH %s AVAILABLE ON A GPU", size);
 	else
-		snprintf(title, sizeof(title), "WHERE %s ON EACH OF %u GPUS FIT", size, gpus);
+		snprintf(title, sizeof(title), "NODES WITH %s AVAILABLE ON EACH OF %u GPUS",
+			 size, gpus);
 	print_title(title);
 	if (print_problem(f, FLEET_Q_CAPACITY, "Available memory"))
 		return;

@@ -607,8 +607,8 @@ static void engine_tick(void *arg, const struct reading *r)
 	v->let_go = r->let_go;
 	v->pace.next_ns = r->pace_ns;
 	v->pace.full = r->full;
-	v->requests_done = r->requests_done;
-	v->request_error = r->request_error;
+	v->requests.done = r->requests_done;
+	v->requests.error = r->request_error;
 	v->devices = gw_snapshot_device_count(r->snap);
 	if (v->devices > DEVICES_MAX)
 		v->devices = DEVICES_MAX;
@@ -620,8 +620,7 @@ static void engine_tick(void *arg, const struct reading *r)
 		follow_device(e, i);
 	process_account_tick(e->account, v, e->device,
 			     proc_in_child_namespace(&v->ctx->root) == 1);
-	workload_account_tick(e->workloads, v,
-			      v->process ? process_account_rows(e->account) : NULL);
+	workload_account_tick(e->workloads, v);
 	count_self(e, r);
 	if (v->tick == 1)
 		/* restore settings that an earlier run may have left changed */
@@ -687,7 +686,7 @@ static int op_request(void *arg, enum view_request what)
 	int err = reader_send_request(e->reader,
 				      what == VIEW_LET_GO ? READER_LET_GO : READER_RESUME);
 
-	return err ? err : (int)++e->view.requests_made;
+	return err ? err : (int)++e->view.requests.made;
 }
 
 static int op_find_documents(void *arg, const struct view_find *f, view_found_fn *each,

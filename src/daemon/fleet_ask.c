@@ -77,38 +77,21 @@ static int make_headers(struct asker *a, char *message, size_t size)
 
 static int asker_open(struct asker *a, char *message, size_t size)
 {
-	const struct curl_library *c = &curl_library;
+	const struct curl_callbacks x = { a->error, asker_receive, a, asker_check_stop, a };
 	size_t n = strlen(a->server->url);
-	int err = curl_load(message, size);
+	int err = curl_prepare(&a->handle, &x, message, size);
 
+	if (!err)
+		err = make_headers(a, message, size);
 	if (err)
 		return err;
 	while (n && a->server->url[n - 1] == '/')
 		n--;
 	snprintf(a->url, sizeof(a->url), "%.*s/api/v1/query", (int)n, a->server->url);
-	err = make_headers(a, message, size);
-	if (err)
-		return err;
-	a->handle = c->easy_init();
-	if (!a->handle) {
-		snprintf(message, size, "%s", gw_strerror(-GW_E_NOMEM));
-		return -GW_E_NOMEM;
-	}
-	c->setopt(a->handle, CURL_NOSIGNAL, 1L);
-	c->setopt(a->handle, CURL_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
-	c->setopt(a->handle, CURL_PROXY,
-		  ""); /* a proxy of the environment would see the token */
-	c->setopt(a->handle, CURL_USERAGENT, "gpuward/" GPUWARD_VERSION);
-	c->setopt(a->handle, CURL_URL, a->url);
-	c->setopt(a->handle, CURL_HTTPHEADER, a->headers);
+	curl_library.setopt(a->handle, CURL_URL, a->url);
+	curl_library.setopt(a->handle, CURL_HTTPHEADER, a->headers);
 	if (*a->server->ca_file)
-		c->setopt(a->handle, CURL_CAINFO, a->server->ca_file);
-	c->setopt(a->handle, CURL_WRITEFUNCTION, asker_receive);
-	c->setopt(a->handle, CURL_WRITEDATA, a);
-	c->setopt(a->handle, CURL_ERRORBUFFER, a->error);
-	c->setopt(a->handle, CURL_XFERINFODATA, a);
-	c->setopt(a->handle, CURL_XFERINFOFUNCTION, asker_check_stop);
-	c->setopt(a->handle, CURL_NOPROGRESS, 0L);
+		curl_library.setopt(a->handle, CURL_CAINFO, a->server->ca_file);
 	return 0;
 }
 
@@ -131,35 +114,36 @@ static void describe_transport(const struct asker *a, int rc, char *out, size_t 
 	else if (rc == CURL_TIMED_OUT)
 		snprintf(out, size, "no answer within %.0f s", (double)a->timeout_ns / 1e9);
 	else if (rc == CURL_ABORTED)
-		snprintf(out, size, "the request was given up");
+		snprintf(out, size, "the request was cancelled");
 	else
 		snprintf(out, size, "%s", *a->error ? a->error : curl_library.strerror(rc));
 }
 
-/* Writes why an answer is a refusal: the engine's own sentence, and what to do. */
+/* Writes why an answer is a refusal: the reason from the reply, and what to do. */
 static void describe_status(const struct asker *a, long status, char *out, size_t size)
 {
 	char words[200];
 
 	json_doc_error_text(a->reply.p, a->reply.len, words, sizeof(words));
 	if (!*words)
-		snprintf(words, sizeof(words), "the engine gives no reason");
+		snprintf(words, sizeof(words), "Prometheus gives no reason");
 	if (status == 401 || status == 403)
-		snprintf(out, size, "refused with status %ld: %s: %s", status, words,
-			 *a->server->token_file
-				 ? "is the token in the token file right, and may it read?"
-				 : "the engine wants a token; name its file with --token-file, "
-				   "or "
-				   "token_file in [fleet]");
+		snprintf(
+			out, size, "refused with status %ld: %s: %s", status, words,
+			*a->server->token_file
+				? "check that the token in the token file is right and allows "
+				  "queries"
+				: "a token is needed; name its file with --token-file, or with "
+				  "token_file in [fleet]");
 	else if (status == 404)
 		snprintf(out, size,
-			 "status 404 at %s: check the path; Mimir, for example, needs "
-			 "http://HOST/prometheus",
+			 "status 404 at %s: the path is wrong; the address of Mimir, for "
+			 "example, is http://HOST/prometheus",
 			 a->url);
 	else if (status >= 300 && status < 400)
 		snprintf(out, size,
-			 "status %ld: the address redirects, perhaps to a login page; give the "
-			 "address of the engine itself",
+			 "status %ld: the address redirects to another one, perhaps to a login "
+			 "page; use the address of Prometheus itself",
 			 status);
 	else
 		snprintf(out, size, "status %ld: %s", status, words);
@@ -179,7 +163,9 @@ static enum asker_outcome asker_query(struct asker *a, struct fleet *f, enum fle
 	int rc;
 
 	if (now_ns + NS_PER_MS >= a->until_ns) {
-		snprintf(problem, size, "not asked: the other queries took %.0f s",
+		snprintf(problem, size,
+			 "not asked, because the earlier queries took the whole %.0f s; "
+			 "--deadline allows more",
 			 (double)a->timeout_ns / 1e9);
 		return ASKER_STOP;
 	}
@@ -193,7 +179,9 @@ static enum asker_outcome asker_query(struct asker *a, struct fleet *f, enum fle
 	buf_addf(&a->body, "&timeout=%llus",
 		 (unsigned long long)((left_ns + NS_PER_S - 1) / NS_PER_S));
 	if (a->query.err || a->body.err) {
-		snprintf(problem, size, "the query is too long: give shorter expressions");
+		snprintf(problem, size,
+			 "the query is too long: use shorter expressions for --job and "
+			 "--node");
 		return ASKER_STOP;
 	}
 	a->error[0] = '\0';

@@ -1,4 +1,4 @@
-/* fleet_ask: asks a Prometheus, or an engine with the same API, all queries of a fleet.
+/* fleet_ask: asks a Prometheus, or a server with the same API, all queries of a fleet.
  *
  * It sends POST requests to URL/api/v1/query with libcurl, one after the other on one connection,
  * and blocks until the deadline. Only http and https are used, without redirects and without a

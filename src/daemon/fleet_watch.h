@@ -1,4 +1,4 @@
-/* fleet_watch: the fleet in the service: asks the engine on a thread, when a client looks.
+/* fleet_watch: the fleet in the service: asks Prometheus on a thread, when a client looks.
  *
  * At most one request runs, at most every 10 seconds; nothing is asked while no client looks, and
  * the last fleet is freed a minute after the last look. The main thread calls every function. */
@@ -17,7 +17,7 @@ int fleet_watch_new(const struct fleet_server *server, const char *job,
 		    const struct clock *clock, struct fleet_watch **ret);
 void fleet_watch_free(struct fleet_watch *w); /* NULL is allowed */
 
-/* True if w asks this engine about this job. */
+/* True if w asks this server about this job. */
 bool fleet_watch_is(const struct fleet_watch *w, const struct fleet_server *server,
 		    const char *job);
 

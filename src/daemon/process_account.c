@@ -101,8 +101,8 @@ static void account_share(struct process_account *a, const struct view *v, unsig
 			  struct view_device *d, bool hidden)
 {
 	struct account_gpu *g = &a->gpu[i];
-	const bool listed = gw_process_list_absence(v->processes, i) == GW_HAVE;
-	const int n = listed ? account_uses(a, v->processes, i) : 0;
+	const bool known = gw_process_list_absence(v->processes, i) == GW_HAVE;
+	const int n = known ? account_uses(a, v->processes, i) : 0;
 
 	g->hidden = account_hides(v, i, hidden);
 	if (!g->energy && !isnan(d->energy_joules)) {
@@ -115,7 +115,7 @@ static void account_share(struct process_account *a, const struct view *v, unsig
 	if (!g->energy)
 		return;
 	process_energy_add(g->energy, d->energy_joules, d->energy_seconds, a->use,
-			   n > 0 ? (size_t)n : 0, g->hidden || !listed || n < 0);
+			   n > 0 ? (size_t)n : 0, g->hidden || !known || n < 0);
 	process_energy_sum(g->energy, &d->shares);
 }
 
@@ -143,15 +143,11 @@ static struct view_process account_energy(const struct account_gpu *g,
 
 	if (!r)
 		return (struct view_process){ account_absence(g, d), NAN, NAN,
-					      ATTRIBUTE_EQUAL_SPLIT, NAN, NULL };
+					      ATTRIBUTE_EQUAL_SPLIT, NAN };
 	if (d)
 		(void)gw_device_value(d, GW_Q_POWER, &watts);
-	return (struct view_process){ GW_HAVE,
-				      r->joules,
-				      ratio * watts,
-				      r->how,
-				      process_energy_step(g->energy, account_id(p)),
-				      NULL };
+	return (struct view_process){ GW_HAVE, r->joules, ratio * watts, r->how,
+				      process_energy_step(g->energy, account_id(p)) };
 }
 
 static void account_remember(struct process_account *a, const struct view *v, unsigned k)
@@ -182,8 +178,8 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
 	for (unsigned k = 0; k < count; k++) {
 		const struct gw_process *p = gw_process_list_get(v->processes, k);
 
-		a->process[k] = (struct view_process){ GW_ABSENT_NOT_READ,    NAN, NAN,
-						       ATTRIBUTE_EQUAL_SPLIT, NAN, NULL };
+		a->process[k] = (struct view_process){ GW_ABSENT_NOT_READ, NAN, NAN,
+						       ATTRIBUTE_EQUAL_SPLIT, NAN };
 		if (p->device >= v->devices)
 			continue;
 		a->process[k] = account_energy(&a->gpu[p->device],
@@ -195,9 +191,4 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
 		device[i].past = &a->gpu[i].history;
 	}
 	v->process = a->process;
-}
-
-struct view_process *process_account_rows(struct process_account *a)
-{
-	return a->process;
 }

@@ -26,7 +26,5 @@ void process_account_shift(struct process_account *a, unsigned i, double joules,
  * hidden: processes outside our pid namespace are invisible. */
 void process_account_tick(struct process_account *a, struct view *v, struct view_device *device,
 			  bool hidden);
-/* Returns the rows that v->process points to. */
-struct view_process *process_account_rows(struct process_account *a);
 
 #endif

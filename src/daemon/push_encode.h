@@ -1,8 +1,8 @@
 /* push_encode: turns the samples of one metrics page into one record of the push queue.
  *
- * The samples come from metrics_each(), so that a record has exactly the series of /metrics. A
- * series that the last record had and this one has not gets a staleness marker, as a scrape by
- * Prometheus would write it. The protocol decides only how a series is written. */
+ * The samples come from metrics_each(), so that a record has exactly the series of /metrics. If
+ * a series of the last record is missing in this one, the record gets a staleness marker for it, as
+ * Prometheus writes one after a scrape. */
 #ifndef GW_DAEMON_PUSH_ENCODE_H
 #define GW_DAEMON_PUSH_ENCODE_H
 
@@ -47,8 +47,8 @@ void push_encoder_free(struct push_encoder *e);
 /* Begins the record of a page. */
 void push_encoder_begin(struct push_encoder *e, int64_t time_ms);
 
-/* Adds a sample; a metrics_sink. arg is the encoder. A second sample of the same series in one
- * record is ignored, because a server refuses the whole request for it. */
+/* Adds a sample; a metrics_sink. arg is the encoder. Ignores a second sample of the same series in
+ * one record, because a server would refuse the whole request. */
 void push_encoder_sample(void *arg, const struct metric *m, const char *base, const char *more,
 			 double value);
 
@@ -57,9 +57,9 @@ void push_encoder_sample(void *arg, const struct metric *m, const char *base, co
  * stale, for the end of the service. */
 int push_encoder_end(struct push_encoder *e, struct push_record *ret);
 
-/* Returns the time for a record, or -1 if no record may be made. Times never go back: after the
- * clock was set back, no record is made until the clock has reached the last record again. If
- * the last record is more than an hour ahead, its time was wrong, and the clock counts. */
+/* Returns the time for a record, or -1 if no record may be made. Times never go back: if the
+ * clock was set back, no record is made until the clock passes the time of the last record. If
+ * the last record is more than an hour ahead, its time was wrong, and the clock's time is used. */
 #define PUSH_CLOCK_BACK_MS (3600 * INT64_C(1000))
 int64_t push_time(int64_t last_ms, int64_t wall_ms);
 

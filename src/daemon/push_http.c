@@ -43,9 +43,9 @@ void push_http_free(struct push_http *h)
 	free(h);
 }
 
-/* A status that speaks about the data drops the data. A status that speaks about the sender or
- * the address (401, 403, 404, a redirect) keeps it: a person fixes the token or the url, and the
- * samples of that time are still there. */
+/* A status that rejects the data drops the data. A status that rejects the sender or the address
+ * (401, 403, 404, a redirect) keeps the data: after a person has fixed the token or the url, the
+ * samples are sent. */
 enum push_verdict push_http_verdict(int status)
 {
 	static const int refused[] = { 400, 406, 409, 411, 413, 414, 415, 422, 431 };
@@ -114,47 +114,33 @@ static struct curl_slist *make_headers(enum push_protocol protocol, const char *
 	return list;
 }
 
-/* Returns 0 if the handle is ready. */
+/* Returns 0 if the handle is ready; else a has a sentence. */
 static int prepare(struct push_http *h, struct push_answer *a)
 {
-	if (curl_load(a->message, sizeof(a->message)) != 0)
-		return -GW_E_NOSUPPORT;
-	if (!h->handle)
-		h->handle = curl_library.easy_init();
-	if (h->handle)
-		return 0;
-	snprintf(a->message, sizeof(a->message), "out of memory for a request");
-	return -GW_E_NOMEM;
+	const struct curl_callbacks x = { h->error, receive, a, check_until, h };
+	int err = curl_prepare(&h->handle, &x, a->message, sizeof(a->message));
+
+	if (err)
+		return err;
+	curl_library.setopt(h->handle, CURL_URL, h->server->url);
+	if (*h->server->ca_file)
+		curl_library.setopt(h->handle, CURL_CAINFO, h->server->ca_file);
+	return 0;
 }
 
-static void set_options(struct push_http *h, const char *p, size_t n, uint64_t timeout_ns,
-			struct push_answer *a)
+static void set_body(struct push_http *h, const char *p, size_t n, uint64_t timeout_ns)
 {
 	const struct curl_library *c = &curl_library;
-	void *e = h->handle;
 	long ms = (long)(timeout_ns / NS_PER_MS);
 
-	c->setopt(e, CURL_NOSIGNAL, 1L);
-	c->setopt(e, CURL_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
-	c->setopt(e, CURL_PROXY, ""); /* a proxy of the environment would see the token */
-	c->setopt(e, CURL_USERAGENT, "gpuward/" GPUWARD_VERSION);
-	c->setopt(e, CURL_URL, h->server->url);
-	if (*h->server->ca_file)
-		c->setopt(e, CURL_CAINFO, h->server->ca_file);
-	c->setopt(e, CURL_WRITEFUNCTION, receive);
-	c->setopt(e, CURL_WRITEDATA, a);
-	c->setopt(e, CURL_ERRORBUFFER, h->error);
-	c->setopt(e, CURL_XFERINFODATA, h);
-	c->setopt(e, CURL_XFERINFOFUNCTION, check_until);
-	c->setopt(e, CURL_NOPROGRESS, 0L);
-	c->setopt(e, CURL_TIMEOUT_MS, ms);
-	c->setopt(e, CURL_CONNECT_MS, ms < CONNECT_MS ? ms : (long)CONNECT_MS);
-	c->setopt(e, CURL_POST, 1L);
-	c->setopt(e, CURL_POSTFIELDSIZE, (long)n);
-	c->setopt(e, CURL_POSTFIELDS, p);
+	c->setopt(h->handle, CURL_TIMEOUT_MS, ms);
+	c->setopt(h->handle, CURL_CONNECT_MS, ms < CONNECT_MS ? ms : (long)CONNECT_MS);
+	c->setopt(h->handle, CURL_POST, 1L);
+	c->setopt(h->handle, CURL_POSTFIELDSIZE, (long)n);
+	c->setopt(h->handle, CURL_POSTFIELDS, p);
 }
 
-/* Writes the sentence for an answer: the server's words, cut to one line. */
+/* Writes the sentence for an answer, with the first line of the server's reason. */
 static void describe(const struct push_server *s, int rc, const char *error,
 		     struct push_answer *a)
 {
@@ -169,7 +155,8 @@ static void describe(const struct push_server *s, int rc, const char *error,
 			 *error ? error : curl_library.strerror(rc));
 	else if (a->status == 401 || a->status == 403)
 		snprintf(a->message, sizeof(a->message),
-			 "%.200s: the server refuses us with status %d: check push.token_file, "
+			 "%.200s: the server refuses the request with status %d: check "
+			 "push.token_file, "
 			 "or push.user and push.password_file",
 			 s->url, a->status);
 	else if (push_http_verdict(a->status) == PUSH_AGAIN && a->status < 429)
@@ -224,7 +211,7 @@ void push_http_post(struct push_http *h, enum push_protocol protocol, const char
 		return;
 	}
 	h->error[0] = '\0';
-	set_options(h, p, n, timeout_ns, ret);
+	set_body(h, p, n, timeout_ns);
 	curl_library.setopt(h->handle, CURL_HTTPHEADER, list);
 	rc = curl_library.perform(h->handle);
 	curl_library.setopt(h->handle, CURL_HTTPHEADER, (struct curl_slist *)NULL);

@@ -1,9 +1,9 @@
 /* push_http: sends records to the server of the push with libcurl.
  *
  * It keeps the connection open between requests. Only http and https are used, without
- * redirects and without a proxy from the environment. The token or password is read from its
- * file for every request, so that a new one counts at once, and never appears in a message. One
- * thread may use it. */
+ * redirects and without a proxy from the environment. Every request reads the
+ * token or password from its file, so that a new one is used at once; no message contains it. Only
+ * one thread may use a push_http. */
 #ifndef GW_DAEMON_PUSH_HTTP_H
 #define GW_DAEMON_PUSH_HTTP_H
 
@@ -29,8 +29,8 @@ struct push_answer {
 
 struct push_http;
 
-/* server is borrowed. *until_ns: monotonic time at which a running request is given up;
- * another thread may set it, and libcurl looks at it about once per second. */
+/* server is borrowed. *until_ns: monotonic time at which a running request is cancelled. Another
+ * thread may change it; libcurl checks it about once per second. */
 int push_http_new(const struct push_server *server, const _Atomic uint64_t *until_ns,
 		  struct push_http **ret);
 void push_http_free(struct push_http *h);

@@ -6,7 +6,7 @@
 /* A position in a fragment fits in 16 bits, and so does the distance of a copy. */
 #define FRAGMENT  65536u
 #define HASH_BITS 12
-/* shortest match; a shorter copy would take as many bytes as the literal */
+/* shortest match: a copy takes up to 3 bytes, so a shorter match saves nothing */
 #define MATCH_MIN 4u
 #define COPY_MAX  64u
 
@@ -50,7 +50,7 @@ static void snappy_literal(struct buf *out, const char *p, size_t n)
 static void snappy_copy(struct buf *out, size_t distance, size_t n)
 {
 	while (n > 0) {
-		/* a rest below 4 bytes could not use the short form */
+		/* leaves at least 4 bytes for the next copy: the two-byte form needs 4 */
 		size_t part = n <= COPY_MAX              ? n
 			      : n < COPY_MAX + MATCH_MIN ? COPY_MAX - 4
 							 : COPY_MAX;
@@ -72,7 +72,8 @@ static void snappy_copy(struct buf *out, size_t distance, size_t n)
 
 static void snappy_fragment(struct buf *out, const char *p, size_t n)
 {
-	uint16_t table[1 << HASH_BITS]; /* last position of each hash; 0 also means none */
+	uint16_t table
+		[1 << HASH_BITS]; /* last position with each hash; 0: none, or the first byte */
 	size_t at = 1, begin = 0, skip = 32;
 
 	memset(table, 0, sizeof(table));
@@ -82,7 +83,8 @@ static void snappy_fragment(struct buf *out, const char *p, size_t n)
 
 		*slot = (uint16_t)at;
 		if (from >= at || snappy_load(p + from) != snappy_load(p + at)) {
-			at += skip++ >> 5; /* data without matches is searched less and less */
+			at += skip++ >>
+			      5; /* the step grows by one after 32 tries without a match */
 			continue;
 		}
 		while (at + len < n && p[from + len] == p[at + len])

@@ -368,7 +368,7 @@ static void begin_suspend(struct suspend *d)
 {
 	const struct view *v = engine_view(d->engine);
 
-	if (v->let_go && v->requests_done == v->requests_made)
+	if (v->let_go && v->requests.done == v->requests.made)
 		allow_suspend(d);
 	else
 		d->let_go = request(d, VIEW_LET_GO) || d->let_go;
@@ -404,7 +404,7 @@ static void emit_suspend(const struct suspend *d, const struct view *v)
 	else
 		engine_event(d->engine, "service", NULL, "warning",
 			     "the machine suspends while a driver is still open: %s",
-			     gw_strerror(v->request_error));
+			     gw_strerror(v->requests.error));
 }
 
 void suspend_tick(struct suspend *d)

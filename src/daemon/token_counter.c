@@ -18,9 +18,9 @@
 #include <sys/epoll.h>
 
 #define SETTLE_NS (15 * NS_PER_S)  /* if servers are not asked */
-#define RETRY_NS  (300 * NS_PER_S) /* after the counters turned out to be off; longest pause */
+#define RETRY_NS  (300 * NS_PER_S) /* longest pause; also if the server has no counters */
 #define DOCUMENT  "model"          /* kind of the documents in the store, one per row */
-/* A server that does nothing uses less of a core than this; one that generates uses more. */
+/* An idle server uses less than this share of a core; a server that generates tokens uses more. */
 #define IDLE_CORES 0.01
 
 /* What the service remembers about a server between ticks. */
@@ -187,8 +187,8 @@ static struct token_server *server_find(struct token_counter *t, const char *nam
 
 static const struct model_list nothing_loaded;
 
-/* Charges what waits to the models that the server had last. Its counters are not read: the server
- * did nothing, or does not answer. */
+/* Charges the waiting energy to the models of the server's last list, without tokens: the server did
+ * no work, or does not answer. */
 static void server_settle(struct token_counter *t, struct token_server *s, uint64_t now_ns)
 {
 	struct model_worker *w = model_energy_worker(&t->models, s->name);
@@ -205,7 +205,8 @@ static void server_settle(struct token_counter *t, struct token_server *s, uint6
 	model_energy_settle(&t->models, w, s->list, now_ns);
 }
 
-/* The server ended or is not configured any more: nothing is loaded, and counters begin with 0. */
+/* Does the same for a server that ended or is not configured any more. It has no models now, and its
+ * counters begin with 0 at its next start. */
 static void server_settle_gone(struct token_counter *t, struct token_server *s, uint64_t now_ns)
 {
 	struct model_worker *w = model_energy_worker(&t->models, s->name);
@@ -253,7 +254,7 @@ static void token_answered(struct token_counter *t, struct token_answer *x, uint
 	struct model_worker *w = s ? model_energy_worker(&t->models, s->name) : NULL;
 
 	if (!w || !s->present)
-		return; /* it ended meanwhile */
+		return; /* the server ended before it answered */
 	s->due_ns = now_ns + token_interval_ns(t);
 	if (x->result == TOKEN_FAILED || x->result == TOKEN_UNREAD) {
 		s->pause_ns = s->pause_ns ? s->pause_ns * 2 : token_interval_ns(t);
@@ -378,8 +379,8 @@ static struct token_server *server_of(struct token_counter *t, const struct poli
 	return s;
 }
 
-/* True if a question cannot disturb: the guard sees the worker on the GPU and does not move it. In a
- * dry run the state is only what the guard would do. */
+/* True if the server may be asked: the guard sees it on the GPU and is not moving it. In a dry run
+ * the guard moves nothing, whatever the state says. */
 static bool server_may_ask(const struct guard *g, unsigned worker)
 {
 	struct guard_status s;
@@ -477,7 +478,7 @@ void token_counter_tick(struct token_counter *t, struct view *v)
 		if (worker >= 0 && of[worker])
 			server_add_process(t, of[worker], v, k);
 	}
-	/* Another server is first at each tick, because only one is asked at a time. */
+	/* Each tick begins with another server, because only one can be asked at a time. */
 	t->turn++;
 	for (unsigned i = 0; i < t->servers; i++) {
 		struct token_server *server = &t->server[(t->turn + i) % t->servers];

@@ -16,8 +16,8 @@
 
 struct account_gpu {
 	char uuid[96]; /* "": the GPU has none, and nothing is stored */
-	/* something other than the idle energy changed since the last save; what the counter
-	 * gained while the GPU was empty is idle energy when the state is restored */
+	/* since the last save, more than the idle energy changed. A restore counts what the
+	 * counter gained on an empty GPU as idle energy, so that need not be saved. */
 	bool changed;
 	struct log_latch too_large;
 };
@@ -117,10 +117,8 @@ static void account_too_large(struct workload_account *a, struct account_gpu *g,
 	snprintf(
 		line, sizeof(line),
 		"workloads: the state of GPU %s is larger than %u KiB and is not stored; after "
-		"a "
-		"restart, the energy of its workloads since the last stored state is "
-		"unattributed; shorter names of workloads, or a smaller workloads.keep_s, make "
-		"it fit",
+		"a restart, the energy of its workloads since the last stored state would be "
+		"unattributed; use a smaller workloads.keep_s, or shorter names of workloads",
 		g->uuid, VIEW_DOCUMENT_MAX >> 10);
 	a->log(a->log_arg, line);
 }
@@ -207,10 +205,13 @@ static double account_known(enum gw_absence absence, double v)
 	return absence == GW_HAVE ? v : (double)NAN;
 }
 
-static struct workload_use account_use(const struct gw_process *p, const struct view_process *e)
+static struct workload_use account_use(const struct view *v, unsigned k)
 {
+	const struct gw_process *p = gw_process_list_get(v->processes, k);
+	const struct view_process *e = &v->process[k];
+
 	return (struct workload_use){
-		.workload = e->workload,
+		.workload = &v->process_workload[k],
 		.user = p->user,
 		.step_joules = account_known(e->absence, e->step_joules),
 		.absence = e->absence,
@@ -236,18 +237,17 @@ static void account_gpu_tick(struct workload_account *a, const struct view *v, u
 		.counter_j = v->device[i].energy_joules,
 		.seconds = seconds,
 		.wall_ns = gw_snapshot_wall_ns(v->snap),
-		.listed = gw_process_list_absence(v->processes, i) == GW_HAVE && v->process,
+		.processes_known =
+			gw_process_list_absence(v->processes, i) == GW_HAVE && v->process,
 		.still = account_is_still(gw_snapshot_device(v->snap, i)),
 	};
 	const struct workload_gpu *g = &a->energy.gpu[i], before = *g;
 	size_t n = 0;
 
-	for (unsigned k = 0; step.listed && k < gw_process_list_count(v->processes); k++) {
-		const struct gw_process *p = gw_process_list_get(v->processes, k);
-
-		if (p->device == i)
-			a->use[n++] = account_use(p, &v->process[k]);
-	}
+	for (unsigned k = 0; step.processes_known && k < gw_process_list_count(v->processes);
+	     k++)
+		if (gw_process_list_get(v->processes, k)->device == i)
+			a->use[n++] = account_use(v, k);
 	workload_energy_tick(&a->energy, i, &step, a->use, n);
 	a->gpu[i].changed |=
 		n > 0 || g->was_empty != before.was_empty ||
@@ -255,30 +255,28 @@ static void account_gpu_tick(struct workload_account *a, const struct view *v, u
 }
 
 /* Finds the workload of each process. Returns false if out of memory. */
-static bool account_find_workloads(struct workload_account *a, const struct view *v,
-				   struct view_process *process)
+static bool account_find_workloads(struct workload_account *a, struct view *v)
 {
 	const unsigned n = gw_process_list_count(v->processes);
 
+	v->process_workload = NULL;
 	if (array_reserve(&a->workload, &a->workload_cap, n + 1, sizeof(*a->workload)) != 0 ||
 	    array_reserve(&a->use, &a->use_cap, n + 1, sizeof(*a->use)) != 0)
 		return false;
-	for (unsigned k = 0; k < n && process; k++) {
+	for (unsigned k = 0; k < n; k++)
 		account_find_workload(a, gw_process_list_get(v->processes, k), &a->workload[k]);
-		process[k].workload = &a->workload[k];
-	}
+	v->process_workload = a->workload;
 	return true;
 }
 
-void workload_account_tick(struct workload_account *a, struct view *v,
-			   struct view_process *process)
+void workload_account_tick(struct workload_account *a, struct view *v)
 {
 	const uint64_t now = gw_snapshot_mono_ns(v->snap);
 	const double seconds =
 		a->tick_ns && now > a->tick_ns ? (double)(now - a->tick_ns) * 1e-9 : 0;
 
 	v->workloads = &a->energy;
-	if (!account_find_workloads(a, v, process))
+	if (!account_find_workloads(a, v))
 		return; /* the energy of this tick becomes unattributed */
 	a->view = v;
 	for (unsigned i = 0; i < v->devices; i++)
@@ -286,7 +284,7 @@ void workload_account_tick(struct workload_account *a, struct view *v,
 	workload_energy_age(&a->energy, gw_snapshot_wall_ns(v->snap), a->config.keep_s);
 	a->view = NULL;
 	a->tick_ns = now;
-	/* At every tick, in the same transaction as the counters of the GPUs: Prometheus takes a
-	 * counter that falls after kill -9 for a new one, and counts all of it again. */
+	/* At every tick, in the same transaction as the counters of the GPUs. If a counter were
+	 * lower after kill -9, Prometheus would take it for a new one and count all of it again. */
 	workload_account_save(a, false);
 }

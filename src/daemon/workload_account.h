@@ -2,8 +2,8 @@
  *
  * The engine calls it once per tick, after process_account_tick(). The state of a GPU is stored
  * as one document with the counter for which it is valid, in the same transaction as the count
- * of the GPU's energy. What the count gained after that document is unattributed after a
- * restart, so nothing is lost and nothing is counted twice. Ended workloads are stored too. */
+ * of the GPU's energy. After a restart, the energy that was counted after the last document is
+ * unattributed, so that no joule is lost or counted twice. Ended workloads are stored too. */
 #ifndef GW_DAEMON_WORKLOAD_ACCOUNT_H
 #define GW_DAEMON_WORKLOAD_ACCOUNT_H
 
@@ -19,9 +19,9 @@ struct workload_account_config {
 	unsigned history; /* maximum number of stored workloads */
 };
 
-/* devices: the largest number of GPUs. names: borrowed; NULL: workloads have only what their
- * control group says. log gets a sentence when the state of a GPU begins to be too large for the
- * store. Returns NULL if out of memory. */
+/* devices: the largest number of GPUs. names: borrowed; NULL: the control group is the only source
+ * of names. log is called when the state of a GPU becomes too large for the store. Returns NULL if
+ * out of memory. */
 struct workload_account *workload_account_new(unsigned devices, struct store *store,
 					      struct workload_names *names,
 					      const struct workload_account_config *config,
@@ -31,19 +31,18 @@ void workload_account_free(struct workload_account *a);
 void workload_account_configure(struct workload_account *a,
 				const struct workload_account_config *config);
 
-/* GPU i is now the one with this UUID (NULL: it has none): stores the rows of the GPU before it
- * and loads those of the new one. counter_j: its stored energy count. */
+/* Another GPU has position i now. Stores the rows of the old GPU and loads those of the new one.
+ * uuid, counter_j: UUID (NULL: none) and stored energy count of the new GPU. */
 void workload_account_begin(struct workload_account *a, unsigned i, const char *uuid,
 			    double counter_j);
 /* The store became readable late: adds what it has about GPU i. */
 void workload_account_late(struct workload_account *a, unsigned i, double counter_j);
 
-/* Adds the tick of the view: sets v->workloads, and the workload of each v->process. */
-void workload_account_tick(struct workload_account *a, struct view *v,
-			   struct view_process *process);
+/* Adds the tick of the view: sets v->workloads and v->process_workload. */
+void workload_account_tick(struct workload_account *a, struct view *v);
 
-/* Adds the state of the GPUs with workloads to the next commit of the store. all: of every GPU;
- * call it so before the end. */
+/* Adds the state of each GPU that changed to the next commit of the store. all: of every GPU, for the
+ * end of the service. */
 void workload_account_save(struct workload_account *a, bool all);
 
 #endif

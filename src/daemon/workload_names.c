@@ -165,7 +165,8 @@ static const char *container_id(const struct row *r)
 	return slash ? slash + 1 : r->found.id;
 }
 
-/* Sets the name that an engine gave; Docker puts a slash in front. */
+/* Sets the name from a file or an answer of the container engine; Docker writes a slash before
+ * the name. Returns false if the name is empty. */
 static bool container_named(struct row *r, const char *name)
 {
 	name += *name == '/';
@@ -176,8 +177,8 @@ static bool container_named(struct row *r, const char *name)
 	return true;
 }
 
-/* Opens a file that a user chose the way to. Returns a descriptor or -1. Links are refused: one
- * could lead to a network file system whose server is gone, and reading would then block us. */
+/* Opens a file in the home of a user. Returns a descriptor or -1. Refuses symbolic links: a link
+ * could lead to a network file system without a server, and reading from it would block. */
 static int open_without_links(const struct root *root, const char *path)
 {
 	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
@@ -186,7 +187,8 @@ static int open_without_links(const struct root *root, const char *path)
 	return (int)syscall(__NR_openat2, root->fd, path, &how, sizeof(how));
 }
 
-/* Reads a JSON file of root, or of a user. Returns NULL if it cannot be read. */
+/* Reads a JSON file. of_user: a user owns the file, so links are refused. Returns NULL if the
+ * file cannot be read or is not JSON. */
 static struct json_doc *read_json(const struct root *root, const char *path, bool of_user)
 {
 	struct json_doc *doc = NULL;
@@ -342,7 +344,8 @@ static void container_answer(void *arg, int error, const struct buf *answer)
 		(void)container_named(r, name);
 }
 
-/* Asks the engine. system: its socket; of_user: the socket below run/user/UID. */
+/* Asks the container engine for the name. system: the engine's socket; of_user: the socket of a
+ * user's own engine, below run/user/UID. */
 static void ask_engine(struct row *r, const char *system, const char *of_user)
 {
 	const long owner = container_owner(r);
@@ -357,7 +360,7 @@ static void ask_engine(struct row *r, const char *system, const char *of_user)
 			 of_user);
 	if (container_query_start(r->of->loop, path, container_id(r), container_answer, r,
 				  &r->query) != 0)
-		r->query = NULL; /* the engine cannot be reached; tried again when due */
+		r->query = NULL; /* no container engine answers; tried again when due */
 }
 
 static bool look_docker(struct row *r)
@@ -376,27 +379,20 @@ static bool look_podman(struct row *r)
 	return false;
 }
 
-static bool look_nothing(struct row *r)
-{
-	(void)r;
-	return true; /* users are set for every kind */
-}
-
 static bool look_session(struct row *r)
 {
 	set_user(r->of, r->name, sizeof(r->name));
 	return strcmp(r->name, r->found.name) != 0;
 }
 
-/* How the names of each kind are found. Returns true if all of them are known; otherwise the
- * function is called again later. */
-static bool (*const lookup[])(struct row *) = {
-	[WORKLOAD_NONE] = look_nothing,  [WORKLOAD_KUBERNETES] = look_pod,
-	[WORKLOAD_SLURM] = look_nothing, [WORKLOAD_DOCKER] = look_docker,
-	[WORKLOAD_PODMAN] = look_podman, [WORKLOAD_CONTAINERD] = look_nothing,
-	[WORKLOAD_UNIT] = look_nothing,  [WORKLOAD_SESSION] = look_session,
+/* How the names of each kind are found; NULL: the service has no other name than that of the
+ * path. A function returns true if all names are known; otherwise it is called again later. */
+static bool (*const lookup[WORKLOAD_KINDS])(struct row *) = {
+	[WORKLOAD_KUBERNETES] = look_pod,
+	[WORKLOAD_DOCKER] = look_docker,
+	[WORKLOAD_PODMAN] = look_podman,
+	[WORKLOAD_SESSION] = look_session,
 };
-_Static_assert(sizeof(lookup) / sizeof(lookup[0]) == WORKLOAD_KINDS, "a lookup per kind");
 
 static void look_again(struct row *r)
 {
@@ -406,7 +402,7 @@ static void look_again(struct row *r)
 	r->due_ns = clock_mono_ns(r->of->clock) +
 		    wait_s[r->tries < last ? r->tries : last] * NS_PER_S;
 	r->tries++;
-	if (lookup[r->found.kind](r))
+	if (!lookup[r->found.kind] || lookup[r->found.kind](r))
 		r->due_ns = UINT64_MAX;
 }
 

@@ -11,15 +11,23 @@
 #include <string.h>
 
 #define ID_DIGITS 64 /* hexadecimal digits of a container id */
-static const char *const kind_word[] = {
-#define WORKLOAD(symbol, word) word,
+
+/* What the path of a control group contains. */
+enum name_source { NAME_PATH, NAME_ID };
+
+static const struct {
+	const char *word;
+	enum name_source name;
+} kinds[] = {
+	{ "none", NAME_PATH },
+#define WORKLOAD(symbol, word, name) { word, NAME_##name },
 #include "workload.def"
 #undef WORKLOAD
 };
 
 const char *workload_kind_word(enum workload_kind kind)
 {
-	return kind_word[kind];
+	return kinds[kind].word;
 }
 
 bool workload_equal(const struct workload *a, const struct workload *b)
@@ -31,15 +39,8 @@ bool workload_is_named(const struct workload *w)
 {
 	const char *slash = strchr(w->id, '/');
 
-	switch (w->kind) {
-	case WORKLOAD_KUBERNETES:
-		return strcmp(w->name, w->id) != 0 && strlen(w->part) < ID_DIGITS;
-	case WORKLOAD_DOCKER:
-	case WORKLOAD_PODMAN:
-	case WORKLOAD_CONTAINERD:
-	case WORKLOAD_SESSION: return strcmp(w->name, slash ? slash + 1 : w->id) != 0;
-	default: return true;
-	}
+	return kinds[w->kind].name == NAME_PATH ||
+	       (strcmp(w->name, slash ? slash + 1 : w->id) != 0 && strlen(w->part) < ID_DIGITS);
 }
 
 /* ---- one component of a path ---- */
@@ -109,7 +110,7 @@ static bool is_number(struct component c)
 	return c.n > 0 && c.n <= 18;
 }
 
-/* Letters, digits and a few signs: what engines use in ids and steps. */
+/* True for letters, digits and a few signs: ids of pods and steps of jobs have no others. */
 static bool is_plain(struct component c, size_t most)
 {
 	for (size_t i = 0; i < c.n; i++)
@@ -152,7 +153,7 @@ const char *workload_container_id(const char *component, size_t n, const char *a
 	static const struct {
 		const char *prefix;
 		enum workload_kind kind;
-	} engines[] = {
+	} prefixes[] = {
 		{ "docker-", WORKLOAD_DOCKER },
 		{ "libpod-", WORKLOAD_PODMAN },
 		{ "libpod-payload-", WORKLOAD_PODMAN },
@@ -181,19 +182,19 @@ const char *workload_container_id(const char *component, size_t n, const char *a
 			*ret_kind = WORKLOAD_DOCKER;
 		return component_is(group, "libpod_parent") ? NULL : id; /* a pod of Podman */
 	}
-	while (i < COUNT(engines) &&
-	       !component_is((struct component){ c.p, before }, engines[i].prefix))
+	while (i < COUNT(prefixes) &&
+	       !component_is((struct component){ c.p, before }, prefixes[i].prefix))
 		i++;
-	if (i < COUNT(engines))
-		*ret_kind = engines[i].kind;
-	return i < COUNT(engines) || id[-1] == ':' ? id : NULL;
+	if (i < COUNT(prefixes))
+		*ret_kind = prefixes[i].kind;
+	return i < COUNT(prefixes) || id[-1] == ':' ? id : NULL;
 }
 
 /* ---- where a path has come to ---- */
 
 enum trust {
 	TRUST_SYSTEM,  /* only root makes groups here */
-	TRUST_ENGINE,  /* below the service of a container engine: its pods */
+	TRUST_RUNTIME, /* below the service of a container runtime: its pods */
 	TRUST_PLAIN,   /* below a group without a known meaning: containers only */
 	TRUST_USER,    /* below user-UID.slice: containers and units of that user */
 	TRUST_NOTHING, /* below a unit or a container of a user */
@@ -280,7 +281,7 @@ static bool find_pod_path(const struct place *p, struct workload *w)
 
 static bool find_pod(const struct place *p, struct workload *w)
 {
-	return p->trust <= TRUST_ENGINE && (find_pod_slice(p, w) || find_pod_path(p, w));
+	return p->trust <= TRUST_RUNTIME && (find_pod_slice(p, w) || find_pod_path(p, w));
 }
 
 /* ---- Slurm ---- */
@@ -363,18 +364,17 @@ static bool find_session(const struct place *p, struct workload *w)
 	return true;
 }
 
-/* The first row that recognises a component decides; several kinds of container share a row. `inside`: where the path
- * continues, because a pod or a job may still follow (TRUST_NOTHING: it does not). */
+/* The first row that recognises a component decides. */
 static const struct {
-	enum workload_kind kind;
 	bool (*find)(const struct place *p, struct workload *w);
-	enum trust inside;
+	bool nested;       /* also recognised inside a container or below a container runtime */
+	enum trust inside; /* for the rest of the path; TRUST_NOTHING: the search ends */
 } rows[] = {
-	{ WORKLOAD_KUBERNETES, find_pod, TRUST_NOTHING },
-	{ WORKLOAD_SLURM, find_job, TRUST_NOTHING },
-	{ WORKLOAD_DOCKER, find_container, TRUST_SYSTEM }, /* Podman and containerd too */
-	{ WORKLOAD_UNIT, find_unit, TRUST_ENGINE },
-	{ WORKLOAD_SESSION, find_session, TRUST_NOTHING },
+	{ find_pod, true, TRUST_NOTHING },       /* Kubernetes */
+	{ find_job, true, TRUST_NOTHING },       /* Slurm */
+	{ find_container, false, TRUST_SYSTEM }, /* Docker, Podman, containerd */
+	{ find_unit, false, TRUST_RUNTIME },     /* systemd units */
+	{ find_session, false, TRUST_NOTHING },  /* sessions of users */
 };
 
 /* ---- the path ---- */
@@ -405,23 +405,23 @@ static void place_pass(struct place *p)
 	}
 }
 
-/* The services below which an engine puts its pods. Only root can name a service of the
- * system. */
-static bool is_engine(struct component c)
+/* True for the services below which a container runtime puts its pods. Only root can name a service
+ * of the system. */
+static bool is_runtime(struct component c)
 {
-	static const char *const engines[] = { "containerd.service",  "crio.service",
-					       "k3s.service",         "k3s-agent.service",
-					       "rke2-server.service", "rke2-agent.service" };
+	static const char *const services[] = { "containerd.service",  "crio.service",
+						"k3s.service",         "k3s-agent.service",
+						"rke2-server.service", "rke2-agent.service" };
 
-	return component_is_any(c, engines, COUNT(engines));
+	return component_is_any(c, services, COUNT(services));
 }
 
-/* Moves the trust behind a component that row i recognised. */
+/* Moves the trust behind a component that a row recognised. inside: as in the row. */
 static void place_enter(struct place *p, enum trust inside)
 {
 	if (p->trust != TRUST_SYSTEM && p->trust != TRUST_PLAIN)
 		inside = TRUST_NOTHING; /* of a user */
-	if (inside == TRUST_ENGINE && !is_engine(p->at))
+	if (inside == TRUST_RUNTIME && !is_runtime(p->at))
 		inside = TRUST_NOTHING;
 	p->trust = inside;
 	p->first = inside == TRUST_SYSTEM;
@@ -429,15 +429,14 @@ static void place_enter(struct place *p, enum trust inside)
 	p->above[0] = '\0';
 }
 
-/* Recognises the component at p. Inside a container or an engine only pods and jobs count. */
+/* Recognises the component at p. If *w is already a container or the unit of a container runtime,
+ * only a nested kind replaces it. */
 static bool place_find(struct place *p, struct workload *w)
 {
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct workload found = { .kind = WORKLOAD_NONE };
 
-		if (w->kind != WORKLOAD_NONE && rows[i].kind > WORKLOAD_SLURM)
-			break;
-		if (!rows[i].find(p, &found))
+		if ((w->kind != WORKLOAD_NONE && !rows[i].nested) || !rows[i].find(p, &found))
 			continue;
 		*w = found;
 		place_enter(p, rows[i].inside);

@@ -10,7 +10,8 @@
 #include <stddef.h>
 
 enum workload_kind {
-#define WORKLOAD(symbol, word) WORKLOAD_##symbol,
+	WORKLOAD_NONE,
+#define WORKLOAD(symbol, word, name) WORKLOAD_##symbol,
 #include "workload.def"
 #undef WORKLOAD
 	WORKLOAD_KINDS
@@ -34,17 +35,17 @@ struct workload {
  * /proc/PID/cgroup). uid: owner of the process (-1: unknown), for the user of a job. Always
  * fills *ret; the kind is WORKLOAD_NONE if the path names nothing.
  *
- * The rule. A path is read from the root, and the first group that an engine made decides: a
- * container that runs inside a job belongs to the job, and nothing below a pod or a job counts.
- * Names below a group that belongs to a user or to a service are chosen by its owner, so pods
- * and jobs are recognised only where their engines put them: below the root or slices of the
- * system, below the service of the engine, or inside a container that is there (a node made of
+ * The rule. A path is read from the root, and the first group of a known kind decides: a container
+ * that runs inside a job belongs to the job, and nothing below a pod or a job counts.
+ * The owner of a group chooses the names below it. Pods and jobs are therefore recognised only
+ * where the kubelet and slurmd put them: below the root or slices of the system, below the
+ * service of a container runtime, or inside a container that is there (a node made of
  * containers). Below user@UID.service only containers and units of that user are recognised.
  * A leading ".." means that our own control group namespace hides the groups above. */
 void workload_from_cgroup(const char *cgroup, long uid, struct workload *ret);
 
 /* Finds the container in one component of a path, such as "docker-ID.scope": the only table of
- * the names that container engines use. n: length of the component; above: a group above it,
+ * the names that container runtimes use. n: length of the component; above: a group above it,
  * such as "docker", that decides about an id without a prefix. Returns the start of the 64 digits
  * of the id and sets *ret_kind, or NULL. A process that only monitors a container (conmon) is not inside it. */
 const char *workload_container_id(const char *component, size_t n, const char *above,

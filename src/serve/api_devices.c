@@ -92,13 +92,14 @@ bool api_waits_for_use(const struct api *a, const struct request *q, struct repl
 static struct render_process_list api_process_list(const struct api *a)
 {
 	api_look(a);
-	return (struct render_process_list){ a->view.processes, a->view.process };
+	return (struct render_process_list){ a->view.processes, a->view.process,
+					     a->view.process_workload };
 }
 
 void api_snapshot(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	struct render_process_list processes = { NULL, NULL };
+	struct render_process_list processes = { .list = NULL };
 	struct about b;
 
 	if (!begins(&b, a, q, r))

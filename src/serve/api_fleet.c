@@ -8,8 +8,8 @@
 #include <math.h>
 
 #define WAIT_STEP_NS (50 * NS_PER_MS)
-/* How long a client waits for the engine: without anything to show, longer than the engine has;
- * with an older fleet, until a person would notice. */
+/* How long a client waits for Prometheus. If there is nothing to show, the client waits for longer
+ * than the deadline of the queries; else only until a person would notice. */
 #define WAIT_FIRST_NS (25 * NS_PER_S)
 #define WAIT_NEXT_NS  (2 * NS_PER_S)
 #define TOP_STANDARD  50
@@ -29,7 +29,7 @@ static bool read_fits(const struct request *q, struct reply *r, double *ret)
 	return false;
 }
 
-/* True if the reply has to wait for the engine. */
+/* True if the reply has to wait for Prometheus. */
 static bool waits(const struct api *a, const struct request *q, struct reply *r,
 		  const struct fleet_state *s)
 {

@@ -190,8 +190,8 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 		state(a, r); /* already in this state */
 	else if (!w)
 		change_begin(a, q, r, what);
-	else if (view_request_done(&a->view, w->number) && a->view.request_error)
-		change_failed(a, r, a->view.request_error);
+	else if (view_request_done(&a->view, w->number) && a->view.requests.error)
+		change_failed(a, r, a->view.requests.error);
 	else if (view_request_done(&a->view, w->number))
 		state(a, r);
 	else if (now >= w->until_ns)

@@ -152,19 +152,19 @@ void fleet_take(struct fleet *f, enum fleet_query q, const char *text, size_t n)
 	if (!a->doc || !s) {
 		utf8_clean(begin, sizeof(begin), n ? text : "(nothing)");
 		snprintf(problem, sizeof(problem),
-			 "the answer is not that of Prometheus; it begins with \"%s\": is this "
-			 "the address of Prometheus, and not of a web page or a proxy?",
+			 "the answer is not from Prometheus; it begins with \"%s\": check that "
+			 "the address is not that of a web page or a proxy",
 			 begin);
 		fleet_fail(f, q, problem);
 	} else if (strcmp(s, "success") != 0) {
 		s = json_doc_string(a->doc, "error");
 		snprintf(problem, sizeof(problem), "%s",
-			 s && *s ? s : "the engine reports an error without a reason");
+			 s && *s ? s : "Prometheus reports an error without a reason");
 		fleet_fail(f, q, problem);
 	} else if (json_doc_type(a->doc, "data.result") != JSON_DOC_ARRAY) {
 		fleet_fail(f, q,
-			   "the answer has no data.result; the engine must answer like "
-			   "Prometheus at /api/v1/query");
+			   "the answer has no data.result, which Prometheus sends at "
+			   "/api/v1/query: check the address");
 	}
 }
 

@@ -1,4 +1,5 @@
-/* fleet: many machines, from the metrics that a Prometheus has about them.
+/* fleet: many machines, from the metrics that a Prometheus has about them. In the files fleet*.c,
+ * Prometheus stands for every server with its API (VictoriaMetrics, Mimir, Thanos).
  *
  * Pure: it writes the queries (fleet_query.def), and makes one document from the answers. It
  * sends nothing; daemon/fleet_ask.h does. `gpuward fleet` and GET /api/v1/fleet use it. */
@@ -39,7 +40,7 @@ struct fleet_question {
 	const char *node;  /* regular expression of a part of the label instance; NULL: all */
 	uint64_t range_s;  /* of energy and tokens */
 	unsigned top;      /* rows of attention, workloads and models that are kept */
-	double fits_bytes; /* 0: GPUs with any available memory are listed */
+	double fits_bytes; /* memory that a GPU must have available; 0: any */
 };
 #define FLEET_RANGE_S   86400
 #define FLEET_RANGE_MAX (31 * 86400)
@@ -50,15 +51,15 @@ void fleet_query_write(struct buf *out, enum fleet_query q, const struct fleet_q
 
 /* The answer to one query. */
 struct fleet_answer {
-	struct json_doc *doc; /* the reply of the engine with status "success"; NULL: none */
+	struct json_doc *doc; /* the reply of Prometheus with status "success"; NULL: none */
 	char problem[400];    /* why there is none */
 };
 
-/* A figure is NAN where the engine has no sample of it. */
+/* A figure is NAN where Prometheus has no sample of it. */
 struct fleet_node {
 	const char *cluster, *instance; /* cluster "": none */
-	double target;                  /* 1: the engine can scrape it; 0: it cannot */
-	double age_s;                   /* of the last reading, by the clock of the engine */
+	double target;                  /* 1: Prometheus can scrape it; 0: it cannot */
+	double age_s;                   /* of the last reading, by the clock of Prometheus */
 	double up;                      /* gpuward_up: 1 if the readings are current */
 	double gpus, gpus_up, gpus_down;
 	double power_w, limit_w, utilization, memory_used, memory_total;
@@ -66,15 +67,15 @@ struct fleet_node {
 	double energy_j;
 	bool energy_refused; /* the energy is above what the power limits allow */
 	bool pushed;         /* no job of this node is scraped */
-	bool silent;         /* the engine has no sample of it now */
+	bool silent;         /* Prometheus has no sample of it now */
 };
 
 enum fleet_node_state {
 	FLEET_NODE_OK,
-	FLEET_NODE_DOWN,  /* the engine cannot scrape it */
+	FLEET_NODE_DOWN,  /* Prometheus cannot scrape it */
 	FLEET_NODE_GONE,  /* it pushed its metrics and stopped */
 	FLEET_NODE_STALE, /* the service on it serves old figures */
-	FLEET_NODE_AHEAD, /* its clock is ahead of the engine's */
+	FLEET_NODE_AHEAD, /* its clock is ahead of the clock of Prometheus */
 };
 
 /* A GPU or a node that needs a person. */
@@ -125,10 +126,10 @@ struct fleet {
 	struct fleet_question question;
 	char job[512], node_filter[512], url[1024]; /* copies; question points to them */
 	struct fleet_answer answer[FLEET_QUERIES];
-	uint64_t wall_ns;     /* when the engine was asked, by our clock */
-	double clock_ahead_s; /* of the engine, against ours; NAN: not known */
+	uint64_t wall_ns;     /* when Prometheus was asked, by our clock */
+	double clock_ahead_s; /* clock of Prometheus less our clock; NAN: not known */
 	double gpus_simulated, gpus_real;
-	unsigned doubled;   /* GPUs that are listed on two nodes with the same UUID */
+	unsigned doubled;   /* UUIDs that two nodes have */
 	bool attention_cut; /* there are more than question.top */
 	struct fleet_total total;
 	struct fleet_node *node;
@@ -161,7 +162,7 @@ enum fleet_node_state fleet_node_state(const struct fleet_node *n);
 bool fleet_node_is_current(const struct fleet_node *n);
 const char *fleet_node_state_word(enum fleet_node_state s);
 
-/* Returns what energy without a workload's name is, by its kind. */
+/* Returns what the table shows in place of a name: kind is "idle", "unattributed" or "none". */
 const char *fleet_rest_text(const char *kind);
 
 /* Writes why there is nothing to show; false: there is something. */
@@ -177,7 +178,7 @@ void fleet_render_fit(struct json *j, const struct fleet *f, double bytes, unsig
 
 /* ---- the fleet of the service ---- */
 
-/* What the service has: the last fleet, and whether the engine is being asked. */
+/* What the service has: the last fleet, and whether Prometheus is being asked. */
 struct fleet_state {
 	struct fleet *fleet; /* of the last complete request; NULL: none yet */
 	uint64_t mono_ns;    /* when that request was sent */
@@ -187,7 +188,7 @@ struct fleet_state {
 struct fleet_source {
 	void *arg;
 	const char *url;
-	/* Reports the state, and asks the engine unless the last request is younger than
+	/* Reports the state, and asks Prometheus unless the last request is younger than
 	 * FLEET_FRESH_NS or still under way. Called on the loop's thread; the state is valid
 	 * until the thread returns to the loop. */
 	void (*look)(void *arg, struct fleet_state *ret);

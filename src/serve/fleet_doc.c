@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CLOCK_S 30 /* clocks that differ by less are not worth a remark */
+#define CLOCK_S 30 /* a smaller difference of the clocks has no remark */
 
 const char *fleet_node_state_word(enum fleet_node_state s)
 {
@@ -49,15 +49,16 @@ bool fleet_is_empty(const struct fleet *f, char *why, size_t size)
 		}
 	if (f->question.node || f->question.job)
 		snprintf(why, size,
-			 "Prometheus at %s has no metric gpuward_up of such a node: check the "
-			 "job (%s)%s%s",
-			 f->url, job, f->question.node ? " and the node " : "",
-			 f->question.node ? f->question.node : "");
+			 "Prometheus at %s has no metric gpuward_up with a job that matches "
+			 "%s%s%s: check %s",
+			 f->url, job, f->question.node ? " and a node that matches " : "",
+			 f->question.node ? f->question.node : "",
+			 f->question.node ? "--job and --node" : "--job, or job in [fleet]");
 	else
 		snprintf(why, size,
-			 "Prometheus at %s has no metric gpuward_up: is the job configured? "
-			 "docs/FLEET.md has a scrape_config, and [push] sends metrics without "
-			 "one",
+			 "Prometheus at %s has no metric gpuward_up: add a scrape_config "
+			 "(docs/FLEET.md has one), or let the nodes send their metrics with "
+			 "[push]",
 			 f->url);
 	return true;
 }
@@ -69,7 +70,7 @@ static bool remark_clock(const struct fleet *f, char *out, size_t size)
 	if (!(fabs(f->clock_ahead_s) > CLOCK_S))
 		return false;
 	snprintf(out, size,
-		 "The clock of the engine is %.0f s %s the clock of this machine: check both "
+		 "The clock of Prometheus is %.0f s %s the clock of this machine: check both "
 		 "with timedatectl.",
 		 fabs(f->clock_ahead_s), f->clock_ahead_s > 0 ? "ahead of" : "behind");
 	return true;
@@ -80,10 +81,10 @@ static bool remark_doubled(const struct fleet *f, char *out, size_t size)
 	if (!f->doubled)
 		return false;
 	snprintf(out, size,
-		 "%u GPU%s on two nodes with the same UUID and count%s twice: is a machine "
-		 "pushed and scraped, or scraped under two addresses? --job or --node selects "
-		 "one.%s",
-		 f->doubled, f->doubled == 1 ? " is" : "s are", f->doubled == 1 ? "s" : "",
+		 "%u GPU%s counted twice, because two nodes have the same UUID. Perhaps one "
+		 "machine is pushed and scraped, or scraped under two addresses; select one "
+		 "with --job or --node.%s",
+		 f->doubled, f->doubled == 1 ? " is" : "s are",
 		 f->gpus_simulated > 0 ? " Simulated machines can have the same UUIDs although "
 					 "they are different machines."
 				       : "");
@@ -119,13 +120,13 @@ static bool remark_warning(const struct fleet *f, char *out, size_t size)
 
 			utf8_clean(text, sizeof(text), s ? s : "without a reason");
 			snprintf(out, size,
-				 "The engine warns that its answer may be incomplete: %s",
+				 "Prometheus warns that its answer may be incomplete: %s",
 				 text);
 			return true;
 		}
 		if (json_doc_true(d, "isPartial")) {
 			snprintf(out, size,
-				 "The engine says that its answer is incomplete, "
+				 "Prometheus says that its answer is incomplete, "
 				 "because a part of its storage did not answer.");
 			return true;
 		}

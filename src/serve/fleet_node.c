@@ -156,14 +156,15 @@ static void add_figure(struct fleet *f, struct node_index *x, enum fleet_query q
 	}
 }
 
-/* A count has no row where nothing is counted: that is 0 if the node has the metrics. */
+/* Sets a missing count to 0 if the node has the metrics: PromQL returns no row for a count of 0. */
 static void fill_zero(double *count, bool known, bool answered)
 {
 	if (isnan(*count) && known && answered)
 		*count = 0;
 }
 
-/* An engine returns the last sample of a node for some minutes; it is not what the node does now. */
+/* Removes the current figures. For some minutes, Prometheus returns the last sample of a node that
+ * is gone. */
 static void forget_now(struct fleet_node *n)
 {
 	n->gpus_up = n->gpus_down = n->power_w = n->utilization = n->memory_used = NAN;

@@ -42,7 +42,7 @@ static const struct {
 			       "a driver call may hang, or the clock of the node is wrong; "
 			       "type "
 			       "on the node: curl -s http://127.0.0.1:9490/readyz" },
-	[FLEET_NODE_AHEAD] = { 1, "has a clock that is ahead of the engine's",
+	[FLEET_NODE_AHEAD] = { 1, "has a clock that is ahead of the clock of Prometheus",
 			       "type on the node: timedatectl" },
 };
 

@@ -34,7 +34,7 @@ static double micro(double v)
 
 static double row_energy(const struct workload_row *r)
 {
-	return r->charged ? micro(r->joules - r->listed_from_j) : (double)NAN;
+	return r->charged ? micro(r->joules - r->series_from_j) : (double)NAN;
 }
 
 static double row_seconds(const struct workload_row *r)
@@ -66,7 +66,7 @@ static bool put_rows(struct page *p, unsigned metric, row_figure *figure)
 		return false;
 	for (unsigned i = 0; i < p->gpus; i++)
 		for (unsigned k = 0; k < e->count; k++)
-			if (e->row[k].gpu == i && e->row[k].listed)
+			if (e->row[k].gpu == i && e->row[k].has_series)
 				put_sample(p, i, workload_kind_word(e->row[k].workload.kind),
 					   &e->row[k].workload, figure(&e->row[k]));
 	return true;

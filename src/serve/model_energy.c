@@ -262,7 +262,7 @@ static void settle_tokens(struct model_energy *m, struct model_worker *w, struct
 			continue; /* the counters of several models cannot be followed in one row */
 		if (!r->listed)
 			for (unsigned d = 0; d < MODEL_DIRECTIONS; d++)
-				r->counter[d] = w->listed || s->list->fresh ? 0 : (double)NAN;
+				r->counter[d] = w->reported || s->list->fresh ? 0 : (double)NAN;
 		r->listed = true;
 		for (unsigned d = 0; d < MODEL_DIRECTIONS; d++)
 			s->tokens[i] += row_count(r, d, x->tokens[d]);
@@ -348,7 +348,7 @@ void model_energy_settle(struct model_energy *m, struct model_worker *w,
 
 	settle_tokens(m, w, &s);
 	settle_unlisted(m, w, &s);
-	w->listed = true;
+	w->reported = true;
 	for (unsigned i = 0; i < w->pendings; i++)
 		settle_process(m, w, &s, &w->pending[i]);
 	w->pendings = 0;

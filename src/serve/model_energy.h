@@ -63,7 +63,7 @@ struct model_row {
 struct model_worker {
 	char name[MODEL_WORKER];
 	bool present;  /* in the current configuration */
-	bool listed;   /* reported its models at least once in this run */
+	bool reported; /* reported its models at least once in this run */
 	char why[240]; /* why the tokens are unknown; "": they are known, or nothing was asked */
 	struct model_pending {
 		int64_t pid; /* 0: several processes */

@@ -58,9 +58,8 @@ static const struct parameter {
 	{ "query", "since", "{\"type\":\"string\"}", "\"-1d\"",
 	  "Only what ended at or after this time: RFC 3339, seconds since 1970, or relative to "
 	  "now such as -1d." },
-	{ "query", "kind", "{\"type\":\"string\"}", "\"slurm\"",
-	  "Only this kind of workload: kubernetes, slurm, docker, podman, containerd, unit, "
-	  "session or none." },
+	{ "query", "kind", "{\"$ref\":\"" SCHEMA_REF "common_workload_kind\"}", "\"slurm\"",
+	  "Only this kind of workload; none: processes without a workload." },
 	{ "query", "name", "{\"type\":\"string\"}", "\"train-*\"",
 	  "Only workloads with this name; * and ? match any characters." },
 	{ "query", "running",

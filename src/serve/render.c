@@ -319,7 +319,7 @@ static void write_process_workload(struct json *j, const struct workload *w)
 
 /* Writes the figures of a process, and why the missing ones are missing. */
 static void write_process_figures(struct json *j, const struct gw_process *p,
-				  const struct view_process *energy)
+				  const struct view_process *energy, bool workload_known)
 {
 	const enum gw_absence why = energy ? energy->absence : GW_ABSENT_NEEDS_SERVICE;
 	const double watts = why == GW_HAVE ? energy->power_w : (double)NAN;
@@ -345,16 +345,18 @@ static void write_process_figures(struct json *j, const struct gw_process *p,
 	for (size_t i = 0; i < COUNT(row); i++)
 		if (row[i].why != GW_HAVE)
 			json_string(j, row[i].key, gw_absence_key(row[i].why));
-	if (!energy || !energy->workload)
+	if (!workload_known)
 		json_string(
 			j, "workload",
 			gw_absence_key(energy ? GW_ABSENT_NO_DATA : GW_ABSENT_NEEDS_SERVICE));
 	json_object_end(j);
 }
 
-static void write_process(struct json *j, const struct gw_process *p,
-			  const struct view_process *energy, const struct gw_snapshot *snap)
+static void write_process(struct json *j, const struct render_process_list *list, unsigned i,
+			  const struct gw_snapshot *snap)
 {
+	const struct gw_process *p = gw_process_list_get(list->list, i);
+	const struct workload *workload = list->workload ? &list->workload[i] : NULL;
 	const struct gw_device *d = gw_snapshot_device(snap, p->device);
 
 	json_object(j, NULL);
@@ -371,14 +373,14 @@ static void write_process(struct json *j, const struct gw_process *p,
 	json_string(j, "cgroup", p->cgroup);
 	json_string(j, "container", p->container);
 	json_string(j, "unit", p->unit);
-	write_process_workload(j, energy ? energy->workload : NULL);
+	write_process_workload(j, workload);
 	json_bool(j, "orphan", p->orphan);
 	if (p->mig_gpu_instance >= 0)
 		json_int(j, "gpu_instance", p->mig_gpu_instance);
 	json_int_if(j, "memory_bytes", p->memory_absence == GW_HAVE, p->memory_bytes);
 	json_string(j, "memory_absent",
 		    p->memory_absence == GW_HAVE ? NULL : gw_absence_key(p->memory_absence));
-	write_process_figures(j, p, energy);
+	write_process_figures(j, p, list->energy ? &list->energy[i] : NULL, workload);
 	json_object_end(j);
 }
 
@@ -388,13 +390,9 @@ void render_processes(struct json *j, struct render_process_list processes,
 	const struct gw_process_list *list = processes.list;
 
 	json_array(j, "processes");
-	for (unsigned i = 0; i < gw_process_list_count(list); i++) {
-		const struct gw_process *p = gw_process_list_get(list, i);
-
-		if (render_shows(filter, p->device))
-			write_process(j, p, processes.energy ? &processes.energy[i] : NULL,
-				      snap);
-	}
+	for (unsigned i = 0; i < gw_process_list_count(list); i++)
+		if (render_shows(filter, gw_process_list_get(list, i)->device))
+			write_process(j, &processes, i, snap);
 	json_array_end(j);
 	json_object(j, "processes_absent"); /* devices without a process list */
 	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++) {

@@ -59,10 +59,9 @@ struct view_device {
 struct view_process {
 	enum gw_absence absence; /* GW_HAVE: the energy is known */
 	double energy_joules;
-	double power_w;                  /* mean of the last seconds; NAN: unknown */
-	enum attribute_how how;          /* valid with GW_HAVE */
-	double step_joules;              /* joules that the process gained at this tick */
-	const struct workload *workload; /* NULL: not known yet */
+	double power_w;         /* mean of the last seconds; NAN: unknown */
+	enum attribute_how how; /* valid with GW_HAVE */
+	double step_joules;     /* joules that the process gained at this tick */
 };
 
 /* True if this absence is a failure that counts; false if it is a property of the device, the
@@ -202,7 +201,9 @@ struct view {
 	uint64_t tick; /* 0: no reading yet, and snap is NULL */
 	const struct gw_snapshot *snap;
 	const struct gw_process_list *processes; /* NULL: not read yet */
-	const struct view_process *process; /* one per row of processes; NULL: not read yet */
+	/* Each has one entry per row of processes; NULL: not known yet. */
+	const struct view_process *process;
+	const struct workload *process_workload;
 	const struct workload_energy *workloads; /* NULL: not read yet */
 	const struct gw_environment *env;        /* NULL: same */
 	/* The meter for windows; NULL: no meter. When the meter changes, the windows on the old
@@ -216,11 +217,12 @@ struct view {
 		uint64_t next_ns; /* from this tick to the next; longer while nobody watches */
 		bool full;        /* this tick read every tier that was due */
 	} pace;
-	bool let_go;            /* the drivers are released on request */
-	int request_error;      /* result of the last view_ops.request: 0 or an error */
-	unsigned requests_done; /* number of finished requests */
-	/* number of requests; equal to requests_done if none is under way */
-	unsigned requests_made;
+	bool let_go; /* the drivers are released on request */
+	struct view_requests {
+		int error;     /* result of the last view_ops.request: 0 or an error */
+		unsigned done; /* number of finished requests */
+		unsigned made; /* number of requests; equal to done if none is under way */
+	} requests;
 	/* failed attempts to open a driver; continues across restarts */
 	uint64_t init_failures;
 	const char *unopened; /* why there is no reading yet; NULL: there was one */
@@ -238,7 +240,7 @@ struct view {
 /* True if the request with this number is done. */
 static inline bool view_request_done(const struct view *v, int number)
 {
-	return (int)(v->requests_done - (unsigned)number) >= 0;
+	return (int)(v->requests.done - (unsigned)number) >= 0;
 }
 
 /* Returns NULL if the readings are current, else why not; names a hanging driver call. now_ns:

@@ -225,7 +225,7 @@ void workload_doc_name(const char *json, char *out, size_t size)
 /* clang-format off */
 #define ROW_NUMBERS(X) \
 	X(gpu_seconds) X(charged_seconds) X(joules) X(alone_joules) X(shared_joules) X(memory_peak_bytes) \
-	X(sm_sum) X(sm_seconds) X(listed_from_j)
+	X(sm_sum) X(sm_seconds) X(series_from_j)
 /* clang-format on */
 
 static void save_row(struct json *j, const struct workload_row *r)
@@ -241,7 +241,7 @@ static void save_row(struct json *j, const struct workload_row *r)
 	json_uint(j, "how", r->how);
 	json_bool(j, "charged", r->charged);
 	json_string(j, "absence", gw_absence_key(r->absence));
-	json_bool(j, "listed", r->listed);
+	json_bool(j, "has_series", r->has_series);
 	json_object_end(j);
 }
 
@@ -318,14 +318,14 @@ static bool load_row(const struct json_doc *d, unsigned gpu, struct workload_row
 #undef X
 	if (!load_kind(json_doc_string(d, "kind"), &ret->workload.kind) || !(begin >= 0) ||
 	    !(end >= 0) || !(ret->joules >= 0) || !(how >= 0 && how < ATTRIBUTE_HOWS) ||
-	    isnan(ret->listed_from_j) || isnan(ret->gpu_seconds) || isnan(ret->charged_seconds))
+	    isnan(ret->series_from_j) || isnan(ret->gpu_seconds) || isnan(ret->charged_seconds))
 		return false;
 	ret->begin_wall_ns = (uint64_t)begin * NS_PER_MS;
 	ret->end_wall_ns = (uint64_t)end * NS_PER_MS;
 	ret->how = (enum attribute_how)how;
 	ret->charged = json_doc_true(d, "charged");
 	ret->absence = load_absence(d);
-	ret->listed = json_doc_true(d, "listed");
+	ret->has_series = json_doc_true(d, "has_series");
 	return true;
 }
 
@@ -346,7 +346,7 @@ static void load_gpu(const struct json_doc *d, unsigned i, struct workload_gpu *
 	}
 	for (size_t k = 0; k < json_doc_count(d, "rows"); k++)
 		if (load_row(json_doc_at(d, "rows", k), i, &row))
-			ret->counter_j += row.joules - row.listed_from_j;
+			ret->counter_j += row.joules - row.series_from_j;
 }
 
 int workload_doc_load(struct workload_energy *e, unsigned i, const char *text, size_t size,

@@ -57,10 +57,10 @@ static int row_find(const struct workload_energy *e, unsigned gpu, const struct 
 	return -1;
 }
 
-/* Returns the joules of a row that its series, or the sum of the others, counts now. */
+/* Returns the joules of a row that its own series counts, or the series "other" if it has none. */
 static double row_series_j(const struct workload_row *r)
 {
-	return r->joules - r->listed_from_j;
+	return r->joules - r->series_from_j;
 }
 
 static void row_remove(struct workload_energy *e, unsigned i)
@@ -72,7 +72,7 @@ static void row_give_up(struct workload_energy *e, unsigned i)
 {
 	struct workload_gpu *g = &e->gpu[e->row[i].gpu];
 
-	if (e->row[i].listed)
+	if (e->row[i].has_series)
 		g->rest_j[WORKLOAD_FORMER] += row_series_j(&e->row[i]);
 	else
 		g->other_j += row_series_j(&e->row[i]);
@@ -297,17 +297,17 @@ void workload_energy_tick(struct workload_energy *e, unsigned i, const struct wo
 		g->begun = true;
 		g->counter_j = s->counter_j;
 	}
-	if (s->listed)
+	if (s->processes_known)
 		rows_add_processes(e, i, s->wall_ns, uses, n);
 	charged = charge_rows(e, i, gain, uses, n);
 	if (n && !is_alone(uses, n))
 		count_shared(e, i, gain);
 	/* If processes ended since the last tick, some of the rest may be theirs. */
-	g->rest_j[s->listed && s->still && n == 0 && g->was_empty ? WORKLOAD_IDLE
-								  : WORKLOAD_UNATTRIBUTED] +=
-		fmax(0, gain - charged);
-	g->was_empty = s->listed && n == 0;
-	for (unsigned k = 0; k < e->count && s->listed; k++)
+	g->rest_j[s->processes_known && s->still && n == 0 && g->was_empty
+			  ? WORKLOAD_IDLE
+			  : WORKLOAD_UNATTRIBUTED] += fmax(0, gain - charged);
+	g->was_empty = s->processes_known && n == 0;
+	for (unsigned k = 0; k < e->count && s->processes_known; k++)
 		if (e->row[k].gpu == i && e->row[k].processes)
 			row_end_tick(&e->row[k], s);
 	series_choose(e, i, s->wall_ns);
@@ -334,15 +334,15 @@ static bool same_labels(const struct workload *a, const struct workload *b)
 static void series_end(struct workload_row *r, double *to)
 {
 	*to += row_series_j(r);
-	r->listed_from_j = r->joules;
-	r->listed = false;
+	r->series_from_j = r->joules;
+	r->has_series = false;
 }
 
 /* Returns the row with a series that has the labels of row i, or NULL. */
 static struct workload_row *series_with_labels(struct workload_energy *e, unsigned i)
 {
 	for (unsigned k = 0; k < e->count; k++)
-		if (k != i && e->row[k].listed && e->row[k].gpu == e->row[i].gpu &&
+		if (k != i && e->row[k].has_series && e->row[k].gpu == e->row[i].gpu &&
 		    same_labels(&e->row[k].workload, &e->row[i].workload))
 			return &e->row[k];
 	return NULL;
@@ -357,7 +357,7 @@ static bool series_make_room(struct workload_energy *e, unsigned gpu, uint64_t w
 	for (unsigned k = 0; k < e->count; k++) {
 		struct workload_row *r = &e->row[k];
 
-		if (r->gpu != gpu || !r->listed)
+		if (r->gpu != gpu || !r->has_series)
 			continue;
 		n++;
 		if (!r->processes && (!oldest || r->end_wall_ns < oldest->end_wall_ns))
@@ -380,7 +380,7 @@ static void series_choose(struct workload_energy *e, unsigned gpu, uint64_t wall
 		for (unsigned k = 0; k < e->count; k++) {
 			struct workload_row *r = &e->row[k];
 
-			if (r->gpu != gpu || r->listed || !r->processes ||
+			if (r->gpu != gpu || r->has_series || !r->processes ||
 			    (best && best->joules >= r->joules))
 				continue;
 			same = series_with_labels(e, k);
@@ -395,11 +395,12 @@ static void series_choose(struct workload_energy *e, unsigned gpu, uint64_t wall
 		else if (!series_make_room(e, gpu, wall_ns))
 			return;
 		if (row_series_j(best) > 0 && best->begin_wall_ns < wall_ns) {
-			/* it was part of the sum of the others, which must not fall */
+			/* other_j keeps the joules so far, because that sum has a series, which
+			 * must not fall */
 			e->gpu[gpu].other_j += row_series_j(best);
-			best->listed_from_j = best->joules;
+			best->series_from_j = best->joules;
 		}
-		best->listed = true;
+		best->has_series = true;
 	}
 }
 
@@ -408,7 +409,7 @@ double workload_energy_series_other(const struct workload_energy *e, unsigned i)
 	double sum = e->gpu[i].other_j;
 
 	for (unsigned k = 0; k < e->count; k++)
-		if (e->row[k].gpu == i && !e->row[k].listed)
+		if (e->row[k].gpu == i && !e->row[k].has_series)
 			sum += row_series_j(&e->row[k]);
 	return sum;
 }
@@ -423,7 +424,7 @@ double workload_energy_rest(const struct workload_energy *e, unsigned i,
 	sum += e->gpu[i].other_j;
 	for (unsigned k = 0; k < e->count; k++)
 		if (e->row[k].gpu == i)
-			sum -= e->row[k].listed_from_j; /* still in the row, too */
+			sum -= e->row[k].series_from_j; /* part of the row's joules, too */
 	return fmax(0, sum);
 }
 
@@ -459,7 +460,7 @@ static void row_merge(struct workload_row *to, const struct workload_row *from)
 	to->gpu_seconds += from->gpu_seconds;
 	to->charged_seconds += from->charged_seconds;
 	to->joules += from->joules;
-	to->listed_from_j += from->listed_from_j;
+	to->series_from_j += from->series_from_j;
 	to->alone_joules += from->alone_joules;
 	to->shared_joules += from->shared_joules;
 	to->sm_sum += from->sm_sum;

@@ -49,8 +49,8 @@ struct workload_row {
 	unsigned processes; /* 0: ended */
 	double memory_bytes, sm_ratio, power_w;
 	/* metrics: the series of the row counts from this value of joules */
-	bool listed;
-	double listed_from_j;
+	bool has_series;
+	double series_from_j;
 };
 
 struct workload_gpu {
@@ -58,7 +58,8 @@ struct workload_gpu {
 	bool was_empty; /* no process was on the GPU at the last tick */
 	double counter_j;
 	double rest_j[WORKLOAD_RESTS]; /* FORMER: only of rows that had a series at the end */
-	double other_j; /* joules of given up rows, and parts of rows, without a series */
+	double other_j; /* joules that no row's series counts: of rows that were given up, and
+			 * of rows before they got a series */
 };
 
 struct workload_energy;
@@ -88,8 +89,8 @@ struct workload_step {
 	double counter_j; /* energy counter of the GPU; NAN: unknown */
 	double seconds;   /* time since the last tick */
 	uint64_t wall_ns;
-	bool listed; /* false: the processes on the GPU are unknown, and `uses` is empty */
-	bool still;  /* the GPU is known to have done nothing */
+	bool processes_known; /* false: `uses` is empty */
+	bool still;           /* the GPU is known to have done nothing */
 };
 
 /* Returns 0 or -GW_E_NOMEM. ended may be NULL. */
@@ -123,7 +124,7 @@ bool workload_energy_restore_row(struct workload_energy *e, const struct workloa
 double workload_energy_rest(const struct workload_energy *e, unsigned i,
 			    enum workload_rest rest);
 /* For metrics: returns the joules of GPU i that are in no series of a row. This sum, joules -
- * listed_from_j of each listed row, and rest_j of the GPU add up to the counter, and none of
+ * series_from_j of each row with a series, and rest_j of the GPU add up to the counter, and none of
  * them falls while its row exists. */
 double workload_energy_series_other(const struct workload_energy *e, unsigned i);
 

@@ -323,16 +323,16 @@ def test_a_slow_engine_is_given_up_and_what_is_known_is_shown(fake):
 
 
 @pytest.mark.parametrize("answer, words", [
-    ((200, "text/html", b"<html>Please log in</html>"), "not that of Prometheus; it begins with \"<html>Please log in"),
-    ((200, "application/json", b"\x00\xff{{{"), "not that of Prometheus"),
-    ((200, "application/json", b""), "not that of Prometheus"),
+    ((200, "text/html", b"<html>Please log in</html>"), "not from Prometheus; it begins with \"<html>Please log in"),
+    ((200, "application/json", b"\x00\xff{{{"), "not from Prometheus"),
+    ((200, "application/json", b""), "not from Prometheus"),
     ((200, "application/json", b'{"status":"success"}'), "no data.result"),
     ((200, "application/json", b'{"status":"error","error":"out of cheese"}'), "out of cheese"),
     ((200, "application/json", b"[" * (9 << 20)), "larger than 8 MiB"),
-    ((401, "text/plain", b"no org id"), "refused with status 401: no org id: the engine wants a token"),
+    ((401, "text/plain", b"no org id"), "refused with status 401: no org id: a token is needed"),
     ((403, "application/json", b'{"status":"error","error":"tenant x may not read"}'), "tenant x may not read"),
-    ((404, "text/plain", b"404 page not found"), "check the path; Mimir"),
-    ((302, "text/html", b""), "redirects, perhaps to a login page"),
+    ((404, "text/plain", b"404 page not found"), "the path is wrong; the address of Mimir"),
+    ((302, "text/html", b""), "redirects to another one, perhaps to a login page"),
     ((503, "text/plain", b"starting"), "status 503: starting"),
 ])
 def test_a_useless_answer_is_explained(fake, answer, words):
@@ -364,7 +364,7 @@ def test_tls_needs_the_right_certificate(tmp_path):
 def test_an_engine_without_gpuward_says_so(fake):
     fake.rows = {}
     got = fleet(fake.url)
-    assert got.returncode == FAILED and f"Prometheus at {fake.url} has no metric gpuward_up: is the job configured?" in got.stderr
+    assert got.returncode == FAILED and f"Prometheus at {fake.url} has no metric gpuward_up: add a scrape_config" in got.stderr
 
 
 def test_clocks_apart_and_old_readings_are_reported(fake):
@@ -373,7 +373,7 @@ def test_clocks_apart_and_old_readings_are_reported(fake):
                         ({"job": "gpuward", "instance": "n3"}, 119)]
     document = fleet_json(fake.url)
     assert [n["state"] for n in document["nodes"]] == ["stale", "ahead", "ok"]
-    assert "The clock of the engine is 300 s ahead of the clock of this machine" in document["remarks"][0]
+    assert "The clock of Prometheus is 300 s ahead of the clock of this machine" in document["remarks"][0]
     assert [(a["node"], a["reason"]) for a in document["attention"]] == [("n1", "stale"), ("n2", "ahead")]
 
 

@@ -383,7 +383,7 @@ def test_doctor_says_whether_the_push_works(tmp_path):
     with Receiver(answer) as r, pushing(r.url, tmp_path / "q") as s:
         file.write_text(config(r.url, tmp_path / "q").replace("[service]", f'[service]\nlisten = ["{s.url[7:]}"]'))
         s.wait(lambda: "status 401" in health(s))
-        assert f"PROBLEM push of metrics: {r.url}: the server refuses us with status 401" in doctor()
+        assert f"PROBLEM push of metrics: {r.url}: the server refuses the request with status 401" in doctor()
         assert "Nothing to fix" not in doctor()
         up.set()
         s.wait(lambda: health(s) == "[+] push ok")

@@ -63,6 +63,7 @@ static struct {
 
 static struct {
 	struct workload workload; /* of every process */
+	struct workload of_process[512];
 	struct workload_energy energy;
 } work;
 
@@ -169,7 +170,7 @@ static inline int ask(void *engine, enum view_request what)
 {
 	t.asked++;
 	t.what = what;
-	return t.ask_answer ? t.ask_answer : (int)t.api.view.requests_done + 1;
+	return t.ask_answer ? t.ask_answer : (int)t.api.view.requests.done + 1;
 }
 
 static struct {
@@ -236,6 +237,7 @@ static inline void take_processes(struct view *v)
 	assert_in_range(gw_process_list_count(t.processes), 0, COUNT_OF(t.process));
 	v->processes = t.processes;
 	v->process = t.process;
+	v->process_workload = work.of_process;
 	for (unsigned i = 0; i < gw_process_list_count(t.processes); i++) {
 		const struct gw_process *p = gw_process_list_get(t.processes, i);
 		struct process_history_reading r = { .id = { p->pid, p->start_ticks },
@@ -244,9 +246,9 @@ static inline void take_processes(struct view *v)
 						     .value = { (double)p->memory_bytes, 0.5,
 								451.75 } };
 
-		t.process[i] = (struct view_process){ GW_HAVE, 934.5,
-						      451.75,  ATTRIBUTE_MEASURED,
-						      451.75,  &work.workload };
+		t.process[i] = (struct view_process){ GW_HAVE, 934.5, 451.75,
+						      ATTRIBUTE_MEASURED, 451.75 };
+		work.of_process[i] = work.workload;
 		for (unsigned k = 0; k < 3 && p->device == 0; k++)
 			process_history_add(&t.past,
 					    gw_snapshot_mono_ns(sim.snap) +
@@ -335,8 +337,8 @@ static inline void pass(uint64_t until_ns)
 	else
 		clock_sleep_until(&sim.clock, until_ns);
 	if (t.ask_done && t.asked) {
-		t.api.view.requests_done++;
-		t.api.view.request_error = t.request_error;
+		t.api.view.requests.done++;
+		t.api.view.requests.error = t.request_error;
 		if (!t.request_error)
 			t.api.view.let_go = t.what == VIEW_LET_GO;
 		t.asked = 0;

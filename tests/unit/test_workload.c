@@ -15,12 +15,15 @@ struct path_row {
 	const char *id, *space, *name, *part;
 };
 
+static bool tested[WORKLOAD_KINDS]; /* by check_rows() */
+
 static void check_rows(const struct path_row *row, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		const struct path_row *r = &row[i];
 		struct workload w;
 
+		tested[r->kind] = true;
 		memset(&w, 'x', sizeof(w));
 		workload_from_cgroup(r->path, 1234, &w);
 		if (w.kind != r->kind || strcmp(w.id, r->id) != 0 ||
@@ -40,7 +43,7 @@ static void check_rows(const struct path_row *row, size_t count)
 	{                                                \
 		path, WORKLOAD_SLURM, id, user, id, step \
 	}
-#define ENGINE(path, kind)                            \
+#define CONTAINER(path, kind)                         \
 	{                                             \
 		path, WORKLOAD_##kind, ID, "", ID, "" \
 	}
@@ -166,27 +169,27 @@ TEST(recognises_jobs_and_steps_of_slurm)
 TEST(recognises_containers_outside_pods)
 {
 	static const struct path_row row[] = {
-		ENGINE("/system.slice/docker-" ID ".scope", DOCKER),
-		ENGINE("/docker/" ID, DOCKER),
-		ENGINE("/docker/" ID "/docker/" ID2, DOCKER),
-		ENGINE("/docker/" ID "/system.slice/ssh.service", DOCKER),
-		ENGINE("/ecs/6a1c7d2e9b3f4c58a0d1e2f3a4b5c6d7/" ID, DOCKER),
-		ENGINE("/ecstasks-6a1c7d2e.slice/docker-" ID ".scope", DOCKER),
-		ENGINE("/../docker-" ID ".scope", DOCKER),
+		CONTAINER("/system.slice/docker-" ID ".scope", DOCKER),
+		CONTAINER("/docker/" ID, DOCKER),
+		CONTAINER("/docker/" ID "/docker/" ID2, DOCKER),
+		CONTAINER("/docker/" ID "/system.slice/ssh.service", DOCKER),
+		CONTAINER("/ecs/6a1c7d2e9b3f4c58a0d1e2f3a4b5c6d7/" ID, DOCKER),
+		CONTAINER("/ecstasks-6a1c7d2e.slice/docker-" ID ".scope", DOCKER),
+		CONTAINER("/../docker-" ID ".scope", DOCKER),
 		ROOTLESS(USER "/user.slice/docker-" ID ".scope", DOCKER),
-		ENGINE("/machine.slice/libpod-" ID ".scope", PODMAN),
-		ENGINE("/machine.slice/libpod-" ID ".scope/container", PODMAN),
-		ENGINE("/machine.slice/machine-libpod_pod_" ID2 ".slice/libpod-" ID ".scope",
-		       PODMAN),
-		ENGINE("/libpod_parent/libpod-" ID, PODMAN),
-		ENGINE("/libpod_parent/" ID2 "/libpod-" ID, PODMAN),
+		CONTAINER("/machine.slice/libpod-" ID ".scope", PODMAN),
+		CONTAINER("/machine.slice/libpod-" ID ".scope/container", PODMAN),
+		CONTAINER("/machine.slice/machine-libpod_pod_" ID2 ".slice/libpod-" ID ".scope",
+			  PODMAN),
+		CONTAINER("/libpod_parent/libpod-" ID, PODMAN),
+		CONTAINER("/libpod_parent/" ID2 "/libpod-" ID, PODMAN),
 		ROOTLESS(USER "/user.slice/libpod-" ID ".scope/container", PODMAN),
 		ROOTLESS(USER "/user.slice/user-libpod_pod_" ID2 ".slice/libpod-" ID ".scope",
 			 PODMAN),
-		ENGINE("/system.slice/nerdctl-" ID ".scope", CONTAINERD),
-		ENGINE("/default/" ID, CONTAINERD),
-		ENGINE("/system.slice/cri-containerd-" ID ".scope", CONTAINERD),
-		ENGINE("/system.slice/crio-" ID ".scope", CONTAINERD),
+		CONTAINER("/system.slice/nerdctl-" ID ".scope", CONTAINERD),
+		CONTAINER("/default/" ID, CONTAINERD),
+		CONTAINER("/system.slice/cri-containerd-" ID ".scope", CONTAINERD),
+		CONTAINER("/system.slice/crio-" ID ".scope", CONTAINERD),
 		NONE("/machine.slice/libpod-conmon-" ID ".scope"),
 		NONE("/libpod_parent/conmon"),
 		NONE("/system.slice/evil-" ID ".scope"),
@@ -376,6 +379,13 @@ TEST(knows_whether_a_name_is_still_an_id)
 	assert_true(workload_is_named(&w));
 	workload_from_cgroup("/", 0, &w);
 	assert_true(workload_is_named(&w));
+}
+
+TEST(every_kind_has_a_path_in_the_tests_above)
+{
+	for (unsigned k = 0; k < WORKLOAD_KINDS; k++)
+		if (!tested[k])
+			fail_msg("no test has a path of the kind %s", workload_kind_word(k));
 }
 
 TEST_MAIN(NULL, NULL)

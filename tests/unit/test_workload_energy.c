@@ -71,7 +71,7 @@ static void tick(unsigned gpu, double counter_j, uint64_t wall_ns,
 			     &(struct workload_step){ .counter_j = counter_j,
 						      .seconds = 1,
 						      .wall_ns = wall_ns,
-						      .listed = true,
+						      .processes_known = true,
 						      .still = n == 0 },
 			     uses, n);
 }
@@ -91,8 +91,8 @@ static void assert_closes(unsigned gpu, double counter_j)
 		assert_true(e.row[i].joules >= 0);
 		assert_true(e.row[i].alone_joules <= e.row[i].joules * (1 + 1e-12));
 		rows += e.row[i].joules;
-		if (e.row[i].listed)
-			series += e.row[i].joules - e.row[i].listed_from_j;
+		if (e.row[i].has_series)
+			series += e.row[i].joules - e.row[i].series_from_j;
 	}
 	assert_near(rows, counter_j);
 	assert_near(series, counter_j);
@@ -155,7 +155,7 @@ TEST(energy_without_a_process_is_idle_only_if_the_gpu_did_nothing)
 	const struct workload a = job(1);
 	const struct workload_use u = use(&a, 5);
 	struct workload_step s = {
-		.counter_j = 50, .seconds = 1, .wall_ns = 9 * S, .listed = true
+		.counter_j = 50, .seconds = 1, .wall_ns = 9 * S, .processes_known = true
 	};
 
 	begin();
@@ -169,7 +169,7 @@ TEST(energy_without_a_process_is_idle_only_if_the_gpu_did_nothing)
 	workload_energy_tick(&e, 0, &s, NULL, 0); /* busy, and no process is listed */
 	assert_near(workload_energy_rest(&e, 0, WORKLOAD_IDLE), 15);
 	assert_near(workload_energy_rest(&e, 0, WORKLOAD_UNATTRIBUTED), 30);
-	s.listed = false;
+	s.processes_known = false;
 	s.counter_j = 60;
 	workload_energy_tick(&e, 0, &s, NULL, 0);
 	assert_near(workload_energy_rest(&e, 0, WORKLOAD_UNATTRIBUTED), 40);
@@ -273,7 +273,7 @@ TEST(five_thousand_short_jobs_in_an_hour_keep_memory_and_labels_bounded)
 		assert_closes(0, counter);
 		assert_true(e.count <= WORKLOAD_ROWS_MAX);
 		for (unsigned i = 0; i < e.count; i++)
-			series += e.row[i].listed;
+			series += e.row[i].has_series;
 		assert_true(series <= WORKLOAD_SERIES_MAX);
 		/* counters do not fall */
 		assert_true(e.gpu[0].rest_j[WORKLOAD_FORMER] >= former - 1e-6);
@@ -294,9 +294,9 @@ TEST(a_workload_with_the_labels_of_an_ended_one_takes_over_its_series)
 	tick(0, 10, 2 * S, &u, 1);
 	u = use(&b, 7);
 	tick(0, 17, 3 * S, &u, 1);
-	assert_false(row_of(0, &a)->listed);
-	assert_true(row_of(0, &b)->listed);
-	assert_near(row_of(0, &b)->joules - row_of(0, &b)->listed_from_j, 7);
+	assert_false(row_of(0, &a)->has_series);
+	assert_true(row_of(0, &b)->has_series);
+	assert_near(row_of(0, &b)->joules - row_of(0, &b)->series_from_j, 7);
 	assert_near(row_of(0, &a)->joules, 10);
 	assert_closes(0, 17);
 	workload_energy_done(&e);
@@ -363,7 +363,7 @@ static void world_tick(uint64_t wall_ns)
 	for (size_t k = 0; k < n; k++)
 		uses[k] = use(&jobs[k], process_energy_step(&w.share, shared[k].id));
 	step.counter_j = w.counter;
-	step.listed = !hidden;
+	step.processes_known = !hidden;
 	step.still = next(&w.s) % 2;
 	workload_energy_tick(&e, 0, &step, uses, hidden ? 0 : n);
 	workload_energy_age(&e, wall_ns, 30);

@@ -41,3 +41,28 @@ int curl_load(char *message, size_t size)
 	snprintf(message, size, "%s", curl_library.why);
 	return -GW_E_NOSUPPORT;
 }
+
+int curl_prepare(void **handle, const struct curl_callbacks *x, char *message, size_t size)
+{
+	const struct curl_library *c = &curl_library;
+
+	if (curl_load(message, size) != 0)
+		return -GW_E_NOSUPPORT;
+	if (!*handle)
+		*handle = c->easy_init();
+	if (!*handle) {
+		snprintf(message, size, "%s", gw_strerror(-GW_E_NOMEM));
+		return -GW_E_NOMEM;
+	}
+	c->setopt(*handle, CURL_NOSIGNAL, 1L);
+	c->setopt(*handle, CURL_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
+	c->setopt(*handle, CURL_PROXY, "");
+	c->setopt(*handle, CURL_USERAGENT, "gpuward/" GPUWARD_VERSION);
+	c->setopt(*handle, CURL_ERRORBUFFER, x->error);
+	c->setopt(*handle, CURL_WRITEFUNCTION, x->receive);
+	c->setopt(*handle, CURL_WRITEDATA, x->receive_arg);
+	c->setopt(*handle, CURL_XFERINFOFUNCTION, x->check);
+	c->setopt(*handle, CURL_XFERINFODATA, x->check_arg);
+	c->setopt(*handle, CURL_NOPROGRESS, x->check ? 0L : 1L);
+	return 0;
+}

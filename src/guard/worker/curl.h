@@ -1,13 +1,14 @@
-/* curl: libcurl, loaded when the first request needs it.
+/* curl: libcurl, loaded when the first request needs it, and what all requests have in common.
  *
- * Requests to workers (http.h) and the push of metrics (daemon/push_http.h) share it, because
- * curl_global_init() must run once per process. */
+ * Requests to workers (http.h), the push of metrics (daemon/push_http.h) and the queries of the
+ * fleet (daemon/fleet_ask.h) use it. */
 #ifndef GW_GUARD_WORKER_CURL_H
 #define GW_GUARD_WORKER_CURL_H
 
 #include "guard/worker/curl_abi.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 enum {
 #define NUMBER(ours, theirs, value) ours = value,
@@ -44,5 +45,21 @@ extern struct curl_library curl_library;
 /* Loads libcurl.so.4 at the first call; threads may call it. Returns 0, or -GW_E_NOSUPPORT with
  * a sentence. */
 int curl_load(char *message, size_t size);
+
+/* What libcurl calls during a request. */
+struct curl_callbacks {
+	char *error; /* CURL_ERROR_SIZE_ bytes for libcurl's sentence about a failure */
+	/* Takes n bytes of the answer. A result other than n ends the request. */
+	size_t (*receive)(char *p, size_t one, size_t n, void *arg);
+	void *receive_arg;
+	/* Called about once per second. A result other than 0 ends the request. NULL: none. */
+	int (*check)(void *arg, int64_t down_all, int64_t down, int64_t up_all, int64_t up);
+	void *check_arg;
+};
+
+/* Makes *handle if it is NULL, and sets the options of every request: http and https only, no
+ * signals, no redirects, no proxy from the environment, which would see the token. Loads libcurl
+ * first. Returns 0, or an error with a sentence. Free the handle with curl_library.cleanup(). */
+int curl_prepare(void **handle, const struct curl_callbacks *x, char *message, size_t size);
 
 #endif

@@ -212,27 +212,6 @@ static int check_cancelled(void *ctx, int64_t down_all, int64_t down, int64_t up
 	return atomic_load(h->cancelled);
 }
 
-static void set_fixed(struct worker_http *h)
-{
-	void *e = h->handle;
-
-	curl_library.setopt(e, CURL_NOSIGNAL, 1L);
-	curl_library.setopt(e, CURL_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
-	curl_library.setopt(
-		e, CURL_PROXY,
-		""); /* no proxy from the environment: a proxy would see the token */
-	curl_library.setopt(e, CURL_USERAGENT, "gpuward/" GPUWARD_VERSION);
-	curl_library.setopt(e, CURL_WRITEFUNCTION, receive_body);
-	curl_library.setopt(e, CURL_WRITEDATA, h);
-	curl_library.setopt(e, CURL_ERRORBUFFER, h->error);
-	curl_library.setopt(e, CURL_UNIX_SOCKET, h->socket);
-	if (!h->cancelled)
-		return;
-	curl_library.setopt(e, CURL_XFERINFODATA, h);
-	curl_library.setopt(e, CURL_XFERINFOFUNCTION, check_cancelled);
-	curl_library.setopt(e, CURL_NOPROGRESS, 0L);
-}
-
 static void set_method(struct worker_http *h, const char *method, const char *body)
 {
 	if (strcmp(method, "GET") == 0) {
@@ -268,13 +247,13 @@ static int transport_failed(const struct worker_http *h, int code, const char *w
 
 static int open_handle(struct worker_http *h, char *message, size_t size)
 {
-	if (curl_load(message, size) != 0)
-		return -GW_E_NOSUPPORT;
-	if (!h->handle)
-		h->handle = curl_library.easy_init();
-	if (!h->handle)
-		return -GW_E_NOMEM;
-	set_fixed(h);
+	const struct curl_callbacks x = { h->error, receive_body, h,
+					  h->cancelled ? check_cancelled : NULL, h };
+	int err = curl_prepare(&h->handle, &x, message, size);
+
+	if (err)
+		return err;
+	curl_library.setopt(h->handle, CURL_UNIX_SOCKET, h->socket);
 	return read_token(h, message, size);
 }
 
