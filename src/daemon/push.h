@@ -29,7 +29,6 @@ void push_settings_make(const struct config *c, const char *state_dir, bool simu
 			struct push_settings *ret);
 
 struct push_config {
-	const struct push_settings *settings; /* copied */
 	struct loop *loop;
 	const struct clock *clock;
 	/* Passes the metrics page to sink. */
@@ -41,8 +40,15 @@ struct push_config {
 
 struct push;
 
-/* Opens the queue and starts the threads. Returns 0, or an error with a sentence. */
-int push_new(const struct push_config *config, struct push **ret, char *message, size_t size);
+/* Starts the threads; nothing is pushed before push_apply(). Returns 0, -GW_E_NOMEM or
+ * -GW_E_IO. */
+int push_new(const struct push_config *config, struct push **ret);
+
+/* Changes the settings (copied) without waiting: the threads finish what they do with the old
+ * settings, which takes up to some seconds if the server hangs, and then open the queue of the
+ * new ones. Problems are reported by push_look(). The url "" ends the push. Returns 0, or
+ * -GW_E_NOMEM: nothing is pushed. */
+int push_apply(struct push *p, const struct push_settings *settings);
 
 /* Marks all series stale, tries for two seconds to send what waits, and stops. The rest is sent
  * after the next start. */

@@ -1,5 +1,7 @@
 #include "push_queue.h"
 
+#include "push_segment.h"
+
 #include "base/file.h"
 
 #include <gpuward.h>
@@ -9,18 +11,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
-#define MAGIC       UINT32_C(0x50757747) /* "GwuP" */
 #define STATE_MAGIC UINT32_C(0x53757747)
 #define STATE_SIZE  40
-#define RECORD_MAX  (48u << 20)
 /* The state need not be on disk after each request: after a loss of power, at most this number
  * of requests is sent again. */
 #define STATE_SYNC 20
@@ -59,151 +59,6 @@ static void queue_unlock(struct push_queue *q)
 	pthread_mutex_unlock(&q->lock);
 }
 
-/* ---- bytes ---- */
-
-static void put32(char *p, uint32_t v)
-{
-	for (unsigned i = 0; i < 4; i++)
-		p[i] = (char)(v >> 8 * i);
-}
-
-static void put64(char *p, uint64_t v)
-{
-	put32(p, (uint32_t)v);
-	put32(p + 4, (uint32_t)(v >> 32));
-}
-
-static uint32_t get32(const char *p)
-{
-	uint32_t v = 0;
-
-	for (unsigned i = 0; i < 4; i++)
-		v |= (uint32_t)(unsigned char)p[i] << 8 * i;
-	return v;
-}
-
-static uint64_t get64(const char *p)
-{
-	return get32(p) | (uint64_t)get32(p + 4) << 32;
-}
-
-static uint32_t checksum(uint32_t before, const char *p, size_t n)
-{
-	return (uint32_t)crc32(before, (const Bytef *)p, (uInt)n);
-}
-
-/* ---- records ----
- * The head of a record: magic, checksum of everything after it, length of the payload, length
- * before compression (4 bytes each), time in milliseconds (8), samples, protocol (4 each). Then
- * the payload. All numbers are little-endian. */
-
-static void write_head(char head[static PUSH_QUEUE_HEAD], const struct push_record *r)
-{
-	put32(head, MAGIC);
-	put32(head + 8, (uint32_t)r->n);
-	put32(head + 12, r->raw_bytes);
-	put64(head + 16, (uint64_t)r->time_ms);
-	put32(head + 24, r->samples);
-	put32(head + 28, r->protocol);
-	put32(head + 4, checksum(checksum(0, head + 8, PUSH_QUEUE_HEAD - 8), r->p, r->n));
-}
-
-/* Reads a head. Returns false if it is none, or if its record does not fit into `room`. */
-static bool read_head(const char *head, uint64_t room, struct push_record *ret)
-{
-	*ret = (struct push_record){ .protocol = get32(head + 28),
-				     .time_ms = (int64_t)get64(head + 16),
-				     .samples = get32(head + 24),
-				     .raw_bytes = get32(head + 12),
-				     .n = get32(head + 8) };
-	return get32(head) == MAGIC && ret->n <= RECORD_MAX && ret->n + PUSH_QUEUE_HEAD <= room;
-}
-
-static bool is_intact(const char *head, const struct push_record *r, const char *payload)
-{
-	return get32(head + 4) ==
-	       checksum(checksum(0, head + 8, PUSH_QUEUE_HEAD - 8), payload, r->n);
-}
-
-size_t push_queue_find(const char *p, size_t n, size_t from, struct push_record *ret)
-{
-	for (size_t at = from; at + PUSH_QUEUE_HEAD <= n; at++) {
-		if (!read_head(p + at, n - at, ret) ||
-		    !is_intact(p + at, ret, p + at + PUSH_QUEUE_HEAD))
-			continue;
-		ret->p = p + at + PUSH_QUEUE_HEAD;
-		return at;
-	}
-	return n;
-}
-
-/* ---- files ---- */
-
-static void segment_path(const struct push_queue *q, uint64_t number, char *out, size_t size)
-{
-	snprintf(out, size, "%s/%016llx.queue", q->dir, (unsigned long long)number);
-}
-
-static int open_segment(const struct push_queue *q, uint64_t number, int flags)
-{
-	char path[2100];
-
-	segment_path(q, number, path, sizeof(path));
-	return open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
-}
-
-/* Reads n bytes at a position. Returns false if they are not all there. */
-static bool read_at(int fd, char *p, size_t n, uint64_t at)
-{
-	while (n > 0) {
-		ssize_t got = pread(fd, p, n, (off_t)at);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			return false;
-		p += got;
-		at += (uint64_t)got;
-		n -= (size_t)got;
-	}
-	return true;
-}
-
-static bool write_at(int fd, const char *p, size_t n, uint64_t at)
-{
-	while (n > 0) {
-		ssize_t put = pwrite(fd, p, n, (off_t)at);
-
-		if (put < 0 && errno == EINTR)
-			continue;
-		if (put <= 0)
-			return false;
-		p += put;
-		at += (uint64_t)put;
-		n -= (size_t)put;
-	}
-	return true;
-}
-
-/* Returns the bytes of a segment from a position on; the caller frees them. NULL: not
- * readable. */
-static char *load_segment(const struct push_queue *q, const struct push_segment *s,
-			  uint64_t from, size_t *ret_n)
-{
-	int fd = open_segment(q, s->number, O_RDONLY);
-	size_t n = (size_t)(s->size - from);
-	char *p = fd >= 0 ? malloc(n + 1) : NULL;
-
-	if (p && !read_at(fd, p, n, from)) {
-		free(p);
-		p = NULL;
-	}
-	if (fd >= 0)
-		close(fd);
-	*ret_n = n;
-	return p;
-}
-
 /* ---- the state ----
  * Two copies, written in turns, so that one is valid at any time: magic, checksum (4 each),
  * number of the write, segment, position, newest time (8 each). */
@@ -214,14 +69,14 @@ static void write_state(struct push_queue *q)
 	char text[STATE_SIZE];
 
 	q->state_writes++;
-	put32(text, STATE_MAGIC);
-	put64(text + 8, q->state_writes);
-	put64(text + 16, number);
-	put64(text + 24, q->front);
-	put64(text + 32, (uint64_t)q->status.last_ms);
-	put32(text + 4, checksum(0, text + 8, STATE_SIZE - 8));
+	push_put32(text, STATE_MAGIC);
+	push_put64(text + 8, q->state_writes);
+	push_put64(text + 16, number);
+	push_put64(text + 24, q->front);
+	push_put64(text + 32, (uint64_t)q->status.last_ms);
+	push_put32(text + 4, push_checksum(0, text + 8, STATE_SIZE - 8));
 	/* If the state cannot be written, records are sent again after a restart: no loss. */
-	(void)write_at(q->state, text, STATE_SIZE, q->state_writes % 2 * STATE_SIZE);
+	(void)push_write_at(q->state, text, STATE_SIZE, q->state_writes % 2 * STATE_SIZE);
 	if (q->state_writes % STATE_SYNC == 0)
 		(void)fdatasync(q->state);
 }
@@ -233,15 +88,15 @@ static void read_state(struct push_queue *q, uint64_t *ret_segment, uint64_t *re
 	for (unsigned i = 0; i < 2; i++) {
 		char text[STATE_SIZE];
 
-		if (!read_at(q->state, text, STATE_SIZE, i * STATE_SIZE) ||
-		    get32(text) != STATE_MAGIC ||
-		    get32(text + 4) != checksum(0, text + 8, STATE_SIZE - 8) ||
-		    get64(text + 8) < q->state_writes)
+		if (!push_read_at(q->state, text, STATE_SIZE, i * STATE_SIZE) ||
+		    push_get32(text) != STATE_MAGIC ||
+		    push_get32(text + 4) != push_checksum(0, text + 8, STATE_SIZE - 8) ||
+		    push_get64(text + 8) < q->state_writes)
 			continue;
-		q->state_writes = get64(text + 8);
-		*ret_segment = get64(text + 16);
-		*ret_front = get64(text + 24);
-		q->status.last_ms = (int64_t)get64(text + 32);
+		q->state_writes = push_get64(text + 8);
+		*ret_segment = push_get64(text + 16);
+		*ret_front = push_get64(text + 24);
+		q->status.last_ms = (int64_t)push_get64(text + 32);
 	}
 }
 
@@ -251,7 +106,7 @@ static void delete_first(struct push_queue *q)
 {
 	char path[2100];
 
-	segment_path(q, q->segment[0].number, path, sizeof(path));
+	push_segment_path(q->dir, q->segment[0].number, path, sizeof(path));
 	unlink(path);
 	if (q->segments == 1 && q->active >= 0) {
 		close(q->active);
@@ -267,6 +122,20 @@ static void drop_first(struct push_queue *q)
 {
 	q->status.dropped += q->segment[0].samples;
 	delete_first(q);
+}
+
+/* Forgets a segment with all its records: somebody deleted its file. */
+static void forget_last(struct push_queue *q)
+{
+	const struct push_segment *s = &q->segment[--q->segments];
+
+	q->status.dropped += s->samples;
+	q->status.bytes -= s->bytes;
+	if (q->active >= 0)
+		close(q->active);
+	q->active = -1;
+	if (q->segments == 0)
+		q->front = 0;
 }
 
 /* Deletes segments whose records are all gone. The last one stays while it can be added to. */
@@ -286,7 +155,7 @@ static int begin_segment(struct push_queue *q)
 	if (!more)
 		return -1;
 	q->segment = more;
-	fd = open_segment(q, q->next_number, O_RDWR | O_CREAT | O_EXCL);
+	fd = push_segment_create(q->dir, &q->next_number);
 	if (fd < 0)
 		return -1;
 	if (q->active >= 0) {
@@ -316,18 +185,18 @@ static uint64_t size_of_all(const struct push_queue *q)
 /* Appends to the last segment, or to a new one. Returns 0, or -1 with errno. */
 static int append(struct push_queue *q, const struct push_record *r)
 {
-	uint64_t n = PUSH_QUEUE_HEAD + r->n;
-	char head[PUSH_QUEUE_HEAD];
+	uint64_t n = PUSH_RECORD_HEAD + r->n;
+	char head[PUSH_RECORD_HEAD];
 	struct push_segment *s;
 
 	if ((q->active < 0 || q->segment[q->segments - 1].size + n > q->segment_max) &&
 	    begin_segment(q) != 0)
 		return -1;
 	s = &q->segment[q->segments - 1];
-	write_head(head, r);
+	push_record_write_head(head, r);
 	/* The head comes last: a record that is only partly written has no valid head. */
-	if (!write_at(q->active, r->p, r->n, s->size + PUSH_QUEUE_HEAD) ||
-	    !write_at(q->active, head, sizeof(head), s->size)) {
+	if (!push_write_at(q->active, r->p, r->n, s->size + PUSH_RECORD_HEAD) ||
+	    !push_write_at(q->active, head, sizeof(head), s->size)) {
 		int e = errno ? errno : ENOSPC;
 
 		(void)!ftruncate(q->active, (off_t)s->size);
@@ -345,61 +214,43 @@ static int append(struct push_queue *q, const struct push_record *r)
 	return 0;
 }
 
-int push_queue_add(struct push_queue *q, const struct push_record *r, char *message,
-		   size_t size)
-{
-	uint64_t n = PUSH_QUEUE_HEAD + r->n;
-	int err = 0;
-
-	if (n > q->limit / 2 || r->n > RECORD_MAX) {
-		snprintf(message, size,
-			 "one record has %llu bytes, more than half of push.queue_bytes; raise "
-			 "queue_bytes",
-			 (unsigned long long)n);
-		return -GW_E_SIZE;
-	}
-	pthread_mutex_lock(&q->lock);
-	while (q->segments > 1 && size_of_all(q) + n > q->limit)
-		drop_first(q);
-	while (append(q, r) != 0) {
-		/* A full disk: the oldest records make room. What is left in the last segment has
-		 * been sent if the front is at its end. */
-		bool sent = q->segments == 1 && q->segment[0].size > 0 &&
-			    q->front >= q->segment[0].size;
-
-		if ((errno == ENOSPC || errno == EDQUOT) && (q->segments > 1 || sent)) {
-			drop_first(q);
-			continue;
-		}
-		err = file_failed(message, size, q->dir, "written");
-		break;
-	}
-	queue_unlock(q);
-	return err;
-}
-
 /* ---- taking ---- */
 
 /* Skips damaged bytes at the front: advances to the next valid record of the first segment, or
- * to its end. Returns false if memory or descriptors are missing: then nothing is skipped. */
-static bool skip_damage(struct push_queue *q)
+ * to its end, and counts what is lost. Returns false if memory or descriptors are missing: then
+ * nothing is skipped. */
+static bool skip_damage(struct push_queue *q, char *message, size_t size)
 {
 	struct push_segment *s = &q->segment[0];
-	struct push_record r;
-	size_t n, at;
-	char *p = load_segment(q, s, q->front, &n);
+	struct push_scan left = { 0 };
+	char path[2100];
+	size_t n;
+	char *p = push_segment_load(q->dir, s->number, q->front, s->size, &n);
+	bool readable = p != NULL;
+	uint64_t lost;
+	int e = errno;
 
-	if (!p && (errno == ENOMEM || errno == EMFILE || errno == ENFILE))
+	if (!p && (e == ENOMEM || e == EMFILE || e == ENFILE))
 		return false;
-	at = p ? push_queue_find(p, n, 0, &r) : n;
+	if (p)
+		push_record_scan(p, n, 0, &left);
 	free(p);
-	q->front += at;
-	if (q->front < s->size)
-		return true;
-	q->status.dropped += s->samples;
+	lost = s->samples > left.samples ? s->samples - left.samples : 0;
+	push_segment_path(q->dir, s->number, path, sizeof(path));
+	if (s->bytes > left.bytes) /* else the damage was reported when the queue was opened */
+		snprintf(message, size,
+			 "%llu bytes of %s %s and are skipped; about %llu samples are lost",
+			 (unsigned long long)(s->bytes - left.bytes), path,
+			 readable      ? "are damaged"
+			 : e == ENOENT ? "were deleted"
+				       : "cannot be read",
+			 (unsigned long long)lost);
+	q->front = left.bytes ? q->front + left.first : s->size;
+	q->status.dropped += lost;
+	q->status.bytes += left.bytes;
 	q->status.bytes -= s->bytes;
-	s->samples = 0;
-	s->bytes = 0;
+	s->samples = left.samples;
+	s->bytes = left.bytes;
 	return true;
 }
 
@@ -409,16 +260,16 @@ static bool read_record(struct push_queue *q, int fd, uint64_t at, struct push_r
 			struct buf *out)
 {
 	static const char zeros[4096];
-	char head[PUSH_QUEUE_HEAD];
+	char head[PUSH_RECORD_HEAD];
 	size_t before = out->len;
 
-	if (!read_at(fd, head, sizeof(head), at) ||
-	    !read_head(head, q->segment[0].size - at, ret))
+	if (!push_read_at(fd, head, sizeof(head), at) ||
+	    !push_record_read_head(head, q->segment[0].size - at, ret))
 		return false;
 	for (size_t n = ret->n; n > 0; n -= n < sizeof(zeros) ? n : sizeof(zeros))
 		buf_add(out, zeros, n < sizeof(zeros) ? n : sizeof(zeros));
-	if (!out->err && read_at(fd, out->p + before, ret->n, at + sizeof(head)) &&
-	    is_intact(head, ret, out->p + before))
+	if (!out->err && push_read_at(fd, out->p + before, ret->n, at + sizeof(head)) &&
+	    push_record_is_intact(head, ret, out->p + before))
 		return true;
 	out->len = before;
 	return false;
@@ -428,7 +279,8 @@ static bool read_record(struct push_queue *q, int fd, uint64_t at, struct push_r
 static void take_from_first(struct push_queue *q, uint64_t raw_max, struct buf *out,
 			    struct push_batch *b)
 {
-	int fd = open_segment(q, q->segment[0].number, O_RDONLY);
+	struct stat st;
+	int fd = push_segment_open(q->dir, q->segment[0].number, &st);
 	size_t begin = out->len;
 
 	b->segment = q->segment[0].number;
@@ -448,7 +300,7 @@ static void take_from_first(struct push_queue *q, uint64_t raw_max, struct buf *
 		b->records++;
 		b->samples += r.samples;
 		b->raw_bytes += r.raw_bytes;
-		b->end += PUSH_QUEUE_HEAD + r.n;
+		b->end += PUSH_RECORD_HEAD + r.n;
 		if (b->raw_bytes >= raw_max)
 			break;
 	}
@@ -458,13 +310,14 @@ static void take_from_first(struct push_queue *q, uint64_t raw_max, struct buf *
 }
 
 bool push_queue_take(struct push_queue *q, uint64_t raw_max, struct buf *out,
-		     struct push_batch *ret)
+		     struct push_batch *ret, char *message, size_t size)
 {
 	*ret = (struct push_batch){ 0 };
+	message[0] = '\0';
 	pthread_mutex_lock(&q->lock);
 	for (trim(q); q->segments && q->front < q->segment[0].size; trim(q)) {
 		take_from_first(q, raw_max, out, ret);
-		if (ret->records || out->err || !skip_damage(q))
+		if (ret->records || out->err || !skip_damage(q, message, size))
 			break;
 	}
 	queue_unlock(q);
@@ -528,24 +381,53 @@ static int by_number(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-static int list_segments(struct push_queue *q)
+/* Appends a line to a message, as far as there is room. */
+__attribute__((format(printf, 3, 4))) static void add_line(char *message, size_t size,
+							   const char *format, ...)
+{
+	size_t n = strlen(message);
+	va_list args;
+
+	if (n > 0 && n + 1 < size)
+		message[n++] = '\n';
+	va_start(args, format);
+	vsnprintf(message + n, size - n, format, args);
+	va_end(args);
+}
+
+/* Lists the segments and sets the number of the next one. A file that has the name of a segment
+ * and cannot be one, such as a FIFO, is named and left alone. */
+static int list_segments(struct push_queue *q, char *message, size_t size)
 {
 	DIR *d = opendir(q->dir);
 	const struct dirent *e;
 
 	if (!d)
-		return -GW_E_IO;
+		return file_failed(message, size, q->dir, "read");
 	while ((e = readdir(d))) {
 		char *end;
 		unsigned long long number = strtoull(e->d_name, &end, 16);
 		struct push_segment *more;
+		struct stat st;
 
 		if (strcmp(end, ".queue") != 0 || strlen(e->d_name) != 22 ||
-		    number == UINT64_MAX)
+		    number >= UINT64_MAX - 1 ||
+		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
 			continue;
+		if (number >= q->next_number)
+			q->next_number = number + 1;
+		if (push_segment_refusal(&st)) {
+			add_line(
+				message, size,
+				"%s/%s is not a file of the push queue (%s) and is left alone; "
+				"remove it",
+				q->dir, e->d_name, push_segment_refusal(&st));
+			continue;
+		}
 		more = realloc(q->segment, (q->segments + 1) * sizeof(*q->segment));
 		if (!more) {
 			closedir(d);
+			snprintf(message, size, "out of memory for the push queue");
 			return -GW_E_NOMEM;
 		}
 		q->segment = more;
@@ -558,73 +440,69 @@ static int list_segments(struct push_queue *q)
 }
 
 /* Counts what waits in a segment after position `front`. Sets its size to the end of its last
- * valid record. Returns the number of damaged bytes. */
-static uint64_t scan_segment(struct push_queue *q, struct push_segment *s, uint64_t front)
+ * valid record. */
+static void scan_segment(struct push_queue *q, struct push_segment *s, uint64_t front,
+			 char *message, size_t size)
 {
-	int fd = open_segment(q, s->number, O_RDONLY);
-	uint64_t damaged = 0;
-	struct push_record r;
+	struct push_scan scan = { 0 };
 	struct stat st;
-	size_t n = 0, at = 0;
+	char path[2100];
+	int fd = push_segment_open(q->dir, s->number, &st);
+	size_t n = 0;
 	char *p;
 
-	s->size = fd >= 0 && fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
+	s->size = fd >= 0 ? (uint64_t)st.st_size : 0;
 	if (fd >= 0)
 		close(fd);
-	p = load_segment(q, s, 0, &n);
-	s->size = 0;
-	while (p) {
-		size_t found = push_queue_find(p, n, at, &r);
-
-		damaged += found - at;
-		if (found == n)
-			break;
-		at = found + PUSH_QUEUE_HEAD + r.n;
-		s->size = at;
-		if (found >= front) {
-			s->samples += r.samples;
-			s->bytes += PUSH_QUEUE_HEAD + r.n;
-		}
-		if (r.time_ms > q->status.last_ms)
-			q->status.last_ms = r.time_ms;
-	}
+	p = push_segment_load(q->dir, s->number, 0, s->size, &n);
+	if (p)
+		push_record_scan(p, n, (size_t)front, &scan);
 	free(p);
-	return damaged;
+	s->size = scan.end;
+	s->samples = scan.samples;
+	s->bytes = scan.bytes;
+	q->status.bytes += scan.bytes;
+	q->status.dropped += scan.lost;
+	if (scan.last_ms > q->status.last_ms)
+		q->status.last_ms = scan.last_ms;
+	push_segment_path(q->dir, s->number, path, sizeof(path));
+	if (scan.damaged)
+		add_line(message, size,
+			 "%llu bytes of %s are damaged, as after a loss of power, and are "
+			 "skipped; about %llu samples are lost",
+			 (unsigned long long)scan.damaged, path, (unsigned long long)scan.lost);
 }
 
 static void recover(struct push_queue *q, char *message, size_t size)
 {
-	uint64_t first, front, damaged = 0;
+	uint64_t first, front;
 
 	read_state(q, &first, &front);
-	q->next_number = first ? first : 1;
-	if (q->segments && q->segment[q->segments - 1].number >= q->next_number)
-		q->next_number = q->segment[q->segments - 1].number + 1;
+	if (q->next_number < first)
+		q->next_number = first;
 	while (q->segments && q->segment[0].number < first)
 		delete_first(q);
 	if (q->segments && q->segment[0].number == first)
 		q->front = front;
-	for (unsigned i = 0; i < q->segments; i++) {
-		damaged += scan_segment(q, &q->segment[i], i == 0 ? q->front : 0);
-		q->status.bytes += q->segment[i].bytes;
-	}
+	for (unsigned i = 0; i < q->segments; i++)
+		scan_segment(q, &q->segment[i], i == 0 ? q->front : 0, message, size);
 	while (q->segments > 1 && size_of_all(q) > q->limit)
 		drop_first(q);
-	if (damaged)
-		snprintf(message, size,
-			 "%llu bytes of the push queue in %s were damaged, as after a loss of "
-			 "power, and are skipped",
-			 (unsigned long long)damaged, q->dir);
 }
 
 static int open_state(struct push_queue *q, char *message, size_t size)
 {
 	char path[2100];
+	struct stat st;
 
 	snprintf(path, sizeof(path), "%s/state", q->dir);
-	q->state = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	q->state = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 	if (q->state < 0)
 		return file_failed(message, size, path, "opened");
+	if (fstat(q->state, &st) != 0 || !S_ISREG(st.st_mode)) {
+		snprintf(message, size, "%s is not a regular file; remove it", path);
+		return -GW_E_IO;
+	}
 	if (flock(q->state, LOCK_EX | LOCK_NB) == 0)
 		return 0;
 	snprintf(message, size,
@@ -634,11 +512,122 @@ static int open_state(struct push_queue *q, char *message, size_t size)
 	return -GW_E_STATE;
 }
 
+/* Forgets what was in the folder, and counts it as dropped. */
+static void leave_folder(struct push_queue *q)
+{
+	while (q->segments)
+		forget_last(q);
+	if (q->state >= 0)
+		close(q->state);
+	q->state = -1;
+	q->unsynced = q->unsynced_name = false;
+}
+
+/* Opens the folder, or creates it, and finds what waits in it. */
+static int enter_folder(struct push_queue *q, char *message, size_t size)
+{
+	bool is_new = access(q->dir, F_OK) != 0;
+	int err = file_make_directory(q->dir, message, size);
+
+	if (!err && is_new && chmod(q->dir, 0700) != 0)
+		err = file_failed(message, size, q->dir, "made private");
+	if (!err)
+		err = open_state(q, message, size);
+	if (!err)
+		err = list_segments(q, message, size);
+	if (err)
+		leave_folder(q);
+	else
+		recover(q, message, size);
+	return err;
+}
+
+static bool folder_is_gone(const struct push_queue *q)
+{
+	char path[2100];
+	struct stat ours, there;
+
+	snprintf(path, sizeof(path), "%s/state", q->dir);
+	return q->state < 0 || fstat(q->state, &ours) != 0 || lstat(path, &there) != 0 ||
+	       ours.st_ino != there.st_ino || ours.st_dev != there.st_dev;
+}
+
+static bool active_is_gone(const struct push_queue *q)
+{
+	struct stat st;
+
+	return q->active >= 0 && fstat(q->active, &st) == 0 && st.st_nlink == 0;
+}
+
+/* Makes the folder again if somebody deleted or replaced it; without this check, records would
+ * go to a file that has no name any more. Returns 0 with a notice ("" for none), or an error. */
+static int find_folder(struct push_queue *q, char *message, size_t size)
+{
+	bool was_open = q->state >= 0;
+	uint64_t before = q->status.dropped;
+	char path[2100];
+	int err = 0;
+
+	if (folder_is_gone(q)) {
+		leave_folder(q);
+		err = enter_folder(q, message, size);
+		if (!err && was_open)
+			add_line(message, size,
+				 "the folder %s of the push queue was deleted or replaced; "
+				 "gpuward made it again, and %llu samples are lost",
+				 q->dir, (unsigned long long)(q->status.dropped - before));
+	} else if (active_is_gone(q)) {
+		push_segment_path(q->dir, q->segment[q->segments - 1].number, path,
+				  sizeof(path));
+		forget_last(q);
+		snprintf(message, size,
+			 "%s of the push queue was deleted; %llu samples are lost", path,
+			 (unsigned long long)(q->status.dropped - before));
+	}
+	return err;
+}
+
+/* ---- adding ---- */
+
+int push_queue_add(struct push_queue *q, const struct push_record *r, char *message,
+		   size_t size)
+{
+	uint64_t n = PUSH_RECORD_HEAD + r->n;
+	int err = 0;
+
+	if (n > q->limit / 2 || r->n > PUSH_RECORD_MAX) {
+		snprintf(message, size,
+			 "one record has %llu bytes, more than half of push.queue_bytes; raise "
+			 "queue_bytes",
+			 (unsigned long long)n);
+		return -GW_E_SIZE;
+	}
+	message[0] = '\0';
+	pthread_mutex_lock(&q->lock);
+	err = find_folder(q, message, size);
+	while (!err && q->segments > 1 && size_of_all(q) + n > q->limit)
+		drop_first(q);
+	while (!err && append(q, r) != 0) {
+		/* A full disk: the oldest records make room. What is left in the last segment has
+		 * been sent if the front is at its end. */
+		bool sent = q->segments == 1 && q->segment[0].size > 0 &&
+			    q->front >= q->segment[0].size;
+
+		if ((errno == ENOSPC || errno == EDQUOT) && (q->segments > 1 || sent)) {
+			drop_first(q);
+			continue;
+		}
+		err = file_failed(message, size, q->dir, "written");
+		break;
+	}
+	queue_unlock(q);
+	return err;
+}
+
 int push_queue_open(const char *dir, uint64_t limit, struct push_queue **ret, char *message,
 		    size_t size)
 {
 	struct push_queue *q = calloc(1, sizeof(*q));
-	bool is_new = access(dir, F_OK) != 0;
 	int err;
 
 	message[0] = '\0';
@@ -648,26 +637,20 @@ int push_queue_open(const char *dir, uint64_t limit, struct push_queue **ret, ch
 	pthread_mutex_init(&q->published_lock, NULL);
 	q->state = q->active = -1;
 	q->limit = limit;
-	q->segment_max = limit / 32 < (256u << 10)  ? 256u << 10
-			 : limit / 32 > (64u << 20) ? 64u << 20
-						    : limit / 32;
+	q->next_number = 1;
+	q->segment_max = limit / 32 < (256u << 10)       ? 256u << 10
+			 : limit / 32 > PUSH_SEGMENT_MAX ? PUSH_SEGMENT_MAX
+							 : limit / 32;
 	if ((size_t)snprintf(q->dir, sizeof(q->dir), "%s", dir) >= sizeof(q->dir)) {
 		snprintf(message, size, "the path of the push queue is too long");
 		err = -GW_E_SIZE;
 	} else {
-		err = file_make_directory(dir, message, size);
+		err = enter_folder(q, message, size);
 	}
-	if (!err && is_new && chmod(dir, 0700) != 0)
-		err = file_failed(message, size, dir, "made private");
-	if (!err)
-		err = open_state(q, message, size);
-	if (!err && (err = list_segments(q)) != 0)
-		snprintf(message, size, "%s cannot be read", dir);
 	if (err) {
 		push_queue_close(q);
 		return err;
 	}
-	recover(q, message, size);
 	q->published = q->status;
 	*ret = q;
 	return 0;

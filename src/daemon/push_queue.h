@@ -12,16 +12,17 @@
 
 struct push_queue;
 
-/* Opens the folder, or creates it (mode 0700). limit: size of all segments. message gets a sentence
- * after an error, and a notice ("" for none) after success. Returns 0, -GW_E_STATE (another
+/* Opens the folder, or creates it (mode 0700), and reads all segments, which can take seconds.
+ * limit: size of all segments. message gets a sentence after an error, and a notice of one or
+ * several lines ("" for none) after success. Returns 0, -GW_E_STATE (another
  * process uses the folder) or an error of file_replace(). */
 int push_queue_open(const char *dir, uint64_t limit, struct push_queue **ret, char *message,
 		    size_t size);
 void push_queue_close(struct push_queue *q);
 
 /* Appends a record without waiting for the disk. If the queue or the disk is full, drops the
- * oldest segment. Returns 0, or an error with a sentence; the queue is then unchanged, except for
- * dropped segments. */
+ * oldest segment. If somebody deleted the folder, makes it again. Returns 0 with a notice ("" for
+ * none), or an error with a sentence; the record is then not in the queue. */
 int push_queue_add(struct push_queue *q, const struct push_record *r, char *message,
 		   size_t size);
 
@@ -34,10 +35,10 @@ struct push_batch {
 };
 
 /* Appends the payloads of the next records to out: at least one, and further ones as long as
- * they have at most raw_max bytes in all before compression. Returns false if the queue is
- * empty. */
+ * they have at most raw_max bytes in all before compression. message says what was damaged
+ * or missing and is lost; "": nothing. Returns false if the queue is empty. */
 bool push_queue_take(struct push_queue *q, uint64_t raw_max, struct buf *out,
-		     struct push_batch *ret);
+		     struct push_batch *ret, char *message, size_t size);
 
 /* Removes a batch, because the server has accepted or refused it. */
 void push_queue_remove(struct push_queue *q, const struct push_batch *b);
@@ -52,10 +53,5 @@ struct push_queue_status {
 	int64_t last_ms;  /* time of the newest record that was ever added; 0: none */
 };
 void push_queue_status(struct push_queue *q, struct push_queue_status *ret);
-
-/* Finds the first valid record at or after `from` in the bytes of a segment. Returns its
- * position with *ret, or n if there is none. */
-#define PUSH_QUEUE_HEAD 32
-size_t push_queue_find(const char *p, size_t n, size_t from, struct push_record *ret);
 
 #endif

@@ -51,7 +51,7 @@ struct service {
 	struct fleet_watch *fleet; /* NULL: no Prometheus is configured */
 	struct api api;
 	struct textfile textfile; /* written if path is not empty */
-	struct push *push;        /* NULL: none is configured, or it could not start */
+	struct push *push;        /* NULL: none was configured yet */
 	struct push_settings push_settings;
 	struct log_latch store_bad, no_gpus, rests;
 	struct notify notify;
@@ -170,35 +170,36 @@ static void push_log(void *arg, enum log_level level, const char *sentence)
 	log_write(&s->log, level, sentence, NULL, 0);
 }
 
-/* Starts, stops or replaces the push if its settings changed. */
+/* Starts, changes or ends the push if its settings changed. */
 static void apply_push(struct service *s)
 {
 	struct push_settings fresh;
-	char dir[4096], message[MESSAGE_MAX] = "";
+	char dir[4096];
+	int err = 0;
 
 	push_settings_make(&s->config, service_state_dir(&s->config, dir, sizeof(dir)),
 			   s->options->simulated, &fresh);
 	if (memcmp(&fresh, &s->push_settings, sizeof(fresh)) == 0)
 		return;
-	push_free(s->push);
-	s->push = NULL;
+	if (!s->push && *fresh.server.url)
+		err = push_new(&(struct push_config){ .loop = s->loop,
+						      .clock = s->api.clock,
+						      .page = push_page,
+						      .log = push_log,
+						      .arg = s },
+			       &s->push);
+	if (!err && s->push)
+		err = push_apply(s->push, &fresh);
 	s->api.push = NULL;
+	memset(&s->push_settings, 0, sizeof(s->push_settings)); /* a reload tries again */
+	if (err) {
+		LOG(&s->log, LOG_ERROR, "metrics are not pushed",
+		    LOG_S("why", gw_strerror(err)));
+		return;
+	}
 	memcpy(&s->push_settings, &fresh, sizeof(fresh));
 	if (!*fresh.server.url)
 		return;
-	if (push_new(&(struct push_config){ .settings = &fresh,
-					    .loop = s->loop,
-					    .clock = s->api.clock,
-					    .page = push_page,
-					    .log = push_log,
-					    .arg = s },
-		     &s->push, message, sizeof(message)) != 0) {
-		LOG(&s->log, LOG_ERROR, "metrics are not pushed", LOG_S("why", message));
-		memset(&s->push_settings, 0,
-		       sizeof(s->push_settings)); /* a reload tries again */
-		return;
-	}
-	log_lines(s, LOG_WARNING, message);
 	s->api.push = push_look(s->push);
 	LOG(&s->log, LOG_INFO, "metrics are pushed", LOG_S("url", fresh.server.url),
 	    LOG_S("queue", fresh.dir));
@@ -275,9 +276,9 @@ static void service_tick(void *arg)
 	}
 	log_empty_list(s);
 	windows_tick(s->api.windows, &s->api.view, clock_mono_ns(s->api.clock));
-	if (s->push)
+	if (s->api.push)
 		push_look(s->push);
-	if (s->push || windows_open_count(s->api.windows))
+	if (s->api.push || windows_open_count(s->api.windows))
 		api_follow(&s->api);
 	http_tick(s->api.http);
 	push_tick(s);

@@ -8,6 +8,17 @@
 #include <math.h>
 #include <string.h>
 
+static void check_push(struct buf *out, const struct view_push *p)
+{
+	bool both = *p->problem && *p->queue_problem;
+
+	buf_addf(out, "[%c] push %s%s%s\n", *p->problem || *p->queue_problem ? '-' : '+',
+		 *p->problem || *p->queue_problem ? p->problem
+		 : p->success_wall_ns             ? "ok"
+						  : "nothing was sent yet",
+		 both ? "; " : "", p->queue_problem);
+}
+
 static void checks(struct buf *out, const struct api *a, const char *unready)
 {
 	const struct view *v = &a->view;
@@ -37,10 +48,7 @@ static void checks(struct buf *out, const struct api *a, const char *unready)
 			 strcmp(v->self.store_state, "ok") == 0 ? '+' : '-',
 			 v->self.store_state);
 	if (a->push)
-		buf_addf(out, "[%c] push %s\n", *a->push->problem ? '-' : '+',
-			 *a->push->problem          ? a->push->problem
-			 : a->push->success_wall_ns ? "ok"
-						    : "nothing was sent yet");
+		check_push(out, a->push);
 	if (unready)
 		buf_addf(out, "not ready: %s\n", unready);
 	else

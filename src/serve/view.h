@@ -100,6 +100,7 @@ struct view_push {
 	uint64_t failures;        /* requests */
 	uint64_t success_wall_ns; /* time of the last accepted request; 0: none */
 	char problem[400]; /* why nothing can be sent now; "": the last request succeeded */
+	char queue_problem[600]; /* why samples do not reach the disk; "": they do */
 };
 
 struct log_pair;

@@ -362,10 +362,103 @@ def test_a_reload_starts_changes_and_stops_the_push(tmp_path):
         assert one.times()[0] < two.times()[0]
 
 
+def test_a_reload_does_not_wait_for_a_server_that_hangs(tmp_path):
+    """The service reads the GPUs and answers until the old request is given up."""
+    begun, end = threading.Event(), threading.Event()
+
+    def answer(headers, samples):
+        begun.set()
+        end.wait(support.TIMEOUT)
+        return b""
+
+    def is_connected():
+        rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        return any(row[1].endswith(f":{hangs.port:04X}") and row[3] == "01" for row in rows)
+
+    def ticks():
+        return s.get("/api/v1/self").json()["ticks"]
+
+    queue = tmp_path / "q"
+    with Receiver() as good, Receiver(answer) as hangs, pushing(hangs.url, queue) as s:
+        s.wait(lambda: begun.is_set() and len(records(queue)) >= 3)
+        made = records(queue)
+        assert is_connected()
+        pathlib.Path(s.config).write_text(config(good.url, queue, 'labels = ["cluster=west"]'))
+        before = ticks()
+        s.child.send_signal(signal.SIGHUP)
+        s.wait(lambda: not is_connected())
+        assert ticks() >= before + 3 and "the configuration was reloaded" in s.messages()
+        s.wait(lambda: set(made) <= set(good.times()) and health(s) == "[+] push ok")
+        s.wait(lambda: [l for l, _, _ in list(good.samples) if l.get("cluster") == "west"])
+        times = good.times()
+        assert times == sorted(times)
+        assert figure(s, "dropped_total") == 0
+        end.set()
+
+
+def test_a_deleted_queue_folder_is_reported_and_made_again(tmp_path):
+    queue = tmp_path / "q"
+    up = threading.Event()
+    up.set()
+
+    def answer(headers, samples):
+        return (204, {}, b"") if up.is_set() else (503, {}, b"")
+
+    with Receiver(answer) as r, pushing(r.url, queue) as s:
+        s.wait(lambda: len(r.times()) >= 2)
+        shutil.rmtree(queue)
+        queue.write_text("now a file\n")
+        s.wait(lambda: "the queue cannot take records" in health(s))
+        assert health(s).startswith(f"[-] push the queue cannot take records: {queue}")
+        assert "set push.queue_dir to another folder" in health(s)
+        n = len(r.times())
+        s.wait(lambda: len(r.times()) >= n + 3)  # a server that answers still gets everything
+        up.clear()
+        s.wait(lambda: "status 503" in health(s) and "the queue cannot take records" in health(s))
+        up.set()
+        queue.unlink()
+        s.wait(lambda: health(s) == "[+] push ok" and records(queue))
+        assert s.messages().count("the queue cannot take records") == 1
+        assert "push: the queue takes records again" in s.messages()
+        up.clear()
+        s.wait(lambda: len(records(queue)) >= 5)
+        shutil.rmtree(queue)
+        s.wait(lambda: "of the push queue was deleted or replaced; gpuward made it again" in s.messages())
+        s.wait(lambda: len(records(queue)) >= 5)
+        made = records(queue)
+        up.set()
+        s.wait(lambda: set(made) <= set(r.times()))
+        assert figure(s, "dropped_total") > 0
+
+
+def test_strange_files_in_the_queue_folder_are_named_and_do_not_delay(tmp_path):
+    queue = tmp_path / "q"
+    queue.mkdir()
+    os.mkfifo(queue / "0000000000000001.queue")
+    with (queue / "0000000000000002.queue").open("wb") as f:
+        f.truncate(1 << 40)
+    (queue / "0000000000000003.queue").write_bytes(b"garbage" * 100)
+    with Receiver() as r, pushing(r.url, queue) as s:
+        s.wait(lambda: len(r.times()) >= 3)
+        log = s.messages()
+        assert f"{queue}/0000000000000001.queue is not a file of the push queue (it is not a regular file) and is left alone" in log
+        assert f"{queue}/0000000000000002.queue is not a file of the push queue (it is too large) and is left alone" in log
+        assert f"700 bytes of {queue}/0000000000000003.queue are damaged" in log
+        s.wait(lambda: figure(s, "queue_bytes") == 0)
+        assert s.stop() == 0
+    assert (queue / "0000000000000001.queue").is_fifo() and (queue / "0000000000000002.queue").stat().st_size == 1 << 40
+
+
 def test_two_services_do_not_share_a_queue(tmp_path):
     with Receiver() as r, pushing(r.url, tmp_path / "q"), pushing(r.url, tmp_path / "q") as second:
-        assert "another process uses the push queue" in second.messages()
-        assert figure(second, "sent_total") is None
+        second.wait(lambda: "another process uses the push queue" in health(second))
+        assert "set push.queue_dir to another folder; nothing is pushed until then" in health(second)
+        second.wait(lambda: figure(second, "dropped_total"))
+        assert second.messages().count("another process uses the push queue") == 1
+        assert figure(second, "sent_total") == 0
+    with Receiver() as r, pushing(r.url, tmp_path / "q") as first, pushing(r.url, tmp_path / "q") as second:
+        first.stop()
+        second.wait(lambda: health(second) == "[+] push ok")  # the queue is free now
 
 
 def test_doctor_says_whether_the_push_works(tmp_path):

@@ -1,5 +1,6 @@
 /* The queue of the push: order, limit, restart, and damage at every byte. */
 #include "daemon/push_queue.h"
+#include "daemon/push_segment.h"
 
 #include "base/file.h"
 
@@ -12,7 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/gpuward-push-XXXXXX", dir[64], message[400];
+static char folder[] = "/tmp/gpuward-push-XXXXXX", dir[64], message[1000];
+static char taken[400]; /* the message of the last take() */
 static struct push_queue *q;
 
 static void empty_folder(const char *path)
@@ -97,7 +99,7 @@ static const char *take(uint64_t raw_max, struct push_batch *b)
 
 	text[0] = '\0';
 	buf_init(&out, 100u << 20);
-	if (push_queue_take(q, raw_max, &out, b))
+	if (push_queue_take(q, raw_max, &out, b, taken, sizeof(taken)))
 		for (size_t i = 0; i < out.len; i++)
 			if (out.p[i] == '<')
 				len += (size_t)snprintf(text + len, sizeof(text) - len, "%d ",
@@ -137,7 +139,7 @@ TEST(records_come_back_in_order_and_in_batches)
 	assert_string_equal(take(1000, &b), "");
 	for (unsigned i = 1; i <= 5; i++)
 		assert_int_equal(add(i, 50), 0);
-	assert_int_equal(status().bytes, 5 * (50 + PUSH_QUEUE_HEAD));
+	assert_int_equal(status().bytes, 5 * (50 + PUSH_RECORD_HEAD));
 	assert_string_equal(take(0, &b), "1 ");
 	assert_string_equal(take(250, &b), "1 2 "); /* 100 bytes each before compression */
 	assert_int_equal(b.records, 2);
@@ -176,7 +178,7 @@ TEST(after_a_restart_only_what_was_not_accepted_is_there)
 	push_queue_remove(q, &b);
 	take(0, &b);
 	reopen(LIMIT); /* without the removal of the second one */
-	assert_int_equal(status().bytes, 3 * (50 + PUSH_QUEUE_HEAD));
+	assert_int_equal(status().bytes, 3 * (50 + PUSH_RECORD_HEAD));
 	assert_int_equal(add(5, 50), 0);
 	assert_string_equal(drain(), "2 3 4 5 ");
 	reopen(LIMIT);
@@ -280,7 +282,7 @@ static size_t three_records(char *out, size_t size)
 	push_queue_close(q);
 	q = NULL;
 	n = file_read(only_segment(), out, size, message, sizeof(message));
-	assert_int_equal(n, 3 * (40 + PUSH_QUEUE_HEAD));
+	assert_int_equal(n, 3 * (40 + PUSH_RECORD_HEAD));
 	return (size_t)n;
 }
 
@@ -301,11 +303,11 @@ TEST(a_file_that_ends_at_any_byte_loses_only_the_last_record)
 	for (size_t cut = 0; cut <= n; cut++) {
 		write_segment(bytes, cut);
 		reopen(LIMIT);
+		assert_true(!strstr(message, "damaged") == (cut % one == 0));
 		assert_int_equal(add(4, 40), 0);
 		snprintf(want, sizeof(want), "%s%s%s4 ", cut >= one ? "1 " : "",
 			 cut >= 2 * one ? "2 " : "", cut >= n ? "3 " : "");
 		assert_string_equal(drain(), want);
-		assert_true(!strstr(message, "damaged") == (cut % one == 0));
 		three_records(bytes, sizeof(bytes));
 	}
 }
@@ -339,7 +341,152 @@ TEST(damage_while_the_queue_is_open_is_skipped_too)
 	fd = open(only_segment(), O_WRONLY);
 	assert_int_equal(pwrite(fd, "x", 1, 50), 1);
 	close(fd);
+	assert_int_equal(status().bytes, 3 * (40 + PUSH_RECORD_HEAD));
 	assert_string_equal(drain(), "2 3 ");
+	assert_int_equal(status().bytes, 0);
+	assert_int_equal(status().dropped, 10);
+}
+
+TEST(the_loss_by_damage_is_named_once_and_the_waiting_bytes_are_true)
+{
+	struct push_batch b;
+	int fd;
+
+	reopen(LIMIT);
+	for (unsigned i = 1; i <= 4; i++)
+		assert_int_equal(add(i, 40), 0);
+	fd = open(only_segment(), O_WRONLY);
+	assert_int_equal(pwrite(fd, "x", 1, 50), 1); /* in the first record */
+	assert_int_equal(pwrite(fd, "x", 1, 2 * (40 + PUSH_RECORD_HEAD) + 50), 1); /* third */
+	close(fd);
+	assert_string_equal(take(0, &b), "2 ");
+	assert_in(taken, ".queue are damaged and are skipped; about 20 samples are lost");
+	assert_in(taken, "144 bytes of /tmp/");
+	assert_int_equal(status().bytes, 2 * (40 + PUSH_RECORD_HEAD));
+	assert_int_equal(status().dropped, 20);
+	push_queue_remove(q, &b);
+	assert_string_equal(take(0, &b), "4 ");
+	assert_string_equal(taken, ""); /* the third record is counted and named already */
+	push_queue_remove(q, &b);
+	assert_int_equal(status().bytes, 0);
+	assert_int_equal(status().dropped, 20);
+}
+
+TEST(a_segment_that_was_cut_short_keeps_its_first_records)
+{
+	reopen(LIMIT);
+	for (unsigned i = 1; i <= 3; i++)
+		assert_int_equal(add(i, 40), 0);
+	assert_int_equal(truncate(only_segment(), 2 * (40 + PUSH_RECORD_HEAD) + 10), 0);
+	assert_string_equal(drain(), "1 2 ");
+	assert_int_equal(status().bytes, 0);
+	assert_int_equal(status().dropped, 10);
+}
+
+TEST(a_restart_counts_what_is_damaged_and_names_the_file)
+{
+	char bytes[400];
+	size_t n = three_records(bytes, sizeof(bytes));
+
+	bytes[n / 3 + 40] ^= 1; /* in the payload of the second record */
+	write_segment(bytes, n);
+	reopen(LIMIT);
+	assert_in(message, path);
+	assert_in(message, "about 10 samples are lost");
+	assert_int_equal(status().dropped, 10);
+	assert_int_equal(status().bytes, 2 * (40 + PUSH_RECORD_HEAD));
+	assert_string_equal(drain(), "1 3 ");
+	assert_int_equal(status().dropped, 10); /* not twice */
+}
+
+/* ---- a folder that others change ---- */
+
+TEST(a_deleted_folder_is_made_again_and_the_loss_is_named)
+{
+	reopen(LIMIT);
+	for (unsigned i = 1; i <= 3; i++)
+		assert_int_equal(add(i, 40), 0);
+	empty_folder(dir);
+	rmdir(dir);
+	assert_int_equal(add(4, 40), 0);
+	assert_in(message, dir);
+	assert_in(message, "gpuward made it again, and 30 samples are lost");
+	assert_int_equal(status().dropped, 30);
+	assert_int_equal(status().bytes, 40 + PUSH_RECORD_HEAD);
+	assert_int_equal(add(5, 40), 0);
+	assert_string_equal(message, "");
+	assert_string_equal(drain(), "4 5 ");
+	reopen(LIMIT);
+	assert_int_equal(add(6, 40), 0);
+	assert_string_equal(drain(), "6 ");
+}
+
+TEST(a_folder_that_cannot_be_made_is_an_error_until_it_can)
+{
+	reopen(LIMIT);
+	assert_int_equal(add(1, 40), 0);
+	empty_folder(dir);
+	rmdir(dir);
+	assert_int_equal(file_replace(dir, "x", 1, message, sizeof(message)), 0); /* a file */
+	assert_int_not_equal(add(2, 40), 0);
+	assert_in(message, dir);
+	assert_int_not_equal(add(3, 40), 0);
+	assert_int_equal(status().bytes, 0);
+	assert_int_equal(unlink(dir), 0);
+	assert_int_equal(add(4, 40), 0);
+	assert_string_equal(drain(), "4 ");
+}
+
+TEST(a_deleted_segment_is_named_and_a_new_one_begins)
+{
+	reopen(LIMIT);
+	assert_int_equal(add(1, 40), 0);
+	assert_int_equal(unlink(only_segment()), 0);
+	assert_int_equal(add(2, 40), 0);
+	assert_in(message, "was deleted; 10 samples are lost");
+	assert_string_equal(drain(), "2 ");
+}
+
+TEST(only_regular_files_of_a_sane_size_are_read)
+{
+	static const char *const name[] = { "0000000000000007", "0000000000000008",
+					    "0000000000000009" };
+	char other[3][128];
+	int fd;
+
+	reopen(LIMIT);
+	assert_int_equal(add(1, 40), 0);
+	for (unsigned i = 0; i < 3; i++)
+		snprintf(other[i], sizeof(other[i]), "%s/%s.queue", dir, name[i]);
+	assert_int_equal(mkfifo(other[0], 0600), 0);
+	assert_int_equal(symlink("/dev/zero", other[1]), 0);
+	fd = open(other[2], O_WRONLY | O_CREAT, 0600);
+	assert_int_equal(ftruncate(fd, INT64_C(1) << 40), 0);
+	close(fd);
+	reopen(LIMIT);
+	for (unsigned i = 0; i < 3; i++)
+		assert_in(message, other[i]);
+	assert_in(message, "not a file of the push queue (it is not a regular file)");
+	assert_in(message, "(it is too large) and is left alone; remove it");
+	assert_int_equal(add(2, 40), 0);
+	assert_string_equal(drain(), "1 2 ");
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(access(other[i], F_OK), 0); /* left alone */
+}
+
+TEST(a_state_that_is_no_regular_file_is_refused)
+{
+	char state_path[128];
+
+	reopen(LIMIT);
+	push_queue_close(q);
+	q = NULL;
+	snprintf(state_path, sizeof(state_path), "%s/state", dir);
+	assert_int_equal(unlink(state_path), 0);
+	assert_int_equal(mkfifo(state_path, 0600), 0);
+	assert_int_not_equal(push_queue_open(dir, LIMIT, &q, message, sizeof(message)), 0);
+	q = NULL;
+	assert_in(message, "/state is not a regular file; remove it");
 }
 
 TEST(a_damaged_state_sends_again_and_loses_nothing)

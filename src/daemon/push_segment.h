@@ -1,0 +1,74 @@
+/* push_segment: a file of the push queue, which is a sequence of records.
+ *
+ * A record is a head with a checksum, and the payload. Damaged bytes between records are found
+ * and skipped. Only regular files of a sane size are read, and opening never blocks.
+ * push_queue.c decides which segments there are. */
+#ifndef GW_DAEMON_PUSH_SEGMENT_H
+#define GW_DAEMON_PUSH_SEGMENT_H
+
+#include "push_encode.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#define PUSH_RECORD_HEAD 32
+#define PUSH_RECORD_MAX  (48u << 20) /* bytes of a payload */
+#define PUSH_SEGMENT_MAX (64u << 20) /* a segment grows up to this size, or has one record */
+
+/* Little-endian numbers, and the checksum (CRC-32) of bytes that follow others. */
+void push_put32(char *p, uint32_t v);
+void push_put64(char *p, uint64_t v);
+uint32_t push_get32(const char *p);
+uint64_t push_get64(const char *p);
+uint32_t push_checksum(uint32_t before, const char *p, size_t n);
+
+void push_record_write_head(char head[static PUSH_RECORD_HEAD], const struct push_record *r);
+
+/* Reads a head. Returns false if it is none, or if its record does not fit into `room`. */
+bool push_record_read_head(const char *head, uint64_t room, struct push_record *ret);
+
+/* Compares the checksum of the head with the payload. */
+bool push_record_is_intact(const char *head, const struct push_record *r, const char *payload);
+
+/* Finds the first valid record at or after `from` in the bytes of a segment. Returns its
+ * position with *ret, or n if there is none. */
+size_t push_record_find(const char *p, size_t n, size_t from, struct push_record *ret);
+
+/* What is in the bytes of a segment from a position on. */
+struct push_scan {
+	size_t first;            /* position of the first valid record; n: none */
+	size_t end;              /* end of the last valid record of the whole segment */
+	uint64_t samples, bytes; /* of the valid records */
+	uint64_t damaged;        /* bytes that are not part of a valid record */
+	/* samples of damaged records, as far as their heads can be read */
+	uint64_t lost;
+	int64_t last_ms; /* newest time in the whole segment; 0: no record */
+};
+void push_record_scan(const char *p, size_t n, size_t front, struct push_scan *ret);
+
+/* ---- files ---- */
+
+void push_segment_path(const char *dir, uint64_t number, char *out, size_t size);
+
+/* Returns why a file cannot be a segment; NULL: it can. */
+const char *push_segment_refusal(const struct stat *st);
+
+/* Creates a segment with this number, or with the next one whose name is free. Returns a
+ * descriptor, or -1 with errno. */
+int push_segment_create(const char *dir, uint64_t *number);
+
+/* Opens a segment for reading. Returns -1 with errno; ENODATA: the file cannot be a segment. */
+int push_segment_open(const char *dir, uint64_t number, struct stat *ret);
+
+/* Returns the bytes of a segment from a position to another, or to the end of the file; the
+ * caller frees them. NULL with errno: not readable. */
+char *push_segment_load(const char *dir, uint64_t number, uint64_t from, uint64_t end,
+			size_t *ret_n);
+
+/* Read or write n bytes at a position. Return false if not all of them were. */
+bool push_read_at(int fd, char *p, size_t n, uint64_t at);
+bool push_write_at(int fd, const char *p, size_t n, uint64_t at);
+
+#endif
