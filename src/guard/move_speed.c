@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHECKPOINT_LEVEL 3
-
 /* Measured on an H200 (driver 580.159.04, PyTorch process with 16.6 GiB, the driver's calls
  * alone). The first checkpoint in a virtual machine took 2.4 s more. */
 static const struct {
@@ -27,6 +25,11 @@ const char *move_basis_name(enum move_basis b)
 	static const char *const names[] = { NULL, "own_moves", "h200_figures" };
 
 	return names[b];
+}
+
+bool move_is_checkpoint(unsigned kind)
+{
+	return policy_kind_level(kind) == MOVE_CHECKPOINT_LEVEL;
 }
 
 /* ---- the moves of a worker ---- */
@@ -72,9 +75,12 @@ void moves_add(struct move_worker *w, enum move_way way, const struct move *one)
 	done[w->count[way]++] = *one;
 }
 
-const struct move *moves_last(const struct move_worker *w, enum move_way way)
+const struct move *moves_last(const struct move_worker *w, enum move_way way, bool simulated)
 {
-	return w && w->count[way] ? &w->done[way][w->count[way] - 1] : NULL;
+	for (unsigned i = w ? w->count[way] : 0; i > 0; i--)
+		if (w->done[way][i - 1].simulated == simulated)
+			return &w->done[way][i - 1];
+	return NULL;
 }
 
 /* True if the decision gives the order to leave: for the first time, or at the next level after
@@ -110,7 +116,7 @@ bool moves_follow(struct move_worker *w, const struct guard_decision *d,
 {
 	const bool freed = d->result == RESULT_FREED && d->from == STATE_VERIFY;
 	const enum move_way way = freed ? MOVE_LEAVE : MOVE_RETURN;
-	const struct move *left = moves_last(w, MOVE_LEAVE);
+	const unsigned left = w->count[MOVE_LEAVE];
 	const uint64_t begun_ns = w->begun_ns[way];
 
 	note_begin(w, d);
@@ -120,7 +126,7 @@ bool moves_follow(struct move_worker *w, const struct guard_decision *d,
 	*ret = (struct move){ .bytes = freed ? d->freed_bytes : s->resident_bytes,
 			      .ns = d->mono_ns - begun_ns,
 			      .level = freed  ? d->level
-				       : left ? left->level
+				       : left ? w->done[MOVE_LEAVE][left - 1].level
 					      : 0 };
 	return true;
 }
@@ -150,7 +156,7 @@ static double move_median(double *v, unsigned n)
 static bool estimate_own(const struct move_worker *w, const struct move_question *q,
 			 enum host_pages pages, struct move_estimate *ret)
 {
-	const bool copy = q->level == CHECKPOINT_LEVEL;
+	const bool copy = q->level == MOVE_CHECKPOINT_LEVEL;
 	double seconds[MOVES_KEPT];
 	unsigned n = 0;
 
@@ -175,7 +181,7 @@ static bool estimate_own(const struct move_worker *w, const struct move_question
 void move_estimate(const struct move_worker *w, const struct move_question *q,
 		   struct move_estimate *ret)
 {
-	const bool copy = q->level == CHECKPOINT_LEVEL;
+	const bool copy = q->level == MOVE_CHECKPOINT_LEVEL;
 
 	*ret = (struct move_estimate){ .seconds = (double)NAN };
 	if (!q->bytes || (copy && estimate_own(w, q, q->pages, ret)) ||

@@ -20,6 +20,9 @@ enum host_pages {
 };
 const char *host_pages_name(enum host_pages p); /* "always", ...; "unknown" */
 
+#define MOVE_CHECKPOINT_LEVEL 3 /* eviction level at which memory is copied to the host */
+bool move_is_checkpoint(unsigned kind); /* true if workers of this kind leave that way */
+
 enum move_way { MOVE_LEAVE, MOVE_RETURN, MOVE_WAYS };
 
 struct move {
@@ -52,8 +55,8 @@ void moves_fit(struct moves *m, const struct policy *p);
 /* Adds a move and drops the oldest if there are too many. Ignores a move without bytes or
  * time, as a damaged file can have. */
 void moves_add(struct move_worker *w, enum move_way way, const struct move *one);
-/* Returns the latest move; NULL: none. w may be NULL. */
-const struct move *moves_last(const struct move_worker *w, enum move_way way);
+/* Returns the latest move on a simulated or on a real GPU; NULL: none. w may be NULL. */
+const struct move *moves_last(const struct move_worker *w, enum move_way way, bool simulated);
 
 /* Follows the decisions about a worker, in their order. s: the worker's status after the
  * decision. Returns true if a move ended with this decision: then *ret_way and *ret are set,
