@@ -238,6 +238,7 @@ static void apply_settings(struct guard_service *g, struct retired *place,
 	g->settings = next;
 	g->reload.next = NULL;
 	guard_counts_load(&g->tally, g->config.store, &next->policy);
+	guard_moves_load(&g->moves, g->config.store, &next->policy);
 	for (unsigned i = 0; i < next->policy.workers; i++)
 		if (from[i] < 0)
 			guard_service_give_notes(g, records, i);

@@ -163,6 +163,7 @@ const struct guard_view *guard_service_view(struct guard_service *g)
 	g->view.devices = g->gpus.count;
 	g->view.ring = g->journal.ring;
 	g->view.tally = &g->tally;
+	g->view.moves = &g->moves;
 	g->view.operations = &g->operations;
 	g->view.requested = g->requested;
 	guard_inputs_show(g->inputs, &g->view);

@@ -241,6 +241,7 @@ static void log_decision(void *ctx, const struct guard_decision *d)
 	r->wall_ns = clock_wall_ns(g->config.clock);
 	r->id = emit_decision(g, d, name, text);
 	guard_operation_decided(&g->operations, name, d, r->wall_ns);
+	guard_moves_follow(g, name, d);
 	if (d->freed_ns && !d->dry) {
 		double s = (double)d->freed_ns * 1e-9;
 
@@ -582,5 +583,6 @@ static void timer_expired(void *arg, uint64_t t_ns)
 int guard_service_journal_open(struct guard_service *g)
 {
 	guard_counts_load(&g->tally, g->config.store, &g->settings->policy);
+	guard_moves_load(&g->moves, g->config.store, &g->settings->policy);
 	return loop_add_timer(g->config.loop, timer_expired, g, &g->journal.timer);
 }

@@ -2,6 +2,7 @@
  *
  * guard_service.c               scenes and outcomes in, the view out; start and stop
  *   guard_service_journal.c       logs decisions, stores records, then gives orders
+ *   guard_moves.c                 how long moves took, for estimates
  *   guard_recorder.c              passes all input to the guard and records it
  *   guard_service_devices.c       the GPUs, the readings of a tick, driver events
  *   guard_service_health.c        health of each GPU and its consequences
@@ -112,6 +113,7 @@ struct guard_service {
 	struct guard_view view;
 	bool counts_loaded;          /* view.counts includes what earlier runs counted */
 	struct guard_counters tally; /* counts, including earlier runs */
+	struct moves moves;          /* the latest moves of each worker, also of earlier runs */
 	struct guard_operations operations;
 	struct guard_view_requested requested[POLICY_WORKERS];
 	struct guard_service_journal journal;
@@ -186,6 +188,13 @@ void guard_counts_add(struct guard_counters *t, struct store *s, const char *wor
 		      const struct guard_decision *d);
 void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
 			  unsigned xid);
+
+/* guard_moves.c */
+/* Loads the moves of the policy's workers; call again after a reload. */
+void guard_moves_load(struct moves *m, struct store *s, const struct policy *p);
+/* Follows a decision. If a move ended with it, keeps how long the move took. */
+void guard_moves_follow(struct guard_service *g, const char *worker,
+			const struct guard_decision *d);
 
 /* guard_recorder.c: all input of the guard goes through these functions; no other file can
  * change the guard. */

@@ -86,7 +86,7 @@ static void write_workers(struct json *j, const struct api *a, struct guard_mome
 	for (unsigned i = 0; i < g->policy->workers; i++) {
 		json_object(j, NULL);
 		guard_doc_worker(j, a, i, now);
-		json_bool(j, "simulated", guard_doc_simulated(g));
+		json_bool(j, "simulated", guard_view_simulated(g));
 		json_object_end(j);
 	}
 	json_array_end(j);

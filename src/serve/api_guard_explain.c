@@ -2,6 +2,7 @@
  * processes, and what a person can do. */
 #include "guard_doc.h"
 #include "model_energy.h"
+#include "move_doc.h"
 
 #include "base/cgroup_unit.h"
 #include "guard/demand.h"
@@ -418,6 +419,18 @@ static void say_tokens(struct json *j, const struct model_energy *m, const char 
 			explain_say(j, "Its tokens are not counted: %s.", m->worker[i].why);
 }
 
+/* Says how long a move takes, and how long the last ones took. */
+static void say_moves(struct json *j, const struct guard_view *g, unsigned worker,
+		      const struct guard_status *s, const char *no_gpu)
+{
+	char text[400];
+
+	for (unsigned i = 0; move_doc_sentence(g, worker, s, no_gpu, i, text, sizeof(text));
+	     i++)
+		if (*text)
+			explain_say(j, "%s", text);
+}
+
 static void write_explain(struct json *j, const struct api *a, unsigned worker,
 			  struct guard_moment now)
 {
@@ -430,7 +443,7 @@ static void write_explain(struct json *j, const struct api *a, unsigned worker,
 		return;
 	json_object(j, NULL);
 	guard_doc_worker(j, a, worker, now);
-	json_bool(j, "simulated", guard_doc_simulated(g));
+	json_bool(j, "simulated", guard_view_simulated(g));
 	json_array(j, "sentences");
 	no_gpu = guard_doc_no_gpu(a, text, sizeof(text));
 	if (!no_gpu)
@@ -464,6 +477,7 @@ static void write_explain(struct json *j, const struct api *a, unsigned worker,
 	say_history(j, &s);
 	say_overrides(j, g, worker, &s, now.mono_ns);
 	say_next(j, g, worker, &s, now.mono_ns);
+	say_moves(j, g, worker, &s, no_gpu);
 	say_tokens(j, a->view.models, name);
 	json_array_end(j);
 	json_object_end(j);

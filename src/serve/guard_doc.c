@@ -1,5 +1,6 @@
 #include "guard_doc.h"
 
+#include "move_doc.h"
 #include "render.h"
 
 #include "base/suggest.h"
@@ -45,14 +46,6 @@ void guard_doc_mask(struct json *j, const char *key, uint32_t mask)
 void guard_doc_text(struct json *j, const char *key, const char *text)
 {
 	json_string(j, key, text && *text ? text : NULL);
-}
-
-bool guard_doc_simulated(const struct guard_view *g)
-{
-	for (unsigned i = 0; g->scene && i < g->scene->gpus; i++)
-		if (g->scene->gpu[i].simulated)
-			return true;
-	return false;
 }
 
 bool guard_doc_pretends(const struct guard_status *s)
@@ -170,7 +163,8 @@ void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 		      struct guard_moment now)
 {
 	const struct guard_view *g = a->view.guard;
-	char no_gpu[300];
+	char text[300];
+	const char *no_gpu = guard_doc_no_gpu(a, text, sizeof(text));
 	struct guard_status s;
 	bool timed;
 
@@ -191,8 +185,8 @@ void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
 	guard_doc_text(j, "why", s.why);
 	guard_doc_text(j, "rail", s.rail);
-	worker_memory(j, &s, guard_doc_no_gpu(a, no_gpu, sizeof(no_gpu)),
-		      counters_find(g->tally, g->policy->worker[worker].name));
+	worker_memory(j, &s, no_gpu, counters_find(g->tally, g->policy->worker[worker].name));
+	move_doc_write(j, g, worker, &s, no_gpu);
 }
 
 /* Writes GPU, evidence and result of a decision. */

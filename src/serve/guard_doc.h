@@ -46,8 +46,6 @@ void guard_doc_old_names(struct json *j, double total, double used, double free_
  * absent are always real. */
 bool guard_doc_pretends(const struct guard_status *s);
 
-/* True if the guard observes a simulated GPU. */
-bool guard_doc_simulated(const struct guard_view *g);
 const char *guard_doc_hold(enum guard_hold hold);
 /* Returns who requested the last hold or eviction of a worker, and why. */
 const char *guard_doc_requested_by(const struct guard_view *g, unsigned worker);

@@ -10,6 +10,7 @@
 #include "guard/guard_query.h"
 #include "guard/health.h"
 #include "guard/guard_counters.h"
+#include "guard/move_speed.h"
 
 #include <math.h>
 #include <string.h>
@@ -147,6 +148,7 @@ struct guard_view {
 	const char *kernel_log; /* "ok", or why Xids from before the start are unknown */
 	const struct guard_operations *operations; /* NULL in tests */
 	const struct guard_counters *tally; /* counts including earlier runs; NULL in tests */
+	const struct moves *moves;          /* how long moves took; NULL in tests */
 	const struct guard_view_requested *requested; /* POLICY_WORKERS slots; NULL: unknown */
 	const char *journal; /* "ok", or why evictions above level 2 are refused */
 };
@@ -191,6 +193,15 @@ static inline int guard_view_gpu(const struct scene *s, const char *uuid)
 		if (strcmp(s->gpu[i].uuid, uuid) == 0)
 			return (int)i;
 	return -1;
+}
+
+/* True if the guard observes a simulated GPU. */
+static inline bool guard_view_simulated(const struct guard_view *g)
+{
+	for (unsigned i = 0; g->scene && i < g->scene->gpus; i++)
+		if (g->scene->gpu[i].simulated)
+			return true;
+	return false;
 }
 
 /* Returns the memory in use that no listed process holds; NAN if the memory of a process or of

@@ -58,6 +58,10 @@ void guard_counts_load(struct guard_counters *t, struct store *store, const stru
 {
 }
 
+void guard_moves_load(struct moves *m, struct store *store, const struct policy *p)
+{
+}
+
 int guard_service_change(struct guard_service *x, const struct guard_settings *next,
 			 const struct guard_service_records *r)
 {

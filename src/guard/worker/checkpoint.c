@@ -4,100 +4,59 @@
 #include "guard/worker/checkpoint.h"
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
+#include "guard/worker/host_memory.h"
 #include "guard/worker/kinds.h"
 #include "guard/worker/recheck.h"
 
-#include "device/proc.h"
-
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <math.h>
+#include <pthread.h>
 
-/* Free host memory that a checkpoint needs, per byte of GPU memory. */
-#define HOST_RATIO 1.1
-#define GIB        1073741824.
+#define GIB 1073741824.
 
 /* ---- refusals ---- */
 
-/* Returns the number after key in a file; UINT64_MAX if there is none. */
-static uint64_t read_number(const struct root *root, const char *path, const char *key)
-{
-	char text[4096], *found;
+/* Host memory that running checkpoints may still take. Each worker has its own thread, so two
+ * checkpoints could otherwise count the same free memory. */
+static struct {
+	pthread_mutex_t lock;
+	double bytes;
+} promised = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-	if (root_read(root, path, text, sizeof(text)) < 0)
-		return UINT64_MAX;
-	found = strstr(text, key);
-	found = found ? found + strlen(key) : NULL;
-	return found && strspn(found, " \t0123456789") > 0 && strpbrk(found, "0123456789")
-		       ? strtoull(found, NULL, 10)
-		       : UINT64_MAX;
+static void end_promise(const struct worker_call *c)
+{
+	pthread_mutex_lock(&promised.lock);
+	promised.bytes -= host_memory_need(c->order->bytes);
+	pthread_mutex_unlock(&promised.lock);
 }
 
-static uint64_t cgroup_number(const struct root *root, const char *cgroup, const char *file,
-			      const char *key)
+/* Refuses the checkpoint if its host memory is not free; else promises this memory to it. The
+ * free memory is read under the lock: a checkpoint that ends later still has its promise. */
+static int promise_memory(const struct worker_call *c, const struct proc_id *id, unsigned n)
 {
-	char path[320];
+	const double need = host_memory_need(c->order->bytes);
+	double least, others;
 
-	return read_number(
-		root, root_path(path, sizeof(path), "sys/fs/cgroup%s/%s", cgroup, file), key);
-}
-
-/* Returns the limit of one control group minus the memory that the group uses. File cache does
- * not count as used, because the kernel drops it on demand. */
-static uint64_t cgroup_free(const struct root *root, const char *cgroup)
-{
-	uint64_t max = cgroup_number(root, cgroup, "memory.max", "");
-	uint64_t now = cgroup_number(root, cgroup, "memory.current", "");
-	uint64_t files = cgroup_number(root, cgroup, "memory.stat", "\nfile ");
-
-	if (max == UINT64_MAX || now == UINT64_MAX)
-		return UINT64_MAX;
-	if (files != UINT64_MAX)
-		now -= files < now ? files : now;
-	return max > now ? max - now : 0;
-}
-
-/* Returns the least free memory of the process's control group and its parents. A checkpoint
- * counts as memory of the process. */
-static uint64_t process_memory_free(const struct root *root, int64_t pid)
-{
-	uint64_t least = UINT64_MAX;
-	struct proc p;
-
-	if (proc_read(root, pid, &p) < 0)
-		return least;
-	while (p.cgroup[0] == '/' && p.cgroup[1]) {
-		uint64_t one = cgroup_free(root, p.cgroup);
-
-		if (one < least)
-			least = one;
-		*strrchr(p.cgroup, '/') = '\0';
-	}
-	return least;
-}
-
-static int check_memory(const struct worker_call *c)
-{
-	uint64_t host_kib = read_number(c->root, "proc/meminfo", "MemAvailable:");
-	double least = host_kib == UINT64_MAX ? -1 : (double)host_kib * 1024;
-	double need = (double)c->order->bytes * HOST_RATIO;
-
-	for (unsigned i = 0; i < c->order->targets; i++) {
-		uint64_t one = process_memory_free(c->root, c->order->target[i].id.pid);
-
-		if (one != UINT64_MAX && (double)one < least)
-			least = (double)one;
-	}
-	if (least >= need)
-		return 0;
-	if (least < 0)
+	pthread_mutex_lock(&promised.lock);
+	least = host_memory_free(c->root, id, n);
+	others = promised.bytes;
+	if (least >= need + others)
+		promised.bytes += need;
+	pthread_mutex_unlock(&promised.lock);
+	if (isnan(least))
 		return worker_fail(c, -GW_E_NOSUPPORT,
 				   "the amount of free host memory cannot be read");
-	return worker_fail(
-		c, -GW_E_NOSUPPORT,
-		"a checkpoint needs %.1f GiB of host memory, and only %.1f GiB are free",
-		need / GIB, least / GIB);
+	if (least < need)
+		return worker_fail(c, -GW_E_NOSUPPORT,
+				   "a checkpoint needs %.1f GiB of host memory, and only %.1f "
+				   "GiB are free",
+				   need / GIB, least / GIB);
+	if (least < need + others)
+		return worker_fail(c, -GW_E_STATE,
+				   "a checkpoint needs %.1f GiB of host memory; %.1f GiB are "
+				   "free, but other checkpoints that run now need %.1f GiB",
+				   need / GIB, least / GIB, others / GIB);
+	return 0;
 }
 
 static int check_machine(const struct worker_call *c)
@@ -151,9 +110,9 @@ static int checkpoint_evict(struct worker_call *c)
 	int rc = check_machine(c);
 
 	rc = rc ? rc : check_processes(c);
-	rc = rc ? rc : check_memory(c);
 	if (!rc && !c->companion)
 		rc = checkpoint_usable(c->message, c->message_size);
+	rc = rc ? rc : promise_memory(c, id, n);
 	if (rc)
 		return rc;
 	for (unsigned i = 0; i < n; i++)
@@ -164,6 +123,7 @@ static int checkpoint_evict(struct worker_call *c)
 	else
 		rc = checkpoint_create(c->root, id, n, c->deadline_ns, c->message,
 				       c->message_size);
+	end_promise(c);
 	return rc ? rc : worker_ok(c, "%u processes checkpointed", n);
 }
 

@@ -1,6 +1,7 @@
 #include "guard/worker/checkpoint.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include "device/proc.h"
 
@@ -9,10 +10,12 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #define PROCESSES 64
+#define THREADS   8 /* maximum number of processes that are moved at the same time */
 
 /* Error codes that need their own advice. */
 enum {
@@ -107,6 +110,61 @@ static bool is_same_process(const struct root *root, const struct proc_id *id)
 	       proc_start_ticks(root, id->pid, &ticks) == 0 && ticks == id->start_ticks;
 }
 
+/* ---- several processes at the same time ---- */
+
+/* The driver copies the memory of a process with one thread in that process. So the processes
+ * of one request are moved at the same time, each by a call on its own thread. */
+struct checkpoint_batch {
+	const struct root *root;
+	const struct proc_id *id;
+	unsigned n;
+	const bool *skip;  /* processes without a call */
+	bool stop_at_fail; /* begin no call after one failed */
+	int (*call)(const struct root *root, const struct proc_id *id, char *message,
+		    size_t size);
+	atomic_uint next; /* first process without a thread */
+	atomic_bool failed;
+	int rc[PROCESSES];
+	char why[PROCESSES][200];
+};
+
+static void *batch_run(void *arg)
+{
+	struct checkpoint_batch *b = arg;
+	unsigned i;
+
+	while ((i = atomic_fetch_add(&b->next, 1)) < b->n) {
+		if (b->skip[i] || (b->stop_at_fail && atomic_load(&b->failed)))
+			continue;
+		b->rc[i] = b->call(b->root, &b->id[i], b->why[i], sizeof(b->why[i]));
+		if (b->rc[i])
+			atomic_store(&b->failed, true);
+	}
+	return NULL;
+}
+
+/* Calls b->call for each process. The calling thread works too, so a thread that cannot be
+ * started costs only time. Returns 0, or the failure of the first process in the list that
+ * failed, with its sentence. */
+static int batch_all(struct checkpoint_batch *b, char *message, size_t size)
+{
+	pthread_t helper[THREADS - 1];
+	unsigned helpers = 0;
+
+	while (helpers + 1 < b->n && helpers < THREADS - 1 &&
+	       thread_start(&helper[helpers], 0, batch_run, b) == 0)
+		helpers++;
+	batch_run(b);
+	while (helpers > 0)
+		pthread_join(helper[--helpers], NULL);
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->rc[i]) {
+			snprintf(message, size, "%s", b->why[i]);
+			return b->rc[i];
+		}
+	return 0;
+}
+
 /* ---- restore ---- */
 
 static int restore_one(const struct root *root, const struct proc_id *id, char *message,
@@ -128,14 +186,34 @@ static int restore_one(const struct root *root, const struct proc_id *id, char *
 	return code ? call_failed("unlocked", pid, code, message, size) : 0;
 }
 
+/* Restores at most PROCESSES processes. A process that the list has twice is restored once:
+ * the order and the worker's notes can both name it. skip: as in struct checkpoint_batch. */
+static int restore_all(const struct root *root, const struct proc_id *id, unsigned n,
+		       const bool *skip, char *message, size_t size)
+{
+	bool leave[PROCESSES] = { false };
+	struct checkpoint_batch b = {
+		.root = root, .id = id, .n = n, .skip = leave, .call = restore_one
+	};
+
+	for (unsigned i = 0; i < n; i++) {
+		leave[i] = skip && skip[i];
+		for (unsigned k = 0; k < i && !leave[i]; k++)
+			leave[i] = id[k].pid == id[i].pid &&
+				   id[k].start_ticks == id[i].start_ticks;
+	}
+	return batch_all(&b, message, size);
+}
+
 int checkpoint_restore(const struct root *root, const struct proc_id *id, unsigned n,
 		       char *message, size_t size)
 {
 	int first = checkpoint_usable(message, size), rc;
 	char why[200];
 
-	for (unsigned i = 0; i < n && !cuda.why[0]; i++) {
-		rc = restore_one(root, &id[i], why, sizeof(why));
+	for (unsigned i = 0; i < n && !cuda.why[0]; i += PROCESSES) {
+		rc = restore_all(root, id + i, n - i < PROCESSES ? n - i : PROCESSES, NULL, why,
+				 sizeof(why));
 		if (rc && !first) {
 			snprintf(message, size, "%s", why);
 			first = rc;
@@ -184,15 +262,30 @@ static int lock_one(const struct root *root, const struct proc_id *id, uint64_t 
 	return code ? call_failed("locked", pid, code, message, size) : 0;
 }
 
+static int checkpoint_one(const struct root *root, const struct proc_id *id, char *message,
+			  size_t size)
+{
+	int code = cuda.checkpoint((int)id->pid, NULL);
+
+	(void)root;
+	return code ? call_failed("checkpointed", id->pid, code, message, size) : 0;
+}
+
 /* Locks all processes first, because a process that still runs may wait for one that is
  * checkpointed. */
 int checkpoint_create(const struct root *root, const struct proc_id *id, unsigned n,
 		      uint64_t deadline_ns, char *message, size_t size)
 {
 	bool already[PROCESSES] = { false };
+	struct checkpoint_batch b = { .root = root,
+				      .id = id,
+				      .n = n,
+				      .skip = already,
+				      .stop_at_fail = true,
+				      .call = checkpoint_one };
 	unsigned locked = 0;
 	char unused[200];
-	int rc = n <= PROCESSES ? checkpoint_usable(message, size) : -GW_E_SIZE, code;
+	int rc = n <= PROCESSES ? checkpoint_usable(message, size) : -GW_E_SIZE;
 
 	if (rc == -GW_E_SIZE)
 		snprintf(message, size,
@@ -205,17 +298,9 @@ int checkpoint_create(const struct root *root, const struct proc_id *id, unsigne
 		if (rc < 0)
 			break;
 	}
-	for (unsigned i = 0; i < n && rc >= 0; i++) {
-		if (already[i])
-			continue;
-		code = cuda.checkpoint((int)id[i].pid, NULL);
-		if (code)
-			rc = call_failed("checkpointed", id[i].pid, code, message, size);
-	}
 	if (rc >= 0)
-		return 0;
-	for (unsigned i = 0; i < locked; i++)
-		if (!already[i])
-			restore_one(root, &id[i], unused, sizeof(unused));
+		rc = batch_all(&b, message, size);
+	if (rc < 0)
+		(void)restore_all(root, id, locked, already, unused, sizeof(unused));
 	return rc;
 }

@@ -3,6 +3,7 @@
  * cannot be unlocked. */
 #include "fake_checkpoint.h"
 
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,18 @@
 
 EXPORT extern struct fake_checkpoint fake_checkpoint;
 struct fake_checkpoint fake_checkpoint;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
+
+/* Waits until enough calls are under way. A program that makes one call after the other hangs
+ * here, and the test's time limit ends it. */
+static void meet(void)
+{
+	fake_checkpoint.underway++;
+	pthread_cond_broadcast(&arrived);
+	while (fake_checkpoint.underway < fake_checkpoint.together)
+		pthread_cond_wait(&arrived, &lock);
+}
 
 static int find(int pid)
 {
@@ -34,18 +47,24 @@ static void write_down(const char *call, int pid)
 		 find(pid));
 }
 
-static int change(int pid, int from, int to, int fail)
+static int change(const char *call, int pid, int from, int to, int fail)
 {
-	int i = find(pid);
+	int i = find(pid), rc = 0;
 
+	pthread_mutex_lock(&lock);
+	write_down(call, pid);
+	if (from == 2 || to == 2)
+		meet();
 	if (i < 0)
-		return NO_PROCESS;
-	if (fail)
-		return fail;
-	if (fake_checkpoint.process[i].state != from)
-		return ILLEGAL_STATE;
-	fake_checkpoint.process[i].state = to;
-	return 0;
+		rc = NO_PROCESS;
+	else if (fail)
+		rc = fail;
+	else if (fake_checkpoint.process[i].state != from)
+		rc = ILLEGAL_STATE;
+	else
+		fake_checkpoint.process[i].state = to;
+	pthread_mutex_unlock(&lock);
+	return rc;
 }
 
 #define FAIL(what) (find(pid) < 0 ? 0 : fake_checkpoint.process[find(pid)].fail_##what)
@@ -60,28 +79,24 @@ CALL(cuCheckpointProcessGetState, int pid, int *state)
 
 CALL(cuCheckpointProcessLock, int pid, const uint32_t *args)
 {
-	write_down("lock", pid);
 	fake_checkpoint.timeout_ms = args ? args[0] : 0;
-	return change(pid, 0, 1, FAIL(lock));
+	return change("lock", pid, 0, 1, FAIL(lock));
 }
 
 CALL(cuCheckpointProcessCheckpoint, int pid, void *args)
 {
 	(void)args;
-	write_down("checkpoint", pid);
-	return change(pid, 1, 2, FAIL(put_away));
+	return change("checkpoint", pid, 1, 2, FAIL(put_away));
 }
 
 CALL(cuCheckpointProcessRestore, int pid, void *args)
 {
 	(void)args;
-	write_down("restore", pid);
-	return change(pid, 2, 1, FAIL(restore));
+	return change("restore", pid, 2, 1, FAIL(restore));
 }
 
 CALL(cuCheckpointProcessUnlock, int pid, void *args)
 {
 	(void)args;
-	write_down("unlock", pid);
-	return change(pid, 1, 0, FAIL(unlock));
+	return change("unlock", pid, 1, 0, FAIL(unlock));
 }

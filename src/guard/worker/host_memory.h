@@ -1,0 +1,22 @@
+/* host_memory: what a checkpoint needs from the host: free memory for the copy, and pages of
+ * 2 MiB to be fast. Only reads /proc and /sys. */
+#ifndef GW_GUARD_WORKER_HOST_MEMORY_H
+#define GW_GUARD_WORKER_HOST_MEMORY_H
+
+#include "guard/move_speed.h"
+
+#include "base/proc_id.h"
+#include "base/root.h"
+
+/* Returns the mode of transparent_hugepage. */
+enum host_pages host_memory_pages(const struct root *root);
+
+/* Returns the free host memory in bytes that a checkpoint of this much GPU memory needs. */
+double host_memory_need(uint64_t gpu_bytes);
+
+/* Returns the host memory in bytes that a checkpoint of these processes can use: what is
+ * available on the machine, or less if a limit of their control groups is lower. NAN:
+ * unknown. */
+double host_memory_free(const struct root *root, const struct proc_id *id, unsigned n);
+
+#endif

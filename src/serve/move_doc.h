@@ -1,0 +1,23 @@
+/* move_doc: how long a worker takes to leave its GPU and to return: an estimate before the
+ * move, and the rate after it, as JSON and as sentences.
+ *
+ * For a checkpoint worker, the functions read /proc and /sys; they call no driver. */
+#ifndef GW_SERVE_MOVE_DOC_H
+#define GW_SERVE_MOVE_DOC_H
+
+#include "guard_view.h"
+
+#include "base/json.h"
+
+/* Writes the members "leave" and "return" of a worker. no_gpu: why no figure of a GPU is known;
+ * NULL: they are known. */
+void move_doc_write(struct json *j, const struct guard_view *g, unsigned worker,
+		    const struct guard_status *s, const char *no_gpu);
+
+/* Writes sentence i about the moves of a worker: estimate, last move, host memory, page mode. ""
+ * if there is nothing to say. Returns false after the last sentence. */
+bool move_doc_sentence(const struct guard_view *g, unsigned worker,
+		       const struct guard_status *s, const char *no_gpu, unsigned i, char *out,
+		       size_t size);
+
+#endif
