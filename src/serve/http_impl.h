@@ -154,10 +154,10 @@ struct entry {
 struct entry *entry_new(struct reply *r, unsigned flags);
 void entry_free(struct entry *e);
 
-/* Makes the library's reply with all headers; NULL: out of memory. paged: sends a large body
- * without copying, only without TLS. id, origin: NULL for none. */
-struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, bool paged,
-				    const char *id, const char *origin, bool vary_origin);
+/* Makes the library's reply with all headers; NULL: out of memory. id, origin: NULL
+ * for none. */
+struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, const char *id,
+				    const char *origin, bool vary_origin);
 
 /* entry_wants_gzip(): true if the client accepts gzip. entry_is_same(): true if the client
  * already has this version (304). */

@@ -41,7 +41,7 @@ static struct MHD_Response *ready_response(struct http *h, struct entry *e, bool
 	struct MHD_Response **m = same ? &e->same[gzip] : &e->ready[gzip];
 
 	if (!*m)
-		*m = entry_response(e, gzip, same, h->library.tls == NULL, NULL, NULL,
+		*m = entry_response(e, gzip, same, NULL, NULL,
 				    h->settings.origins && h->settings.origins[0]);
 	return *m;
 }
@@ -141,7 +141,7 @@ enum MHD_Result send_entry(struct conn *c, struct entry *e)
 	int status = same ? 304 : e->status;
 	size_t bytes = same ? 0 : gzip ? e->gzip->size : e->plain->size;
 	struct MHD_Response *m =
-		entry_response(e, gzip, same, false, k->id, cors ? c->heads.origin : NULL,
+		entry_response(e, gzip, same, k->id, cors ? c->heads.origin : NULL,
 			       h->settings.origins && h->settings.origins[0]);
 	enum MHD_Result r;
 

@@ -1,0 +1,1 @@
+def section(table, build, quick): pass

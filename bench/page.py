@@ -1,0 +1,64 @@
+"""/metrics under load, next to nginx with the same bytes: requests per second, CPU per request and the slowest hundredth.
+
+"gzip" is what Prometheus asks for.  nginx then sends a file that was compressed before (gzip_static: the hard comparison), or
+compresses for each request (gzip on: what a user of nginx gets)."""
+import gzip
+import shutil
+import time
+
+import peers
+
+CASES = (("h200", None, "1 GPU"), ("eight-gpus", None, "8 GPUs"), ("eight-gpus", "*", "8 GPUs, all metrics"),
+         ("sixty-four", None, "64 GPUs"))
+ASK = ("Accept-Encoding: gzip",)
+
+
+def settled(service):
+    """The page once it has its final length: some figures appear after ten seconds."""
+    size, same, end = 0, 0, time.monotonic() + 30
+    while same < 8 and time.monotonic() < end:
+        page = peers.fetch(service.url + "/metrics")
+        same = same + 1 if abs(len(page) - size) < 0.002 * len(page) else 0
+        size = len(page)
+        time.sleep(1)
+    return page, peers.fetch(service.url + "/metrics", {"Accept-Encoding": "gzip"})
+
+
+def turns(ours, theirs, path, seconds, rounds, headers):
+    """Rates, p99 and CPU per request, of both, in turns."""
+    out = {"rate": ([], []), "p99": ([], []), "cpu": ([], [])}
+    for _ in range(rounds):
+        for i, s in enumerate((ours, theirs)):
+            cpu, begin = peers.cpu_seconds(s.pid), time.monotonic()
+            rate, p99 = peers.wrk(s.url + path, seconds, headers=headers)
+            out["cpu"][i].append((peers.cpu_seconds(s.pid) - cpu) / (rate * (time.monotonic() - begin)) * 1e9)
+            out["rate"][i].append(rate)
+            out["p99"][i].append(p99 * 1e9)
+    return out
+
+
+def section(table, build, quick):
+    seconds, rounds = (1, 3) if quick else (2, 7)
+    for need in ("nginx", "wrk"):
+        if not shutil.which(need):
+            table.skip(need, "tools/deps bench")
+            return
+    for scenario, include, label in CASES:
+        with peers.Service(build, scenario, env={"GPUWARD_METRICS_INCLUDE": include} if include else {}) as s:
+            plain, packed = settled(s)
+            bodies = {"metrics": plain, "metrics.gz": packed}
+            for kind, directive, name, target in (
+                    ("plain", "gzip off;", "nginx", 1.0 if include is None and label != "64 GPUs" else None),
+                    ("gzip", "gzip_static on;", "nginx, .gz file", 1.0),
+                    ("gzip", "gzip on; gzip_types *;", "nginx, gzip on", None)):
+                if directive.startswith("gzip on") and label != "8 GPUs":
+                    continue
+                with peers.Nginx({"metrics": plain} if directive.startswith("gzip on") else bodies, directive) as n:
+                    got = peers.fetch(n.url + "/metrics", {"Accept-Encoding": "gzip"} if kind == "gzip" else {})
+                    if (gzip.decompress(got) if kind == "gzip" else got)[:1000] != plain[:1000] and kind == "plain":
+                        raise RuntimeError("nginx does not serve the same bytes")
+                    t = turns(s, n, "/metrics", seconds, rounds, ASK if kind == "gzip" else ())
+                size = (len(packed) if kind == "gzip" else len(plain)) / 1000
+                table.turns("/metrics", f"{label}, {kind}, {size:.0f} kB", "per s", name, *t["rate"], target, "least")
+                table.turns("/metrics", "  CPU of one request", "ns", name, *t["cpu"])
+                table.turns("/metrics", "  p99", "ns", name, *t["p99"])
