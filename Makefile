@@ -76,10 +76,10 @@ bench: build
 	@bench/service
 	@bench/top
 
-## make fuzz      runs the fuzzers, SECONDS_EACH (default 60) each
+## make fuzz      runs the fuzzers, SECONDS_EACH (default 60) each, and again until RUNS executions in all; prints their coverage
 fuzz:
-	@tools/deps test
-	@tools/fuzz $(or $(SECONDS_EACH),60)
+	@tools/deps fuzz
+	@tools/fuzz --seconds $(or $(SECONDS_EACH),60) --runs $(or $(RUNS),0)
 
 ## make check     layers, formatting, language, and the NVML ABI where nvml.h is installed
 check:

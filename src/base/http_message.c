@@ -79,7 +79,7 @@ int http_message_read(const struct buf *answer, int *ret_status, struct buf *ret
 	const char *body, *length;
 	size_t size;
 
-	if (!end || sscanf(answer->p, "HTTP/1.%*d %d", ret_status) != 1)
+	if (!end || sscanf(answer->p, "HTTP/1.%*1d %3d", ret_status) != 1 || *ret_status < 100)
 		return -GW_E_PARSE;
 	body = end + 4;
 	size = (size_t)(answer->p + answer->len - body);

@@ -92,18 +92,30 @@ static bool read_field(const struct toml_node *v, const struct toml_field *f, vo
 		snprintf(p, f->size, "%s", v->v.string.text);
 		return true;
 	case TOML_FIELD_REAL:
+		if (v->type != TOML_FLOAT && v->type != TOML_INTEGER)
+			return false;
 		*(double *)p = v->type == TOML_FLOAT ? v->v.real : (double)v->v.integer;
-		return v->type == TOML_FLOAT || v->type == TOML_INTEGER;
+		return true;
 	case TOML_FIELD_INT:
+		if (!is_integer(v, INT32_MIN, INT32_MAX))
+			return false;
 		*(int *)p = (int)v->v.integer;
-		return is_integer(v, INT32_MIN, INT32_MAX);
+		return true;
 	case TOML_FIELD_UINT:
+		if (!is_integer(v, 0, UINT32_MAX))
+			return false;
 		*(unsigned *)p = (unsigned)v->v.integer;
-		return is_integer(v, 0, UINT32_MAX);
+		return true;
 	case TOML_FIELD_U64:
+		if (!is_integer(v, 0, INT64_MAX))
+			return false;
 		*(uint64_t *)p = (uint64_t)v->v.integer;
-		return is_integer(v, 0, INT64_MAX);
-	case TOML_FIELD_BOOL: *(bool *)p = v->v.boolean; return v->type == TOML_BOOL;
+		return true;
+	case TOML_FIELD_BOOL:
+		if (v->type != TOML_BOOL)
+			return false;
+		*(bool *)p = v->v.boolean;
+		return true;
 	case TOML_FIELD_ENUM: return read_name(v, f, p);
 	}
 	return false;

@@ -187,9 +187,11 @@ static bool get_offsets(struct reader *r, struct block *b)
 	if (!get_column(r, v, b->count))
 		return false;
 	for (unsigned i = 0; i < b->count; i++) {
-		if (!(v[i] >= 0 && v[i] <= UINT16_MAX) || (i && v[i] <= v[i - 1]))
+		if (!(v[i] >= 0 && v[i] <= UINT16_MAX))
 			return false;
 		b->offset[i] = (uint16_t)v[i];
+		if (i && b->offset[i] <= b->offset[i - 1])
+			return false;
 	}
 	return true;
 }

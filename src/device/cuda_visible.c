@@ -5,8 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define NO_GPU      SIZE_MAX       /* the entry names no GPU */
-#define UNKNOWN_GPU (SIZE_MAX - 1) /* the entry names a GPU, but it is unknown which one */
+#define NO_GPU SIZE_MAX /* the entry names no GPU */
 
 struct entry {
 	const char *p;
@@ -36,7 +35,12 @@ static bool order_known(const char *order, const struct cuda_visible_gpu *gpu, s
 	return true;
 }
 
-static size_t find_index(struct entry e, size_t n, bool known)
+static bool is_index(struct entry e)
+{
+	return e.n > 0 && isdigit((unsigned char)e.p[0]);
+}
+
+static size_t find_index(struct entry e, size_t n)
 {
 	size_t v = 0;
 
@@ -47,7 +51,7 @@ static size_t find_index(struct entry e, size_t n, bool known)
 		if (v >= n)
 			return NO_GPU;
 	}
-	return known ? v : UNKNOWN_GPU;
+	return v;
 }
 
 static size_t find_uuid(struct entry e, const struct cuda_visible_gpu *gpu, size_t n)
@@ -84,7 +88,7 @@ static size_t find_mig(struct entry e, const struct cuda_visible_gpu *gpu, size_
 	return NO_GPU;
 }
 
-static size_t find_gpu(struct entry e, const struct cuda_visible_gpu *gpu, size_t n, bool known)
+static size_t find_gpu(struct entry e, const struct cuda_visible_gpu *gpu, size_t n)
 {
 	if (e.n == 0)
 		return NO_GPU;
@@ -92,7 +96,7 @@ static size_t find_gpu(struct entry e, const struct cuda_visible_gpu *gpu, size_
 		return find_uuid(e, gpu, n);
 	if (cuda_starts(e, "MIG-"))
 		return find_mig(e, gpu, n);
-	return find_index(e, n, known);
+	return find_index(e, n);
 }
 
 /* Takes the next entry from *list; false after the last one. */
@@ -131,7 +135,8 @@ void cuda_visible_resolve(const char *list, const char *order, struct cuda_visib
 			  size_t n)
 {
 	bool known = order_known(order, gpu, n), unknown = false;
-	int ordinal = 0;
+	uint64_t listed = 0; /* indices, if the order is not known */
+	int ordinal = 0, instances = 0;
 	struct entry e;
 
 	if (!list) {
@@ -140,17 +145,23 @@ void cuda_visible_resolve(const char *list, const char *order, struct cuda_visib
 	}
 	set_all(gpu, n, CUDA_VISIBLE_HIDDEN);
 	while (next_entry(&list, &e)) {
-		size_t i = find_gpu(e, gpu, n, known);
+		size_t i = find_gpu(e, gpu, n);
+		bool twice;
 
 		if (i == NO_GPU)
 			break;
-		if (i == UNKNOWN_GPU) {
+		instances += cuda_starts(e, "MIG-");
+		twice = ordinal - instances >= (int)n;
+		if (is_index(e) && !known) {
+			twice |= i < 64 && (listed & UINT64_C(1) << i);
+			listed |= i < 64 ? UINT64_C(1) << i : 0;
 			unknown = true;
 		} else if (gpu[i].ordinal == CUDA_VISIBLE_HIDDEN) {
 			gpu[i].ordinal = ordinal;
-		} else if (!cuda_starts(e, "MIG-")) {
-			/* A GPU that is listed twice makes the whole list invalid. Several
-			 * instances of one GPU may be listed. */
+		} else { /* several instances of one GPU may be listed */
+			twice |= !cuda_starts(e, "MIG-");
+		}
+		if (twice) { /* CUDA refuses the whole list */
 			set_all(gpu, n, CUDA_VISIBLE_HIDDEN);
 			return;
 		}

@@ -170,10 +170,12 @@ static void read_memory(const struct root *root, struct host_report *r)
 			host_miss(r, row[i].q,
 				  n < 0 ? host_absence(n) : GW_ABSENT_NOT_SUPPORTED);
 	}
-	if (r->why[GW_H_RAM_TOTAL] == GW_HAVE && r->why[GW_H_RAM_AVAILABLE] == GW_HAVE)
-		host_set(r, GW_H_RAM_USED, r->v[GW_H_RAM_TOTAL] - r->v[GW_H_RAM_AVAILABLE]);
-	else
+	if (r->why[GW_H_RAM_TOTAL] != GW_HAVE || r->why[GW_H_RAM_AVAILABLE] != GW_HAVE)
 		host_miss(r, GW_H_RAM_USED, (enum gw_absence)r->why[GW_H_RAM_AVAILABLE]);
+	else if (r->v[GW_H_RAM_AVAILABLE] > r->v[GW_H_RAM_TOTAL])
+		host_miss(r, GW_H_RAM_USED, GW_ABSENT_INVALID);
+	else
+		host_set(r, GW_H_RAM_USED, r->v[GW_H_RAM_TOTAL] - r->v[GW_H_RAM_AVAILABLE]);
 }
 
 void host_read(struct host *h, struct host_report *ret)

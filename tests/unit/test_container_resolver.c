@@ -29,6 +29,8 @@ TEST(an_answer_has_the_id_or_the_reason)
 		{ -GW_E_PARSE, "HTTP/1.0 200 OK\r\n\r\n{\"Id\":\"" ID "0\"}" },
 		{ -GW_E_PARSE, "HTTP/1.0 200 OK\r\n\r\n{\"Id\":\"../../../etc" },
 		{ -GW_E_PARSE, "HTTP/1.0" },
+		{ -GW_E_PARSE, "HTTP/1.0 0 OK\r\n\r\n{\"Id\":\"" ID "\"}" },
+		{ -GW_E_PARSE, "HTTP/1.0 4294967496 OK\r\n\r\n{\"Id\":\"" ID "\"}" },
 		{ -GW_E_PARSE, "SSH-2.0-x 200 \r\n\r\n{\"Id\":\"" ID "\"}" },
 		{ -GW_E_PARSE, "" },
 	};

@@ -81,12 +81,19 @@ TEST(hides_what_cuda_hides)
 TEST(the_order_of_different_gpus_is_unknown)
 {
 	static const struct row row[] = {
-		{ NULL, NULL, { U, U, U } },         { NULL, "FASTEST_FIRST", { U, U, U } },
-		{ NULL, "PCI_BUS_ID", { 0, 1, 2 } }, { "1", NULL, { U, U, U } },
-		{ "1", "PCI_BUS_ID", { H, 0, H } },  { C ",1", NULL, { U, U, 0 } },
-		{ "1," C, NULL, { U, U, 1 } },       { B "," C, NULL, { H, 0, 1 } },
-		{ "-1", NULL, { H, H, H } },         { "7", NULL, { H, H, H } },
+		{ NULL, NULL, { U, U, U } },
+		{ NULL, "FASTEST_FIRST", { U, U, U } },
+		{ NULL, "PCI_BUS_ID", { 0, 1, 2 } },
+		{ "1", NULL, { U, U, U } },
+		{ "1", "PCI_BUS_ID", { H, 0, H } },
+		{ C ",1", NULL, { U, U, 0 } },
+		{ "1," C, NULL, { U, U, 1 } },
+		{ B "," C, NULL, { H, 0, 1 } },
+		{ "-1", NULL, { H, H, H } },
+		{ "7", NULL, { H, H, H } },
 		{ "", NULL, { H, H, H } },
+		{ "0,00", NULL, { H, H, H } }, /* one GPU twice, whichever it is */
+		{ "0,1,2," A, NULL, { H, H, H } },
 	};
 
 	CHECK(row, "NVIDIA T400");

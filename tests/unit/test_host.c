@@ -93,6 +93,10 @@ TEST(a_missing_host_value_has_a_reason)
 	assert_int_equal(r.why[GW_H_RAM_TOTAL], GW_HAVE);
 	assert_int_equal(r.why[GW_H_RAM_AVAILABLE], GW_ABSENT_NOT_SUPPORTED);
 	assert_int_equal(r.why[GW_H_RAM_USED], GW_ABSENT_NOT_SUPPORTED);
+	tree_put(&t, "proc/meminfo", "MemTotal:  1000 kB\nMemAvailable: 1001 kB\n");
+	host_read(&h, &r);
+	assert_int_equal(r.why[GW_H_RAM_AVAILABLE], GW_HAVE);
+	assert_int_equal(r.why[GW_H_RAM_USED], GW_ABSENT_INVALID);
 	put_ticks(1, 1000, 0);
 	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
 	put_ticks(101, 1300, 0);

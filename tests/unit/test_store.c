@@ -1368,4 +1368,15 @@ STORE_TEST(blocks_read_back_exactly_and_junk_is_refused)
 	}
 }
 
+STORE_TEST(a_block_with_two_values_of_one_moment_is_refused)
+{
+	/* version 1, two moments, no column; the offsets as floats: 1.25 and 1.5 are the same unit */
+	const float offset[] = { 1.25f, 1.5f };
+	char bytes[4 + sizeof(offset)] = { 1, 2, 0, 2 };
+	struct block b = { .columns = 0 };
+
+	memcpy(bytes + 4, offset, sizeof(offset));
+	assert_int_equal(block_decode(&b, bytes, sizeof(bytes)), -GW_E_PARSE);
+}
+
 TEST_MAIN(NULL, NULL)

@@ -1,4 +1,5 @@
 #include "base/toml.h"
+#include "base/toml_write.h"
 
 #include "test.h"
 
@@ -391,6 +392,46 @@ TEST(a_file_is_read_or_the_reason_is_reported)
 	}
 	unlink(path);
 	rmdir(folder);
+}
+
+TEST(a_field_of_another_type_is_refused_and_leaves_the_member_unchanged)
+{
+	struct record {
+		double real;
+		int count;
+		unsigned size;
+		uint64_t long_size;
+		bool flag;
+		char word[4];
+	};
+	static const struct toml_field fields[] = {
+		TOML_FIELD(REAL, "", "real", struct record, real),
+		TOML_FIELD(INT, "", "count", struct record, count),
+		TOML_FIELD(UINT, "", "size", struct record, size),
+		TOML_FIELD(U64, "", "long_size", struct record, long_size),
+		TOML_FIELD(BOOL, "", "flag", struct record, flag),
+		TOML_FIELD(TEXT, "", "word", struct record, word),
+	};
+	static const char *const bad[] = {
+		"real = \"1\"",    "count = 1.5",    "count = 2147483648", "size = -1",
+		"size = true",     "long_size = -1", "flag = 0.025",       "flag = \"true\"",
+		"word = \"four\"", "word = 1",
+	};
+	const struct record was = { 2.5, -3, 4, 5, true, "abc" };
+
+	for (size_t i = 0; i < COUNT_OF(bad); i++)
+		for (size_t f = 0; f < COUNT_OF(fields); f++) {
+			struct record r = was;
+			struct toml *doc;
+
+			if (strncmp(bad[i], fields[f].key, strcspn(bad[i], " ")) != 0)
+				continue;
+			doc = good(bad[i]);
+			assert_ptr_equal(toml_read_fields(toml_top(doc), &fields[f], 1, &r),
+					 &fields[f]);
+			assert_memory_equal(&r, &was, sizeof(r));
+			toml_free(doc);
+		}
 }
 
 TEST_MAIN(NULL, NULL)

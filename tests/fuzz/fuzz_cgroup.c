@@ -1,0 +1,34 @@
+/* Any path of a control group: no crash; what is found ends inside its field, and the identity
+ * of a user's workload begins with the number of the user. */
+#include "text.h"
+
+#include "base/cgroup_unit.h"
+#include "device/proc.h"
+#include "device/workload.h"
+
+#define ENDS(field) memchr(field, 0, sizeof(field))
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text = fuzz_text(data, size), out[72], shown[256];
+	struct cgroup_unit u;
+	struct workload w;
+
+	memset(&w, 'x', sizeof(w));
+	workload_from_cgroup(text, 1000, &w);
+	if (w.kind >= WORKLOAD_KINDS || !ENDS(w.id) || !ENDS(w.space) || !ENDS(w.name) ||
+	    !ENDS(w.part) || (w.kind != WORKLOAD_NONE && (!*w.id || !*w.name)))
+		abort();
+	(void)workload_is_named(&w);
+	if (cgroup_unit_find(text, &u)) {
+		if (u.name < text || u.end > text + strlen(text) || u.name >= u.end)
+			abort();
+		cgroup_unit_service(&u, shown, sizeof(shown));
+	}
+	proc_container_of(text, out, sizeof(out));
+	proc_unit_of(text, shown, sizeof(shown));
+	if (!ENDS(out) || !ENDS(shown) || (*text && !proc_in_cgroup(text, text)))
+		abort();
+	free(text);
+	return 0;
+}
