@@ -39,7 +39,8 @@ struct usage {
 struct usage_list {
 	struct usage *p;
 	unsigned count, cap;
-	bool partial; /* the driver hides some of the compute processes */
+	/* why the driver hides some of the compute processes; GW_HAVE: it lists all of them */
+	enum gw_absence partial;
 };
 
 /* Adds a row, or merges it into the row with the same pid and instance: types are united, and

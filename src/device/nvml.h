@@ -146,7 +146,9 @@ int nvml_process_use(struct device *d, uint64_t since_us, struct process_use *ou
 void nvml_find_again(struct device *d); /* searches for a lost device */
 void nvml_instances(struct device *d);  /* lists the MIG instances again */
 void nvml_identify(struct device *d);   /* reads name, memory, instances: once after opening */
-void nvml_read_texts(struct device *d); /* reads the texts of the STATIC tier */
+void nvml_read_texts(struct device *d); /* reads the texts of the STATIC tier that are absent */
+/* True if a text is absent because a call failed that may work later. */
+bool nvml_lacks_texts(const struct device *d);
 
 /* nvml_event.c: see backend.h */
 int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample *out,

@@ -343,8 +343,9 @@ static int collect_entries(struct gw_process_list *l, const struct take *t)
 		const struct slot *s = ctx->slot[i];
 		const unsigned from = l->count;
 
-		l->absence[i] =
-			(uint8_t)(s->reading != SLOT_READ ? GW_ABSENT_STALLED : s->usage_why);
+		l->absence[i] = (uint8_t)(s->reading != SLOT_READ   ? GW_ABSENT_STALLED
+					  : s->usage_why != GW_HAVE ? s->usage_why
+								    : s->usage.partial);
 		if (s->reading != SLOT_READ)
 			/* a running call still writes to the other members of the slot */
 			continue;
@@ -498,7 +499,7 @@ static struct gpu_usage slot_usage(const struct gw_ctx *ctx, unsigned device)
 					   .uses = -GW_E_STATE };
 	return (struct gpu_usage){ .device = device,
 				   .why = s->usage_why,
-				   .partial = s->usage.partial,
+				   .partial = s->usage.partial != GW_HAVE,
 				   .generation = ctx->generation,
 				   .report = slot_report(s),
 				   .usage = s->usage.p,
