@@ -399,15 +399,18 @@ DEVICE_CALL(nvmlDeviceGetUtilizationRates, (struct abi_utilization * out), out)
 static abi_return engine_utilization(const struct ctx *c, uint32_t *percent,
 				     uint32_t *period_us, size_t member)
 {
-	double sum = 0;
+	double sum = 0, share;
 
 	if (percent == NULL || period_us == NULL)
 		return ABI_INVALID_ARGUMENT;
 	if (c->d->mig_enabled)
 		return ABI_NOT_SUPPORTED;
 	for (size_t i = 0; member != 0 && i < c->d->n_processes; i++)
-		if (process_alive(&c->d->processes[i], c->d->now_ns))
-			sum += *(const double *)((const char *)&c->d->processes[i] + member);
+		if (process_alive(&c->d->processes[i], c->d->now_ns)) {
+			memcpy(&share, (const char *)&c->d->processes[i] + member,
+			       sizeof(share));
+			sum += share;
+		}
 	*percent = abi_u32(c, fmin(100 * sum, 100));
 	*period_us = 167000;
 	return ABI_SUCCESS;

@@ -53,9 +53,9 @@ static bool child_overrides(const char *entry, const char *const extra[])
 static char **environ_new(const char *const extra[])
 {
 	size_t ours = 0, more = 0, n = 0;
-	char **env;
+	char *none[] = { NULL }, **own = environ ? environ : none, **env;
 
-	while (environ && environ[ours])
+	while (own[ours])
 		ours++;
 	while (extra && extra[more])
 		more++;
@@ -63,8 +63,8 @@ static char **environ_new(const char *const extra[])
 	if (!env)
 		return NULL;
 	for (size_t i = 0; i < ours; i++)
-		if (!child_overrides(environ[i], extra))
-			env[n++] = environ[i];
+		if (!child_overrides(own[i], extra))
+			env[n++] = own[i];
 	for (size_t i = 0; i < more; i++)
 		env[n++] = (char *)(uintptr_t)extra[i];
 	env[n] = NULL;

@@ -67,8 +67,8 @@ void reader_locate(struct toml_reader *r, const char *at, unsigned *ret_line,
 #define SPELL_SIZE 64
 const char *reader_spell(const char *text, size_t n, char out[static SPELL_SIZE]);
 
-/* Adds an element at the end of an array and returns it. After NULL, rc is set. */
-struct toml_node *tree_element(struct toml_reader *r, struct toml_node *array, const char *at);
+/* Adds an element at the end of the array `parent` and returns it. After NULL, rc is set. */
+struct toml_node *tree_element(struct toml_reader *r, struct toml_node *parent, const char *at);
 
 /* Move place from a table to the table that key names in it, and create that table if it is
  * missing. tree_step_header() is for a part of a [header.path], tree_step_dotted() for a part

@@ -302,7 +302,7 @@ static int run_once(struct measurement *m, unsigned number)
 {
 	struct runner_run *run = &m->run[m->result.runs];
 	struct measured_run *result = &m->result.run[m->result.runs];
-	struct run_result_remote from_service;
+	struct run_result_remote from_service = { 0 };
 	struct host_energy host;
 	struct run_result_from from = { .c = m->c,
 					.meter = m->s.runner.meter,

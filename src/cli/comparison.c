@@ -523,7 +523,7 @@ int comparison_init(struct comparison *c, const struct result_file *results, siz
 	c->reference = reference ? row_labelled(c, reference) : choose_reference(c);
 	if (!err && !c->reference)
 		return -GW_E_NOENT;
-	for (size_t i = 0; i < c->nrows && !err; i++) {
+	for (size_t i = 0; i < c->nrows && c->reference && !err; i++) {
 		struct comparison_row *row = &c->rows[i];
 
 		row->other_gpu = !same_gpus(row, c->reference);

@@ -313,7 +313,7 @@ static uint64_t next_stop_check(struct deadline *p)
 /* Reads the output to its end.  Ignores bytes that do not fit, because a number is shorter. */
 static int read_output(struct child *c, struct deadline *p, char *out, size_t size)
 {
-	char rest[512];
+	char rest[512] = "";
 	size_t used = 0;
 	long n = 1;
 

@@ -65,7 +65,7 @@ int output_save(const char *path, const char *text, size_t n, bool quiet)
 
 int output_result(const char *path, bool print, const struct buf *text, bool quiet)
 {
-	bool file = !is_standard(path);
+	bool file = path && !is_standard(path);
 	int code = file ? output_save(path, text->p, text->len, quiet) : EXIT_OK;
 
 	if ((print || (path && !file)) && output_print(text->p, text->len) != EXIT_OK)

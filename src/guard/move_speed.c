@@ -46,7 +46,7 @@ struct move_worker *moves_worker(struct moves *m, const char *name)
 {
 	struct move_worker *w = (struct move_worker *)moves_find(m, name);
 
-	if (w || m->workers == POLICY_WORKERS)
+	if (w || !m || m->workers == POLICY_WORKERS)
 		return w;
 	w = &m->worker[m->workers++];
 	memset(w, 0, sizeof(*w));

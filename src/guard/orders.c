@@ -219,7 +219,7 @@ void guard_order_failed(struct guard *g, struct guard_worker *w, const struct gu
  * worker waiting. A checkpoint that still runs has not failed. */
 void guard_order_overdue(struct guard *g, struct guard_worker *w)
 {
-	static const struct guard_outcome late = { .message = "no answer by the deadline" };
+	const struct guard_outcome late = { .message = "no answer by the deadline" };
 	const struct guard_order *o = &w->order.what;
 
 	if (!worker_has_order(w) || w->dry || (o->verb == ORDER_EVICT && o->level == 3) ||

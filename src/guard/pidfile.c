@@ -112,8 +112,8 @@ int pidfile_read(const struct root *root, const char *path, struct pidfile *ret)
 	if (strncmp(path, var, strlen(var)) == 0)
 		path += strlen("/var");
 	fd = pidfile_open(root, path, &st, &owner, &ret->fault);
-	if (fd < 0 && !ret->fault)
-		return errno == ENOENT ? -GW_E_NOENT : -GW_E_IO;
+	if (fd < 0)
+		return ret->fault ? -GW_E_STATE : errno == ENOENT ? -GW_E_NOENT : -GW_E_IO;
 	err = ret->fault ? -GW_E_STATE : pidfile_parse(fd, &ret->pid);
 	ret->written = st.st_mtim;
 	if (!err && owner >= 0) {
@@ -125,7 +125,6 @@ int pidfile_read(const struct root *root, const char *path, struct pidfile *ret)
 			err = -GW_E_STATE;
 		}
 	}
-	if (fd >= 0)
-		close(fd);
+	close(fd);
 	return err;
 }

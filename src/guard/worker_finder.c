@@ -464,10 +464,9 @@ static void find_owners(struct worker_finder *f, unsigned worker)
 static bool has_owner_file(const struct target *t, const struct found *k)
 {
 	char folder[32];
+	int n = snprintf(folder, sizeof(folder), "proc/%lld/", (long long)k->id.pid);
 
-	return strncmp(t->owner_file, folder,
-		       (size_t)snprintf(folder, sizeof(folder), "proc/%lld/",
-					(long long)k->id.pid)) == 0;
+	return strncmp(t->owner_file, folder, (size_t)n) == 0;
 }
 
 static bool owners_unchanged(const struct worker_finder *f, unsigned worker, struct target *t)

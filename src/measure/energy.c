@@ -44,7 +44,7 @@ bool energy_extremes(const struct energy *e, uint64_t from_ns, uint64_t to_ns, d
 static void add_hole(const struct energy *e, struct energy_sample *s,
 		     const struct energy_sample *last, double dt)
 {
-	double min = s->w, max = s->w, low, high;
+	double min = s->w, max = min, low, high;
 
 	if (energy_extremes(e, last->t_ns > ENERGY_NEAR_NS ? last->t_ns - ENERGY_NEAR_NS : 0,
 			    last->t_ns, &low, &high)) {

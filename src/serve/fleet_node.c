@@ -138,7 +138,8 @@ static void add_now(struct fleet *f, struct node_index *x)
 			n = find_node(f, x, &r, true);
 		for (size_t k = 0; n && k < sizeof(now_figures) / sizeof(now_figures[0]); k++)
 			if (strcmp(fleet_row_label(&r, "__name__"), now_figures[k].metric) == 0)
-				*(double *)((char *)n + now_figures[k].offset) = r.value;
+				memcpy((char *)n + now_figures[k].offset, &r.value,
+				       sizeof(r.value));
 	}
 }
 
@@ -152,7 +153,7 @@ static void add_figure(struct fleet *f, struct node_index *x, enum fleet_query q
 		if (fleet_row_read(f, q, i, &r))
 			n = find_node(f, x, &r, false);
 		if (n)
-			*(double *)((char *)n + offset) = r.value;
+			memcpy((char *)n + offset, &r.value, sizeof(r.value));
 	}
 }
 

@@ -96,6 +96,7 @@ static void do_file(char *line)
 		if (line[0] == '\\' && (line[1] == 'n' || line[1] == 't'))
 			text[n] = *++line == 'n' ? '\n' : '\t';
 	}
+	text[n] = '\0';
 	/* a link, as tree_put() takes it, has no newline */
 	if (strncmp(text, "-> ", 3) != 0)
 		text[n++] = '\n';
