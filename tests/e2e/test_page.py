@@ -3,6 +3,7 @@
 The service is `gpuward serve` where the program has it, else mock_service.py; PAGE_SERVICE=mock
 asks for the latter.  No test asserts a time: wait() only keeps a hang from blocking the run.
 """
+import contextlib
 import json
 import os
 import re
@@ -204,8 +205,8 @@ class Page:
         return [e["message"] for e in self.driver.get_log("browser") if e["level"] == "SEVERE"]
 
 
-@pytest.fixture(scope="module")
-def chromium():
+@contextlib.contextmanager
+def browser():
     options = webdriver.ChromeOptions()
     for a in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
               "--hide-scrollbars"):
@@ -213,8 +214,16 @@ def chromium():
     options.binary_location = shutil.which("chromium")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(service=Driver(shutil.which("chromedriver")), options=options)
-    yield driver
-    driver.quit()
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser() as driver:
+        yield driver
 
 
 @pytest.fixture
