@@ -154,7 +154,7 @@ def section(table, build, quick):
         result = measured(build, gpus, rounds, seconds, scrapes)
         ours = result.pop("gpuward")
         if "Python" not in result and gpus == 1:
-            table.skip("Python exporter: no pynvml with prometheus_client", peers.root_remedy("exporter"))
+            table.skip("Python exporter: no pynvml with prometheus_client", peers.REMEDY)
         for name, theirs in result.items():
             for key, figure, unit in FIGURES:
                 table.turns("exporter", f"{figure}, {gpus} GPU{'s' if gpus > 1 else ''}", unit, name, ours[key], theirs[key])
