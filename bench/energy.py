@@ -124,13 +124,17 @@ def one_window(meter, driver, seconds):
         points = poll.stop()
         out[name] = [statistics.mean(w for _, w in p) * span if name == "power, 1 Hz"
                      else trapezoid(p) * span / (p[-1][0] - p[0][0]) for p in points]
-    out["gpuward"] = [e.joules for e in sorted(window.energies, key=lambda e: e.device)]
+    out["gpuward"] = [e.joules for e in sorted(window.devices, key=lambda e: e.device)]
     return out, true
 
 
 def probe(seconds, windows):
     """Runs with the simulator as its NVML: prints {method: [relative error of each window] for each wave}."""
     import gpuward
+    try:  # other work on the machine must not delay the edges of the windows: that would be an error of no method
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except OSError:
+        pass
     driver = Driver()
     errors = {m: [[] for _ in WAVES] for m in (*METHODS, "gpuward")}
     with gpuward.Meter() as meter:
