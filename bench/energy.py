@@ -167,7 +167,7 @@ def rms(values):
 # ---- recordings
 
 # name, label, and power while the load is on and off, which shares the joules of a counter tick among its parts
-RECORDINGS = (("sq0.02", "10/10 ms", 780, 200), ("sq0.15", "75/75 ms", 810, 130), ("step", "10 s busy", 560, 120))
+RECORDINGS = (("sq0.02", "10/10 ms", 780, 200), ("sq0.15", "75/75 ms", 810, 130), ("step", "idle, then busy", 725, 126))
 WINDOW_S, APART_S = 2.0, 0.053  # length of the windows, and between their begins: not a part of any period
 COUNTER_LAG_S = 0.008  # fitted to the recordings, tests/unit/h200.c
 BUNDLE = os.path.join(peers.TOP, "tests", "fixtures", "bundle-h200")

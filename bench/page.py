@@ -1,7 +1,7 @@
 """/metrics under load, next to nginx with the same bytes: requests per second, CPU per request and the slowest hundredth.
 
-The target is for requests per second of CPU time: other work on the machine takes turns away from either server, but not CPU
-time that it is charged for.  On a machine that does nothing else, requests per second have the same ratio.
+The target is for requests per second of CPU time: on a busy machine, requests per second depend on what else runs during a
+turn.  Both servers have one thread, so without other work both ratios should agree.
 
 "gzip" is what Prometheus asks for.  nginx then sends a file that was compressed before (gzip_static: the hard comparison), or
 compresses for each request (gzip on: what a user of nginx gets)."""

@@ -160,13 +160,18 @@ def root_folder():
     return root
 
 
+def here(needs):
+    """Whether this machine has a program, or the Python modules of "module NAME, NAME"."""
+    if needs.startswith("module "):
+        return subprocess.run(["/usr/bin/python3", "-c", f"import {needs[7:]}"], capture_output=True).returncode == 0
+    return shutil.which(needs) is not None
+
+
 def on_simulator(build, folder, scenario, needs, *argv, env=None):
     """The command that runs a program on the simulator: on this machine if it has what `needs` says (a program, or a Python
     module), else in the root folder; None if neither has it.  scenario: a file in the folder, or the name of a built-in one."""
-    here = (subprocess.run(["/usr/bin/python3", "-c", f"import {needs[7:]}"], capture_output=True).returncode == 0
-            if needs.startswith("module ") else shutil.which(needs))
     env, name = dict(env or {}), os.path.basename(scenario)
-    if here:
+    if here(needs):
         env.update({"GPUWARD_SIM": scenario, "LD_LIBRARY_PATH": os.path.join(build, "sim"), "XDG_CONFIG_HOME": folder})
         return ["env", *(f"{k}={v}" for k, v in env.items()), *argv]
     root = root_folder()
