@@ -78,7 +78,7 @@ def start(table, build, quick):
         wait_for(s.url + "/healthz")
         alive.append((time.monotonic() - s.begin) * 1e9)
         s.__exit__()
-    table.turns("service", "start to the first answer", "ns", "nginx", alive, peer)
+    table.turns("service", "start to the first answer", "ns", "nginx", alive, peer, 50e6, "value")
     table.turns("service", "  until the GPUs are read", "ns", "nginx", ready, peer)
 
 
