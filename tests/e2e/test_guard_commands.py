@@ -602,6 +602,7 @@ def test_completion_knows_subcommands_workers_metrics_and_fields(s, worker, tmp_
         "gpuward guard evict ": {"all", "ollama"},
         "gpuward guard hold ": {"evicted", "active", "all", "ollama"},
         "gpuward guard game ": {"start", "end"},
+        "gpuward guard mode ": {"observe", "dry-run", "enforce", "config"},
         "gpuward compare --metric la": {"latency"},
         "gpuward compare --metric latency,po": {"latency,power"},
         "gpuward log --fields elapsed": {"elapsed_seconds"},
