@@ -69,12 +69,10 @@ soak:
 	@tools/deps test
 	@SOAK_SECONDS=$(or $(SOAK_SECONDS),3600) tools/test soak
 
-## make bench     every figure of docs/PERFORMANCE.md, as ratios measured in one run
+## make bench     the figures of docs/PERFORMANCE.md next to peers measured in the same run (ARGS=--quick, ARGS="top metrics")
 bench: build
 	@tools/deps bench
-	@bench/run
-	@bench/service
-	@bench/top
+	@bench/run $(ARGS)
 
 ## make fuzz      runs the fuzzers, SECONDS_EACH (default 60) each, and again until RUNS executions in all; prints their coverage
 fuzz:
