@@ -3,9 +3,11 @@
 The deep stage runs this file with the sanitizers (tools/test deep).  More attacks on HTTP are in test_http_abuse.py, more
 hostile files in test_bad_input.py.
 """
+import contextlib
 import json
 import os
 import pathlib
+import random
 import resource
 import shutil
 import signal
@@ -14,9 +16,11 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import urllib.parse
 
 import pytest
+import requests
 
 import guarded
 import support
@@ -96,6 +100,32 @@ def test_the_slowest_pattern_does_not_stop_the_answers(world, tmp_path):
         finally:
             for p in crowd:
                 p.end()
+
+
+def test_slow_patterns_of_a_request_do_not_stop_the_answers(world):
+    """A request brings its own policy and command lines.  Comparing them would take minutes."""
+    chance = random.Random(1)
+    policy = "[guard]\n" + "".join(guarded.rule("contend", command=f".*a.{{40}}X{chr(97 + i)}z") for i in range(16))
+    crowd = [{"name": f"p{i}", "command": "".join(chance.choices("ab", k=158))} for i in range(200)]
+    body = {"policy": policy, "processes": crowd, "gpus": [{"memory_total_bytes": 80 * GIB}], "seconds": 600}
+    with Guarded(world, configure()) as s:
+        def simulate(ret):
+            with contextlib.suppress(requests.ConnectionError):  # the last one ends with the service
+                ret.append(s.post("/api/v1/guard/simulate", token=True, json=body, timeout=4 * support.TIMEOUT))
+
+        got, answers = [], 0
+        asks = threading.Thread(target=simulate, args=(got,))
+        asks.start()
+        while asks.is_alive():
+            answers += s.get("/healthz", timeout=10).status_code == 200
+        assert answers > 1
+        assert got[0].status_code == 400 and "CPU time" in got[0].json()["detail"], got[0].text
+        asks = threading.Thread(target=simulate, args=([],))
+        asks.start()
+        s.wait(lambda: s.get("/healthz").status_code == 200)
+        s.child.send_signal(signal.SIGTERM)
+        assert s.child.wait(support.TIMEOUT) == 0
+        asks.join()
 
 
 # ---- HTTP ----
