@@ -255,3 +255,49 @@ def test_root_uses_no_file_that_another_user_can_replace(tmp_path):
         assert "what gpuward does as root" in said.stdout + said.stderr
     finally:
         shutil.rmtree(theirs)
+
+
+@guarded.needs_root
+def test_root_runs_no_hook_that_another_user_can_replace(world, tmp_path):
+    """A program, or the script of an interpreter, in a folder of another user."""
+    theirs, ran = pathlib.Path(tempfile.mkdtemp(prefix="gpuward-theirs-")), tmp_path / "ran"
+    script = theirs / "evict"
+    script.write_text(f"#!/bin/sh\necho evicted >> {ran}\n")
+    script.chmod(0o755)
+    try:
+        with Process(world, [sys.executable, "-c", "import time; time.sleep(1000)", "served-here"]) as worker:
+            world.hold(worker.pid, 10 * GIB)
+            hooks = {"program": [str(script)], "script": ["/bin/sh", "-e", str(script)]}
+            config = table("program", "exec", match_command="served-here", evict_command=hooks["program"],
+                           resume_command=["/bin/true"])
+            with Guarded(world, configure(config)) as s:
+                s.until("active", name="program")
+                os.chown(theirs, guarded.NOBODY, guarded.NOBODY)  # now the other user chooses what runs
+                s.guard("evict", "program")
+                s.reports(f"other users can change {script}")
+                assert not ran.exists()
+        for name, argv in hooks.items():
+            file = tmp_path / f"{name}.toml"
+            file.write_text(configure(table(name, "exec", match_unit="a.service", evict_command=argv, resume_command=["/bin/true"])))
+            said = support.gpuward("config", "check", file).stderr
+            assert f"evict_command: the guard does not run {script} as root" in said and "resume_command" not in said, said
+    finally:
+        shutil.rmtree(theirs)
+
+
+@guarded.needs_root
+def test_root_writes_no_queue_that_another_user_can_replace(tmp_path):
+    theirs = pathlib.Path(tempfile.mkdtemp(prefix="gpuward-theirs-"))
+    os.chown(theirs, guarded.NOBODY, guarded.NOBODY)
+    config = f'[push]\nurl = "http://127.0.0.1:1/write"\nqueue_dir = "{theirs}/queue"\n[device]\nnvml_library = "{theirs}/nvml.so"\n'
+    try:
+        file = tmp_path / "gpuward.toml"
+        file.write_text(config)
+        said = support.gpuward("config", "check", file).stderr
+        for key, path in (("queue_dir", "queue"), ("nvml_library", "nvml.so")):
+            assert f"{key}: other users can change {theirs}/{path} or its folder" in said, said
+        with Service(config=config.partition("[device]")[0]) as s:
+            s.wait(lambda: f"other users can change the push queue in {theirs}/queue" in s.get("/readyz?verbose").text)
+        assert not list(theirs.iterdir())
+    finally:
+        shutil.rmtree(theirs)
