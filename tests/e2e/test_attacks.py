@@ -26,6 +26,7 @@ import guarded
 import support
 from guarded import Guarded, by_signal, configure, table
 from service import Service
+from test_companion import companion, name  # noqa: F401, a fixture and the name of a process in a request
 from worker import GIB, Process
 
 OTHER = 4242
@@ -128,6 +129,31 @@ def test_slow_patterns_of_a_request_do_not_stop_the_answers(world):
         asks.join()
 
 
+def test_a_name_that_begins_like_that_of_a_container_is_not_taken_for_it(world):
+    """The class depends on the whole name, at a place of the path that other users cannot choose."""
+    there = [("ollama", "/lxc.payload.ollama", "worker"), ("ollama-evil", "/lxc.payload.ollama-evil", "contender"),
+             ("ollam", "/lxc.payload.ollam", "contender"), ("", "/lxc.payload.ollama", "contender"),
+             ("ollama", "/user.slice/user-1000.slice/user@1000.service/lxc.payload.ollama", "contender")]
+    crowd = [{"name": f"p{i}", "container": name, "cgroup": path} for i, (name, path, _) in enumerate(there)]
+    with Guarded(world, configure(table("w", "container", match_container="ollama"))) as s:
+        got = s.post("/api/v1/guard/simulate", token=True,
+                     json={"gpus": [{"memory_total_bytes": 80 * GIB}], "processes": crowd, "seconds": 1})
+        assert got.status_code == 200, got.text
+        classes = {p["name"]: p["class"] for p in got.json()["gpus"][0]["processes"]}
+        assert classes == {f"p{i}": expected for i, (_, _, expected) in enumerate(there)}
+
+
+@needs_root
+@pytest.mark.parametrize("line,why", [("uid=root:x", "there is no such user"), ("exe=/bin/other", "may each be given once")])
+def test_the_companion_refuses_a_rule_that_could_be_misread(companion, line, why):
+    companion.allow(f"signal exe={os.path.realpath(sys.executable)} {line}")
+    with subprocess.Popen(["/bin/sleep", "1000"]) as victim:
+        answer = companion.ask(f"signal 15 {name(victim.pid)}\n")
+        assert answer.startswith("no ") and why in answer + companion.log(), answer
+        assert victim.poll() is None
+        victim.kill()
+
+
 # ---- HTTP ----
 
 def raw(s, data):
@@ -179,6 +205,22 @@ def test_a_slow_driver_is_read_with_its_age(tmp_path):
             assert reading()["state"] == "ok" and reading()["power_watts"] > 0, reading()
 
 
+def test_a_hanging_call_lets_ages_grow(tmp_path):
+    """Ages are computed when they are asked for: a GPU that is not read is not up."""
+    world = tmp_path / "world.toml"
+    world.write_text('[[gpu]]\nprofile = "h200"\n[[fault]]\ncall = "nvmlDeviceGetUtilizationRates"\nfrom = 1.0\nhang = true\n')
+    with Service(world, config="[device]\ntimeout = '60s'\n") as s:
+        def age():
+            return s.get("/api/v1/devices").json()["devices"][0]["seen_age_seconds"]
+
+        s.wait(lambda: age() > 2.5)  # no reading for two intervals, and the call has not timed out
+        assert "gpuward_gpu_up{" in s.get("/metrics").text
+        assert not [line for line in s.get("/metrics").text.splitlines() if line.startswith("gpuward_gpu_up{") and line.endswith(" 1")]
+        first = age()
+        s.wait(lambda: age() > first)
+        s.stop(signal.SIGKILL)
+
+
 def test_minus_one_degree_is_absent_with_a_reason(tmp_path):
     world = tmp_path / "world.toml"
     world.write_text('[[gpu]]\nprofile = "h200"\n[[fault]]\ncall = "nvmlDeviceGetTemperatureV"\nvalue = -1\n'
@@ -201,6 +243,17 @@ def test_a_negative_version_of_the_database_is_moved_aside():
         s.start()
         assert s.get("/healthz").status_code == 200
         assert ".corrupt-" in s.messages()
+
+
+def test_a_removed_write_ahead_log_loses_nothing():
+    with Service() as s:
+        s.ticks(2)
+        os.unlink(s.state + "-wal")
+        window = s.post("/api/v1/windows", json={"label": "after-the-log"}).json()["id"]
+        assert s.post(f"/api/v1/windows/{window}/stop").status_code == 200
+        s.kept("after-the-log")  # another process reads it
+        s.restart(signal.SIGKILL)
+        assert "after-the-log" in s.get("/api/v1/windows").text
 
 
 def test_too_few_open_files_are_named():
