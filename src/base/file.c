@@ -287,6 +287,11 @@ int64_t file_changed_by(const char *path)
 	return who;
 }
 
+bool file_is_unsafe_for_root(const char *path)
+{
+	return geteuid() == 0 && path[0] == '/' && file_changed_by(path) != FILE_NOBODY;
+}
+
 FILE *file_fopen(const char *path)
 {
 	int fd = file_open(path);

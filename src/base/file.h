@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -47,6 +48,10 @@ FILE *file_fopen(const char *path);
 #define FILE_NOBODY  (-1)
 #define FILE_ANYBODY (-2)
 int64_t file_changed_by(const char *path);
+
+/* True if this process is root and other users can change what an absolute path names: they
+ * would then choose what root runs, reads or writes. */
+bool file_is_unsafe_for_root(const char *path);
 
 /* Reads at most size bytes (adds no NUL). Returns the number of bytes, or an error like
  * file_replace(). */

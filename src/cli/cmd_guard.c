@@ -34,7 +34,7 @@ struct given {
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	OPTION_ROW(DURATION, 0, "for", AT(for_ns), "TIME",
-		   "evict, hold, pause, game: end after this time; learn: how long to watch "
+		   "evict, hold, pause, game: end after this time; learn: watch for this time "
 		   "(default: 1m)"),
 	OPTION_ROW(FLAG, 0, "forever", AT(forever), NULL,
 		   "hold, pause: until you release the worker"),

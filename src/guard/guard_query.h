@@ -59,6 +59,9 @@ struct guard_explanation {
 	char rule[64];
 	char evidence[240];
 	char clears[120]; /* what ends the reason: "when it is released" */
+	/* what can end it before clears_ns: "if it is released"; "": nothing, so clears_ns is
+	 * the earliest end and not the latest */
+	char earlier[80];
 };
 /* Explains a reason of a worker. False: the reason does not hold. */
 bool guard_explain(const struct guard *g, unsigned worker, enum guard_reason r,

@@ -197,8 +197,7 @@ static void update_trip(struct health *h, unsigned i, uint64_t now)
 	}
 }
 
-/* Restarts the waiting time of all trips. Without a reading the trips stay as they are, and
- * none can begin to clear. */
+/* Restarts the cool-down timer of every thermal limit. Without a reading, no limit changes. */
 static void restart_cooling(struct health *h)
 {
 	for (unsigned i = 0; i < TRIPS_ALL; i++)

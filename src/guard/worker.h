@@ -54,6 +54,11 @@ struct worker_call {
 	bool listed; /* result of resume: the worker lists its models as loaded */
 };
 
+/* Returns the program or the script of a hook (evict_command, resume_command) that other users
+ * can change although it runs as root; NULL: there is none. */
+const char *worker_hook_unsafe(const char *const *argv);
+#define WORKER_HOOK_REMEDY "put it into a folder that only root can write"
+
 static inline bool worker_is_cancelled(const struct worker_call *c)
 {
 	return c->cancelled && atomic_load(c->cancelled);
