@@ -438,7 +438,8 @@ static bool container_by_init(const struct root *root, char *out, size_t size)
 	char text[4096];
 	long n;
 
-	/* systemd as init stores the value of "container=" where everyone can read it. */
+	/* If systemd is process 1, it stores the value of "container=" in a file that everyone
+	 * can read. */
 	if (root_read_line(root, "run/systemd/container", text, sizeof(text)) > 0 &&
 	    name_by_pattern(managers, COUNT(managers), text, out, size))
 		return true;

@@ -246,7 +246,7 @@ static uint64_t watch_round(struct event_watch *w)
 		return BUSY_NS;
 	if (w->opener->b.open && !atomic_load(&w->opener->b.reopen))
 		idle_ns = watch_set(w);
-	else /* a driver without a GPU has no events, and that is no fault */
+	else /* a driver without a GPU has no events; this is not a fault */
 		set_status(w, 0,
 			   w->opener->b.cause == GW_CAUSE_NO_GPU ? ""
 								 : "the driver is not open");
