@@ -85,7 +85,7 @@ enum policy_trait {
 	KIND_LEVELS = 1 << 7,        /* has several ways to evict: policy_worker.level */
 	KIND_NEEDS_MODEL = 1 << 8,   /* cannot report what is loaded: policy_worker.model */
 	KIND_TO_HOST = 1 << 9,       /* evicting moves its memory to the host */
-	/* evicting with policy_worker.level 2 frees its memory instead of moving it to the
+	/* an eviction with policy_worker.level 2 frees the memory instead of moving it to the
 	 * host */
 	KIND_DROPS_AT_2 = 1 << 10,
 	KIND_ATOMIC = 1 << 11, /* an interrupted order would break the worker */

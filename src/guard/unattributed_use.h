@@ -18,8 +18,8 @@ struct unattributed_use_facts {
 };
 
 struct unattributed_use { /* begins zeroed */
-	/* since when the GPU is busy without a process; since when memory belongs to no
-	 * process; 0: not now */
+	/* busy_ns: since when the GPU is busy without a process; memory_ns: since when memory
+	 * belongs to no process; 0: not at present */
 	uint64_t busy_ns, memory_ns;
 };
 
