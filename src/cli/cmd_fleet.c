@@ -1,4 +1,4 @@
-/* fleet: many machines, from the metrics in the user's Prometheus. */
+/* fleet: shows the GPUs of many machines, from the metrics in the user's Prometheus. */
 #include "cli.h"
 #include "fleet_text.h"
 #include "output.h"
@@ -51,7 +51,7 @@ static const struct option options[] = {
 	OPTION_END,
 };
 
-/* A setting from the option, else from the configuration. */
+/* Writes a setting: the value of the option, or else the value in the configuration. */
 static void choose(char *out, size_t size, const char *given, const char *configured)
 {
 	snprintf(out, size, "%s", given ? given : configured ? configured : "");
@@ -126,8 +126,8 @@ static int print_json(const struct fleet *f, const struct given *g)
 	return cli_document_end(&doc);
 }
 
-/* A part that Prometheus did not answer makes the result incomplete; a job that fits nowhere is
- * the answer no. */
+/* If Prometheus did not answer a query, the result is incomplete. If a job fits nowhere, the
+ * answer is no. */
 static int exit_code(const struct fleet *f, const struct given *g)
 {
 	for (unsigned q = 0; q < FLEET_QUERIES; q++)

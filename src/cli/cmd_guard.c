@@ -438,7 +438,8 @@ static bool is_held_longer(const struct cli *c, const struct earlier *e)
 	       e->left_s >= (g->for_ns ? (double)g->for_ns * 1e-9 : (double)INFINITY);
 }
 
-/* Remembers why the service did not store the request, to say so once for all workers. */
+/* Remembers why the service did not store the request, so that the reason is printed once for
+ * all workers. */
 static void note_unsaved(struct given *g, const struct json_doc *reply)
 {
 	const char *journal = json_doc_string(reply, "journal");

@@ -117,7 +117,8 @@ static int request_jobs(struct remote *r, const struct given *g)
 
 /* ---- the table ---- */
 
-/* Sets a cell to a text of the service, which may be from another machine. */
+/* Sets a cell to a text from the service. The service may run on another machine, so the text
+ * is not trusted. */
 static void set_text(struct table *t, unsigned column, const struct json_doc *w,
 		     const char *key)
 {
@@ -264,7 +265,7 @@ static double sum_devices(const struct json_doc *reply, const char *key)
 	return sum;
 }
 
-/* Prints how much of the counters of the GPUs the listed workloads cover. */
+/* Prints which share of the energy of the GPUs belongs to the listed workloads. */
 static void print_cover(const struct json_doc *reply, const struct total *sum)
 {
 	const double counter = sum_devices(reply, "energy_joules_total");

@@ -387,7 +387,7 @@ static int show(struct top *t)
 	char message[300];
 	int err;
 
-	stop_catch(); /* before the screen, so that Ctrl-C restores the terminal */
+	stop_catch(); /* before the screen begins, so that Ctrl-C restores the terminal */
 	err = top_terminal_begin(term_color(), &t->canvas.utf8, message, sizeof(message));
 	if (err)
 		return cli_fail("%s", message);
@@ -396,7 +396,7 @@ static int show(struct top *t)
 		err = top_loop(t);
 	top_terminal_end();
 	if (t->reader && top_reader_stop(t->reader) != 0)
-		_exit(EXIT_OK); /* a driver call hangs and uses everything here */
+		_exit(EXIT_OK); /* a driver call hangs and still uses this memory */
 	return err ? cli_fail("top ended: %s", gw_strerror(err)) : EXIT_OK;
 }
 

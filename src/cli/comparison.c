@@ -659,7 +659,7 @@ void comparison_size_text(double bytes, char *out, size_t size)
 		snprintf(out, size, "%s", decimal);
 }
 
-/* Returns a ratio in per cent.  One that would be printed as "-0.0" becomes 0. */
+/* Returns a ratio in per cent.  A value that would be printed as "-0.0" becomes 0. */
 static double per_cent(double ratio, int decimals)
 {
 	const double v = 100 * ratio;

@@ -106,7 +106,7 @@ struct result_sum {
 
 /* What a run did, and what one unit of it took. */
 struct result_work {
-	/* number in this run if it is known, else of the whole result */
+	/* number in this run if it is known, else in the whole result */
 	double iterations, tokens;
 	double latency_s, latency_p50_s, latency_p95_s;
 	struct gw_interval energy_per_iteration_j, energy_per_token_j;
