@@ -38,10 +38,9 @@ static const struct option options[] = {
 		   "(default: 1m)"),
 	OPTION_ROW(FLAG, 0, "forever", AT(forever), NULL,
 		   "hold, pause: until you release the worker"),
-	OPTION_ROW(
-		FLAG, 0, "now", AT(now), NULL,
-		"resume: also end a hold evicted, and return at once: despite other programs, "
-		"without the quiet time"),
+	OPTION_ROW(FLAG, 0, "now", AT(now), NULL,
+		   "resume: also end the hold \"evicted\" and return at once, even if another "
+		   "program needs the GPU, and without the quiet time"),
 	OPTION_ROW(TEXT, 0, "reason", AT(reason), "TEXT",
 		   "the reason, which the service records in its events"),
 	OPTION_ROW(TEXT, 0, "pid", AT(pid), "PID",

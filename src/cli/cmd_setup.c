@@ -285,7 +285,7 @@ static void print_servers(const struct machine *m)
 		term_wrap("", 2, line, term_width());
 	}
 	if (!m->servers.count)
-		printf("  none that setup knows runs now\n");
+		printf("  no server that setup knows is running\n");
 }
 
 static void print_notes(const struct setup_plan *p)

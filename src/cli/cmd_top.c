@@ -456,7 +456,7 @@ const struct command command_top = {
 	.summary = "watch GPUs and processes on a full screen with graphs and keys",
 	.description =
 		"Shows utilisation, power with its limit, memory and temperature of each GPU "
-		"as bars and graphs, why clocks are held, energy, and the processes on the "
+		"as bars and graphs, why clocks are limited, energy, and the processes on the "
 		"GPUs. Reads the service of this machine if it answers; then energy and the "
 		"classes of the guard are shown for each process. Otherwise reads the driver. "
 		"Keys: q quits, ? shows all keys.",

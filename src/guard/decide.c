@@ -90,12 +90,13 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 			moved ? "; the evicted process still runs and must be resumed by hand"
 			      : "");
 	else
-		guard_report(g, w, "not found", "%s%s", sought,
-			     !moved   ? ""
-			     : leaves ? "; its process still runs and was being evicted: "
-					"if it is still the worker, restore its old match"
-				      : "; its process still runs and is evicted: restore the "
-					"old match, and the guard resumes it");
+		guard_report(
+			g, w, "not found", "%s%s", sought,
+			!moved   ? ""
+			: leaves ? "; its process still runs and was being evicted: "
+				   "if it still belongs to the worker, restore the old match"
+				 : "; its process still runs and is evicted: restore the "
+				   "old match, and the guard resumes it");
 	return STEP_AGAIN;
 }
 

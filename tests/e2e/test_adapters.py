@@ -681,7 +681,7 @@ def test_tabby_unloads_nothing_that_it_could_not_name_again():
     ({"admin": False}, "has no admin mode: start it with --admin --admindir DIR"),
     ({"admindir": False}, "does not find its --admindir"),
     ({"token": "another"}, "refuses the password in token_file"),
-    ({"token": "another", "no_file": True}, "needs its admin password: write that of --adminpassword to a file"),
+    ({"token": "another", "no_file": True}, "needs its admin password: write the password of --adminpassword to a file"),
 ], ids=["no admin mode", "no folder", "a wrong password", "no password"])
 def test_kobold_reports_at_once_why_it_does_not_unload(token_file, how, words):
     worker = {} if how.pop("no_file", False) else {"token_file": token_file}

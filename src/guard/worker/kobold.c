@@ -100,12 +100,13 @@ static int kobold_refusal(struct worker_call *c)
 				   "KoboldCpp at %.100s does not find its --admindir: start it "
 				   "with a folder that exists",
 				   worker_http_base(c->http));
-	return worker_fail(c, -GW_E_PERM,
-			   "KoboldCpp at %.100s %s: write that of --adminpassword to a file "
-			   "and set token_file to the file",
-			   worker_http_base(c->http),
-			   c->worker->token_file ? "refuses the password in token_file"
-						 : "needs its admin password");
+	return worker_fail(
+		c, -GW_E_PERM,
+		"KoboldCpp at %.100s %s: write the password of --adminpassword to a file "
+		"and set token_file to the file",
+		worker_http_base(c->http),
+		c->worker->token_file ? "refuses the password in token_file"
+				      : "needs its admin password");
 }
 
 /* Reads the configurations that KoboldCpp can load. Fails if the guard may not load them. */
