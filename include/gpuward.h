@@ -164,7 +164,7 @@ enum gw_tier {
 	GW_TIER_ENERGY = 1 << 3, /* costs 3 ms on an H200, more elsewhere */
 	GW_TIER_HEALTH = 1 << 4,
 	GW_TIER_ON_REQUEST = 1 << 5, /* may sleep 20 ms */
-	GW_TIER_LIMITS = 1 << 6, /* what holds the clocks back; 2 ms on an H200 */
+	GW_TIER_LIMITS = 1 << 6, /* what limits the clocks; 2 ms on an H200 */
 	GW_TIER_PROFILE = 1 << 7, /* GPM, needs two readings; part of ON_REQUEST */
 };
 /* For polling. Values of STATIC, SLOW, HEALTH and LIMITS are stored and read again only when
@@ -565,7 +565,7 @@ enum gw_budget { /* GW_BUDGET_EDGES, ...: contributions to the uncertainty */
 	GW_BUDGETS
 };
 
-enum gw_throttle { /* GW_THROTTLE_POWER, ...: what can hold the clocks back */
+enum gw_throttle { /* GW_THROTTLE_POWER, ...: what can limit the clocks */
 #define GW_THROTTLE(symbol, key, help) GW_THROTTLE_##symbol,
 #include <gpuward/words.def>
 	GW_THROTTLES

@@ -29,14 +29,13 @@ int file_make_directory(const char *dir, char *message, size_t size);
 #define FILE_PIPE_WAIT_MS 10000
 #define FILE_FIFO_WAIT_MS 3000
 
-/* Opens a pipe, a terminal or a device for writing. A FIFO that no program reads is given up
- * after FILE_FIFO_WAIT_MS with EPIPE, instead of blocking. Returns a descriptor, or -1 with
- * errno. */
+/* Opens a pipe, a terminal or a device for writing. If no program reads the FIFO, fails with
+ * EPIPE after FILE_FIFO_WAIT_MS instead of blocking. Returns a descriptor, or -1 with errno. */
 int file_open_special(const char *path);
 
-/* Opens a file that a user named, for reading. A named pipe to which no program writes is given
- * up after FILE_PIPE_WAIT_MS with ETIMEDOUT, instead of blocking. Returns a descriptor, or -1
- * with errno. */
+/* Opens a file that a user named, for reading. If no program writes to a named pipe, fails with
+ * ETIMEDOUT after FILE_PIPE_WAIT_MS instead of blocking. Returns a descriptor, or -1 with
+ * errno. */
 int file_open(const char *path);
 FILE *file_fopen(const char *path);
 

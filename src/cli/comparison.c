@@ -493,7 +493,7 @@ static const struct comparison_row *choose_reference(const struct comparison *c)
 	return c->rows;
 }
 
-/* Finds the row that has this label, with or without its part; NULL: there is none. */
+/* Finds the row that has this label, with or without its part; NULL: no such row. */
 static const struct comparison_row *row_labelled(const struct comparison *c, const char *label)
 {
 	for (size_t i = 0; i < c->nrows; i++)

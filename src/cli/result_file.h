@@ -104,7 +104,7 @@ struct result_sum {
 	double power_mean_w, power_sd_w;
 };
 
-/* What a run did, and what one unit of it took. */
+/* The work of a run, and the time and energy per unit of work. */
 struct result_work {
 	/* number in this run if it is known, else in the whole result */
 	double iterations, tokens;

@@ -390,8 +390,8 @@ int environment_collect(const struct root *root, const struct clock *clock,
 }
 
 struct pattern {
-	const char *in;   /* if the text contains this string ... */
-	const char *name; /* ... the result is this name */
+	const char *in;   /* string to search for in the text */
+	const char *name; /* the result if the text contains it */
 };
 
 /* Writes the name of the first row with a pattern that occurs in text. The rows are in order of

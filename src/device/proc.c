@@ -413,8 +413,7 @@ static const char *container_in(char *name, const char *parent)
 	return NULL;
 }
 
-/* Writes the innermost container if containers are nested, because a person would name that
- * one. */
+/* Writes the innermost container if containers are nested, because people use its name. */
 void proc_container_of(const char *cgroup, char *out, size_t size)
 {
 	char name[256], parent[256] = "";

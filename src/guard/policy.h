@@ -124,8 +124,8 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(uint64_t, verify_ns) \
 	V(uint64_t, budget_ns) \
 	V(uint64_t, post_ns) \
-	V(uint64_t, headroom_bytes) /* kept free: the larger of this ... */ \
-	V(double, headroom_ratio)   /* share of the board's memory; see headroom_bytes */ \
+	V(uint64_t, headroom_bytes) /* memory kept free: at least this */ \
+	V(double, headroom_ratio)   /* and at least this share of the board's memory */ \
 	V(uint64_t, min_vram_bytes) /* a contender with at least this much is demand */ \
 	V(double, util_ratio) \
 	V(uint64_t, util_ns) \
