@@ -163,7 +163,7 @@ struct gw_guard_options {
 	 * contains the name counts. */
 	const char *const *ignore;      /* never contend */
 	const char *const *contend_now; /* contend at once, even with little memory */
-	const char *const *contend;     /* contend, also with GW_GUARD_NAMED */
+	const char *const *contend;     /* contend, even if GW_GUARD_NAMED is set */
 };
 
 struct gw_guard;

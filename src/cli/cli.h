@@ -56,8 +56,8 @@ struct command {
 	bool offline;        /* the command reads no GPU, so options about GPUs are rejected */
 	bool names_gpu;      /* an offline command that accepts --gpu */
 	bool one_form;       /* the output has only one format: --json is rejected */
-	/* how many of the arguments are commands to run; options end before the first of
-	 * them */
+	/* number of commands to run among the arguments; options end before the first
+	 * command */
 	unsigned runs;
 	/* Prints the list of subcommands (word NULL) or the help of one subcommand.  Returns
 	 * false if there is no such subcommand.  NULL: the command has no subcommands. */

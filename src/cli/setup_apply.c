@@ -510,7 +510,7 @@ static void undo_user(struct undo *u, const struct entry *e)
 	if (setup_account(at.prefix, e->user, &at.uid, &at.gid, home, sizeof(home), name,
 			  sizeof(name)) != 0 ||
 	    strncmp(e->path, home, strlen(home)) != 0) {
-		kept(u, e->path, "the home of its user is elsewhere now");
+		kept(u, e->path, "the home folder of its user has changed");
 		return;
 	}
 	if (u->dry_run && folder) {
