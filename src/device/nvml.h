@@ -107,13 +107,17 @@ static inline struct nvml_device *nvml_device_of(struct device *d)
 static inline void nvml_calling(struct device *d, enum nvml_call call)
 {
 	atomic_store_explicit(d->call, nvml_symbol[call], memory_order_relaxed);
-	atomic_store_explicit(&d->began_ns, call_cost_now_ns(), memory_order_relaxed);
+	atomic_store_explicit(&d->began_ns, d->series_ns ? d->series_ns : call_cost_now_ns(),
+			      memory_order_relaxed);
 }
 
 static inline abi_return nvml_called(struct device *d, enum nvml_call call, abi_return code)
 {
-	call_cost_add(d->backend->env->cost, call, code,
-		      atomic_load_explicit(&d->began_ns, memory_order_relaxed));
+	uint64_t now = call_cost_add(d->backend->env->cost, call, code,
+				     atomic_load_explicit(&d->began_ns, memory_order_relaxed));
+
+	if (d->series_ns)
+		d->series_ns = now;
 	atomic_store_explicit(d->call, NULL, memory_order_relaxed);
 	return code;
 }
