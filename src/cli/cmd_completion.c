@@ -89,7 +89,7 @@ static struct arguments arguments_of(const char *usage)
 		bool plain = n > 0;
 
 		for (size_t i = 0; i < n; i++)
-			plain = plain && islower((unsigned char)p[i]);
+			plain = plain && (islower((unsigned char)p[i]) || (i && p[i] == '-'));
 		if (plain && strlen(a.words) + n + 2 < sizeof(a.words)) {
 			strcat(a.words, *a.words ? " " : "");
 			strncat(a.words, p, n);

@@ -57,23 +57,25 @@ static uint64_t number_of(const struct json_doc *o, const char *key, int64_t mos
 	return json_doc_integer(o, key, &n) && n >= 0 && n <= most ? (uint64_t)n : 0;
 }
 
+static struct move read_move(const struct json_doc *o)
+{
+	return (struct move){
+		.wall_ns = number_of(o, "wall_ns", INT64_MAX),
+		.bytes = number_of(o, "bytes", INT64_C(1) << 60),
+		.ns = number_of(o, "ns", INT64_MAX),
+		.level = (unsigned)number_of(o, "level", GUARD_LEVELS - 1),
+		.pages = (enum host_pages)number_of(o, "pages", HOST_PAGES_MODES - 1),
+		.simulated = json_doc_true(o, "simulated"),
+	};
+}
+
 static void read_moves(struct move_worker *w, const struct json_doc *o)
 {
 	for (unsigned way = 0; way < MOVE_WAYS; way++)
 		for (size_t i = 0; i < json_doc_count(o, way_keys[way]); i++) {
-			const struct json_doc *one = json_doc_at(o, way_keys[way], i);
+			const struct move m = read_move(json_doc_at(o, way_keys[way], i));
 
-			moves_add(w, way,
-				  &(struct move){
-					  .wall_ns = number_of(one, "wall_ns", INT64_MAX),
-					  .bytes = number_of(one, "bytes", INT64_C(1) << 60),
-					  .ns = number_of(one, "ns", INT64_MAX),
-					  .level = (unsigned)number_of(one, "level",
-								       GUARD_LEVELS - 1),
-					  .pages = (enum host_pages)number_of(
-						  one, "pages", HOST_PAGES_MODES - 1),
-					  .simulated = json_doc_true(one, "simulated"),
-				  });
+			moves_add(w, way, &m);
 		}
 }
 

@@ -227,9 +227,11 @@ void nvml_read(struct device *d, unsigned tiers)
 	/* STATIC is read once. What failed for the moment is tried again with HEALTH. */
 	if (tiers & GW_TIER_HEALTH && lacks_static(d))
 		tiers |= GW_TIER_STATIC;
+	d->series_ns = call_cost_now_ns();
 	for (unsigned t = 0; t < TIER_COUNT; t++)
 		if (tiers & 1u << t)
 			read_tier(d, t, &o);
+	d->series_ns = 0;
 	if (o.stop)
 		return;
 	if (tiers & GW_TIER_STATIC)

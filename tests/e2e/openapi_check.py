@@ -77,7 +77,7 @@ def parts_of(doc, schema):
     yield schema
 
 
-def check_parameters(path, operation):
+def check_parameters(doc, path, operation):
     names = [(p["in"], p["name"]) for p in operation["parameters"]]
     assert len(set(names)) == len(names), f"{path}: a parameter twice"
     inside = set(re.findall(r"{(\w+)}", path))
@@ -85,7 +85,7 @@ def check_parameters(path, operation):
     for p in operation["parameters"]:
         assert p["description"] and "schema" in p, (path, p["name"])
         assert p["in"] != "path" or p["required"] is True, (path, p["name"])
-        jsonschema.Draft202012Validator(p["schema"]).validate(p["example"])
+        validate(doc, p["schema"], p["example"], f"{path}: {p['name']}")
 
 
 def check_content(doc, content, what):
@@ -101,7 +101,7 @@ def check_operation(doc, path, method, operation):
     for key in ("operationId", "summary", "description", "tags", "responses"):
         assert operation[key], f"{what}: no {key}"
     assert set(operation["tags"]) <= {t["name"] for t in doc["tags"]}, what
-    check_parameters(path, operation)
+    check_parameters(doc, path, operation)
     if "requestBody" in operation:
         check_content(doc, operation["requestBody"]["content"], what + " body")
     assert {"2", "4"} <= {s[0] for s in operation["responses"]}, f"{what}: no 2xx or no 4xx"

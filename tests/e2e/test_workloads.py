@@ -148,7 +148,7 @@ def test_gpuward_jobs_lists_ended_and_running_workloads(tmp_path):
         assert "short" in gpuward("jobs", *at, "--name", "sh?rt*", "--since", "1h").stdout
         assert gpuward("jobs", *at, "--kind", "slurm").stdout.splitlines()[1].startswith("No workload")
         bad = gpuward("jobs", *at, "--kind", "slrum")
-        assert bad.returncode == 1 and 'did you mean "slurm"' in bad.stderr
+        assert bad.returncode == 2 and "did you mean 'slurm'" in bad.stderr
         assert "is not a time" in gpuward("jobs", *at, "--since", "yesterday").stderr
 
 

@@ -25,7 +25,8 @@ static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
  * here, and the test's time limit ends it. */
 static void meet(void)
 {
-	fake_checkpoint.underway++;
+	__atomic_add_fetch(&fake_checkpoint.underway, 1,
+			   __ATOMIC_SEQ_CST); /* the test reads it */
 	pthread_cond_broadcast(&arrived);
 	while (fake_checkpoint.underway < fake_checkpoint.together)
 		pthread_cond_wait(&arrived, &lock);
@@ -73,13 +74,17 @@ CALL(cuCheckpointProcessGetState, int pid, int *state)
 {
 	if (find(pid) < 0)
 		return NO_PROCESS;
+	pthread_mutex_lock(&lock);
 	*state = fake_checkpoint.process[find(pid)].state;
+	pthread_mutex_unlock(&lock);
 	return FAIL(state);
 }
 
 CALL(cuCheckpointProcessLock, int pid, const uint32_t *args)
 {
+	pthread_mutex_lock(&lock);
 	fake_checkpoint.timeout_ms = args ? args[0] : 0;
+	pthread_mutex_unlock(&lock);
 	return change("lock", pid, 0, 1, FAIL(lock));
 }
 

@@ -12,9 +12,9 @@ struct fake_checkpoint {
 		int fail_lock, fail_put_away, fail_restore, fail_unlock, fail_state;
 	} process[FAKE_PROCESSES];
 	unsigned timeout_ms; /* timeout of the last lock call */
-	/* a checkpoint or a restore ends only when this many of them are under way; 0: at once */
+	/* a checkpoint or a restore ends only when this many of them have begun; 0: at once */
 	unsigned together;
-	unsigned underway; /* checkpoints or restores, now */
+	unsigned underway; /* checkpoints and restores that have begun */
 	char calls[512];   /* the calls so far, such as "lock 12, checkpoint 12, " */
 };
 
