@@ -1,4 +1,5 @@
-// fleet: all machines, from the service's Prometheus.  Loaded only if one is configured; asks while its tab is shown.
+// fleet: shows all machines, from the Prometheus that the service queries. Loaded only if a
+// Prometheus is configured. Sends requests only while its tab is shown.
 import { ask } from "./data.js";
 import * as f from "./format.js";
 import { Table } from "./table.js";
@@ -90,7 +91,7 @@ class Fleet {
 		});
 	}
 
-	// Nothing is asked while the tab is hidden, and only one request is under way.
+	// Sends no request while the tab is hidden or another request is under way.
 	async refresh(now = false) {
 		if ($("fleet").hidden || document.hidden || this.waiting || (!now && performance.now() - this.asked < EVERY))
 			return;
@@ -134,7 +135,7 @@ class Fleet {
 			...d.problems.map((p) => el("li", { textContent: `Unknown: ${p.query.replaceAll("_", " ")}: ${p.detail}` })));
 	}
 
-	// Figures that are not the latest say so.
+	// Shows a note if the figures are old.
 	drawState() {
 		const d = this.doc, old = d ? d.age_seconds + (performance.now() - this.got) / 1000 : 0;
 		const why = this.failed || d?.error || "";
