@@ -78,7 +78,7 @@ function isHot(d) {
 	return d.clock_event_reasons?.some((r) => HEAT.has(r)) || (max != null && d.temperature_gpu_celsius != null && d.temperature_gpu_celsius >= max - 3);
 }
 const followHeat = edge(isHot, (d) => notify("hot", `hot ${keyOf(d)}`, `GPU ${d.index} is close to its temperature limit`,
-	f.sentences(d.temperature_gpu_celsius == null ? "heat holds its clocks back" : `it has ${f.celsius(d.temperature_gpu_celsius)}`, "check its fans, the air and its load")));
+	f.sentences(d.temperature_gpu_celsius == null ? "heat reduces its clocks" : `its temperature is ${f.celsius(d.temperature_gpu_celsius)}`, "check its fans, the air flow and its load")));
 
 let open = null; // ids of the windows that were open at the last call
 

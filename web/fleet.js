@@ -45,7 +45,7 @@ const workloads = () => new Table("fleet-workloads", [
 	} },
 	{ name: "Kind", sort: (w) => w.kind, fill: (c, w) => put(c, w.kind) },
 	column("Energy", "energy_joules", f.wattHours, { first: true }),
-	column("Share", "share_ratio", f.percent, { title: "Of the energy of all workloads, with idle and unattributed" }),
+	column("Share", "share_ratio", f.percent, { title: "Share of the energy of all workloads, including idle and unattributed energy" }),
 ], (w) => JSON.stringify([w.kind, w.namespace, w.name]), "Prometheus has no samples of gpuward_workload_energy_joules_total in this range.");
 
 const models = () => new Table("fleet-models", [
@@ -63,7 +63,7 @@ const places = () => new Table("fleet-places", [
 	} },
 	{ name: "Available", num: true, fill: (c, p) => put(c, f.bytes(Math.min(...p.gpus.map((g) => g.available_bytes)))) },
 	{ name: "With room", num: true, title: "GPUs of the node with enough memory", fill: (c, p) => put(c, String(p.gpus_with_room)) },
-], (p) => nodeName(p), "No node has so much available memory.");
+], (p) => nodeName(p), "No node has this much available memory.");
 
 function attentionRow(a) {
 	const where = nodeName(a) + (a.uuid ? ` GPU ${a.gpu ?? a.uuid}` : "");

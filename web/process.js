@@ -45,7 +45,7 @@ async function draw() {
 		const [r] = await Promise.all([ask("processes/history"), loadCharts()]), h = r.processes.find((x) => keyOf(x) === shown);
 		if (!$("process").open)
 			return;
-		put($("process-note"), h?.time.length ? p ? "" : "The process has left the GPU." : "There is no history of this process: the service keeps the largest ones of each GPU.");
+		put($("process-note"), h?.time.length ? p ? "" : "The process has left the GPU." : "There is no history of this process: the service keeps only the largest processes of each GPU.");
 		if (h?.time.length)
 			CHARTS.forEach((_, i) => drawChart(i, h));
 	} catch (e) {

@@ -105,7 +105,7 @@ static void make_record(struct push *p, bool end)
 			p->config.arg, t < 0 ? LOG_WARNING : LOG_INFO,
 			t < 0 ? "push: the clock was set back; nothing is pushed until it "
 				"has reached the time of the last sample"
-			      : "push: the clock has reached the last sample again");
+			      : "push: the clock has reached the time of the last sample");
 	if (t < 0) {
 		push_note_dropped(p, p->main.samples, "");
 		return;
@@ -115,7 +115,7 @@ static void make_record(struct push *p, bool end)
 		p->config.page(p->config.arg, &sink);
 	if (push_encoder_end(p->main.encoder, &r) != 0) {
 		push_note_dropped(p, r.samples,
-				  "a metrics page is too large, or memory is missing");
+				  "a metrics page is too large, or memory ran out");
 		return;
 	}
 	p->main.last_ms = t;

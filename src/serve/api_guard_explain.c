@@ -375,7 +375,7 @@ static void say_chosen_mode(struct json *j, const struct guard_view *g)
 	clock_format_rfc3339(m->wall_ns, time);
 	explain_say(j,
 		    "The mode was set to %s at run time by %s at %s; the configuration says "
-		    "%s. To use that again, run gpuward guard mode config.",
+		    "%s. To use the configured mode again, run gpuward guard mode config.",
 		    guard_modes[m->mode], m->who, time, guard_modes[m->configured]);
 }
 

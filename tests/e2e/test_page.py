@@ -918,7 +918,7 @@ def test_a_gpu_that_becomes_too_hot_is_notified_once(page, service, scenario_fil
     page.open(service(path).url).live()
     page.alerts("hot")
     wait(lambda: page.js("window.notified"), "a notification")
-    assert re.fullmatch(r"Simulated: GPU 0 is close to its temperature limit: It has \d+ °C\. Check its fans, the air and its load\.",
+    assert re.fullmatch(r"Simulated: GPU 0 is close to its temperature limit: Its temperature is \d+ °C\. Check its fans, the air flow and its load\.",
                         page.js("window.notified")[0].replace("\u00a0", " "))
     before = page.text("#rows")
     wait(lambda: page.text("#rows") != before, "a later figure")
