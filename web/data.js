@@ -284,7 +284,7 @@ async function refreshEvents() {
 		onEvent(e, false);
 }
 
-// A GPU whose energy was not measured yet is asked about again. A count from an old version of
+// A GPU without measured energy is asked about again. A count from an old version of
 // the service has no begin time.
 const sinceAsked = new Set();
 function refreshSince() {

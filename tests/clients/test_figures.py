@@ -18,7 +18,7 @@ every_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
 # the power limit with another call if the first fails.
 SENTINELS = {"sentinels": {"power_watts", "energy_joules", "utilization_gpu_ratio", "utilization_memory_ratio", "power_limit_watts"}}
 
-# Scenarios whose process lists cannot be compared: "mig" has one list per instance, "container" lists the reading
+# Scenarios with process lists that cannot be compared: "mig" has one list per instance, "container" lists the reading
 # process itself. pynvml 12 refuses the lists of driver 450, and reads entries of 24 bytes where driver 535.54 writes
 # 32; gpuward reads both.
 OTHER_LISTS = {"mig", "container", "ancient-driver", "old-driver-r535"}

@@ -574,7 +574,7 @@ class Kobold(Worker):
     """Behaves like KoboldCpp 1.122 (by its source, read in November 2026).
 
     loaded: the file with which the server process was started.  initial: the file at the first start.
-    names: {file: name} of models whose name differs from the file.  types: purposes of the loaded models.
+    names: {file: name} of models with a name other than the file.  types: purposes of the loaded models.
     token: its --adminpassword; password: its --password, which hides the name of the model.
     admindir: False: the folder is missing.  old: "initial_model" is listed and refused.
     restarts: number of requests that find no server process after a replacement.
