@@ -49,7 +49,7 @@ test-systemd: deps
 	@tools/build build-install -Dtests=disabled -Dbench=false -Dprefix=/usr/local
 	@tests/systemd/run
 
-## make test-live  the guard and a real llama-server on a simulated GPU: from PATH, GPUWARD_LIVE_ROOT=FOLDER, or Debian sid (root)
+## make test-live  the guard and a real llama-server on a simulated GPU: LLAMA_SERVER=PROGRAM, GPUWARD_LIVE_ROOT=FOLDER, from PATH, or Debian sid (root)
 test-live: build
 	@tools/deps live
 	@GPUWARD_BUILD=$(abspath $(BUILD)) tests/live/run || [ $$? -eq 77 ]
@@ -69,12 +69,10 @@ soak:
 	@tools/deps test
 	@SOAK_SECONDS=$(or $(SOAK_SECONDS),3600) tools/test soak
 
-## make bench     every figure of docs/PERFORMANCE.md, as ratios measured in one run
+## make bench     the figures of docs/PERFORMANCE.md next to peers measured in the same run (ARGS=--quick, ARGS="top metrics")
 bench: build
 	@tools/deps bench
-	@bench/run
-	@bench/service
-	@bench/top
+	@bench/run $(ARGS)
 
 ## make fuzz      runs the fuzzers, SECONDS_EACH (default 60) each, and again until RUNS executions in all; prints their coverage
 fuzz:

@@ -244,6 +244,7 @@ struct sim {
 	unsigned inits, init_generation;
 	uint64_t hang_round; /* changes with each unhang */
 	uint64_t calls[N_CALLS];
+	int calls_fd;    /* GPUWARD_SIM_CALLS: gets the name of each call; -1: none */
 	char error[512]; /* why GPUWARD_SIM could not be loaded */
 };
 extern struct sim sim;

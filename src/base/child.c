@@ -312,8 +312,8 @@ void child_stop(struct child *c)
 	c->out_fd = c->pidfd = -1;
 }
 
-/* Reads output into out until out is full. Then reads and drops the rest, because otherwise the
- * child would block. */
+/* Reads output into out until out is full. Then reads and discards further output, because
+ * otherwise the child would block. */
 static long read_all(struct child *c, uint64_t deadline_ns, char *out, size_t size)
 {
 	char rest[512];

@@ -37,8 +37,8 @@ struct measurement {
 	/* used if the service measures; NULL: this process measures */
 	struct measure_remote *remote;
 	struct gw_environment *env; /* for the result; NULL: not read yet      */
-	struct measured result;     /* the runs of the result ...              */
-	struct runner_run *run;     /* ... and the data from which they are made */
+	struct measured result;     /* the runs of the result              */
+	struct runner_run *run;     /* the data from which these runs are made */
 	int status;                 /* exit status of the last run             */
 	bool part_missing;          /* some run did not mark the part of --part */
 	bool lost; /* the service measured at least one run only in part or not at all */

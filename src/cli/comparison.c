@@ -493,7 +493,7 @@ static const struct comparison_row *choose_reference(const struct comparison *c)
 	return c->rows;
 }
 
-/* Finds the row that has this label, with or without its part; NULL: there is none. */
+/* Finds the row that has this label, with or without its part; NULL: no such row. */
 static const struct comparison_row *row_labelled(const struct comparison *c, const char *label)
 {
 	for (size_t i = 0; i < c->nrows; i++)
@@ -659,7 +659,7 @@ void comparison_size_text(double bytes, char *out, size_t size)
 		snprintf(out, size, "%s", decimal);
 }
 
-/* Returns a ratio in per cent.  One that would be printed as "-0.0" becomes 0. */
+/* Returns a ratio in per cent.  A value that would be printed as "-0.0" becomes 0. */
 static double per_cent(double ratio, int decimals)
 {
 	const double v = 100 * ratio;

@@ -136,8 +136,9 @@ static void describe_error(const char *address, int err, struct counter_reading 
 	counter_refuse(ret, "cannot reach %s: %s", address, gw_strerror(err));
 }
 
-/* Stores the error: the status and the server's own sentence.  Adds advice if the server wants a
- * key, and to the two sentences that a router with several models sends. */
+/* Stores the error: the status and the server's own sentence.  Adds advice if the server
+ * requires a key, or if its sentence is one of the two that a router with several models
+ * sends. */
 static void describe_status(const struct url_parts *u, int status, const struct buf *body,
 			    struct counter_reading *ret)
 {

@@ -29,8 +29,8 @@ int output_print(const char *text, size_t n)
 	return cli_fail("cannot write the output: %s", strerror(errno));
 }
 
-/* Lets signals end the program while it writes to a FIFO, because the reader may never continue;
- * `measure` blocks them until its result is written. */
+/* Lets signals end the program while it writes to a FIFO, because the reader may never
+ * continue; `measure` blocks these signals until its result is written. */
 static void unblock_stop_signals(sigset_t *ret_before)
 {
 	sigset_t stop;

@@ -84,8 +84,8 @@ static size_t receive(int fd, unsigned ms, char text[static WIRE_SIZE])
 	return n;
 }
 
-/* Reads the request. Returns 0, an error, or 1 if there is no request: the client only checked
- * that the companion exists, or sent nothing in time. */
+/* Reads the request. Returns 0 or an error. Returns 1 if there is no request, because the
+ * client only checked that the companion exists, or sent nothing in time. */
 static int read_request(struct serving *s)
 {
 	char text[WIRE_SIZE];

@@ -43,9 +43,8 @@ void push_http_free(struct push_http *h)
 	free(h);
 }
 
-/* A status that rejects the data drops the data. A status that rejects the sender or the address
- * (401, 403, 404, a redirect) keeps the data: after a person has fixed the token or the url, the
- * samples are sent. */
+/* If the server rejects the data, the data is dropped. If it rejects the sender or the address
+ * (401, 403, 404, a redirect), the data is kept and sent after the setting is fixed. */
 enum push_verdict push_http_verdict(int status)
 {
 	static const int refused[] = { 400, 406, 409, 411, 413, 414, 415, 422, 431 };

@@ -524,14 +524,36 @@ static void leave_folder(struct push_queue *q)
 	q->unsynced = q->unsynced_name = false;
 }
 
+/* Refuses a folder (parent: the one above it) that other users can change, because root would
+ * write there. In a sticky folder such as /tmp only the new folder itself must be safe. */
+static int refuse_unsafe(const struct push_queue *q, bool parent, char *message, size_t size)
+{
+	const char *end = strrchr(q->dir, '/');
+	char path[2100];
+
+	snprintf(path, sizeof(path), "%.*s",
+		 parent && end > q->dir ? (int)(end - q->dir) : (int)strlen(q->dir), q->dir);
+	if (!file_is_unsafe_for_root(path))
+		return 0;
+	snprintf(message, size,
+		 "other users can change the push queue in %s; set push.queue_dir to a folder "
+		 "that only root can write",
+		 q->dir);
+	return -GW_E_ARG; /* the message has the remedy */
+}
+
 /* Opens the folder, or creates it, and finds the records that wait in it. */
 static int enter_folder(struct push_queue *q, char *message, size_t size)
 {
 	bool is_new = access(q->dir, F_OK) != 0;
-	int err = file_make_directory(q->dir, message, size);
+	int err = refuse_unsafe(q, true, message, size);
 
+	if (!err)
+		err = file_make_directory(q->dir, message, size);
 	if (!err && is_new && chmod(q->dir, 0700) != 0)
 		err = file_failed(message, size, q->dir, "made private");
+	if (!err)
+		err = refuse_unsafe(q, false, message, size);
 	if (!err)
 		err = open_state(q, message, size);
 	if (!err)

@@ -232,7 +232,7 @@ int recording_file_open(struct recording_file *r, const char *path)
 	int fd;
 
 	/* Another user could make root append to any file. */
-	if (geteuid() == 0 && file_changed_by(path) != FILE_NOBODY) {
+	if (file_is_unsafe_for_root(path)) {
 		errno = EPERM;
 		return -1;
 	}

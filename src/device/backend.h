@@ -71,7 +71,7 @@ struct device_event {
 struct backend_ops {
 	const char *name;
 	enum gw_vendor vendor;
-	/* constants for code that several backends share: struct drm_vendor */
+	/* constants for code that several backends share; DRM backends: a struct drm_vendor */
 	const void *tables;
 
 	/* Checks quickly, on the caller's thread, whether it is useful to call open(). Opens,

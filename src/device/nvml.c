@@ -301,8 +301,8 @@ void nvml_identify(struct device *d)
 	d->fresh = false;
 	read_ids(d);
 	read_text(d, GW_T_NAME, CALL_name, ABI_NAME_SIZE);
-	/* These values determine the sensor model. The other values of STATIC take
-	 * milliseconds. */
+	/* These values determine the sensor model, so they are read now. Reading the other
+	 * STATIC values takes milliseconds. */
 	read_text(d, GW_T_VBIOS, CALL_vbios, ABI_VBIOS_SIZE);
 	if (nvml_read_one(d, GW_Q_ARCHITECTURE) &&
 	    nvml_read_one(d, GW_Q_COMPUTE_CAPABILITY_MAJOR) &&
@@ -331,8 +331,9 @@ static struct device *find_unnamed(struct backend *b, unsigned index)
 	return NULL;
 }
 
-/* Finds the slot for a handle by UUID or else by PCI id. *ret is NULL if out of memory. Returns
- * the code of the driver if the GPU reports neither; *ret is then unchanged. */
+/* Finds the slot for a handle by UUID or else by PCI id. Sets *ret to NULL if there is no
+ * memory. If the GPU reports neither UUID nor PCI id, returns the driver's code and leaves *ret
+ * unchanged. */
 static abi_return slot_named(struct backend *b, unsigned index, abi_device handle,
 			     struct device **ret)
 {
@@ -394,7 +395,8 @@ static int fill_slot(struct backend *b, struct device *d, unsigned index)
 	return 0;
 }
 
-/* Opens a GPU that reports its identity. *ret_code: why there is no such GPU. */
+/* Opens a GPU that reports its identity. *ret_code: ABI_SUCCESS, or why the GPU does not report
+ * it. */
 static int open_named(struct backend *b, unsigned index, abi_return *ret_code)
 {
 	abi_device handle = NULL;
@@ -430,8 +432,8 @@ static int open_unnamed(struct backend *b, unsigned index)
 	return 0;
 }
 
-/* Returns the number of GPUs with a known identity that are not found now. *ret: the one that
- * had this index, or NULL. */
+/* Returns the number of GPUs with a known identity that are missing now. *ret: the missing GPU
+ * that had this index, or NULL. */
 static unsigned find_missing(const struct backend *b, unsigned index, struct device **ret)
 {
 	unsigned n = 0;
@@ -450,9 +452,9 @@ static unsigned find_missing(const struct backend *b, unsigned index, struct dev
 	return n;
 }
 
-/* Opens the GPUs of the driver, in its order. When the driver is opened again, a GPU that reports
- * no identity counts as one of the known GPUs that are missing, so that no GPU is listed twice;
- * nvml_find_again() finds those by their UUID. */
+/* Opens the GPUs of the driver, in its order. When the driver is opened again, a GPU that
+ * reports no identity counts as one of the known GPUs that are missing, so that no GPU is
+ * listed twice. nvml_find_again() later finds the missing GPUs by UUID. */
 static int open_each(struct backend *b, unsigned count)
 {
 	const bool again = b->count > 0;

@@ -199,9 +199,11 @@ void nvml_read(struct device *d, unsigned tiers)
 		nvml_identify(d);
 	if (!d->priv || !nvml_device_of(d)->handle)
 		return;
+	d->series_ns = call_cost_now_ns();
 	for (unsigned t = 0; t < TIER_COUNT; t++)
 		if (tiers & 1u << t)
 			read_tier(d, t, &o);
+	d->series_ns = 0;
 	if (o.stop)
 		return;
 	if (tiers & GW_TIER_STATIC)

@@ -16,8 +16,8 @@
 
 enum pidfile_part { PIDFILE_PASSED, PIDFILE_FOLDER, PIDFILE_ITSELF };
 
-/* True if the file has an access control list. Then the group bits of its mode are the most
- * that any user or group in the list may do. */
+/* True if the file has an access control list. Then the group bits of its mode limit every user
+ * and group in the list. */
 static bool pidfile_has_acl(int fd)
 {
 	char path[40];

@@ -232,9 +232,10 @@ static void remove_formers(const struct worker_finder *f, struct target *t)
 }
 
 /* True if pid must not become a root. Init of the machine is never a root. If the match names a
- * program, every other process may be a root, even init of a container, with the whole container
- * below it. If the match is only a pidfile or a socket, pid 1 and the processes that started this
- * program must not become roots: systemd, for example, holds sockets that it passes on. */
+ * program, every other process may be a root, even the init process of a container; the worker
+ * is then the whole container. If the match is only a pidfile or a socket, pid 1 and the
+ * processes that started this program must not become roots: systemd, for example, opens
+ * sockets and passes them to other programs. */
 static bool is_above_us(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;

@@ -107,6 +107,7 @@ void api_mark(void *arg, struct reply *r)
 
 void api_done(struct api *a)
 {
+	api_guard_simulate_done(a);
 	if (a->openapi.p)
 		buf_done(&a->openapi);
 }

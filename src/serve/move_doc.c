@@ -169,15 +169,18 @@ static void say_last(const struct guard_view *g, unsigned worker, enum move_way 
 		     size_t size)
 {
 	const struct move *last = moves_last(moves_of(g, worker), way, guard_view_simulated(g));
-	char time[CLOCK_RFC3339_SIZE];
+	char time[CLOCK_RFC3339_SIZE], rate[32] = "";
 
 	if (!last)
 		return;
 	clock_format_rfc3339(last->wall_ns, time);
-	snprintf(out, size, "It last %s at %s: %.1f GiB in %.1f s, %.1f GiB/s.",
+	/* The rate of a move that is shown as 0.0 s would be a figure without meaning. */
+	if (last->ns >= 50 * NS_PER_MS)
+		snprintf(rate, sizeof(rate), ", %.1f GiB/s",
+			 (double)last->bytes / GIB / ((double)last->ns * 1e-9));
+	snprintf(out, size, "It last %s at %s: %.1f GiB in %.1f s%s.",
 		 way == MOVE_LEAVE ? "left" : "returned", time, (double)last->bytes / GIB,
-		 (double)last->ns * 1e-9,
-		 (double)last->bytes / GIB / ((double)last->ns * 1e-9));
+		 (double)last->ns * 1e-9, rate);
 }
 
 static unsigned processes_of(const struct guard_view *g, unsigned worker,

@@ -118,7 +118,7 @@ static bool row_make_room(struct workload_energy *e)
 	if (e->count < WORKLOAD_ROWS_MAX)
 		return array_reserve(&e->row, &e->cap, e->count + 1, sizeof(*e->row)) == 0;
 	for (unsigned i = 0; i < e->count; i++) {
-		/* a workload never ends before the end of one of its rows */
+		/* A workload ends no earlier than each of its rows. */
 		if (e->row[i].processes == 0 && e->row[i].end_wall_ns < first &&
 		    workload_end(e, i) < first) {
 			first = workload_end(e, i);

@@ -235,8 +235,7 @@ int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t id,
 	return real(c, m, id, &t);
 }
 
-/* The clock of a condition variable cannot be queried. A time after 2001 belongs to the wall
- * clock. */
+/* A condition does not reveal its clock, so a time after 2001 is taken as wall time. */
 int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *until)
 {
 	const bool wall = until->tv_sec > 1000000000;

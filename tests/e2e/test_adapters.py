@@ -95,6 +95,14 @@ def worker_of(kind, **kw):
     return KINDS[kind].make(**kw), KINDS[kind].path
 
 
+def test_each_row_of_the_table_above_names_a_test():
+    other = (support.TOP / "tests" / "e2e" / "test_guard_adapters.py").read_text()
+    named = re.findall(r"test_(\w+)(?!\w|\.py)", __doc__)
+    assert len(named) > 30
+    for name in named:
+        assert any(g.startswith(f"test_{name}") for g in globals()) or f"def test_{name}" in other, name
+
+
 def test_every_kind_has_tests():
     kinds = re.findall(r"^[KI]\(\w+, (\w+),", (support.TOP / "src/guard/kind.def").read_text(), re.M)
     assert set(kinds) == set(KINDS) | set(fake.ELSEWHERE), "add it to fake_workers.py"
@@ -682,7 +690,7 @@ def test_tabby_unloads_nothing_that_it_could_not_name_again():
     ({"admin": False}, "has no admin mode: start it with --admin --admindir DIR"),
     ({"admindir": False}, "does not find its --admindir"),
     ({"token": "another"}, "refuses the password in token_file"),
-    ({"token": "another", "no_file": True}, "needs its admin password: write that of --adminpassword to a file"),
+    ({"token": "another", "no_file": True}, "needs its admin password: write the password of --adminpassword to a file"),
 ], ids=["no admin mode", "no folder", "a wrong password", "no password"])
 def test_kobold_reports_at_once_why_it_does_not_unload(token_file, how, words):
     worker = {} if how.pop("no_file", False) else {"token_file": token_file}

@@ -650,9 +650,10 @@ def test_what_is_no_result_is_refused_in_a_sentence(tmp_path):
         (tmp_path, ": Is a directory"),
         (cut, f":{line}:"),
         (nothing(tmp_path, "empty.json", ""), ":1:1: not a whole JSON document"),
-        (nothing(tmp_path, "text.json", "watts\n"), ":1:"),
+        (nothing(tmp_path, "text.json", "watts\n"), ": not a result"),
         (nothing(tmp_path, "two.json", "{} {}"), ":1:"),
-        (nothing(tmp_path, "list.json", "[1]"), ": this is JSON, but not a result"),
+        (nothing(tmp_path, "list.json", "[1]"), ": not a result"),
+        (nothing(tmp_path, "object.json", "{}"), ": this is JSON, but not a result"),
         (nothing(tmp_path, "other.json", '{"schema_version":1,"kind":"comparison"}'),
          ": this is a comparison, not a result"),
         (nothing(tmp_path, "new.json", '{"schema_version":2,"kind":"measurement"}'),
@@ -660,7 +661,7 @@ def test_what_is_no_result_is_refused_in_a_sentence(tmp_path):
         (nothing(tmp_path, "type.json",
                  '{"schema_version":1,"kind":"measurement","runs":[{"seconds":"5"}]}'),
          ": runs[0].seconds is a text, not a number"),
-        (nothing(tmp_path, "deep.json", "[" * 100000), ":1:"),
+        (nothing(tmp_path, "deep.json", '{"a":' * 100000), ":1:"),
     ]
     for path, sentence in rows:
         for command in ("compare", "report", "plot"):

@@ -154,7 +154,7 @@ static double all_calls(double *ret_us)
 	return calls;
 }
 
-/* The screen itself costs about 0.15 % of a core (bench/top), and the target is 0.5 %. */
+/* The screen itself costs about 0.15 % of a core (bench/run top), and the target is 0.5 %. */
 TEST_WITH(with_the_times_of_an_h200_all_calls_need_0_3_percent_of_a_core, NULL, close_driver)
 {
 	double calls, us, first_calls, first_us, percent;
