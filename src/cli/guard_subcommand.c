@@ -230,7 +230,7 @@ void guard_mode_print_set(const struct json_doc *reply)
 		return;
 	snprintf(text, sizeof(text),
 		 "The mode was set to %s at run time by %s at %s; the configuration says %s. "
-		 "To use that again, run gpuward guard mode config.",
+		 "To use the configured mode again, run gpuward guard mode config.",
 		 mode, json_doc_string(reply, "mode_set.set_by"),
 		 json_doc_string(reply, "mode_set.time_utc"),
 		 json_doc_string(reply, "mode_configured"));

@@ -317,7 +317,7 @@ static void write_process_workload(struct json *j, const struct workload *w)
 	json_object_end(j);
 }
 
-/* Writes the figures of a process, and why the missing ones are missing. */
+/* Writes the figures of a process, and the reasons for missing figures. */
 static void write_process_figures(struct json *j, const struct gw_process *p,
 				  const struct view_process *energy, bool workload_known)
 {

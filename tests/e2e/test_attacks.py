@@ -292,7 +292,7 @@ def test_root_uses_no_file_that_another_user_can_replace(tmp_path):
     try:
         os.chown(theirs, guarded.NOBODY, guarded.NOBODY)
         (theirs / "trace").symlink_to(victim)
-        os.mkfifo(theirs / "gpu.prom.tmp")  # to open it would block the service
+        os.mkfifo(theirs / "gpu.prom.tmp")  # opening it would block the service
         config = f'[guard]\nmode = "observe"\nrecord = "{theirs}/trace"\n' + table(
             "a", "exec", evict_command=["/bin/true"], resume_command=["/bin/true"], match_name="a")
         with Service("two-gpus", "--textfile", theirs / "gpu.prom", config=config) as s:

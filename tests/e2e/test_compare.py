@@ -438,7 +438,7 @@ def test_text_fits_the_terminal_and_has_no_colour_for_pipes(tmp_path):
 
 
 def three(tmp_path, **more):
-    """FP32, FP16 and INT8 of one model, five trials each."""
+    """Results of one model with FP32, FP16 and INT8, five trials each."""
     return [save(tmp_path, f"{n}.json", result(n, power=p, seconds=s, size=b, trials=5, spread=0.01, **more))
             for n, p, s, b in (("fp32", 412, 16.2, 512e6), ("fp16", 298, 9.1, 256e6), ("int8", 241, 7.7, 128e6))]
 

@@ -48,7 +48,7 @@ def test_the_summary_is_available_as_json(tmp_path):
         assert f'{d["energy_joules"]["best"]:.1f} J' in done.stderr
     again = gpuward("log", IDLE, *BRIEF, "--summary", path, "-q")  # replaced, also without the text
     assert again.stderr == "" and len(json.loads(path.read_text())["devices"]) == 1
-    # On standard output, where the lines are in a file.
+    # The summary goes to standard output if the lines go to a file.
     done = gpuward("log", IDLE, *BRIEF, "-o", tmp_path / "lines.csv", "--summary", "-", "--gco2-per-kwh=380")
     validator("log-summary").validate(json.loads(done.stdout))
     device, = json.loads(done.stdout)["devices"]
