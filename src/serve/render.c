@@ -300,6 +300,14 @@ bool render_read_types(const struct json_doc *types, unsigned *ret)
 	return known;
 }
 
+enum gw_absence render_read_absence(const char *key)
+{
+	for (unsigned i = 1; key && i < GW_ABSENCES; i++)
+		if (strcmp(gw_absence_key(i), key) == 0)
+			return (enum gw_absence)i;
+	return GW_ABSENT_NO_DATA;
+}
+
 void render_workload_keys(struct json *j, const struct workload *w)
 {
 	json_string(j, "kind", workload_kind_word(w->kind));
@@ -346,9 +354,9 @@ static void write_process_figures(struct json *j, const struct gw_process *p,
 		if (row[i].why != GW_HAVE)
 			json_string(j, row[i].key, gw_absence_key(row[i].why));
 	if (!workload_known)
-		json_string(
-			j, "workload",
-			gw_absence_key(energy ? GW_ABSENT_NO_DATA : GW_ABSENT_NEEDS_SERVICE));
+		json_string(j, "workload",
+			    gw_absence_key(why == GW_ABSENT_NEEDS_SERVICE ? why
+									  : GW_ABSENT_NO_DATA));
 	json_object_end(j);
 }
 
@@ -356,7 +364,9 @@ static void write_process(struct json *j, const struct render_process_list *list
 			  const struct gw_snapshot *snap)
 {
 	const struct gw_process *p = gw_process_list_get(list->list, i);
-	const struct workload *workload = list->workload ? &list->workload[i] : NULL;
+	const struct view_process *energy = list->energy ? &list->energy[i] : NULL;
+	const bool known = list->workload && energy->absence != GW_ABSENT_NEEDS_SERVICE;
+	const struct workload *workload = known ? &list->workload[i] : NULL;
 	const struct gw_device *d = gw_snapshot_device(snap, p->device);
 
 	json_object(j, NULL);
@@ -380,7 +390,7 @@ static void write_process(struct json *j, const struct render_process_list *list
 	json_int_if(j, "memory_bytes", p->memory_absence == GW_HAVE, p->memory_bytes);
 	json_string(j, "memory_absent",
 		    p->memory_absence == GW_HAVE ? NULL : gw_absence_key(p->memory_absence));
-	write_process_figures(j, p, list->energy ? &list->energy[i] : NULL, workload);
+	write_process_figures(j, p, energy, known);
 	json_object_end(j);
 }
 

@@ -32,6 +32,8 @@ void render_process_types(struct json *j, unsigned type);
 /* Reads such an array (NULL: an empty one).  Returns false if a word in it is unknown; *ret has
  * the known types. */
 bool render_read_types(const struct json_doc *types, unsigned *ret);
+/* Returns the absence with this key; GW_ABSENT_NO_DATA if there is none (key may be NULL). */
+enum gw_absence render_read_absence(const char *key);
 
 /* render_head() begins a document: its head (the object stays open) and the object "source". */
 void render_head(struct json *j, const struct gw_snapshot *snap);
@@ -43,7 +45,8 @@ void render_source(struct json *j, const struct gw_snapshot *snap);
 /* Writes the object of a GPU without its closing brace. */
 void render_device(struct json *j, const struct gw_device *d);
 /* The processes on the GPUs. energy and workload have one row per process of the list. energy
- * NULL: both are unknown, because only the service finds them. */
+ * NULL: both are unknown, because only the service finds them; so is a row with the absence
+ * GW_ABSENT_NEEDS_SERVICE. */
 struct render_process_list {
 	const struct gw_process_list *list;
 	const struct view_process *energy;
