@@ -69,6 +69,24 @@ static void read_figures(struct top_gpu *g, const struct json_doc *d)
 		   sizeof(g->held));
 }
 
+static void read_instances(struct top_gpu *g, const struct json_doc *d)
+{
+	for (size_t i = 0; i < json_doc_count(d, "mig_devices"); i++) {
+		const struct json_doc *m = json_doc_at(d, "mig_devices", i);
+		const char *name = json_doc_string(m, "name");
+		int64_t instance;
+		struct top_mig *to;
+
+		if (!json_doc_integer(m, "gpu_instance", &instance) || instance > 1000)
+			instance = -1;
+		to = top_gpu_add_mig(g, (int)instance, name ? name : "");
+		if (!to)
+			return;
+		to->memory_used = number_of(m, "memory_used_bytes");
+		to->memory_total = number_of(m, "memory_total_bytes");
+	}
+}
+
 static void read_device(struct top_gpu *g, const struct json_doc *d)
 {
 	const char *uuid = json_doc_string(d, "uuid");
@@ -86,6 +104,7 @@ static void read_device(struct top_gpu *g, const struct json_doc *d)
 	g->energy_absence = isnan(g->energy_j) ? GW_ABSENT_NO_DATA : GW_HAVE;
 	g->age_s = number_of(d, "seen_age_seconds");
 	read_figures(g, d);
+	read_instances(g, d);
 	top_gpu_remember(g);
 }
 
