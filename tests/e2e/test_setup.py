@@ -97,6 +97,7 @@ def test_each_kind_is_found_and_the_files_are_those_that_the_service_accepts(ful
         assert line in said
     assert "process 211" not in said and "process 900" not in said
     assert "gpuward guard game start --pid $PPID" in said and "gpuward run --vram 8G --anyway -- %command%" in said
+    assert "systemctl --user enable --now gpuward-notify" in said and "gpuward top shows it" in " ".join(said.split())
     files = full.files()
     assert files["etc/gpuward/token"][0] & 0o777 == 0o600 and len(files["etc/gpuward/token"][2]) == 65
     assert files[USER_TOKEN][0] & 0o777 == 0o600 and files[USER_TOKEN][2] == files["etc/gpuward/token"][2]
