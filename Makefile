@@ -49,7 +49,7 @@ test-systemd: deps
 	@tools/build build-install -Dtests=disabled -Dbench=false -Dprefix=/usr/local
 	@tests/systemd/run
 
-## make test-live  the guard and a real llama-server on a simulated GPU: from PATH, GPUWARD_LIVE_ROOT=FOLDER, or Debian sid (root)
+## make test-live  the guard and a real llama-server on a simulated GPU: LLAMA_SERVER=PROGRAM, GPUWARD_LIVE_ROOT=FOLDER, from PATH, or Debian sid (root)
 test-live: build
 	@tools/deps live
 	@GPUWARD_BUILD=$(abspath $(BUILD)) tests/live/run || [ $$? -eq 77 ]

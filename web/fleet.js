@@ -45,14 +45,14 @@ const workloads = () => new Table("fleet-workloads", [
 	{ name: "Kind", sort: (w) => w.kind, fill: (c, w) => put(c, w.kind) },
 	column("Energy", "energy_joules", f.wattHours, { first: true }),
 	column("Share", "share_ratio", f.percent, { title: "Of the energy of all workloads, with idle and unattributed" }),
-], (w) => JSON.stringify([w.kind, w.namespace, w.name]), "Prometheus has no metric gpuward_workload_energy_joules_total of this time.");
+], (w) => JSON.stringify([w.kind, w.namespace, w.name]), "Prometheus has no samples of gpuward_workload_energy_joules_total in this range.");
 
 const models = () => new Table("fleet-models", [
 	{ name: "Model", wrap: true, lead: true, sort: (m) => m.model, fill: (c, m) => put(c, m.model || "(no model)") },
 	column("Energy", "energy_joules", f.wattHours, { first: true }),
 	column("Generated", "tokens_generated", (v) => f.si(v, "").trim(), { title: "Generated tokens" }),
 	column("J per token", "joules_per_token", (v) => f.figures(v), { title: "Joules per generated token" }),
-], (m) => m.model, "Prometheus has no metric gpuward_model_energy_joules_total and gpuward_model_tokens_total of this time.");
+], (m) => m.model, "Prometheus has no samples of gpuward_model_energy_joules_total and gpuward_model_tokens_total in this range.");
 
 const places = () => new Table("fleet-places", [
 	{ name: "Node", wrap: true, lead: true, fill: (c, p) => put(c, nodeName(p)) },

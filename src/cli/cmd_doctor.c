@@ -12,6 +12,7 @@
 #include "guard/proc_visibility.h"
 #include "guard/worker/checkpoint.h"
 #include "guard/worker/companion.h"
+#include "guard/worker/host_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -418,6 +419,37 @@ static bool print_push(void)
 	return state == PUSH_FAILS;
 }
 
+static bool has_checkpoint_worker(void)
+{
+	struct guard_settings guard;
+	char unused[2000];
+	bool found = false;
+	struct config c;
+
+	if (config_load_rest(&c, unused, sizeof(unused)) == 0 &&
+	    guard_config_make(&c, &guard) == 0) {
+		for (unsigned i = 0; i < guard.policy.workers; i++)
+			found = found || move_is_checkpoint(guard.policy.worker[i].kind);
+		guard_settings_done(&guard);
+	}
+	config_done(&c);
+	return found;
+}
+
+/* Recommends larger pages if a checkpoint worker is configured. */
+static void print_pages(const struct cli *c)
+{
+	char text[MOVE_ADVICE_SIZE], left[64];
+	struct root root;
+
+	if (!has_checkpoint_worker() || root_open(&root, c->root) != 0)
+		return;
+	snprintf(left, sizeof(left), "%snote%s", term_on(TERM_WARN), term_off());
+	if (move_pages_advice(host_memory_pages(&root), text))
+		term_wrap(left, REMEDY_COLUMN, text, term_width());
+	root_close(&root);
+}
+
 static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 {
 	struct render_privilege row[PRIVILEGES];
@@ -433,6 +465,7 @@ static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 		print_finding(c, f);
 	}
 	push_fails = print_push();
+	print_pages(c);
 	n = privileges_check(c, row);
 	print_privileges(row, n);
 	if (count_problems(g) == 0 && !push_fails)
@@ -475,8 +508,9 @@ const struct command command_doctor = {
 	.summary = "find problems on this machine and say how to fix them",
 	.description =
 		"Checks the library, the driver, the devices, permissions, containers, "
-		"sensors, what the guard may do as this user, and whether the service can push "
-		"its metrics. For each problem it prints "
+		"sensors, what the guard may do as this user, whether the service can push "
+		"its metrics, and whether checkpoints can be faster. For each problem it "
+		"prints "
 		"how to fix it. Exit status: 0 if nothing is broken (a machine without a GPU "
 		"is not broken), 3 if a problem hides all GPUs, 4 if some GPU has a problem.",
 	.examples = "  gpuward doctor\n"

@@ -95,7 +95,7 @@ void config_complain(struct config_reader *r, const struct config_place *at, con
 
 void config_warn(struct config_reader *r, const struct config_place *at, const char *fmt, ...)
 {
-	char text[600];
+	char text[900];
 	va_list ap;
 
 	va_start(ap, fmt);

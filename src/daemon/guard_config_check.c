@@ -6,6 +6,7 @@
 
 #include "guard/health.h"
 #include "guard/pidfile.h"
+#include "guard/worker/host_memory.h"
 
 #include "base/suggest.h"
 
@@ -621,10 +622,27 @@ static void warn_pidfile(struct config_reader *r, const struct guard_entry *e)
 	root_close(&root);
 }
 
+/* Recommends larger pages at the first checkpoint worker. They are a setting of this machine. */
+static void warn_pages(struct config_reader *r, const struct guard_entry *e)
+{
+	char advice[MOVE_ADVICE_SIZE];
+	struct root root;
+
+	while (e && (e->table != GUARD_WORKER || guard_entry_kind(e) < 0 ||
+		     !move_is_checkpoint((unsigned)guard_entry_kind(e))))
+		e = e->next;
+	if (!e || root_open(&root, NULL) != 0)
+		return;
+	if (move_pages_advice(host_memory_pages(&root), advice))
+		config_warn(r, &e->place[GUARD_KEY_kind], "%s", advice);
+	root_close(&root);
+}
+
 /* Checks the pidfile and the token_file of each worker. Only warns: without its token_file the
  * service starts, but cannot authenticate to the worker. */
 void guard_config_check_files(struct config_reader *r)
 {
+	warn_pages(r, r->m->entries);
 	for (const struct guard_entry *e = r->m->entries; e; e = e->next) {
 		const char *path;
 

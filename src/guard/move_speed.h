@@ -96,7 +96,7 @@ double move_h200_seconds(enum move_way way, enum host_pages pages);
 
 /* Writes the advice to set transparent_hugepage to "always": the measured gain, the cost, and
  * how to set it. Returns false and writes "" if the mode is `always` or cannot be read. */
-#define MOVE_ADVICE_SIZE 700
+#define MOVE_ADVICE_SIZE 800
 bool move_pages_advice(enum host_pages pages, char out[static MOVE_ADVICE_SIZE]);
 
 #endif

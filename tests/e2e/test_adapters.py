@@ -94,6 +94,14 @@ def worker_of(kind, **kw):
     return KINDS[kind].make(**kw), KINDS[kind].path
 
 
+def test_each_row_of_the_table_above_names_a_test():
+    other = (support.TOP / "tests" / "e2e" / "test_guard_adapters.py").read_text()
+    named = re.findall(r"test_(\w+)(?!\w|\.py)", __doc__)
+    assert len(named) > 30
+    for name in named:
+        assert any(g.startswith(f"test_{name}") for g in globals()) or f"def test_{name}" in other, name
+
+
 def test_every_kind_has_tests():
     kinds = re.findall(r"^[KI]\(\w+, (\w+),", (support.TOP / "src/guard/kind.def").read_text(), re.M)
     assert set(kinds) == set(KINDS) | set(fake.ELSEWHERE), "add it to fake_workers.py"

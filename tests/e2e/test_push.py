@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import threading
+import time
 import zlib
 
 import pytest
@@ -22,6 +23,7 @@ from support import gpuward
 
 INTERVAL = 0.1
 TICKS = "gpuward_ticks_total", frozenset()
+FAKETIME = f"/usr/lib/{os.uname().machine}-linux-gnu/faketime/libfaketime.so.1"
 
 
 def config(url, queue, *more):
@@ -102,8 +104,8 @@ class Engine:
         assert answer["status"] == "success", answer
         return answer["data"]["result"]
 
-    def times(self, series="gpuward_up"):
-        return [round(float(t) * 1000) for r in self.query(f"{series}[1h]") for t, _ in r["values"]]
+    def times(self, series="gpuward_up", since="1h"):
+        return [round(float(t) * 1000) for r in self.query(f"{series}[{since}]") for t, _ in r["values"]]
 
 
 def page(s):
@@ -168,7 +170,7 @@ def test_an_outage_with_a_kill_loses_no_record(engine, tmp_path):
         s.wait(lambda: figure(s, "sent_total"))
         engine.stop()
         s.wait(lambda: "-" in health(s)[:3])
-        s.wait(lambda: len(records(queue)) >= 60)
+        s.wait(lambda: len(records(queue)) >= 240)  # an hour of pages at the default interval
         s.stop(signal.SIGKILL)
         made = records(queue)
         s.start()
@@ -180,6 +182,38 @@ def test_an_outage_with_a_kill_loses_no_record(engine, tmp_path):
         s.wait(lambda: set(made) <= set(engine.times()), what=lambda: f"missing: {set(made) - set(engine.times())}")
         assert figure(s, "failures_total") > 0
         assert figure(s, "dropped_total") == 0
+
+
+def test_a_node_that_was_away_for_a_week_pushes_again(engine, tmp_path):
+    """VictoriaMetrics takes the samples of last week.  Prometheus refuses them, because it has newer ones: they are dropped
+    and named, and the samples of today arrive."""
+    queue, state = tmp_path / "q", tmp_path / "history.db"
+    week = {"LD_PRELOAD": FAKETIME, "FAKETIME": "-7d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    if not pathlib.Path(FAKETIME).exists():
+        pytest.skip("faketime is not installed")
+    with pushing(engine.url, tmp_path / "other", 'instance = "other"') as other:
+        other.wait(lambda: figure(other, "sent_total"))
+    engine.stop()
+    with pushing(engine.url, queue, state=state, env=week) as s:
+        s.wait(lambda: len(records(queue)) >= 10)
+        s.stop(signal.SIGKILL)
+        made = records(queue)
+    assert max(made) < (time.time() - 6 * 86400) * 1000
+    engine.start()
+    with pushing(engine.url, queue, 'instance = "away"', state=state) as s:
+        s.wait(lambda: len(set(engine.times('gpuward_up{instance="away"}'))) >= 5)
+        s.wait(lambda: figure(s, "queue_bytes") == 0 and health(s) == "[+] push ok")
+        if engine.kind == "prometheus":
+            assert figure(s, "dropped_total") > 0
+            assert "out of bounds" in s.messages()
+        else:
+            assert figure(s, "dropped_total") == 0
+            s.wait(lambda: set(made) <= set(engine.times(since="10d")))
+
+        def energy():  # of the last hour: two H100s at most at their limit since the return, not a week of them
+            return engine.query('sum(increase(gpuward_energy_joules_total{instance="away"}[1h]))')
+        joules = float(s.wait(energy)[0]["value"][1])
+        assert 0 <= joules < 2 * 700 * 3600
 
 
 def test_records_that_prometheus_has_already_do_not_cost_the_others(tmp_path):

@@ -1,6 +1,7 @@
 """The tools that keep the tree in order and the schemas in docs/schema find what they should."""
 import copy
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import sys
 import jsonschema
 import pytest
 
-from support import COMMANDS, SCHEMAS, TOP, check, document, load, validator
+from support import BUILD, COMMANDS, SCHEMAS, TIMEOUT, TOP, check, document, load, validator
 
 
 @pytest.fixture
@@ -47,6 +48,15 @@ def test_deciding_and_computing_code_must_be_pure(tree):
                        ("src/measure/stat.c", '"meter.h"')):
         assert [line for line in said if line.startswith(f"check-layers: {file}") and what in line], (file, what)
     assert len(said) == 7
+
+
+def test_the_measurement_of_checkpoints_on_a_gpu_works_with_the_fake_driver():
+    """It is tried here because no machine of the tests has a GPU."""
+    done = subprocess.run([TOP / "tests" / "gpu" / "evict", "--check", "2"], capture_output=True, text=True, timeout=TIMEOUT,
+                          env={**os.environ, "BUILD": str(BUILD)})
+    assert done.returncode == 0 and done.stdout.endswith("8 rows, 0 failed\n"), done.stdout + done.stderr
+    measured = [line for line in done.stdout.splitlines() if line.startswith("driver") and "skipped" not in line]
+    assert len(measured) >= 6 and all(line.endswith(" equal") for line in measured), done.stdout
 
 
 def test_a_layer_must_not_include_headers_of_higher_layers(tree):

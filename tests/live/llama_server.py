@@ -19,19 +19,22 @@ import tiny_gguf
 from worker import GIB
 
 ROOT = os.environ.get("GPUWARD_LIVE_ROOT")
+PROGRAM = os.environ.get("LLAMA_SERVER") or (None if ROOT else shutil.which("llama-server"))
 
 
 def missing():
     """Why there is no llama-server; None: there is one."""
+    if PROGRAM:
+        return None if os.access(PROGRAM, os.X_OK) else f"{PROGRAM} is no program"
     if ROOT:
         return None if pathlib.Path(ROOT, "usr/bin/llama-server").exists() else f"no llama-server below {ROOT}"
-    return None if shutil.which("llama-server") else "no llama-server in PATH; set GPUWARD_LIVE_ROOT (tests/live/run)"
+    return "no llama-server in PATH; set LLAMA_SERVER or GPUWARD_LIVE_ROOT (tests/live/run)"
 
 
 def command(folder):
     """What runs llama-server with `folder` as its working folder, and how it sees that folder."""
-    if not ROOT:
-        return ["sh", "-c", f'cd "{folder}" && exec llama-server "$@"', "sh"]
+    if PROGRAM:
+        return ["sh", "-c", f'cd "{folder}" && exec "{os.path.abspath(PROGRAM)}" "$@"', "sh"]
     # A mount namespace of its own, so that nothing stays mounted. The process keeps its pid.
     inside = f'mount --bind /proc "{ROOT}/proc" && mount --bind "{folder}" "{ROOT}/mnt" && cd "{ROOT}" && ' \
              f'exec chroot "{ROOT}" sh -c \'cd /mnt && exec llama-server "$@"\' sh "$@"'
