@@ -14,9 +14,7 @@ struct service_processes {
 	struct remote remote;
 	bool use; /* false: read the driver only, or the service was too slow once */
 	int fd;   /* of the request that waits for its reply; -1: none */
-	struct view_process *energy;
-	struct workload *workload;
-	unsigned rows;
+	struct render_process_rows rows;
 };
 
 /* Finds the address of the service as `gpuward top` does.  c NULL: no service is asked.  Call

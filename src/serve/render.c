@@ -10,6 +10,8 @@
 #include "base/json_doc.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool render_shows(const struct render_filter *filter, unsigned device)
@@ -413,6 +415,115 @@ void render_processes(struct json *j, struct render_process_list processes,
 			json_string(j, uuid, gw_absence_key(why));
 	}
 	json_object_end(j);
+}
+
+/* ---- processes that a service knows ---- */
+
+/* Returns the row of a process in the reply, or NULL.  hint: where the row probably is. */
+static const struct json_doc *find_row(const struct json_doc *doc, const struct gw_process *p,
+				       const char *uuid, size_t hint)
+{
+	const size_t n = json_doc_count(doc, "processes");
+
+	for (size_t i = 0; uuid && i < n; i++) {
+		const struct json_doc *d = json_doc_at(doc, "processes", (hint + i) % n);
+		const char *of = json_doc_string(d, "device_uuid");
+		int64_t pid, ticks;
+
+		if (!json_doc_integer(d, "start_ticks", &ticks))
+			ticks = 0;
+		if (json_doc_integer(d, "pid", &pid) && pid == p->pid && of &&
+		    (uint64_t)ticks == p->start_ticks && strcmp(of, uuid) == 0)
+			return d;
+	}
+	return NULL;
+}
+
+static double read_number(const struct json_doc *d, const char *key)
+{
+	return json_doc_is_number(d, key) ? json_doc_number(d, key) : (double)NAN;
+}
+
+static struct view_process read_energy(const struct json_doc *d)
+{
+	const char *method = d ? json_doc_string(d, "energy_method") : NULL;
+	struct view_process e = { .absence = GW_ABSENT_NEEDS_SERVICE };
+
+	if (!d)
+		return e;
+	e.energy_joules = read_number(d, "energy_joules");
+	e.power_w = read_number(d, "power_watts");
+	e.absence = isnan(e.energy_joules)
+			    ? render_read_absence(json_doc_string(d, "absent.energy_joules"))
+			    : GW_HAVE;
+	for (unsigned how = 0; method && how < ATTRIBUTE_HOWS; how++)
+		if (strcmp(attribute_how_name(how), method) == 0)
+			e.how = how;
+	return e;
+}
+
+static void read_text(const struct json_doc *d, const char *path, char *out, size_t size)
+{
+	const char *text = json_doc_string(d, path);
+
+	snprintf(out, size, "%s", text ? text : "");
+}
+
+static void read_workload(const struct json_doc *d, struct workload *ret)
+{
+	const char *kind = d ? json_doc_string(d, "workload.kind") : NULL;
+
+	*ret = (struct workload){ .kind = WORKLOAD_NONE };
+	for (unsigned k = 0; kind && k < WORKLOAD_KINDS; k++)
+		if (strcmp(workload_kind_word(k), kind) == 0)
+			ret->kind = k;
+	if (!kind)
+		return;
+	read_text(d, "workload.id", ret->id, sizeof(ret->id));
+	read_text(d, "workload.namespace", ret->space, sizeof(ret->space));
+	read_text(d, "workload.name", ret->name, sizeof(ret->name));
+	read_text(d, "workload.part", ret->part, sizeof(ret->part));
+}
+
+static bool make_room(struct render_process_rows *r, unsigned rows)
+{
+	if (rows <= r->rows)
+		return true;
+	render_process_rows_done(r);
+	r->energy = calloc(rows, sizeof(*r->energy));
+	r->workload = calloc(rows, sizeof(*r->workload));
+	r->rows = r->energy && r->workload ? rows : 0;
+	return r->rows;
+}
+
+void render_process_rows_done(struct render_process_rows *r)
+{
+	free(r->energy);
+	free(r->workload);
+	*r = (struct render_process_rows){ .rows = 0 };
+}
+
+int render_read_processes(const struct json_doc *doc, const struct gw_snapshot *snap,
+			  struct render_process_rows *rows, struct render_process_list *known)
+{
+	const unsigned n = gw_process_list_count(known->list);
+
+	if (n == 0)
+		return 0;
+	if (!make_room(rows, n))
+		return -GW_E_NOMEM;
+	for (unsigned i = 0; i < n; i++) {
+		const struct gw_process *p = gw_process_list_get(known->list, i);
+		const struct gw_device *device = gw_snapshot_device(snap, p->device);
+		const char *uuid = device ? gw_device_text(device, GW_T_UUID) : NULL;
+		const struct json_doc *d = find_row(doc, p, uuid, i);
+
+		rows->energy[i] = read_energy(d);
+		read_workload(d, &rows->workload[i]);
+	}
+	known->energy = rows->energy;
+	known->workload = rows->workload;
+	return 0;
 }
 
 /* ---- documents ---- */
