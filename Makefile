@@ -4,7 +4,7 @@ BUILD ?= build
 SCENARIO ?= demo
 PREFIX ?= /usr/local
 
-.PHONY: deps build run test test-deep coverage test-gpu test-live test-clients test-systemd test-workloads soak bench fuzz check install uninstall deb
+.PHONY: deps build run test test-deep coverage analyze test-gpu test-live test-clients test-systemd test-workloads soak bench fuzz check install uninstall deb
 .PHONY: rpm portable wheel arch image clean help
 
 help:
@@ -32,7 +32,12 @@ test-deep:
 	@tools/deps test
 	@tools/test deep
 
-## make coverage  unit and end-to-end tests in a build that counts lines; prints the line coverage of src
+## make analyze   static analyzers (gcc, clang-tidy, cppcheck) and the unit tests under valgrind; half an hour
+analyze:
+	@tools/deps analyze
+	@tools/test analyze
+
+## make coverage  unit and end-to-end tests in a build that counts lines; prints the line coverage of each part of src
 coverage:
 	@tools/deps coverage
 	@tools/test coverage
@@ -69,12 +74,10 @@ soak:
 	@tools/deps test
 	@SOAK_SECONDS=$(or $(SOAK_SECONDS),3600) tools/test soak
 
-## make bench     every figure of docs/PERFORMANCE.md, as ratios measured in one run
+## make bench     the figures of docs/PERFORMANCE.md next to peers measured in the same run (ARGS=--quick, ARGS="top metrics")
 bench: build
 	@tools/deps bench
-	@bench/run
-	@bench/service
-	@bench/top
+	@bench/run $(ARGS)
 
 ## make fuzz      runs the fuzzers, SECONDS_EACH (default 60) each, and again until RUNS executions in all; prints their coverage
 fuzz:

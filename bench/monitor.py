@@ -65,4 +65,4 @@ def section(table, build, quick):
                 else:
                     table.row("top", what, statistics.median(values[n]), unit, target=target, of="value")
     if missing:
-        table.skip("nvtop", peers.root_remedy("top"))
+        table.skip("nvtop", peers.REMEDY)

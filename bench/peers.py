@@ -1,4 +1,5 @@
 """Programs that the benchmarks start, and what they cost: the service, nginx, programs of a root folder, wrk."""
+import functools
 import os
 import re
 import shutil
@@ -96,6 +97,7 @@ class Nginx:
         os.chmod(self.dir, 0o755)
         self.first = next(iter(bodies))
         for name, body in bodies.items():
+            os.makedirs(os.path.dirname(os.path.join(self.dir, name)), exist_ok=True)
             with open(os.path.join(self.dir, name), "wb") as f:
                 f.write(body)
         self.port = free_port()
@@ -139,34 +141,37 @@ def wrk(url, seconds, connections=64, headers=()):
 
 # ---- programs of Debian sid, in a root folder as tests/clients/run uses it
 
-PACKAGES = "nvtop python3-pynvml python3-prometheus-client"
+PACKAGES = ("nvtop", "python3-pynvml", "python3-prometheus-client")
+REMEDY = "run it as root with the network (mmdebstrap makes a root folder, build/peers), or set GPUWARD_CLIENTS_ROOT"
 
 
+@functools.cache
 def root_folder():
-    root = os.environ.get("GPUWARD_CLIENTS_ROOT") or os.path.join(TOP, "build", "peers")
-    return root if os.path.isdir(os.path.join(root, "usr")) and os.geteuid() == 0 else None
+    """The root folder with the peers; made at the first use, which takes a minute.  None if that is not possible."""
+    root = os.environ.get("GPUWARD_CLIENTS_ROOT")
+    if os.geteuid() != 0 or (root and not os.path.isdir(root)):
+        return None
+    root = root or os.path.join(TOP, "build", "peers")
+    if not os.path.isdir(root):
+        os.makedirs(os.path.dirname(root), exist_ok=True)
+        done = subprocess.run([os.path.join(TOP, "tests", "debian-root"), root, "main,contrib,non-free,non-free-firmware", *PACKAGES])
+        if done.returncode:
+            return None
+    return root
 
 
-def root_remedy(section):
-    return (f"as root: tests/debian-root build/peers main,contrib,non-free,non-free-firmware {PACKAGES}; "
-            f"then: bench/run {section}")
-
-
-def in_root(root, folder, env, *argv):
-    """The command that runs argv in the root folder, with the folder at /mnt.  The program keeps the pid of the command."""
-    inside = f'for d in proc sys dev; do mount --rbind /$d "{root}/$d" || exit 99; done; ' \
-             f'mount --bind "{folder}" "{root}/mnt" && exec chroot "{root}" "$@"'
-    env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/mnt", "LD_LIBRARY_PATH": "/mnt", **env}
-    return ["unshare", "--mount", "sh", "-c", inside, "sh", "env", "-i", *(f"{k}={v}" for k, v in env.items()), *argv]
+def here(needs):
+    """Whether this machine has a program, or the Python modules of "module NAME, NAME"."""
+    if needs.startswith("module "):
+        return subprocess.run(["/usr/bin/python3", "-c", f"import {needs[7:]}"], capture_output=True).returncode == 0
+    return shutil.which(needs) is not None
 
 
 def on_simulator(build, folder, scenario, needs, *argv, env=None):
     """The command that runs a program on the simulator: on this machine if it has what `needs` says (a program, or a Python
     module), else in the root folder; None if neither has it.  scenario: a file in the folder, or the name of a built-in one."""
-    here = (subprocess.run(["/usr/bin/python3", "-c", f"import {needs[7:]}"], capture_output=True).returncode == 0
-            if needs.startswith("module ") else shutil.which(needs))
     env, name = dict(env or {}), os.path.basename(scenario)
-    if here:
+    if here(needs):
         env.update({"GPUWARD_SIM": scenario, "LD_LIBRARY_PATH": os.path.join(build, "sim"), "XDG_CONFIG_HOME": folder})
         return ["env", *(f"{k}={v}" for k, v in env.items()), *argv]
     root = root_folder()
@@ -177,4 +182,6 @@ def on_simulator(build, folder, scenario, needs, *argv, env=None):
         return None
     shutil.copy(os.path.join(build, "sim", "libnvidia-ml.so.1"), folder)
     env["GPUWARD_SIM"] = "/mnt/" + name if os.sep in scenario else scenario
-    return in_root(root, folder, env, *(a.replace(folder, "/mnt") for a in argv))
+    env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/mnt", "LD_LIBRARY_PATH": "/mnt", **env}
+    return [os.path.join(TOP, "tests", "in-root"), root, folder, *(f"{k}={v}" for k, v in env.items()),
+            *(a.replace(folder, "/mnt") for a in argv)]

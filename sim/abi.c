@@ -12,7 +12,7 @@
 const char *const call_symbols[N_CALLS] = { SIM_ALL_CALLS(SYMBOL) };
 #undef SYMBOL
 
-struct sim sim = { .lock = PTHREAD_MUTEX_INITIALIZER, .generation = 1 };
+struct sim sim = { .lock = PTHREAD_MUTEX_INITIALIZER, .generation = 1, .calls_fd = -1 };
 
 /* Calls that a MIG instance answers; the others belong to the board. */
 static const bool on_instance[N_CALLS] = {
@@ -219,6 +219,8 @@ static void begin_call(struct ctx *c, enum call call)
 	*c = (struct ctx){ .call = call };
 	pthread_mutex_lock(&sim.lock);
 	sim.calls[call]++;
+	if (sim.calls_fd >= 0)
+		dprintf(sim.calls_fd, "%s\n", call_symbols[call]);
 	c->w = sim.world;
 	c->now_ns = world_now_ns(c->w);
 }

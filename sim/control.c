@@ -1,9 +1,11 @@
 /* gpuward_sim_*: the control functions for tests, and the creation of the first world. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "abi.h"
 #include "gpuward-sim.h"
@@ -165,13 +167,15 @@ static void make_empty(const char *reason)
 
 __attribute__((constructor)) static void sim_begin(void)
 {
-	const char *scenario = getenv("GPUWARD_SIM");
+	const char *scenario = getenv("GPUWARD_SIM"), *calls = getenv("GPUWARD_SIM_CALLS");
 	pthread_condattr_t attributes;
 	char error[sizeof(sim.error)];
 
 	pthread_condattr_init(&attributes);
 	pthread_cond_init(&sim.moved, &attributes);
 	pthread_condattr_destroy(&attributes);
+	if (calls != NULL && calls[0] != 0)
+		sim.calls_fd = open(calls, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 	if (scenario == NULL || scenario[0] == 0)
 		scenario = "demo";
 	if (gpuward_sim_load(scenario, error, sizeof(error)) == 0)
@@ -191,6 +195,9 @@ __attribute__((destructor)) static void sim_end(void)
 	old = sim.world;
 	sim.world = &nothing;
 	sim.inits = 0;
+	if (sim.calls_fd >= 0)
+		close(sim.calls_fd);
+	sim.calls_fd = -1;
 	sim_unlock();
 	world_free(old);
 }

@@ -143,7 +143,7 @@ function drawWorkloads() {
 	workloads?.();
 }
 
-// Those that ended are a reason too.
+// Ended workloads are also a reason to show the table.
 async function findEnded() {
 	if ((await ask("workloads/history?limit=1")).workloads.length)
 		load();

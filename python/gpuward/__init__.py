@@ -46,7 +46,7 @@ __all__ = [
     "sampler", "snapshot", "take_baseline", "tokens", "under_measure", "window", "__version__",
 ]
 
-__version__ = "0.1.0"  # of this module; library_version() is that of the library in use
+__version__ = "0.1.0"  # version of this module; library_version() returns the version of the library
 
 
 def library_version() -> str:

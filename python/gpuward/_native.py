@@ -181,7 +181,7 @@ READERS: Dict[int, Callable[[Any, int], Any]] = {
 }
 
 
-SIZES = {FIELD_INTERVAL: 24, FIELD_LIST: 16 * 8}  # the others have 4 or 8 bytes
+SIZES = {FIELD_INTERVAL: 24, FIELD_LIST: 16 * 8}  # fields of other kinds have 4 or 8 bytes
 
 
 class CodeInfo(Structure):
@@ -623,7 +623,7 @@ def energy(address: int) -> Dict[str, Any]:
 
 
 def energy_copy(address: int) -> Any:
-    """A copy of the struct gw_energy at an address, as large as the library has it."""
+    """A copy of the struct gw_energy at an address, with the size that it has in the library."""
     size = max(f.offset + SIZES.get(f.kind, 8) for f in energy_fields())
     return ctypes.create_string_buffer(ctypes.string_at(address, size), size + 64)
 

@@ -1,4 +1,4 @@
-"""snapshot(), processes(), resources() and environment(): what the GPUs and the machine are and do now, as plain data."""
+"""snapshot(), processes(), resources() and environment(): the current state of the GPUs and the machine, as plain data."""
 from __future__ import annotations
 
 import os
@@ -162,7 +162,7 @@ def resources(nvml_library: Optional[Path] = None, backend: Optional[str] = None
     gpu_available, gpu_name, gpu_count, gpu_total_vram_gb, gpu_used_vram_gb, ... describe the first GPU
     that answers and have the keys of `gpuward snapshot --json`; cpu_utilization_ratio, ram_used_bytes,
     ... describe the host.  An unknown figure is None, and `absent` has the reason under the same
-    key.  CPU utilisation is the mean since the call before; the first call has none.
+    key. CPU utilisation is the mean since the previous call; the first call has no CPU utilisation.
     """
     lib = _native.library()
     with _lock:

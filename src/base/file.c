@@ -231,8 +231,8 @@ static int64_t changed_by_both(int64_t a, int64_t b)
 }
 
 /* Returns which user can change the folder, the file or the link itself (not its target) at
- * path. With an access control list, the permission bits of the group are the most that any
- * user or group in the list may do. */
+ * path. If the file has an access control list, its group permission bits limit every user and
+ * group in the list. */
 static int64_t changed_by_part(const char *path, const struct stat *st)
 {
 	const bool group = st->st_mode & S_IWGRP &&
@@ -285,6 +285,11 @@ int64_t file_changed_by(const char *path)
 	if (realpath(path, real) || realpath(folder, real))
 		who = changed_by_both(who, changed_by_path(real));
 	return who;
+}
+
+bool file_is_unsafe_for_root(const char *path)
+{
+	return geteuid() == 0 && path[0] == '/' && file_changed_by(path) != FILE_NOBODY;
 }
 
 FILE *file_fopen(const char *path)

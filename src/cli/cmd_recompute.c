@@ -177,9 +177,9 @@ static void print_calibration(const struct measured_calibration *c, unsigned dev
 	const char *pm = term_utf8() ? "±" : "+-";
 
 	term_row(0, "",
-		 "GPU %u calibrated by %s: gain %.4f %s %.4f, offset %+.1f W; %s %.1f W at "
-		 "%.0f W. %zu points, residual %.1f W s.d. The columns THEN and CHANGE are not "
-		 "calibrated.",
+		 "GPU %u is calibrated by %s: gain %.4f %s %.4f, offset %+.1f W (%s %.1f W at "
+		 "%.0f W). The fit has %zu points; its residuals have a standard deviation of "
+		 "%.1f W. The columns THEN and CHANGE are not calibrated.",
 		 device, c->trace, c->gain, pm, 1.96 * c->gain_u, c->offset_w, pm,
 		 1.96 * c->offset_u_w, c->pivot_w, c->points, c->residual_w);
 	if (!isnan(c->correlation))

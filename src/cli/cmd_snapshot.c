@@ -22,7 +22,7 @@ struct given {
 	uint64_t settle_ns;
 };
 
-#define CPU_NS (50 * NS_PER_MS) /* for --cpu */
+#define CPU_NS (50 * NS_PER_MS) /* time between the two readings for --cpu */
 
 #define given(cli) ((const struct given *)(cli)->own)
 

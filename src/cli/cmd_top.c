@@ -384,7 +384,7 @@ static int show(struct top *t)
 	char message[300];
 	int err;
 
-	stop_catch(); /* before the screen, so that Ctrl-C restores the terminal */
+	stop_catch(); /* before the screen begins, so that Ctrl-C restores the terminal */
 	err = top_terminal_begin(term_color(), &t->canvas.utf8, message, sizeof(message));
 	if (err)
 		return cli_fail("%s", message);
@@ -393,7 +393,7 @@ static int show(struct top *t)
 		err = top_loop(t);
 	top_terminal_end();
 	if (t->reader && top_reader_stop(t->reader) != 0)
-		_exit(EXIT_OK); /* a driver call hangs and uses everything here */
+		_exit(EXIT_OK); /* a driver call hangs and still uses this memory */
 	return err ? cli_fail("top ended: %s", gw_strerror(err)) : EXIT_OK;
 }
 
@@ -453,7 +453,7 @@ const struct command command_top = {
 	.summary = "watch GPUs and processes on a full screen with graphs and keys",
 	.description =
 		"Shows utilisation, power with its limit, memory and temperature of each GPU "
-		"as bars and graphs, why clocks are held, energy, and the processes on the "
+		"as bars and graphs, why clocks are limited, energy, and the processes on the "
 		"GPUs. Reads the service of this machine if it answers; then energy and the "
 		"classes of the guard are shown for each process. Otherwise reads the driver. "
 		"Keys: q quits, ? shows all keys.",

@@ -520,7 +520,7 @@ static const struct comparison_row *choose_reference(const struct comparison *c)
 	return c->rows;
 }
 
-/* Finds the row that has this label, with or without its part; NULL: there is none. */
+/* Finds the row that has this label, with or without its part; NULL: no such row. */
 static const struct comparison_row *row_labelled(const struct comparison *c, const char *label)
 {
 	for (size_t i = 0; i < c->nrows; i++)
@@ -550,7 +550,7 @@ int comparison_init(struct comparison *c, const struct result_file *results, siz
 	c->reference = reference ? row_labelled(c, reference) : choose_reference(c);
 	if (!err && !c->reference)
 		return -GW_E_NOENT;
-	for (size_t i = 0; i < c->nrows && !err; i++) {
+	for (size_t i = 0; i < c->nrows && c->reference && !err; i++) {
 		struct comparison_row *row = &c->rows[i];
 
 		row->other_gpu = !same_gpus(row, c->reference);
@@ -700,7 +700,7 @@ void comparison_size_text(double bytes, char *out, size_t size)
 		snprintf(out, size, "%s", decimal);
 }
 
-/* Returns a ratio in per cent.  One that would be printed as "-0.0" becomes 0. */
+/* Returns a ratio in per cent.  A value that would be printed as "-0.0" becomes 0. */
 static double per_cent(double ratio, int decimals)
 {
 	const double v = 100 * ratio;

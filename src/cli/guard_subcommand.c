@@ -111,11 +111,31 @@ static void print_subcommands(void)
 	}
 }
 
+/* Writes what the help of an option says about one subcommand. The help of an option is its
+ * meaning, or "evict, hold: meaning; learn: meaning". */
+static const char *help_for(const char *name, const char *help, char *out, size_t size)
+{
+	for (const char *p = help; *p;) {
+		const char *colon = strstr(p, ": "), *end = strstr(p, "; ");
+		const char *at = strstr(p, name);
+
+		end = end ? end : p + strlen(p);
+		if (!colon || colon > end)
+			break;
+		if (at && at < colon) {
+			snprintf(out, size, "%.*s", (int)(end - colon - 2), colon + 2);
+			return out;
+		}
+		p = end + strspn(end, "; ");
+	}
+	return help;
+}
+
 bool guard_subcommand_help(const char *word, const struct option *options)
 {
 	const struct guard_subcommand *v = subcommand_named(word);
 	struct option own[OPTIONS_MAX] = { { .name = NULL } };
-	char title[200];
+	char title[200], help[OPTIONS_MAX][200];
 	unsigned n = 0;
 
 	if (!word)
@@ -126,8 +146,11 @@ bool guard_subcommand_help(const char *word, const struct option *options)
 	term_wrap("", 0, title, term_width());
 	printf("\nUsage: gpuward guard %s%s%s\n", v->name, *v->usage ? " " : "", v->usage);
 	for (const struct option *o = options; o->name && n < OPTIONS_MAX - 1; o++)
-		if (guard_subcommand_takes(v, o->name))
-			own[n++] = *o;
+		if (guard_subcommand_takes(v, o->name)) {
+			own[n] = *o;
+			own[n].help = help_for(v->name, o->help, help[n], sizeof(help[n]));
+			n++;
+		}
 	if (n) {
 		printf("\nOptions:\n");
 		option_help(own, term_width());
@@ -207,7 +230,7 @@ void guard_mode_print_set(const struct json_doc *reply)
 		return;
 	snprintf(text, sizeof(text),
 		 "The mode was set to %s at run time by %s at %s; the configuration says %s. "
-		 "To use that again, run gpuward guard mode config.",
+		 "To use the configured mode again, run gpuward guard mode config.",
 		 mode, json_doc_string(reply, "mode_set.set_by"),
 		 json_doc_string(reply, "mode_set.time_utc"),
 		 json_doc_string(reply, "mode_configured"));
@@ -215,7 +238,7 @@ void guard_mode_print_set(const struct json_doc *reply)
 	term_wrap("", 0, clean, term_table_width());
 }
 
-/* Says what the mode in force means for workers. */
+/* Prints what the current mode means for workers. */
 static void print_mode_meaning(const struct json_doc *reply)
 {
 	const char *mode = json_doc_string(reply, "mode"),
@@ -232,7 +255,8 @@ static void print_mode_meaning(const struct json_doc *reply)
 		       wanted);
 }
 
-/* Names the workers that are off the GPU and stay off, because the mode resumes nothing. */
+/* Prints the workers that are off the GPU and stay off, because the mode does not allow the
+ * guard to resume them. */
 static void print_stranded(struct remote *r)
 {
 	char names[400] = "", text[1000], clean[1000];

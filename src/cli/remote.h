@@ -58,7 +58,8 @@ int remote_send(struct remote *r, const char *method, const char *path, const ch
 int remote_reply(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size);
 
 /* remote_fetch() sends a GET request and leaves the reply as text in r->body; remote_parse()
- * parses that text into r->reply.  For a caller that compares a reply with the one before. */
+ * parses that text into r->reply.  For a caller that compares a reply with the previous
+ * reply. */
 int remote_fetch(struct remote *r, const char *path, const struct deadline_stop *stop,
 		 uint64_t timeout_ns, char *message, size_t size);
 void remote_parse(struct remote *r);

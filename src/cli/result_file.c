@@ -15,7 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RESULT_MAX ((size_t)1 << 30) /* largest file in bytes; enough for days of samples */
+/* Largest file in bytes. A result has about 1.4 kB per second and GPU: 2 days of one GPU, or 6
+ * hours of eight. */
+#define RESULT_MAX ((size_t)256 << 20)
 
 /* ---- memory: all memory of a result is freed at once ---- */
 
@@ -653,12 +655,31 @@ static int open_path(const char *path)
 	return in;
 }
 
+#define PART_BYTES 65536
+
+/* True if b, the beginning of a file, can be the beginning of a JSON object. A device such as
+ * /dev/zero is thus refused after its first bytes, and so is endless white space. */
+static bool begins_object(const struct buf *b)
+{
+	size_t n = b->len ? strspn(b->p, " \t\r\n") : 0;
+
+	return n == b->len ? n < PART_BYTES : b->p[n] == '{';
+}
+
+static void reader_fail_size(struct reader *rd)
+{
+	reader_fail(rd,
+		    "too large for a result: the limit is %zu MiB; measure for a shorter "
+		    "time, or read its bundle with gpuward recompute",
+		    RESULT_MAX >> 20);
+}
+
 /* Adds the whole file to b. */
 static void read_file(struct reader *rd, struct buf *b)
 {
 	int fd = open_path(rd->r->path);
 	struct stat st;
-	char part[65536];
+	char part[PART_BYTES];
 	ssize_t n = 0;
 
 	if (fd < 0 || fstat(fd, &st) != 0) {
@@ -666,11 +687,18 @@ static void read_file(struct reader *rd, struct buf *b)
 	} else if (S_ISDIR(st.st_mode)) {
 		reader_fail(rd, "%s, and not a finished bundle: there is no result.json in it",
 			    strerror(EISDIR));
+	} else if (st.st_size > (off_t)RESULT_MAX) {
+		reader_fail_size(rd);
 	} else {
-		while (!b->err && (n = read(fd, part, sizeof(part))) > 0)
+		while (!b->err && begins_object(b) && (n = read(fd, part, sizeof(part))) > 0)
 			buf_add(b, part, (size_t)n);
 		if (n < 0)
 			reader_fail(rd, "cannot be read");
+		else if (!begins_object(b))
+			reader_fail(rd, "not a result: a result of gpuward is JSON and begins "
+					"with {");
+		else if (b->err == -GW_E_SIZE)
+			reader_fail_size(rd);
 		else if (b->err)
 			reader_fail(rd, "%s", gw_strerror(b->err));
 	}

@@ -13,8 +13,9 @@
 
 /* longest time between readings of the energy counter: one reading costs 3 to 5 ms on an H200 */
 #define ENERGY_NS (20 * NS_PER_S)
-/* Time between readings of the processes, and of their SM utilisation: the driver needs 2 ms
- * per GPU for this mean over the last seconds, and 0.03 ms for the lists. */
+/* Time between readings of the process lists, and of their SM utilisation. The driver needs
+ * 0.03 ms for a list, but 2 ms per GPU for the utilisation, which is a mean over the last
+ * seconds. */
 #define PROCESSES_NS (1900 * NS_PER_MS)
 #define SM_NS        (3 * NS_PER_S) /* every second list, or every list of many GPUs */
 #define FEW_GPUS     2              /* with more GPUs, processes are read less often */

@@ -207,7 +207,7 @@ static void held_text(const struct top_gpu *g, char *out, size_t size)
 			 g->absence[TOP_CLOCK_REASONS] == GW_HAVE ? "clocks free" : "");
 }
 
-/* Draws the name, clock, energy and what holds the clocks back. */
+/* Draws the name, the clock, the energy and the reasons that limit the clocks. */
 static void draw_title(struct canvas *c, unsigned row, const struct top_gpu *g, bool selected)
 {
 	char held[128], energy[24], time[24];
@@ -263,7 +263,7 @@ struct line_layout {
 static void line_layout(const struct canvas *c, struct line_layout *l)
 {
 	static const unsigned text[] = { 4, 6, 10, 13, 6, 8 };
-	/* 12: width of the last column, which says what holds the clocks back */
+	/* 12: width of the last column, which shows the reasons that limit the clocks */
 	unsigned used = 12, at = 0, spare, bars;
 
 	*l = (struct line_layout){ .name = 0 };
@@ -308,7 +308,8 @@ static void draw_line_gauge(struct canvas *c, unsigned row, const struct line_la
 			   o.style);
 }
 
-/* Draws a name.  If it is too long, its middle is left out: models often differ in their end. */
+/* Draws a name.  If it is too long, its middle is left out, because the names of models often
+ * differ at their end. */
 static void draw_name(struct canvas *c, unsigned row, unsigned column, unsigned end,
 		      const char *name)
 {

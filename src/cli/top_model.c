@@ -231,9 +231,11 @@ static int compare_numbers(double a, double b, int direction)
 
 static int compare_texts(const char *a, const char *b, int direction)
 {
+	const int order = strcasecmp(a, b);
+
 	if (!*a || !*b)
 		return !*a - !*b;
-	return direction * strcasecmp(a, b);
+	return direction * order;
 }
 
 struct sorting {

@@ -81,7 +81,7 @@ struct top_gpu {
 	char message[256]; /* what is wrong; "": nothing */
 	double value[TOP_FIGURES];
 	uint8_t absence[TOP_FIGURES]; /* enum gw_absence */
-	char held[96];                /* what holds the clocks back, in words; "": nothing */
+	char held[96];                /* reasons that limit the clocks, in words; "": none */
 	char pstate[16];
 	/* energy_j: energy that was measured during energy_s seconds */
 	double energy_j, energy_s;
@@ -145,7 +145,7 @@ struct top_mig *top_gpu_add_mig(struct top_gpu *g, int instance, const char *nam
 /* Copies everything.  Returns 0 or -GW_E_NOMEM. */
 int top_model_copy(struct top_model *to, const struct top_model *from);
 
-/* Makes room for n GPUs.  New ones are empty, with an empty history.  Returns 0 or
+/* Makes room for n GPUs.  New GPUs are empty, with an empty history.  Returns 0 or
  * -GW_E_NOMEM. */
 int top_model_set_gpus(struct top_model *m, unsigned n);
 
@@ -167,7 +167,7 @@ void top_model_add_gap(struct top_model *m, uint64_t now_ns);
 /* Returns sample i of a graph, where 0 is the newest; NAN: unknown. */
 double top_gpu_sample(const struct top_gpu *g, enum top_graph graph, unsigned i);
 
-/* Writes what holds the clocks back, from the word of the driver: "power limit" for
+/* Returns the text for a reason that limits the clocks: "power limit" for the driver's word
  * "sw_power_cap".  Returns an unknown word unchanged. */
 const char *top_held_words(const char *word);
 

@@ -15,8 +15,8 @@
 
 /* figures are old after this time, or after three intervals if that is longer */
 #define OLD_NS         (3 * NS_PER_S)
-#define PROCESSES_MIN  2  /* rows that the process table always keeps ... */
-#define PROCESSES_WANT 6  /* ... and rows that it gets if there are that many processes */
+#define PROCESSES_MIN  2  /* rows that the process table always has */
+#define PROCESSES_WANT 6  /* rows of the process table, if there are as many processes */
 #define BLOCK_MOST     12 /* maximum number of rows of a GPU with graphs */
 #define LARGE_LEAST    9
 #define LARGE_MOST     27

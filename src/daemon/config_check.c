@@ -488,8 +488,27 @@ static void check_readable(struct config_reader *r, enum config_id id, const cha
 				config_rows[id].key, path, strerror(errno));
 }
 
+/* Warns if other users can change a path that the service uses as root. */
+static void warn_unsafe(struct config_reader *r, enum config_id id, const char *path,
+			const char *effect)
+{
+	if (path && file_is_unsafe_for_root(path))
+		config_warn(r, place(r, id),
+			    "%s: other users can change %.200s or its folder%s: use a folder "
+			    "that only root can write",
+			    config_rows[id].key, path, effect);
+}
+
 void config_check_files(struct config_reader *r)
 {
+	static const char unused[] = ", so gpuward does not use it as root";
+
+	warn_unsafe(r, CONFIG_ID_device_nvml_library, r->c->device_nvml_library,
+		    ", and with it what gpuward does as root");
+	warn_unsafe(r, CONFIG_ID_push_queue_dir, r->c->push_queue_dir, unused);
+	warn_unsafe(r, CONFIG_ID_guard_record, r->c->guard_record, unused);
+	warn_unsafe(r, CONFIG_ID_history_path, r->c->history_path, unused);
+	warn_unsafe(r, CONFIG_ID_guard_state_dir, r->c->guard_state_dir, unused);
 	check_token_file(r);
 	check_readable(r, CONFIG_ID_service_tls_cert, r->c->service_tls_cert);
 	check_readable(r, CONFIG_ID_service_tls_key, r->c->service_tls_key);

@@ -2,7 +2,8 @@
  *
  * config_read() has read and checked the tables [guard], [guard.defaults], [[worker]],
  * [[rule]], [[schedule]], [health] and [capacity]. The result owns its strings and outlives the
- * configuration, so that a reload can replace the configuration first. */
+ * configuration, so that a reload can free the old configuration before the guard switches
+ * policy. */
 #ifndef GW_DAEMON_GUARD_CONFIG_H
 #define GW_DAEMON_GUARD_CONFIG_H
 

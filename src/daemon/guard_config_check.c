@@ -6,6 +6,7 @@
 
 #include "guard/health.h"
 #include "guard/pidfile.h"
+#include "guard/worker.h"
 #include "guard/worker/host_memory.h"
 
 #include "base/suggest.h"
@@ -134,8 +135,9 @@ static void check_needs(struct config_reader *r, const struct guard_entry *e, un
 					needs[i].what);
 	if (kind_is(kind, KIND_NEEDS_MODEL) && resumes(e) && !is_present(e, GUARD_KEY_model))
 		config_warn(r, &e->at,
-			    "kind %s does not report which file it had loaded: set model to "
-			    "that file, or the one that it was started with is loaded",
+			    "kind %s does not report which file it has loaded: set model to "
+			    "the file to load again; without model, the server loads the file "
+			    "with which it was started",
 			    policy_kind_name(kind));
 }
 
@@ -622,6 +624,18 @@ static void warn_pidfile(struct config_reader *r, const struct guard_entry *e)
 	root_close(&root);
 }
 
+/* Warns if the guard would refuse to run the hook as root. */
+static void warn_hook(struct config_reader *r, const struct guard_entry *e, enum guard_key key)
+{
+	const char *path = e->given[key] ? worker_hook_unsafe(e->value[key].list.item) : NULL;
+
+	if (path)
+		config_warn(r, &e->place[key],
+			    "%s: the guard does not run %.200s as root, because other users "
+			    "can change it or its folder: " WORKER_HOOK_REMEDY,
+			    key_name(key), path);
+}
+
 /* Recommends larger pages at the first checkpoint worker. They are a setting of this machine. */
 static void warn_pages(struct config_reader *r, const struct guard_entry *e)
 {
@@ -638,8 +652,8 @@ static void warn_pages(struct config_reader *r, const struct guard_entry *e)
 	root_close(&root);
 }
 
-/* Checks the pidfile and the token_file of each worker. Only warns: without its token_file the
- * service starts, but cannot authenticate to the worker. */
+/* Checks the pidfile, the hooks and the token_file of each worker. Only warns: without its
+ * token_file the service starts, but cannot authenticate to the worker. */
 void guard_config_check_files(struct config_reader *r)
 {
 	warn_pages(r, r->m->entries);
@@ -649,6 +663,8 @@ void guard_config_check_files(struct config_reader *r)
 		if (e->table != GUARD_WORKER)
 			continue;
 		warn_pidfile(r, e);
+		warn_hook(r, e, GUARD_KEY_evict_command);
+		warn_hook(r, e, GUARD_KEY_resume_command);
 		path = guard_entry_text(e, GUARD_KEY_token_file);
 		if (path && access(path, R_OK) != 0)
 			config_warn(r, &e->place[GUARD_KEY_token_file],

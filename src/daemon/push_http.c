@@ -43,9 +43,8 @@ void push_http_free(struct push_http *h)
 	free(h);
 }
 
-/* A status that rejects the data drops the data. A status that rejects the sender or the address
- * (401, 403, 404, a redirect) keeps the data: after a person has fixed the token or the url, the
- * samples are sent. */
+/* If the server rejects the data, the data is dropped. If it rejects the sender or the address
+ * (401, 403, 404, a redirect), the data is kept and sent after the setting is fixed. */
 enum push_verdict push_http_verdict(int status)
 {
 	static const int refused[] = { 400, 406, 409, 411, 413, 414, 415, 422, 431 };
@@ -114,7 +113,7 @@ static struct curl_slist *make_headers(enum push_protocol protocol, const char *
 	return list;
 }
 
-/* Returns 0 if the handle is ready; else a has a sentence. */
+/* Returns 0 if the handle is ready; otherwise a->message says why not. */
 static int prepare(struct push_http *h, struct push_answer *a)
 {
 	const struct curl_callbacks x = { h->error, receive, a, check_until, h };
@@ -218,8 +217,8 @@ void push_http_post(struct push_http *h, enum push_protocol protocol, const char
 	curl_library.setopt(h->handle, CURL_POSTFIELDS, "");
 	curl_library.slist_free(list);
 	curl_library.getinfo(h->handle, CURL_RESPONSE_CODE, &status);
-	/* Without a complete answer the server may or may not have stored the batch. It is sent
-	 * again: a server ignores a sample that it has already. */
+	/* Without a complete answer the server may or may not have stored the batch. So the
+	 * batch is sent again; a server ignores a sample that it already has. */
 	ret->status = rc == 0 ? (int)status : 0;
 	if (rc == 0 && curl_library.getinfo(h->handle, CURL_RETRY_AFTER, &after) == 0 &&
 	    after > 0)

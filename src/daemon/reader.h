@@ -40,7 +40,7 @@ struct reading {
 	bool let_go;
 	/* time to the next round; longer than the interval while nobody watches */
 	uint64_t pace_ns;
-	bool full; /* every tier was read that was due */
+	bool full; /* every tier that was due was read */
 	unsigned
 		/* number of finished reader_send_request() requests, and the result of the last
 		 * one */

@@ -75,7 +75,7 @@ enum db_trouble store_file_open(struct store *s, int wait_ms)
 	if (db_is_no_file(s->path))
 		return DB_NO_FILE; /* before a lock file is created */
 	make_directory(s->path);
-	if (geteuid() == 0 && s->path[0] == '/' && file_changed_by(s->path) != FILE_NOBODY)
+	if (file_is_unsafe_for_root(s->path))
 		return DB_UNSAFE;
 	if (s->writer.lock_fd < 0)
 		s->writer.lock_fd = db_lock(s->path);

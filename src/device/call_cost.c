@@ -10,13 +10,13 @@ uint64_t call_cost_now_ns(void)
 	return clock_mono_ns(clock_real());
 }
 
-void call_cost_add(struct call_cost_table *c, unsigned call, int code, uint64_t began_ns)
+uint64_t call_cost_add(struct call_cost_table *c, unsigned call, int code, uint64_t began_ns)
 {
-	uint64_t ns = call_cost_now_ns() - began_ns, most;
+	uint64_t now = call_cost_now_ns(), ns = now - began_ns, most;
 	struct call_cost_row *r;
 
 	if (!c)
-		return;
+		return now;
 	r = &c->row[call];
 	atomic_fetch_add_explicit(&r->count, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&r->total_ns, ns, memory_order_relaxed);
@@ -30,6 +30,7 @@ void call_cost_add(struct call_cost_table *c, unsigned call, int code, uint64_t 
 								   memory_order_relaxed,
 								   memory_order_relaxed))
 		;
+	return now;
 }
 
 static void copy_row(struct call_cost *out, const char *name, struct call_cost_row *r)

@@ -2,7 +2,7 @@
  *
  * Counts calls, return codes and times of every NVML call since the context was opened. The
  * counts continue when the driver is opened again. The calling thread adds with relaxed atomics
- * and two clock readings; readers take no lock, so the figures are available while a call
+ * and one or two clock readings; readers take no lock, so the figures are available while a call
  * hangs. Waiting for driver events is not counted, because it is meant to take long. */
 #ifndef GW_DEVICE_CALL_COST_H
 #define GW_DEVICE_CALL_COST_H
@@ -46,7 +46,8 @@ struct call_cost_table {
  * real time. */
 uint64_t call_cost_now_ns(void);
 
-/* Records that a call that began at began_ns returned now. c NULL: does nothing. */
-void call_cost_add(struct call_cost_table *c, unsigned call, int code, uint64_t began_ns);
+/* Records that a call that began at began_ns returned now. c NULL: records nothing. Returns the
+ * time. */
+uint64_t call_cost_add(struct call_cost_table *c, unsigned call, int code, uint64_t began_ns);
 
 #endif

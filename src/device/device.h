@@ -43,8 +43,11 @@ struct device {
 	_Atomic(const char *) *call;
 	_Atomic(const char *) own_call;
 	_Atomic(uint64_t) began_ns; /* start of the last vendor call; 0: not recorded */
-	bool fresh;                 /* just opened: the next read also fetches the name */
-	void *priv;                 /* the backend's data; its close() frees it */
+	/* In a series of calls without other work in between: end of the previous call, which is
+	 * the start of the next one; 0: no series. Spares a clock reading per call. */
+	uint64_t series_ns;
+	bool fresh; /* just opened: the next read also fetches the name */
+	void *priv; /* the backend's data; its close() frees it */
 };
 
 /* Starts an empty report: every value is absent with reason not_read. */
@@ -80,7 +83,8 @@ static inline bool report_has(const struct report *r, unsigned q)
 	return r->why[q] == GW_HAVE;
 }
 
-/* Returns the requested tiers that are older than their cadence and must be read now. */
+/* Returns the requested tiers with values older than the tier's interval, which must be read
+ * now. */
 unsigned report_due(const struct report *r, unsigned tiers, uint64_t now_ns);
 
 /* Records that tiers were read at now_ns. */

@@ -27,7 +27,8 @@
 #define FRESH_NS (100 * NS_PER_MS)
 /* after a run that hung, wait this long, because the next run may hang, too */
 #define RETRY_NS (60 * NS_PER_S)
-/* A longer answer is refused: its last rows would be missing. A process has a row of 60 bytes. */
+/* A longer answer is refused, because its last rows would be missing. The row of a process has
+ * about 60 bytes. */
 #define TEXT_SIZE (1024 * 1024)
 #define MIB       1048576.0
 
@@ -54,17 +55,19 @@ struct nvsmi {
 	uint8_t names[NVSMI_COLUMNS];
 	struct answer gpus, apps, power;
 	struct nvsmi_stream stream;
-	uint8_t live[NVSMI_COLUMNS]; /* like names, for the additional columns of the stream */
+	uint8_t live[NVSMI_COLUMNS]; /* the same for the additional columns of the stream */
 };
 
 #define RING_SIZE 256 /* 25 s */
-/* The values of a line of the stream are used for this time. */
+/* For how long the values in a line of the stream are used. */
 #define LIVE_NS (3 * NVSMI_INTERVAL_NS)
 /* If timestamps step back by more than this, the wall clock was set. */
 #define BACK_US (10 * INT64_C(1000000))
-/* Maximum age of a process list that is used again. A list is used again only while the memory
- * in use stays the same, because a process that comes or goes changes the memory in use. */
-#define APPS_NS (5 * NS_PER_S)
+/* Each list of processes needs a run of the program, so while the stream works a list is used
+ * again: up to APPS_NS, or up to APPS_CHANGED_NS after the memory in use has changed, because a
+ * process that comes or goes changes it. */
+#define APPS_NS         (10 * NS_PER_S)
+#define APPS_CHANGED_NS (2 * NS_PER_S)
 
 struct nvsmi_device {
 	unsigned gpus, apps, power; /* numbers of the answers that the device used last */
@@ -756,19 +759,22 @@ unlock:
 	pthread_mutex_unlock(&n->lock);
 }
 
-/* True if the last list of processes is still valid: the stream shows the same memory in
- * use. */
-static bool same_processes(struct device *d)
+static bool memory_changed(const struct nvsmi_device *nd)
+{
+	return report_has(&nd->live, GW_Q_MEMORY_USED) &&
+	       nd->live.v[GW_Q_MEMORY_USED] != nd->apps_used;
+}
+
+/* True if the last list of processes can be used again. */
+static bool list_is_recent(struct device *d)
 {
 	const struct nvsmi *n = d->backend->priv;
 	const struct nvsmi_device *nd = d->priv;
-	uint64_t now = clock_mono_ns(d->backend->env->clock);
+	const uint64_t age_ns = clock_mono_ns(d->backend->env->clock) - n->apps.end_ns;
 
 	read_stream(d->backend);
-	return n->stream.running && nd->live_ns && now - nd->live_ns <= LIVE_NS && nd->apps &&
-	       n->apps.rc == 0 && now - n->apps.end_ns < APPS_NS &&
-	       report_has(&nd->live, GW_Q_MEMORY_USED) &&
-	       nd->live.v[GW_Q_MEMORY_USED] == nd->apps_used;
+	return n->stream.running && nd->live_ns && nd->apps && n->apps.rc == 0 &&
+	       age_ns < (memory_changed(nd) ? APPS_CHANGED_NS : APPS_NS);
 }
 
 static enum gw_absence nvsmi_processes(struct device *d, struct usage_list *l, int *ret_error)
@@ -783,7 +789,7 @@ static enum gw_absence nvsmi_processes(struct device *d, struct usage_list *l, i
 	if (d->r.text_why[GW_T_UUID] != GW_HAVE)
 		return GW_ABSENT_NOT_SUPPORTED;
 	pthread_mutex_lock(&n->lock);
-	if (!is_fresh(d->backend, &n->apps, nd->apps) && !same_processes(d)) {
+	if (!is_fresh(d->backend, &n->apps, nd->apps) && !list_is_recent(d)) {
 		if (find_suspended(d->backend)) {
 			why = GW_ABSENT_ASLEEP;
 			goto unlock;
@@ -791,8 +797,9 @@ static enum gw_absence nvsmi_processes(struct device *d, struct usage_list *l, i
 		run_program(d->backend, &n->apps,
 			    "--query-compute-apps=gpu_uuid,pid,used_gpu_memory", d->call);
 	}
+	if (nd->apps != n->apps.number)
+		nd->apps_used = nd->live.v[GW_Q_MEMORY_USED];
 	nd->apps = n->apps.number;
-	nd->apps_used = nd->live.v[GW_Q_MEMORY_USED];
 	if (n->apps.rc == -GW_E_TIMEOUT)
 		why = GW_ABSENT_STALLED;
 	else if (n->apps.rc == -GW_E_SIZE)

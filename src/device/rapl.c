@@ -113,8 +113,8 @@ static unsigned drop_duplicates(struct rapl_domain *d, unsigned n)
 			bool same = i != j && d[i].package == d[j].package &&
 				    d[i].die == d[j].die && strcmp(d[i].name, d[j].name) == 0;
 
-			/* Entries before `kept` may be overwritten, but only by entries that
-			 * stay. */
+			/* d[0..kept) holds the entries that are kept; d[i] may already be
+			 * overwritten by one of them. */
 			redundant = same && is_mmio(d[i].path) && !is_mmio(d[j].path);
 		}
 		if (!redundant)

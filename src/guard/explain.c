@@ -110,8 +110,13 @@ static void explain_reserved(const struct guard *g, const struct guard_worker *w
 	if (e->clears_ns == FOR_EVER)
 		e->clears_ns = 0;
 	text_fit(clears, sizeof(clears), "when it is released%s%s",
-		 owned ? ", its process ends" : "", e->clears_ns ? " or its time is over" : "");
+		 !owned         ? ""
+		 : e->clears_ns ? ", its process ends"
+				: " or its process ends",
+		 e->clears_ns ? " or its time is over" : "");
 	text_fit(e->clears, sizeof(e->clears), "%s", clears);
+	text_fit(e->earlier, sizeof(e->earlier), "if it is released%s",
+		 owned ? " or its process ends" : "");
 }
 
 static void explain_manual(const struct guard_worker *w, struct guard_explanation *e)
@@ -125,6 +130,8 @@ static void explain_manual(const struct guard_worker *w, struct guard_explanatio
 		 r->person == PERSON_EVICT ? "when it is resumed or released"
 					   : "when it is released",
 		 e->clears_ns ? ", or its time is over" : "");
+	text_fit(e->earlier, sizeof(e->earlier), "with gpuward guard release %.40s",
+		 w->policy->name);
 }
 
 static void explain_contention(const struct guard_worker *w, struct guard_explanation *e)

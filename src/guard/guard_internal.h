@@ -150,8 +150,8 @@ struct worker_reasons {
 	char contention_rule[64];
 	enum worker_person person; /* what a person requested last */
 	uint64_t until_ns;         /* end of that request */
-	/* end of that request and begin of REASON_MANUAL, as wall time from a record; used
-	 * until the first scene */
+	/* end of that request, and begin of REASON_MANUAL. Both times as wall time, read from the
+	 * journal; converted at the first scene. */
 	uint64_t until_wall_ns, manual_wall_ns;
 	uint32_t reservations; /* set of the reservations for which the worker must leave */
 	uint64_t battery_ns;   /* when the machine was last on battery; 0: never */
@@ -513,7 +513,7 @@ void guard_level_fit(struct guard_worker *w);
 /* Returns the time until this user may cause an eviction, if `most` per hour are allowed; 0:
  * now. most 0: no limit. */
 uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t now_ns);
-/* It caused one. */
+/* Counts one eviction caused by this user. */
 void rate_take(struct rate *r, int64_t uid, uint64_t now_ns);
 bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
 		     const struct demand_case *c);
@@ -559,7 +559,7 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 		 const struct guard_record *records, unsigned n);
 void guard_rank(struct guard *g); /* fills order[] by priority */
 void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_worker *p);
-/* Message: the worker is evicted, but this mode resumes nothing. */
+/* Message: the worker is evicted, and this mode does not allow the guard to resume it. */
 extern const char guard_must_resume_text[];
 
 #endif

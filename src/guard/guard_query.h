@@ -30,7 +30,7 @@ struct guard_status { /* status of one worker, for REST and the page */
 	/* true if one of the worker's GPUs is blind, hung or in quarantine */
 	bool blind, hung, quarantine;
 	enum guard_dry dry;
-	/* the worker was really evicted, and while `dry` holds nothing resumes it */
+	/* the worker was really evicted, and nothing resumes it while `dry` is true */
 	bool stays_evicted;
 	bool storm;    /* clients load the worker again and again while it is evicted */
 	char why[240]; /* evidence of the last decision, and what a hold masks */
@@ -59,6 +59,9 @@ struct guard_explanation {
 	char rule[64];
 	char evidence[240];
 	char clears[120]; /* what ends the reason: "when it is released" */
+	/* what can end it before clears_ns: "if it is released"; "": nothing, so clears_ns is
+	 * the earliest end and not the latest */
+	char earlier[80];
 };
 /* Explains a reason of a worker. False: the reason does not hold. */
 bool guard_explain(const struct guard *g, unsigned worker, enum guard_reason r,

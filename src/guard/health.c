@@ -72,7 +72,7 @@ static const char *const trip_advice[TRIPS] = {
 
 static const char *const source_name[] = { "", "margin", "thresholds", "override", "fallback" };
 
-static double smaller(double a, double b) /* the other one if a or b is NAN */
+static double smaller(double a, double b) /* if one is NAN, the other */
 {
 	return isnan(a) || b < a ? b : a;
 }
@@ -197,8 +197,7 @@ static void update_trip(struct health *h, unsigned i, uint64_t now)
 	}
 }
 
-/* Restarts the waiting time of all trips. Without a reading the trips stay as they are, and
- * none can begin to clear. */
+/* Restarts the cool-down timer of every thermal limit. Without a reading, no limit changes. */
 static void restart_cooling(struct health *h)
 {
 	for (unsigned i = 0; i < TRIPS_ALL; i++)

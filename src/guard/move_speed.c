@@ -48,7 +48,7 @@ struct move_worker *moves_worker(struct moves *m, const char *name)
 {
 	struct move_worker *w = (struct move_worker *)moves_find(m, name);
 
-	if (w || m->workers == POLICY_WORKERS)
+	if (w || !m || m->workers == POLICY_WORKERS)
 		return w;
 	w = &m->worker[m->workers++];
 	memset(w, 0, sizeof(*w));
@@ -99,7 +99,7 @@ static bool is_back_whole(const struct guard_decision *d, const struct guard_sta
 	       s->resident_bytes / 3 >= s->need_bytes / 4;
 }
 
-/* Notes when a move begins, and forgets that when the worker comes to rest or must turn back. */
+/* Notes when a move begins. Forgets this time when the move ends or is reversed. */
 static void note_begin(struct move_worker *w, const struct guard_decision *d)
 {
 	if (d->dry)
@@ -153,8 +153,8 @@ static double move_median(double *v, unsigned n)
 	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-/* Estimates from the worker's moves. pages: only moves with this mode; HOST_PAGES_MODES: any.
- * Returns false if there is no such move. */
+/* Estimates the next move from earlier moves of the worker. pages: use only moves with this
+ * page mode; HOST_PAGES_MODES: use all moves. Returns false if there is no such move. */
 static bool estimate_own(const struct move_worker *w, const struct move_question *q,
 			 enum host_pages pages, struct move_estimate *ret)
 {

@@ -69,8 +69,9 @@ static void what_if_observe(struct what_if *t, struct scene *s, uint64_t mono_ns
 		;
 }
 
-void what_if_run(struct what_if *t, uint64_t span_ns,
-		 void (*each)(void *arg, const struct guard_decision *d), void *arg)
+bool what_if_run(struct what_if *t, uint64_t span_ns,
+		 void (*each)(void *arg, const struct guard_decision *d),
+		 bool (*more)(void *arg), void *arg)
 {
 	uint64_t begin = BEGIN_NS, now = begin;
 
@@ -79,11 +80,14 @@ void what_if_run(struct what_if *t, uint64_t span_ns,
 	for (; now - begin <= span_ns && t->scenes < WHAT_IF_SCENES; t->scenes++) {
 		uint64_t next;
 
+		if (more && !more(arg))
+			return false;
 		t->span_ns = now - begin;
 		what_if_observe(t, &t->scene, now, begin, each, arg);
 		next = guard_next_scene_ns(t->guard, now);
 		now = next == UINT64_MAX ? now + NS_PER_S : next;
 	}
+	return true;
 }
 
 const struct guard *what_if_guard(const struct what_if *t)

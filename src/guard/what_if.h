@@ -20,9 +20,11 @@ int what_if_new(const struct policy *p, const struct scene *before, const struct
 void what_if_free(struct what_if *t);
 
 /* Runs for span_ns, or for WHAT_IF_SCENES scenes. Calls `each` with every decision; the
- * decision's mono_ns counts from the beginning of the run. */
-void what_if_run(struct what_if *t, uint64_t span_ns,
-		 void (*each)(void *arg, const struct guard_decision *d), void *arg);
+ * decision's mono_ns counts from the beginning of the run. Calls `more` before every scene; NULL:
+ * no limit. Returns false if `more` returned false, which ends the run. */
+bool what_if_run(struct what_if *t, uint64_t span_ns,
+		 void (*each)(void *arg, const struct guard_decision *d),
+		 bool (*more)(void *arg), void *arg);
 
 /* Returns the guard after the run, for guard_status() and guard_verdicts(). */
 const struct guard *what_if_guard(const struct what_if *t);

@@ -54,6 +54,11 @@ struct worker_call {
 	bool listed; /* result of resume: the worker lists its models as loaded */
 };
 
+/* Returns the program or the script of a hook (evict_command, resume_command) that other users
+ * can change although it runs as root; NULL: there is none. */
+const char *worker_hook_unsafe(const char *const *argv);
+#define WORKER_HOOK_REMEDY "put it into a folder that only root can write"
+
 static inline bool worker_is_cancelled(const struct worker_call *c)
 {
 	return c->cancelled && atomic_load(c->cancelled);
@@ -72,9 +77,9 @@ struct worker_ops {
 	 * c->message. After 0 the message may be a remark. */
 	int (*close)(struct worker_call *c); /* accept no new work */
 	int (*drain)(struct worker_call *c, bool *ret_busy);
-	/* Records what evict will destroy and resume needs; changes nothing in the worker. The
-	 * record is in the journal before evict is called. evict may add only what arrived
-	 * after learn. */
+	/* Notes the state that evict will destroy and that resume needs; changes nothing in the
+	 * worker. The notes are in the journal before evict is called. evict may add only state
+	 * that is newer than the call of learn. */
 	int (*learn)(struct worker_call *c);
 	int (*evict)(struct worker_call *c); /* evicts at the level of the worker's kind */
 	int (*resume)(struct worker_call *c);

@@ -36,11 +36,14 @@ struct api {
 		char key[65], body[65]; /* SHA-256 */
 		uint64_t id;            /* 0: none */
 	} room_key[32];
-	unsigned room_keys; /* number of keys stored so far, including overwritten ones */
-	struct buf openapi; /* made at the first request */
+	struct simulation
+		*simulation;  /* the one that runs, or that nobody fetched; NULL: none */
+	uint64_t simulations; /* number of simulations that were started */
+	unsigned room_keys;   /* number of keys stored so far, including overwritten ones */
+	struct buf openapi;   /* made at the first request */
 };
 
-/* Frees the cached OpenAPI document; the caller owns everything else. */
+/* Ends a simulation and frees the cached OpenAPI document; the caller owns everything else. */
 void api_done(struct api *a);
 
 /* Marks every reply of a service with simulated GPUs with the header X-Gpuward-Simulated; for
@@ -51,10 +54,10 @@ void api_mark(void *arg, struct reply *r);
 extern const struct route api_routes[];
 extern const unsigned api_route_count;
 
-/* Notes that someone looks at the processes; see view_ops.look. */
+/* Reports that a client looks at the processes; see view_ops.look. */
 void api_look(const struct api *a);
 
-/* Asks for every tick, because someone follows them; see view_ops.watch. */
+/* Requests every tick, because a client follows the stream; see view_ops.watch. */
 void api_follow(const struct api *a);
 
 /* Writes the stream's message for a tick: one line of JSON without a line break. */

@@ -59,24 +59,31 @@ static const char *span(double s, char out[static 32])
 	return out;
 }
 
-/* Writes "; at the earliest in 5 min, 2026-..."; "" if the time is unknown or past. */
-static void ends_at(uint64_t at_ns, struct guard_moment now, char *out, size_t size)
+/* Writes what ends a reason, and when: "when ...; at the earliest in 5 min, 2026-..." or "in 1 h,
+ * or earlier with ...". */
+static void ends_text(const struct guard_explanation *why, struct guard_moment now, char *out,
+		      size_t size)
 {
 	char time[CLOCK_RFC3339_SIZE], left[32];
 
-	*out = '\0';
-	if (at_ns <= now.mono_ns)
+	if (why->clears_ns <= now.mono_ns) { /* the time is unknown or past */
+		snprintf(out, size, "%s", why->clears);
 		return;
-	clock_format_rfc3339(now.wall_ns + (at_ns - now.mono_ns), time);
-	snprintf(out, size, "; at the earliest in %s, %s",
-		 span(seconds_to(at_ns, now.mono_ns), left), time);
+	}
+	span(seconds_to(why->clears_ns, now.mono_ns), left);
+	if (*why->earlier) {
+		snprintf(out, size, "in %s, or earlier %s", left, why->earlier);
+		return;
+	}
+	clock_format_rfc3339(now.wall_ns + (why->clears_ns - now.mono_ns), time);
+	snprintf(out, size, "%s; at the earliest in %s, %s", why->clears, left, time);
 }
 
 static void say_reasons(struct json *j, const struct guard_view *g, unsigned worker,
 			const struct guard_status *s, struct guard_moment now)
 {
 	struct guard_explanation why;
-	char since[32], end[96];
+	char since[32], end[256];
 
 	if (!s->mask && s->state == STATE_SUSPECT)
 		explain_say(j,
@@ -88,14 +95,13 @@ static void say_reasons(struct json *j, const struct guard_view *g, unsigned wor
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
 		if (!guard_doc_explain(g, worker, r, &why))
 			continue;
-		ends_at(why.clears_ns, now, end, sizeof(end));
+		ends_text(&why, now, end, sizeof(end));
 		explain_say(
-			j,
-			"Reason against it%s: %s, for %s. Rule: %s. Evidence: %s%s Ends %s%s.",
+			j, "Reason against it%s: %s, for %s. Rule: %s. Evidence: %s%s Ends %s.",
 			why.masked ? " (the hold masks it)" : "", guard_reason_name(r),
 			span(seconds_to(now.mono_ns, why.since_ns), since), why.rule,
 			*why.evidence ? why.evidence : "none",
-			ends_well(why.evidence) ? "" : ".", why.clears, end);
+			ends_well(why.evidence) ? "" : ".", end);
 	}
 }
 
@@ -233,6 +239,34 @@ static void say_candidate(struct json *j, const struct scene *s, const struct sc
 		    *unit ? "" : " (no system unit)");
 }
 
+/* Writes the keys of the worker's match: "match.name and match.uid"; if there are none, those
+ * that can be added. */
+static void match_keys(const struct policy_match *m, char *out, size_t size)
+{
+	const struct {
+		bool set;
+		const char *key;
+	} keys[] = { { m->unit, "unit" },     { m->pidfile, "pidfile" },
+		     { m->port, "port" },     { m->name, "name" },
+		     { m->exe, "exe" },       { m->command, "command" },
+		     { m->cgroup, "cgroup" }, { m->container, "container" },
+		     { m->uid >= 0, "uid" } };
+	unsigned left = 0;
+	struct buf b;
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		left += keys[i].set;
+	buf_init_fixed(&b, out, size);
+	if (!left)
+		buf_adds(&b, "match.command, match.cgroup or match.unit");
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		if (!keys[i].set)
+			continue;
+		left--;
+		buf_addf(&b, "match.%s%s", keys[i].key, left > 1 ? ", " : left ? " and " : "");
+	}
+}
+
 /* Lists the processes that may be a worker that was not found. If the worker runs, its match
  * keys are wrong, and these sentences show the right values. */
 static void say_candidates(struct json *j, const struct guard_view *g, unsigned worker)
@@ -241,8 +275,10 @@ static void say_candidates(struct json *j, const struct guard_view *g, unsigned 
 	const struct scene *s;
 	const struct verdict *v = guard_verdicts(g->guard, &s);
 	bool url = w->url && !w->match.port && strncmp(w->url, "http", 4) == 0;
+	char keys[160];
 	unsigned n = 0;
 
+	match_keys(&w->match, keys, sizeof(keys));
 	if (w->match.container && strlen(w->match.container) < CONTAINER_ID)
 		explain_say(j,
 			    "The name of the worker's container, %.100s, has not been resolved "
@@ -253,9 +289,9 @@ static void say_candidates(struct json *j, const struct guard_view *g, unsigned 
 			continue;
 		if (!n++)
 			explain_say(j,
-				    "If the worker runs, its match is wrong: match.command, "
-				    "match.cgroup or match.unit must match one of the worker's "
-				    "processes%s%.100s%s.",
+				    "If the worker runs, its match is wrong: %s must match one "
+				    "of the worker's processes%s%.100s%s.",
+				    keys,
 				    url ? ". Without a match, the worker is the process that "
 					  "listens at "
 					: "",
@@ -364,7 +400,7 @@ static void say_mode(struct json *j, const struct guard_view *g, const struct gu
 			       "nothing is done (set simulated = true in [guard] to act).");
 }
 
-/* Says that the mode in force is not the configured one, because a person set another mode. */
+/* Writes that a person set the mode in force, if it is not the configured mode. */
 static void say_chosen_mode(struct json *j, const struct guard_view *g)
 {
 	const struct guard_view_mode *m = g->mode;
@@ -375,7 +411,7 @@ static void say_chosen_mode(struct json *j, const struct guard_view *g)
 	clock_format_rfc3339(m->wall_ns, time);
 	explain_say(j,
 		    "The mode was set to %s at run time by %s at %s; the configuration says "
-		    "%s. To use that again, run gpuward guard mode config.",
+		    "%s. To use the configured mode again, run gpuward guard mode config.",
 		    guard_modes[m->mode], m->who, time, guard_modes[m->configured]);
 }
 
@@ -410,7 +446,7 @@ static void say_pidfile(struct json *j, const struct policy_match *m)
 	root_close(&root);
 }
 
-/* Says why the tokens of the worker's models are not counted, and what to do. */
+/* Writes why the tokens of the worker's models are not counted, and what to do. */
 static void say_tokens(struct json *j, const struct model_energy *m, const char *worker)
 {
 	for (unsigned i = 0; m && i < m->workers; i++)
@@ -419,7 +455,7 @@ static void say_tokens(struct json *j, const struct model_energy *m, const char 
 			explain_say(j, "Its tokens are not counted: %s.", m->worker[i].why);
 }
 
-/* Says how long a move takes, and how long the last ones took. */
+/* Writes how long a move takes, and how long the last moves took. */
 static void say_moves(struct json *j, const struct guard_view *g, unsigned worker,
 		      const struct guard_status *s, const char *no_gpu)
 {
@@ -429,6 +465,13 @@ static void say_moves(struct json *j, const struct guard_view *g, unsigned worke
 	     i++)
 		if (*text)
 			explain_say(j, "%s", text);
+}
+
+/* True if the name of the state completes "it has been ...". */
+static bool state_is_adjective(enum guard_state s)
+{
+	return s == STATE_ACTIVE || s == STATE_SUSPECT || s == STATE_EVICTED ||
+	       s == STATE_STUCK || s == STATE_ABSENT;
 }
 
 static void write_explain(struct json *j, const struct api *a, unsigned worker,
@@ -449,10 +492,10 @@ static void write_explain(struct json *j, const struct api *a, unsigned worker,
 	if (!no_gpu)
 		snprintf(holds, sizeof(holds), " and holds %.0f MiB",
 			 (double)s.resident_bytes / MIB);
-	explain_say(j, "%s %s %s for %s%s.", name,
-		    guard_doc_pretends(&s) ? "would be in state" : "is in state",
-		    guard_state_name(s.state), span(seconds_to(now.mono_ns, s.since_ns), since),
-		    holds);
+	explain_say(j, "%s %s been %s%s for %s%s.", name,
+		    guard_doc_pretends(&s) ? "would have" : "has",
+		    state_is_adjective(s.state) ? "" : "in state ", guard_state_name(s.state),
+		    span(seconds_to(now.mono_ns, s.since_ns), since), holds);
 	if (no_gpu)
 		explain_say(j, "What it holds is unknown, and the guard cannot decide: %s.",
 			    no_gpu);

@@ -1,18 +1,42 @@
 /* Simulates what the guard would decide in a given situation. A separate guard computes it; the
- * running one is not affected. */
+ * running one is not affected.
+ *
+ * The patterns come from the request, and comparing them takes time. So a thread compares them
+ * and runs the guard, with a limit of CPU time, while the main thread answers other requests. One
+ * simulation runs at a time. */
 #include "guard_doc.h"
 #include "guard_question.h"
 
 #include "guard/what_if.h"
 
+#include "base/mailbox.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-struct answer {
-	struct json *j;
-	const struct policy *policy;
+#define CPU_MOST_NS   (2 * NS_PER_S)
+#define POLL_NS       (10 * NS_PER_MS)
+#define WAIT_MOST_NS  (10 * NS_PER_S) /* for the end of another simulation */
+#define STOP_MOST_NS  (1 * NS_PER_S)
+#define DECISIONS_MAX ((size_t)1 << 20) /* bytes */
+
+/* One simulation, in one allocation. While the thread runs, only the thread uses it; the main
+ * thread uses the mailbox alone. */
+struct simulation {
+	struct mailbox box;
+	uint64_t number;
+	struct guard_view view; /* view of the running guard, with the policy below */
+	struct policy policy;   /* of the request, or a copy of the running one */
+	struct scene now, before;
+	struct guard_question question;
+	struct what_if *what_if;
+	uint64_t cpu_end_ns; /* on the clock of the thread's CPU time */
+	int error;           /* -GW_E_TIMEOUT: it needed too much CPU time */
+	struct json j;       /* writes the decisions */
+	struct buf decisions;
 	double left_s[POLICY_WORKERS]; /* time of the first eviction; NAN: none */
 	char rule[POLICY_WORKERS][64];
 };
@@ -24,46 +48,46 @@ static double rounded(uint64_t ns)
 
 static void decision(void *arg, const struct guard_decision *d)
 {
-	struct answer *a = arg;
+	struct simulation *x = arg;
 	bool leaves = d->to == STATE_DRAIN && d->from != STATE_DRAIN;
 
-	if (d->worker >= a->policy->workers)
+	if (d->worker >= x->policy.workers)
 		return;
-	if ((leaves || d->result == RESULT_WITHHELD) && isnan(a->left_s[d->worker])) {
-		a->left_s[d->worker] = leaves ? rounded(d->mono_ns) : (double)NAN;
-		snprintf(a->rule[d->worker], sizeof(a->rule[0]), "%s", d->rule);
+	if ((leaves || d->result == RESULT_WITHHELD) && isnan(x->left_s[d->worker])) {
+		x->left_s[d->worker] = leaves ? rounded(d->mono_ns) : (double)NAN;
+		snprintf(x->rule[d->worker], sizeof(x->rule[0]), "%s", d->rule);
 	}
-	json_object(a->j, NULL);
-	json_double(a->j, "at_seconds", rounded(d->mono_ns));
-	json_string(a->j, "worker", a->policy->worker[d->worker].name);
-	json_string(a->j, "from", guard_state_name(d->from));
-	json_string(a->j, "to", guard_state_name(d->to));
-	guard_doc_mask(a->j, "mask", d->mask);
-	guard_doc_text(a->j, "rule", d->rule);
-	guard_doc_text(a->j, "evidence", d->evidence);
-	json_object_end(a->j);
+	json_object(&x->j, NULL);
+	json_double(&x->j, "at_seconds", rounded(d->mono_ns));
+	json_string(&x->j, "worker", x->policy.worker[d->worker].name);
+	json_string(&x->j, "from", guard_state_name(d->from));
+	json_string(&x->j, "to", guard_state_name(d->to));
+	guard_doc_mask(&x->j, "mask", d->mask);
+	guard_doc_text(&x->j, "rule", d->rule);
+	guard_doc_text(&x->j, "evidence", d->evidence);
+	json_object_end(&x->j);
 }
 
-static void workers(const struct answer *a, const struct what_if *t)
+static void workers(struct json *j, const struct simulation *x)
 {
 	struct guard_status s;
 
-	json_array(a->j, "workers");
-	for (unsigned i = 0; i < a->policy->workers; i++) {
-		if (guard_status(what_if_guard(t), i, &s) != 0)
+	json_array(j, "workers");
+	for (unsigned i = 0; i < x->policy.workers; i++) {
+		if (guard_status(what_if_guard(x->what_if), i, &s) != 0)
 			continue;
-		json_object(a->j, NULL);
-		json_string(a->j, "name", a->policy->worker[i].name);
-		json_bool(a->j, "evicted", !isnan(a->left_s[i]));
-		json_double(a->j, "evicted_after_seconds", a->left_s[i]);
-		guard_doc_text(a->j, "rule", a->rule[i]);
-		json_string(a->j, "state", guard_state_name(s.state));
-		guard_doc_mask(a->j, "mask", s.mask);
-		json_uint(a->j, "need_bytes", s.need_bytes);
-		guard_doc_text(a->j, "why", s.why);
-		json_object_end(a->j);
+		json_object(j, NULL);
+		json_string(j, "name", x->policy.worker[i].name);
+		json_bool(j, "evicted", !isnan(x->left_s[i]));
+		json_double(j, "evicted_after_seconds", x->left_s[i]);
+		guard_doc_text(j, "rule", x->rule[i]);
+		json_string(j, "state", guard_state_name(s.state));
+		guard_doc_mask(j, "mask", s.mask);
+		json_uint(j, "need_bytes", s.need_bytes);
+		guard_doc_text(j, "why", s.why);
+		json_object_end(j);
 	}
-	json_array_end(a->j);
+	json_array_end(j);
 }
 
 static void write_gpus(struct json *j, const struct guard_view *g, const struct what_if *t)
@@ -87,25 +111,130 @@ static void write_gpus(struct json *j, const struct guard_view *g, const struct 
 	json_array_end(j);
 }
 
-static void write_answer(const struct api *a, const struct guard_view *g, struct what_if *t,
-			 double seconds, struct reply *r)
+static void write_answer(const struct api *a, const struct simulation *x, struct reply *r)
 {
-	struct answer answer = { .policy = g->policy };
 	struct json j;
 
-	answer.j = &j;
-	for (unsigned i = 0; i < POLICY_WORKERS; i++)
-		answer.left_s[i] = NAN;
 	api_begin(&j, a, r);
-	json_string(&j, "mode", guard_modes[g->policy->mode]);
-	json_array(&j, "decisions");
-	what_if_run(t, (uint64_t)(seconds * 1e9), decision, &answer);
-	json_array_end(&j);
-	json_double(&j, "seconds", rounded(what_if_span_ns(t)));
-	json_uint(&j, "looks", what_if_scenes(t));
-	workers(&answer, t);
-	write_gpus(&j, g, t);
+	json_string(&j, "mode", guard_modes[x->policy.mode]);
+	json_raw(&j, "decisions", x->decisions.p);
+	json_double(&j, "seconds", rounded(what_if_span_ns(x->what_if)));
+	json_uint(&j, "looks", what_if_scenes(x->what_if));
+	workers(&j, x);
+	write_gpus(&j, &x->view, x->what_if);
 	api_end(&j);
+}
+
+static void write_error(struct reply *r, int err, const char *message)
+{
+	if (err == -GW_E_PARSE)
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	else if (err == -GW_E_TIMEOUT)
+		reply_problem(r, 400, "too-much-work",
+			      "Send fewer processes and rules, or simpler patterns in "
+			      "match.command.",
+			      "the simulation was ended after %d s of CPU time",
+			      (int)(CPU_MOST_NS / NS_PER_S));
+	else if (err == -GW_E_STATE)
+		reply_problem(r, 503, "no-reading", "Try again in a moment, or send \"gpus\".",
+			      "the guard has not observed a scene yet");
+	else
+		reply_problem(r, 503, "not-done", "Try again in a moment.",
+			      "the simulation failed: %s", gw_strerror(err));
+}
+
+/* ---- the thread ---- */
+
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static bool simulation_continues(void *arg)
+{
+	struct simulation *x = arg;
+
+	return cpu_ns() < x->cpu_end_ns && !mailbox_stopping(&x->box);
+}
+
+/* Compares every command line of the scene once. The guard then uses the results in each of its
+ * scenes. */
+static int match_commands(struct simulation *x)
+{
+	struct scene *s = &x->question.scene;
+	struct classifier *c = NULL;
+	int err = classifier_new(&x->policy, &c);
+
+	for (unsigned i = 0; !err && i < s->processes; i++) {
+		if (s->process[i].command_match != COMMAND_MATCHED)
+			classifier_match_command(c, &s->process[i]);
+		if (!simulation_continues(x))
+			err = -GW_E_TIMEOUT;
+	}
+	classifier_free(c);
+	return err;
+}
+
+/* Makes the scene that the guard observes first. */
+static void make_before(struct simulation *x)
+{
+	const struct scene *s = &x->question.scene;
+
+	if (x->question.made_up) {
+		what_if_before(&x->policy, s, &x->before);
+		return;
+	}
+	x->before = x->now;
+	/* the scene of the question begins with the same processes */
+	for (unsigned i = 0; i < x->now.processes; i++) {
+		x->before.process[i].command_match = s->process[i].command_match;
+		memcpy(x->before.process[i].patterns, s->process[i].patterns,
+		       sizeof(s->process[i].patterns));
+	}
+}
+
+static void simulation_run(void *arg)
+{
+	struct simulation *x = arg;
+
+	x->cpu_end_ns = cpu_ns() + CPU_MOST_NS;
+	x->error = match_commands(x);
+	if (x->error)
+		return;
+	make_before(x);
+	x->error = what_if_new(&x->policy, &x->before, &x->question.scene, &x->what_if);
+	if (x->error)
+		return;
+	json_init(&x->j, &x->decisions, false);
+	json_array(&x->j, NULL);
+	if (!what_if_run(x->what_if, (uint64_t)(x->question.seconds * 1e9), decision,
+			 simulation_continues, x)) {
+		x->error = -GW_E_TIMEOUT;
+		return;
+	}
+	json_array_end(&x->j);
+	x->error = json_end(&x->j);
+}
+
+static void simulation_free(void *arg)
+{
+	struct simulation *x = arg;
+
+	what_if_free(x->what_if);
+	policy_done(&x->policy);
+	buf_done(&x->decisions);
+	mailbox_done(&x->box);
+	free(x);
+}
+
+/* Frees a simulation whose thread has ended, or waits a moment for the thread to end. */
+static void simulation_end(struct simulation *x)
+{
+	if (mailbox_stop(&x->box, STOP_MOST_NS) == 0)
+		simulation_free(x); /* else the thread does it */
 }
 
 /* ---- the policy ---- */
@@ -129,36 +258,32 @@ static void renumber(struct scene *s, const struct policy *from, const struct po
 	s->roots = kept;
 }
 
-/* Everything for one request, in one allocation. */
-struct simulation_request {
-	struct guard_view view; /* view of the running guard, with the policy of the request */
-	/* policy of the request; policy.memory is NULL if the request has no policy */
-	struct policy policy;
-	struct scene now, before;
-	struct guard_question question;
-};
-
-/* Uses the policy of the request if there is one, else the running one. */
-static int choose_policy(struct simulation_request *x, const struct api *a,
-			 const struct request *q, char *message, size_t size)
+/* Uses the policy of the request if there is one, else a copy of the running one, which a reload
+ * can free. */
+static int choose_policy(struct simulation *x, const struct api *a, const struct request *q,
+			 char *message, size_t size)
 {
 	char *toml = guard_question_policy(q->body, q->size);
-	int err = 0;
+	int err;
 
-	if (toml && !a->view.guard_ops->policy)
+	if (!toml)
+		err = policy_copy(&x->policy, a->view.guard->policy);
+	else if (!a->view.guard_ops->policy)
 		err = -GW_E_NOSUPPORT;
-	else if (toml)
+	else
 		err = a->view.guard_ops->policy(toml, strlen(toml), &x->policy, message, size);
+	x->view.policy = &x->policy;
 	if (toml && !err) {
-		x->view.policy = &x->policy;
 		renumber(&x->now, a->view.guard->policy, &x->policy);
+		for (unsigned i = 0; i < x->now.processes; i++)
+			x->now.process[i].command_match = COMMAND_UNMATCHED;
 	}
 	free(toml);
 	return err;
 }
 
-static int prepare(struct simulation_request *x, const struct api *a, const struct request *q,
-		   struct what_if **ret, char *message, size_t size)
+static int prepare(struct simulation *x, const struct api *a, const struct request *q,
+		   char *message, size_t size)
 {
 	const struct scene *now = a->view.guard->scene;
 	int err;
@@ -166,42 +291,93 @@ static int prepare(struct simulation_request *x, const struct api *a, const stru
 	x->view = *a->view.guard;
 	if (now)
 		x->now = *now;
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		x->left_s[i] = NAN;
 	err = choose_policy(x, a, q, message, size);
+	return err ? err
+		   : guard_question_read(q->body, q->size, &x->policy, now ? &x->now : NULL,
+					 &x->question, message, size);
+}
+
+/* ---- the request ---- */
+
+/* What a request keeps while it waits. */
+struct wait {
+	uint64_t until_ns; /* how long it waits for the end of another simulation */
+	uint64_t number;   /* of its simulation; 0: not started */
+};
+
+static bool simulation_runs(struct simulation *x)
+{
+	bool runs;
+
+	mailbox_lock(&x->box);
+	runs = x->box.running > 0;
+	mailbox_unlock(&x->box);
+	return runs;
+}
+
+static void simulation_start(struct api *a, const struct request *q, struct wait *w,
+			     struct reply *r)
+{
+	struct simulation *x = calloc(1, sizeof(*x));
+	char message[256] = "";
+	int err;
+
+	if (!x) {
+		write_error(r, -GW_E_NOMEM, "");
+		return;
+	}
+	mailbox_init(&x->box, 0);
+	buf_init(&x->decisions, DECISIONS_MAX);
+	err = prepare(x, a, q, message, sizeof(message));
 	if (!err)
-		err = guard_question_read(q->body, q->size, x->view.policy,
-					  now ? &x->now : NULL, &x->question, message, size);
-	if (err)
-		return err;
-	if (x->question.made_up)
-		what_if_before(x->view.policy, &x->question.scene, &x->before);
-	else
-		x->before = x->now;
-	return what_if_new(x->view.policy, &x->before, &x->question.scene, ret);
+		err = mailbox_start(&x->box, 0, simulation_run, simulation_free, x);
+	if (err) {
+		simulation_free(x);
+		write_error(r, err, message);
+		return;
+	}
+	x->number = w->number = ++a->simulations;
+	a->simulation = x;
+	reply_again(r, api_now(a) + POLL_NS);
+}
+
+void api_guard_simulate_done(struct api *a)
+{
+	if (a->simulation)
+		simulation_end(a->simulation);
+	a->simulation = NULL;
 }
 
 void api_guard_simulate(void *arg, const struct request *q, struct reply *r)
 {
-	const struct api *a = arg;
-	struct simulation_request *x = NULL;
-	struct what_if *t = NULL;
-	char message[256] = "";
-	int err;
+	struct api *a = arg;
+	struct wait *w = *q->memory;
 
 	if (!guard_doc_may_ask(a, q, r))
 		return;
-	x = calloc(1, sizeof(*x));
-	err = x ? prepare(x, a, q, &t, message, sizeof(message)) : -GW_E_NOMEM;
-	if (!err)
-		write_answer(a, &x->view, t, x->question.seconds, r);
-	else if (err == -GW_E_PARSE)
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
-	else
-		reply_problem(r, 503, "no-reading", "Try again in a moment, or send \"gpus\".",
-			      "%s",
-			      err == -GW_E_STATE ? "the guard has not observed a scene yet"
-						 : gw_strerror(err));
-	what_if_free(t);
-	if (x)
-		policy_done(&x->policy);
-	free(x);
+	if (!w)
+		*q->memory = w = calloc(1, sizeof(*w));
+	if (!w) {
+		write_error(r, -GW_E_NOMEM, "");
+	} else if (a->simulation && simulation_runs(a->simulation)) {
+		if (!w->until_ns)
+			w->until_ns = api_now(a) + WAIT_MOST_NS;
+		if (w->number || api_now(a) < w->until_ns)
+			reply_again(r, api_now(a) + POLL_NS);
+		else
+			reply_problem(r, 503, "busy", "Try again in a moment.",
+				      "other simulations are running, one at a time");
+	} else if (a->simulation && a->simulation->number == w->number) {
+		if (a->simulation->error)
+			write_error(r, a->simulation->error, "");
+		else
+			write_answer(a, a->simulation, r);
+		api_guard_simulate_done(a);
+	} else {
+		/* its client has left before the end */
+		api_guard_simulate_done(a);
+		simulation_start(a, q, w, r);
+	}
 }

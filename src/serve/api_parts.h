@@ -11,6 +11,9 @@
 #include "routes.def"
 #undef R
 
+/* Ends the simulation that runs or that no client fetched; see POST /api/v1/guard/simulate. */
+void api_guard_simulate_done(struct api *a);
+
 /* True if there is a reading. If not, replies 503 with what the service waits for. */
 bool api_has_reading(const struct api *a, struct reply *r);
 

@@ -98,7 +98,7 @@ const char *guard_doc_no_gpu(const struct api *a, char *out, size_t size)
 	return out;
 }
 
-/* no_gpu: as guard_doc_no_gpu(). */
+/* no_gpu: as returned by guard_doc_no_gpu(). */
 static void worker_memory(struct json *j, const struct guard_status *s, const char *no_gpu,
 			  const struct counters_worker *t)
 {
@@ -133,6 +133,30 @@ bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_r
 		snprintf(ret->evidence, sizeof(ret->evidence), "requested by %s",
 			 guard_doc_requested_by(g, worker));
 	return true;
+}
+
+/* Writes the last decision. The hold or the reason "manual" already says what a person requested,
+ * so only the person is added. */
+static void write_why(struct json *j, const struct guard_view *g, unsigned worker,
+		      const struct guard_status *s)
+{
+	static const char *const requests[] = { "hold evicted", "evict command" };
+	char text[sizeof(s->why) + 120];
+
+	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+		const size_t n = strlen(requests[i]);
+		const char *rest = s->why + n;
+
+		if (!(s->mask >> REASON_MANUAL & 1) || strncmp(s->why, requests[i], n) != 0)
+			continue;
+		if (strncmp(rest, ": reasons: ", 11) == 0)
+			rest = "";
+		snprintf(text, sizeof(text), "requested by %.100s%s",
+			 guard_doc_requested_by(g, worker), rest);
+		json_string(j, "why", text);
+		return;
+	}
+	guard_doc_text(j, "why", s->why);
 }
 
 /* Writes each active reason, with its cause and its end. */
@@ -183,7 +207,7 @@ void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 	json_string(j, "hold", guard_doc_hold(s.hold));
 	guard_doc_time(j, "hold_until", timed ? s.hold_until_ns : 0, now);
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
-	guard_doc_text(j, "why", s.why);
+	write_why(j, g, worker, &s);
 	guard_doc_text(j, "rail", s.rail);
 	worker_memory(j, &s, no_gpu, counters_find(g->tally, g->policy->worker[worker].name));
 	move_doc_write(j, g, worker, &s, no_gpu);

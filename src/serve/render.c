@@ -327,12 +327,14 @@ static void write_process_workload(struct json *j, const struct workload *w)
 	json_object_end(j);
 }
 
-/* Writes the figures of a process, and why the missing ones are missing. */
+/* Writes the figures of a process, and the reasons for missing figures. */
 static void write_process_figures(struct json *j, const struct gw_process *p,
 				  const struct view_process *energy, bool workload_known)
 {
-	const enum gw_absence why = energy ? energy->absence : GW_ABSENT_NEEDS_SERVICE;
-	const double watts = why == GW_HAVE ? energy->power_w : (double)NAN;
+	static const struct view_process none = { .absence = GW_ABSENT_NEEDS_SERVICE };
+	const struct view_process *e = energy ? energy : &none;
+	const enum gw_absence why = e->absence;
+	const double watts = why == GW_HAVE ? e->power_w : (double)NAN;
 	const struct {
 		const char *key;
 		double v;
@@ -342,15 +344,14 @@ static void write_process_figures(struct json *j, const struct gw_process *p,
 		{ "cpu_used_cores", p->cpu_cores, p->cpu_absence },
 		{ "run_seconds", p->run_seconds,
 		  isnan(p->run_seconds) ? GW_ABSENT_NO_DATA : GW_HAVE },
-		{ "energy_joules", why == GW_HAVE ? energy->energy_joules : 0, why },
+		{ "energy_joules", why == GW_HAVE ? e->energy_joules : 0, why },
 		{ "power_watts", watts,
 		  why == GW_HAVE && isnan(watts) ? GW_ABSENT_FIRST_READING : why },
 	};
 
 	for (size_t i = 0; i < COUNT(row); i++)
 		json_double(j, row[i].key, row[i].why == GW_HAVE ? row[i].v : (double)NAN);
-	json_string(j, "energy_method",
-		    why == GW_HAVE ? attribute_how_name(energy->how) : NULL);
+	json_string(j, "energy_method", why == GW_HAVE ? attribute_how_name(e->how) : NULL);
 	json_object(j, "absent");
 	for (size_t i = 0; i < COUNT(row); i++)
 		if (row[i].why != GW_HAVE)

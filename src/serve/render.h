@@ -45,16 +45,16 @@ void render_source(struct json *j, const struct gw_snapshot *snap);
 /* Writes the object of a GPU without its closing brace. */
 void render_device(struct json *j, const struct gw_device *d);
 /* The processes on the GPUs. energy and workload have one row per process of the list. energy
- * NULL: both are unknown, because only the service finds them; so is a row with the absence
- * GW_ABSENT_NEEDS_SERVICE. */
+ * NULL: energy and workload are unknown, because only the service finds them; so is a row with
+ * the absence GW_ABSENT_NEEDS_SERVICE. */
 struct render_process_list {
 	const struct gw_process_list *list;
 	const struct view_process *energy;
 	const struct workload *workload; /* NULL: not known yet */
 };
 
-/* Writes the keys "processes" and "processes_absent". A process has every key: what was not
- * requested is null too, with the reason "not_read". */
+/* Writes the keys "processes" and "processes_absent". A process has every key: a figure that
+ * was not requested is null, with the reason "not_read". */
 void render_processes(struct json *j, struct render_process_list processes,
 		      const struct gw_snapshot *snap, const struct render_filter *filter);
 

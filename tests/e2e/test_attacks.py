@@ -3,9 +3,11 @@
 The deep stage runs this file with the sanitizers (tools/test deep).  More attacks on HTTP are in test_http_abuse.py, more
 hostile files in test_bad_input.py.
 """
+import contextlib
 import json
 import os
 import pathlib
+import random
 import resource
 import shutil
 import signal
@@ -14,14 +16,17 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import urllib.parse
 
 import pytest
+import requests
 
 import guarded
 import support
 from guarded import Guarded, by_signal, configure, table
 from service import Service
+from test_companion import companion, name  # noqa: F401, a fixture and the name of a process in a request
 from worker import GIB, Process
 
 OTHER = 4242
@@ -98,6 +103,57 @@ def test_the_slowest_pattern_does_not_stop_the_answers(world, tmp_path):
                 p.end()
 
 
+def test_slow_patterns_of_a_request_do_not_stop_the_answers(world):
+    """A request brings its own policy and command lines.  Comparing them would take minutes."""
+    chance = random.Random(1)
+    policy = "[guard]\n" + "".join(guarded.rule("contend", command=f".*a.{{40}}X{chr(97 + i)}z") for i in range(16))
+    crowd = [{"name": f"p{i}", "command": "".join(chance.choices("ab", k=158))} for i in range(200)]
+    body = {"policy": policy, "processes": crowd, "gpus": [{"memory_total_bytes": 80 * GIB}], "seconds": 600}
+    with Guarded(world, configure()) as s:
+        def simulate(ret):
+            with contextlib.suppress(requests.ConnectionError):  # the last one ends with the service
+                ret.append(s.post("/api/v1/guard/simulate", token=True, json=body, timeout=4 * support.TIMEOUT))
+
+        got, answers = [], 0
+        asks = threading.Thread(target=simulate, args=(got,))
+        asks.start()
+        while asks.is_alive():
+            answers += s.get("/healthz", timeout=10).status_code == 200
+        assert answers > 1
+        assert got[0].status_code == 400 and "CPU time" in got[0].json()["detail"], got[0].text
+        asks = threading.Thread(target=simulate, args=([],))
+        asks.start()
+        s.wait(lambda: s.get("/healthz").status_code == 200)
+        s.child.send_signal(signal.SIGTERM)
+        assert s.child.wait(support.TIMEOUT) == 0
+        asks.join()
+
+
+def test_a_name_that_begins_like_that_of_a_container_is_not_taken_for_it(world):
+    """The class depends on the whole name, at a place of the path that other users cannot choose."""
+    there = [("ollama", "/lxc.payload.ollama", "worker"), ("ollama-evil", "/lxc.payload.ollama-evil", "contender"),
+             ("ollam", "/lxc.payload.ollam", "contender"), ("", "/lxc.payload.ollama", "contender"),
+             ("ollama", "/user.slice/user-1000.slice/user@1000.service/lxc.payload.ollama", "contender")]
+    crowd = [{"name": f"p{i}", "container": name, "cgroup": path} for i, (name, path, _) in enumerate(there)]
+    with Guarded(world, configure(table("w", "container", match_container="ollama"))) as s:
+        got = s.post("/api/v1/guard/simulate", token=True,
+                     json={"gpus": [{"memory_total_bytes": 80 * GIB}], "processes": crowd, "seconds": 1})
+        assert got.status_code == 200, got.text
+        classes = {p["name"]: p["class"] for p in got.json()["gpus"][0]["processes"]}
+        assert classes == {f"p{i}": expected for i, (_, _, expected) in enumerate(there)}
+
+
+@needs_root
+@pytest.mark.parametrize("line,why", [("uid=root:x", "there is no such user"), ("exe=/bin/other", "may each be given once")])
+def test_the_companion_refuses_a_rule_that_could_be_misread(companion, line, why):
+    companion.allow(f"signal exe={os.path.realpath(sys.executable)} {line}")
+    with subprocess.Popen(["/bin/sleep", "1000"]) as victim:
+        answer = companion.ask(f"signal 15 {name(victim.pid)}\n")
+        assert answer.startswith("no ") and why in answer + companion.log(), answer
+        assert victim.poll() is None
+        victim.kill()
+
+
 # ---- HTTP ----
 
 def raw(s, data):
@@ -149,6 +205,22 @@ def test_a_slow_driver_is_read_with_its_age(tmp_path):
             assert reading()["state"] == "ok" and reading()["power_watts"] > 0, reading()
 
 
+def test_a_hanging_call_lets_ages_grow(tmp_path):
+    """Ages are computed when they are asked for: a GPU that is not read is not up."""
+    world = tmp_path / "world.toml"
+    world.write_text('[[gpu]]\nprofile = "h200"\n[[fault]]\ncall = "nvmlDeviceGetUtilizationRates"\nfrom = 1.0\nhang = true\n')
+    with Service(world, config="[device]\ntimeout = '60s'\n") as s:
+        def age():
+            return s.get("/api/v1/devices").json()["devices"][0]["seen_age_seconds"]
+
+        s.wait(lambda: age() > 2.5)  # no reading for two intervals, and the call has not timed out
+        assert "gpuward_gpu_up{" in s.get("/metrics").text
+        assert not [line for line in s.get("/metrics").text.splitlines() if line.startswith("gpuward_gpu_up{") and line.endswith(" 1")]
+        first = age()
+        s.wait(lambda: age() > first)
+        s.stop(signal.SIGKILL)
+
+
 def test_minus_one_degree_is_absent_with_a_reason(tmp_path):
     world = tmp_path / "world.toml"
     world.write_text('[[gpu]]\nprofile = "h200"\n[[fault]]\ncall = "nvmlDeviceGetTemperatureV"\nvalue = -1\n'
@@ -171,6 +243,17 @@ def test_a_negative_version_of_the_database_is_moved_aside():
         s.start()
         assert s.get("/healthz").status_code == 200
         assert ".corrupt-" in s.messages()
+
+
+def test_a_removed_write_ahead_log_loses_nothing():
+    with Service() as s:
+        s.ticks(2)
+        os.unlink(s.state + "-wal")
+        window = s.post("/api/v1/windows", json={"label": "after-the-log"}).json()["id"]
+        assert s.post(f"/api/v1/windows/{window}/stop").status_code == 200
+        s.kept("after-the-log")  # another process reads it
+        s.restart(signal.SIGKILL)
+        assert "after-the-log" in s.get("/api/v1/windows").text
 
 
 def test_too_few_open_files_are_named():
@@ -209,7 +292,7 @@ def test_root_uses_no_file_that_another_user_can_replace(tmp_path):
     try:
         os.chown(theirs, guarded.NOBODY, guarded.NOBODY)
         (theirs / "trace").symlink_to(victim)
-        os.mkfifo(theirs / "gpu.prom.tmp")  # to open it would block the service
+        os.mkfifo(theirs / "gpu.prom.tmp")  # opening it would block the service
         config = f'[guard]\nmode = "observe"\nrecord = "{theirs}/trace"\n' + table(
             "a", "exec", evict_command=["/bin/true"], resume_command=["/bin/true"], match_name="a")
         with Service("two-gpus", "--textfile", theirs / "gpu.prom", config=config) as s:
@@ -223,5 +306,51 @@ def test_root_uses_no_file_that_another_user_can_replace(tmp_path):
         mine.write_text("[service]\n")
         said = support.gpuward("config", "check", mine)
         assert "what gpuward does as root" in said.stdout + said.stderr
+    finally:
+        shutil.rmtree(theirs)
+
+
+@guarded.needs_root
+def test_root_runs_no_hook_that_another_user_can_replace(world, tmp_path):
+    """A program, or the script of an interpreter, in a folder of another user."""
+    theirs, ran = pathlib.Path(tempfile.mkdtemp(prefix="gpuward-theirs-")), tmp_path / "ran"
+    script = theirs / "evict"
+    script.write_text(f"#!/bin/sh\necho evicted >> {ran}\n")
+    script.chmod(0o755)
+    try:
+        with Process(world, [sys.executable, "-c", "import time; time.sleep(1000)", "served-here"]) as worker:
+            world.hold(worker.pid, 10 * GIB)
+            hooks = {"program": [str(script)], "script": ["/bin/sh", "-e", str(script)]}
+            config = table("program", "exec", match_command="served-here", evict_command=hooks["program"],
+                           resume_command=["/bin/true"])
+            with Guarded(world, configure(config)) as s:
+                s.until("active", name="program")
+                os.chown(theirs, guarded.NOBODY, guarded.NOBODY)  # now the other user chooses what runs
+                s.guard("evict", "program")
+                s.reports(f"other users can change {script}")
+                assert not ran.exists()
+        for name, argv in hooks.items():
+            file = tmp_path / f"{name}.toml"
+            file.write_text(configure(table(name, "exec", match_unit="a.service", evict_command=argv, resume_command=["/bin/true"])))
+            said = support.gpuward("config", "check", file).stderr
+            assert f"evict_command: the guard does not run {script} as root" in said and "resume_command" not in said, said
+    finally:
+        shutil.rmtree(theirs)
+
+
+@guarded.needs_root
+def test_root_writes_no_queue_that_another_user_can_replace(tmp_path):
+    theirs = pathlib.Path(tempfile.mkdtemp(prefix="gpuward-theirs-"))
+    os.chown(theirs, guarded.NOBODY, guarded.NOBODY)
+    config = f'[push]\nurl = "http://127.0.0.1:1/write"\nqueue_dir = "{theirs}/queue"\n[device]\nnvml_library = "{theirs}/nvml.so"\n'
+    try:
+        file = tmp_path / "gpuward.toml"
+        file.write_text(config)
+        said = support.gpuward("config", "check", file).stderr
+        for key, path in (("queue_dir", "queue"), ("nvml_library", "nvml.so")):
+            assert f"{key}: other users can change {theirs}/{path} or its folder" in said, said
+        with Service(config=config.partition("[device]")[0]) as s:
+            s.wait(lambda: f"other users can change the push queue in {theirs}/queue" in s.get("/readyz?verbose").text)
+        assert not list(theirs.iterdir())
     finally:
         shutil.rmtree(theirs)

@@ -1,7 +1,6 @@
 """Wrong input gets one sentence that names what is wrong, on the right stream (R6.3)."""
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -134,7 +133,8 @@ def test_a_mistake_in_a_scenario_is_placed(tmp_path, text, sentence):
 
 
 def answer(library, **kw):
-    """What `list` says of a library that it cannot use: an error, so not where the table would be."""
+    """Returns the error of `list` for a library that cannot be used. It must be on standard error, not on standard
+    output."""
     done = gpuward("list", f"--nvml-library={library}", "--backend=nvml", **kw)
     assert done.returncode == NO_GPU
     assert done.stdout == ""
@@ -279,27 +279,56 @@ def test_results_are_refused_with_the_reason(command, tmp_path):
 
 # ---- files that do not end, and pipes to which nothing is written
 
-READERS = [["compare", "{}"], ["diff", "{}", "{}"], ["report", "{}"], ["plot", "{}"], ["recompute", "{}"], ["replay", "{}"],
-           ["guard", "replay", "{}"], ["guard", "replay", "--policy", "{}", "{}"], ["config", "check", "--config", "{}"],
-           ["list", "--simulate={}"], ["measure", "--simulate=two-gpus", "--calibrate", "{}", "--", "true"],
-           ["serve", "--simulate=two-gpus", "--history", "none", "--listen", "127.0.0.1:0", "--token-file", "{}"]]
+# Arguments, and what is said of an endless file.
+NO_RESULT = "/dev/zero: not a result: a result of gpuward is JSON and begins with {"
+READERS = [
+    (["compare", "{}"], NO_RESULT), (["diff", "{}", "{}"], NO_RESULT), (["report", "{}"], NO_RESULT), (["plot", "{}"], NO_RESULT),
+    (["recompute", "{}"], "/dev/zero/manifest.toml: there is no such file"),
+    (["replay", "{}"], "/dev/zero/manifest.toml: there is no such file"),
+    (["guard", "replay", "{}"], "/dev/zero:1: this line is longer than 16 MiB"),
+    (["guard", "replay", "--policy", "{}", "{}"], "/dev/zero: it is larger than 1 MiB"),
+    (["config", "check", "--config", "{}"], "/dev/zero: it is larger than 1 MiB"),
+    (["list", "--simulate={}"], "/dev/zero: larger than 1 MiB"),
+    (["measure", "--simulate=two-gpus", "--calibrate", "{}", "--", "true"], "/dev/zero is not a regular file"),
+    (["serve", "--simulate=two-gpus", "--history", "none", "--listen", "127.0.0.1:0", "--token-file", "{}"],
+     "/dev/zero is not a regular file"),
+]
+MOST_KIB = 64 << 10
 
 
-def at_most_512_mib():
-    resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
+def peak(args):
+    """Exit status, stderr and the largest resident memory in KiB."""
+    with subprocess.Popen([str(PROGRAM), *args], env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, encoding="utf-8") as child:
+        said = child.stderr.read()
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    return child.returncode, said, usage.ru_maxrss
 
 
-@pytest.mark.skipif(b"__asan_init" in PROGRAM.read_bytes(), reason="a sanitizer reserves more address space")
-@pytest.mark.parametrize("args", READERS, ids=lambda a: "-".join(w for w in a if w[0] not in "{-1/"))
+@pytest.mark.skipif(any(w in PROGRAM.read_bytes() for w in (b"__asan_init", b"__tsan_init")), reason="a sanitizer needs memory")
+@pytest.mark.parametrize("args,sentence", READERS, ids=lambda a: "-".join(w for w in a if w[0] not in "{-1/")[:40])
 @pytest.mark.parametrize("kind", ["endless", "pipe"])
-def test_a_file_that_does_not_end_is_refused(tmp_path, args, kind):
+def test_a_file_that_does_not_end_is_refused(tmp_path, args, sentence, kind):
     path = "/dev/zero"
     if kind == "pipe":
         path = str(tmp_path / "pipe")
         os.mkfifo(path, 0o600)
-    done = gpuward(*(a.replace("{}", path) for a in args), preexec_fn=at_most_512_mib)
-    assert done.returncode not in (0, None) and done.returncode > 0
-    assert path in done.stderr and len(done.stderr.splitlines()) <= 4, done.stderr
+    code, said, memory = peak([a.replace("{}", path) for a in args])
+    assert code > 0 and path in said and len(said.splitlines()) <= 4, said
+    assert kind == "pipe" or sentence in said, said
+    assert memory < MOST_KIB and "out of memory" not in said
+
+
+@pytest.mark.parametrize("command", ["compare", "report", "plot"])
+def test_a_result_that_is_too_large_is_refused_before_it_is_read(tmp_path, command):
+    path = tmp_path / "large.json"
+    with open(path, "w") as f:
+        f.write("{")
+        f.truncate(257 << 20)
+    code, said, memory = peak([command, str(path)])
+    assert code == FAILED and f"{path}: too large for a result: the limit is 256 MiB" in said, said
+    assert memory < MOST_KIB or b"san_init" in PROGRAM.read_bytes()
 
 
 @pytest.mark.parametrize("args", [["list"], ["snapshot"], ["snapshot", "-v"]], ids=" ".join)
@@ -350,7 +379,7 @@ def test_a_signal_ends_a_measurement_that_waits_for_the_reader_of_a_fifo(tmp_pat
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     writer = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
-    while True:  # a full FIFO: the result cannot be written
+    while True:  # fills the FIFO, so that the result cannot be written
         try:
             os.write(writer, bytes(4096))
         except BlockingIOError:

@@ -1,7 +1,7 @@
 """Every code block of README.md, of the guides named in PAGES and of the public headers works as it is written, and so do
 the examples.
 
-A block that no runner below takes fails: a new form of block needs a runner.
+A block for which there is no runner below fails, so a new kind of block needs a runner.
 """
 import json
 import os
@@ -313,7 +313,7 @@ def test_the_compiler_lines_compile(block, tmp_path):
 
 TEXT = (support.TOP / "docs" / "GUARD.md").read_text()
 
-LOCAL = {"config", "doctor", "setup"}  # these ask no service
+LOCAL = {"config", "doctor", "setup"}  # these commands do not use a service
 
 
 def shown():

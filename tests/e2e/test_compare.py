@@ -439,7 +439,7 @@ def test_text_fits_the_terminal_and_has_no_colour_for_pipes(tmp_path):
 
 
 def three(tmp_path, **more):
-    """FP32, FP16 and INT8 of one model, five trials each."""
+    """Results of one model with FP32, FP16 and INT8, five trials each."""
     return [save(tmp_path, f"{n}.json", result(n, power=p, seconds=s, size=b, trials=5, spread=0.01, **more))
             for n, p, s, b in (("fp32", 412, 16.2, 512e6), ("fp16", 298, 9.1, 256e6), ("int8", 241, 7.7, 128e6))]
 
@@ -688,9 +688,10 @@ def test_what_is_no_result_is_refused_in_a_sentence(tmp_path):
         (tmp_path, ": Is a directory"),
         (cut, f":{line}:"),
         (nothing(tmp_path, "empty.json", ""), ":1:1: not a whole JSON document"),
-        (nothing(tmp_path, "text.json", "watts\n"), ":1:"),
+        (nothing(tmp_path, "text.json", "watts\n"), ": not a result"),
         (nothing(tmp_path, "two.json", "{} {}"), ":1:"),
-        (nothing(tmp_path, "list.json", "[1]"), ": this is JSON, but not a result"),
+        (nothing(tmp_path, "list.json", "[1]"), ": not a result"),
+        (nothing(tmp_path, "object.json", "{}"), ": this is JSON, but not a result"),
         (nothing(tmp_path, "other.json", '{"schema_version":1,"kind":"comparison"}'),
          ": this is a comparison, not a result"),
         (nothing(tmp_path, "new.json", '{"schema_version":2,"kind":"measurement"}'),
@@ -698,7 +699,7 @@ def test_what_is_no_result_is_refused_in_a_sentence(tmp_path):
         (nothing(tmp_path, "type.json",
                  '{"schema_version":1,"kind":"measurement","runs":[{"seconds":"5"}]}'),
          ": runs[0].seconds is a text, not a number"),
-        (nothing(tmp_path, "deep.json", "[" * 100000), ":1:"),
+        (nothing(tmp_path, "deep.json", '{"a":' * 100000), ":1:"),
     ]
     for path, sentence in rows:
         for command in ("compare", "report", "plot"):

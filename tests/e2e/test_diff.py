@@ -279,7 +279,7 @@ def test_what_cannot_be_read_is_refused_in_a_sentence(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("no result")
     for path, word in (("newer", "schema 7 is newer"), ("empty", "manifest.toml"),
-                       ("text", "not a whole JSON document"), ("none", "No such file")):
+                       ("text", "not a result"), ("none", "No such file")):
         done = diff(RECORDED, tmp_path / path, code=FAILED)
         assert done.stdout == "" and word in done.stderr and done.stderr.count("\n") == 1
     for args in ((), (RECORDED,), (RECORDED, RECORDED, RECORDED)):

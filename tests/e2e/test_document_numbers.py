@@ -1,4 +1,5 @@
-"""Numbers in documents are those of the source: each row of NUMBERS names a sentence and where its number comes from."""
+"""Tests that numbers in documents agree with the source. Each row of NUMBERS has a sentence and the source of its
+number."""
 import re
 
 import pytest
@@ -23,13 +24,13 @@ def define(path, name, per=1):
 
 
 def setting(section, key):
-    """The default of a setting, as it is written in the file."""
+    """The default of a setting, as config.def writes it."""
     text = (TOP / "src/daemon/config.def").read_text()
     return float(re.search(rf'^[FO]\({section}, {key}, \w+, "([\d.]+)[a-z]*"', text, re.M)[1])
 
 
 def found(path, pattern):
-    """The number that a pattern has in a file."""
+    """The number that a pattern finds in a file."""
     return float(re.search(pattern, (TOP / path).read_text(), re.M)[1])
 
 
@@ -85,8 +86,24 @@ NUMBERS = [  # document, sentence with {} for the number, its source
     (MEASURE, "The first {} parts are measured", lambda: define("cli/progress_marks.h", "PROGRESS_MARKS_WINDOWS")),
     (LOG, "a GPU that is more than {} ms late is not waited for", lambda: define("cli/cmd_log.c", "HOLD_NS", MS)),
     (LOG, "Write a line every _TIME_ (default: {}ms", lambda: define("cli/cmd_log.c", "INTERVAL_NS", MS)),
+    ("docs/GUARD.md", "times per hour ({}; 0: no limit)", lambda: setting("guard", "user_evictions")),
     ("docs/ARCHITECTURE.md", "HEALTH and LIMITS every {} seconds", lambda: found("src/device/device.c", r"(\d+) \* NS_PER_S, /\* HEALTH")),
 ]
+
+
+# The table of GUARD-MACHINE.md has one row per constant: name, value, meaning.
+CONSTANTS = re.findall(r"^\| `([A-Z_]+)` \| (\d+)( s)? \|", (TOP / "docs/GUARD-MACHINE.md").read_text(), re.M)
+
+
+def test_the_table_of_constants_has_each_constant_of_the_guard():
+    text = (TOP / "src/guard/guard_internal.h").read_text()
+    defined = re.findall(r"^#define ([A-Z_]+(?:_NS|_LOOKS|_ERRORS|RETRIES)|RETRIES)[ \t]", text, re.M)
+    assert sorted(defined) == sorted(name for name, _, _ in CONSTANTS)
+
+
+@pytest.mark.parametrize("name,value,seconds", CONSTANTS, ids=[c[0] for c in CONSTANTS])
+def test_a_constant_of_the_guard_is_that_of_the_source(name, value, seconds):
+    assert float(value) == define("guard/guard_internal.h", name, S if seconds else 1)
 
 
 @pytest.mark.parametrize("document,sentence,source", NUMBERS, ids=[f"{d.rpartition('/')[2]}: {s}" for d, s, _ in NUMBERS])

@@ -115,11 +115,17 @@ def test_a_snooze_ends_when_its_time_is_over(world, workers, both):
 
 def test_a_hold_evicted_shows_its_reason_and_why(both):
     s = both
-    s.guard("hold", "evicted", "a", "--for", "1h")
+    s.guard("evict", "a")
     s.until("evicted", name="a")
+    s.guard("hold", "evicted", "a", "--for", "1h")
+    s.wait(lambda: s.worker("a")["hold"] == "evicted")
     shown = s.cli("guard", "status", env=support.environment(COLUMNS=120)).stdout
     row = next(line for line in shown.split("\n") if line.startswith("a "))
-    assert re.search(r"manual +evicted, 1 h left .* 1 h +\w+", row), shown
+    assert re.search(r"manual +evicted, 1 h left .* 1 h +requested by token$", row.rstrip()), shown  # each fact once
+    text = " ".join(s.guard("explain", "a").stdout.split())
+    assert "Ends in 1 h, or earlier with gpuward guard release a." in text and "at the earliest" not in text, text
+    assert re.search(r"a has been evicted for \d+ s and holds", text), text
+    assert s.worker("a")["why"] == "requested by token"
 
 
 def test_without_a_journal_a_hold_says_that_it_is_lost_at_a_restart(world, worker):
@@ -184,6 +190,25 @@ def test_status_and_explain_show_state_reason_and_contender(s, world):
         assert json.loads(s.guard("explain", "--json").stdout)["workers"][0]["sentences"]
 
 
+def test_the_match_of_an_absent_worker_is_named_by_its_own_keys(world):
+    hooks = {"evict_command": ["/bin/true"], "resume_command": ["/bin/true"]}
+    workers = (table("named", "exec", match_name="no-such", match_uid=4242, **hooks),
+               table("in-unit", "exec", match_unit="no-such.service", **hooks))
+    with Guarded(world, configure(*workers)) as s, Contender(world, 8 * GIB) as c:
+        s.wait(lambda: c.pid in s.processes())
+        for name, keys in (("named", "match.name and match.uid"), ("in-unit", "match.unit")):
+            text = " ".join(s.guard("explain", name).stdout.split())
+            assert f"its match is wrong: {keys} must match one of the worker's processes." in text, text
+            assert re.search(rf"{name} has been absent for \d+ s", text), text
+
+
+def test_the_help_of_a_subcommand_explains_its_own_options():
+    for name, meaning in (("evict", "--for TIME end after this time"), ("learn", "--for TIME watch for this time (default: 1m)"),
+                          ("resume", "--now also end a hold evicted")):
+        text = " ".join(support.gpuward("guard", name, "--help").stdout.split())
+        assert meaning in text, text
+
+
 def test_a_game_is_named_and_a_small_neighbour_is_no_contender(s, world):
     with Contender(world, 300 * MIB) as browser, subprocess.Popen(["/bin/sleep", "1000"]) as game:
         s.guard("game", "start", "--pid", str(game.pid), "--reason", "steam")
@@ -198,14 +223,14 @@ def test_a_reservation_and_a_hold_are_explained_with_their_end(s):
     s.until("evicted")
     why = reason(s, "reserved")
     assert f"reservation {room['id']}: 16384 MiB on {UUID}" in why["evidence"] and 500 < why["clears_seconds"] < 601
-    text = explained(s, "or its time is over")
+    text = explained(s, "or earlier if it is released.")
     assert re.search(r"Next possible automatic change: in (10|9|8) min\.", text), text
     s.guard("hold", "evicted", "ollama", "--for", "1h")
     left = r"(1 h|5\d min)"
     shown = s.guard("status").stdout
     assert re.search(f"evicted, {left} left", shown) and "manual,reserved" in shown
     text = " ".join(explained(s, "Reason against it: manual").split())
-    assert re.search(rf"Rule: hold evicted\. .* at the earliest in {left},", text) and "Override" not in text, text
+    assert re.search(rf"Rule: hold evicted\. .* Ends in {left}, or earlier with gpuward guard release ollama\.", text) and "Override" not in text, text
 
 
 def test_a_schedule_reason_shows_its_hours(world, worker):
@@ -240,7 +265,7 @@ def test_a_dry_run_shows_would_be_and_the_memory_that_is_held(world, worker):
         s.until("evicted")
         shown = s.guard("status").stdout
         assert "would be: evicted" in shown and "10.0 GiB" in shown and "10240 MiB would be free" in shown
-        explained(s, "ollama would be in state evicted", "holds 10240 MiB")
+        explained(s, "ollama would have been evicted for", "holds 10240 MiB")
         metrics = s.get("/metrics").text
         assert f'gpuward_guard_resident_bytes{{worker="ollama"}} {10 * GIB}' in metrics
         assert "\ngpuward_guard_time_to_free_seconds" not in metrics

@@ -255,6 +255,16 @@ def test_observations_without_a_change_need_few_bytes(world, worker, trace):
         assert_same(s, trace)
 
 
+def test_a_simulated_policy_compares_the_command_lines_with_its_own_patterns(world):
+    """The running rules and those of the request have different patterns at the same position."""
+    with Guarded(world, configure(more=rule("watch", command="sleep"))) as s, Contender(world, 1 * GIB) as c:
+        s.wait(lambda: s.processes().get(c.pid, {}).get("class") == "ignored")
+        for pattern, expected in (("nothing-matches", "contender"), ("sl[e]+p", "ignored")):
+            policy = configure(more=rule("watch", command=pattern))
+            got = s.post("/api/v1/guard/simulate", token=True, json={"policy": policy, "seconds": 1}).json()
+            assert {p["pid"]: p["class"] for g in got["gpus"] for p in g["processes"]}[c.pid] == expected
+
+
 def parts(trace):
     """The beginning of a recording and its last whole scene."""
     lines = trace.read_text().rpartition("\n")[0].splitlines()

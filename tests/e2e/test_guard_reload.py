@@ -97,10 +97,10 @@ def test_enforce_after_dry_run_does_what_was_only_decided(world, worker):
         s.reload(configure(("ollama", worker)))
         s.wait(lambda: s.now() == "evicted" and worker.resident() == 0)
         s.reload(dry)  # it is evicted, and a dry run does not bring it back
-        s.wait(lambda: "this mode resumes nothing" in s.worker()["why"])
+        s.wait(lambda: "this mode resumes no worker" in s.worker()["why"])
         assert s.now() == "evicted" and worker.resident() == 0
         s.reload(configure(("ollama", worker)))
-        s.wait(lambda: s.now() == "evicted" and "this mode resumes nothing" not in s.worker()["why"])
+        s.wait(lambda: s.now() == "evicted" and "this mode resumes no worker" not in s.worker()["why"])
         s.reload(configure(("ollama", worker), more=IGNORE_SLEEP))
         s.back(worker)
 

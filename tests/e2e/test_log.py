@@ -48,7 +48,7 @@ def test_the_summary_is_available_as_json(tmp_path):
         assert f'{d["energy_joules"]["best"]:.1f} J' in done.stderr
     again = gpuward("log", IDLE, *BRIEF, "--summary", path, "-q")  # replaced, also without the text
     assert again.stderr == "" and len(json.loads(path.read_text())["devices"]) == 1
-    # On standard output, where the lines are in a file.
+    # The summary goes to standard output if the lines go to a file.
     done = gpuward("log", IDLE, *BRIEF, "-o", tmp_path / "lines.csv", "--summary", "-", "--gco2-per-kwh=380")
     validator("log-summary").validate(json.loads(done.stdout))
     device, = json.loads(done.stdout)["devices"]
@@ -368,20 +368,22 @@ def row():
     known["timestamp"] = now.strftime("%Y/%m/%d %H:%M:%S.") + f"{{now.microsecond // 1000:03d}}"
     print(", ".join("100.00" if c.startswith("power.draw") else known.get(c, "[N/A]") for c in columns), flush=True)
 begin, n = time.monotonic(), 0
+known["memory.used"] = "1000"
 row()
 while "-lms" in sys.argv:
     n += 1
     time.sleep(max(0, begin + n / 10 - time.monotonic()))
+    known["memory.used"] = str(1000 + n * {growth})  # MiB
     if n / 10 < {silent}:
         row()
 """
 
 
-def fake_smi(tmp_path, silent=1000):
+def fake_smi(tmp_path, silent=1000, growth=0):
     """The PATH with such an nvidia-smi, and the file of its starts."""
     starts, program = tmp_path / "starts", tmp_path / "bin/nvidia-smi"
     program.parent.mkdir()
-    program.write_text(FAKE_SMI.format(starts=str(starts), silent=silent))
+    program.write_text(FAKE_SMI.format(starts=str(starts), silent=silent, growth=growth))
     program.chmod(0o755)
     return f"{program.parent}:/usr/bin:/bin", starts
 
@@ -411,6 +413,22 @@ def test_after_nvidia_smi_fell_silent_the_summary_agrees_with_itself(smi):
     text, doc, starts = smi(5, silent=1.5)
     lines, energy = (float(w) for w in re.findall(r"mean ([\d.]+) W", text))
     assert lines == 100 and abs(energy - 100) < 5, text
+
+
+@pytest.mark.parametrize("growth,period_s", [(0, 10), (1, 2)], ids=["same-memory", "growing-memory"])
+def test_a_service_that_is_polled_starts_nvidia_smi_rarely(tmp_path, growth, period_s):
+    """Power and utilisation come from one process; the list of processes is read every 10 s, or every 2 s if memory changes."""
+    path, starts = fake_smi(tmp_path, growth=growth)
+    with Service(None, "--backend", "nvidia-smi", env={"PATH": path}, simulate=False) as s:
+        s.wait(lambda: s.get("/api/v1/self").json()["nvidia_smi"]["stream_cpu_seconds"] > 0)
+        s.ticks(2)
+        began, before = time.monotonic(), len(starts.read_text().splitlines())
+        s.ticks(12)  # asks all the time
+        new = starts.read_text().splitlines()[before:]
+        elapsed = time.monotonic() - began
+        lists = sum("--query-compute-apps" in line for line in new)
+        assert lists <= 1 + elapsed / period_s, new
+        assert len(new) - lists <= 2 + elapsed / 5, new  # health and limits, every 10 s
 
 
 def test_the_service_reports_the_cost_of_nvidia_smi(tmp_path):

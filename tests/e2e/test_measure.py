@@ -282,7 +282,7 @@ def test_energy_has_a_cost_only_where_one_is_configured(measure, load, tmp_path)
     assert float(said[2]) == pytest.approx(cost["price"]["best"], rel=0.01)
     done, doc = measure([load, "--gco2-per-kwh=380", "--trials=2", "--no-cooldown"], "sleep", "0.2")
     assert doc["runs"][1]["cost"]["price"] is None and re.search(r"Cost +[\d.]+ kWh, [\d.]+ g CO2\n", done.stderr)
-    # The report computes it again, by its own options.
+    # The report computes the cost again from its own options.
     path = tmp_path / "priced.json"
     path.write_text(json.dumps(doc))
     assert "Cost" not in gpuward("report", path).stdout

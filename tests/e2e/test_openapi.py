@@ -16,7 +16,7 @@ import openapi_check
 from service import EVERY_METRIC, Service
 from support import TOP
 
-# GPM would add keys to the documents of the devices.
+# The group "profiling" would add keys to the documents of the devices.
 ALL_OF_COMMON_TIERS = {**EVERY_METRIC, "GPUWARD_METRICS_EXCLUDE": "profiling"}
 
 SLOW_OPENING = """
@@ -44,7 +44,7 @@ def live():
 
 @pytest.fixture(scope="module")
 def early(tmp_path_factory):
-    """The driver is still being opened."""
+    """A service that still opens the driver."""
     scenario = tmp_path_factory.mktemp("early") / "slow.toml"
     scenario.write_text(SLOW_OPENING)
     s = Service(scenario, token=True, config="[device]\ntimeout = \"60s\"\n")

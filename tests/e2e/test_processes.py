@@ -1,4 +1,5 @@
-"""Figures of each process: utilisation, CPU, run time, energy and past, in every document that lists processes."""
+"""Tests the figures of each process: utilisation, CPU, run time, energy and history, in every document that lists
+processes."""
 import json
 import math
 import re
@@ -29,7 +30,7 @@ def scenario(tmp_path, *processes, head=GPU):
 
 
 def closes(doc):
-    """The energy of each GPU is the sum of its parts, and that of the listed processes is one of them."""
+    """Checks that the energy of each GPU is the sum of its parts; the energy of the listed processes is one part."""
     for part in doc["device_energy"]:
         total = part["energy_joules_total"]
         if total is None:
@@ -63,7 +64,7 @@ def test_the_energy_of_a_gpu_is_shared_among_its_processes(tmp_path):
         assert long["energy_method"] == short["energy_method"] == "modelled"
         assert long["power_watts"] / short["power_watts"] == pytest.approx(3, rel=0.1)
         assert long["utilization_sm_ratio"] == pytest.approx(0.375, abs=0.05)
-        # The driver lists both, but /proc does not have them: as if they were in another pid namespace.
+        # The driver lists both processes, but /proc does not have them, as if they were in another pid namespace.
         assert long["orphan"] and long["absent"] == {"cpu_used_cores": "no_data", "run_seconds": "no_data"}
         wait(lambda: named(processes(s), "short") is None, "the end of a process")
         doc = processes(s)
@@ -77,15 +78,15 @@ def test_the_energy_of_a_gpu_is_shared_among_its_processes(tmp_path):
 
 def test_utilisation_is_read_only_while_someone_looks(tmp_path):
     world = scenario(tmp_path, 'name = "alone"\nmemory = "8 GiB"')
-    s = Service(world, config='[guard]\nunknown = "watch"\n')  # otherwise the guard looks
+    s = Service(world, config='[guard]\nunknown = "watch"\n')  # otherwise the guard reads the utilisation
     s.start(ready=False)
     try:
         s.wait(lambda: s.get("/api/v1/self").json()["ticks"] >= 4)
         assert utilisation_calls(s) == 0
-        alone = named(processes(s), "alone")  # the first answer has the figure already
+        alone = named(processes(s), "alone")  # the first answer already has the figure
         assert alone["utilization_sm_ratio"] is not None
         assert utilisation_calls(s) > 0
-        # Alone on its GPU, it gets all energy, for which no utilisation is needed.
+        # A process that is alone on its GPU gets all energy; no utilisation is needed for that.
         wait(lambda: (named(processes(s), "alone")["energy_joules"] or 0) > 0, "energy")
         assert named(processes(s), "alone")["energy_method"] == "measured"
     finally:

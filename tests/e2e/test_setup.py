@@ -1,4 +1,5 @@
-"""gpuward setup on a file tree: what it finds, writes, leaves alone and removes; interrupted at every call, and at systemctl."""
+"""Tests gpuward setup on a file tree: what it finds, writes, leaves unchanged and removes, also if it is interrupted at
+any call, or if systemctl fails."""
 import fcntl
 import json
 import os
@@ -20,7 +21,7 @@ USER_TOKEN = "home/alice/.config/gpuward/token"
 
 
 class Tree:
-    """A file tree that stands for "/": one AMD GPU, the user alice and processes."""
+    """A file tree that represents "/": one AMD GPU, the user alice and processes."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
@@ -57,14 +58,14 @@ class Tree:
         return done
 
     def files(self):
-        """What there is below etc and home, with contents, modes and owners."""
+        """All files below etc and home, with contents, modes and owners."""
         return {str(p.relative_to(self.path)): (p.stat().st_mode, p.stat().st_uid, p.read_text() if p.is_file() else None)
                 for d in ("etc", "home") for p in sorted((self.path / d).rglob("*"))}
 
 
 @pytest.fixture
 def tree():
-    # alice must be able to reach her home; pytest takes that right away from its own folders
+    # alice must be able to reach her home, which is not possible below pytest's own folders
     with tempfile.TemporaryDirectory(prefix="gpuward-setup-") as folder:
         os.chmod(folder, 0o711)
         yield Tree(folder + "/root")
@@ -124,7 +125,7 @@ def test_nothing_is_changed_without_a_gpu_without_a_terminal_or_in_a_dry_run(ful
 def test_undo_removes_exactly_what_setup_wrote(full):
     before = full.files()
     full.setup("--yes")
-    full.setup("--yes")  # again: it replaces only its own configuration
+    full.setup("--yes")  # a second run replaces only its own configuration
     assert "removed /etc/gpuward/token" in full.setup("--undo").stdout
     assert full.files() == before
     assert "nothing to undo" in full.setup("--undo").stdout
@@ -146,7 +147,7 @@ def test_undo_clears_the_mode_and_the_holds_of_the_service_and_setup_names_the_m
         assert "cleared the mode enforce" in full.setup("--undo", **env).stdout
         doc = s.get("/api/v1/guard").json()
         assert (doc["mode"], doc["mode_set"], doc["workers"][0]["mask"]) == ("dry-run", None, [])
-        s.back(worker)  # it returned before the mode became a dry run
+        s.back(worker)  # the worker returned before the mode became dry-run
         full.setup("--yes")
         s.guard("mode", "enforce")
     said = " ".join(full.setup("--undo", GPUWARD_ADDRESS=s.url).stdout.split())
@@ -183,8 +184,8 @@ def test_a_file_that_a_person_edited_or_wrote_is_kept_and_named(full):
     assert "a person wrote or changed" in said and config.read_text() == edited
     assert "kept /etc/gpuward/gpuward.toml: it was changed" in full.setup("--undo").stdout
     assert config.read_text() == edited and sorted(os.listdir(config.parent)) == ["gpuward.toml"]
-    assert "[[worker]]" in full.setup("--yes").stdout  # lines to choose from
-    assert config.read_text() == edited and (config.parent / "token").exists()  # which the lines name
+    assert "[[worker]]" in full.setup("--yes").stdout  # lines that the user can copy
+    assert config.read_text() == edited and (config.parent / "token").exists()  # the lines name this token
     config.write_text("# only an example\n")
     full.setup("--yes")
     assert config.read_text() == "# only an example\n" and (config.parent / "gpuward.d/setup.toml").exists()
@@ -230,12 +231,12 @@ def test_a_unit_is_taken_only_if_the_server_started_all_of_its_processes(tree):
     cron, llama = "/system.slice/cron.service", "/system.slice/llama.service"
     tree.process(50, "/usr/sbin/cron", cgroup=cron)
     tree.process(100, "/home/alice/llama-server", "-m", "x.gguf", cgroup=cron, parent=50)
-    tree.process(110, "/home/alice/bin/ollama", "serve", cgroup=cron, ports=[11434])  # a daemon: cron is not its parent
+    tree.process(110, "/home/alice/bin/ollama", "serve", cgroup=cron, ports=[11434])  # the daemon's parent is not cron
     tree.process(200, "/opt/llama-server", "-m", "y.gguf", cgroup=llama)
     tree.process(201, "/bin/sh", "-c", "true", cgroup=llama, parent=200)
     said = " ".join(tree.setup("--yes").stdout.split())
     assert "Ollama (process 110) did not start all processes of cron.service, so the guard never stops this unit and" in said
-    assert "llama.cpp (process 100) does not listen" not in said  # it is no worker
+    assert "llama.cpp (process 100) does not listen" not in said  # this process is not a worker
     config = (tree.path / "etc/gpuward/gpuward.toml").read_text()
     assert config.count('kind = "systemd"') == 1 and 'match.unit = "llama.service"' in config and "cron" not in config
     assert 'match.command = "(^|[/ ])ollama serve"' in config and "match.uid = 1000" in config
@@ -268,7 +269,7 @@ def test_without_a_copy_of_the_token_setup_finishes_and_says_how_to_make_the_cop
     home.rmdir()
     assert "was not made" in " ".join(tree.setup("--yes").stdout.split()) and not home.exists()
     tree.setup("--undo")
-    # an obstacle that only the attempt shows
+    # an obstacle that setup notices only when it writes
     (home / ".config/gpuward/token.setup-new").mkdir(parents=True)
     if os.getuid() == 0:
         subprocess.run(["chown", "-R", "65534:65534", home], check=True)
@@ -328,7 +329,8 @@ def test_undo_fails_and_remembers_what_it_could_not_remove(full):
 
 
 def interrupted(tree, *args):
-    """Runs setup, killed before its first, second, ... call, until one run ends by itself; yields after each."""
+    """Runs setup and kills it before its first call, in the next run before its second call, and so on, until a run
+    completes. Yields after each run."""
     for at in range(1, 400):
         done = support.gpuward("setup", "--root", str(tree.path), *args, env=support.environment(
             SUDO_USER="alice", LD_PRELOAD=SHIM, KILL_AT=at))
@@ -353,7 +355,7 @@ def test_interrupted_at_each_step_nothing_is_half_written_and_undo_works(full):
         full.setup("--undo")
         assert full.files() == before
     assert runs > 25
-    # an undo that is interrupted is finished by the next, and setup continues after an interruption
+    # the next undo completes an interrupted undo, and setup continues after an interruption
     full.setup("--yes")
     whole = set(full.files())
     for _ in interrupted(full, "--undo"):
@@ -525,7 +527,7 @@ def test_a_purge_of_the_package_removes_only_the_user_that_the_package_created(t
             f"{name}:x:997:997::{home}:/bin/sh": False,
             "": False}
     for account, removed in rows.items():
-        # no other command can be found, so that nothing of this machine is removed
+        # PATH has no other command, so that nothing on this machine is removed
         for command, does in (("getent", f'[ -n "{account}" ] || exit 2; echo "{account}"'), ("rm", ":"), ("userdel", 'echo "userdel $1"')):
             (tmp_path / command).write_text(f"#!/bin/sh\n{does}\n")
             (tmp_path / command).chmod(0o755)

@@ -1,4 +1,4 @@
-"""gpuward top on a terminal of tmux: whole screens, keys, sizes, and what happens when its source goes away.
+"""Tests gpuward top in a tmux terminal: whole screens, keys, sizes, and the loss of its data source.
 
 GPUWARD_GOLDEN=write writes the screens of tests/golden again; read the difference before you commit it.
 """
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not in
 
 
 class Screen:
-    """gpuward top in a tmux of its own.  When it has ended, the screen shows "exit STATUS"."""
+    """Runs gpuward top in its own tmux. When gpuward top has ended, the screen shows "exit STATUS"."""
 
     def __init__(self, path, columns, rows, *args, kind="screen", **env):
         self.socket = path / f"tmux-{next(number)}"
@@ -58,7 +58,7 @@ class Screen:
         self.tmux("resize-window", "-x", columns, "-y", rows)
 
     def until(self, *texts, gone=()):
-        """Waits until the screen has these texts, and none of those that should be gone."""
+        """Waits until the screen has these texts, and none of the texts in `gone`."""
         shown = [""]
 
         def there():
@@ -69,7 +69,7 @@ class Screen:
 
 
 def masked(text):
-    """The screen without what changes with time: clock, energy, and how far the graphs are filled."""
+    """Masks the parts of the screen that change with time: clock, energy, and how far the graphs are filled."""
     text = re.sub(r"\d\d:\d\d:\d\d", "HH:MM:SS", text)
     text = re.sub(r"\d+ J in \d+s", "N J in Ns", text)
     text = re.sub(r" +\d+ J (free|idle)", "      N J \\1", text)
@@ -288,7 +288,7 @@ def test_a_named_service_that_does_not_answer_is_an_error(tmp_path):
 
 
 def test_without_ncurses_the_missing_package_is_named_and_other_commands_work(tmp_path):
-    (tmp_path / "libncursesw.so.6").write_text("")  # takes the place of the real one
+    (tmp_path / "libncursesw.so.6").write_text("")  # replaces the real library
     out, code = Terminal(120, "top", "--simulate", LD_LIBRARY_PATH=tmp_path).end()
     assert code == FAILED and "libncursesw6" in out.replace("\n", " ") and "\x1b" not in out
     assert gpuward("list", "--simulate", env=environment(LD_LIBRARY_PATH=tmp_path)).returncode == OK

@@ -144,7 +144,7 @@ GUARD_TEST(requests_count_against_the_limit_only_if_they_have_a_user)
 	assert_int_equal(asked_by(o, 1000, REQUEST_HOLD_EVICTED), -GW_E_PERM);
 	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
 	assert_true(guard_user_wait_ns(o->g, 1000, o->now) > HOUR - 60 * S);
-	/* a request without a user is the operator's: it is not limited */
+	/* a request without a user comes from the operator and is not limited */
 	assert_int_equal(world_ask(o, 0, REQUEST_EVICT, 0), 0);
 }
 
@@ -356,7 +356,7 @@ GUARD_TEST(a_what_if_shows_when_a_worker_would_leave_and_is_repeatable)
 		assert_int_equal(before.processes, 1);
 		assert_int_equal(before.gpu[0].free_bytes, 4 * GIB);
 		assert_int_equal(what_if_new(&o->p, &before, &o->s, &t), 0);
-		what_if_run(t, 10 * S, note, &left[i]);
+		what_if_run(t, 10 * S, note, NULL, &left[i]);
 		assert_true(what_if_scenes(t) > 5 && what_if_span_ns(t) <= 10 * S);
 		what_if_free(t);
 	}
@@ -370,7 +370,7 @@ GUARD_TEST(a_what_if_has_a_limited_number_of_scenes)
 
 	world_scene(o);
 	assert_int_equal(what_if_new(&o->p, &o->s, &o->s, &t), 0);
-	what_if_run(t, 24 * HOUR, NULL, NULL);
+	what_if_run(t, 24 * HOUR, NULL, NULL, NULL);
 	assert_int_equal(what_if_scenes(t), WHAT_IF_SCENES);
 	what_if_free(t);
 }

@@ -9,9 +9,11 @@
 
 #include "base/child.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/utf8.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -29,6 +31,31 @@ static const char *const prefix[] = {
 };
 #define PREFIX (sizeof(prefix) / sizeof(*prefix))
 
+static bool is_interpreter(const char *program)
+{
+	static const char *const names[] = { "*/*sh", "*/python*", "*/perl*", "*/env" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (fnmatch(names[i], program, 0) == 0)
+			return true;
+	return false;
+}
+
+const char *worker_hook_unsafe(const char *const *argv)
+{
+	size_t script = 1; /* the first argument that is no option */
+
+	if (!argv || !argv[0])
+		return NULL;
+	if (file_is_unsafe_for_root(argv[0]))
+		return argv[0];
+	while (argv[script] && argv[script][0] == '-')
+		script++;
+	return argv[script] && is_interpreter(argv[0]) && file_is_unsafe_for_root(argv[script])
+		       ? argv[script]
+		       : NULL;
+}
+
 struct hook {
 	char worker[128], gpu[288], reason[96], bytes[48];
 	const char *argv[PREFIX + 4 + ARGV_MAX + 1];
@@ -36,7 +63,7 @@ struct hook {
 
 static int build_hook(const struct worker_call *c, const char *const *argv, struct hook *h)
 {
-	const char **to = h->argv;
+	const char **to = h->argv, *unsafe = worker_hook_unsafe(argv);
 	size_t n = 0;
 
 	if (!argv || !argv[0])
@@ -48,6 +75,11 @@ static int build_hook(const struct worker_call *c, const char *const *argv, stru
 		return worker_fail(c, -GW_E_ARG, "the program has more than 64 arguments");
 	if (strchr(argv[0], '=')) /* env(1) would read such a name as a variable */
 		return worker_fail(c, -GW_E_ARG, "the name of the program contains '='");
+	if (unsafe)
+		return worker_fail(c, -GW_E_PERM,
+				   "other users can change %.100s, which would run as "
+				   "root; " WORKER_HOOK_REMEDY,
+				   unsafe);
 	snprintf(h->worker, sizeof(h->worker), "GPUWARD_WORKER=%s", c->worker->name);
 	snprintf(h->gpu, sizeof(h->gpu), "GPUWARD_GPU=%s", c->order->gpus);
 	snprintf(h->reason, sizeof(h->reason), "GPUWARD_REASON=%s", c->order->reason);
