@@ -88,6 +88,10 @@ void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  * was given.  Returns an exit code, or -1 if the list of scenarios was printed. */
 int cli_open_options(const struct cli *c, struct gw_options *ret);
 
+/* Returns true if an option of the command line applies only to reading the driver. Such a
+ * command does not use a service that happens to run. */
+bool cli_names_driver(const struct cli *c);
+
 /* Opens the context and takes a snapshot of these tiers. Returns an exit code. Call cli_close()
  * even after an error. */
 int cli_open(struct cli *c, unsigned tiers);

@@ -54,9 +54,9 @@ static void report_cooldown(void *arg, unsigned gpu, double now_c, double mark_c
 	struct measurement *m = arg;
 
 	if (progress_possible(m->c->quiet))
-		progress_show("GPU %u is at %.0f C, waiting for %.0f C; the run starts in at "
+		progress_show("GPU %u is at %.0f %s, waiting for %.0f %s; the run starts in at "
 			      "most %.0f s",
-			      gpu, now_c, mark_c, left_s);
+			      gpu, now_c, term_plain("°C"), mark_c, term_plain("°C"), left_s);
 	else if (!m->cooldown_reported && !m->c->quiet)
 		fprintf(stderr, "gpuward: GPU %u is at %.0f %s, waiting for %.0f %s\n", gpu,
 			now_c, term_plain("°C"), mark_c, term_plain("°C"));

@@ -359,7 +359,12 @@ static void print_next(const struct machine *m, const struct setup_plan *p)
 		       "  start=gpuward guard game start --pid $PPID --reason gamemode\n"
 		       "  end=gpuward guard game end --pid $PPID\n"
 		       "Other games: the launch option in Steam\n"
-		       "  gpuward run --vram 8G --anyway -- %%command%%\n");
+		       "  gpuward run --vram 8G --anyway -- %%command%%\n"
+		       "Instead of 8G, write how much memory the game needs on the card; "
+		       "gpuward top "
+		       "shows it\nwhile you play.\n"
+		       "For a desktop notification when a worker leaves the GPU or is back:\n"
+		       "  systemctl --user enable --now gpuward-notify\n");
 	}
 	printf("\n");
 	if (m->facts.port)

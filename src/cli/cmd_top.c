@@ -321,12 +321,9 @@ static bool is_local(const char *address)
 	return false;
 }
 
-/* Returns true if an option of the command line applies only to reading the driver, not a
- * service. */
-static bool names_driver(const struct cli *c)
+static bool reads_driver(const struct cli *c)
 {
-	return given(c)->direct || c->simulate || c->backend || c->nvml_library || c->root ||
-	       c->wake;
+	return given(c)->direct || cli_names_driver(c);
 }
 
 /* Chooses the service or the driver, and opens it. */
@@ -338,12 +335,12 @@ static int open_source(struct top *t)
 	char message[700];
 	int code, err = -GW_E_NOENT;
 
-	if (given(c)->address && names_driver(c))
+	if (given(c)->address && reads_driver(c))
 		return cli_usage(
 			"--address reads a service; leave out --direct and the options "
 			"about the driver");
-	if (!names_driver(c)) {
-		struct remote_flags flags = { given(c)->address, NULL };
+	if (!reads_driver(c)) {
+		struct remote_flags flags = { .address = given(c)->address };
 
 		code = remote_open(&t->remote, &flags);
 		if (code != EXIT_OK && named)

@@ -20,6 +20,7 @@ struct deadline_stop;
 /* Options of a command that sends requests to the service. */
 struct remote_flags {
 	const char *address, *token_file;
+	bool quiet; /* print nothing: the command works without a service, too */
 };
 #define REMOTE_OPTIONS_OF(type, member)                                                      \
 	OPTION_ROW(TEXT, 0, "address", offsetof(type, member.address), "ADDRESS",            \

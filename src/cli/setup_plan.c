@@ -553,7 +553,8 @@ int setup_plan_make(const struct setup_facts *f, const struct setup_answers *a,
 		return ret->config.err;
 	if (f->manager != SETUP_NO_SYSTEMD && !f->account)
 		add_step(ret, STEP_ACCOUNT, SETUP_ACCOUNT, "the user of the service");
-	add_step(ret, STEP_FOLDER, SETUP_FOLDER, "the folder of the next files")->mode = 0755;
+	add_step(ret, STEP_FOLDER, SETUP_FOLDER, "the folder of token and configuration")
+		->mode = 0755;
 	/* The printed lines of the configuration name the token file, so write it even if a
 	 * person must add these lines. */
 	if (!setup_is_configured(f) || !f->token_configured)

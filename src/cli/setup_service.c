@@ -45,7 +45,7 @@ bool setup_service_mode(const struct setup_place *at, bool wait, char out[static
 
 	if (!is_asked(at))
 		return false;
-	if (remote_open(&r, &(struct remote_flags){ NULL, NULL }) == EXIT_OK) {
+	if (remote_open(&r, &(struct remote_flags){ .address = NULL }) == EXIT_OK) {
 		while (!ask(&r, "GET", GUARD, NULL, message, sizeof(message)) &&
 		       clock_mono_ns(clock_real()) < until)
 			nanosleep(&pause, NULL);
@@ -205,7 +205,7 @@ void setup_service_forget(const struct setup_place *at, bool quiet, bool dry_run
 
 	if (!is_asked(at))
 		return;
-	if (remote_open(&r, &(struct remote_flags){ NULL, NULL }) != EXIT_OK ||
+	if (remote_open(&r, &(struct remote_flags){ .address = NULL }) != EXIT_OK ||
 	    !ask(&r, "GET", GUARD, NULL, message, sizeof(message))) {
 		if (!quiet)
 			say_stays("A mode or a hold that was set at run time stays stored",

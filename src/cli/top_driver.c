@@ -104,6 +104,19 @@ static void read_held(struct top_gpu *g, double mask)
 			buf_addf(&b, "%s%s", b.len ? ", " : "", top_held_words(word));
 }
 
+static void read_instances(struct top_gpu *g, const struct gw_device *d)
+{
+	for (unsigned i = 0; i < d->mig_count; i++) {
+		const struct gw_mig *m = d->mig[i];
+		struct top_mig *to = top_gpu_add_mig(g, m->gpu_instance, m->name);
+
+		if (to && m->memory_absence == GW_HAVE) {
+			to->memory_used = (double)m->memory_used_bytes;
+			to->memory_total = (double)m->memory_total_bytes;
+		}
+	}
+}
+
 static void read_gpu(struct top_gpu *g, const struct gw_device *d, unsigned tiers)
 {
 	const char *name = gw_device_text(d, GW_T_NAME), *pci = gw_device_text(d, GW_T_PCI),
@@ -130,6 +143,7 @@ static void read_gpu(struct top_gpu *g, const struct gw_device *d, unsigned tier
 				 g->pstate, sizeof(g->pstate));
 	if (g->absence[TOP_CLOCK_REASONS] == GW_HAVE)
 		read_held(g, g->value[TOP_CLOCK_REASONS]);
+	read_instances(g, d);
 	top_gpu_remember(g);
 }
 

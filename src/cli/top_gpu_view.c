@@ -432,6 +432,28 @@ static unsigned draw_reasons(struct canvas *c, unsigned row, unsigned rows,
 	return used;
 }
 
+/* Draws one line per MIG instance: "MIG 3g.71gb (instance 1)   40.0 GiB / 69.0 GiB". */
+static unsigned draw_instances(struct canvas *c, unsigned row, unsigned rows,
+			       const struct top_gpu *g)
+{
+	unsigned i;
+
+	for (i = 0; i < g->migs && i < rows; i++) {
+		const struct top_mig *m = &g->mig[i];
+		char used[24] = "-", total[24] = "-";
+
+		figure_bytes(used, m->memory_used);
+		figure_bytes(total, m->memory_total);
+		if (m->instance >= 0)
+			canvas_format(c, row + i, 0, 31, CANVAS_DIM, "%s (instance %d)",
+				      *m->name ? m->name : "MIG", m->instance);
+		else
+			canvas_text(c, row + i, 0, 31, CANVAS_DIM, *m->name ? m->name : "MIG");
+		canvas_format(c, row + i, 32, c->columns, CANVAS_PLAIN, "%s / %s", used, total);
+	}
+	return i;
+}
+
 unsigned gpu_view_figures(struct canvas *c, unsigned row, unsigned rows,
 			  const struct top_gpu *g)
 {
@@ -456,5 +478,6 @@ unsigned gpu_view_figures(struct canvas *c, unsigned row, unsigned rows,
 			    CANVAS_PLAIN, text);
 	}
 	used = height;
+	used += draw_instances(c, row + used, rows - used, g);
 	return used + draw_reasons(c, row + used, rows - used, g);
 }

@@ -65,6 +65,15 @@ enum top_figure top_graph_figure(enum top_graph graph);
 
 #define TOP_SAMPLES 512 /* samples of the history */
 
+#define TOP_MIG 8 /* an H200 has at most seven GPU instances */
+
+/* A MIG instance.  Power and utilisation are known only for the whole GPU. */
+struct top_mig {
+	int instance; /* -1: unknown */
+	char name[32];
+	double memory_used, memory_total;
+};
+
 struct top_gpu {
 	unsigned index;
 	enum gw_device_state state;
@@ -77,6 +86,8 @@ struct top_gpu {
 	/* energy_j: energy that was measured during energy_s seconds */
 	double energy_j, energy_s;
 	uint8_t energy_absence;
+	struct top_mig mig[TOP_MIG];
+	unsigned migs;
 	double age_s; /* age of the figures when the model was read */
 	/* the last samples of each graph, a ring; `next` is the oldest */
 	float history[TOP_GRAPHS][TOP_SAMPLES];
@@ -126,6 +137,10 @@ struct top_model {
 
 void top_model_init(struct top_model *m);
 void top_model_done(struct top_model *m);
+
+/* Adds a MIG instance to the GPU and returns it; NULL: there is no room.  name: of the instance,
+ * as the driver has it; the name of the board in it is left out. */
+struct top_mig *top_gpu_add_mig(struct top_gpu *g, int instance, const char *name);
 
 /* Copies everything.  Returns 0 or -GW_E_NOMEM. */
 int top_model_copy(struct top_model *to, const struct top_model *from);

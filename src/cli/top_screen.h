@@ -42,6 +42,7 @@ struct top_ui {
 	unsigned page;             /* number of processes on the screen */
 	struct top_process target; /* the process that TOP_PROMPT_KILL asks about */
 	char message[200];         /* replaces the line with the keys; "": none */
+	char hidden[64];           /* titles of the columns that do not fit; "": none */
 	char clock[16];            /* time of day; "": not shown */
 	uint64_t now_ns;           /* monotonic */
 };

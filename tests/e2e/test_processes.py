@@ -2,6 +2,8 @@
 processes."""
 import json
 import math
+import re
+import socket
 import subprocess
 import sys
 
@@ -9,7 +11,7 @@ import pytest
 import requests
 
 from service import Service
-from support import document, gpuward, wait
+from support import OK, SIMULATOR, document, environment, gpuward, wait
 
 PARTS = ("earlier_joules", "processes_joules", "former_processes_joules", "idle_joules", "unattributed_joules")
 GPU = """
@@ -174,6 +176,38 @@ def test_a_snapshot_shows_mig_instances_with_their_processes():
     with Service("mig") as s:
         s.wait(lambda: processes(s)["device_energy"][0]["unattributed_joules"])
         assert named(processes(s), "serve")["absent"]["energy_joules"] == "not_supported"
+
+
+def test_a_snapshot_has_the_energy_of_processes_if_a_service_runs(tmp_path):
+    world = scenario(tmp_path, 'name = "long"\nmemory = "8 GiB"\nshare = 0.75', 'name = "short"\nmemory = "1 GiB"\nshare = 0.25')
+    with Service(world) as s:
+        wait(lambda: (p := named(processes(s), "long")) and (p["energy_joules"] or 0) > 1 and p["power_watts"], "energy")
+        before = named(processes(s), "long")["energy_joules"]
+        # As with real GPUs, no option says where the figures come from.
+        env = environment(LD_LIBRARY_PATH=SIMULATOR.parent, GPUWARD_SIM=world, GPUWARD_ADDRESS=s.url)
+        long = named(document("snapshot", env=env), "long")
+        assert long["energy_joules"] >= before and long["power_watts"] > 0 and long["energy_method"] == "modelled"
+        assert long["workload"]["kind"] == "none" and not {"energy_joules", "workload"} & set(long["absent"])
+        text = gpuward("snapshot", env=env).stdout
+        assert re.search(r"SM +MEMORY +ENERGY", text) and re.search(r"8\.0 GiB +[0-9.]+ k?J ", text), text
+        # The service does not know this process.
+        other = scenario(tmp_path, 'pid = 4000077\nname = "other"\nmemory = "8 GiB"')
+        unknown = named(document("snapshot", env=env | {"GPUWARD_SIM": str(other)}), "other")
+        assert unknown["workload"] is None and unknown["absent"]["workload"] == "needs_service"
+        for option in ("--direct", "--simulate=h200"):
+            assert document("snapshot", option, env=env)["processes"][0]["absent"]["energy_joules"] == "needs_service"
+
+
+def test_a_snapshot_does_not_need_the_service(tmp_path):
+    world = scenario(tmp_path, 'name = "long"\nmemory = "8 GiB"')
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, never replies
+        port = silent.getsockname()[1]
+        for address in (f"127.0.0.1:{port}", "127.0.0.1:1", f"unix:{tmp_path}/none", "https://127.0.0.1", "?"):
+            r = gpuward("snapshot", "--json", env=environment(LD_LIBRARY_PATH=SIMULATOR.parent, GPUWARD_SIM=world,
+                                                                GPUWARD_ADDRESS=address))
+            assert r.returncode == OK and r.stderr == "", (address, r)
+            long = named(json.loads(r.stdout), "long")
+            assert long["absent"]["energy_joules"] == "needs_service" and long["memory_bytes"] == 8 << 30
 
 
 def test_cpu_is_in_a_snapshot_when_it_is_asked_for(tmp_path):

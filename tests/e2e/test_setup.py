@@ -1,5 +1,5 @@
 """Tests gpuward setup on a file tree: what it finds, writes, leaves unchanged and removes, also if it is interrupted at
-any call."""
+any call, or if systemctl fails."""
 import fcntl
 import json
 import os
@@ -98,6 +98,7 @@ def test_each_kind_is_found_and_the_files_are_those_that_the_service_accepts(ful
         assert line in said
     assert "process 211" not in said and "process 900" not in said
     assert "gpuward guard game start --pid $PPID" in said and "gpuward run --vram 8G --anyway -- %command%" in said
+    assert "systemctl --user enable --now gpuward-notify" in said and "gpuward top shows it" in " ".join(said.split())
     files = full.files()
     assert files["etc/gpuward/token"][0] & 0o777 == 0o600 and len(files["etc/gpuward/token"][2]) == 65
     assert files[USER_TOKEN][0] & 0o777 == 0o600 and files[USER_TOKEN][2] == files["etc/gpuward/token"][2]
@@ -362,6 +363,93 @@ def test_interrupted_at_each_step_nothing_is_half_written_and_undo_works(full):
         assert set(full.files()) == whole
     full.setup("--undo")
     assert full.files() == before
+
+
+# The tree as "/" of a machine with systemd: its own mounts, processes and network.  systemctl is the script below.
+MACHINE = ["unshare", "--mount", "--pid", "--net", "--fork", "--mount-proc", "--kill-child", "sh", "-c", """
+for d in etc home sys; do mount --rbind "$0/$d" "/$d" || exit 99; done
+mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system || exit 99
+"$@"  # not exec: the first process of the namespace could not be killed
+"""]
+SYSTEMCTL = """#!/bin/sh
+# systemctl of a machine on which "enable" fails or setup is killed; HOW says which.  The file units has what is enabled.
+echo "$*" >> {here}/calls
+case $1 in
+is-active | is-enabled) for unit; do :; done; [ -f "{here}/units" ] && grep -qx "$unit" "{here}/units"; exit ;;
+esac
+[ "$HOW" = "kill at $1" ] && kill -9 $PPID && exit 1
+case $1 in
+enable)
+	[ "$HOW" = fail ] && exit 1
+	echo "$3" >> {here}/units
+	[ "$HOW" = "kill after enable" ] && kill -9 $PPID
+	;;
+disable | stop) : > {here}/units ;;
+esac
+exit 0
+"""
+
+
+def namespaces():
+    return os.getuid() == 0 and subprocess.run([*MACHINE[:7], "true"], capture_output=True).returncode == 0
+
+
+class Booted(Tree):
+    """The tree with systemd: setup without --root, which starts the service."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.bin = pathlib.Path(path).parent / "bin"
+        self.bin.mkdir()
+        (self.bin / "systemctl").write_text(SYSTEMCTL.format(here=self.bin))
+        (self.bin / "systemctl").chmod(0o755)
+        with open(self.path / "etc/passwd", "a") as f:
+            f.write("gpuward:x:997:997::/:/usr/sbin/nologin\n")
+
+    def run(self, *args, how="", code=support.OK):
+        done = subprocess.run(
+            [*MACHINE, self.path, support.PROGRAM, *args], capture_output=True, text=True, timeout=support.TIMEOUT,
+            stdin=subprocess.DEVNULL, env=support.environment(SUDO_USER="alice", HOW=how, PATH=f"{self.bin}:/usr/bin:/bin"))
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    def units(self):
+        return (self.bin / "units").read_text().split() if (self.bin / "units").exists() else []
+
+    def calls(self):
+        return (self.bin / "calls").read_text().splitlines()
+
+
+@pytest.mark.skipif(not namespaces(), reason="needs root and new namespaces")
+@pytest.mark.parametrize("how,code", [("fail", support.FAILED), ("kill at daemon-reload", 137), ("kill at enable", 137),
+                                      ("kill after enable", 137)])
+def test_a_start_of_the_service_that_fails_or_is_interrupted_leaves_whole_files_and_can_be_undone(how, code):
+    with tempfile.TemporaryDirectory(prefix="gpuward-setup-") as folder:
+        os.chmod(folder, 0o711)
+        tree = Booted(folder + "/root")
+        before = tree.files()
+        done = tree.run("setup", "--yes", how=how, code=code)
+        assert "enable --now gpuward.service" in tree.calls() or how == "kill at daemon-reload", tree.calls()
+        assert tree.units() == (["gpuward.service"] if how == "kill after enable" else [])
+        if how == "fail":
+            assert "systemctl could not start gpuward.service; journalctl -u gpuward.service shows why" in done.stderr
+        there = tree.files()
+        assert set(there) - set(before) == {"etc/gpuward", "etc/gpuward/gpuward.toml", "etc/gpuward/setup.json", "etc/gpuward/token",
+                                            "home/alice/.config", "home/alice/.config/gpuward", USER_TOKEN}
+        assert len(there["etc/gpuward/token"][2]) == 65 and there[USER_TOKEN][2] == there["etc/gpuward/token"][2]
+        steps = json.loads(there["etc/gpuward/setup.json"][2])["steps"]
+        assert {"what": "unit", "path": "gpuward.service", "enabled": False, "active": False} in steps
+        tree.run("config", "check")
+        said = tree.run("setup", "--undo").stdout
+        assert "disabled and stopped gpuward.service" in said
+        assert tree.files() == before and tree.units() == []
+        assert "disable --quiet gpuward.service" in tree.calls() and "stop gpuward.service" in tree.calls()
+        # a second setup finishes what was interrupted
+        tree.run("setup", "--yes", how=how, code=code)
+        tree.run("setup", "--yes")
+        assert set(tree.files()) == set(there) and tree.units() == ["gpuward.service"]
+        tree.run("setup", "--undo")
+        assert tree.files() == before and tree.units() == []
 
 
 def test_it_asks_at_most_three_questions_and_no_answer_changes_nothing(full):

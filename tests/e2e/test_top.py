@@ -111,10 +111,32 @@ def test_a_small_terminal_gets_a_sentence_until_it_is_enlarged(tmp_path):
 
 def test_the_first_line_marks_simulated_gpus_and_q_leaves_the_terminal_as_it_was(tmp_path):
     with Screen(tmp_path, 80, 24, "--simulate=sixty-four") as top:
-        assert "SIMULATED" in top.until("GPUs 1 to 14 of 64").splitlines()[0]
-        top.keys("Tab", "End").until("GPUs 51 to 64 of 64")
+        assert "SIMULATED" in top.until("GPUs 0 to 13 of 64").splitlines()[0]
+        top.keys("Tab", "End").until("GPUs 50 to 63 of 64")
         assert "before top" not in top.text()
         assert top.keys("q").until("exit 0").split("\n")[:2] == ["before top", "exit 0"]
+
+
+def test_columns_that_do_not_fit_are_named(tmp_path):
+    with Service("h200") as service:
+        with Screen(tmp_path, 80, 24, "--address", service.url.removeprefix("http://")) as top:
+            heading = next(l for l in top.until("matmul", "hidden: ").splitlines() if "COMMAND" in l).split()
+            last = top.text().splitlines()[-1]
+            hidden = last.split("hidden: ")[1].split(", ")
+            assert last.startswith("q quit  ? help") and len(last) <= 80
+            assert hidden and not set(hidden) & set(heading)
+            top.resize(200, 24)
+            wide = top.until("matmul", *hidden, gone=["hidden: "])
+            assert "k end process" in wide.splitlines()[-1]
+
+
+@pytest.mark.parametrize("service", [False, True])
+def test_the_zoom_shows_mig_instances(service, tmp_path):
+    with Service("mig") as s:
+        source = ["--address", s.url.removeprefix("http://")] if service else ["--simulate=mig"]
+        with Screen(tmp_path, 100, 40, *source) as top:
+            top.until("serve", "q quit")
+            top.keys("Enter").until("MIG 3g.71gb (instance 1)", "40.0 GiB / 69.0 GiB", "MIG 1g.18gb (instance 9)")
 
 
 def test_keys_sort_filter_and_pause(tmp_path):
