@@ -30,7 +30,7 @@ def test_a_worker_that_is_in_both_goes_on_as_it_was(world, worker):
         assert s.worker()["evictions_total"] == before["evictions_total"] == 1
         assert len(worker.acted()) == acted + 1
         assert "reconcile" not in s.course()[s.course().index("evicted"):]
-        assert s.worker()["need_bytes"] == before["need_bytes"]
+        s.wait(lambda: s.worker()["need_bytes"] == before["need_bytes"])  # the scene after the return
 
 
 def test_a_hold_is_kept_over_a_reload(s, world, worker):
