@@ -4,7 +4,7 @@ BUILD ?= build
 SCENARIO ?= demo
 PREFIX ?= /usr/local
 
-.PHONY: deps build run test test-deep coverage test-gpu test-live test-clients test-systemd test-workloads soak bench fuzz check install uninstall deb
+.PHONY: deps build run test test-deep coverage analyze test-gpu test-live test-clients test-systemd test-workloads soak bench fuzz check install uninstall deb
 .PHONY: rpm portable wheel arch image clean help
 
 help:
@@ -32,7 +32,12 @@ test-deep:
 	@tools/deps test
 	@tools/test deep
 
-## make coverage  unit and end-to-end tests in a build that counts lines; prints the line coverage of src
+## make analyze   static analyzers (gcc, clang-tidy, cppcheck) and the unit tests under valgrind; half an hour
+analyze:
+	@tools/deps analyze
+	@tools/test analyze
+
+## make coverage  unit and end-to-end tests in a build that counts lines; prints the line coverage of each part of src
 coverage:
 	@tools/deps coverage
 	@tools/test coverage

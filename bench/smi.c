@@ -1,5 +1,5 @@
-/* smi: what a scrape costs an exporter that runs nvidia-smi for each: start, open NVML, read
- * every GPU, print CSV, end.
+/* smi: measures the cost of a scrape for an exporter that starts nvidia-smi for each scrape:
+ * start, open NVML, read every GPU, print CSV, end.
  *
  * smi LIBRARY [peak]        peak: appends the peak resident size in KiB
  *

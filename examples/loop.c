@@ -1,4 +1,5 @@
-/* A loop of steps: the energy of each, the energy above idle, and the highest power of all.
+/* Measures a loop of steps: the energy of each step, the energy above idle, and the highest
+ * power.
  *
  *	cc loop.c $(pkg-config --cflags --libs gpuward) -lm -o loop && ./loop 5 readings.csv
  *
@@ -14,8 +15,8 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* Stands for one step. Wait for the GPU at its end, because calls that start work return before
- * the work is done. */
+/* Represents one step. A real step must wait for the GPU at its end, because calls that start
+ * work return before the work is done. */
 static void step(void)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
@@ -31,7 +32,7 @@ static void show(const char *what, const struct gw_energy *e)
 		       gw_validity_name(e->validity));
 }
 
-/* Values of the simulator must not be taken for real ones. */
+/* Warns that values of the simulator are not real. */
 static void show_simulated(struct gw_ctx *ctx)
 {
 	struct gw_snapshot *s;
@@ -158,7 +159,7 @@ int main(int argc, char **argv)
 	}
 	if (err)
 		fprintf(stderr, "loop: %s\n", gw_ctx_error(ctx));
-	if (gw_meter_stop(meter) == 0) /* else a driver call hangs and still uses ctx */
+	if (gw_meter_stop(meter) == 0) /* otherwise a driver call hangs and still uses ctx */
 		gw_close(ctx);
 	return err ? 1 : 0;
 }

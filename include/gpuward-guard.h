@@ -163,7 +163,7 @@ struct gw_guard_options {
 	 * contains the name counts. */
 	const char *const *ignore;      /* never contend */
 	const char *const *contend_now; /* contend at once, even with little memory */
-	const char *const *contend;     /* contend, also with GW_GUARD_NAMED */
+	const char *const *contend;     /* contend, even if GW_GUARD_NAMED is set */
 };
 
 struct gw_guard;
@@ -234,9 +234,9 @@ struct gw_guard_status {
 	enum gw_worker_state state;
 	unsigned reasons;            /* set of enum gw_worker_reason */
 	enum gw_worker_hold hold;
-	enum gw_worker_call call;    /* the callback that is running; GW_CALL_NONE: none ... */
-	uint64_t call_deadline_ns;   /* ... and its deadline */
-	int overdue;                 /* 1: that callback is past its deadline */
+	enum gw_worker_call call;    /* the callback that is running; GW_CALL_NONE: none */
+	uint64_t call_deadline_ns;   /* deadline of this callback */
+	int overdue;                 /* 1: this callback is past its deadline */
 	int allowed;                 /* as gw_guard_allowed() */
 	int dry; /* 1: dry run, because of mode or because the GPUs are simulated */
 	int blind; /* 1: one of the worker's GPUs, or every GPU, cannot be read */

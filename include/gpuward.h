@@ -164,8 +164,8 @@ enum gw_tier {
 	GW_TIER_ENERGY = 1 << 3, /* costs 3 ms on an H200, more elsewhere */
 	GW_TIER_HEALTH = 1 << 4,
 	GW_TIER_ON_REQUEST = 1 << 5, /* may sleep 20 ms */
-	GW_TIER_LIMITS = 1 << 6, /* what holds the clocks back; 2 ms on an H200 */
-	GW_TIER_PROFILE = 1 << 7, /* GPM, between two readings; ON_REQUEST includes it */
+	GW_TIER_LIMITS = 1 << 6, /* what limits the clocks; 2 ms on an H200 */
+	GW_TIER_PROFILE = 1 << 7, /* GPM, needs two readings; part of ON_REQUEST */
 };
 /* For polling. Values of STATIC, SLOW, HEALTH and LIMITS are stored and read again only when
  * they are older than their tier allows. */
@@ -287,7 +287,8 @@ struct gw_status {
 	const char *nvml_version;
 	const char *cuda_version;    /* newest CUDA version that the driver supports: "13.0" */
 	const char *missing_symbols; /* missing NVML calls, separated by blanks; "": none */
-	/* 1: the GPUs are not real: a simulator, or gw_options.root is not "/" */
+	/* 1: the GPUs are not real, because a simulator is used or gw_options.root is not
+	 * "/" */
 	int simulated;
 	/* monotonic time of the next attempt to open a driver; 0: not planned */
 	uint64_t retry_ns;
@@ -391,9 +392,9 @@ GW_API const struct gw_device *gw_snapshot_device(const struct gw_snapshot *snap
 GW_API enum gw_absence gw_snapshot_host(const struct gw_snapshot *snap, unsigned quantity,
 					double *ret);
 
-/* Returns the GPU that the flat figures describe: the first one that answers; NULL if none
- * does. gw_device_text(d, GW_T_NAME) is the flat figure gpu_name. Valid until the next
- * gw_snapshot_take() on snap. */
+/* Returns the GPU that the values of enum gw_resource describe: the first GPU that answers, or
+ * NULL if no GPU answers. Its gw_device_text(d, GW_T_NAME) is gpu_name in the JSON of a
+ * snapshot. Valid until the next gw_snapshot_take() on snap. */
 GW_API const struct gw_device *gw_snapshot_main_device(const struct gw_snapshot *snap);
 
 /* Reads a value of enum gw_resource from a snapshot of GW_TIERS_COMMON. Returns GW_HAVE and sets
@@ -459,19 +460,20 @@ struct gw_process {
 	int mig_gpu_instance;  /* id of the MIG GPU instance; -1: on no instance */
 	enum gw_absence memory_absence;
 	int64_t memory_bytes;
-	const char *unit;      /* systemd service or scope; NULL: in none, or it is a container's */
+	const char *unit;      /* systemd service or scope; NULL: none, or in a container */
 	double run_seconds;    /* time since the process started; NAN: unknown */
 	/* SM utilisation, 0 to 1: mean of the last seconds; GW_ABSENT_NOT_READ unless it was
 	 * requested with gw_process_list_want() */
 	enum gw_absence sm_absence;
 	double sm_ratio;
-	/* CPU time per second since the last take of the list: 1 is one busy core, and a process
-	 * with several threads can have more; GW_ABSENT_FIRST_READING at the first take */
+	/* CPU time per second since the list was last taken: 1 is one busy core, and a process
+	 * with several threads can use more; GW_ABSENT_FIRST_READING at the first take */
 	enum gw_absence cpu_absence;
 	double cpu_cores;
 };
 
-/* What a list reads in addition. The driver needs about 2 ms per GPU for the SM utilisation. */
+/* Additional values that a list can read. The driver needs about 2 ms per GPU for the SM
+ * utilisation. */
 enum gw_process_want {
 	GW_PROCESS_SM = 1 << 0,        /* SM utilisation of each process */
 	/* SM utilisation, but only on GPUs with several processes */
@@ -486,8 +488,8 @@ struct gw_process_list;
  * gw_process_list_absence() returns the reason. */
 GW_API int gw_process_list_new(struct gw_ctx *ctx, struct gw_process_list **ret_list);
 GW_API int gw_process_list_take(struct gw_process_list *list);
-/* Sets what the next gw_process_list_take() reads in addition: a set of enum gw_process_want, at
- * first 0. Returns 0, or -GW_E_ARG for an unknown bit. */
+/* Sets which additional values gw_process_list_take() reads from now on: a set of enum
+ * gw_process_want. A new list has the empty set. Returns 0, or -GW_E_ARG for an unknown bit. */
 GW_API int gw_process_list_want(struct gw_process_list *list, unsigned want);
 GW_API void gw_process_list_free(struct gw_process_list *list);
 GW_API unsigned gw_process_list_count(const struct gw_process_list *list);
@@ -563,7 +565,7 @@ enum gw_budget { /* GW_BUDGET_EDGES, ...: contributions to the uncertainty */
 	GW_BUDGETS
 };
 
-enum gw_throttle { /* GW_THROTTLE_POWER, ...: what can hold the clocks back */
+enum gw_throttle { /* GW_THROTTLE_POWER, ...: what can limit the clocks */
 #define GW_THROTTLE(symbol, key, help) GW_THROTTLE_##symbol,
 #include <gpuward/words.def>
 	GW_THROTTLES
@@ -727,7 +729,7 @@ GW_API void gw_window_free(struct gw_window *window); /* NULL is allowed */
 struct gw_series {
 	uint64_t begin_ns;      /* begin of the window, monotonic */
 	uint64_t begin_wall_ns; /* the same moment on the wall clock */
-	size_t room;            /* maximum of power_count and of tick_count */
+	size_t room;            /* largest possible power_count and tick_count */
 	/* Number of readings that were not stored because the series was full: the series ends
 	 * early. 0: the series is complete. The energy of the window is complete in both
 	 * cases. */
@@ -737,8 +739,9 @@ struct gw_series {
 	const double *power_w;
 	size_t tick_count;
 	const uint64_t *tick_ns; /* monotonic */
-	/* The figures of a tick, one column each: value k of column i is figure[i][k], of the
-	 * quantity figure_quantity[i] (enum gw_quantity), in its base unit; NAN: unknown. */
+	/* The values at the ticks, one column per quantity. figure[i][k] is the value at tick k
+	 * of the quantity figure_quantity[i] (enum gw_quantity), in the base unit of the
+	 * quantity; NAN: unknown. */
 	unsigned figure_count;
 	const unsigned *figure_quantity;
 	const double *const *figure;
@@ -747,16 +750,16 @@ struct gw_series {
 /* Opens a window like gw_window_open(), and records the readings of each GPU until the window
  * is closed. points is the maximum number of power samples, and of ticks, per GPU; 0: 262,144,
  * which is 87 minutes of a sensor with 50 values per second. Memory for the readings is
- * reserved now (104 bytes per point and GPU) and is used only as readings arrive. Power samples
- * go back to begin_ns, ticks begin now. Returns the same as gw_window_open(), and -GW_E_NOMEM
- * if points is too large. */
+ * reserved now (104 bytes per point and GPU) and is used only as readings arrive. The power
+ * samples begin at begin_ns, the ticks begin now. Returns the same as gw_window_open(), and
+ * -GW_E_NOMEM if points is too large. */
 GW_API int gw_window_open_recorded(struct gw_meter *meter, const char *label, uint64_t begin_ns,
 				   size_t points, struct gw_window **ret_window);
 
 /* Returns the readings of device i of the meter so far; NULL past the end, or if the window is
- * not recorded. May be called while the window is open: the arrays stay where they are, and
- * only the next call changes the counts. Complete after gw_window_wait(). The struct and its
- * arrays are valid until gw_window_free() or gw_meter_stop(). */
+ * not recorded. May be called while the window is open: the arrays keep their addresses, and
+ * the counts change only at the next call. The readings are complete after gw_window_wait().
+ * The struct and its arrays are valid until gw_window_free() or gw_meter_stop(). */
 GW_API const struct gw_series *gw_window_series(struct gw_window *window, unsigned i);
 
 /* One reading of a series: a power sample, or a tick. */
@@ -796,9 +799,9 @@ struct gw_sensor {
 	double period_s;    /* time between new values */
 	double window_s;    /* averaging window of one value, or the time constant */
 	double lag_s;       /* delay of the values; power_ns of a series is corrected for it */
-	double look_ratio;  /* part of the time that the sensor observes, 0 to 1 */
+	double look_ratio;  /* fraction of the time in which the sensor measures, 0 to 1 */
 	enum gw_absence counter_absence; /* GW_HAVE: there is an energy counter */
-	double counter_tick_s;           /* time between its updates */
+	double counter_tick_s;           /* time between updates of the counter */
 	double counter_lag_s;
 	int calibrated;     /* 1: compared with an external meter */
 	double gain, offset_w;     /* true power is gain x reading + offset_w */
@@ -806,9 +809,9 @@ struct gw_sensor {
 	uint64_t wall_ns;   /* when it was measured */
 };
 
-/* Describes the sensor of device i of the meter. Set ret->size first. A missing counter is
- * discovered at the first window. Returns 0, -GW_E_NODEV (past the end) or -GW_E_ARG (a size
- * that no version had). */
+/* Describes the sensor of device i of the meter. Set ret->size first. Until the first window is
+ * opened, it is not known whether the GPU has an energy counter. Returns 0, -GW_E_NODEV (past
+ * the end) or -GW_E_ARG (size matches no version of the struct). */
 GW_API int gw_meter_sensor(struct gw_meter *meter, unsigned i, struct gw_sensor *ret);
 
 /* ---- baselines ----------------------------------------------------------------------- */
@@ -834,26 +837,27 @@ struct gw_baseline {
 	double limit_w;       /* power limit of the GPU at that time */
 	uint64_t wall_ns;     /* when it was measured */
 	uint64_t codes;       /* set of enum gw_code; not 0: the GPU was not idle or was disturbed */
-	const char *evidence; /* what disturbed it; "": nothing */
-	int simulated;        /* 1: of a simulated GPU */
+	const char *evidence; /* what disturbed the measurement; "": nothing */
+	int simulated;        /* 1: the GPU is simulated */
 };
 
 struct gw_baseline_options {
 	size_t size;           /* sizeof(struct gw_baseline_options) */
 	enum gw_baseline_kind kind;
 	double max_s;          /* longest time of the measurement; 0: 30; at least 2 */
-	double min_s;          /* shortest time of the measurement; 0: 10 ... */
-	/* ... then it ends when its 95 % half-width is at most this; 0: 1 W */
+	double min_s;          /* shortest time of the measurement; 0: 10 */
+	/* After min_s, the measurement ends when the half-width of its 95 % interval is at most
+	 * this; 0: 1 W. */
 	double half_width_w;
-	/* Called once per second on the thread of the caller; may be NULL. Anything but 0 ends
-	 * the measurement. */
+	/* Called once per second on the thread of the caller; may be NULL. A result other than
+	 * 0 ends the measurement. */
 	int (*progress)(void *arg, double seconds, double power_w, double half_width_w);
 	void *arg;
 };
 
 /* Measures the idle power of device i of a meter that has GW_METER_PROCESSES; takes max_s
  * seconds at most. options may be NULL. If the GPU was not idle, the call still returns 0, and
- * codes and evidence say what used it. Returns 0, and the caller owns *ret_baseline until
+ * codes and evidence say what used the GPU. Returns 0, and the caller owns *ret_baseline until
  * gw_baseline_free(); -GW_E_NODEV (past the end), -GW_E_ARG, -GW_E_NOSUPPORT (no power
  * reading), -GW_E_LOST, -GW_E_STATE (ended by progress, or a meter without GW_METER_PROCESSES)
  * or -GW_E_NOMEM. */
@@ -862,18 +866,19 @@ GW_API int gw_baseline_take(struct gw_meter *meter, unsigned i,
 			    struct gw_baseline **ret_baseline);
 
 /* Loads the baseline that gw_baseline_save() or gpuward-baseline(1) stored for device i in its
- * present state: same driver, power limit and persistence mode, within 10 degrees, and at most
- * max_age_s old (0: one hour). dir is the folder; NULL: by the XDG rules. Returns 0, and the
- * caller owns *ret_baseline; -GW_E_NODEV, -GW_E_LOST, -GW_E_NOMEM or -GW_E_NOENT: no stored
- * baseline fits, and gw_ctx_error() says why. */
+ * present state: same driver, power limit and persistence mode, and a temperature within 10
+ * degrees. The baseline is at most max_age_s old (0: one hour). dir is the folder; NULL: the
+ * default folder (XDG rules). Returns 0, and the caller owns *ret_baseline; -GW_E_NODEV,
+ * -GW_E_LOST, -GW_E_NOMEM or -GW_E_NOENT: no stored baseline fits, and gw_ctx_error() says
+ * why. */
 GW_API int gw_baseline_load(struct gw_meter *meter, unsigned i, enum gw_baseline_kind kind,
 			    double max_age_s, const char *dir,
 			    struct gw_baseline **ret_baseline);
 
-/* Stores a baseline below dir; NULL: by the XDG rules. ctx may be NULL: gw_ctx_error(NULL) then has
- * the sentence about a failure. Returns 0, -GW_E_STATE (the GPU was not
- * idle, or is simulated and dir is NULL), -GW_E_ARG (the GPU has no UUID), -GW_E_NOENT (no
- * folder is known), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. */
+/* Stores a baseline below dir; NULL: the default folder (XDG rules). ctx may be NULL:
+ * gw_ctx_error(NULL) then returns the sentence about a failure. Returns 0, -GW_E_STATE (the GPU
+ * was not idle, or is simulated and dir is NULL), -GW_E_ARG (the GPU has no UUID), -GW_E_NOENT
+ * (no folder is known), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. */
 GW_API int gw_baseline_save(struct gw_ctx *ctx, const struct gw_baseline *baseline,
 			    const char *dir);
 GW_API void gw_baseline_free(struct gw_baseline *baseline); /* NULL is allowed */
@@ -883,15 +888,15 @@ struct gw_net_energy {
 	size_t size;             /* sizeof(struct gw_net_energy), set by the caller */
 	double baseline_joules;  /* energy that the idle GPU would have used */
 	struct gw_interval net;  /* joules minus baseline_joules; may be below 0 */
-	double adjusted_joules;  /* net.best, never below 0 ... */
-	int floored;             /* 1: the net energy is below 0, so adjusted_joules is 0 */
+	double adjusted_joules;  /* net.best, or 0 if net.best is below 0 */
+	int floored;             /* 1: net.best is below 0 */
 };
 
-/* Subtracts a baseline from the energy of a window of the meter. With a baseline from before and
- * one from after the window, their mean is subtracted, and half their difference is part of the
- * uncertainty; after may be NULL. Set ret->size first. Where the energy or a baseline is
- * unknown, the result is NAN. Returns 0, -GW_E_ARG (unknown size), or -GW_E_STATE: a baseline
- * was disturbed, or is of another GPU. */
+/* Subtracts a baseline from the energy of a window of the meter. With a baseline from before
+ * and one from after the window, their mean is subtracted, and half their difference is part of
+ * the uncertainty; after may be NULL. Set ret->size first. If the energy or a baseline is
+ * unknown, the result is NAN. Returns 0, -GW_E_ARG (size matches no version of the struct), or
+ * -GW_E_STATE (a baseline was disturbed, or belongs to another GPU). */
 GW_API int gw_baseline_apply(struct gw_meter *meter, const struct gw_energy *energy,
 			     const struct gw_baseline *before, const struct gw_baseline *after,
 			     struct gw_net_energy *ret);

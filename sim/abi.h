@@ -87,9 +87,9 @@ struct abi_violation {
 	  (abi_device, uint32_t, uint32_t *, uint64_t *, uint64_t *))                       \
 	N(_, nvmlDeviceGetConfComputeProtectedMemoryUsage, (abi_device, struct abi_memory *))
 
-/* Calls about what no simulated GPU has: vGPU, NVLink, info ROM, clock offsets and more. They
- * return code 3, as a driver does. A call may have more parameters than stated here; they are
- * not read. */
+/* Calls about features that no simulated GPU has: vGPU, NVLink, info ROM, clock offsets and
+ * more. They return code 3, as a driver does. A call may have more parameters than stated here;
+ * they are not read. */
 #define SIM_ABSENT_CALLS(N)                                                   \
 	N(_, nvmlDeviceGetAdaptiveClockInfoStatus, (abi_device, void *))      \
 	N(_, nvmlDeviceGetAutoBoostedClocksEnabled, (abi_device, void *))     \

@@ -41,7 +41,8 @@ SYSTEM_CALL(nvmlEventSetCreate, (abi_set * out), out)
 	if (out == NULL)
 		return ABI_INVALID_ARGUMENT;
 	for (unsigned i = 0; i < SETS_MAX; i++) {
-		if (sets[i].used)
+		/* a set that was not freed ends with its driver */
+		if (sets[i].used && sets[i].generation == sim.init_generation)
 			continue;
 		sets[i] = (struct set){ .used = true, .generation = sim.init_generation };
 		*out = handle_of(&sets[i]);

@@ -16,16 +16,18 @@ struct field {
 
 static double limited(struct ctx *c, unsigned scope, unsigned id)
 {
-	static const enum limited low[] = { LIMITED_POWER, LIMITED_THERMAL,
-					    LIMITED_SYNC_BOOST };
-	static const enum limited high[] = { LIMITED_SOFTWARE_THERMAL, LIMITED_HARDWARE_THERMAL,
-					     LIMITED_BRAKE };
+	const uint64_t *ns = c->d->control.limited_ns;
 
 	(void)scope;
-	if (id >= ABI_FIELD_LIMITED_THERMAL_SOFTWARE)
-		return (double)
-			c->d->control.limited_ns[high[id - ABI_FIELD_LIMITED_THERMAL_SOFTWARE]];
-	return (double)c->d->control.limited_ns[low[id - ABI_FIELD_LIMITED_POWER]];
+	switch (id) {
+	case ABI_FIELD_LIMITED_POWER: return (double)ns[LIMITED_POWER];
+	case ABI_FIELD_LIMITED_THERMAL: return (double)ns[LIMITED_THERMAL];
+	case ABI_FIELD_LIMITED_SYNC_BOOST: return (double)ns[LIMITED_SYNC_BOOST];
+	case ABI_FIELD_LIMITED_THERMAL_SOFTWARE: return (double)ns[LIMITED_SOFTWARE_THERMAL];
+	case ABI_FIELD_LIMITED_THERMAL_HARDWARE: return (double)ns[LIMITED_HARDWARE_THERMAL];
+	case ABI_FIELD_LIMITED_POWER_BRAKE: return (double)ns[LIMITED_BRAKE];
+	default: return NAN;
+	}
 }
 
 static double zero(struct ctx *c, unsigned scope, unsigned id)

@@ -75,7 +75,7 @@ U32_CALL(nvmlDeviceGetMaxPcieLinkGeneration, true, c->d->p.pcie_generation)
 U32_CALL(nvmlDeviceGetMaxPcieLinkWidth, true, c->d->p.pcie_width)
 U32_CALL(nvmlDeviceGetGpuMaxPcieLinkGeneration, true, c->d->p.pcie_generation)
 U32_CALL(nvmlDeviceGetPcieSpeed, true, pcie_megabits(pcie_generation(c->d)))
-U32_CALL(nvmlDeviceGetPcieLinkMaxSpeed, true, c->d->p.pcie_generation) /* an enum from 1 */
+U32_CALL(nvmlDeviceGetPcieLinkMaxSpeed, true, c->d->p.pcie_generation) /* same numbers */
 U32_CALL(nvmlDeviceGetBoardId, true, c->d->id.bus << 8)
 U32_CALL(nvmlDeviceGetMultiGpuBoard, true, 0)
 U32_CALL(nvmlDeviceGetBusType, true, 2)     /* PCI Express */
@@ -306,7 +306,7 @@ KIND_CALL(nvmlDeviceGetMaxCustomerBoostClock, 4, given_clock_mhz)
 KIND_CALL(nvmlDeviceGetTargetFanSpeed, 16, fan_of)
 KIND_CALL(nvmlDeviceGetEncoderCapacity, 3, encoder_capacity)
 
-/* Selects what is wanted of a clock: its current value, the set one, the default, the most. */
+/* `which` selects the current, the set, the default or the maximum clock. */
 DEVICE_CALL(nvmlDeviceGetClock, (uint32_t kind, uint32_t which, uint32_t *out), kind, which,
 	    out)
 {
@@ -399,15 +399,18 @@ DEVICE_CALL(nvmlDeviceGetUtilizationRates, (struct abi_utilization * out), out)
 static abi_return engine_utilization(const struct ctx *c, uint32_t *percent,
 				     uint32_t *period_us, size_t member)
 {
-	double sum = 0;
+	double sum = 0, share;
 
 	if (percent == NULL || period_us == NULL)
 		return ABI_INVALID_ARGUMENT;
 	if (c->d->mig_enabled)
 		return ABI_NOT_SUPPORTED;
 	for (size_t i = 0; member != 0 && i < c->d->n_processes; i++)
-		if (process_alive(&c->d->processes[i], c->d->now_ns))
-			sum += *(const double *)((const char *)&c->d->processes[i] + member);
+		if (process_alive(&c->d->processes[i], c->d->now_ns)) {
+			memcpy(&share, (const char *)&c->d->processes[i] + member,
+			       sizeof(share));
+			sum += share;
+		}
 	*percent = abi_u32(c, fmin(100 * sum, 100));
 	*period_us = 167000;
 	return ABI_SUCCESS;

@@ -184,7 +184,7 @@ static int read_load(struct rows *r, const struct toml_node *table)
 	if (offset != NULL && !rows_number(offset, &words.offset_s))
 		return rows_want(r, offset, "a number");
 	code = rows_table(r, table, load_keys, N_ROWS(load_keys), &words);
-	/* copied also on failure: the device now owns the points of the load */
+	/* copy the load even after a failure, because the device now owns its points */
 	*l = words.load;
 	return code != 0 ? code : finish_load(r, table, &words, l);
 }

@@ -443,8 +443,8 @@ void device_follow(struct device *d)
 				if (d->processes[k].pid == found[i].pid) {
 					d->processes[k].followed = true;
 					d->processes[k].hidden = found[i].hidden;
-					/* At the first reading of the folder: the process ran
-					 * before the world began. */
+					/* A process that the first reading of the folder finds
+					 * started before the world began. */
 					d->processes[k].from_ns =
 						d->follows ? d->processes[k].from_ns : 0;
 				}

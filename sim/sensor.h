@@ -52,7 +52,7 @@ struct sensor_params {
 		double gap_ms, phase_ms, age_ms, jitter_ms, delay_ms, filter_ms;
 		unsigned entries;
 		unsigned copies;    /* how often each entry is returned; 0: once */
-		bool ignores_since; /* entries from before `since` are returned, too */
+		bool ignores_since; /* the call also returns entries from before `since` */
 	} ring;
 	bool power_is_instant; /* nvmlDeviceGetPowerUsage returns the instant value */
 	bool no_average, no_instant, no_counter, no_ring;

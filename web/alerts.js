@@ -1,5 +1,6 @@
-// alerts: browser notifications about what needs a person.  Off until the user turns them on; loaded then, or when their dialog is
-// first opened.  They need an open page, because the service sends nothing to other hosts.
+// alerts: browser notifications about problems that need a person. They are off until the user
+// turns them on. This file is loaded then, or when their dialog is first opened. They need an
+// open page, because the service sends nothing to other hosts.
 import { keyOf, model, on } from "./data.js";
 import * as f from "./format.js";
 import { $, el, put, troubleOf } from "./rows.js";
@@ -10,7 +11,7 @@ const KINDS = {
 	window: "An energy window ended as suspect or invalid",
 };
 const HEAT = new Set(["sw_thermal", "hw_thermal"]);
-const AGAIN = 300e3; // milliseconds: the same about the same GPU is not repeated sooner
+const AGAIN = 300e3; // milliseconds before the same notification about the same GPU is repeated
 
 // ---- settings, kept in this browser
 
@@ -19,7 +20,7 @@ const save = (s) => localStorage.setItem("alerts", JSON.stringify(s));
 const granted = () => window.Notification?.permission === "granted";
 const active = (kind) => load().on && granted() && load().kinds.includes(kind);
 
-// Why this browser cannot show any; "": it can.
+// Returns why this browser cannot show notifications; "": it can.
 function obstacle() {
 	if (!window.isSecureContext)
 		return "The browser shows notifications only for https and for localhost. Open this page through one of them.";
@@ -30,7 +31,7 @@ function obstacle() {
 
 // ---- showing one
 
-const shown = new Map(); // tag: when
+const shown = new Map(); // tag: time when it was shown
 
 function notify(kind, tag, title, body) {
 	if (!active(kind) || performance.now() - (shown.get(tag) ?? -Infinity) < AGAIN)
@@ -54,7 +55,7 @@ function show(tag, title, body) {
 
 // ---- what happens
 
-// Calls fresh(d) for each GPU of which is(d) became true since the last call.
+// Calls fresh(d) for each GPU for which is(d) became true since the last call.
 function edge(is, fresh) {
 	let was = null;
 	return () => {
@@ -77,9 +78,9 @@ function isHot(d) {
 	return d.clock_event_reasons?.some((r) => HEAT.has(r)) || (max != null && d.temperature_gpu_celsius != null && d.temperature_gpu_celsius >= max - 3);
 }
 const followHeat = edge(isHot, (d) => notify("hot", `hot ${keyOf(d)}`, `GPU ${d.index} is close to its temperature limit`,
-	f.sentences(d.temperature_gpu_celsius == null ? "heat holds its clocks back" : `it has ${f.celsius(d.temperature_gpu_celsius)}`, "check its fans, the air and its load")));
+	f.sentences(d.temperature_gpu_celsius == null ? "heat reduces its clocks" : `its temperature is ${f.celsius(d.temperature_gpu_celsius)}`, "check its fans, the air flow and its load")));
 
-let open = null; // ids of windows that were open
+let open = null; // ids of the windows that were open at the last call
 
 function followWindows() {
 	const list = [...model.windows.values()];
@@ -118,7 +119,7 @@ $("alerts-kinds").addEventListener("change", () => save({ ...load(), kinds: [...
 $("alerts-go").addEventListener("click", flip);
 $("alerts-test").addEventListener("click", () => show("test", "gpuward", "Notifications work in this browser."));
 on("tick", followHeat);
-on("snapshot", followLost); // which has the cause
+on("snapshot", followLost); // the snapshot has the cause
 on("windows", followWindows);
 on("moved", (kind, text) => notify("moved", `moved ${text}`, { left: "A worker left its GPU", back: "A worker is back", stuck: "A worker did not leave" }[kind], f.sentences(text)));
 followHeat();

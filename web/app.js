@@ -54,7 +54,7 @@ function keepView() {
 	history.replaceState(null, "", `#gpu=${gpus}&${toAddress(range)}${compare?.open ? `&chart=${compare.quantity}` : ""}`);
 }
 
-// { gpus, range, chart } from the address; null: not given.
+// Returns { gpus, range, chart } from the address; null: not given.
 function asked() {
 	const q = new URLSearchParams(location.hash.slice(1)), gpus = q.get("gpu");
 	return { gpus: gpus === null ? null : gpus.split(",").filter(Boolean), range: fromAddress(q), chart: q.get("chart") };
@@ -180,13 +180,13 @@ function total(id, s, show, of, title = "") {
 
 const TOTALS = ["gpus", "power", "energy", "memory", "cpu", "ram"];
 
-// The sum covers the time since the first GPU of it was counted.
+// The sum begins when the energy of its first GPU began to be counted.
 function drawSince() {
 	const list = [...model.since.values()];
 	since($("energy-since"), list.length ? Math.min(...list) : null);
 }
 
-// Without an answer of a driver, the number of GPUs is unknown.
+// Without an answer from a driver, the number of GPUs is unknown.
 function drawCount(down) {
 	const n = model.devices.length, place = $("total-gpus");
 	if (unread())
@@ -371,7 +371,7 @@ on("snapshot", async () => {
 		return m.guard(needToken);
 	}, () => guard = null);
 });
-// Loaded only if the service has a Prometheus.
+// Loaded only if a Prometheus is configured in the service.
 let fleet;
 on("self", () => {
 	if (model.self?.fleet)

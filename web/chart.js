@@ -51,8 +51,8 @@ export function loadCharts() {
 export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 const FONT = "11px system-ui, sans-serif";
-const EDGE = 26; // half of the widest time: the last one is not clipped
-const WIDE = 56; // of the vertical axis, so that charts below each other are aligned
+const EDGE = 26; // half the width of the widest time label, so that the last label is not clipped
+const WIDE = 56; // width of the vertical axis, so that charts below each other are aligned
 
 export const padding = [8, EDGE, 0, 0];
 
@@ -68,7 +68,8 @@ function times(list, [min, max]) {
 	return list.map((t) => (long > 0.5 * 86400 && midnight(t) ? f.day(t * 1000) : f.clock(t * 1000, long < 900 && t % 60 !== 0)));
 }
 
-// Time and value; shown() is the visible time.  The labels of values decide how wide their axis is.
+// Returns the axes of time and value; shown() returns the visible time range. The labels of the
+// values decide how wide their axis is.
 export function axes(unit, shown) {
 	const axis = { stroke: css("--text-2"), font: FONT, grid: { stroke: css("--line"), width: 1 }, ticks: { show: false } };
 	return [

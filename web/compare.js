@@ -1,4 +1,5 @@
-// compare: one quantity of all GPUs in one chart, one line per GPU.  Loaded when the user opens it.
+// compare: shows one quantity of all GPUs in one chart, one line per GPU. Loaded when the user
+// opens it.
 import { axes, css, loadCharts, lonely, padding } from "./chart.js";
 import { history, keyOf, model } from "./data.js";
 import * as f from "./format.js";
@@ -6,8 +7,8 @@ import { Past, saveCsv } from "./past.js";
 import { between, isLive, query, rangeButtons, shown, words } from "./range.js";
 import { $, el, put, shortName } from "./rows.js";
 
-const POINTS = 300; // per line where there are many
-const FEW = 12; // up to this many GPUs, lines are thick, have their number at the end, and buttons their name
+const POINTS = 300; // points per line if there are many GPUs
+const FEW = 12; // up to this many GPUs, lines are thick and end with the GPU's number, and buttons show the GPU's name
 const QUANTITIES = [
 	["power_watts", "Power", "W", 1], ["temperature_gpu_celsius", "Temperature", "°C", 1], ["utilization_gpu_ratio", "Utilisation", "%", 100],
 	["memory_used_bytes", "Memory used", "GiB", 2 ** -30], ["clock_sm_hertz", "SM clock", "MHz", 1e-6],
@@ -15,7 +16,7 @@ const QUANTITIES = [
 	["clock_memory_hertz", "Memory clock", "MHz", 1e-6], ["fan_speed_ratio", "Fan", "%", 100],
 ].map(([key, title, unit, scale]) => ({ key, title, unit, scale, show: (v) => `${v.toFixed(unit === "GiB" && v < 100 ? 1 : 0)} ${unit}` }));
 
-// The hues of n lines, dark on light ground and light on dark ground.
+// Returns the colour of line i of n: dark on a light ground, light on a dark ground.
 function colour(i, n) {
 	const hue = Math.round(210 + 360 * i / n) % 360, dark = document.documentElement.dataset.theme === "dark";
 	return `hsl(${hue} ${dark ? 75 : 80}% ${dark ? 64 : 36}%)`;
@@ -120,7 +121,7 @@ export class Compare {
 			if (turn !== this.turn)
 				return;
 			this.keys = model.devices.map(keyOf);
-			// To Past, each GPU is a column.
+			// In this Past, each GPU is a column.
 			this.past = new Past(range.step, this.keys).load(series.map((s) => ({ ...s, quantity: keyOf({ uuid: s.gpu, index: s.index }) })));
 			this.note.hidden = true;
 			this.remake();
@@ -202,7 +203,8 @@ export class Compare {
 		};
 	}
 
-	// The number of the GPU at the end of its line, unless the lines are too close to each other.
+	// Draws the number of each GPU at the end of its line, unless the lines are too close
+	// to each other.
 	numbers(u) {
 		const g = u.ctx, r = devicePixelRatio || 1, ends = [];
 		this.keys.forEach((key, i) => {
@@ -251,7 +253,7 @@ export class Compare {
 		this.draw();
 	}
 
-	// The line of a GPU stands out; null: all are equal.
+	// Highlights the line of one GPU; null: no line.
 	point(i) {
 		this.plot?.setSeries(i === null ? null : i + 1, { focus: i !== null });
 	}
@@ -262,7 +264,7 @@ export class Compare {
 		this.say(this.plot?.cursor.idx);
 	}
 
-	// The values under the cursor, or the current ones.
+	// Shows the values under the cursor, or the current values.
 	say(idx) {
 		const { scale, show } = this.spec, values = [];
 		model.devices.forEach((d, i) => {
@@ -278,7 +280,7 @@ export class Compare {
 			show(least.v) === show(most.v) ? `${values.length > 1 ? `${values.length} GPUs` : `GPU ${most.d.index}`} ${show(most.v)}` : `${show(least.v)} (GPU ${least.d.index}) to ${show(most.v)} (GPU ${most.d.index})`}`);
 	}
 
-	// For screen readers: the chart in one sentence.
+	// Describes the chart in one sentence, for screen readers.
 	sum() {
 		const [from, to] = this.shown(), { scale, show, title } = this.spec;
 		let least = null, most = null;

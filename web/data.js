@@ -61,7 +61,7 @@ export function change(method, path, body) {
 
 // Not every GPU has a UUID, but each has an index.
 export const keyOf = (d) => d.uuid || `#${d.index}`;
-// Why no GPU is known, although there may be some; "": the driver answers.
+// Returns why no GPU is known although the machine may have GPUs; "": the driver answers.
 export function unread() {
 	const s = model.snapshot?.source;
 	return !model.devices.length && s?.cause && s.cause !== "no_gpu" ? s.message || f.words(s.cause) : "";
@@ -157,8 +157,8 @@ function merge() {
 	mergeProcesses();
 }
 
-// The figures of the tick, so that those of a process are of the same moment as those of its GPU.
-// The tick has the 64 largest processes; it does not know MIG instances.
+// Takes the figures of processes from the tick, so that a process and its GPU show the same
+// moment. The tick has only the 64 largest processes, and no MIG instances.
 const sameProcess = (p) => `${p.device_index} ${p.pid} ${p.start_ticks}`;
 function mergeProcesses() {
 	const late = new Map((model.tick?.processes || []).map((p) => [sameProcess(p), p]));
@@ -167,7 +167,7 @@ function mergeProcesses() {
 		for (const key of Object.keys(live || {}))
 			if (live[key] !== null)
 				delete all.absent[key];
-		if (all.absent.utilization_sm_ratio === "not_read") // the stream requests it
+		if (all.absent.utilization_sm_ratio === "not_read") // the stream makes the service read it
 			all.absent.utilization_sm_ratio = "first_reading";
 		return all;
 	});
@@ -284,7 +284,8 @@ async function refreshEvents() {
 		onEvent(e, false);
 }
 
-// Asked again for a GPU that had nothing measured yet; a count of an old version has no begin.
+// A GPU without measured energy is asked about again. A count from an old version of
+// the service has no begin time.
 const sinceAsked = new Set();
 function refreshSince() {
 	const lacks = model.devices.filter((d) => d.energy_joules_total != null && !sinceAsked.has(keyOf(d)));

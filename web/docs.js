@@ -1,7 +1,7 @@
 // docs: Swagger UI with our own OpenAPI document, without requests to other hosts.
 import { packages } from "./words.js";
 
-// As on the main page: the user's choice, else what the system prefers.
+// Light or dark as on the main page: the user's choice, or else the preference of the system.
 const light = matchMedia("(prefers-color-scheme: light)");
 function applyTheme() {
 	document.documentElement.classList.toggle("dark-mode", (localStorage.getItem("theme") || (light.matches ? "light" : "dark")) === "dark");

@@ -1,4 +1,5 @@
-// fleet: all machines, from the service's Prometheus.  Loaded only if one is configured; asks while its tab is shown.
+// fleet: shows all machines, from the Prometheus that the service queries. Loaded only if a
+// Prometheus is configured. Sends requests only while its tab is shown.
 import { ask } from "./data.js";
 import * as f from "./format.js";
 import { Table } from "./table.js";
@@ -44,7 +45,7 @@ const workloads = () => new Table("fleet-workloads", [
 	} },
 	{ name: "Kind", sort: (w) => w.kind, fill: (c, w) => put(c, w.kind) },
 	column("Energy", "energy_joules", f.wattHours, { first: true }),
-	column("Share", "share_ratio", f.percent, { title: "Of the energy of all workloads, with idle and unattributed" }),
+	column("Share", "share_ratio", f.percent, { title: "Share of the energy of all workloads, including idle and unattributed energy" }),
 ], (w) => JSON.stringify([w.kind, w.namespace, w.name]), "Prometheus has no samples of gpuward_workload_energy_joules_total in this range.");
 
 const models = () => new Table("fleet-models", [
@@ -62,7 +63,7 @@ const places = () => new Table("fleet-places", [
 	} },
 	{ name: "Available", num: true, fill: (c, p) => put(c, f.bytes(Math.min(...p.gpus.map((g) => g.available_bytes)))) },
 	{ name: "With room", num: true, title: "GPUs of the node with enough memory", fill: (c, p) => put(c, String(p.gpus_with_room)) },
-], (p) => nodeName(p), "No node has so much available memory.");
+], (p) => nodeName(p), "No node has this much available memory.");
 
 function attentionRow(a) {
 	const where = nodeName(a) + (a.uuid ? ` GPU ${a.gpu ?? a.uuid}` : "");
@@ -90,7 +91,7 @@ class Fleet {
 		});
 	}
 
-	// Nothing is asked while the tab is hidden, and only one request is under way.
+	// Sends no request while the tab is hidden or another request is under way.
 	async refresh(now = false) {
 		if ($("fleet").hidden || document.hidden || this.waiting || (!now && performance.now() - this.asked < EVERY))
 			return;
@@ -134,7 +135,7 @@ class Fleet {
 			...d.problems.map((p) => el("li", { textContent: `Unknown: ${p.query.replaceAll("_", " ")}: ${p.detail}` })));
 	}
 
-	// Figures that are not the latest say so.
+	// Shows a note if the figures are old.
 	drawState() {
 		const d = this.doc, old = d ? d.age_seconds + (performance.now() - this.got) / 1000 : 0;
 		const why = this.failed || d?.error || "";

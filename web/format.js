@@ -16,7 +16,8 @@ export function digits(v) {
 	return a >= 0.01 ? v.toFixed(2) : figures(v, 2);
 }
 
-// n significant digits with their zeros, all digits of a larger number, never an exponent.
+// Writes n significant digits, including zeros at the end. Writes all digits before the decimal
+// point, and never an exponent.
 export function figures(v, n = 3) {
 	const r = Math.abs(Number(v.toPrecision(n)));
 	return v.toFixed(r ? Math.max(0, Math.min(20, n - 1 - Math.floor(Math.log10(r)))) : 0);

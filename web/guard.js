@@ -40,7 +40,7 @@ const CLASSES = [
 ];
 const LEVELS = { ok: "good", warn: "warn", throttle: "warn", evict: "bad", quarantine: "bad" };
 const TIMES = [[900, "15 minutes"], [3600, "1 hour"], [7200, "2 hours"], [28800, "8 hours"], [86400, "1 day"], [0, "no limit: until it is released"]];
-const DECISIONS = 128; // asked for when there are new ones; else the last one
+const DECISIONS = 128; // number requested if there are new decisions; otherwise only the last decision is requested
 const LEAVES = new Set(["active", "suspect", "reconcile", "absent"]); // states in which the button is Evict, not Resume
 
 let doc = null, at = 0, looks = [];
@@ -251,7 +251,7 @@ function drawDecisions() {
 	$("guard-quiet").hidden = doc.decisions.length > 0;
 }
 
-// Moves that ended since the last answer are news.
+// Reports moves that ended since the last answer.
 let reported = null;
 function report() {
 	const ended = movesOf(doc.decisions).filter((m) => ["left", "back", "stuck"].includes(m.kind)), id = (m) => m.steps.at(-1).id;

@@ -1,4 +1,4 @@
-// models: the table of the models of the inference servers, with their tokens and energy.
+// models: the table of the models on the inference servers, with their tokens and energy.
 import * as f from "./format.js";
 import { ask, model } from "./data.js";
 import { $, put, unknown } from "./rows.js";
@@ -17,7 +17,7 @@ const cell = (get, why, format = number) => (c, m) => {
 	if (v != null)
 		return put(c, format(v));
 	unknown(c, "no_data");
-	c.title = why(m) || "no reading yet"; // a sentence of the service, which names options
+	c.title = why(m) || "no reading yet"; // a sentence from the service, which may name options
 };
 const noTokens = (m) => m.tokens_absent, minute = (m) => m.last_minute, start = (m) => m.since_start;
 

@@ -1,11 +1,11 @@
-// moves: the decisions of the guard as moves.  A move is one line, such as "ollama left GPU 0 for game.exe", that
-// unfolds into its steps with their times.
+// moves: shows the decisions of the guard as moves. A move is one line, such as "ollama left
+// GPU 0 for game.exe", that unfolds into its steps with their times.
 import * as f from "./format.js";
 import { el, put } from "./rows.js";
 
 const HOME = new Set(["active", "absent", "reconcile"]), AWAY = new Set(["evicted", "stuck"]), OUT = new Set(["suspect", "drain", "evict", "verify"]);
 const SOON = 2000; // milliseconds: a request belongs to the move that begins within this time
-// What a step of leaving or returning is, by the state that it leads to.
+// Names of the steps of leaving and returning, by the state that the step leads to.
 const STEPS = {
 	suspect: "suspect", drain: "decided", evict: "ordered", verify: "answered", evicted: "freed", stuck: "not freed",
 	quiet: "quiet", precheck: "checked", resume: "ordered", "verify-up": "answered", active: "back", absent: "ended",
@@ -45,13 +45,13 @@ const last = (m) => m.steps.at(-1);
 const step = (m, ...states) => m.steps.find((d) => states.includes(d.to) && d.from !== d.to);
 const took = (a, b) => f.seconds(Math.max(0, at(b) - at(a)) / 1000 || 0.001);
 
-// The size at the beginning of an evidence, such as "10240 MiB".
+// Returns the size at the beginning of an evidence text, such as "10240 MiB".
 function sizeOf(text) {
 	const found = text?.match(/^(\d+) MiB/);
 	return found ? f.bytes(Number(found[1]) * 2 ** 20) : "";
 }
 
-// Who wanted the GPU: the name of the process in the evidence, or the reason.
+// Returns the cause of a move: the name of the process in the evidence, or the reason.
 function cause(m, reasons) {
 	const d = step(m, "drain", "evict", "suspect") || last(m), name = d.evidence?.match(/^pid \d+ (.+?) [\d.]+ MiB/)?.[1];
 	if (name && (d.mask.includes("contention") || !d.mask.length))

@@ -2,7 +2,7 @@
 import { model } from "./data.js";
 import { el } from "./rows.js";
 
-// While nobody watches, a service reads only every 5 s.
+// Seconds between two readings of the service while no client watches.
 const UNWATCHED = 5;
 
 // The usual distance between points: a service that reads every 10 s has no gaps.

@@ -1,10 +1,11 @@
-// process: the last minutes of one process: power, utilisation and memory.  Loaded when the user opens one.
+// process: shows power, utilisation and memory of one process in the last minutes. Loaded when
+// the user opens a process.
 import { axes, css, loadCharts, lonely, padding } from "./chart.js";
 import { ask, model, named } from "./data.js";
 import * as f from "./format.js";
 import { $, el, put } from "./rows.js";
 
-const EVERY = 5000; // milliseconds: the step of the service
+const EVERY = 5000; // milliseconds: the step of the service's history
 const CHARTS = [
 	["power_watts", "Power", "power", "W", 1], ["utilization_sm_ratio", "SM utilisation", "use", "%", 100], ["memory_bytes", "Memory", "memory", "GiB", 2 ** -30],
 ];
@@ -16,7 +17,7 @@ function facts(p) {
 		p.energy_joules != null && `${f.joules(p.energy_joules)} since the service first saw it (${f.words(p.energy_method)})`].filter(Boolean).join(" · ");
 }
 
-// Empty steps are gaps; the axis of time is common to the three.
+// Steps without a value are gaps. The three charts have the same time axis.
 function drawChart(i, h) {
 	const [key, title, hue, unit, scale] = CHARTS[i], values = h[key].map((v) => (v === null ? null : v * scale)), known = values.filter((v) => v !== null);
 	const [, legend] = plots[i].box.firstChild.children, show = (v) => `${v.toFixed(unit === "GiB" ? 1 : 0)} ${unit}`;
@@ -44,7 +45,7 @@ async function draw() {
 		const [r] = await Promise.all([ask("processes/history"), loadCharts()]), h = r.processes.find((x) => keyOf(x) === shown);
 		if (!$("process").open)
 			return;
-		put($("process-note"), h?.time.length ? p ? "" : "The process has left the GPU." : "There is no history of this process: the service keeps the largest ones of each GPU.");
+		put($("process-note"), h?.time.length ? p ? "" : "The process has left the GPU." : "There is no history of this process: the service keeps only the largest processes of each GPU.");
 		if (h?.time.length)
 			CHARTS.forEach((_, i) => drawChart(i, h));
 	} catch (e) {

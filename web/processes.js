@@ -17,7 +17,7 @@ const keyOf = (p) => `${p.device_uuid} ${p.pid} ${p.start_ticks} ${p.gpu_instanc
 
 let past = new Map(), asked = -Infinity;
 
-// The past of the processes, not more often than it changes.
+// Requests the history of the processes, not more often than the history changes.
 async function refreshPast() {
 	if (document.hidden || performance.now() - asked < PAST_EVERY)
 		return false;
@@ -26,7 +26,7 @@ async function refreshPast() {
 	return true;
 }
 
-// Power as a line; memory if no power is known.  Steps without a value are gaps.
+// Draws power as a line, or memory if no power is known. Steps without a value are gaps.
 function drawPast(cell, p) {
 	const h = past.get(keyOf(p)), powered = h?.power_watts.some((v) => v !== null);
 	const values = !h ? [] : powered ? h.power_watts : h.memory_bytes;
@@ -56,7 +56,7 @@ function drawPast(cell, p) {
 	cell.title = what;
 }
 
-// A button if there is a past to show.
+// The name is a button if the process has a history to show.
 function fillName(c, p) {
 	const button = past.has(keyOf(p));
 	if (!button && !c.querySelector("button"))
@@ -102,7 +102,7 @@ export const processes = () => new Table("processes", [
 	{ name: "Unit", show: (all) => all.some((p) => p.unit), sort: (p) => p.unit, fill: (c, p) => put(c, p.unit || "") },
 ], keyOf, "No process is on a GPU.");
 
-// Draws the processes of the snapshot, and once more when their past has arrived.
+// Draws the processes of the snapshot, and again when their history has arrived.
 export function drawProcesses(table) {
 	const list = model.processes;
 	table.draw(list);

@@ -1,4 +1,5 @@
-// range: which time a chart shows: the last minutes to days, or a time that the user enters.
+// range: the time range of a chart: the last minutes, hours or days, or a range that the user
+// enters.
 //
 // A range is { label, name, seconds, step } and, if it was entered, begin and end in seconds since 1970; end null: until now.
 import { now } from "./data.js";
@@ -6,7 +7,7 @@ import * as f from "./format.js";
 import { $, el, put } from "./rows.js";
 
 const DAY = 86400;
-const POINTS = 600; // in an entered range
+const POINTS = 600; // points per line in a range that the user entered
 const SHORTEST = 10; // seconds
 const presets = [
 	["5 min", "5m", 300, 1], ["15 min", "15m", 900, 1], ["1 h", "1h", 3600, 5], ["6 h", "6h", 21600, 30],
@@ -16,7 +17,7 @@ const presets = [
 export const preset = (i) => presets[i] || null;
 export const named = (name) => presets.find((r) => r.name === name) || null;
 
-// begin, end: seconds since 1970.  null: too short.
+// Makes a range. begin, end: seconds since 1970. Returns null if the range is too short.
 export function between(begin, end) {
 	const seconds = (end ?? now()) - begin;
 	return seconds >= SHORTEST ? { label: "Other", name: "part", seconds, step: Math.max(1, Math.ceil(seconds / POINTS)), begin, end } : null;
@@ -24,13 +25,13 @@ export function between(begin, end) {
 
 export const isLive = (r) => r.end == null;
 
-// last: the time of the newest value.
+// Returns the visible time of a range. last: the time of the newest value.
 export function shown(r, last, step) {
 	const end = r.end ?? Math.max(last || 0, now() - 2 * step);
 	return [r.begin ?? end - r.seconds, end];
 }
 
-// The parameters of /api/v1/series; most: points per line.
+// Returns the parameters for /api/v1/series. most: maximum number of points per line.
 export function query(r, most = Infinity) {
 	const step = Math.max(r.step, Math.ceil(r.seconds / most)), end = r.end == null ? "" : `&to=${Math.ceil(r.end)}`;
 	return { step, text: `from=${r.begin == null ? `-${r.name}` : Math.floor(r.begin)}${end}&step=${step}` };
@@ -52,7 +53,7 @@ export function toAddress(r) {
 	return `from=${utc(Math.floor(r.begin))}${r.end == null ? "" : `&to=${utc(Math.ceil(r.end))}`}`;
 }
 
-// q: URLSearchParams.  null: it names no range.
+// Reads a range from q, a URLSearchParams. Returns null if q has no range.
 export function fromAddress(q) {
 	const begin = Date.parse(q.get("from")) / 1000, end = Date.parse(q.get("to")) / 1000;
 	return Number.isFinite(begin) ? between(begin, Number.isFinite(end) ? end : null) : named(q.get("range"));
@@ -66,7 +67,8 @@ function local(t) {
 	return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}T${f.clock(d)}`;
 }
 
-// choose(range) is called when the user chooses; press(range) shows what is chosen.
+// choose(range) is called when the user chooses a range; press(range) highlights the button of
+// a range.
 export function rangeButtons(choose) {
 	const buttons = presets.map((r, i) => el("button", { type: "button", textContent: r.label, title: `${r.label} (${i + 1})`, onclick: () => choose(r) }));
 	const other = el("button", { type: "button", textContent: "Other", title: "Enter from and to (r)", onclick: () => enterRange(pressed, choose) });
@@ -90,7 +92,7 @@ function problem() {
 	return to !== null && to - from < SHORTEST ? `The range must be ${SHORTEST} s or longer. Enter a later time in To, or leave it empty.` : "";
 }
 
-// r: the present range, with which the fields begin.
+// r: the current range, which the fields show first.
 export function enterRange(r, choose) {
 	const box = $("period"), [begin, end] = shown(r, 0, 1);
 	$("period-from").value = local(begin);

@@ -10,7 +10,7 @@ const REASONS = {
 	application_clocks: "clocks set by user", display: "display", idle: "idle",
 };
 const CALM = new Set(["idle", "application_clocks", "display"]);
-const RESTS = new Set(["ok", "asleep", "closed"]); // states that need nothing
+const RESTS = new Set(["ok", "asleep", "closed"]); // states that need no attention
 const SERIOUS = new Set(["throttle", "evict", "quarantine"]); // levels of health
 const STATES = {
 	ok: ["ok", "good"], asleep: ["asleep", "calm"], lost: ["lost", "bad"], fault: ["fault", "bad"],
@@ -63,7 +63,8 @@ export function unknown(e, key) {
 		el("span", { className: "unseen", textContent: `unknown: ${why}` }));
 }
 
-// " since 16 Nov 15:22".  Until the time is known, its place is reserved, so that nothing moves later.
+// " since 16 Nov 15:22". Until the time is known, empty space is reserved, so that nothing
+// moves later.
 export function since(e, t) {
 	put(e, f.sinceText(t ?? Date.now()));
 	e.classList.toggle("later", !t);
@@ -161,7 +162,8 @@ export function ailments(d) {
 	].filter(Boolean);
 }
 
-// What is wrong with a GPU and what to do, or null.  The health check knows more than the last reading.
+// Returns what is wrong with a GPU and what to do, or null. The health check knows more than
+// the last reading.
 export function troubleOf(d) {
 	const h = model.health.get(d.uuid), serious = SERIOUS.has(h?.level) && h.why;
 	if (!RESTS.has(d.state))
@@ -380,7 +382,7 @@ export function drawRows(body, toggle, all) {
 		if (fresh || all || turn || r.seen)
 			fillRow(r, d);
 		if (fresh || all)
-			r.place.colSpan = r.trouble.colSpan = narrow.matches ? 8 : 10; // more columns than there are would take space
+			r.place.colSpan = r.trouble.colSpan = narrow.matches ? 8 : 10; // a larger number than there are columns would take space
 		if (fresh || all || (r.seen && (turn || !many)))
 			drawSpark(r, d);
 	});

@@ -15,7 +15,7 @@ export class Table {
 		this.by = columns.find((c) => c.first) || null;
 		this.down = true;
 		this.heads = columns.map((c) => this.head(c));
-		this.table.hidden = true; // until there is something to draw
+		this.table.hidden = true; // until there are rows to draw
 		this.table.setAttribute("role", "table");
 		for (const part of [this.table.tHead, this.table.tBodies[0]])
 			part.setAttribute("role", "rowgroup");
@@ -65,7 +65,8 @@ export class Table {
 		return this.made.get(key);
 	}
 
-	// The order of the rows that are there; what the user reads or points at stays in its place.
+	// Returns the items in the order of the rows on the page, so that a row that the user
+	// reads or points at does not move.
 	asShown(items) {
 		const at = (x) => this.made.get(this.key(x))?.tr.rowIndex ?? Infinity;
 		return [...items].sort((a, b) => at(a) - at(b) || 0);

@@ -1,4 +1,5 @@
-// workloads: the pods, jobs, containers, units and sessions on the GPUs with their energy, and those that ended.
+// workloads: shows the pods, jobs, containers, units and sessions on the GPUs with their
+// energy, and those that ended.
 import { ask, model } from "./data.js";
 import * as f from "./format.js";
 import { Table, text } from "./table.js";
@@ -17,7 +18,7 @@ const nameOf = (w) => [w.namespace, w.name].filter(Boolean).join("/") || "no wor
 const partOf = (w) => (w.part ? ` (${w.part})` : "");
 const rates = () => model.self?.energy_cost;
 
-// The limits are certain; the split between them is a model.
+// Lower and upper limit are certain; the value between them is an estimate.
 function fillEnergy(c, w) {
 	if (figure(c, w, "energy_joules", f.joules) === null)
 		return;
@@ -67,7 +68,7 @@ const ended = () => new Table("workloads-ended", [
 	number("Mean SM", "utilization_sm_mean_ratio", f.percent),
 ], keyOf, "No workload has ended.");
 
-// Where the energy of all GPUs went; the parts add up.
+// Shows where the energy of all GPUs went. The parts add up to the total.
 function drawSums(devices) {
 	const sum = (key) => devices.reduce((s, d) => s + (d[key] || 0), 0), total = sum("energy_joules_total");
 	const share = (key) => f.percent(sum(key) / total);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# FP32, FP16 and INT8 of one layer side by side: latency, power, energy per iteration, size.
+# Compares FP32, FP16 and INT8 of one layer: latency, power, energy per iteration, size.
 #
 #   examples/precision/run.sh --gpu cuda:0                 on a GPU; takes some minutes
 #   FAST=1 examples/precision/run.sh --simulate=idle-h200  seconds, without a GPU

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Joules per generated token, with vLLM or Hugging Face Transformers.
+"""Measures the joules per generated token, with vLLM or Hugging Face Transformers.
 
     PYTHONPATH=python python3 python/examples/generate.py MODEL [--engine vllm|transformers] [--tokens 128]
 
-Uses vLLM if it is installed, else Transformers.  Loading and one warm-up are outside the window.
+Uses vLLM if it is installed, otherwise Transformers. The load of the model and one warm-up run are outside the window.
 """
 import argparse
 import sys
@@ -42,7 +42,7 @@ ENGINES = {"vllm": vllm_engine, "transformers": transformers_engine}
 
 
 def engine(options):
-    """The engine that was named, or the first one that is installed."""
+    """Returns the engine that the user named, or the first installed engine."""
     missing = []
     for name in [options.engine] if options.engine else ENGINES:
         try:
@@ -65,7 +65,7 @@ def main():
     try:
         with gpuward.window("generate", record=True) as w:
             for _ in range(options.rounds):
-                new = generate()  # returns when the tokens are there: nothing to wait for
+                new = generate()  # returns when all tokens exist, so no synchronisation is needed
                 gpuward.tokens(new)
                 tokens += new
     except gpuward.GpuwardError as e:

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Joules of a training step of a PyTorch model, above idle, and the power over time.
+"""Measures the joules of a PyTorch training step above idle, and the power over time.
 
     PYTHONPATH=python python3 python/examples/pytorch_train.py [--steps 200] [--csv power.csv]
 
-The idle power is measured first, after the model is on the GPU ("context-idle"): the difference is
-what the steps add.  One window covers all steps, because one step is shorter than the sensor's
-period.
+The idle power is measured first, after the model is on the GPU ("context-idle"): the difference to it is the energy
+that the steps add. One window covers all steps, because one step is shorter than the sensor's period.
 """
 import argparse
 import sys
@@ -32,7 +31,7 @@ def training_step(torch, device):
 
 
 def baseline(options, cuda):
-    """The idle power, or None with a sentence."""
+    """Returns the idle power, or None after it printed the reason."""
     if cuda:
         time.sleep(3)  # the driver's utilisation is a mean, and the clocks fall slowly
     try:

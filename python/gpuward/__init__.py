@@ -18,6 +18,7 @@ a GPU all figures are None.
     gpuward.window("a", record=True)         the same for a window: w.series
     gpuward.take_baseline(), load_baseline() idle power; w.net(baseline) is the energy above it
     gpuward.snapshot()                       all figures of all GPUs now, as a dict
+    gpuward.processes()                      the processes on the GPUs, with memory and SM utilisation
     gpuward.resources()                      the flat figures: gpu_name, gpu_used_vram_gb, ...
     gpuward.environment()                    the machine: kernel, CPU, driver, ...
     gpuward.guard(evict, resume)             calls back when another process needs the GPU
@@ -36,16 +37,16 @@ from ._interval import Interval
 from ._meter import Energy, Meter, Result, Sampler, Window, default_meter, sampler, window
 from ._native import GpuwardError, library as _library
 from ._series import Reading, Sensor, Series
-from ._snapshot import environment, resources, snapshot
+from ._snapshot import Process, ProcessList, environment, processes, resources, snapshot
 
 __all__ = [
-    "Baseline", "Energy", "GpuwardError", "Guard", "GuardStatus", "Interval", "Meter", "Net", "Reading",
-    "Result", "Sampler", "Sensor", "Series", "Window", "begin", "default_meter", "end", "environment",
-    "guard", "iteration", "library_path", "library_version", "load_baseline", "mark", "resources",
+    "Baseline", "Energy", "GpuwardError", "Guard", "GuardStatus", "Interval", "Meter", "Net", "Process",
+    "ProcessList", "Reading", "Result", "Sampler", "Sensor", "Series", "Window", "begin", "default_meter", "end", "environment",
+    "guard", "iteration", "library_path", "library_version", "load_baseline", "mark", "processes", "resources",
     "sampler", "snapshot", "take_baseline", "tokens", "under_measure", "window", "__version__",
 ]
 
-__version__ = "0.1.0"  # of this module; library_version() is that of the library in use
+__version__ = "0.1.0"  # version of this module; library_version() returns the version of the library
 
 
 def library_version() -> str:

@@ -20,8 +20,8 @@ class Net(NamedTuple):
 
     interval: Optional[Interval]  # may be below 0; None: unknown
     adjusted: Optional[float]  # the best value, never below 0
-    floored: bool  # it was below 0
-    baseline_joules: Optional[float]  # what the idle GPU would have used
+    floored: bool  # True: the best value was below 0
+    baseline_joules: Optional[float]  # energy that the idle GPU would have used
 
     @property
     def joules(self) -> Optional[float]:
@@ -36,7 +36,7 @@ class Baseline:
     kind                "no-context", "context-idle" or "hot-idle"
     temperature, limit  degrees Celsius and the power limit in watts at that time; None: unknown
     taken_unix          when it was measured, in seconds since 1970
-    codes, why          what was wrong, and the sentences; evidence: what disturbed it
+    codes, why          problems of the measurement, with a sentence for each; evidence: what disturbed it
     uuid, simulated     of the GPU
     """
 
@@ -58,8 +58,8 @@ class Baseline:
         self.simulated = bool(c.simulated)
 
     def save(self, folder: Optional[Path] = None) -> None:
-        """Stores it below the folder; None: where `gpuward baseline` does.  A baseline of a GPU that was not
-        idle is refused, and one of a simulated GPU needs a folder."""
+        """Stores the baseline below the folder; None: in the folder of `gpuward baseline`. A baseline of a GPU that was
+        not idle is refused. A baseline of a simulated GPU needs a folder."""
         lib = _native.library()
         lib.check(lib.baseline_save(None, self._handle, _native.encode(folder)), "the baseline was not stored", None)
 
@@ -90,7 +90,7 @@ def _meter(gpu: Union[int, str], nvml_library: Optional[Path], backend: Optional
         finally:
             stopped = lib.meter_stop(meter)
     finally:
-        if stopped == 0:  # else a driver call has not returned and still uses the context
+        if stopped == 0:  # otherwise a driver call has not returned and still uses the context
             lib.close(ctx)
 
 
@@ -111,7 +111,7 @@ def take_baseline(gpu: Union[int, str] = 0, kind: str = "no-context", seconds: f
     def step(_: Any, elapsed: float, watts: float, width: float) -> int:
         try:
             return 1 if progress and progress(elapsed, watts, number(width)) is False else 0
-        except BaseException as e:  # noqa: B902 (Ctrl-C, too: it must not get into the library)
+        except BaseException as e:  # noqa: B902 (also Ctrl-C: no exception may reach the library)
             raised.append(e)
             return 1
 
@@ -133,8 +133,8 @@ def load_baseline(gpu: Union[int, str] = 0, kind: str = "no-context", max_age: f
                   folder: Optional[Path] = None, nvml_library: Optional[Path] = None,
                   backend: Optional[str] = None) -> Baseline:
     """Loads the stored baseline of a GPU in its present state (driver, power limit, persistence mode,
-    within 10 degrees), at most max_age seconds old.  Raises GpuwardError if there is none; the
-    sentence says how a stored one differs."""
+    within 10 degrees), at most max_age seconds old. Raises GpuwardError if there is no such baseline; the message says
+    how a stored baseline differs."""
     if not max_age > 0:
         raise ValueError("a baseline of at most %r seconds makes no sense" % (max_age,))
     lib = _native.library()

@@ -43,7 +43,7 @@ FOR_EVER = (1 << 64) - 1  # UINT64_MAX
 DEADLINE_NS = 5 * 10**9  # for one driver call
 STOP_SECONDS = 10.0
 
-_left: List[_Running] = []  # guards with a callback that did not return: it still uses them
+_left: List[_Running] = []  # guards with a callback that has not returned and still uses them
 
 
 class GuardStatus:
@@ -314,7 +314,7 @@ class Guard:
         self._request("evict", _ns(seconds, "an eviction"))
 
     def resume(self, now: bool = False) -> None:
-        """Return; now: without the quiet time."""
+        """Requests a return to the GPU; now=True: without the quiet time."""
         self._request("resume now" if now else "resume")
 
     def hold(self, how: str, seconds: Optional[float] = None) -> None:

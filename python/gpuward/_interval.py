@@ -19,6 +19,6 @@ class Interval(NamedTuple):
             self.best, ", ".join("?" if x is None else "%.6g" % x for x in (self.low, self.high)))
 
     def over(self, n: float) -> Interval:
-        """The same for one of n."""
+        """Returns the interval divided by n, such as the energy per item."""
         return Interval(None if self.low is None else self.low / n, self.best / n,
                         None if self.high is None else self.high / n)

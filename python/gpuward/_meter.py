@@ -24,7 +24,7 @@ RECORD_MOST = 2**31 - 1  # readings; size_t has 32 bits on some machines
 
 
 def _wait_ns(seconds: float) -> int:
-    """The timeout of gw_window_wait(): a number that does not fit is no limit."""
+    """Converts to the timeout of gw_window_wait(). A number that does not fit means no limit."""
     if seconds != seconds:
         raise ValueError("a timeout of %r seconds makes no sense" % (seconds,))
     return int(max(0, seconds) * 1e9) if seconds < 10**9 else 2**64 - 1
@@ -72,8 +72,8 @@ class Energy:
         raise AttributeError("struct gw_energy has no member %s" % name)
 
     def net(self, before: Baseline, after: Optional[Baseline] = None) -> Net:
-        """The energy above the baseline from before the window, or above the mean of two.  The meter must still
-        run."""
+        """Returns the energy above a baseline that was taken before the window, or above the mean of two baselines. The
+        meter must still run."""
         with self._running.lock:
             if self._running.stopped or self._running.pid != os.getpid():
                 raise GpuwardError("the meter was stopped: apply baselines before")
@@ -204,8 +204,8 @@ class Window:
 
     @property
     def series(self) -> List[Series]:
-        """The readings of each GPU, in the order of `devices`: so far, or of the whole window if it has
-        ended.  Each access to an open window copies them again."""
+        """The readings of each GPU, in the order of `devices`: the readings so far, or all readings if the window has
+        ended. Each access to an open window copies them again."""
         if not self._record:
             raise GpuwardError("window %r is not recorded: open it with record=True" % self.label)
         with self._lock:
@@ -355,7 +355,7 @@ class _Running:
                 return
             self.stopped = True
             self.handles.clear()  # freed with the meter
-            if lib.meter_stop(self.handle) == 0:  # else a hanging driver call still uses the context
+            if lib.meter_stop(self.handle) == 0:  # otherwise a hanging driver call still uses the context
                 lib.close(self.ctx)
 
 
@@ -558,7 +558,7 @@ def _warn_dropped(label: str, series: List[Series]) -> None:
     if dropped:
         level, frame = 1, sys._getframe()
         while frame.f_back and frame.f_globals.get("__name__", "").startswith(__package__ + "."):
-            level, frame = level + 1, frame.f_back  # name the line of the caller
+            level, frame = level + 1, frame.f_back  # the warning names the line of the caller
         warnings.warn("window %r: %d readings found no room after the first %d, so its series ends early; its energy "
                       "is complete.  Open it with a larger record=" % (label, dropped, max(s.room for s in series)),
                       RuntimeWarning, stacklevel=level)

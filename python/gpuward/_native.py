@@ -15,7 +15,7 @@ import sysconfig
 import threading
 from ctypes import (
     CDLL, CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_size_t,
-    c_uint, c_uint8, c_uint64, c_void_p, sizeof,
+    c_int64, c_uint, c_uint8, c_uint64, c_void_p, sizeof,
 )
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
@@ -27,7 +27,9 @@ E_STATE = 12  # GW_E_STATE
 FROM_SIMULATOR = 3  # GW_FROM_SIMULATOR
 CUDA_NOT_VISIBLE = -2  # GW_CUDA_NOT_VISIBLE
 TIERS_COMMON = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 6  # GW_TIERS_COMMON
+TIER_STATIC = 1 << 0  # GW_TIER_STATIC
 TIER_ENERGY = 1 << 3  # GW_TIER_ENERGY
+PROCESS_SM = 1 << 0  # GW_PROCESS_SM
 METER_PROCESSES = 1 << 1  # GW_METER_PROCESSES
 FACT_TEXT, FACT_NUMBER, FACT_FLAG = range(3)  # enum gw_fact_type
 
@@ -179,7 +181,7 @@ READERS: Dict[int, Callable[[Any, int], Any]] = {
 }
 
 
-SIZES = {FIELD_INTERVAL: 24, FIELD_LIST: 16 * 8}  # the others have 4 or 8 bytes
+SIZES = {FIELD_INTERVAL: 24, FIELD_LIST: 16 * 8}  # fields of other kinds have 4 or 8 bytes
 
 
 class CodeInfo(Structure):
@@ -351,6 +353,34 @@ class Fact(Structure):
     ]
 
 
+class CProcess(Structure):
+    """struct gw_process"""
+
+    _fields_ = [
+        ("device", c_uint),
+        ("type", c_uint),
+        ("pid", c_int64),
+        ("start_ticks", c_uint64),
+        ("parent", c_int64),
+        ("uid", c_int64),
+        ("user", c_char_p),
+        ("name", c_char_p),
+        ("command", c_char_p),
+        ("cgroup", c_char_p),
+        ("container", c_char_p),
+        ("orphan", c_int),
+        ("mig_gpu_instance", c_int),
+        ("memory_absence", c_uint),
+        ("memory_bytes", c_int64),
+        ("unit", c_char_p),
+        ("run_seconds", c_double),
+        ("sm_absence", c_uint),
+        ("sm_ratio", c_double),
+        ("cpu_absence", c_uint),
+        ("cpu_cores", c_double),
+    ]
+
+
 # Struct and its name in C, for the test of the layouts.
 STRUCTS = {
     "gw_options": Options,
@@ -371,6 +401,7 @@ STRUCTS = {
     "gw_baseline_options": BaselineOptions,
     "gw_net_energy": NetEnergy,
     "gw_fact": Fact,
+    "gw_process": CProcess,
 }
 
 # Result and arguments of each function.
@@ -405,6 +436,12 @@ FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "gw_environment_free": (None, c_void_p),
     "gw_environment_count": (c_uint, c_void_p),
     "gw_environment_get": (POINTER(Fact), c_void_p, c_uint),
+    "gw_process_list_new": (c_int, c_void_p, POINTER(c_void_p)),
+    "gw_process_list_want": (c_int, c_void_p, c_uint),
+    "gw_process_list_take": (c_int, c_void_p),
+    "gw_process_list_count": (c_uint, c_void_p),
+    "gw_process_list_get": (POINTER(CProcess), c_void_p, c_uint),
+    "gw_process_list_absence": (c_uint, c_void_p, c_uint),
     "gw_code_info": (POINTER(CodeInfo), c_uint),
     "gw_validity_name": (c_char_p, c_uint),
     "gw_energy_field": (POINTER(EnergyField), c_uint),
@@ -586,7 +623,7 @@ def energy(address: int) -> Dict[str, Any]:
 
 
 def energy_copy(address: int) -> Any:
-    """A copy of the struct gw_energy at an address, as large as the library has it."""
+    """A copy of the struct gw_energy at an address, with the size that it has in the library."""
     size = max(f.offset + SIZES.get(f.kind, 8) for f in energy_fields())
     return ctypes.create_string_buffer(ctypes.string_at(address, size), size + 64)
 

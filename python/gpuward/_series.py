@@ -19,7 +19,7 @@ class Reading(NamedTuple):
 
 
 def _copy(kind: str, address: Optional[int], count: int) -> Any:
-    """count numbers of 8 bytes at an address of the library, as an array of our own."""
+    """Copies `count` numbers of 8 bytes from an address in the library into a Python array."""
     out = array(kind)
     if count and address:
         out.frombytes((c_char * (8 * count)).from_address(address))
@@ -33,8 +33,8 @@ class Series:
                       with the last one before the window and the first one after it
     tick_ns, figures  the ticks: time, and {key: array} with the keys of gpuward-quantities(7)
     begin_ns          begin of the window on the monotonic clock; begin_unix: in seconds since 1970
-    dropped           readings that found no room; 0: the series is complete
-    room              the maximum of samples, and of ticks
+    dropped           number of readings that did not fit; 0: the series is complete
+    room              maximum number of samples, and of ticks
     gpu               number of the GPU in the meter; simulated: True if it is not real
 
     The arrays are of the type array.array and belong to this object: numpy.asarray(s.watts) shares
@@ -43,7 +43,7 @@ class Series:
     """
 
     def __init__(self, c: Any, gpu: int, simulated: bool) -> None:
-        """Copies a struct gw_series: the library frees it with its window."""
+        """Copies a struct gw_series, because the library frees it with its window."""
         lib = _native.library()
         self.gpu = gpu
         self.simulated = simulated
@@ -112,7 +112,7 @@ class Sensor(NamedTuple):
 
     @property
     def assumed(self) -> bool:
-        """Nothing was measured on this GPU: typical values are used."""
+        """True if the sensor of this GPU was not measured; typical values are used."""
         return self.origin == "assumed"
 
 

@@ -1,11 +1,11 @@
-"""snapshot(), resources() and environment(): what the GPUs and the machine are and do now, as plain data."""
+"""snapshot(), processes(), resources() and environment(): the current state of the GPUs and the machine, as plain data."""
 from __future__ import annotations
 
 import os
 import threading
 from ctypes import byref, c_double, c_void_p, create_string_buffer
 
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from . import _native
 from ._native import Path, text
@@ -22,6 +22,7 @@ class _Open:
         lib = _native.library()
         self.ctx = _native.open_context(nvml_library, backend, DEADLINE_NS)
         self.snap = c_void_p()
+        self.processes: Optional[c_void_p] = None  # made by the first processes()
         lib.check(lib.snapshot_new(self.ctx, byref(self.snap)), "no snapshot could be made", self.ctx)
 
 
@@ -161,7 +162,7 @@ def resources(nvml_library: Optional[Path] = None, backend: Optional[str] = None
     gpu_available, gpu_name, gpu_count, gpu_total_vram_gb, gpu_used_vram_gb, ... describe the first GPU
     that answers and have the keys of `gpuward snapshot --json`; cpu_utilization_ratio, ram_used_bytes,
     ... describe the host.  An unknown figure is None, and `absent` has the reason under the same
-    key.  CPU utilisation is the mean since the call before; the first call has none.
+    key. CPU utilisation is the mean since the previous call; the first call has no CPU utilisation.
     """
     lib = _native.library()
     with _lock:
@@ -214,3 +215,84 @@ def environment(nvml_library: Optional[Path] = None, backend: Optional[str] = No
         finally:
             lib.environment_free(env)
     return doc
+
+
+class Process(NamedTuple):
+    """A process on a GPU.  The names are the keys of `gpuward snapshot --json`.  An unknown figure is None, and
+    `absent` has the reason under its name; what does not exist (no container) is None without a reason."""
+
+    device_index: int
+    device_uuid: Optional[str]
+    pid: int
+    start_ticks: Optional[int]  # with the pid, the identity of the process
+    parent_pid: Optional[int]
+    types: Tuple[str, ...]  # "compute", "graphics", "mps"
+    name: Optional[str]
+    command: Optional[str]
+    uid: Optional[int]
+    user: Optional[str]
+    cgroup: Optional[str]
+    container: Optional[str]
+    unit: Optional[str]  # of systemd
+    orphan: bool  # the driver lists it, but /proc does not
+    gpu_instance: Optional[int]  # of MIG
+    memory_bytes: Optional[int]
+    utilization_sm_ratio: Optional[float]  # mean of the last seconds
+    cpu_used_cores: Optional[float]  # since the call before; 1 is one busy core
+    run_seconds: Optional[float]
+    absent: Dict[str, str]
+
+
+class ProcessList(List[Process]):
+    """The processes, and in `absent` {UUID: reason} of each GPU without a complete list of processes."""
+
+    absent: Dict[str, str]
+
+
+PROCESS_TYPES = ("compute", "graphics", "mps")  # enum gw_process_type
+
+
+def _process(lib: Any, p: Any, device: Any) -> Process:
+    figures = {
+        "memory_bytes": (p.memory_bytes, p.memory_absence),
+        "utilization_sm_ratio": (p.sm_ratio, p.sm_absence),
+        "cpu_used_cores": (p.cpu_cores, p.cpu_absence),
+    }
+    absent = {key: text(lib.absence_key(why)) for key, (_, why) in figures.items() if why}
+    run_seconds = _native.number(p.run_seconds)
+    if run_seconds is None:
+        absent["run_seconds"] = "no_data"
+    return Process(
+        device_index=device["index"], device_uuid=device["uuid"], pid=p.pid, start_ticks=p.start_ticks or None,
+        parent_pid=p.parent if p.parent > 0 else None,
+        types=tuple(word for i, word in enumerate(PROCESS_TYPES) if p.type >> i & 1),
+        name=text(p.name), command=text(p.command), uid=p.uid if p.uid >= 0 else None, user=text(p.user),
+        cgroup=text(p.cgroup), container=text(p.container), unit=text(p.unit), orphan=bool(p.orphan),
+        gpu_instance=p.mig_gpu_instance if p.mig_gpu_instance >= 0 else None, run_seconds=run_seconds, absent=absent,
+        **{key: None if why else value for key, (value, why) in figures.items()},
+    )
+
+
+def processes(nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> ProcessList:
+    """The processes on the GPUs, each once per GPU.
+
+    CPU is the mean since the call before; the first call has none.  The energy of a process is known only to a
+    running service: GET /api/v1/processes.
+    """
+    lib = _native.library()
+    with _lock:
+        opened = _take(nvml_library, backend, _native.TIER_STATIC)
+        if opened.processes is None:
+            made = c_void_p()
+            lib.check(lib.process_list_new(opened.ctx, byref(made)), "no process list could be made", opened.ctx)
+            lib.check(lib.process_list_want(made, _native.PROCESS_SM), "no utilisation of processes", opened.ctx)
+            opened.processes = made
+        listed = opened.processes
+        lib.check(lib.process_list_take(listed), "the processes could not be read", opened.ctx)
+        devices = [_device(lib, lib.snapshot_device(opened.snap, i).contents)
+                   for i in range(lib.snapshot_device_count(opened.snap))]
+        rows = (lib.process_list_get(listed, i).contents for i in range(lib.process_list_count(listed)))
+        found = ProcessList(_process(lib, p, devices[p.device]) for p in rows if p.device < len(devices))
+        reasons = ((d["uuid"], lib.process_list_absence(listed, i)) for i, d in enumerate(devices))
+        found.absent = {uuid: text(lib.absence_key(why)) for uuid, why in reasons if why and uuid}
+        return found

@@ -15,12 +15,12 @@
 static inline int array_reserve(void *array, unsigned *cap, unsigned n, size_t size)
 {
 	unsigned more = 2 * *cap > n ? 2 * *cap : n;
-	void *p;
+	void *old, *p;
 
 	if (n <= *cap)
 		return 0;
-	memcpy(&p, array, sizeof(p));
-	p = realloc(p, more * size);
+	memcpy(&old, array, sizeof(old));
+	p = realloc(old, more * size);
 	if (!p)
 		return -GW_E_NOMEM;
 	memcpy(array, &p, sizeof(p));

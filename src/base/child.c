@@ -53,9 +53,9 @@ static bool child_overrides(const char *entry, const char *const extra[])
 static char **environ_new(const char *const extra[])
 {
 	size_t ours = 0, more = 0, n = 0;
-	char **env;
+	char *none[] = { NULL }, **own = environ ? environ : none, **env;
 
-	while (environ && environ[ours])
+	while (own[ours])
 		ours++;
 	while (extra && extra[more])
 		more++;
@@ -63,8 +63,8 @@ static char **environ_new(const char *const extra[])
 	if (!env)
 		return NULL;
 	for (size_t i = 0; i < ours; i++)
-		if (!child_overrides(environ[i], extra))
-			env[n++] = environ[i];
+		if (!child_overrides(own[i], extra))
+			env[n++] = own[i];
 	for (size_t i = 0; i < more; i++)
 		env[n++] = (char *)(uintptr_t)extra[i];
 	env[n] = NULL;
@@ -312,8 +312,8 @@ void child_stop(struct child *c)
 	c->out_fd = c->pidfd = -1;
 }
 
-/* Reads output into out until out is full. Then reads and drops the rest, because otherwise the
- * child would block. */
+/* Reads output into out until out is full. Then reads and discards further output, because
+ * otherwise the child would block. */
 static long read_all(struct child *c, uint64_t deadline_ns, char *out, size_t size)
 {
 	char rest[512];

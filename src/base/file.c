@@ -231,8 +231,8 @@ static int64_t changed_by_both(int64_t a, int64_t b)
 }
 
 /* Returns which user can change the folder, the file or the link itself (not its target) at
- * path. With an access control list, the permission bits of the group are the most that any
- * user or group in the list may do. */
+ * path. If the file has an access control list, its group permission bits limit every user and
+ * group in the list. */
 static int64_t changed_by_part(const char *path, const struct stat *st)
 {
 	const bool group = st->st_mode & S_IWGRP &&

@@ -30,21 +30,21 @@ int file_make_directory(const char *dir, char *message, size_t size);
 #define FILE_PIPE_WAIT_MS 10000
 #define FILE_FIFO_WAIT_MS 3000
 
-/* Opens a pipe, a terminal or a device for writing. A FIFO that no program reads is given up
- * after FILE_FIFO_WAIT_MS with EPIPE, instead of blocking. Returns a descriptor, or -1 with
- * errno. */
+/* Opens a pipe, a terminal or a device for writing. If no program reads the FIFO, fails with
+ * EPIPE after FILE_FIFO_WAIT_MS instead of blocking. Returns a descriptor, or -1 with errno. */
 int file_open_special(const char *path);
 
-/* Opens a file that a user named, for reading. A named pipe to which no program writes is given
- * up after FILE_PIPE_WAIT_MS with ETIMEDOUT, instead of blocking. Returns a descriptor, or -1
- * with errno. */
+/* Opens a file that a user named, for reading. If no program writes to a named pipe, fails with
+ * ETIMEDOUT after FILE_PIPE_WAIT_MS instead of blocking. Returns a descriptor, or -1 with
+ * errno. */
 int file_open(const char *path);
 FILE *file_fopen(const char *path);
 
-/* Returns which user, apart from root and the user of this process, can change what an absolute
- * path names: by the file, by one of its folders or by a link on the way. FILE_NOBODY: none;
- * FILE_ANYBODY: several users, or a group. The file need not exist. In a sticky folder others
- * cannot replace a file of ours, but they can create one that is not there yet. */
+/* Returns the user who can change the file at an absolute path: by writing to the file, or by
+ * replacing the file, a folder of the path or a link in the path. Root and the user of this
+ * process do not count. FILE_NOBODY: no user; FILE_ANYBODY: several users, or a group. The file
+ * need not exist. In a sticky folder, other users cannot replace our file, but they can create
+ * a file that does not exist yet. */
 #define FILE_NOBODY  (-1)
 #define FILE_ANYBODY (-2)
 int64_t file_changed_by(const char *path);
@@ -57,7 +57,8 @@ bool file_is_unsafe_for_root(const char *path);
  * file_replace(). */
 ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size);
 
-/* Works like strerror(), and has its own text for the ETIMEDOUT of file_open() and for EPIPE. */
+/* Works like strerror(), but has its own texts for EPIPE and for the ETIMEDOUT of
+ * file_open(). */
 const char *file_strerror(int e);
 
 /* Reads a line without its newline into out, at most up to the maximum of out (buf_init()).
@@ -87,10 +88,10 @@ void file_cache_apart(const char *part);
  * the file, or we cannot), -GW_E_ARG (the line is too short) or an error of file_read(). */
 int secret_read(const char *path, char out[static SECRET_MAX], char *message, size_t size);
 
-/* Reads a secret for another server: the first line, of any length up to SECRET_MAX - 1, of a
- * regular file. Refuses a file that another user could replace, because that user would then
- * choose which file we send. key: what the message calls the file, such as token_file. Returns
- * like secret_read(). */
+/* Reads a secret that we send to another server. The secret is the first line of a regular file
+ * and has at most SECRET_MAX - 1 bytes. Refuses a file that another user could replace, because
+ * that user could then make us send any file. key: the name of the setting in the message, such
+ * as token_file. Returns like secret_read(). */
 int secret_read_for(const char *path, const char *key, char out[static SECRET_MAX],
 		    char *message, size_t size);
 

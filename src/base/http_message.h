@@ -24,7 +24,7 @@ bool http_message_complete(const struct buf *answer);
  * -GW_E_PARSE: not HTTP, or truncated; -GW_E_SIZE or -GW_E_NOMEM: the error of *ret_body. */
 int http_message_read(const struct buf *answer, int *ret_status, struct buf *ret_body);
 
-/* Adds s as a part of a path, of a query or of a form (RFC 3986, percent-encoding). */
+/* Appends s with percent-encoding (RFC 3986), for use in a path, a query or a form. */
 void url_escape(struct buf *out, const char *s);
 
 #endif

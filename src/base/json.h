@@ -47,7 +47,7 @@ void json_null(struct json *j, const char *key);
 void json_time(struct json *j, const char *key, uint64_t wall_ns); /* RFC 3339; 0: null */
 
 /* Writes a value that is already JSON without a change; it must be well-formed. */
-void json_raw(struct json *j, const char *key, const char *text);
+void json_raw(struct json *j, const char *key, const char *value);
 
 /* Writes the character at s (not NUL) as it appears between quotes, at most JSON_ESCAPE_MAX
  * bytes. Returns the length of the character in s. */

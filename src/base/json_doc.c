@@ -62,7 +62,8 @@ static struct {
 static pthread_once_t jansson_once = PTHREAD_ONCE_INIT;
 
 #ifdef GPUWARD_JANSSON_ARCHIVE
-/* Linked statically, with "linked_" in front of each name: jansson shares names with json.h. */
+/* jansson is linked statically. Each of its names gets the prefix "linked_", because jansson
+ * and json.h use some of the same names. */
 #define DECLARE(type, name, symbol, args) \
 	extern type linked_##name args __asm__("linked_" symbol);
 JANSSON_CALLS(DECLARE)

@@ -15,8 +15,8 @@
 
 #define MAILBOX_THREADS 8
 
-/* Request a descriptor (eventfd) that is readable after a wake-up, for a thread or an owner
- * that waits in poll() or in a loop. */
+/* Each flag requests a descriptor (eventfd) that is readable after a wake-up. A thread or an
+ * owner needs the descriptor if it waits in poll() or in a loop. */
 enum mailbox_flag { MAILBOX_WAKE_FD = 1, MAILBOX_NEWS_FD = 2 };
 
 struct mailbox {

@@ -42,7 +42,7 @@ static int trim_object(struct dl_phdr_info *o, size_t size, void *arg)
 
 		if (p->p_type != PT_LOAD || p->p_flags & PF_W || to <= from)
 			continue;
-		/* The kernel refuses pages that are locked or not of a file. */
+		/* The kernel refuses locked pages and pages that do not belong to a file. */
 		if (madvise((void *)from, to - from, MADV_DONTNEED) == 0)
 			t->bytes += to - from;
 	}

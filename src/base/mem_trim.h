@@ -1,8 +1,8 @@
-/* mem_trim: removes from the resident set the code that only the start of a program needed.
+/* mem_trim: removes code from memory that a program needed only while it started.
  *
- * The pages of a program and its libraries that nobody can write are copies of their files. When
- * the program uses such a page again, the kernel maps it again from its cache. Only for our own
- * programs, after their start: in a user's process, libgpuward must not touch other libraries. */
+ * The read-only pages of a program and its libraries are copies of pages in their files. When
+ * the program uses such a page again, the kernel maps it again from its cache. Only our own
+ * programs call this module: in a user's process, libgpuward must not touch other libraries. */
 #ifndef GW_BASE_MEM_TRIM_H
 #define GW_BASE_MEM_TRIM_H
 

@@ -1,7 +1,7 @@
 /* prometheus_text: reads Prometheus text and OpenMetrics, line by line.  Pure.
  *
- * Readers of a server's counters use it: `gpuward measure --count-url` and the service. Nothing is
- * copied or allocated: a line points into the text. */
+ * `gpuward measure --count-url` and the service use it to read the counters of a server.
+ * Nothing is copied or allocated: a line points into the text. */
 #ifndef GW_BASE_PROMETHEUS_TEXT_H
 #define GW_BASE_PROMETHEUS_TEXT_H
 
@@ -31,8 +31,8 @@ bool prometheus_text_next(const char **text, struct prometheus_line *ret);
 bool prometheus_line_is(const struct prometheus_line *l, const char *name);
 
 /* Reads the next key="value" at *p, which is after the opening brace or after an earlier label.
- * Returns 1; 0 at the closing brace, and *p is after the brace; -1 if the label is malformed or
- * too long. */
+ * Returns 1. Returns 0 at the closing brace, and moves *p past the brace. Returns -1 if the
+ * label is malformed or too long. */
 int prometheus_label_next(const char **p, struct prometheus_label *ret);
 
 /* Copies the value of a label of the line. Returns false, and "" in out, if the line does not have

@@ -22,8 +22,8 @@ struct toml_reader {
 	const char *text;
 	const char *p; /* the next byte to read */
 
-	/* A position of which line and column are known. Callers ask for positions nearly in
-	 * document order, so all these requests together cost one pass over the text. */
+	/* A position with known line and column. Callers ask for positions nearly in document
+	 * order, so all these requests together cost one pass over the text. */
 	const char *mark;
 	unsigned mark_line, mark_column;
 
@@ -67,17 +67,18 @@ void reader_locate(struct toml_reader *r, const char *at, unsigned *ret_line,
 #define SPELL_SIZE 64
 const char *reader_spell(const char *text, size_t n, char out[static SPELL_SIZE]);
 
-/* Adds an element at the end of an array and returns it. After NULL, rc is set. */
-struct toml_node *tree_element(struct toml_reader *r, struct toml_node *array, const char *at);
+/* Adds an element at the end of the array `parent` and returns it. After NULL, rc is set. */
+struct toml_node *tree_element(struct toml_reader *r, struct toml_node *parent, const char *at);
 
-/* Move place from a table to the table that key names in it, and create that table if it is
- * missing. tree_step_header() is for a part of a [header.path], tree_step_dotted() for a part
- * of a dotted.key. */
+/* Move place from a table to its subtable `key`, and create the subtable if it is missing.
+ * tree_step_header() is for a part of a [header.path], tree_step_dotted() for a part of a
+ * dotted.key. */
 bool tree_step_header(struct toml_reader *r, struct place *place, const struct key *key);
 bool tree_step_dotted(struct toml_reader *r, struct place *place, const struct key *key);
 
-/* Define what the last part of a path names: [key], [[key]] or key =. The first two functions
- * move place into the new table. */
+/* Define the object that the last part of a path names: a table for [key], an element of an
+ * array of tables for [[key]], a value for key =. The first two functions move place into the
+ * new table. */
 bool tree_define_table(struct toml_reader *r, struct place *place, const struct key *key);
 bool tree_define_row(struct toml_reader *r, struct place *place, const struct key *key);
 struct toml_node *tree_define_value(struct toml_reader *r, const struct place *place,

@@ -31,7 +31,7 @@ static const char *find_close(const char *p, char quote, bool multi)
 			p += 2;
 			continue;
 		}
-		while (p[run] == quote && run < 5)
+		while (run < 5 && p[run] == quote)
 			run++;
 		if (run > 0 && !multi)
 			return p;

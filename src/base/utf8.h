@@ -21,11 +21,11 @@ size_t utf8_encode(uint32_t code, char out[static 4]);
  * East Asian wide ranges, one per invalid byte. */
 size_t utf8_columns(const char *s);
 
-/* Returns the longest end of s that has at most this number of columns. */
+/* Returns the longest suffix of s that has at most this number of columns. */
 const char *utf8_tail(const char *s, size_t columns);
 
 /* True for a character that could control a terminal or reorder its text: C0, DEL and C1
- * controls, and the controls of the direction of writing. */
+ * controls, and controls of the text direction. */
 bool utf8_is_control(uint32_t code);
 
 /* True if every byte of s belongs to a valid sequence. */

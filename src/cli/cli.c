@@ -181,6 +181,11 @@ int cli_open_options(const struct cli *c, struct gw_options *ret)
 	return EXIT_OK;
 }
 
+bool cli_names_driver(const struct cli *c)
+{
+	return c->simulate || c->backend || c->nvml_library || c->root || c->wake;
+}
+
 int cli_open(struct cli *c, unsigned tiers)
 {
 	struct gw_options o;

@@ -50,14 +50,14 @@ struct command {
 	/* arguments in the usage line, as "RESULT..."; NULL: the command takes no argument */
 	const char *arguments;
 	/* table of options; an offset in this table is relative to cli.own, the command's own
-	 * struct ... */
+	 * struct */
 	const struct option *options;
-	size_t options_size; /* ... which has this size */
-	bool offline;   /* the command reads no GPU, so options about GPUs are rejected ... */
-	bool names_gpu; /* ... except --gpu */
-	bool one_form;  /* the output has only one format: --json is rejected */
-	/* how many of the arguments are commands to run; options end before the first of
-	 * them */
+	size_t options_size; /* size of the command's own struct */
+	bool offline;        /* the command reads no GPU, so options about GPUs are rejected */
+	bool names_gpu;      /* an offline command that accepts --gpu */
+	bool one_form;       /* the output has only one format: --json is rejected */
+	/* number of commands to run among the arguments; options end before the first
+	 * command */
 	unsigned runs;
 	/* Prints the list of subcommands (word NULL) or the help of one subcommand.  Returns
 	 * false if there is no such subcommand.  NULL: the command has no subcommands. */
@@ -87,6 +87,10 @@ void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Translates the common options into options for gw_open().  deadline_ns is 0 if no deadline
  * was given.  Returns an exit code, or -1 if the list of scenarios was printed. */
 int cli_open_options(const struct cli *c, struct gw_options *ret);
+
+/* Returns true if an option of the command line applies only to reading the driver. Such a
+ * command does not use a service that happens to run. */
+bool cli_names_driver(const struct cli *c);
 
 /* Opens the context and takes a snapshot of these tiers. Returns an exit code. Call cli_close()
  * even after an error. */

@@ -22,11 +22,12 @@ struct given {
 /* How the table is laid out. The first layout that fits the terminal is used. If none fits, the
  * last layout is used and whole columns are hidden. */
 enum layout {
-	ONE_LINE,      /* one line per row; value, interval and change are columns */
-	STACKED,       /* one column per metric; interval and change below the value */
-	STACKED_SPLIT, /* like STACKED, but the interval of a change has its own line */
-	/* like STACKED_SPLIT, but latency and power have no interval, and power has no standard
-	 * deviation */
+	ONE_LINE,       /* one line per row; value, interval and change are columns */
+	STACKED,        /* one column per metric; interval and change below the value */
+	STACKED_SPLIT,  /* like STACKED, but the interval of a change has its own line */
+	STACKED_NO_NET, /* like STACKED_SPLIT, but without net energy, next to gross energy */
+	/* like STACKED_NO_NET, but latency and power have no interval, and power has no
+	 * standard deviation */
 	STACKED_LEAST,
 	LAYOUTS
 };
@@ -47,6 +48,12 @@ static bool has_intervals(const struct text_table *x, enum comparison_metric m)
 	return x->layout != STACKED_LEAST || (m != METRIC_TIME && m != METRIC_POWER);
 }
 
+static bool drops_net(const struct text_table *x)
+{
+	return x->layout >= STACKED_NO_NET && x->view.shown[METRIC_NET] &&
+	       x->view.shown[METRIC_ENERGY];
+}
+
 /* Returns the heading of a metric.  It names what the value is divided by. */
 static const char *metric_heading(const struct text_table *x, enum comparison_metric m)
 {
@@ -56,6 +63,7 @@ static const char *metric_heading(const struct text_table *x, enum comparison_me
 	case METRIC_TIME: return each ? "LATENCY" : "TIME/RUN";
 	case METRIC_POWER: return x->view.no_power_sd ? "POWER" : "POWER (S.D.)";
 	case METRIC_ENERGY: return each ? "ENERGY/ITER" : "ENERGY/RUN";
+	case METRIC_NET: return each ? "NET/ITER" : "NET/RUN";
 	case METRIC_TOKEN: return "ENERGY/TOKEN";
 	default: return "SIZE";
 	}
@@ -257,7 +265,7 @@ static void text_table_make(struct text_table *x, const struct compare_view *v,
 	*x = (struct text_table){ .layout = layout, .view = *v };
 	x->view.no_power_sd = layout == STACKED_LEAST || !comparison_knows_sd(v->c);
 	for (unsigned m = 0; m < METRICS; m++)
-		if (v->shown[m])
+		if (v->shown[m] && !(m == METRIC_NET && drops_net(x)))
 			x->metric[x->metrics++] = (enum comparison_metric)m;
 	text_columns(x);
 	table_init(&x->t, x->column);
@@ -297,7 +305,7 @@ static void note_hidden(const struct text_table *x, unsigned width, unsigned who
 	struct buf b;
 	unsigned n = 0;
 
-	if (x->layout != STACKED_LEAST)
+	if (x->layout < STACKED_NO_NET)
 		return;
 	table_hidden(&x->t, width, hidden);
 	buf_init_fixed(&b, sentence, sizeof(sentence));
@@ -311,6 +319,8 @@ static void note_hidden(const struct text_table *x, unsigned width, unsigned who
 		else if (!has_intervals(x, m))
 			buf_addf(&b, "%sintervals of %s", n++ ? ", " : "", name);
 	}
+	if (drops_net(x))
+		buf_addf(&b, "%snet energy", n++ ? ", " : "");
 	if (n == 0)
 		return;
 	buf_addf(&b, ". To see all: use %u columns, --format=markdown or --format=csv.", whole);
@@ -327,7 +337,7 @@ static unsigned choose_layout(struct text_table *x, const struct compare_view *v
 
 	for (unsigned i = ONE_LINE; i < LAYOUTS; i++) {
 		text_table_make(x, v, (enum layout)i);
-		if (i < STACKED_LEAST)
+		if (i < STACKED_NO_NET)
 			whole = table_width(&x->t);
 		if (i + 1 == LAYOUTS || x->t.error || table_hidden(&x->t, width, hidden) == 0)
 			break;
@@ -383,7 +393,7 @@ static int choose_metrics(struct compare_view *v, const struct option_list *metr
 		enum comparison_metric m = comparison_metric_find(metrics->item[i]);
 
 		if (m == METRICS)
-			return cli_usage("--metric takes latency, power, energy, token or "
+			return cli_usage("--metric takes latency, power, energy, net, token or "
 					 "size, not '%s'",
 					 metrics->item[i]);
 		v->shown[m] = true;
@@ -468,9 +478,10 @@ static const struct option options[] = {
 			  "text (default), markdown, csv, json, latex, or sentence (for a "
 			  "paper)",
 			  formats),
-	OPTION_WORDS_ROW('m', "metric", AT(metric), "NAME",
-			 "only these metrics: latency, power, energy, token, size; repeatable",
-			 metric_word),
+	OPTION_WORDS_ROW(
+		'm', "metric", AT(metric), "NAME",
+		"only these metrics: latency, power, energy, net, token, size; repeatable",
+		metric_word),
 	REFERENCE_OPTION(AT(reference)),
 	OUTPUT_OPTION(AT(output)),
 	ACROSS_GPUS_OPTION(AT(across_gpus)),

@@ -194,28 +194,45 @@ static const struct table_column columns[] = {
 
 #define CELL 300
 
-/* Writes a number with the unit that its key names. */
-static void number_text(const char *key, double v, char *out, size_t size)
+/* Returns the unit for times, energies and powers of a row.  It suits both A and B, and is the
+ * one that `gpuward compare` uses for the same figures. */
+static struct comparison_scale row_scale(const struct diff_row *row, const char *unit)
 {
-	char bytes[16];
+	double a = fabs(row->a.number), b = fabs(row->b.number);
 
-	switch (figure_unit(key)) {
-	case UNIT_BYTES:
-		figure_bytes(bytes, v);
-		snprintf(out, size, "%s", bytes);
-		return;
+	return comparison_scale_of(isnan(b) ? a : isnan(a) ? b : sqrt(a * b), unit);
+}
+
+/* Writes a value, or the half width of its interval, in the unit of the row.  The headlines
+ * have the decimals of `gpuward compare`. */
+static void scaled_text(const struct diff_row *row, double v, const char *unit, char *out,
+			size_t size)
+{
+	const struct comparison_scale s = row_scale(row, unit);
+
+	if (row->headline)
+		snprintf(out, size, "%.*f %s", s.decimals, v * s.factor, term_plain(s.unit));
+	else
+		snprintf(out, size, "%.4g %s", v * s.factor, term_plain(s.unit));
+}
+
+/* Writes a number with the unit that its key names. */
+static void number_text(const struct diff_row *row, double v, char *out, size_t size)
+{
+	switch (figure_unit(row->key)) {
+	case UNIT_BYTES: comparison_size_text(v, out, size); return;
 	case UNIT_HERTZ: snprintf(out, size, "%.0f MHz", v / 1e6); return;
 	case UNIT_RATIO: snprintf(out, size, "%.2f %%", 100 * v); return;
 	case UNIT_CELSIUS: snprintf(out, size, "%.3g %s", v, term_plain("°C")); return;
-	case UNIT_WATTS: snprintf(out, size, "%.4g W", v); return;
-	case UNIT_SECONDS: snprintf(out, size, "%.4g s", v); return;
-	case UNIT_JOULES: snprintf(out, size, "%.4g J", v); return;
+	case UNIT_WATTS: scaled_text(row, v, "W", out, size); return;
+	case UNIT_SECONDS: scaled_text(row, v, "s", out, size); return;
+	case UNIT_JOULES: scaled_text(row, v, "J", out, size); return;
 	case UNIT_LANES:
 	case UNIT_NONE: snprintf(out, size, "%.8g", v); return;
 	}
 }
 
-/* Adds the interval: "2083 J ±112".  If it is not symmetric, because it was cut off at zero,
+/* Adds the interval: "2.083 kJ ±0.112".  If it is not symmetric, because it was cut off at zero,
  * adds both ends. */
 static void add_interval(const struct diff_row *row, const struct diff_value *v,
 			 char out[static CELL])
@@ -223,11 +240,12 @@ static void add_interval(const struct diff_row *row, const struct diff_value *v,
 	char low[32], high[32], half[32];
 	size_t n = strlen(out);
 
-	number_text(row->key, v->low, low, sizeof(low));
-	number_text(row->key, v->high, high, sizeof(high));
-	snprintf(half, sizeof(half), "%.3g", v->high - v->number);
+	number_text(row, v->low, low, sizeof(low));
+	number_text(row, v->high, high, sizeof(high));
+	number_text(row, v->high - v->number, half, sizeof(half));
 	low[strcspn(low, " ")] = '\0';
 	high[strcspn(high, " ")] = '\0';
+	half[strcspn(half, " ")] = '\0';
 	if (fabs(v->high + v->low - 2 * v->number) < 1e-6 * fabs(v->number))
 		snprintf(out + n, CELL - n, " %s%s", term_utf8() ? "±" : "+-", half);
 	else
@@ -244,7 +262,7 @@ static void value_text(const struct diff_row *row, const struct diff_value *v,
 	if (v->text)
 		utf8_clean(out, CELL, v->text);
 	else if (!isnan(v->number))
-		number_text(row->key, v->number, out, CELL);
+		number_text(row, v->number, out, CELL);
 	if (!v->text && !isnan(v->number) && !isnan(v->low) && detail != NO_INTERVAL)
 		add_interval(row, v, out);
 }
@@ -282,7 +300,7 @@ static void set_change(struct table *t, const struct diff_row *row, enum detail 
 			  cell, row->state == STATE_OPEN ? ", inconclusive" : "");
 	} else if (row->state == STATE_DIFFERS && !isnan(row->a.number) &&
 		   !isnan(row->b.number)) {
-		number_text(row->key, fabs(row->b.number - row->a.number), text, sizeof(text));
+		number_text(row, fabs(row->b.number - row->a.number), text, sizeof(text));
 		if (figure_unit(row->key) == UNIT_RATIO) /* a difference of two ratios */
 			snprintf(text + strlen(text) - 1, 8, "points");
 		table_set(t, CHANGE, TERM_PLAIN, "%s%s",

@@ -384,7 +384,7 @@ static enum push_state check_push(char *out, size_t size)
 				 COMPANION_TIMEOUT_NS, &status, &body) == 0) {
 		line = strstr(body.p, "] push ");
 		state = line && line > body.p && line[-1] == '+' ? PUSH_WORKS : PUSH_FAILS;
-		if (line) /* a problem begins with the url */
+		if (line) /* the sentence begins with the URL */
 			snprintf(out, size, "push of metrics: %.*s",
 				 (int)strcspn(line + 7, "\n"), line + 7);
 		else

@@ -1,4 +1,4 @@
-/* fleet: many machines, from the metrics in the user's Prometheus. */
+/* fleet: shows the GPUs of many machines, from the metrics in the user's Prometheus. */
 #include "cli.h"
 #include "fleet_text.h"
 #include "output.h"
@@ -27,9 +27,9 @@ static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "prometheus", AT(prometheus), "URL",
 		   "address of Prometheus, or of a server with its API, with the path before "
 		   "/api/v1 (default: prometheus in [fleet] of the configuration)"),
-	OPTION_ROW(
-		TEXT, 0, "token-file", AT(token_file), "FILE",
-		"file with the token that Prometheus wants (default: token_file in [fleet])"),
+	OPTION_ROW(TEXT, 0, "token-file", AT(token_file), "FILE",
+		   "file with the token that Prometheus requires (default: token_file in "
+		   "[fleet])"),
 	OPTION_ROW(
 		TEXT, 0, "ca-file", AT(ca_file), "FILE",
 		"certificates (PEM) that must have signed the server's certificate (default: "
@@ -40,18 +40,18 @@ static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "node", AT(node), "REGEX",
 		   "only nodes whose label instance contains this"),
 	OPTION_ROW(TEXT, 0, "range", AT(range), "TIME",
-		   "time of energy and tokens, up to now: 1h, 1d, 7d (default: 1d)"),
+		   "time range for energy and tokens, up to now: 1h, 1d, 7d (default: 1d)"),
 	OPTION_ROW(
 		TEXT, 0, "fits", AT(fits), "SIZE",
 		"list where a job fits that needs this much memory on each GPU, such as 40G"),
 	OPTION_COUNT_ROW("gpus", AT(gpus), "number of GPUs of that job, on one node", 1, 64, 1),
 	OPTION_COUNT_ROW("top", AT(top), "rows per table", 1, 1000, 20),
 	OPTION_ROW(DURATION, 0, "deadline", AT(timeout_ns), "TIME",
-		   "time for all questions together (default: 20s)"),
+		   "time limit for all queries together (default: 20s)"),
 	OPTION_END,
 };
 
-/* A setting from the option, else from the configuration. */
+/* Writes a setting: the value of the option, or else the value in the configuration. */
 static void choose(char *out, size_t size, const char *given, const char *configured)
 {
 	snprintf(out, size, "%s", given ? given : configured ? configured : "");
@@ -126,8 +126,8 @@ static int print_json(const struct fleet *f, const struct given *g)
 	return cli_document_end(&doc);
 }
 
-/* A part that Prometheus did not answer makes the result incomplete; a job that fits nowhere is
- * the answer no. */
+/* If Prometheus did not answer a query, the result is incomplete. If a job fits nowhere, the
+ * answer is no. */
 static int exit_code(const struct fleet *f, const struct given *g)
 {
 	for (unsigned q = 0; q < FLEET_QUERIES; q++)

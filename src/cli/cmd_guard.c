@@ -38,10 +38,9 @@ static const struct option options[] = {
 		   "(default: 1m)"),
 	OPTION_ROW(FLAG, 0, "forever", AT(forever), NULL,
 		   "hold, pause: until you release the worker"),
-	OPTION_ROW(
-		FLAG, 0, "now", AT(now), NULL,
-		"resume: also end a hold evicted, and return at once: despite other programs, "
-		"without the quiet time"),
+	OPTION_ROW(FLAG, 0, "now", AT(now), NULL,
+		   "resume: also end the hold \"evicted\" and return at once, even if another "
+		   "program needs the GPU, and without the quiet time"),
 	OPTION_ROW(TEXT, 0, "reason", AT(reason), "TEXT",
 		   "the reason, which the service records in its events"),
 	OPTION_ROW(TEXT, 0, "pid", AT(pid), "PID",
@@ -438,7 +437,8 @@ static bool is_held_longer(const struct cli *c, const struct earlier *e)
 	       e->left_s >= (g->for_ns ? (double)g->for_ns * 1e-9 : (double)INFINITY);
 }
 
-/* Remembers why the service did not store the request, to say so once for all workers. */
+/* Remembers why the service did not store the request, so that the reason is printed once for
+ * all workers. */
 static void note_unsaved(struct given *g, const struct json_doc *reply)
 {
 	const char *journal = json_doc_string(reply, "journal");

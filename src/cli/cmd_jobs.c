@@ -42,11 +42,12 @@ static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "name", AT(name), "NAME",
 		   "only workloads with this name; * and ? match any characters"),
 	OPTION_ROW(TEXT, 0, "since", AT(since), "TIME",
-		   "only what ended since then, or still runs: 2h, 7d or "
+		   "only workloads that ended since then or still run: 2h, 7d or "
 		   "2026-01-31T12:00:00Z"),
 	OPTION_ROW(FLAG, 0, "running", AT(running), NULL, "only workloads that still run"),
-	OPTION_COUNT_ROW("limit", AT(limit), "how many of the latest are listed, at most 5000",
-			 1, 5000, 1000),
+	OPTION_COUNT_ROW("limit", AT(limit),
+			 "list the latest workloads, up to this number; at most 5000", 1, 5000,
+			 1000),
 	REMOTE_OPTIONS(remote),
 	OPTION_END,
 };
@@ -117,7 +118,8 @@ static int request_jobs(struct remote *r, const struct given *g)
 
 /* ---- the table ---- */
 
-/* Sets a cell to a text of the service, which may be from another machine. */
+/* Sets a cell to a text from the service. The service may run on another machine, so the text
+ * is not trusted. */
 static void set_text(struct table *t, unsigned column, const struct json_doc *w,
 		     const char *key)
 {
@@ -264,7 +266,7 @@ static double sum_devices(const struct json_doc *reply, const char *key)
 	return sum;
 }
 
-/* Prints how much of the counters of the GPUs the listed workloads cover. */
+/* Prints which share of the energy of the GPUs belongs to the listed workloads. */
 static void print_cover(const struct json_doc *reply, const struct total *sum)
 {
 	const double counter = sum_devices(reply, "energy_joules_total");
@@ -276,7 +278,7 @@ static void print_cover(const struct json_doc *reply, const struct total *sum)
 	if (!(counter > 0))
 		return;
 	snprintf(line, sizeof(line),
-		 "These are %.1f %% of the %s that the GPUs have used; idle %.1f %%, "
+		 "The listed workloads used %.1f %% of the %s of the GPUs; idle %.1f %%, "
 		 "unattributed %.1f %%, before the accounting began %.1f %%, workloads that "
 		 "are not listed %.1f %%.",
 		 100 * sum->joules / counter, term_quantity(text, counter, "J"),
@@ -292,10 +294,11 @@ static void print_left_out(const struct json_doc *reply)
 	const double left_out = json_doc_number(reply, "left_out");
 
 	if (left_out > 0)
-		printf("%.0f older ones are left out; --limit lists more, at most 5000.\n",
+		printf("%.0f older workloads are not listed; --limit lists more, at most "
+		       "5000.\n",
 		       left_out);
 	if (json_doc_true(reply, "truncated"))
-		printf("Older ones may be missing: the service examined only its latest "
+		printf("Older workloads may be missing: the service examined only its latest "
 		       "workloads. Use a later --since, or --kind.\n");
 }
 
@@ -325,8 +328,9 @@ static int print_jobs(const struct cli *c, const struct json_doc *reply)
 	if (json_doc_true(reply, "simulated"))
 		term_print_simulated(stdout);
 	if (json_doc_count(reply, "workloads") == 0) {
-		printf("No workload matches. The service lists what used a GPU since it "
-		       "accounts workloads.\n");
+		printf("No workload matches. The service lists workloads that used a GPU since "
+		       "its "
+		       "accounting began.\n");
 		print_left_out(reply);
 		return EXIT_OK;
 	}
@@ -360,8 +364,8 @@ const struct command command_jobs = {
 	.description =
 		"Lists the pods, jobs, containers, units and sessions that used the GPUs, "
 		"oldest "
-		"first, with GPU time, energy, mean power and peak memory, and how much of "
-		"the energy of the GPUs they cover. Needs the running service.",
+		"first, with GPU time, energy, mean power and peak memory, and their share of "
+		"the energy of the GPUs. Needs the running service.",
 	.examples = "  gpuward jobs --since 1d\n"
 		    "  gpuward jobs --kind slurm --name '4711*'\n"
 		    "  gpuward jobs --running\n"

@@ -37,8 +37,8 @@ struct measurement {
 	/* used if the service measures; NULL: this process measures */
 	struct measure_remote *remote;
 	struct gw_environment *env; /* for the result; NULL: not read yet      */
-	struct measured result;     /* the runs of the result ...              */
-	struct runner_run *run;     /* ... and the data from which they are made */
+	struct measured result;     /* the runs of the result              */
+	struct runner_run *run;     /* the data from which these runs are made */
 	int status;                 /* exit status of the last run             */
 	bool part_missing;          /* some run did not mark the part of --part */
 	bool lost; /* the service measured at least one run only in part or not at all */
@@ -54,9 +54,9 @@ static void report_cooldown(void *arg, unsigned gpu, double now_c, double mark_c
 	struct measurement *m = arg;
 
 	if (progress_possible(m->c->quiet))
-		progress_show("GPU %u is at %.0f C, waiting for %.0f C; the run starts in at "
+		progress_show("GPU %u is at %.0f %s, waiting for %.0f %s; the run starts in at "
 			      "most %.0f s",
-			      gpu, now_c, mark_c, left_s);
+			      gpu, now_c, term_plain("°C"), mark_c, term_plain("°C"), left_s);
 	else if (!m->cooldown_reported && !m->c->quiet)
 		fprintf(stderr, "gpuward: GPU %u is at %.0f %s, waiting for %.0f %s\n", gpu,
 			now_c, term_plain("°C"), mark_c, term_plain("°C"));
@@ -302,7 +302,7 @@ static int run_once(struct measurement *m, unsigned number)
 {
 	struct runner_run *run = &m->run[m->result.runs];
 	struct measured_run *result = &m->result.run[m->result.runs];
-	struct run_result_remote from_service;
+	struct run_result_remote from_service = { 0 };
 	struct host_energy host;
 	struct run_result_from from = { .c = m->c,
 					.meter = m->s.runner.meter,

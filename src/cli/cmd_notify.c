@@ -291,8 +291,8 @@ static void stream_open(struct notifier *n)
 					  .accept = "text/event-stream" };
 
 	n->matched = 0;
-	/* Decisions from before the start of this program are not shown; decisions from an
-	 * interruption of the stream are. */
+	/* Decisions from before the start of this program are not shown; decisions that were
+	 * made while the stream was interrupted are shown. */
 	if ((!n->begun && !fetch_news(n)) || client_send(&q, CONNECT_NS, &n->stream) != 0) {
 		n->stream = -1;
 		stream_close(n);
@@ -323,8 +323,8 @@ static int stream_read(struct notifier *n)
 	return got == 0 ? -1 : found;
 }
 
-/* Handles what the stream has received. If the stream has ended because the service restarts,
- * opens it again. */
+/* Handles the data that the stream has received. If the stream has ended because the service
+ * restarts, opens it again. */
 static void stream_handle(struct notifier *n)
 {
 	int got = stream_read(n);

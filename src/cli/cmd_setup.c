@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define QUESTION_NS (20 * NS_PER_S) /* for systemctl */
+#define QUESTION_NS (20 * NS_PER_S) /* time limit for systemctl */
 
 struct given {
 	bool yes, undo, dry_run;
@@ -109,8 +109,8 @@ static int read_configuration(const struct machine *m, struct config *ret)
 	return EXIT_OK;
 }
 
-/* Takes the token from the file that a person's configuration names.  A copy for the user needs
- * it. */
+/* Reads the token from the file that a person's configuration names, because the copy for the
+ * user must contain the same token. */
 static void find_configured_token(struct machine *m, const struct config *c)
 {
 	char message[600], token[SECRET_MAX];
@@ -123,7 +123,8 @@ static void find_configured_token(struct machine *m, const struct config *c)
 	explicit_bzero(token, sizeof(token));
 }
 
-/* Finds the first port on which the service will listen, or one that is in use. */
+/* Finds the first port on which the service will listen; prefers a port that another process
+ * already uses, because this is a problem. */
 static void find_port(struct machine *m, const struct root *root, const struct config *c)
 {
 	struct setup_facts *f = &m->facts;
@@ -284,7 +285,7 @@ static void print_servers(const struct machine *m)
 		term_wrap("", 2, line, term_width());
 	}
 	if (!m->servers.count)
-		printf("  none that setup knows runs now\n");
+		printf("  no server that setup knows is running\n");
 }
 
 static void print_notes(const struct setup_plan *p)
@@ -321,7 +322,7 @@ static void print_plan(const struct setup_plan *p)
 }
 
 /* Says whether the guard acts. A mode that a person set at run time is stored and outlives an
- * undo, so the service is asked for the mode in force. */
+ * undo, so this function asks the service for its current mode. */
 static void print_mode(const struct machine *m, const struct setup_plan *p)
 {
 	bool starts = false;
@@ -348,7 +349,7 @@ static void print_mode(const struct machine *m, const struct setup_plan *p)
 		       "enforce\n");
 }
 
-/* Says what a person does next. */
+/* Prints what a person should do next. */
 static void print_next(const struct machine *m, const struct setup_plan *p)
 {
 	if (p->workers && !p->print_config) {
@@ -358,7 +359,12 @@ static void print_next(const struct machine *m, const struct setup_plan *p)
 		       "  start=gpuward guard game start --pid $PPID --reason gamemode\n"
 		       "  end=gpuward guard game end --pid $PPID\n"
 		       "Other games: the launch option in Steam\n"
-		       "  gpuward run --vram 8G --anyway -- %%command%%\n");
+		       "  gpuward run --vram 8G --anyway -- %%command%%\n"
+		       "Instead of 8G, write how much memory the game needs on the card; "
+		       "gpuward top "
+		       "shows it\nwhile you play.\n"
+		       "For a desktop notification when a worker leaves the GPU or is back:\n"
+		       "  systemctl --user enable --now gpuward-notify\n");
 	}
 	printf("\n");
 	if (m->facts.port)
@@ -422,7 +428,7 @@ static int check_config(const struct setup_plan *p)
 	return EXIT_OK;
 }
 
-/* Says why nothing is changed; returns an exit code. */
+/* Prints why nothing is changed; returns an exit code. */
 static int refuse(const struct cli *c, const struct machine *m)
 {
 	const struct given *g = c->own;
@@ -509,7 +515,7 @@ static unsigned service_port(const struct cli *c)
 	return port;
 }
 
-/* Names a service that still runs after the undo: one that setup did not start. */
+/* Prints which service still runs after the undo, because setup did not start it. */
 static void print_still_running(const struct cli *c, unsigned port)
 {
 	struct root root;
@@ -530,7 +536,7 @@ static int undo(const struct cli *c)
 {
 	const struct given *g = c->own;
 	const struct setup_place at = { .prefix = c->root ? c->root : "" };
-	const unsigned port = service_port(c); /* the undo removes the configuration */
+	const unsigned port = service_port(c); /* read before the undo */
 	bool done;
 	int code;
 
@@ -541,7 +547,7 @@ static int undo(const struct cli *c)
 		return code;
 	if (done && g->dry_run)
 		printf("Undo would:\n");
-	/* first, because this needs the service and its token */
+	/* do this first, because it needs the running service and its token */
 	if (done)
 		setup_service_forget(&at, c->quiet, g->dry_run);
 	code = setup_undo(&at, c->quiet, g->dry_run);
@@ -560,7 +566,7 @@ static int set_up(struct cli *c)
 		return cli_no_memory();
 	code = cli_open(c, GW_TIER_STATIC);
 	if (code == EXIT_NO_GPU)
-		code = EXIT_OK; /* setup says so itself */
+		code = EXIT_OK; /* print_gpus() reports it */
 	if (code == EXIT_OK)
 		code = find_all(c, m);
 	if (code == EXIT_OK) {

@@ -1,11 +1,13 @@
 /* snapshot: the current state of the machine and its GPUs, once or repeatedly. */
 #include "cli.h"
 #include "output.h"
+#include "service_processes.h"
 #include "term.h"
 #include "table.h"
 
 #include "base/clock.h"
 #include "base/mem_trim.h"
+#include "serve/view.h"
 
 #include <errno.h>
 #include <math.h>
@@ -16,11 +18,11 @@
 
 struct given {
 	const char *watch;
-	bool all, no_processes, cpu;
+	bool all, no_processes, cpu, direct;
 	uint64_t settle_ns;
 };
 
-#define CPU_NS (50 * NS_PER_MS) /* for --cpu */
+#define CPU_NS (50 * NS_PER_MS) /* time between the two readings for --cpu */
 
 #define given(cli) ((const struct given *)(cli)->own)
 
@@ -69,6 +71,7 @@ enum {
 	P_TYPE,
 	P_SM,
 	P_MEMORY,
+	P_ENERGY,
 	P_CPU,
 	P_RUN,
 	P_NAME,
@@ -85,6 +88,7 @@ static const struct table_column process_columns[] = {
 	[P_TYPE] = { "TYPE", 4, false, false },
 	[P_SM] = { "SM", 0, true, false },
 	[P_MEMORY] = { "MEMORY", 0, true, false },
+	[P_ENERGY] = { "ENERGY", 1, true, false },
 	[P_CPU] = { "CPU", 2, true, false },
 	[P_RUN] = { "RUNS FOR", 5, true, false },
 	[P_NAME] = { "NAME", 0, false, true },
@@ -134,16 +138,12 @@ static void set_numbers(struct table *t, const struct gw_device *d)
 	}
 }
 
-static void set_energy(struct table *t, const struct gw_device *d)
+static void set_energy(struct table *t, unsigned column, double joules)
 {
-	double v;
-
-	if (gw_device_value(d, GW_Q_ENERGY, &v) != GW_HAVE)
-		return;
-	if (v < 1e4)
-		table_set(t, ENERGY, TERM_PLAIN, "%.0f J", v);
+	if (joules < 1e4)
+		table_set(t, column, TERM_PLAIN, "%.0f J", joules);
 	else
-		table_set(t, ENERGY, TERM_PLAIN, "%.1f kJ", v * 1e-3);
+		table_set(t, column, TERM_PLAIN, "%.1f kJ", joules * 1e-3);
 }
 
 static void set_memory(struct table *t, const struct gw_device *d)
@@ -180,6 +180,7 @@ static void set_state(struct table *t, const struct gw_device *d)
 static void add_device(struct table *t, const struct gw_device *d)
 {
 	const char *name = gw_device_text(d, GW_T_NAME), *pci = gw_device_text(d, GW_T_PCI);
+	double joules;
 
 	table_row(t);
 	table_set(t, INDEX, TERM_PLAIN, "%u", d->index);
@@ -187,7 +188,8 @@ static void add_device(struct table *t, const struct gw_device *d)
 		table_set(t, NAME, TERM_PLAIN, "%s", name);
 	set_numbers(t, d);
 	set_memory(t, d);
-	set_energy(t, d);
+	if (gw_device_value(d, GW_Q_ENERGY, &joules) == GW_HAVE)
+		set_energy(t, ENERGY, joules);
 	set_state(t, d);
 	if (pci)
 		table_set(t, PCI, TERM_PLAIN, "%s", pci);
@@ -245,8 +247,9 @@ static void print_notes(const struct cli *c)
 	}
 }
 
-/* "3d 04h", "2h 05m", "5m 03s", "12s" */
-static void add_process(struct table *t, const struct cli *c, const struct gw_process *p)
+/* energy: what the service knows; NULL: no service. */
+static void add_process(struct table *t, const struct cli *c, const struct gw_process *p,
+			const struct view_process *energy)
 {
 	static const char *const types[] = { "-", "C", "G", "C+G", "M", "C+M", "G+M", "C+G+M" };
 	const struct gw_device *d = gw_snapshot_device(c->snap, p->device);
@@ -272,6 +275,8 @@ static void add_process(struct table *t, const struct cli *c, const struct gw_pr
 		figure_bytes(size, (double)p->memory_bytes);
 		table_set(t, P_MEMORY, TERM_PLAIN, "%s", size);
 	}
+	if (energy && energy->absence == GW_HAVE)
+		set_energy(t, P_ENERGY, energy->energy_joules);
 	if (p->name)
 		table_set(t, P_NAME, TERM_PLAIN, "%s", p->name);
 	else if (p->orphan)
@@ -342,14 +347,17 @@ static void print_instances(const struct cli *c, const struct gw_process_list *l
 	table_done(&t);
 }
 
-static void print_processes(const struct cli *c, const struct gw_process_list *list)
+static void print_processes(const struct cli *c, struct render_process_list processes)
 {
 	struct table t;
 
 	table_init(&t, process_columns);
-	for (unsigned i = 0; i < gw_process_list_count(list); i++)
-		if (render_shows(&c->filter, gw_process_list_get(list, i)->device))
-			add_process(&t, c, gw_process_list_get(list, i));
+	for (unsigned i = 0; i < gw_process_list_count(processes.list); i++) {
+		const struct gw_process *p = gw_process_list_get(processes.list, i);
+
+		if (render_shows(&c->filter, p->device))
+			add_process(&t, c, p, processes.energy ? &processes.energy[i] : NULL);
+	}
 	if (t.rows)
 		putchar('\n');
 	table_print(&t, term_width());
@@ -395,7 +403,7 @@ static void print_costly(const struct cli *c)
 	}
 }
 
-static void print_tables(const struct cli *c, const struct gw_process_list *list)
+static void print_tables(const struct cli *c, struct render_process_list processes)
 {
 	struct table t;
 
@@ -408,27 +416,26 @@ static void print_tables(const struct cli *c, const struct gw_process_list *list
 	table_print(&t, term_width());
 	table_done(&t);
 	print_notes(c);
-	print_instances(c, list);
-	if (list)
-		print_processes(c, list);
+	print_instances(c, processes.list);
+	if (processes.list)
+		print_processes(c, processes);
 	if (given(c)->all)
 		print_costly(c);
 	if (c->verbose)
 		print_absent(c);
 }
 
-static int print_snapshot(const struct cli *c, const struct gw_process_list *list)
+static int print_snapshot(const struct cli *c, struct render_process_list processes)
 {
 	struct cli_document doc;
 
 	if (!c->json) {
-		print_tables(c, list);
+		print_tables(c, processes);
 		return EXIT_OK;
 	}
 	/* with --watch, each document is one line */
 	cli_document_begin(&doc, !given(c)->watch);
-	render_snapshot(&doc.json, c->snap, (struct render_process_list){ .list = list },
-			&c->filter);
+	render_snapshot(&doc.json, c->snap, processes, &c->filter);
 	return cli_document_end(&doc);
 }
 
@@ -446,20 +453,31 @@ static unsigned tiers_of(const struct cli *c)
 	return GW_TIERS_COMMON | GW_TIER_ENERGY | (given(c)->all ? GW_TIER_ON_REQUEST : 0);
 }
 
-static int take_snapshot(struct cli *c, struct gw_process_list *list)
-{
-	int err = list ? gw_process_list_take(list) : 0;
+/* Everything that is read for one snapshot. */
+struct reading {
+	struct gw_process_list *list; /* NULL: without processes */
+	struct service_processes service;
+	struct render_process_list processes;
+};
 
+static int take_snapshot(struct cli *c, struct reading *r)
+{
+	int err;
+
+	if (r->list)
+		service_processes_ask(&r->service);
+	err = r->list ? gw_process_list_take(r->list) : 0;
 	/* Take the snapshot after the process list: if reading the list hangs, the snapshot
 	 * reports this for the device. */
 	if (!err)
 		err = gw_snapshot_take(c->snap, tiers_of(c));
 	if (err)
-		cli_error("%s", gw_strerror(err));
-	return err ? EXIT_FAILED : EXIT_OK;
+		return cli_fail("%s", gw_strerror(err));
+	r->processes = service_processes_take(&r->service, r->list, c->snap);
+	return EXIT_OK;
 }
 
-static int watch_devices(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
+static int watch_devices(struct cli *c, struct reading *r, uint64_t every_ns)
 {
 	uint64_t next = clock_mono_ns(clock_real());
 	bool screen = !c->json && screen_begin();
@@ -468,7 +486,7 @@ static int watch_devices(struct cli *c, struct gw_process_list *list, uint64_t e
 	for (unsigned frames = 0;; frames++) {
 		if (screen)
 			screen_frame_begin();
-		code = print_snapshot(c, list);
+		code = print_snapshot(c, r->processes);
 		if (screen)
 			screen_frame_end();
 		if (code != EXIT_OK || fflush(stdout) != 0 || ferror(stdout))
@@ -481,7 +499,7 @@ static int watch_devices(struct cli *c, struct gw_process_list *list, uint64_t e
 		sleep_until(next);
 		if (screen && stop_requested())
 			break;
-		code = take_snapshot(c, list);
+		code = take_snapshot(c, r);
 		if (code == EXIT_OK)
 			code = cli_select(c);
 		if (code != EXIT_OK)
@@ -496,7 +514,7 @@ static int watch_devices(struct cli *c, struct gw_process_list *list, uint64_t e
  * time of --settle, or else 100 ms unless the output is JSON.  With --all, waits at least 150
  * ms, because profiling metrics need more than 100 ms between readings.  Returns true if it
  * waited. */
-static bool wait_for_rates(const struct cli *c, struct gw_process_list *list)
+static bool wait_for_rates(const struct cli *c, struct reading *r)
 {
 	uint64_t ns = given(c)->settle_ns;
 	double v;
@@ -510,32 +528,34 @@ static bool wait_for_rates(const struct cli *c, struct gw_process_list *list)
 		ns = 100 * NS_PER_MS;
 	if (!ns)
 		return false;
-	if (list) /* the CPU time of a process is a difference of two readings, too */
-		(void)gw_process_list_take(list);
+	if (r->list) { /* the CPU time of a process is a difference of two readings, too */
+		service_processes_ask(&r->service);
+		(void)gw_process_list_take(r->list);
+	}
 	sleep_until(clock_mono_ns(clock_real()) + ns);
 	return true;
 }
 
-static int run_with(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
+static int run_with(struct cli *c, struct reading *r, uint64_t every_ns)
 {
 	int code;
 
-	if (wait_for_rates(c, list) || list) {
-		if (list)
-			(void)gw_process_list_want(list, GW_PROCESS_SM);
-		code = take_snapshot(c, list);
+	if (wait_for_rates(c, r) || r->list) {
+		if (r->list)
+			(void)gw_process_list_want(r->list, GW_PROCESS_SM);
+		code = take_snapshot(c, r);
 		if (code != EXIT_OK)
 			return code;
 	}
 	if (given(c)->watch)
-		return watch_devices(c, list, every_ns);
-	code = print_snapshot(c, list);
+		return watch_devices(c, r, every_ns);
+	code = print_snapshot(c, r->processes);
 	return code == EXIT_OK ? cli_device_exit_code(c) : code;
 }
 
 static int snapshot_run(struct cli *c)
 {
-	struct gw_process_list *list = NULL;
+	struct reading r = { .list = NULL };
 	uint64_t every_ns = NS_PER_S;
 	int code;
 
@@ -546,10 +566,12 @@ static int snapshot_run(struct cli *c)
 	code = cli_open(c, tiers_of(c));
 	if (code != EXIT_OK)
 		return code;
-	if (!given(c)->no_processes && gw_process_list_new(c->ctx, &list) != 0)
+	if (!given(c)->no_processes && gw_process_list_new(c->ctx, &r.list) != 0)
 		return cli_no_memory();
-	code = run_with(c, list, every_ns);
-	gw_process_list_free(list);
+	service_processes_open(&r.service, r.list && !given(c)->direct ? c : NULL);
+	code = run_with(c, &r, every_ns);
+	service_processes_close(&r.service);
+	gw_process_list_free(r.list);
 	return code;
 }
 
@@ -569,6 +591,8 @@ static const struct option options[] = {
 		   "also read what is expensive: PCIe traffic, GPM metrics, SRAM state (takes "
 		   "0.2 s)"),
 	OPTION_ROW(FLAG, 0, "no-processes", AT(no_processes), NULL, "do not list processes"),
+	OPTION_ROW(FLAG, 0, "direct", AT(direct), NULL,
+		   "do not ask a running service for the energy of processes"),
 	OPTION_END,
 };
 
@@ -581,8 +605,8 @@ const struct command command_snapshot = {
 		"ms for it if necessary; JSON output does not wait unless you give --cpu (50 "
 		"ms) "
 		"or --settle. The CPU of a process is in percent of one core. Energy per "
-		"process "
-		"is known only to a running service: see /api/v1/processes.",
+		"process is known only to a running service; it is asked if it answers within "
+		"half a second. All other figures are read from the driver.",
 	.examples = "  gpuward snapshot\n"
 		    "  gpuward snapshot --json | jq '.devices[0].power_watts'\n"
 		    "  gpuward snapshot --json --cpu | jq .host\n"

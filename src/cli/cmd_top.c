@@ -321,12 +321,9 @@ static bool is_local(const char *address)
 	return false;
 }
 
-/* Returns true if an option of the command line applies only to reading the driver, not a
- * service. */
-static bool names_driver(const struct cli *c)
+static bool reads_driver(const struct cli *c)
 {
-	return given(c)->direct || c->simulate || c->backend || c->nvml_library || c->root ||
-	       c->wake;
+	return given(c)->direct || cli_names_driver(c);
 }
 
 /* Chooses the service or the driver, and opens it. */
@@ -338,12 +335,12 @@ static int open_source(struct top *t)
 	char message[700];
 	int code, err = -GW_E_NOENT;
 
-	if (given(c)->address && names_driver(c))
+	if (given(c)->address && reads_driver(c))
 		return cli_usage(
 			"--address reads a service; leave out --direct and the options "
 			"about the driver");
-	if (!names_driver(c)) {
-		struct remote_flags flags = { given(c)->address, NULL };
+	if (!reads_driver(c)) {
+		struct remote_flags flags = { .address = given(c)->address };
 
 		code = remote_open(&t->remote, &flags);
 		if (code != EXIT_OK && named)
@@ -387,7 +384,7 @@ static int show(struct top *t)
 	char message[300];
 	int err;
 
-	stop_catch(); /* before the screen, so that Ctrl-C restores the terminal */
+	stop_catch(); /* before the screen begins, so that Ctrl-C restores the terminal */
 	err = top_terminal_begin(term_color(), &t->canvas.utf8, message, sizeof(message));
 	if (err)
 		return cli_fail("%s", message);
@@ -396,7 +393,7 @@ static int show(struct top *t)
 		err = top_loop(t);
 	top_terminal_end();
 	if (t->reader && top_reader_stop(t->reader) != 0)
-		_exit(EXIT_OK); /* a driver call hangs and uses everything here */
+		_exit(EXIT_OK); /* a driver call hangs and still uses this memory */
 	return err ? cli_fail("top ended: %s", gw_strerror(err)) : EXIT_OK;
 }
 
@@ -456,7 +453,7 @@ const struct command command_top = {
 	.summary = "watch GPUs and processes on a full screen with graphs and keys",
 	.description =
 		"Shows utilisation, power with its limit, memory and temperature of each GPU "
-		"as bars and graphs, why clocks are held, energy, and the processes on the "
+		"as bars and graphs, why clocks are limited, energy, and the processes on the "
 		"GPUs. Reads the service of this machine if it answers; then energy and the "
 		"classes of the guard are shown for each process. Otherwise reads the driver. "
 		"Keys: q quits, ? shows all keys.",

@@ -112,9 +112,12 @@ void compare_markdown(const struct compare_view *v, struct buf *out)
 	comparison_notes(v->c, markdown_note, out);
 }
 
-static const char *const keys[METRICS] = { "latency_seconds", "power_mean_watts",
+static const char *const keys[METRICS] = { "latency_seconds",
+					   "power_mean_watts",
 					   "energy_per_iteration_joules",
-					   "energy_per_token_joules", "model_size_bytes" };
+					   "energy_net_per_iteration_joules",
+					   "energy_per_token_joules",
+					   "model_size_bytes" };
 
 static const char *key_of(const struct comparison *c, unsigned m)
 {
@@ -122,6 +125,8 @@ static const char *key_of(const struct comparison *c, unsigned m)
 		return "seconds";
 	if (!c->per_iteration && m == METRIC_ENERGY)
 		return "energy_joules";
+	if (!c->per_iteration && m == METRIC_NET)
+		return "energy_net_joules";
 	return keys[m];
 }
 

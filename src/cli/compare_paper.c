@@ -279,6 +279,30 @@ static const char *meter_words(const struct comparison_row *row)
 			    : "";
 }
 
+/* Returns whether a second meter confirms the energy, or which source it has; "" if the result
+ * does not say it. */
+static const char *verdict_words(const char *verdict)
+{
+	static const struct {
+		enum gw_verdict verdict;
+		const char *words;
+	} rows[] = {
+		{ GW_VERDICT_AGREE, ", energy counter and power samples agree" },
+		{ GW_VERDICT_DISAGREE, ", energy counter and power samples disagree" },
+		{ GW_VERDICT_COUNTER_ONLY, " alone" },
+		{ GW_VERDICT_SAMPLES_ONLY, " of the driver alone" },
+		{ GW_VERDICT_POLLED, " that were polled" },
+		{ GW_VERDICT_MEAN_ONLY, " that were polled and are means of one second" },
+		{ GW_VERDICT_TEXT, " that nvidia-smi printed" },
+		{ GW_VERDICT_SYSFS, " from the files of the kernel" },
+	};
+
+	for (size_t i = 0; verdict && i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (strcmp(verdict, gw_verdict_name(rows[i].verdict)) == 0)
+			return rows[i].words;
+	return "";
+}
+
 /* Adds how the energy was measured; a publication must state this. */
 static void add_method(struct buf *out, const struct comparison_row *row,
 		       const struct result_file *file, const struct result_run *run)
@@ -286,10 +310,8 @@ static void add_method(struct buf *out, const struct comparison_row *row,
 	const struct result_device *d = run->ndevices ? run->devices : NULL;
 
 	buf_addf(out, "gross GPU energy%s%s", *meter_words(row) ? " " : "", meter_words(row));
-	if (d && d->energy.rung)
-		buf_addf(out, ", sources %s", d->energy.rung);
-	if (d && d->energy.verdict)
-		buf_addf(out, ", verdict of the meters: %s", d->energy.verdict);
+	if (d && *meter_words(row))
+		buf_adds(out, verdict_words(d->energy.verdict));
 	if (d && d->sensor.origin)
 		buf_addf(out, ", %s", sensor_words(d->sensor.origin));
 	if (d && (d->sensor.gain != 1 || d->sensor.offset_w != 0))
@@ -297,6 +319,22 @@ static void add_method(struct buf *out, const struct comparison_row *row,
 			 d->sensor.offset_w);
 	buf_addf(out, ", gpuward %s",
 		 file->tool_version ? file->tool_version : "of unknown version");
+}
+
+/* Adds ", 5.12 J [4.80, 5.44] of it above idle", if the view shows net energy. */
+static void add_net(struct buf *out, const struct compare_view *v,
+		    const struct comparison_row *row)
+{
+	const struct result_file *file = NULL;
+	const struct result_run *run = first_usable(row, &file);
+
+	if (!v->shown[METRIC_NET] || isnan(row->figure[METRIC_NET].mean) || !run)
+		return;
+	buf_adds(out, ", of which ");
+	add_value(out, v, row, METRIC_NET);
+	buf_adds(out, " above the baseline");
+	if (run->sum.baseline_kind)
+		buf_addf(out, " (%s)", run->sum.baseline_kind);
 }
 
 static void add_reference(struct buf *out, const struct compare_view *v)
@@ -320,6 +358,7 @@ static void add_reference(struct buf *out, const struct compare_view *v)
 		buf_adds(out, " in ");
 		add_value(out, v, row, METRIC_TIME);
 	}
+	add_net(out, v, row);
 	if (!isnan(row->figure[METRIC_TOKEN].mean)) {
 		buf_adds(out, ", and ");
 		add_value(out, v, row, METRIC_TOKEN);
@@ -375,6 +414,7 @@ static void add_row(struct buf *out, const struct compare_view *v,
 		buf_adds(out, " in ");
 		add_value(out, v, row, METRIC_TIME);
 	}
+	add_net(out, v, row);
 	buf_adds(out, " (");
 	add_runs(out, row);
 	buf_addf(out, "%s%s).", *meter_words(row) ? "; " : "", meter_words(row));

@@ -13,7 +13,9 @@
 
 #define ALPHA 0.05
 
-static const char *const names[METRICS] = { "latency", "power", "energy", "token", "size" };
+static const char *const names[METRICS] = {
+	"latency", "power", "energy", "net", "token", "size"
+};
 
 const char *comparison_metric_name(enum comparison_metric m)
 {
@@ -43,6 +45,8 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 	case METRIC_TIME: return c->per_iteration ? "Latency" : "Time per run";
 	case METRIC_POWER: return comparison_knows_sd(c) ? "Power (s.d. of the load)" : "Power";
 	case METRIC_ENERGY: return c->per_iteration ? "Energy per iteration" : "Energy per run";
+	case METRIC_NET:
+		return c->per_iteration ? "Net energy per iteration" : "Net energy per run";
 	case METRIC_TOKEN: return "Energy per token";
 	default: return "Model size";
 	}
@@ -79,6 +83,19 @@ static double per_unit(const struct gw_interval *stated, double whole, double co
 	return isnan(stated->best) ? whole / count : stated->best;
 }
 
+/* Returns the energy above the baseline. A result states it per run only. */
+static double net_of(const struct comparison_run *r, bool per_iteration)
+{
+	const struct result_run *run = r->run;
+	double count = iterations_of(r);
+
+	if (!per_iteration)
+		return run->sum.energy_net_j.best;
+	if (isnan(count))
+		count = run->sum.energy_j.best / run->work.energy_per_iteration_j.best;
+	return run->sum.energy_net_j.best / count;
+}
+
 double comparison_value(const struct comparison *c, const struct comparison_run *r,
 			enum comparison_metric m)
 {
@@ -91,6 +108,7 @@ double comparison_value(const struct comparison *c, const struct comparison_run 
 		return c->per_iteration ? per_unit(&run->work.energy_per_iteration_j,
 						   run->sum.energy_j.best, iterations_of(r))
 					: run->sum.energy_j.best;
+	case METRIC_NET: return net_of(r, c->per_iteration);
 	case METRIC_TOKEN:
 		return per_unit(&run->work.energy_per_token_j, run->sum.energy_j.best,
 				r->run->work.tokens);
@@ -112,13 +130,16 @@ static double larger_known(double a, double b)
 
 static bool is_measured_power(enum comparison_metric m)
 {
-	return m == METRIC_POWER || m == METRIC_ENERGY || m == METRIC_TOKEN;
+	return m == METRIC_POWER || m == METRIC_ENERGY || m == METRIC_NET || m == METRIC_TOKEN;
 }
 
 /* Returns the relative standard uncertainty of the energy of a run, for comparisons on one GPU.
- * It also applies to the mean power and to the energy per iteration or token. */
+ * It also applies to the mean power and to the energy per iteration or token.  Nothing cancels
+ * in net energy, so all of its uncertainty is in u_true(). */
 static double u_fair(const struct comparison_run *r, enum comparison_metric m)
 {
+	if (m == METRIC_NET)
+		return 0;
 	return is_measured_power(m) ? relative_u(&r->run->sum.energy_relative_j) : NAN;
 }
 
@@ -128,6 +149,8 @@ static double u_true(const struct comparison_run *r, enum comparison_metric m)
 {
 	double u = larger_known(u_fair(r, m), relative_u(&r->run->sum.energy_j));
 
+	if (m == METRIC_NET)
+		return relative_u(&r->run->sum.energy_net_j);
 	if (m == METRIC_ENERGY)
 		u = larger_known(u, relative_u(&r->run->work.energy_per_iteration_j));
 	if (m == METRIC_TOKEN)
@@ -215,6 +238,10 @@ static void figure_fill(struct comparison_figure *f, const struct sums *s,
 		f->low = f->high = NAN; /* because fmax() above turned NAN into 0 */
 	if (isnan(fair))
 		f->fair_low = f->fair_high = NAN;
+	if (m == METRIC_NET) { /* it may be negative, and has one interval for all purposes */
+		f->low = s->mean - whole;
+		f->fair_low = f->fair_high = NAN;
+	}
 	if (m == METRIC_SIZE) /* the size is given, not measured, so it has no interval */
 		f->low = f->high = f->fair_low = f->fair_high = NAN;
 }
@@ -250,7 +277,7 @@ static double extra_log(const struct comparison_row *first, const struct compari
 {
 	if (m == METRIC_TIME || m == METRIC_SIZE)
 		return 0;
-	if (row->other_gpu || row->other_scale)
+	if (m == METRIC_NET || row->other_gpu || row->other_scale)
 		return sqrt(shared_u2(a) + shared_u2(b));
 	return compare_offset(offset_u_w(row), first->figure[METRIC_POWER].mean,
 			      row->figure[METRIC_POWER].mean);
@@ -493,7 +520,7 @@ static const struct comparison_row *choose_reference(const struct comparison *c)
 	return c->rows;
 }
 
-/* Finds the row that has this label, with or without its part; NULL: there is none. */
+/* Finds the row that has this label, with or without its part; NULL: no such row. */
 static const struct comparison_row *row_labelled(const struct comparison *c, const char *label)
 {
 	for (size_t i = 0; i < c->nrows; i++)
@@ -523,7 +550,7 @@ int comparison_init(struct comparison *c, const struct result_file *results, siz
 	c->reference = reference ? row_labelled(c, reference) : choose_reference(c);
 	if (!err && !c->reference)
 		return -GW_E_NOENT;
-	for (size_t i = 0; i < c->nrows && !err; i++) {
+	for (size_t i = 0; i < c->nrows && c->reference && !err; i++) {
 		struct comparison_row *row = &c->rows[i];
 
 		row->other_gpu = !same_gpus(row, c->reference);
@@ -546,8 +573,22 @@ void comparison_done(struct comparison *c)
 	*c = (struct comparison){ .rows = NULL };
 }
 
+static bool all_have_net(const struct comparison *c)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->nrows; i++) {
+		if (c->rows[i].figure[METRIC_NET].n < c->rows[i].used)
+			return false;
+		n += c->rows[i].used;
+	}
+	return n > 0;
+}
+
 bool comparison_has(const struct comparison *c, enum comparison_metric m)
 {
+	if (m == METRIC_NET)
+		return all_have_net(c);
 	for (size_t i = 0; i < c->nrows; i++)
 		if (c->rows[i].figure[m].n > 0)
 			return true;
@@ -659,7 +700,7 @@ void comparison_size_text(double bytes, char *out, size_t size)
 		snprintf(out, size, "%s", decimal);
 }
 
-/* Returns a ratio in per cent.  One that would be printed as "-0.0" becomes 0. */
+/* Returns a ratio in per cent.  A value that would be printed as "-0.0" becomes 0. */
 static double per_cent(double ratio, int decimals)
 {
 	const double v = 100 * ratio;

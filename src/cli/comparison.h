@@ -17,6 +17,7 @@ enum comparison_metric {
 	METRIC_TIME,   /* s per iteration, or per run                        */
 	METRIC_POWER,  /* W, mean                                            */
 	METRIC_ENERGY, /* J per iteration, or per run                        */
+	METRIC_NET,    /* J above the baseline, per iteration or per run     */
 	METRIC_TOKEN,  /* J per token                                        */
 	METRIC_SIZE,   /* bytes of the model                                 */
 	METRICS
@@ -71,7 +72,7 @@ void comparison_done(struct comparison *c);
  * file. */
 bool comparison_mixes_gpus(const struct result_file *results, size_t n, struct buf *sentence);
 
-/* Convert between a metric and its name: "latency", "power", "energy", "token", "size".
+/* Convert between a metric and its name: "latency", "power", "energy", "net", "token", "size".
  * comparison_metric_find() returns METRICS for an unknown name. */
 const char *comparison_metric_name(enum comparison_metric m);
 enum comparison_metric comparison_metric_find(const char *name);
@@ -88,7 +89,9 @@ double comparison_value(const struct comparison *c, const struct comparison_run 
 /* Returns true if the variation of the load is known for any row. */
 bool comparison_knows_sd(const struct comparison *c);
 
-/* Returns true if any row has a value of this metric. */
+/* Returns true if the metric is shown unless the user chooses metrics: any row has a value. Net
+ * energy is shown if every used run has it, because runs with and without a baseline cannot be
+ * compared. */
 bool comparison_has(const struct comparison *c, enum comparison_metric m);
 
 /* Returns the outcome of --clean-room for the runs of the row: "kept", "lost", "none", "mixed";

@@ -1,7 +1,8 @@
-/* cost_options: the options for what energy costs, which measure, log and report share.
+/* cost_options: the options for the price and the carbon intensity of energy, which measure,
+ * log and report share.
  *
- * What is not given on the command line comes from the environment, by the same names as the
- * settings of the service (GPUWARD_ENERGY_PRICE_PER_KWH). */
+ * An option that is not given on the command line is read from the environment variable that
+ * the service uses for the same setting (GPUWARD_ENERGY_PRICE_PER_KWH). */
 #ifndef GW_CLI_COST_OPTIONS_H
 #define GW_CLI_COST_OPTIONS_H
 

@@ -136,8 +136,9 @@ static void describe_error(const char *address, int err, struct counter_reading 
 	counter_refuse(ret, "cannot reach %s: %s", address, gw_strerror(err));
 }
 
-/* Stores the error: the status and the server's own sentence.  Adds advice if the server wants a
- * key, and to the two sentences that a router with several models sends. */
+/* Stores the error: the status and the server's own sentence.  Adds advice if the server
+ * requires a key, or if its sentence is one of the two that a router with several models
+ * sends. */
 static void describe_status(const struct url_parts *u, int status, const struct buf *body,
 			    struct counter_reading *ret)
 {
@@ -313,7 +314,7 @@ static uint64_t next_stop_check(struct deadline *p)
 /* Reads the output to its end.  Ignores bytes that do not fit, because a number is shorter. */
 static int read_output(struct child *c, struct deadline *p, char *out, size_t size)
 {
-	char rest[512];
+	char rest[512] = "";
 	size_t used = 0;
 	long n = 1;
 

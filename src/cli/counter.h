@@ -43,8 +43,8 @@ struct counter_reading {
 struct counter {
 	double number; /* NAN: unknown            */
 	double edge;   /* part of the count that may not belong to the run */
-	/* Series that were not in the first reading: how many, and the sum of their values,
-	 * which counts completely. */
+	/* Series that were not in the first reading: their number, and the sum of their values.
+	 * The whole sum is part of the count. */
 	unsigned fresh;
 	double fresh_number;
 	/* at least one of the series in `fresh` has an unknown start time */
@@ -97,8 +97,9 @@ int counter_url_check(const char *url, char *why, size_t size);
 void counter_url_place(const char *url, char *out, size_t size);
 void counter_url_read(const char *url, const struct deadline_stop *stop,
 		      struct counter_reading *ret);
-/* Finds the processes that listen on the port of the URL, without descendants of one another.
- * The service manager, which may also have the socket, is left out. */
+/* Finds the processes that listen on the port of the URL. If one of them descends from another,
+ * only the ancestor counts. The service manager, which may also have the socket open, is left
+ * out. */
 unsigned counter_url_servers(const char *url, const struct deadline_stop *stop,
 			     int64_t ret_pid[static METER_SERVERS]);
 

@@ -174,8 +174,8 @@ const char *desktop_refusal(const struct desktop *d)
 
 /* ---- showing ---- */
 
-/* Copies a text without control characters, without invalid UTF-8, for which the bus would close
- * the connection, and without what may be markup: names of processes are foreign text. */
+/* Copies a text without control characters, invalid UTF-8 and markup, because other programs
+ * choose the names of processes. The bus closes the connection after invalid UTF-8. */
 static void copy_plain(char *out, size_t size, const char *text)
 {
 	utf8_clean(out, size, text);

@@ -693,7 +693,7 @@ static int add_figures(const struct pair *p)
 	return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- all rows ---- */
 
 static bool after(const struct diff_row *x, const struct diff_row *y)
 {

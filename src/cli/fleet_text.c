@@ -15,7 +15,8 @@
 
 #define LEFT_MAX 34 /* columns for the names of nodes and GPUs in the list of faults */
 
-/* Writes a node as "cluster/instance", cleaned: labels can come from anywhere. */
+/* Writes a node as "cluster/instance", without control characters, because other machines
+ * choose the labels. */
 static const char *node_name(char out[static TABLE_CELL], const char *cluster,
 			     const char *instance)
 {
@@ -95,7 +96,7 @@ static void add_states(struct buf *line, const struct fleet_total *t)
 	buf_adds(line, ")");
 }
 
-/* Adds how many nodes a sum has, if some are missing. */
+/* Adds the number of nodes in a sum, if nodes are missing. */
 static void add_of(struct buf *line, const struct fleet_total *t, unsigned nodes)
 {
 	if (nodes < t->nodes)

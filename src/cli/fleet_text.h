@@ -4,7 +4,7 @@
 
 struct fleet;
 
-/* top: rows per table. */
+/* Prints the fleet. top: maximum number of rows per table. */
 void fleet_text_print(const struct fleet *f, unsigned top);
 
 /* Prints where a job fits, after fleet_fit(). */

@@ -28,8 +28,8 @@ struct candidate {
 	char name[32], exe[512];
 	double most_bytes;
 	enum fate fate;
-	char worker[64]; /* of FATE_MAY_BE_WORKER and FATE_CONTENDS */
-	char rule[160];  /* of FATE_HAS_RULE */
+	char worker[64]; /* for FATE_MAY_BE_WORKER and FATE_CONTENDS */
+	char rule[160];  /* for FATE_HAS_RULE */
 };
 
 struct absent {
@@ -51,8 +51,7 @@ struct learning {
 	unsigned gpus;
 	struct absent absent[WORKERS_MAX];
 	unsigned absent_count;
-	struct evicted
-		evicted[WORKERS_MAX]; /* workers that are off their GPU for a contender */
+	struct evicted evicted[WORKERS_MAX]; /* workers that left their GPU for a contender */
 	unsigned evicted_count;
 };
 

@@ -230,7 +230,7 @@ void guard_mode_print_set(const struct json_doc *reply)
 		return;
 	snprintf(text, sizeof(text),
 		 "The mode was set to %s at run time by %s at %s; the configuration says %s. "
-		 "To use that again, run gpuward guard mode config.",
+		 "To use the configured mode again, run gpuward guard mode config.",
 		 mode, json_doc_string(reply, "mode_set.set_by"),
 		 json_doc_string(reply, "mode_set.time_utc"),
 		 json_doc_string(reply, "mode_configured"));
@@ -238,7 +238,7 @@ void guard_mode_print_set(const struct json_doc *reply)
 	term_wrap("", 0, clean, term_table_width());
 }
 
-/* Says what the mode in force means for workers. */
+/* Prints what the current mode means for workers. */
 static void print_mode_meaning(const struct json_doc *reply)
 {
 	const char *mode = json_doc_string(reply, "mode"),
@@ -255,7 +255,8 @@ static void print_mode_meaning(const struct json_doc *reply)
 		       wanted);
 }
 
-/* Names the workers that are off the GPU and stay off, because the mode resumes nothing. */
+/* Prints the workers that are off the GPU and stay off, because the mode does not allow the
+ * guard to resume them. */
 static void print_stranded(struct remote *r)
 {
 	char names[400] = "", text[1000], clean[1000];

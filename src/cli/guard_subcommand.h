@@ -51,8 +51,8 @@ int64_t guard_game_pid(const char *text);
 int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, uint64_t for_ns,
 	       const char *reason);
 
-/* Prints the mode of the guard with who set it, or sets it.  word: a mode, "config" for the
- * configured one, or NULL to print it.  Returns an exit code. */
+/* Prints the mode of the guard and who set it, or sets the mode.  word: a mode, "config" for
+ * the configured mode, or NULL to print the mode.  Returns an exit code. */
 int guard_mode(const struct cli *c, struct remote *r, const char *word, const char *reason);
 
 /* If the reply has mode_set, prints that a person set the mode; otherwise prints nothing. */

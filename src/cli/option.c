@@ -74,7 +74,7 @@ static int set_choice(const struct parser *p, struct option_match f, const char 
 
 	for (; o->choices[n]; n++) {
 		if (strcmp(o->choices[n], value) == 0) {
-			memcpy(f.at, &o->choices[n], sizeof(const char *));
+			memcpy(f.at, &o->choices[n], sizeof(o->choices[n]));
 			return 0;
 		}
 	}

@@ -29,8 +29,8 @@ int output_print(const char *text, size_t n)
 	return cli_fail("cannot write the output: %s", strerror(errno));
 }
 
-/* Lets signals end the program while it writes to a FIFO, because the reader may never continue;
- * `measure` blocks them until its result is written. */
+/* Lets signals end the program while it writes to a FIFO, because the reader may never
+ * continue; `measure` blocks these signals until its result is written. */
 static void unblock_stop_signals(sigset_t *ret_before)
 {
 	sigset_t stop;
@@ -65,7 +65,7 @@ int output_save(const char *path, const char *text, size_t n, bool quiet)
 
 int output_result(const char *path, bool print, const struct buf *text, bool quiet)
 {
-	bool file = !is_standard(path);
+	bool file = path && !is_standard(path);
 	int code = file ? output_save(path, text->p, text->len, quiet) : EXIT_OK;
 
 	if ((print || (path && !file)) && output_print(text->p, text->len) != EXIT_OK)

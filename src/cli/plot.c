@@ -445,7 +445,7 @@ static void draw_name(struct buf *out, const struct plot_line *l, double x, doub
 static void line_labels(struct buf *out, const struct plot_time *p, const struct axis *y,
 			double x, size_t columns)
 {
-	struct label l[LABELS_MAX];
+	struct label l[LABELS_MAX] = { { 0 } };
 	double bottom = y->at, top = y->at + y->size;
 	size_t space = (size_t)((bottom - top) / LABEL_HEIGHT), all = count_names(p), n = 0;
 

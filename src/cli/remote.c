@@ -56,7 +56,7 @@ static int read_token(struct remote *r, const char *path, bool must)
 	return EXIT_OK;
 }
 
-int remote_config(struct config *ret, bool *ret_mistake)
+static int load_config(struct config *ret, bool *ret_mistake, bool quiet)
 {
 	char message[2000];
 	int err = config_load_rest(ret, message, sizeof(message));
@@ -64,28 +64,34 @@ int remote_config(struct config *ret, bool *ret_mistake)
 	*ret_mistake = err != 0;
 	if (err == -GW_E_NOMEM)
 		return cli_fail("%s", message);
-	if (err)
+	if (err && !quiet)
 		cli_error("note: the configuration has a mistake: %s; the rest of it is used; "
 			  "see gpuward config check",
 			  message);
 	return EXIT_OK;
 }
 
+int remote_config(struct config *ret, bool *ret_mistake)
+{
+	return load_config(ret, ret_mistake, false);
+}
+
 /* Reads the address (if `address` is set) and the token (if `token` is set) from the
  * configuration. It is not an error if the user may not read the token. */
-static int read_config(struct remote *r, bool address, bool token)
+static int read_config(struct remote *r, bool address, bool token, bool quiet)
 {
 	struct config c;
 	bool mistake;
-	int code = remote_config(&c, &mistake);
+	int code = load_config(&c, &mistake, quiet);
 
 	if (code != EXIT_OK)
 		return code;
 	if (address && c.service_tls_cert &&
 	    strncmp(choose_address(&c.service_listen), "unix:", 5) != 0) {
-		cli_error("the service uses TLS, which this command does not support; let it "
-			  "also listen on a UNIX socket ([service] listen = [..., "
-			  "\"unix:PATH\"])");
+		if (!quiet)
+			cli_error("the service uses TLS, which this command does not support; "
+				  "let it also listen on a UNIX socket ([service] listen = "
+				  "[..., \"unix:PATH\"])");
 		config_done(&c);
 		return EXIT_USAGE;
 	}
@@ -127,16 +133,17 @@ int remote_open(struct remote *r, const struct remote_flags *f)
 	*r = (struct remote){ .status = 0 };
 	buf_init(&r->body, CLIENT_REPLY_MAX);
 	if (address && strncmp(address, "https://", 8) == 0)
-		return cli_usage(
-			"%s: this command supports only http and UNIX sockets; use the "
-			"service's unix:PATH",
-			address);
+		return f->quiet ? EXIT_USAGE
+				: cli_usage("%s: this command supports only http and UNIX "
+					    "sockets; use the "
+					    "service's unix:PATH",
+					    address);
 	if (address)
 		set_address(r, address);
 	if (token)
-		code = read_token(r, token, true);
+		code = read_token(r, token, !f->quiet);
 	if (code == EXIT_OK && (!address || !token))
-		code = read_config(r, !address, !token);
+		code = read_config(r, !address, !token, f->quiet);
 	if (code == EXIT_OK && !token && !*r->token)
 		read_user_token(r);
 	return code;

@@ -20,6 +20,7 @@ struct deadline_stop;
 /* Options of a command that sends requests to the service. */
 struct remote_flags {
 	const char *address, *token_file;
+	bool quiet; /* print nothing: the command works without a service, too */
 };
 #define REMOTE_OPTIONS_OF(type, member)                                                      \
 	OPTION_ROW(TEXT, 0, "address", offsetof(type, member.address), "ADDRESS",            \
@@ -57,7 +58,8 @@ int remote_send(struct remote *r, const char *method, const char *path, const ch
 int remote_reply(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size);
 
 /* remote_fetch() sends a GET request and leaves the reply as text in r->body; remote_parse()
- * parses that text into r->reply.  For a caller that compares a reply with the one before. */
+ * parses that text into r->reply.  For a caller that compares a reply with the previous
+ * reply. */
 int remote_fetch(struct remote *r, const char *path, const struct deadline_stop *stop,
 		 uint64_t timeout_ns, char *message, size_t size);
 void remote_parse(struct remote *r);

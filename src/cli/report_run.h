@@ -13,8 +13,8 @@
 #define REPORT_WIDE   976
 #define REPORT_NARROW 360
 
-/* Writes the section of results[i].  The section may refer to earlier results.  cost: what the
- * user configured. */
+/* Writes the section of results[i].  The section may refer to earlier results.  cost: the price
+ * and the carbon intensity that the user configured. */
 void report_result(struct buf *out, const struct result_file *results, size_t i,
 		   const struct energy_cost *cost);
 

@@ -104,9 +104,9 @@ struct result_sum {
 	double power_mean_w, power_sd_w;
 };
 
-/* What a run did, and what one unit of it took. */
+/* The work of a run, and the time and energy per unit of work. */
 struct result_work {
-	/* number in this run if it is known, else of the whole result */
+	/* number in this run if it is known, else in the whole result */
 	double iterations, tokens;
 	double latency_s, latency_p50_s, latency_p95_s;
 	struct gw_interval energy_per_iteration_j, energy_per_token_j;

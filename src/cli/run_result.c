@@ -509,7 +509,8 @@ static bool is_interrupted(void *arg)
 	return runner_sleep(arg, 0);
 }
 
-/* Finds the server that is counted: it works for the command, so it is not a foreign process. */
+/* Finds the processes of the server that is counted. They work for the command, so they are not
+ * foreign processes. */
 static void find_servers(struct run_count *c)
 {
 	c->servers = c->kind->find_servers

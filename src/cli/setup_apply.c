@@ -26,7 +26,7 @@ struct entry {
 	char path[256];
 	char sum[2][65];      /* checksums of the contents that setup wrote; "": none */
 	char user[64];        /* STEP_USER_* */
-	bool enabled, active; /* STEP_UNIT: state before */
+	bool enabled, active; /* STEP_UNIT: the state before setup */
 };
 
 struct setup_manifest {
@@ -371,8 +371,8 @@ static bool is_of_user(enum setup_what what)
 	return what == STEP_USER_FOLDER || what == STEP_USER_FILE;
 }
 
-/* Says that the user gets no copy of the token, and forgets the steps from `before` on.  Returns
- * an exit code. */
+/* Prints that the user gets no copy of the token, and removes the steps from `before` on from
+ * the manifest.  Returns an exit code. */
 static int give_up_copy(const struct setup_place *at, struct setup_manifest *m, unsigned before,
 			const char *why)
 {
@@ -478,7 +478,7 @@ static void undo_file(struct undo *u, const struct entry *e)
 	report(u, e, err);
 }
 
-/* Says what a dry run knows about a folder: the files in it are still there. */
+/* In a dry run the folder still has its files, so it is unknown whether undo will remove it. */
 static void undo_folder_dry(const struct entry *e)
 {
 	printf("  remove %s if it is empty then\n", e->path);
@@ -496,7 +496,7 @@ static void undo_folder(struct undo *u, const struct entry *e)
 	err = rmdir(setup_path(u->at, e->path, full)) == 0 ? 0 : errno;
 	if ((err == ENOTEMPTY || err == EEXIST) && !u->quiet)
 		printf("  kept %s: it is not empty\n", e->path);
-	/* files of others in the folder are not an error */
+	/* it is not an error that the folder has files of other programs */
 	report(u, e, err == ENOTEMPTY || err == EEXIST ? ENOENT : err);
 }
 
@@ -510,7 +510,7 @@ static void undo_user(struct undo *u, const struct entry *e)
 	if (setup_account(at.prefix, e->user, &at.uid, &at.gid, home, sizeof(home), name,
 			  sizeof(name)) != 0 ||
 	    strncmp(e->path, home, strlen(home)) != 0) {
-		kept(u, e->path, "the home of its user is elsewhere now");
+		kept(u, e->path, "the home folder of its user has changed");
 		return;
 	}
 	if (u->dry_run && folder) {
@@ -525,7 +525,7 @@ static void undo_user(struct undo *u, const struct entry *e)
 									   : HOME_REMOVE,
 							  .path = e->path,
 							  .sum = { e->sum[0], e->sum[1] } });
-	/* a user's folder, such as .config, usually has other files: do not name it */
+	/* a user's folder, such as .config, usually has other files: do not report it */
 	report(u, e, folder && (err == ENOTEMPTY || err == EEXIST) ? ENOENT : err);
 }
 
@@ -586,7 +586,7 @@ static bool undo_entry(struct undo *u, const struct entry *e)
 	return u->failed > before;
 }
 
-/* Leaves in the manifest only what could not be removed, for the next undo. */
+/* Leaves only the entries in the manifest that could not be removed, for the next undo. */
 static int keep_failed(const struct setup_place *at, struct setup_manifest *m,
 		       const bool failed[static ENTRIES])
 {

@@ -42,7 +42,8 @@ static bool has_link(const struct setup_place *at, const char *path, char ret[PA
 	return false;
 }
 
-/* The real root has its own file, which no other user can open and lock. */
+/* For the real root, the lock is a file that no other user can open. For another prefix, it is
+ * the folder etc. */
 static int open_lock(const struct setup_place *at)
 {
 	char path[PATH_MAX];
@@ -69,7 +70,8 @@ int setup_begin(const struct setup_place *at, bool lock, int *ret_lock)
 	if (*ret_lock < 0)
 		return cli_fail("%s%s cannot be opened: %s; nothing was changed", at->prefix,
 				*at->prefix ? "/etc" : LOCK_FILE, strerror(errno));
-	/* no link: the other setup ended and removed the file after it was opened here */
+	/* st_nlink 0: the other setup ended and removed the lock file after it was opened
+	 * here */
 	if (flock(*ret_lock, LOCK_EX | LOCK_NB) == 0 && fstat(*ret_lock, &st) == 0 &&
 	    st.st_nlink > 0)
 		return EXIT_OK;

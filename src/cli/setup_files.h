@@ -1,4 +1,4 @@
-/* setup_files: the files that `gpuward setup` writes, as root and in the home of a user.
+/* setup_files: writes the files of `gpuward setup`, as root and in the home of a user.
  *
  * A file is complete or absent, and an existing file is replaced only on request. Work in a
  * user's home is done by a child process that has only the rights of that user and follows no
@@ -28,9 +28,10 @@ struct setup_place {
 
 const char *setup_path(const struct setup_place *at, const char *path, char out[PATH_MAX]);
 
-/* Refuses a prefix with a link below which setup would write, because the link may lead out of
- * the prefix. If `lock` is true, takes the lock that only one setup at a time has. Call
- * setup_end() with *ret_lock in any case. Returns an exit code; an error has been printed. */
+/* Refuses a prefix if a folder in which setup would write is a link, because the link may lead
+ * out of the prefix. If `lock` is true, takes the lock that only one setup at a time can have.
+ * Call setup_end() with *ret_lock in any case. Returns an exit code; an error has been
+ * printed. */
 int setup_begin(const struct setup_place *at, bool lock, int *ret_lock);
 void setup_end(const struct setup_place *at, int lock);
 

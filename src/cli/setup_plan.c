@@ -356,7 +356,7 @@ static void plan_token(const struct setup_facts *f, struct setup_plan *p)
 	p->step[p->count - 1].of_account = f->account || f->manager != SETUP_NO_SYSTEMD;
 }
 
-/* Writes the lines that the companion needs: who asks, and which units. */
+/* Writes the lines that the companion needs: which user sends requests, and for which units. */
 static void write_companion(const struct setup_servers *all, struct buf *out)
 {
 	buf_addf(out, "client %s\n", SETUP_ACCOUNT);
@@ -553,8 +553,10 @@ int setup_plan_make(const struct setup_facts *f, const struct setup_answers *a,
 		return ret->config.err;
 	if (f->manager != SETUP_NO_SYSTEMD && !f->account)
 		add_step(ret, STEP_ACCOUNT, SETUP_ACCOUNT, "the user of the service");
-	add_step(ret, STEP_FOLDER, SETUP_FOLDER, "the folder of the next files")->mode = 0755;
-	/* The printed lines name the token too, so write it even if a person adds them. */
+	add_step(ret, STEP_FOLDER, SETUP_FOLDER, "the folder of token and configuration")
+		->mode = 0755;
+	/* The printed lines of the configuration name the token file, so write it even if a
+	 * person must add these lines. */
 	if (!setup_is_configured(f) || !f->token_configured)
 		plan_token(f, ret);
 	configured = plan_config(f, ret);

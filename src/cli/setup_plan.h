@@ -1,4 +1,5 @@
-/* setup_plan: decides what `gpuward setup` does: facts in, a list of steps and notes out.
+/* setup_plan: decides what `gpuward setup` does: makes a list of steps and notes from facts
+ * about the machine.
  *
  * Pure: it reads and writes nothing.  setup_apply.h carries the steps out. */
 #ifndef GW_CLI_SETUP_PLAN_H
@@ -23,8 +24,8 @@
 /* What setup finds at the path of a file that it wants to write. */
 enum setup_file {
 	SETUP_ABSENT,
-	SETUP_OURS,    /* as an earlier setup wrote it */
-	SETUP_THEIRS,  /* a person wrote or changed it */
+	SETUP_OURS,    /* an earlier setup wrote it, and it is unchanged */
+	SETUP_THEIRS,  /* a person wrote or changed the file */
 	SETUP_COMMENT, /* a person's file without any setting */
 	SETUP_BLOCKED, /* the path has a link, or a folder of it is missing */
 };
@@ -32,7 +33,7 @@ enum setup_file {
 enum setup_manager {
 	SETUP_NO_SYSTEMD,
 	SETUP_NO_UNIT, /* systemd runs, but the unit is not installed */
-	SETUP_STOPPED, /* installed */
+	SETUP_STOPPED, /* the unit is installed */
 	SETUP_RUNNING,
 };
 
@@ -42,7 +43,7 @@ struct setup_facts {
 	bool account; /* the user of the service exists */
 	enum setup_file config, drop_in, token_file, companion, user_token;
 	bool token_configured; /* the existing configuration names a token file */
-	unsigned port;         /* on which the service will listen; 0: only on UNIX sockets */
+	unsigned port;         /* port of the service; 0: only UNIX sockets */
 	/* another process listens on this port: its pid (0: not visible); -1: none */
 	int64_t port_user;
 	const char *port_name;
@@ -92,7 +93,7 @@ struct setup_step {
 	mode_t mode;
 	bool of_account; /* belongs to the user of the service, not to root */
 	bool replaces;   /* an unchanged file of an earlier setup is replaced */
-	const char *why; /* for people */
+	const char *why; /* reason, for people */
 };
 
 #define SETUP_STEPS 16

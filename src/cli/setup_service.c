@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#define START_NS    (15 * NS_PER_S) /* until a service that was just started answers */
+#define START_NS    (15 * NS_PER_S) /* longest wait for a service that was just started */
 #define QUESTION_NS (5 * NS_PER_S)
 #define GUARD       "/api/v1/guard"
 
@@ -45,7 +45,7 @@ bool setup_service_mode(const struct setup_place *at, bool wait, char out[static
 
 	if (!is_asked(at))
 		return false;
-	if (remote_open(&r, &(struct remote_flags){ NULL, NULL }) == EXIT_OK) {
+	if (remote_open(&r, &(struct remote_flags){ .address = NULL }) == EXIT_OK) {
 		while (!ask(&r, "GET", GUARD, NULL, message, sizeof(message)) &&
 		       clock_mono_ns(clock_real()) < until)
 			nanosleep(&pause, NULL);
@@ -58,14 +58,14 @@ bool setup_service_mode(const struct setup_place *at, bool wait, char out[static
 
 /* ---- forget ---- */
 
-#define RETURN_NS (30 * NS_PER_S) /* for a worker that only a person kept off its GPU */
+#define RETURN_NS (30 * NS_PER_S) /* longest wait for a worker's return */
 
 /* A worker that undo releases or names. */
 struct off {
 	char name[128], state[16];
 	bool held; /* a person keeps it on or off its GPU */
 	bool out;  /* the guard has moved it off its GPU, or is doing so */
-	bool only; /* nothing but the person keeps it off */
+	bool only; /* only the request of the person keeps it off */
 };
 
 static bool is_manual(const struct json_doc *w)
@@ -140,8 +140,9 @@ static void wait_for_return(struct remote *r, const char *path, struct off *o)
 	}
 }
 
-/* Ends what a person requested for a worker.  A worker that only this kept off its GPU returns
- * before undo continues: the configured mode may be a dry run, in which it would stay off. */
+/* Ends the request of a person for a worker.  If only this request kept the worker off its GPU,
+ * waits until the worker is back: the configured mode may be a dry run, in which the worker
+ * would stay off. */
 static void release(struct remote *r, struct off *o, bool quiet)
 {
 	const bool back = o->out && o->only;
@@ -204,7 +205,7 @@ void setup_service_forget(const struct setup_place *at, bool quiet, bool dry_run
 
 	if (!is_asked(at))
 		return;
-	if (remote_open(&r, &(struct remote_flags){ NULL, NULL }) != EXIT_OK ||
+	if (remote_open(&r, &(struct remote_flags){ .address = NULL }) != EXIT_OK ||
 	    !ask(&r, "GET", GUARD, NULL, message, sizeof(message))) {
 		if (!quiet)
 			say_stays("A mode or a hold that was set at run time stays stored",

@@ -92,7 +92,7 @@ void table_set(struct table *t, unsigned column, enum term_style style, const ch
 struct layout {
 	size_t width[TABLE_COLUMNS_MAX];
 	bool shown[TABLE_COLUMNS_MAX];
-	bool middle[TABLE_COLUMNS_MAX]; /* cut texts keep their end */
+	bool middle[TABLE_COLUMNS_MAX]; /* texts are cut in the middle, not at the end */
 };
 
 static void layout_measure(const struct table *t, struct layout *l)

@@ -62,8 +62,8 @@ static unsigned next_character(const struct canvas *c, const char **text, uint32
 
 		*ret_code = n ? utf8_decode(*text, n) : '?';
 		*text += n ? n : 1;
-		/* The library for the terminal asks the same function: with another answer here,
-		 * it would continue a long text in the next row. */
+		/* The terminal library uses the same function. With another width here, the
+		 * library would continue a long text in the next row. */
 		width = *ret_code < 0x80 ? 1 : c->utf8 ? wcwidth((wchar_t)*ret_code) : -1;
 		/* Left out: a combining mark, because the base character is enough; the degree
 		 * sign, because "C" is enough. */

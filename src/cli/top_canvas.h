@@ -1,9 +1,9 @@
-/* top_canvas: a grid of character cells with styles, and what `gpuward top` draws on it: text,
- * bars and history graphs.
+/* top_canvas: a grid of character cells with styles, on which `gpuward top` draws text, bars
+ * and history graphs.
  *
- * It knows no terminal: top_terminal.c copies the cells to one, and a test prints them as text.
- * Everything is cut at the edges of the grid, and text that could control a terminal is made
- * harmless here. */
+ * This module does not use a terminal: top_terminal.c copies the cells to the terminal, and a
+ * test prints them as text. Everything is cut at the edges of the grid, and text that could
+ * control a terminal is made harmless here. */
 #ifndef GW_CLI_TOP_CANVAS_H
 #define GW_CLI_TOP_CANVAS_H
 
@@ -19,7 +19,7 @@ enum canvas_style {
 	CANVAS_GOOD,
 	CANVAS_WARN,
 	CANVAS_BAD,
-	CANVAS_MARK,     /* simulated, paused, old */
+	CANVAS_MARK,     /* words such as simulated, paused, old */
 	CANVAS_HEADING,  /* first line and heading of the table */
 	CANVAS_SELECTED, /* the row of the cursor */
 	CANVAS_POWER,    /* one colour per graph */

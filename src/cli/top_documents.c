@@ -23,14 +23,6 @@ static void text_of(const struct json_doc *r, const char *path, char *out, size_
 	utf8_clean(out, size, s ? s : "");
 }
 
-static uint8_t absence_find(const char *key)
-{
-	for (unsigned i = 1; key && i < GW_ABSENCES; i++)
-		if (strcmp(gw_absence_key(i), key) == 0)
-			return (uint8_t)i;
-	return GW_ABSENT_NO_DATA;
-}
-
 static enum gw_device_state state_find(const char *name)
 {
 	for (unsigned i = GW_DEVICE_OK; name && i <= GW_DEVICE_CLOSED; i++)
@@ -67,14 +59,32 @@ static void read_figures(struct top_gpu *g, const struct json_doc *d)
 
 		if (type == JSON_DOC_NUMBER)
 			g->value[i] = json_doc_number(d, key);
-		g->absence[i] =
-			type != JSON_DOC_NULL && type != JSON_DOC_ABSENT
-				? (uint8_t)GW_HAVE
-				: absence_find(absent ? json_doc_string(absent, key) : NULL);
+		g->absence[i] = type != JSON_DOC_NULL && type != JSON_DOC_ABSENT
+					? (uint8_t)GW_HAVE
+					: (uint8_t)render_read_absence(
+						  absent ? json_doc_string(absent, key) : NULL);
 	}
 	text_of(d, gw_quantity_info(GW_Q_PERFORMANCE_STATE)->key, g->pstate, sizeof(g->pstate));
 	join_words(d, gw_quantity_info(GW_Q_CLOCK_REASONS)->key, top_held_words, g->held,
 		   sizeof(g->held));
+}
+
+static void read_instances(struct top_gpu *g, const struct json_doc *d)
+{
+	for (size_t i = 0; i < json_doc_count(d, "mig_devices"); i++) {
+		const struct json_doc *m = json_doc_at(d, "mig_devices", i);
+		const char *name = json_doc_string(m, "name");
+		int64_t instance;
+		struct top_mig *to;
+
+		if (!json_doc_integer(m, "gpu_instance", &instance) || instance > 1000)
+			instance = -1;
+		to = top_gpu_add_mig(g, (int)instance, name ? name : "");
+		if (!to)
+			return;
+		to->memory_used = number_of(m, "memory_used_bytes");
+		to->memory_total = number_of(m, "memory_total_bytes");
+	}
 }
 
 static void read_device(struct top_gpu *g, const struct json_doc *d)
@@ -94,6 +104,7 @@ static void read_device(struct top_gpu *g, const struct json_doc *d)
 	g->energy_absence = isnan(g->energy_j) ? GW_ABSENT_NO_DATA : GW_HAVE;
 	g->age_s = number_of(d, "seen_age_seconds");
 	read_figures(g, d);
+	read_instances(g, d);
 	top_gpu_remember(g);
 }
 

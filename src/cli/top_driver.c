@@ -13,8 +13,9 @@
 
 /* longest time between readings of the energy counter: one reading costs 3 to 5 ms on an H200 */
 #define ENERGY_NS (20 * NS_PER_S)
-/* Time between readings of the processes, and of their SM utilisation: the driver needs 2 ms
- * per GPU for this mean over the last seconds, and 0.03 ms for the lists. */
+/* Time between readings of the process lists, and of their SM utilisation. The driver needs
+ * 0.03 ms for a list, but 2 ms per GPU for the utilisation, which is a mean over the last
+ * seconds. */
 #define PROCESSES_NS (1900 * NS_PER_MS)
 #define SM_NS        (3 * NS_PER_S) /* every second list, or every list of many GPUs */
 #define FEW_GPUS     2              /* with more GPUs, processes are read less often */
@@ -103,6 +104,19 @@ static void read_held(struct top_gpu *g, double mask)
 			buf_addf(&b, "%s%s", b.len ? ", " : "", top_held_words(word));
 }
 
+static void read_instances(struct top_gpu *g, const struct gw_device *d)
+{
+	for (unsigned i = 0; i < d->mig_count; i++) {
+		const struct gw_mig *m = d->mig[i];
+		struct top_mig *to = top_gpu_add_mig(g, m->gpu_instance, m->name);
+
+		if (to && m->memory_absence == GW_HAVE) {
+			to->memory_used = (double)m->memory_used_bytes;
+			to->memory_total = (double)m->memory_total_bytes;
+		}
+	}
+}
+
 static void read_gpu(struct top_gpu *g, const struct gw_device *d, unsigned tiers)
 {
 	const char *name = gw_device_text(d, GW_T_NAME), *pci = gw_device_text(d, GW_T_PCI),
@@ -129,6 +143,7 @@ static void read_gpu(struct top_gpu *g, const struct gw_device *d, unsigned tier
 				 g->pstate, sizeof(g->pstate));
 	if (g->absence[TOP_CLOCK_REASONS] == GW_HAVE)
 		read_held(g, g->value[TOP_CLOCK_REASONS]);
+	read_instances(g, d);
 	top_gpu_remember(g);
 }
 

@@ -207,7 +207,7 @@ static void held_text(const struct top_gpu *g, char *out, size_t size)
 			 g->absence[TOP_CLOCK_REASONS] == GW_HAVE ? "clocks free" : "");
 }
 
-/* Draws the name, clock, energy and what holds the clocks back. */
+/* Draws the name, the clock, the energy and the reasons that limit the clocks. */
 static void draw_title(struct canvas *c, unsigned row, const struct top_gpu *g, bool selected)
 {
 	char held[128], energy[24], time[24];
@@ -263,7 +263,7 @@ struct line_layout {
 static void line_layout(const struct canvas *c, struct line_layout *l)
 {
 	static const unsigned text[] = { 4, 6, 10, 13, 6, 8 };
-	/* 12: width of the last column, which says what holds the clocks back */
+	/* 12: width of the last column, which shows the reasons that limit the clocks */
 	unsigned used = 12, at = 0, spare, bars;
 
 	*l = (struct line_layout){ .name = 0 };
@@ -308,7 +308,8 @@ static void draw_line_gauge(struct canvas *c, unsigned row, const struct line_la
 			   o.style);
 }
 
-/* Draws a name.  If it is too long, its middle is left out: models often differ in their end. */
+/* Draws a name.  If it is too long, its middle is left out, because the names of models often
+ * differ at their end. */
 static void draw_name(struct canvas *c, unsigned row, unsigned column, unsigned end,
 		      const char *name)
 {
@@ -431,6 +432,28 @@ static unsigned draw_reasons(struct canvas *c, unsigned row, unsigned rows,
 	return used;
 }
 
+/* Draws one line per MIG instance: "MIG 3g.71gb (instance 1)   40.0 GiB / 69.0 GiB". */
+static unsigned draw_instances(struct canvas *c, unsigned row, unsigned rows,
+			       const struct top_gpu *g)
+{
+	unsigned i;
+
+	for (i = 0; i < g->migs && i < rows; i++) {
+		const struct top_mig *m = &g->mig[i];
+		char used[24] = "-", total[24] = "-";
+
+		figure_bytes(used, m->memory_used);
+		figure_bytes(total, m->memory_total);
+		if (m->instance >= 0)
+			canvas_format(c, row + i, 0, 31, CANVAS_DIM, "%s (instance %d)",
+				      *m->name ? m->name : "MIG", m->instance);
+		else
+			canvas_text(c, row + i, 0, 31, CANVAS_DIM, *m->name ? m->name : "MIG");
+		canvas_format(c, row + i, 32, c->columns, CANVAS_PLAIN, "%s / %s", used, total);
+	}
+	return i;
+}
+
 unsigned gpu_view_figures(struct canvas *c, unsigned row, unsigned rows,
 			  const struct top_gpu *g)
 {
@@ -455,5 +478,6 @@ unsigned gpu_view_figures(struct canvas *c, unsigned row, unsigned rows,
 			    CANVAS_PLAIN, text);
 	}
 	used = height;
+	used += draw_instances(c, row + used, rows - used, g);
 	return used + draw_reasons(c, row + used, rows - used, g);
 }

@@ -12,7 +12,7 @@
 #define GPU_VIEW_BARS   2
 #define GPU_VIEW_GRAPHS 4
 
-/* Draws the heading over GPUs with one line each. */
+/* Draws the heading of the view in which each GPU has one line. */
 void gpu_view_heading(struct canvas *c, unsigned row);
 
 void gpu_view_draw(struct canvas *c, unsigned row, unsigned rows, const struct top_gpu *g,

@@ -1,6 +1,7 @@
 #include "top_model.h"
 
 #include "base/array.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -125,6 +126,20 @@ void top_gpu_begin(struct top_gpu *g, const char *uuid)
 	g->energy_j = g->energy_s = NAN;
 	g->energy_absence = GW_ABSENT_NO_DATA;
 	g->age_s = 0;
+	g->migs = 0;
+}
+
+struct top_mig *top_gpu_add_mig(struct top_gpu *g, int instance, const char *name)
+{
+	struct top_mig *m = &g->mig[g->migs];
+	const char *profile = strstr(name, "MIG ");
+
+	if (g->migs == TOP_MIG)
+		return NULL;
+	g->migs++;
+	*m = (struct top_mig){ .instance = instance, .memory_used = NAN, .memory_total = NAN };
+	utf8_clean(m->name, sizeof(m->name), profile ? profile : name);
+	return m;
 }
 
 void top_gpu_remember(struct top_gpu *g)
@@ -216,9 +231,11 @@ static int compare_numbers(double a, double b, int direction)
 
 static int compare_texts(const char *a, const char *b, int direction)
 {
+	const int order = strcasecmp(a, b);
+
 	if (!*a || !*b)
 		return !*a - !*b;
-	return direction * strcasecmp(a, b);
+	return direction * order;
 }
 
 struct sorting {

@@ -65,6 +65,15 @@ enum top_figure top_graph_figure(enum top_graph graph);
 
 #define TOP_SAMPLES 512 /* samples of the history */
 
+#define TOP_MIG 8 /* an H200 has at most seven GPU instances */
+
+/* A MIG instance.  Power and utilisation are known only for the whole GPU. */
+struct top_mig {
+	int instance; /* -1: unknown */
+	char name[32];
+	double memory_used, memory_total;
+};
+
 struct top_gpu {
 	unsigned index;
 	enum gw_device_state state;
@@ -72,11 +81,13 @@ struct top_gpu {
 	char message[256]; /* what is wrong; "": nothing */
 	double value[TOP_FIGURES];
 	uint8_t absence[TOP_FIGURES]; /* enum gw_absence */
-	char held[96];                /* what holds the clocks back, in words; "": nothing */
+	char held[96];                /* reasons that limit the clocks, in words; "": none */
 	char pstate[16];
 	/* energy_j: energy that was measured during energy_s seconds */
 	double energy_j, energy_s;
 	uint8_t energy_absence;
+	struct top_mig mig[TOP_MIG];
+	unsigned migs;
 	double age_s; /* age of the figures when the model was read */
 	/* the last samples of each graph, a ring; `next` is the oldest */
 	float history[TOP_GRAPHS][TOP_SAMPLES];
@@ -127,10 +138,14 @@ struct top_model {
 void top_model_init(struct top_model *m);
 void top_model_done(struct top_model *m);
 
+/* Adds a MIG instance to the GPU and returns it; NULL: there is no room.  name: of the instance,
+ * as the driver has it; the name of the board in it is left out. */
+struct top_mig *top_gpu_add_mig(struct top_gpu *g, int instance, const char *name);
+
 /* Copies everything.  Returns 0 or -GW_E_NOMEM. */
 int top_model_copy(struct top_model *to, const struct top_model *from);
 
-/* Makes room for n GPUs.  New ones are empty, with an empty history.  Returns 0 or
+/* Makes room for n GPUs.  New GPUs are empty, with an empty history.  Returns 0 or
  * -GW_E_NOMEM. */
 int top_model_set_gpus(struct top_model *m, unsigned n);
 
@@ -152,7 +167,7 @@ void top_model_add_gap(struct top_model *m, uint64_t now_ns);
 /* Returns sample i of a graph, where 0 is the newest; NAN: unknown. */
 double top_gpu_sample(const struct top_gpu *g, enum top_graph graph, unsigned i);
 
-/* Writes what holds the clocks back, from the word of the driver: "power limit" for
+/* Returns the text for a reason that limits the clocks: "power limit" for the driver's word
  * "sw_power_cap".  Returns an unknown word unchanged. */
 const char *top_held_words(const char *word);
 

@@ -3,6 +3,7 @@
 #include "output.h"
 #include "top_gpu_view.h"
 
+#include "base/buf.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -39,9 +40,9 @@ static bool column_is_empty(enum top_column column, const struct top_model *m)
 	return column == TOP_WHERE || column == TOP_GUARD || column == TOP_ENERGY;
 }
 
-/* Sets which columns are shown. */
+/* Sets which columns are shown, and the names of those that have values but do not fit. */
 static void choose_columns(const struct canvas *c, const struct top_model *m,
-			   bool shown[static TOP_COLUMNS])
+			   bool shown[static TOP_COLUMNS], struct buf *hidden)
 {
 	for (unsigned i = 0; i < TOP_COLUMNS; i++)
 		shown[i] = !column_is_empty(i, m);
@@ -57,9 +58,12 @@ static void choose_columns(const struct canvas *c, const struct top_model *m,
 				worst = i;
 		}
 		if (used <= c->columns + 1 || worst == TOP_COLUMNS)
-			return;
+			break;
 		shown[worst] = false;
 	}
+	for (unsigned i = 0; i < TOP_COLUMNS; i++)
+		if (!shown[i] && !column_is_empty(i, m))
+			buf_addf(hidden, "%s%s", hidden->len ? ", " : "", columns[i].title);
 }
 
 static void percent(char out[static 64], double ratio)
@@ -171,10 +175,12 @@ void process_view_draw(struct canvas *c, unsigned row, unsigned rows, const stru
 {
 	bool shown[TOP_COLUMNS];
 	char text[64];
+	struct buf hidden;
 
 	if (rows < 2)
 		return;
-	choose_columns(c, m, shown);
+	buf_init_fixed(&hidden, ui->hidden, sizeof(ui->hidden));
+	choose_columns(c, m, shown, &hidden);
 	draw_table_heading(c, row, ui, shown);
 	ui->page = rows - 1;
 	top_scroll_to(&ui->process_top, ui->selected, ui->page, ui->rows);

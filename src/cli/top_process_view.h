@@ -5,7 +5,7 @@
 #include "top_screen.h"
 
 /* Draws the heading and the processes of ui->row into `rows` rows.  Moves ui->process_top so
- * that the selected process is visible, and sets ui->page. */
+ * that the selected process is visible, and sets ui->page and ui->hidden. */
 void process_view_draw(struct canvas *c, unsigned row, unsigned rows, const struct top_model *m,
 		       struct top_ui *ui);
 

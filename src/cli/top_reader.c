@@ -27,7 +27,7 @@ struct top_reader {
 	struct top_reader_options o;
 	struct top_model work;     /* used by the thread only */
 	struct top_driver *driver; /* NULL: the source is the service */
-	unsigned readings;         /* of the service */
+	unsigned readings;         /* number of readings of the service */
 	struct buf last;           /* the last reply of the service about the GPUs */
 	struct deadline_stop stop;
 	struct mailbox box;
@@ -127,7 +127,8 @@ static int read_classes(struct top_reader *r)
 	return 0;
 }
 
-/* Reads what is read only after a new reading of the GPUs: processes, host, guard, classes. */
+/* Reads the documents that change only with a new reading of the GPUs: processes, host, guard,
+ * classes. */
 static int read_rest(struct top_reader *r)
 {
 	struct remote *remote = r->o.remote;

@@ -16,8 +16,8 @@ struct top_reader_options {
 	uint64_t interval_ns;
 };
 
-/* Starts the thread.  What the options point to must outlive the reader and belongs to the
- * thread until top_reader_stop().  Returns 0 or a negative error. */
+/* Starts the thread.  The objects that the options point to must outlive the reader; only the
+ * thread may use them until top_reader_stop().  Returns 0 or a negative error. */
 int top_reader_start(const struct top_reader_options *o, struct top_reader **ret);
 
 /* Returns a descriptor that is readable when there is something new. */
@@ -26,7 +26,8 @@ int top_reader_fd(const struct top_reader *r);
 /* Copies the latest model into *m.  Returns false if there is nothing new. */
 bool top_reader_take(struct top_reader *r, struct top_model *m);
 
-/* Stops reading, or reads again.  While it is paused, no request and no driver call is made. */
+/* Stops reading, or starts it again.  While the reader is paused, it makes no request and no
+ * driver call. */
 void top_reader_pause(struct top_reader *r, bool paused);
 
 /* Selects whether the figures that only the zoom shows are read.  If zoom is new, reads at
@@ -34,7 +35,7 @@ void top_reader_pause(struct top_reader *r, bool paused);
 void top_reader_zoom(struct top_reader *r, bool zoom);
 
 /* Ends the thread and frees the reader.  Returns 0, or -GW_E_STATE: the thread hangs in a call
- * and still uses everything; end the program without touching it. */
+ * and still uses the reader and its options; end the program without freeing them. */
 int top_reader_stop(struct top_reader *r);
 
 #endif

@@ -15,8 +15,8 @@
 
 /* figures are old after this time, or after three intervals if that is longer */
 #define OLD_NS         (3 * NS_PER_S)
-#define PROCESSES_MIN  2  /* rows that the process table always keeps ... */
-#define PROCESSES_WANT 6  /* ... and rows that it gets if there are that many processes */
+#define PROCESSES_MIN  2  /* rows that the process table always has */
+#define PROCESSES_WANT 6  /* rows of the process table, if there are as many processes */
 #define BLOCK_MOST     12 /* maximum number of rows of a GPU with graphs */
 #define LARGE_LEAST    9
 #define LARGE_MOST     27
@@ -156,9 +156,9 @@ static void draw_machine(struct canvas *c, const struct top_model *m, const stru
 	add_part(parts, &n, 0, CANVAS_BOLD, "gpuward top");
 	add_part(parts, &n, 0, CANVAS_MARK, m->simulated ? " SIMULATED " : "");
 	add_part(parts, &n, 0, CANVAS_MARK, ui->paused ? " PAUSED " : "");
-	if (ui->gpu_page < m->gpus)
-		snprintf(text, sizeof(text), "GPUs %u to %u of %u", ui->gpu_top + 1,
-			 ui->gpu_top + ui->gpu_page, m->gpus);
+	if (ui->gpu_page && ui->gpu_page < m->gpus)
+		snprintf(text, sizeof(text), "GPUs %u to %u of %u", m->gpu[ui->gpu_top].index,
+			 m->gpu[ui->gpu_top + ui->gpu_page - 1].index, m->gpus);
 	else
 		snprintf(text, sizeof(text), "%u GPU%s", m->gpus, m->gpus == 1 ? "" : "s");
 	add_part(parts, &n, 1, CANVAS_PLAIN, m->read_ns ? text : "");
@@ -323,6 +323,32 @@ static unsigned draw_zoom(struct canvas *c, unsigned row, unsigned rows,
 
 /* ---- the last line, help, everything ---- */
 
+/* Draws the keys, and the columns of the process table that do not fit.  Keys that have no room
+ * are only in the help. */
+static void draw_key_words(struct canvas *c, unsigned row, unsigned at, const struct top_ui *ui)
+{
+	static const char *const keys[2][7] = {
+		{ "q quit", "? help", "Enter zoom", "/ filter", "< > sort", "space pause",
+		  "k end process" },
+		{ "q quit", "? help", "Esc all GPUs", "left/right other GPU", "/ filter",
+		  "space pause" },
+	};
+	struct part parts[8];
+	char text[80];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < COUNT(keys[0]) && keys[ui->zoom][i]; i++)
+		add_part(parts, &n, i < 2 ? 0 : i, CANVAS_DIM, keys[ui->zoom][i]);
+	snprintf(text, sizeof(text), "hidden: %s", ui->hidden);
+	add_part(parts, &n, 1, CANVAS_DIM, *ui->hidden ? text : "");
+	fit_parts(parts, n, c->columns > at ? c->columns - at : 0);
+	for (unsigned i = 0; i < n; i++)
+		if (*parts[i].text)
+			at = canvas_text(c, row, at, c->columns, parts[i].style,
+					 parts[i].text) +
+			     2;
+}
+
 static void draw_keys(struct canvas *c, const struct top_ui *ui)
 {
 	const struct top_process *p = &ui->target;
@@ -348,11 +374,7 @@ static void draw_keys(struct canvas *c, const struct top_ui *ui)
 		at = canvas_format(c, row, 0, c->columns, CANVAS_MARK, " filter: %s ",
 				   ui->order.filter) +
 		     2;
-	canvas_text(c, row, at, c->columns, CANVAS_DIM,
-		    ui->zoom ? "q quit  ? help  Esc all GPUs  left/right other GPU  / filter  "
-			       "space pause"
-			     : "q quit  ? help  Enter zoom  / filter  < > sort  space pause  k "
-			       "end process");
+	draw_key_words(c, row, at, ui);
 }
 
 static void draw_help(struct canvas *c)
@@ -377,6 +399,7 @@ static void draw_help(struct canvas *c)
 		"Energy of a GPU: measured in the time shown next to it.",
 		"Of a process: since the service first saw it.",
 		"- means unknown; the zoom says why.",
+		"hidden, in the last line: columns for which the terminal is too narrow.",
 	};
 
 	for (unsigned i = 0; i < COUNT(lines) && i < c->rows; i++)
@@ -415,6 +438,7 @@ void top_screen_draw(struct canvas *c, const struct top_model *m, struct top_ui 
 		return;
 	}
 	end = c->rows - 1;
+	ui->hidden[0] = '\0';
 	ui->gpu_page = m->gpus;
 	if (old > 0 && !ui->paused)
 		row += draw_old(c, row, m, old);

@@ -1,5 +1,5 @@
-/* top_screen: the layout of `gpuward top`: a model, the state of the user's keys and a size
- * become cells of a canvas.  Pure: no terminal, no clock.
+/* top_screen: the layout of `gpuward top`: draws a model and the state of the user's keys on a
+ * canvas of any size.  Pure: no terminal, no clock.
  *
  * Rows from above: a line about the machine, messages, the GPUs, the processes, a line with the
  * keys.  The fewer rows there are per GPU, the simpler its picture: graphs, bars, one line. */
@@ -15,7 +15,7 @@
 
 enum top_focus { TOP_FOCUS_PROCESSES, TOP_FOCUS_GPUS };
 
-/* What the last line asks, or what covers the screen. */
+/* The question in the last line, or the text that covers the screen. */
 enum top_prompt { TOP_PROMPT_NONE, TOP_PROMPT_FILTER, TOP_PROMPT_KILL, TOP_PROMPT_HELP };
 
 /* Identifies the process at the cursor in every model. */
@@ -32,16 +32,17 @@ struct top_ui {
 	bool follow; /* true: the selection follows its process; false: it stays in its row */
 	struct top_order order;
 	unsigned gpu;      /* the selected GPU */
-	unsigned gpu_top;  /* the first GPU on the screen ... */
-	unsigned gpu_page; /* ... and how many GPUs are on the screen */
+	unsigned gpu_top;  /* the first GPU on the screen */
+	unsigned gpu_page; /* number of GPUs on the screen */
 	unsigned *row;     /* positions of the processes in the model, as shown */
 	unsigned rows, row_cap;
-	unsigned selected;         /* in row[] */
-	struct top_cursor cursor;  /* the process in that row when it was arranged */
+	unsigned selected;         /* position in row[] */
+	struct top_cursor cursor;  /* the selected process */
 	unsigned process_top;      /* the first process on the screen */
-	unsigned page;             /* processes on the screen */
+	unsigned page;             /* number of processes on the screen */
 	struct top_process target; /* the process that TOP_PROMPT_KILL asks about */
 	char message[200];         /* replaces the line with the keys; "": none */
+	char hidden[64];           /* titles of the columns that do not fit; "": none */
 	char clock[16];            /* time of day; "": not shown */
 	uint64_t now_ns;           /* monotonic */
 };
@@ -51,8 +52,8 @@ struct top_ui {
  * model or the order changed.  Returns 0 or -GW_E_NOMEM. */
 int top_ui_arrange(struct top_ui *ui, const struct top_model *m);
 
-/* Moves the selection to a row.  From then on it follows the process there; in the first row it
- * stays in the row. */
+/* Moves the selection to a row.  From then on the selection follows the process in this row; in
+ * the first row, the selection stays in the row. */
 void top_ui_select(struct top_ui *ui, const struct top_model *m, unsigned row);
 
 /* Returns the selected process; NULL: none. */

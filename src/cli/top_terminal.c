@@ -133,8 +133,8 @@ static bool set_encoding(void)
 	return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
-/* The library believes these variables more than the terminal, and newterm() fails if they are
- * too large. */
+/* The library uses the size in these variables instead of the terminal's size, and newterm()
+ * fails if they are too large. */
 static void drop_absurd_size(void)
 {
 	static const char *const names[] = { "COLUMNS", "LINES" };
@@ -215,8 +215,8 @@ static void write_cells(const struct canvas *c, unsigned row, unsigned column, u
 	}
 }
 
-/* Returns the first column that differs from what is shown, and one behind the last.  A wide
- * character is never cut. */
+/* Returns the first column that differs from the terminal's content, and the column behind the
+ * last one that differs.  A wide character is never cut. */
 static unsigned changed_cells(const struct canvas *c, unsigned row, unsigned *ret_end)
 {
 	unsigned first = 0, end = c->columns;

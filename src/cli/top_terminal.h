@@ -1,7 +1,7 @@
 /* top_terminal: puts a canvas on the terminal and reads keys, with ncursesw.
  *
- * The library is loaded when `gpuward top` starts, so that every other command works, and starts
- * as quickly, without it.  Only rows that changed are written. */
+ * The library is loaded when `gpuward top` starts, so that every other command works without
+ * the library, and starts quickly.  Only rows that changed are written. */
 #ifndef GW_CLI_TOP_TERMINAL_H
 #define GW_CLI_TOP_TERMINAL_H
 

@@ -6,9 +6,9 @@
  *     checkpoint cgroup=/system.slice/llama.service    may be checkpointed and restored
  *     signal exe=/usr/bin/worker uid=1000              may be signalled
  *
- * A process must match all fields of a line. A control group includes the groups below it. The
- * companion refuses everything that no line allows. As long as any line of the file is invalid,
- * the companion refuses everything. */
+ * A process must match all fields of a line; a control group includes the groups below it. The
+ * companion refuses every request that no line allows, and all requests while any line of the
+ * file is invalid. */
 #ifndef GW_COMPANION_ALLOW_H
 #define GW_COMPANION_ALLOW_H
 

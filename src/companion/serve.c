@@ -36,6 +36,7 @@ struct serving {
 static void send_reply(int fd, uid_t uid, const char *what, const struct wire_reply *r)
 {
 	char text[WIRE_SIZE], line[2 * WIRE_WORDS], words[WIRE_WORDS];
+	size_t size;
 	int length;
 
 	/* Processes choose their own names: without control characters the log entry stays on
@@ -47,7 +48,8 @@ static void send_reply(int fd, uid_t uid, const char *what, const struct wire_re
 	/* Errors are ignored: the log gets its line even if the client is gone, and the client
 	 * gets its reply even if the log is gone. */
 	(void)!write(STDERR_FILENO, line, (size_t)length);
-	send(fd, text, wire_reply_write(r, text), MSG_NOSIGNAL | MSG_DONTWAIT);
+	size = wire_reply_write(r, text);
+	send(fd, text, size, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 void serve_refuse(int fd, uid_t uid, int rc, const char *why)
@@ -84,11 +86,11 @@ static size_t receive(int fd, unsigned ms, char text[static WIRE_SIZE])
 	return n;
 }
 
-/* Reads the request. Returns 0, an error, or 1 if there is no request: the client only checked
- * that the companion exists, or sent nothing in time. */
+/* Reads the request. Returns 0 or an error. Returns 1 if there is no request, because the
+ * client only checked that the companion exists, or sent nothing in time. */
 static int read_request(struct serving *s)
 {
-	char text[WIRE_SIZE];
+	char text[WIRE_SIZE] = "";
 	size_t n = receive(s->fd, s->o->read_ms, text);
 	const char *why;
 

@@ -288,7 +288,7 @@ void bus_write(struct buf *out, uint32_t serial, const struct bus_method *m,
 	struct bus_call c;
 	unsigned n = 0;
 
-	while (arg[n] && n < FIELDS)
+	while (n < FIELDS && arg[n])
 		signature[n++] = 's';
 	bus_call_begin(&c, out, serial, m, signature);
 	for (unsigned i = 0; i < n; i++)

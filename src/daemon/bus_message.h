@@ -1,7 +1,7 @@
 /* bus_message: encodes and decodes D-Bus messages.
  *
  * Supports what a small client needs: method calls with a few types of arguments, and the
- * headers of incoming messages. Pure: it has no socket. */
+ * headers of incoming messages. The functions are pure: they use no socket. */
 #ifndef GW_DAEMON_BUS_MESSAGE_H
 #define GW_DAEMON_BUS_MESSAGE_H
 
@@ -53,8 +53,8 @@ void bus_put_texts(struct bus_call *c, const char *const *list); /* "as"; NULL e
 void bus_put_no_pairs(struct bus_call *c);                       /* an empty "a{sv}" */
 void bus_call_end(struct bus_call *c);
 
-/* Appends what a connection sends first: its user and, with unix_fds, the request to pass
- * descriptors. */
+/* Appends the first bytes that a connection sends: the user id and, with unix_fds, the request
+ * to pass descriptors. */
 void bus_write_greeting(struct buf *out, bool unix_fds);
 
 /* Appends a method call to out. arg is a NULL-terminated array of string arguments. */

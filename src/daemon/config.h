@@ -86,7 +86,7 @@ void config_faults_done(struct config_faults *f);
 /* Writes "file:line:column: sentence", "GPUWARD_LISTEN: sentence" or "--listen: sentence". */
 void config_fault_text(struct buf *out, const struct config_fault *f);
 
-/* Returns what is wrong with the address of a Prometheus, in words; NULL: nothing. */
+/* Returns why the address of a Prometheus server is invalid, in words; NULL: it is valid. */
 const char *config_check_prometheus(const char *url);
 
 /* Reads the whole configuration. path is the argument of --config; NULL: the usual files.

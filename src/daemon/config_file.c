@@ -215,7 +215,8 @@ bool config_sections(const struct toml_node *n, char out[static CONFIG_SECTIONS_
 	struct buf b;
 
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
-		if ((i == 0 || strcmp(config_rows[i].section, config_rows[i - 1].section)) &&
+		if ((i == 0 ||
+		     strcmp(config_rows[i].section, config_rows[i - 1].section) != 0) &&
 		    /* the rows of a section are contiguous, so each section is checked once */
 		    has_key(config_rows[i].section, n))
 			found[count++] = config_rows[i].section;

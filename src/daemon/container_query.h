@@ -1,7 +1,8 @@
 /* container_query: asks a container engine about one container over its UNIX socket.
  *
- * Docker's API, which Podman also offers. Runs on the loop's thread and never blocks. The
- * container resolver asks by name for the id, workload_names by id for the name. */
+ * It uses Docker's API, which Podman also offers. It runs on the loop's thread and never
+ * blocks. The container resolver knows a name and asks for the id; workload_names knows an id
+ * and asks for the name. */
 #ifndef GW_DAEMON_CONTAINER_QUERY_H
 #define GW_DAEMON_CONTAINER_QUERY_H
 

@@ -27,7 +27,8 @@
 #define GONE_AGAIN_NS (5 * NS_PER_S)
 /* duration for reader_look(); longer than the usual time between two scrapes */
 #define LOOK_NS (35 * NS_PER_S)
-/* two requests within this time count as following; so long after the last one, the reader rests */
+/* A client that sends two requests within this time keeps the reader awake. The reader rests
+ * when no request has come for this time. */
 #define WATCH_NS (5 * NS_PER_S)
 
 /* What the engine remembers about a GPU between ticks. */
@@ -57,12 +58,12 @@ struct engine {
 	struct metering *metering; /* the view's */
 	bool retiring;
 	enum gw_cause cause;      /* cause reported at the last tick */
-	enum gw_cause nvml_cause; /* same, of NVML alone */
-	char backend[64];         /* same: the open backends */
+	enum gw_cause nvml_cause; /* the same for NVML alone */
+	char backend[64];         /* the open backends at the last tick */
 	/* failed attempts to initialise NVML that the context had counted at the last tick */
 	unsigned long init_failures;
 	uint64_t next_event;
-	char unopened[400]; /* reason that was last logged why the GPUs could not be opened */
+	char unopened[400]; /* last logged reason why the GPUs could not be opened */
 	/* when the last "driver is being removed" event was emitted; 0: never */
 	uint64_t gone_ns;
 	uint64_t watched_ns; /* when the last request came; 0: never */
@@ -303,8 +304,8 @@ static void count_energy(struct engine *e, unsigned i)
 	if (s->uuid[0]) {
 		count_save(e, "energy", s->uuid, "joules", v->energy_joules);
 		count_save(e, "energy", s->uuid, "seconds", v->energy_seconds);
-		/* store it only when the file is readable: until then, the store would add the
-		 * value to that of the file, which is wrong for a time */
+		/* Save this time only when the file is readable. Before that, the store would
+		 * add it to the value in the file, and the sum of two times has no meaning. */
 		if (store_count_known(e->config.store))
 			count_save(e, "energy", s->uuid, "since",
 				   (double)v->energy_since_ns / 1e9);

@@ -1,4 +1,5 @@
-/* fleet_ask: asks a Prometheus, or a server with the same API, all queries of a fleet.
+/* fleet_ask: sends all queries about a fleet to a Prometheus server or to a server with the
+ * same API.
  *
  * It sends POST requests to URL/api/v1/query with libcurl, one after the other on one connection,
  * and blocks until the deadline. Only http and https are used, without redirects and without a
@@ -20,8 +21,9 @@ struct fleet_server {
 	char token_file[FLEET_PATH_MAX], ca_file[FLEET_PATH_MAX]; /* "": none */
 };
 
-/* Asks all queries. Returns 0 with *ret even if some or all of them failed: the answers have the
- * reasons. *stop ends the wait within a second; NULL: it cannot be ended. Errors: -GW_E_NOMEM. */
+/* Sends all queries. Returns 0 with *ret even if some or all of them failed: each answer has
+ * the reason. When *stop becomes true, the wait ends within a second; stop may be NULL. Errors:
+ * -GW_E_NOMEM. */
 int fleet_ask(const struct fleet_server *s, const struct fleet_question *x, uint64_t timeout_ns,
 	      const atomic_bool *stop, struct fleet **ret);
 

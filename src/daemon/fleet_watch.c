@@ -12,7 +12,7 @@
 #define TIMEOUT_NS (20 * NS_PER_S)
 #define KEEP_NS    (60 * NS_PER_S)
 #define END_NS     (2 * NS_PER_S)
-#define ROWS       200 /* of attention, workloads and models */
+#define ROWS       200 /* maximum per list: attention, workloads, models */
 
 struct fleet_watch {
 	struct mailbox box;
@@ -21,12 +21,12 @@ struct fleet_watch {
 	char job[600];
 	atomic_bool stop;
 	struct fleet_source source;
-	/* shared with the thread */
+	/* shared with the thread; protected by the lock of the mailbox */
 	bool asking;
 	struct fleet *fresh; /* the result that the main thread has not taken yet */
 	uint64_t fresh_ns;   /* when the request of that result was sent */
 	int error;           /* no fleet could be made: out of memory */
-	/* of the main thread */
+	/* used by the main thread only */
 	bool started;
 	uint64_t asked_ns, look_ns;
 	struct fleet_state last;
@@ -79,8 +79,8 @@ static void watch_run(void *arg)
 	mailbox_unlock(&w->box);
 }
 
-/* Takes the result of the thread. A request that found nothing keeps the fleet of the one
- * before, which then shows its age. Call with the lock. */
+/* Takes the result of the thread. If a request found nothing, the fleet of the previous request
+ * stays, and clients see its age. The caller holds the lock. */
 static void watch_take(struct fleet_watch *w)
 {
 	struct fleet_state *s = &w->last;

@@ -1,4 +1,5 @@
-/* fleet_watch: the fleet in the service: asks Prometheus on a thread, when a client looks.
+/* fleet_watch: keeps the state of the fleet for the service, and asks Prometheus on a thread
+ * when a client looks at the fleet.
  *
  * At most one request runs, at most every 10 seconds; nothing is asked while no client looks, and
  * the last fleet is freed a minute after the last look. The main thread calls every function. */
@@ -11,7 +12,7 @@
 
 struct fleet_watch;
 
-/* job: NULL: every job named gpuward. The thread starts at the first look. Returns 0,
+/* If job is NULL, the job is named gpuward. The thread starts at the first look. Returns 0,
  * -GW_E_NOMEM or -GW_E_IO. */
 int fleet_watch_new(const struct fleet_server *server, const char *job,
 		    const struct clock *clock, struct fleet_watch **ret);
@@ -23,8 +24,8 @@ bool fleet_watch_is(const struct fleet_watch *w, const struct fleet_server *serv
 
 const struct fleet_source *fleet_watch_source(struct fleet_watch *w);
 
-/* Frees the fleet, also one that arrived after the last look, if no client has looked for a
- * minute. */
+/* Frees the fleet if no client has looked for a minute. Also frees a fleet that arrived after
+ * the last look. */
 void fleet_watch_tick(struct fleet_watch *w);
 
 #endif

@@ -393,7 +393,7 @@ static void make_schedule(struct policy *p, const struct guard_entry *e)
 	for (unsigned i = 0; i < p->workers; i++) {
 		struct policy_worker *w = &p->worker[i];
 
-		if (strcmp(name, "*") != 0 && strcmp(name, w->name) != 0)
+		if (!name || (strcmp(name, "*") != 0 && strcmp(name, w->name) != 0))
 			continue;
 		for (unsigned k = 0; k < spans->count; k++) {
 			int n = policy_spans_read(spans->item[k], w->schedule, w->schedules,

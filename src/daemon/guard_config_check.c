@@ -135,8 +135,9 @@ static void check_needs(struct config_reader *r, const struct guard_entry *e, un
 					needs[i].what);
 	if (kind_is(kind, KIND_NEEDS_MODEL) && resumes(e) && !is_present(e, GUARD_KEY_model))
 		config_warn(r, &e->at,
-			    "kind %s does not report which file it had loaded: set model to "
-			    "that file, or the one that it was started with is loaded",
+			    "kind %s does not report which file it has loaded: set model to "
+			    "the file to load again; without model, the server loads the file "
+			    "with which it was started",
 			    policy_kind_name(kind));
 }
 

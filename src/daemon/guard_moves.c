@@ -1,5 +1,5 @@
-/* guard_moves: keeps in the store how long each worker's moves took, so that an estimate does
- * not begin again with each start of the service. */
+/* guard_moves: stores how long each worker's moves took, so that estimates can use these
+ * durations after a restart of the service. */
 #include "guard_service_parts.h"
 
 #include "base/json.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define KIND      "move" /* kind of the documents in the store; their id is the worker */
-#define DOCUMENTS 64     /* also of workers that are no longer configured */
+#define DOCUMENTS 64     /* includes workers that are no longer configured */
 #define TEXT_MAX  8192
 
 static const char *const way_keys[] = { "leave", "return" };
@@ -44,7 +44,7 @@ static void save_moves(struct store *s, const struct move_worker *w)
 	}
 	json_object_end(&j);
 	json_end(&j);
-	/* if the store is full, only an estimate after the next start is worse */
+	/* if the store is full, only the estimates after the next start are worse */
 	if (!text.err)
 		(void)store_put_row(s, KIND, w->name, text.p, text.len, DOCUMENTS);
 	buf_done(&text);

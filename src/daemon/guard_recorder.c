@@ -10,6 +10,7 @@
 #include "guard/guard_input.h"
 #include "guard/guard_state.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,6 +234,7 @@ int guard_service_change(struct guard_service *g, const struct guard_settings *n
 	bool goes_on = recording_file_in_place(&t->file, next->record);
 	int err;
 
+	assert(r);
 	if (goes_on) {
 		recording_swap(&t->line);
 		recording_policy(&t->line, &next->policy);

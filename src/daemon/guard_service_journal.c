@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* counts are kept for Xid numbers below this limit; NVIDIA's are below 200 */
+/* Xids with a number below this limit are counted; NVIDIA's numbers are below 200 */
 #define XID_MOST           1024
 #define XID_UNKNOWN_NUMBER 999     /* number under which larger Xids are counted */
 #define KIND               "guard" /* kind of the documents in the store */
@@ -314,8 +314,8 @@ static void keep_record(void *ctx, const struct guard_record *r)
 		save_record(g, (unsigned)worker, r);
 }
 
-/* Stores what an eviction order found out about the state to restore. The order waits until
- * this is stored, only once, and then continues. */
+/* Stores the restore data that an eviction order has collected. The order waits once until the
+ * data is stored, and then continues. */
 static void save_learnt(struct guard_service *g)
 {
 	struct guard_record r;

@@ -44,7 +44,7 @@ struct guard_service_lock {
 	uint64_t retry_ns;
 };
 
-struct guard_recorder; /* has the guard that may be changed; private to guard_recorder.c */
+struct guard_recorder; /* owns the guard; only guard_recorder.c changes the guard */
 struct retired;        /* old settings that a thread may still read */
 
 /* Decisions and the records that the store must have before an order is given. */

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILES_MAX 512 /* 64 GPUs with 7 instances each, and their own files */
+#define FILES_MAX 512 /* one per GPU and MIG instance: 64 GPUs with 7 instances each */
 #define FILE_MAX  4096
 #define ID_MAX    32
 #define AGE_NS    NS_PER_S
@@ -20,7 +20,7 @@
 struct job_file {
 	unsigned gpu;
 	int instance;
-	uint64_t read_ns; /* 0: read again */
+	uint64_t read_ns; /* 0: the file must be read again */
 	char ids[96];     /* joined by commas; "": no job */
 };
 
@@ -67,8 +67,9 @@ void job_mapping_free(struct job_mapping *m)
 	free(m);
 }
 
-/* Forgets what was read if the kernel reports any change. Nothing waits for the descriptor, so a
- * change wakes nobody; the queue of the kernel is bounded and reports an overflow. */
+/* Discards the cached files if the kernel reports any change. The loop does not wait for the
+ * descriptor, so a change does not wake the service. The kernel's queue is bounded and reports
+ * an overflow. */
 static void mapping_see_changes(struct job_mapping *m)
 {
 	_Alignas(struct inotify_event) char events[4096];

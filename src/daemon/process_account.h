@@ -1,5 +1,4 @@
-/* process_account: what the service knows about the processes on the GPUs in addition to their
- * list: their energy and their recent past.
+/* process_account: computes the energy and the recent history of each process on the GPUs.
  *
  * The engine calls it once per tick, after the energy counters of the view are set. It owns the
  * rows that the view points to. */
@@ -18,12 +17,12 @@ void process_account_free(struct process_account *a);
  * now. */
 void process_account_reset(struct process_account *a, unsigned i);
 
-/* Moves the energy counter of GPU i by what an earlier run of the service counted. */
+/* Adds the energy that an earlier run of the service counted to the counter of GPU i. */
 void process_account_shift(struct process_account *a, unsigned i, double joules,
 			   double seconds);
 
-/* Adds the tick of the view: sets v->process, and shares and history of each view_device.
- * hidden: processes outside our pid namespace are invisible. */
+/* Adds one tick: sets v->process, and the shares and the history of each view_device. hidden:
+ * processes outside our pid namespace are invisible. */
 void process_account_tick(struct process_account *a, struct view *v, struct view_device *device,
 			  bool hidden);
 

@@ -58,7 +58,7 @@ void push_settings_make(const struct config *c, const char *state_dir, bool simu
 
 /* ---- the main thread ---- */
 
-/* Gives a copy of a record to the writer. */
+/* Gives a copy of a record to the writer thread. */
 static void hand_over(struct push *p, const struct push_record *r)
 {
 	struct push_pending x = { .r = *r, .p = malloc(r->n + 1) }, old = { .p = NULL };
@@ -82,9 +82,9 @@ static void hand_over(struct push *p, const struct push_record *r)
 	free(old.p);
 }
 
-/* Makes a record: of the page, or at the end of one that marks all series stale. The end comes
- * after the last page whatever the clock shows: without it a server shows the last values for
- * five more minutes. */
+/* Makes a record of the metrics page. With `end`, makes a record that marks all series stale;
+ * without that record, a server shows the last values for five more minutes. The time of the
+ * end record is always after the last page, even if the clock was set back. */
 static void make_record(struct push *p, bool end)
 {
 	struct metrics_sink sink = { push_encoder_sample, p->main.encoder };
@@ -105,7 +105,7 @@ static void make_record(struct push *p, bool end)
 			p->config.arg, t < 0 ? LOG_WARNING : LOG_INFO,
 			t < 0 ? "push: the clock was set back; nothing is pushed until it "
 				"has reached the time of the last sample"
-			      : "push: the clock has reached the last sample again");
+			      : "push: the clock has reached the time of the last sample");
 	if (t < 0) {
 		push_note_dropped(p, p->main.samples, "");
 		return;
@@ -115,7 +115,7 @@ static void make_record(struct push *p, bool end)
 		p->config.page(p->config.arg, &sink);
 	if (push_encoder_end(p->main.encoder, &r) != 0) {
 		push_note_dropped(p, r.samples,
-				  "a metrics page is too large, or memory is missing");
+				  "a metrics page is too large, or memory ran out");
 		return;
 	}
 	p->main.last_ms = t;
@@ -132,12 +132,12 @@ static void push_timer(void *arg, uint64_t now_ns)
 	make_record(p, false);
 	push_look(p);
 	p->main.due_ns += step;
-	if (p->main.due_ns <= now_ns) /* late: missed times are not made up for */
+	if (p->main.due_ns <= now_ns) /* late: records that were missed are not made later */
 		p->main.due_ns = now_ns + step;
 	loop_set_time(p->main.timer, p->main.due_ns);
 }
 
-/* Logs a problem once when it begins, and once when it ends with `good` ("": not). */
+/* Logs a problem when it begins. When it ends, logs `good`, or nothing if `good` is "". */
 static void log_problem(struct push *p, struct log_latch *latch, const char *problem,
 			const char *effect, const char *good)
 {
@@ -168,7 +168,7 @@ const struct view_push *push_look(struct push *p)
 	mailbox_unlock(&p->sender);
 	log_problem(p, &p->main.problem, p->main.shown.problem, "; samples wait in the queue",
 		    p->main.shown.success_wall_ns ? "push: the server accepts samples again"
-						  : "" /* another server */);
+						  : "" /* a new server */);
 	log_problem(p, &p->main.queue_problem, p->main.shown.queue_problem, "",
 		    "push: the queue takes records again");
 	while ((one = strsep(&rest, "\n")) && *one) {
@@ -209,7 +209,8 @@ int push_apply(struct push *p, const struct push_settings *settings)
 	mailbox_wake(&p->writer);
 	mailbox_unlock(&p->writer);
 	free(old);
-	/* Services that start together, as after a power cut, do not push together. */
+	/* A random delay, so that services that start together after a power cut do not push
+	 * together. */
 	p->main.due_ns =
 		now + (uint64_t)((double)settings->interval_ns * push_chance(&p->main.chance));
 	if (p->main.encoder)
@@ -272,7 +273,7 @@ void push_free(struct push *p)
 	atomic_store(&p->until_ns, clock_mono_ns(clock_real()) + PUSH_STOP_NS);
 	hangs |= mailbox_stop(&p->sender, 2 * PUSH_STOP_NS) != 0;
 	if (hangs)
-		loop_remove(p->main.timer); /* the threads still use the rest */
+		loop_remove(p->main.timer); /* the threads still use the other members */
 	else
 		push_release(p);
 }

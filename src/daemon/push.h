@@ -14,7 +14,7 @@
 
 struct config;
 
-/* What the configuration says; compare with memcmp(). */
+/* The settings of the push; compare with memcmp(). */
 struct push_settings {
 	struct push_server server; /* url "": no push */
 	struct push_identity id;
@@ -44,14 +44,14 @@ struct push;
  * -GW_E_IO. */
 int push_new(const struct push_config *config, struct push **ret);
 
-/* Changes the settings (copied) without waiting: the threads finish what they do with the old
- * settings, which takes up to some seconds if the server hangs, and then open the queue of the
- * new ones. Problems are reported by push_look(). The url "" ends the push. Returns 0, or
- * -GW_E_NOMEM: nothing is pushed. */
+/* Changes the settings (copied) without waiting. The threads first finish their work with the
+ * old settings, which takes some seconds if the server hangs; then they open the queue of the
+ * new settings. push_look() reports problems. The url "" ends the push. Returns 0, or
+ * -GW_E_NOMEM; nothing is pushed then. */
 int push_apply(struct push *p, const struct push_settings *settings);
 
-/* Marks all series stale, tries for two seconds to send what waits, and stops. The rest is sent
- * after the next start. */
+/* Marks all series stale, tries for two seconds to send the waiting records, and stops. Records
+ * that still wait are sent after the next start. */
 void push_free(struct push *p);
 
 /* Returns the current figures of the push, valid until the next call; logs what changed. */

@@ -13,13 +13,13 @@
 #include <string.h>
 #include <zlib.h>
 
-#define RECORD_MAX (32u << 20) /* of one page, before compression */
-/* labels of one series: those of metrics_text.h, the identity and the name */
+#define RECORD_MAX (32u << 20) /* bytes of one page, before compression */
+/* maximum number of labels of one series: those of metrics_text.h, the identity and the name */
 #define LABELS_MAX 64
 
-/* A series as one piece of memory: its type, then its name and its labels in the order of their
- * names, each string with its NUL; an empty name ends it. It identifies the series, and can be
- * written again when the series disappears. */
+/* A series in one block of memory: its type, its name, and its labels sorted by name. Each
+ * string ends with a NUL; an empty label name ends the series. The block identifies the series,
+ * and the staleness marker is written from it when the series disappears. */
 struct push_series {
 	const char *p;
 	size_t n;
@@ -29,7 +29,7 @@ struct push_label {
 	const char *name, *value;
 };
 
-/* The series of one page, and the hash of each, to find them. */
+/* The series of one page, with a hash table to find them. */
 struct push_page {
 	struct buf series;
 	uint64_t *hash; /* open addressing; 0: free */
@@ -80,7 +80,7 @@ static uint64_t series_hash(const char *p, size_t n)
 	return h ? h : 1;
 }
 
-/* Returns the slot of a hash, or the free one where it belongs. */
+/* Returns the slot of a hash, or the free slot where the hash belongs. */
 static uint64_t *page_slot(const struct push_page *p, uint64_t hash)
 {
 	size_t i = hash & (p->slots - 1);
@@ -142,8 +142,9 @@ static void sort_labels(struct push_label *l, unsigned n)
 		}
 }
 
-/* Reads pairs such as a="x",b="y" as metrics_text.c writes them, into memory of the size of
- * pairs. An empty value is the same as no label. Returns where the memory is free again. */
+/* Reads pairs such as a="x",b="y" as metrics_text.c writes them. Copies names and values to
+ * `at`, which needs as much memory as pairs. Skips a label with an empty value. Returns the end
+ * of the copied text. */
 static char *parse_pairs(const char *pairs, char *at, struct push_label *ret, unsigned *n)
 {
 	while (pairs && *pairs) {
@@ -225,8 +226,8 @@ static size_t series_length(const char *p)
 
 /* ---- remote write ---- */
 
-/* Adds a label of the target. If the series has a label of this name, that one is renamed, as
- * Prometheus does with honor_labels = false. */
+/* Adds a label of the target. If the series has a label of this name, renames the label of the
+ * series, as Prometheus does with honor_labels = false. */
 static void add_target(struct push_label *l, unsigned *n, const char *name, const char *value,
 		       const char *renamed)
 {
@@ -540,7 +541,7 @@ static void mark_stale(struct push_encoder *e)
 	}
 }
 
-/* Frees the memory that only the making of a record needs, so that it is not held between two
+/* Frees the memory that is needed only to make a record, so that it is not held between two
  * records. */
 int push_encoder_end(struct push_encoder *e, struct push_record *ret)
 {

@@ -25,7 +25,7 @@ struct push_identity {
 	unsigned labels;
 };
 
-/* What the queue stores of one page. */
+/* One page as the queue stores it. */
 struct push_record {
 	enum push_protocol protocol;
 	int64_t time_ms;
@@ -47,8 +47,8 @@ void push_encoder_free(struct push_encoder *e);
 /* Begins the record of a page. */
 void push_encoder_begin(struct push_encoder *e, int64_t time_ms);
 
-/* Adds a sample; a metrics_sink. arg is the encoder. Ignores a second sample of the same series in
- * one record, because a server would refuse the whole request. */
+/* Adds a sample. It is a callback for struct metrics_sink; arg is the encoder. Ignores a second
+ * sample of the same series in one record, because a server would refuse the whole request. */
 void push_encoder_sample(void *arg, const struct metric *m, const char *base, const char *more,
 			 double value);
 

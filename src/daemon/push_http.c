@@ -113,7 +113,7 @@ static struct curl_slist *make_headers(enum push_protocol protocol, const char *
 	return list;
 }
 
-/* Returns 0 if the handle is ready; else a has a sentence. */
+/* Returns 0 if the handle is ready; otherwise a->message says why not. */
 static int prepare(struct push_http *h, struct push_answer *a)
 {
 	const struct curl_callbacks x = { h->error, receive, a, check_until, h };
@@ -217,8 +217,8 @@ void push_http_post(struct push_http *h, enum push_protocol protocol, const char
 	curl_library.setopt(h->handle, CURL_POSTFIELDS, "");
 	curl_library.slist_free(list);
 	curl_library.getinfo(h->handle, CURL_RESPONSE_CODE, &status);
-	/* Without a complete answer the server may or may not have stored the batch. It is sent
-	 * again: a server ignores a sample that it has already. */
+	/* Without a complete answer the server may or may not have stored the batch. So the
+	 * batch is sent again; a server ignores a sample that it already has. */
 	ret->status = rc == 0 ? (int)status : 0;
 	if (rc == 0 && curl_library.getinfo(h->handle, CURL_RETRY_AFTER, &after) == 0 &&
 	    after > 0)

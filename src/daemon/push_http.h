@@ -1,9 +1,9 @@
 /* push_http: sends records to the server of the push with libcurl.
  *
- * It keeps the connection open between requests. Only http and https are used, without
- * redirects and without a proxy from the environment. Every request reads the
- * token or password from its file, so that a new one is used at once; no message contains it. Only
- * one thread may use a push_http. */
+ * It keeps the connection open between requests and uses only http and https, without redirects
+ * and without a proxy from the environment. Every request reads the token or password from its
+ * file, so that a changed token is used at once; no message contains the token or password.
+ * Only one thread may use a push_http. */
 #ifndef GW_DAEMON_PUSH_HTTP_H
 #define GW_DAEMON_PUSH_HTTP_H
 
@@ -22,7 +22,7 @@ struct push_server {
 struct push_answer {
 	int status;             /* HTTP status; 0: no answer */
 	uint64_t retry_after_s; /* 0: not given */
-	char body[4096];        /* the beginning */
+	char body[4096];        /* first bytes of the answer */
 	size_t n;
 	char message[600]; /* what happened, in one sentence */
 };

@@ -1,5 +1,6 @@
-/* push_parts: what the parts of the push share. push.c is the main thread's part: settings,
- * records, log. push_threads.c has the threads that write to the queue and send. */
+/* push_parts: declarations that push.c and push_threads.c share. push.c runs on the main
+ * thread: settings, records, log. push_threads.c has the threads that write to the queue and
+ * send. */
 #ifndef GW_DAEMON_PUSH_PARTS_H
 #define GW_DAEMON_PUSH_PARTS_H
 
@@ -9,7 +10,7 @@
 #include "base/mailbox.h"
 #include "serve/view.h"
 
-#define PUSH_PENDING_MAX 64 /* pages while the disk hangs */
+#define PUSH_PENDING_MAX 64 /* maximum number of pages in memory while the disk hangs */
 #define PUSH_STOP_NS     (2 * NS_PER_S)
 
 /* A record outside the queue; it owns its payload. */
@@ -31,34 +32,34 @@ struct push {
 		struct push_encoder *encoder; /* NULL: nothing is pushed */
 		uint64_t due_ns;
 		int64_t last_ms;
-		uint32_t samples; /* of the last record */
+		uint32_t samples; /* number in the last record */
 		struct log_latch problem, queue_problem, clock_back;
 		uint64_t refusal_ns; /* when the last refusal was logged */
 		uint64_t chance;     /* state of the random numbers */
 		struct view_push shown;
 	} main;
 
-	struct mailbox writer; /* its lock protects the next four */
+	struct mailbox writer; /* its lock protects the next four members */
 	struct push_pending pending[PUSH_PENDING_MAX];
 	unsigned waiting;
 	struct push_settings *next; /* settings to change to; NULL: none */
 	unsigned before_next;       /* pending records of the old settings */
 
-	struct mailbox sender; /* its lock protects the next eight */
+	struct mailbox sender; /* its lock protects the next eight members */
 	enum push_sender_state state;
 	struct push_queue *queue; /* NULL: not open */
 	struct view_push status;
-	char refusal[600];         /* why samples were dropped last; "": logged */
-	char notice[1000];         /* lines: what happened to the queue; "": logged */
-	int64_t opened_ms;         /* newest record of a queue that was opened; 0: taken */
+	char refusal[600];         /* why samples were last dropped; "": already logged */
+	char notice[1000];         /* lines: what happened to the queue; "": already logged */
+	int64_t opened_ms;         /* newest time in a queue that was just opened; 0: none */
 	struct push_pending loose; /* the newest record, if the disk refused it */
-	uint64_t dropped;          /* samples, without those that the queue dropped */
+	uint64_t dropped;          /* samples, except those that the queue dropped */
 
 	/* The threads use these; the writer changes them while the sender pauses. */
 	struct push_settings settings;
 	struct {
 		struct push_http *http; /* NULL: none yet */
-		unsigned failures;      /* in a row */
+		unsigned failures;      /* failed requests in a row */
 		unsigned singles;       /* records to send one by one */
 		uint64_t retry_ns;      /* no request before this time; 0: now */
 		uint64_t chance;        /* state of the random numbers */
@@ -74,7 +75,8 @@ void push_note_dropped(struct push *p, uint64_t samples, const char *why);
 void push_writer_run(void *arg);
 void push_sender_run(void *arg);
 
-/* Closes the queue and the connection. Only the writer, or when the threads have ended. */
+/* Closes the queue and the connection. Call it on the writer thread, or after the threads have
+ * ended. */
 void push_close(struct push *p);
 
 #endif

@@ -41,7 +41,7 @@ struct push_queue {
 	uint64_t front; /* position of the next record in the first segment */
 	uint64_t next_number;
 	int active;                   /* the last segment, open for writing; -1: none */
-	bool unsynced, unsynced_name; /* records, and the file name of the last segment */
+	bool unsynced, unsynced_name; /* records, or the file name of the last segment */
 	int state; /* descriptor of the file "state", which is also the lock of the folder */
 	uint64_t state_writes;
 	struct push_queue_status status;
@@ -61,7 +61,7 @@ static void queue_unlock(struct push_queue *q)
 
 /* ---- the state ----
  * Two copies, written in turns, so that one is valid at any time: magic, checksum (4 each),
- * number of the write, segment, position, newest time (8 each). */
+ * count of writes, segment, position, newest time (8 each). */
 
 static void write_state(struct push_queue *q)
 {
@@ -138,7 +138,8 @@ static void forget_last(struct push_queue *q)
 		q->front = 0;
 }
 
-/* Deletes segments whose records are all gone. The last one stays while it can be added to. */
+/* Deletes segments whose records were all removed. The last segment stays while records can be
+ * appended to it. */
 static void trim(struct push_queue *q)
 {
 	while (q->segments > 1 && q->front >= q->segment[0].size)
@@ -161,7 +162,7 @@ static int begin_segment(struct push_queue *q)
 	if (q->active >= 0) {
 		if (q->unsynced)
 			(void)fdatasync(
-				q->active); /* push_queue_sync() reaches only the new one */
+				q->active); /* push_queue_sync() syncs only the new segment */
 		close(q->active);
 	}
 	q->active = fd;
@@ -396,7 +397,7 @@ __attribute__((format(printf, 3, 4))) static void add_line(char *message, size_t
 }
 
 /* Lists the segments and sets the number of the next one. A file that has the name of a segment
- * and cannot be one, such as a FIFO, is named and left alone. */
+ * but cannot be a segment, such as a FIFO, is left unchanged; message names it. */
 static int list_segments(struct push_queue *q, char *message, size_t size)
 {
 	DIR *d = opendir(q->dir);
@@ -512,7 +513,7 @@ static int open_state(struct push_queue *q, char *message, size_t size)
 	return -GW_E_STATE;
 }
 
-/* Forgets what was in the folder, and counts it as dropped. */
+/* Forgets the records of the folder, and counts their samples as dropped. */
 static void leave_folder(struct push_queue *q)
 {
 	while (q->segments)
@@ -541,7 +542,7 @@ static int refuse_unsafe(const struct push_queue *q, bool parent, char *message,
 	return -GW_E_ARG; /* the message has the remedy */
 }
 
-/* Opens the folder, or creates it, and finds what waits in it. */
+/* Opens the folder, or creates it, and finds the records that wait in it. */
 static int enter_folder(struct push_queue *q, char *message, size_t size)
 {
 	bool is_new = access(q->dir, F_OK) != 0;
@@ -630,8 +631,8 @@ int push_queue_add(struct push_queue *q, const struct push_record *r, char *mess
 	while (!err && q->segments > 1 && size_of_all(q) + n > q->limit)
 		drop_first(q);
 	while (!err && append(q, r) != 0) {
-		/* A full disk: the oldest records make room. What is left in the last segment has
-		 * been sent if the front is at its end. */
+		/* If the disk is full, delete the oldest segment. The last segment may be
+		 * deleted if all its records were sent. */
 		bool sent = q->segments == 1 && q->segment[0].size > 0 &&
 			    q->front >= q->segment[0].size;
 

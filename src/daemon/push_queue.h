@@ -1,10 +1,10 @@
-/* push_queue: records that wait to be pushed, in files, so that they survive an outage of the
- * server, kill -9 and a loss of power.
+/* push_queue: keeps records that wait to be pushed in files, so that the records survive an
+ * outage of the server, kill -9 and a loss of power.
  *
  * The folder has segments, numbered files to which records are appended, and "state", the
- * position up to which the server has accepted everything. Each record has a checksum; damaged
- * bytes are skipped. When the queue is full, the oldest segment is deleted. One thread may add
- * while another one takes; a second process is refused. */
+ * position up to which the server has accepted everything. Damaged bytes are skipped, and when
+ * the queue is full, the oldest segment is deleted. One thread may add records while another
+ * thread takes them; a second process cannot open the same folder. */
 #ifndef GW_DAEMON_PUSH_QUEUE_H
 #define GW_DAEMON_PUSH_QUEUE_H
 
@@ -35,8 +35,8 @@ struct push_batch {
 };
 
 /* Appends the payloads of the next records to out: at least one, and further ones as long as
- * they have at most raw_max bytes in all before compression. message says what was damaged
- * or missing and is lost; "": nothing. Returns false if the queue is empty. */
+ * they have at most raw_max bytes in all before compression. message names records that are
+ * lost because they were damaged or missing; "": none. Returns false if the queue is empty. */
 bool push_queue_take(struct push_queue *q, uint64_t raw_max, struct buf *out,
 		     struct push_batch *ret, char *message, size_t size);
 

@@ -8,9 +8,9 @@
 #include <zlib.h>
 
 #define MAGIC UINT32_C(0x50757747) /* "GwuP" */
-/* A sample has a time and a value of eight bytes; a head that claims more samples is damaged. */
+/* least bytes of a sample: its value has eight; a head that claims more samples is damaged */
 #define SAMPLE_MIN 8
-/* A larger file is not ours: a segment ends with the first record beyond its maximum. */
+/* A larger file is not a segment: no record is appended beyond PUSH_SEGMENT_MAX. */
 #define SEGMENT_SANE ((uint64_t)PUSH_SEGMENT_MAX + PUSH_RECORD_MAX + PUSH_RECORD_HEAD)
 #define PATH_BYTES   2100
 
@@ -157,7 +157,7 @@ int push_segment_create(const char *dir, uint64_t *number)
 
 	while ((fd = open_segment(dir, *number, O_RDWR | O_CREAT | O_EXCL)) < 0 &&
 	       errno == EEXIST)
-		++*number; /* a file of somebody else */
+		++*number; /* another program's file has this name */
 	return fd;
 }
 

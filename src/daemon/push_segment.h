@@ -17,7 +17,8 @@
 #define PUSH_RECORD_MAX  (48u << 20) /* bytes of a payload */
 #define PUSH_SEGMENT_MAX (64u << 20) /* a segment grows up to this size, or has one record */
 
-/* Little-endian numbers, and the checksum (CRC-32) of bytes that follow others. */
+/* Little-endian numbers. push_checksum() is CRC-32; `before` is the checksum of the preceding
+ * bytes, or 0. */
 void push_put32(char *p, uint32_t v);
 void push_put64(char *p, uint64_t v);
 uint32_t push_get32(const char *p);
@@ -26,7 +27,8 @@ uint32_t push_checksum(uint32_t before, const char *p, size_t n);
 
 void push_record_write_head(char head[static PUSH_RECORD_HEAD], const struct push_record *r);
 
-/* Reads a head. Returns false if it is none, or if its record does not fit into `room`. */
+/* Reads a head. Returns false if the bytes are no head, or if the record does not fit into
+ * `room`. */
 bool push_record_read_head(const char *head, uint64_t room, struct push_record *ret);
 
 /* Compares the checksum of the head with the payload. */
@@ -36,7 +38,7 @@ bool push_record_is_intact(const char *head, const struct push_record *r, const 
  * position with *ret, or n if there is none. */
 size_t push_record_find(const char *p, size_t n, size_t from, struct push_record *ret);
 
-/* What is in the bytes of a segment from a position on. */
+/* The contents of a segment from a given position on. */
 struct push_scan {
 	size_t first;            /* position of the first valid record; n: none */
 	size_t end;              /* end of the last valid record of the whole segment */
@@ -55,8 +57,8 @@ void push_segment_path(const char *dir, uint64_t number, char *out, size_t size)
 /* Returns why a file cannot be a segment; NULL: it can. */
 const char *push_segment_refusal(const struct stat *st);
 
-/* Creates a segment with this number, or with the next one whose name is free. Returns a
- * descriptor, or -1 with errno. */
+/* Creates a segment with this number, or with the next number whose file name is free. Returns
+ * a descriptor, or -1 with errno. */
 int push_segment_create(const char *dir, uint64_t *number);
 
 /* Opens a segment for reading. Returns -1 with errno; ENODATA: the file cannot be a segment. */
@@ -67,7 +69,7 @@ int push_segment_open(const char *dir, uint64_t number, struct stat *ret);
 char *push_segment_load(const char *dir, uint64_t number, uint64_t from, uint64_t end,
 			size_t *ret_n);
 
-/* Read or write n bytes at a position. Return false if not all of them were. */
+/* Read or write n bytes at a position. Return false unless all n bytes were read or written. */
 bool push_read_at(int fd, char *p, size_t n, uint64_t at);
 bool push_write_at(int fd, const char *p, size_t n, uint64_t at);
 

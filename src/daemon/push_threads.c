@@ -50,7 +50,8 @@ static void add_notice(struct push *p, const char *line)
 	mailbox_unlock(&p->sender);
 }
 
-/* Says whether records reach the disk. err: of the queue; 0: they do. */
+/* Updates the status "records do not reach the disk". err: error of the queue; 0: records reach
+ * the disk. */
 static void set_queue_problem(struct push *p, int err, const char *why)
 {
 	bool has_remedy = err == -GW_E_STATE || err == -GW_E_SIZE || err == -GW_E_ARG;
@@ -129,7 +130,7 @@ static void pause_sender(struct push *p)
 	mailbox_unlock(&p->sender);
 }
 
-/* Changes to other settings; frees them. */
+/* Applies the settings in `fresh`, and frees `fresh`. */
 static void change_settings(struct push *p, struct push_settings *fresh)
 {
 	pause_sender(p);
@@ -270,7 +271,8 @@ double push_chance(uint64_t *state)
 	return (double)(*state >> 11) / 9007199254740992.0;
 }
 
-/* The queue, which only the writer opens, and closes only while the sender pauses. */
+/* Returns the queue. Only the writer opens and closes the queue, and closes it only while the
+ * sender pauses. */
 static struct push_queue *open_queue_of(struct push *p)
 {
 	struct push_queue *queue;
@@ -333,16 +335,17 @@ static void send_refused(struct push *p, const struct push_batch *b,
 	p->status.problem[0] = '\0'; /* the server answers */
 	mailbox_unlock(&p->sender);
 	if (b->records > 1) {
-		/* One bad record must not take the others with it. After kill -9 the batch may
-		 * also begin with records that the server already has. */
+		/* One bad record must not cause the loss of the other records, so they are sent
+		 * one by one. After kill -9 the batch may also begin with records that the
+		 * server already has. */
 		p->send.singles = b->records;
 		return;
 	}
 	push_note_dropped(p, b->samples, a->message);
 }
 
-/* Sends one batch. body has room for the length in front. Returns true if the batch is done
- * with, accepted or refused. */
+/* Sends one batch. body has room for the length in front. Returns true if the server accepted
+ * or refused the batch. */
 static bool send_batch(struct push *p, const struct push_batch *b, struct buf *body)
 {
 	uint64_t now = clock_mono_ns(clock_real()), until = atomic_load(&p->until_ns);
@@ -382,7 +385,7 @@ static bool send_batch(struct push *p, const struct push_batch *b, struct buf *b
 	return false;
 }
 
-/* Returns false if there is none. */
+/* Sends the record that the disk refused. Returns false if there is no such record. */
 static bool send_loose(struct push *p, struct buf *body)
 {
 	struct push_pending x = take_loose(p);
@@ -455,7 +458,7 @@ static bool sender_wait(struct push *p)
 			continue;
 		}
 		if (p->sender.stop || p->state == PUSH_PAUSES) {
-			/* the last chance, if the server answers */
+			/* send what waits before the pause, unless the last request failed */
 			go = p->state != PUSH_PAUSED && work && !p->send.failures &&
 			     now < atomic_load(&p->until_ns);
 			if (go || p->sender.stop)

@@ -252,15 +252,15 @@ static void read_environment(const struct reader *r, struct reading *x)
 	x->env_ns = x->begin_ns;
 }
 
-/* What a round reads. */
+/* The data that a round reads. */
 struct round {
 	bool full;
 	unsigned tiers;
 	unsigned processes; /* enum gw_process_want */
 };
 
-/* A process that is alone gets all energy of its GPU. Its utilisation is read only while a client
- * shows processes. */
+/* A process that is alone on a GPU gets all energy of this GPU, so its utilisation is read only
+ * while a client shows processes. */
 static struct round begin_round(struct reader *r, uint64_t now_ns)
 {
 	struct round x = { .processes = GW_PROCESS_SM_SHARED };

@@ -40,7 +40,7 @@ struct reading {
 	bool let_go;
 	/* time to the next round; longer than the interval while nobody watches */
 	uint64_t pace_ns;
-	bool full; /* every tier was read that was due */
+	bool full; /* every tier that was due was read */
 	unsigned
 		/* number of finished reader_send_request() requests, and the result of the last
 		 * one */
@@ -49,8 +49,8 @@ struct reading {
 	uint64_t begin_ns, end_ns; /* begin and end of the round */
 	uint64_t missed;           /* total of skipped rounds */
 	struct gw_ctx *ctx;
-	/* why NVML cannot be initialised, and a sentence about it; NONE: NVML is open or not
-	 * used */
+	/* why NVML cannot be initialised, as a cause and as a sentence; NONE: NVML is open or
+	 * not used */
 	enum gw_cause nvml_cause;
 	char nvml_message[400];
 	struct view_program program; /* the cost of nvidia-smi */

@@ -244,7 +244,7 @@ int recording_file_open(struct recording_file *r, const char *path)
 		errno = EINVAL;
 		return -1;
 	}
-	*r = (struct recording_file){ fd, S_ISREG(st.st_mode), 0 };
+	*r = (struct recording_file){ .fd = fd, .regular = S_ISREG(st.st_mode) };
 	r->size = r->regular ? (uint64_t)st.st_size : 0;
 	remove_half_line(path, r);
 	return 0;

@@ -34,7 +34,7 @@ struct setup_server {
 	const struct setup_sign *sign;
 	int64_t pid, uid;
 	enum setup_home home;
-	/* SETUP_UNIT and SETUP_USER_UNIT; SETUP_PLAIN: a unit that is not the server's alone */
+	/* SETUP_UNIT and SETUP_USER_UNIT; SETUP_PLAIN: a unit that also has other processes */
 	char unit[128];
 	char container[72]; /* id or name */
 	char cgroup[256];   /* SETUP_USER_UNIT */
@@ -45,7 +45,7 @@ struct setup_server {
 	bool listens;    /* a process of this server listens on that port */
 	bool unseen;     /* its sockets cannot be seen without root, so listens is unknown */
 	bool lacks;      /* the server was started without an option that the guard needs */
-	bool stuck;      /* its API cannot evict it */
+	bool stuck;      /* the guard cannot evict it through its API */
 	char model[160]; /* the .kcpps file of a KoboldCpp; "": none */
 };
 

@@ -83,9 +83,9 @@ int store_put_row(struct store *s, const char *kind, const char *id, const char 
  * -GW_E_IO. */
 int store_each_document(struct store *s, const char *kind, unsigned max,
 			void (*each)(void *arg, const char *id, const char *json), void *arg);
-/* Passes the documents that match to each, until each returns false: first those that are not
- * written yet, the latest first, then those of the file, the largest id first. Returns their
- * number, or -GW_E_IO. */
+/* Calls each() with every document that matches, until each() returns false: first those that
+ * are not written yet, the latest first, then those of the file, the largest id first. Returns
+ * their number, or -GW_E_IO. */
 int store_find_documents(struct store *s, const struct view_find *f, view_found_fn *each,
 			 void *arg);
 /* Works like store_each_document(), but reads a file without opening a store. Another process

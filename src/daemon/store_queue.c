@@ -474,7 +474,8 @@ static bool id_matches(const struct view_find *f, const char *id)
 	       (!f->glob || sqlite3_strglob(f->glob, id) == 0);
 }
 
-/* Passes the queued documents to each, the latest first. Returns false if the search ended. */
+/* Calls each() with the queued documents, the latest first. Returns false if each() ended the
+ * search. */
 static bool find_waiting(const struct buf *records, const struct view_find *f, int *count,
 			 view_found_fn *each, void *arg)
 {
@@ -496,8 +497,8 @@ static bool find_waiting(const struct buf *records, const struct view_find *f, i
 	return more;
 }
 
-/* Passes the documents of the file to each. The unique index of kind and id decides which, in
- * which order, and reads no document that does not match. */
+/* Calls each() with the documents of the file. The query uses the unique index of kind and id
+ * for the condition and the order, so it reads only documents that match. */
 static int find_stored(sqlite3 *db, const struct buf *records, const struct view_find *f,
 		       int *count, view_found_fn *each, void *arg)
 {

@@ -17,8 +17,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#define SETTLE_NS (15 * NS_PER_S)  /* if servers are not asked */
-#define RETRY_NS  (300 * NS_PER_S) /* longest pause; also if the server has no counters */
+#define SETTLE_NS (15 * NS_PER_S)  /* interval of settlements if servers are not asked */
+#define RETRY_NS  (300 * NS_PER_S) /* longest pause; also used if there are no counters */
 #define DOCUMENT  "model"          /* kind of the documents in the store, one per row */
 /* An idle server uses less than this share of a core; a server that generates tokens uses more. */
 #define IDLE_CORES 0.01
@@ -31,8 +31,8 @@ struct token_server {
 	uint64_t ask_ns;         /* nothing is asked before this time */
 	uint64_t count_ns;       /* the counters are not read before this time */
 	uint64_t pause_ns;       /* after a failure; 0: the last question succeeded */
-	bool present;            /* has processes on a GPU at this tick */
-	bool active;             /* one of them works */
+	bool present;            /* the server has processes on a GPU at this tick */
+	bool active;             /* one of its processes works */
 	bool worked;             /* worked since the counters were read */
 	bool fresh;              /* all its processes are younger than the service */
 	bool logged;             /* the reason why its tokens are unknown was logged */
@@ -205,8 +205,8 @@ static void server_settle(struct token_counter *t, struct token_server *s, uint6
 	model_energy_settle(&t->models, w, s->list, now_ns);
 }
 
-/* Does the same for a server that ended or is not configured any more. It has no models now, and its
- * counters begin with 0 at its next start. */
+/* Charges the waiting energy of a server that ended or is no longer configured. It has no
+ * models now, and its counters begin with 0 at its next start. */
 static void server_settle_gone(struct token_counter *t, struct token_server *s, uint64_t now_ns)
 {
 	struct model_worker *w = model_energy_worker(&t->models, s->name);
@@ -367,7 +367,7 @@ static struct token_server *server_of(struct token_counter *t, const struct poli
 		return s;
 	if (!token_kind(p->kind)->counter[MODEL_GENERATED])
 		snprintf(w->why, sizeof(w->why), "%s", token_kind(p->kind)->text);
-	for (unsigned i = 0; i < t->servers && !s; i++) /* the place of a removed worker */
+	for (unsigned i = 0; i < t->servers && !s; i++) /* use the place of a removed worker */
 		if (!t->server[i].present && !t->server[i].list)
 			s = &t->server[i];
 	if (t->servers < MODEL_ENERGY_WORKERS)

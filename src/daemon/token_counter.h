@@ -1,5 +1,5 @@
-/* token_counter: energy and tokens of each model of the inference servers that the configuration
- * names.
+/* token_counter: counts the energy and the tokens of each model on the configured inference
+ * servers.
  *
  * The engine calls it once per tick, after the guard. A thread of its own asks the servers
  * (token_source.h): every 15 s while a server works, once when it stops, never while the guard moves

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A question under way. */
+/* A request to a server that is under way. */
 struct token_ask {
 	struct worker_call call;
 	struct policy_worker worker;
@@ -36,7 +36,8 @@ const struct token_kind *token_kind(enum policy_kind kind)
 
 /* ---- the answer ---- */
 
-/* Returns the model of the list, which is added; NULL: no room, or no usable name. */
+/* Finds the model in the list, or adds it. Returns NULL if the list is full or the name is
+ * unusable. */
 static struct model_report *list_model(struct model_list *l, const char *name)
 {
 	struct model_report *x;
@@ -113,7 +114,7 @@ static bool process_has_option(const struct root *root, int64_t pid, const char 
 	return false;
 }
 
-/* Finds the process of a model by an argument. Returns it; NULL: unknown. */
+/* Returns the process of a model, which has this option with this value; NULL: unknown. */
 static const struct token_process *find_process(const struct token_ask *a, const char *option,
 						const char *value)
 {
@@ -171,7 +172,7 @@ static bool server_sleeps(struct token_ask *a)
 
 /* ---- lists ---- */
 
-/* Parses the answer to a request for the list. Returns NULL if there is none. */
+/* Parses the answer to a request for the list. Returns NULL if there is no list. */
 static struct json_doc *get_list(struct token_ask *a, const char *path)
 {
 	struct json_doc *r = NULL;
@@ -224,8 +225,8 @@ static void list_llamacpp(struct token_ask *a)
 	json_doc_free(r);
 }
 
-/* Reads the counters from a server behind llama-swap. llama-swap itself would load the model again
- * if it was unloaded in this moment. Only servers of this machine are asked. */
+/* Reads the counters from a server behind llama-swap. llama-swap itself would load the model
+ * again if the model was just unloaded. Only servers of this machine are asked. */
 static void read_upstream(struct token_ask *a, const char *proxy, const char *model)
 {
 	static const char *const local[] = { "http://localhost:", "http://127.0.0.1:",
@@ -279,7 +280,7 @@ static void list_llamaswap(struct token_ask *a)
 	json_doc_free(r);
 }
 
-/* vLLM and SGLang have one model, and adapters of it. The counters name the model. */
+/* vLLM and SGLang have one model, and adapters for this model. The counters name the model. */
 static void list_openai(struct token_ask *a)
 {
 	struct json_doc *r;

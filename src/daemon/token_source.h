@@ -20,7 +20,7 @@ struct root;
 /* What is known about a kind of server. */
 struct token_kind {
 	bool known;                            /* it is an inference server */
-	const char *counter[MODEL_DIRECTIONS]; /* NULL: none; "": of the servers behind it */
+	const char *counter[MODEL_DIRECTIONS]; /* NULL: none; "": in the servers behind it */
 	const char *text;                      /* as in token_source.def */
 };
 const struct token_kind *token_kind(enum policy_kind kind);
@@ -29,8 +29,9 @@ struct token_question {
 	enum policy_kind kind;
 	char url[512], token_file[512]; /* token_file "": none */
 	bool count;                     /* read the counters too, not only the list of models */
-	/* The worker's processes on the GPUs. The counters of a model with an idle process are not
-	 * read: some servers put a model to sleep that nobody asks for a while. */
+	/* The worker's processes on the GPUs. The counters of a model with an idle process are
+	 * not read, because a read is a request, and some servers put a model to sleep after a
+	 * time without requests. */
 	struct token_process {
 		int64_t pid;
 		bool active;

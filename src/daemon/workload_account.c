@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define KIND_STATE       "workload-energy"
-#define ACCOUNT_GPUS_MAX 256 /* documents of GPUs that are kept */
+#define ACCOUNT_GPUS_MAX 256 /* maximum number of GPUs with a stored document */
 
 struct account_gpu {
 	char uuid[96]; /* "": the GPU has none, and nothing is stored */
@@ -222,7 +222,7 @@ static struct workload_use account_use(const struct view *v, unsigned k)
 	};
 }
 
-/* True if the GPU is known to have done nothing. */
+/* True if the readings show that the GPU was idle. */
 static bool account_is_still(const struct gw_device *d)
 {
 	double ratio = NAN;
@@ -285,6 +285,7 @@ void workload_account_tick(struct workload_account *a, struct view *v)
 	a->view = NULL;
 	a->tick_ns = now;
 	/* At every tick, in the same transaction as the counters of the GPUs. If a counter were
-	 * lower after kill -9, Prometheus would take it for a new one and count all of it again. */
+	 * lower after kill -9, Prometheus would take this for a reset and count the whole value
+	 * again. */
 	workload_account_save(a, false);
 }

@@ -1,9 +1,10 @@
-/* workload_account: the workloads of the processes on the GPUs, and their energy over restarts.
+/* workload_account: finds the workloads of the processes on the GPUs, and keeps their energy
+ * over restarts.
  *
- * The engine calls it once per tick, after process_account_tick(). The state of a GPU is stored
- * as one document with the counter for which it is valid, in the same transaction as the count
- * of the GPU's energy. After a restart, the energy that was counted after the last document is
- * unattributed, so that no joule is lost or counted twice. Ended workloads are stored too. */
+ * The engine calls it once per tick, after process_account_tick(). The state of a GPU is one
+ * document in the store, with the GPU's energy count at that time, and both are stored in one
+ * transaction. After a restart, energy that was counted after the last document is
+ * unattributed, so that no joule is lost or counted twice. */
 #ifndef GW_DAEMON_WORKLOAD_ACCOUNT_H
 #define GW_DAEMON_WORKLOAD_ACCOUNT_H
 
@@ -38,11 +39,11 @@ void workload_account_begin(struct workload_account *a, unsigned i, const char *
 /* The store became readable late: adds what it has about GPU i. */
 void workload_account_late(struct workload_account *a, unsigned i, double counter_j);
 
-/* Adds the tick of the view: sets v->workloads and v->process_workload. */
+/* Adds one tick: sets v->workloads and v->process_workload. */
 void workload_account_tick(struct workload_account *a, struct view *v);
 
-/* Adds the state of each GPU that changed to the next commit of the store. all: of every GPU, for the
- * end of the service. */
+/* Adds the state of each GPU that changed to the next commit of the store. all: adds the state
+ * of every GPU, for the end of the service. */
 void workload_account_save(struct workload_account *a, bool all);
 
 #endif

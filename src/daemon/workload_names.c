@@ -21,7 +21,7 @@
 #define FILE_SIZE (1024 * 1024) /* Podman's list of 1,500 containers */
 #define ID_DIGITS 64
 
-/* What is known of one workload, or of one container of a pod. */
+/* The facts about one workload, or about one container of a pod. */
 struct row {
 	struct workload_names *of;
 	struct workload found; /* as workload_from_cgroup() returned it: the key */
@@ -76,7 +76,7 @@ static bool ends_with(const char *text, const char *end)
 	return n > m && strcmp(text + n - m, end) == 0;
 }
 
-/* Takes NAMESPACE_POD_UID apart. Neither a namespace nor a pod can have '_' in its name. */
+/* Parses NAMESPACE_POD_UID. Neither a namespace nor a pod can have '_' in its name. */
 static bool pod_folder(void *arg, const char *name)
 {
 	struct pod_search *s = arg;
@@ -103,8 +103,8 @@ static bool pod_container(void *arg, const char *name)
 	return s->containers < 2;
 }
 
-/* Takes the link POD_NAMESPACE_CONTAINER-ID.log apart. The kubelet cuts a name of more than 255
- * bytes, so the id may be cut. */
+/* Parses the name of the link POD_NAMESPACE_CONTAINER-ID.log. The kubelet cuts a name of more
+ * than 255 bytes, so the id may be cut. */
 static bool pod_link(void *arg, const char *name)
 {
 	struct pod_search *s = arg;
@@ -142,7 +142,7 @@ static bool look_pod(struct row *r)
 	(void)root_each_name(root, "var/log/containers", pod_link, &s);
 	if (strcmp(r->part, r->found.part) != 0)
 		return true;
-	/* without links: the only container is the one */
+	/* without links, the container is known only if the pod has no other one */
 	root_path(path, sizeof(path), "var/log/pods/%s", s.folder);
 	(void)root_each_name(root, path, pod_container, &s);
 	if (s.containers == 1)
@@ -152,7 +152,7 @@ static bool look_pod(struct row *r)
 
 /* ---- containers ---- */
 
-/* The number of the user that owns a rootless container; -1: of the system. */
+/* Returns the id of the user that owns a rootless container; -1: the system's container. */
 static long container_owner(const struct row *r)
 {
 	return strchr(r->found.id, '/') ? strtol(r->found.id, NULL, 10) : -1;
@@ -265,7 +265,8 @@ static bool is_local(const struct root *root, const char *path)
 	return local;
 }
 
-/* Finds the name in the list of a container storage; folder: of the storage, relative. */
+/* Finds the name in the list of a container storage; folder: path of the storage, relative to
+ * the root. */
 static bool look_storage(struct row *r, const char *folder)
 {
 	static const char *const drivers[] = { "overlay", "vfs" };
@@ -385,8 +386,8 @@ static bool look_session(struct row *r)
 	return strcmp(r->name, r->found.name) != 0;
 }
 
-/* How the names of each kind are found; NULL: the service has no other name than that of the
- * path. A function returns true if all names are known; otherwise it is called again later. */
+/* How the names of each kind are found; NULL: the path of the control group has the only name.
+ * A function returns true if all names are known; otherwise it is called again later. */
 static bool (*const lookup[WORKLOAD_KINDS])(struct row *) = {
 	[WORKLOAD_KUBERNETES] = look_pod,
 	[WORKLOAD_DOCKER] = look_docker,
@@ -453,7 +454,8 @@ static struct row *row_of(struct workload_names *n, const struct workload *w)
 	return r;
 }
 
-/* The job that the prolog recorded for the GPU of a process that Slurm gave no group. */
+/* Sets the job that the batch system's prolog recorded for the GPU of the process. Used if
+ * Slurm gave the process no control group. */
 static void map_job(struct workload_names *n, const struct gw_process *p, struct workload *w)
 {
 	char ids[sizeof(w->id)];

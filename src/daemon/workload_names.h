@@ -1,14 +1,13 @@
 /* workload_names: finds the workload of a process, with the names that people use.
  *
- * workload.h finds ids in the path of the control group. This module replaces them: pods by the
- * kubelet's log directories, containers by the files or the socket of their engine, users by
- * etc/passwd; and it reads the job mapping directory that the prolog of a batch system writes.
+ * workload.h finds ids in the path of the control group. This module finds the names for these
+ * ids: of pods in the kubelet's log directories, of containers in the files or at the socket of
+ * their engine, of users in etc/passwd, of jobs in the job mapping directory of a batch system.
  *
- * Runs on the loop's thread. An engine answers later, and the next call of
- * workload_names_resolve() then has the name. Files are read at once: the kubelet's folders and
- * etc/passwd of this machine, and lists of at most 1 MiB, each only when a workload is looked up.
- * Users' folders and the mapping directory are read only on a local file system, because a
- * network file system without its server would hold the thread. */
+ * It runs on the loop's thread: files are read at once, while an engine answers later, and a
+ * later call of workload_names_resolve() returns the name. Users' folders and the mapping
+ * directory are read only on a local file system, because a network file system without its
+ * server would block the thread. */
 #ifndef GW_DAEMON_WORKLOAD_NAMES_H
 #define GW_DAEMON_WORKLOAD_NAMES_H
 
@@ -26,8 +25,9 @@ struct workload_names_config {
 	const char
 		*hpc_job_mapping_dir; /* see job_mapping.h; NULL or "": none; not below root */
 	const struct clock *clock;    /* NULL: the real one */
-	/* Called once if the mapping directory is not on a local file system; and when it cannot
-	 * be read, then again only after it could be read meanwhile. NULL: not called. */
+	/* Called once if the mapping directory is not on a local file system. Also called when
+	 * the directory becomes unreadable, and not again until it was readable in between.
+	 * NULL: not called. */
 	void (*log)(void *arg, const char *sentence);
 	void *arg;
 };

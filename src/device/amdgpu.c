@@ -6,7 +6,7 @@
 #include "drm.h"
 
 static const struct drm_row rows[] = {
-	/* FAST: the second die of an MI250 has the power 0, because the first die counts the power
+	/* FAST: the second die of an MI250 reports 0 W, because the first die reports the power
 	 * of both */
 	{ GW_Q_POWER, DRM_HWMON, "power1_average", NULL, DRM_NONZERO, 1e-6, 1e10 },
 	{ GW_Q_POWER, DRM_HWMON, "power1_input", NULL, DRM_NONZERO, 1e-6, 1e10 },
@@ -109,11 +109,11 @@ static const struct drm_name names[] = {
 	{ 0 },
 };
 
-/* The upper ports of the switches on Vega 10 and on Navi boards. */
+/* PCI device ids of the upstream ports of the PCIe switches on Vega 10 and Navi boards. */
 static const uint32_t switches[] = { 0x1470, 0x1478, 0 };
 
-/* Where gpu_metrics has the energy counter. The version alone does not suffice: version 1.6 has
- * two layouts with different sizes. */
+/* The position of the energy counter in gpu_metrics. The version alone does not suffice:
+ * version 1.6 has two layouts with different sizes. */
 static const struct {
 	uint8_t format, content;
 	uint16_t size;
@@ -123,8 +123,8 @@ static const struct {
 	{ 1, 6, 1664, 16 }, { 1, 7, 2208, 24 }, { 1, 8, 3872, 24 },
 };
 
-/* Version 1.3 of MI200 has a counter that works. On Radeon boards, the same field is 0 or in an
- * unknown unit, and on MI100 the counter stops. */
+/* On MI200 boards, version 1.3 has a counter that works. On Radeon boards, the same field is 0
+ * or in an unknown unit, and on MI100 the counter stops. */
 static bool has_counter_in_v1_3(uint32_t device)
 {
 	return device == 0x7408 || device == 0x740c || device == 0x740f;

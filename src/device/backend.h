@@ -39,7 +39,8 @@ struct usage {
 struct usage_list {
 	struct usage *p;
 	unsigned count, cap;
-	bool partial; /* the driver hides some of the compute processes */
+	/* why the driver hides some of the compute processes; GW_HAVE: it lists all of them */
+	enum gw_absence partial;
 };
 
 /* Adds a row, or merges it into the row with the same pid and instance: types are united, and
@@ -71,7 +72,7 @@ struct device_event {
 struct backend_ops {
 	const char *name;
 	enum gw_vendor vendor;
-	/* constants for code that several backends share: struct drm_vendor */
+	/* constants for code that several backends share; DRM backends: a struct drm_vendor */
 	const void *tables;
 
 	/* Checks quickly, on the caller's thread, whether it is useful to call open(). Opens,

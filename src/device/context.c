@@ -599,7 +599,8 @@ enum gw_cause context_cause(const struct gw_ctx *ctx, char *out, size_t size)
 			      o->b.cause == GW_CAUSE_ASLEEP))
 			best = o;
 	}
-	/* A driver that is loaded and has no GPU says so, whatever the other backends lack. */
+	/* A loaded driver without a GPU explains more than the messages of the other
+	 * backends. */
 	for (unsigned i = 0; !best && i < ctx->openers; i++)
 		if (ctx->opener[i]->b.cause == GW_CAUSE_NO_GPU &&
 		    ctx->opener[i]->b.driver_version[0])

@@ -83,7 +83,8 @@ static inline bool report_has(const struct report *r, unsigned q)
 	return r->why[q] == GW_HAVE;
 }
 
-/* Returns the requested tiers that are older than their cadence and must be read now. */
+/* Returns the requested tiers with values older than the tier's interval, which must be read
+ * now. */
 unsigned report_due(const struct report *r, unsigned tiers, uint64_t now_ns);
 
 /* Records that tiers were read at now_ns. */

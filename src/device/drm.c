@@ -401,8 +401,8 @@ static unsigned find_channel(const struct device *d, const struct drm_row *row)
 	return 0;
 }
 
-/* Finds the PCI device with the link to the slot. If the board contains a PCIe switch, that is
- * the upper port of the switch, two levels above the GPU. */
+/* Finds the PCI device with the link to the slot. If the board contains a PCIe switch, this
+ * device is the upstream port of the switch, two levels above the GPU. */
 static void find_link(struct device *d)
 {
 	struct drm_device *dd = drm_of(d);

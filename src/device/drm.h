@@ -29,8 +29,8 @@ struct pci_gpu {
 };
 
 /* Lists the PCI display devices and accelerators of a vendor, in the order of their PCI ids.
- * Fills at most cap and returns how many there are. Reads only vendor, device, class,
- * power/runtime_status and the driver's name, none of which wakes the GPU. */
+ * Writes at most cap devices and returns the number of devices that exist. Reads only vendor,
+ * device, class, power/runtime_status and the driver's name, none of which wakes the GPU. */
 unsigned drm_pci_list(const struct root *root, uint32_t vendor, struct pci_gpu *out,
 		      unsigned cap);
 
@@ -93,9 +93,9 @@ struct drm_vendor {
 	const struct drm_text *text; /* ends with a NULL file                         */
 	const struct drm_name *name; /* ends with a NULL name                         */
 	const char *unique_id;       /* file with the board's unique number, or NULL */
-	/* PCI device ids of the PCIe switch that boards of this vendor contain, on the side of
-	 * the slot; ends with 0. Behind such a switch, the link of the GPU itself is internal to
-	 * the board and has a fixed or a false speed. */
+	/* PCI device ids of the upstream ports of the PCIe switches on boards of this vendor;
+	 * ends with 0. Behind such a switch, the GPU's own link is internal to the board, and
+	 * its speed is fixed or wrong. */
 	const uint32_t *board_switch;
 	/* the quantity that is computed from the other two: GW_Q_MEMORY_USED or
 	 * GW_Q_MEMORY_FREE */
@@ -128,14 +128,14 @@ struct drm_vendor {
 struct drm_device {
 	const struct drm_vendor *vendor;
 	struct pci_gpu gpu;
-	char hwmon[64];   /* folder below the PCI device, "" none       */
-	char card[16];    /* "card0", "" none                           */
-	char render[16];  /* "renderD128", "" none                      */
-	const char *link; /* path from the PCI device to the one of DRM_LINK: "" or "../../" */
-	uint8_t channel[64];    /* channel number per row with a label; 0: not found */
-	bool attached;          /* the members above were filled in while the GPU was awake */
-	double energy_j;        /* previous reading, for derive() */
-	uint64_t energy_ns;     /* time of that reading; 0: none */
+	char hwmon[64];      /* folder below the PCI device, "" none       */
+	char card[16];       /* "card0", "" none                           */
+	char render[16];     /* "renderD128", "" none                      */
+	const char *link;    /* path from the PCI device to that of DRM_LINK: "" or "../../" */
+	uint8_t channel[64]; /* channel number per row with a label; 0: not found */
+	bool attached;       /* the members above were filled in while the GPU was awake */
+	double energy_j;     /* previous reading, for derive() */
+	uint64_t energy_ns;  /* time of that reading; 0: none */
 	struct client_use *use; /* state of drm_client_use(); NULL: not called yet */
 };
 
@@ -158,22 +158,23 @@ enum gw_absence drm_absence(long error);
  * Returns 0 or a negative gw_error. */
 long drm_read_quantity(struct device *d, unsigned q, double *ret);
 
-/* Reads the first bytes of a file that is not text. Returns how many or a negative gw_error. */
+/* Reads the first bytes of a file that is not text. Returns the number of bytes or a negative
+ * gw_error. */
 long drm_read_bytes(const struct device *d, enum drm_place place, const char *file, char *out,
 		    size_t size);
 
-/* Sets GW_Q_UTILIZATION_GPU, and GW_Q_MEMORY_USED if it is missing, from the fdinfo files of all
- * clients of the GPU. That costs a walk through /proc, so the walk happens at most once per
+/* Sets GW_Q_UTILIZATION_GPU, and GW_Q_MEMORY_USED if it is missing, from the fdinfo files of
+ * all clients of the GPU. That costs a walk through /proc, so the walk happens at most once per
  * second and takes at most 0.5 % of a core; in between, the last result is reported again.
  *
- * The utilisation is the mean since the previous walk: of render and compute, the engines that
- * were busier. The memory is a sum over clients: it counts a buffer that two clients share twice
- * and lacks what the kernel itself allocates. Both are absent (no_permission) if we may not
- * inspect some process. */
+ * The utilisation is the mean since the previous walk, for the render engines or for the
+ * compute engines, whichever were busier. The memory is the sum over all clients: a buffer that
+ * two clients share is counted twice, and memory that the kernel itself allocates is missing.
+ * Both are absent (no_permission) if there is a process that we may not inspect. */
 void drm_client_use(struct device *d);
 /* Frees the state of drm_client_use(); NULL is allowed. */
 void drm_client_use_free(struct client_use *use);
-/* Forgets the previous walk, because the GPU was suspended or is another one. */
+/* Forgets the previous walk, because the GPU was suspended or replaced by another GPU. */
 void drm_client_use_restart(struct client_use *use);
 
 /* Lists suspended GPUs for a vendor library that opens all of its GPUs at once. If one of them

@@ -1,5 +1,5 @@
-/* drm_process: the processes that have a GPU open and how much of it all of them use, from the
- * kernel's data on open DRM nodes.
+/* drm_process: lists the processes that have a GPU open, and sums up how much of the GPU they
+ * use, from the kernel's data on open DRM nodes.
  *
  * A DRM driver answers a read of /proc/pid/fdinfo/N with lines such as "drm-pdev:
  * 0000:03:00.0", "drm-client-id: 42", "drm-resident-vram: 1024 KiB" and "drm-engine-gfx: 123456
@@ -15,9 +15,9 @@
 
 #define CLIENTS_MAX 256 /* distinct clients per process; more are ignored */
 
-/* The time between two walks through /proc: at least this long, and this many times the duration
- * of a walk. The second walk follows soon, so that a program that runs only for a moment shows a
- * utilisation. */
+/* The time between two walks through /proc is USE_PERIOD_NS, or USE_COST times the duration of
+ * a walk if that is longer. The second walk already follows after USE_SECOND_NS, so that a
+ * command that runs only for a moment can show the utilisation. */
 #define USE_PERIOD_NS NS_PER_S
 #define USE_COST      200
 #define USE_SECOND_NS (50 * NS_PER_MS)
@@ -35,8 +35,8 @@ struct client {
 	char pdev[16]; /* PCI id of the device; "": the driver does not report it */
 	uint64_t id;
 	bool has_id, has_engines, busy_compute, busy_other;
-	/* time that each group worked for the client: in nanoseconds, or in cycles (xe) of a
-	 * clock of the GPU that shows total_cycles now */
+	/* time that each group worked for the client: in nanoseconds or, with xe, in cycles of
+	 * a clock of the GPU. The clock now shows total_cycles */
 	uint64_t busy[GROUPS];
 	unsigned capacity[GROUPS]; /* engines in the group; 0: one */
 	uint64_t total_cycles;     /* 0: busy is in nanoseconds */
@@ -297,7 +297,7 @@ struct seen_client {
 	uint64_t busy[GROUPS];
 };
 
-/* What all clients of a GPU use, as of one walk. */
+/* How much of a GPU all its clients use, from one walk through /proc. */
 struct walk {
 	uint64_t ns;           /* time of the walk; 0: there was none */
 	uint64_t total_cycles; /* 0: the driver counts nanoseconds, or there was no client */
@@ -370,8 +370,8 @@ static enum gw_absence walk_clients(struct device *d, struct walk *w)
 {
 	const struct root *root = d->backend->env->root;
 	DIR *dir = root_opendir(root, "proc");
-	/* A container hides the processes outside, and the mount option hidepid those of other
-	 * users, such as process 1. */
+	/* A container hides the processes outside the container. The mount option hidepid hides
+	 * the processes of other users, such as process 1. */
 	bool all = proc_in_child_namespace(root) != 1 &&
 		   (!root->real || root_exists(root, "proc/1")),
 	     kfd;
@@ -382,7 +382,8 @@ static enum gw_absence walk_clients(struct device *d, struct walk *w)
 	w->has_memory = w->no_engines = false;
 	if (!dir)
 		return GW_ABSENT_NOT_PRESENT;
-	/* One hidden process makes the rest useless; without privileges that is process 1. */
+	/* If one process cannot be inspected, the sums would be incomplete, so the walk ends.
+	 * Without privileges this already happens at process 1. */
 	while (all && (e = readdir(dir)))
 		if (isdigit((unsigned char)e->d_name[0]))
 			all = scan_process(d, e->d_name, walk_client, w, &kfd);
@@ -405,7 +406,7 @@ static enum gw_absence compare_walks(const struct walk *a, const struct walk *b,
 		return GW_ABSENT_FIRST_READING;
 	if (b->count == 0)
 		return GW_HAVE;
-	/* The clock of the GPU is known only from clients. */
+	/* Only a client shows the clock of the GPU. */
 	if (b->total_cycles && (a->total_cycles == 0 || b->total_cycles <= a->total_cycles))
 		return GW_ABSENT_FIRST_READING;
 	time = b->total_cycles ? (double)(b->total_cycles - a->total_cycles)
@@ -416,7 +417,7 @@ static enum gw_absence compare_walks(const struct walk *a, const struct walk *b,
 		for (unsigned g = 0; g < GROUPS; g++) {
 			uint64_t from = before ? before->busy[g] : 0;
 
-			/* The counter of a driver may step back for a while. */
+			/* The counter of a driver may decrease for a while. */
 			if (now->busy[g] > from)
 				busy[g] += (double)(now->busy[g] - from);
 		}
@@ -454,8 +455,9 @@ static void take_walk(struct device *d, struct client_use *use)
 	use->newest = !use->newest;
 }
 
-/* Reports the memory if the driver has no better figure for it. If there is no client, the
- * memory is unused; but only a total shows that the board has memory of its own. */
+/* Reports the memory if the driver has no better figure for it. If there is no client, 0 bytes
+ * are in use; this is reported only if the total is known, because otherwise the board may have
+ * no memory of its own. */
 static void report_client_memory(struct report *r, const struct client_use *use)
 {
 	const struct walk *w = &use->walk[use->newest];

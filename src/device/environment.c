@@ -390,8 +390,8 @@ int environment_collect(const struct root *root, const struct clock *clock,
 }
 
 struct pattern {
-	const char *in;   /* if the text contains this string ... */
-	const char *name; /* ... the result is this name */
+	const char *in;   /* string to search for in the text */
+	const char *name; /* the result if the text contains it */
 };
 
 /* Writes the name of the first row with a pattern that occurs in text. The rows are in order of
@@ -438,7 +438,8 @@ static bool container_by_init(const struct root *root, char *out, size_t size)
 	char text[4096];
 	long n;
 
-	/* systemd as init stores the value of "container=" where everyone can read it. */
+	/* If systemd is process 1, it stores the value of "container=" in a file that everyone
+	 * can read. */
 	if (root_read_line(root, "run/systemd/container", text, sizeof(text)) > 0 &&
 	    name_by_pattern(managers, COUNT(managers), text, out, size))
 		return true;

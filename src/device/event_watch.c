@@ -12,8 +12,8 @@
 
 #define STACK_BYTES (512 * 1024)
 #define JOIN_NS     (3 * NS_PER_S)
-#define SLOT_NS     (2 * NS_PER_MS)   /* if a GPU is in use, wait this long ... */
-#define SLOT_TRIES  50                /* ... at most this many times */
+#define SLOT_NS     (2 * NS_PER_MS)   /* wait for a GPU that is in use */
+#define SLOT_TRIES  50                /* maximum number of these waits */
 #define REFRESH_NS  NS_PER_S          /* interval to search for the driver and new GPUs */
 #define BUSY_NS     (100 * NS_PER_MS) /* pause while the backend is in use */
 #define NONE_NS     (5 * NS_PER_S)    /* pause if no GPU can be watched */
@@ -246,7 +246,7 @@ static uint64_t watch_round(struct event_watch *w)
 		return BUSY_NS;
 	if (w->opener->b.open && !atomic_load(&w->opener->b.reopen))
 		idle_ns = watch_set(w);
-	else /* a driver without a GPU has no events, and that is no fault */
+	else /* a driver without a GPU has no events; this is not a fault */
 		set_status(w, 0,
 			   w->opener->b.cause == GW_CAUSE_NO_GPU ? ""
 								 : "the driver is not open");

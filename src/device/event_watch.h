@@ -39,8 +39,9 @@ int event_watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct drive
  * closed even then: the memory that the call still uses is not freed. */
 int event_watch_free(struct event_watch *w);
 
-/* Returns the number of watched GPUs. If it is 0, `why` gets the cause in at most size bytes,
- * or "" if the watch has just started or the driver has no GPU; else "". */
+/* Returns the number of watched GPUs. If the number is 0, writes the cause to `why` (size
+ * bytes). Writes "" if a GPU is watched, if the watch has just started, or if the driver has no
+ * GPU. */
 unsigned event_watch_status(struct event_watch *w, char *why, size_t size);
 
 /* ---- a queue of events ----

@@ -61,7 +61,7 @@ void host_init(struct host *h, const struct root *root)
 
 static void read_utilization(struct host *h, struct host_report *r)
 {
-	uint64_t busy, total;
+	uint64_t busy = 0, total = 0;
 	int err = read_ticks(h->root, &busy, &total);
 	/* Sums can go back: iowait may decrease, and cores may be added or removed. */
 	bool comparable = err == 0 && h->total > 0 && total >= h->total && busy >= h->busy &&

@@ -1,8 +1,9 @@
 /* intel: Intel GPUs, through the files of the i915 and xe kernel drivers.
  *
- * The drivers count energy but do not report power: power is the energy between two readings.
- * They have no file for utilisation and used memory either: drm_client_use() sums what they
- * report per client. lmem_* exist only in Intel's own package of i915, not in Linux itself. */
+ * The drivers count energy but do not report power, so power is computed from the energy
+ * between two readings. The drivers also have no file for utilisation and used memory, so
+ * drm_client_use() sums the values that they report per client. The files lmem_* exist only in
+ * Intel's own package of i915, not in Linux itself. */
 #include "drm.h"
 
 static const struct drm_row rows[] = {
@@ -25,7 +26,8 @@ static const struct drm_row rows[] = {
 	{ GW_Q_ENERGY, DRM_HWMON, "energy%u_input", "card", DRM_COUNTER, 1e-6, 0 },
 	{ GW_Q_ENERGY, DRM_HWMON, "energy%u_input", "pkg", DRM_COUNTER, 1e-6, 0 },
 	{ GW_Q_ENERGY, DRM_HWMON, "energy1_input", NULL, DRM_NONZERO, 1e-6, 0 },
-	/* HEALTH: the sustained limit (max) before the limit for bursts (cap) */
+	/* HEALTH: read the sustained limit (max); read the limit for bursts (cap) only if max
+	 * is missing */
 	{ GW_Q_POWER_LIMIT, DRM_HWMON, "power1_max", NULL, DRM_NONZERO, 1e-6, 1e10 },
 	{ GW_Q_POWER_LIMIT, DRM_HWMON, "power%u_max", "pkg", DRM_NONZERO, 1e-6, 1e10 },
 	{ GW_Q_POWER_LIMIT, DRM_HWMON, "power1_cap", NULL, DRM_NONZERO, 1e-6, 1e10 },
@@ -102,8 +104,8 @@ static void derive_power(struct device *d)
 	dd->energy_ns = now;
 }
 
-/* The upper ports of the switches: 4fa0 on Arc A750, e2ff on Battlemage. 4fa1 (other Arc A) is not
- * confirmed by a dump. */
+/* PCI device ids of the upstream ports of the PCIe switches: 4fa0 on Arc A750, e2ff on
+ * Battlemage. 4fa1 (other Arc A boards) is not confirmed by a dump. */
 static const uint32_t switches[] = { 0x4fa0, 0x4fa1, 0xe2ff, 0 };
 
 static const char *const drivers[] = { "i915", "xe", NULL };

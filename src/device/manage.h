@@ -3,7 +3,7 @@
  * Hides where a setting is read and written, who may change it and which values the driver
  * accepts. Driver calls can hang, so they run on the device's call thread, like those of a
  * snapshot; the caller waits at most the context's deadline for each of the two steps (check,
- * then set). The caller decides whether a change is allowed at all. Code that measures must not
+ * then set). The caller decides whether a change is allowed; code that measures must not
  * include this file. */
 #ifndef GW_DEVICE_MANAGE_H
 #define GW_DEVICE_MANAGE_H
@@ -33,7 +33,7 @@ struct manage_info {
 	const char *name; /* "the power limit", in sentences */
 	unsigned values;  /* number of values of the setting: 0, 1 or 2 */
 	bool readable;    /* the driver reports the current value */
-	/* enum gw_quantity of the current value; GW_QUANTITIES: no such quantity */
+	/* the enum gw_quantity that reports the current value; GW_QUANTITIES: none */
 	unsigned quantity;
 	unsigned lowest, highest, standard; /* quantities with the bounds and the default */
 };

@@ -203,20 +203,61 @@ static void read_text(struct device *d, enum gw_text t, enum nvml_call call, uin
 		report_text(&d->r, t, NULL, nvml_meaning(code)->absence);
 }
 
+static void read_pci(struct device *d)
+{
+	char id[16];
+	struct abi_pci pci;
+	abi_return code = ABI_FUNCTION_NOT_FOUND;
+
+	memset(&pci, 0, sizeof(pci));
+	if (nvml_of(d)->call.pci)
+		code = NVML(d, pci, nvml_device_of(d)->handle, &pci);
+	if (code != ABI_SUCCESS)
+		report_text(&d->r, GW_T_PCI, NULL, nvml_meaning(code)->absence);
+	else if (pci_normalise(pci.bus_id, id))
+		report_text(&d->r, GW_T_PCI, id, GW_ABSENT_NO_DATA);
+}
+
+static const struct {
+	enum gw_text text;
+	enum nvml_call call;
+	uint32_t size;
+} texts[] = {
+	{ GW_T_NAME, CALL_name, ABI_NAME_SIZE },
+	{ GW_T_UUID, CALL_uuid, ABI_UUID_SIZE },
+	{ GW_T_PCI, CALL_pci, 0 },
+	{ GW_T_SERIAL, CALL_serial, ABI_SERIAL_SIZE },
+	{ GW_T_VBIOS, CALL_vbios, ABI_VBIOS_SIZE },
+	{ GW_T_PART_NUMBER, CALL_part_number, ABI_PART_SIZE },
+};
+
+/* True if the string is absent, but the driver did not refuse it for good. */
+static bool text_may_come(const struct device *d, enum gw_text t)
+{
+	const uint8_t why = d->r.text_why[t];
+
+	return why != GW_HAVE && why != GW_ABSENT_NOT_SUPPORTED &&
+	       why != GW_ABSENT_NO_PERMISSION && why != GW_ABSENT_NO_SYMBOL;
+}
+
 void nvml_read_texts(struct device *d)
 {
-	static const struct {
-		enum gw_text text;
-		enum nvml_call call;
-		uint32_t size;
-	} rows[] = {
-		{ GW_T_SERIAL, CALL_serial, ABI_SERIAL_SIZE },
-		{ GW_T_VBIOS, CALL_vbios, ABI_VBIOS_SIZE },
-		{ GW_T_PART_NUMBER, CALL_part_number, ABI_PART_SIZE },
-	};
+	for (size_t i = 0; i < COUNT(texts); i++) {
+		if (!text_may_come(d, texts[i].text))
+			continue;
+		if (texts[i].call == CALL_pci)
+			read_pci(d);
+		else
+			read_text(d, texts[i].text, texts[i].call, texts[i].size);
+	}
+}
 
-	for (size_t i = 0; i < COUNT(rows); i++)
-		read_text(d, rows[i].text, rows[i].call, rows[i].size);
+bool nvml_lacks_texts(const struct device *d)
+{
+	for (size_t i = 0; i < COUNT(texts); i++)
+		if (text_may_come(d, texts[i].text))
+			return true;
+	return false;
 }
 
 static void list_instances(struct device *d)
@@ -271,6 +312,9 @@ static void attach_device(struct device *d, abi_device handle)
 	nd->retry_ns = nd->backoff_ns = 0;
 	memset(d->r.tier_ns, 0, sizeof(d->r.tier_ns));
 	report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_NOT_READ);
+	for (size_t i = 0; i < COUNT(texts); i++) /* a refusal ends here, too */
+		if (d->r.text_why[texts[i].text] != GW_HAVE)
+			report_text(&d->r, texts[i].text, NULL, GW_ABSENT_NOT_READ);
 	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
 	report_text(&d->r, GW_T_DRIVER, d->backend->driver_version, GW_ABSENT_NO_DATA);
 	nvml_plan(d);
@@ -280,17 +324,10 @@ static void attach_device(struct device *d, abi_device handle)
 /* Reads UUID and PCI id, for a GPU that was already lost when it was opened. */
 static void read_ids(struct device *d)
 {
-	char id[16];
-	struct abi_pci pci;
-
 	if (d->r.text_why[GW_T_UUID] == GW_HAVE || d->r.text_why[GW_T_PCI] == GW_HAVE)
 		return;
 	read_text(d, GW_T_UUID, CALL_uuid, ABI_UUID_SIZE);
-	memset(&pci, 0, sizeof(pci));
-	if (nvml_of(d)->call.pci &&
-	    NVML(d, pci, nvml_device_of(d)->handle, &pci) == ABI_SUCCESS &&
-	    pci_normalise(pci.bus_id, id))
-		report_text(&d->r, GW_T_PCI, id, GW_ABSENT_NO_DATA);
+	read_pci(d);
 }
 
 /* Reads only what `list` shows, because the first calls cost up to 5 ms each (measured). This
@@ -301,8 +338,8 @@ void nvml_identify(struct device *d)
 	d->fresh = false;
 	read_ids(d);
 	read_text(d, GW_T_NAME, CALL_name, ABI_NAME_SIZE);
-	/* These values determine the sensor model. The other values of STATIC take
-	 * milliseconds. */
+	/* These values determine the sensor model, so they are read now. Reading the other
+	 * STATIC values takes milliseconds. */
 	read_text(d, GW_T_VBIOS, CALL_vbios, ABI_VBIOS_SIZE);
 	if (nvml_read_one(d, GW_Q_ARCHITECTURE) &&
 	    nvml_read_one(d, GW_Q_COMPUTE_CAPABILITY_MAJOR) &&
@@ -331,8 +368,9 @@ static struct device *find_unnamed(struct backend *b, unsigned index)
 	return NULL;
 }
 
-/* Finds the slot for a handle by UUID or else by PCI id. *ret is NULL if out of memory. Returns
- * the code of the driver if the GPU reports neither; *ret is then unchanged. */
+/* Finds the slot for a handle by UUID or else by PCI id. Sets *ret to NULL if there is no
+ * memory. If the GPU reports neither UUID nor PCI id, returns the driver's code and leaves *ret
+ * unchanged. */
 static abi_return slot_named(struct backend *b, unsigned index, abi_device handle,
 			     struct device **ret)
 {
@@ -394,7 +432,8 @@ static int fill_slot(struct backend *b, struct device *d, unsigned index)
 	return 0;
 }
 
-/* Opens a GPU that reports its identity. *ret_code: why there is no such GPU. */
+/* Opens a GPU that reports its identity. *ret_code: ABI_SUCCESS, or why the GPU does not report
+ * it. */
 static int open_named(struct backend *b, unsigned index, abi_return *ret_code)
 {
 	abi_device handle = NULL;
@@ -430,8 +469,8 @@ static int open_unnamed(struct backend *b, unsigned index)
 	return 0;
 }
 
-/* Returns the number of GPUs with a known identity that are not found now. *ret: the one that
- * had this index, or NULL. */
+/* Returns the number of GPUs with a known identity that are missing now. *ret: the missing GPU
+ * that had this index, or NULL. */
 static unsigned find_missing(const struct backend *b, unsigned index, struct device **ret)
 {
 	unsigned n = 0;
@@ -450,9 +489,9 @@ static unsigned find_missing(const struct backend *b, unsigned index, struct dev
 	return n;
 }
 
-/* Opens the GPUs of the driver, in its order. When the driver is opened again, a GPU that reports
- * no identity counts as one of the known GPUs that are missing, so that no GPU is listed twice;
- * nvml_find_again() finds those by their UUID. */
+/* Opens the GPUs of the driver, in its order. When the driver is opened again, a GPU that
+ * reports no identity counts as one of the known GPUs that are missing, so that no GPU is
+ * listed twice. nvml_find_again() later finds the missing GPUs by UUID. */
 static int open_each(struct backend *b, unsigned count)
 {
 	const bool again = b->count > 0;

@@ -81,14 +81,14 @@ struct nvml_meaning {
 };
 const struct nvml_meaning *nvml_meaning(abi_return code); /* never NULL */
 
-/* Loads the library: the one that the options name, or the first real one in the places where
- * drivers and container runtimes put it. Returns its handle and sets b->library_path, or returns
- * NULL and sets the cause. */
+/* Loads the library that the options name. Without such an option, loads the first library that
+ * is not a stub from the folders in which drivers and container runtimes put it. Returns its
+ * handle and sets b->library_path, or returns NULL and sets the cause. */
 void *nvml_library_open(struct backend *b);
 
-/* Writes which setting of a container is missing if it has no library, with what to do; "" for a
- * machine that is no container. container: as environment_container(); visible, capabilities:
- * NVIDIA_VISIBLE_DEVICES and NVIDIA_DRIVER_CAPABILITIES, or NULL. */
+/* For a container without the library, writes which setting of the container runtime is missing
+ * and what to do. Writes "" outside containers. container: as environment_container(); visible,
+ * capabilities: NVIDIA_VISIBLE_DEVICES and NVIDIA_DRIVER_CAPABILITIES, or NULL. */
 void nvml_runtime_setting(const char *container, const char *visible, const char *capabilities,
 			  char *out, size_t size);
 
@@ -150,7 +150,9 @@ int nvml_process_use(struct device *d, uint64_t since_us, struct process_use *ou
 void nvml_find_again(struct device *d); /* searches for a lost device */
 void nvml_instances(struct device *d);  /* lists the MIG instances again */
 void nvml_identify(struct device *d);   /* reads name, memory, instances: once after opening */
-void nvml_read_texts(struct device *d); /* reads the texts of the STATIC tier */
+void nvml_read_texts(struct device *d); /* reads the texts of the STATIC tier that are absent */
+/* True if a text is absent because a call failed that may work later. */
+bool nvml_lacks_texts(const struct device *d);
 
 /* nvml_event.c: see backend.h */
 int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample *out,

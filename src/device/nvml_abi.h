@@ -56,12 +56,12 @@ enum abi_code {
 #define ABI_NO_U32 UINT32_MAX
 #define ABI_NO_U64 UINT64_MAX
 
-#define ABI_NAME_SIZE 96
-#define ABI_UUID_SIZE 96
+#define ABI_NAME_SIZE    96
+#define ABI_UUID_SIZE    96
 #define ABI_VERSION_SIZE 80
-#define ABI_SERIAL_SIZE 30
-#define ABI_VBIOS_SIZE 32
-#define ABI_PART_SIZE 80
+#define ABI_SERIAL_SIZE  30
+#define ABI_VBIOS_SIZE   32
+#define ABI_PART_SIZE    80
 
 enum abi_clock { ABI_CLOCK_GRAPHICS, ABI_CLOCK_SM, ABI_CLOCK_MEMORY, ABI_CLOCK_VIDEO };
 enum abi_threshold {
@@ -174,7 +174,8 @@ struct abi_pci {
 	uint32_t domain, bus, device, device_id, subsystem_id;
 	char bus_id[32];
 };
-/* Versions 1 and 2 are shorter than version 3: a caller's buffer ends after reserved. */
+/* Versions 1 and 2 of struct abi_pci. They end after `reserved`, so they are shorter than
+ * version 3. */
 struct abi_pci_v2 {
 	char bus_id[16];
 	uint32_t domain, bus, device, device_id, subsystem_id, reserved[4];
@@ -346,132 +347,131 @@ ABI_SIZE(struct abi_accounting, 56);
  * of them return abi_return. The backend makes function pointers from this list, and the
  * simulator makes functions. If a call has an older version, both are listed, newest first. In
  * addition there is const char *nvmlErrorString(abi_return). */
-#define NVML_CALLS(N)                                                                       \
-	N(init, nvmlInit_v2, (void))                                                         \
-	N(shutdown, nvmlShutdown, (void))                                                    \
-	N(driver_version, nvmlSystemGetDriverVersion, (char *, uint32_t))                    \
-	N(nvml_version, nvmlSystemGetNVMLVersion, (char *, uint32_t))                        \
-	N(cuda_version, nvmlSystemGetCudaDriverVersion, (int *))                             \
-	N(count, nvmlDeviceGetCount_v2, (uint32_t *))                                        \
-	N(by_index, nvmlDeviceGetHandleByIndex_v2, (uint32_t, abi_device *))                 \
-	N(by_uuid, nvmlDeviceGetHandleByUUID, (const char *, abi_device *))                  \
-	N(name, nvmlDeviceGetName, (abi_device, char *, uint32_t))                           \
-	N(uuid, nvmlDeviceGetUUID, (abi_device, char *, uint32_t))                           \
-	N(serial, nvmlDeviceGetSerial, (abi_device, char *, uint32_t))                       \
-	N(vbios, nvmlDeviceGetVbiosVersion, (abi_device, char *, uint32_t))                  \
-	N(part_number, nvmlDeviceGetBoardPartNumber, (abi_device, char *, uint32_t))         \
-	N(pci, nvmlDeviceGetPciInfo_v3, (abi_device, struct abi_pci *))                      \
-	N(minor, nvmlDeviceGetMinorNumber, (abi_device, uint32_t *))                         \
-	N(architecture, nvmlDeviceGetArchitecture, (abi_device, uint32_t *))                 \
-	N(cores, nvmlDeviceGetNumGpuCores, (abi_device, uint32_t *))                         \
-	N(capability, nvmlDeviceGetCudaComputeCapability, (abi_device, int *, int *))        \
-	N(virtualization, nvmlDeviceGetVirtualizationMode, (abi_device, uint32_t *))         \
-	N(persistence, nvmlDeviceGetPersistenceMode, (abi_device, uint32_t *))               \
-	N(compute_mode, nvmlDeviceGetComputeMode, (abi_device, uint32_t *))                  \
-	N(display_active, nvmlDeviceGetDisplayActive, (abi_device, uint32_t *))              \
-	N(memory_v2, nvmlDeviceGetMemoryInfo_v2, (abi_device, struct abi_memory_v2 *))       \
-	N(memory, nvmlDeviceGetMemoryInfo, (abi_device, struct abi_memory *))                \
-	N(bar1, nvmlDeviceGetBAR1MemoryInfo, (abi_device, struct abi_bar1 *))                \
-	N(power, nvmlDeviceGetPowerUsage, (abi_device, uint32_t *))                          \
-	N(fields, nvmlDeviceGetFieldValues, (abi_device, int, struct abi_field_value *))     \
-	N(energy, nvmlDeviceGetTotalEnergyConsumption, (abi_device, uint64_t *))             \
-	N(enforced_limit, nvmlDeviceGetEnforcedPowerLimit, (abi_device, uint32_t *))         \
-	N(power_limit, nvmlDeviceGetPowerManagementLimit, (abi_device, uint32_t *))          \
-	N(default_limit, nvmlDeviceGetPowerManagementDefaultLimit, (abi_device, uint32_t *)) \
-	N(limit_range, nvmlDeviceGetPowerManagementLimitConstraints,                         \
-	  (abi_device, uint32_t *, uint32_t *))                                              \
-	N(clock, nvmlDeviceGetClockInfo, (abi_device, uint32_t, uint32_t *))                 \
-	N(max_clock, nvmlDeviceGetMaxClockInfo, (abi_device, uint32_t, uint32_t *))          \
-	N(given_clock, nvmlDeviceGetApplicationsClock, (abi_device, uint32_t, uint32_t *))   \
-	N(pstate, nvmlDeviceGetPerformanceState, (abi_device, uint32_t *))                   \
-	N(reasons, nvmlDeviceGetCurrentClocksEventReasons, (abi_device, uint64_t *))         \
-	N(reasons_old, nvmlDeviceGetCurrentClocksThrottleReasons, (abi_device, uint64_t *))  \
-	N(temperature_v, nvmlDeviceGetTemperatureV, (abi_device, struct abi_temperature *))  \
-	N(temperature, nvmlDeviceGetTemperature, (abi_device, uint32_t, uint32_t *))         \
-	N(threshold, nvmlDeviceGetTemperatureThreshold, (abi_device, uint32_t, uint32_t *))  \
-	N(margin, nvmlDeviceGetMarginTemperature, (abi_device, struct abi_margin *))         \
-	N(fan_count, nvmlDeviceGetNumFans, (abi_device, uint32_t *))                         \
-	N(fan, nvmlDeviceGetFanSpeed_v2, (abi_device, uint32_t, uint32_t *))                 \
-	N(fan_old, nvmlDeviceGetFanSpeed, (abi_device, uint32_t *))                          \
-	N(fan_rpm, nvmlDeviceGetFanSpeedRPM, (abi_device, struct abi_fan_rpm *))             \
+#define NVML_CALLS(N)                                                                         \
+	N(init, nvmlInit_v2, (void))                                                          \
+	N(shutdown, nvmlShutdown, (void))                                                     \
+	N(driver_version, nvmlSystemGetDriverVersion, (char *, uint32_t))                     \
+	N(nvml_version, nvmlSystemGetNVMLVersion, (char *, uint32_t))                         \
+	N(cuda_version, nvmlSystemGetCudaDriverVersion, (int *))                              \
+	N(count, nvmlDeviceGetCount_v2, (uint32_t *))                                         \
+	N(by_index, nvmlDeviceGetHandleByIndex_v2, (uint32_t, abi_device *))                  \
+	N(by_uuid, nvmlDeviceGetHandleByUUID, (const char *, abi_device *))                   \
+	N(name, nvmlDeviceGetName, (abi_device, char *, uint32_t))                            \
+	N(uuid, nvmlDeviceGetUUID, (abi_device, char *, uint32_t))                            \
+	N(serial, nvmlDeviceGetSerial, (abi_device, char *, uint32_t))                        \
+	N(vbios, nvmlDeviceGetVbiosVersion, (abi_device, char *, uint32_t))                   \
+	N(part_number, nvmlDeviceGetBoardPartNumber, (abi_device, char *, uint32_t))          \
+	N(pci, nvmlDeviceGetPciInfo_v3, (abi_device, struct abi_pci *))                       \
+	N(minor, nvmlDeviceGetMinorNumber, (abi_device, uint32_t *))                          \
+	N(architecture, nvmlDeviceGetArchitecture, (abi_device, uint32_t *))                  \
+	N(cores, nvmlDeviceGetNumGpuCores, (abi_device, uint32_t *))                          \
+	N(capability, nvmlDeviceGetCudaComputeCapability, (abi_device, int *, int *))         \
+	N(virtualization, nvmlDeviceGetVirtualizationMode, (abi_device, uint32_t *))          \
+	N(persistence, nvmlDeviceGetPersistenceMode, (abi_device, uint32_t *))                \
+	N(compute_mode, nvmlDeviceGetComputeMode, (abi_device, uint32_t *))                   \
+	N(display_active, nvmlDeviceGetDisplayActive, (abi_device, uint32_t *))               \
+	N(memory_v2, nvmlDeviceGetMemoryInfo_v2, (abi_device, struct abi_memory_v2 *))        \
+	N(memory, nvmlDeviceGetMemoryInfo, (abi_device, struct abi_memory *))                 \
+	N(bar1, nvmlDeviceGetBAR1MemoryInfo, (abi_device, struct abi_bar1 *))                 \
+	N(power, nvmlDeviceGetPowerUsage, (abi_device, uint32_t *))                           \
+	N(fields, nvmlDeviceGetFieldValues, (abi_device, int, struct abi_field_value *))      \
+	N(energy, nvmlDeviceGetTotalEnergyConsumption, (abi_device, uint64_t *))              \
+	N(enforced_limit, nvmlDeviceGetEnforcedPowerLimit, (abi_device, uint32_t *))          \
+	N(power_limit, nvmlDeviceGetPowerManagementLimit, (abi_device, uint32_t *))           \
+	N(default_limit, nvmlDeviceGetPowerManagementDefaultLimit, (abi_device, uint32_t *))  \
+	N(limit_range, nvmlDeviceGetPowerManagementLimitConstraints,                          \
+	  (abi_device, uint32_t *, uint32_t *))                                               \
+	N(clock, nvmlDeviceGetClockInfo, (abi_device, uint32_t, uint32_t *))                  \
+	N(max_clock, nvmlDeviceGetMaxClockInfo, (abi_device, uint32_t, uint32_t *))           \
+	N(given_clock, nvmlDeviceGetApplicationsClock, (abi_device, uint32_t, uint32_t *))    \
+	N(pstate, nvmlDeviceGetPerformanceState, (abi_device, uint32_t *))                    \
+	N(reasons, nvmlDeviceGetCurrentClocksEventReasons, (abi_device, uint64_t *))          \
+	N(reasons_old, nvmlDeviceGetCurrentClocksThrottleReasons, (abi_device, uint64_t *))   \
+	N(temperature_v, nvmlDeviceGetTemperatureV, (abi_device, struct abi_temperature *))   \
+	N(temperature, nvmlDeviceGetTemperature, (abi_device, uint32_t, uint32_t *))          \
+	N(threshold, nvmlDeviceGetTemperatureThreshold, (abi_device, uint32_t, uint32_t *))   \
+	N(margin, nvmlDeviceGetMarginTemperature, (abi_device, struct abi_margin *))          \
+	N(fan_count, nvmlDeviceGetNumFans, (abi_device, uint32_t *))                          \
+	N(fan, nvmlDeviceGetFanSpeed_v2, (abi_device, uint32_t, uint32_t *))                  \
+	N(fan_old, nvmlDeviceGetFanSpeed, (abi_device, uint32_t *))                           \
+	N(fan_rpm, nvmlDeviceGetFanSpeedRPM, (abi_device, struct abi_fan_rpm *))              \
 	N(utilization, nvmlDeviceGetUtilizationRates, (abi_device, struct abi_utilization *)) \
-	N(encoder, nvmlDeviceGetEncoderUtilization, (abi_device, uint32_t *, uint32_t *))    \
-	N(decoder, nvmlDeviceGetDecoderUtilization, (abi_device, uint32_t *, uint32_t *))    \
-	N(jpeg, nvmlDeviceGetJpgUtilization, (abi_device, uint32_t *, uint32_t *))           \
-	N(ofa, nvmlDeviceGetOfaUtilization, (abi_device, uint32_t *, uint32_t *))            \
-	N(pcie_rate, nvmlDeviceGetPcieThroughput, (abi_device, uint32_t, uint32_t *))        \
-	N(pcie_generation, nvmlDeviceGetCurrPcieLinkGeneration, (abi_device, uint32_t *))    \
-	N(pcie_width, nvmlDeviceGetCurrPcieLinkWidth, (abi_device, uint32_t *))              \
-	N(pcie_generation_max, nvmlDeviceGetMaxPcieLinkGeneration, (abi_device, uint32_t *)) \
-	N(pcie_width_max, nvmlDeviceGetMaxPcieLinkWidth, (abi_device, uint32_t *))           \
-	N(pcie_replays, nvmlDeviceGetPcieReplayCounter, (abi_device, uint32_t *))            \
-	N(ecc_mode, nvmlDeviceGetEccMode, (abi_device, uint32_t *, uint32_t *))              \
-	N(ecc_errors, nvmlDeviceGetTotalEccErrors,                                           \
-	  (abi_device, uint32_t, uint32_t, uint64_t *))                                      \
-	N(remapped_rows, nvmlDeviceGetRemappedRows,                                          \
-	  (abi_device, uint32_t *, uint32_t *, uint32_t *, uint32_t *))                      \
-	N(row_histogram, nvmlDeviceGetRowRemapperHistogram,                                  \
-	  (abi_device, struct abi_row_histogram *))                                          \
-	N(pages_pending, nvmlDeviceGetRetiredPagesPendingStatus, (abi_device, uint32_t *))   \
-	N(repair, nvmlDeviceGetRepairStatus, (abi_device, struct abi_repair *))              \
-	N(sram_status, nvmlDeviceGetSramEccErrorStatus,                                      \
-	  (abi_device, struct abi_sram_status *))                                            \
-	N(compute_v3, nvmlDeviceGetComputeRunningProcesses_v3,                               \
-	  (abi_device, uint32_t *, void *))                                                  \
-	N(compute_v2, nvmlDeviceGetComputeRunningProcesses_v2,                               \
-	  (abi_device, uint32_t *, void *))                                                  \
+	N(encoder, nvmlDeviceGetEncoderUtilization, (abi_device, uint32_t *, uint32_t *))     \
+	N(decoder, nvmlDeviceGetDecoderUtilization, (abi_device, uint32_t *, uint32_t *))     \
+	N(jpeg, nvmlDeviceGetJpgUtilization, (abi_device, uint32_t *, uint32_t *))            \
+	N(ofa, nvmlDeviceGetOfaUtilization, (abi_device, uint32_t *, uint32_t *))             \
+	N(pcie_rate, nvmlDeviceGetPcieThroughput, (abi_device, uint32_t, uint32_t *))         \
+	N(pcie_generation, nvmlDeviceGetCurrPcieLinkGeneration, (abi_device, uint32_t *))     \
+	N(pcie_width, nvmlDeviceGetCurrPcieLinkWidth, (abi_device, uint32_t *))               \
+	N(pcie_generation_max, nvmlDeviceGetMaxPcieLinkGeneration, (abi_device, uint32_t *))  \
+	N(pcie_width_max, nvmlDeviceGetMaxPcieLinkWidth, (abi_device, uint32_t *))            \
+	N(pcie_replays, nvmlDeviceGetPcieReplayCounter, (abi_device, uint32_t *))             \
+	N(ecc_mode, nvmlDeviceGetEccMode, (abi_device, uint32_t *, uint32_t *))               \
+	N(ecc_errors, nvmlDeviceGetTotalEccErrors,                                            \
+	  (abi_device, uint32_t, uint32_t, uint64_t *))                                       \
+	N(remapped_rows, nvmlDeviceGetRemappedRows,                                           \
+	  (abi_device, uint32_t *, uint32_t *, uint32_t *, uint32_t *))                       \
+	N(row_histogram, nvmlDeviceGetRowRemapperHistogram,                                   \
+	  (abi_device, struct abi_row_histogram *))                                           \
+	N(pages_pending, nvmlDeviceGetRetiredPagesPendingStatus, (abi_device, uint32_t *))    \
+	N(repair, nvmlDeviceGetRepairStatus, (abi_device, struct abi_repair *))               \
+	N(sram_status, nvmlDeviceGetSramEccErrorStatus,                                       \
+	  (abi_device, struct abi_sram_status *))                                             \
+	N(compute_v3, nvmlDeviceGetComputeRunningProcesses_v3,                                \
+	  (abi_device, uint32_t *, void *))                                                   \
+	N(compute_v2, nvmlDeviceGetComputeRunningProcesses_v2,                                \
+	  (abi_device, uint32_t *, void *))                                                   \
 	N(compute_v1, nvmlDeviceGetComputeRunningProcesses, (abi_device, uint32_t *, void *)) \
-	N(graphics_v3, nvmlDeviceGetGraphicsRunningProcesses_v3,                             \
-	  (abi_device, uint32_t *, void *))                                                  \
-	N(graphics_v2, nvmlDeviceGetGraphicsRunningProcesses_v2,                             \
-	  (abi_device, uint32_t *, void *))                                                  \
-	N(graphics_v1, nvmlDeviceGetGraphicsRunningProcesses,                                \
-	  (abi_device, uint32_t *, void *))                                                  \
-	N(mps_v3, nvmlDeviceGetMPSComputeRunningProcesses_v3,                                \
-	  (abi_device, uint32_t *, void *))                                                  \
-	N(mps_v2, nvmlDeviceGetMPSComputeRunningProcesses_v2,                                \
-	  (abi_device, uint32_t *, void *))                                                  \
-	N(mps_v1, nvmlDeviceGetMPSComputeRunningProcesses,                                   \
-	  (abi_device, uint32_t *, void *))                                                  \
-	N(process_detail, nvmlDeviceGetRunningProcessDetailList,                             \
-	  (abi_device, struct abi_process_detail_list *))                                    \
-	N(conf_compute, nvmlDeviceGetConfComputeMemSizeInfo, (abi_device, void *))           \
-	N(process_name, nvmlSystemGetProcessName, (uint32_t, char *, uint32_t))              \
-	N(process_utilization, nvmlDeviceGetProcessUtilization,                              \
-	  (abi_device, struct abi_process_utilization *, uint32_t *, uint64_t))              \
-	N(samples, nvmlDeviceGetSamples,                                                     \
-	  (abi_device, uint32_t, uint64_t, uint32_t *, uint32_t *, struct abi_sample *))     \
-	N(event_set_create, nvmlEventSetCreate, (abi_set *))                                 \
-	N(event_types, nvmlDeviceGetSupportedEventTypes, (abi_device, uint64_t *))           \
-	N(event_register, nvmlDeviceRegisterEvents, (abi_device, uint64_t, abi_set))         \
-	N(event_wait, nvmlEventSetWait_v2, (abi_set, struct abi_event_data *, uint32_t))     \
-	N(event_set_free, nvmlEventSetFree, (abi_set))                                       \
-	N(mig_mode, nvmlDeviceGetMigMode, (abi_device, uint32_t *, uint32_t *))              \
-	N(mig_max, nvmlDeviceGetMaxMigDeviceCount, (abi_device, uint32_t *))                 \
-	N(mig_by_index, nvmlDeviceGetMigDeviceHandleByIndex,                                 \
-	  (abi_device, uint32_t, abi_device *))                                              \
-	N(gpu_instance, nvmlDeviceGetGpuInstanceId, (abi_device, uint32_t *))                \
-	N(compute_instance, nvmlDeviceGetComputeInstanceId, (abi_device, uint32_t *))        \
-	N(gpm_support, nvmlGpmQueryDeviceSupport, (abi_device, struct abi_gpm_support *))    \
-	N(gpm_alloc, nvmlGpmSampleAlloc, (abi_gpm_sample *))                                 \
-	N(gpm_free, nvmlGpmSampleFree, (abi_gpm_sample))                                     \
-	N(gpm_get, nvmlGpmSampleGet, (abi_device, abi_gpm_sample))                           \
-	N(gpm_metrics, nvmlGpmMetricsGet, (struct abi_gpm_metrics *))                        \
+	N(graphics_v3, nvmlDeviceGetGraphicsRunningProcesses_v3,                              \
+	  (abi_device, uint32_t *, void *))                                                   \
+	N(graphics_v2, nvmlDeviceGetGraphicsRunningProcesses_v2,                              \
+	  (abi_device, uint32_t *, void *))                                                   \
+	N(graphics_v1, nvmlDeviceGetGraphicsRunningProcesses,                                 \
+	  (abi_device, uint32_t *, void *))                                                   \
+	N(mps_v3, nvmlDeviceGetMPSComputeRunningProcesses_v3,                                 \
+	  (abi_device, uint32_t *, void *))                                                   \
+	N(mps_v2, nvmlDeviceGetMPSComputeRunningProcesses_v2,                                 \
+	  (abi_device, uint32_t *, void *))                                                   \
+	N(mps_v1, nvmlDeviceGetMPSComputeRunningProcesses, (abi_device, uint32_t *, void *))  \
+	N(process_detail, nvmlDeviceGetRunningProcessDetailList,                              \
+	  (abi_device, struct abi_process_detail_list *))                                     \
+	N(conf_compute, nvmlDeviceGetConfComputeMemSizeInfo, (abi_device, void *))            \
+	N(process_name, nvmlSystemGetProcessName, (uint32_t, char *, uint32_t))               \
+	N(process_utilization, nvmlDeviceGetProcessUtilization,                               \
+	  (abi_device, struct abi_process_utilization *, uint32_t *, uint64_t))               \
+	N(samples, nvmlDeviceGetSamples,                                                      \
+	  (abi_device, uint32_t, uint64_t, uint32_t *, uint32_t *, struct abi_sample *))      \
+	N(event_set_create, nvmlEventSetCreate, (abi_set *))                                  \
+	N(event_types, nvmlDeviceGetSupportedEventTypes, (abi_device, uint64_t *))            \
+	N(event_register, nvmlDeviceRegisterEvents, (abi_device, uint64_t, abi_set))          \
+	N(event_wait, nvmlEventSetWait_v2, (abi_set, struct abi_event_data *, uint32_t))      \
+	N(event_set_free, nvmlEventSetFree, (abi_set))                                        \
+	N(mig_mode, nvmlDeviceGetMigMode, (abi_device, uint32_t *, uint32_t *))               \
+	N(mig_max, nvmlDeviceGetMaxMigDeviceCount, (abi_device, uint32_t *))                  \
+	N(mig_by_index, nvmlDeviceGetMigDeviceHandleByIndex,                                  \
+	  (abi_device, uint32_t, abi_device *))                                               \
+	N(gpu_instance, nvmlDeviceGetGpuInstanceId, (abi_device, uint32_t *))                 \
+	N(compute_instance, nvmlDeviceGetComputeInstanceId, (abi_device, uint32_t *))         \
+	N(gpm_support, nvmlGpmQueryDeviceSupport, (abi_device, struct abi_gpm_support *))     \
+	N(gpm_alloc, nvmlGpmSampleAlloc, (abi_gpm_sample *))                                  \
+	N(gpm_free, nvmlGpmSampleFree, (abi_gpm_sample))                                      \
+	N(gpm_get, nvmlGpmSampleGet, (abi_device, abi_gpm_sample))                            \
+	N(gpm_metrics, nvmlGpmMetricsGet, (struct abi_gpm_metrics *))                         \
 	NVML_SETTERS(N)
 
 /* Calls that change the device. Only the code that manages settings uses them, never code that
  * measures. */
-#define NVML_SETTERS(N)                                                                     \
-	N(set_power_limit_v2, nvmlDeviceSetPowerManagementLimit_v2,                          \
-	  (abi_device, struct abi_power_value_v2 *))                                         \
-	N(set_power_limit, nvmlDeviceSetPowerManagementLimit, (abi_device, uint32_t))        \
-	N(set_persistence, nvmlDeviceSetPersistenceMode, (abi_device, uint32_t))             \
-	N(set_compute_mode, nvmlDeviceSetComputeMode, (abi_device, uint32_t))                \
-	N(clear_ecc, nvmlDeviceClearEccErrorCounts, (abi_device, uint32_t))                  \
-	N(set_gpu_clocks, nvmlDeviceSetGpuLockedClocks, (abi_device, uint32_t, uint32_t))    \
-	N(reset_gpu_clocks, nvmlDeviceResetGpuLockedClocks, (abi_device))                    \
-	N(set_memory_clocks, nvmlDeviceSetMemoryLockedClocks,                                \
-	  (abi_device, uint32_t, uint32_t))                                                  \
+#define NVML_SETTERS(N)                                                                   \
+	N(set_power_limit_v2, nvmlDeviceSetPowerManagementLimit_v2,                       \
+	  (abi_device, struct abi_power_value_v2 *))                                      \
+	N(set_power_limit, nvmlDeviceSetPowerManagementLimit, (abi_device, uint32_t))     \
+	N(set_persistence, nvmlDeviceSetPersistenceMode, (abi_device, uint32_t))          \
+	N(set_compute_mode, nvmlDeviceSetComputeMode, (abi_device, uint32_t))             \
+	N(clear_ecc, nvmlDeviceClearEccErrorCounts, (abi_device, uint32_t))               \
+	N(set_gpu_clocks, nvmlDeviceSetGpuLockedClocks, (abi_device, uint32_t, uint32_t)) \
+	N(reset_gpu_clocks, nvmlDeviceResetGpuLockedClocks, (abi_device))                 \
+	N(set_memory_clocks, nvmlDeviceSetMemoryLockedClocks,                             \
+	  (abi_device, uint32_t, uint32_t))                                               \
 	N(reset_memory_clocks, nvmlDeviceResetMemoryLockedClocks, (abi_device))
 
 /* A library that exports this symbol is a simulator; its devices are marked as simulated

@@ -136,7 +136,7 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 	enum gw_absence why = GW_ABSENT_NO_SYMBOL;
 
 	*ret_error = 0;
-	l->partial = false;
+	l->partial = GW_HAVE;
 	if (!d->priv || !nvml_device_of(d)->handle)
 		return device_absence(d->r.state, d->r.cause);
 	for (size_t i = 0; i < COUNT(lists); i++) {
@@ -152,9 +152,10 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 			return nvml_meaning(code)->absence;
 		/* If a list fails temporarily, its processes would seem to be gone, so there is
 		 * no list this time. */
-		if (nvml_meaning(code)->absence == GW_ABSENT_ERROR)
-			return GW_ABSENT_ERROR;
-		l->partial |= lists[i].type == GW_PROCESS_COMPUTE && code != ABI_SUCCESS;
+		if (code != ABI_SUCCESS && nvml_meaning(code)->reaction != REACT_FORGET)
+			return nvml_meaning(code)->absence;
+		if (lists[i].type == GW_PROCESS_COMPUTE)
+			l->partial = nvml_meaning(code)->absence;
 		/* One available list is enough. If all lists are refused, the reason of the
 		 * compute list is returned. */
 		if (code == ABI_SUCCESS || why == GW_ABSENT_NO_SYMBOL)

@@ -95,6 +95,30 @@ static void row_failed(struct device *d, const struct nvml_reader *row, abi_retu
 	o->stop = nvml_react(d, code);
 }
 
+/* True if this row need not be read: a value of STATIC does not change. */
+static bool row_is_known(const struct device *d, const struct nvml_reader *row)
+{
+	return row->tier == GW_TIER_STATIC && report_has(&d->r, row->q[0]);
+}
+
+/* True if values of STATIC are absent because a call failed that may work later. Rows that the
+ * driver refused for good are not in the plan. */
+static bool lacks_static(struct device *d)
+{
+	const struct nvml_device *nd = nvml_device_of(d);
+	const unsigned t = tier_bit(GW_TIER_STATIC);
+
+	if (!d->r.tier_ns[t]) /* not requested so far */
+		return false;
+	for (unsigned i = 0; i < nd->planned[t]; i++) {
+		const uint8_t why = d->r.why[readers[nd->plan[t][i]].q[0]];
+
+		if (why != GW_HAVE && why != GW_ABSENT_INVALID)
+			return true;
+	}
+	return nvml_lacks_texts(d);
+}
+
 static void read_tier(struct device *d, unsigned t, struct outcome *o)
 {
 	struct nvml_device *nd = nvml_device_of(d);
@@ -102,7 +126,8 @@ static void read_tier(struct device *d, unsigned t, struct outcome *o)
 
 	for (i = 0; i < nd->planned[t] && !o->stop; i++) {
 		uint8_t at = nd->plan[t][i];
-		abi_return code = read_row(d, &readers[at]);
+		abi_return code =
+			row_is_known(d, &readers[at]) ? ABI_SUCCESS : read_row(d, &readers[at]);
 
 		if (code == ABI_SUCCESS)
 			o->good++;
@@ -199,6 +224,9 @@ void nvml_read(struct device *d, unsigned tiers)
 		nvml_identify(d);
 	if (!d->priv || !nvml_device_of(d)->handle)
 		return;
+	/* STATIC is read once. What failed for the moment is tried again with HEALTH. */
+	if (tiers & GW_TIER_HEALTH && lacks_static(d))
+		tiers |= GW_TIER_STATIC;
 	d->series_ns = call_cost_now_ns();
 	for (unsigned t = 0; t < TIER_COUNT; t++)
 		if (tiers & 1u << t)
@@ -212,6 +240,8 @@ void nvml_read(struct device *d, unsigned tiers)
 	if (tiers & GW_TIER_HEALTH ||
 	    (d->r.mig_count && tiers & GW_TIER_SLOW && !nvml_mig_memory(d)))
 		nvml_instances(d);
+	if (!nvml_device_of(d)->handle) /* lost meanwhile: the state says so */
+		return;
 	set_state(d, &o);
 	report_stamp(&d->r, tiers, begin);
 	if (tiers & GW_TIER_FAST) {

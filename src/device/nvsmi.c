@@ -27,7 +27,8 @@
 #define FRESH_NS (100 * NS_PER_MS)
 /* after a run that hung, wait this long, because the next run may hang, too */
 #define RETRY_NS (60 * NS_PER_S)
-/* A longer answer is refused: its last rows would be missing. A process has a row of 60 bytes. */
+/* A longer answer is refused, because its last rows would be missing. The row of a process has
+ * about 60 bytes. */
 #define TEXT_SIZE (1024 * 1024)
 #define MIB       1048576.0
 
@@ -54,11 +55,11 @@ struct nvsmi {
 	uint8_t names[NVSMI_COLUMNS];
 	struct answer gpus, apps, power;
 	struct nvsmi_stream stream;
-	uint8_t live[NVSMI_COLUMNS]; /* like names, for the additional columns of the stream */
+	uint8_t live[NVSMI_COLUMNS]; /* the same for the additional columns of the stream */
 };
 
 #define RING_SIZE 256 /* 25 s */
-/* The values of a line of the stream are used for this time. */
+/* For how long the values in a line of the stream are used. */
 #define LIVE_NS (3 * NVSMI_INTERVAL_NS)
 /* If timestamps step back by more than this, the wall clock was set. */
 #define BACK_US (10 * INT64_C(1000000))

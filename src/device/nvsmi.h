@@ -21,7 +21,7 @@ enum { NVSMI_INDEX, NVSMI_UUID, NVSMI_PCI, NVSMI_IDS };
 
 unsigned nvsmi_column_count(void);
 
-/* Returns a name of column c; NULL if the column has no such name. */
+/* Returns the new or the old name of column c; NULL if the column has no such name. */
 const char *nvsmi_column_name(unsigned c, enum nvsmi_name which);
 unsigned nvsmi_column_tiers(unsigned c); /* the tiers that need column c */
 

@@ -54,7 +54,7 @@ struct nvsmi_stream {
 /* One line: which GPU, when, how much power. The time is from the timestamp column, because
  * several lines are read at once. The column is local time without a zone. The process is
  * started with TZ=UTC. If it ignores TZ, the zone is the difference between its first line and
- * our wall clock, in quarter hours. */
+ * our wall clock, rounded to quarter hours. */
 struct nvsmi_reading {
 	const char *uuid, *pci; /* point into the stream's memory; valid until the next call */
 	uint64_t wall_us;

@@ -138,8 +138,9 @@ static void read_command(const struct root *root, struct proc *p)
 }
 
 /* Reads the cgroup. A line is "id:controllers:path"; the unified hierarchy is "0::path". On a
- * hybrid system the unified path is "/", and the other lines have the group; a Slurm job has its
- * group there even if systemd uses the unified one. */
+ * hybrid system the unified path is "/", and the other lines have the process's cgroup. The
+ * cgroup of a Slurm job can be in the other lines even if systemd uses the unified
+ * hierarchy. */
 static void read_cgroup(const struct root *root, struct proc *p)
 {
 	char text[8192], *save = NULL;
@@ -172,8 +173,9 @@ static void read_cgroup(const struct root *root, struct proc *p)
 	snprintf(p->cgroup, sizeof(p->cgroup), "%.*s", (int)sizeof(p->cgroup) - 1, best);
 }
 
-/* Returns the CPU time of a process. The kernel's clock of the process counts nanoseconds; the
- * ticks of its stat file are 10 ms long, too coarse for two readings that are 50 ms apart. */
+/* Returns the CPU time of a process. The kernel's CPU-time clock of the process counts
+ * nanoseconds. The ticks in /proc/PID/stat are 10 ms long, which is too coarse for two readings
+ * that are 50 ms apart. */
 static uint64_t read_cpu_ns(const struct root *root, int64_t pid, uint64_t ticks)
 {
 	const long hz = sysconf(_SC_CLK_TCK);
@@ -411,8 +413,7 @@ static const char *container_in(char *name, const char *parent)
 	return NULL;
 }
 
-/* Writes the innermost container if containers are nested, because a person would name that
- * one. */
+/* Writes the innermost container if containers are nested, because people use its name. */
 void proc_container_of(const char *cgroup, char *out, size_t size)
 {
 	char name[256], parent[256] = "";
@@ -439,7 +440,7 @@ void proc_container_of(const char *cgroup, char *out, size_t size)
 void proc_unit_of(const char *cgroup, char *out, size_t size)
 {
 	char name[256], parent[256] = "";
-	const char *inside = cgroup; /* what is below the innermost container */
+	const char *inside = cgroup; /* the path below the innermost container */
 	struct cgroup_unit u;
 
 	for (size_t n; *cgroup; cgroup += n + (cgroup[n] == '/')) {

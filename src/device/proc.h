@@ -25,7 +25,7 @@ struct proc {
 	char command[256];    /* arguments joined by blanks, cut; "": unknown */
 	/* path in the hierarchy that has a Slurm job, else in the unified hierarchy; if that is
 	 * "/" or missing, the longest path */
-	char cgroup[512];   /* cut; a pod inside a container of a node takes 400 bytes */
+	char cgroup[512];   /* cut if longer; a pod in a container takes 400 bytes */
 	char container[72]; /* id shortened to 12 digits, or a name; "": no container */
 	/* the process has ended, but its parent has not reaped it; it holds no resources */
 	bool ended;
@@ -68,8 +68,8 @@ bool proc_in_cgroup(const char *inner, const char *outer);
  * systemd-nspawn), shortened; "" if there is no container. */
 void proc_container_of(const char *cgroup, char *out, size_t size);
 
-/* Writes the unit of a cgroup path for people. In a container it is the unit that the service
- * manager of the container started; "": none. */
+/* Writes the name of the systemd unit in a cgroup path, as people use it. Inside a container,
+ * this is the unit of the container's own service manager. "": no unit. */
 void proc_unit_of(const char *cgroup, char *out, size_t size);
 
 /* Writes the login name of uid from etc/passwd below root, or its number. NSS is not used: it

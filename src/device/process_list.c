@@ -17,10 +17,10 @@
 #define LIST_NS    (500 * NS_PER_MS) /* maximum age of a list */
 #define CHANGED_NS NS_PER_S /* for this long after a change, every call reads a new list */
 /* Utilisation is the mean over this time, or over the time since the list was last taken if
- * that is longer: the driver publishes samples late and only of busy processes. */
+ * that is longer: the driver publishes samples late, and only for busy processes. */
 #define SM_WINDOW_NS     (3 * NS_PER_S)
 #define SM_WINDOW_MAX_NS (60 * NS_PER_S)
-/* utilisation that one caller has read is used for other callers for this long */
+/* utilisation that one caller has read is given to other callers for this long */
 #define USE_SHARED_NS (800 * NS_PER_MS)
 /* the answer "not supported" (as with MIG) is used for this long */
 #define USE_REFUSED_NS (10 * NS_PER_S)
@@ -42,7 +42,7 @@ struct cpu_mark {
 };
 
 struct cpu_marks {
-	uint64_t mono_ns; /* 0: there was no take */
+	uint64_t mono_ns; /* time of the last take; 0: none */
 	struct cpu_mark *mark;
 	unsigned count, cap;
 };
@@ -262,8 +262,8 @@ static void fill_entry(const struct take *t, struct entry *e, unsigned position,
 	if (strlen(p->cgroup) + 1 == sizeof(p->cgroup)) {
 		char *last = strrchr(e->cgroup, '/');
 
-		/* The path may have been cut: show only whole components, so that job_12 is not
-		 * read for job_123. The unit is unknown. */
+		/* The path may have been cut. Show only whole components, so that job_123 does
+		 * not become job_12. The unit is unknown. */
 		*(last ? last : e->cgroup) = '\0';
 	} else {
 		char unit[sizeof(e->unit)];
@@ -343,8 +343,9 @@ static int collect_entries(struct gw_process_list *l, const struct take *t)
 		const struct slot *s = ctx->slot[i];
 		const unsigned from = l->count;
 
-		l->absence[i] =
-			(uint8_t)(s->reading != SLOT_READ ? GW_ABSENT_STALLED : s->usage_why);
+		l->absence[i] = (uint8_t)(s->reading != SLOT_READ   ? GW_ABSENT_STALLED
+					  : s->usage_why != GW_HAVE ? s->usage_why
+								    : s->usage.partial);
 		if (s->reading != SLOT_READ)
 			/* a running call still writes to the other members of the slot */
 			continue;
@@ -498,7 +499,7 @@ static struct gpu_usage slot_usage(const struct gw_ctx *ctx, unsigned device)
 					   .uses = -GW_E_STATE };
 	return (struct gpu_usage){ .device = device,
 				   .why = s->usage_why,
-				   .partial = s->usage.partial,
+				   .partial = s->usage.partial != GW_HAVE,
 				   .generation = ctx->generation,
 				   .report = slot_report(s),
 				   .usage = s->usage.p,

@@ -33,14 +33,15 @@ enum gpu_usage_flag {
 
 /* Queries every GPU and passes each result to fn. fn copies what it needs and must not call
  * functions of the context, because the lock of the context is held. flags is a set of enum
- * gpu_usage_flag; without GPU_USAGE_MEMORY the lists are always read. If since_us is not 0,
- * also reads the utilisation since then (driver timestamps, wall clock). Returns 0 or
+ * gpu_usage_flag; without GPU_USAGE_MEMORY, the process lists are always read. If since_us is
+ * not 0, also reads the utilisation since then (driver timestamps, wall clock). Returns 0 or
  * -GW_E_NOMEM. */
 int gpu_usage_read(struct gw_ctx *ctx, unsigned flags, uint64_t since_us,
 		   void (*fn)(void *arg, const struct gpu_usage *u), void *arg);
 
-/* Makes `list` compute CPU use since the last take of `other`, for a caller that takes two lists
- * in turn. `other` must outlive `list`, and nobody may take it while `list` is taken. */
+/* Makes `list` compute CPU use since the last take of `other`, for a caller that takes two
+ * lists in turn. `other` must outlive `list` and must not be taken at the same time as
+ * `list`. */
 void process_list_follow(struct gw_process_list *list, const struct gw_process_list *other);
 
 #endif

@@ -225,7 +225,7 @@ int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 	if (tiers & ~(unsigned)GW_TIERS_ALL)
 		return context_fail(ctx, -GW_E_ARG, "unknown tiers 0x%x",
 				    tiers & ~(unsigned)GW_TIERS_ALL);
-	/* The tier was part of ON_REQUEST before it had its own bit. */
+	/* Before PROFILE had its own bit, its values belonged to ON_REQUEST. */
 	tiers |= tiers & GW_TIER_ON_REQUEST ? GW_TIER_PROFILE : 0;
 	pthread_mutex_lock(&ctx->lock);
 	err = context_refresh(ctx);
@@ -295,7 +295,7 @@ static bool snapshot_has_cuda(const struct gw_snapshot *snap)
 	return false;
 }
 
-/* Returns why nothing is known if no GPU answers. */
+/* Returns the reason for the missing values if no GPU answers. */
 static enum gw_absence snapshot_silence(const struct gw_snapshot *snap)
 {
 	enum gw_cause cause = snap->status.cause;

@@ -2,8 +2,8 @@
 #ifndef GW_DEVICE_TABLES_H
 #define GW_DEVICE_TABLES_H
 
-/* Returns the name of the process type with bit i, as in enum gw_process_type; NULL past the
- * last. */
+/* Returns the name of the process type with bit i in enum gw_process_type; NULL: no such
+ * type. */
 const char *process_type_name(unsigned i);
 
 /* Returns the process type with this name; 0: there is none. */

@@ -12,7 +12,7 @@
 
 #define ID_DIGITS 64 /* hexadecimal digits of a container id */
 
-/* What the path of a control group contains. */
+/* Whether the path of a control group contains the name of a workload or only its id. */
 enum name_source { NAME_PATH, NAME_ID };
 
 static const struct {
@@ -124,7 +124,8 @@ static void component_copy(struct component c, char *out, size_t size)
 	snprintf(out, size, "%.*s", (int)c.n, c.p);
 }
 
-/* Writes an id. An id that is too long ends with a checksum, so that two of them differ. */
+/* Writes an id. An id that is too long is cut and ends with a checksum, so that two such ids
+ * differ. */
 static void set_id(struct workload *w, long user, struct component c)
 {
 	char owner[24] = "";
@@ -161,7 +162,8 @@ const char *workload_container_id(const char *component, size_t n, const char *a
 		{ "crio-", WORKLOAD_CONTAINERD },
 		{ "nerdctl-", WORKLOAD_CONTAINERD },
 	};
-	/* groups whose members have an id without a prefix; all others are containerd's */
+	/* In these groups, an id without a prefix is a Docker container. In other groups, it is
+	 * a container of containerd. */
 	static const char *const docker[] = { "docker", "ecs" };
 	struct component c = { component, n };
 	const struct component group = { above, strlen(above) };
@@ -176,7 +178,7 @@ const char *workload_container_id(const char *component, size_t n, const char *a
 	for (size_t k = 0; k < ID_DIGITS; k++)
 		if (!isxdigit((unsigned char)id[k]))
 			return NULL;
-	*ret_kind = WORKLOAD_CONTAINERD; /* "...:cri-containerd:ID" or without a prefix */
+	*ret_kind = WORKLOAD_CONTAINERD; /* "...:cri-containerd:ID", or an ID without prefix */
 	if (before == 0) {
 		if (component_is_any(group, docker, COUNT(docker)))
 			*ret_kind = WORKLOAD_DOCKER;
@@ -190,14 +192,14 @@ const char *workload_container_id(const char *component, size_t n, const char *a
 	return i < COUNT(prefixes) || id[-1] == ':' ? id : NULL;
 }
 
-/* ---- where a path has come to ---- */
+/* ---- a position in a path ---- */
 
 enum trust {
-	TRUST_SYSTEM,  /* only root makes groups here */
-	TRUST_RUNTIME, /* below the service of a container runtime: its pods */
-	TRUST_PLAIN,   /* below a group without a known meaning: containers only */
-	TRUST_USER,    /* below user-UID.slice: containers and units of that user */
-	TRUST_NOTHING, /* below a unit or a container of a user */
+	TRUST_SYSTEM,  /* only root can create groups here */
+	TRUST_RUNTIME, /* below the service of a container runtime: only its pods */
+	TRUST_PLAIN,   /* below a group without a known meaning: only containers */
+	TRUST_USER,    /* below user-UID.slice: only containers and units of that user */
+	TRUST_NOTHING, /* below a unit or a container of a user: nothing */
 };
 
 struct place {
@@ -220,13 +222,13 @@ static void pod_found(struct component uid, struct component container, struct w
 	w->kind = WORKLOAD_KUBERNETES;
 	component_copy(uid, w->id, sizeof(w->id));
 	for (char *p = w->id; *p; p++)
-		*p = *p == '_' ? '-' : *p; /* a slice cannot have '-' inside a name */
+		*p = *p == '_' ? '-' : *p; /* in the name of a slice, '-' separates levels */
 	if (id)
 		snprintf(w->part, sizeof(w->part), "%.*s", ID_DIGITS, id);
 }
 
-/* Reads "[PARENT-]kubepods[-QOS]-podUID.slice", perhaps with ":cri-containerd:ID" behind: then the
- * runtime is set up for another driver than the kubelet. */
+/* Reads "[PARENT-]kubepods[-QOS]-podUID.slice", optionally followed by ":cri-containerd:ID".
+ * This suffix occurs if the container runtime and the kubelet use different cgroup drivers. */
 static bool find_pod_slice(const struct place *p, struct workload *w)
 {
 	static const char *const classes[] = { "kubepods", "kubepods-burstable",
@@ -337,8 +339,8 @@ static void session_found(const struct place *p, struct workload *w)
 	snprintf(w->id, sizeof(w->id), "%ld", p->user);
 }
 
-/* A desktop starts programs as app-NAME-NUMBER.scope or app-NAME@NUMBER.service: these are the
- * session. user@UID.service is the manager of a user, not a unit of interest. */
+/* A desktop starts programs as app-NAME-NUMBER.scope or app-NAME@NUMBER.service: these belong
+ * to the session. user@UID.service is the manager of a user, not a unit of interest. */
 static bool find_unit(const struct place *p, struct workload *w)
 {
 	struct component c = p->at;
@@ -368,7 +370,7 @@ static bool find_session(const struct place *p, struct workload *w)
 static const struct {
 	bool (*find)(const struct place *p, struct workload *w);
 	bool nested;       /* also recognised inside a container or below a container runtime */
-	enum trust inside; /* for the rest of the path; TRUST_NOTHING: the search ends */
+	enum trust inside; /* trust below the component; TRUST_NOTHING: the search ends */
 } rows[] = {
 	{ find_pod, true, TRUST_NOTHING },       /* Kubernetes */
 	{ find_job, true, TRUST_NOTHING },       /* Slurm */
@@ -379,10 +381,11 @@ static const struct {
 
 /* ---- the path ---- */
 
-/* Moves the trust behind a component that no row recognises. */
+/* Sets the trust for the path below a component that no row recognises. */
 static void place_pass(struct place *p)
 {
-	/* the kubelet's --cgroup-root; the group that CRI-O and Podman make inside a scope */
+	/* groups without an effect on the trust: the kubelet's --cgroup-root, and the group
+	 * that CRI-O and Podman create inside a scope */
 	static const char *const passed[] = { "kubelet", "container" };
 	struct component c = p->at, number = c;
 
@@ -416,11 +419,12 @@ static bool is_runtime(struct component c)
 	return component_is_any(c, services, COUNT(services));
 }
 
-/* Moves the trust behind a component that a row recognised. inside: as in the row. */
+/* Sets the trust for the path below a component that a row recognised. inside: the row's
+ * value. */
 static void place_enter(struct place *p, enum trust inside)
 {
 	if (p->trust != TRUST_SYSTEM && p->trust != TRUST_PLAIN)
-		inside = TRUST_NOTHING; /* of a user */
+		inside = TRUST_NOTHING; /* the group belongs to a user */
 	if (inside == TRUST_RUNTIME && !is_runtime(p->at))
 		inside = TRUST_NOTHING;
 	p->trust = inside;

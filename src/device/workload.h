@@ -1,8 +1,9 @@
-/* workload: what a process on a GPU belongs to: a pod, a job, a container, a unit or a session.
+/* workload: finds what a process on a GPU belongs to: a pod, a job, a container, a unit or a
+ * session.
  *
  * workload.def lists the kinds, one row each. workload_from_cgroup() is pure: it knows only the
- * path of the control group, so a name may still be an id (of a pod, of a container, of a user).
- * workload_names.h of the service replaces ids by the names that people use. */
+ * path of the control group, so a name may still be an id (of a pod, of a container, of a
+ * user). workload_names.h of the service replaces ids by the names that people use. */
 #ifndef GW_DEVICE_WORKLOAD_H
 #define GW_DEVICE_WORKLOAD_H
 
@@ -33,21 +34,22 @@ struct workload {
 
 /* Finds the workload from the path of a control group (the text after the second colon of
  * /proc/PID/cgroup). uid: owner of the process (-1: unknown), for the user of a job. Always
- * fills *ret; the kind is WORKLOAD_NONE if the path names nothing.
+ * fills *ret; the kind is WORKLOAD_NONE if the path names no workload.
  *
- * The rule. A path is read from the root, and the first group of a known kind decides: a container
- * that runs inside a job belongs to the job, and nothing below a pod or a job counts.
+ * The rule. A path is read from the root, and the first group of a known kind decides: a
+ * container that runs inside a job belongs to the job, and nothing below a pod or a job counts.
  * The owner of a group chooses the names below it. Pods and jobs are therefore recognised only
  * where the kubelet and slurmd put them: below the root or slices of the system, below the
  * service of a container runtime, or inside a container that is there (a node made of
- * containers). Below user@UID.service only containers and units of that user are recognised.
- * A leading ".." means that our own control group namespace hides the groups above. */
+ * containers). Below user@UID.service only containers and units of that user are recognised. A
+ * leading ".." means that our own control group namespace hides the groups above. */
 void workload_from_cgroup(const char *cgroup, long uid, struct workload *ret);
 
 /* Finds the container in one component of a path, such as "docker-ID.scope": the only table of
  * the names that container runtimes use. n: length of the component; above: a group above it,
- * such as "docker", that decides about an id without a prefix. Returns the start of the 64 digits
- * of the id and sets *ret_kind, or NULL. A process that only monitors a container (conmon) is not inside it. */
+ * such as "docker"; it determines the kind of an id without a prefix. Returns the start of the
+ * 64 digits of the id and sets *ret_kind, or NULL. A process that only monitors a container
+ * (conmon) is not inside it. */
 const char *workload_container_id(const char *component, size_t n, const char *above,
 				  enum workload_kind *ret_kind);
 

@@ -92,8 +92,8 @@ static int do_notify(struct worker_call *c, struct guard_outcome *out)
 	return 0;
 }
 
-/* Notes what the eviction will undo. Calls ops->learn only at the level of the worker's kind;
- * at a higher level the notes already exist. */
+/* Notes the state that the eviction will destroy and that resume must restore. Calls ops->learn
+ * only at the level of the worker's kind; at a higher level the notes already exist. */
 static int learn(struct worker_call *c)
 {
 	const struct worker_ops *ops = adapter_of(c);

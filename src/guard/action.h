@@ -15,8 +15,8 @@ struct action;
  * Starts threads with the first orders. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int action_new(const struct policy *p, const struct worker_set *set, int notify_fd,
 	       struct action **ret);
-/* Drops orders that have not begun, and waits for the running ones: at most timeout_ns, but for
- * a checkpoint without limit. Returns 0, or -GW_E_STATE if an order still runs: that order
+/* Drops orders that have not begun, and waits for running orders: at most timeout_ns, or
+ * without limit for a checkpoint. Returns 0, or -GW_E_STATE if an order still runs: that order
  * still uses the memory of the action and the policy. a may be NULL. */
 int action_free(struct action *a, uint64_t timeout_ns);
 

@@ -467,10 +467,10 @@ static int policy_fill(const struct gw_guard_options *o, struct policy *p)
 int guard_api_policy(const struct gw_guard_options *o, struct policy *ret)
 {
 	struct policy *p = malloc(sizeof(*p)); /* too large for a caller's small stack */
-	int err = p ? 0 : -GW_E_NOMEM;
+	int err;
 
-	if (err)
-		return err;
+	if (!p)
+		return -GW_E_NOMEM;
 	policy_init(p);
 	err = policy_fill(o, p);
 	if (!err)

@@ -1,9 +1,9 @@
 /* budget: decides whether a GPU exceeds its power cap, or its energy cap for today. Pure.
  *
- * The power cap is exceeded after five seconds above it without a break, so a peak does not
- * count. The energy cap is exceeded from the moment the day's energy is used up until the next
- * day. The excess ends after a minute in which power and energy stay within their caps. If
- * returning workers cause a new excess, this minute is doubled, up to ten minutes. */
+ * The power cap is exceeded when the power stays above it for five seconds, so a short peak
+ * does not count. The energy cap is exceeded from the moment the day's energy is used up until
+ * the next day. The excess ends after a minute in which power and energy stay within their
+ * caps; if returning workers cause a new excess, this minute is doubled, up to ten minutes. */
 #ifndef GW_GUARD_BUDGET_H
 #define GW_GUARD_BUDGET_H
 
@@ -26,9 +26,11 @@ struct budget { /* state of one GPU; begins zeroed */
 	bool begun, over;
 	int64_t day;
 	double base_j; /* energy_j when the day, or the service, began */
-	/* since when the power is above its cap; since when no cap is exceeded; 0: not now */
+	/* high_ns: since when the power is above its cap; under_ns: since when no cap is
+	 * exceeded; 0: not at present */
 	uint64_t high_ns, under_ns;
-	/* when the last excess ended; how long no cap may be exceeded before an excess ends */
+	/* cleared_ns: when the last excess ended; wait_ns: how long all caps must be kept
+	 * before an excess ends */
 	uint64_t cleared_ns, wait_ns;
 };
 

@@ -35,8 +35,8 @@ struct verdict {
 };
 
 /* A policy with compiled regular expressions, for many scenes. Borrows the policy. An
- * expression that does not compile matches nothing; the reader of the configuration refuses
- * such an expression before. Returns 0 or -GW_E_NOMEM. */
+ * expression that does not compile matches nothing; the reader of the configuration already
+ * refuses such an expression. Returns 0 or -GW_E_NOMEM. */
 struct classifier;
 int classifier_new(const struct policy *p, struct classifier **ret);
 void classifier_free(struct classifier *c);

@@ -90,12 +90,13 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 			moved ? "; the evicted process still runs and must be resumed by hand"
 			      : "");
 	else
-		guard_report(g, w, "not found", "%s%s", sought,
-			     !moved   ? ""
-			     : leaves ? "; its process still runs and was being evicted: "
-					"if it is still the worker, restore its old match"
-				      : "; its process still runs and is evicted: restore the "
-					"old match, and the guard resumes it");
+		guard_report(
+			g, w, "not found", "%s%s", sought,
+			!moved   ? ""
+			: leaves ? "; its process still runs and was being evicted: "
+				   "if it still belongs to the worker, restore the old match"
+				 : "; its process still runs and is evicted: restore the "
+				   "old match, and the guard resumes it");
 	return STEP_AGAIN;
 }
 
@@ -562,8 +563,9 @@ static bool is_back(const struct guard *g, const struct guard_worker *w)
 		g->now_ns >= w->report.since_ns + w->knobs.verify_ns);
 }
 
-/* Reports a return that is slow or smaller (rows 35 and 36 of GUARD-MACHINE.md). It is never a
- * reason to evict the worker again: that would unload what did come back. */
+/* Reports a return that is slow or smaller (rows 35 and 36 of GUARD-MACHINE.md). Such a return
+ * is never a reason to evict the worker again: an eviction would unload the part that did come
+ * back. */
 static enum step step_verify_up(struct guard *g, struct guard_worker *w)
 {
 	const uint64_t bytes = w->observed.bytes, need = w->observed.need_bytes;

@@ -90,8 +90,8 @@ static uint64_t expected_bytes(const struct demand *d, enum demand_kind kind,
 
 	if ((kind != DEMAND_MEMORY && kind != DEMAND_PRESSURE) || !e || !p->bytes_known)
 		return UINT64_MAX;
-	/* Runs of one program differ by less than a tenth. A process that takes more does
-	 * something else. */
+	/* Two runs of the same work differ by less than a tenth. A process that takes more
+	 * memory does other work. */
 	if (p->bytes > e->peak_bytes + e->peak_bytes / 10)
 		return UINT64_MAX;
 	return e->peak_bytes > p->bytes ? e->peak_bytes - p->bytes : 0;

@@ -8,7 +8,8 @@
 /* ---- creation and end ---- */
 
 const char guard_must_resume_text[] =
-	"it is evicted, and this mode resumes nothing: gpuward guard mode enforce resumes it";
+	"it is evicted, and this mode resumes no worker; to resume it, run gpuward guard mode "
+	"enforce";
 
 /* Restores the reasons of the last run. They hold until the first scene shows otherwise. */
 static void restore_reasons(struct guard *g, struct guard_worker *w,

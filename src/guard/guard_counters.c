@@ -36,7 +36,7 @@ struct counters_worker *counters_worker(struct guard_counters *t, const char *na
 {
 	struct counters_worker *w = (struct counters_worker *)counters_find(t, name);
 
-	if (w || t->workers == POLICY_WORKERS)
+	if (w || !t || t->workers == POLICY_WORKERS)
 		return w;
 	w = &t->worker[t->workers++];
 	memset(w, 0, sizeof(*w));

@@ -61,8 +61,8 @@ void guard_set_reason(struct guard *g, const char *gpu, enum guard_reason r, boo
 void guard_set_reason_end(struct guard *g, const char *gpu, enum guard_reason r,
 			  const char *clears, uint64_t clears_ns);
 
-/* Trusts a lost GPU at once when it answers again, because an operator says so. Without this
- * call, the GPU must first answer for a minute. Returns 0, also if the GPU was not lost;
+/* Trusts a lost GPU at once when it answers again, because an operator requests this. Without
+ * this call, the GPU must first answer for a minute. Returns 0, also if the GPU was not lost;
  * -GW_E_STATE: the GPU does not answer. */
 int guard_trust_gpu(struct guard *g, const char *gpu, uint64_t now_ns);
 

@@ -559,7 +559,7 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 		 const struct guard_record *records, unsigned n);
 void guard_rank(struct guard *g); /* fills order[] by priority */
 void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_worker *p);
-/* Message: the worker is evicted, but this mode resumes nothing. */
+/* Message: the worker is evicted, and this mode does not allow the guard to resume it. */
 extern const char guard_must_resume_text[];
 
 #endif

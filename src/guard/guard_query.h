@@ -30,7 +30,7 @@ struct guard_status { /* status of one worker, for REST and the page */
 	/* true if one of the worker's GPUs is blind, hung or in quarantine */
 	bool blind, hung, quarantine;
 	enum guard_dry dry;
-	/* the worker was really evicted, and while `dry` holds nothing resumes it */
+	/* the worker was really evicted, and nothing resumes it while `dry` is true */
 	bool stays_evicted;
 	bool storm;    /* clients load the worker again and again while it is evicted */
 	char why[240]; /* evidence of the last decision, and what a hold masks */

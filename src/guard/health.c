@@ -72,7 +72,7 @@ static const char *const trip_advice[TRIPS] = {
 
 static const char *const source_name[] = { "", "margin", "thresholds", "override", "fallback" };
 
-static double smaller(double a, double b) /* the other one if a or b is NAN */
+static double smaller(double a, double b) /* if one is NAN, the other */
 {
 	return isnan(a) || b < a ? b : a;
 }

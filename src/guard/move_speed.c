@@ -13,7 +13,7 @@ static const struct {
 	[HOST_PAGES_ALWAYS] = { { 5.4, 2.5 }, "76 thousand" },
 	[HOST_PAGES_MADVISE] = { { 7.9, 3.4 }, "4.4 million" },
 };
-#define H200_FIRST_S 2.4 /* what the first checkpoint in a virtual machine took more */
+#define H200_FIRST_S 2.4 /* additional time of the first checkpoint in a virtual machine */
 
 const char *host_pages_name(enum host_pages p)
 {
@@ -48,7 +48,7 @@ struct move_worker *moves_worker(struct moves *m, const char *name)
 {
 	struct move_worker *w = (struct move_worker *)moves_find(m, name);
 
-	if (w || m->workers == POLICY_WORKERS)
+	if (w || !m || m->workers == POLICY_WORKERS)
 		return w;
 	w = &m->worker[m->workers++];
 	memset(w, 0, sizeof(*w));
@@ -99,7 +99,7 @@ static bool is_back_whole(const struct guard_decision *d, const struct guard_sta
 	       s->resident_bytes / 3 >= s->need_bytes / 4;
 }
 
-/* Notes when a move begins, and forgets that when the worker comes to rest or must turn back. */
+/* Notes when a move begins. Forgets this time when the move ends or is reversed. */
 static void note_begin(struct move_worker *w, const struct guard_decision *d)
 {
 	if (d->dry)
@@ -153,8 +153,8 @@ static double move_median(double *v, unsigned n)
 	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-/* Estimates from the worker's moves. pages: only moves with this mode; HOST_PAGES_MODES: any.
- * Returns false if there is no such move. */
+/* Estimates the next move from earlier moves of the worker. pages: use only moves with this
+ * page mode; HOST_PAGES_MODES: use all moves. Returns false if there is no such move. */
 static bool estimate_own(const struct move_worker *w, const struct move_question *q,
 			 enum host_pages pages, struct move_estimate *ret)
 {

@@ -1,16 +1,18 @@
-/* move_speed: how fast workers left their GPUs and returned, and an estimate of the next move.
- * Pure.
+/* move_speed: remembers how fast workers left their GPUs and returned, and estimates the next
+ * move. Pure.
  *
- * An estimate comes from the latest moves of the same worker. A checkpoint is a copy, so its
- * time grows with its bytes; the time of every other method does not. A checkpoint worker
- * without a move is estimated from the figures of an H200; other workers are unknown then. */
+ * An estimate comes from the latest moves of the same worker. A checkpoint copies memory, so
+ * its time grows with the number of bytes; the time of every other method does not. If a worker
+ * has no move yet, a checkpoint is estimated from figures measured on an H200, and for other
+ * methods there is no estimate. */
 #ifndef GW_GUARD_MOVE_SPEED_H
 #define GW_GUARD_MOVE_SPEED_H
 
 #include "guard_query.h"
 
-/* The kernel's setting transparent_hugepage: whether the target of a checkpoint gets pages of
- * 2 MiB. The driver does not ask for them (madvise), so every mode but `always` means 4 KiB. */
+/* The kernel's setting transparent_hugepage: decides whether the copy that a checkpoint makes
+ * in host memory gets pages of 2 MiB. The driver does not request such pages (madvise), so
+ * every mode except `always` gives pages of 4 KiB. */
 enum host_pages {
 	HOST_PAGES_UNKNOWN, /* the file cannot be read; the kernel may not have it */
 	HOST_PAGES_ALWAYS,
@@ -29,7 +31,7 @@ struct move {
 	uint64_t wall_ns; /* when it ended */
 	uint64_t bytes;   /* memory that became free or came back */
 	uint64_t ns;      /* from the order until the memory was verified */
-	unsigned level;   /* eviction level of this move, or of the one that it undoes */
+	unsigned level; /* eviction level; for a return: the level of the eviction before it */
 	enum host_pages pages;
 	bool simulated; /* on a simulated GPU: never mixed with real moves */
 };
@@ -48,20 +50,21 @@ struct moves {
 };
 
 const struct move_worker *moves_find(const struct moves *m, const char *name);
-/* Returns the worker and adds it if there is none; NULL: there are too many. */
+/* Returns the entry of the worker, and adds the entry if it is missing; NULL: too many
+ * entries. */
 struct move_worker *moves_worker(struct moves *m, const char *name);
 /* Drops the workers that the policy does not name. */
 void moves_fit(struct moves *m, const struct policy *p);
-/* Adds a move and drops the oldest if there are too many. Ignores a move without bytes or
- * time, as a damaged file can have. */
+/* Adds a move and drops the oldest if there are too many. Ignores a move without bytes or time:
+ * a damaged file may contain such a move. */
 void moves_add(struct move_worker *w, enum move_way way, const struct move *one);
 /* Returns the latest move on a simulated or on a real GPU; NULL: none. w may be NULL. */
 const struct move *moves_last(const struct move_worker *w, enum move_way way, bool simulated);
 
-/* Follows the decisions about a worker, in their order. s: the worker's status after the
- * decision. Returns true if a move ended with this decision: then *ret_way and *ret are set,
- * except for wall_ns, pages and simulated, and the caller adds the move. A dry run, a lazy
- * return and a move that began before the service are no moves. */
+/* Call this for each decision about a worker, in order of time. s: the worker's status after
+ * the decision. Returns true if a move ended with this decision: then *ret_way and *ret are
+ * set, except for wall_ns, pages and simulated, and the caller adds the move. A dry run, a lazy
+ * return and a move that began before the service started do not count as moves. */
 bool moves_follow(struct move_worker *w, const struct guard_decision *d,
 		  const struct guard_status *s, enum move_way *ret_way, struct move *ret);
 
@@ -81,16 +84,16 @@ struct move_estimate {
 	enum move_basis basis;
 	double seconds;        /* NAN without a basis */
 	unsigned moves;        /* number of moves behind MOVE_BASIS_OWN */
-	enum host_pages pages; /* of those moves or figures; UNKNOWN: does not matter */
+	enum host_pages pages; /* of the moves or figures that were used; UNKNOWN: no matter */
 };
 
-/* Estimates a move. Uses the worker's moves at the same level; of these, a checkpoint uses
- * those with the present page mode if there is one. w may be NULL. */
+/* Estimates a move. Uses the worker's moves at the same level. For a checkpoint, uses only the
+ * moves with the present page mode, if there are any. w may be NULL. */
 void move_estimate(const struct move_worker *w, const struct move_question *q,
 		   struct move_estimate *ret);
 
-/* The figures of an H200: seconds to move 16.6 GiB by a checkpoint. `pages` other than ALWAYS
- * counts as MADVISE. */
+/* Measured on an H200: the seconds that a checkpoint needs to move 16.6 GiB. `pages` other than
+ * ALWAYS counts as MADVISE. */
 #define MOVE_H200_GIB 16.6
 double move_h200_seconds(enum move_way way, enum host_pages pages);
 

@@ -27,7 +27,7 @@ static uint64_t unload_deadline(const struct guard_worker *w, uint64_t now_ns)
 }
 
 /* Finds the next order from the worker's intent, its last order and whether it admits new work
- * now; false: no order is due. admit: the worker may take new work. */
+ * now. admit: whether the worker should admit new work. Returns false if no order is due. */
 static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns,
 		       enum guard_verb *ret, uint64_t *ret_deadline_ns)
 {
@@ -219,7 +219,7 @@ void guard_order_failed(struct guard *g, struct guard_worker *w, const struct gu
  * worker waiting. A checkpoint that still runs has not failed. */
 void guard_order_overdue(struct guard *g, struct guard_worker *w)
 {
-	static const struct guard_outcome late = { .message = "no answer by the deadline" };
+	const struct guard_outcome late = { .message = "no answer by the deadline" };
 	const struct guard_order *o = &w->order.what;
 
 	if (!worker_has_order(w) || w->dry || (o->verb == ORDER_EVICT && o->level == 3) ||

@@ -16,8 +16,8 @@
 
 enum pidfile_part { PIDFILE_PASSED, PIDFILE_FOLDER, PIDFILE_ITSELF };
 
-/* True if the file has an access control list. Then the group bits of its mode are the most
- * that any user or group in the list may do. */
+/* True if the file has an access control list. Then the group bits of its mode limit every user
+ * and group in the list. */
 static bool pidfile_has_acl(int fd)
 {
 	char path[40];
@@ -112,8 +112,8 @@ int pidfile_read(const struct root *root, const char *path, struct pidfile *ret)
 	if (strncmp(path, var, strlen(var)) == 0)
 		path += strlen("/var");
 	fd = pidfile_open(root, path, &st, &owner, &ret->fault);
-	if (fd < 0 && !ret->fault)
-		return errno == ENOENT ? -GW_E_NOENT : -GW_E_IO;
+	if (fd < 0)
+		return ret->fault ? -GW_E_STATE : errno == ENOENT ? -GW_E_NOENT : -GW_E_IO;
 	err = ret->fault ? -GW_E_STATE : pidfile_parse(fd, &ret->pid);
 	ret->written = st.st_mtim;
 	if (!err && owner >= 0) {
@@ -125,7 +125,6 @@ int pidfile_read(const struct root *root, const char *path, struct pidfile *ret)
 			err = -GW_E_STATE;
 		}
 	}
-	if (fd >= 0)
-		close(fd);
+	close(fd);
 	return err;
 }

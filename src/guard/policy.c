@@ -103,7 +103,7 @@ enum type { PLAIN, REAL, TEXT, WHERE, ARGV, STRUCT, ARRAY };
 
 struct member {
 	enum type type;
-	size_t offset, size; /* size: of the member; for an array, of one element */
+	size_t offset, size; /* size of the member, or of one element of an array */
 	/* members of a struct or of an array element; size 0 ends the list */
 	const struct member *of;
 	size_t count; /* for an array: offset of the number of elements */

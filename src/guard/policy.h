@@ -85,7 +85,7 @@ enum policy_trait {
 	KIND_LEVELS = 1 << 7,        /* has several ways to evict: policy_worker.level */
 	KIND_NEEDS_MODEL = 1 << 8,   /* cannot report what is loaded: policy_worker.model */
 	KIND_TO_HOST = 1 << 9,       /* evicting moves its memory to the host */
-	/* evicting with policy_worker.level 2 frees its memory instead of moving it to the
+	/* an eviction with policy_worker.level 2 frees the memory instead of moving it to the
 	 * host */
 	KIND_DROPS_AT_2 = 1 << 10,
 	KIND_ATOMIC = 1 << 11, /* an interrupted order would break the worker */
@@ -124,8 +124,8 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(uint64_t, verify_ns) \
 	V(uint64_t, budget_ns) \
 	V(uint64_t, post_ns) \
-	V(uint64_t, headroom_bytes) /* kept free: the larger of this ... */ \
-	V(double, headroom_ratio)   /* share of the board's memory; see headroom_bytes */ \
+	V(uint64_t, headroom_bytes) /* memory kept free: at least this */ \
+	V(double, headroom_ratio)   /* and at least this share of the board's memory */ \
 	V(uint64_t, min_vram_bytes) /* a contender with at least this much is demand */ \
 	V(double, util_ratio) \
 	V(uint64_t, util_ns) \

@@ -3,8 +3,8 @@
  *
  * Name, arguments and control group are visible to everyone. Reading the program needs
  * CAP_SYS_PTRACE; finding the owner of a port (by open files) needs CAP_DAC_READ_SEARCH in
- * addition. A hidden value never matches: a worker that is found by it is absent, and a rule
- * that uses it never holds. */
+ * addition. A hidden value never matches: a worker that would be found by the value is absent,
+ * and a rule that uses the value never applies. */
 #ifndef GW_GUARD_PROC_VISIBILITY_H
 #define GW_GUARD_PROC_VISIBILITY_H
 

@@ -31,7 +31,7 @@ struct pidfd_set {
 		struct proc_id id;
 		bool wanted; /* requested since the last pidfd_set_poll() */
 	} of[PIDFD_SET_MAX];
-	unsigned count, at; /* at: where the next requested process probably is */
+	unsigned count, at; /* at: position where the next requested process probably is */
 };
 
 /* Borrows root. */
@@ -67,7 +67,8 @@ struct cached_process {
 	struct proc_id listed; /* as the driver lists it: a process or one of its threads */
 	enum process_state state;
 	struct scene_process process; /* contents of /proc; the GPU members are not set */
-	/* when it was last read; since when it is missing from /proc; 0: never */
+	/* read_ns: when the process was last read; missing_ns: since when /proc lacks it; 0:
+	 * never */
 	uint64_t read_ns, missing_ns;
 	uint64_t first_seen_ns, last_seen_ns;
 	/* worker that the process descends from, even if its parents died; -1: none */

@@ -36,7 +36,7 @@ static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
 }
 
 /* Returns the bytes that other returning workers will still take. Returns 0 unless the service
- * ends: only then may there be no later scene that shows these bytes. */
+ * is stopping: only then is there perhaps no later scene that shows these bytes. */
 static uint64_t others_take(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	uint64_t sum = 0;
@@ -224,7 +224,7 @@ static void not_started(struct guard *g, struct guard_worker *w, enum worker_fro
 }
 
 /* Handles a failed resume (row 34 of GUARD-MACHINE.md). A stuck worker that never reported that
- * it left probably still runs: then only its memory is checked. */
+ * it left probably still runs. For such a worker only its memory is checked. */
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;

@@ -178,7 +178,8 @@ static void add_changes_of(struct buf *out, enum line kind, unsigned i, const ch
 {
 	const struct field *first = rows[kind].field;
 
-	/* Skip the two times of a scene: a line of changes begins with them. */
+	/* Skip the two times of a scene, because a line of changes already begins with these
+	 * times. */
 	for (const struct field *f = first + (kind == LINE_SCENE ? 2 : 0); f->kind != END;
 	     f++) {
 		if (same_field(now + f->offset, was + f->offset, f))

@@ -155,6 +155,7 @@ int struct_text_take(const char **text, const struct struct_text_member *m, void
 			return -GW_E_PARSE;
 		set_bits(at, m->size, v);
 		break;
+	default: return -GW_E_PARSE;
 	}
 	if (end == *text || (*end && *end != '\t'))
 		return -GW_E_PARSE;

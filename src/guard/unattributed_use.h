@@ -1,8 +1,8 @@
 /* unattributed_use: reports a GPU that is busy without a process, or memory that belongs to no
  * process.
  *
- * The result is only a sentence: such memory is no demand here, and no worker is moved because
- * of it. Where other processes are invisible (in a namespace) nothing is reported. */
+ * The result is only a sentence: such memory does not count as demand, and no worker is moved
+ * because of it. Where other processes are invisible (in a namespace) nothing is reported. */
 #ifndef GW_GUARD_UNATTRIBUTED_USE_H
 #define GW_GUARD_UNATTRIBUTED_USE_H
 
@@ -18,8 +18,8 @@ struct unattributed_use_facts {
 };
 
 struct unattributed_use { /* begins zeroed */
-	/* since when the GPU is busy without a process; since when memory belongs to no
-	 * process; 0: not now */
+	/* busy_ns: since when the GPU is busy without a process; memory_ns: since when memory
+	 * belongs to no process; 0: not at present */
 	uint64_t busy_ns, memory_ns;
 };
 

@@ -77,9 +77,9 @@ struct worker_ops {
 	 * c->message. After 0 the message may be a remark. */
 	int (*close)(struct worker_call *c); /* accept no new work */
 	int (*drain)(struct worker_call *c, bool *ret_busy);
-	/* Records what evict will destroy and resume needs; changes nothing in the worker. The
-	 * record is in the journal before evict is called. evict may add only what arrived
-	 * after learn. */
+	/* Notes the state that evict will destroy and that resume needs; changes nothing in the
+	 * worker. The notes are in the journal before evict is called. evict may add only state
+	 * that is newer than the call of learn. */
 	int (*learn)(struct worker_call *c);
 	int (*evict)(struct worker_call *c); /* evicts at the level of the worker's kind */
 	int (*resume)(struct worker_call *c);

@@ -232,9 +232,10 @@ static void remove_formers(const struct worker_finder *f, struct target *t)
 }
 
 /* True if pid must not become a root. Init of the machine is never a root. If the match names a
- * program, every other process may be a root, even init of a container, with the whole container
- * below it. If the match is only a pidfile or a socket, pid 1 and the processes that started this
- * program must not become roots: systemd, for example, holds sockets that it passes on. */
+ * program, every other process may be a root, even the init process of a container; the worker
+ * is then the whole container. If the match is only a pidfile or a socket, pid 1 and the
+ * processes that started this program must not become roots: systemd, for example, opens
+ * sockets and passes them to other programs. */
 static bool is_above_us(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;
@@ -464,10 +465,9 @@ static void find_owners(struct worker_finder *f, unsigned worker)
 static bool has_owner_file(const struct target *t, const struct found *k)
 {
 	char folder[32];
+	int n = snprintf(folder, sizeof(folder), "proc/%lld/", (long long)k->id.pid);
 
-	return strncmp(t->owner_file, folder,
-		       (size_t)snprintf(folder, sizeof(folder), "proc/%lld/",
-					(long long)k->id.pid)) == 0;
+	return strncmp(t->owner_file, folder, (size_t)n) == 0;
 }
 
 static bool owners_unchanged(const struct worker_finder *f, unsigned worker, struct target *t)

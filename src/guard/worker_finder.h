@@ -13,7 +13,7 @@
 #include "base/root.h"
 
 #define WORKER_FINDER_ROOTS 4 /* per worker */
-/* maximum number of processes per search; the next search continues from there */
+/* maximum number of processes per search; the next search continues where this search ended */
 #define WORKER_FINDER_PROCESSES 4096
 
 struct worker_finder;

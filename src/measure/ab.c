@@ -214,9 +214,10 @@ static void add_bootstrap(const struct ab *ab, enum ab_phase phase, enum ab_metr
 		e->bca = exp_interval(b.bca_low, b.bca_high);
 }
 
-/* Returns the smallest effect that n pairs detect with the probability POWER, in standard errors
- * of the mean: the effect must reach the end of the interval, and the mean must not fall short
- * of it. With few pairs the standard error itself is uncertain, hence Student's t. */
+/* Returns the smallest effect that n pairs detect with the probability POWER, in standard
+ * errors of the mean. The effect must exceed the half-width of the interval plus the distance
+ * by which the measured mean may be too small. With few pairs the standard error itself is
+ * uncertain, so both terms use Student's t. */
 static double detected_in_se(double alpha, double n)
 {
 	return n < 2 ? (double)NAN
@@ -402,7 +403,8 @@ static double planned_pairs(const struct ab *ab, const struct ab_result *r)
 		d = fabs(log1p(ab->config.gate.change));
 	if (!(d > 0) || isnan(sd))
 		return NAN;
-	/* The quantiles of the normal distribution give too few pairs, by about two. */
+	/* Start with the quantiles of the normal distribution, which give about two pairs too
+	 * few. */
 	double z = student_factor(ab->alpha, INFINITY) + normal_quantile(POWER);
 	double pairs = fmax(2, ceil(pow(z * sd / d, 2)));
 

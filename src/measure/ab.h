@@ -131,7 +131,7 @@ struct ab_estimate {
 	double alpha; /* probability that an interval does not contain the true value */
 	/* 10 pairs or more and skewness beyond 1: the interval spans t and BCa; else it is t */
 	bool skewed;
-	/* the interval that decides, with the uncertainty of the offset */
+	/* the interval that decides the verdict; includes the uncertainty of the offset */
 	struct ab_interval interval;
 	struct ab_interval t, bca, percentile; /* BCa needs 10 pairs, percentile needs 2 */
 	double offset_u_log; /* standard uncertainty from the sensor's offset */

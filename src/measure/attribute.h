@@ -67,9 +67,10 @@ void attribute_init(struct attribute *a, double no_context_w, double context_w);
  *   shared:
  * - One process gets all of the remaining energy: measured.
  * - Several processes share the cost of having contexts (context_w - no_context_w) in equal
- *   parts, and what is left by their mean SM utilisation: modelled.
- * - If the utilisation of one of them is unknown, that process gets an equal part of what is
- *   left, and every share of the interval is a guess: equal-split.
+ *   parts. They share the energy above this cost in proportion to their mean SM utilisation:
+ *   modelled.
+ * - If the utilisation of a process is unknown, this process gets an equal part of the energy
+ *   above the cost, and every share of the interval is a guess: equal-split.
  * - Without a process the remaining energy is unattributed.
  * - hidden: there may be processes that we cannot see (MIG, another pid namespace), so
  *   everything is unattributed.

@@ -318,9 +318,10 @@ static bool device_exists(const char *dir, unsigned n)
 	char path[4096];
 	FILE *f = open_plain(bundle_path(path, sizeof(path), dir, BUNDLE_SETUP, (int)n));
 
-	if (f)
-		fclose(f);
-	return f;
+	if (!f)
+		return false;
+	fclose(f);
+	return true;
 }
 
 static int recompute_device(struct bundle_reader *r)

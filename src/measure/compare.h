@@ -1,9 +1,9 @@
-/* compare: the change from one result to another, and its uncertainty.
+/* compare: computes the change from one result to another, and the uncertainty of the change.
  *
  * For results that were measured separately, not in pairs (see ab.h for pairs). Everything is
- * computed on logarithms, so that ratios of 2 and 1/2 are equally far from 1. The gain error of
- * the board cancels, because it is the same factor in both results. Changes are relative (0.02
- * is two percent more than the first), and NAN is unknown. */
+ * computed on logarithms, so that ratios of 2 and 1/2 are equally far from 1, and the gain
+ * error of the board, which is the same factor in both results, cancels. Changes are relative
+ * (0.02 is two percent more than the first), and NAN is unknown. */
 #ifndef GW_MEASURE_COMPARE_H
 #define GW_MEASURE_COMPARE_H
 

@@ -44,7 +44,7 @@ bool energy_extremes(const struct energy *e, uint64_t from_ns, uint64_t to_ns, d
 static void add_hole(const struct energy *e, struct energy_sample *s,
 		     const struct energy_sample *last, double dt)
 {
-	double min = s->w, max = s->w, low, high;
+	double min = s->w, max = min, low, high;
 
 	if (energy_extremes(e, last->t_ns > ENERGY_NEAR_NS ? last->t_ns - ENERGY_NEAR_NS : 0,
 			    last->t_ns, &low, &high)) {
@@ -160,7 +160,7 @@ int energy_at(const struct energy *e, uint64_t t_ns, struct energy_point *ret)
 		/* Before the first sample nothing was measured. */
 		energy_at_sample(s, n, ret);
 		if (before <= ENERGY_HOLE_STEPS * e->set.spacing_s) {
-			/* short enough to be no gap: the first sample covers it */
+			/* this time is too short to be a gap: the first sample covers it */
 			ret->joules -= before * s->w;
 			ret->square -= before * sq(s->w);
 		} else {

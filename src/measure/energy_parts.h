@@ -1,4 +1,4 @@
-/* energy_parts: shared by the files of the energy engine.
+/* energy_parts: declarations that the files of the energy engine share.
  *
  *         energy.c         samples, their integral, and the sums of an open window
  *         energy_tick.c    counter readings, and the times of the counter's updates

@@ -136,6 +136,14 @@ static bool read_fields(const char *at, struct event *e)
 	return *at == '\0';
 }
 
+/* The reasons for reduced clocks are a bit mask, which is used as an integer. */
+static bool tick_is_valid(const struct event *e)
+{
+	double mask = e->u.tick.figure[FIGURE_CLOCK_REASONS];
+
+	return e->type != EVENT_TICK || isnan(mask) || (mask >= 0 && mask < 0x1p63);
+}
+
 int event_read(const char *line, struct event *ret)
 {
 	const char *at = line + 2;
@@ -150,7 +158,7 @@ int event_read(const char *line, struct event *ret)
 			continue;
 		e.type = (enum event_type)t;
 		if (!tsv_take(&at, text, sizeof(text)) || !number_u64(text, &e.t_ns) ||
-		    !read_fields(at, &e))
+		    !read_fields(at, &e) || !tick_is_valid(&e))
 			return -GW_E_PARSE;
 		*ret = e;
 		return 0;

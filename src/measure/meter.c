@@ -275,7 +275,7 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 	list = calloc(gw_snapshot_device_count(snap) + 1, sizeof(*list));
 	if (!err && !list)
 		err = context_fail(ctx, -GW_E_NOMEM, NULL);
-	for (unsigned i = 0; !err && i < gw_snapshot_device_count(snap); i++) {
+	for (unsigned i = 0; !err && list && i < gw_snapshot_device_count(snap); i++) {
 		const struct gw_device *d = gw_snapshot_device(snap, i);
 		bool wanted = !gpus;
 

@@ -30,8 +30,8 @@ struct meter_device {
 	bool edge;       /* a window began or ended */
 	uint64_t end_ns; /* end of the last window, if it is not handled yet; else 0 */
 	bool brief;      /* that window was the only one, and shorter than the sample spacing */
-	bool begun;      /* sampler_init() has returned ... */
-	int error;       /* ... with this result */
+	bool begun;      /* sampler_init() has returned */
+	int error;       /* result of sampler_init() */
 	bool go;         /* the sampler may start to sample */
 	bool stop, gone;
 	bool receiver_gone; /* events are no longer passed to on_event() */

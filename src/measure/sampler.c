@@ -12,8 +12,9 @@
 /* period of reading values in a service while no window is open; longer, because the service
  * reads the values itself */
 #define UNWATCHED_NS (30 * NS_PER_S)
-/* without an open window, a service reads the counter so many times less often: a reading takes 3
- * to 14 ms, and the samples of the ring between two readings are within 0.5 % of the counter */
+/* While no window is open, a service reads the counter less often by this factor. A reading
+ * takes 3 to 14 ms. Between two readings, the samples of the ring buffer are within 0.5 % of
+ * the counter. */
 #define UNWATCHED_ANCHORS 3
 /* a larger change of the clock offset means that the wall clock was set */
 #define STEP_NS ((int64_t)NS_PER_MS)

@@ -1,12 +1,12 @@
 /* sampler: reads one GPU when a reading is due and emits events.
  *
- * It has a schedule, but knows no windows:
+ * The sampler has a schedule, but does not know windows. It reads:
  * - the driver's power ring buffer every 1.5 s, or a polled value if there is no ring buffer
  * - other values at the interval
  * - the energy counter at edges and anchors, at most once per second
  * - the throttle counters at edges
- * All deadlines are absolute, so delays do not add up. Only one thread at a time uses it; it
- * allocates memory only for a process list that is longer than all before. */
+ * All deadlines are absolute, so delays do not add up. Only one thread at a time may use a
+ * sampler. It allocates memory only for a process list that is longer than all earlier lists. */
 #ifndef GW_MEASURE_SAMPLER_H
 #define GW_MEASURE_SAMPLER_H
 
@@ -28,7 +28,7 @@ struct sampler_options {
 	/* at the first edge, read everything that a result reports about the GPU */
 	bool describe;
 	int64_t own_pid; /* this process and its descendants are not foreign */
-	/* these and their descendants are not foreign either; 0: none */
+	/* these processes and their descendants are not foreign either; 0: none */
 	int64_t server_pid[METER_SERVERS];
 	const char *cache_dir;
 	/* NULL: use what is known about the GPU; borrowed during init */

@@ -226,8 +226,8 @@ int sensor_known_device(struct sampler_device *sd, const char *dir, struct senso
 	if (dir)
 		err = sensor_load(&kept, dir, note, size);
 	if (!err && kept.origin == SENSOR_ASSUMED)
-		/* use only the calibration from the file: what we assume now may be better than
-		 * the other values in the file */
+		/* use only the calibration from the file: the values that we assume now may be
+		 * better than the other values in the file */
 		ret->calibration = kept.calibration;
 	else if (!err)
 		*ret = kept;

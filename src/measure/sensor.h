@@ -99,9 +99,10 @@ struct sensor {
 	struct sensor_rate rate[SENSOR_RATES];
 };
 
-/* Fills in what is published for the generation, compute capability and driver version; if r
- * lacks one of them, the most common value is used. Everything else is NAN or 0, and origin is
- * SENSOR_ASSUMED. Assumes that the driver's ring buffer can be read, without reading it. */
+/* Fills in the published values for the generation, compute capability and driver version of
+ * the GPU; if r lacks one of these three, the most common value is used. All other members are
+ * NAN or 0, and origin is SENSOR_ASSUMED. Assumes that the driver's ring buffer can be read,
+ * without reading it. */
 void sensor_assume(struct sensor *ret, const struct report *r);
 
 /* Returns the source of `average`: GW_Q_POWER_AVERAGE, or GW_Q_POWER on a device without it. */

@@ -17,7 +17,7 @@ struct window_series *window_series_new(size_t room)
 		return NULL;
 	s->power_ns = (uint64_t *)(s + 1);
 	s->tick_ns = s->power_ns + room;
-	s->power_w = at = (double *)(s->tick_ns + room);
+	s->power_w = at = (void *)(s->tick_ns + room);
 	for (unsigned i = 0; i < FIGURES; i++)
 		s->column[i] = at += room;
 	s->view = (struct gw_series){ .room = room,

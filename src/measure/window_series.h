@@ -1,15 +1,16 @@
-/* window_series: the readings of one GPU during one window, for the caller of gw_window_series().
+/* window_series: stores the readings of one GPU during one window, for the caller of
+ * gw_window_series().
  *
  * All memory is reserved when the window opens, so the sampling path does not allocate; pages
- * that hold no reading are never touched. A reading that finds no room is counted. The window
- * tracker writes to it; no joules are computed from it. */
+ * that hold no reading are never touched. A reading for which there is no room is only counted.
+ * The window tracker writes the readings; the energy is not computed from them. */
 #ifndef GW_MEASURE_WINDOW_SERIES_H
 #define GW_MEASURE_WINDOW_SERIES_H
 
 #include "energy.h"
 #include "event.h"
 
-#define WINDOW_SERIES_ROOM 262144 /* readings of each kind, if the caller names no number */
+#define WINDOW_SERIES_ROOM 262144 /* readings of each kind, if the caller gives no number */
 
 struct window_series {
 	struct gw_series view; /* what the caller sees; points to the arrays below */
@@ -19,8 +20,8 @@ struct window_series {
 	double *column[FIGURES];
 };
 
-/* Reserves memory for `room` power samples and `room` ticks. Returns NULL: out of memory, or
- * the room is too large. */
+/* Reserves memory for `room` power samples and `room` ticks. Returns NULL if there is no
+ * memory, or if `room` is too large. */
 struct window_series *window_series_new(size_t room);
 void window_series_free(struct window_series *s); /* NULL is allowed */
 

@@ -344,7 +344,7 @@ static void fill_throttling(const struct tracked_window *w, struct gw_energy *r)
 		double s = counted_s(w, i), seen = t->seen ? t->limited_s[i] : NAN;
 
 		/* If the driver was reloaded, its counters give no difference. Counters that do
-		 * not change while the sampled reasons show throttling are no evidence. */
+		 * not change while the sampled reasons show throttling are not used. */
 		if (!(s >= 0) || (seen > 0.1 * r->seconds && s < 0.2 * seen)) {
 			if (!isnan(seen))
 				r->throttle_source = GW_THROTTLE_SOURCE_SAMPLED;

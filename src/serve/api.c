@@ -63,8 +63,8 @@ void api_follow(const struct api *a)
 		a->view.ops->watch(a->view.engine, VIEW_WATCH_TICKS);
 }
 
-/* Notes the request, and postpones its reply if the readings are old because nobody watched. A
- * request that changes something does not wait. */
+/* Reports the request to the engine, and delays its reply if the readings are old because
+ * nobody watched. A request that changes something does not wait. */
 static bool waits_for_reading(const struct api *a, const struct request *q, struct reply *r,
 			      unsigned flags, const char *tag)
 {

@@ -54,10 +54,10 @@ void api_mark(void *arg, struct reply *r);
 extern const struct route api_routes[];
 extern const unsigned api_route_count;
 
-/* Notes that someone looks at the processes; see view_ops.look. */
+/* Reports that a client looks at the processes; see view_ops.look. */
 void api_look(const struct api *a);
 
-/* Asks for every tick, because someone follows them; see view_ops.watch. */
+/* Requests every tick, because a client follows the stream; see view_ops.watch. */
 void api_follow(const struct api *a);
 
 /* Writes the stream's message for a tick: one line of JSON without a line break. */

@@ -1,4 +1,4 @@
-/* The reply about the fleet, from what the user's Prometheus has. */
+/* Replies with the state of the fleet, which comes from the user's Prometheus. */
 #include "api_parts.h"
 
 #include "fleet.h"
@@ -8,15 +8,16 @@
 #include <math.h>
 
 #define WAIT_STEP_NS (50 * NS_PER_MS)
-/* How long a client waits for Prometheus. If there is nothing to show, the client waits for longer
- * than the deadline of the queries; else only until a person would notice. */
+/* How long a client waits for Prometheus. If there is no fleet to show yet, the client waits
+ * longer than the deadline of the queries. Otherwise it waits only so long that a person hardly
+ * notices. */
 #define WAIT_FIRST_NS (25 * NS_PER_S)
 #define WAIT_NEXT_NS  (2 * NS_PER_S)
 #define TOP_STANDARD  50
 #define TOP_MOST      1000
 #define GPUS_MOST     64
 
-/* Reads ?fits=40GiB. False: replied 400. */
+/* Reads ?fits=40GiB. Returns false after an error reply. */
 static bool read_fits(const struct request *q, struct reply *r, double *ret)
 {
 	const char *text = request_param(q, "fits");

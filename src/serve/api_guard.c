@@ -240,8 +240,8 @@ static enum guard_request request_kind(enum verb verb, const struct worker_reque
 	}
 }
 
-/* Writes the hold that the request ended: a client that sets a hold may not know that another
- * person has set one. */
+/* Writes the hold that the request replaced, because the client may not know that another
+ * person has set a hold. */
 static void replaced_hold(struct json *j, const struct guard_status *before,
 			  struct guard_moment now)
 {

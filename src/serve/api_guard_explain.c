@@ -400,7 +400,7 @@ static void say_mode(struct json *j, const struct guard_view *g, const struct gu
 			       "nothing is done (set simulated = true in [guard] to act).");
 }
 
-/* Says that the mode in force is not the configured one, because a person set another mode. */
+/* Writes that a person set the mode in force, if it is not the configured mode. */
 static void say_chosen_mode(struct json *j, const struct guard_view *g)
 {
 	const struct guard_view_mode *m = g->mode;
@@ -411,7 +411,7 @@ static void say_chosen_mode(struct json *j, const struct guard_view *g)
 	clock_format_rfc3339(m->wall_ns, time);
 	explain_say(j,
 		    "The mode was set to %s at run time by %s at %s; the configuration says "
-		    "%s. To use that again, run gpuward guard mode config.",
+		    "%s. To use the configured mode again, run gpuward guard mode config.",
 		    guard_modes[m->mode], m->who, time, guard_modes[m->configured]);
 }
 
@@ -446,7 +446,7 @@ static void say_pidfile(struct json *j, const struct policy_match *m)
 	root_close(&root);
 }
 
-/* Says why the tokens of the worker's models are not counted, and what to do. */
+/* Writes why the tokens of the worker's models are not counted, and what to do. */
 static void say_tokens(struct json *j, const struct model_energy *m, const char *worker)
 {
 	for (unsigned i = 0; m && i < m->workers; i++)
@@ -455,7 +455,7 @@ static void say_tokens(struct json *j, const struct model_energy *m, const char 
 			explain_say(j, "Its tokens are not counted: %s.", m->worker[i].why);
 }
 
-/* Says how long a move takes, and how long the last ones took. */
+/* Writes how long a move takes, and how long the last moves took. */
 static void say_moves(struct json *j, const struct guard_view *g, unsigned worker,
 		      const struct guard_status *s, const char *no_gpu)
 {

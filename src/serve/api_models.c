@@ -1,4 +1,4 @@
-/* Replies with tokens and energy of each model of the inference servers. */
+/* Replies with the tokens and the energy of each model on the inference servers. */
 #include "api_parts.h"
 
 #include "guard_view.h"

@@ -1,4 +1,5 @@
-/* Replies about workloads: those that run or ended a moment ago, and the stored ones. */
+/* Replies about workloads: those in memory, which run or ended a moment ago, and those in the
+ * store. */
 #include "api_parts.h"
 
 #include "timespec_parse.h"
@@ -92,10 +93,10 @@ static bool name_matches(const struct search *s, const char *name)
 struct stored {
 	const struct search *search;
 	unsigned wanted;          /* number of workloads to keep */
-	unsigned found, examined; /* found: also those that are not kept */
+	unsigned found, examined; /* found: includes those that are not kept */
 	bool truncated;           /* HISTORY_SCAN ended the search */
-	struct buf text;          /* the kept ones, each with a NUL */
-	size_t *at;               /* where each begins in text */
+	struct buf text;          /* the kept documents, each with a NUL */
+	size_t *at;               /* where each document begins in text */
 };
 
 static bool stored_add(void *arg, const char *id, const char *json)
@@ -120,7 +121,7 @@ static bool stored_add(void *arg, const char *id, const char *json)
 			return false;
 	}
 	s->found++;
-	/* without a name, the ids of the others are enough to count them */
+	/* without a name filter, the ids of the other documents are enough to count them */
 	return s->search->name || s->found < s->wanted;
 }
 
@@ -165,8 +166,8 @@ static bool row_matches(const struct search *s, const struct workload_energy *e,
 	return (sum.processes > 0) == running && sum.end_wall_ns / NS_PER_MS >= s->since_ms;
 }
 
-/* Writes the workloads in memory, ended ones first, without the first `skip`. j NULL: none.
- * Returns the number of all of them. */
+/* Writes the workloads in memory, ended workloads first, and omits the first `skip`. j NULL:
+ * writes none. Returns the number of all workloads in memory that match. */
 static unsigned write_rows(struct json *j, const struct search *s, const struct view *v,
 			   unsigned skip)
 {
@@ -179,7 +180,7 @@ static unsigned write_rows(struct json *j, const struct search *s, const struct 
 	return n;
 }
 
-/* Reads ?kind=. False: replied 400 with the kinds. */
+/* Reads ?kind=. Returns false after an error reply, which lists the kinds. */
 static bool read_kind(const struct request *q, struct reply *r, const char **ret)
 {
 	const char *words[WORKLOAD_KINDS], *near;
@@ -204,7 +205,7 @@ static bool read_kind(const struct request *q, struct reply *r, const char **ret
 	return false;
 }
 
-/* Reads ?running=. False: replied 400. */
+/* Reads ?running=. Returns false after an error reply. */
 static bool read_running(const struct request *q, struct reply *r, struct search *s)
 {
 	const char *word = request_param(q, "running");

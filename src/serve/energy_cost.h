@@ -1,4 +1,5 @@
-/* energy_cost: what an energy costs in money and CO2, by the figures that the user configures.
+/* energy_cost: computes the cost of energy in money and CO2 from the figures that the user
+ * configures.
  *
  * Nothing is shown unless the user configured a price or a carbon intensity: gpuward knows
  * neither.  The energy is that of the GPUs alone, as their boards report it. */

@@ -25,7 +25,7 @@ const struct fleet_cause fleet_causes[FLEET_CAUSES] = {
 
 /* ---- queries ---- */
 
-/* Writes a text between the quotes of PromQL. */
+/* Writes a text for use inside PromQL quotes, with escapes. */
 static void add_quoted(struct buf *out, const char *s)
 {
 	for (; *s; s++) {
@@ -56,8 +56,8 @@ static unsigned rows_kept(enum fleet_query q, const struct fleet_question *x)
 {
 	switch (q) {
 	case FLEET_Q_CAPACITY: return FLEET_GPUS_MAX;
-	case FLEET_Q_ATTENTION: return x->top + 1; /* one more: whether there are more */
-	case FLEET_Q_WORKLOADS: return x->top + 2; /* idle and unattributed */
+	case FLEET_Q_ATTENTION: return x->top + 1; /* one more, to detect a cut list */
+	case FLEET_Q_WORKLOADS: return x->top + 2; /* plus the rows "idle" and "unattributed" */
 	default: return x->top;
 	}
 }

@@ -1,8 +1,9 @@
-/* fleet: many machines, from the metrics that a Prometheus has about them. In the files fleet*.c,
- * Prometheus stands for every server with its API (VictoriaMetrics, Mimir, Thanos).
+/* fleet: describes many machines, from the metrics that Prometheus has about them. In the files
+ * fleet*.c, Prometheus stands for every server with its API (VictoriaMetrics, Mimir, Thanos).
  *
- * Pure: it writes the queries (fleet_query.def), and makes one document from the answers. It
- * sends nothing; daemon/fleet_ask.h does. `gpuward fleet` and GET /api/v1/fleet use it. */
+ * The functions are pure: they write the queries (fleet_query.def) and make one document from
+ * the answers; daemon/fleet_ask.h sends the queries. `gpuward fleet` and GET /api/v1/fleet use
+ * it. */
 #ifndef GW_SERVE_FLEET_H
 #define GW_SERVE_FLEET_H
 
@@ -34,12 +35,12 @@ struct fleet_query_info {
 };
 extern const struct fleet_query_info fleet_queries[FLEET_QUERIES];
 
-/* What is asked. */
+/* What a request asks about. */
 struct fleet_question {
-	const char *job;   /* regular expression of jobs; NULL: every job named gpuward */
-	const char *node;  /* regular expression of a part of the label instance; NULL: all */
-	uint64_t range_s;  /* of energy and tokens */
-	unsigned top;      /* rows of attention, workloads and models that are kept */
+	const char *job;   /* regular expression for jobs; NULL: FLEET_JOB */
+	const char *node;  /* regular expression for a part of the label instance; NULL: all */
+	uint64_t range_s;  /* for energy and tokens */
+	unsigned top;      /* maximum number of rows for attention, workloads and models */
 	double fits_bytes; /* memory that a GPU must have available; 0: any */
 };
 #define FLEET_RANGE_S   86400
@@ -55,25 +56,25 @@ struct fleet_answer {
 	char problem[400];    /* why there is none */
 };
 
-/* A figure is NAN where Prometheus has no sample of it. */
+/* A figure is NAN if Prometheus has no sample for it. */
 struct fleet_node {
 	const char *cluster, *instance; /* cluster "": none */
 	double target;                  /* 1: Prometheus can scrape it; 0: it cannot */
-	double age_s;                   /* of the last reading, by the clock of Prometheus */
-	double up;                      /* gpuward_up: 1 if the readings are current */
+	double age_s; /* age of the last reading, by the clock of Prometheus */
+	double up;    /* gpuward_up: 1 if the readings are current */
 	double gpus, gpus_up, gpus_down;
 	double power_w, limit_w, utilization, memory_used, memory_total;
 	double idle_gpus, idle_w;
 	double energy_j;
-	bool energy_refused; /* the energy is above what the power limits allow */
+	bool energy_refused; /* the energy is more than the power limits allow */
 	bool pushed;         /* no job of this node is scraped */
-	bool silent;         /* Prometheus has no sample of it now */
+	bool silent;         /* Prometheus has no current sample of the node */
 };
 
 enum fleet_node_state {
 	FLEET_NODE_OK,
 	FLEET_NODE_DOWN,  /* Prometheus cannot scrape it */
-	FLEET_NODE_GONE,  /* it pushed its metrics and stopped */
+	FLEET_NODE_GONE,  /* it pushed its metrics, and pushes no longer */
 	FLEET_NODE_STALE, /* the service on it serves old figures */
 	FLEET_NODE_AHEAD, /* its clock is ahead of the clock of Prometheus */
 };
@@ -81,23 +82,23 @@ enum fleet_node_state {
 /* A GPU or a node that needs a person. */
 struct fleet_attention {
 	const char *cluster, *instance, *uuid, *gpu; /* uuid "": the node */
-	const char *state;                           /* of a GPU that is down; "": not known */
-	const char *reason, *what, *remedy;          /* the worst reason */
-	unsigned more;                               /* further reasons of the same GPU */
+	const char *state;                  /* state of a GPU that is down; "": not known */
+	const char *reason, *what, *remedy; /* the worst reason */
+	unsigned more;                      /* number of further reasons of the same GPU */
 	int rank;
-	double age_s; /* of a stale node */
+	double age_s; /* age of the figures, for a stale node */
 };
 
 struct fleet_workload {
 	const char *kind, *space, *name;
 	double energy_j;
-	double share; /* of the energy of all workloads in the range; NAN: not known */
+	double share; /* share in the energy of all workloads in the range; NAN: not known */
 };
 
 struct fleet_model {
 	const char *model;
 	double energy_j, tokens_prompt, tokens_generated;
-	double joules_per_token; /* of generated tokens */
+	double joules_per_token; /* joules per generated token */
 };
 
 struct fleet_gpu {
@@ -108,13 +109,13 @@ struct fleet_gpu {
 /* Where a job fits: a node with enough GPUs. */
 struct fleet_place {
 	const char *cluster, *instance;
-	unsigned gpus;         /* that have enough memory */
+	unsigned gpus;         /* number with enough memory */
 	unsigned first, count; /* GPUs to use: in fleet.gpu from first */
 	double bytes;          /* available on these GPUs */
 };
 
 struct fleet_total {
-	unsigned nodes, nodes_up, nodes_down; /* down: also gone and stale */
+	unsigned nodes, nodes_up, nodes_down; /* down: includes gone and stale nodes */
 	unsigned nodes_gone, nodes_stale;
 	/* The current figures are sums over the nodes that are up. */
 	double gpus, gpus_up, gpus_down, power_w, energy_j, utilization;
@@ -129,14 +130,14 @@ struct fleet {
 	uint64_t wall_ns;     /* when Prometheus was asked, by our clock */
 	double clock_ahead_s; /* clock of Prometheus less our clock; NAN: not known */
 	double gpus_simulated, gpus_real;
-	unsigned doubled;   /* UUIDs that two nodes have */
-	bool attention_cut; /* there are more than question.top */
+	unsigned doubled;   /* number of UUIDs that two nodes report */
+	bool attention_cut; /* there are more rows than question.top */
 	struct fleet_total total;
 	struct fleet_node *node;
 	struct fleet_attention *attention;
 	struct fleet_workload *workload;
 	struct fleet_model *model;
-	struct fleet_gpu *gpu; /* by node; the least available first */
+	struct fleet_gpu *gpu; /* by node; the GPU with the least available memory first */
 	struct fleet_place *place;
 	unsigned nodes, attentions, workloads, models, gpus, places;
 };
@@ -152,8 +153,9 @@ void fleet_fail(struct fleet *f, enum fleet_query q, const char *problem);
 /* Makes the rows from the answers. wall_ns: our time at the request. Returns 0 or -GW_E_NOMEM. */
 int fleet_make(struct fleet *f, uint64_t wall_ns);
 
-/* Finds the nodes where a job of this many GPUs with this much memory each fits: f->place, the
- * node that would have the least memory left over first. Returns 0 or -GW_E_NOMEM. */
+/* Finds the nodes on which a job fits that needs this number of GPUs, each with this much free
+ * memory. Sets f->place, sorted so that the node with the least memory left over comes first.
+ * Returns 0 or -GW_E_NOMEM. */
 int fleet_fit(struct fleet *f, double bytes, unsigned gpus);
 
 enum fleet_node_state fleet_node_state(const struct fleet_node *n);
@@ -162,10 +164,11 @@ enum fleet_node_state fleet_node_state(const struct fleet_node *n);
 bool fleet_node_is_current(const struct fleet_node *n);
 const char *fleet_node_state_word(enum fleet_node_state s);
 
-/* Returns what the table shows in place of a name: kind is "idle", "unattributed" or "none". */
+/* Returns the text that the table shows instead of a name, for kind "idle", "unattributed" or
+ * "none". */
 const char *fleet_rest_text(const char *kind);
 
-/* Writes why there is nothing to show; false: there is something. */
+/* Returns true, and writes the reason, if the fleet has nothing to show. */
 bool fleet_is_empty(const struct fleet *f, char *why, size_t size);
 
 /* Writes a remark about clocks, duplicates or simulated GPUs; false: there is no remark i. */
@@ -178,7 +181,8 @@ void fleet_render_fit(struct json *j, const struct fleet *f, double bytes, unsig
 
 /* ---- the fleet of the service ---- */
 
-/* What the service has: the last fleet, and whether Prometheus is being asked. */
+/* The state that the service keeps: the last fleet, and whether a request to Prometheus
+ * runs. */
 struct fleet_state {
 	struct fleet *fleet; /* of the last complete request; NULL: none yet */
 	uint64_t mono_ns;    /* when that request was sent */

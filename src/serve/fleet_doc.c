@@ -1,4 +1,4 @@
-/* The fleet as a JSON document, and in sentences. */
+/* Writes the fleet as a JSON document and as sentences. */
 #include "fleet_parts.h"
 
 #include "base/json_doc.h"

@@ -9,7 +9,8 @@
 #define NODES_MAX 100000
 #define STALE_S   120 /* a reading older than this is not current */
 #define AHEAD_S   5
-/* The energy cannot be more than the power limits allow; boards overshoot them for a moment. */
+/* The energy cannot be more than the power limits allow. The factor allows for boards that
+ * exceed their limit for a moment. */
 #define LIMIT_SLACK 1.5
 
 /* Finds nodes by cluster and instance: open addressing, twice as many slots as rows. */
@@ -108,7 +109,7 @@ static void add_ages(struct fleet *f, struct node_index *x)
 	}
 }
 
-/* Where the figures of the query "now" go. */
+/* The member for each figure of the query "now". */
 static const struct {
 	const char *metric;
 	size_t offset;
@@ -138,7 +139,8 @@ static void add_now(struct fleet *f, struct node_index *x)
 			n = find_node(f, x, &r, true);
 		for (size_t k = 0; n && k < sizeof(now_figures) / sizeof(now_figures[0]); k++)
 			if (strcmp(fleet_row_label(&r, "__name__"), now_figures[k].metric) == 0)
-				*(double *)((char *)n + now_figures[k].offset) = r.value;
+				memcpy((char *)n + now_figures[k].offset, &r.value,
+				       sizeof(r.value));
 	}
 }
 
@@ -152,7 +154,7 @@ static void add_figure(struct fleet *f, struct node_index *x, enum fleet_query q
 		if (fleet_row_read(f, q, i, &r))
 			n = find_node(f, x, &r, false);
 		if (n)
-			*(double *)((char *)n + offset) = r.value;
+			memcpy((char *)n + offset, &r.value, sizeof(r.value));
 	}
 }
 
@@ -196,12 +198,13 @@ enum fleet_node_state fleet_node_state(const struct fleet_node *n)
 {
 	if (n->target == 0)
 		return FLEET_NODE_DOWN;
-	/* A service that stops marks its series as ended, so that no sample is left. One that is
-	 * killed leaves its last sample, which says that the readings are current; a service
-	 * with a driver call that hangs still pushes, and gpuward_up is 0. */
+	/* A service that stops marks its series as stale, so that no sample is left. A service
+	 * that is killed leaves its last sample, which says that the readings are current. A
+	 * service with a hanging driver call still pushes, and its gpuward_up is 0. */
 	if (n->pushed && (n->silent || (n->age_s > STALE_S && n->up != 0)))
 		return FLEET_NODE_GONE;
-	/* A GPU that does not answer makes gpuward_up 0; then the GPU is the fault. */
+	/* A GPU that does not answer also makes gpuward_up 0. Then the GPU is reported, not the
+	 * node. */
 	if (n->age_s > STALE_S || (n->up == 0 && !(n->gpus_down > 0)))
 		return FLEET_NODE_STALE;
 	if (n->age_s < -AHEAD_S)

@@ -6,7 +6,7 @@
 
 #define FLEET_GPUS_MAX 5000
 
-/* Why a GPU needs a person, the rows A of fleet_query.def. */
+/* A reason why a GPU needs a person: a row A of fleet_query.def. */
 struct fleet_cause {
 	const char *word;
 	int rank;

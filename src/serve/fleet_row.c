@@ -69,7 +69,7 @@ static void add_node_attention(struct fleet *f)
 	}
 }
 
-/* Adds a reason, which may be a further one of a GPU that is already listed. */
+/* Adds a reason. The GPU may already be in the list with another reason. */
 static void add_gpu_attention(struct fleet *f, unsigned first, const struct fleet_row *r)
 {
 	const struct fleet_cause *c = find_cause(fleet_row_label(r, "reason"));
@@ -145,8 +145,8 @@ static double read_workload_sum(const struct fleet *f)
 	return r.value;
 }
 
-/* The sum is asked a moment after the list, so a share can be above 1 by a rounding. A share that
- * is far above 1 has another cause and is not known. */
+/* The sum is queried a moment after the list, so a share can be slightly above 1. A share far
+ * above 1 has another cause and counts as unknown. */
 static double share_of(double energy_j, double sum_j)
 {
 	const double share = energy_j / sum_j;
@@ -294,7 +294,7 @@ int fleet_make_gpus(struct fleet *f)
 	return count_doubled(f);
 }
 
-/* The place that leaves the least memory over comes first. */
+/* Sorts the place with the least memory left over first. */
 static int compare_places(const void *a, const void *b)
 {
 	const struct fleet_place *x = a, *y = b;

@@ -98,7 +98,7 @@ const char *guard_doc_no_gpu(const struct api *a, char *out, size_t size)
 	return out;
 }
 
-/* no_gpu: as guard_doc_no_gpu(). */
+/* no_gpu: as returned by guard_doc_no_gpu(). */
 static void worker_memory(struct json *j, const struct guard_status *s, const char *no_gpu,
 			  const struct counters_worker *t)
 {

@@ -63,7 +63,7 @@ void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *
 		    void (*head)(struct json *j, const struct api *a),
 		    void (*one)(struct json *j, const struct api *a, unsigned i));
 
-/* Writes the mode in force, the configured mode, and who set another one. */
+/* Writes the mode in force, the configured mode, and who set the mode if they differ. */
 void guard_doc_mode(struct json *j, const struct guard_view *g);
 
 /* Returns the guard's view. NULL: there is no guard; replied 503 with the cause. */

@@ -208,7 +208,9 @@ static char **list_copy(const char *const *from)
 	while (from && from[n])
 		n++;
 	copy = calloc(n + 1, sizeof(*copy));
-	for (unsigned i = 0; copy && i < n; i++) {
+	if (!copy)
+		return NULL;
+	for (unsigned i = 0; i < n; i++) {
 		copy[i] = strdup(from[i]);
 		if (!copy[i]) {
 			list_free(copy);

@@ -119,7 +119,8 @@ struct http_config {
 	const struct route *route;
 	unsigned routes;
 	void *arg; /* first argument of the handlers */
-	/* Called with each reply of a handler, to add the headers of every reply; may be NULL. */
+	/* Called with each reply of a handler, to add the headers that all replies have; may be
+	 * NULL. */
 	void (*mark)(void *arg, struct reply *r);
 	/* Called for each answer; r has only status, type and body.len. May be NULL. */
 	void (*log)(void *arg, const struct request *q, const struct reply *r, double seconds);

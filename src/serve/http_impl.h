@@ -293,8 +293,8 @@ struct http_settings {
 /* Numbers of connections. */
 struct http_load {
 	unsigned cut;     /* connections that are shut down but not closed yet */
-	unsigned shaking; /* in a TLS handshake */
-	unsigned spares;  /* beyond the limit */
+	unsigned shaking; /* connections in a TLS handshake */
+	unsigned spares;  /* connections above the limit */
 	unsigned peer_count[PEER_BUCKETS]; /* by hash of the peer */
 	unsigned peak; /* highest number of connections since memory was trimmed */
 };

@@ -149,7 +149,7 @@ static int read_entry(const struct json_doc *doc, const char *id, struct manage_
 int manage_entry_read(const char *id, const char *json, struct manage_entry *ret)
 {
 	struct json_doc *doc = NULL;
-	struct manage_entry e;
+	struct manage_entry e = { 0 };
 	char unused[200];
 	int err = json_doc_new_strict(json, strlen(json), &doc, unused, sizeof(unused));
 

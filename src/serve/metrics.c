@@ -1,4 +1,4 @@
-/* metrics: the parts of the metrics page in order, and the compatibility set.
+/* metrics: writes the parts of the metrics page in order, and the compatibility set.
  *
  * The samples of a family must be contiguous, so every function loops over the GPUs. */
 #include "metrics_page.h"

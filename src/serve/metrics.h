@@ -24,7 +24,7 @@ struct metrics_sink {
 	void *arg;
 };
 
-/* Passes the samples of the page to sink: the same as metrics_render() would write. */
+/* Passes the samples of the page to sink. They are the samples that metrics_render() writes. */
 void metrics_each(const struct api *a, const struct metrics_sink *sink);
 
 void metrics_render(struct buf *out, const struct api *a, enum metrics_form form);

@@ -1,9 +1,9 @@
-/* metrics_dcgm: the metrics of dcgm-exporter, so that its dashboards and alerts work with this
- * service. dcgm.def has the names.
+/* metrics_dcgm: writes the metrics of dcgm-exporter, so that dashboards and alerts for
+ * dcgm-exporter work with this service. dcgm.def has the names.
  *
- * Only NVIDIA's GPUs have them. A figure of the whole board is written once, also if the board
- * has MIG instances: a copy per instance would multiply the sums. The memory is written per
- * instance instead. */
+ * Only NVIDIA GPUs have these metrics. A figure of the whole board is written once even if the
+ * board has MIG instances, because a copy per instance would multiply sums; memory is written
+ * per instance. */
 #include "metrics_page.h"
 
 #include "base/utf8.h"
@@ -38,7 +38,7 @@ static void dcgm_address(const char *pci, char out[static 32])
 		snprintf(out, 32, "%08X:%02X:%02X.%X", domain, bus, device, function);
 }
 
-/* dcgm-exporter prefers the name of the Kubernetes node too. */
+/* Like dcgm-exporter, prefers the name of the Kubernetes node. */
 static void dcgm_host(char *out, size_t size)
 {
 	const char *node = getenv("NODE_NAME");
@@ -52,7 +52,7 @@ static void dcgm_host(char *out, size_t size)
 }
 
 /* Finds the workload of a GPU that has processes of one workload only; NULL: none or several.
- * one_part: all of them are in the same part, such as one container of a pod. */
+ * one_part: all these processes are in the same part, such as one container of a pod. */
 static const struct workload *dcgm_workload(const struct page *p, unsigned i, bool *one_part)
 {
 	const struct workload_energy *e = p->v->workloads;
@@ -106,7 +106,8 @@ static void dcgm_labels(const struct page *p, unsigned i, const char *host, stru
 	labels_add(l, "pci_bus_id", address);
 	labels_add(l, "device", device);
 	labels_add(l, "modelName", gw_device_text(d, GW_T_NAME));
-	/* The releases up to 4.5.3 write the first form, later ones the second. */
+	/* Releases of dcgm-exporter up to 4.5.3 write the first form, later releases the
+	 * second. */
 	labels_add(l, "Hostname", host);
 	labels_add(l, "hostname", host);
 	labels_add(l, "DCGM_FI_DRIVER_VERSION", gw_device_text(d, GW_T_DRIVER));
@@ -144,8 +145,8 @@ static double dcgm_value(double v, double factor)
 	return rint(v * factor * 1e6) / 1e6;
 }
 
-/* Writes the memory of each MIG instance. False: the GPU has none, or this is not a figure of
- * its memory. */
+/* Writes the memory of each MIG instance. Returns false if the GPU has no instance, or if the
+ * figure is not about memory. */
 static bool dcgm_instances(struct page *p, unsigned i, const struct labels *base, unsigned row)
 {
 	const struct gw_device *d = page_gpu(p, i);

@@ -140,10 +140,10 @@ const char *metric_group_help(enum metric_group group)
 
 /* ---- the choice ---- */
 
-/* How a list names a family. A greater value has priority. */
+/* How a list of the configuration names a family. A greater value has priority. */
 enum family_naming { NAMED_NOT, NAMED_BY_PATTERN, NAMED_BY_GROUP, NAMED_BY_NAME };
 
-/* True if the pattern describes all of text. `*` stands for any number of characters. */
+/* True if the pattern matches the whole text. `*` stands for any number of characters. */
 static bool family_matches(const char *pattern, const char *text)
 {
 	const char *star = NULL, *again = NULL;
@@ -219,7 +219,7 @@ void metrics_choose(struct metrics_choice *ret, const char *const *include,
 		family_page_name(&m, name);
 		ret->family[i] = (uint8_t)family_wish(include, exclude, name, m.group);
 	}
-	/* no family has this group: only the word itself and * name it */
+	/* no family is in this group, so only the word "states" and the pattern * include it */
 	ret->zeros = family_wish(include, exclude, "", METRIC_GROUP_STATES) == METRIC_INCLUDED;
 }
 

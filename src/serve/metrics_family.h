@@ -60,7 +60,7 @@ struct metric {
 
 enum metric_how { NUMBER, WORDS };
 
-/* Gets family i; false past the end. */
+/* Gets family i. Returns false if i is past the end. */
 bool metrics_table(unsigned i, struct metric *ret);
 
 /* Returns the family of a quantity; its name is NULL if there is no series. */
@@ -73,7 +73,7 @@ const char *metric_suffix(enum metric_type type);
 const char *metric_group_word(enum metric_group group);
 const char *metric_group_help(enum metric_group group);
 
-/* What the configuration says about each family. */
+/* What the configuration requests for a family. */
 enum metric_wish { METRIC_UNNAMED, METRIC_INCLUDED, METRIC_EXCLUDED };
 
 struct metrics_choice {

@@ -355,7 +355,7 @@ void metrics_processes(struct metrics_text *t, const char *base, const struct vi
 		       unsigned device, unsigned top, enum metrics_process_figure figure)
 {
 	const struct gw_process_list *list = v->processes;
-	/* the programs add up to the memory of the list, so an empty rest is 0 */
+	/* the memory of all programs adds up to that of the list, so an empty remainder is 0 */
 	struct groups g = { .other.value = figure == METRICS_PROCESS_MEMORY ? 0 : NAN };
 	struct group *row;
 

@@ -1,7 +1,7 @@
-/* metrics_guard: capacity and health of the GPUs, the guard and its workers.
+/* metrics_guard: writes the capacity and health of the GPUs, the guard and its workers.
  *
- * Without a guard only the capacity is written, with what is known without one: no headroom, no
- * reservation, and nothing that can be evicted. */
+ * Without a guard only the capacity is written, as if there were no headroom, no reservation
+ * and no worker that can be evicted. */
 #include "metrics_page.h"
 
 #include "guard_view.h"

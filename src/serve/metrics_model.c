@@ -1,4 +1,4 @@
-/* metrics_model: tokens and energy of each model of the inference servers.
+/* metrics_model: writes the tokens and the energy of each model on the inference servers.
  *
  * rate(energy) / rate(tokens) is joules per token: both counters of a model grow at the same
  * moment. */

@@ -1,5 +1,5 @@
-/* metrics_page: what the parts of a metrics page share: the view, the labels of each GPU, and
- * the chosen families. Only the parts include it. */
+/* metrics_page: data that the parts of a metrics page share: the view, the labels of each GPU,
+ * and the chosen families. Only metrics*.c includes it. */
 #ifndef GW_SERVE_METRICS_PAGE_H
 #define GW_SERVE_METRICS_PAGE_H
 
@@ -53,8 +53,8 @@ void page_one(struct page *p, unsigned family, double value);
 void page_labelled(struct page *p, const char *base, const char *name, const char *value,
 		   double v);
 
-/* Writes the sample of one word of an enumeration: 1 if the word applies (set). A word that does
- * not apply is written, with 0, only if the group "states" is included. */
+/* Writes the sample of one word of an enumeration. If the word applies (set), its value is 1.
+ * Otherwise its value is 0, and it is written only if the group "states" is included. */
 void page_word(struct page *p, const char *base, const char *name, const char *value, bool set);
 
 /* Returns a current value of a GPU that responds; NAN: there is no such value. */

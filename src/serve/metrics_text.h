@@ -49,9 +49,9 @@ enum metrics_process_figure {
 	METRICS_PROCESS_FIGURES
 };
 
-/* Writes one figure of the programs on one GPU: of the `top` programs with the most memory, by
- * name and user, and the rest as name="other", so that the sum is that of the list. Writes
- * nothing if the process list of the GPU is unknown. */
+/* Writes one figure of the programs on one GPU: the `top` programs with the most memory, by
+ * name and user, and all other programs as name="other", so that the samples add up to the
+ * total of the list. Writes nothing if the process list of the GPU is unknown. */
 void metrics_processes(struct metrics_text *t, const char *base, const struct view *v,
 		       unsigned device, unsigned top, enum metrics_process_figure figure);
 

@@ -1,8 +1,9 @@
-/* metrics_workload: the workloads on each GPU.
+/* metrics_workload: writes the workloads on each GPU.
  *
  * At most WORKLOAD_SERIES_MAX workloads per GPU have series of their own; workload_energy.h
- * chooses them so that no counter falls while its series exists. The other energy of the GPU has
- * kinds that no workload has, so that the sum over the series is the energy of the GPU. */
+ * chooses them so that no counter falls while its series exists. Further series, with kinds
+ * that no workload has, hold the other energy of the GPU, so that the sum over all series is
+ * the energy of the GPU. */
 #include "metrics_page.h"
 
 #include "metrics_text.h"
@@ -72,16 +73,16 @@ static bool put_rows(struct page *p, unsigned metric, row_figure *figure)
 	return true;
 }
 
-/* always: also if there is none. The other rests have no series until they have joules, because
- * most GPUs never need one. */
+/* always: write the series even with 0 joules. Without it, a rest has no series until it has
+ * joules, because most GPUs never need the series. */
 static void put_rest(struct page *p, unsigned gpu, const char *kind, double joules, bool always)
 {
 	if (always || joules != 0)
 		put_sample(p, gpu, kind, NULL, micro(joules));
 }
 
-/* Writes the energy that is in no row, which closes the sum. The samples belong to the family
- * of the energy, which is begun. */
+/* Writes the energy that is in no row, so that the sum is complete. The family of the energy
+ * must be begun. */
 static void put_rests(struct page *p)
 {
 	const struct workload_energy *e = p->v->workloads;

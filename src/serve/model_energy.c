@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define MINUTE_NS (60 * NS_PER_S)
-/* marks are this far apart, so that eight of them reach over a minute */
+/* time between two marks; eight marks cover more than a minute */
 #define MARK_NS (10 * NS_PER_S)
 
 #define OTHER MODEL_ENERGY_ROWS /* the row with the sum of all other models */
@@ -60,7 +60,7 @@ static struct model_row *row_find(struct model_energy *m, const char *worker, co
 	return NULL;
 }
 
-/* Adds the totals of a row to the sum of the others. */
+/* Adds the totals of a row to the row OTHER. */
 static void row_fold(struct model_energy *m, const struct model_row *r)
 {
 	struct model_row *o = &m->row[OTHER];
@@ -74,14 +74,14 @@ static void row_fold(struct model_energy *m, const struct model_row *r)
 		o->tokens[i] += r->tokens[i];
 	for (unsigned i = 0; i < MODEL_ENERGY_GPUS; i++)
 		o->joules[i] += r->joules[i];
-	/* what was counted before it came here does not belong to a recent span */
+	/* totals from before this moment do not belong to a recent span of OTHER */
 	o->begin.generated += r->begin.generated;
 	o->begin.joules += r->begin.joules;
 	o->marks = 0;
 }
 
-/* Returns a free row; takes the row of the model that was seen longest ago and that no server
- * lists. NULL: every row is in use. */
+/* Returns a free row. If there is none, frees the row of the model that was not seen for the
+ * longest time and that no server lists. NULL: every row is in use. */
 static struct model_row *row_free(struct model_energy *m)
 {
 	struct model_row *oldest = NULL;
@@ -96,7 +96,7 @@ static struct model_row *row_free(struct model_energy *m)
 	return oldest;
 }
 
-/* Returns the row of a model, which is added; the sum of the others if there is no room. */
+/* Finds or adds the row of a model. Returns the row OTHER if there is no room. */
 static struct model_row *row_get(struct model_energy *m, const char *worker, const char *model,
 				 uint64_t now_ns)
 {
@@ -210,7 +210,7 @@ void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pi
 		p = &w->pending[w->pendings++];
 		*p = (struct model_pending){ .pid = pid, .gpu = (unsigned)gpu };
 	}
-	if (!p) { /* no room: charged as energy of an unknown process of this worker */
+	if (!p) { /* no room: the energy counts as that of an unknown process of this worker */
 		for (unsigned i = 0; i < w->pendings && !p; i++)
 			if (w->pending[i].gpu == (unsigned)gpu)
 				p = &w->pending[i];
@@ -226,7 +226,7 @@ void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pi
 /* The models of a server during one settlement. */
 struct settlement {
 	struct model_row *row[MODEL_ENERGY_ROWS];
-	double tokens[MODEL_ENERGY_ROWS]; /* of the interval, both directions */
+	double tokens[MODEL_ENERGY_ROWS]; /* tokens of the interval, both directions */
 	const struct model_list *list;
 	uint64_t now_ns;
 };
@@ -234,7 +234,7 @@ struct settlement {
 /* No server counts more tokens than this; products of larger numbers could overflow. */
 #define TOKENS_MAX 1e15
 
-/* Counts what a counter of the server gained. Returns that number. */
+/* Adds the increase of a server's counter to the row. Returns the increase. */
 static double row_count(struct model_row *r, unsigned d, double counter)
 {
 	const double before = r->counter[d];
@@ -279,7 +279,8 @@ static bool settlement_has(const struct settlement *s, const struct model_row *r
 	return false;
 }
 
-/* Forgets the counters of models that are not loaded any more: they begin with 0 again. */
+/* Forgets the counters of models that are no longer loaded, because they begin with 0 after the
+ * next load. */
 static void settle_unlisted(struct model_energy *m, const struct model_worker *w,
 			    const struct settlement *s)
 {

@@ -1,9 +1,10 @@
-/* model_energy: tokens and energy of each model of the inference servers.  Pure.
+/* model_energy: counts the tokens and the energy of each model on the inference servers.
  *
  * The energy of a server's processes waits until the server reports its models and its token
- * counters. Then it is charged to the models, so that energy and tokens of a model always cover the
- * same time. The joules of a server's models, those without a model and those that wait always add
- * up to the energy of the server. Memory is bounded: further models are summed in one row. */
+ * counters. Then the energy is charged to the models, so that the energy and the tokens of a
+ * model cover the same time. Charged and waiting joules always add up to the energy of the
+ * server. The functions are pure, and memory is bounded: models without a row of their own are
+ * summed in one row. */
 #ifndef GW_SERVE_MODEL_ENERGY_H
 #define GW_SERVE_MODEL_ENERGY_H
 
@@ -12,10 +13,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MODEL_ENERGY_ROWS    64 /* one more row is the sum of all others */
+#define MODEL_ENERGY_ROWS    64 /* a further row has the sum of all other models */
 #define MODEL_ENERGY_GPUS    64
 #define MODEL_ENERGY_WORKERS 32
-#define MODEL_ENERGY_PENDING 64 /* processes and GPUs of one worker */
+#define MODEL_ENERGY_PENDING 64 /* pairs of process and GPU of one worker */
 #define MODEL_ENERGY_MARKS   8
 #define MODEL_NAME           256
 #define MODEL_WORKER         64
@@ -29,7 +30,8 @@ enum model_method {
 	MODEL_ONLY,    /* the server has only this model */
 	MODEL_PROCESS, /* the model has a process of its own */
 	MODEL_SPLIT,   /* the models of a process share its energy by their tokens */
-	/* no model: none is loaded, or several share a process and it is unknown which one worked */
+	/* charged to no model: none is loaded, or several share a process and it is unknown
+	 * which of them worked */
 	MODEL_NO_MODEL,
 	MODEL_SUM, /* the sum of several models */
 	MODEL_METHODS
@@ -49,22 +51,22 @@ struct model_row {
 	double tokens[MODEL_DIRECTIONS];
 	double joules[MODEL_ENERGY_GPUS]; /* by position in model_energy.gpu */
 	bool counted;                     /* the tokens are known */
-	enum model_method method;         /* of the last charge */
+	enum model_method method;         /* method of the last charge */
 	const char *share; /* how the share of the process was determined; NULL: none yet */
-	bool listed;       /* in the server's last list of models */
-	double counter[MODEL_DIRECTIONS]; /* of the server at the last reading; NAN: not read */
-	struct model_mark begin;          /* when this run of the service began */
+	bool listed;       /* the model is in the server's last list */
+	double counter[MODEL_DIRECTIONS]; /* the server's last values; NAN: not read */
+	struct model_mark begin;          /* totals when this run of the service began */
 	struct model_mark mark[MODEL_ENERGY_MARKS]; /* recent, oldest first */
 	unsigned marks;
-	uint64_t seen_ns; /* last charge or reading */
-	bool changed;     /* since the caller cleared it */
+	uint64_t seen_ns; /* time of the last charge or reading */
+	bool changed;     /* the row changed since the caller cleared this flag */
 };
 
 struct model_worker {
 	char name[MODEL_WORKER];
-	bool present;  /* in the current configuration */
+	bool present;  /* the worker is in the current configuration */
 	bool reported; /* reported its models at least once in this run */
-	char why[240]; /* why the tokens are unknown; "": they are known, or nothing was asked */
+	char why[240]; /* why the tokens are unknown; "": known, or not asked yet */
 	struct model_pending {
 		int64_t pid; /* 0: several processes */
 		unsigned gpu;
@@ -98,11 +100,11 @@ struct model_list {
 	bool fresh;
 };
 
-/* Returns the worker, which is added if there is room; NULL: there is none. */
+/* Finds or adds the worker. Returns NULL if there is no room. */
 struct model_worker *model_energy_worker(struct model_energy *m, const char *name);
 
-/* Adds energy of a process of the worker on a GPU; it waits for the next settlement. share: how the
- * energy of the process was determined, a string that stays. */
+/* Adds energy that a process of the worker used on a GPU. The energy waits for the next
+ * settlement. share: how the energy of the process was determined; a constant string. */
 void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pid,
 		      const char *uuid, double joules, const char *share);
 
@@ -116,19 +118,20 @@ void model_energy_settle(struct model_energy *m, struct model_worker *w,
 struct model_row *model_energy_restore(struct model_energy *m, const char *worker,
 				       const char *model);
 void model_energy_restored(struct model_row *r);
-/* Returns the position of a GPU, which is added if there is room; -1: no room. */
+/* Finds or adds a GPU. Returns its position, or -1 if there is no room. */
 int model_energy_gpu(struct model_energy *m, const char *uuid);
 
-/* Row i of all rows with figures, also the sum of the others; NULL after the last one. */
+/* Returns row i of all rows with figures, including the sum of the other models; NULL after the
+ * last row. */
 const struct model_row *model_energy_row(const struct model_energy *m, unsigned i);
 double model_row_joules(const struct model_row *r);
 /* Returns the energy of the worker that waits for a settlement. */
 double model_worker_pending(const struct model_worker *w);
-/* Returns the worker of a row; NULL: it is not in the current configuration. */
+/* Returns the worker of a row; NULL: the worker is not in the current configuration. */
 const struct model_worker *model_energy_worker_of(const struct model_energy *m,
 						  const struct model_row *r);
 
-/* Energy and generated tokens of a span. */
+/* Energy and generated tokens in a time span. */
 struct model_span {
 	double seconds, tokens, joules;
 	double joules_per_token; /* NAN: see why */

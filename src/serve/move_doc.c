@@ -34,8 +34,8 @@ static enum host_pages pages_now(const struct guard_view *g, unsigned worker)
 
 /* ---- estimate ---- */
 
-/* Returns why a move cannot be estimated before anything is known about earlier moves; NULL: it
- * may be possible. */
+/* Returns why no move can be estimated, whatever is known about earlier moves; NULL: an
+ * estimate may be possible. */
 static const char *no_question(const struct policy_worker *p, const struct guard_status *s,
 			       const char *no_gpu, enum move_way way)
 {
@@ -141,8 +141,8 @@ void move_doc_write(struct json *j, const struct guard_view *g, unsigned worker,
 
 /* ---- sentences ---- */
 
-/* Says how long the next move takes: leaving if the worker holds its memory, else returning.
- * Says nothing if that is unknown. */
+/* Writes how long the next move takes: leaving if the worker holds its memory, otherwise
+ * returning. Writes nothing if the duration is unknown. */
 static void say_estimate(const struct guard_view *g, unsigned worker,
 			 const struct guard_status *s, const char *no_gpu, char *out,
 			 size_t size)
@@ -196,7 +196,7 @@ static unsigned processes_of(const struct guard_view *g, unsigned worker,
 	return n;
 }
 
-/* Says whether the host has enough free memory for a checkpoint of the worker. */
+/* Writes whether the host has enough free memory for a checkpoint of the worker. */
 static void say_host(const struct guard_view *g, unsigned worker, const struct guard_status *s,
 		     const char *no_gpu, char *out, size_t size)
 {

@@ -1,5 +1,5 @@
-/* move_doc: how long a worker takes to leave its GPU and to return: an estimate before the
- * move, and the rate after it, as JSON and as sentences.
+/* move_doc: writes how long a worker takes to leave its GPU and to return, as JSON and as
+ * sentences: an estimate before the move, and the rate after the move.
  *
  * For a checkpoint worker, the functions read /proc and /sys; they call no driver. */
 #ifndef GW_SERVE_MOVE_DOC_H
@@ -10,7 +10,7 @@
 #include "base/json.h"
 
 /* Writes the members "leave" and "return" of a worker. no_gpu: why no figure of a GPU is known;
- * NULL: they are known. */
+ * NULL: figures are known. */
 void move_doc_write(struct json *j, const struct guard_view *g, unsigned worker,
 		    const struct guard_status *s, const char *no_gpu);
 

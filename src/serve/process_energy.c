@@ -39,8 +39,8 @@ static void shares_give_up(struct process_energy *e, unsigned i)
 	shares_remove(e, i);
 }
 
-/* Gives up the rows of processes that left and have no start time: the next process with that
- * pid could not be distinguished from them. */
+/* Gives up the rows of processes that left and have no start time, because a new process with
+ * the same pid could not be distinguished from the old process. */
 static void shares_give_up_unknown(struct process_energy *e)
 {
 	for (unsigned i = e->shares.count; i-- > 0;)
@@ -48,8 +48,8 @@ static void shares_give_up_unknown(struct process_energy *e)
 			shares_give_up(e, i);
 }
 
-/* Makes room for one row, in place of the process that left first. Returns false if every row
- * is of a process that is present. */
+/* Frees the row of the process that left first. Returns false if every row belongs to a process
+ * that is present. */
 static bool shares_make_room(struct process_energy *e)
 {
 	unsigned oldest = 0;

@@ -1,15 +1,15 @@
-/* process_energy: the energy of each process on one GPU while the service runs.
+/* process_energy: counts the energy of each process on one GPU while the service runs.
  *
  * It follows the energy counter of the GPU and shares each step of the counter among the
- * processes that are on the GPU (attribute.h). Memory is bounded: the rows of processes that
- * left are added to `former` when their place is needed. Rows, former, idle, unattributed and
- * earlier always add up to the counter. Pure. */
+ * processes that are on the GPU (attribute.h). Memory is bounded: when a row is needed, the row
+ * of a process that left is added to `former`. Rows, former, idle, unattributed and earlier
+ * always add up to the counter. */
 #ifndef GW_SERVE_PROCESS_ENERGY_H
 #define GW_SERVE_PROCESS_ENERGY_H
 
 #include "measure/attribute.h"
 
-/* Processes that are kept apart; one more row of the table is for the sum of all others. */
+/* Processes with a row of their own; a further row is for the sum of all other processes. */
 #define PROCESS_ENERGY_ROWS (ATTRIBUTE_ROWS - 1)
 
 struct process_energy {
@@ -21,8 +21,8 @@ struct process_energy {
 		uint64_t seen;    /* number of the last step in which the process was present */
 	} row[ATTRIBUTE_ROWS];    /* parallel to shares.row */
 	uint64_t steps;
-	/* The counter at two recent times, the older first. A share of the power is the mean since
-	 * the older one, because the joules of a GPU arrive in batches. */
+	/* The counter at two recent times, the older time first. A share of the power is the
+	 * mean since the older time, because the joules of a GPU arrive in batches. */
 	double mark_j[2], mark_s;
 	double former_joules;  /* joules of rows that were given up */
 	double earlier_joules; /* the counter when the sharing began */
@@ -41,15 +41,15 @@ struct process_energy_sums {
 /* no_context_w, context_w: idle power of the GPU as in attribute_init(). */
 void process_energy_init(struct process_energy *e, double no_context_w, double context_w);
 
-/* Shares what the counter gained since the last call among the processes on the GPU now. The
- * first call only notes the counter. uses: each process once. hidden: as in attribute_add(). If
- * there are more than PROCESS_ENERGY_ROWS processes, those without a row share one part, which
- * is unattributed. If the counter fell, nothing is shared, and the next call continues from the
- * new value. */
+/* Shares the increase of the counter since the last call among the processes that are on the
+ * GPU now. The first call only notes the counter. uses: each process once. hidden: as in
+ * attribute_add(). If there are more than PROCESS_ENERGY_ROWS processes, those without a row
+ * share one part, which is unattributed. If the counter fell, nothing is shared, and the next
+ * call continues from the new value. */
 void process_energy_add(struct process_energy *e, double counter_j, double counter_s,
 			const struct attribute_use *uses, size_t n, bool hidden);
 
-/* Moves the counter by joules and seconds that were counted by an earlier run of the service. */
+/* Adds the joules and seconds that an earlier run of the service counted to the counter. */
 void process_energy_shift(struct process_energy *e, double joules, double seconds);
 
 /* Returns the row of a process; NULL: the process has no row. *ret_ratio: the process's share
@@ -61,7 +61,7 @@ const struct attribute_row *process_energy_find(const struct process_energy *e,
  * has no row. */
 double process_energy_step(const struct process_energy *e, struct proc_id id);
 
-/* Sums over the processes of the last step, and over everything else. */
+/* Sums the energy of the processes of the last step, and the other parts of the counter. */
 void process_energy_sum(const struct process_energy *e, struct process_energy_sums *ret);
 
 #endif

@@ -40,7 +40,7 @@ static struct process_history_row *ring_free(struct process_history *h, uint64_t
 		if (!worst || ring_goes_first(h->row[i], worst))
 			worst = h->row[i];
 	}
-	/* A process that is present was read in this step or in the one before. */
+	/* A process that is present was read in this step or in the previous step. */
 	return worst->last + 1 < step || worst->bytes < bytes ? worst : NULL;
 }
 
@@ -134,7 +134,8 @@ double process_history_at(const struct process_history_row *r, unsigned figure, 
 
 	if (step < r->first || step > r->last || step + PROCESS_HISTORY_POINTS <= r->last)
 		return NAN;
-	/* the digits that a float does not have would only lengthen the documents */
+	/* round to the digits that a float has; further digits would only lengthen the
+	 * documents */
 	return round((double)r->figure[figure].mean[step % PROCESS_HISTORY_POINTS] *
 		     scale[figure]) /
 	       scale[figure];

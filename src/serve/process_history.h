@@ -1,9 +1,9 @@
-/* process_history: memory, utilisation and power of the largest processes on one GPU over the
- * last quarter of an hour, in memory only.
+/* process_history: keeps memory, utilisation and power of the largest processes on one GPU for
+ * the last quarter of an hour, in memory only.
  *
  * Each process has a ring of steps of five seconds; a step holds the mean of its readings.
- * Memory is bounded: if all rings are in use, a new process takes that of a process that left,
- * or that of a smaller process. Pure: the caller passes the time. */
+ * Memory is bounded: if all rings are in use, a new process takes the ring of a process that
+ * left or of a smaller process. The functions are pure: the caller passes the time. */
 #ifndef GW_SERVE_PROCESS_HISTORY_H
 #define GW_SERVE_PROCESS_HISTORY_H
 

@@ -10,6 +10,8 @@
 #include "base/json_doc.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool render_shows(const struct render_filter *filter, unsigned device)
@@ -300,6 +302,14 @@ bool render_read_types(const struct json_doc *types, unsigned *ret)
 	return known;
 }
 
+enum gw_absence render_read_absence(const char *key)
+{
+	for (unsigned i = 1; key && i < GW_ABSENCES; i++)
+		if (strcmp(gw_absence_key(i), key) == 0)
+			return (enum gw_absence)i;
+	return GW_ABSENT_NO_DATA;
+}
+
 void render_workload_keys(struct json *j, const struct workload *w)
 {
 	json_string(j, "kind", workload_kind_word(w->kind));
@@ -317,12 +327,14 @@ static void write_process_workload(struct json *j, const struct workload *w)
 	json_object_end(j);
 }
 
-/* Writes the figures of a process, and why the missing ones are missing. */
+/* Writes the figures of a process, and the reasons for missing figures. */
 static void write_process_figures(struct json *j, const struct gw_process *p,
 				  const struct view_process *energy, bool workload_known)
 {
-	const enum gw_absence why = energy ? energy->absence : GW_ABSENT_NEEDS_SERVICE;
-	const double watts = why == GW_HAVE ? energy->power_w : (double)NAN;
+	static const struct view_process none = { .absence = GW_ABSENT_NEEDS_SERVICE };
+	const struct view_process *e = energy ? energy : &none;
+	const enum gw_absence why = e->absence;
+	const double watts = why == GW_HAVE ? e->power_w : (double)NAN;
 	const struct {
 		const char *key;
 		double v;
@@ -332,23 +344,22 @@ static void write_process_figures(struct json *j, const struct gw_process *p,
 		{ "cpu_used_cores", p->cpu_cores, p->cpu_absence },
 		{ "run_seconds", p->run_seconds,
 		  isnan(p->run_seconds) ? GW_ABSENT_NO_DATA : GW_HAVE },
-		{ "energy_joules", why == GW_HAVE ? energy->energy_joules : 0, why },
+		{ "energy_joules", why == GW_HAVE ? e->energy_joules : 0, why },
 		{ "power_watts", watts,
 		  why == GW_HAVE && isnan(watts) ? GW_ABSENT_FIRST_READING : why },
 	};
 
 	for (size_t i = 0; i < COUNT(row); i++)
 		json_double(j, row[i].key, row[i].why == GW_HAVE ? row[i].v : (double)NAN);
-	json_string(j, "energy_method",
-		    why == GW_HAVE ? attribute_how_name(energy->how) : NULL);
+	json_string(j, "energy_method", why == GW_HAVE ? attribute_how_name(e->how) : NULL);
 	json_object(j, "absent");
 	for (size_t i = 0; i < COUNT(row); i++)
 		if (row[i].why != GW_HAVE)
 			json_string(j, row[i].key, gw_absence_key(row[i].why));
 	if (!workload_known)
-		json_string(
-			j, "workload",
-			gw_absence_key(energy ? GW_ABSENT_NO_DATA : GW_ABSENT_NEEDS_SERVICE));
+		json_string(j, "workload",
+			    gw_absence_key(why == GW_ABSENT_NEEDS_SERVICE ? why
+									  : GW_ABSENT_NO_DATA));
 	json_object_end(j);
 }
 
@@ -356,7 +367,9 @@ static void write_process(struct json *j, const struct render_process_list *list
 			  const struct gw_snapshot *snap)
 {
 	const struct gw_process *p = gw_process_list_get(list->list, i);
-	const struct workload *workload = list->workload ? &list->workload[i] : NULL;
+	const struct view_process *energy = list->energy ? &list->energy[i] : NULL;
+	const bool known = list->workload && energy->absence != GW_ABSENT_NEEDS_SERVICE;
+	const struct workload *workload = known ? &list->workload[i] : NULL;
 	const struct gw_device *d = gw_snapshot_device(snap, p->device);
 
 	json_object(j, NULL);
@@ -380,7 +393,7 @@ static void write_process(struct json *j, const struct render_process_list *list
 	json_int_if(j, "memory_bytes", p->memory_absence == GW_HAVE, p->memory_bytes);
 	json_string(j, "memory_absent",
 		    p->memory_absence == GW_HAVE ? NULL : gw_absence_key(p->memory_absence));
-	write_process_figures(j, p, list->energy ? &list->energy[i] : NULL, workload);
+	write_process_figures(j, p, energy, known);
 	json_object_end(j);
 }
 
@@ -403,6 +416,115 @@ void render_processes(struct json *j, struct render_process_list processes,
 			json_string(j, uuid, gw_absence_key(why));
 	}
 	json_object_end(j);
+}
+
+/* ---- processes that a service knows ---- */
+
+/* Returns the row of a process in the reply, or NULL.  hint: where the row probably is. */
+static const struct json_doc *find_row(const struct json_doc *doc, const struct gw_process *p,
+				       const char *uuid, size_t hint)
+{
+	const size_t n = json_doc_count(doc, "processes");
+
+	for (size_t i = 0; uuid && i < n; i++) {
+		const struct json_doc *d = json_doc_at(doc, "processes", (hint + i) % n);
+		const char *of = json_doc_string(d, "device_uuid");
+		int64_t pid, ticks;
+
+		if (!json_doc_integer(d, "start_ticks", &ticks))
+			ticks = 0;
+		if (json_doc_integer(d, "pid", &pid) && pid == p->pid && of &&
+		    (uint64_t)ticks == p->start_ticks && strcmp(of, uuid) == 0)
+			return d;
+	}
+	return NULL;
+}
+
+static double read_number(const struct json_doc *d, const char *key)
+{
+	return json_doc_is_number(d, key) ? json_doc_number(d, key) : (double)NAN;
+}
+
+static struct view_process read_energy(const struct json_doc *d)
+{
+	const char *method = d ? json_doc_string(d, "energy_method") : NULL;
+	struct view_process e = { .absence = GW_ABSENT_NEEDS_SERVICE };
+
+	if (!d)
+		return e;
+	e.energy_joules = read_number(d, "energy_joules");
+	e.power_w = read_number(d, "power_watts");
+	e.absence = isnan(e.energy_joules)
+			    ? render_read_absence(json_doc_string(d, "absent.energy_joules"))
+			    : GW_HAVE;
+	for (unsigned how = 0; method && how < ATTRIBUTE_HOWS; how++)
+		if (strcmp(attribute_how_name(how), method) == 0)
+			e.how = how;
+	return e;
+}
+
+static void read_text(const struct json_doc *d, const char *path, char *out, size_t size)
+{
+	const char *text = json_doc_string(d, path);
+
+	snprintf(out, size, "%s", text ? text : "");
+}
+
+static void read_workload(const struct json_doc *d, struct workload *ret)
+{
+	const char *kind = d ? json_doc_string(d, "workload.kind") : NULL;
+
+	*ret = (struct workload){ .kind = WORKLOAD_NONE };
+	for (unsigned k = 0; kind && k < WORKLOAD_KINDS; k++)
+		if (strcmp(workload_kind_word(k), kind) == 0)
+			ret->kind = k;
+	if (!kind)
+		return;
+	read_text(d, "workload.id", ret->id, sizeof(ret->id));
+	read_text(d, "workload.namespace", ret->space, sizeof(ret->space));
+	read_text(d, "workload.name", ret->name, sizeof(ret->name));
+	read_text(d, "workload.part", ret->part, sizeof(ret->part));
+}
+
+static bool make_room(struct render_process_rows *r, unsigned rows)
+{
+	if (rows <= r->rows)
+		return true;
+	render_process_rows_done(r);
+	r->energy = calloc(rows, sizeof(*r->energy));
+	r->workload = calloc(rows, sizeof(*r->workload));
+	r->rows = r->energy && r->workload ? rows : 0;
+	return r->rows;
+}
+
+void render_process_rows_done(struct render_process_rows *r)
+{
+	free(r->energy);
+	free(r->workload);
+	*r = (struct render_process_rows){ .rows = 0 };
+}
+
+int render_read_processes(const struct json_doc *doc, const struct gw_snapshot *snap,
+			  struct render_process_rows *rows, struct render_process_list *known)
+{
+	const unsigned n = gw_process_list_count(known->list);
+
+	if (n == 0)
+		return 0;
+	if (!make_room(rows, n))
+		return -GW_E_NOMEM;
+	for (unsigned i = 0; i < n; i++) {
+		const struct gw_process *p = gw_process_list_get(known->list, i);
+		const struct gw_device *device = gw_snapshot_device(snap, p->device);
+		const char *uuid = device ? gw_device_text(device, GW_T_UUID) : NULL;
+		const struct json_doc *d = find_row(doc, p, uuid, i);
+
+		rows->energy[i] = read_energy(d);
+		read_workload(d, &rows->workload[i]);
+	}
+	known->energy = rows->energy;
+	known->workload = rows->workload;
+	return 0;
 }
 
 /* ---- documents ---- */

@@ -32,6 +32,8 @@ void render_process_types(struct json *j, unsigned type);
 /* Reads such an array (NULL: an empty one).  Returns false if a word in it is unknown; *ret has
  * the known types. */
 bool render_read_types(const struct json_doc *types, unsigned *ret);
+/* Returns the absence with this key; GW_ABSENT_NO_DATA if there is none (key may be NULL). */
+enum gw_absence render_read_absence(const char *key);
 
 /* render_head() begins a document: its head (the object stays open) and the object "source". */
 void render_head(struct json *j, const struct gw_snapshot *snap);
@@ -43,17 +45,33 @@ void render_source(struct json *j, const struct gw_snapshot *snap);
 /* Writes the object of a GPU without its closing brace. */
 void render_device(struct json *j, const struct gw_device *d);
 /* The processes on the GPUs. energy and workload have one row per process of the list. energy
- * NULL: both are unknown, because only the service finds them. */
+ * NULL: energy and workload are unknown, because only the service finds them; so is a row with
+ * the absence GW_ABSENT_NEEDS_SERVICE. */
 struct render_process_list {
 	const struct gw_process_list *list;
 	const struct view_process *energy;
 	const struct workload *workload; /* NULL: not known yet */
 };
 
-/* Writes the keys "processes" and "processes_absent". A process has every key: what was not
- * requested is null too, with the reason "not_read". */
+/* Writes the keys "processes" and "processes_absent". A process has every key: a figure that
+ * was not requested is null, with the reason "not_read". */
 void render_processes(struct json *j, struct render_process_list processes,
 		      const struct gw_snapshot *snap, const struct render_filter *filter);
+
+/* Memory for what a service knows about the processes of a list. */
+struct render_process_rows {
+	struct view_process *energy;
+	struct workload *workload;
+	unsigned rows;
+};
+void render_process_rows_done(struct render_process_rows *r);
+
+/* Reads the document /api/v1/processes of a service, for a program that reads the driver itself.
+ * Fills the rows of known->list and sets known->energy and known->workload to them; they are
+ * valid until the next call. A process that the document does not list has the absence
+ * GW_ABSENT_NEEDS_SERVICE. Returns 0 or -GW_E_NOMEM; then *known stays as it is. */
+int render_read_processes(const struct json_doc *doc, const struct gw_snapshot *snap,
+			  struct render_process_rows *rows, struct render_process_list *known);
 
 /* Writes a value of a GPU under its key; null if absent. */
 void render_figure(struct json *j, const struct gw_device *d, unsigned quantity);

@@ -87,7 +87,7 @@ struct measured_sum {
 	double power_mean_w, power_sd_w;
 };
 
-/* What a run did, and what one unit of it took. */
+/* The work of a run, and the energy and time per unit of work. */
 struct measured_work {
 	double iterations, tokens; /* as given, marked or counted; NAN: unknown */
 	struct measured_count count;

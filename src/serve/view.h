@@ -73,7 +73,7 @@ struct view_program {
 	uint64_t starts;        /* 0: it is not used */
 	double run_seconds;     /* duration of the runs that ended */
 	double stream_seconds;  /* CPU time of the process that keeps running */
-	uint64_t stream_stalls; /* how often the process that keeps running stopped writing */
+	uint64_t stream_stalls; /* how often the running nvidia-smi stopped writing */
 };
 
 /* The cost of the service. */
@@ -95,12 +95,12 @@ struct view_self {
 
 /* The push of metrics to a server. */
 struct view_push {
-	uint64_t queue_bytes;     /* on disk, not sent yet */
+	uint64_t queue_bytes;     /* bytes on disk that are not sent yet */
 	uint64_t sent, dropped;   /* samples */
 	uint64_t failures;        /* requests */
 	uint64_t success_wall_ns; /* time of the last accepted request; 0: none */
 	char problem[400]; /* why nothing can be sent now; "": the last request succeeded */
-	char queue_problem[600]; /* why samples do not reach the disk; "": they do */
+	char queue_problem[600]; /* why samples do not reach the disk; "": no problem */
 };
 
 struct log_pair;
@@ -127,12 +127,13 @@ struct view_point { /* point of the history; wall time, because it survives a re
 /* Maximum bytes of a stored or streamed document. */
 #define VIEW_DOCUMENT_MAX (1u << 20)
 
-/* Which stored documents are looked for. Only the index is read for the others. */
+/* Which stored documents a search returns. Other documents are not read, only their entries in
+ * the index. */
 struct view_find {
 	const char *kind;
 	const char *from; /* smallest id; NULL: all */
 	const char *glob; /* pattern of the ids, with * ? and [...]; NULL: all */
-	bool ids_only;    /* json is NULL, and documents are not read */
+	bool ids_only;    /* pass only ids: json is NULL, and no document is read */
 };
 /* Returns false to end the search. */
 typedef bool view_found_fn(void *arg, const char *id, const char *json);
@@ -140,8 +141,8 @@ typedef bool view_found_fn(void *arg, const char *id, const char *json);
 enum view_request { VIEW_LET_GO, VIEW_RESUME };
 
 enum view_watch {
-	/* one request: if the readings rest, a tick with every tier follows at once; requests in
-	 * quick succession count as VIEW_WATCH_TICKS */
+	/* one request: if the readings rest, a tick that reads every tier follows at once;
+	 * requests in quick succession count as VIEW_WATCH_TICKS */
 	VIEW_WATCH_ONCE,
 	VIEW_WATCH_SCENE, /* the same, and the request shows what the guard observed */
 	VIEW_WATCH_TICKS, /* every tick is needed, as by a stream */
@@ -174,8 +175,8 @@ struct view_ops {
 	int (*each_document)(void *engine, const char *kind, unsigned max,
 			     void (*each)(void *arg, const char *id, const char *json),
 			     void *arg);
-	/* Passes documents to each, those with the largest ids first, until each returns false.
-	 * Returns their number, or -GW_E_IO. */
+	/* Calls each() with the documents, those with the largest ids first, until each()
+	 * returns false. Returns their number, or -GW_E_IO. */
 	int (*find_documents)(void *engine, const struct view_find *f, view_found_fn *each,
 			      void *arg);
 	void (*delete_document)(void *engine, const char *kind, const char *id);
@@ -189,12 +190,12 @@ struct view_ops {
 	/* Returns 1 with *ret: done; 0: not yet; -GW_E_NOENT: no such ticket. Call it until it
 	 * returns 1. */
 	int (*managed)(void *engine, int ticket, struct manage_result *ret);
-	/* Notes that a client looks at the processes: for the next half minute, each tick reads
-	 * their SM utilisation, which costs 2 ms per GPU. now: the caller waits for the
+	/* Reports that a client looks at the processes: for the next half minute, each tick
+	 * reads their SM utilisation, which costs 2 ms per GPU. now: the caller waits for the
 	 * utilisation, so a tick follows at once if nobody looked before. */
 	void (*look)(void *engine, bool now);
-	/* Notes that someone uses the readings. While nobody does, a tick comes only every few
-	 * seconds and reads less (view.pace). */
+	/* Reports that a client uses the readings. While no client uses them, a tick comes only
+	 * every few seconds and reads less (view.pace). */
 	void (*watch)(void *engine, enum view_watch how);
 };
 
@@ -253,10 +254,11 @@ const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t 
 bool view_simulated(const struct view *v);
 
 /* True if the latest reading is old or incomplete because nobody watched: a request asks for a new
- * one (view_ops.watch) and waits for it. scene: the same for the guard's scene, too. */
+ * one (view_ops.watch) and waits for it. scene: also true if the guard's scene is old for this
+ * reason. */
 bool view_rests(const struct view *v, uint64_t now_ns, bool scene);
 
-/* True if the latest reading is at most two intervals old, as someone who watches expects. */
+/* True if the latest reading is at most two intervals old, as a client that watches expects. */
 bool view_current(const struct view *v, uint64_t now_ns);
 
 /* Like view_stale(), but also requires that a driver responds; for /readyz. A machine with a

@@ -17,7 +17,8 @@ struct windows_device {  /* a measured GPU, as it was when the window began */
 	char uuid[96], name[96], driver[96];
 	enum gw_provenance provenance;
 	double power_limit_w; /* at the begin; NAN: unknown */
-	/* sensor as known when the window began; after the window's end: as known then */
+	/* what was known about the sensor when the window began, or when the window ended if it
+	 * has ended */
 	struct sensor sensor;
 };
 

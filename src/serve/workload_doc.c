@@ -210,7 +210,8 @@ static void copy_string(const char *p, char *out, size_t size)
 
 void workload_doc_name(const char *json, char *out, size_t size)
 {
-	/* A quote inside of a string is escaped, so this is the key. No object comes before. */
+	/* A quote inside a string is escaped, so this text can only be the key. No inner object
+	 * comes before this key. */
 	static const char key[] = ",\"name\":\"";
 	const char *p = strstr(json, key);
 
@@ -329,8 +330,8 @@ static bool load_row(const struct json_doc *d, unsigned gpu, struct workload_row
 	return true;
 }
 
-/* Reads the sums. The counter is what the parts add up to, so that a document with a damaged row
- * still closes. */
+/* Reads the sums. The counter is set to the sum of the parts, so that the sum is right even if
+ * a row of the document is damaged. */
 static void load_gpu(const struct json_doc *d, unsigned i, struct workload_gpu *ret)
 {
 	struct workload_row row;

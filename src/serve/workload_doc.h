@@ -1,5 +1,5 @@
-/* workload_doc: workloads as JSON: for replies, for the history and for the state that survives
- * a restart. */
+/* workload_doc: writes workloads as JSON for replies, for the history and for the state that
+ * survives a restart. */
 #ifndef GW_SERVE_WORKLOAD_DOC_H
 #define GW_SERVE_WORKLOAD_DOC_H
 
@@ -16,7 +16,7 @@
 void workload_doc_write(struct json *j, const struct view *v, const struct workload_energy *e,
 			unsigned row);
 
-/* True if no row before this one is of the same workload. For a list without repetitions. */
+/* True if no earlier row belongs to the same workload. Used to list each workload once. */
 bool workload_doc_is_first(const struct workload_energy *e, unsigned row);
 
 /* Writes where the energy of GPU i went, as an object. The parts add up to the total. */
@@ -32,10 +32,11 @@ void workload_doc_id(const struct workload_energy *e, unsigned row,
  * (NULL: all), for struct view_find. */
 void workload_doc_ids(uint64_t since_ms, const char *kind, char from[static WORKLOAD_DOC_ID],
 		      char glob[static WORKLOAD_DOC_ID]);
-/* Reads the name out of a stored document without parsing all of it. "": it has none. */
+/* Reads the name from a stored document without parsing all of it. "": the document has no
+ * name. */
 void workload_doc_name(const char *json, char *out, size_t size);
 
-/* Writes rows and rests of GPU i with the counter for which they are valid. */
+/* Writes the rows and rests of GPU i, with the energy counter to which they add up. */
 void workload_doc_save(struct buf *out, const struct workload_energy *e, unsigned i);
 /* Adds such a document to GPU i. counter_j: see workload_energy_restore(). Returns 0, or
  * -GW_E_PARSE; then nothing was added. */

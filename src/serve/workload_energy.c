@@ -57,7 +57,8 @@ static int row_find(const struct workload_energy *e, unsigned gpu, const struct 
 	return -1;
 }
 
-/* Returns the joules of a row that its own series counts, or the series "other" if it has none. */
+/* Returns the joules of a row that its own series counts. If the row has no series, the series
+ * "other" counts them. */
 static double row_series_j(const struct workload_row *r)
 {
 	return r->joules - r->series_from_j;
@@ -108,7 +109,7 @@ static uint64_t workload_end(const struct workload_energy *e, unsigned i)
 	return end;
 }
 
-/* Makes room for one row, in place of the workload that ended first. */
+/* Frees a row by giving up the workload that ended first. */
 static bool row_make_room(struct workload_energy *e)
 {
 	uint64_t first = UINT64_MAX;
@@ -186,15 +187,15 @@ static void row_end_tick(struct workload_row *r, const struct workload_step *s)
 	r->gpu_seconds += s->seconds;
 	if (r->charged)
 		r->charged_seconds += s->seconds;
-	r->memory_peak_bytes = fmax(r->memory_peak_bytes, r->memory_bytes); /* NAN: no peak */
+	r->memory_peak_bytes = fmax(r->memory_peak_bytes, r->memory_bytes); /* skips NAN */
 	if (!isnan(r->sm_ratio)) {
 		r->sm_sum += r->sm_ratio * s->seconds;
 		r->sm_seconds += s->seconds;
 	}
 }
 
-/* Makes the missing rows. The rows of present workloads are marked first, so that none of them
- * is given up for a new one. */
+/* Makes the missing rows. The rows of present workloads are marked first, so that no such row
+ * is given up for a new workload. */
 static void rows_make(struct workload_energy *e, unsigned gpu, uint64_t wall_ns,
 		      const struct workload_use *uses, size_t n)
 {
@@ -242,7 +243,7 @@ static bool is_alone(const struct workload_use *uses, size_t n)
 	return true;
 }
 
-/* Charges the joules that the counter gained. Returns how much of it went to rows. */
+/* Charges the joules that the counter gained. Returns the joules that were charged to rows. */
 static double charge_rows(struct workload_energy *e, unsigned gpu, double gain,
 			  const struct workload_use *uses, size_t n)
 {
@@ -254,7 +255,7 @@ static double charge_rows(struct workload_energy *e, unsigned gpu, double gain,
 	for (size_t k = 0; k < n; k++) {
 		const int i = row_find(e, gpu, uses[k].workload);
 		struct workload_row *r = i >= 0 ? &e->row[i] : NULL;
-		/* the shares never add up to more than the gain, but for rounding */
+		/* the shares add up to more than the gain only by rounding errors */
 		const double scale = sum > gain ? gain / sum : 1;
 		const double joules = uses[k].step_joules * scale;
 
@@ -302,7 +303,8 @@ void workload_energy_tick(struct workload_energy *e, unsigned i, const struct wo
 	charged = charge_rows(e, i, gain, uses, n);
 	if (n && !is_alone(uses, n))
 		count_shared(e, i, gain);
-	/* If processes ended since the last tick, some of the rest may be theirs. */
+	/* If processes ended since the last tick, they may have used a part of the remaining
+	 * energy. */
 	g->rest_j[s->processes_known && s->still && n == 0 && g->was_empty
 			  ? WORKLOAD_IDLE
 			  : WORKLOAD_UNATTRIBUTED] += fmax(0, gain - charged);
@@ -330,7 +332,8 @@ static bool same_labels(const struct workload *a, const struct workload *b)
 	       strcmp(a->name, b->name) == 0 && strcmp(a->part, b->part) == 0;
 }
 
-/* Ends the series of a row: its joules stay counted in `*to`, and the row counts from here. */
+/* Ends the series of a row: adds its joules to `*to`, and a later series of the row begins with
+ * 0. */
 static void series_end(struct workload_row *r, double *to)
 {
 	*to += row_series_j(r);
@@ -395,8 +398,8 @@ static void series_choose(struct workload_energy *e, unsigned gpu, uint64_t wall
 		else if (!series_make_room(e, gpu, wall_ns))
 			return;
 		if (row_series_j(best) > 0 && best->begin_wall_ns < wall_ns) {
-			/* other_j keeps the joules so far, because that sum has a series, which
-			 * must not fall */
+			/* the joules so far stay in other_j, because its series must not
+			 * fall */
 			e->gpu[gpu].other_j += row_series_j(best);
 			best->series_from_j = best->joules;
 		}
@@ -424,7 +427,7 @@ double workload_energy_rest(const struct workload_energy *e, unsigned i,
 	sum += e->gpu[i].other_j;
 	for (unsigned k = 0; k < e->count; k++)
 		if (e->row[k].gpu == i)
-			sum -= e->row[k].series_from_j; /* part of the row's joules, too */
+			sum -= e->row[k].series_from_j; /* also part of the row's joules */
 	return fmax(0, sum);
 }
 

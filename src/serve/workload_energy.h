@@ -1,10 +1,10 @@
-/* workload_energy: the energy, time and memory of each workload on each GPU.
+/* workload_energy: counts the energy, time and memory of each workload on each GPU.
  *
  * It sums the steps of the processes (process_energy.h) per GPU and workload, so a process that
  * moves to another control group is charged to the new workload from then on. The rows of a GPU
  * and its rests (enum workload_rest) always add up to the energy counter of the GPU. Memory is
- * bounded: the rows of a workload that ended some time ago are given up, and their joules stay
- * in WORKLOAD_FORMER. Pure, except for the callback. */
+ * bounded: the rows of a workload that ended some time ago are given up, and their joules are
+ * added to WORKLOAD_FORMER. */
 #ifndef GW_SERVE_WORKLOAD_ENERGY_H
 #define GW_SERVE_WORKLOAD_ENERGY_H
 
@@ -14,16 +14,16 @@
 #include <gpuward.h>
 
 #define WORKLOAD_ROWS_MAX 512
-/* rows per GPU that have metrics of their own; the others are one sum */
+/* rows per GPU that have their own series in the metrics; the other rows share one series */
 #define WORKLOAD_SERIES_MAX 20
 /* time for which the series of an ended workload is kept even if another workload needs it */
 #define WORKLOAD_SERIES_S 60
 
 /* Energy of a GPU that is in no row. */
 enum workload_rest {
-	WORKLOAD_IDLE,         /* no process was on the GPU, and the GPU did nothing */
+	WORKLOAD_IDLE,         /* no process was on the GPU, and the GPU was idle */
 	WORKLOAD_UNATTRIBUTED, /* nobody knows which process used the energy */
-	WORKLOAD_FORMER,       /* of workloads that ended and whose rows were given up */
+	WORKLOAD_FORMER,       /* of ended workloads whose rows were given up */
 	WORKLOAD_EARLIER,      /* before the accounting began */
 	WORKLOAD_RESTS
 };
@@ -45,7 +45,7 @@ struct workload_row {
 	enum gw_absence absence;
 	double memory_peak_bytes; /* NAN: unknown */
 	double sm_sum, sm_seconds;
-	/* now; NAN: unknown for at least one process */
+	/* current figures; NAN: unknown for at least one process */
 	unsigned processes; /* 0: ended */
 	double memory_bytes, sm_ratio, power_w;
 	/* metrics: the series of the row counts from this value of joules */
@@ -57,7 +57,7 @@ struct workload_gpu {
 	bool begun;
 	bool was_empty; /* no process was on the GPU at the last tick */
 	double counter_j;
-	double rest_j[WORKLOAD_RESTS]; /* FORMER: only of rows that had a series at the end */
+	double rest_j[WORKLOAD_RESTS]; /* FORMER: only rows that still had a series */
 	double other_j; /* joules that no row's series counts: of rows that were given up, and
 			 * of rows before they got a series */
 };
@@ -90,7 +90,7 @@ struct workload_step {
 	double seconds;   /* time since the last tick */
 	uint64_t wall_ns;
 	bool processes_known; /* false: `uses` is empty */
-	bool still;           /* the GPU is known to have done nothing */
+	bool still;           /* the readings show that the GPU was idle */
 };
 
 /* Returns 0 or -GW_E_NOMEM. ended may be NULL. */
@@ -111,21 +111,23 @@ void workload_energy_tick(struct workload_energy *e, unsigned i, const struct wo
  * GPUs. */
 void workload_energy_age(struct workload_energy *e, uint64_t wall_ns, double keep_s);
 
-/* Adds what an earlier run stored about GPU i: rows with workload_energy_restore_row(), and the
- * rests and the counter of that moment here. counter_j: the counter at the end of that run,
- * which is at least stored->counter_j; what it gained in between is idle energy if the GPU was
- * empty at that moment, else unattributed. stored NULL: nothing was stored. Also valid after the first ticks, if the store became readable late. */
+/* Restores the rests and the counter that an earlier run stored for GPU i;
+ * workload_energy_restore_row() restores the rows. counter_j: the counter at the end of that
+ * run, which is at least stored->counter_j. The difference is idle energy if the GPU was empty
+ * when the run stored its state, otherwise unattributed energy. stored NULL: nothing was
+ * stored. May also be called after the first ticks, if the store became readable late. */
 void workload_energy_restore(struct workload_energy *e, unsigned i,
 			     const struct workload_gpu *stored, double counter_j);
-/* Returns false if there was no room: the joules of the row are then in WORKLOAD_FORMER. */
+/* Returns false if there was no room; the joules of the row are then added to
+ * WORKLOAD_FORMER. */
 bool workload_energy_restore_row(struct workload_energy *e, const struct workload_row *row);
 
-/* Returns the joules of a rest. With the rows they add up to the counter. */
+/* Returns the joules of a rest. All rests and rows together add up to the counter. */
 double workload_energy_rest(const struct workload_energy *e, unsigned i,
 			    enum workload_rest rest);
-/* For metrics: returns the joules of GPU i that are in no series of a row. This sum, joules -
- * series_from_j of each row with a series, and rest_j of the GPU add up to the counter, and none of
- * them falls while its row exists. */
+/* For metrics: returns the joules of GPU i that are in no series of a row. The counter is the
+ * sum of this value, of joules - series_from_j of each row with a series, and of rest_j of the
+ * GPU. None of these values falls while its row exists. */
 double workload_energy_series_other(const struct workload_energy *e, unsigned i);
 
 /* Returns the word of a rest in JSON and metrics. */
@@ -141,7 +143,7 @@ struct workload_sum {
 	bool charged;
 	enum gw_absence absence;
 	unsigned gpus, processes;
-	/* now; sm_ratio: mean of the GPUs with a process */
+	/* current figures; sm_ratio: mean over the GPUs with a process */
 	double memory_bytes, sm_ratio, power_w;
 };
 void workload_energy_sum(const struct workload_energy *e, unsigned row,

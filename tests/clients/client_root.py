@@ -4,7 +4,7 @@
     done = run(tmp_path, world, "gpustat", "--json")
     done.stdout, done.lacks                  lacks: functions of NVML that the program looked up and did not find
 
-The time of such a world stands still because each program has a world of its own, which begins with it."""
+Each program starts its own world, so only a world whose time stands still shows all programs the same figures."""
 import json
 import os
 import pathlib
@@ -18,13 +18,13 @@ import support
 ROOT = os.environ.get("GPUWARD_CLIENTS_ROOT")
 HERE = pathlib.Path(__file__).resolve().parent
 SCENARIOS = sorted(p.stem for p in (support.TOP / "sim" / "scenarios").glob("*.toml"))
-# The second at which the time of a scenario stops, where that is not 60: before a call hangs, while a GPU is lost, while
-# all processes are there, before an instance goes.
+# The second at which the time of a scenario stops, if it is not 60: before a call hangs, while a GPU is lost, while all
+# processes exist, before a MIG instance is removed.
 STOP = {"hung-call": 2, "lost-gpu": 10, "crowd": 5, "mig": 20, "driver-reload": 5}
 
 
 def missing():
-    """Why the programs cannot run; None: they can."""
+    """Returns why the programs cannot run; None: they can."""
     if not ROOT:
         return "GPUWARD_CLIENTS_ROOT names no root folder (tests/clients/run makes one)"
     if not pathlib.Path(ROOT, "usr/bin/nvtop").exists():
@@ -35,7 +35,7 @@ def missing():
 
 
 def frozen(scenario, folder):
-    """A copy of the scenario whose time stands still."""
+    """Writes a copy of the scenario in which time stands still."""
     text = (support.TOP / "sim" / "scenarios" / f"{scenario}.toml").read_text()
     text = re.sub(r"^\[time\]\n(?:[^\[\n].*\n|\n)*", "", text, flags=re.M)
     return stopped(text, STOP.get(scenario, 60), folder / f"{scenario}.toml")
@@ -69,7 +69,8 @@ def command(folder, world, *argv, **variables):
 
 
 def linker(folder, world):
-    """What the program looked up in NVML and did not find, less what the scenario hides; and that it loaded the simulator."""
+    """Returns the functions that the program looked up in NVML and did not find, except those that the scenario hides.
+    Checks that the program loaded the simulator."""
     text = "".join(p.read_text(errors="replace") for p in folder.glob("linker.*"))
     assert "calling init: /mnt/libnvidia-ml.so.1" in text, "the program did not load the simulator"
     return sorted(set(re.findall(r"undefined symbol: (nvml\w+)", text)) - hidden(world))

@@ -1,4 +1,5 @@
-"""Zeus and CodeCarbon, from their source, measure the energy that gpuward measures, of one load in one simulated world."""
+"""Tests that Zeus and CodeCarbon, run from their source, measure the same energy as gpuward for one load in one
+simulated world."""
 import json
 import os
 import pathlib
@@ -11,8 +12,8 @@ import support
 
 pytestmark = pytest.mark.skipif(client_root.missing() is not None, reason=str(client_root.missing()))
 
-# 50 ms on and off, and ten of fifteen seconds. Both programs read the counter, which has a new value every 100 ms: each
-# end of a window may be wrong by the energy of one tick, 0.13 % of 75 s.
+# The load is 50 ms on and 50 ms off, during ten of fifteen seconds. Both programs read the counter, which has a new
+# value every 100 ms: each end of a window may be wrong by the energy of one tick, 0.13 % of 75 s.
 SECONDS = 75
 LOAD = """
 [time]

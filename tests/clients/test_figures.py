@@ -1,4 +1,5 @@
-"""nvtop, nvitop, gpustat, btop and pynvml show what gpuward shows, in every scenario of the simulator."""
+"""Tests that nvtop, nvitop, gpustat, btop and pynvml show the same figures as gpuward in every scenario of the
+simulator."""
 import json
 import os
 import re
@@ -17,13 +18,14 @@ every_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
 # the power limit with another call if the first fails.
 SENTINELS = {"sentinels": {"power_watts", "energy_joules", "utilization_gpu_ratio", "utilization_memory_ratio", "power_limit_watts"}}
 
-# Lists that cannot be compared: "mig" has them per instance, "container" has the process that reads. pynvml 12 refuses
-# the lists of driver 450, and reads entries of 24 bytes where driver 535.54 writes 32; gpuward reads both.
+# Scenarios with process lists that cannot be compared: "mig" has one list per instance, "container" lists the reading
+# process itself. pynvml 12 refuses the lists of driver 450, and reads entries of 24 bytes where driver 535.54 writes
+# 32; gpuward reads both.
 OTHER_LISTS = {"mig", "container", "ancient-driver", "old-driver-r535"}
 
 
 def readable(document):
-    """The GPUs that the driver can be asked about."""
+    """The GPUs that the driver can read."""
     return [d for d in document["devices"] if d["state"] != "lost"]
 
 
@@ -36,7 +38,7 @@ def same(ours, theirs, digits):
 
 
 def differences(device, figures, ignore=(), digits=1e-9):
-    """Sentences about each figure that differs from gpuward's by more than `digits`."""
+    """One sentence per figure that differs from gpuward's figure by more than `digits`."""
     return [f"GPU {device['index']} {key}: gpuward {device[key]}, the program {theirs}"
             for key, theirs in figures.items() if key not in ignore and not same(device[key], theirs, digits)]
 
@@ -93,7 +95,7 @@ def test_gpustat_shows_the_same_figures(scenario, tmp_path):
     ours = snapshot(world)
     done = run(tmp_path, world, "gpustat", "--json")
     assert done.lacks == []
-    if not ours["gpu_available"] or scenario == "ancient-driver":  # its pynvml refuses driver 450
+    if not ours["gpu_available"] or scenario == "ancient-driver":  # gpustat's pynvml refuses driver 450
         assert done.rc != 0 or json.loads(done.stdout)["gpus"] == []
         return
     theirs = json.loads(done.stdout)["gpus"]
@@ -125,7 +127,7 @@ def test_nvtop_shows_the_same_figures(scenario, tmp_path):
     done = run(tmp_path, world, "nvtop", "--snapshot")
     assert done.lacks == []
     if scenario == "odd-names":
-        assert "Söhne" in done.stdout  # nvtop writes a quote in a name as it is, which is no JSON
+        assert "Söhne" in done.stdout  # nvtop does not escape a quote in a name, so its output is not valid JSON
         return
     if not ours["gpu_available"]:
         assert done.rc != 0 or "device_name" not in done.stdout

@@ -33,7 +33,7 @@ def get(url, **headers):
 
 
 def eventually(look, what):
-    """The first answer of look() that is not None or empty; errors of the network mean: not yet."""
+    """Waits until look() returns a value that is not None or empty, and returns it. Network errors are ignored."""
     return support.wait(look, what, ignore=(OSError, urllib.error.URLError))
 
 
@@ -48,7 +48,7 @@ def stop(process):
 
 @contextlib.contextmanager
 def running(home, *argv):
-    """A program until the end of the block; its output is in the file log."""
+    """Runs a program until the end of the block. Its output goes to the file log."""
     with (home / "log").open("w") as log:
         process = subprocess.Popen([str(a) for a in argv], env=environment(HOME=home), stdin=subprocess.DEVNULL,
                                    stdout=log, stderr=log)
@@ -61,7 +61,7 @@ def running(home, *argv):
 
 @contextlib.contextmanager
 def serving(home, scenario, *options, processes=None):
-    """`gpuward serve` over a scenario; its address.  Its process is appended to processes."""
+    """Runs `gpuward serve` on a scenario and yields its address. Appends its process to processes."""
     if gpuward("serve", "--help").returncode != 0:
         pytest.skip("this gpuward has no serve")
     address = f"127.0.0.1:{support.free_port()}"
@@ -87,7 +87,8 @@ def scaled(text, factor):
 
 @contextlib.contextmanager
 def prometheus(home, nodes, interval="1s", rules=None, alertmanager=None, evaluate=None, jobs=(), options=()):
-    """Prometheus that scrapes the nodes, {instance: address}, and further jobs, (name, nodes); a function that asks it."""
+    """Runs a Prometheus that scrapes the nodes, {instance: address}, and further jobs, (name, nodes). Yields a function
+    that sends queries."""
     if not PROMETHEUS:
         pytest.skip("prometheus is not installed")
     files = [str(f) for f in ((RULES / "gpuward.rules.yml", RULES / "alerts.yml") if rules is None else rules)]
@@ -119,7 +120,7 @@ def prometheus(home, nodes, interval="1s", rules=None, alertmanager=None, evalua
 
 
 class Receiver:
-    """A webhook that keeps what Alertmanager sends: (receiver, message)."""
+    """A webhook that keeps the messages from Alertmanager: (receiver, message)."""
 
     def __init__(self):
         messages = self.messages = []
@@ -153,7 +154,7 @@ class Receiver:
 
 @contextlib.contextmanager
 def alertmanager(home, receiver, factor):
-    """Alertmanager with the packaged configuration, its durations scaled; its address."""
+    """Runs an Alertmanager with the packaged configuration and scaled durations, and yields its address."""
     if not ALERTMANAGER:
         pytest.skip("prometheus-alertmanager is not installed")
     text = scaled((RULES / "alertmanager.yml").read_text(), factor)

@@ -1,4 +1,4 @@
-"""A Prometheus that answers what a test wants: for faults that a real engine does not have on request.
+"""A fake Prometheus that gives the answers that a test sets, for faults that a test cannot cause in a real Prometheus.
 
     with FakePrometheus(nodes()) as engine:
         engine.rows["idle"] = [({"instance": "n1"}, 2)]
@@ -14,7 +14,7 @@ import time
 import urllib.parse
 
 GIB = 2**30
-# What is in each query and in no earlier one of this table, by its key in fleet_query.def.
+# (key of a query in fleet_query.def, a text in this query). The first text that occurs in a query decides.
 SIGNS = (("age", "last_tick"), ("targets", "(up{"), ("now", "__name__=~"), ("attention", '"reason"'), ("capacity", "capacity_available"),
          ("simulated", "gpuward_gpu_info"), ("idle_watts", "gpuward_gpu_power_watts"), ("idle", "offset 30m"), ("down", "let_go"),
          ("utilization", "utilization_gpu"), ("workload_sum", "sum(max by"), ("workloads", "workload_energy"), ("model_energy", "model_energy"),
@@ -79,7 +79,7 @@ class FakePrometheus:
             daemon_threads = True
 
             def handle_error(self, request, address):
-                pass  # a client that gave up
+                pass  # the client gave up
 
         self.server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"

@@ -149,7 +149,7 @@ class UnixServer(Server):
 
 
 def metrics(rows):
-    """A page as a server's /metrics has it: {(name, help): {labels: value}}."""
+    """Returns the text of a server's /metrics for {(name, help): {labels: value}}."""
     out = ""
     for (name, text), series in rows.items():
         out += f"# HELP {name} {text}\n# TYPE {name} counter\n"
@@ -174,7 +174,7 @@ class Worker:
         self.times = []  # of the calls, seconds of time.monotonic()
         self.lock = threading.Lock()
         self.tokens = {}  # [prompt, generated] of each model
-        self.metrics = True  # False: started without its option for /metrics
+        self.metrics = True  # False: the server was started without the option for /metrics
         self.stop = threading.Event()
         self.drained = threading.Event()
 
@@ -249,9 +249,9 @@ class Ollama(Worker):
 
 
 class LlamaCpp(Worker):
-    """A router as of November 2026 (llama-server 0.7; tests/live runs the real one). A model that stops stays in its list as loaded until stopped() was called, if stops
-    is "late"; a model in loading loads until it is in loaded; a question to a model in sleeping wakes it. most: its
-    --models-max; one model more replaces the oldest."""
+    """A router as of November 2026 (llama-server 0.7; tests/live runs the real one). stops="late": a model that stops
+    is listed as loaded until stopped() is called. A model in `loading` loads until it is in `loaded`. A request to a
+    model in `sleeping` wakes the model. most: the router's --models-max; a further model replaces the oldest."""
     open_paths = ("/health",)
     unauthorized = {"error": {"code": 401, "message": "Invalid API Key", "type": "authentication_error"}}
 
@@ -312,7 +312,7 @@ class LlamaCpp(Worker):
             if query.get("autoload") == ["false"]:
                 return self.error(400, "model is not loaded")
             self.load(model)
-        if model in self.loading:  # at first its process does not listen yet
+        if model in self.loading:  # the model's process does not listen yet
             self.unreachable, at_first = False, self.unreachable
             return (500, b"proxy error: Could not establish connection") if at_first else self.error(503, "Loading model")
         if model in self.sleeping:
@@ -385,7 +385,7 @@ class LlamaSwap(Worker):
     def __init__(self, *args, old=False, **kw):
         super().__init__(*args, **kw)
         self.old, self.killed = old, 0
-        self.proxy = {}  # address of the server behind it, of each model
+        self.proxy = {}  # {model: address of its server}
 
     def events(self, h):
         """A stream that does not end. It begins with logs, models and the requests in flight."""
@@ -420,7 +420,7 @@ class VLLM(Worker):
 
     def __init__(self, dev=True, pauses=True, sleeps=True, asserts=False, **kw):
         super().__init__(models=["weights", "kv_cache"], **kw)
-        self.asserts = asserts  # somebody allocates while it falls asleep: it frees its memory and does not know that it did
+        self.asserts = asserts  # an assertion fails after vLLM freed its memory, so vLLM does not record that it sleeps
         self.dev, self.pauses = dev, pauses
         self.sleeps = sleeps  # False: without --enable-sleep-mode, a request to sleep does nothing
         self.paused = self.garbage = False
@@ -571,13 +571,14 @@ class Tabby(Worker):
 
 
 class Kobold(Worker):
-    """As KoboldCpp 1.122 behaves (its source, read in November 2026).
+    """Behaves like KoboldCpp 1.122 (by its source, read in November 2026).
 
-    loaded: the file that its server process was started with.  initial: the file at its start.
-    names: models that have another name than their file.  types: what the loaded models are for.
+    loaded: the file with which the server process was started.  initial: the file at the first start.
+    names: {file: name} of models with a name other than the file.  types: purposes of the loaded models.
     token: its --adminpassword; password: its --password, which hides the name of the model.
     admindir: False: the folder is missing.  old: "initial_model" is listed and refused.
-    restarts: as many requests find no server process after it was replaced.  sleeps(): --adminunloadtimeout has passed.
+    restarts: number of requests that find no server process after a replacement.
+    sleeps(): --adminunloadtimeout has passed.
     """
     TYPES = ("llm", "txt2img", "transcribe", "tts", "embeddings", "music")
     # Only these wake a sleeping model of the router, and only with POST.
@@ -593,7 +594,7 @@ class Kobold(Worker):
         self.initial = self.loaded[0] if self.loaded else self.options[0]
         self.names, self.types = dict(names or {}), types
         self.waiting = waiting      # requests in the queue
-        self.asleep = False         # it was unloaded because it was idle
+        self.asleep = False         # the model was unloaded because it was idle
         self.unavailable = 0        # requests that find no server process
         self.aborted = 0
 
@@ -602,7 +603,7 @@ class Kobold(Worker):
         self.asleep = True
 
     def down(self, requests):
-        """As many requests find the port closed; behind the router they get 502."""
+        """Makes this number of requests find the port closed; with the router they get 502."""
         self.unavailable = requests
         for path in ("/api/extra/version", "/api/extra/perf", "/api/v1/model", "/api/admin/list_options",
                      "/api/admin/reload_config"):
@@ -619,12 +620,12 @@ class Kobold(Worker):
         return True  # the admin password is checked where it is needed, and refused with 200
 
     def sends(self, headers, *passwords):
-        """A password that is not set is not wanted."""
+        """Without a set password, no password is required."""
         wanted = passwords[0]
         return not wanted or headers.get("Authorization") in ["Bearer " + p for p in passwords if p]
 
     def model(self):
-        """The name of the text model: the file's without folder, suffix and special characters."""
+        """The name of the text model: the name of its file without folder, suffix and special characters."""
         if not self.loaded or "llm" not in self.types:
             return "inactive"
         stem = self.names.get(self.loaded[0], self.loaded[0]).rpartition("/")[2].rpartition(".")[0]
@@ -644,21 +645,21 @@ class Kobold(Worker):
 
     def respond(self, method, path, query, body, headers):
         admits = self.admin and self.admindir and self.sends(headers, self.token)
-        if method == "GET" and path == "/api/extra/version":  # for everybody
+        if method == "GET" and path == "/api/extra/version":  # needs no password
             return 200, {"result": "KoboldCpp", "version": "1.122", "protected": bool(self.password), "vision": False,
                          **{t: bool(self.loaded) and t in self.types for t in self.TYPES}, "router": self.router,
                          "admin": 0 if not self.admin else 2 if self.token else 1}
         if method == "GET" and path == "/api/v1/model":
             shown = self.sends(headers, self.password, self.token)
             return 200, {"result": self.model() if shown else "koboldcpp/protected-model"}
-        if method == "GET" and path == "/api/extra/perf":  # also while it generates
+        if method == "GET" and path == "/api/extra/perf":  # works also during a generation
             return 200, {"idle": 0 if self.busy else 1, "queue": self.waiting, "uptime": 5, "total_gens": 1}
         if method == "GET" and path == "/api/admin/list_options":
             return 200, self.listed() if admits else []
         if (method, path) == ("POST", "/api/extra/abort"):
             if not self.sends(headers, self.password, self.token):
                 return 401, {"detail": {"error": "Unauthorized", "msg": "Authentication key is missing or invalid."}}
-            if self.waiting:  # without the key of a request nothing is aborted while others wait
+            if self.waiting:  # while other requests wait, an abort without the key of a request has no effect
                 return 200, {"success": "false", "done": "false"}
             self.aborted += self.busy
             self.busy = 0

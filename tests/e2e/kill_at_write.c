@@ -25,7 +25,7 @@
 #define WORD "\"put_away\":["
 
 static atomic_long writes;
-static atomic_bool in_file; /* the record is written, but its transaction has not ended */
+static atomic_bool in_file; /* the record is written, but its transaction is not committed */
 
 static void note(const char *what)
 {

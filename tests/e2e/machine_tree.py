@@ -1,4 +1,5 @@
-"""A machine for tests of workloads: a /proc with control groups, and simulated GPUs with its processes."""
+"""A machine for tests of workloads: a /proc with control groups, and simulated GPUs with the processes of this
+/proc."""
 from service import Service
 
 GPU = """

@@ -1,6 +1,6 @@
-"""A server that takes pushed metrics and checks the protocol: Snappy, protobuf, labels, headers.
+"""A server that accepts pushed metrics and checks the protocol: Snappy, protobuf, labels, headers.
 
-It has its own decoders, so that a mistake of the encoder cannot hide in a shared one."""
+It has its own decoders, so that a decoder cannot share a mistake with the encoder."""
 import gzip
 import http.server
 import ssl
@@ -49,7 +49,7 @@ def snappy(data):
 
 
 def fields(data):
-    """(field, wire type, value) of a message."""
+    """Yields (field, wire type, value) of each field of a message."""
     at = 0
     while at < len(data):
         tag, at = varint(data, at)
@@ -69,7 +69,8 @@ def fields(data):
 
 
 def message(data, **known):
-    """Fields by name; known: name=(number, wire type); a name that ends in _ is repeated.  An unknown field is an error."""
+    """Returns the fields of a message by name. known: name=(number, wire type). A name that ends in _ is a repeated
+    field. An unknown field is an error."""
     names = {number: (name, wire) for name, (number, wire) in known.items()}
     out = {name: [] for name in known if name.endswith("_")}
     for number, wire, value in fields(data):
@@ -141,8 +142,8 @@ def otlp(body):
 
 
 class Receiver:
-    """answer(headers, samples) returns (status, headers, body), or bytes that are sent instead of an answer.  What it accepts
-    is in samples (remote write) or metrics (OTLP)."""
+    """answer(headers, samples) returns (status, headers, body), or bytes that are sent instead of an answer. Accepted
+    data is in samples (remote write) or metrics (OTLP)."""
 
     def __init__(self, answer=None, port=0, tls=None):
         self.answer = answer or (lambda headers, samples: (204, {}, b""))

@@ -2,10 +2,10 @@
  *
  *     LD_PRELOAD=libscaled_time.so TIME_RATE=168 gpuward serve ...
  *
- * From the start of the process every clock runs TIME_RATE times as fast, and every wait is as
- * much shorter. libcurl keeps the true time, because the servers that libcurl asks are not
- * accelerated. Programs with another name than gpuward, such as the children of the service, also
- * keep the true time. */
+ * From the start of the process every clock runs TIME_RATE times as fast, and every wait is
+ * TIME_RATE times shorter. libcurl uses the true time, because the servers that it asks are not
+ * accelerated. Programs that are not named gpuward, such as children of the service, also use
+ * the true time. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -41,7 +41,7 @@ static uintptr_t scaled_program[2]; /* first and last address of the program its
 
 static int64_t to_ns(const struct timespec *t)
 {
-	if (t->tv_sec >= INT64_MAX / NS) /* "for ever" */
+	if (t->tv_sec >= INT64_MAX / NS) /* means "for ever" */
 		return INT64_MAX;
 	return t->tv_sec * NS + t->tv_nsec;
 }
@@ -51,7 +51,7 @@ static struct timespec from_ns(int64_t ns)
 	return (struct timespec){ .tv_sec = ns / NS, .tv_nsec = ns % NS };
 }
 
-/* Which of the three clocks this is; -1: one that counts CPU time, which is not scaled. */
+/* Returns the index of the clock; -1: the clock counts CPU time, which is not scaled. */
 static int clock_of(clockid_t id)
 {
 	switch (id) {
@@ -70,7 +70,7 @@ static int64_t scaled_ns(int clock, int64_t true_ns)
 	return scaled_start_ns[clock] + (true_ns - scaled_start_ns[clock]) * scaled_rate;
 }
 
-/* Converts a deadline of the scaled clock to the true one. */
+/* Converts a deadline of the scaled clock to true time. */
 static struct timespec true_deadline(int clock, const struct timespec *t)
 {
 	int64_t start_ns = scaled_start_ns[clock];
@@ -79,7 +79,7 @@ static struct timespec true_deadline(int clock, const struct timespec *t)
 	return from_ns(ns <= start_ns ? ns : start_ns + (ns - start_ns) / scaled_rate);
 }
 
-/* Converts a duration; a short one does not become 0, which would mean "do not wait". */
+/* Converts a duration. A short duration does not become 0, which would mean "do not wait". */
 static struct timespec true_duration(const struct timespec *t)
 {
 	int64_t ns = to_ns(t);
@@ -119,7 +119,7 @@ static int find_program(struct dl_phdr_info *info, size_t size, void *arg)
 			scaled_program[1] = scaled_program[0] + p->p_memsz;
 		}
 	}
-	return 1; /* the first one is the program */
+	return 1; /* the first object is the program */
 }
 
 __attribute__((constructor)) static void scaled_begin(void)
@@ -178,7 +178,7 @@ int nanosleep(const struct timespec *want, struct timespec *left)
 	struct timespec t = TRUE_TIME ? *want : true_duration(want);
 	REAL(nanosleep);
 
-	return real(&t, left); /* `left` is too short after a signal; nobody reads it */
+	return real(&t, left); /* after a signal, `left` is too short, but no caller reads it */
 }
 
 int usleep(useconds_t us)

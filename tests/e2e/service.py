@@ -17,7 +17,7 @@ import support
 
 TOKEN = "a-token-for-the-tests-0123456789"
 
-EVERY_METRIC = {"GPUWARD_METRICS_INCLUDE": "*"}  # environment of a service that serves more than the default set
+EVERY_METRIC = {"GPUWARD_METRICS_INCLUDE": "*"}  # environment of a service that serves every metric
 
 
 class Service:

@@ -70,7 +70,7 @@ def jitter():
         time.sleep(chance.uniform(0, JITTER))  # as a busy machine would
 
 
-# In a container with processes of its own, the program says that others may be hidden.
+# In a container with its own pid namespace, the program reports that processes may be hidden.
 CONTAINED = os.readlink("/proc/self/ns/pid") != "pid:[4026531836]"
 
 
@@ -254,7 +254,8 @@ def every_number(value):
 
 SENTINELS = [s / d for s in (2**32 - 1, 2**64 - 1, 2**63 - 1) for d in (1, 10, 100, 1000)]
 NOT_FIGURES = {"cause", "message"}  # null when all is well
-# Null when a process has none, or when it is in another pid namespace; memory has its own key for the reason.
+# Null if the process is in another pid namespace or the value does not exist. The reason for missing memory has its own
+# key.
 NO_FIGURES_OF_PROCESSES = {"start_ticks", "parent_pid", "name", "command", "uid", "user", "cgroup", "container", "unit",
                            "memory_bytes", "memory_absent", "energy_method", "device_uuid"}
 

@@ -1,6 +1,7 @@
-"""Each adapter against a server that speaks its worker's API, failures included.
+"""Tests each adapter with a fake server that has the API of its worker, including failures.
 
-What the real servers do, and the test that holds it; tests/live/test_guard.py shows the rows of llama.cpp with the real one.
+The table lists the behaviour of the real servers and the test for each row. tests/live/test_guard.py tests the rows of
+llama.cpp with the real server.
 
 llama.cpp  unload answers before the model's process ended   test_llamacpp_loads_a_model_that_was_still_on_its_way_out
            a load of a running model is 400                  test_a_model_of_llamacpp_that_stays_loaded_is_back
@@ -217,16 +218,16 @@ def test_a_token_file_that_another_user_can_replace_is_not_read(tmp_path, token_
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     os.chown(theirs, 65534, 65534)
-    (theirs / "token").symlink_to(token_file)  # root would send its content to their server
+    (theirs / "token").symlink_to(token_file)  # root would send the content to the other user's server
     worker, _ = worker_of("ollama", token=fake.TOKEN)
     with worker as w:
         out = order("evict", kind="ollama", url=w.url, token_file=theirs / "token")
         assert not out["ok"] and "other users can replace token_file" in out["message"], out
         assert w.loaded and fake.TOKEN not in str(w.headers)
         (theirs / "token").unlink()
-        (theirs / "token").write_text(fake.TOKEN)  # a file of root there, which they can replace
+        (theirs / "token").write_text(fake.TOKEN)  # root owns the file, but the other user can replace it
         assert "other users can replace" in order("evict", kind="ollama", url=w.url, token_file=theirs / "token")["message"]
-        os.chown(theirs / "token", 65534, 65534)  # their own token
+        os.chown(theirs / "token", 65534, 65534)  # the other user's own token
         assert order("evict", kind="ollama", url=w.url, token_file=theirs / "token")["ok"]
 
 
@@ -405,7 +406,7 @@ def test_a_model_of_llamacpp_that_changes_before_it_is_asked_is_idle():
         del w.fail["/slots"]
         w.load("a")
         w.loading.append("a")
-        w.status_of = lambda model: {"value": "loaded"}  # the list is older than the question
+        w.status_of = lambda model: {"value": "loaded"}  # the list is older than the request
         for _ in ("its process does not listen yet", "it loads"):
             out = order("drain", kind="llamacpp", url=w.url)
             assert out["ok"] and not out["in_flight"], out
@@ -708,7 +709,7 @@ def test_kobold_gets_its_admin_password(token_file):
 
 
 def test_kobold_hides_its_model_behind_its_password(token_file):
-    with fake.Kobold(models=["big.kcpps"], password="for clients", busy=1) as w:  # and no --adminpassword
+    with fake.Kobold(models=["big.kcpps"], password="for clients", busy=1) as w:  # no --adminpassword is set
         out, back = orders("evict", "resume", kind="kobold", url=w.url)
         assert out["ok"] and "model" not in out["notes"] and w.aborted == 0, out
         assert back["ok"] and back["listed"] and w.loaded == ["big.kcpps"], back
@@ -737,7 +738,7 @@ def test_requests_that_wait_in_kobolds_queue_are_waited_for():
 def test_kobold_gets_back_what_it_had():
     small = "sub/Small 7B.gguf"
     with fake.Kobold(models=["big.kcpps"]) as w:
-        w.loaded = [small]  # someone changed it after its start
+        w.loaded = [small]  # a client changed the model after the start
         out, back = orders("evict", "resume", kind="kobold", url=w.url)
         assert "model koboldcpp/Small7B\n" in out["notes"] and back["ok"] and back["listed"], (out, back)
         assert w.loaded == [small] and [b["filename"] for m, p, b in w.calls if "reload" in p] == [

@@ -1,5 +1,5 @@
-"""One fault, one notification: faults of simulated nodes, through the real Prometheus and the real Alertmanager with the
-packaged rules, alerts, grouping and inhibition.  Durations are 40 times shorter, all else is as packaged."""
+"""Tests that one fault causes one notification. Simulated nodes have faults; a real Prometheus and a real Alertmanager
+use the packaged rules, alerts, grouping and inhibition. Only the durations are changed: they are 40 times shorter."""
 import contextlib
 import json
 import os
@@ -13,8 +13,8 @@ from engine import RULES, eventually, get, scaled
 from worker import Fault
 
 FACTOR = 1 / 40
-# Long enough for an alert that wrongly follows: the window and "for" of GpuQueryErrors; for the alerts of nodes that are
-# down, their longest "for".
+# Long enough that a wrong further alert would fire: the window and the "for" of GpuQueryErrors, and the longest "for"
+# of the alerts about nodes that are down.
 AFTERMATH_S, SOON_S = 15 * 60 * FACTOR, 5 * 60 * FACTOR
 
 CARDS = """
@@ -61,7 +61,7 @@ EXPECTED = {  # node: receiver and alert
 
 
 class Node:
-    """A simulated node; fault, if it has one, begins with `with node.fault`."""
+    """A simulated node. Its fault, if any, begins with `with node.fault`."""
 
     def __init__(self, stack, path, world, fault=None, options=()):
         path.mkdir()
@@ -119,7 +119,7 @@ def test_each_fault_is_notified_once_and_a_busy_gpu_never(tmp_path):
         for name in ("gpuward.rules.yml", "alerts.yml"):
             rules.append(tmp_path / "rules" / name)
             text = scaled((RULES / name).read_text(), FACTOR)
-            # The service reads these counters every 10 s, so that a window has to be longer.
+            # The service reads these counters every 10 s, so a window must be longer.
             rules[-1].write_text(re.sub(r"(limited_\w+_seconds_total)\[\w+\]", r"\1[25s]", text))
         manager = stack.enter_context(engine.alertmanager(tmp_path / "alertmanager", receiver, FACTOR))
         ask = stack.enter_context(engine.prometheus(
@@ -132,7 +132,8 @@ def test_each_fault_is_notified_once_and_a_busy_gpu_never(tmp_path):
             return found and found[0][1]
 
         def settled(since, aftermath):
-            """Whether the rules were evaluated for long enough, and no alert is about to fire or to be notified."""
+            """True if the rules were evaluated for long enough, and no alert is pending or waits for its
+            notification."""
             if evaluated() - since < aftermath:
                 return False
             if any(a["state"] == "pending" for a in ask("alerts")["alerts"]):
@@ -141,7 +142,7 @@ def test_each_fault_is_notified_once_and_a_busy_gpu_never(tmp_path):
             active = json.loads(get(f"http://{manager}/api/v2/alerts")[1])
             return all(a["fingerprint"] in notified or a["status"]["state"] == "suppressed" for a in active)
 
-        # All faults at once, each on a node of its own.
+        # All faults begin at the same time, each on its own node.
         eventually(lambda: len(ask.values('gpuward_gpu_ecc_uncorrected_errors_total{instance="ecc"} == 0')) == 2,
                    "a reading before the error")
         eventually(evaluated, "an evaluation before the error")

@@ -206,7 +206,7 @@ def test_a_slow_driver_is_read_with_its_age(tmp_path):
 
 
 def test_a_hanging_call_lets_ages_grow(tmp_path):
-    """Ages are computed when they are asked for: a GPU that is not read is not up."""
+    """Ages are computed at the time of the request, so a GPU that is no longer read is reported as not up."""
     world = tmp_path / "world.toml"
     world.write_text('[[gpu]]\nprofile = "h200"\n[[fault]]\ncall = "nvmlDeviceGetUtilizationRates"\nfrom = 1.0\nhang = true\n')
     with Service(world, config="[device]\ntimeout = '60s'\n") as s:
@@ -292,7 +292,7 @@ def test_root_uses_no_file_that_another_user_can_replace(tmp_path):
     try:
         os.chown(theirs, guarded.NOBODY, guarded.NOBODY)
         (theirs / "trace").symlink_to(victim)
-        os.mkfifo(theirs / "gpu.prom.tmp")  # to open it would block the service
+        os.mkfifo(theirs / "gpu.prom.tmp")  # opening it would block the service
         config = f'[guard]\nmode = "observe"\nrecord = "{theirs}/trace"\n' + table(
             "a", "exec", evict_command=["/bin/true"], resume_command=["/bin/true"], match_name="a")
         with Service("two-gpus", "--textfile", theirs / "gpu.prom", config=config) as s:

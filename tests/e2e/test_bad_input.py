@@ -133,7 +133,8 @@ def test_a_mistake_in_a_scenario_is_placed(tmp_path, text, sentence):
 
 
 def answer(library, **kw):
-    """What `list` says of a library that it cannot use: an error, so not where the table would be."""
+    """Returns the error of `list` for a library that cannot be used. It must be on standard error, not on standard
+    output."""
     done = gpuward("list", f"--nvml-library={library}", "--backend=nvml", **kw)
     assert done.returncode == NO_GPU
     assert done.stdout == ""
@@ -378,7 +379,7 @@ def test_a_signal_ends_a_measurement_that_waits_for_the_reader_of_a_fifo(tmp_pat
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     writer = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
-    while True:  # a full FIFO: the result cannot be written
+    while True:  # fills the FIFO, so that the result cannot be written
         try:
             os.write(writer, bytes(4096))
         except BlockingIOError:

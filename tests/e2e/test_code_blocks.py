@@ -1,7 +1,7 @@
 """Every code block of README.md, of the guides named in PAGES and of the public headers works as it is written, and so do
 the examples.
 
-A block that no runner below takes fails: a new form of block needs a runner.
+A block for which there is no runner below fails, so a new kind of block needs a runner.
 """
 import json
 import os
@@ -56,7 +56,7 @@ def kind(block):
         return "c"
     if first.startswith("[time]"):
         return "scenario"
-    if first.startswith("with gpuward"):
+    if first.startswith(("with gpuward", "import gpuward")):
         return "python"
     if first.startswith("$ "):
         return "session"
@@ -105,6 +105,31 @@ def test_every_block_has_a_runner():
     assert {"c", "python", "session", "rest", "compile", "commands", "guard", "measuring", "serving"} <= {
         kind(b[2]) for b in BLOCKS}
     assert sum(name.endswith(".h") and kind(b) == "c" for name, _, b in BLOCKS) == len(HEADERS)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/LIBRARY.md", "python/README.md"])
+def test_the_first_python_block_of_a_page_imports_the_module(page):
+    blocks = [b for b in page_blocks(page) if kind(b) == "python"]
+    blocks += re.findall(r"```python\n(.*?)```", (TOP / page).read_text(), re.S)
+    assert blocks[0].startswith("import gpuward\n"), blocks[0]
+
+
+def test_readme_is_short():
+    assert len((TOP / "README.md").read_text().split()) <= 1300
+
+
+def test_documents_say_how_the_guard_is_let_act_in_one_form():
+    """The request needs the token: root can read it, another user only a copy of it."""
+    for page in ("README.md", "docs/COMMANDS.md", "docs/GUARD.md"):
+        text = (TOP / page).read_text()
+        assert set(re.findall(r"`(\S*\s?gpuward guard mode enforce)", text)) == {"sudo gpuward guard mode enforce"}, page
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/INSTALL.md"])
+def test_documents_install_every_debian_package(page):
+    names = re.findall(r"^Package: (.*)$", (TOP / "debian/control").read_text(), re.M)
+    lines = " ".join(l for l in (TOP / page).read_text().splitlines() if "apt install" in l)
+    assert names and [n for n in names if f"./dist/{n}_*.deb" not in lines] == []
 
 
 @plain
@@ -210,6 +235,9 @@ def test_commands_run(block, tmp_path):
         # 3, 4: a broken driver, a lost GPU; 130: interrupted
         assert done.returncode in (0, 3, 4) or (command.endswith(" -w") and done.returncode == 130), (command, done)
         assert (done.stdout + done.stderr).strip(), (command, done)
+        if output and command == "gpuward snapshot --simulate":  # its tables have the columns that the page shows
+            heads = [[l for l in text.splitlines() if l.startswith("GPU ")] for text in (output, done.stdout)]
+            assert [h.split() for h in heads[0]] == [h.split() for h in heads[1]], heads
 
 
 def test_the_scenario_of_the_simulator_guide_is_read(tmp_path):
@@ -285,7 +313,7 @@ def test_the_compiler_lines_compile(block, tmp_path):
 
 TEXT = (support.TOP / "docs" / "GUARD.md").read_text()
 
-LOCAL = {"config", "doctor", "setup"}  # these ask no service
+LOCAL = {"config", "doctor", "setup"}  # these commands do not use a service
 
 
 def shown():
@@ -315,6 +343,9 @@ def test_every_command_of_the_guide_works(world, worker, tmp_path):
                 words.append(str(good))
             if name == "setup":
                 words += ["--simulate=demo", "--dry-run"]
+            if name == "top":  # needs a terminal; test_top.py runs it
+                assert support.gpuward(name, *words, "--help").returncode == support.OK
+                continue
             if name == "guard":
                 s.guard("release")  # they are alternatives, not a story
             got = support.gpuward(name, *words) if name in LOCAL else s.cli(name, *words)

@@ -6,6 +6,7 @@ import math
 import os
 import random
 import re
+import statistics
 
 import pytest
 
@@ -438,7 +439,7 @@ def test_text_fits_the_terminal_and_has_no_colour_for_pipes(tmp_path):
 
 
 def three(tmp_path, **more):
-    """FP32, FP16 and INT8 of one model, five trials each."""
+    """Results of one model with FP32, FP16 and INT8, five trials each."""
     return [save(tmp_path, f"{n}.json", result(n, power=p, seconds=s, size=b, trials=5, spread=0.01, **more))
             for n, p, s, b in (("fp32", 412, 16.2, 512e6), ("fp16", 298, 9.1, 256e6), ("int8", 241, 7.7, 128e6))]
 
@@ -484,6 +485,42 @@ def test_what_a_narrow_terminal_hides_is_said_and_energy_is_never_hidden(tmp_pat
         assert "Hidden because" not in compare(*paths, env=environment(COLUMNS=left[2])).stdout
         assert "Hidden because" in compare(*paths, env=environment(COLUMNS=int(left[2]) - 1)).stdout
     assert "Hidden because" not in compare(*paths, "-q", env=environment(COLUMNS=columns)).stdout
+
+
+def test_net_energy_is_shown_if_every_run_has_a_baseline(tmp_path):
+    paths = three(tmp_path)
+    for path in paths:
+        doc = json.loads(path.read_text())
+        for run in doc["runs"]:
+            best = run["energy_net_joules"]["best"]
+            run["energy_net_joules"].update(low=best * 0.9, high=best * 1.1)
+        path.write_text(json.dumps(doc))
+    got, _ = rows(*paths)
+    for label in ("fp32", "fp16"):
+        net = got[label]["energy_net_per_iteration_joules"]
+        runs = [r["energy_net_joules"]["best"] / 1000 for r in json.loads((tmp_path / f"{label}.json").read_text())["runs"]]
+        assert net["value"]["best"] == pytest.approx(statistics.mean(runs)) and net["comparable"]["low"] is None
+        assert net["value"]["low"] < min(runs) and net["value"]["high"] > max(runs)
+    gross, net = (got["fp16"][k]["change_ratio"] for k in ("energy_per_iteration_joules", "energy_net_per_iteration_joules"))
+    assert net["high"] - net["low"] > 5 * (gross["high"] - gross["low"])  # the gain error does not cancel
+    assert "NET/ITER" in compare(*paths, env=environment(COLUMNS=200)).stdout.splitlines()[0]
+    narrow = " ".join(compare(*paths, env=environment(COLUMNS=80)).stdout.split())
+    assert "NET/ITER" not in narrow and "Hidden because the terminal is narrow: net energy. To see all" in narrow
+    assert "Net energy per iteration (J) & Change" in compare(*paths, "--format=latex").stdout
+    said = compare(*paths, "--format=sentence").stdout
+    assert re.search(r"16\.20 ms \[[^]]*\], of which [0-9.]+ J \[[^]]*\] above the baseline \(no-context\) \(95 %", said), said
+    bare = result("bare")
+    bare["runs"][0]["energy_net_joules"] = None
+    mixed = [*paths, save(tmp_path, "bare.json", bare)]
+    assert "energy_net_per_iteration_joules" not in rows(*mixed)[0]["fp32"]
+    assert "above the baseline" not in compare(*mixed, "--format=sentence").stdout
+    asked, _ = rows(*mixed, "--metric=net")
+    assert asked["bare"]["energy_net_per_iteration_joules"]["value"] is None
+    # A wrong baseline can make it negative; the interval then contains the value.
+    below = result("below")
+    below["runs"][0]["energy_net_joules"] = {"low": -30.0, "best": -20.0, "high": -10.0}
+    value = rows(save(tmp_path, "below.json", below))[0]["below"]["energy_net_per_iteration_joules"]["value"]
+    assert value["low"] < value["best"] < value["high"] and value["best"] == pytest.approx(-0.02)
 
 
 def test_heading_names_what_a_value_is_divided_by(tmp_path):
@@ -540,7 +577,8 @@ def test_sentence_says_what_a_paper_must_say(tmp_path):
     assert out.count("\n") == 1
     assert out.startswith("On one NVIDIA H200 (driver 580.159.04, power limit 700 W), fp32 took 6.687 J [6.346, 7.029] "
                           "per iteration in 16.20 ms")
-    for words in ("5 runs of 1000 iterations", "gross GPU energy by the energy counter, sources counter+ring", "gpuward 0.1.0",
+    for words in ("5 runs of 1000 iterations", "gross GPU energy by the energy counter, energy counter and power samples agree",
+                  "gpuward 0.1.0",
                   "Relative to fp32, its energy per iteration is 59.4 % lower [58.7, 60.1]",
                   "the gain error of the sensor cancels"):
         assert words in out, words
@@ -557,7 +595,7 @@ def test_sentence_says_what_a_paper_must_say(tmp_path):
     short = result("short")
     short["runs"][0]["devices"][0]["meter"] = "samples"
     out = compare(save(tmp_path, "mixed.json", mixed), save(tmp_path, "short.json", short), "--format=sentence").stdout
-    assert "gross GPU energy partly by the energy counter, partly from power samples, sources" in out
+    assert "gross GPU energy partly by the energy counter, partly from power samples, energy counter and power samples agree" in out
     assert "(1 run of 1000 iterations; from power samples)" in out
     made_up = save(tmp_path, "sim.json", result("sim", simulated=True))
     assert compare(made_up, "--format=sentence").stdout.startswith("SIMULATED, do not publish: ")

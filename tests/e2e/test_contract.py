@@ -56,7 +56,7 @@ def masked(value, key="", machine=False):
         if (machine and key == "absent") or key in TEXT:
             return key
         return {k: masked(v, k, machine or key in MACHINE) for k, v in value.items()}
-    if support.CONTAINED:  # the golden files are those of a machine
+    if support.CONTAINED:  # the golden files come from a machine without a container
         if key == "hidden_processes":
             value = False
         if key == "findings":
@@ -431,7 +431,7 @@ def test_metrics(live, watched):  # noqa: F811
         for series in re.findall(r"^([a-z]\S*?)(?:{(.*)})? \S+$", text, re.M):
             labels = ",".join(re.findall(r'(\w+)="(?:[^"\\]|\\.)*"', series[1]))
             yield f"{series[0]} {types.get(series[0], '?')} {{{labels}}}"
-    # is read less often, or only while a client shows processes
+    # values that are read less often, or only while a client shows processes
     late = [f"gpuward_{name}{{" for name in ("gpu_driver_energy_joules_total", "workload_power_watts", "workload_utilization_sm_ratio")]
     live.wait(lambda: live.get("/api/v1/processes") and all(name in live.get("/metrics").text for name in late))
     compare("metrics.txt", lines(sorted({row for s in (live, watched) for row in rows(s.get("/metrics").text)})))

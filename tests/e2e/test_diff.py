@@ -318,6 +318,17 @@ def test_an_uncertainty_that_is_a_share_is_a_percentage(tmp_path):
     assert re.search(r"reference uncertainty +0.51 % +1.02 %", diff(a, b).stdout)
 
 
+def test_units_are_those_of_compare(tmp_path):
+    for name, seconds in (("a", 5.015), ("b", 5.5)):
+        with open(tmp_path / f"{name}.json", "w") as f:
+            json.dump(result(name, seconds=seconds, size=500e6 if name == "a" else 250e6, trials=3, spread=0.01), f)
+    shown = gpuward("diff", "a.json", "b.json", cwd=tmp_path, env=environment(COLUMNS=200)).stdout
+    table = gpuward("compare", "a.json", "b.json", cwd=tmp_path, env=environment(COLUMNS=200)).stdout
+    for words in ("500 MB", "250 MB", *re.findall(r"[0-9.]+ ms", table)):
+        assert words in shown, (words, shown)
+    assert re.search(r"Latency +5\.\d{3} ms ±0\.\d{3} +5\.\d{3} ms", shown), shown
+
+
 @pytest.mark.parametrize("width", [60, 200])
 def test_text_is_as_it_was(tmp_path, width):
     """GPUWARD_GOLDEN=write writes it again; read the difference before you commit it."""

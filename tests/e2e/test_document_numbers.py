@@ -1,4 +1,5 @@
-"""Numbers in documents are those of the source: each row of NUMBERS names a sentence and where its number comes from."""
+"""Tests that numbers in documents agree with the source. Each row of NUMBERS has a sentence and the source of its
+number."""
 import re
 
 import pytest
@@ -23,13 +24,13 @@ def define(path, name, per=1):
 
 
 def setting(section, key):
-    """The default of a setting, as it is written in the file."""
+    """The default of a setting, as config.def writes it."""
     text = (TOP / "src/daemon/config.def").read_text()
     return float(re.search(rf'^[FO]\({section}, {key}, \w+, "([\d.]+)[a-z]*"', text, re.M)[1])
 
 
 def found(path, pattern):
-    """The number that a pattern has in a file."""
+    """The number that a pattern finds in a file."""
     return float(re.search(pattern, (TOP / path).read_text(), re.M)[1])
 
 

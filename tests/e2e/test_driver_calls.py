@@ -1,7 +1,8 @@
-"""How much driver time the service needs: calls per second on the simulator, times their cost on an H200.
+"""Tests how much driver time the service needs: calls per second on the simulator, multiplied by the cost of each call
+on an H200.
 
-A budget is in microseconds of driver time per second for one GPU with one process.  It fails if a change makes the service
-ask for more than somebody looks at."""
+A budget is in microseconds of driver time per second for one GPU with one process. A test fails if a change makes the
+service read more than its clients need."""
 import json
 import re
 import time
@@ -24,13 +25,13 @@ def cost_table(column):
 
 
 def calls(s):
-    """Calls so far by name, and when.  This request counts as a look."""
+    """Returns the number of calls so far by name, and the time. This request counts as a client that looks."""
     doc = s.get("/api/v1/self").json()
     return {c["name"]: c["count"] for c in doc["calls"]}, time.monotonic()
 
 
 def reading(s):
-    """The number of the latest reading.  A probe is not a look."""
+    """Returns the number of the latest reading. A health probe does not count as a client that looks."""
     return int(re.search(r"reading (\d+),", s.get("/healthz?verbose").text)[1])
 
 
@@ -70,12 +71,12 @@ def test_a_service_that_nobody_watches_needs_little_driver_time():
         assert "nvmlDeviceGetProcessUtilization" not in rates or rates["nvmlDeviceGetProcessUtilization"] < 0.05
         assert rates["nvmlDeviceGetMemoryInfo_v2"] < 0.4
 
-        def scrape():  # about every 20 s; the request of calls() is a look, too
+        def scrape():  # about every 20 s; the request of calls() counts, too
             for _ in range(2):
                 readings(s, 4)
                 begin = time.time()
                 page = s.get("/metrics").text
-                # a scrape waits for a new reading, unless there is one of the last second
+                # a scrape waits for a new reading, unless the last reading is less than a second old
                 assert float(re.search(r"^gpuward_last_tick_timestamp_seconds (\S+)$", page, re.M)[1]) >= begin - 1.1
             readings(s, 2)
         leave(s)
@@ -87,7 +88,7 @@ def test_a_request_is_never_answered_with_a_reading_from_before_the_rest():
     with Service("h200") as s:
         s.wait(lambda: rests(s))
         for path in ("/api/v1/snapshot", "/api/v1/devices", "/api/v1/processes", "/api/gpu/devices"):
-            readings(s, 1)  # the reading is now as old as it can be, or a cheap one
+            readings(s, 1)  # now the last reading is as old as possible, or did not read every tier
             before = reading(s)
             assert s.get(path).status_code == 200
             assert reading(s) > before or not rests(s)
@@ -106,7 +107,7 @@ def test_a_page_gets_every_tick_and_its_calls_are_bounded():
                         return
         total, rates = spent(s, follow)
         assert total <= 4500
-        assert rates["nvmlDeviceGetMemoryInfo_v2"] < 1.5  # readings are shared
+        assert rates["nvmlDeviceGetMemoryInfo_v2"] < 1.5  # all clients share the readings
         s.wait(lambda: rests(s))  # the page is closed
 
 
@@ -125,7 +126,7 @@ def test_a_guarded_worker_is_observed_often_at_a_bounded_cost(tmp_path):
 def check_guarded(s):
     # Calls ten times per second find warm caches, as on an idle card.
     total, rates = spent(s, lambda: readings(s, 10), loaded=False)
-    # The start of the test looked at processes.
+    # At the start, the test looked at processes.
     total -= rates["nvmlDeviceGetProcessUtilization"] * cost_table(0)("nvmlDeviceGetProcessUtilization")
     assert 8 < rates["nvmlDeviceGetMemoryInfo_v2"] < 14
     assert total <= 4500

@@ -1,5 +1,5 @@
-"""gpuward fleet and GET /api/v1/fleet: against a real Prometheus and a real VictoriaMetrics that scrape simulated
-services, and against an engine with faults."""
+"""gpuward fleet and GET /api/v1/fleet: with a real Prometheus and a real VictoriaMetrics that scrape simulated
+services, and with a fake Prometheus that has faults."""
 import contextlib
 import http.client
 import json
@@ -46,7 +46,7 @@ SCENARIOS = {"a": "two-gpus", "b": "eight-gpus", "c": "lost-gpu"}
 
 
 def own_figures(address):
-    """Power, memory and GPUs as the service itself says."""
+    """Power, memory and number of GPUs from the service's own metrics."""
     text = engine.metrics(address)
 
     def values(name):
@@ -68,7 +68,7 @@ def cluster(tmp_path_factory):
 def prometheus_url(cluster, tmp_path_factory):
     home = tmp_path_factory.mktemp("prometheus")
     down = f"127.0.0.1:{support.free_port()}"
-    # A second job scrapes node b too, and a target that never answers. No recording rules.
+    # A second job also scrapes node b, and a target that never answers. There are no recording rules.
     with engine.prometheus(home, cluster, rules=(), jobs=[("twice/gpuward", {"b": cluster["b"], "d": down})]) as ask:
         wait(lambda: len(ask.values("up")) == 5 and len(ask.values("gpuward_up")) == 4, "a scrape by both jobs")
         wait(lambda: len(ask.values("count by (instance) (increase(gpuward_energy_joules_total[1m]) > 0)")) == 3, "energy")
@@ -107,7 +107,7 @@ def test_a_lost_gpu_needs_attention(prometheus_url):
         rows = [a for a in fleet_json(prometheus_url)["attention"] if a["node"] == "c" and a["reason"] == "down"]
         return rows and rows[0]
 
-    row = wait(lost, "the GPU that falls off the bus")  # again and again: the scenario repeats
+    row = wait(lost, "the GPU that falls off the bus")  # the scenario repeats this
     assert row["gpu"] == "1" and row["state"] == "lost" and "reset" in row["remedy"]
 
 
@@ -200,7 +200,7 @@ def hostile():
 
 
 def busy():
-    """Everything at once: down and stale nodes, faults, idle GPUs."""
+    """A fleet with all problems: down and stale nodes, faults, idle GPUs."""
     rows = nodes(4)
     rows["targets"][3] = ({"job": "gpuward", "instance": "n4"}, 0)
     rows["now"] = [r for r in rows["now"] if r[0]["instance"] != "n4"]
@@ -378,7 +378,7 @@ def test_clocks_apart_and_old_readings_are_reported(fake):
 
 
 def test_a_counter_that_went_back_makes_no_energy(fake):
-    # After a database of last week was restored, an engine counts the whole value as new.
+    # After a restore of a database of last week, Prometheus counts the whole value as an increase.
     limit = NOW["gpuward_gpu_power_limit_watts"] * 86400
     fake.rows["energy"] = [({"instance": "n1"}, 3 * limit), ({"instance": "n2"}, 1.2 * limit), ({"instance": "n3"}, 5)]
     document = fleet_json(fake.url)
@@ -407,7 +407,7 @@ def test_gpus_that_count_twice_and_incomplete_answers_are_remarked(fake):
     remarks = fleet_json(fake.url)["remarks"]
     assert len(remarks) == 2 and "same UUID" in remarks[0] and "store gateway timed out" in remarks[1]
     assert "pushed and scraped" in remarks[0] and "Simulated" not in remarks[0]
-    fake.rows["simulated"] = [({"simulated": "true"}, 1), ({"simulated": "false"}, 24)]  # one simulated GPU hides no real duplicate
+    fake.rows["simulated"] = [({"simulated": "true"}, 1), ({"simulated": "false"}, 24)]  # one simulated GPU must not hide a real duplicate
     remarks = fleet_json(fake.url)["remarks"]
     assert "same UUID" in remarks[0] and "Simulated machines can" in remarks[0]
 

@@ -1,4 +1,5 @@
-"""The tab Fleet of the page, in a real Chromium: two hundred nodes, faults, hostile names, a phone."""
+"""Tests the tab Fleet of the page in a real Chromium: two hundred nodes, faults, hostile names, the width of a
+phone."""
 import pytest
 
 from fake_prometheus import FakePrometheus, nodes
@@ -34,7 +35,7 @@ def fleet(service, fake):  # noqa: F811
 
 
 def opened(page, fleet, **more):  # noqa: F811
-    page.driver.get("about:blank")  # an address that differs only after # loads nothing
+    page.driver.get("about:blank")  # if only the part after # differs, the browser loads nothing
     page.open(fleet.url, path="/#fleet", **more)
     wait(lambda: page.count("#fleet-nodes tbody tr") == 200, "200 nodes")
     return page
@@ -60,7 +61,7 @@ def test_the_tab_shows_the_fleet(page, fleet):  # noqa: F811
 
 def test_nodes_are_sorted_and_filtered(page, fleet):  # noqa: F811
     opened(page, fleet)
-    assert page.text("#fleet-nodes tbody th") == "n200"  # the most energy
+    assert page.text("#fleet-nodes tbody th") == "n200"  # the node with the most energy
     page.find("#fleet-filter").send_keys("n19")
     wait(lambda: page.count("#fleet-nodes tbody tr") == 11, "eleven nodes")
     assert page.text("#fleet-node-count") == "11 of 200 shown"

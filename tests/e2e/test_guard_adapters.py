@@ -211,7 +211,7 @@ def test_a_vllm_that_freed_its_memory_and_failed_is_evicted(tmp_path):
         s.guard("evict", "vllm")
         s.until("evicted", name="vllm")
         s.guard("resume", "vllm")
-        s.until("verify-up", name="vllm")  # it answers success and has no memory: it is not back
+        s.until("verify-up", name="vllm")  # vLLM reports success but holds no memory, so it is not back
         assert w.resident() == 0 and w.asked().count("/wake_up") == 1
 
 
@@ -263,7 +263,8 @@ def test_a10_a_drain_that_does_not_end_is_cut_off(tmp_path):
         c.all("evicted", resident=0)
 
 
-# KoboldCpp as processes: a manager ends its server process and forks another for each load; the port is closed meanwhile.
+# KoboldCpp as processes: a manager ends its server process and forks another for each load; during a load the port is
+# closed.
 KOBOLD = """
 import os, pathlib, signal, socket, sys, time
 import fake_workers as fake
@@ -282,7 +283,7 @@ class Server(fake.Kobold):
 def serve(name):
     mine = held / str(os.getpid())
     signal.signal(signal.SIGTERM, lambda *_: (mine.unlink(missing_ok=True), os._exit(0)))
-    time.sleep(0.5)  # it loads
+    time.sleep(0.5)  # simulates the load
     if name != "unload_model":
         new = held / f".{os.getpid()}"
         new.write_text(size + " compute")
@@ -304,7 +305,7 @@ while True:
 
 
 def test_kobold_restarts_its_server_process_and_is_no_other_worker(world):
-    """It is found by its port, which its server process has, as the configuration says nothing else."""
+    """The worker is found by the port of its server process, because the configuration has no other condition."""
     env = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parent)}
     with Process(world, [sys.executable, "-c", KOBOLD, str(world.held), str(SIZE)], stdout=subprocess.PIPE, env=env,
                  start_new_session=True) as w:
@@ -318,7 +319,7 @@ def test_kobold_restarts_its_server_process_and_is_no_other_worker(world):
                     with Contender(world, 14 * GIB):
                         s.until("evicted", name="w")
                         assert holds() == 14 * GIB
-                        s.wait(lambda: requests.get(url + "/api/extra/version", timeout=1).ok)  # it listens again
+                        s.wait(lambda: requests.get(url + "/api/extra/version", timeout=1).ok)  # the server listens again
                         s.observes(3)
                         assert s.now("w") == "evicted"
                     s.settled(SIZE, name="w")

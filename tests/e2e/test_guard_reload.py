@@ -97,10 +97,10 @@ def test_enforce_after_dry_run_does_what_was_only_decided(world, worker):
         s.reload(configure(("ollama", worker)))
         s.wait(lambda: s.now() == "evicted" and worker.resident() == 0)
         s.reload(dry)  # it is evicted, and a dry run does not bring it back
-        s.wait(lambda: "this mode resumes nothing" in s.worker()["why"])
+        s.wait(lambda: "this mode resumes no worker" in s.worker()["why"])
         assert s.now() == "evicted" and worker.resident() == 0
         s.reload(configure(("ollama", worker)))
-        s.wait(lambda: s.now() == "evicted" and "this mode resumes nothing" not in s.worker()["why"])
+        s.wait(lambda: s.now() == "evicted" and "this mode resumes no worker" not in s.worker()["why"])
         s.reload(configure(("ollama", worker), more=IGNORE_SLEEP))
         s.back(worker)
 
@@ -230,7 +230,7 @@ def test_a_worker_that_is_out_when_the_mode_changes_stays_out_until_enforce(mode
         assert (w["state"], w["stays_evicted"], worker.resident()) == ("evicted", True, 0)
         status = s.guard("status").stdout
         assert "would be" not in status and "evicted" in status, status
-        assert "gpuward guard mode enforce resumes it" in " ".join(s.guard("explain", "ollama").stdout.split())
+        assert "to resume it, run gpuward guard mode enforce" in " ".join(s.guard("explain", "ollama").stdout.split())
         assert "already off the GPU" in " ".join(s.guard("mode").stdout.split())
         assert "off the GPU" not in s.guard("mode", "enforce").stdout
         s.back(worker)

@@ -1,8 +1,9 @@
-"""The manifests of packaging/kubernetes: rendered and applied by the real kubectl, and their settings used by the service.
+"""Tests the manifests of packaging/kubernetes: the real kubectl renders and applies them, and the service runs with
+their settings.
 
-No cluster is needed.  kubectl asks an API server which kinds exist even for --dry-run=client; here a small server of the
-test answers these questions and refuses every change.  `kubectl set image --local` decodes a DaemonSet with Kubernetes'
-own types and drops what they do not have, so a misspelt field is found without a server."""
+No cluster is needed. kubectl asks an API server which kinds exist even for --dry-run=client; a small fake server
+answers these requests and refuses every change. `kubectl set image --local` decodes a DaemonSet with Kubernetes' own
+types and drops unknown fields, so a misspelt field is found without a server."""
 import http.server
 import json
 import re
@@ -23,7 +24,7 @@ ADDONS = ["addons/prometheus-operator", "addons/network-policy"]
 
 pytestmark = pytest.mark.skipif(not KUBECTL, reason="kubectl is not installed (package kubernetes-client)")
 
-# group/version, resource, kind, in a namespace
+# (group/version, resource, kind, whether it belongs to a namespace)
 KINDS = [("v1", "namespaces", "Namespace", False), ("v1", "configmaps", "ConfigMap", True), ("v1", "services", "Service", True),
          ("apps/v1", "daemonsets", "DaemonSet", True), ("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", False),
          ("networking.k8s.io/v1", "networkpolicies", "NetworkPolicy", True),
@@ -32,7 +33,7 @@ KINDS = [("v1", "namespaces", "Namespace", False), ("v1", "configmaps", "ConfigM
 
 
 class FakeApi(http.server.BaseHTTPRequestHandler):
-    """Discovery, and "not found" for every object."""
+    """Answers discovery requests, and "not found" for every object."""
 
     def answer(self, status, body):
         text = json.dumps(body).encode()
@@ -71,7 +72,7 @@ class FakeApi(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def api(tmp_path):
-    """A kubeconfig for the fake server; .changes has what tried to change something."""
+    """A kubeconfig for the fake server. `.changes` lists the requests that tried to change an object."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), FakeApi)
     server.changes = []
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -92,7 +93,7 @@ def kubectl(*argv, stdin=None, **more):
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """The manifests.  Debian 12's kubectl has a kustomize that knows two fields by their former names only."""
+    """The manifests. The kustomize in Debian 12's kubectl knows two fields only by their former names."""
     to = tmp_path_factory.mktemp("manifests") / "kubernetes"
     shutil.copytree(TREE, to)
     version = json.loads(kubectl("version", "--client", "-o", "json").stdout)["clientVersion"]
@@ -130,7 +131,7 @@ def test_kubectl_applies_every_variant_and_addon(tree, api):
 
 
 def missing(given, kept, path=""):
-    """Paths of given that are not in kept."""
+    """Returns the paths in `given` that are missing in `kept`."""
     if isinstance(given, dict):
         return [p for k, v in given.items() if v is not None
                 for p in (missing(v, kept[k], f"{path}.{k}") if isinstance(kept, dict) and k in kept else [f"{path}.{k}"])]
@@ -148,7 +149,7 @@ def test_every_field_of_the_daemonset_is_one_of_kubernetes(rendered, variant):
         done = kubectl("set", "image", "--local", "-f", "-", "gpuward=localhost/gpuward:0.1.0", "-o", "json", stdin=json.dumps(document))
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout) if done.stdout else None
-    # The same image changes nothing, and kubectl then prints nothing: start from another one.
+    # If the image is the same, kubectl prints nothing, so the input has another image.
     other = json.loads(json.dumps(given).replace("localhost/gpuward:", "elsewhere/gpuward:"))
     kept = json.loads(json.dumps(decoded(other)).replace("elsewhere/gpuward:", "localhost/gpuward:"))
     assert missing(given, kept) == []
@@ -209,7 +210,8 @@ def test_the_prometheusrule_is_made_from_the_rules(rendered):
 
 
 def test_the_service_accepts_the_settings_and_its_dns_names(rendered):
-    """As in a pod: the ConfigMap is the file, $(POD_NAMESPACE) is replaced; only port and history are of the test."""
+    """Runs as in a pod: the ConfigMap is the configuration file, and $(POD_NAMESPACE) is replaced. Only port and
+    history are set by the test."""
     (c,) = pod_of(rendered["base"])["containers"]
     env = {e["name"]: e.get("value", "lab") for e in c["env"] if not e["name"].startswith("NVIDIA")}
     env = {k: v.replace("$(POD_NAMESPACE)", "lab") for k, v in env.items()}

@@ -48,7 +48,7 @@ def test_the_summary_is_available_as_json(tmp_path):
         assert f'{d["energy_joules"]["best"]:.1f} J' in done.stderr
     again = gpuward("log", IDLE, *BRIEF, "--summary", path, "-q")  # replaced, also without the text
     assert again.stderr == "" and len(json.loads(path.read_text())["devices"]) == 1
-    # On standard output, where the lines are in a file.
+    # The summary goes to standard output if the lines go to a file.
     done = gpuward("log", IDLE, *BRIEF, "-o", tmp_path / "lines.csv", "--summary", "-", "--gco2-per-kwh=380")
     validator("log-summary").validate(json.loads(done.stdout))
     device, = json.loads(done.stdout)["devices"]
@@ -423,7 +423,7 @@ def test_a_service_that_is_polled_starts_nvidia_smi_rarely(tmp_path, growth, per
         s.wait(lambda: s.get("/api/v1/self").json()["nvidia_smi"]["stream_cpu_seconds"] > 0)
         s.ticks(2)
         began, before = time.monotonic(), len(starts.read_text().splitlines())
-        s.ticks(12)  # asks all the time
+        s.ticks(12)  # sends requests all the time
         new = starts.read_text().splitlines()[before:]
         elapsed = time.monotonic() - began
         lists = sum("--query-compute-apps" in line for line in new)

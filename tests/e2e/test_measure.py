@@ -282,7 +282,7 @@ def test_energy_has_a_cost_only_where_one_is_configured(measure, load, tmp_path)
     assert float(said[2]) == pytest.approx(cost["price"]["best"], rel=0.01)
     done, doc = measure([load, "--gco2-per-kwh=380", "--trials=2", "--no-cooldown"], "sleep", "0.2")
     assert doc["runs"][1]["cost"]["price"] is None and re.search(r"Cost +[\d.]+ kWh, [\d.]+ g CO2\n", done.stderr)
-    # The report computes it again, by its own options.
+    # The report computes the cost again from its own options.
     path = tmp_path / "priced.json"
     path.write_text(json.dumps(doc))
     assert "Cost" not in gpuward("report", path).stdout
@@ -311,7 +311,7 @@ def test_a_wait_for_a_cool_gpu_counts_down_on_a_terminal(scenario):
     hot = CONSTANT.replace("[[gpu.load]]", "thermal_s = 0.6\n[[gpu.load]]\nuntil = 31")
     out, code = on_terminal(100, "measure", scenario(hot), "--cooldown-to=42", "--", "true")
     assert code == 0
-    shown = re.findall(r"\rGPU 0 is at (\d+) C, waiting for 42 C; the run starts in at most (\d+) s", out)
+    shown = re.findall(r"\rGPU 0 is at (\d+) °C, waiting for 42 °C; the run starts in at most (\d+) s", out)
     left = [int(seconds) for _, seconds in shown]
     assert len(left) >= 2 and left[0] == 60 and left == sorted(left, reverse=True)
     assert "gpuward: GPU 0 is at" not in out

@@ -386,7 +386,7 @@ def test_a_router_without_a_model_is_explained(tmp_path, load):
     assert "model name is missing from the request; add the model to the URL: ?model=NAME" in " ".join(done.stderr.split())
 
 
-# A server that counts tokens, and whose child holds the memory of the GPU, as the engine of vLLM or a runner of Ollama.
+# A server that counts tokens. Its child process holds the GPU memory, like the engine of vLLM or a runner of Ollama.
 SERVER = """
 import http.server, os, pathlib, subprocess, sys
 folder, host = pathlib.Path(sys.argv[1]), sys.argv[2]
@@ -410,7 +410,7 @@ server.serve_forever()
 
 @contextlib.contextmanager
 def token_server(folder, host="127.0.0.1"):
-    """A server in a process of its own.  Gives the server, its port and the pid of its engine."""
+    """Runs the server in its own process. Yields the server, its port and the pid of its engine."""
     child = subprocess.Popen([sys.executable, "-c", SERVER, folder, host], stdout=subprocess.PIPE, text=True)
     try:
         port, engine = map(int, child.stdout.readline().split())

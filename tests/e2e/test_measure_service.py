@@ -57,7 +57,7 @@ def start(service, tmp_path, *options, then="exit 0"):
 
 
 def end(child, tmp_path, go=True):
-    """Waits for the end of gpuward. go=False: something else ends the command."""
+    """Waits for the end of gpuward. go=False: the caller ends the command in another way."""
     if go:
         (tmp_path / "go").touch()
     errors = child.communicate(timeout=support.TIMEOUT)[1]

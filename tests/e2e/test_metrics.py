@@ -23,11 +23,11 @@ GOLDEN = TOP / "tests" / "golden" / "metric-names.txt"
 NEEDED = TOP / "tests" / "golden" / "metrics-needed.txt"
 DEFAULT = TOP / "tests" / "golden" / "metric-names-default.txt"
 PACKAGING = TOP / "packaging"
-# Metrics of models. Their names are fixed, also while the service does not export them.
+# Metrics of models. Their names are fixed even if the service does not export them.
 MODELS = {"gpuward_model_energy_joules_total", "gpuward_model_tokens_total"}
 PROMTOOL = shutil.which("promtool", path="/usr/bin:/bin")
 AMTOOL = shutil.which("amtool", path="/usr/bin:/bin")
-SCRAPED = {"up", "scrape_duration_seconds", "ALERTS"}  # Prometheus makes them
+SCRAPED = {"up", "scrape_duration_seconds", "ALERTS"}  # series that Prometheus itself makes
 
 pytestmark = pytest.mark.skipif(not DUMP.exists(), reason=f"{DUMP} is not built")
 with_promtool = pytest.mark.skipif(not PROMTOOL, reason="promtool (package prometheus) is missing")
@@ -206,14 +206,14 @@ def panel_queries(board):
 
 
 def known():
-    """What rules and dashboards may name: the default set, so that they work without a setting."""
+    """Rules and dashboards may use only the default set, so that they work without any setting."""
     recorded = {r["record"] for r in load_rules("gpuward.rules.yml")}
     default = {l.split(" ")[0] for l in DEFAULT.read_text().splitlines()}
     return default | recorded | SCRAPED | MODELS
 
 
 def needed():
-    """{metric of /metrics: what reads it} for the rules, the alerts and the dashboards."""
+    """{metric of /metrics: rules, alerts and dashboards that read it}."""
     readers = {"rules": [r["expr"] for r in load_rules("gpuward.rules.yml")],
                "alerts": [r["expr"] for r in load_rules("alerts.yml")]}
     readers.update((uid, panel_queries(board)) for uid, board in load_boards().items())
@@ -310,7 +310,7 @@ def test_the_dashboards_name_what_there_is_and_are_bounded(uid):
             found = named(t["expr"])
             assert found and found <= known(), t["expr"]
             assert set(re.findall(r"\$(\w+)", t["expr"])) <= {*variables, "__range", "__rate_interval"}
-            # One node, one figure, or the 20 largest: never one series per GPU of the fleet.
+            # A query shows one node, one figure, or the 20 largest values; never one series per GPU of the fleet.
             assert 'instance="$instance"' in t["expr"] or re.match(r"(topk\(20, |(sum|avg|count|quantile)\b)", t["expr"])
     for v in variables.values():
         if v["type"] == "query":

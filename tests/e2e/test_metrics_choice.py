@@ -1,5 +1,5 @@
-"""Which metrics the service serves: the default set and its bounds, metrics.include and metrics.exclude, the names of
-dcgm-exporter as its dashboard queries them, and the count of failed initialisations."""
+"""Tests which metrics the service serves: the default set and its limits, metrics.include and metrics.exclude, the
+names of dcgm-exporter as its dashboard queries them, and the count of failed initialisations."""
 import collections
 import re
 import signal
@@ -18,8 +18,8 @@ PER_GPU, PER_NODE = 60, 60
 ALL = {l.split(" ")[0] for l in (TOP / "tests/golden/metric-names.txt").read_text().splitlines()}
 DEFAULT = {l.split(" ")[0] for l in (TOP / "tests/golden/metric-names-default.txt").read_text().splitlines()}
 
-# Every query of grafana/dcgm-exporter-dashboard.json of dcgm-exporter 4.5.3 (github.com/NVIDIA/dcgm-exporter), by metric,
-# function and factor; each one selects by the labels instance and gpu.
+# Every query of grafana/dcgm-exporter-dashboard.json of dcgm-exporter 4.5.3 (github.com/NVIDIA/dcgm-exporter), by
+# metric, function and factor. Each query selects by the labels instance and gpu.
 DASHBOARD = [
     ("DCGM_FI_DEV_GPU_TEMP", "{}"),
     ("DCGM_FI_DEV_GPU_TEMP", "avg({})"),
@@ -56,7 +56,7 @@ def families(text):
 
 
 def settled(s):
-    """A page with the figures that need several readings."""
+    """Waits for a page that has the figures that need several readings."""
     return s.wait(lambda: (t := page(s)) and "gpuward_energy_joules_total{" in t and "gpuward_gpu_temperature_margin" in t and t)
 
 

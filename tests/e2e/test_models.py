@@ -1,4 +1,4 @@
-"""Tokens and energy of each model of the inference servers (GET /api/v1/models, /metrics)."""
+"""Tests the tokens and the energy of each model on the inference servers (GET /api/v1/models, /metrics)."""
 import contextlib
 import re
 import shutil
@@ -21,7 +21,7 @@ def world(tmp_path):
 
 
 def program(tmp_path, name):
-    """A program of its own, so that the guard finds its processes."""
+    """Makes a program with its own name, so that the guard finds its processes."""
     path = tmp_path / name
     if not path.exists():
         shutil.copy("/bin/dash", path)
@@ -80,10 +80,10 @@ def test_each_model_of_a_router_has_its_tokens_and_the_energy_of_its_process(wor
         with Guarded(world, config) as s:
             s.wait(lambda: row(s, "chat", "a") and asked(fake))
             s.wait(lambda: generated(s, "chat", "a") is not None)
-            assert generated(s, "chat", "a") == 0  # what was counted before belongs to nobody's energy
+            assert generated(s, "chat", "a") == 0  # earlier tokens belong to no measured energy
             fake.tokens = {"a": [15, 150], 'b "x" \\ é': [7, 1600]}
             s.wait(lambda: generated(s, "chat", "a") == 50 and generated(s, "chat", 'b "x" \\ é') == 600)
-            fake.tokens["a"] = [3, 20]  # the counters of a server that restarted
+            fake.tokens["a"] = [3, 20]  # the server restarted, so its counters are small
             s.wait(lambda: generated(s, "chat", "a") == 70)
             rows, workers = models(s)
             assert rows["chat", "a"]["prompt_tokens"] == 13 and rows["chat", "a"]["method"] == "own process"
@@ -91,7 +91,7 @@ def test_each_model_of_a_router_has_its_tokens_and_the_energy_of_its_process(wor
             assert rows["chat", "a"]["energy_method"] in ("modelled", "equal-split")
             span = rows["chat", "a"]["since_start"]
             assert span["joules_per_token"] == pytest.approx(span["joules"] / 70)
-            # the three processes had equal shares, and everything went to a model or waits
+            # the three processes had equal shares, and all energy was charged to a model or waits
             shares = [rows["chat", m]["energy_joules"] for m in ("a", 'b "x" \\ é', "d")]
             assert min(shares) > 0 and max(shares) == pytest.approx(min(shares), rel=0.05)
             counted = {f'worker="chat",model="a",direction="{d}"': n for d, n in (("prompt", 13), ("generated", 70))}
@@ -109,7 +109,7 @@ def test_each_model_of_a_router_has_its_tokens_and_the_energy_of_its_process(wor
 
 
 def test_two_servers_on_one_card_share_its_energy(world, tmp_path):
-    """vLLM has counters, Ollama has none; models and what waits add up to the energy of the processes."""
+    """vLLM has counters, Ollama has none. Charged and waiting energy add up to the energy of the processes."""
     one, two = program(tmp_path, "vllm-engine"), program(tmp_path, "ollama-runner")
     with contextlib.ExitStack() as stack:
         vllm = stack.enter_context(fake_workers.VLLM())
@@ -124,7 +124,7 @@ def test_two_servers_on_one_card_share_its_energy(world, tmp_path):
         assert row(s, "small", "llama3:8b")["tokens_absent"] == "Ollama has no token counter"
         assert row(s, "small", "llama3:8b")["method"] == "only model"
         assert row(s, "small", "llama3:8b")["last_minute"]["joules_per_token_absent"] == "the tokens are unknown"
-        ollama.load("qwen:1b")  # two models and no counter: nobody knows which one works
+        ollama.load("qwen:1b")  # two models and no counter: it is unknown which model works
         s.wait(lambda: row(s, "small", ""))
         assert row(s, "small", "")["method"] == "no model"
 
@@ -132,7 +132,7 @@ def test_two_servers_on_one_card_share_its_energy(world, tmp_path):
             rows, workers = models(s)
             energy = {p["pid"]: p["energy_joules"] for p in s.get("/api/v1/processes").json()["processes"]}
             sums = [joules(rows, w) + workers[w]["waiting_joules"] for w in ("big", "small")]
-            # the guard may find a worker a tick after the driver listed it
+            # the guard may find a worker one tick after the driver lists its process
             return all(0.8 * energy[pid] < have <= energy[pid] * 1.001 for pid, have in zip(pids, sums))
         s.wait(closes)
         assert s.get("/api/v1/models").json()["simulated"] is True
@@ -160,7 +160,7 @@ def test_an_evicted_or_sleeping_server_is_not_asked(world, tmp_path):
         with Guarded(world, configure(server("chat", "llamacpp", fake, exe), more=QUICK)) as s:
             s.wait(lambda: generated(s, "chat", "a") is not None)
             s.guard("evict", "chat")
-            world.hold(p.pid, 300 << 20)  # a context stays
+            world.hold(p.pid, 300 << 20)  # only the CUDA context stays on the GPU
             s.until("evicted", name="chat")
             fake.calls.clear()
             before = joules(models(s)[0], "chat")

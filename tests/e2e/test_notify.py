@@ -1,4 +1,4 @@
-"""gpuward notify: what the guard did, as desktop notifications on a real bus with a stand-in for the desktop."""
+"""gpuward notify: shows the guard's moves as desktop notifications, on a real bus with a fake desktop."""
 import http.server
 import json
 import shutil
@@ -64,7 +64,7 @@ class Desktop(logind.Logind):
         assert r.number() == 0  # no hints
         r.at += -r.at % 8
         assert r.number() == 0xffffffff and r.at == body and app == "gpuward" and icon
-        # The reply comes first: until then the program does not know the number of its notification.
+        # The reply comes first: before the reply, the program does not know the number of its notification.
         self.say(logind.REPLY, struct.pack("<I", len(self.shown) + 1), destination=sender, reply_to=serial, signature="u")
         with self.changed:
             self.shown.append((len(self.shown) + 1, replaces, summary, text, actions))
@@ -100,7 +100,7 @@ class Notifier:
 
 
 class FakeService(http.server.ThreadingHTTPServer):
-    """A service with decisions and an event stream that the test writes.  asked: [(method, path)]"""
+    """A fake service. The test sets its decisions and writes its event stream. asked: [(method, path)]"""
 
     daemon_threads = True
 
@@ -152,7 +152,7 @@ class FakeHandler(http.server.BaseHTTPRequestHandler):
 
 
 def follows(s):
-    """Waits until somebody follows the event stream."""
+    """Waits until a client follows the event stream."""
     s.wait(lambda: s.get("/api/v1/self").json()["http"]["streams"] > 0)
 
 
@@ -192,7 +192,7 @@ def test_each_worker_has_its_own_time_and_only_a_message_is_news(tmp_path):
 
 
 def test_foreign_text_is_cleaned_and_numbers_that_begin_again_are_news(tmp_path):
-    """A name that is cut inside a character is no UTF-8, and the bus closes the connection for that."""
+    """A name that is cut inside a character is not UTF-8, and the bus would close the connection."""
     def left(number, worker):
         return {"id": number, "worker": worker, "uuid": "GPU-1", "from": "verify", "to": "evicted", "result": "freed",
                 "dry_run": False, "mask": ["contention"], "freed_bytes": 1 << 30, "freed_seconds": 1}

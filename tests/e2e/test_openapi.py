@@ -16,7 +16,7 @@ import openapi_check
 from service import EVERY_METRIC, Service
 from support import TOP
 
-# GPM would add keys to the documents of the devices.
+# The group "profiling" would add keys to the documents of the devices.
 ALL_OF_COMMON_TIERS = {**EVERY_METRIC, "GPUWARD_METRICS_EXCLUDE": "profiling"}
 
 SLOW_OPENING = """
@@ -44,7 +44,7 @@ def live():
 
 @pytest.fixture(scope="module")
 def early(tmp_path_factory):
-    """The driver is still being opened."""
+    """A service that still opens the driver."""
     scenario = tmp_path_factory.mktemp("early") / "slow.toml"
     scenario.write_text(SLOW_OPENING)
     s = Service(scenario, token=True, config="[device]\ntimeout = \"60s\"\n")
@@ -97,19 +97,49 @@ def test_openapi_check_detects_mistakes(document):
     broken(lambda d: form(d).pop("example"))
 
 
-@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not there")
-def test_a_validator_of_others_accepts_it(document, tmp_path):
+@pytest.fixture(scope="module")
+def validators(document, tmp_path_factory):
+    """A folder with the document and the validators of others, from npm."""
+    if not shutil.which("npm"):
+        pytest.skip("npm is not there")
+    folder = tmp_path_factory.mktemp("node")
     for name in ("package.json", "package-lock.json"):
-        shutil.copy(TOP / "tests/e2e/node" / name, tmp_path)
+        shutil.copy(TOP / "tests/e2e/node" / name, folder)
     got = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-                         cwd=tmp_path, capture_output=True, text=True, timeout=120)
+                         cwd=folder, capture_output=True, text=True, timeout=120)
     if got.returncode != 0:
-        pytest.skip("npm could not fetch the validator")
-    (tmp_path / "openapi.json").write_text(json.dumps(document))
-    done = subprocess.run(
-        ["node", "node_modules/@seriousme/openapi-schema-validator/bin/validate-api-cli.js",
-         "openapi.json"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        pytest.skip("npm could not fetch the validators")
+    (folder / "openapi.json").write_text(json.dumps(document))
+    return folder
+
+
+def validate(folder, script, *args):
+    return subprocess.run(["node", "node_modules/" + script, *args], cwd=folder, capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "REDOCLY_TELEMETRY": "off", "CI": "true"})
+
+
+def test_a_validator_of_others_accepts_it(validators):
+    done = validate(validators, "@seriousme/openapi-schema-validator/bin/validate-api-cli.js", "openapi.json")
     assert '"valid": true' in done.stdout, done.stdout + done.stderr
+
+
+def lint(folder, name):
+    """What Redocly finds with its recommended rules, errors and warnings."""
+    done = validate(folder, "@redocly/cli/bin/cli.js", "lint", "--format=json", name)
+    assert done.stdout.startswith("{"), done.stdout + done.stderr
+    return json.loads(done.stdout)["problems"]
+
+
+def test_redocly_finds_nothing(document, validators):
+    version = subprocess.run(["node", "--version"], capture_output=True, text=True).stdout
+    if int(version.lstrip("v").split(".")[0]) < 20:
+        pytest.skip("redocly needs Node.js 20, here is " + version)
+    assert lint(validators, "openapi.json") == []
+    broken = json.loads(json.dumps(document))  # the check itself works
+    form = broken["paths"]["/api/gpu/devices"]["get"]["responses"]["200"]["content"]["application/json"]
+    del form["example"]["count"]
+    (validators / "broken.json").write_text(json.dumps(broken))
+    assert [p["ruleId"] for p in lint(validators, "broken.json")] == ["no-invalid-media-type-examples"]
 
 
 def opened(s, label="x"):

@@ -116,8 +116,8 @@ def demo(service):
     return service()
 
 
-# Collects what the browser refused, texts that a canvas cut off, and notifications, which it only pretends to show unless
-# Page.alerts() was called.
+# Collects requests that the browser refused, texts that a canvas cut off, and notifications. Notifications are not
+# really shown unless Page.alerts() was called.
 WATCH = """
 window.violations = []; window.clipped = []; window.notified = [];
 addEventListener('securitypolicyviolation', e => window.violations.push(e.violatedDirective + ' ' + e.blockedURI));
@@ -383,7 +383,8 @@ period = 4
 name = "train"
 memory = "8 GiB"
 """
-# Each pair of powers that the page shows, and what it says where the utilisation of the process is unknown.
+# Collects each pair of powers that the page shows, and the text that it shows if the utilisation of the process is
+# unknown.
 PAIRS = """
 window.pairs = []; window.unknowns = [];
 const look = () => {
@@ -917,7 +918,7 @@ def test_a_gpu_that_becomes_too_hot_is_notified_once(page, service, scenario_fil
     page.open(service(path).url).live()
     page.alerts("hot")
     wait(lambda: page.js("window.notified"), "a notification")
-    assert re.fullmatch(r"Simulated: GPU 0 is close to its temperature limit: It has \d+ °C\. Check its fans, the air and its load\.",
+    assert re.fullmatch(r"Simulated: GPU 0 is close to its temperature limit: Its temperature is \d+ °C\. Check its fans, the air flow and its load\.",
                         page.js("window.notified")[0].replace("\u00a0", " "))
     before = page.text("#rows")
     wait(lambda: page.text("#rows") != before, "a later figure")

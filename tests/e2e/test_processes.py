@@ -1,6 +1,9 @@
-"""Figures of each process: utilisation, CPU, run time, energy and past, in every document that lists processes."""
+"""Tests the figures of each process: utilisation, CPU, run time, energy and history, in every document that lists
+processes."""
 import json
 import math
+import re
+import socket
 import subprocess
 import sys
 
@@ -8,7 +11,7 @@ import pytest
 import requests
 
 from service import Service
-from support import document, gpuward, wait
+from support import OK, SIMULATOR, document, environment, gpuward, wait
 
 PARTS = ("earlier_joules", "processes_joules", "former_processes_joules", "idle_joules", "unattributed_joules")
 GPU = """
@@ -27,7 +30,7 @@ def scenario(tmp_path, *processes, head=GPU):
 
 
 def closes(doc):
-    """The energy of each GPU is the sum of its parts, and that of the listed processes is one of them."""
+    """Checks that the energy of each GPU is the sum of its parts; the energy of the listed processes is one part."""
     for part in doc["device_energy"]:
         total = part["energy_joules_total"]
         if total is None:
@@ -61,7 +64,7 @@ def test_the_energy_of_a_gpu_is_shared_among_its_processes(tmp_path):
         assert long["energy_method"] == short["energy_method"] == "modelled"
         assert long["power_watts"] / short["power_watts"] == pytest.approx(3, rel=0.1)
         assert long["utilization_sm_ratio"] == pytest.approx(0.375, abs=0.05)
-        # The driver lists both, but /proc does not have them: as if they were in another pid namespace.
+        # The driver lists both processes, but /proc does not have them, as if they were in another pid namespace.
         assert long["orphan"] and long["absent"] == {"cpu_used_cores": "no_data", "run_seconds": "no_data"}
         wait(lambda: named(processes(s), "short") is None, "the end of a process")
         doc = processes(s)
@@ -75,15 +78,15 @@ def test_the_energy_of_a_gpu_is_shared_among_its_processes(tmp_path):
 
 def test_utilisation_is_read_only_while_someone_looks(tmp_path):
     world = scenario(tmp_path, 'name = "alone"\nmemory = "8 GiB"')
-    s = Service(world, config='[guard]\nunknown = "watch"\n')  # otherwise the guard looks
+    s = Service(world, config='[guard]\nunknown = "watch"\n')  # otherwise the guard reads the utilisation
     s.start(ready=False)
     try:
         s.wait(lambda: s.get("/api/v1/self").json()["ticks"] >= 4)
         assert utilisation_calls(s) == 0
-        alone = named(processes(s), "alone")  # the first answer has the figure already
+        alone = named(processes(s), "alone")  # the first answer already has the figure
         assert alone["utilization_sm_ratio"] is not None
         assert utilisation_calls(s) > 0
-        # Alone on its GPU, it gets all energy, for which no utilisation is needed.
+        # A process that is alone on its GPU gets all energy; no utilisation is needed for that.
         wait(lambda: (named(processes(s), "alone")["energy_joules"] or 0) > 0, "energy")
         assert named(processes(s), "alone")["energy_method"] == "measured"
     finally:
@@ -173,6 +176,38 @@ def test_a_snapshot_shows_mig_instances_with_their_processes():
     with Service("mig") as s:
         s.wait(lambda: processes(s)["device_energy"][0]["unattributed_joules"])
         assert named(processes(s), "serve")["absent"]["energy_joules"] == "not_supported"
+
+
+def test_a_snapshot_has_the_energy_of_processes_if_a_service_runs(tmp_path):
+    world = scenario(tmp_path, 'name = "long"\nmemory = "8 GiB"\nshare = 0.75', 'name = "short"\nmemory = "1 GiB"\nshare = 0.25')
+    with Service(world) as s:
+        wait(lambda: (p := named(processes(s), "long")) and (p["energy_joules"] or 0) > 1 and p["power_watts"], "energy")
+        before = named(processes(s), "long")["energy_joules"]
+        # As with real GPUs, no option says where the figures come from.
+        env = environment(LD_LIBRARY_PATH=SIMULATOR.parent, GPUWARD_SIM=world, GPUWARD_ADDRESS=s.url)
+        long = named(document("snapshot", env=env), "long")
+        assert long["energy_joules"] >= before and long["power_watts"] > 0 and long["energy_method"] == "modelled"
+        assert long["workload"]["kind"] == "none" and not {"energy_joules", "workload"} & set(long["absent"])
+        text = gpuward("snapshot", env=env).stdout
+        assert re.search(r"SM +MEMORY +ENERGY", text) and re.search(r"8\.0 GiB +[0-9.]+ k?J ", text), text
+        # The service does not know this process.
+        other = scenario(tmp_path, 'pid = 4000077\nname = "other"\nmemory = "8 GiB"')
+        unknown = named(document("snapshot", env=env | {"GPUWARD_SIM": str(other)}), "other")
+        assert unknown["workload"] is None and unknown["absent"]["workload"] == "needs_service"
+        for option in ("--direct", "--simulate=h200"):
+            assert document("snapshot", option, env=env)["processes"][0]["absent"]["energy_joules"] == "needs_service"
+
+
+def test_a_snapshot_does_not_need_the_service(tmp_path):
+    world = scenario(tmp_path, 'name = "long"\nmemory = "8 GiB"')
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, never replies
+        port = silent.getsockname()[1]
+        for address in (f"127.0.0.1:{port}", "127.0.0.1:1", f"unix:{tmp_path}/none", "https://127.0.0.1", "?"):
+            r = gpuward("snapshot", "--json", env=environment(LD_LIBRARY_PATH=SIMULATOR.parent, GPUWARD_SIM=world,
+                                                                GPUWARD_ADDRESS=address))
+            assert r.returncode == OK and r.stderr == "", (address, r)
+            long = named(json.loads(r.stdout), "long")
+            assert long["absent"]["energy_joules"] == "needs_service" and long["memory_bytes"] == 8 << 30
 
 
 def test_cpu_is_in_a_snapshot_when_it_is_asked_for(tmp_path):

@@ -15,9 +15,9 @@ from worker import Fault
 NAMES = TOP / "tests" / "golden" / "metric-names.txt"
 
 
-# Durations of the rules are shorter, so that a figure of 30 minutes is there after 12 seconds.
+# Durations of the rules are shorter, so that a figure over 30 minutes exists after 12 seconds.
 FACTOR = 1 / 150
-# A process holds memory of a GPU that does nothing.
+# A process holds memory on an idle GPU.
 HELD = """
 [[gpu]]
 profile = "h100"
@@ -27,8 +27,7 @@ name = "notebook"
 memory = "30 GiB"
 """
 SM = "gpuward_workload_utilization_sm_ratio"
-# What a figure needs that these nodes do not have, by a part of the expression: the query must
-# work, and may be empty.
+# {part of an expression: what these nodes lack for a result}. The query must work, but may be empty.
 EMPTY = {
     "ALERTS": "an alert that fires",
     "gpu_down:count{job=~\".*\"} > 0": "a GPU that does not answer",
@@ -37,7 +36,7 @@ EMPTY = {
     f"(avg_over_time({SM}[2000ms]))": "the utilisation of processes",
     "up{job=~\"(.+/)?gpuward\"} == 0": "a node that does not answer",
 }
-# Needed metrics that the page of a default service has only in such a case.
+# {metric: the case in which the page of a default service has it}.
 ABSENT = {
     "gpuward_gpu_retired_pages_pending": "a board before Ampere",
     "gpuward_guard_blind": "a worker",
@@ -70,7 +69,7 @@ def service(nodes):
 
 @pytest.fixture(scope="module")
 def prometheus(nodes, tmp_path_factory):
-    """Prometheus that scrapes the nodes; a function that asks it."""
+    """Runs a Prometheus that scrapes the nodes. Yields a function that sends queries."""
     home = tmp_path_factory.mktemp("prometheus")
     rules = [home / "gpuward.rules.yml", home / "alerts.yml"]
     for path in rules:
@@ -157,7 +156,7 @@ def test_every_query_of_rules_and_dashboards_works(nodes, prometheus):
     rules = {r["record"]: r["expr"] for r in test_metrics.load_rules("gpuward.rules.yml")}
 
     def expand(expression):
-        """The expression and those of the records that it reads."""
+        """Returns the expression, and the expressions of the records that it reads."""
         below = [expand(rules[m]) for m in test_metrics.named(expression) if m in rules]
         return " ".join([expression, *below])
 
@@ -169,7 +168,7 @@ def test_every_query_of_rules_and_dashboards_works(nodes, prometheus):
     all_of_them = queries(nodes)
     assert len(all_of_them) > 150
     for expression in all_of_them:
-        prometheus("query", query=expression)  # fails for an expression that is wrong
+        prometheus("query", query=expression)  # fails if the expression is wrong
     wanted = {e: w for e, w in all_of_them.items() if not may_be_empty(e, w)}
     assert len(wanted) > 100
 

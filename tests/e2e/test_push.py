@@ -1,4 +1,5 @@
-"""The push of metrics: a real Prometheus, a real VictoriaMetrics, and receivers that check the protocol or misbehave."""
+"""Tests the push of metrics with a real Prometheus, a real VictoriaMetrics, and receivers that check the protocol or
+misbehave."""
 import collections
 import contextlib
 import math
@@ -65,7 +66,7 @@ def records(queue):
 # ---- real servers ----
 
 class Engine:
-    """Prometheus or VictoriaMetrics, on one port and one folder, so that it can be ended and started again."""
+    """Prometheus or VictoriaMetrics. It keeps its port and its folder when it is stopped and started again."""
 
     def __init__(self, kind, home):
         self.kind, self.home, self.port = kind, home, support.free_port()
@@ -137,8 +138,8 @@ def test_an_engine_has_the_series_and_values_of_the_page_and_they_end_with_the_s
             return out
 
         def differs():
-            """{series: (page, stored)} of the values that do not change between two pages and that the engine does not have.
-            VictoriaMetrics keeps about 12 digits."""
+            """{series: (page, stored)} of values that do not change between two pages and that the engine stored
+            differently or not at all. VictoriaMetrics keeps about 12 digits."""
             before = page(s)
             s.wait(lambda: max(stored().get(TICKS, [0])) > before[TICKS])
             got, after = stored(), page(s)
@@ -152,7 +153,7 @@ def test_an_engine_has_the_series_and_values_of_the_page_and_they_end_with_the_s
         left = differs()
 
         def equal():
-            """An engine may show a new sample of some series later than of others: each has to be equal once."""
+            """An engine may show the new samples of some series later, so each series must be equal at least once."""
             now = differs()
             for k in left.keys() - now.keys():
                 del left[k]
@@ -160,7 +161,7 @@ def test_an_engine_has_the_series_and_values_of_the_page_and_they_end_with_the_s
 
         s.wait(equal, what=lambda: f"page and engine differ: {left}")
         assert figure(s, "dropped_total") == 0
-    # stale, not five more minutes of the last value
+    # the series are stale; otherwise the last values would stay for five minutes
     support.wait(lambda: engine.query('{job="gpuward"}') == [], "the end of all series")
 
 
@@ -185,8 +186,8 @@ def test_an_outage_with_a_kill_loses_no_record(engine, tmp_path):
 
 
 def test_a_node_that_was_away_for_a_week_pushes_again(engine, tmp_path):
-    """VictoriaMetrics takes the samples of last week.  Prometheus refuses them, because it has newer ones: they are dropped
-    and named, and the samples of today arrive."""
+    """VictoriaMetrics takes the samples of last week. Prometheus refuses them, because it has newer samples. They are
+    dropped and reported, and the samples of today arrive."""
     queue, state = tmp_path / "q", tmp_path / "history.db"
     week = {"LD_PRELOAD": FAKETIME, "FAKETIME": "-7d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
     if not pathlib.Path(FAKETIME).exists():
@@ -210,14 +211,14 @@ def test_a_node_that_was_away_for_a_week_pushes_again(engine, tmp_path):
             assert figure(s, "dropped_total") == 0
             s.wait(lambda: set(made) <= set(engine.times(since="10d")))
 
-        def energy():  # of the last hour: two H100s at most at their limit since the return, not a week of them
+        def energy():  # in the last hour: at most two H100s at their limit since the return, not a week of energy
             return engine.query('sum(increase(gpuward_energy_joules_total{instance="away"}[1h]))')
         joules = float(s.wait(energy)[0]["value"][1])
         assert 0 <= joules < 2 * 700 * 3600
 
 
 def test_records_that_prometheus_has_already_do_not_cost_the_others(tmp_path):
-    """As after kill -9 between the answer and the note of it: the state is older than the server."""
+    """The state on disk is older than the state of the server, as after kill -9 between the answer and its record."""
     queue = tmp_path / "q"
     home = tmp_path / "engine"
     home.mkdir()
@@ -236,7 +237,7 @@ def test_records_that_prometheus_has_already_do_not_cost_the_others(tmp_path):
 # ---- receivers that check and misbehave ----
 
 def test_retries_keep_every_record_in_order(tmp_path):
-    """Errors of a server, garbage, a slow answer: nothing is lost, and the order stays."""
+    """A server returns errors, garbage or a slow answer. Nothing is lost, and the order stays the same."""
     hold = threading.Event()
     answers = collections.deque([(500, {}, b"oops"), (429, {"Retry-After": "1"}, b"later"), b"\x00garbage\r\n\r\n", b"", (503, {}, b""),
                                  (301, {"Location": "http://127.0.0.1:1/"}, b""), (404, {}, b"no such page"), (401, {}, b"who?")])
@@ -319,7 +320,7 @@ def test_a_wrong_certificate_is_refused_and_the_right_one_accepted(tmp_path):
             made = records(tmp_path / "q")
         with pushing(r.url, tmp_path / "q", f'ca_file = "{tls[0]}"') as s:
             s.wait(lambda: health(s) == "[+] push ok")
-            s.wait(lambda: set(made) <= set(r.times()))  # those of the first service
+            s.wait(lambda: set(made) <= set(r.times()))  # the records of the first service
 
 
 @pytest.fixture
@@ -342,7 +343,7 @@ def test_a_full_disk_drops_the_oldest_and_never_stops_the_push(small_disk):
         s.wait(lambda: figure(s, "dropped_total"))
         assert s.get("/readyz").status_code == 200
         with (small_disk / "full").open("wb") as f, contextlib.suppress(OSError):
-            while True:  # leaves no byte
+            while True:  # fills the disk to the last byte
                 f.write(bytes(65536))
                 f.flush()
         s.wait(lambda: "No space left" in s.messages())
@@ -397,7 +398,7 @@ def test_a_reload_starts_changes_and_stops_the_push(tmp_path):
 
 
 def test_a_reload_does_not_wait_for_a_server_that_hangs(tmp_path):
-    """The service reads the GPUs and answers until the old request is given up."""
+    """Until the old request is given up, the service reads the GPUs and answers requests."""
     begun, end = threading.Event(), threading.Event()
 
     def answer(headers, samples):

@@ -92,6 +92,7 @@ def test_numbers_are_those_of_the_header(tmp_path):
              "GW_CALL_RESUME": _guard.CALLS.index("resume"),
              "GW_FROM_SIMULATOR": _native.FROM_SIMULATOR, "GW_CUDA_NOT_VISIBLE": _native.CUDA_NOT_VISIBLE,
              "GW_TIERS_COMMON": _native.TIERS_COMMON, "GW_TIER_ENERGY": _native.TIER_ENERGY,
+             "GW_TIER_STATIC": _native.TIER_STATIC, "GW_PROCESS_SM": _native.PROCESS_SM,
              "GW_KIND_FLAG": _snapshot.KIND_FLAG, "GW_KIND_ENUM": _snapshot.KIND_ENUM,
              "GW_KIND_MASK": _snapshot.KIND_MASK}
     out = compiled(tmp_path, "".join(f'\tprintf("%d\\n", (int){n});\n' for n in names))
@@ -216,6 +217,43 @@ def test_a_snapshot_has_what_the_program_shows(sim):
             assert a.get(key) == b.get(key), key
         assert a["absent"] == {k: v for k, v in b["absent"].items() if k in a}
         assert set(a["absent"]) == {k for k, v in a.items() if v is None} - {"cause", "message"}
+
+
+@pytest.mark.parametrize("sim", ["two-gpus", "mig"])
+def test_processes_are_those_that_the_program_shows(sim):
+    theirs = document("snapshot", f"--simulate={sim}")
+    mine = answer("""
+for call in range(2):
+    rows = gpuward.processes(nvml_library=SIM)
+print(json.dumps([rows.absent, [p._asdict() for p in rows]]))""", sim=sim)
+    assert mine[0] == theirs["processes_absent"] and len(mine[1]) == len(theirs["processes"]) > 0
+    for a, b in zip(mine[1], theirs["processes"]):
+        assert set(a) <= set(b) | {"gpu_instance"}
+        for key in set(a) - {"absent", "utilization_sm_ratio", "cpu_used_cores", "run_seconds"}:
+            assert a[key] == b.get(key), key
+        assert (a["utilization_sm_ratio"] is None) == (b["utilization_sm_ratio"] is None)
+        assert a["absent"].get("utilization_sm_ratio") == b["absent"].get("utilization_sm_ratio")
+        figures = ("memory_bytes", "utilization_sm_ratio", "cpu_used_cores", "run_seconds")
+        assert set(a["absent"]) == {k for k in figures if a[k] is None}
+
+
+def test_a_process_of_this_machine_has_cpu_after_two_calls(tmp_path):
+    world = tmp_path / "world.toml"
+    world.write_text('[[gpu]]\nprofile = "h200"\n[[gpu.process]]\npid = "self"\nmemory = "1 GiB"\n')
+    first, second = answer("""
+rows = []
+for call in range(2):
+    row, = gpuward.processes(nvml_library=SIM)
+    rows.append(row._asdict())
+    time.sleep(0.05)
+print(json.dumps(rows))""", sim=world)
+    assert first["absent"]["cpu_used_cores"] == "needs_two_readings" and first["pid"] == second["pid"]
+    assert second["cpu_used_cores"] >= 0 and second["run_seconds"] > 0 and not second["orphan"]
+    assert second["memory_bytes"] == 1 << 30 and second["start_ticks"] > 0
+
+
+def test_processes_without_a_gpu_are_none():
+    assert answer("print(json.dumps(gpuward.processes(backend='none')))") == []
 
 
 def test_a_snapshot_without_a_gpu_has_a_cause():

@@ -1,4 +1,4 @@
-"""The readings, baselines, sensors and flat figures of the Python module, over the simulator."""
+"""Tests the readings, baselines, sensors and flat figures of the Python module on the simulator."""
 import shutil
 import subprocess
 
@@ -70,7 +70,7 @@ print(json.dumps([len(a.watts), a.room, a.dropped > 10, w.joules is not None, st
 """)
     assert got[:4] == [5, 5, True, True]
     assert "found no room after the first 5" in got[4] and "energy is complete" in got[4]
-    assert got[5:] == ["<string>", 1]  # the line of the program, and once
+    assert got[5:] == ["<string>", 1]  # the warning names the line of the program, and appears once
 
 
 def test_windows_without_a_series_and_without_a_gpu_say_so():
@@ -232,7 +232,7 @@ joules: float = w.joules
     assert done.stdout.count("error:") == 1 and 'Optional[float]' in done.stdout, done.stdout  # joules may be None
 
 
-# Only what the examples use, and a little time for each call.
+# Fakes only the functions that the examples use; each call takes a little time.
 TRAINING = TORCH + """
 import time
 class Tensor:

@@ -57,9 +57,9 @@ class TestEveryScenario:
         done = gpuward(command, f"--simulate={name}", "--color=never")
         assert "SIMULATED" in done.stdout.splitlines()[0]
         assert done.returncode == CAUSES.get(name, (None, OK))[1]
-        if command == "list" and done.returncode == NO_GPU:  # why there is none is an error; a script reads the table
+        if command == "list" and done.returncode == NO_GPU:  # the reason is on standard error; a script reads the table
             assert len(done.stdout.splitlines()) == 1 and done.stderr.strip()
-        elif name != "stub":  # the real one prints, too
+        elif name != "stub":  # a real nvidia-smi prints an error, too
             assert done.stderr == ""
 
 

@@ -323,7 +323,8 @@ def test_sighup_reads_the_configuration_and_keeps_the_old_one_when_it_is_wrong()
 
 
 def since(s):
-    """When the energy of each GPU began to be counted, in milliseconds and less: the database keeps a float."""
+    """The times since which the energy of each GPU is counted, without the last digit, because the database keeps a
+    float."""
     return [d["energy_since_utc"][:-2] for d in s.get("/api/v1/devices").json()["devices"]]
 
 
@@ -446,7 +447,7 @@ while = "{broken}"
             assert line["gpu"] == 1 and line["call"] == call and line["event"] == "query"
             assert figure in line["msg"] and line["msg"].startswith("GPU 1 (")
         s.ticks(8)
-        assert len(said(s, "error", "")) == 2  # not at every tick
+        assert len(said(s, "error", "")) == 2  # one line per failure, not one per tick
         broken.unlink()
         s.wait(lambda: len(said(s, "info", "works again after")) == 2)
         s.ticks(3)

@@ -1,4 +1,5 @@
-"""gpuward setup on a file tree: what it finds, writes, leaves alone and removes; interrupted at every call."""
+"""Tests gpuward setup on a file tree: what it finds, writes, leaves unchanged and removes, also if it is interrupted at
+any call, or if systemctl fails."""
 import fcntl
 import json
 import os
@@ -20,7 +21,7 @@ USER_TOKEN = "home/alice/.config/gpuward/token"
 
 
 class Tree:
-    """A file tree that stands for "/": one AMD GPU, the user alice and processes."""
+    """A file tree that represents "/": one AMD GPU, the user alice and processes."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
@@ -57,14 +58,14 @@ class Tree:
         return done
 
     def files(self):
-        """What there is below etc and home, with contents, modes and owners."""
+        """All files below etc and home, with contents, modes and owners."""
         return {str(p.relative_to(self.path)): (p.stat().st_mode, p.stat().st_uid, p.read_text() if p.is_file() else None)
                 for d in ("etc", "home") for p in sorted((self.path / d).rglob("*"))}
 
 
 @pytest.fixture
 def tree():
-    # alice must be able to reach her home; pytest takes that right away from its own folders
+    # alice must be able to reach her home, which is not possible below pytest's own folders
     with tempfile.TemporaryDirectory(prefix="gpuward-setup-") as folder:
         os.chmod(folder, 0o711)
         yield Tree(folder + "/root")
@@ -97,6 +98,7 @@ def test_each_kind_is_found_and_the_files_are_those_that_the_service_accepts(ful
         assert line in said
     assert "process 211" not in said and "process 900" not in said
     assert "gpuward guard game start --pid $PPID" in said and "gpuward run --vram 8G --anyway -- %command%" in said
+    assert "systemctl --user enable --now gpuward-notify" in said and "gpuward top shows it" in " ".join(said.split())
     files = full.files()
     assert files["etc/gpuward/token"][0] & 0o777 == 0o600 and len(files["etc/gpuward/token"][2]) == 65
     assert files[USER_TOKEN][0] & 0o777 == 0o600 and files[USER_TOKEN][2] == files["etc/gpuward/token"][2]
@@ -123,7 +125,7 @@ def test_nothing_is_changed_without_a_gpu_without_a_terminal_or_in_a_dry_run(ful
 def test_undo_removes_exactly_what_setup_wrote(full):
     before = full.files()
     full.setup("--yes")
-    full.setup("--yes")  # again: it replaces only its own configuration
+    full.setup("--yes")  # a second run replaces only its own configuration
     assert "removed /etc/gpuward/token" in full.setup("--undo").stdout
     assert full.files() == before
     assert "nothing to undo" in full.setup("--undo").stdout
@@ -145,7 +147,7 @@ def test_undo_clears_the_mode_and_the_holds_of_the_service_and_setup_names_the_m
         assert "cleared the mode enforce" in full.setup("--undo", **env).stdout
         doc = s.get("/api/v1/guard").json()
         assert (doc["mode"], doc["mode_set"], doc["workers"][0]["mask"]) == ("dry-run", None, [])
-        s.back(worker)  # it returned before the mode became a dry run
+        s.back(worker)  # the worker returned before the mode became dry-run
         full.setup("--yes")
         s.guard("mode", "enforce")
     said = " ".join(full.setup("--undo", GPUWARD_ADDRESS=s.url).stdout.split())
@@ -182,8 +184,8 @@ def test_a_file_that_a_person_edited_or_wrote_is_kept_and_named(full):
     assert "a person wrote or changed" in said and config.read_text() == edited
     assert "kept /etc/gpuward/gpuward.toml: it was changed" in full.setup("--undo").stdout
     assert config.read_text() == edited and sorted(os.listdir(config.parent)) == ["gpuward.toml"]
-    assert "[[worker]]" in full.setup("--yes").stdout  # lines to choose from
-    assert config.read_text() == edited and (config.parent / "token").exists()  # which the lines name
+    assert "[[worker]]" in full.setup("--yes").stdout  # lines that the user can copy
+    assert config.read_text() == edited and (config.parent / "token").exists()  # the lines name this token
     config.write_text("# only an example\n")
     full.setup("--yes")
     assert config.read_text() == "# only an example\n" and (config.parent / "gpuward.d/setup.toml").exists()
@@ -229,12 +231,12 @@ def test_a_unit_is_taken_only_if_the_server_started_all_of_its_processes(tree):
     cron, llama = "/system.slice/cron.service", "/system.slice/llama.service"
     tree.process(50, "/usr/sbin/cron", cgroup=cron)
     tree.process(100, "/home/alice/llama-server", "-m", "x.gguf", cgroup=cron, parent=50)
-    tree.process(110, "/home/alice/bin/ollama", "serve", cgroup=cron, ports=[11434])  # a daemon: cron is not its parent
+    tree.process(110, "/home/alice/bin/ollama", "serve", cgroup=cron, ports=[11434])  # the daemon's parent is not cron
     tree.process(200, "/opt/llama-server", "-m", "y.gguf", cgroup=llama)
     tree.process(201, "/bin/sh", "-c", "true", cgroup=llama, parent=200)
     said = " ".join(tree.setup("--yes").stdout.split())
     assert "Ollama (process 110) did not start all processes of cron.service, so the guard never stops this unit and" in said
-    assert "llama.cpp (process 100) does not listen" not in said  # it is no worker
+    assert "llama.cpp (process 100) does not listen" not in said  # this process is not a worker
     config = (tree.path / "etc/gpuward/gpuward.toml").read_text()
     assert config.count('kind = "systemd"') == 1 and 'match.unit = "llama.service"' in config and "cron" not in config
     assert 'match.command = "(^|[/ ])ollama serve"' in config and "match.uid = 1000" in config
@@ -267,7 +269,7 @@ def test_without_a_copy_of_the_token_setup_finishes_and_says_how_to_make_the_cop
     home.rmdir()
     assert "was not made" in " ".join(tree.setup("--yes").stdout.split()) and not home.exists()
     tree.setup("--undo")
-    # an obstacle that only the attempt shows
+    # an obstacle that setup notices only when it writes
     (home / ".config/gpuward/token.setup-new").mkdir(parents=True)
     if os.getuid() == 0:
         subprocess.run(["chown", "-R", "65534:65534", home], check=True)
@@ -327,7 +329,8 @@ def test_undo_fails_and_remembers_what_it_could_not_remove(full):
 
 
 def interrupted(tree, *args):
-    """Runs setup, killed before its first, second, ... call, until one run ends by itself; yields after each."""
+    """Runs setup and kills it before its first call, in the next run before its second call, and so on, until a run
+    completes. Yields after each run."""
     for at in range(1, 400):
         done = support.gpuward("setup", "--root", str(tree.path), *args, env=support.environment(
             SUDO_USER="alice", LD_PRELOAD=SHIM, KILL_AT=at))
@@ -352,7 +355,7 @@ def test_interrupted_at_each_step_nothing_is_half_written_and_undo_works(full):
         full.setup("--undo")
         assert full.files() == before
     assert runs > 25
-    # an undo that is interrupted is finished by the next, and setup continues after an interruption
+    # the next undo completes an interrupted undo, and setup continues after an interruption
     full.setup("--yes")
     whole = set(full.files())
     for _ in interrupted(full, "--undo"):
@@ -360,6 +363,93 @@ def test_interrupted_at_each_step_nothing_is_half_written_and_undo_works(full):
         assert set(full.files()) == whole
     full.setup("--undo")
     assert full.files() == before
+
+
+# The tree as "/" of a machine with systemd: its own mounts, processes and network.  systemctl is the script below.
+MACHINE = ["unshare", "--mount", "--pid", "--net", "--fork", "--mount-proc", "--kill-child", "sh", "-c", """
+for d in etc home sys; do mount --rbind "$0/$d" "/$d" || exit 99; done
+mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system || exit 99
+"$@"  # not exec: the first process of the namespace could not be killed
+"""]
+SYSTEMCTL = """#!/bin/sh
+# systemctl of a machine on which "enable" fails or setup is killed; HOW says which.  The file units has what is enabled.
+echo "$*" >> {here}/calls
+case $1 in
+is-active | is-enabled) for unit; do :; done; [ -f "{here}/units" ] && grep -qx "$unit" "{here}/units"; exit ;;
+esac
+[ "$HOW" = "kill at $1" ] && kill -9 $PPID && exit 1
+case $1 in
+enable)
+	[ "$HOW" = fail ] && exit 1
+	echo "$3" >> {here}/units
+	[ "$HOW" = "kill after enable" ] && kill -9 $PPID
+	;;
+disable | stop) : > {here}/units ;;
+esac
+exit 0
+"""
+
+
+def namespaces():
+    return os.getuid() == 0 and subprocess.run([*MACHINE[:7], "true"], capture_output=True).returncode == 0
+
+
+class Booted(Tree):
+    """The tree with systemd: setup without --root, which starts the service."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.bin = pathlib.Path(path).parent / "bin"
+        self.bin.mkdir()
+        (self.bin / "systemctl").write_text(SYSTEMCTL.format(here=self.bin))
+        (self.bin / "systemctl").chmod(0o755)
+        with open(self.path / "etc/passwd", "a") as f:
+            f.write("gpuward:x:997:997::/:/usr/sbin/nologin\n")
+
+    def run(self, *args, how="", code=support.OK):
+        done = subprocess.run(
+            [*MACHINE, self.path, support.PROGRAM, *args], capture_output=True, text=True, timeout=support.TIMEOUT,
+            stdin=subprocess.DEVNULL, env=support.environment(SUDO_USER="alice", HOW=how, PATH=f"{self.bin}:/usr/bin:/bin"))
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    def units(self):
+        return (self.bin / "units").read_text().split() if (self.bin / "units").exists() else []
+
+    def calls(self):
+        return (self.bin / "calls").read_text().splitlines()
+
+
+@pytest.mark.skipif(not namespaces(), reason="needs root and new namespaces")
+@pytest.mark.parametrize("how,code", [("fail", support.FAILED), ("kill at daemon-reload", 137), ("kill at enable", 137),
+                                      ("kill after enable", 137)])
+def test_a_start_of_the_service_that_fails_or_is_interrupted_leaves_whole_files_and_can_be_undone(how, code):
+    with tempfile.TemporaryDirectory(prefix="gpuward-setup-") as folder:
+        os.chmod(folder, 0o711)
+        tree = Booted(folder + "/root")
+        before = tree.files()
+        done = tree.run("setup", "--yes", how=how, code=code)
+        assert "enable --now gpuward.service" in tree.calls() or how == "kill at daemon-reload", tree.calls()
+        assert tree.units() == (["gpuward.service"] if how == "kill after enable" else [])
+        if how == "fail":
+            assert "systemctl could not start gpuward.service; journalctl -u gpuward.service shows why" in done.stderr
+        there = tree.files()
+        assert set(there) - set(before) == {"etc/gpuward", "etc/gpuward/gpuward.toml", "etc/gpuward/setup.json", "etc/gpuward/token",
+                                            "home/alice/.config", "home/alice/.config/gpuward", USER_TOKEN}
+        assert len(there["etc/gpuward/token"][2]) == 65 and there[USER_TOKEN][2] == there["etc/gpuward/token"][2]
+        steps = json.loads(there["etc/gpuward/setup.json"][2])["steps"]
+        assert {"what": "unit", "path": "gpuward.service", "enabled": False, "active": False} in steps
+        tree.run("config", "check")
+        said = tree.run("setup", "--undo").stdout
+        assert "disabled and stopped gpuward.service" in said
+        assert tree.files() == before and tree.units() == []
+        assert "disable --quiet gpuward.service" in tree.calls() and "stop gpuward.service" in tree.calls()
+        # a second setup finishes what was interrupted
+        tree.run("setup", "--yes", how=how, code=code)
+        tree.run("setup", "--yes")
+        assert set(tree.files()) == set(there) and tree.units() == ["gpuward.service"]
+        tree.run("setup", "--undo")
+        assert tree.files() == before and tree.units() == []
 
 
 def test_it_asks_at_most_three_questions_and_no_answer_changes_nothing(full):
@@ -437,7 +527,7 @@ def test_a_purge_of_the_package_removes_only_the_user_that_the_package_created(t
             f"{name}:x:997:997::{home}:/bin/sh": False,
             "": False}
     for account, removed in rows.items():
-        # no other command can be found, so that nothing of this machine is removed
+        # PATH has no other command, so that nothing on this machine is removed
         for command, does in (("getent", f'[ -n "{account}" ] || exit 2; echo "{account}"'), ("rm", ":"), ("userdel", 'echo "userdel $1"')):
             (tmp_path / command).write_text(f"#!/bin/sh\n{does}\n")
             (tmp_path / command).chmod(0o755)

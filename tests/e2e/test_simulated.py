@@ -36,7 +36,7 @@ def gets(s):
              "operation": s.post(WORKER + "/hold", token=True, json={"ttl_s": 1}).headers["Location"].rpartition("/")[2]}
     for path, method, operation in openapi_check.operations(s.get("/openapi.json").json()):
         content = operation["responses"].get("200", {}).get("content", {})
-        # the fleet is that of another program, which this service does not have (test_fleet.py)
+        # the fleet comes from Prometheus, which this service does not use (test_fleet.py)
         if method == "get" and "application/json" in content and path not in ("/openapi.json", "/api/v1/fleet"):
             filled = re.sub(r"{(\w+)}", lambda m: known[m[1]], path)
             yield filled + ("?bytes=1" if path.endswith("/fit") else "")

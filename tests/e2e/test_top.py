@@ -1,4 +1,4 @@
-"""gpuward top on a terminal of tmux: whole screens, keys, sizes, and what happens when its source goes away.
+"""Tests gpuward top in a tmux terminal: whole screens, keys, sizes, and the loss of its data source.
 
 GPUWARD_GOLDEN=write writes the screens of tests/golden again; read the difference before you commit it.
 """
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not in
 
 
 class Screen:
-    """gpuward top in a tmux of its own.  When it has ended, the screen shows "exit STATUS"."""
+    """Runs gpuward top in its own tmux. When gpuward top has ended, the screen shows "exit STATUS"."""
 
     def __init__(self, path, columns, rows, *args, kind="screen", **env):
         self.socket = path / f"tmux-{next(number)}"
@@ -58,7 +58,7 @@ class Screen:
         self.tmux("resize-window", "-x", columns, "-y", rows)
 
     def until(self, *texts, gone=()):
-        """Waits until the screen has these texts, and none of those that should be gone."""
+        """Waits until the screen has these texts, and none of the texts in `gone`."""
         shown = [""]
 
         def there():
@@ -69,7 +69,7 @@ class Screen:
 
 
 def masked(text):
-    """The screen without what changes with time: clock, energy, and how far the graphs are filled."""
+    """Masks the parts of the screen that change with time: clock, energy, and how far the graphs are filled."""
     text = re.sub(r"\d\d:\d\d:\d\d", "HH:MM:SS", text)
     text = re.sub(r"\d+ J in \d+s", "N J in Ns", text)
     text = re.sub(r" +\d+ J (free|idle)", "      N J \\1", text)
@@ -111,10 +111,32 @@ def test_a_small_terminal_gets_a_sentence_until_it_is_enlarged(tmp_path):
 
 def test_the_first_line_marks_simulated_gpus_and_q_leaves_the_terminal_as_it_was(tmp_path):
     with Screen(tmp_path, 80, 24, "--simulate=sixty-four") as top:
-        assert "SIMULATED" in top.until("GPUs 1 to 14 of 64").splitlines()[0]
-        top.keys("Tab", "End").until("GPUs 51 to 64 of 64")
+        assert "SIMULATED" in top.until("GPUs 0 to 13 of 64").splitlines()[0]
+        top.keys("Tab", "End").until("GPUs 50 to 63 of 64")
         assert "before top" not in top.text()
         assert top.keys("q").until("exit 0").split("\n")[:2] == ["before top", "exit 0"]
+
+
+def test_columns_that_do_not_fit_are_named(tmp_path):
+    with Service("h200") as service:
+        with Screen(tmp_path, 80, 24, "--address", service.url.removeprefix("http://")) as top:
+            heading = next(l for l in top.until("matmul", "hidden: ").splitlines() if "COMMAND" in l).split()
+            last = top.text().splitlines()[-1]
+            hidden = last.split("hidden: ")[1].split(", ")
+            assert last.startswith("q quit  ? help") and len(last) <= 80
+            assert hidden and not set(hidden) & set(heading)
+            top.resize(200, 24)
+            wide = top.until("matmul", *hidden, gone=["hidden: "])
+            assert "k end process" in wide.splitlines()[-1]
+
+
+@pytest.mark.parametrize("service", [False, True])
+def test_the_zoom_shows_mig_instances(service, tmp_path):
+    with Service("mig") as s:
+        source = ["--address", s.url.removeprefix("http://")] if service else ["--simulate=mig"]
+        with Screen(tmp_path, 100, 40, *source) as top:
+            top.until("serve", "q quit")
+            top.keys("Enter").until("MIG 3g.71gb (instance 1)", "40.0 GiB / 69.0 GiB", "MIG 1g.18gb (instance 9)")
 
 
 def test_keys_sort_filter_and_pause(tmp_path):
@@ -266,7 +288,7 @@ def test_a_named_service_that_does_not_answer_is_an_error(tmp_path):
 
 
 def test_without_ncurses_the_missing_package_is_named_and_other_commands_work(tmp_path):
-    (tmp_path / "libncursesw.so.6").write_text("")  # takes the place of the real one
+    (tmp_path / "libncursesw.so.6").write_text("")  # replaces the real library
     out, code = Terminal(120, "top", "--simulate", LD_LIBRARY_PATH=tmp_path).end()
     assert code == FAILED and "libncursesw6" in out.replace("\n", " ") and "\x1b" not in out
     assert gpuward("list", "--simulate", env=environment(LD_LIBRARY_PATH=tmp_path)).returncode == OK

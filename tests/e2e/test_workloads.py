@@ -1,4 +1,5 @@
-"""Workloads: which of them use the GPUs, what they are charged with, and that everything adds up to the counter."""
+"""Tests which workloads use the GPUs, how much energy is charged to them, and that the sum is the counter of the
+GPU."""
 import json
 import math
 import os
@@ -19,7 +20,7 @@ HOSTILE = "evil\x1b[31m\"<img src=x onerror=alert(1)>\\\n{}"
 
 
 def workloads(s):
-    """The document; the parts of each GPU add up, and the rows are one of the parts."""
+    """Returns the document. Checks that the parts of each GPU add up; the rows are one of the parts."""
     doc = s.get("/api/v1/workloads").json()
     for gpu in doc["devices"]:
         if gpu["energy_joules_total"] is None:
@@ -52,7 +53,7 @@ def counters(s):
 
 
 def metrics_close(s):
-    """The series of each GPU add up to its energy. Both are of one page, so of one reading."""
+    """Checks that the series of each GPU add up to its energy. One page has both, so they belong to one reading."""
     text = s.get("/metrics").text
     totals = dict(re.findall(r'^gpuward_energy_joules_total\{uuid="([^"]*)".*\} (\S+)$', text, re.M))
     for uuid, total in totals.items():
@@ -76,7 +77,7 @@ def test_each_workload_is_charged_and_the_sum_is_the_counter(tmp_path):
         assert unit["devices"][0]["energy_method"] == "modelled"
         assert unit["devices"][0]["split_uncertainty_ratio"] is None
         assert unit["devices"][0]["absent"]["split_uncertainty_ratio"] == "shared_gpu"
-        # alone on the second GPU: its share is the counter's
+        # the unit is alone on the second GPU, so its share is the whole counter
         alone = unit["devices"][1]
         assert alone["energy_method"] == "measured" and alone["split_uncertainty_ratio"] == 0
         assert alone["energy_low_joules"] == pytest.approx(alone["energy_joules"]) == alone["energy_high_joules"]
@@ -119,7 +120,7 @@ def test_counters_continue_and_the_sum_closes_after_a_restart(tmp_path, how):
         metrics_close(s)
         after = counters(s)
         assert len(before) > 4 and {k: (v, after[k]) for k, v in before.items() if after[k] < v} == {}
-        # what ended is stored once, with its energy, and stays in the sum
+        # an ended workload is stored once, with its energy, and stays in the sum
         job = wait(lambda: next((w for w in s.get("/api/v1/workloads/history").json()["workloads"]
                                  if w["name"] == "b.service"), None), "the end of b")
         wait(lambda: named(s, "b.service") is None, "b to be stored")

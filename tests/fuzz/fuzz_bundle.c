@@ -1,5 +1,5 @@
 /* Any content of one file of a bundle: the bundle is recomputed or refused with a message. The
- * first byte of the input selects the file; the others are those of tests/fixtures. */
+ * first byte of the input selects the file; the other files come from tests/fixtures. */
 #include "text.h"
 
 #include "measure/bundle.h"
@@ -22,7 +22,7 @@ static void remove_tree(void)
 	tree_done(&tree);
 }
 
-/* A small bundle: of the events only the first ones, because each execution reads all of them. */
+/* Makes a small bundle with only the first events, because each execution reads all events. */
 static void start(void)
 {
 	static char text[8000];

@@ -1,5 +1,5 @@
-/* Any path of a control group: no crash; what is found ends inside its field, and the identity
- * of a user's workload begins with the number of the user. */
+/* Any path of a control group: no crash; every text that is found ends inside its field, and
+ * the id of a user's workload begins with the id of the user. */
 #include "text.h"
 
 #include "base/cgroup_unit.h"

@@ -1,5 +1,5 @@
-/* Any content of one file of an AMD or Intel GPU: no crash, and every figure is a number that is
- * possible or has a reason. The first byte of the input selects the file. */
+/* Any content of one file of an AMD or Intel GPU: no crash, and every figure is a possible
+ * number or has an absence reason. The first byte of the input selects the file. */
 #include "device/backend.h"
 
 #include "../unit/tree.h"

@@ -11,7 +11,8 @@
 #define ID  "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define POD "8f1c3a52-4c1e-4a7b-9d35-0a1b2c3d4e5f"
 
-/* What gets the input: the content of a file, or with %s the name of one. */
+/* Where the input goes: into the content of a file or, if the path has %s, into the name of a
+ * file. */
 static const struct target {
 	const char *path, *cgroup;
 } targets[] = {
@@ -34,7 +35,7 @@ static void remove_tree(void)
 	tree_done(&tree);
 }
 
-/* Returns false if the input cannot be a name. */
+/* Returns false if the input cannot be a file name. */
 static bool fill(const struct target *x, char *text, size_t size, char *path, size_t path_size)
 {
 	const bool named = strchr(x->path, '%');

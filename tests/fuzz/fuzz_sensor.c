@@ -1,6 +1,6 @@
-/* Any content of a sensor file: no crash; a refusal has a message; an accepted sensor is composed
- * and parsed with the same bits. The
- * input is what follows the hash, which is made to match. */
+/* Any content of a sensor file: no crash; a refusal has a message; an accepted sensor is
+ * written and parsed again with the same bits. The input is the text after the hash; the hash
+ * is set to match. */
 #include "text.h"
 
 #include "base/buf.h"

@@ -2,7 +2,7 @@
  * ends without a crash, with 0 or an error of the interface. The first byte of the input selects
  * the kind; form feeds separate the answers, and the first byte of an answer selects its status.
  *
- * The functions of guard/worker/http.h are defined here: they answer from the input. */
+ * This file replaces the functions of guard/worker/http.h; they answer from the input. */
 #include "text.h"
 
 #include "daemon/token_source.h"
@@ -14,7 +14,7 @@
 #include "../unit/tree.h"
 
 struct worker_http {
-	char *rest; /* answers that are left */
+	char *rest; /* answers that were not used yet */
 	const char *body;
 	int status;
 };

@@ -1,4 +1,4 @@
-"""The real llama-server, with tiny models, as a process of the simulated GPU.
+"""Runs the real llama-server with tiny models, as a process on the simulated GPU.
 
     with LlamaServer(world, tmp_path, "-m", "a.gguf", "--metrics") as server:
         server.complete("hello", 20)
@@ -23,7 +23,7 @@ PROGRAM = os.environ.get("LLAMA_SERVER") or (None if ROOT else shutil.which("lla
 
 
 def missing():
-    """Why there is no llama-server; None: there is one."""
+    """Returns why llama-server cannot run; None: it can."""
     if PROGRAM:
         return None if os.access(PROGRAM, os.X_OK) else f"{PROGRAM} is no program"
     if ROOT:
@@ -32,10 +32,10 @@ def missing():
 
 
 def command(folder):
-    """What runs llama-server with `folder` as its working folder, and how it sees that folder."""
+    """Returns the command that runs llama-server with `folder` as its working folder."""
     if PROGRAM:
         return ["sh", "-c", f'cd "{folder}" && exec "{os.path.abspath(PROGRAM)}" "$@"', "sh"]
-    # A mount namespace of its own, so that nothing stays mounted. The process keeps its pid.
+    # The process gets its own mount namespace, so that nothing stays mounted. The process keeps its pid.
     inside = f'mount --bind /proc "{ROOT}/proc" && mount --bind "{folder}" "{ROOT}/mnt" && cd "{ROOT}" && ' \
              f'exec chroot "{ROOT}" sh -c \'cd /mnt && exec llama-server "$@"\' sh "$@"'
     return ["unshare", "--mount", "sh", "-c", inside, "sh"]
@@ -47,12 +47,12 @@ def free_port():
         return s.getsockname()[1]
 
 
-ASLEEP = 300 << 20  # what the context of a sleeping model keeps on the card
+ASLEEP = 300 << 20  # memory that the context of a sleeping model keeps on the card
 
 
 class LlamaServer:
     """models: names of the models to make. Each process of the server that has loaded a model holds memory on the card;
-    a sleeping model holds little. key: what the server asks its clients for."""
+    a sleeping model holds little. key: the API key that clients must send."""
 
     def __init__(self, world, folder, *args, models=("a",), size=4 * GIB, key=None, context=tiny_gguf.CTX):
         self.world, self.size, self.held, self.key = world, size, {}, key
@@ -118,19 +118,20 @@ class LlamaServer:
         return found
 
     def holding(self):
-        """What each process holds, by what the server says about its model. A model that is stopping holds all,
-        one that loads has only its context: a broken file fails before its weights are on the card."""
+        """Returns the memory of each process, from the state that the server reports for its model. A stopping model
+        holds all its memory. A loading model holds only its context, because a broken file fails before its weights are
+        on the card."""
         if not self.router:
             return {self.pid: self.size}
         processes = self.processes()
         try:
             status = self.status(timeout=0.5) if processes else {}
-        except (requests.RequestException, KeyError, TypeError):  # the server is stopped, or ends
+        except (requests.RequestException, KeyError, TypeError):  # the server is stopped or is ending
             return {pid: self.held.get(pid, self.size) for pid in processes.values()}
         return {pid: ASLEEP if status[name] in ("sleeping", "loading") else self.size for name, pid in processes.items()}
 
     def mirror(self):
-        """Keeps the simulated card equal to what runs."""
+        """Keeps the memory on the simulated card equal to the memory of the running processes."""
         while not self.stop.wait(0.05):
             now = self.holding()
             for pid in now.keys() | self.held.keys():
@@ -150,7 +151,7 @@ class LlamaServer:
         return requests.get(self.url + path, timeout=timeout, headers=self.headers()).json()
 
     def complete(self, prompt, tokens, **more):
-        """Generates; (prompt tokens, generated tokens) by the answer."""
+        """Generates tokens. Returns (prompt tokens, generated tokens) from the answer."""
         d = self.post("/completion", prompt=prompt, n_predict=tokens, ignore_eos=True, cache_prompt=False, **more)
         return d["tokens_evaluated"], d["tokens_predicted"]
 

@@ -1,5 +1,5 @@
-"""The guard and the real llama-server, on a simulated GPU: the guard's states, the server's own words, and a bystander
-that nothing may touch."""
+"""Tests the guard with the real llama-server on a simulated GPU: the guard's states, the states that the server
+reports, and a bystander process that must not be changed."""
 import contextlib
 import json
 import os
@@ -23,7 +23,8 @@ CONTEXT = ["-c", str(LONG + 1000)]
 
 @pytest.fixture
 def world(tmp_path):
-    """A card with a bystander. At the end it runs, holds what it held and got no signal."""
+    """A card with a bystander process. Checks at the end that the bystander runs, holds the same memory and got no
+    signal."""
     world = World(tmp_path)
     with Recorder(world, tmp_path / "signals", ASLEEP, "graphics") as bystander:
         (tmp_path / "signals").touch()
@@ -41,7 +42,8 @@ def chat(server, **values):
 
 @contextlib.contextmanager
 def guarded(world, server, held=None, text=None, **times):
-    """A service that guards the server, after it has seen what the server holds. The server itself stays the same process."""
+    """Runs a service that guards the server, and waits until it has seen the server's memory. Checks that the server
+    stays the same process."""
     with Guarded(world, text or configure(chat(server), defaults=quick(**times))) as s:
         if held is not None:
             s.settled(held, name="chat")
@@ -50,7 +52,7 @@ def guarded(world, server, held=None, text=None, **times):
 
 @contextlib.contextmanager
 def unharmed(server):
-    """The server is the same process afterwards."""
+    """Checks that the server is the same process afterwards."""
     before = server.pid, ticks(server.pid)
     yield
     assert (server.pid, ticks(server.pid)) == before and server.child.poll() is None
@@ -68,7 +70,7 @@ def back(s, server, held, *states):
 
 
 def said(s, *words):
-    """Waits until the guard gives these words as the evidence of a decision."""
+    """Waits until the evidence of a decision contains these words."""
     s.wait(lambda: any(all(w in d["evidence"] for w in words) for d in s.decisions() if d["evidence"]), 20, s.decisions)
 
 
@@ -78,7 +80,7 @@ def proxied(server):
 
 
 class Client(threading.Thread):
-    """A request for so many tokens, and how it ended."""
+    """A request for this number of tokens, and its result."""
 
     def __init__(self, server, tokens, **body):
         super().__init__(daemon=True)
@@ -94,7 +96,7 @@ class Client(threading.Thread):
             self.broken = e
 
     def works(self):
-        """Waits until the server works on it."""
+        """Waits until the server works on the request."""
         slots = f"/slots?model={self.body['model']}&autoload=false" if self.server.router else "/slots"
         support.wait(lambda: any(slot["is_processing"] for slot in self.server.get(slots)), "a busy slot")
         return self
@@ -123,7 +125,7 @@ def test_a_server_with_one_model_that_may_be_ended_answers_its_request_first(wor
             assert client.code == 200 and json.loads(client.text)["tokens_predicted"] == 6000
 
 
-# The longest first: the others run next to it. A server that is stuck is tried again after 30 s.
+# The longest test comes first, so that the others run in parallel. The guard tries a stuck server again after 30 s.
 def test_a_stopped_server_is_reported_and_evicted_when_it_runs_again(world, tmp_path):
     with router(world, tmp_path) as server, unharmed(server):
         server.load("a", "b")
@@ -276,7 +278,7 @@ def test_a_stopped_process_of_a_model_is_evicted(world, tmp_path):
         with guarded(world, server, 8 * GIB, budget_s=30) as s:
             os.kill(server.processes()["a"], signal.SIGSTOP)
             s.guard("evict", "chat")
-            evicted(s, server, "unloaded", "unloaded")  # the server kills it after 10 s
+            evicted(s, server, "unloaded", "unloaded")  # the server kills the model's process after 10 s
             assert "stuck" not in s.course("chat")
             s.guard("resume", "chat")
             back(s, server, 8 * GIB, "loaded", "loaded")
@@ -323,7 +325,7 @@ def test_measure_counts_the_tokens_of_the_answers(world, tmp_path, mode):
         run = json.loads(out.read_text())["runs"][0]
         assert run["tokens"] == json.loads((tmp_path / "answer").read_text())["tokens_predicted"] == 700
         assert run["energy_per_token_joules"]["best"] > 0
-        if server.router:  # a model that is not loaded is not loaded to be counted
+        if server.router:  # reading counters must not load a model
             done = support.gpuward("measure", f"--simulate={world.scenario}", "--count-url", server.url + "/metrics?model=b",
                                    "--", "true")
             assert done.returncode != 0 and "not loaded" in done.stderr, done.stderr

@@ -1,4 +1,4 @@
-"""Tokens and energy of each model, with the real llama-server on a simulated GPU."""
+"""Tests the tokens and the energy of each model with the real llama-server on a simulated GPU."""
 import pytest
 
 import llama_server
@@ -22,7 +22,7 @@ def guarded(world, server):
 
 
 def models(s):
-    s.get("/api/v1/processes")  # somebody looks: the service reads the utilisation of the processes
+    s.get("/api/v1/processes")  # after this request, the service reads the utilisation of the processes
     return {m["model"]: m for m in s.get("/api/v1/models").json()["models"]}
 
 
@@ -65,7 +65,7 @@ def test_a_router_with_two_models_is_counted_for_each_and_loads_nothing(world, t
             two = server.complete("for the second", 70, model="b")
             s.wait(lambda: tokens(s, "a") == one and tokens(s, "b") == two)
             s.wait(lambda: all(models(s)[m]["method"] == "own process" for m in ("a", "b")))
-            server.post("/models/unload", model="a")  # its counters are lost, what was counted is not
+            server.post("/models/unload", model="a")  # the server loses its counters, but the service keeps its totals
             s.wait(lambda: not models(s)["a"]["loaded"])
             server.load("a")
             again = server.complete("again", 60, model="a")
@@ -79,7 +79,7 @@ def test_a_sleeping_model_stays_asleep(world, tmp_path):
             name = s.wait(lambda: next(iter(models(s)), None))
             s.wait(lambda: tokens(s, name) is not None)
             server.complete("work", 20)
-            # the card is busy with something else, so the server is asked; that does not keep it awake
+            # another process uses the card, so the service asks the server; this must not keep the server awake
             s.wait(lambda: server.get("/props")["is_sleeping"])
             before = models(s)[name]["energy_joules"]
             s.wait(lambda: models(s)[name]["energy_joules"] > before)

@@ -1,8 +1,8 @@
-"""Writes a language model of random weights as a GGUF file: 0.2 MB, enough for the real llama-server.
+"""Writes a language model with random weights as a GGUF file of 0.2 MB that the real llama-server can load.
 
     python3 tests/live/tiny_gguf.py OUT.gguf
 
-The vocabulary has the 256 bytes, so that every text has tokens. Nothing but Python's library is needed.
+The vocabulary has the 256 bytes, so that every text has tokens. Only Python's standard library is needed.
 """
 import random
 import struct
@@ -19,7 +19,7 @@ def text(s):
 
 
 def entry(key, kind, value):
-    """A pair of the header; kind of an array: its elements' kind in a tuple."""
+    """Encodes a key and its value for the header. The kind of an array is a tuple with the kind of its elements."""
     pack = {U32: lambda v: struct.pack("<I", v), F32: lambda v: struct.pack("<f", v), STRING: text,
             I32: lambda v: struct.pack("<i", v)}
     if isinstance(kind, tuple):

@@ -1,6 +1,6 @@
-"""A systemd of our own in its own namespaces, for tests/systemd/run and tests/package/deb.
+"""Boots a separate systemd in its own namespaces, for tests/systemd/run and tests/package/deb.
 
-Needs root, unshare and nsenter, and a mount namespace of the caller's own.  The machine itself is not changed."""
+Needs root, unshare and nsenter, and the caller must have its own mount namespace. The machine itself is not changed."""
 import os
 import pathlib
 import subprocess
@@ -9,7 +9,7 @@ import time
 
 INIT = "/lib/systemd/systemd"
 WAIT = 60
-# What a machine of tests may have, and nobody needs here.
+# Units that a test machine may have, but that these tests do not need.
 MASKED = """systemd-udevd.service systemd-udevd-kernel.socket systemd-udevd-control.socket systemd-udev-trigger.service
     systemd-networkd.service systemd-networkd.socket systemd-resolved.service systemd-timesyncd.service getty.target
     console-getty.service systemd-remount-fs.service apt-daily.timer apt-daily-upgrade.timer""".split()
@@ -32,13 +32,13 @@ umount -l mnt
 exec chroot . /usr/bin/env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin {init} --system --log-target=null
 """
 HOLDER = """#!/bin/bash
-# A process that holds so many bytes of the simulated card.
+# Holds this number of bytes on the simulated card.
 f=/var/lib/world/held/$$; echo "$1 compute" > $f; trap 'rm -f $f; exit 0' TERM INT; while :; do sleep 0.1; done
 """
 
 
 class Machine:
-    """A systemd of our own over the folder root; call it to run something on it."""
+    """A separate systemd with the folder root as "/". Call the object to run a command in it."""
 
     def __init__(self, root):
         self.root = str(root)
@@ -64,7 +64,7 @@ class Machine:
               "systemd does not come up")
 
     def inside(self, *argv):
-        """The command that runs argv there."""
+        """Returns the command that runs argv in this machine."""
         return ["nsenter", "-t", self.pid, "-m", "-p", "-u", "-i", "-n", "-C", "-r", "-w", "--", "/usr/bin/env", "-i",
                 "LANG=C.UTF-8", "HOME=/root", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", *argv]
 
@@ -83,7 +83,7 @@ class Machine:
 
 
 def overlay():
-    """A temporary copy of /, to be given to remove()."""
+    """Makes a temporary copy of /. Pass the result to remove()."""
     folder = tempfile.mkdtemp(prefix="gpuward-systemd-")
     sh("mount", "-t", "tmpfs", "tmpfs", folder)
     for name in ("upper", "work", "root"):

@@ -46,11 +46,11 @@ static struct {
 	struct view_device device[64];
 	struct gw_process_list *processes;
 	struct view_process process[512];
-	struct process_history past; /* of GPU 0 */
+	struct process_history past; /* history of GPU 0 */
 	struct gw_environment *env;
 	struct reply reply;
 	unsigned logged, kept, forgotten, asked;
-	/* documents of open windows: begun: number stored; done: number deleted */
+	/* documents of open windows: `begun` counts stored ones, `done` counts deleted ones */
 	unsigned begun, done;
 	char begun_id[64], begun_json[4096];
 	int keep_answer;
@@ -62,7 +62,7 @@ static struct {
 } t;
 
 static struct {
-	struct workload workload; /* of every process */
+	struct workload workload; /* workload of every process */
 	struct workload of_process[512];
 	struct workload_energy energy;
 } work;
@@ -132,7 +132,7 @@ static inline int kept(void *engine, const char *kind, unsigned max,
 	return 0;
 }
 
-/* The stored workloads: number, bytes of padding in each, and how many of them were read. */
+/* The stored workloads: their number, the bytes of padding in each, and how many were read. */
 static struct {
 	unsigned count, padding, read;
 } jobs;
@@ -229,7 +229,7 @@ static inline void take_workloads(struct view *v)
 	v->workloads = &work.energy;
 }
 
-/* Takes the process list and adds what the engine would add: energy, and a history on GPU 0. */
+/* Takes the process list, and adds energy and, for GPU 0, a history, as the engine does. */
 static inline void take_processes(struct view *v)
 {
 	assert_int_equal(gw_process_list_want(t.processes, GW_PROCESS_SM), 0);

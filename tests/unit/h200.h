@@ -115,8 +115,8 @@ struct bounds {
 
 struct score {
 	struct differences average, instant, counter, any;
-	/* edges that some timing explains: between: number within the bound; close: number
-	 * within 5 % */
+	/* edges that some timing explains; `between` counts those within the bound, `close`
+	 * those within 5 % */
 	int between, close;
 };
 

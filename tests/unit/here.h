@@ -3,7 +3,9 @@
 #define GW_TEST_HERE_H
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A sanitizer makes everything ten times as slow. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -13,6 +15,14 @@
 #define SLOW 1
 #endif
 #endif
+
+/* Under valgrind, the kernel's name and the executable of this process are those of valgrind. */
+static inline bool under_valgrind(void)
+{
+	const char *preload = getenv("LD_PRELOAD");
+
+	return preload && strstr(preload, "vgpreload");
+}
 
 static inline unsigned open_descriptors(void)
 {

@@ -265,7 +265,7 @@ TEST(the_figures_are_those_of_the_paired_logarithms)
 	assert_true(e->interval.low == e->t.low && e->interval.high == e->t.high);
 	assert_true(isnan(e->bca.low)); /* six pairs */
 	assert_true(e->percentile.low > e->t.low && e->percentile.high < e->t.high);
-	/* (t(0.975) + t(0.8)) sd / sqrt(n) with 6 pairs, but not with 5, is at most 1 % */
+	/* (t(0.975) + t(0.8)) sd / sqrt(n) is at most 1 % with 6 pairs, but not with 5 */
 	assert_true(r.planned_pairs == 6);
 	/* every run takes ten seconds: energy, power and their product change; time does not */
 	assert_true(fabs(r.ab[AB_POWER].ratio - exp(0.02)) < 1e-12);
@@ -431,8 +431,8 @@ TEST(exactly_at_the_threshold_the_operator_decides)
 	}
 }
 
-/* Brute force: of many experiments with the effect that n pairs are said to detect, four of five
- * have an interval that excludes 0. */
+/* Brute force: simulates many experiments with the effect that n pairs should detect. In four
+ * of five experiments the interval must exclude 0. */
 TEST(the_smallest_effect_is_detected_with_the_stated_probability)
 {
 	static const unsigned pairs[] = { 4, 6 };

@@ -6,7 +6,7 @@
 
 #include "test.h"
 
-/* Replaces the real function: no report in this test is of a measurement with --clean-room. */
+/* Replaces the real function: no measurement in this test uses --clean-room. */
 void clean_room_print(const struct measured_room *r, unsigned indent)
 {
 	(void)r, (void)indent;

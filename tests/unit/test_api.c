@@ -168,7 +168,7 @@ API_TEST(the_history_of_workloads_reads_no_more_than_it_lists)
 	at("workloads.9.name", "\"job99999\"");
 	at("left_out", "0");
 
-	/* a name: of the first ten, of the last ten, with escapes */
+	/* search for a name: among the first ten, among the last ten, and with escapes */
 	get("/api/v1/workloads/history?name=job9", 200);
 	assert_null(json_at(t.reply.body.p, "workloads.0"));
 	at("truncated", "true");

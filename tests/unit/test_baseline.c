@@ -584,7 +584,7 @@ TEST(net_energy_has_the_relative_bounds_of_gross_energy)
 	assert_true(fabs(net.joules.high - (2.49 - 0.31)) < 1e-9);
 }
 
-/* The functions for programs. */
+/* Tests of the public functions, gw_baseline_*(). */
 
 static struct gw_baseline *own; /* freed by the next call */
 

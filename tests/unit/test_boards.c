@@ -1,4 +1,4 @@
-/* Tests the figures of AMD and Intel boards that are known only from dumps of other people.
+/* Tests the figures of AMD and Intel boards with file contents that other people recorded.
  *
  * Each file of tests/fixtures/boards is one board with one kernel: the contents of its files and
  * the figures that gpuward must show. tests/fixtures/README.md explains the lines of a file. */
@@ -54,8 +54,8 @@ static void do_backend(char *line)
 	tree_put(&w->tree, "proc/uptime", "100.00 100.00\n");
 }
 
-/* "gpu PCI [PORT]...": the PCI id of the GPU after those of the ports above it, from the root
- * port down. */
+/* "gpu [PORT]... PCI": the PCI ids of the ports above the GPU, from the root port down, and
+ * then the PCI id of the GPU. */
 static void do_gpu(char *line)
 {
 	char folder[200] = "", link[300], target[300];
@@ -96,6 +96,7 @@ static void do_file(char *line)
 		if (line[0] == '\\' && (line[1] == 'n' || line[1] == 't'))
 			text[n] = *++line == 'n' ? '\n' : '\t';
 	}
+	text[n] = '\0';
 	/* a link, as tree_put() takes it, has no newline */
 	if (strncmp(text, "-> ", 3) != 0)
 		text[n++] = '\n';
@@ -103,7 +104,7 @@ static void do_file(char *line)
 	tree_put(&w->tree, path, text);
 }
 
-/* "hex PATH DIGITS...": a binary file; "*N" repeats the byte before it N times more. */
+/* "hex PATH DIGITS...": a binary file; "*N" repeats the previous byte N more times. */
 static void do_hex(char *line)
 {
 	char path[400], bytes[4096];
@@ -126,7 +127,7 @@ static void do_hex(char *line)
 	tree_bytes(&w->tree, path, bytes, n);
 }
 
-/* "read": reads all figures; the first time, opens the GPU before. */
+/* "read": reads all figures. The first "read" also opens the GPU. */
 static void do_read(char *line)
 {
 	if (!board.open)

@@ -252,6 +252,11 @@ TEST(events_read_back_to_the_same_bits)
 			    (isnan(back.u.tick.figure[i]) && isnan(e.u.tick.figure[i])));
 	for (size_t i = 0; i < COUNT_OF(bad); i++)
 		assert_int_equal(event_read(bad[i], &back), -GW_E_PARSE);
+	e.u.tick.figure[FIGURE_CLOCK_REASONS] = 3.2e20; /* no bit mask */
+	buf_clear(&b);
+	event_write(&b, &e);
+	b.p[b.len - 1] = '\0';
+	assert_int_equal(event_read(b.p, &back), -GW_E_PARSE);
 	buf_done(&b);
 }
 

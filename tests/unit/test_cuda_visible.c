@@ -66,7 +66,7 @@ TEST(hides_what_cuda_hides)
 		{ "1,99999999999999999999999,0", NULL, { H, 0, H } },
 		{ "1,,0", NULL, { H, 0, H } },
 		{ "1,0x0", NULL, { H, 0, H } },
-		{ "0,GPU-1a,2", NULL, { 0, H, H } }, /* names two */
+		{ "0,GPU-1a,2", NULL, { 0, H, H } }, /* "GPU-1a" matches two GPUs */
 		{ "GPU-9", NULL, { H, H, H } },
 		{ A "0", NULL, { H, H, H } },
 		{ "MIG-9", NULL, { H, H, H } },
@@ -92,7 +92,7 @@ TEST(the_order_of_different_gpus_is_unknown)
 		{ "-1", NULL, { H, H, H } },
 		{ "7", NULL, { H, H, H } },
 		{ "", NULL, { H, H, H } },
-		{ "0,00", NULL, { H, H, H } }, /* one GPU twice, whichever it is */
+		{ "0,00", NULL, { H, H, H } }, /* one GPU is named twice */
 		{ "0,1,2," A, NULL, { H, H, H } },
 	};
 

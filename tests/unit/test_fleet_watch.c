@@ -1,5 +1,5 @@
-/* The fleet in the service: an old answer is never shown as a current one. The engine is a double
- * of fleet_ask() that answers when the test lets it. */
+/* Tests that the service never shows an old answer about the fleet as a current answer. A fake
+ * fleet_ask() answers when the test allows it. */
 #include "daemon/fleet_watch.h"
 
 #include "base/mailbox.h"
@@ -16,7 +16,7 @@
 
 static struct mailbox gate;
 static unsigned asked, allowed; /* requests; protected by the gate */
-static atomic_int fleets;       /* that are in memory */
+static atomic_int fleets;       /* number of fleets in memory */
 static struct clock_stepped world;
 static struct fleet_watch *watch;
 

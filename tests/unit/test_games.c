@@ -1,5 +1,5 @@
-/* Tests which games are registered. The test decides whether a process can be watched; the store
- * only counts its documents. */
+/* Tests which games are registered. Each test decides whether a process can be watched; the
+ * fake store only counts its documents. */
 #include "daemon/games.h"
 
 #include "daemon/journal_record.h"
@@ -16,9 +16,9 @@
 
 static struct {
 	int watch_error;
-	int writer; /* of the pipe that stands for the latest process */
+	int writer; /* write end of the pipe that represents the latest process */
 	int documents;
-	unsigned count; /* reported games */
+	unsigned count; /* number of reported games */
 } seen;
 
 static struct loop *loop;
@@ -99,7 +99,7 @@ TEST(a_registration_that_fails_leaves_the_earlier_one)
 	assert_int_equal(games_list(games)[0].pid, 1);
 	assert_string_equal(games_list(games)[0].who, "first");
 	seen.watch_error = 0;
-	assert_int_equal(begin(1, "second"), 0); /* also when no slot is free */
+	assert_int_equal(begin(1, "second"), 0); /* possible even if no slot is free */
 	assert_string_equal(games_list(games)[0].who, "second");
 	close(first); /* only the new process is watched */
 	close(seen.writer);

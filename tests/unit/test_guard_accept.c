@@ -817,7 +817,7 @@ GUARD_TEST(a19_a_day_of_comings_and_goings_takes_no_memory)
 	world_begin(o);
 	o->step_ns = S;
 	world_run(o, 60 * MINUTE);
-	free(o->log.said); /* memory of the test itself */
+	free(o->log.said); /* this memory belongs to the test itself */
 	o->log.said = NULL;
 	o->log.says = o->log.room = 0;
 	evictions = world_status(o, 0).evictions;

@@ -144,7 +144,7 @@ GUARD_TEST(requests_count_against_the_limit_only_if_they_have_a_user)
 	assert_int_equal(asked_by(o, 1000, REQUEST_HOLD_EVICTED), -GW_E_PERM);
 	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
 	assert_true(guard_user_wait_ns(o->g, 1000, o->now) > HOUR - 60 * S);
-	/* a request without a user is the operator's: it is not limited */
+	/* a request without a user comes from the operator and is not limited */
 	assert_int_equal(world_ask(o, 0, REQUEST_EVICT, 0), 0);
 }
 

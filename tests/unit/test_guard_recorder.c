@@ -20,7 +20,8 @@ static struct {
 	unsigned logged;
 	char text[700];
 	struct guard_decision said[4096];
-	/* says: number of decisions; first: index of the first decision in the last file */
+	/* `says` is the number of decisions, `first` the index of the first decision in the
+	 * last file */
 	size_t says, first;
 	/* number of scenes, and the scene at which a new file begins */
 	unsigned looks, turn_at;
@@ -381,7 +382,7 @@ TEST(most_scenes_are_short_and_one_per_minute_is_whole)
 	begin(path);
 	guard_service_record_open(&g);
 	run_for(1500 * o.step_ns);
-	/* whole scenes, also when a process came or went */
+	/* whole scenes are written, also when a process came or went */
 	assert_true(count(path, "S\t") >= 3);
 	assert_true(count(path, "D\t") > 1490);
 	assert_int_equal(count(path, "S\t") + count(path, "D\t"), 1500);

@@ -598,7 +598,7 @@ GUARD_ROW("20, 22", memory_that_cannot_be_read_never_proves_an_eviction)
 		bool memory, lists, bytes; /* are reported */
 		enum guard_state then;
 	} rows[] = {
-		/* the first row is as on a GPU that shares the machine's memory */
+		/* the first row represents a GPU that shares the machine's memory */
 		{ false, true, true, STATE_EVICTED }, { true, false, true, STATE_EVICTED },
 		{ true, true, false, STATE_EVICTED }, { false, false, true, STATE_STUCK },
 		{ false, true, false, STATE_STUCK },  { false, false, false, STATE_STUCK },

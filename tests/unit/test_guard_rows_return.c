@@ -121,7 +121,7 @@ GUARD_ROW("31, 32", a_worker_returns_only_when_it_fits_and_the_check_is_named)
 
 GUARD_ROW("31", a_worker_that_filled_the_gpu_alone_returns_without_headroom)
 {
-	o->w[0].load[0] = 11 * GIB; /* of 12 GiB; the headroom is 2 GiB */
+	o->w[0].load[0] = 11 * GIB; /* the GPU has 12 GiB; the headroom is 2 GiB */
 	begin(o);
 	world_ask(o, 0, REQUEST_EVICT, 30 * S);
 	world_run(o, 100 * S);

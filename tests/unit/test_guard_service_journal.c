@@ -14,10 +14,10 @@ static struct {
 	bool lags;        /* after a write, the next one is slow again */
 	bool fails;       /* accepted records cannot be written */
 	char last[8192];  /* record */
-	/* learns: an order finds out what to restore; learnt: its notes wait to be stored */
+	/* `learns`: an order collects restore data; `learnt`: this data waits to be stored */
 	bool learns, learnt;
-	bool then_slow; /* the disk becomes slow at an eviction that learns */
-	/* the disk becomes full at an eviction that learns and has this level */
+	bool then_slow; /* the disk becomes slow when an eviction collects restore data */
+	/* the disk becomes full when an eviction of this level collects restore data */
 	unsigned then_full_at;
 	struct guard_order order;
 	unsigned gone_on, turned_down;
@@ -324,7 +324,7 @@ TEST(notes_of_an_order_are_in_the_journal_before_it_continues)
 	assert_true(disk.learnt);
 	assert_int_equal(disk.gone_on, 0);
 	disk.slow = false;
-	/* later writes are slow, but the order waits only once for its notes */
+	/* later writes are slow, but the order waits only once for its restore data */
 	disk.lags = true;
 	timer(&g, o.now);
 	assert_int_equal(disk.gone_on, 1);

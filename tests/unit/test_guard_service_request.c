@@ -275,7 +275,7 @@ TEST(a_reservation_belongs_to_the_user_of_the_request)
 }
 
 /* If a request to register a game is refused, the next request must not be made for the user of
- * the refused one. */
+ * the refused request. */
 TEST(a_game_belongs_to_its_user_and_does_not_change_the_user_of_the_next_request)
 {
 	const struct guard_client by = { "token", 1000, -1, 0 };

@@ -160,14 +160,14 @@ TEST(clients_that_come_and_go_keep_the_utilisation_right)
 	world_put("proc/7/fdinfo/3", XE("1", "1 MiB", "1400", "2000"));
 	assert_value(world_read(0, GW_TIER_FAST), GW_Q_UTILIZATION_GPU, 0.5);
 	assert_value(r = &w->b.slot[0]->r, GW_Q_MEMORY_USED, 1 << 20);
-	/* the client ends, and a new one has worked since it began */
+	/* the client ends, and a new client has worked since its start */
 	clock_step(&w->clock, NS_PER_S);
 	tree_remove(&w->tree, "proc/7");
 	world_put("proc/8/fd/3", "-> /dev/dri/renderD129");
 	world_put("proc/8/fdinfo/3", XE("2", "2 MiB", "250", "3000"));
 	assert_value(world_read(0, GW_TIER_FAST), GW_Q_UTILIZATION_GPU, 0.25);
 	assert_value(r, GW_Q_MEMORY_USED, 2 << 20);
-	/* no client is left, then one is back: the GPU's clock was unknown in between */
+	/* no client is left, then a client returns; in between, the GPU's clock was unknown */
 	clock_step(&w->clock, NS_PER_S);
 	tree_remove(&w->tree, "proc/8");
 	assert_value(world_read(0, GW_TIER_FAST), GW_Q_UTILIZATION_GPU, 0);
@@ -178,7 +178,7 @@ TEST(clients_that_come_and_go_keep_the_utilisation_right)
 	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_UTILIZATION_GPU,
 		      GW_ABSENT_FIRST_READING);
 	assert_absent(r, GW_Q_MEMORY_USED, GW_ABSENT_INVALID); /* more than the board has */
-	/* the GPU slept: the figure starts again */
+	/* the GPU slept, so the figure starts again */
 	world_put(PCI ARC "power/runtime_status", "suspended\n");
 	world_read(0, GW_TIER_FAST);
 	world_put(PCI ARC "power/runtime_status", "active\n");
@@ -198,7 +198,7 @@ TEST(utilisation_is_unknown_if_a_process_is_hidden)
 	r = &w->b.slot[0]->r;
 	assert_absent(r, GW_Q_UTILIZATION_GPU, GW_ABSENT_NO_PERMISSION);
 	assert_absent(r, GW_Q_MEMORY_USED, GW_ABSENT_NO_PERMISSION);
-	/* in a container */
+	/* in a container, some processes may be invisible */
 	assert_int_equal(fchmodat(w->tree.root.fd, "proc/8/fd", 0755, 0), 0);
 	clock_step(&w->clock, NS_PER_S);
 	world_put("proc/self/ns/pid", "-> pid:[4026532000]");

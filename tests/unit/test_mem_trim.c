@@ -1,4 +1,4 @@
-/* Tests that code leaves the resident set and still runs. */
+/* Tests that pages of code can leave the resident set and that the code still runs. */
 #include "base/mem_trim.h"
 
 #include "test.h"

@@ -550,7 +550,7 @@ TEST(a_gpu_of_one_workload_has_its_labels_in_the_dcgm_names)
 			 1);
 	assert_int_equal(samples(text, "DCGM_FI_DEV_GPU_TEMP{gpu=\"1\"", ",hpc_job=\"4711\"}"),
 			 1);
-	/* two containers of one pod: the pod, but no container */
+	/* two containers of one pod: the labels have the pod, but no container */
 	rows[1].processes = 1;
 	text = render(METRICS_PROMETHEUS);
 	assert_int_equal(samples(text, "DCGM_FI_DEV_GPU_TEMP{gpu=\"0\"",

@@ -234,7 +234,8 @@ static unsigned below(uint64_t *seed, unsigned n)
 	return (unsigned)(next(seed) % n);
 }
 
-/* Random servers, models, processes, restarts and more models than rows: nothing is lost. */
+/* With random servers, models, processes and restarts, and with more models than rows, no
+ * energy is lost. */
 static void models_and_the_rest_add_up_to_the_energy(void **state)
 {
 	uint64_t seed = seed_of_run();

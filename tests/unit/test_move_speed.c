@@ -28,7 +28,8 @@ static bool near(double a, double b)
 	return fabs(a - b) < 1e-6 * fabs(b);
 }
 
-/* Gives a decision to the worker, `seconds` after the one before. Adds a move that ended. */
+/* Passes a decision about the worker, `seconds` after the previous decision. Adds a move that
+ * ended. */
 static bool decide(double seconds, enum guard_state from, enum guard_state to,
 		   struct guard_decision d, uint64_t resident)
 {
@@ -72,7 +73,7 @@ TEST(a_move_lasts_from_the_order_until_the_memory_is_verified)
 {
 	assert_false(decide(0, STATE_ACTIVE, STATE_DRAIN, none, BYTES));
 	assert_false(
-		decide(5, STATE_DRAIN, STATE_EVICT, none, BYTES)); /* draining is no copy */
+		decide(5, STATE_DRAIN, STATE_EVICT, none, BYTES)); /* draining copies nothing */
 	assert_false(decide(7, STATE_EVICT, STATE_VERIFY, none, BYTES));
 	assert_true(decide(1, STATE_VERIFY, STATE_EVICTED, freed, 0));
 	assert_int_equal(w.count[MOVE_LEAVE], 1);
@@ -83,7 +84,7 @@ TEST(a_move_lasts_from_the_order_until_the_memory_is_verified)
 	decide(3, STATE_RESUME, STATE_VERIFY_UP, none, 0);
 	assert_true(decide(0.5, STATE_VERIFY_UP, STATE_ACTIVE, none, BYTES));
 	assert_int_equal(w.done[MOVE_RETURN][0].ns, 3.5 * 1e9);
-	assert_int_equal(w.done[MOVE_RETURN][0].level, 3); /* the level that it undoes */
+	assert_int_equal(w.done[MOVE_RETURN][0].level, 3); /* the level that is undone */
 }
 
 TEST(only_whole_real_moves_count)
@@ -97,7 +98,7 @@ TEST(only_whole_real_moves_count)
 	decide(1, STATE_PRECHECK, STATE_RESUME, none, 0);
 	assert_false(decide(1, STATE_VERIFY_UP, STATE_ACTIVE, none, 0)); /* loads lazily */
 	decide(1, STATE_PRECHECK, STATE_RESUME, none, 0);
-	decide(1, STATE_RESUME, STATE_DRAIN, none, BYTES); /* turned back */
+	decide(1, STATE_RESUME, STATE_DRAIN, none, BYTES); /* the worker returns to the drain */
 	assert_false(decide(1, STATE_VERIFY_UP, STATE_ACTIVE, none, BYTES));
 	decide(1, STATE_DRAIN, STATE_EVICT, none, BYTES);
 	decide(1, STATE_EVICT, STATE_STUCK, none, BYTES);
@@ -115,8 +116,7 @@ TEST(the_time_of_a_checkpoint_grows_with_its_bytes_and_others_do_not)
 	struct move_estimate e;
 
 	add(MOVE_LEAVE, 3, 8 * GIB, 4, HOST_PAGES_MADVISE);
-	add(MOVE_LEAVE, 3, 8 * GIB, 12,
-	    HOST_PAGES_MADVISE); /* a slow one does not count much */
+	add(MOVE_LEAVE, 3, 8 * GIB, 12, HOST_PAGES_MADVISE); /* one slow move counts little */
 	add(MOVE_LEAVE, 3, 16 * GIB, 8, HOST_PAGES_MADVISE);
 	e = estimated(MOVE_LEAVE, 3, 32 * GIB, HOST_PAGES_MADVISE);
 	assert_int_equal(e.basis, MOVE_BASIS_OWN);
@@ -137,7 +137,7 @@ TEST(moves_with_the_present_page_mode_come_first)
 	add(MOVE_LEAVE, 3, GIB, 1, HOST_PAGES_ALWAYS);
 	e = estimated(MOVE_LEAVE, 3, GIB, HOST_PAGES_ALWAYS);
 	assert_true(near(e.seconds, 1) && e.moves == 1 && e.pages == HOST_PAGES_ALWAYS);
-	e = estimated(MOVE_LEAVE, 3, GIB, HOST_PAGES_NEVER); /* better than another machine */
+	e = estimated(MOVE_LEAVE, 3, GIB, HOST_PAGES_NEVER); /* this machine's is better */
 	assert_int_equal(e.basis, MOVE_BASIS_OWN);
 	assert_int_equal(e.moves, 2);
 }
@@ -206,7 +206,7 @@ TEST(advice_is_given_only_where_the_setting_can_be_better)
 	assert_in(text, "16.6 GiB left in 5.4 s instead of 7.9 s and returned in 2.5 s instead "
 			"of 3.4 s, with 76 thousand page faults instead of 4.4 million");
 	assert_in(text, "first checkpoint in a virtual machine takes 2.4 s more");
-	assert_in(text, "/etc/tmpfiles.d/transparent-hugepage.conf"); /* it is not cut */
+	assert_in(text, "/etc/tmpfiles.d/transparent-hugepage.conf"); /* the path is not cut */
 }
 
 TEST_MAIN(NULL, NULL)

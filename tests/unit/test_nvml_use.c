@@ -334,7 +334,7 @@ SIM_TEST(cpu_needs_two_takes_and_a_hidden_process_has_none)
 
 static uint64_t slow_calls;
 
-/* Returns the time of the machine, 1000 s later once the driver was called. */
+/* Returns the time of the machine. After the first driver call, adds 1000 s. */
 static uint64_t wall_after_slow_calls(void *ctx)
 {
 	return clock_wall_ns(clock_real()) + (calls_made() > slow_calls ? 1000 * NS_PER_S : 0);

@@ -1,4 +1,4 @@
-/* Tests the energy and the recent past of processes as the service keeps them. */
+/* Tests how the service counts the energy of processes and keeps their recent history. */
 #include "seed.h"
 
 #include "serve/process_energy.h"
@@ -154,7 +154,7 @@ TEST(more_processes_than_rows_share_one_unattributed_part)
 
 	for (unsigned i = 0; i < 500; i++)
 		many[i] = use(100 + i, 1, i < 10 ? 0.05 : 0.0);
-	many[499].sm_ratio = 0.5; /* it has no row */
+	many[499].sm_ratio = 0.5; /* this process has no row */
 	process_energy_init(&e, NAN, NAN);
 	process_energy_add(&e, 0, 0, many, 500, false);
 	process_energy_add(&e, 1000, 1, many, 500, false);
@@ -249,7 +249,7 @@ TEST(the_largest_processes_have_a_past_and_the_memory_is_bounded)
 	see(120 * S, 6000, 1, NAN);
 	assert_non_null(ring_of(6000));
 	assert_null(ring_of(5001 - PROCESS_HISTORY_ROWS));
-	/* After a quarter of an hour nothing is left of the others. */
+	/* After a quarter of an hour the other processes have no ring. */
 	see(120 * S + PROCESS_HISTORY_POINTS * PROCESS_HISTORY_STEP_NS, 7000, 1, NAN);
 	for (unsigned i = 0; i < PROCESS_HISTORY_ROWS; i++)
 		assert_true(!h.row[i] || h.row[i]->id.pid == 7000);

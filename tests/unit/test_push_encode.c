@@ -1,4 +1,4 @@
-/* The records of the push: Snappy, protobuf, labels and staleness. */
+/* Tests the records of the push: Snappy, protobuf, labels and staleness markers. */
 #include "daemon/push_encode.h"
 #include "daemon/push_http.h"
 #include "daemon/push.h"
@@ -12,8 +12,8 @@
 
 /* ---- Snappy ---- */
 
-/* A decoder that follows format_description.txt of Snappy, for elements without the length.
- * Fails the test on anything that is not allowed. */
+/* Decodes Snappy elements without the length, as format_description.txt of Snappy describes.
+ * The test fails if the format does not allow an element. */
 static size_t unpack(const char *in, size_t n, char *out, size_t room)
 {
 	const unsigned char *p = (const unsigned char *)in, *end = p + n;
@@ -253,7 +253,7 @@ TEST(a_record_has_sorted_labels_and_marks_what_disappeared)
 	assert_int_equal(push_encoder_new(PUSH_REMOTE_WRITE, &id, 1, &e), 0);
 	push_encoder_begin(e, 1000);
 	push_encoder_sample(e, &power, "uuid=\"U\",gpu=\"0\"", NULL, 12.5);
-	push_encoder_sample(e, &power, "uuid=\"U\",gpu=\"0\"", NULL, 13); /* a second one */
+	push_encoder_sample(e, &power, "uuid=\"U\",gpu=\"0\"", NULL, 13); /* ignored */
 	push_encoder_sample(e, &energy, "uuid=\"U\",empty=\"\"",
 			    "job=\"a \\\"b\\\" \\\\ \\n, c\"", 7);
 	assert_int_equal(push_encoder_end(e, &r), 0);
@@ -321,7 +321,7 @@ TEST(hostile_label_text_stays_within_its_memory)
 	push_encoder_free(e);
 }
 
-/* Finds field `number` in a message and makes it the message. */
+/* Returns field `number` of message m; the field is a message, too. */
 static struct protobuf_field inside(struct protobuf_field m, unsigned number)
 {
 	struct protobuf_field f;
@@ -376,7 +376,7 @@ TEST(a_partial_success_of_otlp_is_read_and_garbage_is_not)
 	protobuf_close(&b, place);
 	assert_int_equal(push_otlp_rejected(b.p, b.len, message, sizeof(message)), 3);
 	assert_string_equal(message, "too old");
-	for (size_t n = 0; n < b.len; n++) /* every truncation */
+	for (size_t n = 0; n < b.len; n++) /* truncates at every length */
 		(void)push_otlp_rejected(b.p, n, message, sizeof(message));
 	assert_int_equal(push_otlp_rejected("{}", 2, message, sizeof(message)), 0);
 	assert_int_equal(push_otlp_rejected("", 0, message, sizeof(message)), 0);

@@ -1,4 +1,4 @@
-/* The queue of the push: order, limit, restart, and damage at every byte. */
+/* Tests the queue of the push: order, limit, restart, and damage at every byte. */
 #include "daemon/push_queue.h"
 #include "daemon/push_segment.h"
 
@@ -72,7 +72,7 @@ static void reopen(uint64_t limit)
 	assert_int_equal(push_queue_open(dir, limit, &q, message, sizeof(message)), 0);
 }
 
-/* Adds the record number i; its payload names it. */
+/* Adds record number i. The payload contains the number. */
 static int add(unsigned i, size_t n)
 {
 	char *p = calloc(1, n + 16);
@@ -177,13 +177,13 @@ TEST(after_a_restart_only_what_was_not_accepted_is_there)
 	take(0, &b);
 	push_queue_remove(q, &b);
 	take(0, &b);
-	reopen(LIMIT); /* without the removal of the second one */
+	reopen(LIMIT); /* the removal of the second batch is not stored */
 	assert_int_equal(status().bytes, 3 * (50 + PUSH_RECORD_HEAD));
 	assert_int_equal(add(5, 50), 0);
 	assert_string_equal(drain(), "2 3 4 5 ");
 	reopen(LIMIT);
 	assert_string_equal(drain(), "");
-	assert_int_equal(status().last_ms, 1005); /* known although no record is left */
+	assert_int_equal(status().last_ms, 1005); /* known even if no record is left */
 	assert_int_equal(add(6, 50), 0);
 	assert_string_equal(drain(), "6 ");
 }
@@ -396,7 +396,7 @@ TEST(a_restart_counts_what_is_damaged_and_names_the_file)
 	assert_int_equal(status().dropped, 10);
 	assert_int_equal(status().bytes, 2 * (40 + PUSH_RECORD_HEAD));
 	assert_string_equal(drain(), "1 3 ");
-	assert_int_equal(status().dropped, 10); /* not twice */
+	assert_int_equal(status().dropped, 10); /* counted once */
 }
 
 /* ---- a folder that others change ---- */
@@ -471,7 +471,7 @@ TEST(only_regular_files_of_a_sane_size_are_read)
 	assert_int_equal(add(2, 40), 0);
 	assert_string_equal(drain(), "1 2 ");
 	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(access(other[i], F_OK), 0); /* left alone */
+		assert_int_equal(access(other[i], F_OK), 0); /* still there */
 }
 
 TEST(a_state_that_is_no_regular_file_is_refused)

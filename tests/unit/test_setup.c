@@ -1,4 +1,4 @@
-/* Tests what setup recognises and plans: facts in, steps and notes out. */
+/* Tests which servers setup recognises, and which steps and notes it plans. */
 #include "cli/setup_plan.h"
 
 #include "daemon/config.h"
@@ -354,7 +354,7 @@ TEST(a_pattern_is_never_cut_inside_an_escape_or_a_character)
 	snprintf(s->script, sizeof(s->script), "/x/llama-server-%.100s", dots);
 	snprintf(s->command, sizeof(s->command), "/x/llama-server-%.100s --port 1", dots);
 	make(&f);
-	/* too long for a pattern of the name: the beginning of the command line */
+	/* the name is too long for a pattern, so the beginning of the command line is used */
 	assert_in(plan.config.p, "\"^/x/llama-server-\\\\.\\\\.");
 	assert_in(plan.config.p, "\\\\.\"\n");
 	setup_plan_done(&plan);

@@ -1,4 +1,5 @@
 /* Tests the simulator as its clients see it, in stepped time. */
+#include "here.h"
 #include "sim_client.h"
 
 #include <math.h>
@@ -304,7 +305,7 @@ TEST(an_hour_passes_quickly_and_adds_up)
 		joules = sim_true_joules(i);
 		assert_true(fabs(joules - 300.0 * 3600) < 1);
 	}
-	assert_true(seconds_now() - began < 5);
+	assert_true(under_valgrind() || seconds_now() - began < 5);
 }
 
 TEST(calls_are_cheap)
@@ -321,7 +322,7 @@ TEST(calls_are_cheap)
 		nvml_power(d, &v);
 	/* A call takes well under a microsecond; the bound of 10 us leaves room for
 	 * sanitizers. */
-	assert_true(seconds_now() - began < 1);
+	assert_true(under_valgrind() || seconds_now() - began < 1);
 }
 
 TEST(the_power_limit_caps_power_and_is_reported)

@@ -39,7 +39,7 @@ struct extent {
 
 struct subject {
 	const char *name;
-	/* power while the load is on and off; 0: each counter tick has its own */
+	/* power while the load is on and off; 0: each counter tick has its own power */
 	double on_w, off_w;
 	double from_s; /* recorder's clock; earlier rows are ignored */
 	double edge;   /* largest relative difference that is allowed at an edge */

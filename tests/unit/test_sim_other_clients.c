@@ -67,7 +67,7 @@ TEST(the_kinds_of_a_clock_agree_with_their_own_calls)
 		assert_int_equal(b, set);
 	}
 	assert_int_equal(look(device(0), 0, 4, &a), ABI_INVALID_ARGUMENT);
-	assert_int_equal(look(device(1), 0, 1, &a), ABI_NOT_SUPPORTED); /* a GeForce has none */
+	assert_int_equal(look(device(1), 0, 1, &a), ABI_NOT_SUPPORTED); /* a GeForce */
 }
 
 TEST(ecc_errors_are_in_the_memory_and_not_in_the_caches)

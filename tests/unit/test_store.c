@@ -335,7 +335,7 @@ STORE_TEST(documents_are_found_by_id_latest_first_in_the_queue_and_the_file)
 	store_put_document(s, "job", "24000-slurm-", "{\"n\":2}", 7);
 	assert_int_equal(find("24990", NULL, false, 99), 9);
 	assert_int_equal(find("24000", NULL, false, 9999), 999);
-	assert_string_equal(seen.id[0], "24000-slurm-"); /* what waits comes first */
+	assert_string_equal(seen.id[0], "24000-slurm-"); /* queued documents come first */
 	assert_string_equal(seen.text[0], "{\"n\":2}");
 }
 

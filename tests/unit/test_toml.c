@@ -417,13 +417,14 @@ TEST(a_field_of_another_type_is_refused_and_leaves_the_member_unchanged)
 		"size = true",     "long_size = -1", "flag = 0.025",       "flag = \"true\"",
 		"word = \"four\"", "word = 1",
 	};
-	const struct record was = { 2.5, -3, 4, 5, true, "abc" };
+	static const struct record was = { 2.5, -3, 4, 5, true, "abc" };
 
 	for (size_t i = 0; i < COUNT_OF(bad); i++)
 		for (size_t f = 0; f < COUNT_OF(fields); f++) {
-			struct record r = was;
+			struct record r;
 			struct toml *doc;
 
+			memcpy(&r, &was, sizeof(r)); /* with its padding */
 			if (strncmp(bad[i], fields[f].key, strcspn(bad[i], " ")) != 0)
 				continue;
 			doc = good(bad[i]);

@@ -12,7 +12,7 @@
 
 #include "test.h"
 
-/* An empty function in place of the real one: no test here prints an error. */
+/* Replaces the real function: no test here prints an error. */
 void cli_error(const char *fmt, ...)
 {
 	(void)fmt;
@@ -190,7 +190,7 @@ TEST(figures_of_a_service_that_is_gone_are_shown_as_old)
 	snprintf(model.problem, sizeof(model.problem), "no service listens");
 	ui.now_ns = 13 * NS_PER_S;
 	assert_in(drawn(24, 80), "These figures are 12s old: no service listens; trying again");
-	for (unsigned column = 0; column < 80; column++) /* a row of the GPU */
+	for (unsigned column = 0; column < 80; column++) /* column of the GPU's row */
 		assert_int_equal(canvas_at(&canvas, 3, column)->style, CANVAS_DIM);
 	model.problem[0] = '\0';
 	model.read_ns = ui.now_ns;
@@ -256,7 +256,7 @@ TEST(each_character_takes_the_columns_that_the_terminal_uses)
 {
 	static const struct {
 		const char *text;
-		unsigned columns; /* of the text without the letter behind it */
+		unsigned columns; /* columns of the text without the next letter */
 		uint32_t first;
 	} rows
 		[] = {
@@ -409,7 +409,8 @@ TEST(a_graph_shows_gaps_a_known_zero_and_the_limit)
 	assert_true(top_gpu_sample(g, TOP_GRAPH_POWER, 2) == 300);
 	assert_true(isnan(top_gpu_sample(g, TOP_GRAPH_POWER, TOP_SAMPLES)));
 	drawn(24, 80);
-	/* The last column of the power graph: left dot unknown, right dot of a zero. */
+	/* The last column of the power graph has no left dot, because that value is unknown;
+	 * its right dot shows 0. */
 	for (unsigned row = 0; row < 24; row++)
 		if (canvas_at(&canvas, row, 79)->code == 0x2880)
 			return;

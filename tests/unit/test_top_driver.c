@@ -139,7 +139,7 @@ static double cost_us(const char *call)
 	return h200_cost[i].us;
 }
 
-/* Sums the calls since the context was opened. */
+/* Returns the number of driver calls since the context was opened, and their time. */
 static double all_calls(double *ret_us)
 {
 	struct call_cost cost[CALL_COST_CALLS];
@@ -162,7 +162,7 @@ TEST_WITH(with_the_times_of_an_h200_all_calls_need_0_3_percent_of_a_core, NULL, 
 	open_driver("[[gpu]]\nprofile = \"h200\"\n"
 		    "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n"
 		    "[[gpu.process]]\nname = \"worker\"\nmemory = \"2 GiB\"\npid = 4100000\n");
-	read_for(40, NS_PER_S / 2); /* what is read once does not count */
+	read_for(40, NS_PER_S / 2); /* leaves out what is read only once */
 	first_calls = all_calls(&first_us);
 	read_for(120, NS_PER_S / 2);
 	calls = all_calls(&us) - first_calls;

@@ -1,6 +1,7 @@
-/* Each allocation of open, list, snapshot, processes, environment, diagnosis, meter, recorded
- * window and baseline fails once: the right error is returned and nothing leaks. The linker option --wrap replaces malloc in our
- * own objects; the simulator and libc keep theirs. */
+/* Makes each allocation fail once in open, list, snapshot, processes, environment, diagnosis,
+ * meter, recorded window and baseline. The right error must be returned, and nothing may leak.
+ * The linker option --wrap replaces malloc in our own objects; the simulator and libc keep the
+ * real malloc. */
 #include "simtest.h"
 #include "here.h"
 
@@ -106,8 +107,8 @@ static int everything(uint64_t deadline_ns)
 	return err;
 }
 
-/* Measures as a program would: a recorded window, and a short baseline that is applied to it;
- * returns the first error. */
+/* Measures as a program would: records a window, and applies a short baseline to it. Returns
+ * the first error. */
 static int measure(uint64_t deadline_ns)
 {
 	struct gw_options o = { .size = sizeof(o),
@@ -218,13 +219,13 @@ SIM_TEST(the_sampling_path_of_a_recorded_window_allocates_nothing)
 	assert_int_equal(gw_window_open_recorded(meter, "w", 0, 100, &window), 0);
 	sim_run_for(meter, 1);
 	before = allocations;
-	/* the series has room for 100 samples; the others are dropped */
+	/* the series has room for 100 samples; further samples are dropped */
 	sim_run_for(meter, 30);
 	assert_int_equal(gw_window_close(window, 0), 0);
 	assert_int_equal(gw_window_wait(window, 5 * NS_PER_S), 0);
 	assert_true(gw_window_series(window, 2)->dropped > 1000);
 	assert_int_equal(allocations, before);
-	gw_meter_stop(meter); /* frees its windows */
+	gw_meter_stop(meter); /* also frees the windows */
 }
 
 SIM_TEST(a_warm_snapshot_allocates_nothing)

@@ -153,7 +153,7 @@ TEST(the_iterator_gives_every_reading_once_in_order)
 	}
 	assert_int_equal(powers, s->power_count);
 	assert_int_equal(ticks, s->tick_count);
-	assert_false(gw_series_next(s, &r)); /* it stays at the end */
+	assert_false(gw_series_next(s, &r)); /* the series stays at its end */
 }
 
 TEST(a_full_series_counts_what_it_drops_and_the_energy_is_complete)
@@ -196,7 +196,7 @@ TEST(an_open_window_can_be_read_and_its_arrays_stay_where_they_are)
 	first = watts[0];
 	assert_true(before > 40 && s->tick_count > 20);
 	sim_run_for(meter, 3);
-	assert_int_equal(s->power_count, before); /* only a call changes it */
+	assert_int_equal(s->power_count, before); /* it changes only with a call */
 	end();
 	assert_ptr_equal(gw_window_series(window, 0), s);
 	assert_true(s->power_count > before + 100);
@@ -264,7 +264,7 @@ TEST(a_window_without_recording_has_no_series)
 	gw_window_free(window);
 	record(0);
 	assert_non_null(gw_window_series(window, 0));
-	assert_null(gw_window_series(window, 1)); /* there is one GPU */
+	assert_null(gw_window_series(window, 1)); /* there is only one GPU */
 }
 
 TEST(a_room_that_is_too_large_is_refused_with_a_sentence)
@@ -304,7 +304,7 @@ TEST(the_sensor_is_described_and_an_assumption_is_called_one)
 	assert_int_equal(s.counter_absence, GW_HAVE);
 	assert_true(s.counter_tick_s > 0 && s.wall_ns == 0);
 	assert_true(s.calibrated == 0 && s.gain == 1 && s.offset_w == 0);
-	assert_int_equal(s.size, sizeof(s)); /* the caller's size stays */
+	assert_int_equal(s.size, sizeof(s)); /* the size that the caller set is unchanged */
 }
 
 TEST(a_sensor_is_described_to_older_and_newer_programs)

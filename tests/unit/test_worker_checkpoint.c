@@ -255,9 +255,9 @@ TEST(two_checkpoints_do_not_count_the_same_free_memory)
 	assert_int_equal(pthread_create(&thread, NULL, evict_second, NULL), 0);
 	while (__atomic_load_n(&fake->underway, __ATOMIC_SEQ_CST) == 0)
 		usleep(1000);
-	assert_int_equal(evict(), -GW_E_STATE); /* tried again when the other one has ended */
+	assert_int_equal(evict(), -GW_E_STATE); /* waits until the other one has ended */
 	assert_in(message, "other checkpoints that run now need 6.6 GiB");
-	order.bytes = 1 * GIB; /* both fit, and run at the same time */
+	order.bytes = 1 * GIB; /* both checkpoints fit and run together */
 	assert_int_equal(evict(), 0);
 	pthread_join(thread, NULL);
 	assert_int_equal(second_rc, 0);
@@ -265,7 +265,7 @@ TEST(two_checkpoints_do_not_count_the_same_free_memory)
 	order.targets = 0;
 	assert_int_equal(resume(), 0);
 	order.targets = 1;
-	assert_int_equal(evict(), 0); /* the promises have ended */
+	assert_int_equal(evict(), 0); /* no checkpoint claims memory any more */
 	tree_done(&t);
 }
 

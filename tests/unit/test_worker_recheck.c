@@ -90,7 +90,7 @@ TEST(a_process_named_by_the_pidfile_belongs)
 	tree_put(&tree, "run/w.pid", "500\n");
 	put_process(500, 50, "python3 serve: 17 requests");
 	assert_true(recheck_belongs(&call, &target));
-	worker.match.command = "serve"; /* the rest of the match must still fit, too */
+	worker.match.command = "serve"; /* the other conditions must still match */
 	put_process(500, 50, "python3 game");
 	assert_false(recheck_belongs(&call, &target));
 }

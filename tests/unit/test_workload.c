@@ -245,7 +245,8 @@ TEST(ignores_names_that_a_user_or_a_unit_chose)
 		SESSION(USER "/kubepods/burstable/pod" UID, "1000"),
 		SESSION(USER "/user-1001.slice/session-1.scope", "1000"),
 		SESSION(USER "/user@1001.service/x", "1000"),
-		/* containers and units of a user are never those of the system or of another */
+		/* containers and units of a user never count as those of the system or of
+		 * another user */
 		ROOTLESS(USER "/docker-" ID ".scope/kubepods/pod" UID "/" ID2, DOCKER),
 		ROOTLESS(USER "/user.slice/libpod-" ID
 			      ".scope/container/slurmstepd.scope/job_7",
@@ -256,14 +257,14 @@ TEST(ignores_names_that_a_user_or_a_unit_chose)
 		  "1000/x.service", "1000", "x.service", "" },
 		SESSION("/user.slice/user-1000.slice/session-3.scope/docker-" ID ".scope",
 			"1000"),
-		/* a service with Delegate= and a user of its own */
+		/* a service with Delegate= that runs as its own user */
 		UNIT("/system.slice/lab.service/kubepods.slice/kubepods-pod" UID_ ".slice",
 		     "lab.service"),
 		UNIT("/system.slice/lab.service/slurmstepd.scope/job_7/step_0", "lab.service"),
 		UNIT("/system.slice/lab.service/docker-" ID ".scope", "lab.service"),
 		UNIT("/system.slice/containerd.service/slurmstepd.scope/job_7",
 		     "containerd.service"),
-		/* inside a pod or a job: the outermost stays */
+		/* nested in a pod or a job: the outermost workload counts */
 		POD("/kubepods/pod" UID "/" ID "/kubepods/pod" HASH "/" ID2, UID, ID),
 		POD("/kubepods/pod" UID "/" ID "/slurmstepd.scope/job_7", UID, ID),
 		JOB("/slurm/uid_5/job_1/step_0/kubepods/pod" UID "/" ID, "1", "5", "0"),
@@ -271,7 +272,7 @@ TEST(ignores_names_that_a_user_or_a_unit_chose)
 		NONE("/lxc.payload.web/system.slice/ollama.service"),
 		NONE("/lxc/web/system.slice/ollama.service"),
 		NONE("/machine.slice/machine-box.scope/system.slice/slurmstepd.scope/job_1"),
-		/* places where no engine puts them */
+		/* paths that no container engine uses */
 		NONE("/somewhere/kubepods/burstable/pod" UID),
 		NONE("/somewhere/slurmstepd.scope/job_7"),
 		NONE("/somewhere/slurm/uid_0/job_7"),
@@ -291,7 +292,8 @@ TEST(ignores_names_that_a_user_or_a_unit_chose)
 	check_rows(row, COUNT_OF(row));
 }
 
-/* Whatever groups a user makes below the own manager: the workload has the user's number. */
+/* A user can make any groups below the user's own manager. The workload must still have this
+ * user's id. */
 TEST(no_path_below_a_user_leaves_the_user)
 {
 	static const char *const parts[] = {

@@ -1,5 +1,5 @@
-/* Tests the energy of workloads: everything adds up to the counter of the GPU, whatever the
- * processes, the counter and the service do. */
+/* Tests that the energy of all workloads and rests adds up to the counter of the GPU, whatever
+ * the processes, the counter and the service do. */
 #include "seed.h"
 
 #include "serve/process_energy.h"
@@ -57,7 +57,7 @@ static struct workload_use use(const struct workload *w, double joules)
 
 static void assert_near(double have, double want)
 {
-	/* the sums have been up to a million joules, also where the counter is 0 now */
+	/* sums of up to a million joules leave rounding errors, even if the counter is 0 now */
 	if (fabs(have - want) <= 1e-9 * fmax(1000, fabs(want)))
 		return;
 	print_message("have %.17g, want %.17g\n", have, want);
@@ -76,7 +76,7 @@ static void tick(unsigned gpu, double counter_j, uint64_t wall_ns,
 			     uses, n);
 }
 
-/* Both sums of a GPU are its counter: that of the rows, and that of the series. */
+/* Checks that the sum of the rows and the sum of the series are both equal to the counter. */
 static void assert_closes(unsigned gpu, double counter_j)
 {
 	double rows = 0, series = workload_energy_series_other(&e, gpu);
@@ -144,7 +144,7 @@ TEST(the_limits_of_a_shared_share_are_known)
 	r = row_of(0, &a);
 	assert_near(r->joules, 70);
 	assert_near(r->alone_joules, 40);
-	assert_near(r->shared_joules, 100); /* so it used 40 to 140 J */
+	assert_near(r->shared_joules, 100); /* so the workload used 40 to 140 J */
 	assert_int_equal(r->how, ATTRIBUTE_MODELLED);
 	assert_closes(0, 140);
 	workload_energy_done(&e);
@@ -163,7 +163,7 @@ TEST(energy_without_a_process_is_idle_only_if_the_gpu_did_nothing)
 	tick(0, 10, 2 * S, NULL, 0);
 	assert_near(workload_energy_rest(&e, 0, WORKLOAD_IDLE), 10);
 	tick(0, 15, 3 * S, &u, 1);
-	tick(0, 25, 4 * S, NULL, 0); /* the process may have used some of it */
+	tick(0, 25, 4 * S, NULL, 0); /* the process may have used a part */
 	assert_near(workload_energy_rest(&e, 0, WORKLOAD_UNATTRIBUTED), 10);
 	tick(0, 30, 5 * S, NULL, 0);
 	workload_energy_tick(&e, 0, &s, NULL, 0); /* busy, and no process is listed */
@@ -289,7 +289,7 @@ TEST(a_workload_with_the_labels_of_an_ended_one_takes_over_its_series)
 	struct workload_use u = use(&a, 10);
 
 	begin();
-	snprintf(b.name, sizeof(b.name), "%s", a.name); /* a pod that was made again */
+	snprintf(b.name, sizeof(b.name), "%s", a.name); /* a pod that was created again */
 	tick(0, 0, 1 * S, &u, 1);
 	tick(0, 10, 2 * S, &u, 1);
 	u = use(&b, 7);
@@ -315,7 +315,7 @@ struct world {
 		struct proc_id id;
 		unsigned job;
 	} process[PROCESSES];
-	/* what the last save wrote */
+	/* rows of the last save */
 	struct workload_row row[WORKLOAD_ROWS_MAX];
 	unsigned rows;
 	struct workload_gpu gpu;
@@ -377,8 +377,8 @@ static void world_save(void)
 	w.saved = true;
 }
 
-/* kill -9 and a new start: the counter has the value of the last tick, the rows that of the
- * last save. */
+/* Simulates kill -9 and a new start. The counter has its value of the last tick; the rows have
+ * their values of the last save. */
 static void world_restart(bool late)
 {
 	const double counter = w.counter;
@@ -423,7 +423,7 @@ TEST(rows_and_rests_add_up_to_the_counter_whatever_happens)
 		assert_true(e.count <= WORKLOAD_ROWS_MAX);
 		if (t % 10 == 0)
 			world_save();
-		if (dice >= 5 && dice < 15) /* a counter that fell since is not stored */
+		if (dice >= 5 && dice < 15) /* not saved if the counter fell since then */
 			world_restart(dice < 10);
 	}
 	workload_energy_done(&e);

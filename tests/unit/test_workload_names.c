@@ -93,7 +93,7 @@ TEST(names_pods_and_containers_from_the_log_directories)
 	      "main");
 	check(resolve(n, "/kubepods/burstable/pod" POD "/" ID2), "ml-team",
 	      "trainer-7c9f-x2x4p", "init-data");
-	/* no link, as with a runtime that logs elsewhere: the only container is the one */
+	/* no link, because the runtime logs elsewhere; the pod has only one container */
 	check(resolve(n, "/kubepods/pod" HASH "/" ID), "kube-system", "etcd-node1", "etcd");
 	workload_names_free(n);
 }
@@ -136,8 +136,8 @@ TEST(looks_up_what_is_unknown_after_2_s_10_s_and_each_minute)
 	assert_string_equal(w.part, ID);
 	assert_false(workload_is_named(&w));
 	for (size_t i = 0; i < COUNT_OF(waits); i++) {
-		/* right before its time a name that appeared is not seen; a failed lookup at
-		 * its time then sets the next one */
+		/* A name that appears just before a lookup is due is not seen yet. A lookup
+		 * that fails when it is due sets the time of the next lookup. */
 		clock_step(&now, waits[i] * NS_PER_S - 1);
 		put_pod("space", "pod", POD, "main", ID);
 		w = resolve(n, path);
@@ -170,7 +170,7 @@ TEST(keeps_the_names_of_at_most_256_workloads)
 		snprintf(path, sizeof(path), "/slurm/uid_1000/job_%u", i);
 		(void)resolve(n, path);
 	}
-	/* used again, so another one is forgotten first */
+	/* this workload is used again, so another workload is forgotten first */
 	check(resolve(n, "/kubepods/pod" POD "/" ID), "space", "pod", "main");
 	for (unsigned i = 0; i < 5000; i++) {
 		snprintf(path, sizeof(path), "/slurm/uid_1000/job_%u", 1000 + i);
@@ -230,7 +230,7 @@ TEST(names_containers_from_the_files_of_their_engines)
 	check(resolve(n, USER "/user.slice/libpod-" ID ".scope/container"), "alice", "notebook",
 	      "");
 	check(resolve(n, "/docker/" ID), "", "web", "");
-	/* Docker's file is not for a container of a user who copied its id */
+	/* Docker's file is not used for a user's container with a copied id */
 	check(resolve(n, USER "/user.slice/docker-" ID ".scope"), "alice", ID, "");
 	check(resolve(n, "/system.slice/nerdctl-" ID ".scope"), "", ID, "");
 	workload_names_free(n);
@@ -306,7 +306,7 @@ TEST(asks_the_engine_without_waiting_for_it)
 	}
 	check(w, "", "from-engine", "");
 
-	/* ends while a query is running */
+	/* the module is freed while a query runs */
 	(void)resolve(n, "/docker/" ID2);
 	workload_names_free(n);
 	close(server);
@@ -345,17 +345,17 @@ TEST(a_process_belongs_to_the_job_that_the_prolog_recorded_for_its_gpu)
 	w = resolve_on(n, 1, -1, unit);
 	assert_string_equal(w.id, "42,43");
 	check(w, "alice", "42,43", "");
-	/* its own group has priority */
+	/* the job of the process's own group has priority */
 	w = resolve_on(n, 0, -1, "/slurm/uid_0/job_99/step_0");
 	check(w, "root", "99", "0");
-	/* MIG: the file of the instance, else that of the GPU */
+	/* MIG: the file of the instance is used, or else the file of the GPU */
 	assert_string_equal(resolve_on(n, 2, 7, unit).id, "50");
 	assert_int_equal(resolve_on(n, 2, 8, unit).kind, WORKLOAD_UNIT);
 	assert_int_equal(resolve_on(n, 2, -1, unit).kind, WORKLOAD_UNIT);
 	assert_string_equal(resolve_on(n, 0, 3, unit).id, "41");
 	assert_int_equal(resolve_on(n, 3, -1, unit).kind, WORKLOAD_UNIT);
 
-	/* The next job: seen at once, without waiting for the age of what was read. */
+	/* The next job is seen at once, although the cached file is younger than a second. */
 	tree_put(&t, "jobs/0", "44\n");
 	assert_string_equal(resolve_on(n, 0, -1, unit).id, "44");
 	tree_remove(&t, "jobs/0");

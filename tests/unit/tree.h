@@ -91,8 +91,8 @@ static inline void tree_node(const struct tree *t, const char *path)
 		tree_put(t, path, "");
 }
 
-/* Opens and closes a file. Returns false if it cannot be opened, as a device on a file system
- * that allows no devices. */
+/* Opens and closes a file. Returns false if the file cannot be opened, such as a device on a
+ * file system that allows no devices. */
 static inline bool tree_open(const struct tree *t, const char *path)
 {
 	int fd = openat(t->root.fd, path, O_RDONLY | O_CLOEXEC);

@@ -1,7 +1,7 @@
 /* Prints the workload of each process on a GPU, one per line, for tests/workloads/run:
  *     workload_list NVML-LIBRARY [JOB-MAPPING-DIRECTORY]
- * A line is: pid, kind, id, namespace, name and part, separated by tabs. Answers of container
- * engines are waited for, at most 5 s. */
+ * A line is: pid, kind, id, namespace, name and part, separated by tabs. Waits at most 5 s for
+ * the answers of container engines. */
 #include "base/clock.h"
 #include "base/loop.h"
 #include "daemon/workload_names.h"

@@ -30,8 +30,9 @@ static void end_promise(const struct worker_call *c)
 	pthread_mutex_unlock(&promised.lock);
 }
 
-/* Refuses the checkpoint if its host memory is not free; else promises this memory to it. The
- * free memory is read under the lock: a checkpoint that ends later still has its promise. */
+/* Refuses the checkpoint if the host memory that it needs is not free; otherwise reserves this
+ * memory. The free memory is read under the lock, so that a checkpoint that ends meanwhile
+ * still has its reservation. */
 static int promise_memory(const struct worker_call *c, const struct proc_id *id, unsigned n)
 {
 	const double need = host_memory_need(c->order->bytes);

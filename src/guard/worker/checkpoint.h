@@ -27,7 +27,7 @@ int checkpoint_create(const struct root *root, const struct proc_id *id, unsigne
 
 /* Restores all processes that are checkpointed or locked, also after a crash of this program.
  * Up to eight are restored at the same time. Skips processes that have ended or already run.
- * Tries all, and returns 0 or the first failure with a sentence. It has no deadline. */
+ * Tries all, and returns 0 or the first failure with a sentence. There is no deadline. */
 int checkpoint_restore(const struct root *root, const struct proc_id *id, unsigned n,
 		       char *message, size_t size);
 

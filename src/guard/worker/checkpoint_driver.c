@@ -112,8 +112,9 @@ static bool is_same_process(const struct root *root, const struct proc_id *id)
 
 /* ---- several processes at the same time ---- */
 
-/* The driver copies the memory of a process with one thread in that process. So the processes
- * of one request are moved at the same time, each by a call on its own thread. */
+/* The driver copies the memory of a process with only one thread, which runs in that process.
+ * Therefore the processes of one request are moved at the same time, each by a call on its own
+ * thread. */
 struct checkpoint_batch {
 	const struct root *root;
 	const struct proc_id *id;
@@ -143,9 +144,9 @@ static void *batch_run(void *arg)
 	return NULL;
 }
 
-/* Calls b->call for each process. The calling thread works too, so a thread that cannot be
- * started costs only time. Returns 0, or the failure of the first process in the list that
- * failed, with its sentence. */
+/* Calls b->call for each process. The calling thread makes calls too, so the work is done even
+ * if no other thread can be started. Returns 0, or the failure of the first process in the list
+ * that failed, with its sentence. */
 static int batch_all(struct checkpoint_batch *b, char *message, size_t size)
 {
 	pthread_t helper[THREADS - 1];
@@ -186,8 +187,9 @@ static int restore_one(const struct root *root, const struct proc_id *id, char *
 	return code ? call_failed("unlocked", pid, code, message, size) : 0;
 }
 
-/* Restores at most PROCESSES processes. A process that the list has twice is restored once:
- * the order and the worker's notes can both name it. skip: as in struct checkpoint_batch. */
+/* Restores at most PROCESSES processes. A process that is in the list twice is restored once:
+ * both the order and the worker's notes can name the same process. skip: as in struct
+ * checkpoint_batch. */
 static int restore_all(const struct root *root, const struct proc_id *id, unsigned n,
 		       const bool *skip, char *message, size_t size)
 {

@@ -57,7 +57,7 @@ void worker_forget(struct worker_call *c, const char *key);
 
 /* Adds a note "process" for a process that resume must find again. */
 void worker_note_process(struct worker_call *c, struct proc_id id);
-/* Reads at most `most` notes "process". Returns how many were read. */
+/* Reads at most `most` notes "process". Returns the number of notes that were read. */
 unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret,
 				unsigned most);
 

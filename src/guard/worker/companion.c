@@ -158,7 +158,7 @@ static int companion_request(const char *path, const struct wire_request *r,
 	return rc ? rc : ret->rc;
 }
 
-/* Only connects: the companion refuses a user that it does not serve before it reads a
+/* Only connects, because the companion refuses a user who is not allowed before it reads a
  * request. */
 int companion_reach(const char *path, uint64_t deadline_ns, char *message, size_t size)
 {

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Loaded once and never unloaded: curl_global_init() must run once, before every other call. */
+/* Loaded once and never unloaded, because curl_global_init() must run exactly once, before
+ * every other call. */
 struct curl_library curl_library;
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 

@@ -1,7 +1,8 @@
-/* curl: libcurl, loaded when the first request needs it, and what all requests have in common.
+/* curl: loads libcurl when the first request needs it, and sets the options that all requests
+ * have in common.
  *
- * Requests to workers (http.h), the push of metrics (daemon/push_http.h) and the queries of the
- * fleet (daemon/fleet_ask.h) use it. */
+ * The requests to workers (http.h), the push of metrics (daemon/push_http.h) and the queries to
+ * the nodes of a fleet (daemon/fleet_ask.h) use this module. */
 #ifndef GW_GUARD_WORKER_CURL_H
 #define GW_GUARD_WORKER_CURL_H
 
@@ -46,7 +47,7 @@ extern struct curl_library curl_library;
  * a sentence. */
 int curl_load(char *message, size_t size);
 
-/* What libcurl calls during a request. */
+/* The functions that libcurl calls during a request, and their data. */
 struct curl_callbacks {
 	char *error; /* CURL_ERROR_SIZE_ bytes for libcurl's sentence about a failure */
 	/* Takes n bytes of the answer. A result other than n ends the request. */
@@ -57,9 +58,10 @@ struct curl_callbacks {
 	void *check_arg;
 };
 
-/* Makes *handle if it is NULL, and sets the options of every request: http and https only, no
- * signals, no redirects, no proxy from the environment, which would see the token. Loads libcurl
- * first. Returns 0, or an error with a sentence. Free the handle with curl_library.cleanup(). */
+/* Creates *handle if it is NULL, and sets the options of every request: only http and https, no
+ * signals, no redirects, and no proxy from the environment, because a proxy would see the
+ * token. Loads libcurl first. Returns 0, or an error with a sentence. Free the handle with
+ * curl_library.cleanup(). */
 int curl_prepare(void **handle, const struct curl_callbacks *x, char *message, size_t size);
 
 #endif

@@ -13,7 +13,7 @@ enum host_pages host_memory_pages(const struct root *root)
 {
 	char text[128], mode[32];
 
-	/* "always [madvise] never": the brackets are around the mode in force */
+	/* for example "always [madvise] never": the brackets mark the current mode */
 	if (root_read(root, "sys/kernel/mm/transparent_hugepage/enabled", text, sizeof(text)) <
 	    0)
 		return HOST_PAGES_UNKNOWN;

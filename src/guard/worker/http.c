@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Time limit for connecting. It is shorter than the limit for an answer, because a server that
- * does not accept a connection will not answer, but a server that works on a request will. */
+/* Time limit for connecting. This limit is shorter than the limit for an answer: a server that
+ * does not accept a connection will not answer, but a server that works on a request will
+ * answer later. */
 #define CONNECT_MS 3000
 
 struct worker_http {

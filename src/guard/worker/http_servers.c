@@ -138,8 +138,8 @@ static const struct worker_post sglang_pause[] = {
 	{ "/pause_generation", "{\"mode\":\"abort\"}", false }, { 0 }
 };
 
-/* Writes the pid and start time of the process that releases its memory. After a restart they
- * differ, so nothing counts as released. */
+/* Writes the pid and start time of the process that releases its memory. After a restart of the
+ * server both differ, so no memory counts as released. */
 static void sglang_process(const struct worker_call *c, char *out, size_t size)
 {
 	const struct proc_id none = { 0 }, id = c->order->roots ? c->order->root[0].id : none;
@@ -148,7 +148,7 @@ static void sglang_process(const struct worker_call *c, char *out, size_t size)
 }
 
 /* Returns -GW_E_STATE while requests run or wait. Returns 0 if the server does not report its
- * load: then the answer to the pause comes only after the last request. */
+ * load: then the server answers the pause only after its last request has ended. */
 static int sglang_check_idle(struct worker_call *c)
 {
 	struct json_doc *r;

@@ -1,12 +1,14 @@
-/* KoboldCpp, read in version 1.122 (source of November 2026).
+/* Adapter for KoboldCpp, written from the source of version 1.122 (November 2026).
  *
- * A manager process starts a server process, which holds the models. A request to load or to
- * unload (reload_config) is answered at once; then the manager ends the server process and
- * starts another. Its port is closed until that one has loaded; with --routermode the port
- * answers 502 instead. KoboldCpp refuses with 200 and "success": false.
+ * A manager process starts a server process, which holds the models. KoboldCpp answers a
+ * request to load or to unload (reload_config) at once; then the manager ends the server
+ * process and starts another one. The port is closed until the new server process has loaded;
+ * with --routermode the port answers 502 instead. If KoboldCpp refuses a request, it answers
+ * 200 with "success": false.
  *
- * Only POST requests that generate wake an unloaded model of --routermode. The questions here
- * are GET requests: they neither wake a model nor count as use for --adminunloadtimeout. */
+ * Only POST requests that generate wake an unloaded model of --routermode. The queries in this
+ * file are GET requests: they neither wake a model nor count as use for
+ * --adminunloadtimeout. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
@@ -16,12 +18,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* KoboldCpp's names for "no configuration" and for the one it was started with */
+/* KoboldCpp's names for "no configuration" and for the configuration with which it was
+ * started */
 #define KOBOLD_UNLOAD  "unload_model"
 #define KOBOLD_INITIAL "initial_model"
 /* the name of every model for a client that does not send the server's --password */
 #define KOBOLD_HIDDEN "koboldcpp/protected-model"
-#define KOBOLD_PREFIX "koboldcpp/" /* of the name of every model */
+#define KOBOLD_PREFIX "koboldcpp/" /* every model's name begins with it */
 
 enum kobold_admin { KOBOLD_NO_ADMIN, KOBOLD_ADMIN, KOBOLD_PASSWORD };
 
@@ -77,8 +80,8 @@ static int kobold_model(struct worker_call *c, char *out, size_t size)
 	return 0;
 }
 
-/* Explains why KoboldCpp does not list its configurations, which are empty for a client that
- * may not load one. */
+/* Explains why KoboldCpp does not list its configurations. The list is empty for a client that
+ * may not load a configuration. */
 static int kobold_refusal(struct worker_call *c)
 {
 	enum kobold_admin admin;
@@ -151,7 +154,7 @@ static int kobold_reload(struct worker_call *c, const char *filename)
 
 /* ---- leave ---- */
 
-/* Reports at once if the guard may not unload, not only after the requests have ended. */
+/* Reports already now, before requests have ended, if the guard may not unload. */
 static int kobold_drain(struct worker_call *c, bool *ret_busy)
 {
 	struct json_doc *r;
@@ -193,7 +196,7 @@ static int kobold_learn(struct worker_call *c)
 	return 0;
 }
 
-/* Aborts the running request first, so that its client gets what there is of the answer instead
+/* Aborts the running request first, so that its client gets the beginning of the answer instead
  * of a broken connection. */
 static int kobold_evict(struct worker_call *c)
 {
@@ -205,15 +208,15 @@ static int kobold_evict(struct worker_call *c)
 		return rc;
 	if (!loaded)
 		return worker_ok(c, "no model is loaded");
-	worker_post(c, "/api/extra/abort", "{}"); /* fails if no request runs: no error */
+	worker_post(c, "/api/extra/abort", "{}"); /* may fail: perhaps no request runs */
 	c->message[0] = '\0';
 	return kobold_reload(c, KOBOLD_UNLOAD);
 }
 
-/* ---- come back ---- */
+/* ---- return ---- */
 
-/* True if this option is a file for the model: its name without folder and suffix, and without
- * the characters that KoboldCpp leaves out of a model's name, is that name. */
+/* True if this option is the file of the model. The names are compared without folder, suffix
+ * and the characters that KoboldCpp removes from the name of a model. */
 static bool kobold_is_for(const char *option, size_t suffix_len, const char *model)
 {
 	const char *base = strrchr(option, '/'), *end = option + strlen(option) - suffix_len;
@@ -232,8 +235,8 @@ static bool kobold_is_for(const char *option, size_t suffix_len, const char *mod
 	return !*model;
 }
 
-/* Writes the only option with this suffix, for this model unless model is NULL; false: there is
- * none, or there are several. */
+/* Writes the option with this suffix; if model is not NULL, the option must be a file of this
+ * model. Returns false if no option or several options match. */
 static bool kobold_only(const struct json_doc *r, const char *suffix, const char *model,
 			char *out, size_t size)
 {
@@ -264,8 +267,8 @@ static bool kobold_has(const struct json_doc *r, const char *option)
 	return false;
 }
 
-/* Loads a configuration and waits until a model is loaded: the one with this name, unless model
- * is "". Returns 0 also if KoboldCpp still loads at the deadline. */
+/* Loads a configuration and waits until a model is loaded. If model is not "", waits for the
+ * model with this name. Returns 0 also if KoboldCpp still loads at the deadline. */
 static int kobold_load(struct worker_call *c, const char *filename, const char *model)
 {
 	char now[WORKER_MODEL];
@@ -285,8 +288,8 @@ static int kobold_load(struct worker_call *c, const char *filename, const char *
 	return 0;
 }
 
-/* Loads the model that was loaded, if the configuration that KoboldCpp was started with is for
- * another one: someone has changed the model since. */
+/* Loads the noted model if the configuration with which KoboldCpp was started is for another
+ * model, because someone has changed the model since the start. */
 static int kobold_correct(struct worker_call *c, const struct json_doc *options,
 			  const char *model)
 {
@@ -302,9 +305,9 @@ static int kobold_correct(struct worker_call *c, const struct json_doc *options,
 			 model);
 }
 
-/* KoboldCpp reports the loaded model, but not its configuration. So it gets the configuration
- * that it was started with. An older version that refuses that gets the only .kcpps file, or
- * the file for the model. */
+/* KoboldCpp reports the loaded model, but not its configuration. Therefore the guard loads the
+ * configuration with which KoboldCpp was started. If an older version refuses this, the guard
+ * loads the only .kcpps file, or the file for the model. */
 static int kobold_load_noted(struct worker_call *c, const struct json_doc *options,
 			     const char *model)
 {

@@ -66,7 +66,8 @@ static int each_model(struct worker_call *c,
 }
 
 /* Checks whether slots are busy. A server that hides its slots answers 501, and a model that
- * left or loads meanwhile 400, 500 or 503; then nothing is known. */
+ * was unloaded or is loading meanwhile answers 400, 500 or 503; then it is unknown whether
+ * slots are busy. */
 static int check_slots(struct worker_call *c, const char *path, bool *busy)
 {
 	struct json_doc *r;
@@ -115,8 +116,8 @@ static int check_single(struct worker_call *c, bool *busy)
 	return sleeps ? 0 : check_slots(c, "/slots?fail_on_no_slot=1", busy);
 }
 
-/* A server with a single model refuses, unless it may be stopped: its requests may finish
- * before that. */
+/* A server with a single model refuses the drain, unless the guard may stop the server: then
+ * its requests may finish before the stop. */
 static int llamacpp_drain(struct worker_call *c, bool *ret_busy)
 {
 	int rc;
@@ -187,8 +188,9 @@ static int request_load(struct worker_call *c, const char *model)
 	return rc && worker_said(c, "already running") ? 1 : rc;
 }
 
-/* Returns how many of the noted models do not fit. The router keeps at most max_instances models
- * (--models-max). One more would silently replace the model that was used least recently. */
+/* Returns how many of the noted models do not fit. The router keeps at most max_instances
+ * models (--models-max). Loading one model more would silently replace the least recently used
+ * model. */
 static unsigned count_surplus(struct worker_call *c)
 {
 	char model[WORKER_MODEL];

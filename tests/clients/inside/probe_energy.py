@@ -1,4 +1,5 @@
-"""Prints as JSON the energy of one simulated load by gpuward and by Zeus or CodeCarbon, and the true energy; in joules.
+"""Prints as JSON, in joules: the energy of one simulated load as gpuward measures it, as Zeus or CodeCarbon measures
+it, and the true energy.
 
     probe_energy.py zeus|codecarbon SECONDS"""
 import contextlib
@@ -20,7 +21,7 @@ except ModuleNotFoundError as e:
     print(json.dumps({"missing": e.name}))
     sys.exit(0)
 
-sim = ctypes.CDLL("libnvidia-ml.so.1")  # the same that the others have loaded: one world for all
+sim = ctypes.CDLL("libnvidia-ml.so.1")  # the library that the others loaded, so that all see the same simulated machine
 sim.gpuward_sim_true_joules.restype = ctypes.c_double
 
 
@@ -29,7 +30,7 @@ def measured(out):
     """Zeus or CodeCarbon measures the block; out["other"] has the joules of both GPUs."""
     if name == "zeus":
         monitor = ZeusMonitor(gpu_indices=[0, 1])
-        monitor.begin_window("load", sync_execution=False)  # there is no framework to wait for
+        monitor.begin_window("load", sync_execution=False)  # there is no framework to synchronise with
         yield
         out["other"] = sum(monitor.end_window("load", sync_execution=False).gpu_energy.values())
         return
@@ -49,7 +50,7 @@ with gpuward.Meter() as meter:
     with measured(result):
         with meter.window("load") as window:
             before = true_joules()
-            time.sleep(seconds)  # the length of the measurement
+            time.sleep(seconds)  # duration of the measurement
             result["true"] = true_joules() - before
     result["ours"] = window.joules
 print(json.dumps(result))

@@ -1,4 +1,4 @@
-"""Prints as JSON what nvitop knows of every GPU, under the names that gpuward snapshot uses."""
+"""Prints as JSON the figures of every GPU that nvitop reads, with the names of gpuward snapshot."""
 import json
 import sys
 

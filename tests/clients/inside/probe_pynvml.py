@@ -1,6 +1,7 @@
-"""Prints as JSON what pynvml reads of every GPU, under the names that gpuward snapshot uses.
+"""Prints as JSON the figures of every GPU that pynvml reads, with the names of gpuward snapshot.
 
-Then it calls every function of pynvml that needs nothing but a GPU, so that the linker notes those that are missing."""
+Then it calls every function of pynvml that needs only a GPU as argument, so that the linker records missing
+functions."""
 import inspect
 import json
 import sys
@@ -11,10 +12,10 @@ CLOCKS = {"graphics": n.NVML_CLOCK_GRAPHICS, "sm": n.NVML_CLOCK_SM, "memory": n.
 
 
 def value(call, *args):
-    """What the call returns; None: NVML returns an error."""
+    """Returns the result of the call; None: NVML returns an error."""
     try:
         return call(*args)
-    except (n.NVMLError, n.NVMLLibraryMismatchError):  # the latter: pynvml refuses an old driver
+    except (n.NVMLError, n.NVMLLibraryMismatchError):  # NVMLLibraryMismatchError: pynvml refuses an old driver
         return None
 
 
@@ -68,7 +69,7 @@ def figures(h):
 
 
 def processes(h):
-    """{pid: bytes} of all lists."""
+    """{pid: bytes} from all process lists."""
     out = {}
     for call in (n.nvmlDeviceGetComputeRunningProcesses, n.nvmlDeviceGetGraphicsRunningProcesses, n.nvmlDeviceGetMPSComputeRunningProcesses):
         for p in value(call, h) or []:
@@ -77,7 +78,7 @@ def processes(h):
 
 
 def call_all(h):
-    """Calls what needs nothing or one GPU; returns how many functions that were."""
+    """Calls the functions that need no argument or one GPU. Returns their number."""
     calls = 0
     for name, f in vars(n).items():
         if not name.startswith(("nvmlDeviceGet", "nvmlDeviceValidate", "nvmlSystemGet", "nvmlUnitGetCount", "nvmlGpmQuery", "nvmlGetExcluded")):

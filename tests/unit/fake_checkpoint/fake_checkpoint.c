@@ -21,8 +21,8 @@ struct fake_checkpoint fake_checkpoint;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
 
-/* Waits until enough calls are under way. A program that makes one call after the other hangs
- * here, and the test's time limit ends it. */
+/* Waits until enough calls are under way. A program that makes one call at a time hangs here
+ * until the test's time limit ends it. */
 static void meet(void)
 {
 	__atomic_add_fetch(&fake_checkpoint.underway, 1,
