@@ -357,7 +357,7 @@ static bool is_counted(const struct policy_worker *p)
 	return token_kind(p->kind)->known && p->url;
 }
 
-/* True if the configuration names a worker whose energy is charged to models. */
+/* True if the configuration names this worker and its energy is charged to models. */
 static bool is_configured(const struct policy *p, const char *name)
 {
 	const int worker = policy_find_worker(p, name);
