@@ -1,4 +1,5 @@
 """gpuward guard and gpuward run: what people ask of the guard, and what it answers them."""
+import http.server
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 import pytest
@@ -200,6 +202,28 @@ def test_the_match_of_an_absent_worker_is_named_by_its_own_keys(world):
             text = " ".join(s.guard("explain", name).stdout.split())
             assert f"its match is wrong: {keys} must match one of the worker's processes." in text, text
             assert re.search(rf"{name} has been absent for \d+ s", text), text
+
+
+@pytest.mark.parametrize("head, body", [("200 OK", b'{"mode":"en'), ("200 OK", b"hello"), ("307 Temporary Redirect", b"")])
+def test_a_server_that_is_not_gpuward_is_never_success(tmp_path, head, body):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def answer(self):
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.wfile.write(f"HTTP/1.1 {head}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+            self.close_connection = True
+
+        do_GET = do_PUT = do_POST = answer
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        at = ("--address", f"127.0.0.1:{server.server_port}")
+        for command in (("guard", "mode", "enforce"), ("guard", "mode"), ("guard", "status"), ("jobs",)):
+            done = support.gpuward(*command, *at)
+            assert done.returncode == support.FAILED and "does not reply like gpuward" in done.stderr, (command, done.stderr)
+        server.shutdown()
 
 
 def test_the_help_of_a_subcommand_explains_its_own_options():
