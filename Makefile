@@ -19,7 +19,8 @@ build: deps
 	@tools/build $(BUILD)
 
 ## make run       starts the service on this machine's GPUs, or on two simulated ones
-run: build
+run: deps
+	@TARGETS="gpuward gpuward-serve sim/libnvidia-ml.so.1" tools/build $(BUILD)
 	@tools/run $(BUILD) $(SCENARIO)
 
 ## make test      checks, unit and end-to-end tests, with gcc

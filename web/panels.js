@@ -44,7 +44,7 @@ const health = () => new Table("health", [
 		c.replaceChildren(el("span", { className: `badge ${tone}`, textContent: word }));
 		c.title = d.message || ailments(d).join("; ");
 	} },
-	{ name: "To slowdown", num: true, title: "The driver's own figure. It can differ from the slowdown temperature in the chart minus the temperature.", fill: (c, d) => {
+	{ name: "To slowdown", num: true, title: "Degrees until the GPU slows down, as the driver reports them. The difference of the two temperatures in the chart can differ from this figure.", fill: (c, d) => {
 		figure(c, d, "temperature_margin_celsius", f.celsius);
 		c.classList.toggle("alarm", isHot(d));
 	} },

@@ -26,7 +26,7 @@ struct engine_config {
 	const char *cache_dir;           /* for sensor profiles; NULL: the XDG default */
 	struct loop *loop;
 	struct store *store;       /* borrowed */
-	void (*ticked)(void *arg); /* called when a new view is complete; snap may be NULL */
+	void (*ticked)(void *arg); /* called after each new view; view.snap may be NULL */
 	/* Called before the meter stops. Must close all windows of the meter. */
 	void (*meter_gone)(void *arg);
 	/* Called for each event. The event has its id and is already in the store. */

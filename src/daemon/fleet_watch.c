@@ -21,7 +21,7 @@ struct fleet_watch {
 	char job[600];
 	atomic_bool stop;
 	struct fleet_source source;
-	/* shared with the thread */
+	/* shared with the thread; protected by the lock of the mailbox */
 	bool asking;
 	struct fleet *fresh; /* the result that the main thread has not taken yet */
 	uint64_t fresh_ns;   /* when the request of that result was sent */

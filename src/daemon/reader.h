@@ -49,8 +49,8 @@ struct reading {
 	uint64_t begin_ns, end_ns; /* begin and end of the round */
 	uint64_t missed;           /* total of skipped rounds */
 	struct gw_ctx *ctx;
-	/* why NVML cannot be initialised, and a sentence about it; NONE: NVML is open or not
-	 * used */
+	/* why NVML cannot be initialised, as a cause and as a sentence; NONE: NVML is open or
+	 * not used */
 	enum gw_cause nvml_cause;
 	char nvml_message[400];
 	struct view_program program; /* the cost of nvidia-smi */

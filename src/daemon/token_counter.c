@@ -352,12 +352,28 @@ static void server_add_process(struct token_counter *t, struct token_server *s,
 				 attribute_how_name(v->process[k].how));
 }
 
-static struct token_server *server_of(struct token_counter *t, const struct policy_worker *p)
+static bool is_counted(const struct policy_worker *p)
+{
+	return token_kind(p->kind)->known && p->url;
+}
+
+/* True if the configuration names this worker and its energy is charged to models. */
+static bool is_configured(const struct policy *p, const char *name)
+{
+	const int worker = policy_find_worker(p, name);
+
+	return worker >= 0 && is_counted(&p->worker[worker]);
+}
+
+/* Returns the server of a configured worker. A new server may take the place of a worker that the
+ * configuration no longer names. */
+static struct token_server *server_of(struct token_counter *t, const struct policy *policy,
+				      const struct policy_worker *p)
 {
 	struct token_server *s = server_find(t, p->name);
 	struct model_worker *w;
 
-	if (!token_kind(p->kind)->known || !p->url)
+	if (!is_counted(p))
 		return NULL;
 	w = model_energy_worker(&t->models, p->name);
 	if (!w)
@@ -367,8 +383,8 @@ static struct token_server *server_of(struct token_counter *t, const struct poli
 		return s;
 	if (!token_kind(p->kind)->counter[MODEL_GENERATED])
 		snprintf(w->why, sizeof(w->why), "%s", token_kind(p->kind)->text);
-	for (unsigned i = 0; i < t->servers && !s; i++) /* use the place of a removed worker */
-		if (!t->server[i].present && !t->server[i].list)
+	for (unsigned i = 0; i < t->servers && !s; i++)
+		if (!is_configured(policy, t->server[i].name) && !t->server[i].list)
 			s = &t->server[i];
 	if (t->servers < MODEL_ENERGY_WORKERS)
 		s = &t->server[t->servers++];
@@ -464,13 +480,13 @@ void token_counter_tick(struct token_counter *t, struct view *v)
 	if (!p || !v->processes)
 		return;
 	for (unsigned i = 0; i < t->models.workers; i++)
-		t->models.worker[i].present = false;
+		t->models.worker[i].present = is_configured(p, t->models.worker[i].name);
 	for (unsigned i = 0; i < t->servers; i++) {
 		t->server[i].present = t->server[i].active = false;
 		t->server[i].processes = 0;
 	}
 	for (unsigned i = 0; i < p->workers; i++)
-		of[i] = server_of(t, &p->worker[i]);
+		of[i] = server_of(t, p, &p->worker[i]);
 	for (unsigned k = 0; k < gw_process_list_count(v->processes); k++) {
 		const int worker =
 			process_worker(v->guard, gw_process_list_get(v->processes, k));

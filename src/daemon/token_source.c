@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A question under way. */
+/* A request to a server that is under way. */
 struct token_ask {
 	struct worker_call call;
 	struct policy_worker worker;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define KIND_STATE       "workload-energy"
-#define ACCOUNT_GPUS_MAX 256 /* documents of GPUs that are kept */
+#define ACCOUNT_GPUS_MAX 256 /* maximum number of GPUs with a stored document */
 
 struct account_gpu {
 	char uuid[96]; /* "": the GPU has none, and nothing is stored */

@@ -486,8 +486,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 		guard_idle_end(g, w); /* a worker that was only idle need not stay stuck */
 	if (worker_kept_out(w))
 		return STEP_ORDER;
-	/* A worker may have obeyed and still hold its memory (vLLM asleep). Then it is
-	 * resumed. */
+	/* A worker that obeyed may still hold its memory (vLLM asleep). It is resumed. */
 	if (guard_may_resume_stuck(w))
 		return guard_try_return(g, w, true, false);
 	worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);

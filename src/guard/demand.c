@@ -139,8 +139,7 @@ static void raise_case(struct demand_case *c, enum demand_kind kind, const char 
 	text_fit(c->evidence, sizeof(c->evidence), "%s", evidence);
 }
 
-/* Returns the memory in use that no listed process holds; 0 if the bytes of a process are
- * unknown. */
+/* Returns the used memory that no listed process holds; 0 if a process has unknown bytes. */
 static uint64_t unattributed(const struct scene *s, unsigned gpu)
 {
 	uint64_t known = 0;

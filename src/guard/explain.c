@@ -70,8 +70,7 @@ static void add_end(struct guard_explanation *e, const char *clears, uint64_t ns
 	text_fit(e->clears, sizeof(e->clears), "%s", clears);
 }
 
-/* Adds the conditions that end a reason of the worker's GPUs, in the words of the module that
- * found the reason. */
+/* Adds what ends a reason of the worker's GPUs, in the words of the module that found it. */
 static void add_ends_of_gpus(const struct guard *g, const struct guard_worker *w,
 			     enum guard_reason r, struct guard_explanation *e)
 {

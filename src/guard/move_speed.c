@@ -13,7 +13,7 @@ static const struct {
 	[HOST_PAGES_ALWAYS] = { { 5.4, 2.5 }, "76 thousand" },
 	[HOST_PAGES_MADVISE] = { { 7.9, 3.4 }, "4.4 million" },
 };
-#define H200_FIRST_S 2.4 /* what the first checkpoint in a virtual machine took more */
+#define H200_FIRST_S 2.4 /* additional time of the first checkpoint in a virtual machine */
 
 const char *host_pages_name(enum host_pages p)
 {

@@ -249,8 +249,7 @@ static void observe_worker(struct guard *g, struct guard_worker *w)
 	o->gpus = o->home | configured_gpus(g, w->policy);
 }
 
-/* Counts the memory of a worker as free after an eviction in a dry run. Nothing is freed on the
- * GPU. */
+/* Counts the memory of a worker as free after an eviction in a dry run. No memory is freed. */
 static void apply_dry_eviction(struct guard *g, struct guard_worker *w)
 {
 	struct worker_observed *o = &w->observed;

@@ -1,5 +1,4 @@
-/* Derives the state of a worker from its presence, intent and demand phase, and changes these
- * three. */
+/* Derives the state of a worker from presence, intent and demand phase, and changes these. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -45,8 +44,7 @@ bool worker_is_held_active(const struct guard_worker *w)
 	return w->reasons.person == PERSON_HOLD_ACTIVE;
 }
 
-/* True if the worker leaves or is evicted only because it was idle. Then it still admits new
- * work. */
+/* True if the worker leaves or is evicted only because it was idle. It still admits work. */
 bool worker_is_idle_only(const struct guard_worker *w)
 {
 	return worker_kept_out(w) == BIT(REASON_IDLE);
@@ -125,8 +123,7 @@ bool worker_is_leaving(const struct guard_worker *w)
 	return worker_is_out(w) && worker_kept_out(w) && worker_state(w) != STATE_STUCK;
 }
 
-/* True if the worker gets no order to load: its memory comes back when a client requests a
- * model. */
+/* True if the worker gets no order to load: it loads a model when a client requests one. */
 bool worker_loads_lazily(const struct guard_worker *w)
 {
 	if (policy_kind_is(w->policy->kind, KIND_NEEDS_WAKE))
@@ -149,8 +146,7 @@ unsigned worker_number(const struct guard *g, const struct guard_worker *w)
 
 /* ---- changes ---- */
 
-/* Ends a suspicion or a quiet time. After this the phase only says whether contention is a
- * reason. */
+/* Ends a suspicion or a quiet time. Then the phase only says if contention is a reason. */
 static void settle_phase(struct guard_worker *w)
 {
 	w->demand.phase = worker_has_contention(w) ? PHASE_SURE : PHASE_NONE;

@@ -144,10 +144,11 @@ struct ab_estimate {
 struct ab_result {
 	enum ab_outcome outcome;
 	unsigned repeats; /* dropped pairs */
-	/* alpha 0.05; sd_log is the noise floor of a pair */
+	/* the A/A pass: its intervals use alpha 0.05; sd_log is the noise of one pair */
 	struct ab_estimate aa[AB_METRICS];
-	struct ab_estimate ab[AB_METRICS]; /* alpha of an interim analysis */
-	bool aa_alarm;                     /* A differs from itself: a drift, or chance (5 %) */
+	/* the comparison: its intervals use the smaller alpha of one interim analysis */
+	struct ab_estimate ab[AB_METRICS];
+	bool aa_alarm; /* A differs from itself: a drift, or chance (5 %) */
 	/* smallest detectable effect with pairs_max pairs, from the A/A noise */
 	double mde_budget_ratio;
 	/* Number of pairs for which mde_ratio is at most d, where d is the target or else the

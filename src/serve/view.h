@@ -54,8 +54,7 @@ struct view_device {
 	const struct process_history *past; /* history of its processes; NULL: not read yet */
 };
 
-/* The energy of one process on one GPU since the service first saw the process, and the workload
- * of the process. */
+/* The energy of one process on one GPU since the service first saw the process. */
 struct view_process {
 	enum gw_absence absence; /* GW_HAVE: the energy is known */
 	double energy_joules;

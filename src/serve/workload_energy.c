@@ -398,8 +398,8 @@ static void series_choose(struct workload_energy *e, unsigned gpu, uint64_t wall
 		else if (!series_make_room(e, gpu, wall_ns))
 			return;
 		if (row_series_j(best) > 0 && best->begin_wall_ns < wall_ns) {
-			/* other_j keeps the joules so far, because that sum has a series, which
-			 * must not fall */
+			/* the joules so far stay in other_j, because its series must not
+			 * fall */
 			e->gpu[gpu].other_j += row_series_j(best);
 			best->series_from_j = best->joules;
 		}

@@ -206,7 +206,7 @@ def test_a_slow_driver_is_read_with_its_age(tmp_path):
 
 
 def test_a_hanging_call_lets_ages_grow(tmp_path):
-    """Ages are computed when they are asked for: a GPU that is not read is not up."""
+    """Ages are computed at the time of the request, so a GPU that is no longer read is reported as not up."""
     world = tmp_path / "world.toml"
     world.write_text('[[gpu]]\nprofile = "h200"\n[[fault]]\ncall = "nvmlDeviceGetUtilizationRates"\nfrom = 1.0\nhang = true\n')
     with Service(world, config="[device]\ntimeout = '60s'\n") as s:

@@ -303,7 +303,7 @@ def explained(s):
 
 
 def figures(size, always, otherwise):
-    """What the figures of an H200 give for `size` on this machine."""
+    """The estimate for `size` on this machine, from the figures of an H200."""
     mode = "always" if PAGES.exists() and "[always]" in PAGES.read_text() else "madvise"
     seconds = size / (16.6 * GIB) * (always if mode == "always" else otherwise)
     return f"takes about {seconds:.1f} s ({size / GIB:.1f} GiB), estimated from figures of an H200 with transparent_hugepage={mode}"

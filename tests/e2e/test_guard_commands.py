@@ -204,7 +204,7 @@ def test_the_match_of_an_absent_worker_is_named_by_its_own_keys(world):
 
 def test_the_help_of_a_subcommand_explains_its_own_options():
     for name, meaning in (("evict", "--for TIME end after this time"), ("learn", "--for TIME watch for this time (default: 1m)"),
-                          ("resume", "--now also end a hold evicted")):
+                          ("resume", "--now also end the hold \"evicted\"")):
         text = " ".join(support.gpuward("guard", name, "--help").stdout.split())
         assert meaning in text, text
 

@@ -30,7 +30,7 @@ def test_a_worker_that_is_in_both_goes_on_as_it_was(world, worker):
         assert s.worker()["evictions_total"] == before["evictions_total"] == 1
         assert len(worker.acted()) == acted + 1
         assert "reconcile" not in s.course()[s.course().index("evicted"):]
-        assert s.worker()["need_bytes"] == before["need_bytes"]
+        s.wait(lambda: s.worker()["need_bytes"] == before["need_bytes"])  # the scene after the return
 
 
 def test_a_hold_is_kept_over_a_reload(s, world, worker):
@@ -230,7 +230,7 @@ def test_a_worker_that_is_out_when_the_mode_changes_stays_out_until_enforce(mode
         assert (w["state"], w["stays_evicted"], worker.resident()) == ("evicted", True, 0)
         status = s.guard("status").stdout
         assert "would be" not in status and "evicted" in status, status
-        assert "gpuward guard mode enforce resumes it" in " ".join(s.guard("explain", "ollama").stdout.split())
+        assert "to resume it, run gpuward guard mode enforce" in " ".join(s.guard("explain", "ollama").stdout.split())
         assert "already off the GPU" in " ".join(s.guard("mode").stdout.split())
         assert "off the GPU" not in s.guard("mode", "enforce").stdout
         s.back(worker)

@@ -423,7 +423,7 @@ def test_a_service_that_is_polled_starts_nvidia_smi_rarely(tmp_path, growth, per
         s.wait(lambda: s.get("/api/v1/self").json()["nvidia_smi"]["stream_cpu_seconds"] > 0)
         s.ticks(2)
         began, before = time.monotonic(), len(starts.read_text().splitlines())
-        s.ticks(12)  # asks all the time
+        s.ticks(12)  # sends requests all the time
         new = starts.read_text().splitlines()[before:]
         elapsed = time.monotonic() - began
         lists = sum("--query-compute-apps" in line for line in new)

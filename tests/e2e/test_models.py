@@ -194,6 +194,23 @@ def test_servers_are_not_asked_if_the_configuration_says_so(world, tmp_path):
             s.stop(signal.SIGTERM)
 
 
+def test_a_worker_that_is_renamed_again_and_again_takes_no_energy_from_another(world, tmp_path):
+    """There are places for 32 workers; a new worker may take only the place of a removed one."""
+    one, two = program(tmp_path, "vllm-engine"), program(tmp_path, "ollama-runner")
+    with fake_workers.VLLM() as vllm, fake_workers.Ollama(models=["a"]) as ollama, process(world, one), process(world, two):
+        def config(name):
+            return configure(server("stays", "vllm", vllm, one), server(name, "ollama", ollama, two), mode="observe",
+                             more="[models]\ninterval_s = 0\n")
+        with Guarded(world, config("name0")) as s:
+            for i in range(1, 35):
+                s.reload(config(f"name{i}"))
+                s.wait(lambda: joules(models(s)[0], f"name{i}") > 0 or models(s)[1].get(f"name{i}", {}).get("waiting_joules"))
+            before = joules(models(s)[0], "stays")
+            s.wait(lambda: joules(models(s)[0], "stays") > before and joules(models(s)[0], "name34") > 0)
+            rows, workers = models(s)
+            assert set(workers) == {"stays", "name34"}
+
+
 def test_llama_swap_is_asked_for_its_list_and_the_server_behind_it_for_counters(world, tmp_path):
     exe = program(tmp_path, "llama-server")
     with fake_workers.LlamaCpp(models=["x"], router=False) as behind, fake_workers.LlamaSwap(models=["m"]) as fake:

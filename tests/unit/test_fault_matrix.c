@@ -392,7 +392,7 @@ static void see_lists(struct sight *s)
 	for (unsigned i = 0; i < 2; i++) {
 		unsigned n = 0;
 
-		s->gpu[i].why[F_LIST] = gw_process_list_absence(l, i);
+		s->gpu[i].why[F_LIST] = (uint8_t)gw_process_list_absence(l, i);
 		for (unsigned k = 0; k < gw_process_list_count(l); k++)
 			n += gw_process_list_get(l, k)->device == i;
 		s->gpu[i].v[F_LIST] = n;

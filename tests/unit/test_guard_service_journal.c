@@ -16,8 +16,8 @@ static struct {
 	char last[8192];  /* record */
 	/* `learns`: an order collects restore data; `learnt`: this data waits to be stored */
 	bool learns, learnt;
-	bool then_slow; /* the disk becomes slow at an eviction that learns */
-	/* the disk becomes full at an eviction that learns and has this level */
+	bool then_slow; /* the disk becomes slow when an eviction collects restore data */
+	/* the disk becomes full when an eviction of this level collects restore data */
 	unsigned then_full_at;
 	struct guard_order order;
 	unsigned gone_on, turned_down;

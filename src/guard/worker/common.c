@@ -260,7 +260,7 @@ int worker_load_noted(struct worker_call *c,
 		return worker_none_noted(c);
 	for (i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++) {
 		rc = load(c, model);
-		if (worker_is_cancelled(c)) /* the notes are still needed */
+		if (worker_is_cancelled(c)) /* keep the notes for the next resume */
 			return worker_fail(c, -GW_E_STATE, "the worker must leave again");
 		loaded += rc == 0;
 		loading += rc > 0;
