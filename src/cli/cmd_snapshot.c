@@ -605,8 +605,9 @@ const struct command command_snapshot = {
 		"ms for it if necessary; JSON output does not wait unless you give --cpu (50 "
 		"ms) "
 		"or --settle. The CPU of a process is in percent of one core. Energy per "
-		"process is known only to a running service; it is asked if it answers within "
-		"half a second. All other figures are read from the driver.",
+		"process is known only to a running service: the command asks it and waits "
+		"half "
+		"a second at most. All other figures are read from the driver.",
 	.examples = "  gpuward snapshot\n"
 		    "  gpuward snapshot --json | jq '.devices[0].power_watts'\n"
 		    "  gpuward snapshot --json --cpu | jq .host\n"
