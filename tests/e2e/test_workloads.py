@@ -126,7 +126,7 @@ def test_counters_continue_and_the_sum_closes_after_a_restart(tmp_path, how):
         wait(lambda: named(s, "b.service") is None, "b to be stored")
         assert workloads(s)["devices"][0]["former_joules"] >= job["energy_joules"] * 0.999999
         s.restart()
-        stored = [w for w in s.get("/api/v1/workloads/history?name=b*&kind=unit&since=-1h").json()["workloads"]]
+        stored = s.wait(lambda: s.get("/api/v1/workloads/history?name=b*&kind=unit&since=-1h").json()["workloads"])
         assert len(stored) == len({w["begin_utc"] for w in stored}) >= 1
         assert stored[0]["state"] == "ended" and stored[0]["end_utc"] and stored[0]["simulated"]
         workloads(s)
@@ -182,8 +182,7 @@ def test_many_short_jobs_keep_the_history_and_the_labels_bounded(tmp_path):
             doc = workloads(s)
             return len(seen) > 20 and not doc["workloads"]
         wait(done, "the end of all jobs")
-        history = s.get("/api/v1/workloads/history").json()["workloads"]
-        assert len(history) == 10
+        s.wait(lambda: len(s.get("/api/v1/workloads/history").json()["workloads"]) == 10)
         with sqlite3.connect(f"file:{s.state}?mode=ro", uri=True) as db:
             wait(lambda: db.execute("SELECT count(*) FROM document WHERE kind='workload'").fetchone()[0] == 10, "the limit")
         assert os.path.getsize(s.state) < 1 << 20
