@@ -189,8 +189,9 @@ function drawSince() {
 // Without an answer from a driver, the number of GPUs is unknown.
 function drawCount(down) {
 	const n = model.devices.length, place = $("total-gpus");
-	if (unread())
-		return unknown(place, unread());
+	const why = unread() || (n || model.snapshot ? "" : "nothing was read yet"); // a tick may come before the snapshot
+	if (why)
+		return unknown(place, why);
 	delete place.dataset.unknown;
 	place.removeAttribute("title");
 	put(place, `${n}${down ? ` (${down} not ok)` : ""}`);
