@@ -13,6 +13,7 @@ SEED = "GPUWARD_TEST_SEED"
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "deep: takes long or starts other servers; make test-deep runs it, make test does not")
     if support.JITTER:
         os.environ.setdefault(SEED, str(random.randrange(10**6)))  # the workers of xdist inherit it
 

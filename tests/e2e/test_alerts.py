@@ -91,6 +91,7 @@ def fill(place):
             pass
 
 
+@pytest.mark.deep
 def test_each_fault_is_notified_once_and_a_busy_gpu_never(tmp_path):
     with contextlib.ExitStack() as stack:
         if not engine.PROMETHEUS or not engine.ALERTMANAGER:

@@ -29,6 +29,7 @@ from service import Service
 from test_companion import companion, name  # noqa: F401, a fixture and the name of a process in a request
 from worker import GIB, Process
 
+pytestmark = pytest.mark.deep
 OTHER = 4242
 SANITIZED = any(word in support.PROGRAM.read_bytes() for word in (b"__asan_init", b"__tsan_init"))  # reserve terabytes
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")

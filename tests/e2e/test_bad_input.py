@@ -309,6 +309,7 @@ def peak(args):
 @pytest.mark.skipif(any(w in PROGRAM.read_bytes() for w in (b"__asan_init", b"__tsan_init")), reason="a sanitizer needs memory")
 @pytest.mark.parametrize("args,sentence", READERS, ids=lambda a: "-".join(w for w in a if w[0] not in "{-1/")[:40])
 @pytest.mark.parametrize("kind", ["endless", "pipe"])
+@pytest.mark.deep
 def test_a_file_that_does_not_end_is_refused(tmp_path, args, sentence, kind):
     path = "/dev/zero"
     if kind == "pipe":

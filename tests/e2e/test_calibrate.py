@@ -118,6 +118,7 @@ def width(band):
     return band["high"] - band["low"]
 
 
+@pytest.mark.deep
 def test_corrected_joules_hold_the_truth_in_a_narrower_interval(measured):
     _, bundle, _, doc, _ = measured
     device = doc["runs"][0]["devices"][0]

@@ -62,6 +62,7 @@ def test_without_learning_typical_values_are_used_and_marked(world, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.deep
 def test_each_period_is_from_a_hundred_changes_or_has_a_reason(learned):
     s = learned["devices"][0]["sensor"]
     assert s["origin"] == "passive"

@@ -577,6 +577,7 @@ def test_a_service_without_privileges_moves_a_worker_and_recovers_after_a_crash(
         assert f"uid {NOBODY}: restore of {worker.pid}: done" in companion.log()
 
 
+@pytest.mark.deep
 def test_when_the_companion_refuses_the_service_shows_the_missing_line(companion, worker, world):
     companion.cuda_process(worker.pid)
     with following(world, companion, worker.pid), Unprivileged(world, companion) as s:

@@ -7,6 +7,8 @@ import json
 import re
 import time
 
+import pytest
+
 import guarded
 from service import Service
 from support import TOP
@@ -63,6 +65,7 @@ def spent(s, use, loaded=True):
     return total, rates
 
 
+@pytest.mark.deep
 def test_a_service_that_nobody_watches_needs_little_driver_time():
     with Service("h200") as s:
         leave(s)
@@ -84,6 +87,7 @@ def test_a_service_that_nobody_watches_needs_little_driver_time():
         assert total <= 1900
 
 
+@pytest.mark.deep
 def test_a_request_is_never_answered_with_a_reading_from_before_the_rest():
     with Service("h200") as s:
         s.wait(lambda: rests(s))
@@ -94,6 +98,7 @@ def test_a_request_is_never_answered_with_a_reading_from_before_the_rest():
             assert reading(s) > before or not rests(s)
 
 
+@pytest.mark.deep
 def test_a_page_gets_every_tick_and_its_calls_are_bounded():
     with Service("h200") as s:
         s.wait(lambda: rests(s))
@@ -111,6 +116,7 @@ def test_a_page_gets_every_tick_and_its_calls_are_bounded():
         s.wait(lambda: rests(s))  # the page is closed
 
 
+@pytest.mark.deep
 def test_a_guarded_worker_is_observed_often_at_a_bounded_cost(tmp_path):
     world = World(tmp_path, profile="h200")
     with Process(world, ["/bin/sleep", "1000"]) as p:

@@ -134,6 +134,7 @@ def test_the_table_of_a_real_prometheus_names_every_part(prometheus_url):
     assert max(map(len, text.splitlines())) <= 80
 
 
+@pytest.mark.deep
 def test_victoriametrics_answers_the_same_queries(cluster, tmp_path):
     if not VICTORIA:
         pytest.skip("victoria-metrics is not installed")
@@ -155,6 +156,7 @@ def test_victoriametrics_answers_the_same_queries(cluster, tmp_path):
         assert not document["problems"] and document["total"]["gpus"] == 12
 
 
+@pytest.mark.deep
 def test_a_real_prometheus_keeps_a_pusher_that_is_gone_and_forgets_a_removed_target(cluster, tmp_path):
     pushers = {}
     home = tmp_path / "engine"

@@ -186,6 +186,7 @@ def test_a10_5xx_is_tried_twice_more_a_refusal_is_not_and_a_slow_one_is_waited_f
         untouched(c)
 
 
+@pytest.mark.deep
 def test_a10_refused_and_not_freed_are_stuck_and_the_third_try_may_succeed(tmp_path):
     with Company(tmp_path, modes=("-twice", "-gone", "-keeps"), size=4 * GIB) as c:
         c.fail(lambda: fake.times(2, fake.status(500)), "-twice")
@@ -362,6 +363,7 @@ def killed_and_back(s, world, holds):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.deep
 def test_a_server_comes_back_after_its_unloading_killed_the_service(world, kind):
     """Its notes were in the journal before the call: the worker comes back as it was, whatever its kind."""
     victims = []

@@ -53,6 +53,7 @@ def test_a_small_process_moves_no_worker(s, world, worker):
         assert s.course() == ["active"] and worker.acted() == []
 
 
+@pytest.mark.deep
 def test_a04_a_contender_that_comes_and_goes_often_makes_the_quiet_time_longer(s, world, worker):
     for _ in range(4):
         s.back(worker)

@@ -116,6 +116,7 @@ def signalled(world, tmp_path):
 
 
 @pytest.mark.parametrize("for_good", (False, True))
+@pytest.mark.deep
 def test_an_evicted_worker_is_not_lost_while_its_pidfile_is_empty(world, signalled, for_good):
     w, pidfile = signalled
     with Guarded(world, configure(by_signal(pidfile), more=IGNORE_SLEEP)) as s:

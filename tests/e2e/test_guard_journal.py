@@ -174,6 +174,7 @@ def life(path, when, n):
 
 @with_shim
 @pytest.mark.parametrize("when, every", [("before", 1), ("after", 1), ("torn", 4)])
+@pytest.mark.deep
 def test_a11_killed_at_every_write_of_its_journal(tmp_path, when, every):
     numbers = list(range(1, MOST + 1, every))
     with concurrent.futures.ThreadPoolExecutor(6) as pool:

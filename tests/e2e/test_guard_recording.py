@@ -77,6 +77,7 @@ def test_a14_a_recording_replays_to_the_same_decisions(world, worker, trace, tmp
     assert replay(trace, "--policy", eager) == replay(trace, "--policy", eager)
 
 
+@pytest.mark.deep
 def test_a_recording_grows_as_the_guide_says(s, worker, trace):
     """The bytes per second of docs/GUARD.md; each scene is a line, and ten come per second."""
     text = " ".join((support.TOP / "docs/GUARD.md").read_text().split())

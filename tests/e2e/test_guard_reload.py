@@ -193,6 +193,7 @@ def test_a_driver_that_hangs_holds_no_reload_up(tmp_path):
                 s.until("evicted")
 
 
+@pytest.mark.deep
 def test_fifty_reloads_while_a_contender_comes_and_goes(s, world, worker):
     one = configure(("ollama", worker))
     two = configure(("ollama", worker), table("other", "signal", match_name="nobody", evict_signal="USR1", resume_signal="USR2"),

@@ -416,6 +416,7 @@ def test_after_nvidia_smi_fell_silent_the_summary_agrees_with_itself(smi):
 
 
 @pytest.mark.parametrize("growth,period_s", [(0, 10), (1, 2)], ids=["same-memory", "growing-memory"])
+@pytest.mark.deep
 def test_a_service_that_is_polled_starts_nvidia_smi_rarely(tmp_path, growth, period_s):
     """Power and utilisation come from one process; the list of processes is read every 10 s, or every 2 s if memory changes."""
     path, starts = fake_smi(tmp_path, growth=growth)

@@ -212,6 +212,7 @@ def test_a_profiling_value_that_cannot_be_read_is_absent(tmp_path):
 
 # ---- failed initialisations ----
 
+@pytest.mark.deep
 def test_a_driver_that_fails_and_then_works_is_counted_per_failure(tmp_path):
     fault = Fault(tmp_path, "code = 9", "nvmlInit_v2")
     config = "[service]\ninterval = '100ms'\n[metrics]\ninclude = ['driver_calls']\n"

@@ -194,6 +194,7 @@ def test_servers_are_not_asked_if_the_configuration_says_so(world, tmp_path):
             s.stop(signal.SIGTERM)
 
 
+@pytest.mark.deep
 def test_a_worker_that_is_renamed_again_and_again_takes_no_energy_from_another(world, tmp_path):
     """There are places for 32 workers; a new worker may take only the place of a removed one."""
     one, two = program(tmp_path, "vllm-engine"), program(tmp_path, "ollama-runner")

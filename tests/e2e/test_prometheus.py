@@ -152,6 +152,7 @@ def queries(nodes):
     return found
 
 
+@pytest.mark.deep
 def test_every_query_of_rules_and_dashboards_works(nodes, prometheus):
     rules = {r["record"]: r["expr"] for r in test_metrics.load_rules("gpuward.rules.yml")}
 

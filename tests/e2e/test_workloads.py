@@ -108,6 +108,7 @@ def test_a_process_that_changes_its_group_is_charged_to_the_new_workload(tmp_pat
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.deep
 def test_counters_continue_and_the_sum_closes_after_a_restart(tmp_path, how):
     m = Machine(tmp_path).process(5001, "/system.slice/a.service").process(5002, "/system.slice/b.service", "until = 6")
     with m.serve("[workloads]\nkeep_s = 4\n") as s:
@@ -167,6 +168,7 @@ def test_hostile_names_are_harmless_in_every_view(tmp_path):
         metrics_close(s)
 
 
+@pytest.mark.deep
 def test_many_short_jobs_keep_the_history_and_the_labels_bounded(tmp_path):
     m = Machine(tmp_path)
     for k in range(60):
@@ -188,6 +190,7 @@ def test_many_short_jobs_keep_the_history_and_the_labels_bounded(tmp_path):
         assert os.path.getsize(s.state) < 1 << 20
 
 
+@pytest.mark.deep
 def test_a_hundred_thousand_stored_workloads_are_searched_in_part(tmp_path):
     m = Machine(tmp_path).process(5001, "/system.slice/a.service", "until = 1")
     with m.serve("[workloads]\nkeep_s = 1\nhistory = 100000\n") as s:
