@@ -3,7 +3,7 @@ import { model } from "./data.js";
 import { el } from "./rows.js";
 
 // Seconds between two readings of the service while no client watches.
-const UNWATCHED = 5;
+const UNWATCHED = 10;
 
 // The usual distance between points: a service that reads every 10 s has no gaps.
 function distance(times) {

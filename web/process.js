@@ -5,7 +5,7 @@ import { ask, model, named } from "./data.js";
 import * as f from "./format.js";
 import { $, el, put } from "./rows.js";
 
-const EVERY = 5000; // milliseconds: the step of the service's history
+const EVERY = 10000; // milliseconds: the step of the service's history
 const CHARTS = [
 	["power_watts", "Power", "power", "W", 1], ["utilization_sm_ratio", "SM utilisation", "use", "%", 100], ["memory_bytes", "Memory", "memory", "GiB", 2 ** -30],
 ];

@@ -4,7 +4,7 @@ import * as f from "./format.js";
 import { Table, text } from "./table.js";
 import { el, figure, put, unknown } from "./rows.js";
 
-const PAST_LEAST = 120, PAST_EVERY = 10000; // the service keeps 15 minutes in steps of 5 s
+const PAST_LEAST = 120, PAST_EVERY = 10000; // the service keeps 15 minutes in steps of 10 s
 const WIDTH = 72, HEIGHT = 18;
 const SVG = "http://www.w3.org/2000/svg";
 

@@ -501,7 +501,7 @@ static void reader_run(void *arg)
 	if (reader_open_at_last(r)) {
 		uint64_t due = clock_mono_ns(r->clock);
 
-		reader_watch(r, due + READER_REST_NS, false);
+		reader_watch(r, due + READER_START_NS, false);
 		do {
 			bool asked_for = do_requests(r);
 

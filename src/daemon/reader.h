@@ -108,7 +108,8 @@ void reader_look(struct reader *r, uint64_t until_ns, bool now);
  * reads the expensive tiers every READER_REST_HEALTH_NS. reader_watch() makes the rounds full and
  * as frequent as the interval until this monotonic time. If `now` is set, a full round begins at
  * once, also if until_ns is in the past. */
-#define READER_REST_NS        (5 * NS_PER_S)
+#define READER_REST_NS        (10 * NS_PER_S)
+#define READER_START_NS       (5 * NS_PER_S) /* full rounds after the start */
 #define READER_REST_HEALTH_NS (30 * NS_PER_S)
 void reader_watch(struct reader *r, uint64_t until_ns, bool now);
 

@@ -1,7 +1,7 @@
 /* process_history: keeps memory, utilisation and power of the largest processes on one GPU for
  * the last quarter of an hour, in memory only.
  *
- * Each process has a ring of steps of five seconds; a step holds the mean of its readings.
+ * Each process has a ring of steps of ten seconds; a step holds the mean of its readings.
  * Memory is bounded: if all rings are in use, a new process takes the ring of a process that
  * left or of a smaller process. The functions are pure: the caller passes the time. */
 #ifndef GW_SERVE_PROCESS_HISTORY_H
@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 #define PROCESS_HISTORY_ROWS    16
-#define PROCESS_HISTORY_POINTS  180
-#define PROCESS_HISTORY_STEP_NS UINT64_C(5000000000)
+#define PROCESS_HISTORY_POINTS  90
+#define PROCESS_HISTORY_STEP_NS UINT64_C(10000000000)
 
 enum process_history_figure {
 	PROCESS_HISTORY_MEMORY, /* bytes */

@@ -15,7 +15,7 @@ from support import TOP
 from worker import GIB, Process, World
 
 COSTS = TOP / "tests" / "unit" / "h200_cost.def"
-READINGS = 8  # a service that nobody watches reads every 5 s, and the expensive values every 30 s
+READINGS = 6  # a service that nobody watches reads every 10 s, and the expensive values every 30 s
 
 
 def cost_table(column):
@@ -38,13 +38,13 @@ def reading(s):
 
 
 def rests(s):
-    return "every 5 s" in s.get("/healthz?verbose").text
+    return "every 10 s" in s.get("/healthz?verbose").text
 
 
 def leave(s):
     """Waits until the service has forgotten the last request."""
     s.wait(lambda: rests(s))
-    readings(s, 2)  # the next reading may come at once
+    readings(s, 1)  # the next reading may come at once
 
 
 def readings(s, n):
@@ -76,12 +76,12 @@ def test_a_service_that_nobody_watches_needs_little_driver_time():
 
         def scrape():  # about every 20 s; the request of calls() counts, too
             for _ in range(2):
-                readings(s, 4)
+                readings(s, 2)
                 begin = time.time()
                 page = s.get("/metrics").text
                 # a scrape waits for a new reading, unless the last reading is less than a second old
                 assert float(re.search(r"^gpuward_last_tick_timestamp_seconds (\S+)$", page, re.M)[1]) >= begin - 1.1
-            readings(s, 2)
+            readings(s, 1)
         leave(s)
         total, rates = spent(s, scrape)
         assert total <= 1900

@@ -177,16 +177,17 @@ def test_a_count_that_fails_at_the_end_is_null_and_the_run_is_kept(tmp_path, loa
 def test_a_server_that_is_gone_at_the_end_leaves_the_run(tmp_path, load):
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(Counter(f"{NAME} 100\n"))
-        fifo = tmp_path / "go"
-        os.mkfifo(fifo)
+        begun, go = tmp_path / "begun", tmp_path / "go"
+        os.mkfifo(begun)
+        os.mkfifo(go)
 
         def leave():
-            fifo.write_text("")  # the command has begun: it reads there
+            begun.write_text("")  # the command has begun: it reads there
             stack.close()
-            fifo.write_text("")
+            go.write_text("")
         thread = threading.Thread(target=leave)
         thread.start()
-        done, doc = measure(tmp_path, load, server.url, command=["sh", "-c", f"cat {fifo}; cat {fifo}"])
+        done, doc = measure(tmp_path, load, server.url, command=["sh", "-c", f"cat {begun}; cat {go}"])
         thread.join()
     assert done.returncode == 1 and "no server listens on 127.0.0.1:" in doc["runs"][0]["count"]["absence"]
 
