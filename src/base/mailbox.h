@@ -1,5 +1,5 @@
-/* mailbox: what a thread and its owner share: a lock, wake-ups in both directions, and a stop
- * with a time limit.
+/* mailbox: starts threads, and holds what a thread and its owner share: a lock, wake-ups in both
+ * directions, and a stop with a time limit.
  *
  * The members that both sides use are next to the mailbox in the module's own struct; the lock
  * protects them. mailbox_stop() leaves behind a thread that hangs in a driver or on a disk,
@@ -12,6 +12,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Starts a thread with all signals blocked. Signals belong to the main thread of a program: in
+ * another thread, a signal would run its handler there or interrupt a driver call. stack_bytes
+ * 0: the default size. Returns 0, or -GW_E_NOMEM; *ret is then undefined. */
+int thread_start(pthread_t *ret, size_t stack_bytes, void *(*run)(void *arg), void *arg);
 
 #define MAILBOX_THREADS 8
 

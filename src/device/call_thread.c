@@ -1,7 +1,7 @@
 #include "call_thread.h"
 
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/mailbox.h"
 
 #include <errno.h>
 #include <pthread.h>

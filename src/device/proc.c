@@ -2,7 +2,6 @@
 
 #include "workload.h"
 
-#include "base/cgroup_unit.h"
 #include "base/root.h"
 
 #include <gpuward.h>

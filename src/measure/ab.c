@@ -1,6 +1,5 @@
 #include "ab.h"
 
-#include "compare.h"
 #include "distribution.h"
 #include "sensor.h"
 #include "stat.h"

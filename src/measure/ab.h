@@ -123,7 +123,7 @@ struct ab_interval {
 
 /* The estimate is the mean of ln(B/A) over the pairs. Intervals are Student's t; from 10 pairs on,
  * if the skewness of the pairs exceeds 1, they are widened to include BCa (stat.h). The
- * uncertainty of the sensor's offset is added in quadrature (compare.h). */
+ * uncertainty of the sensor's offset is added in quadrature (stat.h). */
 struct ab_estimate {
 	unsigned n;   /* pairs */
 	double ratio; /* B/A: exp of the mean logarithm; NAN without a pair */

@@ -1,8 +1,8 @@
 /* energy_parts: declarations that the files of the energy engine share.
  *
  *         energy.c         samples, their integral, and the sums of an open window
- *         energy_tick.c    counter readings, and the times of the counter's updates
- *         energy_alias.c   period of the load, and whether it aliases with the sensor
+ *         energy_timing.c  counter readings and the times of the counter's updates; period of
+ *                          the load, and whether it aliases with the sensor
  *         energy_result.c  energy from counter and samples, and the choice between them */
 #ifndef GW_MEASURE_ENERGY_PARTS_H
 #define GW_MEASURE_ENERGY_PARTS_H

@@ -1,7 +1,7 @@
 #include "meter_parts.h"
 
 #include "base/sized.h"
-#include "base/thread.h"
+#include "base/mailbox.h"
 #include "device/context.h"
 
 #include <math.h>

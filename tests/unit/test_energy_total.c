@@ -1,6 +1,7 @@
 /* Tests the running total of joules from counter readings and the samples between them. Nothing
  * may be counted twice. */
-#include "measure/energy_total.h"
+#include "measure/energy.h"
+#include "measure/event.h"
 
 #include "base/clock.h"
 
