@@ -274,13 +274,12 @@ static int do_unit(struct serving *s)
 	const char *argv[] = {
 		s->o->systemctl, "--no-ask-password", "--quiet", verb, "--", r->unit, NULL
 	};
-	char out[64];
 	int rc = allow_unit(&s->allow, r->unit, s->reply.words, sizeof(s->reply.words));
 
 	rc = rc ? rc : confirm_start(s);
 	if (rc)
 		return rc;
-	rc = child_run(argv, in_ms(r->timeout_ms), out, sizeof(out));
+	rc = child_run(argv, in_ms(r->timeout_ms), NULL, 0);
 	if (rc == -GW_E_TIMEOUT)
 		snprintf(s->reply.words, sizeof(s->reply.words),
 			 "systemctl %s %s: not done in time", verb, r->unit);
