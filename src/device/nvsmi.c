@@ -113,8 +113,6 @@ static void run_program(struct backend *b, struct answer *a, const char *query,
 		a->rc = -GW_E_NOENT;
 		if (child_exists(argv[0]))
 			a->rc = child_run(argv, deadline, a->text, sizeof(a->text));
-		if (a->rc >= 0 && strlen(a->text) == sizeof(a->text) - 1)
-			a->rc = -GW_E_SIZE;
 		if ((a->rc != -GW_E_NOENT && a->rc != -GW_E_PERM) ||
 		    n->program + 1 == COUNT(programs))
 			break;
@@ -856,6 +854,7 @@ bool nvsmi_facts(struct backend *b, struct nvsmi_facts *ret)
 	if (!n || b->ops != &backend_nvsmi || pthread_mutex_trylock(&n->lock) != 0)
 		return false;
 	*ret = n->stream.facts;
+	ret->streaming = n->stream.running;
 	pthread_mutex_unlock(&n->lock);
 	return true;
 }

@@ -55,7 +55,7 @@ void nvsmi_stream_stop(struct nvsmi_stream *s)
 		return;
 	update_cpu(s);
 	child_stop(&s->child);
-	s->running = s->facts.streaming = false;
+	s->running = false;
 	s->ended_cpu_ns = s->facts.child_cpu_ns;
 }
 
@@ -90,7 +90,7 @@ bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t no
 	}
 	/* if this fails, the pipe is smaller */
 	fcntl(s->child.out_fd, F_SETPIPE_SZ, PIPE_BYTES);
-	s->running = s->facts.streaming = true;
+	s->running = true;
 	s->last_line_ns = now_ns;
 	s->first_line_timeout_ns = first_line_timeout_ns;
 	return true;

@@ -110,7 +110,7 @@ BUNDLE_TEST(the_same_joules_to_the_bit)
 	assert_int_equal(sum.recorded, 8);
 	assert_int_equal(sum.same, 8);
 	assert_int_equal(sum.bad_lines, 0);
-	assert_true(sum.sums && sum.whole);
+	assert_int_equal(sum.check, BUNDLE_WHOLE);
 	for (unsigned i = 0; i < 8; i++) {
 		const struct bundle_found *f = &found[i];
 
@@ -135,7 +135,7 @@ BUNDLE_TEST(a_truncated_bundle_is_read_and_reported)
 	assert_int_equal(truncate(path, 20000), 0);
 	if (recompute(&sum) != 0)
 		fail_msg("%s", message);
-	assert_false(sum.sums);
+	assert_int_equal(sum.check, BUNDLE_UNFINISHED);
 	assert_true(sum.cut >= 1);
 	assert_int_equal(sum.recorded, 0);
 	for (unsigned i = 0; i < founds; i++) {
@@ -163,7 +163,7 @@ BUNDLE_TEST(a_changed_file_is_named)
 	assert_true(write(fd, "nonsense\n", 9) == 9);
 	close(fd);
 	assert_int_equal(recompute(&sum), 0);
-	assert_false(sum.whole);
+	assert_int_equal(sum.check, BUNDLE_CHANGED);
 	assert_string_equal(sum.changed_file, "gpu1.events");
 	assert_int_equal(sum.bad_lines, 1);
 	assert_int_equal(sum.same, 2); /* the result is still readable */
@@ -199,7 +199,7 @@ TEST(a_recording_of_an_h200_gives_its_golden_joules)
 	founds = 0;
 	if (bundle_recompute(path, visit, NULL, &sum, message, sizeof(message)) != 0)
 		fail_msg("%s", message);
-	assert_true(sum.whole);
+	assert_int_equal(sum.check, BUNDLE_WHOLE);
 	assert_int_equal(sum.windows, 1);
 	assert_int_equal(sum.same, 1);
 	assert_true(fabs(found[0].energy.samples_joules / found[0].energy.counter_joules - 1) <
