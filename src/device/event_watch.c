@@ -329,13 +329,13 @@ int event_watch_free(struct event_watch *w)
 	return 0;
 }
 
-unsigned event_watch_status(struct event_watch *w, char *why, size_t size)
+unsigned event_watch_status(struct event_watch *w, const char **ret_why)
 {
 	unsigned n;
 
 	mailbox_lock(&w->box);
 	n = w->watched;
-	snprintf(why, size, "%s", w->why);
+	*ret_why = w->why;
 	mailbox_unlock(&w->box);
 	return n;
 }

@@ -39,10 +39,10 @@ int event_watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct drive
  * closed even then: the memory that the call still uses is not freed. */
 int event_watch_free(struct event_watch *w);
 
-/* Returns the number of watched GPUs. If the number is 0, writes the cause to `why` (size
- * bytes). Writes "" if a GPU is watched, if the watch has just started, or if the driver has no
+/* Returns the number of watched GPUs. *ret_why is a static string: the cause if no GPU is
+ * watched; "" if a GPU is watched, if the watch has just started, or if the driver has no
  * GPU. */
-unsigned event_watch_status(struct event_watch *w, char *why, size_t size);
+unsigned event_watch_status(struct event_watch *w, const char **ret_why);
 
 /* ---- a queue of events ----
  *
