@@ -109,8 +109,8 @@ static int open_temporary(const char *path, char *out, size_t size)
 	return fd;
 }
 
-/* True for a pipe, a terminal or /dev/null: file_replace() writes to such a file and never
- * replaces it. */
+/* True for a pipe, a terminal or /dev/null. file_replace() writes to such a file instead of
+ * replacing it. */
 static bool is_special(const char *path)
 {
 	struct stat st;
@@ -247,7 +247,8 @@ static int64_t changed_by_part(const char *path, const struct stat *st)
 static int64_t changed_by_path(const char *path)
 {
 	int64_t who = FILE_NOBODY;
-	bool sticky = false; /* the folder that contains this part of the path is sticky */
+	/* the sticky bit is set on the folder that contains this part of the path */
+	bool sticky = false;
 	char part[PATH_BYTES];
 	struct stat st;
 
@@ -448,7 +449,8 @@ int secret_read_for(const char *path, const char *key, char out[static SECRET_MA
 
 	if (fd < 0)
 		return fd;
-	/* A file in the folder of one user must be that user's own, and no link. */
+	/* If only one user can write the folder, the file must belong to that user and must not
+	 * be a link. */
 	if (who == FILE_ANYBODY ||
 	    (who != FILE_NOBODY &&
 	     (lstat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != who))) {

@@ -29,7 +29,7 @@ struct mailbox {
 	pthread_cond_t wake, news; /* wake: to the thread; news: to its owner */
 	int wake_fd, news_fd;      /* -1: none */
 	bool stop;                 /* the thread should end */
-	bool left_behind;          /* mailbox_stop() gave up */
+	bool left_behind;          /* mailbox_stop() no longer waits */
 	unsigned started, running; /* threads */
 	pthread_t thread[MAILBOX_THREADS];
 	void (*run)(void *arg);
@@ -43,9 +43,9 @@ int mailbox_init(struct mailbox *m, unsigned flags);
 void mailbox_done(struct mailbox *m);
 
 /* Starts a thread that calls run(arg) once. Each further call adds a thread with the same run
- * and arg. If mailbox_stop() gave up, the last thread calls orphaned (may be NULL) when it
- * ends; orphaned may free everything. Call with the lock if a thread already runs. Returns 0 or
- * -GW_E_NOMEM. */
+ * and arg. If mailbox_stop() returned while threads were running, the last of them calls
+ * orphaned(arg) when it ends; orphaned may be NULL, and may free everything. If a thread
+ * already runs, the caller must hold the lock. Returns 0 or -GW_E_NOMEM. */
 int mailbox_start(struct mailbox *m, size_t stack_bytes, void (*run)(void *arg),
 		  void (*orphaned)(void *arg), void *arg);
 
@@ -65,9 +65,9 @@ void mailbox_wake(struct mailbox *m);
 void mailbox_notify(struct mailbox *m);
 
 /* The thread waits in mailbox_wait() for mailbox_wake(). The owner waits in mailbox_wait_news()
- * for mailbox_notify(). Both wait at most until a monotonic time (UINT64_MAX: without limit).
- * Call with the lock. Return false when the time is over. After true, check the condition
- * again. */
+ * for mailbox_notify(). Both wait at most until a monotonic time (UINT64_MAX: without a limit).
+ * The caller must hold the lock. Both return false at that time. After true, the caller must
+ * check its condition again, because a wait may end without a wake-up. */
 bool mailbox_wait(struct mailbox *m, uint64_t until_ns);
 bool mailbox_wait_news(struct mailbox *m, uint64_t until_ns);
 
