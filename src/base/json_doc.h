@@ -1,7 +1,7 @@
-/* json_doc: reads JSON; the only interface to a JSON parser in the program.
+/* json_doc: reads JSON. No other module calls a JSON parser.
  *
- * It hides jansson, which is loaded when the first document is read: the library needs only libc.  A
- * document is immutable, and one thread at a time may use it. */
+ * It hides jansson, which is loaded when the first document is read, so that our library needs
+ * only libc. A document cannot be changed, and only one thread at a time may use it. */
 #ifndef GW_BASE_JSON_DOC_H
 #define GW_BASE_JSON_DOC_H
 

@@ -1,10 +1,10 @@
-/* mailbox: starts threads, and holds what a thread and its owner share: a lock, wake-ups in both
- * directions, and a stop with a time limit.
+/* mailbox: starts threads, and holds what a thread and its owner share: a lock, wake-ups in
+ * both directions, and a stop with a time limit.
  *
- * The members that both sides use are next to the mailbox in the module's own struct; the lock
- * protects them. mailbox_stop() leaves behind a thread that hangs in a driver or on a disk,
- * with everything that the thread uses. Without mailbox_start() a mailbox is a lock with two
- * conditions. */
+ * A module that has a thread puts a struct mailbox and the members that both sides use into one
+ * struct; the lock of the mailbox protects these members. If a thread hangs in a driver or on a
+ * disk, mailbox_stop() leaves it behind with everything that it uses. Without mailbox_start() a
+ * mailbox is a lock with two condition variables. */
 #ifndef GW_BASE_MAILBOX_H
 #define GW_BASE_MAILBOX_H
 
@@ -79,7 +79,8 @@ void mailbox_request_stop(struct mailbox *m);
 bool mailbox_stopping(struct mailbox *m);
 
 /* Asks the threads to end, waits at most timeout_ns and joins them. Returns 0 (also if no
- * thread was started), or -GW_E_STATE: a thread hangs, and the threads are left behind. */
+ * thread was started), or -GW_E_STATE: a thread has not ended, and all threads are left
+ * behind. */
 int mailbox_stop(struct mailbox *m, uint64_t timeout_ns);
 /* Does the last step of mailbox_stop(), for callers that wait in another way. Call with the
  * lock; the function releases it. */

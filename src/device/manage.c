@@ -104,7 +104,7 @@ struct manage_job {
 	const struct root *root;
 	double target[2];
 	enum manage_action action;
-	/* "cancelled" means that the caller gave up: a step that has not started must not
+	/* STEP_CANCELLED: the caller no longer waits, so a step that has not started must not
 	 * start */
 	_Atomic int step;
 };
@@ -310,7 +310,7 @@ static void verify_change(struct manage_job *job, struct device *d)
 	}
 	if (!i->readable)
 		return;
-	/* only lower counts are required: new errors may occur at any time */
+	/* The counts need not be 0, only lower, because new errors may occur at any time. */
 	if (job->o.what == MANAGE_CLEAR_ECC)
 		r->verified = (r->before[0] == 0 || r->after[0] < r->before[0]) &&
 			      (r->before[1] == 0 || r->after[1] < r->before[1]);
@@ -350,7 +350,7 @@ static void set_step(void *arg)
 	}
 	job->r.changed = true;
 	verify_change(job, d);
-	/* Makes the next snapshot read these tiers again. */
+	/* Make the next snapshot read these tiers again. */
 	report_stamp(&d->r, GW_TIER_HEALTH | GW_TIER_LIMITS, 0);
 }
 

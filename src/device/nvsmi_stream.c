@@ -18,8 +18,9 @@
 #define STAMP_LENGTH   23
 #define ZONE_US        (15 * 60 * INT64_C(1000000))
 
-/* Holds one minute of lines from eight GPUs. nvidia-smi stops when the pipe is full; with a
- * larger pipe it would only sample the GPUs longer while nobody reads. */
+/* The pipe holds one minute of lines from eight GPUs. nvidia-smi blocks when the pipe is full.
+ * A larger pipe would have no use: nvidia-smi would only sample the GPUs for longer while
+ * nobody reads. */
 #define PIPE_BYTES (512 * 1024)
 
 /* The fields of a line after the ids. */

@@ -194,7 +194,7 @@ const char *workload_container_id(const char *component, size_t n, const char *a
 /* ---- a position in a path ---- */
 
 enum trust {
-	TRUST_SYSTEM,  /* only root can create groups here */
+	TRUST_SYSTEM,  /* only root can create groups at this place */
 	TRUST_RUNTIME, /* below the service of a container runtime: only its pods */
 	TRUST_PLAIN,   /* below a group without a known meaning: only containers */
 	TRUST_USER,    /* below user-UID.slice: only containers and units of that user */
@@ -204,8 +204,9 @@ enum trust {
 struct place {
 	struct component at;
 	enum trust trust;
-	bool first;     /* the component is the first one below the root or a container */
-	bool hidden;    /* our own namespace hides the groups above the first component */
+	bool first; /* the component is the first one below the root or a container */
+	/* our own cgroup namespace hides the groups above the first component */
+	bool hidden;
 	char above[16]; /* the first component that is not a slice, cut; "": none */
 	long uid;       /* owner of the process */
 	long user;      /* the user that owns the groups here; -1: none */
