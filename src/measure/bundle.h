@@ -18,7 +18,8 @@
 
 #include <stddef.h>
 
-/* A new figure makes a new version, because an older program does not know its column. */
+/* The version of the format. It increases with every new figure in event.h, because an older
+ * program does not know the new column. */
 #define BUNDLE_SCHEMA (1 + FIGURES - EVENT_FIGURES_FIRST)
 
 struct bundle;

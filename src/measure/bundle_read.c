@@ -264,8 +264,8 @@ static int feed_event(struct bundle_reader *r, const struct event *e)
 	return 0;
 }
 
-/* Computes windows that have no request for their result, because the bundle's events end
- * earlier. */
+/* Computes the windows for which no result was requested, because the events of the bundle end
+ * before the request. */
 static void finish_windows(struct bundle_reader *r)
 {
 	while (r->tracker->open) {

@@ -81,8 +81,8 @@ int energy_add(struct energy *e, uint64_t stamp_ns, double w)
 	double dt = span_s(last.t_ns, t);
 
 	if (dt > ENERGY_HOLE_STEPS * e->set.spacing_s) {
-		/* A gap is counted, never bridged: a straight line across it would invent
-		 * joules that nobody measured. */
+		/* A gap is counted, not bridged: a straight line across it would add joules
+		 * that nobody measured. */
 		add_hole(e, s, &last, dt);
 	} else {
 		s->joules += 0.5 * (last.w + w) * dt;
@@ -227,8 +227,8 @@ double energy_bucket_watts(unsigned b)
 	return BUCKET_MIN_W * exp((b + 0.5) * log1p(BUCKET_STEP));
 }
 
-/* Adds sample n and the time between sample n - 1 and sample n to the window, as far as they
- * are in the window. */
+/* Adds sample n, and the time between sample n - 1 and sample n, to the window. Parts outside
+ * the window are ignored. */
 static void window_take_sample(const struct energy *e, struct energy_window *w, uint64_t n)
 {
 	const struct energy_sample *s = energy_number(e, n);
@@ -242,7 +242,7 @@ static void window_take_sample(const struct energy *e, struct energy_window *w, 
 	if (dt > w->longest_s)
 		w->longest_s = dt;
 	if (to < s->t_ns)
-		return; /* beyond the end */
+		return; /* the sample is after the end of the window */
 	w->collected++;
 	w->min_w = isnan(w->min_w) ? s->w : fmin(w->min_w, s->w);
 	w->max_w = isnan(w->max_w) ? s->w : fmax(w->max_w, s->w);
@@ -285,8 +285,7 @@ bool energy_follow(const struct energy *e, struct energy_window *w)
 		w->begin.slope_w = energy_swing(e, w->begin_ns, energy_reach_s(e));
 		w->begin_w = energy_watts(e, w->begin_ns);
 	}
-	/* The counter reading nearest to the begin may come after the begin, but not much
-	 * later. */
+	/* The counter reading for the begin may be after the begin, but not much later. */
 	if (e->reads && e->samples &&
 	    (first || energy_number(e, e->samples - 1)->t_ns <
 			      w->begin_ns + 2 * ENERGY_NEAR_NS + NS_PER_S))

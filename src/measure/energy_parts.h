@@ -57,7 +57,7 @@ const struct energy_read *energy_nearest(const struct energy *e, uint64_t t_ns);
 /* Fits the phase of the counter's updates again, if samples cover the last reading. */
 void energy_find_phase(struct energy *e);
 
-/* Returns the time of the last update that a reading at t contains, for updates with this
+/* Returns the time of the last counter update before a reading at t, if the updates have this
  * phase. */
 uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_s);
 

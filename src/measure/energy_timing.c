@@ -110,8 +110,8 @@ static struct fit fit_phase(const struct energy *e, const struct energy_read *co
 	return (struct fit){ sqrt(rest / (n - 2)) / watts, sic / sii };
 }
 
-/* Updates of the counter have a fixed phase on the monotonic clock (H200: 1 ms of jitter).
- * Readings at varying times reveal it: with the right phase, counter and integral lie on a
+/* Updates of the counter have a fixed phase on the monotonic clock (1 ms of jitter on an H200).
+ * Readings at varying times show the phase: with the right phase, counter against integral is a
  * straight line. */
 void energy_find_phase(struct energy *e)
 {
@@ -186,7 +186,7 @@ int energy_count(struct energy *e, uint64_t before_ns, uint64_t after_ns, double
 		energy_note(e, after_ns, (unsigned)code);
 	}
 	e->read[e->reads++ % ENERGY_READS] = now;
-	e->fitted = false; /* until samples cover this reading */
+	e->fitted = false; /* stays unknown until samples cover this reading */
 	return code;
 }
 
@@ -227,17 +227,19 @@ void energy_take_read(const struct energy *e, uint64_t edge_ns, struct energy_ed
 
 #define SPECTRUM 512
 
-/* What a sensor can miss if the load is in step with it: one standard uncertainty, relative to
- * the energy. This value is for a sensor that never observes; a sensor that observes part of
- * the time misses less. Measured: the sensor of an H200 observes a quarter of the time, and
- * with square waves it was 37 % too low and 41 % too high. */
+/* The error if a load is in step with the sensor, so that the sensor always measures the same
+ * part of the load: one standard uncertainty, relative to the energy. It is multiplied by the
+ * part of the time in which the sensor does not measure. Measured: the sensor of an H200
+ * measures a quarter of the time, and with square waves its energy was up to 37 % too low and
+ * up to 41 % too high. */
 #define HIDDEN_RATIO 0.4
 
-/* As HIDDEN_RATIO, but for the ring buffer, which observes all the time through a filter.
+/* The same error for the ring buffer, whose sensor measures all the time, through a filter.
  * Errors with simulated square waves of 600 and 100 W: up to 19 % if the period was one spacing
  * of the samples, and up to 4 % if it was five spacings. */
 #define RING_HIDDEN_RATIO 0.12
-#define RING_SLOW         10 /* in spacings; the samples resolve a load with a longer period */
+/* in spacings; the samples show a load with a longer period completely */
+#define RING_SLOW 10
 
 /* Finds the strongest line in the spectrum of the last samples of the window; NAN: no clear
  * line. Samples are spaced evenly enough: those of a ring buffer are 9 to 30 ms apart, 20 ms in

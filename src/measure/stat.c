@@ -472,14 +472,16 @@ static struct unknown unknown_of(const struct compare_arm *first, const struct m
 						      : of_budget(first, row);
 
 	u.stated2 += u_extra_log * u_extra_log;
-	if (isnan(u.stated2)) /* without the unknown part an interval would be too narrow */
+	/* no interval, because without the unknown part it would be too narrow */
+	if (isnan(u.stated2))
 		u = (struct unknown){ COMPARE_NONE, NAN, NAN, NAN };
 	return u;
 }
 
-/* Returns half the interval on logarithms. Each part has its own factor. One factor from the
- * pooled degrees of freedom would be too small if two or three runs happen to scatter little:
- * for two runs against one, the interval would cover 88 % instead of 95 %. */
+/* Returns half the interval on logarithms. Each part has its own factor. A single factor from
+ * pooled degrees of freedom would be too small if two or three runs scatter little by chance:
+ * for two runs against one, the interval would contain the true value in 88 % of the cases
+ * instead of 95 %. */
 static double reach_of(const struct unknown *u, double alpha)
 {
 	return hypot(student_factor(alpha, u->df) * sqrt(u->scatter2),

@@ -189,7 +189,7 @@ struct compare_change {
 int compare_arms(const struct compare_arm *first, const struct compare_arm *row,
 		 double u_extra_log, double alpha, struct compare_change *ret);
 
-/* The conclusion from a change; selects its words or colour. */
+/* The conclusion from a change. Tables and charts choose words and colour by it. */
 enum compare_verdict {
 	COMPARE_LESS,    /* the whole interval lies below 0 */
 	COMPARE_MORE,    /* above 0 */
@@ -200,8 +200,8 @@ enum compare_verdict compare_verdict(const struct compare_change *c);
 
 /* Returns the uncertainty of ln(energy ratio) that comes from the sensor's offset; offset_w is
  * the standard uncertainty of the offset. It is 0 if both arms have the same mean power. The
- * same value holds for mean power and energy-delay product; the ratio of times has no such
- * uncertainty. */
+ * value is the same for ratios of mean power and of the energy-delay product. A ratio of times
+ * has no such uncertainty. */
 double compare_offset(double offset_w, double first_mean_w, double row_mean_w);
 
 #endif

@@ -244,7 +244,8 @@ static void tracker_tick(struct tracked_window *w, const struct event *e)
 			       tracker_seconds(from, e->t_ns), f[FIGURE_POWER]);
 }
 
-/* Takes the throttle counters. The first reading at or after an edge belongs to the edge. */
+/* Stores a reading of the throttle counters. The first reading at or after an edge of a window
+ * is used for that edge. */
 static void tracker_limits(struct tracked_window *w, const struct event *e)
 {
 	struct tracked_limits now = { .known = true, .limit_w = e->u.limits.limit_w };
@@ -313,8 +314,8 @@ static void share_until(struct window_tracker *t, struct tracked_window *w, uint
 	w->shared_ns = to_ns;
 }
 
-/* Ends a process list. Samples arrive after the process list of their time, so each list is
- * used when the next one arrives. */
+/* Ends a process list. The power samples for the time of a list arrive after the list, so a
+ * list is used when the next one arrives. */
 static void tracker_process_list(struct window_tracker *t, const struct event *e)
 {
 	t->processes.t_ns = e->t_ns;
@@ -375,8 +376,8 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 		t->last_tick_w = e->u.tick.figure[FIGURE_POWER];
 		break;
 	case EVENT_LIMITS:
-		/* Samples from before the limit was lowered may still arrive: keep the highest
-		 * limit. */
+		/* Keep the highest limit, because samples from before the limit was lowered may
+		 * still arrive. */
 		if (!(e->u.limits.limit_w <= t->energy.set.limit_w) &&
 		    !isnan(e->u.limits.limit_w))
 			t->energy.set.limit_w = e->u.limits.limit_w;

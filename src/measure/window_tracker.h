@@ -53,7 +53,7 @@ struct tracked_limits {
 /* Throttling in a window, from the clock reasons that were read at each tick. */
 struct tracked_throttling {
 	bool seen;        /* a tick had clock reasons */
-	uint64_t reasons; /* all of them */
+	uint64_t reasons; /* every bit of GW_Q_CLOCK_REASONS that occurred */
 	double limited_s[GW_THROTTLES];
 	double limited_j; /* energy during readings with a throttled clock */
 };
