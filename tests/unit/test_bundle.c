@@ -188,8 +188,8 @@ BUNDLE_TEST(a_folder_that_is_not_a_bundle_is_reported)
 		-GW_E_IO);
 }
 
-/* Recorded on an H200 (load 40 ms on, 163 ms off). If the engine changes on purpose, `gpuward
- * recompute --json` gives the new values for windows.tsv. */
+/* Recorded on an H200 (load 40 ms on, 163 ms off). If the energy engine is changed on purpose,
+ * `gpuward recompute --json` prints the new values for windows.tsv. */
 TEST(a_recording_of_an_h200_gives_its_golden_joules)
 {
 	const char *source = getenv("GPUWARD_TEST_SOURCE");

@@ -214,7 +214,8 @@ CHILD_TEST(inherits_no_descriptors)
 	close(leaky);
 	assert_in(out, "/dev/null\n");
 	*strchr(out, '\n') =
-		/* keep only the list of descriptors: the times after it may also contain 57 */
+		/* keep only the list of descriptors, because the times in the other lines may
+		 * also contain 57 */
 		'\0';
 	assert_null(strstr(out, "57"));
 }

@@ -43,7 +43,7 @@ TEST(the_counter_replaces_the_samples)
 	energy_total_init(&t, 0.02);
 	counter(&t, 0, 5000);
 	samples(&t, 0, 10000, 300);
-	counter(&t, 10000, 8100); /* the samples missed 100 J */
+	counter(&t, 10000, 8100); /* the counter has 100 J more than the samples */
 	assert_float_equal(energy_total_joules(&t), 3100, 1e-6);
 	samples(&t, 10020, 12000, 300);
 	assert_float_equal(energy_total_joules(&t), 3700, 1e-6);
