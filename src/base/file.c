@@ -16,6 +16,10 @@
 #define PATH_BYTES   4096
 #define FIFO_STEP_MS 20
 
+/* results of file_changed_by() in addition to uids */
+#define FILE_NOBODY  (-1)
+#define FILE_ANYBODY (-2)
+
 const char *file_strerror(int e)
 {
 	switch (e) {
@@ -272,7 +276,12 @@ static int64_t changed_by_path(const char *path)
 	return who;
 }
 
-int64_t file_changed_by(const char *path)
+/* Returns the user who can change the file at an absolute path: by writing to the file, or by
+ * replacing the file, a folder of the path or a link in the path. Root and the user of this
+ * process do not count. FILE_NOBODY: no user; FILE_ANYBODY: several users, or a group. The file
+ * need not exist. In a sticky folder, other users cannot replace our file, but they can create
+ * a file that does not exist yet. */
+static int64_t file_changed_by(const char *path)
 {
 	char folder[PATH_BYTES], real[PATH_BYTES];
 	int64_t who = changed_by_path(path);

@@ -40,15 +40,6 @@ int file_open_special(const char *path);
 int file_open(const char *path);
 FILE *file_fopen(const char *path);
 
-/* Returns the user who can change the file at an absolute path: by writing to the file, or by
- * replacing the file, a folder of the path or a link in the path. Root and the user of this
- * process do not count. FILE_NOBODY: no user; FILE_ANYBODY: several users, or a group. The file
- * need not exist. In a sticky folder, other users cannot replace our file, but they can create
- * a file that does not exist yet. */
-#define FILE_NOBODY  (-1)
-#define FILE_ANYBODY (-2)
-int64_t file_changed_by(const char *path);
-
 /* True if this process is root and other users can change the file or folder at an absolute
  * path. Those users could then choose what root runs, reads or writes. */
 bool file_is_unsafe_for_root(const char *path);

@@ -86,9 +86,6 @@ bool window_done(struct gw_window *w);
  * gw_window_close(). */
 void window_hurry(struct gw_window *w);
 
-/* Returns the window's number among the meter's windows, as in events. */
-unsigned window_id(const struct gw_window *w);
-
 /* window_evidence() writes the evidence for a code; window_processes() returns the energy per
  * process. Call them only after gw_window_wait(). e: the energy of the window, or of a part of
  * it. */

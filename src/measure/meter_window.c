@@ -324,11 +324,6 @@ const struct attribute *window_processes(const struct gw_window *w, unsigned i)
 	return &w->tracked[i].shares;
 }
 
-unsigned window_id(const struct gw_window *w)
-{
-	return w->id;
-}
-
 void window_activity(struct gw_window *w, unsigned i, struct window_activity *ret)
 {
 	struct meter_device *d = w->meter->device[i];

@@ -101,8 +101,10 @@ static void series_add_power(struct window_series *s, uint64_t t_ns, double powe
 	s->power_w[v->power_count++] = power_w;
 }
 
-void window_series_follow(struct window_series *s, const struct energy *e,
-			  const struct energy_window *w)
+/* Copies new power samples of the energy engine: the samples in the window, the last one before
+ * the window and the first one after the window. */
+static void window_series_follow(struct window_series *s, const struct energy *e,
+				 const struct energy_window *w)
 {
 	if (s->next + ENERGY_SAMPLES < e->samples)
 		s->next = e->samples - ENERGY_SAMPLES;
@@ -115,7 +117,8 @@ void window_series_follow(struct window_series *s, const struct energy *e,
 	}
 }
 
-void window_series_tick(struct window_series *s, const struct event *e)
+/* Adds a tick of the window. */
+static void window_series_tick(struct window_series *s, const struct event *e)
 {
 	struct gw_series *v = &s->view;
 
@@ -129,7 +132,8 @@ void window_series_tick(struct window_series *s, const struct event *e)
 	v->tick_count++;
 }
 
-void window_series_close(struct window_series *s, const struct energy_window *w)
+/* Removes readings after the end of the window, which was closed in the past. */
+static void window_series_close(struct window_series *s, const struct energy_window *w)
 {
 	struct gw_series *v = &s->view;
 

@@ -29,17 +29,6 @@ struct window_series {
 struct window_series *window_series_new(size_t room);
 void window_series_free(struct window_series *s); /* NULL is allowed */
 
-/* Copies new power samples of the energy engine: the samples in the window, the last one before
- * the window and the first one after the window. */
-void window_series_follow(struct window_series *s, const struct energy *e,
-			  const struct energy_window *w);
-
-/* Adds a tick of the window. */
-void window_series_tick(struct window_series *s, const struct event *e);
-
-/* Removes readings after the end of the window, which was closed in the past. */
-void window_series_close(struct window_series *s, const struct energy_window *w);
-
 /* Bits of GW_Q_CLOCK_REASONS for each cause of throttling. */
 extern const uint64_t window_tracker_reason_bits[GW_THROTTLES];
 

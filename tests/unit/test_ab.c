@@ -720,7 +720,8 @@ TEST(all_interim_analyses_together_are_wrong_in_5_of_100)
 
 		print_message("seed 41, %u pairs: %.2f %%\n", budgets[i], 100 * share);
 		assert_true(share <= 0.055 + margin);
-		assert_true(share >= 0.035 - margin); /* the intervals are not wider than necessary */
+		assert_true(share >=
+			    0.035 - margin); /* the intervals are not wider than necessary */
 	}
 }
 

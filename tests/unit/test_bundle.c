@@ -13,6 +13,7 @@
 
 static struct gw_meter *meter;
 static struct bundle *bundle;
+static unsigned windows; /* number of windows of the meter; the id of a window is its number */
 static char dir[] = "/tmp/gpuward-bundle-XXXXXX";
 static char path[4096], message[5000];
 
@@ -55,6 +56,7 @@ static void start(void)
 	if (bundle_create(dir, &about, &bundle, message, sizeof(message)) != 0)
 		fail_msg("%s", message);
 	c.arg = bundle;
+	windows = 0;
 	assert_int_equal(meter_start(sim.ctx, &c, &meter), 0);
 	for (unsigned i = 0; i < 2; i++) {
 		struct energy_setup set = meter_setup(meter, i);
@@ -71,12 +73,13 @@ static void measure(double seconds, const char *label)
 {
 	struct gw_window *w;
 
+	windows++;
 	assert_int_equal(gw_window_open(meter, label, 0, &w), 0);
 	sim_run_for(meter, seconds);
 	assert_int_equal(gw_window_close(w, 0), 0);
 	assert_int_equal(gw_window_wait(w, 5 * NS_PER_S), 0);
 	for (unsigned i = 0; i < 2; i++)
-		bundle_window(bundle, i, window_id(w), label, gw_window_energy(w, i));
+		bundle_window(bundle, i, windows, label, gw_window_energy(w, i));
 	gw_window_free(w);
 }
 
