@@ -111,7 +111,7 @@ refused(lambda: gpuward.take_baseline(kind="warm"))
 print(json.dumps(said))
 """, sim="two-gpus")
     assert "record=True" in got[0] and "has not begun" in got[1] and "-1 readings" in got[2]
-    assert "18446744073709551619 readings, only 0 to" in got[3] and "nan seconds" in got[4] and got[5]
+    assert "18446744073709551619 readings, only 0 to" in got[3] and "not nan" in got[4] and got[5]
     got[3:6] = []
     assert got[3:6] == [0, 2, []]
     assert got[6] == [[], None, "no-result"]
