@@ -53,36 +53,36 @@
 extern "C" {
 #endif
 
-/* Says whether the guard carries out its decisions. */
+/* Whether the guard carries out its decisions. */
 enum gw_guard_mode {
-	GW_GUARD_ENFORCE, /* the callbacks are called */
-	GW_GUARD_DRY_RUN, /* decisions are reported only, and gw_guard_allowed() stays 1 */
-	GW_GUARD_OBSERVE, /* the same */
+	GW_GUARD_ENFORCE, /* the guard calls the callbacks */
+	GW_GUARD_DRY_RUN, /* decisions are only reported, and gw_guard_allowed() stays 1 */
+	GW_GUARD_OBSERVE, /* like GW_GUARD_DRY_RUN */
 };
 
 enum gw_guard_flag {
-	/* Every other process contends, even a small one or a desktop program, unless it is in
-	 * the ignore list. */
+	/* Every other process is a contender, even a small one or a desktop program, unless it
+	 * is in the ignore list. */
 	GW_GUARD_ANY = 1 << 0,
-	/* Only processes in the contend and contend_now lists contend. */
+	/* Only processes in the lists contend and contend_now are contenders. */
 	GW_GUARD_NAMED = 1 << 1,
-	/* Memory that no visible process owns contends. For containers, in which processes
-	 * outside are invisible. */
+	/* GPU memory that no visible process owns counts as a contender. Use it in a container,
+	 * where processes outside the container are invisible. */
 	GW_GUARD_UNATTRIBUTED = 1 << 2,
 	/* If a GPU cannot be read any more, the worker must leave it. Without this flag the
 	 * last decision stays. */
 	GW_GUARD_LEAVE_BLIND = 1 << 3,
 	/* The worker must leave a GPU that is too hot or needs a reset. */
 	GW_GUARD_HEALTH = 1 << 4,
-	/* Also acts on simulated GPUs, for tests. Without this flag simulated GPUs get a dry
-	 * run. */
+	/* For tests: the guard also acts on simulated GPUs. Without this flag, a guard on
+	 * simulated GPUs is a dry run. */
 	GW_GUARD_SIMULATED = 1 << 5,
 };
 
 enum gw_worker_state {
 	GW_WORKER_RECONCILE, /* nothing was observed yet */
 	GW_WORKER_ACTIVE,    /* the worker may run */
-	GW_WORKER_SUSPECT,   /* another process appeared; perhaps it is demand */
+	GW_WORKER_SUSPECT,   /* another process appeared, which may need the GPU */
 	GW_WORKER_DRAIN,     /* the worker must leave and take no new work */
 	GW_WORKER_EVICT,     /* evict was called */
 	GW_WORKER_VERIFY,    /* evict returned 0; the guard checks that the memory is free */
@@ -101,11 +101,12 @@ enum gw_worker_state {
 enum gw_worker_reason {
 	GW_REASON_CONTENTION, /* another process needs the GPU */
 	GW_REASON_MANUAL,     /* gw_guard_request() */
-	GW_REASON_THERMAL,    /* GW_GUARD_HEALTH: too hot */
-	GW_REASON_HEALTH,     /* the GPU is lost or (GW_GUARD_HEALTH) in quarantine */
+	GW_REASON_THERMAL,    /* the GPU is too hot; only with GW_GUARD_HEALTH */
+	/* the GPU is lost or, with GW_GUARD_HEALTH, must not be used (quarantine) */
+	GW_REASON_HEALTH,
 	GW_REASON_SCHEDULE,
 	GW_REASON_BATTERY,
-	GW_REASON_BLIND,      /* GW_GUARD_LEAVE_BLIND: the GPU cannot be read */
+	GW_REASON_BLIND,      /* the GPU cannot be read; only with GW_GUARD_LEAVE_BLIND */
 	GW_REASON_BUDGET,
 	GW_REASON_RESERVED,
 	GW_REASON_IDLE,
@@ -147,9 +148,11 @@ struct gw_guard_options {
 	 * nothing until the callback returns: return quickly. */
 	void (*decided)(void *arg, const struct gw_guard_decision *decision);
 	void *arg; /* passed to all three callbacks; must live until gw_guard_stop() */
-	uint64_t min_vram_bytes;  /* an idle process with less memory does not contend; 0: 512 MiB */
+	/* an idle process with less memory is no contender; 0: 512 MiB */
+	uint64_t min_vram_bytes;
 	uint64_t headroom_bytes;  /* memory to leave free; 0: the larger of 2 GiB and 10 % */
-	uint64_t debounce_ns;     /* demand must last this long; 0: 300 ms */
+	/* how long demand must last before the worker must leave; 0: 300 ms */
+	uint64_t debounce_ns;
 	/* time without demand before resume; 0: 30 s. From the third eviction in 15 min on,
 	 * each eviction doubles it, up to 10 min */
 	uint64_t quiet_ns;
@@ -246,11 +249,11 @@ struct gw_guard_status {
 	uint64_t next_ns; /* earliest time at which the state can change without an event */
 	uint64_t hold_until_ns;      /* end of the hold; 0: no hold, or a hold without end */
 	uint64_t resident_bytes;     /* memory that the worker holds on its GPUs */
-	uint64_t need_bytes; /* what the worker holds, or held when its eviction began */
+	uint64_t need_bytes; /* memory that the worker holds, or held when its eviction began */
 	uint64_t residue_bytes;      /* memory that the worker kept when it left */
 	double backoff_ratio;        /* factor by which the quiet time is multiplied */
 	uint64_t observations;       /* number since the start */
-	unsigned evictions, resumes; /* verified ones since the start */
+	unsigned evictions, resumes; /* number since the start; each was verified */
 	unsigned would_evict; /* evictions since the start that were only reported (dry run) */
 	char why[320];               /* one sentence about the state */
 };

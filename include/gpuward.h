@@ -1,4 +1,5 @@
-/* gpuward: reads the GPUs of this machine, measures their energy and says what is wrong.
+/* gpuward: reads the GPUs of this machine, measures their energy and reports what is wrong with
+ * them.
  *
  *	#include <gpuward.h>
  *	#include <stdio.h>
@@ -33,21 +34,26 @@
  *	cc example.c $(pkg-config --cflags --libs gpuward)
  *
  * Rules for the whole interface:
- * - Functions return 0 or a negative enum gw_error.  Results go to ret_ parameters, which are
- *   unchanged after a failure.  gw_ctx_error() has the sentence for people.
- * - A machine without GPUs, without a driver or with a broken driver is not an error: there are
- *   no devices, and gw_snapshot_status() says why and what to do.
- * - Unknown is never 0.  In a struct an unknown double is NAN, an unknown pointer is NULL, an
+ * - A function that can fail returns 0 or a negative enum gw_error. It writes its result to a
+ *   parameter whose name begins with ret; this parameter is unchanged after a failure.
+ *   gw_ctx_error() returns a sentence about the failure, for people.
+ * - A machine without GPUs, without a driver or with a broken driver is not an error: a
+ *   snapshot then has no devices. gw_snapshot_status() returns the cause, and gw_cause_info()
+ *   what to do.
+ * - Unknown is never 0. In a struct an unknown double is NAN, an unknown pointer is NULL, an
  *   unknown char array is "", an unknown signed integer is -1 and an unknown point in time
- *   (_ns, _ticks) is 0; no other member can be unknown.  Where a reason is known, a member or a
- *   function with "absence" in its name has it.
- * - Structs that you fill begin with their size.  Structs that the library returns may grow at
- *   the end: use them through the pointer, never copy them by sizeof.  Enums may get new values.
- * - A context may be used by several threads at a time; a snapshot, list or diagnosis by one.
+ *   (_ns, _ticks) is 0; no other member can be unknown. If the library knows why a value is
+ *   unknown, a member or a function with "absence" in its name has the reason.
+ * - A struct that you fill begins with the member size: set it to the sizeof of the struct, and
+ *   all members that you do not need to 0. A struct that the library returns may get more
+ *   members at its end in later versions: use it through the pointer, and never copy it by
+ *   sizeof. Enums may get new values.
+ * - Several threads may use a context or a meter at the same time. Only one thread at a time
+ *   may use a snapshot, a list, a diagnosis or a window; gw_window_close() is the exception.
  * - After fork() a context is usable in the parent only.
- * - The library does not print, does not exit, installs no signal handler, and starts another
- *   program only with GW_OPEN_EXEC.
- * - It needs libc alone.
+ * - A time in nanoseconds (_ns) is CLOCK_MONOTONIC, or Unix time if the name contains "wall".
+ * - The library does not print, does not exit and does not install signal handlers. It starts
+ *   another program (nvidia-smi) only with GW_OPEN_EXEC. It needs only libc.
  *
  * gpuward-guard.h has the interface for programs that give up a GPU when others need it. */
 #ifndef GPUWARD_H
@@ -69,8 +75,8 @@ extern "C" {
 
 /* ---- versions and errors ------------------------------------------------------------- */
 
-/* The version of this header. gw_version() returns the version of the library in use,
- * "0.1.0". */
+/* The version of this header. gw_version() returns the version of the library that the program
+ * runs with, such as "0.1.0". */
 #define GW_VERSION_MAJOR 0
 #define GW_VERSION_MINOR 1
 #define GW_VERSION_PATCH 0
@@ -98,12 +104,12 @@ GW_API const char *gw_strerror(int error);
 
 struct gw_ctx;
 
-/* Returns the sentence about the last failure of a call on ctx or on an object made from ctx,
- * in any thread. With ctx NULL: about the last call of this thread that failed without a
- * context, such as gw_open(). "" if there was no failure; a later success does not clear the
- * sentence. Never NULL. The string belongs to the calling thread and is valid until that thread
- * calls gw_ctx_error() again. Any thread may call this function at any time before
- * gw_close(). */
+/* Returns a sentence about the last call that failed on ctx or on an object made from ctx, in
+ * any thread. If ctx is NULL, returns a sentence about the last call of this thread that failed
+ * without a context, such as gw_open(). Returns "" if no call failed; a later success does not
+ * clear the sentence. Never returns NULL. The string belongs to the calling thread and is valid
+ * until that thread calls gw_ctx_error() again. Any thread may call this function at any time
+ * before gw_close(). */
 GW_API const char *gw_ctx_error(struct gw_ctx *ctx);
 
 /* ---- what is measured ---------------------------------------------------------------- */
@@ -153,22 +159,29 @@ enum gw_absence {
 	GW_ABSENCES
 };
 
-enum gw_kind { GW_KIND_GAUGE, GW_KIND_COUNTER, GW_KIND_FLAG, GW_KIND_ENUM, GW_KIND_MASK };
-
-/* Groups of quantities by the cost of reading them. A set of tiers selects what a snapshot
- * reads. */
-enum gw_tier {
-	GW_TIER_STATIC = 1 << 0,
-	GW_TIER_FAST = 1 << 1,
-	GW_TIER_SLOW = 1 << 2,
-	GW_TIER_ENERGY = 1 << 3, /* costs 3 ms on an H200, more elsewhere */
-	GW_TIER_HEALTH = 1 << 4,
-	GW_TIER_ON_REQUEST = 1 << 5, /* may sleep 20 ms */
-	GW_TIER_LIMITS = 1 << 6, /* what limits the clocks; 2 ms on an H200 */
-	GW_TIER_PROFILE = 1 << 7, /* GPM, needs two readings; part of ON_REQUEST */
+/* What the numbers of a quantity mean. */
+enum gw_kind {
+	GW_KIND_GAUGE,   /* a value that rises and falls */
+	GW_KIND_COUNTER, /* a sum that only grows until the driver is loaded again */
+	GW_KIND_FLAG,    /* 0 or 1 */
+	GW_KIND_ENUM,    /* a number with a name; see gw_quantity_name() */
+	GW_KIND_MASK,    /* a set of bits with names; see gw_quantity_name() */
 };
-/* For polling. Values of STATIC, SLOW, HEALTH and LIMITS are stored and read again only when
- * they are older than their tier allows. */
+
+/* Groups of quantities, by the cost of reading them. A set of tiers selects what a snapshot
+ * reads. The comments say how old a stored value may be before the driver is asked again. */
+enum gw_tier {
+	GW_TIER_STATIC = 1 << 0, /* read once after the driver is opened */
+	GW_TIER_FAST = 1 << 1,   /* read every time */
+	GW_TIER_SLOW = 1 << 2,   /* 1 s */
+	GW_TIER_ENERGY = 1 << 3, /* 1 s; a reading takes 3 ms on an H200, longer on others */
+	GW_TIER_HEALTH = 1 << 4, /* 10 s */
+	GW_TIER_ON_REQUEST = 1 << 5, /* read every time; may take 20 ms; includes PROFILE */
+	GW_TIER_LIMITS = 1 << 6, /* 10 s; what limits the clocks; takes 2 ms on an H200 */
+	/* read every time; GPM metrics, which are the difference of two readings */
+	GW_TIER_PROFILE = 1 << 7,
+};
+/* The tiers for a program that takes a snapshot again and again. */
 #define GW_TIERS_COMMON \
 	(GW_TIER_STATIC | GW_TIER_FAST | GW_TIER_SLOW | GW_TIER_HEALTH | GW_TIER_LIMITS)
 #define GW_TIERS_ALL \
@@ -181,8 +194,9 @@ struct gw_quantity_info {
 	enum gw_tier tier;
 };
 
-/* Return the row for this number in quantity.def, host.def, resource.def or text.def; NULL for
- * a number past the last row. */
+/* Return the description of a value of enum gw_quantity, enum gw_host_quantity or enum
+ * gw_resource, or the key of a value of enum gw_text. Return NULL for a number past the last
+ * value. */
 GW_API const struct gw_quantity_info *gw_quantity_info(unsigned quantity);
 GW_API const struct gw_quantity_info *gw_host_quantity_info(unsigned quantity);
 GW_API const struct gw_quantity_info *gw_resource_info(unsigned resource);
@@ -203,7 +217,8 @@ GW_API const char *gw_absence_text(unsigned absence);
 
 /* ---- what is wrong ------------------------------------------------------------------- */
 
-/* GW_CAUSE_NO_DRIVER, ...: what can be wrong and what to do; the rows of gpuward/cause.def. */
+/* GW_CAUSE_NO_DRIVER, ...: what can be wrong and what to do; one value per row of
+ * gpuward/cause.def. */
 enum gw_cause {
 #define C(symbol, key, severity, sentence, remedy) GW_CAUSE_##symbol,
 #include <gpuward/cause.def>
@@ -211,7 +226,11 @@ enum gw_cause {
 	GW_CAUSES
 };
 
-enum gw_severity { GW_SEVERITY_OK, GW_SEVERITY_NOTE, GW_SEVERITY_ERROR };
+enum gw_severity {
+	GW_SEVERITY_OK,    /* nothing is wrong */
+	GW_SEVERITY_NOTE,  /* worth knowing, but not a failure */
+	GW_SEVERITY_ERROR, /* a GPU or a driver does not work */
+};
 
 struct gw_cause_info {
 	const char *key;      /* "no_driver" */
@@ -228,9 +247,9 @@ GW_API const struct gw_cause_info *gw_cause_info(unsigned cause);
 
 enum gw_open_flag {
 	GW_OPEN_EXEC = 1 << 0, /* may start nvidia-smi if the NVML library cannot be loaded */
-	GW_OPEN_WAKE = 1 << 1, /* may open a GPU that is asleep, which wakes it */
-	/* Accepted and ignored. Drivers since 580 start a thread of their own, so memory of NVML
-	 * cannot be returned safely. */
+	GW_OPEN_WAKE = 1 << 1, /* may open a suspended GPU, which wakes it */
+	/* Has no effect. It was meant to return memory of NVML to the system. That is not safe,
+	 * because drivers since 580 run a thread of their own. */
 	GW_OPEN_TRIM = 1 << 2,
 	/* The caller promises that the process ends after gw_close(). gw_close() then does not
 	 * shut down NVML (which takes 4 ms); the kernel cleans up. */
@@ -248,17 +267,17 @@ struct gw_options {
 	const char *backend;
 	const char *nvml_library; /* path of the NVML library; NULL: search for it */
 	const char *root;         /* read /proc and /sys below this folder; NULL: "/" */
-	/* Limit for one driver call; 0: driver calls run on the caller's thread, without a
-	 * limit. Otherwise they run on threads of the library, and a device with a call that
-	 * does not return in time is GW_DEVICE_STALLED */
+	/* Time limit for one driver call. 0: driver calls run on the caller's thread, without a
+	 * limit. Otherwise they run on threads of the library; if a call does not return in
+	 * time, its device gets the state GW_DEVICE_STALLED */
 	uint64_t deadline_ns;
 };
 
-/* Finds and opens the GPUs. options may be NULL; its strings are copied. Succeeds on a machine
- * without GPUs: see gw_snapshot_status(). Returns 0, and the caller owns *ret_ctx until
- * gw_close(). Otherwise -GW_E_ARG (unknown backend or flag, or size matches no version of the
- * struct), -GW_E_NOENT, -GW_E_PERM or -GW_E_IO (root cannot be opened), or -GW_E_NOMEM (no
- * memory or no thread). */
+/* Finds and opens the GPUs. options may be NULL, for the defaults; the strings in it are
+ * copied. Also succeeds on a machine without GPUs: see gw_snapshot_status(). Returns 0, and the
+ * caller owns *ret_ctx until gw_close(). Otherwise returns -GW_E_ARG (unknown backend or flag,
+ * or size matches no version of the struct), -GW_E_NOENT, -GW_E_PERM or -GW_E_IO (the folder
+ * root cannot be opened), or -GW_E_NOMEM (no memory or no thread). */
 GW_API int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx);
 
 /* Closes every driver handle and frees ctx. Free the snapshots, lists and meters of ctx first.
@@ -267,9 +286,9 @@ GW_API int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx);
 GW_API void gw_close(struct gw_ctx *ctx);
 
 /* Closes every driver handle, so that a driver can be unloaded, reset or upgraded. Until
- * gw_ctx_reopen() the devices stay listed, and their values are unknown with the absence
- * "let_go". Returns 0, or -GW_E_STATE if a driver call that has not returned keeps a driver
- * open. After -GW_E_STATE the next snapshot opens the closed drivers again. */
+ * gw_ctx_reopen(), snapshots still list the devices, but their values are unknown
+ * (GW_ABSENT_LET_GO). Returns 0, or -GW_E_STATE if a driver call has not returned and keeps its
+ * driver open. After -GW_E_STATE, the next snapshot opens the closed drivers again. */
 GW_API int gw_ctx_release(struct gw_ctx *ctx);
 
 /* Opens the drivers again after gw_ctx_release(). Returns 0 or -GW_E_NOMEM. */
@@ -279,7 +298,7 @@ GW_API int gw_ctx_reopen(struct gw_ctx *ctx);
 struct gw_status {
 	/* names of the open backends, joined by '+'; "none": no backend is open */
 	const char *backend;
-	enum gw_cause cause;         /* GW_CAUSE_NONE when a driver is open */
+	enum gw_cause cause;         /* why no backend is open; GW_CAUSE_NONE if one is open */
 	/* what is wrong, with details of this machine; "" if cause is NONE */
 	const char *message;
 	const char *library_path;    /* path of the NVML library; NULL: not loaded */
@@ -305,7 +324,7 @@ GW_API const struct gw_status *gw_snapshot_status(const struct gw_snapshot *snap
 
 enum gw_vendor { GW_VENDOR_NVIDIA, GW_VENDOR_AMD, GW_VENDOR_INTEL, GW_VENDOR_OTHER };
 
-/* Where the values come from. */
+/* The source of the values of a device. */
 enum gw_provenance {
 	GW_FROM_DRIVER,    /* the vendor's library */
 	GW_FROM_TEXT,      /* output of nvidia-smi */
@@ -316,7 +335,7 @@ enum gw_provenance {
 enum gw_device_state {
 	GW_DEVICE_OK,
 	GW_DEVICE_ASLEEP,  /* suspended and not opened */
-	GW_DEVICE_LOST,    /* off the bus or needs a reset; used again when it returns */
+	GW_DEVICE_LOST,    /* off the bus or needs a reset; read again when it is back */
 	GW_DEVICE_FAULT,   /* the driver reports a hardware fault */
 	GW_DEVICE_DENIED,  /* no permission to open it */
 	GW_DEVICE_STALLED, /* a driver call on it has not returned */
@@ -335,16 +354,17 @@ struct gw_mig {
 	int gpu_instance, compute_instance;
 	char uuid[96];
 	char name[96]; /* "NVIDIA A100 ... MIG 1g.5gb" */
-	int64_t memory_total_bytes, memory_used_bytes, memory_free_bytes;
-	enum gw_absence memory_absence;
+	int64_t memory_total_bytes, memory_used_bytes, memory_free_bytes; /* -1: unknown */
+	enum gw_absence memory_absence;                                   /* why unknown */
 };
 
-/* Value of gw_device.cuda_ordinal for a device that CUDA_VISIBLE_DEVICES hides. */
+/* The value of gw_device.cuda_ordinal if CUDA_VISIBLE_DEVICES hides the device. */
 #define GW_CUDA_NOT_VISIBLE (-2)
 
 struct gw_device {
-	/* the driver's number, or the position if several backends have devices; for display
-	 * only: GW_T_UUID identifies the device */
+	/* the number that the driver gives to the device, or the position in the snapshot if
+	 * several backends have devices. For display only: use GW_T_UUID to identify a
+	 * device */
 	unsigned index;
 	enum gw_vendor vendor;
 	enum gw_provenance provenance;
@@ -353,12 +373,13 @@ struct gw_device {
 	const char *message; /* the sentence for cause; "" for GW_DEVICE_OK */
 	const char *backend;
 	uint64_t begin_ns, end_ns; /* monotonic time before and after the FAST tier was read */
-	/* number of the device in CUDA programs under CUDA_VISIBLE_DEVICES, or
-	 * GW_CUDA_NOT_VISIBLE; unknown if CUDA's order may differ from the driver's */
+	/* the number that CUDA programs use for the device, with CUDA_VISIBLE_DEVICES as in
+	 * this process; GW_CUDA_NOT_VISIBLE if that variable hides the device; -1 (unknown) if
+	 * the order of CUDA may differ from that of the driver */
 	int cuda_ordinal;
 	unsigned mig_count;
 	const struct gw_mig *const *mig; /* mig_count pointers */
-	/* Read these members with gw_device_value(), gw_device_text() and
+	/* Do not use these members directly: call gw_device_value(), gw_device_text() and
 	 * gw_device_text_absence(). */
 	unsigned text_count, value_count;
 	const char *const *text;
@@ -370,13 +391,14 @@ struct gw_device {
 /* Creates an empty snapshot. ctx must outlive it. Returns 0, and the caller owns *ret_snap
  * until gw_snapshot_free(); or -GW_E_NOMEM. */
 GW_API int gw_snapshot_new(struct gw_ctx *ctx, struct gw_snapshot **ret_snap);
-GW_API void gw_snapshot_free(struct gw_snapshot *snap);
+GW_API void gw_snapshot_free(struct gw_snapshot *snap); /* NULL is allowed */
 
-/* Reads the tiers (set of enum gw_tier) of every device, and the quantities of the host. ENERGY,
- * PROFILE and ON_REQUEST are read only if they are in the set. If a driver is absent, the call tries
- * again to open it, less and less often over time. Devices that appeared or disappeared are
- * noticed. Allocates nothing unless there are more devices than before. Returns 0 even if a
- * device failed (see gw_device.state), -GW_E_NOMEM or -GW_E_ARG (unknown tier). */
+/* Reads every device and the host, and replaces the contents of snap. tiers is a set of enum
+ * gw_tier; only the quantities of these tiers are read, the others keep their last values. Also
+ * finds devices that appeared or disappeared. If a driver is missing, the call tries to open it
+ * again; the time between these attempts grows. Allocates memory only if there are more devices
+ * than before. Returns 0 even if a device failed (see gw_device.state), -GW_E_NOMEM or
+ * -GW_E_ARG (unknown tier). */
 GW_API int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers);
 
 /* Return the time at which the snapshot was taken: monotonic and wall clock. */
@@ -393,12 +415,12 @@ GW_API enum gw_absence gw_snapshot_host(const struct gw_snapshot *snap, unsigned
 					double *ret);
 
 /* Returns the GPU that the values of enum gw_resource describe: the first GPU that answers, or
- * NULL if no GPU answers. Its gw_device_text(d, GW_T_NAME) is gpu_name in the JSON of a
- * snapshot. Valid until the next gw_snapshot_take() on snap. */
+ * NULL if no GPU answers. The name of this GPU is gpu_name in the JSON of a snapshot. Valid
+ * until the next gw_snapshot_take() on snap. */
 GW_API const struct gw_device *gw_snapshot_main_device(const struct gw_snapshot *snap);
 
-/* Reads a value of enum gw_resource from a snapshot of GW_TIERS_COMMON. Returns GW_HAVE and sets
- * *ret, or returns why the value is unknown. */
+/* Reads a value of enum gw_resource. The snapshot must have been taken with GW_TIERS_COMMON.
+ * Returns GW_HAVE and sets *ret, or returns why the value is unknown. */
 GW_API enum gw_absence gw_snapshot_resource(const struct gw_snapshot *snap, unsigned resource,
 					    double *ret);
 
@@ -430,10 +452,11 @@ static inline enum gw_absence gw_device_text_absence(const struct gw_device *d, 
 	return (enum gw_absence)d->text_absence[text];
 }
 
-/* Returns 1 if the selector matches this device, 0 if not, or -GW_E_ARG if the string is not a
- * selector. A selector is the index, the UUID or its beginning (at least 4 characters after
- * "GPU-"), the PCI address with or without its domain, "cuda:N", the UUID of one of the
- * device's MIG instances, "visible" (every device that CUDA_VISIBLE_DEVICES shows) or "all". */
+/* Returns 1 if the selector matches this device, 0 if it does not, or -GW_E_ARG if the string
+ * is not a selector. A selector is one of: the index; the UUID or its beginning (at least 4
+ * characters after "GPU-"); the PCI address with or without its domain; "cuda:N" for the device
+ * with cuda_ordinal N; the UUID of a MIG instance of the device; "visible" for every device
+ * that CUDA_VISIBLE_DEVICES does not hide; or "all". */
 GW_API int gw_device_matches(const struct gw_device *d, const char *selector);
 
 /* ---- processes ----------------------------------------------------------------------- */
@@ -445,14 +468,14 @@ enum gw_process_type {
 };
 
 struct gw_process {
-	unsigned device;       /* position of the GPU in the snapshot */
+	unsigned device;       /* position of the GPU in snapshots of the context */
 	unsigned type;         /* set of enum gw_process_type */
-	int64_t pid;           /* process id in our pid namespace */
+	int64_t pid;           /* process id in the pid namespace of the caller */
 	uint64_t start_ticks;  /* start time in /proc/PID/stat; pid and start_ticks are the identity */
 	int64_t parent;        /* pid */
 	int64_t uid;
 	const char *user;
-	const char *name;      /* the kernel's name of the process, safe to print */
+	const char *name;      /* name from /proc/PID/comm, without control characters */
 	const char *command;   /* arguments separated by blanks; a long command is cut */
 	const char *cgroup;
 	const char *container; /* short id or name of the container; NULL: not in a container */
@@ -482,22 +505,24 @@ enum gw_process_want {
 
 struct gw_process_list;
 
-/* The processes on the devices, each once per device. gw_process_list_new() creates an empty
- * list; ctx must outlive it. gw_process_list_take() fills the list. Both return 0 or
- * -GW_E_NOMEM. If the processes of a device cannot be read, take still returns 0, and
- * gw_process_list_absence() returns the reason. */
+/* A list has one row per process and device. gw_process_list_new() creates an empty list; ctx
+ * must outlive it. gw_process_list_take() reads the processes and replaces the rows. Both
+ * return 0 or -GW_E_NOMEM. If the processes of a device cannot be read, gw_process_list_take()
+ * still returns 0, and gw_process_list_absence() returns the reason. */
 GW_API int gw_process_list_new(struct gw_ctx *ctx, struct gw_process_list **ret_list);
 GW_API int gw_process_list_take(struct gw_process_list *list);
 /* Sets which additional values gw_process_list_take() reads from now on: a set of enum
  * gw_process_want. A new list has the empty set. Returns 0, or -GW_E_ARG for an unknown bit. */
 GW_API int gw_process_list_want(struct gw_process_list *list, unsigned want);
-GW_API void gw_process_list_free(struct gw_process_list *list);
+GW_API void gw_process_list_free(struct gw_process_list *list); /* NULL is allowed */
 GW_API unsigned gw_process_list_count(const struct gw_process_list *list);
-/* Returns process i; NULL past the end. Valid until the next gw_process_list_take(). */
+/* Returns row i; NULL past the end. The struct and its strings are valid until the next
+ * gw_process_list_take() on list. */
 GW_API const struct gw_process *gw_process_list_get(const struct gw_process_list *list,
 						    unsigned i);
-/* Returns GW_HAVE if the list of this device is complete, otherwise why it is not. In a child
- * pid namespace, processes outside it are invisible: see gw_diagnosis_new(). */
+/* Returns GW_HAVE if the list has all processes of this device that the driver knows, otherwise
+ * why it does not. In a container, processes outside its pid namespace are invisible and this
+ * function does not report them; gw_diagnosis_new() does (GW_CAUSE_PID_NAMESPACE). */
 GW_API enum gw_absence gw_process_list_absence(const struct gw_process_list *list,
 					       unsigned device);
 
@@ -505,7 +530,7 @@ GW_API enum gw_absence gw_process_list_absence(const struct gw_process_list *lis
 
 enum gw_fact_type { GW_FACT_TEXT, GW_FACT_NUMBER, GW_FACT_FLAG };
 
-/* One fact about the machine. section and key name the fact ("cpu", "model"). */
+/* One fact about the machine. section and key are its name, such as "cpu" and "model". */
 struct gw_fact {
 	const char *section, *key;
 	enum gw_fact_type type;
@@ -516,17 +541,19 @@ struct gw_fact {
 
 struct gw_environment;
 
-/* Collects the facts about the machine that are stored with a result. Facts about GPUs are in a
- * snapshot. Returns 0 or -GW_E_NOMEM. */
+/* Collects the facts about the machine that are stored with a result: operating system, CPU,
+ * memory, driver. Facts about GPUs are in a snapshot. Returns 0, and the caller owns *ret_env
+ * until gw_environment_free(); or -GW_E_NOMEM. */
 GW_API int gw_environment_new(struct gw_ctx *ctx, struct gw_environment **ret_env);
-GW_API void gw_environment_free(struct gw_environment *env);
+GW_API void gw_environment_free(struct gw_environment *env); /* NULL is allowed */
 GW_API unsigned gw_environment_count(const struct gw_environment *env);
+/* Returns fact i; NULL past the end. Valid until gw_environment_free(). */
 GW_API const struct gw_fact *gw_environment_get(const struct gw_environment *env, unsigned i);
 
 /* ---- energy -------------------------------------------------------------------------- */
 
-/* What can be wrong with a window: bit 1 << GW_CODE_x of a 64-bit set. The rows of
- * gpuward/code.def. */
+/* What can be wrong with a window: one value per row of gpuward/code.def. A set of codes is a
+ * uint64_t with the bits UINT64_C(1) << GW_CODE_x. */
 enum gw_code {
 #define R(symbol, key, level, sentence) GW_CODE_##symbol,
 #include <gpuward/code.def>
@@ -583,7 +610,7 @@ struct gw_code_info {
 	enum gw_validity level;
 };
 
-/* Returns a row of the table of codes; NULL past its end. */
+/* Returns the description of a code; NULL for a number past the last code. */
 GW_API const struct gw_code_info *gw_code_info(unsigned code);
 
 /* Return the word that JSON uses, such as "valid", "counter+ring" or "power_cap"; "unknown" for
@@ -644,11 +671,11 @@ enum gw_field_kind {
 	GW_FIELD_LIST,
 };
 
-/* Describes one member of struct gw_energy, for programs that loop over all members or that
- * cannot use this header. */
+/* Describes one member of struct gw_energy, for programs that loop over all members, and for
+ * other languages, which cannot include this header. */
 struct gw_energy_field {
 	const char *member; /* "power_mean" */
-	const char *key;    /* path in JSON: "power_watts.mean"; "": not in JSON */
+	const char *key;    /* path in JSON, such as "power_watts.mean"; "": not in JSON */
 	enum gw_field_kind kind;
 	size_t offset;
 	unsigned count;     /* WORD and LIST: number of words */
@@ -656,7 +683,7 @@ struct gw_energy_field {
 	const char *(*name)(unsigned word);
 };
 
-/* Returns row i of the table of members; NULL past its end. */
+/* Returns the description of member i of struct gw_energy; NULL past the last member. */
 GW_API const struct gw_energy_field *gw_energy_field(unsigned i);
 
 struct gw_meter_options {
@@ -676,63 +703,69 @@ enum gw_meter_flag {
 struct gw_meter;
 struct gw_window;
 
-/* Starts a meter with one thread per GPU. Each thread samples its GPU at absolute times of the
- * monotonic clock. ctx must outlive the meter. options may be NULL. On a machine without GPUs
- * the meter has no devices. Returns 0, and the caller owns *ret_meter until gw_meter_stop().
- * Otherwise -GW_E_ARG (unknown size or flag, interval_ns below 1 ms or anchor_ns below 1 s),
- * -GW_E_NODEV (there are selectors, and none matches a GPU) or -GW_E_NOMEM. */
+/* Starts a meter, which has one thread per GPU. Each thread samples its GPU at fixed times, so
+ * that delays do not add up. ctx must outlive the meter. options may be NULL. On a machine
+ * without GPUs the meter has no devices. Returns 0, and the caller owns *ret_meter until
+ * gw_meter_stop(). Otherwise -GW_E_ARG (unknown size or flag, interval_ns below 1 ms or
+ * anchor_ns below 1 s), -GW_E_NODEV (options->gpus is not NULL and matches no GPU) or
+ * -GW_E_NOMEM. */
 GW_API int gw_meter_start(struct gw_ctx *ctx, const struct gw_meter_options *options,
 			  struct gw_meter **ret_meter);
 
-/* Ends the threads, then frees the meter and its windows. NULL is allowed. Returns 0, or
- * -GW_E_STATE: a driver call has not returned and still uses the meter and ctx; do not use or
- * free them any more. */
+/* Ends the threads, then frees the meter and all windows of it that were not freed. No other
+ * thread may use the meter during this call. NULL is allowed. Returns 0, or -GW_E_STATE: a
+ * driver call has not returned and still uses the meter and ctx; do not use or free them any
+ * more. */
 GW_API int gw_meter_stop(struct gw_meter *meter);
 
-/* Return the number of devices that the meter measures, and the position of its device i in
- * snapshots of ctx. */
+/* gw_meter_device_count() returns the number of devices that the meter measures.
+ * gw_meter_device() returns the position of device i of the meter in snapshots of ctx;
+ * UINT32_MAX past the end. */
 GW_API unsigned gw_meter_device_count(const struct gw_meter *meter);
 GW_API unsigned gw_meter_device(const struct gw_meter *meter, unsigned i);
 
-/* For meters with GW_METER_MANUAL: takes the readings that are due and returns the time of the
- * next call (monotonic ns). */
+/* For a meter with GW_METER_MANUAL: takes the readings that are due, and returns the monotonic
+ * time in ns at which the caller must call again. */
 GW_API uint64_t gw_meter_poll(struct gw_meter *meter);
 
-/* Opens a window that begins now, or at begin_ns if begin_ns is not 0. begin_ns may be at most
- * 30 s ago. Windows may overlap. label is copied and cut at 63 bytes. Any thread may call this
- * function; it does not wait for the GPU. Returns 0, and the caller owns *ret_window until
- * gw_window_free(); -GW_E_ARG (begins in the future or more than 30 s ago) or -GW_E_NOMEM. */
+/* Opens a window on all devices of the meter. It begins now, or at the monotonic time begin_ns
+ * if begin_ns is not 0; begin_ns may be at most 30 s ago. Windows may overlap. label is copied
+ * and cut at 63 bytes; NULL: "". The call does not wait for the GPU. Returns 0, and the caller
+ * owns *ret_window until gw_window_free() or gw_meter_stop(); -GW_E_ARG (begins in the future
+ * or more than 30 s ago) or -GW_E_NOMEM. */
 GW_API int gw_window_open(struct gw_meter *meter, const char *label, uint64_t begin_ns,
 			  struct gw_window **ret_window);
 
-/* Ends the window now, or at end_ns if end_ns is not 0. Any thread may call this function; it
- * does not wait for the GPU. Returns 0, -GW_E_STATE (already closed) or -GW_E_ARG (end_ns is in
- * the future or before the window begins). */
+/* Ends the window now, or at the monotonic time end_ns if end_ns is not 0. Any thread may call
+ * this function. The call does not wait for the GPU. Returns 0, -GW_E_STATE (already closed) or
+ * -GW_E_ARG (end_ns is in the future or before the window begins). */
 GW_API int gw_window_close(struct gw_window *window, uint64_t end_ns);
 
-/* Waits at most timeout_ns for the sample that covers the end of the window, then computes the
- * result. Returns 0, -GW_E_STATE (the window is not closed) or -GW_E_TIMEOUT: the result is
- * computed without that sample and has the code "truncated". */
+/* Waits until a power sample covers the end of the window, at most timeout_ns, and computes the
+ * final result. Further calls return at once, with the same value. Returns 0, -GW_E_STATE (the
+ * window is not closed), or -GW_E_TIMEOUT: there is a result, but it is computed without that
+ * sample and has the code GW_CODE_TRUNCATED. */
 GW_API int gw_window_wait(struct gw_window *window, uint64_t timeout_ns);
 
-/* Returns the energy of device i of the meter; NULL past the end. Before gw_window_wait() the
- * energy is preliminary. Valid as long as the window. */
+/* Returns the energy of device i of the meter in this window; NULL past the end. Before
+ * gw_window_wait() the energy is that up to now, and each call computes it again. The struct is
+ * valid as long as the window. */
 GW_API const struct gw_energy *gw_window_energy(struct gw_window *window, unsigned i);
 GW_API const char *gw_window_label(const struct gw_window *window);
 GW_API void gw_window_free(struct gw_window *window); /* NULL is allowed */
 
 /* The readings of one GPU during a window that was opened with gw_window_open_recorded(). There
- * are two kinds of readings with different times: power samples come as fast as the sensor has
- * new values; ticks (clock, temperature, ...) come every interval_ns of the meter. The last
- * power sample before the window and the first one after it are included where they exist, so
+ * are two kinds of readings, with different times. There is a power sample for each new value
+ * of the sensor. There is a tick (clock, temperature, ...) every interval_ns of the meter. The
+ * last power sample before the window and the first one after it are included if they exist, so
  * that power can be integrated up to both edges. */
 struct gw_series {
 	uint64_t begin_ns;      /* begin of the window, monotonic */
 	uint64_t begin_wall_ns; /* the same moment on the wall clock */
 	size_t room;            /* largest possible power_count and tick_count */
-	/* Number of readings that were not stored because the series was full: the series ends
-	 * early. 0: the series is complete. The energy of the window is complete in both
-	 * cases. */
+	/* Number of readings that were not stored because the series was full; the series then
+	 * ends before the window. 0: the series is complete. The energy of the window does not
+	 * depend on the series and is complete in both cases. */
 	uint64_t dropped;
 	size_t power_count;
 	const uint64_t *power_ns; /* monotonic; corrected for the lag of the sensor */
@@ -748,18 +781,19 @@ struct gw_series {
 };
 
 /* Opens a window like gw_window_open(), and records the readings of each GPU until the window
- * is closed. points is the maximum number of power samples, and of ticks, per GPU; 0: 262,144,
- * which is 87 minutes of a sensor with 50 values per second. Memory for the readings is
- * reserved now (104 bytes per point and GPU) and is used only as readings arrive. The power
- * samples begin at begin_ns, the ticks begin now. Returns the same as gw_window_open(), and
- * -GW_E_NOMEM if points is too large. */
+ * is closed. points is the maximum number of power samples per GPU, and also the maximum number
+ * of ticks; 0: 262,144, which is 87 minutes for a sensor with 50 values per second. The call
+ * reserves address space for the readings (104 bytes per point and GPU); memory is used only
+ * when readings arrive. The power samples begin at begin_ns, the ticks begin now. Returns the
+ * same as gw_window_open(), and -GW_E_NOMEM if points is too large. */
 GW_API int gw_window_open_recorded(struct gw_meter *meter, const char *label, uint64_t begin_ns,
 				   size_t points, struct gw_window **ret_window);
 
 /* Returns the readings of device i of the meter so far; NULL past the end, or if the window is
- * not recorded. May be called while the window is open: the arrays keep their addresses, and
- * the counts change only at the next call. The readings are complete after gw_window_wait().
- * The struct and its arrays are valid until gw_window_free() or gw_meter_stop(). */
+ * not recorded. The call is allowed while the window is open: the arrays keep their addresses,
+ * and the counts in the struct change only at the next call. The readings are complete after
+ * gw_window_wait(). The struct and its arrays are valid until gw_window_free() or
+ * gw_meter_stop(). */
 GW_API const struct gw_series *gw_window_series(struct gw_window *window, unsigned i);
 
 /* One reading of a series: a power sample, or a tick. */
@@ -771,8 +805,9 @@ struct gw_reading {
 	size_t powers, ticks;
 };
 
-/* Moves to the next reading in the order of time; power samples come before ticks of the same
- * time. Begin with struct gw_reading r = { 0 }. Returns 1, or 0 at the end. */
+/* Writes the next reading, in order of time, to *r. A power sample comes before a tick with the
+ * same time. Set *r to { 0 } before the first call; *r also stores the position. Returns 1, or
+ * 0 after the last reading. */
 static inline int gw_series_next(const struct gw_series *s, struct gw_reading *r)
 {
 	int power = r->powers < s->power_count &&
@@ -795,23 +830,27 @@ struct gw_sensor {
 	/* "assumed": nothing was measured on this GPU; "passive": only its periods were
 	 * measured; "active": everything was measured (gpuward-characterise(1)) */
 	const char *origin;
-	const char *model;  /* "boxcar": mean of window_s; "lowpass": time constant window_s */
+	/* "boxcar": a value is the mean over window_s; "lowpass": the sensor is a low-pass
+	 * filter */
+	const char *model;
 	double period_s;    /* time between new values */
-	double window_s;    /* averaging window of one value, or the time constant */
+	double window_s;    /* averaging window of one value, or time constant of the filter */
 	double lag_s;       /* delay of the values; power_ns of a series is corrected for it */
 	double look_ratio;  /* fraction of the time in which the sensor measures, 0 to 1 */
-	enum gw_absence counter_absence; /* GW_HAVE: there is an energy counter */
+	/* GW_HAVE if there is an energy counter, otherwise why not */
+	enum gw_absence counter_absence;
 	double counter_tick_s;           /* time between updates of the counter */
 	double counter_lag_s;
 	int calibrated;     /* 1: compared with an external meter */
 	double gain, offset_w;     /* true power is gain x reading + offset_w */
 	double gain_u, offset_u_w; /* standard uncertainties */
-	uint64_t wall_ns;   /* when it was measured */
+	uint64_t wall_ns;   /* when the sensor was measured; 0: never */
 };
 
-/* Describes the sensor of device i of the meter. Set ret->size first. Until the first window is
- * opened, it is not known whether the GPU has an energy counter. Returns 0, -GW_E_NODEV (past
- * the end) or -GW_E_ARG (size matches no version of the struct). */
+/* Writes what is known about the sensor of device i of the meter. Set ret->size before the
+ * call. The meter learns whether the GPU has an energy counter when the first window opens.
+ * Returns 0, -GW_E_NODEV (past the end) or -GW_E_ARG (size matches no version of the
+ * struct). */
 GW_API int gw_meter_sensor(struct gw_meter *meter, unsigned i, struct gw_sensor *ret);
 
 /* ---- baselines ----------------------------------------------------------------------- */
@@ -855,30 +894,32 @@ struct gw_baseline_options {
 	void *arg;
 };
 
-/* Measures the idle power of device i of a meter that has GW_METER_PROCESSES; takes max_s
- * seconds at most. options may be NULL. If the GPU was not idle, the call still returns 0, and
- * codes and evidence say what used the GPU. Returns 0, and the caller owns *ret_baseline until
- * gw_baseline_free(); -GW_E_NODEV (past the end), -GW_E_ARG, -GW_E_NOSUPPORT (no power
- * reading), -GW_E_LOST, -GW_E_STATE (ended by progress, or a meter without GW_METER_PROCESSES)
- * or -GW_E_NOMEM. */
+/* Measures the idle power of device i of the meter, which must have been started with
+ * GW_METER_PROCESSES. The call takes at most max_s seconds. options may be NULL. If the GPU was
+ * not idle, the call still returns 0, and the members codes and evidence of the baseline say
+ * what used the GPU. Returns 0, and the caller owns *ret_baseline until gw_baseline_free();
+ * -GW_E_NODEV (past the end), -GW_E_ARG, -GW_E_NOSUPPORT (no power reading), -GW_E_LOST,
+ * -GW_E_STATE (progress ended the measurement, or the meter lacks GW_METER_PROCESSES) or
+ * -GW_E_NOMEM. */
 GW_API int gw_baseline_take(struct gw_meter *meter, unsigned i,
 			    const struct gw_baseline_options *options,
 			    struct gw_baseline **ret_baseline);
 
-/* Loads the baseline that gw_baseline_save() or gpuward-baseline(1) stored for device i in its
- * present state: same driver, power limit and persistence mode, and a temperature within 10
- * degrees. The baseline is at most max_age_s old (0: one hour). dir is the folder; NULL: the
- * default folder (XDG rules). Returns 0, and the caller owns *ret_baseline; -GW_E_NODEV,
- * -GW_E_LOST, -GW_E_NOMEM or -GW_E_NOENT: no stored baseline fits, and gw_ctx_error() says
- * why. */
+/* Loads a baseline that gw_baseline_save() or gpuward-baseline(1) stored for device i. It must
+ * fit the present state of the GPU: same driver, power limit and persistence mode, a
+ * temperature within 10 degrees, and an age of at most max_age_s (0: one hour). dir is the
+ * folder; NULL: the default folder (XDG rules). Returns 0, and the caller owns *ret_baseline
+ * until gw_baseline_free(); -GW_E_NODEV (past the end), -GW_E_LOST, -GW_E_NOMEM, or
+ * -GW_E_NOENT: no stored baseline fits, and gw_ctx_error() says why. */
 GW_API int gw_baseline_load(struct gw_meter *meter, unsigned i, enum gw_baseline_kind kind,
 			    double max_age_s, const char *dir,
 			    struct gw_baseline **ret_baseline);
 
-/* Stores a baseline below dir; NULL: the default folder (XDG rules). ctx may be NULL:
- * gw_ctx_error(NULL) then returns the sentence about a failure. Returns 0, -GW_E_STATE (the GPU
- * was not idle, or is simulated and dir is NULL), -GW_E_ARG (the GPU has no UUID), -GW_E_NOENT
- * (no folder is known), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. */
+/* Stores a baseline in the folder dir; NULL: the default folder (XDG rules). ctx is used only
+ * for the sentence about a failure and may be NULL: gw_ctx_error(NULL) then returns the
+ * sentence. Returns 0, -GW_E_STATE (the GPU was not idle, or is simulated and dir is NULL),
+ * -GW_E_ARG (the GPU has no UUID), -GW_E_NOENT (no folder is known), -GW_E_PERM, -GW_E_IO or
+ * -GW_E_NOMEM. */
 GW_API int gw_baseline_save(struct gw_ctx *ctx, const struct gw_baseline *baseline,
 			    const char *dir);
 GW_API void gw_baseline_free(struct gw_baseline *baseline); /* NULL is allowed */
@@ -887,16 +928,18 @@ GW_API void gw_baseline_free(struct gw_baseline *baseline); /* NULL is allowed *
 struct gw_net_energy {
 	size_t size;             /* sizeof(struct gw_net_energy), set by the caller */
 	double baseline_joules;  /* energy that the idle GPU would have used */
-	struct gw_interval net;  /* joules minus baseline_joules; may be below 0 */
+	/* energy of the window minus baseline_joules; may be below 0 */
+	struct gw_interval net;
 	double adjusted_joules;  /* net.best, or 0 if net.best is below 0 */
 	int floored;             /* 1: net.best is below 0 */
 };
 
-/* Subtracts a baseline from the energy of a window of the meter. With a baseline from before
- * and one from after the window, their mean is subtracted, and half their difference is part of
- * the uncertainty; after may be NULL. Set ret->size first. If the energy or a baseline is
- * unknown, the result is NAN. Returns 0, -GW_E_ARG (size matches no version of the struct), or
- * -GW_E_STATE (a baseline was disturbed, or belongs to another GPU). */
+/* Subtracts idle energy from the energy of a window of the meter. If there is a baseline from
+ * before and one from after the window, the mean of both is subtracted, and half their
+ * difference is part of the uncertainty. after may be NULL. Set ret->size before the call. If
+ * the energy or a baseline is unknown, the members of *ret are NAN. Returns 0, -GW_E_ARG (size
+ * matches no version of the struct), or -GW_E_STATE (a baseline was disturbed, or belongs to
+ * another GPU). */
 GW_API int gw_baseline_apply(struct gw_meter *meter, const struct gw_energy *energy,
 			     const struct gw_baseline *before, const struct gw_baseline *after,
 			     struct gw_net_energy *ret);
@@ -912,11 +955,14 @@ struct gw_finding {
 
 struct gw_diagnosis;
 
-/* Finds what is wrong on this machine; gw_cause_info() says how to fix each finding. Returns 0
- * or -GW_E_NOMEM. */
+/* Finds what is wrong on this machine, from the last gw_snapshot_take() of snap and from files
+ * of the kernel. Take the snapshot with GW_TIERS_COMMON. gw_cause_info() says how to fix each
+ * finding. Returns 0, and the caller owns *ret_diagnosis until gw_diagnosis_free(); or
+ * -GW_E_NOMEM. */
 GW_API int gw_diagnosis_new(struct gw_snapshot *snap, struct gw_diagnosis **ret_diagnosis);
-GW_API void gw_diagnosis_free(struct gw_diagnosis *diagnosis);
+GW_API void gw_diagnosis_free(struct gw_diagnosis *diagnosis); /* NULL is allowed */
 GW_API unsigned gw_diagnosis_count(const struct gw_diagnosis *diagnosis);
+/* Returns finding i; NULL past the end. Valid until gw_diagnosis_free(). */
 GW_API const struct gw_finding *gw_diagnosis_get(const struct gw_diagnosis *diagnosis,
 						 unsigned i);
 

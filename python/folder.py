@@ -1,8 +1,8 @@
 """Prints where below PREFIX the Python that runs this looks for modules: python3 -I folder.py PREFIX
 
-Asked of Python and not of meson: Debian looks below /usr/local in lib/python3.11/dist-packages and
-below /usr in lib/python3/dist-packages, others in site-packages.  Below a prefix that it does not
-look at, the folder that it would have there, and the exit status is 1.
+It asks Python itself, because meson does not know the answer: Python on Debian looks in lib/python3.11/dist-packages
+below /usr/local and in lib/python3/dist-packages below /usr; others look in site-packages.  If Python does not look below
+PREFIX at all, this program prints the folder that a Python installed there would use, and exits with status 1.
 """
 import os
 import sys

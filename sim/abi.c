@@ -14,7 +14,8 @@ const char *const call_symbols[N_CALLS] = { SIM_ALL_CALLS(SYMBOL) };
 
 struct sim sim = { .lock = PTHREAD_MUTEX_INITIALIZER, .generation = 1, .calls_fd = -1 };
 
-/* Calls that a MIG instance answers; the others belong to the board. */
+/* The calls that accept the handle of a MIG instance; all others need the handle of the
+ * board. */
 static const bool on_instance[N_CALLS] = {
 	[CALL_nvmlDeviceGetName] = true,
 	[CALL_nvmlDeviceGetUUID] = true,
@@ -106,7 +107,7 @@ static void real_sleep(uint64_t ns)
 {
 	struct timespec t = clock_timespec(ns);
 
-	/* A sleep is too inaccurate for delays below 100 us, so they are busy loops. */
+	/* For delays below 100 us a sleep is too inaccurate, so the thread spins. */
 	if (ns < 100 * NS_PER_US) {
 		uint64_t end = clock_mono_ns(clock_real()) + ns;
 

@@ -1,8 +1,8 @@
-/* abi: how an NVML function accesses the world.
+/* abi: what the files with the exported NVML functions share.
  *
  * Every function is defined by one of the ..._CALL macros below. They count the call, apply the
- * scenario's faults, resolve the handle and hold the lock while the body runs. The lock is never
- * held while a call waits, sleeps or hangs. */
+ * scenario's faults, resolve the handle and hold the lock while the body runs. The lock is
+ * never held while a call waits, sleeps or hangs. */
 #ifndef SIM_ABI_H
 #define SIM_ABI_H
 
@@ -88,8 +88,8 @@ struct abi_violation {
 	N(_, nvmlDeviceGetConfComputeProtectedMemoryUsage, (abi_device, struct abi_memory *))
 
 /* Calls about features that no simulated GPU has: vGPU, NVLink, info ROM, clock offsets and
- * more. They return code 3, as a driver does. A call may have more parameters than stated here;
- * they are not read. */
+ * more. They return code 3 (not supported), as a driver does. The real calls may have more
+ * parameters than these declarations; the parameters are not read. */
 #define SIM_ABSENT_CALLS(N)                                                   \
 	N(_, nvmlDeviceGetAdaptiveClockInfoStatus, (abi_device, void *))      \
 	N(_, nvmlDeviceGetAutoBoostedClocksEnabled, (abi_device, void *))     \
@@ -232,7 +232,8 @@ abi_return abi_string(const char *text, char *out, uint32_t size);
 /* Returns the fault of one field of nvmlDeviceGetFieldValues. */
 struct fault abi_field_fault(const struct ctx *c, unsigned field);
 
-/* Releases the lock until the world's time may have reached t_ns or something changed. */
+/* Releases the lock and waits until the time of the world may have reached t_ns, or until
+ * something changed. */
 void abi_wait(uint64_t t_ns);
 
 /* The state that control.c changes. */

@@ -1,8 +1,8 @@
 /* NVML events, from the scenario's timeline.
  *
  * An event set stores its position in the timeline: all events before this position were
- * delivered. Events before a registration are not replayed. Clock events come at once and then
- * every 100 ms, as on real GPUs. */
+ * delivered. Events from before a registration are not delivered. The first clock event is
+ * delivered at once, then one every 100 ms, as on real GPUs. */
 #include "abi.h"
 
 #define SETS_MAX 64
@@ -41,7 +41,7 @@ SYSTEM_CALL(nvmlEventSetCreate, (abi_set * out), out)
 	if (out == NULL)
 		return ABI_INVALID_ARGUMENT;
 	for (unsigned i = 0; i < SETS_MAX; i++) {
-		/* a set that was not freed ends with its driver */
+		/* a set that was not freed becomes invalid when its driver is reloaded */
 		if (sets[i].used && sets[i].generation == sim.init_generation)
 			continue;
 		sets[i] = (struct set){ .used = true, .generation = sim.init_generation };

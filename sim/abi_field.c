@@ -42,8 +42,8 @@ static double memory_c(struct ctx *c, unsigned scope, unsigned id)
 	return floor(history_celsius(&c->d->history, c->d->now_ns) + 1);
 }
 
-/* Returns only whether the counter exists (0) or not (NAN): a double cannot hold the counter's
- * 64 bits. */
+/* Returns 0 if the counter exists, else NAN. The value itself is read elsewhere, because a
+ * double cannot hold the 64 bits of the counter. */
 static double has_energy(struct ctx *c, unsigned scope, unsigned id)
 {
 	(void)id;
@@ -311,7 +311,7 @@ struct gpm_sample {
 	double busy_s;
 };
 
-/* Values under full load: roughly a matrix product on an H200. */
+/* Values under full load, roughly those of a matrix product on an H200. */
 static const struct {
 	unsigned id;
 	double percent;

@@ -179,7 +179,7 @@ DEVICE_CALL(nvmlDeviceGetProcessUtilization,
 	return l.n != 0 ? ABI_SUCCESS : ABI_NOT_FOUND;
 }
 
-/* Accounting: while it is on, every process that ran is remembered. */
+/* Accounting mode: while it is on, the driver remembers every process that ran. */
 SET_CALL(nvmlDeviceSetAccountingMode, (uint32_t mode), mode)
 {
 	if (mode > 1 || c->d->mig_enabled)

@@ -174,7 +174,7 @@ SYSTEM_CALL(nvmlSystemGetProcessName, (uint32_t pid, char *out, uint32_t size), 
 	return ABI_NOT_FOUND;
 }
 
-/* Handles. A lost GPU still gets a handle; the next call with it reports that the GPU is
+/* A lost GPU still gets a handle; the next call with this handle reports that the GPU is
  * lost. */
 static abi_return return_handle(struct ctx *c, unsigned device, unsigned mig, abi_device *out)
 {
@@ -291,7 +291,7 @@ DEVICE_CALL(nvmlDeviceGetPciInfo_v3, (struct abi_pci * out), out)
 	return get_pci(c->d, out);
 }
 
-/* Versions 1 and 2 end before the long bus id. */
+/* Versions 1 and 2 of the struct end before the long bus id. */
 #define SHORT_PCI_CALL(symbol)                                        \
 	DEVICE_CALL(symbol, (struct abi_pci_v2 * out), out)           \
 	{                                                             \

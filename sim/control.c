@@ -48,7 +48,8 @@ static void sim_unlock(void)
 	pthread_mutex_unlock(&sim.lock);
 }
 
-/* Replaces the world by w; older handles and clients become stale. */
+/* Replaces the world by w. Older handles become invalid, and clients must call nvmlInit
+ * again. */
 static void replace_world(struct world *w)
 {
 	struct world *old;
@@ -189,7 +190,7 @@ __attribute__((destructor)) static void sim_end(void)
 	static struct world nothing;
 	struct world *old;
 
-	/* The program may end while other threads still call the library. They then find a
+	/* When the program ends, other threads may still call the library. They then find a
 	 * world without GPUs and without clients. */
 	sim_lock();
 	old = sim.world;

@@ -1,4 +1,5 @@
-/* What happens on one GPU over time. */
+/* Simulates one GPU over time: load, power, clocks, temperature, processes and actions of the
+ * timeline. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +13,7 @@
 #include "device/nvml_abi.h"
 #include "world.h"
 
-/* The board controls its power and temperature this often. */
+/* Time between two steps in which the board controls its power and temperature. */
 #define CONTROL_NS (100 * NS_PER_MS)
 #define CAPPED_NS  (200 * NS_PER_MS)
 
@@ -443,8 +444,8 @@ void device_follow(struct device *d)
 				if (d->processes[k].pid == found[i].pid) {
 					d->processes[k].followed = true;
 					d->processes[k].hidden = found[i].hidden;
-					/* A process that the first reading of the folder finds
-					 * started before the world began. */
+					/* A process that is in the folder at the first reading
+					 * counts as started before the world began. */
 					d->processes[k].from_ns =
 						d->follows ? d->processes[k].from_ns : 0;
 				}

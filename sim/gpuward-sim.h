@@ -1,7 +1,8 @@
-/* gpuward-sim: how a test controls the simulated NVML library, a libnvidia-ml.so.1.
+/* gpuward-sim: functions with which a test controls the simulated NVML library
+ * (libnvidia-ml.so.1).
  *
- * Any program that uses NVML can run on it; GPUWARD_SIM is a built-in scenario (default: "demo") or
- * the path of a TOML file:
+ * Any program that uses NVML can use the simulated library. The variable GPUWARD_SIM is the
+ * name of a built-in scenario (default: "demo") or the path of a TOML file:
  *
  *     GPUWARD_SIM=two-gpus LD_LIBRARY_PATH=build/sim nvml-program
  *
@@ -21,7 +22,8 @@ extern const char gpuward_simulator[];
  * sentence" in error. */
 int gpuward_sim_load(const char *scenario, char *error, size_t size);
 
-/* Does the same with the text of a scenario; `name` is the file name in messages. */
+/* Works like gpuward_sim_load(), but takes the text of a scenario; `name` is the file name in
+ * messages. */
 int gpuward_sim_load_text(const char *name, const char *text, char *error, size_t size);
 
 /* gpuward_sim_scenarios() returns the names of the built-in scenarios, NULL-terminated.

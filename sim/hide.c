@@ -30,8 +30,8 @@ struct table {
 	size_t n;
 };
 
-/* Returns the number of dynamic symbols. No field stores it: it is found as the end of the last
- * chain in the GNU hash table. */
+/* Returns the number of dynamic symbols. The ELF file does not store this number; it follows
+ * from the end of the last chain in the GNU hash table. */
 static size_t count_symbols(const uint32_t *hash)
 {
 	uint32_t n_buckets = hash[0], first = hash[1], bloom = hash[2];
@@ -49,8 +49,8 @@ static size_t count_symbols(const uint32_t *hash)
 	return last + 1;
 }
 
-/* Makes an address from the dynamic section absolute. glibc has already done so; musl leaves
- * these addresses relative. */
+/* Returns the absolute form of an address from the dynamic section. glibc has already made
+ * these addresses absolute; musl leaves them relative. */
 static ElfW(Addr) absolute(ElfW(Addr) base, ElfW(Addr) value)
 {
 	return value < base ? base + value : value;

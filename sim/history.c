@@ -54,7 +54,7 @@ const struct piece *history_at(const struct history *h, uint64_t t_ns)
 	uint64_t first = h->n > HISTORY_PIECES ? h->n - HISTORY_PIECES : 0;
 	uint64_t low = first, high = h->n;
 
-	/* Most queries are about the present. */
+	/* Try the last piece first, because most queries are about the present. */
 	if (history_slot(h, h->n - 1)->at_ns <= t_ns)
 		return history_slot(h, h->n - 1);
 	while (low < high) {

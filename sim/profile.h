@@ -1,5 +1,5 @@
-/* profile: the GPUs that a scenario can use. Numbers are measured or published where possible;
- * the other numbers are plausible and must not be relied on. */
+/* profile: the GPUs that a scenario can use. Numbers are measured or published if such numbers
+ * exist; the other numbers are plausible guesses. */
 #ifndef SIM_PROFILE_H
 #define SIM_PROFILE_H
 

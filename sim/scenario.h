@@ -1,5 +1,5 @@
-/* scenario: creates a world from TOML. An unknown key is an error; the message has its position
- * and the likely spelling. docs/SIMULATOR.md lists the keys. */
+/* scenario: creates a world from TOML. An unknown key is an error; the message contains its
+ * position and a similar key that exists. docs/SIMULATOR.md lists the keys. */
 #ifndef SIM_SCENARIO_H
 #define SIM_SCENARIO_H
 

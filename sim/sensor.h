@@ -2,8 +2,8 @@
  * real sensor.
  *
  * It has a moving mean ("average") and a short mean ("instant"). Both are updated at most once
- * per period and only when read. An energy counter advances on a fixed grid. A ring holds
- * low-passed samples with wall-clock timestamps. */
+ * per period, and only when they are read. An energy counter advances at fixed times. A ring
+ * buffer holds low-passed samples with wall-clock timestamps. */
 #ifndef SIM_SENSOR_H
 #define SIM_SENSOR_H
 
@@ -19,13 +19,13 @@
  * - samples, as measured on an H200: power passes a low-pass of about 10 ms and is sampled
  *   every 20 ms on a fixed grid. Instant is the newest sample, average is the mean of the last
  *   fifty. For a slow load this looks like boxcars of 25 ms and 1 s. A load with a period near
- *   20 ms beats with the grid, and then even the average is wrong.
+ *   20 ms aliases with the grid, and then even the average is wrong.
  *
  * Gain and offset simulate the calibration of the board and affect everything. On a module
  * (GH200) the instant value and the counter include the module's other parts. */
 struct sensor_params {
 	double period_ms; /* update period of average and instant */
-	/* true: updated on a fixed grid; false: updated by the first read after the period */
+	/* true: updated at fixed times; false: updated by the first read after the period */
 	bool own_time;
 	/* length of the boxcar; it ends average_lag_ms before the read */
 	double average_ms, average_lag_ms;

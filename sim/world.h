@@ -1,8 +1,8 @@
 /* world: the simulated machine as a function of time; it knows nothing about NVML.
  *
- * Time is in ns since the world began. A query advances its device to the current time
- * (device_advance), so nothing runs in the background; a jump of one hour computes 36000
- * control steps. Not thread-safe: the caller must hold one lock. */
+ * Time is in ns since the world began. A query first advances its device to the current time
+ * (device_advance), so nothing runs in the background. A jump of one hour computes 36000
+ * control steps. Not thread-safe: the caller must hold a lock. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -33,7 +33,8 @@ struct process {
 	uint64_t max_bytes;         /* the memory does not grow above this; 0: no limit */
 	double share;               /* share of the GPU's load, for utilisation */
 	double encoder, decoder;
-	unsigned sm_percent;   /* reported utilisation instead of the true one; 0: true */
+	/* utilisation that is reported instead of the true one; 0: report the true one */
+	unsigned sm_percent;
 	bool hidden;           /* holds memory but is in no list (namespaces) */
 	bool followed;         /* its memory is read from a file (device.follow) */
 	bool no_memory;        /* memory is reported as not available          */
@@ -90,7 +91,7 @@ struct control { /* how the board limits its power */
 struct device {
 	struct profile p; /* copy of the profile, with the changes of the scenario */
 	struct identity id;
-	double noise;        /* share of the power that varies */
+	double noise;        /* random variation of the power, as a share of it */
 	uint64_t base_bytes; /* memory that is used by no listed process */
 	bool follows;        /* the folder was read before */
 	char follow[256];    /* folder in which real processes report their memory; "": none */
@@ -149,7 +150,7 @@ struct action {
 	char version[32], nvml[32];
 };
 
-/* What goes wrong with a call: a return code, a delay, a hang, a placeholder value. */
+/* A fault of a call: a return code, a delay, a hang or a wrong value. */
 struct fault {
 	int call;                   /* -1: every call except init and shutdown */
 	int device;                 /* -1: all                              */
@@ -160,7 +161,7 @@ struct fault {
 	bool by_hand; /* set by gpuward_sim_fault() or gpuward_sim_hang() */
 	int code;
 	uint64_t delay_ns;
-	uint64_t value; /* written to the outputs instead */
+	uint64_t value; /* the call returns this value instead of the true one */
 };
 
 struct world {
@@ -220,8 +221,8 @@ struct fault world_fault(const struct world *w, int call, bool lifecycle, int de
 /* Advances a device to t. All queries below are about that time. */
 void device_advance(struct world *w, struct device *d, uint64_t t_ns);
 
-/* Call this after a setting was changed: the next advance computes power, clocks and throttle
- * reasons again. */
+/* Call this after a change of a setting, so that the next advance computes power, clocks and
+ * throttle reasons again. */
 void device_changed(struct device *d);
 
 bool process_alive(const struct process *p, uint64_t t_ns);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Energy of two parts of a program, one within the other.  Needs no other package.
+"""Measures the energy of two parts of a program, one inside the other.  Needs no other package.
 
     PYTHONPATH=python python3 python/examples/plain.py
 """
@@ -10,7 +10,7 @@ import gpuward
 
 
 def work(seconds):
-    """Stands for whatever keeps the GPU busy."""
+    """A placeholder for the work of the program on the GPU."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         with gpuward.mark("step"):

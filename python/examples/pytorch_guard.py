@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A PyTorch program that leaves the GPU when somebody else needs it, and comes back.
+"""A PyTorch program that leaves the GPU when another process needs it, and returns afterwards.
 
     PYTHONPATH=python python3 python/examples/pytorch_guard.py [GIB [SECONDS]]
 
@@ -20,14 +20,14 @@ import gpuward
 
 class Worker:
     def __init__(self, gib):
-        self.lock = threading.Lock()  # held by a step: who evicts waits for its end
+        self.lock = threading.Lock()  # a step holds this lock, so evict() waits for the end of the step
         self.steps = 0
         self.weights = torch.arange(int(gib * 2**30 / 8), dtype=torch.int64, device="cuda")
 
     def evict(self, size, seconds):
         with self.lock:
             self.weights = self.weights.cpu()
-            torch.cuda.empty_cache()  # else PyTorch keeps what was freed
+            torch.cuda.empty_cache()  # otherwise PyTorch keeps the freed memory for itself
         print("left: about %d MiB" % (size >> 20), flush=True)
 
     def resume(self, seconds):

@@ -23,12 +23,12 @@ def model_and_batch(torch, device):
 
 
 def run(torch, model, batch, wait, seconds):
-    """Batches until the time is over; how many."""
+    """Runs batches until the time is over. Returns their number."""
     n, until = 0, time.monotonic() + seconds
     with torch.inference_mode():
         while time.monotonic() < until:
             model(batch)
-            wait()  # or the queue grows faster than the GPU works
+            wait()  # otherwise the queue grows faster than the GPU works
             n += 1
             gpuward.iteration()
     return n

@@ -4,11 +4,11 @@
 
     with gpuward.window("prefill") as w:
         model(batch)
-        torch.cuda.synchronize()        # the GPU works on after the call returns
+        torch.cuda.synchronize()        # the GPU still works when the call returns
     print(w.joules, w.low, w.high, w.validity, w.codes)
     print(w.per(batch.size(0)))         # joules per item, with the interval
 
-A window takes no time from the program: threads of libgpuward read the GPUs, and the first access
+A window does not slow the program down: threads of libgpuward read the GPUs, and the first access
 to a figure waits for the last sample.  Windows may be nested, may overlap and may be used in
 threads.  An unknown figure is None, never 0, and `codes` and `why` say why.  On a machine without
 a GPU all figures are None.

@@ -136,7 +136,7 @@ def load_baseline(gpu: Union[int, str] = 0, kind: str = "no-context", max_age: f
     within 10 degrees), at most max_age seconds old. Raises GpuwardError if there is no such baseline; the message says
     how a stored baseline differs."""
     if not max_age > 0:
-        raise ValueError("a baseline of at most %r seconds makes no sense" % (max_age,))
+        raise ValueError("max_age must be above 0 seconds, not %r" % (max_age,))
     lib = _native.library()
     handle = POINTER(_native.CBaseline)()
     with _meter(gpu, nvml_library, backend) as (ctx, meter):

@@ -96,7 +96,7 @@ def _ns(seconds: Optional[float], what: str) -> int:
     if seconds is None:
         return 0
     if not 0 <= seconds <= 10**9:
-        raise ValueError("%s of %r seconds makes no sense" % (what, seconds))
+        raise ValueError("%s must be 0 to 10**9 seconds, not %r" % (what, seconds))
     return max(1, int(round(seconds * 1e9)))
 
 
@@ -139,7 +139,7 @@ class _Running:
         stored and printed."""
         try:
             answer = function(*arguments)
-        except Exception as e:  # noqa: B902 (it must not get into the library)
+        except Exception as e:  # noqa: B902 (no exception may reach the library)
             self.error = e
             traceback.print_exc(file=sys.stderr)
             return -_native.E_IO
@@ -183,7 +183,7 @@ class _Running:
 
 
 def _abandon(running: _Running) -> None:
-    """The guard object was deleted, or the program ends, without stop()."""
+    """Runs if the guard object is deleted, or the program ends, without stop()."""
     if running.handle is not None:
         running.stop(STOP_SECONDS)
 
@@ -273,14 +273,14 @@ class Guard:
 
     @property
     def allowed(self) -> bool:
-        """May the program use the GPU now?  Fast.  True while no guard runs."""
+        """True if the program may use the GPU now, and while no guard runs.  The call is fast."""
         running = self._running
         return running is None or bool(running.use(_native.library().guard_allowed) != 0)
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until the program may use the GPU.  False: the timeout in seconds has passed."""
         ns = FOR_EVER if timeout is None else _ns(timeout, "a timeout")
-        # In short steps, so that Ctrl-C works.
+        # Waits in short steps, so that Ctrl-C works.
         until = time.monotonic() + ns * 1e-9
         while not self.allowed:
             left, running = until - time.monotonic(), self._running
@@ -310,7 +310,7 @@ class Guard:
         lib.check(result, what, running.ctx if running else False)
 
     def evict(self, seconds: Optional[float] = None) -> None:
-        """Leave now, for this many seconds or until resume()."""
+        """Requests that the program leaves the GPU now, for this many seconds or until resume()."""
         self._request("evict", _ns(seconds, "an eviction"))
 
     def resume(self, now: bool = False) -> None:
@@ -318,7 +318,7 @@ class Guard:
         self._request("resume now" if now else "resume")
 
     def hold(self, how: str, seconds: Optional[float] = None) -> None:
-        """Stay "evicted" or "active", whatever happens, for this many seconds; None: until release()."""
+        """Requests that the program stays "evicted" or "active" for this many seconds; None: until release()."""
         if how not in HOLDS[1:]:
             raise ValueError("a hold is evicted or active, not %r" % (how,))
         self._request("hold " + how, FOR_EVER if seconds is None else _ns(seconds, "a hold"))

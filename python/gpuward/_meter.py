@@ -26,7 +26,7 @@ RECORD_MOST = 2**31 - 1  # readings; size_t has 32 bits on some machines
 def _wait_ns(seconds: float) -> int:
     """Converts to the timeout of gw_window_wait(). A number that does not fit means no limit."""
     if seconds != seconds:
-        raise ValueError("a timeout of %r seconds makes no sense" % (seconds,))
+        raise ValueError("a timeout must be a number of seconds, not %r" % (seconds,))
     return int(max(0, seconds) * 1e9) if seconds < 10**9 else 2**64 - 1
 
 
@@ -45,7 +45,7 @@ class Energy:
                           sentences
     meter, rung, verdict  the readings that it is based on
     budget                {contribution: joules} to the uncertainty
-    throttle_seconds      {cause: seconds} that the clocks were held back
+    throttle_seconds      {cause: seconds} in which the clocks were reduced
     simulated             True: the GPU and its figures are not real
     """
 
@@ -191,8 +191,8 @@ class Window:
     # ---- figures
 
     def result(self, timeout: float = WAIT_SECONDS) -> Result:
-        """All figures.  Waits at most timeout seconds (math.inf: without a limit) for the samples that cover the end; `codes` name
-        what is missing then."""
+        """All figures.  Waits at most timeout seconds (math.inf: without a limit) for the samples that cover the
+        end.  If the time is over, `codes` has what is missing."""
         if self._result is None and self._pid is not None and self._pid != os.getpid():
             raise GpuwardError("window %r belongs to the parent process" % self.label)
         with self._lock:
@@ -326,7 +326,7 @@ class _Running:
             raise
 
     def _look(self, lib: Any) -> Tuple[Optional[Tuple[str, str]], List[bool]]:
-        """Why there is no GPU, or None, and which of them are simulated."""
+        """Returns why there is no GPU (None: there is one), and which GPUs are simulated."""
         snap = c_void_p()
         lib.check(lib.snapshot_new(self.ctx, byref(snap)), "the GPUs could not be read", self.ctx)
         try:
@@ -360,13 +360,13 @@ class _Running:
 
 
 def _forget(running: _Running, handle: int) -> None:
-    """A window was deleted before its figures were read."""
+    """Runs if a window is deleted before its figures are read."""
     if running.pid == os.getpid():
         running.free_window(handle)
 
 
 def _abandon(running: _Running) -> None:
-    """A meter was deleted, or the program ends, without stop()."""
+    """Runs if a meter is deleted, or the program ends, without stop()."""
     if running.pid == os.getpid():
         running.stop()
 
@@ -391,7 +391,7 @@ class Meter:
         if self._gpus is not None and not self._gpus:
             raise ValueError("gpus names no GPU: leave it out to measure all")
         if interval is not None and not 0 < interval <= 3600:
-            raise ValueError("an interval of %r seconds makes no sense" % (interval,))
+            raise ValueError("interval must be above 0 and at most 3600 seconds, not %r" % (interval,))
         self._interval_ns = 0 if interval is None else int(round(interval * 1e9))
         self._nvml_library = nvml_library
         self._backend = backend
@@ -424,7 +424,7 @@ class Meter:
             self._pid = os.getpid()
 
     def start(self) -> Meter:
-        """Starts now rather than at the first window.  Loading the driver takes time."""
+        """Starts the meter now instead of at the first window, because loading the driver takes time."""
         self._here()
         with self._lock:
             if self._stopped:
@@ -464,7 +464,7 @@ class Meter:
         return running
 
     def __len__(self) -> int:
-        """Number of GPUs that it measures."""
+        """Number of GPUs that the meter measures."""
         return self._started().count
 
     def __bool__(self) -> bool:
@@ -559,8 +559,8 @@ def _warn_dropped(label: str, series: List[Series]) -> None:
         level, frame = 1, sys._getframe()
         while frame.f_back and frame.f_globals.get("__name__", "").startswith(__package__ + "."):
             level, frame = level + 1, frame.f_back  # the warning names the line of the caller
-        warnings.warn("window %r: %d readings found no room after the first %d, so its series ends early; its energy "
-                      "is complete.  Open it with a larger record=" % (label, dropped, max(s.room for s in series)),
+        warnings.warn("window %r: there was no room for %d readings after the first %d, so its series ends early; its "
+                      "energy is complete.  Open it with a larger record=" % (label, dropped, max(s.room for s in series)),
                       RuntimeWarning, stacklevel=level)
 
 

@@ -481,7 +481,7 @@ FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
 def candidates() -> List[str]:
     """Paths and names of the library, best first."""
     given = os.environ.get("GPUWARD_LIBRARY")
-    if given:  # only this one
+    if given:  # use only this library
         return [given]
     here = pathlib.Path(__file__).resolve().parent
     found = [here / "libgpuward.so", here / SONAME]
@@ -509,7 +509,7 @@ def _load() -> Tuple[CDLL, str]:
 
 
 class Library:
-    """The loaded library; its functions are attributes, without their gw_ in front."""
+    """The loaded library; its functions are attributes, with names without gw_."""
 
     def __init__(self) -> None:
         self._dll, self.path = _load()

@@ -98,11 +98,11 @@ class Sensor(NamedTuple):
 
     source: str  # "counter+ring", "polled", ...: the sources that the GPU offers
     origin: str  # "assumed", or measured by `gpuward characterise`: "passive", "active"
-    model: str  # "boxcar": mean of `window`; "lowpass": time constant `window`
+    model: str  # "boxcar": mean over `window`; "lowpass": filter with the time constant `window`
     period: Optional[float]  # between new values
     window: Optional[float]  # averaging window of one value, or the time constant
     lag: Optional[float]  # delay of the values; Series.power_ns is corrected for it
-    look_ratio: Optional[float]  # part of the time that the sensor observes
+    look_ratio: Optional[float]  # part of the time in which the sensor measures
     counter_tick: Optional[float]  # between updates of the energy counter; None: no counter
     counter_lag: Optional[float]
     calibrated: bool  # compared with an external meter

@@ -11,7 +11,7 @@ from . import _native
 from ._native import Path, text
 
 DEADLINE_NS = 5 * 10**9  # a driver that hangs must not block the caller
-NOT_READ = "not_read"  # its tier was not requested: omitted, as in the program
+NOT_READ = "not_read"  # the tier of the figure was not requested: omit it, as `gpuward snapshot` does
 KIND_FLAG, KIND_ENUM, KIND_MASK = 2, 3, 4  # enum gw_kind
 
 
@@ -157,7 +157,7 @@ def snapshot(nvml_library: Optional[Path] = None, backend: Optional[str] = None,
 
 
 def resources(nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> Dict[str, Any]:
-    """The flat figures of the machine in one dict, for programs that know one GPU.
+    """The single figures of the machine in one dict, for programs that can handle only one GPU.
 
     gpu_available, gpu_name, gpu_count, gpu_total_vram_gb, gpu_used_vram_gb, ... describe the first GPU
     that answers and have the keys of `gpuward snapshot --json`; cpu_utilization_ratio, ram_used_bytes,
@@ -224,7 +224,7 @@ class Process(NamedTuple):
     device_index: int
     device_uuid: Optional[str]
     pid: int
-    start_ticks: Optional[int]  # with the pid, the identity of the process
+    start_ticks: Optional[int]  # pid and start_ticks together identify the process
     parent_pid: Optional[int]
     types: Tuple[str, ...]  # "compute", "graphics", "mps"
     name: Optional[str]
@@ -238,7 +238,7 @@ class Process(NamedTuple):
     gpu_instance: Optional[int]  # of MIG
     memory_bytes: Optional[int]
     utilization_sm_ratio: Optional[float]  # mean of the last seconds
-    cpu_used_cores: Optional[float]  # since the call before; 1 is one busy core
+    cpu_used_cores: Optional[float]  # since the previous call; 1 is one busy core
     run_seconds: Optional[float]
     absent: Dict[str, str]
 
@@ -276,7 +276,7 @@ def _process(lib: Any, p: Any, device: Any) -> Process:
 def processes(nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> ProcessList:
     """The processes on the GPUs, each once per GPU.
 
-    CPU is the mean since the call before; the first call has none.  The energy of a process is known only to a
+    CPU utilisation is the mean since the previous call; the first call has none.  The energy of a process is known only to a
     running service: GET /api/v1/processes.
     """
     lib = _native.library()

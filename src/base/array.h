@@ -9,9 +9,10 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Makes room for n elements of `size` bytes. `array` is the address of the pointer to the
- * array; *cap is the number of elements that fit. The capacity at least doubles, so that adding
- * one element at a time is cheap. Returns 0, or -GW_E_NOMEM and changes nothing. */
+/* Makes room for n elements of `size` bytes each. `array` is the address of the pointer to the
+ * array; *cap is the number of elements for which there is memory. If the array must grow, *cap
+ * at least doubles, so that adding one element at a time is cheap. Returns 0, or -GW_E_NOMEM
+ * and changes nothing. */
 static inline int array_reserve(void *array, unsigned *cap, unsigned n, size_t size)
 {
 	unsigned more = 2 * *cap > n ? 2 * *cap : n;

@@ -14,7 +14,7 @@ struct buf {
 	char *p;    /* the text; never NULL, NUL-terminated                  */
 	size_t len; /* length of the text without the NUL */
 	size_t cap; /* size of the memory at p in bytes */
-	size_t max; /* cap never grows past this                             */
+	size_t max; /* upper limit of cap */
 	bool heap;  /* p is on the heap; buf_done() frees it */
 	int err;    /* 0, -GW_E_NOMEM or -GW_E_SIZE                          */
 };
@@ -26,7 +26,7 @@ void buf_init(struct buf *b, size_t max);
 /* Makes an empty buffer in the caller's memory, which never allocates. size >= 1. */
 void buf_init_fixed(struct buf *b, char *mem, size_t size);
 
-/* Frees the memory; the buffer is then as after buf_init() with the same maximum. */
+/* Frees the memory. The buffer is then empty and can be used again, with the same maximum. */
 void buf_done(struct buf *b);
 
 /* Clears the text and the error, keeps the memory. */

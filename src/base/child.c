@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Longest wait for the end of a killed child. After it the child is left behind: a process that
- * hangs in a driver does not end when it is killed. */
+/* How long to wait for the end of a killed child. A process that hangs in a driver does not end
+ * when it is killed; we then stop waiting and leave it behind. */
 #define END_NS NS_PER_S
 
 /* Polling interval for the end of the child on kernels without pidfd_open (before 5.3). */
@@ -162,7 +162,8 @@ static bool has_ended(const struct child *c, int *ret_status)
 	} while (rc != 0 && errno == EINTR);
 	if (rc == 0 && info.si_pid == 0)
 		return false;
-	/* If the program ignores SIGCHLD, the kernel reaps the child and the status is unknown. */
+	/* If the calling program ignores SIGCHLD, the kernel reaps the child, and its status is
+	 * unknown. */
 	if (rc != 0)
 		*ret_status = 0;
 	else if (info.si_code == CLD_EXITED)
@@ -202,8 +203,8 @@ long child_read(struct child *c, uint64_t deadline_ns, char *out, size_t size)
 	int status, rc;
 
 	for (;;) {
-		/* Check this before reading: output that comes after the end of the child is
-		 * from another process. */
+		/* Check the end before reading: output that arrives after the child has ended
+		 * is from another process. */
 		bool ended = has_ended(c, &status);
 		ssize_t n = read(c->out_fd, out, size);
 
@@ -255,7 +256,7 @@ static bool next_buffered_line(struct child *c, const char **ret_line)
 	return true;
 }
 
-/* Returns the text after the last newline as a line, too. */
+/* Returns the text after the last newline, which is also a line. */
 static int last_line(struct child *c, const char **ret_line)
 {
 	if (c->fill == 0 || c->skipping) {
@@ -312,40 +313,46 @@ void child_stop(struct child *c)
 	c->out_fd = c->pidfd = -1;
 }
 
-/* Reads output into out until out is full. Then reads and discards further output, because
- * otherwise the child would block. */
-static long read_all(struct child *c, uint64_t deadline_ns, char *out, size_t size)
+/* Reads all output. Stores as much as fits into out and discards the rest, because the child
+ * would block if nobody read it. Returns 0, -GW_E_SIZE if output was discarded, or an error. */
+static int read_all(struct child *c, uint64_t deadline_ns, char *out, size_t size)
 {
 	char rest[512];
 	size_t used = 0;
+	bool cut = false;
 	long n;
 
 	do {
-		if (used < size - 1)
-			n = child_read(c, deadline_ns, out + used, size - 1 - used);
-		else
-			n = child_read(c, deadline_ns, rest, sizeof(rest));
-		if (n > 0 && used < size - 1)
+		bool fits = used + 1 < size;
+
+		n = fits ? child_read(c, deadline_ns, out + used, size - 1 - used)
+			 : child_read(c, deadline_ns, rest, sizeof(rest));
+		if (n > 0 && fits)
 			used += (size_t)n;
+		cut = cut || (n > 0 && !fits);
 	} while (n > 0 && !child_expired(deadline_ns));
-	out[used] = '\0';
-	return n > 0 ? -GW_E_TIMEOUT : n;
+	if (out)
+		out[used] = '\0';
+	if (n != 0)
+		return n > 0 ? -GW_E_TIMEOUT : (int)n;
+	return out && cut ? -GW_E_SIZE : 0;
 }
 
 int child_run(const char *const argv[], uint64_t deadline_ns, char *out, size_t size)
 {
 	struct child c;
-	int status = 0, rc = child_start(&c, argv, NULL);
+	int status = 0, rc = child_start(&c, argv, NULL), output;
 
-	out[0] = '\0';
+	if (out)
+		out[0] = '\0';
 	if (rc)
 		return rc;
-	rc = (int)read_all(&c, deadline_ns, out, size);
-	if (rc == 0)
+	output = read_all(&c, deadline_ns, out, size);
+	if (output == 0 || output == -GW_E_SIZE)
 		rc = child_wait(&c, deadline_ns, &status);
 	child_stop(&c);
-	if (rc)
-		return rc;
+	if (rc || output)
+		return rc ? rc : output;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

@@ -27,10 +27,10 @@ struct child {
  */
 int child_start(struct child *c, const char *const argv[], const char *const environ_extra[]);
 
-/* Reads the next line of the child's output without the newline, NUL-terminated, valid until
- * the next call. Waits until deadline_ns (CLOCK_MONOTONIC). Returns 1 and *ret_line, 0 at the
- * end of output, -GW_E_TIMEOUT or -GW_E_IO. A line longer than the buffer is skipped. Output
- * ends when the child ends, even if a descendant still holds the pipe. */
+/* Reads the next line of the child's output. The line has no newline, is NUL-terminated and is
+ * valid until the next call. Waits until deadline_ns (CLOCK_MONOTONIC). Returns 1 and
+ * *ret_line, 0 at the end of output, -GW_E_TIMEOUT or -GW_E_IO. A line longer than the buffer
+ * is skipped. Output ends when the child ends, even if a descendant still holds the pipe. */
 int child_line(struct child *c, uint64_t deadline_ns, const char **ret_line);
 
 /* Reads the child's output as bytes instead of lines. Returns the number of bytes, 0 at the end
@@ -45,11 +45,13 @@ int child_wait(struct child *c, uint64_t deadline_ns, int *ret_status);
  * child that hangs in the kernel is left behind after one second. */
 void child_stop(struct child *c);
 
-/* True if child_start() would find this program. Cheaper than starting it. */
+/* True if child_start() would find this program. Costs less than starting the program. */
 bool child_exists(const char *program);
 
-/* Starts a program, reads at most size - 1 bytes of its output into out, waits and stops it.
- * Returns the exit status (0-255, or 128 + signal) or a negative gw_error. */
+/* Runs a program to its end and writes its output to out, NUL-terminated; out NULL: discards the
+ * output. Returns the exit status (0 to 255, or 128 + signal) or a negative gw_error. The error
+ * -GW_E_SIZE means that the output is longer than size - 1 bytes; out then holds its beginning.
+ */
 int child_run(const char *const argv[], uint64_t deadline_ns, char *out, size_t size);
 
 #endif

@@ -16,6 +16,10 @@
 #define PATH_BYTES   4096
 #define FIFO_STEP_MS 20
 
+/* results of file_changed_by() in addition to uids */
+#define FILE_NOBODY  (-1)
+#define FILE_ANYBODY (-2)
+
 const char *file_strerror(int e)
 {
 	switch (e) {
@@ -109,8 +113,8 @@ static int open_temporary(const char *path, char *out, size_t size)
 	return fd;
 }
 
-/* True for a pipe, a terminal or /dev/null: file_replace() writes to such a file and never
- * replaces it. */
+/* True for a pipe, a terminal or /dev/null. file_replace() writes to such a file instead of
+ * replacing it. */
 static bool is_special(const char *path)
 {
 	struct stat st;
@@ -247,7 +251,8 @@ static int64_t changed_by_part(const char *path, const struct stat *st)
 static int64_t changed_by_path(const char *path)
 {
 	int64_t who = FILE_NOBODY;
-	bool sticky = false; /* the folder that contains this part of the path is sticky */
+	/* the sticky bit is set on the folder that contains this part of the path */
+	bool sticky = false;
 	char part[PATH_BYTES];
 	struct stat st;
 
@@ -271,7 +276,12 @@ static int64_t changed_by_path(const char *path)
 	return who;
 }
 
-int64_t file_changed_by(const char *path)
+/* Returns the user who can change the file at an absolute path: by writing to the file, or by
+ * replacing the file, a folder of the path or a link in the path. Root and the user of this
+ * process do not count. FILE_NOBODY: no user; FILE_ANYBODY: several users, or a group. The file
+ * need not exist. In a sticky folder, other users cannot replace our file, but they can create
+ * a file that does not exist yet. */
+static int64_t file_changed_by(const char *path)
 {
 	char folder[PATH_BYTES], real[PATH_BYTES];
 	int64_t who = changed_by_path(path);
@@ -448,7 +458,8 @@ int secret_read_for(const char *path, const char *key, char out[static SECRET_MA
 
 	if (fd < 0)
 		return fd;
-	/* A file in the folder of one user must be that user's own, and no link. */
+	/* If only one user can write the folder, the file must belong to that user and must not
+	 * be a link. */
 	if (who == FILE_ANYBODY ||
 	    (who != FILE_NOBODY &&
 	     (lstat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != who))) {

@@ -15,8 +15,8 @@
 #include <sys/types.h>
 
 /* Replaces path by n bytes: writes a new file in the same folder, syncs and renames it; for a
- * link it replaces the target. Something that is not a regular file (a pipe, a terminal) is
- * written to. Returns 0, -GW_E_NOENT, -GW_E_PERM, -GW_E_SIZE (the path is too long) or
+ * link it replaces the target. A pipe, a terminal or a device is not replaced: the bytes are
+ * written to it. Returns 0, -GW_E_NOENT, -GW_E_PERM, -GW_E_SIZE (the path is too long) or
  * -GW_E_IO, with a sentence in message. */
 int file_replace(const char *path, const char *text, size_t n, char *message, size_t size);
 
@@ -40,17 +40,8 @@ int file_open_special(const char *path);
 int file_open(const char *path);
 FILE *file_fopen(const char *path);
 
-/* Returns the user who can change the file at an absolute path: by writing to the file, or by
- * replacing the file, a folder of the path or a link in the path. Root and the user of this
- * process do not count. FILE_NOBODY: no user; FILE_ANYBODY: several users, or a group. The file
- * need not exist. In a sticky folder, other users cannot replace our file, but they can create
- * a file that does not exist yet. */
-#define FILE_NOBODY  (-1)
-#define FILE_ANYBODY (-2)
-int64_t file_changed_by(const char *path);
-
-/* True if this process is root and other users can change what an absolute path names: they
- * would then choose what root runs, reads or writes. */
+/* True if this process is root and other users can change the file or folder at an absolute
+ * path. Those users could then choose what root runs, reads or writes. */
 bool file_is_unsafe_for_root(const char *path);
 
 /* Reads at most size bytes (adds no NUL). Returns the number of bytes, or an error like
@@ -61,9 +52,9 @@ ssize_t file_read(const char *path, char *out, size_t size, char *message, size_
  * file_open(). */
 const char *file_strerror(int e);
 
-/* Reads a line without its newline into out, at most up to the maximum of out (buf_init()).
- * Returns 1; 0: the file has ended, and out has the last line if it had no newline; -GW_E_SIZE:
- * the line is too long; -GW_E_NOMEM or -GW_E_IO. */
+/* Reads a line without its newline into out. Returns 1; 0 at the end of the file (out then
+ * holds the last line if that line had no newline); -GW_E_SIZE if the line is longer than the
+ * maximum of out (buf_init()); -GW_E_NOMEM or -GW_E_IO. */
 int file_read_line(FILE *f, struct buf *out);
 
 /* Writes all n bytes to fd. Returns 0, or -1 with errno. */
@@ -77,21 +68,23 @@ int file_failed(char *message, size_t size, const char *path, const char *what);
 int file_cache_directory(const char *name, char *out, size_t size);
 
 /* Makes file_cache_directory() add the folder `part` to every later path, so that data learned
- * from simulated GPUs stays separate. part is static; call this before threads start. */
+ * from simulated GPUs stays separate. `part` must stay valid until the program ends. Call this
+ * function before threads start. */
 void file_cache_apart(const char *part);
 
 #define SECRET_MAX 1024
 #define SECRET_MIN 16
 
 /* Reads a token: the first line of a file that only its owner can read. Clear the token with
- * explicit_bzero() after use. Returns 0, or with a sentence -GW_E_PERM (other users can read
- * the file, or we cannot), -GW_E_ARG (the line is too short) or an error of file_read(). */
+ * explicit_bzero() after use. Returns 0, -GW_E_PERM (other users can read the file, or we
+ * cannot read it), -GW_E_ARG (the line is too short) or an error of file_read(). An error comes
+ * with a sentence. */
 int secret_read(const char *path, char out[static SECRET_MAX], char *message, size_t size);
 
 /* Reads a secret that we send to another server. The secret is the first line of a regular file
  * and has at most SECRET_MAX - 1 bytes. Refuses a file that another user could replace, because
- * that user could then make us send any file. key: the name of the setting in the message, such
- * as token_file. Returns like secret_read(). */
+ * that user could then make us send the contents of any file that we can read. key: the name of
+ * the setting in the message, such as token_file. Returns like secret_read(). */
 int secret_read_for(const char *path, const char *key, char out[static SECRET_MAX],
 		    char *message, size_t size);
 

@@ -1,7 +1,7 @@
 /* http_message: writes HTTP/1.1 requests and reads answers, for clients without TLS.
  *
- * Does no I/O: the caller owns the connection and closes it after one answer. The end of an
- * answer may be given by Content-Length, by chunks or by the end of the connection. */
+ * It does no I/O: the caller owns the connection and closes it after one answer. An answer ends
+ * as its Content-Length or its chunks say, or else when the connection ends. */
 #ifndef GW_BASE_HTTP_MESSAGE_H
 #define GW_BASE_HTTP_MESSAGE_H
 

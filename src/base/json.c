@@ -56,7 +56,7 @@ static void write_string(struct buf *out, const char *s)
 	buf_addc(out, '"');
 }
 
-/* Writes what precedes a value: the comma, the line break, the key. */
+/* Writes the comma, the line break and the key before a value. */
 static void begin_value(struct json *j, const char *key)
 {
 	key = key ? key : j->next;

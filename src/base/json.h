@@ -1,8 +1,8 @@
 /* json: writes JSON to a buf: commas, nesting of at most JSON_DEPTH levels, and escaping.
  *
- * Invalid UTF-8 becomes valid, each bad byte as U+FFFD. Numbers are the shortest text that reads
- * back to the same double; a number that is not finite becomes null. Wrong use (a key outside an
- * object) is an assertion. */
+ * Each invalid byte of UTF-8 is replaced by U+FFFD. Numbers are the shortest text that reads
+ * back to the same double; a number that is not finite becomes null. Wrong use, such as a key
+ * outside an object, fails an assertion. */
 #ifndef GW_BASE_JSON_H
 #define GW_BASE_JSON_H
 
@@ -16,7 +16,7 @@ struct json {
 	struct buf *out;
 	bool pretty;
 	unsigned depth;
-	bool first; /* nothing was written at this level */
+	bool first; /* no value was written at this level yet */
 	char kind[JSON_DEPTH];
 	const char *next; /* key for the next value without a key */
 };
@@ -27,8 +27,8 @@ void json_init(struct json *j, struct buf *out, bool pretty);
 /* Ends the document with a newline. Returns 0 or the error of the buf. */
 int json_end(struct json *j);
 
-/* Sets the key (borrowed) for the next value that has no key. With it, a function that writes a
- * whole document can write inside another document. */
+/* Sets the key (borrowed) for the next value that has no key. A function that writes a whole
+ * document can thus write the document as a member of another one. */
 void json_next_key(struct json *j, const char *key);
 
 /* For these and all functions below: key is NULL for an element of an array and for the
@@ -46,7 +46,7 @@ void json_double(struct json *j, const char *key, double v);
 void json_null(struct json *j, const char *key);
 void json_time(struct json *j, const char *key, uint64_t wall_ns); /* RFC 3339; 0: null */
 
-/* Writes a value that is already JSON without a change; it must be well-formed. */
+/* Writes a value that is already JSON, unchanged. The value must be well-formed. */
 void json_raw(struct json *j, const char *key, const char *value);
 
 /* Writes the character at s (not NUL) as it appears between quotes, at most JSON_ESCAPE_MAX

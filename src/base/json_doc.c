@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The public layout of jansson 2 (libjansson.so.4). Jansson's macros are compiled into every
- * caller, so this layout cannot change within that ABI. */
+/* The memory layout of the values of jansson 2 (libjansson.so.4). Jansson's macros are compiled
+ * into every program that uses it, so this layout cannot change within that ABI. */
 enum jansson_type {
 	JANSSON_OBJECT,
 	JANSSON_ARRAY,
@@ -266,8 +266,8 @@ bool json_doc_equal(const struct json_doc *a, const struct json_doc *b)
 
 void json_doc_error_text(const char *answer, size_t n, char *out, size_t size)
 {
-	/* where servers put the error text: OpenAI's format and llama.cpp, Ollama, FastAPI,
-	 * container engines */
+	/* the keys under which servers put the error text: OpenAI's format and llama.cpp,
+	 * Ollama, FastAPI, container engines */
 	static const char *const paths[] = { "error.message", "error", "detail", "message",
 					     "detail.error.message" };
 	struct json_doc *r = NULL;

@@ -1,7 +1,7 @@
-/* json_doc: reads JSON; the only interface to a JSON parser in the program.
+/* json_doc: reads JSON. No other module calls a JSON parser.
  *
- * It hides jansson, which is loaded when the first document is read: the library needs only libc.  A
- * document is immutable, and one thread at a time may use it. */
+ * It hides jansson, which is loaded when the first document is read, so that our library needs
+ * only libc. A document cannot be changed, and only one thread at a time may use it. */
 #ifndef GW_BASE_JSON_DOC_H
 #define GW_BASE_JSON_DOC_H
 
@@ -12,7 +12,7 @@
 struct json_doc; /* a document, or a value in it */
 
 enum json_doc_type {
-	JSON_DOC_ABSENT, /* the path leads nowhere */
+	JSON_DOC_ABSENT, /* there is no value at the path */
 	JSON_DOC_NULL,
 	JSON_DOC_BOOL,
 	JSON_DOC_NUMBER,
@@ -37,8 +37,8 @@ int json_doc_new_lenient(const char *text, size_t n, struct json_doc **ret,
 			 struct json_doc_error *error);
 void json_doc_free(struct json_doc *r); /* only for a whole document; NULL is allowed */
 
-/* A path is keys separated by dots; "" is r itself. If a value is missing or has another type,
- * the functions return NULL, 0 or false. */
+/* A path consists of keys separated by dots; the path "" means r itself. If a value is missing
+ * or has another type, the functions return NULL, 0 or false. */
 const struct json_doc *json_doc_get(const struct json_doc *r, const char *path);
 enum json_doc_type json_doc_type(const struct json_doc *r, const char *path);
 static inline bool json_doc_is_number(const struct json_doc *r, const char *path)

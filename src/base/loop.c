@@ -22,8 +22,8 @@ enum kind { KIND_FD, KIND_TIMER, KIND_SIGNALS };
 struct loop_source {
 	struct loop *loop;
 	enum kind kind;
-	/* removed; freed at the end of the round, because the batch of events may still contain
-	 * events of this source */
+	/* the source was removed; it is freed at the end of the round, because the events of
+	 * this round may still refer to it */
 	bool removed;
 	struct loop_source *next; /* next source in the list of removed sources */
 	int fd;
@@ -42,7 +42,8 @@ struct loop {
 	bool stop;
 	bool in_round;
 	uint64_t wakeups;
-	uint64_t round_ns;         /* this round fires the timers up to this time */
+	/* this round calls the timers that are due up to this time */
+	uint64_t round_ns;
 	struct loop_source **heap; /* earliest first; has space for all timers */
 	size_t timers, heaped, room;
 	struct loop_source *to_free;
@@ -279,7 +280,8 @@ static uint64_t now_ns(void)
 	return clock_mono_ns(clock_real());
 }
 
-/* Rounds up: a wake-up slightly before the timer would cost another round. */
+/* Round up, because a wake-up slightly before the time of the timer would cost another
+ * round. */
 static int wait_ms(const struct loop *l, uint64_t timeout_ns)
 {
 	uint64_t now, ms;

@@ -1,8 +1,8 @@
 /* loop: waits for descriptors, times and signals, and calls the registered functions.
  *
- * It has one thread; a callback must not block, because everything else waits for it, but it may
- * add and remove sources, even its own. Times are CLOCK_MONOTONIC, kept in a heap and waited for
- * with the epoll timeout, so a timer needs no descriptor. */
+ * Everything runs on one thread. A callback must not block, because all other callbacks wait
+ * for it; it may add and remove sources, even its own. Times are CLOCK_MONOTONIC. The earliest
+ * timer sets the timeout of epoll_wait(), so a timer needs no descriptor. */
 #ifndef GW_BASE_LOOP_H
 #define GW_BASE_LOOP_H
 

@@ -1,10 +1,10 @@
-/* mailbox: what a thread and its owner share: a lock, wake-ups in both directions, and a stop
- * with a time limit.
+/* mailbox: starts threads, and holds what a thread and its owner share: a lock, wake-ups in
+ * both directions, and a stop with a time limit.
  *
- * The members that both sides use are next to the mailbox in the module's own struct; the lock
- * protects them. mailbox_stop() leaves behind a thread that hangs in a driver or on a disk,
- * with everything that the thread uses. Without mailbox_start() a mailbox is a lock with two
- * conditions. */
+ * A module that has a thread puts a struct mailbox and the members that both sides use into one
+ * struct; the lock of the mailbox protects these members. If a thread hangs in a driver or on a
+ * disk, mailbox_stop() leaves it behind with everything that it uses. Without mailbox_start() a
+ * mailbox is a lock with two condition variables. */
 #ifndef GW_BASE_MAILBOX_H
 #define GW_BASE_MAILBOX_H
 
@@ -12,6 +12,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Starts a thread with all signals blocked. Signals belong to the main thread of a program: in
+ * another thread, a signal would run its handler there or interrupt a driver call. stack_bytes
+ * 0: the default size. Returns 0, or -GW_E_NOMEM; *ret is then undefined. */
+int thread_start(pthread_t *ret, size_t stack_bytes, void *(*run)(void *arg), void *arg);
 
 #define MAILBOX_THREADS 8
 
@@ -24,7 +29,7 @@ struct mailbox {
 	pthread_cond_t wake, news; /* wake: to the thread; news: to its owner */
 	int wake_fd, news_fd;      /* -1: none */
 	bool stop;                 /* the thread should end */
-	bool left_behind;          /* mailbox_stop() gave up */
+	bool left_behind;          /* mailbox_stop() no longer waits */
 	unsigned started, running; /* threads */
 	pthread_t thread[MAILBOX_THREADS];
 	void (*run)(void *arg);
@@ -38,9 +43,9 @@ int mailbox_init(struct mailbox *m, unsigned flags);
 void mailbox_done(struct mailbox *m);
 
 /* Starts a thread that calls run(arg) once. Each further call adds a thread with the same run
- * and arg. If mailbox_stop() gave up, the last thread calls orphaned (may be NULL) when it
- * ends; orphaned may free everything. Call with the lock if a thread already runs. Returns 0 or
- * -GW_E_NOMEM. */
+ * and arg. If mailbox_stop() returned while threads were running, the last of them calls
+ * orphaned(arg) when it ends; orphaned may be NULL, and may free everything. If a thread
+ * already runs, the caller must hold the lock. Returns 0 or -GW_E_NOMEM. */
 int mailbox_start(struct mailbox *m, size_t stack_bytes, void (*run)(void *arg),
 		  void (*orphaned)(void *arg), void *arg);
 
@@ -60,9 +65,9 @@ void mailbox_wake(struct mailbox *m);
 void mailbox_notify(struct mailbox *m);
 
 /* The thread waits in mailbox_wait() for mailbox_wake(). The owner waits in mailbox_wait_news()
- * for mailbox_notify(). Both wait at most until a monotonic time (UINT64_MAX: without limit).
- * Call with the lock. Return false when the time is over. After true, check the condition
- * again. */
+ * for mailbox_notify(). Both wait at most until a monotonic time (UINT64_MAX: without a limit).
+ * The caller must hold the lock. Both return false at that time. After true, the caller must
+ * check its condition again, because a wait may end without a wake-up. */
 bool mailbox_wait(struct mailbox *m, uint64_t until_ns);
 bool mailbox_wait_news(struct mailbox *m, uint64_t until_ns);
 
@@ -74,7 +79,8 @@ void mailbox_request_stop(struct mailbox *m);
 bool mailbox_stopping(struct mailbox *m);
 
 /* Asks the threads to end, waits at most timeout_ns and joins them. Returns 0 (also if no
- * thread was started), or -GW_E_STATE: a thread hangs, and the threads are left behind. */
+ * thread was started), or -GW_E_STATE: a thread has not ended, and all threads are left
+ * behind. */
 int mailbox_stop(struct mailbox *m, uint64_t timeout_ns);
 /* Does the last step of mailbox_stop(), for callers that wait in another way. Call with the
  * lock; the function releases it. */

@@ -1,4 +1,4 @@
-/* mem_trim: removes code from memory that a program needed only while it started.
+/* mem_trim: frees the memory of code that a program needed only while it started.
  *
  * The read-only pages of a program and its libraries are copies of pages in their files. When
  * the program uses such a page again, the kernel maps it again from its cache. Only our own

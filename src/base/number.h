@@ -15,22 +15,22 @@ double number_parse(const char *text, const char **ret_end);
 #define NUMBER_SIZE 32
 void number_format(double v, char out[static NUMBER_SIZE]);
 
-/* Read fields of recordings. The whole text must be a decimal number that fits the type. A real
- * is finite, or "-", which means unknown and gives NAN. Return false if the text is not such a
- * number; *ret is then undefined. */
+/* These functions read a field of a recording. The whole text must be a decimal number that
+ * fits the type. number_real() accepts finite numbers, and "-" for unknown, which it returns as
+ * NAN. The functions return false for other text; *ret is then undefined. */
 bool number_u64(const char *text, uint64_t *ret);
 bool number_i64(const char *text, int64_t *ret);
 bool number_real(const char *text, double *ret);
 
-/* Numbers with a unit. */
-/* a table of units ends with a NULL name; the name "" is for a number without a unit */
+/* A unit for unit_parse(). A table of units ends with a NULL name; the name "" is for a number
+ * without a unit. */
 struct unit {
 	const char *name;
 	double size;
 };
 
-/* Units of time in nanoseconds (a number without a unit is seconds), and of size in bytes ("G"
- * is GiB). The largest unit is first; other spellings follow. */
+/* unit_times converts to nanoseconds; a number without a unit is in seconds. unit_sizes
+ * converts to bytes; "G" means GiB. The largest unit is first; other spellings follow. */
 extern const struct unit unit_times[], unit_sizes[];
 
 /* Reads a number that is not negative, with an optional unit: "1.5 h", "250ms", "4 GiB".

@@ -1,7 +1,7 @@
-/* prometheus_text: reads Prometheus text and OpenMetrics, line by line.  Pure.
+/* prometheus_text: reads Prometheus text and OpenMetrics, line by line. Pure.
  *
- * `gpuward measure --count-url` and the service use it to read the counters of a server.
- * Nothing is copied or allocated: a line points into the text. */
+ * `gpuward measure --count-url` and the service read the counters of a server with it. Nothing
+ * is copied or allocated: a struct prometheus_line points into the text. */
 #ifndef GW_BASE_PROMETHEUS_TEXT_H
 #define GW_BASE_PROMETHEUS_TEXT_H
 
@@ -35,8 +35,8 @@ bool prometheus_line_is(const struct prometheus_line *l, const char *name);
  * label is malformed or too long. */
 int prometheus_label_next(const char **p, struct prometheus_label *ret);
 
-/* Copies the value of a label of the line. Returns false, and "" in out, if the line does not have
- * the label or the value does not fit. */
+/* Copies the value of a label of the line. Returns false and writes "" if the line does not
+ * have the label, or if the value does not fit. */
 bool prometheus_line_label(const struct prometheus_line *l, const char *key, char *out,
 			   size_t size);
 

@@ -20,8 +20,9 @@ struct root {
 int root_open(struct root *r, const char *path);
 void root_close(struct root *r);
 
-/* Reads a file into out (size > 0), NUL-terminated, cut at size - 1.  Returns the bytes
- * read or a negative gw_error (-GW_E_NOENT, -GW_E_PERM, -GW_E_IO).  out is "" on failure. */
+/* Reads a file into out (size > 0). The text is NUL-terminated and cut at size - 1 bytes.
+ * Returns the bytes read or a negative gw_error (-GW_E_NOENT, -GW_E_PERM, -GW_E_IO). out is ""
+ * on failure. */
 long root_read(const struct root *r, const char *path, char *out, size_t size);
 
 /* Works like root_read(), but removes the newline and blanks at the end. */
@@ -55,8 +56,8 @@ int64_t root_name_number(const char *name);
 const char *root_path(char *out, size_t size, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Reads a text file of any length line by line, without allocating: for files that are too long to
- * read at once onto the stack, such as /proc/cpuinfo of a large machine. */
+/* Reads a text file of any length line by line, without allocating. It is for files that do not
+ * fit into a buffer on the stack, such as /proc/cpuinfo of a large machine. */
 #define LINES_SIZE 4096 /* a longer line is cut here */
 
 struct lines {

@@ -8,15 +8,44 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
+
+/* Returns the size that the first member contains, or 0 if this size is not possible. */
+static inline size_t sized_size(const void *given)
+{
+	size_t size;
+
+	memcpy(&size, given, sizeof(size));
+	return size < sizeof(size) || size % sizeof(size) ? 0 : size;
+}
 
 /* Copies a struct from the caller to `known`, which has `size` bytes. Members that the caller's
  * struct does not have become 0. given NULL: all members become 0. Returns false if the size in
  * *given is not possible. */
-bool sized_read(void *known, size_t size, const void *given);
+static inline bool sized_read(void *known, size_t size, const void *given)
+{
+	size_t theirs = given ? sized_size(given) : size;
+
+	memset(known, 0, size);
+	if (given && theirs)
+		memcpy(known, given, theirs < size ? theirs : size);
+	return theirs != 0;
+}
 
 /* Copies `known` to the caller's struct *ret, in which the caller has set the size. Members
  * that the library does not have become 0. Returns false if the size in *ret is not possible;
  * *ret is then unchanged. */
-bool sized_write(void *ret, const void *known, size_t size);
+static inline bool sized_write(void *ret, const void *known, size_t size)
+{
+	size_t theirs = sized_size(ret);
+
+	if (!theirs)
+		return false;
+	if (theirs > size)
+		memset((char *)ret + size, 0, theirs - size);
+	memcpy((char *)ret + sizeof(size_t), (const char *)known + sizeof(size_t),
+	       (theirs < size ? theirs : size) - sizeof(size_t));
+	return true;
+}
 
 #endif

@@ -15,8 +15,9 @@ static unsigned suggest_smaller(unsigned a, unsigned b)
 	return a < b ? a : b;
 }
 
-/* Returns the number of edits from a to b; a swap of neighbours counts as one edit. Computes
- * the usual table row by row and keeps the last two rows, which a swap needs. */
+/* Returns the number of edits from a to b (Damerau-Levenshtein distance); a swap of two
+ * neighbouring letters is one edit. Computes the table row by row and keeps the last two rows,
+ * because a swap needs both. */
 static unsigned suggest_edits(const char *a, size_t na, const char *b, size_t nb)
 {
 	unsigned rows[3][WORD_MAX + 1];

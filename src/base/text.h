@@ -44,7 +44,7 @@ static inline bool text_read_number(const char **at, uint64_t most, uint64_t *re
 	return true;
 }
 
-/* snprintf() for text that may be cut on purpose. */
+/* Works like snprintf(), for text that may be cut. The compiler does not warn about the cut. */
 __attribute__((format(printf, 3, 4))) static inline void text_fit(char *out, size_t size,
 								  const char *fmt, ...)
 {

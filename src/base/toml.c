@@ -270,7 +270,7 @@ int toml_parse(const char *text, size_t size, struct toml **ret, struct toml_err
 
 	*err = (struct toml_error){
 		.text = "out of memory"
-	}; /* until another error is found */
+	}; /* stays if no other error is found */
 	if (!doc)
 		return -GW_E_NOMEM;
 	doc->top = (struct toml_node){ .type = TOML_TABLE, .line = 1, .column = 1 };

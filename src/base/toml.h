@@ -1,9 +1,9 @@
 /* toml: a strict TOML 1.0 parser.
  *
- * A document is parsed completely into one arena; an error has line, column and a sentence.
- * Every node stores its position, so that a caller can also report a wrong value or an unknown
- * key with line and column. Strings may contain NUL (TOML allows \u0000): use `len` where that
- * matters. */
+ * The whole document is parsed at once, into memory that toml_free() frees. An error has a
+ * line, a column and a sentence. Every node stores its position, so that a caller can also
+ * report a wrong value or an unknown key with line and column. Strings may contain NUL (TOML
+ * allows \u0000): use `len` where that matters. */
 #ifndef GW_BASE_TOML_H
 #define GW_BASE_TOML_H
 

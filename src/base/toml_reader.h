@@ -1,8 +1,9 @@
 /* toml_reader: what the files of the TOML parser share; no other file includes this.
  *
  * toml.c has the grammar, toml_value.c the scalars, toml_tree.c the memory, the positions and
- * the rules about where a table may be defined. Functions return false after an error. Then
- * reader.rc has the code, and every caller returns up to toml_parse(). */
+ * the rules about where a table may be defined. Functions return false after an error. The
+ * member rc then has the error code, and every caller returns false at once, up to
+ * toml_parse(). */
 #ifndef GW_BASE_TOML_READER_H
 #define GW_BASE_TOML_READER_H
 
@@ -22,8 +23,9 @@ struct toml_reader {
 	const char *text;
 	const char *p; /* the next byte to read */
 
-	/* A position with known line and column. Callers ask for positions nearly in document
-	 * order, so all these requests together cost one pass over the text. */
+	/* A position with known line and column; reader_locate() counts on from it. Callers ask
+	 * for positions nearly in document order, so all calls together read the text about
+	 * once. */
 	const char *mark;
 	unsigned mark_line, mark_column;
 

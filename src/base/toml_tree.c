@@ -22,7 +22,7 @@ enum {
 struct toml_block {
 	struct toml_block *next;
 	size_t used, size;
-	struct toml_node mem[]; /* struct toml_node for the alignment */
+	struct toml_node mem[]; /* this type gives the memory the right alignment */
 };
 
 struct toml_member {

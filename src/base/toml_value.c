@@ -191,8 +191,8 @@ static bool read_offset(const char **p)
 	       digits_fixed(p, 2, 0, 59, &v);
 }
 
-/* Reads as much of a date and time as there is. The text ends with a NUL, and every step stops
- * there. */
+/* Reads the parts of a date and time that are present. Every step stops at the NUL at the end
+ * of the text. */
 static bool read_datetime(const char **p, enum toml_type *ret)
 {
 	if ((*p)[2] == ':') {

@@ -1,7 +1,7 @@
 /* tsv: writes and reads lines of fields separated by tabs, the format of recordings.
  *
- * A string is one field, whatever it contains; "-" is an empty string or an unknown number.
- * number.h reads the numbers. */
+ * A string is always one field: tabs and newlines in it are escaped. "-" is an empty string or
+ * an unknown number. number.h reads the numbers. */
 #ifndef GW_BASE_TSV_H
 #define GW_BASE_TSV_H
 
@@ -19,8 +19,8 @@ bool tsv_take(const char **at, char *out, size_t size);
 /* Reads what tsv_add_text() wrote. Returns false if it is invalid or too long. */
 bool tsv_text(const char *word, char *out, size_t size);
 
-/* Writes a string without a special meaning for "-": an empty string writes nothing, and dashes
- * are not escaped. */
+/* Writes a string in which "-" has no special meaning: dashes are not escaped, and an empty
+ * string writes nothing. */
 void tsv_escape(struct buf *out, const char *s);
 /* Reads what tsv_escape() wrote at *at, up to a tab or the end, and moves *at there. Returns
  * false if it is invalid or too long. */

@@ -235,9 +235,9 @@ static void note_problems(struct bundle_opened *e)
 {
 	const struct bundle_summary *s = &e->made.sum;
 
-	if (!s->sums)
+	if (s->check == BUNDLE_UNFINISHED)
 		bundle_opened_note(e, "%s is incomplete: it has no SHA256SUMS", e->path);
-	else if (!s->whole)
+	else if (s->check == BUNDLE_CHANGED)
 		bundle_opened_note(e, "%s/%s was changed after it was written", e->path,
 				   s->changed_file);
 	if (s->bad_lines)

@@ -4,7 +4,7 @@
 #include "base/utf8.h"
 #include "base/clock.h"
 #include "base/json_doc.h"
-#include "base/thread.h"
+#include "base/mailbox.h"
 #include "serve/timespec_parse.h"
 
 #include <math.h>

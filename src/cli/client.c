@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/http_message.h"
-#include "base/thread.h"
+#include "base/mailbox.h"
 
 #include <gpuward.h>
 

@@ -123,9 +123,9 @@ static void add_window(void *arg, const struct bundle_found *f)
  * read, or if a computed result differs from the recorded one. */
 static bool print_problems(const struct bundle_summary *s, const char *dir)
 {
-	if (s->sums && !s->whole)
+	if (s->check == BUNDLE_CHANGED)
 		cli_error("%s/%s was changed after it was written", dir, s->changed_file);
-	if (!s->sums)
+	if (s->check == BUNDLE_UNFINISHED)
 		cli_error("%s is incomplete: it has no SHA256SUMS", dir);
 	if (s->bad_lines)
 		cli_error("%llu lines of samples could not be read",
@@ -138,7 +138,7 @@ static bool print_problems(const struct bundle_summary *s, const char *dir)
 			  strcmp(s->version, gw_version())
 				  ? "; the cause may be that gpuward's energy models changed"
 				  : "");
-	return (s->sums && !s->whole) || s->bad_lines || s->same < s->recorded;
+	return s->check == BUNDLE_CHANGED || s->bad_lines || s->same < s->recorded;
 }
 
 static int print_json(const char *dir, const struct output_to *how, struct bundle_summary *sum,
@@ -165,8 +165,8 @@ static int print_json(const char *dir, const struct output_to *how, struct bundl
 			   s.calibration ? &s.calibration->summary : NULL);
 	json_string(&doc.json, "version_then", sum->version);
 	json_string(&doc.json, "version_now", gw_version());
-	json_bool(&doc.json, "finished", sum->sums);
-	json_bool(&doc.json, "whole", sum->whole);
+	json_bool(&doc.json, "finished", sum->check != BUNDLE_UNFINISHED);
+	json_bool(&doc.json, "whole", sum->check == BUNDLE_WHOLE);
 	json_uint(&doc.json, "bad_lines", sum->bad_lines);
 	json_object_end(&doc.json);
 	return cli_document_end(&doc) == EXIT_OK ? 0 : -GW_E_IO;

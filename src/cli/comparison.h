@@ -11,7 +11,7 @@
 #include "result_file.h"
 
 #include "base/buf.h"
-#include "measure/compare.h"
+#include "measure/stat.h"
 
 enum comparison_metric {
 	METRIC_TIME,   /* s per iteration, or per run                        */

@@ -232,17 +232,15 @@ static int systemctl(const char *verb, const char *option, const char *unit)
 {
 	const char *argv[] = { "systemctl", verb, option ? option : unit, option ? unit : NULL,
 			       NULL };
-	char out[400];
 
-	return child_run(argv, clock_mono_ns(clock_real()) + SYSTEMCTL_NS, out, sizeof(out));
+	return child_run(argv, clock_mono_ns(clock_real()) + SYSTEMCTL_NS, NULL, 0);
 }
 
 static int run_sysusers(void)
 {
 	static const char *const argv[] = { "systemd-sysusers", NULL };
-	char out[400];
 
-	return child_run(argv, clock_mono_ns(clock_real()) + SYSTEMCTL_NS, out, sizeof(out));
+	return child_run(argv, clock_mono_ns(clock_real()) + SYSTEMCTL_NS, NULL, 0);
 }
 
 /* ---- one step ---- */

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define FILE_MAX 65536
-#define UID_LAST (UINT32_MAX - 1) /* UINT32_MAX is not a valid uid */
+#define UID_LAST (UINT32_MAX - 1) /* the kernel uses this number for "no user" */
 #define BLANKS   " \t"
 #define NO_SUCH  (-2)
 
@@ -67,8 +67,8 @@ static bool copy_path(char out[static 256], const char *value)
 	return true;
 }
 
-/* Copies a normalised path. Returns false for the root (also "//" and "/./"), because the root
- * contains every process. */
+/* Copies a path without doubled slashes and "." parts. Returns false if the path is the root
+ * (also "//" and "/./"), because the root group contains every process. */
 static bool copy_cgroup(char out[static 256], const char *value)
 {
 	size_t n = 0;
@@ -91,12 +91,12 @@ static bool copy_cgroup(char out[static 256], const char *value)
 
 static const char *read_key(struct allow_rule *r, const char *word)
 {
-	/* Refuse a field that is given twice: only the last value would count, but a person may
-	 * expect that both count. */
+	/* Refuse a field that occurs twice: only its last value would be used, but a person may
+	 * expect that both are used. */
 	if ((strncmp(word, "exe=", 4) == 0 && r->exe[0]) ||
 	    (strncmp(word, "cgroup=", 7) == 0 && r->cgroup[0]) ||
 	    (strncmp(word, "uid=", 4) == 0 && r->uid != -1))
-		return "exe=, cgroup= and uid= may each be given once: write one line per "
+		return "exe=, cgroup= and uid= may each occur once: write one line per "
 		       "program";
 	if (strncmp(word, "exe=", 4) == 0)
 		return copy_path(r->exe, word + 4) ? NULL : "exe= needs an absolute path";
@@ -181,7 +181,7 @@ static const char *refuse_file(int fd)
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
 		return "is not a regular file";
 	if (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)))
-		return "is writable by other users than root: chown root, chmod go-w";
+		return "can be written by other users than root: chown root, chmod go-w";
 	return st.st_size >= FILE_MAX ? "is too large" : NULL;
 }
 
@@ -189,7 +189,7 @@ int allow_load(struct allow *ret, const char *path, char *message, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	const char *why = fd < 0 ? strerror(errno) : refuse_file(fd);
-	static char text[FILE_MAX]; /* one request per process */
+	static char text[FILE_MAX]; /* static, because each request has its own process */
 	ssize_t n = -1;
 
 	ret->path = path;

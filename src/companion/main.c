@@ -1,9 +1,10 @@
-/* gpuward-companion: does what the guard needs privileges for, and nothing else.
+/* gpuward-companion: a small program that runs as root and carries out the guard's requests
+ * that need privileges.
  *
  * It accepts connections, checks the uid of the client, and serves each connection in its own
- * process, at most CHILDREN at a time. So a request that hangs in the driver does not delay the
- * others, and a running request continues after the companion has ended. A companion that
- * systemd started for a connection ends after 30 s without requests. */
+ * process, at most CHILDREN at a time. So a request that hangs in the driver does not delay
+ * other requests, and a running request continues after the companion has ended. A companion
+ * that systemd started for a connection ends after 30 s without requests. */
 #include "allow.h"
 #include "serve.h"
 
@@ -35,7 +36,7 @@
 
 struct companion {
 	struct serve_options options;
-	const char *socket; /* NULL: systemd's socket */
+	const char *socket; /* NULL: use the socket that systemd passed */
 	int listen_fd, signal_fd;
 	unsigned children;
 	bool stopping;
@@ -43,7 +44,8 @@ struct companion {
 
 static const char usage[] =
 	"Usage: gpuward-companion [--file FILE] [--socket PATH] [--systemctl PATH]\n"
-	"Does what gpuward's guard needs privileges for: see gpuward-companion(8).\n"
+	"Carries out requests of gpuward's guard that need privileges: see "
+	"gpuward-companion(8).\n"
 	"  --file FILE        what is allowed (/etc/gpuward/companion.conf)\n"
 	"  --socket PATH      where to listen; default: the socket passed by systemd\n"
 	"  --systemctl PATH   the program that stops and starts units (/usr/bin/systemctl)\n"
@@ -54,7 +56,7 @@ static void serve_in_child(struct companion *c, int fd, uid_t uid)
 	static const int ignored[] = { SIGTERM, SIGINT, SIGHUP, SIGPIPE };
 	sigset_t none;
 
-	/* Ignore signals that would end the process: a request that has started is
+	/* Ignore signals that would end the process, because a request that has started must be
 	 * completed. */
 	for (unsigned i = 0; i < sizeof(ignored) / sizeof(*ignored); i++)
 		signal(ignored[i], SIG_IGN);
@@ -125,7 +127,9 @@ static int companion_run(struct companion *c)
 		int n = poll(p, 2, may_leave ? IDLE_MS : -1);
 
 		if (n == 0)
-			break; /* systemd continues to listen on the socket */
+			/* systemd keeps the socket and starts the companion again at the next
+			 * connection */
+			break;
 		if (p[0].revents)
 			handle_signals(c);
 		if (p[1].revents)
@@ -198,7 +202,7 @@ static int companion_start(struct companion *c)
 	c->options.busy_fd = memfd_create("busy", MFD_CLOEXEC);
 	if (c->signal_fd < 0 || c->options.busy_fd < 0)
 		return companion_fail("cannot start", strerror(errno));
-	/* The environment of our caller must not influence the programs that we start. */
+	/* Clear the environment, because the programs that we start must not depend on it. */
 	clearenv();
 	setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
 	return companion_run(c);

@@ -31,22 +31,21 @@ struct serving {
 	int pidfd[WIRE_TARGETS]; /* of request.target[] */
 };
 
-/* Writes the log line, then the reply. So the line is in the log when the client receives the
- * reply. */
+/* Writes the line of the log before the reply, so that the line is in the log when the client
+ * receives the reply. */
 static void send_reply(int fd, uid_t uid, const char *what, const struct wire_reply *r)
 {
 	char text[WIRE_SIZE], line[2 * WIRE_WORDS], words[WIRE_WORDS];
 	size_t size;
 	int length;
 
-	/* Processes choose their own names: without control characters the log entry stays on
-	 * one line. */
+	/* Remove control characters, because a process can choose its own name, and the entry
+	 * in the log must stay on one line. */
 	utf8_clean(words, sizeof(words), r->words);
 	length = snprintf(line, sizeof(line), "gpuward-companion: uid %u: %s: %s%s%s\n", uid,
 			  what, r->rc ? "refused or failed" : "done", words[0] ? ": " : "",
 			  words);
-	/* Errors are ignored: the log gets its line even if the client is gone, and the client
-	 * gets its reply even if the log is gone. */
+	/* Errors are ignored: if one of the two cannot be written, the other one still is. */
 	(void)!write(STDERR_FILENO, line, (size_t)length);
 	size = wire_reply_write(r, text);
 	send(fd, text, size, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -147,7 +146,9 @@ static int hold_target(struct serving *s, unsigned i, enum allow_kind kind)
 	int rc;
 
 	if (t->pid <= 1 || t->pid == getpid() || t->pid == getppid())
-		return refuse_process(s, -GW_E_PERM, t->pid, "is never touched");
+		return refuse_process(
+			s, -GW_E_PERM, t->pid,
+			"cannot be a target: it is process 1 or part of the companion");
 	s->pidfd[i] = (int)syscall(SYS_pidfd_open, (pid_t)t->pid, 0);
 	if (s->pidfd[i] < 0 && errno == ENOSYS)
 		return refuse_process(
@@ -160,8 +161,9 @@ static int hold_target(struct serving *s, unsigned i, enum allow_kind kind)
 	if (s->pidfd[i] < 0)
 		return refuse_process(s, -GW_E_NOENT, t->pid, "has ended");
 	if (p.kernel)
-		return refuse_process(s, -GW_E_PERM, t->pid,
-				      "is a kernel thread, which is never touched");
+		return refuse_process(
+			s, -GW_E_PERM, t->pid,
+			"is a kernel thread; requests for kernel threads are refused");
 	if (p.start_ticks != t->start_ticks)
 		return refuse_process(s, -GW_E_NOENT, t->pid, "is now another process");
 	rc = allow_process(&s->allow, kind, &p, s->reply.words, sizeof(s->reply.words));
@@ -174,8 +176,8 @@ static int hold_target(struct serving *s, unsigned i, enum allow_kind kind)
 	return 0;
 }
 
-/* Drops targets that have ended or have a reused pid. Returns 0, or the first error of a target
- * that is not allowed. */
+/* Removes targets that have ended or whose pid was reused. Returns 0, or the error of the first
+ * target that is not allowed. */
 static int hold_running_targets(struct serving *s, enum allow_kind kind)
 {
 	struct wire_request *r = &s->request;
@@ -274,13 +276,12 @@ static int do_unit(struct serving *s)
 	const char *argv[] = {
 		s->o->systemctl, "--no-ask-password", "--quiet", verb, "--", r->unit, NULL
 	};
-	char out[64];
 	int rc = allow_unit(&s->allow, r->unit, s->reply.words, sizeof(s->reply.words));
 
 	rc = rc ? rc : confirm_start(s);
 	if (rc)
 		return rc;
-	rc = child_run(argv, in_ms(r->timeout_ms), out, sizeof(out));
+	rc = child_run(argv, in_ms(r->timeout_ms), NULL, 0);
 	if (rc == -GW_E_TIMEOUT)
 		snprintf(s->reply.words, sizeof(s->reply.words),
 			 "systemctl %s %s: not done in time", verb, r->unit);

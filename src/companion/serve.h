@@ -1,8 +1,8 @@
 /* serve: handles one request of the companion, from the first byte to the last.
  *
  * It checks every target itself and does not rely on the checks of the guard. It opens a pidfd
- * for the target. The target must have the start time that the request names, a line of the
- * file must allow it, and it must still run after these checks. */
+ * for the target. The target must have the start time that the request contains, a line of the
+ * file of rules must allow it, and it must still run after these checks. */
 #ifndef GW_COMPANION_SERVE_H
 #define GW_COMPANION_SERVE_H
 

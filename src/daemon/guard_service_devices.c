@@ -232,11 +232,11 @@ int guard_service_events_open(struct guard_service *g)
 void guard_service_events_check(struct guard_service *g)
 {
 	struct guard_service_driver *d = &g->driver;
-	char why[sizeof(d->unwatched)];
+	const char *why;
 
 	if (!d->watch)
 		return;
-	(void)event_watch_status(d->watch, why, sizeof(why));
+	event_watch_status(d->watch, &why);
 	if (*why && strcmp(why, d->unwatched) != 0)
 		guard_service_log(
 			g, "info",

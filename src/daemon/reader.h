@@ -8,7 +8,7 @@
 #define GW_DAEMON_READER_H
 
 #include "base/loop.h"
-#include "measure/energy_total.h"
+#include "measure/energy.h"
 #include "serve/view.h"
 
 #include <gpuward.h>

@@ -1,6 +1,6 @@
 #include "setup_find.h"
 
-#include "base/cgroup_unit.h"
+#include "device/workload.h"
 #include "base/utf8.h"
 #include "device/proc.h"
 #include "guard/port_owner.h"

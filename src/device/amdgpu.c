@@ -1,4 +1,4 @@
-/* amdgpu: AMD GPUs, read from the files of the kernel driver.
+/* amdgpu: the backend for AMD GPUs, which reads the files of the kernel driver.
  *
  * pcie_bw is never read, because the read sleeps for a second. gpu_metrics is read only for the
  * energy counter of Instinct boards. On an APU, power is the power of the whole package,
@@ -112,8 +112,8 @@ static const struct drm_name names[] = {
 /* PCI device ids of the upstream ports of the PCIe switches on Vega 10 and Navi boards. */
 static const uint32_t switches[] = { 0x1470, 0x1478, 0 };
 
-/* The position of the energy counter in gpu_metrics. The version alone does not suffice:
- * version 1.6 has two layouts with different sizes. */
+/* The position of the energy counter in gpu_metrics, by version and size. The version alone is
+ * not enough, because version 1.6 has two layouts with different sizes. */
 static const struct {
 	uint8_t format, content;
 	uint16_t size;

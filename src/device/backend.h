@@ -1,16 +1,104 @@
 /* backend: the interface of one way to reach GPUs, such as NVML or the kernel's files.
  *
  * A backend finds its GPUs, keeps their handles, reads values and lists processes. It never
- * logs and never exits. If a value is missing, it reports the reason, not a zero. A new vendor
- * is one file and one row of backend.def. */
+ * logs and never exits. If a value is missing, it reports the reason, not a zero. To add a
+ * vendor, add one file and one row of backend.def. */
 #ifndef GW_DEVICE_BACKEND_H
 #define GW_DEVICE_BACKEND_H
 
-#include "device.h"
 #include "manage.h"
 
 #include "base/clock.h"
 #include "base/root.h"
+
+#include <gpuward.h>
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DEVICE_TEXT_SIZE 96
+#define DEVICE_MIG_MAX   8 /* a board has at most 7 instances */
+#define TIER_COUNT       8
+
+/* The readings of one GPU, as plain data. The thread that reads the hardware fills a report;
+ * other code gets a copy. A missing value has an absence reason instead. */
+struct report {
+	unsigned index;
+	enum gw_vendor vendor;
+	enum gw_provenance provenance;
+	enum gw_device_state state;
+	enum gw_cause cause;
+	char message[256];
+	uint64_t begin_ns, end_ns; /* monotonic time before and after the FAST tier was read */
+	uint64_t tier_ns[TIER_COUNT]; /* when each tier was last read; 0: never */
+	char text[GW_TEXTS][DEVICE_TEXT_SIZE];
+	uint8_t text_why[GW_TEXTS];
+	double v[GW_QUANTITIES];
+	uint8_t why[GW_QUANTITIES]; /* enum gw_absence */
+	unsigned mig_count;
+	struct gw_mig mig[DEVICE_MIG_MAX];
+};
+
+struct backend;
+
+/* One GPU of a backend. */
+struct device {
+	struct backend *backend; /* borrowed                                          */
+	struct report r;         /* written only by the thread that reads the hardware */
+	/* Points to own_call or, while the backend opens, to the backend's `call`. The value
+	 * there is the name of the running vendor call; NULL: no call is running. */
+	_Atomic(const char *) *call;
+	_Atomic(const char *) own_call;
+	_Atomic(uint64_t) began_ns; /* start of the last vendor call; 0: not recorded */
+	/* Saves one clock reading per call in a series of calls without other work in between:
+	 * the end of the previous call, which counts as the start of the next call; 0: no
+	 * series. */
+	uint64_t series_ns;
+	bool fresh; /* the GPU was just opened: the next read also reads its name */
+	void *priv; /* the backend's data; its close() frees it */
+};
+
+/* Makes an empty report: every value is absent with reason not_read. */
+void report_init(struct report *r, enum gw_vendor vendor, enum gw_provenance provenance);
+
+/* Marks every value of these tiers as absent for this reason. */
+void report_absent(struct report *r, unsigned tiers, enum gw_absence why);
+
+/* Sets the state of the device and its message: the sentence of cause, followed by " (detail)"
+ * if detail is not "". GW_DEVICE_OK clears both. */
+void report_state(struct report *r, enum gw_device_state state, enum gw_cause cause,
+		  const char *detail);
+
+/* Copies text, cleaned for printing. NULL or blank text makes it absent with reason why. */
+void report_text(struct report *r, enum gw_text t, const char *text, enum gw_absence why);
+
+/* Returns why a device in this state has no values; GW_HAVE if the device answers. */
+enum gw_absence device_absence(enum gw_device_state state, enum gw_cause cause);
+
+static inline void report_set(struct report *r, unsigned q, double v)
+{
+	r->v[q] = v;
+	r->why[q] = GW_HAVE;
+}
+
+static inline void report_miss(struct report *r, unsigned q, enum gw_absence why)
+{
+	r->why[q] = (uint8_t)why;
+}
+
+static inline bool report_has(const struct report *r, unsigned q)
+{
+	return r->why[q] == GW_HAVE;
+}
+
+/* Returns those of the requested tiers that must be read now, because their values are older
+ * than the interval of the tier. */
+unsigned report_due(const struct report *r, unsigned tiers, uint64_t now_ns);
+
+/* Records that tiers were read at now_ns. */
+void report_stamp(struct report *r, unsigned tiers, uint64_t now_ns);
 
 struct call_cost_table;
 
@@ -19,7 +107,7 @@ struct backend_env { /* shared by all backends of a context; outlives them */
 	const struct root *root;
 	const char *nvml_library; /* NULL: search */
 	unsigned flags;           /* enum gw_open_flag */
-	uint64_t deadline_ns;     /* as in gw_options; 0: none */
+	uint64_t deadline_ns;     /* gw_options.deadline_ns; 0: no limit */
 	/* the process is about to end: the backend may leave the cleanup to the kernel */
 	bool process_ends;
 	struct call_cost_table *cost; /* counts vendor calls (call_cost.h); NULL: not counted */
@@ -55,7 +143,7 @@ struct power_sample {
 	double power_w;
 };
 
-/* How busy one process kept a device. */
+/* The utilisation of a device by one process. */
 struct process_use {
 	int64_t pid;      /* pid from the driver; may be in no process list */
 	uint64_t wall_us; /* timestamp of its newest sample */
@@ -75,13 +163,13 @@ struct backend_ops {
 	/* constants for code that several backends share; DRM backends: a struct drm_vendor */
 	const void *tables;
 
-	/* Checks quickly, on the caller's thread, whether it is useful to call open(). Opens,
-	 * starts and wakes nothing. Returns false, with the cause set, if open() would be
-	 * useless. NULL: always call open(). */
+	/* Checks quickly, on the caller's thread, whether open() can succeed. Does not open a
+	 * device, start a program or wake a GPU. If open() cannot succeed, sets the cause and
+	 * returns false. NULL: always call open(). */
 	bool (*present)(struct backend *b);
 
 	/* Finds and opens the GPUs. Calls backend_slot() for each GPU, in the driver's order,
-	 * and sets UUID and PCI id. Also sets name and memory, or else sets d->fresh. If it
+	 * and sets UUID and PCI id. Either sets name and memory, too, or sets d->fresh. If it
 	 * fails or finds no GPU, it sets the cause with backend_fail() and returns 0; the only
 	 * error is -GW_E_NOMEM. May be called again after close: a GPU with a known UUID keeps
 	 * its slot. */
@@ -107,21 +195,21 @@ struct backend_ops {
 
 	/* Reads the driver's power ring buffer: entries newer than since_us, oldest first, at
 	 * most cap. For a backend that gets the entries from a program, the first call starts
-	 * the program and returns no entry. Never waits for an entry; but while that program
-	 * fails, each call runs it once. Returns the number of entries, or -GW_E_NOSUPPORT,
-	 * -GW_E_LOST, -GW_E_NOMEM. */
+	 * the program and returns no entry. Never waits for an entry. However, if that program
+	 * keeps failing, each call runs it once and waits for its output. Returns the number of
+	 * entries, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM. */
 	int (*power_samples)(struct device *d, uint64_t since_us, struct power_sample *out,
 			     unsigned cap);
 
 	/* Reads the mean utilisation per process since since_us (driver timestamps, wall-clock
 	 * microseconds). Fills at most cap rows, one per pid, with the time of its newest
-	 * sample. Drops values over 100 %, old timestamps and repeated rows.
+	 * sample. Drops rows with values over 100 %, with old timestamps, or that occur twice.
 	 *
 	 * The mean covers only samples that name the process: the driver reports no sample in
-	 * which the process was idle. Two processes that had the same pid share a row. since_us
-	 * 0 returns old history. After the wall clock steps back, no sample is newer than
-	 * since_us. Returns the number of rows, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM,
-	 * -GW_E_PERM. */
+	 * which the process was idle. Two processes that had the same pid share a row. With
+	 * since_us 0, the mean covers the whole history that the driver keeps. After the wall
+	 * clock steps back, no sample is newer than since_us. Returns the number of rows, or
+	 * -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM, -GW_E_PERM. */
 	int (*process_use)(struct device *d, uint64_t since_us, struct process_use *out,
 			   unsigned cap);
 
@@ -167,10 +255,10 @@ struct backend {
 	char library_path[256];
 	char driver_version[80], nvml_version[80], cuda_version[16];
 	char missing[1024];    /* optional symbols that the library lacks */
-	atomic_bool simulated; /* already set while open() hangs */
+	atomic_bool simulated; /* may be set before open() returns */
 	bool open;
-	/* how often the backend was opened; a thread that holds one of its devices may read
-	 * this */
+	/* how often the backend was opened; a thread may read this while it holds one of the
+	 * devices */
 	unsigned opened;
 	atomic_bool reopen;         /* the driver went away: open the backend again */
 	_Atomic(const char *) call; /* name of the vendor call that open or close is making */
@@ -199,7 +287,7 @@ struct device *backend_slot(struct backend *b, const char *uuid, const char *pci
 void backend_fail(struct backend *b, enum gw_cause cause, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Frees the slots; ops->close() was called before. */
+/* Frees the slots. Call ops->close() first. */
 void backend_done(struct backend *b);
 
 #define GW_BACKEND(symbol, name, modules, help) \

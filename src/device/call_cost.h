@@ -1,9 +1,10 @@
 /* call_cost: the cost of each call of NVIDIA's library.
  *
  * Counts calls, return codes and times of every NVML call since the context was opened. The
- * counts continue when the driver is opened again. The calling thread adds with relaxed atomics
- * and one or two clock readings; readers take no lock, so the figures are available while a call
- * hangs. Waiting for driver events is not counted, because it is meant to take long. */
+ * counts continue when the driver is opened again. The thread that makes a call adds its cost
+ * with relaxed atomics and one or two clock readings. Readers take no lock, so the figures are
+ * available even while a call hangs. Waiting for driver events is not counted, because it is
+ * meant to take long. */
 #ifndef GW_DEVICE_CALL_COST_H
 #define GW_DEVICE_CALL_COST_H
 

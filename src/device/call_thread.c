@@ -1,7 +1,7 @@
 #include "call_thread.h"
 
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/mailbox.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -16,8 +16,11 @@ struct call_thread {
 	pthread_t thread;
 	void (*fn)(void *arg); /* NULL: idle */
 	void *arg;
-	bool quit;
-	bool orphan; /* the owner is gone: the thread frees this struct itself */
+	enum {
+		OWNER_PRESENT,
+		OWNER_JOINS, /* the thread must end; the owner waits for it and frees this struct */
+		OWNER_GONE, /* the thread must end and frees this struct itself */
+	} owner;
 };
 
 static void call_thread_dispose(struct call_thread *l)
@@ -32,7 +35,7 @@ static void *call_thread_main(void *ctx)
 	struct call_thread *l = ctx;
 
 	pthread_mutex_lock(&l->lock);
-	while (!l->quit) {
+	while (l->owner == OWNER_PRESENT) {
 		if (!l->fn) {
 			pthread_cond_wait(&l->change, &l->lock);
 			continue;
@@ -47,7 +50,7 @@ static void *call_thread_main(void *ctx)
 		pthread_mutex_lock(&l->lock);
 	}
 	pthread_mutex_unlock(&l->lock);
-	if (l->orphan)
+	if (l->owner == OWNER_GONE)
 		call_thread_dispose(l);
 	return NULL;
 }
@@ -108,12 +111,10 @@ bool call_thread_free(struct call_thread *l)
 		return true;
 	pthread_mutex_lock(&l->lock);
 	idle = !l->fn;
-	l->quit = true;
-	if (!idle) {
-		l->orphan = true;
+	l->owner = idle ? OWNER_JOINS : OWNER_GONE;
+	if (!idle)
 		pthread_detach(
-			l->thread); /* before the unlock: after it the thread may have ended */
-	}
+			l->thread); /* before the unlock, because the thread may then end */
 	pthread_cond_broadcast(&l->change);
 	pthread_mutex_unlock(&l->lock);
 	if (!idle)

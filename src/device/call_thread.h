@@ -2,7 +2,7 @@
  *
  * A vendor's call can hang and cannot be killed. The caller gets the result or, at the
  * deadline, the answer that the call still runs. The thread then stays busy and accepts no
- * other call until this one returns. There is never a second thread for the same work. */
+ * other call until this one returns. No second thread is started meanwhile. */
 #ifndef GW_DEVICE_CALL_THREAD_H
 #define GW_DEVICE_CALL_THREAD_H
 

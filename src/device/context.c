@@ -19,8 +19,9 @@
 #define BACKOFF_FIRST_NS NS_PER_S
 #define BACKOFF_LAST_NS  (60 * NS_PER_S)
 #define GONE_RETRY_NS    (5 * NS_PER_S)
-#define ASLEEP_RETRY_NS  (5 * NS_PER_S) /* a retry reads only sysfs */
-#define EVENTS_ROUND_NS  NS_PER_S
+/* short, because an attempt to open a suspended GPU reads only sysfs */
+#define ASLEEP_RETRY_NS (5 * NS_PER_S)
+#define EVENTS_ROUND_NS NS_PER_S
 /* how long to wait for the event watcher if the context has no deadline */
 #define EVENTS_GRACE_NS (3 * NS_PER_S)
 
@@ -197,8 +198,8 @@ static bool take_within(sem_t *sem, uint64_t ns)
 {
 	const struct timespec until = clock_timespec(clock_mono_ns(clock_real()) + ns);
 
-	/* ThreadSanitizer knows sem_trywait() but not sem_clockwait(), so sem_trywait() takes
-	 * the semaphore. */
+	/* sem_clockwait() only waits, and sem_trywait() takes the semaphore, because
+	 * ThreadSanitizer does not know sem_clockwait(). */
 	while (sem_trywait(sem) != 0) {
 		if (sem_clockwait(sem, CLOCK_MONOTONIC, &until) == 0)
 			sem_post(sem);
@@ -359,7 +360,7 @@ static void return_thread(struct gw_ctx *ctx, struct opener *o)
 	o->thread = NULL;
 }
 
-/* Takes over the results of open or close. The call thread must be idle. */
+/* Uses the results of open() or close(). The call thread must be idle. */
 static int finish_open(struct gw_ctx *ctx, struct opener *o)
 {
 	uint64_t now = clock_mono_ns(ctx->clock);
@@ -396,8 +397,8 @@ static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 	if (o->stalled) { /* the last open or close may still run */
 		int err = call_thread_wait(o->thread, 0) ? finish_open(ctx, o) : 0;
 
-		/* The last open or close returned late; the caller may want the opposite
-		 * now. */
+		/* The last open() or close() returned late. The caller may now want close()
+		 * instead of open(), or the reverse. */
 		if (err || o->stalled || !(close_only ? o->b.open : o->close_only))
 			return err;
 	}
@@ -474,9 +475,9 @@ int context_refresh(struct gw_ctx *ctx)
 	return err;
 }
 
-/* Sets the state of a slot with a reading that has not ended. If its last vendor call began
- * less than half a deadline ago, the calls are slow but return (late). Otherwise the call
- * hangs. */
+/* Sets the state of a slot whose reading has not ended. If the last vendor call of the reading
+ * began less than half a deadline ago, the calls are slow but return (SLOT_LATE). Otherwise the
+ * call hangs (SLOT_STALLED). */
 static void slot_set_stalled(const struct gw_ctx *ctx, struct slot *s)
 {
 	const uint64_t began_ns = atomic_load_explicit(&s->d->began_ns, memory_order_relaxed);
@@ -492,7 +493,8 @@ static void slot_set_ended(struct slot *s)
 	s->last = s->done;
 }
 
-/* True if the slot can be used now. Takes over a reading that ended late. */
+/* True if the slot can be used now. If a reading ended late, its values become the last known
+ * ones. */
 static bool slot_is_idle(const struct gw_ctx *ctx, struct slot *s)
 {
 	/* While a backend hangs in open or close, its devices cannot be used. */
@@ -679,7 +681,7 @@ static int context_prepare(struct gw_ctx *ctx, const struct gw_options *o)
 		if (!ctx->nvml_library)
 			return -GW_E_NOMEM;
 	}
-	/* One hour is practically no limit, and adding it to the current time cannot
+	/* Limit the deadline to one hour, so that adding it to the current time cannot
 	 * overflow. */
 	ctx->deadline_ns = o->deadline_ns < 3600 * NS_PER_S ? o->deadline_ns : 3600 * NS_PER_S;
 	ctx->env = (struct backend_env){ .clock = ctx->clock,

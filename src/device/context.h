@@ -1,11 +1,11 @@
-/* context: the inside of struct gw_ctx: the backends, their devices, and the call threads that
- * keep a hung driver from hanging the caller.
+/* context: defines struct gw_ctx: the backends, their devices, and the call threads. Because of
+ * the call threads, a driver that hangs does not block the caller.
  *
  * One mutex guards everything except the devices; each device is used by one thread at a time
- * (slot.in_use), so the sampler of one GPU never waits for another GPU. With a deadline every
- * vendor call runs on a call thread: one per device, and one that the backends share to open
- * and close. While a call thread is busy, no other thread touches what it works on; older
- * readings stay available. */
+ * (slot.in_use), so the sampler of one GPU never waits for another GPU. If the context has a
+ * deadline, every vendor call runs on a call thread. There is one call thread per device, and
+ * one that the backends share to open and close. While a call thread is busy, no other thread
+ * uses its device; older readings stay available. */
 #ifndef GW_DEVICE_CONTEXT_H
 #define GW_DEVICE_CONTEXT_H
 
@@ -23,7 +23,7 @@
 
 /* The state of the last reading of a device. */
 enum slot_reading {
-	SLOT_READ, /* it ended */
+	SLOT_READ, /* the reading has ended */
 	/* The reading takes longer than the deadline, but each of its driver calls returns in
 	 * time. `last` is an earlier reading; the times in `last` say how old it is. */
 	SLOT_LATE,
@@ -34,8 +34,8 @@ struct slot {
 	struct device *d;
 	struct call_thread *thread; /* NULL: calls run on the caller's thread */
 	enum slot_reading reading;
-	/* held by the thread that uses d; a semaphore, because after a late call another thread
-	 * may release it */
+	/* The thread that uses d holds this. It is a semaphore and not a mutex, because after a
+	 * late call another thread may release it. */
 	sem_t in_use;
 	bool opening; /* the backend is opening or closing and holds in_use */
 	/* The members marked (*) belong to the call thread while it is busy. */
@@ -78,8 +78,8 @@ struct opener { /* a backend, and when to try to open it */
 	bool events_taken; /* this opener holds `events`, to open or close */
 };
 
-/* The text for gw_ctx_error(), under a lock of its own: gw_ctx.lock is held while a driver is
- * called. */
+/* The text for gw_ctx_error(). It has its own lock, because gw_ctx.lock is held during driver
+ * calls. */
 struct context_error {
 	pthread_mutex_t lock;
 	char text[CONTEXT_ERROR_SIZE];
@@ -139,18 +139,19 @@ void slot_give(struct slot *s);
  * a call. Returns false if the device is in use. */
 bool slot_try(struct slot *s);
 
-/* Keeps the backend of o unchanged until opener_release(). The holder must check
- * opener_must_yield() at intervals of opener_poll_ns() and release soon when it is true.
- * Returns false if the backend is opening or closing, or someone else holds it. Call without
- * the lock and before taking a slot. */
+/* Prevents that the backend of o is opened or closed until opener_release(). The caller must
+ * check opener_must_yield() at intervals of opener_poll_ns() and call opener_release() soon
+ * after it returns true. Returns false if the backend is opening or closing, or another thread
+ * holds it. Call without the lock and before taking a slot. */
 bool opener_hold(struct opener *o);
 bool opener_must_yield(struct opener *o);
 void opener_release(struct opener *o);
 uint64_t opener_poll_ns(const struct gw_ctx *ctx);
 
 /* Runs fn(slot) for every slot while holding its in_use, on the call threads if there are any.
- * Waits until the deadline at most. Sets `stalled` of each slot. Sets `tiers` and `now_ns` if
- * the call thread was idle, and `last` if it is idle again afterwards. Needs the lock. */
+ * Waits at most until the deadline. Sets `reading` of each slot. Sets `tiers` and `now_ns` of a
+ * slot if its call thread was idle, and `last` if the call thread is idle again afterwards.
+ * Needs the lock. */
 void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, uint64_t now_ns);
 
 /* Works like context_each(), for one slot. Returns 0, -GW_E_STATE (an earlier call has not
@@ -163,11 +164,11 @@ static inline const struct report *slot_report(const struct slot *s)
 	return s->thread ? &s->last : &s->done;
 }
 
-/* Computes the CUDA ordinals from the devices and two environment variables, if the devices may
- * have changed. Needs the lock. */
+/* If the devices may have changed, computes their CUDA ordinals again from CUDA_VISIBLE_DEVICES
+ * and CUDA_DEVICE_ORDER. Needs the lock. */
 void context_number_cuda(struct gw_ctx *ctx);
 
-/* Returns the cause why there are no devices, and writes it as one sentence of at most size
+/* Returns why there are no devices, and writes the cause as one sentence of at most size
  * bytes. */
 enum gw_cause context_cause(const struct gw_ctx *ctx, char *out, size_t size);
 

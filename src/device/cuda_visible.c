@@ -135,7 +135,7 @@ void cuda_visible_resolve(const char *list, const char *order, struct cuda_visib
 			  size_t n)
 {
 	bool known = order_known(order, gpu, n), unknown = false;
-	uint64_t listed = 0; /* indices, if the order is not known */
+	uint64_t listed = 0; /* the list has indices, and the order is not known */
 	int ordinal = 0, instances = 0;
 	struct entry e;
 

@@ -1,4 +1,5 @@
-/* cuda_visible: the meaning of CUDA_VISIBLE_DEVICES. */
+/* cuda_visible: computes which GPUs CUDA programs can use, and their numbers, from
+ * CUDA_VISIBLE_DEVICES. */
 #ifndef GW_DEVICE_CUDA_VISIBLE_H
 #define GW_DEVICE_CUDA_VISIBLE_H
 
@@ -27,8 +28,8 @@ struct cuda_visible_gpu {
  * A GPU that appears twice makes the whole list invalid.
  *
  * order is the value of CUDA_DEVICE_ORDER. Indices follow the driver's order only if order is
- * "PCI_BUS_ID" or all GPUs have the same name. Otherwise the meaning of an index is unknown,
- * and the GPUs concerned get CUDA_VISIBLE_UNKNOWN. */
+ * "PCI_BUS_ID" or all GPUs have the same name. Otherwise it is unknown which GPU an index
+ * means, and every GPU that it could mean gets CUDA_VISIBLE_UNKNOWN. */
 void cuda_visible_resolve(const char *list, const char *order, struct cuda_visible_gpu *gpu,
 			  size_t n);
 

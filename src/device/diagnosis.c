@@ -1,5 +1,4 @@
-/* diagnosis: finds what is wrong on this machine and how to fix it, with the table of
- * causes. */
+/* diagnosis: finds what is wrong on this machine. The table cause.def says how to fix it. */
 #include "context.h"
 #include "environment.h"
 #include "proc.h"
@@ -40,7 +39,7 @@ static void diagnosis_add(struct gw_diagnosis *g, enum gw_cause cause, int devic
 	va_end(ap);
 }
 
-/* Values that should be zero, and the cause if they are not. */
+/* Values that are 0 on a healthy GPU, and the cause to report if one is not 0. */
 static const struct {
 	unsigned quantity;
 	enum gw_cause cause;

@@ -217,8 +217,8 @@ static unsigned read_rows(struct device *d, unsigned tiers, bool *ret_denied)
 			report_set(&d->r, row->q, v * row->scale);
 			good++;
 		} else if (d->r.why[row->q] == GW_ABSENT_NOT_SUPPORTED) {
-			/* Only the reason not_supported is replaced: a later row with a missing
-			 * file must not hide a better reason. */
+			/* Replace only the reason not_supported. Otherwise a later row with a
+			 * missing file would hide a more precise reason. */
 			report_miss(&d->r, row->q, drm_absence(err));
 		}
 		*ret_denied = *ret_denied || err == -GW_E_PERM;
@@ -288,7 +288,8 @@ static void leave_asleep(struct device *d, unsigned tiers)
 	if (d->r.tier_ns[0])
 		tiers &= ~(unsigned)GW_TIER_STATIC;
 	report_absent(&d->r, tiers, GW_ABSENT_ASLEEP);
-	name_device(d); /* uses the PCI id, which is known without waking the GPU */
+	/* the UUID is made from the PCI id, which is known without waking the GPU */
+	name_device(d);
 	for (unsigned t = 0; t < GW_TEXTS; t++)
 		if (d->r.text_why[t] != GW_HAVE)
 			report_text(&d->r, t, NULL, GW_ABSENT_ASLEEP);
@@ -437,7 +438,7 @@ static void name_driver(struct device *d)
 }
 
 /* Makes a UUID: "AMD-0123..." from the board's unique number, or "PCI-0000:01:00.0" if the
- * board has none. The second kind stays the same only while the board stays in its slot. */
+ * board has no such number. The second form changes if the board moves to another slot. */
 static void make_uuid(const struct root *root, const struct drm_vendor *vendor, const char *pci,
 		      char *out, size_t size)
 {
@@ -541,7 +542,7 @@ static int open_gpu(struct backend *b, const struct drm_vendor *vendor,
 	struct drm_device *dd;
 	struct device *d;
 
-	/* A suspended GPU does not report its unique number; use its place on the bus. */
+	/* A suspended GPU does not report its unique number, so use its PCI id. */
 	if (!asleep)
 		make_uuid(b->env->root, vendor, gpu->pci, uuid, sizeof(uuid));
 	d = backend_slot(b, asleep ? NULL : uuid, gpu->pci);

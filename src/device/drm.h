@@ -1,4 +1,4 @@
-/* drm: what the kernel's files say about any GPU: its place on the PCI bus, whether it is
+/* drm: reads from the kernel's files what they have about any GPU: its PCI id, whether it is
  * suspended, its sensors, and the processes that have it open.
  *
  * A vendor's backend consists of tables for this module: which file holds which value, and some
@@ -25,7 +25,8 @@ struct pci_gpu {
 	char driver[24]; /* kernel driver that is bound to it; "": none */
 	uint32_t vendor, device;
 	uint32_t class; /* 0x0300.. VGA, 0x0302.. 3D, 0x0380.. other, 0x1200.. accelerator */
-	bool asleep;    /* runtime suspended: further access would wake it */
+	/* suspended by the kernel's runtime power management: most reads would wake it */
+	bool asleep;
 };
 
 /* Lists the PCI display devices and accelerators of a vendor, in the order of their PCI ids.
@@ -66,8 +67,9 @@ enum drm_form {
 struct drm_row {
 	uint8_t q;
 	enum drm_place place;
-	const char *file;  /* contains "%u" if label is not NULL */
-	const char *label; /* use the channel with this text in its "..._label" file */
+	const char *file; /* contains "%u" if label is not NULL */
+	/* if not NULL: use the channel that has this text in its "..._label" file */
+	const char *label;
 	enum drm_form form;
 	double scale; /* factor from the file's unit to ours */
 	double max;   /* a larger value is invalid; in the file's unit; 0: no maximum */
@@ -104,8 +106,8 @@ struct drm_vendor {
 	void (*derive)(struct device *d);
 	/* reads a row with the form DRM_OWN. Returns 0 or a negative gw_error. */
 	long (*read_own)(const struct device *d, const struct drm_row *row, double *ret);
-	/* The driver has no file for used memory and utilisation: sum them over the clients
-	 * (drm_client_use). */
+	/* true: the driver has no file for used memory and utilisation, so drm_client_use()
+	 * sums them over the clients */
 	bool use_from_clients;
 };
 
@@ -128,14 +130,15 @@ struct drm_vendor {
 struct drm_device {
 	const struct drm_vendor *vendor;
 	struct pci_gpu gpu;
-	char hwmon[64];      /* folder below the PCI device, "" none       */
-	char card[16];       /* "card0", "" none                           */
-	char render[16];     /* "renderD128", "" none                      */
-	const char *link;    /* path from the PCI device to that of DRM_LINK: "" or "../../" */
-	uint8_t channel[64]; /* channel number per row with a label; 0: not found */
-	bool attached;       /* the members above were filled in while the GPU was awake */
-	double energy_j;     /* previous reading, for derive() */
-	uint64_t energy_ns;  /* time of that reading; 0: none */
+	char hwmon[64];  /* folder below the PCI device, "" none       */
+	char card[16];   /* "card0", "" none                           */
+	char render[16]; /* "renderD128", "" none                      */
+	/* path from the folder of the PCI device to that of DRM_LINK: "" or "../../" */
+	const char *link;
+	uint8_t channel[64];    /* channel number per row with a label; 0: not found */
+	bool attached;          /* the members above were filled in while the GPU was awake */
+	double energy_j;        /* previous reading, for derive() */
+	uint64_t energy_ns;     /* time of that reading; 0: none */
 	struct client_use *use; /* state of drm_client_use(); NULL: not called yet */
 };
 
@@ -164,8 +167,9 @@ long drm_read_bytes(const struct device *d, enum drm_place place, const char *fi
 		    size_t size);
 
 /* Sets GW_Q_UTILIZATION_GPU, and GW_Q_MEMORY_USED if it is missing, from the fdinfo files of
- * all clients of the GPU. That costs a walk through /proc, so the walk happens at most once per
- * second and takes at most 0.5 % of a core; in between, the last result is reported again.
+ * all clients of the GPU. For this it reads the folders of all processes in /proc, at most once
+ * per second and with at most 0.5 % of a core. Between two such walks it reports the last
+ * result again.
  *
  * The utilisation is the mean since the previous walk, for the render engines or for the
  * compute engines, whichever were busier. The memory is the sum over all clients: a buffer that
@@ -177,9 +181,10 @@ void drm_client_use_free(struct client_use *use);
 /* Forgets the previous walk, because the GPU was suspended or replaced by another GPU. */
 void drm_client_use_restart(struct client_use *use);
 
-/* Lists suspended GPUs for a vendor library that opens all of its GPUs at once. If one of them
- * is suspended and GW_OPEN_WAKE is not set, makes a slot for each GPU without opening any, sets
- * the cause and returns true. */
+/* For a vendor library that opens all of its GPUs at once. If one GPU of the vendor is
+ * suspended and GW_OPEN_WAKE is not set, makes a slot for each GPU of the vendor, sets the
+ * cause and returns true; the caller must then not open the library. Otherwise returns
+ * false. */
 bool drm_list_suspended(struct backend *b, uint32_t vendor);
 
 #endif

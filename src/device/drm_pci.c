@@ -44,7 +44,7 @@ static bool read_pci_gpu(const struct root *root, const char *pci, uint32_t vend
 	if (!read_hex(root, pci, "vendor", &ret->vendor) || ret->vendor != vendor ||
 	    !read_hex(root, pci, "class", &ret->class) || !is_gpu_class(ret->class))
 		return false;
-	/* Without a device id it is still a GPU. */
+	/* The device id is optional. */
 	read_hex(root, pci, "device", &ret->device);
 	snprintf(ret->pci, sizeof(ret->pci), "%s", pci);
 	root_path(path, sizeof(path), PCI_DEVICES "/%s/driver", pci);
@@ -54,7 +54,7 @@ static bool read_pci_gpu(const struct root *root, const char *pci, uint32_t vend
 	return true;
 }
 
-/* Keeps out[] sorted; a full array loses its last row. */
+/* Inserts g so that out[] stays sorted. If out[] is full, its last row is dropped. */
 static void insert_sorted(struct pci_gpu *out, unsigned used, unsigned cap,
 			  const struct pci_gpu *g)
 {

@@ -1,5 +1,5 @@
 /* drm_process: lists the processes that have a GPU open, and sums up how much of the GPU they
- * use, from the kernel's data on open DRM nodes.
+ * use. The data is what the kernel reports about each open DRM node.
  *
  * A DRM driver answers a read of /proc/pid/fdinfo/N with lines such as "drm-pdev:
  * 0000:03:00.0", "drm-client-id: 42", "drm-resident-vram: 1024 KiB" and "drm-engine-gfx: 123456
@@ -35,8 +35,9 @@ struct client {
 	char pdev[16]; /* PCI id of the device; "": the driver does not report it */
 	uint64_t id;
 	bool has_id, has_engines, busy_compute, busy_other;
-	/* time that each group worked for the client: in nanoseconds or, with xe, in cycles of
-	 * a clock of the GPU. The clock now shows total_cycles */
+	/* time that each group of engines worked for the client: in nanoseconds or, with the
+	 * driver xe, in cycles of a clock of the GPU. total_cycles is the present value of that
+	 * clock */
 	uint64_t busy[GROUPS];
 	unsigned capacity[GROUPS]; /* engines in the group; 0: one */
 	uint64_t total_cycles;     /* 0: busy is in nanoseconds */
@@ -406,7 +407,7 @@ static enum gw_absence compare_walks(const struct walk *a, const struct walk *b,
 		return GW_ABSENT_FIRST_READING;
 	if (b->count == 0)
 		return GW_HAVE;
-	/* Only a client shows the clock of the GPU. */
+	/* The clock of the GPU is known only from a client. */
 	if (b->total_cycles && (a->total_cycles == 0 || b->total_cycles <= a->total_cycles))
 		return GW_ABSENT_FIRST_READING;
 	time = b->total_cycles ? (double)(b->total_cycles - a->total_cycles)

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#define FACTS_FIXED 32 /* capacity for the entries below, without RAPL; more than needed */
+#define FACTS_FIXED 32 /* more than the number of entries below, without RAPL */
 #define DOMAINS_MAX 64
 #define CORES_MAX   4096
 
@@ -267,7 +267,7 @@ static void cpuinfo_field(const char *text, const char *key, char *out, size_t s
 	}
 }
 
-/* Each architecture uses another key. */
+/* The key depends on the architecture. */
 static void add_cpuinfo(struct gw_environment *env, const char *text, const char *key,
 			const char *const *keys)
 {

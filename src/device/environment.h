@@ -1,5 +1,5 @@
-/* environment: describes the machine (kernel, CPU, driver and so on), as a published result
- * should. */
+/* environment: collects the facts about the machine (kernel, CPU, driver and so on) that are
+ * stored with a result. */
 #ifndef GW_DEVICE_ENVIRONMENT_H
 #define GW_DEVICE_ENVIRONMENT_H
 

@@ -13,13 +13,13 @@
 #define STACK_BYTES (512 * 1024)
 #define JOIN_NS     (3 * NS_PER_S)
 #define SLOT_NS     (2 * NS_PER_MS)   /* wait for a GPU that is in use */
-#define SLOT_TRIES  50                /* maximum number of these waits */
+#define SLOT_TRIES  50                /* maximum number of waits of SLOT_NS */
 #define REFRESH_NS  NS_PER_S          /* interval to search for the driver and new GPUs */
 #define BUSY_NS     (100 * NS_PER_MS) /* pause while the backend is in use */
 #define NONE_NS     (5 * NS_PER_S)    /* pause if no GPU can be watched */
 /* pause after a wait that returned early; doubles each time */
 #define PAUSE_NS (10 * NS_PER_MS)
-#define BURST    64 /* number of events in sequence after which the thread pauses */
+#define BURST    64 /* after this many events without a pause, the thread pauses */
 
 struct watched_gpu { /* a GPU of the backend */
 	struct slot *slot;
@@ -46,7 +46,7 @@ struct event_watch {
 	unsigned burst;
 };
 
-/* Sleeps in real time, whatever clock the context has. */
+/* Sleeps in real time, even if the context has another clock. */
 static void pause_for(struct event_watch *w, uint64_t ns)
 {
 	uint64_t until_ns = clock_mono_ns(clock_real()) + ns;
@@ -115,7 +115,9 @@ static int add_gpu(struct event_watch *w, struct watched_gpu *g)
 	int r;
 
 	if (!take_slot(w, g))
-		return g->on; /* the GPU is in use, perhaps for long: keep its present state */
+		/* the GPU is in use, perhaps for a long time: do not change whether it is
+		 * watched */
+		return g->on;
 	r = d->backend->ops->events_add(d, w->set);
 	if (d->r.text_why[GW_T_UUID] == GW_HAVE)
 		snprintf(g->uuid, sizeof(g->uuid), "%s", d->r.text[GW_T_UUID]);
@@ -329,13 +331,13 @@ int event_watch_free(struct event_watch *w)
 	return 0;
 }
 
-unsigned event_watch_status(struct event_watch *w, char *why, size_t size)
+unsigned event_watch_status(struct event_watch *w, const char **ret_why)
 {
 	unsigned n;
 
 	mailbox_lock(&w->box);
 	n = w->watched;
-	snprintf(why, size, "%s", w->why);
+	*ret_why = w->why;
 	mailbox_unlock(&w->box);
 	return n;
 }

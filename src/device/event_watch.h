@@ -1,10 +1,10 @@
 /* event_watch: receives driver events (Xids, ECC errors, recovery actions) on its own thread,
  * because waiting for events blocks in the driver.
  *
- * It hides the driver's event set: the set must be closed before the driver is released or
- * reloaded and opened again afterwards, GPUs come and go, and a wait may end early or never.
- * P-state and clock events are not requested, because they occur all the time. Past events are
- * not reported; recovery actions and remapped rows are read with the HEALTH tier. */
+ * It hides the driver's event set. The set must be closed before the driver is released or
+ * reloaded, and opened again afterwards. GPUs can appear and disappear. A wait may end early or
+ * never. P-state and clock events are not requested, because they occur all the time. Past
+ * events are not reported; recovery actions and remapped rows are read with the HEALTH tier. */
 #ifndef GW_DEVICE_EVENT_WATCH_H
 #define GW_DEVICE_EVENT_WATCH_H
 
@@ -39,10 +39,10 @@ int event_watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct drive
  * closed even then: the memory that the call still uses is not freed. */
 int event_watch_free(struct event_watch *w);
 
-/* Returns the number of watched GPUs. If the number is 0, writes the cause to `why` (size
- * bytes). Writes "" if a GPU is watched, if the watch has just started, or if the driver has no
+/* Returns the number of watched GPUs. *ret_why is a static string: the cause if no GPU is
+ * watched; "" if a GPU is watched, if the watch has just started, or if the driver has no
  * GPU. */
-unsigned event_watch_status(struct event_watch *w, char *why, size_t size);
+unsigned event_watch_status(struct event_watch *w, const char **ret_why);
 
 /* ---- a queue of events ----
  *
@@ -68,7 +68,7 @@ struct event_batch {
 int event_queue_init(struct event_queue *q);
 void event_queue_done(struct event_queue *q);
 
-/* From any thread. */
+/* Adds an event. Any thread may call this. */
 void event_queue_add(struct event_queue *q, const struct driver_event *e);
 /* Moves all queued events to *ret. */
 void event_queue_take(struct event_queue *q, struct event_batch *ret);

@@ -63,7 +63,7 @@ static void read_utilization(struct host *h, struct host_report *r)
 {
 	uint64_t busy = 0, total = 0;
 	int err = read_ticks(h->root, &busy, &total);
-	/* Sums can go back: iowait may decrease, and cores may be added or removed. */
+	/* The sums can decrease, because iowait may decrease and cores may be removed. */
 	bool comparable = err == 0 && h->total > 0 && total >= h->total && busy >= h->busy &&
 			  busy - h->busy <= total - h->total;
 

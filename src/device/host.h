@@ -1,4 +1,4 @@
-/* host: the machine around the GPUs: CPU and memory. */
+/* host: reads CPU utilisation, load and memory of the machine. */
 #ifndef GW_DEVICE_HOST_H
 #define GW_DEVICE_HOST_H
 

@@ -78,7 +78,8 @@ static const struct drm_name names[] = {
 	{ 0 },
 };
 
-/* Over a shorter time the power would mostly show the steps of the counter. */
+/* Over a shorter time, the computed power would depend mostly on the step size of the
+ * counter. */
 #define POWER_MIN_NS (10 * NS_PER_MS)
 
 /* Computes the mean power since the previous reading. */
@@ -105,7 +106,7 @@ static void derive_power(struct device *d)
 }
 
 /* PCI device ids of the upstream ports of the PCIe switches: 4fa0 on Arc A750, e2ff on
- * Battlemage. 4fa1 (other Arc A boards) is not confirmed by a dump. */
+ * Battlemage. 4fa1 (other Arc A boards) was not verified on a board. */
 static const uint32_t switches[] = { 0x4fa0, 0x4fa1, 0xe2ff, 0 };
 
 static const char *const drivers[] = { "i915", "xe", NULL };

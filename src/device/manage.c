@@ -92,14 +92,19 @@ bool manage_privileged(const struct root *root, unsigned euid)
 
 enum step { STEP_CHECK, STEP_SET, STEP_CANCELLED };
 
+enum manage_action {
+	ACTION_SET,    /* set the value `target` */
+	ACTION_UNLOCK, /* remove the setting */
+	ACTION_NONE,   /* the value is already right, or the driver has no default */
+};
+
 struct manage_job {
 	struct manage_order o;
 	struct manage_result r;
 	const struct root *root;
 	double target[2];
-	bool unlock;  /* remove the setting */
-	bool nothing; /* nothing to do: the value is already right */
-	/* "cancelled" means that the caller gave up: a step that has not started must not
+	enum manage_action action;
+	/* STEP_CANCELLED: the caller no longer waits, so a step that has not started must not
 	 * start */
 	_Atomic int step;
 };
@@ -246,20 +251,22 @@ static void choose_restored(struct manage_job *job, const struct device *d)
 {
 	const struct manage_info *i = &infos[job->o.what];
 
-	job->unlock = !i->readable;
+	if (!i->readable)
+		job->action = ACTION_UNLOCK;
 	if (job->o.kept) {
 		memcpy(job->target, job->o.value, sizeof(job->target));
-		if (job->unlock)
+		if (!i->readable)
 			return;
-		job->nothing = manage_same(job->o.what, job->r.before, job->target);
-		if (!job->nothing && is_foreign(job))
+		if (manage_same(job->o.what, job->r.before, job->target))
+			job->action = ACTION_NONE;
+		else if (is_foreign(job))
 			refuse_foreign(job);
 		return;
 	}
 	job->target[1] = NAN;
 	job->target[0] = job->o.what == MANAGE_COMPUTE_MODE ? 0 : manage_bound(d, i->standard);
-	/* nothing to do: the driver has no default */
-	job->nothing = i->readable && isnan(job->target[0]);
+	if (i->readable && isnan(job->target[0]))
+		job->action = ACTION_NONE;
 }
 
 static void check_step(void *arg)
@@ -283,9 +290,9 @@ static void check_step(void *arg)
 		refuse_driver_error(job, err, "read", detail);
 	else if (job->o.restore)
 		choose_restored(job, d);
-	else
-		job->nothing = infos[job->o.what].values && infos[job->o.what].readable &&
-			       manage_same(job->o.what, job->r.before, job->target);
+	else if (infos[job->o.what].values && infos[job->o.what].readable &&
+		 manage_same(job->o.what, job->r.before, job->target))
+		job->action = ACTION_NONE;
 }
 
 /* Reads the value back after the driver accepted the change. */
@@ -303,7 +310,7 @@ static void verify_change(struct manage_job *job, struct device *d)
 	}
 	if (!i->readable)
 		return;
-	/* only lower counts are required: new errors may occur at any time */
+	/* The counts need not be 0, only lower, because new errors may occur at any time. */
 	if (job->o.what == MANAGE_CLEAR_ECC)
 		r->verified = (r->before[0] == 0 || r->after[0] < r->before[0]) &&
 			      (r->before[1] == 0 || r->after[1] < r->before[1]);
@@ -334,7 +341,8 @@ static void set_step(void *arg)
 	}
 	if (!atomic_compare_exchange_strong(&job->step, &look_step, STEP_SET))
 		return;
-	err = d->backend->ops->set(d, job->o.what, job->unlock ? NULL : job->target, detail,
+	err = d->backend->ops->set(d, job->o.what,
+				   job->action == ACTION_UNLOCK ? NULL : job->target, detail,
 				   sizeof(detail));
 	if (err) {
 		refuse_driver_error(job, err, "changed", detail);
@@ -342,7 +350,7 @@ static void set_step(void *arg)
 	}
 	job->r.changed = true;
 	verify_change(job, d);
-	/* Makes the next snapshot read these tiers again. */
+	/* Make the next snapshot read these tiers again. */
 	report_stamp(&d->r, GW_TIER_HEALTH | GW_TIER_LIMITS, 0);
 }
 
@@ -424,7 +432,7 @@ static void write_message(struct manage_job *job)
 			 "gpuward did not change %s: there is nothing to restore", i->name);
 	else if (!r->changed)
 		snprintf(r->message, sizeof(r->message), "%s is %s already", i->name, now);
-	else if (job->unlock)
+	else if (job->action == ACTION_UNLOCK)
 		snprintf(r->message, sizeof(r->message), "%s was removed", i->name);
 	else if (!i->readable)
 		snprintf(r->message, sizeof(r->message),
@@ -480,7 +488,7 @@ int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
 	if (!run_step(ctx, s, check_step, job, ret))
 		return ret->error;
 	memcpy(ret->before, job->r.before, sizeof(ret->before));
-	if (!job->r.error && !job->nothing && store_old_value(job, keeper) &&
+	if (!job->r.error && job->action != ACTION_NONE && store_old_value(job, keeper) &&
 	    !run_step(ctx, s, set_step, job, ret))
 		return ret->error;
 	if (!job->r.error)

@@ -1,6 +1,6 @@
 /* manage: changes a setting of a GPU and verifies that it changed.
  *
- * Hides where a setting is read and written, who may change it and which values the driver
+ * Hides which calls read and write a setting, who may change it and which values the driver
  * accepts. Driver calls can hang, so they run on the device's call thread, like those of a
  * snapshot; the caller waits at most the context's deadline for each of the two steps (check,
  * then set). The caller decides whether a change is allowed; code that measures must not
@@ -22,8 +22,8 @@ enum manage_what {
 	/* lowest and highest, in hertz; NVML cannot read a clock lock back */
 	MANAGE_GPU_CLOCKS,
 	MANAGE_MEMORY_CLOCKS, /* same as GPU clocks */
-	/* has no value to set; get returns the corrected and uncorrected errors since driver
-	 * load */
+	/* clears the ECC counters; get returns the corrected and the uncorrected errors since
+	 * driver load */
 	MANAGE_CLEAR_ECC,
 	MANAGE_WHATS
 };

@@ -1,8 +1,8 @@
 /* nvml: initialises the NVIDIA management library and finds its GPUs.
  *
- * nvml_library.c loads the library. All symbols except four are optional. Suspended GPUs are not
- * woken: we assume that nvmlInit wakes all GPUs, so it is not called while a GPU is
- * suspended. */
+ * nvml_library.c loads the library. All symbols except four are optional. Suspended GPUs are
+ * not woken: nvmlInit is not called while a GPU is suspended, because we assume that it wakes
+ * all GPUs. */
 #include "nvml.h"
 
 #include "drm.h"
@@ -79,7 +79,7 @@ const char *nvml_code_name(abi_return code, char out[static 24])
 	return out;
 }
 
-/* Starts a call that concerns no device. b->call holds the name of the call until it
+/* Begins a call that is not about one device. b->call holds the name of the call until it
  * returns. */
 static void backend_calling(struct backend *b, enum nvml_call call)
 {
@@ -139,7 +139,8 @@ static void library_version(struct backend *b, char *out, size_t size)
 		snprintf(out, size, "of unknown version");
 }
 
-/* This text is in the error strings of the toolkit's stub, whatever its file name is. */
+/* The error strings of the toolkit's stub contain this text, so a stub is recognised under any
+ * file name. */
 #define STUB_SAYS "is a stub library"
 
 static void init_failed(struct backend *b, abi_return code)
@@ -231,7 +232,7 @@ static const struct {
 	{ GW_T_PART_NUMBER, CALL_part_number, ABI_PART_SIZE },
 };
 
-/* True if the string is absent, but the driver did not refuse it for good. */
+/* True if the string is absent, but a later call may return it. */
 static bool text_may_come(const struct device *d, enum gw_text t)
 {
 	const uint8_t why = d->r.text_why[t];
@@ -312,7 +313,7 @@ static void attach_device(struct device *d, abi_device handle)
 	nd->retry_ns = nd->backoff_ns = 0;
 	memset(d->r.tier_ns, 0, sizeof(d->r.tier_ns));
 	report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_NOT_READ);
-	for (size_t i = 0; i < COUNT(texts); i++) /* a refusal ends here, too */
+	for (size_t i = 0; i < COUNT(texts); i++) /* also texts that were refused before */
 		if (d->r.text_why[texts[i].text] != GW_HAVE)
 			report_text(&d->r, texts[i].text, NULL, GW_ABSENT_NOT_READ);
 	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
@@ -489,9 +490,9 @@ static unsigned find_missing(const struct backend *b, unsigned index, struct dev
 	return n;
 }
 
-/* Opens the GPUs of the driver, in its order. When the driver is opened again, a GPU that
- * reports no identity counts as one of the known GPUs that are missing, so that no GPU is
- * listed twice. nvml_find_again() later finds the missing GPUs by UUID. */
+/* Opens the GPUs in the order of the driver. If the driver is opened again and a GPU reports
+ * neither UUID nor PCI id, we assume that it is one of the known GPUs that are missing, so that
+ * no GPU is listed twice. nvml_find_again() later finds the missing GPUs by UUID. */
 static int open_each(struct backend *b, unsigned count)
 {
 	const bool again = b->count > 0;
@@ -665,8 +666,8 @@ static int open_library(struct backend *b)
 	return open_devices(b);
 }
 
-/* Marks the earlier devices of a driver that did not open again: they stay in the list without
- * values. */
+/* If the driver did not open again, its earlier devices stay in the list; this marks their
+ * values as absent. */
 static void close_slots(struct backend *b)
 {
 	for (unsigned i = 0; i < b->count; i++) {

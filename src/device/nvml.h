@@ -1,5 +1,5 @@
-/* nvml: the NVML backend's view of the library and its devices; included only by the nvml_*.c
- * files, call_cost.c and tests.
+/* nvml: what the files of the NVML backend share. Only the nvml_*.c files, call_cost.c and
+ * tests include it.
  *
  * nvml.c loads the library, opens and closes it. nvml_read.c reads values with the table
  * nvml_readers.def; nvml_shape.c makes the calls. nvml_process.c lists processes, nvml_event.c
@@ -55,7 +55,7 @@ struct nvml_device {
 	unsigned processes_cap;   /* entries of 32 bytes                                  */
 };
 
-/* Arrays instead of pointers: the relocation of each pointer would add 24 bytes to the
+/* Arrays and not pointers, because each pointer would add a relocation of 24 bytes to the
  * library. */
 #define NVML_SYMBOL_SIZE 48
 extern const char nvml_symbol[CALL_COUNT][NVML_SYMBOL_SIZE];
@@ -67,7 +67,7 @@ const char *nvml_code_name(abi_return code, char out[static 24]);
 /* What to do about a return code. */
 enum nvml_reaction {
 	REACT_NONE,   /* nothing: the value is absent this time */
-	REACT_FORGET, /* the value is absent for good: do not read it again */
+	REACT_FORGET, /* the device will never have the value: do not read it again */
 	REACT_LOST,   /* the device is gone                              */
 	REACT_FAULT,  /* the device has a hardware fault                 */
 	REACT_REOPEN, /* the driver is gone                              */
@@ -102,8 +102,9 @@ static inline struct nvml_device *nvml_device_of(struct device *d)
 	return d->priv;
 }
 
-/* Called before and after every library call. Between them d->call holds the name of the call,
- * so that a call that hangs can be named. After the call its cost is recorded. */
+/* These functions are called before and after every library call. In between, d->call holds the
+ * name of the call, so that messages can name a call that hangs. After the call its cost is
+ * recorded. */
 static inline void nvml_calling(struct device *d, enum nvml_call call)
 {
 	atomic_store_explicit(d->call, nvml_symbol[call], memory_order_relaxed);
@@ -147,7 +148,8 @@ int nvml_process_use(struct device *d, uint64_t since_us, struct process_use *ou
 		     unsigned cap);
 
 /* nvml.c */
-void nvml_find_again(struct device *d); /* searches for a lost device */
+/* searches for a lost device and opens it if it is back */
+void nvml_find_again(struct device *d);
 void nvml_instances(struct device *d);  /* lists the MIG instances again */
 void nvml_identify(struct device *d);   /* reads name, memory, instances: once after opening */
 void nvml_read_texts(struct device *d); /* reads the texts of the STATIC tier that are absent */

@@ -1,9 +1,9 @@
-/* nvml_abi: the part of NVML's binary interface that we use, in our own words.
+/* nvml_abi: our own declarations for the part of NVML's binary interface that we use.
  *
  * Written from NVIDIA's published API (version 13), so that no NVIDIA header is needed to
- * build.  The simulator implements this file and the backend calls it.  Every size is asserted
- * here, and tests/abi compares this file with a real nvml.h if one is installed. For this
- * comparison the names are those of the library, in lower case with our prefix. */
+ * build. The simulator implements these functions and the backend calls them. This file asserts
+ * the size of every struct, and tests/abi compares it with a real nvml.h if one is installed.
+ * For this comparison, our names are those of the library in lower case, with our prefix. */
 #ifndef GW_DEVICE_NVML_ABI_H
 #define GW_DEVICE_NVML_ABI_H
 

@@ -1,4 +1,4 @@
-/* nvml_event: events of the driver, and the ring buffer of power readings that it keeps. */
+/* nvml_event: receives events of the driver, and reads its ring buffer of power readings. */
 #include "nvml.h"
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample 
 	return (int)used;
 }
 
-/* P-state and clock events occur every 100 ms (measured) and would only wake us. */
+/* P-state and clock events occur every 100 ms (measured), and nobody uses them. */
 #define NOISE       (ABI_EVENT_PSTATE | ABI_EVENT_CLOCK)
 #define MEMBERS_MAX 256 /* as many as open_devices() opens */
 

@@ -1,7 +1,8 @@
 /* nvml_library: finds and loads the NVIDIA management library.
  *
- * The library is never linked. A container has it only if the container runtime mounts it, so
- * the error names the runtime's setting that is missing. */
+ * The library is opened with dlopen(), never linked. A container has the library only if the
+ * container runtime mounts it, so the error message names the setting of the runtime that is
+ * missing. */
 #include "nvml.h"
 
 #include "environment.h"

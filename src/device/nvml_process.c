@@ -1,8 +1,9 @@
-/* nvml_process: the driver's process lists in any of their layouts, and utilisation per process.
+/* nvml_process: the driver's process lists in any of their layouts, and utilisation per
+ * process.
  *
  * Under the same symbol an entry has had 16, 24 and 32 bytes (drivers 535.43 to 535.98, and
- * 550.127 in a container). So the length is measured: the array is filled with a pattern first,
- * and what the driver overwrote shows the length. */
+ * 550.127 in a container). So we measure the length of an entry: we fill the array with a
+ * pattern before the call, and the bytes that the driver overwrote show the length. */
 #include "nvml.h"
 
 #include "base/array.h"
@@ -150,8 +151,8 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 			return GW_ABSENT_ERROR;
 		if (nvml_react(d, code))
 			return nvml_meaning(code)->absence;
-		/* If a list fails temporarily, its processes would seem to be gone, so there is
-		 * no list this time. */
+		/* If one of the lists fails temporarily, report no list at all: otherwise its
+		 * processes would seem to have ended. */
 		if (code != ABI_SUCCESS && nvml_meaning(code)->reaction != REACT_FORGET)
 			return nvml_meaning(code)->absence;
 		if (lists[i].type == GW_PROCESS_COMPUTE)
@@ -164,9 +165,9 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 	return why;
 }
 
-/* The driver requires memory for its whole buffer (72 entries on an H200), but if asked for the
- * size it always returns 100. So the first call has a buffer, and the second call uses the size
- * that the first one required. */
+/* The driver requires memory for its whole buffer (72 entries on an H200), but if it is asked
+ * for the size, it always returns 100. So the first call already passes a buffer. If that
+ * buffer is too small, the second call uses the size that the driver then returned. */
 #define USE_FIRST_CAP 128
 #define USE_MAX       4096
 

@@ -77,7 +77,7 @@ static abi_return read_row(struct device *d, const struct nvml_reader *row)
 
 struct outcome {
 	unsigned good, bad;
-	abi_return first_bad; /* the first unspecific error */
+	abi_return first_bad; /* the first error that concerns only a value, not the device */
 	abi_return fault;     /* hardware fault that the driver reported */
 	bool stop;            /* the device or the driver is gone; all values are absent */
 };
@@ -224,7 +224,8 @@ void nvml_read(struct device *d, unsigned tiers)
 		nvml_identify(d);
 	if (!d->priv || !nvml_device_of(d)->handle)
 		return;
-	/* STATIC is read once. What failed for the moment is tried again with HEALTH. */
+	/* STATIC is read once. Values of STATIC that failed temporarily are tried again with
+	 * HEALTH. */
 	if (tiers & GW_TIER_HEALTH && lacks_static(d))
 		tiers |= GW_TIER_STATIC;
 	d->series_ns = call_cost_now_ns();
@@ -240,7 +241,8 @@ void nvml_read(struct device *d, unsigned tiers)
 	if (tiers & GW_TIER_HEALTH ||
 	    (d->r.mig_count && tiers & GW_TIER_SLOW && !nvml_mig_memory(d)))
 		nvml_instances(d);
-	if (!nvml_device_of(d)->handle) /* lost meanwhile: the state says so */
+	/* the GPU was lost meanwhile: its state is already set */
+	if (!nvml_device_of(d)->handle)
 		return;
 	set_state(d, &o);
 	report_stamp(&d->r, tiers, begin);

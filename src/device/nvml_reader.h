@@ -1,4 +1,4 @@
-/* nvml_reader: the rows of the table of calls, and the functions that make one call. */
+/* nvml_reader: the rows of nvml_readers.def, and the functions that make one call. */
 #ifndef GW_DEVICE_NVML_READER_H
 #define GW_DEVICE_NVML_READER_H
 

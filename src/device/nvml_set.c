@@ -1,8 +1,8 @@
 /* nvml_set: reads and writes the settings of one device; all calls need root.
  *
- * Code that measures never calls this. The driver keeps a power limit and locked clocks until it
- * is unloaded, and the modes until the next boot. A clock lock can be set and removed but not
- * read. */
+ * Code that measures never calls these functions. A power limit and locked clocks last until
+ * the driver is unloaded, the modes until the next boot. A clock lock can be set and removed
+ * but not read. */
 #include "nvml.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* nvml_shape: one function per shape of call: makes the call, rejects placeholders, scales. A call
- * that fills a struct is a row in `layouts`. At the end, GPM: profiling metrics without a
- * profiler (Hopper and later). */
+/* nvml_shape: one function per form of NVML call. The function makes the call, rejects
+ * placeholders and scales the numbers. A call that fills a struct is a row in `layouts`. The
+ * last part reads GPM: profiling metrics that need no profiler (Hopper and later). */
 #include "nvml_reader.h"
 
 #include "base/array.h"
@@ -275,7 +275,7 @@ static abi_return read_capability(struct device *d, const struct nvml_reader *ro
 	return code;
 }
 
-/* Reads the value by its type: the union as 64 bits would show a 4-byte -8 as 4294967288. */
+/* Read the union by the type of the value: read as 64 bits, a 4-byte -8 would be 4294967288. */
 static bool field_number(const struct abi_field_value *f, double *ret)
 {
 	switch (f->type) {

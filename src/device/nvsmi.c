@@ -1,9 +1,9 @@
-/* nvsmi: the second choice for NVIDIA GPUs, used if the library cannot be loaded.
+/* nvsmi: the backend for NVIDIA GPUs if NVIDIA's library cannot be loaded.
  *
- * One run of nvidia-smi has the values of all GPUs. Each device uses the output of a run at
- * most once, so n devices need one run per round. One nvidia-smi process that keeps running
- * (nvsmi_stream.c) delivers the power samples and the values that are read at every tick; while
- * this process fails, each round needs one run, which is then also a power sample. */
+ * One run of nvidia-smi prints the values of all GPUs. Each device uses the output of a run at
+ * most once, so one run per round of readings is enough. Another nvidia-smi process keeps
+ * running (nvsmi_stream.c) and prints power samples and the values that are read at every tick.
+ * If this process fails, each round needs one run, which is then also a power sample. */
 #include "nvsmi.h"
 
 #include "backend.h"
@@ -23,12 +23,12 @@
 #ifndef DEADLINE_NS /* tests use a shorter one */
 #define DEADLINE_NS (10 * NS_PER_S)
 #endif
-/* maximum age of an answer, so that only devices that waited for the run use it */
+/* maximum age of the output of a run, so that only the devices of the same round use it */
 #define FRESH_NS (100 * NS_PER_MS)
 /* after a run that hung, wait this long, because the next run may hang, too */
 #define RETRY_NS (60 * NS_PER_S)
-/* A longer answer is refused, because its last rows would be missing. The row of a process has
- * about 60 bytes. */
+/* If the output of a run is longer, none of it is used, because its last rows would be missing.
+ * The row of a process has about 60 bytes. */
 #define TEXT_SIZE (1024 * 1024)
 #define MIB       1048576.0
 
@@ -90,7 +90,7 @@ static const char *const programs[] = {
 };
 
 /* Returns the timeout of a run. It is shorter than the caller's deadline, so that a run that
- * hangs is ended and not left behind. */
+ * hangs is ended before the caller stops waiting. */
 static uint64_t run_timeout_ns(const struct backend *b)
 {
 	uint64_t max_ns = b->env->deadline_ns / 4 * 3;
@@ -113,8 +113,6 @@ static void run_program(struct backend *b, struct answer *a, const char *query,
 		a->rc = -GW_E_NOENT;
 		if (child_exists(argv[0]))
 			a->rc = child_run(argv, deadline, a->text, sizeof(a->text));
-		if (a->rc >= 0 && strlen(a->text) == sizeof(a->text) - 1)
-			a->rc = -GW_E_SIZE;
 		if ((a->rc != -GW_E_NOENT && a->rc != -GW_E_PERM) ||
 		    n->program + 1 == COUNT(programs))
 			break;
@@ -406,7 +404,8 @@ static int nvsmi_open(struct backend *b)
 	pthread_mutex_init(&n->lock, NULL);
 	nvsmi_stream_init(&n->stream);
 	b->priv = n;
-	/* Asks for the live columns too: the stream may use only those that the driver knows. */
+	/* Also request the columns of LIVE: this shows which of them the driver knows, and the
+	 * stream may use only those. */
 	ask_gpus(b, GW_TIER_STATIC | LIVE, &b->call);
 	n->gpus.tiers = GW_TIER_STATIC; /* the other tiers are read when they are requested */
 	err = open_rows(b);
@@ -542,7 +541,8 @@ static void store_sample(struct nvsmi_device *nd, const struct nvsmi_reading *r)
 	w = nd->instant ? r->instant_w : r->power_w;
 	if (isnan(w) || (nd->samples > 0 && r->wall_us <= last->wall_us &&
 			 last->wall_us - r->wall_us < BACK_US))
-		/* the sample has no value, is already known, or is older than the last one */
+		/* ignore the sample: it has no value, is already stored, or is older than the
+		 * last one */
 		return;
 	nd->ring[nd->samples++ % RING_SIZE] = (struct power_sample){ r->wall_us, w };
 }
@@ -568,7 +568,7 @@ static uint64_t mono_of(const struct backend *b, uint64_t wall_us)
 	       (age_us < NS_PER_S / 1000 ? age_us * 1000 : NS_PER_S);
 }
 
-/* Keeps the values of a line until the device is read. */
+/* Stores the values of a line until the device is read. */
 static void store_live(struct backend *b, struct nvsmi_device *nd,
 		       const struct nvsmi_reading *r)
 {
@@ -690,7 +690,7 @@ static void run_for_power(struct backend *b, _Atomic(const char *) *call)
 	for (unsigned i = 0; i < b->count; i++)
 		if (b->slot[i]->priv)
 			((struct nvsmi_device *)b->slot[i]->priv)->power_why = GW_ABSENT_LOST;
-	/* determine the time zone again, because a single run is not started with TZ=UTC */
+	/* compute the time zone again, because a single run is not started with TZ=UTC */
 	s->zone_known = false;
 	while (n->power.rc == 0 && next_line(&text, line, sizeof(line)))
 		if (nvsmi_stream_parse(s, line, false, clock_wall_ns(b->env->clock) / 1000, &r))
@@ -826,7 +826,8 @@ static int copy_samples(const struct nvsmi_device *nd, uint64_t since_us,
 		return (int)used;
 	if (nd->power_why == GW_ABSENT_LOST)
 		return -GW_E_LOST;
-	/* After good lines, one bad line does not end the power samples. */
+	/* If there were samples before, one line without a power value does not mean that the
+	 * GPU has none. */
 	return nd->samples == 0 && (nd->power_why == GW_ABSENT_NOT_SUPPORTED ||
 				    nd->power_why == GW_ABSENT_NO_PERMISSION)
 		       ? -GW_E_NOSUPPORT
@@ -856,6 +857,7 @@ bool nvsmi_facts(struct backend *b, struct nvsmi_facts *ret)
 	if (!n || b->ops != &backend_nvsmi || pthread_mutex_trylock(&n->lock) != 0)
 		return false;
 	*ret = n->stream.facts;
+	ret->streaming = n->stream.running;
 	pthread_mutex_unlock(&n->lock);
 	return true;
 }

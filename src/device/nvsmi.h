@@ -6,7 +6,7 @@
 #ifndef GW_DEVICE_NVSMI_H
 #define GW_DEVICE_NVSMI_H
 
-#include "device.h"
+#include "backend.h"
 #include "nvsmi_stream.h"
 
 /* Each column is requested by its name. If the driver refuses the name, the older name is used;

@@ -18,8 +18,9 @@
 #define STAMP_LENGTH   23
 #define ZONE_US        (15 * 60 * INT64_C(1000000))
 
-/* Holds one minute of lines from eight GPUs. nvidia-smi stops when the pipe is full; with a
- * larger pipe it would only sample the GPUs longer while nobody reads. */
+/* The pipe holds one minute of lines from eight GPUs. nvidia-smi blocks when the pipe is full.
+ * A larger pipe would have no use: nvidia-smi would only sample the GPUs for longer while
+ * nobody reads. */
 #define PIPE_BYTES (512 * 1024)
 
 /* The fields of a line after the ids. */
@@ -55,7 +56,7 @@ void nvsmi_stream_stop(struct nvsmi_stream *s)
 		return;
 	update_cpu(s);
 	child_stop(&s->child);
-	s->running = s->facts.streaming = false;
+	s->running = false;
 	s->ended_cpu_ns = s->facts.child_cpu_ns;
 }
 
@@ -90,7 +91,7 @@ bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t no
 	}
 	/* if this fails, the pipe is smaller */
 	fcntl(s->child.out_fd, F_SETPIPE_SZ, PIPE_BYTES);
-	s->running = s->facts.streaming = true;
+	s->running = true;
 	s->last_line_ns = now_ns;
 	s->first_line_timeout_ns = first_line_timeout_ns;
 	return true;

@@ -1,9 +1,9 @@
 /* nvsmi_stream: one nvidia-smi process that prints a line per GPU ten times per second.
  *
- * Starting nvidia-smi for each sample costs 22 ms of CPU per sample and gives at most 8 samples per
- * second; a process that keeps running (-lms) gives all ten (measured). This module starts it, reads its output without
- * waiting, notices when it stops printing, and delays the restart. Not thread-safe: nvsmi.c, the
- * only caller, has a lock. */
+ * Starting nvidia-smi for each sample costs 22 ms of CPU per sample and gives at most 8 samples
+ * per second; a process that keeps running (-lms) gives all ten (measured). This module starts
+ * the process, reads its output without waiting, notices when it stops printing, and delays a
+ * restart. It is not thread-safe: its only caller, nvsmi.c, holds a lock. */
 #ifndef GW_DEVICE_NVSMI_STREAM_H
 #define GW_DEVICE_NVSMI_STREAM_H
 
@@ -51,10 +51,10 @@ struct nvsmi_stream {
 	char *fields[NVSMI_STREAM_FIELDS];
 };
 
-/* One line: which GPU, when, how much power. The time is from the timestamp column, because
- * several lines are read at once. The column is local time without a zone. The process is
- * started with TZ=UTC. If it ignores TZ, the zone is the difference between its first line and
- * our wall clock, rounded to quarter hours. */
+/* The contents of one line: the GPU, the time and the power. The time is from the timestamp
+ * column, because several lines are read at once. The column is local time without a zone. The
+ * process is started with TZ=UTC. If it ignores TZ, the zone is the difference between its
+ * first line and our wall clock, rounded to quarter hours. */
 struct nvsmi_reading {
 	const char *uuid, *pci; /* point into the stream's memory; valid until the next call */
 	uint64_t wall_us;
@@ -73,9 +73,10 @@ const char *nvsmi_stream_query(struct nvsmi_stream *s, bool more);
 /* Starts the process, unless it runs or the restart is delayed. The caller decides whether it
  * may be started. Returns true if it runs.
  *
- * The process ends when we end: we are the only reader of its pipe, so SIGPIPE ends it at its
- * next line. PR_SET_PDEATHSIG is not used, because it would end the process together with the
- * thread that started it. A process that hangs in the driver stays until the driver returns. */
+ * The process does not outlive us: we are the only reader of its pipe, so after our end SIGPIPE
+ * ends it at its next line. PR_SET_PDEATHSIG is not used, because it would end the process
+ * together with the thread that started it. A process that hangs in the driver stays until the
+ * driver returns. */
 bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t now_ns,
 			uint64_t first_line_timeout_ns);
 
@@ -84,7 +85,8 @@ bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t no
 bool nvsmi_stream_next(struct nvsmi_stream *s, uint64_t now_ns, uint64_t wall_us,
 		       struct nvsmi_reading *ret);
 
-/* Parses one line of this process (more: true) or of a single run. False: not a reading. */
+/* Parses one line of this process (more is true) or of a single run (more is false). Returns
+ * false if the line is not a reading. */
 bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, bool more, uint64_t wall_us,
 			struct nvsmi_reading *ret);
 

@@ -2,7 +2,6 @@
 
 #include "workload.h"
 
-#include "base/cgroup_unit.h"
 #include "base/root.h"
 
 #include <gpuward.h>
@@ -218,7 +217,7 @@ int proc_read(const struct root *root, int64_t pid, struct proc *ret)
 	read_command(root, &p);
 	read_cgroup(root, &p);
 
-	/* Check the start time again: if the pid was reused meanwhile, the data is a mixture of
+	/* Check the start time again: if the pid was reused meanwhile, the data would be from
 	 * two processes. */
 	err = read_stat(root, p.pid, &end);
 	p.incomplete |= err == -GW_E_IO;

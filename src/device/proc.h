@@ -1,7 +1,7 @@
 /* proc: reads the properties of a process.
  *
  * A process is identified by pid and start time, because a pid can be reused. Everything is
- * read from /proc below a root, with our own permissions; what we may not read stays
+ * read from /proc below a root, with our own permissions; values that we may not read stay
  * unknown. */
 #ifndef GW_DEVICE_PROC_H
 #define GW_DEVICE_PROC_H
@@ -25,7 +25,8 @@ struct proc {
 	char command[256];    /* arguments joined by blanks, cut; "": unknown */
 	/* path in the hierarchy that has a Slurm job, else in the unified hierarchy; if that is
 	 * "/" or missing, the longest path */
-	char cgroup[512];   /* cut if longer; a pod in a container takes 400 bytes */
+	/* a longer path is cut; the path of a pod in a container has 400 bytes */
+	char cgroup[512];
 	char container[72]; /* id shortened to 12 digits, or a name; "": no container */
 	/* the process has ended, but its parent has not reaped it; it holds no resources */
 	bool ended;

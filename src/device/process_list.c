@@ -108,8 +108,8 @@ static void query_use(struct slot *s, uint64_t since_us)
 	s->used_ns = clock_mono_ns(d->backend->env->clock);
 }
 
-/* Uses the utilisation that another caller has read if it is recent: the guard may have read it
- * just now. */
+/* Uses the utilisation that another caller has read, if it is recent. The guard, for example,
+ * reads it often. */
 static void query_use_or_share(struct slot *s)
 {
 	const uint64_t now_ns = clock_mono_ns(s->d->backend->env->clock);
@@ -185,7 +185,8 @@ static void set_use(const struct slot *s, int64_t pid, struct gw_process *p)
 	p->sm_absence = s->uses < 0 ? GW_ABSENT_ERROR : GW_HAVE;
 	if (s->uses < 0)
 		return;
-	/* the driver lists only busy processes, so a process that is not listed is idle */
+	/* the driver reports utilisation only for busy processes, so a process without a row is
+	 * idle */
 	p->sm_ratio = 0;
 	for (int i = 0; i < s->uses; i++)
 		if (s->process_use[i].pid == pid)

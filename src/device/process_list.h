@@ -1,5 +1,5 @@
-/* process_list: the processes that the driver lists on each GPU, the memory in use, and the
- * utilisation per process; /proc is not read.
+/* process_list: lists the processes on each GPU as the driver reports them, the memory in use,
+ * and the utilisation per process. It does not read /proc.
  *
  * A list costs 250 us on an H200 at ten per second, the memory alone only 70 us. A process that
  * arrives or leaves changes the memory in use. So while the memory in use stays equal to the
@@ -26,7 +26,8 @@ struct gpu_usage {
 };
 
 enum gpu_usage_flag {
-	/* first read the memory of each GPU that answers into its report */
+	/* first read the memory in use of each GPU, and read its process list only if that has
+	 * changed */
 	GPU_USAGE_MEMORY = 1,
 	GPU_USAGE_LISTS = 2 /* read the process lists even if the memory shows no change */
 };

@@ -113,8 +113,8 @@ static unsigned drop_duplicates(struct rapl_domain *d, unsigned n)
 			bool same = i != j && d[i].package == d[j].package &&
 				    d[i].die == d[j].die && strcmp(d[i].name, d[j].name) == 0;
 
-			/* d[0..kept) holds the entries that are kept; d[i] may already be
-			 * overwritten by one of them. */
+			/* Compare only with d[0] to d[kept - 1], the entries that are kept:
+			 * d[i] may already be overwritten by one of them. */
 			redundant = same && is_mmio(d[i].path) && !is_mmio(d[j].path);
 		}
 		if (!redundant)
@@ -154,10 +154,10 @@ static enum rapl_kind kind_of(const char *name)
 	return strcmp(name, "psys") == 0 ? RAPL_PLATFORM : RAPL_OTHER;
 }
 
-/* True if two zones of one package show the same counter: a reading of the second lies between
- * two readings of the first. Kernels that treat each chiplet as a die list the package's
- * counter once per chiplet. Separate counters (microjoules since boot) do not agree like
- * that. */
+/* True if two zones of one package show the same counter. In that case, a reading of the second
+ * zone lies between two readings of the first one; two separate counters (microjoules since
+ * boot) are never that close. Kernels that treat each chiplet as a die list the counter of the
+ * package once per chiplet. */
 static bool same_counter(const struct root *root, const struct rapl_domain *a,
 			 const struct rapl_domain *b)
 {
@@ -404,7 +404,7 @@ static void read_counter(struct rapl *r, struct rapl_counter *c)
 		return;
 	c->why = read_raw(r, c, &now);
 	if (c->why != GW_HAVE)
-		return; /* this energy is included in the next successful reading */
+		return; /* the next successful reading includes this energy */
 	if (now >= c->last) {
 		c->joules += (double)(now - c->last) * c->joules_each;
 	} else if (range != 0 && c->last <= range) {

@@ -3,8 +3,8 @@
  * There are two ways to read the same counters: the files of powercap, and the power PMU of
  * perf if powercap is not readable. This module hides that counters wrap, and that zones are
  * listed twice (by register and by memory, or once per die of a package with one counter). It
- * also hides that counters overlap: core and uncore are parts of their package; psys contains
- * the packages and is never added to them. */
+ * also hides that counters overlap: the package counter includes core and uncore; psys includes
+ * the packages, so it is never added to them. */
 #ifndef GW_DEVICE_RAPL_H
 #define GW_DEVICE_RAPL_H
 
@@ -69,9 +69,9 @@ void rapl_close(struct rapl *r);
 
 /* Adds what each counter counted since the last reading. Allocates nothing. It reads some
  * files, so call it once per second and at the start and end of a measurement, not more often.
- * Call it at least twice per wrap of a counter (a minute or more), because two wraps look like
- * one. If a reading fails, the next one includes its energy. A counter that rapl_open() could
- * not read, or that decreased without a known range, stays absent. */
+ * Call it at least twice in the time in which a counter wraps (a minute or more), because two
+ * wraps look like one. If a reading fails, the next one includes the energy of both. A counter
+ * that rapl_open() could not read, or that decreased without a known range, stays absent. */
 void rapl_read(struct rapl *r);
 
 /* Energy of the host from rapl_open() to the last reading: packages and their memory. */

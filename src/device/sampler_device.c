@@ -16,8 +16,8 @@ int sampler_device_init(struct sampler_device *sd, struct gw_ctx *ctx, unsigned 
 	return sd->slot ? 0 : -GW_E_NODEV;
 }
 
-/* Returns the device and holds it if its driver is open; otherwise returns NULL and holds
- * nothing. */
+/* If the driver is open, takes exclusive use of the device and returns it; the caller ends the
+ * use with slot_give(). Otherwise returns NULL. */
 static struct device *sampler_device_hold(struct sampler_device *sd)
 {
 	struct device *d = sd->slot->d;

@@ -1,9 +1,9 @@
 /* sampler_device: one GPU of a context, for a thread that samples it.
  *
- * It holds the GPU only during a call, and never holds the context's lock: GPUs are sampled in
- * parallel, and snapshots can be taken meanwhile. A call that hangs blocks only its own thread.
- * Only one thread may use a sampler_device at a time; the context is borrowed and must outlive
- * it. */
+ * It uses the GPU exclusively only during a call, and does not hold the context's lock during a
+ * call. So GPUs are sampled in parallel, and snapshots can be taken meanwhile. A call that
+ * hangs blocks only its own thread. Only one thread may use a sampler_device at a time; the
+ * context is borrowed and must outlive it. */
 #ifndef GW_DEVICE_SAMPLER_DEVICE_H
 #define GW_DEVICE_SAMPLER_DEVICE_H
 

@@ -1,6 +1,6 @@
-/* snapshot: everything about the machine and its GPUs at one moment, as a copy.
+/* snapshot: a copy of everything that is known about the machine and its GPUs at one moment.
  *
- * To take a snapshot again costs the vendor's calls, a copy of each report, two clock readings,
+ * Taking a snapshot again costs the vendor's calls, a copy of each report, two clock readings,
  * and two more per device. Memory is allocated only if there are more devices than before. */
 #include "context.h"
 
@@ -40,7 +40,7 @@ int gw_snapshot_new(struct gw_ctx *ctx, struct gw_snapshot **ret_snap)
 		return context_fail(ctx, -GW_E_NOMEM, NULL);
 	s->ctx = ctx;
 	pthread_mutex_lock(&ctx->lock);
-	/* a different value, so that status is filled in the first time */
+	/* differs from the context's generation, so that the first take fills in status */
 	s->generation = ctx->generation - 1;
 	pthread_mutex_unlock(&ctx->lock);
 	memset(s->host.why, GW_ABSENT_NOT_READ, sizeof(s->host.why));
@@ -235,7 +235,8 @@ int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 		goto out;
 	snap->mono_ns = clock_mono_ns(ctx->clock);
 	snap->wall_ns = clock_wall_ns(ctx->clock);
-	if (ctx->fresh) { /* names first: a GPU that hangs afterwards still has a name */
+	/* read the names first, so that a GPU that hangs afterwards has a name */
+	if (ctx->fresh) {
 		ctx->fresh = false;
 		context_each(ctx, read_slot, 0, snap->mono_ns);
 	}

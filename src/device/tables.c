@@ -269,7 +269,7 @@ NAMES(budget)
 NAMES(throttle)
 NAMES(throttle_source)
 
-/* Levels as code.def spells them. */
+/* The names of the levels in code.def. */
 #define LEVEL_VALID     GW_VALID
 #define LEVEL_SUSPECT   GW_SUSPECT
 #define LEVEL_INVALID   GW_INVALID

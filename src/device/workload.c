@@ -1,7 +1,6 @@
 #include "workload.h"
 
 #include "base/array.h"
-#include "base/cgroup_unit.h"
 #include "base/utf8.h"
 
 #include <ctype.h>
@@ -195,7 +194,7 @@ const char *workload_container_id(const char *component, size_t n, const char *a
 /* ---- a position in a path ---- */
 
 enum trust {
-	TRUST_SYSTEM,  /* only root can create groups here */
+	TRUST_SYSTEM,  /* only root can create groups at this place */
 	TRUST_RUNTIME, /* below the service of a container runtime: only its pods */
 	TRUST_PLAIN,   /* below a group without a known meaning: only containers */
 	TRUST_USER,    /* below user-UID.slice: only containers and units of that user */
@@ -205,8 +204,9 @@ enum trust {
 struct place {
 	struct component at;
 	enum trust trust;
-	bool first;     /* the component is the first one below the root or a container */
-	bool hidden;    /* our own namespace hides the groups above the first component */
+	bool first; /* the component is the first one below the root or a container */
+	/* our own cgroup namespace hides the groups above the first component */
+	bool hidden;
 	char above[16]; /* the first component that is not a slice, cut; "": none */
 	long uid;       /* owner of the process */
 	long user;      /* the user that owns the groups here; -1: none */
@@ -481,4 +481,37 @@ void workload_from_cgroup(const char *cgroup, long uid, struct workload *ret)
 		if (!place_find(&p, ret))
 			place_pass(&p);
 	place_end(&p, ret);
+}
+
+static bool part_ends_in(const char *part, size_t n, const char *suffix)
+{
+	size_t m = strlen(suffix);
+
+	return n > m && memcmp(part + n - m, suffix, m) == 0;
+}
+
+bool cgroup_unit_find(const char *cgroup, struct cgroup_unit *ret)
+{
+	*ret = (struct cgroup_unit){ .name = NULL };
+	for (size_t n; *cgroup; cgroup += n + (cgroup[n] == '/')) {
+		n = strcspn(cgroup, "/");
+		if (!part_ends_in(cgroup, n, ".service") && !part_ends_in(cgroup, n, ".scope"))
+			continue;
+		ret->name = cgroup;
+		ret->end = cgroup + n;
+		if (ret->manager_end || strncmp(cgroup, "user@", 5) != 0)
+			return true;
+		ret->manager_end = ret->end;
+	}
+	return ret->name;
+}
+
+bool cgroup_unit_service(const struct cgroup_unit *u, char *out, size_t size)
+{
+	const size_t n = (size_t)(u->end - u->name);
+
+	*out = '\0';
+	if (part_ends_in(u->name, n, ".service") && strncmp(u->name, "user@", 5) != 0)
+		snprintf(out, size, "%.*s", (int)n, u->name);
+	return *out;
 }

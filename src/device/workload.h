@@ -2,8 +2,8 @@
  * session.
  *
  * workload.def lists the kinds, one row each. workload_from_cgroup() is pure: it knows only the
- * path of the control group, so a name may still be an id (of a pod, of a container, of a
- * user). workload_names.h of the service replaces ids by the names that people use. */
+ * path of the control group. So a name may still be the id of a pod, a container or a user;
+ * workload_names.h in the service replaces it by the name that people use. */
 #ifndef GW_DEVICE_WORKLOAD_H
 #define GW_DEVICE_WORKLOAD_H
 
@@ -21,9 +21,9 @@ enum workload_kind {
 /* Two processes belong to the same workload if kind and id are equal. */
 struct workload {
 	enum workload_kind kind;
-	/* pod UID, job id, container id, unit, number of a session's user; "" for NONE. What
-	 * belongs to a user has the user's number in front, "1000/train.service", so that the
-	 * user cannot choose the id of another workload. */
+	/* pod UID, job id, container id, unit, number of a session's user; "" for NONE. The id
+	 * of a user's own workload begins with the number of the user, as in
+	 * "1000/train.service", so that a user cannot choose the id of another workload. */
 	char id[96];
 	char space[64]; /* namespace of a pod; user of a job, rootless container or unit; "" */
 	char name[254]; /* name of the pod, container or unit; job id; user of a session */
@@ -36,20 +36,20 @@ struct workload {
  * /proc/PID/cgroup). uid: owner of the process (-1: unknown), for the user of a job. Always
  * fills *ret; the kind is WORKLOAD_NONE if the path names no workload.
  *
- * The rule. A path is read from the root, and the first group of a known kind decides: a
- * container that runs inside a job belongs to the job, and nothing below a pod or a job counts.
- * The owner of a group chooses the names below it. Pods and jobs are therefore recognised only
- * where the kubelet and slurmd put them: below the root or slices of the system, below the
- * service of a container runtime, or inside a container that is there (a node made of
+ * The path is read from the root, and the first group of a known kind decides: a container that
+ * runs inside a job belongs to the job, and groups below a pod or a job are ignored. The owner
+ * of a group can create groups with any name below it. Pods and jobs are therefore recognised
+ * only where the kubelet and slurmd create them: below the root or slices of the system, below
+ * the service of a container runtime, or inside a container that is there (a node made of
  * containers). Below user@UID.service only containers and units of that user are recognised. A
  * leading ".." means that our own control group namespace hides the groups above. */
 void workload_from_cgroup(const char *cgroup, long uid, struct workload *ret);
 
-/* Finds the container in one component of a path, such as "docker-ID.scope": the only table of
- * the names that container runtimes use. n: length of the component; above: a group above it,
- * such as "docker"; it determines the kind of an id without a prefix. Returns the start of the
- * 64 digits of the id and sets *ret_kind, or NULL. A process that only monitors a container
- * (conmon) is not inside it. */
+/* Finds the container in one component of a path, such as "docker-ID.scope". The names that
+ * container runtimes use are known only here. n: length of the component; above: a group above
+ * it, such as "docker", which determines the kind of an id without a prefix. Returns the start
+ * of the 64 digits of the id and sets *ret_kind, or NULL. A process that only monitors a
+ * container (conmon) is not inside it. */
 const char *workload_container_id(const char *component, size_t n, const char *above,
 				  enum workload_kind *ret_kind);
 
@@ -61,5 +61,27 @@ bool workload_is_named(const struct workload *w);
 const char *workload_kind_word(enum workload_kind kind);
 
 bool workload_equal(const struct workload *a, const struct workload *b);
+
+/* The systemd unit (service or scope) that owns a cgroup. The pointers are into the path. */
+struct cgroup_unit {
+	const char *name, *end;
+	const char *manager_end; /* end of user@UID.service; NULL: not in the path */
+};
+
+/* Finds the outermost unit in a cgroup path. Names below a unit are ignored, because the owner
+ * of the unit may create cgroups with any name there. The exception is the service manager of a
+ * user (user@UID.service): the cgroups below its service are units. Returns false if there is
+ * no unit. */
+bool cgroup_unit_find(const char *cgroup, struct cgroup_unit *ret);
+
+/* Writes the name of the unit if it is a service, and not the manager of a user; otherwise writes
+ * "" and returns false. */
+bool cgroup_unit_service(const struct cgroup_unit *u, char *out, size_t size);
+
+/* True if the unit belongs to the manager of a user. */
+static inline bool cgroup_unit_is_of_user(const struct cgroup_unit *u)
+{
+	return u->manager_end && u->name > u->manager_end;
+}
 
 #endif

@@ -1,6 +1,6 @@
 #include "classify.h"
 
-#include "base/cgroup_unit.h"
+#include "device/workload.h"
 
 #include <fnmatch.h>
 #include <limits.h>

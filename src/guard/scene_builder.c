@@ -6,7 +6,7 @@
  * scene, once per second and whenever something is new. */
 #include "scene_builder_internal.h"
 
-#include "base/cgroup_unit.h"
+#include "device/workload.h"
 #include "device/environment.h"
 
 #include <stdio.h>

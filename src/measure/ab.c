@@ -1,6 +1,5 @@
 #include "ab.h"
 
-#include "compare.h"
 #include "distribution.h"
 #include "sensor.h"
 #include "stat.h"
@@ -24,11 +23,11 @@
 #define RESAMPLES_MIN  100
 
 /* Numbers of pairs at which the data are analysed, and the two-sided alpha of each analysis.
- * The number of analyses selects the row: with five analyses, row five.
- * Alpha is from our own simulation: the 5 % quantile of the smallest p value over the analyses
- * in 10^6 normal experiments (0.04976, 0.02917, 0.02113, 0.01655, 0.01367, 0.01165, 0.01015,
- * 0.00895, 0.00800, 0.00726), rounded down. If pairs_max puts the last analysis earlier than in
- * the table, its data are more similar to those of the analysis before, so the same alpha is
+ * The number of analyses selects the row: with five analyses, row five. Alpha is from our own
+ * simulation: the 5 % quantile of the smallest p value over the analyses in 10^6 normal
+ * experiments (0.04976, 0.02917, 0.02113, 0.01655, 0.01367, 0.01165, 0.01015, 0.00895, 0.00800,
+ * 0.00726), rounded down. If the last analysis is earlier than in the table because of
+ * pairs_max, it shares more of its data with the analysis before it, so the same alpha is
  * slightly stricter than necessary. */
 static const struct {
 	unsigned pairs;
@@ -160,11 +159,11 @@ static struct ab_interval exp_interval(double low, double high)
 	return (struct ab_interval){ exp(low), exp(high) };
 }
 
-/* Returns the union of the BCa interval and the t interval. BCa alone too often finds a difference
- * between a command and itself: the pairs are symmetric, so any skew comes from a few disturbed
- * runs, and BCa moves towards them. Simulated with 5 % of the runs 10 % too high, noise of 1 %
- * and five interim checks, BCa alone found a difference in 13.8 % of the comparisons; t alone,
- * or the union, in 3.2 %. */
+/* Returns the union of the BCa interval and the t interval. BCa alone finds a difference
+ * between a command and itself too often: the pairs are symmetric, so a skew comes from a few
+ * disturbed runs, and BCa moves the interval towards these runs. Simulated with 5 % of the runs
+ * 10 % too high, noise of 1 % and five interim checks, BCa alone found a difference in 13.8 %
+ * of the comparisons; t alone, or the union, in 3.2 %. */
 static struct ab_interval union_of(struct ab_interval x, struct ab_interval y)
 {
 	return (struct ab_interval){ fmin(x.low, y.low), fmax(x.high, y.high) };
@@ -266,7 +265,8 @@ static enum ab_verdict ab_decide(const struct ab *ab, enum ab_metric metric,
 	bool gated = ab->config.gated && ab->config.gate.metric == metric;
 	struct ab_gate gate = gated ? ab->config.gate : (struct ab_gate){ .above = true };
 	double limit = 1 + gate.change;
-	/* Distances from the limit; positive values are on the bad side. */
+	/* Distances of the ends of the interval from the limit; positive values are on the bad
+	 * side. */
 	double near = gate.above ? i.low - limit : limit - i.high;
 	double far = gate.above ? i.high - limit : limit - i.low;
 
@@ -403,8 +403,8 @@ static double planned_pairs(const struct ab *ab, const struct ab_result *r)
 		d = fabs(log1p(ab->config.gate.change));
 	if (!(d > 0) || isnan(sd))
 		return NAN;
-	/* Start with the quantiles of the normal distribution, which give about two pairs too
-	 * few. */
+	/* Start with the quantiles of the normal distribution. They give a number that is about
+	 * two pairs too small. */
 	double z = student_factor(ab->alpha, INFINITY) + normal_quantile(POWER);
 	double pairs = fmax(2, ceil(pow(z * sd / d, 2)));
 

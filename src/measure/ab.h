@@ -1,8 +1,8 @@
-/* ab: which of two commands costs less, decided by pairs of runs.
+/* ab: decides which of two commands costs less, from pairs of runs.
  *
  * It makes all decisions of `gpuward ab` and has no effects: ab_next() returns the next run,
- * ab_add() takes its values, and ab_result() says what they mean. The same configuration and runs
- * give the same result to the last bit. Not thread-safe. */
+ * ab_add() takes its values, and ab_result() says what they mean. The same configuration and
+ * runs give the same result to the last bit. Not thread-safe. */
 #ifndef GW_MEASURE_AB_H
 #define GW_MEASURE_AB_H
 
@@ -41,8 +41,8 @@ struct ab_config {
 	unsigned pairs_max; /* 2 to AB_PAIRS_LIMIT */
 	/* A/A pairs before the comparison, at most AB_PAIRS_LIMIT; 0: no A/A pass */
 	unsigned aa_pairs;
-	/* Stop when the interval of the ratio extends at most this far to either side (0.01:
-	 * one percent); 0: no target. */
+	/* The comparison ends when the interval of the ratio extends at most this far to either
+	 * side (0.01: one percent); 0: no target. */
 	double target_ratio;
 	bool gated;
 	/* used if gated; otherwise energy is compared with a change of 0 */
@@ -74,7 +74,7 @@ struct ab_step {
  * deciding metric. */
 struct ab_run {
 	double energy_j, seconds, power_w;
-	bool valid;     /* by the validity rules; suspect counts as valid */
+	bool valid;     /* the result is valid or suspect */
 	bool exclusive; /* no other process used the GPU */
 };
 
@@ -94,12 +94,12 @@ bool ab_next(const struct ab *ab, struct ab_step *ret);
  * repeats are left. -GW_E_STATE: not the requested run. */
 int ab_add(struct ab *ab, enum ab_phase phase, enum ab_arm arm, const struct ab_run *run);
 
-/* Why the comparison ended. If it stopped as soon as a 95 % interval excludes 0, it would find
- * a difference in 16 of 100 comparisons of a command with itself. Therefore the data are
- * analysed only after 6, 10, 16, 26, 40, 64, 100, 160 and 256 pairs, as far as these are below
- * pairs_max, and after pairs_max pairs. The intervals are wider, so that all analyses together
- * miss in 5 of 100 comparisons. The width depends on the number of analyses: the table in ab.c
- * has alpha 0.0136 for the five analyses of 40 pairs. */
+/* Why the comparison ended. If it ended as soon as a 95 % interval excludes 0, it would find a
+ * difference in 16 of 100 comparisons of a command with itself. Therefore the data are analysed
+ * only after 6, 10, 16, 26, 40, 64, 100, 160 and 256 pairs (those below pairs_max), and after
+ * pairs_max pairs. The intervals are wider, so that all analyses together are wrong in 5 of 100
+ * comparisons. The width depends on the number of analyses: the table in ab.c has alpha 0.0136
+ * for the five analyses of 40 pairs. */
 enum ab_outcome {
 	AB_RUNNING,
 	AB_DECIDED, /* the interval lies on one side of the threshold */
@@ -123,15 +123,16 @@ struct ab_interval {
 
 /* The estimate is the mean of ln(B/A) over the pairs. Intervals are Student's t; from 10 pairs on,
  * if the skewness of the pairs exceeds 1, they are widened to include BCa (stat.h). The
- * uncertainty of the sensor's offset is added in quadrature (compare.h). */
+ * uncertainty of the sensor's offset is added in quadrature (stat.h). */
 struct ab_estimate {
 	unsigned n;   /* pairs */
 	double ratio; /* B/A: exp of the mean logarithm; NAN without a pair */
 	double mean_log, sd_log, skewness;
 	double alpha; /* probability that an interval does not contain the true value */
-	/* 10 pairs or more and skewness beyond 1: the interval spans t and BCa; else it is t */
+	/* there are 10 pairs or more, and their skewness is beyond 1: the interval includes t
+	 * and BCa. false: the interval is t */
 	bool skewed;
-	/* the interval that decides the verdict; includes the uncertainty of the offset */
+	/* this interval decides the verdict; it includes the uncertainty of the offset */
 	struct ab_interval interval;
 	struct ab_interval t, bca, percentile; /* BCa needs 10 pairs, percentile needs 2 */
 	double offset_u_log; /* standard uncertainty from the sensor's offset */
@@ -162,8 +163,8 @@ struct ab_result {
  * applies to its metric; the other metrics are compared with a change of 0. */
 void ab_result(const struct ab *ab, struct ab_result *ret);
 
-/* Returns the estimate of the deciding metric at the last interim analysis, bootstrapped only
- * if the pairs are skewed; NULL before the first analysis. */
+/* Returns the estimate of the deciding metric at the last interim analysis; NULL before the
+ * first analysis. The bootstrap intervals are computed only if the pairs are skewed. */
 const struct ab_estimate *ab_last_interim(const struct ab *ab);
 
 enum ab_outcome ab_outcome(const struct ab *ab);

@@ -83,7 +83,7 @@ static void add_share(struct attribute *a, const struct attribute_use *u, double
 		r->how = how;
 }
 
-/* Counts of the processes in an interval. */
+/* Sums over the processes of an interval. */
 struct crowd {
 	size_t residents, unknown;
 	double ratio_sum; /* sum over the known ratios */
@@ -186,7 +186,8 @@ static double joules_added(const struct attribute *a)
 	return sum;
 }
 
-/* Takes a share from *left, in whole units, and never more than *left. */
+/* Subtracts a share from *left and returns it: a whole number of units, and never more than
+ * *left. */
 static double take_units(double share, double unit, double *left)
 {
 	double taken = fmin(floor(share / unit) * unit, *left);

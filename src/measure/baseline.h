@@ -1,8 +1,9 @@
 /* baseline: the idle power of a GPU, and the energy above it.
  *
- * There are three kinds, never mixed: no program has a context on the GPU; a program has a
- * context but is idle; just after a load. A baseline is stored per uuid, driver, vbios, kind,
- * power limit and persistence, and is valid for an hour of the wall clock. */
+ * There are three kinds, which are never mixed: no program has a context on the GPU; a program
+ * has a context but is idle; the GPU is idle just after a load. A baseline is stored per uuid,
+ * driver, vbios, kind, power limit and persistence, and is valid for an hour of the wall
+ * clock. */
 #ifndef GW_MEASURE_BASELINE_H
 #define GW_MEASURE_BASELINE_H
 
@@ -49,10 +50,10 @@ int baseline_state(struct gw_meter *m, unsigned i, enum gw_baseline_kind kind,
 
 struct baseline_plan {
 	enum gw_baseline_kind kind;
-	double max_s; /* usually 30: maximum duration of the measurement */
-	double min_s; /* usually 10: minimum duration of the measurement */
-	/* Usually 1: after min_s, the measurement ends when the 95 % half-width is at most
-	 * this. */
+	double max_s; /* maximum duration of the measurement; usually 30 */
+	double min_s; /* minimum duration of the measurement; usually 10 */
+	/* After min_s, the measurement ends when the half-width of the 95 % interval is at most
+	 * this; usually 1. */
 	double half_width_w;
 	/* Reports progress; may be NULL. If it returns false, the measurement ends. */
 	bool (*progress)(void *ctx, double seconds, double power_w, double half_width_w);
@@ -69,7 +70,7 @@ struct baseline_plan {
 int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *plan,
 		  struct baseline *ret);
 
-/* As file_cache_directory("baseline"). */
+/* Writes the default folder of baselines. Returns like file_cache_directory(). */
 int baseline_directory(char *out, size_t size);
 
 /* baseline_save() stores a baseline. Returns 0, -GW_E_STATE (contended), -GW_E_ARG (no uuid) or
@@ -96,12 +97,12 @@ struct baseline_net {
 	bool floored;              /* joules.best is below 0 */
 };
 
-/* Computes the gross energy minus the baseline, interpolated from before to after (after may be
- * NULL). Pure. The interval adds three uncertainties in quadrature: that of the gross energy,
- * the baseline's standard error times the duration, and half the drift between the two
- * baselines. `sensor` is the sensor that measured gross. If it is calibrated, the uncertainty
- * of the gain is multiplied by the distance of the power from the baseline or from the pivot,
- * whichever is larger. */
+/* Computes the gross energy minus the energy of the baseline. The baseline changes linearly
+ * from `before` to `after`; after may be NULL. Pure. The interval adds three uncertainties in
+ * quadrature: that of the gross energy, the baseline's standard error times the duration, and
+ * half the drift between the two baselines. `sensor` is the sensor that measured gross. If it
+ * is calibrated, the uncertainty of the gain is multiplied by the distance of the power from
+ * the baseline or from the pivot, whichever is larger. */
 void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 		  const struct baseline *before, const struct baseline *after,
 		  struct baseline_net *ret);

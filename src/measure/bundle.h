@@ -18,7 +18,8 @@
 
 #include <stddef.h>
 
-/* A new figure makes a new version, because an older program does not know its column. */
+/* The version of the format. It increases with every new figure in event.h, because an older
+ * program does not know the new column. */
 #define BUNDLE_SCHEMA (1 + FIGURES - EVENT_FIGURES_FIRST)
 
 struct bundle;
@@ -77,11 +78,17 @@ struct bundle_found {
 	bool cut;                /* the bundle's events end before the result was requested */
 };
 
+/* What the checksums of a bundle show. */
+enum bundle_check {
+	BUNDLE_UNFINISHED, /* there are no checksums: the bundle was not closed */
+	BUNDLE_CHANGED,    /* a file has changed since the bundle was closed */
+	BUNDLE_WHOLE,      /* no file has changed */
+};
+
 struct bundle_summary {
 	unsigned devices, windows, recorded, same, cut;
 	uint64_t events, bad_lines;
-	bool sums;  /* there are checksums: the bundle was closed */
-	bool whole; /* there are checksums, and no file has changed */
+	enum bundle_check check;
 	bool simulated;
 	uint64_t mono_ns;      /* monotonic time of `created`; 0: unknown */
 	char changed_file[64]; /* the first changed file */

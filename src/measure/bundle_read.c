@@ -264,8 +264,8 @@ static int feed_event(struct bundle_reader *r, const struct event *e)
 	return 0;
 }
 
-/* Computes windows that have no request for their result, because the bundle's events end
- * earlier. */
+/* Computes the windows for which no result was requested, because the events of the bundle end
+ * before the request. */
 static void finish_windows(struct bundle_reader *r)
 {
 	while (r->tracker->open) {
@@ -346,7 +346,7 @@ static int recompute_device(struct bundle_reader *r)
 
 static void mark_changed(struct bundle_reader *r, const char *name)
 {
-	r->sum->whole = false;
+	r->sum->check = BUNDLE_CHANGED;
 	if (!r->sum->changed_file[0])
 		utf8_clean(r->sum->changed_file, sizeof(r->sum->changed_file), name);
 }
@@ -363,8 +363,7 @@ static void check_sums(struct bundle_reader *r)
 	FILE *in = open_plain(bundle_path(path, sizeof(path), r->dir, BUNDLE_SUMS, -1));
 	unsigned own = 0;
 
-	r->sum->sums = in;
-	r->sum->whole = in;
+	r->sum->check = in ? BUNDLE_WHOLE : BUNDLE_UNFINISHED;
 	while (in && fgets(line, sizeof(line), in)) {
 		const char *name = line + 66;
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The calls of the driver API that we use, as documented. */
+/* The calls of the CUDA driver API that we use. */
 typedef int cu_result; /* 0: success */
 typedef void *cu_object;
 
@@ -135,8 +135,8 @@ static int load_library(struct cuda_load *c, char *message, size_t size)
 	return 0;
 }
 
-/* Returns half of the blocks that the GPU can hold: they all run at once, whatever number of
- * registers they need, and still keep the arithmetic units busy. */
+/* Returns half of the number of blocks that the GPU can hold. So many blocks all run at once,
+ * even if they need many registers, and they keep all arithmetic units busy. */
 static unsigned blocks_of(const struct cuda_load *c, int device)
 {
 	int processors = 0, threads = 0;
@@ -194,7 +194,8 @@ int cuda_load_open(const char *pci, const struct clock *clock, struct cuda_load 
 	err = load_library(c, message, size);
 	if (!err)
 		err = cuda_prepare(c, pci, message, size);
-	/* The first launch takes long: the driver loads the kernel onto the GPU. */
+	/* Launch once now, because the first launch takes long: the driver loads the kernel
+	 * onto the GPU. */
 	if (!err && (cuda_load_on(c, NS_PER_MS, &begin_ns) != 0 || cuda_load_idle(c) != 0)) {
 		snprintf(message, size, "CUDA: the load does not run on this GPU");
 		err = -GW_E_IO;

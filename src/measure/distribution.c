@@ -63,7 +63,8 @@ static double log_gamma(double x)
 {
 	int sign;
 
-	return lgamma_r(x, &sign); /* lgamma() writes a global */
+	/* not lgamma(), because it writes the global variable signgam */
+	return lgamma_r(x, &sign);
 }
 
 static double log_beta(double a, double b)

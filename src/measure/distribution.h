@@ -1,8 +1,9 @@
 /* distribution: the normal and Student's distribution and their inverses, as pure functions.
  *
- * Every interval of gpuward is a mean, a standard uncertainty and a factor from here. Quantiles and
- * both tails have a relative error below 1e-10 (compared with 60-digit arithmetic) for 1 to
- * infinitely many degrees of freedom. Arguments outside the domain give NAN. */
+ * Every interval that gpuward reports is a mean plus and minus a standard uncertainty times a
+ * factor from this module. Quantiles and both tails have a relative error below 1e-10 (compared
+ * with 60-digit arithmetic) for 1 to infinitely many degrees of freedom. Arguments outside the
+ * domain give NAN. */
 #ifndef GW_MEASURE_DISTRIBUTION_H
 #define GW_MEASURE_DISTRIBUTION_H
 

@@ -1,4 +1,5 @@
 #include "energy_parts.h"
+#include "event.h"
 
 #include <math.h>
 #include <string.h>
@@ -80,8 +81,8 @@ int energy_add(struct energy *e, uint64_t stamp_ns, double w)
 	double dt = span_s(last.t_ns, t);
 
 	if (dt > ENERGY_HOLE_STEPS * e->set.spacing_s) {
-		/* A gap is counted, never bridged: a straight line across it would invent
-		 * joules that nobody measured. */
+		/* A gap is counted, not bridged: a straight line across it would add joules
+		 * that nobody measured. */
 		add_hole(e, s, &last, dt);
 	} else {
 		s->joules += 0.5 * (last.w + w) * dt;
@@ -226,8 +227,8 @@ double energy_bucket_watts(unsigned b)
 	return BUCKET_MIN_W * exp((b + 0.5) * log1p(BUCKET_STEP));
 }
 
-/* Adds sample n and the time between sample n - 1 and sample n to the window, as far as they
- * are in the window. */
+/* Adds sample n, and the time between sample n - 1 and sample n, to the window. Parts outside
+ * the window are ignored. */
 static void window_take_sample(const struct energy *e, struct energy_window *w, uint64_t n)
 {
 	const struct energy_sample *s = energy_number(e, n);
@@ -241,7 +242,7 @@ static void window_take_sample(const struct energy *e, struct energy_window *w, 
 	if (dt > w->longest_s)
 		w->longest_s = dt;
 	if (to < s->t_ns)
-		return; /* beyond the end */
+		return; /* the sample is after the end of the window */
 	w->collected++;
 	w->min_w = isnan(w->min_w) ? s->w : fmin(w->min_w, s->w);
 	w->max_w = isnan(w->max_w) ? s->w : fmax(w->max_w, s->w);
@@ -284,8 +285,7 @@ bool energy_follow(const struct energy *e, struct energy_window *w)
 		w->begin.slope_w = energy_swing(e, w->begin_ns, energy_reach_s(e));
 		w->begin_w = energy_watts(e, w->begin_ns);
 	}
-	/* The counter reading nearest to the begin may come after the begin, but not much
-	 * later. */
+	/* The counter reading for the begin may be after the begin, but not much later. */
 	if (e->reads && e->samples &&
 	    (first || energy_number(e, e->samples - 1)->t_ns <
 			      w->begin_ns + 2 * ENERGY_NEAR_NS + NS_PER_S))
@@ -379,4 +379,62 @@ void energy_unknown(struct gw_energy *e)
 			for (unsigned k = 0; k < GW_LIST_SIZE; k++)
 				v[k] = NAN;
 	}
+}
+
+void energy_total_init(struct energy_total *t, double spacing_s)
+{
+	memset(t, 0, sizeof(*t));
+	t->spacing_s = spacing_s;
+}
+
+static void energy_total_sample(struct energy_total *t, uint64_t t_ns, double w)
+{
+	double dt = span_s(t->last_ns, t_ns), part;
+
+	if (!(w >= 0) || (t->sampled && t_ns <= t->last_ns))
+		return;
+	if (t->sampled && dt <= ENERGY_HOLE_STEPS * t->spacing_s) {
+		/* The counter already covers the time before its last reading. */
+		uint64_t from =
+			t->read && t->reading_ns > t->last_ns ? t->reading_ns : t->last_ns;
+		double begin_w;
+
+		part = fmax(0, span_s(from, t_ns));
+		begin_w = w + (t->last_w - w) * part / dt;
+		t->since_j += 0.5 * (begin_w + w) * part;
+		t->measured_s += part;
+	}
+	t->sampled = true;
+	t->last_ns = t_ns;
+	t->last_w = w;
+}
+
+static void energy_total_read(struct energy_total *t, uint64_t t_ns, double joules)
+{
+	if (t->read && joules >= t->reading_j) {
+		/* The difference includes the energy of the samples since the last reading. */
+		t->counted_j += joules - t->reading_j;
+		t->since_j = 0;
+	} else {
+		/* The first reading, or the counter was reset: keep the sum so far. */
+		t->counted_j += t->since_j;
+		t->since_j = 0;
+	}
+	t->read = true;
+	t->reading_j = joules;
+	t->reading_ns = t_ns;
+}
+
+void energy_total_feed(struct energy_total *t, const struct event *e)
+{
+	if (e->type == EVENT_POWER)
+		energy_total_sample(t, e->t_ns, e->u.power_w);
+	else if (e->type == EVENT_COUNTER)
+		energy_total_read(t, e->t_ns, e->u.counter.joules);
+}
+
+double energy_total_joules(struct energy_total *t)
+{
+	t->shown_j = fmax(t->shown_j, t->counted_j + t->since_j);
+	return t->shown_j;
 }

@@ -3,8 +3,8 @@
  * Pure: the caller adds readings with their times and gets the energy of windows of any length;
  * nothing is allocated. Power samples form an integral I(t). The counter changes only when it
  * is updated; I gives the energy between its last update and the edge of a window. The energy
- * is computed from the counter and from the samples, each with a standard uncertainty: the
- * smaller uncertainty decides which one is the result, and the other one verifies it. */
+ * is computed from the counter and from the samples, each with a standard uncertainty: the one
+ * with the smaller uncertainty is the result, and the other one verifies it. */
 #ifndef GW_MEASURE_ENERGY_H
 #define GW_MEASURE_ENERGY_H
 
@@ -36,7 +36,7 @@ struct energy_setup {
 	double spacing_s;    /* planned time between samples */
 	double window_s;     /* averaging window of one sample, or its time constant */
 	double lag_s;        /* delay of the samples */
-	double look_ratio;   /* part of the time that the sensor observes, 0 to 1 */
+	double look_ratio;   /* part of the time in which the sensor measures, 0 to 1 */
 	bool counter;        /* there is an energy counter, and it can be trusted */
 	enum gw_absence why; /* why there are neither samples nor a counter */
 	bool mig;            /* the board is split into MIG instances */
@@ -95,7 +95,7 @@ struct energy_edge {
 	struct energy_read read;
 	/* the integrals at the last counter update before that reading */
 	struct energy_point tick;
-	bool tick_known;     /* else the tick is estimated */
+	bool tick_known;     /* false: the time of the counter update is estimated */
 	double tick_slope_w; /* largest change of power around that counter update */
 };
 
@@ -120,10 +120,10 @@ void energy_init(struct energy *e, const struct energy_setup *set);
 /* Records that the GPU has no counter. Call it before the first reading. */
 void energy_no_counter(struct energy *e, enum gw_absence why);
 
-/* Adds a power sample with its time on the monotonic clock. I(t) is made of straight lines
- * between samples, shifted by the lag of the sensor; a gap longer than a few samples is
- * counted, not bridged. Returns 0, or -GW_E_ARG if the sample is not later than the previous
- * one or its power is impossible; the sample is then ignored. */
+/* Adds a power sample with its time on the monotonic clock. Between two samples, power is a
+ * straight line. All times are shifted by the lag of the sensor. A gap longer than
+ * ENERGY_HOLE_STEPS spacings is counted, not bridged. Returns 0, or -GW_E_ARG if the sample is
+ * not later than the previous one or its power is impossible; the sample is then ignored. */
 int energy_add(struct energy *e, uint64_t stamp_ns, double w);
 
 /* Adds a counter reading. Returns -1 if the reading is good, else the code of its problem.
@@ -146,9 +146,9 @@ void energy_close(struct energy_window *w, uint64_t end_ns);
  * end is covered. */
 bool energy_follow(const struct energy *e, struct energy_window *w);
 
-/* energy_is_near() is true if the window is shorter than the spacing of samples and a sample is
- * within half a spacing of its end; a later sample adds little. energy_end_near() ends the
- * window with that sample. */
+/* energy_is_near() returns true if the window is shorter than the spacing of samples and a
+ * sample is within half a spacing of its end; waiting for a later sample would improve the
+ * result little. energy_end_near() ends the window with that sample. */
 bool energy_is_near(const struct energy *e, const struct energy_window *w);
 bool energy_end_near(const struct energy *e, struct energy_window *w);
 
@@ -167,10 +167,10 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
  * function if the sensor is calibrated. */
 void energy_calibrate(struct gw_energy *r, const struct sensor_calibration *c);
 
-/* Widens the interval if the program ran `seconds` less than the window, at an unknown time in
- * the window. The interval grows on each side by the highest power of the window x `seconds`.
- * Adds the code late-edges if this growth is more than the distance from the best value to the
- * lower end of the relative interval. */
+/* Widens the interval if the program ran for `seconds` less than the window, and it is unknown
+ * in which part of the window it ran. The interval grows on each side by the highest power of
+ * the window x `seconds`. Adds the code late-edges if this growth is more than the distance
+ * from the best value to the lower end of the relative interval. */
 void energy_late(struct gw_energy *r, double seconds);
 
 /* Returns the worst level of a set of codes, by code.def. */
@@ -186,5 +186,32 @@ enum gw_rung energy_rung(const struct energy_setup *set);
 
 /* Returns the power at t; NAN: unknown. */
 double energy_watts(const struct energy *e, uint64_t t_ns);
+
+/* The energy of one GPU since it was opened, as a counter that never falls. The sum is the
+ * hardware counter up to its last reading plus the power samples after that reading; without a
+ * counter, only samples. A gap between samples is not bridged: its energy is missing, unless the
+ * next counter reading adds it. */
+struct energy_total {
+	double spacing_s;   /* planned time between samples; energy_setup.spacing_s */
+	double counted_j;   /* energy up to the last reading of the counter */
+	double since_j;     /* energy from the samples after that reading */
+	double measured_s;  /* time that the samples cover                        */
+	double shown_j;     /* last value returned; the next is never less        */
+	bool read, sampled; /* a counter reading exists; a sample exists */
+	double reading_j;   /* last reading of the counter                        */
+	uint64_t reading_ns;
+	double last_w; /* the last sample */
+	uint64_t last_ns;
+};
+
+void energy_total_init(struct energy_total *t, double spacing_s);
+
+struct event;
+
+/* Takes an event of the device's meter; ignores all but power and counter events. */
+void energy_total_feed(struct energy_total *t, const struct event *e);
+
+/* Returns the joules so far. Never falls. */
+double energy_total_joules(struct energy_total *t);
 
 #endif

@@ -1,8 +1,8 @@
 /* energy_parts: declarations that the files of the energy engine share.
  *
  *         energy.c         samples, their integral, and the sums of an open window
- *         energy_tick.c    counter readings, and the times of the counter's updates
- *         energy_alias.c   period of the load, and whether it aliases with the sensor
+ *         energy_timing.c  counter readings and the times of the counter's updates; period of
+ *                          the load, and whether it aliases with the sensor
  *         energy_result.c  energy from counter and samples, and the choice between them */
 #ifndef GW_MEASURE_ENERGY_PARTS_H
 #define GW_MEASURE_ENERGY_PARTS_H
@@ -57,7 +57,7 @@ const struct energy_read *energy_nearest(const struct energy *e, uint64_t t_ns);
 /* Fits the phase of the counter's updates again, if samples cover the last reading. */
 void energy_find_phase(struct energy *e);
 
-/* Returns the time of the last update that a reading at t contains, for updates with this
+/* Returns the time of the last counter update before a reading at t, if the updates have this
  * phase. */
 uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_s);
 

@@ -8,13 +8,14 @@
 
 /* counter and samples agree if they differ by at most this ratio or three sigma */
 #define AGREE_RATIO 0.02
-/* uncertainty of samples without an anchor; on an H200 they differed from the counter by up to
- * 1.5 % */
+/* uncertainty of samples that are not scaled to a counter; on an H200 they differed from the
+ * counter by up to 1.5 % */
 #define UNANCHORED    0.01
 #define ANCHOR_NS     (10 * NS_PER_S)
 #define COVERAGE_LOW  0.98
 #define COVERAGE_FILL 0.90 /* gaps are not filled if the coverage is lower */
-/* counter and samples of an H200 differ by this between loads of equal power */
+/* on an H200, the difference between counter and samples varies by this among loads of equal
+ * power */
 #define FLOOR_RATIO  0.003
 #define STEADY_MEANS 64
 #define STEADY_LEAST 20   /* seconds */
@@ -22,9 +23,10 @@
 #define K95          1.96
 #define LAG_U_S      0.003 /* the lag of counters and samples is known to a few ms */
 
-/* A sensor that updates when it is polled can get out of step with the polls: a value is read
- * twice, or no value covers the time between two polls. Simulated square waves with periods of
- * 0.15 to 0.3 s were off by up to 0.2 standard deviations of their power. */
+/* Some sensors update their value when they are polled. Such updates can get out of step with
+ * the polls: then a value is read twice, or no value covers the time between two polls.
+ * Simulated square waves with periods of 0.15 to 0.3 s were off by up to 0.2 standard
+ * deviations of their power. */
 #define SLIP_RATIO 0.1
 
 void energy_interval_add(struct gw_interval *to, const struct gw_interval *v, bool alike)
@@ -190,8 +192,8 @@ static double edge_u(const struct energy *e, const struct energy_edge *edge, dou
 	return hypot(width, phase);
 }
 
-/* Returns the uncertainty from the lag. A shift of the whole window gains at one edge what it
- * loses at the other. */
+/* Returns the uncertainty from the lag. If the lag is wrong, the whole window is shifted: it
+ * then includes too much energy at one edge and too little at the other. */
 static double lateness_u(const struct energy *e, const struct energy_window *w)
 {
 	double change = fabs(energy_watts(e, w->end_ns) - w->begin_w);
@@ -249,8 +251,9 @@ static void bare_counter(const struct energy *e, const struct energy_window *w,
 	m->counter_u = m->edges_counter;
 }
 
-/* Estimates the energy of missing samples from the mean power of both sides. If more than a
- * tenth is missing, the estimate is 0 and the interval includes the possible energy. */
+/* Estimates the energy of missing samples from the mean power on both sides of the gap. If more
+ * than a tenth of the window is missing, the estimate is 0, and the interval includes the
+ * energy that the gap may contain. */
 static void fill_gaps(const struct energy_window *w, struct gw_energy *r)
 {
 	r->gap_joules = r->coverage_ratio >= COVERAGE_FILL
@@ -322,8 +325,8 @@ static enum gw_verdict single_verdict(const struct energy *e, bool counter)
 }
 
 /* Chooses the result: counter or samples, whichever has the smaller uncertainty. The counter is
- * chosen if the uncertainties are equal or the two disagree, because it is used only if it is
- * safe and monotonic. */
+ * chosen if the uncertainties are equal or if counter and samples disagree, because a counter
+ * is used at all only if reading does not disturb it and it never decreased. */
 static void energy_choose(const struct energy *e, const struct energy_window *w,
 			  struct gw_energy *r, struct meters *m)
 {
@@ -407,7 +410,8 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 			: energy_watts(e, w->begin_ns);
 	if (isnan(watts))
 		watts = 0.5 * (floor_w + ceiling_w);
-	/* Samples are smoothed: the true values may be slightly beyond them. */
+	/* The sensor smooths its samples, so the true minimum and maximum may be slightly
+	 * beyond them. */
 	floor_w *= 0.98;
 	ceiling_w *= 1.02;
 	r->meter = GW_METER_SAMPLES;

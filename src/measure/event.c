@@ -1,4 +1,4 @@
-/* Writes and reads events as lines: one table of fields per type, used by loops. */
+/* Writes and reads events as lines of text. A table lists the fields of each type of event. */
 #include "event.h"
 
 #include "base/number.h"

@@ -41,7 +41,7 @@ enum event_type {
 	EVENT_POWER, /* a power sample; t is its timestamp */
 	/* a reading of the energy counter; t is before the call, after_ns after it */
 	EVENT_COUNTER,
-	EVENT_NO_COUNTER, /* the first reading failed: there is no counter */
+	EVENT_NO_COUNTER, /* there is no energy counter, because its first reading failed */
 	/* the values that are read at every tick, and how many ticks were missed before this
 	 * one */
 	EVENT_TICK,
@@ -51,7 +51,7 @@ enum event_type {
 	/* ends the list of processes at t: their number, and whether some may be hidden */
 	EVENT_PROCESS_LIST,
 	EVENT_OPEN,   /* a window begins                                                    */
-	EVENT_CLOSE,  /* it ends                                                            */
+	EVENT_CLOSE,  /* a window ends */
 	EVENT_RESULT, /* the result of a window was requested: nothing changes it afterwards */
 	EVENT_IDLE,   /* baselines, for sharing energy among processes */
 	EVENT_TYPES

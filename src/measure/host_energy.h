@@ -23,7 +23,7 @@ struct host_energy {
 
 struct host_meter;
 
-/* Starts to count now. Borrows ctx. NULL: out of memory. */
+/* Creates a meter that counts from now on. Borrows ctx. Returns NULL if there is no memory. */
 struct host_meter *host_meter_new(struct gw_ctx *ctx);
 void host_meter_free(struct host_meter *m);
 

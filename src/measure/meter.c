@@ -1,7 +1,7 @@
 #include "meter_parts.h"
 
 #include "base/sized.h"
-#include "base/thread.h"
+#include "base/mailbox.h"
 #include "device/context.h"
 
 #include <math.h>
@@ -42,7 +42,8 @@ static void meter_take_event(void *arg, const struct event *e)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* Reads what new edges of windows need. False: there was no edge. */
+/* If a window began or ended since the last call, takes the readings for this edge. Returns
+ * false if there was no edge. */
 static bool handle_edge(struct meter_device *d, bool *ret_active)
 {
 	uint64_t end_ns;
@@ -61,7 +62,7 @@ static bool handle_edge(struct meter_device *d, bool *ret_active)
 	return edge;
 }
 
-/* Does what is due; returns the next due time. */
+/* Takes the readings that are due. Returns the time of the next reading. */
 static uint64_t meter_step(struct meter_device *d)
 {
 	bool active;
@@ -69,8 +70,8 @@ static uint64_t meter_step(struct meter_device *d)
 	if (d->stalled)
 		return UINT64_MAX;
 	while (handle_edge(d,
-			   /* reading for one edge takes time; another edge may come
-			    * meanwhile */
+			   /* the readings for one edge take time, and meanwhile another window
+			    * may begin or end */
 			   &active))
 		;
 	return sampler_step(&d->sampler, active);
@@ -182,7 +183,8 @@ static void stalled_setup(struct energy_setup *set)
 	set->sensor.counter = GW_ABSENT_STALLED;
 }
 
-/* Copies borrowed data, because a hanging driver may answer after the data is gone. */
+/* Copies the caller's data, because a driver call that hangs may return after the caller has
+ * freed the data. */
 static int copy_borrowed(struct meter_device *d, const struct sampler_options *opt)
 {
 	d->opt = *opt;
@@ -224,7 +226,8 @@ static int add_device(struct gw_meter *m, const struct chosen *c,
 	return d->error;
 }
 
-/* Waits until the sampler has started. A device that is too late is not measured. */
+/* Waits until the sampler has started. A device whose sampler has not started by until_ns is
+ * not measured. */
 static int wait_for_sampler(struct meter_device *d, uint64_t until_ns)
 {
 	struct gw_meter *m = d->meter;
@@ -402,7 +405,7 @@ int gw_meter_stop(struct gw_meter *m)
 		request_stop(m->device[i]);
 	for (unsigned i = 0; i < m->count; i++)
 		all = end_thread(m->device[i], until) && all;
-	if (!all) /* a hanging call still uses what we would free */
+	if (!all) /* do not free anything, because a driver call that hangs still uses it */
 		return context_fail(
 			m->ctx, -GW_E_STATE,
 			"a driver call has not returned, so the meter cannot be freed");

@@ -1,4 +1,4 @@
-/* meter: the internals of struct gw_meter, for the program's own commands.
+/* meter: functions of struct gw_meter that gpuward.h does not have, for our own programs.
  *
  * Each GPU has one sampler, one window tracker and one thread. A tracker is used only under its
  * device's lock; drivers are called without the lock. */
@@ -19,8 +19,8 @@ typedef void meter_event_fn(void *arg, unsigned device, const struct event *e);
 
 struct meter_config {
 	const struct gw_meter_options *options; /* NULL: defaults */
-	/* Called once per device before its first event: how the device will be measured.
-	 * position: index in snapshots. May be NULL. */
+	/* Called once per device before its first event, with the way in which the device will
+	 * be measured. position: index in snapshots. May be NULL. */
 	void (*on_setup)(void *arg, unsigned device, unsigned position,
 			 const struct energy_setup *setup);
 	meter_event_fn *on_event; /* may be NULL */
@@ -81,12 +81,10 @@ void meter_progress(struct gw_meter *m, unsigned device, struct meter_progress *
  * Never waits. GPUs that do not answer are ignored. False while the window is open. */
 bool window_done(struct gw_window *w);
 
-/* Makes gw_window_wait() return earlier; call it before closing. If the window is shorter than
- * the spacing of samples, the sample nearest to its end is enough. */
+/* Makes gw_window_wait() return earlier if the window is shorter than the spacing of samples:
+ * it then waits only for the sample nearest to the end of the window. Call it before
+ * gw_window_close(). */
 void window_hurry(struct gw_window *w);
-
-/* Returns the window's number among the meter's windows, as in events. */
-unsigned window_id(const struct gw_window *w);
 
 /* window_evidence() writes the evidence for a code; window_processes() returns the energy per
  * process. Call them only after gw_window_wait(). e: the energy of the window, or of a part of
@@ -95,7 +93,8 @@ void window_evidence(const struct gw_window *w, unsigned device, const struct gw
 		     unsigned code, char *out, size_t size);
 const struct attribute *window_processes(const struct gw_window *w, unsigned device);
 
-/* The activity on a device during a window, open or not: shows whether the GPU was idle. */
+/* The activity on a device during a window, which may still be open. It shows whether the GPU
+ * was idle. */
 struct window_activity {
 	double utilization_max; /* maximum of all readings; NAN: unknown */
 	uint64_t reasons;       /* every bit of GW_Q_CLOCK_REASONS that occurred */

@@ -27,14 +27,16 @@ struct meter_device {
 	pthread_cond_t wake;  /* wakes the thread */
 	pthread_cond_t news;  /* wakes callers that wait for a window */
 	struct window_tracker tracker;
-	bool edge;       /* a window began or ended */
-	uint64_t end_ns; /* end of the last window, if it is not handled yet; else 0 */
-	bool brief;      /* that window was the only one, and shorter than the sample spacing */
-	bool begun;      /* sampler_init() has returned */
-	int error;       /* result of sampler_init() */
-	bool go;         /* the sampler may start to sample */
+	bool edge; /* a window began or ended */
+	/* end of the last window, if the thread has not taken the readings for it yet; else
+	 * 0 */
+	uint64_t end_ns;
+	bool brief; /* that window was the only one, and shorter than the sample spacing */
+	bool begun; /* sampler_init() has returned */
+	int error;  /* result of sampler_init() */
+	bool go;    /* the sampler may start to sample */
 	bool stop, gone;
-	bool receiver_gone; /* events are no longer passed to on_event() */
+	bool receiver_gone; /* do not call on_event() any more */
 	struct meter_counts count;
 };
 

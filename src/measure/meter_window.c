@@ -25,7 +25,8 @@ struct gw_window {
 	struct gw_series *seen;
 };
 
-/* Records the begin or end of a window; the thread then reads what the edge needs. */
+/* Records the begin or end of a window, and wakes the thread, which takes the readings for this
+ * edge. */
 static void record_edge(struct meter_device *d, const struct event *e, struct tracked_window *w,
 			uint64_t early_ns)
 {
@@ -135,8 +136,8 @@ void window_hurry(struct gw_window *w)
 	w->hurry = true;
 }
 
-/* Returns how long before the end a sample is near enough: half a spacing for a short window
- * after window_hurry(), else 0. */
+/* Returns how long before the end of the window a sample may be to count as the last sample of
+ * the window: half a spacing for a short window after window_hurry(), else 0. */
 static uint64_t early_ns(const struct gw_window *w, unsigned i, uint64_t end_ns)
 {
 	double spacing = w->meter->device[i]->tracker.energy.set.spacing_s;
@@ -321,11 +322,6 @@ void window_evidence(const struct gw_window *w, unsigned i, const struct gw_ener
 const struct attribute *window_processes(const struct gw_window *w, unsigned i)
 {
 	return &w->tracked[i].shares;
-}
-
-unsigned window_id(const struct gw_window *w)
-{
-	return w->id;
 }
 
 void window_activity(struct gw_window *w, unsigned i, struct window_activity *ret)

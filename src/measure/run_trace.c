@@ -23,7 +23,7 @@ struct device {
 	struct run_trace_power low, high;
 	struct run_trace_tick tick[RUN_TRACE_POINTS];
 	size_t ticks;
-	unsigned stride, passed; /* one of `stride` readings is kept */
+	unsigned stride, passed; /* one of every `stride` readings is kept */
 };
 
 struct run_trace {

@@ -1,9 +1,9 @@
 /* run_trace: power and other values over time during a run, for its plots.
  *
  * The meter's threads feed it, so nothing is allocated during a run: there is memory for
- * RUN_TRACE_POINTS of power and of other values per device. When it is full, power is thinned
- * so that the lowest and highest sample of each group stay; of the other values every second
- * reading stays. Joules are never computed from it. */
+ * RUN_TRACE_POINTS of power and of other values per device. When the memory is full, half of
+ * the points are removed: for power, the lowest and highest sample of each group stay; for the
+ * other values, every second reading stays. Joules are never computed from it. */
 #ifndef GW_MEASURE_RUN_TRACE_H
 #define GW_MEASURE_RUN_TRACE_H
 

@@ -13,12 +13,12 @@
  * reads the values itself */
 #define UNWATCHED_NS (30 * NS_PER_S)
 /* While no window is open, a service reads the counter less often by this factor. A reading
- * takes 3 to 14 ms. Between two readings, the samples of the ring buffer are within 0.5 % of
- * the counter. */
+ * takes 3 to 14 ms. Between two readings, energy from the ring buffer differs from the counter
+ * by less than 0.5 %. */
 #define UNWATCHED_ANCHORS 3
 /* a larger change of the clock offset means that the wall clock was set */
 #define STEP_NS ((int64_t)NS_PER_MS)
-/* with a wider spacing, the ring buffer does not show changes of power */
+/* if the spacing of the ring buffer is wider, changes of power are not visible in it */
 #define COARSE_S 0.5
 /* maximum age of the newest sample; on an H200 it is 10 to 18 ms */
 #define RING_AGE_NS   (20 * NS_PER_MS)
@@ -159,9 +159,9 @@ static void find_sensor(struct sampler *s)
 			    sizeof(why));
 }
 
-/* Reads the counter now only if necessary, because a reading takes 3 to 14 ms and the caller
- * waits. If GPUs of this model have a counter, the first reading at the start of sampling shows
- * whether this GPU has one. */
+/* Reads the counter now only if that is necessary, because a reading takes 3 to 14 ms and the
+ * caller waits for it. If GPUs of this model have a counter, the first reading at the start of
+ * sampling shows whether this GPU has one. */
 static void check_counter(struct sampler *s)
 {
 	/* Without another power source, the counter must be checked now. */
@@ -240,9 +240,9 @@ static int64_t clock_offset(const struct sampler *s)
 	return offset;
 }
 
-/* Returns how many of the n entries were processed before: those up to the last place where the
- * stored tail matches. Timestamps alone are not enough, because the wall clock may have been
- * set back. */
+/* Returns how many of the n entries were processed before: all entries up to the last place at
+ * which the stored newest entries occur. Timestamps alone are not enough, because the wall
+ * clock may have been set back. */
 static unsigned already_taken(const struct sampler *s, int n)
 {
 	for (int end = n; end > 0 && s->ring.tail_count; end--) {
@@ -268,8 +268,9 @@ static void store_tail(struct sampler *s, int n)
 	s->ring.tail_count = keep;
 }
 
-/* Returns the monotonic time of a timestamp, by the current offset or, if that breaks the
- * order, by the offset before the clock was set. 0: neither fits. */
+/* Returns the monotonic time of a timestamp, by the current offset of the wall clock. If the
+ * time would then be out of order, uses the offset from before the clock was set. Returns 0 if
+ * the time is out of order with both offsets. */
 static uint64_t mono_of(const struct sampler *s, uint64_t wall_us, int64_t old, int64_t offset,
 			uint64_t now)
 {
@@ -597,10 +598,12 @@ void sampler_edge(struct sampler *s, uint64_t end_ns, bool brief)
 	if (!s->counter.due && !brief)
 		read_counter(s);
 	if (end_ns && !s->polled)
-		/* A counter reading at the end helps only if samples cover the reading, too. */
+		/* A counter reading at the end is useful only if samples cover the time of the
+		 * reading, too. */
 		expect_sample(s, s->counter.returned_ns >= end_ns ? s->counter.returned_ns + 1
 								  : end_ns);
-	/* read once, in case the GPU is lost before the next regular read */
+	/* read the ring buffer once, because the GPU may be lost before the next regular
+	 * read */
 	else if (!s->polled)
 		s->due.drain_ns = sampler_earliest(s->due.drain_ns,
 						   now_ns(s) + reach_ns(s) + RING_AGE_NS);

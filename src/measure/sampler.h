@@ -40,7 +40,8 @@ struct sampler_due {
 	uint64_t tick_ns, poll_ns, drain_ns, anchor_ns, processes_ns;
 };
 
-/* The driver's power ring buffer. Each read continues where the read before ended. */
+/* The driver's power ring buffer. Each read returns the whole ring; only entries that the read
+ * before did not have are processed. */
 struct sampler_ring {
 	struct power_sample entry[SAMPLER_RING];
 	int fetched;         /* number of entries that are not processed yet */
@@ -101,12 +102,14 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 		 void (*emit)(void *arg, const struct event *e), void *arg);
 void sampler_done(struct sampler *s);
 
-/* Does what is due and returns the next due time (monotonic ns). active: a window is open. */
+/* Takes the readings that are due, and returns the time of the next reading (monotonic ns).
+ * active: a window is open. */
 uint64_t sampler_step(struct sampler *s, bool active);
 
-/* Reads what an edge needs: a window begins (end_ns 0) or ended at end_ns. After an end, a
- * caller waits for the sample that covers it, so the sample is fetched as soon as it can be
- * available. brief: the window is over and too short for a counter reading to help. */
+/* Takes the readings for an edge: a window begins (end_ns is 0), or a window ended at end_ns.
+ * After the end of a window, a caller waits for the sample that covers the end, so the sampler
+ * reads this sample as soon as it can be available. brief: the window has ended and is so short
+ * that a counter reading would not improve its result. */
 void sampler_edge(struct sampler *s, uint64_t end_ns, bool brief);
 
 #endif

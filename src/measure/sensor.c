@@ -19,15 +19,16 @@ struct published {
 	enum sensor_model model;
 };
 
-/* What is published about sensors; the first matching row counts. Numbers are from the SC'24
- * study of these sensors; ring_gap_s is from published logs. For RC-like sensors no time
- * constant is published: 0.1 s is a guess. */
+/* Published properties of sensors. The first row that matches a GPU is used. The numbers are
+ * from the SC'24 study of these sensors; ring_gap_s is from published logs. For sensors that
+ * behave like a low-pass filter, no time constant is published: 0.1 s is a guess. */
 static const struct generation {
 	unsigned first, last;          /* architecture, in NVML's numbering */
 	int capability;                /* 10 * major + minor; 0: any           */
 	int driver_first, driver_last; /* major version */
 	const char *name;              /* part of the device's name; NULL: any */
-	/* draw: the driver's power value; instant: NVML field 186 */
+	/* draw: properties of the driver's power value; instant: properties of NVML field
+	 * 186 */
 	struct published draw, instant;
 	double ring_gap_s;
 } generations[] = {
@@ -226,8 +227,8 @@ int sensor_known_device(struct sampler_device *sd, const char *dir, struct senso
 	if (dir)
 		err = sensor_load(&kept, dir, note, size);
 	if (!err && kept.origin == SENSOR_ASSUMED)
-		/* use only the calibration from the file: the values that we assume now may be
-		 * better than the other values in the file */
+		/* use only the calibration from the file: a newer gpuward may assume better
+		 * values than those in the file */
 		ret->calibration = kept.calibration;
 	else if (!err)
 		*ret = kept;
@@ -333,7 +334,8 @@ int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size)
 
 	if (!*s->uuid)
 		return -GW_E_NOSUPPORT;
-	for (i = 0; s->uuid[i]; i++) { /* makes a name that cannot point outside the folder */
+	/* replace characters, so that the name cannot lead out of the folder */
+	for (i = 0; s->uuid[i]; i++) {
 		char c = s->uuid[i];
 		bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
 			     (c >= 'A' && c <= 'Z') || c == '-';

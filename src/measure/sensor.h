@@ -1,8 +1,8 @@
 /* sensor: what is known about one GPU's power sensor, learned on this GPU or assumed.
  *
- * It holds every number that turns readings into joules: how often a value is new, over which
- * time it is averaged, how late it is, how the counter is updated. A sensor is plain data,
- * stored per uuid, driver and vbios, and part of every result. */
+ * It holds every number that turns readings into joules: the time between new values, the time
+ * over which a value is averaged, its delay, and how the counter is updated. A sensor is plain
+ * data, stored per uuid, driver and vbios, and part of every result. */
 #ifndef GW_MEASURE_SENSOR_H
 #define GW_MEASURE_SENSOR_H
 
@@ -37,8 +37,8 @@ struct sensor_source {
 	enum sensor_model model;
 	double period_s; /* time between new values */
 	double window_s; /* averaging window of one value, or the time constant */
-	/* Delay of the values; edges are shifted by it. For a boxcar: half its window plus the
-	 * delay. For a low-pass: the time constant plus the delay. */
+	/* Delay of the values; the times of samples are corrected for it. For a boxcar: half
+	 * its window plus the delay. For a low-pass: the time constant plus the delay. */
 	double lag_s;
 	unsigned changes;              /* number of changes that gave period_s; 0: assumed */
 	double call_p50_s, call_p99_s; /* duration of one read */
@@ -82,7 +82,7 @@ struct sensor {
 	double ring_span_s;
 	enum gw_absence counter; /* GW_HAVE: there is an energy counter */
 	double tick_s;           /* time between updates of the counter */
-	/* an update contains the energy until this time before the update */
+	/* an update contains the energy up to this long before the update */
 	double counter_lag_s;
 	/* Readings with at least this spacing do not disturb the counter; 1 s unless `gpuward
 	 * characterise` found that more is needed. */
@@ -112,8 +112,8 @@ unsigned sensor_average_quantity(const struct report *r);
 const char *sensor_model_name(unsigned model);
 const char *sensor_origin_name(unsigned origin);
 
-/* Returns why period_s is based on fewer than SENSOR_CHANGES changes; NULL if it is based on
- * more. */
+/* Returns a phrase that explains why period_s is based on fewer than SENSOR_CHANGES changes;
+ * NULL if it is based on at least that many. */
 #define SENSOR_CHANGES 100
 const char *sensor_source_note(const struct sensor_source *s);
 
@@ -143,8 +143,8 @@ int sensor_save(const struct sensor *s, const char *dir, char *message, size_t s
  * version, and is ignored), -GW_E_PERM, -GW_E_IO, -GW_E_NOMEM. */
 int sensor_load(struct sensor *s, const char *dir, char *message, size_t size);
 
-/* Our own load on the GPU. It stops at its end time even if the program dies. Functions return
- * 0 or a negative enum gw_error. */
+/* Our own load on the GPU. It ends at its end time even if the program is killed. Functions
+ * return 0 or a negative enum gw_error. */
 struct sensor_drive {
 	/* Prepares the GPU with this PCI id; writes a message on failure. */
 	int (*open)(void *ctx, const char *pci, char *message, size_t size);
@@ -163,12 +163,12 @@ struct sensor_plan {
 	void *ctx;
 };
 
-/* Learns for about half a minute, and with a drive for about one more minute, on the calling
- * thread and on the device's clock. For at most 35 s it reads the counter faster than other
- * code may.
- * Returns 0 and *ret, with origin SENSOR_PASSIVE or SENSOR_ACTIVE. Otherwise *ret is unchanged,
- * and it returns with a message: -GW_E_NOMEM, -GW_E_LOST, -GW_E_NOSUPPORT (no source of power),
- * -GW_E_STATE (a drive is given and another process is on the GPU), or the drive's error. */
+/* Measures the properties of the sensor, on the calling thread and on the device's clock. This
+ * takes about half a minute, and about one more minute if plan->drive is given. For at most 35
+ * s it reads the counter more often than other code may. Returns 0 and *ret, with origin
+ * SENSOR_PASSIVE or SENSOR_ACTIVE. Otherwise *ret is unchanged, and it returns with a message:
+ * -GW_E_NOMEM, -GW_E_LOST, -GW_E_NOSUPPORT (no source of power), -GW_E_STATE (a drive is given
+ * and another process is on the GPU), or the drive's error. */
 int sensor_learn(struct sampler_device *sd, const struct sensor_plan *plan, struct sensor *ret,
 		 char *message, size_t size);
 

@@ -44,8 +44,8 @@ static void read_step(struct active *a)
 		a->point[a->ticks++] =
 			(struct fit_point){ step_s,
 					    (c.joules - a->tick_j) / (step_s - a->tick_s) };
-	/* The time of the first observed update is known; the time of the update before the
-	 * first reading is not. */
+	/* Ignore the first observed update: the time of the update before it is unknown, so its
+	 * mean power is unknown. */
 	a->tick_s = isnan(a->tick_j) ? NAN : step_s;
 	a->tick_j = c.joules;
 seen:
@@ -144,8 +144,8 @@ static int counter_steps(struct active *a)
 	return err;
 }
 
-/* Adds points for new values that equal the old one: "still low" shows as much about a lag as
- * "high now". */
+/* Adds points for new values that equal the old one, because a value that is still low shows as
+ * much about the lag as a value that is high now. */
 static unsigned with_repeats(struct active *a, const struct recorder_trace *t, double period_s)
 {
 	unsigned n = 0;
@@ -166,7 +166,7 @@ static void apply_fit(struct active *a, unsigned n, struct sensor_source *s)
 	struct fit_response f;
 
 	if (fit_response(a->point, n, &a->bursts, a->l->work, &f) != 0)
-		return; /* keep what was assumed */
+		return; /* keep the assumed values */
 	s->model = f.model;
 	s->window_s = f.window_s;
 	s->lag_s = fit_lag_s(&f);

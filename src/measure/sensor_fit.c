@@ -24,8 +24,8 @@ double fit_quantile(double *v, unsigned n, double share)
 }
 
 /* Returns the start value of the period: the median of the intervals that can be single
- * periods. A few intervals are too short (a value that was read half way), so the shortest is
- * not usable. */
+ * periods. A few intervals are too short, because a value was read while it was being updated;
+ * so the shortest interval cannot be used. */
 static double single_interval(const double *t_s, unsigned n, double *work)
 {
 	double low;

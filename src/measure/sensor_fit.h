@@ -17,8 +17,9 @@ struct fit_bursts {
 	unsigned n;
 };
 
-/* A period, found from the times at which a value was new. A new value that equals the old one
- * is not visible, so an interval may contain several periods. */
+/* The period of a sensor, found from the times at which its value changed. If a new value
+ * equals the old one, no change is visible, so the time between two changes may be several
+ * periods. */
 struct fit_period {
 	double period_s, phase_s; /* a value is new at phase_s + k * period_s */
 	unsigned changes;

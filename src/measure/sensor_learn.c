@@ -427,9 +427,9 @@ static bool try_rate(struct learn *l, const struct fit_period *tick, double ever
 
 enum verdict { SAFE, DISTURBED, UNKNOWN };
 
-/* Judges whether reading the counter at one rate disturbs the counter: compares the counter
- * with the reference. If the power changes, the comparison is less strict, because counter and
- * reference differ at an edge. */
+/* Decides whether reading the counter at one rate disturbs the counter: compares its energy
+ * with that of the reference. If the power changes, the comparison is less strict, because
+ * counter and reference differ at an edge. */
 static enum verdict judge_rate(struct learn *l, const struct fit_period *tick, unsigned which,
 			       double every_s, double length_s)
 {
@@ -493,7 +493,7 @@ static void learn_costs(struct learn *l)
 	fill_cost(&l->w.counter_cost, &s->counter_p50_s, &s->counter_p99_s);
 }
 
-/* Returns 0, or -GW_E_LOST if the device went away meanwhile: then the result is worthless. */
+/* Returns 0, or -GW_E_LOST if the device went away meanwhile; the result is then not usable. */
 static int still_present(struct learn *l)
 {
 	recorder_due(&l->w);

@@ -1,5 +1,5 @@
-/* sensor_learn: shared by sensor_learn.c (without a load) and sensor_active.c (with our own
- * load).
+/* sensor_learn: what sensor_learn.c (without a load) and sensor_active.c (with our own load)
+ * share.
  *
  * The recorder reads and stores all power sources of one GPU at absolute deadlines. Everything
  * is allocated at the start; if the memory is full, further values are dropped. Times are

@@ -41,7 +41,7 @@ struct ring {
 
 struct series {
 	unsigned quantities;
-	bool any; /* something was added */
+	bool any; /* a sample was added */
 	uint64_t last_ns;
 	struct ring ring[SERIES_TIERS];
 	/* The buckets that contain last_ns. A sample is added only to the 1 s bucket; a closed
@@ -105,9 +105,9 @@ int series_new(const struct series_options *options, struct series **ret_series)
 	s = malloc(bytes);
 	if (!s)
 		return -GW_E_NOMEM;
-	/* Not zeros: a compiler may turn malloc() and zeros into calloc(). The kernel would
-	 * then provide the pages only when they are written, and the memory of a daemon would
-	 * seem to grow for a day. */
+	/* Do not fill with zeros: a compiler may turn malloc() and zeros into calloc(). The
+	 * kernel would then provide each page only when it is first written, and the memory of
+	 * the service would seem to grow for a day. */
 	memset(s, 0xff, bytes);
 	memset(s, 0, sizeof(*s));
 	s->quantities = options->quantities;

@@ -1,10 +1,10 @@
-/* series: the recent history of a few quantities of one GPU, for display; joules are never computed
- * from it.
+/* series: the recent history of a few quantities of one GPU, for display; joules are never
+ * computed from it.
  *
- * The latest samples are kept unchanged; older data is in tiers of 1 s, 10 s and 60 s. All memory
- * is one block, allocated and written at the start, so that it does not grow: 1 012 kB with the
- * defaults. There is one writer and no lock: a reader copies with series_query() under the owner's
- * lock. */
+ * The latest samples are kept unchanged; older data is in tiers of 1 s, 10 s and 60 s. All
+ * memory is one block, which is allocated and written at the start, so that memory use does not
+ * grow: 1 012 kB with the defaults. A series has no lock of its own: the owner must hold a lock
+ * while it adds samples and while a reader copies points with series_query(). */
 #ifndef GW_MEASURE_SERIES_H
 #define GW_MEASURE_SERIES_H
 

@@ -9,7 +9,25 @@
 #include "attribute.h"
 #include "energy.h"
 #include "event.h"
-#include "window_series.h"
+
+#define WINDOW_SERIES_ROOM 262144 /* readings of each kind, if the caller gives no number */
+
+/* The readings of one GPU during one window, for the caller of gw_window_series(). All memory is
+ * reserved when the window opens, so the sampling path does not allocate; pages that hold no
+ * reading are never touched. A reading for which there is no room is only counted. The energy is
+ * not computed from these readings. */
+struct window_series {
+	struct gw_series view; /* what the caller sees; points to the arrays below */
+	uint64_t next;         /* number of the next power sample of the energy engine */
+	uint64_t *power_ns, *tick_ns;
+	double *power_w;
+	double *column[FIGURES];
+};
+
+/* Reserves memory for `room` power samples and `room` ticks. Returns NULL if there is no
+ * memory, or if `room` is too large. */
+struct window_series *window_series_new(size_t room);
+void window_series_free(struct window_series *s); /* NULL is allowed */
 
 /* Bits of GW_Q_CLOCK_REASONS for each cause of throttling. */
 extern const uint64_t window_tracker_reason_bits[GW_THROTTLES];
@@ -24,7 +42,7 @@ struct tracked_limits {
 /* Throttling in a window, from the clock reasons that were read at each tick. */
 struct tracked_throttling {
 	bool seen;        /* a tick had clock reasons */
-	uint64_t reasons; /* all of them */
+	uint64_t reasons; /* every bit of GW_Q_CLOCK_REASONS that occurred */
 	double limited_s[GW_THROTTLES];
 	double limited_j; /* energy during readings with a throttled clock */
 };

@@ -4,7 +4,7 @@
 #include "model_energy.h"
 #include "move_doc.h"
 
-#include "base/cgroup_unit.h"
+#include "device/workload.h"
 #include "guard/demand.h"
 #include "guard/pidfile.h"
 #include "guard/proc_visibility.h"

@@ -2,7 +2,6 @@
 
 #include "view.h"
 
-#include "device/device.h"
 #include "device/tables.h"
 #include "device/workload.h"
 

@@ -145,7 +145,7 @@ def test_a_name_that_begins_like_that_of_a_container_is_not_taken_for_it(world):
 
 
 @needs_root
-@pytest.mark.parametrize("line,why", [("uid=root:x", "there is no such user"), ("exe=/bin/other", "may each be given once")])
+@pytest.mark.parametrize("line,why", [("uid=root:x", "there is no such user"), ("exe=/bin/other", "may each occur once")])
 def test_the_companion_refuses_a_rule_that_could_be_misread(companion, line, why):
     companion.allow(f"signal exe={os.path.realpath(sys.executable)} {line}")
     with subprocess.Popen(["/bin/sleep", "1000"]) as victim:

@@ -87,7 +87,7 @@ NUMBERS = [  # document, sentence with {} for the number, its source
     (LOG, "a GPU that is more than {} ms late is not waited for", lambda: define("cli/cmd_log.c", "HOLD_NS", MS)),
     (LOG, "Write a line every _TIME_ (default: {}ms", lambda: define("cli/cmd_log.c", "INTERVAL_NS", MS)),
     ("docs/GUARD.md", "times per hour ({}; 0: no limit)", lambda: setting("guard", "user_evictions")),
-    ("docs/ARCHITECTURE.md", "HEALTH and LIMITS every {} seconds", lambda: found("src/device/device.c", r"(\d+) \* NS_PER_S, /\* HEALTH")),
+    ("docs/ARCHITECTURE.md", "HEALTH and LIMITS every {} seconds", lambda: found("src/device/backend.c", r"(\d+) \* NS_PER_S, /\* HEALTH")),
 ]
 
 

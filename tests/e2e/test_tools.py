@@ -61,7 +61,7 @@ def test_the_measurement_of_checkpoints_on_a_gpu_works_with_the_fake_driver():
 
 def test_a_layer_must_not_include_headers_of_higher_layers(tree):
     change(tree, "src/guard/action.c", '#include "action.h"\n', '#include "action.h"\n#include "daemon/config.h"\n')
-    (tree / "src/cli/cmd_new.c").write_text('#include "device/device.h"\n')
+    (tree / "src/cli/cmd_new.c").write_text('#include "device/backend.h"\n')
     (tree / "src/base/new.c").write_text("void f(void)\n{\n\texit(1);\n}\n")
     done = layers(tree)
     assert done.returncode == 1

@@ -2,7 +2,6 @@
  * the id of a user's workload begins with the id of the user. */
 #include "text.h"
 
-#include "base/cgroup_unit.h"
 #include "device/proc.h"
 #include "device/workload.h"
 

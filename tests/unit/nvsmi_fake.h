@@ -1,5 +1,6 @@
-/* nvsmi_fake: the nvidia-smi backend with tests/fixtures/nvidia-smi first in PATH.  The source is
- * included to set its deadline. */
+/* nvsmi_fake: runs the nvidia-smi backend with the fake program of tests/fixtures/nvidia-smi,
+ * which is first in PATH. The source of the backend is included, so that the test can set its
+ * deadline. */
 #ifndef TESTS_NVSMI_FAKE_H
 #define TESTS_NVSMI_FAKE_H
 

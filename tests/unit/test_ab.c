@@ -11,7 +11,8 @@
 #include "measure/distribution.h"
 #include "measure/stat.h"
 
-/* A sanitizer makes each experiment ten times as slow: run fewer and allow a wider margin. */
+/* A sanitizer makes each experiment ten times as slow, so run fewer of them and allow a wider
+ * margin. */
 #ifdef SLOW
 #define EXPERIMENTS 4000
 #define MARGIN      0.01
@@ -374,7 +375,8 @@ TEST(the_exit_code_follows_the_gate)
 		{ "energy > +2%", 1.02, AB_BUDGET, AB_INCONCLUSIVE, 11 },
 		{ "energy > -5%", 1.0, AB_DECIDED, AB_WORSE, 10 }, /* must save 5 % */
 		{ "energy > -5%", 0.9, AB_DECIDED, AB_BETTER, 0 },
-		{ "power < -5%", 0.9, AB_DECIDED, AB_WORSE, 10 }, /* B must not draw 5 % less */
+		/* the gate fails if B draws 5 % less */
+		{ "power < -5%", 0.9, AB_DECIDED, AB_WORSE, 10 },
 		{ "power < -5%", 1.0, AB_DECIDED, AB_BETTER, 0 },
 		{ "edp >= 5%", 1.2, AB_DECIDED, AB_WORSE, 10 },
 		{ "time > 5%", 1.2, AB_DECIDED, AB_BETTER, 0 }, /* the time does not change */
@@ -508,7 +510,7 @@ TEST(it_stops_only_at_interim_analyses)
 		c.pairs_max = rows[i].pairs_max;
 		begin();
 		while (ab_next(ab, &s)) {
-			/* +2 %, -2 %, ...: never leads to a decision */
+			/* +2 %, -2 %, ...: the comparison never reaches a decision */
 			bool up = s.phase == AB_PHASE_AB &&
 				  (s.arm == AB_ARM_B) == (s.pair % 2 == 0);
 			struct ab_run run = joules(up ? 1020 : 1000);
@@ -590,7 +592,7 @@ static unsigned spoil(bool valid, bool exclusive, unsigned period)
 	unsigned given = 0;
 
 	while (ab_next(ab, &s)) {
-		/* +2 %, -2 %, ...: never leads to a decision */
+		/* +2 %, -2 %, ...: the comparison never reaches a decision */
 		struct ab_run run =
 			joules((s.arm == AB_ARM_B) == (s.pair % 2 == 0) ? 1020 : 1000);
 
@@ -718,7 +720,8 @@ TEST(all_interim_analyses_together_are_wrong_in_5_of_100)
 
 		print_message("seed 41, %u pairs: %.2f %%\n", budgets[i], 100 * share);
 		assert_true(share <= 0.055 + margin);
-		assert_true(share >= 0.035 - margin); /* and no pairs are wasted */
+		assert_true(share >=
+			    0.035 - margin); /* the intervals are not wider than necessary */
 	}
 }
 

@@ -234,7 +234,8 @@ TEST(a_process_listed_twice_counts_once)
 	assert_int_equal(a.row[0].how, ATTRIBUTE_MODELLED);
 
 	attribute_init(&a, 0, 40);
-	attribute_add(&a, 240, 1, u, 2, false); /* listed twice, but the only process */
+	/* the process is listed twice, but there is no other process */
+	attribute_add(&a, 240, 1, u, 2, false);
 	attribute_finish(&a, 240);
 	assert_int_equal(a.count, 1);
 	assert_int_equal(a.row[0].how, ATTRIBUTE_MEASURED);

@@ -142,8 +142,8 @@ BASELINE_STOP_TEST(an_unsteady_gpu_is_measured_for_the_maximum_time)
 {
 	struct baseline b;
 
-	/* Ten seconds at one level, ten at another: in thirty seconds the mean does not become
-	 * steady within 1 W. */
+	/* The power is at one level for ten seconds and at another level for ten seconds, so
+	 * within thirty seconds the interval of the mean does not become narrower than 1 W. */
 	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.load]]\nkind = \"steps\"\nunit = \"watts\"\n"
 	      "points = [[0, 80], [10, 95], [20, 80]]\nperiod = 20\n");
 	assert_int_equal(take(GW_BASELINE_NO_CONTEXT, &b), 0);
@@ -441,7 +441,8 @@ ON_FILES(a_damaged_file_is_ignored_and_named)
 	f = fopen(name, "r");
 	n = fread(text, 1, sizeof(text), f);
 	fclose(f);
-	/* the first n times the file is cut after i bytes; then byte i - n is changed */
+	/* in the first n rounds the file is cut after i bytes; in the later rounds byte i - n
+	 * is changed */
 	for (size_t i = 0; i < 2 * n; i++) {
 		f = fopen(name, "w");
 		fwrite(text, 1, i < n ? i : n, f);
@@ -482,7 +483,7 @@ ON_FILES(clearing_forgets_one_gpu_or_all)
 	save(&good);
 	b.kind = GW_BASELINE_HOT_IDLE;
 	save(&b);
-	strcpy(b.uuid, "GPU-1"); /* a prefix of the other UUID */
+	strcpy(b.uuid, "GPU-1"); /* this UUID is a prefix of the other UUID */
 	save(&b);
 	assert_int_equal(baseline_clear("GPU-1", folder), 1);
 	assert_int_equal(look(&key, 1, why), 0);

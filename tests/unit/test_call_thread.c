@@ -72,11 +72,12 @@ TEST(a_busy_thread_refuses_work_without_waiting)
 
 TEST(a_busy_thread_is_abandoned)
 {
-	static struct job j; /* outlives this function, as the contract requires */
+	static struct job j; /* static, because arg must live until the thread is idle */
 	struct call_thread *l = call_thread_new();
 
 	assert_true(call_thread_post(l, wait_for_go, &j));
-	/* wait, because work that has not started is dropped with its thread */
+	/* wait for the start, because a call that has not started is dropped when its thread is
+	 * freed */
 	until(&j.started);
 	assert_false(call_thread_free(l));
 	atomic_store(&j.go, true);

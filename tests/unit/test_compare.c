@@ -1,4 +1,3 @@
-#include "measure/compare.h"
 #include "measure/sensor.h"
 
 #include <gpuward.h>

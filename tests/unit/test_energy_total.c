@@ -1,6 +1,7 @@
 /* Tests the running total of joules from counter readings and the samples between them. Nothing
  * may be counted twice. */
-#include "measure/energy_total.h"
+#include "measure/energy.h"
+#include "measure/event.h"
 
 #include "base/clock.h"
 
@@ -42,7 +43,7 @@ TEST(the_counter_replaces_the_samples)
 	energy_total_init(&t, 0.02);
 	counter(&t, 0, 5000);
 	samples(&t, 0, 10000, 300);
-	counter(&t, 10000, 8100); /* the samples missed 100 J */
+	counter(&t, 10000, 8100); /* the counter has 100 J more than the samples */
 	assert_float_equal(energy_total_joules(&t), 3100, 1e-6);
 	samples(&t, 10020, 12000, 300);
 	assert_float_equal(energy_total_joules(&t), 3700, 1e-6);

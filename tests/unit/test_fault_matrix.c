@@ -1,10 +1,10 @@
-/* Tests what each failing NVML call costs: every call of NVML_CALLS x every error code x three
- * situations, over the simulator in stepped time. Prints one row per call. A cell in which the
- * call is not made must have a reason in this file.
+/* Tests the effect of each NVML call that fails: every call of NVML_CALLS with every error code
+ * in three situations, on the simulator in stepped time. Prints one row per call. A cell in
+ * which the call is not made must have a reason in this file.
  *
- * start    the call fails from before the driver is opened; later it works again
- * steady   the call begins to fail after everything was read once; later it works again
- * guard    the call begins to fail while a guarded worker holds memory, then a contender
+ * start the call fails from before the driver is opened; later it works again steady the call
+ * begins to fail after everything was read once; later it works again guard the call begins to
+ * fail while a guarded worker holds memory, then a contender
  *          arrives, then the call works again, then the contender leaves */
 #include "here.h"
 #include "simtest.h"
@@ -543,7 +543,7 @@ static void assert_no_complaints(void)
 /* ---- the table ---- */
 
 static struct cell {
-	unsigned good, less, cells; /* guard: it acted during the fault, or after it */
+	unsigned good, less, cells; /* whether the guard acted during the fault, or after it */
 	unsigned absent[GW_ABSENCES];
 	const char *not_made;
 } table[CALL_COUNT][SITUATIONS];
@@ -567,7 +567,7 @@ static bool costs_everything(int code)
 	return r == REACT_LOST || r == REACT_REOPEN;
 }
 
-/* True if the failing call may take this figure from this GPU. */
+/* True if this GPU may lack this figure because of the failing call. */
 static bool may_cost(const struct cell_case *c, int code, unsigned gpu, unsigned f)
 {
 	enum nvml_reaction r = nvml_meaning(code)->reaction;
@@ -605,8 +605,8 @@ static bool is_setter(enum nvml_call call)
 	return false;
 }
 
-/* True if a present figure has the value that it has without a fault. A counter goes on; the
- * older memory call counts reserved memory as used memory. */
+/* True if a present figure has the value that it has without a fault. A counter may have grown.
+ * The older memory call counts reserved memory as used memory. */
 static bool is_same(const struct cell_case *c, unsigned f, int code, double want, double got)
 {
 	if (is_setter(c->call))
@@ -641,7 +641,8 @@ static void check_figures(const struct cell_case *c, enum situation s, int code,
 			if (why == GW_HAVE)
 				continue;
 			lost++;
-			if (gpu >= got->devices) /* the cause is the reason */
+			/* the reason is the one that belongs to the cause */
+			if (gpu >= got->devices)
 				cell->absent[GW_ABSENT_NO_DRIVER]++;
 			else if (why >= GW_ABSENCES || why == GW_ABSENT_NOT_READ)
 				complain("GPU %u: %s is absent without a reason (%s)", gpu,
@@ -724,8 +725,8 @@ static void figures_unload(void)
 
 #define AGE_NS (61 * NS_PER_S) /* older than every tier except STATIC allows */
 
-/* Takes the sights without a fault; *ret_made: the call was made while the fault would have
- * been there. */
+/* Reads everything without a fault. *ret_made: whether the call was made in the time in which
+ * it fails in the test. */
 static void reference(const struct cell_case *c, enum situation s, struct sight *ret,
 		      bool *ret_made)
 {
@@ -912,7 +913,7 @@ static struct gw_guard_status status(void)
 	return st;
 }
 
-/* Makes an observation after this time, and waits until no order is under way. */
+/* Lets this time pass, makes an observation, and waits until no order is being carried out. */
 static void guard_step(uint64_t ns)
 {
 	struct pollfd p = { .fd = scene.guard->wake_fd, .events = POLLIN };

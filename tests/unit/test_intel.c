@@ -85,8 +85,8 @@ TEST(power_is_the_energy_between_two_readings)
 	clock_step(&w->clock, NS_PER_S);
 	world_put(PCI ARC "hwmon/hwmon4/energy1_input", "3000000\n");
 	assert_value(world_read(0, GW_TIER_FAST), GW_Q_POWER, 2);
-	/* the GPU slept in between: the energy used meanwhile says nothing about the current
-	 * power */
+	/* the GPU was suspended in between, so the energy of that time does not show the
+	 * current power */
 	world_put(PCI ARC "power/runtime_status", "suspended\n");
 	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_ASLEEP);
 	world_put(PCI ARC "power/runtime_status", "active\n");
@@ -177,8 +177,9 @@ TEST(clients_that_come_and_go_keep_the_utilisation_right)
 	world_put("proc/8/fdinfo/3", XE("3", "99999 MiB", "10", "5000"));
 	assert_absent(world_read(0, GW_TIER_FAST), GW_Q_UTILIZATION_GPU,
 		      GW_ABSENT_FIRST_READING);
-	assert_absent(r, GW_Q_MEMORY_USED, GW_ABSENT_INVALID); /* more than the board has */
-	/* the GPU slept, so the figure starts again */
+	/* more memory than the board has */
+	assert_absent(r, GW_Q_MEMORY_USED, GW_ABSENT_INVALID);
+	/* the GPU was suspended, so the figure starts again */
 	world_put(PCI ARC "power/runtime_status", "suspended\n");
 	world_read(0, GW_TIER_FAST);
 	world_put(PCI ARC "power/runtime_status", "active\n");

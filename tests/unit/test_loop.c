@@ -110,7 +110,9 @@ TEST(timers_fire_in_order_and_once)
 		assert_int_equal(loop_add_timer(loop, on_timer, names[i], &s[i]), 0);
 	}
 	for (unsigned i = 0; i < 26; i++) {
-		unsigned k = i * 7 % 26; /* visits all 26 timers in another order */
+		/* 7 and 26 have no common factor, so this visits all 26 timers in another
+		 * order */
+		unsigned k = i * 7 % 26;
 
 		loop_set_time(s[k], 1 + k);
 	}

@@ -348,7 +348,7 @@ SIM_TEST(a_setter_that_hangs_does_not_hang_the_caller)
 	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), -GW_E_TIMEOUT);
 	assert_false(got.uncertain);
 	assert_says("nothing was changed");
-	assert_int_equal(sim_calls(NULL), calls); /* no thread waits behind it */
+	assert_int_equal(sim_calls(NULL), calls); /* no second thread was started */
 	/* The other GPU answers. */
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	snprintf(o.uuid, sizeof(o.uuid), "%s",

@@ -202,7 +202,7 @@ static void ticks(double tick_s, const char *world)
 	open_world(world);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(sensor_known(sim.ctx, 0, NULL, &sensor, note, sizeof(note)), 0);
-	sensor.tick_s = tick_s; /* as characterise would have found it */
+	sensor.tick_s = tick_s; /* the value that `gpuward characterise` would have found */
 	start_meter(OPTIONS(0), CONFIG(.sensor = &sensor));
 	gw_meter_poll(meter);
 	learn_phase(20);
@@ -441,7 +441,8 @@ TEST(a_trend_in_power_is_reported)
 TEST(each_of_several_consecutive_windows_has_its_throttling)
 {
 	start(ONE("noise = 0\n[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n"));
-	for (unsigned i = 0; i < 5; i++) { /* consecutive, like trials */
+	/* consecutive windows, like the trials of `gpuward measure` */
+	for (unsigned i = 0; i < 5; i++) {
 
 		measure(i < 3 ? 3 : 12);
 		printf("throttled %.2f of %.2f s, %s\n", r->throttle_seconds[GW_THROTTLE_POWER],
@@ -629,7 +630,7 @@ TEST(a_load_in_step_with_the_sensor_is_seen_whole_and_reported)
 			0.1 * uniform());
 		start(world);
 		sim_run_for(meter, 2);
-		measure(0.9 * 20); /* whole rounds of eight phases */
+		measure(0.9 * 20); /* a whole number of rounds, each with eight phases */
 		print("in step");
 		assert_string_equal(gw_rung_name(r->rung), "polled");
 		assert_true(has_code(GW_CODE_ALIAS_SUSPECTED));
@@ -948,7 +949,7 @@ static double waited_s(unsigned ms, bool hurry, double *ret_off)
 	assert_false(has_code(GW_CODE_TRUNCATED));
 	assert_true(r->joules.low <= truth && truth <= r->joules.high);
 	*ret_off = off_by(r->joules.best, truth);
-	/* so that the next window begins at another phase of the samples */
+	/* wait, so that the next window begins at another phase of the samples */
 	sim_run_for(meter, 0.033);
 	return s;
 }
@@ -969,7 +970,7 @@ TEST(a_hurried_wait_for_a_very_short_window_is_shorter)
 	assert_true(fabs(waited_s(60, true, &off) - waited_s(60, false, &off)) < 0.021);
 }
 
-/* Calls that take milliseconds on a real GPU are made when no caller waits. */
+/* Calls that take milliseconds on a real GPU must be made while no caller waits. */
 TEST(a_meter_starts_with_the_calls_it_needs)
 {
 	static const char *const late[] = {

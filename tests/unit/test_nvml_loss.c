@@ -122,7 +122,8 @@ SIM_TEST(a_loaded_driver_is_not_waited_for)
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlInit_v2", -1, 9);
 	sim_open();
-	for (int i = 0; i < 7; i++) { /* until the driver is tried only once a minute */
+	/* wait until the time between two attempts has grown to one minute */
+	for (int i = 0; i < 7; i++) {
 		sim_step(60 * NS_PER_S);
 		gw_snapshot_take(sim.snap, 0);
 	}
@@ -307,7 +308,8 @@ SIM_TEST(slow_calls_that_return_do_not_stall_their_device)
 
 #define SLOW(call) "[[fault]]\ncall = \"nvmlDeviceGet" call "\"\ngpu = 1\ndelay = 0.25\n"
 	sim_text(TWO_GPUS SLOW("ClockInfo") SLOW("UtilizationRates") SLOW("PerformanceState"));
-	sim_open_with(NULL, 0, NS_PER_S); /* five calls take 1.25 s */
+	/* the reading makes five calls, which take 1.25 s together */
+	sim_open_with(NULL, 0, NS_PER_S);
 	d = sim_take(GW_TIER_FAST, 1); /* waits, because there is no earlier reading to show */
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	first = sim_value(d, GW_Q_POWER);
@@ -383,7 +385,8 @@ SIM_TEST(an_open_that_finishes_after_release_is_closed)
 	}
 }
 
-/* For the thread sanitizer: no other thread reads what the hanging thread writes. */
+/* The thread sanitizer checks here that no other thread reads what the hanging thread
+ * writes. */
 SIM_TEST(state_of_a_hanging_init_is_not_read)
 {
 	struct gw_options o = { .size = sizeof(o),

@@ -253,19 +253,21 @@ SIM_TEST(a_list_asks_for_utilisation_only_if_the_caller_wants_it)
 	assert_int_equal(gw_process_list_want(l, 1 << 7), -GW_E_ARG);
 
 	l = take_list(GW_PROCESS_SM_SHARED);
-	assert_int_equal(calls_made(), 1); /* only the GPU with two processes was asked */
+	/* utilisation was read only from the GPU with two processes */
+	assert_int_equal(calls_made(), 1);
 	assert_int_equal(gw_process_list_get(l, 0)->sm_absence, GW_HAVE);
 	assert_int_equal(gw_process_list_get(l, 2)->sm_absence, GW_ABSENT_NOT_READ);
 
 	sim_step(NS_PER_S);
 	l = take_list(GW_PROCESS_SM);
-	assert_int_equal(calls_made(), 3); /* the GPU without a process was not asked */
+	/* utilisation was not read from the GPU without a process */
+	assert_int_equal(calls_made(), 3);
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(gw_process_list_get(l, i)->sm_absence, GW_HAVE);
 	assert_true(gw_process_list_get(l, 0)->sm_ratio >
 		    2 * gw_process_list_get(l, 1)->sm_ratio);
 
-	/* An answer is shared for less than a second. */
+	/* The result of one read is used again for less than a second. */
 	sim_step(300 * NS_PER_MS);
 	take_list(GW_PROCESS_SM);
 	assert_int_equal(calls_made(), 3);
@@ -293,7 +295,7 @@ SIM_TEST(a_process_without_a_sample_was_idle_and_a_refusal_is_a_reason)
 		assert_int_equal(p->sm_absence, row[i].want);
 		assert_true(row[i].want == GW_HAVE ? p->sm_ratio == 0 : isnan(p->sm_ratio));
 	}
-	/* A GPU that does not support utilisation per process is rarely asked again. */
+	/* If a GPU does not support utilisation per process, the call is rarely made again. */
 	calls = calls_made();
 	for (unsigned i = 0; i < 9; i++) {
 		sim_step(NS_PER_S);

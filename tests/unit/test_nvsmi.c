@@ -196,7 +196,7 @@ NVSMI_TEST(a_lost_gpu_leaves_the_others_alone)
 	assert_why(b.slot[1], GW_Q_CLOCK_SM_MAX, GW_ABSENT_LOST);
 	assert_false(b.reopen);
 	mood("ok");
-	b.ops->read(b.slot[1], GW_TIERS_COMMON); /* as the next caller does */
+	b.ops->read(b.slot[1], GW_TIERS_COMMON); /* as the next caller of the backend does */
 	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK);
 	assert_string_equal(b.slot[1]->r.message, "");
 	assert_value(b.slot[1], GW_Q_CLOCK_SM_MAX, 1980e6);
@@ -359,7 +359,8 @@ NVSMI_TEST(reports_a_missing_program)
 
 	if (access(programs[1], F_OK) == 0 || access(programs[2], F_OK) == 0) {
 		free(path);
-		skip(); /* this machine has the program in a searched folder */
+		/* skip: this machine has a real nvidia-smi in a folder that is searched */
+		skip();
 	}
 	setenv("PATH", "/gpuward-no-such-folder", 1);
 	assert_int_equal(b.ops->open(&b), 0);

@@ -204,7 +204,7 @@ NVSMI_TEST(silence_ends_the_stream_and_each_call_runs_a_program)
 	assert_int_equal(facts().runs, 1);
 	assert_int_equal(got[0].wall_us, 1001500000);
 	assert_true(got[0].power_w == 76.61);
-	assert_int_equal(ask(1, 1001500000), 0); /* answered from the same run */
+	assert_int_equal(ask(1, 1001500000), 0); /* this call uses the output of the same run */
 	assert_int_equal(facts().runs, 1);
 	assert_int_equal(ask(0, 0), 6);
 	assert_int_equal(facts().runs, 2);

@@ -116,7 +116,7 @@ TEST(knows_which_processes_run_unless_they_are_unreadable)
 	tree_put(&t, "proc/4242/status", "Tgid:\t4242\n");
 	assert_int_equal(proc_read(&t.root, 4242, &p), 0);
 	assert_false(p.incomplete);
-	tree_put(&t, "proc/4242/cmdline/x", ""); /* opens, and cannot be read */
+	tree_put(&t, "proc/4242/cmdline/x", ""); /* the file can be opened, but not read */
 	assert_int_equal(proc_read(&t.root, 4242, &p), 0);
 	assert_true(p.incomplete);
 }

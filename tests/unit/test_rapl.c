@@ -242,7 +242,7 @@ TEST(a_counter_that_goes_back_without_a_range_is_absent)
 	rapl_read(&r);
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
 	assert_true(isnan(rapl_total(&r).joules));
-	put_uj("intel-rapl:0", 7000000); /* lost energy is not recovered */
+	put_uj("intel-rapl:0", 7000000); /* energy that was lost stays lost */
 	rapl_read(&r);
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
 }

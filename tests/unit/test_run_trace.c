@@ -1,4 +1,5 @@
-/* The trace of a run in bounded memory keeps the extremes and the order. */
+/* Tests that the trace of a run uses a bounded amount of memory and keeps the extremes and the
+ * order. */
 #include "measure/run_trace.h"
 
 #include "base/clock.h"

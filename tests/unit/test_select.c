@@ -1,4 +1,4 @@
-/* Which words select a GPU. */
+/* Tests which strings select a GPU (gw_device_matches()). */
 #include "test.h"
 
 #include <gpuward.h>

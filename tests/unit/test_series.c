@@ -138,7 +138,7 @@ TEST(time_does_not_go_back)
 	struct series_point p[8];
 	double v = 9;
 
-	add(s, 0, 1); /* 0 is a time like any other */
+	add(s, 0, 1); /* the time 0 is valid */
 	add(s, S, 2);
 	assert_int_equal(series_add(s, S, &v), -GW_E_ARG);
 	assert_int_equal(series_add(s, S - 1, &v), -GW_E_ARG);

@@ -1,5 +1,5 @@
-/* The simulated sensors have known period, window and lag, and faults of counters and rings
- * follow a schedule. */
+/* Tests the simulated sensors: their period, window and lag, and the faults of counters and
+ * rings at scheduled times. */
 #include "sim_client.h"
 
 #include <math.h>

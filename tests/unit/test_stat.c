@@ -134,8 +134,8 @@ TEST(percentiles_of_time_are_within_half_a_bucket)
 		}
 		qsort(held, COUNT_OF(held), sizeof(held[0]), by_value);
 		for (unsigned k = 1; k < 20; k++) {
-			/* not exactly at a step of the distribution, where rounding may go
-			 * either way */
+			/* choose a share that is not exactly at a step of the distribution,
+			 * because rounding could give either value there */
 			double p = k / 20.0 + 1e-7;
 
 			assert_near(histogram_percentile(&h, p),
@@ -157,7 +157,7 @@ TEST(the_buckets_span_the_stated_range)
 	histogram_add(&h, NAN, 1);
 	histogram_add(&h, 5, 0);
 	assert_true(isnan(histogram_percentile(&h, 0.5)));
-	histogram_add(&h, 0, 1); /* a value of 0 W, as of a GPU that sleeps */
+	histogram_add(&h, 0, 1); /* a suspended GPU draws 0 W */
 	assert_true(histogram_percentile(&h, 0.5) == 0);
 	histogram_add(&h, 3e4, 3); /* a rack */
 	assert_true(histogram_percentile(&h, 0.9) == 3e4);
@@ -309,7 +309,7 @@ TEST(the_residuals_of_a_line_give_intervals_that_cover)
 	start(&r, 19);
 	for (unsigned i = 0; i < rounds; i++) {
 		for (size_t j = 0; j < 8; j++) {
-			x[j] = 1e5 + (double)(j * j); /* far from 0, as times are */
+			x[j] = 1e5 + (double)(j * j); /* x values far from 0, like times */
 			y[j] = 80 + 0.01 * x[j] + normal_quantile(random_unit(&r) + 0x1p-54);
 		}
 		assert_int_equal(stat_line(x, y, 8, &l), 0);

@@ -208,7 +208,7 @@ TEST(recognises_units_and_sessions)
 		UNIT("/../../../system.slice/ollama.service", "ollama.service"),
 		UNIT("/machine.slice/systemd-nspawn@box.service/payload",
 		     "systemd-nspawn@box.service"),
-		/* Quadlet: people know the unit, and the unit chooses the groups below it */
+		/* Quadlet: the workload is the unit, because people know its name */
 		UNIT("/system.slice/web.service/libpod-payload-" ID, "web.service"),
 		{ USER "/app.slice/train.service", WORKLOAD_UNIT, "1000/train.service", "1000",
 		  "train.service", "" },
@@ -268,7 +268,7 @@ TEST(ignores_names_that_a_user_or_a_unit_chose)
 		POD("/kubepods/pod" UID "/" ID "/kubepods/pod" HASH "/" ID2, UID, ID),
 		POD("/kubepods/pod" UID "/" ID "/slurmstepd.scope/job_7", UID, ID),
 		JOB("/slurm/uid_5/job_1/step_0/kubepods/pod" UID "/" ID, "1", "5", "0"),
-		/* LXC and virtual machines: their root chooses the names */
+		/* LXC and virtual machines: root inside them can choose the names of groups */
 		NONE("/lxc.payload.web/system.slice/ollama.service"),
 		NONE("/lxc/web/system.slice/ollama.service"),
 		NONE("/machine.slice/machine-box.scope/system.slice/slurmstepd.scope/job_1"),

@@ -70,7 +70,7 @@ static inline void tree_put(const struct tree *t, const char *path, const char *
 		abort();
 }
 
-/* Creates the rows up to one without a path; prefix is put before every path. */
+/* Creates the files of all rows; the last row has no path. prefix is put before every path. */
 static inline void tree_fill(const struct tree *t, const char *prefix,
 			     const struct tree_row *rows)
 {

@@ -1,7 +1,7 @@
 #include "guard/worker/checkpoint.h"
 
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/mailbox.h"
 
 #include "device/proc.h"
 
