@@ -5,7 +5,6 @@
 #include "api.h"
 
 #include "guard_input.h"
-#include "guard_pump.h"
 #include "guard_query.h"
 
 #include "device/context.h"

@@ -11,10 +11,10 @@
  *   orders.c          intent -> the next order; its outcome; the check that memory is free
  *   explain.c         each reason with rule, evidence and end
  *   decision_text.c   names, and the decisions that wait to be fetched
- *   guard.c           input, records and orders
- *   guard_query.c     status, and the time of the next scene
+ *   guard.c           input, records and orders; the pump
+ *   guard_query.c     status, the time of the next scene, and what_if
  *
- *   return_check.c    whether a worker may return; begins the return, or takes it back
+ *   return_check.c    whether a worker may return; begins the return, or takes it back; backoff
  *   guard_request.c, reservation.c, idle.c, eviction_limit.c, policy_change.c: one rule each */
 #ifndef GW_GUARD_GUARD_INTERNAL_H
 #define GW_GUARD_GUARD_INTERNAL_H

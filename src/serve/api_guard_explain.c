@@ -7,7 +7,7 @@
 #include "base/cgroup_unit.h"
 #include "guard/demand.h"
 #include "guard/pidfile.h"
-#include "guard/proc_visibility.h"
+#include "guard/process_cache.h"
 #include "guard/worker.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Tests how the power of an idle model and the energy of a load are learned from the power of
  * the GPU. */
-#include "guard/economy.h"
+#include "guard/idle.h"
 
 #include "base/clock.h"
 

@@ -4,7 +4,6 @@
 
 #include "guard/guard_internal.h"
 #include "guard/guard_counters.h"
-#include "guard/what_if.h"
 
 #define HOUR        (3600 * S)
 #define FOR_A_WHILE (60 * S)

@@ -1,4 +1,5 @@
-/* common: code that the adapters share: requests over HTTP, the meaning of a status, and notes.
+/* common: code that the adapters share: requests over HTTP, the meaning of a status, notes, and
+ * the check that a process still belongs to its worker.
  *
  * Each HTTP status is converted to an error code. The message contains the server's own error
  * text, without control characters and without the token. */
@@ -74,5 +75,32 @@ int worker_none_noted(const struct worker_call *c);
  * nothing: the server loads a model with the next request. */
 int worker_load_noted(struct worker_call *c,
 		      int (*load)(struct worker_call *c, const char *model));
+
+/* ---- processes ---- */
+
+/* A process keeps its pid and its start time when it executes another program, so the worker's
+ * process of the last scene may be another program now. Therefore an adapter calls
+ * worker_process_belongs() before it touches a process. The check repeats how the process was
+ * found: by its pidfile, its port, or the rest of its match. A descendant of a worker's root may
+ * be any program and is not checked. */
+
+/* True if the process still belongs to the worker. False also if the process cannot be read now;
+ * the next order checks again. */
+bool worker_process_belongs(const struct worker_call *c, const struct guard_target *t);
+
+/* True if the worker's match finds the process. False if the match is empty, or if it has a
+ * pidfile or a port. */
+bool worker_process_matches(const struct worker_call *c, const struct guard_target *t);
+
+/* ---- adapters ---- */
+
+/* worker_NAME: the adapter of each row of kind.def. */
+#define K(symbol, name, url, level, stop_s, traits, help) \
+	extern const struct worker_ops worker_##name;
+#include "guard/kind.def"
+
+/* Carries out levels 5 (SIGTERM) and 6 (SIGTERM, then SIGKILL after a grace period) for every
+ * kind. Without allow_kill it returns -GW_E_PERM. In signal.c. */
+int worker_kill(const struct worker_call *c);
 
 #endif

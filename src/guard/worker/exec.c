@@ -5,7 +5,6 @@
  * has the program's last line of output. A program that is not done in time is killed with all
  * its children. */
 #include "guard/worker/common.h"
-#include "guard/worker/kinds.h"
 
 #include "base/child.h"
 #include "base/clock.h"

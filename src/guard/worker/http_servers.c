@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "guard/worker/common.h"
-#include "guard/worker/kinds.h"
 
 #include <stdio.h>
 #include <string.h>

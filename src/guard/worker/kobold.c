@@ -10,7 +10,6 @@
  * file are GET requests: they neither wake a model nor count as use for
  * --adminunloadtimeout. */
 #include "guard/worker/common.h"
-#include "guard/worker/kinds.h"
 
 #include "base/json.h"
 

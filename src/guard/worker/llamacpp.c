@@ -3,7 +3,6 @@
  * server with a single model cannot unload: stop its unit (level 4) or checkpoint it
  * (level 3). */
 #include "guard/worker/common.h"
-#include "guard/worker/kinds.h"
 
 #include "base/clock.h"
 #include "base/http_message.h"

@@ -3,12 +3,10 @@
  *
  * No other file signals a process. A signal goes through a pidfd, directly or by the companion.
  * It is sent only if the start time, read after the pidfd was opened, is that of the order, and
- * if the process still belongs to the worker (recheck.h). The signalled processes are noted
+ * if the process still belongs to the worker (worker_process_belongs). The signalled processes are noted
  * first, because the driver no longer lists them after they have left the GPU. */
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
-#include "guard/worker/kinds.h"
-#include "guard/worker/recheck.h"
 
 #include "base/clock.h"
 
@@ -47,7 +45,7 @@ static int hold_one(const struct worker_call *c, const struct guard_target *t)
 	if (t->id.pid <= 1 || t->id.pid == getpid() || t->id.start_ticks == 0)
 		return -1;
 	(void)proc_open(c->root, t->id, &fd);
-	if (fd < 0 || recheck_belongs(c, t))
+	if (fd < 0 || worker_process_belongs(c, t))
 		return fd;
 	close(fd);
 	return -1;
@@ -147,7 +145,7 @@ static int kill_held(const struct worker_call *c, struct held *h)
 		/* A process may have called exec() or left the worker since SIGTERM: send it no
 		 * SIGKILL. */
 		for (unsigned i = 0; i < h->count; i++)
-			if (h->fd[i].fd >= 0 && !recheck_belongs(c, h->target[i]))
+			if (h->fd[i].fd >= 0 && !worker_process_belongs(c, h->target[i]))
 				h->fd[i] = (struct pollfd){ .fd = ~h->fd[i].fd };
 		rc = send_to_held(c, h, SIGKILL, &killed);
 	}
@@ -270,7 +268,7 @@ static bool noted_belongs(const struct worker_call *c, struct guard_target *t)
 			return true;
 		}
 	}
-	return recheck_matches(c, t);
+	return worker_process_matches(c, t);
 }
 
 static void add_noted(const struct worker_call *c, struct guard_order *order)

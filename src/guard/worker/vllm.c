@@ -4,7 +4,6 @@
  * level 0 releases everything, including the weights. Level 1 keeps the weights in host memory.
  * Level 2 drops the weights; they are loaded again before the cache is restored. */
 #include "guard/worker/common.h"
-#include "guard/worker/kinds.h"
 
 #include "base/clock.h"
 

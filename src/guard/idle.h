@@ -1,11 +1,11 @@
-/* economy: computes when it saves energy to unload an idle model. Pure.
+/* idle: computes when it saves energy to unload an idle model. Pure.
  *
  * An idle model draws power (idle_w); loading it again takes energy once (reload_j). After
  * reload_j / idle_w seconds both energies are equal. Unloading at that time never takes more
  * than twice the energy of the best choice, whenever the next request comes. Both numbers are
  * learned from the power of the GPU; until then the numbers of the configuration are used. */
-#ifndef GW_GUARD_ECONOMY_H
-#define GW_GUARD_ECONOMY_H
+#ifndef GW_GUARD_IDLE_H
+#define GW_GUARD_IDLE_H
 
 #include <stdbool.h>
 #include <stdint.h>
