@@ -258,7 +258,7 @@ TEST(nothing_is_done_unless_the_mode_is_enforce)
 	assert_int_equal(fake[0].evicted + fake[0].resumed, 0);
 }
 
-TEST(a_worker_without_callbacks_cannot_be_evicted)
+TEST(a_worker_without_callbacks_is_neither_evicted_nor_resumed)
 {
 	struct guard_outcome o;
 
@@ -267,6 +267,10 @@ TEST(a_worker_without_callbacks_cannot_be_evicted)
 	o = next();
 	assert_false(o.ok);
 	assert_in(o.message, "no evict callback");
+	give(2, ORDER_RESUME, 3);
+	o = next();
+	assert_false(o.ok);
+	assert_in(o.message, "no resume callback");
 	give(2, ORDER_DRAIN, 2); /* an order without a function succeeds */
 	o = next();
 	assert_true(o.ok);

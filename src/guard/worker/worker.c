@@ -33,7 +33,7 @@ static int callback_resume(struct worker_call *c)
 
 	if (!b || !b->resume)
 		return worker_fail(c, -GW_E_NOSUPPORT,
-				   "no evict callback is registered for this worker");
+				   "no resume callback is registered for this worker");
 	return callback_result(c, b->resume(b->ctx, c->deadline_ns), "resume");
 }
 
