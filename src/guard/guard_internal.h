@@ -472,8 +472,12 @@ uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w,
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
+void guard_count_flap(struct guard *g, struct guard_worker *w);
+void guard_back_off(struct guard *g, struct guard_worker *w); /* after a failed return */
+bool guard_is_loaded_again(const struct guard_worker *w);     /* while it is evicted */
+void guard_loaded_again(struct guard *g, struct guard_worker *w);
 
-/* ---- service_stop.c ---- */
+/* ---- guard_request.c ---- */
 enum step guard_step_stop(struct guard *g, struct guard_worker *w);
 
 /* ---- orders.c ---- */
@@ -494,16 +498,6 @@ bool guard_can_verify(const struct guard *g, const struct guard_worker *w);
 bool guard_is_freed(const struct guard *g, const struct guard_worker *w);
 uint64_t guard_freed_bytes(const struct guard_worker *w);
 bool guard_may_resume_stuck(const struct guard_worker *w);
-
-/* ---- backoff.c ---- */
-void guard_count_flap(struct guard *g, struct guard_worker *w);
-void guard_back_off(struct guard *g, struct guard_worker *w); /* after a failed return */
-bool guard_is_loaded_again(const struct guard_worker *w);     /* while it is evicted */
-void guard_loaded_again(struct guard *g, struct guard_worker *w);
-
-/* ---- order_targets.c ---- */
-void guard_name_targets(const struct guard *g, const struct guard_worker *w,
-			struct guard_order *o);
 
 /* ---- eviction_limit.c ---- */
 unsigned guard_level_first(const struct guard_worker *w);
@@ -559,6 +553,8 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 		 const struct guard_record *records, unsigned n);
 void guard_rank(struct guard *g); /* fills order[] by priority */
 void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_worker *p);
+void guard_name_targets(const struct guard *g, const struct guard_worker *w,
+			struct guard_order *o);
 /* Message: the worker is evicted, and this mode does not allow the guard to resume it. */
 extern const char guard_must_resume_text[];
 
