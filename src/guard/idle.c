@@ -168,9 +168,10 @@ static double economy_empty_w(const struct economy *e)
 static void economy_measure_load(struct economy *e, const struct economy_input *in,
 				 double seconds)
 {
-	if (!e->loading) {
-		if (e->out && in->bytes > e->peak_bytes / 10 && e->peak_bytes) {
-			e->loading = true;
+	if (e->model != ECONOMY_LOADING) {
+		if (e->model == ECONOMY_UNLOADED && in->bytes > e->peak_bytes / 10 &&
+		    e->peak_bytes) {
+			e->model = ECONOMY_LOADING;
 			e->load_ns = e->last_ns;
 			e->load_j = 0;
 		} else {
@@ -178,13 +179,13 @@ static void economy_measure_load(struct economy *e, const struct economy_input *
 		}
 	}
 	if (isnan(in->power_w) || seconds == 0 || in->now_ns - e->load_ns > ECONOMY_LOAD_NS) {
-		e->loading = e->out = false;
+		e->model = ECONOMY_LOADED;
 		return;
 	}
 	e->load_j += fmax(0, in->power_w - economy_empty_w(e)) * seconds;
 	if (in->bytes / 9 < e->peak_bytes / 10)
 		return;
-	e->loading = e->out = false;
+	e->model = ECONOMY_LOADED;
 	e->reload_j = e->reload_j > 0
 			      ? ECONOMY_KEEP * e->reload_j + (1 - ECONOMY_KEEP) * e->load_j
 			      : e->load_j;
@@ -193,7 +194,7 @@ static void economy_measure_load(struct economy *e, const struct economy_input *
 
 static void economy_learn_power(struct economy *e, const struct economy_input *in)
 {
-	if (isnan(in->power_w) || !in->alone || e->loading)
+	if (isnan(in->power_w) || !in->alone || e->model == ECONOMY_LOADING)
 		return;
 	if (in->runs && in->idles && in->bytes)
 		economy_mean_add(&e->resident, in->power_w);
@@ -215,8 +216,8 @@ void economy_update(struct economy *e, const struct economy_options *o,
 		e->saved_j += f.idle_w * seconds;
 	}
 	if (!in->runs && in->bytes <= e->peak_bytes / 10)
-		e->out = true;
-	else if (in->runs && !e->loading && !e->out && in->bytes)
+		e->model = e->model == ECONOMY_LOADING ? ECONOMY_LOADING : ECONOMY_UNLOADED;
+	else if (in->runs && e->model == ECONOMY_LOADED && in->bytes)
 		e->peak_bytes = in->bytes;
 	e->last_ns = in->now_ns;
 }

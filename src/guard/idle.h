@@ -33,19 +33,20 @@ struct economy_mean {
 	unsigned count;
 };
 
+enum economy_model { ECONOMY_LOADED, ECONOMY_UNLOADED, ECONOMY_LOADING };
+
 struct economy { /* state of one worker; begins zeroed */
 	uint64_t last_ns, peak_bytes;
 	struct economy_mean resident; /* watts of the worker's GPUs while the worker is idle */
 	/* watts of the worker's GPUs while the worker is not on them */
 	struct economy_mean empty;
 	double reload_j; /* learned energy of a reload; 0: not yet */
+	enum economy_model model;
 	/* While the worker loads. */
-	bool loading;
 	uint64_t load_ns;
 	double load_j;
 	/* In total. */
 	double saved_j, spent_j;
-	bool out;
 };
 
 void economy_update(struct economy *e, const struct economy_options *o,
