@@ -466,7 +466,8 @@ static int policy_fill(const struct gw_guard_options *o, struct policy *p)
 
 int guard_api_policy(const struct gw_guard_options *o, struct policy *ret)
 {
-	struct policy *p = malloc(sizeof(*p)); /* too large for a caller's small stack */
+	/* static, because it is too large for a small stack */
+	struct policy *p = malloc(sizeof(*p));
 	int err;
 
 	if (!p)

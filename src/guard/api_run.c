@@ -99,7 +99,8 @@ static bool may_run(const struct gw_guard *g)
 		return true;
 	switch (s.state) {
 	case STATE_RECONCILE: return s.mask == 0;
-	case STATE_VERIFY_UP: return true; /* its own loop may have to load the model */
+	/* the program's own loop may have to load the model */
+	case STATE_VERIFY_UP: return true;
 	case STATE_ACTIVE:
 	case STATE_SUSPECT: return !g->closed;
 	default: return false;
@@ -216,7 +217,7 @@ static void explain_absence(struct gw_guard *g, unsigned seen, char *out, size_t
 	s = gw_snapshot_take(g->sight.snap, GW_TIER_STATIC) == 0
 		    ? gw_snapshot_status(g->sight.snap)
 		    : NULL;
-	snprintf(out, size, "no GPU can be seen%s%.150s", s && *s->message ? ": " : "",
+	snprintf(out, size, "no GPU is visible%s%.150s", s && *s->message ? ": " : "",
 		 s ? s->message : "");
 }
 

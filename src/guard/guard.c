@@ -92,7 +92,8 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 	guard_bind(g, w, p);
 	w->reasons.until_ns = FOR_EVER;
 	w->backoff.quiet_factor = 1;
-	w->order.answered = g->scenes; /* only later scenes may judge the worker */
+	/* only later scenes may be used to decide about the worker */
+	w->order.answered = g->scenes;
 	w->intent.level = guard_level_first(w);
 	w->dry = g->p->mode != GUARD_ENFORCE ? DRY_MODE : DRY_NOT;
 	for (unsigned k = 0; records && k < n; k++)
@@ -181,7 +182,7 @@ static void copy_scene(struct scene *to, const struct scene *s)
 	memcpy(to->root, s->root, to->roots * sizeof(s->root[0]));
 }
 
-/* Converts begin and end of holds from wall time, as they are in records, to monotonic time. */
+/* Converts the begin and the end of holds from the wall time in records to monotonic time. */
 static void convert_hold_times(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {

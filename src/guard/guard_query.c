@@ -33,8 +33,8 @@ static uint64_t scene_interval(const struct guard *g, const struct guard_worker 
 	return poll && poll < quick ? poll : quick;
 }
 
-/* Changes a span by up to 10 %, so that scenes do not keep the same rhythm as the processes
- * that they observe. The same now_ns gives the same change. */
+/* Changes a span by up to 10 %, so that scenes do not always meet a periodic process in the
+ * same phase. The same now_ns gives the same change. */
 static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 {
 	uint64_t h = (now_ns ^ now_ns >> 29) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
@@ -173,6 +173,25 @@ bool guard_resume_is_obsolete(const struct guard *g, unsigned worker)
 	       w->order.what.verb == ORDER_RESUME && w->intent.goal == GOAL_LEAVE;
 }
 
+void guard_relation(const struct guard *g, unsigned worker, unsigned process,
+		    struct guard_relation *ret)
+{
+	const struct guard_worker *w = &g->worker[worker];
+
+	*ret = (struct guard_relation){ .kind = DEMAND_NONE };
+	if (worker >= g->workers || process >= g->scene.processes ||
+	    g->scene.process[process].gpu >= g->scene.gpus)
+		return;
+	ret->kind = demand_of(&g->demand, g->p, &w->knobs, &g->scene, g->verdict, process,
+			      &ret->most_bytes);
+	ret->against = w->demand.pressing;
+	ret->min_vram_bytes = w->knobs.min_vram_bytes;
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->observed.home, i) &&
+		    g->gpu[i].at == (int)g->scene.process[process].gpu)
+			ret->here = true;
+}
+
 /* ---- what_if ---- */
 
 /* start of every run; always the same, so that decisions can be repeated */
@@ -243,7 +262,8 @@ bool what_if_run(struct what_if *t, uint64_t span_ns,
 {
 	uint64_t begin = BEGIN_NS, now = begin;
 
-	/* The scene before is observed one second earlier, so that no timer still runs. */
+	/* The earlier scene is observed one second before the run, so that none of its timers
+	 * still runs. */
 	what_if_observe(t, &t->before, begin - NS_PER_S, begin, NULL, NULL);
 	for (; now - begin <= span_ns && t->scenes < WHAT_IF_SCENES; t->scenes++) {
 		uint64_t next;

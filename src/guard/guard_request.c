@@ -21,7 +21,7 @@ static int request_refused(const struct guard *g, const struct guard_worker *w,
 	const char *name = w->policy->name;
 
 	if (hold && !ttl_ns) {
-		text_fit(message, size, "%s: a hold needs a duration, or must be forever",
+		text_fit(message, size, "%s: a hold needs a duration, or must last forever",
 			 name);
 		return -GW_E_ARG;
 	}
@@ -101,7 +101,7 @@ static void request_apply(struct guard *g, struct guard_worker *w, enum guard_re
 	w->record_due = true;
 	guard_update_reasons(g);
 	if (worker_kept_out(w) && w->backoff.request == RESUME_REQUESTED_NOW)
-		w->backoff.request = RESUME_REQUESTED; /* not now */
+		w->backoff.request = RESUME_REQUESTED; /* the worker may not return now */
 	guard_mask_text(w->reasons.mask, ", ", text, sizeof(text));
 	guard_report_as(g, w, w->report.state, w->report.state, rule[what], "%s%s",
 			text[0] ? "reasons: " : "", text);
@@ -140,12 +140,12 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
 /* ---- the end of the service: row 47 of docs/GUARD-MACHINE.md ---- */
 
 /* Nothing new begins. A worker that no reason keeps out may return. A worker that only got an
- * order to refuse new work admits it again. An order that is under way is waited for first.
- * Heat is no longer watched. */
+ * order to refuse new work admits it again. If an order is under way, the guard first waits for
+ * its outcome. Heat no longer has an effect. */
 
-/* True if nothing was unloaded: at most, the worker refuses new work. A worker that reported
- * that it left, or that is returning, may have unloaded. Some workers leave and report a
- * failure. */
+/* True if the worker has unloaded nothing and, at most, refuses new work. A worker that
+ * reported that it left, or that is returning, may have unloaded. Some workers unload and
+ * report a failure. */
 static bool is_untouched(const struct guard_worker *w)
 {
 	if (worker_is_returning(w) || w->intent.claim == CLAIM_LEFT)

@@ -118,8 +118,8 @@ uint64_t guard_idle_since(const struct guard *g, unsigned worker)
 		       : 0;
 }
 
-/* Handles a worker that was evicted because it idled and that a client uses again. True if the
- * worker runs again. */
+/* Handles a client's use of a worker that was evicted because it was idle. True if the worker
+ * runs again. */
 bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
 {
 	double out_s = (double)(g->now_ns - w->report.since_ns) * 1e-9;
@@ -143,7 +143,8 @@ bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
 
 #define ECONOMY_SAMPLES 10 /* a mean is used from this number of power samples on */
 #define ECONOMY_MEMORY  60 /* number of samples that a mean remembers */
-#define ECONOMY_GAP_NS  (10 * NS_PER_S) /* a longer gap between two inputs is not bridged */
+/* after a longer gap between two inputs, no energy is counted for the gap */
+#define ECONOMY_GAP_NS (10 * NS_PER_S)
 /* memory growth that takes longer is not the loading of a model */
 #define ECONOMY_LOAD_NS  (300 * NS_PER_S)
 #define ECONOMY_LEAST_NS (60 * NS_PER_S) /* minimum idle time before a worker is unloaded */
@@ -162,9 +163,9 @@ static double economy_empty_w(const struct economy *e)
 	return e->empty.count >= ECONOMY_SAMPLES ? e->empty.mean : 0;
 }
 
-/* Adds up the energy of loading the model, above the energy of the GPU without the model.
- * Loading lasts from the first growth of the worker's memory until nine tenths of the earlier
- * peak are back. */
+/* Adds up the energy of loading the model, less the energy that the GPU draws without the
+ * model. Loading lasts from the first growth of the worker's memory until nine tenths of the
+ * earlier peak are back. */
 static void economy_measure_load(struct economy *e, const struct economy_input *in,
 				 double seconds)
 {

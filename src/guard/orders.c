@@ -26,8 +26,9 @@ static uint64_t unload_deadline(const struct guard_worker *w, uint64_t now_ns)
 	return w->intent.budget_ns > least ? w->intent.budget_ns : least;
 }
 
-/* Finds the next order from the worker's intent, its last order and whether it admits new work
- * now. admit: whether the worker should admit new work. Returns false if no order is due. */
+/* Finds the next order. It follows from the worker's intent, from its last order and from
+ * whether it admits new work now. admit: whether the worker should admit new work. Returns
+ * false if no order is due. */
 static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns,
 		       enum guard_verb *ret, uint64_t *ret_deadline_ns)
 {
@@ -114,14 +115,15 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 		if (w->intent.goal == GOAL_RUN && w->door == DOOR_OPEN)
 			w->intent.real = !w->dry;
 		w->record_due = w->record_due || w->door == DOOR_OPEN;
-		w->door = DOOR_CLOSED; /* until an order to open has succeeded */
+		/* the worker counts as closed until an order to open has succeeded */
+		w->door = DOOR_CLOSED;
 	}
 	w->order.status = w->dry ? STATUS_UNDERWAY : STATUS_WAITING;
 	if (verb == ORDER_EVICT || verb == ORDER_RESUME)
 		w->record_due = true;
 }
 
-/* Takes back an order. It is given again if it is still the next one. */
+/* Takes back an order. If the order is still the next one, it is given again. */
 void guard_take_back(struct guard_worker *w)
 {
 	if (w->order.status != STATUS_WAITING)
@@ -250,7 +252,8 @@ void guard_eviction_begins(struct guard *g, struct guard_worker *w)
 	w->order.retry_ns = 0;
 }
 
-/* Raises the base if a leaving worker took more memory: that memory must become free too. */
+/* Raises base_bytes if a leaving worker took more memory, because that memory must become free
+ * too. */
 void guard_eviction_grows(struct guard *g, struct guard_worker *w)
 {
 	if (w->observed.bytes > w->intent.base_bytes)
@@ -285,10 +288,10 @@ bool guard_can_verify(const struct guard *g, const struct guard_worker *w)
 	return true;
 }
 
-/* True if the worker's memory is free. This needs two conditions. First, its processes hold at
- * most a quarter of what they held before; if the worker was returning, it is enough that they
- * hold no more than while it was evicted. Second, the free memory of the GPU rose by the freed
- * amount, within 64 MiB and what other processes took meanwhile. */
+/* True if the worker's memory is free. Two conditions must hold. First, its processes hold at
+ * most a quarter of what they held before; if the worker was returning, they may hold as much
+ * as while it was evicted. Second, the free memory of the GPU rose by the freed amount; 64 MiB
+ * and the memory that other processes took meanwhile may be missing. */
 bool guard_is_freed(const struct guard *g, const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
@@ -322,9 +325,10 @@ static bool may_resume_twice(const struct guard_worker *w)
 	return true;
 }
 
-/* True if a worker that still holds its memory may be resumed. It may if it reported that it left or
- * did not answer. It also may if it reported a failure (some workers leave all the same), a second
- * resume does no harm, and a resume is requested or configured. */
+/* True if a worker that still holds its memory may be resumed. This is allowed if the worker
+ * reported that it left, or did not answer. It is also allowed if the worker reported a failure
+ * (some workers leave nevertheless), a second resume does no harm, and a resume is requested or
+ * configured. */
 bool guard_may_resume_stuck(const struct guard_worker *w)
 {
 	return w->intent.claim == CLAIM_LEFT ||

@@ -24,7 +24,7 @@ uint64_t guard_order_pending(const struct guard *g, unsigned worker)
 }
 
 /* Applies a change between dry run and enforce. An eviction of a dry run is undone. A worker
- * that was really evicted stays evicted until the mode allows to resume it. */
+ * that was really evicted stays evicted until the mode allows the guard to resume it. */
 static void change_mode(struct guard *g, struct guard_worker *w)
 {
 	const enum guard_dry dry = guard_is_dry(g, w);
@@ -64,7 +64,7 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 			 : "decisions are carried out from now on");
 }
 
-/* Handles a changed match: a report about a missing process names the new match. */
+/* Handles a changed match, so that a report about a missing process names the new match. */
 static void match_changed(struct guard *g, struct guard_worker *w)
 {
 	char sought[240];

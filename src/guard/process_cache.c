@@ -109,8 +109,8 @@ static uint64_t hash_text(uint64_t hash, const char *text, long n)
 	return (hash ^ 0x100) * HASH_PRIME; /* separates one string from the next */
 }
 
-/* Accepts empty arguments if the path of the program can be read: an ending process loses its
- * arguments seconds before it has released a large amount of memory. */
+/* Accepts empty arguments if the path of the program can be read. A process that ends loses its
+ * arguments some seconds before it has released a large amount of memory. */
 int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *ret)
 {
 	static const char *const files[] = { "comm", "cgroup", "cmdline" };
@@ -140,7 +140,7 @@ int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *re
 struct process_cache {
 	const struct root *root;
 	struct pidfd_set *pidfds;
-	uint64_t now_ns, before_ns; /* time of this scene and of the one before */
+	uint64_t now_ns, before_ns; /* times of this scene and of the previous scene */
 	bool appeared;
 	int chain[CHAINS];
 	int unused; /* first entry of the free list; -1: none */
@@ -261,8 +261,8 @@ static void set_missing(struct cached_process *e, uint64_t now_ns)
 	e->read_ns = 0;
 }
 
-/* Handles a process that cannot be read now. What was read last stays valid. If nothing was
- * ever read, the entry is a process without a name. */
+/* Handles a process that cannot be read now. The last values stay valid. If the process was
+ * never read, the entry has no name. */
 static void set_unreadable(struct cached_process *e)
 {
 	if (e->read_ns)
@@ -274,8 +274,8 @@ static void set_unreadable(struct cached_process *e)
 	e->state = PROCESS_FOUND;
 }
 
-/* Keeps the program and the arguments of a process that ends: they are lost before its memory
- * on the GPU is free. */
+/* Keeps the program and the arguments of a process that ends, because /proc loses them before
+ * the process's GPU memory is free. */
 static void keep_program(const struct cached_process *e, uint64_t start_ticks,
 			 struct scene_process *now)
 {

@@ -19,8 +19,9 @@
 
 /* Reading the start time of one process from /proc takes 10 to 20 us. For every process on a
  * GPU, ten times per second, this would take longer than the rest of a scene. While the pidfd
- * of a process is not readable, its pid is not reused. A process without a pidfd (old kernels,
- * threads, test trees, more processes than fit) is not in the set, and /proc is read. */
+ * of a process is not readable, the process lives, so its pid cannot be reused. A process
+ * without a pidfd (old kernels, threads, test trees, more processes than fit) is not in the
+ * set, and /proc is read. */
 /* maximum number of pidfds; a service may have at least 1024 open files */
 #define PIDFD_SET_MAX 192
 
@@ -71,7 +72,7 @@ struct cached_process {
 	 * never */
 	uint64_t read_ns, missing_ns;
 	uint64_t first_seen_ns, last_seen_ns;
-	/* worker that the process descends from, even if its parents died; -1: none */
+	/* worker that the process descends from, also if its parents have ended; -1: none */
 	int worker;
 	int next; /* next entry in the hash chain; -1: the end */
 };
@@ -95,7 +96,7 @@ bool process_cache_appeared(struct process_cache *c);
 /* Removes processes that were not found for PROCESS_CACHE_FORGET_NS. */
 void process_cache_forget(struct process_cache *c, uint64_t now_ns);
 
-/* Applies a new policy: worker i is now number now[i]; -1: it was removed. */
+/* Applies a new policy: worker i becomes worker now[i]; -1: the worker was removed. */
 void process_cache_renumber_workers(struct process_cache *c, const int *now);
 
 /* ---- one process ---- */

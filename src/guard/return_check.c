@@ -15,7 +15,8 @@ static bool waits_to_return(const struct guard *g, const struct guard_worker *o)
 	       (b->request != RESUME_NOT_REQUESTED || o->policy->resume != RESUME_NEVER);
 }
 
-/* True if another worker returns first: one at a time per GPU, the highest priority first. */
+/* True if another worker must return first. On each GPU one worker returns at a time, the
+ * highest priority first. */
 static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
 {
 	bool after = false;
@@ -35,8 +36,8 @@ static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
 	return false;
 }
 
-/* Returns the bytes that other returning workers will still take. Returns 0 unless the service
- * is stopping: only then is there perhaps no later scene that shows these bytes. */
+/* Returns the bytes that other returning workers will take in addition. Returns 0 unless the
+ * service is stopping: at other times, a later scene shows these bytes. */
 static uint64_t others_take(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	uint64_t sum = 0;
@@ -201,7 +202,7 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, 
 	return STEP_WAIT;
 }
 
-/* Puts the worker back where it was before a return that failed. */
+/* Restores the intent that the worker had before a return that failed. */
 static void undo_return(struct guard *g, struct guard_worker *w)
 {
 	if (w->intent.from != FROM_STUCK) {
@@ -212,7 +213,7 @@ static void undo_return(struct guard *g, struct guard_worker *w)
 	worker_set_leaving(g, w, STAGE_STUCK);
 }
 
-/* Reports the worker as absent if the guard was to start its process and the process did not
+/* Reports the worker as absent if the guard tried to start its process and the process did not
  * appear. */
 static void not_started(struct guard *g, struct guard_worker *w, enum worker_from from)
 {
@@ -223,8 +224,8 @@ static void not_started(struct guard *g, struct guard_worker *w, enum worker_fro
 	guard_report(g, w, "not there", "its process ended");
 }
 
-/* Handles a failed resume (row 34 of GUARD-MACHINE.md). A stuck worker that never reported that
- * it left probably still runs. For such a worker only its memory is checked. */
+/* Handles a failed resume (row 34 of GUARD-MACHINE.md). If a stuck worker never reported that
+ * it left, it probably still runs; then only its memory is checked. */
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;

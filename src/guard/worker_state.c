@@ -146,7 +146,8 @@ unsigned worker_number(const struct guard *g, const struct guard_worker *w)
 
 /* ---- changes ---- */
 
-/* Ends a suspicion or a quiet time. Then the phase only says if contention is a reason. */
+/* Ends a suspicion or a quiet time. Afterwards the phase only says whether contention is a
+ * reason. */
 static void settle_phase(struct guard_worker *w)
 {
 	w->demand.phase = worker_has_contention(w) ? PHASE_SURE : PHASE_NONE;
@@ -215,9 +216,9 @@ void worker_stop_returning(struct guard_worker *w)
 	i->from = FROM_RUN;
 }
 
-/* Sets the worker as absent. What is known about an evicted worker that still lives is kept: it
- * is still evicted when it is found again. If another process replaced it (FOUND_OTHER_LIVES),
- * nothing is kept. */
+/* Marks the worker as absent. If the worker is evicted and its process still lives, everything
+ * known about it is kept, because it is still evicted when it is found again. If another
+ * process replaced it (FOUND_OTHER_LIVES), nothing is kept. */
 void worker_set_gone(struct guard *g, struct guard_worker *w)
 {
 	const enum worker_found found = w->observed.found;
@@ -396,7 +397,7 @@ void worker_set_returning(struct guard *g, struct guard_worker *w, enum worker_s
 		w->intent.deadline_ns = g->now_ns + UP_NS;
 		return;
 	}
-	if (!worker_is_present(w)) /* a new process will appear and is then the worker */
+	if (!worker_is_present(w)) /* a new process will appear and become the worker */
 		w->observed.roots = 0;
 	w->record_due = true;
 }

@@ -1,5 +1,5 @@
-/* checkpoint: the driver moves the GPU memory of an unmodified CUDA process into host memory,
- * and back.
+/* checkpoint: asks the driver to move the GPU memory of an unmodified CUDA process into host
+ * memory, and back.
  *
  * libcuda.so.1 is loaded at the first use. A checkpoint that fails half way is undone at once,
  * because a process that stays locked hangs. The adapter in checkpoint.c first checks whether a

@@ -62,17 +62,18 @@ void worker_note_process(struct worker_call *c, struct proc_id id);
 unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret,
 				unsigned most);
 
-/* Notes that the worker reported which models are loaded. Each model is a note "model". */
+/* Adds the note "asked": the worker reported which models are loaded. Each loaded model is a
+ * note "model". */
 void worker_note_asked(struct worker_call *c);
-/* Ends a resume that has neither a noted nor a configured model. Returns 0 with a remark if no
- * model was loaded or the worker held no memory; else -GW_E_NOSUPPORT with what a person can
- * do. */
+/* Writes the result of a resume that has neither a noted nor a configured model. Returns 0 with
+ * a remark if no model was loaded or the worker held no memory; otherwise -GW_E_NOSUPPORT with
+ * a message that says what a person can do. */
 int worker_none_noted(const struct worker_call *c);
 
-/* Calls load for each noted model, or for the configured one.  A model that does not load is
- * named in the remark and does not prevent the others; if none loads, the first failure is the
- * result.  Sets c->listed if the server lists what it loaded.  With resume = "lazy" it does
- * nothing: the server loads a model with the next request. */
+/* Calls load for each noted model, or for the configured one. If a model does not load, the
+ * remark names it, and the other models are still loaded; if none loads, the first failure is
+ * the result. Sets c->listed if the server lists the loaded models. With resume = "lazy" it
+ * does nothing, because the server loads a model with the next request. */
 int worker_load_noted(struct worker_call *c,
 		      int (*load)(struct worker_call *c, const char *model));
 

@@ -39,8 +39,9 @@ void worker_http_deadline(struct worker_http *h, uint64_t deadline_ns);
 /* Ends a request soon after *cancelled is set. Borrows cancelled; NULL: never. */
 void worker_http_cancel(struct worker_http *h, const atomic_bool *cancelled);
 
-/* For answers that do not end: the following requests are complete when their answer contains
- * this text and ends with an empty line. NULL: when the answer ends. Borrows text. */
+/* For answers that do not end, such as a stream of events. A following request is complete when
+ * its answer contains this text and ends with an empty line. NULL: it is complete when the
+ * answer ends. Borrows text. */
 void worker_http_until(struct worker_http *h, const char *text);
 
 /* Sends a request. method is "GET" or "POST", path begins with a slash, body is NULL or JSON.

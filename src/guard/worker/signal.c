@@ -2,9 +2,10 @@
  * and 6 of every kind.
  *
  * No other file signals a process. A signal goes through a pidfd, directly or by the companion.
- * It is sent only if the start time, read after the pidfd was opened, is that of the order, and
- * if the process still belongs to the worker (worker_process_belongs). The signalled processes are noted
- * first, because the driver no longer lists them after they have left the GPU. */
+ * A signal is sent only on two conditions. The start time, read after the pidfd was opened,
+ * must be the one in the order. The process must still belong to the worker
+ * (worker_process_belongs). The signalled processes are noted first, because the driver no
+ * longer lists them after they have left the GPU. */
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
 
@@ -27,9 +28,9 @@
 
 /* ---- sending ---- */
 
-/* Targets of an order that are still the same processes, each held by a pidfd. The complement
- * of a descriptor (a negative number, which poll() ignores) marks a process that gets no
- * further signal. */
+/* Targets of an order that are still the same processes, each with a pidfd. If a process gets
+ * no further signal, its descriptor is replaced by its complement, a negative number that
+ * poll() ignores. */
 struct held {
 	struct pollfd fd[GUARD_TARGETS];
 	const struct guard_target *target[GUARD_TARGETS];
@@ -142,8 +143,8 @@ static int kill_held(const struct worker_call *c, struct held *h)
 
 	if (!rc && c->order->level >= 6) {
 		wait_for_end(h, now + (half < GRACE_NS ? half : GRACE_NS));
-		/* A process may have called exec() or left the worker since SIGTERM: send it no
-		 * SIGKILL. */
+		/* A process may have called exec() or left the worker since SIGTERM. Then it
+		 * gets no SIGKILL. */
 		for (unsigned i = 0; i < h->count; i++)
 			if (h->fd[i].fd >= 0 && !worker_process_belongs(c, h->target[i]))
 				h->fd[i] = (struct pollfd){ .fd = ~h->fd[i].fd };

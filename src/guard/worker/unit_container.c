@@ -114,7 +114,7 @@ const struct worker_ops worker_container = { .evict = container_evict,
  * "user@NAME" means the service manager of another user. If there is a companion, it stops and
  * starts the units of the system. Everyone may query whether they are active. */
 
-#define EXIT_NOT_ACTIVE 3 /* of is-active */
+#define EXIT_NOT_ACTIVE 3 /* exit status of systemctl is-active */
 #define EXIT_NO_UNIT    5 /* systemctl: "unit not loaded" */
 
 struct command {
