@@ -234,10 +234,10 @@ static bool kobold_is_for(const char *option, size_t suffix_len, const char *mod
 	return !*model;
 }
 
-/* Writes the option with this suffix; if model is not NULL, the option must be a file of this
- * model. Returns false if no option or several options match. */
-static bool kobold_only(const struct json_doc *r, const char *suffix, const char *model,
-			char *out, size_t size)
+/* Writes the last option with this suffix; if model is not NULL, only a file for this model
+ * counts. Returns the number of such options. */
+static unsigned kobold_find(const struct json_doc *r, const char *suffix, const char *model,
+			    char *out, size_t size)
 {
 	const size_t len = strlen(suffix);
 	unsigned found = 0;
@@ -252,7 +252,23 @@ static bool kobold_only(const struct json_doc *r, const char *suffix, const char
 		snprintf(out, size, "%s", name);
 		found++;
 	}
-	return found == 1;
+	return found;
+}
+
+/* Writes the only file for this model: a configuration, a template or the model itself. */
+static bool kobold_file_for(const struct json_doc *r, const char *model, char *out, size_t size)
+{
+	return kobold_find(r, ".kcpps", model, out, size) == 1 ||
+	       kobold_find(r, ".kcppt", model, out, size) == 1 ||
+	       kobold_find(r, ".gguf", model, out, size) == 1;
+}
+
+/* Writes the only configuration; if there is none, the only template. */
+static bool kobold_only_file(const struct json_doc *r, char *out, size_t size)
+{
+	unsigned n = kobold_find(r, ".kcpps", NULL, out, size);
+
+	return n ? n == 1 : kobold_find(r, ".kcppt", NULL, out, size) == 1;
 }
 
 static bool kobold_has(const struct json_doc *r, const char *option)
@@ -297,16 +313,16 @@ static int kobold_correct(struct worker_call *c, const struct json_doc *options,
 	if (!c->listed || !model[0] || kobold_model(c, now, sizeof(now)) != 0 || !now[0] ||
 	    strcmp(now, model) == 0)
 		return 0;
-	if (kobold_only(options, ".kcpps", model, file, sizeof(file)) ||
-	    kobold_only(options, ".gguf", model, file, sizeof(file)))
+	if (kobold_file_for(options, model, file, sizeof(file)))
 		return kobold_load(c, file, model);
 	return worker_ok(c, "%.80s is loaded, not %.80s: set model to the file to load", now,
 			 model);
 }
 
 /* KoboldCpp reports the loaded model, but not its configuration. Therefore the guard loads the
- * configuration with which KoboldCpp was started. If an older version refuses this, the guard
- * loads the only .kcpps file, or the file for the model. */
+ * configuration with which KoboldCpp was started. If an older version refuses this or does not
+ * list it (1.102), the guard loads the only configuration (.kcpps) or template (.kcppt), or the
+ * file for the model. */
 static int kobold_load_noted(struct worker_call *c, const struct json_doc *options,
 			     const char *model)
 {
@@ -318,9 +334,8 @@ static int kobold_load_noted(struct worker_call *c, const struct json_doc *optio
 		if (rc != -GW_E_NOSUPPORT)
 			return rc ? rc : kobold_correct(c, options, model);
 	}
-	if (kobold_only(options, ".kcpps", NULL, file, sizeof(file)) ||
-	    (model[0] && (kobold_only(options, ".kcpps", model, file, sizeof(file)) ||
-			  kobold_only(options, ".gguf", model, file, sizeof(file)))))
+	if (kobold_only_file(options, file, sizeof(file)) ||
+	    (model[0] && kobold_file_for(options, model, file, sizeof(file))))
 		return kobold_load(c, file, "");
 	return worker_fail(c, -GW_E_NOSUPPORT,
 			   "the configuration to load is unknown: set model to a file of "
