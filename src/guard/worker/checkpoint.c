@@ -1,6 +1,6 @@
-/* Kind "checkpoint": the driver checkpoints the worker's processes, without the worker's help;
- * through the companion if there is one. A checkpoint that cannot succeed is refused before
- * anything is touched. */
+/* Kind "checkpoint": the driver checkpoints the worker's processes, without the worker's help.
+ * If there is a companion, the companion calls the driver. A checkpoint that cannot succeed is
+ * refused before anything is touched. */
 #include "guard/worker/checkpoint.h"
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
@@ -114,8 +114,8 @@ double host_memory_free(const struct root *root, const struct proc_id *id, unsig
 
 #define GIB 1073741824.
 
-/* Host memory that running checkpoints may still take. Each worker has its own thread, so two
- * checkpoints could otherwise count the same free memory. */
+/* Host memory that running checkpoints may take in addition. Without this sum, two checkpoints
+ * on different threads could count the same free memory. */
 static struct {
 	pthread_mutex_t lock;
 	double bytes;

@@ -330,8 +330,8 @@ static bool is_same_program(const struct worker_call *c, const struct guard_targ
 	       print == t->print;
 }
 
-/* True if the pidfile is trusted and still allows the process. A pidfile that is just being
- * written is empty; then the process that it named before still belongs to the worker. */
+/* True if the pidfile is trusted and does not name another living process. A pidfile that is
+ * being written is empty; then the process that it named before still belongs to the worker. */
 static bool pidfile_allows(const struct worker_call *c, const struct guard_target *t)
 {
 	struct pidfile file;

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* KoboldCpp's names for "no configuration" and for the configuration with which it was
+/* KoboldCpp's names for "no model", and for the configuration with which KoboldCpp was
  * started */
 #define KOBOLD_UNLOAD  "unload_model"
 #define KOBOLD_INITIAL "initial_model"
@@ -153,7 +153,8 @@ static int kobold_reload(struct worker_call *c, const char *filename)
 
 /* ---- leave ---- */
 
-/* Reports already now, before requests have ended, if the guard may not unload. */
+/* Checks whether the guard may unload, so that a refusal is reported before any request
+ * ends. */
 static int kobold_drain(struct worker_call *c, bool *ret_busy)
 {
 	struct json_doc *r;
@@ -195,8 +196,8 @@ static int kobold_learn(struct worker_call *c)
 	return 0;
 }
 
-/* Aborts the running request first, so that its client gets the beginning of the answer instead
- * of a broken connection. */
+/* Aborts the running request first. Then its client gets the beginning of the answer and not a
+ * broken connection. */
 static int kobold_evict(struct worker_call *c)
 {
 	enum kobold_admin admin;
@@ -207,7 +208,8 @@ static int kobold_evict(struct worker_call *c)
 		return rc;
 	if (!loaded)
 		return worker_ok(c, "no model is loaded");
-	worker_post(c, "/api/extra/abort", "{}"); /* may fail: perhaps no request runs */
+	/* this fails if no request runs, which is no problem */
+	worker_post(c, "/api/extra/abort", "{}");
 	c->message[0] = '\0';
 	return kobold_reload(c, KOBOLD_UNLOAD);
 }
@@ -355,7 +357,7 @@ static int kobold_resume(struct worker_call *c)
 		return rc;
 	c->listed = loaded;
 	if (loaded)
-		return worker_ok(c, "a model is loaded already");
+		return worker_ok(c, "a model is already loaded");
 	if (worker_is_noted(c, "asked", "1") && !worker_is_noted(c, "loaded", "1"))
 		return worker_ok(c, "no model was loaded when it was evicted");
 	rc = kobold_options(c, &options);
