@@ -137,8 +137,8 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 			     (unsigned long long)(bytes / MIB));
 	} else {
 		w->intent.residue_bytes = bytes;
-		if (w->door == DOOR_CLOSED)
-			w->door = DOOR_UNVERIFIED;
+		if (w->admission == ADMISSION_CLOSED)
+			w->admission = ADMISSION_UNVERIFIED;
 		w->record_due = true;
 		worker_set_out(g, w);
 		guard_report(g, w, "as found", "it is evicted, level %u", w->intent.level);

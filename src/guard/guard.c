@@ -51,7 +51,7 @@ static void restore_worker(struct guard *g, struct guard_worker *w,
 		i->goal = r->mask ? GOAL_LEAVE : GOAL_OUT;
 		i->stage = r->mask ? STAGE_STUCK : STAGE_NONE;
 		i->real = true;
-		w->door = DOOR_UNVERIFIED;
+		w->admission = ADMISSION_UNVERIFIED;
 		o->roots = r->roots < GUARD_ROOTS ? r->roots : GUARD_ROOTS;
 		memcpy(o->root, r->root, sizeof(o->root));
 		o->roots_recorded = o->roots > 0;

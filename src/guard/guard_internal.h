@@ -230,10 +230,10 @@ struct worker_order {
 };
 
 /* Whether the worker admits new work. */
-enum worker_door {
-	DOOR_OPEN,
-	DOOR_CLOSED,
-	DOOR_UNVERIFIED, /* recorded as closed; not verified since the service started */
+enum worker_admission {
+	ADMISSION_OPEN,
+	ADMISSION_CLOSED,
+	ADMISSION_UNVERIFIED, /* recorded as closed; not verified since the service started */
 };
 
 enum resume_request { RESUME_NOT_REQUESTED, RESUME_REQUESTED, RESUME_REQUESTED_NOW };
@@ -298,7 +298,7 @@ struct guard_worker {
 	struct policy_knobs knobs; /* with every default filled in */
 	enum guard_dry dry;
 	enum worker_presence presence;
-	enum worker_door door;
+	enum worker_admission admission;
 	struct worker_observed observed;
 	struct worker_demand demand;
 	struct worker_reasons reasons;

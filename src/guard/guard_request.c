@@ -162,7 +162,7 @@ static bool is_untouched(const struct guard_worker *w)
 
 static enum step open_at_stop(struct guard *g, struct guard_worker *w)
 {
-	const bool closed = w->door != DOOR_OPEN;
+	const bool closed = w->admission != ADMISSION_OPEN;
 
 	if (w->intent.goal != GOAL_RUN) {
 		const bool drain = w->intent.stage == STAGE_DRAIN;
@@ -218,7 +218,7 @@ static bool is_unsettled(const struct guard_worker *w)
 {
 	switch (worker_state(w)) {
 	case STATE_ACTIVE:
-	case STATE_SUSPECT: return w->door != DOOR_OPEN;
+	case STATE_SUSPECT: return w->admission != ADMISSION_OPEN;
 	case STATE_DRAIN:
 	case STATE_EVICT:
 	case STATE_VERIFY:

@@ -37,7 +37,7 @@ static const char *const stages[] = { "none", "drain", "unload", "verify", "stuc
 static const char *const froms[] = { "run", "return", "out", "stuck", "absent", "started", NULL };
 static const char *const claims[] = { "none", "left", "dry", "back", NULL };
 static const char *const statuses[] = { "none", "waiting", "underway", "done", "failed", NULL };
-static const char *const doors[] = { "open", "closed", "unverified", NULL };
+static const char *const admissions[] = { "open", "closed", "unverified", NULL };
 static const char *const requests[] = { "none", "resume", "resume-now", NULL };
 static const char *const notices[] = { "unreadable", "throttled", "display", "withheld", NULL };
 static const char *const heats[] = { "throttle", "warm", NULL };
@@ -100,7 +100,7 @@ static const struct struct_text_member of_gpu[] = {
  * processes that an order names. */
 #define OF guard_worker
 static const struct struct_text_member of_worker[] = {
-	N(dry, dries), N(presence, presences), N(door, doors), U(record_due), U(unsettled),
+	N(dry, dries), N(presence, presences), ONE_AS("door", STRUCT_TEXT_NAME, admission, admissions), U(record_due), U(unsettled),
 	N(observed.found, found), WORDS(observed.root), U(observed.roots),
 	U(observed.roots_recorded), U(observed.match_changed), U(observed.seen_ns),
 	U(observed.by_device), U(observed.gpus), U(observed.home), U(observed.bytes),

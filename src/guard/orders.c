@@ -32,7 +32,7 @@ static uint64_t unload_deadline(const struct guard_worker *w, uint64_t now_ns)
 static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns,
 		       enum guard_verb *ret, uint64_t *ret_deadline_ns)
 {
-	const bool closed = w->door == DOOR_CLOSED, due = now_ns >= w->order.retry_ns;
+	const bool closed = w->admission == ADMISSION_CLOSED, due = now_ns >= w->order.retry_ns;
 	const bool idle = worker_is_idle_only(w), kept_out = worker_kept_out(w);
 
 	*ret_deadline_ns = now_ns + CALL_NS;
@@ -42,7 +42,7 @@ static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns
 	case STAGE_NONE:
 		*ret = w->intent.goal == GOAL_RUN && admit ? ORDER_OPEN : ORDER_CLOSE;
 		if (w->intent.goal == GOAL_RUN)
-			return due && admit != (w->door == DOOR_OPEN);
+			return due && admit != (w->admission == ADMISSION_OPEN);
 		return !closed && worker_is_present(w) && kept_out && !idle;
 	case STAGE_DRAIN:
 		*ret = closed || idle ? ORDER_DRAIN : ORDER_CLOSE;
@@ -112,11 +112,11 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 	if (verb == ORDER_EVICT && w->intent.level == 3)
 		note_put_away(w);
 	if (verb == ORDER_CLOSE) {
-		if (w->intent.goal == GOAL_RUN && w->door == DOOR_OPEN)
+		if (w->intent.goal == GOAL_RUN && w->admission == ADMISSION_OPEN)
 			w->intent.real = !w->dry;
-		w->record_due = w->record_due || w->door == DOOR_OPEN;
+		w->record_due = w->record_due || w->admission == ADMISSION_OPEN;
 		/* the worker counts as closed until an order to open has succeeded */
-		w->door = DOOR_CLOSED;
+		w->admission = ADMISSION_CLOSED;
 	}
 	w->order.status = w->dry ? STATUS_UNDERWAY : STATUS_WAITING;
 	if (verb == ORDER_EVICT || verb == ORDER_RESUME)
@@ -129,7 +129,7 @@ void guard_take_back(struct guard_worker *w)
 	if (w->order.status != STATUS_WAITING)
 		return;
 	if (w->order.what.verb == ORDER_CLOSE)
-		w->door = DOOR_OPEN;
+		w->admission = ADMISSION_OPEN;
 	w->order.status = STATUS_NONE;
 }
 
@@ -150,7 +150,7 @@ void guard_order_done(struct guard *g, struct guard_worker *w, const struct guar
 			     w->intent.level);
 		return;
 	case ORDER_OPEN:
-		w->door = DOOR_OPEN;
+		w->admission = ADMISSION_OPEN;
 		w->record_due = true;
 		break;
 	case ORDER_RESUME: break;

@@ -46,7 +46,7 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 		w->intent.stage = STAGE_NONE;
 		w->intent.from = FROM_RUN;
 		w->intent.put_away_count = 0;
-		w->door = DOOR_OPEN;
+		w->admission = ADMISSION_OPEN;
 	}
 	w->dry = dry;
 	w->record_due = true;

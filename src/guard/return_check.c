@@ -343,7 +343,7 @@ void guard_loaded_again(struct guard *g, struct guard_worker *w)
 		stop = guard_level_next(w, stop);
 	if (storm && stop == LEVEL_STOP)
 		w->intent.level = stop;
-	else if (storm && w->door == DOOR_CLOSED)
+	else if (storm && w->admission == ADMISSION_CLOSED)
 		/* the guard orders the worker again to refuse new work */
-		w->door = DOOR_UNVERIFIED;
+		w->admission = ADMISSION_UNVERIFIED;
 }
