@@ -194,7 +194,7 @@ TEST(the_ninth_order_waits_while_eight_hang)
 		fake[i].waits = true;
 		assert_int_equal(give(i, ORDER_EVICT, 1 + i), 0);
 	}
-	for (unsigned i = 0; i < 8; i++) /* in the order of arrival */
+	for (unsigned i = 0; i < 8; i++) /* orders run in the order in which they were given */
 		sem_wait(&fake[i].begun);
 	for (unsigned i = 8; i < WORKERS; i++)
 		assert_int_equal(atomic_load(&fake[i].evicted), 0);

@@ -1,4 +1,4 @@
-/* Checks whether a process still belongs to its worker, in a small /proc. */
+/* Tests whether a process still belongs to its worker, in a small /proc. */
 #include "tree.h"
 
 #include "guard/worker/common.h"
