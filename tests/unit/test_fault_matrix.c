@@ -1,5 +1,5 @@
 /* Tests what each failing NVML call costs: every call of NVML_CALLS x every error code x three
- * situations, over the simulator in simulated time. Prints one row per call. A cell in which the
+ * situations, over the simulator in stepped time. Prints one row per call. A cell in which the
  * call is not made must have a reason in this file.
  *
  * start    the call fails from before the driver is opened; later it works again

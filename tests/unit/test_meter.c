@@ -1,4 +1,4 @@
-/* Measures joules from the simulated sensor in simulated time and compares them with the true
+/* Measures joules from the simulated sensor in stepped time and compares them with the true
  * energy. */
 #include "simtest.h"
 

@@ -1,4 +1,4 @@
-/* Tests the simulator as its clients see it, in simulated time. */
+/* Tests the simulator as its clients see it, in stepped time. */
 #include "here.h"
 #include "sim_client.h"
 

@@ -1,5 +1,5 @@
 /* Tests the recorded readings of a window, and the description of the sensor, on the simulator
- * in simulated time. */
+ * in stepped time. */
 #include "simtest.h"
 
 #include "measure/meter.h"
