@@ -21,13 +21,7 @@
 /* Time between scenes if no timer runs and no event reports that a process opened a device. */
 #define API_EVERY_NS (5 * NS_PER_S)
 
-/* ---- api.c: options -> a policy ---- */
-
-/* Copies the given options and sets defaults for the others. Returns 0 or -GW_E_ARG. */
-int guard_api_options(const struct gw_guard_options *given, struct gw_guard_options *ret);
-/* Makes a policy with one worker from the options. Free *ret with policy_done(). Returns 0,
- * -GW_E_ARG, -GW_E_SIZE or -GW_E_NOMEM. */
-int guard_api_policy(const struct gw_guard_options *o, struct policy *ret);
+/* ---- api.c ---- */
 
 /* Removes from the scene the GPUs that the worker does not name, and the processes on these
  * GPUs. If the worker names no GPU, nothing is removed. */
@@ -40,11 +34,6 @@ struct guard_api_health;
 /* Borrows ctx. Returns 0 or -GW_E_NOMEM. */
 int guard_api_health_new(struct gw_ctx *ctx, struct guard_api_health **ret);
 void guard_api_health_free(struct guard_api_health *h);
-/* Reads the health of those GPUs in s whose next reading is due. It calls the driver, so the
- * caller must not hold a lock. */
-void guard_api_health_read(struct guard_api_health *h, const struct scene *s, uint64_t now_ns);
-/* Passes the last readings to the guard. */
-void guard_api_health_apply(struct guard_api_health *h, struct guard *g, uint64_t now_ns);
 
 /* ---- api_run.c: one round ---- */
 

@@ -471,18 +471,13 @@ enum step guard_step_verify(struct guard *g, struct guard_worker *w);
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why);
 
 /* ---- return_check.c ---- */
-/* Returns the set of failed checks (guard_block), and writes a text about them. */
-uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w, char *out,
-			    size_t size);
-
 /* Begins the return of a worker if all checks pass. stuck: the worker still holds its memory.
  * calmed: the quiet time has just ended. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 void guard_count_flap(struct guard *g, struct guard_worker *w);
-void guard_back_off(struct guard *g, struct guard_worker *w); /* after a failed return */
-bool guard_is_loaded_again(const struct guard_worker *w);     /* while it is evicted */
+bool guard_is_loaded_again(const struct guard_worker *w); /* while it is evicted */
 void guard_loaded_again(struct guard *g, struct guard_worker *w);
 
 /* ---- guard_request.c ---- */

@@ -93,10 +93,8 @@ struct move_estimate {
 void move_estimate(const struct move_worker *w, const struct move_question *q,
 		   struct move_estimate *ret);
 
-/* Measured on an H200: the seconds that a checkpoint needs to move 16.6 GiB. `pages` other than
- * ALWAYS counts as MADVISE. */
+/* GPU memory of the process that was measured on an H200, in GiB. */
 #define MOVE_H200_GIB 16.6
-double move_h200_seconds(enum move_way way, enum host_pages pages);
 
 /* Writes the advice to set transparent_hugepage to "always": the measured gain, the cost, and
  * how to set it. Returns false and writes "" if the mode is `always` or cannot be read. */

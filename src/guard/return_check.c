@@ -120,8 +120,9 @@ static uint64_t host_need(const struct guard_worker *w)
 	return there ? 0 : STAGING;
 }
 
-uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w, char *out,
-			    size_t size)
+/* Returns the set of failed checks (guard_block), and writes a text about them. */
+static uint32_t check_return(const struct guard *g, const struct guard_worker *w, char *out,
+			     size_t size)
 {
 	const uint64_t host = g->scene.host_free_bytes;
 	const bool fails[GUARD_BLOCKS] = {
@@ -169,7 +170,7 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, 
 
 	if (!calmed && g->now_ns < b->check_ns)
 		return STEP_WAIT;
-	bad = guard_check_return(g, w, why, sizeof(why));
+	bad = check_return(g, w, why, sizeof(why));
 	b->check_ns =
 		g->now_ns +
 		(bad == BIT(BLOCK_TURN) || bad == BIT(BLOCK_BUSY) ? NS_PER_S : RECHECK_NS);
@@ -224,6 +225,17 @@ static void not_started(struct guard *g, struct guard_worker *w, enum worker_fro
 	guard_report(g, w, "not there", "its process ended");
 }
 
+/* Doubles the wait after each return that failed. */
+static void back_off(struct guard *g, struct guard_worker *w)
+{
+	struct worker_backoff *b = &w->backoff;
+
+	b->failed_ns = b->failed_ns ? 2 * b->failed_ns : 2 * w->knobs.quiet_ns;
+	if (b->failed_ns > LONGEST_NS)
+		b->failed_ns = LONGEST_NS;
+	b->resume_ns = g->now_ns + b->failed_ns;
+}
+
 /* Handles a failed resume (row 34 of GUARD-MACHINE.md). If a stuck worker never reported that
  * it left, it probably still runs; then only its memory is checked. */
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
@@ -235,7 +247,7 @@ void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *me
 		guard_report(g, w, "resume failed", "it probably never left: %.180s", message);
 		return;
 	}
-	guard_back_off(g, w);
+	back_off(g, w);
 	undo_return(g, w);
 	guard_report(g, w, "resume failed", "%.200s", message);
 	not_started(g, w, from);
@@ -286,16 +298,6 @@ void guard_count_flap(struct guard *g, struct guard_worker *w)
 	b->quiet_factor *= 2;
 	guard_report(g, w, "flapping", "%u evictions in 15 min: quiet time is now %llu s",
 		     recent, (unsigned long long)(worker_quiet_ns(w) / NS_PER_S));
-}
-
-void guard_back_off(struct guard *g, struct guard_worker *w)
-{
-	struct worker_backoff *b = &w->backoff;
-
-	b->failed_ns = b->failed_ns ? 2 * b->failed_ns : 2 * w->knobs.quiet_ns;
-	if (b->failed_ns > LONGEST_NS)
-		b->failed_ns = LONGEST_NS;
-	b->resume_ns = g->now_ns + b->failed_ns;
 }
 
 /* ---- a worker loads its model again while it is evicted: row 25 of GUARD-MACHINE.md ---- */

@@ -40,7 +40,9 @@ static void curl_load_once(void)
 		snprintf(c->why, sizeof(c->why), "libcurl.so.4 cannot be initialised");
 }
 
-int curl_load(char *message, size_t size)
+/* Loads libcurl.so.4 at the first call; several threads may call this function. Returns 0, or
+ * -GW_E_NOSUPPORT with a sentence. */
+static int curl_load(char *message, size_t size)
 {
 	pthread_once(&curl_once, curl_load_once);
 	if (!curl_library.why[0])

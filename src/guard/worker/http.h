@@ -95,12 +95,8 @@ struct curl_library {
 	char why[200]; /* why libcurl cannot be used; "": it can be used */
 };
 
-/* Its members are valid after curl_load() returned 0. */
+/* Its members are valid after curl_prepare() returned 0. */
 extern struct curl_library curl_library;
-
-/* Loads libcurl.so.4 at the first call; threads may call it. Returns 0, or -GW_E_NOSUPPORT with
- * a sentence. */
-int curl_load(char *message, size_t size);
 
 /* The functions that libcurl calls during a request, and their data. */
 struct curl_callbacks {
