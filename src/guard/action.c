@@ -420,7 +420,8 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not)
 		s->state = DONE;
 		notify(a);
 	} else {
-		enqueue(a, s); /* cannot fail: the thread that made the notes still exists */
+		/* this cannot fail, because the thread that made the notes still exists */
+		enqueue(a, s);
 	}
 	mailbox_unlock(&a->box);
 }

@@ -1,5 +1,5 @@
-/* demand: finds the processes that need a GPU (GUARD-MACHINE.md, Demand). Pure, in a fixed
- * amount of memory.
+/* demand: finds the processes that need a GPU (GUARD-MACHINE.md, Demand). The module is pure
+ * and uses a fixed amount of memory.
  *
  * The module remembers for each contender when the contender came, when it last grew and how
  * busy it was. It also remembers the most memory that each program ever held: this predicts the

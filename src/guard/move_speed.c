@@ -142,7 +142,7 @@ static double move_h200_seconds(enum move_way way, enum host_pages pages)
 	return h200[pages == HOST_PAGES_ALWAYS ? pages : HOST_PAGES_MADVISE].seconds[way];
 }
 
-/* Returns the median, which one slow first move does not change much. Sorts v. */
+/* Returns the median, because one slow first move hardly changes it. Sorts v. */
 static double move_median(double *v, unsigned n)
 {
 	for (unsigned i = 1; i < n; i++)

@@ -197,7 +197,8 @@ static int gpu_with_most_free(const struct guard *g)
 }
 
 /* Moves the home of an evicted worker away from a removed GPU. A worker that may run on any GPU
- * returns where most memory is free. A checkpointed worker can only return to its old GPU. */
+ * returns to the GPU with the most free memory. A checkpointed worker can only return to its
+ * old GPU. */
 static void leave_removed_gpus(struct guard *g, struct guard_worker *w)
 {
 	struct worker_observed *o = &w->observed;

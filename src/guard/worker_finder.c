@@ -278,7 +278,7 @@ static bool is_same_program(const struct worker_finder *f, const struct found *k
 	return process_cache_fingerprint(f->root, k->id.pid, &print) != 0 || print == k->print;
 }
 
-/* True if the process is the same program, or if the match still holds after an exec or a new
+/* True if the process runs the same program, or if the match still holds after an exec or a new
  * name. */
 static bool still_fits(const struct worker_finder *f, unsigned worker, struct found *k)
 {

@@ -90,7 +90,7 @@ struct worker_http {
 	bool admin_key, token_read;
 	const atomic_bool *cancelled;
 	const char *until; /* NULL: an answer ends by itself */
-	bool complete;     /* the answer contains until */
+	bool complete;     /* the answer contains the text `until` */
 	char token[SECRET_MAX];
 	void *handle;
 	struct buf body;
