@@ -9,10 +9,9 @@
 #include "base/clock.h"
 #include "daemon/config.h"
 #include "daemon/guard_config.h"
-#include "guard/proc_visibility.h"
+#include "guard/process_cache.h"
 #include "guard/worker/checkpoint.h"
 #include "guard/worker/companion.h"
-#include "guard/worker/host_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -14,6 +14,7 @@
 #define EVERY_NS       NS_PER_S
 #define GPUS_MAX       64
 #define WORKERS_MAX    64
+#define CONTENDERS_MAX 256
 #define MODEL_LEAST    (512 * 1048576.0) /* smallest GPU memory of a model, in bytes */
 
 /* What guard_learn() does with a process. Only a process with FATE_IGNORE gets a rule. */
@@ -51,7 +52,8 @@ struct learning {
 	unsigned gpus;
 	struct absent absent[WORKERS_MAX];
 	unsigned absent_count;
-	struct evicted evicted[WORKERS_MAX]; /* workers that left their GPU for a contender */
+	/* each pair of a worker that is off its GPU and a process that needs this GPU */
+	struct evicted evicted[CONTENDERS_MAX];
 	unsigned evicted_count;
 };
 
@@ -175,23 +177,64 @@ static int learn_list_gpus(struct learning *l, struct remote *r)
 	return code;
 }
 
+static void learn_add_contender(struct learning *l, const char *worker, long long pid)
+{
+	struct evicted *e = &l->evicted[l->evicted_count];
+
+	if (l->evicted_count == CONTENDERS_MAX)
+		return;
+	e->contender = pid;
+	snprintf(e->name, sizeof(e->name), "%s", worker);
+	l->evicted_count++;
+}
+
 /* Stores the contender for which the guard moves the worker. Does nothing in a dry run: there,
  * no worker moves, and a person may want to change the rules that are tried. */
 static void learn_add_evicted(struct learning *l, const struct json_doc *w, const char *name)
 {
+	long long pid;
+
 	for (size_t i = 0; i < json_doc_count(w, "reasons"); i++) {
 		const struct json_doc *x = json_doc_at(w, "reasons", i);
 		const char *reason = json_doc_string(x, "reason");
 		const char *evidence = json_doc_string(x, "evidence");
-		struct evicted *e = &l->evicted[l->evicted_count];
 
-		if (!reason || !evidence || strcmp(reason, "contention") != 0 ||
-		    json_doc_true(w, "dry_run") || l->evicted_count == WORKERS_MAX ||
-		    sscanf(evidence, "pid %lld ", &e->contender) != 1)
-			continue;
-		snprintf(e->name, sizeof(e->name), "%s", name);
-		l->evicted_count++;
+		if (reason && evidence && strcmp(reason, "contention") == 0 &&
+		    !json_doc_true(w, "dry_run") && sscanf(evidence, "pid %lld ", &pid) == 1)
+			learn_add_contender(l, name, pid);
 	}
+}
+
+/* Adds the processes that need the worker's GPU according to the sentences about the worker. */
+static void learn_add_explained(struct learning *l, const struct json_doc *w, const char *name)
+{
+	for (size_t i = 0; i < json_doc_count(w, "sentences"); i++) {
+		const char *s = json_doc_string(json_doc_at(w, "sentences", i), "");
+		long long pid;
+
+		if (s && sscanf(s, "Contender: pid %lld ", &pid) == 1 &&
+		    strstr(s, "; needs the GPU: "))
+			learn_add_contender(l, name, pid);
+	}
+}
+
+/* Adds the other processes that need the GPU of an evicted worker. The evidence of the eviction
+ * names only the strongest of them. */
+static int learn_list_contenders(struct learning *l, struct remote *r)
+{
+	const unsigned evicted = l->evicted_count;
+	int code =
+		evicted ? remote_request_ok(r, "GET", "/api/v1/guard/explain", NULL) : EXIT_OK;
+
+	for (unsigned i = 0; code == EXIT_OK && i < evicted; i++)
+		for (size_t k = 0; k < json_doc_count(r->reply, "workers"); k++) {
+			const struct json_doc *w = json_doc_at(r->reply, "workers", k);
+			const char *name = json_doc_string(w, "name");
+
+			if (name && strcmp(name, l->evicted[i].name) == 0)
+				learn_add_explained(l, w, name);
+		}
+	return code;
 }
 
 static int learn_list_workers(struct learning *l, struct remote *r)
@@ -220,7 +263,7 @@ static int learn_list_workers(struct learning *l, struct remote *r)
 
 static int learn_poll(struct learning *l, struct remote *r)
 {
-	if (learn_list_workers(l, r) != EXIT_OK)
+	if (learn_list_workers(l, r) != EXIT_OK || learn_list_contenders(l, r) != EXIT_OK)
 		return EXIT_FAILED;
 	l->dropped_now = 0;
 	for (unsigned i = 0; i < l->gpus; i++) {

@@ -5,7 +5,7 @@
 #include "daemon/store.h"
 #include "guard/worker.h"
 #include "guard/worker/companion.h"
-#include "guard/worker/recheck.h"
+#include "guard/process_cache.h"
 
 #include "base/clock.h"
 
@@ -159,7 +159,7 @@ static bool all_on_gpu(const struct root *root, const struct gw_process_list *li
 		const int64_t pid = r->put_away[i].pid;
 		const uint64_t ticks = r->put_away[i].start_ticks;
 
-		if (recheck_identity(root, (struct proc_id){ pid, ticks }) == IDENTITY_SAME &&
+		if (process_identity(root, (struct proc_id){ pid, ticks }) == IDENTITY_SAME &&
 		    !is_on_gpu(list, pid, ticks))
 			return false;
 	}
@@ -213,7 +213,7 @@ static bool may_restore(const struct cli *c, const struct root *root,
 }
 
 static void print_gone(const struct cli *c, int64_t pid, const char *worker,
-		       enum recheck_identity is)
+		       enum process_identity is)
 {
 	static const char *const gone[] = {
 		[IDENTITY_ENDED] = "ended",
@@ -236,7 +236,7 @@ static unsigned restore_all(const struct cli *c, const struct root *root, struct
 		struct put_away *p = &r->process[i];
 		const struct guard_record *record = &r->record[p->record];
 		const struct proc_id *t = &p->target;
-		enum recheck_identity is = recheck_identity(root, *t);
+		enum process_identity is = process_identity(root, *t);
 
 		if (is != IDENTITY_SAME) {
 			++*ret_gone;

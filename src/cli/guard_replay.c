@@ -104,30 +104,35 @@ static void print_decisions(struct replay *r)
 static int read_lines(struct replay *r, FILE *f)
 {
 	struct buf line;
-	unsigned long number = 0;
+	unsigned long number = 0, entries = 0; /* entries: lines that are not empty */
 	int err = 0, more;
 
 	buf_init(&line, LINE_BYTES_MAX);
 	/* A last line without newline is incomplete: the service ended while writing it. */
 	while (!err && (more = file_read_line(f, &line)) != 0) {
 		number++;
+		entries += line.len > 0;
 		err = more < 0                     ? more
 		      : strlen(line.p) != line.len ? -GW_E_PARSE
 						   : recording_read(r->trace, line.p);
 		if (!err)
 			print_decisions(r);
 	}
-	if (!err && !number) {
-		cli_error(line.len ? "%s has no complete line: it is not a guard recording, or "
-				     "its first line was not finished"
-				   : "%s is empty; it is not a guard recording",
-			  r->path);
+	if (!err && !entries) {
+		cli_error("%s %s: it is not a guard recording; name the file that record = "
+			  "\"FILE\" in [guard] sets",
+			  r->path,
+			  line.len ? "has no complete line"
+			  : number ? "has only empty lines"
+				   : "is empty");
 		err = -GW_E_PARSE;
 	} else if (err == -GW_E_NOENT)
 		cli_error("%s", r->missing);
 	else if (err)
 		cli_error("%s:%lu: %s", r->path, number,
-			  err == -GW_E_PARSE       ? "this is not a line of a guard recording"
+			  err == -GW_E_PARSE       ? "this is not a line of a guard "
+						     "recording; name the file that record = "
+						     "\"FILE\" in [guard] sets"
 			  : err == -GW_E_NOSUPPORT ? "a newer gpuward wrote this recording; "
 						     "replay it with that version"
 			  : err == -GW_E_SIZE ? "this line is longer than 16 MiB: it is not "

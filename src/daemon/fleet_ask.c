@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/http_message.h"
 #include "base/json_doc.h"
-#include "guard/worker/curl.h"
+#include "guard/worker/http.h"
 
 #include <gpuward.h>
 

@@ -7,7 +7,7 @@
 #include "guard/health.h"
 #include "guard/pidfile.h"
 #include "guard/worker.h"
-#include "guard/worker/host_memory.h"
+#include "guard/worker/checkpoint.h"
 
 #include "base/suggest.h"
 

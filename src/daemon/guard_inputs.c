@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "guard/budget.h"
-#include "guard/economy.h"
+#include "guard/idle.h"
 #include "guard/unattributed_use.h"
 
 #include <math.h>

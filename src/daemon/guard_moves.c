@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/json_doc.h"
-#include "guard/worker/host_memory.h"
+#include "guard/worker/checkpoint.h"
 
 #include <string.h>
 

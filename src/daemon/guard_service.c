@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "guard/scene.h"
-#include "guard/proc_visibility.h"
+#include "guard/process_cache.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -2,8 +2,6 @@
  * records are stored. If records cannot be stored, it refuses evictions above level 2. */
 #include "guard_service_parts.h"
 
-#include "guard/guard_pump.h"
-
 #include "base/clock.h"
 #include "base/log.h"
 

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/utf8.h"
-#include "guard/worker/curl.h"
+#include "guard/worker/http.h"
 
 #include <gpuward.h>
 

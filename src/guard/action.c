@@ -17,7 +17,7 @@ enum slot_state { FREE, QUEUED, RUNNING, LEARNT, DONE };
 /* The order of one worker, from action_order() to action_next_outcome(). */
 struct slot {
 	enum slot_state state;
-	uint64_t turn; /* number of arrival: the lowest runs first */
+	uint64_t turn; /* serial number of the order: the lowest runs first */
 	struct guard_order order;
 	bool kept; /* the worker's notes are in the journal */
 	struct guard_outcome outcome;
@@ -92,8 +92,9 @@ static int do_notify(struct worker_call *c, struct guard_outcome *out)
 	return 0;
 }
 
-/* Notes the state that the eviction will destroy and that resume must restore. Calls ops->learn
- * only at the level of the worker's kind; at a higher level the notes already exist. */
+/* Notes the state that the eviction will destroy and that resume must restore. ops->learn is
+ * called only at the level of the worker's kind, because the notes already exist at a higher
+ * level. */
 static int learn(struct worker_call *c)
 {
 	const struct worker_ops *ops = adapter_of(c);
@@ -190,7 +191,7 @@ static int do_resume(struct worker_call *c, struct guard_outcome *out)
 	if (rc)
 		return rc;
 	c->message[0] = '\0';
-	if (!start || !lazy) /* else the worker loads its model with the next request */
+	if (!start || !lazy) /* otherwise the worker loads its model with the next request */
 		rc = ops->load ? c->set->load_noted(c, ops->load)
 			       : call_adapter(c, ops->resume, ORDER_RESUME);
 	if (!rc)
@@ -203,9 +204,10 @@ static int (*const verbs[])(struct worker_call *c, struct guard_outcome *out) = 
 	[ORDER_OPEN] = do_open,   [ORDER_RESUME] = do_resume, [ORDER_NOTIFY] = do_notify,
 };
 
-/* Carries out an order. An eviction first notes what it will undo. kept: the notes that the
- * journal has from earlier orders; NULL if the notes of this order are already in the journal.
- * Returns true if the notes changed: then they must be written before the order continues. */
+/* Carries out an order. An eviction first notes what it will unload. kept: the notes that the
+ * journal has from earlier orders; NULL: the notes of this order are already in the journal.
+ * Returns true if the notes changed; then the caller must write them before the order
+ * continues. */
 static bool learn_and_do(struct worker_call *c, const char *kept, struct guard_outcome *out)
 {
 	bool learns = kept && c->order->verb == ORDER_EVICT, more;
@@ -234,12 +236,13 @@ static bool carry_out(const struct action *a, struct worker_call *c, const char 
 	c->message = out->message;
 	c->message_size = sizeof(out->message);
 	if (a->policy->mode != GUARD_ENFORCE) {
-		worker_fail(c, 0, "nothing was done: mode is not enforce");
+		worker_fail(c, 0, "nothing was done, because the mode is not enforce");
 		return false;
 	}
 	/* the deadline may have passed while the journal was written */
 	if (!kept && clock_mono_ns(clock_real()) >= c->deadline_ns) {
-		worker_fail(c, 0, "nothing was done: the journal was not written in time");
+		worker_fail(c, 0,
+			    "nothing was done, because the journal was not written in time");
 		return false;
 	}
 	return learn_and_do(c, kept, out);
@@ -417,7 +420,8 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not)
 		s->state = DONE;
 		notify(a);
 	} else {
-		enqueue(a, s); /* cannot fail: the thread that made the notes still exists */
+		/* this cannot fail, because the thread that made the notes still exists */
+		enqueue(a, s);
 	}
 	mailbox_unlock(&a->box);
 }
@@ -469,8 +473,8 @@ static bool all_free(const struct action *a)
 	return true;
 }
 
-/* Returns the position at which the slot for position `at` is now: `at` or later. For a new
- * worker, returns the position of a slot that no worker needs. */
+/* Returns the present position of the slot that must move to position `at`. The result is `at`
+ * or higher. For a new worker, the result is the position of a slot that no worker needs. */
 static unsigned find_slot(const int *is, const int *from, unsigned workers, unsigned at)
 {
 	for (unsigned k = at; k < POLICY_WORKERS; k++) {

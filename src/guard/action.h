@@ -1,8 +1,8 @@
 /* action: carries out orders. No other part of the guard has effects.
  *
- * Each worker has one order at a time. Orders run on at most eight threads: other workers are
- * delayed only if eight workers hang, and only until a deadline has passed. Only processes that
- * the policy names are touched, never a contender, and only if the policy's mode is enforce. */
+ * Each worker has one order at a time. Orders run on at most eight threads. If eight workers
+ * hang, other workers wait until one of the eight deadlines has passed. Only processes that the
+ * policy names are touched, never a contender, and only if the policy's mode is enforce. */
 #ifndef GW_GUARD_ACTION_H
 #define GW_GUARD_ACTION_H
 
@@ -15,9 +15,9 @@ struct action;
  * Starts threads with the first orders. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int action_new(const struct policy *p, const struct worker_set *set, int notify_fd,
 	       struct action **ret);
-/* Drops orders that have not begun, and waits for running orders: at most timeout_ns, or
- * without limit for a checkpoint. Returns 0, or -GW_E_STATE if an order still runs: that order
- * still uses the memory of the action and the policy. a may be NULL. */
+/* Drops orders that have not begun. Waits for running orders at most timeout_ns, but without
+ * limit for a checkpoint. Returns 0, or -GW_E_STATE if an order still runs; that order still
+ * uses the memory of the action and of the policy. a may be NULL. */
 int action_free(struct action *a, uint64_t timeout_ns);
 
 /* Replaces the policy, which is borrowed. Worker i takes the notes and callbacks of worker
@@ -35,17 +35,16 @@ void action_cancel(struct action *a, unsigned worker);
 bool action_next_outcome(struct action *a, struct guard_outcome *ret);
 
 /* The notes of a worker between eviction and resume: a string of less than WORKER_NOTES_SIZE
- * bytes. The caller writes it to the journal before an eviction continues and after each
- * outcome. After a restart the caller sets it again before the first order. */
+ * bytes. The caller writes the notes to the journal before an eviction continues and after each
+ * outcome. After a restart the caller sets the notes again before the first order. */
 void action_notes(struct action *a, unsigned worker, char *out, size_t size);
 void action_set_notes(struct action *a, unsigned worker, const char *notes);
 
 /* If the service is killed while a worker unloads, the journal must name what to load again. So
  * an eviction first notes what it will unload. If the notes change, the order waits and
- * notify_fd becomes readable.
- * action_learnt(): true if the order of this worker waits; *ret is that order.
- * action_go_on(): called after the notes were written. If why_not is NULL, the order is carried
- * out. Else it is not, and why_not is the message of its outcome. */
+ * notify_fd becomes readable. action_learnt() returns true if the order of this worker waits,
+ * and writes the order to *ret. Call action_go_on() after the notes were written. If why_not is
+ * NULL, the order is carried out; otherwise it fails with why_not as its message. */
 bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret);
 void action_go_on(struct action *a, unsigned worker, const char *why_not);
 

@@ -1,6 +1,6 @@
 /* api: implements gw_guard_*, a guard inside the program that it guards.
  *
- * The only worker is this process. The module makes scenes, drives the guard with guard_pump.h
+ * The only worker is this process. The module makes scenes, drives the guard with guard_pump()
  * as the service does, and calls the program's callbacks. One atomic number says whether the
  * worker's loop may run. There is no journal: the process's GPU memory ends with the
  * process. */
@@ -18,16 +18,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Time between scenes if no timer runs and no watch reports that a device is opened. */
+/* Time between scenes if no timer runs and no event reports that a process opened a device. */
 #define API_EVERY_NS (5 * NS_PER_S)
 
-/* ---- api.c: options -> a policy ---- */
-
-/* Copies the given options and sets defaults for the others.  0 or -GW_E_ARG. */
-int guard_api_options(const struct gw_guard_options *given, struct gw_guard_options *ret);
-/* Makes a policy with one worker from the options. Free *ret with policy_done(). Returns 0,
- * -GW_E_ARG, -GW_E_SIZE or -GW_E_NOMEM. */
-int guard_api_policy(const struct gw_guard_options *o, struct policy *ret);
+/* ---- api.c ---- */
 
 /* Removes from the scene the GPUs that the worker does not name, and the processes on these
  * GPUs. If the worker names no GPU, nothing is removed. */
@@ -37,13 +31,9 @@ void guard_api_narrow(struct scene *s, const struct policy_worker *w);
 
 struct guard_api_health;
 
-/* Borrows ctx.  0 or -GW_E_NOMEM. */
+/* Borrows ctx. Returns 0 or -GW_E_NOMEM. */
 int guard_api_health_new(struct gw_ctx *ctx, struct guard_api_health **ret);
 void guard_api_health_free(struct guard_api_health *h);
-/* Reads the health of those GPUs of s that are due. Calls the driver: do not hold a lock. */
-void guard_api_health_read(struct guard_api_health *h, const struct scene *s, uint64_t now_ns);
-/* Hands the last readings to the guard. */
-void guard_api_health_apply(struct guard_api_health *h, struct guard *g, uint64_t now_ns);
 
 /* ---- api_run.c: one round ---- */
 
@@ -51,7 +41,7 @@ void guard_api_health_apply(struct guard_api_health *h, struct guard *g, uint64_
 struct guard_api_sight {
 	struct scene_builder *builder;
 	struct scene *scene;
-	struct gw_snapshot *snap;        /* read to explain why there is no GPU */
+	struct gw_snapshot *snap;        /* used to explain why no GPU was found */
 	struct guard_api_health *health; /* NULL: not requested */
 	uint64_t due_ns, often_until_ns;
 	bool utilisation;
@@ -70,7 +60,8 @@ struct gw_guard {
 	struct gw_guard_options options;
 	struct policy policy;
 	struct action *action;
-	int wake_fd; /* wakes the thread: outcomes, requests, stop */
+	/* wakes the thread when there is an outcome, a request or the order to stop */
+	int wake_fd;
 	struct guard_api_sight sight;
 
 	pthread_t thread;
@@ -93,7 +84,8 @@ struct gw_guard {
 /* Creates a guard without its thread. Returns the errors of gw_guard_start(). */
 int guard_api_new(struct gw_ctx *ctx, const struct gw_guard_options *options,
 		  struct gw_guard **ret);
-/* Frees a guard whose thread does not run. Returns 0, or -GW_E_STATE if a callback still runs. */
+/* Frees a guard. Its thread must not run. Returns 0, or -GW_E_STATE if a callback still
+ * runs. */
 int guard_api_free(struct gw_guard *g, uint64_t timeout_ns);
 
 /* Fetches outcomes, takes a scene if one is due, decides, starts orders and reports decisions.

@@ -2,8 +2,8 @@
  *
  * The power cap is exceeded when the power stays above it for five seconds, so a short peak
  * does not count. The energy cap is exceeded from the moment the day's energy is used up until
- * the next day. The excess ends after a minute in which power and energy stay within their
- * caps; if returning workers cause a new excess, this minute is doubled, up to ten minutes. */
+ * the next day. The excess ends when power and energy have stayed within their caps for one
+ * minute. If returning workers cause a new excess, this time is doubled, up to ten minutes. */
 #ifndef GW_GUARD_BUDGET_H
 #define GW_GUARD_BUDGET_H
 

@@ -12,20 +12,20 @@
 #define SLOPE_NS   (600 * NS_PER_S)
 #define SLOPE_MIN  10 /* a slope needs at least this many points, over at least SLOPE_SPAN */
 #define SLOPE_SPAN (30 * NS_PER_S)
-/* One bucket more than ten minutes, a day and a week need, because the oldest bucket is only
- * partly in the span. */
+/* Number of buckets for ten minutes, a day and a week. Each has one more, because the oldest
+ * bucket is only partly in the span. */
 #define POINTS_1S  601u
 #define POINTS_10S 8641u
 #define POINTS_60S 10081u
-#define KEPT_NS    (8 * 86400 * NS_PER_S) /* longer than any tier keeps points */
-/* The past is read in pieces. Each piece begins and ends at a bucket edge of every tier. */
+#define KEPT_NS    (8 * 86400 * NS_PER_S) /* longer than the history of every tier */
+/* The history is read in pieces. Each piece begins and ends at a bucket edge of every tier. */
 #define PIECE_NS     (600 * NS_PER_S)
 #define PIECE_POINTS 602
 
 struct capacity {
 	struct series *series;
 	double low, high; /* bounds of all values; a rounded float is clamped to them */
-	struct series_point point[PIECE_POINTS]; /* scratch */
+	struct series_point point[PIECE_POINTS]; /* buffer for capacity_past() */
 };
 
 /* ---- the past ---- */
@@ -219,8 +219,8 @@ static bool is_movable(const struct capacity_gpu *g, unsigned i)
 }
 
 /* Chooses the workers that must leave. First adds workers, from the lowest priority up, until
- * the bytes fit. Then removes those that need not leave, from the highest priority down. False:
- * the bytes do not fit even if all movable workers leave. */
+ * the bytes fit. Then removes the workers that need not leave, from the highest priority down.
+ * False: the bytes do not fit even if all movable workers leave. */
 static bool choose_evictions(const struct capacity_gpu *g, uint64_t bytes,
 			     struct capacity_answer *a, uint64_t *ret_most)
 {

@@ -49,7 +49,7 @@ struct pattern_size {
 	unsigned long wide;
 };
 
-#define PATTERN_DEPTH 16 /* of parentheses */
+#define PATTERN_DEPTH 16 /* greatest depth of nested parentheses */
 
 /* Returns the character after the bracket expression at p. A backslash in a bracket expression
  * is an ordinary character. */
@@ -125,9 +125,8 @@ const char *classify_pattern_fault(const char *pattern)
 		}
 		if (sum[depth].wide > CLASSIFY_PATTERN_WIDE ||
 		    sum[depth].atoms > CLASSIFY_PATTERN_MAX)
-			return "it repeats too much, and matching it could take seconds: write "
-			       ".* "
-			       "instead of a large number of repetitions";
+			return "it has too many repetitions, and one match could take seconds: "
+			       "write .* instead of a large number of repetitions";
 	}
 	return NULL;
 }
@@ -255,9 +254,9 @@ static bool cgroup_fits(const char *pattern, const char *path)
 	return false;
 }
 
-/* True if the name of the control group cannot be trusted. A user may have chosen the name, and
- * the match does not name this user, neither by uid nor by the user's socket in url. For
- * example, user 1000 can create groups with any name below user@1000.service. */
+/* True if the name of the control group cannot be trusted, because a user may have chosen the
+ * name. It can be trusted if the match names this user, by uid or by the user's socket in url.
+ * For example, user 1000 can create groups with any name below user@1000.service. */
 static bool container_is_pretended(const struct policy_match *m, const char *url,
 				   const char *cgroup)
 {
@@ -269,8 +268,8 @@ static bool container_is_pretended(const struct policy_match *m, const char *url
 	return at && m->uid != uid && (!url || !strstr(url, folder));
 }
 
-/* True if the match names the container of p. Names must be equal. Of two ids only the first
- * digits are compared: p has 12 digits, and the match may have fewer or more. */
+/* True if the match names the container of p. Names must be equal. Ids are compared only by
+ * their common first digits: p has 12 digits, and the match may have fewer or more. */
 static bool container_fits(const struct policy_match *m, const char *url,
 			   const struct scene_process *p)
 {
@@ -501,8 +500,8 @@ static bool has_root(const struct scene *s, unsigned worker)
 	return false;
 }
 
-/* True if p may belong to a worker that was not found. Either the program of p is hidden, and p
- * fits the match of such a worker in everything except the program. Or the program of p is
+/* True if p may belong to a worker that was not found. There are three cases. The program of p
+ * is hidden, and everything else fits the match of such a worker. Or the program of p is
  * hidden, and a socket of the same user listens on the port of such a worker (veiled). Or the
  * command line of p was not yet compared with the patterns of a new policy. */
 static bool may_be_worker(const struct classifier *c, const struct scene *s,

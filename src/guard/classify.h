@@ -13,7 +13,7 @@ enum guard_class {
 	CLASS_SELF,
 	CLASS_WORKER,
 	CLASS_SYSTEM,
-	CLASS_IGNORED, /* by a rule with the action ignore or watch */
+	CLASS_IGNORED, /* a rule has the action ignore or watch */
 	CLASS_CONTENDER,
 	CLASS_ORPHAN,
 	/* no rule matches the process, and the profile does not make it a contender */
@@ -25,12 +25,14 @@ const char *guard_class_name(unsigned c);
 struct verdict {
 	enum guard_class class;
 	enum guard_action
-		action; /* CONTENDER: contend or contend-now; others: watch or ignore */
-	int worker;     /* WORKER: the worker's position in the policy; else -1 */
-	int also;       /* a second worker that matches equally well; -1: none */
-	int rule; /* position of the rule in the policy; -1: built in, or by the profile */
+		/* for CONTENDER: contend or contend-now; for other classes: watch or ignore */
+		action;
+	/* for WORKER: the worker's position in the policy; for other classes: -1 */
+	int worker;
+	int also; /* a second worker that matches equally well; -1: none */
+	int rule; /* position of the rule in the policy; -1: no rule of the policy decided */
 	const char *why; /* "rule 3 (gpuward.toml:41)", "built in: gnome-shell" */
-	/* UNKNOWN: the process may be a worker, because its program is hidden */
+	/* for UNKNOWN: the process may be a worker, because its program is hidden */
 	bool maybe_worker;
 };
 
@@ -47,8 +49,8 @@ void classifier_run(const struct classifier *c, const struct scene *s, struct ve
 /* Does the same as classifier_run() for a single scene, without a classifier. */
 void classify(const struct policy *p, const struct scene *s, struct verdict *ret);
 
-/* Returns the worker that p belongs to, found by the nearest root, or -1. If several workers
- * have the same distance, returns the first of the policy. */
+/* Returns the worker with the root process that is nearest to p; -1: none. If several workers
+ * have the same distance, returns the first in the policy. */
 int classifier_worker(const struct classifier *c, const struct scene *s,
 		      const struct scene_process *p);
 
@@ -77,9 +79,9 @@ const char *classify_pattern_fault(const char *pattern);
 bool classify_name_fits(const char *pattern, const char *name);
 bool classify_exe_fits(const char *pattern, const char *exe);
 
-/* True if path is the control group of this unit, or below it. "ollama" means "ollama.service".
- * The unit belongs to the system or, with `user`, to the service manager of a user. Groups that
- * a unit creates below itself are not units. */
+/* True if path is the control group of this unit, or a group below it. "ollama" means
+ * "ollama.service". The unit belongs to the system or, with `user`, to the service manager of a
+ * user. Groups that a unit creates below itself are not units. */
 bool classify_in_unit(const char *path, const char *unit, bool user);
 
 /* Writes a sentence of at most 200 bytes about a process that belongs to two workers

@@ -1,11 +1,12 @@
-/* Decides: compares what should be (the reasons) with what is (the last scene).
+/* Decides: compares the wanted state (from the reasons) with the observed state (the last
+ * scene).
  *
  * Each step makes one change to a worker's intent, or finds the worker's next order. Steps are
  * repeated until nothing changes, so that everything that follows from one scene is decided
  * with that scene. Row numbers are those of docs/GUARD-MACHINE.md. */
 #include "guard_internal.h"
 
-#define STEPS 16 /* limit of steps; every chain of changes is shorter */
+#define STEPS 16 /* limit of steps per scene; no chain of changes is longer */
 
 static void begin_leaving(struct guard *g, struct guard_worker *w)
 {
@@ -19,9 +20,9 @@ static void begin_leaving(struct guard *g, struct guard_worker *w)
 
 /* ---- presence of the worker's process: rows 2 to 7 and 38 to 40 of GUARD-MACHINE.md ---- */
 
-/* True if the worker's hook ended the process. Some hooks evict by ending the process; the
- * process may end shortly after its memory is free. A process that ends later did not end
- * because of the hook. */
+/* True if the worker's hook ended the process. Some hooks evict a worker by ending its process,
+ * and the process may end shortly after its memory is free. If the process ends later, the hook
+ * is not the cause. */
 static bool is_ended_by_hook(const struct guard_worker *w)
 {
 	const char *const *back = w->policy->resume_argv;
@@ -136,8 +137,8 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 			     (unsigned long long)(bytes / MIB));
 	} else {
 		w->intent.residue_bytes = bytes;
-		if (w->door == DOOR_CLOSED)
-			w->door = DOOR_UNVERIFIED;
+		if (w->admission == ADMISSION_CLOSED)
+			w->admission = ADMISSION_UNVERIFIED;
 		w->record_due = true;
 		worker_set_out(g, w);
 		guard_report(g, w, "as found", "it is evicted, level %u", w->intent.level);
@@ -483,10 +484,12 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 	}
 	follow_demand(g, w);
 	if (worker_is_idle_only(w))
-		guard_idle_end(g, w); /* a worker that was only idle need not stay stuck */
+		/* a worker that had to leave only because it was idle may stay */
+		guard_idle_end(g, w);
 	if (worker_kept_out(w))
 		return STEP_ORDER;
-	/* A worker that obeyed may still hold its memory (vLLM asleep). It is resumed. */
+	/* A worker that reported success may still hold its memory (vLLM asleep), so it is
+	 * resumed. */
 	if (guard_may_resume_stuck(w))
 		return guard_try_return(g, w, true, false);
 	worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);

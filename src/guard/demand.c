@@ -82,7 +82,8 @@ static enum demand_kind kind_of(const struct demand *d, const struct policy_knob
 	return DEMAND_NONE;
 }
 
-/* Returns the bytes that the process will still allocate if it behaves like earlier runs. */
+/* Returns the bytes that the process will allocate in addition if it behaves like earlier
+ * runs. */
 static uint64_t expected_bytes(const struct demand *d, enum demand_kind kind,
 			       const struct scene_process *p, const struct demand_life *l)
 {
@@ -90,8 +91,8 @@ static uint64_t expected_bytes(const struct demand *d, enum demand_kind kind,
 
 	if ((kind != DEMAND_MEMORY && kind != DEMAND_PRESSURE) || !e || !p->bytes_known)
 		return UINT64_MAX;
-	/* Two runs of the same work differ by less than a tenth. A process that takes more
-	 * memory does other work. */
+	/* Two runs of the same work differ by less than a tenth in memory. If a process takes
+	 * more, it does other work, and its earlier peak predicts nothing. */
 	if (p->bytes > e->peak_bytes + e->peak_bytes / 10)
 		return UINT64_MAX;
 	return e->peak_bytes > p->bytes ? e->peak_bytes - p->bytes : 0;

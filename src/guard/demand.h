@@ -1,5 +1,5 @@
-/* demand: finds the processes that need a GPU (GUARD-MACHINE.md, Demand). Pure, in a fixed
- * amount of memory.
+/* demand: finds the processes that need a GPU (GUARD-MACHINE.md, Demand). The module is pure
+ * and uses a fixed amount of memory.
  *
  * The module remembers for each contender when the contender came, when it last grew and how
  * busy it was. It also remembers the most memory that each program ever held: this predicts the
@@ -16,7 +16,7 @@
 /* Weakest first. */
 enum demand_kind {
 	DEMAND_NONE,
-	DEMAND_ANY,          /* demand = "any", and a process is on the GPU */
+	DEMAND_ANY,          /* demand = "any", and another process is on the GPU */
 	DEMAND_UNATTRIBUTED, /* memory that no process owns */
 	DEMAND_PRESSURE,     /* little memory is free, and a contender is new or grew */
 	DEMAND_UTILISATION,
@@ -30,10 +30,11 @@ const char *demand_kind_name(unsigned k);
 struct demand_case {
 	enum demand_kind kind;
 	bool urgent; /* from a contend-now rule, a game or a graphics process: not damped */
-	/* What the contenders are still expected to allocate; UINT64_MAX: unknown, or not about memory. */
+	/* bytes that the contenders are expected to allocate in addition; UINT64_MAX: unknown,
+	 * or the demand is not about memory */
 	uint64_t more_bytes;
-	int64_t pid; /* of the strongest contender; 0: none */
-	int64_t uid; /* likewise; -1: unknown */
+	int64_t pid; /* pid of the strongest contender; 0: none */
+	int64_t uid; /* user of the strongest contender; -1: unknown */
 	char rule[64];
 	char evidence[200];
 };

@@ -44,7 +44,7 @@ static bool is_interpreter(const char *file)
 	return false;
 }
 
-/* Returns the program of a process as a hash; 0: unknown. */
+/* Returns a hash that identifies the program of a process; 0: unknown. */
 static uint64_t program_of(const struct scene_process *p)
 {
 	const char *path = p->exe[0] ? p->exe : p->name, *slash = strrchr(path, '/');

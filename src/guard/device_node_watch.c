@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Folders of the nodes, and how the nodes' names begin. */
+/* Folders of the nodes, and the beginnings of the nodes' names. */
 static const struct {
 	const char *folder, *prefix;
 } places[] = {

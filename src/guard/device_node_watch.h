@@ -2,15 +2,15 @@
  * scene.
  *
  * An event does not name the process, and monitoring programs open the nodes again and again.
- * So the first event triggers at once, and further events trigger at increasing intervals. New
- * nodes are watched too, and removed nodes are dropped. */
+ * So the first event triggers a scene at once, and further events trigger scenes at increasing
+ * intervals. New nodes are watched too, and removed nodes are dropped. */
 #ifndef GW_GUARD_DEVICE_NODE_WATCH_H
 #define GW_GUARD_DEVICE_NODE_WATCH_H
 
 #include "base/root.h"
 
 #define WATCH_NODES 256
-/* least time between triggers, doubled for each trigger */
+/* shortest time between two triggers; each trigger doubles it */
 #define WATCH_SPACING_NS UINT64_C(20000000)
 /* upper limit of the time between triggers: the interval of a poll */
 #define WATCH_MOST_NS UINT64_C(100000000)
@@ -21,8 +21,8 @@ struct device_node_watch {
 	const struct root *root;
 	int fd; /* -1: inotify is not available */
 	unsigned nodes;
-	uint64_t events; /* in total */
-	bool pending;    /* an event came too soon after the last trigger */
+	uint64_t events; /* number of triggers so far */
+	bool pending;    /* an event waits, because it came too soon after the last trigger */
 	uint64_t last_ns, spacing_ns;
 };
 
@@ -30,8 +30,8 @@ struct device_node_watch {
 void device_node_watch_init(struct device_node_watch *w, const struct root *root);
 void device_node_watch_done(struct device_node_watch *w);
 
-/* Reads all events. True if a GPU was opened or closed, or is new, and the last trigger is long
- * enough ago. */
+/* Reads all events. True if a process opened or closed a GPU, or a GPU is new, and enough time
+ * has passed since the last trigger. */
 bool device_node_watch_triggered(struct device_node_watch *w, uint64_t now_ns);
 
 /* Returns when a pending event becomes due; 0: none is pending. */

@@ -1,10 +1,10 @@
 /* Limits evictions: a demand that the rules accept may be only reported, or may have to wait
  * (GUARD.md, Where it holds back).
  *
- * On a GPU with a display, demand is only reported if neither a threshold nor a rule separates
- * the desktop from a contender: else the desktop would evict workers for ever. A worker that
- * was just moved stays for a while. One user may cause a limited number of evictions per
- * hour. */
+ * On a GPU with a display, demand is only reported if neither a threshold nor a rule
+ * distinguishes the desktop from a contender. Otherwise the desktop would evict the workers
+ * permanently. A worker that was just moved stays for a while. One user may cause a limited
+ * number of evictions per hour. */
 #include "guard_internal.h"
 
 #include "base/clock.h"
@@ -118,8 +118,9 @@ bool guard_contender_fits(const struct guard *g, const struct guard_worker *w)
 
 /* Returns until when a demand may not move the worker; 0: a demand may move it now. A contender
  * that needs memory that is not free never waits, because its allocation would fail. A new
- * program that takes memory may need all of it, so it does not wait for min_resident_s. It
- * waits only for post_action_s: then a scene shows whether the freed memory is enough. */
+ * program that takes memory may need all memory of the GPU, so it does not wait for
+ * min_resident_s. It waits only for post_action_s; after that time a scene shows whether the
+ * freed memory is enough. */
 static uint64_t damped_until(const struct guard *g, const struct guard_worker *w)
 {
 	const struct demand_case *c = &w->demand.strongest;
@@ -194,8 +195,8 @@ bool guard_limited(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* Replaces c by the demand of other users if the user of c must wait. Else that user would hide
- * the demand of others. */
+/* If the user of demand c must wait, replaces c by the demand of other users. Otherwise the
+ * user who must wait would hide the demand of others. */
 void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
 			    struct demand_case *c)
 {
@@ -309,7 +310,7 @@ uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t
 	return now_ns - first < HOUR_NS ? HOUR_NS - (now_ns - first) : 0;
 }
 
-/* Adds a user. If the table is full, drops the user whose last eviction is the oldest. */
+/* Adds a user. If the table is full, drops the user with the oldest last eviction. */
 static struct rate_user *rate_add(struct rate *r)
 {
 	struct rate_user *u = &r->user[0];

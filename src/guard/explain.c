@@ -60,8 +60,8 @@ static void set_rule(struct guard_explanation *e, const char *rule)
 	text_fit(e->rule, sizeof(e->rule), "%s", rule);
 }
 
-/* Adds a condition that ends a reason. If there are several conditions, the one that comes last
- * is reported; a condition without a known time counts as the last. */
+/* Adds a condition that ends a reason. If there are several conditions, the latest one is
+ * reported; a condition without a known time counts as the latest. */
 static void add_end(struct guard_explanation *e, const char *clears, uint64_t ns)
 {
 	if (*e->clears && ns && (!e->clears_ns || ns < e->clears_ns))
@@ -70,7 +70,8 @@ static void add_end(struct guard_explanation *e, const char *clears, uint64_t ns
 	text_fit(e->clears, sizeof(e->clears), "%s", clears);
 }
 
-/* Adds what ends a reason of the worker's GPUs, in the words of the module that found it. */
+/* Adds what ends a reason of the worker's GPUs, in the words of the module that set the
+ * reason. */
 static void add_ends_of_gpus(const struct guard *g, const struct guard_worker *w,
 			     enum guard_reason r, struct guard_explanation *e)
 {
@@ -87,7 +88,8 @@ static void add_ends_of_gpus(const struct guard *g, const struct guard_worker *w
 		if (r == REASON_HEALTH && u->lost)
 			add_end(e, answers, u->well_ns ? u->well_ns + WELL_NS : 0);
 		if (u->reasons & BIT(r))
-			add_end(e, *u->end[r].clears ? u->end[r].clears : "when it is over",
+			add_end(e,
+				*u->end[r].clears ? u->end[r].clears : "when the reason ends",
 				u->end[r].ns);
 	}
 }
@@ -201,25 +203,4 @@ bool guard_explain(const struct guard *g, unsigned worker, enum guard_reason r,
 	default: break;
 	}
 	return true;
-}
-
-/* ---- processes ---- */
-
-void guard_relation(const struct guard *g, unsigned worker, unsigned process,
-		    struct guard_relation *ret)
-{
-	const struct guard_worker *w = &g->worker[worker];
-
-	*ret = (struct guard_relation){ .kind = DEMAND_NONE };
-	if (worker >= g->workers || process >= g->scene.processes ||
-	    g->scene.process[process].gpu >= g->scene.gpus)
-		return;
-	ret->kind = demand_of(&g->demand, g->p, &w->knobs, &g->scene, g->verdict, process,
-			      &ret->most_bytes);
-	ret->against = w->demand.pressing;
-	ret->min_vram_bytes = w->knobs.min_vram_bytes;
-	for (unsigned i = 0; i < g->gpus; i++)
-		if (has(w->observed.home, i) &&
-		    g->gpu[i].at == (int)g->scene.process[process].gpu)
-			ret->here = true;
 }

@@ -51,7 +51,7 @@ static void restore_worker(struct guard *g, struct guard_worker *w,
 		i->goal = r->mask ? GOAL_LEAVE : GOAL_OUT;
 		i->stage = r->mask ? STAGE_STUCK : STAGE_NONE;
 		i->real = true;
-		w->door = DOOR_UNVERIFIED;
+		w->admission = ADMISSION_UNVERIFIED;
 		o->roots = r->roots < GUARD_ROOTS ? r->roots : GUARD_ROOTS;
 		memcpy(o->root, r->root, sizeof(o->root));
 		o->roots_recorded = o->roots > 0;
@@ -92,7 +92,8 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 	guard_bind(g, w, p);
 	w->reasons.until_ns = FOR_EVER;
 	w->backoff.quiet_factor = 1;
-	w->order.answered = g->scenes; /* only later scenes may judge the worker */
+	/* only later scenes may be used to decide about the worker */
+	w->order.answered = g->scenes;
 	w->intent.level = guard_level_first(w);
 	w->dry = g->p->mode != GUARD_ENFORCE ? DRY_MODE : DRY_NOT;
 	for (unsigned k = 0; records && k < n; k++)
@@ -181,7 +182,7 @@ static void copy_scene(struct scene *to, const struct scene *s)
 	memcpy(to->root, s->root, to->roots * sizeof(s->root[0]));
 }
 
-/* Converts begin and end of holds from wall time, as they are in records, to monotonic time. */
+/* Converts the begin and the end of holds from the wall time in records to monotonic time. */
 static void convert_hold_times(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {
@@ -405,4 +406,136 @@ bool guard_next_decision(struct guard *g, struct guard_decision *ret)
 	q->first = (q->first + 1) % GUARD_DECISIONS;
 	q->count--;
 	return true;
+}
+
+/* ---- the processes and GPUs of an order: no other process is touched ---- */
+
+/* Adds a process and returns its entry. Returns NULL if the process is already there, if the
+ * order is full, or if the start time is unknown: then the process could be mistaken for
+ * another. */
+static struct guard_target *add_target(struct guard_order *o, struct proc_id id)
+{
+	if (!id.start_ticks)
+		return NULL;
+	for (unsigned i = 0; i < o->targets; i++)
+		if (proc_id_equal(o->target[i].id, id))
+			return NULL;
+	if (o->targets == GUARD_TARGETS) {
+		o->more = true;
+		return NULL;
+	}
+	o->target[o->targets].id = id;
+	return &o->target[o->targets++];
+}
+
+static bool is_below(const struct scene_process *p, int64_t pid)
+{
+	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
+		if (p->ancestor[i] == pid)
+			return true;
+	return false;
+}
+
+/* Notes whether the process belongs to the worker by its own match or by an ancestor. */
+static void mark_target(const struct scene *s, unsigned worker, const struct scene_process *p,
+			struct guard_target *t)
+{
+	t->itself = true;
+	for (unsigned i = 0; i < s->roots; i++) {
+		const struct scene_root *r = &s->root[i];
+
+		if (!scene_root_of(r, worker))
+			continue;
+		if (is_below(p, r->id.pid) || (scene_is(p, r) && r->how == ROOT_KEPT))
+			t->itself = false;
+		if (scene_is(p, r))
+			t->print = r->print;
+	}
+}
+
+static void name_roots(const struct scene *s, struct guard_order *o)
+{
+	for (unsigned i = 0; i < s->roots && o->roots < GUARD_ROOTS; i++) {
+		if (!scene_root_of(&s->root[i], o->worker))
+			continue;
+		o->root[o->roots].id = s->root[i].id;
+		o->root[o->roots++].print = s->root[i].print;
+	}
+}
+
+static void name_processes(const struct guard *g, const struct guard_worker *w,
+			   struct guard_order *o)
+{
+	if (o->verb == ORDER_RESUME && w->intent.put_away_count) {
+		for (unsigned i = 0; i < w->intent.put_away_count; i++)
+			(void)add_target(o, w->intent.put_away[i]);
+		return;
+	}
+	for (unsigned i = 0; i < g->scene.processes; i++) {
+		const struct scene_process *p = &g->scene.process[i];
+		struct guard_target *t = NULL;
+
+		if (g->verdict[i].class == CLASS_WORKER &&
+		    g->verdict[i].worker == (int)o->worker && !p->orphan)
+			t = add_target(o, p->id);
+		if (t)
+			mark_target(&g->scene, o->worker, p, t);
+	}
+}
+
+static void name_gpus(const struct guard *g, const struct guard_worker *w,
+		      struct guard_order *o)
+{
+	size_t len = 0;
+
+	for (unsigned i = 0; i < g->gpus; i++) {
+		if (!has(w->observed.home, i) ||
+		    len + strlen(g->gpu[i].uuid) + 2 > sizeof(o->gpus))
+			continue;
+		text_fit(o->gpus + len, sizeof(o->gpus) - len, "%s%s", len ? "," : "",
+			 g->gpu[i].uuid);
+		len += strlen(o->gpus + len);
+	}
+}
+
+void guard_name_targets(const struct guard *g, const struct guard_worker *w,
+			struct guard_order *o)
+{
+	name_gpus(g, w, o);
+	name_roots(&g->scene, o);
+	name_processes(g, w, o);
+}
+
+/* ---- pump ---- */
+
+void guard_pump_orders(const struct guard_pump *p, void *ctx)
+{
+	struct guard_order o;
+
+	while (p->next_order(ctx, &o)) {
+		struct guard_outcome out = { .order = o.id };
+		const char *why = p->start(ctx, &o);
+
+		if (!why)
+			continue;
+		text_fit(out.message, sizeof(out.message), "%s", why);
+		p->outcome(ctx, &out);
+	}
+}
+
+void guard_pump(const struct guard_pump *p, void *ctx)
+{
+	struct guard_decision d;
+	struct guard_record r;
+	enum guard_kept kept;
+
+	do {
+		while (p->next_decision(ctx, &d))
+			p->report(ctx, &d);
+		while (p->next_record(ctx, &r))
+			p->keep(ctx, &r);
+		kept = p->kept(ctx);
+		if (kept != KEPT_PENDING)
+			guard_pump_orders(p, ctx);
+	} while (kept == KEPT_NOW);
 }

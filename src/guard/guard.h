@@ -2,9 +2,9 @@
  *
  * Inputs are scenes, outcomes of orders and requests, each with its time. Outputs are orders,
  * decisions and records. The guard is pure: it reads no clock, file or process, and the same
- * input gives the same decisions byte for byte. docs/GUARD-MACHINE.md has the rules;
- * guard_input.h has the functions that change what is decided, guard_query.h those that do
- * not. */
+ * input gives the same decisions byte for byte. docs/GUARD-MACHINE.md has the rules.
+ * guard_input.h has the functions that give input to the guard; guard_query.h has those that
+ * only read. */
 #ifndef GW_GUARD_GUARD_H
 #define GW_GUARD_GUARD_H
 
@@ -14,7 +14,7 @@
 
 struct guard;
 
-/* Why a worker may not run; used as bits. See GUARD-MACHINE.md, Reasons. */
+/* Why a worker may not run (GUARD-MACHINE.md, Reasons). The values are bit numbers of a set. */
 enum guard_reason {
 #define R(symbol, name, held, rule, clears) REASON_##symbol,
 #include "reason.def"
@@ -44,7 +44,7 @@ const char *guard_state_name(unsigned s);
 
 /* How an attempt to evict at one level ended. */
 enum guard_result {
-	RESULT_NONE,      /* nothing ended */
+	RESULT_NONE,      /* no attempt ended */
 	RESULT_FREED,     /* the memory is free; in a dry run: it would be free */
 	RESULT_NOT_FREED, /* the worker reported success, but the memory is not free */
 	RESULT_FAILED,    /* the worker failed, or was too late */
@@ -55,7 +55,8 @@ const char *guard_result_name(unsigned r);
 #define GUARD_LEVELS 7 /* levels of eviction: 0 to 6 */
 #define LEVEL_STOP   4 /* the unit or container is stopped; levels 5 and 6 send signals */
 
-/* What blocks the return of a worker although no reason holds; used as bits. */
+/* What blocks the return of a worker although no reason holds. The values are bit numbers of a
+ * set. */
 enum guard_block {
 	BLOCK_BACKOFF,
 	BLOCK_ROOM,
@@ -82,14 +83,14 @@ enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
 #define GUARD_TARGETS 64
 #define GUARD_ROOTS   8 /* maximum number of root processes of a worker */
 
-/* What must survive a crash. There is one record per worker, written before the worker's next
- * order is carried out. */
+/* What the guard must remember over a crash. There is one record per worker; it is written
+ * before the worker's next order is carried out. */
 struct guard_record {
 	char worker[64];
 	uint32_t mask;
 	unsigned level;      /* level of the eviction that was made or begun */
 	bool evicted;        /* the worker was evicted, or its eviction had begun */
-	uint64_t need_bytes; /* what the worker held when its eviction began */
+	uint64_t need_bytes; /* bytes that the worker held when its eviction began */
 	struct {             /* GPUs of the worker; it must fit there again */
 		char uuid[96];
 		uint64_t need_bytes;
@@ -126,7 +127,7 @@ struct guard_target {
 		print; /* if itself: fingerprint of the process (scene_root.print); 0: unknown */
 };
 
-/* An instruction for guard/action.h.  Its outcome comes back through guard_outcome(). */
+/* An instruction that guard/action.h carries out. Its result is passed to guard_outcome(). */
 struct guard_order {
 	uint64_t id;
 	enum guard_verb verb;
@@ -166,22 +167,22 @@ struct guard_decision {
 	unsigned worker;
 	enum guard_state from, to;
 	uint32_t mask;
-	bool dry;           /* dry-run or observe: nothing is done */
+	bool dry;           /* the mode is dry-run or observe: nothing is done */
 	char rule[64];      /* "contend-now, rule 3 (gpuward.toml:41)" */
 	char evidence[240]; /* "pid 4711 game 5120 MiB 43 % on GPU-..., free 1.2 GiB < 2 GiB" */
 	uint64_t next_ns;   /* earliest time at which a timer changes the state; 0: unknown */
-	/* The GPU of the demand, else the worker's first GPU. */
+	/* The GPU with the demand; without a demand, the worker's first GPU. */
 	char gpu[96];   /* UUID; "": none */
-	unsigned index; /* its number */
+	unsigned index; /* number of that GPU */
 	/* processes on this GPU that belong neither to the service nor to a worker */
 	unsigned others;
 	double temperature_c; /* NAN: unknown */
 	/* The eviction that ended with this decision, for counters. */
 	enum guard_result result;
 	unsigned level;       /* level of that eviction */
-	uint64_t freed_bytes; /* of RESULT_FREED */
-	uint64_t freed_ns;    /* RESULT_FREED: time since leaving began; 0: dry run */
-	uint32_t blocked;     /* set of guard_block that keep the worker from returning */
+	uint64_t freed_bytes; /* for RESULT_FREED */
+	uint64_t freed_ns;    /* for RESULT_FREED: time since leaving began; 0: dry run */
+	uint32_t blocked;     /* set of guard_block: why the worker does not return */
 	/* the evicted process lives, but no match finds it, so it cannot be resumed */
 	bool unreachable;
 };
@@ -195,7 +196,7 @@ enum guard_request {
 	REQUEST_RESUME_NOW
 };
 
-/* How warm a GPU is, as found by health.h; used as bits. */
+/* How warm a GPU is, as health.h finds it. The values are bits of a set. */
 enum guard_heat {
 	HEAT_THROTTLE = 1, /* workers get no new work */
 	HEAT_WARM = 2,     /* evicted workers do not return yet */
@@ -210,5 +211,37 @@ struct guard_reservation {
 	uint64_t until_ns;   /* UINT64_MAX: until it is released */
 	int64_t pid;         /* process that owns the reservation; 0: no process */
 };
+
+/* ---- guard_pump: carries out what a guard decided ---- */
+
+/* The pump reports decisions and keeps records. It starts an order only after the record of the
+ * order's worker is kept. The service and the library drive their guards with the pump. They
+ * differ in the functions of struct guard_pump: the service writes records to its journal and
+ * records the guard's input; the library has no journal. */
+
+/* Whether the fetched records are on the disk. */
+enum guard_kept {
+	KEPT_NOTHING_NEW, /* no record was fetched */
+	KEPT_NOW,
+	KEPT_PENDING, /* not yet on the disk: orders wait until guard_pump_orders() is called */
+};
+
+struct guard_pump {
+	bool (*next_decision)(void *ctx, struct guard_decision *ret);
+	void (*report)(void *ctx, const struct guard_decision *d);
+	bool (*next_record)(void *ctx, struct guard_record *ret);
+	void (*keep)(void *ctx, const struct guard_record *r);
+	enum guard_kept (*kept)(void *ctx);
+	bool (*next_order)(void *ctx, struct guard_order *ret);
+	/* Starts an order. Returns NULL, or the reason why it cannot start. */
+	const char *(*start)(void *ctx, const struct guard_order *o);
+	void (*outcome)(void *ctx, const struct guard_outcome *o);
+};
+
+/* Reports the decisions, keeps the records and starts the orders that follow from the last
+ * input. */
+void guard_pump(const struct guard_pump *p, void *ctx);
+/* Starts the orders that are due. An order that cannot start gets its outcome here. */
+void guard_pump_orders(const struct guard_pump *p, void *ctx);
 
 #endif

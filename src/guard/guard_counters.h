@@ -1,8 +1,8 @@
 /* guard_counters: counts what the guard did, per worker, and the Xids per GPU.
  *
  * The counters are updated with each decision, and neither a restart nor another configuration
- * resets them. Each counter is a cell with a name, under which the service keeps it in its
- * store. Plain data in a fixed amount of memory. */
+ * resets them. Each counter is a cell. The service stores a cell under the name of the cell.
+ * The struct is plain data with a fixed size. */
 #ifndef GW_GUARD_GUARD_COUNTERS_H
 #define GW_GUARD_GUARD_COUNTERS_H
 

@@ -14,14 +14,14 @@ int guard_new(const struct policy *p, const struct guard_record *records, unsign
 void guard_free(struct guard *g);
 
 /* Replaces the policy; p is borrowed. A worker that both policies name keeps everything that is
- * known about it. A new worker begins as at a start, with its record if there is one. What is
- * known about a removed worker is lost: call guard_worker_record() before. Orders that were not
- * fetched are cancelled, and given again if they are still due. Returns 0. On -GW_E_STATE
- * (guard_orders_underway() is not 0) or -GW_E_NOMEM nothing changes. */
+ * known about it. A new worker begins as after a start, with its record if there is one. What
+ * is known about a removed worker is lost; to keep it, call guard_worker_record() before.
+ * Orders that were not fetched are cancelled, and given again if they are still due. Returns 0.
+ * On -GW_E_STATE (guard_orders_underway() is not 0) or -GW_E_NOMEM nothing changes. */
 int guard_change_policy(struct guard *g, const struct policy *p,
 			const struct guard_record *records, unsigned n, uint64_t now_ns);
-/* Makes ids of orders and reservations begin after last_id, for a guard that continues another
- * one. Call it before the first scene. */
+/* Makes the ids of orders and reservations begin after last_id. A guard that continues the work
+ * of another guard needs this. Call it before the first scene. */
 void guard_set_last_id(struct guard *g, uint64_t last_id);
 
 void guard_observe(struct guard *g, const struct scene *s);
@@ -32,9 +32,9 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
  * hour. -1: not limited. */
 void guard_set_requester(struct guard *g, int64_t uid);
 
-/* Applies a request of a person. worker -1: all workers; if the request is refused for one
- * worker, nothing changes. ttl_ns of a hold: UINT64_MAX is for ever. ttl_ns of REQUEST_EVICT: 0
- * is until the worker is resumed. Returns 0, or with a sentence: -GW_E_NOENT, -GW_E_ARG (a hold
+/* Applies a person's request. worker -1: all workers; if the request is refused for one worker,
+ * nothing changes. ttl_ns of a hold: UINT64_MAX is for ever. ttl_ns of REQUEST_EVICT: 0 is
+ * until the worker is resumed. Returns 0, or with a sentence: -GW_E_NOENT, -GW_E_ARG (a hold
  * without a duration), -GW_E_STATE (a hold forbids it) or -GW_E_PERM (this user caused too many
  * evictions). */
 int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t ttl_ns,
@@ -66,21 +66,22 @@ void guard_set_reason_end(struct guard *g, const char *gpu, enum guard_reason r,
  * -GW_E_STATE: the GPU does not answer. */
 int guard_trust_gpu(struct guard *g, const char *gpu, uint64_t now_ns);
 
-/* Sets how warm a GPU is: a set of enum guard_heat. It counts from the next scene on. */
+/* Sets how warm a GPU is: a set of enum guard_heat. The value is used from the next scene
+ * on. */
 void guard_set_heat(struct guard *g, const char *gpu, unsigned heat, const char *why);
 
-/* Records that another service acts on this GPU: workers on the GPU are then only observed.
+/* Sets that another service acts on this GPU. Then workers on this GPU are only observed.
  * holder: the name of that service for messages; NULL: that service ended. */
 void guard_set_foreign(struct guard *g, const char *gpu, const char *holder, uint64_t now_ns);
 
-/* Sets the number of registered games, in addition to the games that scenes contain. It counts
- * from the next scene on. If the number grows, this counts as a request to evict all workers by
+/* Sets the number of registered games, in addition to the games that scenes contain. The number
+ * is used from the next scene on. If it grows, this counts as a request to evict all workers by
  * the user of guard_set_requester(). */
 void guard_set_games(struct guard *g, unsigned count);
 
 /* Sets when a worker with idle economy is unloaded: after after_ns of idling (UINT64_MAX:
- * never). idle_w and reload_j are the figures from which after_ns was computed
- * (guard/economy.h; reload_j NAN: unknown). */
+ * never). idle_w and reload_j are the figures from which after_ns was computed (guard/idle.h;
+ * reload_j NAN: unknown). */
 void guard_set_idle_economy(struct guard *g, unsigned worker, uint64_t after_ns, double idle_w,
 			    double reload_j);
 

@@ -1,8 +1,9 @@
 /* The data of the guard, only for the files of the guard.
  *
- * A scene becomes what is observed about each worker. Demand, holds, health and schedule become
- * reasons, and reasons say what is desired. The difference between desired and observed changes
- * the worker's intent and gives at most one order.
+ * The guard derives from a scene what it observes about each worker. From demand, holds, health
+ * and schedule it derives reasons, and the reasons say whether the worker should run. If the
+ * observed state differs from this wanted state, the guard changes the worker's intent and
+ * gives at most one order.
  *
  *   worker_state.c    the state of a worker (presence, intent, demand), and its changes
  *   observe.c         a scene -> GPUs, processes and bytes of each worker
@@ -11,10 +12,10 @@
  *   orders.c          intent -> the next order; its outcome; the check that memory is free
  *   explain.c         each reason with rule, evidence and end
  *   decision_text.c   names, and the decisions that wait to be fetched
- *   guard.c           input, records and orders
- *   guard_query.c     status, and the time of the next scene
+ *   guard.c           input, records and orders; the pump
+ *   guard_query.c     status, the time of the next scene, and what_if
  *
- *   return_check.c    whether a worker may return; begins the return, or takes it back
+ *   return_check.c    whether a worker may return; begins the return, or takes it back; backoff
  *   guard_request.c, reservation.c, idle.c, eviction_limit.c, policy_change.c: one rule each */
 #ifndef GW_GUARD_GUARD_INTERNAL_H
 #define GW_GUARD_GUARD_INTERNAL_H
@@ -48,7 +49,7 @@
 #define BLIND_ERRORS 10
 #define CLEAN_LOOKS  3
 #define SLACK_BYTES  (64 * MIB)
-#define STAGING      (256 * MIB) /* least free host memory for loading anything */
+#define STAGING      (256 * MIB) /* host memory that must be free before any model is loaded */
 
 /* Set of the reasons that the hold "active" masks. */
 enum {
@@ -63,10 +64,12 @@ struct guard_gpu {
 	char uuid[96];
 	int at;                      /* position in the scene; -1: not in the scene */
 	const struct scene_gpu *now; /* entry in the scene; NULL: not in the scene */
-	bool blind, hung, lost;
+	bool blind;                  /* too many readings failed */
+	bool hung;                   /* the driver does not answer */
+	bool lost;      /* the GPU was missing and has not answered for WELL_NS since */
 	bool stale;     /* this scene has no good reading of the GPU */
 	unsigned clean; /* good readings of the GPU since it was blind */
-	/* since when the readings of the GPU are good; 0: the last reading was not */
+	/* since when the readings of the GPU are good; 0: the last reading was bad */
 	uint64_t well_ns;
 	bool seen; /* the GPU was in a scene since the start */
 	/* since when the GPU is missing while other GPUs answer; 0: not missing */
@@ -77,12 +80,12 @@ struct guard_gpu {
 	uint64_t acted_ns; /* when an eviction on the GPU last ended; 0: never */
 	/* free memory, as if every worker evicted in a dry run were gone */
 	uint64_t free_bytes;
-	uint64_t coming_bytes; /* what leaving workers still hold */
+	uint64_t coming_bytes; /* bytes that leaving workers still hold */
 	uint64_t promised;     /* bytes of reservations that are not used yet */
 	uint32_t reasons;      /* reasons that health and budgets found: a set */
 	char evidence[GUARD_REASONS][160];
 	struct guard_end {
-		char clears[120]; /* "": unknown */
+		char clears[120]; /* what ends the reason; "": unknown */
 		uint64_t ns;      /* earliest end of the reason; 0: no timer runs for it */
 	} end[GUARD_REASONS];
 };
@@ -121,7 +124,8 @@ struct worker_observed {
 enum demand_phase {
 	PHASE_NONE,
 	PHASE_SUSPECTED, /* the demand has not lasted long enough yet */
-	PHASE_RELEASED,  /* suspected again; the demand was sure while a hold masked it */
+	/* a hold masked a sure demand and has ended; the demand must become sure again */
+	PHASE_RELEASED,
 	PHASE_SURE,
 	PHASE_CALMING, /* the demand ended, the quiet time runs */
 };
@@ -131,6 +135,7 @@ struct worker_demand {
 	bool pressing;                /* the last scene has a demand against the worker */
 	struct demand_case strongest; /* strongest demand of the last scene that had a demand */
 	int gpu;                      /* slot of the GPU with that demand */
+	/* since when there is a demand, or none; number of scenes since then */
 	uint64_t since_ns, calm_ns;
 	unsigned scenes, calm_scenes;
 	/* a sure demand may not move the worker before this time; 0: it may now */
@@ -150,8 +155,8 @@ struct worker_reasons {
 	char contention_rule[64];
 	enum worker_person person; /* what a person requested last */
 	uint64_t until_ns;         /* end of that request */
-	/* end of that request, and begin of REASON_MANUAL. Both times as wall time, read from the
-	 * journal; converted at the first scene. */
+	/* until_ns and the begin of REASON_MANUAL, as wall times from the journal. The first
+	 * scene converts them to monotonic times. */
 	uint64_t until_wall_ns, manual_wall_ns;
 	uint32_t reservations; /* set of the reservations for which the worker must leave */
 	uint64_t battery_ns;   /* when the machine was last on battery; 0: never */
@@ -162,23 +167,24 @@ struct worker_reasons {
 enum worker_goal { GOAL_RUN, GOAL_LEAVE, GOAL_OUT, GOAL_RETURN };
 enum worker_stage {
 	STAGE_NONE,
-	/* of GOAL_LEAVE */
+	/* stages of GOAL_LEAVE */
 	STAGE_DRAIN,  /* no new work is admitted; running requests may end */
 	STAGE_UNLOAD, /* at intent.level */
 	STAGE_VERIFY, /* the worker reported success; the memory must become free */
 	STAGE_STUCK,  /* no level is left, and the memory is not free */
-	/* of GOAL_RETURN */
+	/* stages of GOAL_RETURN */
 	STAGE_LOAD,
 	STAGE_VERIFY_UP, /* the worker reported success; its memory must be back */
 };
 /* The state in which GOAL_LEAVE or GOAL_RETURN began. */
 enum worker_from {
-	FROM_RUN,     /* also GOAL_RETURN of a worker that probably never left */
+	/* the worker ran; also for GOAL_RETURN of a worker that probably never left */
+	FROM_RUN,
 	FROM_RETURN,  /* GOAL_LEAVE of a worker that was not back yet */
 	FROM_OUT,     /* GOAL_RETURN of an evicted worker */
 	FROM_STUCK,   /* the worker still holds its memory */
 	FROM_ABSENT,  /* the worker does not run, and the guard starts it */
-	FROM_STARTED, /* as FROM_ABSENT, and its process was found since */
+	FROM_STARTED, /* as FROM_ABSENT, and its process has been found */
 };
 /* What the worker reported about the last order to evict or to resume. */
 enum worker_claim {
@@ -193,11 +199,12 @@ struct worker_intent {
 	enum worker_stage stage;
 	enum worker_from from;
 	enum worker_claim claim;
-	bool real;                       /* false: the intent was begun in a dry run */
-	unsigned level;                  /* of eviction */
-	unsigned tries;                  /* failed attempts at this level */
-	uint64_t deadline_ns, budget_ns; /* end of the stage, end of the whole eviction */
-	uint64_t begun_ns, freed_ns;     /* when leaving began; how long leaving took */
+	bool real;      /* false: the intent was begun in a dry run */
+	unsigned level; /* level of the eviction */
+	unsigned tries; /* failed attempts at this level */
+	/* when the stage must end; when the whole eviction must end */
+	uint64_t deadline_ns, budget_ns;
+	uint64_t begun_ns, freed_ns; /* when leaving began; how long leaving took */
 	/* when leaving began: bytes held by the worker, free, and used by others */
 	uint64_t base_bytes, base_free, base_others;
 	uint64_t least_bytes;   /* the fewest bytes that the worker held since STAGE_VERIFY */
@@ -223,10 +230,10 @@ struct worker_order {
 };
 
 /* Whether the worker admits new work. */
-enum worker_door {
-	DOOR_OPEN,
-	DOOR_CLOSED,
-	DOOR_UNVERIFIED, /* recorded as closed; not verified since the service started */
+enum worker_admission {
+	ADMISSION_OPEN,
+	ADMISSION_CLOSED,
+	ADMISSION_UNVERIFIED, /* recorded as closed; not verified since the service started */
 };
 
 enum resume_request { RESUME_NOT_REQUESTED, RESUME_REQUESTED, RESUME_REQUESTED_NOW };
@@ -251,7 +258,7 @@ struct worker_idle {
 	bool wants_figure; /* the next scene should include utilisation */
 	/* when idling began; when utilisation was last known; when it was last requested */
 	uint64_t since_ns, figure_ns, asked_ns;
-	uint64_t bytes;    /* bytes in the scene before */
+	uint64_t bytes;    /* the worker's bytes in the previous scene */
 	uint64_t after_ns; /* UINT64_MAX: it is not unloaded */
 	double idle_w, reload_j;
 };
@@ -291,7 +298,7 @@ struct guard_worker {
 	struct policy_knobs knobs; /* with every default filled in */
 	enum guard_dry dry;
 	enum worker_presence presence;
-	enum worker_door door;
+	enum worker_admission admission;
 	struct worker_observed observed;
 	struct worker_demand demand;
 	struct worker_reasons reasons;
@@ -306,14 +313,15 @@ struct guard_worker {
 
 /* ---- the guard ---- */
 
-/* How often each user caused an eviction, by processes and requests.  A program that comes and goes, or a script that repeats
- * its request, must not make workers unload and load all day.  Root is not limited, nor is an unknown user. */
+/* Counts how often each user caused an eviction, by a process or by a request. The limit
+ * prevents that a program that starts again and again, or a script that repeats a request,
+ * makes workers unload and load all day. Root and unknown users are not limited. */
 #define RATE_USERS 64
-#define RATE_MOST  64 /* a higher limit counts as this */
+#define RATE_MOST  64 /* the largest possible limit per hour */
 
 struct rate_user {
 	int64_t uid;
-	uint64_t at_ns[RATE_MOST]; /* a ring of the latest */
+	uint64_t at_ns[RATE_MOST]; /* times of the latest evictions, as a ring */
 	unsigned count;
 };
 
@@ -323,8 +331,8 @@ struct rate { /* begins zeroed */
 };
 
 struct reservation {
-	uint64_t id; /* 0: free */
-	int gpu;     /* slot */
+	uint64_t id; /* 0: this place is unused */
+	int gpu;     /* slot of the GPU */
 	uint64_t bytes, until_ns;
 	int64_t pid;
 	uint64_t most_bytes;
@@ -338,8 +346,8 @@ struct guard_queue { /* decisions that were not fetched; the oldest are dropped 
 struct guard {
 	const struct policy *p;
 	uint64_t now_ns;
-	bool has_scene;         /* a scene has come */
-	uint64_t scenes;        /* how many */
+	bool has_scene;         /* at least one scene was observed */
+	uint64_t scenes;        /* number of observed scenes */
 	int64_t wall_offset_ns; /* wall - monotonic */
 	int utc_offset_s;
 	int64_t local_s, local_floor_s;
@@ -385,11 +393,11 @@ bool worker_is_leaving(const struct guard_worker *w); /* its memory will become 
  * (FROM_RUN). */
 bool worker_is_returning(const struct guard_worker *w);
 /* True if the worker's goal is GOAL_RETURN (with any worker_from), the worker is present, and
- * the mode allows to resume it. */
+ * the mode allows the guard to resume it. */
 bool worker_is_coming_back(const struct guard_worker *w);
-/* no hold or request takes precedence over demand */
+/* neither a hold nor a request takes precedence over demand */
 bool worker_heeds_demand(const struct guard_worker *w);
-/* the guard moved the worker, and the mode forbids to resume it */
+/* the guard moved the worker, and the mode forbids the guard to resume it */
 bool worker_resume_forbidden(const struct guard_worker *w);
 /* the guard really evicted the worker or made it refuse new work */
 bool worker_owes(const struct guard_worker *w);
@@ -429,8 +437,8 @@ void worker_forget_eviction(struct guard *g, struct guard_worker *w);
 int guard_slot(struct guard *g, const char *uuid, bool make);
 void guard_read_scene(struct guard *g);
 enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w);
-/* True if one of the worker's GPUs is hung, or blind: readings were bad for a while, and too
- * few were good since. */
+/* True if one of the worker's GPUs is hung or blind. A GPU is blind after many bad readings,
+ * until enough readings in a row are good. */
 bool guard_unseen(const struct guard *g, const struct guard_worker *w);
 /* True if the last scene has no good reading of one of the worker's GPUs. */
 bool guard_unread(const struct guard *g, const struct guard_worker *w);
@@ -463,17 +471,16 @@ enum step guard_step_verify(struct guard *g, struct guard_worker *w);
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why);
 
 /* ---- return_check.c ---- */
-/* Returns the checks that fail as a set of guard_block, and a text about them. */
-uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w, char *out,
-			    size_t size);
-
 /* Begins the return of a worker if all checks pass. stuck: the worker still holds its memory.
  * calmed: the quiet time has just ended. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
+void guard_count_flap(struct guard *g, struct guard_worker *w);
+bool guard_is_loaded_again(const struct guard_worker *w); /* while it is evicted */
+void guard_loaded_again(struct guard *g, struct guard_worker *w);
 
-/* ---- service_stop.c ---- */
+/* ---- guard_request.c ---- */
 enum step guard_step_stop(struct guard *g, struct guard_worker *w);
 
 /* ---- orders.c ---- */
@@ -494,16 +501,6 @@ bool guard_can_verify(const struct guard *g, const struct guard_worker *w);
 bool guard_is_freed(const struct guard *g, const struct guard_worker *w);
 uint64_t guard_freed_bytes(const struct guard_worker *w);
 bool guard_may_resume_stuck(const struct guard_worker *w);
-
-/* ---- backoff.c ---- */
-void guard_count_flap(struct guard *g, struct guard_worker *w);
-void guard_back_off(struct guard *g, struct guard_worker *w); /* after a failed return */
-bool guard_is_loaded_again(const struct guard_worker *w);     /* while it is evicted */
-void guard_loaded_again(struct guard *g, struct guard_worker *w);
-
-/* ---- order_targets.c ---- */
-void guard_name_targets(const struct guard *g, const struct guard_worker *w,
-			struct guard_order *o);
 
 /* ---- eviction_limit.c ---- */
 unsigned guard_level_first(const struct guard_worker *w);
@@ -559,6 +556,8 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 		 const struct guard_record *records, unsigned n);
 void guard_rank(struct guard *g); /* fills order[] by priority */
 void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_worker *p);
+void guard_name_targets(const struct guard *g, const struct guard_worker *w,
+			struct guard_order *o);
 /* Message: the worker is evicted, and this mode does not allow the guard to resume it. */
 extern const char guard_must_resume_text[];
 

@@ -1,6 +1,8 @@
-/* Computes when the next scene is due, and the status of a worker. */
+/* Computes when the next scene is due, the status of a worker, and what the guard would decide in
+ * another scene. */
 #include "guard_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the next scene ---- */
@@ -31,8 +33,8 @@ static uint64_t scene_interval(const struct guard *g, const struct guard_worker 
 	return poll && poll < quick ? poll : quick;
 }
 
-/* Changes a span by up to 10 %, so that scenes do not keep the same rhythm as the processes
- * that they observe. The same now_ns gives the same change. */
+/* Changes a span by up to 10 %, so that scenes do not always meet a periodic process in the
+ * same phase. The same now_ns gives the same change. */
 static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 {
 	uint64_t h = (now_ns ^ now_ns >> 29) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
@@ -169,4 +171,153 @@ bool guard_resume_is_obsolete(const struct guard *g, unsigned worker)
 
 	return worker < g->workers && w->order.status == STATUS_UNDERWAY &&
 	       w->order.what.verb == ORDER_RESUME && w->intent.goal == GOAL_LEAVE;
+}
+
+void guard_relation(const struct guard *g, unsigned worker, unsigned process,
+		    struct guard_relation *ret)
+{
+	const struct guard_worker *w = &g->worker[worker];
+
+	*ret = (struct guard_relation){ .kind = DEMAND_NONE };
+	if (worker >= g->workers || process >= g->scene.processes ||
+	    g->scene.process[process].gpu >= g->scene.gpus)
+		return;
+	ret->kind = demand_of(&g->demand, g->p, &w->knobs, &g->scene, g->verdict, process,
+			      &ret->most_bytes);
+	ret->against = w->demand.pressing;
+	ret->min_vram_bytes = w->knobs.min_vram_bytes;
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->observed.home, i) &&
+		    g->gpu[i].at == (int)g->scene.process[process].gpu)
+			ret->here = true;
+}
+
+/* ---- what_if ---- */
+
+/* start of every run; always the same, so that decisions can be repeated */
+#define BEGIN_NS (3600 * NS_PER_S)
+
+struct what_if {
+	struct policy policy;
+	struct guard *guard;
+	struct scene before, scene;
+	unsigned scenes;
+	uint64_t span_ns;
+};
+
+int what_if_new(const struct policy *p, const struct scene *before, const struct scene *s,
+		struct what_if **ret)
+{
+	struct what_if *t = calloc(1, sizeof(*t));
+	int err;
+
+	if (!t)
+		return -GW_E_NOMEM;
+	t->policy = *p; /* its strings are borrowed */
+	t->policy.mode = GUARD_DRY_RUN;
+	t->before = *before;
+	t->scene = *s;
+	t->before.mono_ns = t->scene.mono_ns = BEGIN_NS;
+	err = guard_new(&t->policy, NULL, 0, &t->guard);
+	if (err) {
+		free(t);
+		return err;
+	}
+	*ret = t;
+	return 0;
+}
+
+void what_if_free(struct what_if *t)
+{
+	if (t)
+		guard_free(t->guard);
+	free(t);
+}
+
+static void what_if_observe(struct what_if *t, struct scene *s, uint64_t mono_ns,
+			    uint64_t begin_ns,
+			    void (*each)(void *arg, const struct guard_decision *d), void *arg)
+{
+	struct guard_decision d;
+	struct guard_record record;
+	struct guard_order order;
+
+	s->wall_ns += mono_ns - s->mono_ns;
+	s->mono_ns = mono_ns;
+	guard_observe(t->guard, s);
+	while (guard_next_decision(t->guard, &d)) {
+		d.mono_ns -= begin_ns;
+		if (each)
+			each(arg, &d);
+	}
+	while (guard_next_record(t->guard, &record))
+		;
+	while (guard_next_order(t->guard, &order))
+		;
+}
+
+bool what_if_run(struct what_if *t, uint64_t span_ns,
+		 void (*each)(void *arg, const struct guard_decision *d),
+		 bool (*more)(void *arg), void *arg)
+{
+	uint64_t begin = BEGIN_NS, now = begin;
+
+	/* The earlier scene is observed one second before the run, so that none of its timers
+	 * still runs. */
+	what_if_observe(t, &t->before, begin - NS_PER_S, begin, NULL, NULL);
+	for (; now - begin <= span_ns && t->scenes < WHAT_IF_SCENES; t->scenes++) {
+		uint64_t next;
+
+		if (more && !more(arg))
+			return false;
+		t->span_ns = now - begin;
+		what_if_observe(t, &t->scene, now, begin, each, arg);
+		next = guard_next_scene_ns(t->guard, now);
+		now = next == UINT64_MAX ? now + NS_PER_S : next;
+	}
+	return true;
+}
+
+const struct guard *what_if_guard(const struct what_if *t)
+{
+	return t->guard;
+}
+
+unsigned what_if_scenes(const struct what_if *t)
+{
+	return t->scenes;
+}
+
+uint64_t what_if_span_ns(const struct what_if *t)
+{
+	return t->span_ns;
+}
+
+static void free_memory(struct scene *s, const struct scene_process *p)
+{
+	struct scene_gpu *g = &s->gpu[p->gpu];
+	uint64_t bytes = p->bytes_known && p->bytes <= g->used_bytes ? p->bytes : 0;
+
+	g->used_bytes -= bytes;
+	g->free_bytes += bytes;
+}
+
+void what_if_before(const struct policy *p, const struct scene *s, struct scene *out)
+{
+	struct verdict *v = calloc(SCENE_PROCESSES, sizeof(*v));
+	unsigned kept = 0;
+
+	*out = *s;
+	if (v)
+		classify(p, s, v);
+	for (unsigned i = 0; v && i < s->processes; i++) {
+		if (v[i].class == CLASS_WORKER || v[i].class == CLASS_SELF ||
+		    v[i].class == CLASS_SYSTEM || v[i].class == CLASS_IGNORED)
+			out->process[kept++] = s->process[i];
+		else if (s->process[i].gpu < s->gpus)
+			free_memory(out, &s->process[i]);
+	}
+	if (v)
+		out->processes = kept;
+	free(v);
 }

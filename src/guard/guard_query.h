@@ -7,7 +7,8 @@
 
 /* ---- a worker ---- */
 
-/* Why decisions about a worker are not carried out. The first that applies is used. */
+/* Why decisions about a worker are not carried out. If several values apply, the first is
+ * used. */
 enum guard_dry {
 	DRY_NOT,
 	DRY_MODE,    /* mode is not enforce */
@@ -18,7 +19,7 @@ enum guard_dry {
 };
 const char *guard_dry_name(unsigned d); /* NULL: decisions are carried out */
 
-struct guard_status { /* status of one worker, for REST and the page */
+struct guard_status { /* status of one worker, for the HTTP API and the page */
 	enum guard_state state;
 	uint32_t mask;
 	enum guard_hold hold;
@@ -46,8 +47,8 @@ uint64_t guard_idle_since(const struct guard *g, unsigned worker);
 uint64_t guard_order_pending(const struct guard *g, unsigned worker);
 /* True if an order to resume is under way for a worker that must leave again. */
 bool guard_resume_is_obsolete(const struct guard *g, unsigned worker);
-/* Writes what is known about the worker. Returns 0; -GW_E_NOENT: no such worker, or no scene
- * came yet. */
+/* Writes the worker's record. Returns 0; -GW_E_NOENT: there is no such worker, or no scene was
+ * observed yet. */
 int guard_worker_record(const struct guard *g, unsigned worker, struct guard_record *ret);
 
 /* One reason that holds. */
@@ -59,8 +60,8 @@ struct guard_explanation {
 	char rule[64];
 	char evidence[240];
 	char clears[120]; /* what ends the reason: "when it is released" */
-	/* what can end it before clears_ns: "if it is released"; "": nothing, so clears_ns is
-	 * the earliest end and not the latest */
+	/* what can end the reason before clears_ns: "if it is released"; "": nothing can, so
+	 * clears_ns is the earliest end, and the reason may last longer */
 	char earlier[80];
 };
 /* Explains a reason of a worker. False: the reason does not hold. */
@@ -71,7 +72,7 @@ bool guard_explain(const struct guard *g, unsigned worker, enum guard_reason r,
 struct guard_relation {
 	unsigned kind; /* enum demand_kind; 0: the process demands nothing */
 	bool here;     /* the process is on a GPU of the worker */
-	bool against;  /* its demand is against the worker */
+	bool against;  /* the process needs memory that the worker holds */
 	/* the most memory that its program ever held; UINT64_MAX: unknown */
 	uint64_t most_bytes;
 	uint64_t min_vram_bytes; /* the worker's threshold */
@@ -111,7 +112,7 @@ bool guard_wants_utilisation(const struct guard *g);
 /* True if the GPU cannot be read. Decisions about its workers then stay as they are. */
 bool guard_blind(const struct guard *g, const char *gpu);
 
-/* The inputs that hold for GPU i, as set by guard_set_reason(), guard_set_heat() and
+/* The inputs that now apply to GPU i, from guard_set_reason(), guard_set_heat() and
  * guard_set_foreign(). guard_gpu_inputs() returns false after the last GPU. Strings are
  * borrowed until the next input. */
 struct guard_gpu_inputs {
@@ -125,7 +126,7 @@ struct guard_gpu_inputs {
 bool guard_gpu_inputs(const struct guard *g, unsigned i, struct guard_gpu_inputs *ret);
 unsigned guard_game_count(const struct guard *g); /* of guard_set_games() */
 
-/* Returns how many orders were fetched and have no outcome yet. */
+/* Returns the number of orders that were fetched and have no outcome yet. */
 unsigned guard_orders_underway(const struct guard *g);
 /* Returns the highest id of an order or a reservation so far. */
 uint64_t guard_last_id(const struct guard *g);
@@ -133,5 +134,38 @@ uint64_t guard_last_id(const struct guard *g);
  * this worker is one of them. */
 unsigned guard_unsettled_count(const struct guard *g);
 bool guard_unsettled(const struct guard *g, unsigned worker);
+
+/* ---- what_if: what the guard would decide in a scene ---- */
+
+/* Uses a separate guard that acts on nothing. This guard first observes an earlier scene once, so
+ * that workers are known and other processes count as new. Then it observes the scene itself for
+ * a while. Holds, timers and the history of the running guard do not count. */
+
+#define WHAT_IF_SCENES 300 /* maximum number of scenes, however long the span is */
+
+struct what_if;
+
+/* p is borrowed; its mode is not used. The run begins at the time of day of s. Returns 0 or
+ * -GW_E_NOMEM. */
+int what_if_new(const struct policy *p, const struct scene *before, const struct scene *s,
+		struct what_if **ret);
+void what_if_free(struct what_if *t);
+
+/* Runs for span_ns, or for WHAT_IF_SCENES scenes. Calls `each` with every decision; the
+ * decision's mono_ns counts from the beginning of the run. Calls `more` before every scene; NULL:
+ * no limit. Returns false if `more` returned false, which ends the run. */
+bool what_if_run(struct what_if *t, uint64_t span_ns,
+		 void (*each)(void *arg, const struct guard_decision *d),
+		 bool (*more)(void *arg), void *arg);
+
+/* Returns the guard after the run, for guard_status() and guard_verdicts(). */
+const struct guard *what_if_guard(const struct what_if *t);
+unsigned what_if_scenes(const struct what_if *t);
+uint64_t what_if_span_ns(const struct what_if *t); /* how long it ran */
+
+/* Makes an earlier scene for an invented scene s. It keeps the processes of workers, of this
+ * program, of the system, and those that a rule ignores. All other processes are left out, and
+ * their memory is free. */
+void what_if_before(const struct policy *p, const struct scene *s, struct scene *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Requests of people: holds, evict and resume.
+/* Requests: holds, evict and resume by people, and the end of the service.
  *
  * The holds "evicted" and "active" exclude each other. A hold ends by a release or when its
  * time ends. The request "resume now" also ends the hold "evicted"; no other request ends a
@@ -21,7 +21,7 @@ static int request_refused(const struct guard *g, const struct guard_worker *w,
 	const char *name = w->policy->name;
 
 	if (hold && !ttl_ns) {
-		text_fit(message, size, "%s: a hold needs a duration, or must be forever",
+		text_fit(message, size, "%s: a hold needs a duration, or must last forever",
 			 name);
 		return -GW_E_ARG;
 	}
@@ -101,7 +101,7 @@ static void request_apply(struct guard *g, struct guard_worker *w, enum guard_re
 	w->record_due = true;
 	guard_update_reasons(g);
 	if (worker_kept_out(w) && w->backoff.request == RESUME_REQUESTED_NOW)
-		w->backoff.request = RESUME_REQUESTED; /* not now */
+		w->backoff.request = RESUME_REQUESTED; /* the worker may not return now */
 	guard_mask_text(w->reasons.mask, ", ", text, sizeof(text));
 	guard_report_as(g, w, w->report.state, w->report.state, rule[what], "%s%s",
 			text[0] ? "reasons: " : "", text);
@@ -135,4 +135,138 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
 	if (size)
 		message[0] = '\0';
 	return 0;
+}
+
+/* ---- the end of the service: row 47 of docs/GUARD-MACHINE.md ---- */
+
+/* Nothing new begins. A worker that no reason keeps out may return. A worker that only got an
+ * order to refuse new work admits it again. If an order is under way, the guard first waits for
+ * its outcome. Heat no longer has an effect. */
+
+/* True if the worker has unloaded nothing and, at most, refuses new work. A worker that
+ * reported that it left, or that is returning, may have unloaded. Some workers unload and
+ * report a failure. */
+static bool is_untouched(const struct guard_worker *w)
+{
+	if (worker_is_returning(w) || w->intent.claim == CLAIM_LEFT)
+		return false;
+	switch (worker_state(w)) {
+	case STATE_ACTIVE:
+	case STATE_SUSPECT:
+	case STATE_DRAIN: return true;
+	case STATE_EVICT:
+		return !w->intent.tries || worker_kept_out(w) || !guard_may_resume_stuck(w);
+	default: return false;
+	}
+}
+
+static enum step open_at_stop(struct guard *g, struct guard_worker *w)
+{
+	const bool closed = w->admission != ADMISSION_OPEN;
+
+	if (w->intent.goal != GOAL_RUN) {
+		const bool drain = w->intent.stage == STAGE_DRAIN;
+
+		worker_set_running(g, w);
+		guard_report(g, w, "service ends", "%s%s",
+			     drain ? "it stays: nothing was unloaded yet"
+				   : "its memory is still there",
+			     closed ? ": new work is admitted" : "");
+	} else if (closed && !w->order.retry_ns) {
+		guard_report(g, w, "service ends", "it admits new work again");
+	}
+	if (closed && worker_is_present(w))
+		return STEP_ORDER;
+	w->unsettled = false;
+	return STEP_WAIT;
+}
+
+static enum step return_at_stop(struct guard *g, struct guard_worker *w, bool stuck)
+{
+	w->unsettled = false;
+	if (!w->demand.pressing)
+		worker_set_contention(w, false);
+	w->backoff.check_ns = g->now_ns;
+	if (worker_kept_out(w) || guard_unseen(g, w))
+		return STEP_WAIT;
+	return guard_try_return(g, w, stuck, false) == STEP_AGAIN ? STEP_ORDER : STEP_WAIT;
+}
+
+enum step guard_step_stop(struct guard *g, struct guard_worker *w)
+{
+	const enum guard_state s = worker_state(w);
+
+	if (!w->unsettled || worker_has_order(w))
+		return STEP_WAIT;
+	if (s == STATE_EVICT && !worker_is_fresh(g, w))
+		return STEP_WAIT;
+	if (s == STATE_EVICT && w->intent.base_bytes && guard_is_freed(g, w)) {
+		worker_set_leaving(g, w, STAGE_VERIFY);
+		guard_report(g, w, "freed",
+			     "the memory is free, although the worker did not report success");
+		return STEP_AGAIN;
+	}
+	if (is_untouched(w))
+		return open_at_stop(g, w);
+	if (s == STATE_VERIFY)
+		return guard_step_verify(g, w);
+	return return_at_stop(g, w, s == STATE_EVICT || s == STATE_STUCK);
+}
+
+/* True if something must be finished with this worker. */
+static bool is_unsettled(const struct guard_worker *w)
+{
+	switch (worker_state(w)) {
+	case STATE_ACTIVE:
+	case STATE_SUSPECT: return w->admission != ADMISSION_OPEN;
+	case STATE_DRAIN:
+	case STATE_EVICT:
+	case STATE_VERIFY:
+	case STATE_EVICTED:
+	case STATE_QUIET:
+	case STATE_STUCK: return true;
+	default: return false;
+	}
+}
+
+unsigned guard_stop(struct guard *g, uint64_t now_ns)
+{
+	unsigned n = 0;
+
+	g->now_ns = now_ns;
+	if (!g->p->restore_on_stop)
+		return 0;
+	g->stopping = true;
+	for (unsigned i = g->workers; i-- > 0;) {
+		struct guard_worker *w = &g->worker[g->order[i]];
+
+		w->unsettled = !w->dry && is_unsettled(w);
+		if (!w->unsettled)
+			continue;
+		guard_take_back(w);
+		w->order.retry_ns = 0;
+		if (guard_step_stop(g, w) == STEP_ORDER)
+			guard_give_order(g, w);
+		n += guard_unsettled(g, g->order[i]);
+	}
+	return n;
+}
+
+bool guard_unsettled(const struct guard *g, unsigned worker)
+{
+	const struct guard_worker *w = &g->worker[worker];
+
+	if (worker >= g->workers || w->dry)
+		return false;
+	return (g->stopping && w->unsettled) ||
+	       (worker_state(w) == STATE_RESUME && worker_has_order(w));
+}
+
+unsigned guard_unsettled_count(const struct guard *g)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < g->workers; i++)
+		n += guard_unsettled(g, i);
+	return n;
 }

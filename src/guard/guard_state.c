@@ -37,7 +37,7 @@ static const char *const stages[] = { "none", "drain", "unload", "verify", "stuc
 static const char *const froms[] = { "run", "return", "out", "stuck", "absent", "started", NULL };
 static const char *const claims[] = { "none", "left", "dry", "back", NULL };
 static const char *const statuses[] = { "none", "waiting", "underway", "done", "failed", NULL };
-static const char *const doors[] = { "open", "closed", "unverified", NULL };
+static const char *const admissions[] = { "open", "closed", "unverified", NULL };
 static const char *const requests[] = { "none", "resume", "resume-now", NULL };
 static const char *const notices[] = { "unreadable", "throttled", "display", "withheld", NULL };
 static const char *const heats[] = { "throttle", "warm", NULL };
@@ -59,8 +59,9 @@ COUNT_IS(claims, CLAIM_BACK + 1);
 #define ONE_AS(as, kind, m, names) { as, kind, SIZE(m), 1, offsetof(struct OF, m), names }
 #define ONE(kind, m, names) ONE_AS(#m, kind, m, names)
 #define MANY(kind, m) { #m, kind, SIZE(m[0]), SIZE(m) / SIZE(m[0]), offsetof(struct OF, m), NULL }
-#define U(m)    ONE(STRUCT_TEXT_UNSIGNED, m, NULL) /* bools, too */
-#define U_AS(as, m) ONE_AS(as, STRUCT_TEXT_UNSIGNED, m, NULL) /* its name in recordings */
+#define U(m)    ONE(STRUCT_TEXT_UNSIGNED, m, NULL) /* also for bool */
+/* `as`: the member's name in recordings */
+#define U_AS(as, m) ONE_AS(as, STRUCT_TEXT_UNSIGNED, m, NULL)
 #define I(m)    ONE(STRUCT_TEXT_SIGNED, m, NULL)
 #define D(m)    ONE(STRUCT_TEXT_REAL, m, NULL)
 #define T(m)    ONE(STRUCT_TEXT_TEXT, m, NULL)
@@ -99,7 +100,7 @@ static const struct struct_text_member of_gpu[] = {
  * processes that an order names. */
 #define OF guard_worker
 static const struct struct_text_member of_worker[] = {
-	N(dry, dries), N(presence, presences), N(door, doors), U(record_due), U(unsettled),
+	N(dry, dries), N(presence, presences), ONE_AS("door", STRUCT_TEXT_NAME, admission, admissions), U(record_due), U(unsettled),
 	N(observed.found, found), WORDS(observed.root), U(observed.roots),
 	U(observed.roots_recorded), U(observed.match_changed), U(observed.seen_ns),
 	U(observed.by_device), U(observed.gpus), U(observed.home), U(observed.bytes),
@@ -157,7 +158,7 @@ static const struct struct_text_member of_user[] = { I(uid), US(at_ns), U(count)
 #undef OF
 
 /* Members that format version 4 wrote in another way. Reasons and heat were written as numbers.
- * These numbers cannot change: users of the library have them too. */
+ * These numbers cannot change, because they are also part of the library's ABI. */
 #define OF guard
 static const struct struct_text_member of_old_guard[] = {
 	{ "asker", STRUCT_TEXT_SIGNED, SIZE(requester), 1, offsetof(struct guard, requester), NULL }, END

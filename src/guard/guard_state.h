@@ -17,7 +17,7 @@ bool guard_state_complete(const struct guard *g);
  * write. */
 void guard_state_write(struct buf *out, const char *prefix, const struct guard *g);
 
-/* What the lines of format version 4 said about a worker. It is kept until all lines are
+/* What the lines of format version 4 contain about a worker. This is kept until all lines are
  * read. */
 struct guard_state_old {
 	unsigned state;

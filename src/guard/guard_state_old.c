@@ -192,7 +192,9 @@ int guard_state_old_end(const struct guard_state_old *o, struct guard_worker *w)
 	old_found(o, &w->observed);
 	old_intent(o, &w->intent);
 	w->intent.real = IS(owed) || ((IS(evicted) || IS(closed)) && !w->dry);
-	w->door = !IS(closed) ? DOOR_OPEN : IS(ajar) ? DOOR_UNVERIFIED : DOOR_CLOSED;
+	w->admission = !IS(closed) ? ADMISSION_OPEN
+		       : IS(ajar)  ? ADMISSION_UNVERIFIED
+				   : ADMISSION_CLOSED;
 	old_reasons(o, w);
 	w->order.status = IS(fresh)     ? STATUS_WAITING
 			  : IS(pending) ? STATUS_UNDERWAY

@@ -72,7 +72,7 @@ static const char *const trip_advice[TRIPS] = {
 
 static const char *const source_name[] = { "", "margin", "thresholds", "override", "fallback" };
 
-static double smaller(double a, double b) /* if one is NAN, the other */
+static double smaller(double a, double b) /* if one value is NAN, returns the other */
 {
 	return isnan(a) || b < a ? b : a;
 }
@@ -197,7 +197,7 @@ static void update_trip(struct health *h, unsigned i, uint64_t now)
 	}
 }
 
-/* Restarts the cool-down timer of every thermal limit. Without a reading, no limit changes. */
+/* Restarts the cool-down timer of every trip. Without a reading, no trip begins or ends. */
 static void restart_cooling(struct health *h)
 {
 	for (unsigned i = 0; i < TRIPS_ALL; i++)
@@ -276,7 +276,7 @@ static void heat_finding(const struct health *h, struct health_finding *f)
 #define NO_REASON GUARD_REASONS
 
 /* The first rule that holds sets the level and the finding of the GPU. At HEALTH_EVICT and
- * above, workers leave the GPU; their reason is that of the rule. */
+ * above, workers leave the GPU, for the reason that the rule names. */
 static const struct rule {
 	enum health_level (*level)(const struct health *h);
 	void (*finding)(const struct health *h, struct health_finding *f);
@@ -309,7 +309,7 @@ static void rule_finding(const struct rule *rule, const struct health *h, uint64
 	if (rule)
 		rule->finding(h, ret);
 	if (ret->clears_ns && ret->clears_ns < now)
-		ret->clears_ns = now; /* ends with the next reading */
+		ret->clears_ns = now; /* this condition ends with the next reading */
 }
 
 void health_update_level(struct health *h, uint64_t now)

@@ -1,8 +1,8 @@
 /* health: decides whether a GPU is healthy (GUARD.md, Heat and faults). Pure: it takes readings
  * and driver events and returns a level with its reason.
  *
- * xid.def lists the Xids. A thermal trip has a margin, a hysteresis and a number of readings. A
- * quarantine ends when its cause is gone. */
+ * xid.def lists the Xids. A thermal trip begins at a margin, after a number of readings, and
+ * clears with a hysteresis. A quarantine ends when its cause is gone. */
 #ifndef GW_GUARD_HEALTH_H
 #define GW_GUARD_HEALTH_H
 
@@ -43,12 +43,13 @@ const char *xid_table_version(void);    /* version of the Xid catalogue that xid
 
 struct health_options {
 	double warn_c, throttle_c, evict_c; /* margins of the trips, in degrees: 10, 5, 2 */
-	double clear_c;    /* a trip clears when the margin is larger by this: 5 */
+	/* a trip clears when the margin is larger than the trip's margin by this: 5 */
+	double clear_c;
 	uint64_t clear_ns; /* time for which the margin must stay larger by clear_c: 30 s */
 	unsigned critical; /* readings in a row that cause eviction: 4 */
 	double absolute_c; /* evict at this temperature instead; NAN: use the margins */
 	double fallback_c; /* temperature limit of a device without margins: 85 */
-	uint64_t clean_ns; /* a quarantine ends after this long without a cause: 60 s */
+	uint64_t clean_ns; /* a quarantine ends when it has had no cause for this long: 60 s */
 	struct xid_rule xid[HEALTH_XIDS];
 	unsigned xids;
 };
@@ -72,7 +73,7 @@ void health_free(struct health *h);
 /* Changes the options; the state stays. */
 void health_set_options(struct health *h, const struct health_options *o);
 
-/* Takes a device of a snapshot, or an event of its driver. */
+/* Add a reading (a device of a snapshot), or an event of the driver. */
 void health_read(struct health *h, const struct gw_device *d, uint64_t now_ns);
 void health_event(struct health *h, const struct health_event *e);
 
@@ -109,7 +110,8 @@ struct health_status {
 	const char *
 		margin_source; /* "margin", "thresholds", "override", "fallback"; "": unknown */
 	uint64_t since_ns;     /* when this level began; 0: unknown */
-	unsigned xids, last_xid; /* since the start; 0: none */
+	unsigned xids,
+		last_xid; /* Xids since the start: their count, the number of the last; 0: none */
 	/* Xids from before the start, read from the kernel log */
 	unsigned past_xids, last_past_xid;
 	uint64_t last_past_ns; /* time of last_past_xid */
@@ -117,8 +119,8 @@ struct health_status {
 };
 void health_status(const struct health *h, uint64_t now_ns, struct health_status *ret);
 
-/* What the health means for the workers on the GPU. It is input of the guard after each reading
- * and event. */
+/* What the health means for the workers on the GPU. The caller passes it to the guard after
+ * each reading and event. */
 #define HEALTH_REASONS 2
 struct health_meaning {
 	unsigned heat; /* a set for guard_set_heat() */
@@ -132,8 +134,8 @@ struct health_meaning {
 void health_meaning(const struct health *h, uint64_t now_ns, struct health_meaning *ret);
 /* Returns the time to the next reading: 10 s, or 1 s while the margin is small or a recovery
  * action is awaited. A snapshot reads the HEALTH tier (margin, recovery action) every 10 s and
- * the FAST tier (temperature, hardware slowdown) each time. A rise of the temperature since the
- * last margin is subtracted from the margin. */
+ * the FAST tier (temperature, hardware slowdown) each time. If the temperature has risen since
+ * the margin was read, the rise is subtracted from the margin. */
 uint64_t health_interval_ns(const struct health *h);
 
 #endif

@@ -163,8 +163,8 @@ static const struct {
 	[2] = { "reboot the machine", "Reboot the machine." },
 	[3] = { "drain the GPU's peer-to-peer traffic",
 		"Stop the programs that use it together with other GPUs." },
-	[4] = { "drain and reset the GPU",
-		"Give it no new work, stop the programs on the GPU, then reset the GPU." },
+	[4] = { "drain and reset the GPU", "Start no new program on the GPU, stop the programs "
+					   "on it, then reset the GPU." },
 	[5] = { "recover the IMEX domain", "Restart the IMEX service of the domain." },
 	[6] = { "reset its bus", "Reboot the machine, or reset the GPU's bus." },
 	[7] = { "reboot the system", "Reboot the whole system." },
@@ -200,8 +200,8 @@ static void begin_quarantine(struct health *h, const char *why, const char *advi
 }
 
 /* Returns how long the driver must report no problem before a quarantine ends. A driver without
- * recovery actions cannot report that all is well: then at least SILENCE_NS must pass, so that
- * the incident is over too. */
+ * recovery actions cannot report that the GPU is well again. In that case at least SILENCE_NS
+ * must pass, so that the incident has ended too. */
 static uint64_t clean_ns(const struct health *h)
 {
 	return h->action_known || h->o.clean_ns > SILENCE_NS ? h->o.clean_ns : SILENCE_NS;
@@ -329,9 +329,9 @@ static unsigned event_xid(const struct health_event *e)
 	return e->data > UINT32_MAX ? UINT32_MAX : (unsigned)e->data;
 }
 
-/* Adds an Xid from before the start. The GPU may have been reset since then, or its driver
- * loaded again; an Xid from before that must not keep the GPU from work. So the recovery action
- * decides. If the driver reports none, only an Xid younger than SILENCE_NS counts. */
+/* Adds an Xid from before the start. Since then, someone may have reset the GPU or loaded its
+ * driver again; then the Xid must not keep the GPU from work. So the recovery action decides.
+ * If the driver reports none, only an Xid younger than SILENCE_NS counts. */
 static void add_past(struct health *h, const struct health_event *e)
 {
 	bool over = h->read_ns > e->mono_ns && h->read_ns - e->mono_ns >= SILENCE_NS;
@@ -355,7 +355,7 @@ static void read_flags(struct health *h, const struct gw_device *d)
 		double v = health_value(d, memory_flags[i].quantity);
 
 		if (isnan(v))
-			continue; /* unchanged */
+			continue; /* the count has not changed */
 		if (v > 0)
 			h->memory.flags |= 1u << i;
 		else
@@ -570,5 +570,6 @@ void health_memory_wear_finding(const struct health *h, struct health_finding *f
 
 	snprintf(why, sizeof(why), "%.0f corrected memory errors in %.0f min.",
 		 h->memory.corrected_new, ceil(h->memory.corrected_min));
-	set_finding(f, why, "Watch it; run the vendor's diagnostics if it continues.");
+	set_finding(f, why,
+		    "Watch the GPU; run the vendor's diagnostics if the errors continue.");
 }

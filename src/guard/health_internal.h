@@ -19,8 +19,8 @@ enum severity {
 	SEVERITY_NONE,
 	SEVERITY_REREAD,          /* the recovery action must be read again */
 	SEVERITY_ALERT,           /* a warning for people */
-	SEVERITY_ACTION_OR_ALERT, /* the recovery action decides; alert if it is unknown */
-	/* the recovery action decides; quarantine if it is unknown */
+	SEVERITY_ACTION_OR_ALERT, /* the recovery action decides; if it is unknown: a warning */
+	/* the recovery action decides; if it is unknown: quarantine */
 	SEVERITY_ACTION_OR_QUARANTINE,
 	SEVERITY_QUARANTINE
 };
@@ -58,11 +58,11 @@ struct health_memory {
 		uint64_t ns; /* 0: nothing was read yet */
 		double count;
 	} corrected[2]; /* an earlier and a later reading */
-	/* errors since the earlier reading; minutes since then */
+	/* errors and minutes since the earlier reading */
 	double corrected_new, corrected_min;
 };
 
-/* An incident: events with less than SILENCE_NS between them. It keeps the worst of them. */
+/* An incident: events with less than SILENCE_NS between them. Only the worst event is kept. */
 struct health_incident {
 	enum severity worst;
 	bool undecided; /* the recovery action was not read yet, so worst is not final */

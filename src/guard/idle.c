@@ -3,6 +3,8 @@
  * This concerns only workers that load their model again when a client requests it. If their
  * memory grows, a client made such a request, and the worker runs again. These workers never
  * stop admitting new work. Only the first level is tried, and no unit is stopped. */
+#include "idle.h"
+
 #include "guard_internal.h"
 
 #include <math.h>
@@ -116,8 +118,8 @@ uint64_t guard_idle_since(const struct guard *g, unsigned worker)
 		       : 0;
 }
 
-/* Handles a worker that was evicted because it idled and that a client uses again. True if the
- * worker runs again. */
+/* Handles a client's use of a worker that was evicted because it was idle. True if the worker
+ * runs again. */
 bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
 {
 	double out_s = (double)(g->now_ns - w->report.since_ns) * 1e-9;
@@ -135,4 +137,106 @@ bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
 		     (unsigned long long)(w->observed.bytes / MIB), out_s,
 		     out_s * w->idle.idle_w);
 	return true;
+}
+
+/* ---- economy: when it saves energy to unload ---- */
+
+#define ECONOMY_SAMPLES 10 /* a mean is used from this number of power samples on */
+#define ECONOMY_MEMORY  60 /* number of samples that a mean remembers */
+/* after a longer gap between two inputs, no energy is counted for the gap */
+#define ECONOMY_GAP_NS (10 * NS_PER_S)
+/* memory growth that takes longer is not the loading of a model */
+#define ECONOMY_LOAD_NS  (300 * NS_PER_S)
+#define ECONOMY_LEAST_NS (60 * NS_PER_S) /* minimum idle time before a worker is unloaded */
+#define ECONOMY_LEAST_W  1.0             /* a smaller difference is noise of the sensor */
+#define ECONOMY_KEEP     0.7 /* weight of the old value when a new load is averaged in */
+
+static void economy_mean_add(struct economy_mean *m, double watts)
+{
+	if (m->count < ECONOMY_MEMORY)
+		m->count++;
+	m->mean += (watts - m->mean) / m->count;
+}
+
+static double economy_empty_w(const struct economy *e)
+{
+	return e->empty.count >= ECONOMY_SAMPLES ? e->empty.mean : 0;
+}
+
+/* Adds up the energy of loading the model, less the energy that the GPU draws without the
+ * model. Loading lasts from the first growth of the worker's memory until nine tenths of the
+ * earlier peak are back. */
+static void economy_measure_load(struct economy *e, const struct economy_input *in,
+				 double seconds)
+{
+	if (e->model != ECONOMY_LOADING) {
+		if (e->model == ECONOMY_UNLOADED && in->bytes > e->peak_bytes / 10 &&
+		    e->peak_bytes) {
+			e->model = ECONOMY_LOADING;
+			e->load_ns = e->last_ns;
+			e->load_j = 0;
+		} else {
+			return;
+		}
+	}
+	if (isnan(in->power_w) || seconds == 0 || in->now_ns - e->load_ns > ECONOMY_LOAD_NS) {
+		e->model = ECONOMY_LOADED;
+		return;
+	}
+	e->load_j += fmax(0, in->power_w - economy_empty_w(e)) * seconds;
+	if (in->bytes / 9 < e->peak_bytes / 10)
+		return;
+	e->model = ECONOMY_LOADED;
+	e->reload_j = e->reload_j > 0
+			      ? ECONOMY_KEEP * e->reload_j + (1 - ECONOMY_KEEP) * e->load_j
+			      : e->load_j;
+	e->spent_j += e->load_j;
+}
+
+static void economy_learn_power(struct economy *e, const struct economy_input *in)
+{
+	if (isnan(in->power_w) || !in->alone || e->model == ECONOMY_LOADING)
+		return;
+	if (in->runs && in->idles && in->bytes)
+		economy_mean_add(&e->resident, in->power_w);
+	else if (!in->runs && in->bytes <= e->peak_bytes / 20)
+		economy_mean_add(&e->empty, in->power_w);
+}
+
+void economy_update(struct economy *e, const struct economy_options *o,
+		    const struct economy_input *in)
+{
+	uint64_t step = e->last_ns && in->now_ns > e->last_ns ? in->now_ns - e->last_ns : 0;
+	double seconds = step <= ECONOMY_GAP_NS ? (double)step * 1e-9 : 0;
+	struct economy_figures f;
+
+	economy_measure_load(e, in, seconds);
+	economy_learn_power(e, in);
+	if (in->idle_out && in->bytes <= e->peak_bytes / 10) {
+		economy_figures(e, o, &f);
+		e->saved_j += f.idle_w * seconds;
+	}
+	if (!in->runs && in->bytes <= e->peak_bytes / 10)
+		e->model = e->model == ECONOMY_LOADING ? ECONOMY_LOADING : ECONOMY_UNLOADED;
+	else if (in->runs && e->model == ECONOMY_LOADED && in->bytes)
+		e->peak_bytes = in->bytes;
+	e->last_ns = in->now_ns;
+}
+
+void economy_figures(const struct economy *e, const struct economy_options *o,
+		     struct economy_figures *ret)
+{
+	double drawn = e->resident.mean - e->empty.mean;
+
+	ret->idle_learned = e->resident.count >= ECONOMY_SAMPLES &&
+			    e->empty.count >= ECONOMY_SAMPLES && drawn >= ECONOMY_LEAST_W;
+	ret->idle_w = ret->idle_learned ? drawn : o->idle_w;
+	ret->reload_learned = e->reload_j > 0;
+	ret->reload_j = ret->reload_learned ? e->reload_j : o->reload_j;
+	ret->after_ns = o->after_ns ? o->after_ns : UINT64_MAX;
+	if (o->after_ns || isnan(ret->reload_j) || !(ret->idle_w > 0))
+		return;
+	ret->after_ns = (uint64_t)fmin(ret->reload_j / ret->idle_w * 1e9, 1e18);
+	if (ret->after_ns < ECONOMY_LEAST_NS)
+		ret->after_ns = ECONOMY_LEAST_NS;
 }

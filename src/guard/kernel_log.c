@@ -66,7 +66,7 @@ static bool read_head(const char **p, uint64_t *ret_ns)
 	return true;
 }
 
-/* Reads "Xid (PCI:0000:01:00): 79, ..."; before 2013 without "PCI:". */
+/* Reads "Xid (PCI:0000:01:00): 79, ..."; drivers before 2013 write it without "PCI:". */
 static bool read_xid(const char **p, struct kernel_log_record *ret)
 {
 	struct pci_id id;

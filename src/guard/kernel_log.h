@@ -1,9 +1,9 @@
 /* kernel_log: reads Xids from the kernel log, also those from before the start.
  *
- * A driver reports an event only once, to programs that listen; earlier events are only in the
- * kernel's ring buffer. /dev/kmsg may need CAP_SYSLOG (dmesg_restrict). If it cannot be read,
- * this is logged and nothing else changes. Below the root of a copied tree, dev/kmsg is a file
- * with the same records. */
+ * A driver reports an event only once, to the programs that listen at that time; earlier events
+ * are only in the kernel's ring buffer. /dev/kmsg may need CAP_SYSLOG (dmesg_restrict). If it
+ * cannot be read, the service logs this and continues without it. In a copied tree, dev/kmsg is
+ * a file with the same records. */
 #ifndef GW_GUARD_KERNEL_LOG_H
 #define GW_GUARD_KERNEL_LOG_H
 
@@ -16,7 +16,7 @@
 enum kernel_log_kind {
 	KERNEL_LOG_OTHER,
 	KERNEL_LOG_XID,
-	KERNEL_LOG_LOADED /* the driver was loaded: earlier Xids no longer matter */
+	KERNEL_LOG_LOADED /* the driver was loaded, so earlier Xids no longer matter */
 };
 
 struct kernel_log_record {

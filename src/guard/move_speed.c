@@ -135,12 +135,14 @@ bool moves_follow(struct move_worker *w, const struct guard_decision *d,
 
 /* ---- estimate ---- */
 
-double move_h200_seconds(enum move_way way, enum host_pages pages)
+/* Returns the measured seconds that a checkpoint of MOVE_H200_GIB takes on an H200. A mode other
+ * than ALWAYS counts as MADVISE. */
+static double move_h200_seconds(enum move_way way, enum host_pages pages)
 {
 	return h200[pages == HOST_PAGES_ALWAYS ? pages : HOST_PAGES_MADVISE].seconds[way];
 }
 
-/* Returns the median, which one slow first move does not change much. Sorts v. */
+/* Returns the median, because one slow first move hardly changes it. Sorts v. */
 static double move_median(double *v, unsigned n)
 {
 	for (unsigned i = 1; i < n; i++)

@@ -10,9 +10,9 @@
 
 #include "guard_query.h"
 
-/* The kernel's setting transparent_hugepage: decides whether the copy that a checkpoint makes
- * in host memory gets pages of 2 MiB. The driver does not request such pages (madvise), so
- * every mode except `always` gives pages of 4 KiB. */
+/* The kernel's setting transparent_hugepage. It decides whether a checkpoint's copy in host
+ * memory gets pages of 2 MiB. The driver does not request such pages (madvise), so every mode
+ * except `always` gives pages of 4 KiB. */
 enum host_pages {
 	HOST_PAGES_UNKNOWN, /* the file cannot be read; the kernel may not have it */
 	HOST_PAGES_ALWAYS,
@@ -62,9 +62,9 @@ void moves_add(struct move_worker *w, enum move_way way, const struct move *one)
 const struct move *moves_last(const struct move_worker *w, enum move_way way, bool simulated);
 
 /* Call this for each decision about a worker, in order of time. s: the worker's status after
- * the decision. Returns true if a move ended with this decision: then *ret_way and *ret are
- * set, except for wall_ns, pages and simulated, and the caller adds the move. A dry run, a lazy
- * return and a move that began before the service started do not count as moves. */
+ * the decision. Returns true if a move ended with this decision. Then *ret_way and *ret are
+ * set, except for wall_ns, pages and simulated; the caller sets these and adds the move. A dry
+ * run, a lazy return and a move that began before the service started do not count as moves. */
 bool moves_follow(struct move_worker *w, const struct guard_decision *d,
 		  const struct guard_status *s, enum move_way *ret_way, struct move *ret);
 
@@ -76,15 +76,16 @@ struct move_question {
 	enum move_way way;
 	unsigned level;
 	uint64_t bytes;
-	enum host_pages pages; /* now */
+	enum host_pages pages; /* the present mode */
 	bool simulated;
 };
 
 struct move_estimate {
 	enum move_basis basis;
-	double seconds;        /* NAN without a basis */
-	unsigned moves;        /* number of moves behind MOVE_BASIS_OWN */
-	enum host_pages pages; /* of the moves or figures that were used; UNKNOWN: no matter */
+	double seconds; /* NAN without a basis */
+	unsigned moves; /* for MOVE_BASIS_OWN: number of moves that were used */
+	/* page mode of the moves or figures that were used; UNKNOWN: all modes */
+	enum host_pages pages;
 };
 
 /* Estimates a move. Uses the worker's moves at the same level. For a checkpoint, uses only the
@@ -92,10 +93,8 @@ struct move_estimate {
 void move_estimate(const struct move_worker *w, const struct move_question *q,
 		   struct move_estimate *ret);
 
-/* Measured on an H200: the seconds that a checkpoint needs to move 16.6 GiB. `pages` other than
- * ALWAYS counts as MADVISE. */
+/* GPU memory of the process that was measured on an H200, in GiB. */
 #define MOVE_H200_GIB 16.6
-double move_h200_seconds(enum move_way way, enum host_pages pages);
 
 /* Writes the advice to set transparent_hugepage to "always": the measured gain, the cost, and
  * how to set it. Returns false and writes "" if the mode is `always` or cannot be read. */

@@ -101,9 +101,9 @@ void guard_accept_roots(const struct guard *g, struct guard_worker *w)
 		o->found = FOUND_SAME;
 }
 
-/* Finds out which processes of the worker the scene shows. A worker that restarts between two
- * scenes has forgotten its orders. So new roots are noticed, and they are accepted only after
- * the guard has concluded what they mean. */
+/* Finds which processes of the worker the scene shows. A worker that restarted between two
+ * scenes does not know its earlier orders. Therefore this function only reports new roots; the
+ * guard accepts them after it has decided what they mean. */
 static void find_roots(struct guard *g, struct guard_worker *w)
 {
 	struct worker_observed *o = &w->observed;
@@ -197,7 +197,8 @@ static int gpu_with_most_free(const struct guard *g)
 }
 
 /* Moves the home of an evicted worker away from a removed GPU. A worker that may run on any GPU
- * returns where most memory is free. A checkpointed worker can only return to its old GPU. */
+ * returns to the GPU with the most free memory. A checkpointed worker can only return to its
+ * old GPU. */
 static void leave_removed_gpus(struct guard *g, struct guard_worker *w)
 {
 	struct worker_observed *o = &w->observed;
@@ -226,8 +227,8 @@ static void observe_worker(struct guard *g, struct guard_worker *w)
 	for (unsigned i = 0; i < g->gpus; i++) {
 		if (!g->gpu[i].stale)
 			o->held[i] = 0;
-		/* The worker cannot be seen on a GPU that is not read, or while it is evicted:
-		 * keep the old GPU. */
+		/* Keep the old GPU if the worker is evicted, or if a GPU was not read: then the
+		 * worker is not visible. */
 		if (g->gpu[i].stale || g->gpu[i].lost || worker_is_out(w))
 			o->home |= home & UINT64_C(1) << i;
 	}
@@ -301,8 +302,8 @@ static void add_up(struct guard *g, struct guard_worker *w)
 
 /* ---- free memory and readability of a worker's GPUs ---- */
 
-/* Returns the free memory of a GPU, limited by the process lists. Memory is read before the
- * lists, so only the lists show what a process took in between. */
+/* Returns the free memory of a GPU. The result is at most what the process lists leave free:
+ * memory is read before the lists, so only the lists show what a process took in between. */
 static uint64_t free_at_most(const struct scene_gpu *u, uint64_t held)
 {
 	uint64_t all = u->used_bytes + u->free_bytes;

@@ -26,12 +26,13 @@ static uint64_t unload_deadline(const struct guard_worker *w, uint64_t now_ns)
 	return w->intent.budget_ns > least ? w->intent.budget_ns : least;
 }
 
-/* Finds the next order from the worker's intent, its last order and whether it admits new work
- * now. admit: whether the worker should admit new work. Returns false if no order is due. */
+/* Finds the next order. It follows from the worker's intent, from its last order and from
+ * whether it admits new work now. admit: whether the worker should admit new work. Returns
+ * false if no order is due. */
 static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns,
 		       enum guard_verb *ret, uint64_t *ret_deadline_ns)
 {
-	const bool closed = w->door == DOOR_CLOSED, due = now_ns >= w->order.retry_ns;
+	const bool closed = w->admission == ADMISSION_CLOSED, due = now_ns >= w->order.retry_ns;
 	const bool idle = worker_is_idle_only(w), kept_out = worker_kept_out(w);
 
 	*ret_deadline_ns = now_ns + CALL_NS;
@@ -41,7 +42,7 @@ static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns
 	case STAGE_NONE:
 		*ret = w->intent.goal == GOAL_RUN && admit ? ORDER_OPEN : ORDER_CLOSE;
 		if (w->intent.goal == GOAL_RUN)
-			return due && admit != (w->door == DOOR_OPEN);
+			return due && admit != (w->admission == ADMISSION_OPEN);
 		return !closed && worker_is_present(w) && kept_out && !idle;
 	case STAGE_DRAIN:
 		*ret = closed || idle ? ORDER_DRAIN : ORDER_CLOSE;
@@ -111,23 +112,24 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 	if (verb == ORDER_EVICT && w->intent.level == 3)
 		note_put_away(w);
 	if (verb == ORDER_CLOSE) {
-		if (w->intent.goal == GOAL_RUN && w->door == DOOR_OPEN)
+		if (w->intent.goal == GOAL_RUN && w->admission == ADMISSION_OPEN)
 			w->intent.real = !w->dry;
-		w->record_due = w->record_due || w->door == DOOR_OPEN;
-		w->door = DOOR_CLOSED; /* until an order to open has succeeded */
+		w->record_due = w->record_due || w->admission == ADMISSION_OPEN;
+		/* the worker counts as closed until an order to open has succeeded */
+		w->admission = ADMISSION_CLOSED;
 	}
 	w->order.status = w->dry ? STATUS_UNDERWAY : STATUS_WAITING;
 	if (verb == ORDER_EVICT || verb == ORDER_RESUME)
 		w->record_due = true;
 }
 
-/* Takes back an order. It is given again if it is still the next one. */
+/* Takes back an order. If the order is still the next one, it is given again. */
 void guard_take_back(struct guard_worker *w)
 {
 	if (w->order.status != STATUS_WAITING)
 		return;
 	if (w->order.what.verb == ORDER_CLOSE)
-		w->door = DOOR_OPEN;
+		w->admission = ADMISSION_OPEN;
 	w->order.status = STATUS_NONE;
 }
 
@@ -148,7 +150,7 @@ void guard_order_done(struct guard *g, struct guard_worker *w, const struct guar
 			     w->intent.level);
 		return;
 	case ORDER_OPEN:
-		w->door = DOOR_OPEN;
+		w->admission = ADMISSION_OPEN;
 		w->record_due = true;
 		break;
 	case ORDER_RESUME: break;
@@ -250,7 +252,8 @@ void guard_eviction_begins(struct guard *g, struct guard_worker *w)
 	w->order.retry_ns = 0;
 }
 
-/* Raises the base if a leaving worker took more memory: that memory must become free too. */
+/* Raises base_bytes if a leaving worker took more memory, because that memory must become free
+ * too. */
 void guard_eviction_grows(struct guard *g, struct guard_worker *w)
 {
 	if (w->observed.bytes > w->intent.base_bytes)
@@ -285,10 +288,10 @@ bool guard_can_verify(const struct guard *g, const struct guard_worker *w)
 	return true;
 }
 
-/* True if the worker's memory is free. This needs two conditions. First, its processes hold at
- * most a quarter of what they held before; if the worker was returning, it is enough that they
- * hold no more than while it was evicted. Second, the free memory of the GPU rose by the freed
- * amount, within 64 MiB and what other processes took meanwhile. */
+/* True if the worker's memory is free. Two conditions must hold. First, its processes hold at
+ * most a quarter of what they held before; if the worker was returning, they may hold as much
+ * as while it was evicted. Second, the free memory of the GPU rose by the freed amount; 64 MiB
+ * and the memory that other processes took meanwhile may be missing. */
 bool guard_is_freed(const struct guard *g, const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
@@ -322,9 +325,10 @@ static bool may_resume_twice(const struct guard_worker *w)
 	return true;
 }
 
-/* True if a worker that still holds its memory may be resumed. It may if it reported that it left or
- * did not answer. It also may if it reported a failure (some workers leave all the same), a second
- * resume does no harm, and a resume is requested or configured. */
+/* True if a worker that still holds its memory may be resumed. This is allowed if the worker
+ * reported that it left, or did not answer. It is also allowed if the worker reported a failure
+ * (some workers leave nevertheless), a second resume does no harm, and a resume is requested or
+ * configured. */
 bool guard_may_resume_stuck(const struct guard_worker *w)
 {
 	return w->intent.claim == CLAIM_LEFT ||

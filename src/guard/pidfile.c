@@ -26,11 +26,10 @@ static bool pidfile_has_acl(int fd)
 	return getxattr(path, "system.posix_acl_access", NULL, 0) > 0;
 }
 
-/* Checks one folder of the path, or the file. Returns NULL, or what is wrong.
- * *owner is the user who owns a part of the path and is neither root nor the user of this
- * process; -1: none so far. There may be only one such user.
- * In a sticky folder others can create files, but cannot replace the next folder of the
- * path. */
+/* Checks one folder of the path, or the file. Returns NULL, or what is wrong. *owner: the user
+ * who owns a part of the path and is neither root nor the user of this process; -1: none so
+ * far. If there are two such users, the file is not trusted. In a sticky folder others can
+ * create files, but cannot replace the next folder of the path. */
 static const char *pidfile_fault(int fd, const struct stat *st, enum pidfile_part part,
 				 int64_t *owner)
 {
@@ -47,7 +46,7 @@ static const char *pidfile_fault(int fd, const struct stat *st, enum pidfile_par
 	if (st->st_uid == 0 || st->st_uid == geteuid())
 		return NULL;
 	if (*owner >= 0 && *owner != st->st_uid)
-		return "it and its folders belong to several users";
+		return "the file and its folders belong to several users";
 	*owner = st->st_uid;
 	return NULL;
 }

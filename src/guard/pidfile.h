@@ -23,8 +23,8 @@ struct pidfile {
 	"let the worker write the file into a folder that only root or the worker's " \
 	"user can write, and set match.pidfile to its path without links"
 
-/* Returns 0; -GW_E_STATE: the file is not trusted, and ret->fault says why; -GW_E_NOENT, -GW_E_IO
- * or -GW_E_PARSE: it names no process now, or cannot be read. */
+/* Returns 0; -GW_E_STATE: the file is not trusted, and ret->fault says why; -GW_E_NOENT,
+ * -GW_E_IO or -GW_E_PARSE: the file names no process now, or cannot be read. */
 int pidfile_read(const struct root *root, const char *path, struct pidfile *ret);
 
 #endif

@@ -1,7 +1,7 @@
 /* Copies and compares policies, using the member lists that define their structs (policy.h). */
 #include "policy.h"
 
-#include "economy.h"
+#include "idle.h"
 
 #include "base/text.h"
 

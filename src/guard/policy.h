@@ -1,8 +1,8 @@
 /* policy: the configuration of the guard, as plain data.
  *
- * It has the workers that may be moved, the rules that classify processes, and the knobs: times
- * and sizes. The reader of a configuration (daemon/guard_config.h) or a program that uses the
- * library makes it; decisions never change it. It owns its strings. */
+ * A policy has the workers that may be moved, the rules that classify processes, and the knobs:
+ * times and sizes. The reader of a configuration (daemon/guard_config.h) or a program that uses
+ * the library makes the policy; decisions never change it. A policy owns its strings. */
 #ifndef GW_GUARD_POLICY_H
 #define GW_GUARD_POLICY_H
 
@@ -76,15 +76,16 @@ enum policy_kind {
 /* Properties of a kind, in addition to its address and its level. */
 enum policy_trait {
 	KIND_LOADS_ON_REQUEST = 1, /* loads again with the next request */
-	KIND_CANNOT_LOAD = 1 << 1, /* no request loads a model, so do not wait for its memory */
-	KIND_STOPS_PROCESS = 1 << 2, /* evicting may end the process; resuming starts it */
+	/* a resume loads no model, so the guard does not wait for the worker's memory */
+	KIND_CANNOT_LOAD = 1 << 1,
+	KIND_STOPS_PROCESS = 1 << 2, /* an eviction may end the process; a resume starts it */
 	KIND_UNIT = 1 << 3,          /* is a systemd unit */
 	KIND_CONTAINER = 1 << 4,     /* is a container */
-	KIND_COMMANDS = 1 << 5,      /* is moved by configured programs */
-	KIND_SIGNALS = 1 << 6,       /* is moved by configured signals */
+	KIND_COMMANDS = 1 << 5,      /* configured programs evict and resume it */
+	KIND_SIGNALS = 1 << 6,       /* configured signals evict and resume it */
 	KIND_LEVELS = 1 << 7,        /* has several ways to evict: policy_worker.level */
 	KIND_NEEDS_MODEL = 1 << 8,   /* cannot report what is loaded: policy_worker.model */
-	KIND_TO_HOST = 1 << 9,       /* evicting moves its memory to the host */
+	KIND_TO_HOST = 1 << 9,       /* an eviction moves its memory to the host */
 	/* an eviction with policy_worker.level 2 frees the memory instead of moving it to the
 	 * host */
 	KIND_DROPS_AT_2 = 1 << 10,
@@ -92,7 +93,7 @@ enum policy_trait {
 	KIND_SELF = 1 << 12,   /* is the process of the guard itself */
 	/* no request wakes the worker: RESUME_LAZY would leave it asleep */
 	KIND_NEEDS_WAKE = 1 << 13,
-	/* a manager process replaces the process that has the port, for each load */
+	/* for each load, a manager process replaces the process that has the port */
 	KIND_REPLACES_PROCESS = 1 << 14,
 };
 
@@ -137,20 +138,20 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(enum policy_kind, kind) \
 	V(const char *, url)                /* "http://127.0.0.1:11434" */ \
 	V(const char *, token_file)         /* NULL: none */ \
-	V(const char *, model)              /* loaded if the server reports none, or NULL */ \
+	V(const char *, model)              /* model to load if the server reports none; or NULL */ \
 	V(const char *const *, evict_argv)  /* kind exec; NULL-terminated */ \
 	V(const char *const *, resume_argv) \
 	V(int, evict_signal)                /* kind signal */ \
 	V(int, resume_signal) \
-	A(const char *, text, gpus, POLICY_GPUS, gpu_count) /* selectors; none: any GPU */ \
+	A(const char *, text, gpus, POLICY_GPUS, gpu_count) /* selectors of the worker's GPUs; none: any GPU */ \
 	S(match, match) \
-	V(int, priority)                    /* lowest leaves first */ \
+	V(int, priority)                    /* the worker with the lowest number leaves first */ \
 	V(enum policy_resume, resume) \
-	V(bool, managed)                    /* the guard starts it if it does not run */ \
+	V(bool, managed)                    /* the guard starts the worker if it does not run */ \
 	V(unsigned, level)                  /* such as vLLM's sleep level; 0: default */ \
 	A(struct policy_span, span, schedule, POLICY_SPANS, schedules) \
 	V(bool, ac_only) \
-	/* Idle economy: unload the worker while it is idle (guard/economy.h). */ \
+	/* Idle economy: unload the worker while it is idle (guard/idle.h). */ \
 	V(bool, idle_economy)               /* unload if that saves energy */ \
 	V(uint64_t, idle_after_ns)          /* unload after this time; 0: not by time */ \
 	V(double, idle_w)                   /* used until it is learned */ \
@@ -161,13 +162,13 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 #define POLICY_ALL(V, W, S, A) \
 	V(enum guard_mode, mode) \
 	V(bool, any)               /* every other process is a contender */ \
-	V(bool, unknown_contends)  /* profile desktop: a process without a rule contends */ \
+	V(bool, unknown_contends)  /* profile desktop: a process without a rule is a contender */ \
 	V(bool, by_unattributed)   /* profile container: memory without a process is demand */ \
 	V(uint64_t, unattributed_bytes) \
 	V(bool, evict_when_blind) \
 	V(bool, restore_on_stop) \
 	V(unsigned, user_evictions) /* maximum evictions per user and hour; 0: no limit */ \
-	V(uint64_t, poll_ns)        /* 0: as in GUARD-MACHINE.md, Numbers */ \
+	V(uint64_t, poll_ns)        /* interval of scenes; 0: see GUARD-MACHINE.md, Numbers */ \
 	S(knobs, standard) \
 	A(struct policy_rule, rule, rule, POLICY_RULES, rules) \
 	A(struct policy_worker, worker, worker, POLICY_WORKERS, workers) \
@@ -213,7 +214,7 @@ bool policy_same(const struct policy *a, const struct policy *b);
 int policy_find_worker(const struct policy *p, const char *name); /* -1: none */
 bool policy_match_same(const struct policy_match *a, const struct policy_match *b);
 
-/* Returns the worker's own value if it is set, else the value in policy.standard. */
+/* Return the worker's own value if it is set, else the value in policy.standard. */
 uint64_t policy_number(uint64_t own, uint64_t standard);
 /* Replaces each value of k that is not set by the value in standard. */
 void policy_knobs_resolve(struct policy_knobs *k, const struct policy_knobs *standard);
@@ -225,12 +226,12 @@ int policy_spans_read(const char *text, struct policy_span *span, unsigned n, ch
 		      size_t size);
 
 /* True if the local time (of localtime_r) is in one of the worker's spans. Only the wall clock
- * counts: if the clock jumps over the end of a span, the span is over. An hour that occurs
- * twice is in the span both times. */
+ * counts: if the clock jumps over the end of a span, the span has ended. If an hour of a span
+ * occurs twice, the span holds both times. */
 struct tm;
 bool policy_in_schedule(const struct policy_worker *w, const struct tm *local);
-/* Returns how long the worker is still in a span at local time local_s, in seconds; -1: more
- * than a week. */
+/* Returns in how many seconds after local time local_s the worker's span ends; -1: more than a
+ * week. */
 int64_t policy_schedule_left_s(const struct policy_worker *w, int64_t local_s);
 /* Writes the span that local_s is in: "Fri,Sat 18:00-23:00". */
 void policy_schedule_text(const struct policy_worker *w, int64_t local_s, char *out,

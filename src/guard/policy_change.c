@@ -24,7 +24,7 @@ uint64_t guard_order_pending(const struct guard *g, unsigned worker)
 }
 
 /* Applies a change between dry run and enforce. An eviction of a dry run is undone. A worker
- * that was really evicted stays evicted until the mode allows to resume it. */
+ * that was really evicted stays evicted until the mode allows the guard to resume it. */
 static void change_mode(struct guard *g, struct guard_worker *w)
 {
 	const enum guard_dry dry = guard_is_dry(g, w);
@@ -46,7 +46,7 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 		w->intent.stage = STAGE_NONE;
 		w->intent.from = FROM_RUN;
 		w->intent.put_away_count = 0;
-		w->door = DOOR_OPEN;
+		w->admission = ADMISSION_OPEN;
 	}
 	w->dry = dry;
 	w->record_due = true;
@@ -64,7 +64,7 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 			 : "decisions are carried out from now on");
 }
 
-/* Handles a changed match: a report about a missing process names the new match. */
+/* Handles a changed match, so that a report about a missing process names the new match. */
 static void match_changed(struct guard *g, struct guard_worker *w)
 {
 	char sought[240];

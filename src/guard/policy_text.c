@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_MAX 8192 /* maximum bytes of one value */
+#define TEXT_MAX 8192 /* maximum size of one value, in bytes */
 
 enum type { NUMBER, SIGNED, REAL, TEXT, ARGV };
 
@@ -148,7 +148,7 @@ void policy_text_write(struct buf *out, const char *prefix, const struct policy 
 
 struct take {
 	struct policy *policy; /* owns the strings */
-	const char *line;      /* the next */
+	const char *line;      /* the next line to read */
 	int err;
 };
 

@@ -1,8 +1,8 @@
 /* policy_text: writes and reads a policy as lines, so that a recording is replayed with the
- * policy that was in force.
+ * policy of the recorded guard.
  *
- * The code is made from the same lists as the struct. Members that do not influence decisions
- * are left out: paths of tokens, and arguments of commands. */
+ * The code is generated from the same lists as the struct. Members that do not influence
+ * decisions are left out: paths of tokens, and arguments of commands. */
 #ifndef GW_GUARD_POLICY_TEXT_H
 #define GW_GUARD_POLICY_TEXT_H
 

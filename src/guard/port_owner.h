@@ -35,11 +35,11 @@ bool port_owner_known(const struct root *root, const struct port_owners *at, con
 /* True if pid listens on this port. */
 bool port_owner_is(const struct root *root, unsigned port, int64_t pid);
 
-/* Finds the servers of a port: at most cap processes that listen on it. If one of these
- * processes descends from another, only the ancestor counts. Leaves out a service manager,
- * because it opens sockets for other programs, and the ancestors of `self`. Returns the number
- * of servers; 0 also if they cannot be read. Reads the open files of all processes, which takes
- * milliseconds. */
+/* Finds the servers of a port: at most cap processes that listen on the port. If one of these
+ * processes descends from another, only the ancestor counts. The ancestors of `self` do not
+ * count. A service manager does not count either, because it opens sockets for other programs.
+ * Returns the number of servers; 0 also if they cannot be read. Reads the open files of all
+ * processes, which takes milliseconds. */
 unsigned port_owner_servers(const struct root *root, unsigned port, int64_t self,
 			    int64_t *ret_pid, unsigned cap);
 

@@ -1,11 +1,14 @@
 #include "process_cache.h"
 
+#include "base/buf.h"
 #include "base/utf8.h"
 #include "device/proc.h"
 
+#include <linux/capability.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* ---- pidfd_set ---- */
@@ -106,8 +109,8 @@ static uint64_t hash_text(uint64_t hash, const char *text, long n)
 	return (hash ^ 0x100) * HASH_PRIME; /* separates one string from the next */
 }
 
-/* Accepts empty arguments if the path of the program can be read: an ending process loses its
- * arguments seconds before it has released a large amount of memory. */
+/* Accepts empty arguments if the path of the program can be read. A process that ends loses its
+ * arguments some seconds before it has released a large amount of memory. */
 int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *ret)
 {
 	static const char *const files[] = { "comm", "cgroup", "cmdline" };
@@ -137,7 +140,7 @@ int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *re
 struct process_cache {
 	const struct root *root;
 	struct pidfd_set *pidfds;
-	uint64_t now_ns, before_ns; /* time of this scene and of the one before */
+	uint64_t now_ns, before_ns; /* times of this scene and of the previous scene */
 	bool appeared;
 	int chain[CHAINS];
 	int unused; /* first entry of the free list; -1: none */
@@ -258,8 +261,8 @@ static void set_missing(struct cached_process *e, uint64_t now_ns)
 	e->read_ns = 0;
 }
 
-/* Handles a process that cannot be read now. What was read last stays valid. If nothing was
- * ever read, the entry is a process without a name. */
+/* Handles a process that cannot be read now. The last values stay valid. If the process was
+ * never read, the entry has no name. */
 static void set_unreadable(struct cached_process *e)
 {
 	if (e->read_ns)
@@ -271,8 +274,8 @@ static void set_unreadable(struct cached_process *e)
 	e->state = PROCESS_FOUND;
 }
 
-/* Keeps the program and the arguments of a process that ends: they are lost before its memory
- * on the GPU is free. */
+/* Keeps the program and the arguments of a process that ends, because /proc loses them before
+ * the process's GPU memory is free. */
 static void keep_program(const struct cached_process *e, uint64_t start_ticks,
 			 struct scene_process *now)
 {
@@ -363,4 +366,70 @@ struct cached_process *process_cache_find(struct process_cache *c, int64_t liste
 	e->last_seen_ns = now_ns;
 	refresh_entry(c, e, last_seen_ns);
 	return e;
+}
+
+enum process_identity process_identity(const struct root *root, struct proc_id id)
+{
+	uint64_t ticks;
+
+	if (proc_start_ticks(root, id.pid, &ticks) != 0)
+		return IDENTITY_ENDED;
+	return ticks == id.start_ticks ? IDENTITY_SAME : IDENTITY_OTHER;
+}
+
+/* ---- proc_visibility ---- */
+
+const char proc_visibility_remedy[] =
+	"use match.unit, match.cgroup, match.command or match.name, or give "
+	"the service CAP_SYS_PTRACE (for ports CAP_DAC_READ_SEARCH too)";
+
+unsigned proc_visibility_now(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct set[_LINUX_CAPABILITY_U32S_3] = { 0 };
+	unsigned have;
+
+	if (syscall(SYS_capget, &head, set) != 0)
+		return 0;
+	have = set[0].effective;
+	if (!(have >> CAP_SYS_PTRACE & 1))
+		return 0;
+	return have >> CAP_DAC_READ_SEARCH & 1 || have >> CAP_DAC_OVERRIDE & 1
+		       ? PROC_VISIBILITY_ALL
+		       : PROC_VISIBILITY_PROGRAMS;
+}
+
+/* With a unit or a pidfile the port is not needed to find the worker. */
+const char *proc_visibility_lacks(const struct policy *p, unsigned worker, unsigned visible)
+{
+	const struct policy_match *m = &p->worker[worker].match;
+
+	if (m->port && !m->unit && !m->pidfile && !(visible & PROC_VISIBILITY_PORTS))
+		return "port";
+	return m->exe && !(visible & PROC_VISIBILITY_PROGRAMS) ? "program" : NULL;
+}
+
+bool proc_visibility_missing(const struct policy *p, unsigned visible,
+			     char out[static PROC_VISIBILITY_TEXT])
+{
+	unsigned n = 0;
+	struct buf b;
+
+	buf_init_fixed(&b, out, PROC_VISIBILITY_TEXT);
+	buf_adds(&b, "this service cannot see enough of other users' processes to find ");
+	for (unsigned i = 0; i < p->workers; i++) {
+		const char *by = proc_visibility_lacks(p, i, visible);
+
+		if (by && n++ < 4)
+			buf_addf(&b, "%sworker %.40s (by %s)", n > 1 ? ", " : "",
+				 p->worker[i].name, by);
+	}
+	for (unsigned i = 0; i < p->rules; i++)
+		if (p->rule[i].match.exe && !(visible & PROC_VISIBILITY_PROGRAMS) && n++ < 4)
+			buf_addf(&b, "%s%.60s (match.exe)", n > 1 ? ", " : "",
+				 p->rule[i].text ? p->rule[i].text : "a rule");
+	if (n > 4)
+		buf_addf(&b, " and %u more", n - 4);
+	buf_addf(&b, ": %s", proc_visibility_remedy);
+	return n > 0;
 }

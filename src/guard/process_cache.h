@@ -19,8 +19,9 @@
 
 /* Reading the start time of one process from /proc takes 10 to 20 us. For every process on a
  * GPU, ten times per second, this would take longer than the rest of a scene. While the pidfd
- * of a process is not readable, its pid is not reused. A process without a pidfd (old kernels,
- * threads, test trees, more processes than fit) is not in the set, and /proc is read. */
+ * of a process is not readable, the process lives, so its pid cannot be reused. A process
+ * without a pidfd (old kernels, threads, test trees, more processes than fit) is not in the
+ * set, and /proc is read. */
 /* maximum number of pidfds; a service may have at least 1024 open files */
 #define PIDFD_SET_MAX 192
 
@@ -71,7 +72,7 @@ struct cached_process {
 	 * never */
 	uint64_t read_ns, missing_ns;
 	uint64_t first_seen_ns, last_seen_ns;
-	/* worker that the process descends from, even if its parents died; -1: none */
+	/* worker that the process descends from, also if its parents have ended; -1: none */
 	int worker;
 	int next; /* next entry in the hash chain; -1: the end */
 };
@@ -95,7 +96,7 @@ bool process_cache_appeared(struct process_cache *c);
 /* Removes processes that were not found for PROCESS_CACHE_FORGET_NS. */
 void process_cache_forget(struct process_cache *c, uint64_t now_ns);
 
-/* Applies a new policy: worker i is now number now[i]; -1: it was removed. */
+/* Applies a new policy: worker i becomes worker now[i]; -1: the worker was removed. */
 void process_cache_renumber_workers(struct process_cache *c, const int *now);
 
 /* ---- one process ---- */
@@ -109,5 +110,40 @@ int process_cache_read(const struct root *root, int64_t pid, struct scene_proces
  * Returns 0, -GW_E_NOENT, or -GW_E_IO: nothing is known, because the process cannot be read or
  * is ending. */
 int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *ret);
+
+/* Compares a process with a pid and start time. Pids are reused; a pid with its start time is
+ * not. */
+enum process_identity { IDENTITY_SAME, IDENTITY_ENDED, IDENTITY_OTHER };
+enum process_identity process_identity(const struct root *root, struct proc_id id);
+
+/* ---- proc_visibility: what this process can see of other users' processes, and which parts of a
+ * policy need more privileges ---- */
+
+/* Name, arguments and control group are visible to everyone. Reading the program needs
+ * CAP_SYS_PTRACE; finding the owner of a port (by open files) needs CAP_DAC_READ_SEARCH in
+ * addition. A hidden value never matches: a worker that would be found by the value is absent,
+ * and a rule that uses the value never applies. */
+
+enum proc_visibility {
+	PROC_VISIBILITY_PROGRAMS = 1,
+	PROC_VISIBILITY_PORTS = 2,
+	PROC_VISIBILITY_ALL = 3
+};
+
+/* Returns a set of enum proc_visibility, by the current capabilities. */
+unsigned proc_visibility_now(void);
+
+/* Returns which part of the worker's match is not visible: "port" or "program"; NULL: all
+ * needed parts are visible. */
+const char *proc_visibility_lacks(const struct policy *p, unsigned worker, unsigned visible);
+
+/* Writes a sentence without full stop that names the workers and rules that need more
+ * privileges, and what to do. False: there are no such workers or rules. */
+#define PROC_VISIBILITY_TEXT 600
+bool proc_visibility_missing(const struct policy *p, unsigned visible,
+			     char out[static PROC_VISIBILITY_TEXT]);
+
+/* The advice in the sentence of proc_visibility_missing(), for other messages. */
+extern const char proc_visibility_remedy[];
 
 #endif

@@ -1,7 +1,8 @@
-/* Finds the reasons why a worker may not run, and whether a demand is against it.
+/* Finds the reasons why a worker may not run, and whether another process needs the worker's
+ * memory.
  *
- * Reasons are found again at every scene and request. Only contention has a history: decide.c
- * decides when a demand is sure, and when there was no demand for long enough. */
+ * The reasons are computed again at every scene and request. Only contention has a history:
+ * decide.c decides when a demand is sure, and when it has been absent for long enough. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -105,7 +106,7 @@ static void update_reasons(struct guard *g, struct guard_worker *w)
 	const enum worker_person person = (end_request(g, w), w->reasons.person);
 	char text[200];
 
-	/* Contention and idling keep the evidence that they began with. */
+	/* Contention and idling keep their first evidence. */
 	w->reasons.mask = (worker_has_contention(w) ? BIT(REASON_CONTENTION) : 0) |
 			  (w->idle.unload ? BIT(REASON_IDLE) : 0);
 	if (person == PERSON_EVICT || person == PERSON_HOLD_EVICTED)
@@ -142,7 +143,7 @@ void guard_cause(const struct guard_worker *w, char text[240], const char **ret_
 	*ret_evidence = "";
 	if (past && mask == BIT(REASON_CONTENTION)) {
 		*ret_rule = "quiet time";
-		text_fit(text, 240, "no demand now; the last was: %s",
+		text_fit(text, 240, "no demand now; the last demand was: %s",
 			 of->evidence[REASON_CONTENTION]);
 		*ret_evidence = text;
 		return;
@@ -220,7 +221,7 @@ static void find_demand(struct guard *g, struct guard_worker *w)
 		d->pressing = true;
 	}
 	guard_limit_scene(g, w, withheld.kind == DEMAND_NONE ? NULL : &withheld);
-	/* Workers of a higher priority need not free what this worker frees. */
+	/* Memory that this worker frees need not be freed by workers of a higher priority. */
 	if (worker_is_leaving(w) || (d->pressing && !worker_is_held_active(w)))
 		for (unsigned i = 0; i < g->gpus; i++)
 			g->gpu[i].coming_bytes += w->observed.held[i];

@@ -2,7 +2,8 @@
  *
  * A reservation marks workers, the lowest priority first, until free memory plus the memory of
  * the marked workers covers the reservation and the headroom. The marks stay until the
- * reservation ends. Only the guard's workers obey: another process may take the memory. */
+ * reservation ends. A reservation limits only the guard's workers: another process may take the
+ * memory. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -74,8 +75,8 @@ static uint64_t headroom(const struct guard *g, unsigned slot)
 	return n ? guard_headroom(g, n->total_bytes) : 0;
 }
 
-/* Marks workers for reservation r, which has number i. u->promised is what earlier reservations
- * take. */
+/* Marks workers for reservation r, which has number i. u->promised: bytes of earlier
+ * reservations. */
 static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 {
 	struct guard_gpu *u = &g->gpu[r->gpu];
@@ -138,7 +139,7 @@ static int most_free_gpu(const struct guard *g)
 	return best;
 }
 
-/* True if the bytes become free only by an eviction. */
+/* True if an eviction is needed to make these bytes free. */
 static bool must_leave(const struct guard *g, unsigned slot, uint64_t bytes)
 {
 	return g->gpu[slot].free_bytes < bytes + g->gpu[slot].promised + headroom(g, slot);

@@ -15,7 +15,8 @@ static bool waits_to_return(const struct guard *g, const struct guard_worker *o)
 	       (b->request != RESUME_NOT_REQUESTED || o->policy->resume != RESUME_NEVER);
 }
 
-/* True if another worker returns first: one at a time per GPU, the highest priority first. */
+/* True if another worker must return first. On each GPU one worker returns at a time, the
+ * highest priority first. */
 static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
 {
 	bool after = false;
@@ -35,8 +36,8 @@ static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
 	return false;
 }
 
-/* Returns the bytes that other returning workers will still take. Returns 0 unless the service
- * is stopping: only then is there perhaps no later scene that shows these bytes. */
+/* Returns the bytes that other returning workers will take in addition. Returns 0 unless the
+ * service is stopping: at other times, a later scene shows these bytes. */
 static uint64_t others_take(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	uint64_t sum = 0;
@@ -119,8 +120,9 @@ static uint64_t host_need(const struct guard_worker *w)
 	return there ? 0 : STAGING;
 }
 
-uint32_t guard_check_return(const struct guard *g, const struct guard_worker *w, char *out,
-			    size_t size)
+/* Returns the set of failed checks (guard_block), and writes a text about them. */
+static uint32_t check_return(const struct guard *g, const struct guard_worker *w, char *out,
+			     size_t size)
 {
 	const uint64_t host = g->scene.host_free_bytes;
 	const bool fails[GUARD_BLOCKS] = {
@@ -168,7 +170,7 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, 
 
 	if (!calmed && g->now_ns < b->check_ns)
 		return STEP_WAIT;
-	bad = guard_check_return(g, w, why, sizeof(why));
+	bad = check_return(g, w, why, sizeof(why));
 	b->check_ns =
 		g->now_ns +
 		(bad == BIT(BLOCK_TURN) || bad == BIT(BLOCK_BUSY) ? NS_PER_S : RECHECK_NS);
@@ -201,7 +203,7 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, 
 	return STEP_WAIT;
 }
 
-/* Puts the worker back where it was before a return that failed. */
+/* Restores the intent that the worker had before a return that failed. */
 static void undo_return(struct guard *g, struct guard_worker *w)
 {
 	if (w->intent.from != FROM_STUCK) {
@@ -212,7 +214,7 @@ static void undo_return(struct guard *g, struct guard_worker *w)
 	worker_set_leaving(g, w, STAGE_STUCK);
 }
 
-/* Reports the worker as absent if the guard was to start its process and the process did not
+/* Reports the worker as absent if the guard tried to start its process and the process did not
  * appear. */
 static void not_started(struct guard *g, struct guard_worker *w, enum worker_from from)
 {
@@ -223,8 +225,19 @@ static void not_started(struct guard *g, struct guard_worker *w, enum worker_fro
 	guard_report(g, w, "not there", "its process ended");
 }
 
-/* Handles a failed resume (row 34 of GUARD-MACHINE.md). A stuck worker that never reported that
- * it left probably still runs. For such a worker only its memory is checked. */
+/* Doubles the wait after each return that failed. */
+static void back_off(struct guard *g, struct guard_worker *w)
+{
+	struct worker_backoff *b = &w->backoff;
+
+	b->failed_ns = b->failed_ns ? 2 * b->failed_ns : 2 * w->knobs.quiet_ns;
+	if (b->failed_ns > LONGEST_NS)
+		b->failed_ns = LONGEST_NS;
+	b->resume_ns = g->now_ns + b->failed_ns;
+}
+
+/* Handles a failed resume (row 34 of GUARD-MACHINE.md). If a stuck worker never reported that
+ * it left, it probably still runs; then only its memory is checked. */
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;
@@ -234,7 +247,7 @@ void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *me
 		guard_report(g, w, "resume failed", "it probably never left: %.180s", message);
 		return;
 	}
-	guard_back_off(g, w);
+	back_off(g, w);
 	undo_return(g, w);
 	guard_report(g, w, "resume failed", "%.200s", message);
 	not_started(g, w, from);
@@ -259,4 +272,80 @@ void guard_unanswered(struct guard *g, struct guard_worker *w, const char *messa
 		guard_report(g, w, "resume_blocked", "it does not answer: %.180s", message);
 	}
 	not_started(g, w, from);
+}
+
+/* ---- backoff: longer waits after repeated evictions and after failed returns ---- */
+
+/* Doubles the quiet time after each flap. A flap is an eviction for contention that begins less
+ * than min_resident_s after the return, or that is the third eviction within FLAP_NS. A longer
+ * quiet time delays only the return, never an eviction, because a contender cannot wait. */
+void guard_count_flap(struct guard *g, struct guard_worker *w)
+{
+	struct worker_backoff *b = &w->backoff;
+	const bool early = w->intent.begun_ns < b->resident_ns;
+	unsigned recent = 1;
+
+	if (!worker_has_contention(w) || b->storm)
+		return;
+	for (unsigned i = 0; i < GUARD_FLAPS && i < b->flaps; i++)
+		if (g->now_ns - b->flap[i] <= FLAP_NS)
+			recent++;
+	b->flap[b->flaps++ % GUARD_FLAPS] = g->now_ns;
+	if (recent == 1)
+		b->quiet_factor = 1;
+	if ((recent < 3 && !early) || worker_quiet_ns(w) == LONGEST_NS)
+		return;
+	b->quiet_factor *= 2;
+	guard_report(g, w, "flapping", "%u evictions in 15 min: quiet time is now %llu s",
+		     recent, (unsigned long long)(worker_quiet_ns(w) / NS_PER_S));
+}
+
+/* ---- a worker loads its model again while it is evicted: row 25 of GUARD-MACHINE.md ---- */
+
+bool guard_is_loaded_again(const struct guard_worker *w)
+{
+	const uint64_t tenth = w->observed.need_bytes / 10;
+
+	return w->observed.bytes >
+	       w->intent.residue_bytes + (tenth > SLACK_BYTES ? tenth : SLACK_BYTES);
+}
+
+/* Counts one more reload. True if there were three reloads within RELOAD_NS. */
+static bool is_reload_storm(struct guard *g, struct worker_backoff *b)
+{
+	const unsigned n = sizeof(b->reload) / sizeof(b->reload[0]);
+	unsigned recent = 0;
+
+	b->reload[b->reloads++ % n] = g->now_ns;
+	for (unsigned i = 0; i < n && i < b->reloads; i++)
+		recent += g->now_ns - b->reload[i] <= RELOAD_NS;
+	return recent == n;
+}
+
+void guard_loaded_again(struct guard *g, struct guard_worker *w)
+{
+	const unsigned long long mib = w->observed.bytes / MIB;
+	unsigned stop = guard_level_first(w);
+	bool storm;
+
+	if (!worker_kept_out(w)) {
+		worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
+		guard_report(g, w, "returned without an order", "%llu MiB", mib);
+		return;
+	}
+	storm = w->backoff.storm = is_reload_storm(g, &w->backoff);
+	worker_set_leaving(g, w, STAGE_UNLOAD);
+	guard_report(g, w, storm ? "reload-storm" : "reloaded while evicted",
+		     "%llu MiB loaded, %llu MiB needed%s", mib,
+		     (unsigned long long)(w->observed.need_bytes / MIB),
+		     storm ? ": stop its clients, or let the guard stop its unit (kind = "
+			     "\"systemd\")"
+			   : "");
+	while (storm && stop && stop < LEVEL_STOP)
+		stop = guard_level_next(w, stop);
+	if (storm && stop == LEVEL_STOP)
+		w->intent.level = stop;
+	else if (storm && w->admission == ADMISSION_CLOSED)
+		/* the guard orders the worker again to refuse new work */
+		w->admission = ADMISSION_UNVERIFIED;
 }

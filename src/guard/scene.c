@@ -21,9 +21,9 @@ struct field {
 
 enum line { LINE_SCENE, LINE_GPU, LINE_PROCESS, LINE_ROOT, LINE_FORMER, LINE_END, LINES };
 
-/* A line of changes has the time since the last scene, how much more than this the wall clock
- * advanced, and one word per changed field. A word is: letter of the line type, position of the
- * line, '.', position of the field, '=', new value. */
+/* A line of changes has the time since the last scene, the additional time by which the wall
+ * clock advanced, and one word per changed field. A word is: letter of the line type, position
+ * of the line, '.', position of the field, '=', new value. */
 #define CHANGE     'D'
 #define CHAIN_SIZE (SCENE_ANCESTORS * sizeof(int64_t))
 
@@ -221,8 +221,8 @@ static void scene_copy(struct scene *to, const struct scene *s)
 	to->whole = true;
 }
 
-/* True if the two scenes are recorded with the same lines: equally many GPUs, processes and
- * roots, and former roots at the same places. */
+/* True if both scenes are recorded with the same lines: they have the same numbers of GPUs,
+ * processes and roots, and former roots at the same places. */
 static bool same_lines(const struct scene *a, const struct scene *b)
 {
 	if (a->gpus != b->gpus || a->processes != b->processes || a->roots != b->roots)
@@ -341,8 +341,8 @@ static enum line line_of(const char *line)
 	return l;
 }
 
-/* Begins a scene. Array entries after the used ones are not cleared: that would take longer
- * than reading. */
+/* Begins a scene. Unused array entries are not cleared, because that would take longer than
+ * reading. */
 static bool read_scene(struct scene *s, const char *line)
 {
 	s->gpus = s->processes = s->roots = 0;

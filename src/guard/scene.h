@@ -1,7 +1,8 @@
 /* scene: the GPUs, the processes on them and the workers' root processes at one moment.
  *
- * It is the only observation that the guard decides on, so the same scenes give the same decisions.  It is plain data
- * from guard/scene_builder.h or from a recording.  All sizes are fixed; processes that do not fit are counted. */
+ * A scene is the only observation from which the guard decides, so the same scenes give the
+ * same decisions. A scene is plain data from guard/scene_builder.h or from a recording. All
+ * sizes are fixed; processes that do not fit are counted. */
 #ifndef GW_GUARD_SCENE_H
 #define GW_GUARD_SCENE_H
 
@@ -66,9 +67,10 @@ struct scene_process {
 };
 
 enum scene_how {
-	ROOT_FOUND,  /* found by its port, pidfile, unit or name */
-	ROOT_KEPT,   /* a descendant of a root that ended */
-	ROOT_FORMER, /* still runs, but no match finds it: it belongs to no worker */
+	ROOT_FOUND, /* found by its port, pidfile, unit or name */
+	ROOT_KEPT,  /* a descendant of a root that ended */
+	/* the process still runs, but no match finds it, so it belongs to no worker */
+	ROOT_FORMER,
 };
 
 /* A process that belongs to a worker, on a GPU or not. */
@@ -94,8 +96,10 @@ struct scene {
 	struct scene_root root[SCENE_ROOTS];
 	unsigned roots;
 	unsigned game_clients; /* clients of GameMode; 0 also if GameMode is not queried */
-	bool reading;          /* scene_read(): the scene's last line is not read yet */
-	bool whole; /* scene_read(), scene_write_change(): complete, so changes may follow */
+	bool reading;          /* for scene_read(): the scene's last line was not read yet */
+	/* for scene_read() and scene_write_change(): the scene is complete, so a line of
+	 * changes may follow */
+	bool whole;
 };
 
 /* True if the selector names this GPU. The rules are those of gw_device_matches(). */

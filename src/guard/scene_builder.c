@@ -2,8 +2,8 @@
  * the workers' roots.
  *
  * Ten scenes per second must be cheap, so most scenes are light: one driver call per GPU reads
- * list and memory. Slow values (names, health, temperature, the machine) are read with a full
- * scene, once per second and whenever something is new. */
+ * the process list and the memory. Slow values (names, health, temperature, the machine) are
+ * read with a full scene, once per second and whenever something is new. */
 #include "scene_builder_internal.h"
 
 #include "device/workload.h"
@@ -49,7 +49,7 @@ static void find_self(struct scene_builder *b)
 
 /* ---- new and free ---- */
 
-/* Applies a new policy to processes without living parents: such a process stays with its
+/* Applies a new policy to processes that have no living parents. Such a process stays with its
  * worker if the worker's match is unchanged. */
 static void renumber_workers(struct scene_builder *b, const struct policy *p)
 {

@@ -1,9 +1,10 @@
-/* scene_builder: builds the scenes that the guard decides on, from a context, /proc and /sys.
+/* scene_builder: builds the scenes from which the guard decides; reads a context, /proc and
+ * /sys.
  *
- * Memory and processes come from the driver for each scene, slow values from a snapshot once a
- * second, names from /proc. All memory is allocated at the start and bounded, however many
- * processes there are. If the process list of a GPU cannot be read, the GPU has errors > 0 and
- * no processes in that scene: its processes are unknown. */
+ * For each scene the driver is asked for memory and processes. Slow values come from a snapshot
+ * once per second, names from /proc. All memory is allocated at the start and bounded, however
+ * many processes there are. If the process list of a GPU cannot be read, the GPU has errors > 0
+ * and no processes in that scene: its processes are unknown. */
 #ifndef GW_GUARD_SCENE_BUILDER_H
 #define GW_GUARD_SCENE_BUILDER_H
 
@@ -23,7 +24,7 @@ void scene_builder_free(struct scene_builder *b);
 
 /* Replaces the policy; the old one must still exist. Workers with an unchanged match keep their
  * roots. Other roots that the new policy does not find appear in scenes as former roots. The
- * builder still knows which process wrote which pidfile. Returns 0, or -GW_E_NOMEM: nothing
+ * builder remembers which process wrote which pidfile. Returns 0, or -GW_E_NOMEM: nothing
  * changes. */
 int scene_builder_policy(struct scene_builder *b, const struct policy *p);
 
@@ -40,14 +41,16 @@ struct scene_builder_formers {
 };
 void scene_builder_recall(struct scene_builder *b, const struct scene_builder_formers *f);
 
-/* Builds a scene. With utilisation, sm_ratio is how busy each process was over the last three
- * seconds; else it is NAN. The driver is queried for it at most twice per second (2 ms on an
- * H200). Only one thread at a time may call it. Returns 0 or -GW_E_NOMEM. */
+/* Builds a scene. If `utilisation` is true, sm_ratio says how busy each process was over the
+ * last three seconds; otherwise it is NAN. The driver is queried for utilisation at most twice
+ * per second (2 ms on an H200). Only one thread at a time may call it. Returns 0 or
+ * -GW_E_NOMEM. */
 int scene_builder_take(struct scene_builder *b, struct scene *ret, bool utilisation);
 
 struct scene_builder_stats {
 	uint64_t scenes;
-	uint64_t vanished; /* processes that the driver listed and /proc no longer had */
+	/* processes that the driver listed, but that were no longer in /proc */
+	uint64_t vanished;
 	uint64_t left_out; /* processes that did not fit */
 	uint64_t searches; /* searches of /proc for workers */
 	unsigned nodes;    /* device nodes that are watched */
@@ -63,7 +66,7 @@ void scene_builder_stats(const struct scene_builder *b, struct scene_builder_sta
  * waits). A program opens the GPU 0.1 to 0.3 s before the driver lists the program, so build
  * scenes often for a second after an event. */
 int scene_builder_watch_fd(const struct scene_builder *b);
-/* False: the policy has no worker, so nothing is urgent. */
+/* False: the policy has no worker, so no scene is urgent. */
 bool scene_builder_has_workers(const struct scene_builder *b);
 bool scene_builder_triggered(struct scene_builder *b);
 uint64_t scene_builder_trigger_due_ns(const struct scene_builder *b);

@@ -48,7 +48,7 @@ struct scene_builder_draft {
 
 /* The last full scene. */
 struct scene_builder_full {
-	uint64_t mono_ns; /* 0: the next scene must be full */
+	uint64_t mono_ns; /* time of the last full scene; 0: the next scene must be full */
 	unsigned generation;
 	bool foreign_pids; /* the driver lists pids of another namespace */
 	struct scene_gpu gpu[SCENE_GPUS];

@@ -117,8 +117,8 @@ bool scene_builder_lists_foreign_pids(const struct scene_builder *b)
 
 /* ---- rows ---- */
 
-/* True if the driver never gives the process list, or if the right to read the list is missing.
- * This is not a failed reading, but the GPU may have processes. */
+/* True if the driver never reports the process list, or if this program lacks the right to read
+ * the list. This is not a failed reading, but the GPU may have processes. */
 static bool is_withheld(enum gw_absence why)
 {
 	return why == GW_ABSENT_NOT_SUPPORTED || why == GW_ABSENT_NO_PERMISSION ||
@@ -161,8 +161,8 @@ static struct row *new_row(struct scene_builder *b, uint64_t bytes)
 	return least->bytes < bytes ? least : NULL;
 }
 
-/* Returns the utilisation of the last query. Lists keep their order, so a process is mostly at
- * the same position as before. */
+/* Returns the utilisation of a process from the last query. Lists usually keep their order, so
+ * the search begins at the position of the last result. */
 static double last_use(const struct scene_builder *b, unsigned gpu, int64_t pid)
 {
 	for (unsigned n = 0, i = b->draft.rows; n < b->last_use.count; n++, i++) {
@@ -224,7 +224,7 @@ void scene_builder_add_full(void *arg, const struct gpu_usage *u)
 	if (u->generation != b->full.generation)
 		b->full.mono_ns = 0;
 	b->full.generation = u->generation;
-	/* the GPU appeared after the snapshot; the next scene has it */
+	/* the GPU appeared after the snapshot; the next scene will contain it */
 	if (u->device >= b->scene->gpus)
 		return;
 	update_health(b, &b->scene->gpu[u->device], u);
@@ -234,7 +234,7 @@ void scene_builder_add_full(void *arg, const struct gpu_usage *u)
 		add_row(b, u, &u->usage[i]);
 }
 
-/* True if the GPU answers and is as it was in the last full scene. */
+/* True if the GPU answers and nothing about it has changed since the last full scene. */
 static bool is_unchanged(const struct scene_builder *b, const struct gpu_usage *u)
 {
 	return u->generation == b->full.generation && u->device < b->scene->gpus &&
@@ -389,9 +389,9 @@ static unsigned below_root(const struct scene *s, const struct scene_process *p,
 	return best;
 }
 
-/* Returns the worker of p, or -1. If the parents of a root's descendant die, the descendant
- * becomes a root of the same worker. A root that was found by its program may belong to no
- * worker after an exec. */
+/* Returns the worker of p, or -1. If the parents of a root's descendant end, the descendant
+ * becomes a root of the same worker. If a root was found by its program and executes another
+ * program, it may belong to no worker. */
 static int worker_of(struct scene_builder *b, const struct scene_process *p,
 		     struct cached_process *c)
 {

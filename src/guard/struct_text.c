@@ -65,7 +65,7 @@ static unsigned count_used(const struct struct_text_member *m, const char *at)
 			if (at[(n - 1) * m->size + i])
 				return n;
 			if (m->kind == STRUCT_TEXT_TEXT)
-				break; /* bytes after the end of a string mean nothing */
+				break; /* ignore the bytes after the end of a string */
 		}
 	return 0;
 }

@@ -1,5 +1,5 @@
-/* struct_text: writes and reads the members of a struct as lines of text, by a table of
- * members, for recordings.
+/* struct_text: writes and reads the members of a struct as lines of text, for recordings. A
+ * table lists the members.
  *
  * A line has a name and its values, separated by tabs. A member that is zero has no line.
  * Numbers read back to the same bits, and strings are escaped. Enums and sets of bits are
@@ -23,9 +23,9 @@ enum struct_text_kind {
 struct struct_text_member {
 	const char *name; /* NULL ends the table */
 	enum struct_text_kind kind;
-	unsigned size, count; /* bytes of one value, and number of values */
+	unsigned size, count; /* size of one value in bytes, and number of values */
 	size_t offset;
-	const char *const *names; /* names of a NAME or a SET; NULL ends them */
+	const char *const *names; /* for NAME and SET: the names; NULL ends the list */
 };
 
 /* Adds a line with prefix, name and values for each member that is not zero. */

@@ -1,8 +1,8 @@
-/* unattributed_use: reports a GPU that is busy without a process, or memory that belongs to no
- * process.
+/* unattributed_use: reports a GPU that is busy although no process is listed on it, or memory
+ * that belongs to no listed process.
  *
- * The result is only a sentence: such memory does not count as demand, and no worker is moved
- * because of it. Where other processes are invisible (in a namespace) nothing is reported. */
+ * The result is only a sentence: such memory does not count as demand and moves no worker. If
+ * other processes are invisible (in a namespace), nothing is reported. */
 #ifndef GW_GUARD_UNATTRIBUTED_USE_H
 #define GW_GUARD_UNATTRIBUTED_USE_H
 

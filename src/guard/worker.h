@@ -15,9 +15,9 @@
 struct json_doc;
 struct worker_http; /* guard/worker/http.h: requests with a deadline over libcurl */
 
-/* Callbacks of a worker that lives in this process (WORKER_CALLBACK).  Each returns 0,
- * -GW_E_STATE (not now, try again) or another negative gw_error.  The guard calls them on a
- * thread of its own, one at a time. */
+/* Callbacks of a worker that lives in this process (WORKER_CALLBACK). Each returns 0,
+ * -GW_E_STATE (not now, try again) or another negative gw_error. The guard calls them on its
+ * own thread, one at a time. */
 struct worker_callbacks {
 	int (*evict)(void *ctx, uint64_t bytes, uint64_t deadline_ns);
 	int (*resume)(void *ctx, uint64_t deadline_ns);
@@ -78,8 +78,8 @@ struct worker_ops {
 	int (*close)(struct worker_call *c); /* accept no new work */
 	int (*drain)(struct worker_call *c, bool *ret_busy);
 	/* Notes the state that evict will destroy and that resume needs; changes nothing in the
-	 * worker. The notes are in the journal before evict is called. evict may add only state
-	 * that is newer than the call of learn. */
+	 * worker. The notes are in the journal before evict is called. evict may add only notes
+	 * about changes since the call of learn. */
 	int (*learn)(struct worker_call *c);
 	int (*evict)(struct worker_call *c); /* evicts at the level of the worker's kind */
 	int (*resume)(struct worker_call *c);
@@ -91,7 +91,8 @@ struct worker_ops {
 	 * list. alive_path: a path that answers GET with 2xx while the server is alive.
 	 *
 	 * The functions that only query the server (drain, learn, alive) must not load or wake
-	 * a model, generate, or wait for requests to end: a contender needs the memory now. */
+	 * a model, must not generate, and must not wait for requests to end, because a
+	 * contender needs the memory now. */
 	const struct worker_post *posts[ORDER_NOTIFY];
 	const char *alive_path;
 	/* Instead of drain: the path of a JSON document, and a function that returns whether
@@ -115,9 +116,9 @@ struct worker_set {
 	const struct worker_ops *(*stopper)(const struct policy_worker *w);
 	/* Carries out levels 5 and 6. */
 	int (*kill)(const struct worker_call *c);
-	/* begin() and end() create and free what calls need (c->http), before and after each
-	 * order. started() drops the old connection after the worker was started. NULL if
-	 * nothing is needed. */
+	/* begin() creates c->http before each order, and end() frees it after the order.
+	 * started() drops the old connection after the worker was started. NULL: the set needs
+	 * no such function. */
 	int (*begin)(struct worker_call *c);
 	void (*started)(struct worker_call *c);
 	void (*end)(struct worker_call *c);
@@ -130,6 +131,6 @@ struct worker_set {
 			  int (*load)(struct worker_call *c, const char *model));
 };
 extern const struct worker_set worker_all; /* every kind */
-extern const struct worker_set worker_own; /* WORKER_CALLBACK alone */
+extern const struct worker_set worker_own; /* only WORKER_CALLBACK */
 
 #endif

@@ -18,16 +18,17 @@
  * times. */
 #define CLOCK_DIFFERENCE_NS NS_PER_S
 
-/* How long a result is valid. FOUND: the worker has a root; MISSING: the worker has no root. */
+/* How long a result is valid. FOUND: the worker has a root. MISSING: it has none. */
 #define PIDFILE_NS NS_PER_S
 /* time between checks that roots run the same programs; reads three files */
 #define RECHECK_NS    NS_PER_S
-#define PORT_FOUND_NS NS_PER_S /* reads one link */
+#define PORT_FOUND_NS NS_PER_S /* this check reads one link */
 /* long, because the kernel takes 3 ms to list its sockets */
 #define PORT_MISSING_NS (5 * NS_PER_S)
 /* short, because a new process on a GPU may be the worker */
-#define PORT_APPEARED_NS  (200 * NS_PER_MS)
-#define OWNER_MISSING_NS  (30 * NS_PER_S) /* a socket listens, but its process is not visible */
+#define PORT_APPEARED_NS (200 * NS_PER_MS)
+/* a socket listens on the port, but its process is not visible */
+#define OWNER_MISSING_NS  (30 * NS_PER_S)
 #define SEARCH_FOUND_NS   (30 * NS_PER_S)
 #define SEARCH_MISSING_NS (5 * NS_PER_S)
 
@@ -126,8 +127,8 @@ static void inherit_worker(struct worker_finder *f, unsigned worker,
 
 	if (strcmp(now->name, was->name) == 0)
 		inherit_target(t, from, worker_finder_same_match(now, was));
-	/* Take over which process wrote the pidfile: only a finder that saw this process alive
-	 * knows it. */
+	/* Copy which process wrote the pidfile, because only a finder that saw this process
+	 * alive knows it. */
 	if (now->match.pidfile && was->match.pidfile &&
 	    strcmp(now->match.pidfile, was->match.pidfile) == 0) {
 		t->written = from->written;
@@ -181,8 +182,8 @@ static void remove_ended(const struct worker_finder *f, struct target *t)
 	t->roots = kept;
 }
 
-/* True if p is a root or below one. A process below a root is in the same tree and needs no
- * entry. */
+/* True if p is a root or a descendant of a root. A descendant is in the root's tree and needs
+ * no entry. */
 static bool is_covered(const struct target *t, const struct scene_process *p)
 {
 	for (unsigned i = 0; i < t->roots; i++) {
@@ -277,7 +278,7 @@ static bool is_same_program(const struct worker_finder *f, const struct found *k
 	return process_cache_fingerprint(f->root, k->id.pid, &print) != 0 || print == k->print;
 }
 
-/* True if the process is the same program, or if the match still holds after an exec or a new
+/* True if the process runs the same program, or if the match still holds after an exec or a new
  * name. */
 static bool still_fits(const struct worker_finder *f, unsigned worker, struct found *k)
 {
@@ -310,7 +311,7 @@ static bool is_due(const struct worker_finder *f, uint64_t last_ns, uint64_t eve
 /* ---- by pidfile ---- */
 
 /* True if the process is younger than the pidfile. A program writes its pidfile after it
- * starts, so a younger process has the reused pid of one that ended. False if the start is
+ * starts. So if the process is younger than the file, its pid was reused. False if the start is
  * unknown. */
 static bool is_younger(const struct worker_finder *f, struct timespec written,
 		       struct proc_id now)
@@ -323,7 +324,7 @@ static bool is_younger(const struct worker_finder *f, struct timespec written,
 	       began_ns > written_ns + CLOCK_DIFFERENCE_NS;
 }
 
-/* True if the pidfile is stale: the pid has a new process, but the file is unchanged, so the
+/* True if the pidfile is stale: another process has the pid, but the file is unchanged, so the
  * pid was reused. */
 static bool is_stale(const struct worker_finder *f, struct target *t, struct timespec written,
 		     struct proc_id now)
@@ -355,8 +356,8 @@ static bool read_pidfile(const struct worker_finder *f, struct target *t, const 
 	       !is_stale(f, t, file.written, *ret);
 }
 
-/* Finds the worker by its pidfile. A file that names another process replaces the root. A file
- * that is missing, or still empty because it is being written, does not replace it. */
+/* Finds the worker by its pidfile. If the file names another process, this process replaces the
+ * root. If the file is missing, or still empty because it is being written, the root stays. */
 static void find_by_pidfile(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
@@ -643,7 +644,7 @@ static void find_worker(struct worker_finder *f, unsigned worker)
 
 /* Marks processes that may be the worker. A socket listens on the worker's port, but without
  * privileges its process is not visible. So each process of that user with a hidden program may
- * be the worker, or below it. */
+ * be the worker or a descendant of it. */
 static void mark_veiled(const struct target *t, struct scene *s)
 {
 	if (!t->at.count || t->roots)

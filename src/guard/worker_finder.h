@@ -2,8 +2,8 @@
  * or not.
  *
  * A worker is found by its pidfile, by its port, or by a search of /proc for name, program,
- * unit and so on. A search is rare and bounded. A process that was found stays a root while it
- * lives and is the same program. */
+ * unit and so on. Searches are rare and bounded. A process that was found stays a root while it
+ * lives and runs the same program. */
 #ifndef GW_GUARD_WORKER_FINDER_H
 #define GW_GUARD_WORKER_FINDER_H
 
@@ -25,7 +25,7 @@ int worker_finder_new(const struct root *root, const struct classifier *c,
 		      struct worker_finder **ret);
 void worker_finder_free(struct worker_finder *f);
 
-/* True if both are the same worker, found by the same match. */
+/* True if both have the same name and the same match. */
 bool worker_finder_same_match(const struct policy_worker *a, const struct policy_worker *b);
 
 /* Takes over what the finder of the old policy knew about pidfiles, and its roots. Roots of a
@@ -33,8 +33,8 @@ bool worker_finder_same_match(const struct policy_worker *a, const struct policy
  * roots. The old policy must still exist. old may be NULL. */
 void worker_finder_inherit(struct worker_finder *f, const struct worker_finder *old);
 
-/* Adds a root that a worker had in an earlier run. It is a former root while it lives and is
- * not found. */
+/* Adds a root that a worker had in an earlier run. While the process lives and no match finds
+ * it, it is a former root. */
 void worker_finder_recall(struct worker_finder *f, unsigned worker, struct proc_id id);
 
 /* Adds the living roots and the former roots to a scene that already has its GPUs. appeared: a

@@ -108,7 +108,7 @@ bool worker_resume_forbidden(const struct guard_worker *w)
 
 bool worker_owes(const struct guard_worker *w)
 {
-	return w->intent.real && (worker_is_moved(w) || w->door != DOOR_OPEN);
+	return w->intent.real && (worker_is_moved(w) || w->admission != ADMISSION_OPEN);
 }
 
 bool worker_is_out(const struct guard_worker *w)
@@ -146,7 +146,8 @@ unsigned worker_number(const struct guard *g, const struct guard_worker *w)
 
 /* ---- changes ---- */
 
-/* Ends a suspicion or a quiet time. Then the phase only says if contention is a reason. */
+/* Ends a suspicion or a quiet time. Afterwards the phase only says whether contention is a
+ * reason. */
 static void settle_phase(struct guard_worker *w)
 {
 	w->demand.phase = worker_has_contention(w) ? PHASE_SURE : PHASE_NONE;
@@ -156,7 +157,7 @@ static void begin_stage(struct guard *g, struct guard_worker *w, enum worker_goa
 			enum worker_stage stage)
 {
 	settle_phase(w);
-	if (!worker_is_moved(w) && w->door == DOOR_OPEN)
+	if (!worker_is_moved(w) && w->admission == ADMISSION_OPEN)
 		w->intent.real = goal != GOAL_RUN && !w->dry;
 	w->presence = PRESENCE_HERE;
 	w->intent.goal = goal;
@@ -198,7 +199,7 @@ void worker_forget_eviction(struct guard *g, struct guard_worker *w)
 	w->intent.real = false;
 	w->intent.put_away_count = 0;
 	w->intent.residue_bytes = 0;
-	w->door = DOOR_OPEN;
+	w->admission = ADMISSION_OPEN;
 	w->backoff.storm = w->idle.unload = false;
 	w->record_due = true;
 	guard_accept_roots(g, w);
@@ -215,9 +216,9 @@ void worker_stop_returning(struct guard_worker *w)
 	i->from = FROM_RUN;
 }
 
-/* Sets the worker as absent. What is known about an evicted worker that still lives is kept: it
- * is still evicted when it is found again. If another process replaced it (FOUND_OTHER_LIVES),
- * nothing is kept. */
+/* Marks the worker as absent. If the worker is evicted and its process still lives, everything
+ * known about it is kept, because it is still evicted when it is found again. If another
+ * process replaced it (FOUND_OTHER_LIVES), nothing is kept. */
 void worker_set_gone(struct guard *g, struct guard_worker *w)
 {
 	const enum worker_found found = w->observed.found;
@@ -351,9 +352,10 @@ static void eviction_is_over(struct guard *g, struct guard_worker *w)
 	w->intent.freed_ns = w->dry ? 0 : g->now_ns - w->intent.begun_ns;
 	w->record_due = true;
 	guard_eviction_ended(w, RESULT_FREED);
-	if (w->door == DOOR_CLOSED && (found == FOUND_OTHER || found == FOUND_OTHER_LIVES))
+	if (w->admission == ADMISSION_CLOSED &&
+	    (found == FOUND_OTHER || found == FOUND_OTHER_LIVES))
 		/* some workers unload by restarting, and then admit new work again */
-		w->door = DOOR_UNVERIFIED;
+		w->admission = ADMISSION_UNVERIFIED;
 	if (worker_is_present(w))
 		guard_accept_roots(g, w);
 	for (unsigned i = 0; i < g->gpus; i++)
@@ -396,7 +398,7 @@ void worker_set_returning(struct guard *g, struct guard_worker *w, enum worker_s
 		w->intent.deadline_ns = g->now_ns + UP_NS;
 		return;
 	}
-	if (!worker_is_present(w)) /* a new process will appear and is then the worker */
+	if (!worker_is_present(w)) /* a new process will appear and become the worker */
 		w->observed.roots = 0;
 	w->record_due = true;
 }

@@ -7,7 +7,7 @@
 #include "device/workload.h"
 #include "guard/demand.h"
 #include "guard/pidfile.h"
-#include "guard/proc_visibility.h"
+#include "guard/process_cache.h"
 #include "guard/worker.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 #include "guard_doc.h"
 #include "guard_question.h"
 
-#include "guard/what_if.h"
+#include "guard/guard_query.h"
 
 #include "base/mailbox.h"
 

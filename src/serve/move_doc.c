@@ -1,7 +1,7 @@
 #include "move_doc.h"
 
 #include "base/clock.h"
-#include "guard/worker/host_memory.h"
+#include "guard/worker/checkpoint.h"
 
 #include <math.h>
 #include <stdio.h>

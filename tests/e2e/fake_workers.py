@@ -577,6 +577,7 @@ class Kobold(Worker):
     names: {file: name} of models with a name other than the file.  types: purposes of the loaded models.
     token: its --adminpassword; password: its --password, which hides the name of the model.
     admindir: False: the folder is missing.  old: "initial_model" is listed and refused.
+    oldest: as version 1.102: "initial_model" is unknown, and only --password shows the name of the model.
     restarts: number of requests that find no server process after a replacement.
     sleeps(): --adminunloadtimeout has passed.
     """
@@ -586,10 +587,11 @@ class Kobold(Worker):
              "/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/sdapi/v1/txt2img")
 
     def __init__(self, *args, admin=True, admindir=True, options=("big.kcpps", "sub/Small 7B.gguf"), router=False, password=None,
-                 names=None, types=("llm",), old=False, waiting=0, restarts=0, **kw):
+                 names=None, types=("llm",), old=False, oldest=False, waiting=0, restarts=0, **kw):
         super().__init__(*args, **kw)
         self.restarts = restarts
         self.admin, self.admindir, self.router, self.password, self.old = admin, admindir, router, password, old
+        self.oldest = oldest
         self.options = list(options)
         self.initial = self.loaded[0] if self.loaded else self.options[0]
         self.names, self.types = dict(names or {}), types
@@ -632,7 +634,7 @@ class Kobold(Worker):
         return "koboldcpp/" + "".join(c for c in stem if c.isalnum() or c in "._-")
 
     def listed(self):
-        return self.options + (["initial_model", "unload_model"] if self.admin else [])
+        return self.options + (["initial_model"] * (not self.oldest) + ["unload_model"] if self.admin else [])
 
     def start(self, name):
         """The manager ends the server process and starts another with this file."""
@@ -650,7 +652,7 @@ class Kobold(Worker):
                          **{t: bool(self.loaded) and t in self.types for t in self.TYPES}, "router": self.router,
                          "admin": 0 if not self.admin else 2 if self.token else 1}
         if method == "GET" and path == "/api/v1/model":
-            shown = self.sends(headers, self.password, self.token)
+            shown = self.sends(headers, *([self.password] if self.oldest else [self.password, self.token]))
             return 200, {"result": self.model() if shown else "koboldcpp/protected-model"}
         if method == "GET" and path == "/api/extra/perf":  # works also during a generation
             return 200, {"idle": 0 if self.busy else 1, "queue": self.waiting, "uptime": 5, "total_gens": 1}

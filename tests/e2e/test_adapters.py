@@ -42,6 +42,8 @@ KoboldCpp  a refusal is 200; an empty list of files says     test_kobold_reports
            models for images are "inactive" as a name        test_kobold_is_loaded_whatever_its_models_are_for
            its port is closed while it loads, or 502         test_kobold_may_restart_without_having_failed
            a router loads what a request names               test_what_a_client_loaded_through_kobolds_router_stays
+ 1.102     no "initial_model"; .kcppt files; only            test_kobold_1_102_gets_its_only_configuration_back
+             --password shows the name
 """
 import datetime
 import json
@@ -766,6 +768,18 @@ def test_an_old_kobold_needs_to_know_which_file_to_load():
         assert order("resume", kind="kobold", url=w.url, model="a.kcpps")["ok"] and w.loaded == ["a.kcpps"]
     with fake.Kobold(options=["a.kcpps", "c.gguf"], old=True) as w:
         assert order("resume", kind="kobold", url=w.url)["ok"] and w.loaded == ["a.kcpps"], "there is only one"
+
+
+def test_kobold_1_102_gets_its_only_configuration_back(token_file):
+    with fake.Kobold(options=["a.kcppt", "c.gguf"], models=["a.kcppt"], password="for clients", token=fake.TOKEN, oldest=True) as w:
+        out, back = orders("evict", "resume", kind="kobold", url=w.url, token_file=token_file)
+        assert out["ok"] and "model" not in out["notes"] and back["ok"] and w.loaded == ["a.kcppt"], (out, back)
+    with fake.Kobold(options=["a.kcppt", "b.kcpps", "c.gguf"], oldest=True) as w:
+        assert order("resume", kind="kobold", url=w.url)["ok"] and w.loaded == ["b.kcpps"]
+    with fake.Kobold(options=["a.kcppt", "b.kcppt", "c.gguf"], oldest=True) as w:
+        out = order("resume", kind="kobold", url=w.url)
+        assert not out["ok"] and "set model to a file of --admindir" in out["message"], out
+        assert order("resume", kind="kobold", url=w.url, notes="asked 1\nloaded 1\nmodel koboldcpp/a\n")["ok"] and w.loaded == ["a.kcppt"]
 
 
 @pytest.mark.parametrize("kobold", [dict(types=("txt2img",)), dict(types=("embeddings", "tts")), dict(names={"big.kcpps": "inactive-7b.x"})],

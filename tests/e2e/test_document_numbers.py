@@ -49,7 +49,7 @@ NUMBERS = [  # document, sentence with {} for the number, its source
     (API, "the latest decisions (`?limit=`, default {})", lambda: define("serve/api_guard.c", "DECISIONS")),
     (API, "returns a list, oldest first: the latest {}, or", lambda: define("serve/api_events.c", "EVENTS_STANDARD")),
     (API, "how long the situation lasts, default {};", lambda: define("serve/guard_question.c", "SECONDS_STANDARD")),
-    (API, "default 10; at most {} observations are made", lambda: define("guard/what_if.h", "WHAT_IF_SCENES")),
+    (API, "default 10; at most {} observations are made", lambda: define("guard/guard_query.h", "WHAT_IF_SCENES")),
     (API, "has columns with a step of {} s", lambda: define("serve/process_history.h", "PROCESS_HISTORY_STEP_NS", S)),
     (API, "for at most {} processes per GPU, those with the most memory",
      lambda: define("serve/process_history.h", "PROCESS_HISTORY_ROWS")),

@@ -365,6 +365,16 @@ def test_learn_never_ignores_a_current_contender(world, worker):
             assert done.stdout == "" and re.search(r"no rule for sleep: rule 1 .* says that it contends", done.stderr)
 
 
+def test_learn_ignores_none_of_several_current_contenders(world, worker, tmp_path):
+    second = tmp_path / "second"
+    shutil.copy("/bin/sleep", second)
+    with Contender(world, 800 << 20), Contender(world, 600 << 20, exe=second):
+        with Guarded(world, configure(("ollama", worker))) as s:
+            s.until("evicted")
+            done = s.guard("learn", "--for", "1s")
+            assert done.stdout == "" and "no rule for sleep: " in done.stderr and "no rule for second: " in done.stderr, done
+
+
 def test_without_a_worker_explain_says_how_to_add_one(tmp_path):
     with Guarded(World(tmp_path), configure()) as s:
         s.wait(lambda: s.get("/api/v1/guard").status_code == 200)

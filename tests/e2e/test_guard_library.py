@@ -247,7 +247,7 @@ hold(0)
 """
     with Program(world, code) as p:
         rest, _ = p.ends()
-    assert rest == [[True, True, "no GPU can be seen"]]
+    assert rest == [[True, True, "no GPU is visible"]]
 
 
 @python

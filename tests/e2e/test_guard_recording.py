@@ -100,7 +100,9 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path, worker):
     bad.write_text("begin\t1\noutcome\tx\n")
     done = support.gpuward("guard", "replay", "--policy", policy, bad)
     assert done.returncode == 1 and "bad:2: this is not a line of a guard recording" in done.stderr
-    for data, words in ((b"", "is empty; it is not a guard recording"), (b"\x7fELF\0\1\2", "has no complete line"),
+    for data, words in ((b"", "is empty: it is not a guard recording; name the file that record ="),
+                        (b"\n\n", "has only empty lines: it is not a guard recording"), (b"\x7fELF\0\1\2", "has no complete line"),
+                        (b"\n\x7fELF\0\1\2", "has no complete line: it is not a guard recording"),
                         (b"begin\t1\0\n", ":1: this is not a line of a guard recording")):
         bad.write_bytes(data)
         done = support.gpuward("guard", "replay", "--policy", policy, bad)

@@ -7,7 +7,7 @@
 
 #include "daemon/token_source.h"
 #include "guard/worker/common.h"
-#include "guard/worker/kinds.h"
+#include "guard/worker/common.h"
 
 #include <gpuward.h>
 

@@ -194,7 +194,7 @@ TEST(the_ninth_order_waits_while_eight_hang)
 		fake[i].waits = true;
 		assert_int_equal(give(i, ORDER_EVICT, 1 + i), 0);
 	}
-	for (unsigned i = 0; i < 8; i++) /* in the order of arrival */
+	for (unsigned i = 0; i < 8; i++) /* orders run in the order in which they were given */
 		sem_wait(&fake[i].begun);
 	for (unsigned i = 8; i < WORKERS; i++)
 		assert_int_equal(atomic_load(&fake[i].evicted), 0);
@@ -258,7 +258,7 @@ TEST(nothing_is_done_unless_the_mode_is_enforce)
 	assert_int_equal(fake[0].evicted + fake[0].resumed, 0);
 }
 
-TEST(a_worker_without_callbacks_cannot_be_evicted)
+TEST(a_worker_without_callbacks_is_neither_evicted_nor_resumed)
 {
 	struct guard_outcome o;
 
@@ -267,6 +267,10 @@ TEST(a_worker_without_callbacks_cannot_be_evicted)
 	o = next();
 	assert_false(o.ok);
 	assert_in(o.message, "no evict callback");
+	give(2, ORDER_RESUME, 3);
+	o = next();
+	assert_false(o.ok);
+	assert_in(o.message, "no resume callback");
 	give(2, ORDER_DRAIN, 2); /* an order without a function succeeds */
 	o = next();
 	assert_true(o.ok);

@@ -359,7 +359,7 @@ TEST(a_worker_with_a_port_is_not_found_by_its_name)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-/* A1: the desktop. */
+/* Row a01 of GUARD.md: the desktop. */
 TEST(desktop_programs_are_known_by_path_and_name)
 {
 	static const char *const exe[] = {
@@ -553,7 +553,7 @@ TEST(a_container_matches_by_its_whole_name)
 		{ "ollama", "ollam", false },
 		{ "my-long-container", "my-long-cont", false },
 		{ "c0ffee", "c0ffee012345", true },
-		{ "c0ffee", "c0ffee01", false }, /* a name, not an id */
+		{ "c0ffee", "c0ffee01", false }, /* this is a name, not an id */
 		{ "c0ffee01234567", "c0ffee012345", true },
 		{ "c0ffee01234567", "c0ffee012346", false },
 	};

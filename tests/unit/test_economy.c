@@ -1,6 +1,6 @@
 /* Tests how the power of an idle model and the energy of a load are learned from the power of
  * the GPU. */
-#include "guard/economy.h"
+#include "guard/idle.h"
 
 #include "base/clock.h"
 
@@ -132,7 +132,7 @@ TEST(nothing_is_learned_without_a_power_reading)
 	looks(60, a);
 	assert_false(figures(&standard).idle_learned || figures(&standard).reload_learned);
 	assert_true(fabs(t.e.saved_j - 60 * ECONOMY_IDLE_W) <
-		    1); /* uses the configured power */
+		    1); /* the configured power is used */
 }
 
 TEST(a_gap_in_time_is_not_bridged)

@@ -1,5 +1,5 @@
-/* Tests the guard in stepped time: holds, schedules, several workers and GPUs, reservations,
- * when to observe. */
+/* Tests the guard in simulated time: holds, schedules, several workers and GPUs, reservations,
+ * and the time of the next scene. */
 #include "guard_test.h"
 
 GUARD_TEST(orphans_and_the_ignored_are_no_demand)
@@ -232,7 +232,7 @@ GUARD_TEST(a_known_contender_that_takes_more_than_its_earlier_maximum_is_demand)
 	world_until(o, 320 * S);
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(world_state(o, i), STATE_ACTIVE);
-	/* 23 GiB are free, but how much more the guest will take is unknown */
+	/* 23 GiB are free, but how much more the contender will take is unknown */
 	o->guest[1].bytes = 13 * GIB;
 	world_until(o, 330 * S);
 	for (unsigned i = 0; i < 3; i++)
@@ -294,7 +294,7 @@ GUARD_TEST(a_worker_on_two_gpus_moves_as_one)
 	assert_has(world_last(o, "freed")->evidence, "14036 MiB");
 	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
 	world_until(o, 150 * S);
-	assert_state(o, STATE_EVICTED); /* one GPU is cool, the other is hot */
+	assert_state(o, STATE_EVICTED); /* one GPU is cool, and the other is hot */
 	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, false, "", o->now);
 	world_run(o, 5 * S);
 	assert_state(o, STATE_ACTIVE);
@@ -314,7 +314,8 @@ GUARD_TEST(a_reservation_moves_as_few_as_it_takes_cheapest_first)
 	world_begin(o);
 	world_run(o, S);
 	assert_int_equal(guard_reserve(o->g, "GPU-0", 12 * GIB, 0, UINT64_MAX, o->now, &id), 0);
-	assert_int_equal(reserved(o, id, message), 1); /* it fits, for ever */
+	/* it fits, however long the contender stays */
+	assert_int_equal(reserved(o, id, message), 1);
 	world_run(o, 5 * S);
 	assert_int_equal(o->orders, 0);
 	guard_release(o->g, id, o->now);

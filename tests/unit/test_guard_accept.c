@@ -1,4 +1,4 @@
-/* Tests the acceptance list of the guard (docs/GUARD.md) in stepped time, as far as it is about
+/* Tests the acceptance list of the guard (docs/GUARD.md) in simulated time, the parts about
  * decisions. The name of a test begins with the id of its row. tests/e2e/test_guard*.py test
  * what needs processes, files and servers. */
 #include "guard_test.h"
@@ -136,7 +136,7 @@ GUARD_TEST(a04_a_contender_that_comes_and_goes_for_an_hour_doubles_the_quiet)
 		world_run(o, MINUTE);
 		most = fmax(most, world_status(o, 0).backoff);
 	}
-	/* With 60 s of quiet time, a guest that is away for at most 45 s keeps the worker
+	/* With 60 s of quiet time, a contender that is away for at most 45 s keeps the worker
 	 * out. */
 	assert_true(most == 2);
 	assert_int_equal(world_status(o, 0).evictions, 2);
@@ -151,7 +151,7 @@ GUARD_TEST(a04_the_quiet_period_never_grows_past_ten_minutes)
 	world_guest(o, "now", 0, 4 * GIB, 0, 0);
 	o->guest[0].until_ns = 0;
 	world_begin(o);
-	/* the guest comes back as soon as the worker does */
+	/* the contender comes back as soon as the worker does */
 	for (unsigned i = 0; i < 40; i++) {
 		for (unsigned k = 0; k < 10000 && world_state(o, 0) != STATE_ACTIVE; k++)
 			world_step(o);
@@ -163,7 +163,8 @@ GUARD_TEST(a04_the_quiet_period_never_grows_past_ten_minutes)
 	}
 	assert_true(most == 32); /* 30 s x 32 is limited to 600 s */
 	assert_true(world_status(o, 0).backoff <= 32);
-	world_run(o, 40 * MINUTE); /* after a while without guests the backoff starts again */
+	world_run(o,
+		  40 * MINUTE); /* after a while without contenders the backoff starts again */
 	o->guest[0].until_ns = o->now + S;
 	world_run(o, 2 * S);
 	assert_true(world_status(o, 0).backoff == 1);
@@ -573,7 +574,7 @@ TEST(a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may)
 				 0);
 		d = first_evict_order(&o);
 		if (checkpoint)
-			/* time for 8 GiB, plus 10 s */
+			/* the time for 8 GiB, plus 10 s */
 			assert_true(d.deadline_ns > o.now + 15 * S);
 		else
 			assert_in_range(d.deadline_ns, o.now, o.now + 5 * S);

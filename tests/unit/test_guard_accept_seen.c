@@ -1,6 +1,6 @@
-/* Tests the acceptance list of the guard (docs/GUARD.md) as far as it is about scenes: the real
- * scene builder reads process lists of drivers, and real inotify watches device nodes. The name
- * of a test begins with the id of its row. */
+/* Tests the acceptance list of the guard (docs/GUARD.md) the parts about scenes. The real scene
+ * builder reads process lists of drivers, and real inotify watches device nodes. The name of a
+ * test begins with the id of its row. */
 #define TEST_SETUP    begin
 #define TEST_TEARDOWN end
 #include "simtest.h"
@@ -103,11 +103,13 @@ TEST(a02_a_tree_a_child_that_left_and_a_member_of_the_group_are_the_workers)
 	policy.worker[0].match.unit = "ollama.service";
 	put(4300010, 1, "ollama", "4300010", UNIT);
 	put(4300011, 4300010, "between", "4300011", UNIT);
-	put(4300000, 4300011, "runner", "4300000", UNIT); /* third generation */
+	/* a process of the third generation */
+	put(4300000, 4300011, "runner", "4300000", UNIT);
 	/* called setsid, and its parents have ended */
 	put(4300001, 1, "left", "4300001", UNIT);
 	put(4300002, 4300011, "moved", "4300002", SESSION); /* a descendant in another cgroup */
-	put(4300003, 1, "runner", "4300003", SESSION);      /* only the name is the same */
+	/* a process with only the same name */
+	put(4300003, 1, "runner", "4300003", SESSION);
 	open_look("[[gpu]]\nprofile = \"a100\"\n"
 		  "[[gpu.process]]\npid = 4300000\nmemory = \"1 GiB\"\n"
 		  "[[gpu.process]]\npid = 4300001\nmemory = \"1 GiB\"\n"
@@ -409,7 +411,7 @@ TEST(a19_a_day_of_scenes_takes_no_memory_and_no_files)
 		"[[timeline]]\nat = 60000\ndo = \"lose\"\n[[timeline]]\nat = 61000\ndo = "
 		"\"heal\"\n");
 	assert_int_equal(guard_new(&policy, NULL, 0, &g), 0);
-	live(g, 600); /* an hour and forty minutes */
+	live(g, 600); /* the scenes cover an hour and forty minutes */
 	memory = mallinfo2().uordblks;
 	files = open_descriptors();
 	live(g, 8640); /* a day */

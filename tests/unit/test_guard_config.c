@@ -554,7 +554,7 @@ static const struct {
 	{ WORKER "kind = \"ollama\"\nmatch.command = \"(.*)(.*)\\\\1\\\\2z\"\n",
 	  "it has a back-reference such as \\1, and matching one can take hours" },
 	{ WORKER "kind = \"ollama\"\nmatch.command = \"((a{9,99}){99}){99}\"\n",
-	  "it repeats too much, and matching it could take seconds" },
+	  "it has too many repetitions, and one match could take seconds" },
 	{ WORKER "kind = \"ollama\"\nmatch.container = \"a/b\"\n",
 	  "an id or a name has letters" },
 	/* two workers */

@@ -107,7 +107,7 @@ GUARD_TEST(heat_is_reported_with_its_gpu)
 	got = why(o, REASON_THERMAL);
 	assert_string_equal(got.evidence, "GPU-0: Too hot: at 88 C.");
 	assert_has(got.rule, "[health]");
-	assert_string_equal(got.clears, "when it is over"); /* no end was set */
+	assert_string_equal(got.clears, "when the reason ends"); /* no end was set */
 	assert_true(got.clears_ns == 0);
 }
 
@@ -123,7 +123,7 @@ GUARD_TEST(a_reason_set_from_outside_shows_the_end_that_was_given)
 	world_until(o, 5 * S);
 	guard_set_reason_end(o->g, "GPU-0", REASON_HEALTH, "too early", 1);
 	guard_set_reason(o->g, "GPU-0", REASON_HEALTH, true, "Xid 79.", o->now);
-	assert_has(why(o, REASON_HEALTH).clears, "when it is over");
+	assert_has(why(o, REASON_HEALTH).clears, "when the reason ends");
 	guard_set_reason_end(o->g, "GPU-0", REASON_HEALTH, "after 300 s", o->now + 300 * S);
 	got = why(o, REASON_HEALTH);
 	assert_string_equal(got.clears, "after 300 s");
@@ -138,7 +138,7 @@ GUARD_TEST(a_reason_set_from_outside_shows_the_end_that_was_given)
 	guard_set_reason(o->g, "GPU-1", REASON_HEALTH, false, "", o->now);
 	guard_set_reason(o->g, "GPU-0", REASON_HEALTH, false, "", o->now);
 	guard_set_reason(o->g, "GPU-0", REASON_HEALTH, true, "again", o->now);
-	assert_has(why(o, REASON_HEALTH).clears, "when it is over");
+	assert_has(why(o, REASON_HEALTH).clears, "when the reason ends");
 }
 
 GUARD_TEST(a_gpu_that_does_not_answer_must_answer_for_a_minute)
@@ -200,7 +200,8 @@ GUARD_TEST(a_worker_released_while_it_returns_leaves_with_the_evidence_no_demand
 	assert_state(o, STATE_RESUME);
 	world_ask(o, 0, REQUEST_RELEASE, 0);
 	assert_decided(o, 1, STATE_RESUME, STATE_DRAIN, "quiet time");
-	assert_has(world_last(o, "quiet time")->evidence, "no demand now; the last was: pid");
+	assert_has(world_last(o, "quiet time")->evidence,
+		   "no demand now; the last demand was: pid");
 }
 
 GUARD_TEST(a_damped_worker_has_its_remaining_time)

@@ -1,5 +1,5 @@
-/* Tests idle models: they are unloaded after their time, and return when a client requests
- * them. */
+/* Tests idle models: the guard unloads them after a time, and they return when a client
+ * requests them. */
 #define TEST_SETUP    fresh
 #define TEST_TEARDOWN done
 #include "guard_world.h"
@@ -155,8 +155,8 @@ TEST(contention_keeps_an_idle_worker_evicted)
 	assert_false(o.w[0].resident);
 	assert_int_equal(world_decided(&o, 0, GUARD_STATES, STATE_EVICT, "reloaded"), 1);
 	world_run(&o, 120 * S);
-	/* The model was requested, so it is no longer idle: it may return when the game is
-	 * over. */
+	/* A client requested the model, so it is no longer idle and may return when the game
+	 * ends. */
 	assert_int_equal(mask(), 0);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	assert_false(o.w[0].closed);
@@ -221,7 +221,7 @@ TEST(the_reason_idle_survives_a_restart)
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	assert_int_equal(mask(), UINT32_C(1) << REASON_IDLE);
 	guard_free(o.g);
-	o.w[0].resident = true; /* requested while no guard ran */
+	o.w[0].resident = true; /* a client requested the model while no guard ran */
 	world_begin(&o);
 	world_run(&o, 10 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);

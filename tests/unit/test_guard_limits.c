@@ -1,10 +1,9 @@
-/* Tests when the guard does not act although a rule applies, what it counts, and what a trial
+/* Tests when the guard does not act although a rule applies, what it counts, and what what_if
  * reports. */
 #include "guard_test.h"
 
 #include "guard/guard_internal.h"
 #include "guard/guard_counters.h"
-#include "guard/what_if.h"
 
 #define HOUR        (3600 * S)
 #define FOR_A_WHILE (60 * S)
@@ -97,7 +96,7 @@ GUARD_TEST(a_limited_demand_is_reported_in_the_status_until_it_is_gone)
 	o->p.standard.quiet_ns = S;
 	flapping(o, 1000);
 	world_begin(o);
-	world_until(o, 44 * S + 500 * MS); /* during the second visit of the program */
+	world_until(o, 44 * S + 500 * MS); /* while the program runs for the second time */
 	assert_int_equal(world_state(o, 0), STATE_SUSPECT);
 	assert_in(world_status(o, 0).rail, "uid 1000");
 	world_until(o, 60 * S);
@@ -112,7 +111,8 @@ GUARD_TEST(a_user_over_the_limit_does_not_block_the_demand_of_another_user)
 	flapping(o, 1000);
 	world_guest(o, "game", 0, GIB, 44 * S, 0)->uid = 1001;
 	world_begin(o);
-	world_until(o, 43 * S + 500 * MS); /* during the second visit of the first program */
+	/* while the first program runs for the second time */
+	world_until(o, 43 * S + 500 * MS);
 	assert_int_equal(world_state(o, 0), STATE_SUSPECT);
 	world_until(o, 60 * S);
 	assert_int_equal(world_state(o, 0), STATE_EVICTED);

@@ -1,4 +1,4 @@
-/* Tests a change of policy while the guard runs, in a simulated world and stepped time. */
+/* Tests a change of policy while the guard runs, in a simulated world with simulated time. */
 #include "guard_world.h"
 
 /* The policy of the guard. When it changes, the old policy is freed at once, so that a
@@ -228,7 +228,7 @@ POLICY_TEST(a_worker_with_another_match_has_not_ended, 1)
 	assert_string_equal(world_status(o, 0).why, "not there: its process ended");
 }
 
-/* The guard restarts while the worker is evicted for a guest. */
+/* The guard restarts while the worker is evicted for a contender. */
 static void restart_while_out(struct world *o)
 {
 	begin(o, 1);
@@ -372,7 +372,7 @@ POLICY_TEST(a_worker_that_was_really_evicted_waits_for_mode_enforce, 1)
 	assert_true(o->w[0].resident);
 }
 
-/* The worker was closed for new work: because of heat while it ran, or for a drain that had not
+/* The worker refuses new work, because of heat while it ran, or because of a drain that had not
  * finished. Then the mode changes to dry-run, which gives no orders, and back. */
 TEST(a_door_that_was_really_closed_is_opened_when_it_is_enforced_again)
 {
@@ -453,7 +453,7 @@ POLICY_TEST(after_a_restart_an_evicted_worker_is_in_state_evicted, 1)
 	assert_int_equal(world_state(o, 0), STATE_EVICTED);
 }
 
-/* Workers and guests come and go in any order. At the end, a worker that is alone on the GPU
+/* Workers and contenders come and go in any order. At the end, a worker that is alone on the GPU
  * must run. */
 POLICY_TEST(many_policy_changes_end_in_the_same_state_as_none, 3)
 {

@@ -1,5 +1,5 @@
 /* Tests the guard's state machine (docs/GUARD-MACHINE.md), rows 8 to 24: from the first demand
- * to the proof that memory is free. */
+ * until the memory is verified as free. */
 #include "guard_test.h"
 
 GUARD_ROW("8, 12", a_contend_now_rule_evicts_without_waiting)
@@ -48,7 +48,7 @@ GUARD_ROW("8, 10", a_demand_that_goes_at_once_is_a_near_miss)
 	assert_int_equal(o->orders, 0);
 }
 
-/* The worker is evicted for one guest and returns; then the next guest comes. */
+/* The worker is evicted for one contender and returns; then the next contender comes. */
 static struct world_guest *returned(struct world *o, const char *next, uint64_t bytes)
 {
 	struct world_guest *t;
@@ -320,7 +320,7 @@ GUARD_ROW("19", a_worker_that_never_answers_is_stuck_and_the_guard_goes_on)
 	world_ask(o, -1, REQUEST_EVICT, 0);
 	world_run(o, 5 * S);
 	assert_int_equal(world_state(o, 1), STATE_EVICTED);
-	/* The action gives up at its deadline, and the outcome is lost. */
+	/* The action ends the call at its deadline, and the outcome is lost. */
 	o->w[0].has_order = false;
 	for (unsigned i = 0; i < 1200; i++) {
 		world_step(o);
@@ -591,7 +591,7 @@ GUARD_ROW("20", bytes_that_are_unknown_are_judged_by_the_device)
 	assert_state(o, STATE_EVICTED);
 }
 
-/* Unknown does not count as freed. */
+/* Unknown memory does not count as freed. */
 GUARD_ROW("20, 22", memory_that_cannot_be_read_never_proves_an_eviction)
 {
 	static const struct {

@@ -105,7 +105,7 @@ GUARD_ROW("30", resume_now_skips_the_quiet_and_ends_contention_and_manual_only)
 
 GUARD_ROW("31, 32", a_worker_returns_only_when_it_fits_and_the_check_is_named)
 {
-	/* The guest is not a contender, but it takes the memory: 4 GiB free, 8 needed. */
+	/* The contender is not a contender, but it takes the memory: 4 GiB free, 8 needed. */
 	world_guest(o, "ignored", 0, 8 * GIB, 20 * S, 100 * S);
 	begin(o);
 	world_ask(o, 0, REQUEST_EVICT, 30 * S);
@@ -428,7 +428,7 @@ GUARD_ROW("49", a_managed_worker_that_is_turned_back_before_it_appears_is_absent
 		assert_int_equal(d.verb, ORDER_RESUME);
 		assert_true(d.start);
 		ask_only(o, REQUEST_EVICT);
-		assert_state(o, STATE_DRAIN); /* until its outcome is known */
+		assert_state(o, STATE_DRAIN); /* wait until the outcome of the order is known */
 		done.order = d.id;
 		guard_outcome(o->g, &done, o->now);
 		world_run(o, 20 * S);

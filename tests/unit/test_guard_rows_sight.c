@@ -1,5 +1,5 @@
 /* Tests the guard's state machine (docs/GUARD-MACHINE.md), rows 41 to 47, 50 and 52: GPUs that
- * cannot be seen, the end of the service, and a change to dry-run and back. */
+ * cannot be read, the end of the service, and a change to dry-run and back. */
 #include "guard_test.h"
 
 GUARD_ROW("41, 42", a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals)
@@ -372,7 +372,8 @@ GUARD_ROW("50", a_door_that_heat_closed_is_opened_after_a_dry_run)
 	assert_orders(o, 0, OPEN);
 	assert_int_equal(guard_change_policy(o->g, &enforce, NULL, 0, o->now), 0);
 	world_run(o, 2 * S);
-	assert_decided(o, 2, STATE_RECONCILE, STATE_ACTIVE, "as found"); /* and at the start */
+	/* the same holds at the start */
+	assert_decided(o, 2, STATE_RECONCILE, STATE_ACTIVE, "as found");
 	assert_orders(o, 1, OPEN);
 	assert_awake(o);
 }
@@ -398,7 +399,7 @@ GUARD_ROW("52", a_gpu_that_turns_dry_between_two_scenes_moves_nothing_until_it_t
 GUARD_ROW("52", an_order_under_way_on_a_gpu_that_turns_dry_counts_as_done)
 {
 	begin(o);
-	o->w[0].acts.silent = true; /* its drain is under way */
+	o->w[0].acts.silent = true; /* the order to drain is under way */
 	world_ask(o, 0, REQUEST_EVICT, UINT64_MAX);
 	world_run(o, S);
 	o->w[0].acts.silent = false;

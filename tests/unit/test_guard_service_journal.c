@@ -10,8 +10,8 @@ static struct {
 	bool full;
 	unsigned kept, tried, orders, refused;
 	unsigned highest; /* highest level that was ordered */
-	bool slow;        /* nothing is written yet */
-	bool lags;        /* after a write, the next one is slow again */
+	bool slow;        /* the disk has not written anything yet */
+	bool lags;        /* after each write, the next write is slow again */
 	bool fails;       /* accepted records cannot be written */
 	char last[8192];  /* record */
 	/* `learns`: an order collects restore data; `learnt`: this data waits to be stored */

@@ -1,4 +1,4 @@
-/* Tests on which GPUs a service acts, in stepped time. The test decides which locks succeed. */
+/* Tests on which GPUs a service acts, in simulated time. The test decides which locks succeed. */
 #include "daemon/guard_service_parts.h"
 
 #include "daemon/guard_lock.h"

@@ -1,4 +1,4 @@
-/* Tests requests of users, in stepped time: the guard gets the uid of the client, and the
+/* Tests requests of users, in simulated time: the guard gets the uid of the client, and the
  * response says what is stored. */
 #include "daemon/guard_service_parts.h"
 
@@ -307,14 +307,14 @@ TEST(a_game_that_a_restart_loses_is_logged)
 
 	begin();
 	seen.lasting = true;
-	seen.hangs_ns = NS_PER_S; /* slow, but stored */
+	seen.hangs_ns = NS_PER_S; /* the disk is slow, but the record is stored */
 	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.logged, 1);
 	seen.game_unkept = true; /* the disk is full */
 	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.logged, 3);
 	assert_in(seen.text, "game of process 4711 cannot be stored");
-	seen.game_unkept = seen.lasting = false; /* there is no file */
+	seen.game_unkept = seen.lasting = false; /* there is no database file */
 	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.logged, 5);
 	world_done(&o);

@@ -138,7 +138,7 @@ TEST(a_gpu_that_cools_down_is_not_called_too_hot)
 	read_margin(1, 4);
 	assert_in(t.s.worst.why, "Too hot: 1 C below its limit");
 	read_margin(22, 1);
-	assert_true(t.s.thermal); /* not for long enough yet */
+	assert_true(t.s.thermal); /* the margin was not large for long enough yet */
 	assert_in(t.s.worst.why, "Was too hot, cools down: 22 C below its limit");
 	read_margin(1, 1);
 	assert_in(t.s.worst.why, "Too hot: 1 C below its limit");
@@ -236,7 +236,7 @@ TEST(a_margin_that_contradicts_the_temperature_is_not_used)
 	assert_int_equal(t.s.level, HEALTH_OK);
 	assert_string_equal(t.s.margin_source, "thresholds");
 	assert_true(t.s.margin_c == 52);
-	read_value(GW_Q_TEMPERATURE_GPU, 86, 4); /* now it is plausible */
+	read_value(GW_Q_TEMPERATURE_GPU, 86, 4); /* now the margin is plausible */
 	assert_string_equal(t.s.margin_source, "margin");
 	assert_true(t.s.thermal);
 	set(GW_Q_TEMPERATURE_GPU, 35); /* cold, but slowed down by heat: plausible */
@@ -254,7 +254,7 @@ TEST(thresholds_replace_a_missing_margin)
 	read_value(GW_Q_TEMPERATURE_MEMORY_MAX, 105, 1);
 	assert_true(t.s.margin_c == 1);
 	assert_int_equal(t.s.level, HEALTH_THROTTLE);
-	read_value(GW_Q_TEMPERATURE_MEMORY_MAX, 0, 1); /* some report 0 for unknown */
+	read_value(GW_Q_TEMPERATURE_MEMORY_MAX, 0, 1); /* some GPUs report 0 for unknown */
 	assert_true(t.s.margin_c == 13);
 }
 
@@ -370,7 +370,7 @@ TEST(memory_flags_warn_and_do_not_quarantine)
 
 TEST(new_uncorrectable_errors_quarantine_without_recovery_actions)
 {
-	read_value(GW_Q_ECC_UNCORRECTED, 7, 1); /* from before the start */
+	read_value(GW_Q_ECC_UNCORRECTED, 7, 1); /* the Xid is from before the start */
 	assert_int_equal(t.s.level, HEALTH_OK);
 	read_value(GW_Q_ECC_UNCORRECTED, 0, 1); /* the driver was reloaded */
 	assert_int_equal(t.s.level, HEALTH_OK);

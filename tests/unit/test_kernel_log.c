@@ -91,7 +91,8 @@ TEST(the_length_of_the_pci_domain_does_not_matter)
 	assert_false(kernel_log_same_pci("0000:0b:00", ""));
 }
 
-/* Bytes of a record are changed, cut and moved: the result is a number in range or nothing. */
+/* Changes, cuts and moves bytes of a record. The parser must return a number in range or
+ * nothing. */
 TEST(mutated_records_do_not_crash_the_parser)
 {
 	static const char good[] = "3,1234,5678901,-;NVRM: Xid (PCI:0000:0b:00): 79, pid=1";

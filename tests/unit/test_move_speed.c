@@ -84,14 +84,16 @@ TEST(a_move_lasts_from_the_order_until_the_memory_is_verified)
 	decide(3, STATE_RESUME, STATE_VERIFY_UP, none, 0);
 	assert_true(decide(0.5, STATE_VERIFY_UP, STATE_ACTIVE, none, BYTES));
 	assert_int_equal(w.done[MOVE_RETURN][0].ns, 3.5 * 1e9);
-	assert_int_equal(w.done[MOVE_RETURN][0].level, 3); /* the level that is undone */
+	/* the level of the eviction that this return undoes */
+	assert_int_equal(w.done[MOVE_RETURN][0].level, 3);
 }
 
 TEST(only_whole_real_moves_count)
 {
 	struct guard_decision dry = freed, late = { .result = RESULT_NOT_FREED, .level = 2 };
 
-	assert_false(decide(1, STATE_VERIFY, STATE_EVICTED, freed, 0)); /* begin not seen */
+	/* the begin of this move was not observed */
+	assert_false(decide(1, STATE_VERIFY, STATE_EVICTED, freed, 0));
 	dry.dry = true;
 	decide(1, STATE_DRAIN, STATE_EVICT, dry, BYTES);
 	assert_false(decide(1, STATE_VERIFY, STATE_EVICTED, dry, 0));
@@ -137,7 +139,8 @@ TEST(moves_with_the_present_page_mode_come_first)
 	add(MOVE_LEAVE, 3, GIB, 1, HOST_PAGES_ALWAYS);
 	e = estimated(MOVE_LEAVE, 3, GIB, HOST_PAGES_ALWAYS);
 	assert_true(near(e.seconds, 1) && e.moves == 1 && e.pages == HOST_PAGES_ALWAYS);
-	e = estimated(MOVE_LEAVE, 3, GIB, HOST_PAGES_NEVER); /* this machine's is better */
+	/* an estimate from this machine is better */
+	e = estimated(MOVE_LEAVE, 3, GIB, HOST_PAGES_NEVER);
 	assert_int_equal(e.basis, MOVE_BASIS_OWN);
 	assert_int_equal(e.moves, 2);
 }

@@ -1,4 +1,4 @@
-/* Real processes that live and end. */
+/* Tests the set with real processes that live and end. */
 #include "guard/process_cache.h"
 
 #include "device/proc.h"

@@ -86,7 +86,7 @@ TEST(a_pidfile_in_a_folder_that_others_can_write_is_refused)
 	set_mode("run/w", 0755);
 	set_mode("run", 0777);
 	assert_refused("/run/w/pid", "other users can write its folder");
-	set_mode("run", 01777); /* as /tmp: others cannot replace run/w */
+	set_mode("run", 01777); /* like /tmp: others cannot replace run/w */
 	assert_trusted();
 	set_mode("run/w/pid", 0666);
 	assert_refused("/run/w/pid", "other users can write it");

@@ -258,11 +258,13 @@ TEST(a_skipped_hour_still_ends)
 		const char *span;
 		unsigned minutes, begun;
 	} rows[] = {
-		{ "Sun 01:00-02:30", 60, 1 },     /* end skipped: over at 03:00 */
-		{ "Sun 02:15-02:45", 0, 0 },      /* skipped completely */
-		{ "Sun 02:30-04:00", 60, 1 },     /* beginning skipped: from 03:00 */
-		{ "Sat 22:00-06:00", 7 * 60, 1 }, /* an hour shorter */
-		{ "Sat 23:00-02:00", 3 * 60, 1 }, /* ends when the clock jumps */
+		/* the end is skipped: the span ends at 03:00 */
+		{ "Sun 01:00-02:30", 60, 1 },
+		{ "Sun 02:15-02:45", 0, 0 }, /* the whole span is skipped */
+		/* the beginning is skipped: the span begins at 03:00 */
+		{ "Sun 02:30-04:00", 60, 1 },
+		{ "Sat 22:00-06:00", 7 * 60, 1 }, /* the span is an hour shorter */
+		{ "Sat 23:00-02:00", 3 * 60, 1 }, /* the span ends when the clock jumps */
 		{ "Sun 00:00-24:00", 23 * 60, 1 },
 	};
 

@@ -1,5 +1,5 @@
 /* Tests which parts of a policy need privileges, and the message about them. */
-#include "guard/proc_visibility.h"
+#include "guard/process_cache.h"
 
 #include <string.h>
 

@@ -351,7 +351,7 @@ TEST(junk_is_refused)
 		if (feed(&a, line) != -GW_E_PARSE)
 			fail_msg("taken: %s", junk[i]);
 		assert_int_equal(scene_read(&a, ""), -GW_E_PARSE);
-		/* refused until a scene begins */
+		/* lines are refused until a scene begins */
 		assert_int_equal(scene_read(&a, G), -GW_E_PARSE);
 		assert_int_equal(scene_read(&a, S), 0);
 	}
@@ -396,7 +396,8 @@ TEST(invalid_change_lines_are_refused)
 	};
 
 	memset(&a, 0, sizeof(a));
-	assert_int_equal(scene_read(&a, "D\t1\t0"), -GW_E_PARSE); /* no scene before it */
+	/* no scene precedes this line */
+	assert_int_equal(scene_read(&a, "D\t1\t0"), -GW_E_PARSE);
 	for (size_t i = 0; i < COUNT_OF(lines); i++) {
 		char whole[] = S "\n" G "\n" P("0") "\n" R "\nE\t1\t1\t1";
 

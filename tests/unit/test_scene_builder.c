@@ -72,7 +72,7 @@ static struct scene_builder *builder;
 static int begin(void **state)
 {
 	memset(&policy, 0, sizeof(policy));
-	memset(&scene, 0xA5, sizeof(scene)); /* its contents must not matter */
+	memset(&scene, 0xA5, sizeof(scene)); /* the contents of the scene must not matter */
 	policy.unknown_contends = true;
 	builder = NULL;
 	tree_init(&tree);
@@ -413,7 +413,8 @@ TEST(the_process_cache_never_overflows)
 	assert_non_null(process_cache_find(t, 1, now));
 	for (int64_t i = 2; i <= SCENE_PROCESSES; i++)
 		assert_non_null(process_cache_find(t, i, now));
-	assert_null(process_cache_find(t, 99999, now)); /* one too many at once */
+	/* one process too many at the same time */
+	assert_null(process_cache_find(t, 99999, now));
 	process_cache_forget(t, now + PROCESS_CACHE_FORGET_NS + 1);
 	assert_non_null(process_cache_find(t, 99999, now + PROCESS_CACHE_FORGET_NS + 1));
 	process_cache_free(t);
@@ -442,7 +443,8 @@ TEST(a_child_without_parents_stays_the_workers)
 	put_process(502, 501, 52, "/usr/bin/runner", SESSION);
 	first_scene(GPU ON(502, "1 GiB"));
 	assert_int_equal(class_of(502), CLASS_WORKER);
-	put_process(502, 1, 52, "/usr/bin/runner", SESSION); /* setsid, and adopted by init */
+	/* the process called setsid, and init adopted it */
+	put_process(502, 1, 52, "/usr/bin/runner", SESSION);
 	tree_remove(&tree, "proc/501");
 	take_after(PROCESS_CACHE_REFRESH_YOUNG_NS);
 	assert_int_equal(process(502)->ancestor[0], 1);
@@ -507,7 +509,8 @@ TEST(a_process_younger_than_the_pidfile_did_not_write_it)
 	tree_put(&tree, "proc/stat", "cpu 1 2 3\nbtime 1000000\n");
 	tree_put(&tree, "run/w.pid", "500\n");
 	write_at("run/w.pid", 1000100);
-	put_process(500, 1, 10200, "/usr/bin/game", SESSION); /* 2 s after the file */
+	/* the process started 2 s after the file was written */
+	put_process(500, 1, 10200, "/usr/bin/game", SESSION);
 	first_scene(GPU ON(500, "1 GiB"));
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 	assert_int_equal(scene_builder_policy(builder, &policy), 0);
@@ -583,7 +586,7 @@ TEST(a_listener_is_found_by_its_port)
 	put_process(600, 1, 60, "/usr/bin/w", SESSION);
 	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
 	tree_put(&tree, "proc/501/fd/3", "-> socket:[333]"); /* inherited */
-	tree_put(&tree, "proc/600/fd/3", "-> socket:[111]"); /* a client of it */
+	tree_put(&tree, "proc/600/fd/3", "-> socket:[111]"); /* a client of the worker */
 	tree_put(&tree, "proc/600/fd/4", "-> socket:[222]");
 	first_scene(GPU ON(501, "1 GiB") ON(600, "1 GiB"));
 	assert_classes("501 worker, 600 contender");
@@ -596,7 +599,8 @@ TEST(a_listener_is_found_by_its_port)
 	assert_int_equal(class_of(501), CLASS_WORKER);
 	tree_put(&tree, "proc/net/tcp6", TCP_HEAD TCP_ROW(ANY6 ":2CAA", "0A", "444"));
 	tree_put(&tree, "proc/500/fd/3",
-		 "-> pipe:[9]"); /* closed; another process listens on the port now */
+		 /* the worker closed its port, and another process listens on it now */
+		 "-> pipe:[9]");
 	tree_put(&tree, "proc/600/fd/5", "-> socket:[444]");
 	take_after(5 * NS_PER_S);
 	assert_int_equal(class_of(600), CLASS_WORKER);
@@ -623,7 +627,8 @@ TEST(a_hidden_process_is_no_contender_while_a_worker_of_its_user_is_missing)
 	first_scene(GPU ON(500, "1 GiB") ON(600, "1 GiB") ON(700, "1 GiB"));
 	assert_int_equal(class_of(500), CLASS_UNKNOWN); /* same user as the listening socket */
 	assert_int_equal(class_of(600), CLASS_CONTENDER); /* another user */
-	assert_int_equal(class_of(700), CLASS_CONTENDER); /* visible, and does not listen */
+	/* this process is visible and does not listen */
+	assert_int_equal(class_of(700), CLASS_CONTENDER);
 	/* no socket listens: the worker does not run */
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD);
 	take_after(5 * NS_PER_S);
@@ -1011,7 +1016,7 @@ TEST(a_zombie_child_is_not_kept)
 	put_zombie(502, 52);
 	take();
 	assert_int_equal(scene.roots, 0);
-	assert_int_equal(scene.processes, 0); /* like one that is gone */
+	assert_int_equal(scene.processes, 0); /* as if the process had ended */
 	take_after(PROCESS_CACHE_ORPHAN_NS);
 	assert_int_equal(class_of(502), CLASS_ORPHAN);
 }
@@ -1147,7 +1152,7 @@ TEST(our_tree_and_our_services_cgroup_are_own)
 	first_scene(GPU ON(77, "1 MiB") ON(78, "1 MiB") ON(79, "1 MiB") ON(80, "1 GiB")
 			    ON(90, "1 MiB"));
 	assert_classes("77 self, 78 self, 79 self");
-	assert_int_equal(class_of(80), CLASS_WORKER); /* though we started it */
+	assert_int_equal(class_of(80), CLASS_WORKER); /* although this program started it */
 	assert_int_equal(class_of(90), CLASS_CONTENDER);
 }
 
@@ -1210,7 +1215,7 @@ TEST(in_a_namespace_other_processes_are_hidden)
 	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026532001]");
 	first_scene_of("container");
 	assert_true(scene.gpu[0].hidden);
-	assert_true(scene.gpu[0].used_bytes > 50 * GIB); /* of hidden processes */
+	assert_true(scene.gpu[0].used_bytes > 50 * GIB); /* memory of hidden processes */
 }
 
 /* Builds a scene as the first process of a namespace; returns its findings as an exit
@@ -1252,7 +1257,7 @@ TEST(in_a_real_namespace_we_see_only_ourselves)
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-		skip(); /* not allowed here */
+		skip(); /* a namespace is not allowed here */
 	assert_int_equal(status, 0);
 }
 
@@ -1264,7 +1269,8 @@ TEST(outside_a_namespace_nothing_is_hidden)
 	assert_false(scene.gpu[0].hidden);
 }
 
-/* An old driver lists pids of the host, which may be those of other processes here. */
+/* An old driver lists pids of the host. In this namespace, other processes may have these
+ * pids. */
 TEST(pids_of_the_host_are_not_looked_up_in_our_namespace)
 {
 	static const struct {
@@ -1569,7 +1575,7 @@ TEST(without_memory_it_fails_and_nothing_leaks)
 	fail_at = 1;
 	assert_int_equal(scene_builder_policy(builder, &policy), -GW_E_NOMEM);
 	fail_at = 0;
-	take(); /* with the old policy */
+	take(); /* the scene was built with the old policy */
 	assert_int_equal(scene.gpus, 1);
 }
 
@@ -1626,14 +1632,14 @@ TEST(many_opens_trigger_at_most_ten_times_a_second)
 	tree_node(&tree, "dev/nvidia0");
 	open_builder(GPU);
 	touch("dev/nvidia0");
-	assert_true(scene_builder_triggered(builder)); /* the first at once */
+	assert_true(scene_builder_triggered(builder)); /* the first event triggers at once */
 	assert_int_equal(scene_builder_trigger_due_ns(builder), 0);
 	touch("dev/nvidia0");
 	assert_false(scene_builder_triggered(builder));
 	assert_int_equal(scene_builder_trigger_due_ns(builder),
 			 sim_mono(NULL) + WATCH_SPACING_NS);
 	sim_step(WATCH_SPACING_NS);
-	assert_true(scene_builder_triggered(builder)); /* the second is not lost */
+	assert_true(scene_builder_triggered(builder)); /* the second event is not lost */
 	assert_false(scene_builder_triggered(builder));
 	for (unsigned i = 0; i < 1000; i++) {
 		sim_step(NS_PER_MS);

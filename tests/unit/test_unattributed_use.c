@@ -35,7 +35,7 @@ TEST(a_busy_gpu_without_a_process_is_reported_after_ten_seconds)
 	assert_string_equal(why, "");
 	f.processes = 0;
 	looks(&g, f, 12, 20);
-	assert_string_equal(why, ""); /* ten seconds again */
+	assert_string_equal(why, ""); /* the ten seconds begin again */
 }
 
 TEST(memory_without_an_owner_is_reported_with_its_size)

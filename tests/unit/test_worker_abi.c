@@ -2,7 +2,7 @@
  * installed. */
 #include "guard/worker/curl_abi.h"
 
-#define CURL_DISABLE_DEPRECATION /* no warnings about deprecated numbers */
+#define CURL_DISABLE_DEPRECATION /* switches off warnings about deprecated numbers */
 #include <curl/curl.h>
 
 #define CHECK(ours, theirs, value) _Static_assert((long)(theirs) == (long)(value), #theirs);

@@ -255,7 +255,8 @@ TEST(two_checkpoints_do_not_count_the_same_free_memory)
 	assert_int_equal(pthread_create(&thread, NULL, evict_second, NULL), 0);
 	while (__atomic_load_n(&fake->underway, __ATOMIC_SEQ_CST) == 0)
 		usleep(1000);
-	assert_int_equal(evict(), -GW_E_STATE); /* waits until the other one has ended */
+	/* the second checkpoint waits until the first has ended */
+	assert_int_equal(evict(), -GW_E_STATE);
 	assert_in(message, "other checkpoints that run now need 6.6 GiB");
 	order.bytes = 1 * GIB; /* both checkpoints fit and run together */
 	assert_int_equal(evict(), 0);
@@ -365,7 +366,8 @@ TEST(recovery_continues_after_a_failure)
 	fake->process[0].fail_restore = 2;
 	assert_int_equal(checkpoint_restore(&root, t, 2, message, sizeof(message)), -GW_E_IO);
 	assert_in(message, "restored: CUDA error 2");
-	assert_int_equal(fake->process[0].state, 2); /* still checkpointed, not unlocked */
+	/* the process is still checkpointed and was not unlocked */
+	assert_int_equal(fake->process[0].state, 2);
 	assert_int_equal(fake->process[1].state, 0);
 }
 
@@ -374,7 +376,7 @@ TEST(a_past_deadline_is_not_an_unlimited_lock)
 	call.deadline_ns = 1;
 	assert_int_equal(evict(), 0);
 	assert_int_equal(fake->timeout_ms, 1);
-	assert_int_equal(fake->process[0].state, 2); /* and the checkpoint is complete */
+	assert_int_equal(fake->process[0].state, 2); /* the checkpoint is complete, too */
 }
 
 TEST_MAIN(setup, teardown)

@@ -62,7 +62,7 @@ TEST(damaged_notes_are_harmless)
 		snprintf(text, sizeof(text), "%s", bad[i]);
 		worker_noted(&call, "model", 3, out, sizeof(out));
 	}
-	snprintf(text, sizeof(text), "model a"); /* truncated: still read */
+	snprintf(text, sizeof(text), "model a"); /* the note is truncated, but still read */
 	assert_true(worker_noted(&call, "model", 0, out, sizeof(out)));
 	assert_string_equal(out, "a");
 }

@@ -1,7 +1,7 @@
-/* Checks whether a process still belongs to its worker, in a small /proc. */
+/* Tests whether a process still belongs to its worker, in a small /proc. */
 #include "tree.h"
 
-#include "guard/worker/recheck.h"
+#include "guard/worker/common.h"
 
 #include "guard/process_cache.h"
 
@@ -60,13 +60,13 @@ static int end(void **state)
 TEST(a_process_that_does_not_match_does_not_belong)
 {
 	worker.match.command = "serve";
-	assert_true(recheck_belongs(&call, &target));
-	assert_true(recheck_matches(&call, &target));
+	assert_true(worker_process_belongs(&call, &target));
+	assert_true(worker_process_matches(&call, &target));
 	put_process(500, 50, "python3 game");
-	assert_false(recheck_belongs(&call, &target));
-	assert_false(recheck_matches(&call, &target));
+	assert_false(worker_process_belongs(&call, &target));
+	assert_false(worker_process_matches(&call, &target));
 	put_process(500, 51, "python3 serve"); /* another process with the same pid */
-	assert_false(recheck_belongs(&call, &target));
+	assert_false(worker_process_belongs(&call, &target));
 }
 
 TEST(a_process_below_a_root_may_be_any_program)
@@ -74,14 +74,14 @@ TEST(a_process_below_a_root_may_be_any_program)
 	worker.match.command = "serve";
 	target.itself = false;
 	put_process(500, 50, "python3 runner");
-	assert_true(recheck_belongs(&call, &target));
+	assert_true(worker_process_belongs(&call, &target));
 }
 
 TEST(an_unreadable_process_does_not_belong_now)
 {
 	worker.match.command = "serve";
 	tree_remove(&tree, "proc/500");
-	assert_false(recheck_belongs(&call, &target));
+	assert_false(worker_process_belongs(&call, &target));
 }
 
 TEST(a_process_named_by_the_pidfile_belongs)
@@ -89,19 +89,19 @@ TEST(a_process_named_by_the_pidfile_belongs)
 	worker.match.pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
 	put_process(500, 50, "python3 serve: 17 requests");
-	assert_true(recheck_belongs(&call, &target));
+	assert_true(worker_process_belongs(&call, &target));
 	worker.match.command = "serve"; /* the other conditions must still match */
 	put_process(500, 50, "python3 game");
-	assert_false(recheck_belongs(&call, &target));
+	assert_false(worker_process_belongs(&call, &target));
 }
 
 TEST(a_process_belongs_not_if_others_can_write_the_pidfile)
 {
 	worker.match.pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
-	assert_true(recheck_belongs(&call, &target));
+	assert_true(worker_process_belongs(&call, &target));
 	assert_int_equal(fchmodat(tree.root.fd, "run", 0777, 0), 0);
-	assert_false(recheck_belongs(&call, &target));
+	assert_false(worker_process_belongs(&call, &target));
 }
 
 TEST(a_process_belongs_not_if_the_pidfile_names_another)
@@ -109,21 +109,21 @@ TEST(a_process_belongs_not_if_the_pidfile_names_another)
 	worker.match.pidfile = "/run/w.pid";
 	put_process(600, 60, "python3 serve");
 	tree_put(&tree, "run/w.pid", "600\n");
-	assert_false(recheck_belongs(&call, &target));
+	assert_false(worker_process_belongs(&call, &target));
 }
 
 TEST(with_an_empty_pidfile_it_must_be_the_same_program)
 {
 	worker.match.pidfile = "/run/w.pid";
-	assert_true(recheck_belongs(&call, &target));
+	assert_true(worker_process_belongs(&call, &target));
 	tree_put(&tree, "run/w.pid", "");
-	assert_true(recheck_belongs(&call, &target));
+	assert_true(worker_process_belongs(&call, &target));
 	tree_put(&tree, "run/w.pid", "4000000\n");
-	assert_true(recheck_belongs(&call, &target));
+	assert_true(worker_process_belongs(&call, &target));
 	put_process(500, 50, "python3 game");
-	assert_false(recheck_belongs(&call, &target));
+	assert_false(worker_process_belongs(&call, &target));
 	target.print = 0;
-	assert_false(recheck_belongs(&call, &target));
+	assert_false(worker_process_belongs(&call, &target));
 }
 
 TEST(a_process_that_closed_its_port_belongs_only_if_its_program_is_the_same)
@@ -132,11 +132,11 @@ TEST(a_process_that_closed_its_port_belongs_only_if_its_program_is_the_same)
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW);
 	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
 	put_process(500, 50, "python3 serve: 17 requests");
-	assert_true(recheck_belongs(&call, &target));
+	assert_true(worker_process_belongs(&call, &target));
 	tree_put(&tree, "proc/500/fd/3", "-> pipe:[333]");
-	assert_false(recheck_belongs(&call, &target));
+	assert_false(worker_process_belongs(&call, &target));
 	put_process(500, 50, "python3 serve");
-	assert_true(recheck_belongs(&call, &target));
+	assert_true(worker_process_belongs(&call, &target));
 }
 
 TEST_MAIN(NULL, NULL)

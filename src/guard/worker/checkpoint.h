@@ -1,5 +1,5 @@
-/* checkpoint: the driver moves the GPU memory of an unmodified CUDA process into host memory,
- * and back.
+/* checkpoint: asks the driver to move the GPU memory of an unmodified CUDA process into host
+ * memory, and back.
  *
  * libcuda.so.1 is loaded at the first use. A checkpoint that fails half way is undone at once,
  * because a process that stays locked hangs. The adapter in checkpoint.c first checks whether a
@@ -7,6 +7,8 @@
  * root: the companion calls the same functions. */
 #ifndef GW_GUARD_WORKER_CHECKPOINT_H
 #define GW_GUARD_WORKER_CHECKPOINT_H
+
+#include "guard/move_speed.h"
 
 #include "base/proc_id.h"
 #include "base/root.h"
@@ -30,5 +32,19 @@ int checkpoint_create(const struct root *root, const struct proc_id *id, unsigne
  * Tries all, and returns 0 or the first failure with a sentence. There is no deadline. */
 int checkpoint_restore(const struct root *root, const struct proc_id *id, unsigned n,
 		       char *message, size_t size);
+
+/* ---- host memory: whether the host can hold a checkpoint, and whether it will be fast ---- */
+
+/* These functions only read /proc and /sys. */
+
+/* Returns the mode of transparent_hugepage. */
+enum host_pages host_memory_pages(const struct root *root);
+
+/* Returns the free host memory in bytes that a checkpoint of this much GPU memory needs. */
+double host_memory_need(uint64_t gpu_bytes);
+
+/* Returns the host memory in bytes that a checkpoint of these processes can use: the available
+ * memory of the machine, or less if their control groups have a lower limit. NAN: unknown. */
+double host_memory_free(const struct root *root, const struct proc_id *id, unsigned n);
 
 #endif

@@ -119,8 +119,8 @@ struct checkpoint_batch {
 	const struct root *root;
 	const struct proc_id *id;
 	unsigned n;
-	const bool *skip;  /* processes without a call */
-	bool stop_at_fail; /* begin no call after one failed */
+	const bool *skip;  /* number of processes for which no call has begun */
+	bool stop_at_fail; /* after a failure, begin no further call */
 	int (*call)(const struct root *root, const struct proc_id *id, char *message,
 		    size_t size);
 	atomic_uint next; /* first process without a thread */

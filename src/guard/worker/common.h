@@ -1,4 +1,5 @@
-/* common: code that the adapters share: requests over HTTP, the meaning of a status, and notes.
+/* common: code that the adapters share: requests over HTTP, the meaning of a status, notes, and
+ * the check that a process still belongs to its worker.
  *
  * Each HTTP status is converted to an error code. The message contains the server's own error
  * text, without control characters and without the token. */
@@ -61,18 +62,46 @@ void worker_note_process(struct worker_call *c, struct proc_id id);
 unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret,
 				unsigned most);
 
-/* Notes that the worker reported which models are loaded. Each model is a note "model". */
+/* Adds the note "asked": the worker reported which models are loaded. Each loaded model is a
+ * note "model". */
 void worker_note_asked(struct worker_call *c);
-/* Ends a resume that has neither a noted nor a configured model. Returns 0 with a remark if no
- * model was loaded or the worker held no memory; else -GW_E_NOSUPPORT with what a person can
- * do. */
+/* Writes the result of a resume that has neither a noted nor a configured model. Returns 0 with
+ * a remark if no model was loaded or the worker held no memory; otherwise -GW_E_NOSUPPORT with
+ * a message that says what a person can do. */
 int worker_none_noted(const struct worker_call *c);
 
-/* Calls load for each noted model, or for the configured one.  A model that does not load is
- * named in the remark and does not prevent the others; if none loads, the first failure is the
- * result.  Sets c->listed if the server lists what it loaded.  With resume = "lazy" it does
- * nothing: the server loads a model with the next request. */
+/* Calls load for each noted model, or for the configured one. If a model does not load, the
+ * remark names it, and the other models are still loaded; if none loads, the first failure is
+ * the result. Sets c->listed if the server lists the loaded models. With resume = "lazy" it
+ * does nothing, because the server loads a model with the next request. */
 int worker_load_noted(struct worker_call *c,
 		      int (*load)(struct worker_call *c, const char *model));
+
+/* ---- processes ---- */
+
+/* A process keeps its pid and its start time when it executes another program, so the worker's
+ * process of the last scene may be another program now. Therefore an adapter calls
+ * worker_process_belongs() before it touches a process. The check repeats how the process was
+ * found: by its pidfile, its port, or the rest of its match. A descendant of a worker's root may
+ * be any program and is not checked. */
+
+/* True if the process still belongs to the worker. False also if the process cannot be read now;
+ * the next order checks again. */
+bool worker_process_belongs(const struct worker_call *c, const struct guard_target *t);
+
+/* True if the worker's match finds the process. False if the match is empty, or if it has a
+ * pidfile or a port. */
+bool worker_process_matches(const struct worker_call *c, const struct guard_target *t);
+
+/* ---- adapters ---- */
+
+/* worker_NAME: the adapter of each row of kind.def. */
+#define K(symbol, name, url, level, stop_s, traits, help) \
+	extern const struct worker_ops worker_##name;
+#include "guard/kind.def"
+
+/* Carries out levels 5 (SIGTERM) and 6 (SIGTERM, then SIGKILL after a grace period) for every
+ * kind. Without allow_kill it returns -GW_E_PERM. In signal.c. */
+int worker_kill(const struct worker_call *c);
 
 #endif

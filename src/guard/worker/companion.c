@@ -158,8 +158,8 @@ static int companion_request(const char *path, const struct wire_request *r,
 	return rc ? rc : ret->rc;
 }
 
-/* Only connects, because the companion refuses a user who is not allowed before it reads a
- * request. */
+/* Only connects: the companion checks the user before it reads a request, so a user who is not
+ * allowed is refused at once. */
 int companion_reach(const char *path, uint64_t deadline_ns, char *message, size_t size)
 {
 	int fd = connect_until(path, deadline_ns, message, size), rc;

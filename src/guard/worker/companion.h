@@ -23,8 +23,8 @@
  * allowed. */
 int companion_reach(const char *path, uint64_t deadline_ns, char *message, size_t size);
 
-/* Like checkpoint_create() and checkpoint_restore(). If the companion ends half way, the next
- * companion undoes what was begun. */
+/* Like checkpoint_create() and checkpoint_restore(). If the companion ends before a checkpoint
+ * is complete, the next companion undoes the checkpoint. */
 int companion_checkpoint(const char *path, const struct proc_id *id, unsigned n,
 			 uint64_t deadline_ns, char *message, size_t size);
 int companion_restore(const char *path, const struct proc_id *id, unsigned n,

@@ -1,11 +1,10 @@
-/* Runs a program that the user configures: argv as the policy has it, no shell, a fixed
- * environment.
+/* Runs a program that the user configures, with the arguments of the policy, without a shell
+ * and with a fixed environment.
  *
  * Exit status 0 means done, 75 (EX_TEMPFAIL) means not now, all others mean failed. The message
  * has the program's last line of output. A program that is not done in time is killed with all
  * its children. */
 #include "guard/worker/common.h"
-#include "guard/worker/kinds.h"
 
 #include "base/child.h"
 #include "base/clock.h"
@@ -43,7 +42,7 @@ static bool is_interpreter(const char *program)
 
 const char *worker_hook_unsafe(const char *const *argv)
 {
-	size_t script = 1; /* the first argument that is no option */
+	size_t script = 1; /* the first argument that is not an option */
 
 	if (!argv || !argv[0])
 		return NULL;

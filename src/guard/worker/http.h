@@ -8,10 +8,13 @@
 #define GW_GUARD_WORKER_HTTP_H
 
 #include "guard/policy.h"
+#include "guard/worker/curl_abi.h"
 
 #include "base/buf.h"
 
 #include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define WORKER_HTTP_MAX (1u << 20)
 
@@ -36,8 +39,9 @@ void worker_http_deadline(struct worker_http *h, uint64_t deadline_ns);
 /* Ends a request soon after *cancelled is set. Borrows cancelled; NULL: never. */
 void worker_http_cancel(struct worker_http *h, const atomic_bool *cancelled);
 
-/* For answers that do not end: the following requests are complete when their answer contains
- * this text and ends with an empty line. NULL: when the answer ends. Borrows text. */
+/* For answers that do not end, such as a stream of events. A following request is complete when
+ * its answer contains this text and ends with an empty line. NULL: it is complete when the
+ * answer ends. Borrows text. */
 void worker_http_until(struct worker_http *h, const char *text);
 
 /* Sends a request. method is "GET" or "POST", path begins with a slash, body is NULL or JSON.
@@ -56,5 +60,59 @@ const char *worker_http_body(const struct worker_http *h, size_t *ret_len);
 
 /* Masks the token in a text that the worker sent. */
 void worker_http_scrub(const struct worker_http *h, char *text);
+
+/* ---- libcurl ---- */
+
+/* libcurl is loaded when the first request needs it. The push of metrics (daemon/push_http.h) and
+ * the queries to the nodes of a fleet (daemon/fleet_ask.h) use these functions too. */
+
+enum {
+#define NUMBER(ours, theirs, value) ours = value,
+	CURL_NUMBERS(NUMBER)
+#undef NUMBER
+};
+
+struct curl_slist;
+
+/* clang-format off */
+#define CURL_CALLS(C)                                                               \
+	C(int, global_init, "curl_global_init", (long flags))                       \
+	C(void *, easy_init, "curl_easy_init", (void))                              \
+	C(int, setopt, "curl_easy_setopt", (void *handle, int option, ...))         \
+	C(int, getinfo, "curl_easy_getinfo", (void *handle, int info, ...))         \
+	C(int, perform, "curl_easy_perform", (void *handle))                        \
+	C(void, cleanup, "curl_easy_cleanup", (void *handle))                       \
+	C(const char *, strerror, "curl_easy_strerror", (int code))                 \
+	C(struct curl_slist *, slist_append, "curl_slist_append",                   \
+	  (struct curl_slist *list, const char *text))                              \
+	C(void, slist_free, "curl_slist_free_all", (struct curl_slist *list))
+/* clang-format on */
+
+struct curl_library {
+#define POINTER(type, name, symbol, args) type(*name) args;
+	CURL_CALLS(POINTER)
+#undef POINTER
+	char why[200]; /* why libcurl cannot be used; "": it can be used */
+};
+
+/* Its members are valid after curl_prepare() returned 0. */
+extern struct curl_library curl_library;
+
+/* The functions that libcurl calls during a request, and their data. */
+struct curl_callbacks {
+	char *error; /* CURL_ERROR_SIZE_ bytes for libcurl's sentence about a failure */
+	/* Takes n bytes of the answer. A result other than n ends the request. */
+	size_t (*receive)(char *p, size_t one, size_t n, void *arg);
+	void *receive_arg;
+	/* Called about once per second. A result other than 0 ends the request. NULL: none. */
+	int (*check)(void *arg, int64_t down_all, int64_t down, int64_t up_all, int64_t up);
+	void *check_arg;
+};
+
+/* Creates *handle if it is NULL, and sets the options of every request: only http and https, no
+ * signals, no redirects, and no proxy from the environment, because a proxy would see the
+ * token. Loads libcurl first. Returns 0, or an error with a sentence. Free the handle with
+ * curl_library.cleanup(). */
+int curl_prepare(void **handle, const struct curl_callbacks *x, char *message, size_t size);
 
 #endif

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "guard/worker/common.h"
-#include "guard/worker/kinds.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +16,7 @@ static bool a1111_busy(const struct json_doc *r)
 }
 
 const struct worker_ops worker_a1111 = {
-	/* without the preview, which can be larger than 1 MiB */
+	/* skip the preview image, which can be larger than 1 MiB */
 	.busy_path = "/sdapi/v1/progress?skip_current_image=true",
 	.busy = a1111_busy,
 	.posts = { [ORDER_EVICT] =
@@ -67,9 +66,9 @@ const struct worker_ops worker_comfy = {
 #define LLAMASWAP_EVENTS_NS NS_PER_S
 #define LLAMASWAP_IN_FLIGHT "\"type\":\"inflight\""
 
-/* True if the first event about running requests in a stream names at least one. The event is a
- * line data:{"type":"inflight","data":"{...}"} with the requests, or in older versions with
- * their number. */
+/* True if the first event about running requests in a stream names at least one request. The
+ * event is a line data:{"type":"inflight","data":"{...}"}. It has the requests; in older
+ * versions it has their number. */
 static bool llamaswap_in_flight(const char *stream)
 {
 	const char *line = strstr(stream, LLAMASWAP_IN_FLIGHT), *data;
@@ -128,8 +127,8 @@ const struct worker_ops worker_llamaswap = { .drain = llamaswap_drain,
 /* SGLang releases memory only while its scheduler is idle. The server ends if memory is
  * released while a request runs, or if the same memory is released or resumed twice. So
  * generation is paused first, which aborts running requests, and notes say which process
- * released its memory. SGLang needs --enable-memory-saver, without which a release does
- * nothing, and --enable-weights-cpu-backup to have its weights after a resume. */
+ * released its memory. SGLang needs --enable-memory-saver; without it, a release does nothing.
+ * It needs --enable-weights-cpu-backup to have its weights after a resume. */
 
 /* The memory of CUDA graphs is released only if it is named. */
 #define SGLANG_TAGS "{\"tags\":[\"weights\",\"kv_cache\",\"cuda_graph\"]}"
@@ -148,7 +147,7 @@ static void sglang_process(const struct worker_call *c, char *out, size_t size)
 }
 
 /* Returns -GW_E_STATE while requests run or wait. Returns 0 if the server does not report its
- * load: then the server answers the pause only after its last request has ended. */
+ * load, because such a server answers the pause only after its last request has ended. */
 static int sglang_check_idle(struct worker_call *c)
 {
 	struct json_doc *r;
@@ -184,7 +183,7 @@ static int sglang_evict(struct worker_call *c)
 
 	sglang_process(c, process, sizeof(process));
 	if (worker_is_noted(c, "released", process))
-		return worker_ok(c, "it has released its memory already");
+		return worker_ok(c, "it has already released its memory");
 	rc = worker_post_all(c, sglang_pause);
 	if (!rc)
 		rc = sglang_check_idle(c);
@@ -216,12 +215,14 @@ static int sglang_resume(struct worker_call *c)
 	return worker_post(c, "/continue_generation", "{}");
 }
 
-/* Does not use /health: it runs a generation, which waits while generation is paused. */
+/* Does not use /health, because /health runs a generation, which waits while generation is
+ * paused. */
 static int sglang_alive(struct worker_call *c)
 {
 	int rc = worker_get(c, "/model_info");
 
-	return rc == -GW_E_NOSUPPORT ? worker_get(c, "/get_model_info") : rc; /* older */
+	/* older versions */
+	return rc == -GW_E_NOSUPPORT ? worker_get(c, "/get_model_info") : rc;
 }
 
 const struct worker_ops worker_sglang = {
@@ -265,7 +266,8 @@ static double ollama_seconds_until(const char *time)
 	return seconds > 0 ? seconds : 0;
 }
 
-/* Notes a model, and how it was loaded, which Ollama forgets when it unloads the model. */
+/* Notes a model and the options with which it was loaded, because Ollama forgets these options
+ * when it unloads the model. */
 static void ollama_note(struct worker_call *c, const struct json_doc *m, const char *name)
 {
 	double keep_s = ollama_seconds_until(json_doc_string(m, "expires_at"));
@@ -330,7 +332,7 @@ static bool ollama_is_local(const struct json_doc *m)
 	       !(json_doc_is_number(m, "size") && json_doc_number(m, "size") <= 0);
 }
 
-/* Notes the loaded models. With `unload`, also unloads each. */
+/* Notes the loaded models. If `unload` is true, also unloads them. */
 static int ollama_each(struct worker_call *c, bool unload, size_t *ret_count)
 {
 	struct json_doc *r;
@@ -482,16 +484,17 @@ static int tabby_resume(struct worker_call *c)
 
 	worker_http_admin_key(c->http);
 	for (unsigned i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++)
-		; /* uses the last note: each model replaced the one before */
+		; /* use the last note, because each model replaced the one before */
 	if (model[0])
 		return tabby_load(c, model);
 	if (c->worker->model)
 		return tabby_load(c, c->worker->model);
-	rc = loaded_model(c, model, sizeof(model)); /* someone may have loaded one */
+	/* someone may have loaded a model meanwhile */
+	rc = loaded_model(c, model, sizeof(model));
 	return rc || model[0] ? rc : worker_none_noted(c);
 }
 
-/* Does not use /health: it stays at 503 after one failed generation. */
+/* Does not use /health, because /health answers 503 for ever after one failed generation. */
 static int tabby_alive(struct worker_call *c)
 {
 	char model[WORKER_MODEL];

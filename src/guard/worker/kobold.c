@@ -10,7 +10,6 @@
  * file are GET requests: they neither wake a model nor count as use for
  * --adminunloadtimeout. */
 #include "guard/worker/common.h"
-#include "guard/worker/kinds.h"
 
 #include "base/json.h"
 
@@ -18,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* KoboldCpp's names for "no configuration" and for the configuration with which it was
+/* KoboldCpp's names for "no model", and for the configuration with which KoboldCpp was
  * started */
 #define KOBOLD_UNLOAD  "unload_model"
 #define KOBOLD_INITIAL "initial_model"
@@ -154,7 +153,8 @@ static int kobold_reload(struct worker_call *c, const char *filename)
 
 /* ---- leave ---- */
 
-/* Reports already now, before requests have ended, if the guard may not unload. */
+/* Checks whether the guard may unload, so that a refusal is reported before any request
+ * ends. */
 static int kobold_drain(struct worker_call *c, bool *ret_busy)
 {
 	struct json_doc *r;
@@ -196,8 +196,8 @@ static int kobold_learn(struct worker_call *c)
 	return 0;
 }
 
-/* Aborts the running request first, so that its client gets the beginning of the answer instead
- * of a broken connection. */
+/* Aborts the running request first. Then its client gets the beginning of the answer and not a
+ * broken connection. */
 static int kobold_evict(struct worker_call *c)
 {
 	enum kobold_admin admin;
@@ -208,7 +208,8 @@ static int kobold_evict(struct worker_call *c)
 		return rc;
 	if (!loaded)
 		return worker_ok(c, "no model is loaded");
-	worker_post(c, "/api/extra/abort", "{}"); /* may fail: perhaps no request runs */
+	/* this fails if no request runs, which is no problem */
+	worker_post(c, "/api/extra/abort", "{}");
 	c->message[0] = '\0';
 	return kobold_reload(c, KOBOLD_UNLOAD);
 }
@@ -235,10 +236,10 @@ static bool kobold_is_for(const char *option, size_t suffix_len, const char *mod
 	return !*model;
 }
 
-/* Writes the option with this suffix; if model is not NULL, the option must be a file of this
- * model. Returns false if no option or several options match. */
-static bool kobold_only(const struct json_doc *r, const char *suffix, const char *model,
-			char *out, size_t size)
+/* Writes the last option with this suffix; if model is not NULL, only a file for this model
+ * counts. Returns the number of such options. */
+static unsigned kobold_find(const struct json_doc *r, const char *suffix, const char *model,
+			    char *out, size_t size)
 {
 	const size_t len = strlen(suffix);
 	unsigned found = 0;
@@ -253,7 +254,23 @@ static bool kobold_only(const struct json_doc *r, const char *suffix, const char
 		snprintf(out, size, "%s", name);
 		found++;
 	}
-	return found == 1;
+	return found;
+}
+
+/* Writes the only file for this model: a configuration, a template or the model itself. */
+static bool kobold_file_for(const struct json_doc *r, const char *model, char *out, size_t size)
+{
+	return kobold_find(r, ".kcpps", model, out, size) == 1 ||
+	       kobold_find(r, ".kcppt", model, out, size) == 1 ||
+	       kobold_find(r, ".gguf", model, out, size) == 1;
+}
+
+/* Writes the only configuration; if there is none, the only template. */
+static bool kobold_only_file(const struct json_doc *r, char *out, size_t size)
+{
+	unsigned n = kobold_find(r, ".kcpps", NULL, out, size);
+
+	return n ? n == 1 : kobold_find(r, ".kcppt", NULL, out, size) == 1;
 }
 
 static bool kobold_has(const struct json_doc *r, const char *option)
@@ -298,16 +315,16 @@ static int kobold_correct(struct worker_call *c, const struct json_doc *options,
 	if (!c->listed || !model[0] || kobold_model(c, now, sizeof(now)) != 0 || !now[0] ||
 	    strcmp(now, model) == 0)
 		return 0;
-	if (kobold_only(options, ".kcpps", model, file, sizeof(file)) ||
-	    kobold_only(options, ".gguf", model, file, sizeof(file)))
+	if (kobold_file_for(options, model, file, sizeof(file)))
 		return kobold_load(c, file, model);
 	return worker_ok(c, "%.80s is loaded, not %.80s: set model to the file to load", now,
 			 model);
 }
 
 /* KoboldCpp reports the loaded model, but not its configuration. Therefore the guard loads the
- * configuration with which KoboldCpp was started. If an older version refuses this, the guard
- * loads the only .kcpps file, or the file for the model. */
+ * configuration with which KoboldCpp was started. If an older version refuses this or does not
+ * list it (1.102), the guard loads the only configuration (.kcpps) or template (.kcppt), or the
+ * file for the model. */
 static int kobold_load_noted(struct worker_call *c, const struct json_doc *options,
 			     const char *model)
 {
@@ -319,9 +336,8 @@ static int kobold_load_noted(struct worker_call *c, const struct json_doc *optio
 		if (rc != -GW_E_NOSUPPORT)
 			return rc ? rc : kobold_correct(c, options, model);
 	}
-	if (kobold_only(options, ".kcpps", NULL, file, sizeof(file)) ||
-	    (model[0] && (kobold_only(options, ".kcpps", model, file, sizeof(file)) ||
-			  kobold_only(options, ".gguf", model, file, sizeof(file)))))
+	if (kobold_only_file(options, file, sizeof(file)) ||
+	    (model[0] && kobold_file_for(options, model, file, sizeof(file))))
 		return kobold_load(c, file, "");
 	return worker_fail(c, -GW_E_NOSUPPORT,
 			   "the configuration to load is unknown: set model to a file of "
@@ -341,7 +357,7 @@ static int kobold_resume(struct worker_call *c)
 		return rc;
 	c->listed = loaded;
 	if (loaded)
-		return worker_ok(c, "a model is loaded already");
+		return worker_ok(c, "a model is already loaded");
 	if (worker_is_noted(c, "asked", "1") && !worker_is_noted(c, "loaded", "1"))
 		return worker_ok(c, "no model was loaded when it was evicted");
 	rc = kobold_options(c, &options);

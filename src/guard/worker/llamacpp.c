@@ -1,17 +1,16 @@
-/* llama.cpp's server as a router of several models. It answers a request to load or to unload
- * before that is done, and a model that it stops stays "loaded" until its process has ended. A
- * server with a single model cannot unload: stop its unit (level 4) or checkpoint it
- * (level 3). */
+/* llama.cpp's server as a router of several models. The router answers a request to load or to
+ * unload before the work is done. A model that it stops stays "loaded" until the model's
+ * process has ended. A server with a single model cannot unload: stop its unit (level 4) or
+ * checkpoint it (level 3). */
 #include "guard/worker/common.h"
-#include "guard/worker/kinds.h"
 
 #include "base/clock.h"
 #include "base/http_message.h"
 
 #include <string.h>
 
-/* The router kills a model that has not ended 10 s after the request to unload. A model that is
- * listed as loaded for longer than this is not being stopped. */
+/* The router kills a model that has not ended 10 s after the request to unload. If a model is
+ * listed as loaded for longer than this, the router is not stopping it. */
 #define LLAMACPP_STOP_NS (11 * NS_PER_S)
 
 enum llamacpp_state {
@@ -65,9 +64,9 @@ static int each_model(struct worker_call *c,
 	return rc;
 }
 
-/* Checks whether slots are busy. A server that hides its slots answers 501, and a model that
- * was unloaded or is loading meanwhile answers 400, 500 or 503; then it is unknown whether
- * slots are busy. */
+/* Checks whether slots are busy. A server that hides its slots answers 501. A model that was
+ * unloaded meanwhile or is loading answers 400, 500 or 503. In these cases it is unknown
+ * whether slots are busy. */
 static int check_slots(struct worker_call *c, const char *path, bool *busy)
 {
 	struct json_doc *r;
@@ -116,8 +115,8 @@ static int check_single(struct worker_call *c, bool *busy)
 	return sleeps ? 0 : check_slots(c, "/slots?fail_on_no_slot=1", busy);
 }
 
-/* A server with a single model refuses the drain, unless the guard may stop the server: then
- * its requests may finish before the stop. */
+/* Refuses the drain for a server with a single model, because it cannot unload. But if the
+ * guard may stop the server, its requests may finish before the stop. */
 static int llamacpp_drain(struct worker_call *c, bool *ret_busy)
 {
 	int rc;
@@ -207,15 +206,15 @@ static unsigned count_surplus(struct worker_call *c)
 	return most >= 1 && models > most ? models - (unsigned)most : 0;
 }
 
-/* Requests all noted models before waiting for the first one, so that they load at the same
- * time. If they are too many, the models that were noted first stay out: clients replaced them
- * with the others. */
+/* Requests all noted models before it waits for the first one, so that they load at the same
+ * time. If there are too many, the models that were noted first are not loaded, because clients
+ * replaced them with the others. */
 static void request_all(struct worker_call *c)
 {
 	unsigned surplus = count_surplus(c);
 	char model[WORKER_MODEL];
 
-	worker_forget(c, "requested"); /* by an earlier order */
+	worker_forget(c, "requested"); /* an earlier order has already requested this model */
 	worker_forget(c, "surplus");
 	for (unsigned i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++) {
 		if (i < surplus)

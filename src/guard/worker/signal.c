@@ -2,13 +2,12 @@
  * and 6 of every kind.
  *
  * No other file signals a process. A signal goes through a pidfd, directly or by the companion.
- * It is sent only if the start time, read after the pidfd was opened, is that of the order, and
- * if the process still belongs to the worker (recheck.h). The signalled processes are noted
- * first, because the driver no longer lists them after they have left the GPU. */
+ * A signal is sent only on two conditions. The start time, read after the pidfd was opened,
+ * must be the one in the order. The process must still belong to the worker
+ * (worker_process_belongs). The signalled processes are noted first, because the driver no
+ * longer lists them after they have left the GPU. */
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
-#include "guard/worker/kinds.h"
-#include "guard/worker/recheck.h"
 
 #include "base/clock.h"
 
@@ -29,9 +28,9 @@
 
 /* ---- sending ---- */
 
-/* Targets of an order that are still the same processes, each held by a pidfd. The complement
- * of a descriptor (a negative number, which poll() ignores) marks a process that gets no
- * further signal. */
+/* Targets of an order that are still the same processes, each with a pidfd. If a process gets
+ * no further signal, its descriptor is replaced by its complement, a negative number that
+ * poll() ignores. */
 struct held {
 	struct pollfd fd[GUARD_TARGETS];
 	const struct guard_target *target[GUARD_TARGETS];
@@ -47,7 +46,7 @@ static int hold_one(const struct worker_call *c, const struct guard_target *t)
 	if (t->id.pid <= 1 || t->id.pid == getpid() || t->id.start_ticks == 0)
 		return -1;
 	(void)proc_open(c->root, t->id, &fd);
-	if (fd < 0 || recheck_belongs(c, t))
+	if (fd < 0 || worker_process_belongs(c, t))
 		return fd;
 	close(fd);
 	return -1;
@@ -144,10 +143,10 @@ static int kill_held(const struct worker_call *c, struct held *h)
 
 	if (!rc && c->order->level >= 6) {
 		wait_for_end(h, now + (half < GRACE_NS ? half : GRACE_NS));
-		/* A process may have called exec() or left the worker since SIGTERM: send it no
-		 * SIGKILL. */
+		/* A process may have called exec() or left the worker since SIGTERM. Then it
+		 * gets no SIGKILL. */
 		for (unsigned i = 0; i < h->count; i++)
-			if (h->fd[i].fd >= 0 && !recheck_belongs(c, h->target[i]))
+			if (h->fd[i].fd >= 0 && !worker_process_belongs(c, h->target[i]))
 				h->fd[i] = (struct pollfd){ .fd = ~h->fd[i].fd };
 		rc = send_to_held(c, h, SIGKILL, &killed);
 	}
@@ -270,7 +269,7 @@ static bool noted_belongs(const struct worker_call *c, struct guard_target *t)
 			return true;
 		}
 	}
-	return recheck_matches(c, t);
+	return worker_process_matches(c, t);
 }
 
 static void add_noted(const struct worker_call *c, struct guard_order *order)

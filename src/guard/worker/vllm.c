@@ -1,10 +1,10 @@
 /* vLLM: sleep and wake. Needs VLLM_SERVER_DEV_MODE=1 and --enable-sleep-mode.
  *
- * New work is refused with /pause, not by sleeping at level 0: a server that does not know
- * level 0 releases everything, including the weights. Level 1 keeps the weights in host memory.
- * Level 2 drops the weights; they are loaded again before the cache is restored. */
+ * The adapter refuses new work with /pause and not with sleep level 0, because a server that
+ * does not know level 0 releases everything, including the weights. Level 1 keeps the weights
+ * in host memory. Level 2 drops the weights; they are loaded again before the cache is
+ * restored. */
 #include "guard/worker/common.h"
-#include "guard/worker/kinds.h"
 
 #include "base/clock.h"
 
@@ -63,7 +63,8 @@ static unsigned sleep_level(const struct worker_call *c)
 	return c->worker->level == 2 ? 2 : 1;
 }
 
-/* Notes the sleep level. A wake must know it, even if the configuration has changed since. */
+/* Notes the sleep level, because a wake must know it even if the configuration has changed
+ * since. */
 static int vllm_learn(struct worker_call *c)
 {
 	worker_note(c, "level", sleep_level(c) == 2 ? "2" : "1");
@@ -110,8 +111,8 @@ static int vllm_open(struct worker_call *c)
 	return vllm_hint(c, worker_post_all(c, posts));
 }
 
-/* True if the weights were dropped. One sleep at level 2 drops them, even if a sleep at level 1
- * followed. */
+/* True if the weights were dropped. A sleep at level 2 drops them, even if a sleep at level 1
+ * follows. */
 static bool weights_dropped(const struct worker_call *c)
 {
 	char level[4];

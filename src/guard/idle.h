@@ -1,11 +1,12 @@
-/* economy: computes when it saves energy to unload an idle model. Pure.
+/* idle: computes when it saves energy to unload an idle model. Pure.
  *
  * An idle model draws power (idle_w); loading it again takes energy once (reload_j). After
- * reload_j / idle_w seconds both energies are equal. Unloading at that time never takes more
- * than twice the energy of the best choice, whenever the next request comes. Both numbers are
- * learned from the power of the GPU; until then the numbers of the configuration are used. */
-#ifndef GW_GUARD_ECONOMY_H
-#define GW_GUARD_ECONOMY_H
+ * reload_j / idle_w seconds both energies are equal. If the model is unloaded at that time, the
+ * energy is at most twice that of the best choice, whenever the next request comes. Both
+ * numbers are learned from the power of the GPU; until then the numbers of the configuration
+ * are used. */
+#ifndef GW_GUARD_IDLE_H
+#define GW_GUARD_IDLE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,7 +26,7 @@ struct economy_input { /* input for one worker */
 	bool idle_out;  /* the worker is evicted because it was idle */
 	bool idles;     /* the worker has been idle for some seconds */
 	bool alone;     /* no other process is on the worker's GPUs */
-	double power_w; /* of the worker's GPUs; NAN: unknown */
+	double power_w; /* power of the worker's GPUs; NAN: unknown */
 };
 
 struct economy_mean {
@@ -33,19 +34,21 @@ struct economy_mean {
 	unsigned count;
 };
 
+enum economy_model { ECONOMY_LOADED, ECONOMY_UNLOADED, ECONOMY_LOADING };
+
 struct economy { /* state of one worker; begins zeroed */
 	uint64_t last_ns, peak_bytes;
 	struct economy_mean resident; /* watts of the worker's GPUs while the worker is idle */
 	/* watts of the worker's GPUs while the worker is not on them */
 	struct economy_mean empty;
 	double reload_j; /* learned energy of a reload; 0: not yet */
+	enum economy_model model;
 	/* While the worker loads. */
-	bool loading;
 	uint64_t load_ns;
 	double load_j;
-	/* In total. */
+	/* Totals since the service started: energy saved without the model, energy spent on
+	 * loading. */
 	double saved_j, spent_j;
-	bool out;
 };
 
 void economy_update(struct economy *e, const struct economy_options *o,
