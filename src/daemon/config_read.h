@@ -103,8 +103,8 @@ bool config_value_text(struct config_reader *r, const struct config_row *row,
 bool config_value_standard(struct config_reader *r, const struct config_row *row,
 			   struct config_value *ret);
 
-/* Reads a number, with or without a unit. *ret is in the unit of row->least and row->most: seconds,
- * bytes or none. Returns false if text is not a number. */
+/* Reads a number, with or without a unit. *ret is in the unit of row->least and row->most:
+ * seconds, bytes or none. Returns false if text is not a number. */
 bool config_number_read(const struct config_row *row, const char *text, double *ret);
 /* Writes a number that is in the unit of row->least. Durations and sizes get the largest unit
  * that gives a whole number, such as "500ms". */

@@ -1,12 +1,11 @@
 #include "engine.h"
 
 #include "guard_service.h"
-#include "process_account.h"
+#include "energy_account.h"
 #include "query_errors.h"
 #include "reader.h"
 #include "settings.h"
 #include "token_counter.h"
-#include "workload_account.h"
 
 #include "device/context.h"
 

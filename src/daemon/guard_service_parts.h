@@ -4,14 +4,11 @@
  *   guard_service_journal.c       logs decisions, stores records, then gives orders
  *   guard_moves.c                 how long moves took, for estimates
  *   guard_recorder.c              passes all input to the guard and records it
- *   guard_service_devices.c       the GPUs, the readings of a tick, driver events
- *   guard_service_health.c        health of each GPU and its consequences
+ *   guard_service_devices.c       the GPUs: readings of a tick, driver events, health
  *   guard_inputs.c                Xids of the kernel log, games, idle models, caps
- *   guard_service_request.c       requests of people
- *   guard_service_reservations.c  reservations and their owners
+ *   guard_service_request.c       requests of people; reservations and their owners
  *   guard_service_lock.c          on which GPUs this service acts
- *   guard_reload.c                a new configuration while the guard runs
- *   guard_mode.c                  the mode that a person set while the guard runs */
+ *   guard_reload.c                a new configuration, or a new mode, while the guard runs */
 #ifndef GW_DAEMON_GUARD_SERVICE_PARTS_H
 #define GW_DAEMON_GUARD_SERVICE_PARTS_H
 
@@ -254,7 +251,7 @@ void guard_service_events_close(struct guard_service *g);
 /* Handles an Xid. past: it is older than this run and only changes the GPU's health. */
 void guard_service_xid(struct guard_service *g, const struct driver_event *e, bool past);
 
-/* guard_service_health.c: i is the device index */
+/* Health; i is the device index. */
 void guard_service_health_read(struct guard_service *g, unsigned i, const struct gw_device *d);
 void guard_service_health_forget(struct guard_service *g, unsigned i);
 /* Handles a driver event. past: the event is older than this run. */
@@ -268,7 +265,7 @@ double guard_service_threshold_c(const struct guard_service *g, const struct gua
 int guard_service_clear(void *engine, const char *uuid, const char *who, char *message,
 			size_t size);
 
-/* guard_service_reservations.c */
+/* guard_service_request.c */
 /* loads the reservations of an earlier run; call before the first scene */
 void guard_service_rooms_open(struct guard_service *g);
 void guard_service_rooms_close(struct guard_service *g);
@@ -285,15 +282,6 @@ void guard_service_lock_look(struct guard_service *g,
 			     const struct scene *s); /* call before the guard observes */
 void guard_service_lock_close(struct guard_service *g);
 
-/* guard_mode.c */
-/* Loads the mode that a person set in an earlier run. */
-void guard_mode_load(struct guard_service *g);
-/* Replaces the configured mode of new settings by the mode that a person set. */
-void guard_mode_fit(const struct guard_service *g, struct guard_settings *s);
-/* Stores the mode that a person chose; NULL: back to the configured mode. The choice is on disk
- * when the journal has been written. */
-void guard_mode_choose(struct guard_service *g, const enum guard_mode *mode, const char *who);
-
 /* guard_reload.c: call these only where no worker index is in use. */
 void guard_reload_try(struct guard_service *g);
 /* Makes the guard use the mode that a person set, when no order is under way. */
@@ -302,5 +290,13 @@ bool guard_reload_waits(const struct guard_service *g); /* true: give no new ord
 void guard_reload_drop(struct guard_service *g);        /* drops the waiting settings */
 /* frees the old settings; call it when no thread reads them any more */
 void guard_reload_close(struct guard_service *g);
+
+/* Loads the mode that a person set in an earlier run. */
+void guard_mode_load(struct guard_service *g);
+/* Replaces the configured mode of new settings by the mode that a person set. */
+void guard_mode_fit(const struct guard_service *g, struct guard_settings *s);
+/* Stores the mode that a person chose; NULL: back to the configured mode. The choice is on disk
+ * when the journal has been written. */
+void guard_mode_choose(struct guard_service *g, const enum guard_mode *mode, const char *who);
 
 #endif

@@ -1,7 +1,6 @@
 #include "push_encode.h"
 
-#include "push_protobuf.h"
-#include "push_snappy.h"
+#include "push_wire.h"
 
 #include "base/utf8.h"
 

@@ -583,7 +583,8 @@ static bool active_is_gone(const struct push_queue *q)
 }
 
 /* Makes the folder again if somebody deleted or replaced it; without this check, records would
- * go to a file that has no name any more. Returns 0 with a notice ("" for none), or an error. */
+ * go to a file that has no name any more. Returns 0 with a notice ("" for none), or an
+ * error. */
 static int find_folder(struct push_queue *q, char *message, size_t size)
 {
 	bool was_open = q->state >= 0;

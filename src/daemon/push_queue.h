@@ -21,8 +21,8 @@ int push_queue_open(const char *dir, uint64_t limit, struct push_queue **ret, ch
 void push_queue_close(struct push_queue *q);
 
 /* Appends a record without waiting for the disk. If the queue or the disk is full, drops the
- * oldest segment. If somebody deleted the folder, makes it again. Returns 0 with a notice ("" for
- * none), or an error with a sentence; the record is then not in the queue. */
+ * oldest segment. If somebody deleted the folder, makes it again. Returns 0 with a notice (""
+ * for none), or an error with a sentence; the record is then not in the queue. */
 int push_queue_add(struct push_queue *q, const struct push_record *r, char *message,
 		   size_t size);
 

@@ -1,6 +1,6 @@
 #include "push_parts.h"
 
-#include "push_protobuf.h"
+#include "push_wire.h"
 #include "push_segment.h"
 
 #include <gpuward.h>

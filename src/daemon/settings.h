@@ -1,9 +1,9 @@
 /* settings: passes changes of GPU settings from the main thread to the reader thread, and the
  * results back.
  *
- * Settings are changed on the reader thread, because a driver call may hang. Only the main thread
- * uses the store and the log, so the reader thread sends it what to store and to log. The reader
- * thread changes a setting only after the old value is stored. */
+ * Settings are changed on the reader thread, because a driver call may hang. Only the main
+ * thread uses the store and the log, so the reader thread sends it what to store and to log.
+ * The reader thread changes a setting only after the old value is stored. */
 #ifndef GW_DAEMON_SETTINGS_H
 #define GW_DAEMON_SETTINGS_H
 

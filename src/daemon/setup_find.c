@@ -123,8 +123,8 @@ static bool is_interpreter(const char *program)
 	return list_has("python*|pypy*|sh|bash|dash|uv|node", program, strlen(program));
 }
 
-/* Returns the program or the script that runs: argv[0], or for an interpreter its first argument
- * that is no option.  *ret_module: the argument of -m, or NULL. */
+/* Returns the program or the script that runs: argv[0], or for an interpreter its first
+ * argument that is no option.  *ret_module: the argument of -m, or NULL. */
 static const char *script_of(const struct setup_process *p, const char **ret_module)
 {
 	*ret_module = NULL;

@@ -1,7 +1,6 @@
 /* store_parts: shared by the files of the store; no other file includes it.
  *
- * store.c          start and stop, state, counts
- *   store_file.c     opening the file, now or later, and its contents
+ * store.c          start and stop, state, counts; opens the file and loads its contents
  *   store_queue.c    the queue to the thread: records, batches, events and documents
  *   store_write.c    the thread: writes batches, deletes old rows, handles failures
  *   store_history.c  readings: rows and roll-ups in memory
@@ -188,7 +187,7 @@ void store_thread(void *arg);
  * with the lock held. */
 struct counter *store_get_count(struct store *s, const char *key);
 
-/* store_file.c */
+/* store.c: the file */
 /* Takes the file lock, creates missing files and opens s->writer.db. If a system call failed,
  * errno gives the cause of DB_READ_ONLY, DB_FULL or DB_OTHER. */
 enum db_trouble store_file_open(struct store *s, int wait_ms);

@@ -20,7 +20,8 @@
 #define SETTLE_NS (15 * NS_PER_S)  /* interval of settlements if servers are not asked */
 #define RETRY_NS  (300 * NS_PER_S) /* longest pause; also used if there are no counters */
 #define DOCUMENT  "model"          /* kind of the documents in the store, one per row */
-/* An idle server uses less than this share of a core; a server that generates tokens uses more. */
+/* An idle server uses less than this share of a core; a server that generates tokens uses
+ * more. */
 #define IDLE_CORES 0.01
 
 /* What the service remembers about a server between ticks. */
@@ -187,8 +188,8 @@ static struct token_server *server_find(struct token_counter *t, const char *nam
 
 static const struct model_list nothing_loaded;
 
-/* Charges the waiting energy to the models of the server's last list, without tokens: the server did
- * no work, or does not answer. */
+/* Charges the waiting energy to the models of the server's last list, without tokens: the
+ * server did no work, or does not answer. */
 static void server_settle(struct token_counter *t, struct token_server *s, uint64_t now_ns)
 {
 	struct model_worker *w = model_energy_worker(&t->models, s->name);
@@ -365,8 +366,8 @@ static bool is_configured(const struct policy *p, const char *name)
 	return worker >= 0 && is_counted(&p->worker[worker]);
 }
 
-/* Returns the server of a configured worker. A new server may take the place of a worker that the
- * configuration no longer names. */
+/* Returns the server of a configured worker. A new server may take the place of a worker that
+ * the configuration no longer names. */
 static struct token_server *server_of(struct token_counter *t, const struct policy *policy,
 				      const struct policy_worker *p)
 {
@@ -395,8 +396,8 @@ static struct token_server *server_of(struct token_counter *t, const struct poli
 	return s;
 }
 
-/* True if the server may be asked: the guard sees it on the GPU and is not moving it. In a dry run
- * the guard moves nothing, whatever the state says. */
+/* True if the server may be asked: the guard sees it on the GPU and is not moving it. In a dry
+ * run the guard moves nothing, whatever the state says. */
 static bool server_may_ask(const struct guard *g, unsigned worker)
 {
 	struct guard_status s;

@@ -55,7 +55,8 @@ static struct model_report *list_model(struct model_list *l, const char *name)
 	return x;
 }
 
-/* Returns the direction that a line counts, or -1. A proxy has servers of any kind behind it. */
+/* Returns the direction that a line counts, or -1. A proxy has servers of any kind behind
+ * it. */
 static int line_direction(enum policy_kind kind, const struct prometheus_line *l)
 {
 	const bool any = token_kinds[kind].counter[0] && !*token_kinds[kind].counter[0];
@@ -193,8 +194,8 @@ static void read_model_counters(struct token_ask *a, const char *model)
 	read_counters(a, path, model);
 }
 
-/* A router lists each model with its status, and each loaded model has a process with --alias NAME.
- * A server with a single model has no status. */
+/* A router lists each model with its status, and each loaded model has a process with --alias
+ * NAME. A server with a single model has no status. */
 static void list_llamacpp(struct token_ask *a)
 {
 	struct json_doc *r = get_list(a, "/models");
@@ -330,8 +331,8 @@ static void list_tabby(struct token_ask *a)
 		a->ret->result = TOKEN_LISTED;
 }
 
-/* KoboldCpp reports "inactive" without a text model, and hides the name from clients that do not
- * send its password. */
+/* KoboldCpp reports "inactive" without a text model, and hides the name from clients that do
+ * not send its password. */
 static void list_kobold(struct token_ask *a)
 {
 	struct json_doc *r = get_list(a, "/api/v1/model");

@@ -1,8 +1,9 @@
-/* token_source: asks an inference server which models are loaded, and reads their token counters.
+/* token_source: asks an inference server which models are loaded, and reads their token
+ * counters.
  *
  * A question never loads or wakes a model and starts no generation. All requests of a question
- * together take at most TOKEN_SOURCE_NS. The functions block, so token_counter.c calls them on a
- * thread of its own. */
+ * together take at most TOKEN_SOURCE_NS. The functions block, so token_counter.c calls them on
+ * a thread of its own. */
 #ifndef GW_DAEMON_TOKEN_SOURCE_H
 #define GW_DAEMON_TOKEN_SOURCE_H
 
@@ -57,8 +58,8 @@ struct token_answer {
 void token_source_ask(const struct token_question *q, const struct root *root,
 		      const atomic_bool *cancelled, struct token_answer *ret);
 
-/* Adds the counters in the text of /metrics to the list: to the model `only`, or, if that is NULL,
- * to the models that the label model_name names. Returns how many samples were found. */
+/* Adds the counters in the text of /metrics to the list: to the model `only`, or, if that is
+ * NULL, to the models that the label model_name names. Returns how many samples were found. */
 unsigned token_source_read(enum policy_kind kind, const char *text, const char *only,
 			   struct model_list *l);
 

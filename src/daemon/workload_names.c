@@ -1,6 +1,6 @@
 #include "workload_names.h"
 
-#include "container_query.h"
+#include "container_resolver.h"
 #include "job_mapping.h"
 
 #include "base/json_doc.h"
@@ -177,8 +177,9 @@ static bool container_named(struct row *r, const char *name)
 	return true;
 }
 
-/* Opens a file in the home of a user. Returns a descriptor or -1. Refuses symbolic links: a link
- * could lead to a network file system without a server, and reading from it would block. */
+/* Opens a file in the home of a user. Returns a descriptor or -1. Refuses symbolic links: a
+ * link could lead to a network file system without a server, and reading from it would
+ * block. */
 static int open_without_links(const struct root *root, const char *path)
 {
 	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
@@ -228,8 +229,9 @@ static bool look_docker_file(struct row *r)
 	return found;
 }
 
-/* True if path (relative to the root) is on a file system of this machine. The list of mounts is
- * read instead of the path itself, because a network file system without its server blocks. */
+/* True if path (relative to the root) is on a file system of this machine. The list of mounts
+ * is read instead of the path itself, because a network file system without its server
+ * blocks. */
 static bool is_local(const struct root *root, const char *path)
 {
 	static const char *const types[] = { "ext4",  "ext3",     "ext2",  "xfs",
