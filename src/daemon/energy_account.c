@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "serve/process_energy.h"
-#include "serve/process_history.h"
 #include "serve/workload_doc.h"
 
 #include <math.h>

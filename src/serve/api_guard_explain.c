@@ -59,8 +59,8 @@ static const char *span(double s, char out[static 32])
 	return out;
 }
 
-/* Writes what ends a reason, and when: "when ...; at the earliest in 5 min, 2026-..." or "in 1 h,
- * or earlier with ...". */
+/* Writes what ends a reason, and when: "when ...; at the earliest in 5 min, 2026-..." or "in 1
+ * h, or earlier with ...". */
 static void ends_text(const struct guard_explanation *why, struct guard_moment now, char *out,
 		      size_t size)
 {

@@ -2,8 +2,8 @@
  * running one is not affected.
  *
  * The patterns come from the request, and comparing them takes time. So a thread compares them
- * and runs the guard, with a limit of CPU time, while the main thread answers other requests. One
- * simulation runs at a time. */
+ * and runs the guard, with a limit of CPU time, while the main thread answers other requests.
+ * One simulation runs at a time. */
 #include "guard_doc.h"
 #include "guard_question.h"
 
@@ -258,8 +258,8 @@ static void renumber(struct scene *s, const struct policy *from, const struct po
 	s->roots = kept;
 }
 
-/* Uses the policy of the request if there is one, else a copy of the running one, which a reload
- * can free. */
+/* Uses the policy of the request if there is one, else a copy of the running one, which a
+ * reload can free. */
 static int choose_policy(struct simulation *x, const struct api *a, const struct request *q,
 			 char *message, size_t size)
 {

@@ -150,7 +150,8 @@ void fleet_free(struct fleet *f);
 void fleet_take(struct fleet *f, enum fleet_query q, const char *text, size_t n);
 void fleet_fail(struct fleet *f, enum fleet_query q, const char *problem);
 
-/* Makes the rows from the answers. wall_ns: our time at the request. Returns 0 or -GW_E_NOMEM. */
+/* Makes the rows from the answers. wall_ns: our time at the request. Returns 0 or
+ * -GW_E_NOMEM. */
 int fleet_make(struct fleet *f, uint64_t wall_ns);
 
 /* Finds the nodes on which a job fits that needs this number of GPUs, each with this much free

@@ -135,8 +135,8 @@ bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_r
 	return true;
 }
 
-/* Writes the last decision. The hold or the reason "manual" already says what a person requested,
- * so only the person is added. */
+/* Writes the last decision. The hold or the reason "manual" already says what a person
+ * requested, so only the person is added. */
 static void write_why(struct json *j, const struct guard_view *g, unsigned worker,
 		      const struct guard_status *s)
 {

@@ -24,8 +24,8 @@ void guard_doc_mask(struct json *j, const char *key, uint32_t mask);
 /* Writes the members of a worker. */
 void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 		      struct guard_moment now);
-/* Returns why no figure of a GPU is known: "no GPU can be read: REASON". NULL: the guard observes
- * a GPU. */
+/* Returns why no figure of a GPU is known: "no GPU can be read: REASON". NULL: the guard
+ * observes a GPU. */
 const char *guard_doc_no_gpu(const struct api *a, char *out, size_t size);
 /* Writes a decision as an array element. */
 void guard_doc_decision(struct json *j, const struct guard_view *g,

@@ -2,12 +2,10 @@
  *
  *   http.c         settings, the library, start and stop
  *   http_conn.c    connections and their deadlines; following a stream
- *   http_call.c    the path of a request
+ *   http_call.c    the path of a request; finds its route
  *   http_admit.c   validation and permissions of requests
- *   http_send.c    sending, and the cache
- *   http_route.c   finds the route of a path
  *   http_listen.c  sockets
- *   http_reply.c   replies: headers, problems, compression
+ *   http_reply.c   replies: headers, problems, compression, sending, the cache
  *   http_check.c   pure checks of texts */
 #ifndef GW_SERVE_HTTP_IMPL_H
 #define GW_SERVE_HTTP_IMPL_H
@@ -349,7 +347,7 @@ bool admit_host(const struct http *h, const struct listener *from, const char *t
 bool admit_body(const struct heads *heads); /* true if the request has a body */
 bool admit_listed(char *const *list, const char *text);
 
-/* ---- sending (http_send.c) */
+/* ---- sending (http_reply.c) */
 
 /* Sends a cached reply to a request without its own id, token or origin. */
 enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url);

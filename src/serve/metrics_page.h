@@ -74,9 +74,9 @@ void metrics_guard(struct page *p); /* metrics_guard.c */
  * guard has observed the GPU. */
 int metrics_guard_others(const struct page *p, unsigned i);
 void metrics_workloads(struct page *p); /* metrics_workload.c */
-void metrics_model(struct page *p);     /* metrics_model.c */
-void metrics_dcgm(struct page *p);      /* metrics_dcgm.c */
-void metrics_service(struct page *p);   /* metrics_self.c */
+void metrics_model(struct page *p);
+void metrics_dcgm(struct page *p);    /* metrics_gpu.c */
+void metrics_service(struct page *p); /* metrics_self.c */
 void metrics_cost(struct page *p);
 
 #endif

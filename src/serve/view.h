@@ -252,9 +252,9 @@ const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t 
  * real. Every document that has figures says so. */
 bool view_simulated(const struct view *v);
 
-/* True if the latest reading is old or incomplete because nobody watched: a request asks for a new
- * one (view_ops.watch) and waits for it. scene: also true if the guard's scene is old for this
- * reason. */
+/* True if the latest reading is old or incomplete because nobody watched: a request asks for a
+ * new one (view_ops.watch) and waits for it. scene: also true if the guard's scene is old for
+ * this reason. */
 bool view_rests(const struct view *v, uint64_t now_ns, bool scene);
 
 /* True if the latest reading is at most two intervals old, as a client that watches expects. */

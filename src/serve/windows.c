@@ -111,8 +111,8 @@ static void learn_sensors(const struct windows *w, struct windows_entry *e)
 		e->device[i].sensor = meter_setup(w->meter, e->device[i].number).sensor;
 }
 
-/* Ends a window: makes its document from the data that has arrived, frees its windows in the meter,
- * and announces the end. */
+/* Ends a window: makes its document from the data that has arrived, frees its windows in the
+ * meter, and announces the end. */
 static void finish_window(struct windows *w, const struct view *v, struct windows_entry *e)
 {
 	bool kept, made;
