@@ -29,6 +29,9 @@
 /* A client that sends two requests within this time keeps the reader awake. The reader rests
  * when no request has come for this time. */
 #define WATCH_NS (5 * NS_PER_S)
+/* shortest and longest pause before the guard is started again after a failure */
+#define GUARD_RETRY_LEAST_NS (5 * NS_PER_S)
+#define GUARD_RETRY_MOST_NS  (60 * NS_PER_S)
 
 /* What the engine remembers about a GPU between ticks. */
 struct gpu_state {
@@ -39,12 +42,20 @@ struct gpu_state {
 	struct query_errors errors;
 };
 
+/* An attempt that failed and is made again. */
+struct retry {
+	uint64_t at_ns,
+		pause_ns; /* time of the next attempt, and the pause before it; 0: none */
+	char why[160];    /* why the last attempt failed; "": it did not */
+};
+
 struct engine {
 	struct engine_config config;
 	struct reader *reader;
 	struct settings *settings;
 	struct guard_settings guard; /* settings for the guard until it starts */
 	bool guarded;                /* a guard is configured and not started yet */
+	struct retry guard_retry;    /* of its start */
 	struct guard_service *guarding;
 	struct token_counter *tokens; /* NULL: no guard, so no server is known */
 	const struct clock *clock;
@@ -399,6 +410,9 @@ static void follow_device(struct engine *e, unsigned i)
 	count_energy(e, i);
 }
 
+static const char unmetered[] =
+	"the energy of the GPUs is not measured: out of memory or threads; gpuward tries again";
+
 /* Adds the energy of the meter to the totals before the meter is replaced. */
 static void keep_meter_energy(struct engine *e)
 {
@@ -413,6 +427,11 @@ static void keep_meter_energy(struct engine *e)
 
 static void follow_meter(struct engine *e, const struct reading *r)
 {
+	if (r->unmetered && !e->view.problems.meter)
+		engine_event(e, "service", NULL, "error", "%s", unmetered);
+	else if (!r->unmetered && e->view.problems.meter)
+		engine_event(e, "service", NULL, "info", "the energy is measured now");
+	e->view.problems.meter = r->unmetered ? unmetered : NULL;
 	if (!r->retire) {
 		e->retiring = false;
 		e->metering = r->metering;
@@ -518,11 +537,48 @@ static void processes_change(void *arg)
 	reader_watch(e->reader, clock_mono_ns(e->clock) + WATCH_NS, true);
 }
 
+/* Starts the guard with a copy of its settings, so that the settings remain after a failure. */
+static int start_guard(struct engine *e)
+{
+	struct guard_settings settings;
+	int err = guard_settings_copy(&settings, &e->guard);
+
+	if (err)
+		return err;
+	return guard_service_new(&(struct guard_service_config){ .loop = e->config.loop,
+								 .clock = e->clock,
+								 .store = e->config.store,
+								 .ctx = e->view.ctx,
+								 .settings = &settings,
+								 .emit = engine_emit,
+								 .opened = processes_change,
+								 .arg = e },
+				 &e->guarding);
+}
+
+/* Emits an event for the first failure, and sets the time of the next attempt. */
+static void guard_failed(struct engine *e, int err)
+{
+	struct retry *t = &e->guard_retry;
+
+	t->pause_ns = !t->pause_ns ? GUARD_RETRY_LEAST_NS : 2 * t->pause_ns;
+	if (t->pause_ns > GUARD_RETRY_MOST_NS)
+		t->pause_ns = GUARD_RETRY_MOST_NS;
+	t->at_ns = clock_mono_ns(e->clock) + t->pause_ns;
+	if (!*t->why)
+		engine_event(e, "guard", NULL, "error",
+			     "cannot start the guard: %s; gpuward tries again",
+			     gw_strerror(err));
+	snprintf(t->why, sizeof(t->why), "the guard cannot be started: %s; gpuward tries again",
+		 gw_strerror(err));
+	e->view.problems.guard = t->why;
+}
+
 static void begin_guard(struct engine *e)
 {
 	int err;
 
-	if (!e->guarded)
+	if (!e->guarded || clock_mono_ns(e->clock) < e->guard_retry.at_ns)
 		return;
 	/* The guard needs its journal, which says which workers an earlier run evicted. */
 	if (!store_count_known(e->config.store)) {
@@ -533,21 +589,16 @@ static void begin_guard(struct engine *e)
 				     store_state(e->config.store));
 		return;
 	}
-	e->guarded = false;
-	err = guard_service_new(&(struct guard_service_config){ .loop = e->config.loop,
-								.clock = e->clock,
-								.store = e->config.store,
-								.ctx = e->view.ctx,
-								.settings = &e->guard,
-								.emit = engine_emit,
-								.opened = processes_change,
-								.arg = e },
-				&e->guarding);
+	err = start_guard(e);
 	if (err) {
-		engine_event(e, "guard", NULL, "error", "cannot start the guard: %s",
-			     gw_strerror(err));
+		guard_failed(e, err);
 		return;
 	}
+	guard_settings_done(&e->guard);
+	e->guarded = false;
+	if (e->view.problems.guard)
+		engine_event(e, "guard", NULL, "info", "the guard has started");
+	e->view.problems.guard = NULL;
 	e->view.guard_ops = &guard_service_ops;
 	e->view.guarding = e->guarding;
 	err = token_counter_new(

@@ -36,6 +36,7 @@ struct reading {
 	struct gw_environment *env; /* NULL: not collected yet */
 	uint64_t env_ns;            /* when it was collected */
 	struct metering *metering;  /* NULL: none */
+	bool unmetered;             /* memory or threads for the meter are missing */
 	bool retire;                /* the GPUs changed: stop using `metering` */
 	bool let_go;
 	/* time to the next round; longer than the interval while nobody watches */

@@ -699,6 +699,10 @@ static bool service_has_files(struct service *s)
 	return false;
 }
 
+static const char start_failed[] = "cannot start: out of memory or threads; free some memory, "
+				   "or raise the limit of threads "
+				   "(TasksMax= in the unit), and restart gpuward";
+
 /* Opens HTTP first, so that clients get answers while the drivers are still opening. */
 static int service_begin(struct service *s)
 {
@@ -718,9 +722,7 @@ static int service_begin(struct service *s)
 	    loop_add_timer(s->loop, feed_watchdog, s, &s->watchdog) != 0 ||
 	    stream_new(STREAM_BYTES, &s->api.stream) != 0 ||
 	    windows_new(&s->api.windows) != 0 || open_store(s) != 0) {
-		log_write(&s->log, LOG_ERROR,
-			  "out of memory at the start; free some memory and restart gpuward",
-			  NULL, 0);
+		log_write(&s->log, LOG_ERROR, start_failed, NULL, 0);
 		return SERVICE_FAILED;
 	}
 	windows_stream(s->api.windows, s->api.stream);
@@ -735,9 +737,7 @@ static int service_begin(struct service *s)
 							 .arg = s },
 		    &s->containers) != 0 ||
 	    open_engine(s) != 0 || suspend_new(s->loop, s->engine, &s->suspend) != 0) {
-		log_write(&s->log, LOG_ERROR,
-			  "out of memory at the start; free some memory and restart gpuward",
-			  NULL, 0);
+		log_write(&s->log, LOG_ERROR, start_failed, NULL, 0);
 		return SERVICE_FAILED;
 	}
 	engine_set_profile(s->engine, metrics_need_profile(&s->api.metrics));

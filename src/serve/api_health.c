@@ -47,6 +47,10 @@ static void checks(struct buf *out, const struct api *a, const char *unready)
 		buf_addf(out, "[%c] history %s\n",
 			 strcmp(v->self.store_state, "ok") == 0 ? '+' : '-',
 			 v->self.store_state);
+	if (v->problems.meter)
+		buf_addf(out, "[-] energy: %s\n", v->problems.meter);
+	if (v->problems.guard)
+		buf_addf(out, "[-] guard: %s\n", v->problems.guard);
 	if (a->push)
 		check_push(out, a->push);
 	if (unready)

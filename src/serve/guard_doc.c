@@ -343,6 +343,9 @@ const struct guard_view *guard_doc_there(const struct api *a, struct reply *r)
 	if (a->view.guarding || !a->view.tick)
 		reply_problem(r, 503, "no-reading", "Try again in a moment.",
 			      "the guard has not started: the drivers are not open yet");
+	else if (a->view.problems.guard)
+		reply_problem(r, 503, "no-guard", "Free memory, or raise the limit of threads.",
+			      "%s", a->view.problems.guard);
 	else
 		reply_problem(r, 503, "no-guard",
 			      "See GET /api/v1/events for the cause; gpuward config check "

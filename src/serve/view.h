@@ -198,6 +198,13 @@ struct view_ops {
 	void (*watch)(void *engine, enum view_watch how);
 };
 
+/* What the service cannot do because memory or threads are missing, each as a sentence; NULL: no
+ * problem. The service tries again. */
+struct view_problems {
+	const char *guard; /* the guard does not run */
+	const char *meter; /* the energy is not measured */
+};
+
 struct view {
 	uint64_t tick; /* 0: no reading yet, and snap is NULL */
 	const struct gw_snapshot *snap;
@@ -227,6 +234,7 @@ struct view {
 	/* failed attempts to open a driver; continues across restarts */
 	uint64_t init_failures;
 	const char *unopened; /* why there is no reading yet; NULL: there was one */
+	struct view_problems problems;
 	struct view_self self;
 	const struct view_ops *ops;
 	void *engine;
