@@ -138,7 +138,6 @@ bool config_sections(const struct toml_node *n, char out[static CONFIG_SECTIONS_
 void config_file_text(struct config_reader *r, const char *name, const char *text, size_t size);
 
 /* Writes the name of the setting's variable, such as GPUWARD_LISTEN or GPUWARD_LOG_LEVEL. */
-/* GPUWARD_LISTEN, GPUWARD_LOG_LEVEL. */
 #define CONFIG_NAME_MAX 80
 void config_variable(const struct config_row *row, char out[static CONFIG_NAME_MAX]);
 

@@ -206,8 +206,9 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
 
 struct account_gpu {
 	char uuid[96]; /* "": the GPU has none, and nothing is stored */
-	/* since the last save, more than the idle energy changed. A restore counts what the
-	 * counter gained on an empty GPU as idle energy, so that need not be saved. */
+	/* energy other than idle energy changed since the last save. A restore counts what the
+	 * counter gained on an empty GPU as idle energy, so a change of the idle energy alone
+	 * need not be saved. */
 	bool changed;
 	struct log_latch too_large;
 };
@@ -474,8 +475,8 @@ void workload_account_tick(struct workload_account *a, struct view *v)
 	workload_energy_age(&a->energy, gw_snapshot_wall_ns(v->snap), a->config.keep_s);
 	a->view = NULL;
 	a->tick_ns = now;
-	/* At every tick, in the same transaction as the counters of the GPUs. If a counter were
-	 * lower after kill -9, Prometheus would take this for a reset and count the whole value
-	 * again. */
+	/* The state is saved at every tick, in the same transaction as the counters of the
+	 * GPUs. If a counter were lower after kill -9, Prometheus would assume a reset and
+	 * count the whole value again. */
 	workload_account_save(a, false);
 }

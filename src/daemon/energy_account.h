@@ -62,7 +62,8 @@ void workload_account_configure(struct workload_account *a,
  * one. uuid, counter_j: UUID (NULL: none) and stored energy count of the new GPU. */
 void workload_account_begin(struct workload_account *a, unsigned i, const char *uuid,
 			    double counter_j);
-/* The store became readable late: adds what it has about GPU i. */
+/* Adds what the store has about GPU i. Call it when the store becomes readable after the
+ * start. */
 void workload_account_late(struct workload_account *a, unsigned i, double counter_j);
 
 /* Adds one tick: sets v->workloads and v->process_workload. */

@@ -26,8 +26,8 @@
 #define GONE_AGAIN_NS (5 * NS_PER_S)
 /* duration for reader_look(); longer than the usual time between two scrapes */
 #define LOOK_NS (35 * NS_PER_S)
-/* A client that sends two requests within this time keeps the reader awake. The reader rests
- * when no request has come for this time. */
+/* A client that sends two requests within this time keeps the reader awake. If no request comes
+ * for this time, the reader reads less often. */
 #define WATCH_NS (5 * NS_PER_S)
 /* shortest and longest pause before the guard is started again after a failure */
 #define GUARD_RETRY_LEAST_NS (5 * NS_PER_S)
@@ -42,11 +42,11 @@ struct gpu_state {
 	struct query_errors errors;
 };
 
-/* An attempt that failed and is made again. */
+/* When to try again after a failed attempt. */
 struct retry {
 	uint64_t at_ns,
 		pause_ns; /* time of the next attempt, and the pause before it; 0: none */
-	char why[160];    /* why the last attempt failed; "": it did not */
+	char why[160];    /* why the last attempt failed; "": no attempt failed */
 };
 
 struct engine {
@@ -55,7 +55,7 @@ struct engine {
 	struct settings *settings;
 	struct guard_settings guard; /* settings for the guard until it starts */
 	bool guarded;                /* a guard is configured and not started yet */
-	struct retry guard_retry;    /* of its start */
+	struct retry guard_retry;    /* for starting the guard */
 	struct guard_service *guarding;
 	struct token_counter *tokens; /* NULL: no guard, so no server is known */
 	const struct clock *clock;
@@ -68,7 +68,7 @@ struct engine {
 	struct metering *metering; /* the view's */
 	bool retiring;
 	enum gw_cause cause;      /* cause reported at the last tick */
-	enum gw_cause nvml_cause; /* the same for NVML alone */
+	enum gw_cause nvml_cause; /* cause reported for NVML at the last tick */
 	char backend[64];         /* the open backends at the last tick */
 	/* failed attempts to initialise NVML that the context had counted at the last tick */
 	unsigned long init_failures;
@@ -136,8 +136,8 @@ static void emit_device_state(struct engine *e, const struct gw_device *d,
 			     *d->message ? ": " : "", d->message);
 }
 
-/* Emits an event: the driver is open, or why it is not. A driver without GPUs counts as
- * open. The empty list of GPUs is logged at the level debug (service.c). */
+/* Emits an event that says that the driver is open, or why it is not open. A driver without
+ * GPUs counts as open. The empty list of GPUs is logged at the level debug (service.c). */
 static void emit_driver_state(struct engine *e, const struct gw_status *s)
 {
 	const struct gw_cause_info *c = gw_cause_info(s->cause);

@@ -408,7 +408,8 @@ static void learn_economy(const struct guard_inputs *b, const struct view *v, un
 	if (!has_changed(&f, &p->reported[i]))
 		return;
 	p->reported[i] = f;
-	/* Rounded as in the recording, so that a replay decides the same. */
+	/* The figures are rounded as in the recording, so that a replay makes the same
+	 * decisions. */
 	guard_service_economy(b->g, i, f.after_ns, rint(f.idle_w), rint(f.reload_j));
 }
 
@@ -481,7 +482,8 @@ void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p)
 {
 	free(b->parts);
 	b->parts = p;
-	memset(b->conflicts, 0, sizeof(b->conflicts)); /* the workers changed */
+	/* the learned figures belong to the old workers */
+	memset(b->conflicts, 0, sizeof(b->conflicts));
 }
 
 static void games_changed(void *arg, unsigned count)

@@ -111,8 +111,8 @@ void guard_service_update_mps(struct guard_service *g)
 	action_set_facts(g->action, &g->gpus.facts);
 }
 
-/* Updates persistence mode and MIG mode, which decide with the use of MPS whether a checkpoint
- * is possible. With several GPUs, the worst value counts. */
+/* Updates persistence mode and MIG mode. These modes and the use of MPS decide whether a
+ * checkpoint is possible. With several GPUs, the worst value counts. */
 static void update_facts(struct guard_service *g, const struct view *v)
 {
 	struct worker_facts f = { .persistence = -1, .mig = -1 };

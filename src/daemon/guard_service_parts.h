@@ -75,7 +75,7 @@ struct guard_service_driver {
 	struct event_watch *watch;
 	struct loop_source *source;
 	struct event_queue events; /* filled by the watch thread */
-	/* reason that was last logged why no GPU is watched; "": GPUs are watched */
+	/* last logged reason why no GPU is watched; "": GPUs are watched */
 	char unwatched[80];
 };
 
@@ -189,7 +189,7 @@ void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char 
 /* guard_moves.c */
 /* Loads the moves of the policy's workers; call again after a reload. */
 void guard_moves_load(struct moves *m, struct store *s, const struct policy *p);
-/* Follows a decision. If a move ended with it, keeps how long the move took. */
+/* If a worker's move ended with this decision, stores how long the move took. */
 void guard_moves_follow(struct guard_service *g, const char *worker,
 			const struct guard_decision *d);
 
@@ -261,12 +261,12 @@ void guard_service_health_swapped(struct guard_service *g); /* call after g->set
 /* Returns the temperature at which workers leave the GPU of a decision; NAN: unknown or not
  * monitored. */
 double guard_service_threshold_c(const struct guard_service *g, const struct guard_decision *d);
-/* As guard_view_ops.clear. */
+/* Works like guard_view_ops.clear. */
 int guard_service_clear(void *engine, const char *uuid, const char *who, char *message,
 			size_t size);
 
 /* guard_service_request.c */
-/* loads the reservations of an earlier run; call before the first scene */
+/* Loads the reservations of an earlier run. Call it before the first scene. */
 void guard_service_rooms_open(struct guard_service *g);
 void guard_service_rooms_close(struct guard_service *g);
 /* removes the reservations that ended */

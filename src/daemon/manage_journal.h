@@ -65,7 +65,7 @@ unsigned manage_journal_orders(struct manage_journal *j, struct manage_order *ou
  * unchanged. */
 void manage_journal_fill(struct manage_journal *j, struct manage_order *o);
 
-/* For manage_run(). */
+/* Returns the function that manage_run() calls to store the old value of a setting. */
 struct manage_keeper manage_journal_keeper(struct manage_journal *j);
 
 /* Call it after each order, successful or not. Ends or keeps the order's entry, logs the

@@ -178,7 +178,8 @@ static void snappy_literal(struct buf *out, const char *p, size_t n)
 static void snappy_copy(struct buf *out, size_t distance, size_t n)
 {
 	while (n > 0) {
-		/* leaves at least 4 bytes for the next copy: the two-byte form needs 4 */
+		/* leave at least 4 bytes for the next copy, because the short form of a copy
+		 * needs 4 */
 		size_t part = n <= COPY_MAX              ? n
 			      : n < COPY_MAX + MATCH_MIN ? COPY_MAX - 4
 							 : COPY_MAX;

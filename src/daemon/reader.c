@@ -51,11 +51,11 @@ struct reader {
 	unsigned jobs;
 	uint64_t interval_ns;
 	bool profile; /* see reader_set_profile() */
-	/* What clients need: reader_look() and reader_watch(). */
+	/* What clients need; reader_look() and reader_watch() set it. */
 	struct {
 		uint64_t look_until_ns, until_ns;
 		bool due_now; /* a full round is due at once */
-		bool repaced; /* the time of the next round must be set again */
+		bool repaced; /* the time of the next round must be computed again */
 		bool sm_read; /* the last round read the SM utilisation of every process */
 	} watch;
 	/* Used by the main thread only. */

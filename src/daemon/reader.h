@@ -96,8 +96,8 @@ enum reader_request {
 };
 int reader_send_request(struct reader *r, enum reader_request what);
 
-/* Runs fn(arg, ctx) on the reader thread, soon. Returns 0, or -GW_E_STATE if the queue is
- * full. */
+/* Runs fn(arg, ctx) on the reader thread, before the next round. Returns 0, or -GW_E_STATE if
+ * the queue is full. */
 int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void *arg);
 
 /* Makes each full round until this monotonic time read the SM utilisation of every process;

@@ -218,7 +218,7 @@ static void check_store(struct service *s)
 		log_write(&s->log, LOG_WARNING, notice, NULL, 0);
 }
 
-/* Releases memory that only the start, or a client that has left, needed. */
+/* Returns memory to the kernel that only the start needed, or a client that has left. */
 static void trim_memory(void)
 {
 	malloc_trim(0);

@@ -389,7 +389,7 @@ static void logind_changed(void *arg, bool going)
 {
 	struct suspend *d = arg;
 
-	/* waited: logind waits for the service only before a suspend */
+	/* logind waits for the service before a suspend, but not after a resume */
 	d->going = d->waited = going;
 	if (going)
 		begin_suspend(d);

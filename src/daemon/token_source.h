@@ -20,9 +20,10 @@ struct root;
 
 /* What is known about a kind of server. */
 struct token_kind {
-	bool known;                            /* it is an inference server */
-	const char *counter[MODEL_DIRECTIONS]; /* NULL: none; "": in the servers behind it */
-	const char *text;                      /* as in token_source.def */
+	bool known; /* this kind is an inference server */
+	/* name of the counter; NULL: none; "": the servers behind it have the counters */
+	const char *counter[MODEL_DIRECTIONS];
+	const char *text; /* as in token_source.def */
 };
 const struct token_kind *token_kind(enum policy_kind kind);
 
@@ -41,7 +42,7 @@ struct token_question {
 };
 
 enum token_result {
-	TOKEN_COUNTED, /* the counters were read, or no model needed it */
+	TOKEN_COUNTED, /* the counters were read, or no model required a reading */
 	TOKEN_LISTED,  /* only the list was asked for */
 	TOKEN_OFF,     /* the list is there, but the server does not offer its counters */
 	TOKEN_UNREAD,  /* the list is there, but the counters could not be read this time */

@@ -142,7 +142,7 @@ static bool look_pod(struct row *r)
 	(void)root_each_name(root, "var/log/containers", pod_link, &s);
 	if (strcmp(r->part, r->found.part) != 0)
 		return true;
-	/* without links, the container is known only if the pod has no other one */
+	/* without links, the container is known only if the pod has one container */
 	root_path(path, sizeof(path), "var/log/pods/%s", s.folder);
 	(void)root_each_name(root, path, pod_container, &s);
 	if (s.containers == 1)
@@ -417,7 +417,7 @@ static void row_free(struct row *r)
 	free(r);
 }
 
-/* Returns the place for a new row: at the end, or that of the row that was not used for the
+/* Returns the place for a new row: the end, or the place of the row that was not used for the
  * longest time. */
 static unsigned row_place(struct workload_names *n)
 {

@@ -52,7 +52,7 @@ struct about {
 	const struct render_filter *filter;
 };
 
-/* False: replied. */
+/* Returns false after an error reply. */
 static bool begins(struct about *b, const struct api *a, const struct request *q,
 		   struct reply *r)
 {
@@ -156,7 +156,8 @@ static void device_energy(struct json *j, const struct api *a, unsigned i)
 	const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
 	const struct view_device *v = &a->view.device[i];
 	const struct process_energy_sums *s = &v->shares;
-	/* if the counts of earlier runs are unknown, so are the total and the earlier part */
+	/* if the counts of earlier runs are unknown, the total and the earlier part are unknown
+	 * too */
 	const bool total = s->known && a->view.self.counts_known;
 
 	json_object(j, NULL);

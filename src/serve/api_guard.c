@@ -1,6 +1,6 @@
 /* Replies about the guard: its state, requests for a worker (evict, resume, hold, release),
- * operations and games. A request for a worker starts at once and finishes later: 202.
- * api_guard_explain.c explains the state. */
+ * operations and games. A request for a worker starts at once and finishes later, so it is
+ * answered with 202. api_guard_explain.c explains the state. */
 #include "guard_doc.h"
 
 #include "json_request.h"
@@ -296,7 +296,7 @@ static void send_request(const struct api *a, const struct request *q, struct re
 {
 	char message[256] = "", name[256];
 	struct guard_status before = { .hold = HOLD_NONE };
-	/* Rounded up, because 0 means unlimited. */
+	/* Round up, because 0 means unlimited. */
 	uint64_t ttl = isnan(w->ttl_s) ? 0 : (uint64_t)ceil(w->ttl_s * 1e9);
 	int err;
 

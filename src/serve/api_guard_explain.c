@@ -120,7 +120,8 @@ static void say_overrides(struct json *j, const struct guard_view *g, unsigned w
 			"reservations, schedules, battery, budget and idling do not move it; "
 			"heat and faults do.",
 			until, guard_doc_requested_by(g, worker));
-	else if (!(s->mask >> REASON_MANUAL & 1)) /* else say_reasons() has said it */
+	/* otherwise say_reasons() has named the hold */
+	else if (!(s->mask >> REASON_MANUAL & 1))
 		explain_say(j, "No override is active.");
 }
 

@@ -1,5 +1,6 @@
 /* Liveness and readiness of the service; health of the GPUs, and clearing a quarantine by hand.
- * Liveness depends on nothing; readiness names the problem in one sentence. */
+ * The reply about liveness depends on nothing; the reply about readiness names the problem in
+ * one sentence. */
 #include "api_parts.h"
 
 #include "guard_doc.h"

@@ -32,7 +32,7 @@ static void write_devices(struct json *j, const struct api *a,
 	json_array_end(j);
 }
 
-/* True if the workload of this row has a row on one of the GPUs. */
+/* True if the workload of this row also has a row on one of the selected GPUs. */
 static bool is_on(const struct workload_energy *e, unsigned row,
 		  const struct render_filter *filter)
 {
@@ -96,7 +96,7 @@ static bool name_matches(const struct search *s, const char *name)
 struct stored {
 	const struct search *search;
 	unsigned wanted;          /* number of workloads to keep */
-	unsigned found, examined; /* found: includes those that are not kept */
+	unsigned found, examined; /* number found, including those that are not kept */
 	bool truncated;           /* HISTORY_SCAN ended the search */
 	struct buf text;          /* the kept documents, each with a NUL */
 	size_t *at;               /* where each document begins in text */

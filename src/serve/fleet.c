@@ -56,8 +56,10 @@ static unsigned rows_kept(enum fleet_query q, const struct fleet_question *x)
 {
 	switch (q) {
 	case FLEET_Q_CAPACITY: return FLEET_GPUS_MAX;
-	case FLEET_Q_ATTENTION: return x->top + 1; /* one more, to detect a cut list */
-	case FLEET_Q_WORKLOADS: return x->top + 2; /* plus the rows "idle" and "unattributed" */
+	/* one more row, to detect that the list was cut */
+	case FLEET_Q_ATTENTION: return x->top + 1;
+	/* the rows "idle" and "unattributed" are added to these */
+	case FLEET_Q_WORKLOADS: return x->top + 2;
 	default: return x->top;
 	}
 }

@@ -444,7 +444,8 @@ static void add_ages(struct fleet *f, struct node_index *x)
 			n = find_node(f, x, &r, true);
 		if (!n)
 			continue;
-		n->age_s = fmin(n->age_s, r.value); /* the latest, if two jobs scrape it */
+		/* the latest value counts if two jobs scrape the node */
+		n->age_s = fmin(n->age_s, r.value);
 		n->pushed = f->answer[FLEET_Q_TARGETS].doc && isnan(n->target);
 	}
 }

@@ -76,7 +76,7 @@ static void worker_identity(struct json *j, const struct policy_worker *p)
 	guard_doc_text(j, "configured", p->text);
 }
 
-/* Writes the worker's counters, including earlier runs, like the metrics. */
+/* Writes the worker's counters. Like the metrics, they include earlier runs. */
 static void worker_counts(struct json *j, const struct counters_worker *t)
 {
 	json_uint(j, "evictions_total", t ? counters_evictions(t->cell) : 0);

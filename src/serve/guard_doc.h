@@ -66,9 +66,10 @@ void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *
 /* Writes the mode in force, the configured mode, and who set the mode if they differ. */
 void guard_doc_mode(struct json *j, const struct guard_view *g);
 
-/* Returns the guard's view. NULL: there is no guard; replied 503 with the cause. */
+/* Returns the guard's view. If there is no guard, replies 503 with the cause and returns
+ * NULL. */
 const struct guard_view *guard_doc_there(const struct api *a, struct reply *r);
-/* Returns the index of this worker; -1: replied 404. */
+/* Returns the index of this worker, or -1 after a reply with 404. */
 int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name);
 
 /* For requests that change something: returns the guard's view if the body is JSON and the

@@ -122,7 +122,7 @@ struct guard_view_mode {
 	bool chosen; /* the members below are set */
 	/* mode that a person set; takes effect when no order is under way */
 	enum guard_mode mode;
-	uint64_t wall_ns; /* when it was set */
+	uint64_t wall_ns; /* when the person set it */
 	char who[256];
 };
 

@@ -13,7 +13,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define ACCEPT_BATCH 64 /* connections accepted before existing ones are served */
+/* maximum number of connections to accept before existing ones are served */
+#define ACCEPT_BATCH 64
 /* part of the connection limit that is reserved for clients of a UNIX socket */
 #define UNIX_PLACES  16
 #define SPARE_PLACES 8 /* connections above the limit, only for ROUTE_ALIVE */

@@ -23,7 +23,7 @@
 #define REPLY_HEADERS 8
 #define REPLY_MAX     (32 * 1024 * 1024)
 #define PARAMS        32
-#define GZIP_LEAST    512 /* smaller bodies save no packet */
+#define GZIP_LEAST    512 /* compressing a smaller body saves no packet */
 #define ID_SIZE       72
 #define ETAG_SIZE     48
 #define CACHE_NS      (100 * NS_PER_MS)
@@ -101,7 +101,7 @@ enum auth_verdict auth_check(struct auth *a, const char *authorization, uint64_t
 struct blob {
 	unsigned refs;
 	size_t size;
-	void *memory; /* to free, or NULL */
+	void *memory; /* memory to free, or NULL */
 	const void *p;
 };
 
@@ -206,12 +206,12 @@ struct conn {
 	int64_t pid;    /* pid of that client, in our pid namespace; -1: unknown */
 	bool suspended; /* suspended in the library */
 	bool tls;
-	bool cut; /* we have shut it down */
+	bool cut; /* we have shut the connection down */
 	bool replied;
 	bool closing; /* close after the reply: it is uncertain where the next request begins */
 	size_t target_size; /* length of the current request's target, up to the first NUL */
 	struct heads heads; /* headers of the current request */
-	struct follower follower; /* of CONN_STREAM */
+	struct follower follower; /* used in CONN_STREAM */
 };
 
 struct conn_list {
@@ -344,7 +344,7 @@ enum admitted { PASSED, ANSWERED, FAILED };
 enum admitted admit_all(struct conn *c, const char *url, const char *method,
 			const char *version);
 bool admit_host(const struct http *h, const struct listener *from, const char *text);
-bool admit_body(const struct heads *heads); /* true if the request has a body */
+bool admit_body(const struct heads *heads); /* returns true if the request has a body */
 bool admit_listed(char *const *list, const char *text);
 
 /* ---- sending (http_reply.c) */
@@ -363,8 +363,8 @@ void send_count_status(struct http *h, unsigned status);
 void send_log(struct http *h, const struct request *q, int status, const char *type,
 	      size_t bytes, double seconds);
 
-/* cache_find() returns the cached entry of a route, or NULL. cache_drop() drops the old entries
- * of a route; all: every entry, also of ROUTE_STATIC. */
+/* cache_find() returns the cached entry of a route, or NULL. cache_drop() drops the entries of
+ * a route that are older than this tick; all: drops every entry, also those of ROUTE_STATIC. */
 struct entry *cache_find(struct http *h, int route, const char *accept);
 void cache_drop(struct http *h, int route, bool all);
 

@@ -201,7 +201,8 @@ void blob_drop(struct blob *b)
 
 struct blob *blob_gzip(const struct blob *from)
 {
-	size_t room = from->size - from->size / 16; /* accept only a saving of 1/16 or more */
+	/* use the compressed body only if it saves at least 1/16 */
+	size_t room = from->size - from->size / 16;
 	z_stream z = { .next_in = (z_const Bytef *)from->p, .avail_in = (uInt)from->size };
 	struct blob *b = blob_static(NULL, 0);
 
@@ -440,7 +441,7 @@ void send_log(struct http *h, const struct request *q, int status, const char *t
 	struct reply r = { .status = status, .type = type };
 
 	r.body.len = bytes;
-	/* Rounded to microseconds, which is the precision. */
+	/* Round to microseconds, because the time has no higher precision. */
 	h->hook.log(h->hook.arg, q, &r, (double)(uint64_t)(seconds * 1e6 + 0.5) / 1e6);
 }
 

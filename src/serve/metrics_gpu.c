@@ -222,7 +222,7 @@ static void instances_of(struct page *p, unsigned i, unsigned metric)
 		const struct gw_mig *g = d->mig[k];
 
 		if (g->memory_absence != GW_HAVE ||
-		    /* no label would identify the instance */
+		    /* skip the instance, because no label would identify it */
 		    (!*g->uuid && g->gpu_instance < 0))
 			continue;
 		instance_labels(&l, g);

@@ -37,7 +37,7 @@ static inline const struct view_device *page_known(const struct page *p, unsigne
 	return p->v->device && i < p->v->devices ? &p->v->device[i] : NULL;
 }
 
-/* Returns seconds, cut to milliseconds: further digits are noise. */
+/* Returns seconds, truncated to milliseconds, because further digits are noise. */
 static inline double page_seconds(uint64_t wall_ns)
 {
 	return (double)(wall_ns / NS_PER_MS) / 1e3;

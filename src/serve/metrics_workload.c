@@ -74,8 +74,8 @@ static bool put_rows(struct page *p, unsigned metric, row_figure *figure)
 	return true;
 }
 
-/* always: write the series even with 0 joules. Without it, a rest has no series until it has
- * joules, because most GPUs never need the series. */
+/* always: write the series even if it has 0 joules. Otherwise a rest (enum workload_rest) has
+ * no series until it has joules, because most GPUs never need the series. */
 static void put_rest(struct page *p, unsigned gpu, const char *kind, double joules, bool always)
 {
 	if (always || joules != 0)

@@ -103,8 +103,9 @@ struct model_list {
 /* Finds or adds the worker. Returns NULL if there is no room. */
 struct model_worker *model_energy_worker(struct model_energy *m, const char *name);
 
-/* Adds energy that a process of the worker used on a GPU. The energy waits for the next
- * settlement. share: how the energy of the process was determined; a constant string. */
+/* Adds energy that a process of the worker used on a GPU. The energy waits until
+ * model_energy_settle() charges it to models. share: how the energy of the process was
+ * determined; a constant string. */
 void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pid,
 		      const char *uuid, double joules, const char *share);
 
@@ -125,7 +126,7 @@ int model_energy_gpu(struct model_energy *m, const char *uuid);
  * last row. */
 const struct model_row *model_energy_row(const struct model_energy *m, unsigned i);
 double model_row_joules(const struct model_row *r);
-/* Returns the energy of the worker that waits for a settlement. */
+/* Returns the worker's energy that is not charged to models yet. */
 double model_worker_pending(const struct model_worker *w);
 /* Returns the worker of a row; NULL: the worker is not in the current configuration. */
 const struct model_worker *model_energy_worker_of(const struct model_energy *m,

@@ -155,7 +155,7 @@ void process_energy_add(struct process_energy *e, double counter_j, double count
 		return;
 	if (!e->begun || !(joules >= 0) || !(seconds >= 0)) {
 		e->begun = true;
-		e->earlier_joules += joules; /* the sums follow the counter */
+		e->earlier_joules += joules; /* the sums must add up to the counter */
 		e->counter_j = e->mark_j[0] = e->mark_j[1] = counter_j;
 		e->mark_s = counter_s;
 		e->steps++;

@@ -49,7 +49,7 @@ struct process_energy_sums {
 void process_energy_init(struct process_energy *e, double no_context_w, double context_w);
 
 /* Shares the increase of the counter since the last call among the processes that are on the
- * GPU now. The first call only notes the counter. uses: each process once. hidden: as in
+ * GPU now. The first call only stores the counter. uses: each process once. hidden: as in
  * attribute_add(). If there are more than PROCESS_ENERGY_ROWS processes, those without a row
  * share one part, which is unattributed. If the counter fell, nothing is shared, and the next
  * call continues from the new value. */
@@ -121,7 +121,7 @@ struct process_history_reading {
 void process_history_add(struct process_history *h, uint64_t now_ns,
 			 const struct process_history_reading *r);
 
-/* Frees the rings without a reading in the kept time. */
+/* Frees the rings that have no reading in the last quarter of an hour. */
 void process_history_forget(struct process_history *h, uint64_t now_ns);
 void process_history_done(struct process_history *h);
 

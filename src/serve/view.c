@@ -108,7 +108,8 @@ const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t 
 		return out;
 	}
 	age_ns = age_of_reading_ns(v, now_ns);
-	/* An age of one pace is normal just before the next reading. */
+	/* Just before the next reading, the age is normally as long as the time between two
+	 * readings. */
 	if (age_ns > 2 * reading_pace_ns(v)) {
 		snprintf(out, size,
 			 "the latest reading is %.1f s old, but one is due every %g s",

@@ -140,11 +140,12 @@ typedef bool view_found_fn(void *arg, const char *id, const char *json);
 enum view_request { VIEW_LET_GO, VIEW_RESUME };
 
 enum view_watch {
-	/* one request: if the readings rest, a tick that reads every tier follows at once;
-	 * requests in quick succession count as VIEW_WATCH_TICKS */
+	/* one request: if the readings are old because nobody watched, a tick that reads every
+	 * tier follows at once; requests in quick succession count as VIEW_WATCH_TICKS */
 	VIEW_WATCH_ONCE,
-	VIEW_WATCH_SCENE, /* the same, and the request shows what the guard observed */
-	VIEW_WATCH_TICKS, /* every tick is needed, as by a stream */
+	/* like VIEW_WATCH_ONCE, and the reply shows what the guard observed */
+	VIEW_WATCH_SCENE,
+	VIEW_WATCH_TICKS, /* every tick is needed, for example by a stream */
 };
 
 struct view;
@@ -198,8 +199,8 @@ struct view_ops {
 	void (*watch)(void *engine, enum view_watch how);
 };
 
-/* What the service cannot do because memory or threads are missing, each as a sentence; NULL: no
- * problem. The service tries again. */
+/* What the service cannot do because memory or threads are missing, each as a sentence; NULL:
+ * no problem. The service tries again. */
 struct view_problems {
 	const char *guard; /* the guard does not run */
 	const char *meter; /* the energy is not measured */
@@ -233,7 +234,7 @@ struct view {
 	} requests;
 	/* failed attempts to open a driver; continues across restarts */
 	uint64_t init_failures;
-	const char *unopened; /* why there is no reading yet; NULL: there was one */
+	const char *unopened; /* why there is no reading yet; NULL: there is a reading */
 	struct view_problems problems;
 	struct view_self self;
 	const struct view_ops *ops;

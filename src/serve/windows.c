@@ -149,7 +149,9 @@ static void close_at(struct windows_entry *e, uint64_t end_ns, const char *by, u
 	window_hurry(e->window); /* a client may wait for the result */
 	if (e->marks) {
 		gw_window_close(e->last->window, e->last->end_ns);
-	} else { /* the only part is the whole window: no separate result needed */
+		/* if there is only one part, it is the whole window and needs no separate
+		 * result */
+	} else {
 		gw_window_free(e->last->window);
 		e->last->window = NULL;
 	}

@@ -403,8 +403,8 @@ int windows_keep(const struct view *v, const struct windows_entry *e)
 
 	if (e->state != WINDOWS_HAS_ENDED)
 		return keep_open(v, e);
-	/* Without a document the window is lost. Its open record is deleted all the same,
-	 * because the window did not end with a crash. */
+	/* If the document cannot be made, the window is lost. Its record as an open window is
+	 * deleted nevertheless, because the window did not end with a crash. */
 	err = e->document ? put_document(v, KIND, e, e->document) : -GW_E_NOMEM;
 	delete_document(v, KIND_OPEN, e->id);
 	return err;

@@ -59,7 +59,7 @@ struct windows_entry {
 	unsigned devices;
 	unsigned marks;
 
-	/* Only while the window has not ended: the windows that the meter has for it. */
+	/* The windows that the meter has for this window; used only until it ends. */
 	struct gw_window *window;
 	struct windows_part *parts, *last;
 
