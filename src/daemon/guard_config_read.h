@@ -55,8 +55,7 @@ static inline const char *guard_entry_text(const struct guard_entry *e, enum gua
 {
 	return e->given[key] ? e->value[key].text : NULL;
 }
-int guard_entry_kind(const struct guard_entry *e);        /* negative: unknown */
-const char *guard_entry_url(const struct guard_entry *e); /* NULL: none */
+int guard_entry_kind(const struct guard_entry *e); /* negative: unknown */
 /* the URL if it is HTTP; else NULL */
 const char *guard_entry_http(const struct guard_entry *e);
 /* match.port or the port of url; 0: none */

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-int guard_service_device_of(const struct guard_service *g, const char *uuid)
+/* -1: unknown GPU */
+static int guard_service_device_of(const struct guard_service *g, const char *uuid)
 {
 	for (unsigned i = 0; i < g->gpus.count; i++)
 		if (strcmp(g->gpus.uuid[i], uuid) == 0)

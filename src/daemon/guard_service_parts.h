@@ -236,8 +236,6 @@ void guard_service_devices_tick(struct guard_service *g, const struct view *v);
 /* Updates whether a worker uses MPS. Called with each scene, before orders are carried out. */
 void guard_service_update_mps(struct guard_service *g);
 void guard_service_devices_close(struct guard_service *g);
-int guard_service_device_of(const struct guard_service *g,
-			    const char *uuid); /* -1: unknown GPU */
 /* Counts an eviction for the GPU that the worker left. If the worker left several GPUs, counts
  * it for the GPU with the contender. */
 void guard_service_count_eviction(struct guard_service *g, const struct guard_decision *d);
@@ -271,11 +269,6 @@ void guard_service_rooms_open(struct guard_service *g);
 void guard_service_rooms_close(struct guard_service *g);
 /* removes the reservations that ended */
 void guard_service_rooms_tick(struct guard_service *g);
-/* Stores a new reservation. fd: pidfd of the owner, now owned by the guard service; -1:
- * none. */
-void guard_service_room_made(struct guard_service *g, uint64_t id, int fd,
-			     uint64_t start_ticks);
-void guard_service_room_release(struct guard_service *g, uint64_t id);
 
 /* guard_service_lock.c */
 void guard_service_lock_look(struct guard_service *g,

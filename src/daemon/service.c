@@ -163,6 +163,28 @@ static void push_page(void *arg, const struct metrics_sink *sink)
 	metrics_each(&s->api, sink);
 }
 
+/* Tries in this order: guard.state_dir, systemd's state directory, the user's state
+ * directory. */
+static const char *service_state_dir(const struct config *c, char *out, size_t size)
+{
+	const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
+		   *home = getenv("HOME");
+
+	if (c->guard_state_dir && *c->guard_state_dir)
+		snprintf(out, size, "%s", c->guard_state_dir);
+	else if (state && *state)
+		snprintf(out, size, "%.*s", (int)strcspn(state, ":"), state);
+	else if (xdg && *xdg == '/')
+		snprintf(out, size, "%s/gpuward", xdg);
+	else if (geteuid() == 0)
+		snprintf(out, size, "/var/lib/gpuward");
+	else if (home && *home == '/')
+		snprintf(out, size, "%s/.local/state/gpuward", home);
+	else
+		return NULL;
+	return out;
+}
+
 static void push_log(void *arg, enum log_level level, const char *sentence)
 {
 	struct service *s = arg;
@@ -555,28 +577,6 @@ static void service_signal(void *arg, int signal)
 }
 
 /* ---- start and stop ---- */
-
-/* Tries in this order: guard.state_dir, systemd's state directory, the user's state
- * directory. */
-const char *service_state_dir(const struct config *c, char *out, size_t size)
-{
-	const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
-		   *home = getenv("HOME");
-
-	if (c->guard_state_dir && *c->guard_state_dir)
-		snprintf(out, size, "%s", c->guard_state_dir);
-	else if (state && *state)
-		snprintf(out, size, "%.*s", (int)strcspn(state, ":"), state);
-	else if (xdg && *xdg == '/')
-		snprintf(out, size, "%s/gpuward", xdg);
-	else if (geteuid() == 0)
-		snprintf(out, size, "/var/lib/gpuward");
-	else if (home && *home == '/')
-		snprintf(out, size, "%s/.local/state/gpuward", home);
-	else
-		return NULL;
-	return out;
-}
 
 const char *service_store_path(const struct config *c, bool simulated, char *out, size_t size)
 {

@@ -174,18 +174,11 @@ struct store {
 };
 
 /* store_queue.c */
-/* Adds a record to the next batch; it is never dropped afterwards. length 0: the length of the
- * text. Returns 0, or -GW_E_SIZE if there is no space, which is counted as dropped. */
-int store_add(struct store *s, struct record *r);
 
 /* store_write.c */
 /* Writes what was committed. Returns true if it is in the file. */
 bool store_write(struct store *s);
 void store_thread(void *arg);
-
-/* store.c: finds or creates a count; NULL if there is no space. Once the thread runs, call it
- * with the lock held. */
-struct counter *store_get_count(struct store *s, const char *key);
 
 /* store.c: the file */
 /* Takes the file lock, creates missing files and opens s->writer.db. If a system call failed,
@@ -194,8 +187,6 @@ enum db_trouble store_file_open(struct store *s, int wait_ms);
 /* Opens the file again and loads its contents. If the file cannot be written, only loads the
  * contents. Called on the store's thread. */
 enum db_trouble store_file_open_again(struct store *s);
-/* Loads the contents at the start, if they are readable. */
-void store_file_load(struct store *s);
 /* Returns the connection for reading, or NULL. Call store_reader_done() after use. */
 sqlite3 *store_reader(struct store *s);
 void store_reader_done(struct store *s);

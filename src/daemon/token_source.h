@@ -59,9 +59,4 @@ struct token_answer {
 void token_source_ask(const struct token_question *q, const struct root *root,
 		      const atomic_bool *cancelled, struct token_answer *ret);
 
-/* Adds the counters in the text of /metrics to the list: to the model `only`, or, if that is
- * NULL, to the models that the label model_name names. Returns how many samples were found. */
-unsigned token_source_read(enum policy_kind kind, const char *text, const char *only,
-			   struct model_list *l);
-
 #endif

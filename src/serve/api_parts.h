@@ -59,11 +59,6 @@ struct json_request *api_body(const struct request *q, struct reply *r, const ch
 /* True if the body is absent or {}. If not, replies 400. */
 bool api_no_body(const struct request *q, struct reply *r);
 
-/* True if the client may use windows. Refuses an untrusted client unless the configuration
- * allows it. Also checks the Content-Type, so that a form of a web page cannot send a body;
- * http_admit.c has refused foreign origins before. Returns false after an error reply. */
-bool api_may_measure(const struct api *a, const struct request *q, struct reply *r);
-
 uint64_t api_now(const struct api *a);
 
 #endif

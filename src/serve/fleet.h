@@ -162,8 +162,6 @@ int fleet_fit(struct fleet *f, double bytes, unsigned gpus);
 
 enum fleet_node_state fleet_node_state(const struct fleet_node *n);
 
-/* True if the figures of the node are current. */
-bool fleet_node_is_current(const struct fleet_node *n);
 const char *fleet_node_state_word(enum fleet_node_state s);
 
 /* Returns the text that the table shows instead of a name, for kind "idle", "unattributed" or

@@ -33,8 +33,6 @@ void guard_doc_decision(struct json *j, const struct guard_view *g,
 /* Writes the members of a reservation. */
 void guard_doc_room(struct json *j, const struct guard_reservation *room,
 		    struct guard_moment now);
-/* Writes the members of an operation. */
-void guard_doc_operation(struct json *j, const struct guard_operation *o);
 /* Writes the array "processes" of a GPU in the scene. */
 void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gpu);
 

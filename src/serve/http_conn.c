@@ -90,7 +90,7 @@ void conn_resume(struct conn *c)
 	}
 }
 
-void conn_cut(struct conn *c)
+static void conn_cut(struct conn *c)
 {
 	if (!c->cut) {
 		c->cut = true;

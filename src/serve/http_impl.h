@@ -105,13 +105,6 @@ struct blob {
 	const void *p;
 };
 
-/* Takes the contents of the buf, which is then empty. NULL: out of memory. */
-struct blob *blob_take(struct buf *b);
-struct blob *blob_static(const void *p, size_t n);
-/* compressed copy; NULL: out of memory, or not smaller */
-struct blob *blob_gzip(const struct blob *from);
-void blob_drop(struct blob *b);
-
 /* ---- replies */
 
 struct reply_impl {
@@ -164,8 +157,6 @@ bool entry_is_same(const struct entry *e, bool gzip, const char *match);
 
 /* Adds the headers that every reply has. */
 void add_common_headers(struct MHD_Response *m);
-
-const char *status_title(int status);
 
 /* ---- connections */
 
@@ -322,7 +313,6 @@ struct http {
 void conn_set_state(struct conn *c, enum conn_state state);
 void conn_suspend(struct conn *c);
 void conn_resume(struct conn *c);
-void conn_cut(struct conn *c);
 
 /* Called by the library when a connection opens or closes, and by the loop. */
 void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
@@ -344,7 +334,6 @@ enum admitted { PASSED, ANSWERED, FAILED };
 enum admitted admit_all(struct conn *c, const char *url, const char *method,
 			const char *version);
 bool admit_host(const struct http *h, const struct listener *from, const char *text);
-bool admit_body(const struct heads *heads); /* returns true if the request has a body */
 bool admit_listed(char *const *list, const char *text);
 
 /* ---- sending (http_reply.c) */

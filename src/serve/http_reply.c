@@ -81,7 +81,7 @@ static const struct {
 	{ 504, "Gateway timeout" },
 };
 
-const char *status_title(int status)
+static const char *status_title(int status)
 {
 	for (unsigned i = 0; i < sizeof(titles) / sizeof(titles[0]); i++)
 		if (titles[i].status == status)
@@ -166,7 +166,7 @@ void reply_stream(struct reply *r, struct stream *s, uint64_t after, unsigned to
 
 /* ---- bodies */
 
-struct blob *blob_static(const void *p, size_t n)
+static struct blob *blob_static(const void *p, size_t n)
 {
 	struct blob *b = malloc(sizeof(*b));
 
@@ -175,7 +175,8 @@ struct blob *blob_static(const void *p, size_t n)
 	return b;
 }
 
-struct blob *blob_take(struct buf *b)
+/* Takes the contents of the buf, which is then empty. NULL: out of memory. */
+static struct blob *blob_take(struct buf *b)
 {
 	struct blob *blob = blob_static(NULL, b->len);
 
@@ -191,7 +192,8 @@ struct blob *blob_take(struct buf *b)
 	return blob;
 }
 
-void blob_drop(struct blob *b)
+/* compressed copy; NULL: out of memory, or not smaller */
+static void blob_drop(struct blob *b)
 {
 	if (!b || --b->refs > 0)
 		return;
@@ -199,7 +201,7 @@ void blob_drop(struct blob *b)
 	free(b);
 }
 
-struct blob *blob_gzip(const struct blob *from)
+static struct blob *blob_gzip(const struct blob *from)
 {
 	/* use the compressed body only if it saves at least 1/16 */
 	size_t room = from->size - from->size / 16;

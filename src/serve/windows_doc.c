@@ -107,7 +107,7 @@ void windows_settle_part(const struct windows_entry *e, struct windows_part *p)
 	p->window = NULL;
 }
 
-double windows_seconds(uint64_t from_ns, uint64_t to_ns)
+static double windows_seconds(uint64_t from_ns, uint64_t to_ns)
 {
 	return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
 }
@@ -316,7 +316,8 @@ void windows_mark_json(struct json *j, const struct windows_entry *e)
 	json_object_end(j);
 }
 
-void windows_crash_json(struct json *j, const struct windows_entry *e)
+/* Writes the document that represents an open window after a crash of the service. */
+static void windows_crash_json(struct json *j, const struct windows_entry *e)
 {
 	struct windows_sum sum = { .validity = GW_VALID };
 
@@ -332,7 +333,8 @@ void windows_crash_json(struct json *j, const struct windows_entry *e)
 	json_object_end(j);
 }
 
-void windows_set_document(struct windows_entry *e, char *document)
+/* Takes ownership of a document. */
+static void windows_set_document(struct windows_entry *e, char *document)
 {
 	const char *end = strstr(document, HEAD_END);
 
