@@ -110,7 +110,7 @@ void guard_service_log_missing(struct guard_service *g, const struct guard_servi
 	root_close(&root);
 }
 
-/* The records of workers that leave the configuration, copied before the swap. */
+/* The records of workers that leave the configuration, copied before the new policy applies. */
 struct leaving {
 	struct guard_record record[POLICY_WORKERS];
 	enum policy_kind kind[POLICY_WORKERS];

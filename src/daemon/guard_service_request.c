@@ -426,7 +426,8 @@ static int op_game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct gua
 		return err;
 	guard_service_for(g, by->uid);
 	err = guard_inputs_game(g->inputs, *pid, start_ticks, ttl_ns, by->uid, by->who, &kept);
-	/* reset the user: if no game was added, the next input would still have this user */
+	/* reset the user, because otherwise, if no game was added, the next input would have
+	 * this user */
 	guard_service_for(g, -1);
 	snprintf(text, sizeof(text), "process %lld is registered as a game", (long long)*pid);
 	if (!err) {

@@ -290,7 +290,7 @@ static void row_undo(struct manage_journal *j, struct row *w)
 		return;
 	}
 	*w = (struct row){ .e = w->undo };
-	/* if this fails, the store keeps the newer document, which can also be restored: see
+	/* if this fails, the store keeps the newer document, which also allows a restore: see
 	 * manage_entry.earlier */
 	row_save(j, &w->e);
 }

@@ -97,7 +97,7 @@ struct history {
 struct counter {
 	char *key;
 	double start, pending, committed;
-	double base; /* value in the file that the caller does not know yet: see store_news() */
+	double base; /* value in the file that the caller has not added yet; see store_news() */
 	double writing, written; /* negative: not in the file */
 };
 

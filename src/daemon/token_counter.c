@@ -460,7 +460,8 @@ static void server_tick(struct token_counter *t, struct token_server *s, const s
 	s->due_ns = now_ns + token_interval_ns(t);
 }
 
-/* The server has no process on a GPU: the guard moved it, it loaded nothing, or it ended. */
+/* Handles a server without a process on a GPU: the guard moved the server, the server has
+ * loaded nothing, or it ended. */
 static void server_tick_away(struct token_counter *t, struct token_server *s,
 			     const struct guard_view *g, int worker, uint64_t now_ns)
 {

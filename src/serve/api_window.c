@@ -188,7 +188,7 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 struct list {
 	const struct api *a;
 	struct json *j;
-	bool cut; /* the list reached LIST_BYTES */
+	bool cut; /* the list was truncated at LIST_BYTES */
 };
 
 static bool list_one(void *arg, const struct windows_entry *e)

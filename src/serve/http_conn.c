@@ -322,7 +322,8 @@ void conn_accept(void *arg, int listener, uint32_t events)
 
 /* ---- following a stream ---- */
 
-#define BLOCK       1024 /* only for HTTP/1.0 clients; other clients have their own buffer */
+/* used only for HTTP/1.0 clients; other clients have their own buffer */
+#define BLOCK       1024
 #define SEND_BUFFER (64 * 1024) /* bytes in the kernel, per connection */
 
 static struct conn *conn_of(struct follower *f)

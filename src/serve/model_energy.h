@@ -52,8 +52,9 @@ struct model_row {
 	double joules[MODEL_ENERGY_GPUS]; /* by position in model_energy.gpu */
 	bool counted;                     /* the tokens are known */
 	enum model_method method;         /* method of the last charge */
-	const char *share; /* how the share of the process was determined; NULL: none yet */
-	bool listed;       /* the model is in the server's last list */
+	/* how the share of the process was determined; NULL: nothing was charged yet */
+	const char *share;
+	bool listed;                      /* the model is in the server's last list */
 	double counter[MODEL_DIRECTIONS]; /* the server's last values; NAN: not read */
 	struct model_mark begin;          /* totals when this run of the service began */
 	struct model_mark mark[MODEL_ENERGY_MARKS]; /* recent, oldest first */

@@ -77,7 +77,7 @@ static const char *estimate(const struct guard_view *g, unsigned worker,
 	return ret->basis == MOVE_BASIS_NONE ? "the guard has not seen it move yet" : NULL;
 }
 
-/* Writes where an estimate comes from; "" without a basis. */
+/* Writes where an estimate comes from; "" if there is no estimate. */
 static void basis_text(const struct move_estimate *e, enum host_pages now, char *out,
 		       size_t size)
 {

@@ -161,7 +161,7 @@ void process_energy_add(struct process_energy *e, double counter_j, double count
 		e->steps++;
 		shares_select(e, uses, n, kept);
 	} else if (hidden) {
-		/* the rows stay as they are, because nobody knows which processes left */
+		/* the rows stay unchanged, because it is unknown which processes left */
 		(void)attribute_add(&e->shares, joules, seconds, NULL, 0, true);
 	} else {
 		e->steps++;

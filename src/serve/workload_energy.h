@@ -22,7 +22,7 @@
 /* Energy of a GPU that is in no row. */
 enum workload_rest {
 	WORKLOAD_IDLE,         /* no process was on the GPU, and the GPU was idle */
-	WORKLOAD_UNATTRIBUTED, /* nobody knows which process used the energy */
+	WORKLOAD_UNATTRIBUTED, /* it is unknown which process used the energy */
 	WORKLOAD_FORMER,       /* energy of ended workloads whose rows were given up */
 	WORKLOAD_EARLIER,      /* energy from before the accounting began */
 	WORKLOAD_RESTS

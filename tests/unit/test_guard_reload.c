@@ -1,5 +1,5 @@
-/* Tests a new configuration for a running guard, in stepped time: when it is applied, and what
- * of the old one stays. */
+/* Tests a new configuration for a running guard, in stepped time: when it is applied, and which
+ * state stays. */
 #include "daemon/guard_service_parts.h"
 
 #include "guard_world.h"
