@@ -186,7 +186,10 @@ static void join_files(struct config_reader *r)
 
 /* ---- environment and flags ---- */
 
-void config_variable(const struct config_row *row, char out[static CONFIG_NAME_MAX])
+#define CONFIG_NAME_MAX 80
+
+/* Writes the name of the setting's variable, such as GPUWARD_LISTEN or GPUWARD_LOG_LEVEL. */
+static void config_variable(const struct config_row *row, char out[static CONFIG_NAME_MAX])
 {
 	bool bare = strcmp(row->section, "service") == 0;
 

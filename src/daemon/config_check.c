@@ -177,8 +177,8 @@ static bool is_exposed(const char *address)
 	return *address == '[' || !address[strspn(address, "0123456789.:")];
 }
 
-/* Warns about addresses that the service would refuse. They are no errors, because systemd may
- * pass other sockets. */
+/* Warns about addresses that the service would refuse. This is not an error, because systemd
+ * may pass other sockets. */
 static void check_exposure(struct config_reader *r)
 {
 	const struct config *c = r->c;

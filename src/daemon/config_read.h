@@ -103,12 +103,6 @@ bool config_value_text(struct config_reader *r, const struct config_row *row,
 bool config_value_standard(struct config_reader *r, const struct config_row *row,
 			   struct config_value *ret);
 
-/* Reads a number, with or without a unit. *ret is in the unit of row->least and row->most: seconds,
- * bytes or none. Returns false if text is not a number. */
-bool config_number_read(const struct config_row *row, const char *text, double *ret);
-/* Writes a number that is in the unit of row->least. Durations and sizes get the largest unit
- * that gives a whole number, such as "500ms". */
-void config_number_show(const struct config_row *row, double v, char *out, size_t size);
 /* Writes nanoseconds or bytes as a whole number in the largest unit that divides it. */
 void config_number_print(struct buf *out, const struct config_row *row, uint64_t v);
 
@@ -136,11 +130,6 @@ const char *config_key_shown(const struct toml_node *n, char out[static CONFIG_S
 bool config_sections(const struct toml_node *n, char out[static CONFIG_SECTIONS_MAX]);
 /* Reads the text of a file. name is for error messages and must outlive the configuration. */
 void config_file_text(struct config_reader *r, const char *name, const char *text, size_t size);
-
-/* Writes the name of the setting's variable, such as GPUWARD_LISTEN or GPUWARD_LOG_LEVEL. */
-/* GPUWARD_LISTEN, GPUWARD_LOG_LEVEL. */
-#define CONFIG_NAME_MAX 80
-void config_variable(const struct config_row *row, char out[static CONFIG_NAME_MAX]);
 
 /* ---- guard_config*.c ---- */
 /* Reads n if it is one of the guard's arrays; otherwise returns false. */

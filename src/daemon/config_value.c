@@ -134,7 +134,9 @@ void config_number_print(struct buf *out, const struct config_row *row, uint64_t
 	print_scaled(out, v, row->type == CONFIG_BYTES ? unit_sizes : unit_times);
 }
 
-void config_number_show(const struct config_row *row, double v, char *out, size_t size)
+/* Writes a number that is in the unit of row->least. Durations and sizes get the largest unit
+ * that gives a whole number, such as "500ms". */
+static void config_number_show(const struct config_row *row, double v, char *out, size_t size)
 {
 	struct buf b;
 	char text[NUMBER_SIZE];
@@ -150,7 +152,9 @@ void config_number_show(const struct config_row *row, double v, char *out, size_
 	}
 }
 
-bool config_number_read(const struct config_row *row, const char *text, double *ret)
+/* Reads a number, with or without a unit. *ret is in the unit of row->least and row->most:
+ * seconds, bytes or none. Returns false if text is not a number. */
+static bool config_number_read(const struct config_row *row, const char *text, double *ret)
 {
 	static const struct unit plain[] = { { "", 1 }, { NULL, 0 } };
 	const char *end;

@@ -2,8 +2,9 @@
  *
  * The kernel shows the container id of a process, but people configure the name, which stays
  * the same when the container is created again. The container engine (Docker's API, which
- * Podman also offers) is queried over its UNIX socket: for a new name at once, for an unknown
- * one every 10 s, for a known one every 20 s. Runs on the loop's thread and never blocks. */
+ * Podman also offers) is queried over its UNIX socket: at once for a new name, every 10 s for
+ * an unresolved name, every 20 s for a resolved name. The module runs on the loop's thread and
+ * never blocks. */
 #ifndef GW_DAEMON_CONTAINER_RESOLVER_H
 #define GW_DAEMON_CONTAINER_RESOLVER_H
 
@@ -17,8 +18,8 @@ struct container_resolver_config {
 	struct loop *loop;
 	/* Called when an id has changed. Then call container_resolver_apply() again. */
 	void (*changed)(void *arg);
-	/* Called when a name cannot be resolved; called again only after the name was resolved
-	 * meanwhile. */
+	/* Called when a name cannot be resolved. Not called again for the same name until the
+	 * name was resolved in between. */
 	void (*log)(void *arg, const char *sentence);
 	void *arg;
 };
@@ -27,8 +28,8 @@ int container_resolver_new(const struct container_resolver_config *config,
 			   struct container_resolver **ret); /* 0 or -GW_E_NOMEM */
 void container_resolver_free(struct container_resolver *c);  /* NULL is fine    */
 
-/* Resolves the container names of this policy from now on, and replaces the names that are
- * already known by their ids. If refresh is true, queries all names now. */
+/* Resolves the container names of this policy from now on. Replaces each name by its id if the
+ * id is already known. If refresh is true, queries all names now. */
 void container_resolver_apply(struct container_resolver *c, struct policy *p, bool refresh);
 
 /* Finds the id in a complete answer of an engine, including the HTTP header. Returns 0,
@@ -36,5 +37,30 @@ void container_resolver_apply(struct container_resolver *c, struct policy *p, bo
 #define CONTAINER_RESOLVER_ID 64
 int container_resolver_read(const struct buf *answer,
 			    char id[static CONTAINER_RESOLVER_ID + 1]);
+
+/* container_query: asks a container engine about one container over its UNIX socket.
+ *
+ * It uses Docker's API, which Podman also offers. It runs on the loop's thread and never
+ * blocks. The container resolver knows a name and asks for the id; workload_names knows an id
+ * and asks for the name. */
+
+#define CONTAINER_QUERY_SOCKET 108 /* size of the path of a socket, with its NUL */
+#define CONTAINER_QUERY_NAME   128 /* size of a container's name or id, with its NUL */
+
+struct container_query;
+
+/* Called once per query from the loop. error: 0, or an errno (ETIMEDOUT after 5 s, EMSGSIZE for
+ * an answer above 256 KiB). The query no longer exists during the call. */
+typedef void container_query_fn(void *arg, int error, const struct buf *answer);
+
+/* Asks the engine at socket about a container. Returns 0, or a negative errno if the engine
+ * cannot be reached; then fn is not called. */
+int container_query_start(struct loop *loop, const char *socket, const char *container,
+			  container_query_fn *fn, void *arg, struct container_query **ret);
+void container_query_cancel(struct container_query *q); /* fn is not called; NULL is fine */
+
+/* Reads a text such as "Id" or "Name" from a complete answer, including the HTTP header.
+ * Returns 0, -GW_E_NOENT (no such container) or -GW_E_PARSE (also if the text does not fit). */
+int container_query_read(const struct buf *answer, const char *key, char *out, size_t size);
 
 #endif

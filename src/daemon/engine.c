@@ -1,12 +1,11 @@
 #include "engine.h"
 
 #include "guard_service.h"
-#include "process_account.h"
+#include "energy_account.h"
 #include "query_errors.h"
 #include "reader.h"
 #include "settings.h"
 #include "token_counter.h"
-#include "workload_account.h"
 
 #include "device/context.h"
 
@@ -27,9 +26,12 @@
 #define GONE_AGAIN_NS (5 * NS_PER_S)
 /* duration for reader_look(); longer than the usual time between two scrapes */
 #define LOOK_NS (35 * NS_PER_S)
-/* A client that sends two requests within this time keeps the reader awake. The reader rests
- * when no request has come for this time. */
+/* A client that sends two requests within this time keeps the reader awake. If no request comes
+ * for this time, the reader reads less often. */
 #define WATCH_NS (5 * NS_PER_S)
+/* shortest and longest pause before the guard is started again after a failure */
+#define GUARD_RETRY_LEAST_NS (5 * NS_PER_S)
+#define GUARD_RETRY_MOST_NS  (60 * NS_PER_S)
 
 /* What the engine remembers about a GPU between ticks. */
 struct gpu_state {
@@ -40,12 +42,20 @@ struct gpu_state {
 	struct query_errors errors;
 };
 
+/* When to try again after a failed attempt. */
+struct retry {
+	uint64_t at_ns,
+		pause_ns; /* time of the next attempt, and the pause before it; 0: none */
+	char why[160];    /* why the last attempt failed; "": no attempt failed */
+};
+
 struct engine {
 	struct engine_config config;
 	struct reader *reader;
 	struct settings *settings;
 	struct guard_settings guard; /* settings for the guard until it starts */
 	bool guarded;                /* a guard is configured and not started yet */
+	struct retry guard_retry;    /* for starting the guard */
 	struct guard_service *guarding;
 	struct token_counter *tokens; /* NULL: no guard, so no server is known */
 	const struct clock *clock;
@@ -58,7 +68,7 @@ struct engine {
 	struct metering *metering; /* the view's */
 	bool retiring;
 	enum gw_cause cause;      /* cause reported at the last tick */
-	enum gw_cause nvml_cause; /* the same for NVML alone */
+	enum gw_cause nvml_cause; /* cause reported for NVML at the last tick */
 	char backend[64];         /* the open backends at the last tick */
 	/* failed attempts to initialise NVML that the context had counted at the last tick */
 	unsigned long init_failures;
@@ -126,8 +136,8 @@ static void emit_device_state(struct engine *e, const struct gw_device *d,
 			     *d->message ? ": " : "", d->message);
 }
 
-/* Emits an event: the driver is open, or why it is not. A driver without GPUs counts as
- * open. The empty list of GPUs is logged at the level debug (service.c). */
+/* Emits an event that says that the driver is open, or why it is not open. A driver without
+ * GPUs counts as open. The empty list of GPUs is logged at the level debug (service.c). */
 static void emit_driver_state(struct engine *e, const struct gw_status *s)
 {
 	const struct gw_cause_info *c = gw_cause_info(s->cause);
@@ -400,6 +410,9 @@ static void follow_device(struct engine *e, unsigned i)
 	count_energy(e, i);
 }
 
+static const char unmetered[] =
+	"the energy of the GPUs is not measured: out of memory or threads; gpuward tries again";
+
 /* Adds the energy of the meter to the totals before the meter is replaced. */
 static void keep_meter_energy(struct engine *e)
 {
@@ -414,6 +427,11 @@ static void keep_meter_energy(struct engine *e)
 
 static void follow_meter(struct engine *e, const struct reading *r)
 {
+	if (r->unmetered && !e->view.problems.meter)
+		engine_event(e, "service", NULL, "error", "%s", unmetered);
+	else if (!r->unmetered && e->view.problems.meter)
+		engine_event(e, "service", NULL, "info", "the energy is measured now");
+	e->view.problems.meter = r->unmetered ? unmetered : NULL;
 	if (!r->retire) {
 		e->retiring = false;
 		e->metering = r->metering;
@@ -519,11 +537,48 @@ static void processes_change(void *arg)
 	reader_watch(e->reader, clock_mono_ns(e->clock) + WATCH_NS, true);
 }
 
+/* Starts the guard with a copy of its settings, so that the settings remain after a failure. */
+static int start_guard(struct engine *e)
+{
+	struct guard_settings settings;
+	int err = guard_settings_copy(&settings, &e->guard);
+
+	if (err)
+		return err;
+	return guard_service_new(&(struct guard_service_config){ .loop = e->config.loop,
+								 .clock = e->clock,
+								 .store = e->config.store,
+								 .ctx = e->view.ctx,
+								 .settings = &settings,
+								 .emit = engine_emit,
+								 .opened = processes_change,
+								 .arg = e },
+				 &e->guarding);
+}
+
+/* Emits an event for the first failure, and sets the time of the next attempt. */
+static void guard_failed(struct engine *e, int err)
+{
+	struct retry *t = &e->guard_retry;
+
+	t->pause_ns = !t->pause_ns ? GUARD_RETRY_LEAST_NS : 2 * t->pause_ns;
+	if (t->pause_ns > GUARD_RETRY_MOST_NS)
+		t->pause_ns = GUARD_RETRY_MOST_NS;
+	t->at_ns = clock_mono_ns(e->clock) + t->pause_ns;
+	if (!*t->why)
+		engine_event(e, "guard", NULL, "error",
+			     "cannot start the guard: %s; gpuward tries again",
+			     gw_strerror(err));
+	snprintf(t->why, sizeof(t->why), "the guard cannot be started: %s; gpuward tries again",
+		 gw_strerror(err));
+	e->view.problems.guard = t->why;
+}
+
 static void begin_guard(struct engine *e)
 {
 	int err;
 
-	if (!e->guarded)
+	if (!e->guarded || clock_mono_ns(e->clock) < e->guard_retry.at_ns)
 		return;
 	/* The guard needs its journal, which says which workers an earlier run evicted. */
 	if (!store_count_known(e->config.store)) {
@@ -534,21 +589,16 @@ static void begin_guard(struct engine *e)
 				     store_state(e->config.store));
 		return;
 	}
-	e->guarded = false;
-	err = guard_service_new(&(struct guard_service_config){ .loop = e->config.loop,
-								.clock = e->clock,
-								.store = e->config.store,
-								.ctx = e->view.ctx,
-								.settings = &e->guard,
-								.emit = engine_emit,
-								.opened = processes_change,
-								.arg = e },
-				&e->guarding);
+	err = start_guard(e);
 	if (err) {
-		engine_event(e, "guard", NULL, "error", "cannot start the guard: %s",
-			     gw_strerror(err));
+		guard_failed(e, err);
 		return;
 	}
+	guard_settings_done(&e->guard);
+	e->guarded = false;
+	if (e->view.problems.guard)
+		engine_event(e, "guard", NULL, "info", "the guard has started");
+	e->view.problems.guard = NULL;
 	e->view.guard_ops = &guard_service_ops;
 	e->view.guarding = e->guarding;
 	err = token_counter_new(

@@ -8,7 +8,7 @@
 
 #include "guard_config.h"
 #include "store.h"
-#include "workload_account.h"
+#include "energy_account.h"
 
 #include "base/loop.h"
 #include "serve/view.h"

@@ -24,7 +24,7 @@ struct fleet_watch {
 	/* shared with the thread; protected by the lock of the mailbox */
 	bool asking;
 	struct fleet *fresh; /* the result that the main thread has not taken yet */
-	uint64_t fresh_ns;   /* when the request of that result was sent */
+	uint64_t fresh_ns;   /* when the request for that result was sent */
 	int error;           /* no fleet could be made: out of memory */
 	/* used by the main thread only */
 	bool started;

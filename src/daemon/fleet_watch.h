@@ -1,8 +1,9 @@
 /* fleet_watch: keeps the state of the fleet for the service, and asks Prometheus on a thread
  * when a client looks at the fleet.
  *
- * At most one request runs, at most every 10 seconds; nothing is asked while no client looks, and
- * the last fleet is freed a minute after the last look. The main thread calls every function. */
+ * At most one request runs at a time, and at most one starts every 10 seconds. While no client
+ * looks, no request is sent; one minute after the last look, the fleet is freed. The main
+ * thread calls every function. */
 #ifndef GW_DAEMON_FLEET_WATCH_H
 #define GW_DAEMON_FLEET_WATCH_H
 

@@ -55,7 +55,7 @@ static bool games_save(struct games *g, unsigned i, uint64_t start_ticks)
 
 /* ---- end of a game ---- */
 
-/* Frees the slot; the stored document stays. */
+/* Frees the slot. The document in the store stays. */
 static void games_clear(struct games *g, unsigned i)
 {
 	struct watched *w = &g->watched[i];

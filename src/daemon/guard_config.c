@@ -97,7 +97,8 @@ int guard_entry_kind(const struct guard_entry *e)
 					: -GW_E_NOENT;
 }
 
-const char *guard_entry_url(const struct guard_entry *e)
+/* Returns the URL; NULL: none. */
+static const char *guard_entry_url(const struct guard_entry *e)
 {
 	int kind = guard_entry_kind(e);
 

@@ -636,7 +636,8 @@ static void warn_hook(struct config_reader *r, const struct guard_entry *e, enum
 			    key_name(key), path);
 }
 
-/* Recommends larger pages at the first checkpoint worker. They are a setting of this machine. */
+/* Recommends larger pages at the first checkpoint worker. They are a setting of this
+ * machine. */
 static void warn_pages(struct config_reader *r, const struct guard_entry *e)
 {
 	char advice[MOVE_ADVICE_SIZE];

@@ -1,8 +1,8 @@
 /* guard_config_read: shared by the files that read the guard's tables.
  *
  * guard_config.def has every key. guard_config_table.c reads each [[worker]], [[rule]] and
- * [[schedule]] into an entry; guard_config_form.c checks single values; guard_config_check.c
- * checks entries and pairs of entries; guard_config.c makes a policy from the valid entries. */
+ * [[schedule]] into an entry and checks its values one by one; guard_config_check.c checks
+ * entries and pairs of entries; guard_config.c makes a policy from the valid entries. */
 #ifndef GW_DAEMON_GUARD_CONFIG_READ_H
 #define GW_DAEMON_GUARD_CONFIG_READ_H
 
@@ -41,7 +41,7 @@ struct guard_entry {
 	struct config_value value[GUARD_KEYS];
 };
 
-/* ---- guard_config_form.c ---- */
+/* ---- guard_config_table.c ---- */
 /* Checks each value on its own. */
 void guard_config_forms(struct config_reader *r, struct guard_entry *e);
 /* Reports an error and marks the value as refused; later checks skip it. */
@@ -55,8 +55,7 @@ static inline const char *guard_entry_text(const struct guard_entry *e, enum gua
 {
 	return e->given[key] ? e->value[key].text : NULL;
 }
-int guard_entry_kind(const struct guard_entry *e);        /* negative: unknown */
-const char *guard_entry_url(const struct guard_entry *e); /* NULL: none */
+int guard_entry_kind(const struct guard_entry *e); /* negative: unknown */
 /* the URL if it is HTTP; else NULL */
 const char *guard_entry_http(const struct guard_entry *e);
 /* match.port or the port of url; 0: none */

@@ -1,10 +1,16 @@
-/* Reads [[worker]], [[rule]] and [[schedule]] of a file into entries. */
+/* Reads [[worker]], [[rule]] and [[schedule]] of a file into entries, and checks each value
+ * that has a format: addresses, paths, expressions, signals. */
 #include "guard_config_read.h"
 
 #include "base/suggest.h"
+#include "device/tables.h"
+#include "guard/classify.h"
 
 #include <gpuward.h>
 
+#include <ctype.h>
+#include <regex.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,4 +281,336 @@ void guard_config_free(struct config_memory *m)
 		free(m->entries);
 		m->entries = next;
 	}
+}
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define WRONG    200
+
+/* ---- formats; each check returns NULL or what is wrong ---- */
+
+/* Checks the name, which is used in URLs and file names. */
+static const char *check_name(const char *s, char out[static WRONG])
+{
+	(void)out;
+	for (const char *p = s; *p; p++)
+		if (!isalnum((unsigned char)*p) && !strchr("._-", *p))
+			return "a name has letters, digits, dots, dashes and underscores";
+	return strlen(s) > 63 ? "a name has at most 63 bytes" : NULL;
+}
+
+static bool is_part(const char *at, size_t n, const char *name)
+{
+	return n == strlen(name) && memcmp(at, name, n) == 0;
+}
+
+/* Returns where the worker's own API path begins, or NULL. The part before it may belong to a
+ * proxy. */
+static const char *worker_path(const char *path)
+{
+	while (*path) {
+		const char *part = path + strspn(path, "/");
+		size_t n = strcspn(part, "/");
+		bool last = !part[n + strspn(part + n, "/")];
+
+		if (is_part(part, n, "v1") ||
+		    (last && (is_part(part, n, "api") || is_part(part, n, "sdapi"))))
+			return path;
+		path = part + n;
+	}
+	return NULL;
+}
+
+/* Refuses a path such as /v1. Clients use http://HOST:PORT/v1, but the guard appends paths that
+ * do not begin with /v1. */
+static const char *check_url_path(const char *url, const char *path, char out[static WRONG])
+{
+	const char *more = worker_path(path);
+
+	if (!more)
+		return NULL;
+	snprintf(out, WRONG, "write \"%.*s\", without %.40s: the guard appends its own paths",
+		 (int)(more - url < 80 ? more - url : 80), url, more);
+	return out;
+}
+
+static const char *check_http(const char *url, char out[static WRONG])
+{
+	const char *s = url, *wrong;
+	bool tls = strncmp(s, "https://", 8) == 0;
+	char host[300];
+
+	if (!tls && strncmp(s, "http://", 7) != 0)
+		return "write http://HOST:PORT or https://HOST:PORT";
+	s += tls ? 8 : 7;
+	if (strpbrk(s, "@?# \t"))
+		return "remove user, query and spaces; a token belongs in token_file";
+	for (const char *p = s; *p; p++)
+		if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f)
+			return "it has characters that are not allowed in a URL";
+	snprintf(host, sizeof(host), "%.*s", (int)strcspn(s, "/"), s);
+	if (!*host || *host == ':')
+		return "the host is missing";
+	/* A URL without a port uses the default port of the scheme. */
+	if (!strchr(host[0] == '[' ? host + strcspn(host, "]") : host, ':'))
+		snprintf(host + strlen(host), sizeof(host) - strlen(host), ":80");
+	wrong = config_check_address(host);
+	return wrong ? wrong : check_url_path(url, s + strcspn(s, "/"), out);
+}
+
+/* Checks the url of a systemd unit, which selects the systemd manager. */
+static const char *check_manager(const char *s, char out[static WRONG])
+{
+	(void)out;
+	if (strcmp(s, "user") == 0)
+		return NULL;
+	if (strncmp(s, "user@", 5) == 0 && s[5] && s[5] != '-' &&
+	    !s[5 + strspn(s + 5, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				 "0123456789._-")])
+		return NULL;
+	return "for a unit it selects the systemd manager: write \"user\" or \"user@NAME\", or "
+	       "remove it for the system manager";
+}
+
+static const char *check_engine(const char *s, char out[static WRONG])
+{
+	(void)out;
+	if (strncmp(s, "unix:///", 8) == 0 && s[8])
+		return NULL;
+	return "for a container it is the socket of the container engine: write "
+	       "\"unix:///PATH\"";
+}
+
+static const char *check_path(const char *s, char out[static WRONG])
+{
+	(void)out;
+	return *s == '/' ? NULL : "write an absolute path";
+}
+
+static const char *check_exe(const char *s, char out[static WRONG])
+{
+	(void)out;
+	return *s == '/' || *s == '*' ? NULL
+				      : "write an absolute path, or begin with *: the real "
+					"path of the program is compared";
+}
+
+static const char *check_comm(const char *s, char out[static WRONG])
+{
+	size_t least = 0;
+
+	for (const char *p = s; *p; p++)
+		least += *p != '*';
+	if (least <= 15)
+		return NULL;
+	snprintf(out, WRONG,
+		 "the kernel keeps 15 bytes of a process name, so this never matches; write "
+		 "\"%.15s\", or use match.exe",
+		 s);
+	return out;
+}
+
+static const char *check_regex(const char *s, char out[static WRONG])
+{
+	const char *fault = classify_pattern_fault(s);
+	char why[100];
+	regex_t re;
+	int rc;
+
+	if (fault)
+		return fault;
+	rc = regcomp(&re, s, REG_EXTENDED | REG_NOSUB);
+	if (rc == 0) {
+		regfree(&re);
+		return NULL;
+	}
+	regerror(rc, &re, why, sizeof(why));
+	snprintf(out, WRONG, "not an extended regular expression: %s", why);
+	return out;
+}
+
+static const char *check_unit(const char *s, char out[static WRONG])
+{
+	static const char *const ends[] = { ".service", ".scope", ".slice" };
+
+	for (unsigned i = 0; i < COUNT(ends); i++)
+		if (strlen(s) > strlen(ends[i]) &&
+		    strcmp(s + strlen(s) - strlen(ends[i]), ends[i]) == 0)
+			return strchr(s, '/') ? "a unit has no / in its name" : NULL;
+	snprintf(out, WRONG, "write the unit with its suffix, such as \"%.60s.service\"", s);
+	return out;
+}
+
+static const char *check_container(const char *s, char out[static WRONG])
+{
+	(void)out;
+	for (const char *p = s; *p; p++)
+		if (!isalnum((unsigned char)*p) && !strchr("._-", *p))
+			return "an id or a name has letters, digits, dots, dashes and "
+			       "underscores";
+	return NULL;
+}
+
+/* Refuses SIGSTOP, because a stopped process keeps its memory on the GPU, and SIGKILL, because
+ * terminating the process is an eviction level. */
+static const char *check_signal(const char *s, char out[static WRONG])
+{
+	int n = guard_signal(s);
+
+	if (n == SIGKILL)
+		return "SIGKILL terminates the worker: use max_level = 6 with allow_kill = "
+		       "true";
+	if (n == SIGSTOP || n == SIGTSTP)
+		return "this signal frees no memory: a stopped process keeps its memory on the "
+		       "GPU";
+	if (n)
+		return NULL;
+	snprintf(out, WRONG, "unknown signal: write for example SIGUSR1");
+	return out;
+}
+
+static const struct {
+	enum guard_key key;
+	const char *(*wrong)(const char *s, char out[static WRONG]);
+} forms[] = {
+	{ GUARD_KEY_name, check_name },
+	{ GUARD_KEY_token_file, check_path },
+	{ GUARD_KEY_evict_signal, check_signal },
+	{ GUARD_KEY_resume_signal, check_signal },
+	{ GUARD_KEY_match_unit, check_unit },
+	{ GUARD_KEY_match_pidfile, check_path },
+	{ GUARD_KEY_match_name, check_comm },
+	{ GUARD_KEY_match_exe, check_exe },
+	{ GUARD_KEY_match_command, check_regex },
+	{ GUARD_KEY_match_container, check_container },
+};
+
+void guard_config_refuse(struct config_reader *r, struct guard_entry *e, enum guard_key key,
+			 const char *value, const char *why)
+{
+	config_complain(r, &e->place[key], "%s: \"%.100s\": %s", guard_keys[key].row.key, value,
+			why);
+	e->given[key] = false;
+	e->refused[key] = true;
+}
+
+/* Checks url. Its meaning depends on the kind of worker. */
+static void check_url(struct config_reader *r, struct guard_entry *e)
+{
+	const char *value = guard_entry_text(e, GUARD_KEY_url), *why;
+	int kind = guard_entry_kind(e);
+	char out[WRONG];
+
+	if (!value)
+		return;
+	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_UNIT))
+		why = check_manager(value, out);
+	else if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_CONTAINER))
+		why = check_engine(value, out);
+	else
+		why = check_http(value, out);
+	if (why)
+		guard_config_refuse(r, e, GUARD_KEY_url, value, why);
+}
+
+static void check_forms(struct config_reader *r, struct guard_entry *e)
+{
+	char out[WRONG];
+
+	for (unsigned i = 0; i < COUNT(forms); i++) {
+		const char *value = guard_entry_text(e, forms[i].key);
+		const char *why = value ? forms[i].wrong(value, out) : NULL;
+
+		if (why)
+			guard_config_refuse(r, e, forms[i].key, value, why);
+	}
+}
+
+/* ---- lists ---- */
+
+static void check_program(struct config_reader *r, struct guard_entry *e, enum guard_key key)
+{
+	if (e->given[key] && e->value[key].list.item[0][0] != '/')
+		guard_config_refuse(r, e, key, e->value[key].list.item[0],
+				    "write the absolute path of the program: there is no shell "
+				    "to search for it");
+}
+
+static void check_types(struct config_reader *r, struct guard_entry *e)
+{
+	const struct config_list *l = &e->value[GUARD_KEY_match_type].list;
+
+	for (unsigned i = 0; e->given[GUARD_KEY_match_type] && i < l->count; i++)
+		if (!process_type_named(l->item[i]))
+			guard_config_refuse(r, e, GUARD_KEY_match_type, l->item[i],
+					    "types are compute, graphics and mps");
+}
+
+#define DIGITS "0123456789"
+#define HEX    DIGITS "abcdefABCDEF"
+
+static bool is_made_of(const char *s, const char *set)
+{
+	return s[strspn(s, set)] == '\0';
+}
+
+/* True if s has the format of a GPU selector. The check uses `none`, a GPU that does not exist,
+ * so gw_device_matches() is negative only for a wrong format. An index of more than three
+ * digits counts as a typing error. */
+static bool is_gpu_selector(const char *s)
+{
+	static const struct gw_device none = { .index = UINT32_MAX, .cuda_ordinal = -1 };
+
+	return gw_device_matches(&none, s) >= 0 && (!is_made_of(s, DIGITS) || strlen(s) <= 3);
+}
+
+static void warn_gpu(struct config_reader *r, const struct guard_entry *e, enum guard_key key,
+		     const char *s)
+{
+	if (!is_gpu_selector(s))
+		config_warn(r, &e->place[key],
+			    "%s: \"%.60s\" does not look like a GPU: write an index, a UUID "
+			    "(GPU-...), a PCI id, cuda:N, visible or all",
+			    guard_keys[key].row.key, s);
+}
+
+static void check_gpus(struct config_reader *r, const struct guard_entry *e)
+{
+	const struct config_list *l = &e->value[GUARD_KEY_gpus].list;
+
+	for (unsigned i = 0; e->given[GUARD_KEY_gpus] && i < l->count; i++)
+		warn_gpu(r, e, GUARD_KEY_gpus, l->item[i]);
+	if (e->given[GUARD_KEY_match_gpu])
+		warn_gpu(r, e, GUARD_KEY_match_gpu, guard_entry_text(e, GUARD_KEY_match_gpu));
+}
+
+/* Warns if a rule has a container id that never matches, because it is not an id. Also warns
+ * about an id of less than 4 characters: the beginning of an id is enough for a match, so such
+ * an id matches many containers. */
+static void check_short(struct config_reader *r, const struct guard_entry *e)
+{
+	const char *s = guard_entry_text(e, GUARD_KEY_match_container);
+
+	if (s && e->table == GUARD_RULE && !is_made_of(s, HEX))
+		config_warn(r, &e->place[GUARD_KEY_match_container],
+			    "match.container: a rule compares container ids, and \"%s\" is not "
+			    "an id, so the rule never matches",
+			    s);
+	if (s && strlen(s) < 4 && is_made_of(s, HEX))
+		config_warn(r, &e->place[GUARD_KEY_match_container],
+			    "match.container: this matches every container whose id begins "
+			    "with \"%s\": write more of the id",
+			    s);
+}
+
+/* ---- all checks ---- */
+
+void guard_config_forms(struct config_reader *r, struct guard_entry *e)
+{
+	check_forms(r, e);
+	check_url(r, e);
+	check_program(r, e, GUARD_KEY_evict_command);
+	check_program(r, e, GUARD_KEY_resume_command);
+	check_types(r, e);
+	check_gpus(r, e);
+	check_short(r, e);
 }

@@ -1,14 +1,18 @@
+#include "games.h"
 #include "guard_service_parts.h"
 
-#include "games.h"
-#include "xid_log.h"
-
 #include "base/clock.h"
+#include "device/context.h"
+#include "device/event_watch.h"
+#include "device/nvml_abi.h"
 #include "guard/budget.h"
 #include "guard/idle.h"
+#include "guard/kernel_log.h"
 #include "guard/unattributed_use.h"
+#include "serve/view.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +22,162 @@
 #define IDLE_NS (10 * NS_PER_S) /* after this time the power of an idle GPU is steady */
 /* a figure is passed to the guard again if it changed by more than this ratio */
 #define CHANGE 0.1
+
+/* ---- Xids in the kernel log ----
+ *
+ * Entries that are in the log at the first tick count as past; only entries since the driver
+ * was last loaded are used. Later entries are read at each tick, for drivers that report no
+ * events. An Xid that both the kernel log and the driver report is passed on once. Entries in
+ * the log of the real kernel are never about simulated GPUs. */
+
+#define PAST 256 /* maximum number of Xids kept from before the start */
+/* number of recent Xids that are kept, to notice if the other source (kernel log or driver)
+ * reports the same Xid */
+#define RECENT 16
+/* reports of the same Xid by both sources within this time count as one */
+#define SAME_NS (5 * NS_PER_S)
+
+struct recent_xid {
+	char uuid[96];
+	unsigned xid;
+	uint64_t ns; /* 0: free */
+	bool by_log;
+};
+
+struct xid_log {
+	struct kernel_log *log;
+	bool real, begun;
+	char state[200];
+	struct kernel_log_record past[PAST];
+	unsigned pasts;
+	struct recent_xid recent[RECENT];
+	unsigned next;
+};
+
+/* Opens the log. An unreadable log is not an error: it counts as empty, and its state says
+ * why. */
+static int xid_log_new(struct gw_ctx *ctx, struct xid_log **ret)
+{
+	struct xid_log *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return -GW_E_NOMEM;
+	l->real = ctx->root.real;
+	snprintf(l->state, sizeof(l->state), "ok");
+	kernel_log_open(&ctx->root, &l->log, l->state, sizeof(l->state));
+	*ret = l;
+	return 0;
+}
+
+static void xid_log_free(struct xid_log *l)
+{
+	if (l)
+		kernel_log_close(l->log);
+	free(l);
+}
+
+/* True if the other source (kernel log or driver) has not reported this Xid yet. Each report
+ * pairs with at most one report of the other source, so two Xids in a row count as two. */
+static bool xid_is_new(struct xid_log *l, const char *uuid, unsigned xid, bool by_log,
+		       uint64_t ns)
+{
+	for (unsigned i = 0; i < RECENT; i++) {
+		struct recent_xid *t = &l->recent[i];
+		uint64_t apart = t->ns > ns ? t->ns - ns : ns - t->ns;
+
+		if (t->ns && t->by_log != by_log && t->xid == xid && apart <= SAME_NS &&
+		    strcmp(t->uuid, uuid) == 0) {
+			t->ns = 0;
+			return false;
+		}
+	}
+
+	struct recent_xid *t = &l->recent[l->next++ % RECENT];
+
+	snprintf(t->uuid, sizeof(t->uuid), "%s", uuid);
+	t->xid = xid;
+	t->ns = ns;
+	t->by_log = by_log;
+	return true;
+}
+
+static const char *xid_uuid(const struct xid_log *l, const struct view *v, const char *pci)
+{
+	for (unsigned i = 0; i < v->devices; i++) {
+		const struct gw_device *d = gw_snapshot_device(v->snap, i);
+		const char *own = gw_device_text(d, GW_T_PCI);
+
+		if (own && kernel_log_same_pci(pci, own) &&
+		    !(l->real && d->provenance == GW_FROM_SIMULATOR))
+			return gw_device_text(d, GW_T_UUID);
+	}
+	return NULL;
+}
+
+static void xid_log_keep_past(struct xid_log *l, enum kernel_log_kind kind,
+			      const struct kernel_log_record *r)
+{
+	if (kind == KERNEL_LOG_LOADED)
+		l->pasts = 0;
+	else
+		l->past[l->pasts++ % PAST] = *r;
+}
+
+static bool xid_event(const struct xid_log *l, const struct view *v,
+		      const struct kernel_log_record *r, uint64_t now_ns,
+		      struct driver_event *ret)
+{
+	const char *uuid = xid_uuid(l, v, r->pci);
+
+	if (!uuid)
+		return false;
+	*ret = (struct driver_event){ .type = ABI_EVENT_XID,
+				      .data = r->xid,
+				      .gpu_instance = -1,
+				      .mono_ns = r->mono_ns < now_ns ? r->mono_ns : now_ns };
+	snprintf(ret->uuid, sizeof(ret->uuid), "%s", uuid);
+	return true;
+}
+
+static void xid_log_report_past(struct xid_log *l, const struct view *v, uint64_t now_ns,
+				void (*found)(void *arg, const struct driver_event *e,
+					      bool past),
+				void *arg)
+{
+	unsigned first = l->pasts > PAST ? l->pasts - PAST : 0;
+	struct driver_event e;
+
+	for (unsigned i = first; i < l->pasts; i++)
+		if (xid_event(l, v, &l->past[i % PAST], now_ns, &e))
+			found(arg, &e, true);
+	l->begun = true;
+}
+
+/* Reads new entries and calls found for each Xid of a device in the view. */
+static void xid_log_tick(struct xid_log *l, const struct view *v, uint64_t now_ns,
+			 void (*found)(void *arg, const struct driver_event *e, bool past),
+			 void *arg)
+{
+	struct kernel_log_record r;
+	enum kernel_log_kind kind;
+	struct driver_event e;
+
+	if (!l->log || !v->snap || !v->devices)
+		return;
+	while (kernel_log_next(l->log, &kind, &r)) {
+		if (!l->begun) {
+			xid_log_keep_past(l, kind, &r);
+		} else if (kind == KERNEL_LOG_XID && xid_event(l, v, &r, now_ns, &e)) {
+			e.mono_ns = now_ns;
+			if (xid_is_new(l, e.uuid, r.xid, true, now_ns))
+				found(arg, &e, false);
+		}
+	}
+	if (!l->begun)
+		xid_log_report_past(l, v, now_ns, found, arg);
+}
+
+/* ---- state ---- */
 
 struct gpu_budget {
 	char uuid[96];
@@ -248,7 +408,8 @@ static void learn_economy(const struct guard_inputs *b, const struct view *v, un
 	if (!has_changed(&f, &p->reported[i]))
 		return;
 	p->reported[i] = f;
-	/* Rounded as in the recording, so that a replay decides the same. */
+	/* The figures are rounded as in the recording, so that a replay makes the same
+	 * decisions. */
 	guard_service_economy(b->g, i, f.after_ns, rint(f.idle_w), rint(f.reload_j));
 }
 
@@ -276,7 +437,7 @@ void guard_inputs_tick(struct guard_inputs *b, const struct view *v)
 
 bool guard_inputs_is_new_xid(struct guard_inputs *b, const struct driver_event *e)
 {
-	return xid_log_is_new(b->xids, e);
+	return xid_is_new(b->xids, e->uuid, (unsigned)e->data, false, e->mono_ns);
 }
 
 int guard_inputs_game(struct guard_inputs *b, int64_t pid, uint64_t start_ticks,
@@ -295,7 +456,7 @@ void guard_inputs_show(const struct guard_inputs *b, struct guard_view *ret)
 {
 	ret->ghost = (const char(*)[200])b->unattributed_why;
 	ret->games = games_list(b->games);
-	ret->kernel_log = xid_log_state(b->xids);
+	ret->kernel_log = b->xids->state;
 	ret->counts.idle_saved_joules = ret->counts.idle_spent_joules = 0;
 	for (unsigned i = 0; i < b->parts->policy->workers; i++) {
 		ret->counts.idle_saved_joules += b->parts->economy[i].saved_j;
@@ -321,7 +482,8 @@ void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p)
 {
 	free(b->parts);
 	b->parts = p;
-	memset(b->conflicts, 0, sizeof(b->conflicts)); /* the workers changed */
+	/* the learned figures belong to the old workers */
+	memset(b->conflicts, 0, sizeof(b->conflicts));
 }
 
 static void games_changed(void *arg, unsigned count)

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* a whole scene is written after this many scenes that are written as changes, so that a part
- * of the file can be read alone */
+/* number of scenes that are written as changes between two whole scenes. Whole scenes make it
+ * possible to read a part of the file alone. */
 #define WHOLE_SCENES 600
 
 struct guard_recorder {

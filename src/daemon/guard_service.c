@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define RESTORE_NS (10 * NS_PER_S)
-/* time between two scenes without a worker: only clients use them */
+/* time between two scenes if there is no worker; then only clients use the scenes */
 #define UNUSED_SCENE_NS (30 * NS_PER_S)
 /* time to observe workers that resumed while the service stops */
 #define LAST_SCENE_NS NS_PER_S

@@ -4,14 +4,11 @@
  *   guard_service_journal.c       logs decisions, stores records, then gives orders
  *   guard_moves.c                 how long moves took, for estimates
  *   guard_recorder.c              passes all input to the guard and records it
- *   guard_service_devices.c       the GPUs, the readings of a tick, driver events
- *   guard_service_health.c        health of each GPU and its consequences
+ *   guard_service_devices.c       the GPUs: readings of a tick, driver events, health
  *   guard_inputs.c                Xids of the kernel log, games, idle models, caps
- *   guard_service_request.c       requests of people
- *   guard_service_reservations.c  reservations and their owners
+ *   guard_service_request.c       requests of people; reservations and their owners
  *   guard_service_lock.c          on which GPUs this service acts
- *   guard_reload.c                a new configuration while the guard runs
- *   guard_mode.c                  the mode that a person set while the guard runs */
+ *   guard_reload.c                a new configuration, or a new mode, while the guard runs */
 #ifndef GW_DAEMON_GUARD_SERVICE_PARTS_H
 #define GW_DAEMON_GUARD_SERVICE_PARTS_H
 
@@ -78,7 +75,7 @@ struct guard_service_driver {
 	struct event_watch *watch;
 	struct loop_source *source;
 	struct event_queue events; /* filled by the watch thread */
-	/* reason that was last logged why no GPU is watched; "": GPUs are watched */
+	/* last logged reason why no GPU is watched; "": GPUs are watched */
 	char unwatched[80];
 };
 
@@ -192,7 +189,7 @@ void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char 
 /* guard_moves.c */
 /* Loads the moves of the policy's workers; call again after a reload. */
 void guard_moves_load(struct moves *m, struct store *s, const struct policy *p);
-/* Follows a decision. If a move ended with it, keeps how long the move took. */
+/* If a worker's move ended with this decision, stores how long the move took. */
 void guard_moves_follow(struct guard_service *g, const char *worker,
 			const struct guard_decision *d);
 
@@ -239,8 +236,6 @@ void guard_service_devices_tick(struct guard_service *g, const struct view *v);
 /* Updates whether a worker uses MPS. Called with each scene, before orders are carried out. */
 void guard_service_update_mps(struct guard_service *g);
 void guard_service_devices_close(struct guard_service *g);
-int guard_service_device_of(const struct guard_service *g,
-			    const char *uuid); /* -1: unknown GPU */
 /* Counts an eviction for the GPU that the worker left. If the worker left several GPUs, counts
  * it for the GPU with the contender. */
 void guard_service_count_eviction(struct guard_service *g, const struct guard_decision *d);
@@ -254,7 +249,7 @@ void guard_service_events_close(struct guard_service *g);
 /* Handles an Xid. past: it is older than this run and only changes the GPU's health. */
 void guard_service_xid(struct guard_service *g, const struct driver_event *e, bool past);
 
-/* guard_service_health.c: i is the device index */
+/* Health; i is the device index. */
 void guard_service_health_read(struct guard_service *g, unsigned i, const struct gw_device *d);
 void guard_service_health_forget(struct guard_service *g, unsigned i);
 /* Handles a driver event. past: the event is older than this run. */
@@ -264,35 +259,21 @@ void guard_service_health_swapped(struct guard_service *g); /* call after g->set
 /* Returns the temperature at which workers leave the GPU of a decision; NAN: unknown or not
  * monitored. */
 double guard_service_threshold_c(const struct guard_service *g, const struct guard_decision *d);
-/* As guard_view_ops.clear. */
+/* Works like guard_view_ops.clear. */
 int guard_service_clear(void *engine, const char *uuid, const char *who, char *message,
 			size_t size);
 
-/* guard_service_reservations.c */
-/* loads the reservations of an earlier run; call before the first scene */
+/* guard_service_request.c */
+/* Loads the reservations of an earlier run. Call it before the first scene. */
 void guard_service_rooms_open(struct guard_service *g);
 void guard_service_rooms_close(struct guard_service *g);
 /* removes the reservations that ended */
 void guard_service_rooms_tick(struct guard_service *g);
-/* Stores a new reservation. fd: pidfd of the owner, now owned by the guard service; -1:
- * none. */
-void guard_service_room_made(struct guard_service *g, uint64_t id, int fd,
-			     uint64_t start_ticks);
-void guard_service_room_release(struct guard_service *g, uint64_t id);
 
 /* guard_service_lock.c */
 void guard_service_lock_look(struct guard_service *g,
 			     const struct scene *s); /* call before the guard observes */
 void guard_service_lock_close(struct guard_service *g);
-
-/* guard_mode.c */
-/* Loads the mode that a person set in an earlier run. */
-void guard_mode_load(struct guard_service *g);
-/* Replaces the configured mode of new settings by the mode that a person set. */
-void guard_mode_fit(const struct guard_service *g, struct guard_settings *s);
-/* Stores the mode that a person chose; NULL: back to the configured mode. The choice is on disk
- * when the journal has been written. */
-void guard_mode_choose(struct guard_service *g, const enum guard_mode *mode, const char *who);
 
 /* guard_reload.c: call these only where no worker index is in use. */
 void guard_reload_try(struct guard_service *g);
@@ -302,5 +283,13 @@ bool guard_reload_waits(const struct guard_service *g); /* true: give no new ord
 void guard_reload_drop(struct guard_service *g);        /* drops the waiting settings */
 /* frees the old settings; call it when no thread reads them any more */
 void guard_reload_close(struct guard_service *g);
+
+/* Loads the mode that a person set in an earlier run. */
+void guard_mode_load(struct guard_service *g);
+/* Replaces the configured mode of new settings by the mode that a person set. */
+void guard_mode_fit(const struct guard_service *g, struct guard_settings *s);
+/* Stores the mode that a person chose; NULL: back to the configured mode. The choice is on disk
+ * when the journal has been written. */
+void guard_mode_choose(struct guard_service *g, const enum guard_mode *mode, const char *who);
 
 #endif

@@ -168,7 +168,8 @@ static bool has_id(const char *ids, const char *s, size_t n)
 	return false;
 }
 
-/* Joins the ids of a file's lines. A line that is not an id, such as binary data, is skipped. */
+/* Joins the ids of a file's lines. A line that is not an id, such as binary data, is
+ * skipped. */
 static void mapping_join(const char *text, char *ids, size_t size)
 {
 	size_t used = 0;

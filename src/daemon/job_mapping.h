@@ -4,7 +4,7 @@
  * its index ("0") or by GPU and MIG GPU instance ("0.7"), with one job id per line. A file is
  * read at most once per second, or earlier if inotify reports a change. Only one thread may use
  * a job_mapping, and a call blocks while it reads one regular file of at most 4 KiB; the caller
- * makes sure that the directory is on a local file system, where this is short. */
+ * makes sure that the directory is on a local file system, so that the read is short. */
 #ifndef GW_DAEMON_JOB_MAPPING_H
 #define GW_DAEMON_JOB_MAPPING_H
 

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-void guard_record_boot(char out[static 64])
+/* Writes the id of this boot; "" if it is unknown. */
+static void guard_record_boot(char out[static 64])
 {
 	struct root root;
 

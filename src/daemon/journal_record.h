@@ -9,9 +9,6 @@
 
 struct buf;
 
-/* Writes the id of this boot; "" if it is unknown. */
-void guard_record_boot(char out[static 64]);
-
 /* What is recorded about a worker in addition to struct guard_record. */
 struct guard_record_more {
 	char kind[24]; /* "": unknown */

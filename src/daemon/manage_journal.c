@@ -28,9 +28,11 @@ struct manage_journal {
 
 /* ---- the rules ---- */
 
-struct manage_entry manage_entry_begin(const struct manage_entry *old,
-				       const struct manage_order *o, const double before[2],
-				       uint64_t wall_ns)
+/* Returns the entry for an order o that is about to change the value `before`. old NULL: no
+ * entry yet. */
+static struct manage_entry manage_entry_begin(const struct manage_entry *old,
+					      const struct manage_order *o,
+					      const double before[2], uint64_t wall_ns)
 {
 	struct manage_entry e = { .what = o->what,
 				  .earlier = { NAN, NAN },
@@ -51,7 +53,17 @@ struct manage_entry manage_entry_begin(const struct manage_entry *old,
 	return e;
 }
 
-enum manage_fate manage_entry_fate(const struct manage_order *o, const struct manage_result *r)
+/* What happens to the entry of an order. */
+enum manage_fate {
+	MANAGE_FATE_NONE,  /* there is no entry */
+	MANAGE_FATE_STAYS, /* entry stays: the setting must still be restored */
+	MANAGE_FATE_ENDS,  /* entry is deleted: nothing to restore */
+	/* the order was not carried out: the entry returns to its state before the order */
+	MANAGE_FATE_UNDONE,
+};
+
+static enum manage_fate manage_entry_fate(const struct manage_order *o,
+					  const struct manage_result *r)
 {
 	if (o->restore)
 		return r->error == 0 || r->foreign ? MANAGE_FATE_ENDS : MANAGE_FATE_STAYS;
@@ -62,7 +74,8 @@ enum manage_fate manage_entry_fate(const struct manage_order *o, const struct ma
 	return r->changed || r->uncertain ? MANAGE_FATE_STAYS : MANAGE_FATE_UNDONE;
 }
 
-struct manage_order manage_entry_order(const struct manage_entry *e)
+/* Returns the order that restores an entry. */
+static struct manage_order manage_entry_order(const struct manage_entry *e)
 {
 	struct manage_order o = { .what = e->what, .restore = true, .kept = true };
 
@@ -277,7 +290,7 @@ static void row_undo(struct manage_journal *j, struct row *w)
 		return;
 	}
 	*w = (struct row){ .e = w->undo };
-	/* if this fails, the store keeps the newer document, which can also be restored: see
+	/* if this fails, the store keeps the newer document, which also allows a restore: see
 	 * manage_entry.earlier */
 	row_save(j, &w->e);
 }

@@ -1,7 +1,7 @@
 /* manage_journal: GPU settings that were changed and must be restored.
  *
  * Before a setting is changed, its old value is stored; it is restored when the service
- * stops, or after a crash when it starts again. The rules (below) are pure functions of one
+ * stops, or after a crash when it starts again. The rules in manage_journal.c are pure functions of one
  * entry: when an entry begins and ends, and what happens when a setting is changed twice or
  * by another program.
  *
@@ -65,32 +65,12 @@ unsigned manage_journal_orders(struct manage_journal *j, struct manage_order *ou
  * unchanged. */
 void manage_journal_fill(struct manage_journal *j, struct manage_order *o);
 
-/* For manage_run(). */
+/* Returns the function that manage_run() calls to store the old value of a setting. */
 struct manage_keeper manage_journal_keeper(struct manage_journal *j);
 
 /* Call it after each order, successful or not. Ends or keeps the order's entry, logs the
  * outcome and sets r->restored_on_exit. */
 void manage_journal_done(struct manage_journal *j, const struct manage_order *o,
 			 struct manage_result *r);
-
-/* ---- the rules ---- */
-
-/* Returns the entry for an order o that is about to change the value `before`. old NULL: no
- * entry yet. */
-struct manage_entry manage_entry_begin(const struct manage_entry *old,
-				       const struct manage_order *o, const double before[2],
-				       uint64_t wall_ns);
-
-enum manage_fate {
-	MANAGE_FATE_NONE,  /* there is no entry */
-	MANAGE_FATE_STAYS, /* entry stays: the setting must still be restored */
-	MANAGE_FATE_ENDS,  /* entry is deleted: nothing to restore */
-	/* the order was not carried out: the entry returns to its state before the order */
-	MANAGE_FATE_UNDONE,
-};
-enum manage_fate manage_entry_fate(const struct manage_order *o, const struct manage_result *r);
-
-/* Returns the order that restores an entry. */
-struct manage_order manage_entry_order(const struct manage_entry *e);
 
 #endif

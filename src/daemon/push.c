@@ -34,7 +34,7 @@ void push_settings_make(const struct config *c, const char *state_dir, bool simu
 	struct push_identity *id = &ret->id;
 	struct push_server *s = &ret->server;
 
-	memset(ret, 0, sizeof(*ret)); /* also the padding, for memcmp() */
+	memset(ret, 0, sizeof(*ret)); /* clears the padding too, because memcmp() compares it */
 	if (gethostname(id->host, sizeof(id->host) - 1) != 0)
 		snprintf(id->host, sizeof(id->host), "localhost");
 #define COPY(to, from) snprintf(to, sizeof(to), "%s", (from) ? (from) : "")
@@ -132,7 +132,7 @@ static void push_timer(void *arg, uint64_t now_ns)
 	make_record(p, false);
 	push_look(p);
 	p->main.due_ns += step;
-	if (p->main.due_ns <= now_ns) /* late: records that were missed are not made later */
+	if (p->main.due_ns <= now_ns) /* late: missed records are skipped */
 		p->main.due_ns = now_ns + step;
 	loop_set_time(p->main.timer, p->main.due_ns);
 }
@@ -168,7 +168,8 @@ const struct view_push *push_look(struct push *p)
 	mailbox_unlock(&p->sender);
 	log_problem(p, &p->main.problem, p->main.shown.problem, "; samples wait in the queue",
 		    p->main.shown.success_wall_ns ? "push: the server accepts samples again"
-						  : "" /* a new server */);
+						  /* this server has accepted no sample yet */
+						  : "");
 	log_problem(p, &p->main.queue_problem, p->main.shown.queue_problem, "",
 		    "push: the queue takes records again");
 	while ((one = strsep(&rest, "\n")) && *one) {
@@ -240,7 +241,7 @@ int push_new(const struct push_config *config, struct push **ret)
 	if (!p)
 		return -GW_E_NOMEM;
 	p->config = *config;
-	p->state = PUSH_PAUSED; /* until there are settings */
+	p->state = PUSH_PAUSED; /* until push_apply() sets the settings */
 	p->main.refusal_ns = clock_mono_ns(clock_real()) - REFUSAL_EVERY;
 	p->main.chance = clock_wall_ns(config->clock);
 	p->send.chance = ~p->main.chance;

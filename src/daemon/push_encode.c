@@ -1,7 +1,6 @@
 #include "push_encode.h"
 
-#include "push_protobuf.h"
-#include "push_snappy.h"
+#include "push_wire.h"
 
 #include "base/utf8.h"
 
@@ -174,7 +173,8 @@ static char *parse_pairs(const char *pairs, char *at, struct push_label *ret, un
 static struct push_series series_add(struct buf *out, const struct metric *m, const char *base,
 				     const char *more)
 {
-	/* names and values without quotes, with NULs: never longer than the pairs */
+	/* names and values have NULs instead of quotes, so they are never longer than the
+	 * pairs */
 	char text[2 * METRIC_LABELS_SIZE + 2];
 	struct push_label l[LABELS_MAX];
 	unsigned n = 0;

@@ -1,8 +1,8 @@
 /* push_encode: turns the samples of one metrics page into one record of the push queue.
  *
  * The samples come from metrics_each(), so that a record has exactly the series of /metrics. If
- * a series of the last record is missing in this one, the record gets a staleness marker for it, as
- * Prometheus writes one after a scrape. */
+ * a series of the last record is missing in this one, the record gets a staleness marker for
+ * it, as Prometheus writes one after a scrape. */
 #ifndef GW_DAEMON_PUSH_ENCODE_H
 #define GW_DAEMON_PUSH_ENCODE_H
 
@@ -59,7 +59,8 @@ int push_encoder_end(struct push_encoder *e, struct push_record *ret);
 
 /* Returns the time for a record, or -1 if no record may be made. Times never go back: if the
  * clock was set back, no record is made until the clock passes the time of the last record. If
- * the last record is more than an hour ahead, its time was wrong, and the clock's time is used. */
+ * the last record is more than an hour ahead, its time was wrong, and the clock's time is
+ * used. */
 #define PUSH_CLOCK_BACK_MS (3600 * INT64_C(1000))
 int64_t push_time(int64_t last_ms, int64_t wall_ms);
 

@@ -104,7 +104,8 @@ static struct curl_slist *make_headers(enum push_protocol protocol, const char *
 
 	for (; *more; more++)
 		list = add_header(list, *more);
-	list = add_header(list, "Expect:"); /* no extra round trip before the data */
+	/* do not wait for "100 Continue" before the body is sent */
+	list = add_header(list, "Expect:");
 	if (*token) {
 		snprintf(line, sizeof(line), "Authorization: Bearer %s", token);
 		list = add_header(list, line);

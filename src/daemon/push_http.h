@@ -29,8 +29,8 @@ struct push_answer {
 
 struct push_http;
 
-/* server is borrowed. *until_ns: monotonic time at which a running request is cancelled. Another
- * thread may change it; libcurl checks it about once per second. */
+/* server is borrowed. *until_ns: monotonic time at which a running request is cancelled.
+ * Another thread may change it; libcurl checks it about once per second. */
 int push_http_new(const struct push_server *server, const _Atomic uint64_t *until_ns,
 		  struct push_http **ret);
 void push_http_free(struct push_http *h);

@@ -28,20 +28,21 @@
 struct push_segment {
 	uint64_t number;
 	uint64_t size;    /* end of its last record */
-	uint64_t samples; /* of records that wait */
-	uint64_t bytes;   /* of records that wait */
+	uint64_t samples; /* in records that wait */
+	uint64_t bytes;   /* of the records that wait */
 };
 
 struct push_queue {
-	pthread_mutex_t lock; /* protects everything below, also while the disk works */
+	pthread_mutex_t lock; /* protects everything below; held during disk writes */
 	char dir[2048];
 	uint64_t limit, segment_max;
 	struct push_segment *segment; /* oldest first; records are added to the last one */
 	unsigned segments;
 	uint64_t front; /* position of the next record in the first segment */
 	uint64_t next_number;
-	int active;                   /* the last segment, open for writing; -1: none */
-	bool unsynced, unsynced_name; /* records, or the file name of the last segment */
+	int active; /* the last segment, open for writing; -1: none */
+	/* records, or the name of the last segment, may not be on disk */
+	bool unsynced, unsynced_name;
 	int state; /* descriptor of the file "state", which is also the lock of the folder */
 	uint64_t state_writes;
 	struct push_queue_status status;
@@ -124,7 +125,7 @@ static void drop_first(struct push_queue *q)
 	delete_first(q);
 }
 
-/* Forgets a segment with all its records: somebody deleted its file. */
+/* Forgets a segment with all its records, because somebody deleted its file. */
 static void forget_last(struct push_queue *q)
 {
 	const struct push_segment *s = &q->segment[--q->segments];
@@ -238,7 +239,7 @@ static bool skip_damage(struct push_queue *q, char *message, size_t size)
 	free(p);
 	lost = s->samples > left.samples ? s->samples - left.samples : 0;
 	push_segment_path(q->dir, s->number, path, sizeof(path));
-	if (s->bytes > left.bytes) /* else the damage was reported when the queue was opened */
+	if (s->bytes > left.bytes) /* else it was reported when the queue was opened */
 		snprintf(message, size,
 			 "%llu bytes of %s %s and are skipped; about %llu samples are lost",
 			 (unsigned long long)(s->bytes - left.bytes), path,
@@ -583,7 +584,8 @@ static bool active_is_gone(const struct push_queue *q)
 }
 
 /* Makes the folder again if somebody deleted or replaced it; without this check, records would
- * go to a file that has no name any more. Returns 0 with a notice ("" for none), or an error. */
+ * go to a file that has no name any more. Returns 0 with a notice ("" for none), or an
+ * error. */
 static int find_folder(struct push_queue *q, char *message, size_t size)
 {
 	bool was_open = q->state >= 0;

@@ -21,8 +21,8 @@ int push_queue_open(const char *dir, uint64_t limit, struct push_queue **ret, ch
 void push_queue_close(struct push_queue *q);
 
 /* Appends a record without waiting for the disk. If the queue or the disk is full, drops the
- * oldest segment. If somebody deleted the folder, makes it again. Returns 0 with a notice ("" for
- * none), or an error with a sentence; the record is then not in the queue. */
+ * oldest segment. If somebody deleted the folder, makes it again. Returns 0 with a notice (""
+ * for none), or an error with a sentence; the record is then not in the queue. */
 int push_queue_add(struct push_queue *q, const struct push_record *r, char *message,
 		   size_t size);
 
@@ -48,7 +48,7 @@ void push_queue_remove(struct push_queue *q, const struct push_batch *b);
 void push_queue_sync(struct push_queue *q);
 
 struct push_queue_status {
-	uint64_t bytes;   /* of records that wait */
+	uint64_t bytes;   /* of the records that wait */
 	uint64_t dropped; /* samples that were deleted because the queue was full or damaged */
 	int64_t last_ms;  /* time of the newest record that was ever added; 0: none */
 };

@@ -1,6 +1,6 @@
 #include "push_parts.h"
 
-#include "push_protobuf.h"
+#include "push_wire.h"
 #include "push_segment.h"
 
 #include <gpuward.h>
@@ -37,7 +37,7 @@ void push_note_dropped(struct push *p, uint64_t samples, const char *why)
 	mailbox_unlock(&p->sender);
 }
 
-/* Adds a line for the log: what happened to the queue. */
+/* Adds a line to the notice, which the main thread logs. */
 static void add_notice(struct push *p, const char *line)
 {
 	size_t n;
@@ -145,7 +145,7 @@ static void change_settings(struct push *p, struct push_settings *fresh)
 	mailbox_unlock(&p->sender);
 	if (!*p->settings.server.url)
 		return;
-	(void)open_queue(p); /* tried again for every record */
+	(void)open_queue(p); /* if it fails, each new record tries again */
 	atomic_store(&p->until_ns, UINT64_MAX);
 	mailbox_lock(&p->sender);
 	p->state = PUSH_SENDS;
@@ -202,7 +202,7 @@ static void store_pending(struct push *p, struct push_pending *x)
 	if (old.p && (err || add_pending(p, &old) != 0))
 		push_note_dropped(p, old.r.samples, "");
 	free(old.p);
-	if (err == -GW_E_STATE) { /* the other process pushes this machine's samples */
+	if (err == -GW_E_STATE) { /* another process pushes these samples */
 		push_note_dropped(p, x->r.samples, "");
 		free(x->p);
 		return;
@@ -332,7 +332,7 @@ static void send_refused(struct push *p, const struct push_batch *b,
 	p->send.retry_ns = 0;
 	mailbox_lock(&p->sender);
 	p->status.failures++;
-	p->status.problem[0] = '\0'; /* the server answers */
+	p->status.problem[0] = '\0'; /* a refusal is an answer, so the connection works */
 	mailbox_unlock(&p->sender);
 	if (b->records > 1) {
 		/* One bad record must not cause the loss of the other records, so they are sent
@@ -403,7 +403,7 @@ static bool send_loose(struct push *p, struct buf *body)
 		return true;
 	}
 	mailbox_lock(&p->sender);
-	replaced = p->loose.p != NULL; /* by a newer one */
+	replaced = p->loose.p != NULL; /* a newer record took the place */
 	if (!replaced)
 		p->loose = x;
 	mailbox_unlock(&p->sender);
@@ -434,7 +434,7 @@ static void send_next(struct push *p)
 			push_queue_remove(queue, &b);
 			p->send.singles -= p->send.singles > 0;
 		}
-	} else if (!send_loose(p, &body)) { /* no record, or no memory for one now */
+	} else if (!send_loose(p, &body)) { /* no record, or no memory */
 		p->send.retry_ns = clock_mono_ns(clock_real()) + NS_PER_S;
 	}
 	buf_done(&body);

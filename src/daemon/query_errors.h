@@ -16,8 +16,8 @@
 #define QUERY_FIGURES   (GW_QUANTITIES + 1)
 #define QUERY_PROCESSES GW_QUANTITIES
 
-/* A failed figure counts as working again after it was readable at this many ticks in a row. So
- * a figure that fails from time to time does not fill the log. */
+/* A failed figure counts as working again after it was readable at this number of ticks in a
+ * row. Without this rule, a figure that fails from time to time would fill the log. */
 #define QUERY_GOOD_TICKS 5
 
 struct query_errors {

@@ -51,11 +51,11 @@ struct reader {
 	unsigned jobs;
 	uint64_t interval_ns;
 	bool profile; /* see reader_set_profile() */
-	/* What clients need: reader_look() and reader_watch(). */
+	/* What clients need; reader_look() and reader_watch() set it. */
 	struct {
 		uint64_t look_until_ns, until_ns;
 		bool due_now; /* a full round is due at once */
-		bool repaced; /* the time of the next round must be set again */
+		bool repaced; /* the time of the next round must be computed again */
 		bool sm_read; /* the last round read the SM utilisation of every process */
 	} watch;
 	/* Used by the main thread only. */
@@ -111,16 +111,20 @@ static void metering_free(struct metering *m)
 
 static uint64_t signature(const struct gw_snapshot *snap);
 
-static struct metering *metering_new(struct reader *r, const struct gw_snapshot *snap)
+/* Sets *ret_unmetered if memory or threads are missing. */
+static struct metering *metering_new(struct reader *r, const struct gw_snapshot *snap,
+				     bool *ret_unmetered)
 {
 	unsigned count = gw_snapshot_device_count(snap);
 	struct gw_meter_options o = { .size = sizeof(o),
 				      .flags = GW_METER_PROCESSES,
 				      .cache_dir = r->config.cache_dir };
 	struct metering *m = calloc(1, sizeof(*m));
+	int err;
 
 	if (m)
 		m->device = calloc(count + 1, sizeof(*m->device));
+	*ret_unmetered = true;
 	if (!m || !m->device) {
 		free(m);
 		return NULL;
@@ -132,13 +136,15 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 		energy_total_init(&m->device[i].total, 0.1);
 		m->device[i].hung = gw_snapshot_device(snap, i)->state == GW_DEVICE_STALLED;
 	}
-	if (meter_start(r->ctx,
-			&(struct meter_config){ .options = &o,
-						.on_setup = metering_begin_device,
-						.on_event = metering_feed,
-						.arg = m,
-						.service = true },
-			&m->meter) != 0) {
+	err = meter_start(r->ctx,
+			  &(struct meter_config){ .options = &o,
+						  .on_setup = metering_begin_device,
+						  .on_event = metering_feed,
+						  .arg = m,
+						  .service = true },
+			  &m->meter);
+	*ret_unmetered = err == -GW_E_NOMEM;
+	if (err) {
 		metering_free(m);
 		return NULL;
 	}
@@ -182,20 +188,21 @@ static bool any_recovered(const struct metering *m, const struct gw_snapshot *sn
 	return false;
 }
 
-static void update_metering(struct reader *r, const struct gw_snapshot *snap)
+static void update_metering(struct reader *r, struct reading *x)
 {
+	const struct gw_snapshot *snap = x->snap;
 	unsigned count = gw_snapshot_device_count(snap);
 	struct metering *m = r->metering;
 
+	x->unmetered = false;
 	if (r->let_go || r->retiring)
 		return;
 	if (m) { /* stop the old meter later: the main thread must close its windows first */
 		r->retiring = m->signature != signature(snap) || any_recovered(m, snap);
 		return;
 	}
-	if (count > 0)
-		/* out of memory: retry at the next round */
-		r->metering = metering_new(r, snap);
+	if (count > 0) /* after a failure, the next round tries again */
+		r->metering = metering_new(r, snap, &x->unmetered);
 }
 
 /* ---- a round ---- */
@@ -306,7 +313,7 @@ static void read_all(struct reader *r, struct reading *x)
 	gw_process_list_take(x->processes);
 	read_nvml_failure(r, x);
 	read_environment(r, x);
-	update_metering(r, x->snap);
+	update_metering(r, x);
 	x->metering = r->metering;
 	x->retire = r->retiring;
 	x->let_go = r->let_go;

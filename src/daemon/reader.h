@@ -36,6 +36,7 @@ struct reading {
 	struct gw_environment *env; /* NULL: not collected yet */
 	uint64_t env_ns;            /* when it was collected */
 	struct metering *metering;  /* NULL: none */
+	bool unmetered;             /* memory or threads for the meter are missing */
 	bool retire;                /* the GPUs changed: stop using `metering` */
 	bool let_go;
 	/* time to the next round; longer than the interval while nobody watches */
@@ -95,19 +96,19 @@ enum reader_request {
 };
 int reader_send_request(struct reader *r, enum reader_request what);
 
-/* Runs fn(arg, ctx) on the reader thread, soon. Returns 0, or -GW_E_STATE if the queue is
- * full. */
+/* Runs fn(arg, ctx) on the reader thread, before the next round. Returns 0, or -GW_E_STATE if
+ * the queue is full. */
 int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void *arg);
 
-/* Makes each full round until this monotonic time read the SM utilisation of every process; other
- * rounds read it only on GPUs with several processes. If `now` is set and the last round did
- * not read it, a round begins at once. */
+/* Makes each full round until this monotonic time read the SM utilisation of every process;
+ * other rounds read it only on GPUs with several processes. If `now` is set and the last round
+ * did not read it, a round begins at once. */
 void reader_look(struct reader *r, uint64_t until_ns, bool now);
 
-/* While nobody watches, a round comes only every READER_REST_NS, reads only the cheap tiers, and
- * reads the expensive tiers every READER_REST_HEALTH_NS. reader_watch() makes the rounds full and
- * as frequent as the interval until this monotonic time. If `now` is set, a full round begins at
- * once, also if until_ns is in the past. */
+/* While nobody watches, a round comes only every READER_REST_NS, reads only the cheap tiers,
+ * and reads the expensive tiers every READER_REST_HEALTH_NS. reader_watch() makes the rounds
+ * full and as frequent as the interval until this monotonic time. If `now` is set, a full round
+ * begins at once, also if until_ns is in the past. */
 #define READER_REST_NS        (10 * NS_PER_S)
 #define READER_START_NS       (5 * NS_PER_S) /* full rounds after the start */
 #define READER_REST_HEALTH_NS (30 * NS_PER_S)

@@ -20,8 +20,8 @@
 /* ---- writing: each function adds its lines ---- */
 /* Begins a run. last_id is guard_last_id(); ids in the following lines are larger. */
 void recording_begin(struct buf *out, uint64_t last_id, enum guard_mode mode);
-/* Writes the policy that decides from here on. Call it after recording_begin() or
- * recording_swap(). */
+/* Writes the policy that is in force for the following lines. Call it after recording_begin()
+ * or recording_swap(). */
 void recording_policy(struct buf *out, const struct policy *p);
 /* Writes the state of a running guard. Call it after the workers and the inputs that are in
  * effect when the recording begins. */

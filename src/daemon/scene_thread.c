@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* A process opens a GPU 0.1 to 0.3 s before it appears in the driver's list. So scenes are
- * built often for one second. */
+/* A process opens a GPU 0.1 to 0.3 s before it appears in the driver's list. Therefore scenes
+ * are built at short intervals for one second. */
 #define AFTER_OPEN_NS NS_PER_S
 #define OFTEN_NS      (50 * NS_PER_MS)
 #define FIRST_NS      (100 * NS_PER_MS)
@@ -39,7 +39,8 @@ struct scene_thread {
 
 /* ---- the thread ---- */
 
-/* Builds a scene now and often for a while, because a process opened or closed a GPU. */
+/* Builds a scene now, and further scenes at short intervals for a while, because a process
+ * opened or closed a GPU. */
 static void take_trigger(struct scene_thread *k)
 {
 	if (!scene_builder_triggered(k->builder))

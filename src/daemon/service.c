@@ -163,6 +163,28 @@ static void push_page(void *arg, const struct metrics_sink *sink)
 	metrics_each(&s->api, sink);
 }
 
+/* Tries in this order: guard.state_dir, systemd's state directory, the user's state
+ * directory. */
+static const char *service_state_dir(const struct config *c, char *out, size_t size)
+{
+	const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
+		   *home = getenv("HOME");
+
+	if (c->guard_state_dir && *c->guard_state_dir)
+		snprintf(out, size, "%s", c->guard_state_dir);
+	else if (state && *state)
+		snprintf(out, size, "%.*s", (int)strcspn(state, ":"), state);
+	else if (xdg && *xdg == '/')
+		snprintf(out, size, "%s/gpuward", xdg);
+	else if (geteuid() == 0)
+		snprintf(out, size, "/var/lib/gpuward");
+	else if (home && *home == '/')
+		snprintf(out, size, "%s/.local/state/gpuward", home);
+	else
+		return NULL;
+	return out;
+}
+
 static void push_log(void *arg, enum log_level level, const char *sentence)
 {
 	struct service *s = arg;
@@ -218,7 +240,7 @@ static void check_store(struct service *s)
 		log_write(&s->log, LOG_WARNING, notice, NULL, 0);
 }
 
-/* Releases memory that only the start, or a client that has left, needed. */
+/* Returns memory to the kernel that only the start needed, or a client that has left. */
 static void trim_memory(void)
 {
 	malloc_trim(0);
@@ -556,28 +578,6 @@ static void service_signal(void *arg, int signal)
 
 /* ---- start and stop ---- */
 
-/* Tries in this order: guard.state_dir, systemd's state directory, the user's state
- * directory. */
-const char *service_state_dir(const struct config *c, char *out, size_t size)
-{
-	const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
-		   *home = getenv("HOME");
-
-	if (c->guard_state_dir && *c->guard_state_dir)
-		snprintf(out, size, "%s", c->guard_state_dir);
-	else if (state && *state)
-		snprintf(out, size, "%.*s", (int)strcspn(state, ":"), state);
-	else if (xdg && *xdg == '/')
-		snprintf(out, size, "%s/gpuward", xdg);
-	else if (geteuid() == 0)
-		snprintf(out, size, "/var/lib/gpuward");
-	else if (home && *home == '/')
-		snprintf(out, size, "%s/.local/state/gpuward", home);
-	else
-		return NULL;
-	return out;
-}
-
 const char *service_store_path(const struct config *c, bool simulated, char *out, size_t size)
 {
 	char dir[4000];
@@ -699,6 +699,10 @@ static bool service_has_files(struct service *s)
 	return false;
 }
 
+static const char start_failed[] = "cannot start: out of memory or threads; free some memory, "
+				   "or raise the limit of threads "
+				   "(TasksMax= in the unit), and restart gpuward";
+
 /* Opens HTTP first, so that clients get answers while the drivers are still opening. */
 static int service_begin(struct service *s)
 {
@@ -718,9 +722,7 @@ static int service_begin(struct service *s)
 	    loop_add_timer(s->loop, feed_watchdog, s, &s->watchdog) != 0 ||
 	    stream_new(STREAM_BYTES, &s->api.stream) != 0 ||
 	    windows_new(&s->api.windows) != 0 || open_store(s) != 0) {
-		log_write(&s->log, LOG_ERROR,
-			  "out of memory at the start; free some memory and restart gpuward",
-			  NULL, 0);
+		log_write(&s->log, LOG_ERROR, start_failed, NULL, 0);
 		return SERVICE_FAILED;
 	}
 	windows_stream(s->api.windows, s->api.stream);
@@ -735,9 +737,7 @@ static int service_begin(struct service *s)
 							 .arg = s },
 		    &s->containers) != 0 ||
 	    open_engine(s) != 0 || suspend_new(s->loop, s->engine, &s->suspend) != 0) {
-		log_write(&s->log, LOG_ERROR,
-			  "out of memory at the start; free some memory and restart gpuward",
-			  NULL, 0);
+		log_write(&s->log, LOG_ERROR, start_failed, NULL, 0);
 		return SERVICE_FAILED;
 	}
 	engine_set_profile(s->engine, metrics_need_profile(&s->api.metrics));

@@ -1,9 +1,9 @@
 /* settings: passes changes of GPU settings from the main thread to the reader thread, and the
  * results back.
  *
- * Settings are changed on the reader thread, because a driver call may hang. Only the main thread
- * uses the store and the log, so the reader thread sends it what to store and to log. The reader
- * thread changes a setting only after the old value is stored. */
+ * Settings are changed on the reader thread, because a driver call may hang. Only the main
+ * thread uses the store and the log, so the reader thread sends it what to store and to log.
+ * The reader thread changes a setting only after the old value is stored. */
 #ifndef GW_DAEMON_SETTINGS_H
 #define GW_DAEMON_SETTINGS_H
 
@@ -16,7 +16,7 @@ struct settings;
 
 struct settings_config {
 	struct loop *loop;
-	struct store *store; /* borrowed, as the reader is */
+	struct store *store; /* borrowed, like the reader */
 	struct reader *reader;
 	/* Writes to the audit log. */
 	void (*log)(void *arg, const char *uuid, const char *severity, const char *text);
@@ -35,8 +35,8 @@ void settings_load(struct settings *s);
  * stopped. */
 void settings_free(struct settings *s);
 
-/* Makes the reader thread restore everything that is still changed, soon. Call it after the
- * first reading. */
+/* Makes the reader thread restore everything that is still changed, before its next round. Call
+ * it after the first reading. */
 void settings_restore(struct settings *s);
 
 /* Starts the shutdown: refuses new changes, stops waiting for the store, and restores

@@ -123,8 +123,8 @@ static bool is_interpreter(const char *program)
 	return list_has("python*|pypy*|sh|bash|dash|uv|node", program, strlen(program));
 }
 
-/* Returns the program or the script that runs: argv[0], or for an interpreter its first argument
- * that is no option.  *ret_module: the argument of -m, or NULL. */
+/* Returns the program or the script that runs: argv[0], or for an interpreter its first
+ * argument that is no option.  *ret_module: the argument of -m, or NULL. */
 static const char *script_of(const struct setup_process *p, const char **ret_module)
 {
 	*ret_module = NULL;
@@ -194,7 +194,7 @@ void setup_read_command(const struct setup_process *p, struct setup_server *ret)
 	ret->lacks = s->needs && *s->needs && !has_all(p, s->needs);
 	ret->stuck = s->stuck && option_value(p, s->stuck);
 	script = script_of(p, &module);
-	/* the end of a path that does not fit would be wrong, so the path is unknown */
+	/* a path that does not fit would have a wrong end, so it counts as unknown */
 	if (!copy_text(ret->script, sizeof(ret->script), module ? module : script))
 		ret->script[0] = '\0';
 	model = option_value(p, "--config");

@@ -75,8 +75,8 @@ int store_events(struct store *s, uint64_t after, unsigned max,
 int store_put_document(struct store *s, const char *kind, const char *id, const char *json,
 		       size_t size);
 /* Works like store_put_document(), but keeps at most `most` documents of the kind, and does not
- * wait for the disk: after a power failure, the document and the counts of the same commit are
- * both lost or both there. */
+ * wait for the disk: after a power failure, the document and the counts in the same commit are
+ * either both lost or both stored. */
 int store_put_row(struct store *s, const char *kind, const char *id, const char *json,
 		  size_t size, unsigned most);
 /* Passes the latest max documents of a kind to each, oldest first. Returns their number, or

@@ -162,7 +162,7 @@ static enum db_trouble check_owner(sqlite3 *db, sqlite3_int64 *ret_version)
 	tables = db_number(db, "SELECT count(*) FROM sqlite_master", 0);
 	if (tables && db_number(db, "PRAGMA application_id", 0) != APPLICATION_ID)
 		return DB_FOREIGN;
-	if (*ret_version < 0) /* no gpuward writes that */
+	if (*ret_version < 0) /* no version of gpuward writes such a file */
 		return DB_CORRUPT;
 	return *ret_version > (sqlite3_int64)COUNT(migrations) ? DB_NEWER : DB_OK;
 }

@@ -329,7 +329,8 @@ static bool refuse_reading(struct store *s, struct history *h, uint64_t t_ms)
 {
 	if (t_ms > h->last_ms) {
 		h->refused = 0;
-		/* The file may have rows in between, from a clock that was wrong. */
+		/* The file may have rows between the two times, written while the clock was
+		 * wrong. */
 		if (h->fed && t_ms - h->last_ms > HOUR &&
 		    store_edge(s, h->uuid, TIER_READINGS, t_ms - 1, true) > h->last_ms)
 			jump_to_time(s, h, t_ms);

@@ -1,7 +1,6 @@
 /* store_parts: shared by the files of the store; no other file includes it.
  *
- * store.c          start and stop, state, counts
- *   store_file.c     opening the file, now or later, and its contents
+ * store.c          start and stop, state, counts; opens the file and loads its contents
  *   store_queue.c    the queue to the thread: records, batches, events and documents
  *   store_write.c    the thread: writes batches, deletes old rows, handles failures
  *   store_history.c  readings: rows and roll-ups in memory
@@ -98,7 +97,7 @@ struct history {
 struct counter {
 	char *key;
 	double start, pending, committed;
-	double base; /* value in the file that the caller does not know yet: see store_news() */
+	double base; /* value in the file that the caller has not added yet; see store_news() */
 	double writing, written; /* negative: not in the file */
 };
 
@@ -175,28 +174,19 @@ struct store {
 };
 
 /* store_queue.c */
-/* Adds a record to the next batch; it is never dropped afterwards. length 0: the length of the
- * text. Returns 0, or -GW_E_SIZE if there is no space, which is counted as dropped. */
-int store_add(struct store *s, struct record *r);
 
 /* store_write.c */
 /* Writes what was committed. Returns true if it is in the file. */
 bool store_write(struct store *s);
 void store_thread(void *arg);
 
-/* store.c: finds or creates a count; NULL if there is no space. Once the thread runs, call it
- * with the lock held. */
-struct counter *store_get_count(struct store *s, const char *key);
-
-/* store_file.c */
+/* store.c: the file */
 /* Takes the file lock, creates missing files and opens s->writer.db. If a system call failed,
  * errno gives the cause of DB_READ_ONLY, DB_FULL or DB_OTHER. */
 enum db_trouble store_file_open(struct store *s, int wait_ms);
 /* Opens the file again and loads its contents. If the file cannot be written, only loads the
  * contents. Called on the store's thread. */
 enum db_trouble store_file_open_again(struct store *s);
-/* Loads the contents at the start, if they are readable. */
-void store_file_load(struct store *s);
 /* Returns the connection for reading, or NULL. Call store_reader_done() after use. */
 sqlite3 *store_reader(struct store *s);
 void store_reader_done(struct store *s);

@@ -77,7 +77,9 @@ static bool has_space(struct store *s, size_t size)
 	return room;
 }
 
-int store_add(struct store *s, struct record *r)
+/* Adds a record to the next batch; it is never dropped afterwards. length 0: the length of the
+ * text. Returns 0, or -GW_E_SIZE if there is no space, which is counted as dropped. */
+static int store_add(struct store *s, struct record *r)
 {
 	size_t size = HEAD + sizeof(r->length);
 

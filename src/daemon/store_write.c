@@ -321,7 +321,7 @@ static void take_front(struct store *s)
 			buf_add(back, front->p, front->len);
 			empty_buffer(front);
 		} else {
-			all = false; /* this part of the batch is taken in the next round */
+			all = false; /* the next round takes this part of the batch */
 		}
 	}
 	take_counts(s);

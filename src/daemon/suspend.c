@@ -184,7 +184,8 @@ static bool handle_message(struct logind *l, const struct bus_message *m)
 		set_going(l, going);
 		return going || request_lock(l);
 	} else if (is_owner_change(m)) {
-		/* logind restarted: it will not report the end of a suspend that began before */
+		/* logind restarted: it will not report the end of a suspend that began
+		 * before */
 		set_going(l, false);
 		return request_lock(l);
 	}
@@ -388,7 +389,7 @@ static void logind_changed(void *arg, bool going)
 {
 	struct suspend *d = arg;
 
-	/* waited: logind waits for the service only before a suspend */
+	/* logind waits for the service before a suspend, but not after a resume */
 	d->going = d->waited = going;
 	if (going)
 		begin_suspend(d);

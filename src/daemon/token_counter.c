@@ -17,25 +17,29 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#define SETTLE_NS (15 * NS_PER_S)  /* interval of settlements if servers are not asked */
-#define RETRY_NS  (300 * NS_PER_S) /* longest pause; also used if there are no counters */
-#define DOCUMENT  "model"          /* kind of the documents in the store, one per row */
-/* An idle server uses less than this share of a core; a server that generates tokens uses more. */
+/* if servers are not asked, energy is charged to models at this interval */
+#define SETTLE_NS (15 * NS_PER_S)
+/* longest pause after failures; also the pause if a server has no counters */
+#define RETRY_NS (300 * NS_PER_S)
+#define DOCUMENT "model" /* kind of the documents in the store, one per row */
+/* An idle server uses less than this share of a core; a server that generates tokens uses
+ * more. */
 #define IDLE_CORES 0.01
 
 /* What the service remembers about a server between ticks. */
 struct token_server {
 	char name[MODEL_WORKER];
 	struct model_list *list; /* last known; NULL: unknown */
-	uint64_t due_ns;         /* next question or settlement */
-	uint64_t ask_ns;         /* nothing is asked before this time */
-	uint64_t count_ns;       /* the counters are not read before this time */
-	uint64_t pause_ns;       /* after a failure; 0: the last question succeeded */
-	bool present;            /* the server has processes on a GPU at this tick */
-	bool active;             /* one of its processes works */
-	bool worked;             /* worked since the counters were read */
-	bool fresh;              /* all its processes are younger than the service */
-	bool logged;             /* the reason why its tokens are unknown was logged */
+	/* next time to ask the server, or to charge its energy to its models */
+	uint64_t due_ns;
+	uint64_t ask_ns;   /* nothing is asked before this time */
+	uint64_t count_ns; /* the counters are not read before this time */
+	uint64_t pause_ns; /* pause after a failure; 0: the last question succeeded */
+	bool present;      /* the server has processes on a GPU at this tick */
+	bool active;       /* one of its processes works */
+	bool worked;       /* worked since the counters were read */
+	bool fresh;        /* all its processes are younger than the service */
+	bool logged;       /* the reason why its tokens are unknown was logged */
 	struct token_process process[TOKEN_SOURCE_PROCESSES];
 	unsigned processes;
 };
@@ -60,7 +64,7 @@ struct token_counter {
 	bool asked_active;
 };
 
-/* Returns the time between two questions or settlements. */
+/* Returns the time between two questions to a server, or between two charges of its energy. */
 static uint64_t token_interval_ns(const struct token_counter *t)
 {
 	return t->config.interval_s > 0 ? (uint64_t)(t->config.interval_s * 1e9) : SETTLE_NS;
@@ -169,7 +173,8 @@ static void row_read(void *arg, const char *id, const char *text)
 	}
 	if (r) {
 		r->counted = json_doc_true(doc, "counted");
-		r->changed = true; /* its number may differ from the stored one */
+		/* store it again, because its row number may differ from the stored one */
+		r->changed = true;
 		model_energy_restored(r);
 	}
 	json_doc_free(doc);
@@ -187,8 +192,8 @@ static struct token_server *server_find(struct token_counter *t, const char *nam
 
 static const struct model_list nothing_loaded;
 
-/* Charges the waiting energy to the models of the server's last list, without tokens: the server did
- * no work, or does not answer. */
+/* Charges the waiting energy (model_energy.h) to the models in the server's last list. Counts
+ * no tokens, because the server did no work or does not answer. */
 static void server_settle(struct token_counter *t, struct token_server *s, uint64_t now_ns)
 {
 	struct model_worker *w = model_energy_worker(&t->models, s->name);
@@ -294,7 +299,7 @@ static void token_news(void *arg, int fd, uint32_t events)
 	mailbox_unlock(&t->box);
 	if (!answered)
 		return;
-	token_answered(t, &t->answer, clock_mono_ns(clock_real())); /* the thread waits */
+	token_answered(t, &t->answer, clock_mono_ns(clock_real())); /* the thread waits now */
 	mailbox_lock(&t->box);
 	t->state = TOKEN_IDLE;
 	mailbox_unlock(&t->box);
@@ -365,8 +370,8 @@ static bool is_configured(const struct policy *p, const char *name)
 	return worker >= 0 && is_counted(&p->worker[worker]);
 }
 
-/* Returns the server of a configured worker. A new server may take the place of a worker that the
- * configuration no longer names. */
+/* Returns the server of a configured worker. A new server may take the place of a worker that
+ * the configuration no longer names. */
 static struct token_server *server_of(struct token_counter *t, const struct policy *policy,
 				      const struct policy_worker *p)
 {
@@ -395,8 +400,8 @@ static struct token_server *server_of(struct token_counter *t, const struct poli
 	return s;
 }
 
-/* True if the server may be asked: the guard sees it on the GPU and is not moving it. In a dry run
- * the guard moves nothing, whatever the state says. */
+/* True if the server may be asked: the guard sees it on the GPU and is not moving it. In a dry
+ * run the guard moves nothing, whatever the state says. */
 static bool server_may_ask(const struct guard *g, unsigned worker)
 {
 	struct guard_status s;
@@ -455,7 +460,8 @@ static void server_tick(struct token_counter *t, struct token_server *s, const s
 	s->due_ns = now_ns + token_interval_ns(t);
 }
 
-/* The server has no process on a GPU: the guard moved it, it loaded nothing, or it ended. */
+/* Handles a server without a process on a GPU: the guard moved the server, the server has
+ * loaded nothing, or it ended. */
 static void server_tick_away(struct token_counter *t, struct token_server *s,
 			     const struct guard_view *g, int worker, uint64_t now_ns)
 {
@@ -551,5 +557,6 @@ void token_counter_free(struct token_counter *t, uint64_t timeout_ns)
 	t->source = NULL;
 	atomic_store(&t->cancelled, true);
 	if (mailbox_stop(&t->box, timeout_ns) == 0)
-		token_counter_release(t); /* else the thread does it when its request ends */
+		/* otherwise the thread calls it when its request ends */
+		token_counter_release(t);
 }

@@ -2,8 +2,8 @@
  * servers.
  *
  * The engine calls it once per tick, after the guard. A thread of its own asks the servers
- * (token_source.h): every 15 s while a server works, once when it stops, never while the guard moves
- * it. The totals are in the store and continue after a restart. */
+ * (token_source.h): every 15 s while a server works, once when it stops, never while the guard
+ * moves it. The totals are in the store and continue after a restart. */
 #ifndef GW_DAEMON_TOKEN_COUNTER_H
 #define GW_DAEMON_TOKEN_COUNTER_H
 
@@ -24,8 +24,8 @@ struct token_counter_config {
 
 /* Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int token_counter_new(const struct token_counter_config *config, struct token_counter **ret);
-/* Charges the waiting energy, and stops the thread. If a request takes longer than timeout_ns, the
- * thread ends later and frees t. */
+/* Charges the waiting energy, and stops the thread. If a request takes longer than timeout_ns,
+ * the thread ends later and frees t. */
 void token_counter_free(struct token_counter *t, uint64_t timeout_ns);
 
 void token_counter_set_interval(struct token_counter *t, double interval_s);

@@ -55,7 +55,8 @@ static struct model_report *list_model(struct model_list *l, const char *name)
 	return x;
 }
 
-/* Returns the direction that a line counts, or -1. A proxy has servers of any kind behind it. */
+/* Returns the direction that a line counts, or -1. A proxy has servers of any kind behind
+ * it. */
 static int line_direction(enum policy_kind kind, const struct prometheus_line *l)
 {
 	const bool any = token_kinds[kind].counter[0] && !*token_kinds[kind].counter[0];
@@ -68,8 +69,10 @@ static int line_direction(enum policy_kind kind, const struct prometheus_line *l
 	return -1;
 }
 
-unsigned token_source_read(enum policy_kind kind, const char *text, const char *only,
-			   struct model_list *l)
+/* Adds the counters in the text of /metrics to the list: to the model `only`, or, if that is
+ * NULL, to the models that the label model_name names. Returns how many samples were found. */
+static unsigned token_source_read(enum policy_kind kind, const char *text, const char *only,
+				  struct model_list *l)
 {
 	struct prometheus_line line;
 	char name[MODEL_NAME];
@@ -193,8 +196,8 @@ static void read_model_counters(struct token_ask *a, const char *model)
 	read_counters(a, path, model);
 }
 
-/* A router lists each model with its status, and each loaded model has a process with --alias NAME.
- * A server with a single model has no status. */
+/* A router lists each model with its status, and each loaded model has a process with --alias
+ * NAME. A server with a single model has no status. */
 static void list_llamacpp(struct token_ask *a)
 {
 	struct json_doc *r = get_list(a, "/models");
@@ -330,8 +333,8 @@ static void list_tabby(struct token_ask *a)
 		a->ret->result = TOKEN_LISTED;
 }
 
-/* KoboldCpp reports "inactive" without a text model, and hides the name from clients that do not
- * send its password. */
+/* KoboldCpp reports "inactive" without a text model, and hides the name from clients that do
+ * not send its password. */
 static void list_kobold(struct token_ask *a)
 {
 	struct json_doc *r = get_list(a, "/api/v1/model");

@@ -1,8 +1,9 @@
-/* token_source: asks an inference server which models are loaded, and reads their token counters.
+/* token_source: asks an inference server which models are loaded, and reads their token
+ * counters.
  *
  * A question never loads or wakes a model and starts no generation. All requests of a question
- * together take at most TOKEN_SOURCE_NS. The functions block, so token_counter.c calls them on a
- * thread of its own. */
+ * together take at most TOKEN_SOURCE_NS. The functions block, so token_counter.c calls them on
+ * a thread of its own. */
 #ifndef GW_DAEMON_TOKEN_SOURCE_H
 #define GW_DAEMON_TOKEN_SOURCE_H
 
@@ -19,9 +20,10 @@ struct root;
 
 /* What is known about a kind of server. */
 struct token_kind {
-	bool known;                            /* it is an inference server */
-	const char *counter[MODEL_DIRECTIONS]; /* NULL: none; "": in the servers behind it */
-	const char *text;                      /* as in token_source.def */
+	bool known; /* this kind is an inference server */
+	/* name of the counter; NULL: none; "": the servers behind it have the counters */
+	const char *counter[MODEL_DIRECTIONS];
+	const char *text; /* as in token_source.def */
 };
 const struct token_kind *token_kind(enum policy_kind kind);
 
@@ -40,7 +42,7 @@ struct token_question {
 };
 
 enum token_result {
-	TOKEN_COUNTED, /* the counters were read, or no model needed it */
+	TOKEN_COUNTED, /* the counters were read, or no model required a reading */
 	TOKEN_LISTED,  /* only the list was asked for */
 	TOKEN_OFF,     /* the list is there, but the server does not offer its counters */
 	TOKEN_UNREAD,  /* the list is there, but the counters could not be read this time */
@@ -56,10 +58,5 @@ struct token_answer {
 /* cancelled: ends the question soon when it becomes true. root: where /proc is. */
 void token_source_ask(const struct token_question *q, const struct root *root,
 		      const atomic_bool *cancelled, struct token_answer *ret);
-
-/* Adds the counters in the text of /metrics to the list: to the model `only`, or, if that is NULL,
- * to the models that the label model_name names. Returns how many samples were found. */
-unsigned token_source_read(enum policy_kind kind, const char *text, const char *only,
-			   struct model_list *l);
 
 #endif

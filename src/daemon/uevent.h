@@ -1,8 +1,8 @@
 /* uevent: reports when a GPU driver is loaded or removed.
  *
- * Receives the kernel's device events (netlink). If that is not allowed, as in some containers,
- * nothing is reported, and the next periodic attempt finds a new driver. Runs on the loop's
- * thread and never blocks. */
+ * Receives the kernel's device events (netlink). Some containers do not allow this. Then
+ * nothing is reported, and the next periodic attempt to open the drivers finds a new driver.
+ * The module runs on the loop's thread and never blocks. */
 #ifndef GW_DAEMON_UEVENT_H
 #define GW_DAEMON_UEVENT_H
 

@@ -1,6 +1,6 @@
 #include "workload_names.h"
 
-#include "container_query.h"
+#include "container_resolver.h"
 #include "job_mapping.h"
 
 #include "base/json_doc.h"
@@ -142,7 +142,7 @@ static bool look_pod(struct row *r)
 	(void)root_each_name(root, "var/log/containers", pod_link, &s);
 	if (strcmp(r->part, r->found.part) != 0)
 		return true;
-	/* without links, the container is known only if the pod has no other one */
+	/* without links, the container is known only if the pod has one container */
 	root_path(path, sizeof(path), "var/log/pods/%s", s.folder);
 	(void)root_each_name(root, path, pod_container, &s);
 	if (s.containers == 1)
@@ -177,8 +177,9 @@ static bool container_named(struct row *r, const char *name)
 	return true;
 }
 
-/* Opens a file in the home of a user. Returns a descriptor or -1. Refuses symbolic links: a link
- * could lead to a network file system without a server, and reading from it would block. */
+/* Opens a file in the home of a user. Returns a descriptor or -1. Refuses symbolic links: a
+ * link could lead to a network file system without a server, and reading from it would
+ * block. */
 static int open_without_links(const struct root *root, const char *path)
 {
 	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
@@ -228,8 +229,9 @@ static bool look_docker_file(struct row *r)
 	return found;
 }
 
-/* True if path (relative to the root) is on a file system of this machine. The list of mounts is
- * read instead of the path itself, because a network file system without its server blocks. */
+/* True if path (relative to the root) is on a file system of this machine. The list of mounts
+ * is read instead of the path itself, because a network file system without its server
+ * blocks. */
 static bool is_local(const struct root *root, const char *path)
 {
 	static const char *const types[] = { "ext4",  "ext3",     "ext2",  "xfs",
@@ -415,7 +417,7 @@ static void row_free(struct row *r)
 	free(r);
 }
 
-/* Returns the place for a new row: at the end, or that of the row that was not used for the
+/* Returns the place for a new row: the end, or the place of the row that was not used for the
  * longest time. */
 static unsigned row_place(struct workload_names *n)
 {

@@ -36,18 +36,19 @@ struct api {
 		char key[65], body[65]; /* SHA-256 */
 		uint64_t id;            /* 0: none */
 	} room_key[32];
-	struct simulation
-		*simulation;  /* the one that runs, or that nobody fetched; NULL: none */
+	/* the simulation that runs, or whose result no client has fetched; NULL: none */
+	struct simulation *simulation;
 	uint64_t simulations; /* number of simulations that were started */
-	unsigned room_keys;   /* number of keys stored so far, including overwritten ones */
-	struct buf openapi;   /* made at the first request */
+	/* number of keys stored so far, including those that were overwritten */
+	unsigned room_keys;
+	struct buf openapi; /* made at the first request */
 };
 
 /* Ends a simulation and frees the cached OpenAPI document; the caller owns everything else. */
 void api_done(struct api *a);
 
-/* Marks every reply of a service with simulated GPUs with the header X-Gpuward-Simulated; for
- * http_config.mark. The bodies say it too, except those with fixed keys (/api/gpu). */
+/* Adds the header X-Gpuward-Simulated to a reply if the GPUs are simulated; for
+ * http_config.mark. The bodies have the same mark, except those with fixed keys (/api/gpu). */
 void api_mark(void *arg, struct reply *r);
 
 /* The table of routes, from routes.def. */

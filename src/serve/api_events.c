@@ -14,7 +14,8 @@
 
 /* ---- messages ---- */
 
-/* Only what a chart needs, because every client of the stream gets this at every tick. */
+/* Only the quantities that a chart needs, because every client of the stream receives them at
+ * every tick. */
 static const unsigned tick_figures[] = {
 	GW_Q_POWER,           GW_Q_POWER_LIMIT,        GW_Q_TEMPERATURE_GPU,
 	GW_Q_UTILIZATION_GPU, GW_Q_UTILIZATION_MEMORY, GW_Q_MEMORY_USED,

@@ -9,7 +9,7 @@
 
 #define WAIT_STEP_NS (50 * NS_PER_MS)
 /* How long a client waits for Prometheus. If there is no fleet to show yet, the client waits
- * longer than the deadline of the queries. Otherwise it waits only so long that a person hardly
+ * longer than the deadline of the queries. Otherwise it waits for a time that a person hardly
  * notices. */
 #define WAIT_FIRST_NS (25 * NS_PER_S)
 #define WAIT_NEXT_NS  (2 * NS_PER_S)

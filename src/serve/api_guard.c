@@ -1,6 +1,6 @@
 /* Replies about the guard: its state, requests for a worker (evict, resume, hold, release),
- * operations and games. A request for a worker starts at once and finishes later: 202.
- * api_guard_explain.c explains the state. */
+ * operations and games. A request for a worker starts at once and finishes later, so it is
+ * answered with 202. api_guard_explain.c explains the state. */
 #include "guard_doc.h"
 
 #include "json_request.h"
@@ -240,6 +240,21 @@ static enum guard_request request_kind(enum verb verb, const struct worker_reque
 	}
 }
 
+/* Writes the members of an operation. */
+static void write_operation(struct json *j, const struct guard_operation *o)
+{
+	char id[24];
+
+	snprintf(id, sizeof(id), "%llu", (unsigned long long)o->id);
+	json_string(j, "id", id);
+	json_string(j, "state", guard_operation_state_name(o->state));
+	json_string(j, "worker", o->worker);
+	json_string(j, "what", guard_operation_word(o->what));
+	json_time(j, "since_utc", o->since_wall_ns);
+	json_time(j, "ended_utc", o->ended_wall_ns);
+	guard_doc_text(j, "message", o->message);
+}
+
 /* Writes the hold that the request replaced, because the client may not know that another
  * person has set a hold. */
 static void replaced_hold(struct json *j, const struct guard_status *before,
@@ -274,7 +289,7 @@ static void accepted(const struct api *a, const struct guard_view *g, unsigned w
 	replaced_hold(&j, before, guard_moment(a));
 	json_string(&j, "journal", *unsaved ? unsaved : "ok");
 	if (json_object_if(&j, "operation", o)) {
-		guard_doc_operation(&j, o);
+		write_operation(&j, o);
 		json_object_end(&j);
 	}
 	api_end(&j);
@@ -296,7 +311,7 @@ static void send_request(const struct api *a, const struct request *q, struct re
 {
 	char message[256] = "", name[256];
 	struct guard_status before = { .hold = HOLD_NONE };
-	/* Rounded up, because 0 means unlimited. */
+	/* Round up, because 0 means unlimited. */
 	uint64_t ttl = isnan(w->ttl_s) ? 0 : (uint64_t)ceil(w->ttl_s * 1e9);
 	int err;
 
@@ -424,20 +439,6 @@ void api_guard_reset_mode(void *arg, const struct request *q, struct reply *r)
 
 /* ---- operations ---- */
 
-void guard_doc_operation(struct json *j, const struct guard_operation *o)
-{
-	char id[24];
-
-	snprintf(id, sizeof(id), "%llu", (unsigned long long)o->id);
-	json_string(j, "id", id);
-	json_string(j, "state", guard_operation_state_name(o->state));
-	json_string(j, "worker", o->worker);
-	json_string(j, "what", guard_operation_word(o->what));
-	json_time(j, "since_utc", o->since_wall_ns);
-	json_time(j, "ended_utc", o->ended_wall_ns);
-	guard_doc_text(j, "message", o->message);
-}
-
 void api_guard_operation(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
@@ -460,7 +461,7 @@ void api_guard_operation(void *arg, const struct request *q, struct reply *r)
 		return;
 	}
 	api_begin(&j, a, r);
-	guard_doc_operation(&j, o);
+	write_operation(&j, o);
 	api_end(&j);
 }
 

@@ -59,8 +59,8 @@ static const char *span(double s, char out[static 32])
 	return out;
 }
 
-/* Writes what ends a reason, and when: "when ...; at the earliest in 5 min, 2026-..." or "in 1 h,
- * or earlier with ...". */
+/* Writes what ends a reason, and when: "when ...; at the earliest in 5 min, 2026-..." or "in 1
+ * h, or earlier with ...". */
 static void ends_text(const struct guard_explanation *why, struct guard_moment now, char *out,
 		      size_t size)
 {
@@ -120,7 +120,8 @@ static void say_overrides(struct json *j, const struct guard_view *g, unsigned w
 			"reservations, schedules, battery, budget and idling do not move it; "
 			"heat and faults do.",
 			until, guard_doc_requested_by(g, worker));
-	else if (!(s->mask >> REASON_MANUAL & 1)) /* else say_reasons() has said it */
+	/* otherwise say_reasons() has named the hold */
+	else if (!(s->mask >> REASON_MANUAL & 1))
 		explain_say(j, "No override is active.");
 }
 

@@ -102,7 +102,7 @@ static const char *why_none_leaves(const struct guard_view *g)
 }
 
 /* Replies 409 with numbers, so that the client can request less, use another GPU, or try later.
- * in_vain: trying later is useless. */
+ * in_vain: a later attempt would fail too. */
 static void insufficient(const struct api *a, const struct guard_view *g,
 			 const struct reservation_wait *w, const char *detail, bool in_vain,
 			 struct reply *r)
@@ -263,8 +263,8 @@ static void keep_key(struct api *a, const struct request *q, const char *key, ui
 	k->id = id;
 }
 
-/* Answers, continues or refuses a repeated request. False: the request is not a repeated
- * one. */
+/* Answers, continues or refuses a repeated request. Returns false if the request is not a
+ * repeated one. */
 static bool continue_request(const struct api *a, const struct request *q, struct reply *r,
 			     const struct guard_view *g, double wait_s, bool named)
 {

@@ -1,9 +1,9 @@
-/* Simulates what the guard would decide in a given situation. A separate guard computes it; the
- * running one is not affected.
+/* Simulates what the guard would decide in a given situation. A separate guard computes the
+ * decisions; the running guard is not affected.
  *
  * The patterns come from the request, and comparing them takes time. So a thread compares them
- * and runs the guard, with a limit of CPU time, while the main thread answers other requests. One
- * simulation runs at a time. */
+ * and runs the guard, with a limit of CPU time, while the main thread answers other requests.
+ * One simulation runs at a time. */
 #include "guard_doc.h"
 #include "guard_question.h"
 
@@ -29,11 +29,12 @@ struct simulation {
 	struct mailbox box;
 	uint64_t number;
 	struct guard_view view; /* view of the running guard, with the policy below */
-	struct policy policy;   /* of the request, or a copy of the running one */
+	/* policy of the request, or a copy of the policy of the running guard */
+	struct policy policy;
 	struct scene now, before;
 	struct guard_question question;
 	struct what_if *what_if;
-	uint64_t cpu_end_ns; /* on the clock of the thread's CPU time */
+	uint64_t cpu_end_ns; /* limit, on the clock of the thread's CPU time */
 	int error;           /* -GW_E_TIMEOUT: it needed too much CPU time */
 	struct json j;       /* writes the decisions */
 	struct buf decisions;
@@ -234,7 +235,7 @@ static void simulation_free(void *arg)
 static void simulation_end(struct simulation *x)
 {
 	if (mailbox_stop(&x->box, STOP_MOST_NS) == 0)
-		simulation_free(x); /* else the thread does it */
+		simulation_free(x); /* otherwise the thread frees it */
 }
 
 /* ---- the policy ---- */
@@ -258,8 +259,8 @@ static void renumber(struct scene *s, const struct policy *from, const struct po
 	s->roots = kept;
 }
 
-/* Uses the policy of the request if there is one, else a copy of the running one, which a reload
- * can free. */
+/* Uses the policy of the request if there is one, else a copy of the running one, which a
+ * reload can free. */
 static int choose_policy(struct simulation *x, const struct api *a, const struct request *q,
 			 char *message, size_t size)
 {
@@ -304,7 +305,7 @@ static int prepare(struct simulation *x, const struct api *a, const struct reque
 /* What a request keeps while it waits. */
 struct wait {
 	uint64_t until_ns; /* how long it waits for the end of another simulation */
-	uint64_t number;   /* of its simulation; 0: not started */
+	uint64_t number;   /* number of its simulation; 0: not started */
 };
 
 static bool simulation_runs(struct simulation *x)
@@ -376,7 +377,7 @@ void api_guard_simulate(void *arg, const struct request *q, struct reply *r)
 			write_answer(a, a->simulation, r);
 		api_guard_simulate_done(a);
 	} else {
-		/* its client has left before the end */
+		/* the client of that simulation has left before its end */
 		api_guard_simulate_done(a);
 		simulation_start(a, q, w, r);
 	}

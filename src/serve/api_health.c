@@ -1,5 +1,6 @@
 /* Liveness and readiness of the service; health of the GPUs, and clearing a quarantine by hand.
- * Liveness depends on nothing; readiness names the problem in one sentence. */
+ * The reply about liveness depends on nothing; the reply about readiness names the problem in
+ * one sentence. */
 #include "api_parts.h"
 
 #include "guard_doc.h"
@@ -47,6 +48,10 @@ static void checks(struct buf *out, const struct api *a, const char *unready)
 		buf_addf(out, "[%c] history %s\n",
 			 strcmp(v->self.store_state, "ok") == 0 ? '+' : '-',
 			 v->self.store_state);
+	if (v->problems.meter)
+		buf_addf(out, "[-] energy: %s\n", v->problems.meter);
+	if (v->problems.guard)
+		buf_addf(out, "[-] guard: %s\n", v->problems.guard);
 	if (a->push)
 		check_push(out, a->push);
 	if (unready)

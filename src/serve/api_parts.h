@@ -11,14 +11,15 @@
 #include "routes.def"
 #undef R
 
-/* Ends the simulation that runs or that no client fetched; see POST /api/v1/guard/simulate. */
+/* Ends the simulation that runs, or whose result no client has fetched; see POST
+ * /api/v1/guard/simulate. */
 void api_guard_simulate_done(struct api *a);
 
 /* True if there is a reading. If not, replies 503 with what the service waits for. */
 bool api_has_reading(const struct api *a, struct reply *r);
 
-/* Reads ?gpu=SEL[,SEL]. *ret is filter, or NULL for all GPUs. False: replied 400 or 404 with a
- * list of the GPUs. */
+/* Reads ?gpu=SEL[,SEL]. Sets *ret to filter, or to NULL for all GPUs. Returns false after a
+ * reply with 400 or 404 that lists the GPUs. */
 bool api_filter(const struct api *a, const struct request *q, struct reply *r,
 		struct render_filter *filter, const struct render_filter **ret);
 
@@ -26,8 +27,8 @@ bool api_filter(const struct api *a, const struct request *q, struct reply *r,
  * reply. If there is no such GPU, that reply has the status `status`. */
 int api_find(const struct api *a, struct reply *r, int status, const char *selector);
 
-/* Reads a whole number from 0 to `most`; `standard` if the parameter is absent. False: replied
- * 400. */
+/* Reads a whole number from 0 to `most`; `standard` if the parameter is absent. Returns false
+ * after a reply with 400. */
 bool api_number(const struct request *q, struct reply *r, const char *name, uint64_t standard,
 		uint64_t most, uint64_t *ret);
 
@@ -51,17 +52,12 @@ bool api_word_in(const char *list, const char *word, size_t n);
 bool api_says_json(const struct request *q, struct reply *r);
 
 struct json_request;
-/* Reads the body, an object with keys of this list; close it with json_request_close(). NULL:
- * 400 was replied. */
+/* Reads the body, an object with keys of this list; close it with json_request_close(). Returns
+ * NULL after a reply with 400. */
 struct json_request *api_body(const struct request *q, struct reply *r, const char *keys);
 
 /* True if the body is absent or {}. If not, replies 400. */
 bool api_no_body(const struct request *q, struct reply *r);
-
-/* True if the client may use windows. Refuses an untrusted client unless the configuration
- * allows it. Also checks the Content-Type, so that a form of a web page cannot send a body;
- * http_admit.c has refused foreign origins before. Returns false after an error reply. */
-bool api_may_measure(const struct api *a, const struct request *q, struct reply *r);
 
 uint64_t api_now(const struct api *a);
 

@@ -187,7 +187,7 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 	if (!w && !api_no_body(q, r))
 		return;
 	if (!w && a->view.tick && a->view.let_go == (what == VIEW_LET_GO))
-		state(a, r); /* already in this state */
+		state(a, r); /* the drivers are already in this state */
 	else if (!w)
 		change_begin(a, q, r, what);
 	else if (view_request_done(&a->view, w->number) && a->view.requests.error)

@@ -20,7 +20,10 @@
 
 /* ---- permission ---- */
 
-bool api_may_measure(const struct api *a, const struct request *q, struct reply *r)
+/* True if the client may use windows. Refuses an untrusted client unless the configuration
+ * allows it. Also checks the Content-Type, so that a form of a web page cannot send a body;
+ * http_admit.c has refused foreign origins before. Returns false after an error reply. */
+static bool api_may_measure(const struct api *a, const struct request *q, struct reply *r)
 {
 	if (!q->trusted && !a->windows_open) {
 		reply_header(r, "WWW-Authenticate", "Bearer realm=\"gpuward\"");
@@ -185,7 +188,7 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 struct list {
 	const struct api *a;
 	struct json *j;
-	bool cut; /* the list reached LIST_BYTES */
+	bool cut; /* the list was truncated at LIST_BYTES */
 };
 
 static bool list_one(void *arg, const struct windows_entry *e)

@@ -1,6 +1,6 @@
 /* asset: the files of the page, compiled into the program.
  *
- * Hides where they come from: web/ and npm packages, packed by tools/assets. Without the page
+ * The files come from web/ and npm packages; tools/assets packs them. Without the page
  * (-Dpage=disabled) the table is empty. */
 #ifndef GW_SERVE_ASSET_H
 #define GW_SERVE_ASSET_H

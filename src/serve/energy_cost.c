@@ -10,7 +10,8 @@
 
 #define JOULES_PER_KWH 3.6e6
 
-bool energy_cost_known(const struct energy_cost *c)
+/* True if a price or a carbon intensity is configured. */
+static bool energy_cost_known(const struct energy_cost *c)
 {
 	return c->price_per_kwh > 0 || c->gco2_per_kwh > 0;
 }

@@ -22,9 +22,6 @@ struct energy_cost {
 	char currency[ENERGY_COST_CURRENCY]; /* "": not given */
 };
 
-/* True if a price or a carbon intensity is configured. */
-bool energy_cost_known(const struct energy_cost *c);
-
 /* Writes "0.00222 kWh, 0.000689 EUR, 0.844 g CO2".  Writes "" if nothing is configured or the
  * energy is unknown. */
 void energy_cost_text(const struct energy_cost *c, double joules,

@@ -74,7 +74,7 @@ struct fleet_node {
 enum fleet_node_state {
 	FLEET_NODE_OK,
 	FLEET_NODE_DOWN,  /* Prometheus cannot scrape it */
-	FLEET_NODE_GONE,  /* it pushed its metrics, and pushes no longer */
+	FLEET_NODE_GONE,  /* it pushed its metrics, but does not push them any more */
 	FLEET_NODE_STALE, /* the service on it serves old figures */
 	FLEET_NODE_AHEAD, /* its clock is ahead of the clock of Prometheus */
 };
@@ -92,7 +92,8 @@ struct fleet_attention {
 struct fleet_workload {
 	const char *kind, *space, *name;
 	double energy_j;
-	double share; /* share in the energy of all workloads in the range; NAN: not known */
+	/* share of the energy of all workloads in the time range; NAN: not known */
+	double share;
 };
 
 struct fleet_model {
@@ -109,7 +110,7 @@ struct fleet_gpu {
 /* Where a job fits: a node with enough GPUs. */
 struct fleet_place {
 	const char *cluster, *instance;
-	unsigned gpus;         /* number with enough memory */
+	unsigned gpus;         /* number of GPUs with enough memory */
 	unsigned first, count; /* GPUs to use: in fleet.gpu from first */
 	double bytes;          /* available on these GPUs */
 };
@@ -128,7 +129,7 @@ struct fleet {
 	char job[512], node_filter[512], url[1024]; /* copies; question points to them */
 	struct fleet_answer answer[FLEET_QUERIES];
 	uint64_t wall_ns;     /* when Prometheus was asked, by our clock */
-	double clock_ahead_s; /* clock of Prometheus less our clock; NAN: not known */
+	double clock_ahead_s; /* clock of Prometheus minus our clock; NAN: not known */
 	double gpus_simulated, gpus_real;
 	unsigned doubled;   /* number of UUIDs that two nodes report */
 	bool attention_cut; /* there are more rows than question.top */
@@ -150,7 +151,8 @@ void fleet_free(struct fleet *f);
 void fleet_take(struct fleet *f, enum fleet_query q, const char *text, size_t n);
 void fleet_fail(struct fleet *f, enum fleet_query q, const char *problem);
 
-/* Makes the rows from the answers. wall_ns: our time at the request. Returns 0 or -GW_E_NOMEM. */
+/* Makes the rows from the answers. wall_ns: our time at the request. Returns 0 or
+ * -GW_E_NOMEM. */
 int fleet_make(struct fleet *f, uint64_t wall_ns);
 
 /* Finds the nodes on which a job fits that needs this number of GPUs, each with this much free
@@ -160,8 +162,6 @@ int fleet_fit(struct fleet *f, double bytes, unsigned gpus);
 
 enum fleet_node_state fleet_node_state(const struct fleet_node *n);
 
-/* True if the figures of the node are current. */
-bool fleet_node_is_current(const struct fleet_node *n);
 const char *fleet_node_state_word(enum fleet_node_state s);
 
 /* Returns the text that the table shows instead of a name, for kind "idle", "unattributed" or
@@ -184,10 +184,10 @@ void fleet_render_fit(struct json *j, const struct fleet *f, double bytes, unsig
 /* The state that the service keeps: the last fleet, and whether a request to Prometheus
  * runs. */
 struct fleet_state {
-	struct fleet *fleet; /* of the last complete request; NULL: none yet */
+	struct fleet *fleet; /* made from the last complete request; NULL: none yet */
 	uint64_t mono_ns;    /* when that request was sent */
 	bool asking;
-	char problem[500]; /* why the last request failed; "": it did not */
+	char problem[500]; /* why the last request failed; "": it succeeded */
 };
 struct fleet_source {
 	void *arg;

@@ -35,10 +35,6 @@ bool fleet_row_read(const struct fleet *f, enum fleet_query q, size_t i, struct 
 /* Returns a label; "" if the row does not have it. */
 const char *fleet_row_label(const struct fleet_row *r, const char *key);
 
-/* Finds a node after fleet_make_nodes(); NULL: not there. */
-const struct fleet_node *fleet_find_node(const struct fleet *f, const char *cluster,
-					 const char *instance);
-
 /* Make the rows from the answers. fleet_make_nodes() comes first. Return 0 or -GW_E_NOMEM. */
 int fleet_make_nodes(struct fleet *f);
 int fleet_make_attention(struct fleet *f);

@@ -76,7 +76,7 @@ static void worker_identity(struct json *j, const struct policy_worker *p)
 	guard_doc_text(j, "configured", p->text);
 }
 
-/* Writes the worker's counters, including earlier runs, like the metrics. */
+/* Writes the worker's counters. Like the metrics, they include earlier runs. */
 static void worker_counts(struct json *j, const struct counters_worker *t)
 {
 	json_uint(j, "evictions_total", t ? counters_evictions(t->cell) : 0);
@@ -135,8 +135,8 @@ bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_r
 	return true;
 }
 
-/* Writes the last decision. The hold or the reason "manual" already says what a person requested,
- * so only the person is added. */
+/* Writes the last decision. The hold or the reason "manual" already says what a person
+ * requested, so only the person is added. */
 static void write_why(struct json *j, const struct guard_view *g, unsigned worker,
 		      const struct guard_status *s)
 {
@@ -343,6 +343,9 @@ const struct guard_view *guard_doc_there(const struct api *a, struct reply *r)
 	if (a->view.guarding || !a->view.tick)
 		reply_problem(r, 503, "no-reading", "Try again in a moment.",
 			      "the guard has not started: the drivers are not open yet");
+	else if (a->view.problems.guard)
+		reply_problem(r, 503, "no-guard", "Free memory, or raise the limit of threads.",
+			      "%s", a->view.problems.guard);
 	else
 		reply_problem(r, 503, "no-guard",
 			      "See GET /api/v1/events for the cause; gpuward config check "

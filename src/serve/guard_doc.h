@@ -24,8 +24,8 @@ void guard_doc_mask(struct json *j, const char *key, uint32_t mask);
 /* Writes the members of a worker. */
 void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 		      struct guard_moment now);
-/* Returns why no figure of a GPU is known: "no GPU can be read: REASON". NULL: the guard observes
- * a GPU. */
+/* Returns why no figure of a GPU is known: "no GPU can be read: REASON". NULL: the guard
+ * observes a GPU. */
 const char *guard_doc_no_gpu(const struct api *a, char *out, size_t size);
 /* Writes a decision as an array element. */
 void guard_doc_decision(struct json *j, const struct guard_view *g,
@@ -33,8 +33,6 @@ void guard_doc_decision(struct json *j, const struct guard_view *g,
 /* Writes the members of a reservation. */
 void guard_doc_room(struct json *j, const struct guard_reservation *room,
 		    struct guard_moment now);
-/* Writes the members of an operation. */
-void guard_doc_operation(struct json *j, const struct guard_operation *o);
 /* Writes the array "processes" of a GPU in the scene. */
 void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gpu);
 
@@ -66,9 +64,10 @@ void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *
 /* Writes the mode in force, the configured mode, and who set the mode if they differ. */
 void guard_doc_mode(struct json *j, const struct guard_view *g);
 
-/* Returns the guard's view. NULL: there is no guard; replied 503 with the cause. */
+/* Returns the guard's view. If there is no guard, replies 503 with the cause and returns
+ * NULL. */
 const struct guard_view *guard_doc_there(const struct api *a, struct reply *r);
-/* Returns the index of this worker; -1: replied 404. */
+/* Returns the index of this worker, or -1 after a reply with 404. */
 int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name);
 
 /* For requests that change something: returns the guard's view if the body is JSON and the

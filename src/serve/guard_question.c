@@ -191,8 +191,8 @@ static bool read_types(const struct json_doc *o, unsigned *ret, const struct pla
 	return true;
 }
 
-/* Makes a process with the key "worker" a root of that worker, as if identified by its port or
- * unit. */
+/* Makes a process with the key "worker" a root process of that worker, as if the worker's port
+ * or unit had identified it. */
 static bool read_worker(const struct json_doc *o, const struct policy *p,
 			const struct scene_process *q, struct scene *s, const struct place *at)
 {
@@ -353,7 +353,8 @@ static int read_trace(const char *lines, const struct policy *p, struct guard_qu
 		worker_map_read(&worker_map, p, line);
 		if (line[0] == '\0' || line[1] != '\t')
 			continue;
-		/* the line is a difference to a scene that the request does not contain */
+		/* the line has only the changes since a scene that the request does not
+		 * contain */
 		if (line[0] == 'D' && !s->whole)
 			continue;
 		got = scene_read(s, line);

@@ -9,7 +9,7 @@
 
 struct guard_question {
 	double seconds;
-	/* the request has its own GPUs and uses nothing of the current scene */
+	/* the request has its own GPUs; the current scene is not used */
 	bool made_up;
 	struct scene scene; /* the scene to simulate */
 };

@@ -122,7 +122,7 @@ struct guard_view_mode {
 	bool chosen; /* the members below are set */
 	/* mode that a person set; takes effect when no order is under way */
 	enum guard_mode mode;
-	uint64_t wall_ns; /* when it was set */
+	uint64_t wall_ns; /* when the person set it */
 	char who[256];
 };
 
@@ -165,9 +165,9 @@ struct guard_view_ops {
 		       char *message, size_t size);
 	int (*reserved)(void *engine, uint64_t id, char *message, size_t size);
 	void (*release)(void *engine, uint64_t id);
-	/* Like games_begin() and games_end(); *pid becomes the pid in our namespace. They also
-	 * return -GW_E_PERM: with a message if the process is not the client's, without one if
-	 * this user moved workers too often. */
+	/* Work like games_begin() and games_end(); *pid becomes the pid in our namespace. They
+	 * also return -GW_E_PERM. If the process does not belong to the client, there is a
+	 * message; if this user moved workers too often, there is none. */
 	int (*game)(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_client *by,
 		    char *message, size_t size);
 	int (*game_end)(void *engine, int64_t pid, const struct guard_client *by);

@@ -21,7 +21,7 @@
 #define DESCRIPTORS   128     /* descriptors that are not used for connections */
 #define RUNS          4 /* maximum number of runs of the library before the loop continues */
 #define SHAKE_NS      (2 * NS_PER_MS) /* time between checks of unfinished TLS handshakes */
-/* a check is also delayed by this multiple of the last run's duration */
+/* the next check also waits for this number of times the duration of the last run */
 #define SHAKE_SHARE 4
 /* the heap is trimmed only after a peak of more connections than this */
 #define TRIM_LEAST      128
@@ -79,7 +79,8 @@ void http_poke(struct http *h)
 	if (h->library.running)
 		h->library.poked = true;
 	else
-		/* Use the current time: a time long past would precede all other timers. */
+		/* Use the current time, because a time in the distant past would run before all
+		 * other timers. */
 		loop_set_time(h->timer.again, clock_mono_ns(clock_real()));
 }
 

@@ -79,7 +79,7 @@ void reply_stream(struct reply *r, struct stream *s, uint64_t after, unsigned to
 typedef void route_fn(void *arg, const struct request *q, struct reply *r);
 
 enum route_flag {
-	/* all requests without a query get the same reply until http_tick() */
+	/* until http_tick(), all requests without a query get the same reply */
 	ROUTE_TICK = 1 << 0,
 	ROUTE_ALIVE = 1 << 1,  /* never cached, always answers */
 	ROUTE_CHANGE = 1 << 2, /* changes something: 401 or 403 unless trusted */
@@ -105,9 +105,10 @@ struct http_listener {
 struct http_config {
 	const struct http_listener *listener;
 	unsigned listeners;
-	const char *token_file;         /* NULL: none */
-	const char *tls_cert, *tls_key; /* files; NULL: no TLS. UNIX sockets never use TLS */
-	bool insecure;                  /* allow non-loopback addresses without TLS and token */
+	const char *token_file; /* NULL: none */
+	/* paths of the files; NULL: no TLS. UNIX sockets never use TLS. */
+	const char *tls_cert, *tls_key;
+	bool insecure; /* allow non-loopback addresses without TLS and token */
 	/* Host names accepted in addition to localhost and the addresses; NULL-terminated */
 	const char *const *hosts;
 	const char *const *origins;           /* allowed web origins (CORS); NULL-terminated */

@@ -347,7 +347,8 @@ static unsigned method_of(const char *text)
 	return 0;
 }
 
-bool admit_body(const struct heads *heads)
+/* returns true if the request has a body */
+static bool admit_body(const struct heads *heads)
 {
 	return heads->transfer ||
 	       (heads->length && strspn(heads->length, "0") != strlen(heads->length));

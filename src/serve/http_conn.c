@@ -13,7 +13,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define ACCEPT_BATCH 64 /* connections accepted before existing ones are served */
+/* maximum number of connections to accept before existing ones are served */
+#define ACCEPT_BATCH 64
 /* part of the connection limit that is reserved for clients of a UNIX socket */
 #define UNIX_PLACES  16
 #define SPARE_PLACES 8 /* connections above the limit, only for ROUTE_ALIVE */
@@ -89,7 +90,7 @@ void conn_resume(struct conn *c)
 	}
 }
 
-void conn_cut(struct conn *c)
+static void conn_cut(struct conn *c)
 {
 	if (!c->cut) {
 		c->cut = true;
@@ -321,7 +322,8 @@ void conn_accept(void *arg, int listener, uint32_t events)
 
 /* ---- following a stream ---- */
 
-#define BLOCK       1024 /* only for HTTP/1.0 clients; other clients have their own buffer */
+/* used only for HTTP/1.0 clients; other clients have their own buffer */
+#define BLOCK       1024
 #define SEND_BUFFER (64 * 1024) /* bytes in the kernel, per connection */
 
 static struct conn *conn_of(struct follower *f)

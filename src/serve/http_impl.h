@@ -2,12 +2,10 @@
  *
  *   http.c         settings, the library, start and stop
  *   http_conn.c    connections and their deadlines; following a stream
- *   http_call.c    the path of a request
+ *   http_call.c    the path of a request; finds its route
  *   http_admit.c   validation and permissions of requests
- *   http_send.c    sending, and the cache
- *   http_route.c   finds the route of a path
  *   http_listen.c  sockets
- *   http_reply.c   replies: headers, problems, compression
+ *   http_reply.c   replies: headers, problems, compression, sending, the cache
  *   http_check.c   pure checks of texts */
 #ifndef GW_SERVE_HTTP_IMPL_H
 #define GW_SERVE_HTTP_IMPL_H
@@ -25,7 +23,7 @@
 #define REPLY_HEADERS 8
 #define REPLY_MAX     (32 * 1024 * 1024)
 #define PARAMS        32
-#define GZIP_LEAST    512 /* smaller bodies save no packet */
+#define GZIP_LEAST    512 /* compressing a smaller body saves no packet */
 #define ID_SIZE       72
 #define ETAG_SIZE     48
 #define CACHE_NS      (100 * NS_PER_MS)
@@ -103,16 +101,9 @@ enum auth_verdict auth_check(struct auth *a, const char *authorization, uint64_t
 struct blob {
 	unsigned refs;
 	size_t size;
-	void *memory; /* to free, or NULL */
+	void *memory; /* memory to free, or NULL */
 	const void *p;
 };
-
-/* Takes the contents of the buf, which is then empty. NULL: out of memory. */
-struct blob *blob_take(struct buf *b);
-struct blob *blob_static(const void *p, size_t n);
-/* compressed copy; NULL: out of memory, or not smaller */
-struct blob *blob_gzip(const struct blob *from);
-void blob_drop(struct blob *b);
 
 /* ---- replies */
 
@@ -167,8 +158,6 @@ bool entry_is_same(const struct entry *e, bool gzip, const char *match);
 /* Adds the headers that every reply has. */
 void add_common_headers(struct MHD_Response *m);
 
-const char *status_title(int status);
-
 /* ---- connections */
 
 enum conn_state {
@@ -208,12 +197,12 @@ struct conn {
 	int64_t pid;    /* pid of that client, in our pid namespace; -1: unknown */
 	bool suspended; /* suspended in the library */
 	bool tls;
-	bool cut; /* we have shut it down */
+	bool cut; /* we have shut the connection down */
 	bool replied;
 	bool closing; /* close after the reply: it is uncertain where the next request begins */
 	size_t target_size; /* length of the current request's target, up to the first NUL */
 	struct heads heads; /* headers of the current request */
-	struct follower follower; /* of CONN_STREAM */
+	struct follower follower; /* used in CONN_STREAM */
 };
 
 struct conn_list {
@@ -324,7 +313,6 @@ struct http {
 void conn_set_state(struct conn *c, enum conn_state state);
 void conn_suspend(struct conn *c);
 void conn_resume(struct conn *c);
-void conn_cut(struct conn *c);
 
 /* Called by the library when a connection opens or closes, and by the loop. */
 void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
@@ -346,10 +334,9 @@ enum admitted { PASSED, ANSWERED, FAILED };
 enum admitted admit_all(struct conn *c, const char *url, const char *method,
 			const char *version);
 bool admit_host(const struct http *h, const struct listener *from, const char *text);
-bool admit_body(const struct heads *heads); /* true if the request has a body */
 bool admit_listed(char *const *list, const char *text);
 
-/* ---- sending (http_send.c) */
+/* ---- sending (http_reply.c) */
 
 /* Sends a cached reply to a request without its own id, token or origin. */
 enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url);
@@ -365,8 +352,8 @@ void send_count_status(struct http *h, unsigned status);
 void send_log(struct http *h, const struct request *q, int status, const char *type,
 	      size_t bytes, double seconds);
 
-/* cache_find() returns the cached entry of a route, or NULL. cache_drop() drops the old entries
- * of a route; all: every entry, also of ROUTE_STATIC. */
+/* cache_find() returns the cached entry of a route, or NULL. cache_drop() drops the entries of
+ * a route that are older than this tick; all: drops every entry, also those of ROUTE_STATIC. */
 struct entry *cache_find(struct http *h, int route, const char *accept);
 void cache_drop(struct http *h, int route, bool all);
 

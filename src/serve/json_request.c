@@ -16,7 +16,7 @@
 
 struct json_request {
 	struct json_doc *root;
-	char text[TEXTS_MAX][24]; /* numbers of arrays as strings */
+	char text[TEXTS_MAX][24]; /* strings made from the numbers in arrays */
 	unsigned texts;
 	char message[256]; /* what is wrong with a value */
 };

@@ -1,7 +1,7 @@
 /* json_request: the JSON object in a request body.
  *
- * Hides jansson, which uses the names of our own writer. Every error names the key; unknown
- * keys are refused. */
+ * Hides jansson, because its functions have the same names as those of our own writer. Every
+ * error names the key; unknown keys are refused. */
 #ifndef GW_SERVE_JSON_REQUEST_H
 #define GW_SERVE_JSON_REQUEST_H
 

@@ -22,8 +22,8 @@ struct manage_entry {
 	enum manage_what what;
 	double before[2]; /* the value to restore; NAN: no lock */
 	double after[2];  /* the value that we set, or were about to set */
-	/* the value that we set before `after`, if `after` was not reached; NAN: no such
-	 * value */
+	/* the value that gpuward set before `after`, if the driver may not have applied
+	 * `after`; NAN: no such value */
 	double earlier[2];
 	uint64_t wall_ns; /* time of the last change */
 	char who[64];

@@ -47,7 +47,8 @@ static const struct {
 #undef Q
 };
 
-/* Each quantity needs its row; otherwise it would be in the first group by accident. */
+/* Each quantity needs a row in metric.def. Without this check, a quantity without a row would
+ * be in the first group by accident. */
 enum {
 	FAMILY_PLACES = 0
 #define Q(symbol, group, when) +1

@@ -1,9 +1,8 @@
 /* metrics_family: the table of all metric families, their groups, and which of them are served.
  *
- * Families are numbered: the rows of metric.def, then GPU quantities, host quantities, and the rows of
- * dcgm.def.
- * A part of the page asks page_family() before it computes anything, so an excluded family
- * costs nothing. The zero value of struct metrics_choice is the default set. */
+ * Families are numbered: the rows of metric.def, then GPU quantities, host quantities, and the
+ * rows of dcgm.def. A part of the page asks page_family() before it computes anything, so an
+ * excluded family costs nothing. The zero value of struct metrics_choice is the default set. */
 #ifndef GW_SERVE_METRICS_FAMILY_H
 #define GW_SERVE_METRICS_FAMILY_H
 

@@ -37,7 +37,7 @@ static inline const struct view_device *page_known(const struct page *p, unsigne
 	return p->v->device && i < p->v->devices ? &p->v->device[i] : NULL;
 }
 
-/* Returns seconds, cut to milliseconds: further digits are noise. */
+/* Returns seconds, truncated to milliseconds, because further digits are noise. */
 static inline double page_seconds(uint64_t wall_ns)
 {
 	return (double)(wall_ns / NS_PER_MS) / 1e3;
@@ -74,9 +74,9 @@ void metrics_guard(struct page *p); /* metrics_guard.c */
  * guard has observed the GPU. */
 int metrics_guard_others(const struct page *p, unsigned i);
 void metrics_workloads(struct page *p); /* metrics_workload.c */
-void metrics_model(struct page *p);     /* metrics_model.c */
-void metrics_dcgm(struct page *p);      /* metrics_dcgm.c */
-void metrics_service(struct page *p);   /* metrics_self.c */
+void metrics_model(struct page *p);
+void metrics_dcgm(struct page *p);    /* metrics_gpu.c */
+void metrics_service(struct page *p); /* metrics_self.c */
 void metrics_cost(struct page *p);
 
 #endif

@@ -23,9 +23,9 @@ static char *put_integer(char *at, uint64_t v)
 	return at;
 }
 
-/* Writes v as a decimal fraction k / 10^places with at most nine places, if it reads back to v.
- * NULL: v is no such fraction. k and the power of ten are exact, so their quotient is rounded
- * in the same way as by a reader. */
+/* Writes v as a decimal fraction k / 10^places with at most nine places, if a reader gets
+ * exactly v from this text. Returns NULL if v is not such a fraction. k and the power of ten
+ * are exact, so their quotient is rounded in the same way as by a reader. */
 static char *put_fraction(char *at, double v)
 {
 	double power = 10;
@@ -49,8 +49,8 @@ static char *put_fraction(char *at, double v)
 	return NULL;
 }
 
-/* Writes the shortest number that reads back to v. Common cases do not use printf, which would
- * dominate the cost of a metrics page. */
+/* Writes the shortest number from which a reader gets exactly v. Common cases do not use
+ * printf, which would dominate the cost of a metrics page. */
 static char *put_number(char *at, double v)
 {
 	double size = fabs(v);

@@ -1,15 +1,16 @@
-/* metrics_workload: writes the workloads on each GPU.
+/* metrics_workload: writes the workloads on each GPU, and the models on the inference servers.
  *
  * At most WORKLOAD_SERIES_MAX workloads per GPU have series of their own; workload_energy.h
  * chooses them so that no counter falls while its series exists. Further series, with kinds
  * that no workload has, hold the other energy of the GPU, so that the sum over all series is
  * the energy of the GPU. */
 #include "metrics_page.h"
-
 #include "metrics_text.h"
+#include "model_energy.h"
 #include "workload_energy.h"
 
 #include <math.h>
+#include <string.h>
 
 static void put_sample(struct page *p, unsigned gpu, const char *kind, const struct workload *w,
 		       double v)
@@ -73,8 +74,8 @@ static bool put_rows(struct page *p, unsigned metric, row_figure *figure)
 	return true;
 }
 
-/* always: write the series even with 0 joules. Without it, a rest has no series until it has
- * joules, because most GPUs never need the series. */
+/* always: write the series even if it has 0 joules. Otherwise a rest (enum workload_rest) has
+ * no series until it has joules, because most GPUs never need the series. */
 static void put_rest(struct page *p, unsigned gpu, const char *kind, double joules, bool always)
 {
 	if (always || joules != 0)
@@ -107,4 +108,52 @@ void metrics_workloads(struct page *p)
 	put_rows(p, M_WORKLOAD_MEMORY, row_memory);
 	put_rows(p, M_WORKLOAD_SM, row_sm);
 	put_rows(p, M_WORKLOAD_POWER, row_power);
+}
+
+/* ---- models: tokens and energy ----
+ *
+ * rate(energy) / rate(tokens) is joules per token: both counters of a model grow at the same
+ * moment. */
+
+static void put_tokens(struct page *p, const struct model_row *r)
+{
+	struct labels l;
+
+	for (unsigned d = 0; r->counted && d < MODEL_DIRECTIONS; d++) {
+		labels_clear(&l);
+		labels_add(&l, "worker", r->worker);
+		labels_add(&l, "model", r->model);
+		labels_add(&l, "direction", model_direction_name(d));
+		metrics_sample(&p->t, l.text, NULL, r->tokens[d]);
+	}
+}
+
+static void put_energy(struct page *p, const struct model_energy *m, const struct model_row *r)
+{
+	struct labels l;
+
+	labels_clear(&l);
+	labels_add(&l, "worker", r->worker);
+	labels_add(&l, "model", r->model);
+	for (unsigned i = 0; i < p->gpus; i++) {
+		const char *uuid = gw_device_text(page_gpu(p, i), GW_T_UUID);
+
+		for (unsigned g = 0; uuid && g < m->gpus; g++)
+			if (strcmp(uuid, m->gpu[g]) == 0 && r->joules[g] > 0)
+				metrics_sample(&p->t, p->base[i], l.text,
+					       rint(r->joules[g] * 1e6) / 1e6);
+	}
+}
+
+void metrics_model(struct page *p)
+{
+	const struct model_energy *m = p->v->models;
+	const struct model_row *r;
+
+	if (m && page_family(p, M_MODEL_TOKENS))
+		for (unsigned i = 0; (r = model_energy_row(m, i)); i++)
+			put_tokens(p, r);
+	if (m && page_family(p, M_MODEL_ENERGY))
+		for (unsigned i = 0; (r = model_energy_row(m, i)); i++)
+			put_energy(p, m, r);
 }

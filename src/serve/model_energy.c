@@ -210,7 +210,7 @@ void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pi
 		p = &w->pending[w->pendings++];
 		*p = (struct model_pending){ .pid = pid, .gpu = (unsigned)gpu };
 	}
-	if (!p) { /* no room: the energy counts as that of an unknown process of this worker */
+	if (!p) { /* no room: the energy is added to an unknown process of this worker */
 		for (unsigned i = 0; i < w->pendings && !p; i++)
 			if (w->pending[i].gpu == (unsigned)gpu)
 				p = &w->pending[i];
@@ -223,10 +223,11 @@ void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pi
 
 /* ---- a settlement ---- */
 
-/* The models of a server during one settlement. */
+/* The models of a server while its waiting energy is charged to them. */
 struct settlement {
 	struct model_row *row[MODEL_ENERGY_ROWS];
-	double tokens[MODEL_ENERGY_ROWS]; /* tokens of the interval, both directions */
+	/* prompt and generated tokens since the last charge */
+	double tokens[MODEL_ENERGY_ROWS];
 	const struct model_list *list;
 	uint64_t now_ns;
 };
@@ -259,7 +260,7 @@ static void settle_tokens(struct model_energy *m, struct model_worker *w, struct
 		s->row[i] = r;
 		s->tokens[i] = 0;
 		if (r == &m->row[OTHER])
-			continue; /* the counters of several models cannot be followed in one row */
+			continue; /* one row cannot follow the counters of several models */
 		if (!r->listed)
 			for (unsigned d = 0; d < MODEL_DIRECTIONS; d++)
 				r->counter[d] = w->reported || s->list->fresh ? 0 : (double)NAN;

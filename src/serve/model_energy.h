@@ -52,8 +52,9 @@ struct model_row {
 	double joules[MODEL_ENERGY_GPUS]; /* by position in model_energy.gpu */
 	bool counted;                     /* the tokens are known */
 	enum model_method method;         /* method of the last charge */
-	const char *share; /* how the share of the process was determined; NULL: none yet */
-	bool listed;       /* the model is in the server's last list */
+	/* how the share of the process was determined; NULL: nothing was charged yet */
+	const char *share;
+	bool listed;                      /* the model is in the server's last list */
 	double counter[MODEL_DIRECTIONS]; /* the server's last values; NAN: not read */
 	struct model_mark begin;          /* totals when this run of the service began */
 	struct model_mark mark[MODEL_ENERGY_MARKS]; /* recent, oldest first */
@@ -103,8 +104,9 @@ struct model_list {
 /* Finds or adds the worker. Returns NULL if there is no room. */
 struct model_worker *model_energy_worker(struct model_energy *m, const char *name);
 
-/* Adds energy that a process of the worker used on a GPU. The energy waits for the next
- * settlement. share: how the energy of the process was determined; a constant string. */
+/* Adds energy that a process of the worker used on a GPU. The energy waits until
+ * model_energy_settle() charges it to models. share: how the energy of the process was
+ * determined; a constant string. */
 void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pid,
 		      const char *uuid, double joules, const char *share);
 
@@ -125,7 +127,7 @@ int model_energy_gpu(struct model_energy *m, const char *uuid);
  * last row. */
 const struct model_row *model_energy_row(const struct model_energy *m, unsigned i);
 double model_row_joules(const struct model_row *r);
-/* Returns the energy of the worker that waits for a settlement. */
+/* Returns the worker's energy that is not charged to models yet. */
 double model_worker_pending(const struct model_worker *w);
 /* Returns the worker of a row; NULL: the worker is not in the current configuration. */
 const struct model_worker *model_energy_worker_of(const struct model_energy *m,

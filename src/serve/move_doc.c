@@ -34,8 +34,8 @@ static enum host_pages pages_now(const struct guard_view *g, unsigned worker)
 
 /* ---- estimate ---- */
 
-/* Returns why no move can be estimated, whatever is known about earlier moves; NULL: an
- * estimate may be possible. */
+/* Returns why no move can be estimated, even if earlier moves are known; NULL: an estimate may
+ * be possible. */
 static const char *no_question(const struct policy_worker *p, const struct guard_status *s,
 			       const char *no_gpu, enum move_way way)
 {
@@ -77,7 +77,7 @@ static const char *estimate(const struct guard_view *g, unsigned worker,
 	return ret->basis == MOVE_BASIS_NONE ? "the guard has not seen it move yet" : NULL;
 }
 
-/* Writes where an estimate comes from; "" without a basis. */
+/* Writes where an estimate comes from; "" if there is no estimate. */
 static void basis_text(const struct move_estimate *e, enum host_pages now, char *out,
 		       size_t size)
 {
@@ -174,7 +174,7 @@ static void say_last(const struct guard_view *g, unsigned worker, enum move_way 
 	if (!last)
 		return;
 	clock_format_rfc3339(last->wall_ns, time);
-	/* The rate of a move that is shown as 0.0 s would be a figure without meaning. */
+	/* If the duration is shown as 0.0 s, a rate would have no meaning. */
 	if (last->ns >= 50 * NS_PER_MS)
 		snprintf(rate, sizeof(rate), ", %.1f GiB/s",
 			 (double)last->bytes / GIB / ((double)last->ns * 1e-9));

@@ -14,8 +14,8 @@
 void move_doc_write(struct json *j, const struct guard_view *g, unsigned worker,
 		    const struct guard_status *s, const char *no_gpu);
 
-/* Writes sentence i about the moves of a worker: estimate, last move, host memory, page mode. ""
- * if there is nothing to say. Returns false after the last sentence. */
+/* Writes sentence i about the moves of a worker: estimate, last move, host memory, page mode.
+ * "" if there is nothing to say. Returns false after the last sentence. */
 bool move_doc_sentence(const struct guard_view *g, unsigned worker,
 		       const struct guard_status *s, const char *no_gpu, unsigned i, char *out,
 		       size_t size);

@@ -94,8 +94,8 @@ static void write_value(struct json *j, unsigned quantity, double v)
 	}
 }
 
-/* Writes the processes on a MIG instance. The driver names only the GPU instance of a process, so
- * all compute instances of one GPU instance have the same processes. */
+/* Writes the processes on a MIG instance. The driver names only the GPU instance of a process,
+ * so all compute instances of one GPU instance have the same processes. */
 static void write_mig_pids(struct json *j, const struct gw_mig *m, unsigned device,
 			   const struct gw_process_list *list)
 {
@@ -218,8 +218,8 @@ static void write_devices(struct json *j, const struct gw_snapshot *snap,
 
 /* ---- the summary ----
  *
- * Nine flat figures for simple clients.  They describe the first GPU that responds; gpu_count shows
- * whether there are more.  "gb" is 2^30 bytes, as in the programs that use these keys. */
+ * Nine flat figures for simple clients.  They describe the first GPU that responds; gpu_count
+ * shows whether there are more.  "gb" is 2^30 bytes, as in the programs that use these keys. */
 
 static void write_resource(struct json *j, const struct gw_snapshot *snap, unsigned resource)
 {

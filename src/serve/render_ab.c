@@ -12,7 +12,9 @@ static const char *const verdicts[] = {
 
 /* ---- figures ---- */
 
-const char *ab_report_ending(const struct ab_report *r)
+/* Returns in one word why the comparison ended: "decided", "precise", "budget", "invalid",
+ * "shared", "failed", "interrupted". */
+static const char *ab_report_ending(const struct ab_report *r)
 {
 	static const char *const words[] = {
 		[AB_DECIDED] = "decided", [AB_PRECISE] = "precise", [AB_BUDGET] = "budget",

@@ -67,10 +67,6 @@ struct ab_report {
 	int exit_code;
 };
 
-/* Returns in one word why the comparison ended: "decided", "precise", "budget", "invalid",
- * "shared", "failed", "interrupted". */
-const char *ab_report_ending(const struct ab_report *r);
-
 /* Returns "passed", "failed" or "cannot-tell"; NULL without a gate. */
 const char *ab_report_gate(const struct ab_report *r);
 

@@ -99,7 +99,7 @@ struct measured_run {
 	unsigned trial;
 	uint64_t begin_ns, begin_wall_ns; /* monotonic, wall */
 	const char *part; /* the run is only this marked part; NULL: the whole command */
-	/* number of parts with that name; the run is the first of these parts */
+	/* number of parts with that name; the run is the first of them */
 	unsigned parts;
 	double seconds;
 	double window_s;              /* length of the energy window; 0: equal to seconds */

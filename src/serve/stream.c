@@ -215,7 +215,8 @@ void follower_start(struct follower *f, struct stream *s, uint64_t after, unsign
 		    void (*wake)(struct follower *f))
 {
 	*f = (struct follower){ .stream = s, .topics = topics, .wake = wake };
-	f->seen = f->seen_tick = s->numbers; /* the kept tick may be old: begin with the next */
+	/* begin with the next tick, because the stored one may be old */
+	f->seen = f->seen_tick = s->numbers;
 	if (after != UINT64_MAX) {
 		f->seen = lost_number(s, topics);
 		f->gap = after < s->lost_id;
@@ -251,7 +252,7 @@ static struct message *next_kept(struct follower *f)
 {
 	const struct stream *s = f->stream;
 
-	/* Most followers are up to date and need no walk through the ring. */
+	/* Most followers are up to date, so the ring need not be searched for them. */
 	if (!s->latest || s->latest->number <= f->seen)
 		return NULL;
 	for (struct message *m = s->oldest; m; m = m->next)

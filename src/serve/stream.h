@@ -24,7 +24,7 @@ struct stream;
  * (ticks). */
 int stream_new(size_t bytes, struct stream **ret);
 
-/* Ends the stream: followers then read its end. */
+/* Ends the stream: follower_read() of each follower then returns -1. */
 void stream_free(struct stream *s);
 
 /* Adds a message and wakes the followers. topic: one or several bits. id 0: a message without
@@ -42,10 +42,11 @@ struct message;
 struct follower {
 	struct stream *stream; /* NULL: the stream ended */
 	struct follower *prev, *next;
-	struct message *sending;  /* current message, or NULL */
-	size_t sent;              /* bytes of the current message that were sent */
-	uint64_t seen, seen_tick; /* numbers of the latest messages sent */
-	bool gap;                 /* messages were lost, and the gap is not reported yet */
+	struct message *sending; /* current message, or NULL */
+	size_t sent;             /* bytes of the current message that were sent */
+	/* numbers of the latest messages that were sent to this follower */
+	uint64_t seen, seen_tick;
+	bool gap; /* messages were lost, and the gap is not reported yet */
 	unsigned topics;
 	bool waiting; /* nothing to read: the next message calls wake() */
 	void (*wake)(struct follower *f);

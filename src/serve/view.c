@@ -5,7 +5,9 @@
 #include "guard/policy.h"
 #include "guard/scene.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 const unsigned view_history_quantity[VIEW_HISTORIES] = {
 #define X(q) GW_Q_##q,
@@ -106,7 +108,8 @@ const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t 
 		return out;
 	}
 	age_ns = age_of_reading_ns(v, now_ns);
-	/* An age of one pace is normal just before the next reading. */
+	/* Just before the next reading, the age is normally as long as the time between two
+	 * readings. */
 	if (age_ns > 2 * reading_pace_ns(v)) {
 		snprintf(out, size,
 			 "the latest reading is %.1f s old, but one is due every %g s",
@@ -142,4 +145,218 @@ const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_
 		return NULL;
 	snprintf(out, size, "%s", *s->message ? s->message : "no GPU responds");
 	return out;
+}
+
+/* ---- the guard: which workers would leave, in which order, and how much memory is free
+ * ---- */
+
+/* Returns the bytes that a worker holds on a GPU of the scene. */
+static uint64_t worker_bytes(const struct guard_view *g, unsigned worker, unsigned gpu)
+{
+	const struct scene *s;
+	const struct verdict *v = guard_verdicts(g->guard, &s);
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; v && s && i < s->processes; i++)
+		if (v[i].class == CLASS_WORKER && v[i].worker == (int)worker &&
+		    s->process[i].gpu == gpu && s->process[i].bytes_known)
+			bytes += s->process[i].bytes;
+	return bytes;
+}
+
+static void add_worker(const struct guard_view *g, unsigned w, unsigned gpu,
+		       struct capacity_gpu *ret)
+{
+	const struct policy_worker *p = &g->policy->worker[w];
+	uint64_t bytes = worker_bytes(g, w, gpu);
+	struct guard_status s;
+
+	if (bytes == 0 || ret->workers == POLICY_WORKERS || guard_status(g->guard, w, &s) != 0)
+		return;
+	snprintf(ret->worker[ret->workers].name, sizeof(ret->worker[0].name), "%s", p->name);
+	ret->worker[ret->workers].bytes = bytes;
+	ret->worker[ret->workers].seconds = s.freed_ns ? (double)s.freed_ns * 1e-9 : NAN;
+	ret->worker[ret->workers].movable = guard_movable(g->guard, w);
+	ret->workers++;
+}
+
+static void add_health(const struct guard_view *g, unsigned i, uint64_t now_ns,
+		       struct capacity_gpu *ret)
+{
+	struct health_status h;
+
+	ret->margin_c = NAN;
+	if (i >= g->devices || !g->health[i])
+		return;
+	health_status(g->health[i], now_ns, &h);
+	ret->margin_c = h.margin_c;
+	ret->quarantine = h.quarantine;
+	ret->warm = h.heat >= HEALTH_THROTTLE;
+}
+
+/* Returns the bytes that are reserved on the GPU and not taken yet. */
+static uint64_t reserved(const struct guard_view *g, const char *uuid)
+{
+	struct guard_reservation room;
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; guard_reservation_at(g->guard, i, &room); i++)
+		if (room.id && strcmp(room.gpu, uuid) == 0)
+			bytes += room.left_bytes;
+	return bytes;
+}
+
+void guard_view_capacity(const struct view *v, unsigned i, struct capacity_gpu *ret)
+{
+	const struct gw_device *d = gw_snapshot_device(v->snap, i);
+	const char *uuid = gw_device_text(d, GW_T_UUID);
+	const struct guard_view *g = v->guard;
+	double total = 0, free_bytes = 0;
+	int at;
+
+	memset(ret, 0, sizeof(*ret));
+	snprintf(ret->uuid, sizeof(ret->uuid), "%s", uuid ? uuid : "");
+	ret->known = gw_device_value(d, GW_Q_MEMORY_TOTAL, &total) == GW_HAVE &&
+		     gw_device_value(d, GW_Q_MEMORY_FREE, &free_bytes) == GW_HAVE;
+	ret->total_bytes = (uint64_t)total;
+	ret->free_bytes = (uint64_t)free_bytes;
+	ret->margin_c = NAN;
+	ret->blind = d->state != GW_DEVICE_OK;
+	if (!g)
+		return;
+	ret->headroom_bytes = guard_headroom(g->guard, ret->total_bytes);
+	ret->reserved_bytes = reserved(g, ret->uuid);
+	add_health(g, i, gw_snapshot_mono_ns(v->snap), ret);
+	at = guard_view_gpu(g->scene, uuid);
+	if (at < 0)
+		return;
+	for (unsigned k = 0; k < g->policy->workers; k++)
+		add_worker(g, guard_leaves_nth(g->guard, k), (unsigned)at, ret);
+}
+
+/* ---- operations ---- */
+
+const char *guard_operation_word(enum guard_request what)
+{
+	static const char *const word[] = { "evict",       "resume",  "hold evicted",
+					    "hold active", "release", "resume now" };
+
+	return word[what];
+}
+
+const char *guard_operation_state_name(enum guard_operation_state s)
+{
+	static const char *const name[] = { "running", "done", "failed" };
+
+	return name[s];
+}
+
+static bool belongs_to(const struct guard_operation *x, const char *worker)
+{
+	return x->id && strcmp(x->worker, worker) == 0;
+}
+
+const struct guard_operation *guard_operation_running(const struct guard_operations *o,
+						      const char *worker,
+						      enum guard_request what)
+{
+	for (unsigned i = 0; i < GUARD_OPERATIONS; i++)
+		if (belongs_to(&o->ring[i], worker) && o->ring[i].what == what &&
+		    o->ring[i].state == OPERATION_RUNNING)
+			return &o->ring[i];
+	return NULL;
+}
+
+/* ---- how operations end ---- */
+
+static bool is_eviction(enum guard_request what)
+{
+	return what == REQUEST_EVICT || what == REQUEST_HOLD_EVICTED;
+}
+
+/* True if the worker has reached the requested state. */
+static bool reached(enum guard_request what, enum guard_state s)
+{
+	if (what == REQUEST_RELEASE)
+		return true;
+	if (is_eviction(what))
+		return s == STATE_EVICTED || s == STATE_QUIET || s == STATE_ABSENT;
+	return s == STATE_ACTIVE || s == STATE_SUSPECT;
+}
+
+static void operation_end(struct guard_operation *x, enum guard_operation_state state,
+			  uint64_t wall_ns)
+{
+	x->state = state;
+	x->ended_wall_ns = wall_ns;
+}
+
+static void supersede(struct guard_operations *o, const char *worker, uint64_t id,
+		      uint64_t wall_ns)
+{
+	for (unsigned i = 0; i < GUARD_OPERATIONS; i++) {
+		struct guard_operation *x = &o->ring[i];
+
+		if (!belongs_to(x, worker) || x->state != OPERATION_RUNNING)
+			continue;
+		operation_end(x, OPERATION_FAILED, wall_ns);
+		snprintf(x->message, sizeof(x->message), "replaced by operation %llu",
+			 (unsigned long long)id);
+	}
+}
+
+void guard_operation_begin(struct guard_operations *o, uint64_t id, const char *worker,
+			   enum guard_request what, const struct guard_status *s,
+			   uint64_t wall_ns)
+{
+	struct guard_operation *x;
+
+	supersede(o, worker, id, wall_ns);
+	x = &o->ring[o->begun++ % GUARD_OPERATIONS];
+	*x = (struct guard_operation){ .id = id, .what = what, .since_wall_ns = wall_ns };
+	snprintf(x->worker, sizeof(x->worker), "%s", worker);
+	snprintf(x->message, sizeof(x->message), "%s", s->why);
+	if (reached(what, s->state))
+		operation_end(x, OPERATION_DONE, wall_ns);
+}
+
+static void operation_update(struct guard_operation *x, const struct guard_decision *d,
+			     uint64_t wall_ns)
+{
+	snprintf(x->message, sizeof(x->message), "%s%s%s%s", d->dry ? "dry run: " : "", d->rule,
+		 *d->evidence ? ": " : "", d->evidence);
+	if (reached(x->what, d->to))
+		operation_end(x, OPERATION_DONE, wall_ns);
+	else if (is_eviction(x->what) && d->to == STATE_STUCK)
+		operation_end(x, OPERATION_FAILED, wall_ns);
+}
+
+void guard_operation_decided(struct guard_operations *o, const char *worker,
+			     const struct guard_decision *d, uint64_t wall_ns)
+{
+	for (unsigned i = 0; i < GUARD_OPERATIONS; i++)
+		if (belongs_to(&o->ring[i], worker) && o->ring[i].state == OPERATION_RUNNING)
+			operation_update(&o->ring[i], d, wall_ns);
+}
+
+/* ---- lookups ---- */
+
+const struct guard_operation *guard_operation_find(const struct guard_operations *o,
+						   uint64_t id)
+{
+	for (unsigned i = 0; o && id && i < GUARD_OPERATIONS; i++)
+		if (o->ring[i].id == id)
+			return &o->ring[i];
+	return NULL;
+}
+
+const struct guard_operation *guard_operation_latest(const struct guard_operations *o,
+						     const char *worker)
+{
+	const struct guard_operation *latest = NULL;
+
+	for (unsigned i = 0; o && i < GUARD_OPERATIONS; i++)
+		if (belongs_to(&o->ring[i], worker) && (!latest || o->ring[i].id > latest->id))
+			latest = &o->ring[i];
+	return latest;
 }

@@ -140,11 +140,12 @@ typedef bool view_found_fn(void *arg, const char *id, const char *json);
 enum view_request { VIEW_LET_GO, VIEW_RESUME };
 
 enum view_watch {
-	/* one request: if the readings rest, a tick that reads every tier follows at once;
-	 * requests in quick succession count as VIEW_WATCH_TICKS */
+	/* one request: if the readings are old because nobody watched, a tick that reads every
+	 * tier follows at once; requests in quick succession count as VIEW_WATCH_TICKS */
 	VIEW_WATCH_ONCE,
-	VIEW_WATCH_SCENE, /* the same, and the request shows what the guard observed */
-	VIEW_WATCH_TICKS, /* every tick is needed, as by a stream */
+	/* like VIEW_WATCH_ONCE, and the reply shows what the guard observed */
+	VIEW_WATCH_SCENE,
+	VIEW_WATCH_TICKS, /* every tick is needed, for example by a stream */
 };
 
 struct view;
@@ -198,6 +199,13 @@ struct view_ops {
 	void (*watch)(void *engine, enum view_watch how);
 };
 
+/* What the service cannot do because memory or threads are missing, each as a sentence; NULL:
+ * no problem. The service tries again. */
+struct view_problems {
+	const char *guard; /* the guard does not run */
+	const char *meter; /* the energy is not measured */
+};
+
 struct view {
 	uint64_t tick; /* 0: no reading yet, and snap is NULL */
 	const struct gw_snapshot *snap;
@@ -226,7 +234,8 @@ struct view {
 	} requests;
 	/* failed attempts to open a driver; continues across restarts */
 	uint64_t init_failures;
-	const char *unopened; /* why there is no reading yet; NULL: there was one */
+	const char *unopened; /* why there is no reading yet; NULL: there is a reading */
+	struct view_problems problems;
 	struct view_self self;
 	const struct view_ops *ops;
 	void *engine;
@@ -252,9 +261,9 @@ const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t 
  * real. Every document that has figures says so. */
 bool view_simulated(const struct view *v);
 
-/* True if the latest reading is old or incomplete because nobody watched: a request asks for a new
- * one (view_ops.watch) and waits for it. scene: also true if the guard's scene is old for this
- * reason. */
+/* True if the latest reading is old or incomplete because nobody watched: a request asks for a
+ * new one (view_ops.watch) and waits for it. scene: also true if the guard's scene is old for
+ * this reason. */
 bool view_rests(const struct view *v, uint64_t now_ns, bool scene);
 
 /* True if the latest reading is at most two intervals old, as a client that watches expects. */

@@ -111,8 +111,8 @@ static void learn_sensors(const struct windows *w, struct windows_entry *e)
 		e->device[i].sensor = meter_setup(w->meter, e->device[i].number).sensor;
 }
 
-/* Ends a window: makes its document from the data that has arrived, frees its windows in the meter,
- * and announces the end. */
+/* Ends a window: makes its document from the data that has arrived, frees its windows in the
+ * meter, and announces the end. */
 static void finish_window(struct windows *w, const struct view *v, struct windows_entry *e)
 {
 	bool kept, made;
@@ -149,7 +149,9 @@ static void close_at(struct windows_entry *e, uint64_t end_ns, const char *by, u
 	window_hurry(e->window); /* a client may wait for the result */
 	if (e->marks) {
 		gw_window_close(e->last->window, e->last->end_ns);
-	} else { /* the only part is the whole window: no separate result needed */
+		/* if there is only one part, it is the whole window and needs no separate
+		 * result */
+	} else {
 		gw_window_free(e->last->window);
 		e->last->window = NULL;
 	}

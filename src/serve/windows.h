@@ -19,7 +19,7 @@
 #define WINDOWS_TAGS_MAX     16
 #define WINDOWS_LABEL        64            /* bytes, with the NUL */
 #define WINDOWS_LIMIT_MOST_S (7 * 86400.0) /* maximum duration */
-/* maximum wait for the sample that covers the end */
+/* maximum wait for the sample that covers the end of a window */
 #define WINDOWS_WAIT_NS (3 * UINT64_C(1000000000))
 
 struct windows;

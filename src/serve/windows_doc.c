@@ -107,7 +107,7 @@ void windows_settle_part(const struct windows_entry *e, struct windows_part *p)
 	p->window = NULL;
 }
 
-double windows_seconds(uint64_t from_ns, uint64_t to_ns)
+static double windows_seconds(uint64_t from_ns, uint64_t to_ns)
 {
 	return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
 }
@@ -316,7 +316,8 @@ void windows_mark_json(struct json *j, const struct windows_entry *e)
 	json_object_end(j);
 }
 
-void windows_crash_json(struct json *j, const struct windows_entry *e)
+/* Writes the document that represents an open window after a crash of the service. */
+static void windows_crash_json(struct json *j, const struct windows_entry *e)
 {
 	struct windows_sum sum = { .validity = GW_VALID };
 
@@ -332,7 +333,8 @@ void windows_crash_json(struct json *j, const struct windows_entry *e)
 	json_object_end(j);
 }
 
-void windows_set_document(struct windows_entry *e, char *document)
+/* Takes ownership of a document. */
+static void windows_set_document(struct windows_entry *e, char *document)
 {
 	const char *end = strstr(document, HEAD_END);
 
@@ -403,8 +405,8 @@ int windows_keep(const struct view *v, const struct windows_entry *e)
 
 	if (e->state != WINDOWS_HAS_ENDED)
 		return keep_open(v, e);
-	/* Without a document the window is lost. Its open record is deleted all the same,
-	 * because the window did not end with a crash. */
+	/* If the document cannot be made, the window is lost. Its record as an open window is
+	 * deleted nevertheless, because the window did not end with a crash. */
 	err = e->document ? put_document(v, KIND, e, e->document) : -GW_E_NOMEM;
 	delete_document(v, KIND_OPEN, e->id);
 	return err;

@@ -59,7 +59,7 @@ struct windows_entry {
 	unsigned devices;
 	unsigned marks;
 
-	/* Only while the window has not ended: the windows that the meter has for it. */
+	/* The windows that the meter has for this window; used only until it ends. */
 	struct gw_window *window;
 	struct windows_part *parts, *last;
 
@@ -90,13 +90,6 @@ void windows_settle_part(const struct windows_entry *e, struct windows_part *p);
 
 /* Makes the document of an ended window. Returns 0, or the error of the buf. */
 int windows_make_document(struct windows_entry *e);
-/* Takes ownership of a document. */
-void windows_set_document(struct windows_entry *e, char *document);
-
-/* Writes the document that represents an open window after a crash of the service. */
-void windows_crash_json(struct json *j, const struct windows_entry *e);
-
-double windows_seconds(uint64_t from_ns, uint64_t to_ns);
 
 /* Stores the document of an ended window, or a record of an open one. Returns 0 or an error. */
 int windows_keep(const struct view *v, const struct windows_entry *e);

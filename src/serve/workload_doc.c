@@ -43,7 +43,7 @@ static void write_figures(struct json *j, const struct figures *f)
 	const struct {
 		const char *key;
 		double v;
-		enum gw_absence why; /* if v is unknown */
+		enum gw_absence why; /* used if v is unknown */
 	} row[] = {
 		{ "memory_bytes", f->memory_bytes, now },
 		{ "memory_peak_bytes", f->memory_peak_bytes, GW_ABSENT_NO_DATA },

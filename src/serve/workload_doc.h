@@ -11,8 +11,8 @@
 /* kind of the stored documents of ended workloads */
 #define WORKLOAD_DOC_ENDED "workload"
 
-/* Writes the workload of a row over all its GPUs as an object. The same object is in replies and
- * in the history. */
+/* Writes the workload of a row over all its GPUs as an object. The same object is in replies
+ * and in the history. */
 void workload_doc_write(struct json *j, const struct view *v, const struct workload_energy *e,
 			unsigned row);
 
@@ -28,8 +28,8 @@ void workload_doc_device(struct json *j, const struct view *v, unsigned i);
 #define WORKLOAD_DOC_ID 80
 void workload_doc_id(const struct workload_energy *e, unsigned row,
 		     char out[static WORKLOAD_DOC_ID]);
-/* Writes the smallest id of workloads that ended since then, and the pattern of the ids of a kind
- * (NULL: all), for struct view_find. */
+/* Writes the smallest id of workloads that ended since then, and the pattern of the ids of a
+ * kind (NULL: all), for struct view_find. */
 void workload_doc_ids(uint64_t since_ms, const char *kind, char from[static WORKLOAD_DOC_ID],
 		      char glob[static WORKLOAD_DOC_ID]);
 /* Reads the name from a stored document without parsing all of it. "": the document has no

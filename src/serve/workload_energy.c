@@ -181,7 +181,7 @@ static void row_add_process(struct workload_row *r, const struct workload_use *u
 /* Ends the tick of a row that has processes. */
 static void row_end_tick(struct workload_row *r, const struct workload_step *s)
 {
-	if (r->sm_ratio > 1) /* the readings of processes overlap a little */
+	if (r->sm_ratio > 1) /* the readings of different processes overlap a little in time */
 		r->sm_ratio = 1;
 	r->end_wall_ns = s->wall_ns;
 	r->gpu_seconds += s->seconds;
@@ -229,7 +229,7 @@ static void rows_add_processes(struct workload_energy *e, unsigned gpu, uint64_t
 
 		if (i < 0)
 			continue;
-		e->row[i].workload = *uses[k].workload; /* a name can become known late */
+		e->row[i].workload = *uses[k].workload; /* the name may become known only now */
 		row_add_process(&e->row[i], &uses[k]);
 	}
 }

@@ -22,9 +22,9 @@
 /* Energy of a GPU that is in no row. */
 enum workload_rest {
 	WORKLOAD_IDLE,         /* no process was on the GPU, and the GPU was idle */
-	WORKLOAD_UNATTRIBUTED, /* nobody knows which process used the energy */
-	WORKLOAD_FORMER,       /* of ended workloads whose rows were given up */
-	WORKLOAD_EARLIER,      /* before the accounting began */
+	WORKLOAD_UNATTRIBUTED, /* it is unknown which process used the energy */
+	WORKLOAD_FORMER,       /* energy of ended workloads whose rows were given up */
+	WORKLOAD_EARLIER,      /* energy from before the accounting began */
 	WORKLOAD_RESTS
 };
 
@@ -32,12 +32,13 @@ enum workload_rest {
  * row of its own. */
 struct workload_row {
 	struct workload workload;
-	char user[32]; /* of its first process; "": unknown */
+	char user[32]; /* user of its first process; "": unknown */
 	unsigned gpu;
 	uint64_t begin_wall_ns, end_wall_ns; /* first and last tick with a process */
 	double gpu_seconds;                  /* time with at least one process */
 	double joules;
-	double alone_joules;    /* part of joules: no other workload was on the GPU */
+	/* part of joules, gained while no other workload was on the GPU */
+	double alone_joules;
 	double shared_joules;   /* energy of the GPU while it was shared with others */
 	enum attribute_how how; /* the weakest method used */
 	bool charged;           /* the energy is known; else `absence` says why not */

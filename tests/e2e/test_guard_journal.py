@@ -45,6 +45,24 @@ def test_a11_a_hold_outlives_the_service(s, worker):
     s.back(worker)
 
 
+@pytest.mark.parametrize("what, body, state", [
+    ("hold", {"state": "evicted", "ttl_s": 3600}, "evicted"), ("hold", {"state": "evicted", "ttl_s": 0}, "evicted"),
+    ("hold", {"state": "active", "ttl_s": 3600}, "active"), ("evict", {"ttl_s": 3600}, "evicted")])
+def test_what_a_person_set_outlives_a_killed_service(s, worker, what, body, state):
+    def seen():
+        w = s.worker()
+        asked = s.get("/api/v1/guard/explain?worker=ollama").text
+        return [w["hold"], w["hold_until_utc"], "requested by token: upgrade of the model" in asked] + \
+            [[r[k] for k in ("reason", "since_utc", "rule", "evidence", "clears", "clears_utc")] for r in w["reasons"]]
+    s.post(f"/api/v1/guard/workers/ollama/{what}", token=True, json={"reason": "upgrade of the model", **body})
+    s.until(state)
+    before = seen()
+    assert before[2] and bool(before[1] or before[-1][-1]) == (body["ttl_s"] > 0)
+    s.restart(signal.SIGKILL)
+    s.until(state)
+    assert seen() == before
+
+
 LEAVES = ["active", "suspect", "drain", "evict", "verify", "evicted"]
 RETURNS = ["evicted", "quiet", "precheck", "resume", "verify-up", "active"]
 

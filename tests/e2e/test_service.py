@@ -733,3 +733,34 @@ def test_an_unbound_gpu_is_closed_and_a_bound_gpu_is_found():
         s.wait(lambda: states(s) == ["closed", "closed"])
         kernel_says("bind")
         s.wait(lambda: states(s) == ["ok", "ok"])
+
+
+def few_threads(first, short):
+    """A service that cannot create thread number `first` and later ones while the file exists."""
+    short.touch()
+    return Service(env={"LD_PRELOAD": str(support.BUILD / "tests" / "e2e" / "libno_threads.so"),
+                        "GPUWARD_TEST_THREADS": str(first), "GPUWARD_TEST_NO_THREADS": str(short)})
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_service_without_store_or_reader_thread_ends_with_a_sentence(first, tmp_path):
+    s = few_threads(first, tmp_path / "short")
+    done = subprocess.run(s.argv, env=s.env, capture_output=True, text=True, timeout=support.TIMEOUT)
+    assert done.returncode == 1
+    assert "cannot start: out of memory or threads; " in done.stderr and "TasksMax=" in done.stderr
+
+
+@pytest.mark.parametrize("first", range(3, 9))
+def test_a_service_without_further_threads_names_the_problem_and_recovers(first, tmp_path):
+    """The threads are those of the driver calls, the meter and the guard."""
+    short = tmp_path / "short"
+    s = few_threads(first, short).start(ready=False)
+    try:
+        s.wait(lambda: "out of memory or threads; gpuward tries again" in s.get("/readyz?verbose").text)
+        assert "out of memory or threads; gpuward tries again" in s.messages()
+        short.unlink()
+        s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
+        s.wait(lambda: "[-]" not in s.get("/readyz?verbose").text)
+        s.wait(lambda: s.get("/api/v1/devices").json()["devices"][0]["energy_joules_total"])
+    finally:
+        s.__exit__()

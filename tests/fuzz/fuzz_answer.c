@@ -4,7 +4,7 @@
 
 #include "base/http_message.h"
 #include "base/json_doc.h"
-#include "daemon/container_query.h"
+#include "daemon/container_resolver.h"
 
 static void check_message(const struct buf *answer)
 {

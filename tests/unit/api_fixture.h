@@ -8,7 +8,7 @@
 #include "http_fake.h"
 
 #include "serve/api_parts.h"
-#include "serve/process_history.h"
+#include "serve/process_energy.h"
 #include "serve/asset.h"
 #include "serve/windows.h"
 #include "serve/workload_energy.h"

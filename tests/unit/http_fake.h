@@ -31,7 +31,7 @@ static struct {
 	bool trusted;
 	const char *who; /* NULL: "test" */
 	int64_t uid;     /* 0: nobody's */
-	unsigned flags;  /* of the route */
+	unsigned flags;  /* flags of the route */
 	unsigned tries;
 } fake;
 

@@ -367,7 +367,7 @@ static void other_value(const struct config_row *row, char *out, size_t size)
 
 static bool is_elsewhere(unsigned id)
 {
-	return id == CONFIG_ID_guard_state_dir /* the service's */ ||
+	return id == CONFIG_ID_guard_state_dir /* a key of the service */ ||
 	       id == CONFIG_ID_guard_profile /* sets other settings */;
 }
 

@@ -99,14 +99,33 @@ void guard_reload_mode(struct guard_service *x)
 	seen.mode_stored = !x->journal.writing;
 }
 
-void guard_service_room_made(struct guard_service *x, uint64_t id, int fd, uint64_t start_ticks)
+int store_put_document(struct store *s, const char *kind, const char *id, const char *json,
+		       size_t size)
 {
-	assert_int_equal(fd, -1);
-	assert_int_equal(start_ticks, 0);
+	return 0;
 }
 
-void guard_service_room_release(struct guard_service *x, uint64_t id)
+void store_delete_document(struct store *s, const char *kind, const char *id)
 {
+}
+
+int store_each_document(struct store *s, const char *kind, unsigned max,
+			void (*each)(void *arg, const char *id, const char *json), void *arg)
+{
+	return 0;
+}
+
+void store_commit(struct store *s)
+{
+}
+
+void guard_service_release(struct guard_service *x, uint64_t id)
+{
+}
+
+int guard_service_reserve_again(struct guard_service *x, const struct guard_reservation *room)
+{
+	return 0;
 }
 
 int guard_service_clear(void *engine, const char *uuid, const char *who, char *message,
@@ -132,6 +151,11 @@ int peer_process_process(const struct root *root, int64_t named, const struct gu
 	*ret_pid = named;
 	*ret_start_ticks = 1;
 	return 0;
+}
+
+int peer_process_open(struct proc_id id, int *ret_fd)
+{
+	return -1;
 }
 
 int peer_process_game(const struct root *root, int64_t pid, const struct guard_client *by,

@@ -59,13 +59,13 @@ static int find(int64_t named, int64_t peer, int64_t *ret)
 TEST(a_pid_is_read_in_the_namespace_of_the_peer)
 {
 	const struct {
-		int64_t named, peer, is; /* is 0: refused */
+		int64_t named, peer, is; /* is == 0: the pid must be refused */
 		const char *says;
 	} rows[] = {
 		{ 50, -1, 50, NULL },
 		{ 50, 60, 50, NULL }, /* a peer in our namespace may name another process */
-		{ 7, 70, 70, NULL },  /* itself, in its container */
-		{ 1, 80, 80, NULL },  /* the first of its container */
+		{ 7, 70, 70, NULL },  /* a peer in a container may name itself */
+		{ 1, 80, 80, NULL },  /* the first process of its container */
 		{ 50, 70, 0,
 		  "another PID namespace" },          /* not the process that the peer means */
 		{ 7, 0, 0, "another PID namespace" }, /* from above */

@@ -2,7 +2,6 @@
 #include "seed.h"
 
 #include "serve/process_energy.h"
-#include "serve/process_history.h"
 
 #include <math.h>
 #include <string.h>

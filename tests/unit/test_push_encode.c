@@ -2,8 +2,7 @@
 #include "daemon/push_encode.h"
 #include "daemon/push_http.h"
 #include "daemon/push.h"
-#include "daemon/push_protobuf.h"
-#include "daemon/push_snappy.h"
+#include "daemon/push_wire.h"
 
 #include "seed.h"
 

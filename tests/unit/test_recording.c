@@ -127,7 +127,7 @@ TEST(a_replay_continues_with_the_recorded_reservation_numbers)
 	recording_reserve(&out, NULL, 1 << 20, 7, 0, 101, 3 * SECOND);
 	recording_reserve(&out, NULL, 1 << 21, 7, 0, 102, 3 * SECOND);
 	recording_release(&out, 101, 4 * SECOND);
-	recording_release(&out, 2, 4 * SECOND); /* of the run before */
+	recording_release(&out, 2, 4 * SECOND); /* line of the run before */
 	open_reader(false);
 	assert_int_equal(feed(out.p), 0);
 	assert_rooms(0, 102);
@@ -626,7 +626,7 @@ TEST(a_policy_is_read_as_it_was_written_but_for_secrets)
 	assert_null(strstr(out.p, "hush"));
 	assert_null(strstr(out.p, "/etc/token"));
 	assert_int_equal(policy_text_read(out.p, back), 0);
-	assert_non_null(back->worker[0].evict_argv[0]); /* without its text */
+	assert_non_null(back->worker[0].evict_argv[0]); /* the line has no text */
 	assert_null(back->worker[0].resume_argv);
 	assert_string_equal(back->worker[0].url, "http://localhost:80/@");
 	policy_done(back);

@@ -486,7 +486,7 @@ STORE_TEST(an_unfinished_row_continues_after_a_restart)
 			store_commit(s);
 		if (i / 491 > restarts) {
 			restarts = i / 491;
-			add(T0 + i * S, 1e9); /* not later: refused */
+			add(T0 + i * S, 1e9); /* refused, because the time is not later */
 			commit();
 			open_clean();
 			i -= 15; /* readings that were not handed over are sent again */
@@ -552,7 +552,8 @@ static unsigned brute(const struct sample *all, unsigned n, uint64_t from, uint6
 		if (isnan(all[i].value))
 			continue;
 		out[k - 1].mean = out[k - 1].count ? out[k - 1].mean : 0;
-		out[k - 1].mean += all[i].value; /* the sum, for now */
+		/* the sum; the caller divides it by the count */
+		out[k - 1].mean += all[i].value;
 		out[k - 1].min = fmin(out[k - 1].min, all[i].value);
 		out[k - 1].max = fmax(out[k - 1].max, all[i].value);
 		out[k - 1].count++;
@@ -1270,13 +1271,14 @@ STORE_TEST(a_clock_that_steps_costs_little)
 		add(t - 20 * S + i * S, 2);
 	assert_int_equal(ask(T0, T0 + DAY, 0), 7200 + 10);
 	commit();
-	for (unsigned i = 0; i < 300; i++) { /* five years ahead, for five minutes */
+	/* the clock is five years ahead for five minutes */
+	for (unsigned i = 0; i < 300; i++) {
 		add(T0 + 5 * 365 * DAY + i * S, 3);
 		if (i % 10 == 0)
 			commit();
 	}
 	assert_true(ask(T0, T0 + DAY, 0) >= 7000);
-	for (unsigned i = 0; i < 600; i++) { /* and right again */
+	for (unsigned i = 0; i < 600; i++) { /* the clock is right again */
 		add(t + HOUR + i * S, 4);
 		if (i % 10 == 0)
 			commit();
@@ -1325,7 +1327,7 @@ STORE_TEST(the_file_stays_below_its_limit)
 		most = store_bytes(s) > most ? store_bytes(s) : most;
 	}
 	print_message("most: %llu bytes\n", (unsigned long long)most);
-	assert_true(most <= limit); /* with its log */
+	assert_true(most <= limit); /* the file and its log */
 	assert_int_equal(ask(T0, T0 + DAY, MIN), 20 * 60);
 	assert_true(ask(T0 + 20 * 3600 * S - 5 * MIN, T0 + DAY, 0) >= 300);
 	close_store();
@@ -1370,7 +1372,8 @@ STORE_TEST(blocks_read_back_exactly_and_junk_is_refused)
 
 STORE_TEST(a_block_with_two_values_of_one_moment_is_refused)
 {
-	/* version 1, two moments, no column; the offsets as floats: 1.25 and 1.5 are the same unit */
+	/* version 1, two moments, no column; the offsets as floats: 1.25 and 1.5 are the same
+	 * unit */
 	const float offset[] = { 1.25f, 1.5f };
 	char bytes[4 + sizeof(offset)] = { 1, 2, 0, 2 };
 	struct block b = { .columns = 0 };

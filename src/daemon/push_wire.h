@@ -1,9 +1,10 @@
-/* push_protobuf: writes protobuf messages to a buffer, and reads the fields of a small one.
+/* push_wire: the two encodings of a pushed request, protobuf and Snappy.
  *
+ * protobuf_* functions write protobuf messages to a buffer, and read the fields of a small one.
  * The wire format is that of protobuf.dev, "Encoding". A message inside a message is written
  * between protobuf_open() and protobuf_close(), which inserts the length. */
-#ifndef GW_DAEMON_PUSH_PROTOBUF_H
-#define GW_DAEMON_PUSH_PROTOBUF_H
+#ifndef GW_DAEMON_PUSH_WIRE_H
+#define GW_DAEMON_PUSH_WIRE_H
 
 #include "base/buf.h"
 
@@ -33,5 +34,14 @@ struct protobuf_field {
 /* Reads the next field at *p and advances *p. Returns false at the end, and if the bytes are
  * not protobuf. */
 bool protobuf_next(const char **p, const char *end, struct protobuf_field *ret);
+
+/* Snappy's block format compresses the data of remote write. A block is the length of the data
+ * as a varint, then elements. Copies refer only to earlier bytes of the same call, so the
+ * elements of several calls, one after the other, are the elements of the joined data. The
+ * queue stores elements without the length; therefore records can be joined without
+ * decompressing them.
+ *
+ * Appends the elements of n bytes, at most n + n / 6 + 32 bytes. */
+void push_snappy_add(struct buf *out, const char *p, size_t n);
 
 #endif

@@ -1,0 +1,76 @@
+/* energy_account: shares the energy of each GPU among its processes, and sums it per workload.
+ * The engine calls both parts once per tick. */
+#ifndef GW_DAEMON_ENERGY_ACCOUNT_H
+#define GW_DAEMON_ENERGY_ACCOUNT_H
+
+#include "store.h"
+#include "workload_names.h"
+
+#include "serve/view.h"
+
+/* process_account: computes the energy and the recent history of each process on the GPUs.
+ *
+ * The engine calls it once per tick, after the energy counters of the view are set. It owns the
+ * rows that the view points to. */
+
+struct process_account;
+
+/* devices: the largest number of GPUs. Returns NULL if out of memory. */
+struct process_account *process_account_new(unsigned devices);
+void process_account_free(struct process_account *a);
+
+/* Forgets what is known about the GPU at position i, because another GPU has this position
+ * now. */
+void process_account_reset(struct process_account *a, unsigned i);
+
+/* Adds the energy that an earlier run of the service counted to the counter of GPU i. */
+void process_account_shift(struct process_account *a, unsigned i, double joules,
+			   double seconds);
+
+/* Adds one tick: sets v->process, and the shares and the history of each view_device. hidden:
+ * processes outside our pid namespace are invisible. */
+void process_account_tick(struct process_account *a, struct view *v, struct view_device *device,
+			  bool hidden);
+
+/* workload_account: finds the workloads of the processes on the GPUs, and keeps their energy
+ * over restarts.
+ *
+ * The engine calls it once per tick, after process_account_tick(). The state of a GPU is one
+ * document in the store, with the GPU's energy count at that time, and both are stored in one
+ * transaction. After a restart, energy that was counted after the last document is
+ * unattributed, so that no joule is lost or counted twice. */
+struct workload_account;
+
+struct workload_account_config {
+	double keep_s;    /* time for which an ended workload keeps its row */
+	unsigned history; /* maximum number of stored workloads */
+};
+
+/* devices: the largest number of GPUs. names: borrowed; NULL: the control group is the only
+ * source of names. log is called when the state of a GPU becomes too large for the store.
+ * Returns NULL if out of memory. */
+struct workload_account *workload_account_new(unsigned devices, struct store *store,
+					      struct workload_names *names,
+					      const struct workload_account_config *config,
+					      void (*log)(void *arg, const char *sentence),
+					      void *arg);
+void workload_account_free(struct workload_account *a);
+void workload_account_configure(struct workload_account *a,
+				const struct workload_account_config *config);
+
+/* Another GPU has position i now. Stores the rows of the old GPU and loads those of the new
+ * one. uuid, counter_j: UUID (NULL: none) and stored energy count of the new GPU. */
+void workload_account_begin(struct workload_account *a, unsigned i, const char *uuid,
+			    double counter_j);
+/* Adds what the store has about GPU i. Call it when the store becomes readable after the
+ * start. */
+void workload_account_late(struct workload_account *a, unsigned i, double counter_j);
+
+/* Adds one tick: sets v->workloads and v->process_workload. */
+void workload_account_tick(struct workload_account *a, struct view *v);
+
+/* Adds the state of each GPU that changed to the next commit of the store. all: adds the state
+ * of every GPU, for the end of the service. */
+void workload_account_save(struct workload_account *a, bool all);
+
+#endif
