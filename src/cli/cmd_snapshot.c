@@ -1,7 +1,7 @@
 /* snapshot: the current state of the machine and its GPUs, once or repeatedly. */
 #include "cli.h"
 #include "output.h"
-#include "service_processes.h"
+#include "remote.h"
 #include "term.h"
 #include "table.h"
 

@@ -1,7 +1,6 @@
 /* top: a live view of the GPUs and the processes on them, with keys. */
 #include "cli.h"
 #include "remote.h"
-#include "top_process_view.h"
 #include "top_reader.h"
 #include "top_screen.h"
 #include "top_terminal.h"

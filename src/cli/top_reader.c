@@ -3,7 +3,6 @@
 #include "cli.h"
 #include "client.h"
 #include "remote.h"
-#include "top_documents.h"
 #include "top_driver.h"
 
 #include "base/clock.h"

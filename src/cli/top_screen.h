@@ -69,4 +69,7 @@ void top_scroll_to(unsigned *top, unsigned selected, unsigned page, unsigned cou
  * and sets ui->page. */
 void top_screen_draw(struct canvas *c, const struct top_model *m, struct top_ui *ui);
 
+/* Returns the title of a column of the process table. */
+const char *process_view_title(enum top_column column);
+
 #endif
