@@ -566,7 +566,7 @@ static int wait_until_out(struct clean_room *r, const struct clean_room_flags *f
 	while (!r->all_out && now < until && !runner_sleep(runner, now + LEAVING_NS / 2)) {
 		now = now_ns();
 		if (!said && !r->c->quiet && now - r->begin_ns > NS_PER_S) {
-			fprintf(stderr, "gpuward: waiting for the guard's workers to leave\n");
+			cli_error("waiting for the guard's workers to leave their GPUs");
 			said = true;
 		}
 	}

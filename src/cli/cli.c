@@ -97,20 +97,21 @@ void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMM
 void cli_error(const char *fmt, ...)
 {
 	char text[SENTENCE], clean[SENTENCE], *line = text;
+	const char *left = "gpuward: ";
 	va_list ap;
 
 	fflush(stdout);
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	fputs("gpuward: ", stderr);
-	for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
-		*end = '\0';
+	for (char *end; line; line = end) {
+		end = strchr(line, '\n');
+		if (end)
+			*end++ = '\0';
 		utf8_clean(clean, sizeof(clean), line);
-		fprintf(stderr, "%s\n", clean);
+		term_error_line(left, clean);
+		left = "";
 	}
-	utf8_clean(clean, sizeof(clean), line);
-	fprintf(stderr, "%s\n", clean);
 }
 
 static bool backend_is_named(const struct cli *c)

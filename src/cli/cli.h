@@ -76,7 +76,8 @@ extern const struct command *const cli_commands[]; /* all commands; ends with NU
 #include "commands.def"
 #undef C
 
-/* Prints "gpuward: sentence" to standard error. */
+/* Prints "gpuward: sentence" to standard error, for errors and for notes.  The sentence is
+ * wrapped on a terminal (term_error_line()). */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Print an error like cli_error(); the value of the expression is an exit code. */

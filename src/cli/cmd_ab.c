@@ -191,7 +191,7 @@ static void print_plan(struct comparison *x)
 	if (!*text || x->c->quiet)
 		return;
 	clear_line(x);
-	fprintf(stderr, "gpuward: %s\n", text);
+	cli_error("%s", text);
 }
 
 static void print_pair(const struct comparison *x, const struct ab_step *step)
@@ -210,8 +210,8 @@ static void print_dropped(struct comparison *x, const struct ab_step *step)
 	if (x->c->quiet)
 		return;
 	clear_line(x);
-	fprintf(stderr, "gpuward: a run of %c is not usable; its pair is dropped: %s\n",
-		letters[step->command], x->why);
+	cli_error("a run of %c is not usable, so its pair is dropped: %s",
+		  letters[step->command], x->why);
 }
 
 /* Warns once per command that several parts have the same name.  Later runs of the command mark

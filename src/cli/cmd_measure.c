@@ -58,8 +58,8 @@ static void report_cooldown(void *arg, unsigned gpu, double now_c, double mark_c
 			      "most %.0f s",
 			      gpu, now_c, term_plain("°C"), mark_c, term_plain("°C"), left_s);
 	else if (!m->cooldown_reported && !m->c->quiet)
-		fprintf(stderr, "gpuward: GPU %u is at %.0f %s, waiting for %.0f %s\n", gpu,
-			now_c, term_plain("°C"), mark_c, term_plain("°C"));
+		cli_error("GPU %u is at %.0f %s, waiting for %.0f %s", gpu, now_c,
+			  term_plain("°C"), mark_c, term_plain("°C"));
 	m->cooldown_reported = true;
 }
 
@@ -595,8 +595,7 @@ static void get_baselines(struct measurement *m)
 		const struct gw_device *d = session_device(&m->s, i);
 
 		if (m->plan.baseline == RUN_BASELINE_NEW && !m->c->quiet)
-			fprintf(stderr, "gpuward: measuring the idle power of GPU %u\n",
-				d->index);
+			cli_error("measuring the idle power of GPU %u", d->index);
 		run_baseline_get(&m->s.runner, i, d, m->plan.baseline, &m->baseline[i]);
 		if (*m->baseline[i].why && m->plan.baseline != RUN_BASELINE_KEPT)
 			cli_error("GPU %u has no %sbaseline: %s%s", d->index,

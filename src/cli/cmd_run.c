@@ -298,8 +298,7 @@ static int run_run(struct cli *c)
 		code = reserve_memory(c, &r, &reservation);
 	if (code == EXIT_OK) {
 		if (c->verbose)
-			fprintf(stderr, "gpuward: %s reserved on %s\n", g->vram,
-				reservation.gpu);
+			cli_error("reserved %s on %s", g->vram, reservation.gpu);
 		code = run_program(c, &reservation);
 		release_reservation(c, &r, &reservation);
 	} else if (g->anyway) {

@@ -340,9 +340,9 @@ int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns)
 	int code = learn_list_gpus(&l, r);
 
 	if (code == EXIT_OK && !c->quiet)
-		fprintf(stderr,
-			"gpuward: leave the machine idle for %.0f s, with only the programs "
-			"that always run\n",
+		cli_error(
+			"leave the machine idle for %.0f s, with only the programs that always "
+			"run",
 			(double)for_ns * 1e-9);
 	while (code == EXIT_OK) {
 		code = learn_poll(&l, r);
@@ -359,10 +359,9 @@ int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns)
 	for (unsigned i = 0; i < l.count; i++)
 		print_left_out(&l.candidate[i]);
 	if (!c->quiet && !l.count)
-		fprintf(stderr,
-			"gpuward: nothing to add: the rules already match every process\n");
+		cli_error("nothing to add: the rules already match every process");
 	if (!c->quiet && l.dropped)
-		fprintf(stderr, "gpuward: %u more processes were dropped (limit reached)\n",
-			l.dropped);
+		cli_error("%u more processes were seen, but learn handles at most %d",
+			  l.dropped, CANDIDATES_MAX);
 	return EXIT_OK;
 }

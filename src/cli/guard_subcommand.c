@@ -490,6 +490,7 @@ static void print_summary(const struct replay *r)
 	struct recording_counts n = recording_counts(r->trace);
 	const struct guard *g = recording_reader_guard(r->trace);
 	unsigned evictions = 0, would = 0;
+	char text[300];
 
 	for (unsigned i = 0; g && i < recording_reader_policy(r->trace)->workers; i++) {
 		struct guard_status s;
@@ -499,11 +500,12 @@ static void print_summary(const struct replay *r)
 		evictions += s.evictions;
 		would += s.would_evict;
 	}
-	fprintf(stderr,
-		"%llu observations in %llu run%s of the service; last run: %u eviction%s, and "
-		"%u in a dry run that were not carried out\n",
-		(unsigned long long)n.scenes, (unsigned long long)n.runs,
-		n.runs == 1 ? "" : "s", evictions, evictions == 1 ? "" : "s", would);
+	snprintf(text, sizeof(text),
+		 "%llu observations in %llu run%s of the service; last run: %u eviction%s, and "
+		 "%u in a dry run that were not carried out",
+		 (unsigned long long)n.scenes, (unsigned long long)n.runs,
+		 n.runs == 1 ? "" : "s", evictions, evictions == 1 ? "" : "s", would);
+	term_error_line("", text);
 }
 
 int guard_replay(const struct cli *c, const char *policy, const char *trace)
