@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -59,14 +60,41 @@ int output_save(const char *path, const char *text, size_t n, bool quiet)
 	if (err)
 		return cli_fail("%s", message);
 	if (there && !quiet)
-		fprintf(stderr, "gpuward: replaced %s\n", path);
+		cli_error("replaced %s", path);
 	return EXIT_OK;
+}
+
+/* Gives an existing file a second name, path.old, so that replacing it loses nothing.  Returns
+ * false if there is no such file, or if the file system refuses. */
+static bool keep_previous(const char *path, char *old, size_t size)
+{
+	struct stat st;
+
+	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0 ||
+	    (size_t)snprintf(old, size, "%s.old", path) >= size)
+		return false;
+	(void)unlink(old);
+	return linkat(AT_FDCWD, path, AT_FDCWD, old, AT_SYMLINK_FOLLOW) == 0;
+}
+
+/* Writes a result.  A result may have taken hours, so the one that it replaces is kept. */
+static int save_result(const char *path, const struct buf *text, bool quiet)
+{
+	char old[4096];
+	bool kept = keep_previous(path, old, sizeof(old));
+	int code = output_save(path, text->p, text->len, quiet || kept);
+
+	if (kept && code != EXIT_OK)
+		(void)unlink(old); /* path still has the content */
+	else if (kept && !quiet)
+		cli_error("replaced %s; its previous content is in %s", path, old);
+	return code;
 }
 
 int output_result(const char *path, bool print, const struct buf *text, bool quiet)
 {
 	bool file = path && !is_standard(path);
-	int code = file ? output_save(path, text->p, text->len, quiet) : EXIT_OK;
+	int code = file ? save_result(path, text, quiet) : EXIT_OK;
 
 	if ((print || (path && !file)) && output_print(text->p, text->len) != EXIT_OK)
 		code = EXIT_FAILED;

@@ -25,8 +25,8 @@ int output_save(const char *path, const char *text, size_t n, bool quiet);
 int output_print(const char *text, size_t n);
 int output_possible(const char *path);
 
-/* Writes to the file, if path names one, and to standard output if `print` is set or path is
- * "-". */
+/* Writes the result of a measurement to the file, if path names one, and to standard output if
+ * `print` is set or path is "-".  An existing file is kept as path.old. */
 int output_result(const char *path, bool print, const struct buf *text, bool quiet);
 
 /* Checks that path is not one of the input files, because writing would destroy that file.

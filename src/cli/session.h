@@ -49,7 +49,7 @@ struct session_options {
 			   "do not wait until the GPUs are cool")
 #define SESSION_OUTPUT(type, member)                                           \
 	OPTION_ROW(TEXT, 'o', "output", offsetof(type, member.output), "FILE", \
-		   "write the result to FILE; -: print it")
+		   "write the result to FILE; a FILE that exists becomes FILE.old; -: print it")
 #define SESSION_KEEP_COMMAND(type, member)                                             \
 	OPTION_ROW(FLAG, 0, "keep-command", offsetof(type, member.keep_command), NULL, \
 		   "store whole command lines in the result, not only the program names")
