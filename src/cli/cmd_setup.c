@@ -44,7 +44,6 @@ struct machine {
 	struct setup_servers servers;
 	struct setup_manifest *manifest;
 	char user[64], home[PATH_MAX], token[SECRET_MAX + 1], port_name[64], date[16];
-	bool gpu;
 };
 
 /* ---- facts ---- */
@@ -251,12 +250,11 @@ static int find_all(const struct cli *c, struct machine *m)
 
 /* ---- output ---- */
 
-static void print_gpus(struct cli *c, struct machine *m)
+static void print_gpus(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 	unsigned n = gw_snapshot_device_count(c->snap);
 
-	m->gpu = n > 0;
 	if (s->simulated)
 		term_print_simulated(stdout);
 	printf("GPUs:\n");
@@ -267,9 +265,6 @@ static void print_gpus(struct cli *c, struct machine *m)
 		printf("  %u %s (%s)\n", d->index, name ? name : "unknown",
 		       gw_device_state_name(d->state));
 	}
-	if (!n)
-		term_wrap("", 2, *s->message ? s->message : "no driver reports a GPU",
-			  term_width());
 	if (s->driver_version)
 		printf("  driver %s\n", s->driver_version);
 }
@@ -429,18 +424,15 @@ static int check_config(const struct setup_plan *p)
 }
 
 /* Prints why nothing is changed; returns an exit code. */
-static int refuse(const struct cli *c, const struct machine *m)
+static int refuse(const struct cli *c)
 {
 	const struct given *g = c->own;
 
 	printf("\n");
 	fflush(stdout);
-	if (!m->gpu)
-		cli_error("no GPU was found, so nothing was changed; gpuward doctor says what "
-			  "is wrong");
-	else if (g->dry_run)
+	if (g->dry_run)
 		return EXIT_OK;
-	else if (c->simulate)
+	if (c->simulate)
 		cli_error("the service that setup starts would not have the simulated GPUs, so "
 			  "nothing was changed; docs/GUARD.md, \"Try it on a simulated card\", "
 			  "shows the guard on the simulator, without setup");
@@ -451,13 +443,13 @@ static int refuse(const struct cli *c, const struct machine *m)
 	else
 		cli_error("the input is not a terminal, so nothing was changed; to do it "
 			  "without questions: sudo gpuward setup --yes");
-	return m->gpu ? EXIT_FAILED : EXIT_NO_GPU;
+	return EXIT_FAILED;
 }
 
 static int carry_out(struct cli *c, struct machine *m)
 {
 	const struct given *g = c->own;
-	const bool may = m->gpu && !g->dry_run && !c->simulate && (geteuid() == 0 || c->root) &&
+	const bool may = !g->dry_run && !c->simulate && (geteuid() == 0 || c->root) &&
 			 (g->yes || (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)));
 	struct setup_answers answers = { true, true, true };
 	struct setup_plan plan;
@@ -472,7 +464,7 @@ static int carry_out(struct cli *c, struct machine *m)
 	else if (!may) {
 		print_plan(&plan);
 		print_notes(&plan);
-		code = refuse(c, m);
+		code = refuse(c);
 	} else {
 		code = check_config(&plan);
 		if (code == EXIT_OK && !c->quiet)
@@ -556,6 +548,18 @@ static int undo(const struct cli *c)
 	return code;
 }
 
+/* Prints why the machine has no GPU; returns EXIT_NO_GPU. */
+static int refuse_without_gpu(const struct cli *c)
+{
+	const struct gw_status *s = gw_snapshot_status(c->snap);
+
+	cli_error(
+		"%s; the guard needs a GPU, so setup changes nothing. gpuward doctor says how "
+		"to fix this",
+		*s->message ? s->message : "no GPU was found: no driver reports one");
+	return EXIT_NO_GPU;
+}
+
 static int set_up(struct cli *c)
 {
 	struct machine *m;
@@ -565,12 +569,12 @@ static int set_up(struct cli *c)
 	if (!m)
 		return cli_no_memory();
 	code = cli_open(c, GW_TIER_STATIC);
-	if (code == EXIT_NO_GPU)
-		code = EXIT_OK; /* print_gpus() reports it */
+	if (code == EXIT_OK && gw_snapshot_device_count(c->snap) == 0)
+		code = refuse_without_gpu(c);
 	if (code == EXIT_OK)
 		code = find_all(c, m);
 	if (code == EXIT_OK) {
-		print_gpus(c, m);
+		print_gpus(c);
 		print_servers(m);
 		code = carry_out(c, m);
 	}
