@@ -705,19 +705,41 @@ static double per_cent(double ratio, int decimals)
 {
 	const double v = 100 * ratio;
 
-	return fabs(v) < (decimals ? 0.05 : 0.5) ? 0 : v;
+	return fabs(v) < 0.5 * pow(10, -decimals) ? 0 : v;
+}
+
+#define CHANGE_DECIMALS_MAX 3
+
+/* Returns the decimals for a change in per cent: one, or none from 100 %.  If an interval is
+ * known, adds more decimals while everything rounds to 0, or while an interval without 0 is
+ * rounded to one with 0. */
+static int change_decimals(const struct compare_change *c)
+{
+	const double widest =
+		fmax(fabs(c->change), fmax(fabs(c->change_low), fabs(c->change_high)));
+	const double nearest = c->change_low * c->change_high > 0
+				       ? fmin(fabs(c->change_low), fabs(c->change_high))
+				       : widest;
+	int decimals = widest >= 1 ? 0 : 1;
+
+	while (!isnan(c->change_low) && decimals > 0 && decimals < CHANGE_DECIMALS_MAX &&
+	       per_cent(nearest, decimals) == 0)
+		decimals++;
+	return decimals;
 }
 
 void comparison_change_text(const struct compare_change *change, char *out, size_t size)
 {
-	double widest = fmax(fabs(change->change),
-			     fmax(fabs(change->change_low), fabs(change->change_high)));
-	int decimals = widest >= 1 ? 0 : 1;
+	int decimals = change_decimals(change);
 
 	if (isnan(change->change))
 		*out = '\0';
 	else if (isnan(change->change_low))
 		snprintf(out, size, "%+.*f %%", decimals, per_cent(change->change, decimals));
+	else if (decimals == CHANGE_DECIMALS_MAX && per_cent(change->change, decimals) == 0 &&
+		 per_cent(change->change_low, decimals) == 0 &&
+		 per_cent(change->change_high, decimals) == 0)
+		snprintf(out, size, "no difference within 0.001 %%");
 	else
 		snprintf(out, size, "%+.*f %% [%+.*f, %+.*f]", decimals,
 			 per_cent(change->change, decimals), decimals,

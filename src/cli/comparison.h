@@ -114,7 +114,8 @@ struct comparison_scale comparison_scale_of(double typical, const char *unit);
  * "117.7 MiB". */
 void comparison_size_text(double bytes, char *out, size_t size);
 
-/* Writes "-12.3 % [-13.1, -11.5]"; "" if there is no change. */
+/* Writes "-12.3 % [-13.1, -11.5]", or "no difference within 0.001 %"; "" if the change is
+ * unknown. */
 void comparison_change_text(const struct compare_change *change, char *out, size_t size);
 
 /* Calls say() with each sentence that a reader must know in addition to the figures. */
