@@ -100,6 +100,12 @@ static void write_verdict(struct buf *out, const struct result_device *d)
 	add_number(out, d->energy.samples_joules, "J");
 	if (!isnan(d->energy.residual_ratio))
 		buf_addf(out, ", residual %.3g %%", 100 * d->energy.residual_ratio);
+	if (d->energy.meter && strcmp(d->energy.meter, "samples") == 0 &&
+	    fabs(d->energy.anchor_ratio - 1) > 0.0005)
+		buf_addf(out,
+			 "; the energy is the energy of the samples multiplied by %.4f, which "
+			 "is counter / samples around this time",
+			 d->energy.anchor_ratio);
 }
 
 static void write_energy(struct buf *out, const struct result_device *d)
