@@ -10,13 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GPUS 64 /* per bundle */
+#define GPUS 64 /* largest number of GPUs in a bundle */
 
 static const struct gw_interval unknown = { NAN, NAN, NAN };
 
 struct rebuilt_window {
 	unsigned id;
-	struct tracked_window window; /* for evidence */
+	struct tracked_window window; /* the evidence for codes comes from this window */
 	struct measured_device d;
 };
 
@@ -73,8 +73,8 @@ static void add_found(void *arg, const struct bundle_found *f)
 	fill_device(&s->d, f);
 }
 
-/* True if window a is inside window b on the same GPU.  Then a is a part that the command
- * marked. */
+/* Returns true if window a is inside window b on the same GPU. Then a is a part that the
+ * command marked. */
 static bool is_inside(const struct rebuilt_window *a, const struct rebuilt_window *b)
 {
 	return a->id != b->id && a->d.index == b->d.index &&
@@ -283,7 +283,7 @@ static int open_bundle(struct bundle_opened *e, char *message, size_t size)
 	err = result_file_read(&e->result, e->file, NULL, 0, why, sizeof(why));
 	if (err && e->read)
 		err = use_samples(e, &text, why, message, size);
-	/* say why the samples are unreadable: this is more useful than the error about
+	/* report why the samples cannot be read: this is more useful than the error about
 	 * result.json */
 	else if (err)
 		snprintf(message, size, "%s", samples);

@@ -27,7 +27,7 @@ int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out,
 #define BUNDLE_OPENED_NOTE  5200
 
 struct bundle_opened {
-	const char *path; /* borrowed */
+	const char *path; /* belongs to the caller */
 	struct result_file result;
 	bool bundle; /* true: the path is a bundle; false: a result file */
 	bool read;   /* the samples of the bundle could be read; `made` has their statistics */

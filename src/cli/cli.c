@@ -40,7 +40,8 @@ const struct option cli_common_options[] = {
 #define GW_BACKEND(symbol, name, modules, help) name ", "
 #include <gpuward/backend.def>
 	  "or none; auto uses the first that finds a GPU",
-	  backends, NULL, 0, 0, 0, NULL }, /* #include works only outside of a macro */
+	  /* not OPTION_ROW(), because the arguments of a macro cannot contain #include */
+	  backends, NULL, 0, 0, 0, NULL },
 	OPTION_ROW(TEXT, 0, "nvml-library", AT(nvml_library), "PATH",
 		   "use this libnvidia-ml.so.1"),
 	OPTION_OPTIONAL_ROW(0, "simulate", AT(simulate), "SCENARIO",
@@ -48,15 +49,15 @@ const struct option cli_common_options[] = {
 			    "demo; 'help' lists the scenarios)",
 			    "demo"),
 	OPTION_ROW(FLAG, 0, "wake", AT(wake), NULL,
-		   "read GPUs that are asleep, too, which wakes them"),
+		   "also read GPUs that are asleep; this wakes them"),
 	OPTION_ROW(DURATION, 0, "timeout", AT(timeout_ns), "TIME",
-		   "give up on a driver call after this long (default: 10s)"),
+		   "stop waiting for a driver call after TIME (default: 10s)"),
 	OPTION_ROW(TEXT, 0, "root", AT(root), "DIR", "read /proc and /sys in DIR instead of /"),
 	OPTION_CHOICE_ROW(0, "color", AT(color), "WHEN", "auto, always or never", colors),
 	OPTION_ROW(FLAG, 'q', "quiet", AT(quiet), NULL,
 		   "print only results and errors, no notes"),
 	OPTION_ROW(FLAG, 'v', "verbose", AT(verbose), NULL,
-		   "also show what is missing, and why"),
+		   "also show which values are missing, and why"),
 	OPTION_ROW(FLAG, 'h', "help", AT(help), NULL, "show this help"),
 	OPTION_ROW(FLAG, 'V', "version", AT(version), NULL, "print the version"),
 	OPTION_END,
@@ -90,7 +91,7 @@ void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMM
 	*ret = (struct option){ .name = NULL };
 }
 
-#define SENTENCE 8192 /* bytes; a longer message is cut */
+#define SENTENCE 8192 /* size of a message in bytes; a longer message is cut */
 
 /* Prints an error.  The message may quote files and services, so control characters are
  * replaced: they must not reach the terminal. */
@@ -299,7 +300,8 @@ void cli_print_status(const struct cli *c)
 		return;
 	if (s->cause == GW_CAUSE_NO_GPU)
 		snprintf(text, sizeof(text), "N%s.",
-			 /* replaces the first letter of "no GPU ..." by a capital */
+			 /* the message begins with a small letter, such as "no GPU was
+			  * found" */
 			 s->message + 1);
 	else
 		snprintf(text, sizeof(text), "%s%s.", any ? "" : "No GPU: ", s->message);
@@ -352,7 +354,7 @@ bool cli_find_part(char *out, size_t size, const char *built, const char *instal
 
 	if (n > 0) {
 		self[n] = '\0';
-		dirname(self); /* shortens it in place */
+		dirname(self); /* shortens the path in place */
 		snprintf(out, size, "%s/%s", self, built);
 		if (access(out, R_OK) == 0)
 			return true;

@@ -24,12 +24,12 @@
 struct comparison {
 	struct cli *c;
 	const struct ab_options *o;
-	char **argv[2]; /* the commands */
+	char **argv[2]; /* command lines of A and B */
 	char command[2][4096];
 	struct ab_config config;
 	struct ab *ab;
 	struct ab_report report;
-	unsigned capacity; /* of report.run */
+	unsigned capacity; /* capacity of report.run */
 	/* index of the first run of the current pair; -1: the next run begins a pair */
 	int half;
 
@@ -375,7 +375,9 @@ static void print_ending(const struct comparison *x)
 {
 	switch (x->report.result.outcome) {
 	case AB_INVALID:
-		cli_error("no conclusion: too many runs were not usable; the last: %s", x->why);
+		cli_error("no conclusion, because too many runs were not usable; the last of "
+			  "them: %s",
+			  x->why);
 		break;
 	case AB_SHARED: cli_error("other processes used the GPUs: %s", x->why); break;
 	case AB_RUNNING:

@@ -71,7 +71,7 @@ static bool all_invalid(const struct comparison_row *row)
 /* Writes one sentence that says whether the energies differ. */
 static void diff_verdict(const struct diff *d, char *out, size_t size)
 {
-	const struct diff_row *energy = d->rows; /* the first of the figures */
+	const struct diff_row *energy = d->rows; /* energy is the first figure */
 	double change = energy->change.change;
 	char text[96];
 
@@ -301,7 +301,8 @@ static void set_change(struct table *t, const struct diff_row *row, enum detail 
 	} else if (row->state == STATE_DIFFERS && !isnan(row->a.number) &&
 		   !isnan(row->b.number)) {
 		number_text(row, fabs(row->b.number - row->a.number), text, sizeof(text));
-		if (figure_unit(row->key) == UNIT_RATIO) /* a difference of two ratios */
+		/* the values are ratios, so the change is their difference */
+		if (figure_unit(row->key) == UNIT_RATIO)
 			snprintf(text + strlen(text) - 1, 8, "points");
 		table_set(t, CHANGE, TERM_PLAIN, "%s%s",
 			  row->b.number < row->a.number ? "-" : "+", text);
@@ -428,7 +429,7 @@ static void print_counts(const struct diff *d, bool all)
 		 "%zu of %zu values differ%s%.0zu%s, %zu %s in only one of A and B.%s", differ,
 		 differ + equal + open + one, open ? ", " : "", open,
 		 open ? " are inconclusive" : "", one, one == 1 ? "is" : "are",
-		 all || !equal ? "" : " --all also shows the equal ones.");
+		 all || !equal ? "" : " --all also shows the values that are equal.");
 	print_sentence(NULL, text);
 }
 
@@ -622,7 +623,8 @@ static int diff_run(struct cli *c)
 
 static const struct option options[] = {
 	OPTION_ROW(FLAG, 'a', "all", offsetof(struct given, all), NULL,
-		   "also show values that are equal or known in only one of the two"),
+		   "also show values that are equal, and values that are known in only one of "
+		   "the two"),
 	OPTION_END,
 };
 

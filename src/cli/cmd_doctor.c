@@ -25,7 +25,7 @@
 
 #define COMPANION_TIMEOUT_NS (3 * NS_PER_S)
 
-/* From capabilities(7). */
+/* Bit numbers from capabilities(7). */
 enum { CAP_KILL = 5 };
 
 #define USE_COMPANION                                                              \

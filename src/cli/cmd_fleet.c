@@ -270,7 +270,7 @@ static int compare_energy(const void *a, const void *b)
 		return bad_x ? -1 : 1;
 	if (ex != ey)
 		return ex < ey ? 1 : -1;
-	return x < y ? -1 : x > y; /* the order of the names */
+	return x < y ? -1 : x > y; /* else in the order of the names */
 }
 
 static void add_node(struct table *t, const struct fleet_node *n)
@@ -357,7 +357,7 @@ static void add_workload(struct table *t, const struct fleet_workload *w)
 		table_set(t, 3, TERM_PLAIN, "%.1f %%", 100 * w->share);
 }
 
-/* Prints why a share is not known. */
+/* Prints why the share of a workload in the energy is unknown. */
 static void print_share_problem(const struct fleet *f)
 {
 	if (print_problem(f, FLEET_Q_WORKLOAD_SUM, "Shares"))
@@ -365,8 +365,9 @@ static void print_share_problem(const struct fleet *f)
 	for (unsigned i = 0; i < f->workloads; i++)
 		if (isnan(f->workload[i].share)) {
 			term_wrap("", 0,
-				  "Shares unknown: Prometheus returned more energy for one "
-				  "workload than for all of them; ask again.",
+				  "The shares are unknown, because Prometheus returned more "
+				  "energy for one workload than for all workloads; run the "
+				  "command again.",
 				  term_width());
 			return;
 		}
@@ -524,13 +525,14 @@ static const struct option options[] = {
 		   "only this job of Prometheus (default: job in [fleet], else every job whose "
 		   "name ends with gpuward)"),
 	OPTION_ROW(TEXT, 0, "node", AT(node), "REGEX",
-		   "only nodes whose label instance contains this"),
+		   "only nodes whose label \"instance\" contains this text"),
 	OPTION_ROW(TEXT, 0, "range", AT(range), "TIME",
 		   "time range for energy and tokens, up to now: 1h, 1d, 7d (default: 1d)"),
-	OPTION_ROW(
-		TEXT, 0, "fits", AT(fits), "SIZE",
-		"list where a job fits that needs this much memory on each GPU, such as 40G"),
-	OPTION_COUNT_ROW("gpus", AT(gpus), "number of GPUs of that job, on one node", 1, 64, 1),
+	OPTION_ROW(TEXT, 0, "fits", AT(fits), "SIZE",
+		   "list the nodes that have this much free memory on each GPU for a job, such "
+		   "as 40G"),
+	OPTION_COUNT_ROW("gpus", AT(gpus), "number of GPUs that the job needs on one node", 1,
+			 64, 1),
 	OPTION_COUNT_ROW("top", AT(top), "rows per table", 1, 1000, 20),
 	OPTION_ROW(DURATION, 0, "deadline", AT(timeout_ns), "TIME",
 		   "time limit for all queries together (default: 20s)"),
@@ -665,14 +667,13 @@ static int fleet_run(struct cli *c)
 
 const struct command command_fleet = {
 	.name = "fleet",
-	.summary = "show many machines, from Prometheus",
+	.summary = "show the GPUs of many machines, from the data in Prometheus",
 	.description =
 		"Asks your Prometheus, or a server with its API (VictoriaMetrics, Mimir, "
-		"Thanos), "
-		"about all machines that run gpuward: what needs attention first, then nodes "
-		"with "
-		"power, energy and utilisation, workloads by energy, and models by joules per "
-		"token; or where a job fits. Stores nothing and needs no recording rules.",
+		"Thanos), about all machines that run gpuward. Shows first what needs "
+		"attention, then the nodes with power, energy and utilisation, the workloads "
+		"by energy, and the models by joules per token. With --fits, shows where a job "
+		"fits instead. Stores nothing and needs no recording rules.",
 	.examples = "  gpuward fleet --prometheus http://prometheus:9090\n"
 		    "  gpuward fleet --node 'rack7-' --range 7d\n"
 		    "  gpuward fleet --fits 40G --gpus 2\n"

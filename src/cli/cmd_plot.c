@@ -214,7 +214,7 @@ static int plot_run(struct cli *c)
 static const struct option options[] = {
 	OUTPUT_OPTION(AT(output)),
 	OPTION_ROW(TEXT, 0, "title", AT(title), "TEXT",
-		   "title of the picture, for screen readers"),
+		   "title of the picture, which screen readers read"),
 	OPTION_END,
 };
 

@@ -37,15 +37,15 @@ struct given {
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "vram", AT(vram), "SIZE",
-		   "GPU memory that the program needs, as 10G or 512MiB"),
+		   "GPU memory that the program needs, such as 10G or 512MiB"),
 	OPTION_ROW(DURATION, 0, "wait", AT(wait_ns), "TIME",
 		   "wait up to TIME for other programs to free memory (default: wait only for "
 		   "the guard's workers, 1m at most)"),
 	OPTION_ROW(DURATION, 0, "ttl", AT(ttl_ns), "TIME",
 		   "end the reservation after this time even if the program still runs"),
 	OPTION_ROW(FLAG, 0, "anyway", AT(anyway), NULL,
-		   "start the program even if no memory can be reserved, with a warning; for "
-		   "game launchers"),
+		   "if no memory can be reserved, print a warning and start the program "
+		   "nevertheless; for game launchers"),
 	REMOTE_OPTIONS(remote),
 	OPTION_END,
 };

@@ -84,7 +84,8 @@ static int find_token(struct machine *m)
 
 	snprintf(path, sizeof(path), "%s" SETUP_TOKEN, m->at.prefix);
 	if (geteuid() != 0 && access(path, R_OK) != 0)
-		return EXIT_OK; /* a user who may not read the token only gets the plan */
+		/* no error: a user who may not read the token can only print the plan */
+		return EXIT_OK;
 	if (secret_read(path, m->token, message, sizeof(message)) != 0)
 		return cli_fail("%s; fix or remove this file and run setup again", message);
 	strcat(m->token, "\n");
@@ -338,7 +339,8 @@ static void print_mode(const struct machine *m, const struct setup_plan *p)
 		printf("\nThe guard begins with a dry run: it decides and reports, but moves "
 		       "nothing (mode %s).\n",
 		       mode);
-	printf("Load a model, start a game, and look: gpuward guard status\n");
+	printf("Load a model, start a game, and see what the guard decides: gpuward guard "
+	       "status\n");
 	if (strcmp(mode, guard_modes[GUARD_ENFORCE]) != 0)
 		printf("If that looks right, let the guard act:  sudo gpuward guard mode "
 		       "enforce\n");
@@ -369,7 +371,7 @@ static void print_next(const struct machine *m, const struct setup_plan *p)
 
 /* ---- questions ---- */
 
-/* Returns 1 for yes, 0 for no, -1 if the input ended. */
+/* Asks a question. Returns 1 for yes, 0 for no, -1 if the input ended. */
 static int ask(const char *question)
 {
 	char answer[64];
@@ -388,8 +390,7 @@ static int ask_all(const struct machine *m, struct setup_answers *a)
 
 	printf("\n");
 	if (m->servers.count)
-		guard = ask(
-			"Shall the guard look after these servers (at first as a dry run)?");
+		guard = ask("Shall the guard manage these servers (at first as a dry run)?");
 	if (guard >= 0 && m->facts.user && m->facts.user_token == SETUP_ABSENT) {
 		snprintf(text, sizeof(text),
 			 "Shall %s get a copy of the token, to move workers and register games "
@@ -553,10 +554,9 @@ static int refuse_without_gpu(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 
-	cli_error(
-		"%s; the guard needs a GPU, so setup changes nothing. gpuward doctor says how "
-		"to fix this",
-		*s->message ? s->message : "no GPU was found: no driver reports one");
+	cli_error("%s; the guard needs a GPU, so nothing was changed; gpuward doctor says how "
+		  "to fix this",
+		  *s->message ? s->message : "no GPU was found: no driver reports one");
 	return EXIT_NO_GPU;
 }
 

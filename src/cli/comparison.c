@@ -159,7 +159,7 @@ static double u_true(const struct comparison_run *r, enum comparison_metric m)
 }
 
 struct sums {
-	double *value; /* n values */
+	double *value; /* the n values of the usable runs */
 	size_t n;
 	double mean, variance; /* variance between runs; NAN for one run */
 	double fair2, true2;   /* mean squares of relative uncertainties; NAN: unknown */
@@ -235,10 +235,12 @@ static void figure_fill(struct comparison_figure *f, const struct sums *s,
 						     .change_low = NAN,
 						     .change_high = NAN } };
 	if (isnan(whole))
-		f->low = f->high = NAN; /* because fmax() above turned NAN into 0 */
+		f->low = f->high = NAN; /* fmax() above turned NAN into 0, so set NAN again */
 	if (isnan(fair))
 		f->fair_low = f->fair_high = NAN;
-	if (m == METRIC_NET) { /* it may be negative, and has one interval for all purposes */
+	/* net energy may be negative, and its absolute interval is also its interval for
+	 * comparisons */
+	if (m == METRIC_NET) {
 		f->low = s->mean - whole;
 		f->fair_low = f->fair_high = NAN;
 	}
@@ -886,7 +888,7 @@ static void note_rooms(struct notes *n, const struct comparison *c)
 	if (!kept || !others)
 		return;
 	note_begin(n);
-	buf_adds(&n->b, "Not all of these runs had a clean room (");
+	buf_adds(&n->b, "Only some of these runs had a clean room (");
 	for (size_t i = 0, listed = 0; i < c->nrows; i++)
 		if (c->rows[i].used)
 			buf_addf(&n->b, "%s%s: %zu of %zu", listed++ ? ", " : "",

@@ -26,7 +26,7 @@ enum comparison_metric {
 /* One metric of a row.  Unknown values are NAN. */
 struct comparison_figure {
 	size_t n;         /* runs with a value                                        */
-	double mean;      /* over them                                                */
+	double mean;      /* mean of these runs */
 	double low, high; /* absolute 95 % interval; includes gain and offset of the sensor */
 	double fair_low, fair_high; /* 95 % interval for comparison with runs on the same GPU */
 	/* relative to the reference; NAN in the reference itself */
@@ -45,7 +45,7 @@ struct comparison_row {
 	size_t nruns, used;
 	const char *validity; /* worst validity of the used runs; "invalid" if no run is used */
 	bool simulated;
-	bool other_gpu; /* measured on another GPU than the reference */
+	bool other_gpu; /* the row was measured on another GPU than the reference */
 	/* same GPU as the reference, but another calibration: gain errors do not cancel */
 	bool other_scale;
 	/* number of used runs for each value of enum result_room */

@@ -117,7 +117,8 @@ static void describe_error(const char *address, int err, struct counter_reading 
 {
 	static const struct {
 		int err;
-		const char *before, *after; /* the address */
+		/* text before and after the address of the server */
+		const char *before, *after;
 	} known[] = {
 		{ -GW_E_NOENT, "no server listens on ", "" },
 		{ -GW_E_NODEV, "", ": no such host" },
@@ -285,7 +286,7 @@ void counter_add(struct counter_reading *r, uint64_t id, double value)
 	if (isfinite(value))
 		number_format(value, number);
 	if (isnan(r->value))
-		return; /* already failed */
+		return; /* an earlier series was not valid */
 	if (!(value >= 0 && value <= MOST_COUNT))
 		counter_refuse(r, "its value is %s, which is not a count",
 			       isinf(value) ? "infinite" : number);
@@ -472,8 +473,7 @@ static bool went_back(const struct counter_reading *first, const struct counter_
 				 a->value);
 		else
 			snprintf(ret->why, sizeof(ret->why),
-				 "it went back from %.0f to %.0f, as after a restart of the "
-				 "server",
+				 "it fell from %.0f to %.0f; perhaps the server was restarted",
 				 a->value, b->value);
 		return true;
 	}

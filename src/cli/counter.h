@@ -35,7 +35,7 @@ struct counter_reading {
 	double value;                 /* sum of all series; NAN: no reading       */
 	char why[COUNTER_WHY];        /* why there is no reading                  */
 	uint64_t before_ns, after_ns; /* monotonic times just before and after the reading */
-	double wall_s;                /* at before_ns                         */
+	double wall_s;                /* wall clock at before_ns */
 	struct counter_series series[COUNTER_SERIES];
 	unsigned n;
 };
@@ -54,7 +54,7 @@ struct counter {
 
 /* A way to read a counter. */
 struct counter_kind {
-	const char *option; /* without dashes */
+	const char *option; /* name of the option, without the dashes */
 	/* Writes the name of the source for the result, without secrets.  NULL: the result does
 	 * not name the source. */
 	void (*place)(const char *text, char *out, size_t size);

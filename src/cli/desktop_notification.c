@@ -28,7 +28,7 @@
 enum { S_HELLO = 1, S_MATCH, S_NOTES };
 
 struct shown {
-	uint32_t serial; /* of the call; 0: free */
+	uint32_t serial; /* serial number of the call; 0: this place is free */
 	uint32_t id;     /* id that the desktop gave to the notification; 0: no answer yet */
 	char tag[64];
 };

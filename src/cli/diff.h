@@ -38,9 +38,9 @@ struct diff_row {
 	enum diff_section section;
 	int device;        /* -1: not about one GPU */
 	char key[96];      /* the key of a figure ends with its unit */
-	const char *title; /* for people */
+	const char *title; /* title that is printed */
 	enum diff_state state;
-	bool headline; /* always shown */
+	bool headline; /* the row is shown even if the values are equal */
 	struct diff_value a, b;
 	struct compare_change change; /* NAN: none */
 };

@@ -38,7 +38,7 @@ struct absent {
 
 struct evicted {
 	char name[64];
-	long long contender; /* pid */
+	long long contender; /* pid of the contender */
 };
 
 struct learning {
@@ -46,7 +46,7 @@ struct learning {
 	unsigned count;
 	/* largest number of processes in one poll for which candidate[] had no place */
 	unsigned dropped;
-	unsigned dropped_now; /* of this poll */
+	unsigned dropped_now; /* the same number in the current poll */
 	char gpu[GPUS_MAX][96];
 	unsigned gpus;
 	struct absent absent[WORKERS_MAX];
@@ -249,15 +249,15 @@ static void print_left_out(const struct candidate *s)
 			s->name, s->worker, s->worker);
 		break;
 	case FATE_CONTENDS:
-		cli_error("no rule for %s: worker %s is off its GPU for it now; end it and run "
-			  "learn again, or write the rule yourself if %s must not count",
+		cli_error("no rule for %s: worker %s is off its GPU now because of this "
+			  "process; end the process and run learn again, or write the rule "
+			  "yourself if %s must not move workers",
 			  s->name, s->worker, s->name);
 		break;
 	case FATE_HAS_RULE:
-		cli_error(
-			"no rule for %s: %s says that it contends; change that if %s must not "
-			"count",
-			s->name, s->rule, s->name);
+		cli_error("no rule for %s: %s calls it a contender; change this rule if %s "
+			  "must not move workers",
+			  s->name, s->rule, s->name);
 		break;
 	}
 }

@@ -25,35 +25,37 @@ static const struct guard_subcommand subcommands[] = {
 	{ "status", FORM_READ, 0, 1, "", "[WORKER]",
 	  "shows state, reasons, hold, memory and timers of each worker" },
 	{ "explain", FORM_READ, 0, 1, "", "[WORKER]",
-	  "explains the state: rule, evidence, other processes, and what can change it and "
-	  "when" },
+	  "explains the state of each worker: the rule, the evidence, other processes, and "
+	  "what can change the state and when" },
 	{ "evict", FORM_REQUEST, 1, 1, "for reason", "WORKER|all [--for TIME]",
-	  "moves the worker off its GPU now, until resume or for TIME" },
+	  "moves the worker off its GPU now; it stays off for TIME, or until you run resume" },
 	{ "resume", FORM_REQUEST, 1, 1, "now reason", "WORKER|all [--now]",
-	  "lets the worker return: after the quiet time, or immediately with --now" },
+	  "ends an evict: the worker returns when no other program needs the GPU and the quiet "
+	  "time is over, or immediately with --now" },
 	{ "hold", FORM_HOLD, 2, 2, "for forever reason",
 	  "evicted|active WORKER|all --for TIME|--forever",
 	  "keeps the worker off its GPU, or on it even if other programs need the GPU" },
 	{ "pause", FORM_PAUSE, 0, 1, "for forever reason", "[WORKER] --for TIME|--forever",
 	  "holds all workers, or the named one, active: only heat and faults move them" },
 	{ "snooze", FORM_SNOOZE, 1, 2, "reason", "TIME [WORKER]",
-	  "pauses for TIME: 30s, 30m, 2h; a bare number is seconds" },
+	  "does the same as pause --for TIME; TIME is 30s, 30m or 2h, and a number without a "
+	  "unit is seconds" },
 	{ "release", FORM_REQUEST, 0, 1, "reason", "[WORKER]",
-	  "removes the holds of all workers or of the named one, also those of pause and "
+	  "ends the holds of all workers, or of the named one, also the holds of pause and "
 	  "snooze" },
 	{ "game", FORM_GAME, 1, 1, "pid for reason", "start|end --pid PID [--for TIME]",
-	  "reports that a game runs: workers leave until you report its end or the process "
-	  "ends" },
+	  "reports that a game runs: workers stay off the GPUs until you report the end of the "
+	  "game, or its process ends" },
 	{ "mode", FORM_MODE, 0, 1, "reason", "[observe|dry-run|enforce|config]",
-	  "shows the mode, or sets it until you set another one, also over restarts; config "
-	  "returns to the configured mode" },
+	  "shows the mode, or sets it: it stays set, also after a restart, until you set "
+	  "another one; config returns to the configured mode" },
 	{ "clear", FORM_CLEAR, 1, 1, "reason", "GPU",
 	  "ends the quarantine of a GPU (index or UUID) after its fault is fixed" },
 	{ "learn", FORM_LEARN, 0, 0, "for", "[--for TIME]",
 	  "watches an idle machine and proposes rules that ignore the processes that always "
 	  "run" },
 	{ "replay", FORM_REPLAY, 1, 1, "policy", "[--policy FILE] TRACE",
-	  "repeats the decisions for a recording, without a service" },
+	  "repeats the decisions of the guard for a recording, without a service" },
 	{ "recover", FORM_RECOVER, 0, 0, "", "",
 	  "restores checkpointed processes after a crash of the service" },
 };
@@ -220,7 +222,7 @@ int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, u
 	if (start)
 		return start_game(c, r, pid, for_ns, reason);
 	snprintf(path, sizeof(path), "/api/v1/guard/games/%lld", (long long)pid);
-	code = remote_request_ok(r, "DELETE", path, NULL); /* the reply is empty */
+	code = remote_request_ok(r, "DELETE", path, NULL); /* the reply has no body */
 	if (code == EXIT_OK && !c->quiet && !c->json)
 		printf("the game of process %lld has ended\n", (long long)pid);
 	return code;
@@ -241,7 +243,8 @@ void guard_mode_print_set(const struct json_doc *reply)
 		 mode, json_doc_string(reply, "mode_set.set_by"),
 		 json_doc_string(reply, "mode_set.time_utc"),
 		 json_doc_string(reply, "mode_configured"));
-	utf8_clean(clean, sizeof(clean), text); /* users choose the reason */
+	/* replace control characters, because users choose the reason */
+	utf8_clean(clean, sizeof(clean), text);
 	term_wrap("", 0, clean, term_table_width());
 }
 
@@ -353,7 +356,7 @@ int guard_mode(const struct cli *c, struct remote *r, const char *word, const ch
 		guard_mode_print_set(r->reply);
 	if (word && journal && strcmp(journal, "ok") != 0)
 		cli_error("note: %s", journal);
-	if (!c->quiet) /* last, because it replaces the reply */
+	if (!c->quiet) /* the last step, because it replaces the reply */
 		print_stranded(r);
 	return EXIT_OK;
 }
@@ -368,7 +371,7 @@ struct replay {
 	struct guard_settings settings;
 	char missing[4000]; /* why there is no default policy; "": there is one */
 	struct recording_reader *trace;
-	struct buf out; /* of one line */
+	struct buf out; /* the text of one output line */
 };
 
 /* Reads the policy from the configuration at path.  If path is NULL, reads the service's

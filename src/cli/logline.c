@@ -39,7 +39,7 @@ const char *logline_field_name(unsigned i)
 
 static void add_field(struct logline_format *f, unsigned field)
 {
-	assert(f->count < LOGLINE_FIELDS); /* raise LOGLINE_FIELDS */
+	assert(f->count < LOGLINE_FIELDS); /* if this fails, LOGLINE_FIELDS is too small */
 	f->field[f->count++] = field;
 }
 

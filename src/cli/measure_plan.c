@@ -21,8 +21,8 @@ const struct option measure_plan_options[] = {
 	OPTION_COUNT_ROW("trials", AT(trials), "run the command N times", 1, RUN_RESULT_TRIALS,
 			 1),
 	SESSION_ITERATIONS(struct measure_options, session),
-	OPTION_COUNT_ROW("tokens", AT(tokens), "tokens per run, for energy per token", 1, 1e15,
-			 NAN),
+	OPTION_COUNT_ROW("tokens", AT(tokens),
+			 "number of tokens in a run, for energy per token", 1, 1e15, NAN),
 	OPTION_ROW(TEXT, 0, "count-cmd", AT(count_by[COUNTER_CMD]), "COMMAND",
 		   "a shell command that prints the current count; it runs before and after "
 		   "each run"),
@@ -41,13 +41,13 @@ const struct option measure_plan_options[] = {
 	OPTION_ROW(DURATION, 'i', "interval", AT(interval_ns), "TIME",
 		   "time between readings of clocks, temperature, memory (default: 100ms); "
 		   "power is read as fast as the sensor updates"),
-	OPTION_OPTIONAL_ROW(
-		0, "baseline", AT(baseline), "WHICH",
-		"energy above idle: auto measures the idle power first (up to 30 s) unless a "
-		"stored value fits; new always measures it; kept uses the stored value even if "
-		"it is old or from another temperature, with a warning; none; default: use a "
-		"stored value if it fits",
-		"auto"),
+	OPTION_OPTIONAL_ROW(0, "baseline", AT(baseline), "WHICH",
+			    "which idle power to subtract, for the energy above idle. auto: a "
+			    "stored value if it fits, else measure it first (up to 30 s); new: "
+			    "always measure it; kept: a stored value even if it is old or from "
+			    "another temperature, with a warning; none: nothing is subtracted. "
+			    "Without this option, a stored value is used if it fits",
+			    "auto"),
 	SESSION_EXCLUSIVE(struct measure_options, session),
 	OPTION_ROW(FLAG, 0, "service", AT(service), NULL,
 		   "let the running service measure; this command does not open the driver"),

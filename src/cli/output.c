@@ -85,7 +85,7 @@ static int save_result(const char *path, const struct buf *text, bool quiet)
 	int code = output_save(path, text->p, text->len, quiet || kept);
 
 	if (kept && code != EXIT_OK)
-		(void)unlink(old); /* path still has the content */
+		(void)unlink(old); /* path still has its old content */
 	else if (kept && !quiet)
 		cli_error("replaced %s; its previous content is in %s", path, old);
 	return code;
@@ -115,7 +115,7 @@ int output_write(const char *path, const struct buf *text, bool quiet)
 	if (text->err)
 		return cli_fail("cannot build the output: %s", gw_strerror(text->err));
 	if (is_standard(path)) {
-		fwrite(text->p, 1, text->len, stdout); /* main() checks for errors */
+		fwrite(text->p, 1, text->len, stdout); /* main() checks for write errors */
 		return EXIT_OK;
 	}
 	return output_save(path, text->p, text->len, quiet);
@@ -218,7 +218,7 @@ enum figure_unit figure_unit(const char *key)
 		{ "celsius", UNIT_CELSIUS },   { "hertz", UNIT_HERTZ },
 		{ "seconds", UNIT_SECONDS },   { "joules", UNIT_JOULES },
 		{ "ratio", UNIT_RATIO },       { "lanes", UNIT_LANES },
-		{ "uncertainty", UNIT_RATIO }, /* of a ratio */
+		{ "uncertainty", UNIT_RATIO }, /* the uncertainty of a ratio */
 	};
 	const char *last = strrchr(key, '_'), *word = last ? last + 1 : key;
 	size_t n = strcspn(word, ".");

@@ -56,9 +56,9 @@ const char *plot_style(void)
 }
 
 struct axis {
-	double from, to; /* values */
+	double from, to; /* first and last value of the axis */
 	double at, size; /* in pixels; size < 0: the axis goes upwards */
-	double step;     /* between ticks */
+	double step;     /* distance between two ticks */
 };
 
 static double axis_place(const struct axis *a, double v)

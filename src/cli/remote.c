@@ -353,7 +353,9 @@ void service_processes_ask(struct service_processes *s)
 	if (err)
 		s->fd = -1;
 	if (err == -GW_E_TIMEOUT)
-		s->use = false; /* ask once, so that each reading of --watch is not slow */
+		/* do not ask a slow service again, because each reading of --watch would wait
+		 * for it */
+		s->use = false;
 }
 
 /* Reads the reply.  Returns false if there is none. */

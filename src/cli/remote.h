@@ -89,7 +89,7 @@ struct cli;
 struct service_processes {
 	struct remote remote;
 	bool use; /* false: read the driver only, or the service was too slow once */
-	int fd;   /* of the request that waits for its reply; -1: none */
+	int fd;   /* connection of the request that waits for its reply; -1: none */
 	struct render_process_rows rows;
 };
 

@@ -27,7 +27,8 @@ struct block {
 };
 
 struct result_memory {
-	struct json_doc *document; /* texts point into it */
+	/* the parsed document; the strings of the result point into it */
+	struct json_doc *document;
 	struct block *blocks;
 };
 
@@ -592,7 +593,7 @@ static void read_run(struct reader *rd, const struct json_doc *o, void *target)
 				read_device, &run->ndevices);
 }
 
-/* "fp16" for "runs/fp16.json". */
+/* Returns the file name without folder and suffix: "fp16" for "runs/fp16.json". */
 static const char *name_of_file(struct reader *rd)
 {
 	const char *path = rd->r->path, *base = strrchr(path, '/');

@@ -118,7 +118,7 @@ static void add_code(struct measured_run *r, unsigned code, enum gw_validity lev
 {
 	struct measured_code *c = &r->code[r->codes];
 
-	/* Keep two rows for codes of the whole run. */
+	/* Keep the last two rows free for codes of the whole run. */
 	if (r->codes + (device >= 0 ? 2 : 0) >= MEASURED_CODES)
 		return;
 	r->codes++;

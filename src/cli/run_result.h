@@ -10,9 +10,9 @@
 #include "counter.h"
 
 enum run_baseline_mode {
-	RUN_BASELINE_KEPT, /* a stored one, or none       */
+	RUN_BASELINE_KEPT, /* use a stored baseline that fits, or else no baseline */
 	RUN_BASELINE_AUTO, /* use a stored baseline that fits, or else measure one */
-	RUN_BASELINE_NEW,  /* measure it                  */
+	RUN_BASELINE_NEW,  /* measure a new baseline */
 	RUN_BASELINE_NONE,
 	/* use a stored baseline, even if too old or from another temperature, or else none */
 	RUN_BASELINE_OLD,
@@ -58,7 +58,7 @@ struct run_result_from {
 	struct gw_meter *meter;
 	struct run_trace *series;
 	const struct run_baseline *baseline; /* one per device of the meter */
-	double iterations, tokens;           /* given; NAN: use the marks */
+	double iterations, tokens;           /* from the options; NAN: use the marks */
 	/* the count of a counter that is read before and after the run */
 	struct measured_count count;
 	const char *part; /* the marked part to report; NULL: the whole run */
@@ -117,8 +117,9 @@ double trials_shared(const struct gw_interval *absolute, const struct gw_interva
 struct run_count {
 	const struct counter_kind *kind; /* NULL: the functions do nothing */
 	const char *by;                  /* the command or URL */
-	bool iterations;                 /* it counts iterations, not tokens */
-	struct runner *runner;           /* its signals end a wait */
+	bool iterations;                 /* the counter counts iterations, not tokens */
+	/* a signal to this runner ends the wait for a reading */
+	struct runner *runner;
 	/* Private: */
 	struct deadline_stop stop;
 	struct counter_reading first, last;

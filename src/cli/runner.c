@@ -142,7 +142,7 @@ static void read_signals(struct runner *r, pid_t pid)
 
 void runner_end(struct runner *r)
 {
-	read_signals(r, 0); /* discard them */
+	read_signals(r, 0); /* discards the signals that are still pending */
 	close(r->signal_fd);
 	pthread_sigmask(SIG_SETMASK, &r->mask, NULL);
 }

@@ -460,7 +460,9 @@ static void plan_service(const struct setup_facts *f, const struct setup_answers
 			 "systemctl enable --now gpuward.",
 			 f->port, (long long)f->port_user, f->port_name);
 	} else if (!a->start) {
-		add_note(p, "To start the service later: sudo systemctl enable --now gpuward");
+		add_note(
+			p,
+			"To start the service later, run sudo systemctl enable --now gpuward.");
 	} else {
 		if (companion)
 			add_step(p, STEP_UNIT, SETUP_SOCKET, "the right to stop units");

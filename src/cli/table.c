@@ -66,7 +66,7 @@ static void mark_cut(char *text, size_t size)
 {
 	size_t n = size - 1 - strlen(cut_mark());
 
-	while (n > 0 && (text[n] & 0xc0) == 0x80) /* not inside a character */
+	while (n > 0 && (text[n] & 0xc0) == 0x80) /* do not cut inside a character */
 		n--;
 	snprintf(text + n, size - n, "%s", cut_mark());
 }
@@ -92,7 +92,8 @@ void table_set(struct table *t, unsigned column, enum term_style style, const ch
 struct layout {
 	size_t width[TABLE_COLUMNS_MAX];
 	bool shown[TABLE_COLUMNS_MAX];
-	bool middle[TABLE_COLUMNS_MAX]; /* texts are cut in the middle, not at the end */
+	/* true: texts of this column are cut in the middle, not at the end */
+	bool middle[TABLE_COLUMNS_MAX];
 };
 
 static void layout_measure(const struct table *t, struct layout *l)

@@ -316,7 +316,7 @@ static void catch_signals(int flags)
 
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
-	sigaction(SIGQUIT, &act, NULL); /* the terminal must be restored for it, too */
+	sigaction(SIGQUIT, &act, NULL); /* SIGQUIT must restore the terminal, too */
 }
 
 void stop_catch(void)
@@ -426,7 +426,7 @@ void progress_show(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
-	if (strlen(line) > most) /* can be cut anywhere, because the text is ASCII */
+	if (strlen(line) > most) /* the text is ASCII, so it can be cut anywhere */
 		line[most] = '\0';
 	fprintf(stderr, "\r%s\033[K", line);
 	fflush(stderr);

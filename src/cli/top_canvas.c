@@ -52,7 +52,7 @@ static bool is_harmful(uint32_t code)
  * the end of the text. */
 static unsigned next_character(const struct canvas *c, const char **text, uint32_t *ret_code)
 {
-	if (**text >= ' ' && **text < 0x7F) { /* most characters */
+	if (**text >= ' ' && **text < 0x7F) { /* ASCII, which most characters are */
 		*ret_code = (unsigned char)*(*text)++;
 		return 1;
 	}

@@ -17,9 +17,10 @@
  * 0.03 ms for a list, but 2 ms per GPU for the utilisation, which is a mean over the last
  * seconds. */
 #define PROCESSES_NS (1900 * NS_PER_MS)
-#define SM_NS        (3 * NS_PER_S) /* every second list, or every list of many GPUs */
-#define FEW_GPUS     2              /* with more GPUs, processes are read less often */
-#define MANY_GPUS    8
+/* utilisation is read with every second list; if there are many GPUs, with every list */
+#define SM_NS     (3 * NS_PER_S)
+#define FEW_GPUS  2 /* with more GPUs, processes are read less often */
+#define MANY_GPUS 8
 
 /* Energy counter of a GPU at the first and at the last reading. */
 struct counter {

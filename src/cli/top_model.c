@@ -257,7 +257,7 @@ static int compare_rows(const void *a, const void *b, void *arg)
 
 	if (text)
 		n = compare_texts(text, column_text(q, column), direction);
-	else if (column == TOP_PID || column == TOP_GPU) /* small numbers first */
+	else if (column == TOP_PID || column == TOP_GPU) /* the smallest number comes first */
 		n = compare_numbers(column_number(p, column), column_number(q, column),
 				    -direction);
 	else

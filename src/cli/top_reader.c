@@ -258,7 +258,8 @@ static void reader_run(void *arg)
 			r->work.problem[0] = '\0';
 		if (err || read_ns != r->work.read_ns || strcmp(before, r->work.problem) != 0)
 			publish(r);
-		if (due_ns <= now_ns()) /* otherwise it was read earlier for the zoom */
+		/* if it is not due yet, it was read early because of the zoom */
+		if (due_ns <= now_ns())
 			due_ns += step_ns(r, read_ns != r->work.read_ns);
 		if (due_ns < now_ns()) /* skip missed readings */
 			due_ns = now_ns();

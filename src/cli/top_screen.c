@@ -340,7 +340,8 @@ static void add_total_power(struct part *parts, unsigned *n, const struct top_mo
 	char text[40];
 
 	for (unsigned i = 0; i < m->gpus; i++)
-		watts += m->gpu[i].value[TOP_POWER]; /* unknown if one is unknown */
+		/* the sum is unknown if one value is unknown */
+		watts += m->gpu[i].value[TOP_POWER];
 	snprintf(text, sizeof(text), "%.0f W in all", watts);
 	if (m->gpus > 1 && !isnan(watts))
 		add_part(parts, n, 5, CANVAS_PLAIN, text);
@@ -596,8 +597,8 @@ static void draw_help(struct canvas *c)
 		"Graphs: the newest reading is at the right; the line marks the limit of power",
 		"or the temperature of the slowdown. A gap means that nothing was read.",
 		"SM% is the mean of the last seconds, read every 4 s. CPU% of one core is 100.",
-		"Energy of a GPU: measured in the time shown next to it.",
-		"Of a process: since the service first saw it.",
+		"Energy of a GPU: measured during the time that is shown next to it.",
+		"Energy of a process: measured since the service first saw the process.",
 		"- means unknown; the zoom says why.",
 		"hidden, in the last line: columns for which the terminal is too narrow.",
 	};

@@ -44,7 +44,7 @@ struct top_ui {
 	char message[200];         /* replaces the line with the keys; "": none */
 	char hidden[64];           /* titles of the columns that do not fit; "": none */
 	char clock[16];            /* time of day; "": not shown */
-	uint64_t now_ns;           /* monotonic */
+	uint64_t now_ns;           /* current time on the monotonic clock */
 };
 
 /* Fills ui->row from the model and moves the selection with its process, if ui->follow is set.

@@ -723,10 +723,10 @@ def test_a_process_of_the_command_is_not_foreign(measure, scenario):
     (["--baseline=maybe", "--", "true"], "--baseline takes auto, new, kept or none"),
     (["--label=x"], "a command is missing"),
     (["--lable=x", "--", "true"], "did you mean '--label'"),
-    (["--simulate", "idle-h200", "--", "true"], "to give it to --simulate, write --simulate=idle-h200"),
-    (["--simulate", "idle-h200", "true"], "to give it to --simulate, write --simulate="),
-    (["--simulate", "h200", "--", "true"], "to give it to --simulate, write --simulate="),
-    (["--simulate", "--baseline", "new", "--", "true"], "to give it to --baseline, write --baseline=new"),
+    (["--simulate", "idle-h200", "--", "true"], "if it is the value of --simulate, write --simulate=idle-h200"),
+    (["--simulate", "idle-h200", "true"], "if it is the value of --simulate, write --simulate="),
+    (["--simulate", "h200", "--", "true"], "if it is the value of --simulate, write --simulate="),
+    (["--simulate", "--baseline", "new", "--", "true"], "if it is the value of --baseline, write --baseline=new"),
     (["--simulate", "--gpu", "GPU-51", "--", "true"], "--gpu 'GPU-51' is too short"),
 ])
 def test_wrong_usage_runs_nothing(words, said):
