@@ -201,8 +201,12 @@ static int write_result(struct rebuild *p, struct buf *out)
 	return err;
 }
 
-int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out, char *message,
-		   size_t size)
+/* Computes the result of a bundle from its samples and writes it (docs/schema/measure.json) to
+ * out.  This is for a measurement that was killed, or that could not write because its disk
+ * failed.  Fields that the samples do not contain (environment, counts, baselines, host) are
+ * null.  Returns the same as bundle_recompute(), with a sentence in message. */
+static int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out,
+			  char *message, size_t size)
 {
 	struct rebuild p = { .made = ret };
 	int err;

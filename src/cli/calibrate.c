@@ -48,7 +48,9 @@ void power_record_add(struct power_record *r, double t_s, double watts)
 	r->point[r->n++] = p;
 }
 
-bool power_record_span(const struct power_record *r, double *ret_from_s, double *ret_to_s)
+/* Returns the first and last time; false with fewer than two samples. */
+static bool power_record_span(const struct power_record *r, double *ret_from_s,
+			      double *ret_to_s)
 {
 	if (r->samples < 2)
 		return false;

@@ -42,9 +42,6 @@ void power_record_add(struct power_record *r, double t_s, double watts);
  * whole time between them. */
 bool power_record_mean(const struct power_record *r, double from_s, double to_s, double *ret_w);
 
-/* Returns the first and last time; false with fewer than two samples. */
-bool power_record_span(const struct power_record *r, double *ret_from_s, double *ret_to_s);
-
 struct calibrate_point {
 	double t_s, w; /* time (on the clock of the power record) and power */
 };

@@ -157,8 +157,9 @@ static void describe_status(const struct url_parts *u, int status, const struct 
 		       text[0] ? ": " : "", text, advice);
 }
 
-void counter_url_read(const char *url, const struct deadline_stop *stop,
-		      struct counter_reading *ret)
+/* Reads the counter, as struct counter_kind describes. */
+static void counter_url_read(const char *url, const struct deadline_stop *stop,
+			     struct counter_reading *ret)
 {
 	struct url_parts url_parts;
 	struct client_request q = { .address = url_parts.address,
@@ -235,8 +236,11 @@ static unsigned own_port(const char *address, const struct deadline_stop *stop)
 	return own ? (unsigned)port : 0;
 }
 
-unsigned counter_url_servers(const char *url, const struct deadline_stop *stop,
-			     int64_t ret_pid[static METER_SERVERS])
+/* Finds the processes that listen on the port of the URL. If one of them descends from another,
+ * only the ancestor counts. The service manager, which may also have the socket open, is left
+ * out. */
+static unsigned counter_url_servers(const char *url, const struct deadline_stop *stop,
+				    int64_t ret_pid[static METER_SERVERS])
 {
 	char why[COUNTER_WHY];
 	struct url_parts u;

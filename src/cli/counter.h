@@ -95,12 +95,5 @@ int counter_url_check(const char *url, char *why, size_t size);
 /* Copies the URL without the query, which may be secret, and without the name of the
  * counter. */
 void counter_url_place(const char *url, char *out, size_t size);
-void counter_url_read(const char *url, const struct deadline_stop *stop,
-		      struct counter_reading *ret);
-/* Finds the processes that listen on the port of the URL. If one of them descends from another,
- * only the ancestor counts. The service manager, which may also have the socket open, is left
- * out. */
-unsigned counter_url_servers(const char *url, const struct deadline_stop *stop,
-			     int64_t ret_pid[static METER_SERVERS]);
 
 #endif

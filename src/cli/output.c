@@ -44,7 +44,8 @@ static void unblock_stop_signals(sigset_t *ret_before)
 	pthread_sigmask(SIG_UNBLOCK, &stop, ret_before);
 }
 
-int output_save(const char *path, const char *text, size_t n, bool quiet)
+/* Writes a file and prints a note if it replaced one. */
+static int output_save(const char *path, const char *text, size_t n, bool quiet)
 {
 	char message[512];
 	struct stat st = { .st_mode = 0 };

@@ -19,9 +19,8 @@
  * `quiet`. A device, a pipe or a FIFO is not replaced but written to. Returns an exit code. */
 int output_write(const char *path, const struct buf *text, bool quiet);
 
-/* output_save() writes a file; output_print() writes to standard output without buffering.
- * output_possible() checks whether path can be written; call it before long work. */
-int output_save(const char *path, const char *text, size_t n, bool quiet);
+/* output_print() writes to standard output without buffering.  output_possible() checks whether
+ * path can be written; call it before long work. */
 int output_print(const char *text, size_t n);
 int output_possible(const char *path);
 

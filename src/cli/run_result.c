@@ -92,8 +92,10 @@ void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 		meter_set_baseline(r->meter, i, ret->b.power_w, NAN);
 }
 
-void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,
-		      const struct sensor *sensor, struct measured_baseline *ret)
+/* Computes the energy above the baseline.  sensor: the sensor data with which `gross` was
+ * measured. */
+static void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,
+			     const struct sensor *sensor, struct measured_baseline *ret)
 {
 	struct baseline_net net;
 

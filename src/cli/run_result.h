@@ -31,11 +31,6 @@ struct run_baseline {
 void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 		      enum run_baseline_mode mode, struct run_baseline *ret);
 
-/* Computes the energy above the baseline.  sensor: the sensor data with which `gross` was
- * measured. */
-void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,
-		      const struct sensor *sensor, struct measured_baseline *ret);
-
 #define RUN_RESULT_TRIALS 1000 /* runs per result */
 
 /* Writes the evidence for a code of device i. `of` is the argument that belongs to this

@@ -104,7 +104,8 @@ struct top_process *top_model_add_process(struct top_model *m)
 	return p;
 }
 
-struct top_worker *top_model_add_worker(struct top_model *m)
+/* Adds an empty worker.  Returns NULL if there is no memory. */
+static struct top_worker *top_model_add_worker(struct top_model *m)
 {
 	struct top_worker *w;
 

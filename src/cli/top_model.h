@@ -149,9 +149,8 @@ int top_model_copy(struct top_model *to, const struct top_model *from);
  * -GW_E_NOMEM. */
 int top_model_set_gpus(struct top_model *m, unsigned n);
 
-/* Adds an empty process, or worker.  Returns NULL if there is no memory. */
+/* Adds an empty process.  Returns NULL if there is no memory. */
 struct top_process *top_model_add_process(struct top_model *m);
-struct top_worker *top_model_add_worker(struct top_model *m);
 
 /* Prepares a GPU for its next reading: the figures become unknown.  A GPU with another uuid
  * starts a new history. */

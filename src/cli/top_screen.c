@@ -176,6 +176,17 @@ static void draw_table_heading(struct canvas *c, unsigned row, const struct top_
 	}
 }
 
+/* Moves *top so that `selected` is among the `page` rows from *top of `count`. */
+static void top_scroll_to(unsigned *top, unsigned selected, unsigned page, unsigned count)
+{
+	if (selected >= *top + page)
+		*top = selected - page + 1;
+	if (selected < *top)
+		*top = selected;
+	if (*top + page > count)
+		*top = count > page ? count - page : 0;
+}
+
 /* Draws the heading and the processes of ui->row into `rows` rows.  Moves ui->process_top so
  * that the selected process is visible, and sets ui->page and ui->hidden. */
 static void process_view_draw(struct canvas *c, unsigned row, unsigned rows,
@@ -412,16 +423,6 @@ static unsigned draw_old(struct canvas *c, unsigned row, const struct top_model 
 }
 
 /* ---- GPUs ---- */
-
-void top_scroll_to(unsigned *top, unsigned selected, unsigned page, unsigned count)
-{
-	if (selected >= *top + page)
-		*top = selected - page + 1;
-	if (selected < *top)
-		*top = selected;
-	if (*top + page > count)
-		*top = count > page ? count - page : 0;
-}
 
 static unsigned draw_lines(struct canvas *c, unsigned row, unsigned rows,
 			   const struct top_model *m, struct top_ui *ui)

@@ -62,9 +62,6 @@ const struct top_process *top_ui_selected(const struct top_ui *ui, const struct 
 /* Returns how old the figures are in seconds, or 0 if they are current. */
 double top_model_old_s(const struct top_model *m, uint64_t now_ns);
 
-/* Moves *top so that `selected` is among the `page` rows from *top of `count`. */
-void top_scroll_to(unsigned *top, unsigned selected, unsigned page, unsigned count);
-
 /* Draws everything.  Moves ui->gpu_top and ui->process_top so that the selection is visible,
  * and sets ui->page. */
 void top_screen_draw(struct canvas *c, const struct top_model *m, struct top_ui *ui);
