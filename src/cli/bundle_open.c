@@ -1,5 +1,6 @@
 #include "bundle_open.h"
 #include "run_result.h"
+#include "base/array.h"
 #include "serve/timespec_parse.h"
 
 #include <math.h>
@@ -22,23 +23,16 @@ struct rebuilt_window {
 
 struct rebuild {
 	struct rebuilt_window *v;
-	size_t n, room;
+	unsigned n, room;
 	struct bundle_rebuilt *made;
 	int err;
 };
 
 static struct rebuilt_window *push_window(struct rebuild *p)
 {
-	if (p->n == p->room) {
-		size_t room = p->room ? 2 * p->room : 8;
-		struct rebuilt_window *v = realloc(p->v, room * sizeof(*v));
-
-		if (!v) {
-			p->err = -GW_E_NOMEM;
-			return NULL;
-		}
-		p->v = v;
-		p->room = room;
+	if (array_reserve(&p->v, &p->room, p->n + 1, sizeof(*p->v)) != 0) {
+		p->err = -GW_E_NOMEM;
+		return NULL;
 	}
 	memset(&p->v[p->n], 0, sizeof(*p->v));
 	return &p->v[p->n++];

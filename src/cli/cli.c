@@ -1,5 +1,6 @@
 #include "cli.h"
 
+#include "base/array.h"
 #include "base/number.h"
 
 #include "base/clock.h"
@@ -63,8 +64,7 @@ const struct option cli_common_options[] = {
 	OPTION_END,
 };
 
-static_assert(sizeof(cli_common_options) / sizeof(cli_common_options[0]) <= CLI_COMMON_MAX,
-	      "CLI_COMMON_MAX is too small");
+static_assert(COUNT(cli_common_options) <= CLI_COMMON_MAX, "CLI_COMMON_MAX is too small");
 
 bool cli_option_fits(const struct command *cmd, const struct option *o)
 {
@@ -76,8 +76,7 @@ bool cli_option_fits(const struct command *cmd, const struct option *o)
 		return false;
 	if (cmd->names_gpu && o->offset == AT(gpu))
 		return true;
-	for (size_t i = 0; cmd->offline && i < sizeof(gpu_options) / sizeof(gpu_options[0]);
-	     i++)
+	for (size_t i = 0; cmd->offline && i < COUNT(gpu_options); i++)
 		if (o->offset == gpu_options[i])
 			return false;
 	return true;
@@ -119,7 +118,7 @@ static bool backend_is_named(const struct cli *c)
 {
 	static const char *const broad[] = { "auto", "all", "none" };
 
-	for (size_t i = 0; c->backend && i < sizeof(broad) / sizeof(broad[0]); i++)
+	for (size_t i = 0; c->backend && i < COUNT(broad); i++)
 		if (strcmp(c->backend, broad[i]) == 0)
 			return false;
 	return c->backend != NULL;

@@ -5,6 +5,7 @@
 #include "result_set.h"
 #include "table.h"
 
+#include "base/array.h"
 #include "base/utf8.h"
 
 #include <stddef.h>
@@ -438,7 +439,7 @@ static int print_comparison(const struct cli *c, const struct comparison *compar
 	if (code != EXIT_OK)
 		return code;
 	buf_init(&out, 64u << 20);
-	for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++)
+	for (size_t i = 0; i < COUNT(documents); i++)
 		if (strcmp(format, documents[i].name) == 0)
 			documents[i].write(&v, &out);
 	if (strcmp(format, "text") == 0)

@@ -7,6 +7,8 @@
 #include "cli.h"
 #include "guard_subcommand.h"
 
+#include "base/array.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +40,7 @@ static enum value value_of(const struct option *o)
 		return o->choices ? WORDS : NOTHING;
 	if (o->word)
 		return LISTED;
-	for (size_t i = 0; o->metavar && i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; o->metavar && i < COUNT(rows); i++)
 		if (strcmp(o->metavar, rows[i].metavar) == 0)
 			return rows[i].value;
 	return ANYTHING;

@@ -4,6 +4,7 @@
 #include "output.h"
 #include "table.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/json_doc.h"
 #include "base/utf8.h"
@@ -372,7 +373,7 @@ static size_t print_section(const struct diff *d, size_t first, const struct bun
 			    const struct bundle_opened *b, bool all, unsigned *wide)
 {
 	const struct diff_row *row = &d->rows[first];
-	struct table_column with_title[sizeof(columns) / sizeof(columns[0])];
+	struct table_column with_title[COUNT(columns)];
 	char title[48];
 	unsigned needed = 0;
 	struct table t;

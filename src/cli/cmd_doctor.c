@@ -6,6 +6,7 @@
 #include "client.h"
 #include "remote.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "daemon/config.h"
 #include "daemon/guard_config.h"
@@ -202,7 +203,7 @@ static const struct {
 	  "checks every 100 ms.",
 	  check_device_opens },
 };
-#define PRIVILEGES (sizeof(permissions) / sizeof(permissions[0]))
+#define PRIVILEGES (COUNT(permissions))
 
 static uint64_t read_capabilities(void)
 {

@@ -4,6 +4,7 @@
 #include "remote.h"
 #include "table.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/utf8.h"
@@ -94,7 +95,7 @@ static void add_states(struct buf *line, const struct fleet_total *t)
 	};
 
 	buf_addf(line, " (%u up", t->nodes_up);
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (size_t i = 0; i < COUNT(bad); i++)
 		if (bad[i].n)
 			buf_addf(line, ", %u %s", bad[i].n,
 				 fleet_node_state_word(bad[i].state));

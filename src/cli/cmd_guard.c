@@ -5,6 +5,7 @@
 #include "remote.h"
 #include "table.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "guard/policy.h"
 #include "base/http_message.h"
@@ -79,7 +80,7 @@ static bool is_hypothetical(const struct json_doc *w, const char *state)
 {
 	static const char *const real[] = { "active", "suspect", "reconcile", "absent" };
 
-	for (size_t i = 0; i < sizeof(real) / sizeof(real[0]); i++)
+	for (size_t i = 0; i < COUNT(real); i++)
 		if (strcmp(state, real[i]) == 0)
 			return false;
 	return json_doc_true(w, "dry_run") && !json_doc_true(w, "stays_evicted");

@@ -4,6 +4,7 @@
 #include "output.h"
 #include "remote.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/root.h"
@@ -208,7 +209,7 @@ static void forwarded_signals(sigset_t *set)
 	struct sigaction now;
 
 	sigemptyset(set);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+	for (size_t i = 0; i < COUNT(signals); i++)
 		if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
 			sigaddset(set, signals[i]);
 	sigaddset(set, SIGCHLD);

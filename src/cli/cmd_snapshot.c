@@ -5,6 +5,7 @@
 #include "term.h"
 #include "table.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/mem_trim.h"
 #include "serve/view.h"
@@ -130,7 +131,7 @@ static void set_numbers(struct table *t, const struct gw_device *d)
 {
 	double v;
 
-	for (size_t i = 0; i < sizeof(cells) / sizeof(cells[0]); i++) {
+	for (size_t i = 0; i < COUNT(cells); i++) {
 		if (gw_device_value(d, cells[i].quantity, &v) != GW_HAVE)
 			continue;
 		table_set(t, cells[i].column, TERM_PLAIN, "%.*f %s", cells[i].digits,

@@ -1,5 +1,6 @@
 #include "compare_view.h"
 
+#include "base/array.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -36,7 +37,7 @@ static void latex_text(struct buf *out, const char *s)
 
 	utf8_clean(clean, sizeof(clean), s);
 	for (const char *p = clean; *p;) {
-		size_t i = 0, n = sizeof(rows) / sizeof(rows[0]);
+		size_t i = 0, n = COUNT(rows);
 
 		while (i < n && strncmp(p, rows[i].from, strlen(rows[i].from)) != 0)
 			i++;
@@ -297,7 +298,7 @@ static const char *verdict_words(const char *verdict)
 		{ GW_VERDICT_SYSFS, " from the files of the kernel" },
 	};
 
-	for (size_t i = 0; verdict && i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; verdict && i < COUNT(rows); i++)
 		if (strcmp(verdict, gw_verdict_name(rows[i].verdict)) == 0)
 			return rows[i].words;
 	return "";
@@ -437,7 +438,7 @@ static void add_codes(struct buf *out, const struct comparison_row *row)
 
 			while (code && at < n && strcmp(listed[at], code) != 0)
 				at++;
-			if (code && at == n && n < sizeof(listed) / sizeof(listed[0]))
+			if (code && at == n && n < COUNT(listed))
 				listed[n++] = code;
 		}
 	}

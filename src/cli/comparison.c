@@ -1,5 +1,6 @@
 #include "comparison.h"
 
+#include "base/array.h"
 #include "base/text.h"
 #include "measure/distribution.h"
 #include "measure/sensor.h"
@@ -636,7 +637,7 @@ struct comparison_scale comparison_scale_of(double typical, const char *unit)
 
 	if (!(typical > 0))
 		return s;
-	for (size_t i = 0; i < sizeof(scales) / sizeof(scales[0]); i++) {
+	for (size_t i = 0; i < COUNT(scales); i++) {
 		if (scales[i].unit != *unit)
 			continue;
 		s.factor = scales[i].factor;

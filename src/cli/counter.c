@@ -1,5 +1,6 @@
 #include "counter.h"
 
+#include "base/array.h"
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/json_doc.h"
@@ -129,7 +130,7 @@ static void describe_error(const char *address, int err, struct counter_reading 
 		{ -GW_E_SIZE, "the reply of ", " is longer than 16 MiB" },
 	};
 
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+	for (size_t i = 0; i < COUNT(known); i++)
 		if (known[i].err == err) {
 			counter_refuse(ret, "%s%s%s", known[i].before, address, known[i].after);
 			return;

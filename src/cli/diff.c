@@ -2,6 +2,7 @@
 
 #include "diff_fields.h"
 
+#include "base/array.h"
 #include "base/json_doc.h"
 #include "measure/distribution.h"
 #include "measure/stat.h"
@@ -64,16 +65,9 @@ static bool value_equal(const struct diff_value *a, const struct diff_value *b,
 
 static struct diff_row *diff_push(struct diff *d)
 {
-	if (d->nrows == d->room) {
-		size_t room = d->room ? 2 * d->room : 128;
-		struct diff_row *rows = realloc(d->rows, room * sizeof(*rows));
-
-		if (!rows) {
-			d->error = -GW_E_NOMEM;
-			return NULL;
-		}
-		d->rows = rows;
-		d->room = room;
+	if (array_reserve(&d->rows, &d->room, d->nrows + 1, sizeof(*d->rows)) != 0) {
+		d->error = -GW_E_NOMEM;
+		return NULL;
 	}
 	return &d->rows[d->nrows++];
 }

@@ -47,7 +47,7 @@ struct diff_row {
 
 struct diff {
 	struct diff_row *rows;
-	size_t nrows, room;
+	unsigned nrows, room;
 	size_t count[STATE_UNKNOWN + 1];
 	struct result_file both[2]; /* copies of the results, with the labels A and B */
 	struct comparison comparison;

@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "output.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -59,7 +60,7 @@ static const struct guard_subcommand subcommands[] = {
 	{ "recover", FORM_RECOVER, 0, 0, "", "",
 	  "restores checkpointed processes after a crash of the service" },
 };
-#define SUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))
+#define SUBCOMMANDS (COUNT(subcommands))
 
 const struct guard_subcommand *guard_subcommand_at(size_t i)
 {

@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "table.h"
 
+#include "base/array.h"
 #include "base/suggest.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@ const struct command *const cli_commands[] = {
 #undef C
 	NULL,
 };
-#define COMMANDS (sizeof(cli_commands) / sizeof(cli_commands[0]) - 1)
+#define COMMANDS (COUNT(cli_commands) - 1)
 
 static int print_help(void)
 {

@@ -4,6 +4,7 @@
 #include "run_result.h"
 #include "output.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/number.h"
 
@@ -78,7 +79,7 @@ static int parse_size(const char *text, double *ret)
 
 	if (end != text && v >= 0 && v < 1e15) {
 		end += strspn(end, " ");
-		for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		for (size_t i = 0; i < COUNT(units); i++)
 			if (strcmp(end, units[i].unit) == 0) {
 				*ret = v * units[i].bytes;
 				return EXIT_OK;
@@ -96,7 +97,7 @@ static int parse_baseline(const char *text, enum run_baseline_mode *ret)
 					     [RUN_BASELINE_NEW] = "new",
 					     [RUN_BASELINE_NONE] = "none" };
 
-	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+	for (unsigned i = 0; i < COUNT(words); i++)
 		if (words[i] && strcmp(text, words[i]) == 0) {
 			*ret = (enum run_baseline_mode)i;
 			return EXIT_OK;
@@ -219,7 +220,7 @@ static int check_service(const struct cli *c, const struct measure_options *o,
 		  "hold the workers with gpuward guard hold, or " },
 	};
 
-	for (size_t i = 0; o->service && i < sizeof(refused) / sizeof(refused[0]); i++)
+	for (size_t i = 0; o->service && i < COUNT(refused); i++)
 		if (refused[i].given)
 			return cli_usage("--%s %s: %sleave out --service", refused[i].name,
 					 refused[i].why, refused[i].instead);

@@ -224,7 +224,7 @@ enum figure_unit figure_unit(const char *key)
 	const char *last = strrchr(key, '_'), *word = last ? last + 1 : key;
 	size_t n = strcspn(word, ".");
 
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+	for (size_t i = 0; i < COUNT(units); i++)
 		if (strlen(units[i].word) == n && strncmp(word, units[i].word, n) == 0)
 			return units[i].unit;
 	return UNIT_NONE;

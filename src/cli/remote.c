@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "client.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json_doc.h"
@@ -272,7 +273,7 @@ const char *remote_why(const struct remote *r)
 {
 	static const char *const where[] = { "error.message", "detail", "message", "title" };
 
-	for (size_t i = 0; r->reply && i < sizeof(where) / sizeof(where[0]); i++) {
+	for (size_t i = 0; r->reply && i < COUNT(where); i++) {
 		const char *s = json_doc_string(r->reply, where[i]);
 
 		if (s && *s)

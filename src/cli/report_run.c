@@ -5,6 +5,8 @@
 #include "output.h"
 #include "plot.h"
 
+#include "base/array.h"
+
 #include <gpuward.h>
 
 #include <math.h>
@@ -241,7 +243,7 @@ static void write_provenance(struct buf *out, const struct result_run *run)
 		buf_adds(out, "</tr></thead>\n");
 	}
 	buf_adds(out, "<tbody>\n");
-	for (size_t r = 0; r < sizeof(provenance) / sizeof(provenance[0]); r++) {
+	for (size_t r = 0; r < COUNT(provenance); r++) {
 		buf_addf(out, "<tr><th scope=\"row\">%s</th>", provenance[r].title);
 		for (size_t i = 0; i < run->ndevices; i++) {
 			buf_adds(out, "<td>");
@@ -393,7 +395,7 @@ static void run_figures(struct buf *out, const struct result_run *run,
 
 	energy_cost_text(cost, run->sum.energy_j.best, text);
 	buf_adds(out, "<table class=\"facts\"><tbody>\n");
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT(rows); i++) {
 		const void *at = (const char *)run + rows[i].at;
 		double v = rows[i].unit ? *(const double *)at
 					: ((const struct gw_interval *)at)->best;

@@ -1,5 +1,6 @@
 #include "result_file.h"
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/buf.h"
 #include "base/json_doc.h"
@@ -316,7 +317,7 @@ static bool no_fact(const char *key)
 		"time_utc", "monotonic_seconds", "uptime_seconds"
 	};
 
-	for (size_t i = 0; i < sizeof(skipped) / sizeof(skipped[0]); i++)
+	for (size_t i = 0; i < COUNT(skipped); i++)
 		if (strcmp(key, skipped[i]) == 0)
 			return true;
 	return false;

@@ -1,5 +1,6 @@
 #include "runner.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem_trim.h"
@@ -101,7 +102,7 @@ static void wanted_signals(sigset_t *set)
 	struct sigaction now;
 
 	sigemptyset(set);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+	for (size_t i = 0; i < COUNT(signals); i++)
 		if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
 			sigaddset(set, signals[i]);
 }

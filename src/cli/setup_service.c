@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "remote.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/http_message.h"
 #include "base/json_doc.h"
@@ -84,7 +85,7 @@ static bool is_out(const struct json_doc *w)
 	static const char *const in[] = { "active", "suspect", "drain", "reconcile", "absent" };
 	const char *state = json_doc_string(w, "state");
 
-	for (unsigned i = 0; state && i < sizeof(in) / sizeof(in[0]); i++)
+	for (unsigned i = 0; state && i < COUNT(in); i++)
 		if (strcmp(state, in[i]) == 0)
 			return false;
 	return state && !json_doc_true(w, "dry_run");

@@ -1,5 +1,6 @@
 #include "term.h"
 
+#include "base/array.h"
 #include "base/utf8.h"
 
 #include <limits.h>
@@ -65,7 +66,7 @@ static bool want_utf8(void)
 {
 	static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < COUNT(names); i++)
 		if (is_set(names[i]))
 			return strcasestr(getenv(names[i]), "utf-8") ||
 			       strcasestr(getenv(names[i]), "utf8");
@@ -128,7 +129,7 @@ const char *term_plain(const char *text)
 		{ "°C", "C" }, { "µ", "u" }, { "µs", "us" }, { "µJ", "uJ" }
 	};
 
-	for (size_t i = 0; !term.utf8 && i < sizeof(plain) / sizeof(*plain); i++)
+	for (size_t i = 0; !term.utf8 && i < COUNT(plain); i++)
 		if (strcmp(text, plain[i][0]) == 0)
 			return plain[i][1];
 	return text;
