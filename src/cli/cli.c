@@ -142,7 +142,7 @@ static void separate_cache(const struct cli *c)
 		sum = toml_sum(sum, scenario, strlen(scenario));
 	if (scenario && stat(scenario, &st) == 0 && S_ISREG(st.st_mode))
 		n = file_read(scenario, text, sizeof(text), unused, sizeof(unused));
-	/* A scenario file can change: its content is part of the checksum. */
+	/* The checksum includes the content of a scenario file, because the file can change. */
 	if (n > 0)
 		sum = toml_sum(sum, text, (size_t)n);
 	snprintf(part, sizeof(part), "/simulated-%016" PRIx64, sum);

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A request to end a wait early, such as Ctrl-C. When it comes, the deadline of the wait moves
- * closer: a reply that is on its way still arrives, but a silent server does not block the
+/* A request to end a wait early, for example after Ctrl-C. It shortens the deadline of the
+ * wait: a reply that is on its way still arrives, but a silent server does not block the
  * program. */
 struct deadline_stop {
 	bool (*requested)(void *arg);
@@ -22,7 +22,7 @@ struct deadline_stop {
 
 struct deadline {
 	uint64_t until_ns; /* time on the monotonic clock */
-	/* NULL: the wait cannot be ended early, or its early end was already requested */
+	/* NULL: the wait cannot be ended early, or the request to end it was already handled */
 	const struct deadline_stop *stop;
 	bool stopped;
 };

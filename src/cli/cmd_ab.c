@@ -321,7 +321,7 @@ static int run_pairs(struct comparison *x)
 	int code = warm_up(x);
 
 	while (code == EXIT_OK && !x->s.runner.interrupted && ab_next(x->ab, &step)) {
-		/* this would be a bug, because ab.h limits the number of runs */
+		/* cannot happen, because ab.h limits the number of runs */
 		if (x->report.runs == x->capacity) {
 			return cli_fail("too many runs");
 		}

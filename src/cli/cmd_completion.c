@@ -17,8 +17,8 @@
 #define SCENARIOS \
 	"list --simulate=help 2>/dev/null | sed -n 's/^  \\([a-z0-9-]\\{1,\\}\\) .*/\\1/p'"
 
-/* Prints the names of the workers. The service prints its document in one line, and the object
- * of a worker begins with its name. */
+/* A shell command that prints the names of the workers. It works because the service writes its
+ * document in one line, and the object of each worker begins with the name. */
 #define WORKERS                                                                        \
 	"guard status --json 2>/dev/null | grep -o '{\"name\":\"[^\"]*\",\"kind\"' | " \
 	"cut -d'\"' -f4"

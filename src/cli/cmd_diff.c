@@ -195,8 +195,8 @@ static const struct table_column columns[] = {
 
 #define CELL 300
 
-/* Returns the unit for times, energies and powers of a row.  It suits both A and B, and is the
- * one that `gpuward compare` uses for the same figures. */
+/* Returns the unit for times, energies and powers of a row. The unit suits both A and B;
+ * `gpuward compare` uses the same unit for the same figures. */
 static struct comparison_scale row_scale(const struct diff_row *row, const char *unit)
 {
 	double a = fabs(row->a.number), b = fabs(row->b.number);
@@ -253,7 +253,8 @@ static void add_interval(const struct diff_row *row, const struct diff_value *v,
 		snprintf(out + n, CELL - n, " [%s, %s]", low, high);
 }
 
-/* What a table leaves out so that the column of changes fits into a narrow terminal. */
+/* The columns that a table leaves out, so that the column of changes fits into a narrow
+ * terminal. */
 enum detail { ALL_INTERVALS, NO_INTERVAL_OF_CHANGE, NO_INTERVAL, DETAILS };
 
 static void value_text(const struct diff_row *row, const struct diff_value *v,

@@ -237,7 +237,7 @@ static void read_config(struct privilege_check *l)
 	config_done(&c);
 }
 
-/* Fills the rows and returns their number; 0 if the GPUs are not those of this machine. */
+/* Fills the rows and returns their number; 0 if the GPUs are simulated or from another root. */
 static unsigned privileges_check(const struct cli *c, struct render_privilege *row)
 {
 	struct privilege_check l = { .cli = c, .capabilities = read_capabilities() };

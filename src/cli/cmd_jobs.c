@@ -87,7 +87,8 @@ static void add_parameter(struct buf *path, const char *key, const char *value)
 	url_escape(path, value);
 }
 
-/* Writes the time of --since as the service reads it: a span counts back from now. */
+/* Writes the time of --since in the format of the service. A span such as 2h counts back from
+ * now. */
 static void add_since(struct buf *path, const char *since)
 {
 	char text[80];
@@ -257,7 +258,7 @@ static void read_cost(const struct json_doc *reply, struct energy_cost *ret)
 	utf8_clean(ret->currency, sizeof(ret->currency), currency ? currency : "");
 }
 
-/* Adds up a figure of the GPUs. */
+/* Returns the sum of a figure over the GPUs. */
 static double sum_devices(const struct json_doc *reply, const char *key)
 {
 	double sum = 0;

@@ -69,8 +69,8 @@ static bool text_is(const struct json_doc *d, const char *key, const char *text)
 	return s && strcmp(s, text) == 0;
 }
 
-/* Writes the contender with the most memory on the GPU of the decision: " for game.exe"; "" if
- * none is known. */
+/* Writes the contender with the most memory on the GPU of the decision, as " for game.exe";
+ * writes "" if no contender is known. */
 static void contender_text(struct notifier *n, const char *uuid, char *out, size_t size)
 {
 	const char *best = NULL;

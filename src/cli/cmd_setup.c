@@ -92,8 +92,8 @@ static int find_token(struct machine *m)
 	return EXIT_OK;
 }
 
-/* Reads the configuration of the service, as far as it is valid.  Below a prefix only its main
- * file counts. */
+/* Reads the valid parts of the service's configuration. With a prefix, reads only the main
+ * file. */
 static int read_configuration(const struct machine *m, struct config *ret)
 {
 	char path[PATH_MAX], message[600];
@@ -317,8 +317,8 @@ static void print_plan(const struct setup_plan *p)
 		printf("\nThe configuration:\n\n%s", p->config.p);
 }
 
-/* Says whether the guard acts. A mode that a person set at run time is stored and outlives an
- * undo, so this function asks the service for its current mode. */
+/* Prints whether the guard acts. A mode that a person set at run time is stored and stays after
+ * an undo, so this function asks the service for its current mode. */
 static void print_mode(const struct machine *m, const struct setup_plan *p)
 {
 	bool starts = false;

@@ -173,7 +173,7 @@ static void ask_to_end(struct top *t)
 	}
 }
 
-/* Edits the filter.  Only characters that fit into the text are taken. */
+/* Edits the filter. Ignores characters that do not fit into the text. */
 static void filter_key(struct top *t, int key)
 {
 	char *text = t->ui.order.filter;

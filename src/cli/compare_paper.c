@@ -129,7 +129,7 @@ static void latex_head(const struct compare_view *v, bool states, struct buf *ou
 	buf_adds(out, " \\\\\n\\midrule\n");
 }
 
-/* Returns true if the table must say whether a row can be used. */
+/* Returns true if the table needs a column for the validity of the rows. */
 static bool needs_states(const struct comparison *c)
 {
 	for (size_t i = 0; i < c->nrows; i++)
@@ -249,7 +249,7 @@ static void add_runs(struct buf *out, const struct comparison_row *row)
 			 run->work.tokens);
 }
 
-/* Returns what is known about the sensor, for people who do not know the words of the result. */
+/* Returns how well the sensor is known, in words for a reader who does not know gpuward. */
 static const char *sensor_words(const char *origin)
 {
 	return strcmp(origin, "active") == 0    ? "sensor characterised"
@@ -257,7 +257,8 @@ static const char *sensor_words(const char *origin)
 						: "sensor not characterised";
 }
 
-/* Returns the reading that the energies of a row are based on; "" if no run says it. */
+/* Returns the kind of reading from which the energies of a row were computed; "" if no run says
+ * it. */
 static const char *meter_words(const struct comparison_row *row)
 {
 	const char *counter = gw_meter_kind_name(GW_METER_COUNTER);
@@ -280,8 +281,8 @@ static const char *meter_words(const struct comparison_row *row)
 			    : "";
 }
 
-/* Returns whether a second meter confirms the energy, or which source it has; "" if the result
- * does not say it. */
+/* Returns a text that says whether a second meter confirms the energy, or from which source the
+ * energy comes; "" if the result does not say it. */
 static const char *verdict_words(const char *verdict)
 {
 	static const struct {

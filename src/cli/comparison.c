@@ -77,8 +77,8 @@ static double power_of(const struct result_run *run)
 					    : run->sum.power_mean_w;
 }
 
-/* Returns the energy per unit of work: as stated in the result, or else the energy of the run
- * divided by its count. */
+/* Returns the energy per iteration or token: the value in the result, or else the energy of the
+ * run divided by the number of iterations or tokens. */
 static double per_unit(const struct gw_interval *stated, double whole, double count)
 {
 	return isnan(stated->best) ? whole / count : stated->best;
@@ -381,7 +381,7 @@ static bool same_gpus(const struct comparison_row *a, const struct comparison_ro
 	char first[1024], second[1024];
 
 	if (!x || !y)
-		return true; /* no known difference */
+		return true; /* no difference between the GPUs is known */
 	gpu_clean(x, first);
 	gpu_clean(y, second);
 	return strcmp(first, second) == 0;
@@ -448,7 +448,8 @@ static int row_add(struct comparison_row *row, const struct result_file *file,
 	if (result_run_usable(run))
 		row->rooms[file->room]++;
 	if (result_run_usable(run) && row->used++ == 0)
-		row->validity = NULL; /* the earlier runs were invalid and are not used */
+		/* the earlier runs of the row were invalid and are not used */
+		row->validity = NULL;
 	if (!row->validity || validity_rank(validity) > validity_rank(row->validity))
 		row->validity = validity;
 	return 0;
@@ -785,7 +786,7 @@ static void note_code(struct notes *n, const struct comparison_row *row, size_t 
 		if (!run_has(row->runs[i].run, code->code))
 			continue;
 		if (i < first)
-			return; /* already noted */
+			return; /* a note about this code exists already */
 		count++;
 	}
 	note_begin(n);
@@ -874,8 +875,8 @@ static void note_lost_room(struct notes *n, const struct result_file *file)
 	note_end(n);
 }
 
-/* Adds a note if only some runs were measured with --clean-room: in the others, workers of the
- * guard may have used the GPU, which alone can change the result. */
+/* Adds a note if only some runs were measured with --clean-room. In the other runs, workers of
+ * the guard may have used the GPU, and this alone can change the result. */
 static void note_rooms(struct notes *n, const struct comparison *c)
 {
 	size_t kept = count_rooms(c, ROOM_KEPT);
@@ -970,7 +971,7 @@ static void note_reference(struct notes *n, const struct comparison *c)
 	if (c->reference != c->rows && c->reference == choose_reference(c))
 		buf_addf(&n->b, ", the first row that can be compared: '%s' has no %s",
 			 c->rows[0].label, c->rows[0].used ? "energy" : "usable run");
-	if (has_trials(c)) /* for a single run, both kinds of mean are equal */
+	if (has_trials(c)) /* for a single run, geometric and arithmetic mean are equal */
 		buf_adds(&n->b, ". They are ratios of geometric means; the values in the table "
 				"are arithmetic means");
 	buf_addf(&n->b, ". Intervals are 95 %%%s.", gain_text(c));

@@ -138,9 +138,8 @@ static void describe_error(const char *address, int err, struct counter_reading 
 	counter_refuse(ret, "cannot reach %s: %s", address, gw_strerror(err));
 }
 
-/* Stores the error: the status and the server's own sentence.  Adds advice if the server
- * requires a key, or if its sentence is one of the two that a router with several models
- * sends. */
+/* Stores the error: the status and the text of the server. Adds advice if the server requires a
+ * key, or if the text is one of the two that a llama.cpp router with several models sends. */
 static void describe_status(const struct url_parts *u, int status, const struct buf *body,
 			    struct counter_reading *ret)
 {
@@ -317,7 +316,8 @@ static uint64_t next_stop_check(struct deadline *p)
 	return next < p->until_ns ? next : p->until_ns;
 }
 
-/* Reads the output to its end.  Ignores bytes that do not fit, because a number is shorter. */
+/* Reads the output to its end. Ignores bytes that do not fit into the buffer: a number is
+ * shorter than the buffer. */
 static int read_output(struct child *c, struct deadline *p, char *out, size_t size)
 {
 	char rest[512] = "";

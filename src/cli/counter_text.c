@@ -81,8 +81,8 @@ static uint64_t series_id(const char *counter, const struct prometheus_line *l)
 	return hash_bytes(h, l->labels, l->labels_len);
 }
 
-/* Adds the series of a line if its labels match. A line with malformed labels is an error,
- * because its labels could match. */
+/* Adds the series of a line if its labels match. Malformed labels are an error, because it is
+ * unknown whether they match. */
 static void parse_line(const struct prometheus_line *l, const struct selector *w,
 		       struct counter_reading *ret)
 {

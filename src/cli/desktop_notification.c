@@ -84,7 +84,8 @@ static bool session_address(struct sockaddr_un *a, socklen_t *ret_size)
 	return true;
 }
 
-/* Sends a message of a few hundred bytes; the bus has WAIT_MS to take it. */
+/* Sends a message of a few hundred bytes. Fails if the bus does not accept it within
+ * WAIT_MS. */
 static int send_all(struct desktop *d, const struct buf *out)
 {
 	size_t sent = 0;

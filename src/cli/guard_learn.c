@@ -119,7 +119,8 @@ static const char *learn_evicted_by(const struct learning *l, long long pid)
 	return NULL;
 }
 
-/* Returns true if a rule, and not the lack of one, says that the process contends. */
+/* Returns true if the process is a contender because of a rule, and not because no rule
+ * matches. */
 static bool contends_by_rule(const char *class, const char *rule)
 {
 	return strcmp(class, "contender") == 0 && rule && strncmp(rule, "no rule", 7) != 0 &&
@@ -175,8 +176,8 @@ static int learn_list_gpus(struct learning *l, struct remote *r)
 	return code;
 }
 
-/* Stores the contender for which the guard moves the worker. Does nothing in a dry run: there,
- * no worker moves, and a person may want to change the rules that are tried. */
+/* Stores the contender because of which the guard evicted the worker. Does nothing in a dry
+ * run, because no worker is evicted then, and the person may be testing the rules. */
 static void learn_add_evicted(struct learning *l, const struct json_doc *w, const char *name)
 {
 	for (size_t i = 0; i < json_doc_count(w, "reasons"); i++) {

@@ -136,7 +136,8 @@ static int refuse_options(const struct command *cmd, const struct cli *c)
 	return EXIT_OK;
 }
 
-/* Detects `--simulate h200 -- COMMAND`, where h200 is meant as the value of the option. */
+/* Detects `--simulate h200 -- COMMAND`: the user probably means h200 as the value of
+ * --simulate. */
 static int check_first_word(const struct command *cmd, const struct cli *c,
 			    const struct option_table *tables)
 {

@@ -90,8 +90,8 @@ static int parse_size(const char *text, double *ret)
 
 static int parse_baseline(const char *text, enum run_baseline_mode *ret)
 {
-	/* "kept" also accepts a stored baseline that does not fit. Without --baseline, such a
-	 * baseline is not used. */
+	/* With "kept", a stored baseline is used even if it does not fit. Without --baseline,
+	 * it is used only if it fits. */
 	static const char *const words[] = { [RUN_BASELINE_OLD] = "kept",
 					     [RUN_BASELINE_AUTO] = "auto",
 					     [RUN_BASELINE_NEW] = "new",

@@ -156,7 +156,9 @@ void figure_line(const char *key, const char *fmt, ...)
 	snprintf(left, sizeof(left), "  %-32s", key);
 	if (VALUE_COLUMN + utf8_columns(text) <= term_width()) {
 		printf("%s %s\n", left, text);
-	} else { /* next line: a value that is broken in the middle cannot be copied */
+		/* put the value on the next line, because a value that is broken in the middle cannot
+	 * be copied */
+	} else {
 		printf("  %s\n", key);
 		term_wrap("", 4, text, term_width());
 	}

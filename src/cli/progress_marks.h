@@ -37,7 +37,7 @@ struct progress_marks_window {
 	/* Counts between begin and end, in the order of the lines.  So they are correct even if
 	 * many lines arrive late and together. */
 	uint64_t iterations, tokens;
-	/* private: number of iterations before the part; first_tokens: number of tokens */
+	/* private: number of iterations and of tokens before the part */
 	uint64_t first;
 	uint64_t first_tokens;
 };

@@ -37,7 +37,7 @@ static void add_number(struct buf *out, double v, const char *unit)
 
 static void add_band(struct buf *out, const struct gw_interval *b, const char *unit)
 {
-	/* A wide interval around 0 gets the unit of its width. */
+	/* If the interval is wide and contains 0, its width decides the unit. */
 	double size = fmax(fabs(b->best), (b->high - b->low) / 2);
 	struct comparison_scale s = comparison_scale_of(size, unit);
 

@@ -308,8 +308,8 @@ static const struct field energy_fields[] = {
 
 #define FACTS_DEPTH 4
 
-/* True for keys that are left out: values that always change, values that are elsewhere in the
- * document, and absence reasons. */
+/* Returns true if a key is left out: its value is different in each run, it is elsewhere in the
+ * document, or it is the reason for an absent value. */
 static bool no_fact(const char *key)
 {
 	static const char *const skipped[] = {

@@ -161,8 +161,8 @@ void run_result_codes(struct measured_run *r, unsigned i, run_result_evidence *e
 	}
 }
 
-/* Adds a code if the baseline is too old or from another temperature: the energy above it is
- * then suspect. */
+/* Adds a code if the baseline is too old or from another temperature. The energy above the
+ * baseline is then suspect. */
 static void baseline_code(struct measured_run *r, const struct run_baseline *b, int device)
 {
 	struct gw_energy *e = &r->device[device].energy;
@@ -361,8 +361,8 @@ void run_result_sum(struct measured_run *r)
 	}
 }
 
-/* Returns the count from the option, or else the marked count.  For a part, marks come first,
- * because the count from the option may be that of the whole run. */
+/* Returns the count from the option, or else the marked count. For a part, the marked count has
+ * priority, because the option may give the count of the whole run. */
 static double count_of(double given, uint64_t whole, bool in_part, uint64_t part)
 {
 	if (in_part && whole)

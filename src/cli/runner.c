@@ -159,7 +159,8 @@ static int poll_until(struct pollfd *fds, nfds_t n, uint64_t until_ns)
 
 bool runner_sleep(struct runner *r, uint64_t until_ns)
 {
-	do { /* at least once: with until_ns in the past, the caller only checks for signals */
+	/* runs at least once: if until_ns is in the past, the caller only checks for signals */
+	do {
 		struct pollfd fd = { r->signal_fd, POLLIN, 0 };
 
 		if (poll_until(&fd, 1, until_ns) > 0)

@@ -41,8 +41,8 @@ struct runner {
 	uint64_t watch_ns;
 	/* Called after the command has ended, while the last sample is awaited; may be NULL. */
 	void (*meanwhile)(void *arg);
-	/* Descriptors for standard input, output and error of the command; 0: the same as those
-	 * of gpuward. */
+	/* Standard input, output and error of the command, as descriptors; 0: the command gets
+	 * the descriptor of gpuward. */
 	int stdio[3];
 	/* Called when drain_fd is readable; NULL: there is no such descriptor. */
 	void (*drain)(void *arg);

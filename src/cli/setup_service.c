@@ -66,7 +66,7 @@ struct off {
 	char name[128], state[16];
 	bool held; /* a person keeps it on or off its GPU */
 	bool out;  /* the guard has moved it off its GPU, or is doing so */
-	bool only; /* only the request of the person keeps it off */
+	bool only; /* only the hold of the person keeps it off its GPU */
 };
 
 static bool is_manual(const struct json_doc *w)
@@ -141,9 +141,9 @@ static void wait_for_return(struct remote *r, const char *path, struct off *o)
 	}
 }
 
-/* Ends the request of a person for a worker.  If only this request kept the worker off its GPU,
- * waits until the worker is back: the configured mode may be a dry run, in which the worker
- * would stay off. */
+/* Ends the hold of a worker. If only this hold kept the worker off its GPU, waits until the
+ * worker is back, because the configured mode may be a dry run, in which the worker would stay
+ * off. */
 static void release(struct remote *r, struct off *o, bool quiet)
 {
 	const bool back = o->out && o->only;

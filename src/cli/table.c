@@ -168,8 +168,8 @@ static void cut_text(char *out, size_t size, const char *text, size_t columns, b
 	snprintf(out, size, "%.*s%s%s", (int)all, text, whole ? "" : cut_mark(), tail);
 }
 
-/* Returns true if two different texts of a column are equal after their ends are cut: names of
- * models often differ only there. */
+/* Returns true if two different texts of a column would be equal after their ends are cut. This
+ * happens with names of models, which often differ only at the end. */
 static bool cut_hides_difference(const struct table *t, unsigned column, size_t width)
 {
 	for (unsigned r = 1; r < t->rows; r++) {

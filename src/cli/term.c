@@ -218,8 +218,8 @@ size_t term_fit(const char *text, size_t bytes, size_t columns, size_t *ret_colu
 	return used;
 }
 
-/* Returns the bytes and columns of the word at text, cut to `most` columns, but at least one
- * character. */
+/* Returns the bytes and columns of the word at text. A longer word is cut to `most` columns,
+ * but to at least one character. */
 static size_t next_word(const char *text, size_t most, size_t *ret_columns)
 {
 	size_t all = strcspn(text, " "), bytes = term_fit(text, all, most, ret_columns);

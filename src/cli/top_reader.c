@@ -33,7 +33,7 @@ struct top_reader {
 	/* protected by the lock of the mailbox */
 	struct top_model ready;
 	bool fresh, paused;
-	bool zoom, now; /* now: a reading is due, because the zoom shows more figures */
+	bool zoom, now; /* now: read immediately, because the zoom shows more figures */
 };
 
 static uint64_t now_ns(void)
