@@ -381,21 +381,25 @@ static void add_change(struct buf *out, const struct compare_view *v,
 	enum compare_verdict verdict = compare_verdict(c);
 	double sign = verdict == COMPARE_LESS ? -100 : 100, low = sign * c->change_low,
 	       high = sign * c->change_high;
+	/* at least one decimal, also for changes above 100 % */
+	int decimals = comparison_change_decimals(c) > 1 ? comparison_change_decimals(c) : 1;
+	bool none; /* the text is "no difference [...]" */
 	char text[96];
 
 	buf_addf(out, " Relative to %s, its energy %s ", v->c->reference->label,
 		 energy_unit(v->c));
 	if (verdict == COMPARE_LESS || verdict == COMPARE_MORE) {
-		buf_addf(out, "is %.1f %% %s [%.1f, %.1f]", sign * c->change,
-			 verdict == COMPARE_LESS ? "lower" : "higher", fmin(low, high),
-			 fmax(low, high));
+		buf_addf(out, "is %.*f %% %s [%.*f, %.*f]", decimals, sign * c->change,
+			 verdict == COMPARE_LESS ? "lower" : "higher", decimals,
+			 fmin(low, high), decimals, fmax(low, high));
 	} else {
 		comparison_change_text(c, text, sizeof(text));
-		buf_addf(
-			out, "changed by %s%s", text,
-			verdict == COMPARE_OPEN
-				? ", which does not show a difference"
-				: "; with one run each, the variation between runs is unknown");
+		none = strncmp(text, "no ", 3) == 0;
+		buf_addf(out, "%s%s%s", none ? "shows " : "changed by ", text,
+			 verdict != COMPARE_OPEN
+				 ? "; with one run each, the variation between runs is unknown"
+			 : none ? ""
+				: ", which does not show a difference");
 	}
 	buf_addf(out, " (95 %%; %s).",
 		 row->other_gpu || row->other_scale

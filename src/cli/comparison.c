@@ -714,10 +714,7 @@ static double per_cent(double ratio, int decimals)
 
 #define CHANGE_DECIMALS_MAX 3
 
-/* Returns the decimals for a change in per cent: one, or none from 100 %.  If an interval is
- * known, adds more decimals while everything rounds to 0, or while an interval without 0 is
- * rounded to one with 0. */
-static int change_decimals(const struct compare_change *c)
+int comparison_change_decimals(const struct compare_change *c)
 {
 	const double widest =
 		fmax(fabs(c->change), fmax(fabs(c->change_low), fabs(c->change_high)));
@@ -734,7 +731,7 @@ static int change_decimals(const struct compare_change *c)
 
 void comparison_change_text(const struct compare_change *change, char *out, size_t size)
 {
-	int decimals = change_decimals(change);
+	int decimals = comparison_change_decimals(change);
 
 	if (isnan(change->change))
 		*out = '\0';
@@ -743,7 +740,7 @@ void comparison_change_text(const struct compare_change *change, char *out, size
 	else if (decimals == CHANGE_DECIMALS_MAX && per_cent(change->change, decimals) == 0 &&
 		 per_cent(change->change_low, decimals) == 0 &&
 		 per_cent(change->change_high, decimals) == 0)
-		snprintf(out, size, "no difference within 0.001 %%");
+		snprintf(out, size, "no difference [within 0.001 %%]");
 	else
 		snprintf(out, size, "%+.*f %% [%+.*f, %+.*f]", decimals,
 			 per_cent(change->change, decimals), decimals,

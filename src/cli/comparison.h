@@ -114,7 +114,12 @@ struct comparison_scale comparison_scale_of(double typical, const char *unit);
  * "117.7 MiB". */
 void comparison_size_text(double bytes, char *out, size_t size);
 
-/* Writes "-12.3 % [-13.1, -11.5]", or "no difference within 0.001 %"; "" if the change is
+/* Returns the decimals for a change in per cent: one, or none from 100 %.  If an interval is
+ * known, adds more decimals while everything rounds to 0, or while an interval without 0 is
+ * rounded to one with 0. */
+int comparison_change_decimals(const struct compare_change *c);
+
+/* Writes "-12.3 % [-13.1, -11.5]", or "no difference [within 0.001 %]"; "" if the change is
  * unknown. */
 void comparison_change_text(const struct compare_change *change, char *out, size_t size);
 
