@@ -31,7 +31,7 @@ function obstacle() {
 
 // ---- showing one
 
-const shown = new Map(); // tag: time when it was shown
+const shown = new Map(); // tag of a notification: time when it was shown
 
 function notify(kind, tag, title, body) {
 	if (!active(kind) || performance.now() - (shown.get(tag) ?? -Infinity) < AGAIN)
@@ -119,7 +119,7 @@ $("alerts-kinds").addEventListener("change", () => save({ ...load(), kinds: [...
 $("alerts-go").addEventListener("click", flip);
 $("alerts-test").addEventListener("click", () => show("test", "gpuward", "Notifications work in this browser."));
 on("tick", followHeat);
-on("snapshot", followLost); // the snapshot has the cause
+on("snapshot", followLost); // the snapshot contains the cause
 on("windows", followWindows);
 on("moved", (kind, text) => notify("moved", `moved ${text}`, { left: "A worker left its GPU", back: "A worker is back", stuck: "A worker did not leave" }[kind], f.sentences(text)));
 followHeat();

@@ -11,7 +11,7 @@ import { packages } from "./words.js";
 const STATES = {
 	connecting: "Connecting", live: "Live", reconnecting: "Reconnecting", stale: "Stale", hangs: "Driver hangs", "let-go": "Drivers released", "not-ready": "Not ready",
 };
-const OPEN_FROM_START = 4; // up to this many GPUs, the charts of the first are open
+const OPEN_FROM_START = 4; // with at most this many GPUs, the charts of the first GPU are open
 let range = named(localStorage.getItem("range")) || preset(0);
 
 // ---- rows and their details
@@ -155,13 +155,13 @@ function draw(all = false) {
 
 // ---- header
 
-// The sum over all GPUs.  If one is unknown, the sum is only a lower bound.
+// Returns the sum over all GPUs.  If one value is unknown, the sum is only a lower bound.
 function sum(key) {
 	const known = model.devices.map((d) => d[key]).filter((v) => v != null);
 	return known.length ? { value: known.reduce((a, b) => a + b, 0), lacking: model.devices.length - known.length } : null;
 }
 
-// Both in the unit of the larger.
+// Shows both values in the unit of the larger value.
 const powers = (of) => (of?.value >= 10000 ? (v) => `${(v / 1000).toFixed(1)} kW` : f.watts);
 
 function total(id, s, show, of, title = "") {
@@ -180,7 +180,7 @@ function total(id, s, show, of, title = "") {
 
 const TOTALS = ["gpus", "power", "energy", "memory", "cpu", "ram"];
 
-// The sum begins when the energy of its first GPU began to be counted.
+// The sum covers the time since the energy of the first GPU was counted.
 function drawSince() {
 	const list = [...model.since.values()];
 	since($("energy-since"), list.length ? Math.min(...list) : null);

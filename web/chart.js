@@ -154,7 +154,7 @@ export class Chart {
 				bands.push({ series: [n + 1, n + 2], fill: `${main}38` });
 			}
 		}
-		const alone = (type) => type === "mousemove" || type === "mouseleave"; // zoom is not shared
+		const alone = (type) => type === "mousemove" || type === "mouseleave"; // each chart has its own zoom
 		return {
 			width: this.place.clientWidth || 300, height: this.place.clientHeight || 160, series, bands,
 			legend: { show: false }, padding,
@@ -171,7 +171,7 @@ export class Chart {
 		};
 	}
 
-	// Time without stored values: above the grid, so that no line crosses the text.
+	// Marks the time without stored values; drawn above the grid, so that no line crosses the text.
 	unkept(u, g, box, r) {
 		const since = this.detail.since(), wide = since ? u.valToPos(since, "x", true) - box.left - 3 * r : 0;
 		const word = since ? `no history before ${f.when(since * 1000, false)}` : "", needs = g.measureText(word).width + 12 * r;
@@ -186,7 +186,7 @@ export class Chart {
 		g.fillText(word, x, y);
 	}
 
-	// Energy windows of this GPU: a background behind the grid, and labels above it.
+	// Draws the energy windows of this GPU: a background behind the grid, and labels above it.
 	windows(u, labels) {
 		const g = u.ctx, box = u.bbox, r = devicePixelRatio || 1;
 		const x = (t) => Math.max(box.left, Math.min(box.left + box.width, u.valToPos(t, "x", true)));
@@ -208,7 +208,7 @@ export class Chart {
 		g.restore();
 	}
 
-	// The top one has its label above, others below, so that no line crosses a label.
+	// The label of the top limit is above its line, the labels of the others are below, so that no line crosses a label.
 	lines(u) {
 		const g = u.ctx, box = u.bbox, r = devicePixelRatio || 1;
 		g.save();
@@ -231,7 +231,7 @@ export class Chart {
 		g.restore();
 	}
 
-	// The values under the cursor, or the current ones.
+	// Shows the values under the cursor, or the current values.
 	say(idx) {
 		const p = this.detail.past, k = this.spec.scale, d = this.detail.row.device;
 		const parts = this.spec.series.map(([key, label]) => {
@@ -241,7 +241,7 @@ export class Chart {
 		put(this.legend, `${idx == null ? "now" : `${p.step > 1 ? "mean at " : ""}${f.when(p.time[idx] * 1000)}`}  ${parts.join(" · ")}`);
 	}
 
-	// For screen readers: the chart in one sentence.
+	// Describes the chart in one sentence, for screen readers.
 	sum() {
 		const p = this.detail.past, k = this.spec.scale, d = this.detail.row.device, range = this.detail.words();
 		const key = this.spec.series[0][0], c = p.column(key), [from, to] = this.detail.shown();

@@ -5,9 +5,9 @@
 // "gap" (readings were missed: load the past again), "self".
 import * as f from "./format.js";
 
-export const MANY = 8; // with more GPUs, rows are denser and lists shorter
+export const MANY = 8; // with more GPUs than this, rows are denser and lists are shorter
 const SPARK_SECONDS = 120;
-const BACKOFF = [500, 1000, 2000, 3000]; // milliseconds; short, because a person waits
+const BACKOFF = [500, 1000, 2000, 3000]; // milliseconds; the limit is short, because a person waits
 const OPEN_ASKED = 4; // open windows that are requested with each reading
 const EVENTS_KEPT = 200;
 const TICK_PROCESSES = 64;
@@ -17,7 +17,7 @@ export const model = {
 	events: [], windows: new Map(), sparks: new Map(), interval: 1000,
 	link: { state: "connecting", why: "" }, heard: 0, guarded: false,
 	health: new Map(), // by UUID: the answer of /api/v1/health
-	since: new Map(), // by keyOf(): when the count of its energy began, in milliseconds
+	since: new Map(), // by keyOf(): when the energy count of the GPU began, in milliseconds
 };
 
 const listeners = {};
@@ -76,7 +76,7 @@ export const selector = (d) => encodeURIComponent(d.uuid || d.index);
 let open = false, opened = 0, fresh = false, notReady = "";
 
 export const age = () => (model.heard ? performance.now() - model.heard : Infinity);
-// The clock of the service, in seconds: that of the browser may be wrong.
+// Returns the time of the service's clock, in seconds, because the clock of the browser may be wrong.
 export const now = () => (model.tick ? Date.parse(model.tick.time_utc) + age() : Date.now()) / 1000;
 const late = () => age() > Math.max(5000, 3.5 * model.interval);
 
@@ -249,7 +249,7 @@ async function refreshWindows() {
 
 export const openWindows = () => [...model.windows.values()].filter((w) => w.state === "open");
 
-// A few at a time: documents of many GPUs are long.
+// Requests a few GPUs at a time, because documents of many GPUs are long.
 let turn = 0, asking = false;
 async function followWindows() {
 	const all = openWindows();
@@ -388,7 +388,7 @@ export function start() {
 	setInterval(() => {
 		if (!open || document.hidden)
 			return;
-		// The stream has what changes fast.
+		// The stream has the values that change fast.
 		if (model.devices.length <= MANY || round++ % 3 === 0)
 			refresh();
 		refreshSelf().catch(() => {});

@@ -46,7 +46,7 @@ export class Detail {
 		return words(this.current());
 	}
 
-	// When the stored history begins, if that is well inside the chart.
+	// Returns when the stored history begins, if that is well inside the chart.
 	since() {
 		const first = this.past.begin(), [from, to] = this.shown();
 		return first !== null && first - from > Math.max(2.5 * this.past.step, (to - from) / 50) ? first : null;

@@ -183,7 +183,7 @@ export function fleet() {
 		if (on)
 			page.refresh();
 		else
-			dispatchEvent(new Event("resize")); // charts were not drawn while hidden
+			dispatchEvent(new Event("resize")); // the charts were not drawn while they were hidden
 	}
 	$("tabs").hidden = false;
 	addEventListener("hashchange", choose);

@@ -6,7 +6,7 @@ export const DASH = "–";
 const SI = ["", "k", "M", "G", "T", "P"];
 const IEC = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-// Three significant digits; whole numbers keep all digits.
+// Writes three significant digits; whole numbers keep all digits.
 export function digits(v) {
 	const a = Math.abs(v);
 	if (Number.isInteger(v) || a >= 100)
@@ -50,7 +50,7 @@ export const joules = (v) => (v < 999.5 ? `${v.toFixed(0)} J` : si(v, "J"));
 
 export const wattHours = (j) => si(j / 3600, "Wh");
 
-// r: energy_cost of the service.
+// Writes energy as kWh, money and CO2. r: energy_cost of the service.
 export function cost(j, r) {
 	const of = (k, u) => k && `${figures(k * j / 3.6e6)} ${u}`;
 	return r && j ? [of(1, "kWh"), of(r.price_per_kwh, r.price_currency || "(price)"), of(r.gco2_per_kwh, "g CO2")].filter(Boolean).join(", ") : "";
@@ -89,7 +89,7 @@ export const sinceText = (t) => (t ? ` since ${day(t)} ${clock(t, false)}` : "")
 export const absence = (key) => (key === "first_reading" ? "first reading" : absences[key]) || (key ? words(key) : "not reported");
 export const words = (key) => String(key).replaceAll("_", " ").replaceAll("-", " ");
 
-// Joins parts to sentences.
+// Joins parts into sentences.
 export function sentences(...parts) {
 	return parts.filter(Boolean).map((s) => `${s[0] === "/" ? s[0] : s[0].toUpperCase()}${s.slice(1)}`.replace(/[^.!?:]$/, "$&.")).join(" ");
 }

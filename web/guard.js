@@ -48,7 +48,7 @@ let doc = null, at = 0, looks = [];
 // ---- texts
 
 const passed = () => (performance.now() - at) / 1000;
-// The rest of a reported time, which keeps running; null: there is none.
+// Returns the rest of a reported time, which keeps running; null: no time was reported.
 const left = (seconds) => (seconds == null ? null : Math.max(0, seconds - passed()));
 const span = (seconds) => f.span(Math.ceil(seconds)).replaceAll(" ", "\u00a0");
 const gpu = (d) => `GPU ${d.index}`;
@@ -58,7 +58,7 @@ const cause = (d) => named(d.evidence ? `${d.rule} (${d.evidence})` : d.rule);
 const count = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 const dry = () => doc.mode !== "enforce";
 
-// Where it is, or was last; else where it may be.
+// Returns the GPUs where the worker is or was last, or else the GPUs where it may be.
 const places = new Map();
 function where(w) {
 	const on = looks.filter((g) => g.processes.some((p) => p.worker === w.name)).map(gpu);
@@ -70,7 +70,7 @@ function where(w) {
 // Without enforcement, the states change as if workers carried out the orders.
 const pretends = (w) => w.dry_run && !w.stays_evicted && !LEAVES.has(w.state);
 
-// Replaced only if the text changes, so that a selection stays.
+// Replaces the text only if it changes, so that the user's selection stays.
 function fill(cell, key, make) {
 	if (cell.dataset.key === key)
 		return;
@@ -265,7 +265,7 @@ function report() {
 const VERBS = { evict: ["Evict"], resume: ["Resume"], hold: ["Hold …"], release: ["Release"] };
 let needToken = null;
 
-// What will happen.
+// Describes what will happen after the request.
 function outlook(verb, w, state) {
 	const size = w.resident_bytes ? `the ${f.bytes(w.resident_bytes)} that it holds${where(w) ? ` on ${where(w)}` : ""}` : "", free = size ? `it is requested to free ${size}; running work may finish first` : w.memory_reason ? "what it holds is unknown" : "it holds nothing now";
 	const others = w.mask.filter((r) => r !== "manual").join(", ");
@@ -385,7 +385,7 @@ async function loadGpus() {
 	draw();
 }
 
-// Screen readers announce states, not seconds.
+// Lets screen readers announce changes of states, but not of seconds.
 function announce(before) {
 	const news = doc.workers.filter((w) => before?.workers.some((b) => b.name === w.name && b.state !== w.state));
 	if (news.length)
@@ -440,7 +440,7 @@ export function guard(askToken) {
 		$("guard").focus();
 	});
 	on("snapshot", loadGpus);
-	// Decisions arrive at once.
+	// New decisions arrive as events, without a delay.
 	on("events", () => {
 		const last = model.events.find((e) => e.kind === "guard")?.id ?? 0;
 		if (last === heard)
@@ -448,7 +448,7 @@ export function guard(askToken) {
 		heard = last;
 		load();
 		refresh();
-		setTimeout(refresh, 800); // the consequences
+		setTimeout(refresh, 800); // once more, to show what followed from the decision
 	});
 	setInterval(() => {
 		if (!document.hidden && model.link.state !== "reconnecting")

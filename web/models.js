@@ -11,7 +11,7 @@ const METHODS = {
 };
 const number = (v) => (v < 10 ? f.figures(v) : Math.round(v).toLocaleString());
 
-// A figure, or a dash with the reason.
+// Shows a figure, or a dash with the reason.
 const cell = (get, why, format = number) => (c, m) => {
 	const v = get(m);
 	if (v != null)

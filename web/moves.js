@@ -59,7 +59,7 @@ function cause(m, reasons) {
 	return d.mask.includes("manual") ? " on request" : d.mask.length ? ` because ${d.mask.map((r) => reasons[r] || r).join(" and ")}` : "";
 }
 
-// The move in one sentence.  context: { gpu(uuid), reasons }.
+// Describes the move in one sentence.  context: { gpu(uuid), reasons }.
 export function headline(m, { gpu, reasons }) {
 	const d = last(m), first = m.steps[0], dry = d.dry_run, where = d.uuid ? ` ${gpu(d.uuid)}` : " its GPU";
 	const ordered = step(m, "drain", "evict"), resumed = step(m, "resume");

@@ -87,7 +87,7 @@ function rate(key) {
 	return a && b[key] != null && b.at > a.at && b[key] >= a[key] ? (b[key] - a[key]) / (b.at - a.at) * 1000 : null;
 }
 
-// Over the last seconds; until there are two answers to compare, since the start.
+// Shows the cost over the last seconds. Until there are two answers to compare, shows the cost since the start.
 function selfTiles() {
 	const s = model.self, show = (v, fn) => (v == null ? f.DASH : fn(v)), recent = rate("cpu_seconds") !== null;
 	const cpu = recent ? rate("cpu_seconds") : s.cpu_mean_ratio ?? null, span = recent ? "in the last seconds" : "since it started";

@@ -5,7 +5,7 @@ import { el } from "./rows.js";
 // Seconds between two readings of the service while no client watches.
 const UNWATCHED = 10;
 
-// The usual distance between points: a service that reads every 10 s has no gaps.
+// Returns the usual distance between points, so that a service that reads every 10 s has no gaps.
 function distance(times) {
 	const steps = times.slice(1).map((t, i) => t - times[i]).sort((a, b) => a - b);
 	return steps[steps.length >> 1] || 0;
@@ -47,7 +47,7 @@ export class Past {
 		return this;
 	}
 
-	// The time of the first value; null: there is none.
+	// Returns the time of the first value; null: there is none.
 	begin() {
 		const at = this.time.findIndex((t, i) => this.keys.some((k) => this.column(k).mean[i] !== null));
 		return at < 0 ? null : this.time[at];
@@ -70,7 +70,7 @@ export class Past {
 		return this.columns.get(key);
 	}
 
-	// A live reading: a new point, or part of the last one if steps are long.
+	// Adds a live reading: as a new point, or to the last point if steps are long.
 	add(t, d, span) {
 		const last = this.time.at(-1) ?? 0;
 		const begin = this.step > 1 ? Math.floor(t / this.step) * this.step : t;

@@ -38,7 +38,7 @@ export function put(e, text) {
 		e.textContent = text;
 }
 
-// A value or its absence: the reason is the title and, for screen readers, part of the text.
+// Shows a value, or a dash: then the reason is the title and, for screen readers, part of the text.
 export function figure(e, d, key, show) {
 	const v = d[key];
 	if (v !== null && v !== undefined) {
@@ -72,7 +72,7 @@ export function since(e, t) {
 
 export function width(bar, ratio) {
 	const known = Number.isFinite(ratio) ? ratio : 0, p = `scaleX(${Math.max(0, Math.min(1, known)).toFixed(3)})`;
-	if (bar.style.transform !== p) // a change of width would lay out the table again
+	if (bar.style.transform !== p) // only if it changed: a change of width lays out the whole table again
 		bar.style.transform = p;
 }
 
@@ -152,7 +152,7 @@ function fillReasons(cell, d) {
 
 export const shortName = (d) => (d.name || d.uuid || "GPU").replace(/^NVIDIA /, "");
 
-// Problems of a GPU that still works; the health table has the numbers.
+// Returns the problems of a GPU that still works; the health table has the numbers.
 export function ailments(d) {
 	return [
 		d.recovery_action && d.recovery_action !== "none" && `the driver requests: ${f.words(d.recovery_action)}`,
@@ -261,7 +261,7 @@ function drawSpark(r, d) {
 	put(r.sparkText, known.length ? `power of two minutes: ${Math.min(...known).toFixed(0)} to ${Math.max(...known).toFixed(0)} W` : "power unknown");
 }
 
-// Pieces without a gap: what was not measured is not drawn.
+// Draws a separate line on each side of a gap, because nothing was measured in the gap.
 function runs(s, begin) {
 	const out = [];
 	let run = [], last = 0;
@@ -284,7 +284,7 @@ function runs(s, begin) {
 
 // ---- order and choice
 
-const DENSE = 24; // with more GPUs, rows are as low as readable
+const DENSE = 24; // with more GPUs than this, rows are as low as possible
 const REST = 5; // readings between two updates of what is off screen or moved by a pixel
 const COLUMNS = {
 	index: (d) => d.index, state: (d) => stateWord(d)[0], power: (d) => d.power_watts, temperature: (d) => d.temperature_gpu_celsius,
@@ -311,7 +311,7 @@ export function sortBy(column) {
 	wanted.by = column;
 }
 
-// 3 and 0-7 mean GPUs; other words are searched in the text of a row and in its processes.
+// A word such as 3 or 0-7 selects GPUs; other words are searched in the text of a row and in its processes.
 function matches(d, word, users) {
 	const range = word.match(/^(\d+)(?:-(\d+))?$/);
 	if (range)

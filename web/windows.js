@@ -38,7 +38,7 @@ function fillValidity(cell, w) {
 		el("span", { className: "codes", textContent: list.map((c) => codes[c] || f.words(c)).join("; ") }));
 }
 
-// The sum of a part; unknown if one of its GPUs is.
+// Returns the energy of a part; unknown if the energy of one of its GPUs is unknown.
 function partText(p) {
 	const each = p.devices.map((d) => d.energy_joules?.best ?? null), known = each.length && !each.includes(null);
 	return `${p.label ?? "before the first mark"}: ${known ? f.joules(each.reduce((a, b) => a + b, 0)) : "energy unknown"} in ${duration(p.seconds)}${p.unfinished ? ", so far" : ""}`;
@@ -100,7 +100,7 @@ function windowTable(act) {
 
 export const TYPE = "Enter the content of its token file (token_file in gpuward.toml, or --token-file), or ask the administrator of the service.";
 
-// A change that may need the token: asks for it until it is right.
+// Sends a request that may need the token; asks for the token until the service accepts it.
 export async function permitted(needToken, what, go) {
 	try {
 		return await go();

@@ -18,7 +18,7 @@ const nameOf = (w) => [w.namespace, w.name].filter(Boolean).join("/") || "no wor
 const partOf = (w) => (w.part ? ` (${w.part})` : "");
 const rates = () => model.self?.energy_cost;
 
-// Lower and upper limit are certain; the value between them is an estimate.
+// The lower and the upper limit are certain; the value between them is an estimate.
 function fillEnergy(c, w) {
 	if (figure(c, w, "energy_joules", f.joules) === null)
 		return;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TARGET 0.01 /* if no --fail-if is given */
+#define TARGET 0.01 /* the default of --target if no --fail-if is given */
 /* 2^53: every JSON reader represents integers up to this value exactly */
 #define SEED_MAX 9007199254740992.0
 
@@ -129,9 +129,9 @@ int ab_plan_split(char **argv, int argc, char **ret[2])
 }
 
 struct sum {
-	double best, variance, below, above; /* J, J^2 */
+	double best, variance, below, above; /* best in J, the other three in J^2 */
 	double counter_j, samples_j, warmest_c;
-	/* at least one GPU has only one energy source, so there is nothing to compare */
+	/* at least one GPU has only one energy source, so residual_ratio is unknown */
 	bool alone;
 	enum gw_validity validity;
 	uint64_t codes;

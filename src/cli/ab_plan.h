@@ -12,7 +12,7 @@
 
 struct ab_options {
 	struct session_options session;
-	double pairs_max, aa_pairs, seed; /* seed NAN: not given */
+	double pairs_max, aa_pairs, seed; /* seed NAN: --seed is not given */
 	const char *target, *fail_if;
 	bool show_output;
 };

@@ -10,7 +10,8 @@
 #include <string.h>
 
 #define COLUMN 12
-/* largest usual difference between counter and samples, as a ratio; short runs may exceed it */
+/* Counter and samples usually differ by less than this ratio; in short runs they may differ by
+ * more. */
 #define METERS_APART 0.02
 #define row(...)     term_row(COLUMN, __VA_ARGS__)
 

@@ -11,8 +11,8 @@
 /* Writes a ratio and its interval as a change: "+2.1 % (+1.0 to +3.2 %)". */
 void ab_text_change(char *out, size_t size, const struct ab_estimate *e);
 
-/* Writes the smallest effect that the planned pairs can show, after A was compared with itself.
- * Writes "" if that is unknown. */
+/* Writes the smallest effect that the planned number of pairs can show. It follows from the
+ * comparison of A with itself; writes "" before that comparison. */
 void ab_text_plan(char *out, size_t size, const struct ab_report *r);
 
 /* Prints the whole result on standard output. a and b are the command lines. */

@@ -1,5 +1,6 @@
 #include "bundle_open.h"
 #include "run_result.h"
+#include "base/array.h"
 #include "serve/timespec_parse.h"
 
 #include <math.h>
@@ -10,35 +11,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GPUS 64 /* per bundle */
+#define GPUS 64 /* largest number of GPUs in a bundle */
 
 static const struct gw_interval unknown = { NAN, NAN, NAN };
 
 struct rebuilt_window {
 	unsigned id;
-	struct tracked_window window; /* for evidence */
+	struct tracked_window window; /* the evidence for codes comes from this window */
 	struct measured_device d;
 };
 
 struct rebuild {
 	struct rebuilt_window *v;
-	size_t n, room;
+	unsigned n, room;
 	struct bundle_rebuilt *made;
 	int err;
 };
 
 static struct rebuilt_window *push_window(struct rebuild *p)
 {
-	if (p->n == p->room) {
-		size_t room = p->room ? 2 * p->room : 8;
-		struct rebuilt_window *v = realloc(p->v, room * sizeof(*v));
-
-		if (!v) {
-			p->err = -GW_E_NOMEM;
-			return NULL;
-		}
-		p->v = v;
-		p->room = room;
+	if (array_reserve(&p->v, &p->room, p->n + 1, sizeof(*p->v)) != 0) {
+		p->err = -GW_E_NOMEM;
+		return NULL;
 	}
 	memset(&p->v[p->n], 0, sizeof(*p->v));
 	return &p->v[p->n++];
@@ -73,8 +67,8 @@ static void add_found(void *arg, const struct bundle_found *f)
 	fill_device(&s->d, f);
 }
 
-/* True if window a is inside window b on the same GPU.  Then a is a part that the command
- * marked. */
+/* Returns true if window a is inside window b on the same GPU. Then a is a part that the
+ * command marked. */
 static bool is_inside(const struct rebuilt_window *a, const struct rebuilt_window *b)
 {
 	return a->id != b->id && a->d.index == b->d.index &&
@@ -201,8 +195,12 @@ static int write_result(struct rebuild *p, struct buf *out)
 	return err;
 }
 
-int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out, char *message,
-		   size_t size)
+/* Computes the result of a bundle from its samples and writes it (docs/schema/measure.json) to
+ * out.  This is for a measurement that was killed, or that could not write because its disk
+ * failed.  Fields that the samples do not contain (environment, counts, baselines, host) are
+ * null.  Returns the same as bundle_recompute(), with a sentence in message. */
+static int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out,
+			  char *message, size_t size)
 {
 	struct rebuild p = { .made = ret };
 	int err;
@@ -283,7 +281,7 @@ static int open_bundle(struct bundle_opened *e, char *message, size_t size)
 	err = result_file_read(&e->result, e->file, NULL, 0, why, sizeof(why));
 	if (err && e->read)
 		err = use_samples(e, &text, why, message, size);
-	/* say why the samples are unreadable: this is more useful than the error about
+	/* report why the samples cannot be read: this is more useful than the error about
 	 * result.json */
 	else if (err)
 		snprintf(message, size, "%s", samples);

@@ -16,18 +16,11 @@ struct bundle_rebuilt {
 	unsigned runs;
 };
 
-/* Computes the result of a bundle from its samples and writes it (docs/schema/measure.json) to
- * out.  This is for a measurement that was killed, or that could not write because its disk
- * failed.  Fields that the samples do not contain (environment, counts, baselines, host) are
- * null.  Returns the same as bundle_recompute(), with a sentence in message. */
-int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out, char *message,
-		   size_t size);
-
 #define BUNDLE_OPENED_NOTES 6
 #define BUNDLE_OPENED_NOTE  5200
 
 struct bundle_opened {
-	const char *path; /* borrowed */
+	const char *path; /* belongs to the caller */
 	struct result_file result;
 	bool bundle; /* true: the path is a bundle; false: a result file */
 	bool read;   /* the samples of the bundle could be read; `made` has their statistics */

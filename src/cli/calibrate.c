@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOLE_S 2.5 /* a gap between samples that is longer than this is not integrated */
+/* the energy of a longer gap between two samples is unknown and not integrated */
+#define HOLE_S 2.5
 
 void power_record_init(struct power_record *r)
 {
@@ -47,7 +48,9 @@ void power_record_add(struct power_record *r, double t_s, double watts)
 	r->point[r->n++] = p;
 }
 
-bool power_record_span(const struct power_record *r, double *ret_from_s, double *ret_to_s)
+/* Returns the first and last time; false with fewer than two samples. */
+static bool power_record_span(const struct power_record *r, double *ret_from_s,
+			      double *ret_to_s)
 {
 	if (r->samples < 2)
 		return false;
@@ -98,7 +101,7 @@ bool power_record_mean(const struct power_record *r, double from_s, double to_s,
  * supplies lose 4 to 11 %, and fans follow the load */
 #define REST_U     0.05
 #define GAIN_MOST  0.1  /* largest known gain error of a board */
-#define FLAT_RATIO 0.02 /* with less variation of the power the gain cannot be determined */
+#define FLAT_RATIO 0.02 /* if the power varies less than this, the gain cannot be determined */
 #define FLAT_W     3.0
 #define ALPHA      0.05
 /* upper limit of the estimated correlation of errors; errors with a higher correlation cannot
@@ -167,7 +170,7 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Returns the median distance between points, or NAN if memory is short. */
+/* Returns the median time between two points, or NAN if memory is short. */
 static double median_spacing(const struct calibrate_point *trace, size_t n)
 {
 	double *step = malloc((n - 1) * sizeof(*step)), ret = NAN;
@@ -245,8 +248,8 @@ static double find_lag(const struct task *t, size_t least)
 	return refine_lag(t, best, step, least);
 }
 
-/* Returns the residual of each point, 0 for a point without a reading; NULL if memory is
- * short. */
+/* Returns the residual of each point. The residual of a point without a reading is 0. Returns
+ * NULL if memory is short. */
 static double *residuals(const struct task *t, const struct calibrate_fit *f)
 {
 	double *r = calloc(t->n, sizeof(*r)), w;
@@ -327,7 +330,7 @@ static struct slope slope_of(const struct task *t, const struct sums *s, double 
 /* Computes the variance of a weighted sum of errors, one error at a time. Each error has
  * variance 1; the correlation of two errors is rho^distance. */
 struct alike_sum {
-	/* near: sum of the earlier weights, each multiplied by rho^distance */
+	/* near: sum of the weights so far, each multiplied by rho^distance */
 	double rho, near, variance;
 };
 

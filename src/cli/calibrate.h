@@ -42,16 +42,13 @@ void power_record_add(struct power_record *r, double t_s, double watts);
  * whole time between them. */
 bool power_record_mean(const struct power_record *r, double from_s, double to_s, double *ret_w);
 
-/* Returns the first and last time; false with fewer than two samples. */
-bool power_record_span(const struct power_record *r, double *ret_from_s, double *ret_to_s);
-
 struct calibrate_point {
 	double t_s, w; /* time (on the clock of the power record) and power */
 };
 
-#define CALIBRATE_LAG_S 10.0 /* largest lag, in either direction */
-#define CALIBRATE_LEAST 10   /* points                                                     */
-#define CALIBRATE_ALIKE 0.9  /* least correlation                                          */
+#define CALIBRATE_LAG_S 10.0 /* largest lag in seconds, in either direction */
+#define CALIBRATE_LEAST 10   /* fewest points that can be fitted */
+#define CALIBRATE_ALIKE 0.9  /* smallest correlation of the two series */
 #define CALIBRATE_OFFSET_W \
 	25.0 /* largest known offset of a board: if it is larger, the external meter measures more than the GPU */
 

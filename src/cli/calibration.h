@@ -16,12 +16,13 @@
 #include <pthread.h>
 
 /* The rows for --calibrate and --calibrate-accuracy in a table of options. */
-#define CALIBRATION_OPTIONS(trace_at, accuracy_at, when)                                 \
-	OPTION_ROW(TEXT, 0, "calibrate", trace_at, "TRACE",                              \
-		   "calibrate the GPU's power sensor by an external power meter: a CSV " \
-		   "file with time and watts over the same time span" when),             \
-		OPTION_ROW(TEXT, 0, "calibrate-accuracy", accuracy_at, "PERCENT",        \
-			   "accuracy of that meter, 95 % (default: 1)")
+#define CALIBRATION_OPTIONS(trace_at, accuracy_at, when)                                      \
+	OPTION_ROW(TEXT, 0, "calibrate", trace_at, "TRACE",                                   \
+		   "calibrate the GPU's power sensor with an external power meter: TRACE is " \
+		   "a CSV file with time and watts, recorded during the measurement" when),   \
+		OPTION_ROW(TEXT, 0, "calibrate-accuracy", accuracy_at, "PERCENT",             \
+			   "accuracy of that meter in percent, with 95 % confidence "         \
+			   "(default: 1)")
 
 struct calibration {
 	struct trace trace;

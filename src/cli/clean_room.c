@@ -27,7 +27,7 @@
 #define LEAVING_NS    (100 * NS_PER_MS) /* time between requests until the workers have left */
 /* time between requests while someone else holds a worker, or after an error */
 #define AGAIN_NS NS_PER_S
-#define CALM_NS  (4 * NS_PER_S) /* afterwards */
+#define CALM_NS  (4 * NS_PER_S) /* time between requests after the workers have left */
 /* two times from the service are treated as equal if they differ by less than this */
 #define SAME_NS NS_PER_S
 
@@ -393,7 +393,7 @@ static int check_worker(const struct json_doc *w, const char *mode)
 			  "\"enforce\" in [guard], or leave out --clean-room; %s",
 			  name, mode, nothing);
 	else if (has_value(w, "hold", "active")) {
-		cli_error("someone holds worker %s active; to end that, run gpuward guard "
+		cli_error("someone holds worker %s active; to end this hold, run gpuward guard "
 			  "release %s; %s",
 			  name, name, nothing);
 		return EXIT_SHARED;
@@ -566,7 +566,7 @@ static int wait_until_out(struct clean_room *r, const struct clean_room_flags *f
 	while (!r->all_out && now < until && !runner_sleep(runner, now + LEAVING_NS / 2)) {
 		now = now_ns();
 		if (!said && !r->c->quiet && now - r->begin_ns > NS_PER_S) {
-			fprintf(stderr, "gpuward: waiting for the guard's workers to leave\n");
+			cli_error("waiting for the guard's workers to leave their GPUs");
 			said = true;
 		}
 	}
@@ -693,7 +693,8 @@ void clean_room_print(const struct measured_room *r, unsigned indent)
 		const struct measured_worker *w = &r->worker[i];
 		char name[sizeof(w->name)], broken[sizeof(w->broken)];
 
-		utf8_clean(name, sizeof(name), w->name); /* both come from the service */
+		/* the name and the reason come from the service */
+		utf8_clean(name, sizeof(name), w->name);
 		utf8_clean(broken, sizeof(broken), w->broken);
 		term_row(indent, i ? "" : "Clean room", "%s was held off%s%s%s", name,
 			 w->held ? "" : " by others already", *broken ? ", but " : "", broken);

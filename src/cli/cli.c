@@ -1,5 +1,6 @@
 #include "cli.h"
 
+#include "base/array.h"
 #include "base/number.h"
 
 #include "base/clock.h"
@@ -40,7 +41,8 @@ const struct option cli_common_options[] = {
 #define GW_BACKEND(symbol, name, modules, help) name ", "
 #include <gpuward/backend.def>
 	  "or none; auto uses the first that finds a GPU",
-	  backends, NULL, 0, 0, 0, NULL }, /* #include works only outside of a macro */
+	  /* not OPTION_ROW(), because the arguments of a macro cannot contain #include */
+	  backends, NULL, 0, 0, 0, NULL },
 	OPTION_ROW(TEXT, 0, "nvml-library", AT(nvml_library), "PATH",
 		   "use this libnvidia-ml.so.1"),
 	OPTION_OPTIONAL_ROW(0, "simulate", AT(simulate), "SCENARIO",
@@ -48,22 +50,21 @@ const struct option cli_common_options[] = {
 			    "demo; 'help' lists the scenarios)",
 			    "demo"),
 	OPTION_ROW(FLAG, 0, "wake", AT(wake), NULL,
-		   "read GPUs that are asleep, too, which wakes them"),
+		   "also read GPUs that are asleep; this wakes them"),
 	OPTION_ROW(DURATION, 0, "timeout", AT(timeout_ns), "TIME",
-		   "give up on a driver call after this long (default: 10s)"),
+		   "stop waiting for a driver call after TIME (default: 10s)"),
 	OPTION_ROW(TEXT, 0, "root", AT(root), "DIR", "read /proc and /sys in DIR instead of /"),
 	OPTION_CHOICE_ROW(0, "color", AT(color), "WHEN", "auto, always or never", colors),
 	OPTION_ROW(FLAG, 'q', "quiet", AT(quiet), NULL,
 		   "print only results and errors, no notes"),
 	OPTION_ROW(FLAG, 'v', "verbose", AT(verbose), NULL,
-		   "also show what is missing, and why"),
+		   "also show which values are missing, and why"),
 	OPTION_ROW(FLAG, 'h', "help", AT(help), NULL, "show this help"),
 	OPTION_ROW(FLAG, 'V', "version", AT(version), NULL, "print the version"),
 	OPTION_END,
 };
 
-static_assert(sizeof(cli_common_options) / sizeof(cli_common_options[0]) <= CLI_COMMON_MAX,
-	      "CLI_COMMON_MAX is too small");
+static_assert(COUNT(cli_common_options) <= CLI_COMMON_MAX, "CLI_COMMON_MAX is too small");
 
 bool cli_option_fits(const struct command *cmd, const struct option *o)
 {
@@ -75,8 +76,7 @@ bool cli_option_fits(const struct command *cmd, const struct option *o)
 		return false;
 	if (cmd->names_gpu && o->offset == AT(gpu))
 		return true;
-	for (size_t i = 0; cmd->offline && i < sizeof(gpu_options) / sizeof(gpu_options[0]);
-	     i++)
+	for (size_t i = 0; cmd->offline && i < COUNT(gpu_options); i++)
 		if (o->offset == gpu_options[i])
 			return false;
 	return true;
@@ -90,34 +90,35 @@ void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMM
 	*ret = (struct option){ .name = NULL };
 }
 
-#define SENTENCE 8192 /* bytes; a longer message is cut */
+#define SENTENCE 8192 /* size of a message in bytes; a longer message is cut */
 
 /* Prints an error.  The message may quote files and services, so control characters are
  * replaced: they must not reach the terminal. */
 void cli_error(const char *fmt, ...)
 {
 	char text[SENTENCE], clean[SENTENCE], *line = text;
+	const char *left = "gpuward: ";
 	va_list ap;
 
 	fflush(stdout);
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	fputs("gpuward: ", stderr);
-	for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
-		*end = '\0';
+	for (char *end; line; line = end) {
+		end = strchr(line, '\n');
+		if (end)
+			*end++ = '\0';
 		utf8_clean(clean, sizeof(clean), line);
-		fprintf(stderr, "%s\n", clean);
+		term_error_line(left, clean);
+		left = "";
 	}
-	utf8_clean(clean, sizeof(clean), line);
-	fprintf(stderr, "%s\n", clean);
 }
 
 static bool backend_is_named(const struct cli *c)
 {
 	static const char *const broad[] = { "auto", "all", "none" };
 
-	for (size_t i = 0; c->backend && i < sizeof(broad) / sizeof(broad[0]); i++)
+	for (size_t i = 0; c->backend && i < COUNT(broad); i++)
 		if (strcmp(c->backend, broad[i]) == 0)
 			return false;
 	return c->backend != NULL;
@@ -141,7 +142,7 @@ static void separate_cache(const struct cli *c)
 		sum = toml_sum(sum, scenario, strlen(scenario));
 	if (scenario && stat(scenario, &st) == 0 && S_ISREG(st.st_mode))
 		n = file_read(scenario, text, sizeof(text), unused, sizeof(unused));
-	/* A scenario file can change: its content is part of the checksum. */
+	/* The checksum includes the content of a scenario file, because the file can change. */
 	if (n > 0)
 		sum = toml_sum(sum, text, (size_t)n);
 	snprintf(part, sizeof(part), "/simulated-%016" PRIx64, sum);
@@ -298,7 +299,8 @@ void cli_print_status(const struct cli *c)
 		return;
 	if (s->cause == GW_CAUSE_NO_GPU)
 		snprintf(text, sizeof(text), "N%s.",
-			 /* replaces the first letter of "no GPU ..." by a capital */
+			 /* the message begins with a small letter, such as "no GPU was
+			  * found" */
 			 s->message + 1);
 	else
 		snprintf(text, sizeof(text), "%s%s.", any ? "" : "No GPU: ", s->message);
@@ -351,7 +353,7 @@ bool cli_find_part(char *out, size_t size, const char *built, const char *instal
 
 	if (n > 0) {
 		self[n] = '\0';
-		dirname(self); /* shortens it in place */
+		dirname(self); /* shortens the path in place */
 		snprintf(out, size, "%s/%s", self, built);
 		if (access(out, R_OK) == 0)
 			return true;

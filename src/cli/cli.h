@@ -46,18 +46,18 @@ struct command {
 	const char *name;
 	const char *summary;     /* one line for the list of commands */
 	const char *description; /* text for --help of the command */
-	const char *examples;    /* lines, indented                          */
+	const char *examples;    /* lines that are already indented */
 	/* arguments in the usage line, as "RESULT..."; NULL: the command takes no argument */
 	const char *arguments;
 	/* table of options; an offset in this table is relative to cli.own, the command's own
 	 * struct */
 	const struct option *options;
 	size_t options_size; /* size of the command's own struct */
-	bool offline;        /* the command reads no GPU, so options about GPUs are rejected */
-	bool names_gpu;      /* an offline command that accepts --gpu */
+	bool offline;        /* the command reads no GPU and rejects options about GPUs */
+	bool names_gpu;      /* the command is offline, but accepts --gpu */
 	bool one_form;       /* the output has only one format: --json is rejected */
-	/* number of commands to run among the arguments; options end before the first
-	 * command */
+	/* how many commands the arguments contain, such as 2 for `ab`; gpuward's own options
+	 * end before the first of them */
 	unsigned runs;
 	/* Prints the list of subcommands (word NULL) or the help of one subcommand.  Returns
 	 * false if there is no such subcommand.  NULL: the command has no subcommands. */
@@ -76,7 +76,8 @@ extern const struct command *const cli_commands[]; /* all commands; ends with NU
 #include "commands.def"
 #undef C
 
-/* Prints "gpuward: sentence" to standard error. */
+/* Prints "gpuward: sentence" to standard error, for errors and for notes.  The sentence is
+ * wrapped on a terminal (term_error_line()). */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Print an error like cli_error(); the value of the expression is an exit code. */

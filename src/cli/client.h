@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A request to end a wait early, such as Ctrl-C. When it comes, the deadline of the wait moves
- * closer: a reply that is on its way still arrives, but a silent server does not block the
+/* A request to end a wait early, for example after Ctrl-C. It shortens the deadline of the
+ * wait: a reply that is on its way still arrives, but a silent server does not block the
  * program. */
 struct deadline_stop {
 	bool (*requested)(void *arg);
@@ -21,8 +21,8 @@ struct deadline_stop {
 };
 
 struct deadline {
-	uint64_t until_ns; /* monotonic */
-	/* NULL: the wait cannot be ended early, or its early end was already requested */
+	uint64_t until_ns; /* time on the monotonic clock */
+	/* NULL: the wait cannot be ended early, or the request to end it was already handled */
 	const struct deadline_stop *stop;
 	bool stopped;
 };
@@ -52,10 +52,10 @@ int client_resolve(const char *host, const char *port, struct deadline *d,
 struct client_request {
 	const char *address; /* "HOST:PORT" or "unix:PATH" */
 	const char *method, *path;
-	const char *accept;               /* media types */
+	const char *accept;               /* media types for the header Accept */
 	const char *token;                /* NULL or "": none        */
 	const char *body;                 /* JSON; NULL: none        */
-	const struct deadline_stop *stop; /* may end the wait early; NULL: none */
+	const struct deadline_stop *stop; /* can end the wait early; NULL: nothing can */
 };
 
 /* Sends a request and adds the body of the reply to *ret_body.  Returns 0 for any HTTP status.

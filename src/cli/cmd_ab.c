@@ -24,12 +24,12 @@
 struct comparison {
 	struct cli *c;
 	const struct ab_options *o;
-	char **argv[2]; /* the commands */
+	char **argv[2]; /* command lines of A and B */
 	char command[2][4096];
 	struct ab_config config;
 	struct ab *ab;
 	struct ab_report report;
-	unsigned capacity; /* of report.run */
+	unsigned capacity; /* capacity of report.run */
 	/* index of the first run of the current pair; -1: the next run begins a pair */
 	int half;
 
@@ -191,7 +191,7 @@ static void print_plan(struct comparison *x)
 	if (!*text || x->c->quiet)
 		return;
 	clear_line(x);
-	fprintf(stderr, "gpuward: %s\n", text);
+	cli_error("%s", text);
 }
 
 static void print_pair(const struct comparison *x, const struct ab_step *step)
@@ -210,8 +210,8 @@ static void print_dropped(struct comparison *x, const struct ab_step *step)
 	if (x->c->quiet)
 		return;
 	clear_line(x);
-	fprintf(stderr, "gpuward: a run of %c is not usable; its pair is dropped: %s\n",
-		letters[step->command], x->why);
+	cli_error("a run of %c is not usable, so its pair is dropped: %s",
+		  letters[step->command], x->why);
 }
 
 /* Warns once per command that several parts have the same name.  Later runs of the command mark
@@ -321,7 +321,7 @@ static int run_pairs(struct comparison *x)
 	int code = warm_up(x);
 
 	while (code == EXIT_OK && !x->s.runner.interrupted && ab_next(x->ab, &step)) {
-		/* this would be a bug, because ab.h limits the number of runs */
+		/* cannot happen, because ab.h limits the number of runs */
 		if (x->report.runs == x->capacity) {
 			return cli_fail("too many runs");
 		}
@@ -375,7 +375,9 @@ static void print_ending(const struct comparison *x)
 {
 	switch (x->report.result.outcome) {
 	case AB_INVALID:
-		cli_error("no conclusion: too many runs were not usable; the last: %s", x->why);
+		cli_error("no conclusion, because too many runs were not usable; the last of "
+			  "them: %s",
+			  x->why);
 		break;
 	case AB_SHARED: cli_error("other processes used the GPUs: %s", x->why); break;
 	case AB_RUNNING:

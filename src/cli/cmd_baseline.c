@@ -38,7 +38,7 @@ struct job {
 	const struct gw_device *device;
 	struct baseline_plan plan;
 	int64_t own_pid;
-	const char *dir; /* to save it; "": none */
+	const char *dir; /* the folder for the baseline; "": it is not saved */
 	struct gw_meter *meter;
 	pthread_t thread;
 	bool started, have, kept;
@@ -294,7 +294,8 @@ static void print_table(const struct cli *c, const struct jobs *all)
 		const char *name = gw_device_text(j->device, GW_T_NAME);
 
 		if (!j->kept && !given(c)->show)
-			continue; /* printed as an error */
+			/* the reason why there is no baseline was printed as an error */
+			continue;
 		table_row(&t);
 		table_set(&t, GPU, TERM_PLAIN, "%u", j->device->index);
 		if (name)
@@ -513,16 +514,17 @@ static const struct option options[] = {
 		"program has a context and is idle) or hot-idle (right after a load)",
 		kinds),
 	OPTION_ROW(DURATION, 0, "time", AT(time_ns), "TIME",
-		   "measure at most this long (default: 30s); ends after 10 s or more when the "
-		   "mean is known within 1 W"),
+		   "measure for at most TIME (default: 30s); ends earlier, but not before 10 "
+		   "s, when the mean is known within 1 W"),
 	OPTION_ROW(TEXT, 0, "pid", AT(pid), "PID",
-		   "this process and its children may use the GPU; not for no-context"),
+		   "let this process and its children use the GPU; not for no-context"),
 	OPTION_ROW(FLAG, 0, "show", AT(show), NULL,
 		   "show the stored baselines that can be used now"),
 	OPTION_ROW(FLAG, 0, "clear", AT(clear), NULL,
 		   "delete the stored baselines of the selected GPUs (default: of all GPUs)"),
-	OPTION_ROW(DURATION, 0, "ttl", AT(ttl_ns), "TIME",
-		   "with --show: the maximum age (default: 1h)"),
+	OPTION_ROW(
+		DURATION, 0, "ttl", AT(ttl_ns), "TIME",
+		"with --show: show only baselines that are not older than TIME (default: 1h)"),
 	OPTION_END,
 };
 

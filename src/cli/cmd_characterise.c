@@ -17,8 +17,8 @@
 
 struct outcome {
 	unsigned device; /* position in the snapshot */
-	bool known;      /* sensor is set            */
-	int error;       /* of sensor_characterise() */
+	bool known;      /* `sensor` has the measured values */
+	int error;       /* error of sensor_characterise(), or 0 */
 	struct sensor sensor;
 	char message[512]; /* "": none              */
 	char path[4096];   /* "": not saved         */
@@ -207,7 +207,8 @@ static void print_rates(const struct sensor *s)
 	if (s->counter != GW_HAVE)
 		return;
 	if (s->counter_unsafe)
-		figure_line("counter may be read", "never: every tested rate disturbs it");
+		figure_line("counter may be read",
+			    "never: reading disturbs the counter at every tested rate");
 	else
 		figure_line("counter may be read", "every %s",
 			    time_text(text, s->counter_safe_s));
@@ -338,7 +339,7 @@ static int characterise_run(struct cli *c)
 static const struct option options[] = {
 	OPTION_ROW(FLAG, 0, "active", AT(active), NULL,
 		   "also run a load on the GPU for a minute, to measure averaging windows and "
-		   "delays; no other process may use it"),
+		   "delays; no other process may use the GPU meanwhile"),
 	OPTION_ROW(FLAG, 0, "show", AT(show), NULL, "only show the saved or assumed values"),
 	OPTION_ROW(FLAG, 0, "no-save", AT(no_save), NULL, "do not save the values"),
 	OPTION_END,

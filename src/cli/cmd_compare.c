@@ -5,6 +5,7 @@
 #include "result_set.h"
 #include "table.h"
 
+#include "base/array.h"
 #include "base/utf8.h"
 
 #include <stddef.h>
@@ -22,10 +23,11 @@ struct given {
 /* How the table is laid out. The first layout that fits the terminal is used. If none fits, the
  * last layout is used and whole columns are hidden. */
 enum layout {
-	ONE_LINE,       /* one line per row; value, interval and change are columns */
-	STACKED,        /* one column per metric; interval and change below the value */
-	STACKED_SPLIT,  /* like STACKED, but the interval of a change has its own line */
-	STACKED_NO_NET, /* like STACKED_SPLIT, but without net energy, next to gross energy */
+	ONE_LINE,      /* one line per row; value, interval and change are columns */
+	STACKED,       /* one column per metric; interval and change below the value */
+	STACKED_SPLIT, /* like STACKED, but the interval of a change has its own line */
+	/* like STACKED_SPLIT, but without net energy if gross energy is shown */
+	STACKED_NO_NET,
 	/* like STACKED_NO_NET, but latency and power have no interval, and power has no
 	 * standard deviation */
 	STACKED_LEAST,
@@ -38,7 +40,8 @@ struct text_table {
 	enum layout layout;
 	struct compare_view view;
 	struct table_column column[TABLE_COLUMNS_MAX + 1];
-	enum comparison_metric metric[METRICS]; /* the shown ones, in order */
+	/* the metrics that are shown, in the order of the columns */
+	enum comparison_metric metric[METRICS];
 	unsigned metrics;
 	struct table t;
 };
@@ -71,7 +74,8 @@ static const char *metric_heading(const struct text_table *x, enum comparison_me
 
 static void text_columns(struct text_table *x)
 {
-	/* if STACKED_LEAST does not fit, the column with the highest rank is hidden first */
+	/* if even STACKED_LEAST is too wide, the column with the highest rank is hidden
+	 * first */
 	static const unsigned ranks[METRICS] = {
 		[METRIC_SIZE] = 4, [METRIC_POWER] = 3, [METRIC_TIME] = 2, [METRIC_TOKEN] = 1
 	};
@@ -435,7 +439,7 @@ static int print_comparison(const struct cli *c, const struct comparison *compar
 	if (code != EXIT_OK)
 		return code;
 	buf_init(&out, 64u << 20);
-	for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++)
+	for (size_t i = 0; i < COUNT(documents); i++)
 		if (strcmp(format, documents[i].name) == 0)
 			documents[i].write(&v, &out);
 	if (strcmp(format, "text") == 0)

@@ -7,6 +7,8 @@
 #include "cli.h"
 #include "guard_subcommand.h"
 
+#include "base/array.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +17,8 @@
 #define SCENARIOS \
 	"list --simulate=help 2>/dev/null | sed -n 's/^  \\([a-z0-9-]\\{1,\\}\\) .*/\\1/p'"
 
-/* Prints the names of the workers. The service prints its document in one line, and the object
- * of a worker begins with its name. */
+/* A shell command that prints the names of the workers. It works because the service writes its
+ * document in one line, and the object of each worker begins with the name. */
 #define WORKERS                                                                        \
 	"guard status --json 2>/dev/null | grep -o '{\"name\":\"[^\"]*\",\"kind\"' | " \
 	"cut -d'\"' -f4"
@@ -38,7 +40,7 @@ static enum value value_of(const struct option *o)
 		return o->choices ? WORDS : NOTHING;
 	if (o->word)
 		return LISTED;
-	for (size_t i = 0; o->metavar && i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; o->metavar && i < COUNT(rows); i++)
 		if (strcmp(o->metavar, rows[i].metavar) == 0)
 			return rows[i].value;
 	return ANYTHING;

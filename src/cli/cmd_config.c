@@ -18,9 +18,10 @@ static const struct option options[] = {
 	OPTION_ROW(FLAG, 0, "origin", AT(origin), NULL,
 		   "print: show where each value comes from"),
 	OPTION_ROW(FLAG, 0, "example", AT(example), NULL,
-		   "print: write the defaults as comments, as a start for a new file"),
+		   "print: write all settings as comments with their defaults, to start a new "
+		   "file"),
 	OPTION_ROW(TEXT, 0, "config", AT(config), "FILE",
-		   "the same as the argument FILE; the name is the same as in gpuward serve"),
+		   "read this file; the same as the argument FILE"),
 	OPTION_END,
 };
 

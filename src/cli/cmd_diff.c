@@ -4,6 +4,7 @@
 #include "output.h"
 #include "table.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/json_doc.h"
 #include "base/utf8.h"
@@ -71,7 +72,7 @@ static bool all_invalid(const struct comparison_row *row)
 /* Writes one sentence that says whether the energies differ. */
 static void diff_verdict(const struct diff *d, char *out, size_t size)
 {
-	const struct diff_row *energy = d->rows; /* the first of the figures */
+	const struct diff_row *energy = d->rows; /* energy is the first figure */
 	double change = energy->change.change;
 	char text[96];
 
@@ -194,8 +195,8 @@ static const struct table_column columns[] = {
 
 #define CELL 300
 
-/* Returns the unit for times, energies and powers of a row.  It suits both A and B, and is the
- * one that `gpuward compare` uses for the same figures. */
+/* Returns the unit for times, energies and powers of a row. The unit suits both A and B;
+ * `gpuward compare` uses the same unit for the same figures. */
 static struct comparison_scale row_scale(const struct diff_row *row, const char *unit)
 {
 	double a = fabs(row->a.number), b = fabs(row->b.number);
@@ -252,7 +253,8 @@ static void add_interval(const struct diff_row *row, const struct diff_value *v,
 		snprintf(out + n, CELL - n, " [%s, %s]", low, high);
 }
 
-/* What a table leaves out so that the column of changes fits into a narrow terminal. */
+/* The columns that a table leaves out, so that the column of changes fits into a narrow
+ * terminal. */
 enum detail { ALL_INTERVALS, NO_INTERVAL_OF_CHANGE, NO_INTERVAL, DETAILS };
 
 static void value_text(const struct diff_row *row, const struct diff_value *v,
@@ -301,7 +303,8 @@ static void set_change(struct table *t, const struct diff_row *row, enum detail 
 	} else if (row->state == STATE_DIFFERS && !isnan(row->a.number) &&
 		   !isnan(row->b.number)) {
 		number_text(row, fabs(row->b.number - row->a.number), text, sizeof(text));
-		if (figure_unit(row->key) == UNIT_RATIO) /* a difference of two ratios */
+		/* the values are ratios, so the change is their difference */
+		if (figure_unit(row->key) == UNIT_RATIO)
 			snprintf(text + strlen(text) - 1, 8, "points");
 		table_set(t, CHANGE, TERM_PLAIN, "%s%s",
 			  row->b.number < row->a.number ? "-" : "+", text);
@@ -371,7 +374,7 @@ static size_t print_section(const struct diff *d, size_t first, const struct bun
 			    const struct bundle_opened *b, bool all, unsigned *wide)
 {
 	const struct diff_row *row = &d->rows[first];
-	struct table_column with_title[sizeof(columns) / sizeof(columns[0])];
+	struct table_column with_title[COUNT(columns)];
 	char title[48];
 	unsigned needed = 0;
 	struct table t;
@@ -428,7 +431,7 @@ static void print_counts(const struct diff *d, bool all)
 		 "%zu of %zu values differ%s%.0zu%s, %zu %s in only one of A and B.%s", differ,
 		 differ + equal + open + one, open ? ", " : "", open,
 		 open ? " are inconclusive" : "", one, one == 1 ? "is" : "are",
-		 all || !equal ? "" : " --all also shows the equal ones.");
+		 all || !equal ? "" : " --all also shows the values that are equal.");
 	print_sentence(NULL, text);
 }
 
@@ -622,7 +625,8 @@ static int diff_run(struct cli *c)
 
 static const struct option options[] = {
 	OPTION_ROW(FLAG, 'a', "all", offsetof(struct given, all), NULL,
-		   "also show values that are equal or known in only one of the two"),
+		   "also show values that are equal, and values that are known in only one of "
+		   "the two"),
 	OPTION_END,
 };
 

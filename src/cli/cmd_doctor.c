@@ -6,6 +6,7 @@
 #include "client.h"
 #include "remote.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "daemon/config.h"
 #include "daemon/guard_config.h"
@@ -24,7 +25,7 @@
 
 #define COMPANION_TIMEOUT_NS (3 * NS_PER_S)
 
-/* From capabilities(7). */
+/* Bit numbers from capabilities(7). */
 enum { CAP_KILL = 5 };
 
 #define USE_COMPANION                                                              \
@@ -201,7 +202,7 @@ static const struct {
 	  "checks every 100 ms.",
 	  check_device_opens },
 };
-#define PRIVILEGES (sizeof(permissions) / sizeof(permissions[0]))
+#define PRIVILEGES (COUNT(permissions))
 
 static uint64_t read_capabilities(void)
 {
@@ -235,7 +236,7 @@ static void read_config(struct privilege_check *l)
 	config_done(&c);
 }
 
-/* Fills the rows and returns their number; 0 if the GPUs are not those of this machine. */
+/* Fills the rows and returns their number; 0 if the GPUs are simulated or from another root. */
 static unsigned privileges_check(const struct cli *c, struct render_privilege *row)
 {
 	struct privilege_check l = { .cli = c, .capabilities = read_capabilities() };

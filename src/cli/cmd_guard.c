@@ -5,6 +5,7 @@
 #include "remote.h"
 #include "table.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "guard/policy.h"
 #include "base/http_message.h"
@@ -24,7 +25,7 @@ struct given {
 	struct remote_flags remote;
 	uint64_t for_ns;
 	bool forever, now;
-	bool temporary; /* pause or snooze */
+	bool temporary; /* the subcommand is pause or snooze */
 	bool changed;   /* at least one worker got the request */
 	/* why the service did not store the requests; "": it did */
 	char unsaved[200];
@@ -34,20 +35,22 @@ struct given {
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	OPTION_ROW(DURATION, 0, "for", AT(for_ns), "TIME",
-		   "evict, hold, pause, game: end after this time; learn: watch for this time "
-		   "(default: 1m)"),
+		   "evict: the worker may return after TIME; hold, pause: the hold ends after "
+		   "TIME; game: the game counts as ended after TIME; learn: watch the machine "
+		   "for TIME (default: 1m)"),
 	OPTION_ROW(FLAG, 0, "forever", AT(forever), NULL,
-		   "hold, pause: until you release the worker"),
+		   "hold, pause: the hold lasts until you run gpuward guard release"),
 	OPTION_ROW(FLAG, 0, "now", AT(now), NULL,
-		   "resume: also end the hold \"evicted\" and return at once, even if another "
-		   "program needs the GPU, and without the quiet time"),
+		   "resume: the worker returns immediately. Without --now it waits until no "
+		   "other program needs the GPU and the quiet time is over, and it stays off "
+		   "if it is held evicted"),
 	OPTION_ROW(TEXT, 0, "reason", AT(reason), "TEXT",
-		   "the reason, which the service records in its events"),
+		   "your reason, which the service records in its events"),
 	OPTION_ROW(TEXT, 0, "pid", AT(pid), "PID",
-		   "game: the process of the game; the game is over when it ends"),
+		   "game: the process of the game. The game is over when this process ends"),
 	OPTION_ROW(TEXT, 0, "policy", AT(policy), "FILE",
-		   "replay: use the [guard] section of this configuration for the decisions, "
-		   "as a dry run"),
+		   "replay: decide with the workers and rules of this configuration, as a dry "
+		   "run"),
 	REMOTE_OPTIONS(remote),
 	OPTION_END,
 };
@@ -71,13 +74,13 @@ static void add_time(struct table *t, unsigned column, const struct json_doc *w,
 	table_set(t, column, TERM_PLAIN, "%s", s > 0 ? figure_span(text, s) : zero);
 }
 
-/* Returns true if the worker is only said to be in this state, because of a dry run. The states
- * listed here are real even in a dry run. */
+/* Returns true if the state is hypothetical: in a dry run, the guard reports the state that the
+ * worker would have. The states in `real` are real even in a dry run. */
 static bool is_hypothetical(const struct json_doc *w, const char *state)
 {
 	static const char *const real[] = { "active", "suspect", "reconcile", "absent" };
 
-	for (size_t i = 0; i < sizeof(real) / sizeof(real[0]); i++)
+	for (size_t i = 0; i < COUNT(real); i++)
 		if (strcmp(state, real[i]) == 0)
 			return false;
 	return json_doc_true(w, "dry_run") && !json_doc_true(w, "stays_evicted");
@@ -277,8 +280,7 @@ static void print_limits(const struct remote *r, const char *name)
 	}
 }
 
-/* Sends a request to a path that has a name in the middle.  Prints errors; returns an exit
- * code. */
+/* Sends a request to the path before/NAME/after. Prints errors; returns an exit code. */
 static int request_named(struct remote *r, const char *method, const char *before,
 			 const char *name, const char *after, const char *body)
 {
@@ -352,7 +354,8 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 			putchar('\n');
 		for (size_t k = 0; k < json_doc_count(w, "sentences"); k++) {
 			const char *s = json_doc_string(json_doc_at(w, "sentences", k), "");
-			char clean[4096]; /* users choose reasons and names */
+			/* replace control characters, because users choose reasons and names */
+			char clean[4096];
 
 			utf8_clean(clean, sizeof(clean), s ? s : "");
 			term_wrap("", k ? 2 : 0, clean, term_width());

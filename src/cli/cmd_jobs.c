@@ -38,11 +38,12 @@ static const struct option options[] = {
 #include "device/workload.def"
 #undef WORKLOAD
 	  "or none for processes without a workload",
-	  kinds, NULL, 0, 0, 0, NULL }, /* #include works only outside of a macro */
+	  /* not OPTION_ROW(), because the arguments of a macro cannot contain #include */
+	  kinds, NULL, 0, 0, 0, NULL },
 	OPTION_ROW(TEXT, 0, "name", AT(name), "NAME",
 		   "only workloads with this name; * and ? match any characters"),
 	OPTION_ROW(TEXT, 0, "since", AT(since), "TIME",
-		   "only workloads that ended since then or still run: 2h, 7d or "
+		   "only workloads that still run or ended after this time: 2h or 7d ago, or "
 		   "2026-01-31T12:00:00Z"),
 	OPTION_ROW(FLAG, 0, "running", AT(running), NULL, "only workloads that still run"),
 	OPTION_COUNT_ROW("limit", AT(limit),
@@ -86,7 +87,8 @@ static void add_parameter(struct buf *path, const char *key, const char *value)
 	url_escape(path, value);
 }
 
-/* Writes the time of --since as the service reads it: a span counts back from now. */
+/* Writes the time of --since in the format of the service. A span such as 2h counts back from
+ * now. */
 static void add_since(struct buf *path, const char *since)
 {
 	char text[80];
@@ -256,7 +258,7 @@ static void read_cost(const struct json_doc *reply, struct energy_cost *ret)
 	utf8_clean(ret->currency, sizeof(ret->currency), currency ? currency : "");
 }
 
-/* Adds up a figure of the GPUs. */
+/* Returns the sum of a figure over the GPUs. */
 static double sum_devices(const struct json_doc *reply, const char *key)
 {
 	double sum = 0;

@@ -37,7 +37,7 @@
 #define LINE_BYTES 4096
 #define ROWS       4096 /* rows per ring; a power of two */
 #define DRAW_NS    (200 * NS_PER_MS)
-#define LATE_NS    (500 * NS_PER_MS) /* longest wait for the last tick */
+#define LATE_NS    (500 * NS_PER_MS) /* longest wait for the last tick, at the end */
 #define GRACE_NS   (2 * NS_PER_S)    /* longest wait for a slow reader at the end */
 /* longest wait for the sample that covers the end of the log */
 #define COVER_NS (5 * NS_PER_S)
@@ -99,7 +99,7 @@ struct log_run {
 	struct source *source;
 	atomic_bool closing;
 	enum ending ending;
-	int error; /* errno of a failed write */
+	int error; /* errno of the first write that failed */
 	bool show, draws, warned_slow;
 	unsigned long reported;
 	uint64_t drawn_ns;
@@ -559,7 +559,7 @@ static unsigned long expected_ticks(const struct log_run *run, const struct sour
 
 	if (run->limit && length >= run->duration_ns)
 		return run->limit;
-	return n > seen ? n : seen; /* no limit was given, or the log was stopped early */
+	return n > seen ? n : seen; /* without --duration, or if the log was stopped early */
 }
 
 /* Returns the longest time between two ticks, or from the last one to the end. */
@@ -994,8 +994,8 @@ static const struct option options[] = {
 const struct command command_log = {
 	.name = "log",
 	.summary = "log power and other figures, one line per tick",
-	.description = "Writes one line per GPU and tick until it is stopped or the time is "
-		       "up. Ticks have absolute deadlines, so the log does not drift. Then it "
+	.description = "Writes one line per GPU and tick, until you stop it or --duration is "
+		       "over. Ticks are at fixed times, so the log does not drift. At the end, "
 		       "prints on standard error how complete the log is, and the power and "
 		       "energy. An unknown value is empty in CSV and null in JSON.",
 	.examples = "  gpuward log -d 80s -o power.csv\n"

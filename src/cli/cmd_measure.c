@@ -28,19 +28,20 @@ struct measurement {
 	uint64_t host_ns;              /* time of the last reading of the host's counters */
 	struct run_baseline *baseline; /* one per device         */
 	struct run_progress progress;
-	bool cooldown_reported; /* this wait was reported */
+	bool cooldown_reported; /* the current wait was reported */
 	/* a warning was printed: iterations are not numbered one by one */
 	bool numbers_reported;
 	bool shared_reported;  /* a warning was printed: another process is on a GPU */
 	bool known;            /* static values of the GPUs were read     */
 	struct bundle *bundle; /* NULL: none                              */
-	/* used if the service measures; NULL: this process measures */
+	/* the measurement by the service; NULL: this process measures */
 	struct measure_remote *remote;
-	struct gw_environment *env; /* for the result; NULL: not read yet      */
-	struct measured result;     /* the runs of the result              */
-	struct runner_run *run;     /* the data from which these runs are made */
-	int status;                 /* exit status of the last run             */
-	bool part_missing;          /* some run did not mark the part of --part */
+	/* the environment for the result; NULL: it is not read yet */
+	struct gw_environment *env;
+	struct measured result; /* the runs of the result              */
+	struct runner_run *run; /* the data from which result.run is made */
+	int status;             /* exit status of the last run             */
+	bool part_missing;      /* some run did not mark the part of --part */
 	bool lost; /* the service measured at least one run only in part or not at all */
 	bool count_missing; /* the count of at least one run is unknown */
 	bool counting;      /* the current run is not a warm-up        */
@@ -58,8 +59,8 @@ static void report_cooldown(void *arg, unsigned gpu, double now_c, double mark_c
 			      "most %.0f s",
 			      gpu, now_c, term_plain("°C"), mark_c, term_plain("°C"), left_s);
 	else if (!m->cooldown_reported && !m->c->quiet)
-		fprintf(stderr, "gpuward: GPU %u is at %.0f %s, waiting for %.0f %s\n", gpu,
-			now_c, term_plain("°C"), mark_c, term_plain("°C"));
+		cli_error("GPU %u is at %.0f %s, waiting for %.0f %s", gpu, now_c,
+			  term_plain("°C"), mark_c, term_plain("°C"));
 	m->cooldown_reported = true;
 }
 
@@ -595,8 +596,7 @@ static void get_baselines(struct measurement *m)
 		const struct gw_device *d = session_device(&m->s, i);
 
 		if (m->plan.baseline == RUN_BASELINE_NEW && !m->c->quiet)
-			fprintf(stderr, "gpuward: measuring the idle power of GPU %u\n",
-				d->index);
+			cli_error("measuring the idle power of GPU %u", d->index);
 		run_baseline_get(&m->s.runner, i, d, m->plan.baseline, &m->baseline[i]);
 		if (*m->baseline[i].why && m->plan.baseline != RUN_BASELINE_KEPT)
 			cli_error("GPU %u has no %sbaseline: %s%s", d->index,
@@ -730,13 +730,13 @@ static int measure_run(struct cli *c)
 const struct command command_measure = {
 	.name = "measure",
 	.summary = "measure the energy of a command",
-	.description = "Runs a command and measures the energy of the GPUs meanwhile: joules "
-		       "with their uncertainty, power, time, temperature, throttling, and "
-		       "other processes on the GPUs. The command uses the terminal as usual, "
-		       "its output is unchanged, and its exit status is passed on. The result "
-		       "is printed on standard error, and written as JSON with -o or --json; "
-		       "with -q and one of these it is only written. A command can mark parts, "
-		       "iterations and tokens: see gpuward-measure(1).",
+	.description =
+		"Runs a command and measures the energy of the GPUs while it runs: joules with "
+		"their uncertainty, power, time, temperature, throttling, and other processes "
+		"on the GPUs. The command uses the terminal as usual, its output is unchanged, "
+		"and gpuward ends with its exit status. The result is printed on standard "
+		"error. -o and --json also write it as JSON; with -q it is then not printed. A "
+		"command can mark parts, iterations and tokens: see gpuward-measure(1).",
 	.examples =
 		"  gpuward measure -- python train.py --epochs 1\n"
 		"  gpuward measure --label fp16 --iterations 1000 -o fp16.json -- ./infer "

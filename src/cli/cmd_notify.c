@@ -49,8 +49,9 @@ struct notifier {
 	int stream;              /* socket of the event stream; -1: not connected */
 	/* how many bytes of "\ndata:" match the end of what was read so far */
 	unsigned matched;
-	uint64_t hold_ns, retry_ns, wait_ns; /* retry_ns: when to connect again; 0: at once */
-	int64_t last;                        /* id of the latest decision that was handled */
+	/* retry_ns: when to connect again; 0: immediately */
+	uint64_t hold_ns, retry_ns, wait_ns;
+	int64_t last; /* id of the latest decision that was handled */
 	bool begun, quiet, lost_printed;
 };
 
@@ -68,8 +69,8 @@ static bool text_is(const struct json_doc *d, const char *key, const char *text)
 	return s && strcmp(s, text) == 0;
 }
 
-/* Writes the contender with the most memory on the GPU of the decision: " for game.exe"; "" if
- * none is known. */
+/* Writes the contender with the most memory on the GPU of the decision, as " for game.exe";
+ * writes "" if no contender is known. */
 static void contender_text(struct notifier *n, const char *uuid, char *out, size_t size)
 {
 	const char *best = NULL;
@@ -107,7 +108,7 @@ struct news {
 	bool contention;
 };
 
-/* Reads a decision; false if it is not news for a person. */
+/* Reads a decision. Returns false if a person need not know about it. */
 static bool read_news(const struct json_doc *d, struct news *ret)
 {
 	const char *worker = json_doc_string(d, "worker"), *uuid = json_doc_string(d, "uuid"),
@@ -306,7 +307,8 @@ static void stream_open(struct notifier *n)
 /* Reads the stream.  Returns 1 if it has a new message, 0 if not, -1 if it has ended. */
 static int stream_read(struct notifier *n)
 {
-	static const char mark[] = "\ndata:"; /* at the beginning of a line */
+	/* "data:" counts only at the beginning of a line */
+	static const char mark[] = "\ndata:";
 	char part[4096];
 	ssize_t got = recv(n->stream, part, sizeof(part), MSG_DONTWAIT);
 	int found = 0;

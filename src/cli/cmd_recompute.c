@@ -32,9 +32,10 @@ static const struct table_column columns[] = {
 };
 
 struct output_to {
-	struct table *table; /* or: */
+	struct table *table; /* NULL: write JSON */
 	struct json *json;
-	const struct calibration *calibration; /* for the GPU `device`; NULL: none */
+	/* calibration of the GPU `device`; NULL: no calibration */
+	const struct calibration *calibration;
 	unsigned device;
 };
 
@@ -327,8 +328,9 @@ const struct command command_recompute = {
 	.description =
 		"Computes the energy of a bundle (gpuward measure --bundle) again from its "
 		"samples and compares it with the recorded result. The same version of gpuward "
-		"gives identical joules; a newer one shows the effect of its models. Changed "
-		"files are reported. A truncated bundle is computed as far as it goes.",
+		"gives identical joules; a newer version may give other joules, because its "
+		"energy models changed. Files that were changed since are reported. A "
+		"truncated bundle is computed from the samples that it has.",
 	.examples = "  gpuward recompute run1\n  gpuward recompute --json run1 | jq .windows\n"
 		    "  gpuward recompute --calibrate pdu.csv run1\n",
 	.arguments = "BUNDLE",

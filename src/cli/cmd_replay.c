@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "output.h"
 
+#include "base/array.h"
 #include "measure/bundle.h"
 
 #include "base/number.h"
@@ -37,7 +38,7 @@ static const struct {
 
 static const char *profile_of(const char *name)
 {
-	for (size_t i = 0; i < sizeof(profiles) / sizeof(profiles[0]); i++)
+	for (size_t i = 0; i < COUNT(profiles); i++)
 		if (strstr(name, profiles[i].word))
 			return profiles[i].profile;
 	return "h200";

@@ -10,6 +10,7 @@
 #include "chart.h"
 #include "plot.h"
 #include "report_run.h"
+#include "base/array.h"
 #include "base/clock.h"
 
 #include <gpuward.h>
@@ -121,7 +122,7 @@ static void room_badge(struct buf *out, const struct comparison *c,
 	};
 	const char *room = comparison_room(row);
 
-	for (size_t i = 0; room && i < sizeof(badges) / sizeof(badges[0]); i++)
+	for (size_t i = 0; room && i < COUNT(badges); i++)
 		if (comparison_has_rooms(c) && strcmp(badges[i].room, room) == 0)
 			buf_addf(out, " <span class=\"badge %s\">%s</span>", badges[i].class,
 				 badges[i].text);

@@ -4,6 +4,7 @@
 #include "output.h"
 #include "remote.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/root.h"
@@ -37,15 +38,15 @@ struct given {
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "vram", AT(vram), "SIZE",
-		   "GPU memory that the program needs, as 10G or 512MiB"),
+		   "GPU memory that the program needs, such as 10G or 512MiB"),
 	OPTION_ROW(DURATION, 0, "wait", AT(wait_ns), "TIME",
 		   "wait up to TIME for other programs to free memory (default: wait only for "
 		   "the guard's workers, 1m at most)"),
 	OPTION_ROW(DURATION, 0, "ttl", AT(ttl_ns), "TIME",
 		   "end the reservation after this time even if the program still runs"),
 	OPTION_ROW(FLAG, 0, "anyway", AT(anyway), NULL,
-		   "start the program even if no memory can be reserved, with a warning; for "
-		   "game launchers"),
+		   "if no memory can be reserved, print a warning and start the program "
+		   "nevertheless; for game launchers"),
 	REMOTE_OPTIONS(remote),
 	OPTION_END,
 };
@@ -208,7 +209,7 @@ static void forwarded_signals(sigset_t *set)
 	struct sigaction now;
 
 	sigemptyset(set);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+	for (size_t i = 0; i < COUNT(signals); i++)
 		if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
 			sigaddset(set, signals[i]);
 	sigaddset(set, SIGCHLD);
@@ -298,8 +299,7 @@ static int run_run(struct cli *c)
 		code = reserve_memory(c, &r, &reservation);
 	if (code == EXIT_OK) {
 		if (c->verbose)
-			fprintf(stderr, "gpuward: %s reserved on %s\n", g->vram,
-				reservation.gpu);
+			cli_error("reserved %s on %s", g->vram, reservation.gpu);
 		code = run_program(c, &reservation);
 		release_reservation(c, &r, &reservation);
 	} else if (g->anyway) {

@@ -1,9 +1,21 @@
-/* serve: starts the service.  daemon/config.def lists its settings. */
+/* serve: starts the service.  daemon/config.def lists its settings.
+ *
+ * The service is a separate program, gpuward-serve, because it needs libraries that no other
+ * command needs.  Both programs contain this file: `gpuward serve` executes gpuward-serve in
+ * place of its own process, so that a service manager or a shell sees one process. */
 #include "cli.h"
+#include "guard_subcommand.h"
 #include "serve_options.h"
 
+#ifdef GPUWARD_SERVICE
 #include "daemon/service.h"
+#endif
 
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef GPUWARD_SERVICE
 static int serve_run(struct cli *c)
 {
 	struct config_flag flag[SERVE_FLAGS_MAX];
@@ -26,5 +38,44 @@ static int serve_run(struct cli *c)
 	o.simulated = c->simulate != NULL || c->root != NULL;
 	return service_run(&o);
 }
+#else
+#define NAME "gpuward-serve"
 
-#include "cmd_serve.h"
+/* Executes the service.  Returns only if this fails, with an exit code. */
+static int serve_run(struct cli *c)
+{
+	char path[4096 + sizeof(NAME)];
+
+	if (!cli_find_part(path, sizeof(path), NAME, GPUWARD_LIBEXECDIR "/gpuward/" NAME))
+		return cli_fail("this gpuward is installed without the service (" NAME
+				" is missing); build it with libmicrohttpd, sqlite3, zlib and "
+				"jansson: make build");
+	if (c->words)
+		execv(path, c->words);
+	return cli_fail("cannot start %s: %s", path, strerror(errno));
+}
+
+/* Executes the service program, because reading the journal needs its libraries. */
+int guard_recover(struct cli *c)
+{
+	return serve_run(c);
+}
+#endif
+
+const struct command command_serve = {
+	.name = "serve",
+	.summary = "run the service: REST API, metrics, event stream and web page",
+	.description =
+		"Monitors all GPUs and answers over HTTP: a web page at /, the REST API at "
+		"/api/v1, /api/gpu/devices, /metrics for Prometheus, and a stream of events. "
+		"Listens on " CONFIG_ADDRESS " by default. Settings come from gpuward.toml(5), "
+		"environment variables and these options; SIGHUP reads them again, SIGTERM and "
+		"Ctrl-C stop the service. The default of --timeout is 2s here.",
+	.examples = "  gpuward serve\n"
+		    "  gpuward serve --simulate --listen 127.0.0.1:8090\n"
+		    "  gpuward serve --config /etc/gpuward/gpuward.toml\n",
+	.options = serve_options,
+	.options_size = sizeof(struct serve_flags),
+	.one_form = true,
+	.run = serve_run,
+};

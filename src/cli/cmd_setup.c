@@ -44,7 +44,6 @@ struct machine {
 	struct setup_servers servers;
 	struct setup_manifest *manifest;
 	char user[64], home[PATH_MAX], token[SECRET_MAX + 1], port_name[64], date[16];
-	bool gpu;
 };
 
 /* ---- facts ---- */
@@ -85,15 +84,16 @@ static int find_token(struct machine *m)
 
 	snprintf(path, sizeof(path), "%s" SETUP_TOKEN, m->at.prefix);
 	if (geteuid() != 0 && access(path, R_OK) != 0)
-		return EXIT_OK; /* a user who may not read the token only gets the plan */
+		/* no error: a user who may not read the token can only print the plan */
+		return EXIT_OK;
 	if (secret_read(path, m->token, message, sizeof(message)) != 0)
 		return cli_fail("%s; fix or remove this file and run setup again", message);
 	strcat(m->token, "\n");
 	return EXIT_OK;
 }
 
-/* Reads the configuration of the service, as far as it is valid.  Below a prefix only its main
- * file counts. */
+/* Reads the valid parts of the service's configuration. With a prefix, reads only the main
+ * file. */
 static int read_configuration(const struct machine *m, struct config *ret)
 {
 	char path[PATH_MAX], message[600];
@@ -249,12 +249,11 @@ static int find_all(const struct cli *c, struct machine *m)
 
 /* ---- output ---- */
 
-static void print_gpus(struct cli *c, struct machine *m)
+static void print_gpus(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 	unsigned n = gw_snapshot_device_count(c->snap);
 
-	m->gpu = n > 0;
 	if (s->simulated)
 		term_print_simulated(stdout);
 	printf("GPUs:\n");
@@ -265,9 +264,6 @@ static void print_gpus(struct cli *c, struct machine *m)
 		printf("  %u %s (%s)\n", d->index, name ? name : "unknown",
 		       gw_device_state_name(d->state));
 	}
-	if (!n)
-		term_wrap("", 2, *s->message ? s->message : "no driver reports a GPU",
-			  term_width());
 	if (s->driver_version)
 		printf("  driver %s\n", s->driver_version);
 }
@@ -319,8 +315,8 @@ static void print_plan(const struct setup_plan *p)
 		printf("\nThe configuration:\n\n%s", p->config.p);
 }
 
-/* Says whether the guard acts. A mode that a person set at run time is stored and outlives an
- * undo, so this function asks the service for its current mode. */
+/* Prints whether the guard acts. A mode that a person set at run time is stored and stays after
+ * an undo, so this function asks the service for its current mode. */
 static void print_mode(const struct machine *m, const struct setup_plan *p)
 {
 	bool starts = false;
@@ -341,7 +337,8 @@ static void print_mode(const struct machine *m, const struct setup_plan *p)
 		printf("\nThe guard begins with a dry run: it decides and reports, but moves "
 		       "nothing (mode %s).\n",
 		       mode);
-	printf("Load a model, start a game, and look: gpuward guard status\n");
+	printf("Load a model, start a game, and see what the guard decides: gpuward guard "
+	       "status\n");
 	if (strcmp(mode, guard_modes[GUARD_ENFORCE]) != 0)
 		printf("If that looks right, let the guard act:  sudo gpuward guard mode "
 		       "enforce\n");
@@ -372,7 +369,7 @@ static void print_next(const struct machine *m, const struct setup_plan *p)
 
 /* ---- questions ---- */
 
-/* Returns 1 for yes, 0 for no, -1 if the input ended. */
+/* Asks a question. Returns 1 for yes, 0 for no, -1 if the input ended. */
 static int ask(const char *question)
 {
 	char answer[64];
@@ -391,8 +388,7 @@ static int ask_all(const struct machine *m, struct setup_answers *a)
 
 	printf("\n");
 	if (m->servers.count)
-		guard = ask(
-			"Shall the guard look after these servers (at first as a dry run)?");
+		guard = ask("Shall the guard manage these servers (at first as a dry run)?");
 	if (guard >= 0 && m->facts.user && m->facts.user_token == SETUP_ABSENT) {
 		snprintf(text, sizeof(text),
 			 "Shall %s get a copy of the token, to move workers and register games "
@@ -427,18 +423,15 @@ static int check_config(const struct setup_plan *p)
 }
 
 /* Prints why nothing is changed; returns an exit code. */
-static int refuse(const struct cli *c, const struct machine *m)
+static int refuse(const struct cli *c)
 {
 	const struct given *g = c->own;
 
 	printf("\n");
 	fflush(stdout);
-	if (!m->gpu)
-		cli_error("no GPU was found, so nothing was changed; gpuward doctor says what "
-			  "is wrong");
-	else if (g->dry_run)
+	if (g->dry_run)
 		return EXIT_OK;
-	else if (c->simulate)
+	if (c->simulate)
 		cli_error("the service that setup starts would not have the simulated GPUs, so "
 			  "nothing was changed; docs/GUARD.md, \"Try it on a simulated card\", "
 			  "shows the guard on the simulator, without setup");
@@ -449,13 +442,13 @@ static int refuse(const struct cli *c, const struct machine *m)
 	else
 		cli_error("the input is not a terminal, so nothing was changed; to do it "
 			  "without questions: sudo gpuward setup --yes");
-	return m->gpu ? EXIT_FAILED : EXIT_NO_GPU;
+	return EXIT_FAILED;
 }
 
 static int carry_out(struct cli *c, struct machine *m)
 {
 	const struct given *g = c->own;
-	const bool may = m->gpu && !g->dry_run && !c->simulate && (geteuid() == 0 || c->root) &&
+	const bool may = !g->dry_run && !c->simulate && (geteuid() == 0 || c->root) &&
 			 (g->yes || (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)));
 	struct setup_answers answers = { true, true, true };
 	struct setup_plan plan;
@@ -470,7 +463,7 @@ static int carry_out(struct cli *c, struct machine *m)
 	else if (!may) {
 		print_plan(&plan);
 		print_notes(&plan);
-		code = refuse(c, m);
+		code = refuse(c);
 	} else {
 		code = check_config(&plan);
 		if (code == EXIT_OK && !c->quiet)
@@ -554,6 +547,17 @@ static int undo(const struct cli *c)
 	return code;
 }
 
+/* Prints why the machine has no GPU; returns EXIT_NO_GPU. */
+static int refuse_without_gpu(const struct cli *c)
+{
+	const struct gw_status *s = gw_snapshot_status(c->snap);
+
+	cli_error("%s; the guard needs a GPU, so nothing was changed; gpuward doctor says how "
+		  "to fix this",
+		  *s->message ? s->message : "no GPU was found: no driver reports one");
+	return EXIT_NO_GPU;
+}
+
 static int set_up(struct cli *c)
 {
 	struct machine *m;
@@ -563,12 +567,12 @@ static int set_up(struct cli *c)
 	if (!m)
 		return cli_no_memory();
 	code = cli_open(c, GW_TIER_STATIC);
-	if (code == EXIT_NO_GPU)
-		code = EXIT_OK; /* print_gpus() reports it */
+	if (code == EXIT_OK && gw_snapshot_device_count(c->snap) == 0)
+		code = refuse_without_gpu(c);
 	if (code == EXIT_OK)
 		code = find_all(c, m);
 	if (code == EXIT_OK) {
-		print_gpus(c, m);
+		print_gpus(c);
 		print_servers(m);
 		code = carry_out(c, m);
 	}

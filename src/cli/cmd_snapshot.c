@@ -1,10 +1,11 @@
 /* snapshot: the current state of the machine and its GPUs, once or repeatedly. */
 #include "cli.h"
 #include "output.h"
-#include "service_processes.h"
+#include "remote.h"
 #include "term.h"
 #include "table.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/mem_trim.h"
 #include "serve/view.h"
@@ -130,7 +131,7 @@ static void set_numbers(struct table *t, const struct gw_device *d)
 {
 	double v;
 
-	for (size_t i = 0; i < sizeof(cells) / sizeof(cells[0]); i++) {
+	for (size_t i = 0; i < COUNT(cells); i++) {
 		if (gw_device_value(d, cells[i].quantity, &v) != GW_HAVE)
 			continue;
 		table_set(t, cells[i].column, TERM_PLAIN, "%.*f %s", cells[i].digits,
@@ -247,7 +248,8 @@ static void print_notes(const struct cli *c)
 	}
 }
 
-/* energy: what the service knows; NULL: no service. */
+/* Adds the cells of one process. energy: what the service knows about the process; NULL: there
+ * is no service. */
 static void add_process(struct table *t, const struct cli *c, const struct gw_process *p,
 			const struct view_process *energy)
 {
@@ -588,8 +590,8 @@ static const struct option options[] = {
 	OPTION_ROW(DURATION, 0, "settle", AT(settle_ns), "TIME",
 		   "time between the two CPU readings"),
 	OPTION_ROW(FLAG, 'a', "all", AT(all), NULL,
-		   "also read what is expensive: PCIe traffic, GPM metrics, SRAM state (takes "
-		   "0.2 s)"),
+		   "also read values that take longer (0.2 s in all): PCIe traffic, GPM "
+		   "metrics, SRAM state"),
 	OPTION_ROW(FLAG, 0, "no-processes", AT(no_processes), NULL, "do not list processes"),
 	OPTION_ROW(FLAG, 0, "direct", AT(direct), NULL,
 		   "do not ask a running service for the energy of processes"),

@@ -1,7 +1,6 @@
 /* top: a live view of the GPUs and the processes on them, with keys. */
 #include "cli.h"
 #include "remote.h"
-#include "top_process_view.h"
 #include "top_reader.h"
 #include "top_screen.h"
 #include "top_terminal.h"
@@ -174,7 +173,7 @@ static void ask_to_end(struct top *t)
 	}
 }
 
-/* Edits the filter.  Only characters that fit into the text are taken. */
+/* Edits the filter. Ignores characters that do not fit into the text. */
 static void filter_key(struct top *t, int key)
 {
 	char *text = t->ui.order.filter;
@@ -296,7 +295,8 @@ static int top_loop(struct top *t)
 			return -GW_E_NOMEM;
 		if (poll(fds, 2, top_wait_ms(t)) < 0 && errno != EINTR)
 			return -GW_E_IO;
-		if (fds[0].revents & (POLLHUP | POLLERR | POLLNVAL)) /* the terminal is gone */
+		/* end the program: the terminal was closed */
+		if (fds[0].revents & (POLLHUP | POLLERR | POLLNVAL))
 			return 0;
 		while ((key = top_terminal_key()) != TOP_KEY_NONE) {
 			if (!take_key(t, key))
@@ -384,7 +384,8 @@ static int show(struct top *t)
 	char message[300];
 	int err;
 
-	stop_catch(); /* before the screen begins, so that Ctrl-C restores the terminal */
+	/* catch signals before the screen begins, so that Ctrl-C restores the terminal */
+	stop_catch();
 	err = top_terminal_begin(term_color(), &t->canvas.utf8, message, sizeof(message));
 	if (err)
 		return cli_fail("%s", message);

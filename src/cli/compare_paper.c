@@ -1,5 +1,6 @@
 #include "compare_view.h"
 
+#include "base/array.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -36,7 +37,7 @@ static void latex_text(struct buf *out, const char *s)
 
 	utf8_clean(clean, sizeof(clean), s);
 	for (const char *p = clean; *p;) {
-		size_t i = 0, n = sizeof(rows) / sizeof(rows[0]);
+		size_t i = 0, n = COUNT(rows);
 
 		while (i < n && strncmp(p, rows[i].from, strlen(rows[i].from)) != 0)
 			i++;
@@ -128,7 +129,7 @@ static void latex_head(const struct compare_view *v, bool states, struct buf *ou
 	buf_adds(out, " \\\\\n\\midrule\n");
 }
 
-/* Returns true if the table must say whether a row can be used. */
+/* Returns true if the table needs a column for the validity of the rows. */
 static bool needs_states(const struct comparison *c)
 {
 	for (size_t i = 0; i < c->nrows; i++)
@@ -248,7 +249,7 @@ static void add_runs(struct buf *out, const struct comparison_row *row)
 			 run->work.tokens);
 }
 
-/* Returns what is known about the sensor, for people who do not know the words of the result. */
+/* Returns how well the sensor is known, in words for a reader who does not know gpuward. */
 static const char *sensor_words(const char *origin)
 {
 	return strcmp(origin, "active") == 0    ? "sensor characterised"
@@ -256,7 +257,8 @@ static const char *sensor_words(const char *origin)
 						: "sensor not characterised";
 }
 
-/* Returns the reading that the energies of a row are based on; "" if no run says it. */
+/* Returns the kind of reading from which the energies of a row were computed; "" if no run says
+ * it. */
 static const char *meter_words(const struct comparison_row *row)
 {
 	const char *counter = gw_meter_kind_name(GW_METER_COUNTER);
@@ -279,8 +281,8 @@ static const char *meter_words(const struct comparison_row *row)
 			    : "";
 }
 
-/* Returns whether a second meter confirms the energy, or which source it has; "" if the result
- * does not say it. */
+/* Returns a text that says whether a second meter confirms the energy, or from which source the
+ * energy comes; "" if the result does not say it. */
 static const char *verdict_words(const char *verdict)
 {
 	static const struct {
@@ -297,7 +299,7 @@ static const char *verdict_words(const char *verdict)
 		{ GW_VERDICT_SYSFS, " from the files of the kernel" },
 	};
 
-	for (size_t i = 0; verdict && i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; verdict && i < COUNT(rows); i++)
 		if (strcmp(verdict, gw_verdict_name(rows[i].verdict)) == 0)
 			return rows[i].words;
 	return "";
@@ -379,21 +381,25 @@ static void add_change(struct buf *out, const struct compare_view *v,
 	enum compare_verdict verdict = compare_verdict(c);
 	double sign = verdict == COMPARE_LESS ? -100 : 100, low = sign * c->change_low,
 	       high = sign * c->change_high;
+	/* at least one decimal, also for changes above 100 % */
+	int decimals = comparison_change_decimals(c) > 1 ? comparison_change_decimals(c) : 1;
+	bool none; /* the text is "no difference [...]" */
 	char text[96];
 
 	buf_addf(out, " Relative to %s, its energy %s ", v->c->reference->label,
 		 energy_unit(v->c));
 	if (verdict == COMPARE_LESS || verdict == COMPARE_MORE) {
-		buf_addf(out, "is %.1f %% %s [%.1f, %.1f]", sign * c->change,
-			 verdict == COMPARE_LESS ? "lower" : "higher", fmin(low, high),
-			 fmax(low, high));
+		buf_addf(out, "is %.*f %% %s [%.*f, %.*f]", decimals, sign * c->change,
+			 verdict == COMPARE_LESS ? "lower" : "higher", decimals,
+			 fmin(low, high), decimals, fmax(low, high));
 	} else {
 		comparison_change_text(c, text, sizeof(text));
-		buf_addf(
-			out, "changed by %s%s", text,
-			verdict == COMPARE_OPEN
-				? ", which does not show a difference"
-				: "; with one run each, the variation between runs is unknown");
+		none = strncmp(text, "no ", 3) == 0;
+		buf_addf(out, "%s%s%s", none ? "shows " : "changed by ", text,
+			 verdict != COMPARE_OPEN
+				 ? "; with one run each, the variation between runs is unknown"
+			 : none ? ""
+				: ", which does not show a difference");
 	}
 	buf_addf(out, " (95 %%; %s).",
 		 row->other_gpu || row->other_scale
@@ -437,7 +443,7 @@ static void add_codes(struct buf *out, const struct comparison_row *row)
 
 			while (code && at < n && strcmp(listed[at], code) != 0)
 				at++;
-			if (code && at == n && n < sizeof(listed) / sizeof(listed[0]))
+			if (code && at == n && n < COUNT(listed))
 				listed[n++] = code;
 		}
 	}

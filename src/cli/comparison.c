@@ -1,5 +1,6 @@
 #include "comparison.h"
 
+#include "base/array.h"
 #include "base/text.h"
 #include "measure/distribution.h"
 #include "measure/sensor.h"
@@ -76,8 +77,8 @@ static double power_of(const struct result_run *run)
 					    : run->sum.power_mean_w;
 }
 
-/* Returns the energy per unit of work: as stated in the result, or else the energy of the run
- * divided by its count. */
+/* Returns the energy per iteration or token: the value in the result, or else the energy of the
+ * run divided by the number of iterations or tokens. */
 static double per_unit(const struct gw_interval *stated, double whole, double count)
 {
 	return isnan(stated->best) ? whole / count : stated->best;
@@ -159,7 +160,7 @@ static double u_true(const struct comparison_run *r, enum comparison_metric m)
 }
 
 struct sums {
-	double *value; /* n values */
+	double *value; /* the n values of the usable runs */
 	size_t n;
 	double mean, variance; /* variance between runs; NAN for one run */
 	double fair2, true2;   /* mean squares of relative uncertainties; NAN: unknown */
@@ -235,10 +236,12 @@ static void figure_fill(struct comparison_figure *f, const struct sums *s,
 						     .change_low = NAN,
 						     .change_high = NAN } };
 	if (isnan(whole))
-		f->low = f->high = NAN; /* because fmax() above turned NAN into 0 */
+		f->low = f->high = NAN; /* fmax() above turned NAN into 0, so set NAN again */
 	if (isnan(fair))
 		f->fair_low = f->fair_high = NAN;
-	if (m == METRIC_NET) { /* it may be negative, and has one interval for all purposes */
+	/* net energy may be negative, and its absolute interval is also its interval for
+	 * comparisons */
+	if (m == METRIC_NET) {
 		f->low = s->mean - whole;
 		f->fair_low = f->fair_high = NAN;
 	}
@@ -378,7 +381,7 @@ static bool same_gpus(const struct comparison_row *a, const struct comparison_ro
 	char first[1024], second[1024];
 
 	if (!x || !y)
-		return true; /* no known difference */
+		return true; /* no difference between the GPUs is known */
 	gpu_clean(x, first);
 	gpu_clean(y, second);
 	return strcmp(first, second) == 0;
@@ -445,7 +448,8 @@ static int row_add(struct comparison_row *row, const struct result_file *file,
 	if (result_run_usable(run))
 		row->rooms[file->room]++;
 	if (result_run_usable(run) && row->used++ == 0)
-		row->validity = NULL; /* the earlier runs were invalid and are not used */
+		/* the earlier runs of the row were invalid and are not used */
+		row->validity = NULL;
 	if (!row->validity || validity_rank(validity) > validity_rank(row->validity))
 		row->validity = validity;
 	return 0;
@@ -634,7 +638,7 @@ struct comparison_scale comparison_scale_of(double typical, const char *unit)
 
 	if (!(typical > 0))
 		return s;
-	for (size_t i = 0; i < sizeof(scales) / sizeof(scales[0]); i++) {
+	for (size_t i = 0; i < COUNT(scales); i++) {
 		if (scales[i].unit != *unit)
 			continue;
 		s.factor = scales[i].factor;
@@ -705,19 +709,38 @@ static double per_cent(double ratio, int decimals)
 {
 	const double v = 100 * ratio;
 
-	return fabs(v) < (decimals ? 0.05 : 0.5) ? 0 : v;
+	return fabs(v) < 0.5 * pow(10, -decimals) ? 0 : v;
+}
+
+#define CHANGE_DECIMALS_MAX 3
+
+int comparison_change_decimals(const struct compare_change *c)
+{
+	const double widest =
+		fmax(fabs(c->change), fmax(fabs(c->change_low), fabs(c->change_high)));
+	const double nearest = c->change_low * c->change_high > 0
+				       ? fmin(fabs(c->change_low), fabs(c->change_high))
+				       : widest;
+	int decimals = widest >= 1 ? 0 : 1;
+
+	while (!isnan(c->change_low) && decimals > 0 && decimals < CHANGE_DECIMALS_MAX &&
+	       per_cent(nearest, decimals) == 0)
+		decimals++;
+	return decimals;
 }
 
 void comparison_change_text(const struct compare_change *change, char *out, size_t size)
 {
-	double widest = fmax(fabs(change->change),
-			     fmax(fabs(change->change_low), fabs(change->change_high)));
-	int decimals = widest >= 1 ? 0 : 1;
+	int decimals = comparison_change_decimals(change);
 
 	if (isnan(change->change))
 		*out = '\0';
 	else if (isnan(change->change_low))
 		snprintf(out, size, "%+.*f %%", decimals, per_cent(change->change, decimals));
+	else if (decimals == CHANGE_DECIMALS_MAX && per_cent(change->change, decimals) == 0 &&
+		 per_cent(change->change_low, decimals) == 0 &&
+		 per_cent(change->change_high, decimals) == 0)
+		snprintf(out, size, "no difference [within 0.001 %%]");
 	else
 		snprintf(out, size, "%+.*f %% [%+.*f, %+.*f]", decimals,
 			 per_cent(change->change, decimals), decimals,
@@ -760,7 +783,7 @@ static void note_code(struct notes *n, const struct comparison_row *row, size_t 
 		if (!run_has(row->runs[i].run, code->code))
 			continue;
 		if (i < first)
-			return; /* already noted */
+			return; /* a note about this code exists already */
 		count++;
 	}
 	note_begin(n);
@@ -849,8 +872,8 @@ static void note_lost_room(struct notes *n, const struct result_file *file)
 	note_end(n);
 }
 
-/* Adds a note if only some runs were measured with --clean-room: in the others, workers of the
- * guard may have used the GPU, which alone can change the result. */
+/* Adds a note if only some runs were measured with --clean-room. In the other runs, workers of
+ * the guard may have used the GPU, and this alone can change the result. */
 static void note_rooms(struct notes *n, const struct comparison *c)
 {
 	size_t kept = count_rooms(c, ROOM_KEPT);
@@ -864,7 +887,7 @@ static void note_rooms(struct notes *n, const struct comparison *c)
 	if (!kept || !others)
 		return;
 	note_begin(n);
-	buf_adds(&n->b, "Not all of these runs had a clean room (");
+	buf_adds(&n->b, "Only some of these runs had a clean room (");
 	for (size_t i = 0, listed = 0; i < c->nrows; i++)
 		if (c->rows[i].used)
 			buf_addf(&n->b, "%s%s: %zu of %zu", listed++ ? ", " : "",
@@ -945,7 +968,7 @@ static void note_reference(struct notes *n, const struct comparison *c)
 	if (c->reference != c->rows && c->reference == choose_reference(c))
 		buf_addf(&n->b, ", the first row that can be compared: '%s' has no %s",
 			 c->rows[0].label, c->rows[0].used ? "energy" : "usable run");
-	if (has_trials(c)) /* for a single run, both kinds of mean are equal */
+	if (has_trials(c)) /* for a single run, geometric and arithmetic mean are equal */
 		buf_adds(&n->b, ". They are ratios of geometric means; the values in the table "
 				"are arithmetic means");
 	buf_addf(&n->b, ". Intervals are 95 %%%s.", gain_text(c));

@@ -26,7 +26,7 @@ enum comparison_metric {
 /* One metric of a row.  Unknown values are NAN. */
 struct comparison_figure {
 	size_t n;         /* runs with a value                                        */
-	double mean;      /* over them                                                */
+	double mean;      /* mean of these runs */
 	double low, high; /* absolute 95 % interval; includes gain and offset of the sensor */
 	double fair_low, fair_high; /* 95 % interval for comparison with runs on the same GPU */
 	/* relative to the reference; NAN in the reference itself */
@@ -45,7 +45,7 @@ struct comparison_row {
 	size_t nruns, used;
 	const char *validity; /* worst validity of the used runs; "invalid" if no run is used */
 	bool simulated;
-	bool other_gpu; /* measured on another GPU than the reference */
+	bool other_gpu; /* the row was measured on another GPU than the reference */
 	/* same GPU as the reference, but another calibration: gain errors do not cancel */
 	bool other_scale;
 	/* number of used runs for each value of enum result_room */
@@ -114,7 +114,13 @@ struct comparison_scale comparison_scale_of(double typical, const char *unit);
  * "117.7 MiB". */
 void comparison_size_text(double bytes, char *out, size_t size);
 
-/* Writes "-12.3 % [-13.1, -11.5]"; "" if there is no change. */
+/* Returns the decimals for a change in per cent: one, or none from 100 %.  If an interval is
+ * known, adds more decimals while everything rounds to 0, or while an interval without 0 is
+ * rounded to one with 0. */
+int comparison_change_decimals(const struct compare_change *c);
+
+/* Writes "-12.3 % [-13.1, -11.5]", or "no difference [within 0.001 %]"; "" if the change is
+ * unknown. */
 void comparison_change_text(const struct compare_change *change, char *out, size_t size);
 
 /* Calls say() with each sentence that a reader must know in addition to the figures. */

@@ -19,11 +19,13 @@ struct cost_options {
 /* Rows for a table of options; type.member is a struct cost_options. */
 #define COST_OPTIONS(type, member)                                                             \
 	OPTION_ROW(TEXT, 0, "price-per-kwh", offsetof(type, member.price), "PRICE",            \
-		   "price of a kilowatt-hour: also show kWh and what the energy costs"),       \
+		   "price of a kilowatt-hour; the energy is then also shown in kWh and as "    \
+		   "costs"),                                                                   \
 		OPTION_ROW(TEXT, 0, "price-currency", offsetof(type, member.currency), "WORD", \
-			   "currency of that price: EUR, ..."),                                \
+			   "currency of that price, such as EUR"),                             \
 		OPTION_ROW(TEXT, 0, "gco2-per-kwh", offsetof(type, member.gco2), "GRAMS",      \
-			   "grams of CO2 per kilowatt-hour: also show CO2")
+			   "grams of CO2 per kilowatt-hour; the energy is then also shown as " \
+			   "CO2")
 
 /* Parses the options.  Returns EXIT_OK, or prints an error and returns EXIT_USAGE. */
 int cost_options_read(const struct cost_options *o, struct energy_cost *ret);

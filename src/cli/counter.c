@@ -1,5 +1,6 @@
 #include "counter.h"
 
+#include "base/array.h"
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/json_doc.h"
@@ -117,7 +118,8 @@ static void describe_error(const char *address, int err, struct counter_reading 
 {
 	static const struct {
 		int err;
-		const char *before, *after; /* the address */
+		/* text before and after the address of the server */
+		const char *before, *after;
 	} known[] = {
 		{ -GW_E_NOENT, "no server listens on ", "" },
 		{ -GW_E_NODEV, "", ": no such host" },
@@ -128,7 +130,7 @@ static void describe_error(const char *address, int err, struct counter_reading 
 		{ -GW_E_SIZE, "the reply of ", " is longer than 16 MiB" },
 	};
 
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+	for (size_t i = 0; i < COUNT(known); i++)
 		if (known[i].err == err) {
 			counter_refuse(ret, "%s%s%s", known[i].before, address, known[i].after);
 			return;
@@ -136,9 +138,8 @@ static void describe_error(const char *address, int err, struct counter_reading 
 	counter_refuse(ret, "cannot reach %s: %s", address, gw_strerror(err));
 }
 
-/* Stores the error: the status and the server's own sentence.  Adds advice if the server
- * requires a key, or if its sentence is one of the two that a router with several models
- * sends. */
+/* Stores the error: the status and the text of the server. Adds advice if the server requires a
+ * key, or if the text is one of the two that a llama.cpp router with several models sends. */
 static void describe_status(const struct url_parts *u, int status, const struct buf *body,
 			    struct counter_reading *ret)
 {
@@ -156,8 +157,9 @@ static void describe_status(const struct url_parts *u, int status, const struct 
 		       text[0] ? ": " : "", text, advice);
 }
 
-void counter_url_read(const char *url, const struct deadline_stop *stop,
-		      struct counter_reading *ret)
+/* Reads the counter, as struct counter_kind describes. */
+static void counter_url_read(const char *url, const struct deadline_stop *stop,
+			     struct counter_reading *ret)
 {
 	struct url_parts url_parts;
 	struct client_request q = { .address = url_parts.address,
@@ -234,8 +236,11 @@ static unsigned own_port(const char *address, const struct deadline_stop *stop)
 	return own ? (unsigned)port : 0;
 }
 
-unsigned counter_url_servers(const char *url, const struct deadline_stop *stop,
-			     int64_t ret_pid[static METER_SERVERS])
+/* Finds the processes that listen on the port of the URL. If one of them descends from another,
+ * only the ancestor counts. The service manager, which may also have the socket open, is left
+ * out. */
+static unsigned counter_url_servers(const char *url, const struct deadline_stop *stop,
+				    int64_t ret_pid[static METER_SERVERS])
 {
 	char why[COUNTER_WHY];
 	struct url_parts u;
@@ -285,7 +290,7 @@ void counter_add(struct counter_reading *r, uint64_t id, double value)
 	if (isfinite(value))
 		number_format(value, number);
 	if (isnan(r->value))
-		return; /* already failed */
+		return; /* an earlier series was not valid */
 	if (!(value >= 0 && value <= MOST_COUNT))
 		counter_refuse(r, "its value is %s, which is not a count",
 			       isinf(value) ? "infinite" : number);
@@ -311,7 +316,8 @@ static uint64_t next_stop_check(struct deadline *p)
 	return next < p->until_ns ? next : p->until_ns;
 }
 
-/* Reads the output to its end.  Ignores bytes that do not fit, because a number is shorter. */
+/* Reads the output to its end. Ignores bytes that do not fit into the buffer: a number is
+ * shorter than the buffer. */
 static int read_output(struct child *c, struct deadline *p, char *out, size_t size)
 {
 	char rest[512] = "";
@@ -472,8 +478,7 @@ static bool went_back(const struct counter_reading *first, const struct counter_
 				 a->value);
 		else
 			snprintf(ret->why, sizeof(ret->why),
-				 "it went back from %.0f to %.0f, as after a restart of the "
-				 "server",
+				 "it fell from %.0f to %.0f; perhaps the server was restarted",
 				 a->value, b->value);
 		return true;
 	}

@@ -35,7 +35,7 @@ struct counter_reading {
 	double value;                 /* sum of all series; NAN: no reading       */
 	char why[COUNTER_WHY];        /* why there is no reading                  */
 	uint64_t before_ns, after_ns; /* monotonic times just before and after the reading */
-	double wall_s;                /* at before_ns                         */
+	double wall_s;                /* wall clock at before_ns */
 	struct counter_series series[COUNTER_SERIES];
 	unsigned n;
 };
@@ -54,7 +54,7 @@ struct counter {
 
 /* A way to read a counter. */
 struct counter_kind {
-	const char *option; /* without dashes */
+	const char *option; /* name of the option, without the dashes */
 	/* Writes the name of the source for the result, without secrets.  NULL: the result does
 	 * not name the source. */
 	void (*place)(const char *text, char *out, size_t size);
@@ -95,12 +95,5 @@ int counter_url_check(const char *url, char *why, size_t size);
 /* Copies the URL without the query, which may be secret, and without the name of the
  * counter. */
 void counter_url_place(const char *url, char *out, size_t size);
-void counter_url_read(const char *url, const struct deadline_stop *stop,
-		      struct counter_reading *ret);
-/* Finds the processes that listen on the port of the URL. If one of them descends from another,
- * only the ancestor counts. The service manager, which may also have the socket open, is left
- * out. */
-unsigned counter_url_servers(const char *url, const struct deadline_stop *stop,
-			     int64_t ret_pid[static METER_SERVERS]);
 
 #endif

@@ -1,5 +1,6 @@
 #include "counter_text.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/json_doc.h"
 #include "base/number.h"
@@ -23,7 +24,7 @@ static const char *const known[] = {
 	"sglang:generation_tokens_total",
 	"tgi_request_generated_tokens_sum",
 };
-#define KNOWN (sizeof(known) / sizeof(known[0]))
+#define KNOWN (COUNT(known))
 
 struct selector {
 	char name[256];
@@ -80,8 +81,8 @@ static uint64_t series_id(const char *counter, const struct prometheus_line *l)
 	return hash_bytes(h, l->labels, l->labels_len);
 }
 
-/* Adds the series of a line if its labels match. A line with malformed labels is an error,
- * because its labels could match. */
+/* Adds the series of a line if its labels match. Malformed labels are an error, because it is
+ * unknown whether they match. */
 static void parse_line(const struct prometheus_line *l, const struct selector *w,
 		       struct counter_reading *ret)
 {
@@ -102,7 +103,7 @@ static bool created_name(const char *counter, char out[static 256])
 	static const char *const ends[] = { "_total", "_sum", "_count" };
 	size_t n = strlen(counter);
 
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+	for (size_t i = 0; i < COUNT(ends); i++) {
 		size_t end = strlen(ends[i]);
 
 		if (n > end && strcmp(counter + n - end, ends[i]) == 0)

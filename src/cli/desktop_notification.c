@@ -28,7 +28,7 @@
 enum { S_HELLO = 1, S_MATCH, S_NOTES };
 
 struct shown {
-	uint32_t serial; /* of the call; 0: free */
+	uint32_t serial; /* serial number of the call; 0: this place is free */
 	uint32_t id;     /* id that the desktop gave to the notification; 0: no answer yet */
 	char tag[64];
 };
@@ -84,7 +84,8 @@ static bool session_address(struct sockaddr_un *a, socklen_t *ret_size)
 	return true;
 }
 
-/* Sends a message of a few hundred bytes; the bus has WAIT_MS to take it. */
+/* Sends a message of a few hundred bytes. Fails if the bus does not accept it within
+ * WAIT_MS. */
 static int send_all(struct desktop *d, const struct buf *out)
 {
 	size_t sent = 0;

@@ -2,6 +2,7 @@
 
 #include "diff_fields.h"
 
+#include "base/array.h"
 #include "base/json_doc.h"
 #include "measure/distribution.h"
 #include "measure/stat.h"
@@ -64,16 +65,9 @@ static bool value_equal(const struct diff_value *a, const struct diff_value *b,
 
 static struct diff_row *diff_push(struct diff *d)
 {
-	if (d->nrows == d->room) {
-		size_t room = d->room ? 2 * d->room : 128;
-		struct diff_row *rows = realloc(d->rows, room * sizeof(*rows));
-
-		if (!rows) {
-			d->error = -GW_E_NOMEM;
-			return NULL;
-		}
-		d->rows = rows;
-		d->room = room;
+	if (array_reserve(&d->rows, &d->room, d->nrows + 1, sizeof(*d->rows)) != 0) {
+		d->error = -GW_E_NOMEM;
+		return NULL;
 	}
 	return &d->rows[d->nrows++];
 }
@@ -357,7 +351,8 @@ static void add_over_runs(const struct pair *p, const struct gpu *g, const struc
 		a = over_runs(&p->a->result, g->a, t->path, per_second);
 		b = over_runs(&p->b->result, g->b, t->path, per_second);
 		snprintf(key, sizeof(key), "%s", t->path);
-		if (per_second && n > 8) /* "_seconds" become ratios */
+		/* replaces "_seconds" at the end of the key by "_ratio" */
+		if (per_second && n > 8)
 			snprintf(key + n - 8, sizeof(key) - n + 8, "_ratio");
 		add_field(p->d, SECTION_FIGURES, g->number, key, t, &a, &b);
 	}
@@ -583,7 +578,7 @@ static void add_figure(struct diff *d, enum comparison_metric m, const char *key
 
 /* The net energy of A or B. */
 struct net {
-	double *run; /* n usable runs */
+	double *run; /* number of usable runs */
 	size_t n;
 	double reach; /* half the width of the widest 95 % interval of a run */
 	struct moments moments;
@@ -600,7 +595,8 @@ static int net_take(struct net *net, const struct comparison_row *row)
 			continue;
 		net->run[net->n++] = band->best;
 		if (!(net->reach >= band->high - band->best) && !isnan(net->reach))
-			net->reach = band->high - band->best; /* also NAN, which then stays */
+			/* if the value is NAN, reach stays NAN from here on */
+			net->reach = band->high - band->best;
 		moments_add(&net->moments, band->best);
 	}
 	return net->run ? 0 : -GW_E_NOMEM;
@@ -673,7 +669,8 @@ static int add_figures(const struct pair *p)
 
 	d->both[0] = p->a->result;
 	d->both[1] = p->b->result;
-	d->both[0].label = "A"; /* because the two results may have the same label */
+	/* the labels become A and B, because the two results may have the same label */
+	d->both[0].label = "A";
 	d->both[1].label = "B";
 	if (comparison_init(&d->comparison, d->both, 2, NULL) != 0)
 		return -GW_E_NOMEM;

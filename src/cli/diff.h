@@ -38,16 +38,16 @@ struct diff_row {
 	enum diff_section section;
 	int device;        /* -1: not about one GPU */
 	char key[96];      /* the key of a figure ends with its unit */
-	const char *title; /* for people */
+	const char *title; /* title that is printed */
 	enum diff_state state;
-	bool headline; /* always shown */
+	bool headline; /* the row is shown even if the values are equal */
 	struct diff_value a, b;
 	struct compare_change change; /* NAN: none */
 };
 
 struct diff {
 	struct diff_row *rows;
-	size_t nrows, room;
+	unsigned nrows, room;
 	size_t count[STATE_UNKNOWN + 1];
 	struct result_file both[2]; /* copies of the results, with the labels A and B */
 	struct comparison comparison;

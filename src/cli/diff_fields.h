@@ -16,7 +16,7 @@ struct diff_field {
 
 /* Each table ends with a path of NULL. */
 
-/* In the document. */
+/* Paths in the document. */
 static const struct diff_field diff_fields_settings[] = {
 	{ "label", "label", 0, false },
 	{ "command_name", "command", 0, false },

@@ -39,7 +39,7 @@ struct absent {
 
 struct evicted {
 	char name[64];
-	long long contender; /* pid */
+	long long contender; /* pid of the contender */
 };
 
 struct learning {
@@ -47,7 +47,7 @@ struct learning {
 	unsigned count;
 	/* largest number of processes in one poll for which candidate[] had no place */
 	unsigned dropped;
-	unsigned dropped_now; /* of this poll */
+	unsigned dropped_now; /* the same number in the current poll */
 	char gpu[GPUS_MAX][96];
 	unsigned gpus;
 	struct absent absent[WORKERS_MAX];
@@ -121,7 +121,8 @@ static const char *learn_evicted_by(const struct learning *l, long long pid)
 	return NULL;
 }
 
-/* Returns true if a rule, and not the lack of one, says that the process contends. */
+/* Returns true if the process is a contender because of a rule, and not because no rule
+ * matches. */
 static bool contends_by_rule(const char *class, const char *rule)
 {
 	return strcmp(class, "contender") == 0 && rule && strncmp(rule, "no rule", 7) != 0 &&
@@ -188,8 +189,8 @@ static void learn_add_contender(struct learning *l, const char *worker, long lon
 	l->evicted_count++;
 }
 
-/* Stores the contender for which the guard moves the worker. Does nothing in a dry run: there,
- * no worker moves, and a person may want to change the rules that are tried. */
+/* Stores the contender because of which the guard evicted the worker. Does nothing in a dry
+ * run, because no worker is evicted then, and the person may be testing the rules. */
 static void learn_add_evicted(struct learning *l, const struct json_doc *w, const char *name)
 {
 	long long pid;
@@ -292,15 +293,15 @@ static void print_left_out(const struct candidate *s)
 			s->name, s->worker, s->worker);
 		break;
 	case FATE_CONTENDS:
-		cli_error("no rule for %s: worker %s is off its GPU for it now; end it and run "
-			  "learn again, or write the rule yourself if %s must not count",
+		cli_error("no rule for %s: worker %s is off its GPU now because of this "
+			  "process; end the process and run learn again, or write the rule "
+			  "yourself if %s must not move workers",
 			  s->name, s->worker, s->name);
 		break;
 	case FATE_HAS_RULE:
-		cli_error(
-			"no rule for %s: %s says that it contends; change that if %s must not "
-			"count",
-			s->name, s->rule, s->name);
+		cli_error("no rule for %s: %s calls it a contender; change this rule if %s "
+			  "must not move workers",
+			  s->name, s->rule, s->name);
 		break;
 	}
 }
@@ -383,9 +384,9 @@ int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns)
 	int code = learn_list_gpus(&l, r);
 
 	if (code == EXIT_OK && !c->quiet)
-		fprintf(stderr,
-			"gpuward: leave the machine idle for %.0f s, with only the programs "
-			"that always run\n",
+		cli_error(
+			"leave the machine idle for %.0f s, with only the programs that always "
+			"run",
 			(double)for_ns * 1e-9);
 	while (code == EXIT_OK) {
 		code = learn_poll(&l, r);
@@ -402,10 +403,9 @@ int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns)
 	for (unsigned i = 0; i < l.count; i++)
 		print_left_out(&l.candidate[i]);
 	if (!c->quiet && !l.count)
-		fprintf(stderr,
-			"gpuward: nothing to add: the rules already match every process\n");
+		cli_error("nothing to add: the rules already match every process");
 	if (!c->quiet && l.dropped)
-		fprintf(stderr, "gpuward: %u more processes were dropped (limit reached)\n",
-			l.dropped);
+		cli_error("%u more processes were seen, but learn handles at most %d",
+			  l.dropped, CANDIDATES_MAX);
 	return EXIT_OK;
 }

@@ -29,7 +29,7 @@ struct put_away {
 	struct proc_id target;
 	unsigned record; /* index of the worker's record */
 	enum outcome outcome;
-	char message[500]; /* NOT_RESTORED: why */
+	char message[500]; /* if NOT_RESTORED: why */
 };
 
 struct recovering {

@@ -1,7 +1,7 @@
 /* guard_subcommand: the table of the subcommands of `gpuward guard`, and the larger subcommands.
  *
  * A row has the arguments, the options and the description; help and errors are made from
- * it.  guard_learn.c, guard_replay.c and guard_recover.c have the subcommands of their names. */
+ * it.  guard_learn.c and guard_recover.c have the subcommands of their names. */
 #ifndef GW_CLI_GUARD_SUBCOMMAND_H
 #define GW_CLI_GUARD_SUBCOMMAND_H
 

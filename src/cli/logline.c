@@ -1,5 +1,6 @@
 #include "logline.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/number.h"
@@ -39,7 +40,7 @@ const char *logline_field_name(unsigned i)
 
 static void add_field(struct logline_format *f, unsigned field)
 {
-	assert(f->count < LOGLINE_FIELDS); /* raise LOGLINE_FIELDS */
+	assert(f->count < LOGLINE_FIELDS); /* if this fails, LOGLINE_FIELDS is too small */
 	f->field[f->count++] = field;
 }
 
@@ -57,7 +58,7 @@ void logline_defaults(struct logline_format *f, bool json)
 	add_field(f, FIELD_INDEX);
 	if (json)
 		add_field(f, FIELD_UUID);
-	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
+	for (size_t i = 0; i < COUNT(usual); i++)
 		add_field(f, FIELD_FIGURE + usual[i]);
 	add_field(f, FIELD_MISSED);
 	add_field(f, FIELD_PROVENANCE);

@@ -15,7 +15,7 @@
 struct logline {
 	uint64_t wall_ns;
 	double elapsed_s;
-	unsigned index;         /* of the GPU */
+	unsigned index;         /* index of the GPU */
 	const char *uuid;       /* NULL: unknown           */
 	const char *provenance; /* "driver", "simulated", ... */
 	double figure[FIGURES]; /* NAN: unknown           */

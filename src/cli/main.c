@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "table.h"
 
+#include "base/array.h"
 #include "base/suggest.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@ const struct command *const cli_commands[] = {
 #undef C
 	NULL,
 };
-#define COMMANDS (sizeof(cli_commands) / sizeof(cli_commands[0]) - 1)
+#define COMMANDS (COUNT(cli_commands) - 1)
 
 static int print_help(void)
 {
@@ -113,7 +114,8 @@ static int refuse_argument(const struct command *cmd, const struct cli *c,
 	const struct option *near = find_option_meant(c, tables, word);
 
 	if (near)
-		cli_error("%s takes no argument '%s'; to give it to --%s, write it after '='",
+		cli_error("%s takes no argument '%s'; if it is the value of --%s, write it "
+			  "after '='",
 			  cmd->name, word, near->name);
 	else
 		cli_error("%s takes no argument '%s'", cmd->name, word);
@@ -134,7 +136,8 @@ static int refuse_options(const struct command *cmd, const struct cli *c)
 	return EXIT_OK;
 }
 
-/* Detects `--simulate h200 -- COMMAND`, where h200 is meant as the value of the option. */
+/* Detects `--simulate h200 -- COMMAND`: the user probably means h200 as the value of
+ * --simulate. */
 static int check_first_word(const struct command *cmd, const struct cli *c,
 			    const struct option_table *tables)
 {
@@ -144,8 +147,9 @@ static int check_first_word(const struct command *cmd, const struct cli *c,
 	if (!near || !((cmd->runs == 1 && c->argc > 1 && strcmp(c->argv[1], "--") == 0) ||
 		       (strcmp(near->name, "simulate") == 0 && simulate_known(word))))
 		return EXIT_OK;
-	return cli_usage("'%s' would be run as the command; to give it to --%s, write --%s=%s",
-			 word, near->name, near->name, word);
+	return cli_usage(
+		"'%s' would be run as the command; if it is the value of --%s, write --%s=%s",
+		word, near->name, near->name, word);
 }
 
 static int run_command(const struct command *cmd, struct cli *c,
@@ -206,7 +210,7 @@ static int run_without_command(struct cli *c, const struct option_table *tables)
 #ifndef GPUWARD_SERVICE
 	if (c->simulate && strcmp(c->simulate, "help") == 0 &&
 	    alloc_own_options(c, &command_list) == EXIT_OK)
-		/* --simulate=help: the command will only list the scenarios */
+		/* with --simulate=help the command only lists the scenarios */
 		return run_command(&command_list, c, tables);
 #endif
 	return cli_usage("a command is missing; gpuward --help lists the commands");
@@ -272,7 +276,7 @@ static char **copy_words(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static struct cli c; /* static, because it is too large for the stack */
-	bool stalled;        /* a driver call hangs */
+	bool stalled;        /* true: a driver call hangs */
 	int code;
 
 	c.words = copy_words(argc, argv);

@@ -4,6 +4,7 @@
 #include "run_result.h"
 #include "output.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/number.h"
 
@@ -21,8 +22,8 @@ const struct option measure_plan_options[] = {
 	OPTION_COUNT_ROW("trials", AT(trials), "run the command N times", 1, RUN_RESULT_TRIALS,
 			 1),
 	SESSION_ITERATIONS(struct measure_options, session),
-	OPTION_COUNT_ROW("tokens", AT(tokens), "tokens per run, for energy per token", 1, 1e15,
-			 NAN),
+	OPTION_COUNT_ROW("tokens", AT(tokens),
+			 "number of tokens in a run, for energy per token", 1, 1e15, NAN),
 	OPTION_ROW(TEXT, 0, "count-cmd", AT(count_by[COUNTER_CMD]), "COMMAND",
 		   "a shell command that prints the current count; it runs before and after "
 		   "each run"),
@@ -41,13 +42,13 @@ const struct option measure_plan_options[] = {
 	OPTION_ROW(DURATION, 'i', "interval", AT(interval_ns), "TIME",
 		   "time between readings of clocks, temperature, memory (default: 100ms); "
 		   "power is read as fast as the sensor updates"),
-	OPTION_OPTIONAL_ROW(
-		0, "baseline", AT(baseline), "WHICH",
-		"energy above idle: auto measures the idle power first (up to 30 s) unless a "
-		"stored value fits; new always measures it; kept uses the stored value even if "
-		"it is old or from another temperature, with a warning; none; default: use a "
-		"stored value if it fits",
-		"auto"),
+	OPTION_OPTIONAL_ROW(0, "baseline", AT(baseline), "WHICH",
+			    "which idle power to subtract, for the energy above idle. auto: a "
+			    "stored value if it fits, else measure it first (up to 30 s); new: "
+			    "always measure it; kept: a stored value even if it is old or from "
+			    "another temperature, with a warning; none: nothing is subtracted. "
+			    "Without this option, a stored value is used if it fits",
+			    "auto"),
 	SESSION_EXCLUSIVE(struct measure_options, session),
 	OPTION_ROW(FLAG, 0, "service", AT(service), NULL,
 		   "let the running service measure; this command does not open the driver"),
@@ -78,7 +79,7 @@ static int parse_size(const char *text, double *ret)
 
 	if (end != text && v >= 0 && v < 1e15) {
 		end += strspn(end, " ");
-		for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		for (size_t i = 0; i < COUNT(units); i++)
 			if (strcmp(end, units[i].unit) == 0) {
 				*ret = v * units[i].bytes;
 				return EXIT_OK;
@@ -89,14 +90,14 @@ static int parse_size(const char *text, double *ret)
 
 static int parse_baseline(const char *text, enum run_baseline_mode *ret)
 {
-	/* "kept" also accepts a stored baseline that does not fit. Without --baseline, such a
-	 * baseline is not used. */
+	/* With "kept", a stored baseline is used even if it does not fit. Without --baseline,
+	 * it is used only if it fits. */
 	static const char *const words[] = { [RUN_BASELINE_OLD] = "kept",
 					     [RUN_BASELINE_AUTO] = "auto",
 					     [RUN_BASELINE_NEW] = "new",
 					     [RUN_BASELINE_NONE] = "none" };
 
-	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+	for (unsigned i = 0; i < COUNT(words); i++)
 		if (words[i] && strcmp(text, words[i]) == 0) {
 			*ret = (enum run_baseline_mode)i;
 			return EXIT_OK;
@@ -219,7 +220,7 @@ static int check_service(const struct cli *c, const struct measure_options *o,
 		  "hold the workers with gpuward guard hold, or " },
 	};
 
-	for (size_t i = 0; o->service && i < sizeof(refused) / sizeof(refused[0]); i++)
+	for (size_t i = 0; o->service && i < COUNT(refused); i++)
 		if (refused[i].given)
 			return cli_usage("--%s %s: %sleave out --service", refused[i].name,
 					 refused[i].why, refused[i].instead);

@@ -20,14 +20,14 @@ struct measure_options {
 	const char *calibrate, *calibrate_accuracy;
 	struct option_list tag;
 	struct cost_options cost;
-	double trial, trials, tokens; /* tokens NAN: not given */
+	double trial, trials, tokens; /* tokens NAN: --tokens is not given */
 	uint64_t interval_ns;
 	bool calibrate_keep, service;
 };
 
 extern const struct option measure_plan_options[];
 
-/* What follows from the options. */
+/* The checked options in the form that the measurement needs. */
 struct measure_plan {
 	double model_bytes; /* NAN: not given */
 	enum run_baseline_mode baseline;

@@ -27,7 +27,7 @@ struct measure_remote {
 	const char *const *gpu; /* selectors of the GPUs to measure; none: all GPUs */
 	unsigned gpus;
 	struct measure_remote_facts facts;
-	char *environment; /* owned; facts.environment */
+	char *environment; /* the memory behind facts.environment */
 	char id[32];       /* id of the open window; "": none */
 	uint64_t lease_ns; /* when the lease was last renewed */
 	/* connection on which the reply to the stop request arrives; -1: no connection */

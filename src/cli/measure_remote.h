@@ -24,7 +24,7 @@ void measure_remote_close(struct measure_remote *t); /* t may be NULL */
 struct measure_remote_facts {
 	const char *address;
 	const char *environment; /* JSON as from `gpuward env --json`; NULL: unknown */
-	bool elsewhere;          /* it runs on another machine */
+	bool elsewhere;          /* the service runs on another machine */
 	bool simulated;          /* the GPUs of the last window are simulated */
 };
 const struct measure_remote_facts *measure_remote_facts(const struct measure_remote *t);

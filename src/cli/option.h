@@ -40,7 +40,7 @@ struct option {
 	const char *help;
 	const char *const *choices; /* NULL-terminated             */
 	const char *fallback;
-	double least, most, otherwise; /* of OPTION_COUNT; NAN: no default */
+	double least, most, otherwise; /* for OPTION_COUNT; otherwise NAN: no default */
 	/* Returns word i of the words that an OPTION_LIST may contain, or NULL after the last;
 	 * used for completion. word NULL: the words are unknown. */
 	const char *(*word)(unsigned i);

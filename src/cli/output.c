@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -43,7 +44,8 @@ static void unblock_stop_signals(sigset_t *ret_before)
 	pthread_sigmask(SIG_UNBLOCK, &stop, ret_before);
 }
 
-int output_save(const char *path, const char *text, size_t n, bool quiet)
+/* Writes a file and prints a note if it replaced one. */
+static int output_save(const char *path, const char *text, size_t n, bool quiet)
 {
 	char message[512];
 	struct stat st = { .st_mode = 0 };
@@ -59,14 +61,41 @@ int output_save(const char *path, const char *text, size_t n, bool quiet)
 	if (err)
 		return cli_fail("%s", message);
 	if (there && !quiet)
-		fprintf(stderr, "gpuward: replaced %s\n", path);
+		cli_error("replaced %s", path);
 	return EXIT_OK;
+}
+
+/* Gives an existing file a second name, path.old, so that replacing it loses nothing.  Returns
+ * false if there is no such file, or if the file system refuses. */
+static bool keep_previous(const char *path, char *old, size_t size)
+{
+	struct stat st;
+
+	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0 ||
+	    (size_t)snprintf(old, size, "%s.old", path) >= size)
+		return false;
+	(void)unlink(old);
+	return linkat(AT_FDCWD, path, AT_FDCWD, old, AT_SYMLINK_FOLLOW) == 0;
+}
+
+/* Writes a result.  A result may have taken hours, so the one that it replaces is kept. */
+static int save_result(const char *path, const struct buf *text, bool quiet)
+{
+	char old[4096];
+	bool kept = keep_previous(path, old, sizeof(old));
+	int code = output_save(path, text->p, text->len, quiet || kept);
+
+	if (kept && code != EXIT_OK)
+		(void)unlink(old); /* path still has its old content */
+	else if (kept && !quiet)
+		cli_error("replaced %s; its previous content is in %s", path, old);
+	return code;
 }
 
 int output_result(const char *path, bool print, const struct buf *text, bool quiet)
 {
 	bool file = path && !is_standard(path);
-	int code = file ? output_save(path, text->p, text->len, quiet) : EXIT_OK;
+	int code = file ? save_result(path, text, quiet) : EXIT_OK;
 
 	if ((print || (path && !file)) && output_print(text->p, text->len) != EXIT_OK)
 		code = EXIT_FAILED;
@@ -87,7 +116,7 @@ int output_write(const char *path, const struct buf *text, bool quiet)
 	if (text->err)
 		return cli_fail("cannot build the output: %s", gw_strerror(text->err));
 	if (is_standard(path)) {
-		fwrite(text->p, 1, text->len, stdout); /* main() checks for errors */
+		fwrite(text->p, 1, text->len, stdout); /* main() checks for write errors */
 		return EXIT_OK;
 	}
 	return output_save(path, text->p, text->len, quiet);
@@ -127,7 +156,9 @@ void figure_line(const char *key, const char *fmt, ...)
 	snprintf(left, sizeof(left), "  %-32s", key);
 	if (VALUE_COLUMN + utf8_columns(text) <= term_width()) {
 		printf("%s %s\n", left, text);
-	} else { /* next line: a value that is broken in the middle cannot be copied */
+		/* put the value on the next line, because a value that is broken in the middle cannot
+	 * be copied */
+	} else {
 		printf("  %s\n", key);
 		term_wrap("", 4, text, term_width());
 	}
@@ -190,12 +221,12 @@ enum figure_unit figure_unit(const char *key)
 		{ "celsius", UNIT_CELSIUS },   { "hertz", UNIT_HERTZ },
 		{ "seconds", UNIT_SECONDS },   { "joules", UNIT_JOULES },
 		{ "ratio", UNIT_RATIO },       { "lanes", UNIT_LANES },
-		{ "uncertainty", UNIT_RATIO }, /* of a ratio */
+		{ "uncertainty", UNIT_RATIO }, /* the uncertainty of a ratio */
 	};
 	const char *last = strrchr(key, '_'), *word = last ? last + 1 : key;
 	size_t n = strcspn(word, ".");
 
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+	for (size_t i = 0; i < COUNT(units); i++)
 		if (strlen(units[i].word) == n && strncmp(word, units[i].word, n) == 0)
 			return units[i].unit;
 	return UNIT_NONE;

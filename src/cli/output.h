@@ -19,14 +19,13 @@
  * `quiet`. A device, a pipe or a FIFO is not replaced but written to. Returns an exit code. */
 int output_write(const char *path, const struct buf *text, bool quiet);
 
-/* output_save() writes a file; output_print() writes to standard output without buffering.
- * output_possible() checks whether path can be written; call it before long work. */
-int output_save(const char *path, const char *text, size_t n, bool quiet);
+/* output_print() writes to standard output without buffering.  output_possible() checks whether
+ * path can be written; call it before long work. */
 int output_print(const char *text, size_t n);
 int output_possible(const char *path);
 
-/* Writes to the file, if path names one, and to standard output if `print` is set or path is
- * "-". */
+/* Writes the result of a measurement to the file, if path names one, and to standard output if
+ * `print` is set or path is "-".  An existing file is kept as path.old. */
 int output_result(const char *path, bool print, const struct buf *text, bool quiet);
 
 /* Checks that path is not one of the input files, because writing would destroy that file.

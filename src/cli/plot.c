@@ -56,9 +56,9 @@ const char *plot_style(void)
 }
 
 struct axis {
-	double from, to; /* values */
+	double from, to; /* first and last value of the axis */
 	double at, size; /* in pixels; size < 0: the axis goes upwards */
-	double step;     /* between ticks */
+	double step;     /* distance between two ticks */
 };
 
 static double axis_place(const struct axis *a, double v)
@@ -335,7 +335,8 @@ void plot_range(const struct plot_line *lines, size_t n, double *from, double *t
 			*from = isnan(*from) || t < *from ? t : *from;
 			*to = isnan(*to) || t > *to ? t : *to;
 		}
-		if (isfinite(lines[i].seconds)) { /* also show a window without samples */
+		/* extends the range to windows without samples */
+		if (isfinite(lines[i].seconds)) {
 			*from = fmin(*from, 0);
 			*to = fmax(*to, lines[i].seconds);
 		}
@@ -450,7 +451,7 @@ static void line_labels(struct buf *out, const struct plot_time *p, const struct
 	size_t space = (size_t)((bottom - top) / LABEL_HEIGHT), all = count_names(p), n = 0;
 
 	space = space > LABELS_MAX ? LABELS_MAX : space;
-	space -= all > space && space > 0; /* keeps one place for "and 3 more" */
+	space -= all > space && space > 0; /* leaves one line free for the text "and 3 more" */
 	for (unsigned i = 0; i < p->nlines && n < space; i++) {
 		double at = axis_place(y, mean_level(&p->lines[i]));
 

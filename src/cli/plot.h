@@ -53,9 +53,9 @@ void plot_range(const struct plot_line *lines, size_t n, double *from, double *t
 struct plot_dot {
 	const char *name, *text; /* text: next to the dot */
 	double best, low, high, fair_low, fair_high;
-	const double *each; /* single runs */
+	const double *each; /* values of the single runs */
 	size_t neach;
-	bool doubtful; /* drawn hollow */
+	bool doubtful; /* the dot is drawn hollow */
 };
 
 struct plot_dots {

@@ -125,7 +125,7 @@ void progress_marks_update(struct progress_marks *m, uint64_t now_ns)
 
 void progress_marks_finish(struct progress_marks *m, uint64_t end_ns)
 {
-	/* All windows share one deadline, because a GPU that does not answer delays all of
+	/* All windows have the same deadline, because a GPU that does not answer delays all of
 	 * them. */
 	uint64_t until = clock_mono_ns(clock_real()) + SETTLED_NS, now;
 

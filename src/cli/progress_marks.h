@@ -37,7 +37,7 @@ struct progress_marks_window {
 	/* Counts between begin and end, in the order of the lines.  So they are correct even if
 	 * many lines arrive late and together. */
 	uint64_t iterations, tokens;
-	/* private: number of iterations before the part; first_tokens: number of tokens */
+	/* private: number of iterations and of tokens before the part */
 	uint64_t first;
 	uint64_t first_tokens;
 };
@@ -65,9 +65,10 @@ struct progress_marks {
 	/* start of the run; time of the last iteration (0: no iteration yet) */
 	uint64_t begin_ns, last_ns;
 	uint64_t number; /* expected number of the next iteration; 0: any */
-	struct progress_marks_latency *latency; /* between iterations                         */
-	size_t latencies;                       /* kept                                       */
-	uint64_t latency_count;                 /* seen                                       */
+	struct progress_marks_latency *latency; /* times between two iterations */
+	size_t latencies;                       /* number of stored times */
+	/* number of all times, including those that are not stored */
+	uint64_t latency_count;
 	struct random random;
 	char line[PROGRESS_MARKS_LINE];
 	size_t fill;
@@ -99,7 +100,7 @@ const struct progress_marks_window *progress_marks_find(const struct progress_ma
 double progress_marks_latency(const struct progress_marks *m,
 			      const struct progress_marks_window *w, double p);
 
-/* The struct may be zero. */
+/* Frees everything. A struct of zeros is allowed. */
 void progress_marks_done(struct progress_marks *m);
 
 #endif

@@ -2,10 +2,11 @@
 
 #include "cli.h"
 #include "client.h"
-#include "base/json_doc.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json_doc.h"
 #include "daemon/config.h"
 
 #include <limits.h>
@@ -272,7 +273,7 @@ const char *remote_why(const struct remote *r)
 {
 	static const char *const where[] = { "error.message", "detail", "message", "title" };
 
-	for (size_t i = 0; r->reply && i < sizeof(where) / sizeof(where[0]); i++) {
+	for (size_t i = 0; r->reply && i < COUNT(where); i++) {
 		const char *s = json_doc_string(r->reply, where[i]);
 
 		if (s && *s)
@@ -317,4 +318,69 @@ int remote_request_ok(struct remote *r, const char *method, const char *path, co
 				r->address);
 	remote_refusal(r, message, sizeof(message));
 	return cli_fail("%s", message);
+}
+
+/* ---- what the service knows about processes ---- */
+
+/* Longest wait for the reply. A service that nobody watched waits up to 0.3 s for a new reading
+ * before it replies. */
+#define REPLY_NS (500 * NS_PER_MS)
+
+void service_processes_open(struct service_processes *s, const struct cli *c)
+{
+	const struct remote_flags flags = { .quiet = true };
+
+	*s = (struct service_processes){ .fd = -1 };
+	s->use = c && !cli_names_driver(c) && remote_open(&s->remote, &flags) == EXIT_OK;
+}
+
+void service_processes_close(struct service_processes *s)
+{
+	if (s->fd >= 0)
+		close(s->fd);
+	remote_close(&s->remote);
+	render_process_rows_done(&s->rows);
+}
+
+void service_processes_ask(struct service_processes *s)
+{
+	char ignored[700];
+	int err;
+
+	if (!s->use || s->fd >= 0)
+		return;
+	err = remote_send(&s->remote, "GET", "/api/v1/processes", NULL, REPLY_NS, &s->fd,
+			  ignored, sizeof(ignored));
+	if (err)
+		s->fd = -1;
+	if (err == -GW_E_TIMEOUT)
+		/* do not ask a slow service again, because each reading of --watch would wait
+		 * for it */
+		s->use = false;
+}
+
+/* Reads the reply.  Returns false if there is none. */
+static bool read_reply(struct service_processes *s)
+{
+	char ignored[700];
+	int err;
+
+	if (s->fd < 0)
+		return false;
+	err = remote_reply(&s->remote, s->fd, REPLY_NS, ignored, sizeof(ignored));
+	s->fd = -1;
+	if (err == -GW_E_TIMEOUT)
+		s->use = false;
+	return !err && s->remote.status == 200 && s->remote.reply;
+}
+
+struct render_process_list service_processes_take(struct service_processes *s,
+						  const struct gw_process_list *list,
+						  const struct gw_snapshot *snap)
+{
+	struct render_process_list known = { .list = list };
+
+	if (list && read_reply(s))
+		(void)render_read_processes(s->remote.reply, snap, &s->rows, &known);
+	return known;
 }

@@ -5,6 +5,8 @@
 #include "output.h"
 #include "plot.h"
 
+#include "base/array.h"
+
 #include <gpuward.h>
 
 #include <math.h>
@@ -35,7 +37,7 @@ static void add_number(struct buf *out, double v, const char *unit)
 
 static void add_band(struct buf *out, const struct gw_interval *b, const char *unit)
 {
-	/* A wide interval around 0 gets the unit of its width. */
+	/* If the interval is wide and contains 0, its width decides the unit. */
 	double size = fmax(fabs(b->best), (b->high - b->low) / 2);
 	struct comparison_scale s = comparison_scale_of(size, unit);
 
@@ -100,6 +102,12 @@ static void write_verdict(struct buf *out, const struct result_device *d)
 	add_number(out, d->energy.samples_joules, "J");
 	if (!isnan(d->energy.residual_ratio))
 		buf_addf(out, ", residual %.3g %%", 100 * d->energy.residual_ratio);
+	if (d->energy.meter && strcmp(d->energy.meter, "samples") == 0 &&
+	    fabs(d->energy.anchor_ratio - 1) > 0.0005)
+		buf_addf(out,
+			 "; the energy is the energy of the samples multiplied by %.4f, which "
+			 "is counter / samples around this time",
+			 d->energy.anchor_ratio);
 }
 
 static void write_energy(struct buf *out, const struct result_device *d)
@@ -235,7 +243,7 @@ static void write_provenance(struct buf *out, const struct result_run *run)
 		buf_adds(out, "</tr></thead>\n");
 	}
 	buf_adds(out, "<tbody>\n");
-	for (size_t r = 0; r < sizeof(provenance) / sizeof(provenance[0]); r++) {
+	for (size_t r = 0; r < COUNT(provenance); r++) {
 		buf_addf(out, "<tr><th scope=\"row\">%s</th>", provenance[r].title);
 		for (size_t i = 0; i < run->ndevices; i++) {
 			buf_adds(out, "<td>");
@@ -387,7 +395,7 @@ static void run_figures(struct buf *out, const struct result_run *run,
 
 	energy_cost_text(cost, run->sum.energy_j.best, text);
 	buf_adds(out, "<table class=\"facts\"><tbody>\n");
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT(rows); i++) {
 		const void *at = (const char *)run + rows[i].at;
 		double v = rows[i].unit ? *(const double *)at
 					: ((const struct gw_interval *)at)->best;

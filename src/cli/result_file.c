@@ -1,5 +1,6 @@
 #include "result_file.h"
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/buf.h"
 #include "base/json_doc.h"
@@ -27,7 +28,8 @@ struct block {
 };
 
 struct result_memory {
-	struct json_doc *document; /* texts point into it */
+	/* the parsed document; the strings of the result point into it */
+	struct json_doc *document;
 	struct block *blocks;
 };
 
@@ -306,8 +308,8 @@ static const struct field energy_fields[] = {
 
 #define FACTS_DEPTH 4
 
-/* True for keys that are left out: values that always change, values that are elsewhere in the
- * document, and absence reasons. */
+/* Returns true if a key is left out: its value is different in each run, it is elsewhere in the
+ * document, or it is the reason for an absent value. */
 static bool no_fact(const char *key)
 {
 	static const char *const skipped[] = {
@@ -315,7 +317,7 @@ static bool no_fact(const char *key)
 		"time_utc", "monotonic_seconds", "uptime_seconds"
 	};
 
-	for (size_t i = 0; i < sizeof(skipped) / sizeof(skipped[0]); i++)
+	for (size_t i = 0; i < COUNT(skipped); i++)
 		if (strcmp(key, skipped[i]) == 0)
 			return true;
 	return false;
@@ -592,7 +594,7 @@ static void read_run(struct reader *rd, const struct json_doc *o, void *target)
 				read_device, &run->ndevices);
 }
 
-/* "fp16" for "runs/fp16.json". */
+/* Returns the file name without folder and suffix: "fp16" for "runs/fp16.json". */
 static const char *name_of_file(struct reader *rd)
 {
 	const char *path = rd->r->path, *base = strrchr(path, '/');

@@ -45,8 +45,10 @@ struct result_series {
 struct result_sensor {
 	const char *origin; /* "assumed", "passive" or "active" */
 	const char *source; /* "ring", "instant" or "average"; NULL: no source, or unknown */
-	double period_s, window_s, lag_s; /* of the source */
-	double tick_s;                    /* of the counter */
+	/* period, averaging window and delay of this source */
+	double period_s, window_s, lag_s;
+	/* time between two updates of the energy counter; NAN: unknown */
+	double tick_s;
 	/* Calibration with an external meter.  Without one: gain 1, offset 0, and the typical
 	 * uncertainties of a board. */
 	double gain, offset_w, gain_u, offset_u_w, pivot_w;
@@ -56,11 +58,12 @@ struct result_sensor {
  * fixed list of words stay strings, because a newer gpuward may have more words.  Members
  * without a key are not set. */
 struct result_energy {
-#define RESULT_INDEX                                    double
-#define RESULT_TIME                                     double
-#define RESULT_FLAG                                     bool
-#define RESULT_COUNT                                    double
-#define RESULT_CODES                                    unsigned char /* result_run has them */
+#define RESULT_INDEX double
+#define RESULT_TIME  double
+#define RESULT_FLAG  bool
+#define RESULT_COUNT double
+/* not used: struct result_run has the codes */
+#define RESULT_CODES                                    unsigned char
 #define RESULT_NUMBER                                   double
 #define RESULT_INTERVAL                                 struct gw_interval
 #define GW_FIELD(kind, member, key, help, diff)         RESULT_##kind member;
@@ -132,8 +135,8 @@ struct result_run {
 /* Whether the guard's workers were kept off the GPUs (--clean-room). */
 enum result_room {
 	ROOM_NONE, /* not requested, or written by a version without --clean-room */
-	ROOM_KEPT, /* for the whole time */
-	ROOM_LOST, /* not all the time */
+	ROOM_KEPT, /* the workers stayed off the GPUs for the whole time */
+	ROOM_LOST, /* a worker was on a GPU for a part of the time */
 };
 
 struct result_worker {
@@ -143,18 +146,19 @@ struct result_worker {
 };
 
 struct result_file {
-	const char *path;  /* as given */
+	const char *path;  /* path as the user gave it */
 	const char *label; /* never NULL: the name of the file if the result has no label */
 	const char *time, *tool_version, *command_name, *validity;
 	bool simulated;
 	double model_size_bytes, iterations, tokens;
 	struct result_facts tags, environment;
-	enum result_room room;               /* for all runs */
-	const struct result_worker *workers; /* that had to be off */
+	/* whether the clean room was kept, for all runs together */
+	enum result_room room;
+	const struct result_worker *workers; /* the workers that had to stay off the GPUs */
 	size_t nworkers;
 	const struct result_run *runs;
 	size_t nruns;
-	struct result_memory *memory; /* owns everything */
+	struct result_memory *memory; /* owns everything that the pointers refer to */
 };
 
 /* Reads the text of a result, or the file at path if text is NULL; path may also be the folder

@@ -92,8 +92,10 @@ void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 		meter_set_baseline(r->meter, i, ret->b.power_w, NAN);
 }
 
-void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,
-		      const struct sensor *sensor, struct measured_baseline *ret)
+/* Computes the energy above the baseline.  sensor: the sensor data with which `gross` was
+ * measured. */
+static void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,
+			     const struct sensor *sensor, struct measured_baseline *ret)
 {
 	struct baseline_net net;
 
@@ -118,7 +120,7 @@ static void add_code(struct measured_run *r, unsigned code, enum gw_validity lev
 {
 	struct measured_code *c = &r->code[r->codes];
 
-	/* Keep two rows for codes of the whole run. */
+	/* Keep the last two rows free for codes of the whole run. */
 	if (r->codes + (device >= 0 ? 2 : 0) >= MEASURED_CODES)
 		return;
 	r->codes++;
@@ -159,8 +161,8 @@ void run_result_codes(struct measured_run *r, unsigned i, run_result_evidence *e
 	}
 }
 
-/* Adds a code if the baseline is too old or from another temperature: the energy above it is
- * then suspect. */
+/* Adds a code if the baseline is too old or from another temperature. The energy above the
+ * baseline is then suspect. */
 static void baseline_code(struct measured_run *r, const struct run_baseline *b, int device)
 {
 	struct gw_energy *e = &r->device[device].energy;
@@ -359,8 +361,8 @@ void run_result_sum(struct measured_run *r)
 	}
 }
 
-/* Returns the count from the option, or else the marked count.  For a part, marks come first,
- * because the count from the option may be that of the whole run. */
+/* Returns the count from the option, or else the marked count. For a part, the marked count has
+ * priority, because the option may give the count of the whole run. */
 static double count_of(double given, uint64_t whole, bool in_part, uint64_t part)
 {
 	if (in_part && whole)

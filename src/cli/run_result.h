@@ -10,9 +10,9 @@
 #include "counter.h"
 
 enum run_baseline_mode {
-	RUN_BASELINE_KEPT, /* a stored one, or none       */
+	RUN_BASELINE_KEPT, /* use a stored baseline that fits, or else no baseline */
 	RUN_BASELINE_AUTO, /* use a stored baseline that fits, or else measure one */
-	RUN_BASELINE_NEW,  /* measure it                  */
+	RUN_BASELINE_NEW,  /* measure a new baseline */
 	RUN_BASELINE_NONE,
 	/* use a stored baseline, even if too old or from another temperature, or else none */
 	RUN_BASELINE_OLD,
@@ -30,11 +30,6 @@ struct run_baseline {
  * the meter.  Measuring takes at most half a minute; a signal ends it (r->interrupted). */
 void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 		      enum run_baseline_mode mode, struct run_baseline *ret);
-
-/* Computes the energy above the baseline.  sensor: the sensor data with which `gross` was
- * measured. */
-void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,
-		      const struct sensor *sensor, struct measured_baseline *ret);
 
 #define RUN_RESULT_TRIALS 1000 /* runs per result */
 
@@ -58,7 +53,7 @@ struct run_result_from {
 	struct gw_meter *meter;
 	struct run_trace *series;
 	const struct run_baseline *baseline; /* one per device of the meter */
-	double iterations, tokens;           /* given; NAN: use the marks */
+	double iterations, tokens;           /* from the options; NAN: use the marks */
 	/* the count of a counter that is read before and after the run */
 	struct measured_count count;
 	const char *part; /* the marked part to report; NULL: the whole run */
@@ -67,8 +62,8 @@ struct run_result_from {
 	const struct run_result_remote *remote;
 };
 
-/* Makes a result of the run.  The run may be freed afterwards, except its marks: the result
- * borrows their energies.  host: energy of the machine during the run.  Returns 0 or
+/* Makes the result of a run. Afterwards the run may be freed, but not its marks, because the
+ * result points to their energies. host: energy of the machine during the run. Returns 0 or
  * -GW_E_NOMEM; free the result with run_result_done(). */
 int run_result_make(const struct run_result_from *from, struct runner_run *run, unsigned trial,
 		    const struct host_energy *host, struct measured_run *ret);
@@ -117,8 +112,9 @@ double trials_shared(const struct gw_interval *absolute, const struct gw_interva
 struct run_count {
 	const struct counter_kind *kind; /* NULL: the functions do nothing */
 	const char *by;                  /* the command or URL */
-	bool iterations;                 /* it counts iterations, not tokens */
-	struct runner *runner;           /* its signals end a wait */
+	bool iterations;                 /* the counter counts iterations, not tokens */
+	/* a signal to this runner ends the wait for a reading */
+	struct runner *runner;
 	/* Private: */
 	struct deadline_stop stop;
 	struct counter_reading first, last;

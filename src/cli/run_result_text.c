@@ -56,7 +56,7 @@ static const char *interval_text(char out[static 80], const struct gw_interval *
 	digits = digits_of(width);
 	best = v->best / scale;
 	if (fabs(best) < 0.5 * pow(10, -digits))
-		best = 0; /* not "-0" */
+		best = 0; /* avoid "-0" */
 	snprintf(out, 80, "%.*f %s %.*f %sJ", digits, best, plus_minus(), digits, width,
 		 prefix);
 	return out;
@@ -141,7 +141,7 @@ static void print_items(const struct measured_run *r)
 	print_counted(&r->work.count);
 }
 
-/* "12 min" */
+/* such as "12 min" */
 static const char *age_text(char out[static 32], double seconds)
 {
 	if (seconds < 90)
@@ -588,7 +588,8 @@ void run_result_print(const struct measured *m, const struct cli *c)
 	}
 	print_trials(m);
 	print_calibration(m);
-	for (unsigned i = 0; i < m->run[0].devices; i++) /* the same in all runs */
+	/* print it once, because it is the same in all runs */
+	for (unsigned i = 0; i < m->run[0].devices; i++)
 		print_source(&m->run[0].device[i], i > 0);
 	print_all_codes(m);
 	for (unsigned i = 0; i < m->runs && c->verbose; i++) {

@@ -1,5 +1,6 @@
 #include "runner.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem_trim.h"
@@ -101,7 +102,7 @@ static void wanted_signals(sigset_t *set)
 	struct sigaction now;
 
 	sigemptyset(set);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+	for (size_t i = 0; i < COUNT(signals); i++)
 		if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
 			sigaddset(set, signals[i]);
 }
@@ -142,7 +143,7 @@ static void read_signals(struct runner *r, pid_t pid)
 
 void runner_end(struct runner *r)
 {
-	read_signals(r, 0); /* discard them */
+	read_signals(r, 0); /* discards the signals that are still pending */
 	close(r->signal_fd);
 	pthread_sigmask(SIG_SETMASK, &r->mask, NULL);
 }
@@ -158,7 +159,8 @@ static int poll_until(struct pollfd *fds, nfds_t n, uint64_t until_ns)
 
 bool runner_sleep(struct runner *r, uint64_t until_ns)
 {
-	do { /* at least once: with until_ns in the past, the caller only checks for signals */
+	/* runs at least once: if until_ns is in the past, the caller only checks for signals */
+	do {
 		struct pollfd fd = { r->signal_fd, POLLIN, 0 };
 
 		if (poll_until(&fd, 1, until_ns) > 0)

@@ -41,14 +41,14 @@ struct runner {
 	uint64_t watch_ns;
 	/* Called after the command has ended, while the last sample is awaited; may be NULL. */
 	void (*meanwhile)(void *arg);
-	/* Descriptors for standard input, output and error of the command; 0: the same as those
-	 * of gpuward. */
+	/* Standard input, output and error of the command, as descriptors; 0: the command gets
+	 * the descriptor of gpuward. */
 	int stdio[3];
 	/* Called when drain_fd is readable; NULL: there is no such descriptor. */
 	void (*drain)(void *arg);
 	int drain_fd;
 	/* Private: */
-	sigset_t mask; /* to restore */
+	sigset_t mask; /* the signal mask that runner_end() restores */
 	int signal_fd;
 	int interrupted; /* the signal that requested the end; 0: no signal */
 };
@@ -57,7 +57,7 @@ struct runner {
 struct runner_run {
 	int error;       /* errno if the command could not be started, else 0              */
 	int exit_status; /* -1: a signal ended the command */
-	int exit_signal; /* 0: none                                                        */
+	int exit_signal; /* signal that ended the command; 0: none */
 	/* Monotonic, right before the start and right after the end. */
 	uint64_t begin_ns, end_ns;
 	uint64_t begin_wall_ns;
@@ -139,7 +139,7 @@ bool cooldown_wait(struct cooldown *k);
 #define TAIL_BYTES 2048
 
 struct tail {
-	int write_fd; /* for the command */
+	int write_fd; /* the command writes to it */
 	int read_fd;  /* call tail_drain() when it is readable */
 	char text[TAIL_BYTES];
 	size_t fill;

@@ -23,33 +23,35 @@ struct session_options {
 };
 
 /* Rows for a table of options; type.member is a struct session_options. */
-#define SESSION_ITERATIONS(type, member)                                                   \
-	OPTION_COUNT_ROW("iterations", offsetof(type, member.iterations),                  \
-			 "iterations per run, for energy and time per iteration", 1, 1e15, \
-			 NAN)
-#define SESSION_PART(type, member)                                                     \
-	OPTION_ROW(TEXT, 0, "part", offsetof(type, member.part), "NAME",               \
-		   "use this part, which the command marks, instead of the whole run " \
-		   "with its loading; if several parts have this name, the first")
-#define SESSION_EXCLUSIVE(type, member)                                                    \
-	OPTION_ROW(FLAG, 0, "require-exclusive", offsetof(type, member.require_exclusive), \
-		   NULL,                                                                   \
-		   "another process on a GPU makes the result invalid and the exit "       \
-		   "status 13")
-#define SESSION_COOLDOWN(type, member, warmup_runs)                                          \
-	OPTION_COUNT_ROW("warmup", offsetof(type, member.warmup),                            \
-			 "runs of each command before the measured ones", 0, 1000,           \
-			 warmup_runs),                                                       \
-		OPTION_ROW(CELSIUS, 0, "cooldown-to", offsetof(type, member.cooldown_to_c),  \
-			   "CELSIUS",                                                        \
-			   "before each run, wait up to a minute until no GPU is warmer "    \
-			   "(default with several runs: 2 degrees above the first "          \
-			   "start)"),                                                        \
-		OPTION_ROW(FLAG, 0, "no-cooldown", offsetof(type, member.no_cooldown), NULL, \
+#define SESSION_ITERATIONS(type, member)                                                      \
+	OPTION_COUNT_ROW("iterations", offsetof(type, member.iterations),                     \
+			 "number of iterations in a run, for energy and time per iteration; " \
+			 "an inference or a training step is an iteration",                   \
+			 1, 1e15, NAN)
+#define SESSION_PART(type, member)                                                             \
+	OPTION_ROW(TEXT, 0, "part", offsetof(type, member.part), "NAME",                       \
+		   "measure only the part that the command marks with this name, without the " \
+		   "loading before it; if several parts have this name, use the first")
+#define SESSION_EXCLUSIVE(type, member)                                                        \
+	OPTION_ROW(FLAG, 0, "require-exclusive", offsetof(type, member.require_exclusive),     \
+		   NULL,                                                                       \
+		   "if another process uses a GPU, the result is invalid and the exit status " \
+		   "is 13")
+#define SESSION_COOLDOWN(type, member, warmup_runs)                                            \
+	OPTION_COUNT_ROW("warmup", offsetof(type, member.warmup),                              \
+			 "first run each command N times without measuring it", 0, 1000,       \
+			 warmup_runs),                                                         \
+		OPTION_ROW(CELSIUS, 0, "cooldown-to", offsetof(type, member.cooldown_to_c),    \
+			   "CELSIUS",                                                          \
+			   "before each run, wait up to a minute until no GPU is warmer than " \
+			   "this (default with several runs: 2 degrees above the temperature " \
+			   "before the first run)"),                                           \
+		OPTION_ROW(FLAG, 0, "no-cooldown", offsetof(type, member.no_cooldown), NULL,   \
 			   "do not wait until the GPUs are cool")
-#define SESSION_OUTPUT(type, member)                                           \
-	OPTION_ROW(TEXT, 'o', "output", offsetof(type, member.output), "FILE", \
-		   "write the result to FILE; -: print it")
+#define SESSION_OUTPUT(type, member)                                        \
+	OPTION_ROW(                                                         \
+		TEXT, 'o', "output", offsetof(type, member.output), "FILE", \
+		"write the result to FILE; a FILE that exists becomes FILE.old; -: print it")
 #define SESSION_KEEP_COMMAND(type, member)                                             \
 	OPTION_ROW(FLAG, 0, "keep-command", offsetof(type, member.keep_command), NULL, \
 		   "store whole command lines in the result, not only the program names")
@@ -60,7 +62,7 @@ struct session_options {
 struct session {
 	struct cli *c;
 	const struct session_options *o;
-	struct runner runner; /* with the meter */
+	struct runner runner; /* runner.meter is the meter */
 	struct cooldown cool;
 	struct clean_room *room; /* NULL: none */
 	struct runner_inherit inherit;
@@ -104,7 +106,7 @@ int session_write(const struct session *s, struct cli_document *doc, struct bund
 
 struct run_progress {
 	struct gw_meter *meter;
-	unsigned trial, trials; /* 1 of 3                                       */
+	unsigned trial, trials; /* run number and number of runs: 1 of 3 */
 	double expected_s;      /* duration of the previous run; NAN: unknown   */
 	double iterations; /* number of iterations that the command will mark; NAN: unknown */
 	/* Private: */

@@ -81,8 +81,9 @@ static bool escape(char *out, size_t size, const char *text)
 	return !*text;
 }
 
-/* Writes the match.command of a server that nothing else identifies: its program with the word
- * of its kind, the end of the path of its script, or the beginning of its command line. */
+/* Writes match.command for a server that nothing else identifies. The pattern is the program
+ * with the word of its kind, the end of the path of its script, or the beginning of its command
+ * line. */
 static void command_pattern(const struct setup_server *s, bool whole, char out[PATTERN_MAX])
 {
 	const char *last = strrchr(s->script, '/'), *before = last;
@@ -102,7 +103,7 @@ static void command_pattern(const struct setup_server *s, bool whole, char out[P
 	}
 }
 
-/* True if another plain server would have the same pattern. */
+/* Returns true if another server without unit and container would have the same pattern. */
 static bool is_shared(const struct setup_servers *all, const struct setup_server *s)
 {
 	char own[PATTERN_MAX], other[PATTERN_MAX];
@@ -460,7 +461,9 @@ static void plan_service(const struct setup_facts *f, const struct setup_answers
 			 "systemctl enable --now gpuward.",
 			 f->port, (long long)f->port_user, f->port_name);
 	} else if (!a->start) {
-		add_note(p, "To start the service later: sudo systemctl enable --now gpuward");
+		add_note(
+			p,
+			"To start the service later, run sudo systemctl enable --now gpuward.");
 	} else {
 		if (companion)
 			add_step(p, STEP_UNIT, SETUP_SOCKET, "the right to stop units");

@@ -47,7 +47,7 @@ struct setup_facts {
 	/* another process listens on this port: its pid (0: not visible); -1: none */
 	int64_t port_user;
 	const char *port_name;
-	const char *token; /* for a new token file */
+	const char *token; /* the token for a new token file */
 	const char *user;  /* the user who gets a copy of the token; NULL: nobody */
 	const char *home;
 	const char *date; /* "2026-01-31" */
@@ -93,7 +93,7 @@ struct setup_step {
 	mode_t mode;
 	bool of_account; /* belongs to the user of the service, not to root */
 	bool replaces;   /* an unchanged file of an earlier setup is replaced */
-	const char *why; /* reason, for people */
+	const char *why; /* reason for the step, which setup prints */
 };
 
 #define SETUP_STEPS 16

@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "remote.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/http_message.h"
 #include "base/json_doc.h"
@@ -65,7 +66,7 @@ struct off {
 	char name[128], state[16];
 	bool held; /* a person keeps it on or off its GPU */
 	bool out;  /* the guard has moved it off its GPU, or is doing so */
-	bool only; /* only the request of the person keeps it off */
+	bool only; /* only the hold of the person keeps it off its GPU */
 };
 
 static bool is_manual(const struct json_doc *w)
@@ -84,7 +85,7 @@ static bool is_out(const struct json_doc *w)
 	static const char *const in[] = { "active", "suspect", "drain", "reconcile", "absent" };
 	const char *state = json_doc_string(w, "state");
 
-	for (unsigned i = 0; state && i < sizeof(in) / sizeof(in[0]); i++)
+	for (unsigned i = 0; state && i < COUNT(in); i++)
 		if (strcmp(state, in[i]) == 0)
 			return false;
 	return state && !json_doc_true(w, "dry_run");
@@ -140,9 +141,9 @@ static void wait_for_return(struct remote *r, const char *path, struct off *o)
 	}
 }
 
-/* Ends the request of a person for a worker.  If only this request kept the worker off its GPU,
- * waits until the worker is back: the configured mode may be a dry run, in which the worker
- * would stay off. */
+/* Ends the hold of a worker. If only this hold kept the worker off its GPU, waits until the
+ * worker is back, because the configured mode may be a dry run, in which the worker would stay
+ * off. */
 static void release(struct remote *r, struct off *o, bool quiet)
 {
 	const bool back = o->out && o->only;

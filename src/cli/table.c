@@ -66,7 +66,7 @@ static void mark_cut(char *text, size_t size)
 {
 	size_t n = size - 1 - strlen(cut_mark());
 
-	while (n > 0 && (text[n] & 0xc0) == 0x80) /* not inside a character */
+	while (n > 0 && (text[n] & 0xc0) == 0x80) /* do not cut inside a character */
 		n--;
 	snprintf(text + n, size - n, "%s", cut_mark());
 }
@@ -92,7 +92,8 @@ void table_set(struct table *t, unsigned column, enum term_style style, const ch
 struct layout {
 	size_t width[TABLE_COLUMNS_MAX];
 	bool shown[TABLE_COLUMNS_MAX];
-	bool middle[TABLE_COLUMNS_MAX]; /* texts are cut in the middle, not at the end */
+	/* true: texts of this column are cut in the middle, not at the end */
+	bool middle[TABLE_COLUMNS_MAX];
 };
 
 static void layout_measure(const struct table *t, struct layout *l)
@@ -167,8 +168,8 @@ static void cut_text(char *out, size_t size, const char *text, size_t columns, b
 	snprintf(out, size, "%.*s%s%s", (int)all, text, whole ? "" : cut_mark(), tail);
 }
 
-/* Returns true if two different texts of a column are equal after their ends are cut: names of
- * models often differ only there. */
+/* Returns true if two different texts of a column would be equal after their ends are cut. This
+ * happens with names of models, which often differ only at the end. */
 static bool cut_hides_difference(const struct table *t, unsigned column, size_t width)
 {
 	for (unsigned r = 1; r < t->rows; r++) {

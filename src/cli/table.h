@@ -25,7 +25,7 @@ struct table_column {
 struct table {
 	const struct table_column *columns;
 	unsigned ncolumns, rows, cap;
-	struct table_cell *cell; /* rows x ncolumns */
+	struct table_cell *cell; /* the cells, row after row */
 	int error;
 };
 

@@ -1,5 +1,6 @@
 #include "term.h"
 
+#include "base/array.h"
 #include "base/utf8.h"
 
 #include <limits.h>
@@ -65,7 +66,7 @@ static bool want_utf8(void)
 {
 	static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < COUNT(names); i++)
 		if (is_set(names[i]))
 			return strcasestr(getenv(names[i]), "utf-8") ||
 			       strcasestr(getenv(names[i]), "utf8");
@@ -87,19 +88,24 @@ void term_to_stderr(bool on)
 	term_init(term.mode);
 }
 
-unsigned term_width(void)
+static unsigned width_of(int fd)
 {
 	struct winsize ws;
 	const char *columns = getenv("COLUMNS");
 	unsigned long n = 0;
 
-	if (ioctl(term_fd(), TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0)
+	if (ioctl(fd, TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0)
 		n = ws.ws_col;
 	else if (columns)
 		n = strtoul(columns, NULL, 10);
 	if (n == 0)
 		n = 80;
 	return (unsigned)(n < 40 ? 40 : n > 500 ? 500 : n);
+}
+
+unsigned term_width(void)
+{
+	return width_of(term_fd());
 }
 
 unsigned term_table_width(void)
@@ -123,7 +129,7 @@ const char *term_plain(const char *text)
 		{ "°C", "C" }, { "µ", "u" }, { "µs", "us" }, { "µJ", "uJ" }
 	};
 
-	for (size_t i = 0; !term.utf8 && i < sizeof(plain) / sizeof(*plain); i++)
+	for (size_t i = 0; !term.utf8 && i < COUNT(plain); i++)
 		if (strcmp(text, plain[i][0]) == 0)
 			return plain[i][1];
 	return text;
@@ -212,8 +218,8 @@ size_t term_fit(const char *text, size_t bytes, size_t columns, size_t *ret_colu
 	return used;
 }
 
-/* Returns the bytes and columns of the word at text, cut to `most` columns, but at least one
- * character. */
+/* Returns the bytes and columns of the word at text. A longer word is cut to `most` columns,
+ * but to at least one character. */
 static size_t next_word(const char *text, size_t most, size_t *ret_columns)
 {
 	size_t all = strcspn(text, " "), bytes = term_fit(text, all, most, ret_columns);
@@ -223,11 +229,38 @@ static size_t next_word(const char *text, size_t most, size_t *ret_columns)
 					SIZE_MAX, ret_columns);
 }
 
+/* Prints text from column `indent` to `width`; the cursor is at `indent`.  A word that has more
+ * than `most` columns is broken. */
+static void wrap_text(FILE *out, unsigned indent, const char *text, size_t width, size_t most)
+{
+	size_t column = indent;
+	bool fresh = true;
+
+	while (*text) {
+		size_t columns, bytes = next_word(text, most, &columns);
+
+		if (!fresh && column + 1 + columns > width) {
+			fprintf(out, "\n%*s", (int)indent, "");
+			column = indent;
+			fresh = true;
+		}
+		fprintf(out, "%s%.*s", fresh ? "" : " ", (int)bytes, text);
+		column += columns + (fresh ? 0 : 1);
+		fresh = false;
+		text += bytes;
+		if (*text && *text != ' ') { /* the rest of a word that is longer than a line */
+			fprintf(out, "\n%*s", (int)indent, "");
+			column = indent;
+			fresh = true;
+		}
+		text += strspn(text, " ");
+	}
+	putc('\n', out);
+}
+
 void term_wrap(const char *left, unsigned indent, const char *text, unsigned width)
 {
 	size_t column = shown_columns(left);
-	size_t most = term.tty ? width - indent : SIZE_MAX;
-	bool fresh = true;
 
 	fputs(left, term_file());
 	if (column > 0 && column + 2 > indent) {
@@ -235,27 +268,20 @@ void term_wrap(const char *left, unsigned indent, const char *text, unsigned wid
 		column = 0;
 	}
 	fprintf(term_file(), "%*s", (int)(indent - column), "");
-	column = indent;
-	while (*text) {
-		size_t columns, bytes = next_word(text, most, &columns);
+	wrap_text(term_file(), indent, text, width, term.tty ? width - indent : SIZE_MAX);
+}
 
-		if (!fresh && column + 1 + columns > width) {
-			fprintf(term_file(), "\n%*s", (int)indent, "");
-			column = indent;
-			fresh = true;
-		}
-		fprintf(term_file(), "%s%.*s", fresh ? "" : " ", (int)bytes, text);
-		column += columns + (fresh ? 0 : 1);
-		fresh = false;
-		text += bytes;
-		if (*text && *text != ' ') { /* the rest of a word that is longer than a line */
-			fprintf(term_file(), "\n%*s", (int)indent, "");
-			column = indent;
-			fresh = true;
-		}
-		text += strspn(text, " ");
-	}
-	putc('\n', term_file());
+void term_error_line(const char *left, const char *text)
+{
+	const size_t blanks = strspn(text, " "); /* an indented line stays indented */
+	const unsigned indent = (unsigned)(shown_columns(left) + blanks);
+	const bool tty = isatty(STDERR_FILENO);
+
+	fprintf(stderr, "%s%.*s", left, (int)blanks, text);
+	if (tty)
+		wrap_text(stderr, indent, text + blanks, width_of(STDERR_FILENO), SIZE_MAX);
+	else
+		fprintf(stderr, "%s\n", text + blanks);
 }
 
 void term_row(unsigned indent, const char *title, const char *fmt, ...)
@@ -291,7 +317,7 @@ static void catch_signals(int flags)
 
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
-	sigaction(SIGQUIT, &act, NULL); /* the terminal must be restored for it, too */
+	sigaction(SIGQUIT, &act, NULL); /* SIGQUIT must restore the terminal, too */
 }
 
 void stop_catch(void)
@@ -401,7 +427,7 @@ void progress_show(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
-	if (strlen(line) > most) /* can be cut anywhere, because the text is ASCII */
+	if (strlen(line) > most) /* the text is ASCII, so it can be cut anywhere */
 		line[most] = '\0';
 	fprintf(stderr, "\r%s\033[K", line);
 	fflush(stderr);

@@ -49,6 +49,12 @@ size_t term_fit(const char *text, size_t bytes, size_t columns, size_t *ret_colu
  * width.  A word that is longer than a line is broken on a terminal only. */
 void term_wrap(const char *left, unsigned indent, const char *text, unsigned width);
 
+/* Prints `left` and one line of text on standard error.  On a terminal, wraps the text at the
+ * terminal's width and indents the further lines by the columns of `left`.  Elsewhere prints
+ * one line, because scripts read lines.  A word that is longer than a line, such as a path, is
+ * not broken. */
+void term_error_line(const char *left, const char *text);
+
 /* Prints that the GPUs are simulated. */
 void term_print_simulated(FILE *out);
 

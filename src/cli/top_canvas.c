@@ -38,8 +38,8 @@ static void canvas_put(struct canvas *c, unsigned row, unsigned column, uint32_t
 		*canvas_at(c, row, column) = (struct canvas_cell){ code, style };
 }
 
-/* Returns true for characters without a picture of their own: controls, and marks that reorder
- * or hide the text around them. */
+/* Returns true for characters that show nothing themselves: control characters, and marks that
+ * reorder or hide the text around them. */
 static bool is_harmful(uint32_t code)
 {
 	return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0xAD || code == 0x61C ||
@@ -52,7 +52,7 @@ static bool is_harmful(uint32_t code)
  * the end of the text. */
 static unsigned next_character(const struct canvas *c, const char **text, uint32_t *ret_code)
 {
-	if (**text >= ' ' && **text < 0x7F) { /* most characters */
+	if (**text >= ' ' && **text < 0x7F) { /* ASCII, which most characters are */
 		*ret_code = (unsigned char)*(*text)++;
 		return 1;
 	}

@@ -17,9 +17,10 @@
  * 0.03 ms for a list, but 2 ms per GPU for the utilisation, which is a mean over the last
  * seconds. */
 #define PROCESSES_NS (1900 * NS_PER_MS)
-#define SM_NS        (3 * NS_PER_S) /* every second list, or every list of many GPUs */
-#define FEW_GPUS     2              /* with more GPUs, processes are read less often */
-#define MANY_GPUS    8
+/* utilisation is read with every second list; if there are many GPUs, with every list */
+#define SM_NS     (3 * NS_PER_S)
+#define FEW_GPUS  2 /* with more GPUs, processes are read less often */
+#define MANY_GPUS 8
 
 /* Energy counter of a GPU at the first and at the last reading. */
 struct counter {
@@ -66,8 +67,8 @@ static struct counter *find_counter(struct top_driver *t, const char *uuid)
 	return c;
 }
 
-/* Reads the counter if the snapshot has it.  A counter that fell starts again: the driver was
- * reloaded. */
+/* Reads the counter if the snapshot has it. If the counter fell, the driver was reloaded, and
+ * counting starts again. */
 static void read_energy(struct top_driver *t, struct top_gpu *g, const struct gw_device *d,
 			bool read)
 {
@@ -258,7 +259,7 @@ static int read_processes(struct top_driver *t, struct top_model *m,
 	return 0;
 }
 
-/* Returns true if --gpu names the device.  A GPU that it names may be missing for a while. */
+/* Returns true if --gpu names the device. The device may be missing for a while. */
 static bool is_selected(const struct cli *c, const struct gw_device *d)
 {
 	for (unsigned i = 0; d && i < c->gpu.count; i++)

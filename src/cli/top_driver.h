@@ -9,7 +9,8 @@ struct cli;
 struct clock;
 struct top_driver;
 
-/* c has open GPUs and outlives the result.  Returns 0 or a negative error. */
+/* Makes a reader. The GPUs of c are open, and c outlives the reader. Returns 0 or a negative
+ * error. */
 int top_driver_new(struct cli *c, const struct clock *clock, struct top_driver **ret);
 void top_driver_free(struct top_driver *t);
 

@@ -6,11 +6,10 @@
 #include "top_canvas.h"
 #include "top_model.h"
 
-/* Rows of a GPU: 1 is a line; 2 is a title and bars; from GPU_VIEW_GRAPHS on, title, captions
- * and graphs. */
-#define GPU_VIEW_LINE   1
-#define GPU_VIEW_BARS   2
-#define GPU_VIEW_GRAPHS 4
+/* Rows of a GPU: one line; or a title and bars; or, with more rows, a title, captions and
+ * graphs. */
+#define GPU_VIEW_LINE 1
+#define GPU_VIEW_BARS 2
 
 /* Draws the heading of the view in which each GPU has one line. */
 void gpu_view_heading(struct canvas *c, unsigned row);

@@ -1,7 +1,10 @@
 #include "top_model.h"
 
 #include "base/array.h"
+#include "base/buf.h"
+#include "base/json_doc.h"
 #include "base/utf8.h"
+#include "serve/render.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -101,7 +104,8 @@ struct top_process *top_model_add_process(struct top_model *m)
 	return p;
 }
 
-struct top_worker *top_model_add_worker(struct top_model *m)
+/* Adds an empty worker.  Returns NULL if there is no memory. */
+static struct top_worker *top_model_add_worker(struct top_model *m)
 {
 	struct top_worker *w;
 
@@ -254,7 +258,7 @@ static int compare_rows(const void *a, const void *b, void *arg)
 
 	if (text)
 		n = compare_texts(text, column_text(q, column), direction);
-	else if (column == TOP_PID || column == TOP_GPU) /* small numbers first */
+	else if (column == TOP_PID || column == TOP_GPU) /* the smallest number comes first */
 		n = compare_numbers(column_number(p, column), column_number(q, column),
 				    -direction);
 	else
@@ -291,4 +295,315 @@ unsigned top_order_apply(const struct top_order *o, const struct top_model *m, u
 			row[n++] = i;
 	qsort_r(row, n, sizeof(*row), compare_rows, &s);
 	return n;
+}
+
+/* ---- documents of the service ---- */
+
+static double number_of(const struct json_doc *r, const char *path)
+{
+	return json_doc_is_number(r, path) ? json_doc_number(r, path) : (double)NAN;
+}
+
+static void text_of(const struct json_doc *r, const char *path, char *out, size_t size)
+{
+	const char *s = json_doc_string(r, path);
+
+	utf8_clean(out, size, s ? s : "");
+}
+
+static enum gw_device_state state_find(const char *name)
+{
+	for (unsigned i = GW_DEVICE_OK; name && i <= GW_DEVICE_CLOSED; i++)
+		if (strcmp(gw_device_state_name(i), name) == 0)
+			return (enum gw_device_state)i;
+	return GW_DEVICE_FAULT;
+}
+
+/* Joins the words of an array, after `translate` if it is not NULL. */
+static void join_words(const struct json_doc *r, const char *path,
+		       const char *(*translate)(const char *word), char *out, size_t size)
+{
+	char joined[200];
+	struct buf b;
+
+	buf_init_fixed(&b, joined, sizeof(joined));
+	for (size_t i = 0; i < json_doc_count(r, path); i++) {
+		const char *word = json_doc_string(json_doc_at(r, path, i), "");
+
+		if (word)
+			buf_addf(&b, "%s%s", b.len ? ", " : "",
+				 translate ? translate(word) : word);
+	}
+	utf8_clean(out, size, joined);
+}
+
+static void read_figures(struct top_gpu *g, const struct json_doc *d)
+{
+	const struct json_doc *absent = json_doc_get(d, "absent");
+
+	for (unsigned i = 0; i < TOP_FIGURES; i++) {
+		const char *key = gw_quantity_info(top_figure_info[i].quantity)->key;
+		enum json_doc_type type = json_doc_type(d, key);
+
+		if (type == JSON_DOC_NUMBER)
+			g->value[i] = json_doc_number(d, key);
+		g->absence[i] = type != JSON_DOC_NULL && type != JSON_DOC_ABSENT
+					? (uint8_t)GW_HAVE
+					: (uint8_t)render_read_absence(
+						  absent ? json_doc_string(absent, key) : NULL);
+	}
+	text_of(d, gw_quantity_info(GW_Q_PERFORMANCE_STATE)->key, g->pstate, sizeof(g->pstate));
+	join_words(d, gw_quantity_info(GW_Q_CLOCK_REASONS)->key, top_held_words, g->held,
+		   sizeof(g->held));
+}
+
+static void read_instances(struct top_gpu *g, const struct json_doc *d)
+{
+	for (size_t i = 0; i < json_doc_count(d, "mig_devices"); i++) {
+		const struct json_doc *m = json_doc_at(d, "mig_devices", i);
+		const char *name = json_doc_string(m, "name");
+		int64_t instance;
+		struct top_mig *to;
+
+		if (!json_doc_integer(m, "gpu_instance", &instance) || instance > 1000)
+			instance = -1;
+		to = top_gpu_add_mig(g, (int)instance, name ? name : "");
+		if (!to)
+			return;
+		to->memory_used = number_of(m, "memory_used_bytes");
+		to->memory_total = number_of(m, "memory_total_bytes");
+	}
+}
+
+static void read_device(struct top_gpu *g, const struct json_doc *d)
+{
+	const char *uuid = json_doc_string(d, "uuid");
+	char identity[64];
+
+	g->index = (unsigned)json_doc_number(d, "index");
+	snprintf(identity, sizeof(identity), "%u", g->index);
+	top_gpu_begin(g, uuid ? uuid : identity);
+	text_of(d, "name", g->name, sizeof(g->name));
+	text_of(d, "pci_bus_id", g->pci, sizeof(g->pci));
+	text_of(d, "message", g->message, sizeof(g->message));
+	g->state = state_find(json_doc_string(d, "state"));
+	g->energy_j = number_of(d, "energy_joules_total");
+	g->energy_s = number_of(d, "energy_measured_seconds_total");
+	g->energy_absence = isnan(g->energy_j) ? GW_ABSENT_NO_DATA : GW_HAVE;
+	g->age_s = number_of(d, "seen_age_seconds");
+	read_figures(g, d);
+	read_instances(g, d);
+	top_gpu_remember(g);
+}
+
+int top_read_devices(struct top_model *m, const struct json_doc *doc)
+{
+	size_t n = json_doc_count(doc, "devices");
+	int err = top_model_set_gpus(m, n > 256 ? 256 : (unsigned)n);
+
+	if (err)
+		return err;
+	for (unsigned i = 0; i < m->gpus; i++)
+		read_device(&m->gpu[i], json_doc_at(doc, "devices", i));
+	text_of(doc, "source.driver_version", m->driver, sizeof(m->driver));
+	text_of(doc, "source.message", m->status, sizeof(m->status));
+	text_of(doc, "source.remedy", m->remedy, sizeof(m->remedy));
+	m->simulated = json_doc_true(doc, "source.simulated");
+	return 0;
+}
+
+void top_read_host(struct top_model *m, const struct json_doc *doc)
+{
+	m->host = (struct top_host){ .cpu_ratio = number_of(doc, "host.cpu_utilization_ratio"),
+				     .cpus = number_of(doc, "host.cpu_online_cores"),
+				     .ram_used = number_of(doc, "host.ram_used_bytes"),
+				     .ram_total = number_of(doc, "host.ram_total_bytes") };
+}
+
+/* Returns the position of the GPU with this uuid, or -1. */
+static int find_gpu(const struct top_model *m, const char *uuid)
+{
+	for (unsigned i = 0; uuid && i < m->gpus; i++)
+		if (strcmp(m->gpu[i].uuid, uuid) == 0)
+			return (int)i;
+	return -1;
+}
+
+static void read_process(struct top_process *p, const struct json_doc *d, unsigned gpu)
+{
+	int64_t v;
+
+	p->gpu = gpu;
+	p->pid = json_doc_integer(d, "pid", &v) ? v : -1;
+	p->uid = json_doc_integer(d, "uid", &v) ? v : -1;
+	p->start_ticks = json_doc_integer(d, "start_ticks", &v) && v > 0 ? (uint64_t)v : 0;
+	(void)render_read_types(json_doc_get(d, "types"), &p->type);
+	p->sm_ratio = number_of(d, "utilization_sm_ratio");
+	p->memory_bytes = number_of(d, "memory_bytes");
+	p->energy_j = number_of(d, "energy_joules");
+	p->cpu_ratio = number_of(d, "cpu_used_cores");
+	p->run_s = number_of(d, "run_seconds");
+	text_of(d, "user", p->user, sizeof(p->user));
+	text_of(d, "name", p->name, sizeof(p->name));
+	text_of(d, "command", p->command, sizeof(p->command));
+	text_of(d, "container", p->where, sizeof(p->where));
+	if (!*p->where)
+		text_of(d, "unit", p->where, sizeof(p->where));
+}
+
+/* Keeps the class of a process that was there before, because the classes are read less
+ * often.  hint: where the process probably is. */
+static void keep_class(struct top_process *p, const struct top_process *old, unsigned n,
+		       unsigned hint)
+{
+	for (unsigned i = 0; i < n; i++) {
+		const struct top_process *q = &old[(hint + i) % n];
+
+		if (q->pid != p->pid || q->start_ticks != p->start_ticks || q->gpu != p->gpu)
+			continue;
+		memcpy(p->class, q->class, sizeof(p->class));
+		memcpy(p->guard, q->guard, sizeof(p->guard));
+		return;
+	}
+}
+
+int top_read_processes(struct top_model *m, const struct json_doc *doc)
+{
+	struct top_process *old = m->process, *p;
+	unsigned n = m->processes;
+	int err = 0;
+
+	m->process = NULL;
+	m->processes = m->process_cap = 0;
+	for (size_t i = 0; i < json_doc_count(doc, "processes") && !err; i++) {
+		const struct json_doc *d = json_doc_at(doc, "processes", i);
+		int gpu = find_gpu(m, json_doc_string(d, "device_uuid"));
+
+		if (gpu < 0)
+			continue;
+		p = top_model_add_process(m);
+		if (!p) {
+			err = -GW_E_NOMEM;
+			break;
+		}
+		read_process(p, d, (unsigned)gpu);
+		keep_class(p, old, n, m->processes - 1);
+	}
+	free(old);
+	return err;
+}
+
+int top_read_guard(struct top_model *m, const struct json_doc *doc)
+{
+	size_t n = json_doc_count(doc, "workers");
+
+	m->workers = 0;
+	m->guard_mode[0] = '\0';
+	for (size_t i = 0; i < n; i++) {
+		const struct json_doc *d = json_doc_at(doc, "workers", i);
+		struct top_worker *w = top_model_add_worker(m);
+
+		if (!w)
+			return -GW_E_NOMEM;
+		text_of(d, "name", w->name, sizeof(w->name));
+		text_of(d, "state", w->state, sizeof(w->state));
+		join_words(d, "mask", NULL, w->reasons, sizeof(w->reasons));
+		w->since_s = number_of(d, "since_seconds");
+		w->dry_run = json_doc_true(d, "dry_run");
+	}
+	if (n)
+		text_of(doc, "mode", m->guard_mode, sizeof(m->guard_mode));
+	return 0;
+}
+
+/* Returns the state of a worker.  In a dry run a worker that would be evicted is still there. */
+static const char *worker_state(const struct top_model *m, const char *name)
+{
+	for (unsigned i = 0; i < m->workers; i++)
+		if (strcmp(m->worker[i].name, name) == 0)
+			return m->worker[i].dry_run && strcmp(m->worker[i].state, "active") != 0
+				       ? "(dry run)"
+				       : m->worker[i].state;
+	return "";
+}
+
+static void read_class(struct top_model *m, struct top_process *p, const struct json_doc *d)
+{
+	char worker[48];
+
+	text_of(d, "class", p->class, sizeof(p->class));
+	text_of(d, "worker", worker, sizeof(worker));
+	if (*worker)
+		snprintf(p->guard, sizeof(p->guard), "%s %s", worker, worker_state(m, worker));
+	else
+		snprintf(p->guard, sizeof(p->guard), "%s", p->class);
+	if (isnan(p->sm_ratio))
+		p->sm_ratio = number_of(d, "utilization_sm_ratio");
+}
+
+void top_read_guard_gpu(struct top_model *m, const struct json_doc *doc)
+{
+	int gpu = find_gpu(m, json_doc_string(doc, "uuid"));
+
+	for (size_t i = 0; gpu >= 0 && i < json_doc_count(doc, "processes"); i++) {
+		const struct json_doc *d = json_doc_at(doc, "processes", i);
+		int64_t pid;
+
+		if (!json_doc_integer(d, "pid", &pid))
+			continue;
+		for (unsigned k = 0; k < m->processes; k++)
+			if (m->process[k].pid == pid && m->process[k].gpu == (unsigned)gpu)
+				read_class(m, &m->process[k], d);
+	}
+}
+
+static int find_graph(const char *key)
+{
+	for (unsigned i = 0; key && i < TOP_GRAPHS; i++)
+		if (strcmp(gw_quantity_info(top_figure_info[top_graph_figure(i)].quantity)->key,
+			   key) == 0)
+			return (int)i;
+	return -1;
+}
+
+/* Writes one series into the history, so that the newest sample is the one at the time `end`.
+ * Steps without a reading stay unknown. */
+static void read_one_series(struct top_gpu *g, int graph, const struct json_doc *d, double end)
+{
+	double step = json_doc_number(d, "step_seconds");
+	size_t n = json_doc_count(d, "time");
+
+	for (unsigned i = 0; i < TOP_SAMPLES; i++)
+		g->history[graph][i] = NAN;
+	for (size_t i = 0; step > 0 && i < n && i < json_doc_count(d, "mean"); i++) {
+		double age = (end - json_doc_number(json_doc_at(d, "time", i), "")) / step;
+
+		if (age >= 0 && age < TOP_SAMPLES)
+			g->history[graph][TOP_SAMPLES - 1 - (unsigned)age] =
+				(float)number_of(json_doc_at(d, "mean", i), "");
+	}
+}
+
+void top_read_series(struct top_model *m, const struct json_doc *doc)
+{
+	size_t n = json_doc_count(doc, "series");
+	double end = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct json_doc *d = json_doc_at(doc, "series", i);
+		size_t last = json_doc_count(d, "time");
+		double t = last ? json_doc_number(json_doc_at(d, "time", last - 1), "") : 0;
+
+		end = t > end ? t : end;
+	}
+	for (size_t i = 0; i < n; i++) {
+		const struct json_doc *d = json_doc_at(doc, "series", i);
+		int gpu = find_gpu(m, json_doc_string(d, "gpu"));
+		int graph = find_graph(json_doc_string(d, "quantity"));
+
+		if (gpu < 0 || graph < 0)
+			continue;
+		m->gpu[gpu].next = 0;
+		read_one_series(&m->gpu[gpu], graph, d, end);
+	}
 }

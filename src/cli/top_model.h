@@ -149,9 +149,8 @@ int top_model_copy(struct top_model *to, const struct top_model *from);
  * -GW_E_NOMEM. */
 int top_model_set_gpus(struct top_model *m, unsigned n);
 
-/* Adds an empty process, or worker.  Returns NULL if there is no memory. */
+/* Adds an empty process.  Returns NULL if there is no memory. */
 struct top_process *top_model_add_process(struct top_model *m);
-struct top_worker *top_model_add_worker(struct top_model *m);
 
 /* Prepares a GPU for its next reading: the figures become unknown.  A GPU with another uuid
  * starts a new history. */
@@ -199,5 +198,25 @@ struct top_order {
 /* Fills row[] with the positions of the processes that are shown, in order.  row has room for
  * m->processes elements.  Returns their number. */
 unsigned top_order_apply(const struct top_order *o, const struct top_model *m, unsigned *row);
+
+/* The functions below fill the model from documents of the service.  A key that is missing or
+ * has another type is an unknown value, because the service may be older or newer than this
+ * program. */
+struct json_doc;
+
+/* Each takes the document of one route and returns 0 or -GW_E_NOMEM. */
+int top_read_devices(struct top_model *m, const struct json_doc *doc);   /* /api/v1/devices */
+int top_read_processes(struct top_model *m, const struct json_doc *doc); /* /api/v1/processes */
+int top_read_guard(struct top_model *m, const struct json_doc *doc);     /* /api/v1/guard */
+
+/* Reads the machine from /api/v1/snapshot. */
+void top_read_host(struct top_model *m, const struct json_doc *doc);
+
+/* Adds the class of each process from /api/v1/guard/gpus/{uuid}.  Call it after
+ * top_read_processes() and top_read_guard(). */
+void top_read_guard_gpu(struct top_model *m, const struct json_doc *doc);
+
+/* Replaces the history by that of /api/v1/series. */
+void top_read_series(struct top_model *m, const struct json_doc *doc);
 
 #endif

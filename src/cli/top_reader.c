@@ -3,7 +3,6 @@
 #include "cli.h"
 #include "client.h"
 #include "remote.h"
-#include "top_documents.h"
 #include "top_driver.h"
 
 #include "base/clock.h"
@@ -34,7 +33,7 @@ struct top_reader {
 	/* protected by the lock of the mailbox */
 	struct top_model ready;
 	bool fresh, paused;
-	bool zoom, now; /* now: a reading is due, because the zoom shows more figures */
+	bool zoom, now; /* now: read immediately, because the zoom shows more figures */
 };
 
 static uint64_t now_ns(void)
@@ -259,7 +258,8 @@ static void reader_run(void *arg)
 			r->work.problem[0] = '\0';
 		if (err || read_ns != r->work.read_ns || strcmp(before, r->work.problem) != 0)
 			publish(r);
-		if (due_ns <= now_ns()) /* otherwise it was read earlier for the zoom */
+		/* if it is not due yet, it was read early because of the zoom */
+		if (due_ns <= now_ns())
 			due_ns += step_ns(r, read_ns != r->work.read_ns);
 		if (due_ns < now_ns()) /* skip missed readings */
 			due_ns = now_ns();

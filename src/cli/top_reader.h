@@ -10,7 +10,7 @@ struct remote;
 struct top_reader;
 
 struct top_reader_options {
-	struct cli *c;         /* with open GPUs, if remote is NULL */
+	struct cli *c;         /* its GPUs are open if remote is NULL */
 	struct remote *remote; /* the service; NULL: read the driver */
 	bool local;            /* the service runs on this machine */
 	uint64_t interval_ns;

@@ -44,7 +44,7 @@ struct top_ui {
 	char message[200];         /* replaces the line with the keys; "": none */
 	char hidden[64];           /* titles of the columns that do not fit; "": none */
 	char clock[16];            /* time of day; "": not shown */
-	uint64_t now_ns;           /* monotonic */
+	uint64_t now_ns;           /* current time on the monotonic clock */
 };
 
 /* Fills ui->row from the model and moves the selection with its process, if ui->follow is set.
@@ -62,11 +62,11 @@ const struct top_process *top_ui_selected(const struct top_ui *ui, const struct 
 /* Returns how old the figures are in seconds, or 0 if they are current. */
 double top_model_old_s(const struct top_model *m, uint64_t now_ns);
 
-/* Moves *top so that `selected` is among the `page` rows from *top of `count`. */
-void top_scroll_to(unsigned *top, unsigned selected, unsigned page, unsigned count);
-
 /* Draws everything.  Moves ui->gpu_top and ui->process_top so that the selection is visible,
  * and sets ui->page. */
 void top_screen_draw(struct canvas *c, const struct top_model *m, struct top_ui *ui);
+
+/* Returns the title of a column of the process table. */
+const char *process_view_title(enum top_column column);
 
 #endif

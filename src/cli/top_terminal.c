@@ -107,7 +107,7 @@ static WINDOW *window(void)
 
 static const struct {
 	short color;              /* -1: the default */
-	attr_t attributes, plain; /* with and without colours */
+	attr_t attributes, plain; /* style of a cell with colours, and without */
 } styles[CANVAS_STYLES] = {
 	[CANVAS_PLAIN] = { -1, A_NORMAL, A_NORMAL },
 	[CANVAS_BOLD] = { -1, A_BOLD, A_BOLD },

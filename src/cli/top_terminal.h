@@ -10,7 +10,7 @@
 /* Keys other than characters. */
 enum top_key {
 	TOP_KEY_NONE = -1,        /* no key was pressed */
-	TOP_KEY_ENTER = 0x110000, /* above all code points */
+	TOP_KEY_ENTER = 0x110000, /* larger than any code point */
 	TOP_KEY_ESCAPE,
 	TOP_KEY_BACKSPACE,
 	TOP_KEY_TAB,

@@ -113,8 +113,8 @@ static bool lacks_offset(const char *line, const struct layout *l, char *time, s
 	       !read_time(time, false, &wall_ns) && read_time(time, true, &wall_ns);
 }
 
-/* Checks the text after a number.  "312,5" must not be read as 312 W, and kilowatts are not
- * accepted. */
+/* Returns true if only blanks or the unit W follow the number: "312,5" must not be read as 312
+ * W, and kilowatts are not accepted. */
 static bool is_watts(const char *unit)
 {
 	unit += strspn(unit, " ");

@@ -187,8 +187,8 @@ static const char *model_name(unsigned i)
 	return sensor_model_name((enum sensor_model)i);
 }
 
-/* Returns GW_HAVE if the sensor supports the source `part`, otherwise the absence reason of
- * `figure` in this source. */
+/* Returns GW_HAVE if the sensor has the source `part`, otherwise the reason why `figure` of
+ * this source is absent. */
 static enum gw_absence absence(const struct json_doc *sensor, const char *part,
 			       const char *figure)
 {

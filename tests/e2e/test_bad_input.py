@@ -370,7 +370,8 @@ def test_an_output_that_is_no_regular_file_is_written_to(tmp_path):
         if name == "log":
             assert done.returncode == FAILED and "--append adds to it, --force replaces it" in done.stderr
         else:
-            assert done.returncode == OK and f"gpuward: replaced {file}\n" in done.stderr, (name, done.stderr)
+            assert done.returncode == OK and f"gpuward: replaced {file}" in done.stderr, (name, done.stderr)
+            assert (tmp_path / f"{name}.out.old").exists() == (name in ("measure", "ab"))
             assert "replaced" not in run(file, "--quiet").stderr
 
 

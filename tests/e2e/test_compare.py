@@ -608,6 +608,19 @@ def test_a_change_that_rounds_to_zero_has_no_minus(tmp_path):
         assert "+0.0 %" in out and "-0.0" not in out, out
 
 
+def test_a_small_change_has_enough_digits_to_show_its_interval(tmp_path):
+    def change(power, spread):
+        paths = [save(tmp_path, f"{n}.json", result(n, power=p, trials=5, spread=spread)) for n, p in (("a", 300), ("b", power))]
+        return compare(*paths, "--metric=energy", "--format=markdown").stdout + compare(*paths, "--format=sentence").stdout
+    small = change(300.03, 1e-6)
+    assert "+0.01 % [+0.01, +0.01]" in small and "is 0.01 % higher [0.01, 0.01]" in small
+    assert re.search(r"\+0\.00 % \[-0\.0[1-9], \+0\.0[1-9]\]", change(300, 1e-4))
+    none = change(300, 1e-7)
+    assert "| no difference [within 0.001 %]" in none or "no difference [within 0.001 %] |" in none
+    assert "its energy per iteration shows no difference [within 0.001 %] (95 %" in none
+    assert re.search(r"\+1\.0 % \[\+\d\.\d, \+\d\.\d\]", change(303, 0.001))
+
+
 def test_control_characters_of_a_label_do_not_reach_the_terminal(tmp_path):
     path = save(tmp_path, "a.json", result("\x1b[31mred\x07", codes=("short",)))
     assert "\x1b" not in compare(path).stdout and "\x07" not in compare(path).stdout

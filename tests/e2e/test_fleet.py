@@ -418,7 +418,7 @@ def test_a_share_is_never_above_one_and_unknown_without_the_sum(fake):
     for total, shares in ((5e6, [1, 0.2]), (4.99e6, [1, 1e6 / 4.99e6]), (1e6, [None, 1]), (0, [None, None])):
         fake.rows["workload_sum"] = [({}, total)]
         assert [w["share_ratio"] for w in fleet_json(fake.url)["workloads"]] == pytest.approx(shares)
-    assert "Shares unknown" in fleet(fake.url).stdout
+    assert "The shares are unknown" in fleet(fake.url).stdout
 
 
 def test_values_that_are_no_numbers_are_unknown(fake):

@@ -227,8 +227,9 @@ def test_a_server_that_is_not_gpuward_is_never_success(tmp_path, head, body):
 
 
 def test_the_help_of_a_subcommand_explains_its_own_options():
-    for name, meaning in (("evict", "--for TIME end after this time"), ("learn", "--for TIME watch for this time (default: 1m)"),
-                          ("resume", "--now also end the hold \"evicted\"")):
+    for name, meaning in (("evict", "--for TIME the worker may return after TIME"), ("hold", "--for TIME the hold ends after TIME"),
+                          ("learn", "--for TIME watch the machine for TIME (default: 1m)"),
+                          ("resume", "--now the worker returns immediately.")):
         text = " ".join(support.gpuward("guard", name, "--help").stdout.split())
         assert meaning in text, text
 
@@ -355,14 +356,14 @@ def test_learn_never_ignores_a_current_contender(world, worker):
         with Guarded(world, configure(("ollama", worker))) as s:
             s.until("evicted")
             done = s.guard("learn", "--for", "1s")
-            assert done.stdout == "" and "no rule for sleep: worker ollama is off its GPU for it now" in done.stderr
+            assert done.stdout == "" and "no rule for sleep: worker ollama is off its GPU now because of this process" in done.stderr
             doc = json.loads(s.guard("learn", "--for", "1s", "--json").stdout)
             assert doc["rules"] == [] and doc["contenders"] == [{"name": "sleep", "worker": "ollama", "rule": None}]
         more = guarded.rule("contend", name="sleep")
         with Guarded(world, configure(("ollama", worker), mode="observe", more=more)) as s:
             s.wait(lambda: any(p["pid"] == c.pid for p in s.get("/api/v1/guard/gpus/0").json().get("processes", [])))
             done = s.guard("learn", "--for", "1s")
-            assert done.stdout == "" and re.search(r"no rule for sleep: rule 1 .* says that it contends", done.stderr)
+            assert done.stdout == "" and re.search(r"no rule for sleep: rule 1 .* calls it a contender", done.stderr)
 
 
 def test_learn_ignores_none_of_several_current_contenders(world, worker, tmp_path):

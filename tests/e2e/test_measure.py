@@ -644,9 +644,13 @@ def test_a_result_that_cannot_be_written_is_reported_before_the_command_runs(loa
 def test_an_older_result_is_replaced_whole(measure, load, tmp_path):
     out = tmp_path / "result.json"
     out.write_text("x" * 10**6)
-    _, doc = measure([load], "true")
+    done, doc = measure([load], "true")
     assert doc["kind"] == "measurement"
-    assert sorted(f.name for f in tmp_path.iterdir()) == ["result.json", "scenario.toml"]
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["result.json", "result.json.old", "scenario.toml"]
+    assert f"replaced {out}; its previous content is in {out}.old" in done.stderr
+    assert (tmp_path / "result.json.old").read_text() == "x" * 10**6
+    measure([load, "-q"], "true")  # the note is left out, not the copy
+    assert json.loads((tmp_path / "result.json.old").read_text()) == doc
 
 
 def test_no_gpu_is_a_result_without_joules_and_the_command_runs(measure, bare):
@@ -719,10 +723,10 @@ def test_a_process_of_the_command_is_not_foreign(measure, scenario):
     (["--baseline=maybe", "--", "true"], "--baseline takes auto, new, kept or none"),
     (["--label=x"], "a command is missing"),
     (["--lable=x", "--", "true"], "did you mean '--label'"),
-    (["--simulate", "idle-h200", "--", "true"], "to give it to --simulate, write --simulate=idle-h200"),
-    (["--simulate", "idle-h200", "true"], "to give it to --simulate, write --simulate="),
-    (["--simulate", "h200", "--", "true"], "to give it to --simulate, write --simulate="),
-    (["--simulate", "--baseline", "new", "--", "true"], "to give it to --baseline, write --baseline=new"),
+    (["--simulate", "idle-h200", "--", "true"], "if it is the value of --simulate, write --simulate=idle-h200"),
+    (["--simulate", "idle-h200", "true"], "if it is the value of --simulate, write --simulate="),
+    (["--simulate", "h200", "--", "true"], "if it is the value of --simulate, write --simulate="),
+    (["--simulate", "--baseline", "new", "--", "true"], "if it is the value of --baseline, write --baseline=new"),
     (["--simulate", "--gpu", "GPU-51", "--", "true"], "--gpu 'GPU-51' is too short"),
 ])
 def test_wrong_usage_runs_nothing(words, said):

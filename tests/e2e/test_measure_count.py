@@ -158,7 +158,7 @@ def test_each_run_has_its_own_count(tmp_path, load):
 
 
 @pytest.mark.parametrize("after, said", [
-    (f"{NAME} 7\n", "it went back from 100 to 7, as after a restart of the server"),
+    (f"{NAME} 7\n", "it fell from 100 to 7; perhaps the server was restarted"),
     (f"{NAME} 100\n", "it did not grow: 100 before and 100 after the run"),
     (f"{NAME} NaN\n", "its value is not a number (NaN), which is not a count"),
     ("other 5\n", f"the reply has no '{NAME}'"),

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from support import COMMANDS, FAILED, OK, PROGRAM, TIMEOUT, Terminal, environment, gpuward, on_terminal
+from support import COMMANDS, FAILED, OK, PROGRAM, TIMEOUT, USAGE, Terminal, environment, gpuward, on_terminal
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -172,3 +172,16 @@ def test_many_reasons_that_limit_the_clocks_are_all_shown(tmp_path):
     said = gpuward("snapshot", f"--simulate={scenario}", env=env).stdout
     assert re.search(r"CLOCKS LIMITED BY.*sw_power_cap.*power_brake", said, re.S), said
     assert "sw_power_cap" in gpuward("snapshot", "-v", f"--simulate={scenario}", env=env).stdout
+
+
+def test_a_long_message_is_wrapped_on_a_terminal():
+    out, code = on_terminal(60, "list", "--simulate", "--nvml-library=x")
+    first, *more = out.splitlines()
+    assert code == USAGE and widest(out) <= 60
+    assert more and all(line.startswith(" " * len("gpuward: ")) for line in more)
+    assert " ".join([first, *map(str.strip, more)]) == gpuward("list", "--simulate", "--nvml-library=x").stderr.strip()
+
+
+def test_a_long_message_is_one_line_where_scripts_read_it():
+    done = gpuward("list", "--simulate", "--nvml-library=x", env=environment(COLUMNS="60"))
+    assert len(done.stderr.splitlines()) == 1 and widest(done.stderr) > 60

@@ -1,6 +1,5 @@
 #include "cli/cli.h"
 #include "cli/output.h"
-#include "cli/top_documents.h"
 #include "cli/top_gpu_view.h"
 #include "cli/top_screen.h"
 
