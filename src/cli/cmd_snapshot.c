@@ -23,7 +23,8 @@ struct given {
 	uint64_t settle_ns;
 };
 
-#define CPU_NS (50 * NS_PER_MS) /* time between the two readings for --cpu */
+#define CPU_NS    (50 * NS_PER_MS) /* time between two readings for --cpu */
+#define CPU_TRIES 20 /* a machine with one core needs more than two readings: HOST_MIN_TICKS */
 
 #define given(cli) ((const struct given *)(cli)->own)
 
@@ -538,6 +539,14 @@ static bool wait_for_rates(const struct cli *c, struct reading *r)
 	return true;
 }
 
+static bool cpu_missing(const struct cli *c)
+{
+	double v;
+
+	return given(c)->cpu &&
+	       gw_snapshot_host(c->snap, GW_H_CPU_UTILIZATION, &v) == GW_ABSENT_FIRST_READING;
+}
+
 static int run_with(struct cli *c, struct reading *r, uint64_t every_ns)
 {
 	int code;
@@ -546,6 +555,10 @@ static int run_with(struct cli *c, struct reading *r, uint64_t every_ns)
 		if (r->list)
 			(void)gw_process_list_want(r->list, GW_PROCESS_SM);
 		code = take_snapshot(c, r);
+		for (int i = 0; code == EXIT_OK && i < CPU_TRIES && cpu_missing(c); i++) {
+			sleep_until(clock_mono_ns(clock_real()) + CPU_NS);
+			code = take_snapshot(c, r);
+		}
 		if (code != EXIT_OK)
 			return code;
 	}

@@ -221,18 +221,18 @@ TEST(a_step_of_the_past_is_the_mean_of_its_readings)
 	see(100 * S, 1, 1000, NAN);
 	see(101 * S, 1, 2000, 50);
 	see(102 * S, 1, 3000, 70);
-	see(115 * S, 1, 8000, 90);
+	see(125 * S, 1, 8000, 90);
 	r = ring_of(1);
-	assert_near(process_history_at(r, PROCESS_HISTORY_MEMORY, 20), 2000);
-	assert_near(process_history_at(r, PROCESS_HISTORY_POWER, 20), 60);
-	assert_true(isnan(process_history_at(r, PROCESS_HISTORY_SM, 20)));
-	assert_true(isnan(process_history_at(r, PROCESS_HISTORY_MEMORY, 21)));
-	assert_near(process_history_at(r, PROCESS_HISTORY_MEMORY, 23), 8000);
-	assert_true(isnan(process_history_at(r, PROCESS_HISTORY_MEMORY, 24)));
+	assert_near(process_history_at(r, PROCESS_HISTORY_MEMORY, 10), 2000);
+	assert_near(process_history_at(r, PROCESS_HISTORY_POWER, 10), 60);
+	assert_true(isnan(process_history_at(r, PROCESS_HISTORY_SM, 10)));
+	assert_true(isnan(process_history_at(r, PROCESS_HISTORY_MEMORY, 11)));
+	assert_near(process_history_at(r, PROCESS_HISTORY_MEMORY, 12), 8000);
+	assert_true(isnan(process_history_at(r, PROCESS_HISTORY_MEMORY, 13)));
 	/* A quarter of an hour later the old steps are overwritten, not shown again. */
-	see(115 * S + PROCESS_HISTORY_POINTS * PROCESS_HISTORY_STEP_NS, 1, 1, NAN);
-	assert_true(isnan(process_history_at(r, PROCESS_HISTORY_MEMORY, 23)));
-	assert_true(isnan(process_history_at(r, PROCESS_HISTORY_POWER, 24)));
+	see(125 * S + PROCESS_HISTORY_POINTS * PROCESS_HISTORY_STEP_NS, 1, 1, NAN);
+	assert_true(isnan(process_history_at(r, PROCESS_HISTORY_MEMORY, 12)));
+	assert_true(isnan(process_history_at(r, PROCESS_HISTORY_POWER, 13)));
 	process_history_done(&h);
 }
 
