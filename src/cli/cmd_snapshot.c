@@ -68,7 +68,7 @@ static const struct table_column columns[] = {
 enum {
 	P_GPU,
 	P_MIG,
-	P_PID,
+	P_PROCESS_ID,
 	P_USER,
 	P_TYPE,
 	P_SM,
@@ -85,7 +85,7 @@ enum {
 static const struct table_column process_columns[] = {
 	[P_GPU] = { "GPU", 0, true, false },
 	[P_MIG] = { "MIG", 1, true, false },
-	[P_PID] = { "PID", 0, true, false },
+	[P_PROCESS_ID] = { "PID", 0, true, false },
 	[P_USER] = { "USER", 3, false, false },
 	[P_TYPE] = { "TYPE", 4, false, false },
 	[P_SM] = { "SM", 0, true, false },
@@ -260,7 +260,7 @@ static void add_process(struct table *t, const struct cli *c, const struct gw_pr
 
 	table_row(t);
 	table_set(t, P_GPU, TERM_PLAIN, "%u", d ? d->index : p->device);
-	table_set(t, P_PID, TERM_PLAIN, "%lld", (long long)p->pid);
+	table_set(t, P_PROCESS_ID, TERM_PLAIN, "%lld", (long long)p->pid);
 	table_set(t, P_TYPE, TERM_PLAIN, "%s", types[p->type & 7]);
 	if (p->mig_gpu_instance >= 0)
 		table_set(t, P_MIG, TERM_PLAIN, "%d", p->mig_gpu_instance);

@@ -529,7 +529,7 @@ static void count_self(struct engine *e, const struct reading *r)
 	s->counts_known = store_count_known(e->config.store);
 }
 
-/* Reads at the usual interval for a while, because processes may start or end on a GPU. */
+/* Reads at the usual interval for a while, so that energy is shared among the right processes. */
 static void processes_change(void *arg)
 {
 	struct engine *e = arg;
@@ -545,15 +545,16 @@ static int start_guard(struct engine *e)
 
 	if (err)
 		return err;
-	return guard_service_new(&(struct guard_service_config){ .loop = e->config.loop,
-								 .clock = e->clock,
-								 .store = e->config.store,
-								 .ctx = e->view.ctx,
-								 .settings = &settings,
-								 .emit = engine_emit,
-								 .opened = processes_change,
-								 .arg = e },
-				 &e->guarding);
+	return guard_service_new(
+		&(struct guard_service_config){ .loop = e->config.loop,
+						.clock = e->clock,
+						.store = e->config.store,
+						.ctx = e->view.ctx,
+						.settings = &settings,
+						.emit = engine_emit,
+						.processes_changed = processes_change,
+						.arg = e },
+		&e->guarding);
 }
 
 /* Emits an event for the first failure, and sets the time of the next attempt. */

@@ -16,6 +16,8 @@
 #define RESTORE_NS (10 * NS_PER_S)
 /* time between two scenes if there is no worker; then only clients use the scenes */
 #define UNUSED_SCENE_NS (30 * NS_PER_S)
+/* The driver lists a process up to 0.3 s after the process opened a GPU (measured on an H200). */
+#define OPENED_SCENE_NS NS_PER_S
 /* time to observe workers that resumed while the service stops */
 #define LAST_SCENE_NS NS_PER_S
 
@@ -39,25 +41,46 @@ uint64_t guard_service_log(struct guard_service *g, const char *severity, const 
 
 /* ---- scenes and outcomes ---- */
 
-/* Reports that a process opened or closed a GPU since the last scene. */
-static void follow_opens(struct guard_service *g)
+/* Returns a number that differs, almost certainly, if other processes are on the GPUs. */
+static uint64_t process_set(const struct scene *s)
 {
-	const uint64_t before = g->view.counts.triggered;
+	uint64_t sum = s->processes;
+
+	for (unsigned i = 0; i < s->processes; i++) {
+		const struct scene_process *p = &s->process[i];
+		uint64_t x = (uint64_t)p->id.pid * UINT64_C(0x9e3779b97f4a7c15) ^
+			     p->id.start_ticks * UINT64_C(0xc2b2ae3d27d4eb4f) ^ p->gpu;
+
+		x ^= x >> 29;
+		sum += x * UINT64_C(0xbf58476d1ce4e5b9); /* the order does not matter */
+	}
+	return sum;
+}
+
+/* Reports other processes on the GPUs. An open of a GPU alone is not reported: monitoring
+ * programs open GPUs every few seconds. Returns true if a GPU was opened or closed since the
+ * last scene. */
+static bool follow_processes(struct guard_service *g, const struct scene *s)
+{
+	const uint64_t before = g->view.counts.triggered, set = process_set(s);
 	struct scene_builder_stats built;
 
 	scene_thread_stats(g->scenes, &built, &g->view.counts.triggered);
-	if (g->view.counts.triggered != before && g->config.opened)
-		g->config.opened(g->config.arg);
+	if (set != g->gpus.process_set && g->config.processes_changed)
+		g->config.processes_changed(g->config.arg);
+	g->gpus.process_set = set;
+	return g->view.counts.triggered != before;
 }
 
 static uint64_t scene_ready(void *arg, const struct scene *s, bool *ret_utilisation)
 {
 	struct guard_service *g = arg;
 	uint64_t before = g->journal.decided, now;
+	bool opened;
 
 	g->view.scene = s;
 	g->view.counts.scenes++;
-	follow_opens(g);
+	opened = follow_processes(g, s);
 	guard_service_lock_look(g, s);
 	guard_service_observe(g, s);
 	guard_service_update_mps(g);
@@ -72,7 +95,7 @@ static uint64_t scene_ready(void *arg, const struct scene *s, bool *ret_utilisat
 			fmax(g->view.counts.decide_seconds_max, seconds);
 	}
 	if (!g->settings->policy.workers)
-		return now + UNUSED_SCENE_NS;
+		return now + (opened ? OPENED_SCENE_NS : UNUSED_SCENE_NS);
 	*ret_utilisation = guard_wants_utilisation(g->guard);
 	return guard_next_scene_ns(g->guard, now);
 }

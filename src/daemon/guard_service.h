@@ -26,8 +26,8 @@ struct guard_service_config {
 	struct guard_settings *settings;
 	/* Emits an event and returns its id. */
 	uint64_t (*emit)(void *arg, const struct view_event *e);
-	/* Called when a process opened or closed a GPU; NULL: not needed. */
-	void (*opened)(void *arg);
+	/* Called when other processes are on the GPUs than before; NULL: not needed. */
+	void (*processes_changed)(void *arg);
 	void *arg;
 };
 

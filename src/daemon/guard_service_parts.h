@@ -67,6 +67,7 @@ struct guard_service_gpus {
 	enum health_level health_emitted[GUARD_SERVICE_DEVICES];
 	double evictions[GUARD_SERVICE_DEVICES]; /* counts, including earlier runs */
 	unsigned count;
+	uint64_t process_set;      /* the processes of the last scene, as one number */
 	struct worker_facts facts; /* whether a checkpoint is possible */
 };
 

@@ -10,6 +10,7 @@ import time
 import pytest
 
 import guarded
+from machine_tree import Machine
 from service import Service
 from support import TOP
 from worker import GIB, Process, World
@@ -96,6 +97,26 @@ def test_a_request_is_never_answered_with_a_reading_from_before_the_rest():
             before = reading(s)
             assert s.get(path).status_code == 200
             assert reading(s) > before or not rests(s)
+
+
+@pytest.mark.deep
+def test_a_program_that_only_opens_a_gpu_does_not_wake_the_service(tmp_path):
+    """Programs such as nvidia-smi open the GPUs every few seconds. Only a process that then uses a GPU is followed."""
+    machine = Machine(tmp_path).process(4001, "/train.service", "from = 30")
+    node = machine.root / "dev" / "nvidia0"
+    node.parent.mkdir()
+    node.touch()
+    with machine.serve() as s:
+        s.wait(lambda: rests(s))
+        last = reading(s) + 2
+
+        def opened():
+            node.read_text()
+            assert rests(s) or reading(s) >= last
+            return reading(s) >= last
+        s.wait(opened, 60)  # 10 to 20 s after the start: no process is on the GPU
+        s.wait(lambda: node.read_text() or not rests(s), 60)  # the process is there
+        assert s.get("/api/v1/guard").json()["counts"]["looks_triggered_total"] > 2
 
 
 @pytest.mark.deep
