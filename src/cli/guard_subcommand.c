@@ -249,21 +249,24 @@ void guard_mode_print_set(const struct json_doc *reply)
 	term_wrap("", 0, clean, term_table_width());
 }
 
-/* Prints what the current mode means for workers. */
-static void print_mode_meaning(const struct json_doc *reply)
+/* Prints what the current mode means for workers. Returns false if another mode will apply. */
+static bool print_mode_meaning(const struct json_doc *reply)
 {
 	const char *mode = json_doc_string(reply, "mode"),
 		   *wanted = json_doc_string(reply, "mode_set.mode");
+	bool later;
 
 	mode = mode ? mode : "unknown";
 	printf("mode %s: %s\n", mode,
 	       strcmp(mode, guard_modes[GUARD_ENFORCE]) == 0
 		       ? "workers leave when another program needs their GPU"
 		       : "decisions are recorded, but no worker is moved");
-	if (wanted && strcmp(wanted, mode) != 0)
+	later = wanted && strcmp(wanted, mode) != 0;
+	if (later)
 		printf("mode %s applies when the order under way has finished; if it does not, "
 		       "see the events of the service\n",
 		       wanted);
+	return !later;
 }
 
 /* Prints the workers that are off the GPU and stay off, because the mode does not allow the
@@ -288,10 +291,8 @@ static void print_stranded(struct remote *r)
 	snprintf(text, sizeof(text),
 		 "%s: already off the GPU, and gpuward does not bring %s back in this mode. "
 		 "To bring %s back, run gpuward guard mode enforce. A server that still runs "
-		 "may "
-		 "load its model with the next request; a unit or container that was stopped "
-		 "stays "
-		 "stopped.",
+		 "may load its model with the next request; a unit or container that was "
+		 "stopped stays stopped.",
 		 names, n == 1 ? "it" : "them", n == 1 ? "it" : "them");
 	utf8_clean(clean, sizeof(clean), text);
 	term_wrap("", 0, clean, term_table_width());
@@ -341,6 +342,7 @@ static int send_mode(struct remote *r, const char *word, const char *reason)
 int guard_mode(const struct cli *c, struct remote *r, const char *word, const char *reason)
 {
 	const char *journal;
+	bool applies;
 	int code = word ? check_mode(word) : EXIT_OK;
 
 	if (code == EXIT_OK)
@@ -351,13 +353,12 @@ int guard_mode(const struct cli *c, struct remote *r, const char *word, const ch
 	if (c->json)
 		return output_print(r->body.p, r->body.len);
 	journal = json_doc_string(r->reply, "journal");
-	if (!c->quiet)
-		print_mode_meaning(r->reply);
+	applies = !c->quiet && print_mode_meaning(r->reply);
 	if (!c->quiet && !word)
 		guard_mode_print_set(r->reply);
 	if (word && journal && strcmp(journal, "ok") != 0)
 		cli_error("note: %s", journal);
-	if (!c->quiet) /* the last step, because it replaces the reply */
+	if (applies) /* the last step, because it replaces the reply */
 		print_stranded(r);
 	return EXIT_OK;
 }

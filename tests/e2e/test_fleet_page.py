@@ -6,7 +6,7 @@ from fake_prometheus import FakePrometheus, nodes
 from support import wait
 from test_page import chromium, needs_daemon, page, service  # noqa: F401
 
-pytestmark = needs_daemon
+pytestmark = [needs_daemon, pytest.mark.deep]
 EVIL = "<img src=x onerror=window.evil=1>"
 
 

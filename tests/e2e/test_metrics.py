@@ -285,6 +285,7 @@ def test_amtool_accepts_the_configuration():
     ("check", "rules", "gpuward.rules.yml", "alerts.yml"),
     ("test", "rules", "gpuward.rules.test.yml", "gpuward.day.test.yml", "alerts.test.yml"),
 ])
+@pytest.mark.deep
 def test_promtool_accepts_the_rules(command):
     done = subprocess.run([PROMTOOL, *command], cwd=PACKAGING / "prometheus", encoding="utf-8",
                           capture_output=True, timeout=5 * TIMEOUT)
