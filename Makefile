@@ -112,6 +112,7 @@ rpm:
 
 ## make arch      dist/arch with a PKGBUILD for makepkg
 arch:
+	@tools/deps build
 	@tools/package arch
 
 ## make portable  dist/gpuward-VERSION-x86_64.tar.xz for glibc 2.31 and newer; needs no other library

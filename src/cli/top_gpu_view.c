@@ -87,14 +87,15 @@ static void gauge_memory(struct gauge *o, const struct top_gpu *g)
 
 static void gauge_temperature(struct gauge *o, const struct top_gpu *g)
 {
-	double left = g->value[TOP_MARGIN];
+	double limit = isnan(g->limit_c) ? o->value + g->value[TOP_MARGIN] : g->limit_c;
+	double left = limit - o->value;
 
 	o->high = 100;
 	whole(o->text, o->value, "°C");
 	whole(o->short_text, o->value, "°C");
-	if (isnan(left) || isnan(o->value))
+	if (isnan(left) || isnan(g->value[TOP_MARGIN]))
 		return;
-	o->mark = o->value + left;
+	o->mark = limit;
 	o->high = o->mark > 90 ? o->mark + 10 : 100;
 	snprintf(o->text, sizeof(o->text), "%.0f °C, %.0f left", o->value, left);
 	if (left < 10)
