@@ -5,6 +5,8 @@
 // "gap" (readings were missed: load the past again), "self".
 import * as f from "./format.js";
 
+// Seconds between two readings of the service while no client watches.
+export const UNWATCHED = 10;
 export const MANY = 8; // with more GPUs than this, rows are denser and lists are shorter
 const SPARK_SECONDS = 120;
 const BACKOFF = [500, 1000, 2000, 3000]; // milliseconds; the limit is short, because a person waits

@@ -1,9 +1,6 @@
 // past: measured values as columns with a common time axis; live values are appended.
-import { model } from "./data.js";
+import { model, UNWATCHED } from "./data.js";
 import { el } from "./rows.js";
-
-// Seconds between two readings of the service while no client watches.
-const UNWATCHED = 10;
 
 // Returns the usual distance between points, so that a service that reads every 10 s has no gaps.
 function distance(times) {

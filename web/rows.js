@@ -1,6 +1,6 @@
 // rows: one row per GPU.  Cells are created once; then only texts and widths change.  The user chooses
 // the order and which rows are shown.
-import { keyOf, MANY, model } from "./data.js";
+import { keyOf, MANY, model, UNWATCHED } from "./data.js";
 import * as f from "./format.js";
 import { remedies } from "./words.js";
 
@@ -265,7 +265,7 @@ function drawSpark(r, d) {
 function runs(s, begin) {
 	const out = [];
 	let run = [], last = 0;
-	const hole = 2.5 * Math.max(1, model.interval / 1000);
+	const hole = 2.5 * Math.max(UNWATCHED, model.interval / 1000);
 	s.time.forEach((t, i) => {
 		if (t < begin)
 			return;

@@ -26,7 +26,7 @@ enum mailbox_flag { MAILBOX_WAKE_FD = 1, MAILBOX_NEWS_FD = 2 };
 
 struct mailbox {
 	pthread_mutex_t lock; /* protects everything below and the module's shared members */
-	pthread_cond_t wake, news; /* wake: to the thread; news: to its owner */
+	pthread_cond_t wake, news; /* wake signals the thread, news its owner */
 	int wake_fd, news_fd;      /* -1: none */
 	bool stop;                 /* the thread should end */
 	bool left_behind;          /* mailbox_stop() no longer waits */

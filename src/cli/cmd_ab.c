@@ -279,7 +279,7 @@ static int run_step(struct comparison *x, const struct ab_step *step)
 	} else if ((parts = ab_record_fill(x->s.runner.meter, x->o->session.part, &run, r)) <
 		   0) {
 		set_failure(x, step->command, 0,
-			    "did not mark the begin and end of a part '%.60s'; see "
+			    "did not mark the beginning and end of a part '%.60s'; see "
 			    "gpuward-measure(1)",
 			    x->o->session.part);
 		code = EXIT_INVALID;

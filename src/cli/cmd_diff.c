@@ -430,7 +430,10 @@ static void print_counts(const struct diff *d, bool all)
 	snprintf(text, sizeof(text),
 		 "%zu of %zu values differ%s%.0zu%s, %zu %s in only one of A and B.%s", differ,
 		 differ + equal + open + one, open ? ", " : "", open,
-		 open ? " are inconclusive" : "", one, one == 1 ? "is" : "are",
+		 !open       ? ""
+		 : open == 1 ? " is inconclusive"
+			     : " are inconclusive",
+		 one, one == 1 ? "is" : "are",
 		 all || !equal ? "" : " --all also shows the values that are equal.");
 	print_sentence(NULL, text);
 }

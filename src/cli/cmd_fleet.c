@@ -615,8 +615,8 @@ static int print_json(const struct fleet *f, const struct given *g)
 	return cli_document_end(&doc);
 }
 
-/* Returns the exit code. If Prometheus did not answer a query, the result is incomplete, so it
- * is unknown whether a job fits nowhere. */
+/* Returns the exit code. If Prometheus did not answer a query, the result is incomplete, and "the
+ * job fits nowhere" would be a guess. */
 static int exit_code(const struct fleet *f, const struct given *g)
 {
 	for (unsigned q = 0; q < FLEET_QUERIES; q++)

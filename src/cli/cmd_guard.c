@@ -19,7 +19,9 @@
 #define ALL     "all"
 #define WORKERS "/api/v1/guard/workers/"
 
-#define NO_WORKER "No [[worker]] is configured, so the guard has nothing to move.\n"
+#define NO_WORKER                                                                         \
+	"No [[worker]] is configured, so the guard has nothing to move. To add workers, " \
+	"run sudo gpuward setup, or see gpuward.toml(5).\n"
 
 struct given {
 	struct remote_flags remote;
@@ -182,7 +184,7 @@ static void print_mode(const struct json_doc *r)
 		term_wrap("", 0, text, width);
 	}
 
-	if (mode && strcmp(mode, "enforce") != 0) {
+	if (mode && strcmp(mode, "enforce") != 0 && json_doc_count(r, "workers")) {
 		snprintf(text, sizeof(text),
 			 "Mode %s: decisions are recorded, but no worker is moved. To let the "
 			 "guard act, run gpuward guard mode enforce.",
@@ -305,9 +307,7 @@ static void print_simulated(const struct json_doc *reply)
 static void print_no_worker(void)
 {
 	printf(NO_WORKER
-	       "To add one, write this into the configuration (gpuward.toml(5)) and reload "
-	       "the\n"
-	       "service:\n\n"
+	       "A worker in the configuration:\n\n"
 	       "  [[worker]]\n  name = \"ollama\"\n  kind = \"ollama\"\n");
 }
 

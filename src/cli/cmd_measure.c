@@ -242,7 +242,7 @@ static void warn_part(struct measurement *m, const struct measured_run *r)
 	if (!m->o->session.part)
 		return;
 	if (!r->part) {
-		cli_error("the command did not mark the begin and end of a part '%s'; the "
+		cli_error("the command did not mark the beginning and end of a part '%s'; the "
 			  "result is about the whole run",
 			  m->o->session.part);
 		m->part_missing = true;

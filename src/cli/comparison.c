@@ -84,17 +84,14 @@ static double per_unit(const struct gw_interval *stated, double whole, double co
 	return isnan(stated->best) ? whole / count : stated->best;
 }
 
-/* Returns the energy above the baseline. A result states it per run only. */
-static double net_of(const struct comparison_run *r, bool per_iteration)
+/* Returns the number by which net energy is divided. A result states net energy per run only. */
+static double net_count(const struct comparison_run *r, bool per_iteration)
 {
 	const struct result_run *run = r->run;
-	double count = iterations_of(r);
+	double count = per_iteration ? iterations_of(r) : 1;
 
-	if (!per_iteration)
-		return run->sum.energy_net_j.best;
-	if (isnan(count))
-		count = run->sum.energy_j.best / run->work.energy_per_iteration_j.best;
-	return run->sum.energy_net_j.best / count;
+	return isnan(count) ? run->sum.energy_j.best / run->work.energy_per_iteration_j.best
+			    : count;
 }
 
 double comparison_value(const struct comparison *c, const struct comparison_run *r,
@@ -109,7 +106,7 @@ double comparison_value(const struct comparison *c, const struct comparison_run 
 		return c->per_iteration ? per_unit(&run->work.energy_per_iteration_j,
 						   run->sum.energy_j.best, iterations_of(r))
 					: run->sum.energy_j.best;
-	case METRIC_NET: return net_of(r, c->per_iteration);
+	case METRIC_NET: return run->sum.energy_net_j.best / net_count(r, c->per_iteration);
 	case METRIC_TOKEN:
 		return per_unit(&run->work.energy_per_token_j, run->sum.energy_j.best,
 				r->run->work.tokens);
@@ -136,7 +133,7 @@ static bool is_measured_power(enum comparison_metric m)
 
 /* Returns the relative standard uncertainty of the energy of a run, for comparisons on one GPU.
  * It also applies to the mean power and to the energy per iteration or token.  Nothing cancels
- * in net energy, so all of its uncertainty is in u_true(). */
+ * in net energy, so all of its uncertainty is in u_net(). */
 static double u_fair(const struct comparison_run *r, enum comparison_metric m)
 {
 	if (m == METRIC_NET)
@@ -150,8 +147,6 @@ static double u_true(const struct comparison_run *r, enum comparison_metric m)
 {
 	double u = larger_known(u_fair(r, m), relative_u(&r->run->sum.energy_j));
 
-	if (m == METRIC_NET)
-		return relative_u(&r->run->sum.energy_net_j);
 	if (m == METRIC_ENERGY)
 		u = larger_known(u, relative_u(&r->run->work.energy_per_iteration_j));
 	if (m == METRIC_TOKEN)
@@ -159,11 +154,23 @@ static double u_true(const struct comparison_run *r, enum comparison_metric m)
 	return is_measured_power(m) ? u : NAN;
 }
 
+/* Returns the standard uncertainty of net energy in joules.  It is never relative, because net
+ * energy may be close to 0. */
+static double u_net(const struct comparison *c, const struct comparison_run *r)
+{
+	const struct gw_interval *b = &r->run->sum.energy_net_j;
+
+	return (b->high - b->best) / NORMAL_95 / net_count(r, c->per_iteration);
+}
+
 struct sums {
 	double *value; /* the n values of the usable runs */
 	size_t n;
 	double mean, variance; /* variance between runs; NAN for one run */
 	double fair2, true2;   /* mean squares of relative uncertainties; NAN: unknown */
+	/* standard uncertainty that all runs share, in the unit of the values: gain and offset
+	 * of the sensor; for net energy, the whole uncertainty of a run */
+	double lasting;
 };
 
 /* Collects the values of the usable runs of a row; `value` has room for all of them. */
@@ -171,7 +178,7 @@ static struct sums collect_values(const struct comparison *c, const struct compa
 				  enum comparison_metric m, double *value)
 {
 	struct sums s = { .value = value, .variance = NAN };
-	double m2 = 0;
+	double m2 = 0, net2 = 0;
 
 	for (size_t i = 0; i < row->nruns; i++) {
 		const struct comparison_run *r = &row->runs[i];
@@ -184,9 +191,14 @@ static struct sums collect_values(const struct comparison *c, const struct compa
 		m2 += away * (v - s.mean);
 		s.fair2 += pow(u_fair(r, m), 2);
 		s.true2 += pow(u_true(r, m), 2);
+		net2 += pow(u_net(c, r), 2);
 	}
 	s.fair2 /= (double)s.n;
 	s.true2 /= (double)s.n;
+	s.lasting = m == METRIC_NET  ? sqrt(net2 / (double)s.n)
+		    : isnan(s.true2) ? NAN
+				     : sqrt(fmax(0, s.true2 - (isnan(s.fair2) ? 0 : s.fair2))) *
+					       fabs(s.mean);
 	if (s.n > 1)
 		s.variance = m2 / ((double)s.n - 1);
 	if (s.n == 0)
@@ -204,17 +216,11 @@ static double fair_half_width(const struct sums *s)
 	return student_factor(ALPHA, (double)s->n - 1) * sqrt(s->variance / (double)s->n);
 }
 
-/* Returns the square of the uncertainty that all runs share: gain and offset of the sensor. */
-static double shared_u2(const struct sums *s)
-{
-	return isnan(s->true2) ? NAN : fmax(0, s->true2 - (isnan(s->fair2) ? 0 : s->fair2));
-}
-
 /* Returns half the width of the 95 % interval of the absolute value.  Gain and offset have the
  * same error in every run, so more runs do not reduce this part. */
 static double absolute_half_width(const struct sums *s, double fair)
 {
-	double lasting = NORMAL_95 * sqrt(shared_u2(s)) * fabs(s->mean);
+	double lasting = NORMAL_95 * s->lasting;
 
 	return s->n == 1 && isnan(fair) ? lasting : hypot(fair, lasting);
 }
@@ -281,7 +287,7 @@ static double extra_log(const struct comparison_row *first, const struct compari
 	if (m == METRIC_TIME || m == METRIC_SIZE)
 		return 0;
 	if (m == METRIC_NET || row->other_gpu || row->other_scale)
-		return sqrt(shared_u2(a) + shared_u2(b));
+		return hypot(a->lasting / a->mean, b->lasting / b->mean);
 	return compare_offset(offset_u_w(row), first->figure[METRIC_POWER].mean,
 			      row->figure[METRIC_POWER].mean);
 }

@@ -206,7 +206,8 @@ static void learn_add_evicted(struct learning *l, const struct json_doc *w, cons
 	}
 }
 
-/* Adds the processes that need the worker's GPU according to the sentences about the worker. */
+/* Adds the contenders that the explanation of a worker names. Each sentence about a contender
+ * begins with its pid. */
 static void learn_add_explained(struct learning *l, const struct json_doc *w, const char *name)
 {
 	for (size_t i = 0; i < json_doc_count(w, "sentences"); i++) {

@@ -200,7 +200,8 @@ static const char *samples_text(char out[static 64], const struct gw_energy *e)
 }
 
 /* Prints how the energy was measured.  A publication must state this. */
-static void print_source(const struct measured_device *d, bool several)
+/* Writes where the figures of a GPU come from; "" if it has none. */
+static const char *source_text(const struct measured_device *d, char *text, size_t size)
 {
 	static const char *const origins[] = {
 		[SENSOR_ASSUMED] = "sensor not characterised; typical delays used",
@@ -209,12 +210,33 @@ static void print_source(const struct measured_device *d, bool several)
 	};
 	char limit[48] = "";
 
+	text[0] = '\0';
 	if (d->energy.meter == GW_METER_NONE)
-		return;
+		return text;
 	if (!isnan(d->power_limit_w))
 		snprintf(limit, sizeof(limit), "; power limit %.0f W", d->power_limit_w);
-	device_row(several, "Source", "%s, %s%s", gw_rung_name(d->energy.rung),
-		   origins[d->sensor.origin], limit);
+	snprintf(text, size, "%s, %s%s", gw_rung_name(d->energy.rung),
+		 origins[d->sensor.origin], limit);
+	return text;
+}
+
+/* Prints the source of each GPU, or of all GPUs together if it is the same. */
+static void print_sources(const struct measured_run *run)
+{
+	char first[200], text[200];
+	bool same = true;
+
+	if (run->devices == 0)
+		return;
+	source_text(&run->device[0], first, sizeof(first));
+	for (unsigned i = 1; i < run->devices; i++)
+		same = same &&
+		       strcmp(first, source_text(&run->device[i], text, sizeof(text))) == 0;
+	for (unsigned i = 0; i < (same ? 1 : run->devices); i++)
+		if (*source_text(&run->device[i], text, sizeof(text)) && same)
+			row("Source", "%s", text);
+		else if (*text)
+			row(i ? "" : "Source", "GPU %u: %s", run->device[i].index, text);
 }
 
 /* Prints a calibration that was stored earlier.  print_calibration() prints one that belongs to
@@ -235,7 +257,7 @@ static void print_device(const struct measured_device *d, bool several)
 	const struct gw_energy *e = &d->energy;
 	bool agree = e->verdict == GW_VERDICT_AGREE;
 	double apart = 100 * fabs(e->residual_ratio);
-	char title[32], a[80], n[64];
+	char title[32], a[80], n[64], source[200];
 
 	if (several) {
 		snprintf(title, sizeof(title), "GPU %u", d->index);
@@ -265,7 +287,8 @@ static void print_device(const struct measured_device *d, bool several)
 			"the energy of the samples is multiplied by %.4f, which is counter / "
 			"samples around this time; the mean power is not",
 			e->anchor_ratio);
-	print_source(d, several);
+	if (*source_text(d, source, sizeof(source)))
+		device_row(several, "Source", "%s", source);
 	if (!isnan(e->temperature_max))
 		device_row(several, "Temperature", "%.0f to %.0f %s, highest %.0f %s",
 			   e->temperature_begin, e->temperature_end, term_plain("°C"),
@@ -589,8 +612,7 @@ void run_result_print(const struct measured *m, const struct cli *c)
 	print_trials(m);
 	print_calibration(m);
 	/* print it once, because it is the same in all runs */
-	for (unsigned i = 0; i < m->run[0].devices; i++)
-		print_source(&m->run[0].device[i], i > 0);
+	print_sources(&m->run[0]);
 	print_all_codes(m);
 	for (unsigned i = 0; i < m->runs && c->verbose; i++) {
 		row("", "%s", "");

@@ -571,6 +571,22 @@ static int find_graph(const char *key)
 	return -1;
 }
 
+/* A service that nobody watches reads every REST_S seconds (reader.h). Repeats the value before
+ * each hole of less than `most` steps, so that such a time is no row of single bars. */
+#define REST_S 10
+static void bridge_rests(float *history, unsigned most)
+{
+	unsigned last = TOP_SAMPLES; /* the last known sample; TOP_SAMPLES: none */
+
+	for (unsigned i = 0; i < TOP_SAMPLES; i++) {
+		if (isnan(history[i]))
+			continue;
+		for (unsigned k = last + 1; last < i && i - last <= most && k < i; k++)
+			history[k] = history[last];
+		last = i;
+	}
+}
+
 /* Writes one series into the history, so that the newest sample is the one at the time `end`.
  * Steps without a reading stay unknown. */
 static void read_one_series(struct top_gpu *g, int graph, const struct json_doc *d, double end)
@@ -587,6 +603,8 @@ static void read_one_series(struct top_gpu *g, int graph, const struct json_doc 
 			g->history[graph][TOP_SAMPLES - 1 - (unsigned)age] =
 				(float)number_of(json_doc_at(d, "mean", i), "");
 	}
+	if (step > 0)
+		bridge_rests(g->history[graph], (unsigned)(REST_S / step) + 1);
 }
 
 void top_read_series(struct top_model *m, const struct json_doc *doc)

@@ -588,7 +588,7 @@ static void draw_help(struct canvas *c)
 		"up, down         move the cursor; also PgUp, PgDn, Home, End",
 		"Tab              move between the GPUs and the processes",
 		"Enter            zoom: all figures of one GPU; Esc shows all GPUs again",
-		"left, right      in the zoom: the GPU before or after; else as < and >",
+		"left, right      in the zoom: the GPU before or after; else: like < and >",
 		"< and >          sort by the column before or after; r reverses the order",
 		"/                show only processes that contain a text",
 		"space            pause: nothing is read until space is pressed again",

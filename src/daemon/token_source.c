@@ -299,7 +299,6 @@ static void list_openai(struct token_ask *a)
 	json_doc_free(r);
 }
 
-/* Models in the cloud are listed too, but use no GPU here. */
 static void list_ollama(struct token_ask *a)
 {
 	struct json_doc *r = get_list(a, "/api/ps");
@@ -307,7 +306,7 @@ static void list_ollama(struct token_ask *a)
 	for (size_t i = 0; r && i < json_doc_count(r, "models"); i++) {
 		const struct json_doc *m = json_doc_at(r, "models", i);
 
-		if (!json_doc_string(m, "remote_host") && json_doc_number(m, "size") > 0)
+		if (worker_ollama_is_local(m))
 			list_model(&a->ret->list, json_doc_string(m, "name"));
 	}
 	json_doc_free(r);

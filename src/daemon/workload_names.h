@@ -20,7 +20,7 @@
 struct workload_names;
 
 struct workload_names_config {
-	struct loop *loop; /* for the sockets of container engines; NULL: these are not used */
+	struct loop *loop; /* to ask container engines for names; NULL: they are not asked */
 	const char *root;  /* where /proc, /var, /run and /etc are looked up; NULL: "/" */
 	const char
 		*hpc_job_mapping_dir; /* see job_mapping.h; NULL or "": none; not below root */

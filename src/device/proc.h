@@ -23,9 +23,9 @@ struct proc {
 	char name[64];        /* comm, not cleaned for printing; "": unknown */
 	char exe[256];        /* "": unknown */
 	char command[256];    /* arguments joined by blanks, cut; "": unknown */
-	/* path in the hierarchy that has a Slurm job, else in the unified hierarchy; if that is
-	 * "/" or missing, the longest path */
-	/* a longer path is cut; the path of a pod in a container has 400 bytes */
+	/* The path in the hierarchy that has a Slurm job; without one, in the unified hierarchy.
+	 * If this path is "/" or missing, the longest path of all hierarchies. A pod in a
+	 * container has 400 bytes; a path that does not fit is cut. */
 	char cgroup[512];
 	char container[72]; /* id shortened to 12 digits, or a name; "": no container */
 	/* the process has ended, but its parent has not reaped it; it holds no resources */

@@ -92,9 +92,9 @@ static int do_notify(struct worker_call *c, struct guard_outcome *out)
 	return 0;
 }
 
-/* Notes the state that the eviction will destroy and that resume must restore. ops->learn is
- * called only at the level of the worker's kind, because the notes already exist at a higher
- * level. */
+/* Notes the state that the eviction will destroy and that resume must restore. Levels are tried
+ * in increasing order, so ops->learn is called only at the first level of the worker's kind; at
+ * higher levels the notes already exist. */
 static int learn(struct worker_call *c)
 {
 	const struct worker_ops *ops = adapter_of(c);

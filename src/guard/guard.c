@@ -182,7 +182,7 @@ static void copy_scene(struct scene *to, const struct scene *s)
 	memcpy(to->root, s->root, to->roots * sizeof(s->root[0]));
 }
 
-/* Converts the begin and the end of holds from the wall time in records to monotonic time. */
+/* Converts the beginning and the end of holds from the wall time in records to monotonic time. */
 static void convert_hold_times(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {

@@ -150,12 +150,12 @@ enum worker_person { PERSON_NONE, PERSON_EVICT, PERSON_HOLD_EVICTED, PERSON_HOLD
 
 struct worker_reasons {
 	uint32_t mask;
-	uint64_t since_ns[GUARD_REASONS]; /* 0: the reason does not hold */
+	uint64_t since_ns[GUARD_REASONS]; /* 0: the reason does not apply */
 	char evidence[GUARD_REASONS][200];
 	char contention_rule[64];
 	enum worker_person person; /* what a person requested last */
 	uint64_t until_ns;         /* end of that request */
-	/* until_ns and the begin of REASON_MANUAL, as wall times from the journal. The first
+	/* until_ns and the start of REASON_MANUAL, as wall times from the journal. The first
 	 * scene converts them to monotonic times. */
 	uint64_t until_wall_ns, manual_wall_ns;
 	uint32_t reservations; /* set of the reservations for which the worker must leave */

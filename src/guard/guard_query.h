@@ -31,7 +31,7 @@ struct guard_status { /* status of one worker, for the HTTP API and the page */
 	/* true if one of the worker's GPUs is blind, hung or in quarantine */
 	bool blind, hung, quarantine;
 	enum guard_dry dry;
-	/* the worker was really evicted, and nothing resumes it while `dry` is true */
+	/* the worker was really evicted, and nothing resumes it until `dry` is DRY_NOT */
 	bool stays_evicted;
 	bool storm;    /* clients load the worker again and again while it is evicted */
 	char why[240]; /* evidence of the last decision, and what a hold masks */
@@ -54,17 +54,17 @@ int guard_worker_record(const struct guard *g, unsigned worker, struct guard_rec
 /* One reason that holds. */
 struct guard_explanation {
 	bool masked;       /* a hold keeps this reason from moving the worker */
-	uint64_t since_ns; /* since when the reason holds */
+	uint64_t since_ns; /* since when the reason applies */
 	/* earliest time at which a timer ends the reason; 0: no timer runs for it */
 	uint64_t clears_ns;
 	char rule[64];
 	char evidence[240];
 	char clears[120]; /* what ends the reason: "when it is released" */
-	/* what can end the reason before clears_ns: "if it is released"; "": nothing can, so
-	 * clears_ns is the earliest end, and the reason may last longer */
+	/* What can end the reason before clears_ns: "if it is released". "": nothing. The
+	 * reason may also last longer than clears_ns. */
 	char earlier[80];
 };
-/* Explains a reason of a worker. False: the reason does not hold. */
+/* Explains a reason of a worker. False: the reason does not apply. */
 bool guard_explain(const struct guard *g, unsigned worker, enum guard_reason r,
 		   struct guard_explanation *ret);
 

@@ -329,9 +329,10 @@ static unsigned event_xid(const struct health_event *e)
 	return e->data > UINT32_MAX ? UINT32_MAX : (unsigned)e->data;
 }
 
-/* Adds an Xid from before the start. Since then, someone may have reset the GPU or loaded its
- * driver again; then the Xid must not keep the GPU from work. So the recovery action decides.
- * If the driver reports none, only an Xid younger than SILENCE_NS counts. */
+/* Adds an Xid from before the service started. Since then, someone may have reset the GPU or
+ * loaded its driver again; then the Xid must not put the GPU into quarantine. So the recovery
+ * action of the driver decides whether the Xid still counts. If the driver reports no recovery
+ * action, only an Xid younger than SILENCE_NS counts. */
 static void add_past(struct health *h, const struct health_event *e)
 {
 	bool over = h->read_ns > e->mono_ns && h->read_ns - e->mono_ns >= SILENCE_NS;

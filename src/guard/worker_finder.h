@@ -28,7 +28,7 @@ void worker_finder_free(struct worker_finder *f);
 /* True if both have the same name and the same match. */
 bool worker_finder_same_match(const struct policy_worker *a, const struct policy_worker *b);
 
-/* Takes over what the finder of the old policy knew about pidfiles, and its roots. Roots of a
+/* Takes over the root processes of `old` and what it knew about pidfiles. Roots of a
  * worker with the same match stay roots; roots of a worker with another match become former
  * roots. The old policy must still exist. old may be NULL. */
 void worker_finder_inherit(struct worker_finder *f, const struct worker_finder *old);

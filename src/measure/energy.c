@@ -285,7 +285,7 @@ bool energy_follow(const struct energy *e, struct energy_window *w)
 		w->begin.slope_w = energy_swing(e, w->begin_ns, energy_reach_s(e));
 		w->begin_w = energy_watts(e, w->begin_ns);
 	}
-	/* The counter reading for the begin may be after the begin, but not much later. */
+	/* The counter reading for the start may be after the start, but not much later. */
 	if (e->reads && e->samples &&
 	    (first || energy_number(e, e->samples - 1)->t_ns <
 			      w->begin_ns + 2 * ENERGY_NEAR_NS + NS_PER_S))

@@ -86,7 +86,7 @@ struct energy_point {
 	uint64_t number; /* number of the first sample at or after this time */
 };
 
-/* What is known about the begin or the end of a window. */
+/* What is known about the start or the end of a window. */
 struct energy_edge {
 	bool known; /* the point is known */
 	struct energy_point point;
@@ -110,7 +110,7 @@ struct energy_window {
 	/* period of the load, computed when the end was covered; NAN: unknown */
 	double period_s;
 	double hint_period_s; /* period of the load, from the caller; NAN: unknown */
-	double begin_w;       /* power at the begin */
+	double begin_w;       /* power at the start */
 	double noise_square;
 	float bucket[ENERGY_BUCKETS]; /* seconds */
 };

@@ -61,7 +61,8 @@ void energy_find_phase(struct energy *e);
  * phase. */
 uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_s);
 
-/* Gets the reading for an edge, and the integral at the counter update before that reading. */
+/* Finds the counter reading that belongs to an edge of a window. Stores this reading, and the
+ * integral of the samples at the last update of the counter before it. */
 void energy_take_read(const struct energy *e, uint64_t edge_ns, struct energy_edge *edge);
 
 /* ---- windows ---- */

@@ -25,7 +25,7 @@ struct gw_window {
 	struct gw_series *seen;
 };
 
-/* Records the begin or end of a window, and wakes the thread, which takes the readings for this
+/* Records the start or end of a window, and wakes the thread, which takes the readings for this
  * edge. */
 static void record_edge(struct meter_device *d, const struct event *e, struct tracked_window *w,
 			uint64_t early_ns)

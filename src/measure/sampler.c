@@ -592,7 +592,7 @@ static void expect_sample(struct sampler *s, uint64_t end_ns)
 void sampler_edge(struct sampler *s, uint64_t end_ns, bool brief)
 {
 	/* When a window begins, the counter is read after everything else, because samples
-	 * cover the time since the begin. A window that ends before this reading does not need
+	 * cover the time since the start. A window that ends before this reading does not need
 	 * it. */
 	s->counter.due = !end_ns && s->setup.shape == SHAPE_RING;
 	if (!s->counter.due && !brief)

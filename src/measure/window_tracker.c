@@ -75,7 +75,7 @@ void window_series_free(struct window_series *s)
 }
 
 /* True if the sample at t_ns replaces the first sample, which is the only one so far and before
- * the window: t_ns is not after the begin of the window, or the time between the two samples is
+ * the window: t_ns is not after the start of the window, or the time between the two samples is
  * a gap. */
 static bool series_replaces_first(const struct window_series *s, uint64_t t_ns,
 				  const struct energy *e, const struct energy_window *w)

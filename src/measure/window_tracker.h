@@ -84,7 +84,7 @@ struct tracked_window {
 	/* The energy per process; only if processes are listed. */
 	struct attribute shares;
 	struct energy_point shared_to; /* energy point up to which energy was shared */
-	uint64_t shared_ns;            /* time of shared_to; 0: the begin of the window */
+	uint64_t shared_ns;            /* time of shared_to; 0: the start of the window */
 };
 
 #define TRACKED_PROCESSES 64

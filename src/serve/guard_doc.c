@@ -366,7 +366,11 @@ int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name
 	}
 	near = n ? suggest(name, names, n, sizeof(names[0])) : NULL;
 	reply_problem(r, 404, "no-such-worker", "GET /api/v1/guard lists them.",
-		      "no worker \"%.64s\"%s%s%s", name, near ? "; did you mean \"" : "",
+		      "no worker \"%.64s\"%s%s%s", name,
+		      !n     ? "; no worker is configured: run sudo gpuward setup, or see "
+			       "gpuward.toml(5)"
+		      : near ? "; did you mean \""
+			     : "",
 		      near ? near : "", near ? "\"?" : "");
 	return -1;
 }

@@ -304,7 +304,7 @@ struct http {
 	struct http_limits limit;
 	struct http_settings settings;
 	struct http_load load;
-	uint64_t now_ns; /* time at the begin of this round */
+	uint64_t now_ns; /* time at the start of this round */
 	uint64_t id_base, ids;
 	struct http_counts counts;
 	struct http_accept accept;

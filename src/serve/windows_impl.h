@@ -16,7 +16,7 @@ struct windows_device {  /* a measured GPU, as it was when the window began */
 	unsigned index;
 	char uuid[96], name[96], driver[96];
 	enum gw_provenance provenance;
-	double power_limit_w; /* at the begin; NAN: unknown */
+	double power_limit_w; /* at the start; NAN: unknown */
 	/* what was known about the sensor when the window began, or when the window ended if it
 	 * has ended */
 	struct sensor sensor;

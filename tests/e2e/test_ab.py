@@ -163,8 +163,8 @@ def test_a_part_is_compared_without_what_is_around_it(ab, load):
     assert doc["ab"]["energy"]["ratio"] == pytest.approx(doc["ab"]["time"]["ratio"], rel=0.05)
     assert doc["ab"]["time"]["a_mean"] >= 0.04 and doc["config"]["part"] == "work"
     done, doc = ab([load, *QUICK, "--part=other"], ["sh", "-c", PART.format(0.01)], A)
-    assert done.returncode == INVALID and "command A ('sh') did not mark the begin and end of a part 'other'" in done.stderr
-    assert doc["ending"] == "failed" and "did not mark the begin and end" in doc["failure"]["reason"]
+    assert done.returncode == INVALID and "command A ('sh') did not mark the beginning and end of a part 'other'" in done.stderr
+    assert doc["ending"] == "failed" and "did not mark the beginning and end" in doc["failure"]["reason"]
 
 
 def test_of_several_parts_of_a_name_the_first_is_compared(ab, load):

@@ -523,6 +523,16 @@ def test_net_energy_is_shown_if_every_run_has_a_baseline(tmp_path):
     assert value["low"] < value["best"] < value["high"] and value["best"] == pytest.approx(-0.02)
 
 
+def test_net_energy_close_to_zero_keeps_its_whole_interval(tmp_path):
+    """Relative uncertainties of values around 0 say nothing: 13 J of 0.05 J is 26,000 %."""
+    doc = result("near", trials=2)
+    for run, best in zip(doc["runs"], (-0.05, 0.0501)):
+        run["energy_net_joules"] = {"low": best - 13, "best": best, "high": best + 13}
+    value = rows(save(tmp_path, "near.json", doc))[0]["near"]["energy_net_per_iteration_joules"]["value"]
+    assert value["high"] - value["best"] == pytest.approx(13 / 1000, rel=0.1)
+    assert value["best"] - value["low"] == pytest.approx(13 / 1000, rel=0.1)
+
+
 def test_heading_names_what_a_value_is_divided_by(tmp_path):
     runs = save(tmp_path, "a.json", result("a", iterations=None))
     assert {"TIME/RUN", "ENERGY/RUN"} <= set(compare(runs).stdout.splitlines()[0].split())

@@ -336,7 +336,12 @@ def test_a_worker_or_gpu_that_does_not_exist_is_refused_with_those_that_do(s):
 def test_without_workers_the_status_is_one_sentence(world):
     with Guarded(world, '[guard]\nmode = "enforce"\n') as s:
         s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
-        assert s.guard("status").stdout.splitlines()[-1] == "No [[worker]] is configured, so the guard has nothing to move."
+        said = s.guard("status").stdout
+        assert said.endswith("No [[worker]] is configured, so the guard has nothing to move. To add workers, run sudo gpuward setup, or "
+                             "see gpuward.toml(5).\n")
+    with Guarded(world, '[guard]\nmode = "dry-run"\n') as s:
+        s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
+        assert "mode enforce" not in s.guard("status").stdout  # there is nothing to move
 
 
 def test_learn_proposes_rules_that_then_hold(world, worker):

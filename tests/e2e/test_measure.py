@@ -451,7 +451,7 @@ def test_a_part_has_its_own_counts_codes_and_zero(measure, load):
 def test_a_part_that_was_not_marked_to_its_end_is_a_failure(measure, load, name):
     done, doc = measure([load, f"--part={name}"], PYTHON, "-c", PARTS)
     assert done.returncode == 1 and doc["runs"][0]["part"] is None
-    assert f"did not mark the begin and end of a part '{name}'" in done.stderr and "Energy" in done.stderr
+    assert f"did not mark the beginning and end of a part '{name}'" in done.stderr and "Energy" in done.stderr
 
 
 def test_a_flood_of_marks_is_bounded_and_reported(measure, load):

@@ -534,15 +534,18 @@ TEST(the_history_of_the_service_ends_at_its_newest_reading)
 {
 	struct json_doc *doc = parsed("{\"series\":[{\"quantity\":\"power_watts\",\"gpu\":"
 				      "\"GPU-0\",\"step_seconds\":1,"
-				      "\"time\":[100,101,104],\"mean\":[1,2,5]}]}");
+				      "\"time\":[70,71,100,101,111],\"mean\":[7,8,1,2,5]}]}");
 
 	fill(1);
 	top_read_series(&model, doc);
 	json_doc_free(doc);
 	assert_true(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 0) == 5);
-	assert_true(isnan(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 1)));
-	assert_true(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 3) == 2);
-	assert_true(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 4) == 1);
+	/* The service rested for 10 s: the value before stays. A longer pause is a gap. */
+	assert_true(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 1) == 2);
+	assert_true(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 10) == 2);
+	assert_true(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 11) == 1);
+	assert_true(isnan(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 12)));
+	assert_true(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 40) == 8);
 }
 
 TEST(figures_are_written_with_a_suitable_unit)

@@ -325,11 +325,10 @@ static int ollama_request(struct worker_call *c, const char *path, const char *m
 	return worker_post(c, path, text);
 }
 
-/* Models in the cloud are listed too, but they hold no memory. */
-static bool ollama_is_local(const struct json_doc *m)
+bool worker_ollama_is_local(const struct json_doc *model)
 {
-	return !json_doc_string(m, "remote_host") &&
-	       !(json_doc_is_number(m, "size") && json_doc_number(m, "size") <= 0);
+	return !json_doc_string(model, "remote_host") &&
+	       !(json_doc_is_number(model, "size") && json_doc_number(model, "size") <= 0);
 }
 
 /* Notes the loaded models. If `unload` is true, also unloads them. */
@@ -346,7 +345,7 @@ static int ollama_each(struct worker_call *c, bool unload, size_t *ret_count)
 		const struct json_doc *m = json_doc_at(r, "models", i);
 		const char *name = json_doc_string(m, "name");
 
-		if (!name || !ollama_is_local(m))
+		if (!name || !worker_ollama_is_local(m))
 			continue;
 		ollama_note(c, m, name);
 		if (unload)
