@@ -8,11 +8,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -65,30 +67,86 @@ static int output_save(const char *path, const char *text, size_t n, bool quiet)
 	return EXIT_OK;
 }
 
-/* Gives an existing file a second name, path.old, so that replacing it loses nothing.  Returns
- * false if there is no such file, or if the file system refuses. */
-static bool keep_previous(const char *path, char *old, size_t size)
+/* Copies a file for which the file system refuses a second name. Returns 0 or -1 with errno. */
+static int copy_file(const char *from, const char *to, mode_t mode)
+{
+	int in = open(from, O_RDONLY | O_CLOEXEC), out;
+	char block[16384];
+	ssize_t n = -1;
+	int err;
+
+	if (in < 0)
+		return -1;
+	out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode & 0777);
+	while (out >= 0 && (n = read(in, block, sizeof(block))) > 0 &&
+	       file_write_all(out, block, (size_t)n) == 0)
+		;
+	err = n == 0 ? 0 : errno;
+	if (out >= 0 && close(out) != 0)
+		err = errno;
+	close(in);
+	if (out >= 0 && err)
+		(void)unlink(to);
+	errno = err;
+	return err ? -1 : 0;
+}
+
+/* The previous content of a file that is replaced. */
+struct previous {
+	char path[PATH_MAX];      /* the file itself, not a link to it; "": there is none */
+	char kept[PATH_MAX + 32]; /* a further name or a copy; "": could not be kept */
+	int error;                /* errno, if it could not be kept */
+};
+
+static void previous_keep(struct previous *p, const char *path)
 {
 	struct stat st;
 
-	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0 ||
-	    (size_t)snprintf(old, size, "%s.old", path) >= size)
-		return false;
-	(void)unlink(old);
-	return linkat(AT_FDCWD, path, AT_FDCWD, old, AT_SYMLINK_FOLLOW) == 0;
+	*p = (struct previous){ .error = 0 };
+	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
+		return;
+	if (!realpath(path, p->path))
+		snprintf(p->path, sizeof(p->path), "%s", path);
+	snprintf(p->kept, sizeof(p->kept), "%s.old-%ld", p->path, (long)getpid());
+	if (link(p->path, p->kept) == 0 || copy_file(p->path, p->kept, st.st_mode) == 0)
+		return;
+	p->error = errno;
+	p->kept[0] = '\0';
+}
+
+/* Renames what was kept to FILE.old; an older FILE.old is replaced only now. */
+static void previous_name(struct previous *p)
+{
+	char old[PATH_MAX + 32];
+
+	snprintf(old, sizeof(old), "%s.old", p->path);
+	if (rename(p->kept, old) == 0)
+		snprintf(p->kept, sizeof(p->kept), "%s", old);
 }
 
 /* Writes a result.  A result may have taken hours, so the one that it replaces is kept. */
 static int save_result(const char *path, const struct buf *text, bool quiet)
 {
-	char old[4096];
-	bool kept = keep_previous(path, old, sizeof(old));
-	int code = output_save(path, text->p, text->len, quiet || kept);
+	struct previous p;
+	int code;
 
-	if (kept && code != EXIT_OK)
-		(void)unlink(old); /* path still has its old content */
-	else if (kept && !quiet)
-		cli_error("replaced %s; its previous content is in %s", path, old);
+	previous_keep(&p, path);
+	code = output_save(path, text->p, text->len, true);
+	if (!*p.path)
+		return code;
+	if (code != EXIT_OK) {
+		if (*p.kept)
+			(void)unlink(p.kept); /* path still has its old content */
+		return code;
+	}
+	if (!*p.kept) {
+		cli_error("replaced %s; its previous content could not be kept: %s", path,
+			  strerror(p.error));
+		return code;
+	}
+	previous_name(&p);
+	if (!quiet)
+		cli_error("replaced %s; its previous content is in %s", path, p.kept);
 	return code;
 }
 

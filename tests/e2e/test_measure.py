@@ -2,13 +2,17 @@
 
 The load is simulated and runs in real time, so each command is short.
 """
+import contextlib
 import json
 import os
+import pathlib
 import re
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -651,6 +655,49 @@ def test_an_older_result_is_replaced_whole(measure, load, tmp_path):
     assert (tmp_path / "result.json.old").read_text() == "x" * 10**6
     measure([load, "-q"], "true")  # the note is left out, not the copy
     assert json.loads((tmp_path / "result.json.old").read_text()) == doc
+
+
+def test_an_older_result_is_kept_whatever_its_name_is(measure, load, tmp_path):
+    out, old = tmp_path / "result.json", tmp_path / "result.json.old"
+    far = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm"))  # another file system: no second name there
+    try:
+        (far / "real.json").write_text("previous")
+        (far / "real.json.old").write_text("older")
+        out.symlink_to(far / "real.json")
+        done, doc = measure([load], "true")
+        assert f"its previous content is in {far}/real.json.old" in done.stderr
+        assert (far / "real.json.old").read_text() == "previous" and out.is_symlink() and doc
+        assert sorted(f.name for f in far.iterdir()) == ["real.json", "real.json.old"]
+    finally:
+        shutil.rmtree(far)
+    out.unlink()
+    out.write_text("previous")
+    old.mkdir()  # the name is taken
+    done, doc = measure([load], "true")
+    kept, = tmp_path.glob("result.json.old-*")
+    assert kept.read_text() == "previous" and f"its previous content is in {kept}" in done.stderr and doc
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+def test_a_full_disk_loses_neither_the_result_nor_the_one_before(load, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("this machine does not allow mounts")
+    try:
+        out = disk / "r.json"
+        out.write_text("previous")
+        (disk / "r.json.old").write_text("older")
+        (disk / "fill").write_bytes(b"x" * 48 * 1024)
+        with contextlib.suppress(OSError):
+            with open(disk / "fill", "ab") as f:
+                f.write(b"x" * 64 * 1024)
+        done = gpuward("measure", load, "-o", out, "--", "true")
+        assert done.returncode != 0 and "No space left on device" in done.stderr
+        assert (out.read_text(), (disk / "r.json.old").read_text()) == ("previous", "older")
+        assert sorted(f.name for f in disk.iterdir()) == ["fill", "r.json", "r.json.old"]
+    finally:
+        subprocess.run(["umount", disk], check=True)
 
 
 def test_no_gpu_is_a_result_without_joules_and_the_command_runs(measure, bare):
