@@ -107,8 +107,9 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path, worker):
         bad.write_bytes(data)
         done = support.gpuward("guard", "replay", "--policy", policy, bad)
         assert done.returncode == 1 and words in done.stderr and done.stdout == "", done
-    done = support.gpuward("guard", "replay", "--policy", policy, tmp_path / "none")
-    assert done.returncode == 1 and "cannot read" in done.stderr
+    for name, words in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
+        done = support.gpuward("guard", "replay", "--policy", policy, name)
+        assert done.returncode == 1 and f"cannot read {name}: {words}" in done.stderr
 
 
 def test_another_service_that_acts_is_in_the_recording(world, worker, trace, tmp_path):
