@@ -305,16 +305,9 @@ bool file_is_unsafe_for_root(const char *path)
 FILE *file_fopen(const char *path)
 {
 	int fd = file_open(path);
-	struct stat st;
-	FILE *f = NULL;
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
 
-	if (fd < 0)
-		return NULL;
-	if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
-		errno = EISDIR;
-	else
-		f = fdopen(fd, "r");
-	if (!f)
+	if (fd >= 0 && !f)
 		close(fd);
 	return f;
 }

@@ -306,9 +306,8 @@ static void print_simulated(const struct json_doc *reply)
 
 static void print_no_worker(void)
 {
-	printf(NO_WORKER
-	       "A worker in the configuration:\n\n"
-	       "  [[worker]]\n  name = \"ollama\"\n  kind = \"ollama\"\n");
+	printf(NO_WORKER "A worker in the configuration:\n\n"
+			 "  [[worker]]\n  name = \"ollama\"\n  kind = \"ollama\"\n");
 }
 
 static int print_status(struct cli *c, struct remote *r, const char *name)

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define OPTIONS_MAX 16
 
@@ -454,6 +455,17 @@ static void print_decisions(struct replay *r)
 	}
 }
 
+static FILE *open_recording(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+		errno = EISDIR;
+		return NULL;
+	}
+	return file_fopen(path);
+}
+
 static int read_lines(struct replay *r, FILE *f)
 {
 	struct buf line;
@@ -528,7 +540,7 @@ int guard_replay(const struct cli *c, const char *policy, const char *trace)
 	if (code == EXIT_OK &&
 	    recording_reader_new(&r.settings.policy, policy != NULL, &r.trace) != 0)
 		code = cli_no_memory();
-	if (code == EXIT_OK && !(f = file_fopen(trace)))
+	if (code == EXIT_OK && !(f = open_recording(trace)))
 		code = cli_fail("cannot read %s: %s", trace, file_strerror(errno));
 	if (code == EXIT_OK)
 		code = read_lines(&r, f);
