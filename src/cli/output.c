@@ -214,9 +214,8 @@ void figure_line(const char *key, const char *fmt, ...)
 	snprintf(left, sizeof(left), "  %-32s", key);
 	if (VALUE_COLUMN + utf8_columns(text) <= term_width()) {
 		printf("%s %s\n", left, text);
-		/* put the value on the next line, because a value that is broken in the middle cannot
-	 * be copied */
 	} else {
+		/* a value that is broken in the middle cannot be copied */
 		printf("  %s\n", key);
 		term_wrap("", 4, text, term_width());
 	}
