@@ -225,7 +225,8 @@ bool pci_normalise(const char *text, char out[static 16])
 	}
 	if (text[end])
 		return false;
-	/* Domains above 16 bits exist (VMD); sysfs prints as many digits as needed. */
+	/* A PCI domain can have more than 16 bits (Intel VMD); sysfs then prints as many digits
+	 * as needed. */
 	snprintf(out, 16, "%04x:%02x:%02x.%x", domain & 0xFFFFFFu, bus & 0xFFu, device & 0x1Fu,
 		 function & 7u);
 	return true;

@@ -52,9 +52,9 @@ struct device {
 	_Atomic(const char *) *call;
 	_Atomic(const char *) own_call;
 	_Atomic(uint64_t) began_ns; /* start of the last vendor call; 0: not recorded */
-	/* Saves one clock reading per call in a series of calls without other work in between:
-	 * the end of the previous call, which counts as the start of the next call; 0: no
-	 * series. */
+	/* End of the previous vendor call, which counts as the start of the next call if there
+	 * is no other work in between. This saves one clock reading per call. 0: the next call
+	 * reads the clock. */
 	uint64_t series_ns;
 	bool fresh; /* the GPU was just opened: the next read also reads its name */
 	void *priv; /* the backend's data; its close() frees it */
@@ -71,7 +71,8 @@ void report_absent(struct report *r, unsigned tiers, enum gw_absence why);
 void report_state(struct report *r, enum gw_device_state state, enum gw_cause cause,
 		  const char *detail);
 
-/* Copies text, cleaned for printing. NULL or blank text makes it absent with reason why. */
+/* Stores text without control characters. If text is NULL or blank, the string is absent with
+ * reason `why`. */
 void report_text(struct report *r, enum gw_text t, const char *text, enum gw_absence why);
 
 /* Returns why a device in this state has no values; GW_HAVE if the device answers. */
@@ -105,7 +106,7 @@ struct call_cost_table;
 struct backend_env { /* shared by all backends of a context; outlives them */
 	const struct clock *clock;
 	const struct root *root;
-	const char *nvml_library; /* NULL: search */
+	const char *nvml_library; /* path of the NVML library; NULL: search for it */
 	unsigned flags;           /* enum gw_open_flag */
 	uint64_t deadline_ns;     /* gw_options.deadline_ns; 0: no limit */
 	/* the process is about to end: the backend may leave the cleanup to the kernel */
@@ -160,7 +161,8 @@ struct device_event {
 struct backend_ops {
 	const char *name;
 	enum gw_vendor vendor;
-	/* constants for code that several backends share; DRM backends: a struct drm_vendor */
+	/* the tables of this backend for code that several backends share; for DRM backends a
+	 * struct drm_vendor */
 	const void *tables;
 
 	/* Checks quickly, on the caller's thread, whether open() can succeed. Does not open a
@@ -257,8 +259,8 @@ struct backend {
 	char missing[1024];    /* optional symbols that the library lacks */
 	atomic_bool simulated; /* may be set before open() returns */
 	bool open;
-	/* how often the backend was opened; a thread may read this while it holds one of the
-	 * devices */
+	/* how often the backend was opened; a thread that holds one of the devices may read
+	 * this without the lock */
 	unsigned opened;
 	atomic_bool reopen;         /* the driver went away: open the backend again */
 	_Atomic(const char *) call; /* name of the vendor call that open or close is making */

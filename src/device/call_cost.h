@@ -1,10 +1,8 @@
-/* call_cost: the cost of each call of NVIDIA's library.
- *
- * Counts calls, return codes and times of every NVML call since the context was opened. The
- * counts continue when the driver is opened again. The thread that makes a call adds its cost
- * with relaxed atomics and one or two clock readings. Readers take no lock, so the figures are
- * available even while a call hangs. Waiting for driver events is not counted, because it is
- * meant to take long. */
+/* call_cost: counts calls, return codes and times of every NVML call since the context was
+ * opened. The counts continue when the driver is opened again. The thread that makes a call
+ * adds its cost with relaxed atomics and one or two clock readings. Readers take no lock, so
+ * the figures are available even while a call hangs. Waiting for driver events is not counted,
+ * because it is meant to take long. */
 #ifndef GW_DEVICE_CALL_COST_H
 #define GW_DEVICE_CALL_COST_H
 
@@ -17,9 +15,10 @@
 #define CALL_COST_CODES 32 /* NVML's codes 0 to 30; the last element is for all other codes */
 
 struct call_cost {
-	const char *name; /* name of the symbol: "nvmlDeviceGetPowerUsage"; static */
-	uint64_t count;   /* calls that returned */
-	uint64_t errors;  /* calls that returned an error */
+	/* symbol of the call, such as "nvmlDeviceGetPowerUsage"; a static string */
+	const char *name;
+	uint64_t count;  /* calls that returned */
+	uint64_t errors; /* calls that returned an error */
 	uint64_t total_ns, max_ns;
 	/* how often each code was returned; [0] (success) is not counted */
 	uint32_t code[CALL_COST_CODES];
@@ -47,8 +46,8 @@ struct call_cost_table {
  * real time. */
 uint64_t call_cost_now_ns(void);
 
-/* Records that a call that began at began_ns returned now. c NULL: records nothing. Returns the
- * time. */
+/* Records that a call that began at began_ns returned now. If c is NULL, records nothing.
+ * Returns the present time. */
 uint64_t call_cost_add(struct call_cost_table *c, unsigned call, int code, uint64_t began_ns);
 
 #endif

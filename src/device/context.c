@@ -19,7 +19,7 @@
 #define BACKOFF_FIRST_NS NS_PER_S
 #define BACKOFF_LAST_NS  (60 * NS_PER_S)
 #define GONE_RETRY_NS    (5 * NS_PER_S)
-/* short, because an attempt to open a suspended GPU reads only sysfs */
+/* delay before a suspended GPU is tried again; short, because an attempt reads only sysfs */
 #define ASLEEP_RETRY_NS (5 * NS_PER_S)
 #define EVENTS_ROUND_NS NS_PER_S
 /* how long to wait for the event watcher if the context has no deadline */
@@ -89,8 +89,6 @@ static int choose_backends(struct gw_ctx *ctx, const char *name)
 				  "auto, all or none",
 				  name);
 }
-
-/* ---- errors ---- */
 
 static _Thread_local char open_error[CONTEXT_ERROR_SIZE];
 
@@ -360,7 +358,8 @@ static void return_thread(struct gw_ctx *ctx, struct opener *o)
 	o->thread = NULL;
 }
 
-/* Uses the results of open() or close(). The call thread must be idle. */
+/* Ends an open() or close() that has returned: makes slots for new devices, and plans the next
+ * attempt if the backend is not usable. The call thread must be idle. */
 static int finish_open(struct gw_ctx *ctx, struct opener *o)
 {
 	uint64_t now = clock_mono_ns(ctx->clock);
@@ -514,7 +513,8 @@ static void run_slot(void *arg)
 
 	slot_take(s);
 	s->fn(s);
-	/* copy this before slot_give(), because afterwards the sampler may use the device */
+	/* Copy the report before slot_give(), because afterwards the sampler may use the
+	 * device. */
 	s->done = s->d->r;
 	slot_give(s);
 }
@@ -626,7 +626,7 @@ static void free_ctx(struct gw_ctx *ctx)
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
 
-		/* the late call has returned */
+		/* a call that missed its deadline has returned meanwhile */
 		if (o->stalled && call_thread_wait(o->thread, 0)) {
 			return_thread(ctx, o);
 			o->stalled = false;

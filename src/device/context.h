@@ -27,7 +27,7 @@ enum slot_reading {
 	/* The reading takes longer than the deadline, but each of its driver calls returns in
 	 * time. `last` is an earlier reading; the times in `last` say how old it is. */
 	SLOT_LATE,
-	SLOT_STALLED, /* a driver call of the reading does not return */
+	SLOT_STALLED, /* a driver call of the reading has not returned */
 };
 
 struct slot {
@@ -43,20 +43,22 @@ struct slot {
 	unsigned tiers;         /* the tiers to read (*) */
 	uint64_t now_ns;        /* when the tiers were requested (*) */
 	int cuda_ordinal;
-	struct report done;      /* d->r after the last fn (*) */
-	struct report last;      /* copy of `done` from when the call thread was last idle */
+	struct report done;      /* copy of d->r, made after the last call of fn (*) */
+	struct report last;      /* copy of `done`, made when the call thread was last idle */
 	struct usage_list usage; /* the processes on the device (*) */
 	struct proc *proc;       /* one per row of usage (*) */
 	unsigned proc_cap;
 	enum gw_absence usage_why;
 	int usage_error;
-	struct process_use *process_use; /* process_list.c: utilisation per process (*) */
+	struct process_use *process_use; /* utilisation per process, for process_list.c (*) */
 	int uses;
 	int used; /* result of the last query of utilisation, made at used_ns (*) */
 	uint64_t used_ns;
-	double listed_used_bytes; /* process_list.c: memory in use when usage was listed (*) */
+	/* memory in use when `usage` was read, for process_list.c (*) */
+	double listed_used_bytes;
 	uint64_t listed_ns, changed_ns;
-	struct manage_job *job; /* manage.c: a call that has not returned (*) */
+	/* job of manage.c with a call that has not returned; NULL: none (*) */
+	struct manage_job *job;
 };
 
 struct opener { /* a backend, and when to try to open it */
@@ -70,12 +72,14 @@ struct opener { /* a backend, and when to try to open it */
 	/* The driver's events. event_watch.c holds `events` while it has an event set, which
 	 * keeps the backend open. On request, event_watch.c releases `events`. */
 	sem_t events;
-	atomic_bool events_yield; /* request: close the set and release `events` soon */
+	/* asks event_watch.c to close its event set and to release `events` */
+	atomic_bool events_yield;
 	atomic_bool
-		/* `events` was not released in time: do not wait for it again until the
-		 * watcher's call has returned */
+		/* event_watch.c did not release `events` in time: do not wait for it again
+		 * until its driver call has returned */
 		events_late;
-	bool events_taken; /* this opener holds `events`, to open or close */
+	/* the context holds `events`, because it opens or closes the backend */
+	bool events_taken;
 };
 
 /* The text for gw_ctx_error(). It has its own lock, because gw_ctx.lock is held during driver
@@ -94,7 +98,7 @@ struct gw_ctx {
 	char *nvml_library;
 	uint64_t deadline_ns;      /* 0: no call threads */
 	bool first_only;           /* "auto": stop at the first backend with devices */
-	bool released;             /* by gw_ctx_release() */
+	bool released;             /* gw_ctx_release() was called */
 	struct call_thread *spare; /* the shared call thread, while no opener uses it */
 	struct opener *opener[BACKENDS];
 	unsigned openers;
@@ -105,7 +109,7 @@ struct gw_ctx {
 	bool fresh;             /* devices were opened; their names are not read yet */
 	unsigned cuda_numbered; /* generation for which the CUDA ordinals were computed */
 	struct host host;
-	struct host_report host_report; /* read at host_ns */
+	struct host_report host_report; /* values of the machine, read at host_ns */
 	uint64_t host_ns;
 	struct call_cost_table cost; /* cost of NVML calls; atomic, not guarded by the lock */
 	/* failed attempts to initialise NVML; atomic, not guarded by the lock */
@@ -139,10 +143,10 @@ void slot_give(struct slot *s);
  * a call. Returns false if the device is in use. */
 bool slot_try(struct slot *s);
 
-/* Prevents that the backend of o is opened or closed until opener_release(). The caller must
+/* Keeps the backend of o from being opened or closed until opener_release(). The caller must
  * check opener_must_yield() at intervals of opener_poll_ns() and call opener_release() soon
- * after it returns true. Returns false if the backend is opening or closing, or another thread
- * holds it. Call without the lock and before taking a slot. */
+ * after it returns true. Returns false if the backend is opening or closing, or if another
+ * thread holds it. Call without the lock and before taking a slot. */
 bool opener_hold(struct opener *o);
 bool opener_must_yield(struct opener *o);
 void opener_release(struct opener *o);

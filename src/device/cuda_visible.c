@@ -135,7 +135,8 @@ void cuda_visible_resolve(const char *list, const char *order, struct cuda_visib
 			  size_t n)
 {
 	bool known = order_known(order, gpu, n), unknown = false;
-	uint64_t listed = 0; /* the list has indices, and the order is not known */
+	/* bit i: the list contains index i; used only if the driver's order is unknown */
+	uint64_t listed = 0;
 	int ordinal = 0, instances = 0;
 	struct entry e;
 
@@ -158,7 +159,8 @@ void cuda_visible_resolve(const char *list, const char *order, struct cuda_visib
 			unknown = true;
 		} else if (gpu[i].ordinal == CUDA_VISIBLE_HIDDEN) {
 			gpu[i].ordinal = ordinal;
-		} else { /* several instances of one GPU may be listed */
+			/* the GPU was listed before: allowed for several MIG instances of one GPU */
+		} else {
 			twice |= !cuda_starts(e, "MIG-");
 		}
 		if (twice) { /* CUDA refuses the whole list */

@@ -1,4 +1,4 @@
-/* drm: reads from the kernel's files what they have about any GPU: its PCI id, whether it is
+/* drm: reads facts about a GPU from the kernel's files: its PCI id, whether it is
  * suspended, its sensors, and the processes that have it open.
  *
  * A vendor's backend consists of tables for this module: which file holds which value, and some
@@ -56,8 +56,9 @@ enum drm_form {
 	DRM_LEVEL,
 	/* lines such as "1: 1500Mhz *": the highest frequency of all lines, in MHz */
 	DRM_LEVEL_MAX,
-	DRM_SPEED,     /* "16.0 GT/s PCIe": the PCIe generation               */
-	DRM_CORRECTED, /* "ue: 0\nce: 3\n"                                   */
+	DRM_SPEED, /* "16.0 GT/s PCIe": the PCIe generation               */
+	/* the number after "ce:" in "ue: 0\nce: 3\n"; DRM_UNCORRECTED: after "ue:" */
+	DRM_CORRECTED,
 	DRM_UNCORRECTED,
 	DRM_OWN, /* a format of one vendor; drm_vendor.read_own reads it */
 };
@@ -102,7 +103,8 @@ struct drm_vendor {
 	/* the quantity that is computed from the other two: GW_Q_MEMORY_USED or
 	 * GW_Q_MEMORY_FREE */
 	unsigned derived_memory;
-	/* called after the rows of the FAST tier were read; NULL: nothing to call */
+	/* computes further values after the rows of the FAST tier were read; NULL: there are
+	 * none */
 	void (*derive)(struct device *d);
 	/* reads a row with the form DRM_OWN. Returns 0 or a negative gw_error. */
 	long (*read_own)(const struct device *d, const struct drm_row *row, double *ret);
@@ -126,18 +128,18 @@ struct drm_vendor {
 		.processes = drm_processes,                                      \
 	}
 
-/* priv of a device */
+/* The private data of a device (device.priv). */
 struct drm_device {
 	const struct drm_vendor *vendor;
 	struct pci_gpu gpu;
-	char hwmon[64];  /* folder below the PCI device, "" none       */
-	char card[16];   /* "card0", "" none                           */
-	char render[16]; /* "renderD128", "" none                      */
+	char hwmon[64];  /* folder below the PCI device; "": none */
+	char card[16];   /* "card0"; "": none */
+	char render[16]; /* "renderD128"; "": none */
 	/* path from the folder of the PCI device to that of DRM_LINK: "" or "../../" */
 	const char *link;
 	uint8_t channel[64];    /* channel number per row with a label; 0: not found */
 	bool attached;          /* the members above were filled in while the GPU was awake */
-	double energy_j;        /* previous reading, for derive() */
+	double energy_j;        /* previous reading of the energy counter, for derive() */
 	uint64_t energy_ns;     /* time of that reading; 0: none */
 	struct client_use *use; /* state of drm_client_use(); NULL: not called yet */
 };

@@ -16,15 +16,15 @@
 #define CLIENTS_MAX 256 /* distinct clients per process; more are ignored */
 
 /* The time between two walks through /proc is USE_PERIOD_NS, or USE_COST times the duration of
- * a walk if that is longer. The second walk already follows after USE_SECOND_NS, so that a
- * command that runs only for a moment can show the utilisation. */
+ * a walk if that is longer. The second walk follows after USE_SECOND_NS, so that a command that
+ * ends soon can show the utilisation. */
 #define USE_PERIOD_NS NS_PER_S
 #define USE_COST      200
 #define USE_SECOND_NS (50 * NS_PER_MS)
 
 #define USE_CLIENTS_MAX 1024 /* clients per GPU; if there are more, nothing is reported */
 
-/* The keys for the memory of a client, best first. */
+/* The keys that report the memory of a client. The first key that the driver writes is used. */
 enum { RESIDENT, MEMORY, TOTAL, KEYS };
 static const char *const keys[KEYS] = { "drm-resident-", "drm-memory-", "drm-total-" };
 
@@ -264,7 +264,8 @@ enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_e
 	*ret_error = 0;
 	if (!d->priv || d->r.state == GW_DEVICE_LOST)
 		return GW_ABSENT_LOST;
-	/* Do not ask about a suspended GPU, because some drivers wake the GPU to answer. */
+	/* Do not read fdinfo of a suspended GPU, because some drivers wake the GPU to
+	 * answer. */
 	if (!(d->backend->env->flags & GW_OPEN_WAKE) &&
 	    drm_asleep(d->backend->env->root, ((struct drm_device *)d->priv)->gpu.pci))
 		return GW_ABSENT_ASLEEP;
@@ -407,7 +408,7 @@ static enum gw_absence compare_walks(const struct walk *a, const struct walk *b,
 		return GW_ABSENT_FIRST_READING;
 	if (b->count == 0)
 		return GW_HAVE;
-	/* The clock of the GPU is known only from a client. */
+	/* Only clients report the GPU's clock, so it is unknown in a walk without a client. */
 	if (b->total_cycles && (a->total_cycles == 0 || b->total_cycles <= a->total_cycles))
 		return GW_ABSENT_FIRST_READING;
 	time = b->total_cycles ? (double)(b->total_cycles - a->total_cycles)

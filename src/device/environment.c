@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#define FACTS_FIXED 32 /* more than the number of entries below, without RAPL */
+#define FACTS_FIXED 32 /* maximum number of entries without those of RAPL */
 #define DOMAINS_MAX 64
 #define CORES_MAX   4096
 
@@ -267,7 +267,8 @@ static void cpuinfo_field(const char *text, const char *key, char *out, size_t s
 	}
 }
 
-/* The key depends on the architecture. */
+/* Adds the value of the first of `keys` that /proc/cpuinfo has; the name of the key depends on
+ * the CPU architecture. */
 static void add_cpuinfo(struct gw_environment *env, const char *text, const char *key,
 			const char *const *keys)
 {
@@ -430,7 +431,7 @@ static bool container_by_file(const struct root *root, char *out, size_t size)
 static const struct pattern managers[] = {
 	{ "kube", "kubernetes" },       { "systemd-nspawn", "systemd-nspawn" },
 	{ "podman", "podman" },         { "docker", "docker" },
-	{ "containerd", "containerd" }, { "lxc", "lxc" }, /* also lxc-libvirt */
+	{ "containerd", "containerd" }, { "lxc", "lxc" }, /* "lxc" also matches "lxc-libvirt" */
 };
 
 static bool container_by_init(const struct root *root, char *out, size_t size)
@@ -599,7 +600,7 @@ void environment_vm(const struct root *root, char *out, size_t size)
 	out[0] = '\0';
 	root_read(root, "proc/xen/capabilities", text, sizeof(text));
 	if (strstr(text, "control_d"))
-		return; /* this is dom0, which owns the machine: not a guest */
+		return; /* dom0 of Xen owns the machine; it is not a guest */
 	if (vm_by_dmi(root, out, size))
 		return;
 	if (root_read_line(root, "sys/hypervisor/type", text, sizeof(text)) > 0)

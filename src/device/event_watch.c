@@ -12,11 +12,12 @@
 
 #define STACK_BYTES (512 * 1024)
 #define JOIN_NS     (3 * NS_PER_S)
-#define SLOT_NS     (2 * NS_PER_MS)   /* wait for a GPU that is in use */
-#define SLOT_TRIES  50                /* maximum number of waits of SLOT_NS */
-#define REFRESH_NS  NS_PER_S          /* interval to search for the driver and new GPUs */
-#define BUSY_NS     (100 * NS_PER_MS) /* pause while the backend is in use */
-#define NONE_NS     (5 * NS_PER_S)    /* pause if no GPU can be watched */
+/* pause before the next attempt to use a GPU that is in use */
+#define SLOT_NS    (2 * NS_PER_MS)
+#define SLOT_TRIES 50                /* maximum number of these attempts */
+#define REFRESH_NS NS_PER_S          /* interval to search for the driver and new GPUs */
+#define BUSY_NS    (100 * NS_PER_MS) /* pause while the backend is in use */
+#define NONE_NS    (5 * NS_PER_S)    /* pause if no GPU can be watched */
 /* pause after a wait that returned early; doubles each time */
 #define PAUSE_NS (10 * NS_PER_MS)
 #define BURST    64 /* after this many events without a pause, the thread pauses */
@@ -341,8 +342,6 @@ unsigned event_watch_status(struct event_watch *w, const char **ret_why)
 	mailbox_unlock(&w->box);
 	return n;
 }
-
-/* ---- a queue of events ---- */
 
 int event_queue_init(struct event_queue *q)
 {

@@ -44,9 +44,7 @@ int event_watch_free(struct event_watch *w);
  * GPU. */
 unsigned event_watch_status(struct event_watch *w, const char **ret_why);
 
-/* ---- a queue of events ----
- *
- * Passes driver events from the watch thread to another thread. The queue is bounded, so that a
+/* Passes driver events from the watch thread to another thread. The queue is bounded, so that a
  * driver that sends events without end cannot use up memory. Events that do not fit are
  * counted, so that a lost Xid is visible. */
 #define EVENT_QUEUE 64

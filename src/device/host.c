@@ -84,7 +84,7 @@ static void read_utilization(struct host *h, struct host_report *r)
 	h->total = total;
 }
 
-/* "0-3,8,10-11" */
+/* Counts the CPUs in a list such as "0-3,8,10-11". */
 static int count_list(const char *text, unsigned *ret)
 {
 	unsigned count = 0;

@@ -104,8 +104,8 @@ struct manage_job {
 	const struct root *root;
 	double target[2];
 	enum manage_action action;
-	/* STEP_CANCELLED: the caller no longer waits, so a step that has not started must not
-	 * start */
+	/* The caller sets STEP_CANCELLED when it stops waiting; a step that has not started
+	 * then does not start. */
 	_Atomic int step;
 };
 

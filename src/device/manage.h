@@ -21,7 +21,7 @@ enum manage_what {
 	MANAGE_COMPUTE_MODE, /* 0 default, 2 prohibited, 3 exclusive process               */
 	/* lowest and highest, in hertz; NVML cannot read a clock lock back */
 	MANAGE_GPU_CLOCKS,
-	MANAGE_MEMORY_CLOCKS, /* same as GPU clocks */
+	MANAGE_MEMORY_CLOCKS, /* lowest and highest, in hertz, like MANAGE_GPU_CLOCKS */
 	/* clears the ECC counters; get returns the corrected and the uncorrected errors since
 	 * driver load */
 	MANAGE_CLEAR_ECC,
@@ -29,8 +29,8 @@ enum manage_what {
 };
 
 struct manage_info {
-	const char *word; /* "power-limit", as in paths */
-	const char *name; /* "the power limit", in sentences */
+	const char *word; /* name in URLs: "power-limit" */
+	const char *name; /* name in sentences: "the power limit" */
 	unsigned values;  /* number of values of the setting: 0, 1 or 2 */
 	bool readable;    /* the driver reports the current value */
 	/* the enum gw_quantity that reports the current value; GW_QUANTITIES: none */
@@ -72,10 +72,12 @@ struct manage_result {
 	bool verified; /* the change was read back */
 	/* for restore: someone else changed the setting, so it was not restored */
 	bool foreign;
-	bool uncertain;        /* the setting may have changed, or may still change */
-	bool restored_on_exit; /* set by the owner of the journal */
-	char message[240];     /* one sentence                                */
-	const char *remedy;    /* what to do; NULL: nothing */
+	bool uncertain; /* the setting may have changed, or may still change */
+	/* the service restores the setting when it stops; the journal of the service sets
+	 * this */
+	bool restored_on_exit;
+	char message[240];  /* what happened, in one sentence */
+	const char *remedy; /* what to do; NULL: nothing */
 };
 
 /* keep() stores the old value before the setting is changed, on the caller's thread. If keep()

@@ -52,7 +52,7 @@ struct nvml_device {
 	abi_gpm_sample gpm[2];
 	uint64_t gpm_ns;          /* when gpm[0] was filled; 0: never */
 	unsigned char *processes; /* scratch memory for process lists */
-	unsigned processes_cap;   /* entries of 32 bytes                                  */
+	unsigned processes_cap;   /* size of `processes`, in entries of 32 bytes */
 };
 
 /* Arrays and not pointers, because each pointer would add a relocation of 24 bytes to the
@@ -87,8 +87,9 @@ const struct nvml_meaning *nvml_meaning(abi_return code); /* never NULL */
 void *nvml_library_open(struct backend *b);
 
 /* For a container without the library, writes which setting of the container runtime is missing
- * and what to do. Writes "" outside containers. container: as environment_container(); visible,
- * capabilities: NVIDIA_VISIBLE_DEVICES and NVIDIA_DRIVER_CAPABILITIES, or NULL. */
+ * and what to do. Writes "" outside containers. container: the string that
+ * environment_container() writes; visible, capabilities: NVIDIA_VISIBLE_DEVICES and
+ * NVIDIA_DRIVER_CAPABILITIES, or NULL. */
 void nvml_runtime_setting(const char *container, const char *visible, const char *capabilities,
 			  char *out, size_t size);
 
@@ -128,8 +129,7 @@ static inline abi_return nvml_called(struct device *d, enum nvml_call call, abi_
 	(nvml_calling(d, CALL_##fn), \
 	 nvml_called(d, CALL_##fn, nvml_of(d)->call.fn(__VA_ARGS__)))
 
-/* nvml_read.c */
-void nvml_plan(struct device *d); /* puts all rows back into the plan */
+void nvml_plan(struct device *d); /* makes nvml_read() try all rows again */
 void nvml_read(struct device *d, unsigned tiers);
 /* Reads the row of one quantity before its tier is due. False: the device is gone. */
 bool nvml_read_one(struct device *d, unsigned quantity);
@@ -142,12 +142,10 @@ void nvml_missing(const struct nvml *n, char *out, size_t size);
  * not be read further. */
 bool nvml_react(struct device *d, abi_return code);
 
-/* nvml_process.c */
 enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_error);
 int nvml_process_use(struct device *d, uint64_t since_us, struct process_use *out,
 		     unsigned cap);
 
-/* nvml.c */
 /* searches for a lost device and opens it if it is back */
 void nvml_find_again(struct device *d);
 void nvml_instances(struct device *d);  /* lists the MIG instances again */
@@ -156,7 +154,7 @@ void nvml_read_texts(struct device *d); /* reads the texts of the STATIC tier th
 /* True if a text is absent because a call failed that may work later. */
 bool nvml_lacks_texts(const struct device *d);
 
-/* nvml_event.c: see backend.h */
+/* Functions of nvml_event.c; backend.h describes them. */
 int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample *out,
 		       unsigned cap);
 bool nvml_has_events(const struct backend *b);
@@ -166,7 +164,7 @@ int nvml_events_wait(struct backend *b, void *events, unsigned timeout_ms,
 		     struct device_event *ret);
 void nvml_events_close(struct backend *b, void *events);
 
-/* nvml_set.c: see backend.h */
+/* Functions of nvml_set.c; backend.h describes them. */
 bool nvml_can_set(struct device *d, enum manage_what what);
 int nvml_get(struct device *d, enum manage_what what, double ret[2], char *detail, size_t size);
 int nvml_set(struct device *d, enum manage_what what, const double value[2], char *detail,

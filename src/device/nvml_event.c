@@ -37,7 +37,7 @@ int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample 
 
 /* P-state and clock events occur every 100 ms (measured), and nobody uses them. */
 #define NOISE       (ABI_EVENT_PSTATE | ABI_EVENT_CLOCK)
-#define MEMBERS_MAX 256 /* as many as open_devices() opens */
+#define MEMBERS_MAX 256 /* maximum number of GPUs in a set; open_devices() opens no more */
 
 /* The driver's event set and the handles of the GPUs in it. The handles are copied here,
  * because an event names a handle, and the handle of a device may change meanwhile. */

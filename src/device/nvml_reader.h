@@ -21,7 +21,7 @@ enum nvml_shape {
 #define NO        GW_QUANTITIES /* no quantity */
 #define CALL_none CALL_COUNT    /* no call             */
 
-struct nvml_reader { /* see nvml_readers.def */
+struct nvml_reader { /* one row of nvml_readers.def, which explains the members */
 	enum gw_tier tier;
 	enum nvml_shape shape;
 	/* older: the call to use if `call` is missing or refused; CALL_none: there is no such

@@ -132,7 +132,7 @@ int nvml_get(struct device *d, enum manage_what what, double ret[2], char *detai
 		ret[0] /= 1e3;
 		return err;
 	case MANAGE_CLEAR_ECC: return get_ecc(d, ret, detail, size);
-	default: return 0; /* not readable */
+	default: return 0; /* the driver has no call that reads the setting */
 	}
 }
 

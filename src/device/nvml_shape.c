@@ -275,7 +275,8 @@ static abi_return read_capability(struct device *d, const struct nvml_reader *ro
 	return code;
 }
 
-/* Read the union by the type of the value: read as 64 bits, a 4-byte -8 would be 4294967288. */
+/* Converts a field value to a number. The type of the value selects the member of the union:
+ * read as 64 bits, a 4-byte -8 would be 4294967288. */
 static bool field_number(const struct abi_field_value *f, double *ret)
 {
 	switch (f->type) {

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef DEADLINE_NS /* tests use a shorter one */
+#ifndef DEADLINE_NS /* timeout of one run; tests define a shorter one */
 #define DEADLINE_NS (10 * NS_PER_S)
 #endif
 /* maximum age of the output of a run, so that only the devices of the same round use it */
@@ -55,11 +55,12 @@ struct nvsmi {
 	uint8_t names[NVSMI_COLUMNS];
 	struct answer gpus, apps, power;
 	struct nvsmi_stream stream;
-	uint8_t live[NVSMI_COLUMNS]; /* the same for the additional columns of the stream */
+	/* the name of each additional column of the stream (enum nvsmi_name) */
+	uint8_t live[NVSMI_COLUMNS];
 };
 
-#define RING_SIZE 256 /* 25 s */
-/* For how long the values in a line of the stream are used. */
+#define RING_SIZE 256 /* samples per device: 25 s at ten per second */
+/* The values in a line of the stream are used for this long. */
 #define LIVE_NS (3 * NVSMI_INTERVAL_NS)
 /* If timestamps step back by more than this, the wall clock was set. */
 #define BACK_US (10 * INT64_C(1000000))
@@ -70,7 +71,7 @@ struct nvsmi {
 #define APPS_CHANGED_NS (2 * NS_PER_S)
 
 struct nvsmi_device {
-	unsigned gpus, apps, power; /* numbers of the answers that the device used last */
+	unsigned gpus, apps, power; /* numbers of the runs whose answers the device used last */
 	struct power_sample ring[RING_SIZE];
 	uint64_t samples; /* number of samples ever stored */
 	bool instant;     /* the samples are power.draw.instant, not power.draw */

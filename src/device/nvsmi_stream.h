@@ -18,19 +18,20 @@
 #define NVSMI_INTERVAL_NS   (100 * NS_PER_MS)
 #define NVSMI_STREAM_FIELDS 40
 
-/* Statistics, for reports. */
+/* What the nvidia-smi backend has done since it was opened. */
 struct nvsmi_facts {
 	uint64_t lines;   /* lines with a time and a GPU */
 	uint64_t garbage; /* lines that cannot be parsed */
 	uint64_t starts;  /* starts of the process; all but the first are restarts */
 	uint64_t stalls;  /* processes that we ended because no line came for 10 intervals */
 	uint64_t ends;    /* processes that ended on their own */
-	uint64_t runs;    /* single runs, one per sample, while the stream fails */
-	uint64_t run_ns;  /* total duration of the single runs */
+	uint64_t runs;    /* single runs for a power sample, while the stream fails */
+	uint64_t run_ns;  /* total duration of the runs for a power sample */
 	uint64_t child_cpu_ns; /* CPU time of the processes */
-	uint64_t programs;     /* all single runs, also for values and processes */
-	uint64_t program_ns;   /* their total duration */
-	bool streaming;        /* the process runs now */
+	/* all single runs: for power samples, other values and processes */
+	uint64_t programs;
+	uint64_t program_ns; /* total duration of all single runs */
+	bool streaming;      /* the process runs now */
 };
 
 struct nvsmi_stream {
@@ -45,7 +46,7 @@ struct nvsmi_stream {
 	struct nvsmi_facts facts;
 	char more
 		[768]; /* further columns, each after a comma; set by the caller before start */
-	unsigned mores;  /* their number */
+	unsigned mores;  /* number of further columns */
 	char query[900]; /* the --query-gpu option, made from the columns */
 	char text[1024]; /* the last line; nvsmi_reading points into it */
 	char *fields[NVSMI_STREAM_FIELDS];

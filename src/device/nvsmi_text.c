@@ -11,17 +11,17 @@
 
 #define MIB              1048576.0
 #define MHZ              1e6
-#define PERCENT_TO_RATIO 0.01 /* percent to ratio */
+#define PERCENT_TO_RATIO 0.01
 
 enum format {
 	TEXT,
-	NUMBER,     /* not negative             */
+	NUMBER,     /* a number that is not negative */
 	PERCENT,    /* 0 to 100                 */
-	SIGNED,     /* degrees                  */
-	HEX,        /* 0x0000000000000004       */
-	FLAG,       /* Enabled, Yes, ... */
+	SIGNED,     /* a number that may be negative, such as a temperature */
+	HEX,        /* a hexadecimal number: 0x0000000000000004 */
+	FLAG,       /* "Enabled", "Yes" and similar words are 1 */
 	STATE,      /* P0 to P15                */
-	MODE,       /* a row of modes[] */
+	MODE,       /* a word in a row of modes[] */
 	CAPABILITY, /* "9.0": sets target and the next quantity */
 };
 
@@ -92,7 +92,7 @@ _Static_assert(COUNT(columns) <= NVSMI_COLUMNS, "NVSMI_COLUMNS is too small");
 _Static_assert(GW_Q_COMPUTE_CAPABILITY_MINOR == GW_Q_COMPUTE_CAPABILITY_MAJOR + 1,
 	       "CAPABILITY sets two neighbours");
 
-/* What nvidia-smi prints instead of a value. */
+/* What nvidia-smi prints instead of a value, and the absence reason that it means. */
 static const struct {
 	const char *text;
 	enum gw_absence why;
@@ -110,7 +110,7 @@ static const struct {
 	{ "Unknown Error", GW_ABSENT_ERROR },
 };
 
-/* What nvidia-smi prints instead of its table. */
+/* What nvidia-smi prints instead of its table, and the cause that it means. */
 static const struct {
 	const char *text;
 	enum gw_cause cause;

@@ -13,16 +13,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#define USES_MAX   1024              /* more processes than the driver keeps samples of */
-#define LIST_NS    (500 * NS_PER_MS) /* maximum age of a list */
-#define CHANGED_NS NS_PER_S /* for this long after a change, every call reads a new list */
+#define USES_MAX 1024              /* more processes than the driver keeps samples of */
+#define LIST_NS  (500 * NS_PER_MS) /* maximum age of a list */
+/* after a change of the memory in use, every call reads a new list for this long */
+#define CHANGED_NS NS_PER_S
 /* Utilisation is the mean over this time, or over the time since the list was last taken if
  * that is longer: the driver publishes samples late, and only for busy processes. */
 #define SM_WINDOW_NS     (3 * NS_PER_S)
 #define SM_WINDOW_MAX_NS (60 * NS_PER_S)
-/* utilisation that one caller has read is given to other callers for this long */
+/* other callers get the same utilisation for this long */
 #define USE_SHARED_NS (800 * NS_PER_MS)
-/* the answer "not supported" (as with MIG) is used for this long */
+/* if the driver does not report utilisation (as with MIG), it is asked again after this time */
 #define USE_REFUSED_NS (10 * NS_PER_S)
 #define CPU_SPAN_NS    (20 * NS_PER_MS) /* minimum time between two readings of CPU time */
 
@@ -42,7 +43,7 @@ struct cpu_mark {
 };
 
 struct cpu_marks {
-	uint64_t mono_ns; /* time of the last take; 0: none */
+	uint64_t mono_ns; /* when the list was last taken; 0: never */
 	struct cpu_mark *mark;
 	unsigned count, cap;
 };
@@ -51,7 +52,7 @@ struct gw_process_list {
 	struct gw_ctx *ctx;
 	unsigned want; /* enum gw_process_want */
 	struct cpu_marks cpu;
-	/* the list that has the CPU times of the last take; NULL: this list itself */
+	/* the list whose last take is the start of the CPU time; NULL: this list itself */
 	const struct gw_process_list *follows;
 	struct entry *entry;
 	unsigned count, cap;

@@ -11,7 +11,7 @@
 #include "backend.h"
 
 struct gpu_usage {
-	unsigned device; /* position as in a snapshot */
+	unsigned device; /* position of the GPU in snapshots */
 	bool stalled;    /* a call on the GPU has not returned: the other members are not set */
 	enum gw_absence why;
 	bool partial; /* the list is incomplete */

@@ -18,7 +18,7 @@
 #define POWERCAP  "sys/class/powercap"
 #define PMU       "sys/bus/event_source/devices/power"
 #define ZONES_MAX 64
-#define CPUS_MAX  64 /* one per package or die */
+#define CPUS_MAX  64 /* maximum number of CPUs to read from: one per package or die */
 
 /* True if name is the folder of a zone: "intel-rapl:0" or "intel-rapl-mmio:0:1". A name without
  * a number is the controller. */
@@ -57,7 +57,7 @@ static int read_zone_u64(const struct root *root, const char *zone, const char *
 	return 0;
 }
 
-/* "package-1" or "package-1-die-0" */
+/* Parses "package-1" or "package-1-die-0". */
 static bool parse_package(const char *name, struct rapl_domain *d)
 {
 	return sscanf(name, "package-%d-die-%d", &d->package, &d->die) >= 1;

@@ -46,9 +46,9 @@ struct rapl_counter {
 	struct rapl_domain d;
 	enum rapl_kind kind;
 	double joules;       /* since rapl_open(), if why is GW_HAVE */
-	enum gw_absence why; /* reason of the last reading */
+	enum gw_absence why; /* why the last reading has no value; GW_HAVE: it has a value */
 	unsigned wraps;
-	/* Internal: */
+	/* Only rapl.c uses the members below. */
 	bool perf, based; /* based: the start value is known */
 	int fd;
 	uint64_t last;

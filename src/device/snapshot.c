@@ -148,7 +148,8 @@ static void read_slot(void *arg)
 		d->backend->ops->read(d, due);
 }
 
-/* Copies only the instances that exist. */
+/* Copies a report, but only those MIG instances that exist, because copying all of them costs
+ * more. */
 static void copy_report(struct report *dst, const struct report *src)
 {
 	memcpy(dst, src, offsetof(struct report, mig) + src->mig_count * sizeof(src->mig[0]));
@@ -225,7 +226,8 @@ int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 	if (tiers & ~(unsigned)GW_TIERS_ALL)
 		return context_fail(ctx, -GW_E_ARG, "unknown tiers 0x%x",
 				    tiers & ~(unsigned)GW_TIERS_ALL);
-	/* Before PROFILE had its own bit, its values belonged to ON_REQUEST. */
+	/* ON_REQUEST includes PROFILE, for programs that do not know the bit
+	 * GW_TIER_PROFILE. */
 	tiers |= tiers & GW_TIER_ON_REQUEST ? GW_TIER_PROFILE : 0;
 	pthread_mutex_lock(&ctx->lock);
 	err = context_refresh(ctx);

@@ -220,7 +220,7 @@ const char *gw_device_state_name(unsigned state)
 	return name_in(names, COUNT(names), state);
 }
 
-/* The words and fields of a result. */
+/* The words and fields of a result, from words.def and energy.def. */
 #define ROW(symbol, key, help) key,
 
 static const char *const validity_words[] = {
@@ -269,7 +269,7 @@ NAMES(budget)
 NAMES(throttle)
 NAMES(throttle_source)
 
-/* The names of the levels in code.def. */
+/* Converts the levels in code.def to values of enum gw_validity. */
 #define LEVEL_VALID     GW_VALID
 #define LEVEL_SUSPECT   GW_SUSPECT
 #define LEVEL_INVALID   GW_INVALID

@@ -42,8 +42,6 @@ bool workload_is_named(const struct workload *w)
 	       (strcmp(w->name, slash ? slash + 1 : w->id) != 0 && strlen(w->part) < ID_DIGITS);
 }
 
-/* ---- one component of a path ---- */
-
 struct component {
 	const char *p;
 	size_t n;
@@ -143,8 +141,6 @@ static void set_id(struct workload *w, long user, struct component c)
 			 (unsigned)sum);
 }
 
-/* ---- containers ---- */
-
 const char *workload_container_id(const char *component, size_t n, const char *above,
 				  enum workload_kind *ret_kind)
 {
@@ -191,14 +187,14 @@ const char *workload_container_id(const char *component, size_t n, const char *a
 	return i < COUNT(prefixes) || id[-1] == ':' ? id : NULL;
 }
 
-/* ---- a position in a path ---- */
-
 enum trust {
 	TRUST_SYSTEM,  /* only root can create groups at this place */
-	TRUST_RUNTIME, /* below the service of a container runtime: only its pods */
-	TRUST_PLAIN,   /* below a group without a known meaning: only containers */
-	TRUST_USER,    /* below user-UID.slice: only containers and units of that user */
-	TRUST_NOTHING, /* below a unit or a container of a user: nothing */
+	TRUST_RUNTIME, /* below the service of a container runtime: only pods are recognised */
+	/* below a group without a known meaning: only containers are recognised */
+	TRUST_PLAIN,
+	/* below user-UID.slice: only containers and units of that user are recognised */
+	TRUST_USER,
+	TRUST_NOTHING, /* below a unit or a container of a user: nothing is recognised */
 };
 
 struct place {
@@ -211,8 +207,6 @@ struct place {
 	long uid;       /* owner of the process */
 	long user;      /* the user that owns the groups here; -1: none */
 };
-
-/* ---- Kubernetes ---- */
 
 static void pod_found(struct component uid, struct component container, struct workload *w)
 {
@@ -286,8 +280,6 @@ static bool find_pod(const struct place *p, struct workload *w)
 	return p->trust <= TRUST_RUNTIME && (find_pod_slice(p, w) || find_pod_path(p, w));
 }
 
-/* ---- Slurm ---- */
-
 /* Reads "job_N[/step_S]". */
 static bool find_job_at(struct component c, long uid, struct workload *w)
 {
@@ -318,8 +310,6 @@ static bool find_job(const struct place *p, struct workload *w)
 		return false;
 	return find_job_at(component_after(user), strtol(user.p, NULL, 10), w);
 }
-
-/* ---- containers, units and sessions ---- */
 
 static bool find_container(const struct place *p, struct workload *w)
 {
@@ -379,8 +369,6 @@ static const struct {
 	{ find_session, false, TRUST_NOTHING },  /* sessions of users */
 };
 
-/* ---- the path ---- */
-
 /* Sets the trust for the path below a component that no row recognises. */
 static void place_pass(struct place *p)
 {
@@ -399,7 +387,8 @@ static void place_pass(struct place *p)
 		p->trust = TRUST_USER;
 	} else if (ends_in(c, ".scope") || ends_in(c, ".service") || component_is(c, "lxc") ||
 		   cut_prefix(&c, "lxc.")) {
-		p->trust = TRUST_NOTHING; /* a virtual machine, LXC, a monitor */
+		/* the group of a virtual machine, of LXC or of a container monitor */
+		p->trust = TRUST_NOTHING;
 	} else if (!ends_in(c, ".slice") && !component_is_any(c, passed, COUNT(passed))) {
 		if (p->trust == TRUST_SYSTEM)
 			p->trust = TRUST_PLAIN;

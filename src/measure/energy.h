@@ -2,7 +2,7 @@
  *
  * Pure: the caller adds readings with their times and gets the energy of windows of any length;
  * nothing is allocated. Power samples form an integral I(t). The counter changes only when it
- * is updated; I gives the energy between its last update and the edge of a window. The energy
+ * is updated; I gives the energy between its last update and the boundary of a window. The energy
  * is computed from the counter and from the samples, each with a standard uncertainty: the one
  * with the smaller uncertainty is the result, and the other one verifies it. */
 #ifndef GW_MEASURE_ENERGY_H
@@ -87,11 +87,11 @@ struct energy_point {
 };
 
 /* What is known about the start or the end of a window. */
-struct energy_edge {
+struct energy_boundary {
 	bool known; /* the point is known */
 	struct energy_point point;
-	double slope_w; /* largest change of power around the edge */
-	/* counter reading nearest to the edge; before_ns 0: no reading */
+	double slope_w; /* largest change of power around the boundary */
+	/* counter reading nearest to the boundary; before_ns 0: no reading */
 	struct energy_read read;
 	/* the integrals at the last counter update before that reading */
 	struct energy_point tick;
@@ -101,7 +101,7 @@ struct energy_edge {
 
 struct energy_window {
 	uint64_t begin_ns, end_ns; /* end_ns 0: open */
-	struct energy_edge begin, end;
+	struct energy_boundary begin, end;
 	bool cut;      /* no sample covered the end */
 	uint64_t next; /* number of the next sample to process */
 	uint64_t collected;

@@ -45,7 +45,7 @@ bool energy_extremes(const struct energy *e, uint64_t from_ns, uint64_t to_ns, d
 /* Returns the change of power within reach_s of t. */
 double energy_swing(const struct energy *e, uint64_t t_ns, double reach_s);
 
-/* Returns the time resolution of power at an edge: the spacing of samples or their averaging
+/* Returns the time resolution of power at a boundary: the spacing of samples or their averaging
  * window, whichever is longer. */
 double energy_reach_s(const struct energy *e);
 
@@ -61,9 +61,10 @@ void energy_find_phase(struct energy *e);
  * phase. */
 uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_s);
 
-/* Finds the counter reading that belongs to an edge of a window. Stores this reading, and the
+/* Finds the counter reading that belongs to a boundary of a window. Stores this reading, and the
  * integral of the samples at the last update of the counter before it. */
-void energy_take_read(const struct energy *e, uint64_t edge_ns, struct energy_edge *edge);
+void energy_take_read(const struct energy *e, uint64_t boundary_ns,
+		      struct energy_boundary *boundary);
 
 /* ---- windows ---- */
 

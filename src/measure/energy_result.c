@@ -71,8 +71,9 @@ static double energy_percentile(const struct energy_window *w, double share)
 
 struct meters {                      /* energy and uncertainty from counter and samples */
 	double counter_j, samples_j; /* NAN: unknown */
-	double counter_u, samples_u; /* uncertainty from edges, gaps and coverage together */
-	double edges_counter, edges_samples, gaps, coverage, anchor_u;
+	double counter_u,
+		samples_u; /* uncertainty from boundaries, gaps and coverage together */
+	double boundaries_counter, boundaries_samples, gaps, coverage, anchor_u;
 };
 
 static void notes_inside(const struct energy *e, const struct energy_window *w,
@@ -86,7 +87,7 @@ static void notes_inside(const struct energy *e, const struct energy_window *w,
 			energy_code(r, e->note[i].code);
 }
 
-/* Fills in minimum and maximum. The edges of the window usually lie between two samples. Mean and
+/* Fills in minimum and maximum. The boundaries of the window usually lie between two samples. Mean and
  * deviation include the power there, which is interpolated, so minimum and maximum include it too,
  * unless the window has a gap. */
 static void power_range(const struct energy *e, const struct energy_window *w,
@@ -181,19 +182,21 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 	return ratio;
 }
 
-static double edge_u(const struct energy *e, const struct energy_edge *edge, double watts)
+static double boundary_u(const struct energy *e, const struct energy_boundary *boundary,
+			 double watts)
 {
-	double width = span_s(edge->read.before_ns, edge->read.after_ns) / sqrt(12) * watts;
+	double width =
+		span_s(boundary->read.before_ns, boundary->read.after_ns) / sqrt(12) * watts;
 	double tick = e->set.sensor.tick_s;
-	double phase = edge->tick_known ? hypot(edge->tick_slope_w * tick / sqrt(12),
-						watts * e->phase_u_s)
-					: watts * tick / sqrt(12);
+	double phase = boundary->tick_known ? hypot(boundary->tick_slope_w * tick / sqrt(12),
+						    watts * e->phase_u_s)
+					    : watts * tick / sqrt(12);
 
 	return hypot(width, phase);
 }
 
 /* Returns the uncertainty from the lag. If the lag is wrong, the whole window is shifted: it
- * then includes too much energy at one edge and too little at the other. */
+ * then includes too much energy at one boundary and too little at the other. */
 static double lateness_u(const struct energy *e, const struct energy_window *w)
 {
 	double change = fabs(energy_watts(e, w->end_ns) - w->begin_w);
@@ -201,14 +204,15 @@ static double lateness_u(const struct energy *e, const struct energy_window *w)
 	return isnan(change) ? 0 : change * LAG_U_S;
 }
 
-/* Returns the energy between the counter's last update and the edge, from the samples. */
-static double tail_j(const struct energy_edge *edge)
+/* Returns the energy between the counter's last update and the boundary, from the samples. */
+static double tail_j(const struct energy_boundary *boundary)
 {
-	return edge->point.joules - edge->tick.joules + edge->point.hole_j - edge->tick.hole_j;
+	return boundary->point.joules - boundary->tick.joules + boundary->point.hole_j -
+	       boundary->tick.hole_j;
 }
 
 /* Computes the energy from the counter; samples fill the time between the counter's updates and
- * the edges. */
+ * the boundaries. */
 static void counter_meter(const struct energy *e, const struct energy_window *w,
 			  const struct gw_energy *r, struct meters *m)
 {
@@ -222,18 +226,20 @@ static void counter_meter(const struct energy *e, const struct energy_window *w,
 	tail_b = tail_j(&w->end);
 	m->counter_j = fmax(0, b->joules - a->joules + tail_b - tail_a);
 	watts = isnan(r->power_mean) ? m->counter_j / r->seconds : r->power_mean;
-	/* Uses the power at an edge if it is higher than the mean power. */
-	m->edges_counter = hypot(edge_u(e, &w->begin, fmax(watts, w->begin_w)),
-				 edge_u(e, &w->end, fmax(watts, energy_watts(e, w->end_ns))));
-	/* A counter reading that several windows share is not exactly at the window's edge.
+	/* Uses the power at a boundary if it is higher than the mean power. */
+	m->boundaries_counter =
+		hypot(boundary_u(e, &w->begin, fmax(watts, w->begin_w)),
+		      boundary_u(e, &w->end, fmax(watts, energy_watts(e, w->end_ns))));
+	/* A counter reading that several windows share is not exactly at the window's boundary.
 	 * Samples fill the time in between, so their error is added. */
-	m->edges_counter = hypot(m->edges_counter, UNANCHORED * hypot(tail_a, tail_b));
-	m->edges_counter = hypot(m->edges_counter, lateness_u(e, w));
-	m->counter_u = m->edges_counter;
+	m->boundaries_counter =
+		hypot(m->boundaries_counter, UNANCHORED * hypot(tail_a, tail_b));
+	m->boundaries_counter = hypot(m->boundaries_counter, lateness_u(e, w));
+	m->counter_u = m->boundaries_counter;
 }
 
-/* Computes the energy from the counter without samples: the readings next to the edges serve as
- * edges. */
+/* Computes the energy from the counter without samples: the readings next to the boundaries serve as
+ * boundaries. */
 static void bare_counter(const struct energy *e, const struct energy_window *w,
 			 const struct gw_energy *r, struct meters *m)
 {
@@ -246,9 +252,9 @@ static void bare_counter(const struct energy *e, const struct energy_window *w,
 	apart = span_s(energy_middle(a), energy_middle(b));
 	watts = (b->joules - a->joules) / apart;
 	m->counter_j = watts * r->seconds;
-	m->edges_counter = M_SQRT2 * watts * e->set.sensor.tick_s / sqrt(12) +
-			   watts * fabs(apart - r->seconds);
-	m->counter_u = m->edges_counter;
+	m->boundaries_counter = M_SQRT2 * watts * e->set.sensor.tick_s / sqrt(12) +
+				watts * fabs(apart - r->seconds);
+	m->counter_u = m->boundaries_counter;
 }
 
 /* Estimates the energy of missing samples from the mean power on both sides of the gap. If more
@@ -280,8 +286,8 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 	if (!w->begin.known || !(r->coverage_ratio > 0))
 		return;
 	m->samples_j = w->end.point.joules - w->begin.point.joules;
-	m->edges_samples = hypot(hypot(w->begin.slope_w, w->end.slope_w) * reach / sqrt(12),
-				 lateness_u(e, w));
+	m->boundaries_samples = hypot(
+		hypot(w->begin.slope_w, w->end.slope_w) * reach / sqrt(12), lateness_u(e, w));
 	m->gaps = sqrt(fmax(0, w->end.point.hole_var - w->begin.point.hole_var));
 	if (r->coverage_ratio < COVERAGE_FILL)
 		m->gaps =
@@ -293,7 +299,7 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 		m->coverage = hypot(m->coverage, SLIP_RATIO * r->power_sd * r->seconds);
 	/* If the sensor has its own clock, a load with the same period looks constant. */
 	m->coverage = hypot(m->coverage, energy_hidden_ratio(e, w) * m->samples_j);
-	m->samples_u = sqrt(sq(m->edges_samples) + sq(m->gaps) + sq(m->coverage));
+	m->samples_u = sqrt(sq(m->boundaries_samples) + sq(m->gaps) + sq(m->coverage));
 }
 
 enum gw_rung energy_rung(const struct energy_setup *set)
@@ -364,11 +370,11 @@ static void energy_choose(const struct energy *e, const struct energy_window *w,
 	    (!samples || r->verdict == GW_VERDICT_DISAGREE || m->counter_u <= m->samples_u)) {
 		r->meter = GW_METER_COUNTER;
 		r->joules.best = m->counter_j;
-		r->budget[GW_BUDGET_EDGES] = m->edges_counter;
+		r->budget[GW_BUDGET_EDGES] = m->boundaries_counter;
 	} else if (samples) {
 		r->meter = GW_METER_SAMPLES;
 		r->joules.best = filled * r->anchor_ratio;
-		r->budget[GW_BUDGET_EDGES] = m->edges_samples;
+		r->budget[GW_BUDGET_EDGES] = m->boundaries_samples;
 		r->budget[GW_BUDGET_GAPS] = m->gaps;
 		r->budget[GW_BUDGET_COVERAGE] = m->coverage;
 		r->budget[GW_BUDGET_RESIDUAL] = fmax(r->budget[GW_BUDGET_RESIDUAL],
@@ -609,7 +615,7 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 		samples_meter(e, w, r, &m);
 		counter_meter(e, w, r, &m);
 	}
-	if (isnan(m.counter_j)) /* no samples at the edges */
+	if (isnan(m.counter_j)) /* no samples at the boundaries */
 		bare_counter(e, w, r, &m);
 	if (!isnan(m.counter_j) && counter_is_frozen(e, w, r->end_ns)) {
 		energy_code(r, GW_CODE_COUNTER_FROZEN);

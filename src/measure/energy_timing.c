@@ -208,21 +208,23 @@ const struct energy_read *energy_nearest(const struct energy *e, uint64_t t_ns)
 	return best;
 }
 
-void energy_take_read(const struct energy *e, uint64_t edge_ns, struct energy_edge *edge)
+void energy_take_read(const struct energy *e, uint64_t boundary_ns,
+		      struct energy_boundary *boundary)
 {
-	const struct energy_read *r = energy_nearest(e, edge_ns);
+	const struct energy_read *r = energy_nearest(e, boundary_ns);
 	uint64_t t, half = (uint64_t)(e->set.sensor.tick_s * 0.5e9);
 
 	if (!r)
 		return;
-	edge->read = *r;
-	edge->tick_known = e->phase_known;
+	boundary->read = *r;
+	boundary->tick_known = e->phase_known;
 	t = e->phase_known
 		    ? energy_tick_before(e, energy_middle(r), e->phase_s)
 		    : energy_middle(r) - half - (uint64_t)(e->set.sensor.counter_lag_s * 1e9);
-	if (energy_at(e, t, &edge->tick) != 0)
-		edge->read.before_ns = 0;
-	edge->tick_slope_w = energy_swing(e, t, fmax(energy_reach_s(e), e->set.sensor.tick_s));
+	if (energy_at(e, t, &boundary->tick) != 0)
+		boundary->read.before_ns = 0;
+	boundary->tick_slope_w =
+		energy_swing(e, t, fmax(energy_reach_s(e), e->set.sensor.tick_s));
 }
 
 #define SPECTRUM 512

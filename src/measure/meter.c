@@ -24,7 +24,7 @@ struct chosen { /* a device to measure */
 void meter_record(struct meter_device *d, const struct event *e, struct tracked_window *w)
 {
 	window_tracker_feed(&d->tracker, e, w);
-	if (d->meter->on_event && !d->receiver_gone)
+	if (d->meter->on_event && d->thread_state != METER_LEFT_BEHIND)
 		d->meter->on_event(d->meter->arg, d->number, e);
 }
 
@@ -42,24 +42,24 @@ static void meter_take_event(void *arg, const struct event *e)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* If a window began or ended since the last call, takes the readings for this edge. Returns
- * false if there was no edge. */
-static bool handle_edge(struct meter_device *d, bool *ret_active)
+/* If a window began or ended since the last call, takes the readings for it and returns
+ * true. */
+static bool handle_boundary(struct meter_device *d, bool *ret_active)
 {
+	enum meter_boundary boundary;
 	uint64_t end_ns;
-	bool edge, brief;
 
 	pthread_mutex_lock(&d->lock);
-	edge = d->edge;
-	brief = d->brief;
+	boundary = d->boundary;
 	end_ns = d->end_ns;
-	d->edge = d->brief = false;
+	d->boundary = METER_NO_BOUNDARY;
 	d->end_ns = 0;
 	*ret_active = d->tracker.open != NULL;
 	pthread_mutex_unlock(&d->lock);
-	if (edge)
-		sampler_edge(&d->sampler, end_ns, brief);
-	return edge;
+	if (boundary == METER_NO_BOUNDARY)
+		return false;
+	sampler_boundary(&d->sampler, end_ns, boundary == METER_BRIEF_END);
+	return true;
 }
 
 /* Takes the readings that are due. Returns the time of the next reading. */
@@ -67,12 +67,8 @@ static uint64_t meter_step(struct meter_device *d)
 {
 	bool active;
 
-	if (d->stalled)
-		return UINT64_MAX;
-	while (handle_edge(d,
-			   /* the readings for one edge take time, and meanwhile another window
-			    * may begin or end */
-			   &active))
+	/* The readings take time, and meanwhile another window may begin or end. */
+	while (handle_boundary(d, &active))
 		;
 	return sampler_step(&d->sampler, active);
 }
@@ -81,45 +77,46 @@ static void sleep_or_wake(struct meter_device *d, uint64_t due_ns)
 {
 	struct timespec until = clock_timespec(due_ns);
 
-	while (!d->stop && !d->edge &&
+	while (d->phase == METER_SAMPLING && d->boundary == METER_NO_BOUNDARY &&
 	       pthread_cond_clockwait(&d->wake, &d->lock, CLOCK_MONOTONIC, &until) == 0)
 		;
 }
 
-/* Initialises the sampler on this thread, because the driver may hang: one GPU that hangs must
- * not delay another. False: the meter no longer waits for this GPU. */
-static bool start_sampler(struct meter_device *d)
+/* Calls sampler_init(), which may hang in the driver. */
+static void start_sampler(struct meter_device *d)
 {
 	int error = sampler_init(&d->sampler, d->meter->ctx, d->position, &d->opt,
 				 meter_take_event, d);
-	bool go;
 
 	pthread_mutex_lock(&d->lock);
-	d->begun = true;
 	d->error = error;
+	if (d->phase == METER_STARTING) /* the device may be stalled or stopping meanwhile */
+		d->phase = METER_READY;
 	pthread_cond_broadcast(&d->news);
-	while (!d->go && !d->stop && !d->stalled)
-		pthread_cond_wait(&d->wake, &d->lock);
-	go = d->go && !d->stop;
 	pthread_mutex_unlock(&d->lock);
-	return go;
 }
 
 static void *meter_main(void *arg)
 {
 	struct meter_device *d = arg;
-	bool stop = !d->begun && !start_sampler(d);
 
-	while (!stop) {
-		uint64_t due = meter_step(d);
-
-		pthread_mutex_lock(&d->lock);
-		sleep_or_wake(d, due);
-		stop = d->stop;
-		pthread_mutex_unlock(&d->lock);
-	}
+	/* With a deadline, this thread initialises the sampler, so that one GPU that hangs does
+	 * not delay another. */
+	if (d->meter->ctx->deadline_ns)
+		start_sampler(d);
 	pthread_mutex_lock(&d->lock);
-	d->gone = true;
+	while (d->phase == METER_READY)
+		pthread_cond_wait(&d->wake, &d->lock);
+	while (d->phase == METER_SAMPLING) {
+		uint64_t due_ns;
+
+		pthread_mutex_unlock(&d->lock);
+		due_ns = meter_step(d);
+		pthread_mutex_lock(&d->lock);
+		sleep_or_wake(d, due_ns);
+	}
+	if (d->thread_state == METER_RUNNING)
+		d->thread_state = METER_ENDED;
 	pthread_cond_broadcast(&d->news);
 	pthread_mutex_unlock(&d->lock);
 	return NULL;
@@ -127,9 +124,12 @@ static void *meter_main(void *arg)
 
 static int start_thread(struct meter_device *d)
 {
-	int err = thread_start(&d->thread, 0, meter_main, d);
+	int err;
 
-	d->started = err == 0;
+	d->thread_state = METER_RUNNING;
+	err = thread_start(&d->thread, 0, meter_main, d);
+	if (err)
+		d->thread_state = METER_NO_THREAD;
 	return err;
 }
 
@@ -143,32 +143,30 @@ bool meter_wait_news(struct meter_device *d, uint64_t until_ns)
 static void request_stop(struct meter_device *d)
 {
 	pthread_mutex_lock(&d->lock);
-	d->stop = true;
+	if (d->phase != METER_STALLED)
+		d->phase = METER_STOPPING;
 	pthread_cond_signal(&d->wake);
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* Waits for the end of the thread. True: the thread has ended and is joined. False: the thread
- * hangs in the driver. Then the thread is left behind with everything it holds, and reports
- * nothing more. */
+/* Waits for the end of the thread, if there is one, and joins it. Returns false if the thread
+ * hangs in the driver: the thread then keeps running and still uses the device. */
 static bool end_thread(struct meter_device *d, uint64_t until_ns)
 {
-	bool gone;
+	enum meter_thread state;
 
-	if (!d->started)
-		return true;
 	pthread_mutex_lock(&d->lock);
-	while (!d->gone && meter_wait_news(d, until_ns))
+	while (d->thread_state == METER_RUNNING && meter_wait_news(d, until_ns))
 		;
-	gone = d->gone;
-	if (!gone)
-		d->receiver_gone = true;
-	pthread_mutex_unlock(&d->lock);
-	if (gone)
-		pthread_join(d->thread, NULL);
-	else
+	if (d->thread_state == METER_RUNNING) {
+		d->thread_state = METER_LEFT_BEHIND;
 		pthread_detach(d->thread);
-	return gone;
+	}
+	state = d->thread_state;
+	pthread_mutex_unlock(&d->lock);
+	if (state == METER_ENDED)
+		pthread_join(d->thread, NULL);
+	return state != METER_LEFT_BEHIND;
 }
 
 /* Fills in the setup of a GPU with a call that has not returned. The driver is not called
@@ -209,20 +207,19 @@ static int add_device(struct gw_meter *m, const struct chosen *c,
 	d->meter = m;
 	d->number = m->count;
 	d->position = c->position;
-	d->stalled = c->stalled;
+	d->phase = c->stalled ? METER_STALLED : METER_STARTING;
+	d->error = -GW_E_STATE;
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_cond_init(&d->wake, NULL);
 	pthread_cond_init(&d->news, NULL);
 	m->device[m->count++] = d;
-	if (d->stalled)
+	if (c->stalled)
 		return 0;
 	if (copy_borrowed(d, opt) != 0)
 		return -GW_E_NOMEM;
 	if (!m->manual && m->ctx->deadline_ns)
 		return start_thread(d);
-	/* Without a deadline the caller waits for the driver. */
-	d->begun = true;
-	d->error = sampler_init(&d->sampler, m->ctx, c->position, &d->opt, meter_take_event, d);
+	start_sampler(d); /* without a deadline the caller waits for the driver */
 	return d->error;
 }
 
@@ -232,18 +229,21 @@ static int wait_for_sampler(struct meter_device *d, uint64_t until_ns)
 {
 	struct gw_meter *m = d->meter;
 	struct energy_setup hung; /* setup of a device that is not measured because it hangs */
+	bool stalled;
 	int err;
 
 	stalled_setup(&hung);
 	pthread_mutex_lock(&d->lock);
-	while (!d->begun && !d->stalled && meter_wait_news(d, until_ns))
+	while (d->phase == METER_STARTING && meter_wait_news(d, until_ns))
 		;
-	d->stalled = d->stalled || !d->begun;
-	err = d->stalled ? 0 : d->error;
+	if (d->phase == METER_STARTING)
+		d->phase = METER_STALLED;
+	stalled = d->phase == METER_STALLED;
+	err = stalled ? 0 : d->error;
 	pthread_mutex_unlock(&d->lock);
 	if (err)
 		return err;
-	window_tracker_init(&d->tracker, d->stalled ? &hung : &d->sampler.setup,
+	window_tracker_init(&d->tracker, stalled ? &hung : &d->sampler.setup,
 			    (double)d->opt.interval_ns * 1e-9);
 	if (m->on_setup)
 		m->on_setup(m->arg, d->number, d->position, &d->tracker.energy.set);
@@ -252,15 +252,16 @@ static int wait_for_sampler(struct meter_device *d, uint64_t until_ns)
 
 static int start_sampling(struct meter_device *d)
 {
-	if (d->stalled || d->meter->manual)
-		return 0;
-	if (!d->started)
-		return start_thread(d);
+	bool thread;
+
 	pthread_mutex_lock(&d->lock);
-	d->go = true;
+	if (d->phase == METER_READY)
+		d->phase = METER_SAMPLING;
+	thread = d->phase == METER_STALLED || d->meter->manual ||
+		 d->thread_state != METER_NO_THREAD;
 	pthread_cond_signal(&d->wake);
 	pthread_mutex_unlock(&d->lock);
-	return 0;
+	return thread ? 0 : start_thread(d);
 }
 
 /* Finds the snapshot positions of the devices that match the selectors. */
@@ -412,7 +413,7 @@ int gw_meter_stop(struct gw_meter *m)
 	while (m->windows)
 		gw_window_free(m->windows);
 	for (unsigned i = 0; i < m->count; i++) {
-		if (m->device[i]->begun && !m->device[i]->error)
+		if (!m->device[i]->error)
 			sampler_done(&m->device[i]->sampler);
 		free(m->device[i]->cache_dir);
 		pthread_cond_destroy(&m->device[i]->wake);
@@ -441,7 +442,8 @@ uint64_t gw_meter_poll(struct gw_meter *m)
 	uint64_t next = UINT64_MAX;
 
 	for (unsigned i = 0; m->manual && i < m->count; i++) {
-		uint64_t due = meter_step(m->device[i]);
+		uint64_t due = m->device[i]->phase == METER_SAMPLING ? meter_step(m->device[i])
+								     : UINT64_MAX;
 
 		next = due < next ? due : next;
 	}
@@ -452,7 +454,7 @@ void meter_set_own_process(struct gw_meter *m, int64_t pid)
 {
 	for (unsigned i = 0; i < m->count; i++)
 		/* the sampler of a stalled device may still be starting */
-		if (!m->device[i]->stalled)
+		if (m->device[i]->phase != METER_STALLED)
 			__atomic_store_n(&m->device[i]->sampler.opt.own_pid, pid,
 					 __ATOMIC_RELAXED);
 }
@@ -460,7 +462,8 @@ void meter_set_own_process(struct gw_meter *m, int64_t pid)
 void meter_set_servers(struct gw_meter *m, const int64_t *pid, unsigned count)
 {
 	for (unsigned i = 0; i < m->count; i++)
-		for (unsigned k = 0; k < METER_SERVERS && !m->device[i]->stalled; k++)
+		for (unsigned k = 0; k < METER_SERVERS && m->device[i]->phase != METER_STALLED;
+		     k++)
 			__atomic_store_n(&m->device[i]->sampler.opt.server_pid[k],
 					 k < count ? pid[k] : 0, __ATOMIC_RELAXED);
 }

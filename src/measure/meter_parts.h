@@ -12,31 +12,54 @@ struct meter_counts {
 	uint64_t samples, ticks, missed;
 };
 
+/* The life of a device's sampler. Only meter.c changes it, under the device's lock. */
+enum meter_phase {
+	METER_STARTING, /* sampler_init() has not returned */
+	METER_READY,    /* sampler_init() has returned; the other devices are still starting */
+	METER_SAMPLING,
+	/* sampler_init() had not returned at the deadline, or the device already hung before:
+	 * the device is not measured. A stalled device stays stalled. */
+	METER_STALLED,
+	METER_STOPPING, /* gw_meter_stop() was called */
+};
+
+enum meter_thread {
+	METER_NO_THREAD,
+	METER_RUNNING,
+	METER_ENDED, /* must be joined */
+	/* gw_meter_stop() no longer waits, because the thread hangs in a driver call. The thread
+	 * is detached and must not call on_event(). */
+	METER_LEFT_BEHIND,
+};
+
+/* A start or end of a window for which the thread has not taken the readings yet. */
+enum meter_boundary {
+	METER_NO_BOUNDARY,
+	METER_BOUNDARY,
+	/* the end of the only window, which was shorter than the sample spacing */
+	METER_BRIEF_END,
+};
+
 struct meter_device {
 	struct gw_meter *meter;
 	unsigned number;            /* index in the meter */
 	unsigned position;          /* index in snapshots */
-	bool stalled;               /* the device hung at the start and is not measured */
 	struct sampler_options opt; /* with copies of the caller's data */
 	struct sensor known;
 	char *cache_dir;
 	struct sampler sampler;
 	pthread_t thread;
-	bool started;
 	pthread_mutex_t lock; /* guards everything below */
 	pthread_cond_t wake;  /* wakes the thread */
 	pthread_cond_t news;  /* wakes callers that wait for a window */
 	struct window_tracker tracker;
-	bool edge; /* a window began or ended */
+	enum meter_phase phase;
+	enum meter_thread thread_state;
+	int error; /* result of sampler_init(); -GW_E_STATE until it returns */
+	enum meter_boundary boundary;
 	/* end of the last window, if the thread has not taken the readings for it yet; else
 	 * 0 */
 	uint64_t end_ns;
-	bool brief; /* that window was the only one, and shorter than the sample spacing */
-	bool begun; /* sampler_init() has returned */
-	int error;  /* result of sampler_init() */
-	bool go;    /* the sampler may start to sample */
-	bool stop, gone;
-	bool receiver_gone; /* do not call on_event() any more */
 	struct meter_counts count;
 };
 

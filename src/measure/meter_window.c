@@ -25,17 +25,17 @@ struct gw_window {
 	struct gw_series *seen;
 };
 
-/* Records the start or end of a window, and wakes the thread, which takes the readings for this
- * edge. */
-static void record_edge(struct meter_device *d, const struct event *e, struct tracked_window *w,
-			uint64_t early_ns)
+/* Records the start or end of a window, and wakes the thread, which takes the readings for
+ * it. */
+static void record_boundary(struct meter_device *d, const struct event *e,
+			    struct tracked_window *w, uint64_t early_ns)
 {
 	pthread_mutex_lock(&d->lock);
 	meter_record(d, e, w);
-	d->edge = true;
 	if (e->type == EVENT_CLOSE && e->t_ns - early_ns > d->end_ns)
 		d->end_ns = e->t_ns - early_ns;
-	d->brief = early_ns && d->tracker.open && !d->tracker.open->next;
+	d->boundary = early_ns && d->tracker.open && !d->tracker.open->next ? METER_BRIEF_END
+									    : METER_BOUNDARY;
 	pthread_cond_signal(&d->wake);
 	pthread_mutex_unlock(&d->lock);
 }
@@ -112,7 +112,7 @@ static int window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
 			v->begin_ns = e.t_ns;
 			v->begin_wall_ns = clock_wall_ns(m->clock) - (now - e.t_ns);
 		}
-		record_edge(m->device[i], &e, &w->tracked[i], 0);
+		record_boundary(m->device[i], &e, &w->tracked[i], 0);
 	}
 	*ret_window = w;
 	return 0;
@@ -165,7 +165,7 @@ int gw_window_close(struct gw_window *w, uint64_t end_ns)
 				    "the window \"%s\" is already closed", w->label);
 	e.u.window.id = w->id;
 	for (unsigned i = 0; i < w->meter->count; i++)
-		record_edge(w->meter->device[i], &e, NULL, early_ns(w, i, e.t_ns));
+		record_boundary(w->meter->device[i], &e, NULL, early_ns(w, i, e.t_ns));
 	return 0;
 }
 
@@ -173,7 +173,7 @@ static bool device_done(const struct gw_window *w, unsigned i)
 {
 	const struct meter_device *d = w->meter->device[i];
 
-	return d->stalled || window_tracker_done(&d->tracker, &w->tracked[i]) ||
+	return d->phase == METER_STALLED || window_tracker_done(&d->tracker, &w->tracked[i]) ||
 	       !d->sampler.answers ||
 	       (w->hurry && energy_is_near(&d->tracker.energy, &w->tracked[i].e));
 }

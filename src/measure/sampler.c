@@ -24,10 +24,10 @@
 #define RING_AGE_NS   (20 * NS_PER_MS)
 #define RING_YOUNG_NS (8 * NS_PER_MS) /* minimum age at which a sample is available */
 /* for this time, the result of a ring buffer read is used again */
-#define FRESH_NS     (20 * NS_PER_MS)
-#define SETTLE_TRIES 5
-#define EDGE_STEP_NS (2 * NS_PER_MS) /* a read costs 0.3 ms */
-#define RING_FEW     10              /* with fewer entries, their spacing is uncertain */
+#define FRESH_NS         (20 * NS_PER_MS)
+#define SETTLE_TRIES     5
+#define BOUNDARY_STEP_NS (2 * NS_PER_MS) /* a read costs 0.3 ms */
+#define RING_FEW         10              /* with fewer entries, their spacing is uncertain */
 
 static void sampler_emit(struct sampler *s, const struct event *e)
 {
@@ -411,7 +411,7 @@ static void read_counter(struct sampler *s)
 }
 
 /* Notes GW_CODE_CLOCK_CHANGED if the application clock changed. The change happened at an unknown
- * time since the last edge or anchor reading, so the note has the time of that reading and applies
+ * time since the last boundary or anchor reading, so the note has the time of that reading and applies
  * to the windows that were open then. */
 static void check_clocks(struct sampler *s, uint64_t now)
 {
@@ -423,7 +423,7 @@ static void check_clocks(struct sampler *s, uint64_t now)
 	s->application_ns = now;
 }
 
-/* Reading the limits costs 2 ms. Edges closer than LIMITS_NS share a reading. In long windows
+/* Reading the limits costs 2 ms. Boundaries closer than LIMITS_NS share a reading. In long windows
  * the reading is repeated every LIMITS_LONG_NS, for callers that query an open window. */
 #define LIMITS_NS      (100 * NS_PER_MS)
 #define LIMITS_LONG_NS (60 * NS_PER_S)
@@ -589,7 +589,7 @@ static void expect_sample(struct sampler *s, uint64_t end_ns)
 	s->ring.drain_until_ns = end_ns + reach_ns(s) + RING_AGE_NS;
 }
 
-void sampler_edge(struct sampler *s, uint64_t end_ns, bool brief)
+void sampler_boundary(struct sampler *s, uint64_t end_ns, bool brief)
 {
 	/* When a window begins, the counter is read after everything else, because samples
 	 * cover the time since the start. A window that ends before this reading does not need
@@ -683,9 +683,10 @@ static void step_ring(struct sampler *s, uint64_t now, uint64_t every)
 		return;
 	drain_ring(s);
 	s->due.drain_ns = next_drain(s, now, every);
-	/* A caller may wait for the sample that covers the last edge. */
+	/* A caller may wait for the sample that covers the last boundary. */
 	if (s->ring.last_ns < s->ring.covered_ns && now < s->ring.drain_until_ns)
-		s->due.drain_ns = sampler_earliest(now + EDGE_STEP_NS, s->ring.drain_until_ns);
+		s->due.drain_ns =
+			sampler_earliest(now + BOUNDARY_STEP_NS, s->ring.drain_until_ns);
 }
 
 static void step_counter(struct sampler *s, uint64_t now, bool active)

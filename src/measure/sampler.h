@@ -3,8 +3,8 @@
  * The sampler has a schedule, but does not know windows. It reads:
  * - the driver's power ring buffer every 1.5 s, or a polled value if there is no ring buffer
  * - other values at the interval
- * - the energy counter at edges and anchors, at most once per second
- * - the throttle counters at edges
+ * - the energy counter at boundaries and anchors, at most once per second
+ * - the throttle counters at boundaries
  * All deadlines are absolute, so delays do not add up. Only one thread at a time may use a
  * sampler. It allocates memory only for a process list that is longer than all earlier lists. */
 #ifndef GW_MEASURE_SAMPLER_H
@@ -25,7 +25,7 @@ struct sampler_options {
 	bool always; /* read values at the interval even if no window is open */
 	/* for a service: read the counter even without a window, but fewer other values */
 	bool service;
-	/* at the first edge, read everything that a result reports about the GPU */
+	/* at the first boundary, read everything that a result reports about the GPU */
 	bool describe;
 	int64_t own_pid; /* this process and its descendants are not foreign */
 	/* these processes and their descendants are not foreign either; 0: none */
@@ -52,8 +52,8 @@ struct sampler_ring {
 	bool offset_known;
 	bool broken;         /* the ring buffer stopped answering */
 	uint64_t last_ns;    /* time of the newest sample, monotonic */
-	uint64_t covered_ns; /* a sample with this timestamp covers the last edge */
-	/* by this time, the sample that covers the last edge is available */
+	uint64_t covered_ns; /* a sample with this timestamp covers the last boundary */
+	/* by this time, the sample that covers the last boundary is available */
 	uint64_t drain_until_ns;
 };
 
@@ -92,7 +92,7 @@ struct sampler {
 	struct sampler_counter counter;
 	struct sampler_use use;
 	struct usage_list usage;
-	double application_hz; /* application clock at the last edge or anchor; NAN: unknown */
+	double application_hz; /* application clock at the last boundary or anchor; NAN: unknown */
 	uint64_t application_ns; /* when application_hz was read */
 };
 
@@ -106,10 +106,10 @@ void sampler_done(struct sampler *s);
  * active: a window is open. */
 uint64_t sampler_step(struct sampler *s, bool active);
 
-/* Takes the readings for an edge: a window begins (end_ns is 0), or a window ended at end_ns.
+/* Takes the readings for a boundary: a window begins (end_ns is 0), or a window ended at end_ns.
  * After the end of a window, a caller waits for the sample that covers the end, so the sampler
  * reads this sample as soon as it can be available. brief: the window has ended and is so short
  * that a counter reading would not improve its result. */
-void sampler_edge(struct sampler *s, uint64_t end_ns, bool brief);
+void sampler_boundary(struct sampler *s, uint64_t end_ns, bool brief);
 
 #endif

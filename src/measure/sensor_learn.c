@@ -429,7 +429,7 @@ enum verdict { SAFE, DISTURBED, UNKNOWN };
 
 /* Decides whether reading the counter at one rate disturbs the counter: compares its energy
  * with that of the reference. If the power changes, the comparison is less strict, because
- * counter and reference differ at an edge. */
+ * counter and reference differ at a boundary of the window. */
 static enum verdict judge_rate(struct learn *l, const struct fit_period *tick, unsigned which,
 			       double every_s, double length_s)
 {

@@ -248,8 +248,8 @@ static void tracker_tick(struct tracked_window *w, const struct event *e)
 			       tracker_seconds(from, e->t_ns), f[FIGURE_POWER]);
 }
 
-/* Stores a reading of the throttle counters. The first reading at or after an edge of a window
- * is used for that edge. */
+/* Stores a reading of the throttle counters. The first reading at or after a boundary of a window
+ * is used for that boundary. */
 static void tracker_limits(struct tracked_window *w, const struct event *e)
 {
 	struct tracked_limits now = { .known = true, .limit_w = e->u.limits.limit_w };
@@ -431,7 +431,7 @@ bool window_tracker_done(const struct window_tracker *t, const struct tracked_wi
 }
 
 /* Returns the throttled seconds by the driver's counters; NAN if they were not read at both
- * edges. */
+ * boundaries. */
 static double counted_s(const struct tracked_window *w, unsigned cause)
 {
 	if (!w->begin_limits.known || (w->e.end_ns && !w->end_limits.known))

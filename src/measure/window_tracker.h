@@ -32,7 +32,7 @@ void window_series_free(struct window_series *s); /* NULL is allowed */
 /* Bits of GW_Q_CLOCK_REASONS for each cause of throttling. */
 extern const uint64_t window_tracker_reason_bits[GW_THROTTLES];
 
-/* The driver's throttling counters and the power limit, read at one edge of a window. */
+/* The driver's throttling counters and the power limit, read at one boundary of a window. */
 struct tracked_limits {
 	bool known;
 	double limited_s[GW_THROTTLES];

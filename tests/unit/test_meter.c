@@ -570,6 +570,32 @@ TEST(a_gpu_that_hangs_from_the_start_blocks_no_other)
 	while (gw_snapshot_device(sim.snap, 0)->state == GW_DEVICE_STALLED);
 }
 
+TEST(a_gpu_whose_sampler_does_not_start_in_time_is_not_measured)
+{
+	struct gw_options o = { .size = sizeof(o),
+				.backend = "nvml",
+				.nvml_library = sim_path,
+				.deadline_ns = 200 * NS_PER_MS };
+	struct gw_meter_options mo = { .size = sizeof(mo), .cache_dir = "" };
+	char error[256];
+
+	assert_int_equal(sim_load_text("test", TWO_GPUS, error, sizeof(error)), 0);
+	assert_int_equal(gw_open(&o, &sim.ctx), 0);
+	sim_hang("nvmlDeviceGetSamples", 0); /* only the sampler calls this function */
+	assert_int_equal(gw_meter_start(sim.ctx, &mo, &meter), 0);
+	assert_int_equal(gw_window_open(meter, "hung", 0, &window), 0);
+	usleep(300000);
+	assert_int_equal(gw_window_close(window, 0), 0);
+	/* Now the call returns. A stalled device stays stalled, and the meter can be freed. */
+	sim_unhang();
+	gw_window_wait(window, 2 * NS_PER_S);
+	assert_int_equal(gw_window_energy(window, 0)->validity, GW_NO_RESULT);
+	assert_true(gw_window_energy(window, 1)->joules.best > 0);
+	assert_int_equal(gw_meter_stop(meter), 0);
+	meter = NULL;
+	window = NULL;
+}
+
 TEST(nonsense_is_refused)
 {
 	start(ONE(""));
