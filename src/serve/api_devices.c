@@ -6,6 +6,7 @@
 #include "process_energy.h"
 #include "render_sensor.h"
 
+#include "base/number.h"
 #include "measure/meter.h"
 
 #include <math.h>
@@ -307,8 +308,6 @@ void api_sensors(void *arg, const struct request *q, struct reply *r)
 /* ---- short documents ---- */
 
 /* "mb" is 2^20 bytes, as in the programs that use these keys. */
-#define MB 1048576.0
-
 static void write_whole(struct json *j, const char *key, const struct gw_device *d,
 			unsigned quantity, double unit)
 {
@@ -327,9 +326,9 @@ static void short_device(struct json *j, const struct gw_device *d)
 	json_object(j, NULL);
 	json_uint(j, "index", d->index);
 	json_string(j, "name", name ? name : "unknown GPU"); /* this key is never null */
-	write_whole(j, "total_memory_mb", d, GW_Q_MEMORY_TOTAL, MB);
-	write_whole(j, "free_memory_mb", d, GW_Q_MEMORY_FREE, MB);
-	write_whole(j, "used_memory_mb", d, GW_Q_MEMORY_USED, MB);
+	write_whole(j, "total_memory_mb", d, GW_Q_MEMORY_TOTAL, MIB);
+	write_whole(j, "free_memory_mb", d, GW_Q_MEMORY_FREE, MIB);
+	write_whole(j, "used_memory_mb", d, GW_Q_MEMORY_USED, MIB);
 	write_whole(j, "utilization_percent", d, GW_Q_UTILIZATION_GPU, 0.01);
 	write_whole(j, "temperature_c", d, GW_Q_TEMPERATURE_GPU, 1);
 	json_bool(j, "is_available", d->state == GW_DEVICE_OK);

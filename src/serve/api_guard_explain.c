@@ -4,6 +4,7 @@
 #include "model_energy.h"
 #include "move_doc.h"
 
+#include "base/number.h"
 #include "device/workload.h"
 #include "guard/demand.h"
 #include "guard/pidfile.h"
@@ -17,7 +18,6 @@
 
 #define CONTAINER_ID 64 /* length of a full container id; a container name is usually shorter */
 #define CONTENDERS   8
-#define MIB          1048576.0
 
 static void explain_say(struct json *j, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

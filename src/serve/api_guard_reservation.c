@@ -3,6 +3,7 @@
 #include "json_request.h"
 #include "guard_doc.h"
 
+#include "base/number.h"
 #include "base/sha256.h"
 
 #include <math.h>
@@ -14,7 +15,6 @@
 #define POLL_NS    (20 * NS_PER_MS)
 #define WAIT_MOST  60.0
 #define BYTES_MOST 9.0e15
-#define GIB        1073741824.0
 #define KEYS       (sizeof(((struct api *)0)->room_key) / sizeof(struct api_key))
 
 struct reservation_request {

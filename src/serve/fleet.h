@@ -7,6 +7,7 @@
 #ifndef GW_SERVE_FLEET_H
 #define GW_SERVE_FLEET_H
 
+#include "base/clock.h"
 #include "base/json.h"
 
 #include <stdbool.h>
@@ -197,6 +198,6 @@ struct fleet_source {
 	 * until the thread returns to the loop. */
 	void (*look)(void *arg, struct fleet_state *ret);
 };
-#define FLEET_FRESH_NS (10 * 1000000000ull)
+#define FLEET_FRESH_NS (10 * NS_PER_S)
 
 #endif

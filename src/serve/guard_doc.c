@@ -3,15 +3,13 @@
 #include "move_doc.h"
 #include "render.h"
 
+#include "base/number.h"
 #include "base/suggest.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-#define MIB 1048576.0
-#define GIB 1073741824.0
 
 struct guard_moment guard_moment(const struct api *a)
 {

@@ -6,6 +6,7 @@
 #include "guard_view.h"
 #include "metrics.h"
 
+#include "base/array.h"
 #include "base/number.h"
 
 #include <assert.h>
@@ -13,8 +14,6 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* ---- the page ---- */
 

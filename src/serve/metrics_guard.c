@@ -6,11 +6,12 @@
 
 #include "guard_view.h"
 
+#include "base/array.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define COUNT(a)      (sizeof(a) / sizeof((a)[0]))
 #define LEAST_SPAN_NS (600 * NS_PER_S)
 
 /* ---- workers ---- */

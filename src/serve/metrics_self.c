@@ -1,12 +1,11 @@
 /* metrics_self: the service, its driver calls, connections and cost. */
 #include "metrics_page.h"
 
+#include "base/array.h"
 #include "device/call_cost.h"
 
 #include <math.h>
 #include <string.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* ---- the service ---- */
 

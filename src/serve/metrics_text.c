@@ -1,12 +1,11 @@
 #include "metrics_text.h"
 
+#include "base/array.h"
 #include "base/number.h"
 #include "base/utf8.h"
 
 #include <math.h>
 #include <string.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* ---- numbers ---- */
 

@@ -1,12 +1,11 @@
 #include "move_doc.h"
 
 #include "base/clock.h"
+#include "base/number.h"
 #include "guard/worker/checkpoint.h"
 
 #include <math.h>
 #include <stdio.h>
-
-#define GIB 1073741824.0
 
 static bool is_checkpoint(const struct guard_view *g, unsigned worker)
 {

@@ -8,6 +8,7 @@
 #ifndef GW_SERVE_PROCESS_ENERGY_H
 #define GW_SERVE_PROCESS_ENERGY_H
 
+#include "base/clock.h"
 #include "base/proc_id.h"
 #include "measure/attribute.h"
 
@@ -80,7 +81,7 @@ void process_energy_sum(const struct process_energy *e, struct process_energy_su
 
 #define PROCESS_HISTORY_ROWS    16
 #define PROCESS_HISTORY_POINTS  90
-#define PROCESS_HISTORY_STEP_NS UINT64_C(10000000000)
+#define PROCESS_HISTORY_STEP_NS (10 * NS_PER_S)
 
 enum process_history_figure {
 	PROCESS_HISTORY_MEMORY, /* bytes */

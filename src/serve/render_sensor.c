@@ -1,5 +1,6 @@
 #include "render_sensor.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 
 #include <math.h>
@@ -26,7 +27,6 @@ static void write_figures(struct json *j, const struct figure *f, unsigned n,
 			json_string(j, f[i].key, gw_absence_key(missing));
 	json_object_end(j);
 }
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* ---- parts ---- */
 
