@@ -5,8 +5,10 @@
  * delivered at once, then one every 100 ms, as on real GPUs. */
 #include "abi.h"
 
+#include "base/clock.h"
+
 #define SETS_MAX 64
-#define CLOCK_NS UINT64_C(100000000)
+#define CLOCK_NS (100 * NS_PER_MS)
 
 struct registration {
 	uint64_t mask;
@@ -133,7 +135,7 @@ static bool next_event(struct ctx *c, struct set *s, struct abi_event_data *out,
 static abi_return wait_event(struct ctx *c, abi_set handle, struct abi_event_data *out,
 			     uint32_t ms)
 {
-	uint64_t when_ns, end_ns = c->now_ns + ms * UINT64_C(1000000);
+	uint64_t when_ns, end_ns = c->now_ns + ms * NS_PER_MS;
 
 	if (out == NULL)
 		return ABI_INVALID_ARGUMENT;

@@ -5,6 +5,8 @@
 
 #include "abi.h"
 
+#include "base/clock.h"
+
 /* Fields with consecutive ids: their value, the traits they need, and their type. */
 struct field {
 	unsigned first, last;
@@ -55,7 +57,7 @@ static double has_energy(struct ctx *c, unsigned scope, unsigned id)
 /* Power of the memory: 45 W idle, 62 W with a context, more with load. */
 static double memory_mw(const struct device *d)
 {
-	double load = history_mean_load(&d->history, d->now_ns, 1000000000);
+	double load = history_mean_load(&d->history, d->now_ns, NS_PER_S);
 
 	return 1e3 * ((d->control.reasons & ABI_REASON_IDLE ? 45 : 62) + 60 * load);
 }

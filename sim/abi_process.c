@@ -4,6 +4,8 @@
 
 #include "abi.h"
 
+#include "base/clock.h"
+
 /* First pid of the extra processes that appear after a list was refused because the buffer was
  * too small. */
 #define GROWN_PID 4100000u
@@ -125,7 +127,7 @@ struct use_list {
 static void add_use(const struct ctx *c, struct use_list *l, const struct process *p,
 		    uint64_t at_ns)
 {
-	uint64_t window_ns = c->w->utilization_history > 1 ? SAMPLE_NS : 1000000000;
+	uint64_t window_ns = c->w->utilization_history > 1 ? SAMPLE_NS : NS_PER_S;
 	double load = history_mean_load(&c->d->history, at_ns, window_ns);
 	uint32_t sm = (uint32_t)lround(fmin(100 * load * p->share, 100));
 	struct abi_process_utilization use = { .pid = p->pid,

@@ -4,10 +4,12 @@
 
 #include "abi.h"
 
+#include "base/clock.h"
+
 #define HAS(trait) (c->d->p.traits & (trait))
 
 /* The time over which the driver computes utilisation. */
-#define UTILIZATION_NS UINT64_C(1000000000)
+#define UTILIZATION_NS NS_PER_S
 
 /* Defines a call that returns one number, or code 3 if `can` is false. */
 #define NUMBER_CALL(symbol, type, convert, can, value) \

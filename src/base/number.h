@@ -8,6 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define MIB (UINT64_C(1) << 20) /* bytes */
+#define GIB (UINT64_C(1) << 30) /* bytes */
+
 /* Works like strtod() in the C locale. *ret_end == text if there is no number. */
 double number_parse(const char *text, const char **ret_end);
 

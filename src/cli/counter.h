@@ -9,6 +9,7 @@
 
 #include "client.h"
 
+#include "base/clock.h"
 #include "measure/meter.h"
 
 #include <stdbool.h>
@@ -17,7 +18,7 @@
 
 #define COUNTER_SERIES  256
 #define COUNTER_WHY     320
-#define COUNTER_MOST_NS (10 * UINT64_C(1000000000)) /* longest time for one reading */
+#define COUNTER_MOST_NS (10 * NS_PER_S) /* longest time for one reading */
 
 /* One series of a counter; a server may have one per model or engine. */
 struct counter_series {

@@ -8,6 +8,7 @@
 #include "guard/process_cache.h"
 
 #include "base/clock.h"
+#include "base/number.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,7 +18,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MIB     1048576.0
 #define TARGETS (POLICY_WORKERS * GUARD_TARGETS)
 /* limit of stored records with checkpointed processes; removed workers may have records, too */
 #define RECORDS    (POLICY_WORKERS * 4)

@@ -1,5 +1,6 @@
 #include "window_read.h"
 
+#include "base/array.h"
 #include "measure/energy.h"
 #include "serve/timespec_parse.h"
 
@@ -18,7 +19,6 @@ struct field {
 };
 
 #define TEXT_SIZE 96 /* size of each string below */
-#define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
 
 static double number(const struct json_doc *o, const char *path)
 {
@@ -220,7 +220,7 @@ static void read_sensor(const struct json_doc *o, struct sensor *s)
 	const char *scope = json_doc_string(o, "scope");
 	const char *learned = json_doc_string(o, "learned_utc");
 
-	fill_fields(o, sensor_fields, LENGTH(sensor_fields), s);
+	fill_fields(o, sensor_fields, COUNT(sensor_fields), s);
 	s->origin = word(o, "origin", origin_name, SENSOR_ACTIVE + 1, SENSOR_ASSUMED);
 	s->ring.model = word(o, "ring.model", model_name, SENSOR_LOWPASS + 1, SENSOR_BOXCAR);
 	s->instant.model =
@@ -265,7 +265,7 @@ static void read_process(const struct json_doc *o, struct attribute *a)
 	if (!json_doc_is_number(o, "pid")) {
 		read_remainder(o, a);
 	} else if (a->count < ATTRIBUTE_ROWS) {
-		fill_fields(o, process_fields, LENGTH(process_fields), r);
+		fill_fields(o, process_fields, COUNT(process_fields), r);
 		r->id.pid = (int64_t)count(o, "pid");
 		text(o, "name", r->name, sizeof(r->name));
 		r->how = word(o, "how", attribute_how_name, ATTRIBUTE_HOWS,
@@ -304,8 +304,8 @@ bool window_read_device(const struct json_doc *window, size_t i, struct measured
 	bool measured = json_doc_string(o, "validity") != NULL;
 
 	memset(ret, 0, sizeof(*ret));
-	fill_fields(o, device_fields, LENGTH(device_fields), ret);
-	fill_fields(detail, detail_fields, LENGTH(detail_fields), ret);
+	fill_fields(o, device_fields, COUNT(device_fields), ret);
+	fill_fields(detail, detail_fields, COUNT(detail_fields), ret);
 	ret->provenance = word(o, "provenance", gw_provenance_name, GW_FROM_SIMULATOR + 1,
 			       GW_FROM_DRIVER);
 	read_energy(o, &ret->energy);

@@ -4,6 +4,7 @@
  * files are still accepted. */
 #include "config_read.h"
 
+#include "base/array.h"
 #include "base/file.h"
 
 #include "base/suggest.h"
@@ -45,8 +46,6 @@ static const struct renamed {
 	R(capacity, enable_capacity_tracking, BOOL, 0, 0, enabled, SAME),
 #undef R
 };
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* Writes the key for an error message: control characters and NUL become '?', long keys are
  * truncated. */

@@ -2,6 +2,7 @@
  * them. */
 #include "config_read.h"
 
+#include "base/array.h"
 #include "base/number.h"
 #include "base/suggest.h"
 #include "base/text.h"
@@ -11,8 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* ---- members of struct config ---- */
 

@@ -3,6 +3,7 @@
 
 #include "guard_config_read.h"
 
+#include "base/array.h"
 #include "device/tables.h"
 
 #include <gpuward.h>
@@ -12,8 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* ---- profiles ---- */
 

@@ -9,6 +9,7 @@
 #include "guard/worker.h"
 #include "guard/worker/checkpoint.h"
 
+#include "base/array.h"
 #include "base/suggest.h"
 
 #include <errno.h>
@@ -18,8 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 static bool is_present(const struct guard_entry *e, enum guard_key key)
 {

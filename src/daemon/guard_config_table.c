@@ -2,6 +2,7 @@
  * that has a format: addresses, paths, expressions, signals. */
 #include "guard_config_read.h"
 
+#include "base/array.h"
 #include "base/suggest.h"
 #include "device/tables.h"
 #include "guard/classify.h"
@@ -283,8 +284,7 @@ void guard_config_free(struct config_memory *m)
 	}
 }
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define WRONG    200
+#define WRONG 200
 
 /* ---- formats; each check returns NULL or what is wrong ---- */
 

@@ -1,5 +1,7 @@
 #include "store_db.h"
 
+#include "base/array.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define COUNT(a)       (sizeof(a) / sizeof((a)[0]))
 #define APPLICATION_ID 0x47505744 /* "GPWD" */
 #define WRITE_WAIT_MS  2000
 #define ALONE_WAIT_MS  100

@@ -30,7 +30,6 @@
 /* If the output of a run is longer, none of it is used, because its last rows would be missing.
  * The row of a process has about 60 bytes. */
 #define TEXT_SIZE (1024 * 1024)
-#define MIB       1048576.0
 
 /* The tiers that nvidia-smi supports. */
 #define TIERS GW_TIERS_COMMON

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define MIB              1048576.0
 #define MHZ              1e6
 #define PERCENT_TO_RATIO 0.01
 

@@ -4,6 +4,8 @@
  * and two more per device. Memory is allocated only if there are more devices than before. */
 #include "context.h"
 
+#include "base/number.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,6 @@
 /* minimum time between readings of the host: reading /proc costs 30 us, more than all calls for
  * a warm GPU */
 #define HOST_FRESH_NS NS_PER_S
-#define GIB           1073741824.0
 
 struct entry {
 	struct gw_device pub;
@@ -318,12 +319,12 @@ enum gw_absence gw_snapshot_resource(const struct gw_snapshot *snap, unsigned re
 		unsigned quantity;
 		double scale;
 	} of[GW_RESOURCES] = {
-		[GW_R_GPU_TOTAL_VRAM_GB] = { GW_Q_MEMORY_TOTAL, 1 / GIB },
-		[GW_R_GPU_USED_VRAM_GB] = { GW_Q_MEMORY_USED, 1 / GIB },
-		[GW_R_GPU_FREE_VRAM_GB] = { GW_Q_MEMORY_FREE, 1 / GIB },
+		[GW_R_GPU_TOTAL_VRAM_GB] = { GW_Q_MEMORY_TOTAL, 1.0 / GIB },
+		[GW_R_GPU_USED_VRAM_GB] = { GW_Q_MEMORY_USED, 1.0 / GIB },
+		[GW_R_GPU_FREE_VRAM_GB] = { GW_Q_MEMORY_FREE, 1.0 / GIB },
 		[GW_R_GPU_UTILIZATION_PERCENT] = { GW_Q_UTILIZATION_GPU, 100 },
 		[GW_R_GPU_TEMPERATURE_C] = { GW_Q_TEMPERATURE_GPU, 1 },
-		[GW_R_GPU_VRAM_GB] = { GW_Q_MEMORY_TOTAL, 1 / GIB },
+		[GW_R_GPU_VRAM_GB] = { GW_Q_MEMORY_TOTAL, 1.0 / GIB },
 	};
 	const struct gw_device *d = gw_snapshot_main_device(snap);
 	enum gw_absence why;

@@ -1,6 +1,7 @@
 #include "capacity.h"
 
 #include "base/clock.h"
+#include "base/number.h"
 #include "measure/series.h"
 
 #include <math.h>
@@ -8,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GIB        1073741824.
 #define SLOPE_NS   (600 * NS_PER_S)
 #define SLOPE_MIN  10 /* a slope needs at least this many points, over at least SLOPE_SPAN */
 #define SLOPE_SPAN (30 * NS_PER_S)

@@ -2,13 +2,13 @@
 #include "demand.h"
 
 #include "base/clock.h"
+#include "base/number.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define MIB    (UINT64_C(1) << 20)
 #define NEW_NS (10 * NS_PER_S) /* how long a contender counts as new or grown */
 /* a program that never held more than this causes no pressure */
 #define SMALL_BYTES (256 * MIB)

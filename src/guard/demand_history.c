@@ -2,10 +2,11 @@
  * ever held. */
 #include "demand.h"
 
+#include "base/number.h"
+
 #include <math.h>
 #include <string.h>
 
-#define MIB         (UINT64_C(1) << 20)
 #define GROWN_BYTES (16 * MIB) /* less growth is noise of a desktop program */
 
 /* Continues an FNV-1a hash from h. */

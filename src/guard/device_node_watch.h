@@ -7,15 +7,16 @@
 #ifndef GW_GUARD_DEVICE_NODE_WATCH_H
 #define GW_GUARD_DEVICE_NODE_WATCH_H
 
+#include "base/clock.h"
 #include "base/root.h"
 
 #define WATCH_NODES 256
 /* shortest time between two triggers; each trigger doubles it */
 #define WATCH_SPACING_NS UINT64_C(20000000)
 /* upper limit of the time between triggers: the interval of a poll */
-#define WATCH_MOST_NS UINT64_C(100000000)
+#define WATCH_MOST_NS (100 * NS_PER_MS)
 /* a pause of this length resets the time between triggers */
-#define WATCH_CALM_NS UINT64_C(1000000000)
+#define WATCH_CALM_NS NS_PER_S
 
 struct device_node_watch {
 	const struct root *root;

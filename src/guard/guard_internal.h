@@ -25,12 +25,12 @@
 #include "guard_query.h"
 
 #include "base/clock.h"
+#include "base/number.h"
 
 #define GUARD_DECISIONS    512
 #define GUARD_RESERVATIONS 32
 #define GUARD_FLAPS        8
 
-#define MIB          (UINT64_C(1) << 20)
 #define BIT(r)       (UINT32_C(1) << (r))
 #define FOR_EVER     UINT64_MAX
 #define CALM_LOOKS   3

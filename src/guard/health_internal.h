@@ -5,11 +5,11 @@
 
 #include "health.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 
 #include <math.h>
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define QUICK_NS NS_PER_S
 #define TIER_NS  (10 * NS_PER_S) /* values of the HEALTH tier in a snapshot may be this old */
 #define PASTS    8

@@ -3,6 +3,9 @@
 
 #include "idle.h"
 
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/number.h"
 #include "base/text.h"
 
 #include <ctype.h>
@@ -14,10 +17,6 @@
 #include <string.h>
 #include <strings.h>
 #include <time.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define SECOND   UINT64_C(1000000000)
-#define MIB      (UINT64_C(1) << 20)
 
 const char *const guard_modes[] = { "observe", "dry-run", "enforce", NULL };
 
@@ -62,7 +61,7 @@ unsigned policy_kind_level(unsigned kind)
 
 uint64_t policy_kind_stop_ns(unsigned kind)
 {
-	return kind < WORKER_KINDS ? kinds[kind].stop_s * SECOND : 0;
+	return kind < WORKER_KINDS ? kinds[kind].stop_s * NS_PER_S : 0;
 }
 
 bool policy_kind_is(unsigned kind, enum policy_trait trait)
@@ -79,18 +78,18 @@ void policy_init(struct policy *p)
 		.user_evictions = 12,
 		.restore_on_stop = true,
 		.standard = {
-			.debounce_ns = SECOND * 3 / 10,
-			.quiet_ns = 30 * SECOND,
-			.resident_ns = 60 * SECOND,
-			.drain_ns = 10 * SECOND,
-			.verify_ns = 5 * SECOND,
-			.budget_ns = 30 * SECOND,
-			.post_ns = 15 * SECOND,
+			.debounce_ns = NS_PER_S * 3 / 10,
+			.quiet_ns = 30 * NS_PER_S,
+			.resident_ns = 60 * NS_PER_S,
+			.drain_ns = 10 * NS_PER_S,
+			.verify_ns = 5 * NS_PER_S,
+			.budget_ns = 30 * NS_PER_S,
+			.post_ns = 15 * NS_PER_S,
 			.headroom_bytes = 2048 * MIB,
 			.headroom_ratio = 0.1,
 			.min_vram_bytes = 512 * MIB,
 			.util_ratio = 0.1,
-			.util_ns = 3 * SECOND,
+			.util_ns = 3 * NS_PER_S,
 			.max_level = 2,
 		},
 	};

@@ -10,6 +10,7 @@
 
 #include "scene.h"
 
+#include "base/clock.h"
 #include "base/proc_id.h"
 #include "base/root.h"
 
@@ -52,15 +53,15 @@ void pidfd_set_add(struct pidfd_set *a, struct proc_id id);
 
 /* ---- the cache ---- */
 
-#define PROCESS_CACHE_ORPHAN_NS UINT64_C(1000000000)
+#define PROCESS_CACHE_ORPHAN_NS NS_PER_S
 /* how long a process is kept after it was last listed: long, because reading the driver's list
  * may fail for a while */
-#define PROCESS_CACHE_FORGET_NS UINT64_C(10000000000)
+#define PROCESS_CACHE_FORGET_NS (10 * NS_PER_S)
 /* A young process may execute another program, so it is read again more often than an old
  * one. */
-#define PROCESS_CACHE_YOUNG_NS         UINT64_C(10000000000)
+#define PROCESS_CACHE_YOUNG_NS         (10 * NS_PER_S)
 #define PROCESS_CACHE_REFRESH_YOUNG_NS UINT64_C(2000000000)
-#define PROCESS_CACHE_REFRESH_OLD_NS   UINT64_C(10000000000)
+#define PROCESS_CACHE_REFRESH_OLD_NS   (10 * NS_PER_S)
 
 enum process_state { PROCESS_FOUND, PROCESS_VANISHED, PROCESS_ORPHAN };
 

@@ -1,4 +1,5 @@
-/* The table of routes. */
+/* The table of routes. Each handler runs only after its query parameters are checked and, if
+ * the readings are old, after a new reading. */
 #include "api_parts.h"
 
 #include "base/suggest.h"
@@ -7,12 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the table ---- */
-
 #define WORDS_MAX 16
 
-/* Returns the word of the list that is most similar to `word`, or NULL. out holds a copy of the
- * list. */
+/* Returns the word of the list that is most similar to `word`; NULL: none is similar. The
+ * result points into `out`, which receives a copy of the list. */
 static const char *nearest_word(const char *list, const char *word, char *out, size_t size)
 {
 	const char *words[WORDS_MAX];
@@ -52,8 +51,6 @@ static bool params_known(const struct request *q, struct reply *r, const char *l
 	return true;
 }
 
-/* ---- readings that are old because nobody watched ---- */
-
 #define READING_WAIT_NS (10 * NS_PER_MS)
 #define READING_WAITS   30
 
@@ -63,8 +60,9 @@ void api_follow(const struct api *a)
 		a->view.ops->watch(a->view.engine, VIEW_WATCH_TICKS);
 }
 
-/* Reports the request to the engine, and delays its reply if the readings are old because
- * nobody watched. A request that changes something does not wait. */
+/* Reports the request to the engine. If the readings are old because no client asked for them,
+ * the reply waits for a new reading, at most READING_WAITS times READING_WAIT_NS. A request
+ * that changes something does not wait. */
 static bool waits_for_reading(const struct api *a, const struct request *q, struct reply *r,
 			      unsigned flags, const char *tag)
 {

@@ -21,44 +21,48 @@ struct api {
 	const struct clock *clock;
 	struct stream *stream;
 	struct windows *windows;
-	void *daemon;                     /* pointer of the caller; not used here */
-	struct http *http;                /* source of the HTTP counters; NULL in tests */
+	void *daemon;      /* for the owner of this struct; the handlers do not use it */
+	struct http *http; /* source of the HTTP counters; NULL in tests */
 	const struct view_push *push;     /* NULL: no push is configured */
 	const struct fleet_source *fleet; /* NULL: no Prometheus is configured */
-	unsigned top; /* maximum number of processes in /metrics; 0: no processes */
-	struct metrics_choice metrics; /* families of /metrics */
+	/* maximum number of programs per GPU in /metrics; 0: no process metrics */
+	unsigned top;
+	struct metrics_choice metrics; /* the metric families that /metrics serves */
 	bool manage;                   /* /api/gpu/manage may change settings */
 	/* any client may open and end energy windows, not only trusted ones */
 	bool windows_open;
-	struct energy_cost cost; /* for /api/v1/self */
-	/* Ring of reservations that were requested with an Idempotency-Key. */
+	struct energy_cost cost; /* prices that /api/v1/self shows */
+	/* The latest reservations that were requested with an Idempotency-Key: a ring. */
 	struct api_key {
-		char key[65], body[65]; /* SHA-256 */
-		uint64_t id;            /* 0: none */
+		/* SHA-256 of the key and of the body, as hexadecimal text */
+		char key[65], body[65];
+		uint64_t id; /* id of the reservation; 0: unused entry */
 	} room_key[32];
-	/* the simulation that runs, or whose result no client has fetched; NULL: none */
+	/* The simulation that is running, or that has ended and whose result was not sent yet.
+	 * NULL: none. */
 	struct simulation *simulation;
 	uint64_t simulations; /* number of simulations that were started */
-	/* number of keys stored so far, including those that were overwritten */
+	/* number of entries ever written to room_key */
 	unsigned room_keys;
-	struct buf openapi; /* made at the first request */
+	struct buf openapi; /* the document; made at the first request for it */
 };
 
 /* Ends a simulation and frees the cached OpenAPI document; the caller owns everything else. */
 void api_done(struct api *a);
 
-/* Adds the header X-Gpuward-Simulated to a reply if the GPUs are simulated; for
- * http_config.mark. The bodies have the same mark, except those with fixed keys (/api/gpu). */
+/* Adds the header X-Gpuward-Simulated to a reply if the GPUs are simulated. It is the hook
+ * http_config.mark. Bodies also say "simulated", except those with fixed keys (/api/gpu). */
 void api_mark(void *arg, struct reply *r);
 
 /* The table of routes, from routes.def. */
 extern const struct route api_routes[];
 extern const unsigned api_route_count;
 
-/* Reports that a client looks at the processes; see view_ops.look. */
+/* Makes the next readings include the utilisation of the processes, because a client shows them
+ * (view_ops.look). */
 void api_look(const struct api *a);
 
-/* Requests every tick, because a client follows the stream; see view_ops.watch. */
+/* Requests a reading at every tick, because a client follows the stream (view_ops.watch). */
 void api_follow(const struct api *a);
 
 /* Writes the stream's message for a tick: one line of JSON without a line break. */

@@ -6,18 +6,19 @@
 #include "process_energy.h"
 #include "render_sensor.h"
 
+#include "base/number.h"
 #include "measure/meter.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Writes the counters that the service keeps for a GPU. */
+/* Writes the totals that the service counts for a GPU: energy, state changes, errors. */
 static void write_counted(struct json *j, const struct api *a, unsigned i)
 {
 	const struct view_device *d = i < a->view.devices ? &a->view.device[i] : NULL;
 	uint64_t now = api_now(a);
-	/* if false, the counts of earlier runs are unknown */
+	/* false: the totals of earlier runs could not be read, so no total is known */
 	bool known = a->view.self.counts_known;
 
 	json_double(j, "energy_joules_total", d && known ? d->energy_joules : (double)NAN);
@@ -45,7 +46,7 @@ static void full_device(struct json *j, const struct api *a, unsigned i)
 	json_object_end(j);
 }
 
-/* A document about the GPUs that ?gpu= names. */
+/* A reply about the GPUs that ?gpu= names. */
 struct about {
 	struct json j;
 	struct render_filter f;
@@ -60,7 +61,7 @@ static bool begins(struct about *b, const struct api *a, const struct request *q
 	return api_has_reading(a, r) && api_filter(a, q, r, &b->f, &b->filter);
 }
 
-/* True if `what` has been read. If not, replies 503. */
+/* True if `what` is not NULL. If it is NULL, replies 503 with the sentence `why`. */
 static bool was_read(const void *what, struct reply *r, const char *why)
 {
 	if (!what)
@@ -150,14 +151,14 @@ void api_device(void *arg, const struct request *q, struct reply *r)
 	api_end(&j);
 }
 
-/* Writes where the energy of a GPU went. The parts add up to the total. */
+/* Writes how the energy of a GPU divides into processes, idle and unattributed energy. The
+ * parts add up to the total. */
 static void device_energy(struct json *j, const struct api *a, unsigned i)
 {
 	const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
 	const struct view_device *v = &a->view.device[i];
 	const struct process_energy_sums *s = &v->shares;
-	/* if the counts of earlier runs are unknown, the total and the earlier part are unknown
-	 * too */
+	/* without the counts of earlier runs, the total and the earlier part are unknown */
 	const bool total = s->known && a->view.self.counts_known;
 
 	json_object(j, NULL);
@@ -304,11 +305,8 @@ void api_sensors(void *arg, const struct request *q, struct reply *r)
 	api_end(&j);
 }
 
-/* ---- short documents ---- */
-
-/* "mb" is 2^20 bytes, as in the programs that use these keys. */
-#define MB 1048576.0
-
+/* In the keys of these short documents, "mb" means 2^20 bytes, because existing clients expect
+ * it. */
 static void write_whole(struct json *j, const char *key, const struct gw_device *d,
 			unsigned quantity, double unit)
 {
@@ -326,10 +324,11 @@ static void short_device(struct json *j, const struct gw_device *d)
 
 	json_object(j, NULL);
 	json_uint(j, "index", d->index);
-	json_string(j, "name", name ? name : "unknown GPU"); /* this key is never null */
-	write_whole(j, "total_memory_mb", d, GW_Q_MEMORY_TOTAL, MB);
-	write_whole(j, "free_memory_mb", d, GW_Q_MEMORY_FREE, MB);
-	write_whole(j, "used_memory_mb", d, GW_Q_MEMORY_USED, MB);
+	/* clients expect a string, never null */
+	json_string(j, "name", name ? name : "unknown GPU");
+	write_whole(j, "total_memory_mb", d, GW_Q_MEMORY_TOTAL, MIB);
+	write_whole(j, "free_memory_mb", d, GW_Q_MEMORY_FREE, MIB);
+	write_whole(j, "used_memory_mb", d, GW_Q_MEMORY_USED, MIB);
 	write_whole(j, "utilization_percent", d, GW_Q_UTILIZATION_GPU, 0.01);
 	write_whole(j, "temperature_c", d, GW_Q_TEMPERATURE_GPU, 1);
 	json_bool(j, "is_available", d->state == GW_DEVICE_OK);
@@ -389,9 +388,6 @@ void api_gpu_driver(void *arg, const struct request *q, struct reply *r)
 		json_string(&j, "error_message", why);
 	api_end(&j);
 }
-
-/* ---- capacity: the free GPU memory after headroom and reservations (now and recently), and
- * the GPUs on which a given number of bytes would fit ---- */
 
 static const struct {
 	const char *key;
@@ -484,12 +480,10 @@ void api_capacity(void *arg, const struct request *q, struct reply *r)
 	guard_doc_gpus(arg, q, r, NULL, write_one);
 }
 
-/* ---- what fits ---- */
-
 struct question {
 	uint64_t bytes;
 	unsigned n, able;
-	unsigned device[SCENE_GPUS]; /* index in the view */
+	unsigned device[SCENE_GPUS]; /* index of the GPU in the view */
 	unsigned order[SCENE_GPUS];
 	struct capacity_gpu gpu[SCENE_GPUS];
 	struct capacity_answer answer[SCENE_GPUS];
@@ -502,7 +496,7 @@ static const char *fit_word(enum capacity_fit fit)
 	return words[fit];
 }
 
-/* Writes the members of one answer. */
+/* Writes whether the requested bytes fit on the k-th GPU, and which workers must be evicted. */
 static void write_answer(struct json *j, const struct api *a, const struct question *x,
 			 unsigned k)
 {

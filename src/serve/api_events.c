@@ -1,4 +1,4 @@
-/* Events, as a list and as a stream; and the stream's message for a tick. */
+/* Replies with events, as a list or as a stream, and writes the stream's message for a tick. */
 #include "guard_doc.h"
 #include "workload_energy.h"
 
@@ -12,10 +12,8 @@
 #define EVENTS_STANDARD 100
 #define EVENTS_MOST     1000
 
-/* ---- messages ---- */
-
-/* Only the quantities that a chart needs, because every client of the stream receives them at
- * every tick. */
+/* The quantities in a message: only those that the charts show, because every client of the
+ * stream receives the message at every tick. */
 static const unsigned tick_figures[] = {
 	GW_Q_POWER,           GW_Q_POWER_LIMIT,        GW_Q_TEMPERATURE_GPU,
 	GW_Q_UTILIZATION_GPU, GW_Q_UTILIZATION_MEMORY, GW_Q_MEMORY_USED,
@@ -40,7 +38,8 @@ static void tick_device(struct json *j, const struct view *v, unsigned i)
 
 #define TICK_PROCESSES 64
 
-/* Selects the processes with the most memory. Returns their number. */
+/* Selects the processes with the most memory. Writes their indices to `out` and returns their
+ * number. */
 static unsigned tick_select(const struct gw_process_list *list, unsigned *out)
 {
 	unsigned n = 0;
@@ -86,7 +85,8 @@ static void tick_process(struct json *j, const struct view *v, unsigned i)
 	json_object_end(j);
 }
 
-/* Writes the figures of the largest processes; names and reasons are in /api/v1/processes. */
+/* Writes the figures of the largest processes. The message has no names and no absence reasons;
+ * /api/v1/processes has them. */
 static void tick_processes(struct json *j, const struct view *v)
 {
 	unsigned chosen[TICK_PROCESSES];
@@ -100,7 +100,8 @@ static void tick_processes(struct json *j, const struct view *v)
 
 #define TICK_WORKLOADS 64
 
-/* Writes the figures of the running workloads, per GPU; names are in /api/v1/workloads. */
+/* Writes the figures of the running workloads per GPU. The message has no names;
+ * /api/v1/workloads has them. */
 static void tick_workloads(struct json *j, const struct view *v)
 {
 	const struct workload_energy *e = v->workloads;
@@ -163,7 +164,6 @@ void api_tick_json(struct buf *out, const struct view *v)
 	json_time(&j, "time_utc", gw_snapshot_wall_ns(v->snap));
 	json_bool(&j, "simulated", view_simulated(v));
 	json_bool(&j, "let_go", v->let_go);
-	/* Readiness at the time of the reading. */
 	json_bool(&j, "ready",
 		  !view_unready(v, gw_snapshot_mono_ns(v->snap), why, sizeof(why)));
 	json_array(&j, "devices");
@@ -198,8 +198,6 @@ void api_event_json(struct buf *out, const struct view_event *e)
 	event_object(&j, e);
 	end_line(&j);
 }
-
-/* ---- the route ---- */
 
 static const struct {
 	const char *word;
@@ -257,8 +255,8 @@ static bool wants_stream(const struct request *q)
 	return accept && strstr(accept, "text/event-stream");
 }
 
-/* Gets the last event that a returning client has received: from the header Last-Event-ID, else
- * from ?after=. */
+/* Gets the id of the last event that a reconnecting client has received: from the header
+ * Last-Event-ID, else from ?after=. `standard` is used if neither is present. */
 static bool read_seen(const struct request *q, struct reply *r, uint64_t standard,
 		      uint64_t *ret)
 {
@@ -314,11 +312,9 @@ void api_events(void *arg, const struct request *q, struct reply *r)
 		reply_stream(r, a->stream, after, topics);
 }
 
-/* ---- events of the guard ---- */
-
 struct chosen {
-	struct json *j;       /* NULL: only count */
-	unsigned count, skip; /* skip: number of the oldest events to omit */
+	struct json *j;       /* NULL: count the events without writing them */
+	unsigned count, skip; /* skip: number of the oldest events that are not written */
 };
 
 static void add_chosen(void *arg, const struct view_event *e)

@@ -8,9 +8,9 @@
 #include <math.h>
 
 #define WAIT_STEP_NS (50 * NS_PER_MS)
-/* How long a client waits for Prometheus. If there is no fleet to show yet, the client waits
- * longer than the deadline of the queries. Otherwise it waits for a time that a person hardly
- * notices. */
+/* Maximum time that a reply waits for Prometheus. WAIT_FIRST_NS applies if the service has no
+ * answer of Prometheus yet; it is longer than the deadline of the queries. WAIT_NEXT_NS applies
+ * if an older answer can be shown instead. */
 #define WAIT_FIRST_NS (25 * NS_PER_S)
 #define WAIT_NEXT_NS  (2 * NS_PER_S)
 #define TOP_STANDARD  50

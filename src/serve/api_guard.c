@@ -12,8 +12,6 @@
 
 #define DECISIONS 20
 
-/* ---- the guard ---- */
-
 static void write_counts(struct json *j, const struct guard_view *g)
 {
 	static const uint64_t none[COUNTERS_CELLS];
@@ -54,7 +52,8 @@ static void write_rooms(struct json *j, const struct guard_view *g, struct guard
 	json_array_end(j);
 }
 
-/* Writes the latest `limit` decisions of this worker, or of all workers (-1), oldest first. */
+/* Writes the latest `limit` decisions about this worker, oldest first. worker -1: about all
+ * workers. */
 static void write_decisions(struct json *j, const struct guard_view *g, int worker,
 			    uint64_t limit, struct guard_moment now)
 {
@@ -130,8 +129,6 @@ void api_guard_worker(void *arg, const struct request *q, struct reply *r)
 	api_end(&j);
 }
 
-/* ---- one GPU ---- */
-
 static void write_memory(struct json *j, const struct scene *s, unsigned at,
 			 const struct capacity_gpu *c)
 {
@@ -183,13 +180,11 @@ void api_guard_gpu(void *arg, const struct request *q, struct reply *r)
 	api_end(&j);
 }
 
-/* ---- requests for a worker ---- */
-
 enum verb { EVICT, RESUME, HOLD, RELEASE };
 static const char *const verb_word[] = { "evict", "resume", "hold", "release" };
 
 struct worker_request {
-	double ttl_s; /* NAN: not given */
+	double ttl_s; /* NAN: the body has no ttl_s */
 	const char *reason, *state;
 	bool force;
 };
@@ -255,8 +250,8 @@ static void write_operation(struct json *j, const struct guard_operation *o)
 	guard_doc_text(j, "message", o->message);
 }
 
-/* Writes the hold that the request replaced, because the client may not know that another
- * person has set a hold. */
+/* Writes the hold that the request replaced. The client may not know that another person had
+ * set one. */
 static void replaced_hold(struct json *j, const struct guard_status *before,
 			  struct guard_moment now)
 {
@@ -267,8 +262,8 @@ static void replaced_hold(struct json *j, const struct guard_status *before,
 	json_object_end(j);
 }
 
-/* Replies 202. unsaved says why the request is not in the journal; "" if it is in the
- * journal. before: the status before a new hold; NULL for other requests. */
+/* Replies 202. unsaved: why the request is not in the journal; "": it is. before: the worker's
+ * status before a new hold; NULL for other requests. */
 static void accepted(const struct api *a, const struct guard_view *g, unsigned worker,
 		     const struct guard_status *before, const char *unsaved, struct reply *r)
 {
@@ -373,8 +368,6 @@ void api_guard_release(void *arg, const struct request *q, struct reply *r)
 	change(arg, q, r, RELEASE);
 }
 
-/* ---- the mode ---- */
-
 static void answer_mode(const struct api *a, const struct request *q, struct reply *r,
 			const enum guard_mode *mode, const char *reason)
 {
@@ -437,8 +430,6 @@ void api_guard_reset_mode(void *arg, const struct request *q, struct reply *r)
 		answer_mode(arg, q, r, NULL, "");
 }
 
-/* ---- operations ---- */
-
 void api_guard_operation(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
@@ -464,8 +455,6 @@ void api_guard_operation(void *arg, const struct request *q, struct reply *r)
 	write_operation(&j, o);
 	api_end(&j);
 }
-
-/* ---- games ---- */
 
 static void write_game(struct json *j, const struct guard_view_game *g, struct guard_moment now)
 {

@@ -4,6 +4,7 @@
 #include "model_energy.h"
 #include "move_doc.h"
 
+#include "base/number.h"
 #include "device/workload.h"
 #include "guard/demand.h"
 #include "guard/pidfile.h"
@@ -15,9 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CONTAINER_ID 64 /* length of a full container id; a container name is usually shorter */
+/* length of a full container id; names of containers are usually shorter */
+#define CONTAINER_ID 64
 #define CONTENDERS   8
-#define MIB          1048576.0
 
 static void explain_say(struct json *j, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -32,7 +33,7 @@ static void explain_say(struct json *j, const char *fmt, ...)
 	json_string(j, NULL, text);
 }
 
-/* True if the text already ends with a full stop. Evidence can be a complete sentence. */
+/* True if the text ends with a full stop. Evidence can be a complete sentence. */
 static bool ends_well(const char *text)
 {
 	return *text && text[strlen(text) - 1] == '.';
@@ -43,7 +44,7 @@ static double seconds_to(uint64_t at_ns, uint64_t now_ns)
 	return at_ns > now_ns ? (double)(at_ns - now_ns) * 1e-9 : 0;
 }
 
-/* Writes a duration: "12 s", "3 min", "1 h 30 min". */
+/* Writes a duration in seconds as text: "12 s", "3 min", "1 h 30 min". */
 static const char *span(double s, char out[static 32])
 {
 	unsigned long min = (unsigned long)rint(s / 60);
@@ -59,7 +60,7 @@ static const char *span(double s, char out[static 32])
 	return out;
 }
 
-/* Writes what ends a reason, and when: "when ...; at the earliest in 5 min, 2026-..." or "in 1
+/* Writes what ends a reason and when: "when ...; at the earliest in 5 min, 2026-..." or "in 1
  * h, or earlier with ...". */
 static void ends_text(const struct guard_explanation *why, struct guard_moment now, char *out,
 		      size_t size)
@@ -120,7 +121,7 @@ static void say_overrides(struct json *j, const struct guard_view *g, unsigned w
 			"reservations, schedules, battery, budget and idling do not move it; "
 			"heat and faults do.",
 			until, guard_doc_requested_by(g, worker));
-	/* otherwise say_reasons() has named the hold */
+	/* if the reason "manual" is set, say_reasons() has already named the hold */
 	else if (!(s->mask >> REASON_MANUAL & 1))
 		explain_say(j, "No override is active.");
 }
@@ -147,9 +148,8 @@ static void say_last(struct json *j, const struct guard_view *g, unsigned worker
 	explain_say(j, "There was no decision about the worker since the service started.");
 }
 
-/* ---- other processes ---- */
-
-/* Writes what the process means for the worker. */
+/* Writes what the guard makes of this process: whether it moves the worker off the GPU, and
+ * why. */
 static void meaning(const struct guard_relation *b, char *out, size_t size)
 {
 	if (!b->here)
@@ -185,7 +185,7 @@ static void say_contender(struct json *j, const struct guard_view *g, unsigned w
 		    p->name, size, busy, s->gpu[p->gpu].uuid, rule, what);
 }
 
-/* Writes a sentence for each contender, whether or not it moves the worker. */
+/* Writes one sentence per contender, including contenders that do not move the worker. */
 static void say_contenders(struct json *j, const struct guard_view *g, unsigned worker)
 {
 	const struct scene *s;
@@ -202,10 +202,8 @@ static void say_contenders(struct json *j, const struct guard_view *g, unsigned 
 		explain_say(j, "No contender is on any GPU.");
 }
 
-/* ---- a worker that is not found ---- */
-
-/* True if process i may be the worker. A process that only uses graphics is not an inference
- * server. */
+/* True if process i can be the worker that was not found. A process that only uses graphics is
+ * not an inference server. */
 static bool may_be_worker(const struct scene *s, const struct verdict *v, unsigned i)
 {
 	return (v[i].class == CLASS_CONTENDER || v[i].class == CLASS_UNKNOWN) &&
@@ -223,8 +221,8 @@ static void unit_of(const char *cgroup, char *out, size_t size)
 		(void)cgroup_unit_service(&u, out, size);
 }
 
-/* Writes the command, control group and unit of a process that may be the worker. The match
- * keys are compared with these values. */
+/* Writes the command, control group and unit of a process that may be the worker. A person
+ * copies these values into the worker's match keys. */
 static void say_candidate(struct json *j, const struct scene *s, const struct scene_process *p)
 {
 	char unit[160], size[32] = "an unknown amount";
@@ -240,8 +238,8 @@ static void say_candidate(struct json *j, const struct scene *s, const struct sc
 		    *unit ? "" : " (no system unit)");
 }
 
-/* Writes the keys of the worker's match: "match.name and match.uid"; if there are none, those
- * that can be added. */
+/* Writes the match keys that are configured: "match.name and match.uid". If none is configured,
+ * writes the keys that can be added. */
 static void match_keys(const struct policy_match *m, char *out, size_t size)
 {
 	const struct {
@@ -268,8 +266,8 @@ static void match_keys(const struct policy_match *m, char *out, size_t size)
 	}
 }
 
-/* Lists the processes that may be a worker that was not found. If the worker runs, its match
- * keys are wrong, and these sentences show the right values. */
+/* Lists processes that may be the worker that was not found. If the worker runs, its match keys
+ * are wrong, and these sentences show the right values. */
 static void say_candidates(struct json *j, const struct guard_view *g, unsigned worker)
 {
 	const struct policy_worker *w = &g->policy->worker[worker];
@@ -393,7 +391,8 @@ static void say_mode(struct json *j, const struct guard_view *g, const struct gu
 	if (s->dry == DRY_MODE)
 		explain_say(j, "The mode is %s: decisions are logged, but nothing is done.",
 			    guard_modes[g->policy->mode]);
-	if (s->dry == DRY_FOREIGN) /* the sentence "Limit: ..." names that service */
+	/* the sentence "Limit: ..." already names the other service */
+	if (s->dry == DRY_FOREIGN)
 		explain_say(j, "Another service controls the worker's GPUs: decisions are "
 			       "logged, but nothing is done.");
 	if (s->dry == DRY_SIMULATED)
@@ -401,7 +400,7 @@ static void say_mode(struct json *j, const struct guard_view *g, const struct gu
 			       "nothing is done (set simulated = true in [guard] to act).");
 }
 
-/* Writes that a person set the mode in force, if it is not the configured mode. */
+/* If a person has set the mode at run time, writes who did so and when. */
 static void say_chosen_mode(struct json *j, const struct guard_view *g)
 {
 	const struct guard_view_mode *m = g->mode;

@@ -1,8 +1,9 @@
-/* Handles reservations of GPU memory. Workers leave until the memory is free, and the reply
- * waits for this. */
+/* Handles reservations of GPU memory. Workers leave the GPU until the memory is free; the reply
+ * waits for it. */
 #include "json_request.h"
 #include "guard_doc.h"
 
+#include "base/number.h"
 #include "base/sha256.h"
 
 #include <math.h>
@@ -10,11 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TTL_S      300.0 /* default ttl_s */
+#define TTL_S      300.0 /* ttl_s of a request that has none */
 #define POLL_NS    (20 * NS_PER_MS)
 #define WAIT_MOST  60.0
 #define BYTES_MOST 9.0e15
-#define GIB        1073741824.0
 #define KEYS       (sizeof(((struct api *)0)->room_key) / sizeof(struct api_key))
 
 struct reservation_request {
@@ -24,7 +24,7 @@ struct reservation_request {
 
 struct reservation_wait {
 	uint64_t id, until_ns;
-	bool again; /* an earlier request made the reservation */
+	bool again; /* the same request was sent before, and the reservation exists */
 	bool named; /* the request named the GPU */
 };
 
@@ -75,8 +75,8 @@ static double largest_gpu(const struct guard_view *g, const struct guard_reserva
 	return most;
 }
 
-/* Returns why no worker will leave, whatever the guard decides: a retry is then useless. NULL:
- * workers can leave. */
+/* Returns why no worker can leave in this mode or state of the guard, so that a retry would
+ * fail too. NULL: workers can leave. */
 static const char *why_none_leaves(const struct guard_view *g)
 {
 	static const char *const why[GUARD_DRIES] = {
@@ -101,8 +101,8 @@ static const char *why_none_leaves(const struct guard_view *g)
 	return why[dry];
 }
 
-/* Replies 409 with numbers, so that the client can request less, use another GPU, or try later.
- * in_vain: a later attempt would fail too. */
+/* Replies 409 with the free and the total memory, so that the client can request less, use
+ * another GPU, or try later. in_vain: a later attempt would fail too. */
 static void insufficient(const struct api *a, const struct guard_view *g,
 			 const struct reservation_wait *w, const char *detail, bool in_vain,
 			 struct reply *r)
@@ -186,7 +186,7 @@ static void check_reservation(const struct api *a, const struct guard_view *g,
 	} else if (got == 0 && !stays && now < w->until_ns) {
 		reply_again(r, now + POLL_NS);
 	} else {
-		if (got == 0 && stays) /* removes ": workers leave", which is not true here */
+		if (got == 0 && stays) /* cut off ": workers leave", because no worker leaves */
 			message[strcspn(message, ":")] = '\0';
 		snprintf(text, sizeof(text), "%s%s", message,
 			 got != 0 ? ""
@@ -228,8 +228,6 @@ static bool read_reservation(struct json_request *b, struct reservation_request 
 	return false;
 }
 
-/* ---- repeated requests ---- */
-
 static void digest(const char *p, size_t n, char out[static 65])
 {
 	struct sha256 s;
@@ -263,8 +261,8 @@ static void keep_key(struct api *a, const struct request *q, const char *key, ui
 	k->id = id;
 }
 
-/* Answers, continues or refuses a repeated request. Returns false if the request is not a
- * repeated one. */
+/* Handles a request that was sent before: replies with its reservation, continues to wait, or
+ * refuses another body with the same key. Returns false if the request is new. */
 static bool continue_request(const struct api *a, const struct request *q, struct reply *r,
 			     const struct guard_view *g, double wait_s, bool named)
 {

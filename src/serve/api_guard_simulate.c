@@ -1,9 +1,9 @@
 /* Simulates what the guard would decide in a given situation. A separate guard computes the
  * decisions; the running guard is not affected.
  *
- * The patterns come from the request, and comparing them takes time. So a thread compares them
- * and runs the guard, with a limit of CPU time, while the main thread answers other requests.
- * One simulation runs at a time. */
+ * The request can contain any patterns, and comparing them with command lines can take long.
+ * Therefore a thread compares them and runs the guard, with a limit of CPU time, while the main
+ * thread answers other requests. One simulation runs at a time. */
 #include "guard_doc.h"
 #include "guard_question.h"
 
@@ -17,28 +17,31 @@
 #include <string.h>
 #include <time.h>
 
-#define CPU_MOST_NS   (2 * NS_PER_S)
-#define POLL_NS       (10 * NS_PER_MS)
-#define WAIT_MOST_NS  (10 * NS_PER_S) /* for the end of another simulation */
+#define CPU_MOST_NS (2 * NS_PER_S)
+#define POLL_NS     (10 * NS_PER_MS)
+/* maximum wait for the end of another client's simulation */
+#define WAIT_MOST_NS  (10 * NS_PER_S)
 #define STOP_MOST_NS  (1 * NS_PER_S)
-#define DECISIONS_MAX ((size_t)1 << 20) /* bytes */
+#define DECISIONS_MAX ((size_t)1 << 20) /* bytes of the decisions as JSON */
 
-/* One simulation, in one allocation. While the thread runs, only the thread uses it; the main
- * thread uses the mailbox alone. */
+/* One simulation, in one allocation. Until the thread has ended, the main thread uses only the
+ * mailbox. */
 struct simulation {
 	struct mailbox box;
 	uint64_t number;
-	struct guard_view view; /* view of the running guard, with the policy below */
-	/* policy of the request, or a copy of the policy of the running guard */
+	struct guard_view view; /* copy of the running guard's view, with the policy below */
+	/* the policy in the request, or a copy of the running guard's policy */
 	struct policy policy;
 	struct scene now, before;
 	struct guard_question question;
 	struct what_if *what_if;
-	uint64_t cpu_end_ns; /* limit, on the clock of the thread's CPU time */
-	int error;           /* -GW_E_TIMEOUT: it needed too much CPU time */
-	struct json j;       /* writes the decisions */
+	/* time on the thread's CPU clock at which the simulation is aborted */
+	uint64_t cpu_end_ns;
+	int error;     /* 0, or -GW_E_TIMEOUT: the limit of CPU time was reached */
+	struct json j; /* writes to `decisions` */
 	struct buf decisions;
-	double left_s[POLICY_WORKERS]; /* time of the first eviction; NAN: none */
+	/* simulated second of the worker's first eviction; NAN: not evicted */
+	double left_s[POLICY_WORKERS];
 	char rule[POLICY_WORKERS][64];
 };
 
@@ -144,8 +147,6 @@ static void write_error(struct reply *r, int err, const char *message)
 			      "the simulation failed: %s", gw_strerror(err));
 }
 
-/* ---- the thread ---- */
-
 static uint64_t cpu_ns(void)
 {
 	struct timespec t;
@@ -161,8 +162,8 @@ static bool simulation_continues(void *arg)
 	return cpu_ns() < x->cpu_end_ns && !mailbox_stopping(&x->box);
 }
 
-/* Compares every command line of the scene once. The guard then uses the results in each of its
- * scenes. */
+/* Compares every command line of the scene with the patterns once. The guard reuses the results
+ * in each of its scenes. */
 static int match_commands(struct simulation *x)
 {
 	struct scene *s = &x->question.scene;
@@ -179,7 +180,7 @@ static int match_commands(struct simulation *x)
 	return err;
 }
 
-/* Makes the scene that the guard observes first. */
+/* Makes the scene before the situation of the request: the guard observes it first. */
 static void make_before(struct simulation *x)
 {
 	const struct scene *s = &x->question.scene;
@@ -189,7 +190,7 @@ static void make_before(struct simulation *x)
 		return;
 	}
 	x->before = x->now;
-	/* the scene of the question begins with the same processes */
+	/* the processes of the current scene come first in the scene of the request */
 	for (unsigned i = 0; i < x->now.processes; i++) {
 		x->before.process[i].command_match = s->process[i].command_match;
 		memcpy(x->before.process[i].patterns, s->process[i].patterns,
@@ -231,14 +232,13 @@ static void simulation_free(void *arg)
 	free(x);
 }
 
-/* Frees a simulation whose thread has ended, or waits a moment for the thread to end. */
+/* Waits up to STOP_MOST_NS for the thread to end, then frees the simulation. */
 static void simulation_end(struct simulation *x)
 {
 	if (mailbox_stop(&x->box, STOP_MOST_NS) == 0)
-		simulation_free(x); /* otherwise the thread frees it */
+		/* if the thread has not ended, it frees the simulation itself */
+		simulation_free(x);
 }
-
-/* ---- the policy ---- */
 
 /* Changes the worker indices of the scene's roots from those of policy `from` to those of
  * policy `to`. Drops roots of workers that `to` does not have. */
@@ -259,8 +259,8 @@ static void renumber(struct scene *s, const struct policy *from, const struct po
 	s->roots = kept;
 }
 
-/* Uses the policy of the request if there is one, else a copy of the running one, which a
- * reload can free. */
+/* Uses the policy of the request. If there is none, copies the running policy, because a reload
+ * can free the original while the thread runs. */
 static int choose_policy(struct simulation *x, const struct api *a, const struct request *q,
 			 char *message, size_t size)
 {
@@ -300,12 +300,10 @@ static int prepare(struct simulation *x, const struct api *a, const struct reque
 					 &x->question, message, size);
 }
 
-/* ---- the request ---- */
-
-/* What a request keeps while it waits. */
+/* What a waiting request keeps between the calls of its handler. */
 struct wait {
-	uint64_t until_ns; /* how long it waits for the end of another simulation */
-	uint64_t number;   /* number of its simulation; 0: not started */
+	uint64_t until_ns; /* until when it waits for the end of another simulation */
+	uint64_t number;   /* number of the simulation that it started; 0: not started yet */
 };
 
 static bool simulation_runs(struct simulation *x)
@@ -377,7 +375,7 @@ void api_guard_simulate(void *arg, const struct request *q, struct reply *r)
 			write_answer(a, a->simulation, r);
 		api_guard_simulate_done(a);
 	} else {
-		/* the client of that simulation has left before its end */
+		/* the client of the other simulation disconnected before the end */
 		api_guard_simulate_done(a);
 		simulation_start(a, q, w, r);
 	}

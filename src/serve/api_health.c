@@ -1,6 +1,6 @@
-/* Liveness and readiness of the service; health of the GPUs, and clearing a quarantine by hand.
- * The reply about liveness depends on nothing; the reply about readiness names the problem in
- * one sentence. */
+/* Replies about liveness and readiness of the service and about the health of the GPUs, and
+ * clears a quarantine on request. The reply about liveness needs no reading and no guard; the
+ * reply about readiness names the problem in one sentence. */
 #include "api_parts.h"
 
 #include "guard_doc.h"
@@ -106,8 +106,6 @@ void api_ready(void *arg, const struct request *q, struct reply *r)
 		buf_adds(&r->body, "ok\n");
 }
 
-/* ---- health of the GPUs ---- */
-
 static void last_xid(struct json *j, const char *key, const struct health *h, unsigned xid)
 {
 	if (!json_object_if(j, key, xid))
@@ -140,7 +138,7 @@ static void write_known(struct json *j, const struct health *h, const struct hea
 	guard_doc_text(j, "advice", s->worst.advice);
 }
 
-/* Writes null for all values, with the reason: health is not monitored. */
+/* Writes null for all values, because the health of the GPU is not monitored. */
 static void write_unknown(struct json *j, struct guard_moment now)
 {
 	static const char *const keys[] = { "level",           "heat",
@@ -231,8 +229,6 @@ void api_health_gpu(void *arg, const struct request *q, struct reply *r)
 	    (i = api_find(a, r, 404, q->arg[0])) >= 0)
 		reply_one(a, (unsigned)i, r);
 }
-
-/* ---- clearing a quarantine ---- */
 
 static void clear_device(const struct api *a, const struct request *q, struct reply *r,
 			 unsigned i, const char *reason)

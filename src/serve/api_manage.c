@@ -1,8 +1,9 @@
 /* Reads, changes and restores GPU settings.
  *
- * Changes are disabled unless [manage] enabled is set. A handler passes the change to the
- * engine and polls every 10 ms whether it is done. The engine journals the change and emits its
- * outcome, even if the client has gone; this file only emits requests and refusals. */
+ * Changes are refused unless [manage] enabled is set. A handler passes the change to the engine
+ * and polls every 10 ms whether it is done. The engine writes the journal and emits the event
+ * with the outcome, even if the client has disconnected. This file emits only the events for
+ * requests and refusals. */
 #include "api_parts.h"
 #include "manage_doc.h"
 
@@ -16,11 +17,10 @@
 #include <strings.h>
 
 #define POLL_NS (10 * NS_PER_MS)
-/* maximum wait for the engine, which has its own deadline of a few seconds */
+/* Maximum time that a reply waits for the engine. The engine itself gives up after a few
+ * seconds. */
 #define MOST_NS  (60 * NS_PER_S)
 #define KEPT_MAX 1024
-
-/* ---- the list ---- */
 
 #define RESET_WHY                                                                            \
 	"gpuward does not reset GPUs: NVML has no call for it, and a reset ends everything " \
@@ -33,7 +33,7 @@
 	"Linked "                                                                            \
 	"GPUs are reset together; if the driver refuses, restart the machine."
 
-struct kept { /* changes that will be restored */
+struct kept { /* the changes that gpuward will restore */
 	struct manage_entry *p;
 	unsigned count;
 };
@@ -201,8 +201,6 @@ void api_manage_reset(void *arg, const struct request *q, struct reply *r)
 	explain_reset(r);
 }
 
-/* ---- changing ---- */
-
 struct wait {
 	struct manage_order order;
 	int ticket;
@@ -270,7 +268,8 @@ static bool find_what(const char *word, struct manage_order *o, struct reply *r)
 	return false;
 }
 
-/* Checks that changes are enabled and the GPU exists. */
+/* Checks that changes are enabled and that the GPU exists. Returns false after an error
+ * reply. */
 static bool begin_order(const struct api *a, const struct request *q, struct reply *r,
 			struct manage_order *o)
 {

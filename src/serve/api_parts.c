@@ -1,4 +1,5 @@
-/* Checks and lookups that the handlers share: readings, GPU selectors, parameters, bodies. */
+/* Checks and lookups that the handlers share: is there a reading, which GPUs does a selector
+ * name, parameters, bodies. */
 #include "api_parts.h"
 #include "json_request.h"
 
@@ -50,8 +51,6 @@ void api_end(struct json *j)
 	json_end(j);
 }
 
-/* ---- which GPUs ---- */
-
 /* Writes "there are GPU 0 (GPU-...), GPU 1 (GPU-...)", as many as fit. */
 static void list_gpus(const struct gw_snapshot *snap, char *out, size_t size)
 {
@@ -86,7 +85,7 @@ static void no_such_device(const struct api *a, struct reply *r, int status,
 		      "no GPU matches \"%.96s\"; %s", selector, there);
 }
 
-/* Marks the GPUs that a selector names; returns their number. */
+/* Sets the bits of the GPUs that a selector names. Returns their number. */
 static unsigned select_by(const struct gw_snapshot *snap, const char *selector,
 			  struct render_filter *f)
 {
@@ -143,8 +142,6 @@ int api_find(const struct api *a, struct reply *r, int status, const char *selec
 			return i;
 }
 
-/* ---- parameters ---- */
-
 bool api_number(const struct request *q, struct reply *r, const char *name, uint64_t standard,
 		uint64_t most, uint64_t *ret)
 {
@@ -174,8 +171,6 @@ bool api_flag(const struct request *q, const char *name, bool standard)
 		return standard;
 	return strcmp(text, "0") != 0 && strcmp(text, "false") != 0 && strcmp(text, "no") != 0;
 }
-
-/* ---- bodies ---- */
 
 bool api_says_json(const struct request *q, struct reply *r)
 {

@@ -6,13 +6,13 @@
 #include "api.h"
 #include "render.h"
 
-/* The handlers. */
+/* The handlers, one per row of routes.def. */
 #define R(id, method, path, handler, ...) route_fn api_##handler;
 #include "routes.def"
 #undef R
 
-/* Ends the simulation that runs, or whose result no client has fetched; see POST
- * /api/v1/guard/simulate. */
+/* Ends the running simulation of POST /api/v1/guard/simulate, or frees one whose result was not
+ * sent yet. */
 void api_guard_simulate_done(struct api *a);
 
 /* True if there is a reading. If not, replies 503 with what the service waits for. */
@@ -27,21 +27,21 @@ bool api_filter(const struct api *a, const struct request *q, struct reply *r,
  * reply. If there is no such GPU, that reply has the status `status`. */
 int api_find(const struct api *a, struct reply *r, int status, const char *selector);
 
-/* Reads a whole number from 0 to `most`; `standard` if the parameter is absent. Returns false
- * after a reply with 400. */
+/* Reads the whole number in parameter `name`, from 0 to `most`. Uses `standard` if the
+ * parameter is absent. Returns false after a reply with 400. */
 bool api_number(const struct request *q, struct reply *r, const char *name, uint64_t standard,
 		uint64_t most, uint64_t *ret);
 
-/* True for ?name, ?name=1 and ?name=true; false for ?name=0 and ?name=false; `standard` if the
- * parameter is absent. */
+/* Reads parameter `name`: true for ?name, ?name=1 and ?name=true, false for ?name=0 and
+ * ?name=false, `standard` if it is absent. */
 bool api_flag(const struct request *q, const char *name, bool standard);
 
-/* True if the utilisation of the processes has not been read, because no client looked at the
- * processes recently. Then the reply waits for the next reading, which begins at once. */
+/* True if the utilisation of the processes is unknown because no client asked for it recently.
+ * The reply then waits for the next reading, which begins at once. */
 bool api_waits_for_use(const struct api *a, const struct request *q, struct reply *r);
 
-/* Begins the document of a reply, without a snapshot: schema_version, time_utc and simulated.
- * Its object stays open until api_end(). */
+/* Begins a document without a snapshot: writes schema_version, time_utc and simulated. The
+ * object stays open until api_end(). */
 void api_begin(struct json *j, const struct api *a, struct reply *r);
 void api_end(struct json *j);
 
@@ -52,8 +52,8 @@ bool api_word_in(const char *list, const char *word, size_t n);
 bool api_says_json(const struct request *q, struct reply *r);
 
 struct json_request;
-/* Reads the body, an object with keys of this list; close it with json_request_close(). Returns
- * NULL after a reply with 400. */
+/* Reads the body, which must be an object with keys of the list `keys`. The caller ends it with
+ * json_request_close(). Returns NULL after a reply with 400. */
 struct json_request *api_body(const struct request *q, struct reply *r, const char *keys);
 
 /* True if the body is absent or {}. If not, replies 400. */

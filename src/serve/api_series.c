@@ -1,4 +1,4 @@
-/* Replies with the history of quantities: reads range and step, writes columns. */
+/* Replies with the history of quantities over a time range, as one array per column. */
 #include "api_parts.h"
 
 #include "timespec_parse.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POINTS_AUTO  1000  /* maximum number of points with an automatic step */
-#define POINTS_MOST  11000 /* per block */
+#define POINTS_AUTO  1000  /* maximum number of points if the request names no step */
+#define POINTS_MOST  11000 /* maximum number of points per block */
 #define POINTS_TOTAL 100000
 #define RANGE_NS     (15 * 60 * NS_PER_S)
 
@@ -21,8 +21,6 @@ struct series_request {
 	unsigned quantities;
 	unsigned points; /* maximum number of points per block */
 };
-
-/* ---- which quantities ---- */
 
 static bool has_history(unsigned quantity)
 {
@@ -78,8 +76,6 @@ static bool quantities(const struct request *q, struct reply *r,
 	return true;
 }
 
-/* ---- which time ---- */
-
 static bool parse_time(const struct api *a, const struct request *q, struct reply *r,
 		       const char *name, uint64_t standard, uint64_t *ret)
 {
@@ -95,7 +91,7 @@ static bool parse_time(const struct api *a, const struct request *q, struct repl
 	return false;
 }
 
-/* Returns the smallest round step that is not below least_ns. */
+/* Returns the smallest step of the table that is at least least_ns. */
 static uint64_t nice_step(uint64_t least_ns)
 {
 	static const unsigned steps[] = {
@@ -120,7 +116,7 @@ static const struct {
 };
 #define TIERS (sizeof(tier_table) / sizeof(tier_table[0]))
 
-/* Reads ?tier=, a named step. Returns false after an error reply. */
+/* Reads ?tier=, which names a step. Returns false after an error reply. */
 static bool tier(const struct request *q, struct reply *r, uint64_t *ret)
 {
 	const char *word = request_param(q, "tier");
@@ -186,11 +182,9 @@ static bool range(const struct api *a, const struct request *q, struct reply *r,
 	return false;
 }
 
-/* ---- the answer ---- */
-
 enum column { COLUMN_TIME, COLUMN_MEAN, COLUMN_MIN, COLUMN_MAX, COLUMNS };
 
-/* Rounds to seven significant digits, because the stored values are floats; whole numbers stay
+/* Rounds to seven significant digits, because values are stored as float. Whole numbers stay
  * unchanged. */
 static double digits(double v)
 {

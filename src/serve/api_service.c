@@ -1,5 +1,5 @@
-/* Replies about the service itself: its cost, releasing and reopening the drivers, the page,
- * /docs and /metrics. */
+/* Replies about the service itself: its cost, release and reopening of the GPU drivers, the web
+ * page, /docs and /metrics. */
 #include "api_parts.h"
 
 #include "asset.h"
@@ -22,7 +22,7 @@ static void write_call(struct json *j, const struct call_cost *c)
 	json_object_end(j);
 }
 
-/* Writes the cost of each driver call. */
+/* Writes how often each driver call was made and how long it took. */
 static void write_calls(struct json *j, const struct view *v)
 {
 	struct call_cost cost[CALL_COST_CALLS];
@@ -77,7 +77,7 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	api_begin(&j, a, r);
 	json_string(&j, "version", gw_version());
 	write_uptime(&j, a);
-	/* From /proc; 0: unknown. */
+	/* 0: unknown */
 	json_uint_if(&j, "rss_bytes", s->rss_bytes, s->rss_bytes);
 	json_uint_if(&j, "rss_peak_bytes", s->rss_peak_bytes, s->rss_peak_bytes);
 	json_uint_if(&j, "threads", s->threads, s->threads);
@@ -108,14 +108,12 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	api_end(&j);
 }
 
-/* ---- releasing the drivers ---- */
-
 #define POLL_NS (50 * NS_PER_MS)
 #define MOST_NS (10 * NS_PER_S)
 
 struct wait {
-	int number;        /* number of the request */
-	uint64_t until_ns; /* deadline */
+	int number;
+	uint64_t until_ns; /* when the reply gives up */
 };
 
 static void state(const struct api *a, struct reply *r)
@@ -187,7 +185,7 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 	if (!w && !api_no_body(q, r))
 		return;
 	if (!w && a->view.tick && a->view.let_go == (what == VIEW_LET_GO))
-		state(a, r); /* the drivers are already in this state */
+		state(a, r); /* the drivers are already released, or already open */
 	else if (!w)
 		change_begin(a, q, r, what);
 	else if (view_request_done(&a->view, w->number) && a->view.requests.error)
@@ -209,8 +207,6 @@ void api_resume(void *arg, const struct request *q, struct reply *r)
 {
 	change(arg, q, r, VIEW_RESUME);
 }
-
-/* ---- the page, /docs and /metrics ---- */
 
 static const struct asset *find_asset(const char *path)
 {

@@ -1,4 +1,4 @@
-/* Energy windows over HTTP: reads requests and replies with results or problems. */
+/* Energy windows over HTTP: opens, marks, ends and lists them. */
 #include "api_parts.h"
 #include "json_request.h"
 #include "windows.h"
@@ -8,17 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* time between checks whether the window is complete; a sample arrives within 50 ms */
+/* Time between two checks whether an ended window is complete. The last sample arrives within
+ * 50 ms. */
 #define POLL_NS       (2 * NS_PER_MS)
 #define LATE_NS       (20 * NS_PER_MS)
 #define POLLS         50
 #define LIMIT_S       3600.0
-#define LEASE_LEAST_S 2.0 /* minimum lease, because windows are checked only once per second */
+#define LEASE_LEAST_S 2.0 /* minimum lease in seconds; leases are checked once per second */
 #define GPUS_MAX      64
 #define LABEL_MAX     (WINDOWS_LABEL - 1)
 #define LIST_BYTES    (16u << 20) /* a longer list is truncated */
-
-/* ---- permission ---- */
 
 /* True if the client may use windows. Refuses an untrusted client unless the configuration
  * allows it. Also checks the Content-Type, so that a form of a web page cannot send a body;
@@ -59,9 +58,7 @@ static void send_window(const struct api *a, struct reply *r, struct windows_ent
 	json_end(&j);
 }
 
-/* ---- opening ---- */
-
-struct window_request { /* the body of the request */
+struct window_request {
 	struct windows_ask ask;
 	const char *gpu[GPUS_MAX];
 	unsigned gpus;
@@ -183,8 +180,6 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 	json_request_close(b);
 }
 
-/* ---- open windows ---- */
-
 struct list {
 	const struct api *a;
 	struct json *j;
@@ -257,7 +252,7 @@ void api_window_forget(void *arg, const struct request *q, struct reply *r)
 	r->status = 204;
 }
 
-/* Replies with the mark only, because the document of a window with many marks is long. */
+/* Replies with the new mark only, because the document of a window with many marks is long. */
 static void answer_mark(struct reply *r, const struct windows_entry *e)
 {
 	struct json j;

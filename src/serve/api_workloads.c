@@ -1,5 +1,5 @@
-/* Replies about workloads (those in memory, which run or ended a moment ago, and those in the
- * store), and about models on the inference servers. */
+/* Replies about workloads and about models on the inference servers. Workloads that run or
+ * ended recently are in memory; older ones are in the store. */
 #include "api_parts.h"
 #include "guard_view.h"
 #include "model_energy.h"
@@ -16,11 +16,12 @@
 
 #define HISTORY_STANDARD 1000
 #define HISTORY_MOST     5000
-/* The guard uses the same thread, so a search for a name reads at most this number of
- * documents. */
+/* Maximum number of documents that a search reads. The guard runs on the same thread and must
+ * not wait longer. */
 #define HISTORY_SCAN   20000
 #define HISTORY_REMEDY "Use a later since, or a kind: only the latest 20,000 were examined."
-#define HISTORY_BYTES  (15u << 20) /* gpuward jobs reads at most 16 MiB */
+/* bytes of a reply; the client `gpuward jobs` reads at most 16 MiB */
+#define HISTORY_BYTES (15u << 20)
 
 static void write_devices(struct json *j, const struct api *a,
 			  const struct render_filter *filter)
@@ -79,8 +80,6 @@ void api_workloads(void *arg, const struct request *q, struct reply *r)
 	json_end(&j);
 }
 
-/* ---- history ---- */
-
 struct search {
 	uint64_t since_ms;
 	const char *kind, *name; /* NULL: all */
@@ -92,14 +91,15 @@ static bool name_matches(const struct search *s, const char *name)
 	return !s->name || fnmatch(s->name, name, 0) == 0;
 }
 
-/* The stored workloads that match, the latest first. */
+/* The stored workloads that match a search, latest first. */
 struct stored {
 	const struct search *search;
-	unsigned wanted;          /* number of workloads to keep */
-	unsigned found, examined; /* number found, including those that are not kept */
-	bool truncated;           /* HISTORY_SCAN ended the search */
-	struct buf text;          /* the kept documents, each with a NUL */
-	size_t *at;               /* where each document begins in text */
+	unsigned wanted; /* maximum number of documents to keep */
+	/* number that match, also if not kept; number that were read */
+	unsigned found, examined;
+	bool truncated;  /* the search ended at HISTORY_SCAN documents */
+	struct buf text; /* the kept documents, each with a NUL at its end */
+	size_t *at;      /* offset of each document in text */
 };
 
 static bool stored_add(void *arg, const char *id, const char *json)
@@ -124,7 +124,8 @@ static bool stored_add(void *arg, const char *id, const char *json)
 			return false;
 	}
 	s->found++;
-	/* without a name filter, the ids of the other documents are enough to count them */
+	/* Further documents are only counted. Without a name filter, their ids are enough for
+	 * this. */
 	return s->search->name || s->found < s->wanted;
 }
 
@@ -169,8 +170,8 @@ static bool row_matches(const struct search *s, const struct workload_energy *e,
 	return (sum.processes > 0) == running && sum.end_wall_ns / NS_PER_MS >= s->since_ms;
 }
 
-/* Writes the workloads in memory, ended workloads first, and omits the first `skip`. j NULL:
- * writes none. Returns the number of all workloads in memory that match. */
+/* Writes the workloads in memory, ended ones first, without the first `skip`. j NULL: only
+ * counts. Returns the number of all workloads in memory that match. */
 static unsigned write_rows(struct json *j, const struct search *s, const struct view *v,
 			   unsigned skip)
 {
@@ -250,7 +251,7 @@ static bool read_since(const struct api *a, const struct request *q, struct repl
 	return true;
 }
 
-/* Writes the reply; rows: number of workloads in memory that match. */
+/* Writes the reply. rows: number of workloads in memory that match. */
 static void write_history(const struct api *a, struct reply *r, const struct stored *s,
 			  unsigned rows, unsigned limit)
 {
@@ -308,8 +309,6 @@ void api_workloads_history(void *arg, const struct request *q, struct reply *r)
 		return;
 	send_history(a, r, &s, (unsigned)limit);
 }
-
-/* ---- models ---- */
 
 static void write_gpus(struct json *j, const struct view *v, const struct model_row *row)
 {

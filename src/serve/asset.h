@@ -5,11 +5,11 @@
 #ifndef GW_SERVE_ASSET_H
 #define GW_SERVE_ASSET_H
 
-/* Small files exist plain and gzipped. Large ones have data NULL and only exist gzipped: a
- * client that does not accept gzip gets 406. */
+/* A file is stored plain and gzipped. A large file is stored only gzipped: its data is NULL,
+ * and a client that does not accept gzip gets 406. */
 struct asset {
-	const char *path; /* as in the request: "/", "/assets/app.js", "/docs" */
-	const char *type; /* "text/html; charset=utf-8" */
+	const char *path; /* path in the request: "/", "/assets/app.js", "/docs" */
+	const char *type; /* Content-Type, such as "text/html; charset=utf-8" */
 	const unsigned char *data, *end;
 	const unsigned char *gz, *gz_end;
 };

@@ -16,7 +16,7 @@ static bool energy_cost_known(const struct energy_cost *c)
 	return c->price_per_kwh > 0 || c->gco2_per_kwh > 0;
 }
 
-/* Appends three significant digits without an exponent, between two words. */
+/* Appends `before`, v with three significant digits and without an exponent, and the unit. */
 static void add_amount(char *out, const char *before, double v, const char *unit)
 {
 	int decimals = v > 0 ? 2 - (int)floor(log10(v)) : 2;
@@ -49,7 +49,7 @@ static double or_unknown(double rate)
 	return rate > 0 ? rate : NAN;
 }
 
-/* Writes the energy times a factor; null if the factor is not configured. */
+/* Writes the interval multiplied by the factor; null if the factor is not configured. */
 static void render_times(struct json *j, const char *key, const struct gw_interval *v,
 			 double factor)
 {

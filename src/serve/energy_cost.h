@@ -1,8 +1,8 @@
-/* energy_cost: computes the cost of energy in money and CO2 from the figures that the user
- * configures.
+/* energy_cost: computes the cost of energy in money and CO2, from the price and the carbon
+ * intensity that the user configures.
  *
- * Nothing is shown unless the user configured a price or a carbon intensity: gpuward knows
- * neither.  The energy is that of the GPUs alone, as their boards report it. */
+ * Without this configuration no cost is shown. The energy is that of the GPU boards alone, not
+ * of the whole machine. */
 #ifndef GW_SERVE_ENERGY_COST_H
 #define GW_SERVE_ENERGY_COST_H
 
@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-/* bytes of a currency, a word of at most 16 bytes, with the NUL */
+/* bytes of a currency name: at most 16 characters, and the NUL */
 #define ENERGY_COST_CURRENCY 17
 #define ENERGY_COST_TEXT     160
 
@@ -27,11 +27,13 @@ struct energy_cost {
 void energy_cost_text(const struct energy_cost *c, double joules,
 		      char out[static ENERGY_COST_TEXT]);
 
-/* Writes the object "cost" with intervals, or null if nothing is configured. */
+/* Writes the object "cost", or null if nothing is configured. Each figure has its coverage
+ * interval. */
 void energy_cost_render(struct json *j, const struct energy_cost *c,
 			const struct gw_interval *joules);
 
-/* Writes the configured figures as the object "energy_cost", or null. */
+/* Writes the configured price, currency and carbon intensity as the object "energy_cost"; null
+ * if nothing is configured. */
 void energy_cost_render_rates(struct json *j, const struct energy_cost *c);
 
 #endif

@@ -23,8 +23,6 @@ const struct fleet_cause fleet_causes[FLEET_CAUSES] = {
 #undef A
 };
 
-/* ---- queries ---- */
-
 /* Writes a text for use inside PromQL quotes, with escapes. */
 static void add_quoted(struct buf *out, const char *s)
 {
@@ -56,9 +54,9 @@ static unsigned rows_kept(enum fleet_query q, const struct fleet_question *x)
 {
 	switch (q) {
 	case FLEET_Q_CAPACITY: return FLEET_GPUS_MAX;
-	/* one more row, to detect that the list was cut */
+	/* one row more than shown, to detect that the list is truncated */
 	case FLEET_Q_ATTENTION: return x->top + 1;
-	/* the rows "idle" and "unattributed" are added to these */
+	/* the answer also has the rows "idle" and "unattributed" */
 	case FLEET_Q_WORKLOADS: return x->top + 2;
 	default: return x->top;
 	}
@@ -94,8 +92,6 @@ void fleet_query_write(struct buf *out, enum fleet_query q, const struct fleet_q
 {
 	write_template(out, fleet_queries[q].promql, q, x);
 }
-
-/* ---- answers ---- */
 
 struct fleet *fleet_new(const char *url, const struct fleet_question *x)
 {
@@ -197,8 +193,6 @@ const char *fleet_row_label(const struct fleet_row *r, const char *key)
 	return s ? s : "";
 }
 
-/* ---- the whole ---- */
-
 static void read_clock(struct fleet *f)
 {
 	struct fleet_row r;
@@ -236,9 +230,7 @@ int fleet_make(struct fleet *f, uint64_t wall_ns)
 	return err ? err : fleet_make_gpus(f);
 }
 
-/* ---- words and sentences ---- */
-
-#define CLOCK_S 30 /* a smaller difference of the clocks has no remark */
+#define CLOCK_S 30 /* seconds; a smaller difference of the clocks is not reported */
 
 const char *fleet_node_state_word(enum fleet_node_state s)
 {
@@ -292,8 +284,6 @@ bool fleet_is_empty(const struct fleet *f, char *why, size_t size)
 			 f->url);
 	return true;
 }
-
-/* ---- remarks ---- */
 
 static bool remark_clock(const struct fleet *f, char *out, size_t size)
 {
@@ -375,8 +365,6 @@ bool fleet_remark(const struct fleet *f, unsigned i, char *out, size_t size)
 			return true;
 	return false;
 }
-
-/* ---- JSON ---- */
 
 static void write_count(struct json *j, const char *key, double v)
 {

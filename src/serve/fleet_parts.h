@@ -6,7 +6,7 @@
 
 #define FLEET_GPUS_MAX 5000
 
-/* A reason why a GPU needs a person: a row A of fleet_query.def. */
+/* A reason why a GPU needs attention: a row A of fleet_query.def. */
 struct fleet_cause {
 	const char *word;
 	int rank;
@@ -20,7 +20,7 @@ enum {
 };
 extern const struct fleet_cause fleet_causes[FLEET_CAUSES];
 
-/* One row of an answer. */
+/* One row of an answer: its labels and its value. */
 struct fleet_row {
 	const struct json_doc *labels;
 	double value, time_s;
@@ -35,7 +35,7 @@ bool fleet_row_read(const struct fleet *f, enum fleet_query q, size_t i, struct 
 /* Returns a label; "" if the row does not have it. */
 const char *fleet_row_label(const struct fleet_row *r, const char *key);
 
-/* Make the rows from the answers. fleet_make_nodes() comes first. Return 0 or -GW_E_NOMEM. */
+/* Make the rows from the answers; call fleet_make_nodes() first. Return 0 or -GW_E_NOMEM. */
 int fleet_make_nodes(struct fleet *f);
 int fleet_make_attention(struct fleet *f);
 int fleet_make_workloads(struct fleet *f);

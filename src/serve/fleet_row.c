@@ -6,18 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- nodes ---- */
-
 #define NODES_MAX 100000
-#define STALE_S   120 /* a reading older than this is not current */
+#define STALE_S   120 /* seconds; an older reading is not current */
 #define AHEAD_S   5
-/* The energy cannot be more than the power limits allow. The factor allows for boards that
- * exceed their limit for a moment. */
+/* The energy of a node is refused if it is more than this factor times what the power limits
+ * allow. The factor is above 1 because boards exceed their limit for short times. */
 #define LIMIT_SLACK 1.5
 
-/* Finds nodes by cluster and instance: open addressing, twice as many slots as rows. */
+/* A hash table that finds a node by cluster and instance. It uses open addressing and has at
+ * least twice as many slots as there are rows. */
 struct node_index {
-	unsigned *slot; /* index + 1; 0: empty */
+	unsigned *slot; /* index of the node plus 1; 0: empty slot */
 	unsigned mask;
 };
 
@@ -106,13 +105,13 @@ static void add_ages(struct fleet *f, struct node_index *x)
 			n = find_node(f, x, &r, true);
 		if (!n)
 			continue;
-		/* the latest value counts if two jobs scrape the node */
+		/* if two jobs scrape the node, the younger reading counts */
 		n->age_s = fmin(n->age_s, r.value);
 		n->pushed = f->answer[FLEET_Q_TARGETS].doc && isnan(n->target);
 	}
 }
 
-/* The member for each figure of the query "now". */
+/* The member of struct fleet_node for each row of the query "now". */
 static const struct {
 	const char *metric;
 	size_t offset;
@@ -161,16 +160,16 @@ static void add_figure(struct fleet *f, struct node_index *x, enum fleet_query q
 	}
 }
 
-/* Sets a missing count to 0 if the node has the metrics: PromQL returns no row for a count of
- * 0. */
+/* Sets a missing count to 0 if the node has other metrics, because PromQL returns no row for a
+ * count of 0. */
 static void fill_zero(double *count, bool known, bool answered)
 {
 	if (isnan(*count) && known && answered)
 		*count = 0;
 }
 
-/* Removes the current figures. For some minutes, Prometheus returns the last sample of a node
- * that is gone. */
+/* Removes the current figures of a node that is gone, because Prometheus returns its last
+ * sample for some minutes. */
 static void forget_now(struct fleet_node *n)
 {
 	n->gpus_up = n->gpus_down = n->power_w = n->utilization = n->memory_used = NAN;
@@ -202,13 +201,13 @@ enum fleet_node_state fleet_node_state(const struct fleet_node *n)
 {
 	if (n->target == 0)
 		return FLEET_NODE_DOWN;
-	/* A service that stops marks its series as stale, so that no sample is left. A service
-	 * that is killed leaves its last sample, which says that the readings are current. A
-	 * service with a hanging driver call still pushes, and its gpuward_up is 0. */
+	/* A service that stops marks its series as stale; then there is no sample. A service
+	 * that is killed leaves its last sample with gpuward_up 1, which becomes old. A service
+	 * with a hanging driver call still pushes, with gpuward_up 0; it is not gone. */
 	if (n->pushed && (n->silent || (n->age_s > STALE_S && n->up != 0)))
 		return FLEET_NODE_GONE;
-	/* A GPU that does not answer also makes gpuward_up 0. Then the GPU is reported, not the
-	 * node. */
+	/* A GPU that does not respond also makes gpuward_up 0. Then the GPU is reported instead
+	 * of the node. */
 	if (n->age_s > STALE_S || (n->up == 0 && !(n->gpus_down > 0)))
 		return FLEET_NODE_STALE;
 	if (n->age_s < -AHEAD_S)
@@ -282,7 +281,7 @@ static int compare_nodes(const void *a, const void *b)
 	return c ? c : strverscmp(x->instance, y->instance);
 }
 
-/* Finds a node after fleet_make_nodes(); NULL: not there. */
+/* Finds a node; call it after fleet_make_nodes(). NULL: not found. */
 static const struct fleet_node *fleet_find_node(const struct fleet *f, const char *cluster,
 						const char *instance)
 {
@@ -316,8 +315,6 @@ int fleet_make_nodes(struct fleet *f)
 	free(x.slot);
 	return err;
 }
-
-/* ---- attention ---- */
 
 static const struct fleet_cause *find_cause(const char *word)
 {
@@ -380,7 +377,7 @@ static void add_node_attention(struct fleet *f)
 	}
 }
 
-/* Adds a reason. The GPU may already be in the list with another reason. */
+/* Adds a reason to the row of its GPU. Adds the row if the GPU has none yet. */
 static void add_gpu_attention(struct fleet *f, unsigned first, const struct fleet_row *r)
 {
 	const struct fleet_cause *c = find_cause(fleet_row_label(r, "reason"));
@@ -435,8 +432,6 @@ int fleet_make_attention(struct fleet *f)
 	return 0;
 }
 
-/* ---- workloads and models ---- */
-
 static int compare_workloads(const void *a, const void *b)
 {
 	const struct fleet_workload *x = a, *y = b;
@@ -456,8 +451,8 @@ static double read_workload_sum(const struct fleet *f)
 	return r.value;
 }
 
-/* The sum is queried a moment after the list, so a share can be slightly above 1. A share far
- * above 1 has another cause and counts as unknown. */
+/* Returns the share of a workload. The sum comes from a later query than the list, so a share
+ * can be slightly above 1. A share far above 1 has another cause and counts as unknown. */
 static double share_of(double energy_j, double sum_j)
 {
 	const double share = energy_j / sum_j;
@@ -537,8 +532,6 @@ int fleet_make_models(struct fleet *f)
 	return 0;
 }
 
-/* ---- capacity ---- */
-
 static int compare_gpus(const void *a, const void *b)
 {
 	const struct fleet_gpu *x = a, *y = b;
@@ -559,7 +552,7 @@ static int compare_uuids(const void *a, const void *b)
 	return strcmp(x->uuid, y->uuid);
 }
 
-/* Counts the UUIDs that are on more than one node. */
+/* Counts the UUIDs that more than one node reports. */
 static int count_doubled(struct fleet *f)
 {
 	const struct fleet_gpu **by_uuid = calloc(f->gpus + 1, sizeof(*by_uuid));
@@ -575,7 +568,7 @@ static int count_doubled(struct fleet *f)
 	return 0;
 }
 
-/* True if the memory of a GPU of this node is known to be available now. */
+/* True if the GPU's node is up, so that its memory figures are current. */
 static bool is_current(const struct fleet *f, const struct fleet_gpu *g)
 {
 	const struct fleet_node *n = fleet_find_node(f, g->cluster, g->instance);
@@ -605,7 +598,7 @@ int fleet_make_gpus(struct fleet *f)
 	return count_doubled(f);
 }
 
-/* Sorts the place with the least memory left over first. */
+/* Order of the places: the one with the least memory left over comes first. */
 static int compare_places(const void *a, const void *b)
 {
 	const struct fleet_place *x = a, *y = b;

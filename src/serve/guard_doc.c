@@ -3,15 +3,13 @@
 #include "move_doc.h"
 #include "render.h"
 
+#include "base/number.h"
 #include "base/suggest.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-
-#define MIB 1048576.0
-#define GIB 1073741824.0
 
 struct guard_moment guard_moment(const struct api *a)
 {
@@ -62,8 +60,6 @@ const char *guard_doc_hold(enum guard_hold hold)
 	return words[hold];
 }
 
-/* ---- workers ---- */
-
 static void worker_identity(struct json *j, const struct policy_worker *p)
 {
 	json_string(j, "name", p->name);
@@ -76,7 +72,7 @@ static void worker_identity(struct json *j, const struct policy_worker *p)
 	guard_doc_text(j, "configured", p->text);
 }
 
-/* Writes the worker's counters. Like the metrics, they include earlier runs. */
+/* Writes the worker's counters. They include the earlier runs of the service. */
 static void worker_counts(struct json *j, const struct counters_worker *t)
 {
 	json_uint(j, "evictions_total", t ? counters_evictions(t->cell) : 0);
@@ -98,7 +94,7 @@ const char *guard_doc_no_gpu(const struct api *a, char *out, size_t size)
 	return out;
 }
 
-/* no_gpu: as returned by guard_doc_no_gpu(). */
+/* Writes the worker's memory; null values if no_gpu (from guard_doc_no_gpu()) is not NULL. */
 static void worker_memory(struct json *j, const struct guard_status *s, const char *no_gpu,
 			  const struct counters_worker *t)
 {
@@ -129,14 +125,14 @@ bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_r
 {
 	if (!guard_explain(g->guard, worker, r, ret))
 		return false;
-	if (r == REASON_MANUAL) /* the guard does not know who made the request */
+	if (r == REASON_MANUAL) /* the explanation of the guard does not contain the person */
 		snprintf(ret->evidence, sizeof(ret->evidence), "requested by %s",
 			 guard_doc_requested_by(g, worker));
 	return true;
 }
 
-/* Writes the last decision. The hold or the reason "manual" already says what a person
- * requested, so only the person is added. */
+/* Writes the last decision. If a person requested it, the hold or the reason "manual" already
+ * says so; then only the name of the person is written. */
 static void write_why(struct json *j, const struct guard_view *g, unsigned worker,
 		      const struct guard_status *s)
 {
@@ -159,7 +155,7 @@ static void write_why(struct json *j, const struct guard_view *g, unsigned worke
 	guard_doc_text(j, "why", s->why);
 }
 
-/* Writes each active reason, with its cause and its end. */
+/* Writes each active reason with its evidence and with what ends it. */
 static void write_reasons(struct json *j, const struct guard_view *g, unsigned worker,
 			  struct guard_moment now)
 {
@@ -262,8 +258,6 @@ void guard_doc_room(struct json *j, const struct guard_reservation *room,
 	guard_doc_time(j, "until", room->until_ns, now);
 }
 
-/* ---- processes on a GPU ---- */
-
 static const char *action_word(const struct verdict *v)
 {
 	static const char *const words[] = { "ignore", "watch", "contend", "contend-now" };
@@ -310,8 +304,7 @@ static void write_whole(struct json *j, const char *key, double v)
 	json_int_if(j, key, !isnan(v), isnan(v) ? 0 : llround(v));
 }
 
-/* Writes the old keys: "mb" is 2^20 bytes and "gb" 2^30, as in the programs that use these
- * keys. */
+/* Writes the keys of older clients, in which "mb" means 2^20 bytes and "gb" 2^30 bytes. */
 void guard_doc_old_names(struct json *j, double total, double used, double free_bytes)
 {
 	write_whole(j, "total_memory_mb", total / MIB);
@@ -319,8 +312,6 @@ void guard_doc_old_names(struct json *j, double total, double used, double free_
 	write_whole(j, "free_memory_mb", free_bytes / MIB);
 	json_double(j, "gpu_vram_gb", rint(total / GIB * 100) / 100);
 }
-
-/* ---- lookups ---- */
 
 void guard_doc_mode(struct json *j, const struct guard_view *g)
 {
@@ -400,8 +391,6 @@ void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *
 	json_array_end(&j);
 	api_end(&j);
 }
-
-/* ---- requests ---- */
 
 static bool is_json(const struct request *q, struct reply *r)
 {

@@ -1,7 +1,7 @@
-/* guard_doc: the guard's state and decisions as JSON.
+/* guard_doc: writes the guard's state and decisions as JSON.
  *
- * Each function writes members of an open object, or a whole array element. Times are written
- * as UTC and as seconds from now, for clients with another clock. */
+ * Each function writes members of an open object, or one array element. Times are written as
+ * UTC and as seconds from now, for clients with another clock. clock differs. */
 #ifndef GW_SERVE_GUARD_DOC_H
 #define GW_SERVE_GUARD_DOC_H
 
@@ -14,17 +14,17 @@ struct guard_moment {
 };
 struct guard_moment guard_moment(const struct api *a);
 
-/* Writes "NAME_utc" and "NAME_seconds" (distance from now, never negative); null if at_ns is 0
- * or UINT64_MAX. */
+/* Writes NAME_utc, and NAME_seconds: the distance from now, never negative. Both are null if
+ * at_ns is 0 or UINT64_MAX. */
 void guard_doc_time(struct json *j, const char *name, uint64_t at_ns, struct guard_moment now);
 
-/* Writes an array of reason names. */
+/* Writes the names of the reasons in `mask` (bits of enum guard_reason) as an array. */
 void guard_doc_mask(struct json *j, const char *key, uint32_t mask);
 
 /* Writes the members of a worker. */
 void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 		      struct guard_moment now);
-/* Returns why no figure of a GPU is known: "no GPU can be read: REASON". NULL: the guard
+/* If no GPU can be read, writes and returns why: "no GPU can be read: REASON". NULL: the guard
  * observes a GPU. */
 const char *guard_doc_no_gpu(const struct api *a, char *out, size_t size);
 /* Writes a decision as an array element. */
@@ -36,16 +36,17 @@ void guard_doc_room(struct json *j, const struct guard_reservation *room,
 /* Writes the array "processes" of a GPU in the scene. */
 void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gpu);
 
-/* Writes total_memory_mb, used_memory_mb, free_memory_mb and gpu_vram_gb from bytes; NAN:
- * null. */
+/* Writes total_memory_mb, used_memory_mb, free_memory_mb and gpu_vram_gb. The arguments are
+ * bytes; NAN is written as null. */
 void guard_doc_old_names(struct json *j, double total, double used, double free_bytes);
 
-/* True if the state is only a dry-run decision. The states reconcile, active, suspect and
- * absent are always real. */
+/* True if the state is only a dry-run decision: no order was carried out. The states reconcile,
+ * active, suspect and absent are always real. */
 bool guard_doc_pretends(const struct guard_status *s);
 
 const char *guard_doc_hold(enum guard_hold hold);
-/* Returns who requested the last hold or eviction of a worker, and why. */
+/* Returns who requested the last hold or eviction of a worker, and why: "token:
+ * maintenance". */
 const char *guard_doc_requested_by(const struct guard_view *g, unsigned worker);
 /* Like guard_explain(), but the evidence of REASON_MANUAL names the person who requested it. */
 bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_reason r,
@@ -54,14 +55,14 @@ bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_r
 /* Writes a string; null if it is "". */
 void guard_doc_text(struct json *j, const char *key, const char *text);
 
-/* Replies with one object per GPU that ?gpu= names. one() writes the members of each object;
- * head() (may be NULL) writes the members before the list. Replies with a problem if there is
- * no guard, no reading or no such GPU. */
+/* Replies with one object per GPU that ?gpu= names. `one` writes the members of each object;
+ * `head` (may be NULL) writes members before the list. Replies with a problem if there is no
+ * guard, no reading or no such GPU. */
 void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *r,
 		    void (*head)(struct json *j, const struct api *a),
 		    void (*one)(struct json *j, const struct api *a, unsigned i));
 
-/* Writes the mode in force, the configured mode, and who set the mode if they differ. */
+/* Writes the mode in force and the configured mode, and who set the mode if they differ. */
 void guard_doc_mode(struct json *j, const struct guard_view *g);
 
 /* Returns the guard's view. If there is no guard, replies 503 with the cause and returns
@@ -75,15 +76,15 @@ int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name
 const struct guard_view *guard_doc_may_ask(const struct api *a, const struct request *q,
 					   struct reply *r);
 
-/* Replies 429 with Retry-After, because this user moved workers too often. message: the
- * sentence for the user; "" for the default sentence. */
+/* Replies 429 with Retry-After, because this user moved workers too often. message: a sentence
+ * for the user; "": the default sentence. */
 void guard_doc_too_often(const struct api *a, const struct guard_view *g,
 			 const struct request *q, struct reply *r, const char *message);
 
-#define GUARD_TTL_MOST_S (365 * 86400.0) /* maximum of ttl_s in a request */
+#define GUARD_TTL_MOST_S (365 * 86400.0) /* maximum of ttl_s in a request, in seconds */
 
-/* Writes client and reason for the audit log: "token: maintenance". GUARD_REASON_MAX: bytes of
- * a reason. */
+/* Writes client and reason for the audit log: "token: maintenance". A reason has at most
+ * GUARD_REASON_MAX bytes. */
 #define GUARD_REASON_MAX 120
 void guard_doc_who(const struct request *q, const char *reason, char *out, size_t size);
 

@@ -1,5 +1,5 @@
-/* Reads the body of a request to simulate. Its keys are those of GET /api/v1/guard/gpus/{uuid},
- * so that a reply can be edited and sent back. */
+/* Reads the body of POST /api/v1/guard/simulate. Its keys are those of GET
+ * /api/v1/guard/gpus/{uuid}, so that a client can edit a reply and send it back. */
 #include "guard_question.h"
 
 #include "render.h"
@@ -17,9 +17,10 @@
 #define BYTES_MOST       9.0e15
 #define GPUS_MOST        16
 #define PROCESSES_MOST   256
-#define FIRST_PID        4200000 /* given to processes without a pid; above the pids of Linux */
+/* pid of the first process without a pid; Linux has no pids above 4194304 */
+#define FIRST_PID 4200000
 
-/* The place of an error, and the buffer for its message. */
+/* The part of the body that is being read, and the buffer for an error message about it. */
 struct place {
 	const char *what; /* "processes[3]" */
 	char *message;
@@ -101,8 +102,6 @@ static bool read_flag(const struct json_doc *o, const char *key, bool *ret,
 	       question_wrong(at, key, "true or false");
 }
 
-/* ---- GPUs ---- */
-
 static bool read_gpu(const struct json_doc *o, struct scene *s, const struct place *at)
 {
 	static const char *const keys[] = { "uuid",
@@ -156,8 +155,6 @@ static bool read_gpus(const struct json_doc *list, struct scene *s, char *messag
 	return true;
 }
 
-/* ---- processes ---- */
-
 static bool on_gpu(const struct json_doc *o, const struct scene *s, unsigned *ret,
 		   const struct place *at)
 {
@@ -191,8 +188,8 @@ static bool read_types(const struct json_doc *o, unsigned *ret, const struct pla
 	return true;
 }
 
-/* Makes a process with the key "worker" a root process of that worker, as if the worker's port
- * or unit had identified it. */
+/* Makes a process with the key "worker" a root process of that worker, as if the port or unit
+ * of the worker had identified it. */
 static bool read_worker(const struct json_doc *o, const struct policy *p,
 			const struct scene_process *q, struct scene *s, const struct place *at)
 {
@@ -222,8 +219,9 @@ static void take_memory(struct scene *s, const struct scene_process *q)
 static bool read_process(const struct json_doc *o, const struct policy *p, struct scene *s,
 			 const struct place *at)
 {
-	/* class, action, rule and the last two keys come from a reply that is sent back. They
-	 * are ignored and computed again. */
+	/* A client may send a reply back. Its keys class, action, rule, program_seen and
+	 * may_be_worker are accepted but ignored, because the simulation computes them
+	 * again. */
 	static const char *const keys[] = {
 		"gpu",          "pid",          "name",  "exe",          "command",
 		"cgroup",       "uid",          "types", "container",    "worker",
@@ -289,11 +287,9 @@ static bool read_processes(const struct json_doc *list, const struct policy *p, 
 	return true;
 }
 
-/* ---- a recording ---- */
-
 /* Maps the worker indices of a recording to those of the policy. After a line "begin" or
- * "swap", the "worker" lines name the recording's workers. A recording of version 1 has no such
- * lines: its indices are those of the policy. */
+ * "swap", lines "worker" name the workers of the recording. A recording of version 1 has no
+ * such lines; its indices are those of the policy. */
 struct worker_map {
 	int position[POLICY_WORKERS]; /* -1: the policy has no such worker */
 };
@@ -331,7 +327,8 @@ static void worker_map_roots(const struct worker_map *c, struct scene *s)
 	s->roots = kept;
 }
 
-/* Reads the last complete scene; skips other lines except those that map workers. */
+/* Reads the last complete scene of a recording. Skips all lines except scenes and those that
+ * name workers. */
 static int read_trace(const char *lines, const struct policy *p, struct guard_question *q,
 		      char *message, size_t size)
 {
@@ -353,8 +350,7 @@ static int read_trace(const char *lines, const struct policy *p, struct guard_qu
 		worker_map_read(&worker_map, p, line);
 		if (line[0] == '\0' || line[1] != '\t')
 			continue;
-		/* the line has only the changes since a scene that the request does not
-		 * contain */
+		/* this line has only the differences from a scene that is not in the request */
 		if (line[0] == 'D' && !s->whole)
 			continue;
 		got = scene_read(s, line);
@@ -374,8 +370,6 @@ static int read_trace(const char *lines, const struct policy *p, struct guard_qu
 		snprintf(message, size, "\"trace\" has no complete scene");
 	return -GW_E_PARSE;
 }
-
-/* ---- the request ---- */
 
 static int read_world(const struct json_doc *root, const struct policy *p,
 		      const struct scene *now, struct guard_question *ret, char *message,

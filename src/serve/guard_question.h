@@ -9,18 +9,18 @@
 
 struct guard_question {
 	double seconds;
-	/* the request has its own GPUs; the current scene is not used */
+	/* the request has its own GPUs, so the current scene is not used */
 	bool made_up;
 	struct scene scene; /* the scene to simulate */
 };
 
-/* Returns the string "policy" of the body, which the caller frees. NULL: there is none, or the
- * body is not an object (guard_question_read() reports this). */
+/* Returns the string "policy" of the body; the caller frees it. NULL: there is none, or the
+ * body is not an object, which guard_question_read() reports. */
 char *guard_question_policy(const char *text, size_t n);
 
-/* Reads the request. now: the current scene, NULL if unknown; the request is added to it unless
- * the request has its own GPUs. Returns 0, -GW_E_PARSE with a message, -GW_E_STATE (no scene
- * yet) or -GW_E_NOMEM. */
+/* Reads the request. now: the current scene, NULL if unknown. The processes of the request are
+ * added to this scene unless the request has its own GPUs. Returns 0, -GW_E_PARSE with a
+ * message, -GW_E_STATE (no scene yet) or -GW_E_NOMEM. */
 int guard_question_read(const char *text, size_t n, const struct policy *p,
 			const struct scene *now, struct guard_question *ret, char *message,
 			size_t size);

@@ -1,8 +1,8 @@
-/* guard_view: the guard's part of a view.
+/* guard_view: what handlers see of the guard.
  *
- * The view belongs to the main thread. Handlers may also query the guard itself
- * (guard_status(), guard_verdicts()), because this is pure and fast. Requests go through struct
- * guard_view_ops, so that they are journaled and carried out. */
+ * The view belongs to the main thread. Handlers may also call the pure functions guard_status()
+ * and guard_verdicts(). Requests go through struct guard_view_ops, which journals them and
+ * carries them out. */
 #ifndef GW_SERVE_GUARD_VIEW_H
 #define GW_SERVE_GUARD_VIEW_H
 
@@ -15,18 +15,17 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- operations ----
- *
- * A request starts at once and finishes later; the client gets an id and queries the operation.
- * The latest operations are kept in a fixed amount of memory. A decision about the worker ends
- * an operation: a worker that left and came back between two queries counts as evicted. */
+/* Operations. A request to the guard starts at once and finishes later; the client gets an id
+ * and queries the operation. Only the latest GUARD_OPERATIONS are kept. A decision about the
+ * worker ends an operation: if a worker leaves and returns between two queries, its eviction
+ * still counts as done. */
 
 #define GUARD_OPERATIONS 64
 
 enum guard_operation_state { OPERATION_RUNNING, OPERATION_DONE, OPERATION_FAILED };
 
 struct guard_operation {
-	uint64_t id; /* 0: none */
+	uint64_t id; /* 0: unused entry */
 	char worker[64];
 	enum guard_request what;
 	enum guard_operation_state state;
@@ -36,14 +35,14 @@ struct guard_operation {
 
 struct guard_operations {
 	struct guard_operation ring[GUARD_OPERATIONS];
-	uint64_t begun; /* number of operations since the start */
+	uint64_t begun; /* number of operations since the service started */
 };
 
 const char *guard_operation_word(enum guard_request what);            /* "hold evicted" */
 const char *guard_operation_state_name(enum guard_operation_state s); /* "running", ... */
 
-/* Returns the running operation for the same request and worker, so that a repeated request
- * does not start again. NULL: no such operation. */
+/* Returns the running operation for the same request and worker; NULL: none. With it, a
+ * repeated request does not start again. */
 const struct guard_operation *guard_operation_running(const struct guard_operations *o,
 						      const char *worker,
 						      enum guard_request what);
@@ -54,24 +53,22 @@ void guard_operation_begin(struct guard_operations *o, uint64_t id, const char *
 			   enum guard_request what, const struct guard_status *s,
 			   uint64_t wall_ns);
 
-/* Updates the worker's running operations after a decision about the worker, and ends those
- * that are done or failed. */
+/* Updates the running operations of a worker after a decision about it. Ends those that are
+ * done or failed. */
 void guard_operation_decided(struct guard_operations *o, const char *worker,
 			     const struct guard_decision *d, uint64_t wall_ns);
 
 /* Returns the operation with this id; NULL: unknown or dropped. o may be NULL. */
 const struct guard_operation *guard_operation_find(const struct guard_operations *o,
 						   uint64_t id);
-/* Returns the latest operation of a worker. */
+/* Returns the latest operation of a worker; NULL: none. */
 const struct guard_operation *guard_operation_latest(const struct guard_operations *o,
 						     const char *worker);
-
-/* ---- the view ---- */
 
 #define GUARD_VIEW_DECISIONS 128
 
 struct guard_view_decision {
-	uint64_t id; /* id of the decision's event */
+	uint64_t id; /* id of the event that reported the decision */
 	uint64_t wall_ns;
 	struct guard_decision decision;
 };
@@ -88,39 +85,41 @@ struct guard_view_game {
 /* Who requested the last hold or eviction of a worker, and why. */
 struct guard_view_requested {
 	char worker[64]; /* "": free slot */
-	char by[256];    /* as guard_client.who */
+	char by[256];    /* same text as guard_client.who */
 };
 
-/* The client of a request. */
+/* The client that sent a request. */
 struct guard_client {
 	const char *who; /* for logs: "uid 1000: reason", "token: reason" */
-	/* decides the permissions; -1: not a local user, such as a client with the token */
+	/* The user, who decides the permissions. -1: not a local user, such as a client with
+	 * the token. */
 	int64_t uid;
-	/* pid of the client on the UNIX socket, in our pid namespace; 0: the client is outside
-	 * of it; -1: unknown */
+	/* pid of a client on the UNIX socket, in our pid namespace. 0: the client runs outside
+	 * of this namespace. -1: unknown. */
 	int64_t pid;
-	/* start time of the named process, as the client says; 0: not given */
+	/* start time of the process that the request names, as the client gives it; 0: not
+	 * given */
 	uint64_t start_ticks;
 };
 
-struct guard_view_counts { /* counts since the start; guard_view.tally includes earlier runs */
+/* since the service started; guard_view.tally includes earlier runs */
+struct guard_view_counts {
 	uint64_t scenes, triggered;
-	uint64_t events_lost; /* driver events that did not fit the queue */
-	uint64_t stuck;       /* workers in state stuck, now */
-	/* Idle economy: the energy saved while idle models were unloaded, and the energy spent
-	 * to load them again. */
+	uint64_t events_lost; /* driver events that were dropped because the queue was full */
+	uint64_t stuck;       /* number of workers in state stuck now */
+	/* Energy saved while idle models were unloaded, and energy spent to load them again. */
 	double idle_saved_joules, idle_spent_joules;
 	double decide_seconds_last, decide_seconds_max; /* from the scene to the decision */
 	double free_seconds_last,
-		free_seconds_max; /* time from the first order until the memory is free */
+		free_seconds_max; /* time from the first order until the GPU memory is free */
 };
 
 /* The mode that the file configures, and the mode that a person set while the service ran. The
  * mode in force is policy.mode. */
 struct guard_view_mode {
 	enum guard_mode configured;
-	bool chosen; /* the members below are set */
-	/* mode that a person set; takes effect when no order is under way */
+	bool chosen; /* a person has set a mode, and the members below are valid */
+	/* the mode that the person set; it applies as soon as no order is running */
 	enum guard_mode mode;
 	uint64_t wall_ns; /* when the person set it */
 	char who[256];
@@ -130,13 +129,15 @@ struct guard_view {
 	const struct policy *policy;
 	const struct guard_view_mode *mode; /* NULL in tests */
 	const struct guard *guard;
-	const struct scene *scene;    /* the latest; NULL: none yet */
-	struct health *const *health; /* one per device of the snapshot; NULL: not monitored */
-	struct capacity *const *capacity; /* same */
-	/* one per device: unattributed use as a sentence, or "" (guard/unattributed_use.h);
-	 * NULL: none */
+	const struct scene *scene; /* the latest; NULL: none yet */
+	/* one pointer per device of the snapshot; NULL: not monitored */
+	struct health *const *health;
+	/* one pointer per device of the snapshot; NULL: not monitored */
+	struct capacity *const *capacity;
+	/* Per device, a sentence about GPU memory that no process explains; "": there is no
+	 * such memory (guard/unattributed_use.h). NULL: unknown. */
 	const char (*ghost)[200];
-	/* one per device: number of evictions, including earlier runs; NULL: none */
+	/* number of evictions per device, including earlier runs; NULL: unknown */
 	const double *evictions;
 	unsigned devices;
 	const struct guard_view_game *games; /* GUARD_VIEW_GAMES slots; NULL: none */
@@ -145,7 +146,8 @@ struct guard_view {
 	const struct guard_view_decision *ring;
 	unsigned first, decisions;
 	struct guard_view_counts counts;
-	const char *kernel_log; /* "ok", or why Xids from before the start are unknown */
+	/* "ok", or why Xids that occurred before the start of the service are unknown */
+	const char *kernel_log;
 	const struct guard_operations *operations; /* NULL in tests */
 	const struct guard_counters *tally; /* counts including earlier runs; NULL in tests */
 	const struct moves *moves;          /* how long moves took; NULL in tests */
@@ -155,9 +157,10 @@ struct guard_view {
 
 /* Carries out requests of clients; on the main thread. */
 struct guard_view_ops {
-	/* Like guard_request(), guard_reserve(), guard_reservation_ready() and guard_release();
-	 * they start at once. request() returns 0 with a message if the request is accepted but
-	 * not stored. reserve() also returns -GW_E_ARG with a message: no such process. */
+	/* These work like guard_request(), guard_reserve(), guard_reservation_ready() and
+	 * guard_release(), and carry the result out at once. request() returns 0 with a message
+	 * if the request is accepted but not stored. reserve() also returns -GW_E_ARG with a
+	 * message if there is no such process. */
 	int (*request)(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
 		       const struct guard_client *by, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
@@ -165,9 +168,9 @@ struct guard_view_ops {
 		       char *message, size_t size);
 	int (*reserved)(void *engine, uint64_t id, char *message, size_t size);
 	void (*release)(void *engine, uint64_t id);
-	/* Work like games_begin() and games_end(); *pid becomes the pid in our namespace. They
-	 * also return -GW_E_PERM. If the process does not belong to the client, there is a
-	 * message; if this user moved workers too often, there is none. */
+	/* These work like games_begin() and games_end(). *pid becomes the pid in our namespace.
+	 * They also return -GW_E_PERM: with a message if the process does not belong to the
+	 * client, without one if this user moved workers too often. */
 	int (*game)(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_client *by,
 		    char *message, size_t size);
 	int (*game_end)(void *engine, int64_t pid, const struct guard_client *by);
@@ -179,9 +182,9 @@ struct guard_view_ops {
 	 * applies again. Returns 0, with a message if the choice is not stored. */
 	int (*set_mode)(void *engine, const enum guard_mode *mode,
 			const struct guard_client *by, char *message, size_t size);
-	/* Makes a policy from a TOML configuration; the caller frees it with policy_done().
-	 * Returns 0, -GW_E_PARSE with a message, or another error. The pointer is NULL if not
-	 * supported. */
+	/* Makes a policy from a TOML configuration; the caller ends it with policy_done().
+	 * Returns 0, -GW_E_PARSE with a message, or another error. The pointer may be NULL:
+	 * then a policy in a request is refused. */
 	int (*policy)(const char *toml, size_t n, struct policy *ret, char *message,
 		      size_t size);
 };
@@ -204,7 +207,7 @@ static inline bool guard_view_simulated(const struct guard_view *g)
 	return false;
 }
 
-/* Returns the memory in use that no listed process holds; NAN if the memory of a process or of
+/* Returns the memory in use that no listed process holds. NAN: the memory of a process or of
  * the GPU is unknown. */
 static inline double guard_view_unattributed(const struct scene *s, unsigned gpu)
 {
@@ -222,7 +225,7 @@ static inline double guard_view_unattributed(const struct scene *s, unsigned gpu
 	return left > 0 ? left : 0;
 }
 
-/* Fills in what capacity.h needs about device i of the view. */
+/* Fills *ret with what capacity.h needs about device i of the view. */
 struct view;
 void guard_view_capacity(const struct view *v, unsigned i, struct capacity_gpu *ret);
 

@@ -1,7 +1,7 @@
-/* The server: settings, the library (libmicrohttpd), start and stop.
+/* The server: settings, libmicrohttpd (called "the library" in these files), start and stop.
  *
- * The library reads and writes. It gets sockets that http_conn.c accepted, and runs when its
- * epoll descriptor, which is part of our loop, is readable. */
+ * The library reads and writes sockets that http_conn.c has accepted. It runs when its epoll
+ * descriptor, which is a source of our loop, is readable. */
 #include "http_impl.h"
 
 #include "base/file.h"
@@ -17,18 +17,19 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
-#define LIBRARY_LIMIT 200000u /* maximum number of connections; our own limit is lower */
-#define DESCRIPTORS   128     /* descriptors that are not used for connections */
-#define RUNS          4 /* maximum number of runs of the library before the loop continues */
-#define SHAKE_NS      (2 * NS_PER_MS) /* time between checks of unfinished TLS handshakes */
-/* the next check also waits for this number of times the duration of the last run */
+/* maximum number of connections in the library; our own limit is lower */
+#define LIBRARY_LIMIT 200000u
+/* file descriptors that are reserved for other uses than connections */
+#define DESCRIPTORS 128
+/* maximum number of consecutive runs of the library before other sources of the loop run */
+#define RUNS     4
+#define SHAKE_NS (2 * NS_PER_MS) /* time between checks of unfinished TLS handshakes */
+/* The next check of a handshake waits at least this many times the duration of the last run. */
 #define SHAKE_SHARE 4
-/* the heap is trimmed only after a peak of more connections than this */
+/* The heap is trimmed only if more connections than this were open at once. */
 #define TRIM_LEAST      128
 #define BEAT_NS         (15 * NS_PER_S)
 #define CERTIFICATE_MAX (256 * 1024)
-
-/* ---- running the library */
 
 static bool more_to_do(struct MHD_Daemon *d)
 {
@@ -48,8 +49,8 @@ static bool run_daemon(struct MHD_Daemon *d)
 }
 
 /* Delays the next run. The library (0.9.75) treats a connection in a TLS handshake as always
- * readable and would run without end. Real input wakes us through the library's descriptor.
- * Without input the next run waits, longer if the last run took longer. */
+ * readable, so it would run without end. Real input wakes us through the library's descriptor;
+ * without input the next run waits, longer if the last run took longer. */
 static void delay_run(struct http *h)
 {
 	uint64_t now = clock_mono_ns(clock_real());
@@ -75,12 +76,12 @@ void http_run(struct http *h)
 
 void http_poke(struct http *h)
 {
-	/* During a run, only set poked: http_run() then starts another run. */
+	/* While the library runs, only note the request; http_run() then runs it once more. */
 	if (h->library.running)
 		h->library.poked = true;
 	else
-		/* Use the current time, because a time in the distant past would run before all
-		 * other timers. */
+		/* The timer gets the current time. With a time in the distant past, it would
+		 * run before all other timers. */
 		loop_set_time(h->timer.again, clock_mono_ns(clock_real()));
 }
 
@@ -103,16 +104,14 @@ static void on_beat(void *arg, uint64_t now_ns)
 
 	h->now_ns = now_ns;
 	follow_beat(h, now_ns);
-	/* After many connections, the C library keeps the freed memory: return it to the
-	 * kernel. */
+	/* After many connections were closed, the C library still holds their memory: return it
+	 * to the kernel. */
 	if (h->load.peak > TRIM_LEAST && h->counts.connections < h->load.peak / 4) {
 		malloc_trim(0);
 		h->load.peak = h->counts.connections;
 	}
 	loop_set_time(h->timer.beat, now_ns + h->limit.beat_ns);
 }
-
-/* ---- starting and ending */
 
 /* Leaves paths and queries encoded: we decode them ourselves, because the library does not
  * handle NUL. */
@@ -123,7 +122,7 @@ static size_t leave_escapes(void *arg, struct MHD_Connection *c, char *s)
 	return strlen(s);
 }
 
-/* Counts requests that the library itself refuses; it reports them only in its log. */
+/* Counts requests that the library itself refuses: it reports them only in its log. */
 static void on_library_log(void *arg, const char *format, va_list ap)
 {
 	static const char refusal[] = "Error processing request (HTTP response code is %u";
@@ -132,8 +131,9 @@ static void on_library_log(void *arg, const char *format, va_list ap)
 		send_count_status(arg, va_arg(ap, unsigned));
 }
 
-/* Does not set MHD_OPTION_STRICT_FOR_CLIENT: we do the same checks (a Host header, no spaces in
- * the path), and the library's refusal of a request without Host sends two headers (0.9.75). */
+/* MHD_OPTION_STRICT_FOR_CLIENT is not set. We make the same checks (a Host header, no spaces in
+ * the path), and with this option the library (0.9.75) sends two headers when it refuses a
+ * request without Host. */
 static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 			struct loop_source **ret_source, char *message, size_t size)
 {
@@ -427,7 +427,7 @@ void http_free(struct http *h)
 		return;
 	for (unsigned i = 0; i < h->listeners; i++)
 		listen_close(&h->listener[i]);
-	h->library.running = true; /* prevents further runs */
+	h->library.running = true; /* http_poke() during the stop must not start a run */
 	stop_daemon(h, &h->library.plain, &h->library.plain_source);
 	stop_daemon(h, &h->library.tls, &h->library.tls_source);
 	for (unsigned i = 0; h->cache && i < h->routes; i++)
@@ -461,7 +461,7 @@ int http_reload(struct http *h, const struct http_config *config, char *message,
 	struct loop_source *source = NULL;
 	char *cert = h->settings.cert, *key = h->settings.key;
 
-	if (other && settings.cert) { /* start the new daemon before the old one stops */
+	if (other && settings.cert) { /* start the new TLS daemon before the old one stops */
 		h->settings.cert = settings.cert;
 		h->settings.key = settings.key;
 		r = start_daemon(h, MHD_USE_TLS, &tls, &source, message, size);

@@ -1,10 +1,9 @@
 /* http: an HTTP server over libmicrohttpd in our own loop.
  *
- * Hides the library, connections with their deadlines and limits, TLS, UNIX sockets, the
- * validation of requests (contradicting lengths, a foreign Host, a wrong method), permissions,
- * compression, ETags and caching until the next tick. Handlers run on the main thread and never
- * block. A handler that cannot answer yet calls reply_again(), which sets the time of its next
- * call. */
+ * Hides the library, connections with their deadlines and limits, TLS, UNIX sockets, validation
+ * of requests, permissions, compression, ETags, and a cache that is valid until the next tick.
+ * Handlers run on the main thread and never block. A handler that cannot answer yet calls
+ * reply_again() with the time of its next call. */
 #ifndef GW_SERVE_HTTP_H
 #define GW_SERVE_HTTP_H
 
@@ -21,137 +20,146 @@ enum http_method { HTTP_GET = 1, HTTP_POST = 2, HTTP_PUT = 4, HTTP_DELETE = 8 };
 #define HTTP_BODY_MAX (64 * 1024)
 
 struct request {
-	enum http_method method;    /* HEAD comes as GET */
-	const char *path;           /* decoded */
+	enum http_method method;    /* a HEAD request has HTTP_GET */
+	const char *path;           /* with %XX decoded */
 	const char *arg[HTTP_ARGS]; /* values of {...} in the route, in order */
 	const char *body;           /* "" if there is none; NUL-terminated */
 	size_t size;
-	bool trusted;    /* valid token, or a permitted client of the UNIX socket */
+	/* the client has a valid token, or is a permitted user of the UNIX socket */
+	bool trusted;
 	const char *who; /* for logs only: "token", "uid 1000", "anyone" */
 	int64_t uid; /* user of a UNIX socket client without a token; -1: any other client */
-	/* pid of the client on the UNIX socket, in our pid namespace; 0: the client is outside
-	 * of it; -1: unknown */
+	/* pid of a client on the UNIX socket, in our pid namespace. 0: the client runs outside
+	 * of this namespace. -1: unknown. */
 	int64_t peer_pid;
 	/* id of the request: the client's X-Request-Id if valid, else generated */
 	const char *id;
-	unsigned tries; /* number of earlier calls of the handler (reply_again) */
+	/* number of earlier calls of the handler for this request (reply_again()) */
+	unsigned tries;
 	void **memory; /* kept between calls of the handler; NULL at first; freed with free() */
 	void *impl;
 };
 
-/* Returns a query parameter, decoded; NULL: absent, "": without a value. */
+/* Returns the value of a query parameter, decoded. NULL: the parameter is absent; "": it has no
+ * value. */
 const char *request_param(const struct request *q, const char *name);
 const char *request_header(const struct request *q, const char *name);
 
-/* Returns the name of query parameter i, from 0; NULL past the end. */
+/* Returns the name of query parameter i, counted from 0; NULL after the last one. */
 const char *request_param_name(const struct request *q, unsigned i);
 
 /* Tests may pass a reply without impl; its headers are then dropped. */
 struct reply {
-	int status;       /* 200 */
-	const char *type; /* "application/json" */
+	int status;       /* at first 200 */
+	const char *type; /* at first "application/json" */
 	struct buf body;  /* at most REPLY_MAX bytes */
 	void *impl;
 };
 
-/* copies name and value */
+/* Adds a header. Copies name and value. */
 void reply_header(struct reply *r, const char *name, const char *value);
 
-/* Replies application/problem+json (RFC 9457). Its type is a tag with `word`, such as
- * "tag:gpuward,2026:no-such-device", or "about:blank". Its title comes from the status. detail:
- * the sentence; remedy: what to do, or NULL. Adds Retry-After to 429 and 503. */
+/* Replies with a problem document (RFC 9457). `word` becomes the end of its type, such as
+ * "tag:gpuward,2026:no-such-device"; NULL: "about:blank". The title follows from the status.
+ * The format makes the sentence "detail"; remedy: what to do, or NULL. Adds Retry-After to 429
+ * and 503. */
 void reply_problem(struct reply *r, int status, const char *word, const char *remedy,
 		   const char *detail, ...) __attribute__((format(printf, 5, 6)));
 
-/* Replies with static bytes, for assets; cached by ETag. gz NULL: there is no compressed
- * form. */
+/* Replies with bytes that never change, such as a file of the web page. gz: the same bytes
+ * gzipped; NULL: none. */
 void reply_static(struct reply *r, const char *type, const void *p, size_t n, const void *gz,
 		  size_t gz_n);
 
-/* Postpones the reply: the handler is called again at that time with the same request. */
+/* Postpones the reply: the server calls the handler again at at_ns with the same request. */
 void reply_again(struct reply *r, uint64_t at_ns);
 
-/* Makes the connection follow the stream (text/event-stream), starting after event `after`
- * (Last-Event-ID; UINT64_MAX: only new events). topics: bits of the stream. */
+/* Makes the connection follow the stream (text/event-stream). after: id of the last event that
+ * the client has; UINT64_MAX: it gets only new events. topics: bits of the stream's topics. */
 struct stream;
 void reply_stream(struct reply *r, struct stream *s, uint64_t after, unsigned topics);
 
 typedef void route_fn(void *arg, const struct request *q, struct reply *r);
 
 enum route_flag {
-	/* until http_tick(), all requests without a query get the same reply */
+	/* all requests without a query get the same reply until the next http_tick() */
 	ROUTE_TICK = 1 << 0,
-	ROUTE_ALIVE = 1 << 1,  /* never cached, always answers */
+	ROUTE_ALIVE = 1 << 1,  /* never cached; answered even if all connections are in use */
 	ROUTE_CHANGE = 1 << 2, /* changes something: 401 or 403 unless trusted */
 	ROUTE_STATIC = 1 << 3, /* never changes while the service runs */
-	ROUTE_TEXT = 1 << 4,   /* Accept selects the type; cached per Accept */
+	/* the Accept header selects the type, so replies are cached per Accept header */
+	ROUTE_TEXT = 1 << 4,
 };
 
-/* One route. In a path such as "/api/v1/devices/{uuid}", braces match one segment; a star at
- * the end matches all following segments. */
+/* One route. In a path such as "/api/v1/devices/{uuid}", a name in braces matches one segment;
+ * a star at the end matches all further segments. */
 struct route {
-	unsigned method; /* one enum http_method */
+	unsigned method; /* one value of enum http_method */
 	const char *path;
 	route_fn *answer;
 	unsigned flags;
 };
 
 struct http_listener {
-	/* "127.0.0.1:9490", "[::1]:9490", "unix:/run/gpuward.sock"; NULL with fd */
+	/* "127.0.0.1:9490", "[::1]:9490" or "unix:/run/gpuward.sock"; NULL if fd is given */
 	const char *address;
-	int fd; /* -1: open the address; else a given socket (socket activation) */
+	int fd; /* a listening socket from the service manager; -1: open the address */
 };
 
 struct http_config {
 	const struct http_listener *listener;
 	unsigned listeners;
-	const char *token_file; /* NULL: none */
-	/* paths of the files; NULL: no TLS. UNIX sockets never use TLS. */
+	const char *token_file; /* NULL: there is no token */
+	/* files with certificate and key; NULL: no TLS. UNIX sockets never use TLS. */
 	const char *tls_cert, *tls_key;
-	bool insecure; /* allow non-loopback addresses without TLS and token */
+	bool insecure; /* allow other addresses than loopback without TLS and token */
 	/* Host names accepted in addition to localhost and the addresses; NULL-terminated */
 	const char *const *hosts;
-	const char *const *origins;           /* allowed web origins (CORS); NULL-terminated */
-	unsigned connections, streams;        /* maximum numbers */
-	uint64_t header_ns, body_ns, idle_ns; /* deadlines */
+	const char *const *origins;    /* allowed web origins (CORS); NULL-terminated */
+	unsigned connections, streams; /* maximum number of each */
+	/* deadlines for the header, for the body, and between requests */
+	uint64_t header_ns, body_ns, idle_ns;
 	/* time between keep-alive comments on a stream; 0: 15 s */
 	uint64_t beat_ns;
-	unsigned unix_mode; /* permissions of the socket: 0660 */
+	unsigned unix_mode; /* permissions of the socket file, such as 0660 */
 	const struct route *route;
 	unsigned routes;
 	void *arg; /* first argument of the handlers */
 	/* Called with each reply of a handler, to add the headers that all replies have; may be
 	 * NULL. */
 	void (*mark)(void *arg, struct reply *r);
-	/* Called for each answer; r has only status, type and body.len. May be NULL. */
+	/* Called after each reply; r has only status, type and body.len. May be NULL. */
 	void (*log)(void *arg, const struct request *q, const struct reply *r, double seconds);
 };
 
 struct http;
 
-/* Opens the listeners and serves on the loop. Copies the strings of config, borrows the routes.
- * Returns 0, or an error with a message: -GW_E_ARG, -GW_E_PERM, -GW_E_IO (such as a port in
- * use), -GW_E_NOSUPPORT (built without TLS) or -GW_E_NOMEM. */
+/* Opens the listeners and serves requests on the loop. Copies the strings of config, but the
+ * routes must outlive the server. Returns 0, or an error with a message: -GW_E_ARG, -GW_E_PERM,
+ * -GW_E_IO (such as a port in use), -GW_E_NOSUPPORT (built without TLS) or -GW_E_NOMEM. */
 int http_new(struct loop *l, const struct http_config *config, struct http **ret, char *message,
 	     size_t size);
 void http_free(struct http *h);
 
-/* Applies a new token, certificate or limits after SIGHUP; listeners stay. Returns the same as
- * http_new(). With 0, the message is empty or a warning that the token was removed. */
+/* Applies a new token, certificate and limits after SIGHUP; the listeners stay open. Returns
+ * the same errors as http_new(). If it returns 0, the message is empty or warns that the token
+ * was removed. */
 int http_reload(struct http *h, const struct http_config *config, char *message, size_t size);
 
-/* Invalidates the cache. */
+/* Marks all cached replies as old. The service calls it after each tick. */
 void http_tick(struct http *h);
 
-/* Returns the address of listener i, "http://127.0.0.1:9490"; NULL past the end. */
+/* Returns the URL of listener i, such as "http://127.0.0.1:9490"; NULL after the last one. */
 const char *http_address(const struct http *h, unsigned i);
 
-struct http_counts {                   /* since the start */
-	uint64_t requests[6];          /* number of requests by status / 100; [0]: aborted */
-	uint64_t accepted, refused;    /* connections */
-	uint64_t timeouts;             /* connections closed by a deadline */
-	unsigned connections, streams; /* now */
-	uint64_t bytes_sent;           /* of bodies */
+struct http_counts { /* since the start */
+	/* number of replies by status / 100; [0]: requests that the client aborted */
+	uint64_t requests[6];
+	uint64_t accepted, refused; /* number of connections */
+	/* number of connections that were closed because a deadline passed */
+	uint64_t timeouts;
+	unsigned connections, streams; /* number that are open now */
+	uint64_t bytes_sent;           /* bytes of reply bodies */
 };
 void http_counts(const struct http *h, struct http_counts *ret);
 

@@ -1,8 +1,8 @@
-/* Validates requests.
+/* Validates requests: lengths, Host, path, method, token.
  *
- * Each check refuses bad requests with a reply that names the reason: contradicting lengths, a
- * foreign Host, an invalid path, a wrong method, a wrong token. The token is read from a
- * private file and compared as a digest, so that the time of a comparison reveals nothing. */
+ * A request that fails a check gets a reply that names the reason. The token is read from a
+ * file that only its owner can read, and is compared as a digest, so that the duration of a
+ * comparison reveals nothing. */
 #include "http_impl.h"
 
 #include "base/file.h"
@@ -14,8 +14,6 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
-
-/* ---- Host and Origin */
 
 bool admit_listed(char *const *list, const char *text)
 {
@@ -33,9 +31,9 @@ static bool is_literal(const char *host)
 	return inet_pton(AF_INET, host, &four) == 1 || inet_pton(AF_INET6, host, &six) == 1;
 }
 
-/* True if the Host header names this service. With DNS rebinding, a foreign web page makes its
- * own name resolve to us; the browser then sends that name here. A literal address cannot be
- * redirected in this way. */
+/* True if the Host header names this service. This protects against DNS rebinding: a foreign
+ * web page makes its own name resolve to our address, and the browser then sends that name as
+ * Host. A literal address cannot be redirected in this way. */
 bool admit_host(const struct http *h, const struct listener *from, const char *text)
 {
 	char host[CHECK_HOST_SIZE];
@@ -66,8 +64,6 @@ static bool origin_is_own(const struct heads *heads)
 
 	return scheme && heads->host && strcasecmp(origin + scheme, heads->host) == 0;
 }
-
-/* ---- OPTIONS and methods */
 
 static void allow_text(unsigned methods, char *out, size_t size)
 {
@@ -114,15 +110,13 @@ static enum MHD_Result answer_options(struct conn *c, unsigned methods)
 	return send_reply(c, &r);
 }
 
-/* ---- checks; each replies if it refuses */
-
 static enum admitted answered(enum MHD_Result r)
 {
 	return r == MHD_YES ? ANSWERED : FAILED;
 }
 
-/* Refuses the request and closes the connection, because it is uncertain where the next request
- * begins. */
+/* Refuses the request and closes the connection, because its lengths contradict each other and
+ * the begin of the next request is unknown. */
 static enum admitted bad_frame(struct conn *c, const char *word, const char *detail)
 {
 	c->closing = true;
@@ -190,7 +184,7 @@ static enum admitted check_target(struct conn *c, const char *url)
 	size_t n = strlen(url) + 1;
 	const char *why;
 
-	k->path = malloc(2 * n); /* two copies: whole and split */
+	k->path = malloc(2 * n); /* one copy stays whole, the other is split into segments */
 	if (!k->path)
 		return FAILED;
 	why = check_path(url, k->path);
@@ -244,8 +238,6 @@ static enum admitted check_query(struct conn *c)
 	return PASSED;
 }
 
-/* ---- permissions */
-
 static enum admitted check_client(struct conn *c)
 {
 	struct http *h = c->http;
@@ -258,8 +250,8 @@ static enum admitted check_client(struct conn *c)
 		k->q.uid = c->uid;
 		k->q.trusted = c->uid == 0 || c->uid == geteuid();
 	}
-	/* A client may send the token of another service. It is ignored if the client is
-	 * trusted and no token is configured. */
+	/* If no token is configured, ignore the token of a trusted client: it may be meant for
+	 * another service. */
 	if (!c->heads.authorization || (k->q.trusted && !h->settings.auth.token))
 		return PASSED;
 	switch (auth_check(&h->settings.auth, c->heads.authorization, c->peer, h->now_ns)) {
@@ -328,8 +320,6 @@ static enum admitted check_body(struct conn *c)
 	return PASSED;
 }
 
-/* ---- all checks */
-
 static unsigned method_of(const char *text)
 {
 	static const struct {
@@ -347,7 +337,7 @@ static unsigned method_of(const char *text)
 	return 0;
 }
 
-/* returns true if the request has a body */
+/* True if the request has a body. */
 static bool admit_body(const struct heads *heads)
 {
 	return heads->transfer ||
@@ -405,8 +395,6 @@ enum admitted admit_all(struct conn *c, const char *url, const char *method,
 	return admit_body(&c->heads) ? check_body(c) : PASSED;
 }
 
-/* ---- the token ---- */
-
 #define FAILURES    10
 #define FAILURES_NS (10 * NS_PER_S)
 
@@ -461,8 +449,8 @@ enum auth_verdict auth_check(struct auth *a, const char *authorization, uint64_t
 {
 	unsigned i = (unsigned)(peer % (sizeof(a->blocked) / sizeof(a->blocked[0])));
 
-	/* Check the token first, so that another client with the same address (on loopback: all
-	 * clients) cannot lock the owner out. */
+	/* Check the token before the limit of failures. Otherwise a client with the same
+	 * address (on loopback: any client) could lock out the owner of the token. */
 	if (token_good(a, authorization))
 		return AUTH_GOOD;
 	if (a->blocked[i].peer != peer || now_ns - a->blocked[i].since_ns > FAILURES_NS) {

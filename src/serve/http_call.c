@@ -1,7 +1,7 @@
-/* Handles a request: finds it in the cache or validates it, calls the handler, sends the reply.
+/* Handles a request: finds its reply in the cache, or validates it, calls the handler and sends
+ * the reply.
  *
- * A cached reply is sent at once without an allocation here. All other requests get a struct
- * call. */
+ * A cached reply is sent without an allocation. All other requests get a struct call. */
 #include "http_impl.h"
 
 #include <gpuward.h>
@@ -11,9 +11,8 @@
 #include <string.h>
 #include <strings.h>
 
-#define DISCARD_MAX (1024 * 1024) /* bytes of a too large body that are read and discarded */
-
-/* ---- requests */
+/* maximum bytes of a too large body that are read and discarded */
+#define DISCARD_MAX (1024 * 1024)
 
 static void call_free(struct call *k)
 {
@@ -41,8 +40,8 @@ void call_completed(void *arg, struct MHD_Connection *mhd, void **request,
 		follower_stop(&c->follower);
 		h->counts.streams--;
 	}
-	/* A status without our reply means that the library refused the request; this is
-	 * already counted. */
+	/* A status without our reply means that the library refused the request;
+	 * on_library_log() has counted it. */
 	if (!c->replied && !MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_HTTP_STATUS))
 		h->counts.requests[0]++;
 	call_free(c->call);
@@ -82,7 +81,8 @@ const char *request_header(const struct request *q, const char *name)
 static const struct {
 	const char *name;
 	unsigned char n;
-	size_t value, count; /* offsets in struct heads; count 0: the header is not counted */
+	/* offsets in struct heads; count 0: repeated headers are not counted */
+	size_t value, count;
 } wanted[] = {
 #define W(name, value)                                                   \
 	{                                                                \
@@ -108,11 +108,11 @@ static const struct {
 #undef C
 };
 
-/* True if this header line begins right after the previous one. The library (0.9.75) ends a
- * line at a bare LF and a value at a NUL, and appends a line that begins with a space to the
- * name of the previous header, without reporting it. But it leaves the strings where they
- * arrived and only replaces colon, CR and LF by NULs. So a gap between two strings reveals
- * these cases. */
+/* True if this header line begins right after the previous one. The library (0.9.75) silently
+ * accepts invalid lines: it ends a line at a bare LF and a value at a NUL, and appends a line
+ * that begins with a space to the name of the previous header. But it leaves the strings where
+ * they arrived and only replaces colon, CR and LF by NULs. So a gap between two strings reveals
+ * an invalid line. */
 static bool is_contiguous(struct heads *heads, const char *key, size_t key_size,
 			  const char *value, size_t size)
 {
@@ -149,8 +149,6 @@ static enum MHD_Result gather_header(void *arg, enum MHD_ValueKind kind, const c
 	}
 	return MHD_YES;
 }
-
-/* ---- a request that is not in the cache */
 
 static struct call *call_new(struct conn *c)
 {
@@ -243,8 +241,8 @@ static enum MHD_Result call_park(struct conn *c, uint64_t at_ns)
 	return MHD_YES;
 }
 
-/* Returns the cached reply for a request with its own id, token or origin; NULL: no cached
- * reply is suitable. */
+/* Returns the cached reply, also for a request with its own id, token or origin; NULL: no
+ * cached reply can be used. */
 static struct entry *cached_entry(const struct call *k)
 {
 	struct http *h = k->conn->http;
@@ -292,10 +290,8 @@ static enum MHD_Result call_begin(struct conn *c, const char *url, const char *m
 	return admit_all(c, url, method, version) == FAILED ? MHD_NO : MHD_YES;
 }
 
-/* ---- bodies */
-
-/* Sends 413 directly to a client that does not stop sending, because the library accepts no
- * reply in the middle of a body. */
+/* Writes 413 to the socket of a client that does not stop sending. The library accepts no reply
+ * in the middle of a body. */
 static enum MHD_Result too_large(struct conn *c)
 {
 	static const char text[] = "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\n"
@@ -330,12 +326,10 @@ static enum MHD_Result end_body(struct conn *c)
 	if (k->body.err)
 		return MHD_NO;
 	if (k->q.tries == 0)
-		/* restarts the deadline: the client has sent everything */
+		/* the client has sent everything; restart the deadline */
 		conn_set_state(c, CONN_BUSY);
 	return dispatch(c);
 }
-
-/* ---- the library's callback */
 
 static struct entry *cached(struct conn *c, const char *url, const char *method)
 {
@@ -376,8 +370,8 @@ static void gather_headers(struct conn *c, const char *url, const char *method,
 		heads->bad = true;
 }
 
-/* True if the request header leaves the library no room for a reply. The client then gets 431
- * directly. */
+/* True if the request header takes so much memory that the library has none for a reply. The
+ * client then gets 431, written to the socket. */
 static bool is_too_long(struct conn *c)
 {
 	static const char text[] = "HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -393,8 +387,8 @@ static bool is_too_long(struct conn *c)
 	return true;
 }
 
-/* Reads the headers. The library closes the connection if a reply comes before the end of the
- * request; therefore a request without a body is answered at the second call. */
+/* Reads the headers. If a reply comes before the end of the request, the library closes the
+ * connection; therefore a request without a body is answered at the second call. */
 static enum MHD_Result first_call(struct conn *c, const char *url, const char *method,
 				  const char *version)
 {
@@ -433,7 +427,7 @@ void *call_target(void *arg, const char *target, struct MHD_Connection *mhd)
 	(void)arg;
 	if (c)
 		c->target_size = strlen(target);
-	return NULL; /* call_handle() sees a new request */
+	return NULL; /* NULL makes call_handle() begin a new request */
 }
 
 enum MHD_Result call_handle(void *arg, struct MHD_Connection *mhd, const char *url,
@@ -451,13 +445,13 @@ enum MHD_Result call_handle(void *arg, struct MHD_Connection *mhd, const char *u
 	return c ? first_call(c, url, method, version) : MHD_NO;
 }
 
-/* ---- routes: a hash of the exact paths, then the few patterns in order */
+/* Routes: a hash table for exact paths, then a list of the few patterns. */
 
 struct router {
 	const struct route *route;
 	unsigned mask;
-	int *slot; /* index of the first route of a path; -1: free */
-	int *same; /* for each route the next one with the same path */
+	int *slot; /* index of the first route with this path; -1: free slot */
+	int *same; /* per route, the index of the next route with the same path */
 	int *pattern;
 	unsigned patterns;
 };
@@ -560,7 +554,7 @@ static bool matches(const char *pattern, const char *path)
 	return !*pattern && !*path;
 }
 
-/* Splits a matching path into the values of the braces. */
+/* Splits a path that matches the pattern: arg gets the values of the braces. */
 static void split_path(const char *pattern, char *path, const char **arg)
 {
 	for (unsigned n = 0; *pattern && n < HTTP_ARGS;) {

@@ -16,8 +16,6 @@ static int hex(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* ---- paths and queries */
-
 static const char *decode(const char *raw, char *out, bool path)
 {
 	char *start = out;
@@ -67,8 +65,6 @@ const char *check_path(const char *raw, char *out)
 	}
 	return why;
 }
-
-/* ---- Host and lengths */
 
 static bool host_char(char c)
 {
@@ -127,8 +123,6 @@ bool check_length(const char *text, uint64_t *ret)
 	return true;
 }
 
-/* ---- headers */
-
 bool check_token(const char *name, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -146,14 +140,12 @@ bool check_value(const char *value, size_t n)
 	return true;
 }
 
-/* ---- what the client accepts */
-
 static size_t skip_space(const char *s)
 {
 	return strspn(s, " \t");
 }
 
-/* Returns the length of the name before its parameters, without trailing space. */
+/* Returns the length of the text before the first ';' or ',', without trailing space. */
 static size_t name_length(const char *s)
 {
 	return strcspn(s, "; \t,");
@@ -197,7 +189,7 @@ bool check_accepts(const char *accept, const char *type)
 {
 	size_t n = name_length(type), major = strcspn(type, "/") + 1;
 	struct element e;
-	int best = 0; /* precision of the match: 1 any, 2 main type, 3 exact */
+	int best = 0; /* how exact the best match is: 1 any type, 2 main type, 3 whole type */
 	double q = 0;
 	bool any = false;
 

@@ -1,7 +1,7 @@
-/* http_check: validates the strings of a request.
+/* http_check: validates the texts of a request: paths, queries, Host and the headers of content
+ * negotiation.
  *
- * Pure functions for paths, queries, Host and the headers of content negotiation. They are safe
- * for any input. */
+ * The functions are pure and safe for any input. */
 #ifndef GW_SERVE_HTTP_CHECK_H
 #define GW_SERVE_HTTP_CHECK_H
 
@@ -10,22 +10,22 @@
 #include <stdint.h>
 
 /* Decodes %XX. out has space for strlen(raw) + 1 bytes and may be raw itself. Returns NULL, or
- * why the string is refused: bad digits, NUL or control characters, invalid UTF-8. */
+ * why the text is refused: bad digits, NUL or control characters, invalid UTF-8. */
 const char *check_decode(const char *raw, char *out);
 
-/* Decodes a path: also refuses a path that does not begin with '/', an encoded '/', and the
- * segments "." and "..". */
+/* Decodes a path like check_decode(). Also refuses a path that does not begin with '/', an
+ * encoded '/', and the segments "." and "..". */
 const char *check_path(const char *raw, char *out);
 
-/* Reads "name", "name:80" or "[::1]:80": the name without brackets, in lower case; port 0:
- * none. False: not a host. */
+/* Splits "name", "name:80" or "[::1]:80" into the name, without brackets and in lower case, and
+ * the port; port 0: none given. Returns false if the text is not a host. */
 #define CHECK_HOST_SIZE 256
 bool check_host(const char *text, char host[static CHECK_HOST_SIZE], unsigned *ret_port);
 
-/* Reads a number of digits only, at most UINT64_MAX. */
+/* Reads a number that consists of digits only and is at most UINT64_MAX. */
 bool check_length(const char *text, uint64_t *ret);
 
-/* True for a valid header name: a token of RFC 9110, so no space before its colon. */
+/* True for a valid header name: a token of RFC 9110, which has no space. */
 bool check_token(const char *name, size_t n);
 
 /* True for a valid header value: no control characters except tab. */
@@ -35,10 +35,11 @@ bool check_value(const char *value, size_t n);
  * ignored. */
 bool check_accepts(const char *accept, const char *type);
 
-/* True if Accept-Encoding (NULL: only plain) allows gzip. */
+/* True if Accept-Encoding allows gzip; NULL: it does not. */
 bool check_gzip(const char *encoding);
 
-/* True if etag ("\"...\"") is in If-None-Match, by the weak comparison of RFC 9110. */
+/* True if the list If-None-Match contains the etag, which includes its quotes. Uses the weak
+ * comparison of RFC 9110. */
 bool check_etag(const char *match, const char *etag);
 
 /* True if the id is safe in a header and a log line: at most 64 letters, digits and -_.:/+= */

@@ -1,7 +1,7 @@
 /* Accepts connections, and closes those that take too long.
  *
- * The library's timeouts restart with every byte. Therefore each state has a list of its
- * connections, oldest first. A connection that has been in its list too long is shut down; one
+ * The library's timeouts restart with every byte, so a slow client could stay for ever.
+ * Therefore each state has a list of its connections, oldest first, and a maximum time. One
  * timer serves all lists. */
 #include "http_impl.h"
 
@@ -13,13 +13,12 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* maximum number of connections to accept before existing ones are served */
+/* maximum number of connections that are accepted before existing ones are served */
 #define ACCEPT_BATCH 64
-/* part of the connection limit that is reserved for clients of a UNIX socket */
-#define UNIX_PLACES  16
-#define SPARE_PLACES 8 /* connections above the limit, only for ROUTE_ALIVE */
-
-/* ---- lists of connections */
+/* number of connections that are reserved for clients of a UNIX socket */
+#define UNIX_PLACES 16
+/* additional connections above the limit, only for routes with ROUTE_ALIVE */
+#define SPARE_PLACES 8
 
 static void list_remove(struct conn_list *l, struct conn *c)
 {
@@ -163,8 +162,6 @@ void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
 	}
 }
 
-/* ---- accepting */
-
 static uint64_t peer_hash(const struct sockaddr_storage *a)
 {
 	const struct sockaddr_in6 *six = (const void *)a;
@@ -196,9 +193,9 @@ static uint64_t user_hash(uid_t uid)
 	return (uid + 1) * 1099511628211u;
 }
 
-/* Closes the connection that is needed least: the one that is idle longest, else the oldest one
+/* Closes one connection that is not needed: the one that is idle longest, else the oldest one
  * without a request, else the oldest one with an incomplete body. Considers only peers with the
- * hash `bucket`, or all peers if it is PEER_BUCKETS. False: there is no such connection. */
+ * hash `bucket`; PEER_BUCKETS: all peers. Returns false if there is no such connection. */
 static bool close_unused(struct http *h, unsigned bucket, bool spare)
 {
 	static const enum conn_state order[] = { CONN_IDLE, CONN_HEAD, CONN_BODY };
@@ -213,10 +210,11 @@ static bool close_unused(struct http *h, unsigned bucket, bool spare)
 	return false;
 }
 
-/* Makes space for one more connection. False: every place is in use.
- * One peer may use at most half of the places, or the maximum number of streams if that is
- * more. A few places are kept for UNIX sockets, so that the administrator of the machine can
- * always connect. */
+/* Makes space for one more connection. Returns false if all are in use.
+ *
+ * One peer may have at most half of the connections, or the maximum number of streams if that
+ * is more. Some connections are reserved for UNIX sockets, so that the administrator of the
+ * machine can always connect. */
 static bool make_space(struct http *h, const struct listener *l)
 {
 	unsigned bucket = (unsigned)(h->accept.peer % PEER_BUCKETS);
@@ -231,8 +229,8 @@ static bool make_space(struct http *h, const struct listener *l)
 	return used < limit || close_unused(h, PEER_BUCKETS, false);
 }
 
-/* Makes space for a connection beyond the limit: a health check must be answered although every
- * place is in use. */
+/* Makes space for a connection above the limit, so that a health check is answered although all
+ * connections are in use. */
 static bool make_spare(struct http *h)
 {
 	return h->load.spares < SPARE_PLACES || close_unused(h, PEER_BUCKETS, true);
@@ -275,8 +273,8 @@ static void add_connection(struct http *h, const struct listener *l, int fd,
 		h->counts.refused++;
 }
 
-/* Closes a connection that is not used and pauses accepting, because there is no free
- * descriptor. */
+/* No file descriptor is free: closes a connection that is not needed, and stops accepting for a
+ * while. */
 static void out_of_descriptors(struct http *h)
 {
 	close_unused(h, PEER_BUCKETS, false);
@@ -320,11 +318,10 @@ void conn_accept(void *arg, int listener, uint32_t events)
 	http_run(h);
 }
 
-/* ---- following a stream ---- */
-
-/* used only for HTTP/1.0 clients; other clients have their own buffer */
+/* Bytes per call of the library's reader. Only HTTP/1.0 clients use it; other clients have
+ * their own buffer. */
 #define BLOCK       1024
-#define SEND_BUFFER (64 * 1024) /* bytes in the kernel, per connection */
+#define SEND_BUFFER (64 * 1024) /* bytes that the kernel buffers per connection */
 
 static struct conn *conn_of(struct follower *f)
 {

@@ -1,12 +1,12 @@
-/* http_impl: shared by the files of http; no other file includes it.
+/* http_impl: declarations shared by http*.c; no other file includes it.
  *
- *   http.c         settings, the library, start and stop
- *   http_conn.c    connections and their deadlines; following a stream
- *   http_call.c    the path of a request; finds its route
- *   http_admit.c   validation and permissions of requests
- *   http_listen.c  sockets
- *   http_reply.c   replies: headers, problems, compression, sending, the cache
- *   http_check.c   pure checks of texts */
+ * http.c        settings, the library, start and stop
+ * http_conn.c   connections and their deadlines; following a stream
+ * http_call.c   handles a request from its first byte to the handler; finds its route
+ * http_admit.c  validation and permissions of requests
+ * http_listen.c listening sockets
+ * http_reply.c  replies: headers, problems, compression, sending, the cache
+ * http_check.c  pure checks of texts */
 #ifndef GW_SERVE_HTTP_IMPL_H
 #define GW_SERVE_HTTP_IMPL_H
 
@@ -23,33 +23,31 @@
 #define REPLY_HEADERS 8
 #define REPLY_MAX     (32 * 1024 * 1024)
 #define PARAMS        32
-#define GZIP_LEAST    512 /* compressing a smaller body saves no packet */
+#define GZIP_LEAST    512 /* bytes; compressing a smaller body saves no packet */
 #define ID_SIZE       72
 #define ETAG_SIZE     48
 #define CACHE_NS      (100 * NS_PER_MS)
 #define PEER_BUCKETS  256
-/* bytes that the library has per connection, for the headers of request and reply */
+/* bytes that the library allocates per connection for the headers of request and reply */
 #define POOL (12 * 1024)
 /* maximum bytes of a request header in POOL; the rest is for the reply */
 #define HEAD_MAX (9 * 1024)
-/* bytes in POOL that the library needs to manage one header or parameter */
+/* bytes of POOL that the library uses for each header and each query parameter */
 #define HEAD_LINE_SIZE 64
-
-/* ---- listeners */
 
 struct listener {
 	struct http *http;
 	struct loop_source *source;
 	int fd;
 	bool unix_socket, tls, loopback, wildcard;
-	bool ours;          /* we created the UNIX socket file and remove it */
+	bool ours;          /* we created the UNIX socket file, so we remove it at the end */
 	char path[108];     /* path of the UNIX socket */
-	char host[64];      /* the literal address */
-	char host_port[72]; /* as in a Host header */
+	char host[64];      /* the address without port */
+	char host_port[72]; /* the form that a Host header has */
 	char url[128];
 };
 
-/* Opens or adopts a listener. Returns the same as http_new(). */
+/* Opens the address, or uses the given socket. Returns the same errors as http_new(). */
 int listen_open(struct listener *l, const struct http_listener *from,
 		const struct http_config *config, char *message, size_t size);
 void listen_close(struct listener *l);
@@ -60,8 +58,6 @@ int listen_allowed(const struct listener *l, const struct http_config *config, c
 		   size_t size);
 void listen_set_tls(struct listener *l, bool tls);
 
-/* ---- routes */
-
 struct router;
 int router_new(const struct route *route, unsigned routes, struct router **ret);
 void router_free(struct router *r);
@@ -69,12 +65,11 @@ void router_free(struct router *r);
 /* Returns the index of the route with exactly this path and method; -1: none. */
 int router_exact(const struct router *r, const char *path, unsigned method);
 
-/* Finds a route and splits path: arg gets the values of its pattern. Returns the index, or -1
- * with the methods of the path in *ret_methods (0: no such path). */
+/* Finds a route. Splits path in place: arg gets the values of the pattern. Returns the index of
+ * the route, or -1. In this case *ret_methods has the methods that the path allows; 0: no such
+ * path. */
 int router_find(const struct router *r, char *path, unsigned method, const char **arg,
 		unsigned *ret_methods);
-
-/* ---- permissions */
 
 struct auth {
 	bool token;
@@ -83,20 +78,18 @@ struct auth {
 		uint64_t peer;
 		uint64_t since_ns;
 		unsigned failures;
-	} blocked[64]; /* by hash of the client's address; a new client replaces the old */
+	} blocked[64]; /* indexed by a hash of the address; a new client replaces the old one */
 };
 
 /* Reads the token; token_file NULL: no token. Returns 0, or -GW_E_ARG, -GW_E_PERM or -GW_E_IO
  * with a message. */
 int auth_load(struct auth *a, const char *token_file, char *message, size_t size);
 
-/* Checks an Authorization header. A valid token is always accepted. AUTH_BLOCKED: this address
- * sent too many wrong tokens within seconds. */
+/* Checks an Authorization header. AUTH_BLOCKED: this address sent too many wrong tokens within
+ * seconds. A valid token is accepted even from a blocked address. */
 enum auth_verdict { AUTH_GOOD, AUTH_WRONG, AUTH_BLOCKED };
 enum auth_verdict auth_check(struct auth *a, const char *authorization, uint64_t peer,
 			     uint64_t now_ns);
-
-/* ---- bodies, shared by replies */
 
 struct blob {
 	unsigned refs;
@@ -105,17 +98,15 @@ struct blob {
 	const void *p;
 };
 
-/* ---- replies */
-
 struct reply_impl {
 	struct {
 		char *name, *value;
 	} header[REPLY_HEADERS];
 	unsigned headers;
-	bool is_static; /* from reply_static(): */
+	bool is_static; /* set by reply_static(), as are the next four members */
 	const void *p, *gz;
 	size_t n, gz_n;
-	uint64_t again_ns; /* reply_again() */
+	uint64_t again_ns; /* set by reply_again(): time of the next call; 0: none */
 	struct stream *stream;
 	uint64_t after;
 	unsigned topics;
@@ -124,44 +115,45 @@ struct reply_impl {
 void reply_init(struct reply *r, struct reply_impl *impl);
 void reply_done(struct reply *r);
 
-/* A finished reply: in the cache until the next tick, at most CACHE_NS; or for one request. */
+/* A finished reply, for one request or in the cache. A cached entry is valid until the next
+ * tick, at most CACHE_NS. */
 struct entry {
-	struct entry *next; /* entry of the same route for another Accept */
-	char *accept;       /* Accept header of a ROUTE_TEXT route; else NULL */
+	struct entry *next; /* next entry of the same route, for another Accept header */
+	char *accept;       /* the Accept header of the request, for ROUTE_TEXT; else NULL */
 	uint64_t tick, made_ns;
 	int status;
 	struct reply_impl headers;
 	char type[96];
-	/* ETag without its last quote: the encoding and the quote are appended; "": no ETag */
+	/* The ETag without its last quote; "": no ETag. The encoding and the quote are appended
+	 * when it is sent. */
 	char etag[ETAG_SIZE];
 	unsigned flags; /* flags of the route */
 	struct blob *plain, *gzip;
 	bool gzip_tried;
-	struct MHD_Response *ready[2]; /* plain and compressed, shared by requests */
-	struct MHD_Response *same[2];  /* 304 */
+	/* the library's replies, plain and gzipped; shared by all requests */
+	struct MHD_Response *ready[2];
+	struct MHD_Response *same[2]; /* the same for status 304 */
 };
 
-/* Takes the contents of r. NULL: out of memory. */
+/* Makes an entry from r, which is empty afterwards. NULL: out of memory. */
 struct entry *entry_new(struct reply *r, unsigned flags);
 void entry_free(struct entry *e);
 
-/* Makes the library's reply with all headers; NULL: out of memory. id, origin: NULL
- * for none. */
+/* Makes the library's reply with all headers. id, origin: header values; NULL: no such header.
+ * Returns NULL if out of memory. */
 struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, const char *id,
 				    const char *origin, bool vary_origin);
 
-/* entry_wants_gzip(): true if the client accepts gzip. entry_is_same(): true if the client
- * already has this version (304). */
+/* entry_wants_gzip() is true if the gzipped body is sent. entry_is_same() is true if the client
+ * already has this version, so that it gets 304. */
 bool entry_wants_gzip(struct entry *e, const char *encoding);
 bool entry_is_same(const struct entry *e, bool gzip, const char *match);
 
 /* Adds the headers that every reply has. */
 void add_common_headers(struct MHD_Response *m);
 
-/* ---- connections */
-
 enum conn_state {
-	CONN_HEAD,   /* no request yet */
+	CONN_HEAD,   /* waits for the first request */
 	CONN_BODY,   /* reading the body of a request */
 	CONN_BUSY,   /* answering a request */
 	CONN_IDLE,   /* between requests */
@@ -175,13 +167,14 @@ struct heads {
 	const char *host, *length, *transfer, *accept, *encoding, *match, *authorization,
 		*origin, *id, *type, *method;
 	unsigned hosts, lengths, transfers, authorizations, origins, params, lines;
-	const char *next; /* where the next line must begin; NULL: not checked */
-	bool bad;         /* invalid line, or a NUL */
+	/* where the next header line must begin; NULL: lines are not checked */
+	const char *next;
+	bool bad; /* a line is invalid or contains a NUL */
 };
 
 struct call;
 struct conn {
-	/* neighbours in the list of connections in this state, oldest first */
+	/* neighbours in the list of its state; the list is sorted, oldest first */
 	struct conn *prev, *next;
 	struct http *http;
 	struct MHD_Connection *mhd;
@@ -191,17 +184,18 @@ struct conn {
 	uint64_t peer;
 	struct call *call;
 	enum conn_state state;
-	bool spare; /* beyond the limit: only ROUTE_ALIVE is answered */
+	bool spare; /* accepted above the limit, so only ROUTE_ALIVE is answered */
 	int fd;
 	uid_t uid;      /* user of a client on a UNIX socket */
 	int64_t pid;    /* pid of that client, in our pid namespace; -1: unknown */
 	bool suspended; /* suspended in the library */
 	bool tls;
-	bool cut; /* we have shut the connection down */
+	bool cut; /* shut down, but not closed yet */
 	bool replied;
-	bool closing; /* close after the reply: it is uncertain where the next request begins */
-	size_t target_size; /* length of the current request's target, up to the first NUL */
-	struct heads heads; /* headers of the current request */
+	/* close after the reply, because the begin of the next request is unknown */
+	bool closing;
+	size_t target_size;       /* bytes of the request target, up to the first NUL */
+	struct heads heads;       /* headers of the current request */
 	struct follower follower; /* used in CONN_STREAM */
 };
 
@@ -210,11 +204,11 @@ struct conn_list {
 	unsigned count;
 };
 
-/* A request that is not answered from the cache. */
+/* A request that the cache does not answer. */
 struct call {
 	struct conn *conn;
-	int route; /* -1: none */
-	bool head; /* HEAD */
+	int route; /* index of the route; -1: none */
+	bool head; /* the method is HEAD */
 	bool bad_query;
 	uint64_t received; /* bytes of the body received so far */
 	struct request q;
@@ -231,61 +225,63 @@ struct call {
 	char who[32];
 };
 
-/* The connection that is being added: conn_notify() copies these to its struct conn. */
+/* Facts about the connection that is being added to the library; conn_notify() copies them to
+ * its struct conn. */
 struct http_accept {
 	const struct listener *from;
 	int fd;
 	bool spare;
-	uint64_t peer; /* hash */
+	uint64_t peer; /* hash of the address or user */
 	uid_t uid;
 	int64_t pid;
 };
 
-/* Functions of the user of the server; arg is passed to them and to the routes. */
+/* Hooks of http_config; arg is passed to them and to the handlers. */
 struct http_hooks {
 	void *arg;
 	void (*log)(void *arg, const struct request *q, const struct reply *r, double seconds);
 	void (*mark)(void *arg, struct reply *r);
 };
 
-/* The library: a daemon without TLS and one with TLS. */
+/* The library's daemons: one without and one with TLS. */
 struct http_library {
 	struct MHD_Daemon *plain, *tls;
 	struct loop_source *plain_source, *tls_source;
-	bool in_place; /* the library leaves headers in place and parses them leniently */
-	bool running;  /* now inside the library */
-	bool poked;    /* http_poke() was called while running */
+	/* the library leaves headers where they arrived and accepts invalid lines */
+	bool in_place;
+	bool running; /* we are inside a call of the library */
+	bool poked;   /* http_poke() was called while running */
 };
 
 struct http_timers {
-	struct loop_source *again;    /* runs the library again, because it has more to do */
-	struct loop_source *deadline; /* earliest deadline of all connections */
+	struct loop_source *again;    /* runs the library again because it has more to do */
+	struct loop_source *deadline; /* fires at the earliest deadline of all connections */
 	uint64_t deadline_ns;         /* when `deadline` expires; 0: not set */
-	struct loop_source *rest;     /* resumes accepting */
+	struct loop_source *rest;     /* resumes accepting after a pause */
 	struct loop_source *beat;
 };
 
 struct http_limits {
-	uint64_t state_ns[CONN_STATES]; /* maximum time per state; 0: unlimited */
+	uint64_t state_ns[CONN_STATES]; /* maximum time in each state; 0: unlimited */
 	uint64_t beat_ns;
-	unsigned connections; /* maximum */
-	unsigned streams;     /* maximum */
+	unsigned connections; /* maximum number */
+	unsigned streams;     /* maximum number */
 };
 
-/* Settings that a reload may change; all are read before any is applied. */
+/* Settings that a reload may change. All of them are read before any is applied. */
 struct http_settings {
 	struct auth auth;
 	char **hosts, **origins;
 	char *cert, *key; /* contents of the files */
 };
 
-/* Numbers of connections. */
+/* Numbers of connections, in addition to http_counts. */
 struct http_load {
 	unsigned cut;     /* connections that are shut down but not closed yet */
 	unsigned shaking; /* connections in a TLS handshake */
 	unsigned spares;  /* connections above the limit */
-	unsigned peer_count[PEER_BUCKETS]; /* by hash of the peer */
-	unsigned peak; /* highest number of connections since memory was trimmed */
+	unsigned peer_count[PEER_BUCKETS]; /* number of connections by hash of the peer */
+	unsigned peak; /* highest number of connections since the heap was trimmed */
 };
 
 struct http {
@@ -298,13 +294,13 @@ struct http {
 	struct http_library library;
 	struct http_timers timer;
 	struct router *router;
-	struct entry **cache; /* for each route */
+	struct entry **cache; /* per route, its list of cached entries */
 	uint64_t tick;
 	struct conn_list list[CONN_STATES];
 	struct http_limits limit;
 	struct http_settings settings;
 	struct http_load load;
-	uint64_t now_ns; /* time at the start of this round */
+	uint64_t now_ns; /* monotonic time when the current run of the library began */
 	uint64_t id_base, ids;
 	struct http_counts counts;
 	struct http_accept accept;
@@ -314,31 +310,27 @@ void conn_set_state(struct conn *c, enum conn_state state);
 void conn_suspend(struct conn *c);
 void conn_resume(struct conn *c);
 
-/* Called by the library when a connection opens or closes, and by the loop. */
+/* Callbacks of the library (when a connection opens or closes) and of the loop. */
 void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
 		 enum MHD_ConnectionNotificationCode code);
 void conn_accept(void *arg, int listener, uint32_t events);
 void conn_deadline(void *arg, uint64_t now_ns);
 void conn_rest(void *arg, uint64_t now_ns); /* resumes accepting */
 
-/* http_run() runs the library now, http_poke() soon. */
+/* http_run() runs the library now; http_poke() makes the loop run it soon. */
 void http_run(struct http *h);
 void http_poke(struct http *h);
 
-/* ---- validation (http_admit.c) */
-
 enum admitted { PASSED, ANSWERED, FAILED };
 
-/* Makes all checks of a request with a complete header, and finds its route, parameters and
+/* Makes all checks of a request whose header is complete. Also finds its route, parameters and
  * client. */
 enum admitted admit_all(struct conn *c, const char *url, const char *method,
 			const char *version);
 bool admit_host(const struct http *h, const struct listener *from, const char *text);
 bool admit_listed(char *const *list, const char *text);
 
-/* ---- sending (http_reply.c) */
-
-/* Sends a cached reply to a request without its own id, token or origin. */
+/* Sends a cached reply. Only for a request without its own id, token or origin. */
 enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url);
 enum MHD_Result send_entry(struct conn *c, struct entry *e);
 
@@ -347,19 +339,17 @@ enum MHD_Result send_reply(struct conn *c, struct reply *r);
 enum MHD_Result send_refusal(struct conn *c, int status, const char *word, const char *remedy,
 			     const char *detail, ...) __attribute__((format(printf, 5, 6)));
 void send_count(struct conn *c, int status, size_t bytes);
-/* counts a reply that the library sent */
+/* Counts a reply that the library sent by itself. */
 void send_count_status(struct http *h, unsigned status);
 void send_log(struct http *h, const struct request *q, int status, const char *type,
 	      size_t bytes, double seconds);
 
-/* cache_find() returns the cached entry of a route, or NULL. cache_drop() drops the entries of
- * a route that are older than this tick; all: drops every entry, also those of ROUTE_STATIC. */
+/* cache_find() returns the cached entry of a route; NULL: none. cache_drop() drops the entries
+ * of a route that are older than this tick; all: drops every entry, also of ROUTE_STATIC. */
 struct entry *cache_find(struct http *h, int route, const char *accept);
 void cache_drop(struct http *h, int route, bool all);
 
-/* ---- requests (http_call.c) */
-
-/* Called by the library. call_target() gets the target of a request as it was sent,
+/* Callbacks of the library: call_target() gets the target of a request as the client sent it,
  * call_handle() the request and its body, call_completed() its end. */
 void *call_target(void *arg, const char *target, struct MHD_Connection *mhd);
 enum MHD_Result call_handle(void *arg, struct MHD_Connection *mhd, const char *url,
@@ -368,7 +358,7 @@ enum MHD_Result call_handle(void *arg, struct MHD_Connection *mhd, const char *u
 void call_completed(void *arg, struct MHD_Connection *mhd, void **request,
 		    enum MHD_RequestTerminationCode code);
 
-/* Makes the reply that follows a stream; NULL: out of memory. */
+/* Makes the reply whose body is the stream. NULL: out of memory. */
 struct MHD_Response *follow_response(struct conn *c, const struct reply_impl *r);
 void follow_beat(struct http *h, uint64_t now_ns);
 

@@ -1,5 +1,5 @@
-/* Opens or adopts sockets, and refuses to be reachable from other machines without
- * protection. */
+/* Opens listening sockets, or uses those of the service manager. Refuses to be reachable from
+ * other machines without TLS and a token, unless the configuration allows it. */
 #include "http_impl.h"
 
 #include <gpuward.h>
@@ -45,8 +45,6 @@ static int fail_errno(char *message, size_t size, const char *address)
 	default: return fail(message, size, -GW_E_IO, strerror(errno), address);
 	}
 }
-
-/* ---- addresses */
 
 static bool is_loopback(const struct sockaddr_storage *a)
 {
@@ -138,8 +136,6 @@ static int address_resolve(const char *address, struct sockaddr_storage *ret,
 	return 0;
 }
 
-/* ---- opening */
-
 static int open_inet(struct listener *l, const char *address, char *message, size_t size)
 {
 	struct sockaddr_storage a = { 0 };
@@ -198,7 +194,7 @@ static int open_unix(struct listener *l, const char *address, unsigned mode, cha
 	l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->fd < 0)
 		return fail_errno(message, size, address);
-	/* Set the mode before the socket has a name, so that no client connects with other
+	/* Set the mode before bind() creates the file, so that no client can connect with other
 	 * permissions. */
 	fchmod(l->fd, mode);
 	if (bind(l->fd, (struct sockaddr *)&a, sizeof(a)) != 0)
@@ -215,7 +211,8 @@ static int inspect_socket(struct listener *l, const char *address, char *message
 	struct sockaddr_storage a = { 0 };
 	socklen_t n = sizeof(a);
 
-	/* A given socket may be blocking; accept() would then block. */
+	/* A socket of the service manager may be blocking; accept() would then block the
+	 * loop. */
 	if (getsockname(l->fd, (struct sockaddr *)&a, &n) != 0 ||
 	    fcntl(l->fd, F_SETFL, fcntl(l->fd, F_GETFL) | O_NONBLOCK) != 0)
 		return fail(message, size, -GW_E_ARG, "the given descriptor is not a socket",
@@ -234,7 +231,7 @@ static int inspect_socket(struct listener *l, const char *address, char *message
 	return 0;
 }
 
-/* Checks and prepares a socket that the service manager opened. */
+/* Checks and prepares a socket of the service manager. */
 static int adopt_socket(int fd, const char *address, char *message, size_t size)
 {
 	int listening = 0;

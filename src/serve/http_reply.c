@@ -1,8 +1,8 @@
-/* Replies of handlers, and how they are sent.
+/* Makes and sends replies.
  *
- * An entry is a finished reply: its body (shared by all requests that still send it), the
- * compressed body, and the library's reply objects with all headers. An entry that is the same
- * for all clients is cached, so that the next request only adds a reference. */
+ * An entry is a finished reply: its body, the gzipped body, and the library's reply objects
+ * with all headers. Requests share these by reference counts. An entry that is the same for all
+ * clients is cached, so that the next request only adds a reference. */
 #include "http_impl.h"
 
 #include "base/json.h"
@@ -18,8 +18,6 @@ static const char csp[] =
 	"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
 	"connect-src 'self'; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
 	"form-action 'none'";
-
-/* ---- for handlers */
 
 void reply_init(struct reply *r, struct reply_impl *impl)
 {
@@ -164,8 +162,6 @@ void reply_stream(struct reply *r, struct stream *s, uint64_t after, unsigned to
 	r->type = "text/event-stream";
 }
 
-/* ---- bodies */
-
 static struct blob *blob_static(const void *p, size_t n)
 {
 	struct blob *b = malloc(sizeof(*b));
@@ -175,7 +171,8 @@ static struct blob *blob_static(const void *p, size_t n)
 	return b;
 }
 
-/* Takes the contents of the buf, which is then empty. NULL: out of memory. */
+/* Moves the contents of the buf into a blob; the buf is empty afterwards. NULL: out of
+ * memory. */
 static struct blob *blob_take(struct buf *b)
 {
 	struct blob *blob = blob_static(NULL, b->len);
@@ -192,7 +189,6 @@ static struct blob *blob_take(struct buf *b)
 	return blob;
 }
 
-/* compressed copy; NULL: out of memory, or not smaller */
 static void blob_drop(struct blob *b)
 {
 	if (!b || --b->refs > 0)
@@ -203,7 +199,7 @@ static void blob_drop(struct blob *b)
 
 static struct blob *blob_gzip(const struct blob *from)
 {
-	/* use the compressed body only if it saves at least 1/16 */
+	/* use the gzipped body only if it saves at least 1/16 */
 	size_t room = from->size - from->size / 16;
 	z_stream z = { .next_in = (z_const Bytef *)from->p, .avail_in = (uInt)from->size };
 	struct blob *b = blob_static(NULL, 0);
@@ -229,16 +225,14 @@ static struct blob *blob_gzip(const struct blob *from)
 	return b;
 }
 
-/* ---- entries */
-
 static bool is_html(const char *type)
 {
 	return strncmp(type, "text/html", 9) == 0;
 }
 
-/* Two 64-bit lanes over words of 8 bytes. An entity tag has to differ when the content differs;
- * an attacker gains nothing from a collision. SHA-256 took 2 ms for the metrics page of 64
- * GPUs; this hash takes 0.1 ms. */
+/* The state of the hash for ETags: two 64-bit lanes over words of 8 bytes. It is not
+ * cryptographic, because an attacker gains nothing from a collision. SHA-256 took 2 ms for the
+ * metrics page of 64 GPUs; this hash takes 0.1 ms. */
 struct digest {
 	uint64_t a, b;
 };
@@ -382,10 +376,10 @@ static void drop_blob(void *b)
 
 static struct MHD_Response *response_of(struct blob *b)
 {
-	/* Header and body are sent with one sendmsg(). A body in a file needs no copy, but the
-	 * library then sends the header in its own packet and at most 128 KiB per call;
-	 * measured, this costs more than copying up to 400 KiB (bench/run metrics). The cast is
-	 * safe: the library does not write to the buffer. */
+	/* A buffer lets the library send header and body with one sendmsg(). A body in a file
+	 * needs no copy, but then the library sends the header in its own packet and at most
+	 * 128 KiB per call. In a measurement (bench/run metrics), this costs more than copying
+	 * up to 400 KiB. The cast is safe: the library does not write to the buffer. */
 	struct MHD_Response *m = MHD_create_response_from_buffer_with_free_callback_cls(
 		b->size, (void *)(uintptr_t)b->p, drop_blob, b);
 
@@ -423,8 +417,6 @@ struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, const
 	return m;
 }
 
-/* ---- sending: cached replies, replies that go into the cache, replies for one request */
-
 void send_count_status(struct http *h, unsigned status)
 {
 	h->counts.requests[status >= 100 && status < 600 ? status / 100 : 5]++;
@@ -447,14 +439,13 @@ void send_log(struct http *h, const struct request *q, int status, const char *t
 	h->hook.log(h->hook.arg, q, &r, (double)(uint64_t)(seconds * 1e6 + 0.5) / 1e6);
 }
 
-/* ---- answering */
-
 static enum MHD_Result queue(struct conn *c, int status, struct MHD_Response *m)
 {
 	return MHD_queue_response(c->mhd, (unsigned)status, m);
 }
 
-/* Returns the shared reply object of the entry; makes it at the first use. */
+/* Returns the library's reply for the entry. Makes it at the first use; later requests share
+ * it. */
 static struct MHD_Response *ready_response(struct http *h, struct entry *e, bool gzip,
 					   bool same)
 {
@@ -490,8 +481,8 @@ enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url)
 	return queue(c, status, m);
 }
 
-/* True if the entry may still be sent. Entries also expire after CACHE_NS, because answers
- * contain ages and a driver call that hangs delays the next tick. */
+/* True if the entry may still be sent. It expires after CACHE_NS even without a tick: a hanging
+ * driver call delays the next tick, and replies contain ages. */
 static bool is_current(const struct http *h, const struct entry *e)
 {
 	return (e->flags & ROUTE_STATIC) ||

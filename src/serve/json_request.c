@@ -16,9 +16,9 @@
 
 struct json_request {
 	struct json_doc *root;
-	char text[TEXTS_MAX][24]; /* strings made from the numbers in arrays */
+	char text[TEXTS_MAX][24]; /* whole numbers of arrays, as strings */
 	unsigned texts;
-	char message[256]; /* what is wrong with a value */
+	char message[256]; /* the error message */
 };
 
 /* Splits a list into words; returns their number. */
@@ -35,7 +35,7 @@ static size_t split_words(char *list, const char **out)
 	return n;
 }
 
-/* True if every key is known; else writes the message. */
+/* True if every key is in the list `keys`. If not, writes the message. */
 static bool keys_known(const struct json_doc *root, const char *keys, char *message,
 		       size_t size)
 {

@@ -1,7 +1,6 @@
-/* json_request: the JSON object in a request body.
+/* json_request: reads the JSON object in a request body.
  *
- * Hides jansson, because its functions have the same names as those of our own writer. Every
- * error names the key; unknown keys are refused. */
+ * Every error names the key; unknown keys are refused. */
 #ifndef GW_SERVE_JSON_REQUEST_H
 #define GW_SERVE_JSON_REQUEST_H
 
@@ -10,15 +9,16 @@
 
 struct json_request;
 
-/* Reads an object; `keys` lists the allowed keys, separated by spaces; "": an empty object.
+/* Reads an object. keys: the allowed keys, separated by spaces; "": the object must be empty.
  * Returns 0, -GW_E_PARSE with a message, or -GW_E_NOMEM. */
 int json_request_open(const char *text, size_t n, const char *keys, struct json_request **ret,
 		      char *message, size_t size);
 void json_request_close(struct json_request *b);
 
-/* Each function returns true and sets *ret; if the key is absent, it returns true and leaves
- * *ret unchanged. It returns false if the value has the wrong type; json_request_message() then
- * has a sentence. Strings live as long as the request. */
+/* The next functions read the value of a key. They return true and set *ret; if the key is
+ * absent, they return true and leave *ret unchanged. They return false if the value has the
+ * wrong type; json_request_message() then returns the error. Strings live as long as the
+ * request. */
 bool json_request_text(struct json_request *b, const char *key, const char **ret);
 bool json_request_number(struct json_request *b, const char *key, double *ret);
 bool json_request_flag(struct json_request *b, const char *key, bool *ret);
@@ -27,11 +27,11 @@ bool json_request_word(struct json_request *b, const char *key, const char **ret
 /* Reads an array of at most max strings (or whole numbers as strings). */
 bool json_request_texts(struct json_request *b, const char *key, const char **out, unsigned max,
 			unsigned *ret_count);
-/* Reads an object of at most max strings. */
+/* Reads an object with at most max members, all of them strings. */
 bool json_request_pairs(struct json_request *b, const char *key, const char **names,
 			const char **values, unsigned max, unsigned *ret_count);
 
-/* Sets the message and returns false. */
+/* Sets the error message. Always returns false. */
 bool json_request_wrong(struct json_request *b, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 const char *json_request_message(const struct json_request *b);

@@ -60,12 +60,10 @@ void manage_entry_write(struct buf *out, const struct manage_entry *e)
 	json_end(&j);
 }
 
-/* ---- reading ---- */
-
-/* The keys of the value of each setting. */
+/* One key of a setting's value. */
 struct key {
 	const char *name;
-	int at; /* index in o->value */
+	int at; /* index in manage_order.value */
 };
 static const struct key keys[MANAGE_WHATS][2] = {
 	[MANAGE_PERSISTENCE] = { { "enabled", 0 } },
@@ -75,7 +73,7 @@ static const struct key keys[MANAGE_WHATS][2] = {
 	[MANAGE_MEMORY_CLOCKS] = { { "min_hertz", 0 }, { "max_hertz", 1 } },
 };
 
-/* Values of GW_Q_COMPUTE_MODE; 1 (exclusive_thread) is obsolete. */
+/* Words for GW_Q_COMPUTE_MODE, by value. Value 1 (exclusive_thread) is obsolete. */
 static const char *const modes[] = { "default", NULL, "prohibited", "exclusive_process" };
 #define MODES (sizeof(modes) / sizeof(modes[0]))
 
@@ -105,8 +103,6 @@ static bool read_one(enum manage_what what, const struct json_doc *v, double *re
 		}
 	return false;
 }
-
-/* ---- stored records ---- */
 
 static int read_kept(enum manage_what what, const struct json_doc *o, double ret[2])
 {
@@ -161,10 +157,8 @@ int manage_entry_read(const char *id, const char *json, struct manage_entry *ret
 	return err;
 }
 
-/* ---- requests ---- */
-
-/* True if the value is in whole MHz, as the driver requires. Values out of range are refused
- * elsewhere. */
+/* True if a clock is in whole MHz, as the driver requires, and for other settings. Values out
+ * of range are refused elsewhere. */
 static bool is_whole(enum manage_what what, double v)
 {
 	if (manage_info(what)->values != 2 || !(v >= 0 && v < 1e15))

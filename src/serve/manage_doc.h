@@ -1,8 +1,8 @@
 /* manage_doc: reads and writes GPU settings as JSON: requests, replies, and the record of a
- * change that is stored until the setting is restored.
+ * change, which is stored until the setting is restored.
  *
- * Values use the keys of a request, in base units: {"watts": 400}, {"enabled": true}, {"mode":
- * "default"}, {"min_hertz": ..., "max_hertz": ...}. */
+ * A value has the same keys everywhere, in base units: {"watts": 400}, {"enabled": true},
+ * {"mode": "default"}, {"min_hertz": ..., "max_hertz": ...}. */
 #ifndef GW_SERVE_MANAGE_DOC_H
 #define GW_SERVE_MANAGE_DOC_H
 
@@ -13,17 +13,17 @@
 struct buf;
 struct json;
 
-/* A change that will be restored. It is stored as a document of kind MANAGE_DOC_KIND with id
- * "UUID/SETTING". */
+/* A change that gpuward will restore. It is stored as a document of kind MANAGE_DOC_KIND with
+ * id "UUID/SETTING". */
 #define MANAGE_DOC_KIND    "manage"
 #define MANAGE_DOC_ID_SIZE 128
 struct manage_entry {
 	char uuid[96];
 	enum manage_what what;
-	double before[2]; /* the value to restore; NAN: no lock */
-	double after[2];  /* the value that we set, or were about to set */
-	/* the value that gpuward set before `after`, if the driver may not have applied
-	 * `after`; NAN: no such value */
+	double before[2]; /* the value to restore; NAN: the clock was not locked */
+	double after[2];  /* the value that gpuward set, or was about to set */
+	/* The value that gpuward set before `after`. It is needed if the driver may not have
+	 * applied `after`. NAN: none. */
 	double earlier[2];
 	uint64_t wall_ns; /* time of the last change */
 	char who[64];
@@ -35,13 +35,14 @@ void manage_entry_write(struct buf *out, const struct manage_entry *e);
 /* Reads a stored document. Returns 0, or -GW_E_PARSE: not written by manage_entry_write(). */
 int manage_entry_read(const char *id, const char *json, struct manage_entry *ret);
 
-/* Writes a value such as {"watts": 400}; NAN: null. key NULL: an array element. */
+/* Writes a value such as {"watts": 400}, or null if it is NAN. key NULL: as an array
+ * element. */
 void manage_value_write(struct json *j, const char *key, enum manage_what what,
 			const double value[2]);
 
-/* Reads the body of a request for o->what into o->value and o->keep. Returns 0, or with a
- * message -GW_E_PARSE (no JSON object) or -GW_E_ARG (a key is missing, unknown or of the wrong
- * type). */
+/* Reads the body of a request for the setting o->what into o->value and o->keep. Returns 0, or
+ * an error with a message: -GW_E_PARSE (not a JSON object) or -GW_E_ARG (a key is missing,
+ * unknown or of the wrong type). */
 int manage_body_read(const char *body, size_t size, struct manage_order *o, char *message,
 		     size_t message_size);
 

@@ -1,11 +1,13 @@
-/* metrics: writes the parts of the metrics page in order, and the compatibility set.
+/* metrics: writes the metrics page, which consists of several parts, and the compatibility set.
  *
- * The samples of a family must be contiguous, so every function loops over the GPUs. */
+ * The samples of a family must be contiguous, so the outer loop is over families and the inner
+ * loop over GPUs. */
 #include "metrics_page.h"
 
 #include "guard_view.h"
 #include "metrics.h"
 
+#include "base/array.h"
 #include "base/number.h"
 
 #include <assert.h>
@@ -13,10 +15,6 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
-/* ---- the page ---- */
 
 static void page_init(struct page *p, struct buf *out, const struct api *a,
 		      enum metrics_form form)
@@ -118,8 +116,6 @@ static void host(struct page *p)
 	}
 }
 
-/* ---- the compatibility set ---- */
-
 static double all_errors(const struct page *p)
 {
 	double sum = 0;
@@ -130,7 +126,8 @@ static double all_errors(const struct page *p)
 	return sum;
 }
 
-/* Converts a ratio to percent. Rounds, because 0.29 times 100 is 28.999999999999996. */
+/* Converts a ratio to percent. Rounds the result, because 0.29 times 100 is
+ * 28.999999999999996. */
 static double percent(double ratio)
 {
 	return rint(ratio * 1e8) / 1e6;
@@ -216,15 +213,14 @@ void metrics_each(const struct api *a, const struct metrics_sink *sink)
 	write_page(&p);
 }
 
-/* ---- content negotiation ---- */
-
-/* A part of the header without surrounding spaces. */
+/* A part of the Accept header, without the spaces around it. */
 struct piece {
 	const char *p;
 	size_t n;
 };
 
-/* Returns the next part, which ends at `stop` or `end`; *rest becomes the string after it. */
+/* Returns the next part, which ends at the character `stop` or at the address `end`. Sets *rest
+ * to the text after it. */
 static struct piece next_piece(const char **rest, const char *end, char stop)
 {
 	const char *from = *rest, *to = memchr(from, stop, (size_t)(end - from));
@@ -248,7 +244,7 @@ static bool piece_begins(struct piece x, const char *text)
 	return x.n >= strlen(text) && strncasecmp(x.p, text, strlen(text)) == 0;
 }
 
-/* Reads q=...; 1 if it is not a number from 0 to 1. */
+/* Reads "q=0.5". Returns 1 if there is no number from 0 to 1. */
 static double quality(struct piece x)
 {
 	char text[8] = "";
@@ -260,10 +256,10 @@ static double quality(struct piece x)
 	return end != text && q >= 0 && q <= 1 ? q : 1;
 }
 
-struct range { /* one media range of the header */
+struct range { /* one element of the Accept header */
 	struct piece type;
 	double q;
-	bool ours; /* its version is supported, or not given */
+	bool ours; /* we support the version that it names, or it names none */
 };
 
 static struct range read_range(struct piece x)

@@ -1,4 +1,4 @@
-/* metrics: the view as Prometheus text or OpenMetrics.
+/* metrics: writes the view as Prometheus text or OpenMetrics.
  *
  * Names, types and help are rows of metric.def; GPU quantities are a loop over quantity.def. An
  * unknown value has no sample. A GPU that does not respond has only its up metric and its
@@ -16,15 +16,15 @@ const char *metrics_type(enum metrics_form form);
 
 struct metric;
 
-/* Receives each sample of a page in order. base and more: label pairs as in metrics_text.h, or
- * NULL. The arguments are valid only during the call. */
+/* Receives the samples of a page, one call per sample, in order. base and more: label pairs as
+ * in metrics_text.h, or NULL. The arguments are valid only during the call. */
 struct metrics_sink {
 	void (*sample)(void *arg, const struct metric *m, const char *base, const char *more,
 		       double value);
 	void *arg;
 };
 
-/* Passes the samples of the page to sink. They are the samples that metrics_render() writes. */
+/* Passes to sink the samples that metrics_render() would write. */
 void metrics_each(const struct api *a, const struct metrics_sink *sink);
 
 void metrics_render(struct buf *out, const struct api *a, enum metrics_form form);

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the tables ---- */
-
 static const struct {
 	const char *word, *help;
 } family_groups[METRIC_GROUPS] = {
@@ -47,8 +45,8 @@ static const struct {
 #undef Q
 };
 
-/* Each quantity needs a row in metric.def. Without this check, a quantity without a row would
- * be in the first group by accident. */
+/* The number of Q rows. The assertion below fails if a quantity has no row; without it, the
+ * quantity would silently get the first group. */
 enum {
 	FAMILY_PLACES = 0
 #define Q(symbol, group, when) +1
@@ -139,9 +137,7 @@ const char *metric_group_help(enum metric_group group)
 	return family_groups[group].help;
 }
 
-/* ---- the choice ---- */
-
-/* How a list of the configuration names a family. A greater value has priority. */
+/* How metrics.include or metrics.exclude names a family. The greater value has priority. */
 enum family_naming { NAMED_NOT, NAMED_BY_PATTERN, NAMED_BY_GROUP, NAMED_BY_NAME };
 
 /* True if the pattern matches the whole text. `*` stands for any number of characters. */
@@ -220,7 +216,8 @@ void metrics_choose(struct metrics_choice *ret, const char *const *include,
 		family_page_name(&m, name);
 		ret->family[i] = (uint8_t)family_wish(include, exclude, name, m.group);
 	}
-	/* no family is in this group, so only the word "states" and the pattern * include it */
+	/* No family is in the group "states". Only the word "states" or the pattern "*"
+	 * includes it. */
 	ret->zeros = family_wish(include, exclude, "", METRIC_GROUP_STATES) == METRIC_INCLUDED;
 }
 
@@ -255,8 +252,6 @@ bool metrics_need_profile(const struct metrics_choice *c)
 	}
 	return false;
 }
-
-/* ---- checks ---- */
 
 bool metrics_word_known(const char *word, char ret_near[static METRIC_NAME_SIZE])
 {

@@ -1,8 +1,8 @@
 /* metrics_family: the table of all metric families, their groups, and which of them are served.
  *
- * Families are numbered: the rows of metric.def, then GPU quantities, host quantities, and the
- * rows of dcgm.def. A part of the page asks page_family() before it computes anything, so an
- * excluded family costs nothing. The zero value of struct metrics_choice is the default set. */
+ * A family has a number: first the rows of metric.def, then GPU quantities, host quantities,
+ * and the rows of dcgm.def. Code that writes a family first calls page_family(), so that an
+ * excluded family costs nothing. A struct metrics_choice of zeros is the default set. */
 #ifndef GW_SERVE_METRICS_FAMILY_H
 #define GW_SERVE_METRICS_FAMILY_H
 
@@ -33,10 +33,10 @@ enum {
 #undef DCGM
 };
 
-/* Sources of rows of dcgm.def that are not quantities. */
+/* Sources in dcgm.def that are not quantities. */
 enum { DCGM_LAST_XID = GW_QUANTITIES, DCGM_ENERGY };
 
-/* Numbers of the other families. */
+/* Numbers of the families after the rows of metric.def. */
 #define METRIC_OF_QUANTITY(q) (METRICS + (unsigned)(q))
 #define METRIC_OF_HOST(h)     (METRICS + GW_QUANTITIES + (unsigned)(h))
 #define METRIC_OF_DCGM(row)   (METRIC_OF_HOST(GW_HOST_QUANTITIES) + (unsigned)(row))
@@ -45,7 +45,7 @@ enum { DCGM_LAST_XID = GW_QUANTITIES, DCGM_ENERGY };
 /* TALLY: a counter whose name does not end in _total. OpenMetrics has no such type. */
 enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_INFO, METRIC_UNKNOWN, METRIC_TALLY };
 
-/* When a family is served if the configuration does not name it. */
+/* When a family is served, unless the configuration names it. */
 enum metric_when { METRIC_ALWAYS, METRIC_ASKED, METRIC_WORKERS, METRIC_DCGM };
 
 struct metric {
@@ -62,7 +62,7 @@ enum metric_how { NUMBER, WORDS };
 /* Gets family i. Returns false if i is past the end. */
 bool metrics_table(unsigned i, struct metric *ret);
 
-/* Returns the family of a quantity; its name is NULL if there is no series. */
+/* Returns the family of a quantity. Its name is NULL if the quantity has no series. */
 struct metric metrics_quantity(unsigned q, enum metric_how *ret_how);
 
 /* Returns "_total", "_info" or "". */
@@ -72,21 +72,21 @@ const char *metric_suffix(enum metric_type type);
 const char *metric_group_word(enum metric_group group);
 const char *metric_group_help(enum metric_group group);
 
-/* What the configuration requests for a family. */
+/* Whether the configuration names a family, and how. */
 enum metric_wish { METRIC_UNNAMED, METRIC_INCLUDED, METRIC_EXCLUDED };
 
 struct metrics_choice {
-	uint8_t family[METRIC_FAMILIES]; /* enum metric_wish */
-	bool dcgm;                       /* the names of dcgm-exporter are served */
-	bool zeros; /* enumerations have a series with value 0 for each word that does not
-		     * apply */
+	uint8_t family[METRIC_FAMILIES]; /* values of enum metric_wish */
+	bool dcgm;                       /* also serve the names of dcgm-exporter */
+	/* an enumeration also has series with value 0, for the words that do not apply */
+	bool zeros;
 };
 
 /* Sets *ret from two lists of words that end with NULL. A word is the name of a metric as on
- * the page, the word of a group, or a pattern with `*`. A name has priority over a group, a
- * group over a pattern, and if both lists name a family in the same way it is excluded. A
- * pattern names a family of dcgm-exporter only if it begins with DCGM. dcgm: serve the names of
- * dcgm-exporter unless they are excluded. */
+ * the page, the word of a group, or a pattern with `*`. A name has priority over a group, and a
+ * group over a pattern. If both lists name a family in the same way, it is excluded. A pattern
+ * matches families of dcgm-exporter only if it begins with DCGM. dcgm: serve the families of
+ * dcgm-exporter that are not excluded. */
 void metrics_choose(struct metrics_choice *ret, const char *const *include,
 		    const char *const *exclude, bool dcgm);
 
@@ -96,8 +96,8 @@ bool metrics_chosen(const struct metrics_choice *c, unsigned family, bool worker
 /* True if a chosen family needs a reading of GW_TIER_PROFILE. */
 bool metrics_need_profile(const struct metrics_choice *c);
 
-/* True if metrics_choose() knows the word: it names at least one family or is a group. If not,
- * ret_near gets the closest name or group; NULL: none is close. */
+/* True if the word is a group or names at least one family. If not, ret_near gets the most
+ * similar name or group; "": none is similar. */
 #define METRIC_NAME_SIZE 96
 bool metrics_word_known(const char *word, char ret_near[static METRIC_NAME_SIZE]);
 

@@ -1,5 +1,5 @@
-/* metrics_gpu: identity, state, quantities, instances and processes of the GPUs; the same under
- * the names of dcgm-exporter.
+/* metrics_gpu: writes identity, state, quantities, MIG instances and processes of the GPUs, and
+ * the same figures under the names of dcgm-exporter.
  *
  * Processes with the same name and user are one series; pids and command lines are not labels.
  * At most GROUPS programs are listed; the rest counts as "other". */
@@ -8,6 +8,7 @@
 #include "metrics_text.h"
 #include "workload_energy.h"
 
+#include "base/array.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -15,10 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
-/* ---- each GPU ---- */
 
 static void put_info(struct page *p, unsigned i)
 {
@@ -65,8 +62,8 @@ static void states(struct page *p)
 				  page_gpu(p, i)->state == s);
 }
 
-/* Returns the wall time of the GPU's last response. Computes it from the monotonic time of the
- * response: the snapshot has both clocks at one moment. */
+/* Returns the wall time of the GPU's last response. Converts it from monotonic time with the
+ * two clock readings of the snapshot. */
 static double last_seen(const struct page *p, const struct view_device *k)
 {
 	uint64_t now = gw_snapshot_mono_ns(p->v->snap), wall = gw_snapshot_wall_ns(p->v->snap);
@@ -81,7 +78,7 @@ static double changes(const struct page *p, const struct view_device *k)
 	return p->v->self.counts_known ? (double)k->state_changes : (double)NAN;
 }
 
-/* Returns the energy, rounded to microjoules; a rounded counter still never decreases. */
+/* Returns the energy, rounded to microjoules. The rounded counter still never decreases. */
 static double energy(const struct page *p, const struct view_device *k)
 {
 	return p->v->self.counts_known ? rint(k->energy_joules * 1e6) / 1e6 : (double)NAN;
@@ -103,7 +100,7 @@ static void query_errors(struct page *p)
 					      (double)page_known(p, i)->errors[a]);
 }
 
-/* Writes the counters of every GPU, even of one that does not respond. */
+/* Writes the counters of every GPU, also of GPUs that do not respond. */
 static void counts(struct page *p)
 {
 	static const struct {
@@ -127,15 +124,14 @@ static void counts(struct page *p)
 	query_errors(p);
 }
 
-/* ---- figures ---- */
-
 static void numbers(struct page *p, unsigned q)
 {
 	for (unsigned i = 0; i < p->gpus; i++)
 		metrics_sample(&p->t, p->base[i], NULL, page_figure(p, i, q));
 }
 
-/* Writes the word for value `at` of an ENUM or bit `at` of a MASK; false: there is no word. */
+/* Writes the word for value `at` of an ENUM, or for bit `at` of a MASK. Returns false if there
+ * is no word. */
 static bool word(unsigned q, bool mask, unsigned at, char out[static 48])
 {
 	double value = mask ? ldexp(1, (int)at) : at;
@@ -192,8 +188,6 @@ static void figures(struct page *p)
 	}
 }
 
-/* ---- instances and processes ---- */
-
 static void instance_number(struct labels *l, const char *name, int number)
 {
 	if (number < 0)
@@ -222,7 +216,7 @@ static void instances_of(struct page *p, unsigned i, unsigned metric)
 		const struct gw_mig *g = d->mig[k];
 
 		if (g->memory_absence != GW_HAVE ||
-		    /* skip the instance, because no label would identify it */
+		    /* no label would identify this instance */
 		    (!*g->uuid && g->gpu_instance < 0))
 			continue;
 		instance_labels(&l, g);
@@ -274,14 +268,12 @@ void metrics_gpus(struct page *p)
 	processes(p);
 }
 
-/* ---- figures of programs ---- */
-
 #define GROUPS 256
 
 struct group {
 	const char *name, *user;
 	uint64_t bytes;
-	double value; /* the figure, summed; NAN: unknown */
+	double value; /* sum over the program's processes; NAN: unknown */
 	bool shown;
 };
 
@@ -317,7 +309,7 @@ static double figure_of(const struct gw_process *p, const struct view_process *e
 	return NAN;
 }
 
-/* Returns a + b; if one of them is NAN, the other one. */
+/* Returns a + b. If one of them is NAN, returns the other. */
 static double sum_known(double a, double b)
 {
 	return isnan(a) ? b : isnan(b) ? a : a + b;
@@ -329,8 +321,8 @@ static void add_process(struct groups *g, const struct gw_process *p, double val
 	const char *user = p->user ? p->user : "";
 	struct group *row;
 
-	/* A program named "other" without a user would have the labels of the remainder, so it
-	 * is added to the remainder. */
+	/* A program that is named "other" and has no user would have the same labels as the
+	 * remainder, so it is added to the remainder. */
 	row = strcmp(name, "other") == 0 && !*user ? NULL : find_group(g, name, user);
 	row = row ? row : &g->other;
 	row->bytes += (uint64_t)p->memory_bytes;
@@ -362,7 +354,7 @@ void metrics_processes(struct metrics_text *t, const char *base, const struct vi
 		       unsigned device, unsigned top, enum metrics_process_figure figure)
 {
 	const struct gw_process_list *list = v->processes;
-	/* the memory of all programs adds up to that of the list, so an empty remainder is 0 */
+	/* the memory of all series must add up to the total, so an empty remainder is 0 */
 	struct groups g = { .other.value = figure == METRICS_PROCESS_MEMORY ? 0 : NAN };
 	struct group *row;
 
@@ -385,14 +377,12 @@ void metrics_processes(struct metrics_text *t, const char *base, const struct vi
 	put_row(t, base, "other", "", g.other.value);
 }
 
-/* ---- dcgm-exporter ----
+/* The metrics of dcgm-exporter, so that dashboards and alerts for it work with this service.
+ * dcgm.def has the names.
  *
- * These metrics let dashboards and alerts for dcgm-exporter work with this service. dcgm.def
- * has the names.
- *
- * Only NVIDIA GPUs have these metrics. A figure of the whole board is written once even if the
- * board has MIG instances, because a copy per instance would multiply sums; memory is written
- * per instance. */
+ * Only NVIDIA GPUs have these metrics. If the board has MIG instances, a figure of the whole
+ * board is still written once, because one copy per instance would multiply sums. Memory is
+ * written per instance. */
 
 static const struct {
 	unsigned source;
@@ -403,9 +393,8 @@ static const struct {
 #undef DCGM
 };
 
-/* ---- dcgm-exporter: labels ---- */
-
-/* Writes 0000:0f:00.0 as DCGM does: eight digits of the domain, capital letters. */
+/* Writes a PCI address such as 0000:0f:00.0 in the form of DCGM: eight digits of the domain,
+ * capital letters. */
 static void dcgm_address(const char *pci, char out[static 32])
 {
 	unsigned domain, bus, device, function;
@@ -415,7 +404,7 @@ static void dcgm_address(const char *pci, char out[static 32])
 		snprintf(out, 32, "%08X:%02X:%02X.%X", domain, bus, device, function);
 }
 
-/* Like dcgm-exporter, prefers the name of the Kubernetes node. */
+/* Writes the host name. Like dcgm-exporter, prefers the name of the Kubernetes node. */
 static void dcgm_host(char *out, size_t size)
 {
 	const char *node = getenv("NODE_NAME");
@@ -428,8 +417,9 @@ static void dcgm_host(char *out, size_t size)
 	utf8_clean(out, size, name);
 }
 
-/* Finds the workload of a GPU that has processes of one workload only; NULL: none or several.
- * one_part: all these processes are in the same part, such as one container of a pod. */
+/* Returns the workload of a GPU if all its processes belong to one workload; NULL: none or
+ * several. *one_part: all these processes are also in the same part, such as one container of a
+ * pod. */
 static const struct workload *dcgm_workload(const struct page *p, unsigned i, bool *one_part)
 {
 	const struct workload_energy *e = p->v->workloads;
@@ -449,8 +439,8 @@ static const struct workload *dcgm_workload(const struct page *p, unsigned i, bo
 	return found;
 }
 
-/* Adds the labels of a pod or a job, if the whole GPU belongs to it. An id in place of a name
- * is left out: the labels would change when the name becomes known. */
+/* Adds the labels of a pod or a job if the whole GPU belongs to it. Omits an id whose name is
+ * not known yet, because the labels would change when the name becomes known. */
 static void dcgm_owner(const struct page *p, unsigned i, struct labels *l)
 {
 	bool one_part;
@@ -483,15 +473,13 @@ static void dcgm_labels(const struct page *p, unsigned i, const char *host, stru
 	labels_add(l, "pci_bus_id", address);
 	labels_add(l, "device", device);
 	labels_add(l, "modelName", gw_device_text(d, GW_T_NAME));
-	/* Releases of dcgm-exporter up to 4.5.3 write the first form, later releases the
-	 * second. */
+	/* dcgm-exporter writes the first label up to 4.5.3, and the second one in later
+	 * releases. */
 	labels_add(l, "Hostname", host);
 	labels_add(l, "hostname", host);
 	labels_add(l, "DCGM_FI_DRIVER_VERSION", gw_device_text(d, GW_T_DRIVER));
 	dcgm_owner(p, i, l);
 }
-
-/* ---- dcgm-exporter: samples ---- */
 
 /* Returns the number of the GPU's last Xid; NAN: the guard does not monitor the GPU. */
 static double dcgm_last_xid(const struct page *p, unsigned i)
@@ -516,14 +504,15 @@ static double dcgm_figure(const struct page *p, unsigned i, unsigned source)
 	return page_figure(p, i, source);
 }
 
-/* Converts to the unit of DCGM. Rounds, because 0.29 times 100 is 28.999999999999996. */
+/* Converts to the unit of DCGM. Rounds the result, because 0.29 times 100 is
+ * 28.999999999999996. */
 static double dcgm_value(double v, double factor)
 {
 	return rint(v * factor * 1e6) / 1e6;
 }
 
-/* Writes the memory of each MIG instance. Returns false if the GPU has no instance, or if the
- * figure is not about memory. */
+/* Writes the memory of each MIG instance. Returns false, and writes nothing, if the GPU has no
+ * instance or the figure is not about memory. */
 static bool dcgm_instances(struct page *p, unsigned i, const struct labels *base, unsigned row)
 {
 	const struct gw_device *d = page_gpu(p, i);
@@ -573,7 +562,7 @@ void metrics_dcgm(struct page *p)
 		if (!base) {
 			base = calloc(p->gpus, sizeof(*base));
 			if (!base)
-				return; /* out of memory: this page has no such series */
+				return; /* out of memory: the page omits these series */
 			dcgm_host(host, sizeof(host));
 			for (unsigned i = 0; i < p->gpus; i++)
 				dcgm_labels(p, i, host, &base[i]);

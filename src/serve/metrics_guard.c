@@ -1,28 +1,28 @@
-/* metrics_guard: writes the capacity and health of the GPUs, the guard and its workers.
+/* metrics_guard: writes the capacity and health of the GPUs, and the state of the guard and its
+ * workers.
  *
- * Without a guard only the capacity is written, as if there were no headroom, no reservation
- * and no worker that can be evicted. */
+ * Without a guard only the capacity is written, computed without headroom, reservations and
+ * workers. */
 #include "metrics_page.h"
 
 #include "guard_view.h"
+
+#include "base/array.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define COUNT(a)      (sizeof(a) / sizeof((a)[0]))
 #define LEAST_SPAN_NS (600 * NS_PER_S)
 
-/* ---- workers ---- */
-
-/* The labels of a worker, and its status. */
+/* One worker on the page: its labels, status and counters. */
 struct worker {
 	struct labels base;
 	struct guard_status s;
-	unsigned levels; /* levels at which the worker may be evicted, as bits */
-	const struct counters_worker *tally; /* NULL: nothing was counted */
+	unsigned levels;                     /* bit n: the worker may be evicted at level n */
+	const struct counters_worker *tally; /* NULL: no counters */
 	double quiet_s;
-	bool gpu; /* the guard observes a GPU; false: the worker's memory is unknown */
+	bool gpu; /* false: the guard observes no GPU, so the worker's memory is unknown */
 };
 
 static bool worker(const struct guard_view *g, unsigned i, struct worker *ret)
@@ -98,8 +98,8 @@ static void blocks(struct page *p, const struct worker *w)
 			      counted(w, COUNTERS_BLOCKED + i));
 }
 
-/* Writes the evictions for the levels at which the worker may be evicted, and for those at
- * which it was evicted. */
+/* Writes the number of evictions per level: for the levels at which the worker may be evicted,
+ * and for those at which it was evicted. */
 static void evictions(struct page *p, const struct worker *w)
 {
 	for (unsigned i = 0; i < GUARD_LEVELS * (RESULT_FAILED + 1); i++) {
@@ -116,7 +116,7 @@ static void evictions(struct page *p, const struct worker *w)
 	}
 }
 
-/* Writes the metrics with one series per word: 0 or 1, or a count. */
+/* Writes the metrics that have one series per word; the value is 0, 1 or a count. */
 static void worker_words(struct page *p, const struct guard_view *g)
 {
 	static const struct {
@@ -138,11 +138,9 @@ static void worker_words(struct page *p, const struct guard_view *g)
 	}
 }
 
-/* ---- the guard ---- */
-
 static double above_zero(double v)
 {
-	return v > 0 ? v : (double)NAN; /* NAN: has not happened yet */
+	return v > 0 ? v : (double)NAN; /* 0: has not happened yet */
 }
 
 static void guard_metrics(struct page *p, const struct guard_view *g)
@@ -161,9 +159,7 @@ static void guard_metrics(struct page *p, const struct guard_view *g)
 	page_one(p, M_GUARD_FREE_MAX, above_zero(c->free_seconds_max));
 }
 
-/* ---- GPUs ---- */
-
-/* Returns the index of GPU i in the scene that the guard classified; -1: not there. */
+/* Returns the index of GPU i in the guard's latest scene; -1: not there. */
 static int scene_gpu(const struct page *p, const struct guard_view *g, unsigned i,
 		     const struct scene **ret)
 {

@@ -1,22 +1,22 @@
-/* metrics_page: data that the parts of a metrics page share: the view, the labels of each GPU,
- * and the chosen families. Only metrics*.c includes it. */
+/* metrics_page: what the parts of a metrics page share: the view, the labels of each GPU, and
+ * the chosen families. Only metrics*.c includes it. */
 #ifndef GW_SERVE_METRICS_PAGE_H
 #define GW_SERVE_METRICS_PAGE_H
 
 #include "metrics_text.h"
 
 #define PAGE_GPUS 256
-/* labels of a GPU: a UUID of 95 bytes, each escaped to at most three, and an index */
+/* bytes of a GPU's labels: a UUID of 95 bytes, each escaped to at most three, and an index */
 #define PAGE_BASE 320
 
 struct page {
 	struct metrics_text t;
 	const struct api *a;
 	const struct view *v;
-	unsigned gpus;                   /* 0: no snapshot */
-	bool current;                    /* the snapshot is at most two intervals old */
-	bool workers;                    /* the guard has a worker */
-	struct metric family;            /* the family that page_family() began */
+	unsigned gpus;        /* 0: there is no snapshot */
+	bool current;         /* the snapshot is at most two intervals old */
+	bool workers;         /* the guard has a worker */
+	struct metric family; /* the family whose samples are being written (page_family()) */
 	char base[PAGE_GPUS][PAGE_BASE]; /* labels of each GPU */
 };
 
@@ -25,46 +25,47 @@ static inline const struct gw_device *page_gpu(const struct page *p, unsigned i)
 	return gw_snapshot_device(p->v->snap, i);
 }
 
-/* True if the GPU responded in a reading that is current. */
+/* True if the GPU responded in the latest reading and this reading is current. */
 static inline bool page_responds(const struct page *p, unsigned i)
 {
 	return p->current && page_gpu(p, i)->state == GW_DEVICE_OK;
 }
 
-/* Returns what the service knows about a GPU in addition to its readings; NULL: nothing yet. */
+/* Returns what the service counts for a GPU in addition to its readings; NULL: nothing yet. */
 static inline const struct view_device *page_known(const struct page *p, unsigned i)
 {
 	return p->v->device && i < p->v->devices ? &p->v->device[i] : NULL;
 }
 
-/* Returns seconds, truncated to milliseconds, because further digits are noise. */
+/* Converts to seconds, truncated to milliseconds, because further digits are noise. */
 static inline double page_seconds(uint64_t wall_ns)
 {
 	return (double)(wall_ns / NS_PER_MS) / 1e3;
 }
 
-/* Begins a family, by its number in metrics_family.h. Returns false if the family is not
- * served: then the caller must not compute or write its samples. */
+/* Begins a family (a number of metrics_family.h). Returns false if it is not served; then the
+ * caller must not compute or write its samples. */
 __attribute__((warn_unused_result)) bool page_family(struct page *p, unsigned family);
 /* Begins a family and writes its only sample. */
 void page_one(struct page *p, unsigned family, double value);
 
-/* Writes a sample with one label in addition to those of base. */
+/* Writes a sample with the labels of base and one more label. */
 void page_labelled(struct page *p, const char *base, const char *name, const char *value,
 		   double v);
 
-/* Writes the sample of one word of an enumeration. If the word applies (set), its value is 1.
- * Otherwise its value is 0, and it is written only if the group "states" is included. */
+/* Writes the sample of one word of an enumeration: 1 if the word applies (set), else 0. A 0 is
+ * written only if the configuration includes the group "states". */
 void page_word(struct page *p, const char *base, const char *name, const char *value, bool set);
 
-/* Returns a current value of a GPU that responds; NAN: there is no such value. */
+/* Returns the value of quantity q of GPU i; NAN: unknown, not current, or the GPU does not
+ * respond. */
 double page_figure(const struct page *p, unsigned i, unsigned q);
 
 /* True if the process list of this GPU is current. */
 bool page_listed(const struct page *p, unsigned i);
 
-/* Writes the number of processes of each GPU. not_ours: without this process and the guard's
- * workers. */
+/* Writes the number of processes on each GPU. not_ours: does not count this process and the
+ * guard's workers. */
 void page_processes(struct page *p, bool not_ours);
 
 /* The parts of the page. metrics_gpus() needs a snapshot. */

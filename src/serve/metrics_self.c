@@ -1,14 +1,12 @@
-/* metrics_self: the service, its driver calls, connections and cost. */
+/* metrics_self: writes figures about the service itself: its build, driver calls, connections
+ * and cost. */
 #include "metrics_page.h"
 
+#include "base/array.h"
 #include "device/call_cost.h"
 
 #include <math.h>
 #include <string.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
-/* ---- the service ---- */
 
 static void build(struct page *p)
 {
@@ -58,8 +56,6 @@ void metrics_service(struct page *p)
 	page_one(p, M_LET_GO, p->v->let_go);
 }
 
-/* ---- cost ---- */
-
 static double call_count(const struct call_cost *c)
 {
 	return (double)c->count;
@@ -98,7 +94,8 @@ static void calls(struct page *p)
 {
 	static const struct {
 		unsigned metric;
-		double (*of)(const struct call_cost *c); /* NULL: one series per code */
+		/* returns the value; NULL: one series per error code */
+		double (*of)(const struct call_cost *c);
 	} rows[] = {
 		{ M_NVML_CALLS, call_count }, { M_NVML_SECONDS, call_seconds },
 		{ M_NVML_MAX, call_max },     { M_NVML_CALL_ERRORS, call_errors },
@@ -163,7 +160,7 @@ static void push(struct page *p)
 		page_one(p, M_PUSH_SUCCESS, page_seconds(s->success_wall_ns));
 }
 
-/* Returns NAN for 0, which means unknown: the value cannot be 0. */
+/* Returns v, or NAN if v is 0, which means unknown here. */
 static double known_value(double v)
 {
 	return v > 0 ? v : NAN;

@@ -1,14 +1,11 @@
 #include "metrics_text.h"
 
+#include "base/array.h"
 #include "base/number.h"
 #include "base/utf8.h"
 
 #include <math.h>
 #include <string.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
-/* ---- numbers ---- */
 
 static char *put_integer(char *at, uint64_t v)
 {
@@ -23,9 +20,9 @@ static char *put_integer(char *at, uint64_t v)
 	return at;
 }
 
-/* Writes v as a decimal fraction k / 10^places with at most nine places, if a reader gets
- * exactly v from this text. Returns NULL if v is not such a fraction. k and the power of ten
- * are exact, so their quotient is rounded in the same way as by a reader. */
+/* Writes v as a decimal fraction k / 10^places with at most nine places. Returns NULL if no
+ * such text reads back as exactly v. k and the power of ten are exact, so their quotient is
+ * rounded in the same way as by a reader. */
 static char *put_fraction(char *at, double v)
 {
 	double power = 10;
@@ -67,10 +64,8 @@ static char *put_number(char *at, double v)
 	return begin + strlen(begin);
 }
 
-/* ---- labels ---- */
-
-/* Writes the character at *s as between quotes, and advances *s; returns the number of bytes
- * written. */
+/* Writes the character at *s with the escapes of a quoted text, and advances *s. Returns the
+ * number of bytes written. */
 static unsigned escape(const char **s, char out[static 4])
 {
 	size_t n = utf8_length(*s);
@@ -96,8 +91,8 @@ void labels_clear(struct labels *l)
 	l->text[0] = '\0';
 }
 
-/* True for a character that needs no escape. Most values have only such characters and are
- * copied. */
+/* True for a character that needs no escape. Most values consist of such characters and are
+ * copied as a whole. */
 static bool plain(char c)
 {
 	return c >= ' ' && c <= '~' && c != '"' && c != '\\';
@@ -151,8 +146,6 @@ void labels_add_number(struct labels *l, const char *name, uint64_t value)
 	labels_add(l, name, text);
 }
 
-/* ---- families and samples ---- */
-
 const char *metric_unit(const char *name)
 {
 	static const char *const units[] = { "bytes",  "watts", "joules",  "celsius",
@@ -186,8 +179,8 @@ void metrics_family(struct metrics_text *t, const struct metric *m)
 	t->begun = false;
 }
 
-/* Writes a line of the family's header. Prometheus names a family like its samples, OpenMetrics
- * without the suffix. */
+/* Writes one header line of the family, such as "# TYPE". In Prometheus text the family has the
+ * name of its samples, in OpenMetrics the name without the suffix. */
 static void head_line(struct metrics_text *t, const char *what, const char *text)
 {
 	buf_adds(t->out, what);

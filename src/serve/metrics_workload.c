@@ -1,9 +1,9 @@
 /* metrics_workload: writes the workloads on each GPU, and the models on the inference servers.
  *
- * At most WORKLOAD_SERIES_MAX workloads per GPU have series of their own; workload_energy.h
- * chooses them so that no counter falls while its series exists. Further series, with kinds
- * that no workload has, hold the other energy of the GPU, so that the sum over all series is
- * the energy of the GPU. */
+ * At most WORKLOAD_SERIES_MAX workloads per GPU have their own series. workload_energy.h
+ * chooses them so that no counter decreases while its series exists. The rest of the GPU's
+ * energy (idle, unattributed, other workloads) has series with other kinds, so that the sum
+ * over all series is the energy of the GPU. */
 #include "metrics_page.h"
 #include "metrics_text.h"
 #include "model_energy.h"
@@ -25,10 +25,10 @@ static void put_sample(struct page *p, unsigned gpu, const char *kind, const str
 	metrics_sample(&p->t, p->base[gpu], l.text, v);
 }
 
-/* A figure of a row; NAN: unknown. */
+/* Returns one figure of a workload; NAN: unknown. */
 typedef double row_figure(const struct workload_row *r);
 
-/* Rounds to microjoules or microseconds; a rounded counter still never falls. */
+/* Rounds to microjoules or microseconds. The rounded counter still never decreases. */
 static double micro(double v)
 {
 	return rint(v * 1e6) / 1e6;
@@ -59,7 +59,7 @@ static double row_power(const struct workload_row *r)
 	return r->processes ? r->power_w : (double)NAN;
 }
 
-/* Returns false if the family is not served. */
+/* Writes one family with a sample per workload. Returns false if the family is not served. */
 static bool put_rows(struct page *p, unsigned metric, row_figure *figure)
 {
 	const struct workload_energy *e = p->v->workloads;
@@ -74,16 +74,17 @@ static bool put_rows(struct page *p, unsigned metric, row_figure *figure)
 	return true;
 }
 
-/* always: write the series even if it has 0 joules. Otherwise a rest (enum workload_rest) has
- * no series until it has joules, because most GPUs never need the series. */
+/* Writes energy that belongs to no single workload (enum workload_rest). always: even if it is
+ * 0 joules. Otherwise the series exists only from the first joule on, because most GPUs never
+ * need it. */
 static void put_rest(struct page *p, unsigned gpu, const char *kind, double joules, bool always)
 {
 	if (always || joules != 0)
 		put_sample(p, gpu, kind, NULL, micro(joules));
 }
 
-/* Writes the energy that is in no row, so that the sum is complete. The family of the energy
- * must be begun. */
+/* Writes the energy that is in no workload's series, so that the sum is complete. Call it right
+ * after the energy of the workloads, in the same family. */
 static void put_rests(struct page *p)
 {
 	const struct workload_energy *e = p->v->workloads;
@@ -110,10 +111,8 @@ void metrics_workloads(struct page *p)
 	put_rows(p, M_WORKLOAD_POWER, row_power);
 }
 
-/* ---- models: tokens and energy ----
- *
- * rate(energy) / rate(tokens) is joules per token: both counters of a model grow at the same
- * moment. */
+/* Models. rate(energy) / rate(tokens) is joules per token, because both counters of a model
+ * increase at the same time. */
 
 static void put_tokens(struct page *p, const struct model_row *r)
 {

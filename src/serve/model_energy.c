@@ -7,10 +7,11 @@
 #include <string.h>
 
 #define MINUTE_NS (60 * NS_PER_S)
-/* time between two marks; eight marks cover more than a minute */
+/* Time between two marks (struct model_mark). Eight marks cover more than a minute. */
 #define MARK_NS (10 * NS_PER_S)
 
-#define OTHER MODEL_ENERGY_ROWS /* the row with the sum of all other models */
+/* index of the row that sums the models without a row of their own */
+#define OTHER MODEL_ENERGY_ROWS
 
 const char *model_direction_name(unsigned d)
 {
@@ -27,8 +28,6 @@ const char *model_method_name(unsigned m)
 
 	return m < MODEL_METHODS ? name[m] : NULL;
 }
-
-/* ---- rows ---- */
 
 double model_row_joules(const struct model_row *r)
 {
@@ -74,14 +73,15 @@ static void row_fold(struct model_energy *m, const struct model_row *r)
 		o->tokens[i] += r->tokens[i];
 	for (unsigned i = 0; i < MODEL_ENERGY_GPUS; i++)
 		o->joules[i] += r->joules[i];
-	/* totals from before this moment do not belong to a recent span of OTHER */
+	/* The row counted these totals before OTHER did, so they must not appear in a recent
+	 * time span of OTHER. */
 	o->begin.generated += r->begin.generated;
 	o->begin.joules += r->begin.joules;
 	o->marks = 0;
 }
 
-/* Returns a free row. If there is none, frees the row of the model that was not seen for the
- * longest time and that no server lists. NULL: every row is in use. */
+/* Returns a free row. If there is none, frees the row that was unused for the longest time and
+ * whose model no server lists. NULL: all rows are in use. */
 static struct model_row *row_free(struct model_energy *m)
 {
 	struct model_row *oldest = NULL;
@@ -96,7 +96,7 @@ static struct model_row *row_free(struct model_energy *m)
 	return oldest;
 }
 
-/* Finds or adds the row of a model. Returns the row OTHER if there is no room. */
+/* Finds or adds the row of a model. Returns the row OTHER if all rows are in use. */
 static struct model_row *row_get(struct model_energy *m, const char *worker, const char *model,
 				 uint64_t now_ns)
 {
@@ -144,8 +144,6 @@ const struct model_row *model_energy_row(const struct model_energy *m, unsigned 
 		return &m->row[i];
 	return i == m->rows && m->row[OTHER].method == MODEL_SUM ? &m->row[OTHER] : NULL;
 }
-
-/* ---- workers and GPUs ---- */
 
 int model_energy_gpu(struct model_energy *m, const char *uuid)
 {
@@ -210,7 +208,8 @@ void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pi
 		p = &w->pending[w->pendings++];
 		*p = (struct model_pending){ .pid = pid, .gpu = (unsigned)gpu };
 	}
-	if (!p) { /* no room: the energy is added to an unknown process of this worker */
+	/* all entries are in use: add the energy to the worker's entry without a process */
+	if (!p) {
 		for (unsigned i = 0; i < w->pendings && !p; i++)
 			if (w->pending[i].gpu == (unsigned)gpu)
 				p = &w->pending[i];
@@ -221,21 +220,19 @@ void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pi
 	p->share = share;
 }
 
-/* ---- a settlement ---- */
-
-/* The models of a server while its waiting energy is charged to them. */
+/* The models of one server while its waiting energy is charged to them. */
 struct settlement {
 	struct model_row *row[MODEL_ENERGY_ROWS];
-	/* prompt and generated tokens since the last charge */
+	/* prompt and generated tokens of each model since the last charge */
 	double tokens[MODEL_ENERGY_ROWS];
 	const struct model_list *list;
 	uint64_t now_ns;
 };
 
-/* No server counts more tokens than this; products of larger numbers could overflow. */
+/* A larger counter is not credible, and products with it could overflow. */
 #define TOKENS_MAX 1e15
 
-/* Adds the increase of a server's counter to the row. Returns the increase. */
+/* Adds the increase of a server's token counter to the row. Returns the increase. */
 static double row_count(struct model_row *r, unsigned d, double counter)
 {
 	const double before = r->counter[d];
@@ -250,7 +247,7 @@ static double row_count(struct model_row *r, unsigned d, double counter)
 	return gained;
 }
 
-/* Finds the rows of the list and counts the tokens. */
+/* Finds the row of each model in the list and counts its tokens. */
 static void settle_tokens(struct model_energy *m, struct model_worker *w, struct settlement *s)
 {
 	for (unsigned i = 0; i < s->list->count; i++) {
@@ -260,7 +257,9 @@ static void settle_tokens(struct model_energy *m, struct model_worker *w, struct
 		s->row[i] = r;
 		s->tokens[i] = 0;
 		if (r == &m->row[OTHER])
-			continue; /* one row cannot follow the counters of several models */
+			/* OTHER sums several models, so it cannot remember the counter of
+			 * each */
+			continue;
 		if (!r->listed)
 			for (unsigned d = 0; d < MODEL_DIRECTIONS; d++)
 				r->counter[d] = w->reported || s->list->fresh ? 0 : (double)NAN;
@@ -280,8 +279,8 @@ static bool settlement_has(const struct settlement *s, const struct model_row *r
 	return false;
 }
 
-/* Forgets the counters of models that are no longer loaded, because they begin with 0 after the
- * next load. */
+/* Forgets the counters of models that are not loaded any more. Their counters begin with 0
+ * after the next load. */
 static void settle_unlisted(struct model_energy *m, const struct model_worker *w,
 			    const struct settlement *s)
 {
@@ -300,7 +299,8 @@ static void row_charge(struct model_row *r, const struct model_pending *p, doubl
 	r->changed = true;
 }
 
-/* Charges the energy of one process to the models that it can belong to. */
+/* Charges the energy of one process to its model. If no model runs in this process alone, the
+ * models without a process of their own share the energy by their tokens. */
 static void settle_process(struct model_energy *m, const struct model_worker *w,
 			   const struct settlement *s, const struct model_pending *p)
 {
@@ -314,7 +314,7 @@ static void settle_process(struct model_energy *m, const struct model_worker *w,
 			return;
 		}
 		if (l->of[i].pid)
-			continue; /* this model has another process */
+			continue; /* another process runs this model */
 		candidates++;
 		last = i;
 		tokens += s->tokens[i];
@@ -362,8 +362,6 @@ void model_energy_settle(struct model_energy *m, struct model_worker *w,
 			m->row[i].seen_ns = now_ns;
 		}
 }
-
-/* ---- figures ---- */
 
 static void span_between(const struct model_row *r, const struct model_mark *from,
 			 struct model_span *ret)

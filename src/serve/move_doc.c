@@ -1,12 +1,11 @@
 #include "move_doc.h"
 
 #include "base/clock.h"
+#include "base/number.h"
 #include "guard/worker/checkpoint.h"
 
 #include <math.h>
 #include <stdio.h>
-
-#define GIB 1073741824.0
 
 static bool is_checkpoint(const struct guard_view *g, unsigned worker)
 {
@@ -18,8 +17,8 @@ static const struct move_worker *moves_of(const struct guard_view *g, unsigned w
 	return moves_find(g->moves, g->policy->worker[worker].name);
 }
 
-/* Returns the page mode, which matters only to a checkpoint. Reads below the real root even if
- * the GPUs are simulated, because the workers are processes of this machine. */
+/* Returns which host memory pages a checkpoint would use. Reads below the real root even if the
+ * GPUs are simulated, because the workers are processes of this machine. */
 static enum host_pages pages_now(const struct guard_view *g, unsigned worker)
 {
 	enum host_pages pages = HOST_PAGES_UNKNOWN;
@@ -32,10 +31,8 @@ static enum host_pages pages_now(const struct guard_view *g, unsigned worker)
 	return pages;
 }
 
-/* ---- estimate ---- */
-
-/* Returns why no move can be estimated, even if earlier moves are known; NULL: an estimate may
- * be possible. */
+/* Returns why a move of this worker cannot be estimated, even if earlier moves were measured;
+ * NULL: an estimate may be possible. */
 static const char *no_question(const struct policy_worker *p, const struct guard_status *s,
 			       const char *no_gpu, enum move_way way)
 {
@@ -50,7 +47,7 @@ static const char *no_question(const struct policy_worker *p, const struct guard
 	return s->need_bytes ? NULL : "it has held no GPU memory yet";
 }
 
-/* Estimates a move. Returns NULL, or why it cannot be estimated. */
+/* Estimates the duration of a move. Returns NULL, or why it cannot be estimated. */
 static const char *estimate(const struct guard_view *g, unsigned worker,
 			    const struct guard_status *s, const char *no_gpu, enum move_way way,
 			    struct move_estimate *ret)
@@ -77,7 +74,7 @@ static const char *estimate(const struct guard_view *g, unsigned worker,
 	return ret->basis == MOVE_BASIS_NONE ? "the guard has not seen it move yet" : NULL;
 }
 
-/* Writes where an estimate comes from; "" if there is no estimate. */
+/* Writes which earlier moves an estimate is based on; "" if there is no estimate. */
 static void basis_text(const struct move_estimate *e, enum host_pages now, char *out,
 		       size_t size)
 {
@@ -96,8 +93,6 @@ static void basis_text(const struct move_estimate *e, enum host_pages now, char 
 	snprintf(out, size, "estimated from %u earlier move%s of this worker%s", e->moves,
 		 e->moves == 1 ? "" : "s", pages);
 }
-
-/* ---- JSON ---- */
 
 static double round_ms(double seconds)
 {
@@ -139,9 +134,7 @@ void move_doc_write(struct json *j, const struct guard_view *g, unsigned worker,
 	}
 }
 
-/* ---- sentences ---- */
-
-/* Writes how long the next move takes: leaving if the worker holds its memory, otherwise
+/* Writes how long the next move takes: leaving if the worker holds its memory now, else
  * returning. Writes nothing if the duration is unknown. */
 static void say_estimate(const struct guard_view *g, unsigned worker,
 			 const struct guard_status *s, const char *no_gpu, char *out,

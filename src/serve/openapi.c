@@ -9,8 +9,6 @@
 #define DOCUMENT_MAX (1u << 20)
 #define SCHEMA_REF   "#/components/schemas/"
 
-/* ---- tables ---- */
-
 struct operation {
 	const char *id;
 	unsigned method;
@@ -82,7 +80,7 @@ static const struct parameter {
 	{ "path", "file", "{\"type\":\"string\"}", "\"app.js\"", "Name of the file." },
 };
 
-/* Headers that an operation reads. */
+/* The request headers that an operation uses. */
 static const struct {
 	const char *operation;
 	struct parameter p;
@@ -157,8 +155,6 @@ static const char *status_text(int status)
 	return "";
 }
 
-/* ---- parts ---- */
-
 static const char *example_of(const char *operation, const char *suffix)
 {
 	char name[64];
@@ -201,7 +197,7 @@ static void parameter_named(struct json *j, const char *in, const char *name, si
 			write_parameter(j, &parameters[i]);
 }
 
-/* Writes the path as OpenAPI requires: a wildcard gets a name. */
+/* Writes a path in the form of OpenAPI, in which a wildcard must have a name. */
 static void path_text(const struct operation *o, char *out, size_t size)
 {
 	size_t n = strcspn(o->path, "*");
@@ -246,8 +242,9 @@ static void request_body(struct json *j, const struct operation *o)
 	json_object_end(j);
 }
 
-/* Writes one content type of a reply: a schema, or a media type with text. "TYPE=SCHEMA" is a
- * text that contains JSON documents of this schema, such as the data of streamed events. */
+/* Writes one content type of a reply. `name` is a schema, a media type for plain text, or
+ * "TYPE=SCHEMA": a text that contains JSON documents of this schema, such as the data of
+ * streamed events. */
 static void write_form(struct json *j, const struct operation *o, const char *name, size_t n)
 {
 	const char *example = example_of(o->id, "");
@@ -272,7 +269,7 @@ static void write_form(struct json *j, const struct operation *o, const char *na
 	json_object_end(j);
 }
 
-/* Writes the reply for "STATUS:FORM|FORM" or "STATUS". */
+/* Writes the reply that a row of routes.def describes as "STATUS:FORM|FORM" or "STATUS". */
 static void write_answer(struct json *j, const struct operation *o, const char *text, size_t n)
 {
 	char key[4], ref[64];
@@ -312,8 +309,8 @@ static void write_answers(struct json *j, const struct operation *o)
 	json_object_end(j);
 }
 
-/* Writes whether a token is needed. Routes of windows may be open to all clients: with or
- * without a token. */
+/* Writes whether a token is needed. The routes for windows accept requests with or without a
+ * token, because the configuration may open them to all clients. */
 static void write_security(struct json *j, const struct operation *o)
 {
 	bool measures = o->method != HTTP_GET && !(o->flags & ROUTE_CHANGE);
@@ -350,14 +347,14 @@ static void write_operation(struct json *j, const struct operation *o)
 	json_object_end(j);
 }
 
-/* True if the operation can succeed: the answers in its row of routes.def then begin with a 2xx
+/* True if the operation can succeed: the list of replies in its row begins with a 2xx
  * status. */
 static bool is_listed(const struct operation *o)
 {
 	return o->answers[0] == '2';
 }
 
-/* Writes each path once, at its first row in the table, with all its methods. */
+/* Writes each path once, with all its methods, in the order of routes.def. */
 static void write_paths(struct json *j)
 {
 	char path[96];
@@ -381,7 +378,7 @@ static void write_paths(struct json *j)
 	json_object_end(j);
 }
 
-/* True if any operation has this status. */
+/* True if any operation can reply with this status. */
 static bool is_used(int status)
 {
 	char word[4];
@@ -448,8 +445,6 @@ static void write_info(struct json *j)
 	json_raw(j, "license", "{\"name\":\"Apache-2.0\",\"identifier\":\"Apache-2.0\"}");
 	json_object_end(j);
 }
-
-/* ---- the document ---- */
 
 void openapi_render(struct buf *out)
 {

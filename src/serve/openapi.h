@@ -1,14 +1,14 @@
-/* openapi: makes /openapi.json from the table of routes.
+/* openapi: makes /openapi.json.
  *
- * routes.def has the routes, docs/schema has the bodies (tests check the documents against the
- * same files). tools/openapi compiles these files into the program. */
+ * The routes come from routes.def, the schemas of the bodies from docs/schema, against which
+ * the tests check all documents. tools/openapi compiles these files into the program. */
 #ifndef GW_SERVE_OPENAPI_H
 #define GW_SERVE_OPENAPI_H
 
 #include "base/buf.h"
 
 struct openapi_text {
-	const char *name, *json; /* NULL ends a table */
+	const char *name, *json; /* a table ends with NULL */
 };
 extern const struct openapi_text openapi_schemas[];
 extern const struct openapi_text openapi_examples[];

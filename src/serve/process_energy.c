@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* a process's share of the power is the mean over one to two spans of this length */
+/* Seconds. A process's share of the power is its mean over the last one to two spans of this
+ * length. */
 #define POWER_SPAN_S 3
 
-/* The row for the sum of all processes without a row of their own. No process has pid 0. */
+/* Key of the row that sums all processes without their own row. No process has pid 0. */
 static const struct proc_id others = { 0, 0 };
 
 void process_energy_init(struct process_energy *e, double no_context_w, double context_w)
@@ -41,8 +42,8 @@ static void shares_give_up(struct process_energy *e, unsigned i)
 	shares_remove(e, i);
 }
 
-/* Gives up the rows of processes that left and have no start time, because a new process with
- * the same pid could not be distinguished from the old process. */
+/* Gives up the rows of processes that have exited and whose start time is unknown, because a
+ * new process with the same pid would look like the old one. */
 static void shares_give_up_unknown(struct process_energy *e)
 {
 	for (unsigned i = e->shares.count; i-- > 0;)
@@ -50,8 +51,8 @@ static void shares_give_up_unknown(struct process_energy *e)
 			shares_give_up(e, i);
 }
 
-/* Frees the row of the process that left first. Returns false if every row belongs to a process
- * that is present. */
+/* Frees the row of the process that exited first. Returns false if all processes with a row are
+ * present. */
 static bool shares_make_room(struct process_energy *e)
 {
 	unsigned oldest = 0;
@@ -77,8 +78,8 @@ static void shares_add(struct process_energy *e, const struct attribute_use *u)
 		(struct process_energy_row){ .begin_j = e->counter_j, .seen = e->steps };
 }
 
-/* Adds a process without a row to the sum of the others. If its utilisation is unknown, the
- * utilisation of the sum becomes unknown. */
+/* Adds a process without a row to the sum of the others. If the utilisation of one of them is
+ * unknown, that of the sum is unknown. */
 static void shares_add_other(struct attribute_use *sum, const struct attribute_use *u)
 {
 	sum->sm_ratio = fmin(1, sum->sm_ratio + u->sm_ratio);
@@ -86,8 +87,9 @@ static void shares_add_other(struct attribute_use *sum, const struct attribute_u
 		sum->sm_ratio = NAN;
 }
 
-/* Selects the processes that get a row, first those that already have a row. Returns the number
- * of entries in `kept`. If some processes get no row, the last entry is their sum. */
+/* Selects the processes that get a row; those that already have one come first. Writes them to
+ * `kept` and returns their number. If some processes get no row, the last entry is their
+ * sum. */
 static size_t shares_select(struct process_energy *e, const struct attribute_use *uses,
 			    size_t n, struct attribute_use *kept)
 {
@@ -119,7 +121,7 @@ static size_t shares_select(struct process_energy *e, const struct attribute_use
 	return count;
 }
 
-/* Moves the share of the other processes to the unattributed energy. */
+/* Counts the energy of the processes without a row as unattributed. */
 static void shares_drop_others(struct process_energy *e)
 {
 	const int i = shares_find(e, others);
@@ -130,7 +132,7 @@ static void shares_drop_others(struct process_energy *e)
 	shares_remove(e, (unsigned)i);
 }
 
-/* Begins a new span for the power of the processes. */
+/* Begins a new span of POWER_SPAN_S for the shares of the power. */
 static void shares_mark(struct process_energy *e)
 {
 	e->mark_s = e->counter_s;
@@ -155,13 +157,13 @@ void process_energy_add(struct process_energy *e, double counter_j, double count
 		return;
 	if (!e->begun || !(joules >= 0) || !(seconds >= 0)) {
 		e->begun = true;
-		e->earlier_joules += joules; /* the sums must add up to the counter */
+		e->earlier_joules += joules; /* all parts together must equal the counter */
 		e->counter_j = e->mark_j[0] = e->mark_j[1] = counter_j;
 		e->mark_s = counter_s;
 		e->steps++;
 		shares_select(e, uses, n, kept);
 	} else if (hidden) {
-		/* the rows stay unchanged, because it is unknown which processes left */
+		/* It is unknown which processes exited, so the rows stay unchanged. */
 		(void)attribute_add(&e->shares, joules, seconds, NULL, 0, true);
 	} else {
 		e->steps++;
@@ -249,8 +251,8 @@ static bool ring_goes_first(const struct process_history_row *a,
 	return a->last != b->last ? a->last < b->last : a->bytes < b->bytes;
 }
 
-/* Returns a ring for a new process; NULL: all rings belong to processes that are present and
- * larger. */
+/* Returns a ring for a new process. NULL: all rings belong to processes that are present and
+ * use more memory. */
 static struct process_history_row *ring_free(struct process_history *h, uint64_t step,
 					     double bytes)
 {
@@ -262,7 +264,7 @@ static struct process_history_row *ring_free(struct process_history *h, uint64_t
 		if (!worst || ring_goes_first(h->row[i], worst))
 			worst = h->row[i];
 	}
-	/* A process that is present was read in this step or in the previous step. */
+	/* A process that is present has a reading in this step or in the previous one. */
 	return worst->last + 1 < step || worst->bytes < bytes ? worst : NULL;
 }
 
@@ -278,7 +280,7 @@ static void ring_begin(struct process_history_row *row, const struct process_his
 			row->figure[f].mean[i] = NAN;
 }
 
-/* Clears the steps after the last reading up to `step`. */
+/* Sets the steps after the last reading, up to `step`, to unknown. */
 static void ring_advance(struct process_history_row *row, uint64_t step)
 {
 	for (unsigned f = 0; f < PROCESS_HISTORY_FIGURES && row->last != step; f++)
@@ -356,8 +358,7 @@ double process_history_at(const struct process_history_row *r, unsigned figure, 
 
 	if (step < r->first || step > r->last || step + PROCESS_HISTORY_POINTS <= r->last)
 		return NAN;
-	/* round to the digits that a float has; further digits would only lengthen the
-	 * documents */
+	/* round to the precision of a float; further digits only make documents longer */
 	return round((double)r->figure[figure].mean[step % PROCESS_HISTORY_POINTS] *
 		     scale[figure]) /
 	       scale[figure];

@@ -1,13 +1,14 @@
 /* process_energy: counts the energy of each process on one GPU while the service runs, and
  * keeps the recent history of the largest processes (process_history_*, below).
  *
- * It follows the energy counter of the GPU and shares each step of the counter among the
- * processes that are on the GPU (attribute.h). Memory is bounded: when a row is needed, the row
- * of a process that left is added to `former`. Rows, former, idle, unattributed and earlier
- * always add up to the counter. */
+ * It follows the energy counter of the GPU and divides each increase among the processes that
+ * are on the GPU (attribute.h). Memory is bounded: when a row is needed, a process that exited
+ * loses its row, and its energy is added to `former`. Rows, former, idle, unattributed and
+ * earlier always add up to the counter. */
 #ifndef GW_SERVE_PROCESS_ENERGY_H
 #define GW_SERVE_PROCESS_ENERGY_H
 
+#include "base/clock.h"
 #include "base/proc_id.h"
 #include "measure/attribute.h"
 
@@ -16,47 +17,51 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Processes with a row of their own; a further row is for the sum of all other processes. */
+/* Number of processes with a row of their own. One more row sums all other processes. */
 #define PROCESS_ENERGY_ROWS (ATTRIBUTE_ROWS - 1)
 
 struct process_energy {
 	struct attribute shares;
 	struct process_energy_row {
-		double begin_j;   /* the counter when the row began */
-		double mark_j[2]; /* joules of the row at the two marks */
-		double before_j;  /* joules of the row before the last step */
-		uint64_t seen;    /* number of the last step in which the process was present */
-	} row[ATTRIBUTE_ROWS];    /* parallel to shares.row */
+		double begin_j; /* value of the counter when the row began */
+		/* joules of the row at the two times of process_energy.mark_j */
+		double mark_j[2];
+		double before_j; /* joules of the row before the last step */
+		/* number of the last step (process_energy.steps) with this process */
+		uint64_t seen;
+	} row[ATTRIBUTE_ROWS]; /* same indices as shares.row */
 	uint64_t steps;
-	/* The counter at two recent times, the older time first. A share of the power is the
-	 * mean since the older time, because the joules of a GPU arrive in batches. */
+	/* The counter at two recent times, the older one first, and the time of the newer one.
+	 * A share of the power is the mean since the older time, because the joules of a GPU
+	 * arrive in batches. */
 	double mark_j[2], mark_s;
-	double former_joules;  /* joules of rows that were given up */
-	double earlier_joules; /* the counter when the sharing began */
+	double former_joules;  /* joules of processes that lost their row */
+	double earlier_joules; /* value of the counter at the first process_energy_add() */
 	double counter_j, counter_s;
 	bool begun;
 };
 
-/* Where the joules of the counter went. */
+/* The parts of the counter. They add up to its value. */
 struct process_energy_sums {
 	double processes_joules, former_joules, idle_joules, unattributed_joules;
 	double earlier_joules;
 	bool idle_known; /* false: the processes' shares include the idle power of the GPU */
-	bool known;      /* false: nothing is known yet */
+	bool known;      /* false: no energy was counted yet */
 };
 
-/* no_context_w, context_w: idle power of the GPU as in attribute_init(). */
+/* no_context_w, context_w: idle power of the GPU without and with a CUDA context, as in
+ * attribute_init(). */
 void process_energy_init(struct process_energy *e, double no_context_w, double context_w);
 
-/* Shares the increase of the counter since the last call among the processes that are on the
- * GPU now. The first call only stores the counter. uses: each process once. hidden: as in
- * attribute_add(). If there are more than PROCESS_ENERGY_ROWS processes, those without a row
- * share one part, which is unattributed. If the counter fell, nothing is shared, and the next
- * call continues from the new value. */
+/* Divides the increase of the counter since the last call among the processes that are on the
+ * GPU now. The first call only stores the counter. uses: each process once. hidden: there may
+ * be processes that are not in `uses`, as in attribute_add(). If there are more than
+ * PROCESS_ENERGY_ROWS processes, the part of those without a row is unattributed. If the
+ * counter decreased, nothing is divided, and the next call continues from the new value. */
 void process_energy_add(struct process_energy *e, double counter_j, double counter_s,
 			const struct attribute_use *uses, size_t n, bool hidden);
 
-/* Adds the joules and seconds that an earlier run of the service counted to the counter. */
+/* Adds to the counter the joules and seconds that an earlier run of the service counted. */
 void process_energy_shift(struct process_energy *e, double joules, double seconds);
 
 /* Returns the row of a process; NULL: the process has no row. *ret_ratio: the process's share
@@ -64,27 +69,27 @@ void process_energy_shift(struct process_energy *e, double joules, double second
 const struct attribute_row *process_energy_find(const struct process_energy *e,
 						struct proc_id id, double *ret_ratio);
 
-/* Returns the joules that a process gained at the last process_energy_add(); NAN: the process
- * has no row. */
+/* Returns the joules that the last process_energy_add() gave to a process; NAN: the process has
+ * no row. */
 double process_energy_step(const struct process_energy *e, struct proc_id id);
 
-/* Sums the energy of the processes of the last step, and the other parts of the counter. */
+/* Sums the energy of the processes that are present, and the other parts of the counter. */
 void process_energy_sum(const struct process_energy *e, struct process_energy_sums *ret);
 
 /* process_history: keeps memory, utilisation and power of the largest processes on one GPU for
- * the last quarter of an hour, in memory only.
+ * the last 15 minutes, in memory only.
  *
  * Each process has a ring of steps of ten seconds; a step holds the mean of its readings.
  * Memory is bounded: if all rings are in use, a new process takes the ring of a process that
- * left or of a smaller process. The functions are pure: the caller passes the time. */
+ * exited or that uses less memory. The functions are pure: the caller passes the time. */
 
 #define PROCESS_HISTORY_ROWS    16
 #define PROCESS_HISTORY_POINTS  90
-#define PROCESS_HISTORY_STEP_NS UINT64_C(10000000000)
+#define PROCESS_HISTORY_STEP_NS (10 * NS_PER_S)
 
 enum process_history_figure {
 	PROCESS_HISTORY_MEMORY, /* bytes */
-	PROCESS_HISTORY_SM,     /* ratio */
+	PROCESS_HISTORY_SM,     /* busy share of the multiprocessors, 0 to 1 */
 	PROCESS_HISTORY_POWER,  /* watts */
 	PROCESS_HISTORY_FIGURES
 };
@@ -94,13 +99,14 @@ const char *process_history_key(unsigned figure);
 
 struct process_history_row {
 	struct proc_id id;
-	int gpu_instance; /* -1: none */
+	int gpu_instance; /* GPU instance (MIG); -1: none */
 	char name[64];
 	uint64_t first, last; /* numbers of the first and last step with a reading */
 	double bytes;         /* memory at the last reading; 0: unknown */
 	struct {
-		unsigned count;                     /* readings in the last step */
-		float mean[PROCESS_HISTORY_POINTS]; /* by number of the step; NAN: unknown */
+		unsigned count; /* number of readings in the last step */
+		/* mean per step, indexed by step number modulo the size; NAN: unknown */
+		float mean[PROCESS_HISTORY_POINTS];
 	} figure[PROCESS_HISTORY_FIGURES];
 };
 
@@ -116,12 +122,12 @@ struct process_history_reading {
 	double value[PROCESS_HISTORY_FIGURES];
 };
 
-/* Adds a reading at a monotonic time. Call it once per process and reading, then
- * process_history_forget(). Out of memory: the process has no history. */
+/* Adds a reading. For each reading of the GPU, call it once per process, then
+ * process_history_forget() once. If there is no memory, the process has no history. */
 void process_history_add(struct process_history *h, uint64_t now_ns,
 			 const struct process_history_reading *r);
 
-/* Frees the rings that have no reading in the last quarter of an hour. */
+/* Frees the rings without a reading in the last 15 minutes. */
 void process_history_forget(struct process_history *h, uint64_t now_ns);
 void process_history_done(struct process_history *h);
 

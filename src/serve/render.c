@@ -18,8 +18,6 @@ bool render_shows(const struct render_filter *filter, unsigned device)
 	return !filter || device >= sizeof(filter->selected) || filter->selected[device];
 }
 
-/* ---- parts ---- */
-
 void render_head(struct json *j, const struct gw_snapshot *snap)
 {
 	json_object(j, NULL);
@@ -94,8 +92,8 @@ static void write_value(struct json *j, unsigned quantity, double v)
 	}
 }
 
-/* Writes the processes on a MIG instance. The driver names only the GPU instance of a process,
- * so all compute instances of one GPU instance have the same processes. */
+/* Writes the processes on a MIG instance. The driver reports only the GPU instance of a
+ * process, so all compute instances of one GPU instance list the same processes. */
 static void write_mig_pids(struct json *j, const struct gw_mig *m, unsigned device,
 			   const struct gw_process_list *list)
 {
@@ -417,8 +415,6 @@ void render_processes(struct json *j, struct render_process_list processes,
 	json_object_end(j);
 }
 
-/* ---- processes that a service knows ---- */
-
 /* Returns the row of a process in the reply, or NULL.  hint: where the row probably is. */
 static const struct json_doc *find_row(const struct json_doc *doc, const struct gw_process *p,
 				       const char *uuid, size_t hint)
@@ -525,8 +521,6 @@ int render_read_processes(const struct json_doc *doc, const struct gw_snapshot *
 	known->workload = rows->workload;
 	return 0;
 }
-
-/* ---- documents ---- */
 
 void render_list(struct json *j, const struct gw_snapshot *snap,
 		 const struct render_filter *filter)

@@ -10,8 +10,6 @@ static const char *const verdicts[] = {
 	[AB_WORSE] = "worse",
 };
 
-/* ---- figures ---- */
-
 /* Returns in one word why the comparison ended: "decided", "precise", "budget", "invalid",
  * "shared", "failed", "interrupted". */
 static const char *ab_report_ending(const struct ab_report *r)
@@ -87,8 +85,6 @@ unsigned ab_report_code(const struct ab_report *r, unsigned code)
 		n += (r->run[i].codes & UINT64_C(1) << code) != 0;
 	return n;
 }
-
-/* ---- parts ---- */
 
 static void write_interval(struct json *j, const char *key, struct ab_interval v)
 {

@@ -43,8 +43,6 @@ static void write_rows(struct json *j, const char *key, const struct row *row, s
 	write_rows(j, key, (const struct row[]){ __VA_ARGS__ }, \
 		   sizeof((const struct row[]){ __VA_ARGS__ }) / sizeof(struct row))
 
-/* ---- a device ---- */
-
 void render_codes(struct json *j, uint64_t codes)
 {
 	json_array(j, "codes");
@@ -100,8 +98,6 @@ void render_shares(struct json *j, const struct attribute *a)
 	remainder_row(j, "unattributed", a->unattributed_joules);
 	json_array_end(j);
 }
-
-/* ---- series ---- */
 
 /* Begins an array on one line, because it has thousands of numbers. */
 static bool column_begin(struct json *j, const char *key)
@@ -217,8 +213,6 @@ static void tick_series(struct json *j, const struct run_trace_copy *s, uint64_t
 	column_end(j, pretty);
 	json_object_end(j);
 }
-
-/* ---- an energy, by the table of its fields ---- */
 
 /* Writes one value per word of a list; '*' in key stands for the word. */
 static void energy_list(struct json *j, const struct gw_energy_field *f, const char *key,
@@ -357,8 +351,6 @@ static void write_device(struct json *j, const struct measured_device *d, uint64
 	json_object_end(j);
 }
 
-/* ---- a run ---- */
-
 static void write_codes(struct json *j, const struct measured_run *r)
 {
 	json_array(j, "codes");
@@ -495,8 +487,6 @@ static void write_run(struct json *j, const struct measured_run *r,
 	json_object_end(j);
 }
 
-/* ---- the room ---- */
-
 bool measured_room_kept(const struct measured_room *r)
 {
 	for (unsigned i = 0; i < r->workers; i++)
@@ -529,8 +519,6 @@ void render_room(struct json *j, const struct measured_room *r)
 	json_array_end(j);
 	json_object_end(j);
 }
-
-/* ---- the document ---- */
 
 static void write_tags(struct json *j, const struct measured *m)
 {

@@ -1,10 +1,9 @@
 #include "render_sensor.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 
 #include <math.h>
-
-/* ---- values that may be missing ---- */
 
 struct figure {
 	const char *key;
@@ -26,9 +25,6 @@ static void write_figures(struct json *j, const struct figure *f, unsigned n,
 			json_string(j, f[i].key, gw_absence_key(missing));
 	json_object_end(j);
 }
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
-/* ---- parts ---- */
 
 static void source_head(struct json *j, const char *key, const struct sensor_source *s)
 {
@@ -131,8 +127,6 @@ void sensor_json(struct json *j, const char *key, const struct sensor *s)
 	json_double(j, "reference_uncertainty", s->calibration.reference_u);
 	json_object_end(j);
 }
-
-/* ---- the document ---- */
 
 /* Writes which quantities are supported, or why not. */
 static void write_support(struct json *j, const struct gw_device *d)

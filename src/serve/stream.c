@@ -118,8 +118,6 @@ void stream_free(struct stream *s)
 	free(s);
 }
 
-/* ---- messages in */
-
 static struct message *render_message(const char *name, uint64_t id, const char *json,
 				      size_t size)
 {
@@ -208,8 +206,6 @@ unsigned stream_followers(const struct stream *s)
 {
 	return s->count;
 }
-
-/* ---- messages out */
 
 void follower_start(struct follower *f, struct stream *s, uint64_t after, unsigned topics,
 		    void (*wake)(struct follower *f))

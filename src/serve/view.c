@@ -234,8 +234,6 @@ void guard_view_capacity(const struct view *v, unsigned i, struct capacity_gpu *
 		add_worker(g, guard_leaves_nth(g->guard, k), (unsigned)at, ret);
 }
 
-/* ---- operations ---- */
-
 const char *guard_operation_word(enum guard_request what)
 {
 	static const char *const word[] = { "evict",       "resume",  "hold evicted",
@@ -266,8 +264,6 @@ const struct guard_operation *guard_operation_running(const struct guard_operati
 			return &o->ring[i];
 	return NULL;
 }
-
-/* ---- how operations end ---- */
 
 static bool is_eviction(enum guard_request what)
 {
@@ -338,8 +334,6 @@ void guard_operation_decided(struct guard_operations *o, const char *worker,
 		if (belongs_to(&o->ring[i], worker) && o->ring[i].state == OPERATION_RUNNING)
 			operation_update(&o->ring[i], d, wall_ns);
 }
-
-/* ---- lookups ---- */
 
 const struct guard_operation *guard_operation_find(const struct guard_operations *o,
 						   uint64_t id)

@@ -21,8 +21,6 @@ void windows_stream(struct windows *w, struct stream *s)
 	w->stream = s;
 }
 
-/* ---- freeing ---- */
-
 static void free_parts(struct windows *w, struct windows_entry *e)
 {
 	while (e->parts) {
@@ -76,8 +74,6 @@ void windows_free(struct windows *w)
 		unlink_entry(w, w->first);
 	free(w);
 }
-
-/* ---- ending ---- */
 
 static void move_to_front(struct windows *w, struct windows_entry *e)
 {
@@ -246,8 +242,6 @@ void windows_forget(struct windows *w, const struct view *v, struct windows_entr
 	unlink_entry(w, e);
 }
 
-/* ---- every tick ---- */
-
 void windows_tick(struct windows *w, const struct view *v, uint64_t now_ns)
 {
 	struct windows_entry *e, *next;
@@ -263,8 +257,6 @@ void windows_tick(struct windows *w, const struct view *v, uint64_t now_ns)
 	}
 	trim_ended(w, v);
 }
-
-/* ---- opening ---- */
 
 unsigned windows_open_count(const struct windows *w)
 {
@@ -468,8 +460,6 @@ int windows_mark(struct windows *w, const struct view *v, struct windows_entry *
 	e->marks++;
 	return 0;
 }
-
-/* ---- lookups ---- */
 
 struct windows_entry *windows_find(struct windows *w, const char *id)
 {

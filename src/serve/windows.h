@@ -10,6 +10,7 @@
 
 #include "view.h"
 
+#include "base/clock.h"
 #include "base/json.h"
 
 #define WINDOWS_OPEN_MAX     64
@@ -20,7 +21,7 @@
 #define WINDOWS_LABEL        64            /* bytes, with the NUL */
 #define WINDOWS_LIMIT_MOST_S (7 * 86400.0) /* maximum duration */
 /* maximum wait for the sample that covers the end of a window */
-#define WINDOWS_WAIT_NS (3 * UINT64_C(1000000000))
+#define WINDOWS_WAIT_NS (3 * NS_PER_S)
 
 struct windows;
 struct windows_entry;

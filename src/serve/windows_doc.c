@@ -23,8 +23,6 @@
 #define TAIL_BYTES 100 /* maximum bytes of a document without head, parts and details */
 #define OPEN_BYTES 640 /* maximum bytes of a device in an unfinished part */
 
-/* ---- sums ---- */
-
 static const struct gw_energy *energy_of(struct gw_window *w, const struct windows_device *d)
 {
 	return w ? gw_window_energy(w, d->number) : NULL;
@@ -53,8 +51,6 @@ void windows_sum_up(const struct windows_entry *e, struct windows_sum *ret)
 	for (unsigned i = 0; i < e->devices; i++)
 		add_device(ret, energy_of(e->window, &e->device[i]));
 }
-
-/* ---- devices and parts ---- */
 
 static void device_json(struct json *j, const struct windows_device *d,
 			const struct gw_energy *x)
@@ -149,8 +145,6 @@ static void parts_json(struct json *j, const struct windows_entry *e, bool left_
 	json_array_end(j);
 }
 
-/* ---- details ---- */
-
 static void evidence_json(struct json *j, const struct windows_device *d, struct gw_window *w)
 {
 	const struct gw_energy *x = energy_of(w, d);
@@ -217,8 +211,6 @@ static size_t bytes_left(size_t bytes)
 {
 	return bytes < VIEW_DOCUMENT_MAX ? VIEW_DOCUMENT_MAX - bytes : 0;
 }
-
-/* ---- documents ---- */
 
 static void head_json(struct json *j, const struct windows_entry *e, const char *state,
 		      const char *ended_by)
@@ -362,13 +354,9 @@ int windows_make_document(struct windows_entry *e)
 	return err;
 }
 
-/* ---- storing, loading and events ---- */
-
 #define KIND "window" /* kind of stored documents */
 /* kind of the stored documents of open windows, which are reported after a crash */
 #define KIND_OPEN "window-open"
-
-/* ---- storing and events ---- */
 
 static int put_document(const struct view *v, const char *kind, const struct windows_entry *e,
 			const char *document)
@@ -464,8 +452,6 @@ void windows_announce(struct windows *w, const struct view *v, const struct wind
 	sentence(e, kept, text, sizeof(text));
 	push_document(w, e, emit_event(v, kept ? "info" : "warning", text));
 }
-
-/* ---- loading ---- */
 
 /* Adds a stored window before the ended ones, because stored windows arrive oldest first. */
 static struct windows_entry *load_window(struct windows *w, const char *id, const char *json)

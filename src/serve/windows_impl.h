@@ -79,8 +79,6 @@ struct windows {
 	struct stream *stream;
 };
 
-/* ---- windows_doc.c ---- */
-
 /* Sums over the devices of the window, with the current values of the meter. */
 void windows_sum_up(const struct windows_entry *e, struct windows_sum *ret);
 

@@ -14,8 +14,6 @@
 
 #define STATE_VERSION 1
 
-/* ---- replies ---- */
-
 bool workload_doc_is_first(const struct workload_energy *e, unsigned row)
 {
 	for (unsigned i = 0; i < row; i++)
@@ -154,8 +152,6 @@ void workload_doc_device(struct json *j, const struct view *v, unsigned i)
 	json_object_end(j);
 }
 
-/* ---- ids ---- */
-
 static uint64_t hash_text(uint64_t h, const char *s)
 {
 	do {
@@ -219,8 +215,6 @@ void workload_doc_name(const char *json, char *out, size_t size)
 	if (p)
 		copy_string(p + sizeof(key) - 1, out, size);
 }
-
-/* ---- the state of a GPU ---- */
 
 /* The numbers of a row that survive a restart: one row per key. */
 /* clang-format off */

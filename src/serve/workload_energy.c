@@ -37,8 +37,6 @@ void workload_energy_done(struct workload_energy *e)
 	*e = (struct workload_energy){ 0 };
 }
 
-/* ---- rows ---- */
-
 static bool row_is(const struct workload_row *r, const struct workload *w)
 {
 	return workload_equal(&r->workload, w) && strcmp(r->workload.part, w->part) == 0;
@@ -155,8 +153,6 @@ void workload_energy_reset(struct workload_energy *e, unsigned i)
 			row_remove(e, k);
 	e->gpu[i] = (struct workload_gpu){ .begun = false };
 }
-
-/* ---- a tick ---- */
 
 static void row_begin_tick(struct workload_energy *e, unsigned gpu)
 {
@@ -324,8 +320,6 @@ void workload_energy_age(struct workload_energy *e, uint64_t wall_ns, double kee
 			workload_give_up(e, i);
 }
 
-/* ---- series ---- */
-
 static bool same_labels(const struct workload *a, const struct workload *b)
 {
 	return a->kind == b->kind && strcmp(a->space, b->space) == 0 &&
@@ -431,8 +425,6 @@ double workload_energy_rest(const struct workload_energy *e, unsigned i,
 	return fmax(0, sum);
 }
 
-/* ---- restart ---- */
-
 void workload_energy_restore(struct workload_energy *e, unsigned i,
 			     const struct workload_gpu *stored, double counter_j)
 {
@@ -492,8 +484,6 @@ bool workload_energy_restore_row(struct workload_energy *e, const struct workloa
 	r->processes = 0;
 	return true;
 }
-
-/* ---- sums ---- */
 
 static void sum_add_now(struct workload_sum *sum, const struct workload_row *r)
 {

@@ -7,6 +7,8 @@
 
 #include "device/proc.h"
 
+#include "base/number.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -111,8 +113,6 @@ double host_memory_free(const struct root *root, const struct proc_id *id, unsig
 }
 
 /* ---- refusals ---- */
-
-#define GIB 1073741824.
 
 /* Host memory that running checkpoints may take in addition. Without this sum, two checkpoints
  * on different threads could count the same free memory. */
