@@ -547,14 +547,17 @@ static int undo(const struct cli *c)
 	return code;
 }
 
-/* Prints why the machine has no GPU; returns EXIT_NO_GPU. */
+/* Prints why the machine has no GPU, and what to do; returns EXIT_NO_GPU. */
 static int refuse_without_gpu(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 
-	cli_error("%s; the guard needs a GPU, so nothing was changed; gpuward doctor says how "
-		  "to fix this",
-		  *s->message ? s->message : "no GPU was found: no driver reports one");
+	cli_error("%s; the guard needs a GPU, so nothing was changed. %s",
+		  *s->message ? s->message : "no GPU was found: no driver reports one",
+		  s->cause == GW_CAUSE_NONE || s->cause == GW_CAUSE_NO_GPU
+			  ? "If this machine has a GPU, install its driver. To try the guard "
+			    "without a GPU: docs/GUARD.md, \"Try it on a simulated card\"."
+			  : gw_cause_info(s->cause)->remedy);
 	return EXIT_NO_GPU;
 }
 

@@ -10,7 +10,9 @@
 #include <string.h>
 
 #define GAP       1 /* columns between two graphs */
-#define BAR_LEAST 6
+#define BAR_LEAST 6 /* columns of the shortest bar */
+/* A graph of this many columns has room for the longest label, its value and a bar. */
+#define LABEL_WIDTH 34
 
 void gpu_view_energy(char out[static 24], double joules)
 {
@@ -125,21 +127,27 @@ static void gauge_init(struct gauge *o, const struct top_gpu *g, enum top_graph 
 		snprintf(o->short_text, sizeof(o->short_text), "%s", o->text);
 }
 
-/* Draws "label bar value" into the columns up to `end`.  If there is no room, the bar is left
- * out first, then the longer text, then the label: the unit still says what the value is. */
+/* Draws "label bar value" into the columns up to `end`.  If there is no room, the label and the
+ * value become shorter first, then the bar is left out, then the label: the unit still says what
+ * the value is. */
 static void draw_caption(struct canvas *c, unsigned row, unsigned column, unsigned end,
 			 const struct gauge *o)
 {
-	unsigned width = end - column, at = column;
-	const char *label = width >= 30 ? o->label : o->brief;
-	const char *text =
-		strlen(label) + 1 + utf8_columns(o->text) <= width ? o->text : o->short_text;
-	unsigned columns = (unsigned)utf8_columns(text);
+	const size_t width = end - column, bar_room = BAR_LEAST + 1;
+	const char *label = width >= LABEL_WIDTH ? o->label : o->brief, *text = o->text;
+	const size_t label_room = strlen(label) + 1;
+	unsigned at = column;
+	size_t used;
 
-	if (strlen(label) + 1 + columns <= width)
+	if (label_room + utf8_columns(text) + bar_room > width &&
+	    (label_room + utf8_columns(o->short_text) + bar_room <= width ||
+	     label_room + utf8_columns(text) > width))
+		text = o->short_text;
+	used = label_room + utf8_columns(text);
+	if (used <= width)
 		at = canvas_format(c, row, column, end, CANVAS_DIM, "%s ", label);
-	if (strlen(label) + columns + 8 <= width) {
-		unsigned bar = end - at - columns - 1;
+	if (used + bar_room <= width) {
+		unsigned bar = (unsigned)(width - used - 1);
 
 		canvas_bar(c, row, at, bar, o->value / o->high, o->mark / o->high, o->style);
 		at += bar + 1;

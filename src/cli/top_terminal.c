@@ -20,9 +20,14 @@
 #include <dlfcn.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 #include <wchar.h>
 
-#define SIZE_MOST 1000 /* rows and columns */
+/* Larger terminals use only this many rows and columns.  The library allocates memory for each
+ * cell, and crashes if it gets none. */
+#define SIZE_MOST 1000
 
 /* The functions of the library that are used here. */
 /* clang-format off */
@@ -30,7 +35,7 @@
 	F(newterm) F(endwin) F(delscreen) F(cbreak) F(noecho) F(keypad) F(nodelay) \
 	F(curs_set) F(start_color) F(use_default_colors) F(has_colors) F(init_pair) \
 	F(wattr_set) F(wmove) F(waddnwstr) F(wnoutrefresh) F(doupdate) F(wget_wch) \
-	F(getmaxy) F(getmaxx) F(set_escdelay) F(clearok)
+	F(getmaxy) F(getmaxx) F(set_escdelay) F(clearok) F(use_env) F(resize_term)
 /* clang-format on */
 
 static struct {
@@ -133,15 +138,20 @@ static bool set_encoding(void)
 	return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
-/* The library uses the size in these variables instead of the terminal's size, and newterm()
- * fails if they are too large. */
-static void drop_absurd_size(void)
+/* Interrupts poll(), so that the screen is drawn in its new size. */
+static void on_resize(int signal)
 {
-	static const char *const names[] = { "COLUMNS", "LINES" };
+	(void)signal;
+}
 
-	for (size_t i = 0; i < COUNT(names); i++)
-		if (getenv(names[i]) && strtoul(getenv(names[i]), NULL, 10) > SIZE_MOST)
-			unsetenv(names[i]);
+/* Prevents the library from setting its own size: top_terminal_size() sets it.  The library does
+ * not replace a handler of SIGWINCH that exists before newterm(). */
+static void take_over_size(void)
+{
+	struct sigaction action = { .sa_handler = on_resize };
+
+	sigaction(SIGWINCH, &action, NULL);
+	curses.use_env(FALSE);
 }
 
 int top_terminal_begin(bool color, bool *ret_utf8, char *message, size_t size)
@@ -151,7 +161,7 @@ int top_terminal_begin(bool color, bool *ret_utf8, char *message, size_t size)
 	if (err)
 		return err;
 	*ret_utf8 = set_encoding();
-	drop_absurd_size();
+	take_over_size();
 	terminal.screen = curses.newterm(NULL, stdout, stdin);
 	if (!terminal.screen) {
 		const char *kind = getenv("TERM");
@@ -185,7 +195,18 @@ void top_terminal_end(void)
 void top_terminal_size(unsigned *ret_rows, unsigned *ret_columns)
 {
 	int rows = curses.getmaxy(window()), columns = curses.getmaxx(window());
+	struct winsize size;
 
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col) {
+		int new_rows = size.ws_row < SIZE_MOST ? size.ws_row : SIZE_MOST;
+		int new_columns = size.ws_col < SIZE_MOST ? size.ws_col : SIZE_MOST;
+
+		if ((new_rows != rows || new_columns != columns) &&
+		    curses.resize_term(new_rows, new_columns) == OK) {
+			rows = new_rows;
+			columns = new_columns;
+		}
+	}
 	*ret_rows = rows > 0 ? (unsigned)rows : 1;
 	*ret_columns = columns > 0 ? (unsigned)columns : 1;
 }

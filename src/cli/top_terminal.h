@@ -32,6 +32,8 @@ enum top_key {
 int top_terminal_begin(bool color, bool *ret_utf8, char *message, size_t size);
 void top_terminal_end(void);
 
+/* Gets the size of the screen, which is at most 1000 rows and columns, and adapts the screen if
+ * the size of the terminal changed. */
 void top_terminal_size(unsigned *ret_rows, unsigned *ret_columns);
 void top_terminal_show(const struct canvas *c);
 

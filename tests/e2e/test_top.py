@@ -26,11 +26,11 @@ pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not in
 class Screen:
     """Runs gpuward top in its own tmux. When gpuward top has ended, the screen shows "exit STATUS"."""
 
-    def __init__(self, path, columns, rows, *args, kind="screen", **env):
+    def __init__(self, path, columns, rows, *args, kind="screen", before=":", **env):
         self.socket = path / f"tmux-{next(number)}"
         words = " ".join(f"'{w}'" for w in ("top", *map(str, args)))
         script = path / f"run-{next(number)}"
-        script.write_text(f"trap : QUIT\nexport TERM={kind}\necho before top\n'{PROGRAM}' {words}\necho exit $?\nread wait\n")
+        script.write_text(f"trap : QUIT\nexport TERM={kind}\n{before}\necho before top\n'{PROGRAM}' {words}\necho exit $?\nread wait\n")
         self.env = environment(HOME=path, **env)
         self.tmux("-f", "/dev/null", "new-session", "-d", "-x", columns, "-y", rows, f"sh '{script}'", ";",
                   "set", "status", "off", ";", "set", "window-size", "manual")
@@ -256,6 +256,19 @@ def test_a_quit_signal_and_an_absurd_size_leave_a_usable_terminal(tmp_path):
     with Screen(tmp_path, 100, 24, "--simulate", COLUMNS=100000, LINES=100000) as top:
         top.until("GPU 0")
         top.keys("C-\\").until("exit 0", gone=["GPU 0"])
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_terminal_that_claims_65535_rows_and_columns_is_not_drawn_whole(before, tmp_path):
+    """The size is absurd when top starts, or becomes absurd while top runs."""
+    huge = ("stty", "rows", "65535", "cols", "65535")
+    with Screen(tmp_path, 100, 24, "--simulate", before="stty rows 65535 cols 65535" if before else ":") as top:
+        top.until("GPU 0")
+        if not before:
+            with open(top.tmux("display-message", "-p", "#{pane_tty}").strip()) as tty:
+                subprocess.run(huge, stdin=tty, check=True)
+            top.until("GPU 0")
+        top.keys("q").until("exit 0")
 
 
 def test_a_lost_gpu_is_named_with_what_happened(tmp_path, scenario):
