@@ -2,7 +2,7 @@
 
 #include "guard_service.h"
 #include "energy_account.h"
-#include "query_errors.h"
+#include "device_events.h"
 #include "reader.h"
 #include "settings.h"
 #include "token_counter.h"

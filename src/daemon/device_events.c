@@ -1,4 +1,4 @@
-#include "query_errors.h"
+#include "device_events.h"
 
 #include "base/array.h"
 #include "device/nvml_reader.h"

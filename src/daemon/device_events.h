@@ -1,10 +1,10 @@
-/* query_errors: finds which readings of a GPU fail, and when a failure begins and ends.
+/* device_events: finds which readings of a GPU fail, and when a failure begins and ends.
  *
  * A figure that fails at every tick is reported twice: when it begins to fail and when it works
  * again. The engine calls this once per GPU and tick. While a GPU is lost, asleep or stalled,
  * its state is reported and its figures are not evaluated. */
-#ifndef GW_DAEMON_QUERY_ERRORS_H
-#define GW_DAEMON_QUERY_ERRORS_H
+#ifndef GW_DAEMON_DEVICE_EVENTS_H
+#define GW_DAEMON_DEVICE_EVENTS_H
 
 #include <gpuward.h>
 
