@@ -1,49 +1,53 @@
-/* device_events: finds which readings of a GPU fail, and when a failure begins and ends.
+/* device_events: finds what changed between two ticks and emits an event for each change: the
+ * driver, the state of a GPU, and the readings of a GPU that fail.
  *
- * A figure that fails at every tick is reported twice: when it begins to fail and when it works
- * again. The engine calls this once per GPU and tick. While a GPU is lost, asleep or stalled,
- * its state is reported and its figures are not evaluated. */
+ * A reading that fails at every tick causes two events: when it begins to fail and when it
+ * works again. While a GPU is lost, asleep or stalled, only its state is reported. The engine
+ * calls these functions once per tick. */
 #ifndef GW_DAEMON_DEVICE_EVENTS_H
 #define GW_DAEMON_DEVICE_EVENTS_H
 
-#include <gpuward.h>
+#include "reader.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "serve/view.h"
 
-/* The figures of a report, and the list of processes. */
+/* Readings that are followed: all quantities, then the process list. */
 #define QUERY_FIGURES   (GW_QUANTITIES + 1)
-#define QUERY_PROCESSES GW_QUANTITIES
+#define QUERY_PROCESSES GW_QUANTITIES /* index of the process list */
 
-/* A failed figure counts as working again after it was readable at this number of ticks in a
- * row. Without this rule, a figure that fails from time to time would fill the log. */
-#define QUERY_GOOD_TICKS 5
+/* Receives the events. */
+struct event_sink {
+	uint64_t (*emit)(void *arg, const struct view_event *e); /* returns the event's id */
+	void *arg;
+};
 
-struct query_errors {
+/* What the last tick reported about the drivers. */
+struct driver_events {
+	enum gw_cause cause, nvml_cause;
+	char backend[64]; /* the open backends */
+};
+
+/* What the last tick reported about one GPU. Zero it when another GPU gets this position. */
+struct gpu_events {
+	bool known; /* present at an earlier tick */
+	enum gw_device_state state;
 	/* failed readings since the figure began to fail; 0: the figure works */
 	uint32_t failed[QUERY_FIGURES];
 	/* number of readable ticks in a row since the last failure */
 	uint8_t good[QUERY_FIGURES];
 };
 
-/* One call that began to fail (or works again), with the figures that it returns. */
-struct query_change {
-	bool fails;
-	/* name of the call, such as "nvmlDeviceGetPowerUsage", or of the backend if it has no
-	 * calls */
-	const char *call;
-	char figures[256]; /* keys of quantities, separated by ", " */
-	enum gw_absence why;
-	uint32_t failed; /* if the call works again: number of readings that failed */
-};
+/* Emits an event if a driver was opened, failed or changed. v has the new snapshot. */
+void driver_events_follow(struct driver_events *d, const struct event_sink *to,
+			  const struct view *v, const struct reading *r);
 
-/* Evaluates the report d of this tick and the absence reason of its process list. Calls
- * change() for each NVML call with figures that began to fail or work again. called(arg, call):
- * true if the NVML call with this number was made. If a call was never made, its older variant
- * is named. */
-void query_errors_follow(struct query_errors *q, const struct gw_device *d,
-			 enum gw_absence processes, bool (*called)(void *arg, unsigned call),
-			 void (*change)(void *arg, const struct query_change *c), void *arg);
+/* Emits an event if GPU i is new or its state changed. uuid: NULL if the GPU has none. Returns
+ * true if the state changed; a new GPU is no change. */
+bool gpu_events_follow_state(struct gpu_events *g, const struct event_sink *to,
+			     const struct view *v, unsigned i, const char *uuid);
+
+/* Emits an event for each driver call of GPU i that begins to fail or works again. */
+void gpu_events_follow_queries(struct gpu_events *g, const struct event_sink *to,
+			       const struct view *v, unsigned i, const char *uuid);
 
 #endif
