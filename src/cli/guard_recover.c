@@ -103,7 +103,7 @@ static int read_journal(struct recovering *r)
 		return code;
 	snprintf(r->companion, sizeof(r->companion), "%s",
 		 c.guard_companion ? c.guard_companion : "");
-	where = service_store_path(&c, false, path, sizeof(path));
+	where = config_store_path(&c, false, path, sizeof(path));
 	if (where)
 		code = read_store(where, &c, r);
 	if (r->unreadable)

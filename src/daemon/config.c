@@ -3,6 +3,7 @@
 #include "config_read.h"
 
 #include "base/suggest.h"
+#include "base/text.h"
 
 #include <gpuward.h>
 
@@ -496,4 +497,62 @@ int config_load_rest(struct config *c, char *message, size_t size)
 	config_faults_done(f);
 	free(f);
 	return err;
+}
+
+const char *config_state_dir(const struct config *c, char *out, size_t size)
+{
+	const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
+		   *home = getenv("HOME");
+
+	if (c->guard_state_dir && *c->guard_state_dir)
+		snprintf(out, size, "%s", c->guard_state_dir);
+	else if (state && *state)
+		snprintf(out, size, "%.*s", (int)strcspn(state, ":"), state);
+	else if (xdg && *xdg == '/')
+		snprintf(out, size, "%s/gpuward", xdg);
+	else if (geteuid() == 0)
+		snprintf(out, size, "/var/lib/gpuward");
+	else if (home && *home == '/')
+		snprintf(out, size, "%s/.local/state/gpuward", home);
+	else
+		return NULL;
+	return out;
+}
+
+const char *config_store_path(const struct config *c, bool simulated, char *out, size_t size)
+{
+	char dir[4000];
+
+	if (strcmp(c->history_path, "none") == 0)
+		return NULL;
+	if (strcmp(c->history_path, "auto") != 0) {
+		snprintf(out, size, "%s", c->history_path);
+		return out;
+	}
+	if (simulated && !(c->guard_state_dir && *c->guard_state_dir))
+		return NULL; /* simulated data must not be mixed with real data */
+	if (!config_state_dir(c, dir, sizeof(dir)))
+		return NULL;
+	snprintf(out, size, "%s/gpuward.db", dir);
+	return out;
+}
+
+bool config_needs_restart(const struct config *a, const struct config *b)
+{
+	bool same =
+		a->service_listen.count == b->service_listen.count &&
+		strcmp(a->device_backend, b->device_backend) == 0 &&
+		strcmp(a->history_path, b->history_path) == 0 &&
+		text_same(a->guard_state_dir, b->guard_state_dir) &&
+		a->history_limit == b->history_limit &&
+		a->device_timeout == b->device_timeout &&
+		a->device_enable_nvml == b->device_enable_nvml &&
+		a->device_require_nvml == b->device_require_nvml &&
+		text_same(a->device_nvml_library, b->device_nvml_library) &&
+		text_same(a->workloads_hpc_job_mapping_dir, b->workloads_hpc_job_mapping_dir) &&
+		text_same(a->service_unix_mode, b->service_unix_mode);
+
+	for (unsigned i = 0; same && i < a->service_listen.count; i++)
+		same = strcmp(a->service_listen.item[i], b->service_listen.item[i]) == 0;
+	return !same;
 }

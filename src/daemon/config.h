@@ -118,6 +118,14 @@ int config_load_text(struct config *c, const char *name, const char *text, size_
 int config_load_rest(struct config *c, char *message, size_t size);
 void config_done(struct config *c);
 
+/* Writes the directory for the state of the service: guard.state_dir, else systemd's state
+ * directory, else the user's. Returns out, or NULL if there is none. */
+const char *config_state_dir(const struct config *c, char *out, size_t size);
+/* Writes the path of the database to out. Returns out; NULL: history is in memory only. */
+const char *config_store_path(const struct config *c, bool simulated, char *out, size_t size);
+/* True if a setting changed that only takes effect at a start. */
+bool config_needs_restart(const struct config *a, const struct config *b);
+
 /* Writes a commented TOML file that gives the same values when it is read. If origin is true, a
  * comment says where each value comes from. */
 void config_print(struct buf *out, const struct config *c, bool origin);

@@ -11,7 +11,102 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- processes ---- */
+static void count_key(char *out, size_t size, const char *what, const char *uuid,
+		      const char *more)
+{
+	snprintf(out, size, "%s/%s%s%s", what, uuid, *more ? "/" : "", more);
+}
+
+static double count_load(struct store *store, const char *what, const char *uuid,
+			 const char *more)
+{
+	char key[256];
+
+	count_key(key, sizeof(key), what, uuid, more);
+	return store_count(store, key);
+}
+
+static void count_save(const struct gpu_count *g, struct store *store, const char *what,
+		       const char *more, double v)
+{
+	char key[256];
+
+	if (!g->uuid[0])
+		return;
+	count_key(key, sizeof(key), what, g->uuid, more);
+	store_set_count(store, key, v);
+}
+
+void gpu_count_add_stored(struct gpu_count *g, struct store *store, struct view_device *v,
+			  double *ret_joules, double *ret_seconds)
+{
+	*ret_joules = count_load(store, "energy", g->uuid, "joules");
+	*ret_seconds = count_load(store, "energy", g->uuid, "seconds");
+	g->base_j += *ret_joules;
+	g->base_s += *ret_seconds;
+	if (*ret_seconds > 0)
+		v->energy_since_ns =
+			(uint64_t)(count_load(store, "energy", g->uuid, "since") * 1e9);
+	v->state_changes += (uint64_t)count_load(store, "state_changes", g->uuid, "");
+	for (unsigned a = 0; a < GW_ABSENCES; a++)
+		if (view_is_error(a))
+			v->errors[a] += (uint64_t)count_load(store, "errors", g->uuid,
+							     gw_absence_key(a));
+}
+
+void gpu_count_load(struct gpu_count *g, struct store *store, const char *uuid,
+		    struct view_device *v)
+{
+	double joules, seconds;
+
+	*g = (struct gpu_count){ .base_j = 0 };
+	snprintf(g->uuid, sizeof(g->uuid), "%s", uuid ? uuid : "");
+	if (uuid)
+		gpu_count_add_stored(g, store, v, &joules, &seconds);
+}
+
+void gpu_count_state_change(const struct gpu_count *g, struct store *store,
+			    struct view_device *v)
+{
+	if (!g->uuid[0])
+		return;
+	v->state_changes++;
+	count_save(g, store, "state_changes", "", (double)v->state_changes);
+}
+
+void gpu_count_errors(const struct gpu_count *g, struct store *store, const struct gw_device *d,
+		      struct view_device *v)
+{
+	for (unsigned a = 0; a < GW_ABSENCES; a++) {
+		uint64_t before = v->errors[a];
+
+		if (!view_is_error(a))
+			continue;
+		for (unsigned q = 0; q < d->value_count; q++)
+			v->errors[a] += d->value_absence[q] == a;
+		if (v->errors[a] != before)
+			count_save(g, store, "errors", gw_absence_key(a), (double)v->errors[a]);
+	}
+}
+
+void gpu_count_energy(const struct gpu_count *g, struct store *store, double joules,
+		      double seconds, uint64_t wall_ns, struct view_device *v)
+{
+	v->energy_joules = g->base_j + joules;
+	v->energy_seconds = g->base_s + seconds;
+	/* If an earlier run counted joules without storing when it began, that time stays
+	 * unknown. */
+	if (!v->energy_since_ns && g->base_s == 0 && v->energy_seconds > 0)
+		v->energy_since_ns = wall_ns - (uint64_t)(v->energy_seconds * 1e9);
+	count_save(g, store, "energy", "joules", v->energy_joules);
+	count_save(g, store, "energy", "seconds", v->energy_seconds);
+	/* Until the file is readable, the store adds each new count to the value in the file.
+	 * That would be wrong for a time, so save this time only later. */
+	if (store_count_known(store))
+		count_save(g, store, "energy", "since", (double)v->energy_since_ns / 1e9);
+	if (v->energy_seconds == 0 && v->energy_joules == 0)
+		v->energy_joules = NAN; /* never measured */
+}
 
 struct process_gpu {
 	struct process_energy *energy; /* NULL: the GPU was never measured */

@@ -1,5 +1,5 @@
-/* energy_account: shares the energy of each GPU among its processes, and sums it per workload.
- * The engine calls both parts once per tick. */
+/* energy_account: counts the energy and the errors of each GPU, shares the energy among the
+ * processes, and sums it per workload. The engine calls all parts once per tick. */
 #ifndef GW_DAEMON_ENERGY_ACCOUNT_H
 #define GW_DAEMON_ENERGY_ACCOUNT_H
 
@@ -7,6 +7,29 @@
 #include "workload_names.h"
 
 #include "serve/view.h"
+
+/* gpu_count: the counters of one GPU. They are stored under the GPU's UUID and continue after a
+ * restart; a GPU without a UUID has no stored counters. */
+struct gpu_count {
+	char uuid[96];         /* "": the GPU has no UUID */
+	double base_j, base_s; /* joules and seconds of earlier meters */
+};
+
+/* Sets g and v to the stored counters of the GPU with this UUID (NULL: none). */
+void gpu_count_load(struct gpu_count *g, struct store *store, const char *uuid,
+		    struct view_device *v);
+/* Adds the stored counters to g and v. Call it when the store becomes readable after the start.
+ * *ret_joules, *ret_seconds: the stored energy. */
+void gpu_count_add_stored(struct gpu_count *g, struct store *store, struct view_device *v,
+			  double *ret_joules, double *ret_seconds);
+/* Each function counts what a tick found, in v and in the store. joules, seconds: figures of the
+ * meter that runs now; 0 without a meter. */
+void gpu_count_state_change(const struct gpu_count *g, struct store *store,
+			    struct view_device *v);
+void gpu_count_errors(const struct gpu_count *g, struct store *store, const struct gw_device *d,
+		      struct view_device *v);
+void gpu_count_energy(const struct gpu_count *g, struct store *store, double joules,
+		      double seconds, uint64_t wall_ns, struct view_device *v);
 
 /* process_account: computes the energy and the recent history of each process on the GPUs.
  *

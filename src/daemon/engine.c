@@ -2,7 +2,7 @@
 
 #include "guard_service.h"
 #include "energy_account.h"
-#include "query_errors.h"
+#include "device_events.h"
 #include "reader.h"
 #include "settings.h"
 #include "token_counter.h"
@@ -29,35 +29,19 @@
 /* A client that sends two requests within this time keeps the reader awake. If no request comes
  * for this time, the reader reads less often. */
 #define WATCH_NS (5 * NS_PER_S)
-/* shortest and longest pause before the guard is started again after a failure */
-#define GUARD_RETRY_LEAST_NS (5 * NS_PER_S)
-#define GUARD_RETRY_MOST_NS  (60 * NS_PER_S)
-
 /* What the engine remembers about a GPU between ticks. */
 struct gpu_state {
-	char uuid[96]; /* "": the GPU has no UUID */
-	enum gw_device_state state;
-	double base_j, base_s; /* joules and seconds of earlier meters */
-	bool known;            /* present at an earlier tick */
-	struct query_errors errors;
-};
-
-/* When to try again after a failed attempt. */
-struct retry {
-	uint64_t at_ns,
-		pause_ns; /* time of the next attempt, and the pause before it; 0: none */
-	char why[160];    /* why the last attempt failed; "": no attempt failed */
+	struct gpu_count count;
+	struct gpu_events events;
 };
 
 struct engine {
 	struct engine_config config;
 	struct reader *reader;
 	struct settings *settings;
-	struct guard_settings guard; /* settings for the guard until it starts */
-	bool guarded;                /* a guard is configured and not started yet */
-	struct retry guard_retry;    /* for starting the guard */
-	struct guard_service *guarding;
-	struct token_counter *tokens; /* NULL: no guard, so no server is known */
+	struct guard_start guard_start;
+	struct guard_service *guarding; /* NULL: no guard, or it has not started yet */
+	struct token_counter *tokens;   /* NULL: no guard, so no server is known */
 	const struct clock *clock;
 	struct view view;
 	struct view_device *device; /* DEVICES_MAX, parallel to gpu */
@@ -67,9 +51,7 @@ struct engine {
 	struct workload_account *workloads;
 	struct metering *metering; /* the view's */
 	bool retiring;
-	enum gw_cause cause;      /* cause reported at the last tick */
-	enum gw_cause nvml_cause; /* cause reported for NVML at the last tick */
-	char backend[64];         /* the open backends at the last tick */
+	struct driver_events driver;
 	/* failed attempts to initialise NVML that the context had counted at the last tick */
 	unsigned long init_failures;
 	uint64_t next_event;
@@ -78,8 +60,6 @@ struct engine {
 	uint64_t gone_ns;
 	uint64_t watched_ns; /* when the last request came; 0: never */
 };
-
-/* ---- events ---- */
 
 static uint64_t engine_emit(void *arg, const struct view_event *given)
 {
@@ -111,78 +91,6 @@ void engine_event(struct engine *e, const char *kind, const char *uuid, const ch
 			    .kind = kind, .uuid = uuid, .severity = severity, .text = text });
 }
 
-static const char *gpu_name(const struct gw_device *d)
-{
-	const char *name = gw_device_text(d, GW_T_NAME);
-
-	return name ? name : "GPU";
-}
-
-static void emit_device_state(struct engine *e, const struct gw_device *d,
-			      const struct gpu_state *s)
-{
-	bool well = d->state == GW_DEVICE_OK || d->state == GW_DEVICE_ASLEEP || e->view.let_go;
-
-	if (!s->known && d->state == GW_DEVICE_OK)
-		engine_event(e, "device-state", s->uuid[0] ? s->uuid : NULL, "info",
-			     "GPU %u (%s) found", d->index, gpu_name(d));
-	else if (d->state == GW_DEVICE_OK)
-		engine_event(e, "device-state", s->uuid[0] ? s->uuid : NULL, "info",
-			     "GPU %u (%s) responds again", d->index, gpu_name(d));
-	else
-		engine_event(e, "device-state", s->uuid[0] ? s->uuid : NULL,
-			     well ? "info" : "error", "GPU %u (%s) is %s%s%s", d->index,
-			     gpu_name(d), gw_device_state_name(d->state),
-			     *d->message ? ": " : "", d->message);
-}
-
-/* Emits an event that says that the driver is open, or why it is not open. A driver without
- * GPUs counts as open. The empty list of GPUs is logged at the level debug (service.c). */
-static void emit_driver_state(struct engine *e, const struct gw_status *s)
-{
-	const struct gw_cause_info *c = gw_cause_info(s->cause);
-	unsigned gpus = gw_snapshot_device_count(e->view.snap);
-
-	if (s->cause == GW_CAUSE_NONE || (s->cause == GW_CAUSE_NO_GPU && s->driver_version))
-		engine_event(e, "driver", NULL, "info", "%s opened with %u GPU%s%s%s",
-			     s->cause == GW_CAUSE_NONE ? s->backend : "nvml", gpus,
-			     gpus == 1 ? "" : "s", s->driver_version ? ", driver " : "",
-			     s->driver_version ? s->driver_version : "");
-	else if (s->cause != GW_CAUSE_NO_GPU && s->cause != e->nvml_cause)
-		engine_event(e, "driver", NULL,
-			     c->severity == GW_SEVERITY_ERROR ? "warning" : "info", "%s",
-			     *s->message ? s->message : c->sentence);
-}
-
-/* Emits an event about a failed initialisation of NVML. It is a warning, or information if GPUs
- * of another vendor are in use. */
-static void emit_nvml_failure(struct engine *e, const struct reading *r)
-{
-	const struct gw_status *s = gw_snapshot_status(r->snap);
-	bool other = s->cause == GW_CAUSE_NONE && !strstr(s->backend, "nv");
-
-	engine_event(e, "driver", NULL, other ? "info" : "warning",
-		     "NVML cannot be used: %s%s%s", r->nvml_message,
-		     s->cause == GW_CAUSE_NONE ? "; used instead: " : "",
-		     s->cause == GW_CAUSE_NONE ? s->backend : "");
-}
-
-/* ---- counts ---- */
-
-static void count_key(char *out, size_t size, const char *what, const char *uuid,
-		      const char *more)
-{
-	snprintf(out, size, "%s/%s%s%s", what, uuid, *more ? "/" : "", more);
-}
-
-static double count_load(struct engine *e, const char *what, const char *uuid, const char *more)
-{
-	char key[256];
-
-	count_key(key, sizeof(key), what, uuid, more);
-	return store_count(e->config.store, key);
-}
-
 /* Adds new failed attempts to initialise NVML to the stored count. The context counts the
  * attempts, also between ticks. */
 static void count_init_failures(struct engine *e)
@@ -196,24 +104,8 @@ static void count_init_failures(struct engine *e)
 	store_set_count(e->config.store, "init_failures", (double)e->view.init_failures);
 }
 
-static void count_save(struct engine *e, const char *what, const char *uuid, const char *more,
-		       double v)
-{
-	char key[256];
-
-	count_key(key, sizeof(key), what, uuid, more);
-	store_set_count(e->config.store, key, v);
-}
-
-/* Returns the wall time since which the energy of a GPU is counted; 0: the store does not have
- * it. */
-static uint64_t since_load(struct engine *e, const char *uuid)
-{
-	return (uint64_t)(count_load(e, "energy", uuid, "since") * 1e9);
-}
-
-/* Loads the stored counts for a GPU that is new at this index. */
-static void recall(struct engine *e, unsigned i, const char *uuid)
+/* Another GPU has position i. Loads its stored counts. */
+static void begin_device(struct engine *e, unsigned i, const char *uuid)
 {
 	struct view_device *v = &e->device[i];
 	struct gpu_state *s = &e->gpu[i];
@@ -222,20 +114,8 @@ static void recall(struct engine *e, unsigned i, const char *uuid)
 	memset(s, 0, sizeof(*s));
 	v->meter = -1;
 	process_account_reset(e->account, i);
-	snprintf(s->uuid, sizeof(s->uuid), "%s", uuid ? uuid : "");
-	if (!uuid) {
-		workload_account_begin(e->workloads, i, NULL, 0);
-		return;
-	}
-	s->base_j = count_load(e, "energy", uuid, "joules");
-	s->base_s = count_load(e, "energy", uuid, "seconds");
-	v->energy_since_ns = since_load(e, uuid);
-	workload_account_begin(e->workloads, i, uuid, s->base_j);
-	v->state_changes = (uint64_t)count_load(e, "state_changes", uuid, "");
-	for (unsigned a = 0; a < GW_ABSENCES; a++)
-		if (view_is_error(a))
-			v->errors[a] =
-				(uint64_t)count_load(e, "errors", uuid, gw_absence_key(a));
+	gpu_count_load(&s->count, e->config.store, uuid, v);
+	workload_account_begin(e->workloads, i, uuid, s->count.base_j);
 }
 
 /* Handles a store that becomes readable late: adds its counts to what was counted so far. */
@@ -245,25 +125,15 @@ static void recall_late(struct engine *e)
 		e->next_event = store_last_event(e->config.store);
 	e->view.init_failures += (uint64_t)store_count(e->config.store, "init_failures");
 	for (unsigned i = 0; i < DEVICES_MAX; i++) {
-		struct view_device *v = &e->device[i];
 		struct gpu_state *s = &e->gpu[i];
 		double joules, seconds;
 
-		if (!s->known || !s->uuid[0])
+		if (!s->events.known || !s->count.uuid[0])
 			continue;
-		joules = count_load(e, "energy", s->uuid, "joules");
-		seconds = count_load(e, "energy", s->uuid, "seconds");
-		s->base_j += joules;
-		s->base_s += seconds;
-		if (seconds > 0)
-			v->energy_since_ns = since_load(e, s->uuid);
+		gpu_count_add_stored(&s->count, e->config.store, &e->device[i], &joules,
+				     &seconds);
 		process_account_shift(e->account, i, joules, seconds);
 		workload_account_late(e->workloads, i, joules);
-		v->state_changes += (uint64_t)count_load(e, "state_changes", s->uuid, "");
-		for (unsigned a = 0; a < GW_ABSENCES; a++)
-			if (view_is_error(a))
-				v->errors[a] += (uint64_t)count_load(e, "errors", s->uuid,
-								     gw_absence_key(a));
 	}
 	settings_load(e->settings);
 	settings_restore(e->settings);
@@ -271,60 +141,6 @@ static void recall_late(struct engine *e)
 		     "the history is readable now; counts and settings of earlier runs are "
 		     "restored");
 }
-
-static void count_errors(struct engine *e, unsigned i, const struct gw_device *d)
-{
-	struct view_device *v = &e->device[i];
-	uint64_t before;
-
-	for (unsigned a = 0; a < GW_ABSENCES; a++) {
-		if (!view_is_error(a))
-			continue;
-		before = v->errors[a];
-		for (unsigned q = 0; q < d->value_count; q++)
-			v->errors[a] += d->value_absence[q] == a;
-		if (v->errors[a] != before && e->gpu[i].uuid[0])
-			count_save(e, "errors", e->gpu[i].uuid, gw_absence_key(a),
-				   (double)v->errors[a]);
-	}
-}
-
-static void count_energy(struct engine *e, unsigned i)
-{
-	struct view_device *v = &e->device[i];
-	struct gpu_state *s = &e->gpu[i];
-	double seconds, joules;
-
-	v->meter = e->metering && i < e->metering->count && !e->metering->device[i].hung
-			   ? (int)i
-			   : -1;
-	if (v->meter >= 0) {
-		joules = metering_joules(e->metering, i, &seconds);
-		v->energy_joules = s->base_j + joules;
-		v->energy_seconds = s->base_s + seconds;
-	} else {
-		v->energy_joules = s->base_j;
-		v->energy_seconds = s->base_s;
-	}
-	/* if an earlier run counted joules but did not store the time of its start, that time
-	 * stays unknown */
-	if (!v->energy_since_ns && s->base_s == 0 && v->energy_seconds > 0)
-		v->energy_since_ns =
-			clock_wall_ns(e->clock) - (uint64_t)(v->energy_seconds * 1e9);
-	if (s->uuid[0]) {
-		count_save(e, "energy", s->uuid, "joules", v->energy_joules);
-		count_save(e, "energy", s->uuid, "seconds", v->energy_seconds);
-		/* Save this time only when the file is readable. Before that, the store would
-		 * add it to the value in the file, and the sum of two times has no meaning. */
-		if (store_count_known(e->config.store))
-			count_save(e, "energy", s->uuid, "since",
-				   (double)v->energy_since_ns / 1e9);
-	}
-	if (v->energy_seconds == 0 && v->energy_joules == 0)
-		v->energy_joules = NAN; /* never measured */
-}
-
-/* ---- a tick ---- */
 
 static void save_reading(struct engine *e, unsigned i, const struct gw_device *d)
 {
@@ -335,78 +151,43 @@ static void save_reading(struct engine *e, unsigned i, const struct gw_device *d
 		value[h] = NAN;
 		any |= gw_device_value(d, view_history_quantity[h], &value[h]) == GW_HAVE;
 	}
-	if (any && e->gpu[i].uuid[0])
-		store_add_reading(e->config.store, e->gpu[i].uuid,
+	if (any && e->gpu[i].count.uuid[0])
+		store_add_reading(e->config.store, e->gpu[i].count.uuid,
 				  gw_snapshot_wall_ns(e->view.snap), value);
 }
 
-/* What the callbacks of query_errors_follow() need. */
-struct query_context {
-	struct engine *e;
-	const struct gw_device *d;
-	const char *uuid;
-};
-
-static bool query_was_called(void *arg, unsigned call)
+static void count_energy(struct engine *e, unsigned i)
 {
-	const struct query_context *q = arg;
+	struct metering *m = e->metering;
+	bool measured = m && i < m->count && !m->device[i].hung;
+	double joules = 0, seconds = 0;
 
-	return call < CALL_COST_CALLS && atomic_load(&q->e->view.ctx->cost.row[call].count);
-}
-
-static void emit_query_change(void *arg, const struct query_change *c)
-{
-	const struct query_context *q = arg;
-	struct log_pair pair[] = { LOG_I("gpu", q->d->index), LOG_S("call", c->call) };
-	char text[TEXT_MAX];
-
-	if (c->fails)
-		snprintf(text, sizeof(text), "GPU %u (%s): %s fails: %s; missing: %s",
-			 q->d->index, gpu_name(q->d), c->call, gw_absence_text(c->why),
-			 c->figures);
-	else
-		snprintf(text, sizeof(text),
-			 "GPU %u (%s): %s works again after %u failed readings: %s",
-			 q->d->index, gpu_name(q->d), c->call, c->failed, c->figures);
-	engine_emit(q->e, &(struct view_event){ .kind = "query",
-						.uuid = q->uuid,
-						.severity = c->fails ? "error" : "info",
-						.text = text,
-						.pair = pair,
-						.pairs = COUNT(pair) });
-}
-
-static void follow_queries(struct engine *e, unsigned i, const struct gw_device *d)
-{
-	struct gpu_state *s = &e->gpu[i];
-	struct query_context q = { e, d, s->uuid[0] ? s->uuid : NULL };
-
-	query_errors_follow(&s->errors, d, gw_process_list_absence(e->view.processes, i),
-			    query_was_called, emit_query_change, &q);
+	if (measured)
+		joules = metering_joules(m, i, &seconds);
+	e->device[i].meter = measured ? (int)i : -1;
+	gpu_count_energy(&e->gpu[i].count, e->config.store, joules, seconds,
+			 clock_wall_ns(e->clock), &e->device[i]);
 }
 
 static void follow_device(struct engine *e, unsigned i)
 {
+	const struct event_sink to = { engine_emit, e };
 	const struct gw_device *d = gw_snapshot_device(e->view.snap, i);
 	const char *uuid = gw_device_text(d, GW_T_UUID);
 	struct view_device *v = &e->device[i];
 	struct gpu_state *s = &e->gpu[i];
 
-	if (!s->known || (uuid && strcmp(uuid, s->uuid) != 0))
-		recall(e, i, uuid);
-	if (!s->known || s->state != d->state) {
-		if (s->known && s->uuid[0])
-			count_save(e, "state_changes", s->uuid, "", (double)++v->state_changes);
-		emit_device_state(e, d, s);
-	}
-	s->known = true;
-	s->state = d->state;
+	if (!s->events.known || (uuid && strcmp(uuid, s->count.uuid) != 0))
+		begin_device(e, i, uuid);
+	uuid = s->count.uuid[0] ? s->count.uuid : NULL;
+	if (gpu_events_follow_state(&s->events, &to, &e->view, i, uuid))
+		gpu_count_state_change(&s->count, e->config.store, v);
 	if (d->state == GW_DEVICE_OK) {
 		v->seen_ns = d->end_ns;
 		save_reading(e, i, d);
 	}
-	count_errors(e, i, d);
-	follow_queries(e, i, d);
+	gpu_count_errors(&s->count, e->config.store, d, v);
+	gpu_events_follow_queries(&s->events, &to, &e->view, i, uuid);
 	count_energy(e, i);
 }
 
@@ -419,8 +200,8 @@ static void keep_meter_energy(struct engine *e)
 	double seconds;
 
 	for (unsigned i = 0; i < e->view.devices && i < e->metering->count; i++) {
-		e->gpu[i].base_j += metering_joules(e->metering, i, &seconds);
-		e->gpu[i].base_s += seconds;
+		e->gpu[i].count.base_j += metering_joules(e->metering, i, &seconds);
+		e->gpu[i].count.base_s += seconds;
 	}
 	e->metering = NULL;
 }
@@ -447,19 +228,6 @@ static void follow_meter(struct engine *e, const struct reading *r)
 		e->view.meter = NULL;
 	}
 	reader_send_request(e->reader, READER_RETIRED);
-}
-
-static void follow_driver(struct engine *e, const struct reading *r)
-{
-	const struct gw_status *s = gw_snapshot_status(e->view.snap);
-
-	if (r->nvml_cause != e->nvml_cause && r->nvml_cause != GW_CAUSE_NONE)
-		emit_nvml_failure(e, r);
-	e->nvml_cause = r->nvml_cause;
-	if (e->view.tick == 1 || s->cause != e->cause || strcmp(s->backend, e->backend) != 0)
-		emit_driver_state(e, s);
-	e->cause = s->cause;
-	snprintf(e->backend, sizeof(e->backend), "%s", s->backend);
 }
 
 static double cpu_seconds(void)
@@ -537,69 +305,21 @@ static void processes_change(void *arg)
 	reader_watch(e->reader, clock_mono_ns(e->clock) + WATCH_NS, true);
 }
 
-/* Starts the guard with a copy of its settings, so that the settings remain after a failure. */
-static int start_guard(struct engine *e)
-{
-	struct guard_settings settings;
-	int err = guard_settings_copy(&settings, &e->guard);
-
-	if (err)
-		return err;
-	return guard_service_new(
-		&(struct guard_service_config){ .loop = e->config.loop,
-						.clock = e->clock,
-						.store = e->config.store,
-						.ctx = e->view.ctx,
-						.settings = &settings,
-						.emit = engine_emit,
-						.processes_changed = processes_change,
-						.arg = e },
-		&e->guarding);
-}
-
-/* Emits an event for the first failure, and sets the time of the next attempt. */
-static void guard_failed(struct engine *e, int err)
-{
-	struct retry *t = &e->guard_retry;
-
-	t->pause_ns = !t->pause_ns ? GUARD_RETRY_LEAST_NS : 2 * t->pause_ns;
-	if (t->pause_ns > GUARD_RETRY_MOST_NS)
-		t->pause_ns = GUARD_RETRY_MOST_NS;
-	t->at_ns = clock_mono_ns(e->clock) + t->pause_ns;
-	if (!*t->why)
-		engine_event(e, "guard", NULL, "error",
-			     "cannot start the guard: %s; gpuward tries again",
-			     gw_strerror(err));
-	snprintf(t->why, sizeof(t->why), "the guard cannot be started: %s; gpuward tries again",
-		 gw_strerror(err));
-	e->view.problems.guard = t->why;
-}
-
 static void begin_guard(struct engine *e)
 {
+	const struct guard_service_config config = { .loop = e->config.loop,
+						     .clock = e->clock,
+						     .store = e->config.store,
+						     .ctx = e->view.ctx,
+						     .emit = engine_emit,
+						     .processes_changed = processes_change,
+						     .arg = e };
 	int err;
 
-	if (!e->guarded || clock_mono_ns(e->clock) < e->guard_retry.at_ns)
+	e->guarding = guard_start_try(&e->guard_start, &config, e->view.tick == 1);
+	e->view.problems.guard = *e->guard_start.why ? e->guard_start.why : NULL;
+	if (!e->guarding)
 		return;
-	/* The guard needs its journal, which says which workers an earlier run evicted. */
-	if (!store_count_known(e->config.store)) {
-		if (e->view.tick == 1)
-			engine_event(e, "guard", NULL, "warning",
-				     "the guard has not started because its journal is not "
-				     "readable yet: %s",
-				     store_state(e->config.store));
-		return;
-	}
-	err = start_guard(e);
-	if (err) {
-		guard_failed(e, err);
-		return;
-	}
-	guard_settings_done(&e->guard);
-	e->guarded = false;
-	if (e->view.problems.guard)
-		engine_event(e, "guard", NULL, "info", "the guard has started");
-	e->view.problems.guard = NULL;
 	e->view.guard_ops = &guard_service_ops;
 	e->view.guarding = e->guarding;
 	err = token_counter_new(
@@ -667,7 +387,7 @@ static void engine_tick(void *arg, const struct reading *r)
 	if (store_news(e->config.store))
 		recall_late(e);
 	count_init_failures(e);
-	follow_driver(e, r);
+	driver_events_follow(&e->driver, &(struct event_sink){ engine_emit, e }, v, r);
 	for (unsigned i = 0; i < v->devices; i++)
 		follow_device(e, i);
 	process_account_tick(e->account, v, e->device,
@@ -677,7 +397,8 @@ static void engine_tick(void *arg, const struct reading *r)
 	if (v->tick == 1)
 		/* restore settings that an earlier run may have left changed */
 		settings_restore(e->settings);
-	begin_guard(e);
+	if (e->guard_start.waits)
+		begin_guard(e);
 	if (e->guarding) {
 		guard_service_tick(e->guarding, v);
 		v->guard = guard_service_view(e->guarding);
@@ -689,8 +410,6 @@ static void engine_tick(void *arg, const struct reading *r)
 	e->config.ticked(e->config.arg);
 	store_commit(e->config.store);
 }
-
-/* ---- operations ---- */
 
 static int op_history(void *arg, const char *uuid, unsigned quantity, uint64_t from_wall_ns,
 		      uint64_t to_wall_ns, uint64_t step_ns, struct view_point *out,
@@ -842,10 +561,7 @@ void engine_set_guard(struct engine *e, struct guard_settings *settings)
 		guard_service_reload(e->guarding, settings);
 		return;
 	}
-	if (e->guarded) /* the guard has not started yet */
-		guard_settings_done(&e->guard);
-	e->guard = *settings;
-	e->guarded = true;
+	guard_start_set(&e->guard_start, settings);
 }
 
 void engine_set_interval(struct engine *e, uint64_t interval_ns)
@@ -936,10 +652,8 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 		return err;
 	e->config = *config;
 	e->clock = clock_real();
-	if (config->guard) {
-		e->guard = *config->guard;
-		e->guarded = true;
-	}
+	if (config->guard)
+		guard_start_set(&e->guard_start, config->guard);
 	e->device = calloc(DEVICES_MAX, sizeof(*e->device));
 	e->gpu = calloc(DEVICES_MAX, sizeof(*e->gpu));
 	e->account = process_account_new(DEVICES_MAX);
@@ -989,8 +703,7 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 	if (!e || err)
 		return err; /* the hanging thread may still use e */
 	workload_account_save(e->workloads, true);
-	if (e->guarded)
-		guard_settings_done(&e->guard);
+	guard_start_done(&e->guard_start);
 	settings_close(e->settings);
 	err = reader_free(e->reader, timeout_ns);
 	if (err)

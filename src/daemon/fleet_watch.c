@@ -1,5 +1,7 @@
 #include "fleet_watch.h"
 
+#include "config.h"
+
 #include "base/mailbox.h"
 
 #include <gpuward.h>
@@ -156,13 +158,30 @@ void fleet_watch_free(struct fleet_watch *w)
 		watch_free(w);
 }
 
-bool fleet_watch_is(const struct fleet_watch *w, const struct fleet_server *server,
-		    const char *job)
+static bool watch_is(const struct fleet_watch *w, const struct fleet_server *server,
+		     const char *job)
 {
 	return strcmp(w->server.url, server->url) == 0 &&
 	       strcmp(w->server.token_file, server->token_file) == 0 &&
 	       strcmp(w->server.ca_file, server->ca_file) == 0 &&
 	       strcmp(w->job, job ? job : "") == 0;
+}
+
+int fleet_watch_apply(struct fleet_watch **w, const struct config *c, const struct clock *clock)
+{
+	struct fleet_server server = { .url = "" };
+
+	snprintf(server.url, sizeof(server.url), "%s",
+		 c->fleet_prometheus ? c->fleet_prometheus : "");
+	snprintf(server.token_file, sizeof(server.token_file), "%s",
+		 c->fleet_token_file ? c->fleet_token_file : "");
+	snprintf(server.ca_file, sizeof(server.ca_file), "%s",
+		 c->fleet_ca_file ? c->fleet_ca_file : "");
+	if (*w && watch_is(*w, &server, c->fleet_job))
+		return 0;
+	fleet_watch_free(*w);
+	*w = NULL;
+	return *server.url ? fleet_watch_new(&server, c->fleet_job, clock, w) : 0;
 }
 
 const struct fleet_source *fleet_watch_source(struct fleet_watch *w)

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 
+struct config;
 struct fleet_watch;
 
 /* If job is NULL, the job is named gpuward. The thread starts at the first look. Returns 0,
@@ -19,9 +20,10 @@ int fleet_watch_new(const struct fleet_server *server, const char *job,
 		    const struct clock *clock, struct fleet_watch **ret);
 void fleet_watch_free(struct fleet_watch *w); /* NULL is allowed */
 
-/* True if w asks this server about this job. */
-bool fleet_watch_is(const struct fleet_watch *w, const struct fleet_server *server,
-		    const char *job);
+/* Makes *w follow the configuration: creates, replaces or frees it if the server, its files or
+ * the job changed. Returns 0, or -GW_E_NOMEM with *w = NULL. */
+int fleet_watch_apply(struct fleet_watch **w, const struct config *c,
+		      const struct clock *clock);
 
 const struct fleet_source *fleet_watch_source(struct fleet_watch *w);
 

@@ -20,6 +20,9 @@
 #define OPENED_SCENE_NS NS_PER_S
 /* time to observe workers that resumed while the service stops */
 #define LAST_SCENE_NS NS_PER_S
+/* shortest and longest pause before the guard is started again after a failure */
+#define START_LEAST_NS (5 * NS_PER_S)
+#define START_MOST_NS  (60 * NS_PER_S)
 
 uint64_t guard_service_real_ns(void)
 {
@@ -296,6 +299,84 @@ int guard_service_new(const struct guard_service_config *config, struct guard_se
 	guard_service_record_open(g);
 	*ret = g;
 	return 0;
+}
+
+void guard_start_set(struct guard_start *s, struct guard_settings *settings)
+{
+	guard_start_done(s);
+	s->settings = *settings;
+	s->waits = true;
+}
+
+void guard_start_done(struct guard_start *s)
+{
+	if (s->waits)
+		guard_settings_done(&s->settings);
+	s->waits = false;
+}
+
+__attribute__((format(printf, 3, 4))) static void
+log_start(const struct guard_service_config *config, const char *severity, const char *fmt, ...)
+{
+	char text[700];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	config->emit(
+		config->arg,
+		&(struct view_event){ .kind = "guard", .severity = severity, .text = text });
+}
+
+/* Logs the first failure, and sets the time of the next attempt. */
+static void start_failed(struct guard_start *s, const struct guard_service_config *config,
+			 int err)
+{
+	s->pause_ns = !s->pause_ns ? START_LEAST_NS : 2 * s->pause_ns;
+	if (s->pause_ns > START_MOST_NS)
+		s->pause_ns = START_MOST_NS;
+	s->at_ns = clock_mono_ns(config->clock) + s->pause_ns;
+	if (!*s->why)
+		log_start(config, "error", "cannot start the guard: %s; gpuward tries again",
+			  gw_strerror(err));
+	snprintf(s->why, sizeof(s->why), "the guard cannot be started: %s; gpuward tries again",
+		 gw_strerror(err));
+}
+
+struct guard_service *guard_start_try(struct guard_start *s,
+				      const struct guard_service_config *config, bool first)
+{
+	struct guard_service_config with = *config;
+	struct guard_settings copy; /* the settings must remain after a failure */
+	struct guard_service *g = NULL;
+	int err;
+
+	if (!s->waits || clock_mono_ns(config->clock) < s->at_ns)
+		return NULL;
+	/* The guard needs its journal, which says which workers an earlier run evicted. */
+	if (!store_count_known(config->store)) {
+		if (first)
+			log_start(config, "warning",
+				  "the guard has not started because its journal is not "
+				  "readable yet: %s",
+				  store_state(config->store));
+		return NULL;
+	}
+	err = guard_settings_copy(&copy, &s->settings);
+	if (!err) {
+		with.settings = &copy;
+		err = guard_service_new(&with, &g);
+	}
+	if (err) {
+		start_failed(s, config, err);
+		return NULL;
+	}
+	guard_start_done(s);
+	if (*s->why)
+		log_start(config, "info", "the guard has started");
+	s->why[0] = '\0';
+	return g;
 }
 
 static bool has_unverified(const struct guard_service *g)

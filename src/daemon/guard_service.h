@@ -34,6 +34,23 @@ struct guard_service_config {
 /* Starts the guard. Needs an open context. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int guard_service_new(const struct guard_service_config *config, struct guard_service **ret);
 
+/* Starts the guard when its journal is readable, and tries again after a failure. Zero it before
+ * use. */
+struct guard_start {
+	struct guard_settings settings; /* valid while `waits` is true */
+	bool waits;                     /* the guard must be started */
+	uint64_t at_ns, pause_ns;       /* next attempt, and the pause before it; 0: none */
+	char why[160];                  /* why the last attempt failed; "": no attempt failed */
+};
+/* Takes ownership of the settings for the start. */
+void guard_start_set(struct guard_start *s, struct guard_settings *settings);
+void guard_start_done(struct guard_start *s);
+/* Starts the guard if an attempt is due. config->settings is not used. first: this is the first
+ * attempt, so the reason for a delay is logged. Returns the guard, or NULL if it has not
+ * started. */
+struct guard_service *guard_start_try(struct guard_start *s,
+				      const struct guard_service_config *config, bool first);
+
 /* Stops the guard. With restore_on_stop it resumes workers first. Returns 0, or -GW_E_STATE if
  * a thread hangs; the thread is then left behind with everything it uses. */
 int guard_service_free(struct guard_service *g, uint64_t timeout_ns);

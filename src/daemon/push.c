@@ -13,8 +13,6 @@
 #define REFUSAL_EVERY (60 * NS_PER_S)
 #define STACK_BYTES   (512 * 1024)
 
-/* ---- settings ---- */
-
 static void set_labels(const struct config *c, struct push_identity *id)
 {
 	for (unsigned i = 0; i < c->push_labels.count && i < PUSH_LABELS_MAX; i++) {
@@ -55,8 +53,6 @@ void push_settings_make(const struct config *c, const char *state_dir, bool simu
 	ret->interval_ns = (uint64_t)(c->push_interval_s * 1e9);
 	ret->queue_bytes = c->push_queue_bytes;
 }
-
-/* ---- the main thread ---- */
 
 /* Gives a copy of a record to the writer thread. */
 static void hand_over(struct push *p, const struct push_record *r)
@@ -259,6 +255,24 @@ int push_new(const struct push_config *config, struct push **ret)
 	}
 	*ret = p;
 	return 0;
+}
+
+int push_change(struct push **p, const struct push_config *config,
+		const struct push_settings *settings, bool *ret_changed)
+{
+	int err = 0;
+
+	*ret_changed = *p ? memcmp(&(*p)->main.settings, settings, sizeof(*settings)) != 0
+			  : *settings->server.url != '\0';
+	if (!*ret_changed)
+		return 0;
+	if (!*p)
+		err = push_new(config, p);
+	if (!err)
+		err = push_apply(*p, settings);
+	if (err && *p) /* no settings are equal to these, so that the next call tries again */
+		memset(&(*p)->main.settings, 0, sizeof((*p)->main.settings));
+	return err;
 }
 
 void push_free(struct push *p)

@@ -52,14 +52,11 @@ struct service {
 	struct api api;
 	struct textfile textfile; /* written if path is not empty */
 	struct push *push;        /* NULL: none was configured yet */
-	struct push_settings push_settings;
 	struct log_latch store_bad, no_gpus, rests;
 	struct notify notify;
 	bool announced; /* the first tick was reported to systemd */
 	int end;
 };
-
-/* ---- logging ---- */
 
 static enum log_level level_of(const char *severity)
 {
@@ -89,8 +86,6 @@ static void log_request(void *arg, const struct request *q, const struct reply *
 	    LOG_S("path", q->path), LOG_I("status", r->status), LOG_S("who", q->who),
 	    LOG_S("id", q->id), LOG_D("seconds", seconds));
 }
-
-/* ---- ticks ---- */
 
 static void event_happened(void *arg, const struct view_event *e)
 {
@@ -152,8 +147,6 @@ static void write_textfile(struct service *s)
 		    LOG_S("path", s->textfile.path));
 }
 
-/* ---- push of metrics ---- */
-
 static void push_page(void *arg, const struct metrics_sink *sink)
 {
 	struct service *s = arg;
@@ -161,28 +154,6 @@ static void push_page(void *arg, const struct metrics_sink *sink)
 	if (s->api.top)
 		api_look(&s->api);
 	metrics_each(&s->api, sink);
-}
-
-/* Tries in this order: guard.state_dir, systemd's state directory, the user's state
- * directory. */
-static const char *service_state_dir(const struct config *c, char *out, size_t size)
-{
-	const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
-		   *home = getenv("HOME");
-
-	if (c->guard_state_dir && *c->guard_state_dir)
-		snprintf(out, size, "%s", c->guard_state_dir);
-	else if (state && *state)
-		snprintf(out, size, "%.*s", (int)strcspn(state, ":"), state);
-	else if (xdg && *xdg == '/')
-		snprintf(out, size, "%s/gpuward", xdg);
-	else if (geteuid() == 0)
-		snprintf(out, size, "/var/lib/gpuward");
-	else if (home && *home == '/')
-		snprintf(out, size, "%s/.local/state/gpuward", home);
-	else
-		return NULL;
-	return out;
 }
 
 static void push_log(void *arg, enum log_level level, const char *sentence)
@@ -195,36 +166,28 @@ static void push_log(void *arg, enum log_level level, const char *sentence)
 /* Starts, changes or ends the push if its settings changed. */
 static void apply_push(struct service *s)
 {
+	const struct push_config config = { .loop = s->loop,
+					    .clock = s->api.clock,
+					    .page = push_page,
+					    .log = push_log,
+					    .arg = s };
 	struct push_settings fresh;
 	char dir[4096];
-	int err = 0;
+	bool changed;
+	int err;
 
-	push_settings_make(&s->config, service_state_dir(&s->config, dir, sizeof(dir)),
+	push_settings_make(&s->config, config_state_dir(&s->config, dir, sizeof(dir)),
 			   s->options->simulated, &fresh);
-	if (memcmp(&fresh, &s->push_settings, sizeof(fresh)) == 0)
+	err = push_change(&s->push, &config, &fresh, &changed);
+	if (!changed)
 		return;
-	if (!s->push && *fresh.server.url)
-		err = push_new(&(struct push_config){ .loop = s->loop,
-						      .clock = s->api.clock,
-						      .page = push_page,
-						      .log = push_log,
-						      .arg = s },
-			       &s->push);
-	if (!err && s->push)
-		err = push_apply(s->push, &fresh);
-	s->api.push = NULL;
-	memset(&s->push_settings, 0, sizeof(s->push_settings)); /* a reload tries again */
-	if (err) {
+	s->api.push = !err && *fresh.server.url ? push_look(s->push) : NULL;
+	if (err)
 		LOG(&s->log, LOG_ERROR, "metrics are not pushed",
 		    LOG_S("why", gw_strerror(err)));
-		return;
-	}
-	memcpy(&s->push_settings, &fresh, sizeof(fresh));
-	if (!*fresh.server.url)
-		return;
-	s->api.push = push_look(s->push);
-	LOG(&s->log, LOG_INFO, "metrics are pushed", LOG_S("url", fresh.server.url),
-	    LOG_S("queue", fresh.dir));
+	else if (s->api.push)
+		LOG(&s->log, LOG_INFO, "metrics are pushed", LOG_S("url", fresh.server.url),
+		    LOG_S("queue", fresh.dir));
 }
 
 static void check_store(struct service *s)
@@ -337,8 +300,6 @@ static void feed_watchdog(void *arg, uint64_t now_ns)
 	loop_set_time(s->watchdog, now_ns + s->notify.watchdog_ns / 2);
 }
 
-/* ---- configuration ---- */
-
 static void apply_log(struct service *s)
 {
 	enum log_level level = LOG_INFO;
@@ -414,20 +375,7 @@ static void apply_textfile(struct service *s)
 
 static void apply_fleet(struct service *s)
 {
-	const struct config *c = &s->config;
-	struct fleet_server server = { .url = "" };
-
-	snprintf(server.url, sizeof(server.url), "%s",
-		 c->fleet_prometheus ? c->fleet_prometheus : "");
-	snprintf(server.token_file, sizeof(server.token_file), "%s",
-		 c->fleet_token_file ? c->fleet_token_file : "");
-	snprintf(server.ca_file, sizeof(server.ca_file), "%s",
-		 c->fleet_ca_file ? c->fleet_ca_file : "");
-	if (s->fleet && fleet_watch_is(s->fleet, &server, c->fleet_job))
-		return;
-	fleet_watch_free(s->fleet);
-	s->fleet = NULL;
-	if (*server.url && fleet_watch_new(&server, c->fleet_job, s->api.clock, &s->fleet) != 0)
+	if (fleet_watch_apply(&s->fleet, &s->config, s->api.clock) != 0)
 		log_write(&s->log, LOG_ERROR, "out of memory: the fleet is not shown", NULL, 0);
 	s->api.fleet = s->fleet ? fleet_watch_source(s->fleet) : NULL;
 }
@@ -449,27 +397,6 @@ static void apply_config(struct service *s)
 					    .gco2_per_kwh = s->config.energy_gco2_per_kwh };
 	utf8_clean(s->api.cost.currency, sizeof(s->api.cost.currency),
 		   s->config.energy_price_currency ? s->config.energy_price_currency : "");
-}
-
-/* True if a setting changed that only takes effect at a start. */
-static bool needs_restart(const struct config *a, const struct config *b)
-{
-	bool same =
-		a->service_listen.count == b->service_listen.count &&
-		strcmp(a->device_backend, b->device_backend) == 0 &&
-		strcmp(a->history_path, b->history_path) == 0 &&
-		text_same(a->guard_state_dir, b->guard_state_dir) &&
-		a->history_limit == b->history_limit &&
-		a->device_timeout == b->device_timeout &&
-		a->device_enable_nvml == b->device_enable_nvml &&
-		a->device_require_nvml == b->device_require_nvml &&
-		text_same(a->device_nvml_library, b->device_nvml_library) &&
-		text_same(a->workloads_hpc_job_mapping_dir, b->workloads_hpc_job_mapping_dir) &&
-		text_same(a->service_unix_mode, b->service_unix_mode);
-
-	for (unsigned i = 0; same && i < a->service_listen.count; i++)
-		same = strcmp(a->service_listen.item[i], b->service_listen.item[i]) == 0;
-	return !same;
 }
 
 /* Makes the guard's settings. refresh: query all container names now; false after a container
@@ -540,7 +467,7 @@ static void reload_config(struct service *s)
 		engine_set_profile(s->engine, metrics_need_profile(&s->api.metrics));
 		engine_event(s->engine, "config", NULL, "info",
 			     "the configuration was reloaded%s",
-			     needs_restart(&old, &fresh)
+			     config_needs_restart(&old, &fresh)
 				     ? "; changes of addresses, drivers, job mapping or "
 				       "database take effect at the next start"
 				     : "");
@@ -549,8 +476,6 @@ static void reload_config(struct service *s)
 	}
 	notify_ready(&s->notify);
 }
-
-/* ---- container names ---- */
 
 static void container_changed(void *arg)
 {
@@ -576,31 +501,11 @@ static void service_signal(void *arg, int signal)
 	loop_stop(s->loop);
 }
 
-/* ---- start and stop ---- */
-
-const char *service_store_path(const struct config *c, bool simulated, char *out, size_t size)
-{
-	char dir[4000];
-
-	if (strcmp(c->history_path, "none") == 0)
-		return NULL;
-	if (strcmp(c->history_path, "auto") != 0) {
-		snprintf(out, size, "%s", c->history_path);
-		return out;
-	}
-	if (simulated && !(c->guard_state_dir && *c->guard_state_dir))
-		return NULL; /* simulated data must not be mixed with real data */
-	if (!service_state_dir(c, dir, sizeof(dir)))
-		return NULL;
-	snprintf(out, size, "%s/gpuward.db", dir);
-	return out;
-}
-
 static int open_store(struct service *s)
 {
 	char path[4096], message[MESSAGE_MAX] = "";
 	const char *where =
-		service_store_path(&s->config, s->options->simulated, path, sizeof(path));
+		config_store_path(&s->config, s->options->simulated, path, sizeof(path));
 	int err = store_open(where, where ? s->config.history_limit : MEMORY_BYTES, &s->store,
 			     message, sizeof(message));
 

@@ -31,7 +31,4 @@ enum service_end {
 /* Runs until SIGTERM or SIGINT. Returns an enum service_end; errors are logged. */
 int service_run(const struct service_options *options);
 
-/* Writes the path of the database to out. Returns out; NULL: history is in memory only. */
-const char *service_store_path(const struct config *c, bool simulated, char *out, size_t size);
-
 #endif

@@ -1,0 +1,242 @@
+#include "device_events.h"
+
+#include "base/array.h"
+#include "base/log.h"
+#include "device/context.h"
+#include "device/nvml_reader.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TEXT_MAX 400
+
+/* A failed figure counts as working again after it was readable at this number of ticks in a
+ * row. Without this rule, a figure that fails from time to time would fill the log. */
+#define QUERY_GOOD_TICKS 5
+
+__attribute__((format(printf, 5, 6))) static void emit_text(const struct event_sink *to,
+							    const char *kind, const char *uuid,
+							    const char *severity,
+							    const char *fmt, ...)
+{
+	char text[TEXT_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	to->emit(to->arg,
+		 &(struct view_event){
+			 .kind = kind, .uuid = uuid, .severity = severity, .text = text });
+}
+
+/* Emits an event that says that the driver is open, or why it is not open. A driver without
+ * GPUs counts as open. service.c logs the empty list of GPUs at the level debug. */
+static void emit_driver_state(const struct driver_events *d, const struct event_sink *to,
+			      const struct gw_status *s, unsigned gpus)
+{
+	const struct gw_cause_info *c = gw_cause_info(s->cause);
+
+	if (s->cause == GW_CAUSE_NONE || (s->cause == GW_CAUSE_NO_GPU && s->driver_version))
+		emit_text(to, "driver", NULL, "info", "%s opened with %u GPU%s%s%s",
+			  s->cause == GW_CAUSE_NONE ? s->backend : "nvml", gpus,
+			  gpus == 1 ? "" : "s", s->driver_version ? ", driver " : "",
+			  s->driver_version ? s->driver_version : "");
+	else if (s->cause != GW_CAUSE_NO_GPU && s->cause != d->nvml_cause)
+		emit_text(to, "driver", NULL,
+			  c->severity == GW_SEVERITY_ERROR ? "warning" : "info", "%s",
+			  *s->message ? s->message : c->sentence);
+}
+
+/* The severity is "info" if GPUs of another vendor are in use, else "warning". */
+static void emit_nvml_failure(const struct event_sink *to, const struct gw_status *s,
+			      const char *message)
+{
+	bool other = s->cause == GW_CAUSE_NONE && !strstr(s->backend, "nv");
+
+	emit_text(to, "driver", NULL, other ? "info" : "warning", "NVML cannot be used: %s%s%s",
+		  message, s->cause == GW_CAUSE_NONE ? "; used instead: " : "",
+		  s->cause == GW_CAUSE_NONE ? s->backend : "");
+}
+
+void driver_events_follow(struct driver_events *d, const struct event_sink *to,
+			  const struct view *v, const struct reading *r)
+{
+	const struct gw_status *s = gw_snapshot_status(v->snap);
+
+	if (r->nvml_cause != d->nvml_cause && r->nvml_cause != GW_CAUSE_NONE)
+		emit_nvml_failure(to, s, r->nvml_message);
+	d->nvml_cause = r->nvml_cause;
+	if (v->tick == 1 || s->cause != d->cause || strcmp(s->backend, d->backend) != 0)
+		emit_driver_state(d, to, s, gw_snapshot_device_count(v->snap));
+	d->cause = s->cause;
+	snprintf(d->backend, sizeof(d->backend), "%s", s->backend);
+}
+
+static const char *gpu_name(const struct gw_device *d)
+{
+	const char *name = gw_device_text(d, GW_T_NAME);
+
+	return name ? name : "GPU";
+}
+
+static void emit_gpu_state(const struct gpu_events *g, const struct event_sink *to,
+			   const struct gw_device *d, const char *uuid, bool let_go)
+{
+	bool well = d->state == GW_DEVICE_OK || d->state == GW_DEVICE_ASLEEP || let_go;
+
+	if (d->state == GW_DEVICE_OK)
+		emit_text(to, "device-state", uuid, "info", "GPU %u (%s) %s", d->index,
+			  gpu_name(d), g->known ? "responds again" : "found");
+	else
+		emit_text(to, "device-state", uuid, well ? "info" : "error",
+			  "GPU %u (%s) is %s%s%s", d->index, gpu_name(d),
+			  gw_device_state_name(d->state), *d->message ? ": " : "", d->message);
+}
+
+bool gpu_events_follow_state(struct gpu_events *g, const struct event_sink *to,
+			     const struct view *v, unsigned i, const char *uuid)
+{
+	const struct gw_device *d = gw_snapshot_device(v->snap, i);
+	bool changed = g->known && g->state != d->state;
+
+	if (changed || !g->known)
+		emit_gpu_state(g, to, d, uuid, v->let_go);
+	g->known = true;
+	g->state = d->state;
+	return changed;
+}
+
+/* The NVML call that returns each figure, made from the backend's own table. */
+static const struct query_call {
+	uint8_t call, older;
+	uint8_t count, figure[4];
+} query_calls[] = {
+#define READ(tier, shape, call, which, scale, most, older, ...) \
+	{ CALL_##call, CALL_##older, sizeof((uint8_t[]){ __VA_ARGS__ }), { __VA_ARGS__ } },
+#define FIELD(quantity, id, scope, scale, max) \
+	{ CALL_fields, CALL_none, 1, { GW_Q_##quantity } },
+#define GPM(quantity, metric) { CALL_gpm_get, CALL_none, 1, { GW_Q_##quantity } },
+#include "device/nvml_readers.def"
+#undef READ
+#undef FIELD
+#undef GPM
+	{ CALL_compute_v3, CALL_compute_v2, 1, { QUERY_PROCESSES } },
+};
+/* In the backend's table, NO means "no quantity". It has the same number as the process
+ * list. */
+_Static_assert(NO == QUERY_PROCESSES, "the row of the process list is the last one");
+_Static_assert(QUERY_FIGURES < UINT8_MAX, "a figure fits in a byte");
+
+static bool was_called(const struct view *v, unsigned call)
+{
+	return call < CALL_COST_CALLS && atomic_load(&v->ctx->cost.row[call].count);
+}
+
+/* Returns the name of the NVML call that reads a figure, such as "nvmlDeviceGetPowerUsage". If
+ * that call was never made, the backend uses its older variant, and this name is returned. For
+ * another backend, returns the name of the backend. */
+static const char *query_call_name(const struct view *v, const struct gw_device *d,
+				   unsigned figure)
+{
+	const struct query_call *row = &query_calls[COUNT(query_calls) - 1];
+
+	if (strcmp(d->backend, "nvml") != 0)
+		return d->backend;
+	for (unsigned i = 0; i < COUNT(query_calls) && figure != QUERY_PROCESSES; i++)
+		if (memchr(query_calls[i].figure, (int)figure, query_calls[i].count)) {
+			row = &query_calls[i];
+			break;
+		}
+	return nvml_symbol[row->older != CALL_none && !was_called(v, row->call) ? row->older
+										: row->call];
+}
+
+static const char *query_figure_key(unsigned figure)
+{
+	return figure == QUERY_PROCESSES ? "processes" : gw_quantity_info(figure)->key;
+}
+
+/* Counts one reading. Returns 1 if the figure begins to fail, -1 if it works again, else 0. */
+static int query_count(struct gpu_events *g, unsigned figure, bool fails)
+{
+	if (fails) {
+		g->good[figure] = 0;
+		return ++g->failed[figure] == 1;
+	}
+	return g->failed[figure] && ++g->good[figure] >= QUERY_GOOD_TICKS ? -1 : 0;
+}
+
+/* One call that begins to fail or works again. */
+struct query_change {
+	bool fails;
+	const char *call;
+	char figures[256]; /* keys of the quantities that it reads, separated by ", " */
+	enum gw_absence why;
+	uint32_t failed; /* number of readings that failed before it works again */
+};
+
+static void query_add_figure(struct query_change *c, unsigned figure)
+{
+	size_t used = strlen(c->figures);
+
+	snprintf(c->figures + used, sizeof(c->figures) - used, "%s%s", used ? ", " : "",
+		 query_figure_key(figure));
+}
+
+static void emit_query_change(const struct event_sink *to, const struct gw_device *d,
+			      const char *uuid, const struct query_change *c)
+{
+	struct log_pair pair[] = { LOG_I("gpu", d->index), LOG_S("call", c->call) };
+	char text[TEXT_MAX];
+
+	if (c->fails)
+		snprintf(text, sizeof(text), "GPU %u (%s): %s fails: %s; missing: %s", d->index,
+			 gpu_name(d), c->call, gw_absence_text(c->why), c->figures);
+	else
+		snprintf(text, sizeof(text),
+			 "GPU %u (%s): %s works again after %u failed readings: %s", d->index,
+			 gpu_name(d), c->call, c->failed, c->figures);
+	to->emit(to->arg, &(struct view_event){ .kind = "query",
+						.uuid = uuid,
+						.severity = c->fails ? "error" : "info",
+						.text = text,
+						.pair = pair,
+						.pairs = COUNT(pair) });
+}
+
+void gpu_events_follow_queries(struct gpu_events *g, const struct event_sink *to,
+			       const struct view *v, unsigned i, const char *uuid)
+{
+	const struct gw_device *d = gw_snapshot_device(v->snap, i);
+	int8_t news[QUERY_FIGURES] = { 0 };
+	uint8_t why[QUERY_FIGURES] = { 0 };
+
+	if (d->state != GW_DEVICE_OK)
+		return;
+	for (unsigned k = 0; k < QUERY_FIGURES; k++) {
+		why[k] = k == QUERY_PROCESSES
+				 ? (uint8_t)gw_process_list_absence(v->processes, i)
+			 : k < d->value_count ? d->value_absence[k]
+					      : GW_HAVE;
+		news[k] = (int8_t)query_count(g, k, view_is_error(why[k]));
+	}
+	for (unsigned k = 0; k < QUERY_FIGURES; k++) {
+		struct query_change c = { .fails = news[k] > 0, .why = why[k] };
+
+		if (!news[k])
+			continue;
+		c.failed = g->failed[k];
+		c.call = query_call_name(v, d, k);
+		for (unsigned m = k; m < QUERY_FIGURES; m++) {
+			if (news[m] != (c.fails ? 1 : -1) || query_call_name(v, d, m) != c.call)
+				continue;
+			query_add_figure(&c, m);
+			news[m] = 0;
+			if (!c.fails)
+				g->failed[m] = g->good[m] = 0;
+		}
+		emit_query_change(to, d, uuid, &c);
+	}
+}

@@ -1,0 +1,53 @@
+/* device_events: finds what changed between two ticks and emits an event for each change: the
+ * driver, the state of a GPU, and the readings of a GPU that fail.
+ *
+ * A reading that fails at every tick causes two events: when it begins to fail and when it
+ * works again. While a GPU is lost, asleep or stalled, only its state is reported. The engine
+ * calls these functions once per tick. */
+#ifndef GW_DAEMON_DEVICE_EVENTS_H
+#define GW_DAEMON_DEVICE_EVENTS_H
+
+#include "reader.h"
+
+#include "serve/view.h"
+
+/* Readings that are followed: all quantities, then the process list. */
+#define QUERY_FIGURES   (GW_QUANTITIES + 1)
+#define QUERY_PROCESSES GW_QUANTITIES /* index of the process list */
+
+/* Receives the events. */
+struct event_sink {
+	uint64_t (*emit)(void *arg, const struct view_event *e); /* returns the event's id */
+	void *arg;
+};
+
+/* What the last tick reported about the drivers. */
+struct driver_events {
+	enum gw_cause cause, nvml_cause;
+	char backend[64]; /* the open backends */
+};
+
+/* What the last tick reported about one GPU. Zero it when another GPU gets this position. */
+struct gpu_events {
+	bool known; /* present at an earlier tick */
+	enum gw_device_state state;
+	/* failed readings since the figure began to fail; 0: the figure works */
+	uint32_t failed[QUERY_FIGURES];
+	/* number of readable ticks in a row since the last failure */
+	uint8_t good[QUERY_FIGURES];
+};
+
+/* Emits an event if a driver was opened, failed or changed. v has the new snapshot. */
+void driver_events_follow(struct driver_events *d, const struct event_sink *to,
+			  const struct view *v, const struct reading *r);
+
+/* Emits an event if GPU i is new or its state changed. uuid: NULL if the GPU has none. Returns
+ * true if the state changed; a new GPU is no change. */
+bool gpu_events_follow_state(struct gpu_events *g, const struct event_sink *to,
+			     const struct view *v, unsigned i, const char *uuid);
+
+/* Emits an event for each driver call of GPU i that begins to fail or works again. */
+void gpu_events_follow_queries(struct gpu_events *g, const struct event_sink *to,
+			       const struct view *v, unsigned i, const char *uuid);
+
+#endif
