@@ -368,6 +368,14 @@ int guard_mode(const struct cli *c, struct remote *r, const char *word, const ch
 
 #define LINE_BYTES_MAX (16u << 20)
 
+/* Number of decisions that can wait for the first scene of a run. */
+#define WAITING_MOST 64
+
+struct replay_decision {
+	struct guard_decision decision;
+	char worker[64];
+};
+
 struct replay {
 	const struct cli *cli;
 	const char *path;
@@ -375,6 +383,8 @@ struct replay {
 	char missing[4000]; /* why there is no default policy; "": there is one */
 	struct recording_reader *trace;
 	struct buf out; /* the text of one output line */
+	struct replay_decision waiting[WAITING_MOST];
+	unsigned waiting_count;
 };
 
 /* Reads the policy from the configuration at path.  If path is NULL, reads the service's
@@ -403,19 +413,16 @@ static int read_policy(struct replay *r, const char *path)
 	return *r->missing ? EXIT_USAGE : EXIT_OK;
 }
 
-static const char *worker_name(const struct replay *r, const struct guard_decision *d)
+/* Writes one decision. time NULL: unknown. */
+static void write_json(struct replay *r, const struct replay_decision *from, const char *time)
 {
-	return recording_reader_policy(r->trace)->worker[d->worker].name;
-}
-
-static void write_json(struct replay *r, const struct guard_decision *d, const char *time)
-{
+	const struct guard_decision *d = &from->decision;
 	struct json j;
 
 	json_init(&j, &r->out, false);
 	json_object(&j, NULL);
 	json_string(&j, "time_utc", time);
-	json_string(&j, "worker", worker_name(r, d));
+	json_string(&j, "worker", from->worker);
 	json_string(&j, "from", guard_state_name(d->from));
 	json_string(&j, "to", guard_state_name(d->to));
 	json_array(&j, "mask");
@@ -430,29 +437,55 @@ static void write_json(struct replay *r, const struct guard_decision *d, const c
 	json_end(&j);
 }
 
-static void write_text(struct replay *r, const struct guard_decision *d, const char *time)
+static void write_text(struct replay *r, const struct replay_decision *from, const char *time)
 {
-	buf_addf(&r->out, "%s  %s: %s to %s%s%s%s%s%s\n", time, worker_name(r, d),
+	const struct guard_decision *d = &from->decision;
+
+	buf_addf(&r->out, "%s  %s: %s to %s%s%s%s%s%s\n", time, from->worker,
 		 guard_state_name(d->from), guard_state_name(d->to), *d->rule ? ", " : "",
 		 d->rule, *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
 }
 
+static void print_decision(struct replay *r, const struct replay_decision *d)
+{
+	const uint64_t wall_ns = recording_wall_ns(r->trace, d->decision.mono_ns);
+	char time[CLOCK_RFC3339_SIZE];
+
+	if (wall_ns)
+		clock_format_rfc3339(wall_ns, time);
+	buf_clear(&r->out);
+	if (r->cli->json)
+		write_json(r, d, wall_ns ? time : NULL);
+	else
+		write_text(r, d, wall_ns ? time : "(time unknown)");
+	fputs(r->out.p, stdout);
+}
+
+static void print_waiting(struct replay *r)
+{
+	for (unsigned i = 0; i < r->waiting_count; i++)
+		print_decision(r, &r->waiting[i]);
+	r->waiting_count = 0;
+}
+
+/* Prints the decisions since the last line. Decisions before the first scene of a run wait for
+ * that scene, because only scenes have the date. */
 static void print_decisions(struct replay *r)
 {
 	struct guard_decision d;
 	uint64_t wall_ns;
 
 	while (recording_next_decision(r->trace, &d, &wall_ns)) {
-		char time[CLOCK_RFC3339_SIZE];
+		struct replay_decision *next = &r->waiting[r->waiting_count++];
 
-		clock_format_rfc3339(wall_ns, time);
-		buf_clear(&r->out);
-		if (r->cli->json)
-			write_json(r, &d, time);
-		else
-			write_text(r, &d, time);
-		fputs(r->out.p, stdout);
+		next->decision = d;
+		snprintf(next->worker, sizeof(next->worker), "%s",
+			 recording_reader_policy(r->trace)->worker[d.worker].name);
+		if (wall_ns || r->waiting_count == WAITING_MOST)
+			print_waiting(r);
 	}
+	if (recording_wall_ns(r->trace, 0))
+		print_waiting(r);
 }
 
 static FILE *open_recording(const char *path)
@@ -477,12 +510,16 @@ static int read_lines(struct replay *r, FILE *f)
 	while (!err && (more = file_read_line(f, &line)) != 0) {
 		number++;
 		entries += line.len > 0;
+		/* decisions of a run without a scene */
+		if (strncmp(line.p, "begin\t", 6) == 0)
+			print_waiting(r);
 		err = more < 0                     ? more
 		      : strlen(line.p) != line.len ? -GW_E_PARSE
 						   : recording_read(r->trace, line.p);
 		if (!err)
 			print_decisions(r);
 	}
+	print_waiting(r);
 	if (!err && !entries) {
 		cli_error("%s %s: it is not a guard recording; name the file that record = "
 			  "\"FILE\" in [guard] sets",

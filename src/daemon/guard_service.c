@@ -42,7 +42,7 @@ uint64_t guard_service_log(struct guard_service *g, const char *severity, const 
 		&(struct view_event){ .kind = "guard", .severity = severity, .text = text });
 }
 
-/* ---- scenes and outcomes ---- */
+#define SCENES_KEY "guard-all/looks" /* count of scenes in the store */
 
 /* Returns a number that differs, almost certainly, if other processes are on the GPUs. */
 static uint64_t process_set(const struct scene *s)
@@ -82,7 +82,7 @@ static uint64_t scene_ready(void *arg, const struct scene *s, bool *ret_utilisat
 	bool opened;
 
 	g->view.scene = s;
-	g->view.counts.scenes++;
+	g->counts.scenes++;
 	opened = follow_processes(g, s);
 	guard_service_lock_look(g, s);
 	guard_service_observe(g, s);
@@ -134,15 +134,20 @@ static void keep_counts(struct guard_service *g)
 {
 	struct guard_view_counts *c = &g->view.counts;
 	struct store *s = g->config.store;
+	uint64_t kept;
 
 	if (!store_count_known(s))
 		return;
-	if (!g->counts_loaded) {
-		c->scenes += (uint64_t)store_count(s, "guard-all/looks");
+	if (!g->counts.loaded) {
+		g->counts.scenes += (uint64_t)store_count(s, SCENES_KEY);
 		c->events_lost += (uint64_t)store_count(s, "guard-all/driver_events_lost");
-		g->counts_loaded = true;
+		g->counts.loaded = true;
 	}
-	store_set_count(s, "guard-all/looks", (double)c->scenes);
+	store_set_count(s, SCENES_KEY, (double)g->counts.scenes);
+	/* publish only what kill -9 cannot take back; a value never falls */
+	kept = (uint64_t)store_count_kept(s, SCENES_KEY);
+	if (c->scenes < kept)
+		c->scenes = kept;
 	store_set_count(s, "guard-all/driver_events_lost", (double)c->events_lost);
 }
 

@@ -109,7 +109,11 @@ struct guard_service {
 	bool paused;
 	bool ending; /* no more orders are given */
 	struct guard_view view;
-	bool counts_loaded;          /* view.counts includes what earlier runs counted */
+	struct {
+		bool loaded; /* view.counts includes what earlier runs counted */
+		uint64_t
+			scenes; /* scenes of all runs; view.counts has only those in the store */
+	} counts;
 	struct guard_counters tally; /* counts, including earlier runs */
 	struct moves moves;          /* the latest moves of each worker, also of earlier runs */
 	struct guard_operations operations;

@@ -105,8 +105,17 @@ void recording_reader_free(struct recording_reader *r);
  * -GW_E_NOMEM. */
 int recording_read(struct recording_reader *r, const char *line);
 
+/* Converts the six flags of an outcome line: ok, busy, in flight, no answer, listed, refused.
+ * Recordings of earlier versions can have several flags set. "No answer" is then decisive,
+ * because the guard checked it first. */
+enum guard_ending recording_ending(const uint64_t flag[6]);
+
+/* Converts a time of the guard's clock to wall time, with the clocks of the run's last scene.
+ * Returns 0 if the run has no scene yet. */
+uint64_t recording_wall_ns(const struct recording_reader *r, uint64_t mono_ns);
+
 /* Gets the next decision since the last line; false: no more. *ret_wall_ns is the time of the
- * decision, derived from the clock of the last scene. */
+ * decision as recording_wall_ns() returns it. */
 bool recording_next_decision(struct recording_reader *r, struct guard_decision *ret,
 			     uint64_t *ret_wall_ns);
 

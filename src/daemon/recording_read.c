@@ -29,7 +29,7 @@ struct recording_reader {
 	bool dry;
 	struct guard *guard;
 	struct scene scene;
-	uint64_t wall_ns, mono_ns; /* times of the last scene */
+	uint64_t wall_ns, mono_ns; /* times of the run's last scene; 0: no scene was read yet */
 	uint64_t last_id;          /* last id before this run */
 	unsigned form;
 	bool swapping; /* between swap and swapped */
@@ -184,6 +184,7 @@ static void run_begin(struct recording_reader *t, unsigned form, uint64_t last_i
 	t->form = form;
 	t->last_id = last_id;
 	t->records = t->reservations = 0;
+	t->wall_ns = t->mono_ns = 0;
 	t->swapping = t->in_state = false;
 	for (int i = 0; i < POLICY_WORKERS; i++)
 		t->position[i] = form == 1 ? i : -1;
@@ -398,6 +399,17 @@ static int read_swapped(struct recording_reader *t, const struct words *w)
 	return err;
 }
 
+enum guard_ending recording_ending(const uint64_t flag[6])
+{
+	if (flag[0])
+		return flag[2] ? ENDING_IN_FLIGHT : flag[4] ? ENDING_LISTED : ENDING_DONE;
+	return flag[3]   ? ENDING_NO_ANSWER
+	       : flag[5] ? ENDING_REFUSED
+	       : flag[1] ? ENDING_BUSY
+	       : flag[2] ? ENDING_IN_FLIGHT
+			 : ENDING_FAILED;
+}
+
 static int read_outcome(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 3, 4, 5, 6, 7, 8 };
@@ -414,12 +426,7 @@ static int read_outcome(struct recording_reader *t, const struct words *w)
 		o.order = who > t->last_id ? who - t->last_id : 0;
 	else if (position(t, who) >= 0)
 		o.order = guard_order_pending(t->guard, (unsigned)position(t, who));
-	o.ok = v[1];
-	o.retry = v[2];
-	o.in_flight = v[3];
-	o.no_answer = v[4];
-	o.listed = v[5];
-	o.refused = v[6];
+	o.ending = recording_ending(v + 1);
 	snprintf(o.message, sizeof(o.message), "%s", w->word[n + 2]);
 	if (!t->dry)
 		guard_outcome(t->guard, &o, v[0]);
@@ -731,13 +738,18 @@ int recording_read(struct recording_reader *t, const char *line)
 	return err ? err : read_scene(t, line);
 }
 
+uint64_t recording_wall_ns(const struct recording_reader *t, uint64_t mono_ns)
+{
+	return t->wall_ns ? t->wall_ns + (mono_ns - t->mono_ns) : 0;
+}
+
 bool recording_next_decision(struct recording_reader *t, struct guard_decision *ret,
 			     uint64_t *ret_wall_ns)
 {
 	if (!t->guard)
 		return false;
 	if (guard_next_decision(t->guard, ret)) {
-		*ret_wall_ns = t->wall_ns + (ret->mono_ns - t->mono_ns);
+		*ret_wall_ns = recording_wall_ns(t, ret->mono_ns);
 		return true;
 	}
 	/* Orders are not fetched here. If an order had no outcome when the policy changed, the

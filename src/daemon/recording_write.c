@@ -90,8 +90,10 @@ void recording_worker(struct buf *out, unsigned worker, const char *name,
 void recording_outcome(struct buf *out, const struct guard_outcome *o, int worker,
 		       uint64_t now_ns)
 {
-	buf_addf(out, "outcome\t%" PRIu64 "\t%d\t%d\t%d\t%d\t%d\t%d\t%d", now_ns, worker, o->ok,
-		 o->retry, o->in_flight, o->no_answer, o->listed, o->refused);
+	buf_addf(out, "outcome\t%" PRIu64 "\t%d\t%d\t%d\t%d\t%d\t%d\t%d", now_ns, worker,
+		 guard_outcome_ok(o) || o->ending == ENDING_IN_FLIGHT, o->ending == ENDING_BUSY,
+		 o->ending == ENDING_IN_FLIGHT, o->ending == ENDING_NO_ANSWER,
+		 o->ending == ENDING_LISTED, o->ending == ENDING_REFUSED);
 	add_text(out, o->message);
 }
 

@@ -47,6 +47,9 @@ bool store_shared(const struct store *s);
 double store_count(struct store *s, const char *key);
 /* Returns the last value that was set, or else the value at the start. */
 double store_count_now(struct store *s, const char *key);
+/* Returns the value that a restart would find: the value in the file. If there is no file, or
+ * the file cannot be written, returns the last value that was set. */
+double store_count_kept(struct store *s, const char *key);
 /* Returns false while the file is not readable yet. Values that are set meanwhile are added to
  * those of the file. */
 bool store_count_known(struct store *s);

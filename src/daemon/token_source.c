@@ -5,7 +5,7 @@
 #include "base/json_doc.h"
 #include "base/prometheus_text.h"
 #include "base/root.h"
-#include "guard/worker/common.h"
+#include "guard/worker/model_list.h"
 
 #include <gpuward.h>
 
@@ -175,12 +175,12 @@ static bool server_sleeps(struct token_ask *a)
 
 /* ---- lists ---- */
 
-/* Parses the answer to a request for the list. Returns NULL if there is no list. */
-static struct json_doc *get_list(struct token_ask *a, const char *path)
+/* Requests the list of models. Returns NULL if there is no list. */
+static struct json_doc *get_list(struct token_ask *a)
 {
 	struct json_doc *r = NULL;
 
-	if (worker_get_json(&a->call, path, &r) != 0)
+	if (model_list_get(&a->call, &r) != 0)
 		answer_why(a, TOKEN_FAILED, "");
 	return r;
 }
@@ -196,33 +196,27 @@ static void read_model_counters(struct token_ask *a, const char *model)
 	read_counters(a, path, model);
 }
 
-/* A router lists each model with its status, and each loaded model has a process with --alias
- * NAME. A server with a single model has no status. */
+/* Each loaded model of a router has a process with --alias NAME. */
 static void list_llamacpp(struct token_ask *a)
 {
-	struct json_doc *r = get_list(a, "/models");
+	struct json_doc *r = get_list(a);
+	struct listed_model m;
 
-	for (size_t i = 0; r && i < json_doc_count(r, "data"); i++) {
-		const struct json_doc *m = json_doc_at(r, "data", i);
-		const char *id = json_doc_string(m, "id");
-		const char *status = json_doc_string(m, "status.value");
+	for (size_t i = 0; model_list_at(WORKER_LLAMACPP, r, i, &m); i++) {
 		const struct token_process *p;
-		struct model_report *x;
+		struct model_report *x =
+			m.state < MODEL_LOADING ? NULL : list_model(&a->ret->list, m.name);
 
-		if (status && strcmp(status, "loaded") != 0 && strcmp(status, "loading") != 0 &&
-		    strcmp(status, "sleeping") != 0)
-			continue;
-		x = list_model(&a->ret->list, id);
 		if (!x)
 			continue;
-		if (!status) {
+		if (m.state == MODEL_SINGLE) {
 			if (a->q->count && !server_sleeps(a))
 				read_counters(a, "/metrics", x->model);
 			break;
 		}
-		p = find_process(a, "--alias", id);
+		p = find_process(a, "--alias", m.name);
 		x->pid = p ? p->pid : 0;
-		if (a->q->count && strcmp(status, "loaded") == 0 && (!p || p->active))
+		if (a->q->count && m.state == MODEL_LOADED && (!p || p->active))
 			read_model_counters(a, x->model);
 	}
 	json_doc_free(r);
@@ -263,29 +257,30 @@ static void read_upstream(struct token_ask *a, const char *proxy, const char *mo
 
 static void list_llamaswap(struct token_ask *a)
 {
-	struct json_doc *r = get_list(a, "/running");
+	struct json_doc *r = get_list(a);
+	struct listed_model m;
 
-	for (size_t i = 0; r && i < json_doc_count(r, "running"); i++) {
-		const struct json_doc *m = json_doc_at(r, "running", i);
-		const char *proxy = json_doc_string(m, "proxy"),
-			   *state = json_doc_string(m, "state");
+	for (size_t i = 0; model_list_at(WORKER_LLAMASWAP, r, i, &m); i++) {
+		const char *proxy = json_doc_string(m.entry, "proxy");
 		const char *port = proxy ? strrchr(proxy, ':') : NULL;
 		const struct token_process *p;
-		struct model_report *x = list_model(&a->ret->list, json_doc_string(m, "model"));
+		struct model_report *x = list_model(&a->ret->list, m.name);
 
 		if (!x)
 			continue;
 		p = port ? find_process(a, "--port", port + 1) : NULL;
 		x->pid = p ? p->pid : 0;
-		if (a->q->count && state && strcmp(state, "ready") == 0 && (!p || p->active))
+		if (a->q->count && m.state == MODEL_LOADED && (!p || p->active))
 			read_upstream(a, proxy, x->model);
 	}
 	json_doc_free(r);
 }
 
-/* vLLM and SGLang have one model, and adapters for this model. The counters name the model. */
+/* vLLM and SGLang have one model, and adapters for this model. The counters name the model; in
+ * the list, the model is the first entry. */
 static void list_openai(struct token_ask *a)
 {
+	struct listed_model m;
 	struct json_doc *r;
 
 	if (a->q->count && read_counters(a, "/metrics", NULL))
@@ -294,60 +289,21 @@ static void list_openai(struct token_ask *a)
 		a->ret->result = TOKEN_FAILED;
 		return;
 	}
-	r = get_list(a, "/v1/models");
-	list_model(&a->ret->list, json_doc_string(r ? json_doc_at(r, "data", 0) : NULL, "id"));
+	r = get_list(a);
+	if (model_list_at(a->q->kind, r, 0, &m))
+		list_model(&a->ret->list, m.name);
 	json_doc_free(r);
 }
 
-static void list_ollama(struct token_ask *a)
+static void list_names(struct token_ask *a)
 {
-	struct json_doc *r = get_list(a, "/api/ps");
+	struct json_doc *r = get_list(a);
+	struct listed_model m;
 
-	for (size_t i = 0; r && i < json_doc_count(r, "models"); i++) {
-		const struct json_doc *m = json_doc_at(r, "models", i);
-
-		if (worker_ollama_is_local(m))
-			list_model(&a->ret->list, json_doc_string(m, "name"));
-	}
+	for (size_t i = 0; model_list_at(a->q->kind, r, i, &m); i++)
+		if (m.state >= MODEL_LOADING)
+			list_model(&a->ret->list, m.name);
 	json_doc_free(r);
-}
-
-/* Lists the only model of a server, at `key` of the document at `path`. */
-static void list_one(struct token_ask *a, const char *path, const char *key)
-{
-	struct json_doc *r = get_list(a, path);
-	const char *name = json_doc_string(r, key);
-
-	if (name)
-		list_model(&a->ret->list, name);
-	json_doc_free(r);
-}
-
-static void list_tabby(struct token_ask *a)
-{
-	worker_http_admin_key(a->call.http);
-	list_one(a, "/v1/model", "id");
-	if (a->ret->result == TOKEN_FAILED &&
-	    worker_said(&a->call, "no models are currently loaded"))
-		a->ret->result = TOKEN_LISTED;
-}
-
-/* KoboldCpp reports "inactive" without a text model, and hides the name from clients that do
- * not send its password. */
-static void list_kobold(struct token_ask *a)
-{
-	struct json_doc *r = get_list(a, "/api/v1/model");
-	const char *name = json_doc_string(r, "result");
-
-	if (name && strcmp(name, "inactive") != 0 &&
-	    strcmp(name, "koboldcpp/protected-model") != 0)
-		list_model(&a->ret->list, name);
-	json_doc_free(r);
-}
-
-static void list_a1111(struct token_ask *a)
-{
-	list_one(a, "/sdapi/v1/options", "sd_model_checkpoint");
 }
 
 static void list_nothing(struct token_ask *a)

@@ -78,10 +78,14 @@ static int do_open(struct worker_call *c, struct guard_outcome *out)
 static int do_drain(struct worker_call *c, struct guard_outcome *out)
 {
 	const struct worker_ops *ops = adapter_of(c);
+	bool busy = false;
+	int rc = ops->drain  ? ops->drain(c, &busy)
+		 : ops->busy ? c->set->busy(c, ops, &busy)
+			     : 0;
 
-	if (ops->drain)
-		return ops->drain(c, &out->in_flight);
-	return ops->busy ? c->set->busy(c, ops, &out->in_flight) : 0;
+	if (!rc && busy)
+		out->ending = ENDING_IN_FLIGHT;
+	return rc;
 }
 
 /* Does nothing: the outcome itself is the notification. */
@@ -175,7 +179,8 @@ static int make_ready(struct worker_call *c, bool start, struct guard_outcome *o
 	}
 	if (!policy_kind_is(c->worker->kind, KIND_STOPS_PROCESS))
 		rc = check_alive(c);
-	out->no_answer = rc != 0;
+	if (rc)
+		out->ending = ENDING_NO_ANSWER;
 	return rc;
 }
 
@@ -204,6 +209,24 @@ static int (*const verbs[])(struct worker_call *c, struct guard_outcome *out) = 
 	[ORDER_OPEN] = do_open,   [ORDER_RESUME] = do_resume, [ORDER_NOTIFY] = do_notify,
 };
 
+/* Returns how the order ended. The verb has already set `ending` if it knows more than rc. */
+static enum guard_ending ending_of(const struct worker_call *c, int rc,
+				   enum guard_ending ending)
+{
+	if (ending == ENDING_NO_ANSWER)
+		return ending;
+	switch (rc) {
+	case 0:
+		return ending == ENDING_IN_FLIGHT ? ending
+		       : c->listed                ? ENDING_LISTED
+						  : ENDING_DONE;
+	case -GW_E_STATE: return ENDING_BUSY;
+	case -GW_E_PERM:
+	case -GW_E_NOSUPPORT: return ENDING_REFUSED;
+	default: return ENDING_FAILED;
+	}
+}
+
 /* Carries out an order. An eviction first notes what it will unload. kept: the notes that the
  * journal has from earlier orders; NULL: the notes of this order are already in the journal.
  * Returns true if the notes changed; then the caller must write them before the order
@@ -222,10 +245,7 @@ static bool learn_and_do(struct worker_call *c, const char *kept, struct guard_o
 		worker_fail(c, rc, "out of memory");
 	if (c->set->end)
 		c->set->end(c);
-	out->ok = rc == 0;
-	out->retry = rc == -GW_E_STATE;
-	out->refused = rc == -GW_E_PERM || rc == -GW_E_NOSUPPORT;
-	out->listed = rc == 0 && c->listed;
+	out->ending = ending_of(c, rc, out->ending);
 	return more;
 }
 
@@ -415,7 +435,7 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not)
 	mailbox_lock(&a->box);
 	s->kept = true;
 	if (why_not) {
-		s->outcome.ok = s->outcome.retry = false;
+		s->outcome.ending = ENDING_FAILED;
 		snprintf(s->outcome.message, sizeof(s->outcome.message), "%s", why_not);
 		s->state = DONE;
 		notify(a);

@@ -217,7 +217,7 @@ static void answer_dry(struct guard *g)
 		if (!worker_has_order(w) || !w->dry || w->order.what.id > last)
 			continue;
 		w->order.answered = g->scenes;
-		guard_order_done(g, w, &(struct guard_outcome){ .ok = true });
+		guard_order_done(g, w, &(struct guard_outcome){ .ending = ENDING_DONE });
 		guard_steps(g);
 	}
 }
@@ -252,9 +252,9 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 		w->order.answered = g->scenes;
 		/* The worker's adapter may have changed the notes of its record. */
 		w->record_due = w->record_due || w->order.what.verb == ORDER_EVICT;
-		if (o->ok && !(o->in_flight && w->order.what.verb == ORDER_DRAIN))
+		if (guard_outcome_ok(o))
 			guard_order_done(g, w, o);
-		else if (o->no_answer && worker_state(w) == STATE_RESUME) {
+		else if (o->ending == ENDING_NO_ANSWER && worker_state(w) == STATE_RESUME) {
 			w->order.status = STATUS_FAILED;
 			guard_unanswered(g, w, o->message);
 		} else

@@ -149,16 +149,30 @@ struct guard_order {
 	unsigned roots;
 };
 
+/* How an order ended. */
+enum guard_ending {
+	ENDING_FAILED,
+	ENDING_DONE,
+	ENDING_LISTED,    /* RESUME: done, and the worker lists its models as loaded */
+	ENDING_IN_FLIGHT, /* DRAIN: the worker still processes requests */
+	ENDING_BUSY,    /* the worker cannot carry out the order now: repeat the order later */
+	ENDING_REFUSED, /* a repeated order would fail too: a token or an option is missing */
+	ENDING_NO_ANSWER, /* RESUME: the worker's endpoint does not answer */
+	GUARD_ENDINGS
+};
+
+/* The result of an order. */
 struct guard_outcome {
-	uint64_t order;
-	bool ok, retry; /* retry: the worker is busy, try again */
-	bool in_flight; /* DRAIN: requests are still running */
-	bool no_answer; /* RESUME: the worker's endpoint does not answer */
-	bool listed;    /* RESUME: the worker lists its models as loaded */
-	/* repeating the order would fail: a token or an option of the worker is missing */
-	bool refused;
+	uint64_t order; /* guard_order.id */
+	enum guard_ending ending;
 	char message[200];
 };
+
+/* True if the worker carried out the order. */
+static inline bool guard_outcome_ok(const struct guard_outcome *o)
+{
+	return o->ending == ENDING_DONE || o->ending == ENDING_LISTED;
+}
 
 /* One change of state, or a report without a change, with its rule and evidence. It becomes a
  * log line and an event. */

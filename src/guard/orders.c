@@ -156,7 +156,7 @@ void guard_order_done(struct guard *g, struct guard_worker *w, const struct guar
 	case ORDER_RESUME: break;
 	default: return;
 	}
-	if (o->listed)
+	if (o->ending == ENDING_LISTED)
 		w->intent.claim = CLAIM_BACK;
 	else if (w->intent.claim == CLAIM_DRY &&
 		 (loading || w->order.what.verb == ORDER_RESUME))
@@ -176,8 +176,10 @@ static void evict_failed(struct guard *g, struct guard_worker *w, const struct g
 
 	if (worker_state(w) != STATE_EVICT)
 		return;
-	if (!o->retry)
-		w->intent.tries = o->refused ? RETRIES + 1 : w->intent.tries + 1;
+	if (o->ending == ENDING_REFUSED)
+		w->intent.tries = RETRIES + 1;
+	else if (o->ending != ENDING_BUSY)
+		w->intent.tries++;
 	if (w->intent.tries > RETRIES) {
 		guard_eviction_ended(w, RESULT_FAILED);
 		guard_unload_failed(g, w, message);
@@ -193,9 +195,10 @@ static void evict_failed(struct guard *g, struct guard_worker *w, const struct g
 static void drain_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o)
 {
 	w->order.retry_ns = g->now_ns + DRAIN_RETRY_NS;
-	if ((o->retry || o->in_flight) && worker_is_idle_only(w))
+	if ((o->ending == ENDING_BUSY || o->ending == ENDING_IN_FLIGHT) &&
+	    worker_is_idle_only(w))
 		guard_idle_end(g, w); /* requests still run: the worker is not idle */
-	if (!o->refused || worker_state(w) != STATE_DRAIN)
+	if (o->ending != ENDING_REFUSED || worker_state(w) != STATE_DRAIN)
 		return;
 	w->intent.deadline_ns = g->now_ns;
 	guard_report(g, w, "refused", "%.200s", o->message);

@@ -168,12 +168,12 @@ static void print(struct action *a, const char *verb, const struct guard_outcome
 	json_object(&j, NULL);
 	json_string(&j, "verb", verb);
 	json_uint(&j, "order", o->order);
-	json_bool(&j, "ok", o->ok);
-	json_bool(&j, "retry", o->retry);
-	json_bool(&j, "in_flight", o->in_flight);
-	json_bool(&j, "no_answer", o->no_answer);
-	json_bool(&j, "listed", o->listed);
-	json_bool(&j, "refused", o->refused);
+	json_bool(&j, "ok", guard_outcome_ok(o) || o->ending == ENDING_IN_FLIGHT);
+	json_bool(&j, "retry", o->ending == ENDING_BUSY);
+	json_bool(&j, "in_flight", o->ending == ENDING_IN_FLIGHT);
+	json_bool(&j, "no_answer", o->ending == ENDING_NO_ANSWER);
+	json_bool(&j, "listed", o->ending == ENDING_LISTED);
+	json_bool(&j, "refused", o->ending == ENDING_REFUSED);
 	json_string(&j, "message", o->message);
 	json_string(&j, "notes", now);
 	json_object_end(&j);

@@ -328,29 +328,28 @@ static inline void world_obey(struct world *o, const struct guard_order *d)
 {
 	struct world_worker *w = &o->w[d->worker];
 	struct guard_outcome *r = &o->outcome[o->outcomes];
+	bool ok = true;
 
 	assert_false(w->has_order); /* one at a time */
 	o->orders++;
 	w->has_order = true;
 	w->verbs[d->verb]++;
-	*r = (struct guard_outcome){ .order = d->id, .ok = true };
+	*r = (struct guard_outcome){ .order = d->id };
 	switch (d->verb) {
 	case ORDER_CLOSE: w->closed = true; break;
 	case ORDER_OPEN: w->closed = false; break;
-	case ORDER_DRAIN:
-		r->in_flight = w->acts.busy;
-		r->ok = !w->acts.refuses;
-		break;
-	case ORDER_EVICT: r->ok = world_evict(w, d); break;
-	case ORDER_RESUME:
-		r->no_answer = w->acts.deaf;
-		r->ok = !w->acts.deaf && world_resume(w);
-		r->listed = r->ok && w->acts.lists;
-		break;
+	case ORDER_DRAIN: ok = !w->acts.refuses; break;
+	case ORDER_EVICT: ok = world_evict(w, d); break;
+	case ORDER_RESUME: ok = !w->acts.deaf && world_resume(w); break;
 	case ORDER_NOTIFY: break;
 	}
-	r->refused = !r->ok && w->acts.refuses;
-	if (!r->ok)
+	r->ending = d->verb == ORDER_RESUME && w->acts.deaf    ? ENDING_NO_ANSWER
+		    : !ok && w->acts.refuses                   ? ENDING_REFUSED
+		    : !ok                                      ? ENDING_FAILED
+		    : d->verb == ORDER_DRAIN && w->acts.busy   ? ENDING_IN_FLIGHT
+		    : d->verb == ORDER_RESUME && w->acts.lists ? ENDING_LISTED
+							       : ENDING_DONE;
+	if (!ok)
 		snprintf(r->message, sizeof(r->message), "HTTP 500");
 	if (!w->acts.silent)
 		o->outcomes++;

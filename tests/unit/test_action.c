@@ -120,6 +120,13 @@ static struct guard_outcome next(void)
 	return o;
 }
 
+static bool next_ok(void)
+{
+	const struct guard_outcome o = next();
+
+	return guard_outcome_ok(&o);
+}
+
 TEST(an_order_comes_back_with_its_outcome)
 {
 	struct guard_outcome o;
@@ -127,8 +134,7 @@ TEST(an_order_comes_back_with_its_outcome)
 	assert_int_equal(give(3, ORDER_EVICT, 77), 0);
 	o = next();
 	assert_int_equal(o.order, 77);
-	assert_true(o.ok);
-	assert_false(o.retry);
+	assert_int_equal(o.ending, ENDING_DONE);
 	assert_string_equal(o.message, "");
 	assert_int_equal(fake[3].evicted, 1);
 	assert_int_equal(fake[3].bytes, 1077);
@@ -148,17 +154,16 @@ TEST(a_callback_result_is_the_outcome)
 	fake[0].answer = -GW_E_STATE;
 	assert_int_equal(give(0, ORDER_EVICT, 1), 0);
 	o = next();
-	assert_false(o.ok);
-	assert_true(o.retry);
+	assert_int_equal(o.ending, ENDING_BUSY);
 	fake[0].answer = -GW_E_IO;
 	assert_int_equal(give(0, ORDER_RESUME, 2), 0);
 	o = next();
-	assert_false(o.ok);
-	assert_false(o.retry);
+	assert_false(guard_outcome_ok(&o));
+	assert_int_not_equal(o.ending, ENDING_BUSY);
 	assert_in(o.message, "resume callback failed");
 	fake[0].answer = 5; /* not a valid result */
 	assert_int_equal(give(0, ORDER_EVICT, 3), 0);
-	assert_false(next().ok);
+	assert_false(next_ok());
 }
 
 TEST(a_worker_has_one_order_at_a_time)
@@ -206,7 +211,7 @@ TEST(the_ninth_order_waits_while_eight_hang)
 	for (unsigned i = 0; i < WORKERS; i++)
 		sem_post(&fake[i].go);
 	for (unsigned i = 1; i < WORKERS; i++)
-		assert_true(next().ok);
+		assert_true(next_ok());
 }
 
 TEST(each_order_has_one_outcome_over_many_rounds)
@@ -253,7 +258,7 @@ TEST(nothing_is_done_unless_the_mode_is_enforce)
 		for (unsigned v = ORDER_CLOSE; v <= ORDER_NOTIFY; v++) {
 			policy.mode = modes[m];
 			assert_int_equal(give(0, (enum guard_verb)v, v), 0);
-			assert_false(next().ok);
+			assert_false(next_ok());
 		}
 	assert_int_equal(fake[0].evicted + fake[0].resumed, 0);
 }
@@ -265,16 +270,15 @@ TEST(a_worker_without_callbacks_is_neither_evicted_nor_resumed)
 	assert_int_equal(action_set_callbacks(action, 2, NULL), 0);
 	give(2, ORDER_EVICT, 1);
 	o = next();
-	assert_false(o.ok);
+	assert_false(guard_outcome_ok(&o));
 	assert_in(o.message, "no evict callback");
 	give(2, ORDER_RESUME, 3);
 	o = next();
-	assert_false(o.ok);
+	assert_false(guard_outcome_ok(&o));
 	assert_in(o.message, "no resume callback");
 	give(2, ORDER_DRAIN, 2); /* an order without a function succeeds */
 	o = next();
-	assert_true(o.ok);
-	assert_false(o.in_flight);
+	assert_int_equal(o.ending, ENDING_DONE);
 }
 
 TEST(notes_are_kept_until_a_resume_succeeds)
@@ -376,14 +380,14 @@ TEST(an_eviction_waits_until_its_notes_are_written)
 	assert_int_equal(atomic_load(&unloading.evicted), 0);
 	action_go_on(action, 3, NULL);
 	o = next();
-	assert_true(o.ok);
+	assert_true(guard_outcome_ok(&o));
 	assert_int_equal(o.order, 7);
 	assert_int_equal(atomic_load(&unloading.evicted), 1);
 	assert_int_equal(atomic_load(&unloading.learnt), 1);
 	/* the notes are already in the journal, so the order does not wait */
 	give(3, ORDER_EVICT, 9);
 	o = next();
-	assert_true(o.ok);
+	assert_true(guard_outcome_ok(&o));
 	assert_int_equal(atomic_load(&unloading.evicted), 2);
 }
 
@@ -400,7 +404,7 @@ TEST(an_eviction_without_written_notes_is_not_carried_out)
 	await_learnt(0, &(struct guard_order){ 0 });
 	action_go_on(action, 0, "the disk is full");
 	o = next();
-	assert_false(o.ok);
+	assert_false(guard_outcome_ok(&o));
 	assert_string_equal(o.message, "the disk is full");
 	action_set_notes(action, 0, "");
 	assert_int_equal(action_order(action, &order),
@@ -408,7 +412,7 @@ TEST(an_eviction_without_written_notes_is_not_carried_out)
 	await_learnt(0, &order);
 	action_go_on(action, 0, NULL);
 	o = next();
-	assert_false(o.ok);
+	assert_false(guard_outcome_ok(&o));
 	assert_in(o.message, "not written in time");
 	assert_int_equal(atomic_load(&unloading.evicted), 0);
 }
@@ -421,8 +425,7 @@ TEST(a_worker_that_fails_to_learn_is_not_evicted)
 	unloading.learn_rc = -GW_E_STATE;
 	give(0, ORDER_EVICT, 1);
 	o = next();
-	assert_false(o.ok);
-	assert_true(o.retry);
+	assert_int_equal(o.ending, ENDING_BUSY);
 	assert_string_equal(o.message, "it cannot be asked");
 	assert_int_equal(atomic_load(&unloading.evicted), 0);
 }
@@ -458,7 +461,7 @@ TEST(notes_and_callbacks_follow_the_workers_to_a_new_policy)
 	assert_int_equal(action_policy(action, &other, from), -GW_E_STATE);
 	sem_post(&fake[5].go);
 	o = next();
-	assert_true(o.ok);
+	assert_true(guard_outcome_ok(&o));
 	assert_true(action_idle(action));
 	assert_int_equal(action_policy(action, &other, from), 0);
 	action_notes(action, 0, notes, sizeof(notes));
@@ -473,7 +476,7 @@ TEST(notes_and_callbacks_follow_the_workers_to_a_new_policy)
 	assert_int_equal(atomic_load(&fake[0].evicted), 1);
 	assert_int_equal(give(1, ORDER_EVICT, 3), 0); /* worker 1 has no callbacks */
 	o = next();
-	assert_false(o.ok);
+	assert_false(guard_outcome_ok(&o));
 	assert_int_equal(give(5, ORDER_EVICT, 4), -GW_E_ARG);
 }
 

@@ -80,7 +80,8 @@ static void look(void)
 	while (guard_next_record(w.guard, &record))
 		;
 	while (guard_next_order(w.guard, &o))
-		guard_outcome(w.guard, &(struct guard_outcome){ .order = o.id, .ok = true },
+		guard_outcome(w.guard,
+			      &(struct guard_outcome){ .order = o.id, .ending = ENDING_DONE },
 			      now());
 }
 

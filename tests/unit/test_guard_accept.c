@@ -547,9 +547,10 @@ static struct guard_order first_evict_order(struct world *o)
 		while (guard_next_record(o->g, &r))
 			;
 		while (d.verb != ORDER_EVICT && guard_next_order(o->g, &d))
-			guard_outcome(o->g,
-				      &(struct guard_outcome){ .order = d.id, .ok = true },
-				      o->now);
+			guard_outcome(
+				o->g,
+				&(struct guard_outcome){ .order = d.id, .ending = ENDING_DONE },
+				o->now);
 		assert_true(o->now < WORLD_START + 20 * S);
 		o->now += o->step_ns;
 	}

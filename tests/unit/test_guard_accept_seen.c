@@ -222,8 +222,9 @@ static void fetch(struct guard *g, unsigned *ret_orders)
 		;
 	while (guard_next_order(g, &order)) {
 		++*ret_orders;
-		guard_outcome(g, &(struct guard_outcome){ .order = order.id, .ok = true },
-			      scene.mono_ns);
+		guard_outcome(
+			g, &(struct guard_outcome){ .order = order.id, .ending = ENDING_DONE },
+			scene.mono_ns);
 	}
 	while (guard_next_decision(g, &said))
 		;

@@ -702,7 +702,7 @@ GUARD_ROW("orders", a_checkpoint_order_is_issued_only_after_its_processes_are_re
 			if (!came)
 				guard_outcome(o->g,
 					      &(struct guard_outcome){ .order = order.id,
-								       .ok = true },
+								       .ending = ENDING_DONE },
 					      o->now);
 		}
 	}

@@ -410,7 +410,7 @@ GUARD_ROW("49", a_managed_worker_that_is_turned_back_before_it_appears_is_absent
 	} row[] = { { WORKER_OLLAMA, false }, { WORKER_SYSTEMD, true } };
 
 	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
-		struct guard_outcome done = { .ok = true };
+		struct guard_outcome done = { .ending = ENDING_DONE };
 		struct guard_order d;
 		bool came = false;
 

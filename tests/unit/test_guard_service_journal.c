@@ -146,7 +146,7 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not)
 		return;
 	}
 	o.outcome[o.outcomes].order = disk.order.id;
-	o.outcome[o.outcomes++].ok = false;
+	o.outcome[o.outcomes++].ending = ENDING_FAILED;
 }
 
 void action_cancel(struct action *a, unsigned worker)

@@ -5,6 +5,7 @@
 
 #include "guard_world.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,9 +96,10 @@ TEST(what_is_written_is_read)
 	s->wall_ns = 100 * SECOND;
 	scene_write(&out, s);
 	recording_request(&out, 0, REQUEST_HOLD_EVICTED, UINT64_MAX, 2 * SECOND);
-	recording_outcome(&out,
-			  &(struct guard_outcome){ .order = 1, .ok = true, .message = "a\tb" },
-			  0, 2 * SECOND);
+	recording_outcome(
+		&out,
+		&(struct guard_outcome){ .order = 1, .ending = ENDING_DONE, .message = "a\tb" },
+		0, 2 * SECOND);
 	recording_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 3 * SECOND);
 	recording_trust(&out, "GPU-1", 3 * SECOND);
 	recording_heat(&out, "GPU-1", HEAT_WARM, "warm", 3 * SECOND);
@@ -117,6 +119,63 @@ TEST(what_is_written_is_read)
 	assert_true(held);
 	assert_int_equal(recording_counts(t).scenes, 1);
 	assert_int_equal(recording_counts(t).runs, 1);
+}
+
+TEST(the_flags_of_an_outcome_become_one_ending)
+{
+	static const struct {
+		uint64_t flag[6]; /* ok, busy, in flight, no answer, listed, refused */
+		enum guard_ending ending;
+	} cases[] = {
+		{ { 0, 0, 0, 0, 0, 0 }, ENDING_FAILED },
+		{ { 1, 0, 0, 0, 0, 0 }, ENDING_DONE },
+		{ { 1, 0, 0, 0, 1, 0 }, ENDING_LISTED },
+		{ { 1, 0, 1, 0, 0, 0 }, ENDING_IN_FLIGHT },
+		{ { 0, 1, 0, 0, 0, 0 }, ENDING_BUSY },
+		{ { 0, 0, 0, 0, 0, 1 }, ENDING_REFUSED },
+		{ { 0, 0, 0, 1, 0, 0 }, ENDING_NO_ANSWER },
+		/* earlier versions could set several flags */
+		{ { 0, 0, 0, 1, 0, 1 }, ENDING_NO_ANSWER },
+		{ { 0, 1, 0, 1, 0, 0 }, ENDING_NO_ANSWER },
+	};
+
+	for (unsigned i = 0; i < COUNT_OF(cases); i++)
+		assert_int_equal(recording_ending(cases[i].flag), cases[i].ending);
+	for (unsigned i = 0; i < GUARD_ENDINGS; i++) {
+		const struct guard_outcome o = { .ending = (enum guard_ending)i };
+		uint64_t f[6];
+
+		buf_clear(&out);
+		recording_outcome(&out, &o, 0, 5);
+		assert_int_equal(sscanf(out.p,
+					"outcome\t5\t0\t%" SCNu64 "\t%" SCNu64 "\t%" SCNu64
+					"\t%" SCNu64 "\t%" SCNu64 "\t%" SCNu64,
+					&f[0], &f[1], &f[2], &f[3], &f[4], &f[5]),
+				 6);
+		assert_int_equal(recording_ending(f), i);
+	}
+}
+
+/* A request before the first scene of a run has no date until that scene is read. */
+TEST(the_time_of_a_decision_before_the_first_scene_comes_from_that_scene)
+{
+	recording_begin(&out, 0, GUARD_ENFORCE);
+	recording_worker(&out, 0, "one", NULL);
+	recording_request(&out, 0, REQUEST_HOLD_EVICTED, UINT64_MAX, 2 * SECOND);
+	open_reader(false);
+	assert_int_equal(feed(out.p), 0);
+	assert_true(recording_next_decision(t, &d, &wall_ns));
+	assert_int_equal(wall_ns, 0);
+	buf_clear(&out);
+	s->mono_ns = 3 * SECOND;
+	s->wall_ns = 100 * SECOND;
+	scene_write(&out, s);
+	assert_int_equal(feed(out.p), 0);
+	assert_int_equal(recording_wall_ns(t, d.mono_ns), 99 * SECOND);
+	buf_clear(&out);
+	recording_begin(&out, 0, GUARD_ENFORCE); /* the machine may have started again */
+	assert_int_equal(feed(out.p), 0);
+	assert_int_equal(recording_wall_ns(t, d.mono_ns), 0);
 }
 
 /* The recorded guard had given out 100 numbers before this run; a new guard begins with 1. */

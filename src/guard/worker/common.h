@@ -104,8 +104,4 @@ bool worker_process_matches(const struct worker_call *c, const struct guard_targ
  * kind. Without allow_kill it returns -GW_E_PERM. In signal.c. */
 int worker_kill(const struct worker_call *c);
 
-/* True if this entry of Ollama's /api/ps is a model on this machine. Models in the cloud are
- * listed too, but they hold no memory. */
-bool worker_ollama_is_local(const struct json_doc *model);
-
 #endif

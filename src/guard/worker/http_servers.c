@@ -2,7 +2,7 @@
  * has its own file. */
 #include "base/clock.h"
 #include "base/json.h"
-#include "guard/worker/common.h"
+#include "guard/worker/model_list.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -325,31 +325,23 @@ static int ollama_request(struct worker_call *c, const char *path, const char *m
 	return worker_post(c, path, text);
 }
 
-bool worker_ollama_is_local(const struct json_doc *model)
-{
-	return !json_doc_string(model, "remote_host") &&
-	       !(json_doc_is_number(model, "size") && json_doc_number(model, "size") <= 0);
-}
-
 /* Notes the loaded models. If `unload` is true, also unloads them. */
 static int ollama_each(struct worker_call *c, bool unload, size_t *ret_count)
 {
+	struct listed_model m;
 	struct json_doc *r;
-	int rc = worker_get_json(c, "/api/ps", &r);
+	int rc = model_list_get(c, &r);
 
 	*ret_count = 0;
 	if (rc)
 		return rc;
 	worker_note_asked(c);
-	for (size_t i = 0; i < json_doc_count(r, "models") && !rc; i++) {
-		const struct json_doc *m = json_doc_at(r, "models", i);
-		const char *name = json_doc_string(m, "name");
-
-		if (!name || !worker_ollama_is_local(m))
+	for (size_t i = 0; !rc && model_list_at(WORKER_OLLAMA, r, i, &m); i++) {
+		if (!m.name || m.state == MODEL_OUT)
 			continue;
-		ollama_note(c, m, name);
+		ollama_note(c, m.entry, m.name);
 		if (unload)
-			rc = ollama_request(c, "/api/generate", name, true);
+			rc = ollama_request(c, "/api/generate", m.name, true);
 		if (rc == -GW_E_NOSUPPORT) /* 404: it is already unloaded */
 			rc = 0;
 		*ret_count += rc == 0;
@@ -382,19 +374,17 @@ static int ollama_evict(struct worker_call *c)
 /* Checks that Ollama lists a model as loaded. */
 static int ollama_check(struct worker_call *c, const char *model)
 {
+	struct listed_model m;
 	struct json_doc *r;
 	size_t n = strlen(model);
 	bool found = false;
-	int rc = worker_get_json(c, "/api/ps", &r);
+	int rc = model_list_get(c, &r);
 
 	if (rc)
 		return rc;
-	for (size_t i = 0; i < json_doc_count(r, "models"); i++) {
-		const char *name = json_doc_string(json_doc_at(r, "models", i), "name");
-
-		found = found || (name && strncmp(name, model, n) == 0 &&
-				  (!name[n] || strcmp(name + n, ":latest") == 0));
-	}
+	for (size_t i = 0; model_list_at(WORKER_OLLAMA, r, i, &m); i++)
+		found = found || (m.name && strncmp(m.name, model, n) == 0 &&
+				  (!m.name[n] || strcmp(m.name + n, ":latest") == 0));
 	json_doc_free(r);
 	return found ? 0
 		     : worker_fail(c, -GW_E_IO,
@@ -421,21 +411,18 @@ const struct worker_ops worker_ollama = { .drain = ollama_drain,
 /* TabbyAPI has one model, which is unloaded and loaded by name. Unloading aborts running
  * requests. The administrator's key has its own header. */
 
-/* Writes the loaded model, "" if there is none (status 503, in older versions 400). Returns an
- * error if the server does not report it. */
+/* Writes the name of the loaded model, "" if no model is loaded. */
 static int loaded_model(struct worker_call *c, char *out, size_t out_size)
 {
+	struct listed_model m;
 	struct json_doc *r;
-	const char *id;
-	int rc = worker_get_json(c, "/v1/model", &r);
+	int rc = model_list_get(c, &r);
 
 	out[0] = '\0';
-	if (rc)
-		return worker_said(c, "no models are currently loaded") ? 0 : rc;
-	id = json_doc_string(r, "id");
-	snprintf(out, out_size, "%s", id ? id : "");
+	if (!rc && model_list_at(WORKER_TABBY, r, 0, &m) && m.name)
+		snprintf(out, out_size, "%s", m.name);
 	json_doc_free(r);
-	return 0;
+	return rc;
 }
 
 /* Notes the loaded model. A failure here prevents the eviction, unless the configuration names
@@ -443,10 +430,8 @@ static int loaded_model(struct worker_call *c, char *out, size_t out_size)
 static int tabby_learn(struct worker_call *c)
 {
 	char model[WORKER_MODEL];
-	int rc;
+	int rc = loaded_model(c, model, sizeof(model));
 
-	worker_http_admin_key(c->http);
-	rc = loaded_model(c, model, sizeof(model));
 	if (rc)
 		return c->worker->model ? 0 : rc;
 	worker_note_asked(c);
@@ -498,7 +483,6 @@ static int tabby_alive(struct worker_call *c)
 {
 	char model[WORKER_MODEL];
 
-	worker_http_admin_key(c->http);
 	return loaded_model(c, model, sizeof(model));
 }
 

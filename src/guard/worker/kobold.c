@@ -9,7 +9,7 @@
  * Only POST requests that generate wake an unloaded model of --routermode. The queries in this
  * file are GET requests: they neither wake a model nor count as use for
  * --adminunloadtimeout. */
-#include "guard/worker/common.h"
+#include "guard/worker/model_list.h"
 
 #include "base/json.h"
 
@@ -21,9 +21,7 @@
  * started */
 #define KOBOLD_UNLOAD  "unload_model"
 #define KOBOLD_INITIAL "initial_model"
-/* the name of every model for a client that does not send the server's --password */
-#define KOBOLD_HIDDEN "koboldcpp/protected-model"
-#define KOBOLD_PREFIX "koboldcpp/" /* every model's name begins with it */
+#define KOBOLD_PREFIX  "koboldcpp/" /* every model's name begins with it */
 
 enum kobold_admin { KOBOLD_NO_ADMIN, KOBOLD_ADMIN, KOBOLD_PASSWORD };
 
@@ -65,16 +63,15 @@ static int kobold_ask(struct worker_call *c, bool *ret_loaded, enum kobold_admin
 /* Writes the name of the text model, "" if there is none or its name is hidden. */
 static int kobold_model(struct worker_call *c, char *out, size_t size)
 {
+	struct listed_model m;
 	struct json_doc *r;
-	const char *name;
-	int rc = kobold_get(c, "/api/v1/model", &r);
+	int rc = kobold_result(c, model_list_get(c, &r));
 
 	out[0] = '\0';
 	if (rc)
 		return rc;
-	name = json_doc_string(r, "result");
-	if (name && strcmp(name, "inactive") != 0 && strcmp(name, KOBOLD_HIDDEN) != 0)
-		snprintf(out, size, "%s", name);
+	if (model_list_at(WORKER_KOBOLD, r, 0, &m) && m.name)
+		snprintf(out, size, "%s", m.name);
 	json_doc_free(r);
 	return 0;
 }

@@ -2,7 +2,7 @@
  * unload before the work is done. A model that it stops stays "loaded" until the model's
  * process has ended. A server with a single model cannot unload: stop its unit (level 4) or
  * checkpoint it (level 3). */
-#include "guard/worker/common.h"
+#include "guard/worker/model_list.h"
 
 #include "base/clock.h"
 #include "base/http_message.h"
@@ -13,51 +13,28 @@
  * listed as loaded for longer than this, the router is not stopping it. */
 #define LLAMACPP_STOP_NS (11 * NS_PER_S)
 
-enum llamacpp_state {
-	MODEL_OUT, /* also a model that is only downloaded */
-	MODEL_FAILED,
-	MODEL_LOADING,
-	MODEL_LOADED,
-	MODEL_SLEEPING, /* after --sleep-idle-seconds: its weights are not on the GPU */
-};
-
-static enum llamacpp_state llamacpp_state(const struct json_doc *m)
-{
-	static const char *const name[] = { [MODEL_LOADING] = "loading",
-					    [MODEL_LOADED] = "loaded",
-					    [MODEL_SLEEPING] = "sleeping" };
-	const char *status = json_doc_string(m, "status.value");
-
-	for (unsigned i = MODEL_LOADING; i <= MODEL_SLEEPING; i++)
-		if (status && strcmp(status, name[i]) == 0)
-			return (enum llamacpp_state)i;
-	return json_doc_true(m, "status.failed") ? MODEL_FAILED : MODEL_OUT;
-}
-
 /* Notes every model in memory and calls fn (may be NULL) for it, until fn fails. */
 static int each_model(struct worker_call *c,
 		      int (*fn)(struct worker_call *c, const char *model,
-				enum llamacpp_state state, void *ctx),
+				enum model_state state, void *ctx),
 		      void *ctx)
 {
+	struct listed_model m;
 	struct json_doc *r;
-	int rc = worker_get_json(c, "/models", &r);
+	int rc = model_list_get(c, &r);
 
 	if (rc)
 		return rc;
 	worker_note_asked(c);
-	for (size_t i = 0; i < json_doc_count(r, "data") && !rc; i++) {
-		const struct json_doc *m = json_doc_at(r, "data", i);
-		const char *id = json_doc_string(m, "id");
-
-		if (!json_doc_string(m, "status.value")) {
+	for (size_t i = 0; !rc && model_list_at(WORKER_LLAMACPP, r, i, &m); i++) {
+		if (m.state == MODEL_SINGLE) {
 			rc = worker_fail(
 				c, -GW_E_NOSUPPORT,
 				"it serves a single model and cannot unload it; set max_level "
 				"= 4 to stop its unit, or use kind \"checkpoint\"");
-		} else if (id && llamacpp_state(m) >= MODEL_LOADING) {
-			worker_note(c, "model", id);
-			rc = fn ? fn(c, id, llamacpp_state(m), ctx) : 0;
+		} else if (m.name && m.state >= MODEL_LOADING) {
+			worker_note(c, "model", m.name);
+			rc = fn ? fn(c, m.name, m.state, ctx) : 0;
 		}
 	}
 	json_doc_free(r);
@@ -87,7 +64,7 @@ static int check_slots(struct worker_call *c, const char *path, bool *busy)
 
 /* Checks whether a model is busy. Only a loaded model is asked: the question would wake a
  * sleeping model, and a loading model has no requests yet. */
-static int check_model(struct worker_call *c, const char *model, enum llamacpp_state state,
+static int check_model(struct worker_call *c, const char *model, enum model_state state,
 		       void *ctx)
 {
 	char path[WORKER_MODEL * 3 + 64];
@@ -133,7 +110,7 @@ static int llamacpp_learn(struct worker_call *c)
 	return each_model(c, NULL, NULL);
 }
 
-static int unload_model(struct worker_call *c, const char *model, enum llamacpp_state state,
+static int unload_model(struct worker_call *c, const char *model, enum model_state state,
 			void *ctx)
 {
 	int rc = worker_post_field(c, "/models/unload", "model", model);
@@ -154,21 +131,18 @@ static int llamacpp_evict(struct worker_call *c)
 }
 
 /* Reads the state of one model. */
-static int read_state(struct worker_call *c, const char *model, enum llamacpp_state *ret)
+static int read_state(struct worker_call *c, const char *model, enum model_state *ret)
 {
+	struct listed_model m;
 	struct json_doc *r;
-	int rc = worker_get_json(c, "/models", &r);
+	int rc = model_list_get(c, &r);
 
 	*ret = MODEL_OUT;
 	if (rc)
 		return rc;
-	for (size_t i = 0; i < json_doc_count(r, "data"); i++) {
-		const struct json_doc *m = json_doc_at(r, "data", i);
-		const char *id = json_doc_string(m, "id");
-
-		if (id && strcmp(id, model) == 0)
-			*ret = llamacpp_state(m);
-	}
+	for (size_t i = 0; model_list_at(WORKER_LLAMACPP, r, i, &m); i++)
+		if (m.name && strcmp(m.name, model) == 0)
+			*ret = m.state;
 	json_doc_free(r);
 	return 0;
 }
@@ -229,7 +203,7 @@ static void request_all(struct worker_call *c)
 static int load_model(struct worker_call *c, const char *model)
 {
 	const uint64_t stays_ns = clock_mono_ns(clock_real()) + LLAMACPP_STOP_NS;
-	enum llamacpp_state state;
+	enum model_state state;
 	char first[WORKER_MODEL] = "";
 	bool ran;
 	int rc;
