@@ -13,6 +13,8 @@
 #define BAR_LEAST 6 /* columns of the shortest bar */
 /* A graph of this many columns has room for the longest label, its value and a bar. */
 #define LABEL_WIDTH 34
+/* In a narrower graph, the whole value (such as the degrees left) is worth more than a bar. */
+#define BAR_WIDTH 22
 
 void gpu_view_energy(char out[static 24], double joules)
 {
@@ -139,9 +141,9 @@ static void draw_caption(struct canvas *c, unsigned row, unsigned column, unsign
 	unsigned at = column;
 	size_t used;
 
-	if (label_room + utf8_columns(text) + bar_room > width &&
-	    (label_room + utf8_columns(o->short_text) + bar_room <= width ||
-	     label_room + utf8_columns(text) > width))
+	if (label_room + utf8_columns(text) > width ||
+	    (width >= BAR_WIDTH && label_room + utf8_columns(text) + bar_room > width &&
+	     label_room + utf8_columns(o->short_text) + bar_room <= width))
 		text = o->short_text;
 	used = label_room + utf8_columns(text);
 	if (used <= width)

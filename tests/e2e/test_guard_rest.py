@@ -68,8 +68,9 @@ def test_the_guard_shows_its_mode_and_its_workers(calm):
     assert (doc["mode"], doc["journal"]) == ("enforce", "ok")
     assert [w["name"] for w in doc["workers"]] == ["ollama"]
     assert doc["workers"][0]["resident_bytes"] == 4 * GIB
-    assert doc["counts"]["looks_total"] > 0 and doc["looked_seconds"] < TIMEOUT
+    assert doc["looked_seconds"] < TIMEOUT
     assert doc["decisions"][0]["to"] == "active"
+    calm.wait(lambda: calm.get(GUARD).json()["counts"]["looks_total"] > 0)  # counted when the store has written it
 
 
 def test_limit_bounds_the_decisions(calm):
