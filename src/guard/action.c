@@ -41,7 +41,7 @@ struct action {
 	struct slot slot[POLICY_WORKERS];
 };
 
-/* ---- one order, on a thread, without the lock ---- */
+/* The functions from here to learn_and_do() run on a thread of the action, without the lock. */
 
 static int unsupported(const struct worker_call *c, const char *what)
 {
@@ -268,8 +268,6 @@ static bool carry_out(const struct action *a, struct worker_call *c, const char 
 	return learn_and_do(c, kept, out);
 }
 
-/* ---- threads ---- */
-
 /* Wakes the caller of the action. Call it with the lock, after the outcome was stored in the
  * slot. */
 static void notify(const struct action *a)
@@ -343,8 +341,6 @@ static void action_run(void *arg)
 	}
 	mailbox_unlock(&a->box);
 }
-
-/* ---- the caller's side ---- */
 
 static unsigned count_queued(const struct action *a)
 {

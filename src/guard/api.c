@@ -76,8 +76,6 @@ static int guard_api_options(const struct gw_guard_options *given, struct gw_gua
 	return 0;
 }
 
-/* ---- options -> policy ---- */
-
 static enum guard_mode mode_of(enum gw_guard_mode mode)
 {
 	return mode == GW_GUARD_ENFORCE   ? GUARD_ENFORCE
@@ -190,8 +188,6 @@ static int guard_api_policy(const struct gw_guard_options *o, struct policy *ret
 	return err;
 }
 
-/* ---- its GPUs ---- */
-
 static bool is_its(const struct policy_worker *w, const struct scene_gpu *u)
 {
 	for (unsigned i = 0; i < w->gpu_count; i++)
@@ -227,8 +223,6 @@ void guard_api_narrow(struct scene *s, const struct policy_worker *w)
 	s->gpus = gpus;
 	s->processes = processes;
 }
-
-/* ---- start ---- */
 
 static int init_locks(struct gw_guard *g)
 {
@@ -351,8 +345,6 @@ int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *options,
 	return 0;
 }
 
-/* ---- stop ---- */
-
 static struct timespec timespec_of(uint64_t ns)
 {
 	return (struct timespec){ (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
@@ -432,8 +424,6 @@ int gw_guard_stop(struct gw_guard *g, uint64_t timeout_ns)
 		return stop_failed(g);
 	return 0;
 }
-
-/* ---- calls of the program while the guard runs ---- */
 
 int gw_guard_allowed(const struct gw_guard *g)
 {

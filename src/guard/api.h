@@ -21,21 +21,15 @@
 /* Time between scenes if no timer runs and no event reports that a process opened a device. */
 #define API_EVERY_NS (5 * NS_PER_S)
 
-/* ---- api.c ---- */
-
 /* Removes from the scene the GPUs that the worker does not name, and the processes on these
  * GPUs. If the worker names no GPU, nothing is removed. */
 void guard_api_narrow(struct scene *s, const struct policy_worker *w);
-
-/* ---- api_run.c: health of the worker's GPUs ---- */
 
 struct guard_api_health;
 
 /* Borrows ctx. Returns 0 or -GW_E_NOMEM. */
 int guard_api_health_new(struct gw_ctx *ctx, struct guard_api_health **ret);
 void guard_api_health_free(struct guard_api_health *h);
-
-/* ---- api_run.c: one round ---- */
 
 /* The data for taking scenes. Used only by the guard's thread. */
 struct guard_api_sight {

@@ -27,8 +27,6 @@ static uint64_t now_ns(const struct gw_guard *g)
 	return clock_mono_ns(g->ctx->clock);
 }
 
-/* ---- health of the worker's GPUs ---- */
-
 /* Reads the health of a guarded program's GPUs and passes it to the guard as heat and reasons.
  * Readings have their own interval. */
 
@@ -147,7 +145,7 @@ static void guard_api_health_apply(struct guard_api_health *h, struct guard *g, 
 	}
 }
 
-/* ---- callbacks, on a thread of the action ---- */
+/* The action calls these callbacks on one of its own threads. */
 
 static void call_enter(struct gw_guard *g, enum gw_worker_call call, uint64_t deadline_ns)
 {
@@ -203,8 +201,6 @@ bool guard_api_is_caller(struct gw_guard *g)
 	pthread_mutex_unlock(&g->lock);
 	return is;
 }
-
-/* ---- deciding, with the lock ---- */
 
 bool guard_api_is_dry(const struct gw_guard *g)
 {
@@ -320,8 +316,6 @@ static void take_scene(struct gw_guard *g, const char *no_gpu)
 		guard_api_health_apply(g->sight.health, g->guard, now_ns(g));
 }
 
-/* ---- observing, without the lock ---- */
-
 /* Writes why no GPU is visible; "" if one is visible. */
 static void explain_absence(struct gw_guard *g, unsigned seen, char *out, size_t size)
 {
@@ -378,8 +372,6 @@ static void observe_now(struct gw_guard *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* ---- reports, without the lock ---- */
-
 static void report_decision(struct gw_guard *g, const struct guard_decision *d)
 {
 	char text[700];
@@ -425,8 +417,6 @@ uint64_t guard_api_round(struct gw_guard *g)
 	report_decisions(g);
 	return g->sight.due_ns;
 }
-
-/* ---- waiting ---- */
 
 static uint64_t earliest_wake(const struct gw_guard *g, uint64_t due_ns, uint64_t now)
 {

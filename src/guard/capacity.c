@@ -28,8 +28,6 @@ struct capacity {
 	struct series_point point[PIECE_POINTS]; /* buffer for capacity_past() */
 };
 
-/* ---- the past ---- */
-
 int capacity_new(struct capacity **ret)
 {
 	struct series_options o = { .quantities = 1,
@@ -153,8 +151,6 @@ void capacity_past(struct capacity *c, uint64_t now_ns, uint64_t span_ns,
 	find_slope(c, now_ns, ret);
 }
 
-/* ---- what fits ---- */
-
 uint64_t capacity_available(const struct capacity_gpu *g)
 {
 	uint64_t kept = g->headroom_bytes + g->reserved_bytes;
@@ -270,8 +266,6 @@ void capacity_fit(const struct capacity_gpu *g, uint64_t bytes, struct capacity_
 	}
 	explain_fit(g, ret, most);
 }
-
-/* ---- where ---- */
 
 static const char *why_excluded(const struct capacity_gpu *g)
 {

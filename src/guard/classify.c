@@ -38,8 +38,6 @@ const char *guard_class_name(unsigned c)
 	return c < GUARD_CLASSES ? name[c] : "unknown";
 }
 
-/* ---- regular expressions ---- */
-
 /* Size of a pattern after the C library has expanded it: x{3} becomes xxx, x+ becomes xx*. */
 struct pattern_size {
 	unsigned long atoms;
@@ -194,8 +192,6 @@ static bool command_fits(const struct classifier *c, unsigned i, const struct sc
 	return p->command_match == COMMAND_MATCHED && p->patterns[i / 64] >> i % 64 & 1;
 }
 
-/* ---- one field of a match ---- */
-
 static bool glob(const char *pattern, const char *text)
 {
 	return fnmatch(pattern, text, FNM_NOESCAPE) == 0;
@@ -312,8 +308,6 @@ static bool in_worker_unit(const struct policy_worker *w, const struct scene_pro
 	return classify_in_unit(p->cgroup, w->match.unit, user);
 }
 
-/* ---- a match ---- */
-
 static bool names_process(const struct policy_match *m)
 {
 	return m->name || m->exe || m->command || m->cgroup || m->container || m->unit;
@@ -345,8 +339,6 @@ static bool use_fits(const struct policy_match *m, const struct scene *s,
 	       (!(m->util_ge > 0) || (!isnan(p->sm_ratio) && p->sm_ratio >= m->util_ge)) &&
 	       (!m->gpu || (p->gpu < s->gpus && scene_gpu_matches(&s->gpu[p->gpu], m->gpu)));
 }
-
-/* ---- workers ---- */
 
 bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned worker,
 		     const struct scene_process *p, bool on_gpu)
@@ -433,8 +425,6 @@ int classifier_worker(const struct classifier *c, const struct scene *s,
 	return nearest_worker(c, s, p, &second);
 }
 
-/* ---- programs of the desktop ---- */
-
 /* Arrays instead of pointers: the relocation of each pointer would add 24 bytes to the
  * library. */
 #define BUILT_IN "built in: "
@@ -490,8 +480,6 @@ static const char *system_program(const struct scene_process *p)
 	return NULL;
 }
 
-/* ---- hidden programs ---- */
-
 static bool has_root(const struct scene *s, unsigned worker)
 {
 	for (unsigned i = 0; i < s->roots; i++)
@@ -520,8 +508,6 @@ static bool may_be_worker(const struct classifier *c, const struct scene *s,
 	}
 	return false;
 }
-
-/* ---- verdicts ---- */
 
 static struct verdict make_verdict(enum guard_class class, enum guard_action action,
 				   const char *why)
@@ -628,8 +614,6 @@ void classify_conflict(const struct policy *p, const struct scene_process *one,
 		 (long long)one->id.pid, one->name, p->worker[v->worker].name,
 		 p->worker[v->also].name);
 }
-
-/* ---- NVIDIA's multi-process service ---- */
 
 /* Name of nvidia-cuda-mps-server and of nvidia-cuda-mps-control: the kernel keeps 15 bytes. */
 #define MPS_NAME "nvidia-cuda-mps"

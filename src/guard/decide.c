@@ -18,7 +18,7 @@ static void begin_leaving(struct guard *g, struct guard_worker *w)
 	guard_report(g, w, rule, "%s", evidence);
 }
 
-/* ---- presence of the worker's process: rows 2 to 7 and 38 to 40 of GUARD-MACHINE.md ---- */
+/* Rows 2 to 7 and 38 to 40 of GUARD-MACHINE.md: presence of the worker's process. */
 
 /* True if the worker's hook ended the process. Some hooks evict a worker by ending its process,
  * and the process may end shortly after its memory is free. If the process ends later, the hook
@@ -168,7 +168,7 @@ static enum step step_gone(struct guard *g, struct guard_worker *w)
 	return STEP_WAIT;
 }
 
-/* ---- GPUs that cannot be read: rows 41 to 46 of GUARD-MACHINE.md ---- */
+/* Rows 41 to 46 of GUARD-MACHINE.md: GPUs that cannot be read. */
 
 static void lost_with_gpu(struct guard *g, struct guard_worker *w)
 {
@@ -228,7 +228,7 @@ static bool may_decide(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* ---- the worker may run: rows 8 to 13 of GUARD-MACHINE.md ---- */
+/* Rows 8 to 13 of GUARD-MACHINE.md: the worker may run. */
 
 static void report_throttle(struct guard *g, struct guard_worker *w)
 {
@@ -329,7 +329,7 @@ static enum step step_run(struct guard *g, struct guard_worker *w)
 	return w->demand.pressing ? demand_presses(g, w) : no_demand(g, w);
 }
 
-/* ---- the worker leaves: rows 14 to 24 of GUARD-MACHINE.md ---- */
+/* Rows 14 to 24 of GUARD-MACHINE.md: the worker leaves. */
 
 static enum step step_drain(struct guard *g, struct guard_worker *w)
 {
@@ -497,7 +497,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* ---- the worker is evicted: rows 25 to 30 of GUARD-MACHINE.md ---- */
+/* Rows 25 to 30 of GUARD-MACHINE.md: the worker is evicted. */
 
 static enum step step_out(struct guard *g, struct guard_worker *w)
 {
@@ -537,7 +537,7 @@ static enum step step_out(struct guard *g, struct guard_worker *w)
 	return STEP_ORDER;
 }
 
-/* ---- the worker returns: rows 33 to 37 of GUARD-MACHINE.md ---- */
+/* Rows 33 to 37 of GUARD-MACHINE.md: the worker returns. */
 
 static bool is_turned_back(struct guard *g, struct guard_worker *w)
 {
@@ -597,8 +597,6 @@ static enum step step_verify_up(struct guard *g, struct guard_worker *w)
 		     (unsigned long long)(need / MIB));
 	return STEP_AGAIN;
 }
-
-/* ---- one step ---- */
 
 static enum step step_intent(struct guard *g, struct guard_worker *w)
 {

@@ -48,8 +48,6 @@ uint64_t demand_headroom(const struct policy_knobs *k, uint64_t total_bytes)
 	return part > k->headroom_bytes ? part : k->headroom_bytes;
 }
 
-/* ---- demand ---- */
-
 static bool is_recent(uint64_t then_ns, uint64_t now_ns, uint64_t span_ns)
 {
 	return then_ns && now_ns - then_ns <= span_ns;

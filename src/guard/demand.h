@@ -67,8 +67,6 @@ struct demand {
 	struct demand_exe exe[DEMAND_EXES];
 };
 
-/* ---- demand_history.c ---- */
-
 uint64_t demand_hash(const char *text);
 /* Returns the entry of a process on a GPU; NULL: not known. gpu is demand_hash() of the GPU's
  * UUID. */
@@ -77,8 +75,6 @@ struct demand_life *demand_life_find(const struct demand *d, const struct scene_
 const struct demand_exe *demand_exe_find(const struct demand *d, uint64_t exe);
 /* Adds a scene to the history.  d begins zeroed. */
 void demand_observe(struct demand *d, const struct scene *s, const struct verdict *v);
-
-/* ---- demand.c ---- */
 
 /* Finds the strongest demand on a GPU, by the worker's thresholds k. gpu: the position of the
  * GPU in s, the last scene. */

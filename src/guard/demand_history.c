@@ -22,8 +22,6 @@ uint64_t demand_hash(const char *text)
 	return hash_on(UINT64_C(14695981039346656037), text);
 }
 
-/* ---- programs ---- */
-
 /* True if the program is an interpreter. An interpreter is identified by its path and its
  * command line. */
 static bool is_interpreter(const char *file)
@@ -55,8 +53,6 @@ static uint64_t program_of(const struct scene_process *p)
 		return id;
 	return p->command[0] ? hash_on(id, p->command) : 0;
 }
-
-/* ---- history ---- */
 
 struct demand_life *demand_life_find(const struct demand *d, const struct scene_process *p,
 				     uint64_t gpu)

@@ -12,8 +12,6 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- a display ---- */
-
 static bool has_ignore_rule(const struct policy *p)
 {
 	for (unsigned i = 0; i < p->rules; i++)
@@ -99,8 +97,6 @@ void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct dem
 		w->report.notices &= ~(unsigned)NOTICE_WITHHELD;
 }
 
-/* ---- just moved ---- */
-
 /* True if the contender fits next to the worker, as far as its need is known. */
 bool guard_contender_fits(const struct guard *g, const struct guard_worker *w)
 {
@@ -167,8 +163,6 @@ bool guard_damped(struct guard *g, struct guard_worker *w)
 		report_damped(g, w, until);
 	return true;
 }
-
-/* ---- one user ---- */
 
 /* True if the user who causes the demand must wait. If not, an eviction is counted for this
  * user. */
@@ -250,8 +244,6 @@ int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, s
 	return -GW_E_PERM;
 }
 
-/* ---- for the status ---- */
-
 static int foreign_slot(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
@@ -280,8 +272,6 @@ void guard_limit_text(const struct guard *g, const struct guard_worker *w, char 
 			 (long long)w->demand.strongest.uid, g->p->user_evictions,
 			 ceil((double)(w->demand.limited_ns - g->now_ns) / (double)NS_PER_S));
 }
-
-/* ---- how often each user caused an eviction ---- */
 
 #define HOUR_NS (3600 * NS_PER_S)
 
@@ -336,8 +326,6 @@ void rate_take(struct rate *r, int64_t uid, uint64_t now_ns)
 	}
 	u->at_ns[u->count++ % RATE_MOST] = now_ns;
 }
-
-/* ---- levels ---- */
 
 /* Returns the lowest level that frees memory. The kind of the worker sets it; max_level does
  * not limit it. */

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-/* ---- texts that are also reported elsewhere ---- */
-
 void guard_span_text(const struct guard *g, const struct guard_worker *w, char *out,
 		     size_t size)
 {
@@ -52,8 +50,6 @@ void guard_reservations_text(const struct guard *g, const struct guard_worker *w
 		len += strlen(out + len);
 	}
 }
-
-/* ---- reasons ---- */
 
 static void set_rule(struct guard_explanation *e, const char *rule)
 {

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- creation and end ---- */
-
 const char guard_must_resume_text[] =
 	"it is evicted, and this mode resumes no worker; to resume it, run gpuward guard mode "
 	"enforce";
@@ -142,8 +140,6 @@ void guard_free(struct guard *g)
 {
 	free(g);
 }
-
-/* ---- input ---- */
 
 static bool same_gpu(const struct scene_gpu *a, const struct scene_gpu *b)
 {
@@ -321,8 +317,6 @@ void guard_set_heat(struct guard *g, const char *gpu, unsigned heat, const char 
 	text_fit(g->gpu[slot].heat_why, sizeof(g->gpu[slot].heat_why), "%s", why ? why : "");
 }
 
-/* ---- records and orders ---- */
-
 static void fill_record(const struct guard *g, const struct guard_worker *w,
 			struct guard_record *r)
 {
@@ -407,8 +401,6 @@ bool guard_next_decision(struct guard *g, struct guard_decision *ret)
 	q->count--;
 	return true;
 }
-
-/* ---- the processes and GPUs of an order: no other process is touched ---- */
 
 /* Adds a process and returns its entry. Returns NULL if the process is already there, if the
  * order is full, or if the start time is unknown: then the process could be mistaken for
@@ -505,8 +497,6 @@ void guard_name_targets(const struct guard *g, const struct guard_worker *w,
 	name_roots(&g->scene, o);
 	name_processes(g, w, o);
 }
-
-/* ---- pump ---- */
 
 void guard_pump_orders(const struct guard_pump *p, void *ctx)
 {

@@ -58,8 +58,6 @@ enum {
 #include "reason.def"
 };
 
-/* ---- a GPU ---- */
-
 struct guard_gpu {
 	char uuid[96];
 	int at;                      /* position in the scene; -1: not in the scene */
@@ -89,8 +87,6 @@ struct guard_gpu {
 		uint64_t ns;      /* earliest end of the reason; 0: no timer runs for it */
 	} end[GUARD_REASONS];
 };
-
-/* ---- a worker ---- */
 
 /* Which processes of the worker the last scene shows. */
 enum worker_found {
@@ -311,8 +307,6 @@ struct guard_worker {
 	bool unsettled;  /* the service ends, and the worker is not yet in its final state */
 };
 
-/* ---- the guard ---- */
-
 /* Counts how often each user caused an eviction, by a process or by a request. The limit
  * prevents that a program that starts again and again, or a script that repeats a request,
  * makes workers unload and load all day. Root and unknown users are not limited. */
@@ -375,8 +369,6 @@ static inline bool has(uint64_t set, unsigned i)
 	return set >> i & 1;
 }
 
-/* ---- worker_state.c ---- */
-
 /* Returns one of the 13 states that users see. */
 enum guard_state worker_state(const struct guard_worker *w);
 /* Returns the reasons that keep the worker out and that no hold masks. If there is none, the
@@ -433,7 +425,6 @@ void worker_set_need(struct guard_worker *w);
 void worker_raise_need(struct guard_worker *w);
 void worker_forget_eviction(struct guard *g, struct guard_worker *w);
 
-/* ---- observe.c ---- */
 int guard_slot(struct guard *g, const char *uuid, bool make);
 void guard_read_scene(struct guard *g);
 enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w);
@@ -447,7 +438,6 @@ void guard_accept_roots(const struct guard *g, struct guard_worker *w);
 void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
 			   uint64_t *ret_free, uint64_t *ret_others, bool *ret_known);
 
-/* ---- reasons.c ---- */
 void guard_local_time(struct guard *g);
 void guard_update_reasons(struct guard *g);
 void guard_update_demand(struct guard *g);
@@ -459,7 +449,6 @@ bool guard_demand_calm(const struct guard *g, const struct guard_worker *w);
 void guard_cause(const struct guard_worker *w, char text[240], const char **ret_rule,
 		 const char **ret_evidence);
 
-/* ---- decide.c ---- */
 /* The result of a step. */
 enum step {
 	STEP_WAIT,  /* nothing can be done now */
@@ -470,7 +459,6 @@ void guard_steps(struct guard *g);
 enum step guard_step_verify(struct guard *g, struct guard_worker *w);
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why);
 
-/* ---- return_check.c ---- */
 /* Begins the return of a worker if all checks pass. stuck: the worker still holds its memory.
  * calmed: the quiet time has just ended. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
@@ -480,10 +468,8 @@ void guard_count_flap(struct guard *g, struct guard_worker *w);
 bool guard_is_loaded_again(const struct guard_worker *w); /* while it is evicted */
 void guard_loaded_again(struct guard *g, struct guard_worker *w);
 
-/* ---- guard_request.c ---- */
 enum step guard_step_stop(struct guard *g, struct guard_worker *w);
 
-/* ---- orders.c ---- */
 uint64_t guard_evict_ns(const struct guard_worker *w);
 void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 		 uint64_t deadline_ns);
@@ -502,7 +488,6 @@ bool guard_is_freed(const struct guard *g, const struct guard_worker *w);
 uint64_t guard_freed_bytes(const struct guard_worker *w);
 bool guard_may_resume_stuck(const struct guard_worker *w);
 
-/* ---- eviction_limit.c ---- */
 unsigned guard_level_first(const struct guard_worker *w);
 unsigned guard_level_next(const struct guard_worker *w, unsigned level); /* 0: none */
 /* corrects the level after a change of the policy */
@@ -524,12 +509,10 @@ int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, s
 void guard_limit_text(const struct guard *g, const struct guard_worker *w, char *out,
 		      size_t size);
 
-/* ---- reservation.c ---- */
 void guard_update_reservations(struct guard *g);
 void guard_reservations_text(const struct guard *g, const struct guard_worker *w, char *out,
 			     size_t size);
 
-/* ---- idle.c ---- */
 void guard_idle_scene(struct guard *g, struct guard_worker *w);
 bool guard_idle_wants(const struct guard *g);
 bool guard_idle_due(const struct guard *g, const struct guard_worker *w);
@@ -537,7 +520,6 @@ void guard_idle_begin(struct guard *g, struct guard_worker *w);
 bool guard_idle_is_over(struct guard *g, struct guard_worker *w);
 void guard_idle_end(struct guard *g, struct guard_worker *w);
 
-/* ---- decision_text.c ---- */
 /* Adds a decision: from the last reported state to the present state. */
 void guard_report(struct guard *g, struct guard_worker *w, const char *rule, const char *fmt,
 		  ...) __attribute__((format(printf, 4, 5)));
@@ -547,11 +529,9 @@ void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state f
 void guard_sought_text(const struct guard_worker *w, char *out, size_t size);
 uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w);
 
-/* ---- explain.c ---- */
 void guard_span_text(const struct guard *g, const struct guard_worker *w, char *out,
 		     size_t size);
 
-/* ---- guard.c ---- */
 void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p,
 		 const struct guard_record *records, unsigned n);
 void guard_rank(struct guard *g); /* fills order[] by priority */

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the next scene ---- */
-
 static bool gpus_sleep(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
@@ -82,8 +80,6 @@ bool guard_wants_utilisation(const struct guard *g)
 			return true;
 	return g->has_scene && guard_idle_wants(g);
 }
-
-/* ---- status ---- */
 
 bool guard_blind(const struct guard *g, const char *gpu)
 {
@@ -191,8 +187,6 @@ void guard_relation(const struct guard *g, unsigned worker, unsigned process,
 		    g->gpu[i].at == (int)g->scene.process[process].gpu)
 			ret->here = true;
 }
-
-/* ---- what_if ---- */
 
 /* start of every run; always the same, so that decisions can be repeated */
 #define BEGIN_NS (3600 * NS_PER_S)

@@ -5,8 +5,6 @@
 
 #include "guard.h"
 
-/* ---- a worker ---- */
-
 /* Why decisions about a worker are not carried out. If several values apply, the first is
  * used. */
 enum guard_dry {
@@ -83,8 +81,6 @@ void guard_relation(const struct guard *g, unsigned worker, unsigned process,
 /* Returns the verdicts of the last scene, one per process. */
 const struct verdict *guard_verdicts(const struct guard *g, const struct scene **ret_scene);
 
-/* ---- reservations ---- */
-
 /* Returns 1 if the reserved memory is free, 0 if not yet, -GW_E_SIZE if not enough memory can
  * become free, or -GW_E_NOENT if the reservation ended. Always writes a sentence. */
 int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, size_t size);
@@ -100,8 +96,6 @@ unsigned guard_leaves_nth(const struct guard *g, unsigned i);
 uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes);
 /* Returns the time until this user may cause an eviction again; 0: now. */
 uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns);
-
-/* ---- the whole guard ---- */
 
 /* Returns when the next scene is due (GUARD-MACHINE.md, Numbers). UINT64_MAX: the workers' GPUs
  * sleep; wait for an event. */
@@ -135,7 +129,7 @@ uint64_t guard_last_id(const struct guard *g);
 unsigned guard_unsettled_count(const struct guard *g);
 bool guard_unsettled(const struct guard *g, unsigned worker);
 
-/* ---- what_if: what the guard would decide in a scene ---- */
+/* What_if: what the guard would decide in a scene. */
 
 /* Uses a separate guard that acts on nothing. This guard first observes an earlier scene once, so
  * that workers are known and other processes count as new. Then it observes the scene itself for

@@ -137,7 +137,7 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
 	return 0;
 }
 
-/* ---- the end of the service: row 47 of docs/GUARD-MACHINE.md ---- */
+/* Row 47 of docs/GUARD-MACHINE.md: the end of the service. */
 
 /* Nothing new begins. A worker that no reason keeps out may return. A worker that only got an
  * order to refuse new work admits it again. If an order is under way, the guard first waits for

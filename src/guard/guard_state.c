@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- names: in the order of their enums ---- */
-
 /* clang-format off */
 static const char *const reasons[] = {
 #define R(symbol, name, held, rule, clears) [REASON_##symbol] = #name,
@@ -52,8 +50,6 @@ COUNT_IS(found, FOUND_OTHER_LIVES + 1);
 COUNT_IS(stages, STAGE_VERIFY_UP + 1);
 COUNT_IS(froms, FROM_STARTED + 1);
 COUNT_IS(claims, CLAIM_BACK + 1);
-
-/* ---- members ---- */
 
 #define SIZE(m) ((unsigned)sizeof(((struct OF *)0)->m))
 #define ONE_AS(as, kind, m, names) { as, kind, SIZE(m), 1, offsetof(struct OF, m), names }
@@ -194,8 +190,6 @@ static const struct {
 	[PART_USER] = { "user", of_user, AT(rate.user), PLACES(rate.user), COUNT(rate.users) },
 };
 
-/* ---- writing ---- */
-
 bool guard_state_complete(const struct guard *g)
 {
 	return !g->queue.count;
@@ -240,8 +234,6 @@ void guard_state_write(struct buf *out, const char *prefix, const struct guard *
 	write_scene(out, prefix, &g->scene);
 	buf_addf(out, "%send\n", prefix);
 }
-
-/* ---- reading ---- */
 
 /* Resets the guard: only the policy is known. */
 static int state_begins(struct guard_state_reader *r, struct guard *g, bool old)

@@ -60,8 +60,6 @@ void health_set_options(struct health *h, const struct health_options *o)
 	h->o = *o;
 }
 
-/* ---- heat: the margin to the limit of the GPU ---- */
-
 static const enum health_level trip_level[TRIPS] = { HEALTH_WARN, HEALTH_THROTTLE,
 						     HEALTH_EVICT };
 static const char *const trip_advice[TRIPS] = {
@@ -271,8 +269,6 @@ static void heat_finding(const struct health *h, struct health_finding *f)
 		f->clears_ns = heat->trip[trip].cool_ns + h->o.clear_ns;
 }
 
-/* ---- rules ---- */
-
 #define NO_REASON GUARD_REASONS
 
 /* The first rule that holds sets the level and the finding of the GPU. At HEALTH_EVICT and
@@ -321,8 +317,6 @@ void health_update_level(struct health *h, uint64_t now)
 		h->since_ns = now;
 	h->level = level;
 }
-
-/* ---- readings and results ---- */
 
 void health_read(struct health *h, const struct gw_device *d, uint64_t now_ns)
 {

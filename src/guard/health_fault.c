@@ -13,8 +13,6 @@
 #define RATE_NS   (1800 * NS_PER_S)
 #define RATE_WARN 60 /* corrected errors within an hour; a good board has far fewer */
 
-/* ---- the table of Xids ---- */
-
 struct xid_row {
 	unsigned xid;
 	enum xid_class class;
@@ -97,8 +95,6 @@ const char *xid_table_version(void)
 #undef X
 #undef XID_TABLE
 }
-
-/* ---- what each event causes ---- */
 
 static const struct {
 	enum severity severity;
@@ -187,8 +183,6 @@ static const struct {
 	  "Reset the GPU when convenient; work may continue." },
 };
 
-/* ---- quarantine ---- */
-
 static void begin_quarantine(struct health *h, const char *why, const char *advice)
 {
 	struct health_quarantine *q = &h->quarantine;
@@ -245,8 +239,6 @@ static void read_action(struct health *h, const struct gw_device *d)
 			"be needed.");
 	}
 }
-
-/* ---- events ---- */
 
 static bool incident_over(const struct health *h, uint64_t now)
 {
@@ -348,8 +340,6 @@ static void add_all_past(struct health *h)
 	h->past.events = 0;
 }
 
-/* ---- memory ---- */
-
 static void read_flags(struct health *h, const struct gw_device *d)
 {
 	for (unsigned i = 0; i < COUNT(memory_flags); i++) {
@@ -405,8 +395,6 @@ static void read_corrected(struct health *h, const struct gw_device *d, uint64_t
 	m->corrected_new = n - m->corrected[0].count;
 	m->corrected_min = (double)(now - m->corrected[0].ns) / (60. * (double)NS_PER_S);
 }
-
-/* ---- readings ---- */
 
 void health_fault_lost(struct health *h, const struct gw_device *d)
 {
@@ -494,8 +482,6 @@ void health_past(struct health *h, const struct health_event *e)
 		memmove(p->event, p->event + 1, --p->events * sizeof(p->event[0]));
 	p->event[p->events++] = *e;
 }
-
-/* ---- levels and findings ---- */
 
 static void set_finding(struct health_finding *f, const char *why, const char *advice)
 {

@@ -139,8 +139,6 @@ bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* ---- economy: when it saves energy to unload ---- */
-
 #define ECONOMY_SAMPLES 10 /* a mean is used from this number of power samples on */
 #define ECONOMY_MEMORY  60 /* number of samples that a mean remembers */
 /* after a longer gap between two inputs, no energy is counted for the gap */

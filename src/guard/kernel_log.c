@@ -14,8 +14,6 @@
 
 #define RECORD_MAX 8192 /* the kernel refuses a smaller buffer */
 
-/* ---- one record ---- */
-
 /* Reads a hexadecimal number of `least` to `most` digits. */
 static bool read_hex(const char **p, unsigned least, unsigned most, unsigned *ret)
 {
@@ -102,8 +100,6 @@ enum kernel_log_kind kernel_log_parse(const char *line, struct kernel_log_record
 	*ret = r;
 	return KERNEL_LOG_XID;
 }
-
-/* ---- the log ---- */
 
 struct kernel_log {
 	int fd;

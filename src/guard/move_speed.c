@@ -34,8 +34,6 @@ bool move_is_checkpoint(unsigned kind)
 	return policy_kind_level(kind) == MOVE_CHECKPOINT_LEVEL;
 }
 
-/* ---- the moves of a worker ---- */
-
 const struct move_worker *moves_find(const struct moves *m, const char *name)
 {
 	for (unsigned i = 0; m && i < m->workers; i++)
@@ -133,8 +131,6 @@ bool moves_follow(struct move_worker *w, const struct guard_decision *d,
 	return true;
 }
 
-/* ---- estimate ---- */
-
 /* Returns the measured seconds that a checkpoint of MOVE_H200_GIB takes on an H200. A mode other
  * than ALWAYS counts as MADVISE. */
 static double move_h200_seconds(enum move_way way, enum host_pages pages)
@@ -196,8 +192,6 @@ void move_estimate(const struct move_worker *w, const struct move_question *q,
 	ret->seconds = (double)q->bytes / (MOVE_H200_GIB * 1073741824.0) *
 		       move_h200_seconds(q->way, q->pages);
 }
-
-/* ---- advice ---- */
 
 #define PAGES_FILE "/sys/kernel/mm/transparent_hugepage/enabled"
 

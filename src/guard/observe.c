@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- GPUs ---- */
-
 int guard_slot(struct guard *g, const char *uuid, bool make)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
@@ -75,8 +73,6 @@ static void observe_gpus(struct guard *g)
 		observe_gpu(g, &g->gpu[i]);
 }
 
-/* ---- processes ---- */
-
 static bool is_known(const struct worker_observed *o, const struct scene_root *r)
 {
 	for (unsigned i = 0; i < o->roots; i++)
@@ -135,8 +131,6 @@ static void find_roots(struct guard *g, struct guard_worker *w)
 	if (o->found >= FOUND_SAME)
 		o->roots_recorded = false;
 }
-
-/* ---- bytes ---- */
 
 static uint64_t others_on(const struct guard *g, unsigned at, int worker)
 {
@@ -299,8 +293,6 @@ static void add_up(struct guard *g, struct guard_worker *w)
 	}
 	w->dry = guard_is_dry(g, w);
 }
-
-/* ---- free memory and readability of a worker's GPUs ---- */
 
 /* Returns the free memory of a GPU. The result is at most what the process lists leave free:
  * memory is read before the lists, so only the lists show what a process took in between. */

@@ -5,8 +5,6 @@
 
 #define DRAIN_RETRY_NS (250 * NS_PER_MS)
 
-/* ---- the next order ---- */
-
 /* Returns the time that an eviction may take. A checkpoint is assumed to write 1 GB/s: one
  * nanosecond per byte. */
 uint64_t guard_evict_ns(const struct guard_worker *w)
@@ -83,8 +81,6 @@ void guard_give_order(struct guard *g, struct guard_worker *w)
 		w->order.retry_ns = g->now_ns + STUCK_NS;
 }
 
-/* ---- issuing it ---- */
-
 static void note_put_away(struct guard_worker *w)
 {
 	const struct guard_order *o = &w->order.what;
@@ -132,8 +128,6 @@ void guard_take_back(struct guard_worker *w)
 		w->admission = ADMISSION_OPEN;
 	w->order.status = STATUS_NONE;
 }
-
-/* ---- outcomes ---- */
 
 void guard_order_done(struct guard *g, struct guard_worker *w, const struct guard_outcome *o)
 {
@@ -234,8 +228,6 @@ void guard_order_overdue(struct guard *g, struct guard_worker *w)
 		w->intent.claim = CLAIM_LEFT;
 	guard_order_failed(g, w, &late);
 }
-
-/* ---- check that the memory is free ---- */
 
 static void set_base(struct guard *g, struct guard_worker *w)
 {

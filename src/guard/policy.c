@@ -20,8 +20,6 @@
 
 const char *const guard_modes[] = { "observe", "dry-run", "enforce", NULL };
 
-/* ---- kinds ---- */
-
 static const struct {
 	const char *name, *url;
 	unsigned level, stop_s, traits;
@@ -69,8 +67,6 @@ bool policy_kind_is(unsigned kind, enum policy_trait trait)
 	return kind < WORKER_KINDS && (kinds[kind].traits & trait);
 }
 
-/* ---- numbers ---- */
-
 void policy_init(struct policy *p)
 {
 	*p = (struct policy){
@@ -94,8 +90,6 @@ void policy_init(struct policy *p)
 		},
 	};
 }
-
-/* ---- members ---- */
 
 /* WHERE is a string that says where something is configured. ARRAY has structs or strings. */
 enum type { PLAIN, REAL, TEXT, WHERE, ARGV, STRUCT, ARRAY };
@@ -159,8 +153,6 @@ static unsigned count_of(const struct member *m, const void *of)
 	return *(const unsigned *)(const void *)((const char *)of + m->count);
 }
 
-/* ---- default values: policy.standard ---- */
-
 /* Times, sizes and ratios have the values of policy.standard until they are set. */
 void policy_worker_init(struct policy_worker *w)
 {
@@ -199,8 +191,6 @@ void policy_knobs_resolve(struct policy_knobs *k, const struct policy_knobs *sta
 	if (k->max_level == UINT_MAX)
 		k->max_level = standard->max_level;
 }
-
-/* ---- comparing ---- */
 
 static bool same_argv(const char *const *a, const char *const *b)
 {
@@ -273,8 +263,6 @@ bool policy_same(const struct policy *a, const struct policy *b)
 {
 	return member_same(policy_members, a, b);
 }
-
-/* ---- copying ---- */
 
 struct chunk {
 	struct chunk *next;
@@ -386,8 +374,6 @@ int policy_copy(struct policy *ret, const struct policy *p)
 	policy_done(ret);
 	return -GW_E_NOMEM;
 }
-
-/* ---- schedules ---- */
 
 #define ALL_DAYS 0x7fU
 

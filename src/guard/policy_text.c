@@ -64,8 +64,6 @@ static const enum struct_text_kind struct_text_of[] = { [NUMBER] = STRUCT_TEXT_U
 							[SIGNED] = STRUCT_TEXT_SIGNED,
 							[REAL] = STRUCT_TEXT_REAL };
 
-/* ---- writing ---- */
-
 struct put {
 	struct buf *out;
 	const char *prefix;
@@ -143,8 +141,6 @@ void policy_text_write(struct buf *out, const char *prefix, const struct policy 
 
 	POLICY_ALL(PUT_V, PUT_W, PUT_S, PUT_A)
 }
-
-/* ---- reading ---- */
 
 struct take {
 	struct policy *policy; /* owns the strings */

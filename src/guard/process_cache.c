@@ -11,8 +11,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- pidfd_set ---- */
-
 void pidfd_set_init(struct pidfd_set *a, const struct root *root)
 {
 	a->root = root;
@@ -75,8 +73,6 @@ void pidfd_set_add(struct pidfd_set *a, struct proc_id id)
 	a->of[a->count++].wanted = true;
 }
 
-/* ---- one process ---- */
-
 int process_cache_read(const struct root *root, int64_t pid, struct scene_process *ret)
 {
 	struct proc p;
@@ -132,8 +128,6 @@ int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *re
 	*ret = hash_text(hash, text, linked);
 	return 0;
 }
-
-/* ---- the hash table ---- */
 
 #define CHAINS 1024 /* a power of two */
 
@@ -249,8 +243,6 @@ void process_cache_renumber_workers(struct process_cache *c, const int *now)
 				e->worker = now[e->worker];
 		}
 }
-
-/* ---- reading /proc ---- */
 
 static void set_missing(struct cached_process *e, uint64_t now_ns)
 {
@@ -376,8 +368,6 @@ enum process_identity process_identity(const struct root *root, struct proc_id i
 		return IDENTITY_ENDED;
 	return ticks == id.start_ticks ? IDENTITY_SAME : IDENTITY_OTHER;
 }
-
-/* ---- proc_visibility ---- */
 
 const char proc_visibility_remedy[] =
 	"use match.unit, match.cgroup, match.command or match.name, or give "

@@ -16,7 +16,7 @@
 
 #include <poll.h>
 
-/* ---- pidfd_set: checks with one system call which known processes still live ---- */
+/* Pidfd_set: checks with one system call which known processes still live. */
 
 /* Reading the start time of one process from /proc takes 10 to 20 us. For every process on a
  * GPU, ten times per second, this would take longer than the rest of a scene. While the pidfd
@@ -50,8 +50,6 @@ bool pidfd_set_has(struct pidfd_set *a, struct proc_id id);
 
 /* Adds a process, if possible. */
 void pidfd_set_add(struct pidfd_set *a, struct proc_id id);
-
-/* ---- the cache ---- */
 
 #define PROCESS_CACHE_ORPHAN_NS NS_PER_S
 /* how long a process is kept after it was last listed: long, because reading the driver's list
@@ -100,8 +98,6 @@ void process_cache_forget(struct process_cache *c, uint64_t now_ns);
 /* Applies a new policy: worker i becomes worker now[i]; -1: the worker was removed. */
 void process_cache_renumber_workers(struct process_cache *c, const int *now);
 
-/* ---- one process ---- */
-
 /* Reads pid from /proc, as a process of a scene that is on no GPU. Returns 0; -GW_E_NOENT: the
  * process has ended, reaped or not; -GW_E_IO: it cannot be read now, so nothing is known. */
 int process_cache_read(const struct root *root, int64_t pid, struct scene_process *ret);
@@ -117,8 +113,8 @@ int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *re
 enum process_identity { IDENTITY_SAME, IDENTITY_ENDED, IDENTITY_OTHER };
 enum process_identity process_identity(const struct root *root, struct proc_id id);
 
-/* ---- proc_visibility: what this process can see of other users' processes, and which parts of a
- * policy need more privileges ---- */
+/* Proc_visibility: what this process can see of other users' processes, and which parts of a
+ * policy need more privileges. */
 
 /* Name, arguments and control group are visible to everyone. Reading the program needs
  * CAP_SYS_PTRACE; finding the owner of a port (by open files) needs CAP_DAC_READ_SEARCH in

@@ -8,8 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- reasons ---- */
-
 /* Computes local time. No local hour occurs twice: when clocks are set back, local time stops
  * until it has caught up. */
 void guard_local_time(struct guard *g)
@@ -160,8 +158,6 @@ void guard_cause(const struct guard_worker *w, char text[240], const char **ret_
 		return;
 	}
 }
-
-/* ---- demand ---- */
 
 bool guard_demand_sure(const struct guard *g, const struct guard_worker *w)
 {

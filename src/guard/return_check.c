@@ -152,7 +152,7 @@ static uint32_t check_return(const struct guard *g, const struct guard_worker *w
 	return bad;
 }
 
-/* ---- the return begins or fails: rows 30 to 32 and 34 of GUARD-MACHINE.md ---- */
+/* Rows 30 to 32 and 34 of GUARD-MACHINE.md: the return begins or fails. */
 
 static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
 {
@@ -274,8 +274,6 @@ void guard_unanswered(struct guard *g, struct guard_worker *w, const char *messa
 	not_started(g, w, from);
 }
 
-/* ---- backoff: longer waits after repeated evictions and after failed returns ---- */
-
 /* Doubles the quiet time after each flap. A flap is an eviction for contention that begins less
  * than min_resident_s after the return, or that is the third eviction within FLAP_NS. A longer
  * quiet time delays only the return, never an eviction, because a contender cannot wait. */
@@ -300,7 +298,7 @@ void guard_count_flap(struct guard *g, struct guard_worker *w)
 		     recent, (unsigned long long)(worker_quiet_ns(w) / NS_PER_S));
 }
 
-/* ---- a worker loads its model again while it is evicted: row 25 of GUARD-MACHINE.md ---- */
+/* Row 25 of GUARD-MACHINE.md: a worker loads its model again while it is evicted. */
 
 bool guard_is_loaded_again(const struct guard_worker *w)
 {

@@ -77,8 +77,6 @@ const char *scene_health_name(enum scene_health h)
 	return health[h];
 }
 
-/* ---- writing ---- */
-
 static void add_chain(struct buf *out, const int64_t *pid)
 {
 	if (!pid[0])
@@ -127,8 +125,6 @@ void scene_write(struct buf *out, const struct scene *s)
 			 &s->root[i]);
 	add_line(out, LINE_END, &t);
 }
-
-/* ---- changes ---- */
 
 /* The array that a type of line is made from: offset, number and size of its elements. */
 struct list {
@@ -247,8 +243,6 @@ void scene_write_change(struct buf *out, const struct scene *s, struct scene *la
 		scene_write(out, s);
 	scene_copy(last, s);
 }
-
-/* ---- reading ---- */
 
 static bool to_unsigned(const char *s, unsigned below, unsigned *ret)
 {

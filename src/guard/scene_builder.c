@@ -19,8 +19,6 @@
 #define FULL_NS       NS_PER_S          /* time between two full scenes */
 #define BATTERY_NS    (5 * NS_PER_S)    /* time between two readings of the power supplies */
 
-/* ---- this process ---- */
-
 /* True if the control group is a service. Only a service has its own control group; the group
  * of a session or a container also has other programs. */
 static bool is_service_cgroup(const char *cgroup)
@@ -46,8 +44,6 @@ static void find_self(struct scene_builder *b)
 		snprintf(b->own.cgroup, sizeof(b->own.cgroup), "%s", p.cgroup);
 	b->own.hidden = proc_in_child_namespace(root) == 1 || environment_is_wsl(root);
 }
-
-/* ---- new and free ---- */
 
 /* Applies a new policy to processes that have no living parents. Such a process stays with its
  * worker if the worker's match is unchanged. */
@@ -165,8 +161,6 @@ uint64_t scene_builder_trigger_due_ns(const struct scene_builder *b)
 	return device_node_watch_due_ns(&b->watch);
 }
 
-/* ---- the machine ---- */
-
 struct supplies {
 	const struct root *root;
 	bool mains, discharging;
@@ -219,8 +213,6 @@ static void read_machine(struct scene_builder *b, uint64_t mono_ns, uint64_t wal
 			? (uint64_t)bytes
 			: 0;
 }
-
-/* ---- a scene ---- */
 
 static void begin_scene(struct scene_builder *b, uint64_t mono_ns, uint64_t wall_ns)
 {

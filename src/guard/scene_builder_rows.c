@@ -15,8 +15,6 @@
 #define TRANSLATES_MAJOR 535
 #define TRANSLATES_MINOR 113
 
-/* ---- GPUs ---- */
-
 static bool read_bytes(const struct gw_device *d, unsigned q, uint64_t *ret)
 {
 	double v;
@@ -114,8 +112,6 @@ bool scene_builder_lists_foreign_pids(const struct scene_builder *b)
 	return major < TRANSLATES_MAJOR ||
 	       (major == TRANSLATES_MAJOR && minor < TRANSLATES_MINOR);
 }
-
-/* ---- rows ---- */
 
 /* True if the driver never reports the process list, or if this program lacks the right to read
  * the list. This is not a failed reading, but the GPU may have processes. */
@@ -254,8 +250,6 @@ void scene_builder_add_light(void *arg, const struct gpu_usage *u)
 	scene_builder_add_full(b, u);
 }
 
-/* ---- processes ---- */
-
 static struct scene_process *add_process(struct scene_builder *b, const struct row *r,
 					 const struct scene_process *from,
 					 struct cached_process *cached)
@@ -350,8 +344,6 @@ void scene_builder_add_processes(struct scene_builder *b)
 	b->scene->left_out = b->draft.left_out;
 	b->total.left_out += b->draft.left_out;
 }
-
-/* ---- this program and the workers ---- */
 
 /* Returns how many generations p is below pid; 0: p is that process; FAR: p is not a
  * descendant. */

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- writing ---- */
-
 static uint64_t get_bits(const void *at, unsigned size)
 {
 	uint64_t v = 0;
@@ -88,8 +86,6 @@ void struct_text_write(struct buf *out, const char *prefix, const struct struct_
 		buf_addc(out, '\n');
 	}
 }
-
-/* ---- reading ---- */
 
 static void set_bits(void *at, unsigned size, uint64_t v)
 {

@@ -154,8 +154,6 @@ uint64_t worker_finder_searches(const struct worker_finder *f)
 	return f->searches;
 }
 
-/* ---- roots ---- */
-
 /* True if the process lives. True also if /proc cannot be read now. */
 static bool lives(const struct worker_finder *f, const struct found *k)
 {
@@ -308,8 +306,6 @@ static bool is_due(const struct worker_finder *f, uint64_t last_ns, uint64_t eve
 	return !last_ns || f->now_ns - last_ns >= every_ns;
 }
 
-/* ---- by pidfile ---- */
-
 /* True if the process is younger than the pidfile. A program writes its pidfile after it
  * starts. So if the process is younger than the file, its pid was reused. False if the start is
  * unknown. */
@@ -380,8 +376,6 @@ static void find_by_pidfile(struct worker_finder *f, unsigned worker)
 	if (fits)
 		add_root(f, t, &p);
 }
-
-/* ---- by port ---- */
 
 struct owner_search { /* searches for processes that have a socket open */
 	struct worker_finder *f;
@@ -524,8 +518,6 @@ static void find_by_port(struct worker_finder *f, unsigned worker)
 	check_closed(f, t);
 }
 
-/* ---- by name, program, unit and so on ---- */
-
 static bool is_searched_for(const struct policy_match *m)
 {
 	return !m->pidfile && !m->port &&
@@ -602,8 +594,6 @@ static void search_proc(struct worker_finder *f)
 	(void)root_each_name(f->root, "proc", try_process, &s);
 	f->cursor = s.complete ? 0 : s.last;
 }
-
-/* ---- a scene ---- */
 
 static void find_self(struct worker_finder *f, unsigned worker)
 {

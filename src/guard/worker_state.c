@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-/* ---- facts ---- */
-
 enum guard_state worker_state(const struct guard_worker *w)
 {
 	static const enum guard_state of_stage[] = {
@@ -143,8 +141,6 @@ unsigned worker_number(const struct guard *g, const struct guard_worker *w)
 {
 	return (unsigned)(w - g->worker);
 }
-
-/* ---- changes ---- */
 
 /* Ends a suspicion or a quiet time. Afterwards the phase only says whether contention is a
  * reason. */

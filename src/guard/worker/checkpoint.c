@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- host memory ---- */
-
 /* Free host memory that a checkpoint needs, per byte of GPU memory. */
 #define HOST_RATIO 1.1
 
@@ -112,8 +110,6 @@ double host_memory_free(const struct root *root, const struct proc_id *id, unsig
 	return least;
 }
 
-/* ---- refusals ---- */
-
 /* Host memory that running checkpoints may take in addition. Without this sum, two checkpoints
  * on different threads could count the same free memory. */
 static struct {
@@ -192,8 +188,6 @@ static int check_processes(const struct worker_call *c)
 					   c->order->target[i].id.pid);
 	return 0;
 }
-
-/* ---- orders ---- */
 
 static unsigned order_targets(const struct worker_call *c, struct proc_id *id)
 {

@@ -33,7 +33,7 @@ int checkpoint_create(const struct root *root, const struct proc_id *id, unsigne
 int checkpoint_restore(const struct root *root, const struct proc_id *id, unsigned n,
 		       char *message, size_t size);
 
-/* ---- host memory: whether the host can hold a checkpoint, and whether it will be fast ---- */
+/* Host memory: whether the host can hold a checkpoint, and whether it will be fast. */
 
 /* These functions only read /proc and /sys. */
 

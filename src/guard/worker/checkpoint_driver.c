@@ -110,8 +110,6 @@ static bool is_same_process(const struct root *root, const struct proc_id *id)
 	       proc_start_ticks(root, id->pid, &ticks) == 0 && ticks == id->start_ticks;
 }
 
-/* ---- several processes at the same time ---- */
-
 /* The driver copies the memory of a process with only one thread, which runs in that process.
  * Therefore the processes of one request are moved at the same time, each by a call on its own
  * thread. */
@@ -165,8 +163,6 @@ static int batch_all(struct checkpoint_batch *b, char *message, size_t size)
 		}
 	return 0;
 }
-
-/* ---- restore ---- */
 
 static int restore_one(const struct root *root, const struct proc_id *id, char *message,
 		       size_t size)
@@ -223,8 +219,6 @@ int checkpoint_restore(const struct root *root, const struct proc_id *id, unsign
 	}
 	return first;
 }
-
-/* ---- checkpoint ---- */
 
 static unsigned remaining_ms(uint64_t deadline_ns)
 {

@@ -27,8 +27,6 @@ int worker_fail(const struct worker_call *c, int error, const char *fmt, ...)
 	return error;
 }
 
-/* ---- requests ---- */
-
 static int error_of_status(int status)
 {
 	switch (status) {
@@ -162,8 +160,6 @@ bool worker_pause(const struct worker_call *c)
 	return true;
 }
 
-/* ---- notes ---- */
-
 bool worker_noted(const struct worker_call *c, const char *key, unsigned i, char *out,
 		  size_t size)
 {
@@ -287,8 +283,6 @@ int worker_load_noted(struct worker_call *c,
 	return worker_ok(c, "%u of %u models loaded again%s%s", loaded, i, failed,
 			 loading ? "; the others are loading" : "");
 }
-
-/* ---- processes ---- */
 
 /* True if the process fits all other parts of the match (not pidfile and port), or if there are
  * no other parts. */

@@ -77,8 +77,6 @@ int worker_none_noted(const struct worker_call *c);
 int worker_load_noted(struct worker_call *c,
 		      int (*load)(struct worker_call *c, const char *model));
 
-/* ---- processes ---- */
-
 /* A process keeps its pid and its start time when it executes another program, so the worker's
  * process of the last scene may be another program now. Therefore an adapter calls
  * worker_process_belongs() before it touches a process. The check repeats how the process was
@@ -92,8 +90,6 @@ bool worker_process_belongs(const struct worker_call *c, const struct guard_targ
 /* True if the worker's match finds the process. False if the match is empty, or if it has a
  * pidfile or a port. */
 bool worker_process_matches(const struct worker_call *c, const struct guard_target *t);
-
-/* ---- adapters ---- */
 
 /* worker_NAME: the adapter of each row of kind.def. */
 #define K(symbol, name, url, level, stop_s, traits, help) \

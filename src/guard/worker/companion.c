@@ -21,8 +21,6 @@
 #define UNDO_WITHIN_NS    (10 * NS_PER_S)
 #define RECOVER_WITHIN_NS (30 * NS_PER_S) /* time for the companion to accept a request */
 
-/* ---- connection ---- */
-
 static int connect_failed(const char *path, int e, char *message, size_t size)
 {
 	if (e == EACCES || e == EPERM) {
@@ -87,8 +85,6 @@ static int wait_ms(uint64_t deadline_ns)
 		       ? 1000000
 		       : (int)((deadline_ns - now) / NS_PER_MS) + 1;
 }
-
-/* ---- request and reply ---- */
 
 /* Reads one line without its newline, byte by byte, because lines are short and few. Returns 0,
  * -GW_E_TIMEOUT, or -GW_E_STATE if the connection ends first. */
@@ -180,8 +176,6 @@ int companion_reach(const char *path, uint64_t deadline_ns, char *message, size_
 		 rc ? "the program at this socket is not a companion" : reply.words);
 	return rc ? rc : reply.rc;
 }
-
-/* ---- the requests ---- */
 
 static unsigned timeout_ms(uint64_t deadline_ns)
 {

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- libcurl ---- */
-
 /* Loaded once and never unloaded, because curl_global_init() must run exactly once, before
  * every other call. */
 struct curl_library curl_library;
@@ -75,8 +73,6 @@ int curl_prepare(void **handle, const struct curl_callbacks *x, char *message, s
 	c->setopt(*handle, CURL_NOPROGRESS, x->check ? 0L : 1L);
 	return 0;
 }
-
-/* ---- requests to a worker ---- */
 
 /* Time limit for connecting. This limit is shorter than the limit for an answer: a server that
  * does not accept a connection will not answer, but a server that works on a request will
@@ -164,8 +160,6 @@ const char *worker_http_body(const struct worker_http *h, size_t *ret_len)
 	return h->body.p;
 }
 
-/* ---- the token ---- */
-
 static int read_token(struct worker_http *h, char *message, size_t size)
 {
 	const char *path = h->worker->token_file;
@@ -188,8 +182,6 @@ void worker_http_scrub(const struct worker_http *h, char *text)
 	while ((found = strstr(text, h->token)))
 		memset(found, '*', n);
 }
-
-/* ---- a request ---- */
 
 /* Refuses credentials in the url, because the url appears in messages. */
 static int check_url(const char *url, char *message, size_t size)

@@ -61,8 +61,6 @@ const char *worker_http_body(const struct worker_http *h, size_t *ret_len);
 /* Masks the token in a text that the worker sent. */
 void worker_http_scrub(const struct worker_http *h, char *text);
 
-/* ---- libcurl ---- */
-
 /* libcurl is loaded when the first request needs it. The push of metrics (daemon/push_http.h) and
  * the queries to the nodes of a fleet (daemon/fleet_ask.h) use these functions too. */
 

@@ -148,8 +148,6 @@ static int kobold_reload(struct worker_call *c, const char *filename)
 				filename, worker_http_base(c->http));
 }
 
-/* ---- leave ---- */
-
 /* Checks whether the guard may unload, so that a refusal is reported before any request
  * ends. */
 static int kobold_drain(struct worker_call *c, bool *ret_busy)
@@ -210,8 +208,6 @@ static int kobold_evict(struct worker_call *c)
 	c->message[0] = '\0';
 	return kobold_reload(c, KOBOLD_UNLOAD);
 }
-
-/* ---- return ---- */
 
 /* True if this option is the file of the model. The names are compared without folder, suffix
  * and the characters that KoboldCpp removes from the name of a model. */

@@ -26,8 +26,6 @@
 /* time between SIGTERM and SIGKILL; at most half of the remaining time */
 #define GRACE_NS (5 * NS_PER_S)
 
-/* ---- sending ---- */
-
 /* Targets of an order that are still the same processes, each with a pidfd. If a process gets
  * no further signal, its descriptor is replaced by its complement, a negative number that
  * poll() ignores. */
@@ -114,8 +112,6 @@ static int send_to_held(const struct worker_call *c, const struct held *h, int s
 	return rc;
 }
 
-/* ---- levels 5 and 6 ---- */
-
 static void wait_for_end(struct held *h, uint64_t until_ns)
 {
 	uint64_t now = clock_mono_ns(clock_real());
@@ -169,8 +165,6 @@ int worker_kill(const struct worker_call *c)
 	release_targets(&h);
 	return rc;
 }
-
-/* ---- kind "signal" ---- */
 
 static int check_signal(const struct worker_call *c, int number)
 {

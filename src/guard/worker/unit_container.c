@@ -12,8 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- a container ---- */
-
 /* Uses the socket of the container engine, with Docker's API, which Podman has too. */
 #define UNIX_SCHEME "unix://"
 /* seconds until the engine kills the container; less if the order's deadline is sooner */
@@ -107,8 +105,6 @@ static int container_alive(struct worker_call *c)
 const struct worker_ops worker_container = { .evict = container_evict,
 					     .resume = container_resume,
 					     .alive = container_alive };
-
-/* ---- a systemd unit ---- */
 
 /* Uses systemctl. url "user" means the service manager of the user that this program runs as;
  * "user@NAME" means the service manager of another user. If there is a companion, it stops and

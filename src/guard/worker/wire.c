@@ -27,7 +27,8 @@ bool wire_is_unit(const char *name)
 	return n > 0 && n < WIRE_UNIT && name[n] == '\0' && name[0] != '-' && strchr(name, '.');
 }
 
-/* ---- reading: each read_x() moves *at to the end of what it reads; false: no match ---- */
+/* Each read_x() function moves *at to the end of what it reads. It returns false if the text
+ * does not match. */
 
 /* Reads a number from 1 to most, without leading zeros. */
 static bool read_number(const char **at, uint64_t most, uint64_t *ret)
@@ -113,8 +114,6 @@ int wire_read(const char *text, size_t size, struct wire_request *ret, const cha
 	return *ret_why ? -GW_E_PARSE : 0;
 }
 
-/* ---- writing ---- */
-
 size_t wire_write(const struct wire_request *r, char *out)
 {
 	size_t n;
@@ -134,8 +133,6 @@ size_t wire_write(const struct wire_request *r, char *out)
 	out[n] = '\0';
 	return n;
 }
-
-/* ---- replies ---- */
 
 int wire_reply_read(const char *line, struct wire_reply *ret)
 {

@@ -2,8 +2,6 @@
  * program that guards itself. */
 #include "guard/worker/common.h"
 
-/* ---- a worker that lives in this process ---- */
-
 /* The guard calls functions of the program to release memory and to take it again. */
 
 static int callback_result(const struct worker_call *c, int rc, const char *what)
@@ -53,8 +51,6 @@ static const struct worker_ops *callback_stopper(const struct policy_worker *w)
 }
 
 const struct worker_set worker_own = { .of = callback_of, .stopper = callback_stopper };
-
-/* ---- every kind ---- */
 
 static const struct worker_ops *const adapters[WORKER_KINDS] = {
 #define K(symbol, name, url, level, stop_s, traits, help) &worker_##name,
