@@ -30,8 +30,6 @@ static size_t aligned(size_t n, size_t to)
 	return (n + to - 1) & ~(to - 1);
 }
 
-/* ---- reading ---- */
-
 struct cursor { /* over the header fields */
 	const uint8_t *p;
 	size_t at, end;
@@ -169,8 +167,6 @@ int bus_read_u32_text(const struct bus_message *m, uint32_t *ret, const char **r
 	*ret_text = take_text(&c, false);
 	return c.bad ? -GW_E_PARSE : 0;
 }
-
-/* ---- writing, always little endian ---- */
 
 static void put_number(struct buf *out, uint32_t n)
 {

@@ -39,8 +39,6 @@ const char *config_meant(const char *word, char out[static CONFIG_MEANT_MAX])
 	return out;
 }
 
-/* ---- faults ---- */
-
 /* Replaces control characters with '?'. Error messages quote values, and control characters
  * would start new lines or reach the terminal. */
 static void one_line(char *text)
@@ -123,8 +121,6 @@ void config_fault_text(struct buf *out, const struct config_fault *f)
 	buf_addf(out, "%s%s%s", f->at.name ? ": " : "", f->warning ? "warning: " : "", f->text);
 }
 
-/* ---- memory ---- */
-
 const char *config_keep(struct config_reader *r, const char *s, size_t n)
 {
 	const struct config_place nowhere = { CONFIG_STANDARD, NULL, 0, 0 };
@@ -184,8 +180,6 @@ static void join_files(struct config_reader *r)
 	r->m->joined = config_keep(r, b.p, b.len);
 	buf_done(&b);
 }
-
-/* ---- environment and flags ---- */
 
 #define CONFIG_NAME_MAX 80
 
@@ -262,8 +256,6 @@ static void config_variables_read(struct config_reader *r)
 	unknown_variables(r);
 }
 
-/* ---- flags ---- */
-
 /* Finds a row by its flag or by "section.key". */
 static const struct config_row *find_flag(const char *name)
 {
@@ -329,8 +321,6 @@ static void config_flags_read(struct config_reader *r, const struct config_flag 
 	for (unsigned i = 0; i < n; i++)
 		read_flag(r, &flags[i]);
 }
-
-/* ---- reading ---- */
 
 static void set_defaults(struct config_reader *r)
 {

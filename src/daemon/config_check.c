@@ -26,8 +26,6 @@
 #define FLEET_JOB_MAX  500
 #define PUSH_LABEL_MAX 200
 
-/* ---- addresses ---- */
-
 static bool is_port(const char *s)
 {
 	size_t n = strspn(s, "0123456789");
@@ -123,8 +121,6 @@ static const char *check_origin(const char *text)
 		return "an origin is scheme, host and port, without a path and without *";
 	return NULL;
 }
-
-/* ---- the checks ---- */
 
 static const struct config_place *place(const struct config_reader *r, enum config_id id)
 {
@@ -252,8 +248,6 @@ static void check_history(struct config_reader *r)
 		config_complain(r, place(r, CONFIG_ID_history_path),
 				"history.path is empty: name a file, \"auto\" or \"none\"");
 }
-
-/* ---- push and fleet ---- */
 
 /* Checks the address of a server that the service sends requests to. */
 static const char *check_http_url(const char *url)
@@ -427,8 +421,6 @@ void config_check(struct config_reader *r)
 	check_fleet(r);
 	guard_config_check(r);
 }
-
-/* ---- files ---- */
 
 #define SERVICE_USER "gpuward" /* User= of the packaged systemd unit */
 

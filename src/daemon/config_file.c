@@ -102,8 +102,6 @@ static const struct config_row *find_row(const char *table, const struct toml_no
 	return NULL;
 }
 
-/* ---- contents ---- */
-
 struct file {
 	struct config_reader *r;
 	const char *name;
@@ -364,8 +362,6 @@ void config_file_text(struct config_reader *r, const char *name, const char *tex
 	read_document(&f, doc);
 	toml_free(doc);
 }
-
-/* ---- locations ---- */
 
 /* Warns if other users can change the file, because then they control the service. */
 static void check_permissions(const struct file *f)

@@ -9,8 +9,6 @@
 #include <ctype.h>
 #include <string.h>
 
-/* ---- TOML ---- */
-
 static void add_quoted(struct buf *out, const char *s)
 {
 	buf_addc(out, '"');
@@ -54,8 +52,6 @@ void config_value_print(struct buf *out, const struct config_row *row,
 		buf_addc(out, ']');
 	}
 }
-
-/* ---- the file ---- */
 
 static void add_place(struct buf *out, const struct config_place *p)
 {
@@ -158,8 +154,6 @@ void config_print_example(struct buf *out, const struct config *c)
 {
 	print_config(out, c, EXAMPLE);
 }
-
-/* ---- JSON ---- */
 
 static void config_value_json(struct json *j, const char *key, const struct config_row *row,
 			      const struct config_value *v)

@@ -83,7 +83,6 @@ const char *config_meant(const char *word, char out[static CONFIG_MEANT_MAX]);
 int config_read_text(struct config *c, const char *name, const char *text, size_t size,
 		     struct config_faults *faults);
 
-/* ---- config_value.c ---- */
 struct config_value {
 	bool yes;
 	uint64_t count; /* for COUNT, DURATION (ns) and BYTES */
@@ -113,12 +112,10 @@ void config_value_get(const struct config *c, const struct config_row *row,
 bool config_value_same(const struct config_row *row, const struct config_value *a,
 		       const struct config_value *b);
 
-/* ---- config_print.c ---- */
 /* Writes the value as TOML that gives the same value when it is read. */
 void config_value_print(struct buf *out, const struct config_row *row,
 			const struct config_value *v);
 
-/* ---- config_file.c ---- */
 /* Reads the usual files, or only path if it is not NULL. */
 void config_files_read(struct config_reader *r, const char *path);
 /* Writes a key for an error message, truncated and without control characters. */
@@ -131,7 +128,6 @@ bool config_sections(const struct toml_node *n, char out[static CONFIG_SECTIONS_
 /* Reads the text of a file. name is for error messages and must outlive the configuration. */
 void config_file_text(struct config_reader *r, const char *name, const char *text, size_t size);
 
-/* ---- guard_config*.c ---- */
 /* Reads n if it is one of the guard's arrays; otherwise returns false. */
 bool guard_config_array(struct config_reader *r, const char *file, const struct toml_node *n);
 /* Suggests the nearest name of the guard's arrays, as config_meant() does. */
@@ -141,7 +137,6 @@ void guard_config_profile(struct config_reader *r);
 void guard_config_check(struct config_reader *r);
 void guard_config_free(struct config_memory *m);
 
-/* ---- config_check.c ---- */
 /* Checks values that depend on each other. */
 void config_check(struct config_reader *r);
 /* Checks the files that the settings name. */

@@ -13,8 +13,6 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- members of struct config ---- */
-
 void config_value_set(struct config *c, const struct config_row *row,
 		      const struct config_value *v)
 {
@@ -109,8 +107,6 @@ static void value_refuse(struct config_reader *r, const struct config_row *row,
 		config_complain(r, at, "must be %s", text);
 }
 
-/* ---- numbers ---- */
-
 /* True if text may be hexadecimal, which strtod() accepts but settings do not. */
 static bool hexadecimal(const char *text)
 {
@@ -202,8 +198,6 @@ static bool take_number(struct config_reader *r, const struct config_row *row,
 	return true;
 }
 
-/* ---- texts, words, lists ---- */
-
 static bool take_text(struct config_reader *r, const char *text, size_t n,
 		      struct config_value *ret)
 {
@@ -260,8 +254,6 @@ static bool add_item(struct config_reader *r, const struct config_row *row,
 	list->item[list->count] = config_keep(r, text, n);
 	return list->item[list->count++] != NULL;
 }
-
-/* ---- from TOML ---- */
 
 static bool has_nul(const struct toml_node *n)
 {
@@ -356,8 +348,6 @@ bool config_value_node(struct config_reader *r, const struct config_row *row,
 	default: return list_node(r, row, at, n, ret);
 	}
 }
-
-/* ---- from text ---- */
 
 static bool bool_text(const char *text, bool *ret)
 {

@@ -41,8 +41,6 @@ struct container_resolver {
 	unsigned names;
 };
 
-/* ---- the answer ---- */
-
 static bool is_id(const char *s)
 {
 	for (unsigned i = 0; i < CONTAINER_RESOLVER_ID; i++)
@@ -62,8 +60,6 @@ int container_resolver_read(const struct buf *answer, char id[static CONTAINER_R
 		memcpy(id, found, sizeof(found));
 	return err;
 }
-
-/* ---- queries ---- */
 
 static void set_timer(struct container_resolver *c)
 {
@@ -161,8 +157,6 @@ static void resolver_due(void *arg, uint64_t now_ns)
 	}
 	set_timer(c);
 }
-
-/* ---- names ---- */
 
 static struct name *resolver_find(struct container_resolver *c, const char *text,
 				  const char *socket)

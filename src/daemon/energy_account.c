@@ -294,8 +294,6 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
 	v->process = a->process;
 }
 
-/* ---- workloads ---- */
-
 #define KIND_STATE       "workload-energy"
 #define ACCOUNT_GPUS_MAX 256 /* maximum number of GPUs with a stored document */
 
@@ -390,8 +388,6 @@ void workload_account_configure(struct workload_account *a,
 	a->config = *config;
 }
 
-/* ---- workloads: the store ---- */
-
 /* Logs once that the state of a GPU does not fit. Only names of hundreds of bytes with control
  * characters, which JSON writes as six bytes each, make WORKLOAD_ROWS_MAX rows so large. */
 static void account_too_large(struct workload_account *a, struct account_gpu *g, bool on)
@@ -474,8 +470,6 @@ void workload_account_late(struct workload_account *a, unsigned i, double counte
 {
 	account_load(a, i, counter_j);
 }
-
-/* ---- workloads: a tick ---- */
 
 static void account_find_workload(const struct workload_account *a, const struct gw_process *p,
 				  struct workload *ret)

@@ -26,8 +26,6 @@ struct asker {
 	char url[FLEET_URL_MAX + 32], error[CURL_ERROR_SIZE_];
 };
 
-/* ---- one request ---- */
-
 static size_t asker_receive(char *p, size_t one, size_t n, void *arg)
 {
 	struct asker *a = arg;

@@ -30,8 +30,6 @@ struct games {
 	struct watched watched[GUARD_VIEW_GAMES];
 };
 
-/* ---- the store ---- */
-
 static void game_key(int64_t pid, char out[static 24])
 {
 	snprintf(out, 24, "%lld", (long long)pid);
@@ -52,8 +50,6 @@ static bool games_save(struct games *g, unsigned i, uint64_t start_ticks)
 	buf_done(&text);
 	return kept;
 }
-
-/* ---- end of a game ---- */
 
 /* Frees the slot. The document in the store stays. */
 static void games_clear(struct games *g, unsigned i)
@@ -112,8 +108,6 @@ static void process_ended(void *arg, int fd, uint32_t events)
 	games_remove(g, (unsigned)(w - g->watched));
 	games_notify(g);
 }
-
-/* ---- registration ---- */
 
 static int games_slot(const struct games *g, int64_t pid)
 {
@@ -220,8 +214,6 @@ const struct guard_view_game *games_list(const struct games *g)
 	return g->game;
 }
 
-/* ---- games of an earlier run ---- */
-
 struct games_loading {
 	struct games *games;
 	uint64_t now_ns;
@@ -237,8 +229,6 @@ static void games_load(void *arg, const char *id, const char *json)
 	    games_add(t->games, &r.game, r.start_ticks, &at) != 0)
 		store_delete_document(t->games->store, KIND, id);
 }
-
-/* ---- beginning and end ---- */
 
 int games_new(struct loop *loop, struct store *store,
 	      void (*changed)(void *arg, unsigned count), void *arg, uint64_t now_ns,

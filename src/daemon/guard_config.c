@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- profiles ---- */
-
 static const struct {
 	const char *profile;
 	enum config_id id;
@@ -87,8 +85,6 @@ void guard_config_profile(struct config_reader *r)
 		}
 	}
 }
-
-/* ---- facts about entries ---- */
 
 int guard_entry_kind(const struct guard_entry *e)
 {
@@ -189,8 +185,6 @@ int guard_signal(const char *name)
 	return 0;
 }
 
-/* ---- knobs ---- */
-
 /* Settings of [guard.defaults] and their members in struct policy_knobs. */
 struct knob {
 	enum config_id id;
@@ -260,8 +254,6 @@ static void worker_knobs(const struct config *c, const struct guard_entry *e,
 	to->max_level = guard_entry_max_level(c, e);
 	to->allow_kill = guard_entry_allow_kill(c, e);
 }
-
-/* ---- entries ---- */
 
 static unsigned entry_choice(const struct guard_entry *e, enum guard_key key, unsigned standard)
 {
@@ -420,8 +412,6 @@ static bool make_entries(const struct config *c, struct policy *p)
 			make_schedule(p, e);
 	return true;
 }
-
-/* ---- the settings ---- */
 
 static void make_guard(const struct config *c, struct policy *p)
 {

@@ -30,8 +30,6 @@ static const char *key_name(enum guard_key key)
 	return guard_keys[key].row.key;
 }
 
-/* ---- keys of a kind ---- */
-
 /* Trait of the kinds with an HTTP interface, in addition to the traits of policy.h. */
 #define KIND_HTTP (1U << 31)
 
@@ -140,8 +138,6 @@ static void check_needs(struct config_reader *r, const struct guard_entry *e, un
 			    policy_kind_name(kind));
 }
 
-/* ---- levels ---- */
-
 static const struct config_place *level_place(const struct config_reader *r,
 					      const struct guard_entry *e)
 {
@@ -173,8 +169,6 @@ static void check_levels(struct config_reader *r, const struct guard_entry *e, u
 				"acts at level %u",
 				most, policy_kind_name(kind), own);
 }
-
-/* ---- workers ---- */
 
 static void check_required(struct config_reader *r, const struct guard_entry *e,
 			   enum guard_key key)
@@ -277,8 +271,6 @@ static void check_worker(struct config_reader *r, const struct guard_entry *e)
 	check_idle(r, e, (unsigned)kind);
 	check_identity(r, e);
 }
-
-/* ---- pairs of entries ---- */
 
 /* Writes "line 3", or "FILE:3" if the entry is in another file. */
 static const char *line_of(const struct guard_entry *e, const struct guard_entry *from,
@@ -416,8 +408,6 @@ static void check_pairs(struct config_reader *r)
 		}
 }
 
-/* ---- rules and schedules ---- */
-
 static void check_rule(struct config_reader *r, const struct guard_entry *e)
 {
 	check_required(r, e, GUARD_KEY_action);
@@ -508,8 +498,6 @@ static void check_schedules(struct config_reader *r)
 		}
 	}
 }
-
-/* ---- settings ---- */
 
 static void check_order(struct config_reader *r, enum config_id larger, enum config_id smaller,
 			double a, double b)

@@ -41,14 +41,12 @@ struct guard_entry {
 	struct config_value value[GUARD_KEYS];
 };
 
-/* ---- guard_config_table.c ---- */
 /* Checks each value on its own. */
 void guard_config_forms(struct config_reader *r, struct guard_entry *e);
 /* Reports an error and marks the value as refused; later checks skip it. */
 void guard_config_refuse(struct config_reader *r, struct guard_entry *e, enum guard_key key,
 			 const char *value, const char *why);
 
-/* ---- guard_config.c ---- */
 /* Functions that return properties of an entry, for the checks and for the policy. */
 /* Returns the string of a key; NULL if it is not given. */
 static inline const char *guard_entry_text(const struct guard_entry *e, enum guard_key key)

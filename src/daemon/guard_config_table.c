@@ -36,8 +36,6 @@ const struct guard_key_row guard_keys[GUARD_KEYS] = {
 #undef O
 };
 
-/* ---- names ---- */
-
 static bool has_key(enum guard_table t, unsigned key)
 {
 	return guard_keys[key].of >> t & 1;
@@ -63,8 +61,6 @@ static int find_key(enum guard_table t, bool in_match, const struct toml_node *n
 			return (int)i;
 	return -1;
 }
-
-/* ---- unknown keys ---- */
 
 static const char *nearest(enum guard_table t, const char *name)
 {
@@ -120,8 +116,6 @@ static void unknown_key(struct config_reader *r, const struct guard_entry *e, bo
 		config_complain(r, at, "no such key \"%s\" in [[%s]]%s", name, table,
 				config_meant(inner ? inner : nearest(e->table, name), meant));
 }
-
-/* ---- values ---- */
 
 /* Reads one value. evict may be one string instead of an array. */
 static bool read_value(struct config_reader *r, unsigned key, const struct config_place *at,
@@ -182,8 +176,6 @@ static void read_keys(struct config_reader *r, struct guard_entry *e, bool in_ma
 					"match must be a table: write match.name = \"...\"");
 	}
 }
-
-/* ---- entries ---- */
 
 static unsigned count_entries(const struct config_memory *m, enum guard_table t)
 {
@@ -285,8 +277,6 @@ void guard_config_free(struct config_memory *m)
 }
 
 #define WRONG 200
-
-/* ---- formats; each check returns NULL or what is wrong ---- */
 
 /* Checks the name, which is used in URLs and file names. */
 static const char *check_name(const char *s, char out[static WRONG])
@@ -525,8 +515,6 @@ static void check_forms(struct config_reader *r, struct guard_entry *e)
 	}
 }
 
-/* ---- lists ---- */
-
 static void check_program(struct config_reader *r, struct guard_entry *e, enum guard_key key)
 {
 	if (e->given[key] && e->value[key].list.item[0][0] != '/')
@@ -601,8 +589,6 @@ static void check_short(struct config_reader *r, const struct guard_entry *e)
 			    "with \"%s\": write more of the id",
 			    s);
 }
-
-/* ---- all checks ---- */
 
 void guard_config_forms(struct config_reader *r, struct guard_entry *e)
 {

@@ -23,9 +23,7 @@
 /* a figure is passed to the guard again if it changed by more than this ratio */
 #define CHANGE 0.1
 
-/* ---- Xids in the kernel log ----
- *
- * Entries that are in the log at the first tick count as past; only entries since the driver
+/* Xids that are in the kernel log at the first tick count as past; only entries since the driver
  * was last loaded are used. Later entries are read at each tick, for drivers that report no
  * events. An Xid that both the kernel log and the driver report is passed on once. Entries in
  * the log of the real kernel are never about simulated GPUs. */
@@ -177,8 +175,6 @@ static void xid_log_tick(struct xid_log *l, const struct view *v, uint64_t now_n
 		xid_log_report_past(l, v, now_ns, found, arg);
 }
 
-/* ---- state ---- */
-
 struct gpu_budget {
 	char uuid[96];
 	struct budget budget;
@@ -215,8 +211,6 @@ static void inputs_emit(const struct guard_inputs *b, const char *kind, const ch
 			.kind = kind, .uuid = uuid, .severity = severity, .text = text });
 }
 
-/* ---- unattributed use ---- */
-
 static void check_unattributed(struct guard_inputs *b, const struct view *v, unsigned i,
 			       uint64_t now_ns)
 {
@@ -242,8 +236,6 @@ static void check_unattributed(struct guard_inputs *b, const struct view *v, uns
 	memcpy(b->unattributed_why[i], why, sizeof(why));
 }
 
-/* ---- conflicts ---- */
-
 /* Reports each pair of workers that match the same process once. */
 static void check_conflicts(struct guard_inputs *b, const struct guard_view *g)
 {
@@ -259,8 +251,6 @@ static void check_conflicts(struct guard_inputs *b, const struct guard_view *g)
 		inputs_emit(b, "guard", NULL, "warning", text);
 	}
 }
-
-/* ---- caps of power and energy ---- */
 
 static int64_t today(void)
 {
@@ -334,8 +324,6 @@ static void check_caps(const struct guard_inputs *b, const struct view *v, unsig
 	o->over = over;
 	o->reported = true;
 }
-
-/* ---- idle models ---- */
 
 /* Reads the power of the worker's GPUs, and whether the worker is alone on them. The GPU of an
  * evicted worker is only known if the machine has one GPU. */
@@ -413,8 +401,6 @@ static void learn_economy(const struct guard_inputs *b, const struct view *v, un
 	guard_service_economy(b->g, i, f.after_ns, rint(f.idle_w), rint(f.reload_j));
 }
 
-/* ---- ticks ---- */
-
 static void found_xid(void *arg, const struct driver_event *e, bool past)
 {
 	guard_service_xid(arg, e, past);
@@ -463,8 +449,6 @@ void guard_inputs_show(const struct guard_inputs *b, struct guard_view *ret)
 		ret->counts.idle_spent_joules += b->parts->economy[i].spent_j;
 	}
 }
-
-/* ---- start and stop ---- */
 
 int guard_inputs_prepare(const struct guard_settings *settings, struct guard_inputs_parts **ret)
 {

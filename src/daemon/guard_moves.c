@@ -14,8 +14,6 @@
 
 static const char *const way_keys[] = { "leave", "return" };
 
-/* ---- in the store ---- */
-
 static void write_move(struct json *j, const struct move *one)
 {
 	json_object(j, NULL);
@@ -107,8 +105,6 @@ void guard_moves_load(struct moves *m, struct store *s, const struct policy *p)
 	moves_fit(m, p);
 	store_each_document(s, KIND, DOCUMENTS, load_worker, &l);
 }
-
-/* ---- decisions ---- */
 
 static enum host_pages pages_now(void)
 {

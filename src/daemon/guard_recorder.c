@@ -28,8 +28,6 @@ struct guard_recorder {
 	unsigned scenes;   /* number of scenes since the last whole scene was written */
 };
 
-/* ---- the file ---- */
-
 static bool recorded(const struct guard_service *g)
 {
 	return g->recorder->file.fd >= 0;
@@ -192,8 +190,6 @@ static void turn_over(struct guard_service *g)
 	begin_file(g);
 }
 
-/* ---- beginning and end ---- */
-
 int guard_recorder_new(struct guard_service *g, const struct guard_service_records *r)
 {
 	struct guard_recorder *t = calloc(1, sizeof(*t));
@@ -223,8 +219,6 @@ void guard_recorder_free(struct guard_service *g)
 	g->recorder = NULL;
 	g->guard = NULL;
 }
-
-/* ---- input ---- */
 
 int guard_service_change(struct guard_service *g, const struct guard_settings *next,
 			 const struct guard_service_records *r)
@@ -372,8 +366,6 @@ void guard_service_economy(struct guard_service *g, unsigned worker, uint64_t af
 	       guard_service_time_ns(g));
 	guard_set_idle_economy(g->recorder->guard, worker, after_ns, idle_w, reload_j);
 }
-
-/* ---- fetching results; this changes no decision ---- */
 
 bool guard_service_next_order(struct guard_service *g, struct guard_order *ret)
 {

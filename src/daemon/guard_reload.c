@@ -35,8 +35,6 @@ static void settings_free(struct guard_settings *s)
 	free(s);
 }
 
-/* ---- workers that leave the configuration ---- */
-
 /* Returns how a person can resume a worker that the guard no longer manages. kind < 0:
  * unknown. */
 static const char *how_to_resume(int kind)
@@ -71,8 +69,6 @@ static void log_gone(struct guard_service *g, const struct guard_record *r, int 
 			  "(level %u): %s, or add it again and the guard resumes it",
 			  r->worker, r->level, how_to_resume(kind));
 }
-
-/* ---- when the service starts: evicted workers that are no longer in the configuration ---- */
 
 /* True if the worker of this record may still be evicted. False after a reboot. True for a kind
  * that stops its process, because the process may still be stopped. For other kinds true if one
@@ -148,8 +144,6 @@ static void part_with_worker(struct guard_service *g, const struct guard_record 
 		log_gone(g, r, (int)kind);
 }
 
-/* ---- worker indices ---- */
-
 static void move_decisions(struct guard_service *g, const int *now)
 {
 	const struct guard_view *v = &g->view;
@@ -173,8 +167,6 @@ static void retry_unsaved(struct guard_service *g)
 	if (g->journal.unsaved)
 		g->journal.unsaved = UINT32_MAX;
 }
-
-/* ---- the swap ---- */
 
 static bool same_settings(const struct guard_settings *a, const struct guard_settings *b)
 {
@@ -310,8 +302,6 @@ static void swap_settings(struct guard_service *g)
 	free(c.leaving);
 }
 
-/* ---- when to swap ---- */
-
 bool guard_reload_waits(const struct guard_service *g)
 {
 	uint64_t waited = g->reload.next ? guard_service_time_ns(g) - g->reload.since_ns : 0;
@@ -397,10 +387,8 @@ void guard_reload_close(struct guard_service *g)
 	release_retired(g);
 }
 
-/* ---- the mode that a person sets while the service runs ----
- *
- * It is state, not configuration: a document in the store that outlives restarts and reloads,
- * until a person returns to the configured mode. A change takes effect like a reload that only
+/* The mode that a person sets is state, not configuration. It is a document in the store that
+ * outlives restarts and reloads, until a person returns to the configured mode. A change takes effect like a reload that only
  * changes the mode, so that an order under way finishes first and a recording has the
  * change. */
 

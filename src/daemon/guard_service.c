@@ -166,8 +166,6 @@ void guard_service_tick(struct guard_service *g, const struct view *v)
 	guard_service_pump(g);
 }
 
-/* ---- the view ---- */
-
 static void update_counts(struct guard_service *g)
 {
 	struct guard_view_counts *c = &g->view.counts;
@@ -201,8 +199,6 @@ const struct guard_view *guard_service_view(struct guard_service *g)
 	guard_service_journal_view(g);
 	return &g->view;
 }
-
-/* ---- start and stop ---- */
 
 static int open_guard(struct guard_service *g, const struct guard_service_records *r)
 {

@@ -21,8 +21,6 @@ static int guard_service_device_of(const struct guard_service *g, const char *uu
 	return -1;
 }
 
-/* ---- evictions ---- */
-
 static void evictions_key(char *out, size_t size, const char *uuid)
 {
 	snprintf(out, size, "gpu/%s/evictions", uuid);
@@ -51,8 +49,6 @@ static void load_evictions(struct guard_service *g, unsigned i)
 	g->gpus.evictions[i] = store_count_now(g->config.store, key);
 }
 
-/* ---- free memory ---- */
-
 static void forget_capacity(struct guard_service *g, unsigned i)
 {
 	capacity_free(g->gpus.capacity[i]);
@@ -76,8 +72,6 @@ static void add_capacity(struct guard_service *g, const struct view *v, unsigned
 		capacity_add(g->gpus.capacity[i], guard_service_real_ns(),
 			     capacity_available(&c));
 }
-
-/* ---- ticks ---- */
 
 static void follow_device(struct guard_service *g, unsigned i, const char *uuid)
 {
@@ -146,8 +140,6 @@ void guard_service_devices_close(struct guard_service *g)
 		forget_capacity(g, i);
 	}
 }
-
-/* ---- driver events ---- */
 
 static bool is_xid(const struct driver_event *e)
 {
@@ -259,8 +251,6 @@ void guard_service_events_close(struct guard_service *g)
 	loop_remove(g->driver.source);
 }
 
-/* ---- health: consequences for workers, and events about changes ---- */
-
 /* Passes the consequences for the workers on this GPU to the guard. */
 static void update_guard(struct guard_service *g, unsigned i, uint64_t now)
 {
@@ -335,8 +325,6 @@ double guard_service_threshold_c(const struct guard_service *g, const struct gua
 	return s.evict_at_c;
 }
 
-/* ---- health: readings, driver events and operators ---- */
-
 void guard_service_health_read(struct guard_service *g, unsigned i, const struct gw_device *d)
 {
 	const struct guard_settings *s = g->settings;
@@ -398,8 +386,6 @@ int guard_service_clear(void *engine, const char *uuid, const char *who, char *m
 	scene_thread_trigger(g->scenes);
 	return 0;
 }
-
-/* ---- health: reload and stop ---- */
 
 static void clear_guard(struct guard_service *g, unsigned i, uint64_t now)
 {

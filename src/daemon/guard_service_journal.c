@@ -19,8 +19,6 @@ _Static_assert(POLICY_WORKERS <= 32, "guard_service.unsaved has a bit per worker
 /* highest level of an eviction that needs no journal, because the worker itself can undo it */
 #define SAFE_LEVEL 2
 
-/* ---- counts ---- */
-
 /* Writes the store key of a counter. worker NULL: the sum of all workers. */
 static void count_key(char *out, size_t size, const char *worker, unsigned cell)
 {
@@ -128,8 +126,6 @@ void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char 
 	xid_key(key, sizeof(key), uuid, x->xid);
 	store_set_count(s, key, (double)x->count);
 }
-
-/* ---- decisions ---- */
 
 /* A decision as key-value pairs of a log line. */
 struct guard_line {
@@ -248,8 +244,6 @@ static void log_decision(void *ctx, const struct guard_decision *d)
 	}
 }
 
-/* ---- records ---- */
-
 int guard_service_keep(struct guard_service *g, const struct guard_record *r)
 {
 	struct guard_record_more more = { .kind = "" };
@@ -335,8 +329,6 @@ static bool unrecorded(const struct guard_service *g, const struct guard_order *
 	       (g->journal.failed || g->journal.unsaved >> o->worker & 1 ||
 		!store_lasting(g->config.store));
 }
-
-/* ---- orders ---- */
 
 #define NOT_KEPT "the journal cannot be written; orders above level 2 are refused"
 
@@ -493,8 +485,6 @@ void guard_service_pump(struct guard_service *g)
 	cancel_obsolete(g);
 	guard_service_journal_view(g);
 }
-
-/* ---- records of earlier runs ---- */
 
 #define RECORDS_MAX 65536
 

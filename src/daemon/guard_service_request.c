@@ -12,16 +12,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- reservations of GPU memory ----
- *
- * They survive a restart of the service. The store keeps each reservation with its owner
+/* Reservations survive a restart of the service. The store keeps each reservation with its owner
  * process and its end. When the service starts, it loads the reservations that have not ended
  * and have a living owner. This happens before the guard observes the first scene, so that no
  * worker resumes into reserved memory. */
 
 #define KIND "guard-room" /* kind of the documents in the store */
-
-/* ---- reservations: owners ---- */
 
 static void reservation_release(struct guard_service *g, uint64_t id);
 
@@ -76,8 +72,6 @@ static void watch_owner(struct guard_service *g, uint64_t id, int fd)
 	o->id = id;
 	o->fd = fd;
 }
-
-/* ---- reservations: the store ---- */
 
 static void reservation_key(uint64_t id, char out[static 24])
 {
@@ -146,8 +140,6 @@ void guard_service_rooms_tick(struct guard_service *g)
 			remove_reservation(g, &g->room[i]);
 }
 
-/* ---- reservations: begin and end ---- */
-
 static void reservation_made(struct guard_service *g, uint64_t id, int fd, uint64_t start_ticks)
 {
 	watch_owner(g, id, fd);
@@ -166,8 +158,6 @@ static void reservation_release(struct guard_service *g, uint64_t id)
 	guard_service_pump(g);
 	scene_thread_trigger(g->scenes);
 }
-
-/* ---- reservations of an earlier run ---- */
 
 /* True if there is no owner, or if the owner is alive. *ret_fd is the owner's pidfd; -1:
  * none. */
@@ -211,8 +201,6 @@ void guard_service_rooms_close(struct guard_service *g)
 		if (g->owner[i].id)
 			forget_owner(&g->owner[i]);
 }
-
-/* ---- requests ---- */
 
 #define KEEP_NS (200 * NS_PER_MS)
 

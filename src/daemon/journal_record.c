@@ -104,8 +104,6 @@ void guard_game_write(struct buf *out, const struct guard_game_record *r)
 	json_end(&j);
 }
 
-/* ---- reading ---- */
-
 #define BYTES_MAX (INT64_C(1) << 60)
 #define NOBODY    INT64_MAX /* start time that no process has */
 

@@ -26,8 +26,6 @@ struct manage_journal {
 	unsigned count, cap;
 };
 
-/* ---- the rules ---- */
-
 /* Returns the entry for an order o that is about to change the value `before`. old NULL: no
  * entry yet. */
 static struct manage_entry manage_entry_begin(const struct manage_entry *old,
@@ -86,8 +84,6 @@ static struct manage_order manage_entry_order(const struct manage_entry *e)
 	memcpy(o.earlier, e->earlier, sizeof(o.earlier));
 	return o;
 }
-
-/* ---- rows ---- */
 
 int manage_journal_new(const struct manage_journal_ops *ops, void *arg,
 		       const struct clock *clock, struct manage_journal **ret)
@@ -158,8 +154,6 @@ static void row_forget(struct manage_journal *j, const struct manage_entry *e)
 	manage_entry_id(e, id);
 	j->ops->forget(j->arg, id);
 }
-
-/* ---- loading and restoring ---- */
 
 int manage_journal_load(struct manage_journal *j, const char *id, const char *json)
 {
@@ -233,8 +227,6 @@ void manage_journal_fill(struct manage_journal *j, struct manage_order *o)
 	}
 	pthread_mutex_unlock(&j->lock);
 }
-
-/* ---- before and after a change ---- */
 
 static int journal_keep(void *arg, const struct manage_order *o, const double before[2])
 {

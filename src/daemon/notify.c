@@ -32,8 +32,6 @@ static void unset_variables(const char *const *variables)
 		unsetenv(*variables);
 }
 
-/* ---- notification ---- */
-
 static int parse_address(struct notify *n, const char *text, char *message, size_t size)
 {
 	size_t len = strlen(text);
@@ -153,8 +151,6 @@ bool notify_status(const struct notify *n, const char *fmt, ...)
 			*p = ' ';
 	return notify_send(n, text);
 }
-
-/* ---- socket activation ---- */
 
 /* Writes the i-th of colon-separated names. */
 static void socket_name(const char *names, unsigned i, char *out, size_t size)

@@ -35,7 +35,6 @@ bool notify_watchdog(const struct notify *n);
 bool notify_status(const struct notify *n, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* ---- socket activation ---- */
 #define NOTIFY_SOCKETS 16
 struct notify_socket {
 	int fd;

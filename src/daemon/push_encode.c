@@ -68,8 +68,6 @@ int64_t push_time(int64_t last_ms, int64_t wall_ms)
 	return -1;
 }
 
-/* ---- the series of a page ---- */
-
 static uint64_t series_hash(const char *p, size_t n)
 {
 	uint64_t h = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
@@ -224,8 +222,6 @@ static size_t series_length(const char *p)
 	return (size_t)(at + 1 - p);
 }
 
-/* ---- remote write ---- */
-
 /* Adds a label of the target. If the series has a label of this name, renames the label of the
  * series, as Prometheus does with honor_labels = false. */
 static void add_target(struct push_label *l, unsigned *n, const char *name, const char *value,
@@ -277,8 +273,6 @@ static void write_series(struct push_encoder *e, const char *series, double valu
 	protobuf_close(&e->raw, part);
 	protobuf_close(&e->raw, all);
 }
-
-/* ---- OTLP ---- */
 
 /* Field numbers of opentelemetry/proto: metrics/v1, common/v1 and resource/v1. */
 enum {
@@ -433,8 +427,6 @@ uint64_t push_otlp_rejected(const char *p, size_t n, char *message, size_t size)
 	}
 	return rejected;
 }
-
-/* ---- records ---- */
 
 /* Appends p as one gzip member. Returns 0 or -GW_E_NOMEM. */
 static int add_gzip(struct buf *out, const char *p, size_t n)

@@ -57,8 +57,6 @@ enum push_verdict push_http_verdict(int status)
 	return PUSH_AGAIN;
 }
 
-/* ---- one request ---- */
-
 static size_t receive(char *p, size_t one, size_t n, void *arg)
 {
 	struct push_answer *a = arg;

@@ -60,9 +60,9 @@ static void queue_unlock(struct push_queue *q)
 	pthread_mutex_unlock(&q->lock);
 }
 
-/* ---- the state ----
- * Two copies, written in turns, so that one is valid at any time: magic, checksum (4 each),
- * count of writes, segment, position, newest time (8 each). */
+/* The state has two copies, written in turns, so that one is valid at any time. A copy has a
+ * magic number and a checksum (4 bytes each), then the count of writes, the segment, the
+ * position and the newest time (8 bytes each). */
 
 static void write_state(struct push_queue *q)
 {
@@ -100,8 +100,6 @@ static void read_state(struct push_queue *q, uint64_t *ret_segment, uint64_t *re
 		q->status.last_ms = (int64_t)push_get64(text + 32);
 	}
 }
-
-/* ---- segments ---- */
 
 static void delete_first(struct push_queue *q)
 {
@@ -215,8 +213,6 @@ static int append(struct push_queue *q, const struct push_record *r)
 	q->unsynced = true;
 	return 0;
 }
-
-/* ---- taking ---- */
 
 /* Skips damaged bytes at the front: advances to the next valid record of the first segment, or
  * to its end, and counts what is lost. Returns false if memory or descriptors are missing: then
@@ -373,8 +369,6 @@ void push_queue_status(struct push_queue *q, struct push_queue_status *ret)
 	*ret = q->published;
 	pthread_mutex_unlock(&q->published_lock);
 }
-
-/* ---- opening ---- */
 
 static int by_number(const void *a, const void *b)
 {
@@ -611,8 +605,6 @@ static int find_folder(struct push_queue *q, char *message, size_t size)
 	}
 	return err;
 }
-
-/* ---- adding ---- */
 
 int push_queue_add(struct push_queue *q, const struct push_record *r, char *message,
 		   size_t size)

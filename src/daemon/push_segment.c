@@ -129,8 +129,6 @@ void push_record_scan(const char *p, size_t n, size_t front, struct push_scan *r
 	}
 }
 
-/* ---- files ---- */
-
 void push_segment_path(const char *dir, uint64_t number, char *out, size_t size)
 {
 	snprintf(out, size, "%s/%016llx.queue", dir, (unsigned long long)number);

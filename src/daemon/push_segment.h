@@ -50,8 +50,6 @@ struct push_scan {
 };
 void push_record_scan(const char *p, size_t n, size_t front, struct push_scan *ret);
 
-/* ---- files ---- */
-
 void push_segment_path(const char *dir, uint64_t number, char *out, size_t size);
 
 /* Returns why a file cannot be a segment; NULL: it can. */

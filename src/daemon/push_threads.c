@@ -14,8 +14,6 @@
 #define RETRY_MAX_S 3600
 #define BODY_MAX    (64u << 20)
 
-/* ---- status ---- */
-
 /* Copies the figures of the queue. Call it with the lock of the sender. */
 static void update_status(struct push *p)
 {
@@ -69,8 +67,6 @@ static void set_queue_problem(struct push *p, int err, const char *why)
 					      "does not answer");
 	mailbox_unlock(&p->sender);
 }
-
-/* ---- the writer thread ---- */
 
 /* Opens the queue of the settings. Returns 0 or an error of push_queue_open(). */
 static int open_queue(struct push *p)
@@ -251,8 +247,6 @@ void push_writer_run(void *arg)
 	}
 	mailbox_unlock(&p->writer);
 }
-
-/* ---- the sender thread ---- */
 
 uint64_t push_delay(unsigned failures, uint64_t interval_ns, double chance)
 {

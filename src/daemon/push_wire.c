@@ -85,8 +85,6 @@ void protobuf_close(struct buf *out, size_t place)
 	memcpy(out->p + place - 1, text, n);
 }
 
-/* ---- reading ---- */
-
 static bool protobuf_read_varint(const char **p, const char *end, uint64_t *ret)
 {
 	uint64_t v = 0;

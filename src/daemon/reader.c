@@ -62,8 +62,6 @@ struct reader {
 	struct reading *shown;
 };
 
-/* ---- accumulated energy ---- */
-
 static void metering_feed(void *arg, unsigned i, const struct event *e)
 {
 	struct metering *m = arg;
@@ -154,8 +152,6 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 	return m;
 }
 
-/* ---- which GPUs are measured ---- */
-
 static uint64_t mix(uint64_t h, const char *text)
 {
 	for (; text && *text; text++)
@@ -204,8 +200,6 @@ static void update_metering(struct reader *r, struct reading *x)
 	if (count > 0) /* after a failure, the next round tries again */
 		r->metering = metering_new(r, snap, &x->unmetered);
 }
-
-/* ---- a round ---- */
 
 /* True if the cause means that NVML cannot be used. NVML that opened without a GPU, or that
  * must not wake a GPU, has not failed. */
@@ -520,8 +514,6 @@ static void reader_run(void *arg)
 		reader_close(r);
 	}
 }
-
-/* ---- main thread ---- */
 
 static void reading_arrived(void *arg, int fd, uint32_t events)
 {

@@ -17,7 +17,6 @@
  * other services. Version 2 added the names of workers and their records. */
 #define RECORDING_FORM 5
 
-/* ---- writing: each function adds its lines ---- */
 /* Begins a run. last_id is guard_last_id(); ids in the following lines are larger. */
 void recording_begin(struct buf *out, uint64_t last_id, enum guard_mode mode);
 /* Writes the policy that is in force for the following lines. Call it after recording_begin()
@@ -65,7 +64,6 @@ void recording_games(struct buf *out, unsigned count, uint64_t now_ns);
 extern const char *const recording_requests[], *const recording_holds[],
 						       *const recording_heats[];
 
-/* ---- the file: whole lines are added, and it is rotated; callers report errors ---- */
 struct recording_file {
 	int fd;       /* -1: not recording */
 	bool regular; /* regular file, which can be truncated and renamed */
@@ -90,7 +88,6 @@ bool recording_file_in_place(const struct recording_file *r, const char *path);
  * Returns 0, or -1 with errno. */
 int recording_file_move(struct recording_file *r, const char *path);
 
-/* ---- reading ---- */
 struct recording_reader;
 
 /* Creates a reader. Borrows what p points to; p may be NULL.

@@ -116,8 +116,6 @@ static bool words_fit(struct words *w, const char *form)
 	return true;
 }
 
-/* ---- enums: written as names; before format version 5 as numbers ---- */
-
 static int find_name(const char *const *names, const char *word, size_t n)
 {
 	for (int i = 0; names[i]; i++)
@@ -169,8 +167,6 @@ static const char *const reasons[] = {
 #include "guard/reason.def"
 	NULL
 };
-
-/* ---- how a run begins ---- */
 
 /* Begins a run. The guard is created later, at the first line that needs it. */
 static void run_begin(struct recording_reader *t, unsigned form, uint64_t last_id)
@@ -502,8 +498,6 @@ static int read_heat(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
-/* ---- reservations ---- */
-
 static void note_reservation(struct recording_reader *t, uint64_t theirs, uint64_t ours)
 {
 	t->reservation[t->reservations % RESERVATIONS].theirs = theirs;
@@ -577,8 +571,6 @@ static int read_economy(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
-/* ---- policy and state ---- */
-
 /* Reads the collected text when the policy is complete. */
 static int take_policy(struct recording_reader *t)
 {
@@ -629,8 +621,6 @@ static int read_state(struct recording_reader *t, const char *line)
 	t->mono_ns = s->mono_ns;
 	return 0;
 }
-
-/* ---- scenes ---- */
 
 /* Replaces the worker index of each root process by the worker's position in this policy, and
  * drops roots of unknown workers. The caller restores the scene afterwards, because the next

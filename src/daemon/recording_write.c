@@ -178,8 +178,6 @@ void recording_idle_economy(struct buf *out, unsigned worker, uint64_t after_ns,
 		 after_ns, idle_w, isnan(reload_j) ? 0 : reload_j); /* 0 is read as unknown */
 }
 
-/* ---- the file ---- */
-
 static int truncate_to(struct recording_file *r, uint64_t size)
 {
 	if (!r->regular || ftruncate(r->fd, (off_t)size) != 0)
@@ -187,8 +185,6 @@ static int truncate_to(struct recording_file *r, uint64_t size)
 	r->size = size;
 	return 0;
 }
-
-/* ---- beginning and end ---- */
 
 /* Returns the end of the last whole line; 0 if there is none. */
 static uint64_t whole_lines(int fd, uint64_t size)
@@ -258,8 +254,6 @@ void recording_file_close(struct recording_file *r)
 		close(r->fd);
 	r->fd = -1;
 }
-
-/* ---- lines ---- */
 
 /* Adds lines completely or not at all. Half a line would damage the lines that another run
  * adds. */

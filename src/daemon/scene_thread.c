@@ -37,8 +37,6 @@ struct scene_thread {
 	struct scene *shown;
 };
 
-/* ---- the thread ---- */
-
 /* Builds a scene now, and further scenes at short intervals for a while, because a process
  * opened or closed a GPU. */
 static void take_trigger(struct scene_thread *k)
@@ -171,8 +169,6 @@ static void scene_thread_run(void *arg)
 			wait_for(k, due);
 	}
 }
-
-/* ---- the main thread ---- */
 
 static void scene_arrived(void *arg, int fd, uint32_t events)
 {

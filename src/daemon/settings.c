@@ -51,8 +51,6 @@ struct settings {
 	struct manage_order restore[RESTORE_MAX];
 };
 
-/* ---- reader thread ---- */
-
 static void message_post(struct settings *s, enum message_kind kind, const char *id,
 			 const char *severity, const char *text, size_t size)
 {
@@ -135,8 +133,6 @@ static void run_restore(void *arg, struct gw_ctx *ctx)
 		manage_journal_done(s->journal, &orders[i], &r);
 	}
 }
-
-/* ---- main thread ---- */
 
 static void keep_answer(struct settings *s, int error)
 {

@@ -26,8 +26,6 @@ const struct setup_sign setup_signs[] = {
 };
 const unsigned setup_sign_count = sizeof(setup_signs) / sizeof(setup_signs[0]);
 
-/* ---- words ---- */
-
 static const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -116,8 +114,6 @@ static const char *variable(const struct setup_process *p, const char *name)
 	return NULL;
 }
 
-/* ---- what a process is ---- */
-
 static bool is_interpreter(const char *program)
 {
 	return list_has("python*|pypy*|sh|bash|dash|uv|node", program, strlen(program));
@@ -203,8 +199,6 @@ void setup_read_command(const struct setup_process *p, struct setup_server *ret)
 		ret->model[0] = '\0';
 }
 
-/* ---- where it runs ---- */
-
 bool setup_unit_of(const char *cgroup, struct setup_server *ret)
 {
 	struct cgroup_unit u;
@@ -245,8 +239,6 @@ static bool owns_unit(const struct root *root, const struct setup_server *s)
 
 	return root_each_name(root, "proc", check_member, &m) == 0 && !m.others;
 }
-
-/* ---- listening ports ---- */
 
 struct port_list {
 	const struct root *root;
@@ -314,8 +306,6 @@ static void check_port(const struct root *root, struct setup_server *s)
 		s->listens = true;
 	}
 }
-
-/* ---- the search ---- */
 
 struct finding {
 	const struct root *root;
@@ -434,8 +424,6 @@ static void remove_children(const struct root *root, struct setup_servers *all)
 	all->count = kept;
 	qsort(all->server, kept, sizeof(all->server[0]), by_pid);
 }
-
-/* ---- ports without a known server ---- */
 
 struct owner {
 	const struct root *root;

@@ -16,8 +16,6 @@
 #define START_WAIT_MS 2000 /* maximum wait for another process that holds the file */
 #define STACK_BYTES   (256u << 10)
 
-/* ---- state ---- */
-
 /* Sentences about an existing file that cannot be written now. */
 static const char *const failing[DB_TROUBLES] = {
 	[DB_OK] = "ok",
@@ -85,8 +83,6 @@ bool store_notice(struct store *s, char *out, size_t size)
 	free(text);
 	return true;
 }
-
-/* ---- counts ---- */
 
 /* Returns the index of key, or the index at which it would be inserted. */
 static unsigned find_count(const struct store *s, const char *key, bool *ret_there)
@@ -225,9 +221,7 @@ bool store_news(struct store *s)
 	return news;
 }
 
-/* ---- the file ----
- *
- * It is opened at the start or later, and its contents are loaded. While the file cannot be
+/* The file is opened at the start or later, and its contents are loaded. While the file cannot be
  * opened for writing (full disk, read-only, locked by another program), the thread retries.
  * Meanwhile each query opens its own connection to read, because a permanent one would block
  * the thread. What was counted before the file became readable is added to the counts of the
@@ -235,8 +229,6 @@ bool store_news(struct store *s)
 
 #define RETRY_WAIT_MS 200 /* short, because a reader may wait for the retry */
 #define COUNTS_MAX    (4u << 20)
-
-/* ---- the file: opening ---- */
 
 static void make_directory(const char *path)
 {
@@ -304,8 +296,6 @@ enum db_trouble store_file_open(struct store *s, int wait_ms)
 	atomic_store(&s->usable, t == DB_OK);
 	return t;
 }
-
-/* ---- the file: contents ---- */
 
 /* Reads the key and value of each count into records. */
 static int read_counts(sqlite3 *db, struct buf *out)
@@ -422,8 +412,6 @@ enum db_trouble store_file_open_again(struct store *s)
 	return t;
 }
 
-/* ---- the file: reading ---- */
-
 /* Opens the file for one query. Returns false if the file has become writable. */
 static bool read_alone(struct store *s)
 {
@@ -476,8 +464,6 @@ void store_read_failed(struct store *s, int rc)
 	mailbox_wake(&s->box);
 	mailbox_unlock(&s->box);
 }
-
-/* ---- opening the store ---- */
 
 /* Writes sentence with its only %s replaced by path. */
 static void format_sentence(char *out, size_t size, const char *sentence, const char *path)
@@ -638,8 +624,6 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 		*ret = s;
 	return r;
 }
-
-/* ---- closing the store ---- */
 
 /* Ends the reservation of event ids, because all ids are in the file. The next run then
  * continues with the id after the last event. */

@@ -41,7 +41,6 @@ bool store_lasting(struct store *s);
  * and the other guard would undo them. */
 bool store_shared(const struct store *s);
 
-/* ---- counts ---- */
 /* Returns the value that the count had at the start; 0 if the store has no such count, or if
  * its value is not known yet. */
 double store_count(struct store *s, const char *key);
@@ -60,7 +59,6 @@ bool store_news(struct store *s);
 /* Adds a value to the next batch. A value that is lower than before is ignored. */
 void store_set_count(struct store *s, const char *key, double value);
 
-/* ---- events and documents ---- */
 /* Returns the id of the last event. After kill -9 the returned id is larger, because ids that
  * were given out but not written are not used again. */
 uint64_t store_last_event(struct store *s);
@@ -97,7 +95,6 @@ int store_peek(const char *path, const char *kind, unsigned max,
 	       void (*each)(void *arg, const char *id, const char *json), void *arg);
 void store_delete_document(struct store *s, const char *kind, const char *id);
 
-/* ---- history ---- */
 /* Adds one reading of one GPU: VIEW_HISTORIES values; NAN: unknown. Readings of a minute become
  * one row. Minutes and hours are rolled up (mean, minimum, maximum). Times have a resolution of
  * 1 ms.

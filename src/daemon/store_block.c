@@ -22,8 +22,6 @@ static float value_of(int64_t k, unsigned step)
 	return (float)((double)k * steps[step].up / steps[step].down);
 }
 
-/* ---- writing ---- */
-
 static void put_head(struct buf *out, unsigned kind, const void *p, size_t n)
 {
 	buf_addc(out, (char)kind);
@@ -125,8 +123,6 @@ void block_encode(const struct block *b, struct buf *out)
 		put_column(out, v, b->count);
 	}
 }
-
-/* ---- reading; the file may contain anything ---- */
 
 struct reader {
 	const unsigned char *p;

@@ -31,8 +31,6 @@ static uint64_t bucket_of(unsigned tier, uint64_t t_ms)
 	return t_ms - t_ms % store_tiers[tier].unit_ms;
 }
 
-/* ---- sums ---- */
-
 static void clear_sums(struct sum *sums)
 {
 	for (unsigned q = 0; q < VIEW_HISTORIES; q++)
@@ -106,8 +104,6 @@ bool store_open_bucket(const struct history *h, unsigned tier, struct block *ret
 	return true;
 }
 
-/* ---- rows ---- */
-
 /* Adds a row to the next batch. */
 static void save_row(struct store *s, struct history *h, unsigned tier)
 {
@@ -171,8 +167,6 @@ static void end_buckets(struct store *s, struct history *h, uint64_t t_ms)
 		if (!h->ended[t] && bucket_of(t, h->last_ms) != bucket_of(t, t_ms))
 			end_bucket(s, h, t);
 }
-
-/* ---- continuing after a restart or a clock change ---- */
 
 struct resume_history {
 	struct history *h;
@@ -309,8 +303,6 @@ struct history *store_history_of(struct store *s, const char *uuid)
 	s->history[s->histories++] = h;
 	return h;
 }
-
-/* ---- readings ---- */
 
 /* Follows a clock that was set back or far ahead: completes the open buckets, and continues
  * with what the file has for the new time. */

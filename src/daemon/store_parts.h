@@ -31,8 +31,6 @@
 #define STORE_GPUS      256
 #define STORE_UUID      96
 
-/* ---- records ---- */
-
 enum record_kind { RECORD_HISTORY, RECORD_EVENT, RECORD_KEEP, RECORD_FORGET };
 
 #define RECORD_TEXTS 4
@@ -59,8 +57,6 @@ struct batch {
 };
 void batch_init(struct batch *b);
 void batch_done(struct batch *b);
-
-/* ---- history in memory ---- */
 
 enum { TIER_READINGS, TIER_MINUTES, TIER_HOURS, TIERS };
 enum { FIGURE_MEAN, FIGURE_MIN, FIGURE_MAX, FIGURE_COUNT, FIGURES };
@@ -91,8 +87,6 @@ struct history {
 	/* The open buckets of last_ms. The open hour contains only complete minutes. */
 	struct sum open[TIERS][VIEW_HISTORIES];
 };
-
-/* ---- the store ---- */
 
 struct counter {
 	char *key;

@@ -12,8 +12,6 @@
 
 #define YEAR_NS (UINT64_C(366) * 24 * 3600 * NS_PER_S)
 
-/* ---- rows ---- */
-
 /* A row that is in memory or in the queue. */
 struct overlay {
 	uint64_t begin_ms;
@@ -240,8 +238,6 @@ uint64_t store_edge(struct store *s, const char *uuid, unsigned tier, uint64_t u
 		return edge + file;
 	return (file > edge) == last ? file : edge;
 }
-
-/* ---- points ---- */
 
 struct query {
 	struct store *s;

@@ -12,8 +12,6 @@
 /* Maximum bytes per batch: the largest document and everything else. */
 #define DURABLE_MAX (VIEW_DOCUMENT_MAX + (512u << 10))
 
-/* ---- records ---- */
-
 #define HEAD (offsetof(struct record, text))
 
 bool record_add(struct buf *b, const struct record *r)
@@ -106,8 +104,6 @@ void batch_done(struct batch *b)
 		buf_done(&b->part[p]);
 }
 
-/* ---- batches ---- */
-
 static void move_to_front(struct store *s)
 {
 	mailbox_lock(&s->box);
@@ -185,8 +181,6 @@ static void copy_queue(struct store *s, struct buf *out)
 	}
 	mailbox_unlock(&s->box);
 }
-
-/* ---- events ---- */
 
 uint64_t store_last_event(struct store *s)
 {
@@ -329,8 +323,6 @@ int store_events(struct store *s, uint64_t after, unsigned max,
 	buf_done(&records);
 	return rc == SQLITE_DONE ? v.count : -GW_E_IO;
 }
-
-/* ---- documents ---- */
 
 static int put_document(struct store *s, struct record *r, size_t size)
 {

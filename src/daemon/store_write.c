@@ -25,8 +25,6 @@
 #define OLD_ROWS     "64" /* maximum number of rows deleted per batch and tier */
 #define LARGE_BUFFER (64u << 10)
 
-/* ---- statements ---- */
-
 /* Runs a statement. Each letter of `how` is the type of one argument: i int64, d double, t text
  * (NULL: SQL NULL), b bytes and their size (two arguments). */
 static int run_bound(sqlite3 *db, const char *sql, const char *how, ...)
@@ -57,8 +55,6 @@ static int run_bound(sqlite3 *db, const char *sql, const char *how, ...)
 	db_done(s);
 	return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
-
-/* ---- records ---- */
 
 static int write_event(sqlite3 *db, const struct record *r)
 {
@@ -127,8 +123,6 @@ static int write_counts(struct store *s)
 			       "td", s->writer.changed[i]->key, s->writer.changed[i]->writing);
 	return rc;
 }
-
-/* ---- deleting ---- */
 
 static uint64_t newest_of(const struct buf *records)
 {
@@ -233,8 +227,6 @@ static int drop_events(sqlite3 *db)
 			 " LIMIT 1 OFFSET ?)",
 			 "i", (uint64_t)STORE_EVENTS);
 }
-
-/* ---- a batch ---- */
 
 /* True if the batch has a document that must survive a power failure. History and rows need not
  * survive one. */
@@ -368,8 +360,6 @@ static void finish_attempt(struct store *s, enum db_trouble t)
 	mailbox_unlock(&s->box);
 }
 
-/* ---- a corrupt file ---- */
-
 static void forget_written(struct store *s)
 {
 	mailbox_lock(&s->box);
@@ -464,8 +454,6 @@ bool store_write(struct store *s)
 	finish_attempt(s, t);
 	return t == DB_OK;
 }
-
-/* ---- the thread ---- */
 
 static bool has_work(const struct store *s)
 {

@@ -28,9 +28,7 @@
 #define SIGNAL      "PrepareForSleep"
 #define OWNER       "NameOwnerChanged"
 
-/* ---- logind ----
- *
- * Receives PrepareForSleep on the system bus and holds a delay lock, so that logind waits for
+/* Receives PrepareForSleep on the system bus and holds a delay lock, so that logind waits for
  * the service (a few seconds at most: InhibitDelayMaxSec=). Without a bus or logind nothing
  * happens; the connection is retried every minute. */
 
@@ -334,8 +332,6 @@ static void logind_free(struct logind *l)
 	loop_remove(l->again);
 	free(l);
 }
-
-/* ---- the drivers ---- */
 
 struct suspend {
 	struct engine *engine;

@@ -70,8 +70,6 @@ static uint64_t token_interval_ns(const struct token_counter *t)
 	return t->config.interval_s > 0 ? (uint64_t)(t->config.interval_s * 1e9) : SETTLE_NS;
 }
 
-/* ---- the thread ---- */
-
 static void token_thread(void *arg)
 {
 	struct token_counter *t = arg;
@@ -101,8 +99,6 @@ static void token_counter_release(void *arg)
 	mailbox_done(&t->box);
 	free(t);
 }
-
-/* ---- the store ---- */
 
 static void row_write(struct token_counter *t, const struct model_row *r, unsigned id)
 {
@@ -180,8 +176,6 @@ static void row_read(void *arg, const char *id, const char *text)
 	json_doc_free(doc);
 }
 
-/* ---- settlements ---- */
-
 static struct token_server *server_find(struct token_counter *t, const char *name)
 {
 	for (unsigned i = 0; i < t->servers; i++)
@@ -224,8 +218,6 @@ static void server_settle_gone(struct token_counter *t, struct token_server *s, 
 	s->due_ns = s->ask_ns = s->count_ns = s->pause_ns = 0;
 	s->worked = false;
 }
-
-/* ---- answers ---- */
 
 /* Logs once why the tokens of a server are unknown. */
 static void server_log(struct token_counter *t, struct token_server *s, const char *why)
@@ -304,8 +296,6 @@ static void token_news(void *arg, int fd, uint32_t events)
 	t->state = TOKEN_IDLE;
 	mailbox_unlock(&t->box);
 }
-
-/* ---- a tick ---- */
 
 /* True if a process works, by its own figures: the GPU may be busy with another server. */
 static bool process_works(const struct gw_process *p, const struct gw_device *d)
@@ -513,8 +503,6 @@ void token_counter_tick(struct token_counter *t, struct view *v)
 	}
 	rows_save(t);
 }
-
-/* ---- start and stop ---- */
 
 void token_counter_set_interval(struct token_counter *t, double interval_s)
 {

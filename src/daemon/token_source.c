@@ -34,8 +34,6 @@ const struct token_kind *token_kind(enum policy_kind kind)
 	return &token_kinds[kind];
 }
 
-/* ---- the answer ---- */
-
 /* Finds the model in the list, or adds it. Returns NULL if the list is full or the name is
  * unusable. */
 static struct model_report *list_model(struct model_list *l, const char *name)
@@ -96,8 +94,6 @@ static unsigned token_source_read(enum policy_kind kind, const char *text, const
 	return found;
 }
 
-/* ---- processes ---- */
-
 /* True if the arguments of the process have this option with this value. */
 static bool process_has_option(const struct root *root, int64_t pid, const char *option,
 			       const char *value)
@@ -126,8 +122,6 @@ static const struct token_process *find_process(const struct token_ask *a, const
 			return &a->q->process[i];
 	return NULL;
 }
-
-/* ---- counters ---- */
 
 static void answer_why(struct token_ask *a, enum token_result result, const char *advice)
 {
@@ -172,8 +166,6 @@ static bool server_sleeps(struct token_ask *a)
 	json_doc_free(r);
 	return sleeps;
 }
-
-/* ---- lists ---- */
 
 /* Requests the list of models. Returns NULL if there is no list. */
 static struct json_doc *get_list(struct token_ask *a)

@@ -19,8 +19,6 @@
 #define KERNEL_GROUP  1
 #define DISPLAY_CLASS '3' /* first digit of the PCI classes "30000", "30200", "38000" */
 
-/* ---- evaluation ---- */
-
 /* Names of kernel modules. Each name stands between two blanks. */
 static const char modules[] = " "
 #define GW_BACKEND(symbol, name, modules, help) modules " "
@@ -103,8 +101,6 @@ enum uevent_news uevent_read(const char *message, size_t size)
 			return actions[i].news;
 	return UEVENT_NOTHING;
 }
-
-/* ---- receiving ---- */
 
 struct uevent {
 	void (*moved)(void *arg, bool gone);

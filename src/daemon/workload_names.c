@@ -45,8 +45,6 @@ struct workload_names {
 	uint64_t uses;
 };
 
-/* ---- users ---- */
-
 /* Replaces the number of a user by the login name. */
 static void set_user(struct workload_names *n, char *text, size_t size)
 {
@@ -58,8 +56,6 @@ static void set_user(struct workload_names *n, char *text, size_t size)
 	proc_user(&n->root, uid, name, sizeof(name));
 	utf8_clean(text, size, name);
 }
-
-/* ---- pods ---- */
 
 /* What a search of the kubelet's log directories has found. */
 struct pod_search {
@@ -149,8 +145,6 @@ static bool look_pod(struct row *r)
 		utf8_clean(r->part, sizeof(r->part), s.only);
 	return s.containers == 1;
 }
-
-/* ---- containers ---- */
 
 /* Returns the id of the user that owns a rootless container; -1: the system's container. */
 static long container_owner(const struct row *r)
@@ -408,8 +402,6 @@ static void look_again(struct row *r)
 	if (!lookup[r->found.kind] || lookup[r->found.kind](r))
 		r->due_ns = UINT64_MAX;
 }
-
-/* ---- the rows ---- */
 
 static void row_free(struct row *r)
 {

@@ -27,8 +27,6 @@ static inline double sq(double x)
 	return x * x;
 }
 
-/* ---- samples ---- */
-
 /* energy_number() returns the sample with this number, which must still be kept.
  * energy_oldest() returns the number of the oldest sample kept. */
 const struct energy_sample *energy_number(const struct energy *e, uint64_t number);
@@ -49,8 +47,6 @@ double energy_swing(const struct energy *e, uint64_t t_ns, double reach_s);
  * window, whichever is longer. */
 double energy_reach_s(const struct energy *e);
 
-/* ---- counter ---- */
-
 uint64_t energy_middle(const struct energy_read *r);
 const struct energy_read *energy_nearest(const struct energy *e, uint64_t t_ns);
 
@@ -65,8 +61,6 @@ uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_
  * integral of the samples at the last update of the counter before it. */
 void energy_take_read(const struct energy *e, uint64_t boundary_ns,
 		      struct energy_boundary *boundary);
-
-/* ---- windows ---- */
 
 /* Returns the power in the middle of a bucket. */
 double energy_bucket_watts(unsigned b);

@@ -133,9 +133,7 @@ struct bootstrap {
 int bootstrap_mean(const double *x, size_t n, double alpha, size_t resamples, uint64_t seed,
 		   double *scratch, struct bootstrap *ret);
 
-/* ---- comparison of two results ----
- *
- * For results that were measured separately, not in pairs (see ab.h for pairs). Everything is
+/* Compares results that were measured separately; ab.h compares pairs. Everything is
  * computed on logarithms, so that ratios of 2 and 1/2 are equally far from 1, and the gain
  * error of the board, which is the same factor in both results, cancels. Changes are relative
  * (0.02 is two percent more than the first), and NAN is unknown. */
