@@ -233,8 +233,6 @@ static int send_all(int fd, const char *p, size_t n, struct deadline *wait)
 	return 0;
 }
 
-/* ---- the reply ---- */
-
 /* Receives until the reply is complete or the server closes the connection.  Some servers do
  * not close it. */
 static int receive_all(int fd, struct buf *out, struct deadline *wait)
@@ -259,8 +257,6 @@ static int receive_all(int fd, struct buf *out, struct deadline *wait)
 			return out->err;
 	}
 }
-
-/* ---- the request ---- */
 
 static bool is_local(const struct client_request *q)
 {

@@ -183,8 +183,6 @@ static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *
 		note_runs(d, energy, say, ctx);
 }
 
-/* ---- for people ---- */
-
 enum { WHAT, SIDE_A, SIDE_B, CHANGE };
 
 static const struct table_column columns[] = {
@@ -481,8 +479,6 @@ static int print_text(const struct cli *c, const struct diff *d, const struct bu
 	return EXIT_OK;
 }
 
-/* ---- for programs ---- */
-
 static void json_value(struct json *j, const char *key, const struct diff_value *v)
 {
 	if (v->text)
@@ -576,8 +572,6 @@ static int print_json(const struct cli *c, const struct diff *d, const struct bu
 	json_object_end(j);
 	return cli_document_end(&doc);
 }
-
-/* ---- the command ---- */
 
 static int open_one(struct bundle_opened *e, const char *path)
 {

@@ -72,8 +72,6 @@ static bool print_problem(const struct fleet *f, enum fleet_query q, const char 
 	return true;
 }
 
-/* ---- summary ---- */
-
 static void add_count(struct buf *line, double n, const char *one, const char *more)
 {
 	if (isnan(n))
@@ -189,8 +187,6 @@ static void print_summary(const struct fleet *f)
 		term_wrap("", 0, text, term_width());
 }
 
-/* ---- attention ---- */
-
 static void attention_left(const struct fleet_attention *a, char out[static TABLE_CELL])
 {
 	char name[TABLE_CELL], gpu[64], joined[2 * TABLE_CELL];
@@ -247,8 +243,6 @@ static void print_attention(const struct fleet *f, unsigned top)
 		printf("  nothing\n");
 	print_problem(f, FLEET_Q_DOWN, "GPUs that do not answer");
 }
-
-/* ---- nodes ---- */
 
 static const struct table_column node_columns[] = {
 	{ "NODE", 0, false, true },   { "STATE", 0, false, false },
@@ -331,8 +325,6 @@ static void print_nodes(const struct fleet *f, unsigned top)
 		printf("%u more nodes; --top lists more\n", f->nodes - top);
 	free(order);
 }
-
-/* ---- workloads and models ---- */
 
 static const struct table_column workload_columns[] = {
 	{ "WORKLOAD", 0, false, true }, { "KIND", 1, false, false },
@@ -445,8 +437,6 @@ static void fleet_text_print(const struct fleet *f, unsigned top)
 	print_workloads(f);
 	print_models(f, top);
 }
-
-/* ---- fits ---- */
 
 static const struct table_column place_columns[] = {
 	{ "NODE", 0, false, true },      { "GPUS TO USE", 0, false, true },

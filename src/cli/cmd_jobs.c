@@ -118,8 +118,6 @@ static int request_jobs(struct remote *r, const struct given *g)
 	return code;
 }
 
-/* ---- the table ---- */
-
 /* Sets a cell to a text from the service. The service may run on another machine, so the text
  * is not trusted. */
 static void set_text(struct table *t, unsigned column, const struct json_doc *w,
@@ -225,8 +223,6 @@ static void add_job(struct table *t, const struct json_doc *w)
 			  100 * json_doc_number(w, "utilization_sm_mean_ratio"));
 	set_text(t, HOW, w, "energy_method");
 }
-
-/* ---- the total ---- */
 
 struct total {
 	double joules, gpu_seconds;

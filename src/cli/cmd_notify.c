@@ -60,8 +60,6 @@ static uint64_t now_ns(void)
 	return clock_mono_ns(clock_real());
 }
 
-/* ---- decisions ---- */
-
 static bool text_is(const struct json_doc *d, const char *key, const char *text)
 {
 	const char *s = json_doc_string(d, key);
@@ -230,8 +228,6 @@ static bool fetch_news(struct notifier *n)
 	return good;
 }
 
-/* ---- the button ---- */
-
 static void hold_worker(void *arg, const char *worker)
 {
 	struct notifier *n = arg;
@@ -271,8 +267,6 @@ static void hold_worker(void *arg, const char *worker)
 	(void)desktop_show(n->desktop, worker, title,
 			   *clean ? clean : "To end that: gpuward guard release", NULL);
 }
-
-/* ---- connections ---- */
 
 static void stream_close(struct notifier *n)
 {

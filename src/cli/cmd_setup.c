@@ -46,8 +46,6 @@ struct machine {
 	char user[64], home[PATH_MAX], token[SECRET_MAX + 1], port_name[64], date[16];
 };
 
-/* ---- facts ---- */
-
 static void find_user(struct machine *m)
 {
 	const char *name = getenv("SUDO_USER"), *number = getenv("PKEXEC_UID");
@@ -247,8 +245,6 @@ static int find_all(const struct cli *c, struct machine *m)
 	return code;
 }
 
-/* ---- output ---- */
-
 static void print_gpus(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
@@ -367,8 +363,6 @@ static void print_next(const struct machine *m, const struct setup_plan *p)
 	printf("To remove all this: sudo gpuward setup --undo\n");
 }
 
-/* ---- questions ---- */
-
 /* Asks a question. Returns 1 for yes, 0 for no, -1 if the input ended. */
 static int ask(const char *question)
 {
@@ -403,8 +397,6 @@ static int ask_all(const struct machine *m, struct setup_answers *a)
 		       ? cli_fail("no answer was given: nothing was changed")
 		       : EXIT_OK;
 }
-
-/* ---- the command ---- */
 
 /* Checks the planned configuration, because a mistake would prevent the start of the service. */
 static int check_config(const struct setup_plan *p)

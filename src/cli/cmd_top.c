@@ -30,8 +30,6 @@ struct given {
 
 #define given(cli) ((const struct given *)(cli)->own)
 
-/* ---- ending a process ---- */
-
 /* Reads the start time and the user of a process.  Returns false if it has ended. */
 static bool process_facts(int64_t pid, uint64_t *ret_start_ticks, int64_t *ret_uid)
 {
@@ -108,8 +106,6 @@ static void end_process(const struct top_model *m, const struct top_process *p, 
 	if (fd >= 0)
 		close(fd);
 }
-
-/* ---- keys ---- */
 
 struct top {
 	struct cli *c;
@@ -255,8 +251,6 @@ static bool take_key(struct top *t, int key)
 	}
 }
 
-/* ---- the loop ---- */
-
 static int draw(struct top *t)
 {
 	unsigned rows, columns;
@@ -308,8 +302,6 @@ static int top_loop(struct top *t)
 	}
 	return 0;
 }
-
-/* ---- the source ---- */
 
 static bool is_local(const char *address)
 {

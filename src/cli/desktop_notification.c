@@ -44,8 +44,6 @@ struct desktop {
 	uint8_t in[IN_SIZE];
 };
 
-/* ---- connection ---- */
-
 /* Writes the address of the session bus: the first usable entry of DBUS_SESSION_BUS_ADDRESS or,
  * if that is not set, the socket "bus" in XDG_RUNTIME_DIR. Returns false if there is none. */
 static bool session_address(struct sockaddr_un *a, socklen_t *ret_size)
@@ -173,8 +171,6 @@ const char *desktop_refusal(const struct desktop *d)
 	return d->refusal;
 }
 
-/* ---- showing ---- */
-
 /* Copies a text without control characters, invalid UTF-8 and markup, because other programs
  * choose the names of processes. The bus closes the connection after invalid UTF-8. */
 static void copy_plain(char *out, size_t size, const char *text)
@@ -224,8 +220,6 @@ int desktop_show(struct desktop *d, const char *tag, const char *summary, const 
 	bus_call_end(&c);
 	return send_all(d, &out);
 }
-
-/* ---- answers ---- */
 
 static void take_answer(struct desktop *d, const struct bus_message *m)
 {

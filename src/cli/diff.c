@@ -18,8 +18,6 @@
 /* values without an interval are equal if their relative difference is smaller than this */
 #define NEAR 0.005
 
-/* ---- rows ---- */
-
 #define NONE ((size_t)-1)
 
 /* One GPU: its positions in the runs of A and B (NONE: the runs do not have this GPU), and the
@@ -105,8 +103,6 @@ static void add_field(struct diff *d, enum diff_section section, int device, con
 	diff_add(d, section, device, key, t->title, a, b, state);
 }
 
-/* ---- values of a document ---- */
-
 static struct diff_value value_at(const struct json_doc *o, const char *path)
 {
 	struct diff_value v = nothing;
@@ -160,8 +156,6 @@ static void add_document(const struct pair *p, enum diff_section section,
 		add_field(p->d, section, -1, key, t, &a, &b);
 	}
 }
-
-/* ---- settings ---- */
 
 static const char *fact(const struct result_facts *f, const char *key)
 {
@@ -237,8 +231,6 @@ static void add_settings(const struct pair *p)
 	b = number_of(p->b->made.interval_s > 0 ? p->b->made.interval_s : NAN);
 	add_field(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
 }
-
-/* ---- GPUs ---- */
 
 static size_t devices_of(const struct result_file *r)
 {
@@ -358,8 +350,6 @@ static void add_over_runs(const struct pair *p, const struct gpu *g, const struc
 	}
 }
 
-/* ---- processes ---- */
-
 static bool is_process(const char *name)
 {
 	return name && strcmp(name, "idle") != 0 && strcmp(name, "unattributed") != 0;
@@ -445,8 +435,6 @@ static void add_gpu(const struct pair *p, const struct gpu *g)
 	add_processes_of(p, g, b, g->b);
 }
 
-/* ---- codes ---- */
-
 static const struct result_code *code_in(const struct result_file *r, const char *code,
 					 double device)
 {
@@ -498,8 +486,6 @@ static void add_codes_of(const struct pair *p, const struct result_file *r)
 				add_code(p, &p->gpu[g], code);
 		}
 }
-
-/* ---- energy, power and time ---- */
 
 static enum diff_state diff_judge(const struct compare_change *c)
 {
@@ -689,8 +675,6 @@ static int add_figures(const struct pair *p)
 	add_figure(d, METRIC_TOKEN, "energy_per_token_joules", "Per token");
 	return 0;
 }
-
-/* ---- all rows ---- */
 
 static bool after(const struct diff_row *x, const struct diff_row *y)
 {

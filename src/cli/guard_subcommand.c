@@ -364,8 +364,6 @@ int guard_mode(const struct cli *c, struct remote *r, const char *word, const ch
 	return EXIT_OK;
 }
 
-/* ---- replay ---- */
-
 #define LINE_BYTES_MAX (16u << 20)
 
 /* Number of decisions that can wait for the first scene of a run. */

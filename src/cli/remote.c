@@ -320,8 +320,6 @@ int remote_request_ok(struct remote *r, const char *method, const char *path, co
 	return cli_fail("%s", message);
 }
 
-/* ---- what the service knows about processes ---- */
-
 /* Longest wait for the reply. A service that nobody watched waits up to 0.3 s for a new reading
  * before it replies. */
 #define REPLY_NS (500 * NS_PER_MS)

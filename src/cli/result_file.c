@@ -20,8 +20,6 @@
  * hours of eight. */
 #define RESULT_MAX ((size_t)256 << 20)
 
-/* ---- memory: all memory of a result is freed at once ---- */
-
 struct block {
 	struct block *next;
 	_Alignas(max_align_t) char data[];
@@ -76,8 +74,6 @@ static void *reader_alloc(struct reader *rd, size_t count, size_t size)
 	rd->r->memory->blocks = b;
 	return b->data;
 }
-
-/* ---- fields by table ---- */
 
 enum field_type { NOTHING, NUMBER, TEXT, TRUTH, BAND, LIST_budget, LIST_throttle };
 
@@ -304,8 +300,6 @@ static const struct field energy_fields[] = {
 	{ NULL, 0, 0 },
 };
 
-/* ---- facts: scalars of any object, with dotted keys ---- */
-
 #define FACTS_DEPTH 4
 
 /* Returns true if a key is left out: its value is different in each run, it is elsewhere in the
@@ -396,8 +390,6 @@ static struct result_facts facts_of(struct reader *rd, const struct json_doc *o,
 	return ret;
 }
 
-/* ---- series ---- */
-
 /* Returns n numbers of an array, NAN for missing ones.  Returns NULL if there is no such
  * array. */
 static double *numbers(struct reader *rd, const struct json_doc *o, const char *key, size_t n)
@@ -459,8 +451,6 @@ static void read_series(struct reader *rd, const struct json_doc *device,
 	if (!s->tick_t)
 		s->tick_n = 0;
 }
-
-/* ---- the parts of a result ---- */
 
 /* Reads the members of an array element that are not in the table of fields. */
 typedef void read_rest(struct reader *rd, const struct json_doc *o, void *target);
@@ -622,8 +612,6 @@ static void read_result(struct reader *rd, const struct json_doc *o)
 	read_room(rd, o);
 	r->runs = read_all(rd, o, "runs", sizeof(*r->runs), run_fields, read_run, &r->nruns);
 }
-
-/* ---- files ---- */
 
 static bool is_ours(struct reader *rd, const struct json_doc *o)
 {

@@ -19,8 +19,6 @@
 #define ENTRIES      64
 #define SYSTEMCTL_NS (90 * NS_PER_S)
 
-/* ---- the manifest ---- */
-
 struct entry {
 	enum setup_what what;
 	char path[256];
@@ -152,8 +150,6 @@ static int manifest_save(const struct setup_place *at, const struct setup_manife
 		   : EXIT_OK;
 }
 
-/* ---- facts ---- */
-
 static struct entry *find_entry(struct setup_manifest *m, const char *path)
 {
 	for (unsigned i = 0; i < m->count; i++)
@@ -225,8 +221,6 @@ enum setup_file setup_look_user(const struct setup_place *at, const char *path,
 				      : SETUP_BLOCKED;
 }
 
-/* ---- units ---- */
-
 /* Runs systemctl.  Returns its exit status, or a negative gw_error. */
 static int systemctl(const char *verb, const char *option, const char *unit)
 {
@@ -242,8 +236,6 @@ static int run_sysusers(void)
 
 	return child_run(argv, clock_mono_ns(clock_real()) + SYSTEMCTL_NS, NULL, 0);
 }
-
-/* ---- one step ---- */
 
 static bool exists(const struct setup_place *at, const char *path)
 {
@@ -430,8 +422,6 @@ int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 	}
 	return code;
 }
-
-/* ---- undo ---- */
 
 struct undo {
 	const struct setup_place *at;

@@ -190,8 +190,6 @@ int setup_put(const char *path, const struct setup_contents *c)
 	return err;
 }
 
-/* ---- in the home of a user ---- */
-
 /* Opens the folder of path below the home, one part at a time and without following links;
  * creates missing parts if `mode` is not 0.  Returns a descriptor, or a negative errno. */
 static int open_below(const struct setup_place *at, const char *path, mode_t mode)

@@ -57,8 +57,6 @@ void setup_server_text(const struct setup_server *s, char *out, size_t size)
 	utf8_clean(out, size, text);
 }
 
-/* ---- the configuration ---- */
-
 /* Escapes a text for an extended regular expression.  Cuts only between characters: returns false
  * if the text is too long. */
 static bool escape(char *out, size_t size, const char *text)
@@ -290,8 +288,6 @@ static void write_config(const struct setup_facts *f, const struct setup_answers
 		write_worker(p, f->servers, i);
 }
 
-/* ---- steps ---- */
-
 static struct setup_step *add_step(struct setup_plan *p, enum setup_what what, const char *path,
 				   const char *why)
 {
@@ -470,8 +466,6 @@ static void plan_service(const struct setup_facts *f, const struct setup_answers
 		add_step(p, STEP_UNIT, SETUP_SERVICE, "the service, now and at each start");
 	}
 }
-
-/* ---- notes ---- */
 
 static void note_server(struct setup_plan *p, const struct setup_server *s)
 {

@@ -57,8 +57,6 @@ bool setup_service_mode(const struct setup_place *at, bool wait, char out[static
 	return mode != NULL;
 }
 
-/* ---- forget ---- */
-
 #define RETURN_NS (30 * NS_PER_S) /* longest wait for a worker's return */
 
 /* A worker that undo releases or names. */

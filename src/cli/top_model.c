@@ -302,8 +302,6 @@ unsigned top_order_apply(const struct top_order *o, const struct top_model *m, u
 	return n;
 }
 
-/* ---- documents of the service ---- */
-
 static double number_of(const struct json_doc *r, const char *path)
 {
 	return json_doc_is_number(r, path) ? json_doc_number(r, path) : (double)NAN;

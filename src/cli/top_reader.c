@@ -41,8 +41,6 @@ static uint64_t now_ns(void)
 	return clock_mono_ns(clock_real());
 }
 
-/* ---- the service ---- */
-
 static bool reader_stopping(void *arg)
 {
 	struct top_reader *r = arg;
@@ -199,8 +197,6 @@ static int read_service(struct top_reader *r)
 		read_past(r);
 	return err;
 }
-
-/* ---- the thread ---- */
 
 static void publish(struct top_reader *r)
 {

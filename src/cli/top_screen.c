@@ -222,8 +222,6 @@ static void process_view_draw(struct canvas *c, unsigned row, unsigned rows,
 	}
 }
 
-/* ---- process table ---- */
-
 /* figures are old after this time, or after three intervals if that is longer */
 #define OLD_NS         (3 * NS_PER_S)
 #define PROCESSES_MIN  2  /* rows that the process table always has */
@@ -231,8 +229,6 @@ static void process_view_draw(struct canvas *c, unsigned row, unsigned rows,
 #define BLOCK_MOST     12 /* maximum number of rows of a GPU with graphs */
 #define LARGE_LEAST    9
 #define LARGE_MOST     27
-
-/* ---- state ---- */
 
 static void remember_cursor(struct top_ui *ui, const struct top_model *m)
 {
@@ -287,8 +283,6 @@ double top_model_old_s(const struct top_model *m, uint64_t now_ns)
 		return 0;
 	return (double)age / 1e9;
 }
-
-/* ---- the first lines ---- */
 
 struct part {
 	char text[120];
@@ -422,8 +416,6 @@ static unsigned draw_old(struct canvas *c, unsigned row, const struct top_model 
 	return canvas_wrap(c, row, 2, 0, c->columns, CANVAS_BAD, text);
 }
 
-/* ---- GPUs ---- */
-
 static unsigned draw_lines(struct canvas *c, unsigned row, unsigned rows,
 			   const struct top_model *m, struct top_ui *ui)
 {
@@ -522,8 +514,6 @@ static unsigned draw_zoom(struct canvas *c, unsigned row, unsigned rows,
 	}
 	return used + gpu_view_figures(c, row + used, rows - used, g);
 }
-
-/* ---- the last line, help, everything ---- */
 
 /* Draws the keys, and the columns of the process table that do not fit.  Keys that have no room
  * are only in the help. */

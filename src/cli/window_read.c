@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- fields by table ---- */
-
 enum field_type { NUMBER, COUNT, SMALL, TRUTH, TEXT };
 
 struct field {
@@ -67,8 +65,6 @@ static unsigned word(const struct json_doc *o, const char *path, const char *(*n
 			return i;
 	return otherwise;
 }
-
-/* ---- the energy ---- */
 
 static uint64_t read_codes(const struct json_doc *o, const char *path)
 {
@@ -136,8 +132,6 @@ static void read_energy(const struct json_doc *o, struct gw_energy *e)
 		if (*f->key)
 			read_field(o, f, (char *)e + f->offset);
 }
-
-/* ---- the sensor ---- */
 
 #define S(member) offsetof(struct sensor, member)
 #define SOURCE(name)                                                       \
@@ -237,8 +231,6 @@ static void read_sensor(const struct json_doc *o, struct sensor *s)
 	read_rates(o, s);
 }
 
-/* ---- the processes ---- */
-
 #define P(member) offsetof(struct attribute_row, member)
 static const struct field process_fields[] = {
 	{ "start_ticks", COUNT, P(id.start_ticks) },
@@ -283,8 +275,6 @@ static void read_processes(const struct json_doc *o, struct measured_device *d)
 		read_process(json_doc_at(o, "processes", i), &d->who);
 	d->processes = n > 0;
 }
-
-/* ---- a device ---- */
 
 #define D(member) offsetof(struct measured_device, member)
 static const struct field device_fields[] = {
