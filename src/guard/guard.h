@@ -226,7 +226,7 @@ struct guard_reservation {
 	int64_t pid;         /* process that owns the reservation; 0: no process */
 };
 
-/* Guard_pump: carries out what a guard decided. */
+/* guard_pump: carries out what a guard decided. */
 
 /* The pump reports decisions and keeps records. It starts an order only after the record of the
  * order's worker is kept. The service and the library drive their guards with the pump. They

@@ -16,7 +16,7 @@
 
 #include <poll.h>
 
-/* Pidfd_set: checks with one system call which known processes still live. */
+/* pidfd_set: checks with one system call which known processes still live. */
 
 /* Reading the start time of one process from /proc takes 10 to 20 us. For every process on a
  * GPU, ten times per second, this would take longer than the rest of a scene. While the pidfd
@@ -113,7 +113,7 @@ int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *re
 enum process_identity { IDENTITY_SAME, IDENTITY_ENDED, IDENTITY_OTHER };
 enum process_identity process_identity(const struct root *root, struct proc_id id);
 
-/* Proc_visibility: what this process can see of other users' processes, and which parts of a
+/* proc_visibility: what this process can see of other users' processes, and which parts of a
  * policy need more privileges. */
 
 /* Name, arguments and control group are visible to everyone. Reading the program needs
