@@ -159,7 +159,7 @@ const char *term_quantity(char out[static 32], double v, const char *unit)
 	size = fabs(v) / scale;
 	if (isnan(v))
 		snprintf(out, 32, "unknown");
-	else if (v == 0)
+	else if (fabs(v) < 1e-9) /* not "-0.000" for the error of a difference */
 		snprintf(out, 32, "0 %s", unit);
 	else
 		snprintf(out, 32, "%.*f %s%s",

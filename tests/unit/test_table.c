@@ -216,6 +216,15 @@ TEST(words_wrap_between_indent_and_width)
 	free(out);
 }
 
+TEST(a_quantity_is_never_a_negative_zero)
+{
+	char out[32];
+
+	assert_string_equal(term_quantity(out, -1e-12, "J"), "0 J");
+	assert_string_equal(term_quantity(out, -0.0, "J"), "0 J");
+	assert_string_equal(term_quantity(out, -2e-3, "J"), "-2.000 mJ");
+}
+
 TEST(styles_take_no_columns)
 {
 	char *out;
