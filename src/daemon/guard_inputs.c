@@ -23,10 +23,10 @@
 /* a figure is passed to the guard again if it changed by more than this ratio */
 #define CHANGE 0.1
 
-/* Xids that are in the kernel log at the first tick count as past; only entries since the driver
- * was last loaded are used. Later entries are read at each tick, for drivers that report no
- * events. An Xid that both the kernel log and the driver report is passed on once. Entries in
- * the log of the real kernel are never about simulated GPUs. */
+/* Xids that are in the kernel log at the first tick count as past; only entries since the
+ * driver was last loaded are used. Later entries are read at each tick, for drivers that
+ * report no events. An Xid that both the kernel log and the driver report is passed on
+ * once. Entries in the log of the real kernel are never about simulated GPUs. */
 
 #define PAST 256 /* maximum number of Xids kept from before the start */
 /* number of recent Xids that are kept, to notice if the other source (kernel log or driver)

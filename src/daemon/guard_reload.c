@@ -387,10 +387,10 @@ void guard_reload_close(struct guard_service *g)
 	release_retired(g);
 }
 
-/* The mode that a person sets is state, not configuration. It is a document in the store that
- * outlives restarts and reloads, until a person returns to the configured mode. A change takes effect like a reload that only
- * changes the mode, so that an order under way finishes first and a recording has the
- * change. */
+/* The mode that a person sets is state, not configuration. It is a document in the store
+ * that outlives restarts and reloads, until a person returns to the configured mode. A
+ * change takes effect like a reload that only changes the mode, so that an order under way
+ * finishes first and a recording has the change. */
 
 #define MODE_KIND "guard-mode" /* kind of the document in the store */
 #define MODE_ID   "mode"

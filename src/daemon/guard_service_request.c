@@ -12,10 +12,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Reservations survive a restart of the service. The store keeps each reservation with its owner
- * process and its end. When the service starts, it loads the reservations that have not ended
- * and have a living owner. This happens before the guard observes the first scene, so that no
- * worker resumes into reserved memory. */
+/* Reservations survive a restart of the service. The store keeps each reservation with its
+ * owner process and its end. When the service starts, it loads the reservations that have
+ * not ended and have a living owner. This happens before the guard observes the first
+ * scene, so that no worker resumes into reserved memory. */
 
 #define KIND "guard-room" /* kind of the documents in the store */
 

@@ -221,11 +221,11 @@ bool store_news(struct store *s)
 	return news;
 }
 
-/* The file is opened at the start or later, and its contents are loaded. While the file cannot be
- * opened for writing (full disk, read-only, locked by another program), the thread retries.
- * Meanwhile each query opens its own connection to read, because a permanent one would block
- * the thread. What was counted before the file became readable is added to the counts of the
- * file. */
+/* The file is opened at the start or later, and its contents are loaded. While the file
+ * cannot be opened for writing (full disk, read-only, locked by another program), the
+ * thread retries. Meanwhile each query opens its own connection to read, because a
+ * permanent one would block the thread. What was counted before the file became readable is
+ * added to the counts of the file. */
 
 #define RETRY_WAIT_MS 200 /* short, because a reader may wait for the retry */
 #define COUNTS_MAX    (4u << 20)
