@@ -6,7 +6,7 @@
 
 #include "guard/worker/common.h"
 
-/* The states from MODEL_LOADING on are those of a model in memory. */
+/* From MODEL_LOADING on, the server runs the model or keeps it ready. */
 enum model_state {
 	MODEL_OUT, /* not in the memory of this machine */
 	MODEL_FAILED,
