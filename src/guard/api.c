@@ -173,7 +173,7 @@ static int policy_fill(const struct gw_guard_options *o, struct policy *p)
  * -GW_E_ARG, -GW_E_SIZE or -GW_E_NOMEM. */
 static int guard_api_policy(const struct gw_guard_options *o, struct policy *ret)
 {
-	/* static, because it is too large for a small stack */
+	/* on the heap, because it is too large for a small stack */
 	struct policy *p = malloc(sizeof(*p));
 	int err;
 

@@ -117,7 +117,7 @@ struct checkpoint_batch {
 	const struct root *root;
 	const struct proc_id *id;
 	unsigned n;
-	const bool *skip;  /* number of processes for which no call has begun */
+	const bool *skip;  /* per process: make no call for it */
 	bool stop_at_fail; /* after a failure, begin no further call */
 	int (*call)(const struct root *root, const struct proc_id *id, char *message,
 		    size_t size);

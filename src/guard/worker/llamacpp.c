@@ -188,7 +188,8 @@ static void request_all(struct worker_call *c)
 	unsigned surplus = count_surplus(c);
 	char model[WORKER_MODEL];
 
-	worker_forget(c, "requested"); /* an earlier order has already requested this model */
+	/* drop the notes of an earlier order, so that every model is requested again */
+	worker_forget(c, "requested");
 	worker_forget(c, "surplus");
 	for (unsigned i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++) {
 		if (i < surplus)
