@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "measure/bundle.h"
 
-/* Statistics about the bundle that was read. */
+/* Statistics about the samples of a bundle. */
 struct bundle_rebuilt {
 	struct bundle_summary sum;
 	double interval_s; /* time between samples of clocks and temperature; 0: unknown */
@@ -20,14 +20,14 @@ struct bundle_rebuilt {
 #define BUNDLE_OPENED_NOTE  5200
 
 struct bundle_opened {
-	const char *path; /* belongs to the caller */
+	const char *path; /* the path that was opened; the caller owns the string */
 	struct result_file result;
 	bool bundle; /* true: the path is a bundle; false: a result file */
 	bool read;   /* the samples of the bundle could be read; `made` has their statistics */
 	/* `result` is computed from the samples, because result.json is not usable */
 	bool bundle_rebuilt;
 	struct bundle_rebuilt made;
-	char file[4200]; /* result.json of a bundle */
+	char file[4200]; /* path of the result.json in the bundle */
 	char note[BUNDLE_OPENED_NOTES][BUNDLE_OPENED_NOTE];
 	unsigned notes;
 };

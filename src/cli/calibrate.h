@@ -43,27 +43,27 @@ void power_record_add(struct power_record *r, double t_s, double watts);
 bool power_record_mean(const struct power_record *r, double from_s, double to_s, double *ret_w);
 
 struct calibrate_point {
-	double t_s, w; /* time (on the clock of the power record) and power */
+	double t_s, w; /* t_s is on the clock of the power record; w is in watts */
 };
 
 #define CALIBRATE_LAG_S 10.0 /* largest lag in seconds, in either direction */
 #define CALIBRATE_LEAST 10   /* fewest points that can be fitted */
-#define CALIBRATE_ALIKE 0.9  /* smallest correlation of the two series */
+#define CALIBRATE_ALIKE 0.9  /* smallest correlation of the two series that is accepted */
 #define CALIBRATE_OFFSET_W \
 	25.0 /* largest known offset of a board: if it is larger, the external meter measures more than the GPU */
 
 struct calibrate_fit {
 	double gain, offset_w;
 	double gain_u, offset_u_w; /* standard uncertainties; offset_u_w applies at pivot_w */
-	double pivot_w;            /* reading in the middle of the points                     */
+	double pivot_w;            /* mean of the sensor's readings at the points, in watts */
 	double lag_s;              /* delay of the external meter relative to the sensor */
 	/* correlation of the two series at lag_s; NAN: power did not vary */
 	double correlation;
-	double residual_w; /* standard deviation of the points from the fitted line */
+	double residual_w; /* standard deviation of the points from the fitted line, in watts */
 	double span_s;     /* time from the first used point to the last */
 	/* offset as fitted; differs from offset_w if `wider` is true */
 	double measured_offset_w;
-	size_t points;     /* number of used points                                  */
+	size_t points;     /* number of points that the fit uses */
 	bool offset_alone; /* power varied too little to determine the gain: gain is 1        */
 	bool wider; /* the external meter measures more than the GPU: only the gain is used */
 };

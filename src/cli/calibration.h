@@ -51,10 +51,10 @@ struct run_calibration {
 	const char *path;
 	double accuracy_ratio;
 	pthread_mutex_t lock; /* protects record */
-	bool fitted;          /* fit and sensor are set */
+	bool fitted;          /* true: `fit` and `sensor` are valid */
 	struct calibration fit;
 	struct sensor sensor; /* the sensor of the GPU, calibrated */
-	char why[4600];       /* the error as a sentence */
+	char why[4600];       /* a sentence, if the calibration failed */
 };
 
 /* Prepares the calibration; call it before the meter starts.  path NULL: all functions below do

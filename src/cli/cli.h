@@ -44,9 +44,9 @@ struct cli {
 
 struct command {
 	const char *name;
-	const char *summary;     /* one line for the list of commands */
+	const char *summary;     /* one line, shown in the list of commands */
 	const char *description; /* text for --help of the command */
-	const char *examples;    /* lines that are already indented */
+	const char *examples;    /* examples for --help; the lines are already indented */
 	/* arguments in the usage line, as "RESULT..."; NULL: the command takes no argument */
 	const char *arguments;
 	/* table of options; an offset in this table is relative to cli.own, the command's own
@@ -130,8 +130,6 @@ bool cli_find_part(char *out, size_t size, const char *built, const char *instal
 
 /* Joins the words of a command with blanks. The result is cut at size. */
 void cli_join(char *out, size_t size, char *const *argv);
-
-/* simulate: finds the simulated NVML library and loads a scenario into it. */
 
 /* Loads the simulator and the scenario (a built-in name or a path).  Returns EXIT_OK and the
  * path of the library (static memory), or an exit code.  "help" lists the scenarios and returns

@@ -52,10 +52,12 @@ int client_resolve(const char *host, const char *port, struct deadline *d,
 struct client_request {
 	const char *address; /* "HOST:PORT" or "unix:PATH" */
 	const char *method, *path;
-	const char *accept;               /* media types for the header Accept */
-	const char *token;                /* NULL or "": none        */
-	const char *body;                 /* JSON; NULL: none        */
-	const struct deadline_stop *stop; /* can end the wait early; NULL: nothing can */
+	const char *accept; /* media types for the header Accept */
+	/* access token; NULL or "": the request has no token */
+	const char *token;
+	const char *body; /* JSON text to send; NULL: the request has no body */
+	/* lets the caller end the wait early; NULL: the wait ends only at the deadline */
+	const struct deadline_stop *stop;
 };
 
 /* Sends a request and adds the body of the reply to *ret_body.  Returns 0 for any HTTP status.

@@ -15,7 +15,7 @@
 struct compare_view {
 	const struct comparison *c;
 	bool shown[METRICS];
-	bool no_power_sd; /* do not show the standard deviation of the load */
+	bool no_power_sd; /* true: hide the standard deviation of the power */
 	struct comparison_scale scale[METRICS];
 };
 

@@ -15,21 +15,21 @@
 
 enum comparison_metric {
 	METRIC_TIME,   /* s per iteration, or per run                        */
-	METRIC_POWER,  /* W, mean                                            */
+	METRIC_POWER,  /* mean power in W */
 	METRIC_ENERGY, /* J per iteration, or per run                        */
 	METRIC_NET,    /* J above the baseline, per iteration or per run     */
 	METRIC_TOKEN,  /* J per token                                        */
-	METRIC_SIZE,   /* bytes of the model                                 */
+	METRIC_SIZE,   /* size of the model in bytes */
 	METRICS
 };
 
 /* One metric of a row.  Unknown values are NAN. */
 struct comparison_figure {
-	size_t n;         /* runs with a value                                        */
-	double mean;      /* mean of these runs */
+	size_t n;         /* number of runs in which the metric is known */
+	double mean;      /* mean over these n runs */
 	double low, high; /* absolute 95 % interval; includes gain and offset of the sensor */
 	double fair_low, fair_high; /* 95 % interval for comparison with runs on the same GPU */
-	/* relative to the reference; NAN in the reference itself */
+	/* change relative to the reference row; NAN in the reference row itself */
 	struct compare_change change;
 };
 
@@ -39,7 +39,8 @@ struct comparison_run {
 };
 
 struct comparison_row {
-	char *label;                 /* shown: "fp16", "fp16 (inference)" */
+	/* the label that is printed: "fp16", or "fp16 (inference)" for a part */
+	char *label;
 	const char *name, *part;     /* label and part of the runs; part NULL: whole runs */
 	struct comparison_run *runs; /* all runs, including invalid ones */
 	size_t nruns, used;
@@ -50,7 +51,8 @@ struct comparison_row {
 	bool other_scale;
 	/* number of used runs for each value of enum result_room */
 	size_t rooms[ROOM_LOST + 1];
-	double power_sd_w; /* variation of the load within a run, over all runs */
+	/* standard deviation of the power within a run, pooled over the used runs */
+	double power_sd_w;
 	struct comparison_figure figure[METRICS];
 };
 
@@ -123,7 +125,7 @@ int comparison_change_decimals(const struct compare_change *c);
  * unknown. */
 void comparison_change_text(const struct compare_change *change, char *out, size_t size);
 
-/* Calls say() with each sentence that a reader must know in addition to the figures. */
+/* Calls say() with each sentence that the reader needs to interpret the figures correctly. */
 void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const char *sentence),
 		      void *ctx);
 

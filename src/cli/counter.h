@@ -42,8 +42,9 @@ struct counter_reading {
 };
 
 struct counter {
-	double number; /* NAN: unknown            */
-	double edge;   /* part of the count that may not belong to the run */
+	double number; /* growth of the counter during the run; NAN: unknown */
+	/* largest part of `number` that may belong to the time just before or after the run */
+	double edge;
 	/* Series that were not in the first reading: their number, and the sum of their values.
 	 * The whole sum is part of the count. */
 	unsigned fresh;

@@ -13,7 +13,7 @@ struct desktop;
 /* Connects to the bus of DBUS_SESSION_BUS_ADDRESS, or else to the socket "bus" in
  * XDG_RUNTIME_DIR.  Returns 0, or a negative gw_error with a sentence in message. */
 int desktop_open(struct desktop **ret, char *message, size_t size);
-void desktop_close(struct desktop *d); /* NULL is fine */
+void desktop_close(struct desktop *d); /* d may be NULL */
 
 int desktop_fd(const struct desktop *d);
 

@@ -30,19 +30,19 @@ enum diff_state {
 struct diff_value {
 	/* string, borrowed from the result; NULL: the value is a number or unknown */
 	const char *text;
-	double number;    /* NAN: a text, or unknown */
-	double low, high; /* 95 %; NAN: none */
+	double number;    /* NAN: the value is a text, or unknown */
+	double low, high; /* 95 % coverage interval of number; NAN: there is none */
 };
 
 struct diff_row {
 	enum diff_section section;
-	int device;        /* -1: not about one GPU */
-	char key[96];      /* the key of a figure ends with its unit */
-	const char *title; /* title that is printed */
+	int device;   /* index of the GPU; -1: the row is not about one GPU */
+	char key[96]; /* name of the property; the key of a figure ends with its unit */
+	const char *title;
 	enum diff_state state;
 	bool headline; /* the row is shown even if the values are equal */
 	struct diff_value a, b;
-	struct compare_change change; /* NAN: none */
+	struct compare_change change; /* change from A to B; NAN: cannot be computed */
 };
 
 struct diff {

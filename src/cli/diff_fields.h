@@ -6,17 +6,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A field that is compared. */
 struct diff_field {
 	const char *path;  /* path in the document, the environment, a device or a sensor */
-	const char *title; /* NULL: this field is not compared */
-	double apart;      /* values are equal if their difference is at most this */
-	bool share;        /* `apart` is relative to the larger value */
+	const char *title; /* title that is printed; NULL: this field is not compared */
+	double apart;      /* tolerance: values count as equal if they differ by at most this */
+	/* true: `apart` is a ratio of the larger value; false: it has the unit of the field */
+	bool share;
 };
 
-/* Each table ends with a path of NULL. */
+/* In each table, a row with path NULL is the last. */
 
-/* Paths in the document. */
+/* The paths start at the top of the result document. */
 static const struct diff_field diff_fields_settings[] = {
 	{ "label", "label", 0, false },
 	{ "command_name", "command", 0, false },
@@ -51,7 +51,7 @@ static const struct diff_field diff_fields_environment[] = {
 	{ "environment.nvidia.module_kind", "kernel module", 0, false },
 	{ NULL, NULL, 0, false },
 };
-/* Paths in a GPU of the environment. */
+/* The paths start at one GPU in the environment of a result. */
 static const struct diff_field diff_fields_gpu[] = {
 	{ "name", "name", 0, false },
 	{ "uuid", "UUID", 0, false },
@@ -98,7 +98,7 @@ static const struct diff_field diff_fields_throttles[] = {
 #include <gpuward/words.def>
 	{ NULL, NULL, 0, false },
 };
-/* Paths in the sensor of a GPU. */
+/* The paths start at the sensor of one GPU. */
 static const struct diff_field diff_fields_sensor[] = {
 	{ "origin", "origin", 0, false },
 	{ "vbios_version", "VBIOS", 0, false },

@@ -25,7 +25,7 @@ enum guard_form {
 struct guard_subcommand {
 	const char *name;
 	enum guard_form form;
-	int least, most;     /* number of arguments */
+	int least, most;     /* smallest and largest number of arguments */
 	const char *options; /* options that the subcommand takes, separated by blanks */
 	const char *usage, *description;
 };

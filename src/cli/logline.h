@@ -15,10 +15,10 @@
 struct logline {
 	uint64_t wall_ns;
 	double elapsed_s;
-	unsigned index;         /* index of the GPU */
+	unsigned index;
 	const char *uuid;       /* NULL: unknown           */
 	const char *provenance; /* "driver", "simulated", ... */
-	double figure[FIGURES]; /* NAN: unknown           */
+	double figure[FIGURES]; /* one value per figure; NAN: unknown */
 	uint64_t missed;        /* number of ticks directly before this one that have no line */
 };
 

@@ -29,7 +29,7 @@ extern const struct option measure_plan_options[];
 
 /* The checked options in the form that the measurement needs. */
 struct measure_plan {
-	double model_bytes; /* NAN: not given */
+	double model_bytes; /* size of the model in bytes; NAN: not given */
 	enum run_baseline_mode baseline;
 	/* how tokens or iterations are counted; NULL: they are not counted */
 	const struct counter_kind *count;

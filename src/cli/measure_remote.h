@@ -20,7 +20,6 @@ int measure_remote_open(const struct remote_flags *flags, const char *const *gpu
 			struct measure_remote **ret);
 void measure_remote_close(struct measure_remote *t); /* t may be NULL */
 
-/* What is known about the service. */
 struct measure_remote_facts {
 	const char *address;
 	const char *environment; /* JSON as from `gpuward env --json`; NULL: unknown */
@@ -56,7 +55,7 @@ enum measure_remote_outcome {
 	MEASURE_REMOTE_WHOLE,
 	/* the window ended before the command; the result has the code truncated */
 	MEASURE_REMOTE_CUT,
-	MEASURE_REMOTE_LOST, /* no result */
+	MEASURE_REMOTE_LOST, /* the service did not return a result */
 };
 
 /* Reads the result of the window.  Prints an error unless the outcome is MEASURE_REMOTE_WHOLE.

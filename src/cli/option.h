@@ -20,7 +20,8 @@ enum option_type {
 	/* double: a whole number from `least` to `most`; `otherwise` if the option is not
 	 * given */
 	OPTION_COUNT,
-	OPTION_CELSIUS, /* double: degrees from 0 to 120; NAN if it is not given      */
+	/* double: degrees Celsius from 0 to 120; NAN if the option is not given */
+	OPTION_CELSIUS,
 };
 
 #define OPTION_LIST_MAX 64
@@ -33,12 +34,12 @@ struct option_list {
 
 struct option {
 	const char *name; /* without the dashes; NULL ends a table */
-	char letter;      /* 0: none                               */
+	char letter;      /* the short option, such as 'j' for -j; 0: there is none */
 	enum option_type type;
 	size_t offset; /* offset of the value in the target struct */
 	const char *metavar;
 	const char *help;
-	const char *const *choices; /* NULL-terminated             */
+	const char *const *choices; /* allowed words of an OPTION_CHOICE; ends with NULL */
 	const char *fallback;
 	double least, most, otherwise; /* for OPTION_COUNT; otherwise NAN: no default */
 	/* Returns word i of the words that an OPTION_LIST may contain, or NULL after the last;

@@ -39,7 +39,8 @@ void figure_line(const char *key, const char *fmt, ...) __attribute__((format(pr
 /* Prints a number with the unit that ends its key. */
 void figure_number(const char *key, double v);
 
-/* The unit that a key names: "power_watts", "power_watts.max", "seconds". */
+/* Units that the end of a key can name, as in "power_watts", "power_watts.max" and
+ * "seconds". */
 enum figure_unit {
 	UNIT_NONE,
 	UNIT_BYTES,
@@ -69,8 +70,8 @@ void figure_value(const struct gw_device *d, unsigned quantity, bool reasons);
  * and characters that XML forbids become U+FFFD. */
 void markup_text(struct buf *out, const char *s);
 
-/* Adds s like markup_text(), but cuts s to this number of columns and adds a mark where it was
- * cut. */
+/* Adds s like markup_text(), but cuts s to this number of columns. If s was cut, adds a sign
+ * that shows it. */
 void markup_cut(struct buf *out, const char *s, size_t columns);
 
 #endif
