@@ -1,7 +1,7 @@
 /* guard_doc: writes the guard's state and decisions as JSON.
  *
  * Each function writes members of an open object, or one array element. Times are written as
- * UTC and as seconds from now, for clients with another clock. clock differs. */
+ * UTC and as seconds from now, for clients with another clock. */
 #ifndef GW_SERVE_GUARD_DOC_H
 #define GW_SERVE_GUARD_DOC_H
 
