@@ -14,7 +14,7 @@
 #define ENERGY_HOLE_STEPS 3.0 /* more than this many spacings between two samples are a gap */
 #define ENERGY_OVER_LIMIT 1.5 /* power above this multiple of the limit is an error */
 #define ENERGY_MOST_W     20000.0
-/* readings and samples within this time of a point count as near it */
+/* readings and samples at most this far from a point in time count as near it */
 #define ENERGY_NEAR_NS (2 * NS_PER_S)
 
 static inline double span_s(uint64_t a_ns, uint64_t b_ns)
@@ -26,8 +26,6 @@ static inline double sq(double x)
 {
 	return x * x;
 }
-
-/* ---- samples ---- */
 
 /* energy_number() returns the sample with this number, which must still be kept.
  * energy_oldest() returns the number of the oldest sample kept. */
@@ -49,8 +47,6 @@ double energy_swing(const struct energy *e, uint64_t t_ns, double reach_s);
  * window, whichever is longer. */
 double energy_reach_s(const struct energy *e);
 
-/* ---- counter ---- */
-
 uint64_t energy_middle(const struct energy_read *r);
 const struct energy_read *energy_nearest(const struct energy *e, uint64_t t_ns);
 
@@ -65,8 +61,6 @@ uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_
  * integral of the samples at the last update of the counter before it. */
 void energy_take_read(const struct energy *e, uint64_t boundary_ns,
 		      struct energy_boundary *boundary);
-
-/* ---- windows ---- */
 
 /* Returns the power in the middle of a bucket. */
 double energy_bucket_watts(unsigned b);

@@ -133,12 +133,10 @@ struct bootstrap {
 int bootstrap_mean(const double *x, size_t n, double alpha, size_t resamples, uint64_t seed,
 		   double *scratch, struct bootstrap *ret);
 
-/* ---- comparison of two results ----
- *
- * For results that were measured separately, not in pairs (see ab.h for pairs). Everything is
- * computed on logarithms, so that ratios of 2 and 1/2 are equally far from 1, and the gain
- * error of the board, which is the same factor in both results, cancels. Changes are relative
- * (0.02 is two percent more than the first), and NAN is unknown. */
+/* The comparison of two results that were measured separately, not in pairs (ab.h compares
+ * pairs). Everything is computed on logarithms, so that ratios of 2 and 1/2 are equally far from
+ * 1, and the gain error of the board, which is the same factor in both results, cancels. Changes
+ * are relative (0.02 is two percent more than the first), and NAN is unknown. */
 
 /* One arm of a comparison: the same quantity (joules, seconds, watts; above 0), measured once
  * or in several runs. */
@@ -192,7 +190,7 @@ int compare_arms(const struct compare_arm *first, const struct compare_arm *row,
 /* The conclusion from a change. Tables and charts choose words and colour by it. */
 enum compare_verdict {
 	COMPARE_LESS,    /* the whole interval lies below 0 */
-	COMPARE_MORE,    /* above 0 */
+	COMPARE_MORE,    /* the whole interval lies above 0 */
 	COMPARE_OPEN,    /* the interval contains 0 */
 	COMPARE_UNKNOWN, /* one run each, or no interval: the scatter is unknown */
 };
