@@ -13,7 +13,7 @@ struct bare {
 	struct nvml nvml; /* the same pointers as in the library, filled by dlsym */
 	abi_device device;
 	unsigned refused; /* one bit per call that failed and is not repeated */
-	/* results */
+	/* the values that the last calls returned */
 	uint32_t power, temperature, clock[3], pstate;
 	struct abi_field_value field[2];
 	struct abi_memory_v2 memory;

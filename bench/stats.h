@@ -28,7 +28,7 @@ static inline double stats_median(double *v, unsigned n)
 	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-/* Returns the value that a tenth of the values are below. Sorts v. */
+/* Returns the first decile of the n values. Sorts v. */
 static inline double stats_tenth(double *v, unsigned n)
 {
 	qsort(v, n, sizeof(*v), stats_compare);

@@ -1,10 +1,10 @@
 /* warm: what one more snapshot costs, compared with the same calls in a bare loop.
  *
- * warm [LIBRARY]        prints "name value" lines; times are in ns per round
+ *   warm [LIBRARY]      prints "name value" lines; times are in ns per round
  *
  * Snapshot and bare loop alternate in blocks of half a ms, so that a slow machine slows both.
- * Of the blocks, the one that a tenth are faster than is printed: it ignores the blocks in which
- * the driver updated its sensors, and those that other programs interrupted. */
+ * The result is the first decile of the blocks. It ignores the blocks in which the driver updated
+ * its sensors, and those that other programs interrupted. */
 #include "bare.h"
 #include "count.h"
 #include "stats.h"
@@ -27,7 +27,7 @@ struct subject {
 	struct gw_ctx *ctx;
 	struct gw_snapshot *snap;
 	struct gw_process_list *list;
-	unsigned rounds; /* per block */
+	unsigned rounds; /* number of rounds per block */
 	double block[BLOCKS];
 };
 
@@ -163,7 +163,7 @@ int main(int argc, char **argv)
 				     .bare = &bare_nvml };
 	struct subject list;
 
-	/* so that a simulated driver that sleeps 5 us really sleeps 5 us */
+	/* make a simulated driver that sleeps 5 us really sleep 5 us */
 	prctl(PR_SET_TIMERSLACK, 1UL);
 	if (bare_open(&bare_nvml, library) != 0)
 		return 1;

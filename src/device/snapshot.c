@@ -149,8 +149,7 @@ static void read_slot(void *arg)
 		d->backend->ops->read(d, due);
 }
 
-/* Copies a report, but only those MIG instances that exist, because copying all of them costs
- * more. */
+/* Copies a report, but only those MIG instances that exist. */
 static void copy_report(struct report *dst, const struct report *src)
 {
 	memcpy(dst, src, offsetof(struct report, mig) + src->mig_count * sizeof(src->mig[0]));

@@ -40,7 +40,7 @@ static const struct {
 
 /* The data of one phase: the logarithms of B/A of its pairs, and the sums of the arms. */
 struct phase {
-	double *logs[AB_METRICS]; /* memory for all pairs of the phase */
+	double *logs[AB_METRICS]; /* one logarithm of B/A per pair */
 	unsigned n[AB_METRICS];   /* number of logs; power may be missing in some pairs */
 	unsigned pairs;
 	double energy_j[2], seconds[2]; /* sums per arm */
@@ -178,7 +178,7 @@ static double offset_of(const struct ab *ab, const struct phase *ph, enum ab_met
 			      ph->energy_j[1] / ph->seconds[1]);
 }
 
-/* Returns by how much the distance `reach` from the mean grows if `extra` is added in
+/* Returns by how much the half-width `reach` of an interval grows if `extra` is added in
  * quadrature. */
 static double ab_widened(double reach, double extra)
 {
@@ -257,8 +257,8 @@ static void fill_estimate(const struct ab *ab, enum ab_phase phase, enum ab_metr
 	set_interval(e, e->skewed ? union_of(e->t, e->bca) : e->t);
 }
 
-/* Compares the interval with the gate if the gate is for this metric, else with a change of
- * 0. */
+/* Decides the verdict. Compares the interval with the limit of the gate if the gate is for this
+ * metric, otherwise with a change of 0. */
 static enum ab_verdict ab_decide(const struct ab *ab, enum ab_metric metric,
 				 struct ab_interval i)
 {
@@ -464,7 +464,7 @@ int ab_exit_code(const struct ab *ab)
 	return 11;
 }
 
-/* The gate: parses the argument of --fail-if. */
+/* The names of the metrics in the argument of --fail-if. */
 
 static const char *const metric_names[AB_METRICS] = {
 	[AB_ENERGY] = "energy",
@@ -480,7 +480,8 @@ const char *ab_metric_name(enum ab_metric metric)
 
 #define EXAMPLE "write it like 'energy > +2%'"
 
-/* The remaining characters, and the buffer for the error. */
+/* State of the parser of a gate: the remaining characters, and the buffer for the error
+ * message. */
 struct gate_reader {
 	const char *text, *at;
 	struct buf err;

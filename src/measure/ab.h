@@ -45,7 +45,7 @@ struct ab_config {
 	 * side (0.01: one percent); 0: no target. */
 	double target_ratio;
 	bool gated;
-	/* used if gated; otherwise energy is compared with a change of 0 */
+	/* used only if `gated`; without a gate, energy is compared with a change of 0 */
 	struct ab_gate gate;
 	uint64_t seed; /* for the random order and the bootstrap; stored in the result */
 	size_t resamples;
@@ -67,7 +67,7 @@ struct ab_step {
 	enum ab_phase phase;
 	enum ab_arm arm; /* the arm that the run counts for; the A/A pass also has two arms */
 	enum ab_arm command; /* the command to run: A for both arms of the A/A pass */
-	unsigned pair;       /* from 0 in each phase */
+	unsigned pair;       /* number of the pair, from 0 in each phase */
 };
 
 /* The result of one run. Energy and time are required. power_w may be NAN unless power is the
@@ -129,15 +129,15 @@ struct ab_estimate {
 	double ratio; /* B/A: exp of the mean logarithm; NAN without a pair */
 	double mean_log, sd_log, skewness;
 	double alpha; /* probability that an interval does not contain the true value */
-	/* there are 10 pairs or more, and their skewness is beyond 1: the interval includes t
-	 * and BCa. false: the interval is t */
+	/* true if there are at least 10 pairs and their skewness is above 1 or below -1: the
+	 * interval is then the union of t and BCa, otherwise it is t */
 	bool skewed;
 	/* this interval decides the verdict; it includes the uncertainty of the offset */
 	struct ab_interval interval;
 	struct ab_interval t, bca, percentile; /* BCa needs 10 pairs, percentile needs 2 */
 	double offset_u_log; /* standard uncertainty from the sensor's offset */
-	/* smallest effect detected with 80 % power: (t(1 - alpha/2) + t(0.8)) sd_log / sqrt(n),
-	 * t with n - 1 degrees of freedom */
+	/* smallest effect that is detected with a probability of 80 %: (t(1 - alpha/2) +
+	 * t(0.8)) sd_log / sqrt(n), with n - 1 degrees of freedom */
 	double mde_ratio;
 	enum ab_verdict verdict;
 };
@@ -157,7 +157,7 @@ struct ab_result {
 	double planned_pairs;
 };
 
-/* Gets the complete result at this moment; takes about ten milliseconds. All verdicts are
+/* Gets the complete result so far; takes about ten milliseconds. All verdicts are
  * AB_INCONCLUSIVE if the data are unusable. They are also AB_INCONCLUSIVE while the comparison
  * runs, because an interval between interim analyses does not have the stated error. The gate
  * applies to its metric; the other metrics are compared with a change of 0. */

@@ -28,7 +28,8 @@ enum attribute_how {
 /* One process on the device during an interval. */
 struct attribute_use {
 	struct proc_id id;
-	double sm_ratio; /* mean over the interval, 0 to 1; anything else: unknown */
+	/* mean SM utilisation over the interval, 0 to 1; any other value: unknown */
+	double sm_ratio;
 	char name[32];
 };
 
@@ -37,7 +38,7 @@ struct attribute_row {
 	char name[32];
 	double joules;
 	double seconds;         /* time of the intervals in which the process was present */
-	enum attribute_how how; /* the weakest method used */
+	enum attribute_how how; /* the least accurate method that was used for this process */
 };
 
 struct attribute {

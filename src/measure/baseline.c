@@ -302,12 +302,13 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 	double s = gross->seconds, base_w = before->power_w, u_w = before->u_w, drift_w = 0;
 	double gain_j = 0, best, below, above, base_u;
 
-	if (after) { /* a straight line between the two baselines has their mean */
+	if (after) { /* the mean of a straight line between the two baselines */
 		base_w = 0.5 * (before->power_w + after->power_w);
 		u_w = 0.5 * hypot(before->u_w, after->u_w);
 		drift_w = 0.5 * fabs(after->power_w - before->power_w);
 	}
-	if (gross->calibrated) { /* the baseline is an uncalibrated reading: calibrate it too */
+	/* a stored baseline is an uncalibrated reading, so apply the calibration to it, too */
+	if (gross->calibrated) {
 		gain_j = gain_u(gross, sensor, base_w);
 		base_w = gross->gain * base_w + gross->offset_watts;
 		u_w *= gross->gain;
@@ -333,7 +334,8 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 #define DEGREES    10.0
 #define SAME_W     0.5
 #define HEAD       "# gpuward baseline "
-#define HEAD_BYTES (sizeof(HEAD) - 1 + 16 + 1) /* HEAD, hash in hex, newline */
+/* length of the first line: HEAD, 16 hexadecimal digits of the hash, newline */
+#define HEAD_BYTES (sizeof(HEAD) - 1 + 16 + 1)
 
 int baseline_directory(char *out, size_t size)
 {
@@ -417,7 +419,7 @@ int baseline_save(const struct baseline *v, const char *dir, char *message, size
 	return err ? err : file_replace(path, text, b.len, message, size);
 }
 
-/* Returns 0, -GW_E_NOENT or -GW_E_PARSE. */
+/* Reads a baseline from its file. Returns 0, -GW_E_NOENT or -GW_E_PARSE. */
 static int read_file(const char *path, struct baseline *ret)
 {
 	char text[FILE_BYTES], head[HEAD_BYTES + 1];

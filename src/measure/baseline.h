@@ -19,12 +19,12 @@ struct baseline {
 	char uuid[96], driver[96], vbios[96];
 	enum gw_baseline_kind kind;
 	double limit_w;  /* enforced power limit when the baseline was measured; NAN: unknown */
-	int persistence; /* 1, 0, -1: unknown */
-	double power_w;  /* mean                                       */
+	int persistence; /* persistence mode: 1 on, 0 off, -1 unknown */
+	double power_w;  /* mean idle power */
 	double u_w;      /* standard error of the mean                 */
 	double seconds;  /* duration of the measurement */
 	double temperature_c;
-	uint64_t wall_ns; /* when it was taken                          */
+	uint64_t wall_ns; /* when the baseline was measured */
 	uint64_t codes;   /* bits of enum gw_code; baseline-contended: the GPU was not idle */
 	/* What used the GPU, or that its processes were not visible; "" if the GPU was idle. */
 	char evidence[192];

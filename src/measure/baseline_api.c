@@ -20,7 +20,7 @@ struct owned_baseline {
 	struct baseline b;
 };
 
-/* The public enum has the same numbers as the internal one. */
+/* Makes a public baseline from an internal one. Both enums of kinds have the same numbers. */
 
 static int own_baseline(struct gw_ctx *ctx, const struct baseline *b,
 			enum gw_provenance provenance, struct gw_baseline **ret)

@@ -24,7 +24,7 @@
 #define FLUSH_AT 16384
 
 struct writer {
-	int fd; /* -1: none */
+	int fd; /* -1: the file is not open */
 	struct buf pending;
 	struct buf windows;
 	uint64_t flushed_ns;

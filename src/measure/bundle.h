@@ -28,7 +28,8 @@ struct bundle_about {
 	const char *label; /* NULL: none */
 	/* the part of the command line that may be recorded; NULL: nothing */
 	const char *command;
-	uint64_t wall_ns, mono_ns; /* the same moment on the wall and the monotonic clock */
+	/* the start of the measurement on the wall clock and on the monotonic clock */
+	uint64_t wall_ns, mono_ns;
 	bool simulated;
 };
 
@@ -72,10 +73,12 @@ struct bundle_found {
 	double interval_s;
 	struct gw_energy energy; /* the energy as computed now */
 	const struct tracked_window *window;
-	bool recorded;           /* the bundle contains the original result */
-	struct gw_interval then; /* the original result */
-	bool same;               /* low, best and high of both results have the same bits */
-	bool cut;                /* the bundle's events end before the result was requested */
+	/* the bundle contains a result that was recorded during the measurement */
+	bool recorded;
+	struct gw_interval then; /* the result that was recorded during the measurement */
+	/* low, best and high of both results are equal to the last bit */
+	bool same;
+	bool cut; /* the bundle's events end before the result was requested */
 };
 
 /* What the checksums of a bundle show. */

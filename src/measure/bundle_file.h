@@ -18,7 +18,7 @@ const char *bundle_path(char *out, size_t size, const char *dir, const char *nam
 /* Computes the SHA-256 of a file. Returns 0 or -1. */
 int bundle_sum(const char *path, char out[static 65]);
 
-/* "ring", "instant", ... */
+/* Returns the name of an enum energy_shape in files: "ring", "instant", ... */
 const char *bundle_shape_name(unsigned shape);
 
 #endif

@@ -43,7 +43,7 @@ struct bundle_reader {
 	void *arg;
 	char *message;
 	size_t size;
-	/* members of the current device */
+	/* The members below describe the device that is being read. */
 	unsigned device;
 	char uuid[96], name[96], driver[96];
 	struct energy_setup setup;

@@ -70,7 +70,7 @@ static const char ptx[] =
 	"\tadd.u64 %d4, %d3, %d1;\n"
 	"\tmov.u32 %r1, %tid.x;\n"
 	"\tcvt.rn.f32.u32 %f1, %r1;\n"
-	"\tmov.f32 %f17, 0f3F7FF972;\n" /* 0.9999: values stay finite */
+	"\tmov.f32 %f17, 0f3F7FF972;\n" /* 0.9999: with this factor, the values stay finite */
 	"\tmov.f32 %f18, 0f3F000000;\n" /* 0.5 */
 	START(2, "0f3F800000") START(3, "0f40000000") START(4, "0f40400000")
 	START(5, "0f40800000") START(6, "0f40A00000") START(7, "0f40C00000")
@@ -89,7 +89,8 @@ static const char ptx[] =
 	"\t@%p2 bra again;\n"
 	SUM(2) SUM(3) SUM(4) SUM(5) SUM(6) SUM(7) SUM(8) SUM(9) SUM(10)
 	SUM(11) SUM(12) SUM(13) SUM(14) SUM(15) SUM(16)
-	"\tsetp.neu.f32 %p3, %f1, 0fC7C35000;\n" /* an impossible value: the sum is positive */
+	/* -100000: the sum is positive, so it never has this value */
+	"\tsetp.neu.f32 %p3, %f1, 0fC7C35000;\n"
 	"\t@%p3 bra done;\n"
 	"\tst.global.f32 [%d2], %f1;\n"
 	"done:\n"

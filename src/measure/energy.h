@@ -36,7 +36,7 @@ struct energy_setup {
 	double spacing_s;    /* planned time between samples */
 	double window_s;     /* averaging window of one sample, or its time constant */
 	double lag_s;        /* delay of the samples */
-	double look_ratio;   /* part of the time in which the sensor measures, 0 to 1 */
+	double look_ratio;   /* share of the time in which the sensor measures, 0 to 1 */
 	bool counter;        /* there is an energy counter, and it can be trusted */
 	enum gw_absence why; /* why there are neither samples nor a counter */
 	bool mig;            /* the board is split into MIG instances */
@@ -56,7 +56,9 @@ struct energy_sample {
 struct energy_read {
 	uint64_t before_ns, after_ns;
 	double joules;
-	unsigned epoch; /* differences are valid within one epoch only */
+	/* a new epoch begins after a bad reading; differences are valid within one epoch
+	 * only */
+	unsigned epoch;
 };
 
 struct energy_note {
@@ -88,7 +90,7 @@ struct energy_point {
 
 /* What is known about the start or the end of a window. */
 struct energy_boundary {
-	bool known; /* the point is known */
+	bool known; /* `point` is filled in */
 	struct energy_point point;
 	double slope_w; /* largest change of power around the boundary */
 	/* counter reading nearest to the boundary; before_ns 0: no reading */
@@ -102,17 +104,17 @@ struct energy_boundary {
 struct energy_window {
 	uint64_t begin_ns, end_ns; /* end_ns 0: open */
 	struct energy_boundary begin, end;
-	bool cut;      /* no sample covered the end */
+	bool cut;      /* energy_cut() ended the window before a sample covered its end */
 	uint64_t next; /* number of the next sample to process */
 	uint64_t collected;
 	double min_w, max_w, longest_s;
-	double seen_s; /* sum of all buckets */
+	double seen_s; /* seconds in all buckets together */
 	/* period of the load, computed when the end was covered; NAN: unknown */
 	double period_s;
 	double hint_period_s; /* period of the load, from the caller; NAN: unknown */
 	double begin_w;       /* power at the start */
 	double noise_square;
-	float bucket[ENERGY_BUCKETS]; /* seconds */
+	float bucket[ENERGY_BUCKETS]; /* seconds at each power level */
 };
 
 void energy_init(struct energy *e, const struct energy_setup *set);
@@ -197,7 +199,7 @@ struct energy_total {
 	double since_j;     /* energy from the samples after that reading */
 	double measured_s;  /* time that the samples cover                        */
 	double shown_j;     /* last value returned; the next is never less        */
-	bool read, sampled; /* a counter reading exists; a sample exists */
+	bool read, sampled; /* there was a counter reading; there was a power sample */
 	double reading_j;   /* last reading of the counter                        */
 	uint64_t reading_ns;
 	double last_w; /* the last sample */
@@ -211,7 +213,7 @@ struct event;
 /* Takes an event of the device's meter; ignores all but power and counter events. */
 void energy_total_feed(struct energy_total *t, const struct event *e);
 
-/* Returns the joules so far. Never falls. */
+/* Returns the joules so far. The value is never less than that of an earlier call. */
 double energy_total_joules(struct energy_total *t);
 
 #endif

@@ -14,7 +14,7 @@
 #define ENERGY_HOLE_STEPS 3.0 /* more than this many spacings between two samples are a gap */
 #define ENERGY_OVER_LIMIT 1.5 /* power above this multiple of the limit is an error */
 #define ENERGY_MOST_W     20000.0
-/* readings and samples within this time of a point count as near it */
+/* readings and samples at most this far from a point in time count as near it */
 #define ENERGY_NEAR_NS (2 * NS_PER_S)
 
 static inline double span_s(uint64_t a_ns, uint64_t b_ns)

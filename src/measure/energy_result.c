@@ -8,7 +8,7 @@
 
 /* counter and samples agree if they differ by at most this ratio or three sigma */
 #define AGREE_RATIO 0.02
-/* uncertainty of samples that are not scaled to a counter; on an H200 they differed from the
+/* relative uncertainty of samples that no counter verifies; on an H200 they differed from the
  * counter by up to 1.5 % */
 #define UNANCHORED    0.01
 #define ANCHOR_NS     (10 * NS_PER_S)
@@ -18,7 +18,7 @@
  * power */
 #define FLOOR_RATIO  0.003
 #define STEADY_MEANS 64
-#define STEADY_LEAST 20   /* seconds */
+#define STEADY_LEAST 20   /* a trend needs at least this many seconds */
 #define STEADY_RATIO 0.02 /* a larger trend, relative to the mean, gets a code */
 #define K95          1.96
 #define LAG_U_S      0.003 /* the lag of counters and samples is known to a few ms */
@@ -87,9 +87,9 @@ static void notes_inside(const struct energy *e, const struct energy_window *w,
 			energy_code(r, e->note[i].code);
 }
 
-/* Fills in minimum and maximum. The boundaries of the window usually lie between two samples. Mean and
- * deviation include the power there, which is interpolated, so minimum and maximum include it too,
- * unless the window has a gap. */
+/* Fills in minimum and maximum. The window usually begins and ends between two samples. Mean
+ * and deviation include the interpolated power at these times, so minimum and maximum include
+ * it, too, unless the window has a gap. */
 static void power_range(const struct energy *e, const struct energy_window *w,
 			struct gw_energy *r)
 {
@@ -125,9 +125,9 @@ static void power_figures(const struct energy *e, struct energy_window *w, struc
 	r->power_p95 = energy_percentile(w, 0.95);
 }
 
-/* Returns the ratio counter / samples between the two anchor readings that give the smallest
- * uncertainty. The readings are around the window, or the second one is before the window's
- * end. */
+/* Returns the ratio of the counter's energy to the energy of the samples, between the two
+ * counter readings that give the smallest uncertainty. The readings are around the window, or
+ * the second one is before the window's end. */
 static double anchor_ratio(const struct energy *e, const struct energy_window *w,
 			   uint64_t end_ns, double *ret_u)
 {
@@ -226,20 +226,21 @@ static void counter_meter(const struct energy *e, const struct energy_window *w,
 	tail_b = tail_j(&w->end);
 	m->counter_j = fmax(0, b->joules - a->joules + tail_b - tail_a);
 	watts = isnan(r->power_mean) ? m->counter_j / r->seconds : r->power_mean;
-	/* Uses the power at a boundary if it is higher than the mean power. */
+	/* Use the power at the start or end of the window if it is higher than the mean
+	 * power. */
 	m->boundaries_counter =
 		hypot(boundary_u(e, &w->begin, fmax(watts, w->begin_w)),
 		      boundary_u(e, &w->end, fmax(watts, energy_watts(e, w->end_ns))));
-	/* A counter reading that several windows share is not exactly at the window's boundary.
-	 * Samples fill the time in between, so their error is added. */
+	/* A counter reading that several windows share is not exactly at the start or end of
+	 * this window. Samples fill the time in between, so their error is added. */
 	m->boundaries_counter =
 		hypot(m->boundaries_counter, UNANCHORED * hypot(tail_a, tail_b));
 	m->boundaries_counter = hypot(m->boundaries_counter, lateness_u(e, w));
 	m->counter_u = m->boundaries_counter;
 }
 
-/* Computes the energy from the counter without samples: the readings next to the boundaries serve as
- * boundaries. */
+/* Computes the energy from the counter without samples. The counter readings nearest to the
+ * start and end of the window replace them. */
 static void bare_counter(const struct energy *e, const struct energy_window *w,
 			 const struct gw_energy *r, struct meters *m)
 {
@@ -363,7 +364,9 @@ static void energy_choose(const struct energy *e, const struct energy_window *w,
 			e->set.counter ? anchor_ratio(e, w, r->end_ns, &m->anchor_u) : 1;
 		if (!e->set.counter)
 			m->anchor_u =
-				0; /* no counter to compare with: only the gain is uncertain */
+				/* there is no counter to compare with: only the gain is
+				 * uncertain */
+				0;
 		m->samples_u = hypot(m->samples_u, m->anchor_u * filled);
 	}
 	if (counter &&

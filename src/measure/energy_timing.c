@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#define FIT_NS    (60 * NS_PER_S) /* updates drift by 1e-4: 6 ms in this time */
+/* the phase of the updates drifts by 1e-4: 6 ms in this time */
+#define FIT_NS    (60 * NS_PER_S)
 #define FIT_READS 6
 #define FIT_STEPS 100
 
@@ -240,7 +241,8 @@ void energy_take_read(const struct energy *e, uint64_t boundary_ns,
  * Errors with simulated square waves of 600 and 100 W: up to 19 % if the period was one spacing
  * of the samples, and up to 4 % if it was five spacings. */
 #define RING_HIDDEN_RATIO 0.12
-/* in spacings; the samples show a load with a longer period completely */
+/* number of sample spacings; a load with a longer period is completely visible in the
+ * samples */
 #define RING_SLOW 10
 
 /* Finds the strongest line in the spectrum of the last samples of the window; NAN: no clear
@@ -267,12 +269,12 @@ double energy_period(const struct energy *e, const struct energy_window *w)
 		x[i] *= 0.5 - 0.5 * cos(2 * M_PI * ((double)i + 0.5) / (double)n);
 	}
 	if (sqrt(total / (double)n) < 0.03 * mean)
-		return NAN; /* steady */
-	/* At least three cycles; fewer are a trend. */
+		return NAN; /* the power is constant */
+	/* Begin with three cycles: fewer cycles are a trend, not a period. */
 	for (uint64_t k = 3; k <= n / 2; k++) {
 		double c = 2 * cos(2 * M_PI * (double)k / (double)n), s0 = 0, s1 = 0, s2 = 0, p;
 
-		for (uint64_t i = 0; i < n; i++) { /* Goertzel */
+		for (uint64_t i = 0; i < n; i++) { /* Goertzel's algorithm */
 			s0 = x[i] + c * s1 - s2;
 			s2 = s1;
 			s1 = s0;
@@ -310,11 +312,11 @@ bool energy_unwatched(const struct energy *e)
 	return (e->set.shape == SHAPE_INSTANT || e->set.shape == SHAPE_TEXT) && !e->set.counter;
 }
 
-/* True if marked iterations show that the load is slow. Their period does not depend on the
- * sensor. */
+/* True if the iterations that the program marked show that the load is slow. Their period does
+ * not depend on the sensor. */
 static bool known_slow(const struct energy *e, const struct energy_window *w)
 {
-	double period = w->hint_period_s; /* NAN: not marked */
+	double period = w->hint_period_s; /* NAN: the program marked no iterations */
 
 	return e->set.shape == SHAPE_RING
 		       ? period >= RING_SLOW * e->set.spacing_s

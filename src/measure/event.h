@@ -14,7 +14,7 @@
 
 /* Values read at every tick, in this order in files: append, never move. The line of a tick in an
  * older file ends after the figures that were known then; the others are unknown. */
-#define EVENT_FIGURES_FIRST 10 /* the figures of the first version */
+#define EVENT_FIGURES_FIRST 10 /* number of figures in the first version of the file format */
 #define EVENT_FIGURES(F)   \
 	F(POWER)           \
 	F(POWER_AVERAGE)   \
@@ -53,7 +53,7 @@ enum event_type {
 	EVENT_OPEN,   /* a window begins                                                    */
 	EVENT_CLOSE,  /* a window ends */
 	EVENT_RESULT, /* the result of a window was requested: nothing changes it afterwards */
-	EVENT_IDLE,   /* baselines, for sharing energy among processes */
+	EVENT_IDLE,   /* the baselines that are used to share energy among processes */
 	EVENT_TYPES
 };
 
@@ -80,7 +80,8 @@ struct event {
 			struct proc_id id;
 			uint64_t memory_bytes; /* 0: unknown */
 			double sm_ratio;       /* NAN: unknown */
-			int own;               /* belongs to the measured program */
+			/* 1: the process belongs to the measured program */
+			int own;
 			char name[32];
 		} process;
 		struct {

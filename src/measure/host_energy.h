@@ -1,4 +1,4 @@
-/* host_energy: joules of the machine's CPUs and memory between two moments. The counters cover
+/* host_energy: joules of the machine's CPUs and memory between two readings. The counters cover
  * the whole machine, never one process. */
 #ifndef GW_MEASURE_HOST_ENERGY_H
 #define GW_MEASURE_HOST_ENERGY_H

@@ -34,7 +34,7 @@ struct meter_config {
 	bool service;
 	/* at the first window, read everything that a result reports about a GPU */
 	bool describe;
-	/* sensor for every device, instead of what is known; for tests */
+	/* for tests: the sensor of every device, instead of what is known about it */
 	const struct sensor *sensor;
 };
 
@@ -62,15 +62,15 @@ struct gw_ctx *meter_context(const struct gw_meter *m);
 const struct clock *meter_clock(const struct gw_meter *m);
 bool meter_reads_processes(const struct gw_meter *m); /* started with GW_METER_PROCESSES */
 
-/* Waits until this time. With threads, sleeps while they work; without threads, does what is
- * due and advances the clock. */
+/* Waits until this time. A meter with threads samples meanwhile. A manual meter takes the
+ * readings that are due and advances the clock. */
 void meter_wait(struct gw_meter *m, uint64_t until_ns);
 
 /* Returns how device i is measured now. This can change: a missing counter is discovered at the
  * first reading. */
 struct energy_setup meter_setup(const struct gw_meter *m, unsigned device);
 
-/* Counts so far, for a progress line. */
+/* What the meter has read so far, for a progress line. */
 struct meter_progress {
 	uint64_t samples, ticks, missed;
 	double power_w; /* latest power; NAN: unknown */

@@ -42,9 +42,10 @@ enum meter_boundary {
 
 struct meter_device {
 	struct gw_meter *meter;
-	unsigned number;            /* index in the meter */
-	unsigned position;          /* index in snapshots */
-	struct sampler_options opt; /* with copies of the caller's data */
+	unsigned number;   /* index in the meter */
+	unsigned position; /* index in snapshots */
+	/* copy of the caller's options, with its own copies of strings and the sensor */
+	struct sampler_options opt;
 	struct sensor known;
 	char *cache_dir;
 	struct sampler sampler;
@@ -75,7 +76,7 @@ struct gw_meter {
 	void *arg;
 	unsigned count;
 	struct meter_device **device;
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	struct gw_window *windows;
 	unsigned ids;
 };

@@ -15,11 +15,11 @@ struct gw_window {
 	unsigned id;
 	char label[64];
 	bool hurry, waited;
-	int wait_error; /* what gw_window_wait() returned, if waited */
+	int wait_error; /* the result of gw_window_wait(), if `waited` */
 	atomic_bool closed;
 	/* one per device, with its series if the window has one */
 	struct tracked_window *tracked;
-	struct gw_energy *energy; /* one per device */
+	struct gw_energy *energy; /* the result, one per device */
 	/* one per device: the series that the caller saw last; NULL: the window has no
 	 * series */
 	struct gw_series *seen;

@@ -20,7 +20,7 @@ struct run_trace_power {
 	float w;
 };
 
-/* NAN: unknown. */
+/* The values other than power at one time; NAN: unknown. */
 struct run_trace_tick {
 	uint64_t t_ns;
 	float temperature_c, clock_sm_hz, utilization;

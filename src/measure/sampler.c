@@ -23,11 +23,12 @@
 /* maximum age of the newest sample; on an H200 it is 10 to 18 ms */
 #define RING_AGE_NS   (20 * NS_PER_MS)
 #define RING_YOUNG_NS (8 * NS_PER_MS) /* minimum age at which a sample is available */
-/* for this time, the result of a ring buffer read is used again */
-#define FRESH_NS         (20 * NS_PER_MS)
-#define SETTLE_TRIES     5
-#define BOUNDARY_STEP_NS (2 * NS_PER_MS) /* a read costs 0.3 ms */
-#define RING_FEW         10              /* with fewer entries, their spacing is uncertain */
+/* a read of the ring buffer is not repeated within this time */
+#define FRESH_NS     (20 * NS_PER_MS)
+#define SETTLE_TRIES 5
+/* time between two reads while a caller waits for a sample; a read costs 0.3 ms */
+#define BOUNDARY_STEP_NS (2 * NS_PER_MS)
+#define RING_FEW         10 /* with fewer entries, their spacing is uncertain */
 
 static void sampler_emit(struct sampler *s, const struct event *e)
 {
@@ -314,7 +315,7 @@ static void drain_ring(struct sampler *s)
 	if (offset - old > STEP_NS || old - offset > STEP_NS) {
 		sampler_note(s, now, GW_CODE_CLOCK_STEP);
 		s->use.newest_us =
-			/* the current time on the new wall clock */
+			/* the present time by the wall clock after it was set */
 			(uint64_t)((int64_t)now + offset) / NS_PER_US;
 	}
 	for (int i = (int)already_taken(s, n); i < n; i++) {
@@ -410,9 +411,9 @@ static void read_counter(struct sampler *s)
 	emit_counter(s, &c);
 }
 
-/* Notes GW_CODE_CLOCK_CHANGED if the application clock changed. The change happened at an unknown
- * time since the last boundary or anchor reading, so the note has the time of that reading and applies
- * to the windows that were open then. */
+/* Notes GW_CODE_CLOCK_CHANGED if the application clock changed. The change happened at an
+ * unknown time since the clock was last read, so the note has the time of that reading and
+ * applies to the windows that were open then. */
 static void check_clocks(struct sampler *s, uint64_t now)
 {
 	double hz = sampler_value(&s->r, GW_Q_CLOCK_GRAPHICS_APPLICATION);
@@ -423,8 +424,9 @@ static void check_clocks(struct sampler *s, uint64_t now)
 	s->application_ns = now;
 }
 
-/* Reading the limits costs 2 ms. Boundaries closer than LIMITS_NS share a reading. In long windows
- * the reading is repeated every LIMITS_LONG_NS, for callers that query an open window. */
+/* Reading the limits costs 2 ms. Windows that begin or end within LIMITS_NS share a reading. In
+ * long windows the reading is repeated every LIMITS_LONG_NS, for callers that query an open
+ * window. */
 #define LIMITS_NS      (100 * NS_PER_MS)
 #define LIMITS_LONG_NS (60 * NS_PER_S)
 
@@ -565,8 +567,8 @@ static void next_anchor(struct sampler *s)
 			   (uint64_t)(part * fmax(0, s->setup.sensor.tick_s) * 1e9);
 }
 
-/* Returns the maximum time from any moment to the timestamp of the sample that covers this
- * moment. */
+/* Returns the longest possible time between any point in time and the timestamp of the sample
+ * that covers it. */
 static uint64_t reach_ns(const struct sampler *s)
 {
 	return (uint64_t)((s->setup.lag_s + s->setup.spacing_s) * 1e9);
@@ -683,7 +685,7 @@ static void step_ring(struct sampler *s, uint64_t now, uint64_t every)
 		return;
 	drain_ring(s);
 	s->due.drain_ns = next_drain(s, now, every);
-	/* A caller may wait for the sample that covers the last boundary. */
+	/* A caller may wait for the sample that covers the end of a window. */
 	if (s->ring.last_ns < s->ring.covered_ns && now < s->ring.drain_until_ns)
 		s->due.drain_ns =
 			sampler_earliest(now + BOUNDARY_STEP_NS, s->ring.drain_until_ns);

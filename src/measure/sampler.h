@@ -1,6 +1,7 @@
 /* sampler: reads one GPU when a reading is due and emits events.
  *
- * The sampler has a schedule, but does not know windows. It reads:
+ * The sampler has a schedule, but does not know windows. A boundary is the start or the end of a
+ * window; an anchor is a regular counter reading, every anchor_ns. The sampler reads:
  * - the driver's power ring buffer every 1.5 s, or a polled value if there is no ring buffer
  * - other values at the interval
  * - the energy counter at boundaries and anchors, at most once per second
@@ -25,7 +26,7 @@ struct sampler_options {
 	bool always; /* read values at the interval even if no window is open */
 	/* for a service: read the counter even without a window, but fewer other values */
 	bool service;
-	/* at the first boundary, read everything that a result reports about the GPU */
+	/* when the first window begins, read everything that a result reports about the GPU */
 	bool describe;
 	int64_t own_pid; /* this process and its descendants are not foreign */
 	/* these processes and their descendants are not foreign either; 0: none */
@@ -35,7 +36,7 @@ struct sampler_options {
 	const struct sensor *sensor;
 };
 
-/* Next due times. */
+/* When each reading is due next (monotonic ns). */
 struct sampler_due {
 	uint64_t tick_ns, poll_ns, drain_ns, anchor_ns, processes_ns;
 };

@@ -20,8 +20,9 @@ struct published {
 };
 
 /* Published properties of sensors. The first row that matches a GPU is used. The numbers are
- * from the SC'24 study of these sensors; ring_gap_s is from published logs. For sensors that
- * behave like a low-pass filter, no time constant is published: 0.1 s is a guess. */
+ * from the SC'24 study of NVIDIA's power sensors (docs/MEASURING.md); ring_gap_s is from
+ * published logs. For sensors that behave like a low-pass filter, no time constant is
+ * published: 0.1 s is a guess. */
 static const struct generation {
 	unsigned first, last;          /* architecture, in NVML's numbering */
 	int capability;                /* 10 * major + minor; 0: any           */

@@ -33,7 +33,7 @@ enum sensor_model {
 
 /* One source of power values. NAN: unknown. */
 struct sensor_source {
-	enum gw_absence why; /* GW_HAVE: the device has it */
+	enum gw_absence why; /* GW_HAVE if the device has this source, otherwise why not */
 	enum sensor_model model;
 	double period_s; /* time between new values */
 	double window_s; /* averaging window of one value, or the time constant */
@@ -72,7 +72,7 @@ struct sensor_calibration {
 };
 
 struct sensor {
-	char uuid[96], driver[96], vbios[96]; /* identity; "": unknown */
+	char uuid[96], driver[96], vbios[96]; /* these three identify the sensor; "": unknown */
 	enum sensor_origin origin;
 	struct sensor_source ring;    /* the driver's ring buffer of power samples */
 	struct sensor_source instant; /* GW_Q_POWER_INSTANT                                  */
@@ -93,7 +93,7 @@ struct sensor {
 	bool module_scope; /* power includes the whole module with its CPU */
 	struct sensor_calibration calibration;
 	uint64_t wall_ns; /* when it was learned; 0: assumed */
-	/* The evidence. */
+	/* Further measurements, for reports. */
 	double ring_gap_p10_s, ring_gap_p90_s;
 	bool ring_wall; /* timestamps of the ring buffer use the wall clock */
 	struct sensor_rate rate[SENSOR_RATES];
@@ -108,7 +108,8 @@ void sensor_assume(struct sensor *ret, const struct report *r);
 /* Returns the source of `average`: GW_Q_POWER_AVERAGE, or GW_Q_POWER on a device without it. */
 unsigned sensor_average_quantity(const struct report *r);
 
-/* Return the names in files and JSON, such as "boxcar" and "assumed". */
+/* Return the name of a model or of an origin in files and JSON, such as "boxcar" and
+ * "assumed". */
 const char *sensor_model_name(unsigned model);
 const char *sensor_origin_name(unsigned origin);
 

@@ -16,7 +16,7 @@ struct active {
 	struct fit_point point[RECORDER_POINTS]; /* points of one source at a time */
 	uint64_t at_ns;                          /* when the next burst is due */
 	uint64_t random;
-	bool counting; /* true: reads the counter instead of the values */
+	bool counting; /* true: read the counter instead of the power values */
 	double tick_s, tick_j;
 	double last_s;  /* time of the previous reading */
 	unsigned ticks; /* number of counter updates in point; each is a mean power */
@@ -166,7 +166,7 @@ static void apply_fit(struct active *a, unsigned n, struct sensor_source *s)
 	struct fit_response f;
 
 	if (fit_response(a->point, n, &a->bursts, a->l->work, &f) != 0)
-		return; /* keep the assumed values */
+		return; /* the fit failed: keep the assumed values */
 	s->model = f.model;
 	s->window_s = f.window_s;
 	s->lag_s = fit_lag_s(&f);

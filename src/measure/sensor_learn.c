@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PERIODS_S  12. /* maximum time until every value has changed often enough */
-#define TICK_S     3.  /* time of reading the counter without a pause */
-#define RATE_S     5.  /* time at each rate */
+#define PERIODS_S  12. /* maximum time to wait until every value has changed often enough */
+#define TICK_S     3.  /* how long the counter is read without a pause */
+#define RATE_S     5.  /* how long each rate is tested */
 #define SLOW_S     10. /* time between the two readings of the slowest rate */
 #define SAFE_RATIO 0.005
 /* if a read takes less time, one read per ms costs less than a tenth of a core */
@@ -168,7 +168,7 @@ void recorder_counter(struct recorder *w, struct sampler_device_counter *ret, do
 	*ret_t_s = recorder_s(w, ret->before_ns + (ret->after_ns - ret->before_ns) / 2);
 }
 
-/* Does what is due now and returns the next due time. */
+/* Takes the readings that are due now and returns the next due time. */
 static uint64_t recorder_due(struct recorder *w)
 {
 	uint64_t now = clock_mono_ns(w->clock);

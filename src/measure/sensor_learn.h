@@ -38,7 +38,7 @@ struct recorder {
 	unsigned ring_count; /* entries in ring_before, from the last read */
 	int ring_error;      /* error of the last read of the ring buffer; 0: success */
 	double ring_age_s;   /* age of the newest sample, if timestamps use the wall clock */
-	uint64_t poll_ns;    /* between polls */
+	uint64_t poll_ns;    /* time between two polls */
 	uint64_t next_poll_ns, next_drain_ns;
 	void *memory;
 };
@@ -51,7 +51,7 @@ static inline double recorder_s(const struct recorder *w, uint64_t mono_ns)
 /* Clears the traces, but not the costs. */
 void recorder_clear(struct recorder *w);
 
-/* Does what is due until this time. */
+/* Takes all readings that are due until this time. */
 void recorder_until(struct recorder *w, uint64_t mono_ns);
 
 /* Reads the ring buffer now. */
@@ -75,14 +75,14 @@ struct learn {
 	double work[RECORDER_POINTS], work2[RECORDER_POINTS];
 };
 
-/* Reports the progress. */
+/* Reports the current activity and the completed share of the work to plan->progress(). */
 void learn_progress(const struct learn *l, const char *what);
 
 /* Computes the period of a polled source from its trace, if the trace has more changes than the
  * last time. */
 void learn_period(struct learn *l, const struct recorder_trace *t, struct sensor_source *s);
 
-/* Approximate duration of the active part in seconds. */
+/* Approximate duration of sensor_active() in seconds. */
 #define ACTIVE_S 62
 
 /* Checks that no process is on the GPU, so that a load may be started. Returns 0, or

@@ -17,7 +17,7 @@ static const uint64_t span_ns[SERIES_TIERS] = { 0, NS_PER_S, 10 * NS_PER_S, 60 *
 struct cell {
 	float min, max;
 	uint16_t place; /* position of the mean: min + (max - min) * place / PLACES */
-	uint16_t count; /* 65535: this many or more */
+	uint16_t count; /* number of values; 65535: this many or more */
 };
 _Static_assert(sizeof(struct cell) == 12, "series.h says 12 bytes");
 
@@ -31,17 +31,17 @@ struct sum {
 struct ring {
 	unsigned points;
 	uint64_t next;  /* number of the next point */
-	uint64_t *t_ns; /* RAW: the time */
+	uint64_t *t_ns; /* RAW tier: time of each sample */
 	/* other tiers: the time, in units of the bucket length; 32 bits hold 136 years of
 	 * seconds */
 	uint32_t *bucket;
-	float *value;      /* RAW: points x quantities */
+	float *value;      /* RAW tier: points x quantities */
 	struct cell *cell; /* other tiers: points x quantities */
 };
 
 struct series {
 	unsigned quantities;
-	bool any; /* a sample was added */
+	bool any; /* at least one sample was added */
 	uint64_t last_ns;
 	struct ring ring[SERIES_TIERS];
 	/* The buckets that contain last_ns. A sample is added only to the 1 s bucket; a closed

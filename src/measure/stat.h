@@ -190,7 +190,7 @@ int compare_arms(const struct compare_arm *first, const struct compare_arm *row,
 /* The conclusion from a change. Tables and charts choose words and colour by it. */
 enum compare_verdict {
 	COMPARE_LESS,    /* the whole interval lies below 0 */
-	COMPARE_MORE,    /* above 0 */
+	COMPARE_MORE,    /* the whole interval lies above 0 */
 	COMPARE_OPEN,    /* the interval contains 0 */
 	COMPARE_UNKNOWN, /* one run each, or no interval: the scatter is unknown */
 };

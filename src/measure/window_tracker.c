@@ -248,8 +248,8 @@ static void tracker_tick(struct tracked_window *w, const struct event *e)
 			       tracker_seconds(from, e->t_ns), f[FIGURE_POWER]);
 }
 
-/* Stores a reading of the throttle counters. The first reading at or after a boundary of a window
- * is used for that boundary. */
+/* Stores a reading of the throttle counters. The first reading at or after the start of a
+ * window counts for its start, and the first one at or after its end for its end. */
 static void tracker_limits(struct tracked_window *w, const struct event *e)
 {
 	struct tracked_limits now = { .known = true, .limit_w = e->u.limits.limit_w };
@@ -430,8 +430,8 @@ bool window_tracker_done(const struct window_tracker *t, const struct tracked_wi
 	return w->e.end.known && (e->fitted || !e->reads);
 }
 
-/* Returns the throttled seconds by the driver's counters; NAN if they were not read at both
- * boundaries. */
+/* Returns the throttled seconds by the driver's counters; NAN if they were not read at both the
+ * start and the end of the window. */
 static double counted_s(const struct tracked_window *w, unsigned cause)
 {
 	if (!w->begin_limits.known || (w->e.end_ns && !w->end_limits.known))

@@ -41,7 +41,7 @@ struct tracked_limits {
 
 /* Throttling in a window, from the clock reasons that were read at each tick. */
 struct tracked_throttling {
-	bool seen;        /* a tick had clock reasons */
+	bool seen;        /* at least one tick had clock reasons */
 	uint64_t reasons; /* every bit of GW_Q_CLOCK_REASONS that occurred */
 	double limited_s[GW_THROTTLES];
 	double limited_j; /* energy during readings with a throttled clock */
@@ -57,9 +57,9 @@ struct tracked_temperature { /* degrees; NAN: unknown */
 };
 
 struct tracked_process {
-	int64_t pid; /* 0: none */
+	int64_t pid; /* 0: there is no such process */
 	char name[32];
-	uint64_t bytes; /* 0: unknown */
+	uint64_t bytes; /* GPU memory of the process; 0: unknown */
 };
 
 struct tracked_window {

@@ -230,7 +230,7 @@ int main(int argc, char **argv)
 						    .seconds = atof(argv[3]),
 						    .warm = argument(argc, argv, 4, 0),
 						    .every = argument(argc, argv, 5, 0) });
-	else if (argc > 2 && strcmp(argv[1], "engine") == 0) /* as it goes on */
+	else if (argc > 2 && strcmp(argv[1], "engine") == 0)
 		code = windows(
 			ctx,
 			&(struct plan){ .count = 1,
