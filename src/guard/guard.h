@@ -226,12 +226,11 @@ struct guard_reservation {
 	int64_t pid;         /* process that owns the reservation; 0: no process */
 };
 
-/* Guard_pump: carries out what a guard decided. */
-
-/* The pump reports decisions and keeps records. It starts an order only after the record of the
- * order's worker is kept. The service and the library drive their guards with the pump. They
- * differ in the functions of struct guard_pump: the service writes records to its journal and
- * records the guard's input; the library has no journal. */
+/* The pump carries out what a guard decided. It reports decisions and keeps records. It
+ * starts an order only after the record of the order's worker is kept. The service and the
+ * library drive their guards with the pump. They differ in the functions of struct
+ * guard_pump: the service writes records to its journal and records the guard's input; the
+ * library has no journal. */
 
 /* Whether the fetched records are on the disk. */
 enum guard_kept {

@@ -129,11 +129,10 @@ uint64_t guard_last_id(const struct guard *g);
 unsigned guard_unsettled_count(const struct guard *g);
 bool guard_unsettled(const struct guard *g, unsigned worker);
 
-/* What_if: what the guard would decide in a scene. */
-
-/* Uses a separate guard that acts on nothing. This guard first observes an earlier scene once, so
- * that workers are known and other processes count as new. Then it observes the scene itself for
- * a while. Holds, timers and the history of the running guard do not count. */
+/* what_if answers what the guard would decide in a scene. It uses a separate guard that acts
+ * on nothing. This guard first observes an earlier scene once, so that workers are known and
+ * other processes count as new. Then it observes the scene itself for a while. Holds, timers
+ * and the history of the running guard do not count. */
 
 #define WHAT_IF_SCENES 300 /* maximum number of scenes, however long the span is */
 

@@ -16,13 +16,12 @@
 
 #include <poll.h>
 
-/* Pidfd_set: checks with one system call which known processes still live. */
-
-/* Reading the start time of one process from /proc takes 10 to 20 us. For every process on a
- * GPU, ten times per second, this would take longer than the rest of a scene. While the pidfd
- * of a process is not readable, the process lives, so its pid cannot be reused. A process
- * without a pidfd (old kernels, threads, test trees, more processes than fit) is not in the
- * set, and /proc is read. */
+/* pidfd_set checks with one system call which known processes still live. Reading the start
+ * time of one process from /proc takes 10 to 20 us. For every process on a GPU, ten times
+ * per second, this would take longer than the rest of a scene. While the pidfd of a process
+ * is not readable, the process lives, so its pid cannot be reused. A process without a pidfd
+ * (old kernels, threads, test trees, more processes than fit) is not in the set, and /proc
+ * is read. */
 /* maximum number of pidfds; a service may have at least 1024 open files */
 #define PIDFD_SET_MAX 192
 
@@ -113,8 +112,8 @@ int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *re
 enum process_identity { IDENTITY_SAME, IDENTITY_ENDED, IDENTITY_OTHER };
 enum process_identity process_identity(const struct root *root, struct proc_id id);
 
-/* Proc_visibility: what this process can see of other users' processes, and which parts of a
- * policy need more privileges. */
+/* proc_visibility says what this process can see of other users' processes, and which parts of
+ * a policy need more privileges. */
 
 /* Name, arguments and control group are visible to everyone. Reading the program needs
  * CAP_SYS_PTRACE; finding the owner of a port (by open files) needs CAP_DAC_READ_SEARCH in
