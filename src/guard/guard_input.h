@@ -92,7 +92,7 @@ void guard_set_idle_economy(struct guard *g, unsigned worker, uint64_t after_ns,
  * unsettled workers; wait while guard_unsettled_count() is not 0. */
 unsigned guard_stop(struct guard *g, uint64_t now_ns);
 
-/* Results: fetch until a function returns false. */
+/* The caller fetches results: it calls each of these functions until it returns false. */
 
 /* Returns the next order. A worker's order waits until the worker's record was fetched. */
 bool guard_next_order(struct guard *g, struct guard_order *ret);

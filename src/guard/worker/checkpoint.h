@@ -33,7 +33,8 @@ int checkpoint_create(const struct root *root, const struct proc_id *id, unsigne
 int checkpoint_restore(const struct root *root, const struct proc_id *id, unsigned n,
 		       char *message, size_t size);
 
-/* Host memory: whether the host can hold a checkpoint, and whether it will be fast. */
+/* The functions below check whether host memory can hold a checkpoint, and whether the
+ * checkpoint will be fast. */
 
 /* These functions only read /proc and /sys. */
 
