@@ -57,7 +57,7 @@ extern "C" {
 enum gw_guard_mode {
 	GW_GUARD_ENFORCE, /* the guard calls the callbacks */
 	GW_GUARD_DRY_RUN, /* decisions are only reported, and gw_guard_allowed() stays 1 */
-	GW_GUARD_OBSERVE, /* in the library the same as GW_GUARD_DRY_RUN */
+	GW_GUARD_OBSERVE, /* like GW_GUARD_DRY_RUN */
 };
 
 enum gw_guard_flag {
@@ -91,8 +91,8 @@ enum gw_worker_state {
 	GW_WORKER_PRECHECK,  /* the guard checks that the worker fits */
 	GW_WORKER_RESUME,    /* resume was called */
 	GW_WORKER_VERIFY_UP, /* resume returned 0; the guard checks that the worker is back */
-	GW_WORKER_STUCK,  /* evict failed or freed nothing; the guard tries again every 30 s */
-	GW_WORKER_ABSENT, /* the worker is not found; only for workers of the service */
+	GW_WORKER_STUCK,     /* evict failed or freed nothing; the guard tries again every 30 s */
+	GW_WORKER_ABSENT,    /* the worker is not found; only for workers of the service */
 	GW_WORKER_STATES
 };
 
@@ -100,13 +100,13 @@ enum gw_worker_state {
  * worker may run when the set is empty. Reasons without a comment occur in the service only. */
 enum gw_worker_reason {
 	GW_REASON_CONTENTION, /* another process needs the GPU */
-	GW_REASON_MANUAL,     /* someone requested it with gw_guard_request() */
+	GW_REASON_MANUAL,     /* gw_guard_request() */
 	GW_REASON_THERMAL,    /* the GPU is too hot; only with GW_GUARD_HEALTH */
 	/* the GPU is lost or, with GW_GUARD_HEALTH, must not be used (quarantine) */
 	GW_REASON_HEALTH,
 	GW_REASON_SCHEDULE,
 	GW_REASON_BATTERY,
-	GW_REASON_BLIND, /* the GPU cannot be read; only with GW_GUARD_LEAVE_BLIND */
+	GW_REASON_BLIND,      /* the GPU cannot be read; only with GW_GUARD_LEAVE_BLIND */
 	GW_REASON_BUDGET,
 	GW_REASON_RESERVED,
 	GW_REASON_IDLE,
@@ -122,22 +122,22 @@ GW_API const char *gw_worker_reason_name(unsigned reason);
 struct gw_guard_decision {
 	uint64_t mono_ns;
 	enum gw_worker_state from, to;
-	unsigned reasons; /* set of enum gw_worker_reason, after the decision */
-	int dry;          /* 1: the decision is reported but not carried out */
+	unsigned reasons;     /* set of enum gw_worker_reason, after the decision */
+	int dry;              /* 1: the decision is reported but not carried out */
 	const char *rule; /* the rule that led to the decision, such as "contend-now chrome" */
 	/* what was observed, such as "pid 4711 game 5120 MiB on GPU-..." */
 	const char *evidence;
-	const char *text; /* the whole decision in one line */
+	const char *text;     /* the whole decision in one line */
 };
 
 struct gw_guard_options {
-	size_t size;      /* sizeof(struct gw_guard_options) */
-	const char *name; /* name of the worker in decisions; NULL: "worker" */
+	size_t size;              /* sizeof(struct gw_guard_options) */
+	const char *name;         /* name of the worker in decisions; NULL: "worker" */
 	/* guard the worker on these GPUs only: selectors of gw_device_matches(), ended by NULL;
 	 * NULL: on every GPU on which the worker holds memory */
 	const char *const *gpus;
 	enum gw_guard_mode mode;
-	unsigned flags; /* set of enum gw_guard_flag */
+	unsigned flags;           /* set of enum gw_guard_flag */
 	/* Must free all GPU memory of the worker, about `bytes`. NULL: the program polls
 	 * gw_guard_allowed() and frees its memory within five seconds. */
 	int (*evict)(void *arg, uint64_t bytes, uint64_t deadline_ns);
@@ -150,7 +150,7 @@ struct gw_guard_options {
 	void *arg; /* passed to all three callbacks; must live until gw_guard_stop() */
 	/* an idle process with less memory is no contender; 0: 512 MiB */
 	uint64_t min_vram_bytes;
-	uint64_t headroom_bytes; /* memory to leave free; 0: the larger of 2 GiB and 10 % */
+	uint64_t headroom_bytes;  /* memory to leave free; 0: the larger of 2 GiB and 10 % */
 	/* how long demand must last before the worker must leave; 0: 300 ms */
 	uint64_t debounce_ns;
 	/* time without demand before resume; 0: 30 s. From the third eviction in 15 min on,
@@ -218,45 +218,44 @@ enum gw_guard_request {
 	GW_REQUEST_RESUME,       /* return when every check passes */
 	GW_REQUEST_HOLD_EVICTED, /* stay evicted, whatever happens */
 	GW_REQUEST_HOLD_ACTIVE,  /* stay active, unless a GPU is too hot or not healthy */
-	GW_REQUEST_RELEASE,    /* end the hold, or the effect of an earlier GW_REQUEST_EVICT */
-	GW_REQUEST_RESUME_NOW, /* return without the quiet time */
+	GW_REQUEST_RELEASE, /* end the hold, or the effect of an earlier GW_REQUEST_EVICT */
+	GW_REQUEST_RESUME_NOW,   /* return without the quiet time */
 };
 
 /* Requests an action for the worker, as a person does with the command line. For a hold, ttl_ns
  * is its duration and must not be 0; UINT64_MAX: the hold has no end. A callback may call this
  * function. Returns 0, -GW_E_ARG, or -GW_E_STATE: not possible now, and gw_ctx_error() says
  * why. */
-GW_API int gw_guard_request(struct gw_guard *guard, enum gw_guard_request what,
-			    uint64_t ttl_ns);
+GW_API int gw_guard_request(struct gw_guard *guard, enum gw_guard_request what, uint64_t ttl_ns);
 
 enum gw_worker_hold { GW_HOLD_NONE, GW_HOLD_EVICTED, GW_HOLD_ACTIVE };
 enum gw_worker_call { GW_CALL_NONE, GW_CALL_EVICT, GW_CALL_RESUME };
 
 /* The state of the worker; times are monotonic. */
 struct gw_guard_status {
-	size_t size; /* sizeof(struct gw_guard_status), set by the caller */
+	size_t size;                 /* sizeof(struct gw_guard_status), set by the caller */
 	enum gw_worker_state state;
-	unsigned reasons; /* set of enum gw_worker_reason */
+	unsigned reasons;            /* set of enum gw_worker_reason */
 	enum gw_worker_hold hold;
-	enum gw_worker_call call;  /* the callback that is running; GW_CALL_NONE: none */
-	uint64_t call_deadline_ns; /* deadline of this callback */
-	int overdue;               /* 1: this callback is past its deadline */
-	int allowed;               /* what gw_guard_allowed() returns */
-	int dry;           /* 1: dry run, because of mode or because the GPUs are simulated */
-	int blind;         /* 1: one of the worker's GPUs, or every GPU, cannot be read */
-	int hung;          /* 1: a driver call has not returned */
-	int quarantine;    /* 1: one of the worker's GPUs is lost or needs a reset */
-	uint64_t since_ns; /* when this state began */
-	uint64_t next_ns;  /* earliest time at which the state can change without an event */
-	uint64_t hold_until_ns;  /* end of the hold; 0: no hold, or a hold without end */
-	uint64_t resident_bytes; /* memory that the worker holds on its GPUs */
+	enum gw_worker_call call;    /* the callback that is running; GW_CALL_NONE: none */
+	uint64_t call_deadline_ns;   /* deadline of this callback */
+	int overdue;                 /* 1: this callback is past its deadline */
+	int allowed;                 /* as gw_guard_allowed() */
+	int dry; /* 1: dry run, because of mode or because the GPUs are simulated */
+	int blind; /* 1: one of the worker's GPUs, or every GPU, cannot be read */
+	int hung;                    /* 1: a driver call has not returned */
+	int quarantine;              /* 1: one of the worker's GPUs is lost or needs a reset */
+	uint64_t since_ns;           /* begin of this state */
+	uint64_t next_ns; /* earliest time at which the state can change without an event */
+	uint64_t hold_until_ns;      /* end of the hold; 0: no hold, or a hold without end */
+	uint64_t resident_bytes;     /* memory that the worker holds on its GPUs */
 	uint64_t need_bytes; /* memory that the worker holds, or held when its eviction began */
 	uint64_t residue_bytes;      /* memory that the worker kept when it left */
 	double backoff_ratio;        /* factor by which the quiet time is multiplied */
-	uint64_t observations;       /* number of observations since the start */
-	unsigned evictions, resumes; /* verified evictions and resumes since the start */
+	uint64_t observations;       /* number since the start */
+	unsigned evictions, resumes; /* number since the start; each was verified */
 	unsigned would_evict; /* evictions since the start that were only reported (dry run) */
-	char why[320];        /* one sentence about the state */
+	char why[320];               /* one sentence about the state */
 };
 
 /* Writes the state of the worker. Set ret_status->size before the call. Returns 0, or -GW_E_ARG

@@ -73,6 +73,8 @@ extern "C" {
 #define GW_API
 #endif
 
+/* ---- versions and errors ------------------------------------------------------------- */
+
 /* The version of this header. gw_version() returns the version of the library that the program
  * runs with, such as "0.1.0". */
 #define GW_VERSION_MAJOR 0
@@ -109,6 +111,8 @@ struct gw_ctx;
  * until that thread calls gw_ctx_error() again. Any thread may call this function at any time
  * before gw_close(). */
 GW_API const char *gw_ctx_error(struct gw_ctx *ctx);
+
+/* ---- what is measured ---------------------------------------------------------------- */
 
 /* GW_Q_POWER, GW_Q_MEMORY_USED, ...: the rows of gpuward/quantity.def. Values are doubles in
  * base units (watts, bytes, ratios 0 to 1, hertz, seconds, joules, degrees Celsius). A double
@@ -155,13 +159,13 @@ enum gw_absence {
 	GW_ABSENCES
 };
 
-/* The kind of the numbers of a quantity. */
+/* What the numbers of a quantity mean. */
 enum gw_kind {
 	GW_KIND_GAUGE,   /* a value that rises and falls */
 	GW_KIND_COUNTER, /* a sum that only grows until the driver is loaded again */
 	GW_KIND_FLAG,    /* 0 or 1 */
-	GW_KIND_ENUM,    /* a number with a name, which gw_quantity_name() returns */
-	GW_KIND_MASK,    /* a set of bits with names, which gw_quantity_name() returns */
+	GW_KIND_ENUM,    /* a number with a name; see gw_quantity_name() */
+	GW_KIND_MASK,    /* a set of bits with names; see gw_quantity_name() */
 };
 
 /* Groups of quantities, by the cost of reading them. A set of tiers selects what a snapshot
@@ -173,14 +177,15 @@ enum gw_tier {
 	GW_TIER_ENERGY = 1 << 3, /* 1 s; a reading takes 3 ms on an H200, longer on others */
 	GW_TIER_HEALTH = 1 << 4, /* 10 s */
 	GW_TIER_ON_REQUEST = 1 << 5, /* read every time; may take 20 ms; includes PROFILE */
-	GW_TIER_LIMITS = 1 << 6,     /* 10 s; what limits the clocks; takes 2 ms on an H200 */
+	GW_TIER_LIMITS = 1 << 6, /* 10 s; what limits the clocks; takes 2 ms on an H200 */
 	/* read every time; GPM metrics, which are the difference of two readings */
 	GW_TIER_PROFILE = 1 << 7,
 };
 /* The tiers for a program that takes a snapshot again and again. */
 #define GW_TIERS_COMMON \
 	(GW_TIER_STATIC | GW_TIER_FAST | GW_TIER_SLOW | GW_TIER_HEALTH | GW_TIER_LIMITS)
-#define GW_TIERS_ALL (GW_TIERS_COMMON | GW_TIER_ENERGY | GW_TIER_ON_REQUEST | GW_TIER_PROFILE)
+#define GW_TIERS_ALL \
+	(GW_TIERS_COMMON | GW_TIER_ENERGY | GW_TIER_ON_REQUEST | GW_TIER_PROFILE)
 
 struct gw_quantity_info {
 	const char *key; /* "power_watts" */
@@ -210,6 +215,8 @@ GW_API int gw_quantity_name(unsigned quantity, double value, char *out, size_t s
 GW_API const char *gw_absence_key(unsigned absence);
 GW_API const char *gw_absence_text(unsigned absence);
 
+/* ---- what is wrong ------------------------------------------------------------------- */
+
 /* GW_CAUSE_NO_DRIVER, ...: what can be wrong and what to do; one value per row of
  * gpuward/cause.def. */
 enum gw_cause {
@@ -227,8 +234,8 @@ enum gw_severity {
 
 struct gw_cause_info {
 	const char *key;      /* "no_driver" */
-	const char *sentence; /* what is wrong: a clause without capital letter and full stop */
-	const char *remedy;   /* what to do, in whole sentences; "": nothing */
+	const char *sentence; /* what is wrong, no capital, no full stop */
+	const char *remedy;   /* what to do, whole sentences, may be "" */
 	enum gw_severity severity;
 };
 
@@ -236,11 +243,13 @@ struct gw_cause_info {
  * of GW_CAUSE_NONE. Never NULL. */
 GW_API const struct gw_cause_info *gw_cause_info(unsigned cause);
 
+/* ---- opening ------------------------------------------------------------------------- */
+
 enum gw_open_flag {
 	GW_OPEN_EXEC = 1 << 0, /* may start nvidia-smi if the NVML library cannot be loaded */
 	GW_OPEN_WAKE = 1 << 1, /* may open a suspended GPU, which wakes it */
-	/* Has no effect, and stays only for the ABI. Returning memory of NVML to the system is
-	 * not safe, because drivers since 580 run a thread of their own. */
+	/* Has no effect. It was meant to return memory of NVML to the system. That is not safe,
+	 * because drivers since 580 run a thread of their own. */
 	GW_OPEN_TRIM = 1 << 2,
 	/* The caller promises that the process ends after gw_close(). gw_close() then does not
 	 * shut down NVML (which takes 4 ms); the kernel cleans up. */
@@ -251,8 +260,8 @@ enum gw_open_flag {
 };
 
 struct gw_options {
-	size_t size;    /* sizeof(struct gw_options) */
-	unsigned flags; /* set of enum gw_open_flag */
+	size_t size;              /* sizeof(struct gw_options) */
+	unsigned flags;           /* set of enum gw_open_flag */
 	/* "auto" (or NULL), "all", "nvml", "nvidia-smi", "amdgpu", "intel" or "none"; auto: the
 	 * first backend in this order that has a GPU */
 	const char *backend;
@@ -289,10 +298,10 @@ GW_API int gw_ctx_reopen(struct gw_ctx *ctx);
 struct gw_status {
 	/* names of the open backends, joined by '+'; "none": no backend is open */
 	const char *backend;
-	enum gw_cause cause; /* why no backend is open; GW_CAUSE_NONE if one is open */
+	enum gw_cause cause;         /* why no backend is open; GW_CAUSE_NONE if one is open */
 	/* what is wrong, with details of this machine; "" if cause is NONE */
 	const char *message;
-	const char *library_path; /* path of the NVML library; NULL: not loaded */
+	const char *library_path;    /* path of the NVML library; NULL: not loaded */
 	const char *driver_version;
 	const char *nvml_version;
 	const char *cuda_version;    /* newest CUDA version that the driver supports: "13.0" */
@@ -302,7 +311,7 @@ struct gw_status {
 	int simulated;
 	/* monotonic time of the next attempt to open a driver; 0: not planned */
 	uint64_t retry_ns;
-	unsigned opens; /* how often a driver was opened successfully */
+	unsigned opens;              /* how often a driver was opened successfully */
 };
 
 /* Returns the status at the last gw_snapshot_take() of snap; valid until the next
@@ -310,6 +319,8 @@ struct gw_status {
  * else is unknown. */
 struct gw_snapshot;
 GW_API const struct gw_status *gw_snapshot_status(const struct gw_snapshot *snap);
+
+/* ---- snapshots ----------------------------------------------------------------------- */
 
 enum gw_vendor { GW_VENDOR_NVIDIA, GW_VENDOR_AMD, GW_VENDOR_INTEL, GW_VENDOR_OTHER };
 
@@ -344,8 +355,7 @@ struct gw_mig {
 	char uuid[96];
 	char name[96]; /* "NVIDIA A100 ... MIG 1g.5gb" */
 	int64_t memory_total_bytes, memory_used_bytes, memory_free_bytes; /* -1: unknown */
-	/* why the memory is unknown */
-	enum gw_absence memory_absence;
+	enum gw_absence memory_absence;                                   /* why unknown */
 };
 
 /* The value of gw_device.cuda_ordinal if CUDA_VISIBLE_DEVICES hides the device. */
@@ -449,6 +459,8 @@ static inline enum gw_absence gw_device_text_absence(const struct gw_device *d, 
  * that CUDA_VISIBLE_DEVICES does not hide; or "all". */
 GW_API int gw_device_matches(const struct gw_device *d, const char *selector);
 
+/* ---- processes ----------------------------------------------------------------------- */
+
 enum gw_process_type {
 	GW_PROCESS_COMPUTE = 1 << 0,
 	GW_PROCESS_GRAPHICS = 1 << 1,
@@ -456,24 +468,23 @@ enum gw_process_type {
 };
 
 struct gw_process {
-	unsigned device; /* position of the GPU in snapshots of the context */
-	unsigned type;   /* set of enum gw_process_type */
-	int64_t pid;     /* process id in the pid namespace of the caller */
-	uint64_t
-		start_ticks; /* start time in /proc/PID/stat; pid and start_ticks are the identity */
-	int64_t parent;      /* pid of the parent process */
+	unsigned device;       /* position of the GPU in snapshots of the context */
+	unsigned type;         /* set of enum gw_process_type */
+	int64_t pid;           /* process id in the pid namespace of the caller */
+	uint64_t start_ticks;  /* start time in /proc/PID/stat; pid and start_ticks are the identity */
+	int64_t parent;        /* pid */
 	int64_t uid;
 	const char *user;
-	const char *name;    /* name from /proc/PID/comm, without control characters */
-	const char *command; /* arguments separated by blanks; a long command is cut */
+	const char *name;      /* name from /proc/PID/comm, without control characters */
+	const char *command;   /* arguments separated by blanks; a long command is cut */
 	const char *cgroup;
 	const char *container; /* short id or name of the container; NULL: not in a container */
 	int orphan;            /* 1: the driver lists the process, but /proc does not have it */
 	int mig_gpu_instance;  /* id of the MIG GPU instance; -1: on no instance */
 	enum gw_absence memory_absence;
 	int64_t memory_bytes;
-	const char *unit;   /* systemd service or scope; NULL: none, or in a container */
-	double run_seconds; /* time since the process started; NAN: unknown */
+	const char *unit;      /* systemd service or scope; NULL: none, or in a container */
+	double run_seconds;    /* time since the process started; NAN: unknown */
 	/* SM utilisation, 0 to 1: mean of the last seconds; GW_ABSENT_NOT_READ unless it was
 	 * requested with gw_process_list_want() */
 	enum gw_absence sm_absence;
@@ -487,7 +498,7 @@ struct gw_process {
 /* Additional values that a list can read. The driver needs about 2 ms per GPU for the SM
  * utilisation. */
 enum gw_process_want {
-	GW_PROCESS_SM = 1 << 0, /* SM utilisation of each process */
+	GW_PROCESS_SM = 1 << 0,        /* SM utilisation of each process */
 	/* SM utilisation, but only on GPUs with several processes */
 	GW_PROCESS_SM_SHARED = 1 << 1,
 };
@@ -515,6 +526,8 @@ GW_API const struct gw_process *gw_process_list_get(const struct gw_process_list
 GW_API enum gw_absence gw_process_list_absence(const struct gw_process_list *list,
 					       unsigned device);
 
+/* ---- the machine --------------------------------------------------------------------- */
+
 enum gw_fact_type { GW_FACT_TEXT, GW_FACT_NUMBER, GW_FACT_FLAG };
 
 /* One fact about the machine. section and key are its name, such as "cpu" and "model". */
@@ -537,6 +550,8 @@ GW_API unsigned gw_environment_count(const struct gw_environment *env);
 /* Returns fact i; NULL past the end. Valid until gw_environment_free(). */
 GW_API const struct gw_fact *gw_environment_get(const struct gw_environment *env, unsigned i);
 
+/* ---- energy -------------------------------------------------------------------------- */
+
 /* What can be wrong with a window: one value per row of gpuward/code.def. A set of codes is a
  * uint64_t with the bits UINT64_C(1) << GW_CODE_x. */
 enum gw_code {
@@ -550,41 +565,40 @@ enum gw_code {
 enum gw_validity { /* GW_VALID, GW_SUSPECT, GW_INVALID, GW_NO_RESULT */
 #define GW_VALIDITY(symbol, key, help) GW_##symbol,
 #include <gpuward/words.def>
-		   GW_VALIDITIES
+	GW_VALIDITIES
 };
 
 enum gw_meter_kind { /* GW_METER_COUNTER, ...: the reading that the joules are based on */
 #define GW_METER_KIND(symbol, key, help) GW_METER_##symbol,
 #include <gpuward/words.def>
-		     GW_METER_KINDS
+	GW_METER_KINDS
 };
 
 enum gw_rung { /* GW_RUNG_COUNTER_RING, ...: the sources that the GPU offers, best first */
 #define GW_RUNG(symbol, key, help) GW_RUNG_##symbol,
 #include <gpuward/words.def>
-	       GW_RUNGS
+	GW_RUNGS
 };
 
 enum gw_verdict { /* GW_VERDICT_AGREE, ...: whether counter and power samples agree */
 #define GW_VERDICT(symbol, key, help) GW_VERDICT_##symbol,
 #include <gpuward/words.def>
-		  GW_VERDICTS
+	GW_VERDICTS
 };
 
 enum gw_budget { /* GW_BUDGET_EDGES, ...: contributions to the uncertainty */
 #define GW_BUDGET(symbol, key, help) GW_BUDGET_##symbol,
 #include <gpuward/words.def>
-		 GW_BUDGETS
+	GW_BUDGETS
 };
 
 enum gw_throttle { /* GW_THROTTLE_POWER, ...: what can limit the clocks */
 #define GW_THROTTLE(symbol, key, help) GW_THROTTLE_##symbol,
 #include <gpuward/words.def>
-		   GW_THROTTLES
+	GW_THROTTLES
 };
 
-/* GW_THROTTLE_SOURCE_COUNTERS, ...: where the times of throttling come from */
-enum gw_throttle_source {
+enum gw_throttle_source { /* GW_THROTTLE_SOURCE_COUNTERS, ... */
 #define GW_THROTTLE_SOURCE(symbol, key, help) GW_THROTTLE_SOURCE_##symbol,
 #include <gpuward/words.def>
 	GW_THROTTLE_SOURCES
@@ -623,13 +637,13 @@ struct gw_interval {
 /* Energy of one GPU over one window.  The members are the rows of gpuward/energy.def, which
  * describes each of them.  Doubles are NAN where a value is unknown; the codes say why. */
 struct gw_energy {
-#define GW_TYPE_INDEX                                   unsigned
-#define GW_TYPE_TIME                                    uint64_t
-#define GW_TYPE_FLAG                                    int
-#define GW_TYPE_COUNT                                   uint64_t
-#define GW_TYPE_CODES                                   uint64_t
-#define GW_TYPE_NUMBER                                  double
-#define GW_TYPE_INTERVAL                                struct gw_interval
+#define GW_TYPE_INDEX    unsigned
+#define GW_TYPE_TIME     uint64_t
+#define GW_TYPE_FLAG     int
+#define GW_TYPE_COUNT    uint64_t
+#define GW_TYPE_CODES    uint64_t
+#define GW_TYPE_NUMBER   double
+#define GW_TYPE_INTERVAL struct gw_interval
 #define GW_FIELD(kind, member, key, help, diff)         GW_TYPE_##kind member;
 #define GW_WORD(list, member, key, missing, help, diff) enum gw_##list member;
 #define GW_LIST(list, member, key, help, diff)          double member[GW_LIST_SIZE];
@@ -664,8 +678,8 @@ struct gw_energy_field {
 	const char *key;    /* path in JSON, such as "power_watts.mean"; "": not in JSON */
 	enum gw_field_kind kind;
 	size_t offset;
-	unsigned count;   /* WORD and LIST: number of words */
-	unsigned missing; /* for GW_FIELD_WORD: the enum value for which JSON has no word */
+	unsigned count;     /* WORD and LIST: number of words */
+	unsigned missing;   /* for GW_FIELD_WORD: the enum value for which JSON has no word */
 	const char *(*name)(unsigned word);
 };
 
@@ -673,12 +687,11 @@ struct gw_energy_field {
 GW_API const struct gw_energy_field *gw_energy_field(unsigned i);
 
 struct gw_meter_options {
-	size_t size;          /* sizeof(struct gw_meter_options) */
+	size_t size;             /* sizeof(struct gw_meter_options) */
 	uint64_t interval_ns; /* time between readings of clock, temperature, ...; 0: 100 ms */
-	uint64_t anchor_ns;   /* time between counter readings in long windows; 0: 10 s */
-	const char *const
-		*gpus;         /* selectors of gw_device_matches(), ended by NULL; NULL: all */
-	unsigned flags;        /* set of enum gw_meter_flag */
+	uint64_t anchor_ns;      /* time between counter readings in long windows; 0: 10 s */
+	const char *const *gpus; /* selectors of gw_device_matches(), ended by NULL; NULL: all */
+	unsigned flags;          /* set of enum gw_meter_flag */
 	const char *cache_dir; /* folder of sensor profiles; NULL: by the XDG rules; "": none */
 };
 
@@ -745,10 +758,10 @@ GW_API void gw_window_free(struct gw_window *window); /* NULL is allowed */
  * are two kinds of readings, with different times. There is a power sample for each new value
  * of the sensor. There is a tick (clock, temperature, ...) every interval_ns of the meter. The
  * last power sample before the window and the first one after it are included if they exist, so
- * that power can be integrated up to the start and the end of the window. */
+ * that power can be integrated up to both edges. */
 struct gw_series {
-	uint64_t begin_ns;      /* start of the window, monotonic */
-	uint64_t begin_wall_ns; /* start of the window on the wall clock */
+	uint64_t begin_ns;      /* begin of the window, monotonic */
+	uint64_t begin_wall_ns; /* the same moment on the wall clock */
 	size_t room;            /* largest possible power_count and tick_count */
 	/* Number of readings that were not stored because the series was full; the series then
 	 * ends before the window. 0: the series is complete. The energy of the window does not
@@ -797,9 +810,8 @@ struct gw_reading {
  * 0 after the last reading. */
 static inline int gw_series_next(const struct gw_series *s, struct gw_reading *r)
 {
-	int power =
-		r->powers < s->power_count &&
-		(r->ticks == s->tick_count || s->power_ns[r->powers] <= s->tick_ns[r->ticks]);
+	int power = r->powers < s->power_count &&
+		    (r->ticks == s->tick_count || s->power_ns[r->powers] <= s->tick_ns[r->ticks]);
 
 	if (!power && r->ticks == s->tick_count)
 		return 0;
@@ -813,26 +825,26 @@ static inline int gw_series_next(const struct gw_series *s, struct gw_reading *r
 
 /* What is known about the power sensor of a GPU. */
 struct gw_sensor {
-	size_t size;       /* sizeof(struct gw_sensor), set by the caller */
-	enum gw_rung rung; /* the sources that the GPU offers */
+	size_t size;        /* sizeof(struct gw_sensor), set by the caller */
+	enum gw_rung rung;  /* the sources that the GPU offers */
 	/* "assumed": nothing was measured on this GPU; "passive": only its periods were
 	 * measured; "active": everything was measured (gpuward-characterise(1)) */
 	const char *origin;
 	/* "boxcar": a value is the mean over window_s; "lowpass": the sensor is a low-pass
 	 * filter */
 	const char *model;
-	double period_s;   /* time between new values */
-	double window_s;   /* averaging window of one value, or time constant of the filter */
-	double lag_s;      /* delay of the values; power_ns of a series is corrected for it */
-	double look_ratio; /* fraction of the time in which the sensor measures, 0 to 1 */
+	double period_s;    /* time between new values */
+	double window_s;    /* averaging window of one value, or time constant of the filter */
+	double lag_s;       /* delay of the values; power_ns of a series is corrected for it */
+	double look_ratio;  /* fraction of the time in which the sensor measures, 0 to 1 */
 	/* GW_HAVE if there is an energy counter, otherwise why not */
 	enum gw_absence counter_absence;
-	double counter_tick_s; /* time between updates of the counter */
+	double counter_tick_s;           /* time between updates of the counter */
 	double counter_lag_s;
-	int calibrated;            /* 1: compared with an external meter */
+	int calibrated;     /* 1: compared with an external meter */
 	double gain, offset_w;     /* true power is gain x reading + offset_w */
 	double gain_u, offset_u_w; /* standard uncertainties */
-	uint64_t wall_ns;          /* when the sensor was measured; 0: never */
+	uint64_t wall_ns;   /* when the sensor was measured; 0: never */
 };
 
 /* Writes what is known about the sensor of device i of the meter. Set ret->size before the
@@ -841,10 +853,12 @@ struct gw_sensor {
  * struct). */
 GW_API int gw_meter_sensor(struct gw_meter *meter, unsigned i, struct gw_sensor *ret);
 
+/* ---- baselines ----------------------------------------------------------------------- */
+
 enum gw_baseline_kind {
 	GW_BASELINE_NO_CONTEXT,   /* no program has a context on the GPU */
 	GW_BASELINE_CONTEXT_IDLE, /* this program has a context and is idle */
-	GW_BASELINE_HOT_IDLE,     /* the GPU is idle just after a load */
+	GW_BASELINE_HOT_IDLE,     /* just after a load */
 	GW_BASELINE_KINDS
 };
 
@@ -854,23 +868,23 @@ GW_API const char *gw_baseline_kind_name(unsigned kind);
 /* The idle power of a GPU. */
 struct gw_baseline {
 	enum gw_baseline_kind kind;
-	const char *uuid; /* UUID of the GPU */
-	double power_w;   /* mean idle power */
-	double u_w;       /* standard error of the mean */
-	double seconds;   /* duration of the measurement */
+	const char *uuid;     /* of the GPU */
+	double power_w;       /* mean */
+	double u_w;           /* standard error of the mean */
+	double seconds;       /* duration of the measurement */
 	double temperature_c;
-	double limit_w;   /* power limit of the GPU at that time */
-	uint64_t wall_ns; /* when it was measured */
-	uint64_t codes; /* set of enum gw_code; not 0: the GPU was not idle or was disturbed */
+	double limit_w;       /* power limit of the GPU at that time */
+	uint64_t wall_ns;     /* when it was measured */
+	uint64_t codes;       /* set of enum gw_code; not 0: the GPU was not idle or was disturbed */
 	const char *evidence; /* what disturbed the measurement; "": nothing */
 	int simulated;        /* 1: the GPU is simulated */
 };
 
 struct gw_baseline_options {
-	size_t size; /* sizeof(struct gw_baseline_options) */
+	size_t size;           /* sizeof(struct gw_baseline_options) */
 	enum gw_baseline_kind kind;
-	double max_s; /* longest time of the measurement; 0: 30; at least 2 */
-	double min_s; /* shortest time of the measurement; 0: 10 */
+	double max_s;          /* longest time of the measurement; 0: 30; at least 2 */
+	double min_s;          /* shortest time of the measurement; 0: 10 */
 	/* After min_s, the measurement ends when the half-width of its 95 % interval is at most
 	 * this; 0: 1 W. */
 	double half_width_w;
@@ -912,12 +926,12 @@ GW_API void gw_baseline_free(struct gw_baseline *baseline); /* NULL is allowed *
 
 /* Energy above a baseline. */
 struct gw_net_energy {
-	size_t size;            /* sizeof(struct gw_net_energy), set by the caller */
-	double baseline_joules; /* energy that the idle GPU would have used */
+	size_t size;             /* sizeof(struct gw_net_energy), set by the caller */
+	double baseline_joules;  /* energy that the idle GPU would have used */
 	/* energy of the window minus baseline_joules; may be below 0 */
 	struct gw_interval net;
-	double adjusted_joules; /* net.best, or 0 if net.best is below 0 */
-	int floored;            /* 1: net.best is below 0 */
+	double adjusted_joules;  /* net.best, or 0 if net.best is below 0 */
+	int floored;             /* 1: net.best is below 0 */
 };
 
 /* Subtracts idle energy from the energy of a window of the meter. If there is a baseline from
@@ -929,6 +943,8 @@ struct gw_net_energy {
 GW_API int gw_baseline_apply(struct gw_meter *meter, const struct gw_energy *energy,
 			     const struct gw_baseline *before, const struct gw_baseline *after,
 			     struct gw_net_energy *ret);
+
+/* ---- diagnosis ----------------------------------------------------------------------- */
 
 struct gw_finding {
 	enum gw_cause cause;
