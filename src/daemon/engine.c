@@ -29,6 +29,10 @@
 /* A client that sends two requests within this time keeps the reader awake. If no request comes
  * for this time, the reader reads less often. */
 #define WATCH_NS (5 * NS_PER_S)
+/* Time between two checks whether the store has written the counters, and the time after which
+ * a view is published without them, because the disk is slow. */
+#define STORED_CHECK_NS NS_PER_MS
+#define STORED_MAX_NS   (300 * NS_PER_MS)
 /* What the engine remembers about a GPU between ticks. */
 struct gpu_state {
 	struct gpu_count count;
@@ -59,6 +63,8 @@ struct engine {
 	/* when the last "driver is being removed" event was emitted; 0: never */
 	uint64_t gone_ns;
 	uint64_t watched_ns; /* when the last request came; 0: never */
+	struct loop_source *stored_timer;
+	uint64_t stored_by_ns; /* publish the view then, even if its counters are not stored */
 };
 
 static uint64_t engine_emit(void *arg, const struct view_event *given)
@@ -346,6 +352,7 @@ static void engine_cannot_open(void *arg, const char *why)
 		engine_event(e, "service", NULL, "error", "%s", text);
 	snprintf(e->unopened, sizeof(e->unopened), "%s", text);
 	e->view.unopened = e->unopened;
+	e->config.changed(e->config.arg);
 	e->config.ticked(e->config.arg);
 }
 
@@ -362,6 +369,18 @@ static void engine_watch(void *arg, enum view_watch how)
 		     once && view_rests(&e->view, now, false));
 	if (how == VIEW_WATCH_SCENE && e->guarding)
 		guard_service_look(e->guarding, e->view.interval_ns);
+}
+
+/* Calls `ticked` when the counters of the view are stored. */
+static void publish(void *arg, uint64_t now_ns)
+{
+	struct engine *e = arg;
+
+	if (!store_settled(e->config.store) && now_ns < e->stored_by_ns) {
+		loop_set_time(e->stored_timer, now_ns + STORED_CHECK_NS);
+		return;
+	}
+	e->config.ticked(e->config.arg);
 }
 
 static void engine_tick(void *arg, const struct reading *r)
@@ -407,8 +426,10 @@ static void engine_tick(void *arg, const struct reading *r)
 	}
 	if (e->tokens)
 		token_counter_tick(e->tokens, v);
-	e->config.ticked(e->config.arg);
+	e->config.changed(e->config.arg);
 	store_commit(e->config.store);
+	e->stored_by_ns = clock_mono_ns(e->clock) + STORED_MAX_NS;
+	publish(e, clock_mono_ns(e->clock));
 }
 
 static int op_history(void *arg, const char *uuid, unsigned quantity, uint64_t from_wall_ns,
@@ -489,6 +510,13 @@ static int op_managed(void *arg, int ticket, struct manage_result *ret)
 	return settings_result(e->settings, ticket, ret);
 }
 
+static bool op_counts_stored(void *arg)
+{
+	struct engine *e = arg;
+
+	return store_settled(e->config.store);
+}
+
 static void op_look(void *arg, bool now)
 {
 	struct engine *e = arg;
@@ -509,6 +537,7 @@ static const struct view_ops operations = {
 	.managed = op_managed,
 	.look = op_look,
 	.watch = engine_watch,
+	.counts_stored = op_counts_stored,
 };
 
 static void emit_manage(void *arg, const char *uuid, const char *severity, const char *text)
@@ -661,6 +690,9 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 		goto fail;
 	e->next_event = first_event(e, store_last_event(config->store));
 	begin_view(e);
+	err = loop_add_timer(config->loop, publish, e, &e->stored_timer);
+	if (err)
+		goto fail;
 	err = begin_reader(e);
 	if (err)
 		goto fail;
@@ -672,6 +704,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	*ret = e;
 	return 0;
 fail:
+	loop_remove(e->stored_timer);
 	workload_account_free(e->workloads);
 	workload_names_free(e->names);
 	process_account_free(e->account);
@@ -709,6 +742,7 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 	if (err)
 		return err; /* the hanging thread may still use e */
 	settings_free(e->settings);
+	loop_remove(e->stored_timer);
 	workload_account_free(e->workloads);
 	workload_names_free(e->names);
 	process_account_free(e->account);

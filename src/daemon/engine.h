@@ -25,8 +25,13 @@ struct engine_config {
 	const char *hpc_job_mapping_dir; /* see workload_names.h; NULL: none */
 	const char *cache_dir;           /* for sensor profiles; NULL: the XDG default */
 	struct loop *loop;
-	struct store *store;       /* borrowed */
-	void (*ticked)(void *arg); /* called after each new view; view.snap may be NULL */
+	struct store *store; /* borrowed */
+	/* Called for each new view; view.snap may be NULL. What the last view points to may be
+	 * freed when it returns. */
+	void (*changed)(void *arg);
+	/* Called after `changed`, as soon as the counters of the view are stored: the view may be
+	 * sent to clients. If the next view comes first, it is called once for both. */
+	void (*ticked)(void *arg);
 	/* Called before the meter stops. Must close all windows of the meter. */
 	void (*meter_gone)(void *arg);
 	/* Called for each event. The event has its id and is already in the store. */

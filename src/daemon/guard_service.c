@@ -134,7 +134,6 @@ static void keep_counts(struct guard_service *g)
 {
 	struct guard_view_counts *c = &g->view.counts;
 	struct store *s = g->config.store;
-	uint64_t kept;
 
 	if (!store_count_known(s))
 		return;
@@ -143,11 +142,8 @@ static void keep_counts(struct guard_service *g)
 		c->events_lost += (uint64_t)store_count(s, "guard-all/driver_events_lost");
 		g->counts.loaded = true;
 	}
-	store_set_count(s, SCENES_KEY, (double)g->counts.scenes);
-	/* publish only what kill -9 cannot take back; a value never falls */
-	kept = (uint64_t)store_count_kept(s, SCENES_KEY);
-	if (c->scenes < kept)
-		c->scenes = kept;
+	c->scenes = g->counts.scenes;
+	store_set_count(s, SCENES_KEY, (double)c->scenes);
 	store_set_count(s, "guard-all/driver_events_lost", (double)c->events_lost);
 }
 

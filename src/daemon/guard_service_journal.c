@@ -111,6 +111,7 @@ void guard_counts_add(struct guard_counters *t, struct store *s, const char *wor
 	if (w)
 		counts_save(w->cell, s, worker);
 	counts_save(t->all, s, NULL);
+	store_commit(s); /* clients see the counts when they are stored */
 }
 
 void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
@@ -125,6 +126,7 @@ void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char 
 		return;
 	xid_key(key, sizeof(key), uuid, x->xid);
 	store_set_count(s, key, (double)x->count);
+	store_commit(s);
 }
 
 /* A decision as key-value pairs of a log line. */

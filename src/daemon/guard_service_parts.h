@@ -111,8 +111,9 @@ struct guard_service {
 	struct guard_view view;
 	struct {
 		bool loaded; /* view.counts includes what earlier runs counted */
-		uint64_t
-			scenes; /* scenes of all runs; view.counts has only those in the store */
+		/* scenes of all runs; view.counts has those up to the last tick, because a
+		 * count is stored only once per tick */
+		uint64_t scenes;
 	} counts;
 	struct guard_counters tally; /* counts, including earlier runs */
 	struct moves moves;          /* the latest moves of each worker, also of earlier runs */

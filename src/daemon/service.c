@@ -247,11 +247,17 @@ static void log_empty_list(struct service *s)
 		    LOG_S("cause", gw_cause_info(status->cause)->key));
 }
 
-static void service_tick(void *arg)
+static void take_view(void *arg)
 {
 	struct service *s = arg;
 
 	s->api.view = *engine_view(s->engine);
+}
+
+static void service_tick(void *arg)
+{
+	struct service *s = arg;
+
 	if (s->fleet)
 		fleet_watch_tick(s->fleet);
 	if (!s->api.view.snap) {
@@ -547,6 +553,7 @@ static int open_engine(struct service *s)
 			.guard = make_guard(s, true, &guard) == 0 ? &guard : NULL,
 			.loop = s->loop,
 			.store = s->store,
+			.changed = take_view,
 			.ticked = service_tick,
 			.meter_gone = meter_gone,
 			.happened = event_happened,

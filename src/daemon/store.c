@@ -158,24 +158,6 @@ double store_count_now(struct store *s, const char *key)
 	return now;
 }
 
-double store_count_kept(struct store *s, const char *key)
-{
-	double now = store_count_now(s, key), kept = store_count(s, key);
-	bool there;
-	unsigned at;
-
-	if (!store_lasting(s))
-		return now;
-	mailbox_lock(&s->box);
-	at = find_count(s, key, &there);
-	if (s->progress.failing)
-		kept = now;
-	else if (there && s->count[at]->written > kept)
-		kept = s->count[at]->written;
-	mailbox_unlock(&s->box);
-	return kept;
-}
-
 void store_set_count(struct store *s, const char *key, double value)
 {
 	struct counter *c;

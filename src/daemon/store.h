@@ -46,9 +46,6 @@ bool store_shared(const struct store *s);
 double store_count(struct store *s, const char *key);
 /* Returns the last value that was set, or else the value at the start. */
 double store_count_now(struct store *s, const char *key);
-/* Returns the value that a restart would find: the value in the file. If there is no file, or
- * the file cannot be written, returns the last value that was set. */
-double store_count_kept(struct store *s, const char *key);
 /* Returns false while the file is not readable yet. Values that are set meanwhile are added to
  * those of the file. */
 bool store_count_known(struct store *s);
@@ -118,6 +115,9 @@ int store_history(struct store *s, const char *uuid, enum view_history column,
 /* Passes everything that was added since the last call to the thread, as one transaction. */
 void store_commit(struct store *s);
 
+/* True if everything that was committed is in the file, or if it cannot be written: there is no
+ * file, or the last attempt failed. */
+bool store_settled(struct store *s);
 /* Waits until everything that was committed is in the file; a failed file is retried at once.
  * Returns 0, -GW_E_IO (cannot be written: see store_state) or -GW_E_TIMEOUT. timeout_ns 0 does
  * not wait: -GW_E_IO then means that everything was tried and failed. */

@@ -143,6 +143,17 @@ static bool has_failed(const struct store *s, uint64_t wanted, uint64_t attempts
 	       (waits ? s->progress.attempts > attempts : s->progress.refused >= wanted);
 }
 
+bool store_settled(struct store *s)
+{
+	bool settled;
+
+	mailbox_lock(&s->box);
+	settled =
+		!s->path || s->progress.failing || s->progress.written == s->progress.committed;
+	mailbox_unlock(&s->box);
+	return settled;
+}
+
 int store_flush(struct store *s, uint64_t timeout_ns)
 {
 	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns, wanted, attempts;

@@ -53,6 +53,8 @@ static bool params_known(const struct request *q, struct reply *r, const char *l
 
 #define READING_WAIT_NS (10 * NS_PER_MS)
 #define READING_WAITS   30
+#define STORED_WAIT_NS  (2 * NS_PER_MS)
+#define STORED_WAITS    150
 
 void api_follow(const struct api *a)
 {
@@ -61,29 +63,33 @@ void api_follow(const struct api *a)
 }
 
 /* Reports the request to the engine. If the readings are old because no client asked for them,
- * the reply waits for a new reading, at most READING_WAITS times READING_WAIT_NS. A request
- * that changes something does not wait. */
-static bool waits_for_reading(const struct api *a, const struct request *q, struct reply *r,
-			      unsigned flags, const char *tag)
+ * the reply waits for a new reading, at most READING_WAITS times READING_WAIT_NS. If counters are not
+ * stored yet, it waits for that, at most STORED_WAITS times STORED_WAIT_NS. A request that changes
+ * something does not wait. */
+static bool waits_for_view(const struct api *a, const struct request *q, struct reply *r,
+			   unsigned flags, const char *tag)
 {
 	const bool scene = strcmp(tag, "guard") == 0 || strcmp(tag, "metrics") == 0;
 	const bool rests = view_rests(&a->view, api_now(a), scene);
+	const struct view_ops *ops = a->view.ops;
 
-	if ((flags & (ROUTE_ALIVE | ROUTE_STATIC)) || !a->view.ops || !a->view.ops->watch)
+	if ((flags & (ROUTE_ALIVE | ROUTE_STATIC)) || !ops || !ops->watch)
 		return false;
 	if (q->tries == 0)
-		a->view.ops->watch(a->view.engine, scene ? VIEW_WATCH_SCENE : VIEW_WATCH_ONCE);
-	if (!rests || (flags & ROUTE_CHANGE) || q->tries >= READING_WAITS)
+		ops->watch(a->view.engine, scene ? VIEW_WATCH_SCENE : VIEW_WATCH_ONCE);
+	if ((flags & ROUTE_CHANGE) || q->tries >= (rests ? READING_WAITS : STORED_WAITS))
 		return false;
-	reply_again(r, api_now(a) + READING_WAIT_NS);
+	if (!rests && (!ops->counts_stored || ops->counts_stored(a->view.engine)))
+		return false;
+	reply_again(r, api_now(a) + (rests ? READING_WAIT_NS : STORED_WAIT_NS));
 	return true;
 }
 
-#define R(id, method, path, handler, flags, tag, params, ...)                                \
-	static void checked_##id(void *arg, const struct request *q, struct reply *r)        \
-	{                                                                                    \
-		if (params_known(q, r, params) && !waits_for_reading(arg, q, r, flags, tag)) \
-			api_##handler(arg, q, r);                                            \
+#define R(id, method, path, handler, flags, tag, params, ...)                             \
+	static void checked_##id(void *arg, const struct request *q, struct reply *r)     \
+	{                                                                                 \
+		if (params_known(q, r, params) && !waits_for_view(arg, q, r, flags, tag)) \
+			api_##handler(arg, q, r);                                         \
 	}
 #include "routes.def"
 #undef R

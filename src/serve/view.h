@@ -197,6 +197,10 @@ struct view_ops {
 	/* Reports that a client uses the readings. While no client uses them, a tick comes only
 	 * every few seconds and reads less (view.pace). */
 	void (*watch)(void *engine, enum view_watch how);
+	/* True if the counters of the view are in the file, or cannot be written. Before that, a
+	 * client must not see them: after kill -9 they would continue from a lower value, and
+	 * Prometheus takes a counter that falls for one that began at 0. */
+	bool (*counts_stored)(void *engine);
 };
 
 /* What the service cannot do because memory or threads are missing, each as a sentence; NULL:

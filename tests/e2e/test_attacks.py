@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import signal
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.parse
 
 import pytest
@@ -25,7 +27,7 @@ import requests
 import guarded
 import support
 from guarded import Guarded, by_signal, configure, table
-from service import Service
+from service import EVERY_METRIC, Service
 from test_companion import companion, name  # noqa: F401, a fixture and the name of a process in a request
 from worker import GIB, Process
 
@@ -285,6 +287,43 @@ def test_the_guard_counts_its_looks_over_a_restart(world):
             s.restart(how)
             s.ticks(2)
             assert looks() >= before, how
+
+
+def lasting_counters(s):
+    """The counters of /metrics that continue after a restart, by series."""
+    names = r"gpuward_(energy_joules|energy_measured_seconds|workload_\w+|guard_looks)_total"
+    return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
+            for line in s.get("/metrics").text.splitlines() if re.match(names, line)}
+
+
+def test_a_counter_is_shown_when_it_is_stored():
+    """After kill -9 a counter that was shown earlier would fall, and Prometheus would count its whole value again."""
+    shown = []
+
+    def scrape_and_kill(s):
+        begun = time.monotonic()
+        shown.append(lasting_counters(s))
+        s.child.kill()
+        shown.append(time.monotonic() - begun < 0.25)  # a reply does not wait longer for a slow disk
+
+    with Service("two-gpus", env=EVERY_METRIC) as s:
+        for _ in range(10):
+            s.ticks(2)
+            with contextlib.closing(sqlite3.connect(s.state, isolation_level=None, timeout=support.TIMEOUT)) as db:
+                db.execute("BEGIN IMMEDIATE")  # the service cannot write
+                s.ticks(1)
+                shown.clear()
+                scrape = threading.Thread(target=scrape_and_kill, args=[s])
+                scrape.start()
+                scrape.join(0.05)
+            scrape.join()
+            s.restart()
+            after = lasting_counters(s)
+            before, judged = shown
+            if judged:
+                assert before and [k for k in before if after[k] < before[k]] == []
+                return
+    pytest.skip("the machine is too busy")
 
 
 @guarded.needs_root
