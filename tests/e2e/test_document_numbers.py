@@ -37,6 +37,8 @@ def found(path, pattern):
 API, SECURITY, TOP_PAGE = "docs/API.md", "docs/SECURITY.md", "docs/man/gpuward-top.1.scd"
 PAGE, MEASURE, LOG = "docs/man/gpuward.1.scd", "docs/man/gpuward-measure.1.scd", "docs/man/gpuward-log.1.scd"
 NUMBERS = [  # document, sentence with {} for the number, its source
+    ("web/data.js", "export const UNWATCHED = {};", lambda: define("daemon/reader.h", "READER_REST_NS", S)),
+    ("src/cli/top_model.c", "#define REST_S {}", lambda: define("daemon/reader.h", "READER_REST_NS", S)),
     (API, "At most {} windows are open at a time", lambda: define("serve/windows.h", "WINDOWS_OPEN_MAX")),
     (API, "windows are open at a time, with {} marks each", lambda: define("serve/windows.h", "WINDOWS_MARKS_MAX")),
     (API, "all open windows and the latest {} that ended", lambda: define("serve/windows.h", "WINDOWS_ENDED_MAX")),
