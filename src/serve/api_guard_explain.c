@@ -2,7 +2,6 @@
  * processes, and what a person can do. */
 #include "guard_doc.h"
 #include "model_energy.h"
-#include "move_doc.h"
 
 #include "base/number.h"
 #include "device/workload.h"
@@ -461,8 +460,8 @@ static void say_moves(struct json *j, const struct guard_view *g, unsigned worke
 {
 	char text[400];
 
-	for (unsigned i = 0; move_doc_sentence(g, worker, s, no_gpu, i, text, sizeof(text));
-	     i++)
+	for (unsigned i = 0;
+	     guard_doc_move_sentence(g, worker, s, no_gpu, i, text, sizeof(text)); i++)
 		if (*text)
 			explain_say(j, "%s", text);
 }
