@@ -2,7 +2,6 @@
  *
  * guard_service.c               scenes and outcomes in, the view out; start and stop
  *   guard_service_journal.c       logs decisions, stores records, then gives orders
- *   guard_moves.c                 how long moves took, for estimates
  *   guard_recorder.c              passes all input to the guard and records it
  *   guard_service_devices.c       the GPUs: readings of a tick, driver events, health
  *   guard_inputs.c                Xids of the kernel log, games, idle models, caps
@@ -191,12 +190,8 @@ void guard_counts_add(struct guard_counters *t, struct store *s, const char *wor
 void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
 			  unsigned xid);
 
-/* guard_moves.c */
-/* Loads the moves of the policy's workers; call again after a reload. */
+/* Loads the durations of the moves of the policy's workers; call again after a reload. */
 void guard_moves_load(struct moves *m, struct store *s, const struct policy *p);
-/* If a worker's move ended with this decision, stores how long the move took. */
-void guard_moves_follow(struct guard_service *g, const char *worker,
-			const struct guard_decision *d);
 
 /* guard_recorder.c: all input of the guard goes through these functions; no other file can
  * change the guard. */
