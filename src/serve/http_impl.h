@@ -1,10 +1,9 @@
 /* http_impl: declarations shared by http*.c; no other file includes it.
  *
  * http.c        settings, the library, start and stop
- * http_conn.c   connections and their deadlines; following a stream
+ * http_conn.c   listening sockets; connections and their deadlines; following a stream
  * http_call.c   handles a request from its first byte to the handler; finds its route
  * http_admit.c  validation and permissions of requests
- * http_listen.c listening sockets
  * http_reply.c  replies: headers, problems, compression, sending, the cache
  * http_check.c  pure checks of texts */
 #ifndef GW_SERVE_HTTP_IMPL_H
