@@ -2,7 +2,7 @@
  * /api/gpu/manage. */
 #include "api_fixture.h"
 
-#include "daemon/manage_journal.h"
+#include "daemon/settings.h"
 
 #define H200 "[[gpu]]\nprofile = \"h200\"\nnoise = 0\necc_corrected = 7\n"
 
