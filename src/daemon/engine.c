@@ -643,6 +643,16 @@ static int begin_workloads(struct engine *e)
 	return e->workloads ? 0 : -GW_E_NOMEM;
 }
 
+static void engine_release(struct engine *e)
+{
+	workload_account_free(e->workloads);
+	workload_names_free(e->names);
+	process_account_free(e->account);
+	free(e->device);
+	free(e->gpu);
+	free(e);
+}
+
 int engine_new(const struct engine_config *config, struct engine **ret)
 {
 	struct engine *e = calloc(1, sizeof(*e));
@@ -672,12 +682,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	*ret = e;
 	return 0;
 fail:
-	workload_account_free(e->workloads);
-	workload_names_free(e->names);
-	process_account_free(e->account);
-	free(e->device);
-	free(e->gpu);
-	free(e);
+	engine_release(e);
 	return err;
 }
 
@@ -709,11 +714,6 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 	if (err)
 		return err; /* the hanging thread may still use e */
 	settings_free(e->settings);
-	workload_account_free(e->workloads);
-	workload_names_free(e->names);
-	process_account_free(e->account);
-	free(e->device);
-	free(e->gpu);
-	free(e);
+	engine_release(e);
 	return 0;
 }
