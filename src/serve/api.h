@@ -4,9 +4,9 @@
 #ifndef GW_SERVE_API_H
 #define GW_SERVE_API_H
 
-#include "energy_cost.h"
 #include "http.h"
 #include "metrics_family.h"
+#include "render.h"
 #include "stream.h"
 #include "view.h"
 

@@ -5,7 +5,6 @@
 #ifndef GW_SERVE_RENDER_RESULT_H
 #define GW_SERVE_RENDER_RESULT_H
 
-#include "energy_cost.h"
 #include "render.h"
 
 #include "guard/policy.h"
@@ -169,9 +168,6 @@ struct measured {
 	const struct measured_calibration *calibration; /* NULL: none */
 	struct energy_cost cost;
 };
-
-/* Writes {low, best, high}, or null if unknown. */
-void render_interval(struct json *j, const char *key, const struct gw_interval *v);
 
 /* Writes the keys of an energy, by the table energy.def: first validity, sources and energy,
  * then the details. render_energy_part() writes the few keys of a part of a run. */
