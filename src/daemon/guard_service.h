@@ -31,9 +31,6 @@ struct guard_service_config {
 	void *arg;
 };
 
-/* Starts the guard. Needs an open context. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
-int guard_service_new(const struct guard_service_config *config, struct guard_service **ret);
-
 /* Starts the guard when its journal is readable, and tries again after a failure. Zero it before
  * use. */
 struct guard_start {

@@ -183,7 +183,11 @@ const struct view_push *push_look(struct push *p)
 	return &p->main.shown;
 }
 
-int push_apply(struct push *p, const struct push_settings *settings)
+/* Changes the settings (copied) without waiting. The threads first finish their work with the
+ * old settings, which takes some seconds if the server hangs; then they open the queue of the
+ * new settings. push_look() reports problems. The url "" ends the push. Returns 0, or
+ * -GW_E_NOMEM; nothing is pushed then. */
+static int push_apply(struct push *p, const struct push_settings *settings)
 {
 	struct push_settings *next = malloc(sizeof(*next)), *old;
 	uint64_t now = clock_mono_ns(clock_real());
@@ -233,7 +237,9 @@ static void push_release(struct push *p)
 	free(p);
 }
 
-int push_new(const struct push_config *config, struct push **ret)
+/* Starts the threads; nothing is pushed before push_apply(). Returns 0, -GW_E_NOMEM or
+ * -GW_E_IO. */
+static int push_new(const struct push_config *config, struct push **ret)
 {
 	struct push *p = calloc(1, sizeof(*p));
 	int err;

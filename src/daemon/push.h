@@ -41,21 +41,11 @@ struct push_config {
 
 struct push;
 
-/* Starts the threads; nothing is pushed before push_apply(). Returns 0, -GW_E_NOMEM or
- * -GW_E_IO. */
-int push_new(const struct push_config *config, struct push **ret);
-
 /* Makes the push follow new settings. Creates *p if it is NULL and the settings have a url.
  * *ret_changed is false if the settings are the same as before. Returns 0, -GW_E_NOMEM or
  * -GW_E_IO; after an error nothing is pushed, and the next call tries again. */
 int push_change(struct push **p, const struct push_config *config,
 		const struct push_settings *settings, bool *ret_changed);
-
-/* Changes the settings (copied) without waiting. The threads first finish their work with the
- * old settings, which takes some seconds if the server hangs; then they open the queue of the
- * new settings. push_look() reports problems. The url "" ends the push. Returns 0, or
- * -GW_E_NOMEM; nothing is pushed then. */
-int push_apply(struct push *p, const struct push_settings *settings);
 
 /* Marks all series stale, tries for two seconds to send the waiting records, and stops. Records
  * that still wait are sent after the next start. */
