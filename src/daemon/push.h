@@ -65,7 +65,8 @@ uint64_t push_delay(unsigned failures, uint64_t interval_ns, double chance);
 
 struct textfile {
 	char path[TEXTFILE_PATH_MAX];
-	/* in the same directory, without .prom, so that it is not collected */
+	/* path of the temporary file. It is in the same directory, and its name does not end in
+	 * .prom, so that node_exporter does not collect it. */
 	char temp[TEXTFILE_PATH_MAX + 16];
 	int error; /* error of the last write; 0: success */
 };

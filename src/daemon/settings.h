@@ -59,8 +59,9 @@ struct manage_journal_ops {
 	 * committed). Otherwise returns a negative enum gw_error, and the setting is not
 	 * changed. */
 	int (*keep)(void *arg, const char *id, const char *json, size_t size);
+	/* Deletes a document. */
 	void (*forget)(void *arg, const char *id);
-	/* Writes every outcome to the audit log; severity as in struct view_event. */
+	/* Writes an outcome to the audit log; severity has the words of struct view_event. */
 	void (*log)(void *arg, const char *uuid, const char *severity, const char *text);
 };
 
@@ -82,8 +83,8 @@ unsigned manage_journal_count(struct manage_journal *j);
 unsigned manage_journal_orders(struct manage_journal *j, struct manage_order *out,
 			       unsigned max);
 
-/* Fills in the old values of a restore order if they are known; leaves other orders
- * unchanged. */
+/* If o restores a setting and its old value is known, fills in the old value. Leaves other
+ * orders unchanged. */
 void manage_journal_fill(struct manage_journal *j, struct manage_order *o);
 
 /* Returns the function that manage_run() calls to store the old value of a setting. */

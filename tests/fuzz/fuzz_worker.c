@@ -155,7 +155,7 @@ static void check_orders(enum policy_kind kind, char *answers)
 static void check_tokens(enum policy_kind kind, char *answers)
 {
 	static struct token_answer a;
-	struct token_question q = { .kind = kind,
+	struct token_query q = { .kind = kind,
 				    .url = "http://127.0.0.1:8080",
 				    .count = true };
 
