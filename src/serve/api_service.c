@@ -213,7 +213,7 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 
 struct wait {
 	int number;
-	uint64_t until_ns; /* when the reply gives up */
+	uint64_t until_ns; /* monotonic time at which the reply no longer waits */
 };
 
 static void state(const struct api *a, struct reply *r)

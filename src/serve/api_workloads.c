@@ -110,7 +110,8 @@ static bool name_matches(const struct search *s, const char *name)
 struct stored {
 	const struct search *search;
 	unsigned wanted; /* maximum number of documents to keep */
-	/* number that match, also if not kept; number that were read */
+	/* number of documents that match, including those not kept; number of documents that
+	 * were read */
 	unsigned found, examined;
 	bool truncated;  /* the search ended at HISTORY_SCAN documents */
 	struct buf text; /* the kept documents, each with a NUL at its end */

@@ -345,7 +345,7 @@ static void say_last(const struct guard_view *g, unsigned worker, enum move_way 
 	if (last->ns >= 50 * NS_PER_MS)
 		snprintf(rate, sizeof(rate), ", %.1f GiB/s",
 			 (double)last->bytes / GIB / ((double)last->ns * 1e-9));
-	snprintf(out, size, "It last %s at %s: %.1f GiB in %.1f s%s.",
+	snprintf(out, size, "The worker last %s at %s: %.1f GiB in %.1f s%s.",
 		 way == MOVE_LEAVE ? "left" : "returned", time, (double)last->bytes / GIB,
 		 (double)last->ns * 1e-9, rate);
 }
@@ -378,16 +378,17 @@ static void say_host(const struct guard_view *g, unsigned worker, const struct g
 	root_close(&root);
 	if (isnan(least))
 		snprintf(out, size,
-			 "A checkpoint of it needs %.1f GiB of free host memory; how much is "
+			 "A checkpoint of the worker needs %.1f GiB of free host memory; how "
+			 "much is "
 			 "free cannot be read, so the guard cannot checkpoint it.",
 			 need / GIB);
 	else
-		snprintf(
-			out, size,
-			"A checkpoint of it needs %.1f GiB of free host memory; %s%.1f GiB are "
-			"free%s.",
-			need / GIB, least < need ? "only " : "", least / GIB,
-			least < need ? ", so the guard cannot checkpoint it now" : "");
+		snprintf(out, size,
+			 "A checkpoint of the worker needs %.1f GiB of free host memory; "
+			 "%s%.1f GiB are "
+			 "free%s.",
+			 need / GIB, least < need ? "only " : "", least / GIB,
+			 least < need ? ", so the guard cannot checkpoint it now" : "");
 }
 
 static void say_pages(const struct guard_view *g, unsigned worker, char *out, size_t size)

@@ -20,7 +20,7 @@ struct worker {
 	struct labels base;
 	struct guard_status s;
 	unsigned levels;                     /* bit n: the worker may be evicted at level n */
-	const struct counters_worker *tally; /* NULL: no counters */
+	const struct counters_worker *tally; /* counters of the worker; NULL: none */
 	double quiet_s;
 	bool gpu; /* false: the guard observes no GPU, so the worker's memory is unknown */
 };

@@ -293,7 +293,8 @@ static double quality(struct piece x)
 struct range { /* one element of the Accept header */
 	struct piece type;
 	double q;
-	bool ours; /* we support the version that it names, or it names none */
+	/* the range names a version that the service supports, or names no version */
+	bool ours;
 };
 
 static struct range read_range(struct piece x)
@@ -317,7 +318,9 @@ static struct range read_range(struct piece x)
 enum metrics_form metrics_negotiate(const char *accept)
 {
 	double open = 0, text = 0;
-	int exact = 0; /* precision for plain text: none, * / *, text / *, text/plain */
+	/* how exactly a range names plain text: 0 not at all, 1 any type, 2 any text, 3
+	 * text/plain */
+	int exact = 0;
 	const char *end;
 
 	if (!accept)
