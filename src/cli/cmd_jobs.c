@@ -8,7 +8,7 @@
 #include "base/http_message.h"
 #include "base/json_doc.h"
 #include "base/utf8.h"
-#include "serve/energy_cost.h"
+#include "serve/render.h"
 #include "serve/timespec_parse.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 
 #include "option.h"
 
-#include "serve/energy_cost.h"
+#include "serve/render.h"
 
 #include <stddef.h>
 

@@ -6,7 +6,7 @@
 #include "result_file.h"
 
 #include "base/buf.h"
-#include "serve/energy_cost.h"
+#include "serve/render.h"
 
 /* Each chart is drawn in two widths, for a screen and for a phone; the style sheet shows only
  * one of them. */

@@ -25,7 +25,7 @@ struct config_list {
 enum config_type {
 	CONFIG_BOOL,     /* bool */
 	CONFIG_COUNT,    /* uint64_t, from least to most */
-	CONFIG_NUMBER,   /* double, likewise */
+	CONFIG_NUMBER,   /* double, from least to most */
 	CONFIG_DURATION, /* uint64_t ns: "1s", or a number of seconds */
 	CONFIG_BYTES,    /* uint64_t: "512MiB", or a number */
 	CONFIG_TEXT,     /* const char *, NULL if empty */
@@ -33,7 +33,7 @@ enum config_type {
 	CONFIG_LIST,     /* struct config_list */
 };
 
-/* Members are named section_key; generated from config.def. */
+/* The values of all settings. config.def generates the members; each is named section_key. */
 struct config {
 #define CONFIG_C_BOOL     bool
 #define CONFIG_C_COUNT    uint64_t

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/utf8.h"
-#include "serve/energy_cost.h"
+#include "serve/render.h"
 #include "serve/metrics_family.h"
 
 #include <gpuward.h>

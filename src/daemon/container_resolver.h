@@ -16,7 +16,8 @@ struct container_resolver;
 
 struct container_resolver_config {
 	struct loop *loop;
-	/* Called when an id has changed. Then call container_resolver_apply() again. */
+	/* Called when the id of a container has changed. The caller then calls
+	 * container_resolver_apply() again. */
 	void (*changed)(void *arg);
 	/* Called when a name cannot be resolved. Not called again for the same name until the
 	 * name was resolved in between. */

@@ -49,7 +49,8 @@ static void emit_driver_state(const struct driver_events *d, const struct event_
 			  *s->message ? s->message : c->sentence);
 }
 
-/* The severity is "info" if GPUs of another vendor are in use, else "warning". */
+/* Emits an event that says why NVML cannot be used. Its severity is "info" if GPUs of another
+ * vendor are in use, else "warning". */
 static void emit_nvml_failure(const struct event_sink *to, const struct gw_status *s,
 			      const char *message)
 {

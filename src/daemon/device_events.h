@@ -11,7 +11,7 @@
 
 #include "serve/view.h"
 
-/* Readings that are followed: all quantities, then the process list. */
+/* The readings whose failures are reported: all quantities, then the process list. */
 #define QUERY_FIGURES   (GW_QUANTITIES + 1)
 #define QUERY_PROCESSES GW_QUANTITIES /* index of the process list */
 
@@ -29,11 +29,11 @@ struct driver_events {
 
 /* What the last tick reported about one GPU. Zero it when another GPU gets this position. */
 struct gpu_events {
-	bool known; /* present at an earlier tick */
+	bool known; /* the GPU was present at an earlier tick */
 	enum gw_device_state state;
-	/* failed readings since the figure began to fail; 0: the figure works */
+	/* number of failed readings since the figure began to fail; 0: the figure works */
 	uint32_t failed[QUERY_FIGURES];
-	/* number of readable ticks in a row since the last failure */
+	/* number of ticks in a row at which the figure was readable, since its last failure */
 	uint8_t good[QUERY_FIGURES];
 };
 

@@ -111,7 +111,7 @@ void gpu_count_energy(const struct gpu_count *g, struct store *store, double jou
 struct process_gpu {
 	struct process_energy *energy; /* NULL: the GPU was never measured */
 	struct process_history history;
-	bool hidden; /* there may be processes that we cannot see */
+	bool hidden; /* there may be processes that the service cannot see */
 };
 
 struct process_account {
@@ -315,7 +315,7 @@ struct workload_account {
 	struct workload_energy energy;
 	struct account_gpu *gpu;
 	unsigned gpus;
-	const struct view *view; /* during a tick */
+	const struct view *view; /* the view of the current tick; valid during the tick only */
 	uint64_t tick_ns;
 	struct workload *workload; /* one per process of the list */
 	unsigned workload_cap;

@@ -11,8 +11,9 @@
 /* gpu_count: the counters of one GPU. They are stored under the GPU's UUID and continue after a
  * restart; a GPU without a UUID has no stored counters. */
 struct gpu_count {
-	char uuid[96];         /* "": the GPU has no UUID */
-	double base_j, base_s; /* joules and seconds of earlier meters */
+	char uuid[96]; /* "": the GPU has no UUID */
+	/* energy and measured time of the meters before the current one */
+	double base_j, base_s;
 };
 
 /* Sets g and v to the stored counters of the GPU with this UUID (NULL: none). */
@@ -22,8 +23,8 @@ void gpu_count_load(struct gpu_count *g, struct store *store, const char *uuid,
  * *ret_joules, *ret_seconds: the stored energy. */
 void gpu_count_add_stored(struct gpu_count *g, struct store *store, struct view_device *v,
 			  double *ret_joules, double *ret_seconds);
-/* Each function counts what a tick found, in v and in the store. joules, seconds: figures of the
- * meter that runs now; 0 without a meter. */
+/* Each function counts what a tick found, in v and in the store. joules, seconds: figures of
+ * the current meter; 0: there is no meter. */
 void gpu_count_state_change(const struct gpu_count *g, struct store *store,
 			    struct view_device *v);
 void gpu_count_errors(const struct gpu_count *g, struct store *store, const struct gw_device *d,
@@ -38,7 +39,7 @@ void gpu_count_energy(const struct gpu_count *g, struct store *store, double jou
 
 struct process_account;
 
-/* devices: the largest number of GPUs. Returns NULL if out of memory. */
+/* devices: the maximum number of GPUs. Returns NULL if out of memory. */
 struct process_account *process_account_new(unsigned devices);
 void process_account_free(struct process_account *a);
 
@@ -69,7 +70,7 @@ struct workload_account_config {
 	unsigned history; /* maximum number of stored workloads */
 };
 
-/* devices: the largest number of GPUs. names: borrowed; NULL: the control group is the only
+/* devices: the maximum number of GPUs. names: borrowed; NULL: the control group is the only
  * source of names. log is called when the state of a GPU becomes too large for the store.
  * Returns NULL if out of memory. */
 struct workload_account *workload_account_new(unsigned devices, struct store *store,
@@ -81,8 +82,8 @@ void workload_account_free(struct workload_account *a);
 void workload_account_configure(struct workload_account *a,
 				const struct workload_account_config *config);
 
-/* Another GPU has position i now. Stores the rows of the old GPU and loads those of the new
- * one. uuid, counter_j: UUID (NULL: none) and stored energy count of the new GPU. */
+/* Call it when another GPU takes position i. Stores the rows of the old GPU and loads those of
+ * the new one. uuid, counter_j: UUID (NULL: none) and stored energy count of the new GPU. */
 void workload_account_begin(struct workload_account *a, unsigned i, const char *uuid,
 			    double counter_j);
 /* Adds what the store has about GPU i. Call it when the store becomes readable after the

@@ -48,21 +48,21 @@ struct engine {
 	struct token_counter *tokens;   /* NULL: no guard, so no server is known */
 	const struct clock *clock;
 	struct view view;
-	struct view_device *device; /* DEVICES_MAX, parallel to gpu */
+	struct view_device *device; /* array of DEVICES_MAX; has the same positions as `gpu` */
 	struct gpu_state *gpu;
 	struct process_account *account;
 	struct workload_names *names; /* NULL: out of memory */
 	struct workload_account *workloads;
-	struct metering *metering; /* the view's */
+	struct metering *metering; /* the meter that the view uses; NULL: none */
 	bool retiring;
 	struct driver_events driver;
 	/* failed attempts to initialise NVML that the context had counted at the last tick */
 	unsigned long init_failures;
 	uint64_t next_event;
 	char unopened[400]; /* last logged reason why the GPUs could not be opened */
-	/* when the last "driver is being removed" event was emitted; 0: never */
+	/* monotonic time of the last event "a driver is being removed"; 0: never */
 	uint64_t gone_ns;
-	uint64_t watched_ns; /* when the last request came; 0: never */
+	uint64_t watched_ns; /* monotonic time of the last request of a client; 0: never */
 	struct loop_source *stored_timer;
 	uint64_t stored_by_ns; /* publish the view then, even if its counters are not stored */
 };
@@ -110,7 +110,7 @@ static void count_init_failures(struct engine *e)
 	store_set_count(e->config.store, "init_failures", (double)e->view.init_failures);
 }
 
-/* Another GPU has position i. Loads its stored counts. */
+/* Call it when another GPU takes position i. Loads the stored counts of that GPU. */
 static void begin_device(struct engine *e, unsigned i, const char *uuid)
 {
 	struct view_device *v = &e->device[i];
@@ -303,7 +303,8 @@ static void count_self(struct engine *e, const struct reading *r)
 	s->counts_known = store_count_known(e->config.store);
 }
 
-/* Reads at the usual interval for a while, so that energy is shared among the right processes. */
+/* Called when the set of processes on the GPUs changed. Reads at the usual interval for a
+ * while, so that energy is shared among the right processes. */
 static void processes_change(void *arg)
 {
 	struct engine *e = arg;
@@ -672,6 +673,17 @@ static int begin_workloads(struct engine *e)
 	return e->workloads ? 0 : -GW_E_NOMEM;
 }
 
+static void engine_release(struct engine *e)
+{
+	loop_remove(e->stored_timer);
+	workload_account_free(e->workloads);
+	workload_names_free(e->names);
+	process_account_free(e->account);
+	free(e->device);
+	free(e->gpu);
+	free(e);
+}
+
 int engine_new(const struct engine_config *config, struct engine **ret)
 {
 	struct engine *e = calloc(1, sizeof(*e));
@@ -704,13 +716,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	*ret = e;
 	return 0;
 fail:
-	loop_remove(e->stored_timer);
-	workload_account_free(e->workloads);
-	workload_names_free(e->names);
-	process_account_free(e->account);
-	free(e->device);
-	free(e->gpu);
-	free(e);
+	engine_release(e);
 	return err;
 }
 
@@ -742,12 +748,6 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 	if (err)
 		return err; /* the hanging thread may still use e */
 	settings_free(e->settings);
-	loop_remove(e->stored_timer);
-	workload_account_free(e->workloads);
-	workload_names_free(e->names);
-	process_account_free(e->account);
-	free(e->device);
-	free(e->gpu);
-	free(e);
+	engine_release(e);
 	return 0;
 }

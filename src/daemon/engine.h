@@ -21,7 +21,8 @@ struct engine_config {
 	bool manage;                  /* GPU settings may be changed */
 	struct guard_settings *guard; /* the engine takes ownership; NULL: no guard */
 	struct workload_account_config workloads;
-	double models_s; /* seconds between questions to an inference server; 0: never */
+	/* seconds between two queries to an inference server; 0: servers are not queried */
+	double models_s;
 	const char *hpc_job_mapping_dir; /* see workload_names.h; NULL: none */
 	const char *cache_dir;           /* for sensor profiles; NULL: the XDG default */
 	struct loop *loop;
@@ -57,7 +58,7 @@ int engine_free(struct engine *e, uint64_t timeout_ns);
 const struct view *engine_view(struct engine *e);
 
 void engine_set_interval(struct engine *e, uint64_t interval_ns);
-/* on: also read GW_TIER_PROFILE at each tick. */
+/* Sets whether each tick also reads GW_TIER_PROFILE. */
 void engine_set_profile(struct engine *e, bool on);
 void engine_set_manage(struct engine *e, bool on);
 void engine_set_workloads(struct engine *e, const struct workload_account_config *config);

@@ -11,14 +11,14 @@
 
 #include <stdatomic.h>
 
-/* at least the limit of config_check_prometheus() */
+/* maximum bytes of an address; config_check_prometheus() refuses a longer one */
 #define FLEET_URL_MAX   1000
 #define FLEET_PATH_MAX  1024
 #define FLEET_REPLY_MAX (8u << 20) /* bytes of one answer */
 
 struct fleet_server {
 	char url[FLEET_URL_MAX]; /* http://HOST:9090, or with a path: http://HOST/prometheus */
-	char token_file[FLEET_PATH_MAX], ca_file[FLEET_PATH_MAX]; /* "": none */
+	char token_file[FLEET_PATH_MAX], ca_file[FLEET_PATH_MAX]; /* paths; "": none */
 };
 
 /* Sends all queries. Returns 0 with *ret even if some or all of them failed: each answer has

@@ -14,7 +14,7 @@
 #define TIMEOUT_NS (20 * NS_PER_S)
 #define KEEP_NS    (60 * NS_PER_S)
 #define END_NS     (2 * NS_PER_S)
-#define ROWS       200 /* maximum per list: attention, workloads, models */
+#define ROWS       200 /* maximum number of rows per list: attention, workloads, models */
 
 struct fleet_watch {
 	struct mailbox box;
@@ -26,7 +26,7 @@ struct fleet_watch {
 	/* shared with the thread; protected by the lock of the mailbox */
 	bool asking;
 	struct fleet *fresh; /* the result that the main thread has not taken yet */
-	uint64_t fresh_ns;   /* when the request for that result was sent */
+	uint64_t fresh_ns;   /* monotonic time at which the request for that result was sent */
 	int error;           /* no fleet could be made: out of memory */
 	/* used by the main thread only */
 	bool started;

@@ -14,8 +14,8 @@
 struct config;
 struct fleet_watch;
 
-/* If job is NULL, the job is named gpuward. The thread starts at the first look. Returns 0,
- * -GW_E_NOMEM or -GW_E_IO. */
+/* job: the value of the label "job" that selects the series of gpuward in Prometheus; NULL:
+ * "gpuward". The thread starts at the first look. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int fleet_watch_new(const struct fleet_server *server, const char *job,
 		    const struct clock *clock, struct fleet_watch **ret);
 void fleet_watch_free(struct fleet_watch *w); /* NULL is allowed */

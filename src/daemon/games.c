@@ -16,7 +16,7 @@
 
 struct watched {
 	struct games *games;
-	int fd; /* pidfd; -1: none */
+	int fd; /* pidfd of the process; -1: none */
 	struct loop_source *source;
 };
 

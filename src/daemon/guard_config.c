@@ -190,7 +190,7 @@ struct knob {
 	enum config_id id;
 	enum guard_key key;
 	enum { KNOB_SCALED, KNOB_BYTES, KNOB_RATIO, KNOB_COUNT, KNOB_BOOL } how;
-	double scale; /* to ns */
+	double scale; /* factor that converts the setting to nanoseconds */
 	size_t offset;
 };
 
@@ -449,7 +449,8 @@ static void make_health(const struct config *c, struct guard_settings *ret)
 		.clean_ns = scale(c->health_clean_s, 1e9),
 	};
 	for (unsigned i = 0; i < c->health_xid.count; i++)
-		(void)xid_rule_read(c->health_xid.item[i], &ret->health.xid[i]); /* checked */
+		/* cannot fail: config_check() has read it before */
+		(void)xid_rule_read(c->health_xid.item[i], &ret->health.xid[i]);
 }
 
 int guard_config_make(const struct config *c, struct guard_settings *ret)

@@ -21,7 +21,8 @@ struct guard_settings {
 	uint64_t health_interval_ns;
 	bool capacity_enabled;
 	struct budget_options budget;
-	const char *record;    /* NULL: nothing is recorded */
+	/* path of the recording (recording.h); NULL: nothing is recorded */
+	const char *record;
 	uint64_t record_limit; /* maximum size of the recording in bytes; 0: no limit */
 };
 

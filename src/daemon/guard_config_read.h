@@ -33,10 +33,10 @@ extern const char *const guard_table_names[GUARD_TABLES];
 struct guard_entry {
 	struct guard_entry *next;
 	enum guard_table table;
-	unsigned number; /* within its table, from 1 */
+	unsigned number; /* position among the entries of the same table, from 1 */
 	struct config_place at;
 	bool given[GUARD_KEYS];
-	bool refused[GUARD_KEYS]; /* given, but invalid */
+	bool refused[GUARD_KEYS]; /* the key is given, but its value is invalid */
 	struct config_place place[GUARD_KEYS];
 	struct config_value value[GUARD_KEYS];
 };
@@ -53,14 +53,16 @@ static inline const char *guard_entry_text(const struct guard_entry *e, enum gua
 {
 	return e->given[key] ? e->value[key].text : NULL;
 }
-int guard_entry_kind(const struct guard_entry *e); /* negative: unknown */
-/* the URL if it is HTTP; else NULL */
+/* returns the kind of the worker; negative: unknown */
+int guard_entry_kind(const struct guard_entry *e);
+/* Returns url if it is an HTTP address, else NULL. */
 const char *guard_entry_http(const struct guard_entry *e);
-/* match.port or the port of url; 0: none */
+/* Returns match.port, or else the port of url; 0: none. */
 unsigned guard_entry_port(const struct guard_entry *e);
 unsigned guard_entry_max_level(const struct config *c, const struct guard_entry *e);
 bool guard_entry_allow_kill(const struct config *c, const struct guard_entry *e);
 bool guard_entry_matches(const struct guard_entry *e, bool identity); /* has match.* */
-int guard_signal(const char *name);                                   /* 0: unknown name */
+/* returns the number of the signal; 0: unknown name */
+int guard_signal(const char *name);
 
 #endif

@@ -38,8 +38,8 @@
 struct recent_xid {
 	char uuid[96];
 	unsigned xid;
-	uint64_t ns; /* 0: free */
-	bool by_log;
+	uint64_t ns; /* monotonic time of the report; 0: free slot */
+	bool by_log; /* true: the kernel log reported the Xid; false: the driver */
 };
 
 struct xid_log {

@@ -24,7 +24,7 @@ struct guard_recorder {
 	struct recording_file file;
 	bool rename_failed; /* a rename failed and was already logged */
 	struct buf line;
-	struct scene last; /* recorded */
+	struct scene last; /* the last scene that was recorded */
 	unsigned scenes;   /* number of scenes since the last whole scene was written */
 };
 

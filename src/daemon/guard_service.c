@@ -264,7 +264,9 @@ void guard_service_fit(struct guard_service *g, struct guard_settings *s)
 			  "one of the two");
 }
 
-int guard_service_new(const struct guard_service_config *config, struct guard_service **ret)
+/* Starts the guard. Needs an open context. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
+static int guard_service_new(const struct guard_service_config *config,
+			     struct guard_service **ret)
 {
 	struct guard_service *g = calloc(1, sizeof(*g));
 	struct guard_settings *settings = malloc(sizeof(*settings));

@@ -26,21 +26,19 @@ struct guard_service_config {
 	struct guard_settings *settings;
 	/* Emits an event and returns its id. */
 	uint64_t (*emit)(void *arg, const struct view_event *e);
-	/* Called when other processes are on the GPUs than before; NULL: not needed. */
+	/* Called when the set of processes on the GPUs has changed; NULL: not needed. */
 	void (*processes_changed)(void *arg);
 	void *arg;
 };
 
-/* Starts the guard. Needs an open context. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
-int guard_service_new(const struct guard_service_config *config, struct guard_service **ret);
-
-/* Starts the guard when its journal is readable, and tries again after a failure. Zero it before
- * use. */
+/* Starts the guard when its journal is readable, and tries again after a failure. The caller
+ * zeroes the struct before use. */
 struct guard_start {
 	struct guard_settings settings; /* valid while `waits` is true */
-	bool waits;                     /* the guard must be started */
-	uint64_t at_ns, pause_ns;       /* next attempt, and the pause before it; 0: none */
-	char why[160];                  /* why the last attempt failed; "": no attempt failed */
+	bool waits;                     /* the guard has not been started yet */
+	/* monotonic time of the next attempt, and the pause before it; 0: no attempt failed */
+	uint64_t at_ns, pause_ns;
+	char why[160]; /* why the last attempt failed; "": no attempt failed */
 };
 /* Takes ownership of the settings for the start. */
 void guard_start_set(struct guard_start *s, struct guard_settings *settings);

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* -1: unknown GPU */
+/* Returns the index of the GPU with this UUID; -1: there is no such GPU. */
 static int guard_service_device_of(const struct guard_service *g, const char *uuid)
 {
 	for (unsigned i = 0; i < g->gpus.count; i++)

@@ -2,7 +2,6 @@
  *
  * guard_service.c               scenes and outcomes in, the view out; start and stop
  *   guard_service_journal.c       logs decisions, stores records, then gives orders
- *   guard_moves.c                 how long moves took, for estimates
  *   guard_recorder.c              passes all input to the guard and records it
  *   guard_service_devices.c       the GPUs: readings of a tick, driver events, health
  *   guard_inputs.c                Xids of the kernel log, games, idle models, caps
@@ -29,16 +28,16 @@
 struct owner {
 	struct guard_service *g;
 	uint64_t id; /* id of the reservation; 0: free slot */
-	int fd;      /* its pidfd */
+	int fd;      /* pidfd of the process */
 	struct loop_source *source;
 };
 
 /* The lock of one GPU. */
 struct guard_service_lock {
 	char uuid[96];
-	int fd;       /* -1: not held */
-	bool foreign; /* another service acts on this GPU */
-	uint64_t retry_ns;
+	int fd;            /* -1: not held */
+	bool foreign;      /* another service acts on this GPU */
+	uint64_t retry_ns; /* monotonic time of the next attempt to take the lock */
 };
 
 struct guard_recorder; /* owns the guard; only guard_recorder.c changes the guard */
@@ -54,7 +53,7 @@ struct guard_service_journal {
 	/* bit set of workers with an order that waits until its restore data is stored */
 	uint32_t learnt;
 	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
-	uint64_t decided; /* total */
+	uint64_t decided; /* number of decisions since the start */
 };
 
 /* Health and capacity of the GPUs. All arrays are indexed by GPU; the view borrows some of
@@ -63,11 +62,12 @@ struct guard_service_gpus {
 	struct health *health[GUARD_SERVICE_DEVICES];
 	struct capacity *capacity[GUARD_SERVICE_DEVICES];
 	char uuid[GUARD_SERVICE_DEVICES][96];
-	uint64_t health_ns[GUARD_SERVICE_DEVICES]; /* next due */
+	/* monotonic time of the next check of the health; 0: at the next tick */
+	uint64_t health_ns[GUARD_SERVICE_DEVICES];
 	enum health_level health_emitted[GUARD_SERVICE_DEVICES];
-	double evictions[GUARD_SERVICE_DEVICES]; /* counts, including earlier runs */
+	double evictions[GUARD_SERVICE_DEVICES]; /* number, including those of earlier runs */
 	unsigned count;
-	uint64_t process_set;      /* the processes of the last scene, as one number */
+	uint64_t process_set;      /* hash of the set of processes in the last scene */
 	struct worker_facts facts; /* whether a checkpoint is possible */
 };
 
@@ -80,18 +80,18 @@ struct guard_service_driver {
 	char unwatched[80];
 };
 
-/* Locks against a second service. */
+/* The locks that keep a second service from acting on the same GPUs. */
 struct guard_service_locks {
 	struct guard_service_lock of[GUARD_SERVICE_DEVICES];
 	unsigned count;
 	bool unlocked_logged;
 };
 
-/* A new configuration. */
+/* A new configuration that waits until it can be applied. */
 struct guard_service_reload {
 	/* new settings that wait until no order is under way; NULL: no new settings */
 	struct guard_settings *next;
-	uint64_t since_ns; /* waiting since */
+	uint64_t since_ns; /* monotonic time since which `next` waits */
 	bool logged;       /* the long wait was logged */
 	bool mode_only;    /* only the mode is new, because a person set it */
 	struct retired *retired;
@@ -115,7 +115,7 @@ struct guard_service {
 		 * count is stored only once per tick */
 		uint64_t scenes;
 	} counts;
-	struct guard_counters tally; /* counts, including earlier runs */
+	struct guard_counters tally; /* counters of the guard, including earlier runs */
 	struct moves moves;          /* the latest moves of each worker, also of earlier runs */
 	struct guard_operations operations;
 	struct guard_view_requested requested[POLICY_WORKERS];
@@ -158,7 +158,8 @@ void guard_service_forget(struct guard_service *g, const char *worker);
 void guard_service_commit(struct guard_service *g);
 /* Continues the orders that waited for the store, if it has written their records. */
 void guard_service_written(struct guard_service *g, uint64_t now_ns);
-int guard_service_journal_open(struct guard_service *g);  /* the timer */
+/* loads the counters and creates the timer */
+int guard_service_journal_open(struct guard_service *g);
 void guard_service_journal_view(struct guard_service *g); /* updates view.journal */
 /* Records of earlier runs. */
 struct guard_service_records {
@@ -166,8 +167,9 @@ struct guard_service_records {
 	struct guard_record_more more[4 * POLICY_WORKERS];
 	unsigned count;
 };
-int guard_service_records_read(struct guard_service *g,
-			       struct guard_service_records **ret); /* free() */
+int guard_service_records_read(
+	struct guard_service *g,
+	struct guard_service_records **ret); /* the caller frees *ret with free() */
 /* Finds the former root processes of the policy's workers. */
 void guard_service_formers(const struct guard_service_records *r, const struct policy *p,
 			   struct scene_builder_formers *ret);
@@ -192,12 +194,8 @@ void guard_counts_add(struct guard_counters *t, struct store *s, const char *wor
 void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
 			  unsigned xid);
 
-/* guard_moves.c */
-/* Loads the moves of the policy's workers; call again after a reload. */
+/* Loads the durations of the moves of the policy's workers; call again after a reload. */
 void guard_moves_load(struct moves *m, struct store *s, const struct policy *p);
-/* If a worker's move ended with this decision, stores how long the move took. */
-void guard_moves_follow(struct guard_service *g, const char *worker,
-			const struct guard_decision *d);
 
 /* guard_recorder.c: all input of the guard goes through these functions; no other file can
  * change the guard. */

@@ -20,8 +20,9 @@
 struct job_file {
 	unsigned gpu;
 	int instance;
-	uint64_t read_ns; /* 0: the file must be read again */
-	char ids[96];     /* joined by commas; "": no job */
+	/* monotonic time at which the file was read; 0: it must be read again */
+	uint64_t read_ns;
+	char ids[96]; /* ids of the jobs, joined by commas; "": no job */
 };
 
 struct job_mapping {
@@ -29,8 +30,9 @@ struct job_mapping {
 	const struct clock *clock;
 	void (*log)(void *arg, const char *sentence);
 	void *arg;
-	int inotify; /* -1: none; files are then up to one second old */
-	int watch;   /* -1: the folder is not watched */
+	/* descriptor of inotify; -1: none, and a change is noticed up to one second late */
+	int inotify;
+	int watch; /* watch descriptor of the folder; -1: the folder is not watched */
 	bool logged;
 	struct job_file *file;
 	unsigned files, cap;

@@ -21,7 +21,7 @@ struct job_mapping *job_mapping_new(const char *folder, const struct clock *cloc
 				    void (*log)(void *arg, const char *sentence), void *arg);
 void job_mapping_free(struct job_mapping *m); /* NULL is allowed */
 
-/* Writes the ids of the jobs on a GPU, joined by commas, each once. gpu_instance: the MIG GPU
+/* Writes the ids of the jobs on a GPU, each once, joined by commas. gpu_instance: the MIG GPU
  * instance; -1: none. An instance without its own file has the jobs of its GPU. Ids that do not
  * fit are left out. Returns false if no job is recorded. */
 bool job_mapping_find(struct job_mapping *m, unsigned gpu, int gpu_instance, char *out,

@@ -11,7 +11,7 @@ struct buf;
 
 /* What is recorded about a worker in addition to struct guard_record. */
 struct guard_record_more {
-	char kind[24]; /* "": unknown */
+	char kind[24]; /* kind of the worker; "": unknown */
 	bool past;     /* the record is from another boot; set when it is read, never written */
 	char requested_by
 		[256]; /* who requested the last hold or eviction, and why; "": unknown */

@@ -13,10 +13,10 @@
 #include <sys/un.h>
 
 struct notify {
-	int fd; /* -1: not started by systemd */
+	int fd; /* socket to the service manager; -1: systemd did not start the service */
 	struct sockaddr_un to;
 	socklen_t size;
-	/* 0: no watchdog; else the maximum time between two notify_watchdog() */
+	/* maximum time between two calls of notify_watchdog(); 0: there is no watchdog */
 	uint64_t watchdog_ns;
 };
 
@@ -27,7 +27,7 @@ void notify_done(struct notify *n);
 
 /* Each function returns true if the datagram was sent, and never blocks. */
 bool notify_ready(const struct notify *n);
-/* call notify_ready() when the reload is done */
+/* Reports a reload. Call notify_ready() when the reload is done. */
 bool notify_reloading(const struct notify *n, uint64_t mono_ns);
 bool notify_stopping(const struct notify *n);
 bool notify_watchdog(const struct notify *n);
@@ -38,7 +38,7 @@ bool notify_status(const struct notify *n, const char *fmt, ...)
 #define NOTIFY_SOCKETS 16
 struct notify_socket {
 	int fd;
-	char name[64]; /* FileDescriptorName=, or "" */
+	char name[64]; /* FileDescriptorName= of the socket unit; "": not set */
 };
 
 /* Takes the sockets of LISTEN_FDS if LISTEN_PID is this process, and sets close-on-exec.

@@ -17,7 +17,7 @@ int peer_process_process(const struct root *root, int64_t named, const struct gu
 			 int64_t *ret_pid, uint64_t *ret_start_ticks, char *message,
 			 size_t size);
 
-/* proc_open() in the real /proc. */
+/* Works like proc_open(), in the real /proc. */
 int peer_process_open(struct proc_id id, int *ret_fd);
 
 /* Checks whether the client may register this process as a game. The process's user, root, and

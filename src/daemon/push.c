@@ -3,8 +3,12 @@
 #include "config.h"
 #include "push_parts.h"
 
+#include "base/file.h"
+
 #include <gpuward.h>
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,7 +183,11 @@ const struct view_push *push_look(struct push *p)
 	return &p->main.shown;
 }
 
-int push_apply(struct push *p, const struct push_settings *settings)
+/* Changes the settings (copied) without waiting. The threads first finish their work with the
+ * old settings, which takes some seconds if the server hangs; then they open the queue of the
+ * new settings. push_look() reports problems. The url "" ends the push. Returns 0, or
+ * -GW_E_NOMEM; nothing is pushed then. */
+static int push_apply(struct push *p, const struct push_settings *settings)
 {
 	struct push_settings *next = malloc(sizeof(*next)), *old;
 	uint64_t now = clock_mono_ns(clock_real());
@@ -229,7 +237,9 @@ static void push_release(struct push *p)
 	free(p);
 }
 
-int push_new(const struct push_config *config, struct push **ret)
+/* Starts the threads; nothing is pushed before push_apply(). Returns 0, -GW_E_NOMEM or
+ * -GW_E_IO. */
+static int push_new(const struct push_config *config, struct push **ret)
 {
 	struct push *p = calloc(1, sizeof(*p));
 	int err;
@@ -291,4 +301,60 @@ void push_free(struct push *p)
 		loop_remove(p->main.timer); /* the threads still use the other members */
 	else
 		push_release(p);
+}
+
+int textfile_init(struct textfile *f, const char *path, char *message, size_t size)
+{
+	size_t n = strlen(path);
+
+	if (n >= sizeof(f->path)) {
+		snprintf(message, size, "the path of the metrics file is too long");
+		return -GW_E_SIZE;
+	}
+	if (n < 6 || strcmp(path + n - 5, ".prom") != 0) {
+		snprintf(message, size,
+			 "%s does not end in .prom, so node_exporter would ignore it", path);
+		return -GW_E_ARG;
+	}
+	memcpy(f->path, path, n + 1);
+	snprintf(f->temp, sizeof(f->temp), "%s.tmp", path);
+	f->error = 0;
+	return 0;
+}
+
+static int write_temp(const struct textfile *f, const char *text, size_t n)
+{
+	int fd, err;
+
+	/* The folder may belong to node_exporter. Remove a file that another user may have put
+	 * there, instead of opening it. */
+	if (unlink(f->temp) != 0 && errno != ENOENT)
+		return -1;
+	fd = open(f->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return -1;
+	err = file_write_all(fd, text, n);
+	return close(fd) != 0 ? -1 : err;
+}
+
+int textfile_write(struct textfile *f, const char *text, size_t n, bool *ret_news,
+		   char *message, size_t size)
+{
+	int err = 0;
+
+	message[0] = '\0';
+	if (write_temp(f, text, n) != 0 || rename(f->temp, f->path) != 0) {
+		err = file_failed(message, size, f->path, "written");
+		unlink(f->temp);
+	}
+	*ret_news = err != f->error;
+	f->error = err;
+	return err;
+}
+
+void textfile_done(struct textfile *f)
+{
+	if (f->path[0])
+		unlink(f->path);
+	f->path[0] = '\0';
 }

@@ -1,4 +1,5 @@
-/* push: sends the metrics to a server at an interval, by Prometheus remote write or OTLP.
+/* push: sends the metrics to a server at an interval, by Prometheus remote write or OTLP, and
+ * writes them to a file for node_exporter.
  *
  * The main thread makes a record of the metrics page. A writer thread appends it to the queue
  * on disk, and a sender thread takes records from the queue; so neither a slow server nor a
@@ -40,21 +41,11 @@ struct push_config {
 
 struct push;
 
-/* Starts the threads; nothing is pushed before push_apply(). Returns 0, -GW_E_NOMEM or
- * -GW_E_IO. */
-int push_new(const struct push_config *config, struct push **ret);
-
 /* Makes the push follow new settings. Creates *p if it is NULL and the settings have a url.
  * *ret_changed is false if the settings are the same as before. Returns 0, -GW_E_NOMEM or
  * -GW_E_IO; after an error nothing is pushed, and the next call tries again. */
 int push_change(struct push **p, const struct push_config *config,
 		const struct push_settings *settings, bool *ret_changed);
-
-/* Changes the settings (copied) without waiting. The threads first finish their work with the
- * old settings, which takes some seconds if the server hangs; then they open the queue of the
- * new settings. push_look() reports problems. The url "" ends the push. Returns 0, or
- * -GW_E_NOMEM; nothing is pushed then. */
-int push_apply(struct push *p, const struct push_settings *settings);
 
 /* Marks all series stale, tries for two seconds to send the waiting records, and stops. Records
  * that still wait are sent after the next start. */
@@ -66,5 +57,30 @@ const struct view_push *push_look(struct push *p);
 /* Returns the delay before attempt n + 1 after n failures: from one second (or the interval, if
  * that is shorter) to one minute (or four intervals). chance is from 0 to 1. */
 uint64_t push_delay(unsigned failures, uint64_t interval_ns, double chance);
+
+/* The file for node_exporter's textfile collector. It is replaced by a rename, so that a reader
+ * sees the old or the new text, never a mix. It is not synced: it need not survive a crash, and
+ * a slow disk would delay the loop. */
+#define TEXTFILE_PATH_MAX 4096
+
+struct textfile {
+	char path[TEXTFILE_PATH_MAX];
+	/* path of the temporary file. It is in the same directory, and its name does not end in
+	 * .prom, so that node_exporter does not collect it. */
+	char temp[TEXTFILE_PATH_MAX + 16];
+	int error; /* error of the last write; 0: success */
+};
+
+/* Sets the path. Returns 0, -GW_E_ARG (the name must end in ".prom" for the collector) or
+ * -GW_E_SIZE, with a sentence in message. */
+int textfile_init(struct textfile *f, const char *path, char *message, size_t size);
+
+/* Replaces the file. Returns 0, -GW_E_NOENT, -GW_E_PERM or -GW_E_IO, with a sentence in
+ * message. *ret_news is true if the result differs from the last one and should be logged. */
+int textfile_write(struct textfile *f, const char *text, size_t n, bool *ret_news,
+		   char *message, size_t size);
+
+/* Deletes the file, so that the values of a stopped service are not collected for ever. */
+void textfile_done(struct textfile *f);
 
 #endif

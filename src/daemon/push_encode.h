@@ -30,7 +30,7 @@ struct push_record {
 	enum push_protocol protocol;
 	int64_t time_ms;
 	uint32_t samples;
-	uint32_t raw_bytes; /* before compression */
+	uint32_t raw_bytes; /* size of the payload before compression */
 	/* Remote write: elements of Snappy, without the length. OTLP: gzip. */
 	const char *p;
 	size_t n;

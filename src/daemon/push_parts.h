@@ -16,7 +16,7 @@
 /* A record outside the queue; it owns its payload. */
 struct push_pending {
 	struct push_record r;
-	char *p; /* NULL: none */
+	char *p; /* the payload; NULL: there is no record */
 };
 
 /* The writer pauses the sender to change the settings. */
@@ -30,9 +30,9 @@ struct push {
 		struct push_settings settings;
 		struct loop_source *timer;
 		struct push_encoder *encoder; /* NULL: nothing is pushed */
-		uint64_t due_ns;
-		int64_t last_ms;
-		uint32_t samples; /* number in the last record */
+		uint64_t due_ns;              /* monotonic time of the next record */
+		int64_t last_ms;              /* wall time of the last record */
+		uint32_t samples;             /* number of samples in the last record */
 		struct log_latch problem, queue_problem, clock_back;
 		uint64_t refusal_ns; /* when the last refusal was logged */
 		uint64_t chance;     /* state of the random numbers */
@@ -53,7 +53,8 @@ struct push {
 	char notice[1000];         /* lines: what happened to the queue; "": already logged */
 	int64_t opened_ms;         /* newest time in a queue that was just opened; 0: none */
 	struct push_pending loose; /* the newest record, if the disk refused it */
-	uint64_t dropped;          /* samples, except those that the queue dropped */
+	/* number of dropped samples, without those that the queue dropped */
+	uint64_t dropped;
 
 	/* The threads use these; the writer changes them while the sender pauses. */
 	struct push_settings settings;

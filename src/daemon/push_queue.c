@@ -27,9 +27,9 @@
 
 struct push_segment {
 	uint64_t number;
-	uint64_t size;    /* end of its last record */
-	uint64_t samples; /* in records that wait */
-	uint64_t bytes;   /* of the records that wait */
+	uint64_t size;    /* position after the last record */
+	uint64_t samples; /* number of samples in the records that wait */
+	uint64_t bytes;   /* size of the records that wait */
 };
 
 struct push_queue {
@@ -40,7 +40,7 @@ struct push_queue {
 	unsigned segments;
 	uint64_t front; /* position of the next record in the first segment */
 	uint64_t next_number;
-	int active; /* the last segment, open for writing; -1: none */
+	int active; /* descriptor of the last segment, open for writing; -1: none */
 	/* records, or the name of the last segment, may not be on disk */
 	bool unsynced, unsynced_name;
 	int state; /* descriptor of the file "state", which is also the lock of the folder */
@@ -51,7 +51,7 @@ struct push_queue {
 	struct push_queue_status published;
 };
 
-/* Ends an operation on the queue. */
+/* Publishes the status and releases the lock. */
 static void queue_unlock(struct push_queue *q)
 {
 	pthread_mutex_lock(&q->published_lock);

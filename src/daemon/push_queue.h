@@ -48,7 +48,7 @@ void push_queue_remove(struct push_queue *q, const struct push_batch *b);
 void push_queue_sync(struct push_queue *q);
 
 struct push_queue_status {
-	uint64_t bytes;   /* of the records that wait */
+	uint64_t bytes;   /* size of the records that wait */
 	uint64_t dropped; /* samples that were deleted because the queue was full or damaged */
 	int64_t last_ms;  /* time of the newest record that was ever added; 0: none */
 };

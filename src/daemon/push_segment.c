@@ -8,7 +8,8 @@
 #include <zlib.h>
 
 #define MAGIC UINT32_C(0x50757747) /* "GwuP" */
-/* least bytes of a sample: its value has eight; a head that claims more samples is damaged */
+/* minimum size of a sample: its value has eight bytes. A head that claims more samples than fit
+ * is damaged. */
 #define SAMPLE_MIN 8
 /* A larger file is not a segment: no record is appended beyond PUSH_SEGMENT_MAX. */
 #define SEGMENT_SANE ((uint64_t)PUSH_SEGMENT_MAX + PUSH_RECORD_MAX + PUSH_RECORD_HEAD)

@@ -42,9 +42,9 @@ size_t push_record_find(const char *p, size_t n, size_t from, struct push_record
 struct push_scan {
 	size_t first;            /* position of the first valid record; n: none */
 	size_t end;              /* end of the last valid record of the whole segment */
-	uint64_t samples, bytes; /* in the valid records */
+	uint64_t samples, bytes; /* number of samples and of bytes in the valid records */
 	uint64_t damaged;        /* bytes that are not part of a valid record */
-	/* samples of damaged records, as far as their heads can be read */
+	/* number of samples in damaged records, as far as their heads can be read */
 	uint64_t lost;
 	int64_t last_ms; /* newest time in the whole segment; 0: no record */
 };

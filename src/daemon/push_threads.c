@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH_BYTES (1u << 20) /* before compression */
+#define BATCH_BYTES (1u << 20) /* maximum size of one request before compression */
 #define TIMEOUT_NS  (30 * NS_PER_S)
 #define RETRY_MAX_S 3600
 #define BODY_MAX    (64u << 20)
 
-/* Copies the figures of the queue. Call it with the lock of the sender. */
+/* Copies the figures of the queue to the status. The caller holds the lock of the sender. */
 static void update_status(struct push *p)
 {
 	struct push_queue_status q = { 0 };

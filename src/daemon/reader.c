@@ -38,9 +38,8 @@ struct reader {
 	unsigned requests_done;
 	int request_error;
 	uint64_t missed;
-	uint64_t health_ns; /* when a round last read every tier */
-	/* Shared. */
-	struct mailbox box;
+	uint64_t health_ns; /* monotonic time at which a round last read every tier */
+	struct mailbox box; /* its lock protects the members from here to `watch` */
 	struct reading reading[2];
 	char failure[320]; /* why the context cannot be opened; "": it is open */
 	/* `empty` is filled next, `full` is delivered next; the main thread uses `shown` */
@@ -50,9 +49,10 @@ struct reader {
 	struct job job[JOBS];
 	unsigned jobs;
 	uint64_t interval_ns;
-	bool profile; /* see reader_set_profile() */
+	bool profile; /* each round also reads GW_TIER_PROFILE */
 	/* What clients need; reader_look() and reader_watch() set it. */
 	struct {
+		/* monotonic times that the last reader_look() and reader_watch() set */
 		uint64_t look_until_ns, until_ns;
 		bool due_now; /* a full round is due at once */
 		bool repaced; /* the time of the next round must be computed again */
@@ -109,7 +109,8 @@ static void metering_free(struct metering *m)
 
 static uint64_t signature(const struct gw_snapshot *snap);
 
-/* Sets *ret_unmetered if memory or threads are missing. */
+/* Starts a meter for the GPUs of a snapshot. Sets *ret_unmetered if memory or threads are
+ * missing. */
 static struct metering *metering_new(struct reader *r, const struct gw_snapshot *snap,
 				     bool *ret_unmetered)
 {

@@ -34,21 +34,18 @@ struct reading {
 	struct gw_snapshot *snap;
 	struct gw_process_list *processes;
 	struct gw_environment *env; /* NULL: not collected yet */
-	uint64_t env_ns;            /* when it was collected */
-	struct metering *metering;  /* NULL: none */
-	bool unmetered;             /* memory or threads for the meter are missing */
+	uint64_t env_ns;            /* monotonic time at which `env` was collected */
+	struct metering *metering;  /* NULL: energy is not measured */
+	bool unmetered;             /* no meter runs, because memory or threads are missing */
 	bool retire;                /* the GPUs changed: stop using `metering` */
-	bool let_go;
+	bool let_go;                /* the drivers are released */
 	/* time to the next round; longer than the interval while nobody watches */
 	uint64_t pace_ns;
-	bool full; /* every tier that was due was read */
-	unsigned
-		/* number of finished reader_send_request() requests, and the result of the last
-		 * one */
-		requests_done;
-	int request_error;
-	uint64_t begin_ns, end_ns; /* begin and end of the round */
-	uint64_t missed;           /* total of skipped rounds */
+	bool full;                 /* every tier that was due was read */
+	unsigned requests_done;    /* number of finished reader_send_request() requests */
+	int request_error;         /* result of the last one; 0: success */
+	uint64_t begin_ns, end_ns; /* monotonic time at which the round began and ended */
+	uint64_t missed;           /* number of rounds that were skipped since the start */
 	struct gw_ctx *ctx;
 	/* why NVML cannot be initialised, as a cause and as a sentence; NONE: NVML is open or
 	 * not used */
@@ -82,7 +79,8 @@ int reader_free(struct reader *r, uint64_t timeout_ns);
 
 void reader_set_interval(struct reader *r, uint64_t interval_ns);
 
-/* on: each round also reads GW_TIER_PROFILE. Without it, the driver is not asked for GPM. */
+/* Sets whether each round also reads GW_TIER_PROFILE. If not, the driver is not asked for
+ * GPM. */
 void reader_set_profile(struct reader *r, bool on);
 
 /* Requests an action. Actions are done between two rounds, in the order of the requests.
@@ -109,8 +107,9 @@ void reader_look(struct reader *r, uint64_t until_ns, bool now);
  * and reads the expensive tiers every READER_REST_HEALTH_NS. reader_watch() makes the rounds
  * full and as frequent as the interval until this monotonic time. If `now` is set, a full round
  * begins at once, also if until_ns is in the past. */
-#define READER_REST_NS        (10 * NS_PER_S)
-#define READER_START_NS       (5 * NS_PER_S) /* full rounds after the start */
+#define READER_REST_NS (10 * NS_PER_S)
+/* time after the start in which every round is full */
+#define READER_START_NS       (5 * NS_PER_S)
 #define READER_REST_HEALTH_NS (30 * NS_PER_S)
 void reader_watch(struct reader *r, uint64_t until_ns, bool now);
 

@@ -26,9 +26,9 @@ struct scene_thread {
 	bool utilisation, paused;
 	bool missed; /* a scene was due while no buffer was free */
 	uint64_t triggered;
-	struct scene_builder_stats stats; /* statistics at the last scene */
+	struct scene_builder_stats stats; /* statistics of the builder at the last scene */
 	const struct policy *policy;
-	struct scene_builder_formers formers; /* of it */
+	struct scene_builder_formers formers; /* former processes of its workers */
 	/* sequence number of `policy`, and of the policy that the builder uses */
 	uint64_t wanted, taken;
 	/* Used by the scene thread only. */

@@ -7,7 +7,6 @@
 #include "notify.h"
 #include "push.h"
 #include "store.h"
-#include "textfile.h"
 #include "uevent.h"
 
 #include "base/clock.h"

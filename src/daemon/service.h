@@ -17,7 +17,7 @@ struct service_options {
 	const char *backend, *nvml_library, *root;
 	unsigned open_flags; /* enum gw_open_flag */
 	uint64_t deadline_ns;
-	bool quiet;     /* no line on standard output */
+	bool quiet;     /* nothing is printed on standard output */
 	bool simulated; /* the GPUs are simulated */
 };
 

@@ -34,18 +34,20 @@ struct setup_server {
 	const struct setup_sign *sign;
 	int64_t pid, uid;
 	enum setup_home home;
-	/* SETUP_UNIT and SETUP_USER_UNIT; SETUP_PLAIN: a unit that also has other processes */
+	/* name of the unit, for SETUP_UNIT and SETUP_USER_UNIT; for SETUP_PLAIN, a unit that
+	 * also has other processes */
 	char unit[128];
-	char container[72]; /* id or name */
-	char cgroup[256];   /* SETUP_USER_UNIT */
-	char command[160];  /* as match.command sees it */
+	char container[72]; /* id or name of the container */
+	char cgroup[256];   /* path of the control group; set for SETUP_USER_UNIT */
+	char command[160];  /* the command line as match.command compares it */
 	char script[160];   /* path of the server's program or script, as far as it is known */
 	/* port on which clients reach the server, as far as the command line shows */
 	unsigned port;
-	bool listens;    /* a process of this server listens on that port */
-	bool unseen;     /* its sockets cannot be seen without root, so listens is unknown */
+	bool listens; /* a process of this server listens on that port */
+	/* only root can see the sockets of the server, so `listens` is unknown */
+	bool unseen;
 	bool lacks;      /* the server was started without an option that the guard needs */
-	bool stuck;      /* the guard cannot evict it through its API */
+	bool stuck;      /* the guard cannot evict the server through its API */
 	char model[160]; /* the .kcpps file of a KoboldCpp; "": none */
 };
 
@@ -53,7 +55,7 @@ struct setup_server {
 struct setup_maybe {
 	const struct setup_sign *sign;
 	unsigned port;
-	int64_t pid; /* 0: not visible */
+	int64_t pid; /* 0: the process is not visible */
 	char name[64];
 };
 

@@ -322,7 +322,7 @@ static void add_counts(struct store *s, const struct buf *counts, bool late)
 	}
 }
 
-/* False: unreadable. */
+/* Loads the counts and the last event id of the file. Returns false if they cannot be read. */
 static bool load_file(struct store *s, sqlite3 *db, bool late)
 {
 	struct buf counts;

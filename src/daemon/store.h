@@ -37,8 +37,8 @@ bool store_notice(struct store *s, char *out, size_t size);
 bool store_lasting(struct store *s);
 
 /* True if another gpuward used the file at the start. The guard then only observes, even if the
- * GPU locks (guard_lock.h) show no other gpuward. Otherwise its orders would be in no journal,
- * and the other guard would undo them. */
+ * GPU locks (guard_service_lock.c) show no other gpuward. Otherwise its orders would be in no
+ * journal, and the other guard would undo them. */
 bool store_shared(const struct store *s);
 
 /* Returns the value that the count had at the start; 0 if the store has no such count, or if

@@ -19,10 +19,12 @@
 
 struct block {
 	uint64_t begin_ms; /* wall time of the first moment */
-	unsigned count;    /* moments                        */
-	unsigned columns;
-	uint16_t offset[BLOCK_MOMENTS]; /* ascending, in the tier's unit */
-	float *value;                   /* count x columns values; NAN: missing */
+	unsigned count;    /* number of moments */
+	unsigned columns;  /* number of values per moment */
+	/* time from begin_ms to each moment, ascending, in the unit of the tier (struct
+	 * tier) */
+	uint16_t offset[BLOCK_MOMENTS];
+	float *value; /* count x columns values; NAN: missing */
 };
 
 void block_encode(const struct block *b, struct buf *out);

@@ -24,10 +24,10 @@
 
 #include <stdatomic.h>
 
-#define STORE_EVENTS    10000 /* maximum number in the file */
+#define STORE_EVENTS    10000 /* maximum number of events in the file */
 #define STORE_RESERVE   1000  /* number of event ids reserved in advance */
-#define STORE_DOCUMENTS 1000  /* maximum number per kind, in the file */
-#define STORE_KEYS      8192  /* counts */
+#define STORE_DOCUMENTS 1000  /* maximum number of documents per kind in the file */
+#define STORE_KEYS      8192  /* maximum number of counts */
 #define STORE_GPUS      256
 #define STORE_UUID      96
 
@@ -65,8 +65,8 @@ struct tier {
 	uint64_t unit_ms; /* unit of block offsets: 1 ms, or the span of a bucket */
 	uint64_t row_ms;  /* a row never crosses a multiple of this */
 	unsigned moments; /* maximum number of moments per row */
-	unsigned figures; /* per quantity */
-	uint64_t kept_ms;
+	unsigned figures; /* number of figures per quantity */
+	uint64_t kept_ms; /* time for which rows are kept */
 };
 extern const struct tier store_tiers[TIERS];
 
@@ -77,7 +77,7 @@ struct sum {
 
 struct history {
 	char uuid[STORE_UUID];
-	uint64_t last_ms;        /* latest reading; 0: none */
+	uint64_t last_ms;        /* wall time of the latest reading; 0: none */
 	bool fed;                /* a reading was added since the start */
 	unsigned refused;        /* consecutive readings that went back in time */
 	uint64_t refused_ms;     /* time of the last reading that went back in time */
@@ -90,24 +90,27 @@ struct history {
 
 struct counter {
 	char *key;
-	double start, pending, committed;
+	double start;     /* value in the file at the start */
+	double pending;   /* last value that the caller set, plus `base` */
+	double committed; /* value at the last store_commit(); negative: none */
 	double base; /* value in the file that the caller has not added yet; see store_news() */
-	double writing, written; /* negative: not in the file */
+	double writing; /* value in the batch that is being written; negative: none */
+	double written; /* value in the file; negative: it must be written */
 };
 
 /* Connections for reading. Used by the caller's thread only. */
 struct store_readers {
 	sqlite3 *db;
-	unsigned generation; /* file that db has open */
-	sqlite3 *alone;      /* for reading a file that cannot be written */
-	unsigned alone_depth;
+	unsigned generation;  /* number of the file that db has open; see store.generation */
+	sqlite3 *alone;       /* for reading a file that cannot be written */
+	unsigned alone_depth; /* number of queries that use `alone` */
 };
 
 /* Used by the store's thread only; for a store in memory, by the caller's thread. */
 struct store_writer {
 	sqlite3 *db;
 	int lock_fd;
-	uint64_t horizon_ms; /* see store_write.c */
+	uint64_t horizon_ms; /* rows are old relative to this wall time; see store_write.c */
 	struct batch back;
 	struct counter **changed; /* counts in the current batch */
 	unsigned changes;
@@ -149,7 +152,7 @@ struct store {
 
 	/* Held while the file is opened for writing, or read with db_open_alone(). */
 	pthread_mutex_t alone_lock;
-	_Atomic bool usable; /* open for writing */
+	_Atomic bool usable; /* the file is open for writing */
 	_Atomic bool known;  /* the caller knows the contents of the file */
 
 	/* the lock of the mailbox protects the members from here to `notice` */

@@ -85,7 +85,7 @@ static void put_waiting(struct overlays *o, const struct buf *records, uint64_t 
 
 struct row_walk {
 	struct overlays over;
-	size_t next; /* of over */
+	size_t next; /* position in `over` of the next row */
 	struct block row;
 	store_row_fn *each;
 	void *arg;

@@ -40,8 +40,8 @@ struct logind {
 	void (*sleeps)(void *arg, bool going); /* going true: about to suspend; false: awake */
 	void *arg;
 	struct loop_source *source, *again;
-	int fd;       /* -1: not connected                      */
-	int lock;     /* the delay lock; -1: none */
+	int fd;       /* socket of the system bus; -1: not connected */
+	int lock;     /* descriptor of the delay lock; -1: none */
 	int received; /* descriptor received with the current message; -1: none */
 	bool greeted; /* authentication is complete */
 	bool going;   /* logind announced a suspend */
@@ -339,7 +339,7 @@ struct suspend {
 	bool going; /* the machine is about to suspend, or is suspended */
 	/* this module requested the release of the drivers, and must open them again */
 	bool let_go;
-	bool waited; /* logind waits for the service */
+	bool waited; /* logind waits until the drivers are released */
 	int number;  /* number of the last request */
 };
 

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* if servers are not asked, energy is charged to models at this interval */
+/* if servers are not queried, energy is charged to models at this interval */
 #define SETTLE_NS (15 * NS_PER_S)
 /* longest pause after failures; also the pause if a server has no counters */
 #define RETRY_NS (300 * NS_PER_S)
@@ -29,15 +29,16 @@
 /* What the service remembers about a server between ticks. */
 struct token_server {
 	char name[MODEL_WORKER];
-	struct model_list *list; /* last known; NULL: unknown */
-	/* next time to ask the server, or to charge its energy to its models */
+	struct model_list *list; /* models of the last answer; NULL: unknown */
+	/* monotonic time of the next query to the server, or of the next charge of its energy
+	 * to its models */
 	uint64_t due_ns;
-	uint64_t ask_ns;   /* nothing is asked before this time */
-	uint64_t count_ns; /* the counters are not read before this time */
-	uint64_t pause_ns; /* pause after a failure; 0: the last question succeeded */
+	uint64_t ask_ns;   /* the server is not queried before this monotonic time */
+	uint64_t count_ns; /* the counters are not read before this monotonic time */
+	uint64_t pause_ns; /* pause after a failure; 0: the last query succeeded */
 	bool present;      /* the server has processes on a GPU at this tick */
-	bool active;       /* one of its processes works */
-	bool worked;       /* worked since the counters were read */
+	bool active;       /* one of its processes is not idle */
+	bool worked;       /* the server was active after the counters were last read */
 	bool fresh;        /* all its processes are younger than the service */
 	bool logged;       /* the reason why its tokens are unknown was logged */
 	struct token_process process[TOKEN_SOURCE_PROCESSES];
@@ -55,16 +56,16 @@ struct token_counter {
 	uint64_t begin_ns;
 	struct mailbox box;
 	atomic_bool cancelled;
-	/* Protected by the lock of the mailbox. One question at a time. */
+	/* Protected by the lock of the mailbox. There is one query at a time. */
 	enum { TOKEN_IDLE, TOKEN_ASKED, TOKEN_ANSWERED } state;
-	struct token_question question;
+	struct token_query query;
 	struct token_answer answer;
-	/* Used by the main thread only: the server that is asked. */
+	/* Used by the main thread only: the server that the current query is for. */
 	char asked[MODEL_WORKER];
 	bool asked_active;
 };
 
-/* Returns the time between two questions to a server, or between two charges of its energy. */
+/* Returns the time between two queries to a server, or between two charges of its energy. */
 static uint64_t token_interval_ns(const struct token_counter *t)
 {
 	return t->config.interval_s > 0 ? (uint64_t)(t->config.interval_s * 1e9) : SETTLE_NS;
@@ -81,7 +82,7 @@ static void token_thread(void *arg)
 			continue;
 		}
 		mailbox_unlock(&t->box);
-		token_source_ask(&t->question, &t->root, &t->cancelled, &t->answer);
+		token_source_ask(&t->query, &t->root, &t->cancelled, &t->answer);
 		mailbox_lock(&t->box);
 		t->state = TOKEN_ANSWERED;
 		mailbox_notify(&t->box);
@@ -390,8 +391,8 @@ static struct token_server *server_of(struct token_counter *t, const struct poli
 	return s;
 }
 
-/* True if the server may be asked: the guard sees it on the GPU and is not moving it. In a dry
- * run the guard moves nothing, whatever the state says. */
+/* True if the server may be queried: the guard sees it on the GPU and is not moving it. In a
+ * dry run the guard moves nothing, whatever the state says. */
 static bool server_may_ask(const struct guard *g, unsigned worker)
 {
 	struct guard_status s;
@@ -401,11 +402,11 @@ static bool server_may_ask(const struct guard *g, unsigned worker)
 	return s.dry != DRY_NOT || s.state == STATE_ACTIVE || s.state == STATE_SUSPECT;
 }
 
-/* Gives a question to the thread. Returns false if the thread is busy. */
+/* Passes a query to the thread. Returns false if the thread is busy. */
 static bool server_ask(struct token_counter *t, struct token_server *s,
 		       const struct policy_worker *p, bool count)
 {
-	struct token_question *q = &t->question;
+	struct token_query *q = &t->query;
 	bool idle;
 
 	mailbox_lock(&t->box);
@@ -490,7 +491,7 @@ void token_counter_tick(struct token_counter *t, struct view *v)
 		if (worker >= 0 && of[worker])
 			server_add_process(t, of[worker], v, k);
 	}
-	/* Each tick begins with another server, because only one can be asked at a time. */
+	/* Each tick begins with another server, because only one can be queried at a time. */
 	t->turn++;
 	for (unsigned i = 0; i < t->servers; i++) {
 		struct token_server *server = &t->server[(t->turn + i) % t->servers];
@@ -545,6 +546,6 @@ void token_counter_free(struct token_counter *t, uint64_t timeout_ns)
 	t->source = NULL;
 	atomic_store(&t->cancelled, true);
 	if (mailbox_stop(&t->box, timeout_ns) == 0)
-		/* otherwise the thread calls it when its request ends */
+		/* otherwise the thread frees t when its request ends */
 		token_counter_release(t);
 }

@@ -17,7 +17,8 @@ struct token_counter;
 struct token_counter_config {
 	struct loop *loop;
 	struct store *store; /* must be readable: its totals are loaded at the start */
-	double interval_s;   /* between questions to a server; 0: servers are not asked */
+	/* seconds between two queries to a server; 0: servers are not queried */
+	double interval_s;
 	uint64_t (*emit)(void *arg, const struct view_event *e);
 	void *arg;
 };

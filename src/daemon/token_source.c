@@ -18,7 +18,7 @@
 struct token_ask {
 	struct worker_call call;
 	struct policy_worker worker;
-	const struct token_question *q;
+	const struct token_query *q;
 	const struct root *root;
 	struct token_answer *ret;
 };
@@ -303,7 +303,7 @@ static void list_nothing(struct token_ask *a)
 	(void)a;
 }
 
-void token_source_ask(const struct token_question *q, const struct root *root,
+void token_source_ask(const struct token_query *q, const struct root *root,
 		      const atomic_bool *cancelled, struct token_answer *ret)
 {
 	static void (*const lists[WORKER_KINDS])(struct token_ask * a) = {

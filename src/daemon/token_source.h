@@ -1,7 +1,7 @@
 /* token_source: asks an inference server which models are loaded, and reads their token
  * counters.
  *
- * A question never loads or wakes a model and starts no generation. All requests of a question
+ * A query never loads or wakes a model and starts no generation. All requests of a query
  * together take at most TOKEN_SOURCE_NS. The functions block, so token_counter.c calls them on
  * a thread of its own. */
 #ifndef GW_DAEMON_TOKEN_SOURCE_H
@@ -27,7 +27,7 @@ struct token_kind {
 };
 const struct token_kind *token_kind(enum policy_kind kind);
 
-struct token_question {
+struct token_query {
 	enum policy_kind kind;
 	char url[512], token_file[512]; /* token_file "": none */
 	bool count;                     /* read the counters too, not only the list of models */
@@ -43,7 +43,7 @@ struct token_question {
 
 enum token_result {
 	TOKEN_COUNTED, /* the counters were read, or no model required a reading */
-	TOKEN_LISTED,  /* only the list was asked for */
+	TOKEN_LISTED,  /* only the list of models was requested */
 	TOKEN_OFF,     /* the list is there, but the server does not offer its counters */
 	TOKEN_UNREAD,  /* the list is there, but the counters could not be read this time */
 	TOKEN_FAILED,  /* the server did not answer: there is no list */
@@ -52,11 +52,13 @@ enum token_result {
 struct token_answer {
 	enum token_result result;
 	struct model_list list;
-	char why[240]; /* OFF, UNREAD, FAILED: one sentence */
+	/* the reason in one sentence, for TOKEN_OFF, TOKEN_UNREAD and TOKEN_FAILED */
+	char why[240];
 };
 
-/* cancelled: ends the question soon when it becomes true. root: where /proc is. */
-void token_source_ask(const struct token_question *q, const struct root *root,
+/* Queries a server. cancelled: when it becomes true, the query ends soon. root: where /proc
+ * is. */
+void token_source_ask(const struct token_query *q, const struct root *root,
 		      const atomic_bool *cancelled, struct token_answer *ret);
 
 #endif

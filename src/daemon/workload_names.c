@@ -28,10 +28,11 @@ struct row {
 	char space[sizeof(((struct workload *)0)->space)];
 	char name[sizeof(((struct workload *)0)->name)];
 	char part[sizeof(((struct workload *)0)->part)];
-	struct container_query *query; /* NULL: none is running */
-	uint64_t due_ns;               /* time of the next lookup; UINT64_MAX: all is known */
+	struct container_query *query; /* NULL: no query is running */
+	/* monotonic time of the next lookup; UINT64_MAX: all names are known */
+	uint64_t due_ns;
 	unsigned tries;
-	uint64_t used; /* number of the last use */
+	uint64_t used; /* counter of uses at the last use of this row */
 };
 
 struct workload_names {
@@ -250,7 +251,8 @@ static bool is_local(const struct root *root, const char *path)
 		    sscanf(dash, " - %31s", type) != 1)
 			continue;
 		n = strlen(point);
-		if (n < best || !proc_in_cgroup(full, point)) /* the same rule for paths */
+		/* a path is below a mount point as a group is below a group */
+		if (n < best || !proc_in_cgroup(full, point))
 			continue;
 		best = n;
 		local = false;

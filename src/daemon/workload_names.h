@@ -20,8 +20,9 @@
 struct workload_names;
 
 struct workload_names_config {
-	struct loop *loop; /* to ask container engines for names; NULL: they are not asked */
-	const char *root;  /* where /proc, /var, /run and /etc are looked up; NULL: "/" */
+	/* used to query container engines for names; NULL: they are not queried */
+	struct loop *loop;
+	const char *root; /* where /proc, /var, /run and /etc are looked up; NULL: "/" */
 	const char
 		*hpc_job_mapping_dir; /* see job_mapping.h; NULL or "": none; not below root */
 	const struct clock *clock;    /* NULL: the real one */

@@ -1,12 +1,17 @@
-/* The table of routes. Each handler runs only after its query parameters are checked and, if
- * the readings are old, after a new reading. */
+/* The table of routes, and what the handlers share: checks of the request, lookup of GPUs.
+ *
+ * Each handler runs only after its query parameters are checked and, if the readings are old,
+ * after a new reading. */
 #include "api_parts.h"
+
+#include "json_request.h"
 
 #include "base/suggest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define WORDS_MAX 16
 
@@ -114,4 +119,204 @@ void api_done(struct api *a)
 	api_guard_simulate_done(a);
 	if (a->openapi.p)
 		buf_done(&a->openapi);
+}
+
+bool api_word_in(const char *list, const char *word, size_t n)
+{
+	while (*list) {
+		size_t len = strcspn(list, " ");
+
+		if (len == n && memcmp(list, word, n) == 0)
+			return true;
+		list += len + (list[len] == ' ');
+	}
+	return false;
+}
+
+uint64_t api_now(const struct api *a)
+{
+	return clock_mono_ns(a->clock);
+}
+
+bool api_has_reading(const struct api *a, struct reply *r)
+{
+	char why[512];
+
+	if (a->view.tick && a->view.snap)
+		return true;
+	reply_problem(r, 503, "no-reading", "Try again in a moment.", "%s",
+		      view_stale(&a->view, api_now(a), why, sizeof(why)));
+	return false;
+}
+
+void api_begin(struct json *j, const struct api *a, struct reply *r)
+{
+	json_init(j, &r->body, false);
+	json_object(j, NULL);
+	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
+	json_time(j, "time_utc", clock_wall_ns(a->clock));
+	json_bool(j, "simulated", view_simulated(&a->view));
+}
+
+void api_end(struct json *j)
+{
+	json_object_end(j);
+	json_end(j);
+}
+
+/* Writes "there are GPU 0 (GPU-...), GPU 1 (GPU-...)", as many as fit. */
+static void list_gpus(const struct gw_snapshot *snap, char *out, size_t size)
+{
+	unsigned n = gw_snapshot_device_count(snap);
+	size_t len = 0;
+
+	snprintf(out, size, "there is none: %s", gw_snapshot_status(snap)->message);
+	for (unsigned i = 0; i < n && len < size; i++) {
+		const struct gw_device *d = gw_snapshot_device(snap, i);
+		const char *uuid = gw_device_text(d, GW_T_UUID);
+
+		if (len + 64 > size) {
+			snprintf(out + len, size - len, ", ...");
+			break;
+		}
+		len += (size_t)snprintf(out + len, size - len, "%sGPU %u (%s)",
+					i       ? ", "
+					: n > 1 ? "there are "
+						: "there is ",
+					d->index, uuid ? uuid : "no uuid");
+	}
+}
+
+static void no_such_device(const struct api *a, struct reply *r, int status,
+			   const char *selector)
+{
+	char there[512];
+
+	list_gpus(a->view.snap, there, sizeof(there));
+	reply_problem(r, status, "no-such-device",
+		      "Use the index of a GPU, its UUID or the beginning of it, or its PCI id.",
+		      "no GPU matches \"%.96s\"; %s", selector, there);
+}
+
+/* Sets the bits of the GPUs that a selector names. Returns their number. */
+static unsigned select_by(const struct gw_snapshot *snap, const char *selector,
+			  struct render_filter *f)
+{
+	unsigned found = 0;
+
+	for (unsigned i = 0; i < gw_snapshot_device_count(snap) && i < 256; i++)
+		if (gw_device_matches(gw_snapshot_device(snap, i), selector) == 1) {
+			f->selected[i] = true;
+			found++;
+		}
+	return found;
+}
+
+bool api_filter(const struct api *a, const struct request *q, struct reply *r,
+		struct render_filter *filter, const struct render_filter **ret)
+{
+	const char *list = request_param(q, "gpu");
+	char word[128];
+
+	*ret = NULL;
+	if (!list)
+		return true;
+	memset(filter, 0, sizeof(*filter));
+	do {
+		size_t n = strcspn(list, ",");
+
+		snprintf(word, sizeof(word), "%.*s", (int)(n < 100 ? n : 100), list);
+		if (select_by(a->view.snap, word, filter) == 0) {
+			no_such_device(a, r, 404, word);
+			return false;
+		}
+		list += n;
+	} while (*list++);
+	*ret = filter;
+	return true;
+}
+
+int api_find(const struct api *a, struct reply *r, int status, const char *selector)
+{
+	struct render_filter f = { { false } };
+	unsigned n = select_by(a->view.snap, selector, &f);
+
+	if (n == 0) {
+		no_such_device(a, r, status, selector);
+		return -1;
+	}
+	if (n > 1) {
+		reply_problem(r, 400, "ambiguous-device", "Use more of the UUID.",
+			      "\"%.96s\" matches %u GPUs", selector, n);
+		return -1;
+	}
+	for (int i = 0;; i++)
+		if (f.selected[i])
+			return i;
+}
+
+bool api_number(const struct request *q, struct reply *r, const char *name, uint64_t standard,
+		uint64_t most, uint64_t *ret)
+{
+	const char *text = request_param(q, name);
+	char *end;
+	unsigned long long v;
+
+	*ret = standard;
+	if (!text)
+		return true;
+	v = strtoull(text, &end, 10);
+	if (end == text || *end || *text == '-' || v > most) {
+		reply_problem(r, 400, "bad-parameter", NULL,
+			      "%s must be a whole number from 0 to %llu, not \"%.64s\"", name,
+			      (unsigned long long)most, text);
+		return false;
+	}
+	*ret = v;
+	return true;
+}
+
+bool api_flag(const struct request *q, const char *name, bool standard)
+{
+	const char *text = request_param(q, name);
+
+	if (!text)
+		return standard;
+	return strcmp(text, "0") != 0 && strcmp(text, "false") != 0 && strcmp(text, "no") != 0;
+}
+
+bool api_says_json(const struct request *q, struct reply *r)
+{
+	const char *type = request_header(q, "Content-Type");
+
+	if (type && strncasecmp(type, "application/json", 16) == 0 &&
+	    (type[16] == '\0' || type[16] == ';' || type[16] == ' '))
+		return true;
+	reply_problem(r, 415, "not-json",
+		      "Send Content-Type: application/json (curl --json does).",
+		      "the Content-Type of the body is not application/json");
+	return false;
+}
+
+struct json_request *api_body(const struct request *q, struct reply *r, const char *keys)
+{
+	struct json_request *b;
+	char message[256] = "";
+
+	if (json_request_open(q->body, q->size, keys, &b, message, sizeof(message)) == 0)
+		return b;
+	reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	return NULL;
+}
+
+bool api_no_body(const struct request *q, struct reply *r)
+{
+	struct json_request *b = NULL;
+	char message[256] = "out of memory";
+	int err = json_request_open(q->body, q->size, "", &b, message, sizeof(message));
+
+	json_request_close(b);
+	if (err)
+		reply_problem(r, 400, "bad-body", "Omit the body, or send {}.", "%s", message);
+	return err == 0;
 }

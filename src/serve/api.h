@@ -4,9 +4,9 @@
 #ifndef GW_SERVE_API_H
 #define GW_SERVE_API_H
 
-#include "energy_cost.h"
 #include "http.h"
 #include "metrics_family.h"
+#include "render.h"
 #include "stream.h"
 #include "view.h"
 
@@ -21,8 +21,9 @@ struct api {
 	const struct clock *clock;
 	struct stream *stream;
 	struct windows *windows;
-	void *daemon;      /* for the owner of this struct; the handlers do not use it */
-	struct http *http; /* source of the HTTP counters; NULL in tests */
+	/* for the owner of this struct (service.c); the handlers do not use it */
+	void *daemon;
+	struct http *http;                /* source of the HTTP counters; NULL in tests */
 	const struct view_push *push;     /* NULL: no push is configured */
 	const struct fleet_source *fleet; /* NULL: no Prometheus is configured */
 	/* maximum number of programs per GPU in /metrics; 0: no process metrics */
@@ -34,7 +35,7 @@ struct api {
 	struct energy_cost cost; /* prices that /api/v1/self shows */
 	/* The latest reservations that were requested with an Idempotency-Key: a ring. */
 	struct api_key {
-		/* SHA-256 of the key and of the body, as hexadecimal text */
+		/* SHA-256 of the key and of the request body, as hexadecimal text */
 		char key[65], body[65];
 		uint64_t id; /* id of the reservation; 0: unused entry */
 	} room_key[32];

@@ -1,8 +1,9 @@
-/* Replies about GPUs, processes, free memory and the machine, as of the latest reading. The
- * keys and types of the two short documents (/api/gpu/devices and /api/gpu/driver) never
- * change. */
+/* Replies about GPUs and their health, processes, free memory and the machine, as of the latest
+ * reading; clears a quarantine on request. The keys and types of the two short documents
+ * (/api/gpu/devices and /api/gpu/driver) never change. */
 #include "api_parts.h"
 #include "guard_doc.h"
+#include "json_request.h"
 #include "process_energy.h"
 #include "render_sensor.h"
 
@@ -571,4 +572,174 @@ void api_capacity_fit(void *arg, const struct request *q, struct reply *r)
 	x->able = capacity_place(x->gpu, x->n, bytes, x->order, x->answer);
 	fit_document(a, x, r);
 	free(x);
+}
+
+static void last_xid(struct json *j, const char *key, const struct health *h, unsigned xid)
+{
+	if (!json_object_if(j, key, xid))
+		return;
+	json_uint(j, "xid", xid);
+	json_string(j, "class", xid_class_name(health_xid_class(h, xid)));
+	json_string(j, "text", xid_text(xid));
+	json_object_end(j);
+}
+
+static void write_known_health(struct json *j, const struct health *h,
+			       const struct health_status *s, bool read_log,
+			       struct guard_moment now)
+{
+	json_string(j, "level", health_level_name(s->level));
+	json_string(j, "heat", health_level_name(s->heat));
+	json_bool(j, "thermal", s->thermal);
+	json_bool(j, "quarantine", s->quarantine);
+	json_double(j, "margin_celsius", s->margin_c);
+	guard_doc_text(j, "margin_source", s->margin_source);
+	json_double(j, "evict_at_celsius", s->evict_at_c);
+	guard_doc_time(j, "since", s->since_ns, now);
+	guard_doc_time(j, "clears", s->worst.clears_ns > now.mono_ns ? s->worst.clears_ns : 0,
+		       now);
+	json_uint(j, "xids_total", s->xids);
+	last_xid(j, "last_xid", h, s->last_xid);
+	json_double(j, "xids_before_start", read_log ? s->past_xids : (double)NAN);
+	last_xid(j, "last_xid_before_start", h, s->last_past_xid);
+	guard_doc_time(j, "last_xid_before_start_at", s->last_past_ns, now);
+	guard_doc_text(j, "why", s->worst.why);
+	guard_doc_text(j, "advice", s->worst.advice);
+}
+
+/* Writes null for all values, because the health of the GPU is not monitored. */
+static void write_unknown_health(struct json *j, struct guard_moment now)
+{
+	static const char *const keys[] = { "level",           "heat",
+					    "thermal",         "quarantine",
+					    "margin_celsius",  "margin_source",
+					    "evict_at_celsius" };
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		json_null(j, keys[i]);
+	guard_doc_time(j, "since", 0, now);
+	guard_doc_time(j, "clears", 0, now);
+	json_null(j, "xids_total");
+	json_null(j, "last_xid");
+	json_null(j, "xids_before_start");
+	json_null(j, "last_xid_before_start");
+	guard_doc_time(j, "last_xid_before_start_at", 0, now);
+	json_string(j, "why", "the health of this GPU is not monitored");
+	json_string(j, "advice", "Set enabled = true in [health].");
+	json_null(j, "ghost");
+}
+
+static void write_health(struct json *j, const struct api *a, unsigned i)
+{
+	const struct guard_moment now = guard_moment(a);
+	const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
+	const struct guard_view *g = a->view.guard;
+	struct health_status s;
+
+	json_uint(j, "index", d->index);
+	json_string(j, "uuid", gw_device_text(d, GW_T_UUID));
+	json_string(j, "name", gw_device_text(d, GW_T_NAME));
+	json_string(j, "state", gw_device_state_name(d->state));
+	if (i >= g->devices || !g->health[i]) {
+		write_unknown_health(j, now);
+		return;
+	}
+	health_status(g->health[i], now.mono_ns, &s);
+	write_known_health(j, g->health[i], &s,
+			   g->kernel_log && strcmp(g->kernel_log, "ok") == 0, now);
+	guard_doc_text(j, "ghost", g->ghost ? g->ghost[i] : "");
+}
+
+/* Returns the worst level of all monitored GPUs; NULL: none is monitored. */
+static const char *worst_level(const struct api *a, uint64_t now_ns)
+{
+	const struct guard_view *g = a->view.guard;
+	unsigned n = gw_snapshot_device_count(a->view.snap);
+	int level = -1;
+
+	for (unsigned i = 0; i < n && i < g->devices; i++) {
+		struct health_status s;
+
+		if (!g->health[i])
+			continue;
+		health_status(g->health[i], now_ns, &s);
+		level = (int)s.level > level ? (int)s.level : level;
+	}
+	return level < 0 ? NULL : health_level_name((unsigned)level);
+}
+
+static void write_health_head(struct json *j, const struct api *a)
+{
+	json_string(j, "level", worst_level(a, guard_moment(a).mono_ns));
+	json_string(j, "xid_catalogue", xid_table_version());
+	json_string(j, "kernel_log", a->view.guard->kernel_log);
+}
+
+void api_health(void *arg, const struct request *q, struct reply *r)
+{
+	guard_doc_gpus(arg, q, r, write_health_head, write_health);
+}
+
+static void reply_health(const struct api *a, unsigned i, struct reply *r)
+{
+	struct json j;
+
+	api_begin(&j, a, r);
+	write_health(&j, a, i);
+	api_end(&j);
+}
+
+void api_health_gpu(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	int i;
+
+	if (guard_doc_there(a, r) && api_has_reading(a, r) &&
+	    (i = api_find(a, r, 404, q->arg[0])) >= 0)
+		reply_health(a, (unsigned)i, r);
+}
+
+static void clear_quarantine(const struct api *a, const struct request *q, struct reply *r,
+			     unsigned i, const char *reason)
+{
+	const char *uuid = gw_device_text(gw_snapshot_device(a->view.snap, i), GW_T_UUID);
+	char message[256] = "", who[256];
+	int err;
+
+	guard_doc_who(q, reason, who, sizeof(who));
+	err = a->view.guard_ops->clear(a->view.guarding, uuid ? uuid : "", who, message,
+				       sizeof(message));
+	if (!err)
+		reply_health(a, i, r);
+	else if (err == -GW_E_STATE)
+		reply_problem(r, 409, "not-past",
+			      "Fix the cause first. The quarantine then ends automatically, or "
+			      "you can clear it.",
+			      "the cause of the quarantine still exists: %s", message);
+	else
+		reply_problem(r, 404, "not-watched", "Set enabled = true in [health].",
+			      "the health of this GPU is not monitored");
+}
+
+void api_health_clear(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const char *reason = "";
+	struct json_request *b;
+	int i;
+
+	if (!guard_doc_may_ask(a, q, r) || !api_has_reading(a, r) ||
+	    (i = api_find(a, r, 404, q->arg[0])) < 0)
+		return;
+	b = api_body(q, r, "reason");
+	if (!b)
+		return;
+	if (!json_request_text(b, "reason", &reason))
+		reply_problem(r, 400, "bad-body", NULL, "%s", json_request_message(b));
+	else if (strlen(reason) > GUARD_REASON_MAX)
+		reply_problem(r, 400, "bad-body", NULL, "\"reason\" is longer than %d bytes",
+			      GUARD_REASON_MAX);
+	else
+		clear_quarantine(a, q, r, (unsigned)i, reason);
+	json_request_close(b);
 }

@@ -2,7 +2,6 @@
  * processes, and what a person can do. */
 #include "guard_doc.h"
 #include "model_energy.h"
-#include "move_doc.h"
 
 #include "base/number.h"
 #include "device/workload.h"
@@ -92,17 +91,18 @@ static void say_reasons(struct json *j, const struct guard_view *g, unsigned wor
 			    "worker's GPU: %s.",
 			    s->why);
 	else if (!s->mask)
-		explain_say(j, "No reason against it is active.");
+		explain_say(j, "No reason against the worker is active.");
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
 		if (!guard_doc_explain(g, worker, r, &why))
 			continue;
 		ends_text(&why, now, end, sizeof(end));
-		explain_say(
-			j, "Reason against it%s: %s, for %s. Rule: %s. Evidence: %s%s Ends %s.",
-			why.masked ? " (the hold masks it)" : "", guard_reason_name(r),
-			span(seconds_to(now.mono_ns, why.since_ns), since), why.rule,
-			*why.evidence ? why.evidence : "none",
-			ends_well(why.evidence) ? "" : ".", end);
+		explain_say(j,
+			    "Reason against the worker%s: %s, for %s. Rule: %s. Evidence: %s%s "
+			    "Ends %s.",
+			    why.masked ? " (the hold masks it)" : "", guard_reason_name(r),
+			    span(seconds_to(now.mono_ns, why.since_ns), since), why.rule,
+			    *why.evidence ? why.evidence : "none",
+			    ends_well(why.evidence) ? "" : ".", end);
 	}
 }
 
@@ -153,7 +153,7 @@ static void say_last(struct json *j, const struct guard_view *g, unsigned worker
 static void meaning(const struct guard_relation *b, char *out, size_t size)
 {
 	if (!b->here)
-		snprintf(out, size, "not on its GPU");
+		snprintf(out, size, "not on the worker's GPU");
 	else if (b->kind == DEMAND_NONE)
 		snprintf(out, size, "no demand: below min_vram (%.0f MiB) and not busy",
 			 (double)b->min_vram_bytes / MIB);
@@ -164,7 +164,7 @@ static void meaning(const struct guard_relation *b, char *out, size_t size)
 			 "known to use at most %.0f MiB, which fits next to the worker",
 			 (double)b->most_bytes / MIB);
 	else
-		snprintf(out, size, "does not move it");
+		snprintf(out, size, "does not move the worker");
 }
 
 static void say_contender(struct json *j, const struct guard_view *g, unsigned worker,
@@ -365,8 +365,10 @@ static void say_next(struct json *j, const struct guard_view *g, unsigned worker
 	char left[32];
 
 	if (s->hold == HOLD_ACTIVE && s->state == STATE_ACTIVE)
-		explain_say(j, "It stays active until the hold ends, unless heat or a fault "
-			       "moves it.");
+		explain_say(
+			j,
+			"The worker stays active until the hold ends, unless heat or a fault "
+			"moves it.");
 	else if (s->next_ns > now_ns && s->next_ns - now_ns < 120 * NS_PER_S)
 		explain_say(j, "Next possible automatic change: in %.1f s.",
 			    seconds_to(s->next_ns, now_ns));
@@ -375,7 +377,7 @@ static void say_next(struct json *j, const struct guard_view *g, unsigned worker
 			j, "Next possible automatic change: in %s.",
 			span(seconds_to(s->next_ns > now_ns ? s->next_ns : end, now_ns), left));
 	else if (s->state == STATE_ACTIVE)
-		explain_say(j, "It stays active until another process needs the GPU.");
+		explain_say(j, "The worker stays active until another process needs the GPU.");
 	else if (s->mask)
 		explain_say(
 			j,
@@ -440,8 +442,8 @@ static void say_pidfile(struct json *j, const struct policy_match *m)
 	if (m->pidfile && root_open(&root, "/") == 0 &&
 	    pidfile_read(&root, m->pidfile, &file) == -GW_E_STATE)
 		explain_say(j,
-			    "The guard does not trust its pidfile %.200s: %s; " PIDFILE_REMEDY
-			    ".",
+			    "The guard does not trust the worker's pidfile %.200s: "
+			    "%s; " PIDFILE_REMEDY ".",
 			    m->pidfile, file.fault);
 	root_close(&root);
 }
@@ -452,7 +454,8 @@ static void say_tokens(struct json *j, const struct model_energy *m, const char 
 	for (unsigned i = 0; m && i < m->workers; i++)
 		if (m->worker[i].present && m->worker[i].why[0] &&
 		    strcmp(m->worker[i].name, worker) == 0)
-			explain_say(j, "Its tokens are not counted: %s.", m->worker[i].why);
+			explain_say(j, "The tokens of the worker's models are not counted: %s.",
+				    m->worker[i].why);
 }
 
 /* Writes how long a move takes, and how long the last moves took. */
@@ -461,8 +464,8 @@ static void say_moves(struct json *j, const struct guard_view *g, unsigned worke
 {
 	char text[400];
 
-	for (unsigned i = 0; move_doc_sentence(g, worker, s, no_gpu, i, text, sizeof(text));
-	     i++)
+	for (unsigned i = 0;
+	     guard_doc_move_sentence(g, worker, s, no_gpu, i, text, sizeof(text)); i++)
 		if (*text)
 			explain_say(j, "%s", text);
 }
@@ -497,7 +500,9 @@ static void write_explain(struct json *j, const struct api *a, unsigned worker,
 		    state_is_adjective(s.state) ? "" : "in state ", guard_state_name(s.state),
 		    span(seconds_to(now.mono_ns, s.since_ns), since), holds);
 	if (no_gpu)
-		explain_say(j, "What it holds is unknown, and the guard cannot decide: %s.",
+		explain_say(j,
+			    "The GPU memory of the worker is unknown, and the guard cannot "
+			    "decide: %s.",
 			    no_gpu);
 	say_mode(j, g, &s);
 	say_chosen_mode(j, g);

@@ -1,5 +1,5 @@
 /* Handles reservations of GPU memory. Workers leave the GPU until the memory is free; the reply
- * waits for it. */
+ * waits until then. */
 #include "json_request.h"
 #include "guard_doc.h"
 

@@ -302,8 +302,10 @@ static int prepare(struct simulation *x, const struct api *a, const struct reque
 
 /* What a waiting request keeps between the calls of its handler. */
 struct wait {
-	uint64_t until_ns; /* until when it waits for the end of another simulation */
-	uint64_t number;   /* number of the simulation that it started; 0: not started yet */
+	/* monotonic time until which the request waits for the end of another simulation */
+	uint64_t until_ns;
+	/* number of the simulation that the request started; 0: not started yet */
+	uint64_t number;
 };
 
 static bool simulation_runs(struct simulation *x)

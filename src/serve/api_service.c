@@ -1,5 +1,8 @@
-/* Replies about the service itself: its cost, release and reopening of the GPU drivers, the web
- * page, /docs and /metrics. */
+/* Replies about the service itself: liveness, readiness and cost, release and reopening of the
+ * GPU drivers, the web page, /docs and /metrics.
+ *
+ * The reply about liveness needs no reading and no guard. The reply about readiness names the
+ * problem in one sentence. */
 #include "api_parts.h"
 
 #include "asset.h"
@@ -10,6 +13,103 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static void check_push(struct buf *out, const struct view_push *p)
+{
+	bool both = *p->problem && *p->queue_problem;
+
+	buf_addf(out, "[%c] push %s%s%s\n", *p->problem || *p->queue_problem ? '-' : '+',
+		 *p->problem || *p->queue_problem ? p->problem
+		 : p->success_wall_ns             ? "ok"
+						  : "nothing was sent yet",
+		 both ? "; " : "", p->queue_problem);
+}
+
+static void checks(struct buf *out, const struct api *a, const char *unready)
+{
+	const struct view *v = &a->view;
+	double age_s = v->tick && v->snap
+			       ? (double)(api_now(a) - gw_snapshot_mono_ns(v->snap)) / 1e9
+			       : -1;
+	const double pace_s = fmax((double)v->pace.next_ns, (double)v->interval_ns) / 1e9;
+	unsigned n = v->tick && v->snap ? gw_snapshot_device_count(v->snap) : 0;
+
+	buf_adds(out, "[+] answering ok\n");
+	if (age_s >= 0)
+		buf_addf(out, "[%c] reading %llu, %.1f s old, every %g s\n",
+			 age_s > 2 * pace_s ? '-' : '+', (unsigned long long)v->tick, age_s,
+			 pace_s);
+	else
+		buf_addf(out, "[-] no reading yet%s%s\n", v->unopened ? ": " : "",
+			 v->unopened ? v->unopened : "");
+	for (unsigned i = 0; i < n; i++) {
+		const struct gw_device *d = gw_snapshot_device(v->snap, i);
+
+		buf_addf(out, "[%c] GPU %u %s%s%s\n", d->state == GW_DEVICE_OK ? '+' : '-',
+			 d->index, gw_device_state_name(d->state), *d->message ? ": " : "",
+			 d->message);
+	}
+	if (v->self.store_state)
+		buf_addf(out, "[%c] history %s\n",
+			 strcmp(v->self.store_state, "ok") == 0 ? '+' : '-',
+			 v->self.store_state);
+	if (v->problems.meter)
+		buf_addf(out, "[-] energy: %s\n", v->problems.meter);
+	if (v->problems.guard)
+		buf_addf(out, "[-] guard: %s\n", v->problems.guard);
+	if (a->push)
+		check_push(out, a->push);
+	if (unready)
+		buf_addf(out, "not ready: %s\n", unready);
+	else
+		buf_adds(out, "ready\n");
+}
+
+void api_healthy(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	char why[512];
+
+	r->type = "text/plain; charset=utf-8";
+	if (api_flag(q, "verbose", false))
+		checks(&r->body, a, view_unready(&a->view, api_now(a), why, sizeof(why)));
+	buf_adds(&r->body, "ok\n");
+}
+
+static const char *remedy(const struct view *v)
+{
+	unsigned cause;
+
+	if (!v->tick || !v->snap)
+		return "Try again in a moment.";
+	if (v->let_go)
+		return "POST /api/v1/resume when the maintenance is done.";
+	cause = gw_snapshot_status(v->snap)->cause;
+	for (unsigned i = 0; i < gw_snapshot_device_count(v->snap); i++)
+		if (gw_snapshot_device(v->snap, i)->state == GW_DEVICE_STALLED)
+			cause = GW_CAUSE_STALLED;
+	return *gw_cause_info(cause)->remedy ? gw_cause_info(cause)->remedy : NULL;
+}
+
+void api_ready(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	char why[512];
+	const char *unready = view_unready(&a->view, api_now(a), why, sizeof(why));
+	bool verbose = api_flag(q, "verbose", false);
+
+	if (unready && !verbose) {
+		reply_problem(r, 503, "not-ready", remedy(&a->view), "%s", unready);
+		return;
+	}
+	r->type = "text/plain; charset=utf-8";
+	if (unready)
+		r->status = 503;
+	if (verbose)
+		checks(&r->body, a, unready);
+	if (!unready)
+		buf_adds(&r->body, "ok\n");
+}
 
 static void write_call(struct json *j, const struct call_cost *c)
 {
@@ -113,7 +213,7 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 
 struct wait {
 	int number;
-	uint64_t until_ns; /* when the reply gives up */
+	uint64_t until_ns; /* monotonic time at which the reply no longer waits */
 };
 
 static void state(const struct api *a, struct reply *r)

@@ -17,7 +17,7 @@
 #define LEASE_LEAST_S 2.0 /* minimum lease in seconds; leases are checked once per second */
 #define GPUS_MAX      64
 #define LABEL_MAX     (WINDOWS_LABEL - 1)
-#define LIST_BYTES    (16u << 20) /* a longer list is truncated */
+#define LIST_BYTES    (16u << 20) /* maximum bytes of a list; a longer list is truncated */
 
 /* True if the client may use windows. Refuses an untrusted client unless the configuration
  * allows it. Also checks the Content-Type, so that a form of a web page cannot send a body;

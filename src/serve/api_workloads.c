@@ -1,11 +1,16 @@
-/* Replies about workloads and about models on the inference servers. Workloads that run or
- * ended recently are in memory; older ones are in the store. */
+/* Replies about workloads, about models on the inference servers, and about the fleet.
+ *
+ * Workloads that run or ended recently are in memory; older ones are in the store. The state of
+ * the fleet comes from the user's Prometheus. */
 #include "api_parts.h"
+
+#include "fleet.h"
 #include "guard_view.h"
 #include "model_energy.h"
 #include "timespec_parse.h"
 #include "workload_doc.h"
 
+#include "base/number.h"
 #include "base/suggest.h"
 
 #include <fnmatch.h>
@@ -22,6 +27,16 @@
 #define HISTORY_REMEDY "Use a later since, or a kind: only the latest 20,000 were examined."
 /* bytes of a reply; the client `gpuward jobs` reads at most 16 MiB */
 #define HISTORY_BYTES (15u << 20)
+
+#define FLEET_WAIT_STEP_NS (50 * NS_PER_MS)
+/* Maximum time that a reply waits for Prometheus. FLEET_WAIT_FIRST_NS applies until the service
+ * has an answer from Prometheus; it is longer than the deadline of the queries.
+ * FLEET_WAIT_NEXT_NS applies if an older answer can be shown instead. */
+#define FLEET_WAIT_FIRST_NS (25 * NS_PER_S)
+#define FLEET_WAIT_NEXT_NS  (2 * NS_PER_S)
+#define FLEET_TOP_STANDARD  50
+#define FLEET_TOP_MOST      1000
+#define FLEET_GPUS_MOST     64
 
 static void write_devices(struct json *j, const struct api *a,
 			  const struct render_filter *filter)
@@ -95,7 +110,8 @@ static bool name_matches(const struct search *s, const char *name)
 struct stored {
 	const struct search *search;
 	unsigned wanted; /* maximum number of documents to keep */
-	/* number that match, also if not kept; number that were read */
+	/* number of documents that match, including those not kept; number of documents that
+	 * were read */
 	unsigned found, examined;
 	bool truncated;  /* the search ended at HISTORY_SCAN documents */
 	struct buf text; /* the kept documents, each with a NUL at its end */
@@ -416,4 +432,81 @@ void api_models(void *arg, const struct request *q, struct reply *r)
 			write_worker(&j, &a->view, &m->worker[i]);
 	json_array_end(&j);
 	api_end(&j);
+}
+
+/* Reads ?fits=40GiB. Returns false after an error reply. */
+static bool read_fits(const struct request *q, struct reply *r, double *ret)
+{
+	const char *text = request_param(q, "fits");
+
+	*ret = 0;
+	if (!text || (unit_parse(text, unit_sizes, ret) && *ret >= 1 && isfinite(*ret)))
+		return true;
+	reply_problem(r, 400, "bad-parameter", "Write ?fits=40GiB, or a number of bytes.",
+		      "fits=\"%.64s\" is not a size", text);
+	return false;
+}
+
+/* True if the reply has to wait for Prometheus. */
+static bool waits_for_fleet(const struct api *a, const struct request *q, struct reply *r,
+			    const struct fleet_state *s)
+{
+	uint64_t waited_ns = q->tries * FLEET_WAIT_STEP_NS;
+
+	if (!s->asking || waited_ns >= (s->fleet ? FLEET_WAIT_NEXT_NS : FLEET_WAIT_FIRST_NS))
+		return false;
+	reply_again(r, api_now(a) + FLEET_WAIT_STEP_NS);
+	return true;
+}
+
+static void write_fleet(const struct api *a, struct reply *r, const struct fleet_state *s,
+			double fits, unsigned gpus, unsigned top)
+{
+	struct json j;
+
+	json_init(&j, &r->body, false);
+	json_object(&j, NULL);
+	json_int(&j, "schema_version", RENDER_SCHEMA_VERSION);
+	json_time(&j, "time_utc", clock_wall_ns(a->clock));
+	json_bool(&j, "simulated", s->fleet->gpus_simulated > 0);
+	json_double(&j, "age_seconds", (double)(api_now(a) - s->mono_ns) / 1e9);
+	json_string(&j, "error", s->problem[0] ? s->problem : NULL);
+	fleet_render(&j, s->fleet, top);
+	if (fits > 0)
+		fleet_render_fit(&j, s->fleet, fits, gpus, top);
+	api_end(&j);
+}
+
+void api_fleet(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct fleet_state s;
+	uint64_t top, gpus;
+	double fits;
+
+	if (!a->fleet) {
+		reply_problem(
+			r, 404, "not-configured",
+			"Set prometheus = \"http://HOST:9090\" in the section [fleet] of the "
+			"configuration, and reload the service.",
+			"no Prometheus is configured, so this service knows only its own "
+			"machine");
+		return;
+	}
+	if (!read_fits(q, r, &fits) || !api_number(q, r, "gpus", 1, FLEET_GPUS_MOST, &gpus) ||
+	    !api_number(q, r, "top", FLEET_TOP_STANDARD, FLEET_TOP_MOST, &top))
+		return;
+	a->fleet->look(a->fleet->arg, &s);
+	if (waits_for_fleet(a, q, r, &s))
+		return;
+	if (!s.fleet) {
+		reply_problem(r, 503, "no-answer", NULL, "%s",
+			      s.problem[0] ? s.problem : "Prometheus has not answered yet");
+		return;
+	}
+	if (fits > 0 && fleet_fit(s.fleet, fits, gpus ? (unsigned)gpus : 1) != 0) {
+		reply_problem(r, 503, "no-memory", NULL, "out of memory");
+		return;
+	}
+	write_fleet(a, r, &s, fits, gpus ? (unsigned)gpus : 1, (unsigned)top);
 }

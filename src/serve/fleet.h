@@ -86,9 +86,11 @@ enum fleet_node_state {
 /* A GPU or a node that a person should look at. */
 struct fleet_attention {
 	const char *cluster, *instance, *uuid, *gpu; /* uuid "": the row is about the node */
-	const char *state;                  /* state of a GPU that is down; "": not known */
-	const char *reason, *what, *remedy; /* of the most urgent reason */
-	unsigned more;                      /* number of less urgent reasons of the same GPU */
+	const char *state; /* state of a GPU that is down; "": not known */
+	/* the most urgent reason: its key, a sentence, and what to do */
+	const char *reason, *what, *remedy;
+	/* number of further, less urgent reasons of the same GPU */
+	unsigned more;
 	int rank;
 	double age_s; /* age of the readings of a stale node */
 };
@@ -189,7 +191,7 @@ void fleet_render_fit(struct json *j, const struct fleet *f, double bytes, unsig
 /* The fleet that the service keeps between requests. */
 struct fleet_state {
 	struct fleet *fleet; /* made from the last queries that succeeded; NULL: none yet */
-	uint64_t mono_ns;    /* when those queries were sent */
+	uint64_t mono_ns;    /* monotonic time at which those queries were sent */
 	bool asking;
 	char problem[500]; /* why the last queries failed; "": they succeeded */
 };

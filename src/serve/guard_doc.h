@@ -27,6 +27,13 @@ void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 /* If no GPU can be read, writes and returns why: "no GPU can be read: REASON". NULL: the guard
  * observes a GPU. */
 const char *guard_doc_no_gpu(const struct api *a, char *out, size_t size);
+/* Writes sentence i about the moves of a worker: 0 estimate of the next move, 1 the last time it
+ * left its GPU, 2 the last time it returned, 3 host memory, 4 memory pages. Writes "" if there
+ * is nothing to say. Returns false after the last sentence. no_gpu: the result of
+ * guard_doc_no_gpu(). For a worker of kind checkpoint, the function reads /proc and /sys. */
+bool guard_doc_move_sentence(const struct guard_view *g, unsigned worker,
+			     const struct guard_status *s, const char *no_gpu, unsigned i,
+			     char *out, size_t size);
 /* Writes a decision as an array element. */
 void guard_doc_decision(struct json *j, const struct guard_view *g,
 			const struct guard_view_decision *d, struct guard_moment now);

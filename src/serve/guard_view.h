@@ -76,8 +76,10 @@ struct guard_view_decision {
 /* A process registered as a game. */
 #define GUARD_VIEW_GAMES 32
 struct guard_view_game {
-	int64_t pid;                 /* 0: free slot */
-	uint64_t since_ns, until_ns; /* UINT64_MAX: until the process exits */
+	int64_t pid; /* process id; 0: free slot */
+	/* monotonic times of registration and end; until_ns UINT64_MAX: until the process
+	 * exits */
+	uint64_t since_ns, until_ns;
 	int64_t uid; /* user who registered the game; -1: a client with the token */
 	char who[256];
 };
@@ -102,7 +104,7 @@ struct guard_client {
 	uint64_t start_ticks;
 };
 
-/* since the service started; guard_view.tally includes earlier runs */
+/* Counts since the service started; guard_view.tally includes earlier runs. */
 struct guard_view_counts {
 	uint64_t scenes, triggered;
 	uint64_t events_lost; /* driver events that were dropped because the queue was full */
@@ -121,7 +123,7 @@ struct guard_view_mode {
 	bool chosen; /* a person has set a mode, and the members below are valid */
 	/* the mode that the person set; it applies as soon as no order is running */
 	enum guard_mode mode;
-	uint64_t wall_ns; /* when the person set it */
+	uint64_t wall_ns; /* wall time at which the person set the mode */
 	char who[256];
 };
 
@@ -129,7 +131,7 @@ struct guard_view {
 	const struct policy *policy;
 	const struct guard_view_mode *mode; /* NULL in tests */
 	const struct guard *guard;
-	const struct scene *scene; /* the latest; NULL: none yet */
+	const struct scene *scene; /* the latest scene; NULL: none yet */
 	/* one pointer per device of the snapshot; NULL: not monitored */
 	struct health *const *health;
 	/* one pointer per device of the snapshot; NULL: not monitored */
@@ -155,7 +157,7 @@ struct guard_view {
 	const char *journal; /* "ok", or why evictions above level 2 are refused */
 };
 
-/* Carries out requests of clients; on the main thread. */
+/* Functions that carry out requests of clients. Only the main thread calls them. */
 struct guard_view_ops {
 	/* These work like guard_request(), guard_reserve(), guard_reservation_ready() and
 	 * guard_release(), and carry the result out at once. request() returns 0 with a message

@@ -23,7 +23,7 @@ struct request {
 	enum http_method method;    /* a HEAD request has HTTP_GET */
 	const char *path;           /* with %XX decoded */
 	const char *arg[HTTP_ARGS]; /* values of {...} in the route, in order */
-	const char *body;           /* "" if there is none; NUL-terminated */
+	const char *body;           /* the body, NUL-terminated; "": there is none */
 	size_t size;
 	/* the client has a valid token, or is a permitted user of the UNIX socket */
 	bool trusted;
@@ -50,8 +50,8 @@ const char *request_param_name(const struct request *q, unsigned i);
 
 /* Tests may pass a reply without impl; its headers are then dropped. */
 struct reply {
-	int status;       /* at first 200 */
-	const char *type; /* at first "application/json" */
+	int status;       /* HTTP status; 200 unless the handler changes it */
+	const char *type; /* Content-Type; "application/json" unless the handler changes it */
 	struct buf body;  /* at most REPLY_MAX bytes */
 	void *impl;
 };
@@ -158,8 +158,9 @@ struct http_counts { /* since the start */
 	uint64_t accepted, refused; /* number of connections */
 	/* number of connections that were closed because a deadline passed */
 	uint64_t timeouts;
-	unsigned connections, streams; /* number that are open now */
-	uint64_t bytes_sent;           /* bytes of reply bodies */
+	/* number of connections and of streams that are open now */
+	unsigned connections, streams;
+	uint64_t bytes_sent; /* bytes of reply bodies */
 };
 void http_counts(const struct http *h, struct http_counts *ret);
 

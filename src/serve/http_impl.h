@@ -1,10 +1,9 @@
 /* http_impl: declarations shared by http*.c; no other file includes it.
  *
  * http.c        settings, the library, start and stop
- * http_conn.c   connections and their deadlines; following a stream
+ * http_conn.c   listening sockets; connections and their deadlines; following a stream
  * http_call.c   handles a request from its first byte to the handler; finds its route
  * http_admit.c  validation and permissions of requests
- * http_listen.c listening sockets
  * http_reply.c  replies: headers, problems, compression, sending, the cache
  * http_check.c  pure checks of texts */
 #ifndef GW_SERVE_HTTP_IMPL_H
@@ -40,7 +39,8 @@ struct listener {
 	struct loop_source *source;
 	int fd;
 	bool unix_socket, tls, loopback, wildcard;
-	bool ours;          /* we created the UNIX socket file, so we remove it at the end */
+	/* the service created the UNIX socket file, so it removes the file at the end */
+	bool ours;
 	char path[108];     /* path of the UNIX socket */
 	char host[64];      /* the address without port */
 	char host_port[72]; /* the form that a Host header has */
@@ -256,16 +256,17 @@ struct http_library {
 struct http_timers {
 	struct loop_source *again;    /* runs the library again because it has more to do */
 	struct loop_source *deadline; /* fires at the earliest deadline of all connections */
-	uint64_t deadline_ns;         /* when `deadline` expires; 0: not set */
-	struct loop_source *rest;     /* resumes accepting after a pause */
+	/* monotonic time at which `deadline` expires; 0: not set */
+	uint64_t deadline_ns;
+	struct loop_source *rest; /* resumes accepting after a pause */
 	struct loop_source *beat;
 };
 
 struct http_limits {
 	uint64_t state_ns[CONN_STATES]; /* maximum time in each state; 0: unlimited */
 	uint64_t beat_ns;
-	unsigned connections; /* maximum number */
-	unsigned streams;     /* maximum number */
+	unsigned connections; /* maximum number of connections */
+	unsigned streams;     /* maximum number of streams */
 };
 
 /* Settings that a reload may change. All of them are read before any is applied. */
@@ -294,7 +295,7 @@ struct http {
 	struct http_library library;
 	struct http_timers timer;
 	struct router *router;
-	struct entry **cache; /* per route, its list of cached entries */
+	struct entry **cache; /* one list of cached entries per route */
 	uint64_t tick;
 	struct conn_list list[CONN_STATES];
 	struct http_limits limit;

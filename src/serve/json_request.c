@@ -16,9 +16,9 @@
 
 struct json_request {
 	struct json_doc *root;
-	char text[TEXTS_MAX][24]; /* whole numbers of arrays, as strings */
+	char text[TEXTS_MAX][24]; /* whole numbers in the body, converted to strings */
 	unsigned texts;
-	char message[256]; /* the error message */
+	char message[256]; /* why the body is invalid */
 };
 
 /* Splits a list into words; returns their number. */
@@ -122,7 +122,7 @@ bool json_request_text(struct json_request *b, const char *key, const char **ret
 	if (!v)
 		return true;
 	if (json_doc_type(v, "") != JSON_DOC_STRING)
-		return json_request_wrong(b, "\"%s\" must be a text", key);
+		return json_request_wrong(b, "\"%s\" must be a string", key);
 	*ret = json_doc_string(v, "");
 	return true;
 }
@@ -185,7 +185,7 @@ bool json_request_texts(struct json_request *b, const char *key, const char **ou
 	if (json_doc_type(v, "") != JSON_DOC_ARRAY)
 		return json_request_wrong(b, "\"%s\" must be an array of strings", key);
 	if (n > max)
-		return json_request_wrong(b, "\"%s\" must be a shorter array", key);
+		return json_request_wrong(b, "\"%s\" must have at most %u elements", key, max);
 	for (size_t i = 0; i < n; i++) {
 		out[i] = as_text(b, json_doc_at(v, "", i));
 		if (!out[i])
@@ -208,7 +208,7 @@ bool json_request_pairs(struct json_request *b, const char *key, const char **na
 	if (json_doc_type(v, "") != JSON_DOC_OBJECT)
 		return json_request_wrong(b, "\"%s\" must be an object of strings", key);
 	if (json_doc_count(v, "") > max)
-		return json_request_wrong(b, "\"%s\" must be a smaller object", key);
+		return json_request_wrong(b, "\"%s\" must have at most %u members", key, max);
 	while (json_doc_next(v, &iter, &name, &value)) {
 		if (json_doc_type(value, "") != JSON_DOC_STRING)
 			return json_request_wrong(b, "\"%s\" must be an object of strings",

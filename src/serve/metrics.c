@@ -1,4 +1,5 @@
-/* metrics: writes the metrics page, which consists of several parts, and the compatibility set.
+/* metrics: writes the metrics page. This file has the families of workloads, models, the service
+ * itself and the host, and the families with old names (compatible()).
  *
  * The samples of a family must be contiguous, so the outer loop is over families and the inner
  * loop over GPUs. */
@@ -6,14 +7,15 @@
 
 #include "guard_view.h"
 #include "metrics.h"
+#include "model_energy.h"
+#include "workload_energy.h"
 
 #include "base/array.h"
-#include "base/number.h"
+#include "device/call_cost.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 static void page_init(struct page *p, struct buf *out, const struct api *a,
@@ -106,6 +108,332 @@ void page_processes(struct page *p, bool not_ours)
 	}
 }
 
+/* Workloads. At most WORKLOAD_SERIES_MAX workloads per GPU have their own series.
+ * workload_energy.h chooses them so that no counter decreases while its series exists. The rest
+ * of the GPU's energy (idle, unattributed, other workloads) has series with other kinds, so
+ * that the sum over all series is the energy of the GPU. */
+
+static void put_sample(struct page *p, unsigned gpu, const char *kind, const struct workload *w,
+		       double v)
+{
+	struct labels l;
+
+	labels_clear(&l);
+	labels_add(&l, "kind", kind);
+	labels_add(&l, "namespace", w ? w->space : "");
+	labels_add(&l, "name", w ? w->name : "");
+	labels_add(&l, "part", w ? w->part : "");
+	metrics_sample(&p->t, p->base[gpu], l.text, v);
+}
+
+/* Returns one figure of a workload; NAN: unknown. */
+typedef double row_figure(const struct workload_row *r);
+
+/* Rounds to microjoules or microseconds. The rounded counter still never decreases. */
+static double micro(double v)
+{
+	return rint(v * 1e6) / 1e6;
+}
+
+static double row_energy(const struct workload_row *r)
+{
+	return r->charged ? micro(r->joules - r->series_from_j) : (double)NAN;
+}
+
+static double row_seconds(const struct workload_row *r)
+{
+	return micro(r->gpu_seconds);
+}
+
+static double row_memory(const struct workload_row *r)
+{
+	return r->processes ? r->memory_bytes : (double)NAN;
+}
+
+static double row_sm(const struct workload_row *r)
+{
+	return r->processes ? r->sm_ratio : (double)NAN;
+}
+
+static double row_power(const struct workload_row *r)
+{
+	return r->processes ? r->power_w : (double)NAN;
+}
+
+/* Writes one family with a sample per workload. Returns false if the family is not served. */
+static bool put_rows(struct page *p, unsigned metric, row_figure *figure)
+{
+	const struct workload_energy *e = p->v->workloads;
+
+	if (!page_family(p, metric))
+		return false;
+	for (unsigned i = 0; i < p->gpus; i++)
+		for (unsigned k = 0; k < e->count; k++)
+			if (e->row[k].gpu == i && e->row[k].has_series)
+				put_sample(p, i, workload_kind_word(e->row[k].workload.kind),
+					   &e->row[k].workload, figure(&e->row[k]));
+	return true;
+}
+
+/* Writes energy that belongs to no single workload (enum workload_rest). always: even if it is
+ * 0 joules. Otherwise the series exists only from the first joule on, because most GPUs never
+ * need it. */
+static void put_rest(struct page *p, unsigned gpu, const char *kind, double joules, bool always)
+{
+	if (always || joules != 0)
+		put_sample(p, gpu, kind, NULL, micro(joules));
+}
+
+/* Writes the energy that is in no workload's series, so that the sum is complete. Call it right
+ * after the energy of the workloads, in the same family. */
+static void put_rests(struct page *p)
+{
+	const struct workload_energy *e = p->v->workloads;
+
+	for (unsigned i = 0; i < p->gpus && i < e->gpus; i++) {
+		if (!e->gpu[i].begun)
+			continue;
+		for (unsigned r = 0; r < WORKLOAD_RESTS; r++)
+			put_rest(p, i, workload_rest_word(r), e->gpu[i].rest_j[r],
+				 r == WORKLOAD_IDLE || r == WORKLOAD_UNATTRIBUTED);
+		put_rest(p, i, "other", workload_energy_series_other(e, i), false);
+	}
+}
+
+static void workloads(struct page *p)
+{
+	if (!p->v->workloads || !p->v->self.counts_known)
+		return;
+	if (put_rows(p, M_WORKLOAD_ENERGY, row_energy))
+		put_rests(p);
+	put_rows(p, M_WORKLOAD_SECONDS, row_seconds);
+	put_rows(p, M_WORKLOAD_MEMORY, row_memory);
+	put_rows(p, M_WORKLOAD_SM, row_sm);
+	put_rows(p, M_WORKLOAD_POWER, row_power);
+}
+
+/* Models. rate(energy) / rate(tokens) is joules per token, because both counters of a model
+ * increase at the same time. */
+
+static void put_tokens(struct page *p, const struct model_row *r)
+{
+	struct labels l;
+
+	for (unsigned d = 0; r->counted && d < MODEL_DIRECTIONS; d++) {
+		labels_clear(&l);
+		labels_add(&l, "worker", r->worker);
+		labels_add(&l, "model", r->model);
+		labels_add(&l, "direction", model_direction_name(d));
+		metrics_sample(&p->t, l.text, NULL, r->tokens[d]);
+	}
+}
+
+static void put_energy(struct page *p, const struct model_energy *m, const struct model_row *r)
+{
+	struct labels l;
+
+	labels_clear(&l);
+	labels_add(&l, "worker", r->worker);
+	labels_add(&l, "model", r->model);
+	for (unsigned i = 0; i < p->gpus; i++) {
+		const char *uuid = gw_device_text(page_gpu(p, i), GW_T_UUID);
+
+		for (unsigned g = 0; uuid && g < m->gpus; g++)
+			if (strcmp(uuid, m->gpu[g]) == 0 && r->joules[g] > 0)
+				metrics_sample(&p->t, p->base[i], l.text, micro(r->joules[g]));
+	}
+}
+
+static void models(struct page *p)
+{
+	const struct model_energy *m = p->v->models;
+	const struct model_row *r;
+
+	if (m && page_family(p, M_MODEL_TOKENS))
+		for (unsigned i = 0; (r = model_energy_row(m, i)); i++)
+			put_tokens(p, r);
+	if (m && page_family(p, M_MODEL_ENERGY))
+		for (unsigned i = 0; (r = model_energy_row(m, i)); i++)
+			put_energy(p, m, r);
+}
+
+static void build(struct page *p)
+{
+	if (page_family(p, M_BUILD))
+		page_labelled(p, NULL, "version", gw_version(), 1);
+}
+
+static void driver(struct page *p)
+{
+	const struct gw_status *st = gw_snapshot_status(p->v->snap);
+	struct labels l;
+
+	labels_clear(&l);
+	labels_add(&l, "backend", st->backend);
+	labels_add(&l, "driver", st->driver_version);
+	labels_add(&l, "nvml", st->nvml_version);
+	labels_add(&l, "cuda", st->cuda_version);
+	if (page_family(p, M_DRIVER))
+		metrics_sample(&p->t, NULL, l.text, 1);
+	page_one(p, M_LAST_TICK, page_seconds(gw_snapshot_wall_ns(p->v->snap)));
+}
+
+static bool is_up(const struct page *p)
+{
+	char why[256];
+
+	return p->v->tick && p->v->snap &&
+	       !view_stale(p->v, clock_mono_ns(p->a->clock), why, sizeof(why));
+}
+
+static void service(struct page *p)
+{
+	const struct view_self *s = &p->v->self;
+
+	page_one(p, M_UP, is_up(p));
+	build(p);
+	if (p->v->snap)
+		driver(p);
+	page_one(p, M_INTERVAL, (double)p->v->interval_ns / 1e9);
+	page_one(p, M_TICKS, (double)s->ticks);
+	page_one(p, M_TICKS_MISSED, (double)s->ticks_missed);
+	if (p->v->tick) {
+		page_one(p, M_TICK, s->tick_seconds);
+		page_one(p, M_TICK_MAX, s->tick_max_seconds);
+		page_one(p, M_GPUS, p->gpus);
+	}
+	page_one(p, M_LET_GO, p->v->let_go);
+}
+
+static double call_count(const struct call_cost *c)
+{
+	return (double)c->count;
+}
+
+static double call_seconds(const struct call_cost *c)
+{
+	return (double)c->total_ns / 1e9;
+}
+
+static double call_max(const struct call_cost *c)
+{
+	return (double)c->max_ns / 1e9;
+}
+
+static double call_errors(const struct call_cost *c)
+{
+	return (double)c->errors;
+}
+
+static void call_codes(struct page *p, const struct call_cost *c)
+{
+	struct labels l;
+
+	for (unsigned code = 1; c->errors && code < CALL_COST_CODES; code++) {
+		if (!c->code[code])
+			continue;
+		labels_clear(&l);
+		labels_add(&l, "call", c->name);
+		labels_add(&l, "code", call_cost_code_name(code));
+		metrics_sample(&p->t, NULL, l.text, c->code[code]);
+	}
+}
+
+static void calls(struct page *p)
+{
+	static const struct {
+		unsigned metric;
+		/* returns the value; NULL: one series per error code */
+		double (*of)(const struct call_cost *c);
+	} rows[] = {
+		{ M_NVML_CALLS, call_count }, { M_NVML_SECONDS, call_seconds },
+		{ M_NVML_MAX, call_max },     { M_NVML_CALL_ERRORS, call_errors },
+		{ M_NVML_ERRORS, NULL },
+	};
+	struct call_cost cost[CALL_COST_CALLS];
+	unsigned n = 0;
+
+	for (size_t r = 0; r < COUNT(rows); r++) {
+		if (!page_family(p, rows[r].metric))
+			continue;
+		n = n ? n : call_cost_list(p->v->ctx, cost, CALL_COST_CALLS);
+		for (unsigned i = 0; i < n; i++) {
+			if (rows[r].of)
+				page_labelled(p, NULL, "call", cost[i].name,
+					      rows[r].of(&cost[i]));
+			else
+				call_codes(p, &cost[i]);
+		}
+	}
+}
+
+static void nvml(struct page *p)
+{
+	const char *backend = p->v->snap ? gw_snapshot_status(p->v->snap)->backend : "none";
+
+	page_one(p, M_NVML_UP, strstr(backend, "nvml") != NULL);
+	if (p->v->self.counts_known)
+		page_one(p, M_NVML_INIT, (double)p->v->init_failures);
+	calls(p);
+}
+
+static void http(struct page *p)
+{
+	static const char *const status[] = { "torn", "1xx", "2xx", "3xx", "4xx", "5xx" };
+	struct http_counts c;
+	bool requests = page_family(p, M_HTTP_REQUESTS);
+
+	http_counts(p->a->http, &c);
+	for (size_t i = 0; requests && i < COUNT(status); i++)
+		page_labelled(p, NULL, "status", status[i], (double)c.requests[i]);
+	page_one(p, M_HTTP_CONNECTIONS, c.connections);
+	page_one(p, M_HTTP_STREAMS, c.streams);
+	page_one(p, M_HTTP_ACCEPTED, (double)c.accepted);
+	page_one(p, M_HTTP_REFUSED, (double)c.refused);
+	page_one(p, M_HTTP_TIMEOUTS, (double)c.timeouts);
+	page_one(p, M_HTTP_SENT, (double)c.bytes_sent);
+}
+
+/* Writes nothing if no push is configured. */
+static void push(struct page *p)
+{
+	const struct view_push *s = p->a->push;
+
+	if (!s)
+		return;
+	page_one(p, M_PUSH_QUEUE, (double)s->queue_bytes);
+	page_one(p, M_PUSH_SENT, (double)s->sent);
+	page_one(p, M_PUSH_FAILURES, (double)s->failures);
+	page_one(p, M_PUSH_DROPPED, (double)s->dropped);
+	if (s->success_wall_ns)
+		page_one(p, M_PUSH_SUCCESS, page_seconds(s->success_wall_ns));
+}
+
+static void process_cost(struct page *p)
+{
+	const struct view_self *s = &p->v->self;
+
+	page_one(p, M_STORE_UP, s->store_state && strcmp(s->store_state, "ok") == 0);
+	page_one(p, M_STORE_BYTES, page_above_zero((double)s->store_bytes));
+	page_one(p, M_STORE_DROPPED, (double)s->store_dropped);
+	page_one(p, M_WAKEUPS, (double)s->wakeups);
+	page_one(p, M_RSS_PEAK, page_above_zero((double)s->rss_peak_bytes));
+	page_one(p, M_CPU, s->cpu_seconds);
+	page_one(p, M_RSS, page_above_zero((double)s->rss_bytes));
+	page_one(p, M_START, page_above_zero(page_seconds(s->start_wall_ns)));
+	page_one(p, M_FDS, page_above_zero(s->descriptors));
+	page_one(p, M_THREADS, page_above_zero(s->threads));
+}
+
+static void service_cost(struct page *p)
+{
+	nvml(p);
+	if (p->a->http)
+		http(p);
+	push(p);
+	process_cost(p);
+}
+
 static void host(struct page *p)
 {
 	for (unsigned q = 0; q < GW_HOST_QUANTITIES; q++) {
@@ -182,15 +510,15 @@ static void compatible(struct page *p)
 
 static void write_page(struct page *p)
 {
-	metrics_service(p);
+	service(p);
 	if (p->v->snap) {
 		metrics_gpus(p);
-		metrics_workloads(p);
+		workloads(p);
 		metrics_guard(p);
-		metrics_model(p);
+		models(p);
 		host(p);
 	}
-	metrics_cost(p);
+	service_cost(p);
 	compatible(p);
 	metrics_dcgm(p);
 }
@@ -211,104 +539,4 @@ void metrics_each(const struct api *a, const struct metrics_sink *sink)
 	page_init(&p, NULL, a, METRICS_PROMETHEUS);
 	p.t.sink = sink;
 	write_page(&p);
-}
-
-/* A part of the Accept header, without the spaces around it. */
-struct piece {
-	const char *p;
-	size_t n;
-};
-
-/* Returns the next part, which ends at the character `stop` or at the address `end`. Sets *rest
- * to the text after it. */
-static struct piece next_piece(const char **rest, const char *end, char stop)
-{
-	const char *from = *rest, *to = memchr(from, stop, (size_t)(end - from));
-
-	to = to ? to : end;
-	*rest = to < end ? to + 1 : end;
-	while (from < to && (*from == ' ' || *from == '\t'))
-		from++;
-	while (to > from && (to[-1] == ' ' || to[-1] == '\t'))
-		to--;
-	return (struct piece){ from, (size_t)(to - from) };
-}
-
-static bool piece_is(struct piece x, const char *text)
-{
-	return x.n == strlen(text) && strncasecmp(x.p, text, x.n) == 0;
-}
-
-static bool piece_begins(struct piece x, const char *text)
-{
-	return x.n >= strlen(text) && strncasecmp(x.p, text, strlen(text)) == 0;
-}
-
-/* Reads "q=0.5". Returns 1 if there is no number from 0 to 1. */
-static double quality(struct piece x)
-{
-	char text[8] = "";
-	const char *end;
-	double q;
-
-	memcpy(text, x.p + 2, x.n - 2 < sizeof(text) ? x.n - 2 : sizeof(text) - 1);
-	q = number_parse(text, &end);
-	return end != text && q >= 0 && q <= 1 ? q : 1;
-}
-
-struct range { /* one element of the Accept header */
-	struct piece type;
-	double q;
-	bool ours; /* we support the version that it names, or it names none */
-};
-
-static struct range read_range(struct piece x)
-{
-	const char *at = x.p, *end = x.p + x.n;
-	struct range r = { .type = next_piece(&at, end, ';'), .q = 1, .ours = true };
-
-	while (at < end) {
-		struct piece option = next_piece(&at, end, ';');
-
-		if (piece_begins(option, "q="))
-			r.q = quality(option);
-		else if (piece_begins(option, "version="))
-			r.ours = piece_is(option, "version=1.0.0") ||
-				 piece_is(option, "version=0.0.1") ||
-				 piece_is(option, "version=\"1.0.0\"");
-	}
-	return r;
-}
-
-enum metrics_form metrics_negotiate(const char *accept)
-{
-	double open = 0, plain = 0;
-	int exact = 0; /* precision for plain text: none, * / *, text / *, text/plain */
-	const char *end;
-
-	if (!accept)
-		return METRICS_PROMETHEUS;
-	end = accept + strlen(accept);
-	while (accept < end) {
-		struct range r = read_range(next_piece(&accept, end, ','));
-		int how = piece_is(r.type, "text/plain") ? 3
-			  : piece_is(r.type, "text/*")   ? 2
-			  : piece_is(r.type, "*/*")      ? 1
-							 : 0;
-
-		if (piece_is(r.type, "application/openmetrics-text") && r.ours && r.q > open)
-			open = r.q;
-		if (how > exact) {
-			exact = how;
-			plain = r.q;
-		}
-	}
-	return open > 0 && open >= plain ? METRICS_OPENMETRICS : METRICS_PROMETHEUS;
-}
-
-const char *metrics_type(enum metrics_form form)
-{
-	return form == METRICS_OPENMETRICS
-		       ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
-		       : "text/plain; version=0.0.4; charset=utf-8";
 }

@@ -20,7 +20,7 @@ struct worker {
 	struct labels base;
 	struct guard_status s;
 	unsigned levels;                     /* bit n: the worker may be evicted at level n */
-	const struct counters_worker *tally; /* NULL: no counters */
+	const struct counters_worker *tally; /* counters of the worker; NULL: none */
 	double quiet_s;
 	bool gpu; /* false: the guard observes no GPU, so the worker's memory is unknown */
 };
@@ -138,11 +138,6 @@ static void worker_words(struct page *p, const struct guard_view *g)
 	}
 }
 
-static double above_zero(double v)
-{
-	return v > 0 ? v : (double)NAN; /* 0: has not happened yet */
-}
-
 static void guard_metrics(struct page *p, const struct guard_view *g)
 {
 	const struct guard_view_counts *c = &g->counts;
@@ -153,10 +148,10 @@ static void guard_metrics(struct page *p, const struct guard_view *g)
 	page_one(p, M_GUARD_JOURNAL, strcmp(g->journal, "ok") == 0);
 	page_one(p, M_GUARD_LOOKS, (double)c->scenes);
 	page_one(p, M_GUARD_EVENTS_LOST, (double)c->events_lost);
-	page_one(p, M_GUARD_DECIDE, above_zero(c->decide_seconds_last));
-	page_one(p, M_GUARD_DECIDE_MAX, above_zero(c->decide_seconds_max));
-	page_one(p, M_GUARD_FREE, above_zero(c->free_seconds_last));
-	page_one(p, M_GUARD_FREE_MAX, above_zero(c->free_seconds_max));
+	page_one(p, M_GUARD_DECIDE, page_above_zero(c->decide_seconds_last));
+	page_one(p, M_GUARD_DECIDE_MAX, page_above_zero(c->decide_seconds_max));
+	page_one(p, M_GUARD_FREE, page_above_zero(c->free_seconds_last));
+	page_one(p, M_GUARD_FREE_MAX, page_above_zero(c->free_seconds_max));
 }
 
 /* Returns the index of GPU i in the guard's latest scene; -1: not there. */

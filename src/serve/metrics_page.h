@@ -5,6 +5,8 @@
 
 #include "metrics_text.h"
 
+#include <math.h>
+
 #define PAGE_GPUS 256
 /* bytes of a GPU's labels: a UUID of 95 bytes, each escaped to at most three, and an index */
 #define PAGE_BASE 320
@@ -43,6 +45,12 @@ static inline double page_seconds(uint64_t wall_ns)
 	return (double)(wall_ns / NS_PER_MS) / 1e3;
 }
 
+/* Returns v, or NAN if v is 0, which means unknown for the figures that use this function. */
+static inline double page_above_zero(double v)
+{
+	return v > 0 ? v : (double)NAN;
+}
+
 /* Begins a family (a number of metrics_family.h). Returns false if it is not served; then the
  * caller must not compute or write its samples. */
 __attribute__((warn_unused_result)) bool page_family(struct page *p, unsigned family);
@@ -68,16 +76,12 @@ bool page_listed(const struct page *p, unsigned i);
  * guard's workers. */
 void page_processes(struct page *p, bool not_ours);
 
-/* The parts of the page. metrics_gpus() needs a snapshot. */
-void metrics_gpus(struct page *p);  /* metrics_gpu.c */
+/* Parts of the page. metrics_gpus() needs a snapshot. */
+void metrics_gpus(struct page *p); /* metrics_gpu.c */
+void metrics_dcgm(struct page *p);
 void metrics_guard(struct page *p); /* metrics_guard.c */
 /* Returns the number of processes on a GPU that are neither this one nor a worker's; -1: no
  * guard has observed the GPU. */
 int metrics_guard_others(const struct page *p, unsigned i);
-void metrics_workloads(struct page *p); /* metrics_workload.c */
-void metrics_model(struct page *p);
-void metrics_dcgm(struct page *p);    /* metrics_gpu.c */
-void metrics_service(struct page *p); /* metrics_self.c */
-void metrics_cost(struct page *p);
 
 #endif

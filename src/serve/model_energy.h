@@ -68,8 +68,9 @@ struct model_row {
 
 struct model_worker {
 	char name[MODEL_WORKER];
-	bool present;  /* the worker is in the current configuration */
-	bool reported; /* has reported its models at least once since the service started */
+	bool present; /* the worker is in the current configuration */
+	/* the worker has reported its models at least once since the service started */
+	bool reported;
 	char why[240]; /* why the tokens are unknown; "": they are known, or not read yet */
 	struct model_pending {
 		int64_t pid; /* 0: sum of several processes */
@@ -86,7 +87,7 @@ struct model_energy {
 	unsigned rows;
 	struct model_worker worker[MODEL_ENERGY_WORKERS];
 	unsigned workers;
-	char gpu[MODEL_ENERGY_GPUS][96]; /* UUIDs */
+	char gpu[MODEL_ENERGY_GPUS][96]; /* UUIDs of the GPUs */
 	unsigned gpus;
 };
 
@@ -141,8 +142,8 @@ const struct model_worker *model_energy_worker_of(const struct model_energy *m,
 /* Energy and generated tokens of a model in a time span. */
 struct model_span {
 	double seconds, tokens, joules;
-	double joules_per_token; /* NAN: unknown, because of `why` */
-	const char *why;         /* NULL: joules_per_token is known */
+	double joules_per_token; /* NAN: unknown; `why` says why */
+	const char *why;         /* why joules_per_token is unknown; NULL: it is known */
 };
 /* Gets the span of the last minute, or less if the service has not run that long. */
 void model_span_minute(const struct model_row *r, struct model_span *ret);

@@ -84,6 +84,36 @@ void render_snapshot(struct json *j, const struct gw_snapshot *snap,
 		     struct render_process_list processes, const struct render_filter *filter);
 void render_environment(struct json *j, const struct gw_environment *env,
 			const struct gw_snapshot *snap, const struct render_filter *filter);
+
+/* Writes {low, best, high}, or null if unknown. */
+void render_interval(struct json *j, const char *key, const struct gw_interval *v);
+
+/* maximum bytes of a currency name with its NUL */
+#define ENERGY_COST_CURRENCY 17
+#define ENERGY_COST_TEXT     160
+
+/* What energy costs in money and CO2. The user configures it; without it no cost is shown. It is
+ * applied to the energy of the GPU boards, not of the whole machine. */
+struct energy_cost {
+	double price_per_kwh;                /* in units of the currency; 0: not configured */
+	double gco2_per_kwh;                 /* grams of CO2; 0: not configured */
+	char currency[ENERGY_COST_CURRENCY]; /* "": not given */
+};
+
+/* Writes "0.00222 kWh, 0.000689 EUR, 0.844 g CO2".  Writes "" if nothing is configured or the
+ * energy is unknown. */
+void energy_cost_text(const struct energy_cost *c, double joules,
+		      char out[static ENERGY_COST_TEXT]);
+
+/* Writes the object "cost", or null if nothing is configured. Each figure has its coverage
+ * interval. */
+void energy_cost_render(struct json *j, const struct energy_cost *c,
+			const struct gw_interval *joules);
+
+/* Writes the configured price, currency and carbon intensity as the object "energy_cost"; null
+ * if nothing is configured. */
+void energy_cost_render_rates(struct json *j, const struct energy_cost *c);
+
 /* A privilege that a part of the guard needs. */
 struct render_privilege {
 	const char *key, *feature, *remedy; /* remedy: what to do if the privilege is missing */

@@ -20,7 +20,7 @@
 /* One run of one of the commands. */
 struct ab_record {
 	struct ab_step step;
-	bool used; /* its pair is counted */
+	bool used; /* the pair of this run counts in the comparison */
 	uint64_t begin_wall_ns;
 	double seconds, power_w;
 	/* sum of all GPUs for comparisons: without the errors of gain and offset */
@@ -35,7 +35,7 @@ struct ab_record {
 
 struct ab_side {
 	const char *name;    /* name of the program */
-	const char *command; /* NULL: not recorded */
+	const char *command; /* the command line; NULL: not recorded */
 };
 
 struct ab_report {
@@ -50,7 +50,8 @@ struct ab_report {
 	bool cooled;
 	/* temperature to cool down to before a run; NAN: the temperature at the first start */
 	double cool_to_c;
-	double cool_s; /* total waiting time */
+	/* total time for which the comparison waited for the GPUs to cool down */
+	double cool_s;
 	unsigned cool_late;
 	const struct measured_room *room; /* NULL: none requested */
 	struct ab_result result;

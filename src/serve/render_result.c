@@ -14,16 +14,6 @@ static const char *given(const char *text)
 	return text && *text ? text : NULL;
 }
 
-void render_interval(struct json *j, const char *key, const struct gw_interval *v)
-{
-	if (!json_object_if(j, key, !isnan(v->best)))
-		return;
-	json_double(j, "low", v->low);
-	json_double(j, "best", v->best);
-	json_double(j, "high", v->high);
-	json_object_end(j);
-}
-
 /* Numbers in one object. */
 struct row {
 	const char *key;

@@ -5,7 +5,6 @@
 #ifndef GW_SERVE_RENDER_RESULT_H
 #define GW_SERVE_RENDER_RESULT_H
 
-#include "energy_cost.h"
 #include "render.h"
 
 #include "guard/policy.h"
@@ -62,8 +61,8 @@ struct measured_count {
 	const char *place;
 	char name[640];  /* name of the counter with the selected labels; "": none */
 	unsigned series; /* number of series in the sum; 0: unknown */
-	bool iterations; /* 1: iterations; 0: tokens */
-	double number;   /* NAN: unknown */
+	bool iterations; /* true: the counter counts iterations; false: tokens */
+	double number;   /* iterations or tokens of the run; NAN: unknown */
 	double edge;     /* upper bound of what was counted outside the run */
 	/* processes of this machine that answer at `place`; they are part of the measurement */
 	int64_t server_pid[METER_SERVERS];
@@ -72,7 +71,7 @@ struct measured_count {
 	unsigned fresh;
 	double fresh_number;
 	bool fresh_assumed; /* the server does not report when these series began */
-	char why[320];      /* why number is unknown */
+	char why[320];      /* why `number` is unknown */
 };
 
 /* Room for every code on eight GPUs; further codes are dropped, except child-failed. */
@@ -97,7 +96,8 @@ struct measured_work {
 
 struct measured_run {
 	unsigned trial;
-	uint64_t begin_ns, begin_wall_ns; /* monotonic, wall */
+	/* begin of the run in monotonic time and in wall time */
+	uint64_t begin_ns, begin_wall_ns;
 	const char *part; /* the run is only this marked part; NULL: the whole command */
 	/* number of parts with that name; the run is the first of them */
 	unsigned parts;
@@ -169,9 +169,6 @@ struct measured {
 	const struct measured_calibration *calibration; /* NULL: none */
 	struct energy_cost cost;
 };
-
-/* Writes {low, best, high}, or null if unknown. */
-void render_interval(struct json *j, const char *key, const struct gw_interval *v);
 
 /* Writes the keys of an energy, by the table energy.def: first validity, sources and energy,
  * then the details. render_energy_part() writes the few keys of a part of a run. */

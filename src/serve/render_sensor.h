@@ -12,8 +12,8 @@ void sensor_json(struct json *j, const char *key, const struct sensor *s);
 /* The result of `gpuward characterise` for one device. */
 struct render_learned {
 	unsigned device;             /* index in the snapshot */
-	const struct sensor *sensor; /* NULL: failed, see message */
-	const char *message;         /* NULL: none */
+	const struct sensor *sensor; /* NULL: the measurement failed, and `message` says why */
+	const char *message;         /* a sentence about the result; NULL: none */
 	const char *path;            /* file with the stored sensor; NULL: not stored */
 };
 

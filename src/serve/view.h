@@ -45,8 +45,9 @@ struct view_device {
 	int meter;        /* index of the GPU in view.meter; -1: not measured */
 	uint64_t seen_ns; /* monotonic time of the GPU's last response; 0: never */
 	/* Counters that continue across restarts. */
-	double energy_joules;         /* measured by the service; NAN: no power reading */
-	double energy_seconds;        /* measured time */
+	/* energy that the service has measured; NAN: the GPU has no power reading */
+	double energy_joules;
+	double energy_seconds;        /* time in which this energy was measured */
 	uint64_t energy_since_ns;     /* wall time of the GPU's first joule; 0: not recorded */
 	uint64_t errors[GW_ABSENCES]; /* failed readings by reason; see view_is_error() */
 	uint64_t state_changes;
@@ -58,7 +59,7 @@ struct view_device {
 struct view_process {
 	enum gw_absence absence; /* GW_HAVE: the energy is known */
 	double energy_joules;
-	double power_w;         /* mean of the last seconds; NAN: unknown */
+	double power_w;         /* mean power of the last seconds; NAN: unknown */
 	enum attribute_how how; /* valid with GW_HAVE */
 	double step_joules;     /* joules that the process gained at this tick */
 };
@@ -69,7 +70,8 @@ bool view_is_error(unsigned absence);
 
 /* The cost of nvidia-smi, where it is the source of the values. */
 struct view_program {
-	uint64_t starts;        /* 0: it is not used */
+	/* number of started nvidia-smi processes; 0: nvidia-smi is not used */
+	uint64_t starts;
 	double run_seconds;     /* duration of the runs that ended */
 	double stream_seconds;  /* CPU time of the process that keeps running */
 	uint64_t stream_stalls; /* how often the running nvidia-smi stopped writing */
@@ -78,9 +80,9 @@ struct view_program {
 /* The cost of the service. */
 struct view_self {
 	uint64_t start_wall_ns;
-	double cpu_seconds; /* user and system, all threads                  */
+	double cpu_seconds; /* user and system time of all threads */
 	uint64_t rss_bytes, rss_peak_bytes;
-	uint64_t wakeups;             /* rounds of the main loop                       */
+	uint64_t wakeups;             /* number of rounds of the main loop */
 	uint64_t ticks, ticks_missed; /* completed and skipped readings */
 	double tick_seconds;          /* duration of the last reading of all GPUs */
 	double tick_max_seconds;
@@ -95,8 +97,8 @@ struct view_self {
 /* The push of metrics to a server. */
 struct view_push {
 	uint64_t queue_bytes;     /* bytes on disk that are not sent yet */
-	uint64_t sent, dropped;   /* samples */
-	uint64_t failures;        /* requests */
+	uint64_t sent, dropped;   /* number of samples */
+	uint64_t failures;        /* number of failed requests */
 	uint64_t success_wall_ns; /* time of the last accepted request; 0: none */
 	char problem[400]; /* why nothing can be sent now; "": the last request succeeded */
 	char queue_problem[600]; /* why samples do not reach the disk; "": no problem */
@@ -218,17 +220,18 @@ struct view {
 	const struct view_process *process;
 	const struct workload *process_workload;
 	const struct workload_energy *workloads; /* NULL: not read yet */
-	const struct gw_environment *env;        /* NULL: same */
+	const struct gw_environment *env;        /* NULL: not read yet */
 	/* The meter for windows; NULL: no meter. When the meter changes, the windows on the old
 	 * meter no longer exist. */
 	struct gw_meter *meter;
 	struct gw_ctx *ctx;               /* only for device/call_cost.h; NULL: not open yet */
 	const struct view_device *device; /* one per device of snap */
 	unsigned devices;
-	uint64_t interval_ns; /* between ticks while someone watches */
+	uint64_t interval_ns; /* time between two ticks while a client uses the readings */
 	struct view_pace {
-		uint64_t next_ns; /* from this tick to the next; longer while nobody watches */
-		bool full;        /* this tick read every tier that was due */
+		/* time from this tick to the next; longer while no client uses the readings */
+		uint64_t next_ns;
+		bool full; /* this tick read every tier that was due */
 	} pace;
 	bool let_go; /* the drivers are released on request */
 	struct view_requests {
@@ -236,7 +239,7 @@ struct view {
 		unsigned done; /* number of finished requests */
 		unsigned made; /* number of requests; equal to done if none is under way */
 	} requests;
-	/* failed attempts to open a driver; continues across restarts */
+	/* number of failed attempts to open a driver, including earlier runs */
 	uint64_t init_failures;
 	const char *unopened; /* why there is no reading yet; NULL: there is a reading */
 	struct view_problems problems;

@@ -15,11 +15,11 @@
 
 #define WINDOWS_OPEN_MAX     64
 #define WINDOWS_ENDED_MAX    64 /* maximum number of ended windows in memory and in the store */
-#define WINDOWS_MARKS_MAX    256  /* per window */
-#define WINDOWS_PARTS_MAX    2048 /* all open windows together */
+#define WINDOWS_MARKS_MAX    256  /* maximum number of marks per window */
+#define WINDOWS_PARTS_MAX    2048 /* maximum number of parts of all open windows together */
 #define WINDOWS_TAGS_MAX     16
-#define WINDOWS_LABEL        64            /* bytes, with the NUL */
-#define WINDOWS_LIMIT_MOST_S (7 * 86400.0) /* maximum duration */
+#define WINDOWS_LABEL        64            /* maximum bytes of a label, with its NUL */
+#define WINDOWS_LIMIT_MOST_S (7 * 86400.0) /* maximum duration of a window */
 /* maximum wait for the sample that covers the end of a window */
 #define WINDOWS_WAIT_NS (3 * NS_PER_S)
 
@@ -53,7 +53,7 @@ struct windows_ask {
 int windows_open(struct windows *w, const struct view *v, const struct windows_ask *ask,
 		 uint64_t now_ns, struct windows_entry **ret, bool *ret_new);
 
-/* NULL: none. */
+/* Returns the window with this id; NULL: there is none. */
 struct windows_entry *windows_find(struct windows *w, const char *id);
 
 /* Renews the lease of a window, because a client sent a request for the window. */

@@ -16,7 +16,7 @@ struct windows_device {  /* a measured GPU, as it was when the window began */
 	unsigned index;
 	char uuid[96], name[96], driver[96];
 	enum gw_provenance provenance;
-	double power_limit_w; /* at the start; NAN: unknown */
+	double power_limit_w; /* power limit when the window began; NAN: unknown */
 	/* what was known about the sensor when the window began, or when the window ended if it
 	 * has ended */
 	struct sensor sensor;
@@ -27,7 +27,7 @@ struct windows_part {
 	char label[WINDOWS_LABEL];
 	bool labelled; /* false: before the first mark */
 	uint64_t begin_ns, end_ns;
-	struct gw_window *window; /* NULL: complete */
+	struct gw_window *window; /* window of the meter; NULL: the part is complete */
 	struct buf devices;       /* the JSON array of devices, when the part is complete */
 };
 
@@ -49,12 +49,12 @@ struct windows_times {
 struct windows_entry {
 	struct windows_entry *next;
 	char id[20], label[WINDOWS_LABEL];
-	char key[65], request[65]; /* hashes; "": none */
+	char key[65], request[65]; /* hashes of Idempotency-Key and request; "": none */
 	enum windows_state state;
 	const char *ended_by; /* "request", "limit", "lease", "meter", "crash"; NULL: open */
 	struct windows_times time;
 	bool simulated;
-	char *tags; /* JSON */
+	char *tags; /* the tags of the request as JSON */
 	struct windows_device *device;
 	unsigned devices;
 	unsigned marks;

@@ -76,7 +76,7 @@ def test_a_pidfile_of_another_user_does_not_choose_who_is_signalled(world, tmp_p
             s.guard("evict", "w")
             s.observes()
             assert not said.exists()
-            assert "does not trust its pidfile" in s.guard("explain", "w").stdout
+            assert "does not trust the worker's pidfile" in s.guard("explain", "w").stdout
             checked = support.gpuward("config", "check", s.config)
             assert "does not trust the pidfile" in checked.stderr
         victim.child.stdout.close()

@@ -311,7 +311,7 @@ def figures(size, always, otherwise):
 
 def says(text, word, last):
     """True if a sentence has the figures of the JSON: seconds are rounded there to ms, in the sentence to a tenth."""
-    found = re.search(rf"It last {word} at {last['time_utc']}: 4\.0 GiB in ([0-9.]+) s(?:, ([0-9.]+) GiB/s)?\.", text)
+    found = re.search(rf"The worker last {word} at {last['time_utc']}: 4\.0 GiB in ([0-9.]+) s(?:, ([0-9.]+) GiB/s)?\.", text)
     assert last["level"] == 3 and last["bytes"] / last["bytes_per_second"] == pytest.approx(last["seconds"], abs=0.0006)
     if not found or float(found[1]) != pytest.approx(last["seconds"], abs=0.051):
         return False
@@ -331,7 +331,7 @@ def test_explain_estimates_a_checkpoint_and_shows_the_rate_of_the_last_one(world
         s.settled(4 * GIB, name="w")
         text = explained(s)
         assert "Leaving " + figures(4 * GIB, 5.4, 7.9) in text and "the first move after a boot is slower" in text
-        assert "A checkpoint of it needs 4.4 GiB of free host memory; " in text and "It last " not in text
+        assert "A checkpoint of the worker needs 4.4 GiB of free host memory; " in text and "The worker last " not in text
         w = moved(s, "evict", "evicted")
         assert w["leave"]["last"]["bytes"] == 4 * GIB and w["return"]["estimate_basis"] == "h200_figures"
         text = explained(s)

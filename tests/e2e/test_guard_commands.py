@@ -173,7 +173,7 @@ def test_without_a_gpu_status_and_explain_say_so_and_memory_is_unknown(bare):
         assert (w["resident_bytes"], w["need_bytes"], w["residue_bytes"]) == (None, None, None)
         assert w["memory_reason"].startswith("no GPU can be read: ")
         said = guard("explain")
-        assert "What it holds is unknown" in said and "no GPU can be read: " in said and "MiB" not in said
+        assert "The GPU memory of the worker is unknown" in said and "no GPU can be read: " in said and "MiB" not in said
         assert "gpuward_guard_resident_bytes{" not in s.get("/metrics").text
 
 
@@ -238,7 +238,7 @@ def test_a_game_is_named_and_a_small_neighbour_is_no_contender(s, world):
     with Contender(world, 300 * MIB) as browser, subprocess.Popen(["/bin/sleep", "1000"]) as game:
         s.guard("game", "start", "--pid", str(game.pid), "--reason", "steam")
         s.until("evicted")
-        explained(s, "Reason against it: contention", "Rule: GameMode", f"Game: pid {game.pid}, registered",
+        explained(s, "Reason against the worker: contention", "Rule: GameMode", f"Game: pid {game.pid}, registered",
                   f"Other process: pid {browser.pid} sleep with 300 MiB", "no demand: below min_vram (512 MiB)")
         game.kill()
 
@@ -254,7 +254,7 @@ def test_a_reservation_and_a_hold_are_explained_with_their_end(s):
     left = r"(1 h|5\d min)"
     shown = s.guard("status").stdout
     assert re.search(f"evicted, {left} left", shown) and "manual,reserved" in shown
-    text = " ".join(explained(s, "Reason against it: manual").split())
+    text = " ".join(explained(s, "Reason against the worker: manual").split())
     assert re.search(rf"Rule: hold evicted\. .* Ends in {left}, or earlier with gpuward guard release ollama\.", text) and "Override" not in text, text
 
 

@@ -49,7 +49,7 @@ def test_explain_shows_which_process_a_match_should_find(world, worker):
         assert "no process is in unit ollama.service" in said
         assert "Without a match, the worker is the process that listens at " + worker.url in said
         runner, = worker.runners()
-        assert f"The worker may be pid {runner} " in said and "worker.py runner" in said and "not on its GPU" not in said
+        assert f"The worker may be pid {runner} " in said and "worker.py runner" in said and "not on the worker's GPU" not in said
         learned = s.guard("learn", "--for", "1s")
         assert "[[rule]]" not in learned.stdout and "it may be worker ollama, which the guard cannot find" in learned.stderr
         doc = json.loads(s.guard("learn", "--for", "1s", "--json", "--quiet").stdout)

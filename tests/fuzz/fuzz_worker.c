@@ -155,9 +155,7 @@ static void check_orders(enum policy_kind kind, char *answers)
 static void check_tokens(enum policy_kind kind, char *answers)
 {
 	static struct token_answer a;
-	struct token_question q = { .kind = kind,
-				    .url = "http://127.0.0.1:8080",
-				    .count = true };
+	struct token_query q = { .kind = kind, .url = "http://127.0.0.1:8080", .count = true };
 
 	memset(&a, 0, sizeof(a));
 	http = (struct worker_http){ .rest = answers, .body = "" };

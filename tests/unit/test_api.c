@@ -511,7 +511,7 @@ API_TEST(windows_are_refused_with_a_reason)
 		{ "{", "not JSON: line 1" },
 		{ "[]", "must be an object" },
 		{ "{\"labl\":\"x\"}", "did you mean \\\"label\\\"" },
-		{ "{\"label\":1}", "must be a text" },
+		{ "{\"label\":1}", "must be a string" },
 		{ "{\"gpus\":\"0\"}", "array of strings" },
 		{ "{\"gpus\":[\"9\"]}", "there are GPU 0 (" },
 		{ "{\"limit_seconds\":-1}", "above 0" },

@@ -259,7 +259,7 @@ TEST(explain_names_the_contender_and_the_reason)
 	get("/api/v1/guard/explain?worker=ollama", 200);
 	says("Contender: pid 200 game.exe with 512 MiB on GPU-");
 	says("needs the GPU: ");
-	says("Reason against it: contention, for ");
+	says("Reason against the worker: contention, for ");
 	says("Rule: memory, ");
 	says("Evidence: pid 200 game.exe 512 MiB");
 	at("workers.0.reasons.0.reason", "\"contention\"");

@@ -1,38 +1,31 @@
-/* Tests on which GPUs a service acts, in simulated time. The test decides which locks succeed. */
+/* Tests on which GPUs a service acts, in simulated time, with lock files in a folder of the
+ * test. */
 #include "daemon/guard_service_parts.h"
 
-#include "daemon/guard_lock.h"
-
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
 #include "test.h"
 
 static struct {
-	int err;     /* result of the next attempts */
-	int64_t pid; /* holder of the lock */
-	unsigned tries;
 	char foreign[2][64]; /* the last holder reported to the guard, for GPU-0 and GPU-1 */
 	unsigned foreign_reports, logged;
 	char text[700]; /* last log line */
 } seen;
 
+static char folder[64];
 static struct guard_service g;
 static struct guard_settings settings;
 static struct clock_stepped stepped;
 static struct scene scene;
-
-int guard_lock_take(const char *uuid, int *ret_fd, int64_t *ret_pid, char *message, size_t size)
-{
-	seen.tries++;
-	snprintf(message, size, "lock of %s", uuid);
-	*ret_pid = seen.pid;
-	if (!seen.err)
-		*ret_fd = dup(STDERR_FILENO);
-	return seen.err;
-}
 
 void guard_service_foreign(struct guard_service *x, const char *uuid, const char *holder)
 {
@@ -52,19 +45,30 @@ uint64_t guard_service_log(struct guard_service *x, const char *severity, const 
 	return ++seen.logged;
 }
 
-static void begin(unsigned gpus)
+static int setup(void **state)
 {
 	memset(&seen, 0, sizeof(seen));
 	memset(&g, 0, sizeof(g));
 	memset(&scene, 0, sizeof(scene));
-	unsetenv("RUNTIME_DIRECTORY");
+	snprintf(folder, sizeof(folder), "/tmp/gpuward-lock-XXXXXX");
+	assert_non_null(mkdtemp(folder));
 	clock_stepped_init(&stepped, 100 * NS_PER_S, 100 * NS_PER_S);
 	settings.policy.mode = GUARD_ENFORCE;
 	g.settings = &settings;
 	g.config.clock = &stepped.clock;
-	scene.gpus = gpus;
-	for (unsigned i = 0; i < gpus; i++)
+	scene.gpus = 2;
+	for (unsigned i = 0; i < scene.gpus; i++)
 		snprintf(scene.gpu[i].uuid, sizeof(scene.gpu[i].uuid), "GPU-%u", i);
+	return setenv("RUNTIME_DIRECTORY", folder, 1);
+}
+
+static int teardown(void **state)
+{
+	char command[128];
+
+	guard_service_lock_close(&g);
+	snprintf(command, sizeof(command), "rm -rf %s", folder);
+	return system(command);
 }
 
 static void look_after(uint64_t ns)
@@ -73,48 +77,71 @@ static void look_after(uint64_t ns)
 	guard_service_lock_look(&g, &scene);
 }
 
-TEST(a_lock_that_is_held_is_not_requested_again)
+static const char *path_of(const char *uuid)
 {
-	begin(2);
+	static char path[160];
+
+	snprintf(path, sizeof(path), "%s/gpuward-guard-%s.lock", folder, uuid);
+	return path;
+}
+
+/* Locks GPU-0 as process 4711 would. Closing the descriptor releases the lock. */
+static int lock_as_another_guard(void)
+{
+	int fd = open(path_of("GPU-0"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+	assert_int_equal(dprintf(fd, "4711\n"), 5);
+	return fd;
+}
+
+TEST(a_lock_that_is_held_is_kept)
+{
+	int fd;
+
+	look_after(0);
+	fd = g.lock.of[0].fd;
+	assert_true(fd >= 0 && g.lock.of[1].fd >= 0);
 	for (unsigned i = 0; i < 20; i++)
 		look_after(NS_PER_S);
-	assert_int_equal(seen.tries, 2); /* one per GPU */
+	assert_int_equal(g.lock.of[0].fd, fd);
 	assert_int_equal(seen.logged + seen.foreign_reports, 0);
-	guard_service_lock_close(&g);
 }
 
 TEST(another_guard_is_logged_once_and_its_lock_tried_again_every_five_seconds)
 {
-	begin(1);
-	seen.err = -GW_E_STATE;
-	seen.pid = 4711;
+	int other = lock_as_another_guard();
+
 	look_after(0);
 	assert_string_equal(seen.foreign[0], "another gpuward (process 4711)");
-	assert_in(seen.text, "guards GPU-0 (lock of GPU-0): this one only observes");
+	assert_in(seen.text, "guards GPU-0 (");
+	assert_in(seen.text, "gpuward-guard-GPU-0.lock: held): this one only observes");
+	assert_true(g.lock.of[1].fd >= 0);
+	look_after(5 * NS_PER_S);
+	assert_int_equal(seen.logged, 1);
+	close(other);
 	for (unsigned i = 0; i < 49; i++)
 		look_after(100 * NS_PER_MS);
-	assert_int_equal(seen.tries, 1);
-	look_after(100 * NS_PER_MS);
-	assert_int_equal(seen.tries, 2);
-	assert_int_equal(seen.logged, 1);
-	seen.err = 0;
-	look_after(4 * NS_PER_S);
 	assert_int_equal(seen.foreign_reports, 1);
-	look_after(NS_PER_S);
+	look_after(100 * NS_PER_MS);
 	assert_int_equal(seen.foreign_reports, 2);
 	assert_string_equal(seen.foreign[0], "");
 	assert_string_equal(seen.text,
 			    "no other gpuward guards GPU-0 any more; this one takes over");
-	guard_service_lock_close(&g);
 }
 
 TEST(if_no_lock_can_be_created_it_guards_and_logs_that_once)
 {
-	begin(2);
-	seen.err = -GW_E_PERM;
+	struct rlimit old, none;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	none = (struct rlimit){ 0, old.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
 	for (unsigned i = 0; i < 4; i++)
 		look_after(5 * NS_PER_S);
-	assert_int_equal(seen.tries, 8);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	assert_int_equal(g.lock.of[0].fd, -1);
 	assert_int_equal(seen.logged, 1);
 	assert_int_equal(seen.foreign_reports, 0);
 	assert_in(seen.text, "cannot create a lock");
@@ -122,12 +149,12 @@ TEST(if_no_lock_can_be_created_it_guards_and_logs_that_once)
 
 TEST(a_service_that_only_observes_releases_its_locks)
 {
-	begin(1);
 	look_after(0);
 	assert_true(g.lock.of[0].fd >= 0);
 	settings.policy.mode = GUARD_OBSERVE;
 	look_after(NS_PER_S);
 	assert_int_equal(g.lock.of[0].fd, -1);
+	close(lock_as_another_guard());
 	settings.policy.mode = GUARD_ENFORCE;
 	look_after(5 * NS_PER_S);
 	assert_true(g.lock.of[0].fd >= 0);
@@ -137,15 +164,30 @@ TEST(a_service_that_only_observes_releases_its_locks)
 
 TEST(simulated_gpus_are_locked_only_where_a_folder_was_given)
 {
-	begin(1);
-	scene.gpu[0].simulated = true;
-	look_after(0);
-	assert_int_equal(seen.tries, 0);
-	setenv("RUNTIME_DIRECTORY", "/tmp", 1);
-	look_after(0);
-	assert_int_equal(seen.tries, 1);
+	scene.gpu[0].simulated = scene.gpu[1].simulated = true;
 	unsetenv("RUNTIME_DIRECTORY");
-	guard_service_lock_close(&g);
+	look_after(0);
+	assert_int_equal(g.lock.count, 0);
+	setenv("RUNTIME_DIRECTORY", folder, 1);
+	look_after(0);
+	assert_true(g.lock.of[0].fd >= 0);
+}
+
+TEST(a_symbolic_link_in_place_of_the_lock_file_is_not_followed)
+{
+	char target[160];
+
+	snprintf(target, sizeof(target), "%s/victim", folder);
+	assert_int_equal(symlink(target, path_of("GPU-0")), 0);
+	look_after(0);
+	assert_int_not_equal(access(target, F_OK), 0);
+}
+
+TEST(a_uuid_does_not_lead_out_of_the_folder)
+{
+	snprintf(scene.gpu[0].uuid, sizeof(scene.gpu[0].uuid), "../../x");
+	look_after(0);
+	assert_int_equal(access(path_of(".._.._x"), F_OK), 0);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -1,12 +1,8 @@
 /* Tests the journal of changed settings on simulated GPUs, and the answers of
  * /api/gpu/manage. */
-#include "simtest.h"
+#include "api_fixture.h"
 
-#include "daemon/manage_journal.h"
-#include "serve/api.h"
-#include "serve/api_parts.h"
-
-#include <math.h>
+#include "daemon/settings.h"
 
 #define H200 "[[gpu]]\nprofile = \"h200\"\nnoise = 0\necc_corrected = 7\n"
 
@@ -16,17 +12,17 @@ static struct {
 	int keep_answer;
 	char event[64][600];
 	unsigned events;
-	struct manage_journal *journal;
+	struct manage_journal *of;
 	struct manage_result result;
 	unsigned orders;
 	int not_yet; /* how often managed() still returns no result */
 	int manage_answer;
-} fake;
+} journal;
 
 static int doc_of(const char *id)
 {
-	for (unsigned i = 0; i < fake.count; i++)
-		if (strcmp(fake.id[i], id) == 0)
+	for (unsigned i = 0; i < journal.count; i++)
+		if (strcmp(journal.id[i], id) == 0)
 			return (int)i;
 	return -1;
 }
@@ -35,13 +31,13 @@ static int doc_keep(void *arg, const char *id, const char *json, size_t size)
 {
 	int i = doc_of(id);
 
-	if (fake.keep_answer)
-		return fake.keep_answer;
-	assert_in_range(size, 1, sizeof(fake.json[0]) - 1);
+	if (journal.keep_answer)
+		return journal.keep_answer;
+	assert_in_range(size, 1, sizeof(journal.json[0]) - 1);
 	if (i < 0)
-		i = (int)fake.count++;
-	snprintf(fake.id[i], sizeof(fake.id[i]), "%s", id);
-	snprintf(fake.json[i], sizeof(fake.json[i]), "%s", json);
+		i = (int)journal.count++;
+	snprintf(journal.id[i], sizeof(journal.id[i]), "%s", id);
+	snprintf(journal.json[i], sizeof(journal.json[i]), "%s", json);
 	return 0;
 }
 
@@ -51,16 +47,16 @@ static void doc_forget(void *arg, const char *id)
 
 	if (i < 0)
 		return;
-	fake.count--;
-	memmove(fake.id[i], fake.id[fake.count], sizeof(fake.id[0]));
-	memmove(fake.json[i], fake.json[fake.count], sizeof(fake.json[0]));
+	journal.count--;
+	memmove(journal.id[i], journal.id[journal.count], sizeof(journal.id[0]));
+	memmove(journal.json[i], journal.json[journal.count], sizeof(journal.json[0]));
 }
 
 static void note(const char *uuid, const char *severity, const char *text)
 {
-	assert_true(fake.events < 64);
-	snprintf(fake.event[fake.events++], sizeof(fake.event[0]), "%s %s %s", severity,
-		 uuid ? "gpu" : "machine", text);
+	assert_true(journal.events < 64);
+	snprintf(journal.event[journal.events++], sizeof(journal.event[0]), "%s %s %s",
+		 severity, uuid ? "gpu" : "machine", text);
 }
 
 static void doc_log(void *arg, const char *uuid, const char *severity, const char *text)
@@ -68,20 +64,20 @@ static void doc_log(void *arg, const char *uuid, const char *severity, const cha
 	note(uuid, severity, text);
 }
 
-static const struct manage_journal_ops ops = { doc_keep, doc_forget, doc_log };
+static const struct manage_journal_ops journal_ops = { doc_keep, doc_forget, doc_log };
 
 static void start(const char *text)
 {
-	memset(&fake, 0, sizeof(fake));
+	memset(&journal, 0, sizeof(journal));
 	sim_start(text);
 	sim_take(GW_TIERS_COMMON, 0);
-	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
+	assert_int_equal(manage_journal_new(&journal_ops, NULL, &sim.clock, &journal.of), 0);
 }
 
 static int stop(void **state)
 {
-	manage_journal_free(fake.journal);
-	fake.journal = NULL;
+	manage_journal_free(journal.of);
+	journal.of = NULL;
 	return sim_teardown(state);
 }
 
@@ -94,13 +90,13 @@ static const char *uuid(void)
 
 static int carry_out(struct manage_order *o)
 {
-	struct manage_keeper keeper = manage_journal_keeper(fake.journal);
+	struct manage_keeper keeper = manage_journal_keeper(journal.of);
 
-	fake.orders++;
-	manage_journal_fill(fake.journal, o);
-	manage_run(sim.ctx, o, &keeper, &fake.result);
-	manage_journal_done(fake.journal, o, &fake.result);
-	return fake.result.error;
+	journal.orders++;
+	manage_journal_fill(journal.of, o);
+	manage_run(sim.ctx, o, &keeper, &journal.result);
+	manage_journal_done(journal.of, o, &journal.result);
+	return journal.result.error;
 }
 
 static struct manage_order order(enum manage_what what, double a, double b)
@@ -135,13 +131,13 @@ static void somebody_else_sets(double watts)
 static void put_all_back(void)
 {
 	struct manage_order out[16];
-	unsigned n = manage_journal_orders(fake.journal, out, 16);
+	unsigned n = manage_journal_orders(journal.of, out, 16);
 
 	for (unsigned i = 0; i < n; i++) {
 		struct manage_result r;
 
 		manage_run(sim.ctx, &out[i], NULL, &r);
-		manage_journal_done(fake.journal, &out[i], &r);
+		manage_journal_done(journal.of, &out[i], &r);
 	}
 }
 
@@ -149,11 +145,11 @@ static void put_all_back(void)
  * documents. */
 static void crash(void)
 {
-	manage_journal_free(fake.journal);
-	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
-	for (unsigned i = 0; i < fake.count; i++)
-		assert_int_equal(manage_journal_load(fake.journal, fake.id[i], fake.json[i]),
-				 0);
+	manage_journal_free(journal.of);
+	assert_int_equal(manage_journal_new(&journal_ops, NULL, &sim.clock, &journal.of), 0);
+	for (unsigned i = 0; i < journal.count; i++)
+		assert_int_equal(
+			manage_journal_load(journal.of, journal.id[i], journal.json[i]), 0);
 }
 
 static double now(unsigned q)
@@ -163,8 +159,8 @@ static double now(unsigned q)
 
 static bool logged(const char *part)
 {
-	for (unsigned i = 0; i < fake.events; i++)
-		if (strstr(fake.event[i], part))
+	for (unsigned i = 0; i < journal.events; i++)
+		if (strstr(journal.event[i], part))
 			return true;
 	return false;
 }
@@ -173,18 +169,18 @@ JOURNAL_TEST(changes_are_restored_at_the_end)
 {
 	start(H200 "persistence = false\n");
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
-	assert_true(fake.result.restored_on_exit);
+	assert_true(journal.result.restored_on_exit);
 	assert_int_equal(set(MANAGE_PERSISTENCE, 1, NAN), 0);
 	assert_int_equal(set(MANAGE_COMPUTE_MODE, 3, NAN), 0);
 	assert_int_equal(set(MANAGE_GPU_CLOCKS, 210e6, 900e6), 0);
-	assert_int_equal(fake.count, 4);
+	assert_int_equal(journal.count, 4);
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 	assert_true(now(GW_Q_PERSISTENCE) == 0);
 	assert_true(now(GW_Q_COMPUTE_MODE) == 0);
 	assert_int_equal(sim_calls("nvmlDeviceResetGpuLockedClocks"), 1);
-	assert_int_equal(fake.count, 0);
-	assert_int_equal(manage_journal_count(fake.journal), 0);
+	assert_int_equal(journal.count, 0);
+	assert_int_equal(manage_journal_count(journal.of), 0);
 	assert_true(
 		logged("info gpu token: the power limit is 400 W now; it was 700 W; restored "
 		       "when the service stops"));
@@ -197,15 +193,15 @@ JOURNAL_TEST(changes_are_restored_after_a_crash)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_int_equal(set(MANAGE_MEMORY_CLOCKS, 1500e6, 1500e6), 0);
 	crash();
-	assert_int_equal(manage_journal_count(fake.journal), 2);
+	assert_int_equal(manage_journal_count(journal.of), 2);
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 	assert_int_equal(sim_calls("nvmlDeviceResetMemoryLockedClocks"), 1);
-	assert_int_equal(fake.count, 0);
+	assert_int_equal(journal.count, 0);
 	crash(); /* after another crash nothing is left to restore */
 	put_all_back();
-	assert_int_equal(manage_journal_count(fake.journal), 0);
+	assert_int_equal(manage_journal_count(journal.of), 0);
 }
 
 JOURNAL_TEST(after_two_changes_the_first_value_is_restored)
@@ -214,7 +210,7 @@ JOURNAL_TEST(after_two_changes_the_first_value_is_restored)
 	somebody_else_sets(650);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 500, NAN), 0);
-	assert_int_equal(fake.count, 1);
+	assert_int_equal(journal.count, 1);
 	crash();
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 650);
@@ -228,12 +224,12 @@ JOURNAL_TEST(a_crash_between_recording_and_setting_is_not_a_foreign_change)
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	o = order(MANAGE_POWER_LIMIT, 500, NAN);
-	keeper = manage_journal_keeper(fake.journal);
+	keeper = manage_journal_keeper(journal.of);
 	assert_int_equal(keeper.keep(keeper.arg, &o, (double[]){ 400, NAN }), 0);
 	crash(); /* 400 W are set; the change to 500 W is stored, but was not made */
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
-	assert_int_equal(fake.count, 0);
+	assert_int_equal(journal.count, 0);
 }
 
 JOURNAL_TEST(a_foreign_change_is_left_unchanged)
@@ -243,7 +239,7 @@ JOURNAL_TEST(a_foreign_change_is_left_unchanged)
 	somebody_else_sets(450);
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 450);
-	assert_int_equal(fake.count, 0);
+	assert_int_equal(journal.count, 0);
 	assert_true(
 		logged("warning gpu gpuward: the power limit is 450 W; someone else changed "
 		       "it after gpuward set 400 W, so it is left unchanged"));
@@ -269,7 +265,7 @@ JOURNAL_TEST(a_value_restored_by_a_driver_reload_is_not_set_again)
 	calls = sim_calls("nvmlDeviceSetPowerManagementLimit_v2");
 	put_all_back();
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), calls);
-	assert_int_equal(fake.count, 0);
+	assert_int_equal(journal.count, 0);
 	assert_false(logged("warning"));
 }
 
@@ -282,8 +278,8 @@ JOURNAL_TEST(a_permanent_change_is_not_restored)
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	o.keep = true; /* already set: now it becomes permanent */
 	assert_int_equal(carry_out(&o), 0);
-	assert_false(fake.result.restored_on_exit);
-	assert_int_equal(fake.count, 0);
+	assert_false(journal.result.restored_on_exit);
+	assert_int_equal(journal.count, 0);
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 }
@@ -293,8 +289,8 @@ JOURNAL_TEST(setting_the_old_value_again_ends_the_entry)
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 700, NAN), 0);
-	assert_false(fake.result.restored_on_exit);
-	assert_int_equal(fake.count, 0);
+	assert_false(journal.result.restored_on_exit);
+	assert_int_equal(journal.count, 0);
 }
 
 JOURNAL_TEST(a_refused_order_leaves_the_journal_unchanged)
@@ -304,15 +300,15 @@ JOURNAL_TEST(a_refused_order_leaves_the_journal_unchanged)
 	start(H200);
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, ABI_NO_PERMISSION);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_PERM);
-	assert_int_equal(fake.count, 0);
-	assert_int_equal(manage_journal_count(fake.journal), 0);
+	assert_int_equal(journal.count, 0);
+	assert_int_equal(manage_journal_count(journal.of), 0);
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, 0);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
-	memcpy(before, fake.json[0], sizeof(before));
+	memcpy(before, journal.json[0], sizeof(before));
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 9000, NAN), -GW_E_ARG);
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, ABI_IN_USE);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 500, NAN), -GW_E_STATE);
-	assert_string_equal(fake.json[0], before);
+	assert_string_equal(journal.json[0], before);
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, 0);
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
@@ -321,10 +317,10 @@ JOURNAL_TEST(a_refused_order_leaves_the_journal_unchanged)
 JOURNAL_TEST(a_setting_is_not_changed_if_it_cannot_be_recorded)
 {
 	start(H200);
-	fake.keep_answer = -GW_E_IO;
+	journal.keep_answer = -GW_E_IO;
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_IO);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
-	assert_int_equal(manage_journal_count(fake.journal), 0);
+	assert_int_equal(manage_journal_count(journal.of), 0);
 }
 
 JOURNAL_TEST(a_value_that_the_driver_changed_is_restored_too)
@@ -334,7 +330,7 @@ JOURNAL_TEST(a_value_that_the_driver_changed_is_restored_too)
 	      "until = 5\n");
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_STATE);
 	assert_true(now(GW_Q_POWER_LIMIT) == 450);
-	assert_int_equal(fake.count, 1);
+	assert_int_equal(journal.count, 1);
 	sim_step(6 * NS_PER_S);
 	crash();
 	put_all_back();
@@ -347,32 +343,32 @@ JOURNAL_TEST(a_failed_restore_is_repeated_at_the_next_start)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, ABI_NO_PERMISSION);
 	put_all_back();
-	assert_int_equal(fake.count, 1);
+	assert_int_equal(journal.count, 1);
 	assert_true(logged("warning gpu gpuward: the power limit could not be changed"));
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, 0);
 	crash();
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
-	assert_int_equal(fake.count, 0);
+	assert_int_equal(journal.count, 0);
 }
 
 JOURNAL_TEST(a_setting_is_restored_after_its_call_hung)
 {
-	memset(&fake, 0, sizeof(fake));
+	memset(&journal, 0, sizeof(journal));
 	sim_text(H200);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
-	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
+	assert_int_equal(manage_journal_new(&journal_ops, NULL, &sim.clock, &journal.of), 0);
 	sim_hang("nvmlDeviceSetPowerManagementLimit_v2", -1);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
-	assert_int_equal(fake.count, 1);
+	assert_int_equal(journal.count, 1);
 	sim_unhang(); /* the call returns late and sets the limit */
 	assert_true(call_thread_wait(sim.ctx->slot[0]->thread,
 				     clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
-	assert_int_equal(fake.count, 0);
+	assert_int_equal(journal.count, 0);
 }
 
 JOURNAL_TEST(foreign_documents_are_reported_and_left_unchanged)
@@ -391,10 +387,10 @@ JOURNAL_TEST(foreign_documents_are_reported_and_left_unchanged)
 
 	start(H200);
 	for (size_t i = 0; i < COUNT_OF(bad); i++)
-		assert_int_equal(manage_journal_load(fake.journal, bad[i][0], bad[i][1]),
+		assert_int_equal(manage_journal_load(journal.of, bad[i][0], bad[i][1]),
 				 -GW_E_PARSE);
-	assert_int_equal(fake.events, COUNT_OF(bad));
-	assert_int_equal(manage_journal_count(fake.journal), 0);
+	assert_int_equal(journal.events, COUNT_OF(bad));
+	assert_int_equal(manage_journal_count(journal.of), 0);
 }
 
 TEST(entries_are_read_as_they_were_written)
@@ -436,46 +432,18 @@ TEST(entries_are_read_as_they_were_written)
 }
 
 static struct api api;
-static struct request request;
+static struct request query;
 static struct reply reply;
 static char problem[512], remedy[256], body[16384];
-static uint64_t again_ns;
 static void *memory;
 static const char *content_type;
-
-void reply_problem(struct reply *r, int status, const char *word, const char *fix,
-		   const char *detail, ...)
-{
-	va_list ap;
-
-	r->status = status;
-	snprintf(remedy, sizeof(remedy), "%s", fix ? fix : "");
-	va_start(ap, detail);
-	vsnprintf(problem, sizeof(problem), detail, ap);
-	va_end(ap);
-}
-
-void reply_again(struct reply *r, uint64_t at_ns)
-{
-	again_ns = at_ns;
-}
-
-const char *request_header(const struct request *q, const char *name)
-{
-	return strcmp(name, "Content-Type") == 0 ? content_type : NULL;
-}
-
-const char *request_param(const struct request *q, const char *name)
-{
-	return NULL;
-}
 
 static int engine_manage(void *engine, const struct manage_order *o)
 {
 	struct manage_order mine = *o;
 
-	if (fake.manage_answer)
-		return fake.manage_answer;
+	if (journal.manage_answer)
+		return journal.manage_answer;
 	carry_out(&mine);
 	return 7;
 }
@@ -484,9 +452,9 @@ static int engine_managed(void *engine, int ticket, struct manage_result *ret)
 {
 	if (ticket != 7)
 		return -GW_E_NOENT;
-	if (fake.not_yet-- > 0)
+	if (journal.not_yet-- > 0)
 		return 0;
-	*ret = fake.result;
+	*ret = journal.result;
 	return 1;
 }
 
@@ -494,8 +462,8 @@ static int engine_kept(void *engine, const char *kind, unsigned max,
 		       void (*each)(void *arg, const char *id, const char *json), void *arg)
 {
 	assert_string_equal(kind, "manage");
-	for (unsigned i = 0; i < fake.count; i++)
-		each(arg, fake.id[i], fake.json[i]);
+	for (unsigned i = 0; i < journal.count; i++)
+		each(arg, journal.id[i], journal.json[i]);
 	return 0;
 }
 
@@ -511,33 +479,50 @@ static const struct view_ops view_ops = { .emit = engine_log,
 					  .manage = engine_manage,
 					  .managed = engine_managed };
 
-/* Calls the handler until it answers; returns the status. */
-static int ask(route_fn *fn, const char *gpu, const char *word, const char *text)
+/* Copies a string of the reply to out, without its backslashes; "" if it is absent. */
+static void copy_member(const char *name, char *out, size_t size)
 {
-	request = (struct request){ .path = "/api/gpu/manage/...",
-				    .arg = { gpu, word },
-				    .body = text,
-				    .size = strlen(text),
-				    .trusted = true,
-				    .who = "token",
-				    .id = "r1",
-				    .memory = &memory };
+	char *text = json_at(body, name);
+	size_t n = 0;
+
+	for (const char *p = text ? text : ""; *p && n + 1 < size; p++)
+		if (*p != '\\')
+			out[n++] = *p;
+	out[n] = '\0';
+	free(text);
+}
+
+/* Calls the handler until it answers; returns the status. */
+static int call(route_fn *fn, const char *gpu, const char *word, const char *text)
+{
+	query = (struct request){ .path = "/api/gpu/manage/...",
+				  .arg = { gpu, word },
+				  .body = text,
+				  .size = strlen(text),
+				  .trusted = true,
+				  .who = "token",
+				  .id = "r1",
+				  .memory = &memory };
 	api.view.snap = sim.snap;
 	api.view.tick = 1;
 	api.view.ops = &view_ops;
 	api.clock = &sim.clock;
 	memory = NULL;
-	problem[0] = remedy[0] = '\0';
+	fake.head.count = 0;
+	if (content_type)
+		fake_add(&fake.head, "Content-Type", content_type);
 	do {
 		reply = (struct reply){ .status = 200 };
 		buf_init_fixed(&reply.body, body, sizeof(body));
-		again_ns = 0;
-		fn(&api, &request, &reply);
-		request.tries++;
-		if (again_ns)
-			sim_step(again_ns - sim_mono(NULL));
-	} while (again_ns);
+		fake.again_ns = 0;
+		fn(&api, &query, &reply);
+		query.tries++;
+		if (fake.again_ns)
+			sim_step(fake.again_ns - sim_mono(NULL));
+	} while (fake.again_ns);
 	free(memory);
+	copy_member("detail", problem, sizeof(problem));
+	copy_member("remedy", remedy, sizeof(remedy));
 	return reply.status;
 }
 
@@ -551,14 +536,14 @@ static void serve(const char *text, bool on)
 JOURNAL_TEST(without_the_flag_everything_is_refused)
 {
 	serve(H200, false);
-	assert_int_equal(ask(api_manage_set, uuid(), "power-limit", "{\"watts\":400}"), 403);
+	assert_int_equal(call(api_manage_set, uuid(), "power-limit", "{\"watts\":400}"), 403);
 	assert_in(remedy, "[manage] enabled = true");
 	assert_in(remedy, "reload");
-	assert_int_equal(ask(api_manage_restore, uuid(), "power-limit", ""), 403);
-	assert_int_equal(ask(api_manage_clear_ecc, uuid(), NULL, ""), 403);
-	assert_int_equal(fake.orders, 0);
+	assert_int_equal(call(api_manage_restore, uuid(), "power-limit", ""), 403);
+	assert_int_equal(call(api_manage_clear_ecc, uuid(), NULL, ""), 403);
+	assert_int_equal(journal.orders, 0);
 	assert_true(logged("warning machine token requested"));
-	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
+	assert_int_equal(call(api_manage_list, NULL, NULL, ""), 200);
 	assert_in(body, "\"enabled\":false");
 	assert_in(body, "nvidia-smi --gpu-reset");
 }
@@ -566,51 +551,51 @@ JOURNAL_TEST(without_the_flag_everything_is_refused)
 JOURNAL_TEST(a_change_is_answered_with_evidence)
 {
 	serve(H200, true);
-	fake.not_yet = 3;
+	journal.not_yet = 3;
 	assert_int_equal(
-		ask(api_manage_set, uuid(), "power-limit", "{\"watts\":400,\"keep\":false}"),
+		call(api_manage_set, uuid(), "power-limit", "{\"watts\":400,\"keep\":false}"),
 		200);
-	assert_int_equal(request.tries, 5);
+	assert_int_equal(query.tries, 5);
 	assert_in(body, "\"before\":{\"watts\":700},\"after\":{\"watts\":400}");
 	assert_in(body, "\"changed\":true,\"verified\":true,\"restored_on_exit\":true");
 	assert_true(logged("info gpu token requests power-limit 400 W (request r1)"));
 	assert_true(logged("info gpu token: the power limit is 400 W now"));
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 
-	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
+	assert_int_equal(call(api_manage_list, NULL, NULL, ""), 200);
 	assert_in(body, "\"power-limit\":{\"supported\":true,\"value\":{\"watts\":400},"
 			"\"lowest\":200,\"highest\":700,\"default\":700,\"changed\":true,"
 			"\"before\":{\"watts\":700},\"who\":\"token\"}");
 	assert_in(body, "\"simulated\":true");
 
-	assert_int_equal(ask(api_manage_restore, uuid(), "power-limit", ""), 200);
+	assert_int_equal(call(api_manage_restore, uuid(), "power-limit", ""), 200);
 	assert_in(body, "\"after\":{\"watts\":700}");
 	assert_in(body, "\"restored_on_exit\":false");
-	assert_int_equal(fake.count, 0);
+	assert_int_equal(journal.count, 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
 JOURNAL_TEST(every_setting_can_be_sent)
 {
 	serve(H200, true);
-	assert_int_equal(ask(api_manage_set, "0", "persistence-mode", "{\"enabled\":false}"),
+	assert_int_equal(call(api_manage_set, "0", "persistence-mode", "{\"enabled\":false}"),
 			 200);
 	assert_in(body, "\"before\":{\"enabled\":true},\"after\":{\"enabled\":false}");
-	assert_int_equal(ask(api_manage_set, "0", "compute-mode",
-			     "{\"mode\":\"exclusive_process\",\"keep\":true}"),
+	assert_int_equal(call(api_manage_set, "0", "compute-mode",
+			      "{\"mode\":\"exclusive_process\",\"keep\":true}"),
 			 200);
 	assert_in(body, "\"after\":{\"mode\":\"exclusive_process\"}");
 	assert_in(body, "\"restored_on_exit\":false");
-	assert_int_equal(ask(api_manage_set, "0", "gpu-clocks",
-			     "{\"min_hertz\":210e6,\"max_hertz\":900000000}"),
+	assert_int_equal(call(api_manage_set, "0", "gpu-clocks",
+			      "{\"min_hertz\":210e6,\"max_hertz\":900000000}"),
 			 200);
 	assert_in(body, "\"before\":{\"min_hertz\":null,\"max_hertz\":null}");
 	assert_in(body, "\"asked\":{\"min_hertz\":210000000,\"max_hertz\":900000000}");
 	assert_in(body, "\"verified\":false,\"restored_on_exit\":true");
-	assert_int_equal(ask(api_manage_clear_ecc, "0", NULL, ""), 200);
+	assert_int_equal(call(api_manage_clear_ecc, "0", NULL, ""), 200);
 	assert_in(body, "\"before\":{\"corrected_errors\":7,\"uncorrected_errors\":0}");
 	assert_in(body, "\"after\":{\"corrected_errors\":0,\"uncorrected_errors\":0}");
-	assert_int_equal(fake.count, 2);
+	assert_int_equal(journal.count, 2);
 }
 
 JOURNAL_TEST(bad_requests_are_refused_with_a_reason)
@@ -648,17 +633,17 @@ JOURNAL_TEST(bad_requests_are_refused_with_a_reason)
 
 	serve(H200, true);
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
-		if (ask(api_manage_set, rows[i].gpu, rows[i].word, rows[i].body) !=
+		if (call(api_manage_set, rows[i].gpu, rows[i].word, rows[i].body) !=
 		    rows[i].status)
 			fail_msg("%s: %d %s", rows[i].body, reply.status, problem);
 		assert_in(problem, rows[i].says);
 	}
 	content_type = "text/plain";
-	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 415);
+	assert_int_equal(call(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 415);
 	content_type = NULL;
-	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 415);
+	assert_int_equal(call(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 415);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
-	assert_int_equal(fake.count, 0);
+	assert_int_equal(journal.count, 0);
 }
 
 JOURNAL_TEST(requests_without_a_body_refuse_one)
@@ -667,12 +652,12 @@ JOURNAL_TEST(requests_without_a_body_refuse_one)
 
 	serve(H200, true);
 	for (size_t i = 0; i < COUNT_OF(bad); i++) {
-		assert_int_equal(ask(api_manage_clear_ecc, "0", NULL, bad[i]), 400);
+		assert_int_equal(call(api_manage_clear_ecc, "0", NULL, bad[i]), 400);
 		assert_in(problem, "the body");
-		assert_int_equal(ask(api_manage_restore, "0", "power-limit", bad[i]), 400);
+		assert_int_equal(call(api_manage_restore, "0", "power-limit", bad[i]), 400);
 	}
-	assert_int_equal(fake.orders, 0);
-	assert_int_equal(ask(api_manage_clear_ecc, "0", NULL, "{}"), 200);
+	assert_int_equal(journal.orders, 0);
+	assert_int_equal(call(api_manage_clear_ecc, "0", NULL, "{}"), 200);
 }
 
 JOURNAL_TEST(driver_errors_have_their_http_status)
@@ -688,25 +673,25 @@ JOURNAL_TEST(driver_errors_have_their_http_status)
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		sim_fault("nvmlDeviceSetPersistenceMode", -1, rows[i].code);
 		assert_int_equal(
-			ask(api_manage_set, "0", "persistence-mode", "{\"enabled\":false}"),
+			call(api_manage_set, "0", "persistence-mode", "{\"enabled\":false}"),
 			rows[i].status);
 		assert_in(problem, "nvmlDeviceSetPersistenceMode: ");
 		sim_fault("nvmlDeviceSetPersistenceMode", -1, 0);
 	}
-	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 200);
+	assert_int_equal(call(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 200);
 	somebody_else_sets(450);
-	assert_int_equal(ask(api_manage_restore, "0", "power-limit", ""), 409);
+	assert_int_equal(call(api_manage_restore, "0", "power-limit", ""), 409);
 	assert_in(problem, "left unchanged");
-	fake.manage_answer = -GW_E_STATE;
-	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 503);
+	journal.manage_answer = -GW_E_STATE;
+	assert_int_equal(call(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 503);
 	assert_in(problem, "too many");
 }
 
 JOURNAL_TEST(a_missing_outcome_is_reported_as_unknown)
 {
 	serve(H200, true);
-	fake.not_yet = 1 << 30;
-	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 503);
+	journal.not_yet = 1 << 30;
+	assert_int_equal(call(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 503);
 	assert_in(problem, "unknown");
 }
 
@@ -714,25 +699,25 @@ JOURNAL_TEST(a_mig_instance_does_not_select_its_gpu)
 {
 	const struct gw_device *d;
 
-	memset(&fake, 0, sizeof(fake));
+	memset(&journal, 0, sizeof(journal));
 	sim_start_scenario("mig");
 	d = sim_take(GW_TIERS_COMMON, 0);
-	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
+	assert_int_equal(manage_journal_new(&journal_ops, NULL, &sim.clock, &journal.of), 0);
 	api = (struct api){ .manage = true };
 	content_type = "application/json";
 	assert_true(d->mig_count > 0 && gw_device_matches(d, d->mig[0]->uuid) == 1);
-	assert_int_equal(ask(api_manage_set, d->mig[0]->uuid, "power-limit", "{\"watts\":400}"),
-			 404);
-	assert_int_equal(fake.orders, 0);
+	assert_int_equal(
+		call(api_manage_set, d->mig[0]->uuid, "power-limit", "{\"watts\":400}"), 404);
+	assert_int_equal(journal.orders, 0);
 	/* Compute mode is set per MIG instance. */
-	assert_int_equal(ask(api_manage_set, "0", "compute-mode", "{\"mode\":\"prohibited\"}"),
+	assert_int_equal(call(api_manage_set, "0", "compute-mode", "{\"mode\":\"prohibited\"}"),
 			 501);
 }
 
 JOURNAL_TEST(unsupported_settings_are_listed_with_the_reason)
 {
 	serve("[[gpu]]\nprofile = \"t4\"\n", true);
-	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
+	assert_int_equal(call(api_manage_list, NULL, NULL, ""), 200);
 	assert_in(
 		body,
 		"\"memory-clocks\":{\"supported\":false,\"reason\":\"memory clocks can only be "

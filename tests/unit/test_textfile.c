@@ -1,6 +1,6 @@
 /* The file that node_exporter reads. */
 
-#include "daemon/textfile.h"
+#include "daemon/push.h"
 
 #include "base/file.h"
 
