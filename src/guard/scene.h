@@ -118,7 +118,7 @@ static inline bool scene_is(const struct scene_process *p, const struct scene_ro
 	return p->id.pid == r->id.pid && (a == b || !a || !b);
 }
 
-/* Writes the scene as lines of words separated by tabs (base/tsv.h): a head, one line per GPU,
+/* Writes the scene as lines of fields separated by tabs (base/number.h): a head, one line per GPU,
  * process and root, and an end line. Numbers read back to the same bits; every NAN becomes the
  * same NAN. Tabs and line breaks in strings are escaped. */
 #define SCENE_LINE_MAX 4096
