@@ -2,8 +2,7 @@
  * has its own interval. */
 #include "worker_finder.h"
 
-#include "pidfile.h"
-#include "port_owner.h"
+#include "pid_lookup.h"
 #include "process_cache.h"
 
 #include "base/clock.h"

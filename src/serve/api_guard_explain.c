@@ -7,7 +7,7 @@
 #include "base/number.h"
 #include "device/workload.h"
 #include "guard/demand.h"
-#include "guard/pidfile.h"
+#include "guard/pid_lookup.h"
 #include "guard/process_cache.h"
 #include "guard/worker.h"
 

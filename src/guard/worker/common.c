@@ -1,8 +1,7 @@
 #include "guard/worker/common.h"
 
 #include "guard/classify.h"
-#include "guard/pidfile.h"
-#include "guard/port_owner.h"
+#include "guard/pid_lookup.h"
 #include "guard/process_cache.h"
 
 #include "base/clock.h"
