@@ -135,7 +135,7 @@ struct guard_view {
 	/* one pointer per device of the snapshot; NULL: not monitored */
 	struct capacity *const *capacity;
 	/* Per device, a sentence about GPU memory that no process explains; "": there is no
-	 * such memory (guard/unattributed_use.h). NULL: unknown. */
+	 * such memory (guard/gpu_use.h). NULL: unknown. */
 	const char (*ghost)[200];
 	/* number of evictions per device, including earlier runs; NULL: unknown */
 	const double *evictions;
