@@ -1,5 +1,5 @@
-/* common: code that the adapters share: requests over HTTP, the meaning of a status, notes, and
- * the check that a process still belongs to its worker.
+/* common: the sets of adapters (worker.h), and code that the adapters share: requests over HTTP,
+ * the meaning of a status, notes, and the check that a process still belongs to its worker.
  *
  * Each HTTP status is converted to an error code. The message contains the server's own error
  * text, without control characters and without the token. */
