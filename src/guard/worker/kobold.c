@@ -9,7 +9,7 @@
  * Only POST requests that generate wake an unloaded model of --routermode. The queries in this
  * file are GET requests: they neither wake a model nor count as use for
  * --adminunloadtimeout. */
-#include "guard/worker/model_list.h"
+#include "guard/worker/common.h"
 
 #include "base/json.h"
 
