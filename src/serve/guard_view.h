@@ -9,8 +9,7 @@
 #include "guard/capacity.h"
 #include "guard/guard_query.h"
 #include "guard/health.h"
-#include "guard/guard_counters.h"
-#include "guard/move_speed.h"
+#include "guard/worker_stats.h"
 
 #include <math.h>
 #include <string.h>

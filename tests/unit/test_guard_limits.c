@@ -3,7 +3,7 @@
 #include "guard_test.h"
 
 #include "guard/guard_internal.h"
-#include "guard/guard_counters.h"
+#include "guard/worker_stats.h"
 
 #define HOUR        (3600 * S)
 #define FOR_A_WHILE (60 * S)
