@@ -111,7 +111,7 @@ struct backend_env { /* shared by all backends of a context; outlives them */
 	uint64_t deadline_ns;     /* gw_options.deadline_ns; 0: no limit */
 	/* the process is about to end: the backend may leave the cleanup to the kernel */
 	bool process_ends;
-	struct call_cost_table *cost; /* counts vendor calls (call_cost.h); NULL: not counted */
+	struct call_cost_table *cost; /* counts vendor calls (driver_call.h); NULL: not counted */
 	atomic_ulong *init_failures;  /* counts failed attempts to load and initialise NVML */
 };
 

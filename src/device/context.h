@@ -10,9 +10,8 @@
 #define GW_DEVICE_CONTEXT_H
 
 #include "backend.h"
-#include "call_cost.h"
+#include "driver_call.h"
 #include "host.h"
-#include "call_thread.h"
 #include "proc.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* nvml: what the files of the NVML backend share. Only the nvml_*.c files, call_cost.c and
+/* nvml: what the files of the NVML backend share. Only the nvml_*.c files, driver_call.c and
  * tests include it.
  *
  * nvml.c loads the library, opens and closes it. nvml_read.c reads values with the table
@@ -8,7 +8,7 @@
 #define GW_DEVICE_NVML_H
 
 #include "backend.h"
-#include "call_cost.h"
+#include "driver_call.h"
 #include "nvml_abi.h"
 
 enum nvml_call {

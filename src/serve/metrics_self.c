@@ -3,7 +3,7 @@
 #include "metrics_page.h"
 
 #include "base/array.h"
-#include "device/call_cost.h"
+#include "device/driver_call.h"
 
 #include <math.h>
 #include <string.h>
