@@ -27,9 +27,10 @@ struct toml_field {
 		TOML_FIELD_BOOL,
 		TOML_FIELD_ENUM, /* stored as a name: name(0) to name(names - 1) */
 	} type;
-	size_t offset, size;
-	const char *(*name)(unsigned value);
-	unsigned names;
+	size_t offset;
+	size_t size;                         /* of the member, for TOML_FIELD_TEXT */
+	const char *(*name)(unsigned value); /* for TOML_FIELD_ENUM */
+	unsigned names;                      /* number of values, for TOML_FIELD_ENUM */
 	bool optional; /* older files lack the field; the member then stays unchanged */
 };
 
