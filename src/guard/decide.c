@@ -262,7 +262,7 @@ static enum step no_demand(struct guard *g, struct guard_worker *w)
 {
 	const bool suspected = worker_is_suspected(w);
 
-	if (w->demand.calm_scenes < CALM_LOOKS)
+	if (w->demand.calm_scenes < CALM_SCENES)
 		return STEP_ORDER;
 	worker_set_contention(w, false);
 	w->demand.limited_ns = 0;
@@ -337,7 +337,7 @@ static enum step step_drain(struct guard *g, struct guard_worker *w)
 	const bool drained = o->status == STATUS_DONE && o->what.verb == ORDER_DRAIN;
 
 	guard_eviction_grows(g, w);
-	if (worker_kept_out(w) == BIT(REASON_CONTENTION) && w->demand.calm_scenes >= CALM_LOOKS)
+	if (worker_kept_out(w) == BIT(REASON_CONTENTION) && w->demand.calm_scenes >= CALM_SCENES)
 		worker_set_contention(w, false);
 	if (w->idle.unload && w->idle.busy)
 		guard_idle_end(g, w);

@@ -93,7 +93,7 @@ void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct dem
 		w->report.notices |= NOTICE_WITHHELD;
 		report_withheld(g, w, "display", c->evidence);
 	}
-	if (d->unlimited_scenes >= CALM_LOOKS)
+	if (d->unlimited_scenes >= CALM_SCENES)
 		w->report.notices &= ~(unsigned)NOTICE_WITHHELD;
 }
 
