@@ -139,7 +139,7 @@ static void report_damped(struct guard *g, struct guard_worker *w, uint64_t unti
 
 	if (until_ns == w->backoff.resident_ns)
 		guard_report(g, w, "damped",
-			     "returned %.0f s ago and stays for %.0f s while the contender "
+			     "it returned %.0f s ago and stays for %.0f s while the contender "
 			     "also fits (min_resident_s); %s",
 			     stays - left, stays, w->demand.strongest.evidence);
 	else

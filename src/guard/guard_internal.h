@@ -492,6 +492,9 @@ enum step guard_step_verify(struct guard *g, struct guard_worker *w);
 /* Continues with the next level, or with STAGE_STUCK. */
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why);
 
+/* Returns a clause about what blocks a return. NULL: BLOCK_ROOM and BLOCK_ENDPOINT, which are
+ * reported with figures or a message. */
+const char *guard_block_text(enum guard_block b);
 /* Begins the return of a worker if all checks pass. stuck: the worker still holds its memory.
  * calmed: the quiet time has just ended. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);

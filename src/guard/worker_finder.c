@@ -47,9 +47,8 @@ struct target { /* one worker */
 	/* For a pidfile: when it was written, and the process that it named. */
 	struct timespec written;
 	struct proc_id writer;
-	/* For a port. */
-	struct port_owners at;
-	uint64_t owners_ns; /* when the owners of the port were last searched; 0: never */
+	struct port_owners at; /* for a port: the sockets that listen on it */
+	uint64_t owners_ns;    /* when the owners of the port were last searched; 0: never */
 	char owner_file[PORT_OWNER_FILE]; /* the open socket of a root */
 };
 

@@ -417,8 +417,8 @@ static void say_chosen_mode(struct json *j, const struct guard_view *g)
 
 static void say_history(struct json *j, const struct guard_status *s)
 {
-	if (*s->rail)
-		explain_say(j, "Limit: %s.", s->rail);
+	if (*s->limit)
+		explain_say(j, "Limit: %s.", s->limit);
 	if (s->storm)
 		explain_say(j, "Reload storm: clients of the worker loaded it three times in "
 			       "five minutes while it was evicted. Stop the clients, or let "

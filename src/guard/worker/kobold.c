@@ -1,14 +1,10 @@
 /* Adapter for KoboldCpp, written from the source of version 1.122 (November 2026).
  *
- * A manager process starts a server process, which holds the models. KoboldCpp answers a
- * request to load or to unload (reload_config) at once; then the manager ends the server
- * process and starts another one. The port is closed until the new server process has loaded;
- * with --routermode the port answers 502 instead. If KoboldCpp refuses a request, it answers
- * 200 with "success": false.
- *
- * Only POST requests that generate wake an unloaded model of --routermode. The queries in this
- * file are GET requests: they neither wake a model nor count as use for
- * --adminunloadtimeout. */
+ * KoboldCpp answers a request to load or to unload (reload_config) at once; then its manager
+ * process ends the server process, which holds the models, and starts another one. Until the new
+ * server process has loaded, the port is closed or, with --routermode, answers 502. The queries
+ * in this file are GET requests: they neither wake an unloaded model of --routermode nor count as
+ * use for --adminunloadtimeout. */
 #include "guard/worker/common.h"
 
 #include "base/json.h"
@@ -139,7 +135,7 @@ static int kobold_reload(struct worker_call *c, const char *filename)
 	rc = json_doc_new(text, n, &r, c->message, c->message_size);
 	if (rc)
 		return rc == -GW_E_PARSE ? -GW_E_IO : rc;
-	ok = json_doc_true(r, "success");
+	ok = json_doc_true(r, "success"); /* a refusal has the status 200 too */
 	json_doc_free(r);
 	return ok ? 0
 		  : worker_fail(c, -GW_E_NOSUPPORT,
