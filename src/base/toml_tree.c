@@ -13,7 +13,7 @@
 enum {
 	/* a part of the path in a header: [here.x]; may still be defined once */
 	BY_PATH = 1 << 0,
-	BY_HEADER = 1 << 1, /* [here]                                                      */
+	BY_HEADER = 1 << 1, /* [here] */
 	BY_DOTS = 1 << 2,   /* by a dotted key: here.x = 1; further dotted keys may extend it */
 	BY_ROWS = 1 << 3,   /* an array of [[here]] */
 	CLOSED = 1 << 4,    /* a complete value; nothing may be added */

@@ -68,9 +68,9 @@ const char *nvml_code_name(abi_return code, char out[static 24]);
 enum nvml_reaction {
 	REACT_NONE,   /* nothing: the value is absent this time */
 	REACT_FORGET, /* the device will never have the value: do not read it again */
-	REACT_LOST,   /* the device is gone                              */
-	REACT_FAULT,  /* the device has a hardware fault                 */
-	REACT_REOPEN, /* the driver is gone                              */
+	REACT_LOST,   /* the device is gone */
+	REACT_FAULT,  /* the device has a hardware fault */
+	REACT_REOPEN, /* the driver is gone */
 };
 struct nvml_meaning {
 	abi_return code;

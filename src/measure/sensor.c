@@ -25,7 +25,7 @@ struct published {
  * published: 0.1 s is a guess. */
 static const struct generation {
 	unsigned first, last;          /* architecture, in NVML's numbering */
-	int capability;                /* 10 * major + minor; 0: any           */
+	int capability;                /* 10 * major + minor; 0: any */
 	int driver_first, driver_last; /* major version */
 	const char *name;              /* part of the device's name; NULL: any */
 	/* draw: properties of the driver's power value; instant: properties of NVML field
@@ -360,7 +360,7 @@ int sensor_compose(struct buf *b, const struct sensor *s)
 
 	buf_init(&body, FILE_MAX);
 	buf_addf(&body,
-		 "# What gpuward characterise learned.  Changed by hand, it is ignored.\n"
+		 "# Written by gpuward characterise. If this file is edited, it is ignored.\n"
 		 "schema = %d\n",
 		 SENSOR_SCHEMA);
 	toml_write_fields(&body, fields, FIELDS, s);
