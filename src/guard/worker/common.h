@@ -122,6 +122,10 @@ int model_list_get(struct worker_call *c, struct json_doc **ret);
 bool model_list_at(enum policy_kind kind, const struct json_doc *list, size_t i,
 		   struct listed_model *ret);
 
+/* Requests the list and writes the name of its first model, "" if there is none or if the server
+ * does not report it. Returns the errors of model_list_get(). */
+int model_list_first(struct worker_call *c, char *out, size_t size);
+
 /* worker_NAME: the adapter of each row of kind.def. */
 #define K(symbol, name, url, level, stop_s, traits, help) \
 	extern const struct worker_ops worker_##name;

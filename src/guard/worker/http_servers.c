@@ -411,26 +411,12 @@ const struct worker_ops worker_ollama = { .drain = ollama_drain,
 /* TabbyAPI has one model, which is unloaded and loaded by name. Unloading aborts running
  * requests. The administrator's key has its own header. */
 
-/* Writes the name of the loaded model, "" if no model is loaded. */
-static int loaded_model(struct worker_call *c, char *out, size_t out_size)
-{
-	struct listed_model m;
-	struct json_doc *r;
-	int rc = model_list_get(c, &r);
-
-	out[0] = '\0';
-	if (!rc && model_list_at(WORKER_TABBY, r, 0, &m) && m.name)
-		snprintf(out, out_size, "%s", m.name);
-	json_doc_free(r);
-	return rc;
-}
-
 /* Notes the loaded model. A failure here prevents the eviction, unless the configuration names
  * the model to load again. */
 static int tabby_learn(struct worker_call *c)
 {
 	char model[WORKER_MODEL];
-	int rc = loaded_model(c, model, sizeof(model));
+	int rc = model_list_first(c, model, sizeof(model));
 
 	if (rc)
 		return c->worker->model ? 0 : rc;
@@ -455,7 +441,7 @@ static int tabby_load(struct worker_call *c, const char *model)
 
 	if (rc && !worker_said(c, "already loaded"))
 		return rc;
-	c->listed = loaded_model(c, now, sizeof(now)) == 0 && strcmp(now, model) == 0;
+	c->listed = model_list_first(c, now, sizeof(now)) == 0 && strcmp(now, model) == 0;
 	if (c->listed)
 		return 0;
 	return worker_fail(c, -GW_E_IO, "TabbyAPI did not load %.100s; see its log", model);
@@ -474,7 +460,7 @@ static int tabby_resume(struct worker_call *c)
 	if (c->worker->model)
 		return tabby_load(c, c->worker->model);
 	/* someone may have loaded a model meanwhile */
-	rc = loaded_model(c, model, sizeof(model));
+	rc = model_list_first(c, model, sizeof(model));
 	return rc || model[0] ? rc : worker_none_noted(c);
 }
 
@@ -483,7 +469,7 @@ static int tabby_alive(struct worker_call *c)
 {
 	char model[WORKER_MODEL];
 
-	return loaded_model(c, model, sizeof(model));
+	return model_list_first(c, model, sizeof(model));
 }
 
 const struct worker_ops worker_tabby = {
@@ -586,4 +572,17 @@ bool model_list_at(enum policy_kind kind, const struct json_doc *list, size_t i,
 	ret->state = formats[kind].state ? formats[kind].state(ret->entry, &ret->name)
 					 : MODEL_LOADED;
 	return true;
+}
+
+int model_list_first(struct worker_call *c, char *out, size_t size)
+{
+	struct listed_model m;
+	struct json_doc *r;
+	int rc = model_list_get(c, &r);
+
+	out[0] = '\0';
+	if (!rc && model_list_at(c->worker->kind, r, 0, &m) && m.name)
+		snprintf(out, size, "%s", m.name);
+	json_doc_free(r);
+	return rc;
 }

@@ -59,17 +59,7 @@ static int kobold_ask(struct worker_call *c, bool *ret_loaded, enum kobold_admin
 /* Writes the name of the text model, "" if there is none or its name is hidden. */
 static int kobold_model(struct worker_call *c, char *out, size_t size)
 {
-	struct listed_model m;
-	struct json_doc *r;
-	int rc = kobold_result(c, model_list_get(c, &r));
-
-	out[0] = '\0';
-	if (rc)
-		return rc;
-	if (model_list_at(WORKER_KOBOLD, r, 0, &m) && m.name)
-		snprintf(out, size, "%s", m.name);
-	json_doc_free(r);
-	return 0;
+	return kobold_result(c, model_list_first(c, out, size));
 }
 
 /* Explains why KoboldCpp does not list its configurations. The list is empty for a client that
