@@ -402,14 +402,6 @@ static struct guard_target *add_target(struct guard_order *o, struct proc_id id)
 	return &o->target[o->targets++];
 }
 
-static bool is_below(const struct scene_process *p, int64_t pid)
-{
-	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
-		if (p->ancestor[i] == pid)
-			return true;
-	return false;
-}
-
 /* Notes whether the process belongs to the worker by its own match or by an ancestor. */
 static void mark_target(const struct scene *s, unsigned worker, const struct scene_process *p,
 			struct guard_target *t)
@@ -417,10 +409,11 @@ static void mark_target(const struct scene *s, unsigned worker, const struct sce
 	t->itself = true;
 	for (unsigned i = 0; i < s->roots; i++) {
 		const struct scene_root *r = &s->root[i];
+		const unsigned below = scene_generations(p, r->id.pid);
 
 		if (!scene_root_of(r, worker))
 			continue;
-		if (is_below(p, r->id.pid) || (scene_is(p, r) && r->how == ROOT_KEPT))
+		if ((below && below != SCENE_FAR) || (scene_is(p, r) && r->how == ROOT_KEPT))
 			t->itself = false;
 		if (scene_is(p, r))
 			t->print = r->print;

@@ -136,6 +136,19 @@ static inline bool scene_is(const struct scene_process *p, const struct scene_ro
 	return p->id.pid == r->id.pid && (a == b || !a || !b);
 }
 
+/* Returns how many generations p is below the process with this pid; 0: p is that process;
+ * SCENE_FAR: p is not below it. */
+#define SCENE_FAR (SCENE_ANCESTORS + 1u)
+static inline unsigned scene_generations(const struct scene_process *p, int64_t pid)
+{
+	if (p->id.pid == pid)
+		return 0;
+	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
+		if (p->ancestor[i] == pid)
+			return i + 1;
+	return SCENE_FAR;
+}
+
 /* Writes the scene as lines of fields separated by tabs (base/number.h): a head, one line per GPU,
  * process and root, and an end line. Numbers read back to the same bits; every NAN becomes the
  * same NAN. Tabs and line breaks in strings are escaped. */

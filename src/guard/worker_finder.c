@@ -182,13 +182,9 @@ static void remove_ended(const struct worker_finder *f, struct target *t)
  * no entry. */
 static bool is_covered(const struct target *t, const struct scene_process *p)
 {
-	for (unsigned i = 0; i < t->roots; i++) {
-		if (t->root[i].id.pid == p->id.pid)
+	for (unsigned i = 0; i < t->roots; i++)
+		if (scene_generations(p, t->root[i].id.pid) != SCENE_FAR)
 			return true;
-		for (unsigned k = 0; k < SCENE_ANCESTORS && p->ancestor[k]; k++)
-			if (p->ancestor[k] == t->root[i].id.pid)
-				return true;
-	}
 	return false;
 }
 
