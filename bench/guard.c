@@ -11,7 +11,7 @@
 #include "stats.h"
 
 #include "base/clock.h"
-#include "device/call_cost.h"
+#include "device/driver_call.h"
 #include "guard/guard_input.h"
 #include "guard/scene_builder.h"
 

@@ -11,12 +11,12 @@
 #include <stddef.h>
 
 struct buf {
-	char *p;    /* the text; never NULL, NUL-terminated                  */
+	char *p;    /* the text; never NULL, NUL-terminated */
 	size_t len; /* length of the text without the NUL */
 	size_t cap; /* size of the memory at p in bytes */
 	size_t max; /* upper limit of cap */
 	bool heap;  /* p is on the heap; buf_done() frees it */
-	int err;    /* 0, -GW_E_NOMEM or -GW_E_SIZE                          */
+	int err;    /* 0, -GW_E_NOMEM or -GW_E_SIZE */
 };
 
 /* Makes an empty heap buffer of at most `max` bytes including the NUL; allocates nothing yet.

@@ -16,7 +16,7 @@
 
 struct clock {
 	uint64_t (*mono_ns)(void *ctx); /* never decreases */
-	uint64_t (*wall_ns)(void *ctx); /* since 1970-01-01 UTC; may step         */
+	uint64_t (*wall_ns)(void *ctx); /* since 1970-01-01 UTC; may step */
 	void *ctx;
 	/* Sleeps until mono_ns() is at least this value; a stepped clock advances its time
 	 * instead. NULL if no code sleeps on this clock. */

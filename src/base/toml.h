@@ -18,8 +18,8 @@ enum toml_type {
 	TOML_INTEGER,
 	TOML_FLOAT,
 	TOML_BOOL,
-	TOML_DATETIME,       /* with offset                     */
-	TOML_LOCAL_DATETIME, /* without                         */
+	TOML_DATETIME,       /* with offset */
+	TOML_LOCAL_DATETIME, /* without */
 	TOML_LOCAL_DATE,
 	TOML_LOCAL_TIME,
 };
@@ -37,7 +37,7 @@ struct toml_node {
 	size_t count;            /* number of children of a table or an array */
 	union {
 		struct {
-			const char *text; /* string, or a date/time as RFC 3339 text     */
+			const char *text; /* string, or a date/time as RFC 3339 text */
 			size_t len;
 		} string;
 		int64_t integer;

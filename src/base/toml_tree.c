@@ -1,5 +1,6 @@
 #include "toml_reader.h"
 
+#include "text.h"
 #include "utf8.h"
 
 #include <gpuward.h>
@@ -13,7 +14,7 @@
 enum {
 	/* a part of the path in a header: [here.x]; may still be defined once */
 	BY_PATH = 1 << 0,
-	BY_HEADER = 1 << 1, /* [here]                                                      */
+	BY_HEADER = 1 << 1, /* [here] */
 	BY_DOTS = 1 << 2,   /* by a dotted key: here.x = 1; further dotted keys may extend it */
 	BY_ROWS = 1 << 3,   /* an array of [[here]] */
 	CLOSED = 1 << 4,    /* a complete value; nothing may be added */
@@ -125,10 +126,8 @@ bool reader_expected(struct toml_reader *r, const char *what)
 
 static size_t hash_member(const struct toml_node *table, const char *key, size_t len)
 {
-	uint64_t h = UINT64_C(14695981039346656037) ^ (uint64_t)(uintptr_t)table;
+	uint64_t h = text_hash(TEXT_HASH_START ^ (uint64_t)(uintptr_t)table, key, len);
 
-	for (size_t i = 0; i < len; i++)
-		h = (h ^ (unsigned char)key[i]) * UINT64_C(1099511628211);
 	return (size_t)(h ^ h >> 29);
 }
 

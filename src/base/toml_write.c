@@ -133,10 +133,3 @@ const struct toml_field *toml_read_fields(const struct toml_node *top,
 	}
 	return NULL;
 }
-
-uint64_t toml_sum(uint64_t sum, const char *p, size_t n)
-{
-	while (n--)
-		sum = (sum ^ (unsigned char)*p++) * UINT64_C(0x100000001b3);
-	return sum;
-}

@@ -1,5 +1,5 @@
-/* toml_write: writes TOML lines that read back to the same values, writes and reads structs as
- * tables of fields, and computes a checksum. */
+/* toml_write: writes TOML lines that read back to the same values, and writes and reads structs
+ * as tables of fields. */
 #ifndef GW_BASE_TOML_WRITE_H
 #define GW_BASE_TOML_WRITE_H
 
@@ -27,9 +27,10 @@ struct toml_field {
 		TOML_FIELD_BOOL,
 		TOML_FIELD_ENUM, /* stored as a name: name(0) to name(names - 1) */
 	} type;
-	size_t offset, size;
-	const char *(*name)(unsigned value);
-	unsigned names;
+	size_t offset;
+	size_t size;                         /* of the member, for TOML_FIELD_TEXT */
+	const char *(*name)(unsigned value); /* for TOML_FIELD_ENUM */
+	unsigned names;                      /* number of values, for TOML_FIELD_ENUM */
 	bool optional; /* older files lack the field; the member then stays unchanged */
 };
 
@@ -52,10 +53,5 @@ void toml_write_fields(struct buf *out, const struct toml_field *f, size_t n,
 /* Reads n fields into object. Returns NULL, or the first field that is missing or invalid. */
 const struct toml_field *toml_read_fields(const struct toml_node *top,
 					  const struct toml_field *f, size_t n, void *object);
-
-/* Adds n bytes to an FNV-1a checksum and returns the new checksum; the first checksum is
- * TOML_SUM_START. The checksum detects cut or edited files, but not an attack. */
-#define TOML_SUM_START UINT64_C(0xcbf29ce484222325)
-uint64_t toml_sum(uint64_t sum, const char *p, size_t n);
 
 #endif

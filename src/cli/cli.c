@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/toml_write.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 #include <assert.h>
@@ -131,20 +131,20 @@ static void separate_cache(const struct cli *c)
 {
 	static char part[40];
 	const char *scenario = c->simulate ? c->simulate : getenv("GPUWARD_SIM");
-	uint64_t sum = TOML_SUM_START;
+	uint64_t sum = TEXT_HASH_START;
 	char text[64 * 1024], unused[256];
 	struct stat st;
 	ssize_t n = -1;
 
 	if (c->root)
-		sum = toml_sum(sum, c->root, strlen(c->root));
+		sum = text_hash(sum, c->root, strlen(c->root));
 	if (scenario)
-		sum = toml_sum(sum, scenario, strlen(scenario));
+		sum = text_hash(sum, scenario, strlen(scenario));
 	if (scenario && stat(scenario, &st) == 0 && S_ISREG(st.st_mode))
 		n = file_read(scenario, text, sizeof(text), unused, sizeof(unused));
 	/* The checksum includes the content of a scenario file, because the file can change. */
 	if (n > 0)
-		sum = toml_sum(sum, text, (size_t)n);
+		sum = text_hash(sum, text, (size_t)n);
 	snprintf(part, sizeof(part), "/simulated-%016" PRIx64, sum);
 	file_cache_apart(part);
 }

@@ -7,7 +7,7 @@
 #include "base/number.h"
 #include "client.h"
 #include "counter_text.h"
-#include "guard/port_owner.h"
+#include "guard/pid_lookup.h"
 
 #include <gpuward.h>
 #include <math.h>

@@ -8,7 +8,7 @@
 #define GW_DAEMON_GUARD_CONFIG_H
 
 #include "config.h"
-#include "guard/budget.h"
+#include "guard/gpu_use.h"
 #include "guard/health.h"
 #include "guard/policy.h"
 

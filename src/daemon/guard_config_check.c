@@ -5,7 +5,7 @@
 #include "guard/classify.h"
 
 #include "guard/health.h"
-#include "guard/pidfile.h"
+#include "guard/pid_lookup.h"
 #include "guard/worker.h"
 #include "guard/worker/checkpoint.h"
 

@@ -5,10 +5,9 @@
 #include "device/context.h"
 #include "device/event_watch.h"
 #include "device/nvml_abi.h"
-#include "guard/budget.h"
+#include "guard/gpu_use.h"
 #include "guard/idle.h"
 #include "guard/kernel_log.h"
-#include "guard/unattributed_use.h"
 #include "serve/view.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "device/workload.h"
 #include "base/utf8.h"
 #include "device/proc.h"
-#include "guard/port_owner.h"
+#include "guard/pid_lookup.h"
 
 #include <gpuward.h>
 

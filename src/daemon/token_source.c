@@ -5,7 +5,7 @@
 #include "base/json_doc.h"
 #include "base/prometheus_text.h"
 #include "base/root.h"
-#include "guard/worker/model_list.h"
+#include "guard/worker/common.h"
 
 #include <gpuward.h>
 

@@ -20,14 +20,14 @@ const struct backend_ops *const backend_table[BACKENDS + 1] = {
 
 /* Maximum age of a tier before it is read again; indexed by bit number of enum gw_tier. */
 static const uint64_t cadence_ns[TIER_COUNT] = {
-	UINT64_MAX,    /* STATIC: once                                              */
-	0,             /* FAST                                                      */
-	NS_PER_S,      /* SLOW                                                      */
-	NS_PER_S,      /* ENERGY: callers within a second share one costly reading  */
-	10 * NS_PER_S, /* HEALTH                                                    */
-	0,             /* ON_REQUEST                                                */
-	10 * NS_PER_S, /* LIMITS                                                    */
-	0,             /* PROFILE                                                   */
+	UINT64_MAX,    /* STATIC: once */
+	0,             /* FAST */
+	NS_PER_S,      /* SLOW */
+	NS_PER_S,      /* ENERGY: callers within a second share one costly reading */
+	10 * NS_PER_S, /* HEALTH */
+	0,             /* ON_REQUEST */
+	10 * NS_PER_S, /* LIMITS */
+	0,             /* PROFILE */
 };
 
 void report_init(struct report *r, enum gw_vendor vendor, enum gw_provenance provenance)

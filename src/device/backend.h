@@ -25,18 +25,18 @@
 /* The readings of one GPU, as plain data. The thread that reads the hardware fills a report;
  * other code gets a copy. A missing value has an absence reason instead. */
 struct report {
-	unsigned index;
+	unsigned index; /* the driver's number of the GPU */
 	enum gw_vendor vendor;
 	enum gw_provenance provenance;
 	enum gw_device_state state;
-	enum gw_cause cause;
-	char message[256];
+	enum gw_cause cause; /* why the state is not GW_DEVICE_OK */
+	char message[256];   /* the cause as a sentence; "" if the state is GW_DEVICE_OK */
 	uint64_t begin_ns, end_ns; /* monotonic time before and after the FAST tier was read */
 	uint64_t tier_ns[TIER_COUNT]; /* when each tier was last read; 0: never */
 	char text[GW_TEXTS][DEVICE_TEXT_SIZE];
-	uint8_t text_why[GW_TEXTS];
-	double v[GW_QUANTITIES];
-	uint8_t why[GW_QUANTITIES]; /* enum gw_absence */
+	uint8_t text_why[GW_TEXTS]; /* enum gw_absence of each text */
+	double v[GW_QUANTITIES];    /* valid if `why` is GW_HAVE */
+	uint8_t why[GW_QUANTITIES]; /* enum gw_absence of each quantity */
 	unsigned mig_count;
 	struct gw_mig mig[DEVICE_MIG_MAX];
 };
@@ -45,7 +45,7 @@ struct backend;
 
 /* One GPU of a backend. */
 struct device {
-	struct backend *backend; /* borrowed                                          */
+	struct backend *backend; /* borrowed */
 	struct report r;         /* written only by the thread that reads the hardware */
 	/* Points to own_call or, while the backend opens, to the backend's `call`. The value
 	 * there is the name of the running vendor call; NULL: no call is running. */
@@ -111,16 +111,16 @@ struct backend_env { /* shared by all backends of a context; outlives them */
 	uint64_t deadline_ns;     /* gw_options.deadline_ns; 0: no limit */
 	/* the process is about to end: the backend may leave the cleanup to the kernel */
 	bool process_ends;
-	struct call_cost_table *cost; /* counts vendor calls (call_cost.h); NULL: not counted */
+	struct call_cost_table *cost; /* cost of NVML calls; NULL: not recorded */
 	atomic_ulong *init_failures;  /* counts failed attempts to load and initialise NVML */
 };
 
 /* One process on one device as the driver lists it. */
 struct usage {
 	int64_t pid;
-	unsigned type;    /* enum gw_process_type */
-	int gpu_instance; /* -1: none */
-	uint64_t memory_bytes;
+	unsigned type;         /* enum gw_process_type */
+	int gpu_instance;      /* -1: none */
+	uint64_t memory_bytes; /* valid if memory_why is GW_HAVE */
 	enum gw_absence memory_why;
 	char name[32]; /* name of a simulated process, which /proc does not know; else "" */
 };
@@ -153,9 +153,9 @@ struct process_use {
 
 struct device_event {
 	struct device *device; /* NULL: the whole driver */
-	uint64_t type;         /* one bit of enum abi_event, for NVML      */
+	uint64_t type;         /* one bit of enum abi_event, for NVML */
 	uint64_t data;         /* the Xid number, for Xid events */
-	int gpu_instance;      /* -1: none                                 */
+	int gpu_instance;      /* -1: none */
 };
 
 struct backend_ops {

@@ -1,18 +1,17 @@
-/* context: defines struct gw_ctx: the backends, their devices, and the call threads. Because of
- * the call threads, a driver that hangs does not block the caller.
+/* context: defines struct gw_ctx: the backends, their devices, and the call threads, which keep a
+ * hanging driver from blocking the caller.
  *
  * One mutex guards everything except the devices; each device is used by one thread at a time
  * (slot.in_use), so the sampler of one GPU never waits for another GPU. If the context has a
- * deadline, every vendor call runs on a call thread. There is one call thread per device, and
- * one that the backends share to open and close. While a call thread is busy, no other thread
+ * deadline, every vendor call runs on a call thread: there is one per device, and one that the
+ * backends share to open and close. While a call thread is busy, no other thread
  * uses its device; older readings stay available. */
 #ifndef GW_DEVICE_CONTEXT_H
 #define GW_DEVICE_CONTEXT_H
 
 #include "backend.h"
-#include "call_cost.h"
+#include "driver_call.h"
 #include "host.h"
-#include "call_thread.h"
 #include "proc.h"
 
 #include <pthread.h>
@@ -39,24 +38,25 @@ struct slot {
 	sem_t in_use;
 	bool opening; /* the backend is opening or closing and holds in_use */
 	/* The members marked (*) belong to the call thread while it is busy. */
-	void (*fn)(void *slot); /* the function to call (*) */
-	unsigned tiers;         /* the tiers to read (*) */
-	uint64_t now_ns;        /* when the tiers were requested (*) */
-	int cuda_ordinal;
-	struct report done;      /* copy of d->r, made after the last call of fn (*) */
-	struct report last;      /* copy of `done`, made when the call thread was last idle */
-	struct usage_list usage; /* the processes on the device (*) */
-	struct proc *proc;       /* one per row of usage (*) */
-	unsigned proc_cap;
-	enum gw_absence usage_why;
-	int usage_error;
+	void (*fn)(void *slot);    /* the function to call (*) */
+	unsigned tiers;            /* the tiers to read (*) */
+	uint64_t now_ns;           /* when the tiers were requested (*) */
+	int cuda_ordinal;          /* CUDA's number of the GPU, or GW_CUDA_NOT_VISIBLE */
+	struct report done;        /* copy of d->r, made after the last call of fn (*) */
+	struct report last;        /* copy of `done`, made when the call thread was last idle */
+	struct usage_list usage;   /* the processes on the device (*) */
+	struct proc *proc;         /* one per row of usage (*) */
+	unsigned proc_cap;         /* number of rows for which `proc` has memory */
+	enum gw_absence usage_why; /* GW_HAVE, or why `usage` is not known (*) */
+	int usage_error;           /* error of the driver, from backend_ops.processes (*) */
 	struct process_use *process_use; /* utilisation per process, for process_list.c (*) */
-	int uses;
+	int uses; /* rows of process_use for this list, or a negative gw_error (*) */
 	int used; /* result of the last query of utilisation, made at used_ns (*) */
 	uint64_t used_ns;
 	/* memory in use when `usage` was read, for process_list.c (*) */
 	double listed_used_bytes;
-	uint64_t listed_ns, changed_ns;
+	uint64_t listed_ns;  /* when `usage` was read; 0: read it again (*) */
+	uint64_t changed_ns; /* when the memory in use or the number of processes changed (*) */
 	/* job of manage.c with a call that has not returned; NULL: none (*) */
 	struct manage_job *job;
 };
@@ -65,19 +65,19 @@ struct opener { /* a backend, and when to try to open it */
 	struct backend b;
 	/* call thread while the backend is being opened; stays set while the call hangs */
 	struct call_thread *thread;
-	bool stalled;
-	bool close_only; /* the call thread only closes the backend; it does not open it */
-	int error;
-	uint64_t retry_ns, backoff_ns;
+	bool stalled;        /* the call has not returned by the deadline */
+	bool close_only;     /* the call thread only closes the backend; it does not open it */
+	int error;           /* result of the last attempt to open the backend */
+	uint64_t retry_ns;   /* when to try again */
+	uint64_t backoff_ns; /* the present delay between two attempts */
 	/* The driver's events. event_watch.c holds `events` while it has an event set, which
 	 * keeps the backend open. On request, event_watch.c releases `events`. */
 	sem_t events;
 	/* asks event_watch.c to close its event set and to release `events` */
 	atomic_bool events_yield;
-	atomic_bool
-		/* event_watch.c did not release `events` in time: do not wait for it again
-		 * until its driver call has returned */
-		events_late;
+	/* event_watch.c did not release `events` in time: do not wait for it again until its
+	 * driver call has returned */
+	atomic_bool events_late;
 	/* the context holds `events`, because it opens or closes the backend */
 	bool events_taken;
 };
@@ -91,7 +91,7 @@ struct context_error {
 
 struct gw_ctx {
 	pthread_mutex_t lock;
-	pid_t owner;
+	pid_t owner; /* process that opened the context; a forked child must not close it */
 	const struct clock *clock;
 	struct root root;
 	struct backend_env env;
@@ -103,11 +103,11 @@ struct gw_ctx {
 	struct opener *opener[BACKENDS];
 	unsigned openers;
 	struct slot **slot;
-	unsigned slots, slots_cap;
-	unsigned opens;
-	unsigned generation;    /* increases when the status may have changed */
-	bool fresh;             /* devices were opened; their names are not read yet */
-	unsigned cuda_numbered; /* generation for which the CUDA ordinals were computed */
+	unsigned slots, slots_cap; /* number of slots, and of those with memory */
+	unsigned opens;            /* how often a backend was opened */
+	unsigned generation;       /* increases when the status may have changed */
+	bool fresh;                /* devices were opened; their names are not read yet */
+	unsigned cuda_numbered;    /* generation for which the CUDA ordinals were computed */
 	struct host host;
 	struct host_report host_report; /* values of the machine, read at host_ns */
 	uint64_t host_ns;

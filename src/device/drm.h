@@ -21,7 +21,7 @@
 #define PCI_DEVICES "sys/bus/pci/devices"
 
 struct pci_gpu {
-	char pci[16];    /* "0000:01:00.0"                                       */
+	char pci[16];    /* "0000:01:00.0" */
 	char driver[24]; /* kernel driver that is bound to it; "": none */
 	uint32_t vendor, device;
 	uint32_t class; /* 0x0300.. VGA, 0x0302.. 3D, 0x0380.. other, 0x1200.. accelerator */
@@ -39,9 +39,9 @@ unsigned drm_pci_list(const struct root *root, uint32_t vendor, struct pci_gpu *
 bool drm_asleep(const struct root *root, const char *pci);
 
 enum drm_place {
-	DRM_PCI,   /* the PCI device's folder                         */
+	DRM_PCI,   /* the PCI device's folder */
 	DRM_HWMON, /* the folder of the driver's sensors (hwmon) */
-	DRM_CARD,  /* drm/cardN below the PCI device                  */
+	DRM_CARD,  /* drm/cardN below the PCI device */
 	DRM_LINK,  /* the PCI device with the link between board and slot */
 };
 
@@ -56,7 +56,7 @@ enum drm_form {
 	DRM_LEVEL,
 	/* lines such as "1: 1500Mhz *": the highest frequency of all lines, in MHz */
 	DRM_LEVEL_MAX,
-	DRM_SPEED, /* "16.0 GT/s PCIe": the PCIe generation               */
+	DRM_SPEED, /* "16.0 GT/s PCIe": the PCIe generation */
 	/* the number after "ce:" in "ue: 0\nce: 3\n"; DRM_UNCORRECTED: after "ue:" */
 	DRM_CORRECTED,
 	DRM_UNCORRECTED,
@@ -66,7 +66,7 @@ enum drm_form {
 /* One value from one file. If several rows have the same quantity, the first row that can be
  * read is used. */
 struct drm_row {
-	uint8_t q;
+	uint8_t q; /* enum gw_quantity */
 	enum drm_place place;
 	const char *file; /* contains "%u" if label is not NULL */
 	/* if not NULL: use the channel that has this text in its "..._label" file */
@@ -83,18 +83,18 @@ struct drm_text {
 	const char *file; /* below the PCI device */
 };
 
-struct drm_name {
-	uint32_t device;
+struct drm_name {        /* the name of a board */
+	uint32_t device; /* PCI device id */
 	const char *name;
 };
 
 struct drm_vendor {
-	uint32_t vendor;
-	const char *brand;           /* "AMD"                                         */
-	const char *const *driver;   /* kernel drivers, NULL-terminated               */
-	const struct drm_row *row;   /* ends with a NULL file                         */
-	const struct drm_text *text; /* ends with a NULL file                         */
-	const struct drm_name *name; /* ends with a NULL name                         */
+	uint32_t vendor;             /* PCI vendor id */
+	const char *brand;           /* "AMD" */
+	const char *const *driver;   /* kernel drivers, NULL-terminated */
+	const struct drm_row *row;   /* ends with a NULL file */
+	const struct drm_text *text; /* ends with a NULL file */
+	const struct drm_name *name; /* ends with a NULL name */
 	const char *unique_id;       /* file with the board's unique number, or NULL */
 	/* PCI device ids of the upstream ports of the PCIe switches on boards of this vendor;
 	 * ends with 0. Behind such a switch, the GPU's own link is internal to the board, and

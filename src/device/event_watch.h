@@ -1,9 +1,8 @@
 /* event_watch: receives driver events (Xids, ECC errors, recovery actions) on its own thread,
  * because waiting for events blocks in the driver.
  *
- * It hides the driver's event set. The set must be closed before the driver is released or
- * reloaded, and opened again afterwards. GPUs can appear and disappear. A wait may end early or
- * never. P-state and clock events are not requested, because they occur all the time. Past
+ * It hides the driver's event set, which must be closed before the driver is released or
+ * reloaded, and opened again afterwards; a wait for events may end early or never. P-state and clock events are not requested, because they occur all the time. Past
  * events are not reported; recovery actions and remapped rows are read with the HEALTH tier. */
 #ifndef GW_DEVICE_EVENT_WATCH_H
 #define GW_DEVICE_EVENT_WATCH_H
@@ -18,9 +17,9 @@
 struct driver_event {
 	/* UUID of the GPU; "": the event is about the whole driver, or the GPU has no UUID */
 	char uuid[96];
-	uint64_t type;             /* one bit of enum abi_event                     */
+	uint64_t type;             /* one bit of enum abi_event */
 	uint64_t data;             /* the Xid number if the event is an Xid; else 0 */
-	int gpu_instance;          /* -1: none                                      */
+	int gpu_instance;          /* -1: none */
 	uint64_t mono_ns, wall_ns; /* when it was received, on the clocks of the context */
 };
 

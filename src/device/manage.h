@@ -16,9 +16,9 @@
 struct root;
 
 enum manage_what {
-	MANAGE_PERSISTENCE,  /* 0 or 1                                                     */
-	MANAGE_POWER_LIMIT,  /* watts                                                      */
-	MANAGE_COMPUTE_MODE, /* 0 default, 2 prohibited, 3 exclusive process               */
+	MANAGE_PERSISTENCE,  /* 0 or 1 */
+	MANAGE_POWER_LIMIT,  /* watts */
+	MANAGE_COMPUTE_MODE, /* 0 default, 2 prohibited, 3 exclusive process */
 	/* lowest and highest, in hertz; NVML cannot read a clock lock back */
 	MANAGE_GPU_CLOCKS,
 	MANAGE_MEMORY_CLOCKS, /* lowest and highest, in hertz, like MANAGE_GPU_CLOCKS */
@@ -56,7 +56,7 @@ bool manage_same(enum manage_what what, const double a[2], const double b[2]);
 struct manage_order {
 	char uuid[96];
 	enum manage_what what;
-	double value[2];
+	double value[2]; /* two numbers for a range of clocks, else only the first is used */
 	bool restore;
 	bool keep; /* the value stays when the service ends */
 	bool kept; /* for restore: `value`, `ours` and `earlier` are known */
@@ -65,7 +65,7 @@ struct manage_order {
 };
 
 struct manage_result {
-	int error; /* 0 or a negative enum gw_error               */
+	int error; /* 0 or a negative enum gw_error */
 	/* values before and after the change, as the driver reports them; NAN: unknown */
 	double before[2], after[2];
 	bool changed;  /* the driver accepted the change */

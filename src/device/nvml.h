@@ -1,14 +1,14 @@
-/* nvml: what the files of the NVML backend share. Only the nvml_*.c files, call_cost.c and
+/* nvml: what the files of the NVML backend share. Only the nvml_*.c files, driver_call.c and
  * tests include it.
  *
- * nvml.c loads the library, opens and closes it. nvml_read.c reads values with the table
- * nvml_readers.def; nvml_shape.c makes the calls. nvml_process.c lists processes, nvml_event.c
- * waits for events and reads the power ring buffer, and nvml_set.c changes settings. */
+ * nvml_library.c loads the library; nvml.c opens and closes it. nvml_read.c reads values with
+ * the table nvml_readers.def, power samples and events; nvml_shape.c makes the calls of the
+ * table. nvml_process.c lists processes, and nvml_set.c changes settings. */
 #ifndef GW_DEVICE_NVML_H
 #define GW_DEVICE_NVML_H
 
 #include "backend.h"
-#include "call_cost.h"
+#include "driver_call.h"
 #include "nvml_abi.h"
 
 enum nvml_call {
@@ -68,9 +68,9 @@ const char *nvml_code_name(abi_return code, char out[static 24]);
 enum nvml_reaction {
 	REACT_NONE,   /* nothing: the value is absent this time */
 	REACT_FORGET, /* the device will never have the value: do not read it again */
-	REACT_LOST,   /* the device is gone                              */
-	REACT_FAULT,  /* the device has a hardware fault                 */
-	REACT_REOPEN, /* the driver is gone                              */
+	REACT_LOST,   /* the device is gone */
+	REACT_FAULT,  /* the device has a hardware fault */
+	REACT_REOPEN, /* the driver is gone */
 };
 struct nvml_meaning {
 	abi_return code;
@@ -154,7 +154,7 @@ void nvml_read_texts(struct device *d); /* reads the texts of the STATIC tier th
 /* True if a text is absent because a call failed that may work later. */
 bool nvml_lacks_texts(const struct device *d);
 
-/* Functions of nvml_event.c; backend.h describes them. */
+/* Functions of nvml_read.c; backend.h describes them. */
 int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample *out,
 		       unsigned cap);
 bool nvml_has_events(const struct backend *b);

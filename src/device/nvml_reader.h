@@ -6,12 +6,12 @@
 
 /* The arguments of a call, after the device. */
 enum nvml_shape {
-	SHAPE_U32,        /* (u32 *)                                  */
-	SHAPE_U32_OF,     /* (u32 which, u32 *)                       */
-	SHAPE_U32_PAIR,   /* (u32 *, u32 *)                           */
-	SHAPE_U64,        /* (u64 *)                                  */
-	SHAPE_ECC,        /* (u32 kind, u32 since, u64 *)             */
-	SHAPE_ROWS,       /* four u32 *                               */
+	SHAPE_U32,        /* (u32 *) */
+	SHAPE_U32_OF,     /* (u32 which, u32 *) */
+	SHAPE_U32_PAIR,   /* (u32 *, u32 *) */
+	SHAPE_U64,        /* (u64 *) */
+	SHAPE_ECC,        /* (u32 kind, u32 since, u64 *) */
+	SHAPE_ROWS,       /* four u32 * */
 	SHAPE_STRUCT,     /* (struct *): nvml_shape.c knows the members */
 	SHAPE_CAPABILITY, /* (int *, int *) */
 	SHAPE_FIELDS,     /* reads all FIELD rows of the tier in one call */
@@ -19,7 +19,7 @@ enum nvml_shape {
 };
 
 #define NO        GW_QUANTITIES /* no quantity */
-#define CALL_none CALL_COUNT    /* no call             */
+#define CALL_none CALL_COUNT    /* no call */
 
 struct nvml_reader { /* one row of nvml_readers.def, which explains the members */
 	enum gw_tier tier;

@@ -49,7 +49,7 @@ struct answer {
 
 struct nvsmi {
 	pthread_mutex_t lock; /* guards everything below; held while the program runs */
-	unsigned program;     /* index into programs[]                               */
+	unsigned program;     /* index into programs[] */
 	/* the name of each column that this driver knows (enum nvsmi_name) */
 	uint8_t names[NVSMI_COLUMNS];
 	struct answer gpus, apps, power;

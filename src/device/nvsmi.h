@@ -1,4 +1,4 @@
-/* nvsmi: what the parts of the nvidia-smi backend share.
+/* nvsmi: what the files of the nvidia-smi backend share.
  *
  * nvsmi.c runs the program and stores its output; nvsmi_stream.c keeps one nvidia-smi process
  * running for power samples; nvsmi_text.c parses the output and has no state, so that it can be
@@ -7,7 +7,9 @@
 #define GW_DEVICE_NVSMI_H
 
 #include "backend.h"
-#include "nvsmi_stream.h"
+
+#include "base/child.h"
+#include "base/clock.h"
 
 /* Each column is requested by its name. If the driver refuses the name, the older name is used;
  * if the driver refuses that too, the column is not requested. */
@@ -42,9 +44,96 @@ enum gw_cause nvsmi_cause(const char *text);
  * false if the text is no such message. */
 bool nvsmi_refused(const char *text, char *out, size_t size);
 
+/* The stream: one nvidia-smi process that prints a line per GPU ten times per second. Starting
+ * nvidia-smi for each sample costs 22 ms of CPU per sample and gives at most 8 samples per
+ * second; a process that keeps running (-lms) gives all ten (measured). nvsmi_stream.c starts
+ * the process, reads its output without waiting, notices when it stops printing, and delays a
+ * restart. It is not thread-safe: its only caller, nvsmi.c, holds a lock. */
+
+#define NVSMI_INTERVAL_NS   (100 * NS_PER_MS)
+#define NVSMI_STREAM_FIELDS 40
+
+/* What the nvidia-smi backend has done since it was opened. */
+struct nvsmi_facts {
+	uint64_t lines;   /* lines with a time and a GPU */
+	uint64_t garbage; /* lines that cannot be parsed */
+	uint64_t starts;  /* starts of the process; all but the first are restarts */
+	uint64_t stalls;  /* processes that we ended because no line came for 10 intervals */
+	uint64_t ends;    /* processes that ended on their own */
+	uint64_t runs;    /* single runs for a power sample, while the stream fails */
+	uint64_t run_ns;  /* total duration of the runs for a power sample */
+	uint64_t child_cpu_ns; /* CPU time of the processes */
+	/* all single runs: for power samples, other values and processes */
+	uint64_t programs;
+	uint64_t program_ns; /* total duration of all single runs */
+	bool streaming;      /* the process runs now */
+};
+
+struct nvsmi_stream {
+	struct child child;
+	bool running;          /* the process runs */
+	bool no_instant;       /* the program does not know the column power.draw.instant */
+	bool zone_known;       /* zone_us is known */
+	uint64_t last_line_ns; /* time of the last line, or of the start if there is none */
+	uint64_t retry_ns;     /* when the process may be started again */
+	uint64_t backoff_ns;   /* the present delay of a restart */
+	uint64_t lines;        /* lines of the running process */
+	uint64_t ended_cpu_ns; /* CPU time of the earlier processes */
+	uint64_t first_line_timeout_ns; /* how long to wait for the first line */
+	int64_t zone_us;                /* UTC minus the time that the program prints */
+	struct nvsmi_facts facts;
+	/* further columns, each after a comma; set by the caller before start */
+	char more[768];
+	unsigned mores;  /* number of further columns */
+	char query[900]; /* the --query-gpu option, made from the columns */
+	char text[1024]; /* the last line; nvsmi_reading points into it */
+	char *fields[NVSMI_STREAM_FIELDS];
+};
+
+/* The contents of one line: the GPU, the time and the power. The time is from the timestamp
+ * column, because several lines are read at once. The column is local time without a zone. The
+ * process is started with TZ=UTC. If it ignores TZ, the zone is the difference between its
+ * first line and our wall clock, rounded to quarter hours. */
+struct nvsmi_reading {
+	const char *uuid, *pci; /* point into the stream's memory; valid until the next call */
+	uint64_t wall_us;
+	double instant_w, power_w; /* NAN: none */
+	enum gw_absence why;       /* why both power values are NAN, else GW_HAVE */
+	/* the fields of the further columns; NULL: the line is from a single run */
+	char *const *more;
+};
+
+void nvsmi_stream_init(struct nvsmi_stream *s);
+
+/* Returns the --query-gpu option for the lines of the stream. more: includes the additional
+ * columns. */
+const char *nvsmi_stream_query(struct nvsmi_stream *s, bool more);
+
+/* Starts the process, unless it runs or the restart is delayed. The caller decides whether it
+ * may be started. Returns true if it runs.
+ *
+ * The process does not outlive us: we are the only reader of its pipe, so after our end SIGPIPE
+ * ends it at its next line. PR_SET_PDEATHSIG is not used, because it would end the process
+ * together with the thread that started it. A process that hangs in the driver stays until the
+ * driver returns. */
+bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t now_ns,
+			uint64_t first_line_timeout_ns);
+
+/* Returns the next reading that has arrived; never waits. Returns false if there is none; the
+ * process may have ended then. */
+bool nvsmi_stream_next(struct nvsmi_stream *s, uint64_t now_ns, uint64_t wall_us,
+		       struct nvsmi_reading *ret);
+
+/* Parses one line of this process (more is true) or of a single run (more is false). Returns
+ * false if the line is not a reading. */
+bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, bool more, uint64_t wall_us,
+			struct nvsmi_reading *ret);
+
+/* Ends the process, which may be started again at once. */
+void nvsmi_stream_stop(struct nvsmi_stream *s);
+
 /* Statistics of an open nvidia-smi backend. Thread-safe; never waits: returns false if the
  * program runs right now, or if b is not that backend. */
-struct backend;
 bool nvsmi_facts(struct backend *b, struct nvsmi_facts *ret);
 
 #endif

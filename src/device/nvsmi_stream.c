@@ -1,5 +1,3 @@
-#include "nvsmi_stream.h"
-
 #include "nvsmi.h"
 
 #include "base/number.h"

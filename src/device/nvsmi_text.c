@@ -15,11 +15,11 @@
 enum format {
 	TEXT,
 	NUMBER,     /* a number that is not negative */
-	PERCENT,    /* 0 to 100                 */
+	PERCENT,    /* 0 to 100 */
 	SIGNED,     /* a number that may be negative, such as a temperature */
 	HEX,        /* a hexadecimal number: 0x0000000000000004 */
 	FLAG,       /* "Enabled", "Yes" and similar words are 1 */
-	STATE,      /* P0 to P15                */
+	STATE,      /* P0 to P15 */
 	MODE,       /* a word in a row of modes[] */
 	CAPABILITY, /* "9.0": sets target and the next quantity */
 };

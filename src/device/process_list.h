@@ -1,9 +1,9 @@
 /* process_list: lists the processes on each GPU as the driver reports them, the memory in use,
- * and the utilisation per process. It does not read /proc.
+ * and the utilisation per process; does not read /proc.
  *
  * A list costs 250 us on an H200 at ten per second, the memory alone only 70 us. A process that
- * arrives or leaves changes the memory in use. So while the memory in use stays equal to the
- * byte, the previous list is reused, for at most half a second. Calls run on the call threads
+ * arrives or leaves changes the memory in use, so the previous list is reused while that memory
+ * stays equal to the byte, for at most half a second. Calls run on the call threads
  * of the context. */
 #ifndef GW_DEVICE_PROCESS_LIST_H
 #define GW_DEVICE_PROCESS_LIST_H

@@ -17,9 +17,9 @@
 
 /* An energy counter of powercap with its current value. */
 struct rapl_domain {
-	char name[32];      /* "package-0", "dram", "psys", "core", ...         */
+	char name[32];      /* "package-0", "dram", "psys", "core", ... */
 	char path[96];      /* folder of the domain, below root */
-	int package;        /* -1: none (psys)                                  */
+	int package;        /* -1: none (psys) */
 	int die;            /* -1: unknown, or the package has only one die */
 	uint64_t range_uj;  /* the counter wraps here; 0: unknown */
 	uint64_t energy_uj; /* current value, if why is GW_HAVE */
@@ -47,11 +47,12 @@ struct rapl_counter {
 	enum rapl_kind kind;
 	double joules;       /* since rapl_open(), if why is GW_HAVE */
 	enum gw_absence why; /* why the last reading has no value; GW_HAVE: it has a value */
-	unsigned wraps;
+	unsigned wraps;      /* how often the counter wrapped since rapl_open() */
 	/* Only rapl.c uses the members below. */
-	bool perf, based; /* based: the start value is known */
-	int fd;
-	uint64_t last;
+	bool perf;          /* a counter of the power PMU, not of powercap */
+	bool based;         /* the start value is known */
+	int fd;             /* for perf: the open counter; -1: not open */
+	uint64_t last;      /* last value of the counter */
 	double joules_each; /* joules per count */
 };
 
@@ -80,9 +81,9 @@ struct rapl_total {
 	enum gw_absence why; /* not_present: this machine has no counters */
 	/* GW_HAVE: memory is included; not_present: there is no counter for it */
 	enum gw_absence dram_why;
-	enum gw_cause cause; /* GW_CAUSE_RAPL_PERMISSION, or none                         */
+	enum gw_cause cause; /* GW_CAUSE_RAPL_PERMISSION, or none */
 	const char *remedy;  /* how to fix the cause; "": there is no remedy */
-	char missing[128];   /* the file that could not be read, or ""                    */
+	char missing[128];   /* the file that could not be read, or "" */
 };
 struct rapl_total rapl_total(const struct rapl *r);
 

@@ -1,6 +1,6 @@
-/* action: carries out orders. No other part of the guard has effects.
+/* action: carries out orders; no other part of the guard has effects.
  *
- * Each worker has one order at a time. Orders run on at most eight threads. If eight workers
+ * Each worker has one order at a time, and orders run on at most eight threads. If eight workers
  * hang, other workers wait until one of the eight deadlines has passed. Only processes that the
  * policy names are touched, never a contender, and only if the policy's mode is enforce. */
 #ifndef GW_GUARD_ACTION_H

@@ -246,12 +246,12 @@ static int open_parts(struct gw_guard *g)
 	g->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (g->wake_fd < 0)
 		return -GW_E_IO;
-	g->sight.scene = calloc(1, sizeof(*g->sight.scene));
-	if (!g->sight.scene)
+	g->observer.scene = calloc(1, sizeof(*g->observer.scene));
+	if (!g->observer.scene)
 		return -GW_E_NOMEM;
-	err = gw_snapshot_new(g->ctx, &g->sight.snap);
+	err = gw_snapshot_new(g->ctx, &g->observer.snap);
 	if (!err)
-		err = scene_builder_new(g->ctx, &g->policy, &g->sight.builder);
+		err = scene_builder_new(g->ctx, &g->policy, &g->observer.builder);
 	if (!err)
 		err = guard_new(&g->policy, NULL, 0, &g->guard);
 	if (!err)
@@ -259,7 +259,7 @@ static int open_parts(struct gw_guard *g)
 	if (!err)
 		err = action_set_callbacks(g->action, 0, &callbacks);
 	if (!err && g->options.flags & GW_GUARD_HEALTH)
-		err = guard_api_health_new(g->ctx, &g->sight.health);
+		err = guard_api_health_new(g->ctx, &g->observer.health);
 	return err;
 }
 
@@ -387,11 +387,11 @@ int guard_api_free(struct gw_guard *g, uint64_t timeout_ns)
 {
 	if (action_free(g->action, timeout_ns) != 0)
 		return -GW_E_STATE;
-	guard_api_health_free(g->sight.health);
+	guard_api_health_free(g->observer.health);
 	guard_free(g->guard);
-	scene_builder_free(g->sight.builder);
-	gw_snapshot_free(g->sight.snap);
-	free(g->sight.scene);
+	scene_builder_free(g->observer.builder);
+	gw_snapshot_free(g->observer.snap);
+	free(g->observer.scene);
 	if (g->wake_fd >= 0)
 		close(g->wake_fd);
 	pthread_cond_destroy(&g->news);
@@ -456,7 +456,7 @@ int gw_guard_request(struct gw_guard *g, enum gw_guard_request what, uint64_t tt
 	pthread_mutex_lock(&g->lock);
 	err = guard_request(g->guard, 0, (enum guard_request)what, ttl_ns,
 			    clock_mono_ns(g->ctx->clock), text, sizeof(text));
-	g->look_now = true;
+	g->observe_now = true;
 	pthread_mutex_unlock(&g->lock);
 	thread_wake(g);
 	return err ? context_fail(g->ctx, err, "%s", text) : 0;

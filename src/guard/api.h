@@ -32,18 +32,18 @@ int guard_api_health_new(struct gw_ctx *ctx, struct guard_api_health **ret);
 void guard_api_health_free(struct guard_api_health *h);
 
 /* The data for taking scenes. Used only by the guard's thread. */
-struct guard_api_sight {
+struct guard_api_observer {
 	struct scene_builder *builder;
 	struct scene *scene;
 	struct gw_snapshot *snap;        /* used to explain why no GPU was found */
 	struct guard_api_health *health; /* NULL: not requested */
-	uint64_t due_ns, often_until_ns;
-	bool utilisation;
+	uint64_t due_ns;                 /* when the next scene is due */
+	uint64_t often_until_ns;         /* until when scenes are taken often, after an event */
+	bool utilisation;                /* the next scene must include utilisation */
 };
 
-/* The callback that runs now. */
 struct guard_api_callback {
-	enum gw_worker_call call;
+	enum gw_worker_call call; /* the callback that runs now */
 	uint64_t deadline_ns;
 	pthread_t caller; /* the thread that runs it */
 };
@@ -56,21 +56,22 @@ struct gw_guard {
 	struct action *action;
 	/* wakes the thread when there is an outcome, a request or the order to stop */
 	int wake_fd;
-	struct guard_api_sight sight;
+	struct guard_api_observer observer;
 
 	pthread_t thread;
-	bool started;
-	atomic_int allowed;
+	bool started;       /* the thread was started */
+	atomic_int allowed; /* what gw_guard_allowed() returns */
 
 	/* Protects the members below; never held during a call of a driver or a callback. */
 	pthread_mutex_t lock;
 	pthread_cond_t news; /* signals that allowed or gone has changed */
 	struct guard *guard;
-	bool stop, gone;
-	bool closed;    /* an order forbids new work */
-	bool simulated; /* one of the worker's GPUs is simulated */
-	bool look_now;
-	uint64_t scenes;
+	bool stop;        /* the thread must end */
+	bool gone;        /* the thread has ended */
+	bool closed;      /* an order forbids new work */
+	bool simulated;   /* one of the worker's GPUs is simulated */
+	bool observe_now; /* take the next scene at once */
+	uint64_t scenes;  /* number of scenes so far */
 	char no_gpu[200]; /* why no GPU is visible; "" if one is visible */
 	struct guard_api_callback callback;
 };

@@ -283,7 +283,7 @@ static const struct guard_pump pump = {
 
 /* Carries out what the guard decided after the last input, and updates whether the worker may
  * run. */
-static void answer_settled(struct gw_guard *g)
+static void carry_out(struct gw_guard *g)
 {
 	int may;
 
@@ -299,21 +299,21 @@ static void take_outcomes(struct gw_guard *g)
 
 	while (action_next_outcome(g->action, &o)) {
 		guard_outcome(g->guard, &o, now_ns(g));
-		g->look_now = true;
-		answer_settled(g);
+		g->observe_now = true;
+		carry_out(g);
 	}
 }
 
 static void take_scene(struct gw_guard *g, const char *no_gpu)
 {
 	g->simulated = false;
-	for (unsigned i = 0; i < g->sight.scene->gpus; i++)
-		g->simulated = g->simulated || g->sight.scene->gpu[i].simulated;
+	for (unsigned i = 0; i < g->observer.scene->gpus; i++)
+		g->simulated = g->simulated || g->observer.scene->gpu[i].simulated;
 	snprintf(g->no_gpu, sizeof(g->no_gpu), "%s", no_gpu);
 	g->scenes++;
-	guard_observe(g->guard, g->sight.scene);
-	if (g->sight.health)
-		guard_api_health_apply(g->sight.health, g->guard, now_ns(g));
+	guard_observe(g->guard, g->observer.scene);
+	if (g->observer.health)
+		guard_api_health_apply(g->observer.health, g->guard, now_ns(g));
 }
 
 /* Writes why no GPU is visible; "" if one is visible. */
@@ -322,14 +322,14 @@ static void explain_absence(struct gw_guard *g, unsigned seen, char *out, size_t
 	const struct gw_status *s;
 
 	out[0] = '\0';
-	if (g->sight.scene->gpus)
+	if (g->observer.scene->gpus)
 		return;
 	if (seen) {
 		snprintf(out, size, "none of the GPUs selected in gw_guard_options is present");
 		return;
 	}
-	s = gw_snapshot_take(g->sight.snap, GW_TIER_STATIC) == 0
-		    ? gw_snapshot_status(g->sight.snap)
+	s = gw_snapshot_take(g->observer.snap, GW_TIER_STATIC) == 0
+		    ? gw_snapshot_status(g->observer.snap)
 		    : NULL;
 	snprintf(out, size, "no GPU is visible%s%.150s", s && *s->message ? ": " : "",
 		 s ? s->message : "");
@@ -340,8 +340,8 @@ static bool scene_is_due(struct gw_guard *g)
 	bool due;
 
 	pthread_mutex_lock(&g->lock);
-	due = g->look_now || now_ns(g) >= g->sight.due_ns;
-	g->look_now = false;
+	due = g->observe_now || now_ns(g) >= g->observer.due_ns;
+	g->observe_now = false;
 	pthread_mutex_unlock(&g->lock);
 	return due;
 }
@@ -352,23 +352,24 @@ static void observe_now(struct gw_guard *g)
 	unsigned seen;
 	uint64_t now;
 
-	if (scene_builder_take(g->sight.builder, g->sight.scene, g->sight.utilisation) != 0) {
-		g->sight.due_ns = now_ns(g) + NS_PER_S; /* out of memory: try later */
+	if (scene_builder_take(g->observer.builder, g->observer.scene,
+			       g->observer.utilisation) != 0) {
+		g->observer.due_ns = now_ns(g) + NS_PER_S; /* out of memory: try later */
 		return;
 	}
-	seen = g->sight.scene->gpus;
-	guard_api_narrow(g->sight.scene, &g->policy.worker[0]);
+	seen = g->observer.scene->gpus;
+	guard_api_narrow(g->observer.scene, &g->policy.worker[0]);
 	explain_absence(g, seen, no_gpu, sizeof(no_gpu));
-	if (g->sight.health)
-		guard_api_health_read(g->sight.health, g->sight.scene, now_ns(g));
+	if (g->observer.health)
+		guard_api_health_read(g->observer.health, g->observer.scene, now_ns(g));
 	pthread_mutex_lock(&g->lock);
 	take_scene(g, no_gpu);
-	answer_settled(g);
+	carry_out(g);
 	now = now_ns(g);
-	g->sight.due_ns = guard_next_scene_ns(g->guard, now);
-	if (g->sight.due_ns == UINT64_MAX && scene_builder_watch_fd(g->sight.builder) < 0)
-		g->sight.due_ns = now + API_EVERY_NS;
-	g->sight.utilisation = guard_wants_utilisation(g->guard);
+	g->observer.due_ns = guard_next_scene_ns(g->guard, now);
+	if (g->observer.due_ns == UINT64_MAX && scene_builder_watch_fd(g->observer.builder) < 0)
+		g->observer.due_ns = now + API_EVERY_NS;
+	g->observer.utilisation = guard_wants_utilisation(g->guard);
 	pthread_mutex_unlock(&g->lock);
 }
 
@@ -410,19 +411,19 @@ uint64_t guard_api_round(struct gw_guard *g)
 {
 	pthread_mutex_lock(&g->lock);
 	take_outcomes(g);
-	answer_settled(g); /* requests */
+	carry_out(g); /* requests */
 	pthread_mutex_unlock(&g->lock);
 	if (scene_is_due(g))
 		observe_now(g);
 	report_decisions(g);
-	return g->sight.due_ns;
+	return g->observer.due_ns;
 }
 
 static uint64_t earliest_wake(const struct gw_guard *g, uint64_t due_ns, uint64_t now)
 {
-	uint64_t waits = scene_builder_trigger_due_ns(g->sight.builder);
+	uint64_t waits = scene_builder_trigger_due_ns(g->observer.builder);
 
-	if (now < g->sight.often_until_ns && due_ns > now + OFTEN_NS)
+	if (now < g->observer.often_until_ns && due_ns > now + OFTEN_NS)
 		due_ns = now + OFTEN_NS;
 	return waits && waits < due_ns ? waits : due_ns;
 }
@@ -432,20 +433,20 @@ void guard_api_wait(struct gw_guard *g, uint64_t due_ns)
 	const uint64_t now = now_ns(g), until = earliest_wake(g, due_ns, now);
 	const uint64_t ns = until > now ? until - now : 0;
 	struct pollfd fd[2] = { { g->wake_fd, POLLIN, 0 },
-				{ scene_builder_watch_fd(g->sight.builder), POLLIN, 0 } };
+				{ scene_builder_watch_fd(g->observer.builder), POLLIN, 0 } };
 	struct timespec t = { (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
-	const bool often = now < g->sight.often_until_ns;
+	const bool often = now < g->observer.often_until_ns;
 	eventfd_t n;
 
 	if (ppoll(fd, fd[1].fd >= 0 ? 2 : 1, until == UINT64_MAX ? NULL : &t, NULL) > 0 &&
 	    fd[0].revents)
 		eventfd_read(g->wake_fd, &n);
 	if (fd[1].fd >= 0 &&
-	    (fd[1].revents || scene_builder_trigger_due_ns(g->sight.builder)) &&
-	    scene_builder_triggered(g->sight.builder)) {
-		g->sight.often_until_ns = now_ns(g) + AFTER_OPEN_NS;
-		g->sight.due_ns = 0;
+	    (fd[1].revents || scene_builder_trigger_due_ns(g->observer.builder)) &&
+	    scene_builder_triggered(g->observer.builder)) {
+		g->observer.often_until_ns = now_ns(g) + AFTER_OPEN_NS;
+		g->observer.due_ns = 0;
 	} else if (often && now_ns(g) >= until) {
-		g->sight.due_ns = 0;
+		g->observer.due_ns = 0;
 	}
 }

@@ -32,14 +32,19 @@ void capacity_past(struct capacity *c, uint64_t now_ns, uint64_t span_ns,
 enum capacity_fit { FIT_NOW, FIT_AFTER_EVICTION, FIT_NEVER };
 struct capacity_gpu { /* input, per GPU */
 	char uuid[96];
-	uint64_t total_bytes, free_bytes, headroom_bytes, reserved_bytes;
-	bool known, quarantine, blind, warm;
-	double margin_c;
-	struct { /* workers on the GPU, lowest priority first */
+	bool known; /* the memory is known */
+	uint64_t total_bytes, free_bytes;
+	uint64_t headroom_bytes; /* kept free after each return of a worker */
+	uint64_t reserved_bytes; /* reserved and not allocated yet */
+	bool quarantine;         /* the GPU has a fault */
+	bool blind;              /* the processes of the GPU cannot be read */
+	bool warm;               /* the GPU is too warm for workers to return */
+	double margin_c;         /* degrees up to the thermal limit; NAN: unknown */
+	struct {                 /* workers on the GPU, lowest priority first */
 		char name[64];
-		uint64_t bytes;
+		uint64_t bytes; /* GPU memory that the worker holds */
 		double seconds; /* expected duration of the worker's eviction; NAN: unknown */
-		bool movable;
+		bool movable;   /* the guard may evict the worker */
 	} worker[POLICY_WORKERS];
 	unsigned workers;
 };
@@ -48,7 +53,7 @@ struct capacity_answer {
 	uint64_t needed_bytes, available_bytes;
 	unsigned evict[POLICY_WORKERS], evicts; /* workers to evict: positions in worker[] */
 	double seconds; /* time until the bytes fit; 0: they fit now; NAN: unknown */
-	char why[240];
+	char why[240];  /* explains the answer */
 };
 /* Returns free memory less headroom and reservations; 0 if the memory is unknown. */
 uint64_t capacity_available(const struct capacity_gpu *g);

@@ -3,7 +3,6 @@
 #include "device/workload.h"
 
 #include <fnmatch.h>
-#include <limits.h>
 #include <math.h>
 #include <regex.h>
 #include <stdio.h>
@@ -12,7 +11,6 @@
 
 #define NAME_MAX_BYTES 15 /* longest process name in the kernel */
 #define ID_SHOWN       12 /* digits of a container id in scene_process.container */
-#define FAR            INT_MAX
 
 enum {
 	RULE_PATTERNS,
@@ -368,26 +366,23 @@ static bool matches_worker(const struct classifier *c, const struct scene *s, un
 	       classifier_fits(c, s, worker, p, true);
 }
 
-static int root_distance(const struct scene_root *r, const struct scene_process *p)
+static unsigned root_distance(const struct scene_root *r, const struct scene_process *p)
 {
-	if (scene_is(p, r))
-		return 0;
-	for (int i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
-		if (p->ancestor[i] == r->id.pid)
-			return i + 1;
-	return FAR;
+	const unsigned n = scene_generations(p, r->id.pid);
+
+	return n || scene_is(p, r) ? n : SCENE_FAR; /* else the pid was reused */
 }
 
 /* Returns how many generations p is below the nearest root of the worker. 0: p is a root, or p
- * itself matches the worker; FAR: no root is an ancestor of p. */
-static int distance(const struct classifier *c, const struct scene *s, unsigned worker,
-		    const struct scene_process *p)
+ * itself matches the worker; SCENE_FAR: no root is an ancestor of p. */
+static unsigned distance(const struct classifier *c, const struct scene *s, unsigned worker,
+			 const struct scene_process *p)
 {
-	int best = matches_worker(c, s, worker, p) ? 0 : FAR;
+	unsigned best = matches_worker(c, s, worker, p) ? 0 : SCENE_FAR;
 
 	for (unsigned i = 0; i < s->roots && best > 0; i++) {
-		int d = scene_root_of(&s->root[i], worker) ? root_distance(&s->root[i], p)
-							   : FAR;
+		unsigned d = scene_root_of(&s->root[i], worker) ? root_distance(&s->root[i], p)
+								: SCENE_FAR;
 
 		if (d < best)
 			best = d;
@@ -400,17 +395,18 @@ static int distance(const struct classifier *c, const struct scene *s, unsigned 
 static int nearest_worker(const struct classifier *c, const struct scene *s,
 			  const struct scene_process *p, int *ret_second)
 {
-	int best = FAR, found = -1;
+	unsigned best = SCENE_FAR;
+	int found = -1;
 
 	*ret_second = -1;
 	for (unsigned i = 0; i < c->policy->workers; i++) {
-		int d = distance(c, s, i, p);
+		unsigned d = distance(c, s, i, p);
 
 		if (d < best) {
 			best = d;
 			found = (int)i;
 			*ret_second = -1;
-		} else if (d == best && d != FAR && *ret_second < 0) {
+		} else if (d == best && d != SCENE_FAR && *ret_second < 0) {
 			*ret_second = (int)i;
 		}
 	}

@@ -1,4 +1,4 @@
-/* classify: finds the class of each process of a scene: own, worker, contender, ...
+/* classify: finds the class of each process of a scene: this program, worker, contender, ...
  * (GUARD-MACHINE.md, Classes of processes). Pure.
  *
  * The first of these that matches decides: this program, a worker, an orphan, a rule of the
@@ -10,12 +10,12 @@
 #include "scene.h"
 
 enum guard_class {
-	CLASS_SELF,
+	CLASS_SELF, /* this program */
 	CLASS_WORKER,
-	CLASS_SYSTEM,
+	CLASS_SYSTEM,  /* a program of the desktop (system.def) */
 	CLASS_IGNORED, /* a rule has the action ignore or watch */
 	CLASS_CONTENDER,
-	CLASS_ORPHAN,
+	CLASS_ORPHAN, /* the driver lists the process, but the kernel does not */
 	/* no rule matches the process, and the profile does not make it a contender */
 	CLASS_UNKNOWN,
 	GUARD_CLASSES
@@ -24,14 +24,13 @@ const char *guard_class_name(unsigned c);
 
 struct verdict {
 	enum guard_class class;
-	enum guard_action
-		/* for CONTENDER: contend or contend-now; for other classes: watch or ignore */
-		action;
+	/* for CONTENDER: contend or contend-now; for other classes: watch or ignore */
+	enum guard_action action;
 	/* for WORKER: the worker's position in the policy; for other classes: -1 */
 	int worker;
 	int also; /* a second worker that matches equally well; -1: none */
 	int rule; /* position of the rule in the policy; -1: no rule of the policy decided */
-	const char *why; /* "rule 3 (gpuward.toml:41)", "built in: gnome-shell" */
+	const char *why; /* what decided: "rule 3 (gpuward.toml:41)", "built in: gnome-shell" */
 	/* for UNKNOWN: the process may be a worker, because its program is hidden */
 	bool maybe_worker;
 };

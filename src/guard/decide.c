@@ -132,9 +132,11 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 		return guard_try_return(g, w, true, false);
 	} else if (resident || (!worker_is_moved(w) && !worker_kept_out(w))) {
 		worker_set_running(g, w);
-		guard_report(g, w, "as found",
-			     g->gpus ? "it holds %llu MiB" : "%llu GPUs can be read",
-			     (unsigned long long)(bytes / MIB));
+		if (g->gpus)
+			guard_report(g, w, "as found", "it holds %llu MiB",
+				     (unsigned long long)(bytes / MIB));
+		else
+			guard_report(g, w, "as found", "no GPU can be read");
 	} else {
 		w->intent.residue_bytes = bytes;
 		if (w->admission == ADMISSION_CLOSED)
@@ -262,7 +264,7 @@ static enum step no_demand(struct guard *g, struct guard_worker *w)
 {
 	const bool suspected = worker_is_suspected(w);
 
-	if (w->demand.calm_scenes < CALM_LOOKS)
+	if (w->demand.calm_scenes < CALM_SCENES)
 		return STEP_ORDER;
 	worker_set_contention(w, false);
 	w->demand.limited_ns = 0;
@@ -337,7 +339,8 @@ static enum step step_drain(struct guard *g, struct guard_worker *w)
 	const bool drained = o->status == STATUS_DONE && o->what.verb == ORDER_DRAIN;
 
 	guard_eviction_grows(g, w);
-	if (worker_kept_out(w) == BIT(REASON_CONTENTION) && w->demand.calm_scenes >= CALM_LOOKS)
+	if (worker_kept_out(w) == BIT(REASON_CONTENTION) &&
+	    w->demand.calm_scenes >= CALM_SCENES)
 		worker_set_contention(w, false);
 	if (w->idle.unload && w->idle.busy)
 		guard_idle_end(g, w);

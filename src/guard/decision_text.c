@@ -57,16 +57,16 @@ const char *guard_result_name(unsigned r)
 static const struct {
 	const char *name, *text;
 } blocks[GUARD_BLOCKS] = {
-	[BLOCK_BACKOFF] = { "backoff", "waiting after a failed resume" },
+	[BLOCK_BACKOFF] = { "backoff", "it waits after a failed resume" },
 	[BLOCK_ROOM] = { "room", NULL },
-	[BLOCK_UNKNOWN] = { "unknown", "free memory is unknown" },
-	[BLOCK_THERMAL] = { "thermal", "GPU is warm" },
-	[BLOCK_HOST] = { "host-memory", "host memory" },
+	[BLOCK_UNKNOWN] = { "unknown", "the free memory of its GPU is unknown" },
+	[BLOCK_THERMAL] = { "thermal", "its GPU is too warm" },
+	[BLOCK_HOST] = { "host-memory", "too little host memory is free" },
 	[BLOCK_GONE] = { "gone", "its process does not run" },
-	[BLOCK_DEMAND] = { "demand", "demand" },
+	[BLOCK_DEMAND] = { "demand", "another process needs its GPU" },
 	[BLOCK_TURN] = { "turn", "another worker returns first" },
 	[BLOCK_BUSY] = { "busy", "an order is under way" },
-	[BLOCK_NEVER] = { "never", "resume = never" },
+	[BLOCK_NEVER] = { "never", "resume is \"never\" in its configuration" },
 	[BLOCK_ENDPOINT] = { "endpoint", NULL },
 };
 

@@ -12,7 +12,7 @@
 #define NEW_NS (10 * NS_PER_S) /* how long a contender counts as new or grown */
 /* a program that never held more than this causes no pressure */
 #define SMALL_BYTES (256 * MIB)
-#define SURE_LOOKS  3
+#define SURE_SCENES 3
 #define BUSY_SURE   NS_PER_S
 
 const char *demand_kind_name(unsigned k)
@@ -243,12 +243,12 @@ void demand_judge(const struct demand *d, const struct policy *p, const struct p
 }
 
 bool demand_sure(const struct demand_case *c, const struct policy_knobs *k, uint64_t held_ns,
-		 unsigned samples)
+		 unsigned scenes)
 {
 	switch (c->kind) {
 	case DEMAND_NONE: return false;
 	case DEMAND_NOW: return true;
 	case DEMAND_UTILISATION: return held_ns >= BUSY_SURE;
-	default: return samples >= SURE_LOOKS && held_ns >= k->debounce_ns;
+	default: return scenes >= SURE_SCENES && held_ns >= k->debounce_ns;
 	}
 }

@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 
-#define DEMAND_EXES 256
+#define DEMAND_EXES 256 /* programs with a remembered peak of memory */
 
 /* Weakest first. */
 enum demand_kind {
@@ -19,37 +19,39 @@ enum demand_kind {
 	DEMAND_ANY,          /* demand = "any", and another process is on the GPU */
 	DEMAND_UNATTRIBUTED, /* memory that no process owns */
 	DEMAND_PRESSURE,     /* little memory is free, and a contender is new or grew */
-	DEMAND_UTILISATION,
-	DEMAND_MEMORY,
-	DEMAND_GAME, /* a game is registered */
-	DEMAND_NOW,  /* a rule has the action contend-now */
+	DEMAND_UTILISATION,  /* a contender uses at least util_ratio of the GPU */
+	DEMAND_MEMORY,       /* a contender holds at least min_vram_bytes */
+	DEMAND_GAME,         /* a game is registered */
+	DEMAND_NOW,          /* a rule has the action contend-now */
 	DEMAND_KINDS
 };
 const char *demand_kind_name(unsigned k);
 
 struct demand_case {
-	enum demand_kind kind;
+	enum demand_kind kind; /* the strongest kind */
 	bool urgent; /* from a contend-now rule, a game or a graphics process: not damped */
 	/* bytes that the contenders are expected to allocate in addition; UINT64_MAX: unknown,
 	 * or the demand is not about memory */
 	uint64_t more_bytes;
-	int64_t pid; /* pid of the strongest contender; 0: none */
-	int64_t uid; /* user of the strongest contender; -1: unknown */
-	char rule[64];
-	char evidence[200];
+	int64_t pid;        /* pid of the strongest contender; 0: none */
+	int64_t uid;        /* user of the strongest contender; -1: unknown */
+	char rule[64];      /* the kind, and the rule that makes the process a contender */
+	char evidence[200]; /* a text with the process, its bytes and the GPU */
 };
 
+/* A contender on one GPU, while it lives. */
 struct demand_life {
 	int64_t pid;
-	uint64_t start_ticks, gpu, exe;
-	/* first_ns 0: the process was there before the first scene; grown_ns 0: it has not
-	 * grown */
-	uint64_t first_ns, grown_ns;
+	uint64_t start_ticks;
+	uint64_t gpu;        /* demand_hash() of the GPU's UUID */
+	uint64_t exe;        /* demand_exe.exe of its program; 0: unknown */
+	uint64_t first_ns;   /* when it appeared; 0: before the first scene */
+	uint64_t grown_ns;   /* when it last grew; 0: never */
 	uint64_t mark_bytes; /* bytes from which growth is counted */
-	uint64_t peak_bytes;
-	double busy_ratio;
-	uint64_t busy_ns; /* when busy_ratio was read; 0: not yet */
-	bool seen;
+	uint64_t peak_bytes; /* the most bytes that it held */
+	double busy_ratio;   /* its last known utilisation */
+	uint64_t busy_ns;    /* when busy_ratio was read; 0: not yet */
+	bool seen;           /* it is in the present scene */
 };
 
 /* A program, identified by a hash of its path. For an interpreter the hash includes the command
@@ -57,11 +59,11 @@ struct demand_life {
 struct demand_exe {
 	uint64_t exe;
 	uint64_t peak_bytes; /* the most memory that an ended process of this program held */
-	uint64_t used_ns;
+	uint64_t used_ns;    /* when its last process ended; 0: this place is unused */
 };
 
 struct demand {
-	bool begun;
+	bool begun; /* a scene was observed */
 	struct demand_life life[SCENE_PROCESSES];
 	unsigned lives;
 	struct demand_exe exe[DEMAND_EXES];
@@ -88,15 +90,14 @@ enum demand_kind demand_of(const struct demand *d, const struct policy *p,
 			   const struct policy_knobs *k, const struct scene *s,
 			   const struct verdict *v, unsigned process, uint64_t *ret_most);
 
-/* True if a demand is sure after it has lasted for held_ns and was found in `samples`
- * scenes. */
+/* True if a demand that has lasted for held_ns and was found in this many scenes is sure. */
 bool demand_sure(const struct demand_case *c, const struct policy_knobs *k, uint64_t held_ns,
-		 unsigned samples);
+		 unsigned scenes);
 
 /* Returns the larger of headroom_bytes and headroom_ratio of the board's memory. */
 uint64_t demand_headroom(const struct policy_knobs *k, uint64_t total_bytes);
 
-/* Makes the name of a process printable. */
+/* Copies the name of a process and replaces characters that are not printable by "?". */
 void demand_name(char out[16], const char *name);
 
 #endif

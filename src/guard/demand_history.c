@@ -3,23 +3,16 @@
 #include "demand.h"
 
 #include "base/number.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <string.h>
 
 #define GROWN_BYTES (16 * MIB) /* less growth is noise of a desktop program */
 
-/* Continues an FNV-1a hash from h. */
-static uint64_t hash_on(uint64_t h, const char *text)
-{
-	for (; *text; text++)
-		h = (h ^ (unsigned char)*text) * UINT64_C(1099511628211);
-	return h;
-}
-
 uint64_t demand_hash(const char *text)
 {
-	return hash_on(UINT64_C(14695981039346656037), text);
+	return text_hash(TEXT_HASH_START, text, strlen(text));
 }
 
 /* True if the program is an interpreter. An interpreter is identified by its path and its
@@ -51,7 +44,7 @@ static uint64_t program_of(const struct scene_process *p)
 
 	if (!is_interpreter(slash ? slash + 1 : path))
 		return id;
-	return p->command[0] ? hash_on(id, p->command) : 0;
+	return p->command[0] ? text_hash(id, p->command, strlen(p->command)) : 0;
 }
 
 struct demand_life *demand_life_find(const struct demand *d, const struct scene_process *p,

@@ -20,11 +20,12 @@
 
 struct device_node_watch {
 	const struct root *root;
-	int fd; /* -1: inotify is not available */
-	unsigned nodes;
-	uint64_t events; /* number of triggers so far */
-	bool pending;    /* an event waits, because it came too soon after the last trigger */
-	uint64_t last_ns, spacing_ns;
+	int fd;           /* -1: inotify is not available */
+	unsigned nodes;   /* device nodes that are watched */
+	uint64_t events;  /* events of inotify so far */
+	bool pending;     /* an event waits, because it came too soon after the last trigger */
+	uint64_t last_ns; /* when the last trigger was; 0: never */
+	uint64_t spacing_ns; /* least time from the last trigger to the next */
 };
 
 /* Borrows root. */

@@ -93,7 +93,7 @@ void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct dem
 		w->report.notices |= NOTICE_WITHHELD;
 		report_withheld(g, w, "display", c->evidence);
 	}
-	if (d->unlimited_scenes >= CALM_LOOKS)
+	if (d->unlimited_scenes >= CALM_SCENES)
 		w->report.notices &= ~(unsigned)NOTICE_WITHHELD;
 }
 
@@ -139,7 +139,7 @@ static void report_damped(struct guard *g, struct guard_worker *w, uint64_t unti
 
 	if (until_ns == w->backoff.resident_ns)
 		guard_report(g, w, "damped",
-			     "returned %.0f s ago and stays for %.0f s while the contender "
+			     "it returned %.0f s ago and stays for %.0f s while the contender "
 			     "also fits (min_resident_s); %s",
 			     stays - left, stays, w->demand.strongest.evidence);
 	else

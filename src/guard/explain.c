@@ -189,7 +189,7 @@ bool guard_explain(const struct guard *g, unsigned worker, enum guard_reason r,
 	case REASON_BATTERY: explain_battery(g, w, ret); break;
 	case REASON_BLIND:
 		text_fit(ret->clears, sizeof(ret->clears), "after %d good readings",
-			 CLEAN_LOOKS);
+			 CLEAN_SCENES);
 		break;
 	case REASON_RESERVED: explain_reserved(g, w, ret); break;
 	case REASON_IDLE:

@@ -160,25 +160,7 @@ static bool same_processes(const struct scene *a, const struct scene *b)
 	       memcmp(a->root, b->root, a->roots * sizeof(a->root[0])) == 0;
 }
 
-/* Copies only the used part of each array: a scene is large, and scenes are frequent. */
-static void copy_scene(struct scene *to, const struct scene *s)
-{
-	to->mono_ns = s->mono_ns;
-	to->wall_ns = s->wall_ns;
-	to->utc_offset_s = s->utc_offset_s;
-	to->on_battery = s->on_battery;
-	to->host_free_bytes = s->host_free_bytes;
-	to->left_out = s->left_out;
-	to->game_clients = s->game_clients;
-	to->gpus = s->gpus < SCENE_GPUS ? s->gpus : SCENE_GPUS;
-	to->processes = s->processes < SCENE_PROCESSES ? s->processes : SCENE_PROCESSES;
-	to->roots = s->roots < SCENE_ROOTS ? s->roots : SCENE_ROOTS;
-	memcpy(to->gpu, s->gpu, to->gpus * sizeof(s->gpu[0]));
-	memcpy(to->process, s->process, to->processes * sizeof(s->process[0]));
-	memcpy(to->root, s->root, to->roots * sizeof(s->root[0]));
-}
-
-/* Converts the beginning and the end of holds from the wall time in records to monotonic time. */
+/* Converts the times of holds from the wall time in records to monotonic time. */
 static void convert_hold_times(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {
@@ -222,7 +204,7 @@ void guard_observe(struct guard *g, const struct scene *s)
 {
 	const bool same = g->has_scene && same_processes(&g->scene, s);
 
-	copy_scene(&g->scene, s);
+	scene_copy(&g->scene, s);
 	g->scene.game_clients += g->games;
 	g->now_ns = s->mono_ns;
 	g->wall_offset_ns = (int64_t)(s->wall_ns - s->mono_ns);
@@ -420,14 +402,6 @@ static struct guard_target *add_target(struct guard_order *o, struct proc_id id)
 	return &o->target[o->targets++];
 }
 
-static bool is_below(const struct scene_process *p, int64_t pid)
-{
-	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
-		if (p->ancestor[i] == pid)
-			return true;
-	return false;
-}
-
 /* Notes whether the process belongs to the worker by its own match or by an ancestor. */
 static void mark_target(const struct scene *s, unsigned worker, const struct scene_process *p,
 			struct guard_target *t)
@@ -435,10 +409,11 @@ static void mark_target(const struct scene *s, unsigned worker, const struct sce
 	t->itself = true;
 	for (unsigned i = 0; i < s->roots; i++) {
 		const struct scene_root *r = &s->root[i];
+		const unsigned below = scene_generations(p, r->id.pid);
 
 		if (!scene_root_of(r, worker))
 			continue;
-		if (is_below(p, r->id.pid) || (scene_is(p, r) && r->how == ROOT_KEPT))
+		if ((below && below != SCENE_FAR) || (scene_is(p, r) && r->how == ROOT_KEPT))
 			t->itself = false;
 		if (scene_is(p, r))
 			t->print = r->print;

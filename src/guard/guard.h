@@ -24,6 +24,7 @@ const char *guard_reason_name(unsigned r);
 /* Writes the names of a set of reasons, with `between` between them. */
 void guard_mask_text(uint32_t mask, const char *between, char *out, size_t size);
 
+/* The states of a worker that users see (GUARD-MACHINE.md, States). */
 enum guard_state {
 	STATE_RECONCILE,
 	STATE_ACTIVE,
@@ -55,8 +56,8 @@ const char *guard_result_name(unsigned r);
 #define GUARD_LEVELS 7 /* levels of eviction: 0 to 6 */
 #define LEVEL_STOP   4 /* the unit or container is stopped; levels 5 and 6 send signals */
 
-/* What blocks the return of a worker although no reason holds. The values are bit numbers of a
- * set. */
+/* What blocks the return of a worker although no reason holds (GUARD-MACHINE.md, Before it
+ * returns). The values are bit numbers of a set. */
 enum guard_block {
 	BLOCK_BACKOFF,
 	BLOCK_ROOM,
@@ -72,22 +73,19 @@ enum guard_block {
 	GUARD_BLOCKS
 };
 const char *guard_block_name(unsigned b); /* a word */
-/* Returns a sentence for people. Returns NULL for BLOCK_ROOM, which is explained with figures,
- * and for BLOCK_ENDPOINT. */
-const char *guard_block_text(enum guard_block b);
 
 enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
 
-/* Maximum number of processes of one worker that an order can name. The worker's record has the same limit,
- * so the journal knows every checkpointed process. */
+/* Maximum number of processes of one worker that an order can name. The worker's record has the
+ * same limit, so the journal knows every checkpointed process. */
 #define GUARD_TARGETS 64
 #define GUARD_ROOTS   8 /* maximum number of root processes of a worker */
 
 /* What the guard must remember over a crash. There is one record per worker; it is written
  * before the worker's next order is carried out. */
 struct guard_record {
-	char worker[64];
-	uint32_t mask;
+	char worker[64];     /* name */
+	uint32_t mask;       /* the reasons that applied: a set */
 	unsigned level;      /* level of the eviction that was made or begun */
 	bool evicted;        /* the worker was evicted, or its eviction had begun */
 	uint64_t need_bytes; /* bytes that the worker held when its eviction began */
@@ -100,7 +98,7 @@ struct guard_record {
 	uint64_t hold_until_wall_ns; /* 0: the hold does not end */
 	/* since when a person keeps the worker off its GPU; 0: nobody does */
 	uint64_t manual_wall_ns;
-	uint64_t wall_ns;
+	uint64_t wall_ns; /* when the record was made */
 	/* Checkpointed processes. */
 	struct proc_id put_away[GUARD_TARGETS];
 	unsigned put_away_count;
@@ -123,20 +121,19 @@ struct guard_target {
 	/* the process belongs to the worker by its own match, not by an ancestor; the match is
 	 * checked again before the process is touched */
 	bool itself;
-	uint64_t
-		print; /* if itself: fingerprint of the process (scene_root.print); 0: unknown */
+	uint64_t print; /* if itself is true: scene_root.print; 0: unknown */
 };
 
 /* An instruction that guard/action.h carries out. Its result is passed to guard_outcome(). */
 struct guard_order {
 	uint64_t id;
 	enum guard_verb verb;
-	unsigned worker;
-	unsigned level; /* level of eviction (GUARD-MACHINE.md) */
-	uint64_t deadline_ns;
-	uint64_t bytes;  /* bytes to free or to restore */
-	char gpus[256];  /* UUIDs with commas between them, for hooks */
-	char reason[64]; /* names of the reasons with commas between them */
+	unsigned worker;      /* position in the policy */
+	unsigned level;       /* level of eviction (GUARD-MACHINE.md) */
+	uint64_t deadline_ns; /* monotonic */
+	uint64_t bytes;       /* bytes to free or to restore */
+	char gpus[256];       /* UUIDs with commas between them, for hooks */
+	char reason[64];      /* names of the reasons with commas between them */
 	/* The worker's processes on GPUs, for signals and checkpoints. */
 	struct guard_target target[GUARD_TARGETS];
 	unsigned targets;
@@ -178,11 +175,11 @@ static inline bool guard_outcome_ok(const struct guard_outcome *o)
  * log line and an event. */
 struct guard_decision {
 	uint64_t mono_ns;
-	unsigned worker;
-	enum guard_state from, to;
-	uint32_t mask;
-	bool dry;           /* the mode is dry-run or observe: nothing is done */
-	char rule[64];      /* "contend-now, rule 3 (gpuward.toml:41)" */
+	unsigned worker;           /* position in the policy */
+	enum guard_state from, to; /* equal: a report without a change */
+	uint32_t mask;             /* the reasons that apply: a set */
+	bool dry;                  /* the mode is dry-run or observe: nothing is done */
+	char rule[64];             /* "contend-now, rule 3 (gpuward.toml:41)" */
 	char evidence[240]; /* "pid 4711 game 5120 MiB 43 % on GPU-..., free 1.2 GiB < 2 GiB" */
 	uint64_t next_ns;   /* earliest time at which a timer changes the state; 0: unknown */
 	/* The GPU with the demand; without a demand, the worker's first GPU. */
@@ -217,10 +214,10 @@ enum guard_heat {
 };
 
 struct guard_reservation {
-	uint64_t id; /* 0: this place is free */
-	char gpu[96];
-	/* left_bytes: the part that the owner has not allocated yet */
-	uint64_t bytes, left_bytes;
+	uint64_t id;         /* 0: this place is free */
+	char gpu[96];        /* UUID */
+	uint64_t bytes;      /* bytes that are reserved */
+	uint64_t left_bytes; /* the part that the owner has not allocated yet */
 	uint64_t most_bytes; /* the most bytes that can become free for this reservation */
 	uint64_t until_ns;   /* UINT64_MAX: until it is released */
 	int64_t pid;         /* process that owns the reservation; 0: no process */

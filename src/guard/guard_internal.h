@@ -27,13 +27,15 @@
 #include "base/clock.h"
 #include "base/number.h"
 
-#define GUARD_DECISIONS    512
+#define GUARD_DECISIONS    512 /* decisions that wait to be fetched */
 #define GUARD_RESERVATIONS 32
-#define GUARD_FLAPS        8
+#define GUARD_FLAPS        8 /* evictions for contention whose times are remembered */
 
-#define BIT(r)       (UINT32_C(1) << (r))
-#define FOR_EVER     UINT64_MAX
-#define CALM_LOOKS   3
+#define BIT(r)   (UINT32_C(1) << (r))
+#define FOR_EVER UINT64_MAX /* as a time: a hold or a reservation that does not end */
+
+/* docs/GUARD-MACHINE.md (Numbers) explains these. */
+#define CALM_SCENES  3
 #define RETRIES      2
 #define RETRY_NS     NS_PER_S
 #define RECHECK_NS   (5 * NS_PER_S)
@@ -47,9 +49,10 @@
 #define AC_NS        (10 * NS_PER_S)
 #define WELL_NS      (60 * NS_PER_S)
 #define BLIND_ERRORS 10
-#define CLEAN_LOOKS  3
-#define SLACK_BYTES  (64 * MIB)
-#define STAGING      (256 * MIB) /* host memory that must be free before any model is loaded */
+#define CLEAN_SCENES 3
+
+#define SLACK_BYTES (64 * MIB)  /* a change of memory by less than this is not a change */
+#define STAGING     (256 * MIB) /* host memory that must be free before any model is loaded */
 
 /* Set of the reasons that the hold "active" masks. */
 enum {
@@ -58,6 +61,8 @@ enum {
 #include "reason.def"
 };
 
+/* A GPU that the guard knows. Its index in guard.gpu is its slot, which never changes; sets of
+ * GPUs have one bit per slot. */
 struct guard_gpu {
 	char uuid[96];
 	int at;                      /* position in the scene; -1: not in the scene */
@@ -70,18 +75,19 @@ struct guard_gpu {
 	/* since when the readings of the GPU are good; 0: the last reading was bad */
 	uint64_t well_ns;
 	bool seen; /* the GPU was in a scene since the start */
-	/* since when the GPU is missing while other GPUs answer; 0: not missing */
+	/* For a GPU that only the journal names: since when other GPUs answer, but this GPU was in
+	 * no scene. 0: the GPU was in a scene, or no GPU answers. */
 	uint64_t missing_ns;
-	unsigned heat; /* set of guard_heat */
-	char heat_why[160];
-	char foreign[64];  /* name of another service that acts on the GPU; "": none */
-	uint64_t acted_ns; /* when an eviction on the GPU last ended; 0: never */
+	unsigned heat;      /* set of guard_heat */
+	char heat_why[160]; /* evidence for heat, for messages */
+	char foreign[64];   /* name of another service that acts on the GPU; "": none */
+	uint64_t acted_ns;  /* when an eviction on the GPU last ended; 0: never */
 	/* free memory, as if every worker evicted in a dry run were gone */
 	uint64_t free_bytes;
-	uint64_t coming_bytes; /* bytes that leaving workers still hold */
-	uint64_t promised;     /* bytes of reservations that are not used yet */
-	uint32_t reasons;      /* reasons that health and budgets found: a set */
-	char evidence[GUARD_REASONS][160];
+	uint64_t coming_bytes;             /* bytes that leaving workers still hold */
+	uint64_t promised;                 /* bytes of reservations that are not used yet */
+	uint32_t reasons;                  /* reasons that health and budgets found: a set */
+	char evidence[GUARD_REASONS][160]; /* evidence for each of these reasons */
 	struct guard_end {
 		char clears[120]; /* what ends the reason; "": unknown */
 		uint64_t ns;      /* earliest end of the reason; 0: no timer runs for it */
@@ -90,11 +96,11 @@ struct guard_gpu {
 
 /* Which processes of the worker the last scene shows. */
 enum worker_found {
-	FOUND_NONE,
+	FOUND_NONE,      /* no process */
 	FOUND_UNMATCHED, /* the known process lives, but the match does not find it any more */
 	FOUND_DISPLACED, /* another process matches; the known one lives and is checkpointed */
-	FOUND_SAME,
-	FOUND_OTHER,       /* the known processes ended, and other processes match */
+	FOUND_SAME,      /* a known process matches */
+	FOUND_OTHER,     /* the known processes ended, and other processes match */
 	FOUND_OTHER_LIVES, /* new processes match, and a known one still lives */
 };
 
@@ -118,11 +124,11 @@ struct worker_observed {
 
 /* What the guard concludes from demand. Contention is a reason from PHASE_RELEASED on. */
 enum demand_phase {
-	PHASE_NONE,
+	PHASE_NONE,      /* there is no demand */
 	PHASE_SUSPECTED, /* the demand has not lasted long enough yet */
 	/* a hold masked a sure demand and has ended; the demand must become sure again */
 	PHASE_RELEASED,
-	PHASE_SURE,
+	PHASE_SURE,    /* the demand has lasted long enough */
 	PHASE_CALMING, /* the demand ended, the quiet time runs */
 };
 
@@ -131,26 +137,28 @@ struct worker_demand {
 	bool pressing;                /* the last scene has a demand against the worker */
 	struct demand_case strongest; /* strongest demand of the last scene that had a demand */
 	int gpu;                      /* slot of the GPU with that demand */
-	/* since when there is a demand, or none; number of scenes since then */
-	uint64_t since_ns, calm_ns;
-	unsigned scenes, calm_scenes;
+	uint64_t since_ns;            /* when the present or last demand began */
+	unsigned scenes;              /* scenes with this demand; 0: it has ended */
+	uint64_t calm_ns;             /* since when there is no demand; 0: there is a demand */
+	unsigned calm_scenes;         /* scenes in a row without a demand */
 	/* a sure demand may not move the worker before this time; 0: it may now */
 	uint64_t damped_until_ns;
-	/* until when the user who causes the demand must wait; 0: need not wait */
+	/* until when the user who causes the demand must wait; 0: the user need not wait */
 	uint64_t limited_ns;
 	/* scenes in a row in which no demand is withheld because of a display */
 	unsigned unlimited_scenes;
 };
 
+/* What a person requested last, if the request still holds. */
 enum worker_person { PERSON_NONE, PERSON_EVICT, PERSON_HOLD_EVICTED, PERSON_HOLD_ACTIVE };
 
 struct worker_reasons {
-	uint32_t mask;
-	uint64_t since_ns[GUARD_REASONS]; /* 0: the reason does not apply */
-	char evidence[GUARD_REASONS][200];
-	char contention_rule[64];
-	enum worker_person person; /* what a person requested last */
-	uint64_t until_ns;         /* end of that request */
+	uint32_t mask;                     /* the reasons that apply: a set */
+	uint64_t since_ns[GUARD_REASONS];  /* since when each reason applies; 0: it does not */
+	char evidence[GUARD_REASONS][200]; /* evidence for each reason that applies */
+	char contention_rule[64];          /* the rule by which contention became a reason */
+	enum worker_person person;
+	uint64_t until_ns; /* end of the person's request; FOR_EVER: no end */
 	/* until_ns and the start of REASON_MANUAL, as wall times from the journal. The first
 	 * scene converts them to monotonic times. */
 	uint64_t until_wall_ns, manual_wall_ns;
@@ -160,16 +168,21 @@ struct worker_reasons {
 
 /* What the guard has begun with a worker. The goal is in the journal before an order is
  * given. */
-enum worker_goal { GOAL_RUN, GOAL_LEAVE, GOAL_OUT, GOAL_RETURN };
+enum worker_goal {
+	GOAL_RUN,
+	GOAL_LEAVE, /* the eviction has begun */
+	GOAL_OUT,   /* the worker is evicted */
+	GOAL_RETURN,
+};
 enum worker_stage {
-	STAGE_NONE,
+	STAGE_NONE, /* for GOAL_RUN and GOAL_OUT */
 	/* stages of GOAL_LEAVE */
 	STAGE_DRAIN,  /* no new work is admitted; running requests may end */
-	STAGE_UNLOAD, /* at intent.level */
+	STAGE_UNLOAD, /* the worker is evicted at intent.level */
 	STAGE_VERIFY, /* the worker reported success; the memory must become free */
 	STAGE_STUCK,  /* no level is left, and the memory is not free */
 	/* stages of GOAL_RETURN */
-	STAGE_LOAD,
+	STAGE_LOAD,      /* the worker has the order to load, or only to admit new work */
 	STAGE_VERIFY_UP, /* the worker reported success; its memory must be back */
 };
 /* The state in which GOAL_LEAVE or GOAL_RETURN began. */
@@ -195,13 +208,14 @@ struct worker_intent {
 	enum worker_stage stage;
 	enum worker_from from;
 	enum worker_claim claim;
-	bool real;      /* false: the intent was begun in a dry run */
-	unsigned level; /* level of the eviction */
-	unsigned tries; /* failed attempts at this level */
-	/* when the stage must end; when the whole eviction must end */
-	uint64_t deadline_ns, budget_ns;
-	uint64_t begun_ns, freed_ns; /* when leaving began; how long leaving took */
-	/* when leaving began: bytes held by the worker, free, and used by others */
+	bool real;            /* false: the intent was begun in a dry run */
+	unsigned level;       /* level of the eviction */
+	unsigned tries;       /* failed attempts at this level */
+	uint64_t deadline_ns; /* when the stage must end */
+	uint64_t budget_ns;   /* when the whole eviction must end */
+	uint64_t begun_ns;    /* when leaving began */
+	uint64_t freed_ns;    /* how long leaving took */
+	/* bytes when leaving began: held by the worker, free, and held by other processes */
 	uint64_t base_bytes, base_free, base_others;
 	uint64_t least_bytes;   /* the fewest bytes that the worker held since STAGE_VERIFY */
 	uint64_t residue_bytes; /* bytes that the worker holds while it is evicted */
@@ -211,16 +225,16 @@ struct worker_intent {
 
 enum order_status {
 	STATUS_NONE,
-	STATUS_WAITING,  /* given, not fetched */
-	STATUS_UNDERWAY, /* fetched, no outcome yet */
+	STATUS_WAITING,  /* the order was given and not fetched */
+	STATUS_UNDERWAY, /* the order was fetched and has no outcome yet */
 	STATUS_DONE,
 	STATUS_FAILED,
 };
 
 struct worker_order {
-	struct guard_order what;
+	struct guard_order what; /* the last order */
 	enum order_status status;
-	/* number of scenes up to the last outcome; these scenes do not show its effect yet */
+	/* guard.scenes at the last outcome: these scenes do not show the effect of the order */
 	uint64_t answered;
 	uint64_t retry_ns; /* no order before this time */
 };
@@ -232,12 +246,16 @@ enum worker_admission {
 	ADMISSION_UNVERIFIED, /* recorded as closed; not verified since the service started */
 };
 
+/* Whether a person requested the return. RESUME_REQUESTED_NOW also takes precedence over
+ * demand. */
 enum resume_request { RESUME_NOT_REQUESTED, RESUME_REQUESTED, RESUME_REQUESTED_NOW };
 
 struct worker_backoff {
 	double quiet_factor; /* multiplies the quiet time */
+	/* times of the latest evictions for contention, and of the latest reloads while the worker
+	 * was evicted: rings */
 	uint64_t flap[GUARD_FLAPS], reload[3];
-	unsigned flaps, reloads;
+	unsigned flaps, reloads; /* how many there were in total */
 	bool storm; /* clients load the worker again and again while it is evicted */
 	/* before this time a contender that fits does not move the worker */
 	uint64_t resident_ns;
@@ -249,36 +267,40 @@ struct worker_backoff {
 };
 
 struct worker_idle {
-	bool unload;       /* the worker is evicted, or leaves, because it was idle */
-	bool busy;         /* the worker was busy in the last scene */
-	bool wants_figure; /* the next scene should include utilisation */
-	/* when idling began; when utilisation was last known; when it was last requested */
-	uint64_t since_ns, figure_ns, asked_ns;
-	uint64_t bytes;    /* the worker's bytes in the previous scene */
-	uint64_t after_ns; /* UINT64_MAX: it is not unloaded */
+	bool unload;        /* the worker is evicted, or leaves, because it was idle */
+	bool busy;          /* the worker was busy in the last scene */
+	bool wants_figure;  /* the next scene should include utilisation */
+	uint64_t since_ns;  /* since when the worker is idle */
+	uint64_t figure_ns; /* when utilisation was last known; 0: never */
+	uint64_t asked_ns;  /* when utilisation was last requested */
+	uint64_t bytes;     /* the worker's bytes in the previous scene */
+	/* from guard_set_idle_economy(): the worker is unloaded after this time without work
+	 * (UINT64_MAX: never), because of these figures */
+	uint64_t after_ns;
 	double idle_w, reload_j;
 };
 
 /* Conditions that are reported once, when they begin: a set. */
 enum worker_notice {
-	NOTICE_UNREADABLE = 1, /* a GPU cannot be read: nothing is decided */
-	NOTICE_THROTTLED = 1 << 1,
-	NOTICE_DISPLAY = 1 << 2,  /* demand does not count on a GPU with a display */
-	NOTICE_WITHHELD = 1 << 3, /* as NOTICE_DISPLAY, and there is demand */
+	NOTICE_UNREADABLE = 1,     /* a GPU cannot be read: nothing is decided */
+	NOTICE_THROTTLED = 1 << 1, /* a GPU is hot: the worker gets no new work */
+	NOTICE_DISPLAY = 1 << 2,   /* demand does not count on a GPU with a display */
+	NOTICE_WITHHELD = 1 << 3,  /* as NOTICE_DISPLAY, and there is demand */
 };
 
 struct worker_report {
 	enum guard_state state; /* state of the last decision */
-	uint64_t since_ns;
-	char why[240];
-	unsigned notices;
-	uint32_t masked; /* reasons that were reported as masked by a hold */
-	/* Evidence for the next decision. */
+	uint64_t since_ns;      /* since when the worker is in its state */
+	char why[240];          /* rule and evidence of the last decision */
+	unsigned notices;       /* set of worker_notice */
+	uint32_t masked;        /* reasons that were reported as masked by a hold */
+	/* Members of guard_decision for the next decision, which resets them. */
 	enum guard_result result;
 	unsigned level;
 	uint64_t freed_bytes;
 	uint32_t blocked;
 	bool unreachable; /* the evicted process lives, but no match finds it */
+	/* counts since the start; would_evict: evictions in a dry run */
 	unsigned evictions, resumes, would_evict;
 };
 
@@ -324,6 +346,7 @@ struct rate { /* begins zeroed */
 	unsigned users;
 };
 
+/* The members have the meanings of struct guard_reservation. */
 struct reservation {
 	uint64_t id; /* 0: this place is unused */
 	int gpu;     /* slot of the GPU */
@@ -342,11 +365,12 @@ struct guard {
 	uint64_t now_ns;
 	bool has_scene;         /* at least one scene was observed */
 	uint64_t scenes;        /* number of observed scenes */
-	int64_t wall_offset_ns; /* wall - monotonic */
-	int utc_offset_s;
-	int64_t local_s, local_floor_s;
+	int64_t wall_offset_ns; /* wall time minus monotonic time */
+	int utc_offset_s;       /* local time minus UTC in the last scene */
+	int64_t local_s;        /* local time, in seconds since 1970 */
+	int64_t local_floor_s; /* local time stops here after clocks were set back; 0: it runs */
 	struct scene scene;
-	struct verdict verdict[SCENE_PROCESSES];
+	struct verdict verdict[SCENE_PROCESSES]; /* for each process of the scene */
 	/* verdicts without the processes of users who must wait: eviction_limit.c */
 	struct verdict others[SCENE_PROCESSES];
 	struct demand demand;
@@ -356,9 +380,9 @@ struct guard {
 	struct guard_worker worker[POLICY_WORKERS];
 	unsigned workers;
 	struct reservation reservation[GUARD_RESERVATIONS];
-	uint64_t next_id;
-	unsigned games;
-	bool stopping; /* guard_stop() was called */
+	uint64_t next_id; /* highest id of an order or a reservation so far */
+	unsigned games;   /* registered games, in addition to those in scenes */
+	bool stopping;    /* guard_stop() was called */
 	struct rate rate;
 	int64_t requester; /* user of the next request; -1: not limited */
 	struct guard_queue queue;
@@ -425,7 +449,9 @@ void worker_set_need(struct guard_worker *w);
 void worker_raise_need(struct guard_worker *w);
 void worker_forget_eviction(struct guard *g, struct guard_worker *w);
 
+/* Returns the slot of a GPU. If the GPU is unknown, adds it (make) or returns -1. */
 int guard_slot(struct guard *g, const char *uuid, bool make);
+/* Updates observations, reasons and demand from g->scene. */
 void guard_read_scene(struct guard *g);
 enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w);
 /* True if one of the worker's GPUs is hung or blind. A GPU is blind after many bad readings,
@@ -433,16 +459,21 @@ enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w)
 bool guard_unseen(const struct guard *g, const struct guard_worker *w);
 /* True if the last scene has no good reading of one of the worker's GPUs. */
 bool guard_unread(const struct guard *g, const struct guard_worker *w);
+/* True if all of the worker's GPUs are lost. */
 bool guard_lost(const struct guard *g, const struct guard_worker *w);
+/* Makes the worker's roots in the last scene its known roots. */
 void guard_accept_roots(const struct guard *g, struct guard_worker *w);
+/* Sums the free memory of the worker's GPUs, and what other processes hold there. *ret_known is
+ * false if the memory of a GPU cannot be read. */
 void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
 			   uint64_t *ret_free, uint64_t *ret_others, bool *ret_known);
 
 void guard_local_time(struct guard *g);
 void guard_update_reasons(struct guard *g);
 void guard_update_demand(struct guard *g);
-void guard_note_since(const struct guard *g, struct guard_worker *w);
+void guard_note_since(const struct guard *g, struct guard_worker *w); /* of each reason */
 bool guard_demand_sure(const struct guard *g, const struct guard_worker *w);
+/* True if there was no demand for the whole quiet time. */
 bool guard_demand_calm(const struct guard *g, const struct guard_worker *w);
 /* Returns the rule and the evidence of the first reason that is not masked. text is a buffer
  * for the evidence. */
@@ -455,10 +486,15 @@ enum step {
 	STEP_ORDER, /* the intent did not change: its next order may be due */
 	STEP_AGAIN, /* something changed */
 };
+/* Decides about every worker until nothing more changes, and gives orders. */
 void guard_steps(struct guard *g);
 enum step guard_step_verify(struct guard *g, struct guard_worker *w);
+/* Continues with the next level, or with STAGE_STUCK. */
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why);
 
+/* Returns a clause about what blocks a return. NULL: BLOCK_ROOM and BLOCK_ENDPOINT, which are
+ * reported with figures or a message. */
+const char *guard_block_text(enum guard_block b);
 /* Begins the return of a worker if all checks pass. stuck: the worker still holds its memory.
  * calmed: the quiet time has just ended. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
@@ -471,6 +507,7 @@ void guard_loaded_again(struct guard *g, struct guard_worker *w);
 enum step guard_step_stop(struct guard *g, struct guard_worker *w);
 
 uint64_t guard_evict_ns(const struct guard_worker *w);
+/* Gives this order now. */
 void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 		 uint64_t deadline_ns);
 /* gives the next order, if one is due */

@@ -150,7 +150,7 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 				  (g->gpu[i].reasons & BIT(REASON_HEALTH));
 	}
 	set_why(w, ret);
-	guard_limit_text(g, w, ret->rail, sizeof(ret->rail));
+	guard_limit_text(g, w, ret->limit, sizeof(ret->limit));
 	return 0;
 }
 

@@ -19,12 +19,17 @@ const char *guard_dry_name(unsigned d); /* NULL: decisions are carried out */
 
 struct guard_status { /* status of one worker, for the HTTP API and the page */
 	enum guard_state state;
-	uint32_t mask;
+	uint32_t mask; /* the reasons that apply: a set */
 	enum guard_hold hold;
-	uint64_t hold_until_ns, since_ns, next_ns;
-	uint64_t resident_bytes, need_bytes, residue_bytes;
-	uint64_t freed_ns; /* how long the worker's last eviction took; 0: none yet */
-	double backoff;    /* multiplies the quiet time */
+	uint64_t hold_until_ns; /* end of the hold */
+	uint64_t since_ns;      /* since when the worker is in this state */
+	uint64_t next_ns; /* earliest time at which a timer changes the state; 0: unknown */
+	uint64_t resident_bytes; /* GPU memory that the worker holds now */
+	uint64_t need_bytes;     /* GPU memory that it holds, or held when its eviction began */
+	uint64_t residue_bytes;  /* GPU memory that it holds while it is evicted */
+	uint64_t freed_ns;       /* how long the worker's last eviction took; 0: none yet */
+	double backoff;          /* multiplies the quiet time */
+	/* counts since the start; would_evict: evictions in a dry run */
 	unsigned evictions, resumes, would_evict;
 	/* true if one of the worker's GPUs is blind, hung or in quarantine */
 	bool blind, hung, quarantine;
@@ -34,12 +39,12 @@ struct guard_status { /* status of one worker, for the HTTP API and the page */
 	bool storm;    /* clients load the worker again and again while it is evicted */
 	char why[240]; /* evidence of the last decision, and what a hold masks */
 	/* why demand does not move the worker, and what to do; "": no limit applies */
-	char rail[240];
+	char limit[240];
 };
 int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret);
 /* Returns the levels at which the worker may be evicted, as a set; 0: no such worker. */
 unsigned guard_levels(const struct guard *g, unsigned worker);
-/* Returns since when a worker with idle economy idles; 0: the worker has no idle economy. */
+/* Returns since when a worker with idle economy is idle; 0: it has no idle economy. */
 uint64_t guard_idle_since(const struct guard *g, unsigned worker);
 /* Returns the id of the worker's order that has no outcome yet; 0: none. */
 uint64_t guard_order_pending(const struct guard *g, unsigned worker);

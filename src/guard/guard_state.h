@@ -2,8 +2,8 @@
  * begins while the guard runs begins with these lines.
  *
  * A guard that has read the lines decides exactly what the guard that wrote them decides.
- * Recordings of format version 4 and older have other members with the same content;
- * guard_state_old.c converts them. */
+ * Recordings of format version 4 and older have other members with the same content; they are
+ * converted. */
 #ifndef GW_GUARD_GUARD_STATE_H
 #define GW_GUARD_GUARD_STATE_H
 
@@ -17,26 +17,19 @@ bool guard_state_complete(const struct guard *g);
  * write. */
 void guard_state_write(struct buf *out, const char *prefix, const struct guard *g);
 
-/* What the lines of format version 4 contain about a worker. This is kept until all lines are
- * read. */
+/* What the lines of format version 4 contain about a worker; kept until all lines are read. */
 struct guard_state_old {
 	unsigned state;
-	uint64_t flags; /* a set of flags; guard_state_old.c lists them */
+	uint64_t flags; /* a set of the flags that guard_state.c lists */
 };
 
 struct guard_state_reader { /* begins zeroed */
-	bool old;
+	bool old;           /* the lines have format version 4 or older */
 	struct guard_state_old worker[POLICY_WORKERS];
 };
 
 /* Reads the next line, without prefix and newline, into a guard with the same policy. The first
  * line resets the guard. Returns 0 or -GW_E_PARSE; 1 after the last line. */
 int guard_state_read(struct guard_state_reader *r, struct guard *g, const char *line);
-
-/* guard_state_old.c: reads a line of a worker, and converts the worker after its last line.
- * Returns 0 or -GW_E_PARSE. */
-struct guard_worker;
-int guard_state_old_line(struct guard_state_old *o, struct guard_worker *w, const char *line);
-int guard_state_old_end(const struct guard_state_old *o, struct guard_worker *w);
 
 #endif

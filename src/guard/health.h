@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What to do about an Xid. xid.def explains the classes. */
 enum xid_class {
 	XID_RESTART_APP,
 	XID_RESET_GPU,
@@ -35,7 +36,7 @@ struct xid_rule {
  * unknown. */
 int xid_rule_read(const char *text, struct xid_rule *ret);
 enum xid_class xid_class_of(unsigned xid);
-const char *xid_class_name(unsigned c); /* "reset_gpu", ...                 */
+const char *xid_class_name(unsigned c); /* "reset_gpu", ... */
 const char *xid_text(unsigned xid);     /* NVIDIA's name for the Xid, or "unknown" */
 const char *xid_table_version(void);    /* version of the Xid catalogue that xid.def follows */
 
@@ -105,17 +106,17 @@ struct health_status {
 	bool thermal;           /* the evict trip is on */
 	bool warm;              /* the GPU is too warm for workers to return */
 	bool quarantine;
-	double margin_c;   /* NAN: unknown */
+	double margin_c;   /* degrees up to the thermal limit; NAN: unknown */
 	double evict_at_c; /* temperature of the GPU at which workers leave; NAN: unknown */
-	const char *
-		margin_source; /* "margin", "thresholds", "override", "fallback"; "": unknown */
-	uint64_t since_ns;     /* when this level began; 0: unknown */
-	unsigned xids,
-		last_xid; /* Xids since the start: their count, the number of the last; 0: none */
-	/* Xids from before the start, read from the kernel log */
+	/* "margin", "thresholds", "override", "fallback"; "": unknown */
+	const char *margin_source;
+	uint64_t since_ns; /* when this level began; 0: unknown */
+	/* Xids since the start: their count, and the number of the last; 0: none */
+	unsigned xids, last_xid;
+	/* the same for Xids from before the start, which were read from the kernel log */
 	unsigned past_xids, last_past_xid;
-	uint64_t last_past_ns; /* time of last_past_xid */
-	struct health_finding worst;
+	uint64_t last_past_ns;       /* time of last_past_xid */
+	struct health_finding worst; /* the problem that determines the level */
 };
 void health_status(const struct health *h, uint64_t now_ns, struct health_status *ret);
 
@@ -123,8 +124,8 @@ void health_status(const struct health *h, uint64_t now_ns, struct health_status
  * each reading and event. */
 #define HEALTH_REASONS 2
 struct health_meaning {
-	unsigned heat; /* a set for guard_set_heat() */
-	char heat_why[240];
+	unsigned heat;      /* a set for guard_set_heat() */
+	char heat_why[240]; /* evidence for heat */
 	struct {
 		unsigned reason; /* enum guard_reason, for guard_set_reason() */
 		bool on;

@@ -10,9 +10,9 @@
 
 #include <math.h>
 
-#define QUICK_NS NS_PER_S
+#define QUICK_NS NS_PER_S        /* interval of readings while something must be watched */
 #define TIER_NS  (10 * NS_PER_S) /* values of the HEALTH tier in a snapshot may be this old */
-#define PASTS    8
+#define PASTS    8               /* Xids from before the start that are kept */
 
 /* What an event causes; a higher value is worse. */
 enum severity {
@@ -28,12 +28,13 @@ enum severity {
 /* TRIP_RETURN is not a health level: while this trip is on, the GPU is too warm for a worker to
  * return. */
 enum { TRIP_WARN, TRIP_THROTTLE, TRIP_EVICT, TRIPS, TRIP_RETURN = TRIPS, TRIPS_ALL };
+/* Where the thermal margin comes from. */
 enum margin_source {
 	MARGIN_UNKNOWN,
-	MARGIN_DRIVER,
-	MARGIN_THRESHOLDS,
-	MARGIN_OVERRIDE,
-	MARGIN_FALLBACK
+	MARGIN_DRIVER,     /* the driver reports it */
+	MARGIN_THRESHOLDS, /* the driver's temperature limit minus the temperature */
+	MARGIN_OVERRIDE,   /* health_options.absolute_c minus the temperature */
+	MARGIN_FALLBACK    /* health_options.fallback_c minus the temperature */
 };
 
 struct health_heat {
@@ -43,17 +44,17 @@ struct health_heat {
 		uint64_t cool_ns;
 	} trip[TRIPS_ALL];
 	enum margin_source source;
-	double margin_c, temperature_c;
+	double margin_c, temperature_c; /* of the last reading; NAN: unknown */
 	/* the driver's margin, and the temperature when the margin was read */
 	double driver_margin_c, driver_at_c;
-	uint64_t driver_ns;
+	uint64_t driver_ns; /* when the driver's margin was read */
 	unsigned criticals; /* critical readings in a row */
-	bool hw_thermal;
+	bool hw_thermal;    /* the hardware slows the GPU down because of heat */
 };
 
 struct health_memory {
-	unsigned flags; /* bits: rows of memory_flags */
-	double uncorrected;
+	unsigned flags;     /* bits: rows of memory_flags */
+	double uncorrected; /* uncorrected errors at the last reading; NAN: unknown */
 	struct {
 		uint64_t ns; /* 0: nothing was read yet */
 		double count;
@@ -65,18 +66,19 @@ struct health_memory {
 /* An incident: events with less than SILENCE_NS between them. Only the worst event is kept. */
 struct health_incident {
 	enum severity worst;
-	bool undecided; /* the recovery action was not read yet, so worst is not final */
-	uint64_t event_ns;
-	char why[240], advice[200];
-	unsigned xids, last_xid;
+	bool undecided;    /* the recovery action was not read yet, so worst is not final */
+	uint64_t event_ns; /* time of the last event */
+	char why[240], advice[200]; /* of the worst event */
+	unsigned xids, last_xid;    /* number of Xids since the start, and the last one */
 };
 
 /* Xids from before the start. */
 struct health_past {
-	struct health_event
-		event[PASTS]; /* Xids that wait for the first reading of the recovery action */
-	unsigned events, xids, last_xid;
-	uint64_t last_ns;
+	/* Xids that wait for the first reading of the recovery action */
+	struct health_event event[PASTS];
+	unsigned events;
+	unsigned xids, last_xid; /* number of Xids, and the last one */
+	uint64_t last_ns;        /* time of the last Xid */
 };
 
 struct health_quarantine {
@@ -99,9 +101,9 @@ struct health {
 	bool fault;   /* the driver reports a hardware fault */
 	char fault_why[200];
 
-	uint64_t read_ns; /* when the recovery action was last read; 0: never */
-	bool action_known;
-	unsigned action;
+	uint64_t read_ns;  /* when the recovery action was last read; 0: never */
+	bool action_known; /* the driver reports recovery actions */
+	unsigned action;   /* the driver's recovery action; 0: none */
 	/* since when the recovery action must be read again; 0: it need not */
 	uint64_t awaited_ns;
 };

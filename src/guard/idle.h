@@ -31,31 +31,33 @@ struct economy_input { /* input for one worker */
 
 struct economy_mean {
 	double mean;
-	unsigned count;
+	unsigned count; /* readings in the mean */
 };
 
 enum economy_model { ECONOMY_LOADED, ECONOMY_UNLOADED, ECONOMY_LOADING };
 
-struct economy { /* state of one worker; begins zeroed */
-	uint64_t last_ns, peak_bytes;
+struct economy {                      /* state of one worker; begins zeroed */
+	uint64_t last_ns;             /* time of the last input */
+	uint64_t peak_bytes;          /* memory of the worker when it last ran with its model */
 	struct economy_mean resident; /* watts of the worker's GPUs while the worker is idle */
 	/* watts of the worker's GPUs while the worker is not on them */
 	struct economy_mean empty;
 	double reload_j; /* learned energy of a reload; 0: not yet */
 	enum economy_model model;
-	/* While the worker loads. */
-	uint64_t load_ns;
-	double load_j;
-	/* Totals since the service started: energy saved without the model, energy spent on
-	 * loading. */
-	double saved_j, spent_j;
+	uint64_t load_ns; /* when the present reload began */
+	double load_j;    /* energy of the present reload so far */
+	double saved_j;   /* energy saved without the model, since the service started */
+	double spent_j;   /* energy spent on reloads, since the service started */
 };
 
+/* Adds one input. */
 void economy_update(struct economy *e, const struct economy_options *o,
 		    const struct economy_input *in);
 
 struct economy_figures {
-	double idle_w, reload_j; /* reload_j NAN: unknown */
+	double idle_w;   /* power that an idle model draws */
+	double reload_j; /* energy of a reload; NAN: unknown */
+	/* the figure was measured; else it is from the configuration */
 	bool idle_learned, reload_learned;
 	uint64_t after_ns; /* unload after this time; UINT64_MAX: not known yet */
 };

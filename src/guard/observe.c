@@ -40,7 +40,7 @@ static void observe_gpu(struct guard *g, struct guard_gpu *u)
 	u->clean = good ? u->clean + 1 : 0;
 	if (n && (n->health == SCENE_BLIND || n->errors > BLIND_ERRORS))
 		u->blind = true;
-	else if (u->clean >= CLEAN_LOOKS)
+	else if (u->clean >= CLEAN_SCENES)
 		u->blind = false;
 	if (!n || n->health == SCENE_LOST)
 		u->lost = true;

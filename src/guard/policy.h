@@ -51,7 +51,7 @@ enum guard_action { GUARD_IGNORE, GUARD_WATCH, GUARD_CONTEND, GUARD_CONTEND_NOW 
 	V(unsigned, type)          /* set of enum gw_process_type; 0: any                   */ \
 	V(uint64_t, vram_ge)       /* bytes */ \
 	V(double, util_ge)         /* ratio */ \
-	V(const char *, gpu)       /* a selector as for gw_device_matches()                 */
+	V(const char *, gpu)       /* a selector as for gw_device_matches() */
 
 #define POLICY_RULE(V, W, S, A) \
 	S(match, match) \

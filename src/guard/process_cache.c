@@ -1,6 +1,7 @@
 #include "process_cache.h"
 
 #include "base/buf.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "device/proc.h"
 
@@ -94,15 +95,10 @@ int process_cache_read(const struct root *root, int64_t pid, struct scene_proces
 	return 0;
 }
 
-/* FNV-1a */
-#define HASH_START UINT64_C(14695981039346656037)
-#define HASH_PRIME UINT64_C(1099511628211)
-
-static uint64_t hash_text(uint64_t hash, const char *text, long n)
+/* Adds n bytes and a separator to a hash; n below 0: only the separator. */
+static uint64_t hash_part(uint64_t hash, const char *text, long n)
 {
-	for (long i = 0; i < n; i++)
-		hash = (hash ^ (unsigned char)text[i]) * HASH_PRIME;
-	return (hash ^ 0x100) * HASH_PRIME; /* separates one string from the next */
+	return (text_hash(hash, text, n < 0 ? 0 : (size_t)n) ^ 0x100) * TEXT_HASH_PRIME;
 }
 
 /* Accepts empty arguments if the path of the program can be read. A process that ends loses its
@@ -110,7 +106,7 @@ static uint64_t hash_text(uint64_t hash, const char *text, long n)
 int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *ret)
 {
 	static const char *const files[] = { "comm", "cgroup", "cmdline" };
-	uint64_t hash = HASH_START;
+	uint64_t hash = TEXT_HASH_START;
 	char path[64], text[4096];
 	long n = 0, linked;
 
@@ -119,13 +115,13 @@ int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *re
 		n = root_read(root, path, text, sizeof(text));
 		if (n == -GW_E_NOENT || n == -GW_E_IO)
 			return (int)n;
-		hash = hash_text(hash, text, n);
+		hash = hash_part(hash, text, n);
 	}
 	root_path(path, sizeof(path), "proc/%lld/exe", (long long)pid);
 	linked = root_readlink(root, path, text, sizeof(text));
 	if (n == 0 && linked < 0)
 		return -GW_E_IO;
-	*ret = hash_text(hash, text, linked);
+	*ret = hash_part(hash, text, linked);
 	return 0;
 }
 

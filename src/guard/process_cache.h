@@ -1,5 +1,5 @@
-/* process_cache: keeps the processes behind the pids that a driver lists, from one scene to the
- * next.
+/* process_cache: keeps what /proc says about the pids that a driver lists, from one scene to
+ * the next.
  *
  * Reading a process takes eight files of /proc. Checking that it is still the same process
  * takes one file, or none with a pidfd. A listed pid that is not in /proc counts at first as a
@@ -33,7 +33,8 @@ struct pidfd_set {
 		struct proc_id id;
 		bool wanted; /* requested since the last pidfd_set_poll() */
 	} of[PIDFD_SET_MAX];
-	unsigned count, at; /* at: position where the next requested process probably is */
+	unsigned count;
+	unsigned at; /* position where the next requested process probably is */
 };
 
 /* Borrows root. */
@@ -61,16 +62,19 @@ void pidfd_set_add(struct pidfd_set *a, struct proc_id id);
 #define PROCESS_CACHE_REFRESH_YOUNG_NS UINT64_C(2000000000)
 #define PROCESS_CACHE_REFRESH_OLD_NS   (10 * NS_PER_S)
 
-enum process_state { PROCESS_FOUND, PROCESS_VANISHED, PROCESS_ORPHAN };
+enum process_state {
+	PROCESS_FOUND,
+	PROCESS_VANISHED, /* not in /proc: the process has probably just ended */
+	PROCESS_ORPHAN,   /* not in /proc for PROCESS_CACHE_ORPHAN_NS */
+};
 
 struct cached_process {
 	struct proc_id listed; /* as the driver lists it: a process or one of its threads */
 	enum process_state state;
 	struct scene_process process; /* contents of /proc; the GPU members are not set */
-	/* read_ns: when the process was last read; missing_ns: since when /proc lacks it; 0:
-	 * never */
-	uint64_t read_ns, missing_ns;
-	uint64_t first_seen_ns, last_seen_ns;
+	uint64_t read_ns;             /* when the process was last read; 0: never */
+	uint64_t missing_ns; /* since when the process is not in /proc; 0: it is there */
+	uint64_t first_seen_ns, last_seen_ns; /* when the driver first and last listed it */
 	/* worker that the process descends from, also if its parents have ended; -1: none */
 	int worker;
 	int next; /* next entry in the hash chain; -1: the end */

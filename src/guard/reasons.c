@@ -234,7 +234,7 @@ static void count_demand(struct guard *g, struct worker_demand *d)
 	}
 	d->calm_ns = d->calm_scenes ? d->calm_ns : g->now_ns;
 	d->calm_scenes++;
-	if (d->calm_scenes >= CALM_LOOKS)
+	if (d->calm_scenes >= CALM_SCENES)
 		d->scenes = 0;
 }
 

@@ -8,16 +8,6 @@
 
 #include <string.h>
 
-static bool is_of(const struct scene_process *p, int64_t pid)
-{
-	if (p->id.pid == pid)
-		return true;
-	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
-		if (p->ancestor[i] == pid)
-			return true;
-	return false;
-}
-
 /* Returns the bytes that the owner has not allocated yet. */
 static uint64_t outstanding(const struct guard *g, const struct reservation *r)
 {
@@ -26,7 +16,8 @@ static uint64_t outstanding(const struct guard *g, const struct reservation *r)
 	for (unsigned i = 0; r->pid > 0 && i < g->scene.processes; i++) {
 		const struct scene_process *p = &g->scene.process[i];
 
-		if ((int)p->gpu == g->gpu[r->gpu].at && p->bytes_known && is_of(p, r->pid))
+		if ((int)p->gpu == g->gpu[r->gpu].at && p->bytes_known &&
+		    scene_generations(p, r->pid) != SCENE_FAR)
 			taken += p->bytes;
 	}
 	return r->bytes > taken ? r->bytes - taken : 0;

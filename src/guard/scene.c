@@ -2,7 +2,6 @@
 #include "scene.h"
 
 #include "base/number.h"
-#include "base/tsv.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -202,19 +201,17 @@ static void add_changes(struct buf *out, const struct scene *now, const struct s
 	buf_addc(out, '\n');
 }
 
-/* Copies only the used part of each array: a scene is large, and scenes are frequent. */
-static void scene_copy(struct scene *to, const struct scene *s)
+void scene_copy(struct scene *to, const struct scene *s)
 {
 	memcpy(to, s, offsetof(struct scene, gpu));
-	memcpy(to->gpu, s->gpu, s->gpus * sizeof(s->gpu[0]));
-	memcpy(to->process, s->process, s->processes * sizeof(s->process[0]));
-	memcpy(to->root, s->root, s->roots * sizeof(s->root[0]));
-	to->gpus = s->gpus;
-	to->processes = s->processes;
-	to->roots = s->roots;
+	to->gpus = s->gpus < SCENE_GPUS ? s->gpus : SCENE_GPUS;
+	to->processes = s->processes < SCENE_PROCESSES ? s->processes : SCENE_PROCESSES;
+	to->roots = s->roots < SCENE_ROOTS ? s->roots : SCENE_ROOTS;
+	memcpy(to->gpu, s->gpu, to->gpus * sizeof(s->gpu[0]));
+	memcpy(to->process, s->process, to->processes * sizeof(s->process[0]));
+	memcpy(to->root, s->root, to->roots * sizeof(s->root[0]));
 	to->left_out = s->left_out;
 	to->game_clients = s->game_clients;
-	to->whole = true;
 }
 
 /* True if both scenes are recorded with the same lines: they have the same numbers of GPUs,
@@ -242,6 +239,7 @@ void scene_write_change(struct buf *out, const struct scene *s, struct scene *la
 	else
 		scene_write(out, s);
 	scene_copy(last, s);
+	last->whole = true;
 }
 
 static bool to_unsigned(const char *s, unsigned below, unsigned *ret)

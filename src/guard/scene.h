@@ -17,20 +17,27 @@ struct buf;
 #define SCENE_ANCESTORS 12
 #define SCENE_ROOTS     128
 
-enum scene_health { SCENE_OK, SCENE_BLIND, SCENE_HUNG, SCENE_LOST, SCENE_ASLEEP };
+enum scene_health {
+	SCENE_OK,
+	SCENE_BLIND,  /* more than SCENE_BUILDER_BLIND readings in a row failed */
+	SCENE_HUNG,   /* a driver call has not returned */
+	SCENE_LOST,   /* the driver reports that the GPU is gone */
+	SCENE_ASLEEP, /* the kernel suspended the GPU; it is not read, because that wakes it */
+};
 const char *scene_health_name(enum scene_health h); /* "ok", "blind", ... */
 
 struct scene_gpu {
 	char uuid[96];
-	char pci[16]; /* "0000:01:00.0"; "" unknown */
-	unsigned index;
-	int cuda; /* CUDA's number of the GPU; -1: unknown, or GW_CUDA_NOT_VISIBLE */
+	char pci[16];   /* "0000:01:00.0"; "" unknown */
+	unsigned index; /* the driver's number of the GPU */
+	int cuda;       /* CUDA's number of the GPU; -1: unknown, or GW_CUDA_NOT_VISIBLE */
 	enum scene_health health;
-	bool simulated, display;
-	bool hidden; /* the GPU may have processes that are not visible (pid namespace) */
-	uint64_t total_bytes, used_bytes,
-		free_bytes; /* used_bytes does not include the driver's reserve */
-	bool memory_known;
+	bool simulated;
+	bool display;      /* a display is active on the GPU */
+	bool hidden;       /* the GPU may have processes that are not visible (pid namespace) */
+	bool memory_known; /* the three members below are set */
+	uint64_t total_bytes, free_bytes;
+	uint64_t used_bytes;  /* without the driver's reserve */
 	double temperature_c; /* NAN: unknown */
 	/* thermal margin as the driver reports it, only for display; NAN: unknown */
 	double margin_c;
@@ -56,9 +63,14 @@ struct scene_process {
 	double sm_ratio;
 	bool orphan; /* the driver lists the process, but the kernel does not */
 	bool self;   /* the process belongs to the process tree or cgroup of this program */
-	/* the program of the process is hidden, so it may be a worker that was not found */
+	/* the path of the program cannot be read, so the process may be a worker that was not
+	 * found */
 	bool veiled;
-	char name[16], exe[160], command[160], cgroup[160], container[64];
+	char name[16];      /* the kernel's name (comm) */
+	char exe[160];      /* path of the program; "": unknown */
+	char command[160];  /* the arguments, joined with blanks and cut; "": unknown */
+	char cgroup[160];   /* path of the control group; "": unknown */
+	char container[64]; /* id of the container; "": none */
 	int64_t ancestor[SCENE_ANCESTORS]; /* nearest first; 0 ends the list */
 	/* Not recorded. */
 	enum scene_command_match command_match;
@@ -66,6 +78,7 @@ struct scene_process {
 	uint64_t patterns[2];
 };
 
+/* Why a process is a root. */
 enum scene_how {
 	ROOT_FOUND, /* found by its port, pidfile, unit or name */
 	ROOT_KEPT,  /* a descendant of a root that ended */
@@ -87,7 +100,7 @@ struct scene {
 	uint64_t mono_ns, wall_ns;
 	int utc_offset_s; /* local time minus UTC at that moment */
 	bool on_battery;
-	uint64_t host_free_bytes;
+	uint64_t host_free_bytes; /* memory of the machine that programs can use; 0: unknown */
 	struct scene_gpu gpu[SCENE_GPUS];
 	unsigned gpus;
 	struct scene_process process[SCENE_PROCESSES];
@@ -102,9 +115,14 @@ struct scene {
 	bool whole;
 };
 
+/* Copies the observation, and only the used part of each array: a scene is large, and scenes are
+ * frequent. Does not change to->reading and to->whole. */
+void scene_copy(struct scene *to, const struct scene *s);
+
 /* True if the selector names this GPU. The rules are those of gw_device_matches(). */
 bool scene_gpu_matches(const struct scene_gpu *g, const char *selector);
 
+/* True if r is a root of this worker and not a former root. */
 static inline bool scene_root_of(const struct scene_root *r, unsigned worker)
 {
 	return r->worker == worker && r->how != ROOT_FORMER;
@@ -118,14 +136,27 @@ static inline bool scene_is(const struct scene_process *p, const struct scene_ro
 	return p->id.pid == r->id.pid && (a == b || !a || !b);
 }
 
-/* Writes the scene as lines of words separated by tabs (base/tsv.h): a head, one line per GPU,
+/* Returns how many generations p is below the process with this pid; 0: p is that process;
+ * SCENE_FAR: p is not below it. */
+#define SCENE_FAR (SCENE_ANCESTORS + 1u)
+static inline unsigned scene_generations(const struct scene_process *p, int64_t pid)
+{
+	if (p->id.pid == pid)
+		return 0;
+	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
+		if (p->ancestor[i] == pid)
+			return i + 1;
+	return SCENE_FAR;
+}
+
+/* Writes the scene as lines of fields separated by tabs (base/number.h): a head, one line per GPU,
  * process and root, and an end line. Numbers read back to the same bits; every NAN becomes the
  * same NAN. Tabs and line breaks in strings are escaped. */
 #define SCENE_LINE_MAX 4096
 void scene_write(struct buf *out, const struct scene *s);
 
-/* Writes the difference from last as one short line, because most scenes differ from the one
- * before only in time. Writes the whole scene if last->whole is not set, if there are more or
+/* Writes how s differs from last, as one short line, because most scenes differ from the scene
+ * before only in their time. Writes the whole scene if last->whole is not set, if there are more or
  * fewer GPUs, processes or roots, or if the changes do not fit on one line. Then copies s to
  * last. The caller zeroes last before the first call. */
 void scene_write_change(struct buf *out, const struct scene *s, struct scene *last);

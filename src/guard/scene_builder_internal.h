@@ -12,15 +12,15 @@
 #include "device/process_list.h"
 #include "device/context.h"
 
-struct row { /* one line of a driver's process lists */
-	unsigned gpu;
-	int64_t listed_pid;
-	int instance;
-	unsigned type;
+struct row {                /* one line of a driver's process lists */
+	unsigned gpu;       /* position in scene.gpu */
+	int64_t listed_pid; /* pid as the driver lists it: a process or one of its threads */
+	int instance;       /* GPU instance (MIG); -1: the whole GPU */
+	unsigned type;      /* set of enum gw_process_type */
 	uint64_t bytes;
 	bool bytes_known;
-	double sm_ratio;
-	char name[32]; /* name of a simulated process */
+	double sm_ratio; /* utilisation; NAN: unknown */
+	char name[32];   /* name of a simulated process */
 };
 
 /* Where the utilisation of a scene comes from. */
@@ -37,10 +37,11 @@ struct scene_builder_own {
 /* Data that is needed to build a scene and is not part of the scene. */
 struct scene_builder_draft {
 	struct row row[SCENE_PROCESSES];
-	unsigned rows, left_out;
+	unsigned rows;
+	unsigned left_out;                              /* rows that did not fit */
 	struct cached_process *cached[SCENE_PROCESSES]; /* NULL: the process is not cached */
-	int instance[SCENE_PROCESSES];
-	bool memory_failed[SCENE_GPUS];
+	int instance[SCENE_PROCESSES];  /* row.instance of each process of the scene */
+	bool memory_failed[SCENE_GPUS]; /* the memory of the GPU could not be read */
 	bool several_rows; /* a process may have several rows: threads, or instances of a GPU */
 	bool changed;      /* something is new: a full scene is needed */
 	enum use_source use_from;
@@ -48,9 +49,9 @@ struct scene_builder_draft {
 
 /* The last full scene. */
 struct scene_builder_full {
-	uint64_t mono_ns; /* time of the last full scene; 0: the next scene must be full */
-	unsigned generation;
-	bool foreign_pids; /* the driver lists pids of another namespace */
+	uint64_t mono_ns;    /* time of the last full scene; 0: the next scene must be full */
+	unsigned generation; /* of the context's list of GPUs */
+	bool foreign_pids;   /* the driver lists pids of another namespace */
 	struct scene_gpu gpu[SCENE_GPUS];
 	unsigned gpus;
 	int utc_offset_s;
@@ -66,12 +67,12 @@ struct scene_builder_use {
 		double sm_ratio;
 	} of[SCENE_PROCESSES];
 	unsigned count;
-	uint64_t mono_ns;
+	uint64_t mono_ns; /* when the driver reported it */
 };
 
 /* Counts since the start. */
 struct scene_builder_totals {
-	uint64_t scenes, vanished, left_out;
+	uint64_t scenes, vanished, left_out; /* as in struct scene_builder_stats */
 };
 
 struct scene_builder {
@@ -89,8 +90,8 @@ struct scene_builder {
 	struct scene_builder_full full;
 
 	/* Kept from scene to scene. */
-	unsigned errors[SCENE_GPUS];
-	bool device_opened; /* a device was opened since the last scene */
+	unsigned errors[SCENE_GPUS]; /* consecutive failed readings of each GPU */
+	bool device_opened;          /* a device was opened since the last scene */
 	uint64_t battery_read_ns;
 	struct scene_builder_use last_use;
 	struct scene_builder_totals total;

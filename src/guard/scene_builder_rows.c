@@ -6,7 +6,6 @@
 
 #include "base/utf8.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -345,36 +344,22 @@ void scene_builder_add_processes(struct scene_builder *b)
 	b->total.left_out += b->draft.left_out;
 }
 
-/* Returns how many generations p is below pid; 0: p is that process; FAR: p is not a
- * descendant. */
-#define FAR UINT_MAX
-
-static unsigned generations(const struct scene_process *p, int64_t pid)
-{
-	if (p->id.pid == pid)
-		return 0;
-	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
-		if (p->ancestor[i] == pid)
-			return i + 1;
-	return FAR;
-}
-
-/* Returns how many generations p is below this process. FAR if this process is pid 1 of a
+/* Returns how many generations p is below this process. SCENE_FAR if this process is pid 1 of a
  * container, because then every process is below it. */
 static unsigned below_self(const struct scene_builder *b, const struct scene_process *p)
 {
-	return b->own.pid > 1 ? generations(p, b->own.pid) : FAR;
+	return b->own.pid > 1 ? scene_generations(p, b->own.pid) : SCENE_FAR;
 }
 
 static unsigned below_root(const struct scene *s, const struct scene_process *p,
 			   unsigned worker)
 {
-	unsigned best = FAR;
+	unsigned best = SCENE_FAR;
 
 	for (unsigned i = 0; i < s->roots; i++) {
 		unsigned n = scene_root_of(&s->root[i], worker)
-				     ? generations(p, s->root[i].id.pid)
-				     : FAR;
+				     ? scene_generations(p, s->root[i].id.pid)
+				     : SCENE_FAR;
 
 		best = n < best ? n : best;
 	}
@@ -393,7 +378,7 @@ static int worker_of(struct scene_builder *b, const struct scene_process *p,
 	if (worker >= 0) {
 		unsigned n = below_root(s, p, (unsigned)worker);
 
-		if (c && n != 0 && n != FAR)
+		if (c && n != 0 && n != SCENE_FAR)
 			c->worker = worker;
 		return worker;
 	}
@@ -417,9 +402,9 @@ static bool is_own(const struct scene_builder *b, const struct scene_process *p,
 		return worker < 0 || !policy_kind_is(b->policy->worker[worker].kind, KIND_SELF);
 	if (worker < 0)
 		return (b->own.cgroup[0] && proc_in_cgroup(p->cgroup, b->own.cgroup)) ||
-		       below_self(b, p) != FAR;
+		       below_self(b, p) != SCENE_FAR;
 	root = below_root(b->scene, p, (unsigned)worker);
-	return below_self(b, p) < (root == FAR ? 0 : root);
+	return below_self(b, p) < (root == SCENE_FAR ? 0 : root);
 }
 
 void scene_builder_mark_own(struct scene_builder *b)

@@ -1,7 +1,7 @@
 #include "struct_text.h"
 
 #include "base/buf.h"
-#include "base/tsv.h"
+#include "base/number.h"
 
 #include <gpuward.h>
 

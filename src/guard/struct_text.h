@@ -1,5 +1,5 @@
-/* struct_text: writes and reads the members of a struct as lines of text, for recordings. A
- * table lists the members.
+/* struct_text: writes and reads the members of a struct, which a table lists, as lines of text
+ * for recordings.
  *
  * A line has a name and its values, separated by tabs. A member that is zero has no line.
  * Numbers read back to the same bits, and strings are escaped. Enums and sets of bits are

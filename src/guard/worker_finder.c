@@ -2,8 +2,7 @@
  * has its own interval. */
 #include "worker_finder.h"
 
-#include "pidfile.h"
-#include "port_owner.h"
+#include "pid_lookup.h"
 #include "process_cache.h"
 
 #include "base/clock.h"
@@ -48,9 +47,8 @@ struct target { /* one worker */
 	/* For a pidfile: when it was written, and the process that it named. */
 	struct timespec written;
 	struct proc_id writer;
-	/* For a port. */
-	struct port_owners at;
-	uint64_t owners_ns; /* when the owners of the port were last searched; 0: never */
+	struct port_owners at; /* for a port: the sockets that listen on it */
+	uint64_t owners_ns;    /* when the owners of the port were last searched; 0: never */
 	char owner_file[PORT_OWNER_FILE]; /* the open socket of a root */
 };
 
@@ -184,13 +182,9 @@ static void remove_ended(const struct worker_finder *f, struct target *t)
  * no entry. */
 static bool is_covered(const struct target *t, const struct scene_process *p)
 {
-	for (unsigned i = 0; i < t->roots; i++) {
-		if (t->root[i].id.pid == p->id.pid)
+	for (unsigned i = 0; i < t->roots; i++)
+		if (scene_generations(p, t->root[i].id.pid) != SCENE_FAR)
 			return true;
-		for (unsigned k = 0; k < SCENE_ANCESTORS && p->ancestor[k]; k++)
-			if (p->ancestor[k] == t->root[i].id.pid)
-				return true;
-	}
 	return false;
 }
 

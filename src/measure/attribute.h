@@ -19,9 +19,9 @@
 
 /* How a share was found, best first. */
 enum attribute_how {
-	ATTRIBUTE_MEASURED,
-	ATTRIBUTE_MODELLED,
-	ATTRIBUTE_EQUAL_SPLIT,
+	ATTRIBUTE_MEASURED,    /* the process was alone on the device */
+	ATTRIBUTE_MODELLED,    /* several processes, shared by their utilisation */
+	ATTRIBUTE_EQUAL_SPLIT, /* several processes, and a utilisation is unknown */
 	ATTRIBUTE_HOWS
 };
 
@@ -42,7 +42,8 @@ struct attribute_row {
 };
 
 struct attribute {
-	double no_context_w, context_w; /* NAN: unknown */
+	/* idle power of the device without and with idle contexts; NAN: unknown */
+	double no_context_w, context_w;
 	/* false: the idle power is unknown, idle_joules is 0, and the processes' shares include
 	 * the idle energy */
 	bool idle_known;
@@ -50,7 +51,8 @@ struct attribute {
 	/* there were more processes than rows; energy of processes without a row is
 	 * unattributed */
 	bool crowded;
-	double seconds;
+	double seconds; /* duration of all intervals */
+	/* energy that belongs to no process: of the idle board, and of unknown origin */
 	double idle_joules, unattributed_joules;
 	unsigned count;
 	struct attribute_row row[ATTRIBUTE_ROWS];

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "base/toml_write.h"
 
 #include <dirent.h>
@@ -366,7 +367,7 @@ static int file_path(const struct baseline *key, const char *dir, char out[stati
 	buf_addf(&b, "%s/", dir);
 	file_prefix(key->uuid, &b);
 	buf_addf(&b, "%s.%016" PRIx64 ".toml", gw_baseline_kind_name(key->kind),
-		 toml_sum(TOML_SUM_START, state, (size_t)n));
+		 text_hash(TEXT_HASH_START, state, (size_t)n));
 	return b.err;
 }
 
@@ -413,7 +414,7 @@ int baseline_save(const struct baseline *v, const char *dir, char *message, size
 		return err;
 	}
 	snprintf(head, sizeof(head), HEAD "%016" PRIx64 "\n",
-		 toml_sum(TOML_SUM_START, text + HEAD_BYTES, b.len - HEAD_BYTES));
+		 text_hash(TEXT_HASH_START, text + HEAD_BYTES, b.len - HEAD_BYTES));
 	memcpy(text, head, HEAD_BYTES);
 	err = file_make_directory(dir, message, size);
 	return err ? err : file_replace(path, text, b.len, message, size);
@@ -435,7 +436,7 @@ static int read_file(const char *path, struct baseline *ret)
 	if (n <= (ssize_t)HEAD_BYTES)
 		return -GW_E_PARSE;
 	snprintf(head, sizeof(head), HEAD "%016" PRIx64 "\n",
-		 toml_sum(TOML_SUM_START, text + HEAD_BYTES, (size_t)n - HEAD_BYTES));
+		 text_hash(TEXT_HASH_START, text + HEAD_BYTES, (size_t)n - HEAD_BYTES));
 	if (memcmp(text, head, HEAD_BYTES) != 0 ||
 	    toml_parse(text, (size_t)n, &doc, &error) != 0)
 		return -GW_E_PARSE;

@@ -21,11 +21,11 @@ struct baseline {
 	double limit_w;  /* enforced power limit when the baseline was measured; NAN: unknown */
 	int persistence; /* persistence mode: 1 on, 0 off, -1 unknown */
 	double power_w;  /* mean idle power */
-	double u_w;      /* standard error of the mean                 */
+	double u_w;      /* standard error of the mean */
 	double seconds;  /* duration of the measurement */
-	double temperature_c;
-	uint64_t wall_ns; /* when the baseline was measured */
-	uint64_t codes;   /* bits of enum gw_code; baseline-contended: the GPU was not idle */
+	double temperature_c; /* when the baseline was measured; NAN: unknown */
+	uint64_t wall_ns;     /* when the baseline was measured */
+	uint64_t codes; /* bits of enum gw_code; baseline-contended: the GPU was not idle */
 	/* What used the GPU, or that its processes were not visible; "" if the GPU was idle. */
 	char evidence[192];
 };
@@ -93,7 +93,7 @@ unsigned baseline_clear(const char *uuid, const char *dir);
 /* Energy above the baseline. */
 struct baseline_net {
 	struct gw_interval joules; /* signed; NAN: unknown */
-	double adjusted_joules;    /* never below 0                */
+	double adjusted_joules;    /* never below 0 */
 	bool floored;              /* joules.best is below 0 */
 };
 

@@ -30,13 +30,13 @@ struct bundle_about {
 	const char *command;
 	/* the start of the measurement on the wall clock and on the monotonic clock */
 	uint64_t wall_ns, mono_ns;
-	bool simulated;
+	bool simulated; /* a GPU of the measurement is simulated */
 };
 
 struct bundle_gpu {
 	const char *uuid, *name, *driver; /* NULL: unknown */
 	const struct energy_setup *setup;
-	double interval_s;
+	double interval_s; /* planned time between two ticks */
 };
 
 /* Creates dir, which must be missing or empty. Returns 0, or a gw_error with a message. The
@@ -67,8 +67,8 @@ int bundle_file(struct bundle *b, const char *name, const char *text, size_t n, 
 int bundle_close(struct bundle *b, char *message, size_t size);
 
 struct bundle_found {
-	unsigned device, id;
-	const char *label, *uuid, *name, *driver; /* "": unknown                       */
+	unsigned device, id;                      /* number of the device, and of the window */
+	const char *label, *uuid, *name, *driver; /* "": unknown */
 	const struct energy_setup *setup;
 	double interval_s;
 	struct gw_energy energy; /* the energy as computed now */
@@ -89,13 +89,16 @@ enum bundle_check {
 };
 
 struct bundle_summary {
-	unsigned devices, windows, recorded, same, cut;
-	uint64_t events, bad_lines;
+	unsigned devices, windows;
+	unsigned recorded, same,
+		cut; /* windows for which this member of bundle_found is true */
+	uint64_t events;
+	uint64_t bad_lines; /* lines that are not events and were ignored */
 	enum bundle_check check;
 	bool simulated;
 	uint64_t mono_ns;      /* monotonic time of `created`; 0: unknown */
 	char changed_file[64]; /* the first changed file */
-	char version[32];
+	char version[32];      /* version of gpuward that wrote the bundle */
 	char label[256], command[4096], created[64]; /* from the manifest; "": unknown */
 };
 

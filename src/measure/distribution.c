@@ -106,8 +106,8 @@ static double beta_fraction(double x, double a, double b)
 	return h;
 }
 
-/* Returns I_x(a, b), where y = 1 - x. The logarithms are parameters, because computing them
- * from x would lose digits. */
+/* Returns the regularised incomplete beta function I_x(a, b), where y = 1 - x. The logarithms are
+ * parameters, because computing them from x would lose digits. */
 static double beta_part(double x, double y, double log_x, double log_y, double a, double b)
 {
 	double front = exp(a * log_x + b * log_y - log_beta(a, b));
@@ -115,15 +115,6 @@ static double beta_part(double x, double y, double log_x, double log_y, double a
 	if (x <= (a + 1) / (a + b + 2))
 		return front * beta_fraction(x, a, b) / a;
 	return 1 - front * beta_fraction(y, b, a) / b;
-}
-
-double incomplete_beta(double x, double a, double b)
-{
-	if (!(a > 0 && b > 0 && x >= 0 && x <= 1))
-		return NAN;
-	if (x == 0 || x == 1)
-		return x;
-	return beta_part(x, 1 - x, log(x), log1p(-x), a, b);
 }
 
 /* Returns P(T > t) for t > 0. */

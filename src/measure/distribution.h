@@ -28,9 +28,6 @@ double student_quantile(double p, double df);
  * 1 - alpha/2. */
 double student_factor(double alpha, double df);
 
-/* Returns the regularised incomplete beta function I_x(a, b); a > 0, b > 0, 0 <= x <= 1. */
-double incomplete_beta(double x, double a, double b);
-
 /* Returns the degrees of freedom of a sum of n independent variances of means, by
  * Welch-Satterthwaite: u2[i] (that is s^2/n) with df[i] degrees each; INFINITY for a known
  * component. NAN if the sum is 0. */

@@ -22,11 +22,11 @@
 
 /* The source of the power samples. */
 enum energy_shape {
-	SHAPE_NONE,
+	SHAPE_NONE,    /* no samples: there is only a counter, or nothing */
 	SHAPE_RING,    /* the driver's ring buffer */
 	SHAPE_INSTANT, /* polled; averaged over a short time */
 	SHAPE_MEAN,    /* polled; mean of one second */
-	SHAPE_TEXT,    /* printed by nvidia-smi       */
+	SHAPE_TEXT,    /* printed by nvidia-smi */
 	SHAPE_SYSFS,   /* read from sysfs */
 };
 
@@ -40,12 +40,12 @@ struct energy_setup {
 	bool counter;        /* there is an energy counter, and it can be trusted */
 	enum gw_absence why; /* why there are neither samples nor a counter */
 	bool mig;            /* the board is split into MIG instances */
-	double limit_w;      /* NAN: unknown */
+	double limit_w;      /* power limit of the board; NAN: unknown */
 };
 
 struct energy_sample {
-	uint64_t t_ns; /* corrected for the lag */
-	double w;
+	uint64_t t_ns;   /* corrected for the lag */
+	double w;        /* power */
 	double joules;   /* integral of power up to this sample, without gaps */
 	double square;   /* integral of w^2 */
 	double hole_s;   /* length of the gaps so far */
@@ -53,28 +53,28 @@ struct energy_sample {
 	double hole_var; /* variance of that estimate */
 };
 
-struct energy_read {
-	uint64_t before_ns, after_ns;
+struct energy_read {                  /* one reading of the energy counter */
+	uint64_t before_ns, after_ns; /* monotonic time before and after the call */
 	double joules;
 	/* a new epoch begins after a bad reading; differences are valid within one epoch
 	 * only */
 	unsigned epoch;
 };
 
-struct energy_note {
+struct energy_note { /* a code for every window that contains t_ns */
 	uint64_t t_ns;
-	unsigned code;
+	unsigned code; /* enum gw_code */
 };
 
 struct energy {
 	struct energy_setup set;
 	struct energy_sample sample[ENERGY_SAMPLES]; /* sample n is at n % ENERGY_SAMPLES */
 	uint64_t samples;                            /* number of samples since the start */
-	struct energy_read read[ENERGY_READS];
-	uint64_t reads;
-	unsigned epoch;
-	struct energy_note note[ENERGY_NOTES];
-	uint64_t notes;
+	struct energy_read read[ENERGY_READS];       /* reading n is at n % ENERGY_READS */
+	uint64_t reads;                              /* number of readings since the start */
+	unsigned epoch;                              /* epoch of the next reading */
+	struct energy_note note[ENERGY_NOTES];       /* note n is at n % ENERGY_NOTES */
+	uint64_t notes;                              /* number of notes since the start */
 	/* The counter is updated every tick_s; a fit finds the phase of the updates. */
 	bool fitted; /* the fit includes all readings */
 	bool phase_known;
@@ -84,7 +84,7 @@ struct energy {
 
 /* The values of the integrals at one time. */
 struct energy_point {
-	double joules, square, hole_s, hole_j, hole_var;
+	double joules, square, hole_s, hole_j, hole_var; /* as in struct energy_sample */
 	uint64_t number; /* number of the first sample at or after this time */
 };
 
@@ -104,15 +104,17 @@ struct energy_boundary {
 struct energy_window {
 	uint64_t begin_ns, end_ns; /* end_ns 0: open */
 	struct energy_boundary begin, end;
-	bool cut;      /* energy_cut() ended the window before a sample covered its end */
-	uint64_t next; /* number of the next sample to process */
-	uint64_t collected;
-	double min_w, max_w, longest_s;
-	double seen_s; /* seconds in all buckets together */
+	bool cut;            /* energy_cut() ended the window before a sample covered its end */
+	uint64_t next;       /* number of the next sample to process */
+	uint64_t collected;  /* number of samples in the window */
+	double min_w, max_w; /* lowest and highest sample */
+	double longest_s;    /* longest time between two samples */
+	double seen_s;       /* seconds in all buckets together */
 	/* period of the load, computed when the end was covered; NAN: unknown */
 	double period_s;
 	double hint_period_s; /* period of the load, from the caller; NAN: unknown */
 	double begin_w;       /* power at the start */
+	/* sum of the squared differences between neighbouring samples, in W^2 */
 	double noise_square;
 	float bucket[ENERGY_BUCKETS]; /* seconds at each power level */
 };
@@ -194,16 +196,16 @@ double energy_watts(const struct energy *e, uint64_t t_ns);
  * counter, only samples. A gap between samples is not bridged: its energy is missing, unless the
  * next counter reading adds it. */
 struct energy_total {
-	double spacing_s;   /* planned time between samples; energy_setup.spacing_s */
-	double counted_j;   /* energy up to the last reading of the counter */
-	double since_j;     /* energy from the samples after that reading */
-	double measured_s;  /* time that the samples cover                        */
-	double shown_j;     /* last value returned; the next is never less        */
-	bool read, sampled; /* there was a counter reading; there was a power sample */
-	double reading_j;   /* last reading of the counter                        */
-	uint64_t reading_ns;
-	double last_w; /* the last sample */
-	uint64_t last_ns;
+	double spacing_s;    /* planned time between samples; energy_setup.spacing_s */
+	double counted_j;    /* energy up to the last reading of the counter */
+	double since_j;      /* energy from the samples after that reading */
+	double measured_s;   /* time that the samples cover */
+	double shown_j;      /* last value returned; the next is never less */
+	bool read, sampled;  /* there was a counter reading; there was a power sample */
+	double reading_j;    /* last reading of the counter */
+	uint64_t reading_ns; /* time of that reading */
+	double last_w;       /* the last sample */
+	uint64_t last_ns;    /* time of the last sample */
 };
 
 void energy_total_init(struct energy_total *t, double spacing_s);

@@ -2,7 +2,6 @@
 #include "event.h"
 
 #include "base/number.h"
-#include "base/tsv.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -47,10 +47,10 @@ enum event_type {
 	EVENT_TICK,
 	EVENT_LIMITS,  /* how long each cause limited the clocks, and the power limit */
 	EVENT_NOTE,    /* something happened: an enum gw_code */
-	EVENT_PROCESS, /* one process on the GPU at t                                        */
+	EVENT_PROCESS, /* one process on the GPU at t */
 	/* ends the list of processes at t: their number, and whether some may be hidden */
 	EVENT_PROCESS_LIST,
-	EVENT_OPEN,   /* a window begins                                                    */
+	EVENT_OPEN,   /* a window begins */
 	EVENT_CLOSE,  /* a window ends */
 	EVENT_RESULT, /* the result of a window was requested: nothing changes it afterwards */
 	EVENT_IDLE,   /* the baselines that are used to share energy among processes */
@@ -69,13 +69,13 @@ struct event {
 		unsigned absence; /* enum gw_absence */
 		struct {
 			double figure[FIGURES]; /* NAN: unknown */
-			unsigned missed;
+			unsigned missed;        /* ticks that were missed before this one */
 		} tick;
 		struct {
 			double seconds[GW_THROTTLES]; /* since driver load; NAN: unknown */
-			double limit_w;
+			double limit_w;               /* power limit; NAN: unknown */
 		} limits;
-		unsigned code;
+		unsigned code; /* enum gw_code */
 		struct {
 			struct proc_id id;
 			uint64_t memory_bytes; /* 0: unknown */

@@ -72,8 +72,9 @@ struct energy_setup meter_setup(const struct gw_meter *m, unsigned device);
 
 /* What the meter has read so far, for a progress line. */
 struct meter_progress {
-	uint64_t samples, ticks, missed;
-	double power_w; /* latest power; NAN: unknown */
+	uint64_t samples, ticks; /* power samples, and ticks that were read */
+	uint64_t missed;         /* ticks that were missed */
+	double power_w;          /* latest power; NAN: unknown */
 };
 void meter_progress(struct gw_meter *m, unsigned device, struct meter_progress *ret);
 

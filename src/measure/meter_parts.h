@@ -9,7 +9,9 @@
 #include <pthread.h>
 
 struct meter_counts {
-	uint64_t samples, ticks, missed;
+	uint64_t samples; /* power samples */
+	uint64_t ticks;   /* ticks that were read */
+	uint64_t missed;  /* ticks that were missed */
 };
 
 /* The life of a device's sampler. Only meter.c changes it, under the device's lock. */
@@ -46,8 +48,8 @@ struct meter_device {
 	unsigned position; /* index in snapshots */
 	/* copy of the caller's options, with its own copies of strings and the sensor */
 	struct sampler_options opt;
-	struct sensor known;
-	char *cache_dir;
+	struct sensor known; /* the memory for opt.sensor */
+	char *cache_dir;     /* the memory for opt.cache_dir */
 	struct sampler sampler;
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards everything below */
@@ -67,7 +69,9 @@ struct meter_device {
 struct gw_meter {
 	struct gw_ctx *ctx;
 	const struct clock *clock;
-	bool manual, processes, exclusive;
+	bool manual;    /* there are no threads: meter_wait() takes the readings */
+	bool processes; /* the processes on the GPUs are listed */
+	bool exclusive; /* a foreign process makes a window invalid */
 	void (*on_setup)(void *arg, unsigned device, unsigned position,
 			 const struct energy_setup *setup);
 	meter_event_fn *on_event;
@@ -78,7 +82,7 @@ struct gw_meter {
 	struct meter_device **device;
 	pthread_mutex_t lock; /* guards the members below */
 	struct gw_window *windows;
-	unsigned ids;
+	unsigned ids; /* id of the newest window */
 };
 
 /* Passes an event to the tracker and to on_event(). These events are enough to compute all

@@ -1,13 +1,12 @@
-/* sampler: reads one GPU when a reading is due and emits events.
+/* sampler: reads one GPU when a reading is due and emits events; it does not know windows.
  *
- * The sampler has a schedule, but does not know windows. A boundary is the start or the end of a
+ * A boundary is the start or the end of a
  * window; an anchor is a regular counter reading, every anchor_ns. The sampler reads:
  * - the driver's power ring buffer every 1.5 s, or a polled value if there is no ring buffer
  * - other values at the interval
  * - the energy counter at boundaries and anchors, at most once per second
  * - the throttle counters at boundaries
- * All deadlines are absolute, so delays do not add up. Only one thread at a time may use a
- * sampler. It allocates memory only for a process list that is longer than all earlier lists. */
+ * All deadlines are absolute, so delays do not add up. */
 #ifndef GW_MEASURE_SAMPLER_H
 #define GW_MEASURE_SAMPLER_H
 
@@ -16,14 +15,15 @@
 
 #include "device/sampler_device.h"
 
-#define SAMPLER_RING 256
+#define SAMPLER_RING 256 /* maximum number of entries of the ring buffer */
 #define SAMPLER_TAIL 8
-#define SAMPLER_USES 64
+#define SAMPLER_USES 64 /* maximum number of rows of utilisation */
 
 struct sampler_options {
-	uint64_t interval_ns, anchor_ns;
-	bool processes;
-	bool always; /* read values at the interval even if no window is open */
+	uint64_t interval_ns; /* time between two ticks */
+	uint64_t anchor_ns;   /* time between two anchors */
+	bool processes;       /* list the processes */
+	bool always;          /* read values at the interval even if no window is open */
 	/* for a service: read the counter even without a window, but fewer other values */
 	bool service;
 	/* when the first window begins, read everything that a result reports about the GPU */
@@ -31,7 +31,7 @@ struct sampler_options {
 	int64_t own_pid; /* this process and its descendants are not foreign */
 	/* these processes and their descendants are not foreign either; 0: none */
 	int64_t server_pid[METER_SERVERS];
-	const char *cache_dir;
+	const char *cache_dir; /* folder with what was learned about sensors */
 	/* NULL: use what is known about the GPU; borrowed during init */
 	const struct sensor *sensor;
 };
@@ -64,14 +64,14 @@ struct sampler_counter {
 	uint64_t read_ns;                    /* last reading; 0: none */
 	uint64_t returned_ns;                /* when that reading returned */
 	bool due;                            /* a reading is due */
-	unsigned anchors;
+	unsigned anchors;                    /* number of anchors so far */
 };
 
 /* Utilisation per process. */
 struct sampler_use {
 	struct process_use row[SAMPLER_USES];
-	int count;
-	uint64_t read_ns;
+	int count;          /* number of rows */
+	uint64_t read_ns;   /* when the rows were read */
 	uint64_t newest_us; /* timestamp of the newest sample */
 };
 
@@ -81,13 +81,13 @@ struct sampler {
 	struct energy_setup setup; /* how power is sampled here; for the window tracker */
 	void (*emit)(void *arg, const struct event *e);
 	void *arg;
-	struct report r;
+	struct report r;      /* the last reading */
 	_Atomic bool answers; /* the device answered the last read; other threads read this */
-	unsigned opened;
-	bool polled;       /* no ring buffer: power comes from polling a quantity */
-	unsigned quantity; /* the polled quantity */
-	uint64_t poll_ns;  /* the polling period */
-	bool active;       /* a window is open */
+	unsigned opened;      /* sampler_device.opened at the last reading */
+	bool polled;          /* no ring buffer: power comes from polling a quantity */
+	unsigned quantity;    /* the polled quantity */
+	uint64_t poll_ns;     /* the polling period */
+	bool active;          /* a window is open */
 	struct sampler_due due;
 	struct sampler_ring ring;
 	struct sampler_counter counter;
@@ -97,7 +97,9 @@ struct sampler {
 	uint64_t application_ns; /* when application_hz was read */
 };
 
-/* Reads the device and decides how to measure it. Returns 0 or -GW_E_NODEV. */
+/* Reads the device and decides how to measure it. Only one thread at a time may use a sampler,
+ * and later calls allocate memory only for a process list that is longer than all earlier lists.
+ * Returns 0 or -GW_E_NODEV. */
 int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 		 const struct sampler_options *options,
 		 void (*emit)(void *arg, const struct event *e), void *arg);

@@ -3,6 +3,7 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "base/toml_write.h"
 #include "device/sampler_device.h"
 
@@ -25,7 +26,7 @@ struct published {
  * published: 0.1 s is a guess. */
 static const struct generation {
 	unsigned first, last;          /* architecture, in NVML's numbering */
-	int capability;                /* 10 * major + minor; 0: any           */
+	int capability;                /* 10 * major + minor; 0: any */
 	int driver_first, driver_last; /* major version */
 	const char *name;              /* part of the device's name; NULL: any */
 	/* draw: properties of the driver's power value; instant: properties of NVML field
@@ -330,7 +331,7 @@ int sensor_directory(char *out, size_t size)
 int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size)
 {
 	char name[sizeof(s->uuid)];
-	uint64_t h = TOML_SUM_START;
+	uint64_t h = TEXT_HASH_START;
 	size_t i;
 
 	if (!*s->uuid)
@@ -344,9 +345,9 @@ int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size)
 		name[i] = plain ? c : '_';
 	}
 	name[i] = '\0';
-	h = toml_sum(h, s->uuid, strlen(s->uuid) + 1);
-	h = toml_sum(h, s->driver, strlen(s->driver) + 1);
-	h = toml_sum(h, s->vbios, strlen(s->vbios) + 1);
+	h = text_hash(h, s->uuid, strlen(s->uuid) + 1);
+	h = text_hash(h, s->driver, strlen(s->driver) + 1);
+	h = text_hash(h, s->vbios, strlen(s->vbios) + 1);
 	return snprintf(out, size, "%s/%s.%016" PRIx64 ".v%d.toml", dir, name, h,
 			SENSOR_SCHEMA) < (int)size
 		       ? 0
@@ -360,11 +361,12 @@ int sensor_compose(struct buf *b, const struct sensor *s)
 
 	buf_init(&body, FILE_MAX);
 	buf_addf(&body,
-		 "# What gpuward characterise learned.  Changed by hand, it is ignored.\n"
+		 "# Written by gpuward characterise. If this file is edited, it is ignored.\n"
 		 "schema = %d\n",
 		 SENSOR_SCHEMA);
 	toml_write_fields(&body, fields, FIELDS, s);
-	buf_addf(b, "hash = \"%016" PRIx64 "\"\n", toml_sum(TOML_SUM_START, body.p, body.len));
+	buf_addf(b, "hash = \"%016" PRIx64 "\"\n",
+		 text_hash(TEXT_HASH_START, body.p, body.len));
 	buf_add(b, body.p, body.len);
 	buf_done(&body);
 	return body.err ? body.err : b->err;
@@ -423,7 +425,7 @@ static const char *checked_body(const char *text, size_t n)
 		return NULL;
 	body++;
 	snprintf(line, sizeof(line), "hash = \"%016" PRIx64 "\"\n",
-		 toml_sum(TOML_SUM_START, body, n - (size_t)(body - text)));
+		 text_hash(TEXT_HASH_START, body, n - (size_t)(body - text)));
 	if (strlen(line) != (size_t)(body - text) || memcmp(line, text, strlen(line)) != 0)
 		return NULL;
 	return body;

@@ -15,6 +15,7 @@
 struct report;
 struct sampler_device;
 
+/* Where the properties of a sensor come from. */
 enum sensor_origin {
 	SENSOR_ASSUMED, /* assumed from generation and driver; nothing was measured */
 	SENSOR_PASSIVE, /* periods, counter updates and costs were measured, without a load */
@@ -46,8 +47,9 @@ struct sensor_source {
 
 /* One tested rate of reading the counter, and the result. NAN: not tried, or no result. */
 struct sensor_rate {
-	double every_s; /* mean time between readings */
-	double counter_w, reference_w;
+	double every_s;     /* mean time between readings */
+	double counter_w;   /* mean power by the counter, read at this rate */
+	double reference_w; /* mean power by the samples at the same time */
 };
 
 enum sensor_rate_index {
@@ -75,11 +77,11 @@ struct sensor {
 	char uuid[96], driver[96], vbios[96]; /* these three identify the sensor; "": unknown */
 	enum sensor_origin origin;
 	struct sensor_source ring;    /* the driver's ring buffer of power samples */
-	struct sensor_source instant; /* GW_Q_POWER_INSTANT                                  */
+	struct sensor_source instant; /* GW_Q_POWER_INSTANT */
 	/* GW_Q_POWER_AVERAGE, or GW_Q_POWER if that is an average */
 	struct sensor_source average;
-	unsigned ring_entries;
-	double ring_span_s;
+	unsigned ring_entries;   /* entries of the ring buffer */
+	double ring_span_s;      /* time between its oldest and its newest entry */
 	enum gw_absence counter; /* GW_HAVE: there is an energy counter */
 	double tick_s;           /* time between updates of the counter */
 	/* an update contains the energy up to this long before the update */
@@ -89,12 +91,12 @@ struct sensor {
 	double counter_safe_s;
 	bool counter_unsafe; /* every tested rate disturbs the counter: use the samples */
 	unsigned ticks;      /* number of observed counter updates; 0: tick_s is assumed */
-	double counter_p50_s, counter_p99_s;
-	bool module_scope; /* power includes the whole module with its CPU */
+	double counter_p50_s, counter_p99_s; /* duration of one reading of the counter */
+	bool module_scope;                   /* power includes the whole module with its CPU */
 	struct sensor_calibration calibration;
 	uint64_t wall_ns; /* when it was learned; 0: assumed */
 	/* Further measurements, for reports. */
-	double ring_gap_p10_s, ring_gap_p90_s;
+	double ring_gap_p10_s, ring_gap_p90_s; /* time between entries of the ring buffer */
 	bool ring_wall; /* timestamps of the ring buffer use the wall clock */
 	struct sensor_rate rate[SENSOR_RATES];
 };

@@ -22,7 +22,7 @@ struct fit_bursts {
  * periods. */
 struct fit_period {
 	double period_s, phase_s; /* a value is new at phase_s + k * period_s */
-	unsigned changes;
+	unsigned changes;         /* number of changes of the value */
 };
 
 /* Fits a period by least squares of time on index. Returns 0, or -GW_E_NOSUPPORT with fewer
@@ -34,7 +34,8 @@ int fit_period(const double *t_s, unsigned n, double *work, struct fit_period *r
  * that time. */
 struct fit_response {
 	enum sensor_model model;
-	double window_s, delay_s;
+	double window_s; /* window of the mean, or time constant of the low pass */
+	double delay_s;
 	double low_w;        /* reading without the load */
 	double missed_ratio; /* share of the variance that the model does not explain */
 };

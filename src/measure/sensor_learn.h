@@ -12,16 +12,16 @@
 #include "device/sampler_device.h"
 
 #define RECORDER_POINTS 16384u /* more than a minute, even if the value changes at every poll */
-#define RECORDER_RING   256u
-#define RECORDER_POLL   (5 * NS_PER_MS)
+#define RECORDER_RING   256u   /* maximum number of entries of a ring buffer */
+#define RECORDER_POLL   (5 * NS_PER_MS) /* default time between two polls */
 
 struct recorder_trace { /* values with the time of their first reading */
 	struct fit_point *p;
 	unsigned n;
-	double last_w;
+	double last_w; /* the last value */
 };
 
-struct recorder_cost {
+struct recorder_cost { /* durations of a kind of call, in seconds */
 	double *s;
 	unsigned n;
 };
@@ -29,7 +29,7 @@ struct recorder_cost {
 struct recorder {
 	struct sampler_device *device;
 	const struct clock *clock;
-	uint64_t zero_ns;
+	uint64_t zero_ns;          /* time of recorder_init() */
 	unsigned average_quantity; /* chosen by the caller; GW_Q_POWER until then */
 	struct report r;           /* report of the last poll */
 	struct recorder_trace instant, average, ring;
@@ -40,7 +40,7 @@ struct recorder {
 	double ring_age_s;   /* age of the newest sample, if timestamps use the wall clock */
 	uint64_t poll_ns;    /* time between two polls */
 	uint64_t next_poll_ns, next_drain_ns;
-	void *memory;
+	void *memory; /* the memory of all arrays */
 };
 
 static inline double recorder_s(const struct recorder *w, uint64_t mono_ns)
@@ -68,10 +68,10 @@ struct learn {
 	struct recorder w;
 	struct sensor s;
 	const struct sensor_plan *plan;
-	uint64_t begin_ns;
+	uint64_t begin_ns; /* when sensor_learn() was called */
 	double expected_s; /* total duration */
-	char *message;
-	size_t size;
+	char *message;     /* for a sentence about an error */
+	size_t size;       /* size of message */
 	double work[RECORDER_POINTS], work2[RECORDER_POINTS];
 };
 

@@ -93,7 +93,7 @@ int stat_line(const double *x, const double *y, size_t n, struct line *ret);
  * so that any seed is good. A result stores the seed, so that every interval can be computed
  * again to the last bit. Not for secrets. */
 struct random {
-	uint64_t s[4];
+	uint64_t s[4]; /* the state of xoshiro256** */
 	uint64_t seed; /* as given to random_init(), for the result */
 };
 
@@ -114,10 +114,10 @@ double random_unit(struct random *r);
 #define BOOTSTRAP_RESAMPLES 10000
 
 struct bootstrap {
-	double percentile_low, percentile_high;
-	double bca_low, bca_high;
-	double bias;         /* z0 of BCa */
-	double acceleration; /* a of BCa */
+	double percentile_low, percentile_high; /* the percentile interval */
+	double bca_low, bca_high;               /* the BCa interval */
+	double bias;                            /* z0 of BCa */
+	double acceleration;                    /* a of BCa */
 };
 
 /* Computes two intervals of the mean of x from the same resamples; each does not contain the
@@ -160,8 +160,8 @@ struct compare_change {
 	enum compare_basis basis;
 	double ratio;  /* exp of the difference of the mean logarithms: row / first */
 	double change; /* ratio - 1 */
-	double change_low, change_high;
-	double u_log; /* standard uncertainty of ln(ratio) */
+	double change_low, change_high; /* the interval of change; NAN: unknown */
+	double u_log;                   /* standard uncertainty of ln(ratio) */
 	double df; /* degrees of freedom of the scatter part of u_log; INFINITY: no scatter */
 };
 

@@ -17,11 +17,11 @@
  * reading are never touched. A reading for which there is no room is only counted. The energy is
  * not computed from these readings. */
 struct window_series {
-	struct gw_series view; /* what the caller sees; points to the arrays below */
-	uint64_t next;         /* number of the next power sample of the energy engine */
-	uint64_t *power_ns, *tick_ns;
+	struct gw_series view;        /* what the caller sees; points to the arrays below */
+	uint64_t next;                /* number of the next power sample of the energy engine */
+	uint64_t *power_ns, *tick_ns; /* times of the power samples and of the ticks */
 	double *power_w;
-	double *column[FIGURES];
+	double *column[FIGURES]; /* the figures of each tick */
 };
 
 /* Reserves memory for `room` power samples and `room` ticks. Returns NULL if there is no
@@ -34,17 +34,17 @@ extern const uint64_t window_tracker_reason_bits[GW_THROTTLES];
 
 /* The driver's throttling counters and the power limit, read at one boundary of a window. */
 struct tracked_limits {
-	bool known;
-	double limited_s[GW_THROTTLES];
-	double limit_w;
+	bool known;                     /* the counters were read */
+	double limited_s[GW_THROTTLES]; /* seconds since the driver was loaded; NAN: unknown */
+	double limit_w;                 /* power limit; NAN: unknown */
 };
 
 /* Throttling in a window, from the clock reasons that were read at each tick. */
 struct tracked_throttling {
-	bool seen;        /* at least one tick had clock reasons */
-	uint64_t reasons; /* every bit of GW_Q_CLOCK_REASONS that occurred */
-	double limited_s[GW_THROTTLES];
-	double limited_j; /* energy during readings with a throttled clock */
+	bool seen;                      /* at least one tick had clock reasons */
+	uint64_t reasons;               /* every bit of GW_Q_CLOCK_REASONS that occurred */
+	double limited_s[GW_THROTTLES]; /* seconds in which each cause limited the clocks */
+	double limited_j;               /* energy during readings with a throttled clock */
 };
 
 struct tracked_mean {
@@ -63,7 +63,7 @@ struct tracked_process {
 };
 
 struct tracked_window {
-	struct tracked_window *next;
+	struct tracked_window *next; /* in the list window_tracker.open */
 	/* borrowed; set before EVENT_OPEN; NULL: readings are not kept */
 	struct window_series *series;
 	unsigned id;
@@ -71,16 +71,17 @@ struct tracked_window {
 	struct energy_window e;
 	struct tracked_limits begin_limits, end_limits;
 	struct tracked_throttling throttling;
-	uint64_t ticks, missed, last_tick_ns;
+	uint64_t ticks, missed; /* ticks in the window: read, and missed */
+	uint64_t last_tick_ns;  /* time of the last tick; 0: none */
 	struct tracked_temperature temp;
-	double memory_max;
-	struct tracked_mean clock, utilization;
-	double utilization_max;         /* NAN: unknown */
-	uint64_t codes;                 /* codes raised by events */
-	struct tracked_process first;   /* first process on the GPU, own or foreign */
-	struct tracked_process foreign; /* first foreign process on the GPU */
-	bool hidden;                    /* there may have been processes that we cannot see */
-	bool exclusive;
+	double memory_max;                      /* bytes in use; NAN: unknown */
+	struct tracked_mean clock, utilization; /* hertz of the SM clock; ratio */
+	double utilization_max;                 /* NAN: unknown */
+	uint64_t codes;                         /* codes raised by events */
+	struct tracked_process first;           /* first process on the GPU, own or foreign */
+	struct tracked_process foreign;         /* first foreign process on the GPU */
+	bool hidden;    /* there may have been processes that we cannot see */
+	bool exclusive; /* a foreign process makes the window invalid */
 	/* The energy per process; only if processes are listed. */
 	struct attribute shares;
 	struct energy_point shared_to; /* energy point up to which energy was shared */
@@ -92,18 +93,18 @@ struct tracked_window {
 struct window_tracker_processes { /* the processes at one time */
 	uint64_t t_ns;
 	unsigned count;
-	bool hidden;
+	bool hidden; /* there may be processes that we cannot see */
 	struct attribute_use use[TRACKED_PROCESSES];
 };
 
 struct window_tracker {
 	struct energy energy;
-	double interval_s;
+	double interval_s;              /* planned time between two ticks */
 	double no_context_w, context_w; /* baselines, for sharing; NAN: unknown */
 	struct tracked_window *open;    /* windows before window_tracker_forget(); borrowed */
-	double last_tick_w;
-	struct window_tracker_processes processes,
-		previous;  /* the process list that is being filled, and the list before it */
+	double last_tick_w;             /* power of the last tick */
+	/* the process list that is being filled, and the list before it */
+	struct window_tracker_processes processes, previous;
 	bool has_previous; /* `previous` is valid */
 };
 

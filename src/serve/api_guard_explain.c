@@ -6,7 +6,7 @@
 #include "base/number.h"
 #include "device/workload.h"
 #include "guard/demand.h"
-#include "guard/pidfile.h"
+#include "guard/pid_lookup.h"
 #include "guard/process_cache.h"
 #include "guard/worker.h"
 
@@ -419,8 +419,8 @@ static void say_chosen_mode(struct json *j, const struct guard_view *g)
 
 static void say_history(struct json *j, const struct guard_status *s)
 {
-	if (*s->rail)
-		explain_say(j, "Limit: %s.", s->rail);
+	if (*s->limit)
+		explain_say(j, "Limit: %s.", s->limit);
 	if (s->storm)
 		explain_say(j, "Reload storm: clients of the worker loaded it three times in "
 			       "five minutes while it was evicted. Stop the clients, or let "

@@ -8,7 +8,7 @@
 #include "asset.h"
 #include "metrics.h"
 
-#include "device/call_cost.h"
+#include "device/driver_call.h"
 
 #include <math.h>
 #include <stdlib.h>

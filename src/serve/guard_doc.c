@@ -443,7 +443,7 @@ void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 	guard_doc_time(j, "hold_until", timed ? s.hold_until_ns : 0, now);
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
 	write_why(j, g, worker, &s);
-	guard_doc_text(j, "rail", s.rail);
+	guard_doc_text(j, "rail", s.limit);
 	worker_memory(j, &s, no_gpu, counters_find(g->tally, g->policy->worker[worker].name));
 	write_moves(j, g, worker, &s, no_gpu);
 }

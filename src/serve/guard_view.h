@@ -9,8 +9,7 @@
 #include "guard/capacity.h"
 #include "guard/guard_query.h"
 #include "guard/health.h"
-#include "guard/guard_counters.h"
-#include "guard/move_speed.h"
+#include "guard/worker_stats.h"
 
 #include <math.h>
 #include <string.h>
@@ -137,7 +136,7 @@ struct guard_view {
 	/* one pointer per device of the snapshot; NULL: not monitored */
 	struct capacity *const *capacity;
 	/* Per device, a sentence about GPU memory that no process explains; "": there is no
-	 * such memory (guard/unattributed_use.h). NULL: unknown. */
+	 * such memory (guard/gpu_use.h). NULL: unknown. */
 	const char (*ghost)[200];
 	/* number of evictions per device, including earlier runs; NULL: unknown */
 	const double *evictions;

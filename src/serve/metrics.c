@@ -11,7 +11,7 @@
 #include "workload_energy.h"
 
 #include "base/array.h"
-#include "device/call_cost.h"
+#include "device/driver_call.h"
 
 #include <assert.h>
 #include <math.h>

@@ -224,7 +224,7 @@ struct view {
 	/* The meter for windows; NULL: no meter. When the meter changes, the windows on the old
 	 * meter no longer exist. */
 	struct gw_meter *meter;
-	struct gw_ctx *ctx;               /* only for device/call_cost.h; NULL: not open yet */
+	struct gw_ctx *ctx; /* only for device/driver_call.h; NULL: not open yet */
 	const struct view_device *device; /* one per device of snap */
 	unsigned devices;
 	uint64_t interval_ns; /* time between two ticks while a client uses the readings */

@@ -5,8 +5,7 @@
 #include "device/host.h"
 #include "device/proc.h"
 #include "device/rapl.h"
-#include "guard/pidfile.h"
-#include "guard/port_owner.h"
+#include "guard/pid_lookup.h"
 
 #include "../unit/tree.h"
 

@@ -1,5 +1,5 @@
 /* Tests the caps of power and energy. */
-#include "guard/budget.h"
+#include "guard/gpu_use.h"
 
 #include "base/clock.h"
 

@@ -1,7 +1,7 @@
 /* Tests the cost of each NVML call, over the simulator. */
 #include "simtest.h"
 
-#include "device/call_cost.h"
+#include "device/driver_call.h"
 
 static struct call_cost cost[CALL_COST_CALLS];
 

@@ -1,5 +1,5 @@
 /* Tests that a call thread runs one function at a time and never blocks its owner for ever. */
-#include "device/call_thread.h"
+#include "device/driver_call.h"
 
 #include "base/clock.h"
 

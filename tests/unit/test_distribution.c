@@ -114,28 +114,6 @@ TEST(the_normal_quantile_is_right_to_fourteen_digits)
 	assert_true(normal_quantile(0.5) == 0);
 }
 
-TEST(the_incomplete_beta_function_is_right)
-{
-	static const double rows[][4] = {
-		{ 0.5, 2, 3, 0.6875 },
-		{ 0.01, 0.5, 0.5, 0.063768560858519849 },
-		{ 0.9, 20, 1.5, 0.23412711029493324 },
-		{ 0.3, 150.5, 300, 0.060540266677150958 },
-		{ 0.999, 1e5, 0.5, 1.9865718783973843e-45 },
-		{ 1e-6, 0.5, 1e5, 0.34527883111316763 },
-	};
-
-	for (size_t i = 0; i < COUNT_OF(rows); i++) {
-		double x = rows[i][0], a = rows[i][1], b = rows[i][2];
-
-		assert_near(incomplete_beta(x, a, b), rows[i][3], 1e-10);
-		if (x > 1e-3 && x < 0.99)
-			assert_near(1 - incomplete_beta(1 - x, b, a), rows[i][3], 1e-10);
-	}
-	assert_true(incomplete_beta(0, 2, 3) == 0);
-	assert_true(incomplete_beta(1, 2, 3) == 1);
-}
-
 TEST(quantile_and_distribution_are_inverse)
 {
 	uint64_t seed = 20240611;
@@ -172,8 +150,6 @@ TEST(undefined_results_are_nan)
 	assert_true(isnan(student_quantile(1.5, 3)));
 	assert_true(isnan(student_cdf(NAN, 3)));
 	assert_true(isnan(student_factor(0, 3)));
-	assert_true(isnan(incomplete_beta(-0.1, 1, 1)));
-	assert_true(isnan(incomplete_beta(0.1, 0, 1)));
 }
 
 TEST(far_tails_neither_overflow_nor_stall)

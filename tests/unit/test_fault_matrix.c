@@ -920,7 +920,7 @@ static void guard_step(uint64_t ns)
 	eventfd_t n;
 
 	sim_step(ns);
-	scene.guard->sight.due_ns = 0;
+	scene.guard->observer.due_ns = 0;
 	guard_api_round(scene.guard);
 	while (guard_orders_underway(scene.guard->guard)) {
 		if (poll(&p, 1, 1) == 0)

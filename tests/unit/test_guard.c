@@ -274,7 +274,7 @@ GUARD_TEST(a_cheap_worker_does_not_take_the_memory_an_expensive_one_waits_for)
 	assert_int_equal(world_state(o, 2), STATE_ACTIVE);
 	assert_int_equal(world_state(o, 1), STATE_ACTIVE);
 	assert_state(o, STATE_EVICTED);
-	assert_has(world_status(o, 0).why, "resume = never");
+	assert_has(world_status(o, 0).why, "resume is \"never\" in its configuration");
 	ask_run(o, REQUEST_RESUME, 0, 10 * S);
 	assert_state(o, STATE_ACTIVE);
 }

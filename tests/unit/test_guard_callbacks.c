@@ -190,7 +190,7 @@ static enum gw_worker_state step(void)
 	eventfd_t n;
 
 	sim_step(100 * NS_PER_MS);
-	guard->sight.due_ns = 0;
+	guard->observer.due_ns = 0;
 	guard_api_round(guard);
 	while (guard_orders_underway(guard->guard) && !(worker.waits && status().call)) {
 		if (poll(&p, 1, 1) == 0)

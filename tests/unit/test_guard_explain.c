@@ -257,7 +257,7 @@ GUARD_TEST(a_dry_eviction_leaves_the_bytes_where_they_are)
 	guard_set_foreign(o->g, "GPU-0", "process 7", o->now);
 	world_until(o, S);
 	assert_int_equal(world_status(o, 0).dry, DRY_FOREIGN);
-	assert_has(world_status(o, 0).rail, "process 7 acts on GPU-0");
+	assert_has(world_status(o, 0).limit, "process 7 acts on GPU-0");
 	guard_set_foreign(o->g, "GPU-0", NULL, o->now);
 	world_run(o, S);
 	assert_int_equal(world_status(o, 0).dry, DRY_NOT);

@@ -3,7 +3,7 @@
 #include "guard_test.h"
 
 #include "guard/guard_internal.h"
-#include "guard/guard_counters.h"
+#include "guard/worker_stats.h"
 
 #define HOUR        (3600 * S)
 #define FOR_A_WHILE (60 * S)
@@ -98,10 +98,10 @@ GUARD_TEST(a_limited_demand_is_reported_in_the_status_until_it_is_gone)
 	world_begin(o);
 	world_until(o, 44 * S + 500 * MS); /* while the program runs for the second time */
 	assert_int_equal(world_state(o, 0), STATE_SUSPECT);
-	assert_in(world_status(o, 0).rail, "uid 1000");
+	assert_in(world_status(o, 0).limit, "uid 1000");
 	world_until(o, 60 * S);
 	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
-	assert_string_equal(world_status(o, 0).rail, "");
+	assert_string_equal(world_status(o, 0).limit, "");
 }
 
 GUARD_TEST(a_user_over_the_limit_does_not_block_the_demand_of_another_user)
@@ -194,7 +194,7 @@ TEST(on_a_display_without_threshold_and_rule_demand_is_only_reported)
 	assert_int_equal(s.state, STATE_ACTIVE);
 	assert_int_equal(s.evictions, 0);
 	assert_int_equal(s.would_evict, 1);
-	assert_in(s.rail, "guard learn");
+	assert_in(s.limit, "guard learn");
 	assert_int_equal(world_decided(&o, 0, GUARD_STATES, GUARD_STATES, "display"), 2);
 	assert_int_equal(world_last(&o, "display")->result, RESULT_WITHHELD);
 	/* requests of people are still carried out */
@@ -234,7 +234,7 @@ TEST(with_demand_thresholds_a_display_does_not_restrict_eviction)
 	world_begin(&o);
 	world_until(&o, 30 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_string_equal(world_status(&o, 0).rail, "");
+	assert_string_equal(world_status(&o, 0).limit, "");
 	world_done(&o);
 }
 
@@ -410,13 +410,13 @@ GUARD_TEST(where_another_service_acts_workers_are_only_observed_until_it_ends)
 	assert_true(o->w[0].resident);
 	assert_int_equal(guard_status(o->g, 0, &st), 0);
 	assert_int_equal(st.would_evict, 1);
-	assert_in(st.rail, "process 7");
+	assert_in(st.limit, "process 7");
 	guard_set_foreign(o->g, "GPU-0", NULL, o->now);
 	world_until(o, 60 * S);
 	assert_false(o->w[0].resident);
 	assert_int_equal(guard_status(o->g, 0, &st), 0);
 	assert_int_equal(st.evictions, 1);
-	assert_string_equal(st.rail, "");
+	assert_string_equal(st.limit, "");
 }
 
 GUARD_TEST(a_worker_that_is_out_stays_out_where_another_service_acts)

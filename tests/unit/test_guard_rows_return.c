@@ -136,7 +136,7 @@ GUARD_ROW("32", no_worker_returns_to_a_warm_gpu)
 	guard_set_heat(o->g, "GPU-0", HEAT_WARM, "6 C below its limit");
 	ask_run(o, REQUEST_RESUME_NOW, 0, 30 * S);
 	assert_state(o, STATE_EVICTED);
-	assert_has(world_last(o, "resume_blocked")->evidence, "GPU is warm");
+	assert_has(world_last(o, "resume_blocked")->evidence, "its GPU is too warm");
 	guard_set_heat(o->g, "GPU-0", 0, "");
 	world_run(o, 10 * S);
 	assert_state(o, STATE_ACTIVE);

@@ -1,5 +1,5 @@
 /* Tests how moves are timed from decisions, and how the next move is estimated. */
-#include "guard/move_speed.h"
+#include "guard/worker_stats.h"
 
 #include "base/clock.h"
 

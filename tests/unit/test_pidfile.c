@@ -1,7 +1,7 @@
 /* Tests which pidfiles the guard trusts, in a small /proc. */
 #include "tree.h"
 
-#include "guard/pidfile.h"
+#include "guard/pid_lookup.h"
 
 #include <gpuward.h>
 

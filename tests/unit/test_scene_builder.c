@@ -5,7 +5,7 @@
 #include "simtest.h"
 #include "tree.h"
 
-#include "device/call_cost.h"
+#include "device/driver_call.h"
 #include "guard/scene_builder.h"
 #include "guard/device_node_watch.h"
 #include "guard/worker_finder.h"

@@ -3,7 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/top_driver.h"
-#include "device/call_cost.h"
+#include "device/driver_call.h"
 
 #include <math.h>
 

@@ -1,5 +1,4 @@
 #include "base/number.h"
-#include "base/tsv.h"
 
 #include "test.h"
 

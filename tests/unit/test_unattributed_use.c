@@ -1,5 +1,5 @@
 /* Tests busy GPUs without a process, and memory without an owner. */
-#include "guard/unattributed_use.h"
+#include "guard/gpu_use.h"
 
 #include "base/clock.h"
 

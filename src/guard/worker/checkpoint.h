@@ -8,7 +8,7 @@
 #ifndef GW_GUARD_WORKER_CHECKPOINT_H
 #define GW_GUARD_WORKER_CHECKPOINT_H
 
-#include "guard/move_speed.h"
+#include "guard/worker_stats.h"
 
 #include "base/proc_id.h"
 #include "base/root.h"

@@ -21,7 +21,7 @@
 enum {
 	CUDA_OK = 0,
 	CUDA_OPERATING_SYSTEM = 304, /* no permission, or no such process */
-	CUDA_NOT_SUPPORTED = 801,    /* managed or shared memory           */
+	CUDA_NOT_SUPPORTED = 801,    /* managed or shared memory */
 	CUDA_TIMEOUT = 909
 };
 

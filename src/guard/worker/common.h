@@ -1,5 +1,5 @@
-/* common: code that the adapters share: requests over HTTP, the meaning of a status, notes, and
- * the check that a process still belongs to its worker.
+/* common: the sets of adapters (worker.h), and code that the adapters share: requests over HTTP,
+ * the meaning of a status, notes, and the check that a process still belongs to its worker.
  *
  * Each HTTP status is converted to an error code. The message contains the server's own error
  * text, without control characters and without the token. */
@@ -90,6 +90,41 @@ bool worker_process_belongs(const struct worker_call *c, const struct guard_targ
 /* True if the worker's match finds the process. False if the match is empty, or if it has a
  * pidfile or a port. */
 bool worker_process_matches(const struct worker_call *c, const struct guard_target *t);
+
+/* The lists of models that inference servers report, one format per kind of server. The adapters
+ * use them to note what an eviction unloads; the service uses them to count tokens per model. The
+ * functions are in http_servers.c. */
+
+/* From MODEL_LOADING on, the server runs the model or keeps it ready. */
+enum model_state {
+	MODEL_OUT, /* not in the memory of this machine */
+	MODEL_FAILED,
+	MODEL_LOADING,
+	MODEL_LOADED,
+	MODEL_SLEEPING, /* llama.cpp after --sleep-idle-seconds: its weights are not on the GPU */
+	MODEL_SINGLE,   /* llama.cpp with a single model: it is loaded and cannot be unloaded */
+};
+
+/* One entry of a list. The strings belong to the document. */
+struct listed_model {
+	const char *name; /* NULL: the server does not report it */
+	enum model_state state;
+	const struct json_doc *entry;
+};
+
+/* Requests the list of the call's worker. The caller owns *ret, which is NULL if the server
+ * reports that no model is loaded. Returns the errors of worker_get_json(), and -GW_E_NOSUPPORT
+ * for a kind without a list. */
+int model_list_get(struct worker_call *c, struct json_doc **ret);
+
+/* Reads entry i (from 0) of a list. Returns false if the list has fewer entries. list may be
+ * NULL. */
+bool model_list_at(enum policy_kind kind, const struct json_doc *list, size_t i,
+		   struct listed_model *ret);
+
+/* Requests the list and writes the name of its first model, "" if there is none or if the server
+ * does not report it. Returns the errors of model_list_get(). */
+int model_list_first(struct worker_call *c, char *out, size_t size);
 
 /* worker_NAME: the adapter of each row of kind.def. */
 #define K(symbol, name, url, level, stop_s, traits, help) \

@@ -2,7 +2,7 @@
  * has its own file. */
 #include "base/clock.h"
 #include "base/json.h"
-#include "guard/worker/model_list.h"
+#include "guard/worker/common.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -411,26 +411,12 @@ const struct worker_ops worker_ollama = { .drain = ollama_drain,
 /* TabbyAPI has one model, which is unloaded and loaded by name. Unloading aborts running
  * requests. The administrator's key has its own header. */
 
-/* Writes the name of the loaded model, "" if no model is loaded. */
-static int loaded_model(struct worker_call *c, char *out, size_t out_size)
-{
-	struct listed_model m;
-	struct json_doc *r;
-	int rc = model_list_get(c, &r);
-
-	out[0] = '\0';
-	if (!rc && model_list_at(WORKER_TABBY, r, 0, &m) && m.name)
-		snprintf(out, out_size, "%s", m.name);
-	json_doc_free(r);
-	return rc;
-}
-
 /* Notes the loaded model. A failure here prevents the eviction, unless the configuration names
  * the model to load again. */
 static int tabby_learn(struct worker_call *c)
 {
 	char model[WORKER_MODEL];
-	int rc = loaded_model(c, model, sizeof(model));
+	int rc = model_list_first(c, model, sizeof(model));
 
 	if (rc)
 		return c->worker->model ? 0 : rc;
@@ -455,7 +441,7 @@ static int tabby_load(struct worker_call *c, const char *model)
 
 	if (rc && !worker_said(c, "already loaded"))
 		return rc;
-	c->listed = loaded_model(c, now, sizeof(now)) == 0 && strcmp(now, model) == 0;
+	c->listed = model_list_first(c, now, sizeof(now)) == 0 && strcmp(now, model) == 0;
 	if (c->listed)
 		return 0;
 	return worker_fail(c, -GW_E_IO, "TabbyAPI did not load %.100s; see its log", model);
@@ -474,7 +460,7 @@ static int tabby_resume(struct worker_call *c)
 	if (c->worker->model)
 		return tabby_load(c, c->worker->model);
 	/* someone may have loaded a model meanwhile */
-	rc = loaded_model(c, model, sizeof(model));
+	rc = model_list_first(c, model, sizeof(model));
 	return rc || model[0] ? rc : worker_none_noted(c);
 }
 
@@ -483,9 +469,120 @@ static int tabby_alive(struct worker_call *c)
 {
 	char model[WORKER_MODEL];
 
-	return loaded_model(c, model, sizeof(model));
+	return model_list_first(c, model, sizeof(model));
 }
 
 const struct worker_ops worker_tabby = {
 	.learn = tabby_learn, .evict = tabby_evict, .resume = tabby_resume, .alive = tabby_alive
 };
+
+/* The lists of loaded models that the servers report. */
+
+static enum model_state llamacpp_state(const struct json_doc *m, const char **name)
+{
+	static const char *const names[] = { [MODEL_LOADING] = "loading",
+					     [MODEL_LOADED] = "loaded",
+					     [MODEL_SLEEPING] = "sleeping" };
+	const char *status = json_doc_string(m, "status.value");
+
+	(void)name;
+	if (!status) /* only a router of several models reports a status */
+		return MODEL_SINGLE;
+	for (unsigned i = MODEL_LOADING; i <= MODEL_SLEEPING; i++)
+		if (strcmp(status, names[i]) == 0)
+			return (enum model_state)i;
+	return json_doc_true(m, "status.failed") ? MODEL_FAILED : MODEL_OUT;
+}
+
+static enum model_state llamaswap_state(const struct json_doc *m, const char **name)
+{
+	const char *state = json_doc_string(m, "state");
+
+	(void)name;
+	return state && strcmp(state, "ready") == 0 ? MODEL_LOADED : MODEL_LOADING;
+}
+
+/* Ollama also lists models in the cloud, which hold no memory. */
+static enum model_state ollama_state(const struct json_doc *m, const char **name)
+{
+	(void)name;
+	return json_doc_string(m, "remote_host") || (json_doc_is_number(m, "size") &&
+						     json_doc_number(m, "size") <= 0)
+		       ? MODEL_OUT
+		       : MODEL_LOADED;
+}
+
+/* KoboldCpp reports "inactive" without a text model, and hides the name from clients that do
+ * not send its --password. */
+static enum model_state kobold_state(const struct json_doc *m, const char **name)
+{
+	(void)m;
+	if (!*name || strcmp(*name, "inactive") == 0) {
+		*name = NULL;
+		return MODEL_OUT;
+	}
+	if (strcmp(*name, "koboldcpp/protected-model") == 0)
+		*name = NULL;
+	return MODEL_LOADED;
+}
+
+static const struct {
+	const char *path;
+	const char *array; /* path of the entries; NULL: the document is the only entry */
+	const char *name;  /* path of the name in an entry */
+	/* NULL: every model in the list is loaded. May set the name to NULL. */
+	enum model_state (*state)(const struct json_doc *entry, const char **name);
+} formats[WORKER_KINDS] = {
+	[WORKER_LLAMACPP] = { "/models", "data", "id", llamacpp_state },
+	[WORKER_LLAMASWAP] = { "/running", "running", "model", llamaswap_state },
+	[WORKER_VLLM] = { "/v1/models", "data", "id", NULL },
+	[WORKER_SGLANG] = { "/v1/models", "data", "id", NULL },
+	[WORKER_OLLAMA] = { "/api/ps", "models", "name", ollama_state },
+	[WORKER_TABBY] = { "/v1/model", NULL, "id", NULL },
+	[WORKER_KOBOLD] = { "/api/v1/model", NULL, "result", kobold_state },
+	[WORKER_A1111] = { "/sdapi/v1/options", NULL, "sd_model_checkpoint", NULL },
+};
+
+int model_list_get(struct worker_call *c, struct json_doc **ret)
+{
+	const enum policy_kind kind = c->worker->kind;
+	int rc;
+
+	*ret = NULL;
+	if (!formats[kind].path)
+		return worker_fail(c, -GW_E_NOSUPPORT, "it does not list its models");
+	if (kind == WORKER_TABBY)
+		worker_http_admin_key(c->http);
+	rc = worker_get_json(c, formats[kind].path, ret);
+	/* TabbyAPI answers 503, in older versions 400 */
+	if (rc && kind == WORKER_TABBY && worker_said(c, "no models are currently loaded"))
+		rc = 0;
+	return rc;
+}
+
+bool model_list_at(enum policy_kind kind, const struct json_doc *list, size_t i,
+		   struct listed_model *ret)
+{
+	const char *array = formats[kind].array;
+
+	if (!list || i >= (array ? json_doc_count(list, array) : 1))
+		return false;
+	ret->entry = array ? json_doc_at(list, array, i) : list;
+	ret->name = json_doc_string(ret->entry, formats[kind].name);
+	ret->state = formats[kind].state ? formats[kind].state(ret->entry, &ret->name)
+					 : MODEL_LOADED;
+	return true;
+}
+
+int model_list_first(struct worker_call *c, char *out, size_t size)
+{
+	struct listed_model m;
+	struct json_doc *r;
+	int rc = model_list_get(c, &r);
+
+	out[0] = '\0';
+	if (!rc && model_list_at(c->worker->kind, r, 0, &m) && m.name)
+		snprintf(out, size, "%s", m.name);
+	json_doc_free(r);
+	return rc;
+}

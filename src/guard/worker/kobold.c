@@ -1,15 +1,11 @@
 /* Adapter for KoboldCpp, written from the source of version 1.122 (November 2026).
  *
- * A manager process starts a server process, which holds the models. KoboldCpp answers a
- * request to load or to unload (reload_config) at once; then the manager ends the server
- * process and starts another one. The port is closed until the new server process has loaded;
- * with --routermode the port answers 502 instead. If KoboldCpp refuses a request, it answers
- * 200 with "success": false.
- *
- * Only POST requests that generate wake an unloaded model of --routermode. The queries in this
- * file are GET requests: they neither wake a model nor count as use for
- * --adminunloadtimeout. */
-#include "guard/worker/model_list.h"
+ * KoboldCpp answers a request to load or to unload (reload_config) at once; then its manager
+ * process ends the server process, which holds the models, and starts another one. Until the new
+ * server process has loaded, the port is closed or, with --routermode, answers 502. The queries
+ * in this file are GET requests: they neither wake an unloaded model of --routermode nor count as
+ * use for --adminunloadtimeout. */
+#include "guard/worker/common.h"
 
 #include "base/json.h"
 
@@ -63,17 +59,7 @@ static int kobold_ask(struct worker_call *c, bool *ret_loaded, enum kobold_admin
 /* Writes the name of the text model, "" if there is none or its name is hidden. */
 static int kobold_model(struct worker_call *c, char *out, size_t size)
 {
-	struct listed_model m;
-	struct json_doc *r;
-	int rc = kobold_result(c, model_list_get(c, &r));
-
-	out[0] = '\0';
-	if (rc)
-		return rc;
-	if (model_list_at(WORKER_KOBOLD, r, 0, &m) && m.name)
-		snprintf(out, size, "%s", m.name);
-	json_doc_free(r);
-	return 0;
+	return kobold_result(c, model_list_first(c, out, size));
 }
 
 /* Explains why KoboldCpp does not list its configurations. The list is empty for a client that
@@ -139,7 +125,7 @@ static int kobold_reload(struct worker_call *c, const char *filename)
 	rc = json_doc_new(text, n, &r, c->message, c->message_size);
 	if (rc)
 		return rc == -GW_E_PARSE ? -GW_E_IO : rc;
-	ok = json_doc_true(r, "success");
+	ok = json_doc_true(r, "success"); /* a refusal has the status 200 too */
 	json_doc_free(r);
 	return ok ? 0
 		  : worker_fail(c, -GW_E_NOSUPPORT,

@@ -2,7 +2,7 @@
  * unload before the work is done. A model that it stops stays "loaded" until the model's
  * process has ended. A server with a single model cannot unload: stop its unit (level 4) or
  * checkpoint it (level 3). */
-#include "guard/worker/model_list.h"
+#include "guard/worker/common.h"
 
 #include "base/clock.h"
 #include "base/http_message.h"

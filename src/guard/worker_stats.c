@@ -1,8 +1,147 @@
-#include "move_speed.h"
+#include "worker_stats.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+/* Counters and moves are tables with one row per worker. Each row begins with the name of the
+ * worker (char[WORKER_STATS_NAME]); `size` is the size of a row. */
+
+static void *row_find(const void *rows, unsigned n, size_t size, const char *name)
+{
+	for (unsigned i = 0; i < n; i++) {
+		const char *row = (const char *)rows + i * size;
+
+		if (strcmp(row, name) == 0)
+			return (void *)row;
+	}
+	return NULL;
+}
+
+/* Returns the row of the worker, and adds the row if it is missing; NULL: the table is full. */
+static void *row_get(void *rows, unsigned *n, size_t size, const char *name)
+{
+	char *row = row_find(rows, *n, size, name);
+
+	if (row || *n == POLICY_WORKERS)
+		return row;
+	row = (char *)rows + (*n)++ * size;
+	memset(row, 0, size);
+	snprintf(row, WORKER_STATS_NAME, "%s", name);
+	return row;
+}
+
+/* Removes the rows of workers that the policy does not name. */
+static void rows_fit(void *rows, unsigned *n, size_t size, const struct policy *p)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < *n; i++) {
+		const char *row = (const char *)rows + i * size;
+
+		if (policy_find_worker(p, row) >= 0)
+			memmove((char *)rows + kept++ * size, row, size);
+	}
+	*n = kept;
+}
+
+unsigned counters_eviction(unsigned level, enum guard_result result)
+{
+	unsigned l = level < GUARD_LEVELS ? level : GUARD_LEVELS - 1;
+
+	return COUNTERS_EVICTIONS + l * GUARD_RESULTS + (unsigned)result;
+}
+
+void counters_cell_name(unsigned cell, char *out, size_t size)
+{
+	static const char *const word[] = { "resumes", "would-evict", "freed-bytes" };
+
+	if (cell < COUNTERS_BLOCKED)
+		snprintf(out, size, "%s", word[cell]);
+	else if (cell < COUNTERS_EVICTIONS)
+		snprintf(out, size, "blocked/%s", guard_block_name(cell - COUNTERS_BLOCKED));
+	else
+		snprintf(out, size, "evictions/%u/%s",
+			 (cell - COUNTERS_EVICTIONS) / GUARD_RESULTS,
+			 guard_result_name((cell - COUNTERS_EVICTIONS) % GUARD_RESULTS));
+}
+
+const struct counters_worker *counters_find(const struct guard_counters *t, const char *name)
+{
+	return t ? row_find(t->worker, t->workers, sizeof(t->worker[0]), name) : NULL;
+}
+
+struct counters_worker *counters_worker(struct guard_counters *t, const char *name)
+{
+	return t ? row_get(t->worker, &t->workers, sizeof(t->worker[0]), name) : NULL;
+}
+
+void counters_fit(struct guard_counters *t, const struct policy *p)
+{
+	rows_fit(t->worker, &t->workers, sizeof(t->worker[0]), p);
+}
+
+uint64_t counters_evictions(const uint64_t cell[COUNTERS_CELLS])
+{
+	uint64_t n = 0;
+
+	for (unsigned l = 0; l < GUARD_LEVELS; l++)
+		n += cell[counters_eviction(l, RESULT_FREED)];
+	return n;
+}
+
+static void add_result(uint64_t *cell, const struct guard_decision *d)
+{
+	if (d->result == RESULT_WITHHELD || (d->dry && d->result == RESULT_FREED))
+		cell[COUNTERS_WOULD_EVICT]++;
+	if (d->dry || d->result == RESULT_WITHHELD)
+		return;
+	cell[counters_eviction(d->level, d->result)]++;
+	cell[COUNTERS_FREED_BYTES] += d->freed_bytes;
+}
+
+static void counter_add(uint64_t *cell, const struct guard_decision *d, bool back)
+{
+	cell[COUNTERS_RESUMES] += back;
+	for (unsigned b = 0; b < GUARD_BLOCKS; b++)
+		cell[COUNTERS_BLOCKED + b] += d->blocked >> b & 1;
+	if (d->result != RESULT_NONE)
+		add_result(cell, d);
+}
+
+struct counters_worker *counters_add(struct guard_counters *t, const char *name,
+				     const struct guard_decision *d)
+{
+	bool back = d->from == STATE_VERIFY_UP && d->to == STATE_ACTIVE && !d->dry;
+	struct counters_worker *w;
+
+	if (!back && !d->blocked && d->result == RESULT_NONE)
+		return NULL;
+	counter_add(t->all, d, back);
+	w = counters_worker(t, name);
+	if (w)
+		counter_add(w->cell, d, back);
+	return w;
+}
+
+struct counters_xid *counters_xid(struct guard_counters *t, const char *uuid, unsigned xid)
+{
+	struct counters_xid *x = NULL;
+
+	for (unsigned i = 0; i < t->xids && !x; i++)
+		if (t->xid[i].xid == xid && strcmp(t->xid[i].uuid, uuid) == 0)
+			x = &t->xid[i];
+	if (!x && t->xids == COUNTERS_XIDS)
+		return NULL;
+	if (!x) {
+		x = &t->xid[t->xids++];
+		memset(x, 0, sizeof(*x));
+		snprintf(x->uuid, sizeof(x->uuid), "%s", uuid);
+		x->xid = xid;
+	}
+	x->count++;
+	return x;
+}
 
 /* Measured on an H200 (driver 580.159.04, PyTorch process with 16.6 GiB, the driver's calls
  * alone). */
@@ -36,32 +175,17 @@ bool move_is_checkpoint(unsigned kind)
 
 const struct move_worker *moves_find(const struct moves *m, const char *name)
 {
-	for (unsigned i = 0; m && i < m->workers; i++)
-		if (strcmp(m->worker[i].name, name) == 0)
-			return &m->worker[i];
-	return NULL;
+	return m ? row_find(m->worker, m->workers, sizeof(m->worker[0]), name) : NULL;
 }
 
 struct move_worker *moves_worker(struct moves *m, const char *name)
 {
-	struct move_worker *w = (struct move_worker *)moves_find(m, name);
-
-	if (w || !m || m->workers == POLICY_WORKERS)
-		return w;
-	w = &m->worker[m->workers++];
-	memset(w, 0, sizeof(*w));
-	snprintf(w->name, sizeof(w->name), "%s", name);
-	return w;
+	return m ? row_get(m->worker, &m->workers, sizeof(m->worker[0]), name) : NULL;
 }
 
 void moves_fit(struct moves *m, const struct policy *p)
 {
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < m->workers; i++)
-		if (policy_find_worker(p, m->worker[i].name) >= 0)
-			m->worker[n++] = m->worker[i];
-	m->workers = n;
+	rows_fit(m->worker, &m->workers, sizeof(m->worker[0]), p);
 }
 
 void moves_add(struct move_worker *w, enum move_way way, const struct move *one)

@@ -1,17 +1,19 @@
-#include "budget.h"
+#include "gpu_use.h"
 
 #include "base/clock.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#define HIGH_NS  (5 * NS_PER_S)
-#define CLEAR_NS (60 * NS_PER_S)
+#define HIGH_NS (5 * NS_PER_S) /* the power must be above its cap for this time */
+#define CLEAR_NS \
+	(60 * NS_PER_S) /* all caps must be kept for this time; doubled up to MOST_NS */
+#define MOST_NS (600 * NS_PER_S)
 /* if a cap is exceeded again within this time, returning workers are the cause */
 #define AGAIN_NS (900 * NS_PER_S)
-#define MOST_NS  (600 * NS_PER_S)
-#define WH       3600.0
+#define WH       3600.0 /* joules */
 
+/* Returns the energy since the day or the service began; NAN: unknown. */
 static double energy_today_j(struct budget *b, const struct budget_input *in)
 {
 	if (isnan(in->energy_j))
@@ -82,4 +84,41 @@ bool budget_update(struct budget *b, const struct budget_options *o,
 		snprintf(why, size, "it was above its cap within the last %.0f s",
 			 (double)b->wait_ns * 1e-9);
 	return b->over;
+}
+
+/* A condition must last this long, because an ending process leaves the list before its work on
+ * the GPU has ended. */
+#define LASTS_NS           (10 * NS_PER_S)
+#define BUSY_RATIO         0.99             /* utilisation from which a GPU counts as busy */
+#define UNATTRIBUTED_BYTES (512. * 1048576) /* drivers and consoles use less than this */
+
+static bool has_lasted(uint64_t *since_ns, bool now, uint64_t now_ns)
+{
+	if (!now)
+		*since_ns = 0;
+	else if (!*since_ns)
+		*since_ns = now_ns;
+	return now && now_ns - *since_ns >= LASTS_NS;
+}
+
+void unattributed_use_update(struct unattributed_use *g, const struct unattributed_use_facts *f,
+			     uint64_t now_ns, char *why, size_t size)
+{
+	bool busy =
+		has_lasted(&g->busy_ns,
+			   !f->hidden && !f->processes && f->busy_ratio >= BUSY_RATIO, now_ns);
+	bool memory =
+		has_lasted(&g->memory_ns,
+			   !f->hidden && f->unattributed_bytes >= UNATTRIBUTED_BYTES, now_ns);
+
+	why[0] = '\0';
+	if (busy && memory)
+		snprintf(why, size,
+			 "The GPU is busy without a process, and %.0f MiB have no owner.",
+			 f->unattributed_bytes / 1048576);
+	else if (busy)
+		snprintf(why, size, "The GPU is busy without a process.");
+	else if (memory)
+		snprintf(why, size, "%.0f MiB of its memory belong to no listed process.",
+			 f->unattributed_bytes / 1048576);
 }

@@ -1,14 +1,77 @@
-/* move_speed: remembers how fast workers left their GPUs and returned, and estimates the next
- * move. Pure.
- *
- * An estimate comes from the latest moves of the same worker. A checkpoint copies memory, so
- * its time grows with the number of bytes; the time of every other method does not. If a worker
- * has no move yet, a checkpoint is estimated from figures measured on an H200, and for other
- * methods there is no estimate. */
-#ifndef GW_GUARD_MOVE_SPEED_H
-#define GW_GUARD_MOVE_SPEED_H
+/* worker_stats: what the guard did, per worker: counters, and how long the worker's moves took. A
+ * move is one eviction or one return of a worker. Also counts the Xids of each GPU. The service
+ * stores all of this, so a restart does not lose it. Pure. */
+#ifndef GW_GUARD_WORKER_STATS_H
+#define GW_GUARD_WORKER_STATS_H
 
+#include "guard.h"
 #include "guard_query.h"
+
+#define WORKER_STATS_NAME 64 /* size of the name of a worker */
+
+/* The counters are updated with each decision, and neither a restart nor another configuration
+ * resets them. Each counter is a cell. The service stores a cell under the name of the cell. */
+
+#define COUNTERS_XIDS 256 /* maximum number of pairs of GPU and Xid */
+
+enum counters_cell {
+	COUNTERS_RESUMES,
+	COUNTERS_WOULD_EVICT, /* decided in a dry run */
+	COUNTERS_FREED_BYTES,
+	COUNTERS_BLOCKED, /* one per guard_block */
+	COUNTERS_EVICTIONS = COUNTERS_BLOCKED + GUARD_BLOCKS,
+	COUNTERS_CELLS = COUNTERS_EVICTIONS + GUARD_LEVELS * GUARD_RESULTS
+};
+
+struct counters_worker {
+	char name[WORKER_STATS_NAME];
+	uint64_t cell[COUNTERS_CELLS];
+};
+
+struct counters_xid {
+	char uuid[96];
+	unsigned xid;
+	uint64_t count;
+};
+
+struct guard_counters {
+	struct counters_worker worker[POLICY_WORKERS];
+	unsigned workers;
+	uint64_t all[COUNTERS_CELLS]; /* sums over all workers, including removed ones */
+	struct counters_xid xid[COUNTERS_XIDS];
+	unsigned xids;
+};
+
+/* Returns the cell that counts attempts at this level with this result. */
+unsigned counters_eviction(unsigned level, enum guard_result result);
+/* Writes the name of a cell as a path, for keys in a file: "resumes", "blocked/room",
+ * "evictions/2/freed". */
+void counters_cell_name(unsigned cell, char *out, size_t size);
+
+/* Returns the number of evictions that freed memory. cell: the cells of one worker, or of all
+ * workers together. */
+uint64_t counters_evictions(const uint64_t cell[COUNTERS_CELLS]);
+
+/* Removes workers that the policy does not name, to make room for the workers that it names. The
+ * counts of removed workers stay in `all`. */
+void counters_fit(struct guard_counters *t, const struct policy *p);
+
+/* Returns the worker of this name and adds it if there is none; NULL: there are too many
+ * workers. */
+struct counters_worker *counters_worker(struct guard_counters *t, const char *name);
+const struct counters_worker *counters_find(const struct guard_counters *t, const char *name);
+
+/* Counts a decision for its worker and in `all`. Returns the worker. NULL: nothing was counted,
+ * or there are too many workers and the decision was counted only in `all`. */
+struct counters_worker *counters_add(struct guard_counters *t, const char *name,
+				     const struct guard_decision *d);
+/* Counts an Xid. NULL: there are too many pairs of GPU and Xid. */
+struct counters_xid *counters_xid(struct guard_counters *t, const char *uuid, unsigned xid);
+
+/* The time of the next move is estimated from the latest moves of the same worker. A checkpoint
+ * copies memory, so its time grows with the number of bytes; the time of every other method does
+ * not. If a worker has no move yet, a checkpoint is estimated from figures measured on an H200,
+ * and for other methods there is no estimate. */
 
 /* The kernel's setting transparent_hugepage. It decides whether a checkpoint's copy in host
  * memory gets pages of 2 MiB. The driver does not request such pages (madvise), so every mode
@@ -33,12 +96,12 @@ struct move {
 	uint64_t ns;      /* from the order until the memory was verified */
 	unsigned level; /* eviction level; for a return: the level of the eviction before it */
 	enum host_pages pages;
-	bool simulated; /* on a simulated GPU: never mixed with real moves */
+	bool simulated; /* the GPU is simulated; such a move is never mixed with real moves */
 };
 
 #define MOVES_KEPT 8
 struct move_worker {
-	char name[64];
+	char name[WORKER_STATS_NAME];
 	struct move done[MOVE_WAYS][MOVES_KEPT]; /* oldest first */
 	unsigned count[MOVE_WAYS];
 	uint64_t begun_ns[MOVE_WAYS]; /* when the move that is under way began; 0: none */
@@ -53,7 +116,7 @@ const struct move_worker *moves_find(const struct moves *m, const char *name);
 /* Returns the entry of the worker, and adds the entry if it is missing; NULL: too many
  * entries. */
 struct move_worker *moves_worker(struct moves *m, const char *name);
-/* Drops the workers that the policy does not name. */
+/* Removes the workers that the policy does not name. */
 void moves_fit(struct moves *m, const struct policy *p);
 /* Adds a move and drops the oldest if there are too many. Ignores a move without bytes or time:
  * a damaged file may contain such a move. */
