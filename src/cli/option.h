@@ -96,6 +96,13 @@ int option_parse(int *argc, char **argv, const struct option_table *tables, bool
 /* Returns true if the option was given.  target is the struct that its offset refers to. */
 bool option_given(const struct option *o, const void *target);
 
+/* Writes the given options for config_load(), at most max, and returns their number.  The options
+ * must be flags, texts or lists; a list has one entry per item.  The values point into
+ * target. */
+struct config_flag;
+unsigned option_config_flags(const struct option *table, const void *target,
+			     struct config_flag *out, unsigned max);
+
 /* Returns the first OPTION_OPTIONAL that was given without a value, or NULL. If there is an
  * unexpected argument, it was perhaps meant as the value of this option. */
 const struct option *option_without_value(const struct option_table *tables);
