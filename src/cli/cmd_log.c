@@ -4,7 +4,6 @@
  * thread writes the lines.  If the reader of a pipe is too slow, lines are dropped and counted,
  * but no sample is lost. */
 #include "cli.h"
-#include "cost_options.h"
 #include "logline.h"
 #include "output.h"
 #include "term.h"

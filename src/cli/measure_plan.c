@@ -2,7 +2,6 @@
 
 #include "calibration.h"
 #include "run_result.h"
-#include "output.h"
 
 #include "base/array.h"
 #include "base/clock.h"
