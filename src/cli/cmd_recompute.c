@@ -1,5 +1,5 @@
 /* recompute: computes the windows of a bundle again from its samples. */
-#include "calibration.h"
+#include "calibrate.h"
 #include "cli.h"
 #include "table.h"
 

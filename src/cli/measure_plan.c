@@ -1,6 +1,6 @@
 #include "measure_plan.h"
 
-#include "calibration.h"
+#include "calibrate.h"
 #include "run_result.h"
 
 #include "base/array.h"
