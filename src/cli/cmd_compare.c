@@ -2,7 +2,6 @@
 #include "cli.h"
 #include "compare_view.h"
 #include "output.h"
-#include "result_set.h"
 #include "table.h"
 
 #include "base/array.h"

@@ -5,7 +5,6 @@
 #include "cli.h"
 #include "comparison.h"
 #include "output.h"
-#include "result_set.h"
 #include "chart.h"
 #include "plot.h"
 #include "report_run.h"
