@@ -198,7 +198,6 @@ static void set_quantity(struct table *t, unsigned column, const struct json_doc
 
 static void add_job(struct table *t, const struct json_doc *w)
 {
-	const char *state = json_doc_string(w, "state");
 	char bytes[16];
 
 	table_row(t);
@@ -208,7 +207,7 @@ static void add_job(struct table *t, const struct json_doc *w)
 	set_text(t, USER, w, "user");
 	set_gpus(t, w);
 	set_time(t, BEGIN, json_doc_string(w, "begin_utc"));
-	if (state && strcmp(state, "running") == 0)
+	if (reply_is(w, "state", "running"))
 		table_set(t, END, TERM_GOOD, "running");
 	else
 		set_time(t, END, json_doc_string(w, "end_utc"));
@@ -245,13 +244,12 @@ static struct total add_up(const struct json_doc *reply)
 
 static void read_cost(const struct json_doc *reply, struct energy_cost *ret)
 {
-	const char *currency = json_doc_string(reply, "energy_cost.price_currency");
-
 	*ret = (struct energy_cost){
 		.price_per_kwh = json_doc_number(reply, "energy_cost.price_per_kwh"),
 		.gco2_per_kwh = json_doc_number(reply, "energy_cost.gco2_per_kwh"),
 	};
-	utf8_clean(ret->currency, sizeof(ret->currency), currency ? currency : "");
+	utf8_clean(ret->currency, sizeof(ret->currency),
+		   reply_text(reply, "energy_cost.price_currency", ""));
 }
 
 /* Returns the sum of a figure over the GPUs. */

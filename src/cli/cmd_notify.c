@@ -11,7 +11,6 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/http_message.h"
 #include "base/json.h"
 #include "base/json_doc.h"
 #include "base/utf8.h"
@@ -336,13 +335,6 @@ static uint64_t now_ns(void)
 	return clock_mono_ns(clock_real());
 }
 
-static bool text_is(const struct json_doc *d, const char *key, const char *text)
-{
-	const char *s = json_doc_string(d, key);
-
-	return s && strcmp(s, text) == 0;
-}
-
 /* Writes the contender with the most memory on the GPU of the decision, as " for game.exe";
  * writes "" if no contender is known. */
 static void contender_text(struct notifier *n, const char *uuid, char *out, size_t size)
@@ -361,7 +353,7 @@ static void contender_text(struct notifier *n, const char *uuid, char *out, size
 		const struct json_doc *p = json_doc_at(n->remote.reply, "processes", i);
 		double bytes = json_doc_number(p, "memory_bytes");
 
-		if (!text_is(p, "class", "contender") || !(bytes > most))
+		if (!reply_is(p, "class", "contender") || !(bytes > most))
 			continue;
 		most = bytes;
 		best = json_doc_string(p, "name");
@@ -385,32 +377,27 @@ struct news {
 /* Reads a decision. Returns false if a person need not know about it. */
 static bool read_news(const struct json_doc *d, struct news *ret)
 {
-	const char *worker = json_doc_string(d, "worker"), *uuid = json_doc_string(d, "uuid"),
-		   *evidence = json_doc_string(d, "evidence");
+	const char *worker = json_doc_string(d, "worker");
 	const bool dry = json_doc_true(d, "dry_run");
 
 	*ret = (struct news){ .seconds = json_doc_number(d, "freed_seconds") };
 	if (!worker)
 		return false;
-	if (text_is(d, "to", "evicted") && text_is(d, "result", "freed") && !dry)
+	if (reply_is(d, "to", "evicted") && reply_is(d, "result", "freed") && !dry)
 		ret->what = NEWS_LEFT;
-	else if (text_is(d, "to", "evicted") && text_is(d, "from", "verify") && dry)
+	else if (reply_is(d, "to", "evicted") && reply_is(d, "from", "verify") && dry)
 		ret->what = NEWS_WOULD_LEAVE;
-	else if (text_is(d, "to", "active") && text_is(d, "from", "verify-up") && !dry)
+	else if (reply_is(d, "to", "active") && reply_is(d, "from", "verify-up") && !dry)
 		ret->what = NEWS_BACK;
-	else if (text_is(d, "to", "stuck") && !text_is(d, "from", "stuck") && !dry)
+	else if (reply_is(d, "to", "stuck") && !reply_is(d, "from", "stuck") && !dry)
 		ret->what = NEWS_STUCK;
 	else
 		return false;
 	ret->freed_bytes = json_doc_number(d, "freed_bytes");
-	for (size_t i = 0; i < json_doc_count(d, "mask"); i++) {
-		const char *reason = json_doc_string(json_doc_at(d, "mask", i), "");
-
-		ret->contention |= reason && strcmp(reason, "contention") == 0;
-	}
+	ret->contention = reply_has(d, "mask", "contention");
 	utf8_clean(ret->worker, sizeof(ret->worker), worker);
-	utf8_clean(ret->uuid, sizeof(ret->uuid), uuid ? uuid : "");
-	utf8_clean(ret->detail, sizeof(ret->detail), evidence ? evidence : "");
+	utf8_clean(ret->uuid, sizeof(ret->uuid), reply_text(d, "uuid", ""));
+	utf8_clean(ret->detail, sizeof(ret->detail), reply_text(d, "evidence", ""));
 	return true;
 }
 
@@ -508,29 +495,21 @@ static void hold_worker(void *arg, const char *worker)
 {
 	struct notifier *n = arg;
 	char message[400], clean[400], title[200], time[24];
-	struct buf path, body;
-	struct json j;
+	char path[REMOTE_PATH];
+	struct remote_body body;
+	struct json *j = remote_body_begin(&body);
 
-	buf_init(&path, 1024);
-	buf_adds(&path, "/api/v1/guard/workers/");
-	url_escape(&path, worker);
-	buf_adds(&path, "/hold");
-	buf_init(&body, 1024);
-	json_init(&j, &body, false);
-	json_object(&j, NULL);
-	json_string(&j, "state", "evicted");
-	json_double(&j, "ttl_s", (double)n->hold_ns * 1e-9);
-	json_string(&j, "reason", "desktop notification");
-	json_object_end(&j);
-	json_end(&j);
-	if (remote_request(&n->remote, "POST", path.p, body.p, CONNECT_NS, message,
-			   sizeof(message)) == 0) {
+	json_string(j, "state", "evicted");
+	json_double(j, "ttl_s", (double)n->hold_ns * 1e-9);
+	json_string(j, "reason", "desktop notification");
+	if (remote_request(&n->remote, "POST",
+			   remote_path(path, REMOTE_WORKERS, worker, "/hold"),
+			   remote_body_end(&body), CONNECT_NS, message, sizeof(message)) == 0) {
 		message[0] = '\0';
 		if (n->remote.status >= 400)
 			remote_refusal(&n->remote, message, sizeof(message));
 	}
-	buf_done(&path);
-	buf_done(&body);
+	remote_body_done(&body);
 	if (*message)
 		snprintf(title, sizeof(title), "%s is not held", worker);
 	else

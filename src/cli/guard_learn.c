@@ -89,12 +89,9 @@ static void learn_read_exe(struct candidate *s, long long pid)
  * a small model.  This excludes browsers. */
 static bool is_computing(const struct json_doc *p)
 {
-	for (size_t i = 0; i < json_doc_count(p, "types"); i++) {
-		const char *type = json_doc_string(json_doc_at(p, "types", i), "");
-
-		if (type && strcmp(type, "graphics") != 0)
+	for (size_t i = 0; i < json_doc_count(p, "types"); i++)
+		if (!reply_is(json_doc_at(p, "types", i), "", "graphics"))
 			return json_doc_number(p, "memory_bytes") >= MODEL_LEAST;
-	}
 	return false;
 }
 
@@ -197,11 +194,9 @@ static void learn_add_evicted(struct learning *l, const struct json_doc *w, cons
 
 	for (size_t i = 0; i < json_doc_count(w, "reasons"); i++) {
 		const struct json_doc *x = json_doc_at(w, "reasons", i);
-		const char *reason = json_doc_string(x, "reason");
-		const char *evidence = json_doc_string(x, "evidence");
 
-		if (reason && evidence && strcmp(reason, "contention") == 0 &&
-		    !json_doc_true(w, "dry_run") && sscanf(evidence, "pid %lld ", &pid) == 1)
+		if (reply_is(x, "reason", "contention") && !json_doc_true(w, "dry_run") &&
+		    sscanf(reply_text(x, "evidence", ""), "pid %lld ", &pid) == 1)
 			learn_add_contender(l, name, pid);
 	}
 }
@@ -211,10 +206,10 @@ static void learn_add_evicted(struct learning *l, const struct json_doc *w, cons
 static void learn_add_explained(struct learning *l, const struct json_doc *w, const char *name)
 {
 	for (size_t i = 0; i < json_doc_count(w, "sentences"); i++) {
-		const char *s = json_doc_string(json_doc_at(w, "sentences", i), "");
+		const char *s = reply_text(json_doc_at(w, "sentences", i), "", "");
 		long long pid;
 
-		if (s && sscanf(s, "Contender: pid %lld ", &pid) == 1 &&
+		if (sscanf(s, "Contender: pid %lld ", &pid) == 1 &&
 		    strstr(s, "; needs the GPU: "))
 			learn_add_contender(l, name, pid);
 	}
@@ -231,10 +226,9 @@ static int learn_list_contenders(struct learning *l, struct remote *r)
 	for (unsigned i = 0; code == EXIT_OK && i < evicted; i++)
 		for (size_t k = 0; k < json_doc_count(r->reply, "workers"); k++) {
 			const struct json_doc *w = json_doc_at(r->reply, "workers", k);
-			const char *name = json_doc_string(w, "name");
 
-			if (name && strcmp(name, l->evicted[i].name) == 0)
-				learn_add_explained(l, w, name);
+			if (reply_is(w, "name", l->evicted[i].name))
+				learn_add_explained(l, w, json_doc_string(w, "name"));
 		}
 	return code;
 }
