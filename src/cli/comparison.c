@@ -532,7 +532,7 @@ static const struct comparison_row *row_labelled(const struct comparison *c, con
 }
 
 int comparison_init(struct comparison *c, const struct result_file *results, size_t n,
-		    const char *reference)
+		    const char *reference, bool whole_runs)
 {
 	int err = 0;
 
@@ -542,6 +542,7 @@ int comparison_init(struct comparison *c, const struct result_file *results, siz
 	for (size_t i = 0; i < n && !err; i++)
 		err = add_file(c, &results[i]);
 	find_iterations(c);
+	c->per_iteration = c->per_iteration && !whole_runs;
 	for (size_t i = 0; i < c->nrows && !err; i++) {
 		c->rows[i].power_sd_w = load_sd(&c->rows[i]);
 		err = row_figures(c, &c->rows[i]);
@@ -705,7 +706,7 @@ static int refuse_reference(const struct comparison *c, const char *label)
 int result_set_compare(const struct result_set *r, const char *reference,
 		       struct comparison *ret)
 {
-	int err = comparison_init(ret, r->v, r->n, reference);
+	int err = comparison_init(ret, r->v, r->n, reference, false);
 
 	if (err == -GW_E_NOENT)
 		return refuse_reference(ret, reference);

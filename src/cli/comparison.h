@@ -68,10 +68,10 @@ struct comparison {
 };
 
 /* Compares the results, which are borrowed until comparison_done().  reference: label of the
- * row that changes are relative to; NULL: the first row with a known energy.  Returns 0;
- * -GW_E_NOMEM; or -GW_E_NOENT: no row has that label, and then `rows` is set, for a message. */
+ * row that changes are relative to; NULL: the first row with a known energy.  whole_runs: compare
+ * whole runs even if the iterations are known.  Returns 0; -GW_E_NOMEM; or -GW_E_NOENT: no row has that label, and then `rows` is set, for a message. */
 int comparison_init(struct comparison *c, const struct result_file *results, size_t n,
-		    const char *reference);
+		    const char *reference, bool whole_runs);
 void comparison_done(struct comparison *c);
 
 /* The row for --across-gpus in a table of options. */
