@@ -251,21 +251,20 @@ static void load_all(struct jobs *all, double ttl_s)
 	}
 }
 
-enum { GPU, NAME, KIND, POWER, HALF, SECONDS, TEMPERATURE, LIMIT, AGE, NOTE };
+#define COLUMNS(X)                             \
+	X(GPU, "GPU", 0, true, false)          \
+	X(NAME, "NAME", 3, false, true)        \
+	X(KIND, "KIND", 0, false, false)       \
+	X(POWER, "POWER", 0, true, false)      \
+	X(HALF, "95 %", 0, true, false)        \
+	X(SECONDS, "DURATION", 4, true, false) \
+	X(TEMPERATURE, "AT", 5, true, false)   \
+	X(LIMIT, "LIMIT", 6, true, false)      \
+	X(AGE, "AGE", 2, true, false)          \
+	X(NOTE, "NOTE", 1, false, true)
 
-static const struct table_column columns[] = {
-	[GPU] = { "GPU", 0, true, false },
-	[NAME] = { "NAME", 3, false, true },
-	[KIND] = { "KIND", 0, false, false },
-	[POWER] = { "POWER", 0, true, false },
-	[HALF] = { "95 %", 0, true, false },
-	[SECONDS] = { "DURATION", 4, true, false },
-	[TEMPERATURE] = { "AT", 5, true, false },
-	[LIMIT] = { "LIMIT", 6, true, false },
-	[AGE] = { "AGE", 2, true, false },
-	[NOTE] = { "NOTE", 1, false, true },
-	{ NULL, 0, false, false },
-};
+enum { COLUMNS(TABLE_SYMBOL) };
+static const struct table_column columns[] = { COLUMNS(TABLE_COLUMN) TABLE_END };
 
 static void set_figures(struct table *t, const struct baseline *b)
 {
@@ -291,23 +290,19 @@ static void print_table(const struct cli *c, const struct jobs *all)
 	table_init(&t, columns);
 	for (unsigned i = 0; i < all->count; i++) {
 		const struct job *j = &all->job[i];
-		const char *name = gw_device_text(j->device, GW_T_NAME);
 
 		if (!j->kept && !given(c)->show)
 			/* the reason why there is no baseline was printed as an error */
 			continue;
 		table_row(&t);
 		table_set(&t, GPU, TERM_PLAIN, "%u", j->device->index);
-		if (name)
-			table_set(&t, NAME, TERM_PLAIN, "%s", name);
+		table_text(&t, NAME, TERM_PLAIN, gw_device_text(j->device, GW_T_NAME));
 		table_set(&t, KIND, TERM_PLAIN, "%s", gw_baseline_kind_name(j->plan.kind));
 		if (j->have)
 			set_figures(&t, &j->b);
-		if (*j->message)
-			table_set(&t, NOTE, TERM_PLAIN, "%s", j->message);
+		table_text(&t, NOTE, TERM_PLAIN, j->message);
 	}
-	table_print(&t, term_width());
-	table_done(&t);
+	table_end(&t, term_width());
 }
 
 static void put_job(struct json *out, const struct job *j)

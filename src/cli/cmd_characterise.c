@@ -239,8 +239,7 @@ static void print_sensor(const struct sensor *s)
 	add_source(&t, "instant", &s->instant, active);
 	add_source(&t, "average", &s->average, active);
 	add_counter(&t, s);
-	table_print(&t, term_width());
-	table_done(&t);
+	table_end(&t, term_width());
 	if (s->ring.why == GW_HAVE)
 		figure_line("ring", "%u entries, %.4g s%s", s->ring_entries, s->ring_span_s,
 			    s->ring_wall ? ", wall-clock timestamps" : "");

@@ -319,8 +319,7 @@ static void print_nodes(const struct fleet *f, unsigned top)
 	table_init(&t, node_columns);
 	for (unsigned i = 0; i < f->nodes && i < top; i++)
 		add_node(&t, order[i]);
-	table_print(&t, term_table_width());
-	table_done(&t);
+	table_end(&t, term_table_width());
 	if (f->nodes > top)
 		printf("%u more nodes; --top lists more\n", f->nodes - top);
 	free(order);
@@ -383,8 +382,7 @@ static void print_workloads(const struct fleet *f)
 	table_init(&t, workload_columns);
 	for (unsigned i = 0; i < f->workloads; i++)
 		add_workload(&t, &f->workload[i]);
-	table_print(&t, term_table_width());
-	table_done(&t);
+	table_end(&t, term_table_width());
 	print_share_problem(f);
 }
 
@@ -425,8 +423,7 @@ static void print_models(const struct fleet *f, unsigned top)
 		if (!isnan(m->joules_per_token))
 			table_set(&t, 4, TERM_PLAIN, "%.3g", m->joules_per_token);
 	}
-	table_print(&t, term_table_width());
-	table_done(&t);
+	table_end(&t, term_table_width());
 }
 
 static void fleet_text_print(const struct fleet *f, unsigned top)
@@ -486,8 +483,7 @@ static void fleet_text_fit(const struct fleet *f, double bytes, unsigned gpus, u
 	table_init(&t, place_columns);
 	for (unsigned i = 0; i < f->places && i < top; i++)
 		add_place(&t, f, &f->place[i]);
-	table_print(&t, term_table_width());
-	table_done(&t);
+	table_end(&t, term_table_width());
 	if (f->places > top)
 		printf("%u more nodes; --top lists more\n", f->places - top);
 }

@@ -53,30 +53,23 @@ static const struct option options[] = {
 	OPTION_END,
 };
 
-static const struct table_column columns[] = {
-	{ "KIND", 0, false, false },  { "WORKLOAD", 0, false, true },
-	{ "PART", 4, false, true },   { "USER", 6, false, true },
-	{ "GPUS", 3, false, true },   { "BEGIN", 7, false, false },
-	{ "END", 0, false, false },   { "GPU TIME", 0, true, false },
-	{ "ENERGY", 0, true, false }, { "MEAN", 1, true, false },
-	{ "MEMORY", 2, true, false }, { "SM", 5, true, false },
-	{ "HOW", 8, false, false },   { NULL, 0, false, false },
-};
-enum column {
-	KIND,
-	WORKLOAD,
-	PART,
-	USER,
-	GPUS,
-	BEGIN,
-	END,
-	TIME,
-	ENERGY,
-	MEAN,
-	MEMORY,
-	SM,
-	HOW
-};
+#define COLUMNS(X)                              \
+	X(KIND, "KIND", 0, false, false)        \
+	X(WORKLOAD, "WORKLOAD", 0, false, true) \
+	X(PART, "PART", 4, false, true)         \
+	X(USER, "USER", 6, false, true)         \
+	X(GPUS, "GPUS", 3, false, true)         \
+	X(BEGIN, "BEGIN", 7, false, false)      \
+	X(END, "END", 0, false, false)          \
+	X(TIME, "GPU TIME", 0, true, false)     \
+	X(ENERGY, "ENERGY", 0, true, false)     \
+	X(MEAN, "MEAN", 1, true, false)         \
+	X(MEMORY, "MEMORY", 2, true, false)     \
+	X(SM, "SM", 5, true, false)             \
+	X(HOW, "HOW", 8, false, false)
+
+enum { COLUMNS(TABLE_SYMBOL) };
+static const struct table_column columns[] = { COLUMNS(TABLE_COLUMN) TABLE_END };
 
 /* Adds "&key=value", escaped. */
 static void add_parameter(struct buf *path, const char *key, const char *value)
@@ -333,8 +326,7 @@ static int print_jobs(const struct cli *c, const struct json_doc *reply)
 	table_init(&t, columns);
 	for (size_t i = 0; i < json_doc_count(reply, "workloads"); i++)
 		add_job(&t, json_doc_at(reply, "workloads", i));
-	table_print(&t, term_table_width());
-	table_done(&t);
+	table_end(&t, term_table_width());
 	if (!c->quiet)
 		print_total(reply);
 	return EXIT_OK;
