@@ -496,12 +496,11 @@ static int fit_line(const struct task *t, struct measured_calibration *f, char *
 	if (err || fabs(f->measured_offset_w) <= likely_offset(f))
 		return err;
 	if (f->offset_alone)
-		return calibrate_refuse(
-			why, size,
-			"the external meter differs by %.0f W, more than any sensor error: it "
-			"measures more than the GPU, and the power did not vary enough to "
-			"separate the GPU's part",
-			f->measured_offset_w);
+		return calibrate_refuse(why, size,
+					"the external meter differs by %.0f W, more than any "
+					"sensor error: it measures more than the GPU, and the "
+					"power did not vary enough to separate the GPU's part",
+					f->measured_offset_w);
 	drop_offset(f);
 	return 0;
 }

@@ -422,10 +422,9 @@ int simulate_prepare(const char *scenario, const char **ret_library)
 	void *lib;
 
 	if (!find_library())
-		return cli_fail(
-			"the simulator is neither at sim/libnvidia-ml.so.1 next to this "
-			"program nor at %s; set GPUWARD_SIM_LIBRARY to its path",
-			library);
+		return cli_fail("the simulator is neither at sim/libnvidia-ml.so.1 next to "
+				"this program nor at %s; set GPUWARD_SIM_LIBRARY to its path",
+				library);
 	/* Do not close the library, so that the backend's dlopen() gets the same library with
 	 * this scenario loaded. */
 	lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);

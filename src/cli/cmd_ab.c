@@ -54,10 +54,10 @@ static const struct option options[] = {
 	SESSION_COOLDOWN(struct ab_options, session, 1),
 	SESSION_EXCLUSIVE(struct ab_options, session),
 	CLEAN_ROOM_OPTIONS(struct ab_options, session.room),
-	OPTION_COUNT_ROW("seed", AT(seed),
-			 "seed for the order and the bootstrap (default: a different one each "
-			 "time)",
-			 0, SEED_MAX, NAN),
+	OPTION_COUNT_ROW(
+		"seed", AT(seed),
+		"seed for the order and the bootstrap (default: a different one each time)", 0,
+		SEED_MAX, NAN),
 	OPTION_ROW(FLAG, 0, "show-output", AT(show_output), NULL,
 		   "show the output of the commands, which is discarded by default"),
 	SESSION_OUTPUT(struct ab_options, session),

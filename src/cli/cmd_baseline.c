@@ -505,8 +505,8 @@ static const char *const kinds[] = { "no-context", "context-idle", "hot-idle", N
 static const struct option options[] = {
 	OPTION_CHOICE_ROW(
 		0, "kind", AT(kind), "KIND",
-		"no-context (the default: no program uses the GPU), context-idle (one "
-		"program has a context and is idle) or hot-idle (right after a load)",
+		"no-context (the default: no program uses the GPU), context-idle (one program "
+		"has a context and is idle) or hot-idle (right after a load)",
 		kinds),
 	OPTION_ROW(DURATION, 0, "time", AT(time_ns), "TIME",
 		   "measure for at most TIME (default: 30s); ends earlier, but not before 10 "

@@ -347,14 +347,14 @@ static const struct option options[] = {
 const struct command command_characterise = {
 	.name = "characterise",
 	.summary = "measure the properties of the power sensors",
-	.description = "Measures how often each power source has a new value, how the energy "
-		       "counter is updated, whether reading the counter disturbs it, and what "
-		       "each call costs. This takes half a minute per GPU, runs no load of its "
-		       "own, and works best on an idle GPU. --active also measures the "
-		       "averaging window "
-		       "and the delay of each power source. The values are saved and used by "
-		       "all later measurements on this GPU, driver and VBIOS; without them, "
-		       "published values for the GPU's generation are assumed.",
+	.description =
+		"Measures how often each power source has a new value, how the energy counter "
+		"is updated, whether reading the counter disturbs it, and what each call "
+		"costs. This takes half a minute per GPU, runs no load of its own, and works "
+		"best on an idle GPU. --active also measures the averaging window and the "
+		"delay of each power source. The values are saved and used by all later "
+		"measurements on this GPU, driver and VBIOS; without them, published values "
+		"for the GPU's generation are assumed.",
 	.examples = "  gpuward characterise\n"
 		    "  gpuward characterise --gpu 0 --active\n"
 		    "  gpuward characterise --show --json\n",

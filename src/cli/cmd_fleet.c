@@ -374,8 +374,8 @@ static void print_workloads(const struct fleet *f)
 		return;
 	if (!f->workloads) {
 		term_wrap("", 0,
-			  "Prometheus has no gpuward_workload_energy_joules_total in this "
-			  "time range.",
+			  "Prometheus has no gpuward_workload_energy_joules_total in this time "
+			  "range.",
 			  term_width());
 		return;
 	}
@@ -504,10 +504,9 @@ static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "token-file", AT(token_file), "FILE",
 		   "file with the token that Prometheus requires (default: token_file in "
 		   "[fleet])"),
-	OPTION_ROW(
-		TEXT, 0, "ca-file", AT(ca_file), "FILE",
-		"certificates (PEM) that must have signed the server's certificate (default: "
-		"ca_file in [fleet], else those of the system)"),
+	OPTION_ROW(TEXT, 0, "ca-file", AT(ca_file), "FILE",
+		   "certificates (PEM) that must have signed the server's certificate "
+		   "(default: ca_file in [fleet], else those of the system)"),
 	OPTION_ROW(TEXT, 0, "job", AT(job), "REGEX",
 		   "only this job of Prometheus (default: job in [fleet], else every job whose "
 		   "name ends with gpuward)"),
@@ -548,8 +547,8 @@ static int read_server(const struct given *g, struct fleet_server *s, char *job,
 	config_done(&c);
 	if (!*s->url)
 		return cli_usage(
-			"no Prometheus is named: give --prometheus http://HOST:9090, or "
-			"set prometheus in the section [fleet] of the configuration");
+			"no Prometheus is named: give --prometheus http://HOST:9090, or set "
+			"prometheus in the section [fleet] of the configuration");
 	why = config_check_prometheus(g->prometheus ? g->prometheus : s->url);
 	if (why)
 		return cli_usage("%s: %s",

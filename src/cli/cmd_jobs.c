@@ -318,8 +318,7 @@ static int print_jobs(const struct cli *c, const struct json_doc *reply)
 		term_print_simulated(stdout);
 	if (json_doc_count(reply, "workloads") == 0) {
 		printf("No workload matches. The service lists workloads that used a GPU since "
-		       "its "
-		       "accounting began.\n");
+		       "its accounting began.\n");
 		print_left_out(reply);
 		return EXIT_OK;
 	}
@@ -349,11 +348,9 @@ static int jobs_run(struct cli *c)
 const struct command command_jobs = {
 	.name = "jobs",
 	.summary = "list workloads with their GPU time and energy",
-	.description =
-		"Lists the pods, jobs, containers, units and sessions that used the GPUs, "
-		"oldest "
-		"first, with GPU time, energy, mean power and peak memory, and their share of "
-		"the energy of the GPUs. Needs the running service.",
+	.description = "Lists the pods, jobs, containers, units and sessions that used the "
+		       "GPUs, oldest first, with GPU time, energy, mean power and peak memory, "
+		       "and their share of the energy of the GPUs. Needs the running service.",
 	.examples = "  gpuward jobs --since 1d\n"
 		    "  gpuward jobs --kind slurm --name '4711*'\n"
 		    "  gpuward jobs --running\n"

@@ -160,11 +160,10 @@ static int desktop_open(struct desktop **ret, char *message, size_t size)
 			 "DBUS_SESSION_BUS_ADDRESS names no socket that gpuward can use "
 			 "(unix:path= or unix:abstract=)");
 	else if (d->fd < 0 || connect(d->fd, (const struct sockaddr *)&a, n) != 0)
-		snprintf(
-			message, size,
-			"the session bus at %s cannot be reached (%s); run gpuward notify in a "
-			"desktop session",
-			a.sun_path[0] ? a.sun_path : a.sun_path + 1, strerror(errno));
+		snprintf(message, size,
+			 "the session bus at %s cannot be reached (%s); run gpuward notify in "
+			 "a desktop session",
+			 a.sun_path[0] ? a.sun_path : a.sun_path + 1, strerror(errno));
 	else if (greet(d) != 0)
 		snprintf(message, size, "the session bus does not accept the connection");
 	else {
@@ -648,11 +647,9 @@ const struct command command_notify = {
 	.summary = "show on the desktop what the guard did",
 	.description =
 		"Follows the service and shows a desktop notification when a worker left the "
-		"GPU, "
-		"came back, or did not leave. A button keeps the worker off the GPU for the "
-		"time of --hold; it needs the token of the service. Runs until it is stopped; "
-		"the user "
-		"unit gpuward-notify.service starts it with the desktop.",
+		"GPU, came back, or did not leave. A button keeps the worker off the GPU for "
+		"the time of --hold; it needs the token of the service. Runs until it is "
+		"stopped; the user unit gpuward-notify.service starts it with the desktop.",
 	.examples = "  gpuward notify\n"
 		    "  systemctl --user enable --now gpuward-notify\n",
 	.options = options,

@@ -544,14 +544,12 @@ static int snapshot_run(struct cli *c)
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	OPTION_OPTIONAL_ROW('w', "watch", AT(watch), "TIME",
-			    "repeat every TIME (default: 1s); JSON is then one line per "
-			    "snapshot",
-			    "1s"),
+	OPTION_OPTIONAL_ROW(
+		'w', "watch", AT(watch), "TIME",
+		"repeat every TIME (default: 1s); JSON is then one line per snapshot", "1s"),
 	OPTION_ROW(FLAG, 0, "cpu", AT(cpu), NULL,
 		   "with --json: also the CPU utilisation of the machine and of each process, "
-		   "from "
-		   "two readings 50 ms apart"),
+		   "from two readings 50 ms apart"),
 	OPTION_ROW(DURATION, 0, "settle", AT(settle_ns), "TIME",
 		   "time between the two CPU readings"),
 	OPTION_ROW(FLAG, 'a', "all", AT(all), NULL,
@@ -570,11 +568,9 @@ const struct command command_snapshot = {
 		"Shows CPU, memory, all figures of each GPU, and the processes that use them. "
 		"CPU utilisation is the difference between two readings: the table waits 100 "
 		"ms for it if necessary; JSON output does not wait unless you give --cpu (50 "
-		"ms) "
-		"or --settle. The CPU of a process is in percent of one core. Energy per "
+		"ms) or --settle. The CPU of a process is in percent of one core. Energy per "
 		"process is known only to a running service: the command asks it and waits "
-		"half "
-		"a second at most. All other figures are read from the driver.",
+		"half a second at most. All other figures are read from the driver.",
 	.examples = "  gpuward snapshot\n"
 		    "  gpuward snapshot --json | jq '.devices[0].power_watts'\n"
 		    "  gpuward snapshot --json --cpu | jq .host\n"

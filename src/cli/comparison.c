@@ -690,9 +690,9 @@ static int refuse_reference(const struct comparison *c, const char *label)
 
 	if (near) {
 		utf8_clean(clean, sizeof(clean), near);
-		return cli_usage("--reference: no result has the label '%s' (did you mean "
-				 "'%s'?)",
-				 label, clean);
+		return cli_usage(
+			"--reference: no result has the label '%s' (did you mean '%s'?)", label,
+			clean);
 	}
 	buf_init_fixed(&b, list, sizeof(list));
 	for (size_t i = 0; i < c->nrows && b.len < 400; i++) {

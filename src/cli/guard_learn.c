@@ -282,10 +282,9 @@ static void print_left_out(const struct candidate *s)
 	switch (s->fate) {
 	case FATE_IGNORE: break;
 	case FATE_MAY_BE_WORKER:
-		cli_error(
-			"no rule for %s: it may be worker %s, which the guard cannot find; see "
-			"gpuward guard explain %s, then run learn again",
-			s->name, s->worker, s->worker);
+		cli_error("no rule for %s: it may be worker %s, which the guard cannot find; "
+			  "see gpuward guard explain %s, then run learn again",
+			  s->name, s->worker, s->worker);
 		break;
 	case FATE_CONTENDS:
 		cli_error("no rule for %s: worker %s is off its GPU now because of this "
@@ -379,10 +378,9 @@ int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns)
 	int code = learn_list_gpus(&l, r);
 
 	if (code == EXIT_OK && !c->quiet)
-		cli_error(
-			"leave the machine idle for %.0f s, with only the programs that always "
-			"run",
-			(double)for_ns * 1e-9);
+		cli_error("leave the machine idle for %.0f s, with only the programs that "
+			  "always run",
+			  (double)for_ns * 1e-9);
 	while (code == EXIT_OK) {
 		code = learn_poll(&l, r);
 		next += EVERY_NS;

@@ -284,10 +284,10 @@ static void print_stranded(struct remote *r)
 	if (n == 0)
 		return;
 	snprintf(text, sizeof(text),
-		 "%s: already off the GPU, and gpuward does not bring %s back in this mode. "
-		 "To bring %s back, run gpuward guard mode enforce. A server that still runs "
-		 "may load its model with the next request; a unit or container that was "
-		 "stopped stays stopped.",
+		 "%s: already off the GPU, and gpuward does not bring %s back in this mode. To "
+		 "bring %s back, run gpuward guard mode enforce. A server that still runs may "
+		 "load its model with the next request; a unit or container that was stopped "
+		 "stays stopped.",
 		 names, n == 1 ? "it" : "them", n == 1 ? "it" : "them");
 	utf8_clean(clean, sizeof(clean), text);
 	term_wrap("", 0, clean, term_table_width());
@@ -519,15 +519,15 @@ static int read_lines(struct replay *r, FILE *f)
 	} else if (err == -GW_E_NOENT)
 		cli_error("%s", r->missing);
 	else if (err)
-		cli_error("%s:%lu: %s", r->path, number,
-			  err == -GW_E_PARSE       ? "this is not a line of a guard "
-						     "recording; name the file that record = "
-						     "\"FILE\" in [guard] sets"
-			  : err == -GW_E_NOSUPPORT ? "a newer gpuward wrote this recording; "
-						     "replay it with that version"
-			  : err == -GW_E_SIZE ? "this line is longer than 16 MiB: it is not "
-						"a guard recording"
-					      : gw_strerror(err));
+		cli_error(
+			"%s:%lu: %s", r->path, number,
+			err == -GW_E_PARSE ? "this is not a line of a guard recording; name "
+					     "the file that record = \"FILE\" in [guard] sets"
+			: err == -GW_E_NOSUPPORT ? "a newer gpuward wrote this recording; "
+						   "replay it with that version"
+			: err == -GW_E_SIZE
+				? "this line is longer than 16 MiB: it is not a guard recording"
+				: gw_strerror(err));
 	buf_done(&line);
 	return err == -GW_E_NOENT ? EXIT_USAGE : err ? EXIT_FAILED : EXIT_OK;
 }

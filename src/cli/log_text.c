@@ -352,8 +352,7 @@ void log_gpu_print(const struct log_gpu *g, const struct energy_cost *cost)
 	else
 		fprintf(stderr,
 			"\n  power     mean %.2f W, s.d. %.2f W, %.2f to %.2f W, p50 %.1f W, "
-			"p95 "
-			"%.1f W\n",
+			"p95 %.1f W\n",
 			p.mean, p.sd, p.min, p.max, p.p50, p.p95);
 	print_energy(&g->energy);
 	energy_cost_text(cost, g->energy.joules.best, text);

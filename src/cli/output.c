@@ -193,10 +193,9 @@ int output_spares(const char *path, char **inputs, int n)
 		snprintf(name, sizeof(name), "%s%s", inputs[i / 2],
 			 i % 2 ? "/result.json" : "");
 		if (stat(name, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-			return cli_usage(
-				"%s is an input file and would be overwritten; name another "
-				"file with -o",
-				path);
+			return cli_usage("%s is an input file and would be overwritten; name "
+					 "another file with -o",
+					 path);
 	}
 	return EXIT_OK;
 }

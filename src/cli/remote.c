@@ -137,8 +137,7 @@ int remote_open(struct remote *r, const struct remote_flags *f)
 	if (address && strncmp(address, "https://", 8) == 0)
 		return f->quiet ? EXIT_USAGE
 				: cli_usage("%s: this command supports only http and UNIX "
-					    "sockets; use the "
-					    "service's unix:PATH",
+					    "sockets; use the service's unix:PATH",
 					    address);
 	if (address)
 		set_address(r, address);

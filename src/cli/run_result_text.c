@@ -282,11 +282,10 @@ static void print_device(const struct measured_device *d, bool several)
 			   agree ? "within their uncertainty" : "beyond their uncertainty",
 			   samples_text(n, e));
 	if (e->meter == GW_METER_SAMPLES && fabs(e->anchor_ratio - 1) > 0.0005)
-		device_row(
-			several, "Scaled",
-			"the energy of the samples is multiplied by %.4f, which is counter / "
-			"samples around this time; the mean power is not",
-			e->anchor_ratio);
+		device_row(several, "Scaled",
+			   "the energy of the samples is multiplied by %.4f, which is counter "
+			   "/ samples around this time; the mean power is not",
+			   e->anchor_ratio);
 	if (*source_text(d, source, sizeof(source)))
 		device_row(several, "Source", "%s", source);
 	if (!isnan(e->temperature_max))

@@ -102,9 +102,9 @@ static void say_stays(const char *what, const char *why)
 	char text[1200];
 
 	snprintf(text, sizeof(text),
-		 "%s: %s. The history of the service keeps it "
-		 "(/var/lib/gpuward/gpuward.db, or the file that history.path names), and the "
-		 "next start of the service uses it again.",
+		 "%s: %s. The history of the service keeps it (/var/lib/gpuward/gpuward.db, or "
+		 "the file that history.path names), and the next start of the service uses it "
+		 "again.",
 		 what, why);
 	term_wrap(" -", 4, text, term_width());
 }
