@@ -367,21 +367,18 @@ static int add_job(struct jobs *all, const struct gw_device *d, enum gw_baseline
  * no-context. */
 static int list_jobs(struct cli *c, struct jobs *all)
 {
-	int err = 0;
+	const char *kind = given(c)->kind;
+	const struct gw_device *d;
 
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
-		for (unsigned k = 0; k < GW_BASELINE_KINDS && !err; k++) {
-			const char *kind = given(c)->kind;
+	for (unsigned at = 0; (d = cli_next_device(c, &at));)
+		for (unsigned k = 0; k < GW_BASELINE_KINDS; k++) {
 			bool wanted = kind ? strcmp(kind, gw_baseline_kind_name(k)) == 0
 					   : given(c)->show || k == GW_BASELINE_NO_CONTEXT;
 
-			if (wanted && render_shows(&c->filter, i))
-				err = add_job(all, gw_snapshot_device(c->snap, i),
-					      (enum gw_baseline_kind)k);
+			if (wanted && add_job(all, d, (enum gw_baseline_kind)k) != 0)
+				return cli_no_memory();
 		}
-	if (err)
-		cli_error("%s", gw_strerror(err));
-	return err ? EXIT_FAILED : EXIT_OK;
+	return EXIT_OK;
 }
 
 static void plan_jobs(const struct cli *c, struct jobs *all, int64_t own_pid)
@@ -438,16 +435,14 @@ static int measure_or_show(struct cli *c, struct jobs *all, int64_t own_pid)
 
 static int clear_baselines(const struct cli *c, const char *dir)
 {
+	const struct gw_device *d;
 	unsigned gone = 0;
 
 	if (c->gpu.count == 0)
 		gone = baseline_clear(NULL, dir);
-	for (unsigned i = 0; c->gpu.count && i < gw_snapshot_device_count(c->snap); i++) {
-		const char *uuid = gw_device_text(gw_snapshot_device(c->snap, i), GW_T_UUID);
-
-		if (render_shows(&c->filter, i) && uuid)
-			gone += baseline_clear(uuid, dir);
-	}
+	for (unsigned at = 0; c->gpu.count && (d = cli_next_device(c, &at));)
+		if (gw_device_text(d, GW_T_UUID))
+			gone += baseline_clear(gw_device_text(d, GW_T_UUID), dir);
 	if (!c->quiet)
 		printf("%u baseline%s deleted\n", gone, gone == 1 ? "" : "s");
 	return EXIT_OK;

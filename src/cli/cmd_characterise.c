@@ -321,11 +321,10 @@ static int characterise_run(struct cli *c)
 	o = calloc(gw_snapshot_device_count(c->snap) + 1, sizeof(*o));
 	if (!o)
 		return cli_no_memory();
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
-		if (render_shows(&c->filter, i)) {
-			o[n].device = i;
-			process_device(c, &o[n++]);
-		}
+	for (unsigned at = 0; cli_next_device(c, &at);) {
+		o[n].device = at - 1;
+		process_device(c, &o[n++]);
+	}
 	code = c->json ? print_json(c, o, n) : print_text(c, o, n);
 	if (code == EXIT_OK)
 		code = exit_code(o, n);

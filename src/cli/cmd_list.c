@@ -57,6 +57,7 @@ static void add_device(struct table *t, const struct gw_device *d)
 static int print_table(const struct cli *c)
 {
 	bool none = cli_device_exit_code(c) == EXIT_NO_GPU;
+	const struct gw_device *d;
 	struct table t;
 
 	/* without a GPU the status is an error and goes to standard error; standard output then
@@ -67,9 +68,8 @@ static int print_table(const struct cli *c)
 	if (none)
 		term_to_stderr(false);
 	table_init(&t, columns);
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
-		if (render_shows(&c->filter, i))
-			add_device(&t, gw_snapshot_device(c->snap, i));
+	for (unsigned at = 0; (d = cli_next_device(c, &at));)
+		add_device(&t, d);
 	table_end(&t, term_width());
 	return cli_device_exit_code(c);
 }

@@ -635,21 +635,18 @@ static int write_heading(struct log_run *run)
 static int make_sources(struct log_run *run)
 {
 	struct cli *c = run->cli;
-	unsigned n = gw_snapshot_device_count(c->snap);
+	const struct gw_device *d;
 
-	run->source = calloc(n + 1, sizeof(*run->source));
+	run->source = calloc(gw_snapshot_device_count(c->snap) + 1, sizeof(*run->source));
 	if (!run->source)
 		return cli_no_memory();
-	for (unsigned i = 0; i < n; i++) {
-		struct source *s = &run->source[run->count];
+	for (unsigned at = 0; (d = cli_next_device(c, &at));) {
+		struct source *s = &run->source[run->count++];
 
-		if (!render_shows(&c->filter, i))
-			continue;
 		s->run = run;
-		s->gpu.device = gw_snapshot_device(c->snap, i);
+		s->gpu.device = d;
 		moments_init(&s->gpu.power);
 		histogram_init(&s->gpu.spread);
-		run->count++;
 	}
 	if (run->count == 0) {
 		const char *why = gw_snapshot_status(c->snap)->message;

@@ -202,13 +202,12 @@ static void print_note(const struct gw_device *d)
 /* Prints the explanation for each device that does not work; the table only names its state. */
 static void print_notes(const struct cli *c)
 {
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
-		const struct gw_device *d = gw_snapshot_device(c->snap, i);
+	const struct gw_device *d;
 
-		if (render_shows(&c->filter, i) && d->state != GW_DEVICE_OK &&
-		    d->state != GW_DEVICE_ASLEEP) /* "asleep" needs no explanation */
+	for (unsigned at = 0; (d = cli_next_device(c, &at));)
+		/* "asleep" needs no explanation */
+		if (d->state != GW_DEVICE_OK && d->state != GW_DEVICE_ASLEEP)
 			print_note(d);
-	}
 }
 
 /* Adds the cells of one process. energy: what the service knows about the process; NULL: there
@@ -288,15 +287,13 @@ static void add_instance(struct table *t, const struct gw_process_list *list, un
 
 static void print_instances(const struct cli *c, const struct gw_process_list *list)
 {
+	const struct gw_device *d;
 	struct table t;
 
 	table_init(&t, mig_columns);
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
-		const struct gw_device *d = gw_snapshot_device(c->snap, i);
-
-		for (unsigned k = 0; k < d->mig_count && render_shows(&c->filter, i); k++)
-			add_instance(&t, list, i, d, d->mig[k]);
-	}
+	for (unsigned at = 0; (d = cli_next_device(c, &at));)
+		for (unsigned k = 0; k < d->mig_count; k++)
+			add_instance(&t, list, at - 1, d, d->mig[k]);
 	if (t.rows) {
 		putchar('\n');
 		table_print(&t, term_width());
@@ -330,11 +327,9 @@ static void print_reason(const char *key, unsigned absence)
 
 static void print_absent(const struct cli *c)
 {
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
-		const struct gw_device *d = gw_snapshot_device(c->snap, i);
+	const struct gw_device *d;
 
-		if (!render_shows(&c->filter, i))
-			continue;
+	for (unsigned at = 0; (d = cli_next_device(c, &at));) {
 		printf("\nGPU %u, unknown values%s:\n", d->index,
 		       given(c)->all ? "" : " (--all reads more)");
 		for (unsigned q = 0; q < d->value_count; q++)
@@ -347,10 +342,10 @@ static void print_absent(const struct cli *c)
 /* Prints the values that only --all reads; the table has no columns for them. */
 static void print_costly(const struct cli *c)
 {
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
-		const struct gw_device *d = gw_snapshot_device(c->snap, i);
+	const struct gw_device *d;
 
-		if (!render_shows(&c->filter, i) || d->state != GW_DEVICE_OK)
+	for (unsigned at = 0; (d = cli_next_device(c, &at));) {
+		if (d->state != GW_DEVICE_OK)
 			continue;
 		printf("\nGPU %u, further values:\n", d->index);
 		for (unsigned q = 0; q < d->value_count; q++)
@@ -361,14 +356,14 @@ static void print_costly(const struct cli *c)
 
 static void print_tables(const struct cli *c, struct render_process_list processes)
 {
+	const struct gw_device *d;
 	struct table t;
 
 	cli_print_status(c);
 	print_host(c);
 	table_init(&t, columns);
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
-		if (render_shows(&c->filter, i))
-			add_device(&t, gw_snapshot_device(c->snap, i));
+	for (unsigned at = 0; (d = cli_next_device(c, &at));)
+		add_device(&t, d);
 	table_end(&t, term_width());
 	print_notes(c);
 	print_instances(c, processes.list);
