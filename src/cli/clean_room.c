@@ -34,7 +34,7 @@ enum holder { HELD_BY_US, HELD_BY_OTHERS, NOT_HELD };
 
 struct held {
 	enum holder holder;
-	bool out;
+	bool out; /* the worker has left the GPU */
 	/* the service's count of evictions of this worker at the time when the worker left;
 	 * NAN: it has not left */
 	double evictions;
@@ -659,7 +659,7 @@ void clean_room_print(const struct measured_room *r, unsigned indent)
 		utf8_clean(name, sizeof(name), w->name);
 		utf8_clean(broken, sizeof(broken), w->broken);
 		term_row(indent, i ? "" : "Clean room", "%s was held off%s%s%s", name,
-			 w->held ? "" : " by others already", *broken ? ", but " : "", broken);
+			 w->held ? "" : " by someone else already", *broken ? ", but " : "", broken);
 	}
 }
 

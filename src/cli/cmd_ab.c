@@ -409,7 +409,6 @@ static void fill_record(const struct comparison *x, const struct runner_run *run
 	bool one_source = false; /* some GPU has only one energy source */
 
 	r->seconds = w ? (double)(w->end_ns - w->begin_ns) * 1e-9 : run->seconds;
-	/* unknown if the run is too short for a reading: use the one before the run */
 	r->temperature_c = NAN;
 	for (unsigned i = 0; i < gw_meter_device_count(x->s.runner.meter); i++) {
 		const struct gw_energy *e = energy_of(run, w, i);
@@ -430,6 +429,7 @@ static void fill_record(const struct comparison *x, const struct runner_run *run
 	r->u_j = sqrt(variance);
 	r->power_w = r->energy.best / r->seconds;
 	r->residual_ratio = one_source ? NAN : samples_j / counter_j - 1;
+	/* a short run has no reading of the temperature: use the one before the run */
 	if (isnan(r->temperature_c))
 		r->temperature_c = x->s.cool.now_c;
 }

@@ -17,10 +17,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LEAST_S   10
-#define MOST_S    30
-#define LONGEST_S 600
-#define HALF_W    1.0
+#define LEAST_S   10  /* shortest measurement */
+#define MOST_S    30  /* longest measurement, unless --time is given */
+#define LONGEST_S 600 /* largest value of --time */
+#define HALF_W    1.0 /* the measurement ends if the mean is known within this many watts */
 #define DRAW_NS   (200 * NS_PER_MS)
 /* Time to wait after a context is created.  Creating a context loads the GPU, and the reported
  * utilisation is a mean over 1 s. */
@@ -37,11 +37,13 @@ struct given {
 struct job {
 	const struct gw_device *device;
 	struct baseline_plan plan;
-	int64_t own_pid;
+	int64_t own_pid; /* this process and its children may use the GPU */
 	const char *dir; /* the folder for the baseline; "": it is not saved */
 	struct gw_meter *meter;
 	pthread_t thread;
-	bool started, have, kept;
+	bool started; /* the thread runs */
+	bool have;    /* `b` has the power; it is saved only if the GPU was idle */
+	bool kept;    /* `b` is saved in dir */
 	struct baseline b;
 	char message[512]; /* why there is no baseline, or why it is not saved */
 	/* The lock protects these members: */

@@ -53,8 +53,11 @@ struct given {
 	bool force, append;
 };
 
+/* One tick of one GPU, which becomes a line. */
 struct row {
-	uint64_t t_ns, wall_ns, missed;
+	uint64_t t_ns,
+		wall_ns;    /* time of the tick on the monotonic clock and on the wall clock */
+	uint64_t missed;    /* number of ticks directly before this one that have no line */
 	unsigned long tick; /* number of the tick, from 1 */
 	double figure[FIGURES];
 };
@@ -75,17 +78,22 @@ struct source {
 	struct log_gpu gpu; /* the numbers of ticks are set at the end */
 };
 
-enum ending { RUNNING, DONE, CLOSED, FAILED };
+enum ending {
+	RUNNING,
+	DONE,   /* the reader of the output was too slow at the end */
+	CLOSED, /* the reader closed the pipe */
+	FAILED, /* a write failed */
+};
 
 struct log_run {
 	struct cli *cli;
 	struct log_format format;
 	uint64_t interval_ns, duration_ns;
 	unsigned long limit; /* ticks per GPU; 0: no limit */
-	int fd;
-	bool own_fd;
-	const char *name;
-	int wake; /* eventfd: rows are ready */
+	int fd;              /* the output */
+	bool own_fd;         /* fd is a file that this command opened, not standard output */
+	const char *name;    /* name of the output, for error messages */
+	int wake;            /* eventfd: rows are ready */
 	uint64_t begin_ns, begin_wall_ns;
 	struct gw_meter *meter;
 	struct gw_window *window;
@@ -93,11 +101,13 @@ struct log_run {
 	struct source *source;
 	atomic_bool closing;
 	enum ending ending;
-	int error; /* errno of the first write that failed */
-	bool show, draws, warned_slow;
-	unsigned long reported;
-	uint64_t drawn_ns;
-	double program_s; /* CPU time of nvidia-smi; NAN: it is not used */
+	int error;              /* errno of the first write that failed */
+	bool show;              /* print the progress */
+	bool draws;             /* the progress is one line that is overwritten */
+	bool warned_slow;       /* the warning about a slow reader was printed */
+	unsigned long reported; /* number of ticks at the last progress line */
+	uint64_t drawn_ns;      /* time of the last progress line */
+	double program_s;       /* CPU time of nvidia-smi; NAN: it is not used */
 	struct energy_cost cost;
 };
 
@@ -772,7 +782,8 @@ static const struct option options[] = {
 		   "at the end, write the summary to FILE as JSON; -: print it"),
 	COST_OPTIONS(struct given, cost),
 	OPTION_WORDS_ROW(0, "fields", AT(fields), "NAMES",
-			 "write these fields in this order; a wrong name lists all fields",
+			 "write these fields in this order; an unknown name prints the list of "
+			 "all fields",
 			 log_line_field_name),
 	OPTION_END,
 };

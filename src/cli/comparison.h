@@ -69,7 +69,8 @@ struct comparison {
 
 /* Compares the results, which are borrowed until comparison_done().  reference: label of the
  * row that changes are relative to; NULL: the first row with a known energy.  whole_runs: compare
- * whole runs even if the iterations are known.  Returns 0; -GW_E_NOMEM; or -GW_E_NOENT: no row has that label, and then `rows` is set, for a message. */
+ * whole runs even if the iterations are known.  Returns 0, -GW_E_NOMEM, or -GW_E_NOENT if no row
+ * has that label; `rows` is then set, so that a message can list the labels. */
 int comparison_init(struct comparison *c, const struct result_file *results, size_t n,
 		    const char *reference, bool whole_runs);
 void comparison_done(struct comparison *c);

@@ -51,7 +51,7 @@ struct counter {
 	double fresh_number;
 	/* at least one of the series in `fresh` has an unknown start time */
 	bool fresh_assumed;
-	char why[COUNTER_WHY];
+	char why[COUNTER_WHY]; /* why `number` is unknown */
 };
 
 /* A way to read a counter. */

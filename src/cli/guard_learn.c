@@ -25,20 +25,24 @@ enum fate {
 	FATE_HAS_RULE,      /* a rule of the configuration calls it a contender */
 };
 
+/* A process for which there may be a new rule. */
 struct candidate {
-	char name[32], exe[512];
-	double most_bytes;
+	char name[32];
+	char exe[512];     /* path of the program; "": unknown, so the rule uses the name */
+	double most_bytes; /* largest GPU memory that was seen */
 	enum fate fate;
 	char worker[64]; /* for FATE_MAY_BE_WORKER and FATE_CONTENDS */
 	char rule[160];  /* for FATE_HAS_RULE */
 };
 
+/* A worker that the guard cannot find. */
 struct absent {
 	char name[64], kind[16];
 };
 
+/* A worker that is off its GPU, and a process that needs this GPU. */
 struct evicted {
-	char name[64];
+	char name[64];       /* name of the worker */
 	long long contender; /* pid of the contender */
 };
 

@@ -25,6 +25,7 @@
 
 enum outcome { RESTORED, GONE, NOT_RESTORED };
 
+/* A checkpointed process. */
 struct put_away {
 	struct proc_id target;
 	unsigned record; /* index of the worker's record */

@@ -37,10 +37,11 @@ struct option {
 	char letter;      /* the short option, such as 'j' for -j; 0: there is none */
 	enum option_type type;
 	size_t offset; /* offset of the value in the target struct */
-	const char *metavar;
-	const char *help;
-	const char *const *choices; /* allowed words of an OPTION_CHOICE; ends with NULL */
-	const char *fallback;
+	const char
+		*metavar; /* word for the value in the help, such as "FILE"; NULL: no value */
+	const char *help; /* description, without full stop */
+	const char *const *choices;    /* allowed words of an OPTION_CHOICE; ends with NULL */
+	const char *fallback;          /* value of an OPTION_OPTIONAL that has no "=VALUE" */
 	double least, most, otherwise; /* for OPTION_COUNT; otherwise NAN: no default */
 	/* Returns word i of the words that an OPTION_LIST may contain, or NULL after the last;
 	 * used for completion. word NULL: the words are unknown. */
@@ -67,7 +68,7 @@ struct option {
 	{                                                                                   \
 		name, letter, OPTION_LIST, offset, metavar, help, NULL, NULL, 0, 0, 0, word \
 	}
-/* A row for an OPTION_COUNT. The help text must end with the default. */
+/* A row for an OPTION_COUNT.  option_help() adds the default (`otherwise`) to the help text. */
 #define OPTION_COUNT_ROW(name, offset, help, least, most, otherwise)                          \
 	{                                                                                     \
 		name, 0, OPTION_COUNT, offset, "N", help, NULL, NULL, least, most, otherwise, \

@@ -199,8 +199,8 @@ static const char *samples_text(char out[static 64], const struct gw_energy *e)
 	return out;
 }
 
-/* Prints how the energy was measured.  A publication must state this. */
-/* Writes where the figures of a GPU come from; "" if it has none. */
+/* Writes the source of a GPU's figures: energy source, knowledge about the sensor, power limit.
+ * Writes "" if the GPU has no energy source. */
 static const char *source_text(const struct measured_device *d, char *text, size_t size)
 {
 	static const char *const origins[] = {
