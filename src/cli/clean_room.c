@@ -659,7 +659,8 @@ void clean_room_print(const struct measured_room *r, unsigned indent)
 		utf8_clean(name, sizeof(name), w->name);
 		utf8_clean(broken, sizeof(broken), w->broken);
 		term_row(indent, i ? "" : "Clean room", "%s was held off%s%s%s", name,
-			 w->held ? "" : " by someone else already", *broken ? ", but " : "", broken);
+			 w->held ? "" : " by someone else already", *broken ? ", but " : "",
+			 broken);
 	}
 }
 
