@@ -153,13 +153,14 @@ enum call { SIM_ALL_CALLS(SIM_ENUM) N_CALLS };
 SIM_ALL_CALLS(SIM_PROTOTYPE)
 SIM_EXPORT const char *nvmlErrorString(abi_return code);
 
+/* One NVML call: what it is about. */
 struct ctx {
 	enum call call;
 	struct world *w;
 	struct device *d;
-	struct mig *mig; /* NULL: the whole board */
-	uint64_t now_ns;
-	struct fault fault;
+	struct mig *mig; /* MIG instance of the handle; NULL: the handle is the whole board */
+	uint64_t now_ns; /* time of the world */
+	struct fault fault; /* the faults of the scenario that apply to this call */
 };
 
 /* call_symbols has the symbol of each call. call_find() returns the number of a symbol's call,

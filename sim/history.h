@@ -17,22 +17,23 @@
 enum history_filter { FILTER_READING, FILTER_RING, HISTORY_FILTERS };
 
 struct piece {
-	uint64_t at_ns;
-	double watts;  /* true power in this piece                       */
-	double load;   /* utilisation, 0..1 */
-	double clock;  /* SM clock, MHz                                  */
-	double joules; /* energy at the start of the piece, since the world began */
-	double busy_s; /* busy seconds up to the start of the piece, since the world began */
-	double filtered_w[HISTORY_FILTERS]; /* low-passed power at its start */
-	double celsius;                     /* temperature at its start */
+	uint64_t at_ns; /* start of the piece */
+	double watts;   /* true power in this piece */
+	double load;    /* utilisation, 0..1 */
+	double clock;   /* SM clock, MHz                                  */
+	double joules;  /* energy at the start of the piece, since the world began */
+	double busy_s;  /* busy seconds up to the start of the piece, since the world began */
+	double filtered_w
+		[HISTORY_FILTERS]; /* output of each filter at the start of the piece */
+	double celsius;            /* temperature at the start of the piece */
 };
 
 struct history {
-	struct piece *piece;              /* ring buffer of HISTORY_PIECES */
-	uint64_t n;                       /* pieces ever added */
-	double filter_s[HISTORY_FILTERS]; /* time constants */
-	double thermal_s;
-	double ambient_c, c_per_w;
+	struct piece *piece; /* ring buffer of HISTORY_PIECES */
+	uint64_t n; /* number of pieces that were added; the last HISTORY_PIECES are stored */
+	double filter_s[HISTORY_FILTERS]; /* time constants of the filters */
+	double thermal_s;                 /* time constant of the temperature */
+	double ambient_c, c_per_w; /* the temperature settles at ambient_c + c_per_w x power */
 };
 
 /* Starts the history with one constant piece at time 0; all filters have already settled.

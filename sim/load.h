@@ -19,12 +19,15 @@ struct load_point {
 struct load {
 	enum load_kind kind;
 	bool watts; /* true: levels are watts of the board; false: 0..1 of its power range */
-	uint64_t from_ns,
-		until_ns;   /* outside of this time the load is absent; until 0: no end */
-	double low, high;   /* levels when off and on; constant: high; ramp: ends at high */
-	uint64_t period_ns; /* period of square; steps: repeat after this time, 0: never */
-	uint64_t on_ns;     /* square: first on for this long, then off */
-	uint64_t ramp_ns;
+	/* The load is absent before from_ns and from until_ns on; until_ns 0: no end. */
+	uint64_t from_ns, until_ns;
+	/* square: the level while it is off (low) and on (high); ramp: the first and the last
+	 * level; constant: high is the level */
+	double low, high;
+	/* square: its period; steps: they repeat after this time; 0: they do not repeat */
+	uint64_t period_ns;
+	uint64_t on_ns;   /* square: each period begins with this time on, then it is off */
+	uint64_t ramp_ns; /* ramp: its length */
 	/* steps: sorted by time; bursts: level 1 starts a burst, level 0 ends it */
 	struct load_point *points;
 	size_t n_points;

@@ -10,16 +10,17 @@
 
 enum profile_trait {
 	TRAIT_ECC = 1u << 0,
-	TRAIT_ROWS = 1u << 1, /* row remapping: Ampere and later, data centre        */
+	TRAIT_ROWS = 1u << 1, /* remaps rows of its memory: data-centre GPUs from Ampere on */
 	TRAIT_MIG = 1u << 2,
-	TRAIT_GPM = 1u << 3,     /* Hopper and later                                     */
-	TRAIT_TLIMIT = 1u << 4,  /* fields 193-196, margin call: Ada and later           */
+	TRAIT_GPM = 1u << 3, /* has GPM metrics: Hopper and later */
+	TRAIT_TLIMIT =
+		1u << 4, /* has fields 193-196 and the temperature margin: Ada and later */
 	TRAIT_DISPLAY = 1u << 5, /* a display is attached */
-	TRAIT_MODULE = 1u << 6,  /* instant power and counter cover the module           */
-	TRAIT_SHARED_MEMORY = 1u << 7,
-	TRAIT_NO_LIMIT = 1u << 8, /* the power limit cannot be read or set (laptops) */
-	TRAIT_MEMORY_SENSOR = 1u << 9,
-	TRAIT_MEMORY_POWER = 1u << 10,
+	TRAIT_MODULE = 1u << 6,  /* instant power and energy counter include the whole module */
+	TRAIT_SHARED_MEMORY = 1u << 7,  /* CPU and GPU share the memory */
+	TRAIT_NO_LIMIT = 1u << 8,       /* the power limit cannot be read or set (laptops) */
+	TRAIT_MEMORY_SENSOR = 1u << 9,  /* has the temperature of the memory */
+	TRAIT_MEMORY_POWER = 1u << 10,  /* has the power of the memory */
 	TRAIT_PCIE_COUNTERS = 1u << 11, /* has fields 197 and 198 */
 };
 
@@ -47,7 +48,7 @@ struct profile {
 	struct sensor_params sensor;
 };
 
-/* NULL: unknown name. */
+/* Returns the profile with this key, or NULL if there is none. */
 const struct profile *profile_find(const char *key);
 
 extern const struct profile profiles[];

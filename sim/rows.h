@@ -28,7 +28,7 @@ enum key_kind {
 	KEY_READ,    /* the function `read` reads the value */
 	KEY_TABLE,   /* a table with values of the same struct; `table` has its rows */
 	KEY_EACH,    /* a list of tables; `each` reads one */
-	KEY_SKIP,    /* read elsewhere */
+	KEY_SKIP,    /* another function reads the key */
 };
 
 struct key {

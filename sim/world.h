@@ -27,29 +27,30 @@ struct process {
 	uint32_t pid;
 	char name[64];
 	unsigned lists;             /* set of enum process_list; 0: in no list */
-	uint64_t from_ns, until_ns; /* until 0: no end */
+	uint64_t from_ns, until_ns; /* start and end of the process; until_ns 0: no end */
 	uint64_t bytes;             /* memory at the start of the process */
 	double bytes_per_s;         /* growth of the memory, up to max_bytes */
 	uint64_t max_bytes;         /* the memory does not grow above this; 0: no limit */
 	double share;               /* share of the GPU's load, for utilisation */
-	double encoder, decoder;
+	double encoder, decoder;    /* share of the encoder and decoder, 0..1 */
 	/* utilisation that is reported instead of the true one; 0: report the true one */
 	unsigned sm_percent;
-	bool hidden;           /* holds memory but is in no list (namespaces) */
-	bool followed;         /* its memory is read from a file (device.follow) */
-	bool no_memory;        /* memory is reported as not available          */
-	unsigned copies;       /* how often the process is listed */
-	uint32_t gpu_instance; /* UINT32_MAX: none                             */
-	uint32_t compute_instance;
+	bool hidden;     /* holds memory but is in no list (namespaces) */
+	bool followed;   /* its memory is read from a file (device.follow) */
+	bool no_memory;  /* memory is reported as not available          */
+	unsigned copies; /* how often the process is listed */
+	/* MIG instance on which the process runs; UINT32_MAX: none */
+	uint32_t gpu_instance, compute_instance;
 };
 
 struct mig {
 	uint32_t gpu_instance, compute_instance, index, slices;
-	uint64_t bytes;
+	uint64_t bytes; /* memory of the instance */
 	char uuid[64];
-	char profile[16]; /* "1g.18gb" */
+	char profile[16]; /* such as "1g.18gb" */
 };
 
+/* What can limit the clocks; the time of each is counted. */
 enum limited {
 	LIMITED_POWER,
 	LIMITED_THERMAL,
@@ -63,29 +64,34 @@ enum limited {
 struct identity {
 	unsigned index, minor;
 	char name[96], uuid[64], serial[32];
-	unsigned domain, bus, slot; /* PCI */
+	unsigned domain, bus, slot; /* PCI address */
 };
 
-struct errors { /* counts and flags of the hardware's health */
+/* Error counts and flags that show the health of the hardware. */
+struct errors {
 	unsigned ecc_corrected, ecc_uncorrected, remapped, remap_pending, remap_failed;
-	unsigned ecc_cleared[2][2]; /* error counts that were cleared, volatile and aggregate */
-	unsigned replays, recovery_action;
+	/* number of errors at the last reset of the volatile and of the aggregate counters */
+	unsigned ecc_cleared[2][2];
+	unsigned replays;         /* PCIe replays */
+	unsigned recovery_action; /* value of field 230 */
 };
 
-struct settings { /* what the setters change */
+/* The settings that NVML calls can change. */
+struct settings {
 	double limit_w;
 	bool persistence;
 	unsigned compute_mode;
-	double lock_sm_mhz[2], lock_memory_mhz[2]; /* 0: none */
-	bool accounting;
-	uint64_t accounting_ns; /* start time */
+	double lock_sm_mhz[2], lock_memory_mhz[2]; /* lowest and highest clock; 0: not locked */
+	bool accounting;                           /* accounting mode is on */
+	uint64_t accounting_ns;                    /* time at which it was switched on */
 };
 
-struct control { /* how the board limits its power */
-	bool capping;
-	double thermal_factor;
-	uint64_t reasons;
-	uint64_t limited_ns[N_LIMITED];
+/* How the board limits its power now. */
+struct control {
+	bool capping;          /* the power limit reduces the clocks */
+	double thermal_factor; /* heat reduces the clocks to this share; 1: it does not */
+	uint64_t reasons;      /* NVML bits of the reasons that limit the clocks */
+	uint64_t limited_ns[N_LIMITED]; /* time during which each reason limited the clocks */
 };
 
 struct device {
@@ -110,12 +116,13 @@ struct device {
 	bool mig_enabled;
 	unsigned mig_generation; /* generation of the handles of its MIG instances */
 
-	/* State. */
+	/* The state at now_ns. */
 	struct history history;
 	struct sensor sensor;
-	uint64_t now_ns, change_ns;
-	size_t next_action;
-	bool lost;
+	uint64_t now_ns;    /* the device is computed up to this time */
+	uint64_t change_ns; /* power and clocks are valid until this time */
+	size_t next_action; /* index in world.actions */
+	bool lost;          /* calls return "GPU is lost" */
 	struct {
 		bool frozen;
 		uint64_t frozen_mj;
@@ -124,17 +131,18 @@ struct device {
 	struct control control;
 };
 
+/* What happens at a time of the timeline, and which members of struct action it uses. */
 enum action_kind {
-	ACTION_EVENT, /* type, data              */
-	ACTION_LOSE,
-	ACTION_HEAL,
-	ACTION_RELOAD,  /* length_ns, version      */
-	ACTION_WALL,    /* step_ns                 */
-	ACTION_COUNTER, /* step_j: change of the counter */
-	ACTION_RESET,   /* the counter restarts at 0 */
-	ACTION_FREEZE,
-	ACTION_THAW,
-	ACTION_ECC, /* data: additional corrected (type 1) or uncorrected (type 2) errors */
+	ACTION_EVENT,   /* sends the NVML event `type` with `data` */
+	ACTION_LOSE,    /* the GPU is lost */
+	ACTION_HEAL,    /* the GPU is back */
+	ACTION_RELOAD,  /* the driver is absent for length_ns and returns with `version` */
+	ACTION_WALL,    /* the wall clock changes by step_ns */
+	ACTION_COUNTER, /* the energy counter changes by step_j */
+	ACTION_RESET,   /* the energy counter restarts at 0 */
+	ACTION_FREEZE,  /* the energy counter stops */
+	ACTION_THAW,    /* the energy counter continues */
+	ACTION_ECC,     /* data: additional corrected (type 1) or uncorrected (type 2) errors */
 	/* handles of instances become invalid; data: number of instances left, 0: all */
 	ACTION_MIG,
 	ACTION_RECOVERY, /* data: new value of field 230 */
@@ -143,7 +151,7 @@ enum action_kind {
 struct action {
 	uint64_t at_ns;
 	enum action_kind kind;
-	int device; /* -1: all */
+	int device; /* index of the GPU; -1: all GPUs */
 	uint64_t type, data, length_ns;
 	int64_t step_ns;
 	double step_j;
@@ -153,9 +161,9 @@ struct action {
 /* A fault of a call: a return code, a delay, a hang or a wrong value. */
 struct fault {
 	int call;                   /* -1: every call except init and shutdown */
-	int device;                 /* -1: all                              */
+	int device;                 /* index of the GPU; -1: all GPUs */
 	unsigned field;             /* field of nvmlDeviceGetFieldValues; 0: the call itself */
-	uint64_t from_ns, until_ns; /* until 0: no end */
+	uint64_t from_ns, until_ns; /* time of the fault; until_ns 0: no end */
 	char file[256]; /* the fault applies only while this file exists; "": always */
 	bool has_code, hang, has_value;
 	bool by_hand; /* set by gpuward_sim_fault() or gpuward_sim_hang() */
@@ -166,9 +174,9 @@ struct fault {
 
 struct world {
 	enum time_mode mode;
-	double rate;
-	uint64_t start_ns;   /* CLOCK_MONOTONIC at the start; for real and scaled time */
-	uint64_t stepped_ns; /* stepped                                */
+	double rate;         /* TIME_SCALED: seconds of the world per real second */
+	uint64_t start_ns;   /* CLOCK_MONOTONIC at the start; not for TIME_STEPPED */
+	uint64_t stepped_ns; /* TIME_STEPPED: the time of the world */
 	uint64_t wall_ns;    /* wall clock at the start */
 	/* world time at the start: the loads have already run for this long */
 	uint64_t begin_ns;
@@ -176,14 +184,14 @@ struct world {
 	char driver[32], nvml[32];
 	int cuda;
 	unsigned stride; /* entry size of nvmlDeviceGet...Processes_v3: 16, 24 or 32 bytes */
-	bool privileged; /* setters work */
-	bool stub;
-	bool measured_latency;
-	unsigned utilization_entries; /* buffer size that the call requires */
-	unsigned utilization_history; /* stored samples */
+	bool privileged; /* calls that change a setting are allowed */
+	bool stub;       /* behave like the stub library of the CUDA toolkit */
+	bool measured_latency;        /* calls take as long as on an H200 */
+	unsigned utilization_entries; /* number of entries that the buffer must have */
+	unsigned utilization_history; /* number of samples that are stored per process */
 	unsigned utilization_copies;  /* how often each row is returned */
 	bool utilization_ignores_since;
-	char **missing;
+	char **missing; /* symbols that the library does not export in this world */
 	size_t n_missing;
 
 	struct device *devices;

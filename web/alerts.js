@@ -13,8 +13,7 @@ const KINDS = {
 const HEAT = new Set(["sw_thermal", "hw_thermal"]);
 const AGAIN = 300e3; // milliseconds before the same notification about the same GPU is repeated
 
-// ---- settings, kept in this browser
-
+// The settings are kept in this browser.
 const load = () => JSON.parse(localStorage.getItem("alerts") || "null") || { on: false, kinds: Object.keys(KINDS) };
 const save = (s) => localStorage.setItem("alerts", JSON.stringify(s));
 const granted = () => window.Notification?.permission === "granted";
@@ -28,8 +27,6 @@ function obstacle() {
 		return "This browser has no notifications.";
 	return Notification.permission === "denied" ? "This browser blocks notifications of this page. Allow them in the settings of the browser for this site." : "";
 }
-
-// ---- showing one
 
 const shown = new Map(); // tag of a notification: time when it was shown
 
@@ -52,8 +49,6 @@ function show(tag, title, body) {
 		put($("alerts-note"), "This browser does not let a page show notifications. A desktop browser does.");
 	}
 }
-
-// ---- what happens
 
 // Calls fresh(d) for each GPU for which is(d) became true since the last call.
 function edge(is, fresh) {
@@ -89,8 +84,6 @@ function followWindows() {
 			notify("window", `window ${w.id}`, `Energy window ${w.label || w.id}: ${f.words(w.validity || "no result")}`, f.sentences((w.codes || []).map((c) => codes[c] || f.words(c)).join("; ")));
 	open = new Set(list.filter((w) => w.state === "open").map((w) => w.id));
 }
-
-// ---- the dialog
 
 function draw() {
 	const s = load(), why = obstacle();

@@ -14,8 +14,6 @@ const STATES = {
 const OPEN_FROM_START = 4; // with at most this many GPUs, the charts of the first GPU are open
 let range = named(localStorage.getItem("range")) || preset(0);
 
-// ---- rows and their details
-
 function toggle(r, open = !r.open, kept = true) {
 	if (r.open === open)
 		return;
@@ -43,8 +41,7 @@ function setRange(r) {
 	keepView();
 }
 
-// ---- the view: stored for the next visit, and part of the address so that it can be shared
-
+// The view is stored for the next visit, and is part of the address so that it can be shared.
 function keepView() {
 	const open = [...rows.values()].filter((r) => r.open);
 	if (range.begin == null)
@@ -80,8 +77,7 @@ addEventListener("hashchange", () => {
 		openCompare(true, view.chart, false);
 });
 
-// ---- all GPUs in one chart: loaded when the user opens it
-
+// The chart of all GPUs is loaded when the user opens it.
 let compare = null, wantsCompare = false;
 
 async function openCompare(open = !compare?.open, quantity = localStorage.getItem("chart"), kept = true) {
@@ -100,8 +96,6 @@ async function openCompare(open = !compare?.open, quantity = localStorage.getIte
 	keepView();
 }
 $("compare-button").addEventListener("click", () => openCompare());
-
-// ---- order
 
 function sortRows() {
 	const shown = arrange($("rows")), all = rows.size;
@@ -152,8 +146,6 @@ function draw(all = false) {
 		put($("empty"), f.sentences(model.snapshot.source?.message || "This machine has no GPU that gpuward can see", model.snapshot.source?.remedy));
 	drawTotals();
 }
-
-// ---- header
 
 // Returns the sum over all GPUs.  If one value is unknown, the sum is only a lower bound.
 function sum(key) {
@@ -252,8 +244,6 @@ function drawSource() {
 		s.nvml_version && `NVML ${s.nvml_version}`].filter(Boolean).join(" · ") : "");
 }
 
-// ---- theme
-
 const theme = () => localStorage.getItem("theme") || (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
 
 function applyTheme() {
@@ -269,8 +259,6 @@ function flipTheme() {
 	localStorage.setItem("theme", theme() === "dark" ? "light" : "dark");
 	applyTheme();
 }
-
-// ---- dialogs
 
 // Resolves to true if there is a token to try.
 function needToken(why) {
@@ -302,8 +290,6 @@ const alerts = () => import("./alerts.js");
 $("alerts-button").addEventListener("click", () => alerts().then((m) => m.openAlerts()));
 if (localStorage.getItem("alerts"))
 	alerts();
-
-// ---- keyboard
 
 function move(by) {
 	const list = [...$("rows").querySelectorAll("tr:not([hidden]) > th > .opener")], at = list.indexOf(document.activeElement);
@@ -340,8 +326,6 @@ addEventListener("keydown", (e) => {
 		act();
 	}
 });
-
-// ---- start
 
 const lists = panels(), energy = windows(needToken);
 on("tick", () => {

@@ -79,7 +79,7 @@ export function axes(unit, shown) {
 	];
 }
 
-// A point without neighbours is not visible as a line.
+// Returns the points that must be marked, because a line does not show a point without neighbours; null: none.
 export function lonely(u, i) {
 	const list = u.data[i], known = [];
 	list.forEach((v, n) => v !== null && known.push(n));

@@ -109,8 +109,6 @@ export class Compare {
 		this.remake();
 	}
 
-	// ---- data
-
 	async load() {
 		if (!this.open)
 			return;
@@ -148,8 +146,6 @@ export class Compare {
 		const k = this.spec.scale;
 		return [this.past.time, ...this.keys.map((key) => this.past.column(key).mean.map((v) => (v === null ? null : v * k)))];
 	}
-
-	// ---- drawing
 
 	remake() {
 		this.plot?.destroy();
@@ -226,8 +222,7 @@ export class Compare {
 		g.restore();
 	}
 
-	// ---- legend: a button per GPU with its value
-
+	// The legend has a button per GPU with its value.
 	makeChips() {
 		const few = this.keys.length <= FEW;
 		this.chips = new Map(model.devices.map((d, i) => {

@@ -10,7 +10,7 @@ export const UNWATCHED = 10;
 export const MANY = 8; // with more GPUs than this, rows are denser and lists are shorter
 const SPARK_SECONDS = 120;
 const BACKOFF = [500, 1000, 2000, 3000]; // milliseconds; the limit is short, because a person waits
-const OPEN_ASKED = 4; // open windows that are requested with each reading
+const OPEN_ASKED = 4; // largest number of open windows that are requested with each reading
 const EVENTS_KEPT = 200;
 const TICK_PROCESSES = 64;
 
@@ -73,8 +73,6 @@ export function unread() {
 export const named = (s) => model.devices.reduce((t, d) => (d.uuid ? t.replaceAll(d.uuid, `GPU ${d.index}`) : t), s || "");
 export const selector = (d) => encodeURIComponent(d.uuid || d.index);
 
-// ---- the state of the connection
-
 let open = false, opened = 0, fresh = false, notReady = "";
 
 export const age = () => (model.heard ? performance.now() - model.heard : Infinity);
@@ -122,8 +120,6 @@ async function askReady() {
 	}
 	rejudge();
 }
-
-// ---- readings
 
 function spark(key) {
 	if (!model.sparks.has(key))
@@ -315,8 +311,6 @@ async function fillSparks() {
 	emit("tick");
 }
 
-// ---- the stream
-
 let source = null, tries = 0, retry = 0;
 
 function lost() {
@@ -401,7 +395,7 @@ export function start() {
 	});
 }
 
-// range: the parameters of /api/v1/series; gpu: null for all.
+// Requests /api/v1/series. device: null for all GPUs; range: the parameters of the time range.
 export function history(device, quantities, range) {
 	const gpu = device ? `gpu=${selector(device)}&` : "";
 	return ask(`series?${gpu}quantity=${quantities.join(",")}&${range}`).then((r) => r.series);

@@ -32,8 +32,6 @@ export class Detail {
 		this.load();
 	}
 
-	// ---- which time is shown
-
 	current() {
 		return this.part || this.range;
 	}
@@ -93,8 +91,6 @@ export class Detail {
 	download() {
 		saveCsv(`gpu${this.row.device.index}-${this.current().name}`, this.past);
 	}
-
-	// ---- content
 
 	update() {
 		const d = this.row.device;

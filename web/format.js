@@ -83,7 +83,7 @@ export function clock(t, withSeconds = true) {
 export const day = (t) => new Date(t).toLocaleDateString(undefined, { day: "numeric", month: "short" });
 export const when = (t, withSeconds = true) => (Date.now() - t > 64800e3 ? `${day(t)} ${clock(t, false)}` : clock(t, withSeconds));
 
-// " since 12 Nov 10:01"; t: a time, or null.
+// Writes " since 12 Nov 10:01"; writes "" if t is null.
 export const sinceText = (t) => (t ? ` since ${day(t)} ${clock(t, false)}` : "");
 
 export const absence = (key) => (key === "first_reading" ? "first reading" : absences[key]) || (key ? words(key) : "not reported");

@@ -45,8 +45,6 @@ const LEAVES = new Set(["active", "suspect", "reconcile", "absent"]); // states 
 
 let doc = null, at = 0, looks = [];
 
-// ---- texts
-
 const passed = () => (performance.now() - at) / 1000;
 // Returns the rest of a reported time, which keeps running; null: no time was reported.
 const left = (seconds) => (seconds == null ? null : Math.max(0, seconds - passed()));
@@ -90,8 +88,6 @@ function items(list, rows, make, update = () => {}) {
 	if (nodes.length !== list.childElementCount || nodes.some((n, i) => n !== list.children[i]))
 		list.replaceChildren(...nodes);
 }
-
-// ---- workers
 
 function fillName(c, w) {
 	const more = [w.kind, `priority ${w.priority}`, where(w) || "on no GPU"].join(" · ");
@@ -139,7 +135,7 @@ function fillMemory(c, w) {
 	put(more, pretends(w) ? "it is still there" : out ? `${f.bytes(w.residue_bytes)} still held` : "");
 }
 
-// Timers with their meaning: "may return in 12 s".
+// Writes the timers with their meaning: "may return in 12 s".
 function timers(w) {
 	const next = left(w.next_seconds), hold = left(w.hold_until_seconds), out = w.mask.includes("manual");
 	return [
@@ -189,8 +185,6 @@ const workerTable = () => new Table("guard-workers", [
 	{ name: "", unseen: "Action", fill: fillActions },
 ], (w) => w.name, "No worker is configured: the guard only observes.");
 
-// ---- processes on the GPUs
-
 const rank = (p) => CLASSES.findIndex(([name]) => name === p.class);
 
 const processTable = () => new Table("guard-processes", [
@@ -202,8 +196,6 @@ const processTable = () => new Table("guard-processes", [
 		figure(c, p, "utilization_sm_ratio", f.percent)) },
 	{ name: "Rule", wrap: true, fill: (c, p) => put(c, [p.worker ? "" : f.words(p.action), named(p.rule)].filter(Boolean).join(": ")) },
 ], (p) => `${p.uuid} ${p.pid}`, "No process is on a GPU.");
-
-// ---- GPUs and reservations
 
 function lines(list, rows) {
 	items(list, rows, () => el("li", {}, badge("", ""), el("span")), (li, { tone, word, say }) => {
@@ -242,8 +234,6 @@ function drawRooms() {
 	})));
 }
 
-// ---- decisions
-
 const context = { named, reasons: REASONS, gpu: (uuid) => (device(uuid) ? gpu(device(uuid)) : uuid) };
 
 function drawDecisions() {
@@ -259,8 +249,6 @@ function report() {
 		emit("moved", m.kind, named(headline(m, context)));
 	reported = Math.max(0, ...doc.decisions.map((d) => d.id));
 }
-
-// ---- requests
 
 const VERBS = { evict: ["Evict"], resume: ["Resume"], hold: ["Hold …"], release: ["Release"] };
 let needToken = null;
@@ -343,8 +331,6 @@ async function follow(op, what, wanted) {
 	if (op && wanted())
 		showNote(f.sentences(`${op.state}: ${what}`, op.message), op.state === "failed");
 }
-
-// ---- the state of the service
 
 let tables = null, asking = false, again = false, heard = 0;
 

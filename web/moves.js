@@ -39,8 +39,6 @@ export function movesOf(decisions) {
 	return out;
 }
 
-// ---- texts
-
 const last = (m) => m.steps.at(-1);
 const step = (m, ...states) => m.steps.find((d) => states.includes(d.to) && d.from !== d.to);
 const took = (a, b) => f.seconds(Math.max(0, at(b) - at(a)) / 1000 || 0.001);
@@ -86,8 +84,6 @@ function stepText(d, named) {
 	const text = named(d.evidence ? `${d.rule} (${d.evidence})` : d.rule);
 	return `${text}${d.freed_bytes != null && !text.includes("MiB") ? `; ${f.bytes(d.freed_bytes)} freed` : ""}${d.dry_run ? "; nothing was done" : ""}`;
 }
-
-// ---- the list
 
 const millis = (t) => `${f.clock(t)}.${String(new Date(t).getMilliseconds()).padStart(3, "0")}`;
 

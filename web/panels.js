@@ -7,8 +7,6 @@ import { $, ailments, el, figure, needsCare, put, shortName, stateWord, unknown 
 
 const gpuOf = (uuid) => model.devices.find((d) => d.uuid === uuid);
 
-// ---- health
-
 const count = (key) => (c, d) => {
 	const v = figure(c, d, key, String);
 	c.classList.toggle("alarm", v > 0);
@@ -68,8 +66,6 @@ const health = () => new Table("health", [
 	} },
 ], keyOf, "There is no GPU.");
 
-// ---- cost of the service
-
 const calls = () => new Table("calls", [
 	{ name: "Call", fill: (c, x) => {
 		put(c, x.name.replace(/^nvml(Device)?(Get)?/, ""));
@@ -111,8 +107,6 @@ function drawSelf() {
 	});
 }
 
-// ---- events
-
 const SEVERITY = { info: ["info", "calm"], warning: ["warning", "warn"], error: ["error", "bad"] };
 
 function drawEvents() {
@@ -131,8 +125,7 @@ function eventItem(e) {
 	return li;
 }
 
-// ---- workloads: loaded on machines that have some
-
+// The table of workloads is loaded only on machines that have workloads.
 let workloads = null, loading = null;
 
 const load = () => (loading ||= import("./workloads.js").then((m) => { workloads = m.workloads(); }));

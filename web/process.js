@@ -58,7 +58,7 @@ $("process").addEventListener("close", () => {
 	plots.forEach((c) => c.plot?.destroy());
 });
 
-// key(p) identifies a process in both documents.
+// Opens the charts of process p. key(p) returns a text that identifies p in the list and in the history.
 export function openProcess(p, key) {
 	keyOf = key;
 	shown = key(p);

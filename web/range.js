@@ -43,8 +43,6 @@ export function words(r) {
 	return `from ${f.when(r.begin * 1000)}${r.end == null ? " until now" : ` to ${f.when(r.end * 1000)}`}`;
 }
 
-// ---- in the address
-
 const utc = (t) => new Date(t * 1000).toISOString().replace(".000Z", "Z");
 
 export function toAddress(r) {
@@ -58,8 +56,6 @@ export function fromAddress(q) {
 	const begin = Date.parse(q.get("from")) / 1000, end = Date.parse(q.get("to")) / 1000;
 	return Number.isFinite(begin) ? between(begin, Number.isFinite(end) ? end : null) : named(q.get("range"));
 }
-
-// ---- the buttons of a chart, and the dialog
 
 // The value of <input type=datetime-local>, in the time zone of the browser.
 function local(t) {

@@ -63,7 +63,7 @@ export function unknown(e, key) {
 		el("span", { className: "unseen", textContent: `unknown: ${why}` }));
 }
 
-// " since 16 Nov 15:22". Until the time is known, empty space is reserved, so that nothing
+// Shows " since 16 Nov 15:22". Until the time is known, empty space is reserved, so that nothing
 // moves later.
 export function since(e, t) {
 	put(e, f.sinceText(t ?? Date.now()));
@@ -212,8 +212,6 @@ function fillRow(r, d) {
 		attribute(r.energy, "title", `${f.wattHours(d[total])}${f.sinceText(model.since.get(r.key))}`);
 }
 
-// ---- sparkline
-
 // Read once, not per row and second: both force the browser to lay out everything.
 let canvas = null;
 export function restyle() {
@@ -282,8 +280,6 @@ function runs(s, begin) {
 	return out;
 }
 
-// ---- order and choice
-
 const DENSE = 24; // with more GPUs than this, rows are as low as possible
 const REST = 5; // readings between two updates of what is off screen or moved by a pixel
 const COLUMNS = {
@@ -340,8 +336,6 @@ export function arrange(body) {
 	});
 	return shown;
 }
-
-// ---- the table
 
 export const rows = new Map();
 let round = 0;

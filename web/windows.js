@@ -63,7 +63,7 @@ function fillLabel(cell, w) {
 	});
 }
 
-// 0, 1, 2 and 7 are shown as 0–2, 7.
+// Writes indices as ranges: 0, 1, 2 and 7 become "0–2, 7".
 function spans(numbers) {
 	const out = [];
 	for (const n of numbers) {

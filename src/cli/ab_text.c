@@ -151,8 +151,7 @@ static void print_table(const struct ab_report *r)
 		table_set(&t, 4, TERM_PLAIN, "%s", text);
 		set_verdict(&t, r, m);
 	}
-	table_print(&t, term_width());
-	table_done(&t);
+	table_end(&t, term_width());
 }
 
 static void print_iteration(const struct ab_report *r)

@@ -15,17 +15,19 @@
 
 static const struct gw_interval unknown = { NAN, NAN, NAN };
 
+/* One window of one GPU. */
 struct rebuilt_window {
-	unsigned id;
+	unsigned id;                  /* windows of several GPUs with the same id are one run */
 	struct tracked_window window; /* the evidence for codes comes from this window */
 	struct measured_device d;
 };
 
+/* The windows that bundle_recompute() found so far. */
 struct rebuild {
 	struct rebuilt_window *v;
-	unsigned n, room;
-	struct bundle_rebuilt *made;
-	int err;
+	unsigned n, room;            /* number of windows in v, and its capacity */
+	struct bundle_rebuilt *made; /* statistics for the caller */
+	int err;                     /* the first error; 0: none */
 };
 
 static struct rebuilt_window *push_window(struct rebuild *p)

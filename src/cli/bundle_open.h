@@ -13,7 +13,7 @@
 struct bundle_rebuilt {
 	struct bundle_summary sum;
 	double interval_s; /* time between samples of clocks and temperature; 0: unknown */
-	unsigned runs;
+	unsigned runs;     /* number of runs that the samples contain */
 };
 
 #define BUNDLE_OPENED_NOTES 6

@@ -1,6 +1,9 @@
 #include "calibrate.h"
+#include "cli.h"
 
+#include "base/number.h"
 #include "measure/distribution.h"
+#include "measure/energy.h"
 #include "measure/sensor.h"
 
 #include <gpuward.h>
@@ -112,7 +115,7 @@ bool power_record_mean(const struct power_record *r, double from_s, double to_s,
 
 struct task {
 	const struct power_record *record;
-	const struct calibrate_point *trace;
+	const struct trace_point *trace;
 	size_t n;
 	/* median time between two points; each point is the mean power over this time */
 	double spacing_s;
@@ -171,7 +174,7 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Returns the median time between two points, or NAN if memory is short. */
-static double median_spacing(const struct calibrate_point *trace, size_t n)
+static double median_spacing(const struct trace_point *trace, size_t n)
 {
 	double *step = malloc((n - 1) * sizeof(*step)), ret = NAN;
 
@@ -250,7 +253,7 @@ static double find_lag(const struct task *t, size_t least)
 
 /* Returns the residual of each point. The residual of a point without a reading is 0. Returns
  * NULL if memory is short. */
-static double *residuals(const struct task *t, const struct calibrate_fit *f)
+static double *residuals(const struct task *t, const struct measured_calibration *f)
 {
 	double *r = calloc(t->n, sizeof(*r)), w;
 
@@ -348,7 +351,7 @@ struct variances {
 };
 
 static struct variances fit_variances(const struct task *t, const struct sums *s,
-				      const struct calibrate_fit *f, double rho)
+				      const struct measured_calibration *f, double rho)
 {
 	struct slope d = slope_of(t, s, f->lag_s);
 	struct alike_sum gain = { .rho = rho }, pivot = { .rho = rho };
@@ -371,7 +374,7 @@ static struct variances fit_variances(const struct task *t, const struct sums *s
 
 /* Returns the standard deviation of the errors.  The residuals are smaller than the errors,
  * because the fit absorbs a part of the errors.  The lag absorbs about as much as the gain. */
-static double error_of(const struct sums *s, const struct calibrate_fit *f,
+static double error_of(const struct sums *s, const struct measured_calibration *f,
 		       const struct variances *v, double left)
 {
 	double n = (double)s->n;
@@ -381,7 +384,7 @@ static double error_of(const struct sums *s, const struct calibrate_fit *f,
 }
 
 static void fit_uncertainties(const struct task *t, const struct sums *s,
-			      struct calibrate_fit *f, double left)
+			      struct measured_calibration *f, double left)
 {
 	double *r = residuals(t, f), n = (double)s->n;
 	double rho = r ? error_correlation(r, t->n) : RHO_MOST;
@@ -397,7 +400,8 @@ static void fit_uncertainties(const struct task *t, const struct sums *s,
 	free(r);
 }
 
-static void fit_values(const struct task *t, const struct sums *s, struct calibrate_fit *f)
+static void fit_values(const struct task *t, const struct sums *s,
+		       struct measured_calibration *f)
 {
 	double left;
 
@@ -419,7 +423,7 @@ static bool is_flat(const struct sums *s)
 /* Ignores the offset if the external meter measures more than the GPU, for example the whole
  * machine.  The constant power of the other parts is not an offset of the board.  Their power
  * that follows the load adds to the uncertainty of the gain. */
-static void drop_offset(struct calibrate_fit *f)
+static void drop_offset(struct measured_calibration *f)
 {
 	f->wider = true;
 	f->gain_u = hypot(f->gain_u, REST_U);
@@ -457,7 +461,7 @@ static int set_too_few(size_t n, char *why, size_t size)
 		n, CALIBRATE_LEAST);
 }
 
-static int check_line(const struct calibrate_fit *f, char *why, size_t size)
+static int check_line(const struct measured_calibration *f, char *why, size_t size)
 {
 	if (f->gain > 0.5 && f->gain < 2)
 		return 0;
@@ -470,12 +474,13 @@ static int check_line(const struct calibrate_fit *f, char *why, size_t size)
 
 /* Returns the largest plausible offset of a board.  If the fit does not determine the gain, the
  * offset may also contain a gain error. */
-static double likely_offset(const struct calibrate_fit *f)
+static double likely_offset(const struct measured_calibration *f)
 {
 	return CALIBRATE_OFFSET_W + (f->offset_alone ? GAIN_MOST * f->pivot_w : 0);
 }
 
-static int fit_line(const struct task *t, struct calibrate_fit *f, char *why, size_t size)
+static int fit_line(const struct task *t, struct measured_calibration *f, char *why,
+		    size_t size)
 {
 	struct sums s = add_up(t, f->lag_s);
 	int err;
@@ -491,21 +496,20 @@ static int fit_line(const struct task *t, struct calibrate_fit *f, char *why, si
 	if (err || fabs(f->measured_offset_w) <= likely_offset(f))
 		return err;
 	if (f->offset_alone)
-		return calibrate_refuse(
-			why, size,
-			"the external meter differs by %.0f W, more than any sensor error: it "
-			"measures more than the GPU, and the power did not vary enough to "
-			"separate the GPU's part",
-			f->measured_offset_w);
+		return calibrate_refuse(why, size,
+					"the external meter differs by %.0f W, more than any "
+					"sensor error: it measures more than the GPU, and the "
+					"power did not vary enough to separate the GPU's part",
+					f->measured_offset_w);
 	drop_offset(f);
 	return 0;
 }
 
-int calibrate_fit(const struct power_record *record, const struct calibrate_point *trace,
-		  size_t n, struct calibrate_fit *ret, char *why, size_t size)
+int calibrate_fit(const struct power_record *record, const struct trace_point *trace, size_t n,
+		  struct measured_calibration *ret, char *why, size_t size)
 {
 	struct task t = { record, trace, n, 0 };
-	struct calibrate_fit f = { .correlation = NAN };
+	struct measured_calibration f = { .correlation = NAN };
 	struct sums s;
 	int err;
 
@@ -538,4 +542,158 @@ int calibrate_fit(const struct power_record *record, const struct calibrate_poin
 	if (!err)
 		*ret = f;
 	return err;
+}
+
+int calibration_accuracy(const char *text, double *ret_ratio)
+{
+	const char *end;
+	double v = text ? number_parse(text, &end) : 1;
+
+	if (!text || (end != text && (!*end || strcmp(end, "%") == 0) && v >= 0 && v <= 20)) {
+		*ret_ratio = v / 100;
+		return EXIT_OK;
+	}
+	return cli_usage(
+		"--calibrate-accuracy takes a percentage from 0 to 20 such as 0.5, not '%s'",
+		text);
+}
+
+static void write_notes(struct measured_calibration *t)
+{
+	unsigned n = 0;
+
+	if (t->offset_alone)
+		snprintf(t->note[n++], sizeof(t->note[0]),
+			 "%s too little to determine the gain; only the offset is used, which "
+			 "is valid near %.0f W",
+			 isnan(t->correlation)
+				 ? "the power varied"
+				 : "compared with the scatter of the points, the power varied",
+			 t->pivot_w);
+	if (t->wider)
+		snprintf(t->note[n++], sizeof(t->note[0]),
+			 "the external meter reads %.0f W at zero GPU power, so it measures "
+			 "more than the GPU; this offset is ignored, and the gain includes "
+			 "losses and fans that follow the load",
+			 t->measured_offset_w);
+	if (t->passed_over)
+		snprintf(t->note[n++], sizeof(t->note[0]),
+			 "%zu line%s of the trace %s ignored: no time and power, or not later "
+			 "than the line before",
+			 t->passed_over, t->passed_over == 1 ? "" : "s",
+			 t->passed_over == 1 ? "was" : "were");
+}
+
+int calibration_make(struct calibration *c, const char *path, const struct power_record *record,
+		     double wall_s, double accuracy_ratio, char *why, size_t size)
+{
+	int err;
+
+	memset(c, 0, sizeof(*c));
+	err = trace_read(&c->trace, path, why, size);
+	if (err)
+		return err;
+	for (size_t i = 0; i < c->trace.n; i++)
+		c->trace.point[i].t_s -= wall_s;
+	err = calibrate_fit(record, c->trace.point, c->trace.n, &c->summary, why, size);
+	if (err) {
+		trace_done(&c->trace);
+		return err;
+	}
+	c->summary.trace = path;
+	c->summary.passed_over = c->trace.passed_over;
+	c->summary.reference_u = accuracy_ratio / NORMAL_95;
+	snprintf(c->summary.sha256, sizeof(c->summary.sha256), "%s", c->trace.sha256);
+	write_notes(&c->summary);
+	return 0;
+}
+
+void calibration_done(struct calibration *c)
+{
+	trace_done(&c->trace);
+}
+
+void calibration_apply(const struct calibration *c, struct sensor *s)
+{
+	const struct measured_calibration *t = &c->summary;
+
+	s->calibration = (struct sensor_calibration){ .done = true,
+						      .gain = t->gain,
+						      .gain_u = t->gain_u,
+						      .offset_w = t->offset_w,
+						      .offset_u_w = t->offset_u_w,
+						      .pivot_w = t->pivot_w,
+						      .reference_u = t->reference_u };
+}
+
+int run_calibration_init(struct run_calibration *c, const char *path, double accuracy_ratio)
+{
+	if (!path)
+		return 0;
+	c->record = malloc(sizeof(*c->record));
+	if (!c->record)
+		return -GW_E_NOMEM;
+	power_record_init(c->record);
+	pthread_mutex_init(&c->lock, NULL);
+	c->path = path;
+	c->accuracy_ratio = accuracy_ratio;
+	return 0;
+}
+
+void run_calibration_done(struct run_calibration *c)
+{
+	if (c->fitted)
+		calibration_done(&c->fit);
+	if (c->record)
+		pthread_mutex_destroy(&c->lock);
+	free(c->record);
+	c->record = NULL;
+}
+
+void run_calibration_event(struct run_calibration *c, const struct event *e)
+{
+	if (!c->record || e->type != EVENT_POWER)
+		return;
+	pthread_mutex_lock(&c->lock);
+	power_record_add(c->record, (double)e->t_ns * 1e-9, e->u.power_w);
+	pthread_mutex_unlock(&c->lock);
+}
+
+int run_calibration_end(struct run_calibration *c, struct measured *result)
+{
+	const struct measured_run *first = &result->run[0];
+	double wall_s = ((double)first->begin_wall_ns - (double)first->begin_ns) * 1e-9;
+	int err;
+
+	pthread_mutex_lock(&c->lock);
+	err = calibration_make(&c->fit, c->path, c->record, wall_s, c->accuracy_ratio, c->why,
+			       sizeof(c->why));
+	pthread_mutex_unlock(&c->lock);
+	if (err)
+		return err;
+	c->fitted = true;
+	c->sensor = first->device[0].sensor;
+	calibration_apply(&c->fit, &c->sensor);
+	result->calibration = &c->fit.summary;
+	return 0;
+}
+
+void run_calibration_marks(const struct run_calibration *c, struct progress_marks *m)
+{
+	for (unsigned i = 0; i < m->count; i++)
+		if (m->window[i].energy)
+			energy_calibrate(&m->window[i].energy[0], &c->sensor.calibration);
+}
+
+int run_calibration_keep(struct run_calibration *c)
+{
+	char dir[3800];
+	int err = sensor_directory(dir, sizeof(dir));
+
+	if (err) {
+		snprintf(c->why, sizeof(c->why),
+			 "neither XDG_CACHE_HOME nor HOME is set to a folder");
+		return err;
+	}
+	return sensor_save(&c->sensor, dir, c->why, sizeof(c->why));
 }

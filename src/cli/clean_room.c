@@ -1,6 +1,5 @@
 #include "clean_room.h"
 
-#include "base/http_message.h"
 #include "base/utf8.h"
 #include "base/clock.h"
 #include "base/json_doc.h"
@@ -35,7 +34,7 @@ enum holder { HELD_BY_US, HELD_BY_OTHERS, NOT_HELD };
 
 struct held {
 	enum holder holder;
-	bool out;
+	bool out; /* the worker has left the GPU */
 	/* the service's count of evictions of this worker at the time when the worker left;
 	 * NAN: it has not left */
 	double evictions;
@@ -88,35 +87,15 @@ int clean_room_check(const struct clean_room_flags *f)
 	return EXIT_OK;
 }
 
-static bool has_value(const struct json_doc *w, const char *key, const char *word)
-{
-	const char *s = json_doc_string(w, key);
-
-	return s && strcmp(s, word) == 0;
-}
-
-static const char *or_default(const char *s, const char *none)
-{
-	return s && *s ? s : none;
-}
-
-static bool is_manually_evicted(const struct json_doc *w)
-{
-	for (size_t i = 0; i < json_doc_count(w, "mask"); i++)
-		if (has_value(json_doc_at(w, "mask", i), "", "manual"))
-			return true;
-	return false;
-}
-
 static bool is_held(const struct json_doc *w)
 {
-	return has_value(w, "hold", "evicted") ||
-	       (has_value(w, "hold", "none") && is_manually_evicted(w));
+	return reply_is(w, "hold", "evicted") ||
+	       (reply_is(w, "hold", "none") && reply_has(w, "mask", "manual"));
 }
 
 static bool is_out(const struct json_doc *w)
 {
-	return has_value(w, "state", "evicted") || has_value(w, "state", "absent");
+	return reply_is(w, "state", "evicted") || reply_is(w, "state", "absent");
 }
 
 static uint64_t until_of(const struct json_doc *w)
@@ -133,7 +112,7 @@ static bool is_ours(const struct json_doc *w, const struct held *h)
 {
 	uint64_t until = until_of(w), own = h->until_wall_ns;
 
-	return has_value(w, "hold", "evicted") && until &&
+	return reply_is(w, "hold", "evicted") && until &&
 	       (until > own ? until - own : own - until) < SAME_NS;
 }
 
@@ -143,7 +122,7 @@ static const struct json_doc *worker_named(const struct clean_room *r, const cha
 	const struct json_doc *all = r->remote.reply;
 
 	for (size_t i = 0; all && i < json_doc_count(all, "workers"); i++)
-		if (has_value(json_doc_at(all, "workers", i), "name", name))
+		if (reply_is(json_doc_at(all, "workers", i), "name", name))
 			return json_doc_at(all, "workers", i);
 	return NULL;
 }
@@ -169,46 +148,30 @@ static double lease_s(const struct clean_room *r)
 	return fmin(fmax(lasted / 2, LEASE_LEAST_S), LEASE_MOST_S);
 }
 
-static void write_request(struct buf *out, double ttl_s)
-{
-	char reason[64];
-	struct json j;
-
-	snprintf(reason, sizeof(reason), "clean room of a measurement, process %ld",
-		 (long)getpid());
-	json_init(&j, out, false);
-	json_object(&j, NULL);
-	if (ttl_s > 0) {
-		json_string(&j, "state", "evicted");
-		json_double(&j, "ttl_s", ttl_s);
-	}
-	json_string(&j, "reason", reason);
-	json_object_end(&j);
-	json_end(&j);
-}
-
 /* Requests a change of one worker.  ttl_s 0: the verb needs no time.  Returns 0, or an error
  * with a sentence in message. */
 static int request_verb(struct clean_room *r, const char *name, const char *verb, double ttl_s,
 			char *message, size_t size)
 {
-	struct remote *m = &r->remote;
-	struct buf path, body;
+	char path[REMOTE_PATH], reason[64];
+	struct remote_body body;
+	struct json *j = remote_body_begin(&body);
 	int err;
 
-	buf_init(&path, 1024);
-	buf_init(&body, 1024);
-	buf_adds(&path, "/api/v1/guard/workers/");
-	url_escape(&path, name);
-	buf_addf(&path, "/%s", verb);
-	write_request(&body, ttl_s);
-	err = remote_request(m, "POST", path.p, body.p, REPLY_NS, message, size);
-	buf_done(&path);
-	buf_done(&body);
-	if (!err && m->status == 202 && m->reply)
+	snprintf(reason, sizeof(reason), "clean room of a measurement, process %ld",
+		 (long)getpid());
+	if (ttl_s > 0) {
+		json_string(j, "state", "evicted");
+		json_double(j, "ttl_s", ttl_s);
+	}
+	json_string(j, "reason", reason);
+	err = remote_request(&r->remote, "POST", remote_path(path, REMOTE_WORKERS, name, verb),
+			     remote_body_end(&body), REPLY_NS, message, size);
+	remote_body_done(&body);
+	if (!err && r->remote.status == 202 && r->remote.reply)
 		return 0;
 	if (!err)
-		remote_refusal(m, message, size);
+		remote_refusal(&r->remote, message, size);
 	return -GW_E_IO;
 }
 
@@ -217,7 +180,7 @@ static int hold_worker(struct clean_room *r, unsigned i, char *message, size_t s
 	double ttl_s = lease_s(r);
 	uint64_t asked_ns = now_ns();
 	struct held *h = &r->held[i];
-	int err = request_verb(r, r->record.worker[i].name, "hold", ttl_s, message, size);
+	int err = request_verb(r, r->record.worker[i].name, "/hold", ttl_s, message, size);
 
 	if (err)
 		return err;
@@ -247,7 +210,7 @@ static void update_presence(struct clean_room *r, unsigned i, const struct json_
 	if (!h->out && is_out(w)) {
 		h->out = true;
 		h->evictions = evictions;
-	} else if (h->out && (evictions > h->evictions || has_value(w, "state", "active"))) {
+	} else if (h->out && (evictions > h->evictions || reply_is(w, "state", "active"))) {
 		set_broken(r, i, "it came back");
 		h->evictions = evictions;
 	}
@@ -259,7 +222,7 @@ static void update_holder(struct clean_room *r, unsigned i, const struct json_do
 {
 	struct held *h = &r->held[i];
 
-	if (!w || has_value(w, "hold", "active")) {
+	if (!w || reply_is(w, "hold", "active")) {
 		set_broken(r, i, w ? "someone holds it active" : "the guard no longer has it");
 		h->holder = NOT_HELD;
 	} else if (h->holder == HELD_BY_US && !is_ours(w, h)) {
@@ -380,11 +343,11 @@ static int check_worker(const struct json_doc *w, const char *mode)
 {
 	const char *name = json_doc_string(w, "name");
 
-	if (has_value(w, "dry_run_why", "simulated"))
+	if (reply_is(w, "dry_run_why", "simulated"))
 		cli_error("the GPUs of worker %s are simulated; for those the guard needs "
 			  "simulated = true in [guard]; %s",
 			  name, nothing);
-	else if (has_value(w, "dry_run_why", "another-service"))
+	else if (reply_is(w, "dry_run_why", "another-service"))
 		cli_error("another service controls the GPUs of worker %s; give the --address "
 			  "of that service; %s",
 			  name, nothing);
@@ -392,7 +355,7 @@ static int check_worker(const struct json_doc *w, const char *mode)
 		cli_error("the guard does not move worker %s in mode %s; set mode = "
 			  "\"enforce\" in [guard], or leave out --clean-room; %s",
 			  name, mode, nothing);
-	else if (has_value(w, "hold", "active")) {
+	else if (reply_is(w, "hold", "active")) {
 		cli_error("someone holds worker %s active; to end this hold, run gpuward guard "
 			  "release %s; %s",
 			  name, name, nothing);
@@ -407,17 +370,16 @@ static void add_worker(struct clean_room *r, const struct json_doc *w)
 {
 	struct measured_worker *t = &r->record.worker[r->record.workers];
 	struct held *h = &r->held[r->record.workers++];
-	const char *hold = has_value(w, "hold", "none") && is_manually_evicted(w)
+	const char *hold = reply_is(w, "hold", "none") && reply_has(w, "mask", "manual")
 				   ? "manual"
-				   : json_doc_string(w, "hold");
+				   : reply_text(w, "hold", "none");
 	double left = json_doc_number(w, "hold_until_seconds");
 
 	*h = (struct held){ .holder = is_held(w) ? HELD_BY_OTHERS : NOT_HELD,
 			    .evictions = NAN };
-	snprintf(t->name, sizeof(t->name), "%s", or_default(json_doc_string(w, "name"), "?"));
-	snprintf(t->state, sizeof(t->state), "%s",
-		 or_default(json_doc_string(w, "state"), "?"));
-	snprintf(t->hold, sizeof(t->hold), "%s", or_default(hold, "none"));
+	snprintf(t->name, sizeof(t->name), "%s", reply_text(w, "name", "?"));
+	snprintf(t->state, sizeof(t->state), "%s", reply_text(w, "state", "?"));
+	snprintf(t->hold, sizeof(t->hold), "%s", hold);
 	t->hold_left_s = is_held(w) && left > 0 ? left : NAN;
 }
 
@@ -425,7 +387,7 @@ static void add_worker(struct clean_room *r, const struct json_doc *w)
 static int choose_workers(struct clean_room *r, const struct runner *runner)
 {
 	const struct json_doc *all = r->remote.reply;
-	const char *mode = or_default(json_doc_string(all, "mode"), "unknown");
+	const char *mode = reply_text(all, "mode", "unknown");
 	size_t n = json_doc_count(all, "workers");
 	int code = EXIT_OK;
 
@@ -491,8 +453,9 @@ static int check_gpus(struct clean_room *r, struct runner *runner)
 	for (unsigned i = 0; i < n; i++) {
 		const struct gw_device *d =
 			gw_snapshot_device(r->c->snap, gw_meter_device(runner->meter, i));
-		const char *uuid = or_default(gw_device_text(d, GW_T_UUID), "-");
+		const char *uuid = gw_device_text(d, GW_T_UUID);
 
+		uuid = uuid && *uuid ? uuid : "-";
 		if (request_gpu(r, uuid, runner, message, sizeof(message)) != 0)
 			return cli_fail("%s; --clean-room needs the guard of gpuward serve; %s",
 					message, nothing);
@@ -548,8 +511,7 @@ static void print_stayed(const struct clean_room *r, const char *wait)
 				"worker %s did not leave within %s (it is %s: %s); see gpuward "
 				"guard explain %s, or wait longer with --clean-room=TIME; %s",
 				name, wait, w ? json_doc_string(w, "state") : "gone",
-				or_default(w ? json_doc_string(w, "why") : NULL,
-					   "no reason given"),
+				w ? reply_text(w, "why", "no reason given") : "no reason given",
 				name, nothing);
 	}
 }
@@ -656,7 +618,7 @@ static void release_all(struct clean_room *r)
 		ours[i] = r->held[i].holder == HELD_BY_US;
 	}
 	for (unsigned i = 0; i < r->record.workers; i++)
-		if (ours[i] && request_verb(r, r->record.worker[i].name, "release", 0, message,
+		if (ours[i] && request_verb(r, r->record.worker[i].name, "/release", 0, message,
 					    sizeof(message)) != 0)
 			cli_error("worker %s: %s; its hold runs out within %.0f s",
 				  r->record.worker[i].name, message, lease_s(r));
@@ -697,7 +659,8 @@ void clean_room_print(const struct measured_room *r, unsigned indent)
 		utf8_clean(name, sizeof(name), w->name);
 		utf8_clean(broken, sizeof(broken), w->broken);
 		term_row(indent, i ? "" : "Clean room", "%s was held off%s%s%s", name,
-			 w->held ? "" : " by others already", *broken ? ", but " : "", broken);
+			 w->held ? "" : " by someone else already", *broken ? ", but " : "",
+			 broken);
 	}
 }
 

@@ -266,9 +266,18 @@ int cli_select(struct cli *c)
 	return code;
 }
 
+const struct gw_device *cli_next_device(const struct cli *c, unsigned *at)
+{
+	while (*at < gw_snapshot_device_count(c->snap))
+		if (render_shows(&c->filter, (*at)++))
+			return gw_snapshot_device(c->snap, *at - 1);
+	return NULL;
+}
+
 int cli_device_exit_code(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
+	const struct gw_device *d;
 	bool bad = false;
 
 	if (gw_snapshot_device_count(c->snap) == 0)
@@ -276,13 +285,8 @@ int cli_device_exit_code(const struct cli *c)
 				       backend_is_named(c)
 			       ? EXIT_NO_GPU
 			       : EXIT_OK;
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
-		enum gw_device_state state = gw_snapshot_device(c->snap, i)->state;
-
-		if (render_shows(&c->filter, i) && state != GW_DEVICE_OK &&
-		    state != GW_DEVICE_ASLEEP)
-			bad = true;
-	}
+	for (unsigned at = 0; (d = cli_next_device(c, &at));)
+		bad |= d->state != GW_DEVICE_OK && d->state != GW_DEVICE_ASLEEP;
 	return bad ? EXIT_PARTIAL : EXIT_OK;
 }
 
@@ -422,10 +426,9 @@ int simulate_prepare(const char *scenario, const char **ret_library)
 	void *lib;
 
 	if (!find_library())
-		return cli_fail(
-			"the simulator is neither at sim/libnvidia-ml.so.1 next to this "
-			"program nor at %s; set GPUWARD_SIM_LIBRARY to its path",
-			library);
+		return cli_fail("the simulator is neither at sim/libnvidia-ml.so.1 next to "
+				"this program nor at %s; set GPUWARD_SIM_LIBRARY to its path",
+				library);
 	/* Do not close the library, so that the backend's dlopen() gets the same library with
 	 * this scenario loaded. */
 	lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);

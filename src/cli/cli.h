@@ -105,6 +105,10 @@ bool cli_stalled(const struct cli *c);
 /* Matches --gpu against the snapshot.  Returns EXIT_OK, or EXIT_USAGE or EXIT_NO_GPU. */
 int cli_select(struct cli *c);
 
+/* Returns the next selected device, and moves *at behind it; NULL: there is none.  Begin with *at
+ * = 0; the position of the device in the snapshot is then *at - 1. */
+const struct gw_device *cli_next_device(const struct cli *c, unsigned *at);
+
 /* Returns the exit code that follows from the state of the selected devices. */
 int cli_device_exit_code(const struct cli *c);
 

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #define STOP_GRACE_NS (400 * NS_PER_MS)
+#define RESOLVE_NS    (2 * NS_PER_S)
 
 void deadline_init(struct deadline *d, uint64_t most_ns, const struct deadline_stop *stop)
 {
@@ -136,6 +138,53 @@ int client_resolve(const char *host, const char *port, struct deadline *d,
 	}
 	lookup_unref(q);
 	return err;
+}
+
+/* Returns true if this machine has the address: only then a socket can be bound to it. */
+static bool is_own_address(const struct addrinfo *a)
+{
+	struct sockaddr_storage at = { 0 };
+	bool bound;
+	int fd;
+
+	if (a->ai_addrlen > sizeof(at))
+		return false;
+	memcpy(&at, a->ai_addr, a->ai_addrlen);
+	if (at.ss_family == AF_INET)
+		((struct sockaddr_in *)&at)->sin_port = 0;
+	else if (at.ss_family == AF_INET6)
+		((struct sockaddr_in6 *)&at)->sin6_port = 0;
+	else
+		return false;
+	fd = socket(at.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	bound = bind(fd, (struct sockaddr *)&at, a->ai_addrlen) == 0;
+	close(fd);
+	return bound;
+}
+
+unsigned client_own_port(const char *address, const struct deadline_stop *stop)
+{
+	const char *colon = strrchr(address, ':');
+	const char *from = *address == '[' ? address + 1 : address;
+	struct addrinfo *list = NULL;
+	struct deadline d;
+	bool own = false;
+	char host[300];
+	long port = colon ? strtol(colon + 1, NULL, 10) : 0;
+
+	if (port < 1 || port > 65535)
+		return 0;
+	snprintf(host, sizeof(host), "%.*s", (int)(colon - from), from);
+	host[strcspn(host, "]")] = '\0';
+	deadline_init(&d, RESOLVE_NS, stop);
+	if (client_resolve(host, colon + 1, &d, &list) != 0)
+		return 0;
+	for (const struct addrinfo *a = list; a && !own; a = a->ai_next)
+		own = is_own_address(a);
+	freeaddrinfo(list);
+	return own ? (unsigned)port : 0;
 }
 
 static int finish_connect(int fd, int result, struct deadline *wait)

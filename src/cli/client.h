@@ -47,6 +47,10 @@ struct addrinfo;
 int client_resolve(const char *host, const char *port, struct deadline *d,
 		   struct addrinfo **ret);
 
+/* Returns the port of "HOST:PORT", or 0 if the host is not this machine or is not resolved
+ * within 2 s. */
+unsigned client_own_port(const char *address, const struct deadline_stop *stop);
+
 #define CLIENT_REPLY_MAX (16u << 20)
 
 struct client_request {

@@ -2,17 +2,21 @@
  *
  * measure/ab.c decides which command runs next, when to stop, and what the result means.  This
  * file runs the commands one after the other and prints the results. */
-#include "ab_plan.h"
 #include "ab_text.h"
 #include "output.h"
 #include "session.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
+#include "base/number.h"
+#include "measure/meter.h"
+#include "measure/stat.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +24,132 @@
 
 #define TAIL_LINES   5
 #define EXIT_INVALID 12
+#define TARGET       0.01 /* the default of --target if no --fail-if is given */
+/* 2^53: every JSON reader represents integers up to this value exactly */
+#define SEED_MAX 9007199254740992.0
+
+struct ab_options {
+	struct session_options session;
+	double pairs_max, aa_pairs, seed; /* seed NAN: --seed is not given */
+	const char *target, *fail_if;
+	bool show_output;
+};
+
+#define AT(member) offsetof(struct ab_options, member)
+static const struct option options[] = {
+	OPTION_COUNT_ROW("pairs-max", AT(pairs_max), "largest number of pairs", 2,
+			 AB_PAIRS_LIMIT, 40),
+	OPTION_ROW(TEXT, 0, "target", AT(target), "PERCENT",
+		   "stop when the ratio is known within PERCENT (default: 1%; no target with "
+		   "--fail-if)"),
+	OPTION_ROW(TEXT, 0, "fail-if", AT(fail_if), "RULE",
+		   "condition on B relative to A such as 'energy > +2%' (energy, time, power "
+		   "or edp): exit status 10 if it is true, 0 if not, 11 if undecided"),
+	OPTION_COUNT_ROW("aa-pairs", AT(aa_pairs),
+			 "first compare A with itself N times, to measure the noise", 0,
+			 AB_PAIRS_LIMIT, 4),
+	SESSION_ITERATIONS(struct ab_options, session),
+	SESSION_PART(struct ab_options, session),
+	/* One warm-up run is the default: it fills caches, and shows early whether B fails. */
+	SESSION_COOLDOWN(struct ab_options, session, 1),
+	SESSION_EXCLUSIVE(struct ab_options, session),
+	CLEAN_ROOM_OPTIONS(struct ab_options, session.room),
+	OPTION_COUNT_ROW(
+		"seed", AT(seed),
+		"seed for the order and the bootstrap (default: a different one each time)", 0,
+		SEED_MAX, NAN),
+	OPTION_ROW(FLAG, 0, "show-output", AT(show_output), NULL,
+		   "show the output of the commands, which is discarded by default"),
+	SESSION_OUTPUT(struct ab_options, session),
+	SESSION_KEEP_COMMAND(struct ab_options, session),
+	SESSION_PROGRESS(struct ab_options, session),
+	OPTION_END,
+};
+
+static int parse_target(const char *text, double *ret)
+{
+	const char *end;
+	double v = number_parse(text, &end);
+
+	if (end == text || strcmp(end, "%") != 0 || !(v > 0 && v <= 100))
+		return cli_usage(
+			"--target takes a percentage above 0 such as 1%% or 0.5%%, not '%s'",
+			text);
+	*ret = v / 100;
+	return EXIT_OK;
+}
+
+static int parse_gate(const char *text, struct ab_config *config)
+{
+	char error[256];
+
+	if (ab_gate_parse(text, &config->gate, error, sizeof(error)) != 0)
+		return cli_usage("--fail-if '%s': %s", text, error);
+	config->gated = true;
+	return EXIT_OK;
+}
+
+static double fresh_seed(void)
+{
+	uint64_t state = clock_wall_ns(clock_real()) ^ (uint64_t)getpid() << 40;
+
+	return (double)(splitmix64(&state) >> 32);
+}
+
+/* Checks the options and writes the configuration.  Returns an exit code. */
+static int parse_options(const struct ab_options *o, struct ab_config *c)
+{
+	int code = EXIT_OK;
+
+	ab_config_init(c);
+	c->pairs_max = (unsigned)o->pairs_max;
+	c->aa_pairs = (unsigned)o->aa_pairs;
+	c->seed = (uint64_t)(isnan(o->seed) ? fresh_seed() : o->seed);
+	c->require_exclusive = o->session.require_exclusive;
+	if (o->fail_if)
+		code = parse_gate(o->fail_if, c);
+	c->target_ratio = c->gated ? 0 : TARGET;
+	if (code == EXIT_OK && o->target)
+		code = parse_target(o->target, &c->target_ratio);
+	if (code == EXIT_OK)
+		code = session_check(&o->session);
+	if (code == EXIT_OK)
+		code = clean_room_check(&o->session.room);
+	if (code == EXIT_OK && o->session.part && !*o->session.part)
+		code = cli_usage("--part: the name is empty");
+	return code;
+}
+
+#define FORM "gpuward ab [OPTIONS] -- A... -- B..."
+
+/* Splits argv at "--" into two commands, each ended by NULL.  Changes argv.  Returns an exit
+ * code. */
+static int split_commands(char **argv, int argc, char **ret[2])
+{
+	int part = 0;
+
+	while (part < argc && strcmp(argv[part], "--") != 0)
+		part++;
+	if (argc == 0)
+		return cli_usage("two commands are missing: " FORM);
+	if (part == argc)
+		return cli_usage("the second command is missing: write -- and the second "
+				 "command after '%s': " FORM,
+				 argv[part - 1]);
+	ret[AB_ARM_A] = argv;
+	ret[AB_ARM_B] = argv + part + 1;
+	argv[part] = NULL;
+	for (unsigned i = 0; i < 2; i++)
+		if (!ret[i][0] || !*ret[i][0])
+			return cli_usage("command %c is empty: " FORM, i ? 'B' : 'A');
+	for (char **word = ret[AB_ARM_B]; *word; word++)
+		if (strcmp(*word, "--") == 0)
+			return cli_usage(
+				"there is a third -- after '%s', but ab compares two commands; "
+				"wrap a command that needs a -- in sh -c '...'",
+				word[-1]);
+	return EXIT_OK;
+}
 
 struct comparison {
 	struct cli *c;
@@ -264,32 +394,99 @@ static void add_run(struct comparison *x, unsigned at)
 	}
 }
 
+/* Returns the energy of device i in part w of the run; w NULL: in the whole run. */
+static const struct gw_energy *energy_of(const struct runner_run *run,
+					 const struct progress_marks_window *w, unsigned i)
+{
+	return w ? &w->energy[i] : gw_window_energy(run->window, i);
+}
+
+/* Fills in the energy of a run or of its part w, summed over the GPUs. */
+static void fill_record(const struct comparison *x, const struct runner_run *run,
+			const struct progress_marks_window *w, struct ab_record *r)
+{
+	double variance = 0, below2 = 0, above2 = 0, counter_j = 0, samples_j = 0;
+	bool one_source = false; /* some GPU has only one energy source */
+
+	r->seconds = w ? (double)(w->end_ns - w->begin_ns) * 1e-9 : run->seconds;
+	r->temperature_c = NAN;
+	for (unsigned i = 0; i < gw_meter_device_count(x->s.runner.meter); i++) {
+		const struct gw_energy *e = energy_of(run, w, i);
+
+		r->energy.best += e->relative.best;
+		variance += pow(e->u_relative, 2);
+		below2 += pow(e->relative.best - e->relative.low, 2);
+		above2 += pow(e->relative.high - e->relative.best, 2);
+		counter_j += e->counter_joules;
+		samples_j += e->samples_joules;
+		one_source = one_source || isnan(e->residual_ratio);
+		r->temperature_c = fmax(r->temperature_c, e->temperature_begin);
+		r->validity = e->validity > r->validity ? e->validity : r->validity;
+		r->codes |= e->codes;
+	}
+	r->energy.low = r->energy.best - sqrt(below2);
+	r->energy.high = r->energy.best + sqrt(above2);
+	r->u_j = sqrt(variance);
+	r->power_w = r->energy.best / r->seconds;
+	r->residual_ratio = one_source ? NAN : samples_j / counter_j - 1;
+	/* a short run has no reading of the temperature: use the one before the run */
+	if (isnan(r->temperature_c))
+		r->temperature_c = x->s.cool.now_c;
+}
+
+/* Writes to x->why why the energy of the run, or of its part w, is not fully valid: for each
+ * GPU, the sentence of each code and its evidence. */
+static void describe_codes(struct comparison *x, const struct runner_run *run,
+			   const struct progress_marks_window *w)
+{
+	char evidence[200];
+	struct buf b;
+
+	buf_init_fixed(&b, x->why, sizeof(x->why));
+	for (unsigned i = 0; i < gw_meter_device_count(x->s.runner.meter); i++) {
+		const struct gw_energy *e = energy_of(run, w, i);
+
+		for (unsigned c = 0; c < GW_CODES; c++) {
+			const struct gw_code_info *info = gw_code_info(c);
+
+			if (!(e->codes & UINT64_C(1) << c) || info->level == GW_VALID)
+				continue;
+			window_evidence(run->window, i, e, c, evidence, sizeof(evidence));
+			buf_addf(&b, "%sGPU %u: %s%s%s", b.len ? "; " : "",
+				 session_device(&x->s, i)->index, info->sentence,
+				 *evidence ? ", " : "", evidence);
+		}
+	}
+	if (b.len == 0)
+		buf_adds(&b, "the energy of the run is unknown");
+}
+
 static int run_step(struct comparison *x, const struct ab_step *step)
 {
 	struct ab_report *report = &x->report;
 	struct ab_record *r = &report->run[report->runs];
+	const char *part = x->o->session.part;
+	const struct progress_marks_window *w;
 	struct runner_run run;
-	int code = run_command(x, step->command, &run), parts = 0;
+	unsigned parts = 0; /* number of parts with this name */
+	int code = run_command(x, step->command, &run);
 
 	if (code != EXIT_OK)
 		return code;
+	w = part ? progress_marks_find(&run.marks, part, &parts) : NULL;
 	*r = (struct ab_record){ .step = *step, .begin_wall_ns = run.begin_wall_ns };
 	if (x->s.runner.interrupted) {
 		/* the run may be incomplete */
-	} else if ((parts = ab_record_fill(x->s.runner.meter, x->o->session.part, &run, r)) <
-		   0) {
+	} else if (part && !w) {
 		set_failure(x, step->command, 0,
 			    "did not mark the beginning and end of a part '%.60s'; see "
 			    "gpuward-measure(1)",
-			    x->o->session.part);
+			    part);
 		code = EXIT_INVALID;
 	} else {
-		/* no temperature was read, because the run is too short */
-		if (isnan(r->temperature_c))
-			r->temperature_c = x->s.cool.now_c;
-		warn_parts(x, step->command, (unsigned)parts);
-		ab_record_reason(x->s.runner.meter, x->o->session.part, x->c->snap, &run,
-				 x->why, sizeof(x->why));
+		fill_record(x, &run, w, r);
+		warn_parts(x, step->command, parts);
+		describe_codes(x, &run, w);
 		add_run(x, report->runs++);
 	}
 	runner_run_done(&run);
@@ -541,9 +738,9 @@ static int ab_run(struct cli *c)
 	x->s.cool.report = report_cooldown;
 	x->terminal = progress_possible(c->quiet) && !x->o->show_output;
 	x->lines = x->o->session.progress && !x->terminal && !c->quiet;
-	code = ab_plan_parse(x->o, &x->config);
+	code = parse_options(x->o, &x->config);
 	if (code == EXIT_OK)
-		code = ab_plan_split(c->argv, c->argc, x->argv);
+		code = split_commands(c->argv, c->argc, x->argv);
 	if (code == EXIT_OK)
 		code = output_possible(x->o->session.output);
 	if (code == EXIT_OK)
@@ -571,7 +768,7 @@ const struct command command_ab = {
 		    "  gpuward ab --simulate=h200 --no-cooldown -- sleep 0.5 -- sleep 0.6\n",
 	.arguments = "-- A... -- B...",
 	.runs = 2,
-	.options = ab_plan_options,
+	.options = options,
 	.options_size = sizeof(struct ab_options),
 	.run = ab_run,
 };

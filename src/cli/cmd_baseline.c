@@ -17,10 +17,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LEAST_S   10
-#define MOST_S    30
-#define LONGEST_S 600
-#define HALF_W    1.0
+#define LEAST_S   10  /* shortest measurement */
+#define MOST_S    30  /* longest measurement, unless --time is given */
+#define LONGEST_S 600 /* largest value of --time */
+#define HALF_W    1.0 /* the measurement ends if the mean is known within this many watts */
 #define DRAW_NS   (200 * NS_PER_MS)
 /* Time to wait after a context is created.  Creating a context loads the GPU, and the reported
  * utilisation is a mean over 1 s. */
@@ -37,11 +37,13 @@ struct given {
 struct job {
 	const struct gw_device *device;
 	struct baseline_plan plan;
-	int64_t own_pid;
+	int64_t own_pid; /* this process and its children may use the GPU */
 	const char *dir; /* the folder for the baseline; "": it is not saved */
 	struct gw_meter *meter;
 	pthread_t thread;
-	bool started, have, kept;
+	bool started; /* the thread runs */
+	bool have;    /* `b` has the power; it is saved only if the GPU was idle */
+	bool kept;    /* `b` is saved in dir */
 	struct baseline b;
 	char message[512]; /* why there is no baseline, or why it is not saved */
 	/* The lock protects these members: */
@@ -251,21 +253,20 @@ static void load_all(struct jobs *all, double ttl_s)
 	}
 }
 
-enum { GPU, NAME, KIND, POWER, HALF, SECONDS, TEMPERATURE, LIMIT, AGE, NOTE };
+#define COLUMNS(X)                             \
+	X(GPU, "GPU", 0, true, false)          \
+	X(NAME, "NAME", 3, false, true)        \
+	X(KIND, "KIND", 0, false, false)       \
+	X(POWER, "POWER", 0, true, false)      \
+	X(HALF, "95 %", 0, true, false)        \
+	X(SECONDS, "DURATION", 4, true, false) \
+	X(TEMPERATURE, "AT", 5, true, false)   \
+	X(LIMIT, "LIMIT", 6, true, false)      \
+	X(AGE, "AGE", 2, true, false)          \
+	X(NOTE, "NOTE", 1, false, true)
 
-static const struct table_column columns[] = {
-	[GPU] = { "GPU", 0, true, false },
-	[NAME] = { "NAME", 3, false, true },
-	[KIND] = { "KIND", 0, false, false },
-	[POWER] = { "POWER", 0, true, false },
-	[HALF] = { "95 %", 0, true, false },
-	[SECONDS] = { "DURATION", 4, true, false },
-	[TEMPERATURE] = { "AT", 5, true, false },
-	[LIMIT] = { "LIMIT", 6, true, false },
-	[AGE] = { "AGE", 2, true, false },
-	[NOTE] = { "NOTE", 1, false, true },
-	{ NULL, 0, false, false },
-};
+enum { COLUMNS(TABLE_SYMBOL) };
+static const struct table_column columns[] = { COLUMNS(TABLE_COLUMN) TABLE_END };
 
 static void set_figures(struct table *t, const struct baseline *b)
 {
@@ -291,23 +292,19 @@ static void print_table(const struct cli *c, const struct jobs *all)
 	table_init(&t, columns);
 	for (unsigned i = 0; i < all->count; i++) {
 		const struct job *j = &all->job[i];
-		const char *name = gw_device_text(j->device, GW_T_NAME);
 
 		if (!j->kept && !given(c)->show)
 			/* the reason why there is no baseline was printed as an error */
 			continue;
 		table_row(&t);
 		table_set(&t, GPU, TERM_PLAIN, "%u", j->device->index);
-		if (name)
-			table_set(&t, NAME, TERM_PLAIN, "%s", name);
+		table_text(&t, NAME, TERM_PLAIN, gw_device_text(j->device, GW_T_NAME));
 		table_set(&t, KIND, TERM_PLAIN, "%s", gw_baseline_kind_name(j->plan.kind));
 		if (j->have)
 			set_figures(&t, &j->b);
-		if (*j->message)
-			table_set(&t, NOTE, TERM_PLAIN, "%s", j->message);
+		table_text(&t, NOTE, TERM_PLAIN, j->message);
 	}
-	table_print(&t, term_width());
-	table_done(&t);
+	table_end(&t, term_width());
 }
 
 static void put_job(struct json *out, const struct job *j)
@@ -372,21 +369,18 @@ static int add_job(struct jobs *all, const struct gw_device *d, enum gw_baseline
  * no-context. */
 static int list_jobs(struct cli *c, struct jobs *all)
 {
-	int err = 0;
+	const char *kind = given(c)->kind;
+	const struct gw_device *d;
 
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
-		for (unsigned k = 0; k < GW_BASELINE_KINDS && !err; k++) {
-			const char *kind = given(c)->kind;
+	for (unsigned at = 0; (d = cli_next_device(c, &at));)
+		for (unsigned k = 0; k < GW_BASELINE_KINDS; k++) {
 			bool wanted = kind ? strcmp(kind, gw_baseline_kind_name(k)) == 0
 					   : given(c)->show || k == GW_BASELINE_NO_CONTEXT;
 
-			if (wanted && render_shows(&c->filter, i))
-				err = add_job(all, gw_snapshot_device(c->snap, i),
-					      (enum gw_baseline_kind)k);
+			if (wanted && add_job(all, d, (enum gw_baseline_kind)k) != 0)
+				return cli_no_memory();
 		}
-	if (err)
-		cli_error("%s", gw_strerror(err));
-	return err ? EXIT_FAILED : EXIT_OK;
+	return EXIT_OK;
 }
 
 static void plan_jobs(const struct cli *c, struct jobs *all, int64_t own_pid)
@@ -443,16 +437,14 @@ static int measure_or_show(struct cli *c, struct jobs *all, int64_t own_pid)
 
 static int clear_baselines(const struct cli *c, const char *dir)
 {
+	const struct gw_device *d;
 	unsigned gone = 0;
 
 	if (c->gpu.count == 0)
 		gone = baseline_clear(NULL, dir);
-	for (unsigned i = 0; c->gpu.count && i < gw_snapshot_device_count(c->snap); i++) {
-		const char *uuid = gw_device_text(gw_snapshot_device(c->snap, i), GW_T_UUID);
-
-		if (render_shows(&c->filter, i) && uuid)
-			gone += baseline_clear(uuid, dir);
-	}
+	for (unsigned at = 0; c->gpu.count && (d = cli_next_device(c, &at));)
+		if (gw_device_text(d, GW_T_UUID))
+			gone += baseline_clear(gw_device_text(d, GW_T_UUID), dir);
 	if (!c->quiet)
 		printf("%u baseline%s deleted\n", gone, gone == 1 ? "" : "s");
 	return EXIT_OK;
@@ -510,8 +502,8 @@ static const char *const kinds[] = { "no-context", "context-idle", "hot-idle", N
 static const struct option options[] = {
 	OPTION_CHOICE_ROW(
 		0, "kind", AT(kind), "KIND",
-		"no-context (the default: no program uses the GPU), context-idle (one "
-		"program has a context and is idle) or hot-idle (right after a load)",
+		"no-context (the default: no program uses the GPU), context-idle (one program "
+		"has a context and is idle) or hot-idle (right after a load)",
 		kinds),
 	OPTION_ROW(DURATION, 0, "time", AT(time_ns), "TIME",
 		   "measure for at most TIME (default: 30s); ends earlier, but not before 10 "

@@ -239,8 +239,7 @@ static void print_sensor(const struct sensor *s)
 	add_source(&t, "instant", &s->instant, active);
 	add_source(&t, "average", &s->average, active);
 	add_counter(&t, s);
-	table_print(&t, term_width());
-	table_done(&t);
+	table_end(&t, term_width());
 	if (s->ring.why == GW_HAVE)
 		figure_line("ring", "%u entries, %.4g s%s", s->ring_entries, s->ring_span_s,
 			    s->ring_wall ? ", wall-clock timestamps" : "");
@@ -322,11 +321,10 @@ static int characterise_run(struct cli *c)
 	o = calloc(gw_snapshot_device_count(c->snap) + 1, sizeof(*o));
 	if (!o)
 		return cli_no_memory();
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
-		if (render_shows(&c->filter, i)) {
-			o[n].device = i;
-			process_device(c, &o[n++]);
-		}
+	for (unsigned at = 0; cli_next_device(c, &at);) {
+		o[n].device = at - 1;
+		process_device(c, &o[n++]);
+	}
 	code = c->json ? print_json(c, o, n) : print_text(c, o, n);
 	if (code == EXIT_OK)
 		code = exit_code(o, n);
@@ -348,14 +346,14 @@ static const struct option options[] = {
 const struct command command_characterise = {
 	.name = "characterise",
 	.summary = "measure the properties of the power sensors",
-	.description = "Measures how often each power source has a new value, how the energy "
-		       "counter is updated, whether reading the counter disturbs it, and what "
-		       "each call costs. This takes half a minute per GPU, runs no load of its "
-		       "own, and works best on an idle GPU. --active also measures the "
-		       "averaging window "
-		       "and the delay of each power source. The values are saved and used by "
-		       "all later measurements on this GPU, driver and VBIOS; without them, "
-		       "published values for the GPU's generation are assumed.",
+	.description =
+		"Measures how often each power source has a new value, how the energy counter "
+		"is updated, whether reading the counter disturbs it, and what each call "
+		"costs. This takes half a minute per GPU, runs no load of its own, and works "
+		"best on an idle GPU. --active also measures the averaging window and the "
+		"delay of each power source. The values are saved and used by all later "
+		"measurements on this GPU, driver and VBIOS; without them, published values "
+		"for the GPU's generation are assumed.",
 	.examples = "  gpuward characterise\n"
 		    "  gpuward characterise --gpu 0 --active\n"
 		    "  gpuward characterise --show --json\n",

@@ -2,7 +2,6 @@
 #include "cli.h"
 #include "compare_view.h"
 #include "output.h"
-#include "result_set.h"
 #include "table.h"
 
 #include "base/array.h"
@@ -375,10 +374,9 @@ static int write_text(const struct compare_view *v, struct buf *out, bool file, 
 		buf_clear(out);
 	}
 	if (!quiet && !x.t.error && x.layout != ONE_LINE)
-		text_sentence(&notes, v->c->nrows > 1
-					      ? "Below a value: its 95 % interval, then its "
-						"change with a 95 % interval."
-					      : "Below a value: its 95 % interval.");
+		text_sentence(&notes, v->c->nrows > 1 ? "Below a value: its 95 % interval, "
+							"then its change with a 95 % interval."
+						      : "Below a value: its 95 % interval.");
 	if (!quiet && !x.t.error)
 		note_hidden(&x, width, whole, &notes);
 	table_done(&x.t);
@@ -478,10 +476,10 @@ static const char *metric_word(unsigned i)
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	OPTION_CHOICE_ROW('f', "format", AT(format), "FORMAT",
-			  "text (default), markdown, csv, json, latex, or sentence (for a "
-			  "paper)",
-			  formats),
+	OPTION_CHOICE_ROW(
+		'f', "format", AT(format), "FORMAT",
+		"text (default), markdown, csv, json, latex, or sentence (for a paper)",
+		formats),
 	OPTION_WORDS_ROW(
 		'm', "metric", AT(metric), "NAME",
 		"only these metrics: latency, power, energy, net, token, size; repeatable",
@@ -495,11 +493,12 @@ static const struct option options[] = {
 const struct command command_compare = {
 	.name = "compare",
 	.summary = "compare results: the changes and how certain they are",
-	.description = "Prints results of gpuward measure in one table, one row per label in "
-		       "the order of the files; files with the same label are trials of one "
-		       "row. Changes are relative to the first row with a usable run, or to "
-		       "--reference, with 95 % intervals. Invalid runs are left out and listed "
-		       "below the table.",
+	.description =
+		"Prints results of gpuward measure in one table, one row per label in the "
+		"order of the files; files with the same label are trials of one row. Changes "
+		"are relative to the first row with a known energy, or to --reference, with 95 "
+		"% "
+		"intervals. Invalid runs are left out and listed below the table.",
 	.examples = "  gpuward compare fp32.json fp16.json int8.json\n"
 		    "  gpuward compare --format=markdown runs/*.json >> RESULTS.md\n"
 		    "  gpuward compare --format=sentence --reference=fp32 *.json\n"

@@ -602,9 +602,8 @@ static int diff_run(struct cli *c)
 	int code[2], ret;
 
 	if (c->argc != 2)
-		return cli_usage(
-			"diff needs two bundles or results of gpuward measure: gpuward diff A "
-			"B");
+		return cli_usage("diff needs two bundles or results of gpuward measure: "
+				 "gpuward diff A B");
 	e = calloc(2, sizeof(*e));
 	if (!e)
 		return cli_no_memory();

@@ -508,9 +508,8 @@ const struct command command_doctor = {
 	.summary = "find problems on this machine and say how to fix them",
 	.description =
 		"Checks the library, the driver, the devices, permissions, containers, "
-		"sensors, what the guard may do as this user, whether the service can push "
-		"its metrics, and whether checkpoints can be faster. For each problem it "
-		"prints "
+		"sensors, what the guard may do as this user, whether the service can push its "
+		"metrics, and whether checkpoints can be faster. For each problem it prints "
 		"how to fix it. Exit status: 0 if nothing is broken (a machine without a GPU "
 		"is not broken), 3 if a problem hides all GPUs, 4 if some GPU has a problem.",
 	.examples = "  gpuward doctor\n"

@@ -49,6 +49,7 @@ static void print_device(const struct cli *c, const struct gw_device *d)
 static void print_text(const struct cli *c, const struct gw_environment *env)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
+	const struct gw_device *d;
 	const char *section = "";
 
 	cli_print_status(c);
@@ -67,9 +68,8 @@ static void print_text(const struct cli *c, const struct gw_environment *env)
 	figure_line("driver_version", "%s", s->driver_version ? s->driver_version : "-");
 	figure_line("cuda_driver_version", "%s", s->cuda_version ? s->cuda_version : "-");
 	figure_line("nvml_version", "%s", s->nvml_version ? s->nvml_version : "-");
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
-		if (render_shows(&c->filter, i))
-			print_device(c, gw_snapshot_device(c->snap, i));
+	for (unsigned at = 0; (d = cli_next_device(c, &at));)
+		print_device(c, d);
 }
 
 static int print_environment(const struct cli *c, const struct gw_environment *env)

@@ -319,8 +319,7 @@ static void print_nodes(const struct fleet *f, unsigned top)
 	table_init(&t, node_columns);
 	for (unsigned i = 0; i < f->nodes && i < top; i++)
 		add_node(&t, order[i]);
-	table_print(&t, term_table_width());
-	table_done(&t);
+	table_end(&t, term_table_width());
 	if (f->nodes > top)
 		printf("%u more nodes; --top lists more\n", f->nodes - top);
 	free(order);
@@ -375,16 +374,15 @@ static void print_workloads(const struct fleet *f)
 		return;
 	if (!f->workloads) {
 		term_wrap("", 0,
-			  "Prometheus has no gpuward_workload_energy_joules_total in this "
-			  "time range.",
+			  "Prometheus has no gpuward_workload_energy_joules_total in this time "
+			  "range.",
 			  term_width());
 		return;
 	}
 	table_init(&t, workload_columns);
 	for (unsigned i = 0; i < f->workloads; i++)
 		add_workload(&t, &f->workload[i]);
-	table_print(&t, term_table_width());
-	table_done(&t);
+	table_end(&t, term_table_width());
 	print_share_problem(f);
 }
 
@@ -425,8 +423,7 @@ static void print_models(const struct fleet *f, unsigned top)
 		if (!isnan(m->joules_per_token))
 			table_set(&t, 4, TERM_PLAIN, "%.3g", m->joules_per_token);
 	}
-	table_print(&t, term_table_width());
-	table_done(&t);
+	table_end(&t, term_table_width());
 }
 
 static void fleet_text_print(const struct fleet *f, unsigned top)
@@ -486,8 +483,7 @@ static void fleet_text_fit(const struct fleet *f, double bytes, unsigned gpus, u
 	table_init(&t, place_columns);
 	for (unsigned i = 0; i < f->places && i < top; i++)
 		add_place(&t, f, &f->place[i]);
-	table_print(&t, term_table_width());
-	table_done(&t);
+	table_end(&t, term_table_width());
 	if (f->places > top)
 		printf("%u more nodes; --top lists more\n", f->places - top);
 }
@@ -508,10 +504,9 @@ static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "token-file", AT(token_file), "FILE",
 		   "file with the token that Prometheus requires (default: token_file in "
 		   "[fleet])"),
-	OPTION_ROW(
-		TEXT, 0, "ca-file", AT(ca_file), "FILE",
-		"certificates (PEM) that must have signed the server's certificate (default: "
-		"ca_file in [fleet], else those of the system)"),
+	OPTION_ROW(TEXT, 0, "ca-file", AT(ca_file), "FILE",
+		   "certificates (PEM) that must have signed the server's certificate "
+		   "(default: ca_file in [fleet], else those of the system)"),
 	OPTION_ROW(TEXT, 0, "job", AT(job), "REGEX",
 		   "only this job of Prometheus (default: job in [fleet], else every job whose "
 		   "name ends with gpuward)"),
@@ -552,8 +547,8 @@ static int read_server(const struct given *g, struct fleet_server *s, char *job,
 	config_done(&c);
 	if (!*s->url)
 		return cli_usage(
-			"no Prometheus is named: give --prometheus http://HOST:9090, or "
-			"set prometheus in the section [fleet] of the configuration");
+			"no Prometheus is named: give --prometheus http://HOST:9090, or set "
+			"prometheus in the section [fleet] of the configuration");
 	why = config_check_prometheus(g->prometheus ? g->prometheus : s->url);
 	if (why)
 		return cli_usage("%s: %s",

@@ -8,7 +8,6 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "guard/policy.h"
-#include "base/http_message.h"
 #include "base/json_doc.h"
 #include "base/utf8.h"
 
@@ -16,8 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALL     "all"
-#define WORKERS "/api/v1/guard/workers/"
+#define ALL "all"
 
 #define NO_WORKER                                                                         \
 	"No [[worker]] is configured, so the guard has nothing to move. To add workers, " \
@@ -99,26 +97,24 @@ static enum term_style state_style(const char *state)
 
 static void add_reasons(struct table *t, const struct json_doc *w)
 {
-	char text[TABLE_CELL] = "";
-	size_t n = json_doc_count(w, "mask"), len = 0;
+	char text[TABLE_CELL];
+	struct buf b;
 
-	for (size_t i = 0; i < n && len < sizeof(text); i++) {
-		const char *s = json_doc_string(json_doc_at(w, "mask", i), "");
-
-		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", len ? "," : "",
-					s ? s : "?");
-	}
-	if (*text)
+	buf_init_fixed(&b, text, sizeof(text));
+	for (size_t i = 0; i < json_doc_count(w, "mask"); i++)
+		buf_addf(&b, "%s%s", i ? "," : "",
+			 reply_text(json_doc_at(w, "mask", i), "", "?"));
+	if (b.len)
 		table_set(t, REASONS, TERM_PLAIN, "%s", text);
 }
 
 static void add_hold(struct table *t, const struct json_doc *w)
 {
-	const char *hold = json_doc_string(w, "hold");
+	const char *hold = reply_text(w, "hold", "none");
 	double left = json_doc_number(w, "hold_until_seconds");
 	char text[16];
 
-	if (!hold || strcmp(hold, "none") == 0)
+	if (strcmp(hold, "none") == 0)
 		return;
 	if (left > 0)
 		table_set(t, HOLD, TERM_MARK, "%s, %s left", hold, figure_span(text, left));
@@ -138,9 +134,7 @@ static void add_bytes(struct table *t, unsigned column, const struct json_doc *w
 
 static void add_worker(struct table *t, const struct json_doc *w, bool narrow)
 {
-	const char *state = json_doc_string(w, "state"), *why = json_doc_string(w, "why");
-
-	state = state ? state : "?";
+	const char *state = reply_text(w, "state", "?"), *why = json_doc_string(w, "why");
 
 	table_row(t);
 	table_set(t, WORKER, TERM_BOLD, "%s", json_doc_string(w, "name"));
@@ -156,17 +150,10 @@ static void add_worker(struct table *t, const struct json_doc *w, bool narrow)
 		table_set(t, WHY, TERM_PLAIN, "%s", why);
 }
 
-static bool is_dry_for(const struct json_doc *w, const char *why)
-{
-	const char *is = json_doc_string(w, "dry_run_why");
-
-	return is && strcmp(is, why) == 0;
-}
-
 static bool any_dry_for(const struct json_doc *r, const char *why)
 {
 	for (size_t i = 0; i < json_doc_count(r, "workers"); i++)
-		if (is_dry_for(json_doc_at(r, "workers", i), why))
+		if (reply_is(json_doc_at(r, "workers", i), "dry_run_why", why))
 			return true;
 	return false;
 }
@@ -174,7 +161,8 @@ static bool any_dry_for(const struct json_doc *r, const char *why)
 /* Prints notes about the mode, which the reader must know before the table. */
 static void print_mode(const struct json_doc *r)
 {
-	const char *mode = json_doc_string(r, "mode"), *journal = json_doc_string(r, "journal"),
+	const char *mode = reply_text(r, "mode", "enforce"),
+		   *journal = reply_text(r, "journal", "ok"),
 		   *no_gpu = json_doc_string(json_doc_at(r, "workers", 0), "memory_reason");
 	unsigned width = term_table_width();
 	char text[400];
@@ -183,8 +171,7 @@ static void print_mode(const struct json_doc *r)
 		snprintf(text, sizeof(text), "The guard cannot decide: %s.", no_gpu);
 		term_wrap("", 0, text, width);
 	}
-
-	if (mode && strcmp(mode, "enforce") != 0 && json_doc_count(r, "workers")) {
+	if (strcmp(mode, "enforce") != 0 && json_doc_count(r, "workers")) {
 		snprintf(text, sizeof(text),
 			 "Mode %s: decisions are recorded, but no worker is moved. To let the "
 			 "guard act, run gpuward guard mode enforce.",
@@ -202,7 +189,7 @@ static void print_mode(const struct json_doc *r)
 			  "Simulated GPUs: decisions are recorded, but no worker is moved (to "
 			  "change that, set simulated = true in [guard]).",
 			  width);
-	if (journal && strcmp(journal, "ok") != 0)
+	if (strcmp(journal, "ok") != 0)
 		printf("Journal: %s.\n", journal);
 }
 
@@ -214,9 +201,7 @@ static int print_body(const struct remote *r)
 /* Returns true if the worker has this name, or no name was given. */
 static bool is_wanted(const struct json_doc *w, const char *name)
 {
-	const char *own = json_doc_string(w, "name");
-
-	return !name || strcmp(name, ALL) == 0 || (own && strcmp(own, name) == 0);
+	return !name || strcmp(name, ALL) == 0 || reply_is(w, "name", name);
 }
 
 static void fill_table(struct table *t, const struct remote *r, const char *name, bool narrow)
@@ -282,22 +267,6 @@ static void print_limits(const struct remote *r, const char *name)
 	}
 }
 
-/* Sends a request to the path before/NAME/after. Prints errors; returns an exit code. */
-static int request_named(struct remote *r, const char *method, const char *before,
-			 const char *name, const char *after, const char *body)
-{
-	struct buf path;
-	int code;
-
-	buf_init(&path, 1024);
-	buf_adds(&path, before);
-	url_escape(&path, name);
-	buf_adds(&path, after);
-	code = remote_request_ok(r, method, path.p, body);
-	buf_done(&path);
-	return code;
-}
-
 static void print_simulated(const struct json_doc *reply)
 {
 	if (json_doc_true(reply, "simulated"))
@@ -315,7 +284,10 @@ static int print_status(struct cli *c, struct remote *r, const char *name)
 	bool one = name && strcmp(name, ALL) != 0;
 	/* Check the name first: the service rejects an unknown name and suggests a similar
 	 * one. */
-	int code = one ? request_named(r, "GET", WORKERS, name, "", NULL) : EXIT_OK;
+	char path[REMOTE_PATH];
+	int code = one ? remote_request_ok(r, "GET",
+					   remote_path(path, REMOTE_WORKERS, name, ""), NULL)
+		       : EXIT_OK;
 
 	if (code == EXIT_OK && (!one || !c->json))
 		code = remote_request_ok(r, "GET", "/api/v1/guard", NULL);
@@ -337,9 +309,12 @@ static int print_status(struct cli *c, struct remote *r, const char *name)
 static int print_explanation(struct cli *c, struct remote *r, const char *name)
 {
 	bool one = name && strcmp(name, ALL) != 0;
-	int code = request_named(
-		r, "GET", one ? "/api/v1/guard/explain?worker=" : "/api/v1/guard/explain",
-		one ? name : "", "", NULL);
+	char path[REMOTE_PATH];
+	int code = remote_request_ok(
+		r, "GET",
+		one ? remote_path(path, "/api/v1/guard/explain?worker=", name, "")
+		    : "/api/v1/guard/explain",
+		NULL);
 
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
@@ -352,52 +327,53 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 		if (i)
 			putchar('\n');
 		for (size_t k = 0; k < json_doc_count(w, "sentences"); k++) {
-			const char *s = json_doc_string(json_doc_at(w, "sentences", k), "");
 			/* replace control characters, because users choose reasons and names */
 			char clean[4096];
 
-			utf8_clean(clean, sizeof(clean), s ? s : "");
+			utf8_clean(clean, sizeof(clean),
+				   reply_text(json_doc_at(w, "sentences", k), "", ""));
 			term_wrap("", k ? 2 : 0, clean, term_width());
 		}
 	}
 	return EXIT_OK;
 }
 
-static void write_request(struct buf *out, const struct given *g, const char *state)
+/* Sends a request with the options of the command in its body.  Returns an exit code. */
+static int send_change(struct remote *r, const char *path, const struct given *g,
+		       const char *state)
 {
-	struct json j;
+	struct remote_body body;
+	struct json *j = remote_body_begin(&body);
+	int code;
 
-	json_init(&j, out, false);
-	json_object(&j, NULL);
 	if (state)
-		json_string(&j, "state", state);
+		json_string(j, "state", state);
 	if (g->for_ns)
-		json_double(&j, "ttl_s", (double)g->for_ns * 1e-9);
+		json_double(j, "ttl_s", (double)g->for_ns * 1e-9);
 	else if (g->forever)
-		json_int(&j, "ttl_s", 0);
+		json_int(j, "ttl_s", 0);
 	if (g->now)
-		json_bool(&j, "force", true);
+		json_bool(j, "force", true);
 	if (g->reason)
-		json_string(&j, "reason", g->reason);
-	json_object_end(&j);
-	json_end(&j);
+		json_string(j, "reason", g->reason);
+	code = remote_request_ok(r, "POST", path, remote_body_end(&body));
+	remote_body_done(&body);
+	return code;
 }
 
 /* Returns a note that says why a request has no effect, or "" if the request has an effect. */
 static const char *no_effect_note(const struct json_doc *w, char *out, size_t size)
 {
-	const char *mode = json_doc_string(w, "mode");
-
 	if (!json_doc_true(w, "dry_run"))
 		return "";
-	if (is_dry_for(w, "simulated"))
+	if (reply_is(w, "dry_run_why", "simulated"))
 		snprintf(out, size, " (simulated GPUs: the worker is not moved)");
-	else if (is_dry_for(w, "another-service"))
+	else if (reply_is(w, "dry_run_why", "another-service"))
 		snprintf(out, size,
 			 " (another service controls its GPUs: the worker is not moved)");
 	else
 		snprintf(out, size, " (mode %s: the worker is not moved)",
-			 mode ? mode : "unknown");
+			 reply_text(w, "mode", "unknown"));
 	return out;
 }
 
@@ -409,13 +385,17 @@ struct earlier {
 
 static int read_earlier(struct remote *r, const char *name, struct earlier *ret)
 {
-	int code = request_named(r, "GET", WORKERS, name, "", NULL);
-	const char *hold = code == EXIT_OK ? json_doc_string(r->reply, "hold") : NULL;
-	double left = hold ? json_doc_number(r->reply, "hold_until_seconds") : NAN;
+	char path[REMOTE_PATH];
+	int code =
+		remote_request_ok(r, "GET", remote_path(path, REMOTE_WORKERS, name, ""), NULL);
+	double left;
 
-	snprintf(ret->hold, sizeof(ret->hold), "%s", hold ? hold : "none");
+	if (code != EXIT_OK)
+		return code;
+	left = json_doc_number(r->reply, "hold_until_seconds");
+	snprintf(ret->hold, sizeof(ret->hold), "%s", reply_text(r->reply, "hold", "none"));
 	ret->left_s = left > 0 ? left : (double)INFINITY;
-	return code;
+	return EXIT_OK;
 }
 
 static const char *earlier_text(const struct earlier *e, char out[static 48])
@@ -443,9 +423,9 @@ static bool is_held_longer(const struct cli *c, const struct earlier *e)
  * all workers. */
 static void note_unsaved(struct given *g, const struct json_doc *reply)
 {
-	const char *journal = json_doc_string(reply, "journal");
+	const char *journal = reply_text(reply, "journal", "ok");
 
-	if (journal && strcmp(journal, "ok") != 0)
+	if (strcmp(journal, "ok") != 0)
 		snprintf(g->unsaved, sizeof(g->unsaved), "%s", journal);
 }
 
@@ -454,8 +434,7 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 {
 	struct given *g = c->own;
 	struct earlier earlier = { "none", NAN };
-	struct buf body;
-	char text[96], span[16], after[32], before[48];
+	char text[96], span[16], after[32], before[48], path[REMOTE_PATH];
 	int code = state ? read_earlier(r, name, &earlier) : EXIT_OK;
 
 	if (code != EXIT_OK)
@@ -467,11 +446,8 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 		       earlier_text(&earlier, before));
 		return EXIT_OK;
 	}
-	buf_init(&body, 8192);
-	write_request(&body, g, state);
 	snprintf(after, sizeof(after), "/%s", verb);
-	code = request_named(r, "POST", WORKERS, name, after, body.p);
-	buf_done(&body);
+	code = send_change(r, remote_path(path, REMOTE_WORKERS, name, after), g, state);
 	g->changed |= code == EXIT_OK;
 	if (code == EXIT_OK)
 		note_unsaved(g, r->reply);
@@ -520,20 +496,15 @@ static int request_workers(struct cli *c, struct remote *r, const char *verb, co
 
 static int clear_gpu(struct cli *c, struct remote *r, const char *gpu)
 {
-	struct buf body;
-	const char *level;
-	int code;
+	char path[REMOTE_PATH];
+	int code = send_change(r, remote_path(path, "/api/v1/health/gpus/", gpu, "/clear"),
+			       c->own, NULL);
 
-	buf_init(&body, 8192);
-	write_request(&body, c->own, NULL);
-	code = request_named(r, "POST", "/api/v1/health/gpus/", gpu, "/clear", body.p);
-	buf_done(&body);
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
-	level = json_doc_string(r->reply, "level");
 	if (!c->quiet)
 		printf("%s: not in quarantine; health: %s\n", json_doc_string(r->reply, "uuid"),
-		       level ? level : "unknown");
+		       reply_text(r->reply, "level", "unknown"));
 	return EXIT_OK;
 }
 

@@ -53,30 +53,23 @@ static const struct option options[] = {
 	OPTION_END,
 };
 
-static const struct table_column columns[] = {
-	{ "KIND", 0, false, false },  { "WORKLOAD", 0, false, true },
-	{ "PART", 4, false, true },   { "USER", 6, false, true },
-	{ "GPUS", 3, false, true },   { "BEGIN", 7, false, false },
-	{ "END", 0, false, false },   { "GPU TIME", 0, true, false },
-	{ "ENERGY", 0, true, false }, { "MEAN", 1, true, false },
-	{ "MEMORY", 2, true, false }, { "SM", 5, true, false },
-	{ "HOW", 8, false, false },   { NULL, 0, false, false },
-};
-enum column {
-	KIND,
-	WORKLOAD,
-	PART,
-	USER,
-	GPUS,
-	BEGIN,
-	END,
-	TIME,
-	ENERGY,
-	MEAN,
-	MEMORY,
-	SM,
-	HOW
-};
+#define COLUMNS(X)                              \
+	X(KIND, "KIND", 0, false, false)        \
+	X(WORKLOAD, "WORKLOAD", 0, false, true) \
+	X(PART, "PART", 4, false, true)         \
+	X(USER, "USER", 6, false, true)         \
+	X(GPUS, "GPUS", 3, false, true)         \
+	X(BEGIN, "BEGIN", 7, false, false)      \
+	X(END, "END", 0, false, false)          \
+	X(TIME, "GPU TIME", 0, true, false)     \
+	X(ENERGY, "ENERGY", 0, true, false)     \
+	X(MEAN, "MEAN", 1, true, false)         \
+	X(MEMORY, "MEMORY", 2, true, false)     \
+	X(SM, "SM", 5, true, false)             \
+	X(HOW, "HOW", 8, false, false)
+
+enum { COLUMNS(TABLE_SYMBOL) };
+static const struct table_column columns[] = { COLUMNS(TABLE_COLUMN) TABLE_END };
 
 /* Adds "&key=value", escaped. */
 static void add_parameter(struct buf *path, const char *key, const char *value)
@@ -198,7 +191,6 @@ static void set_quantity(struct table *t, unsigned column, const struct json_doc
 
 static void add_job(struct table *t, const struct json_doc *w)
 {
-	const char *state = json_doc_string(w, "state");
 	char bytes[16];
 
 	table_row(t);
@@ -208,7 +200,7 @@ static void add_job(struct table *t, const struct json_doc *w)
 	set_text(t, USER, w, "user");
 	set_gpus(t, w);
 	set_time(t, BEGIN, json_doc_string(w, "begin_utc"));
-	if (state && strcmp(state, "running") == 0)
+	if (reply_is(w, "state", "running"))
 		table_set(t, END, TERM_GOOD, "running");
 	else
 		set_time(t, END, json_doc_string(w, "end_utc"));
@@ -245,13 +237,12 @@ static struct total add_up(const struct json_doc *reply)
 
 static void read_cost(const struct json_doc *reply, struct energy_cost *ret)
 {
-	const char *currency = json_doc_string(reply, "energy_cost.price_currency");
-
 	*ret = (struct energy_cost){
 		.price_per_kwh = json_doc_number(reply, "energy_cost.price_per_kwh"),
 		.gco2_per_kwh = json_doc_number(reply, "energy_cost.gco2_per_kwh"),
 	};
-	utf8_clean(ret->currency, sizeof(ret->currency), currency ? currency : "");
+	utf8_clean(ret->currency, sizeof(ret->currency),
+		   reply_text(reply, "energy_cost.price_currency", ""));
 }
 
 /* Returns the sum of a figure over the GPUs. */
@@ -327,16 +318,14 @@ static int print_jobs(const struct cli *c, const struct json_doc *reply)
 		term_print_simulated(stdout);
 	if (json_doc_count(reply, "workloads") == 0) {
 		printf("No workload matches. The service lists workloads that used a GPU since "
-		       "its "
-		       "accounting began.\n");
+		       "its accounting began.\n");
 		print_left_out(reply);
 		return EXIT_OK;
 	}
 	table_init(&t, columns);
 	for (size_t i = 0; i < json_doc_count(reply, "workloads"); i++)
 		add_job(&t, json_doc_at(reply, "workloads", i));
-	table_print(&t, term_table_width());
-	table_done(&t);
+	table_end(&t, term_table_width());
 	if (!c->quiet)
 		print_total(reply);
 	return EXIT_OK;
@@ -359,11 +348,9 @@ static int jobs_run(struct cli *c)
 const struct command command_jobs = {
 	.name = "jobs",
 	.summary = "list workloads with their GPU time and energy",
-	.description =
-		"Lists the pods, jobs, containers, units and sessions that used the GPUs, "
-		"oldest "
-		"first, with GPU time, energy, mean power and peak memory, and their share of "
-		"the energy of the GPUs. Needs the running service.",
+	.description = "Lists the pods, jobs, containers, units and sessions that used the "
+		       "GPUs, oldest first, with GPU time, energy, mean power and peak memory, "
+		       "and their share of the energy of the GPUs. Needs the running service.",
 	.examples = "  gpuward jobs --since 1d\n"
 		    "  gpuward jobs --kind slurm --name '4711*'\n"
 		    "  gpuward jobs --running\n"

@@ -15,22 +15,12 @@ static const struct table_column columns[] = {
 	[NOTE] = { "NOTE", 1, false, true },      { NULL, 0, false, false },
 };
 
-static void set_text(struct table *t, unsigned column, const struct gw_device *d,
-		     unsigned which)
-{
-	const char *s = gw_device_text(d, which);
-
-	if (s)
-		table_set(t, column, TERM_PLAIN, "%s", s);
-}
-
 static void add_mig(struct table *t, const struct gw_device *d)
 {
 	for (unsigned i = 0; i < d->mig_count; i++) {
 		const struct gw_mig *m = d->mig[i];
-		const char *profile = strstr(
-			m->name,
-			"MIG "); /* without the name of the board, which is in the row above */
+		/* without the name of the board, which is in the row above */
+		const char *profile = strstr(m->name, "MIG ");
 		char size[16];
 
 		table_row(t);
@@ -38,9 +28,9 @@ static void add_mig(struct table *t, const struct gw_device *d)
 		table_set(t, NAME, TERM_DIM, "%s", profile ? profile : "MIG instance");
 		table_set(t, STATE, TERM_DIM, "mig");
 		table_set(t, UUID, TERM_DIM, "%s", m->uuid);
-		figure_bytes(size, (double)m->memory_total_bytes);
 		if (m->memory_absence == GW_HAVE)
-			table_set(t, MEMORY, TERM_DIM, "%s", size);
+			table_text(t, MEMORY, TERM_DIM,
+				   figure_bytes(size, (double)m->memory_total_bytes));
 	}
 }
 
@@ -51,25 +41,23 @@ static void add_device(struct table *t, const struct gw_device *d)
 
 	table_row(t);
 	table_set(t, INDEX, TERM_PLAIN, "%u", d->index);
-	set_text(t, NAME, d, GW_T_NAME);
-	if (gw_device_value(d, GW_Q_MEMORY_TOTAL, &v) == GW_HAVE) {
-		figure_bytes(size, v);
-		table_set(t, MEMORY, TERM_PLAIN, "%s", size);
-	}
+	table_text(t, NAME, TERM_PLAIN, gw_device_text(d, GW_T_NAME));
+	if (gw_device_value(d, GW_Q_MEMORY_TOTAL, &v) == GW_HAVE)
+		table_text(t, MEMORY, TERM_PLAIN, figure_bytes(size, v));
 	table_set(t, STATE, cli_state_style(d->state), "%s", gw_device_state_name(d->state));
-	set_text(t, PCI, d, GW_T_PCI);
-	set_text(t, UUID, d, GW_T_UUID);
-	set_text(t, DRIVER, d, GW_T_DRIVER);
+	table_text(t, PCI, TERM_PLAIN, gw_device_text(d, GW_T_PCI));
+	table_text(t, UUID, TERM_PLAIN, gw_device_text(d, GW_T_UUID));
+	table_text(t, DRIVER, TERM_PLAIN, gw_device_text(d, GW_T_DRIVER));
 	table_set(t, SOURCE, d->provenance == GW_FROM_SIMULATOR ? TERM_MARK : TERM_PLAIN, "%s",
 		  gw_provenance_name(d->provenance));
-	if (*d->message)
-		table_set(t, NOTE, TERM_PLAIN, "%s", d->message);
+	table_text(t, NOTE, TERM_PLAIN, d->message);
 	add_mig(t, d);
 }
 
 static int print_table(const struct cli *c)
 {
 	bool none = cli_device_exit_code(c) == EXIT_NO_GPU;
+	const struct gw_device *d;
 	struct table t;
 
 	/* without a GPU the status is an error and goes to standard error; standard output then
@@ -80,11 +68,9 @@ static int print_table(const struct cli *c)
 	if (none)
 		term_to_stderr(false);
 	table_init(&t, columns);
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
-		if (render_shows(&c->filter, i))
-			add_device(&t, gw_snapshot_device(c->snap, i));
-	table_print(&t, term_width());
-	table_done(&t);
+	for (unsigned at = 0; (d = cli_next_device(c, &at));)
+		add_device(&t, d);
+	table_end(&t, term_width());
 	return cli_device_exit_code(c);
 }
 

@@ -4,15 +4,14 @@
  * thread writes the lines.  If the reader of a pipe is too slow, lines are dropped and counted,
  * but no sample is lost. */
 #include "cli.h"
-#include "cost_options.h"
-#include "logline.h"
+#include "log_text.h"
 #include "output.h"
 #include "term.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem_trim.h"
-#include "base/suggest.h"
+#include "base/text.h"
 #include "measure/meter.h"
 #include "measure/stat.h"
 #include "serve/render_result.h"
@@ -44,9 +43,7 @@
 /* longest time that a line waits for the lines of other GPUs of the same tick */
 #define HOLD_NS      (100 * NS_PER_MS)
 #define REPORT_EVERY 100
-/* below this coverage a note is printed; the code low-coverage has the same limit */
-#define COVERAGE_FULL 0.98
-#define NICE          (-5)
+#define NICE         (-5)
 
 struct given {
 	uint64_t interval_ns, duration_ns;
@@ -56,8 +53,11 @@ struct given {
 	bool force, append;
 };
 
+/* One tick of one GPU, which becomes a line. */
 struct row {
-	uint64_t t_ns, wall_ns, missed;
+	uint64_t t_ns,
+		wall_ns;    /* time of the tick on the monotonic clock and on the wall clock */
+	uint64_t missed;    /* number of ticks directly before this one that have no line */
 	unsigned long tick; /* number of the tick, from 1 */
 	double figure[FIGURES];
 };
@@ -66,32 +66,34 @@ struct row {
  * the members after `ring` only after the sampler's thread has ended. */
 struct source {
 	struct log_run *run;
-	const struct gw_device *device;
 	atomic_uint head, tail; /* total number of rows written, and read */
+	/* ticks with a sample; ticks including those that the sampler missed; lines that the
+	 * reader did not get */
 	atomic_ulong collected, slots, dropped;
 	unsigned long written; /* tick of the last line; only the writing thread uses it */
 	struct row ring[ROWS];
-	bool begun;
-	uint64_t last_ns;
+	uint64_t last_ns; /* time of the last tick; 0: no tick yet */
 	/* number of ticks since the last row in the ring; these ticks have no line */
 	uint64_t gone;
-	double longest_s;
-	struct moments power;
-	struct histogram spread;
-	struct gw_energy energy;
+	struct log_gpu gpu; /* the numbers of ticks are set at the end */
 };
 
-enum ending { RUNNING, DONE, CLOSED, FAILED };
+enum ending {
+	RUNNING,
+	DONE,   /* the reader of the output was too slow at the end */
+	CLOSED, /* the reader closed the pipe */
+	FAILED, /* a write failed */
+};
 
 struct log_run {
 	struct cli *cli;
-	struct logline_format format;
+	struct log_format format;
 	uint64_t interval_ns, duration_ns;
 	unsigned long limit; /* ticks per GPU; 0: no limit */
-	int fd;
-	bool own_fd;
-	const char *name;
-	int wake; /* eventfd: rows are ready */
+	int fd;              /* the output */
+	bool own_fd;         /* fd is a file that this command opened, not standard output */
+	const char *name;    /* name of the output, for error messages */
+	int wake;            /* eventfd: rows are ready */
 	uint64_t begin_ns, begin_wall_ns;
 	struct gw_meter *meter;
 	struct gw_window *window;
@@ -99,11 +101,13 @@ struct log_run {
 	struct source *source;
 	atomic_bool closing;
 	enum ending ending;
-	int error; /* errno of the first write that failed */
-	bool show, draws, warned_slow;
-	unsigned long reported;
-	uint64_t drawn_ns;
-	double program_s; /* CPU time of nvidia-smi; NAN: it is not used */
+	int error;              /* errno of the first write that failed */
+	bool show;              /* print the progress */
+	bool draws;             /* the progress is one line that is overwritten */
+	bool warned_slow;       /* the warning about a slow reader was printed */
+	unsigned long reported; /* number of ticks at the last progress line */
+	uint64_t drawn_ns;      /* time of the last progress line */
+	double program_s;       /* CPU time of nvidia-smi; NAN: it is not used */
 	struct energy_cost cost;
 };
 
@@ -114,26 +118,18 @@ static uint64_t now_ns(void)
 	return clock_mono_ns(clock_real());
 }
 
-/* Raises the priority of the calling thread if that is allowed.  A tick takes a few hundred
- * microseconds and must not be late. */
-static void raise_priority(void)
-{
-	(void)!setpriority(PRIO_PROCESS, 0, NICE);
-}
-
 static void count_tick(struct source *s, const struct event *e)
 {
 	double w = e->u.tick.figure[FIGURE_POWER];
-	double dt = s->begun ? (double)(e->t_ns - s->last_ns) * 1e-9
-			     : (double)s->run->interval_ns * 1e-9;
+	double dt = s->last_ns ? (double)(e->t_ns - s->last_ns) * 1e-9
+			       : (double)s->run->interval_ns * 1e-9;
 
-	if (s->begun)
-		s->longest_s = fmax(s->longest_s, dt);
+	if (s->last_ns)
+		s->gpu.longest_s = fmax(s->gpu.longest_s, dt);
 	if (!isnan(w)) {
-		moments_add_weighted(&s->power, w, dt);
-		histogram_add(&s->spread, w, dt);
+		moments_add_weighted(&s->gpu.power, w, dt);
+		histogram_add(&s->gpu.spread, w, dt);
 	}
-	s->begun = true;
 	s->last_ns = e->t_ns;
 }
 
@@ -163,8 +159,10 @@ static void on_event(void *arg, unsigned device, const struct event *e)
 	if (e->type != EVENT_TICK || atomic_load(&run->closing) ||
 	    (run->limit && atomic_load(&s->slots) >= run->limit))
 		return;
-	if (!s->begun)
-		raise_priority();
+	/* Raise the priority of the sampler's thread if that is allowed.  A tick takes a few
+	 * hundred microseconds and must not be late. */
+	if (!s->last_ns)
+		(void)!setpriority(PRIO_PROCESS, 0, NICE);
 	count_tick(s, e);
 	tick = atomic_load(&s->slots) + 1 + e->u.tick.missed;
 	s->gone += e->u.tick.missed;
@@ -245,23 +243,6 @@ static void write_text(struct log_run *run, const char *p, size_t n)
 	}
 }
 
-static void write_row(struct log_run *run, const struct source *s, const struct row *row)
-{
-	char text[LINE_BYTES];
-	struct logline l = { .wall_ns = row->wall_ns,
-			     .elapsed_s = (double)((int64_t)(row->t_ns - run->begin_ns)) * 1e-9,
-			     .index = s->device->index,
-			     .uuid = gw_device_text(s->device, GW_T_UUID),
-			     .provenance = gw_provenance_name(s->device->provenance),
-			     .missed = row->missed };
-	struct buf b;
-
-	memcpy(l.figure, row->figure, sizeof(l.figure));
-	buf_init_fixed(&b, text, sizeof(text));
-	logline_write(&run->format, &l, &b);
-	write_text(run, b.p, b.len);
-}
-
 static const struct row *peek_row(const struct source *s)
 {
 	unsigned tail = atomic_load_explicit(&s->tail, memory_order_relaxed);
@@ -274,11 +255,24 @@ static const struct row *peek_row(const struct source *s)
 static void write_one(struct log_run *run, struct source *s)
 {
 	unsigned tail = atomic_load_explicit(&s->tail, memory_order_relaxed);
-	struct row row = s->ring[tail % ROWS];
+	const struct row *row = &s->ring[tail % ROWS];
+	struct log_line l = { .wall_ns = row->wall_ns,
+			      .elapsed_s =
+				      (double)((int64_t)(row->t_ns - run->begin_ns)) * 1e-9,
+			      .index = s->gpu.device->index,
+			      .uuid = gw_device_text(s->gpu.device, GW_T_UUID),
+			      .provenance = gw_provenance_name(s->gpu.device->provenance),
+			      .missed = row->missed };
+	char text[LINE_BYTES];
+	struct buf b;
 
+	memcpy(l.figure, row->figure, sizeof(l.figure));
+	s->written = row->tick;
+	/* from here on, the sampler's thread may overwrite the row */
 	atomic_store_explicit(&s->tail, tail + 1, memory_order_release);
-	s->written = row.tick;
-	write_row(run, s, &row);
+	buf_init_fixed(&b, text, sizeof(text));
+	log_line_write(&run->format, &l, &b);
+	write_text(run, b.p, b.len);
 	if (run->ending == DONE) /* the reader did not accept the line in time */
 		atomic_fetch_add(&s->dropped, 1);
 }
@@ -324,56 +318,38 @@ static void write_rows(struct log_run *run)
 		write_one(run, s);
 }
 
-static unsigned long most_collected(const struct log_run *run, unsigned *ret_which)
+/* Shows the progress of the GPU with the most ticks: on a terminal one line that is overwritten,
+ * elsewhere one line per REPORT_EVERY ticks. */
+static void draw_progress(struct log_run *run)
 {
-	unsigned long most = 0;
-
-	*ret_which = 0;
-	for (unsigned i = 0; i < run->count; i++)
-		if (atomic_load(&run->source[i].collected) > most) {
-			most = atomic_load(&run->source[i].collected);
-			*ret_which = i;
-		}
-	return most;
-}
-
-static void status_text(const struct log_run *run, char *out, size_t size)
-{
-	unsigned which;
-	unsigned long n = most_collected(run, &which);
+	char bar[64] = "", of[32] = "", watts[32] = "", text[160];
+	unsigned long n = 0;
+	unsigned which = 0;
 	struct meter_progress p;
-	char of[32] = "", watts[32] = "";
 
+	for (unsigned i = 0; i < run->count; i++)
+		if (atomic_load(&run->source[i].collected) > n) {
+			n = atomic_load(&run->source[i].collected);
+			which = i;
+		}
+	if (!run->show || (run->draws ? now_ns() < run->drawn_ns + DRAW_NS
+				      : n < run->reported + REPORT_EVERY))
+		return;
+	run->drawn_ns = now_ns();
+	run->reported = n - n % REPORT_EVERY;
 	meter_progress(run->meter, which, &p);
 	if (run->limit)
 		snprintf(of, sizeof(of), " of %lu", run->limit);
 	if (!isnan(p.power_w))
 		snprintf(watts, sizeof(watts), "  %.1f W", p.power_w);
-	snprintf(out, size, "%lu%s samples%s  %.1f s", n, of, watts,
+	snprintf(text, sizeof(text), "%lu%s samples%s  %.1f s", n, of, watts,
 		 (double)(now_ns() - run->begin_ns) * 1e-9);
-}
-
-static void draw_progress(struct log_run *run)
-{
-	unsigned which;
-	unsigned long n = most_collected(run, &which);
-	char text[160], bar[64] = "";
-
-	if (!run->show || (run->draws ? now_ns() < run->drawn_ns + DRAW_NS
-				      : n < run->reported + REPORT_EVERY))
-		return;
-	status_text(run, text, sizeof(text));
-	run->drawn_ns = now_ns();
-	run->reported = n - n % REPORT_EVERY;
-	if (!run->draws) {
-		cli_error("%s", text);
-		return;
-	}
-	if (run->limit) {
+	if (run->limit)
 		progress_bar(bar, 32, (double)n / (double)run->limit);
-		strcat(bar, " ");
-	}
-	progress_show("%s%s", bar, text);
+	if (run->draws)
+		progress_show("%s%s%s", bar, *bar ? " " : "", text);
+	else
+		cli_error("%s", text);
 }
 
 static bool all_taken(const struct log_run *run)
@@ -456,6 +432,32 @@ static double program_seconds(const struct log_run *run)
 	       (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
 }
 
+static unsigned long expected_ticks(const struct log_run *run, const struct source *s)
+{
+	uint64_t length = s->gpu.energy.end_ns - run->begin_ns;
+	unsigned long n = (unsigned long)(length / run->interval_ns);
+	unsigned long seen = atomic_load(&s->slots);
+
+	if (run->limit && length >= run->duration_ns)
+		return run->limit;
+	return n > seen ? n : seen; /* without --duration, or if the log was stopped early */
+}
+
+/* Sets the numbers of the summary.  Called after the sampler's threads have ended. */
+static void finish_source(const struct log_run *run, struct source *s)
+{
+	struct log_gpu *g = &s->gpu;
+	uint64_t end = g->energy.end_ns;
+
+	g->collected = atomic_load(&s->collected);
+	g->expected = expected_ticks(run, s);
+	g->dropped = atomic_load(&s->dropped);
+	if (end > s->last_ns)
+		g->longest_s = fmax(g->longest_s, (double)(end - s->last_ns) * 1e-9);
+	if (g->collected < 2)
+		g->longest_s = NAN;
+}
+
 /* Closes the window around the log, then stops the sampling threads. */
 static void finish_window(struct log_run *run)
 {
@@ -465,157 +467,14 @@ static void finish_window(struct log_run *run)
 		gw_window_close(run->window, run->limit && end < now_ns() ? end : 0);
 		gw_window_wait(run->window, run->ending == CLOSED ? 0 : COVER_NS);
 		for (unsigned i = 0; i < run->count; i++)
-			run->source[i].energy = *gw_window_energy(run->window, i);
+			run->source[i].gpu.energy = *gw_window_energy(run->window, i);
 		gw_window_free(run->window);
 	}
 	gw_meter_stop(run->meter);
 	write_rows(run); /* rows that arrived while the window closed */
+	for (unsigned i = 0; i < run->count; i++)
+		finish_source(run, &run->source[i]);
 	run->program_s = program_seconds(run);
-}
-
-static void print_power(const struct source *s)
-{
-	const struct moments *m = &s->power;
-
-	if (m->count == 0) {
-		fputs("  power     unknown\n", stderr);
-		return;
-	}
-	fprintf(stderr,
-		"  power     mean %.2f W, s.d. %.2f W, %.2f to %.2f W, p50 %.1f W, p95 %.1f "
-		"W\n",
-		moments_mean(m), sqrt(moments_variance_in_time(m)), m->min, m->max,
-		histogram_percentile(&s->spread, 0.5), histogram_percentile(&s->spread, 0.95));
-}
-
-/* Returns the mean power.  If the energy does not include the gaps between samples, returns the
- * mean over the time that has samples. */
-static double mean_power(const struct gw_energy *e)
-{
-	bool holes = e->meter == GW_METER_SAMPLES && e->gap_joules == 0 &&
-		     e->coverage_ratio < COVERAGE_FULL && e->coverage_ratio > 0;
-
-	return e->joules.best / (holes ? e->coverage_ratio * e->seconds : e->seconds);
-}
-
-static void print_energy(const struct gw_energy *e)
-{
-	bool first = true;
-
-	if (isnan(e->joules.best))
-		fputs("  energy    unknown", stderr);
-	else
-		fprintf(stderr,
-			"  energy    %.1f J (%.1f to %.1f J) in %.2f s, mean %.2f W, measured "
-			"by %s",
-			e->joules.best, e->joules.low, e->joules.high, e->seconds,
-			mean_power(e), gw_rung_name(e->rung));
-	if (e->meter == GW_METER_SAMPLES && e->coverage_ratio < COVERAGE_FULL)
-		fprintf(stderr, " (%.1f s of it without a sample)",
-			(1 - e->coverage_ratio) * e->seconds);
-	for (unsigned i = 0; i < GW_CODES; i++)
-		if (e->codes & UINT64_C(1) << i) {
-			fprintf(stderr, "%s %s", first ? ";" : ",", gw_code_info(i)->key);
-			first = false;
-		}
-	fputc('\n', stderr);
-}
-
-static void print_cost(const struct energy_cost *cost, const struct gw_energy *e)
-{
-	char text[ENERGY_COST_TEXT];
-
-	energy_cost_text(cost, e->joules.best, text);
-	if (*text)
-		fprintf(stderr, "  cost      %s\n", text);
-}
-
-static void print_throttle(const struct gw_energy *e)
-{
-	bool any = false, known = false;
-
-	fputs("  throttle ", stderr);
-	for (unsigned i = 0; i < GW_THROTTLES; i++) {
-		known |= !isnan(e->throttle_seconds[i]);
-		if (!(e->throttle_seconds[i] > 0))
-			continue;
-		fprintf(stderr, "%s %s %.2f s (%.1f %%)", any ? "," : "", gw_throttle_name(i),
-			e->throttle_seconds[i], 100 * e->throttle_seconds[i] / e->seconds);
-		any = true;
-	}
-	if (!any)
-		fputs(known ? " none" : " unknown", stderr);
-	if (!isnan(e->temperature_max))
-		fprintf(stderr, "; highest temperature %.0f %s", e->temperature_max,
-			term_plain("°C"));
-	fputc('\n', stderr);
-}
-
-static unsigned long expected_ticks(const struct log_run *run, const struct source *s)
-{
-	uint64_t length = s->energy.end_ns - run->begin_ns;
-	unsigned long n = (unsigned long)(length / run->interval_ns);
-	unsigned long seen = atomic_load(&s->slots);
-
-	if (run->limit && length >= run->duration_ns)
-		return run->limit;
-	return n > seen ? n : seen; /* without --duration, or if the log was stopped early */
-}
-
-/* Returns the longest time between two ticks, or from the last one to the end. */
-static double largest_gap_s(const struct source *s)
-{
-	uint64_t end = s->energy.end_ns;
-
-	return end > s->last_ns ? fmax(s->longest_s, (double)(end - s->last_ns) * 1e-9)
-				: s->longest_s;
-}
-
-static void print_source(const struct log_run *run, const struct source *s)
-{
-	unsigned long n = expected_ticks(run, s), got = atomic_load(&s->collected);
-	unsigned long dropped = atomic_load(&s->dropped);
-
-	fprintf(stderr, "GPU %u: %lu of %lu samples, %lu missed", s->device->index, got, n,
-		n > got ? n - got : 0);
-	if (got > 1)
-		fprintf(stderr, ", largest gap %.3f s", largest_gap_s(s));
-	if (dropped)
-		fprintf(stderr, "; %lu lines dropped: the reader was too slow", dropped);
-	fputc('\n', stderr);
-	print_power(s);
-	print_energy(&s->energy);
-	print_cost(&run->cost, &s->energy);
-	print_throttle(&s->energy);
-}
-
-static void render_completeness(struct json *j, const struct log_run *run,
-				const struct source *s)
-{
-	unsigned long n = expected_ticks(run, s), got = atomic_load(&s->collected);
-
-	json_object(j, "lines");
-	json_uint(j, "expected", n);
-	json_uint(j, "collected", got);
-	json_uint(j, "missed", n > got ? n - got : 0);
-	json_uint(j, "dropped", atomic_load(&s->dropped));
-	json_double(j, "longest_gap_seconds", got > 1 ? largest_gap_s(s) : (double)NAN);
-	json_object_end(j);
-}
-
-static void render_line_power(struct json *j, const struct source *s)
-{
-	const struct moments *m = &s->power;
-	bool known = m->count > 0;
-
-	json_object(j, "line_power_watts");
-	json_double(j, "mean", known ? moments_mean(m) : (double)NAN);
-	json_double(j, "sd", known ? sqrt(moments_variance_in_time(m)) : (double)NAN);
-	json_double(j, "min", known ? m->min : (double)NAN);
-	json_double(j, "max", known ? m->max : (double)NAN);
-	json_double(j, "p50", known ? histogram_percentile(&s->spread, 0.5) : (double)NAN);
-	json_double(j, "p95", known ? histogram_percentile(&s->spread, 0.95) : (double)NAN);
-	json_object_end(j);
 }
 
 static void render_summary(struct json *j, const struct log_run *run)
@@ -625,22 +484,8 @@ static void render_summary(struct json *j, const struct log_run *run)
 	json_double(j, "interval_seconds", (double)run->interval_ns * 1e-9);
 	json_double(j, "nvidia_smi_cpu_seconds", run->program_s);
 	json_array(j, "devices");
-	for (unsigned i = 0; i < run->count; i++) {
-		const struct source *s = &run->source[i];
-
-		json_object(j, NULL);
-		json_uint(j, "device_index", s->device->index);
-		json_string(j, "device_uuid", gw_device_text(s->device, GW_T_UUID));
-		json_string(j, "device_name", gw_device_text(s->device, GW_T_NAME));
-		json_string(j, "provenance", gw_provenance_name(s->device->provenance));
-		json_double(j, "duration_seconds", s->energy.seconds);
-		render_completeness(j, run, s);
-		render_line_power(j, s);
-		render_energy(j, &s->energy);
-		render_energy_detail(j, &s->energy);
-		energy_cost_render(j, &run->cost, &s->energy.joules);
-		json_object_end(j);
-	}
+	for (unsigned i = 0; i < run->count; i++)
+		log_gpu_render(j, &run->source[i].gpu, &run->cost);
 	json_array_end(j);
 	json_object_end(j);
 }
@@ -680,15 +525,10 @@ static int print_write_error(const struct log_run *run)
 	return run->ending == FAILED ? EXIT_FAILED : EXIT_OK;
 }
 
-static bool was_lost(const struct source *s)
-{
-	uint64_t lost = UINT64_C(1) << GW_CODE_GPU_LOST | UINT64_C(1) << GW_CODE_TRUNCATED;
-
-	return s->energy.codes & lost || atomic_load(&s->collected) == 0;
-}
-
 static int print_results(const struct log_run *run)
 {
+	const uint64_t lost_codes =
+		UINT64_C(1) << GW_CODE_GPU_LOST | UINT64_C(1) << GW_CODE_TRUNCATED;
 	bool lost = false;
 	int code;
 
@@ -703,8 +543,8 @@ static int print_results(const struct log_run *run)
 		const struct source *s = &run->source[i];
 
 		if (!run->cli->quiet)
-			print_source(run, s);
-		lost |= was_lost(s);
+			log_gpu_print(&s->gpu, &run->cost);
+		lost |= s->gpu.energy.codes & lost_codes || s->gpu.collected == 0;
 	}
 	if (!run->cli->quiet && !isnan(run->program_s))
 		fprintf(stderr, "nvidia-smi used %.2f s of CPU time: %.1f %% of one core\n",
@@ -716,44 +556,6 @@ static int print_results(const struct log_run *run)
 		      "window.\n",
 		      stderr);
 	return code == EXIT_OK && lost ? EXIT_PARTIAL : code;
-}
-
-static void unknown_field(const char *name)
-{
-	const char *known[LOGLINE_FIELDS], *near;
-	char list[512] = "";
-	unsigned n = 0;
-
-	for (; n < LOGLINE_FIELDS && logline_field_name(n); n++) {
-		known[n] = logline_field_name(n);
-		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
-			 n ? ", " : "", known[n]);
-	}
-	near = suggest(name, known, n, sizeof(known[0]));
-	if (near)
-		cli_error("--fields: no field '%s' (did you mean '%s'?)", name, near);
-	else
-		cli_error("--fields: no field '%s'; the fields are %s", name, list);
-}
-
-static int choose_fields(const struct cli *c, struct logline_format *f)
-{
-	const struct given *g = given(c);
-
-	logline_defaults(f, c->json || (g->format && strcmp(g->format, "jsonl") == 0));
-	if (g->fields.count)
-		f->count = 0;
-	for (unsigned i = 0; i < g->fields.count; i++) {
-		int err = logline_add_field(f, g->fields.item[i]);
-
-		if (err == -GW_E_NOENT)
-			unknown_field(g->fields.item[i]);
-		else if (err)
-			cli_error("--fields: '%s' is given twice", g->fields.item[i]);
-		if (err)
-			return EXIT_USAGE;
-	}
-	return EXIT_OK;
 }
 
 static int check_options(const struct cli *c)
@@ -819,22 +621,17 @@ static int open_output(struct log_run *run)
 	return EXIT_FAILED;
 }
 
-static bool is_regular(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
-}
-
 static int write_heading(struct log_run *run)
 {
 	char text[LINE_BYTES];
+	struct stat st;
 	struct buf b;
 	int there = 0;
 
 	buf_init_fixed(&b, text, sizeof(text));
-	logline_heading(&run->format, &b);
-	if (given(run->cli)->append && run->own_fd && b.len && is_regular(run->fd))
+	log_line_heading(&run->format, &b);
+	if (given(run->cli)->append && run->own_fd && b.len && fstat(run->fd, &st) == 0 &&
+	    S_ISREG(st.st_mode))
 		there = has_heading(run->fd, &b);
 	if (there < 0)
 		return cli_fail("%s has other columns: give the same --fields, or another file",
@@ -848,21 +645,18 @@ static int write_heading(struct log_run *run)
 static int make_sources(struct log_run *run)
 {
 	struct cli *c = run->cli;
-	unsigned n = gw_snapshot_device_count(c->snap);
+	const struct gw_device *d;
 
-	run->source = calloc(n + 1, sizeof(*run->source));
+	run->source = calloc(gw_snapshot_device_count(c->snap) + 1, sizeof(*run->source));
 	if (!run->source)
 		return cli_no_memory();
-	for (unsigned i = 0; i < n; i++) {
-		struct source *s = &run->source[run->count];
+	for (unsigned at = 0; (d = cli_next_device(c, &at));) {
+		struct source *s = &run->source[run->count++];
 
-		if (!render_shows(&c->filter, i))
-			continue;
 		s->run = run;
-		s->device = gw_snapshot_device(c->snap, i);
-		moments_init(&s->power);
-		histogram_init(&s->spread);
-		run->count++;
+		s->gpu.device = d;
+		moments_init(&s->gpu.power);
+		histogram_init(&s->gpu.spread);
 	}
 	if (run->count == 0) {
 		const char *why = gw_snapshot_status(c->snap)->message;
@@ -930,7 +724,9 @@ static void free_run(struct log_run *r)
 static int run_with_gpus(struct log_run *r)
 {
 	struct cli *c = r->cli;
-	int code = choose_fields(c, &r->format);
+	const struct given *g = given(c);
+	int code = log_line_choose(&r->format, c->json || text_same(g->format, "jsonl"),
+				   &g->fields);
 
 	if (code == EXIT_OK)
 		code = cli_open(c, GW_TIERS_COMMON);
@@ -986,8 +782,9 @@ static const struct option options[] = {
 		   "at the end, write the summary to FILE as JSON; -: print it"),
 	COST_OPTIONS(struct given, cost),
 	OPTION_WORDS_ROW(0, "fields", AT(fields), "NAMES",
-			 "write these fields in this order; a wrong name lists all fields",
-			 logline_field_name),
+			 "write these fields in this order; an unknown name prints the list of "
+			 "all fields",
+			 log_line_field_name),
 	OPTION_END,
 };
 

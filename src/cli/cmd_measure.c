@@ -2,7 +2,7 @@
 #include "measure_plan.h"
 #include "run_result.h"
 #include "session.h"
-#include "calibration.h"
+#include "calibrate.h"
 #include "measure_remote.h"
 #include "output.h"
 

@@ -1,28 +1,302 @@
 /* notify: shows on the desktop what the guard did: a worker left the GPU, came back, or did not
  * leave.
  *
- * It follows the event stream of the service.  A message of the stream only says that something
- * is new; the decisions come from GET /api/v1/guard, as data. */
+ * The command follows the event stream of the service.  A message of the stream only says that
+ * something is new; the decisions come from GET /api/v1/guard.  Notifications go through the
+ * session bus (org.freedesktop.Notifications). */
 #include "cli.h"
 #include "output.h"
 #include "client.h"
-#include "desktop_notification.h"
 #include "remote.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
-#include "base/http_message.h"
 #include "base/json.h"
 #include "base/json_doc.h"
 #include "base/utf8.h"
+#include "daemon/bus_message.h"
+
+#include <gpuward.h>
 
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
+
+#define BUS      "org.freedesktop.DBus"
+#define BUS_PATH "/org/freedesktop/DBus"
+#define NOTES    "org.freedesktop.Notifications"
+#define IN_SIZE  (64 * 1024) /* larger than any message that is accepted */
+#define OUT_SIZE 8192
+#define SHOWN    32 /* how many notifications with a button are remembered */
+#define WAIT_MS  2000
+
+/* Serial numbers of the first calls; notifications follow. */
+enum { S_HELLO = 1, S_MATCH, S_NOTES };
+
+struct shown {
+	uint32_t serial; /* serial number of the call; 0: this place is free */
+	uint32_t id;     /* id that the desktop gave to the notification; 0: no answer yet */
+	char tag[64];    /* name of the worker */
+};
+
+struct desktop {
+	int fd;
+	bool greeted; /* authentication is complete */
+	uint32_t serial;
+	struct shown shown[SHOWN];
+	unsigned next;     /* index in shown[] for the next notification, modulo SHOWN */
+	char refusal[200]; /* why the desktop refused the last notification; "": it did not */
+	size_t used;       /* number of bytes in in[] */
+	uint8_t in[IN_SIZE];
+};
+
+/* Writes the address of the session bus: the first usable entry of DBUS_SESSION_BUS_ADDRESS or,
+ * if that is not set, the socket "bus" in XDG_RUNTIME_DIR. Returns false if there is none. */
+static bool session_address(struct sockaddr_un *a, socklen_t *ret_size)
+{
+	const char *given = getenv("DBUS_SESSION_BUS_ADDRESS"),
+		   *run = getenv("XDG_RUNTIME_DIR");
+	static const char path[] = "unix:path=", abstract[] = "unix:abstract=";
+	size_t n;
+
+	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	*ret_size = sizeof(*a);
+	if (!given || !*given) {
+		if (run && *run == '/')
+			n = (size_t)snprintf(a->sun_path, sizeof(a->sun_path), "%s/bus", run);
+		else
+			n = (size_t)snprintf(a->sun_path, sizeof(a->sun_path),
+					     "/run/user/%u/bus", (unsigned)getuid());
+		return n < sizeof(a->sun_path);
+	}
+	if (strncmp(given, path, strlen(path)) == 0) {
+		given += strlen(path);
+		n = strcspn(given, ",;%");
+		if (given[n] == '%' || n >= sizeof(a->sun_path))
+			return false;
+		memcpy(a->sun_path, given, n);
+		return true;
+	}
+	if (strncmp(given, abstract, strlen(abstract)) != 0)
+		return false;
+	given += strlen(abstract);
+	n = strcspn(given, ",;%");
+	if (given[n] == '%' || n + 1 >= sizeof(a->sun_path))
+		return false;
+	memcpy(a->sun_path + 1, given, n); /* an abstract name begins with NUL */
+	*ret_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+	return true;
+}
+
+/* Sends a message of a few hundred bytes. Fails if the bus does not accept it within
+ * WAIT_MS. */
+static int send_all(struct desktop *d, const struct buf *out)
+{
+	size_t sent = 0;
+
+	if (out->err)
+		return -GW_E_IO;
+	while (sent < out->len) {
+		struct pollfd p = { d->fd, POLLOUT, 0 };
+		ssize_t n = send(d->fd, out->p + sent, out->len - sent,
+				 MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n > 0)
+			sent += (size_t)n;
+		else if (n < 0 && errno != EAGAIN && errno != EINTR)
+			return -GW_E_IO;
+		else if (poll(&p, 1, WAIT_MS) == 0)
+			return -GW_E_IO;
+	}
+	return 0;
+}
+
+static int greet(struct desktop *d)
+{
+	static const struct bus_method hello = { BUS, BUS_PATH, BUS, "Hello" },
+				       match = { BUS, BUS_PATH, BUS, "AddMatch" };
+	static const char *const none[] = { NULL }, *const rule[] = {
+		"type='signal',interface='" NOTES "',member='ActionInvoked'", NULL
+	};
+	char text[OUT_SIZE];
+	struct buf out;
+
+	buf_init_fixed(&out, text, sizeof(text));
+	bus_write_greeting(&out, false);
+	bus_write(&out, S_HELLO, &hello, none);
+	bus_write(&out, S_MATCH, &match, rule);
+	d->serial = S_NOTES;
+	return send_all(d, &out);
+}
+
+static void desktop_close(struct desktop *d)
+{
+	if (d && d->fd >= 0)
+		close(d->fd);
+	free(d);
+}
+
+/* Connects to the session bus.  Returns 0, or a negative gw_error with a sentence in message. */
+static int desktop_open(struct desktop **ret, char *message, size_t size)
+{
+	struct desktop *d = calloc(1, sizeof(*d));
+	struct sockaddr_un a;
+	socklen_t n;
+
+	if (!d) {
+		snprintf(message, size, "%s", gw_strerror(-GW_E_NOMEM));
+		return -GW_E_NOMEM;
+	}
+	d->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (!session_address(&a, &n))
+		snprintf(message, size,
+			 "DBUS_SESSION_BUS_ADDRESS names no socket that gpuward can use "
+			 "(unix:path= or unix:abstract=)");
+	else if (d->fd < 0 || connect(d->fd, (const struct sockaddr *)&a, n) != 0)
+		snprintf(message, size,
+			 "the session bus at %s cannot be reached (%s); run gpuward notify in "
+			 "a desktop session",
+			 a.sun_path[0] ? a.sun_path : a.sun_path + 1, strerror(errno));
+	else if (greet(d) != 0)
+		snprintf(message, size, "the session bus does not accept the connection");
+	else {
+		*ret = d;
+		return 0;
+	}
+	desktop_close(d);
+	return -GW_E_IO;
+}
+
+/* Copies a text without control characters, invalid UTF-8 and markup, because other programs
+ * choose the names of processes. The bus closes the connection after invalid UTF-8. */
+static void copy_plain(char *out, size_t size, const char *text)
+{
+	utf8_clean(out, size, text);
+	for (; (out = strpbrk(out, "<>&")); out++)
+		*out = '_';
+}
+
+static uint32_t latest_id(const struct desktop *d, const char *tag)
+{
+	for (unsigned i = 1; i <= SHOWN; i++) {
+		const struct shown *s = &d->shown[(d->next + SHOWN - i) % SHOWN];
+
+		if (s->serial && strcmp(s->tag, tag) == 0)
+			return s->id;
+	}
+	return 0;
+}
+
+/* Shows a notification, which replaces an older one with the same tag.  button: label, or NULL.
+ * Characters that a desktop may take for markup are replaced.  Returns 0, or -GW_E_IO if the
+ * connection is lost. */
+static int desktop_show(struct desktop *d, const char *tag, const char *summary,
+			const char *body, const char *button)
+{
+	static const struct bus_method notify = { NOTES, "/org/freedesktop/Notifications",
+						  NOTES, "Notify" };
+	const char *const actions[] = { button ? "hold" : NULL, button, NULL };
+	const uint32_t replaces = latest_id(d, tag);
+	struct shown *s = &d->shown[d->next++ % SHOWN];
+	char title[200], line[600], text[OUT_SIZE];
+	struct bus_call c;
+	struct buf out;
+
+	*s = (struct shown){ .serial = d->serial++ };
+	snprintf(s->tag, sizeof(s->tag), "%s", tag);
+	copy_plain(title, sizeof(title), summary);
+	copy_plain(line, sizeof(line), body);
+	buf_init_fixed(&out, text, sizeof(text));
+	bus_call_begin(&c, &out, s->serial, &notify, "susssasa{sv}i");
+	bus_put_text(&c, "gpuward");
+	bus_put_u32(&c, replaces);
+	bus_put_text(&c, "video-display");
+	bus_put_text(&c, title);
+	bus_put_text(&c, line);
+	bus_put_texts(&c, actions);
+	bus_put_no_pairs(&c);
+	bus_put_u32(&c, UINT32_MAX); /* the desktop decides how long it is shown */
+	bus_call_end(&c);
+	return send_all(d, &out);
+}
+
+static void take_answer(struct desktop *d, const struct bus_message *m)
+{
+	for (unsigned i = 0; i < SHOWN; i++) {
+		if (!d->shown[i].serial || d->shown[i].serial != m->reply_to)
+			continue;
+		if (m->type == BUS_REPLY)
+			(void)bus_read_u32(m, &d->shown[i].id);
+		snprintf(d->refusal, sizeof(d->refusal), "%s",
+			 m->type == BUS_ERROR ? (m->error ? m->error : "unknown error") : "");
+	}
+}
+
+static void take_signal(const struct desktop *d, const struct bus_message *m,
+			void (*pressed)(void *arg, const char *tag), void *arg)
+{
+	const char *action;
+	uint32_t id;
+
+	if (!m->member || strcmp(m->member, "ActionInvoked") != 0 ||
+	    bus_read_u32_text(m, &id, &action) != 0 || strcmp(action, "hold") != 0)
+		return;
+	for (unsigned i = 0; i < SHOWN; i++)
+		if (d->shown[i].serial && id && d->shown[i].id == id) {
+			pressed(arg, d->shown[i].tag);
+			return;
+		}
+}
+
+/* Returns the size of the line that ends the authentication, 0 if it is incomplete, or -1 if
+ * the bus refused. */
+static long greeting(const struct desktop *d)
+{
+	const uint8_t *end = memchr(d->in, '\n', d->used);
+
+	if (d->used >= 3 && strncmp((const char *)d->in, "OK ", 3) != 0)
+		return -1;
+	return end ? end + 1 - d->in : 0;
+}
+
+/* Reads what has arrived, and calls pressed() for each button that was pressed.  Returns 0, or
+ * -GW_E_IO if the connection is lost. */
+static int desktop_handle(struct desktop *d, void (*pressed)(void *arg, const char *tag),
+			  void *arg)
+{
+	ssize_t got = recv(d->fd, d->in + d->used, IN_SIZE - d->used, MSG_DONTWAIT);
+
+	if (got < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -GW_E_IO;
+	if (got == 0)
+		return -GW_E_IO;
+	d->used += (size_t)got;
+	while (d->used) {
+		struct bus_message m;
+		long n = d->greeted ? bus_read(d->in, d->used, &m) : greeting(d);
+
+		if (n < 0 || (n == 0 && d->used == IN_SIZE))
+			return -GW_E_IO;
+		if (n == 0)
+			return 0;
+		if (!d->greeted)
+			d->greeted = true;
+		else if (m.type == BUS_SIGNAL)
+			take_signal(d, &m, pressed, arg);
+		else
+			take_answer(d, &m);
+		d->used -= (size_t)n;
+		memmove(d->in, d->in + n, d->used);
+	}
+	return 0;
+}
 
 #define HOLD_NS      (7200 * NS_PER_S)
 #define CONNECT_NS   (5 * NS_PER_S)
@@ -60,13 +334,6 @@ static uint64_t now_ns(void)
 	return clock_mono_ns(clock_real());
 }
 
-static bool text_is(const struct json_doc *d, const char *key, const char *text)
-{
-	const char *s = json_doc_string(d, key);
-
-	return s && strcmp(s, text) == 0;
-}
-
 /* Writes the contender with the most memory on the GPU of the decision, as " for game.exe";
  * writes "" if no contender is known. */
 static void contender_text(struct notifier *n, const char *uuid, char *out, size_t size)
@@ -85,7 +352,7 @@ static void contender_text(struct notifier *n, const char *uuid, char *out, size
 		const struct json_doc *p = json_doc_at(n->remote.reply, "processes", i);
 		double bytes = json_doc_number(p, "memory_bytes");
 
-		if (!text_is(p, "class", "contender") || !(bytes > most))
+		if (!reply_is(p, "class", "contender") || !(bytes > most))
 			continue;
 		most = bytes;
 		best = json_doc_string(p, "name");
@@ -109,32 +376,27 @@ struct news {
 /* Reads a decision. Returns false if a person need not know about it. */
 static bool read_news(const struct json_doc *d, struct news *ret)
 {
-	const char *worker = json_doc_string(d, "worker"), *uuid = json_doc_string(d, "uuid"),
-		   *evidence = json_doc_string(d, "evidence");
+	const char *worker = json_doc_string(d, "worker");
 	const bool dry = json_doc_true(d, "dry_run");
 
 	*ret = (struct news){ .seconds = json_doc_number(d, "freed_seconds") };
 	if (!worker)
 		return false;
-	if (text_is(d, "to", "evicted") && text_is(d, "result", "freed") && !dry)
+	if (reply_is(d, "to", "evicted") && reply_is(d, "result", "freed") && !dry)
 		ret->what = NEWS_LEFT;
-	else if (text_is(d, "to", "evicted") && text_is(d, "from", "verify") && dry)
+	else if (reply_is(d, "to", "evicted") && reply_is(d, "from", "verify") && dry)
 		ret->what = NEWS_WOULD_LEAVE;
-	else if (text_is(d, "to", "active") && text_is(d, "from", "verify-up") && !dry)
+	else if (reply_is(d, "to", "active") && reply_is(d, "from", "verify-up") && !dry)
 		ret->what = NEWS_BACK;
-	else if (text_is(d, "to", "stuck") && !text_is(d, "from", "stuck") && !dry)
+	else if (reply_is(d, "to", "stuck") && !reply_is(d, "from", "stuck") && !dry)
 		ret->what = NEWS_STUCK;
 	else
 		return false;
 	ret->freed_bytes = json_doc_number(d, "freed_bytes");
-	for (size_t i = 0; i < json_doc_count(d, "mask"); i++) {
-		const char *reason = json_doc_string(json_doc_at(d, "mask", i), "");
-
-		ret->contention |= reason && strcmp(reason, "contention") == 0;
-	}
+	ret->contention = reply_has(d, "mask", "contention");
 	utf8_clean(ret->worker, sizeof(ret->worker), worker);
-	utf8_clean(ret->uuid, sizeof(ret->uuid), uuid ? uuid : "");
-	utf8_clean(ret->detail, sizeof(ret->detail), evidence ? evidence : "");
+	utf8_clean(ret->uuid, sizeof(ret->uuid), reply_text(d, "uuid", ""));
+	utf8_clean(ret->detail, sizeof(ret->detail), reply_text(d, "evidence", ""));
 	return true;
 }
 
@@ -232,29 +494,21 @@ static void hold_worker(void *arg, const char *worker)
 {
 	struct notifier *n = arg;
 	char message[400], clean[400], title[200], time[24];
-	struct buf path, body;
-	struct json j;
+	char path[REMOTE_PATH];
+	struct remote_body body;
+	struct json *j = remote_body_begin(&body);
 
-	buf_init(&path, 1024);
-	buf_adds(&path, "/api/v1/guard/workers/");
-	url_escape(&path, worker);
-	buf_adds(&path, "/hold");
-	buf_init(&body, 1024);
-	json_init(&j, &body, false);
-	json_object(&j, NULL);
-	json_string(&j, "state", "evicted");
-	json_double(&j, "ttl_s", (double)n->hold_ns * 1e-9);
-	json_string(&j, "reason", "desktop notification");
-	json_object_end(&j);
-	json_end(&j);
-	if (remote_request(&n->remote, "POST", path.p, body.p, CONNECT_NS, message,
-			   sizeof(message)) == 0) {
+	json_string(j, "state", "evicted");
+	json_double(j, "ttl_s", (double)n->hold_ns * 1e-9);
+	json_string(j, "reason", "desktop notification");
+	if (remote_request(&n->remote, "POST",
+			   remote_path(path, REMOTE_WORKERS, worker, "/hold"),
+			   remote_body_end(&body), CONNECT_NS, message, sizeof(message)) == 0) {
 		message[0] = '\0';
 		if (n->remote.status >= 400)
 			remote_refusal(&n->remote, message, sizeof(message));
 	}
-	buf_done(&path);
-	buf_done(&body);
+	remote_body_done(&body);
 	if (*message)
 		snprintf(title, sizeof(title), "%s is not held", worker);
 	else
@@ -338,8 +592,7 @@ static void stream_handle(struct notifier *n)
 static int follow(struct notifier *n)
 {
 	while (!stop_requested()) {
-		struct pollfd fd[2] = { { desktop_fd(n->desktop), POLLIN, 0 },
-					{ -1, POLLIN, 0 } };
+		struct pollfd fd[2] = { { n->desktop->fd, POLLIN, 0 }, { -1, POLLIN, 0 } };
 		uint64_t now = now_ns();
 
 		if (n->stream < 0 && now >= n->retry_ns) {
@@ -360,10 +613,10 @@ static int follow(struct notifier *n)
 			stream_handle(n);
 		if (fd[0].revents && desktop_handle(n->desktop, hold_worker, n) != 0)
 			return cli_fail("the connection to the session bus is lost");
-		if (*desktop_refusal(n->desktop))
+		if (*n->desktop->refusal)
 			return cli_fail("the desktop refuses notifications: %s; is a "
 					"notification service running?",
-					desktop_refusal(n->desktop));
+					n->desktop->refusal);
 	}
 	return EXIT_OK;
 }
@@ -394,11 +647,9 @@ const struct command command_notify = {
 	.summary = "show on the desktop what the guard did",
 	.description =
 		"Follows the service and shows a desktop notification when a worker left the "
-		"GPU, "
-		"came back, or did not leave. A button keeps the worker off the GPU for the "
-		"time of --hold; it needs the token of the service. Runs until it is stopped; "
-		"the user "
-		"unit gpuward-notify.service starts it with the desktop.",
+		"GPU, came back, or did not leave. A button keeps the worker off the GPU for "
+		"the time of --hold; it needs the token of the service. Runs until it is "
+		"stopped; the user unit gpuward-notify.service starts it with the desktop.",
 	.examples = "  gpuward notify\n"
 		    "  systemctl --user enable --now gpuward-notify\n",
 	.options = options,

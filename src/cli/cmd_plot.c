@@ -2,7 +2,7 @@
 #include "chart.h"
 #include "cli.h"
 #include "output.h"
-#include "result_set.h"
+#include "comparison.h"
 
 #include "base/buf.h"
 #include "base/utf8.h"

@@ -1,5 +1,5 @@
 /* recompute: computes the windows of a bundle again from its samples. */
-#include "calibration.h"
+#include "calibrate.h"
 #include "cli.h"
 #include "table.h"
 
@@ -18,18 +18,17 @@ struct given {
 	double device; /* NAN: not given */
 };
 
-enum { GPU, WINDOW, THEN, NOW, CHANGE, METER, VALIDITY };
+#define COLUMNS(X)                           \
+	X(GPU, "GPU", 0, true, false)        \
+	X(WINDOW, "WINDOW", 0, false, true)  \
+	X(THEN, "THEN", 1, true, false)      \
+	X(NOW, "NOW", 0, true, false)        \
+	X(CHANGE, "CHANGE", 0, false, false) \
+	X(METER, "METER", 3, false, false)   \
+	X(VALIDITY, "VALIDITY", 2, false, false)
 
-static const struct table_column columns[] = {
-	[GPU] = { "GPU", 0, true, false },
-	[WINDOW] = { "WINDOW", 0, false, true },
-	[THEN] = { "THEN", 1, true, false },
-	[NOW] = { "NOW", 0, true, false },
-	[CHANGE] = { "CHANGE", 0, false, false },
-	[METER] = { "METER", 3, false, false },
-	[VALIDITY] = { "VALIDITY", 2, false, false },
-	{ NULL, 0, false, false },
-};
+enum { COLUMNS(TABLE_SYMBOL) };
+static const struct table_column columns[] = { COLUMNS(TABLE_COLUMN) TABLE_END };
 
 struct output_to {
 	struct table *table; /* NULL: write JSON */

@@ -4,9 +4,7 @@
  * security policy forbids loading anything.  Strings from the results are escaped. */
 #include "cli.h"
 #include "comparison.h"
-#include "cost_options.h"
 #include "output.h"
-#include "result_set.h"
 #include "chart.h"
 #include "plot.h"
 #include "report_run.h"

@@ -110,53 +110,40 @@ static uint64_t own_start(void)
 	return ticks;
 }
 
-static void write_request(struct buf *out, const struct cli *c,
-			  const struct reservation *reservation, double wait_s)
-{
-	const struct given *g = c->own;
-	struct json j;
-
-	json_init(&j, out, false);
-	json_object(&j, NULL);
-	json_double(&j, "bytes", reservation->bytes);
-	if (c->gpu.count)
-		json_string(&j, "gpu", c->gpu.item[0]);
-	json_int(&j, "pid", getpid());
-	json_uint(&j, "start_ticks", own_start());
-	/* 0: the reservation lasts until this process ends */
-	json_double(&j, "ttl_s", (double)g->ttl_ns * 1e-9);
-	json_double(&j, "wait_s", wait_s);
-	json_object_end(&j);
-	json_end(&j);
-}
-
 /* Sends one request.  Returns EXIT_OK, EXIT_NO_ROOM (the reply says why), or another exit
  * code. */
 static int reserve_once(const struct cli *c, struct remote *r, struct reservation *reservation,
 			double wait_s)
 {
+	const struct given *g = c->own;
+	struct remote_body body;
+	struct json *j = remote_body_begin(&body);
 	char message[700];
-	struct buf body;
-	const char *id, *gpu;
 	int err;
 
-	buf_init(&body, 4096);
-	write_request(&body, c, reservation, wait_s);
-	err = remote_request(r, "POST", "/api/v1/guard/reservations", body.p,
+	json_double(j, "bytes", reservation->bytes);
+	if (c->gpu.count)
+		json_string(j, "gpu", c->gpu.item[0]);
+	json_int(j, "pid", getpid());
+	json_uint(j, "start_ticks", own_start());
+	/* 0: the reservation lasts until this process ends */
+	json_double(j, "ttl_s", (double)g->ttl_ns * 1e-9);
+	json_double(j, "wait_s", wait_s);
+	err = remote_request(r, "POST", "/api/v1/guard/reservations", remote_body_end(&body),
 			     (uint64_t)(wait_s * 1e9) + MARGIN_NS, message, sizeof(message));
-	buf_done(&body);
+	remote_body_done(&body);
 	if (err)
 		return cli_fail("%s", message);
 	if (r->status == 409)
 		return EXIT_NO_ROOM;
-	id = r->reply ? json_doc_string(r->reply, "id") : NULL;
-	gpu = r->reply ? json_doc_string(r->reply, "gpu") : NULL;
-	if (r->status != 201 || !id) {
+	if (r->status != 201 || !r->reply || !*reply_text(r->reply, "id", "")) {
 		remote_refusal(r, message, sizeof(message));
 		return cli_fail("cannot reserve memory: %s", message);
 	}
-	snprintf(reservation->id, sizeof(reservation->id), "%s", id);
-	snprintf(reservation->gpu, sizeof(reservation->gpu), "%s", gpu ? gpu : "");
+	snprintf(reservation->id, sizeof(reservation->id), "%s",
+		 reply_text(r->reply, "id", ""));
+	snprintf(reservation->gpu, sizeof(reservation->gpu), "%s",
+		 reply_text(r->reply, "gpu", ""));
 	return EXIT_OK;
 }
 

@@ -5,20 +5,64 @@
  * place of its own process, so that a service manager or a shell sees one process. */
 #include "cli.h"
 #include "guard_subcommand.h"
-#include "serve_options.h"
+
+#include "daemon/config.h"
 
 #ifdef GPUWARD_SERVICE
 #include "daemon/service.h"
 #endif
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
+
+#define FLAGS_MAX 128
+
+/* The given values.  Each setting that has an option is a string, a list or a bool here. */
+#define SERVE_C_BOOL     bool
+#define SERVE_C_COUNT    const char *
+#define SERVE_C_NUMBER   const char *
+#define SERVE_C_DURATION const char *
+#define SERVE_C_BYTES    const char *
+#define SERVE_C_TEXT     const char *
+#define SERVE_C_CHOICE   const char *
+#define SERVE_C_LIST     struct option_list
+struct serve_flags {
+	const char *config; /* --config FILE */
+#define O(section, key, type, standard, least, most, choices, flag, help)
+#define F(section, key, type, standard, least, most, choices, flag, help) \
+	SERVE_C_##type section##_##key;
+#include "daemon/config.def"
+#undef O
+};
+
+/* The values stay strings here.  config_load() parses them, because it knows types and
+ * ranges. */
+#define ROW_OF_BOOL(flag, at, choices, help)     OPTION_ROW(FLAG, 0, flag, at, NULL, help)
+#define ROW_OF_COUNT(flag, at, choices, help)    OPTION_ROW(TEXT, 0, flag, at, "N", help)
+#define ROW_OF_NUMBER(flag, at, choices, help)   OPTION_ROW(TEXT, 0, flag, at, "X", help)
+#define ROW_OF_DURATION(flag, at, choices, help) OPTION_ROW(TEXT, 0, flag, at, "TIME", help)
+#define ROW_OF_BYTES(flag, at, choices, help)    OPTION_ROW(TEXT, 0, flag, at, "SIZE", help)
+#define ROW_OF_TEXT(flag, at, choices, help)     OPTION_ROW(TEXT, 0, flag, at, "FILE", help)
+#define ROW_OF_CHOICE(flag, at, choices, help)   OPTION_ROW(TEXT, 0, flag, at, choices, help)
+#define ROW_OF_LIST(flag, at, choices, help)     OPTION_ROW(LIST, 0, flag, at, "ADDRESS", help)
+
+static const struct option options[] = {
+	OPTION_ROW(TEXT, 'c', "config", offsetof(struct serve_flags, config), "FILE",
+		   "read this file instead of the files in the usual places"),
+#define O(section, key, type, standard, least, most, choices, flag, help)
+#define F(section, key, type, standard, least, most, choices, flag, help) \
+	ROW_OF_##type(flag, offsetof(struct serve_flags, section##_##key), choices, help),
+#include "daemon/config.def"
+#undef O
+	OPTION_END,
+};
 
 #ifdef GPUWARD_SERVICE
 static int serve_run(struct cli *c)
 {
-	struct config_flag flag[SERVE_FLAGS_MAX];
+	struct config_flag flag[FLAGS_MAX];
 	const struct serve_flags *given = c->own;
 	struct service_options o = { .config_path = given->config, .flags = flag };
 	struct gw_options g;
@@ -28,7 +72,8 @@ static int serve_run(struct cli *c)
 		return code;
 	if (c->gpu.count)
 		return cli_usage("serve monitors all GPUs: leave out --gpu");
-	o.flag_count = serve_config_flags(given, flag, SERVE_FLAGS_MAX);
+	/* the first option, --config, is not a setting */
+	o.flag_count = option_config_flags(options + 1, given, flag, FLAGS_MAX);
 	o.backend = g.backend;
 	o.nvml_library = g.nvml_library;
 	o.root = g.root;
@@ -65,16 +110,16 @@ int guard_recover(struct cli *c)
 const struct command command_serve = {
 	.name = "serve",
 	.summary = "run the service: REST API, metrics, event stream and web page",
-	.description =
-		"Monitors all GPUs and answers over HTTP: a web page at /, the REST API at "
-		"/api/v1, /api/gpu/devices, /metrics for Prometheus, and a stream of events. "
-		"Listens on " CONFIG_ADDRESS " by default. Settings come from gpuward.toml(5), "
-		"environment variables and these options; SIGHUP reads them again, SIGTERM and "
-		"Ctrl-C stop the service. The default of --timeout is 2s here.",
+	.description = "Monitors all GPUs and answers over HTTP: a web page at /, the REST API "
+		       "at /api/v1, /api/gpu/devices, /metrics for Prometheus, and a stream of "
+		       "events. Listens on " CONFIG_ADDRESS
+		       " by default. Settings come from gpuward.toml(5), environment variables "
+		       "and these options; SIGHUP reads them again, SIGTERM and Ctrl-C stop "
+		       "the service. The default of --timeout is 2s here.",
 	.examples = "  gpuward serve\n"
 		    "  gpuward serve --simulate --listen 127.0.0.1:8090\n"
 		    "  gpuward serve --config /etc/gpuward/gpuward.toml\n",
-	.options = serve_options,
+	.options = options,
 	.options_size = sizeof(struct serve_flags),
 	.one_form = true,
 	.run = serve_run,

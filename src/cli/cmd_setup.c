@@ -352,8 +352,7 @@ static void print_next(const struct machine *m, const struct setup_plan *p)
 		       "Other games: the launch option in Steam\n"
 		       "  gpuward run --vram 8G --anyway -- %%command%%\n"
 		       "Instead of 8G, write how much memory the game needs on the card; "
-		       "gpuward top "
-		       "shows it\nwhile you play.\n"
+		       "gpuward top shows it\nwhile you play.\n"
 		       "For a desktop notification when a worker leaves the GPU or is back:\n"
 		       "  systemctl --user enable --now gpuward-notify\n");
 	}
@@ -406,10 +405,9 @@ static int check_config(const struct setup_plan *p)
 
 	if (config_load_text(&c, "the new configuration", p->config.p, p->config.len, message,
 			     sizeof(message)) != 0)
-		return cli_fail(
-			"%s; nothing was changed. Please report this with the output of "
-			"gpuward setup --dry-run",
-			message);
+		return cli_fail("%s; nothing was changed. Please report this with the output "
+				"of gpuward setup --dry-run",
+				message);
 	config_done(&c);
 	return EXIT_OK;
 }

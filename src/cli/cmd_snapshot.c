@@ -28,89 +28,56 @@ struct given {
 
 #define given(cli) ((const struct given *)(cli)->own)
 
-enum {
-	INDEX,
-	NAME,
-	UTIL,
-	MEMORY,
-	TEMP,
-	POWER,
-	LIMIT,
-	SM,
-	PSTATE,
-	WHY,
-	MEMCLK,
-	FAN,
-	ENERGY,
-	PCI,
-	SOURCE
-};
+#define COLUMNS(X)                                  \
+	X(INDEX, "GPU", 0, true, false)             \
+	X(NAME, "NAME", 1, false, true)             \
+	X(UTIL, "UTIL", 0, true, false)             \
+	X(MEMORY, "MEMORY", 0, true, false)         \
+	X(TEMP, "TEMP", 0, true, false)             \
+	X(POWER, "POWER", 0, true, false)           \
+	X(LIMIT, "LIMIT", 4, true, false)           \
+	X(SM, "SM CLOCK", 3, true, false)           \
+	X(PSTATE, "STATE", 2, false, false)         \
+	X(WHY, "CLOCKS LIMITED BY", 5, false, true) \
+	X(MEMCLK, "MEM CLOCK", 6, true, false)      \
+	X(FAN, "FAN", 7, true, false)               \
+	X(ENERGY, "ENERGY", 8, true, false)         \
+	X(PCI, "PCI", 9, false, false)              \
+	X(SOURCE, "SOURCE", 10, false, false)
 
-static const struct table_column columns[] = {
-	[INDEX] = { "GPU", 0, true, false },
-	[NAME] = { "NAME", 1, false, true },
-	[UTIL] = { "UTIL", 0, true, false },
-	[MEMORY] = { "MEMORY", 0, true, false },
-	[TEMP] = { "TEMP", 0, true, false },
-	[POWER] = { "POWER", 0, true, false },
-	[LIMIT] = { "LIMIT", 4, true, false },
-	[SM] = { "SM CLOCK", 3, true, false },
-	[PSTATE] = { "STATE", 2, false, false },
-	[WHY] = { "CLOCKS LIMITED BY", 5, false, true },
-	[MEMCLK] = { "MEM CLOCK", 6, true, false },
-	[FAN] = { "FAN", 7, true, false },
-	[ENERGY] = { "ENERGY", 8, true, false },
-	[PCI] = { "PCI", 9, false, false },
-	[SOURCE] = { "SOURCE", 10, false, false },
-	{ NULL, 0, false, false },
-};
+enum { COLUMNS(TABLE_SYMBOL) };
+static const struct table_column columns[] = { COLUMNS(TABLE_COLUMN) TABLE_END };
 
-enum {
-	P_GPU,
-	P_MIG,
-	P_PROCESS_ID,
-	P_USER,
-	P_TYPE,
-	P_SM,
-	P_MEMORY,
-	P_ENERGY,
-	P_CPU,
-	P_RUN,
-	P_NAME,
-	P_CONTAINER,
-	P_UNIT,
-	P_COMMAND
-};
+#define PROCESS_COLUMNS(X)                           \
+	X(P_GPU, "GPU", 0, true, false)              \
+	X(P_MIG, "MIG", 1, true, false)              \
+	X(P_PROCESS_ID, "PID", 0, true, false)       \
+	X(P_USER, "USER", 3, false, false)           \
+	X(P_TYPE, "TYPE", 4, false, false)           \
+	X(P_SM, "SM", 0, true, false)                \
+	X(P_MEMORY, "MEMORY", 0, true, false)        \
+	X(P_ENERGY, "ENERGY", 1, true, false)        \
+	X(P_CPU, "CPU", 2, true, false)              \
+	X(P_RUN, "RUNS FOR", 5, true, false)         \
+	X(P_NAME, "NAME", 0, false, true)            \
+	X(P_CONTAINER, "CONTAINER", 6, false, false) \
+	X(P_UNIT, "UNIT", 7, false, true)            \
+	X(P_COMMAND, "COMMAND", 8, false, true)
 
-static const struct table_column process_columns[] = {
-	[P_GPU] = { "GPU", 0, true, false },
-	[P_MIG] = { "MIG", 1, true, false },
-	[P_PROCESS_ID] = { "PID", 0, true, false },
-	[P_USER] = { "USER", 3, false, false },
-	[P_TYPE] = { "TYPE", 4, false, false },
-	[P_SM] = { "SM", 0, true, false },
-	[P_MEMORY] = { "MEMORY", 0, true, false },
-	[P_ENERGY] = { "ENERGY", 1, true, false },
-	[P_CPU] = { "CPU", 2, true, false },
-	[P_RUN] = { "RUNS FOR", 5, true, false },
-	[P_NAME] = { "NAME", 0, false, true },
-	[P_CONTAINER] = { "CONTAINER", 6, false, false },
-	[P_UNIT] = { "UNIT", 7, false, true },
-	[P_COMMAND] = { "COMMAND", 8, false, true },
-	{ NULL, 0, false, false },
-};
+enum { PROCESS_COLUMNS(TABLE_SYMBOL) };
+static const struct table_column process_columns[] = { PROCESS_COLUMNS(TABLE_COLUMN)
+							       TABLE_END };
 
-enum { M_GPU, M_INSTANCE, M_NAME, M_MEMORY, M_PROCESSES, M_UUID };
+#define MIG_COLUMNS(X)                              \
+	X(M_GPU, "GPU", 0, true, false)             \
+	X(M_INSTANCE, "MIG", 0, true, false)        \
+	X(M_NAME, "INSTANCE", 0, false, true)       \
+	X(M_MEMORY, "MEMORY", 0, true, false)       \
+	X(M_PROCESSES, "PROCESSES", 0, true, false) \
+	X(M_UUID, "UUID", 1, false, false)
 
-static const struct table_column mig_columns[] = {
-	[M_GPU] = { "GPU", 0, true, false },
-	[M_INSTANCE] = { "MIG", 0, true, false },
-	[M_NAME] = { "INSTANCE", 0, false, true },
-	[M_MEMORY] = { "MEMORY", 0, true, false },
-	[M_PROCESSES] = { "PROCESSES", 0, true, false },
-	[M_UUID] = { "UUID", 1, false, false },
-	{ NULL, 0, false, false },
-};
+enum { MIG_COLUMNS(TABLE_SYMBOL) };
+static const struct table_column mig_columns[] = { MIG_COLUMNS(TABLE_COLUMN) TABLE_END };
 
 /* Cells that are one number with a unit. */
 static const struct {
@@ -155,12 +122,10 @@ static void set_memory(struct table *t, const struct gw_device *d)
 
 	if (gw_device_value(d, GW_Q_MEMORY_USED, &used) != GW_HAVE)
 		return;
-	figure_bytes(used_text, used);
-	table_set(t, MEMORY, TERM_PLAIN, "%s", used_text);
-	if (gw_device_value(d, GW_Q_MEMORY_TOTAL, &total) != GW_HAVE)
-		return;
-	figure_bytes(total_text, total);
-	table_set(t, MEMORY, TERM_PLAIN, "%s / %s", used_text, total_text);
+	table_text(t, MEMORY, TERM_PLAIN, figure_bytes(used_text, used));
+	if (gw_device_value(d, GW_Q_MEMORY_TOTAL, &total) == GW_HAVE)
+		table_set(t, MEMORY, TERM_PLAIN, "%s / %s", used_text,
+			  figure_bytes(total_text, total));
 }
 
 static void set_state(struct table *t, const struct gw_device *d)
@@ -181,20 +146,17 @@ static void set_state(struct table *t, const struct gw_device *d)
 
 static void add_device(struct table *t, const struct gw_device *d)
 {
-	const char *name = gw_device_text(d, GW_T_NAME), *pci = gw_device_text(d, GW_T_PCI);
 	double joules;
 
 	table_row(t);
 	table_set(t, INDEX, TERM_PLAIN, "%u", d->index);
-	if (name)
-		table_set(t, NAME, TERM_PLAIN, "%s", name);
+	table_text(t, NAME, TERM_PLAIN, gw_device_text(d, GW_T_NAME));
 	set_numbers(t, d);
 	set_memory(t, d);
 	if (gw_device_value(d, GW_Q_ENERGY, &joules) == GW_HAVE)
 		set_energy(t, ENERGY, joules);
 	set_state(t, d);
-	if (pci)
-		table_set(t, PCI, TERM_PLAIN, "%s", pci);
+	table_text(t, PCI, TERM_PLAIN, gw_device_text(d, GW_T_PCI));
 	table_set(t, SOURCE, d->provenance == GW_FROM_SIMULATOR ? TERM_MARK : TERM_PLAIN, "%s",
 		  gw_provenance_name(d->provenance));
 }
@@ -240,13 +202,12 @@ static void print_note(const struct gw_device *d)
 /* Prints the explanation for each device that does not work; the table only names its state. */
 static void print_notes(const struct cli *c)
 {
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
-		const struct gw_device *d = gw_snapshot_device(c->snap, i);
+	const struct gw_device *d;
 
-		if (render_shows(&c->filter, i) && d->state != GW_DEVICE_OK &&
-		    d->state != GW_DEVICE_ASLEEP) /* "asleep" needs no explanation */
+	for (unsigned at = 0; (d = cli_next_device(c, &at));)
+		/* "asleep" needs no explanation */
+		if (d->state != GW_DEVICE_OK && d->state != GW_DEVICE_ASLEEP)
 			print_note(d);
-	}
 }
 
 /* Adds the cells of one process. energy: what the service knows about the process; NULL: there
@@ -264,32 +225,25 @@ static void add_process(struct table *t, const struct cli *c, const struct gw_pr
 	table_set(t, P_TYPE, TERM_PLAIN, "%s", types[p->type & 7]);
 	if (p->mig_gpu_instance >= 0)
 		table_set(t, P_MIG, TERM_PLAIN, "%d", p->mig_gpu_instance);
-	if (p->user)
-		table_set(t, P_USER, TERM_PLAIN, "%s", p->user);
+	table_text(t, P_USER, TERM_PLAIN, p->user);
 	if (p->sm_absence == GW_HAVE)
 		table_set(t, P_SM, TERM_PLAIN, "%.0f %%", p->sm_ratio * 100);
 	if (p->cpu_absence == GW_HAVE)
 		table_set(t, P_CPU, TERM_PLAIN, "%.0f %%", p->cpu_cores * 100);
-	if (!isnan(p->run_seconds)) {
-		figure_run_time(size, p->run_seconds);
-		table_set(t, P_RUN, TERM_PLAIN, "%s", size);
-	}
-	if (p->memory_absence == GW_HAVE) {
-		figure_bytes(size, (double)p->memory_bytes);
-		table_set(t, P_MEMORY, TERM_PLAIN, "%s", size);
-	}
+	if (!isnan(p->run_seconds))
+		table_text(t, P_RUN, TERM_PLAIN, figure_run_time(size, p->run_seconds));
+	if (p->memory_absence == GW_HAVE)
+		table_text(t, P_MEMORY, TERM_PLAIN,
+			   figure_bytes(size, (double)p->memory_bytes));
 	if (energy && energy->absence == GW_HAVE)
 		set_energy(t, P_ENERGY, energy->energy_joules);
 	if (p->name)
 		table_set(t, P_NAME, TERM_PLAIN, "%s", p->name);
 	else if (p->orphan)
 		table_set(t, P_NAME, TERM_WARN, "(not in /proc)");
-	if (p->container)
-		table_set(t, P_CONTAINER, TERM_PLAIN, "%s", p->container);
-	if (p->unit)
-		table_set(t, P_UNIT, TERM_PLAIN, "%s", p->unit);
-	if (p->command)
-		table_set(t, P_COMMAND, TERM_DIM, "%s", p->command);
+	table_text(t, P_CONTAINER, TERM_PLAIN, p->container);
+	table_text(t, P_UNIT, TERM_PLAIN, p->unit);
+	table_text(t, P_COMMAND, TERM_DIM, p->command);
 }
 
 /* Returns the number of processes on a MIG instance; -1: unknown. */
@@ -322,11 +276,10 @@ static void add_instance(struct table *t, const struct gw_process_list *list, un
 		table_set(t, M_INSTANCE, TERM_PLAIN, "%d", m->gpu_instance);
 	if (*m->name)
 		table_set(t, M_NAME, TERM_PLAIN, "%s", profile ? profile : m->name);
-	if (m->memory_absence == GW_HAVE) {
-		figure_bytes(used, (double)m->memory_used_bytes);
-		figure_bytes(total, (double)m->memory_total_bytes);
-		table_set(t, M_MEMORY, TERM_PLAIN, "%s / %s", used, total);
-	}
+	if (m->memory_absence == GW_HAVE)
+		table_set(t, M_MEMORY, TERM_PLAIN, "%s / %s",
+			  figure_bytes(used, (double)m->memory_used_bytes),
+			  figure_bytes(total, (double)m->memory_total_bytes));
 	if (processes >= 0)
 		table_set(t, M_PROCESSES, TERM_PLAIN, "%d", processes);
 	table_set(t, M_UUID, TERM_PLAIN, "%s", m->uuid);
@@ -334,15 +287,13 @@ static void add_instance(struct table *t, const struct gw_process_list *list, un
 
 static void print_instances(const struct cli *c, const struct gw_process_list *list)
 {
+	const struct gw_device *d;
 	struct table t;
 
 	table_init(&t, mig_columns);
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
-		const struct gw_device *d = gw_snapshot_device(c->snap, i);
-
-		for (unsigned k = 0; k < d->mig_count && render_shows(&c->filter, i); k++)
-			add_instance(&t, list, i, d, d->mig[k]);
-	}
+	for (unsigned at = 0; (d = cli_next_device(c, &at));)
+		for (unsigned k = 0; k < d->mig_count; k++)
+			add_instance(&t, list, at - 1, d, d->mig[k]);
 	if (t.rows) {
 		putchar('\n');
 		table_print(&t, term_width());
@@ -363,8 +314,7 @@ static void print_processes(const struct cli *c, struct render_process_list proc
 	}
 	if (t.rows)
 		putchar('\n');
-	table_print(&t, term_width());
-	table_done(&t);
+	table_end(&t, term_width());
 }
 
 static void print_reason(const char *key, unsigned absence)
@@ -377,11 +327,9 @@ static void print_reason(const char *key, unsigned absence)
 
 static void print_absent(const struct cli *c)
 {
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
-		const struct gw_device *d = gw_snapshot_device(c->snap, i);
+	const struct gw_device *d;
 
-		if (!render_shows(&c->filter, i))
-			continue;
+	for (unsigned at = 0; (d = cli_next_device(c, &at));) {
 		printf("\nGPU %u, unknown values%s:\n", d->index,
 		       given(c)->all ? "" : " (--all reads more)");
 		for (unsigned q = 0; q < d->value_count; q++)
@@ -394,10 +342,10 @@ static void print_absent(const struct cli *c)
 /* Prints the values that only --all reads; the table has no columns for them. */
 static void print_costly(const struct cli *c)
 {
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
-		const struct gw_device *d = gw_snapshot_device(c->snap, i);
+	const struct gw_device *d;
 
-		if (!render_shows(&c->filter, i) || d->state != GW_DEVICE_OK)
+	for (unsigned at = 0; (d = cli_next_device(c, &at));) {
+		if (d->state != GW_DEVICE_OK)
 			continue;
 		printf("\nGPU %u, further values:\n", d->index);
 		for (unsigned q = 0; q < d->value_count; q++)
@@ -408,16 +356,15 @@ static void print_costly(const struct cli *c)
 
 static void print_tables(const struct cli *c, struct render_process_list processes)
 {
+	const struct gw_device *d;
 	struct table t;
 
 	cli_print_status(c);
 	print_host(c);
 	table_init(&t, columns);
-	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
-		if (render_shows(&c->filter, i))
-			add_device(&t, gw_snapshot_device(c->snap, i));
-	table_print(&t, term_width());
-	table_done(&t);
+	for (unsigned at = 0; (d = cli_next_device(c, &at));)
+		add_device(&t, d);
+	table_end(&t, term_width());
 	print_notes(c);
 	print_instances(c, processes.list);
 	if (processes.list)
@@ -592,14 +539,12 @@ static int snapshot_run(struct cli *c)
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	OPTION_OPTIONAL_ROW('w', "watch", AT(watch), "TIME",
-			    "repeat every TIME (default: 1s); JSON is then one line per "
-			    "snapshot",
-			    "1s"),
+	OPTION_OPTIONAL_ROW(
+		'w', "watch", AT(watch), "TIME",
+		"repeat every TIME (default: 1s); JSON is then one line per snapshot", "1s"),
 	OPTION_ROW(FLAG, 0, "cpu", AT(cpu), NULL,
 		   "with --json: also the CPU utilisation of the machine and of each process, "
-		   "from "
-		   "two readings 50 ms apart"),
+		   "from two readings 50 ms apart"),
 	OPTION_ROW(DURATION, 0, "settle", AT(settle_ns), "TIME",
 		   "time between the two CPU readings"),
 	OPTION_ROW(FLAG, 'a', "all", AT(all), NULL,
@@ -618,11 +563,9 @@ const struct command command_snapshot = {
 		"Shows CPU, memory, all figures of each GPU, and the processes that use them. "
 		"CPU utilisation is the difference between two readings: the table waits 100 "
 		"ms for it if necessary; JSON output does not wait unless you give --cpu (50 "
-		"ms) "
-		"or --settle. The CPU of a process is in percent of one core. Energy per "
+		"ms) or --settle. The CPU of a process is in percent of one core. Energy per "
 		"process is known only to a running service: the command asks it and waits "
-		"half "
-		"a second at most. All other figures are read from the driver.",
+		"half a second at most. All other figures are read from the driver.",
 	.examples = "  gpuward snapshot\n"
 		    "  gpuward snapshot --json | jq '.devices[0].power_watts'\n"
 		    "  gpuward snapshot --json --cpu | jq .host\n"

@@ -328,9 +328,8 @@ static int open_source(struct top *t)
 	int code, err = -GW_E_NOENT;
 
 	if (given(c)->address && reads_driver(c))
-		return cli_usage(
-			"--address reads a service; leave out --direct and the options "
-			"about the driver");
+		return cli_usage("--address reads a service; leave out --direct and the "
+				 "options about the driver");
 	if (!reads_driver(c)) {
 		struct remote_flags flags = { .address = given(c)->address };
 
@@ -361,10 +360,9 @@ static int find_column(const char *name, enum top_column *ret)
 			*ret = i;
 			return EXIT_OK;
 		}
-	return cli_usage(
-		"--sort takes the title of a column, such as SM%%, MEMORY, ENERGY, CPU%% "
-		"or PID, not '%s'",
-		name);
+	return cli_usage("--sort takes the title of a column, such as SM%%, MEMORY, ENERGY, "
+			 "CPU%% or PID, not '%s'",
+			 name);
 }
 
 static int show(struct top *t)
@@ -412,9 +410,8 @@ static int top_run(struct cli *c)
 		 g->filter ? g->filter : "");
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || !kind ||
 	    strcmp(kind, "dumb") == 0)
-		return cli_usage(
-			"top needs a terminal; for a pipe, a file or a simple terminal "
-			"use gpuward snapshot -w");
+		return cli_usage("top needs a terminal; for a pipe, a file or a simple "
+				 "terminal use gpuward snapshot -w");
 	code = open_source(&t);
 	if (code == EXIT_OK)
 		code = show(&t);
@@ -444,12 +441,11 @@ static const struct option options[] = {
 const struct command command_top = {
 	.name = "top",
 	.summary = "watch GPUs and processes on a full screen with graphs and keys",
-	.description =
-		"Shows utilisation, power with its limit, memory and temperature of each GPU "
-		"as bars and graphs, why clocks are limited, energy, and the processes on the "
-		"GPUs. Reads the service of this machine if it answers; then energy and the "
-		"classes of the guard are shown for each process. Otherwise reads the driver. "
-		"Keys: q quits, ? shows all keys.",
+	.description = "Shows utilisation, power with its limit, memory and temperature of "
+		       "each GPU as bars and graphs, why clocks are limited, energy, and the "
+		       "processes on the GPUs. Reads the service of this machine if it "
+		       "answers; then energy and the classes of the guard are shown for each "
+		       "process. Otherwise reads the driver. Keys: q quits, ? shows all keys.",
 	.examples = "  gpuward top\n"
 		    "  gpuward top --simulate=eight-gpus\n"
 		    "  gpuward top --address 10.0.0.7:9490 --sort MEMORY\n",

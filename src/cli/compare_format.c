@@ -1,7 +1,7 @@
 #include "compare_view.h"
-
 #include "term.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/utf8.h"
@@ -9,7 +9,412 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+const char *comparison_room(const struct comparison_row *row)
+{
+	static const char *const words[] = { "none", "kept", "lost" };
+
+	for (unsigned i = 0; i <= ROOM_LOST; i++)
+		if (row->used && row->rooms[i] == row->used)
+			return words[i];
+	return row->used ? "mixed" : NULL;
+}
+
+static size_t count_rooms(const struct comparison *c, enum result_room room)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->nrows; i++)
+		n += c->rows[i].rooms[room];
+	return n;
+}
+
+bool comparison_has_rooms(const struct comparison *c)
+{
+	return count_rooms(c, ROOM_KEPT) + count_rooms(c, ROOM_LOST) > 0;
+}
+
+struct comparison_scale comparison_scale_of(double typical, const char *unit)
+{
+	static const struct {
+		char unit;
+		double factor;
+		const char *text;
+	} scales[] = { { 's', 1e9, "ns" }, { 's', 1e6, "µs" },  { 's', 1e3, "ms" },
+		       { 's', 1, "s" },    { 'J', 1e6, "µJ" },  { 'J', 1e3, "mJ" },
+		       { 'J', 1, "J" },    { 'J', 1e-3, "kJ" }, { 'J', 1e-6, "MJ" },
+		       { 'W', 1e3, "mW" }, { 'W', 1, "W" } };
+	struct comparison_scale s = { 1, 3, unit };
+	double shown;
+
+	if (!(typical > 0))
+		return s;
+	for (size_t i = 0; i < COUNT(scales); i++) {
+		if (scales[i].unit != *unit)
+			continue;
+		s.factor = scales[i].factor;
+		s.unit = scales[i].text;
+		if (typical * s.factor < 1000)
+			break;
+	}
+	shown = typical * s.factor;
+	s.decimals = shown >= 1000 ? 0 : shown >= 100 ? 1 : shown >= 10 ? 2 : 3;
+	return s;
+}
+
+struct comparison_scale comparison_scale(const struct comparison *c, enum comparison_metric m)
+{
+	double logs = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->nrows; i++) {
+		double v = c->rows[i].figure[m].mean;
+
+		if (v > 0) {
+			logs += log(v);
+			n++;
+		}
+	}
+	return comparison_scale_of(n ? exp(logs / (double)n) : NAN, m == METRIC_TIME    ? "s"
+								    : m == METRIC_POWER ? "W"
+											: "J");
+}
+
+/* Writes bytes in the largest unit in which the number is at least 1.  Writes up to six digits
+ * if the number is then exact, else four.  Returns true if it is exact. */
+static bool size_in(double bytes, double base, const char *const units[static 5], char *out,
+		    size_t size)
+{
+	unsigned u = 0;
+	char text[32];
+	bool exact;
+
+	while (bytes >= base && u < 4) {
+		bytes /= base;
+		u++;
+	}
+	snprintf(text, sizeof(text), "%.6g", bytes);
+	exact = strtod(text, NULL) == bytes;
+	if (!exact)
+		snprintf(text, sizeof(text), "%.4g", bytes);
+	snprintf(out, size, "%s %s", text, units[u]);
+	return exact;
+}
+
+void comparison_size_text(double bytes, char *out, size_t size)
+{
+	static const char *const tens[] = { "B", "kB", "MB", "GB", "TB" };
+	static const char *const twos[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	char decimal[48];
+	bool ten = size_in(bytes, 1000, tens, decimal, sizeof(decimal));
+	bool two = size_in(bytes, 1024, twos, out, size);
+
+	/* If both strings are exact, the shorter one probably has the unit that the user
+	 * gave. */
+	if (ten && (!two || strlen(decimal) < strlen(out)))
+		snprintf(out, size, "%s", decimal);
+}
+
+/* Returns a ratio in per cent.  A value that would be printed as "-0.0" becomes 0. */
+static double per_cent(double ratio, int decimals)
+{
+	const double v = 100 * ratio;
+
+	return fabs(v) < 0.5 * pow(10, -decimals) ? 0 : v;
+}
+
+#define CHANGE_DECIMALS_MAX 3
+
+int comparison_change_decimals(const struct compare_change *c)
+{
+	const double widest =
+		fmax(fabs(c->change), fmax(fabs(c->change_low), fabs(c->change_high)));
+	const double nearest = c->change_low * c->change_high > 0
+				       ? fmin(fabs(c->change_low), fabs(c->change_high))
+				       : widest;
+	int decimals = widest >= 1 ? 0 : 1;
+
+	while (!isnan(c->change_low) && decimals > 0 && decimals < CHANGE_DECIMALS_MAX &&
+	       per_cent(nearest, decimals) == 0)
+		decimals++;
+	return decimals;
+}
+
+void comparison_change_text(const struct compare_change *change, char *out, size_t size)
+{
+	int decimals = comparison_change_decimals(change);
+
+	if (isnan(change->change))
+		*out = '\0';
+	else if (isnan(change->change_low))
+		snprintf(out, size, "%+.*f %%", decimals, per_cent(change->change, decimals));
+	else if (decimals == CHANGE_DECIMALS_MAX && per_cent(change->change, decimals) == 0 &&
+		 per_cent(change->change_low, decimals) == 0 &&
+		 per_cent(change->change_high, decimals) == 0)
+		snprintf(out, size, "no difference [within 0.001 %%]");
+	else
+		snprintf(out, size, "%+.*f %% [%+.*f, %+.*f]", decimals,
+			 per_cent(change->change, decimals), decimals,
+			 per_cent(change->change_low, decimals), decimals,
+			 per_cent(change->change_high, decimals));
+}
+
+struct notes {
+	void (*say)(void *ctx, const char *sentence);
+	void *ctx;
+	struct buf b;
+};
+
+static void note_begin(struct notes *n)
+{
+	buf_clear(&n->b);
+}
+
+static void note_end(struct notes *n)
+{
+	if (n->b.len)
+		n->say(n->ctx, n->b.p);
+}
+
+static bool run_has(const struct result_run *run, const char *code)
+{
+	for (size_t i = 0; i < run->ncodes; i++)
+		if (run->codes[i].code && strcmp(run->codes[i].code, code) == 0)
+			return true;
+	return false;
+}
+
+/* Adds a note about a code of a row, if `first` is the first run with this code. */
+static void note_code(struct notes *n, const struct comparison_row *row, size_t first,
+		      const struct result_code *code)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < row->nruns; i++) {
+		if (!run_has(row->runs[i].run, code->code))
+			continue;
+		if (i < first)
+			return; /* a note about this code exists already */
+		count++;
+	}
+	note_begin(n);
+	buf_addf(&n->b, "%s: %s: %s", row->label, result_code_level(code), code->code);
+	if (row->nruns > 1)
+		buf_addf(&n->b, " in %zu of %zu runs", count, row->nruns);
+	if (code->sentence)
+		buf_addf(&n->b, ": %s", code->sentence);
+	if (code->evidence)
+		buf_addf(&n->b, "; %s%s", row->nruns > 1 ? "first: " : "", code->evidence);
+	note_end(n);
+}
+
+/* Adds a note if the runs have different numbers of iterations: they are then not trials of the
+ * same work. */
+static void note_iterations(struct notes *n, const struct comparison_row *row)
+{
+	double least = INFINITY, most = 0;
+
+	for (size_t i = 0; i < row->nruns; i++) {
+		double v = row->runs[i].run->work.iterations;
+
+		if (!result_run_usable(row->runs[i].run) || isnan(v))
+			continue;
+		least = fmin(least, v);
+		most = fmax(most, v);
+	}
+	note_begin(n);
+	if (most > least)
+		buf_addf(&n->b,
+			 "%s: its runs have different numbers of iterations (%.0f to %.0f), so "
+			 "its values are means of different work; give these runs different "
+			 "labels",
+			 row->label, least, most);
+	note_end(n);
+}
+
+static void note_row(struct notes *n, const struct comparison_row *row)
+{
+	for (size_t i = 0; i < row->nruns; i++) {
+		const struct result_run *run = row->runs[i].run;
+
+		for (size_t k = 0; k < run->ncodes; k++) {
+			bool again = false; /* the code was already found on another GPU */
+
+			for (size_t p = 0; p < k && run->codes[k].code; p++)
+				again |= run->codes[p].code &&
+					 strcmp(run->codes[p].code, run->codes[k].code) == 0;
+			if (run->codes[k].code && !again)
+				note_code(n, row, i, &run->codes[k]);
+		}
+	}
+	note_begin(n);
+	if (row->nruns == 0)
+		buf_addf(&n->b, "%s: the result has no run", row->label);
+	else if (row->used < row->nruns)
+		buf_addf(&n->b, "%s: %zu of %zu runs %s invalid and not used", row->label,
+			 row->nruns - row->used, row->nruns,
+			 row->nruns - row->used == 1 ? "is" : "are");
+	note_end(n);
+}
+
+/* Returns true if no earlier run of any row is from the same file.  The parts of one file are
+ * in different rows. */
+static bool first_of_file(const struct comparison *c, const struct comparison_row *row,
+			  size_t run)
+{
+	for (const struct comparison_row *r = c->rows; r <= row; r++)
+		for (size_t i = 0; i < (r == row ? run : r->nruns); i++)
+			if (r->runs[i].file == row->runs[run].file)
+				return false;
+	return true;
+}
+
+static void note_lost_room(struct notes *n, const struct result_file *file)
+{
+	size_t listed = 0;
+
+	note_begin(n);
+	buf_addf(&n->b, "%s: the clean room was not kept", file->path);
+	for (size_t i = 0; i < file->nworkers; i++)
+		if (file->workers[i].broken)
+			buf_addf(&n->b, "%s worker %s: %s", listed++ ? ";" : ":",
+				 file->workers[i].name ? file->workers[i].name : "unnamed",
+				 file->workers[i].broken);
+	note_end(n);
+}
+
+/* Adds a note if only some runs were measured with --clean-room. In the other runs, workers of
+ * the guard may have used the GPU, and this alone can change the result. */
+static void note_rooms(struct notes *n, const struct comparison *c)
+{
+	size_t kept = count_rooms(c, ROOM_KEPT);
+	size_t others = count_rooms(c, ROOM_LOST) + count_rooms(c, ROOM_NONE);
+
+	for (size_t i = 0; i < c->nrows; i++)
+		for (size_t k = 0; k < c->rows[i].nruns; k++)
+			if (c->rows[i].runs[k].file->room == ROOM_LOST &&
+			    first_of_file(c, &c->rows[i], k))
+				note_lost_room(n, c->rows[i].runs[k].file);
+	if (!kept || !others)
+		return;
+	note_begin(n);
+	buf_adds(&n->b, "Only some of these runs had a clean room (");
+	for (size_t i = 0, listed = 0; i < c->nrows; i++)
+		if (c->rows[i].used)
+			buf_addf(&n->b, "%s%s: %zu of %zu", listed++ ? ", " : "",
+				 c->rows[i].label, c->rows[i].rooms[ROOM_KEPT],
+				 c->rows[i].used);
+	buf_adds(&n->b, "): in the others, workers of the guard may have used the GPU and "
+			"caused a change. Measure all runs with --clean-room.");
+	note_end(n);
+}
+
+static void add_note(struct notes *n, bool when, const char *sentence)
+{
+	if (when)
+		n->say(n->ctx, sentence);
+}
+
+/* Adds a note that explains how the numbers of runs affect the intervals. */
+static void note_runs(struct notes *n, const struct comparison *c)
+{
+	bool once = false, each = false, lent = false;
+
+	for (size_t i = 0; i < c->nrows; i++) {
+		const struct comparison_row *row = &c->rows[i], *first = c->reference;
+
+		once |= row->used == 1;
+		each |= row != first && row->used == 1 && first->used == 1;
+		lent |= row->used && (row->used == 1) != (first->used == 1);
+	}
+	add_note(n, once && !each,
+		 "The interval of a single run contains only the uncertainty of its "
+		 "measurement, not the variation between runs.");
+	add_note(n, each,
+		 "Each row has one run, so the variation between runs is unknown. All "
+		 "intervals, also those of changes, contain only the uncertainty of the "
+		 "measurement and do not show whether the rows really differ.");
+	add_note(n, lent,
+		 "In a change between one run and several runs, the single run is assumed to "
+		 "vary like the others.");
+}
+
+static bool has_trials(const struct comparison *c)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		if (c->rows[i].used > 1)
+			return true;
+	return false;
+}
+
+/* Returns a text about the gain error of the sensor. The error cancels in the change from one row
+ * to another if both have the same GPU and the same calibration; the text says whether such rows
+ * exist. */
+static const char *gain_text(const struct comparison *c)
+{
+	bool cancels = false, scales = false;
+
+	if (!comparison_has(c, METRIC_ENERGY))
+		return "";
+	for (size_t i = 0; i < c->nrows; i++) {
+		const struct comparison_row *row = &c->rows[i];
+
+		scales |= row->other_scale;
+		cancels |= row != c->reference && !row->other_gpu && !row->other_scale;
+	}
+	return !cancels ? "; the intervals of energy include the uncertainty of the sensor gain"
+	       : scales ? "; the intervals of energy include the uncertainty of the sensor "
+			  "gain; in the change between two rows of one GPU with one "
+			  "calibration it cancels"
+			: "; the intervals of energy include the uncertainty of the sensor "
+			  "gain; in the change between two rows of one GPU it cancels";
+}
+
+static void note_reference(struct notes *n, const struct comparison *c)
+{
+	if (c->nrows < 2 || c->reference->used == 0)
+		return;
+	note_begin(n);
+	buf_addf(&n->b, "Changes are relative to '%s'", c->reference->label);
+	if (c->reference != c->rows && !c->reference_named)
+		buf_addf(&n->b, ", the first row that can be compared: '%s' has no %s",
+			 c->rows[0].label, c->rows[0].used ? "energy" : "usable run");
+	if (has_trials(c)) /* for a single run, geometric and arithmetic mean are equal */
+		buf_adds(&n->b, ". They are ratios of geometric means; the values in the table "
+				"are arithmetic means");
+	buf_addf(&n->b, ". Intervals are 95 %%%s.", gain_text(c));
+	note_end(n);
+}
+
+void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const char *sentence),
+		      void *ctx)
+{
+	struct notes n = { .say = say, .ctx = ctx };
+	bool others = false, scales = false;
+
+	buf_init(&n.b, 1u << 16);
+	for (size_t i = 0; i < c->nrows; i++) {
+		note_row(&n, &c->rows[i]);
+		note_iterations(&n, &c->rows[i]);
+		others |= c->rows[i].other_gpu;
+		scales |= c->rows[i].other_scale;
+	}
+	note_rooms(&n, c);
+	add_note(&n, c->iterations_partly,
+		 "The number of iterations is unknown for some runs, so whole runs are "
+		 "compared.");
+	note_runs(&n, c);
+	add_note(&n, others,
+		 "The rows are from different GPUs. The gain errors of their sensors do not "
+		 "cancel, so the intervals of the changes include them.");
+	add_note(&n, scales && !others,
+		 "The rows have different calibrations. The gain error of the sensor does not "
+		 "cancel, so the intervals of the changes include it.");
+	note_reference(&n, c);
+	buf_done(&n.b);
+}
 
 void compare_value_text(const struct compare_view *v, const struct comparison_row *row,
 			enum comparison_metric m, char out[static COMPARE_CELL])

@@ -195,7 +195,7 @@ static bool same_gpu_and_limit(const struct result_device *a, const struct resul
 		(isnan(a->power_limit_w) && isnan(b->power_limit_w)));
 }
 
-/* Adds "one NVIDIA H200 (driver 580.159.04, limit 700 W)" or "8 ...". */
+/* Adds "one NVIDIA H200 (driver 580.159.04, power limit 700 W)" or "8 NVIDIA H200 (...)". */
 static void add_gpus(struct buf *out, const struct result_run *run)
 {
 	const struct result_device *d = run->devices;
@@ -323,7 +323,8 @@ static void add_method(struct buf *out, const struct comparison_row *row,
 		 file->tool_version ? file->tool_version : "of unknown version");
 }
 
-/* Adds ", 5.12 J [4.80, 5.44] of it above idle", if the view shows net energy. */
+/* Adds ", of which 5.12 J [4.80, 5.44] above the baseline (no-context)", if the view shows net
+ * energy. */
 static void add_net(struct buf *out, const struct compare_view *v,
 		    const struct comparison_row *row)
 {

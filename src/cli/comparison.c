@@ -1,7 +1,10 @@
 #include "comparison.h"
+#include "output.h"
 
 #include "base/array.h"
+#include "base/suggest.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "measure/distribution.h"
 #include "measure/sensor.h"
 
@@ -11,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define ALPHA 0.05
 
@@ -56,11 +60,6 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 static double iterations_of(const struct comparison_run *r)
 {
 	return r->run->work.iterations > 0 ? r->run->work.iterations : NAN;
-}
-
-static bool has_iterations(const struct comparison_run *r)
-{
-	return r->run->work.iterations > 0 || r->run->work.latency_s > 0;
 }
 
 static double time_of(const struct comparison_run *r, bool per_iteration)
@@ -133,7 +132,7 @@ static bool is_measured_power(enum comparison_metric m)
 
 /* Returns the relative standard uncertainty of the energy of a run, for comparisons on one GPU.
  * It also applies to the mean power and to the energy per iteration or token.  Nothing cancels
- * in net energy, so all of its uncertainty is in u_net(). */
+ * in net energy, so all of its uncertainty is in u_lasting(). */
 static double u_fair(const struct comparison_run *r, enum comparison_metric m)
 {
 	if (m == METRIC_NET)
@@ -141,33 +140,29 @@ static double u_fair(const struct comparison_run *r, enum comparison_metric m)
 	return is_measured_power(m) ? relative_u(&r->run->sum.energy_relative_j) : NAN;
 }
 
-/* Returns the relative standard uncertainty of the absolute value.  In a result, the intervals
- * of energy per iteration and per token are absolute, too. */
-static double u_true(const struct comparison_run *r, enum comparison_metric m)
+/* Returns the standard uncertainty that all runs share: gain and offset of the sensor.  It is
+ * relative, except for net energy: that may be close to 0, so its uncertainty is in joules. */
+static double u_lasting(const struct comparison *c, const struct comparison_run *r,
+			enum comparison_metric m)
 {
-	double u = larger_known(u_fair(r, m), relative_u(&r->run->sum.energy_j));
+	const struct gw_interval *net = &r->run->sum.energy_net_j;
+	double fair = u_fair(r, m), all = larger_known(fair, relative_u(&r->run->sum.energy_j));
 
+	if (m == METRIC_NET)
+		return (net->high - net->best) / NORMAL_95 / net_count(r, c->per_iteration);
+	/* in a result, the intervals of energy per iteration and per token are absolute, too */
 	if (m == METRIC_ENERGY)
-		u = larger_known(u, relative_u(&r->run->work.energy_per_iteration_j));
+		all = larger_known(all, relative_u(&r->run->work.energy_per_iteration_j));
 	if (m == METRIC_TOKEN)
-		u = larger_known(u, relative_u(&r->run->work.energy_per_token_j));
-	return is_measured_power(m) ? u : NAN;
+		all = larger_known(all, relative_u(&r->run->work.energy_per_token_j));
+	return isnan(fair) ? all : sqrt(all * all - fair * fair);
 }
 
-/* Returns the standard uncertainty of net energy in joules.  It is never relative, because net
- * energy may be close to 0. */
-static double u_net(const struct comparison *c, const struct comparison_run *r)
-{
-	const struct gw_interval *b = &r->run->sum.energy_net_j;
-
-	return (b->high - b->best) / NORMAL_95 / net_count(r, c->per_iteration);
-}
-
+/* The usable runs of a row, for one metric. */
 struct sums {
-	double *value; /* the n values of the usable runs */
-	size_t n;
-	double mean, variance; /* variance between runs; NAN for one run */
-	double fair2, true2;   /* mean squares of relative uncertainties; NAN: unknown */
+	double *value;          /* the values, one per run */
+	struct moments moments; /* mean and variance of the values */
+	double fair2;           /* mean square of the results of u_fair(); NAN: unknown */
 	/* standard uncertainty that all runs share, in the unit of the values: gain and offset
 	 * of the sensor; for net energy, the whole uncertainty of a run */
 	double lasting;
@@ -177,32 +172,24 @@ struct sums {
 static struct sums collect_values(const struct comparison *c, const struct comparison_row *row,
 				  enum comparison_metric m, double *value)
 {
-	struct sums s = { .value = value, .variance = NAN };
-	double m2 = 0, net2 = 0;
+	struct sums s = { .value = value };
+	double lasting2 = 0, n;
 
+	moments_init(&s.moments);
 	for (size_t i = 0; i < row->nruns; i++) {
 		const struct comparison_run *r = &row->runs[i];
-		double v = comparison_value(c, r, m), away = v - s.mean;
+		double v = comparison_value(c, r, m);
 
 		if (!result_run_usable(r->run) || !isfinite(v))
 			continue;
-		value[s.n++] = v;
-		s.mean += away / (double)s.n;
-		m2 += away * (v - s.mean);
+		value[s.moments.count] = v;
+		moments_add(&s.moments, v);
 		s.fair2 += pow(u_fair(r, m), 2);
-		s.true2 += pow(u_true(r, m), 2);
-		net2 += pow(u_net(c, r), 2);
+		lasting2 += pow(u_lasting(c, r, m), 2);
 	}
-	s.fair2 /= (double)s.n;
-	s.true2 /= (double)s.n;
-	s.lasting = m == METRIC_NET  ? sqrt(net2 / (double)s.n)
-		    : isnan(s.true2) ? NAN
-				     : sqrt(fmax(0, s.true2 - (isnan(s.fair2) ? 0 : s.fair2))) *
-					       fabs(s.mean);
-	if (s.n > 1)
-		s.variance = m2 / ((double)s.n - 1);
-	if (s.n == 0)
-		s.mean = NAN;
+	n = (double)s.moments.count;
+	s.fair2 /= n;
+	s.lasting = sqrt(lasting2 / n) * (m == METRIC_NET ? 1 : fabs(s.moments.mean));
 	return s;
 }
 
@@ -211,9 +198,11 @@ static struct sums collect_values(const struct comparison *c, const struct compa
  * energy. */
 static double fair_half_width(const struct sums *s)
 {
-	if (s->n < 2)
-		return NORMAL_95 * sqrt(s->fair2) * fabs(s->mean);
-	return student_factor(ALPHA, (double)s->n - 1) * sqrt(s->variance / (double)s->n);
+	double n = (double)s->moments.count;
+
+	if (n < 2)
+		return NORMAL_95 * sqrt(s->fair2) * fabs(s->moments.mean);
+	return student_factor(ALPHA, n - 1) * sqrt(moments_variance(&s->moments) / n);
 }
 
 /* Returns half the width of the 95 % interval of the absolute value.  Gain and offset have the
@@ -222,37 +211,35 @@ static double absolute_half_width(const struct sums *s, double fair)
 {
 	double lasting = NORMAL_95 * s->lasting;
 
-	return s->n == 1 && isnan(fair) ? lasting : hypot(fair, lasting);
+	return s->moments.count == 1 && isnan(fair) ? lasting : hypot(fair, lasting);
 }
 
 static void figure_fill(struct comparison_figure *f, const struct sums *s,
 			enum comparison_metric m)
 {
-	double fair = fair_half_width(s),
-	       whole = is_measured_power(m) ? absolute_half_width(s, fair) : fair;
+	double mean = moments_mean(&s->moments), fair = fair_half_width(s), whole = fair;
 
-	*f = (struct comparison_figure){ .n = s->n,
-					 .mean = s->mean,
-					 .low = fmax(0, s->mean - whole),
-					 .high = s->mean + whole,
-					 .fair_low = fmax(0, s->mean - fair),
-					 .fair_high = s->mean + fair,
+	if (is_measured_power(m))
+		whole = absolute_half_width(s, fair);
+	if (m == METRIC_SIZE) /* the size is given, not measured, so it has no interval */
+		whole = fair = NAN;
+	if (m == METRIC_NET) /* the absolute interval is also the one for comparisons */
+		fair = NAN;
+	*f = (struct comparison_figure){ .n = s->moments.count,
+					 .mean = mean,
+					 .low = mean - whole,
+					 .high = mean + whole,
+					 .fair_low = mean - fair,
+					 .fair_high = mean + fair,
 					 .change = { .basis = COMPARE_NONE,
 						     .change = NAN,
 						     .change_low = NAN,
 						     .change_high = NAN } };
-	if (isnan(whole))
-		f->low = f->high = NAN; /* fmax() above turned NAN into 0, so set NAN again */
-	if (isnan(fair))
-		f->fair_low = f->fair_high = NAN;
-	/* net energy may be negative, and its absolute interval is also its interval for
-	 * comparisons */
-	if (m == METRIC_NET) {
-		f->low = s->mean - whole;
-		f->fair_low = f->fair_high = NAN;
-	}
-	if (m == METRIC_SIZE) /* the size is given, not measured, so it has no interval */
-		f->low = f->high = f->fair_low = f->fair_high = NAN;
+	/* only net energy can be negative; fmax() must not turn NAN into 0 */
+	if (m != METRIC_NET && f->low < 0)
+		f->low = 0;
+	if (f->fair_low < 0)
+		f->fair_low = 0;
 }
 
 static const struct result_run *first_used(const struct comparison_row *row)
@@ -287,7 +274,7 @@ static double extra_log(const struct comparison_row *first, const struct compari
 	if (m == METRIC_TIME || m == METRIC_SIZE)
 		return 0;
 	if (m == METRIC_NET || row->other_gpu || row->other_scale)
-		return hypot(a->lasting / a->mean, b->lasting / b->mean);
+		return hypot(a->lasting / a->moments.mean, b->lasting / b->moments.mean);
 	return compare_offset(offset_u_w(row), first->figure[METRIC_POWER].mean,
 			      row->figure[METRIC_POWER].mean);
 }
@@ -295,8 +282,8 @@ static double extra_log(const struct comparison_row *first, const struct compari
 static void change_fill(struct comparison_row *row, const struct comparison_row *first,
 			const struct sums *a, const struct sums *b, enum comparison_metric m)
 {
-	struct compare_arm from = { a->value, a->n, sqrt(a->fair2) };
-	struct compare_arm to = { b->value, b->n, sqrt(b->fair2) };
+	struct compare_arm from = { a->value, a->moments.count, sqrt(a->fair2) };
+	struct compare_arm to = { b->value, b->moments.count, sqrt(b->fair2) };
 	struct compare_change change;
 
 	if (m == METRIC_SIZE)
@@ -340,34 +327,34 @@ static int row_changes(const struct comparison *c, struct comparison_row *row)
 	return 0;
 }
 
-static void gpu_text(const struct result_run *run, struct buf *out)
+#define GPU_TEXT 1024
+
+/* Writes the GPUs of a run: name, UUID and driver. */
+static void gpu_text(const struct result_run *run, char out[static GPU_TEXT])
 {
+	struct buf b;
+
+	buf_init_fixed(&b, out, GPU_TEXT);
 	for (size_t i = 0; i < run->ndevices; i++) {
 		const struct result_device *d = &run->devices[i];
 
-		buf_addf(out, "%s%s (%s, driver %s)", i ? " + " : "",
+		buf_addf(&b, "%s%s (%s, driver %s)", i ? " + " : "",
 			 d->name ? d->name : "a GPU without a name",
 			 d->uuid ? d->uuid : "no UUID",
 			 d->driver_version ? d->driver_version : "unknown");
 	}
 }
 
-static void gpu_clean(const struct result_run *run, char out[static 1024])
+/* Returns true if the results are from different GPUs; `sentence` then lists the GPU of each
+ * file. */
+static bool mixes_gpus(const struct result_file *results, size_t n, struct buf *sentence)
 {
-	struct buf b;
-
-	buf_init_fixed(&b, out, 1024);
-	gpu_text(run, &b);
-}
-
-bool comparison_mixes_gpus(const struct result_file *results, size_t n, struct buf *sentence)
-{
-	char first[1024] = "", other[1024], before[1024] = "";
+	char first[GPU_TEXT] = "", other[GPU_TEXT], before[GPU_TEXT] = "";
 	size_t named = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		for (size_t k = 0; k < results[i].nruns; k++) {
-			gpu_clean(&results[i].runs[k], other);
+			gpu_text(&results[i].runs[k], other);
 			if (!*other || strcmp(other, before) == 0)
 				continue;
 			if (!*first)
@@ -384,12 +371,12 @@ bool comparison_mixes_gpus(const struct result_file *results, size_t n, struct b
 static bool same_gpus(const struct comparison_row *a, const struct comparison_row *b)
 {
 	const struct result_run *x = first_used(a), *y = first_used(b);
-	char first[1024], second[1024];
+	char first[GPU_TEXT], second[GPU_TEXT];
 
 	if (!x || !y)
 		return true; /* no difference between the GPUs is known */
-	gpu_clean(x, first);
-	gpu_clean(y, second);
+	gpu_text(x, first);
+	gpu_text(y, second);
 	return strcmp(first, second) == 0;
 }
 
@@ -502,20 +489,22 @@ static double load_sd(const struct comparison_row *row)
 	return n ? sqrt(sum / (double)n) : NAN;
 }
 
-static bool all_have_iterations(const struct comparison *c)
+/* Sets per_iteration if the iterations of all usable runs are known. */
+static void find_iterations(struct comparison *c)
 {
-	size_t used = 0;
+	size_t used = 0, unknown = 0, known = 0;
 
-	for (size_t i = 0; i < c->nrows; i++) {
+	for (size_t i = 0; i < c->nrows; i++)
 		for (size_t k = 0; k < c->rows[i].nruns; k++) {
-			if (!result_run_usable(c->rows[i].runs[k].run))
-				continue;
-			used++;
-			if (!has_iterations(&c->rows[i].runs[k]))
-				return false;
+			const struct result_run *run = c->rows[i].runs[k].run;
+			bool has = run->work.iterations > 0 || run->work.latency_s > 0;
+
+			used += result_run_usable(run);
+			unknown += result_run_usable(run) && !has;
+			known += has;
 		}
-	}
-	return used > 0;
+	c->per_iteration = used > 0 && unknown == 0;
+	c->iterations_partly = known > 0 && !c->per_iteration;
 }
 
 /* Chooses the first row with a known energy, or else the first with a usable run. */
@@ -543,7 +532,7 @@ static const struct comparison_row *row_labelled(const struct comparison *c, con
 }
 
 int comparison_init(struct comparison *c, const struct result_file *results, size_t n,
-		    const char *reference)
+		    const char *reference, bool whole_runs)
 {
 	int err = 0;
 
@@ -552,12 +541,14 @@ int comparison_init(struct comparison *c, const struct result_file *results, siz
 		return -GW_E_NOMEM;
 	for (size_t i = 0; i < n && !err; i++)
 		err = add_file(c, &results[i]);
-	c->per_iteration = all_have_iterations(c);
+	find_iterations(c);
+	c->per_iteration = c->per_iteration && !whole_runs;
 	for (size_t i = 0; i < c->nrows && !err; i++) {
 		c->rows[i].power_sd_w = load_sd(&c->rows[i]);
 		err = row_figures(c, &c->rows[i]);
 	}
 	c->reference = reference ? row_labelled(c, reference) : choose_reference(c);
+	c->reference_named = reference != NULL;
 	if (!err && !c->reference)
 		return -GW_E_NOENT;
 	for (size_t i = 0; i < c->nrows && c->reference && !err; i++) {
@@ -605,408 +596,125 @@ bool comparison_has(const struct comparison *c, enum comparison_metric m)
 	return false;
 }
 
-const char *comparison_room(const struct comparison_row *row)
+/* True if file i was already named earlier on the command line. Reading it again would count it
+ * as a second trial and make intervals too narrow. */
+static bool given_twice(const struct cli *c, int i)
 {
-	static const char *const words[] = { "none", "kept", "lost" };
+	struct stat a, b;
 
-	for (unsigned i = 0; i <= ROOM_LOST; i++)
-		if (row->used && row->rooms[i] == row->used)
-			return words[i];
-	return row->used ? "mixed" : NULL;
+	if (stat(c->argv[i], &a) != 0 || !S_ISREG(a.st_mode))
+		return false;
+	for (int k = 0; k < i; k++)
+		if (stat(c->argv[k], &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+			return true;
+	return false;
 }
 
-static size_t count_rooms(const struct comparison *c, enum result_room room)
+/* True if the last result is a copy of an earlier one.  A bundle contains a copy of the file
+ * that -o wrote. */
+static bool is_copy(const struct result_set *r)
 {
-	size_t n = 0;
+	const struct result_file *last = &r->v[r->n - 1];
 
-	for (size_t i = 0; i < c->nrows; i++)
-		n += c->rows[i].rooms[room];
-	return n;
-}
-
-bool comparison_has_rooms(const struct comparison *c)
-{
-	return count_rooms(c, ROOM_KEPT) + count_rooms(c, ROOM_LOST) > 0;
-}
-
-struct comparison_scale comparison_scale_of(double typical, const char *unit)
-{
-	static const struct {
-		char unit;
-		double factor;
-		const char *text;
-	} scales[] = { { 's', 1e9, "ns" }, { 's', 1e6, "µs" },  { 's', 1e3, "ms" },
-		       { 's', 1, "s" },    { 'J', 1e6, "µJ" },  { 'J', 1e3, "mJ" },
-		       { 'J', 1, "J" },    { 'J', 1e-3, "kJ" }, { 'J', 1e-6, "MJ" },
-		       { 'W', 1e3, "mW" }, { 'W', 1, "W" } };
-	struct comparison_scale s = { 1, 3, unit };
-	double shown;
-
-	if (!(typical > 0))
-		return s;
-	for (size_t i = 0; i < COUNT(scales); i++) {
-		if (scales[i].unit != *unit)
-			continue;
-		s.factor = scales[i].factor;
-		s.unit = scales[i].text;
-		if (typical * s.factor < 1000)
-			break;
-	}
-	shown = typical * s.factor;
-	s.decimals = shown >= 1000 ? 0 : shown >= 100 ? 1 : shown >= 10 ? 2 : 3;
-	return s;
-}
-
-struct comparison_scale comparison_scale(const struct comparison *c, enum comparison_metric m)
-{
-	double logs = 0;
-	size_t n = 0;
-
-	for (size_t i = 0; i < c->nrows; i++) {
-		double v = c->rows[i].figure[m].mean;
-
-		if (v > 0) {
-			logs += log(v);
-			n++;
+	for (size_t i = 0; i + 1 < r->n; i++)
+		if (result_file_same(&r->v[i], last)) {
+			cli_error("%s and %s are the same measurement; give only one of them",
+				  r->v[i].path, last->path);
+			return true;
 		}
-	}
-	return comparison_scale_of(n ? exp(logs / (double)n) : NAN, m == METRIC_TIME    ? "s"
-								    : m == METRIC_POWER ? "W"
-											: "J");
+	return false;
 }
 
-/* Writes bytes in the largest unit in which the number is at least 1.  Writes up to six digits
- * if the number is then exact, else four.  Returns true if it is exact. */
-static bool size_in(double bytes, double base, const char *const units[static 5], char *out,
-		    size_t size)
+static int refuse_mixture(const struct result_set *r)
 {
-	unsigned u = 0;
-	char text[32];
-	bool exact;
-
-	while (bytes >= base && u < 4) {
-		bytes /= base;
-		u++;
-	}
-	snprintf(text, sizeof(text), "%.6g", bytes);
-	exact = strtod(text, NULL) == bytes;
-	if (!exact)
-		snprintf(text, sizeof(text), "%.4g", bytes);
-	snprintf(out, size, "%s %s", text, units[u]);
-	return exact;
-}
-
-void comparison_size_text(double bytes, char *out, size_t size)
-{
-	static const char *const tens[] = { "B", "kB", "MB", "GB", "TB" };
-	static const char *const twos[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-	char decimal[48];
-	bool ten = size_in(bytes, 1000, tens, decimal, sizeof(decimal));
-	bool two = size_in(bytes, 1024, twos, out, size);
-
-	/* If both strings are exact, the shorter one probably has the unit that the user
-	 * gave. */
-	if (ten && (!two || strlen(decimal) < strlen(out)))
-		snprintf(out, size, "%s", decimal);
-}
-
-/* Returns a ratio in per cent.  A value that would be printed as "-0.0" becomes 0. */
-static double per_cent(double ratio, int decimals)
-{
-	const double v = 100 * ratio;
-
-	return fabs(v) < 0.5 * pow(10, -decimals) ? 0 : v;
-}
-
-#define CHANGE_DECIMALS_MAX 3
-
-int comparison_change_decimals(const struct compare_change *c)
-{
-	const double widest =
-		fmax(fabs(c->change), fmax(fabs(c->change_low), fabs(c->change_high)));
-	const double nearest = c->change_low * c->change_high > 0
-				       ? fmin(fabs(c->change_low), fabs(c->change_high))
-				       : widest;
-	int decimals = widest >= 1 ? 0 : 1;
-
-	while (!isnan(c->change_low) && decimals > 0 && decimals < CHANGE_DECIMALS_MAX &&
-	       per_cent(nearest, decimals) == 0)
-		decimals++;
-	return decimals;
-}
-
-void comparison_change_text(const struct compare_change *change, char *out, size_t size)
-{
-	int decimals = comparison_change_decimals(change);
-
-	if (isnan(change->change))
-		*out = '\0';
-	else if (isnan(change->change_low))
-		snprintf(out, size, "%+.*f %%", decimals, per_cent(change->change, decimals));
-	else if (decimals == CHANGE_DECIMALS_MAX && per_cent(change->change, decimals) == 0 &&
-		 per_cent(change->change_low, decimals) == 0 &&
-		 per_cent(change->change_high, decimals) == 0)
-		snprintf(out, size, "no difference [within 0.001 %%]");
-	else
-		snprintf(out, size, "%+.*f %% [%+.*f, %+.*f]", decimals,
-			 per_cent(change->change, decimals), decimals,
-			 per_cent(change->change_low, decimals), decimals,
-			 per_cent(change->change_high, decimals));
-}
-
-struct notes {
-	void (*say)(void *ctx, const char *sentence);
-	void *ctx;
 	struct buf b;
-};
+	int code = EXIT_OK;
 
-static void note_begin(struct notes *n)
-{
-	buf_clear(&n->b);
-}
-
-static void note_end(struct notes *n)
-{
-	if (n->b.len)
-		n->say(n->ctx, n->b.p);
-}
-
-static bool run_has(const struct result_run *run, const char *code)
-{
-	for (size_t i = 0; i < run->ncodes; i++)
-		if (run->codes[i].code && strcmp(run->codes[i].code, code) == 0)
-			return true;
-	return false;
-}
-
-/* Adds a note about a code of a row, if `first` is the first run with this code. */
-static void note_code(struct notes *n, const struct comparison_row *row, size_t first,
-		      const struct result_code *code)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < row->nruns; i++) {
-		if (!run_has(row->runs[i].run, code->code))
-			continue;
-		if (i < first)
-			return; /* a note about this code exists already */
-		count++;
+	buf_init(&b, 1u << 16);
+	if (mixes_gpus(r->v, r->n, &b)) {
+		buf_adds(&b, ": results of different GPUs are not compared by default; to "
+			     "compare them, give --across-gpus");
+		code = cli_usage("%s", b.p);
 	}
-	note_begin(n);
-	buf_addf(&n->b, "%s: %s: %s", row->label, result_code_level(code), code->code);
-	if (row->nruns > 1)
-		buf_addf(&n->b, " in %zu of %zu runs", count, row->nruns);
-	if (code->sentence)
-		buf_addf(&n->b, ": %s", code->sentence);
-	if (code->evidence)
-		buf_addf(&n->b, "; %s%s", row->nruns > 1 ? "first: " : "", code->evidence);
-	note_end(n);
+	buf_done(&b);
+	return code;
 }
 
-/* Adds a note if the runs have different numbers of iterations: they are then not trials of the
- * same work. */
-static void note_iterations(struct notes *n, const struct comparison_row *row)
+static int result_set_load(struct result_set *r, const struct cli *c, bool across)
 {
-	double least = INFINITY, most = 0;
+	char error[512];
+	int code = EXIT_OK;
 
-	for (size_t i = 0; i < row->nruns; i++) {
-		double v = row->runs[i].run->work.iterations;
-
-		if (!result_run_usable(row->runs[i].run) || isnan(v))
-			continue;
-		least = fmin(least, v);
-		most = fmax(most, v);
-	}
-	note_begin(n);
-	if (most > least)
-		buf_addf(&n->b,
-			 "%s: its runs have different numbers of iterations (%.0f to %.0f), so "
-			 "its values are means of different work; give these runs different "
-			 "labels",
-			 row->label, least, most);
-	note_end(n);
-}
-
-static void note_row(struct notes *n, const struct comparison_row *row)
-{
-	for (size_t i = 0; i < row->nruns; i++) {
-		const struct result_run *run = row->runs[i].run;
-
-		for (size_t k = 0; k < run->ncodes; k++) {
-			bool again = false; /* the code was already found on another GPU */
-
-			for (size_t p = 0; p < k && run->codes[k].code; p++)
-				again |= run->codes[p].code &&
-					 strcmp(run->codes[p].code, run->codes[k].code) == 0;
-			if (run->codes[k].code && !again)
-				note_code(n, row, i, &run->codes[k]);
+	if (c->argc == 0)
+		return cli_usage("name at least one result file of gpuward measure");
+	r->v = calloc((size_t)c->argc, sizeof(*r->v));
+	if (!r->v)
+		return cli_no_memory();
+	for (int i = 0; i < c->argc; i++) {
+		if (given_twice(c, i))
+			return cli_usage("%s is given twice; give it only once", c->argv[i]);
+		if (result_file_read(&r->v[r->n], c->argv[i], NULL, 0, error, sizeof(error)) ==
+		    0) {
+			r->n++;
+			if (is_copy(r))
+				return EXIT_USAGE;
+		} else {
+			code = cli_fail("%s", error);
 		}
 	}
-	note_begin(n);
-	if (row->nruns == 0)
-		buf_addf(&n->b, "%s: the result has no run", row->label);
-	else if (row->used < row->nruns)
-		buf_addf(&n->b, "%s: %zu of %zu runs %s invalid and not used", row->label,
-			 row->nruns - row->used, row->nruns,
-			 row->nruns - row->used == 1 ? "is" : "are");
-	note_end(n);
+	return code == EXIT_OK && !across ? refuse_mixture(r) : code;
 }
 
-/* Returns true if no earlier run of any row is from the same file.  The parts of one file are
- * in different rows. */
-static bool first_of_file(const struct comparison *c, const struct comparison_row *row,
-			  size_t run)
+int result_set_with(const struct cli *c, const char *output, bool across,
+		    int (*work)(const struct cli *c, const struct result_set *r))
 {
-	for (const struct comparison_row *r = c->rows; r <= row; r++)
-		for (size_t i = 0; i < (r == row ? run : r->nruns); i++)
-			if (r->runs[i].file == row->runs[run].file)
-				return false;
-	return true;
+	struct result_set r = { .v = NULL };
+	int code = output_spares(output, c->argv, c->argc);
+
+	if (code == EXIT_OK)
+		code = result_set_load(&r, c, across);
+	if (code == EXIT_OK)
+		code = work(c, &r);
+	for (size_t i = 0; i < r.n; i++)
+		result_file_free(&r.v[i]);
+	free(r.v);
+	return code;
 }
 
-static void note_lost_room(struct notes *n, const struct result_file *file)
+static int refuse_reference(const struct comparison *c, const char *label)
 {
-	size_t listed = 0;
+	const char *near = suggest(label, (const char *const *)&c->rows[0].label, c->nrows,
+				   sizeof(c->rows[0]));
+	char clean[200], list[600] = "";
+	struct buf b;
 
-	note_begin(n);
-	buf_addf(&n->b, "%s: the clean room was not kept", file->path);
-	for (size_t i = 0; i < file->nworkers; i++)
-		if (file->workers[i].broken)
-			buf_addf(&n->b, "%s worker %s: %s", listed++ ? ";" : ":",
-				 file->workers[i].name ? file->workers[i].name : "unnamed",
-				 file->workers[i].broken);
-	note_end(n);
-}
-
-/* Adds a note if only some runs were measured with --clean-room. In the other runs, workers of
- * the guard may have used the GPU, and this alone can change the result. */
-static void note_rooms(struct notes *n, const struct comparison *c)
-{
-	size_t kept = count_rooms(c, ROOM_KEPT);
-	size_t others = count_rooms(c, ROOM_LOST) + count_rooms(c, ROOM_NONE);
-
-	for (size_t i = 0; i < c->nrows; i++)
-		for (size_t k = 0; k < c->rows[i].nruns; k++)
-			if (c->rows[i].runs[k].file->room == ROOM_LOST &&
-			    first_of_file(c, &c->rows[i], k))
-				note_lost_room(n, c->rows[i].runs[k].file);
-	if (!kept || !others)
-		return;
-	note_begin(n);
-	buf_adds(&n->b, "Only some of these runs had a clean room (");
-	for (size_t i = 0, listed = 0; i < c->nrows; i++)
-		if (c->rows[i].used)
-			buf_addf(&n->b, "%s%s: %zu of %zu", listed++ ? ", " : "",
-				 c->rows[i].label, c->rows[i].rooms[ROOM_KEPT],
-				 c->rows[i].used);
-	buf_adds(&n->b, "): in the others, workers of the guard may have used the GPU and "
-			"caused a change. Measure all runs with --clean-room.");
-	note_end(n);
-}
-
-static void add_note(struct notes *n, bool when, const char *sentence)
-{
-	if (when)
-		n->say(n->ctx, sentence);
-}
-
-/* Adds a note that explains how the numbers of runs affect the intervals. */
-static void note_runs(struct notes *n, const struct comparison *c)
-{
-	bool once = false, each = false, lent = false;
-
-	for (size_t i = 0; i < c->nrows; i++) {
-		const struct comparison_row *row = &c->rows[i], *first = c->reference;
-
-		once |= row->used == 1;
-		each |= row != first && row->used == 1 && first->used == 1;
-		lent |= row->used && (row->used == 1) != (first->used == 1);
+	if (near) {
+		utf8_clean(clean, sizeof(clean), near);
+		return cli_usage(
+			"--reference: no result has the label '%s' (did you mean '%s'?)", label,
+			clean);
 	}
-	add_note(n, once && !each,
-		 "The interval of a single run contains only the uncertainty of its "
-		 "measurement, not the variation between runs.");
-	add_note(n, each,
-		 "Each row has one run, so the variation between runs is unknown. All "
-		 "intervals, also those of changes, contain only the uncertainty of the "
-		 "measurement and do not show whether the rows really differ.");
-	add_note(n, lent,
-		 "In a change between one run and several runs, the single run is assumed to "
-		 "vary like the others.");
-}
-
-static bool has_trials(const struct comparison *c)
-{
-	for (size_t i = 0; i < c->nrows; i++)
-		if (c->rows[i].used > 1)
-			return true;
-	return false;
-}
-
-/* Returns a text about the gain error of the sensor. The error cancels in the change from one row
- * to another if both have the same GPU and the same calibration; the text says whether such rows
- * exist. */
-static const char *gain_text(const struct comparison *c)
-{
-	bool cancels = false, scales = false;
-
-	if (!comparison_has(c, METRIC_ENERGY))
-		return "";
-	for (size_t i = 0; i < c->nrows; i++) {
-		const struct comparison_row *row = &c->rows[i];
-
-		scales |= row->other_scale;
-		cancels |= row != c->reference && !row->other_gpu && !row->other_scale;
+	buf_init_fixed(&b, list, sizeof(list));
+	for (size_t i = 0; i < c->nrows && b.len < 400; i++) {
+		utf8_clean(clean, sizeof(clean), c->rows[i].label);
+		buf_addf(&b, "%s'%s'", i ? ", " : "", clean);
 	}
-	return !cancels ? "; the intervals of energy include the uncertainty of the sensor gain"
-	       : scales ? "; the intervals of energy include the uncertainty of the sensor "
-			  "gain; in the change between two rows of one GPU with one "
-			  "calibration it cancels"
-			: "; the intervals of energy include the uncertainty of the sensor "
-			  "gain; in the change between two rows of one GPU it cancels";
+	return cli_usage("--reference: no result has the label '%s'; the labels are: %s", label,
+			 list);
 }
 
-static void note_reference(struct notes *n, const struct comparison *c)
+int result_set_compare(const struct result_set *r, const char *reference,
+		       struct comparison *ret)
 {
-	if (c->nrows < 2 || c->reference->used == 0)
-		return;
-	note_begin(n);
-	buf_addf(&n->b, "Changes are relative to '%s'", c->reference->label);
-	if (c->reference != c->rows && c->reference == choose_reference(c))
-		buf_addf(&n->b, ", the first row that can be compared: '%s' has no %s",
-			 c->rows[0].label, c->rows[0].used ? "energy" : "usable run");
-	if (has_trials(c)) /* for a single run, geometric and arithmetic mean are equal */
-		buf_adds(&n->b, ". They are ratios of geometric means; the values in the table "
-				"are arithmetic means");
-	buf_addf(&n->b, ". Intervals are 95 %%%s.", gain_text(c));
-	note_end(n);
-}
+	int err = comparison_init(ret, r->v, r->n, reference, false);
 
-void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const char *sentence),
-		      void *ctx)
-{
-	struct notes n = { .say = say, .ctx = ctx };
-	bool others = false, scales = false, counts = false;
-
-	buf_init(&n.b, 1u << 16);
-	for (size_t i = 0; i < c->nrows; i++) {
-		note_row(&n, &c->rows[i]);
-		note_iterations(&n, &c->rows[i]);
-		others |= c->rows[i].other_gpu;
-		scales |= c->rows[i].other_scale;
-		for (size_t k = 0; k < c->rows[i].nruns; k++)
-			counts |= has_iterations(&c->rows[i].runs[k]);
-	}
-	note_rooms(&n, c);
-	add_note(&n, counts && !c->per_iteration,
-		 "The number of iterations is unknown for some runs, so whole runs are "
-		 "compared.");
-	note_runs(&n, c);
-	add_note(&n, others,
-		 "The rows are from different GPUs. The gain errors of their sensors do not "
-		 "cancel, so the intervals of the changes include them.");
-	add_note(&n, scales && !others,
-		 "The rows have different calibrations. The gain error of the sensor does not "
-		 "cancel, so the intervals of the changes include it.");
-	note_reference(&n, c);
-	buf_done(&n.b);
+	if (err == -GW_E_NOENT)
+		return refuse_reference(ret, reference);
+	if (err)
+		return cli_no_memory();
+	if (reference && ret->reference->used == 0)
+		return cli_fail("--reference: '%s' has no usable run, so nothing can be "
+				"compared with it",
+				reference);
+	return EXIT_OK;
 }

@@ -1,13 +1,14 @@
-/* comparison: compares results as rows of trials, with means, intervals and changes.
+/* comparison: loads the results that a command line names, and compares them as rows of trials,
+ * with means, intervals and changes.
  *
  * A row has one label and, if the runs measured a marked part, one part.  Its trials are the
- * runs of all files with this label, without invalid runs.  Changes are relative to the
- * reference: the row that the user names, or the first row with a known energy.  The gain error of the sensor cancels in a
- * change on the same GPU with the same calibration; otherwise the interval of the change
- * includes it. */
+ * runs of all files with this label, without invalid runs.  The gain error of the sensor cancels
+ * in a change on the same GPU with the same calibration; otherwise the interval of the change
+ * includes it.  compare_format.c has the functions that write texts. */
 #ifndef GW_CLI_COMPARISON_H
 #define GW_CLI_COMPARISON_H
 
+#include "cli.h"
 #include "result_file.h"
 
 #include "base/buf.h"
@@ -43,12 +44,11 @@ struct comparison_row {
 	char *label;
 	const char *name, *part;     /* label and part of the runs; part NULL: whole runs */
 	struct comparison_run *runs; /* all runs, including invalid ones */
-	size_t nruns, used;
+	size_t nruns, used;   /* number of all runs, and of the runs that are not invalid */
 	const char *validity; /* worst validity of the used runs; "invalid" if no run is used */
-	bool simulated;
-	bool other_gpu; /* the row was measured on another GPU than the reference */
-	/* same GPU as the reference, but another calibration: gain errors do not cancel */
-	bool other_scale;
+	bool simulated;       /* some of its results are from simulated GPUs */
+	bool other_gpu;       /* the row was measured on another GPU than the reference */
+	bool other_scale; /* its sensor has another calibration than that of the reference */
 	/* number of used runs for each value of enum result_room */
 	size_t rooms[ROOM_LOST + 1];
 	/* standard deviation of the power within a run, pooled over the used runs */
@@ -60,19 +60,48 @@ struct comparison {
 	struct comparison_row *rows;
 	size_t nrows;
 	const struct comparison_row *reference; /* the row that changes are relative to */
-	bool per_iteration; /* the iterations of all runs are known; else compare whole runs */
+	bool reference_named;                   /* the user named the reference */
+	/* The iterations of all usable runs are known, so time and energy are per iteration;
+	 * otherwise they are per run. */
+	bool per_iteration;
+	bool iterations_partly; /* the iterations of only some runs are known */
 };
 
 /* Compares the results, which are borrowed until comparison_done().  reference: label of the
- * row that changes are relative to; NULL: the first row with a known energy.  Returns 0;
- * -GW_E_NOMEM; or -GW_E_NOENT: no row has that label, and then `rows` is set, for a message. */
+ * row that changes are relative to; NULL: the first row with a known energy.  whole_runs: compare
+ * whole runs even if the iterations are known.  Returns 0, -GW_E_NOMEM, or -GW_E_NOENT if no row
+ * has that label; `rows` is then set, so that a message can list the labels. */
 int comparison_init(struct comparison *c, const struct result_file *results, size_t n,
-		    const char *reference);
+		    const char *reference, bool whole_runs);
 void comparison_done(struct comparison *c);
 
-/* Returns true if the results are from different GPUs; `sentence` then lists the GPU of each
- * file. */
-bool comparison_mixes_gpus(const struct result_file *results, size_t n, struct buf *sentence);
+/* The row for --across-gpus in a table of options. */
+#define ACROSS_GPUS_OPTION(at) \
+	OPTION_ROW(FLAG, 0, "across-gpus", at, NULL, "also compare results of different GPUs")
+
+/* The row for --reference in a table of options. */
+#define REFERENCE_OPTION(at)                                                          \
+	OPTION_ROW(TEXT, 0, "reference", at, "LABEL",                                 \
+		   "changes are relative to this label (default: the first row that " \
+		   "has an energy)")
+
+struct result_set {
+	struct result_file *v;
+	size_t n;
+};
+
+/* Loads the result files that the command line names, and calls work() with them.  If a file
+ * cannot be used, prints an error and does not call work().  output: the file that work()
+ * writes (NULL: none); it must not be an input file.  across: the results may come from
+ * different GPUs.  Returns the exit code of work(), or of the error. */
+int result_set_with(const struct cli *c, const char *output, bool across,
+		    int (*work)(const struct cli *c, const struct result_set *r));
+
+/* Compares the results.  reference: the value of --reference; NULL: not given.  If no row has
+ * that label, or the row has no usable run, prints an error.  Returns an exit code; call
+ * comparison_done() in any case. */
+int result_set_compare(const struct result_set *r, const char *reference,
+		       struct comparison *ret);
 
 /* Convert between a metric and its name: "latency", "power", "energy", "net", "token", "size".
  * comparison_metric_find() returns METRICS for an unknown name. */

@@ -1,26 +1,344 @@
 #include "counter.h"
+#include "client.h"
 
 #include "base/array.h"
+#include "base/buf.h"
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/json_doc.h"
 #include "base/number.h"
-#include "client.h"
-#include "counter_text.h"
+#include "base/prometheus_text.h"
 #include "guard/pid_lookup.h"
 
 #include <gpuward.h>
+
 #include <math.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define LABELS 16
+
+static const char blank[] = " \t\r\n";
+
+/* Names of the counters of generated tokens in known servers. */
+static const char *const known[] = {
+	"vllm:generation_tokens_total",
+	"llamacpp:tokens_predicted_total",
+	"sglang:generation_tokens_total",
+	"tgi_request_generated_tokens_sum",
+};
+
+#define MOST_COUNT 1e15 /* a double holds every whole number up to this limit exactly */
+
+/* Marks the reading as failed and stores the reason. */
+static void __attribute__((format(printf, 2, 3)))
+counter_refuse(struct counter_reading *r, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(r->why, sizeof(r->why), fmt, ap);
+	va_end(ap);
+	r->value = NAN;
+	r->n = 0;
+}
+
+static const struct counter_series *find_series(const struct counter_reading *r, uint64_t id)
+{
+	for (unsigned i = 0; i < r->n; i++)
+		if (r->series[i].id == id)
+			return &r->series[i];
+	return NULL;
+}
+
+/* Adds a series to a reading that has a value.  If the series is not a valid count, the value
+ * becomes NAN. */
+static void counter_add(struct counter_reading *r, uint64_t id, double value)
+{
+	char number[NUMBER_SIZE] = "not a number (NaN)";
+
+	if (isfinite(value))
+		number_format(value, number);
+	if (isnan(r->value))
+		return; /* an earlier series was not valid */
+	if (!(value >= 0 && value <= MOST_COUNT))
+		counter_refuse(r, "its value is %s, which is not a count",
+			       isinf(value) ? "infinite" : number);
+	else if (find_series(r, id))
+		counter_refuse(r, "one of its series appears twice");
+	else if (r->n == COUNTER_SERIES)
+		counter_refuse(r, "it has more than %d series; select some by their labels",
+			       COUNTER_SERIES);
+	else
+		r->series[r->n++] = (struct counter_series){ id, value, NAN };
+	if (!isnan(r->value))
+		r->value += value;
+}
+
+struct selector {
+	char name[256];
+	struct prometheus_label label[LABELS];
+	unsigned labels;
+};
+
+/* Parses a selector: "name" or "name{...}". */
+static bool parse_wanted(const char *what, struct selector *w)
+{
+	size_t n = strcspn(what, "{");
+	const char *p = what + n;
+	int more = *p ? 1 : 0;
+
+	w->labels = 0;
+	if (n == 0 || n >= sizeof(w->name))
+		return false;
+	memcpy(w->name, what, n);
+	w->name[n] = '\0';
+	for (p += more; more == 1; w->labels += more == 1) {
+		if (w->labels == LABELS)
+			return false;
+		more = prometheus_label_next(&p, &w->label[w->labels]);
+	}
+	return more == 0 && !*p;
+}
+
+/* Returns true if the labels of the line include all labels of the selector. */
+static bool has_labels(const struct prometheus_line *l, const struct selector *w)
+{
+	const char *p = l->labels + 1;
+	struct prometheus_label label;
+	unsigned found = 0;
+
+	while (l->labels_len && prometheus_label_next(&p, &label) == 1)
+		for (unsigned i = 0; i < w->labels; i++)
+			found += strcmp(label.key, w->label[i].key) == 0 &&
+				 strcmp(label.value, w->label[i].value) == 0;
+	return found == w->labels;
+}
+
+/* FNV-1a: a collision among 256 series is practically impossible. */
+static uint64_t hash_bytes(uint64_t h, const char *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ (unsigned char)p[i]) * UINT64_C(0x100000001b3);
+	return h;
+}
+
+static uint64_t series_id(const char *counter, const struct prometheus_line *l)
+{
+	uint64_t h = hash_bytes(UINT64_C(0xcbf29ce484222325), counter, strlen(counter));
+
+	return hash_bytes(h, l->labels, l->labels_len);
+}
+
+/* Adds the series of a line if its labels match. Malformed labels are an error, because it is
+ * unknown whether they match. */
+static void parse_line(const struct prometheus_line *l, const struct selector *w,
+		       struct counter_reading *ret)
+{
+	const bool malformed = *l->labels == '{' && !l->labels_len;
+
+	if (!malformed && !has_labels(l, w))
+		return;
+	if (!l->valid)
+		counter_refuse(ret, "the reply has a malformed line of '%.100s'", w->name);
+	else
+		counter_add(ret, series_id(w->name, l), l->value);
+}
+
+/* Writes the name of the metric with the counter's start time.  Client libraries add this
+ * metric, with the same labels.  Returns false if the counter cannot have such a metric. */
+static bool created_name(const char *counter, char out[static 256])
+{
+	static const char *const ends[] = { "_total", "_sum", "_count" };
+	size_t n = strlen(counter);
+
+	for (size_t i = 0; i < COUNT(ends); i++) {
+		size_t end = strlen(ends[i]);
+
+		if (n > end && strcmp(counter + n - end, ends[i]) == 0)
+			return snprintf(out, 256, "%.*s_created", (int)(n - end), counter) <
+			       256;
+	}
+	return false;
+}
+
+static void parse_created(const char *text, const char *counter, struct counter_reading *ret)
+{
+	struct prometheus_line l;
+	char created[256];
+
+	if (!created_name(counter, created))
+		return;
+	while (prometheus_text_next(&text, &l)) {
+		if (!prometheus_line_is(&l, created) || !(l.value > 0))
+			continue;
+		for (unsigned i = 0; i < ret->n; i++)
+			if (ret->series[i].id == series_id(counter, &l))
+				ret->series[i].created_s = l.value;
+	}
+}
+
+/* Parses a whole reply.  near: receives a longer name in the reply that begins with the
+ * selected name, for the error message. */
+static void parse_text(const char *text, const struct selector *w, struct counter_reading *ret,
+		       char near[static 256])
+{
+	const size_t selector = strlen(w->name);
+	const char *rest = text;
+	struct prometheus_line l;
+
+	while (prometheus_text_next(&rest, &l)) {
+		if (prometheus_line_is(&l, w->name))
+			parse_line(&l, w, ret);
+		else if (l.name_len > selector && l.name_len < 256 &&
+			 memcmp(l.name, w->name, selector) == 0)
+			snprintf(near, 256, "%.*s", (int)l.name_len, l.name);
+	}
+	if (ret->n)
+		parse_created(text, w->name, ret);
+}
+
+/* Writes "name{label="v"}", in the syntax of the option. */
+static void write_name(const struct selector *w, struct counter_reading *ret)
+{
+	struct buf b;
+
+	buf_init_fixed(&b, ret->name, sizeof(ret->name));
+	buf_adds(&b, w->name);
+	for (unsigned i = 0; i < w->labels; i++) {
+		buf_addf(&b, "%s%s=\"", i ? "," : "{", w->label[i].key);
+		for (const char *p = w->label[i].value; *p; p++) {
+			if (*p == '"' || *p == '\\' || *p == '\n')
+				buf_addc(&b, '\\');
+			buf_addc(&b, *p == '\n' ? 'n' : *p);
+		}
+		buf_addc(&b, '"');
+	}
+	if (w->labels)
+		buf_addc(&b, '}');
+}
+
+static void parse_named(const char *text, const struct selector *w, struct counter_reading *ret)
+{
+	char near[256] = "";
+
+	write_name(w, ret);
+	parse_text(text, w, ret, near);
+	if (isnan(ret->value) || ret->n)
+		return;
+	if (w->labels)
+		counter_refuse(ret, "the reply has no '%.100s' with these labels", w->name);
+	else if (*near)
+		counter_refuse(ret, "the reply has no '%.100s', but it has '%.100s'", w->name,
+			       near);
+	else
+		counter_refuse(ret,
+			       "the reply has no '%.100s' (some servers add it after their "
+			       "first request)",
+			       w->name);
+}
+
+/* Parses a reply if no name is given: a single number, or the first known counter. */
+static void parse_known(const char *text, struct counter_reading *ret)
+{
+	const char *end, *at = text + strspn(text, blank);
+	double v = number_parse(at, &end);
+	char near[256];
+
+	if (end != at && !end[strspn(end, blank)]) {
+		counter_add(ret, 0, v);
+		return;
+	}
+	for (size_t i = 0; i < COUNT(known) && !isnan(ret->value) && ret->n == 0; i++) {
+		struct selector w = { .labels = 0 };
+
+		snprintf(w.name, sizeof(w.name), "%s", known[i]);
+		parse_text(text, &w, ret, near);
+		if (ret->n)
+			write_name(&w, ret);
+	}
+	if (!isnan(ret->value) && ret->n == 0)
+		counter_refuse(ret,
+			       "the reply has no known token counter; give its name after the "
+			       "URL, as in URL#%s",
+			       known[0]);
+}
+
+/* Follows one step of a path: a key, or a position in an array. */
+static const struct json_doc *json_step(const struct json_doc *v, const char *key)
+{
+	bool digits = *key && key[strspn(key, "0123456789")] == '\0' && strlen(key) < 10;
+	const struct json_doc *in = json_doc_get(v, key);
+
+	if (!in && digits)
+		in = json_doc_at(v, "", strtoul(key, NULL, 10));
+	return in;
+}
+
+static void parse_json(const char *text, size_t n, const char *path,
+		       struct counter_reading *ret)
+{
+	struct json_doc *doc = NULL;
+	const struct json_doc *v;
+	char message[160], key[64];
+
+	if (json_doc_new(text, n, &doc, message, sizeof(message)) != 0) {
+		counter_refuse(ret, "the reply is %s", message);
+		return;
+	}
+	snprintf(ret->name, sizeof(ret->name), "%s", path);
+	v = doc;
+	for (const char *p = path; v && *p; p += *p == '.') {
+		size_t len = strcspn(p, ".");
+
+		snprintf(key, sizeof(key), "%.*s", (int)(len < sizeof(key) ? len : 0), p);
+		v = json_step(v, key);
+		p += len;
+	}
+	if (v && json_doc_is_number(v, ""))
+		counter_add(ret, 0, json_doc_number(v, ""));
+	else
+		counter_refuse(ret, "the reply is JSON and has no number at '%.100s'", path);
+	json_doc_free(doc);
+}
+
+/* Checks the name of a counter.  Returns 0, or -GW_E_ARG with a sentence in why. */
+static int check_name(const char *what, char *why, size_t size)
+{
+	struct selector w;
+
+	if (!what || parse_wanted(what, &w))
+		return 0;
+	snprintf(why, size,
+		 "'%.100s' is not a counter; give NAME, NAME{LABEL=\"VALUE\",...} or, for "
+		 "JSON, KEY.KEY",
+		 what);
+	return -GW_E_ARG;
+}
+
+void counter_text(const char *text, size_t n, const char *what, struct counter_reading *ret)
+{
+	char first = text[strspn(text, blank)];
+	bool json = first == '{' || first == '[';
+	struct selector w;
+
+	if (json && !what)
+		counter_refuse(ret, "the reply is JSON; give the path of the number after the "
+				    "URL, as in URL#usage.tokens");
+	else if (json)
+		parse_json(text, n, what, ret);
+	else if (!what)
+		parse_known(text, ret);
+	else if (parse_wanted(what, &w))
+		parse_named(text, &w, ret);
+	else
+		counter_refuse(ret, "'%.100s' is not a counter", what);
+}
 
 #define SCHEME "http://"
 /* Reading a counter must not load a model.  Without this parameter, a router of llama.cpp loads
@@ -106,7 +424,7 @@ int counter_url_check(const char *url, char *why, size_t size)
 	struct url_parts url_parts;
 	int err = parse_url(url, &url_parts, why, size);
 
-	return err ? err : counter_text_check(url_parts.what, why, size);
+	return err ? err : check_name(url_parts.what, why, size);
 }
 
 void counter_url_place(const char *url, char *out, size_t size)
@@ -120,7 +438,7 @@ static void describe_error(const char *address, int err, struct counter_reading 
 		int err;
 		/* text before and after the address of the server */
 		const char *before, *after;
-	} known[] = {
+	} errors[] = {
 		{ -GW_E_NOENT, "no server listens on ", "" },
 		{ -GW_E_NODEV, "", ": no such host" },
 		{ -GW_E_ARG, "'", "' is not HOST:PORT" },
@@ -130,9 +448,10 @@ static void describe_error(const char *address, int err, struct counter_reading 
 		{ -GW_E_SIZE, "the reply of ", " is longer than 16 MiB" },
 	};
 
-	for (size_t i = 0; i < COUNT(known); i++)
-		if (known[i].err == err) {
-			counter_refuse(ret, "%s%s%s", known[i].before, address, known[i].after);
+	for (size_t i = 0; i < COUNT(errors); i++)
+		if (errors[i].err == err) {
+			counter_refuse(ret, "%s%s%s", errors[i].before, address,
+				       errors[i].after);
 			return;
 		}
 	counter_refuse(ret, "cannot reach %s: %s", address, gw_strerror(err));
@@ -186,56 +505,6 @@ static void counter_url_read(const char *url, const struct deadline_stop *stop,
 	buf_done(&body);
 }
 
-#define RESOLVE_NS (2 * NS_PER_S)
-
-/* True if this machine has the address: only then a socket can be bound to it. */
-static bool is_own_address(const struct addrinfo *a)
-{
-	struct sockaddr_storage at = { 0 };
-	bool bound;
-	int fd;
-
-	if (a->ai_addrlen > sizeof(at))
-		return false;
-	memcpy(&at, a->ai_addr, a->ai_addrlen);
-	if (at.ss_family == AF_INET)
-		((struct sockaddr_in *)&at)->sin_port = 0;
-	else if (at.ss_family == AF_INET6)
-		((struct sockaddr_in6 *)&at)->sin6_port = 0;
-	else
-		return false;
-	fd = socket(at.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return false;
-	bound = bind(fd, (struct sockaddr *)&at, a->ai_addrlen) == 0;
-	close(fd);
-	return bound;
-}
-
-/* Splits HOST:PORT.  Returns the port, or 0 if the host is not this machine. */
-static unsigned own_port(const char *address, const struct deadline_stop *stop)
-{
-	const char *colon = strrchr(address, ':');
-	const char *from = *address == '[' ? address + 1 : address;
-	struct addrinfo *list = NULL;
-	struct deadline d;
-	bool own = false;
-	char host[300];
-	long port = colon ? strtol(colon + 1, NULL, 10) : 0;
-
-	if (port < 1 || port > 65535)
-		return 0;
-	snprintf(host, sizeof(host), "%.*s", (int)(colon - from), from);
-	host[strcspn(host, "]")] = '\0';
-	deadline_init(&d, RESOLVE_NS, stop);
-	if (client_resolve(host, colon + 1, &d, &list) != 0)
-		return 0;
-	for (const struct addrinfo *a = list; a && !own; a = a->ai_next)
-		own = is_own_address(a);
-	freeaddrinfo(list);
-	return own ? (unsigned)port : 0;
-}
-
 /* Finds the processes that listen on the port of the URL. If one of them descends from another,
  * only the ancestor counts. The service manager, which may also have the socket open, is left
  * out. */
@@ -247,7 +516,7 @@ static unsigned counter_url_servers(const char *url, const struct deadline_stop 
 	struct root root;
 	unsigned port, n;
 
-	port = parse_url(url, &u, why, sizeof(why)) == 0 ? own_port(u.address, stop) : 0;
+	port = parse_url(url, &u, why, sizeof(why)) == 0 ? client_own_port(u.address, stop) : 0;
 	if (!port || root_open(&root, NULL) != 0)
 		return 0;
 	n = port_owner_servers(&root, port, getpid(), ret_pid, METER_SERVERS);
@@ -255,55 +524,10 @@ static unsigned counter_url_servers(const char *url, const struct deadline_stop 
 	return n;
 }
 
-#define MOST_COUNT 1e15 /* a double holds every whole number up to this limit exactly */
-
 /* allowed difference between the clocks of the server and of this machine */
 #define CLOCKS_S 2.0
 
 #define STOP_CHECK_NS (50 * NS_PER_MS) /* time between two checks whether a stop is requested */
-
-static const char space[] = " \t\r\n";
-
-void counter_refuse(struct counter_reading *r, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(r->why, sizeof(r->why), fmt, ap);
-	va_end(ap);
-	r->value = NAN;
-	r->n = 0;
-}
-
-static const struct counter_series *find_series(const struct counter_reading *r, uint64_t id)
-{
-	for (unsigned i = 0; i < r->n; i++)
-		if (r->series[i].id == id)
-			return &r->series[i];
-	return NULL;
-}
-
-void counter_add(struct counter_reading *r, uint64_t id, double value)
-{
-	char number[NUMBER_SIZE] = "not a number (NaN)";
-
-	if (isfinite(value))
-		number_format(value, number);
-	if (isnan(r->value))
-		return; /* an earlier series was not valid */
-	if (!(value >= 0 && value <= MOST_COUNT))
-		counter_refuse(r, "its value is %s, which is not a count",
-			       isinf(value) ? "infinite" : number);
-	else if (find_series(r, id))
-		counter_refuse(r, "one of its series appears twice");
-	else if (r->n == COUNTER_SERIES)
-		counter_refuse(r, "it has more than %d series; select some by their labels",
-			       COUNTER_SERIES);
-	else
-		r->series[r->n++] = (struct counter_series){ id, value, NAN };
-	if (!isnan(r->value))
-		r->value += value;
-}
 
 /* Returns the time of the next check for a requested stop, or 0 if the deadline is over. */
 static uint64_t next_stop_check(struct deadline *p)
@@ -377,7 +601,7 @@ static void read_command(const char *command, const struct deadline_stop *stop,
 {
 	char out[256] = "";
 	int status = run_command(command, stop, out, sizeof(out));
-	const char *text = out + strspn(out, space), *end;
+	const char *text = out + strspn(out, blank), *end;
 	double v = number_parse(text, &end);
 
 	if (status == -GW_E_STATE) {
@@ -386,7 +610,7 @@ static void read_command(const char *command, const struct deadline_stop *stop,
 		counter_refuse(ret, "%s", gw_strerror(status));
 	} else if (status > 0) {
 		counter_refuse(ret, "it ended with status %d", status);
-	} else if (end == text || end[strspn(end, space)] || !(v >= 0 && v <= MOST_COUNT)) {
+	} else if (end == text || end[strspn(end, blank)] || !(v >= 0 && v <= MOST_COUNT)) {
 		out[strcspn(out, "\r\n")] = '\0';
 		counter_refuse(ret, "it printed '%.60s' instead of one number", out);
 	} else {

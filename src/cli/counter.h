@@ -51,7 +51,7 @@ struct counter {
 	double fresh_number;
 	/* at least one of the series in `fresh` has an unknown start time */
 	bool fresh_assumed;
-	char why[COUNTER_WHY];
+	char why[COUNTER_WHY]; /* why `number` is unknown */
 };
 
 /* A way to read a counter. */
@@ -74,14 +74,6 @@ struct counter_kind {
 enum { COUNTER_CMD, COUNTER_URL, COUNTER_KINDS };
 extern const struct counter_kind counter_kinds[COUNTER_KINDS];
 
-/* Adds a series to a reading that has a value.  If the series is not a valid count, the value
- * becomes NAN. */
-void counter_add(struct counter_reading *r, uint64_t id, double value);
-
-/* Marks the reading as failed and stores the reason. */
-void counter_refuse(struct counter_reading *r, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
 void counter_read(const struct counter_kind *kind, const char *text,
 		  const struct deadline_stop *stop, struct counter_reading *ret);
 
@@ -91,11 +83,21 @@ void counter_read(const struct counter_kind *kind, const char *text,
 void counter_between(const struct counter_reading *first, const struct counter_reading *last,
 		     uint64_t begin_ns, uint64_t end_ns, struct counter *ret);
 
-/* Functions for COUNTER_URL, http://HOST[:PORT][/PATH][#NAME]; counter_text.h describes
+/* Functions for COUNTER_URL, http://HOST[:PORT][/PATH][#NAME]; counter_text() describes
  * NAME. */
 int counter_url_check(const char *url, char *why, size_t size);
 /* Copies the URL without the query, which may be secret, and without the name of the
  * counter. */
 void counter_url_place(const char *url, char *out, size_t size);
+
+/* Finds a counter in the reply of a server: Prometheus text (or OpenMetrics), JSON, or a single
+ * number.  Adds each series to the reading, or marks the reading as failed.  Pure.  text has n
+ * bytes, and text[n] must be NUL.
+ *
+ * what: in Prometheus text, `name` selects all series of the counter, and `name{label="v",...}`
+ * the series with these labels.  In JSON it is the path of a number: keys and array indexes
+ * separated by dots.  NULL selects the counter of generated tokens of a known server, or the
+ * single number. */
+void counter_text(const char *text, size_t n, const char *what, struct counter_reading *ret);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include "base/array.h"
 #include "base/json_doc.h"
-#include "measure/distribution.h"
 #include "measure/stat.h"
 
 #include <gpuward.h>
@@ -14,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALPHA 0.05
 /* values without an interval are equal if their relative difference is smaller than this */
 #define NEAR 0.005
 
@@ -536,110 +534,6 @@ static struct diff_value spoilt_value(const struct result_run *run, enum compari
 	return v;
 }
 
-static struct diff_value figure_value(const struct diff *d, const struct comparison_row *row,
-				      enum comparison_metric m)
-{
-	struct diff_value v = nothing;
-
-	if (row && row->nruns && !row->used)
-		return spoilt_value(row->runs[0].run, m, d->comparison.per_iteration);
-	if (row) {
-		v.number = row->figure[m].mean;
-		v.low = row->figure[m].low;
-		v.high = row->figure[m].high;
-	}
-	return v;
-}
-
-static void add_figure(struct diff *d, enum comparison_metric m, const char *key,
-		       const char *title)
-{
-	struct diff_value a = figure_value(d, d->a, m), b = figure_value(d, d->b, m);
-	struct compare_change change =
-		d->b && d->b != d->comparison.reference ? d->b->figure[m].change : no_change;
-
-	if (value_known(&a) || value_known(&b) || m == METRIC_ENERGY)
-		add_headline(d, key, title, &a, &b, &change);
-}
-
-/* The net energy of A or B. */
-struct net {
-	double *run; /* number of usable runs */
-	size_t n;
-	double reach; /* half the width of the widest 95 % interval of a run */
-	struct moments moments;
-};
-
-static int net_take(struct net *net, const struct comparison_row *row)
-{
-	*net = (struct net){ .run = calloc(row ? row->nruns + 1 : 1, sizeof(*net->run)) };
-	moments_init(&net->moments);
-	for (size_t i = 0; net->run && row && i < row->nruns; i++) {
-		const struct gw_interval *band = &row->runs[i].run->sum.energy_net_j;
-
-		if (!result_run_usable(row->runs[i].run) || isnan(band->best))
-			continue;
-		net->run[net->n++] = band->best;
-		if (!(net->reach >= band->high - band->best) && !isnan(net->reach))
-			/* if the value is NAN, reach stays NAN from here on */
-			net->reach = band->high - band->best;
-		moments_add(&net->moments, band->best);
-	}
-	return net->run ? 0 : -GW_E_NOMEM;
-}
-
-/* Returns the mean with its interval.  Scale error and baseline error are the same in all runs,
- * so they are added to the variation of the mean. */
-static struct diff_value net_value(const struct net *net)
-{
-	double n = (double)net->n, mean = moments_mean(&net->moments), reach = net->reach;
-
-	if (net->n == 0)
-		return nothing;
-	if (net->n > 1)
-		reach = hypot(reach, student_factor(ALPHA, n - 1) *
-					     sqrt(moments_variance(&net->moments) / n));
-	return (struct diff_value){ NULL, mean, mean - reach, mean + reach };
-}
-
-/* Returns the change of net energy.  The scale error does not cancel as it does for gross
- * energy.  More runs reduce neither the scale error nor the uncertainty of the baseline. */
-static struct compare_change net_change(const struct net *a, const struct net *b)
-{
-	struct compare_arm from = { a->run, a->n, 0 }, to = { b->run, b->n, 0 };
-	struct compare_change change = no_change;
-	double u = hypot(a->reach / moments_mean(&a->moments),
-			 b->reach / moments_mean(&b->moments)) /
-		   NORMAL_95;
-
-	if (compare_arms(&from, &to, u, ALPHA, &change) != 0)
-		return no_change;
-	return change;
-}
-
-static void add_net_of(struct diff *d, const struct net *from, const struct net *to)
-{
-	struct diff_value a = net_value(from), b = net_value(to);
-	struct compare_change change = net_change(from, to);
-
-	if (value_known(&a) || value_known(&b))
-		add_headline(d, "energy_net_joules", "Net energy", &a, &b, &change);
-}
-
-static void add_net(struct diff *d)
-{
-	struct net a, b;
-	int err = net_take(&a, d->a);
-
-	err = net_take(&b, d->b) ? -GW_E_NOMEM : err;
-	if (!err)
-		add_net_of(d, &a, &b);
-	else
-		d->error = err;
-	free(a.run);
-	free(b.run);
-}
-
 static const struct comparison_row *row_named(const struct comparison *c, const char *name)
 {
 	for (size_t i = 0; i < c->nrows; i++)
@@ -648,17 +542,59 @@ static const struct comparison_row *row_named(const struct comparison *c, const 
 	return NULL;
 }
 
+static struct diff_value figure_value(const struct comparison_row *row,
+				      enum comparison_metric m, bool each)
+{
+	struct diff_value v = nothing;
+
+	if (row && row->nruns && !row->used)
+		return spoilt_value(row->runs[0].run, m, each);
+	if (row) {
+		v.number = row->figure[m].mean;
+		v.low = row->figure[m].low;
+		v.high = row->figure[m].high;
+	}
+	return v;
+}
+
+static void add_figure(struct diff *d, const struct comparison *c, enum comparison_metric m,
+		       const char *key, const char *title)
+{
+	const struct comparison_row *row_a = row_named(c, "A"), *row_b = row_named(c, "B");
+	struct diff_value a = figure_value(row_a, m, c->per_iteration),
+			  b = figure_value(row_b, m, c->per_iteration);
+	struct compare_change change =
+		row_b && row_b != c->reference ? row_b->figure[m].change : no_change;
+
+	if (value_known(&a) || value_known(&b) || m == METRIC_ENERGY)
+		add_headline(d, key, title, &a, &b, &change);
+}
+
+/* Adds the net energy per run; a result states it only for whole runs. */
+static int add_net(struct diff *d)
+{
+	struct comparison whole;
+
+	if (comparison_init(&whole, d->both, 2, NULL, true) != 0)
+		return -GW_E_NOMEM;
+	add_figure(d, &whole, METRIC_NET, "energy_net_joules", "Net energy");
+	comparison_done(&whole);
+	return 0;
+}
+
 static int add_figures(const struct pair *p)
 {
 	struct diff *d = p->d;
+	const struct comparison *c = &d->comparison;
 	bool each;
+	int err;
 
 	d->both[0] = p->a->result;
 	d->both[1] = p->b->result;
 	/* the labels become A and B, because the two results may have the same label */
 	d->both[0].label = "A";
 	d->both[1].label = "B";
-	if (comparison_init(&d->comparison, d->both, 2, NULL) != 0)
+	if (comparison_init(&d->comparison, d->both, 2, NULL, false) != 0)
 		return -GW_E_NOMEM;
 	d->a = row_named(&d->comparison, "A");
 	d->b = row_named(&d->comparison, "B");
@@ -666,14 +602,14 @@ static int add_figures(const struct pair *p)
 	d->other_scale = d->a && d->b && (d->a->other_scale || d->b->other_scale);
 	each = d->comparison.per_iteration;
 	/* The titles are short, so that a table does not cut them. */
-	add_figure(d, METRIC_ENERGY, each ? "energy_per_iteration_joules" : "energy_joules",
+	add_figure(d, c, METRIC_ENERGY, each ? "energy_per_iteration_joules" : "energy_joules",
 		   each ? "Per iteration" : "Energy per run");
-	add_net(d);
-	add_figure(d, METRIC_TIME, each ? "latency_seconds" : "seconds",
-		   comparison_title(&d->comparison, METRIC_TIME));
-	add_figure(d, METRIC_POWER, "power_mean_watts", "Power");
-	add_figure(d, METRIC_TOKEN, "energy_per_token_joules", "Per token");
-	return 0;
+	err = add_net(d);
+	add_figure(d, c, METRIC_TIME, each ? "latency_seconds" : "seconds",
+		   comparison_title(c, METRIC_TIME));
+	add_figure(d, c, METRIC_POWER, "power_mean_watts", "Power");
+	add_figure(d, c, METRIC_TOKEN, "energy_per_token_joules", "Per token");
+	return err;
 }
 
 static bool after(const struct diff_row *x, const struct diff_row *y)

@@ -25,20 +25,24 @@ enum fate {
 	FATE_HAS_RULE,      /* a rule of the configuration calls it a contender */
 };
 
+/* A process for which there may be a new rule. */
 struct candidate {
-	char name[32], exe[512];
-	double most_bytes;
+	char name[32];
+	char exe[512];     /* path of the program; "": unknown, so the rule uses the name */
+	double most_bytes; /* largest GPU memory that was seen */
 	enum fate fate;
 	char worker[64]; /* for FATE_MAY_BE_WORKER and FATE_CONTENDS */
 	char rule[160];  /* for FATE_HAS_RULE */
 };
 
+/* A worker that the guard cannot find. */
 struct absent {
 	char name[64], kind[16];
 };
 
+/* A worker that is off its GPU, and a process that needs this GPU. */
 struct evicted {
-	char name[64];
+	char name[64];       /* name of the worker */
 	long long contender; /* pid of the contender */
 };
 
@@ -89,12 +93,9 @@ static void learn_read_exe(struct candidate *s, long long pid)
  * a small model.  This excludes browsers. */
 static bool is_computing(const struct json_doc *p)
 {
-	for (size_t i = 0; i < json_doc_count(p, "types"); i++) {
-		const char *type = json_doc_string(json_doc_at(p, "types", i), "");
-
-		if (type && strcmp(type, "graphics") != 0)
+	for (size_t i = 0; i < json_doc_count(p, "types"); i++)
+		if (!reply_is(json_doc_at(p, "types", i), "", "graphics"))
 			return json_doc_number(p, "memory_bytes") >= MODEL_LEAST;
-	}
 	return false;
 }
 
@@ -197,11 +198,9 @@ static void learn_add_evicted(struct learning *l, const struct json_doc *w, cons
 
 	for (size_t i = 0; i < json_doc_count(w, "reasons"); i++) {
 		const struct json_doc *x = json_doc_at(w, "reasons", i);
-		const char *reason = json_doc_string(x, "reason");
-		const char *evidence = json_doc_string(x, "evidence");
 
-		if (reason && evidence && strcmp(reason, "contention") == 0 &&
-		    !json_doc_true(w, "dry_run") && sscanf(evidence, "pid %lld ", &pid) == 1)
+		if (reply_is(x, "reason", "contention") && !json_doc_true(w, "dry_run") &&
+		    sscanf(reply_text(x, "evidence", ""), "pid %lld ", &pid) == 1)
 			learn_add_contender(l, name, pid);
 	}
 }
@@ -211,10 +210,10 @@ static void learn_add_evicted(struct learning *l, const struct json_doc *w, cons
 static void learn_add_explained(struct learning *l, const struct json_doc *w, const char *name)
 {
 	for (size_t i = 0; i < json_doc_count(w, "sentences"); i++) {
-		const char *s = json_doc_string(json_doc_at(w, "sentences", i), "");
+		const char *s = reply_text(json_doc_at(w, "sentences", i), "", "");
 		long long pid;
 
-		if (s && sscanf(s, "Contender: pid %lld ", &pid) == 1 &&
+		if (sscanf(s, "Contender: pid %lld ", &pid) == 1 &&
 		    strstr(s, "; needs the GPU: "))
 			learn_add_contender(l, name, pid);
 	}
@@ -231,10 +230,9 @@ static int learn_list_contenders(struct learning *l, struct remote *r)
 	for (unsigned i = 0; code == EXIT_OK && i < evicted; i++)
 		for (size_t k = 0; k < json_doc_count(r->reply, "workers"); k++) {
 			const struct json_doc *w = json_doc_at(r->reply, "workers", k);
-			const char *name = json_doc_string(w, "name");
 
-			if (name && strcmp(name, l->evicted[i].name) == 0)
-				learn_add_explained(l, w, name);
+			if (reply_is(w, "name", l->evicted[i].name))
+				learn_add_explained(l, w, json_doc_string(w, "name"));
 		}
 	return code;
 }
@@ -288,10 +286,9 @@ static void print_left_out(const struct candidate *s)
 	switch (s->fate) {
 	case FATE_IGNORE: break;
 	case FATE_MAY_BE_WORKER:
-		cli_error(
-			"no rule for %s: it may be worker %s, which the guard cannot find; see "
-			"gpuward guard explain %s, then run learn again",
-			s->name, s->worker, s->worker);
+		cli_error("no rule for %s: it may be worker %s, which the guard cannot find; "
+			  "see gpuward guard explain %s, then run learn again",
+			  s->name, s->worker, s->worker);
 		break;
 	case FATE_CONTENDS:
 		cli_error("no rule for %s: worker %s is off its GPU now because of this "
@@ -385,10 +382,9 @@ int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns)
 	int code = learn_list_gpus(&l, r);
 
 	if (code == EXIT_OK && !c->quiet)
-		cli_error(
-			"leave the machine idle for %.0f s, with only the programs that always "
-			"run",
-			(double)for_ns * 1e-9);
+		cli_error("leave the machine idle for %.0f s, with only the programs that "
+			  "always run",
+			  (double)for_ns * 1e-9);
 	while (code == EXIT_OK) {
 		code = learn_poll(&l, r);
 		next += EVERY_NS;

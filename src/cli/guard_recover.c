@@ -25,6 +25,7 @@
 
 enum outcome { RESTORED, GONE, NOT_RESTORED };
 
+/* A checkpointed process. */
 struct put_away {
 	struct proc_id target;
 	unsigned record; /* index of the worker's record */
@@ -107,10 +108,9 @@ static int read_journal(struct recovering *r)
 	if (where)
 		code = read_store(where, &c, r);
 	if (r->unreadable)
-		cli_error(
-			"%u records of the journal %s cannot be read: processes that they name "
-			"are not restored; if a process stays suspended, restart it",
-			r->unreadable, where);
+		cli_error("%u records of the journal %s cannot be read: processes that they "
+			  "name are not restored; if a process stays suspended, restart it",
+			  r->unreadable, where);
 	config_done(&c);
 	return code;
 }
@@ -303,10 +303,9 @@ static int restore_and_report(struct cli *c, struct recovering *r)
 	unsigned failed, gone = 0;
 
 	if (r->count == 0 && r->unsure)
-		return cli_usage(
-			"the journal names no process, but this may be the wrong journal "
-			"because the configuration has a mistake; fix the configuration and "
-			"run this again");
+		return cli_usage("the journal names no process, but this may be the wrong "
+				 "journal because the configuration has a mistake; fix the "
+				 "configuration and run this again");
 	if (r->count == 0) {
 		if (!c->quiet && !c->json)
 			printf("no process is checkpointed\n");

@@ -191,22 +191,17 @@ int64_t guard_game_pid(const char *text)
 static int start_game(const struct cli *c, struct remote *r, int64_t pid, uint64_t for_ns,
 		      const char *reason)
 {
-	struct buf body;
-	struct json j;
+	struct remote_body body;
+	struct json *j = remote_body_begin(&body);
 	int code;
 
-	buf_init(&body, 4096);
-	json_init(&j, &body, false);
-	json_object(&j, NULL);
-	json_int(&j, "pid", pid);
+	json_int(j, "pid", pid);
 	if (for_ns)
-		json_double(&j, "ttl_s", (double)for_ns * 1e-9);
+		json_double(j, "ttl_s", (double)for_ns * 1e-9);
 	if (reason)
-		json_string(&j, "reason", reason);
-	json_object_end(&j);
-	json_end(&j);
-	code = remote_request_ok(r, "POST", "/api/v1/guard/games", body.p);
-	buf_done(&body);
+		json_string(j, "reason", reason);
+	code = remote_request_ok(r, "POST", "/api/v1/guard/games", remote_body_end(&body));
+	remote_body_done(&body);
 	if (code == EXIT_OK && c->json)
 		return output_print(r->body.p, r->body.len);
 	if (code == EXIT_OK && !c->quiet)
@@ -253,11 +248,10 @@ void guard_mode_print_set(const struct json_doc *reply)
 /* Prints what the current mode means for workers. Returns false if another mode will apply. */
 static bool print_mode_meaning(const struct json_doc *reply)
 {
-	const char *mode = json_doc_string(reply, "mode"),
+	const char *mode = reply_text(reply, "mode", "unknown"),
 		   *wanted = json_doc_string(reply, "mode_set.mode");
 	bool later;
 
-	mode = mode ? mode : "unknown";
 	printf("mode %s: %s\n", mode,
 	       strcmp(mode, guard_modes[GUARD_ENFORCE]) == 0
 		       ? "workers leave when another program needs their GPU"
@@ -290,10 +284,10 @@ static void print_stranded(struct remote *r)
 	if (n == 0)
 		return;
 	snprintf(text, sizeof(text),
-		 "%s: already off the GPU, and gpuward does not bring %s back in this mode. "
-		 "To bring %s back, run gpuward guard mode enforce. A server that still runs "
-		 "may load its model with the next request; a unit or container that was "
-		 "stopped stays stopped.",
+		 "%s: already off the GPU, and gpuward does not bring %s back in this mode. To "
+		 "bring %s back, run gpuward guard mode enforce. A server that still runs may "
+		 "load its model with the next request; a unit or container that was stopped "
+		 "stays stopped.",
 		 names, n == 1 ? "it" : "them", n == 1 ? "it" : "them");
 	utf8_clean(clean, sizeof(clean), text);
 	term_wrap("", 0, clean, term_table_width());
@@ -321,22 +315,18 @@ static int check_mode(const char *word)
 
 static int send_mode(struct remote *r, const char *word, const char *reason)
 {
-	struct buf body;
-	struct json j;
+	struct remote_body body;
+	struct json *j;
 	int code;
 
 	if (strcmp(word, "config") == 0)
 		return remote_request_ok(r, "DELETE", MODE_PATH, NULL);
-	buf_init(&body, 4096);
-	json_init(&j, &body, false);
-	json_object(&j, NULL);
-	json_string(&j, "mode", word);
+	j = remote_body_begin(&body);
+	json_string(j, "mode", word);
 	if (reason)
-		json_string(&j, "reason", reason);
-	json_object_end(&j);
-	json_end(&j);
-	code = remote_request_ok(r, "PUT", MODE_PATH, body.p);
-	buf_done(&body);
+		json_string(j, "reason", reason);
+	code = remote_request_ok(r, "PUT", MODE_PATH, remote_body_end(&body));
+	remote_body_done(&body);
 	return code;
 }
 
@@ -353,11 +343,11 @@ int guard_mode(const struct cli *c, struct remote *r, const char *word, const ch
 		return code;
 	if (c->json)
 		return output_print(r->body.p, r->body.len);
-	journal = json_doc_string(r->reply, "journal");
+	journal = reply_text(r->reply, "journal", "ok");
 	applies = !c->quiet && print_mode_meaning(r->reply);
 	if (!c->quiet && !word)
 		guard_mode_print_set(r->reply);
-	if (word && journal && strcmp(journal, "ok") != 0)
+	if (word && strcmp(journal, "ok") != 0)
 		cli_error("note: %s", journal);
 	if (applies) /* the last step, because it replaces the reply */
 		print_stranded(r);
@@ -529,15 +519,15 @@ static int read_lines(struct replay *r, FILE *f)
 	} else if (err == -GW_E_NOENT)
 		cli_error("%s", r->missing);
 	else if (err)
-		cli_error("%s:%lu: %s", r->path, number,
-			  err == -GW_E_PARSE       ? "this is not a line of a guard "
-						     "recording; name the file that record = "
-						     "\"FILE\" in [guard] sets"
-			  : err == -GW_E_NOSUPPORT ? "a newer gpuward wrote this recording; "
-						     "replay it with that version"
-			  : err == -GW_E_SIZE ? "this line is longer than 16 MiB: it is not "
-						"a guard recording"
-					      : gw_strerror(err));
+		cli_error(
+			"%s:%lu: %s", r->path, number,
+			err == -GW_E_PARSE ? "this is not a line of a guard recording; name "
+					     "the file that record = \"FILE\" in [guard] sets"
+			: err == -GW_E_NOSUPPORT ? "a newer gpuward wrote this recording; "
+						   "replay it with that version"
+			: err == -GW_E_SIZE
+				? "this line is longer than 16 MiB: it is not a guard recording"
+				: gw_strerror(err));
 	buf_done(&line);
 	return err == -GW_E_NOENT ? EXIT_USAGE : err ? EXIT_FAILED : EXIT_OK;
 }

@@ -22,8 +22,8 @@ const struct command *const cli_commands[] = {
 
 static int print_help(void)
 {
-	printf("gpuward: monitor, measure and guard the GPUs of a machine\n\nUsage: "
-	       "gpuward COMMAND [OPTIONS]\n\nCommands:\n");
+	printf("gpuward: monitor, measure and guard the GPUs of a machine\n\nUsage: gpuward "
+	       "COMMAND [OPTIONS]\n\nCommands:\n");
 	for (size_t i = 0; i < COMMANDS; i++) {
 		char left[32];
 

@@ -1,8 +1,7 @@
 #include "measure_plan.h"
 
-#include "calibration.h"
+#include "calibrate.h"
 #include "run_result.h"
-#include "output.h"
 
 #include "base/array.h"
 #include "base/clock.h"
@@ -31,10 +30,10 @@ const struct option measure_plan_options[] = {
 		   "a counter of a server, read before and after each run: "
 		   "http://HOST:PORT/metrics#NAME; NAME may have labels; vLLM, llama.cpp, "
 		   "SGLang and TGI need no NAME"),
-	OPTION_CHOICE_ROW(0, "count", AT(count), "WHAT",
-			  "what --count-cmd or --count-url counts: tokens (the default) or "
-			  "iterations",
-			  count_choices),
+	OPTION_CHOICE_ROW(
+		0, "count", AT(count), "WHAT",
+		"what --count-cmd or --count-url counts: tokens (the default) or iterations",
+		count_choices),
 	OPTION_ROW(TEXT, 0, "model-size", AT(model_size), "SIZE",
 		   "size of the model, for the result: 128MB (10^6), 128MiB (2^20), ..."),
 	SESSION_PART(struct measure_options, session),

@@ -5,7 +5,7 @@
 #ifndef GW_CLI_MEASURE_PLAN_H
 #define GW_CLI_MEASURE_PLAN_H
 
-#include "cost_options.h"
+#include "output.h"
 #include "counter.h"
 #include "run_result.h"
 #include "session.h"

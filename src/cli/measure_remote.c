@@ -110,26 +110,6 @@ int measure_remote_open(const struct remote_flags *flags, const char *const *gpu
 	return code == EXIT_OK ? check_gpus(t) : code;
 }
 
-static void write_request(struct buf *out, const struct measure_remote *t, const char *label)
-{
-	char name[WINDOWS_LABEL];
-	struct json j;
-
-	utf8_clean(name, sizeof(name), label);
-	json_init(&j, out, false);
-	json_object(&j, NULL);
-	json_string(&j, "label", name);
-	json_double(&j, "limit_seconds", WINDOWS_LIMIT_MOST_S);
-	json_double(&j, "lease_seconds", LEASE_S);
-	if (t->gpus) {
-		json_array(&j, "gpus");
-		for (unsigned i = 0; i < t->gpus; i++)
-			json_string(&j, NULL, t->gpu[i]);
-		json_array_end(&j);
-	}
-	json_object_end(&j);
-}
-
 static void drop_devices(struct measure_remote *t)
 {
 	free(t->device);
@@ -139,15 +119,25 @@ static void drop_devices(struct measure_remote *t)
 
 int measure_remote_begin(struct measure_remote *t, const char *label)
 {
+	char name[WINDOWS_LABEL];
 	const char *id;
-	struct buf body;
+	struct remote_body body;
+	struct json *j = remote_body_begin(&body);
 	int code;
 
 	drop_devices(t);
-	buf_init(&body, 64 * 1024);
-	write_request(&body, t, label);
-	code = send_request(t, "POST", "/api/v1/windows", body.p);
-	buf_done(&body);
+	utf8_clean(name, sizeof(name), label);
+	json_string(j, "label", name);
+	json_double(j, "limit_seconds", WINDOWS_LIMIT_MOST_S);
+	json_double(j, "lease_seconds", LEASE_S);
+	if (t->gpus) {
+		json_array(j, "gpus");
+		for (unsigned i = 0; i < t->gpus; i++)
+			json_string(j, NULL, t->gpu[i]);
+		json_array_end(j);
+	}
+	code = send_request(t, "POST", "/api/v1/windows", remote_body_end(&body));
+	remote_body_done(&body);
 	if (code != EXIT_OK)
 		return code;
 	id = json_doc_string(t->remote.reply, "id");
@@ -316,15 +306,10 @@ static bool read_devices(struct measure_remote *t)
 	return any;
 }
 
-static const char *or_default(const char *text, const char *otherwise)
-{
-	return text ? text : otherwise;
-}
-
 /* Reads the result from the reply.  If it contains no energy, prints why and returns false. */
 static bool read_result(struct measure_remote *t)
 {
-	const char *by = or_default(json_doc_string(t->remote.reply, "ended_by"), "");
+	const char *by = reply_text(t->remote.reply, "ended_by", "");
 
 	t->truncated = strcmp(by, "request") != 0;
 	if (t->remote.status == 404 || (t->remote.status == 200 && strcmp(by, "crash") == 0))
@@ -349,7 +334,7 @@ static bool read_result(struct measure_remote *t)
 
 static void print_truncated(const struct measure_remote *t)
 {
-	const char *by = or_default(json_doc_string(t->remote.reply, "ended_by"), "");
+	const char *by = reply_text(t->remote.reply, "ended_by", "");
 
 	cli_error("the service ended the window before the command ended (%s); the result "
 		  "covers the first %.3f s",

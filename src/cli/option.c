@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/suggest.h"
 #include "base/number.h"
+#include "daemon/config.h"
 #include "term.h"
 
 #include <math.h>
@@ -278,6 +279,28 @@ bool option_given(const struct option *o, const void *target)
 	case OPTION_CELSIUS: memcpy(&v, at, sizeof(v)); return !isnan(v) && v != o->otherwise;
 	default: memcpy(&text, at, sizeof(text)); return text != NULL;
 	}
+}
+
+unsigned option_config_flags(const struct option *table, const void *target,
+			     struct config_flag *out, unsigned max)
+{
+	unsigned n = 0;
+
+	for (const struct option *o = table; o->name; o++) {
+		const void *at = (const char *)target + o->offset;
+		const struct option_list *list = at;
+
+		if (!option_given(o, target))
+			continue;
+		for (unsigned i = 0; o->type == OPTION_LIST && i < list->count && n < max; i++)
+			out[n++] = (struct config_flag){ o->name, list->item[i] };
+		if (o->type != OPTION_LIST && n < max)
+			out[n++] = (struct config_flag){
+				o->name,
+				o->type == OPTION_FLAG ? "true" : *(const char *const *)at,
+			};
+	}
+	return n;
 }
 
 const struct option *option_without_value(const struct option_table *tables)

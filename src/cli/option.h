@@ -37,10 +37,11 @@ struct option {
 	char letter;      /* the short option, such as 'j' for -j; 0: there is none */
 	enum option_type type;
 	size_t offset; /* offset of the value in the target struct */
-	const char *metavar;
-	const char *help;
-	const char *const *choices; /* allowed words of an OPTION_CHOICE; ends with NULL */
-	const char *fallback;
+	const char
+		*metavar; /* word for the value in the help, such as "FILE"; NULL: no value */
+	const char *help; /* description, without full stop */
+	const char *const *choices;    /* allowed words of an OPTION_CHOICE; ends with NULL */
+	const char *fallback;          /* value of an OPTION_OPTIONAL that has no "=VALUE" */
 	double least, most, otherwise; /* for OPTION_COUNT; otherwise NAN: no default */
 	/* Returns word i of the words that an OPTION_LIST may contain, or NULL after the last;
 	 * used for completion. word NULL: the words are unknown. */
@@ -67,7 +68,7 @@ struct option {
 	{                                                                                   \
 		name, letter, OPTION_LIST, offset, metavar, help, NULL, NULL, 0, 0, 0, word \
 	}
-/* A row for an OPTION_COUNT. The help text must end with the default. */
+/* A row for an OPTION_COUNT.  option_help() adds the default (`otherwise`) to the help text. */
 #define OPTION_COUNT_ROW(name, offset, help, least, most, otherwise)                          \
 	{                                                                                     \
 		name, 0, OPTION_COUNT, offset, "N", help, NULL, NULL, least, most, otherwise, \
@@ -95,6 +96,13 @@ int option_parse(int *argc, char **argv, const struct option_table *tables, bool
 
 /* Returns true if the option was given.  target is the struct that its offset refers to. */
 bool option_given(const struct option *o, const void *target);
+
+/* Writes the given options for config_load(), at most max, and returns their number.  The options
+ * must be flags, texts or lists; a list has one entry per item.  The values point into
+ * target. */
+struct config_flag;
+unsigned option_config_flags(const struct option *table, const void *target,
+			     struct config_flag *out, unsigned max);
 
 /* Returns the first OPTION_OPTIONAL that was given without a value, or NULL. If there is an
  * unexpected argument, it was perhaps meant as the value of this option. */

@@ -1,14 +1,16 @@
-/* output: writes finished documents to a file or to standard output, and prints single
- * values. */
+/* output: writes finished documents to a file or to standard output, prints single values, and
+ * parses the options for the cost of energy. */
 #ifndef GW_CLI_OUTPUT_H
 #define GW_CLI_OUTPUT_H
 
 #include "option.h"
 
 #include "base/buf.h"
+#include "serve/render.h"
 
 #include <gpuward.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 /* The row for --output in a table of options. */
 #define OUTPUT_OPTION(at) \
@@ -73,5 +75,26 @@ void markup_text(struct buf *out, const char *s);
 /* Adds s like markup_text(), but cuts s to this number of columns. If s was cut, adds a sign
  * that shows it. */
 void markup_cut(struct buf *out, const char *s, size_t columns);
+
+/* The options for the price and the carbon intensity of energy.  An option that is not given is
+ * read from the environment variable that the service uses for the same setting, such as
+ * GPUWARD_ENERGY_PRICE_PER_KWH. */
+struct cost_options {
+	const char *price, *currency, *gco2;
+};
+
+/* Rows for a table of options; type.member is a struct cost_options. */
+#define COST_OPTIONS(type, member)                                                             \
+	OPTION_ROW(TEXT, 0, "price-per-kwh", offsetof(type, member.price), "PRICE",            \
+		   "price of a kilowatt-hour; the energy is then also shown in kWh and as "    \
+		   "costs"),                                                                   \
+		OPTION_ROW(TEXT, 0, "price-currency", offsetof(type, member.currency), "WORD", \
+			   "currency of that price, such as EUR"),                             \
+		OPTION_ROW(TEXT, 0, "gco2-per-kwh", offsetof(type, member.gco2), "GRAMS",      \
+			   "grams of CO2 per kilowatt-hour; the energy is then also shown as " \
+			   "CO2")
+
+/* Parses the options.  Returns EXIT_OK, or prints an error and returns EXIT_USAGE. */
+int cost_options_read(const struct cost_options *o, struct energy_cost *ret);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/http_message.h"
 #include "base/json_doc.h"
 #include "daemon/config.h"
 
@@ -136,8 +137,7 @@ int remote_open(struct remote *r, const struct remote_flags *f)
 	if (address && strncmp(address, "https://", 8) == 0)
 		return f->quiet ? EXIT_USAGE
 				: cli_usage("%s: this command supports only http and UNIX "
-					    "sockets; use the "
-					    "service's unix:PATH",
+					    "sockets; use the service's unix:PATH",
 					    address);
 	if (address)
 		set_address(r, address);
@@ -273,12 +273,9 @@ const char *remote_why(const struct remote *r)
 {
 	static const char *const where[] = { "error.message", "detail", "message", "title" };
 
-	for (size_t i = 0; r->reply && i < COUNT(where); i++) {
-		const char *s = json_doc_string(r->reply, where[i]);
-
-		if (s && *s)
-			return s;
-	}
+	for (size_t i = 0; r->reply && i < COUNT(where); i++)
+		if (*reply_text(r->reply, where[i], ""))
+			return json_doc_string(r->reply, where[i]);
 	return "no reason given";
 }
 
@@ -303,6 +300,58 @@ void remote_refusal(const struct remote *r, char *out, size_t size)
 			 remote_hint(r));
 	else
 		snprintf(out, size, "the service replied %d: %s", r->status, remote_why(r));
+}
+
+struct json *remote_body_begin(struct remote_body *b)
+{
+	buf_init(&b->buf, 64u << 10);
+	json_init(&b->json, &b->buf, false);
+	json_object(&b->json, NULL);
+	return &b->json;
+}
+
+const char *remote_body_end(struct remote_body *b)
+{
+	json_object_end(&b->json);
+	json_end(&b->json);
+	return b->buf.p;
+}
+
+void remote_body_done(struct remote_body *b)
+{
+	buf_done(&b->buf);
+}
+
+const char *remote_path(char out[static REMOTE_PATH], const char *before, const char *name,
+			const char *after)
+{
+	struct buf b;
+
+	buf_init_fixed(&b, out, REMOTE_PATH);
+	buf_adds(&b, before);
+	url_escape(&b, name);
+	buf_adds(&b, after);
+	return out;
+}
+
+const char *reply_text(const struct json_doc *d, const char *key, const char *otherwise)
+{
+	const char *s = json_doc_string(d, key);
+
+	return s && *s ? s : otherwise;
+}
+
+bool reply_is(const struct json_doc *d, const char *key, const char *word)
+{
+	return strcmp(reply_text(d, key, ""), word) == 0;
+}
+
+bool reply_has(const struct json_doc *d, const char *key, const char *word)
+{
+	for (size_t i = 0; i < json_doc_count(d, key); i++)
+		if (reply_is(json_doc_at(d, key, i), "", word))
+			return true;
+	return false;
 }
 
 int remote_request_ok(struct remote *r, const char *method, const char *path, const char *body)

@@ -65,6 +65,30 @@ int remote_fetch(struct remote *r, const char *path, const struct deadline_stop 
 		 uint64_t timeout_ns, char *message, size_t size);
 void remote_parse(struct remote *r);
 
+/* The JSON object in the body of a request.  remote_body_begin() returns the object to write
+ * into; remote_body_end() returns its text, which is valid until remote_body_done(). */
+struct remote_body {
+	struct buf buf;
+	struct json json;
+};
+struct json *remote_body_begin(struct remote_body *b);
+const char *remote_body_end(struct remote_body *b);
+void remote_body_done(struct remote_body *b);
+
+/* Writes a path with an escaped name in it: remote_path(out, REMOTE_WORKERS, "my model", "/hold").
+ * Returns out. */
+#define REMOTE_WORKERS "/api/v1/guard/workers/"
+#define REMOTE_PATH    1024
+const char *remote_path(char out[static REMOTE_PATH], const char *before, const char *name,
+			const char *after);
+
+/* Read a part of a reply.  reply_text() returns the text at key, or `otherwise` if it is missing
+ * or "".  reply_is() returns true if the text at key is this word, reply_has() if the array at
+ * key contains this word. */
+const char *reply_text(const struct json_doc *d, const char *key, const char *otherwise);
+bool reply_is(const struct json_doc *d, const char *key, const char *word);
+bool reply_has(const struct json_doc *d, const char *key, const char *word);
+
 /* Works like remote_request(), but prints errors, also for a status of 400 or more.  Returns
  * EXIT_OK or EXIT_FAILED. */
 int remote_request_ok(struct remote *r, const char *method, const char *path, const char *body);

@@ -534,7 +534,7 @@ static void write_room_worker(struct buf *out, const struct result_worker *w)
 	bool others = w->held_by && strcmp(w->held_by, "others") == 0;
 
 	add_word(out, w->name);
-	buf_addf(out, " was held off%s", others ? " by others already" : "");
+	buf_addf(out, " was held off%s", others ? " by someone else already" : "");
 	add_clause(out, ", but ", w->broken);
 }
 

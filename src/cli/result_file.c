@@ -623,12 +623,10 @@ static bool is_ours(struct reader *rd, const struct json_doc *o)
 	else if (strcmp(kind, "measurement") != 0)
 		reader_fail(rd, "this is a %.40s, not a result of gpuward measure", kind);
 	else if (json_doc_number(version, "") > RESULT_SCHEMA_VERSION)
-		reader_fail(
-			rd,
-			"its schema_version is %.15g, and this gpuward reads up to %d: read it "
-			"with "
-			"a newer gpuward",
-			json_doc_number(version, ""), RESULT_SCHEMA_VERSION);
+		reader_fail(rd,
+			    "its schema_version is %.15g, and this gpuward reads up to %d: "
+			    "read it with a newer gpuward",
+			    json_doc_number(version, ""), RESULT_SCHEMA_VERSION);
 	return !rd->failed;
 }
 
@@ -659,8 +657,8 @@ static bool begins_object(const struct buf *b)
 static void reader_fail_size(struct reader *rd)
 {
 	reader_fail(rd,
-		    "too large for a result: the limit is %zu MiB; measure for a shorter "
-		    "time, or read its bundle with gpuward recompute",
+		    "too large for a result: the limit is %zu MiB; measure for a shorter time, "
+		    "or read its bundle with gpuward recompute",
 		    RESULT_MAX >> 20);
 }
 
@@ -685,8 +683,9 @@ static void read_file(struct reader *rd, struct buf *b)
 		if (n < 0)
 			reader_fail(rd, "cannot be read");
 		else if (!begins_object(b))
-			reader_fail(rd, "not a result: a result of gpuward is JSON and begins "
-					"with {");
+			reader_fail(
+				rd,
+				"not a result: a result of gpuward is JSON and begins with {");
 		else if (b->err == -GW_E_SIZE)
 			reader_fail_size(rd);
 		else if (b->err)

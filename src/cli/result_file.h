@@ -1,7 +1,7 @@
-/* result_file: a result file of `gpuward measure` as plain structs.
+/* result_file: reads a result file of `gpuward measure` into plain structs.
  *
- * Hides JSON.  What is missing or null in the file is NAN or NULL here; unknown keys are ignored, because a
- * newer gpuward may add some.  The schema is docs/schema/measure.json; every key may be missing or null. */
+ * A value that is missing or null in the file is NAN or NULL in the struct.  Unknown keys are
+ * ignored, because a newer gpuward may add some.  docs/schema/measure.json is the schema. */
 #ifndef GW_CLI_RESULT_FILE_H
 #define GW_CLI_RESULT_FILE_H
 
@@ -70,13 +70,6 @@ struct result_energy {
 #define GW_WORD(list, member, key, missing, help, diff) const char *member;
 #define GW_LIST(list, member, key, help, diff)          double member[GW_LIST_SIZE];
 #include <gpuward/energy.def>
-#undef RESULT_INDEX
-#undef RESULT_TIME
-#undef RESULT_FLAG
-#undef RESULT_COUNT
-#undef RESULT_CODES
-#undef RESULT_NUMBER
-#undef RESULT_INTERVAL
 };
 
 struct result_device {

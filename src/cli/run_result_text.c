@@ -199,8 +199,8 @@ static const char *samples_text(char out[static 64], const struct gw_energy *e)
 	return out;
 }
 
-/* Prints how the energy was measured.  A publication must state this. */
-/* Writes where the figures of a GPU come from; "" if it has none. */
+/* Writes the source of a GPU's figures: energy source, knowledge about the sensor, power limit.
+ * Writes "" if the GPU has no energy source. */
 static const char *source_text(const struct measured_device *d, char *text, size_t size)
 {
 	static const char *const origins[] = {
@@ -282,11 +282,10 @@ static void print_device(const struct measured_device *d, bool several)
 			   agree ? "within their uncertainty" : "beyond their uncertainty",
 			   samples_text(n, e));
 	if (e->meter == GW_METER_SAMPLES && fabs(e->anchor_ratio - 1) > 0.0005)
-		device_row(
-			several, "Scaled",
-			"the energy of the samples is multiplied by %.4f, which is counter / "
-			"samples around this time; the mean power is not",
-			e->anchor_ratio);
+		device_row(several, "Scaled",
+			   "the energy of the samples is multiplied by %.4f, which is counter "
+			   "/ samples around this time; the mean power is not",
+			   e->anchor_ratio);
 	if (*source_text(d, source, sizeof(source)))
 		device_row(several, "Source", "%s", source);
 	if (!isnan(e->temperature_max))

@@ -17,7 +17,8 @@
 
 struct session_options {
 	const char *part, *output;
-	double iterations, warmup, cooldown_to_c; /* NAN: not given */
+	double iterations, cooldown_to_c; /* NAN: not given */
+	double warmup;                    /* number of runs before the first measured run */
 	struct clean_room_flags room;
 	bool no_cooldown, require_exclusive, keep_command, progress;
 };

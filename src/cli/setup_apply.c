@@ -586,10 +586,9 @@ static int keep_failed(const struct setup_place *at, struct setup_manifest *m,
 			m->entry[n++] = m->entry[i];
 	m->count = n;
 	code = manifest_save(at, m);
-	return code != EXIT_OK
-		       ? code
-		       : cli_fail("not everything could be removed; fix the reasons above and "
-				  "run sudo gpuward setup --undo again");
+	return code != EXIT_OK ? code
+			       : cli_fail("not everything could be removed; fix the reasons "
+					  "above and run sudo gpuward setup --undo again");
 }
 
 int setup_is_done(const struct setup_place *at, bool *ret)

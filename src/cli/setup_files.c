@@ -126,7 +126,6 @@ void setup_sum(const char *text, size_t n, char out[static 65])
 	sha256_end(&s, out);
 }
 
-/* Reads a regular file that is not a link.  Returns its size, or a negative errno. */
 long setup_read(int folder, const char *path, char *out, size_t size, struct stat *ret)
 {
 	int fd = openat(folder, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -306,8 +305,6 @@ static int become(const struct setup_place *at)
 		       : 0;
 }
 
-/* Carries out q in a child process that has only the rights of the user, so that no link in the
- * home leads anywhere that the user cannot reach. Returns 0, an errno or SETUP_CHANGED. */
 int setup_as_user(const struct setup_place *at, const struct setup_home_request *q)
 {
 	pid_t child = fork();

@@ -20,12 +20,13 @@
 /* Where setup writes, and which user gets a copy of the token. */
 struct setup_place {
 	const char *prefix; /* "": the real root; else a folder that stands for "/" */
-	const char *user;   /* NULL: nobody */
-	const char *home;
+	const char *user;   /* name of the user who gets a copy of the token; NULL: nobody */
+	const char *home;   /* home folder of that user, without the prefix */
 	uid_t uid;
 	gid_t gid;
 };
 
+/* Writes the path below the prefix.  Returns out. */
 const char *setup_path(const struct setup_place *at, const char *path, char out[PATH_MAX]);
 
 /* Refuses a prefix if a folder in which setup would write is a link, because the link may lead
@@ -62,14 +63,13 @@ struct setup_contents {
 /* Writes a file.  Returns 0 or an errno. */
 int setup_put(const char *path, const struct setup_contents *c);
 
-/* HOME_MAY_CREATE: may the user create the missing parts of the path? */
 enum setup_home_verb {
-	HOME_FOLDER,
-	HOME_PUT,
-	HOME_LOOK,
-	HOME_MAY_CREATE,
-	HOME_REMOVE,
-	HOME_REMOVE_FOLDER
+	HOME_FOLDER,        /* create a folder */
+	HOME_PUT,           /* write a file that does not exist */
+	HOME_LOOK,          /* compare a file with two checksums */
+	HOME_MAY_CREATE,    /* check that the user may create the missing parts of the path */
+	HOME_REMOVE,        /* remove a file if one of the checksums matches */
+	HOME_REMOVE_FOLDER, /* remove an empty folder */
 };
 
 struct setup_home_request {
@@ -81,7 +81,8 @@ struct setup_home_request {
 	const char *sum[2];
 };
 
-/* Carries out q with the rights of the user. Returns 0, an errno or SETUP_CHANGED. */
+/* Carries out q in a child process that has only the rights of the user, so that no link in the
+ * home leads to a place that the user cannot reach. Returns 0, an errno or SETUP_CHANGED. */
 int setup_as_user(const struct setup_place *at, const struct setup_home_request *q);
 
 #endif

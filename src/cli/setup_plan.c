@@ -275,13 +275,12 @@ static void write_config(const struct setup_facts *f, const struct setup_answers
 	if (!guard)
 		return;
 	buf_adds(out, "\n[guard]\n");
-	comment(out,
-		"dry-run: the guard decides and reports, but moves no worker. sudo gpuward "
-		"guard mode enforce lets it act.");
+	comment(out, "dry-run: the guard decides and reports, but moves no worker. sudo "
+		     "gpuward guard mode enforce lets it act.");
 	toml_write_text(out, "mode", "dry-run");
 	if (needs_companion(f->servers)) {
-		comment(out, "The program with the right to stop units; see "
-			     "gpuward-companion(8).");
+		comment(out,
+			"The program with the right to stop units; see gpuward-companion(8).");
 		toml_write_text(out, "companion", COMPANION_SOCKET);
 	}
 	for (unsigned i = 0; i < f->servers->count; i++)
@@ -332,9 +331,8 @@ static bool plan_config(const struct setup_facts *f, struct setup_plan *p)
 			add_note(p, "The configuration of an earlier setup stays as it is.");
 			return false;
 		}
-		add_note(p,
-			 "The configuration of an earlier setup is replaced: the new one names "
-			 "the servers that run now.");
+		add_note(p, "The configuration of an earlier setup is replaced: the new one "
+			    "names the servers that run now.");
 	}
 	if (below)
 		add_step(p, STEP_FOLDER, SETUP_FOLDER "/gpuward.d", NULL)->mode = 0755;
@@ -371,9 +369,8 @@ static int plan_companion(const struct setup_facts *f, struct setup_plan *p)
 		return 0;
 	buf_init(&text, CONFIG_MAX);
 	if (f->companion != SETUP_THEIRS)
-		buf_adds(&text,
-			 "# Written by gpuward setup: what the guard may stop and start. "
-			 "See gpuward-companion(8).\n");
+		buf_adds(&text, "# Written by gpuward setup: what the guard may stop and "
+				"start. See gpuward-companion(8).\n");
 	write_companion(f->servers, &text);
 	err = text.err;
 	if (!err && f->companion == SETUP_THEIRS) {
@@ -408,14 +405,12 @@ static void plan_user(const struct setup_facts *f, const struct setup_answers *a
 		return;
 	}
 	if (f->user_token == SETUP_BLOCKED) {
-		add_note(
-			p,
-			"The copy of the token, %s, was not made: the home of %.60s is "
-			"missing, "
-			"%.60s may not write there, or a link is on the way, and setup follows "
-			"no link. Fix this and run setup again, or make the copy yourself: "
-			"sudo install -D -o %.60s -m 600 %s %s",
-			path, f->user, f->user, f->user, SETUP_TOKEN, path);
+		add_note(p,
+			 "The copy of the token, %s, was not made: the home of %.60s is "
+			 "missing, %.60s may not write there, or a link is on the way, and "
+			 "setup follows no link. Fix this and run setup again, or make the "
+			 "copy yourself: sudo install -D -o %.60s -m 600 %s %s",
+			 path, f->user, f->user, f->user, SETUP_TOKEN, path);
 		return;
 	}
 	for (unsigned i = 0; i < 2; i++) {
@@ -437,13 +432,12 @@ static void plan_service(const struct setup_facts *f, const struct setup_answers
 	const bool companion = configured && needs_companion(f->servers);
 
 	if (f->manager == SETUP_NO_SYSTEMD) {
-		add_note(p,
-			 "systemd does not run here. Start the service yourself: sudo gpuward "
-			 "serve");
+		add_note(p, "systemd does not run here. Start the service yourself: sudo "
+			    "gpuward serve");
 	} else if (f->manager == SETUP_NO_UNIT) {
 		add_note(p,
-			 "The unit %s is not installed. Install gpuward (sudo make install, "
-			 "or a package), or start the service yourself: sudo gpuward serve",
+			 "The unit %s is not installed. Install gpuward (sudo make install, or "
+			 "a package), or start the service yourself: sudo gpuward serve",
 			 SETUP_SERVICE);
 	} else if (f->manager == SETUP_RUNNING) {
 		if (companion)
@@ -488,12 +482,11 @@ static void note_server(struct setup_plan *p, const struct setup_server *s)
 				 ? ""
 				 : " and knows the server by its command line");
 	if (s->stuck && s->home != SETUP_UNIT)
-		add_note(
-			p,
-			"%s (process %lld) serves one fixed model, which it cannot unload. Run "
-			"it as the main process of its own systemd unit, or without a fixed "
-			"model (as a router), and run setup again.",
-			title, (long long)s->pid);
+		add_note(p,
+			 "%s (process %lld) serves one fixed model, which it cannot unload. "
+			 "Run it as the main process of its own systemd unit, or without a "
+			 "fixed model (as a router), and run setup again.",
+			 title, (long long)s->pid);
 	else if (s->sign->need_text &&
 		 (s->lacks || !*s->sign->needs || moving_kind(s) == NO_KIND))
 		add_note(p, "%s (process %lld): before the guard can move it, %s.%s", title,
@@ -519,12 +512,11 @@ static void note_found(const struct setup_facts *f, const struct setup_answers *
 	for (unsigned i = 0; i < f->servers->maybes; i++) {
 		const struct setup_maybe *m = &f->servers->maybe[i];
 
-		add_note(
-			p,
-			"A process (%.60s, pid %lld) listens on port %u, the usual port of %s, "
-			"but does not look like it. If it is one, add a [[worker]]; "
-			"gpuward.toml(5) shows how.",
-			m->name, (long long)m->pid, m->port, m->sign->title);
+		add_note(p,
+			 "A process (%.60s, pid %lld) listens on port %u, the usual port of "
+			 "%s, but does not look like it. If it is one, add a [[worker]]; "
+			 "gpuward.toml(5) shows how.",
+			 m->name, (long long)m->pid, m->port, m->sign->title);
 	}
 	if (f->servers->left_out)
 		add_note(p, "%u more servers were found than the guard can manage.",

@@ -5,7 +5,6 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "base/http_message.h"
 #include "base/json_doc.h"
 #include "guard/policy.h"
 
@@ -67,17 +66,6 @@ struct off {
 	bool only; /* only the hold of the person keeps it off its GPU */
 };
 
-static bool is_manual(const struct json_doc *w)
-{
-	for (size_t i = 0; i < json_doc_count(w, "mask"); i++) {
-		const char *reason = json_doc_string(json_doc_at(w, "mask", i), "");
-
-		if (reason && strcmp(reason, "manual") == 0)
-			return true;
-	}
-	return false;
-}
-
 static bool is_out(const struct json_doc *w)
 {
 	static const char *const in[] = { "active", "suspect", "drain", "reconcile", "absent" };
@@ -95,18 +83,15 @@ static unsigned read_workers(const struct remote *r, struct off off[static POLIC
 
 	for (size_t i = 0; i < json_doc_count(r->reply, "workers") && n < POLICY_WORKERS; i++) {
 		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
-		const char *name = json_doc_string(w, "name"),
-			   *state = json_doc_string(w, "state"),
-			   *hold = json_doc_string(w, "hold");
-		const bool manual = is_manual(w);
+		const bool manual = reply_has(w, "mask", "manual");
 
 		off[n] = (struct off){
-			.held = manual || (hold && strcmp(hold, "none") != 0),
+			.held = manual || strcmp(reply_text(w, "hold", "none"), "none") != 0,
 			.out = is_out(w),
 			.only = manual && json_doc_count(w, "mask") == 1,
 		};
-		snprintf(off[n].name, sizeof(off[n].name), "%s", name ? name : "");
-		snprintf(off[n].state, sizeof(off[n].state), "%s", state ? state : "");
+		snprintf(off[n].name, sizeof(off[n].name), "%s", reply_text(w, "name", ""));
+		snprintf(off[n].state, sizeof(off[n].state), "%s", reply_text(w, "state", ""));
 		n += off[n].held || off[n].out;
 	}
 	return n;
@@ -117,9 +102,9 @@ static void say_stays(const char *what, const char *why)
 	char text[1200];
 
 	snprintf(text, sizeof(text),
-		 "%s: %s. The history of the service keeps it "
-		 "(/var/lib/gpuward/gpuward.db, or the file that history.path names), and the "
-		 "next start of the service uses it again.",
+		 "%s: %s. The history of the service keeps it (/var/lib/gpuward/gpuward.db, or "
+		 "the file that history.path names), and the next start of the service uses it "
+		 "again.",
 		 what, why);
 	term_wrap(" -", 4, text, term_width());
 }
@@ -145,13 +130,9 @@ static void wait_for_return(struct remote *r, const char *path, struct off *o)
 static void release(struct remote *r, struct off *o, bool quiet)
 {
 	const bool back = o->out && o->only;
-	char path[512], message[700], what[200];
-	struct buf name;
+	char path[REMOTE_PATH], message[700], what[200];
 
-	buf_init(&name, 512);
-	url_escape(&name, o->name);
-	snprintf(path, sizeof(path), GUARD "/workers/%s/%s", name.p,
-		 back ? "resume" : "release");
+	remote_path(path, REMOTE_WORKERS, o->name, back ? "/resume" : "/release");
 	if (!ask(r, "POST", path, back ? "{\"force\": true}" : "{}", message,
 		 sizeof(message))) {
 		snprintf(what, sizeof(what), "The hold of the worker %s was not removed",
@@ -160,11 +141,9 @@ static void release(struct remote *r, struct off *o, bool quiet)
 	} else {
 		if (!quiet)
 			printf("  released the worker %s, which a person held\n", o->name);
-		snprintf(path, sizeof(path), GUARD "/workers/%s", name.p);
 		if (back)
-			wait_for_return(r, path, o);
+			wait_for_return(r, remote_path(path, REMOTE_WORKERS, o->name, ""), o);
 	}
-	buf_done(&name);
 }
 
 static void say_out(const struct off *o)

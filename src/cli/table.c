@@ -89,6 +89,12 @@ void table_set(struct table *t, unsigned column, enum term_style style, const ch
 	c->set = true;
 }
 
+void table_text(struct table *t, unsigned column, enum term_style style, const char *text)
+{
+	if (text && *text)
+		table_set(t, column, style, "%s", text);
+}
+
 struct layout {
 	size_t width[TABLE_COLUMNS_MAX];
 	bool shown[TABLE_COLUMNS_MAX];
@@ -301,4 +307,10 @@ void table_print(const struct table *t, unsigned width)
 	else
 		fwrite(out.p, 1, out.len, stdout);
 	buf_done(&out);
+}
+
+void table_end(struct table *t, unsigned width)
+{
+	table_print(t, width);
+	table_done(t);
 }

@@ -19,6 +19,15 @@ struct table_column {
 	bool cut;          /* may be shortened to fit                              */
 };
 
+/* For a list of columns X(SYMBOL, title, rank, right, cut): enum { LIST(TABLE_SYMBOL) } are their
+ * numbers, and { LIST(TABLE_COLUMN) TABLE_END } is the array. */
+#define TABLE_SYMBOL(symbol, ...) symbol,
+#define TABLE_COLUMN(symbol, ...) { __VA_ARGS__ },
+#define TABLE_END                     \
+	{                             \
+		NULL, 0, false, false \
+	}
+
 #define TABLE_COLUMNS_MAX 24
 #define TABLE_CELL        320
 
@@ -41,6 +50,9 @@ void table_row(struct table *t);
 void table_set(struct table *t, unsigned column, enum term_style style, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
+/* Sets a cell to a text.  Does nothing if text is NULL or "". */
+void table_text(struct table *t, unsigned column, enum term_style style, const char *text);
+
 /* Appends the table with a heading to out.  Columns in which no cell is set are left out. */
 void table_format(const struct table *t, unsigned width, bool colour, struct buf *out);
 
@@ -55,5 +67,8 @@ unsigned table_width(const struct table *t);
 /* Prints the table to standard output, with colours if term_init() enabled them.  A table
  * without rows prints nothing. */
 void table_print(const struct table *t, unsigned width);
+
+/* Prints the table and frees it. */
+void table_end(struct table *t, unsigned width);
 
 #endif

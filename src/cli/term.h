@@ -89,8 +89,9 @@ void progress_clear(void);
 /* Writes "[#####.....]" of `width` columns (at most 60) for a share from 0 to 1. */
 void progress_bar(char out[static 64], unsigned width, double share);
 
-/* Catches Ctrl-C, SIGTERM and SIGQUIT, for commands that run for a while.  The first signal sets a flag,
- * and calls that wait return early (EINTR).  A second signal ends the program immediately. */
+/* Catches Ctrl-C, SIGTERM and SIGQUIT, for commands that run for a while.  The first signal sets
+ * the flag of stop_requested(), and system calls that wait return early (EINTR).  A second
+ * signal ends the program immediately. */
 void stop_catch(void);
 
 bool stop_requested(void);

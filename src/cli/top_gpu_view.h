@@ -28,7 +28,7 @@ unsigned gpu_view_figures(struct canvas *c, unsigned row, unsigned rows,
 /* Returns the number of columns of one graph, for the time that it covers. */
 unsigned gpu_view_graph_columns(const struct canvas *c, bool large);
 
-/* Write figures for people: "694 W" "1.64 kJ", "46.8 GiB", "3h12m". */
+/* Writes an energy with a suitable unit: "980 J", "16.4 kJ"; "-" if it is unknown. */
 void gpu_view_energy(char out[static 24], double joules);
 
 #endif

@@ -569,8 +569,9 @@ static int find_graph(const char *key)
 	return -1;
 }
 
-/* A service that nobody watches reads every REST_S seconds (reader.h). Repeats the value before
- * each hole of less than `most` steps, so that such a time is no row of single bars. */
+/* A service without clients reads the GPUs only every REST_S seconds (daemon/reader.h), so its
+ * history has gaps between the readings. Fills each gap of at most `most` steps with the value
+ * before it, so that the graph shows a line and not single bars. */
 #define REST_S 10
 static void bridge_rests(float *history, unsigned most)
 {

@@ -121,7 +121,7 @@ static bool is_watts(const char *unit)
 	return !*unit || strcasecmp(unit, "W") == 0;
 }
 
-static bool read_point(const char *line, const struct layout *l, struct calibrate_point *ret)
+static bool read_point(const char *line, const struct layout *l, struct trace_point *ret)
 {
 	char time[64], power[64];
 	const char *end;
@@ -169,7 +169,7 @@ static size_t count_lines(const char *text)
 
 static void add_point(struct trace *t, const char *line, const struct layout *l)
 {
-	struct calibrate_point p;
+	struct trace_point p;
 
 	if (read_point(line, l, &p) && (t->n == 0 || p.t_s > t->point[t->n - 1].t_s))
 		t->point[t->n++] = p;

@@ -8,10 +8,14 @@
 #ifndef GW_CLI_TRACE_H
 #define GW_CLI_TRACE_H
 
-#include "calibrate.h"
+#include <stddef.h>
+
+struct trace_point {
+	double t_s, w; /* time in seconds since 1970, and power in watts */
+};
 
 struct trace {
-	struct calibrate_point *point; /* t_s: seconds since 1970 */
+	struct trace_point *point; /* n points in ascending time order */
 	size_t n;
 	/* ignored lines: no time or power, or not later than the line before */
 	size_t passed_over;

@@ -1,7 +1,7 @@
 /* window_read: reads a window that the service measured, for `measure --service`.
  *
- * Hides the JSON (window in docs/schema/api.json).  The fields of the energy come from energy.def.  What is
- * missing or null becomes NAN, 0 or "". */
+ * docs/schema/api.json describes the JSON.  The fields of the energy come from energy.def.  A
+ * value that is missing or null becomes NAN, 0 or "". */
 #ifndef GW_CLI_WINDOW_READ_H
 #define GW_CLI_WINDOW_READ_H
 

@@ -140,7 +140,7 @@ def test_a_hold_that_was_there_before_is_left(s):
     assert done.returncode == 0
     assert doc["clean_room"]["workers"][0]["held_by"] == "others"
     assert doc["clean_room"]["workers"][0]["hold_before"] == "evicted"
-    assert "ollama was held off by others already" in done.stderr
+    assert "ollama was held off by someone else already" in done.stderr
     assert (s.worker()["hold"], s.worker()["hold_until_utc"], s.now()) == ("evicted", None, "evicted")
     s.guard("release", "ollama")
     back(s)

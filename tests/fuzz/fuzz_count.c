@@ -1,6 +1,5 @@
 /* Any reply of a server: no crash; the counter is a finite sum that is not negative, or
  * absent with a reason. */
-#include "cli/counter_text.h"
 #include "cli/counter.h"
 
 #include <math.h>

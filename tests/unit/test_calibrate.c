@@ -1,5 +1,6 @@
 /* Tests the calibration with an external meter, for a sensor with known errors. */
 #include "cli/calibrate.h"
+#include "cli/cli.h"
 
 #include "measure/baseline.h"
 #include "measure/energy.h"
@@ -11,6 +12,12 @@
 #include <time.h>
 
 #define POINTS 4000
+
+/* Replaces the real function: no test here prints an error. */
+void cli_error(const char *fmt, ...)
+{
+	(void)fmt;
+}
 
 /* The true power, and the readings of the GPU's sensor and of the external meter. The sensor
  * reads (true - offset) / gain. */
@@ -26,7 +33,7 @@ struct world {
 	struct random random;
 	double level[4096];
 	struct power_record record;
-	struct calibrate_point point[POINTS];
+	struct trace_point point[POINTS];
 	size_t n;
 };
 
@@ -88,7 +95,7 @@ static struct world *make(const struct world *like, uint64_t seed)
 	for (double t = 0; t < w->seconds; t += 0.02)
 		power_record_add(&w->record, t, (truth(w, t) - w->offset_w) / w->gain);
 	for (double t = 0.5; t < w->seconds && w->n < POINTS; t += w->spacing_s)
-		w->point[w->n++] = (struct calibrate_point){ t, seen_outside(w, t) + noise(w) };
+		w->point[w->n++] = (struct trace_point){ t, seen_outside(w, t) + noise(w) };
 	return w;
 }
 
@@ -107,7 +114,7 @@ TEST(gain_offset_and_lag_are_found)
 
 	for (unsigned i = 0; i < 4; i++) {
 		struct world like = usual, *w;
-		struct calibrate_fit f;
+		struct measured_calibration f;
 		char why[400] = "";
 
 		like.lag_s = lags[i];
@@ -133,7 +140,7 @@ TEST(nineteen_of_twenty_fits_cover_the_truth)
 
 	for (unsigned i = 0; i < 200; i++) {
 		struct world like = usual, *w;
-		struct calibrate_fit f;
+		struct measured_calibration f;
 		char why[400] = "";
 
 		like.noise_w = 10;
@@ -159,7 +166,7 @@ static void count_held(const struct world *like, unsigned *ret_gain, unsigned *r
 	*ret_gain = *ret_pivot = 0;
 	for (unsigned i = 0; i < 200; i++) {
 		struct world *w = make(like, 1000 + i);
-		struct calibrate_fit f;
+		struct measured_calibration f;
 		char why[400] = "";
 		double gain, pivot;
 
@@ -209,7 +216,7 @@ TEST(fits_cover_the_truth_with_correlated_errors)
 TEST(constant_power_gives_only_the_offset)
 {
 	struct world like = usual, *w;
-	struct calibrate_fit f;
+	struct measured_calibration f;
 	char why[400] = "";
 
 	like.low_w = 300;
@@ -228,7 +235,7 @@ TEST(constant_power_gives_only_the_offset)
 TEST(a_meter_of_the_whole_machine_gives_only_the_gain)
 {
 	struct world like = usual, *w;
-	struct calibrate_fit f;
+	struct measured_calibration f;
 	char why[400] = "";
 
 	like.rest_w = 210;
@@ -258,7 +265,7 @@ TEST(records_that_cannot_be_fitted_are_refused_with_a_reason)
 
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct world like = usual, *w;
-		struct calibrate_fit f = { .gain = 7 };
+		struct measured_calibration f = { .gain = 7 };
 		char why[400] = "";
 
 		like.spacing_s = rows[i].spacing_s;

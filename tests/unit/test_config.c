@@ -3,7 +3,7 @@
 #include "tree.h"
 #include "test.h"
 
-#include "cli/serve_options.h"
+#include "cli/option.h"
 
 #include <gpuward.h>
 
@@ -557,42 +557,39 @@ TEST(the_origin_of_each_value_is_reported)
 	buf_done(&out);
 }
 
-TEST(every_flag_of_the_table_is_an_option_of_serve)
+TEST(options_of_the_command_line_become_flags)
 {
-	unsigned options = 0, flags = 0;
-
-	for (const struct option *o = serve_options; o->name; o++)
-		options++;
-	for (unsigned i = 0; i < CONFIG_ROWS; i++)
-		flags += config_rows[i].flag != NULL;
-	assert_int_equal(options, flags + 1); /* and --config */
-}
-
-TEST(options_of_serve_become_flags)
-{
-	char words[] =
-		"serve\0--listen\0a:1,b:2\0--listen=c:3\0--insecure\0--log-level\0debug\0"
-		"--config=f";
-	char *argv[9] = { words };
-	int argc = 8;
-	struct serve_flags given = { 0 };
-	const struct option_table tables[] = { { serve_options, &given }, { NULL, NULL } };
-	struct config_flag out[SERVE_FLAGS_MAX];
+	struct given {
+		struct option_list listen;
+		bool insecure;
+		const char *level, *format;
+	} given = { 0 };
+	static const struct option options[] = {
+		OPTION_ROW(LIST, 0, "listen", offsetof(struct given, listen), "ADDRESS", ""),
+		OPTION_ROW(FLAG, 0, "insecure", offsetof(struct given, insecure), NULL, ""),
+		OPTION_ROW(TEXT, 0, "log-level", offsetof(struct given, level), "WORD", ""),
+		OPTION_ROW(TEXT, 0, "log-format", offsetof(struct given, format), "WORD", ""),
+		OPTION_END,
+	};
+	char words[] = "serve\0--listen\0a:1,b:2\0--listen=c:3\0--insecure\0--log-level\0debug";
+	char *argv[8] = { words };
+	int argc = 7;
+	const struct option_table tables[] = { { options, &given }, { NULL, NULL } };
+	struct config_flag out[16];
 	char error[200];
 	unsigned n;
 
 	for (int i = 1; i < argc; i++)
 		argv[i] = argv[i - 1] + strlen(argv[i - 1]) + 1;
 	assert_int_equal(option_parse(&argc, argv, tables, false, error, sizeof(error)), 0);
-	assert_string_equal(given.config, "f");
-	n = serve_config_flags(&given, out, SERVE_FLAGS_MAX);
+	n = option_config_flags(options, &given, out, 16);
 	assert_int_equal(n, 5);
 	assert_int_equal(load_with(out, n), 0);
 	assert_int_equal(p->c.service_listen.count, 3);
 	assert_string_equal(p->c.service_listen.item[2], "c:3");
 	assert_true(p->c.service_insecure);
 	assert_string_equal(p->c.log_level, "debug");
-	assert_int_equal(serve_config_flags(&given, out, 2), 2);
+	assert_int_equal(option_config_flags(options, &given, out, 2), 2);
 }
 
 TEST_MAIN(NULL, NULL)
