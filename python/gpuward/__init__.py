@@ -25,7 +25,7 @@ a GPU all figures are None.
     gpuward.mark(name), begin, end,          marks for `gpuward measure`; without it they do
     gpuward.iteration, tokens                nothing
 
-The module searches libgpuward in GPUWARD_LIBRARY, next to this module, in the build folder of the
+The module searches for libgpuward in GPUWARD_LIBRARY, next to this module, in the build folder of the
 source tree and in the library folders of the system.  Failures raise GpuwardError.
 """
 from __future__ import annotations

@@ -237,8 +237,6 @@ class Guard:
         self._lock = threading.RLock()
         self._running: Optional[_Running] = None
 
-    # ---- start and stop
-
     def start(self) -> Guard:
         with self._lock:
             if self._running is None:
@@ -268,8 +266,6 @@ class Guard:
         if result is None:
             raise GpuwardError("the guard is not running")
         return result
-
-    # ---- status
 
     @property
     def allowed(self) -> bool:
@@ -301,8 +297,6 @@ class Guard:
     def error(self) -> Optional[Exception]:
         """The last exception of a callback, or None."""
         return self._running.error if self._running else None
-
-    # ---- requests
 
     def _request(self, what: str, ns: int = 0) -> None:
         lib, running = _native.library(), self._running

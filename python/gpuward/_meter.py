@@ -156,8 +156,6 @@ class Window:
         self._state = "new"
         self._begin = self._end = 0.0  # for a machine without GPUs
 
-    # ---- begin and end
-
     def begin(self) -> Window:
         with self._lock:
             if self._state != "new":
@@ -187,8 +185,6 @@ class Window:
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                  traceback: Optional[TracebackType]) -> None:
         self.end()
-
-    # ---- figures
 
     def result(self, timeout: float = WAIT_SECONDS) -> Result:
         """All figures.  Waits at most timeout seconds (math.inf: without a limit) for the samples that cover the
@@ -413,8 +409,6 @@ class Meter:
     def _selection(self) -> str:
         return "" if self._gpus is None else " on " + ", ".join(self._gpus)
 
-    # ---- start and stop
-
     def _here(self) -> None:
         """Resets the meter in a forked child: what was started before fork() belongs to the parent."""
         if self._pid != os.getpid():
@@ -469,8 +463,6 @@ class Meter:
 
     def __bool__(self) -> bool:
         return True
-
-    # ---- windows
 
     def window(self, label: str = "", record: Union[bool, int] = False) -> Window:
         """A Window that begins with its `with` block.  record=True keeps its readings for `series`: at most
@@ -613,8 +605,6 @@ def sampler(interval: Optional[float] = None, gpus: Selectors = None, record: Un
     """
     return Sampler(interval, gpus, record, nvml_library, backend)
 
-
-# ---- the default meter
 
 _lock = threading.Lock()
 _default: Optional[Meter] = None

@@ -475,8 +475,6 @@ FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
 }
 
 
-# ---- finding it
-
 
 def candidates() -> List[str]:
     """Paths and names of the library, best first."""
@@ -565,8 +563,6 @@ def _fork() -> None:
 
 os.register_at_fork(after_in_child=_fork)
 
-
-# ---- values
 
 
 def text(value: Optional[bytes]) -> Any:

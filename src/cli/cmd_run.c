@@ -3,28 +3,24 @@
 #include "cli.h"
 #include "output.h"
 #include "remote.h"
+#include "runner.h"
 
-#include "base/array.h"
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/root.h"
 #include "base/json_doc.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <math.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROUND_S     60.0            /* longest time that the service waits in one request */
-#define MARGIN_NS   (20 * NS_PER_S) /* additional time for the reply to arrive */
-#define NOT_FOUND   127
-#define NOT_STARTED 126
+#define ROUND_S   60.0            /* longest time that the service waits in one request */
+#define MARGIN_NS (20 * NS_PER_S) /* additional time for the reply to arrive */
 
 extern char **environ;
 
@@ -187,41 +183,6 @@ static void release_reservation(const struct cli *c, struct remote *r,
 			  message);
 }
 
-/* Collects the signals to forward to the program.  An ignored signal stays ignored in the
- * program. */
-static void forwarded_signals(sigset_t *set)
-{
-	static const int signals[] = { SIGINT,  SIGQUIT, SIGTERM, SIGHUP,
-				       SIGUSR1, SIGUSR2, SIGCONT };
-	struct sigaction now;
-
-	sigemptyset(set);
-	for (size_t i = 0; i < COUNT(signals); i++)
-		if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-			sigaddset(set, signals[i]);
-	sigaddset(set, SIGCHLD);
-}
-
-/* Starts the program.  Returns 0 or an errno. */
-static int start_program(const struct cli *c, const sigset_t *mask, pid_t *ret_pid)
-{
-	posix_spawnattr_t attr;
-	sigset_t reset;
-	int err;
-
-	sigemptyset(&reset);
-	if (!c->pipe_ignored)
-		sigaddset(&reset, SIGPIPE);
-	sigaddset(&reset, SIGXFSZ); /* main() ignores this signal */
-	posix_spawnattr_init(&attr);
-	posix_spawnattr_setsigdefault(&attr, &reset);
-	posix_spawnattr_setsigmask(&attr, mask);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-	err = posix_spawnp(ret_pid, c->argv[0], NULL, &attr, c->argv, environ);
-	posix_spawnattr_destroy(&attr);
-	return err;
-}
-
 /* Waits for the program and returns its exit status as a shell does.  Forwards signals, except
  * those from the terminal (SI_KERNEL): the terminal sends them to the program, too. */
 static int wait_for_program(pid_t pid, const sigset_t *set)
@@ -245,6 +206,8 @@ static int wait_for_program(pid_t pid, const sigset_t *set)
 
 static int run_program(const struct cli *c, const struct reservation *reservation)
 {
+	static const int forwarded[] = { SIGINT,  SIGQUIT, SIGTERM, SIGHUP,
+					 SIGUSR1, SIGUSR2, SIGCONT, 0 };
 	sigset_t set, mask;
 	pid_t pid;
 	int err;
@@ -253,14 +216,13 @@ static int run_program(const struct cli *c, const struct reservation *reservatio
 		setenv("GPUWARD_GPU", reservation->gpu, 1);
 		setenv("CUDA_VISIBLE_DEVICES", reservation->gpu, 0);
 	}
-	signal(SIGCHLD, SIG_DFL);
-	forwarded_signals(&set);
+	runner_signals(&set, forwarded);
 	sigprocmask(SIG_BLOCK, &set, &mask);
-	err = start_program(c, &mask, &pid);
+	err = runner_spawn(c->argv, environ, NULL, &mask, c->pipe_ignored, &pid);
 	if (!err)
 		return wait_for_program(pid, &set);
 	cli_error("cannot start %s: %s", c->argv[0], strerror(err));
-	return err == ENOENT || err == ENOTDIR ? NOT_FOUND : NOT_STARTED;
+	return runner_spawn_status(err);
 }
 
 static int run_run(struct cli *c)

@@ -1,6 +1,5 @@
 #include "runner.h"
 
-#include "base/array.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem_trim.h"
@@ -94,27 +93,26 @@ static char **with_mark(const char *variable)
 	return env;
 }
 
-/* Collects the signals to handle.  A signal that is ignored (nohup, a background job of sh)
- * stays ignored for gpuward and for the command. */
-static void wanted_signals(sigset_t *set)
+void runner_signals(sigset_t *set, const int *signals)
 {
-	static const int signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD };
 	struct sigaction now;
 
+	/* The parent may ignore SIGCHLD; then the exit status of a child would be lost. */
+	signal(SIGCHLD, SIG_DFL);
 	sigemptyset(set);
-	for (size_t i = 0; i < COUNT(signals); i++)
-		if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-			sigaddset(set, signals[i]);
+	sigaddset(set, SIGCHLD);
+	for (; *signals; signals++)
+		if (sigaction(*signals, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+			sigaddset(set, *signals);
 }
 
 int runner_begin(struct runner *r)
 {
+	static const int signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, 0 };
 	sigset_t set;
 
 	r->interrupted = 0;
-	/* The parent may ignore SIGCHLD; then the exit status of a child would be lost. */
-	signal(SIGCHLD, SIG_DFL);
-	wanted_signals(&set);
+	runner_signals(&set, signals);
 	r->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (r->signal_fd < 0)
 		return -GW_E_IO;
@@ -195,14 +193,40 @@ struct child {
 	int mark_fd; /* reading end of the pipe for marks; -1: closed */
 };
 
-/* Starts the command.  Returns 0 or an errno. */
-static int runner_spawn(const struct runner *r, char *const argv[], int mark_fd, pid_t *ret_pid)
+int runner_spawn(char *const argv[], char *const env[],
+		 const posix_spawn_file_actions_t *actions, const sigset_t *mask,
+		 bool pipe_ignored, pid_t *ret_pid)
+{
+	posix_spawnattr_t attr;
+	sigset_t reset;
+	int err;
+
+	sigemptyset(&reset);
+	if (!pipe_ignored)
+		sigaddset(&reset, SIGPIPE);
+	sigaddset(&reset, SIGXFSZ); /* main() ignores this signal */
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setsigdefault(&attr, &reset);
+	posix_spawnattr_setsigmask(&attr, mask);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+	/* posix_spawnp() returns after exec() has succeeded or failed, and returns the error of
+	 * exec(). */
+	err = posix_spawnp(ret_pid, argv[0], actions, &attr, argv, env);
+	posix_spawnattr_destroy(&attr);
+	return err;
+}
+
+int runner_spawn_status(int error)
+{
+	return error == ENOENT || error == ENOTDIR ? 127 : 126;
+}
+
+/* Starts the command with the descriptor for marks.  Returns 0 or an errno. */
+static int spawn_marked(const struct runner *r, char *const argv[], int mark_fd, pid_t *ret_pid)
 {
 	char variable[sizeof(MARK_ENV) + 16];
 	int number = mark_number(r->inherit, mark_fd), err;
 	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attr;
-	sigset_t reset;
 	char **env;
 
 	snprintf(variable, sizeof(variable), MARK_ENV "=%d", number);
@@ -216,18 +240,7 @@ static int runner_spawn(const struct runner *r, char *const argv[], int mark_fd,
 			posix_spawn_file_actions_adddup2(&actions, r->stdio[fd], fd);
 	posix_spawn_file_actions_adddup2(&actions, mark_fd,
 					 number); /* dup2 clears FD_CLOEXEC */
-	posix_spawnattr_init(&attr);
-	sigemptyset(&reset);
-	if (!r->inherit->pipe_ignored)
-		sigaddset(&reset, SIGPIPE);
-	sigaddset(&reset, SIGXFSZ); /* main() ignores this signal */
-	posix_spawnattr_setsigdefault(&attr, &reset);
-	posix_spawnattr_setsigmask(&attr, &r->mask);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-	/* posix_spawnp() returns after exec() has succeeded or failed, and returns the error of
-	 * exec(). */
-	err = posix_spawnp(ret_pid, argv[0], &actions, &attr, argv, env);
-	posix_spawnattr_destroy(&attr);
+	err = runner_spawn(argv, env, &actions, &r->mask, r->inherit->pipe_ignored, ret_pid);
 	posix_spawn_file_actions_destroy(&actions);
 	free(env);
 	return err;
@@ -318,7 +331,7 @@ static int run_measured(struct runner *r, char *const argv[], const char *label,
 	if (!err && r->series)
 		run_trace_begin(r->series, run->begin_ns);
 	if (!err)
-		run->error = runner_spawn(r, argv, mark_fd, &s->pid);
+		run->error = spawn_marked(r, argv, mark_fd, &s->pid);
 	close(mark_fd);
 	if (err || run->error)
 		return err;
@@ -373,7 +386,7 @@ void runner_run_done(struct runner_run *run)
 int runner_status(const struct runner_run *run)
 {
 	if (run->error)
-		return run->error == ENOENT || run->error == ENOTDIR ? 127 : 126;
+		return runner_spawn_status(run->error);
 	return run->exit_signal ? 128 + run->exit_signal : run->exit_status;
 }
 

@@ -15,6 +15,7 @@
 #include <gpuward.h>
 
 #include <signal.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -83,6 +84,20 @@ void runner_run_done(struct runner_run *run);
 /* Returns the exit status as a shell does: 127 if the command was not found, 126 if it cannot
  * be started, 128 + signal if a signal ended it. */
 int runner_status(const struct runner_run *run);
+
+/* Fills set with SIGCHLD, which gets its default action, and with those of the signals (ended by
+ * 0) that are not ignored: a signal that is ignored (nohup, a background job of sh) stays
+ * ignored for gpuward and for the command. */
+void runner_signals(sigset_t *set, const int *signals);
+
+/* Starts argv with this signal mask, and with SIGPIPE and SIGXFSZ as gpuward found them.  actions
+ * may be NULL.  Returns 0 or an errno. */
+int runner_spawn(char *const argv[], char *const env[],
+		 const posix_spawn_file_actions_t *actions, const sigset_t *mask,
+		 bool pipe_ignored, pid_t *ret_pid);
+
+/* Returns 127 for an errno of runner_spawn() that means "not found", otherwise 126. */
+int runner_spawn_status(int error);
 
 /* Sleeps until until_ns.  Returns true if a signal requests the end (r->interrupted). */
 bool runner_sleep(struct runner *r, uint64_t until_ns);
