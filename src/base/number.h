@@ -20,9 +20,9 @@ double number_parse(const char *text, const char **ret_end);
 #define NUMBER_SIZE 32
 void number_format(double v, char out[static NUMBER_SIZE]);
 
-/* These functions read a number that is a field of a recording. The whole text must be a decimal
- * number that fits the type. number_real() accepts finite numbers, and "-" for unknown, which it
- * returns as NAN. The functions return false for other text; *ret is then undefined. */
+/* These functions read a number that is a field of a recording. The whole text must be a
+ * decimal number that fits the type. number_real() accepts finite numbers, and "-" for unknown,
+ * which it returns as NAN. The functions return false for other text; *ret is then undefined. */
 bool number_u64(const char *text, uint64_t *ret);
 bool number_i64(const char *text, int64_t *ret);
 bool number_real(const char *text, double *ret);

@@ -44,8 +44,8 @@ static inline bool text_read_number(const char **at, uint64_t most, uint64_t *re
 	return true;
 }
 
-/* Continues an FNV-1a hash with n bytes; the first hash is TEXT_HASH_START. The hash detects cut
- * or edited files, but not an attack. */
+/* Continues an FNV-1a hash with n bytes; the first hash is TEXT_HASH_START. The hash detects
+ * cut or edited files, but not an attack. */
 #define TEXT_HASH_START UINT64_C(0xcbf29ce484222325)
 #define TEXT_HASH_PRIME UINT64_C(0x100000001b3)
 static inline uint64_t text_hash(uint64_t hash, const char *p, size_t n)

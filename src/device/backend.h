@@ -177,7 +177,7 @@ struct backend_ops {
 	 * its slot. */
 	int (*open)(struct backend *b);
 
-	/* Closes every handle and frees every priv; the slots stay.  Safe after a failed open. */
+	/* Closes every handle and frees every priv; the slots stay. Safe after a failed open. */
 	void (*close)(struct backend *b);
 
 	/* Reads the tiers into d->r, records the time and sets the state. Blocks only in the

@@ -1,11 +1,11 @@
-/* context: defines struct gw_ctx: the backends, their devices, and the call threads, which keep a
- * hanging driver from blocking the caller.
+/* context: defines struct gw_ctx: the backends, their devices, and the call threads, which keep
+ * a hanging driver from blocking the caller.
  *
  * One mutex guards everything except the devices; each device is used by one thread at a time
  * (slot.in_use), so the sampler of one GPU never waits for another GPU. If the context has a
  * deadline, every vendor call runs on a call thread: there is one per device, and one that the
- * backends share to open and close. While a call thread is busy, no other thread
- * uses its device; older readings stay available. */
+ * backends share to open and close. While a call thread is busy, no other thread uses its
+ * device; older readings stay available. */
 #ifndef GW_DEVICE_CONTEXT_H
 #define GW_DEVICE_CONTEXT_H
 

@@ -1,5 +1,5 @@
-/* driver_call: the threads on which calls of a driver run (call_thread), and what the calls cost
- * (call_cost). */
+/* driver_call: the threads on which calls of a driver run (call_thread), and what the calls
+ * cost (call_cost). */
 #ifndef GW_DEVICE_DRIVER_CALL_H
 #define GW_DEVICE_DRIVER_CALL_H
 
@@ -9,10 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A call thread runs one call at a time for a caller that must not wait forever. A vendor's call
- * can hang and cannot be killed. The caller gets the result or, at the deadline, the answer that
- * the call still runs. The thread then stays busy and accepts no other call until this one
- * returns. No second thread is started meanwhile. */
+/* A call thread runs one call at a time for a caller that must not wait forever. A vendor's
+ * call can hang and cannot be killed. The caller gets the result or, at the deadline, the
+ * answer that the call still runs. The thread then stays busy and accepts no other call until
+ * this one returns. No second thread is started meanwhile. */
 
 struct call_thread;
 

@@ -159,8 +159,8 @@ enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_e
 /* Returns why a file of a device could not be read. */
 enum gw_absence drm_absence(long error);
 
-/* Reads a quantity from the first row that can be read, in the unit of the quantity; for derive.
- * Returns 0 or a negative gw_error. */
+/* Reads a quantity from the first row that can be read, in the unit of the quantity; for
+ * derive. Returns 0 or a negative gw_error. */
 long drm_read_quantity(struct device *d, unsigned q, double *ret);
 
 /* Reads the first bytes of a file that is not text. Returns the number of bytes or a negative

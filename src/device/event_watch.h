@@ -2,8 +2,9 @@
  * because waiting for events blocks in the driver.
  *
  * It hides the driver's event set, which must be closed before the driver is released or
- * reloaded, and opened again afterwards; a wait for events may end early or never. P-state and clock events are not requested, because they occur all the time. Past
- * events are not reported; recovery actions and remapped rows are read with the HEALTH tier. */
+ * reloaded, and opened again afterwards; a wait for events may end early or never. P-state and
+ * clock events are not requested, because they occur all the time. Past events are not
+ * reported; recovery actions and remapped rows are read with the HEALTH tier. */
 #ifndef GW_DEVICE_EVENT_WATCH_H
 #define GW_DEVICE_EVENT_WATCH_H
 

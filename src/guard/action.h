@@ -1,8 +1,9 @@
 /* action: carries out orders; no other part of the guard has effects.
  *
- * Each worker has one order at a time, and orders run on at most eight threads. If eight workers
- * hang, other workers wait until one of the eight deadlines has passed. Only processes that the
- * policy names are touched, never a contender, and only if the policy's mode is enforce. */
+ * Each worker has one order at a time, and orders run on at most eight threads. If eight
+ * workers hang, other workers wait until one of the eight deadlines has passed. Only processes
+ * that the policy names are touched, never a contender, and only if the policy's mode is
+ * enforce. */
 #ifndef GW_GUARD_ACTION_H
 #define GW_GUARD_ACTION_H
 

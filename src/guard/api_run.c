@@ -1,7 +1,7 @@
 /* One round of a guard inside a program, and the calls of the program's callbacks.
  *
- * A round has three sections: driver calls without the lock, decisions with the lock, and reports to the program
- * without the lock. */
+ * A round has three sections: driver calls without the lock, decisions with the lock, and
+ * reports to the program without the lock. */
 #include "api.h"
 
 #include "guard_input.h"

@@ -75,8 +75,8 @@ struct guard_gpu {
 	/* since when the readings of the GPU are good; 0: the last reading was bad */
 	uint64_t well_ns;
 	bool seen; /* the GPU was in a scene since the start */
-	/* For a GPU that only the journal names: since when other GPUs answer, but this GPU was in
-	 * no scene. 0: the GPU was in a scene, or no GPU answers. */
+	/* For a GPU that only the journal names: since when other GPUs answer, but this GPU was
+	 * in no scene. 0: the GPU was in a scene, or no GPU answers. */
 	uint64_t missing_ns;
 	unsigned heat;      /* set of guard_heat */
 	char heat_why[160]; /* evidence for heat, for messages */
@@ -252,8 +252,8 @@ enum resume_request { RESUME_NOT_REQUESTED, RESUME_REQUESTED, RESUME_REQUESTED_N
 
 struct worker_backoff {
 	double quiet_factor; /* multiplies the quiet time */
-	/* times of the latest evictions for contention, and of the latest reloads while the worker
-	 * was evicted: rings */
+	/* times of the latest evictions for contention, and of the latest reloads while the
+	 * worker was evicted: rings */
 	uint64_t flap[GUARD_FLAPS], reload[3];
 	unsigned flaps, reloads; /* how many there were in total */
 	bool storm; /* clients load the worker again and again while it is evicted */

@@ -1,5 +1,5 @@
-/* Computes when the next scene is due, the status of a worker, and what the guard would decide in
- * another scene. */
+/* Computes when the next scene is due, the status of a worker, and what the guard would decide
+ * in another scene. */
 #include "guard_internal.h"
 
 #include <stdlib.h>

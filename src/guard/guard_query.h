@@ -136,9 +136,9 @@ bool guard_unsettled(const struct guard *g, unsigned worker);
 
 /* what_if: what the guard would decide in a scene. */
 
-/* Uses a separate guard that acts on nothing. This guard first observes an earlier scene once, so
- * that workers are known and other processes count as new. Then it observes the scene itself for
- * a while. Holds, timers and the history of the running guard do not count. */
+/* Uses a separate guard that acts on nothing. This guard first observes an earlier scene once,
+ * so that workers are known and other processes count as new. Then it observes the scene itself
+ * for a while. Holds, timers and the history of the running guard do not count. */
 
 #define WHAT_IF_SCENES 300 /* maximum number of scenes, however long the span is */
 
@@ -151,8 +151,8 @@ int what_if_new(const struct policy *p, const struct scene *before, const struct
 void what_if_free(struct what_if *t);
 
 /* Runs for span_ns, or for WHAT_IF_SCENES scenes. Calls `each` with every decision; the
- * decision's mono_ns counts from the beginning of the run. Calls `more` before every scene; NULL:
- * no limit. Returns false if `more` returned false, which ends the run. */
+ * decision's mono_ns counts from the beginning of the run. Calls `more` before every scene;
+ * NULL: no limit. Returns false if `more` returned false, which ends the run. */
 bool what_if_run(struct what_if *t, uint64_t span_ns,
 		 void (*each)(void *arg, const struct guard_decision *d),
 		 bool (*more)(void *arg), void *arg);

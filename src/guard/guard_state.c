@@ -81,8 +81,8 @@ static const struct struct_text_member of_guard[] = {
 };
 #undef OF
 
-/* Two members are not saved: "now", a pointer that is found again from "at", and "end", on which
- * no decision depends. */
+/* Two members are not saved: "now", a pointer that is found again from "at", and "end", on
+ * which no decision depends. */
 #define OF guard_gpu
 static const struct struct_text_member of_gpu[] = {
 	T(uuid), I(at), U(blind), U(hung), U(lost), U(stale), U(clean), U(well_ns), U(seen),

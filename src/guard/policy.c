@@ -1,5 +1,5 @@
-/* The kinds of workers, the defaults of a policy, and schedules. Policies are copied and compared
- * with the member lists that define their structs (policy.h). */
+/* The kinds of workers, the defaults of a policy, and schedules. Policies are copied and
+ * compared with the member lists that define their structs (policy.h). */
 #include "policy.h"
 
 #include "idle.h"

@@ -12,8 +12,8 @@ enum kind { END, U64, I64, REAL, UINT, INT, FLAG, HEALTH, TEXT, CHAIN };
 
 struct field {
 	enum kind kind;
-	/* TEXT: size of the buffer, with the NUL. UINT: the value must be less than size; if size
-	 * is 0, every value is valid. */
+	/* TEXT: size of the buffer, with the NUL. UINT: the value must be less than size; if
+	 * size is 0, every value is valid. */
 	unsigned size;
 	size_t offset;
 };

@@ -115,8 +115,8 @@ struct scene {
 	bool whole;
 };
 
-/* Copies the observation, and only the used part of each array: a scene is large, and scenes are
- * frequent. Does not change to->reading and to->whole. */
+/* Copies the observation, and only the used part of each array: a scene is large, and scenes
+ * are frequent. Does not change to->reading and to->whole. */
 void scene_copy(struct scene *to, const struct scene *s);
 
 /* True if the selector names this GPU. The rules are those of gw_device_matches(). */
@@ -149,21 +149,22 @@ static inline unsigned scene_generations(const struct scene_process *p, int64_t 
 	return SCENE_FAR;
 }
 
-/* Writes the scene as lines of fields separated by tabs (base/number.h): a head, one line per GPU,
- * process and root, and an end line. Numbers read back to the same bits; every NAN becomes the
- * same NAN. Tabs and line breaks in strings are escaped. */
+/* Writes the scene as lines of fields separated by tabs (base/number.h): a head, one line per
+ * GPU, process and root, and an end line. Numbers read back to the same bits; every NAN becomes
+ * the same NAN. Tabs and line breaks in strings are escaped. */
 #define SCENE_LINE_MAX 4096
 void scene_write(struct buf *out, const struct scene *s);
 
 /* Writes how s differs from last, as one short line, because most scenes differ from the scene
- * before only in their time. Writes the whole scene if last->whole is not set, if there are more or
- * fewer GPUs, processes or roots, or if the changes do not fit on one line. Then copies s to
- * last. The caller zeroes last before the first call. */
+ * before only in their time. Writes the whole scene if last->whole is not set, if there are
+ * more or fewer GPUs, processes or roots, or if the changes do not fit on one line. Then copies
+ * s to last. The caller zeroes last before the first call. */
 void scene_write_change(struct buf *out, const struct scene *s, struct scene *last);
 
-/* Reads the next line, without its newline.  The caller zeroes ret before the first line and does not change it between
- * scenes, because a line of changes refers to the previous scene.  Returns 1 if the scene is complete, 0 if more lines
- * follow, or -GW_E_PARSE; after an error every line is refused until one begins a scene. */
+/* Reads the next line, without its newline. The caller zeroes ret before the first line and
+ * does not change it between scenes, because a line of changes refers to the previous scene.
+ * Returns 1 if the scene is complete, 0 if more lines follow, or -GW_E_PARSE; after an error
+ * every line is refused until one begins a scene. */
 int scene_read(struct scene *ret, const char *line);
 
 #endif

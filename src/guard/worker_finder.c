@@ -426,8 +426,22 @@ static bool try_owner(void *arg, const char *name)
 	return ++h->processes < WORKER_FINDER_PROCESSES && t->roots < WORKER_FINDER_ROOTS;
 }
 
+static bool same_sockets(const struct port_owners *a, const struct port_owners *b)
+{
+	return a->count == b->count && memcmp(a->inode, b->inode, sizeof(a->inode)) == 0;
+}
+
+/* True if the sockets of the port have changed since the socket tables were read. */
+static bool sockets_changed(const struct worker_finder *f, unsigned worker)
+{
+	struct port_owners now = { 0 };
+
+	return port_owner_read(f->root, f->policy->worker[worker].match.port, &now) != 0 ||
+	       !same_sockets(&now, &f->target[worker].at);
+}
+
 /* Finds the processes that own the port. They replace the earlier roots, unless no owner was
- * found because of a failed reading. */
+ * found because of a failed reading, or because the owner closed its socket meanwhile. */
 static void find_owners(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
@@ -440,7 +454,7 @@ static void find_owners(struct worker_finder *f, unsigned worker)
 	t->roots = 0;
 	f->searches++;
 	h.failed |= root_each_name(f->root, "proc", try_owner, &h) == -GW_E_IO;
-	if (h.failed && !t->roots) {
+	if (!t->roots && (h.failed || (before && sockets_changed(f, worker)))) {
 		memcpy(t->root, was, sizeof(was));
 		t->roots = before;
 		t->owners_ns = 0;
@@ -503,8 +517,7 @@ static void find_by_port(struct worker_finder *f, unsigned worker)
 		t->asked_ns = f->now_ns;
 		if (port_owner_read(f->root, f->policy->worker[worker].match.port, &now) != 0)
 			return;
-		same = now.count == t->at.count &&
-		       memcmp(now.inode, t->at.inode, sizeof(now.inode)) == 0;
+		same = same_sockets(&now, &t->at);
 		t->at = now;
 		if (now.count && (!same || is_due(f, t->owners_ns, OWNER_MISSING_NS)))
 			find_owners(f, worker);

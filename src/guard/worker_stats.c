@@ -255,8 +255,8 @@ bool moves_follow(struct move_worker *w, const struct guard_decision *d,
 	return true;
 }
 
-/* Returns the measured seconds that a checkpoint of MOVE_H200_GIB takes on an H200. A mode other
- * than ALWAYS counts as MADVISE. */
+/* Returns the measured seconds that a checkpoint of MOVE_H200_GIB takes on an H200. A mode
+ * other than ALWAYS counts as MADVISE. */
 static double move_h200_seconds(enum move_way way, enum host_pages pages)
 {
 	return h200[pages == HOST_PAGES_ALWAYS ? pages : HOST_PAGES_MADVISE].seconds[way];

@@ -1,6 +1,6 @@
-/* worker_stats: what the guard did, per worker: counters, and how long the worker's moves took. A
- * move is one eviction or one return of a worker. Also counts the Xids of each GPU. The service
- * stores all of this, so a restart does not lose it. Pure. */
+/* worker_stats: what the guard did, per worker: counters, and how long the worker's moves took.
+ * A move is one eviction or one return of a worker. Also counts the Xids of each GPU. The
+ * service stores all of this, so a restart does not lose it. Pure. */
 #ifndef GW_GUARD_WORKER_STATS_H
 #define GW_GUARD_WORKER_STATS_H
 
@@ -52,8 +52,8 @@ void counters_cell_name(unsigned cell, char *out, size_t size);
  * workers together. */
 uint64_t counters_evictions(const uint64_t cell[COUNTERS_CELLS]);
 
-/* Removes workers that the policy does not name, to make room for the workers that it names. The
- * counts of removed workers stay in `all`. */
+/* Removes workers that the policy does not name, to make room for the workers that it names.
+ * The counts of removed workers stay in `all`. */
 void counters_fit(struct guard_counters *t, const struct policy *p);
 
 /* Returns the worker of this name and adds it if there is none; NULL: there are too many
@@ -69,9 +69,9 @@ struct counters_worker *counters_add(struct guard_counters *t, const char *name,
 struct counters_xid *counters_xid(struct guard_counters *t, const char *uuid, unsigned xid);
 
 /* The time of the next move is estimated from the latest moves of the same worker. A checkpoint
- * copies memory, so its time grows with the number of bytes; the time of every other method does
- * not. If a worker has no move yet, a checkpoint is estimated from figures measured on an H200,
- * and for other methods there is no estimate. */
+ * copies memory, so its time grows with the number of bytes; the time of every other method
+ * does not. If a worker has no move yet, a checkpoint is estimated from figures measured on an
+ * H200, and for other methods there is no estimate. */
 
 /* The kernel's setting transparent_hugepage. It decides whether a checkpoint's copy in host
  * memory gets pages of 2 MiB. The driver does not request such pages (madvise), so every mode

@@ -106,8 +106,8 @@ static double beta_fraction(double x, double a, double b)
 	return h;
 }
 
-/* Returns the regularised incomplete beta function I_x(a, b), where y = 1 - x. The logarithms are
- * parameters, because computing them from x would lose digits. */
+/* Returns the regularised incomplete beta function I_x(a, b), where y = 1 - x. The logarithms
+ * are parameters, because computing them from x would lose digits. */
 static double beta_part(double x, double y, double log_x, double log_y, double a, double b)
 {
 	double front = exp(a * log_x + b * log_y - log_beta(a, b));

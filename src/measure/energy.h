@@ -2,9 +2,9 @@
  *
  * Pure: the caller adds readings with their times and gets the energy of windows of any length;
  * nothing is allocated. Power samples form an integral I(t). The counter changes only when it
- * is updated; I gives the energy between its last update and the boundary of a window. The energy
- * is computed from the counter and from the samples, each with a standard uncertainty: the one
- * with the smaller uncertainty is the result, and the other one verifies it. */
+ * is updated; I gives the energy between its last update and the boundary of a window. The
+ * energy is computed from the counter and from the samples, each with a standard uncertainty:
+ * the one with the smaller uncertainty is the result, and the other one verifies it. */
 #ifndef GW_MEASURE_ENERGY_H
 #define GW_MEASURE_ENERGY_H
 
@@ -146,8 +146,8 @@ int energy_at(const struct energy *e, uint64_t t_ns, struct energy_point *ret);
 void energy_open(struct energy_window *w, uint64_t begin_ns, double hint_period_s);
 void energy_close(struct energy_window *w, uint64_t end_ns);
 
-/* Processes the samples since the last call; call it at least every 30 s.  True: the window is closed and its
- * end is covered. */
+/* Processes the samples since the last call; call it at least every 30 s. True: the window is
+ * closed and its end is covered. */
 bool energy_follow(const struct energy *e, struct energy_window *w);
 
 /* energy_is_near() returns true if the window is shorter than the spacing of samples and a
@@ -193,8 +193,8 @@ double energy_watts(const struct energy *e, uint64_t t_ns);
 
 /* The energy of one GPU since it was opened, as a counter that never falls. The sum is the
  * hardware counter up to its last reading plus the power samples after that reading; without a
- * counter, only samples. A gap between samples is not bridged: its energy is missing, unless the
- * next counter reading adds it. */
+ * counter, only samples. A gap between samples is not bridged: its energy is missing, unless
+ * the next counter reading adds it. */
 struct energy_total {
 	double spacing_s;    /* planned time between samples; energy_setup.spacing_s */
 	double counted_j;    /* energy up to the last reading of the counter */

@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Values read at every tick, in this order in files: append, never move. The line of a tick in an
- * older file ends after the figures that were known then; the others are unknown. */
+/* Values read at every tick, in this order in files: append, never move. The line of a tick in
+ * an older file ends after the figures that were known then; the others are unknown. */
 #define EVENT_FIGURES_FIRST 10 /* number of figures in the first version of the file format */
 #define EVENT_FIGURES(F)   \
 	F(POWER)           \

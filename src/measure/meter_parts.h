@@ -29,8 +29,8 @@ enum meter_thread {
 	METER_NO_THREAD,
 	METER_RUNNING,
 	METER_ENDED, /* must be joined */
-	/* gw_meter_stop() no longer waits, because the thread hangs in a driver call. The thread
-	 * is detached and must not call on_event(). */
+	/* gw_meter_stop() no longer waits, because the thread hangs in a driver call. The
+	 * thread is detached and must not call on_event(). */
 	METER_LEFT_BEHIND,
 };
 

@@ -98,8 +98,8 @@ struct sampler {
 };
 
 /* Reads the device and decides how to measure it. Only one thread at a time may use a sampler,
- * and later calls allocate memory only for a process list that is longer than all earlier lists.
- * Returns 0 or -GW_E_NODEV. */
+ * and later calls allocate memory only for a process list that is longer than all earlier
+ * lists. Returns 0 or -GW_E_NODEV. */
 int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 		 const struct sampler_options *options,
 		 void (*emit)(void *arg, const struct event *e), void *arg);
@@ -109,10 +109,10 @@ void sampler_done(struct sampler *s);
  * active: a window is open. */
 uint64_t sampler_step(struct sampler *s, bool active);
 
-/* Takes the readings for a boundary: a window begins (end_ns is 0), or a window ended at end_ns.
- * After the end of a window, a caller waits for the sample that covers the end, so the sampler
- * reads this sample as soon as it can be available. brief: the window has ended and is so short
- * that a counter reading would not improve its result. */
+/* Takes the readings for a boundary: a window begins (end_ns is 0), or a window ended at
+ * end_ns. After the end of a window, a caller waits for the sample that covers the end, so the
+ * sampler reads this sample as soon as it can be available. brief: the window has ended and is
+ * so short that a counter reading would not improve its result. */
 void sampler_boundary(struct sampler *s, uint64_t end_ns, bool brief);
 
 #endif

@@ -1,5 +1,5 @@
-/* stat: statistics of running values and of arrays, reproducible random numbers, the bootstrap, and
- * the comparison of two results.
+/* stat: statistics of running values and of arrays, reproducible random numbers, the bootstrap,
+ * and the comparison of two results.
  *
  * Pure functions over the caller's memory. Nothing allocates, and the functions for running
  * values cost a few multiplications per value, so the sampling path may use them. A statistic

@@ -12,10 +12,10 @@
 
 #define WINDOW_SERIES_ROOM 262144 /* readings of each kind, if the caller gives no number */
 
-/* The readings of one GPU during one window, for the caller of gw_window_series(). All memory is
- * reserved when the window opens, so the sampling path does not allocate; pages that hold no
- * reading are never touched. A reading for which there is no room is only counted. The energy is
- * not computed from these readings. */
+/* The readings of one GPU during one window, for the caller of gw_window_series(). All memory
+ * is reserved when the window opens, so the sampling path does not allocate; pages that hold no
+ * reading are never touched. A reading for which there is no room is only counted. The energy
+ * is not computed from these readings. */
 struct window_series {
 	struct gw_series view;        /* what the caller sees; points to the arrays below */
 	uint64_t next;                /* number of the next power sample of the energy engine */

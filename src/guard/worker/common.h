@@ -1,5 +1,6 @@
-/* common: the sets of adapters (worker.h), and code that the adapters share: requests over HTTP,
- * the meaning of a status, notes, and the check that a process still belongs to its worker.
+/* common: the sets of adapters (worker.h), and code that the adapters share: requests over
+ * HTTP, the meaning of a status, notes, and the check that a process still belongs to its
+ * worker.
  *
  * Each HTTP status is converted to an error code. The message contains the server's own error
  * text, without control characters and without the token. */
@@ -80,20 +81,20 @@ int worker_load_noted(struct worker_call *c,
 /* A process keeps its pid and its start time when it executes another program, so the worker's
  * process of the last scene may be another program now. Therefore an adapter calls
  * worker_process_belongs() before it touches a process. The check repeats how the process was
- * found: by its pidfile, its port, or the rest of its match. A descendant of a worker's root may
- * be any program and is not checked. */
+ * found: by its pidfile, its port, or the rest of its match. A descendant of a worker's root
+ * may be any program and is not checked. */
 
-/* True if the process still belongs to the worker. False also if the process cannot be read now;
- * the next order checks again. */
+/* True if the process still belongs to the worker. False also if the process cannot be read
+ * now; the next order checks again. */
 bool worker_process_belongs(const struct worker_call *c, const struct guard_target *t);
 
 /* True if the worker's match finds the process. False if the match is empty, or if it has a
  * pidfile or a port. */
 bool worker_process_matches(const struct worker_call *c, const struct guard_target *t);
 
-/* The lists of models that inference servers report, one format per kind of server. The adapters
- * use them to note what an eviction unloads; the service uses them to count tokens per model. The
- * functions are in http_servers.c. */
+/* The lists of models that inference servers report, one format per kind of server. The
+ * adapters use them to note what an eviction unloads; the service uses them to count tokens per
+ * model. The functions are in http_servers.c. */
 
 /* From MODEL_LOADING on, the server runs the model or keeps it ready. */
 enum model_state {
@@ -122,8 +123,8 @@ int model_list_get(struct worker_call *c, struct json_doc **ret);
 bool model_list_at(enum policy_kind kind, const struct json_doc *list, size_t i,
 		   struct listed_model *ret);
 
-/* Requests the list and writes the name of its first model, "" if there is none or if the server
- * does not report it. Returns the errors of model_list_get(). */
+/* Requests the list and writes the name of its first model, "" if there is none or if the
+ * server does not report it. Returns the errors of model_list_get(). */
 int model_list_first(struct worker_call *c, char *out, size_t size);
 
 /* worker_NAME: the adapter of each row of kind.def. */

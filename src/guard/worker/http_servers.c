@@ -8,7 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-/* AUTOMATIC1111's Stable Diffusion web UI, started with --api; its CUDA context stays on the GPU. */
+/* AUTOMATIC1111's Stable Diffusion web UI, started with --api; its CUDA context stays on the
+ * GPU. */
 
 static bool a1111_busy(const struct json_doc *r)
 {

@@ -1,10 +1,10 @@
 /* Adapter for KoboldCpp, written from the source of version 1.122 (November 2026).
  *
  * KoboldCpp answers a request to load or to unload (reload_config) at once; then its manager
- * process ends the server process, which holds the models, and starts another one. Until the new
- * server process has loaded, the port is closed or, with --routermode, answers 502. The queries
- * in this file are GET requests: they neither wake an unloaded model of --routermode nor count as
- * use for --adminunloadtimeout. */
+ * process ends the server process, which holds the models, and starts another one. Until the
+ * new server process has loaded, the port is closed or, with --routermode, answers 502. The
+ * queries in this file are GET requests: they neither wake an unloaded model of --routermode
+ * nor count as use for --adminunloadtimeout. */
 #include "guard/worker/common.h"
 
 #include "base/json.h"

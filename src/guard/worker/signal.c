@@ -1,8 +1,8 @@
 /* Signals: the kind of worker that unloads and loads when it receives a signal, and levels 5
  * and 6 of every kind. No other file signals a process.
  *
- * A signal is sent through a pidfd, and only if the start time that was read after the pidfd was
- * opened is the one in the order, and if the process still belongs to the worker
+ * A signal is sent through a pidfd, and only if the start time that was read after the pidfd
+ * was opened is the one in the order, and if the process still belongs to the worker
  * (worker_process_belongs). The signalled processes are noted first, because the driver no
  * longer lists them after they have left the GPU. */
 #include "guard/worker/common.h"
