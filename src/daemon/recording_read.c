@@ -413,15 +413,15 @@ static int read_outcome(struct recording_reader *t, const struct words *w)
 	/* older recordings do not have the last two numbers */
 	const unsigned n = first ? 4 : w->count == 10 ? 7 : 5;
 	struct guard_outcome o = { 0 };
-	uint64_t v[7] = { 0 }, who = UINT64_MAX;
+	uint64_t v[7] = { 0 }, number = UINT64_MAX;
 
 	if (w->count != n + 3 || !numbers(w, at, n, v) ||
-	    (!number_u64(w->word[2], &who) && (first || strcmp(w->word[2], "-1") != 0)))
+	    (!number_u64(w->word[2], &number) && (first || strcmp(w->word[2], "-1") != 0)))
 		return -GW_E_PARSE;
-	if (first) /* format version 1 named the order */
-		o.order = who > t->last_id ? who - t->last_id : 0;
-	else if (position(t, who) >= 0)
-		o.order = guard_order_pending(t->guard, (unsigned)position(t, who));
+	if (first) /* in format version 1 the number is the order, later the worker */
+		o.order = number > t->last_id ? number - t->last_id : 0;
+	else if (position(t, number) >= 0)
+		o.order = guard_order_pending(t->guard, (unsigned)position(t, number));
 	o.ending = recording_ending(v + 1);
 	snprintf(o.message, sizeof(o.message), "%s", w->word[n + 2]);
 	if (!t->dry)
@@ -440,16 +440,17 @@ static int read_request(struct recording_reader *t, const struct words *w)
 	const bool all = strcmp(w->word[2], "-1") == 0;
 	char message[200];
 	unsigned what;
-	uint64_t who = 0;
+	uint64_t worker = 0;
 
 	if (!read_enum(t->form, w->word[3], recording_requests, &what) ||
-	    (!all && !number_u64(w->word[2], &who)))
+	    (!all && !number_u64(w->word[2], &worker)))
 		return -GW_E_PARSE;
-	if (!all && position(t, who) < 0) /* this policy has no such worker */
+	if (!all && position(t, worker) < 0) /* this policy has no such worker */
 		guard_set_requester(t->guard, -1);
 	else
-		guard_request(t->guard, all ? -1 : position(t, who), (enum guard_request)what,
-			      w->number[4], w->number[1], message, sizeof(message));
+		guard_request(t->guard, all ? -1 : position(t, worker),
+			      (enum guard_request)what, w->number[4], w->number[1], message,
+			      sizeof(message));
 	return 0;
 }
 

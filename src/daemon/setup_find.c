@@ -33,7 +33,7 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* Copies a text and cuts only between characters.  Returns false if it does not fit. */
+/* Copies a text and cuts only between characters. Returns false if it does not fit. */
 static bool copy_text(char *out, size_t size, const char *text)
 {
 	size_t used = 0;

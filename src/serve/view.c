@@ -147,8 +147,7 @@ const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_
 	return out;
 }
 
-/* ---- the guard: which workers would leave, in which order, and how much memory is free
- * ---- */
+/* The guard: which workers would leave, in which order, and how much memory is free. */
 
 /* Returns the bytes that a worker holds on a GPU of the scene. */
 static uint64_t worker_bytes(const struct guard_view *g, unsigned worker, unsigned gpu)
