@@ -197,8 +197,8 @@ static bool refuse(struct json_request *b, const char *key, enum verb verb)
 static bool read_request(struct json_request *b, enum verb verb, struct worker_request *w)
 {
 	if (!json_request_number(b, "ttl_s", &w->ttl_s) ||
-	    !json_request_text(b, "reason", &w->reason) ||
-	    !json_request_text(b, "state", &w->state) ||
+	    !json_request_text(b, "reason", GUARD_REASON_MAX, &w->reason) ||
+	    !json_request_text(b, "state", 0, &w->state) ||
 	    !json_request_flag(b, "force", &w->force))
 		return false;
 	if (!isnan(w->ttl_s) && verb != EVICT && verb != HOLD)
@@ -216,8 +216,6 @@ static bool read_request(struct json_request *b, enum verb verb, struct worker_r
 	else if (w->state && strcmp(w->state, "evicted") != 0 &&
 		 strcmp(w->state, "active") != 0)
 		json_request_wrong(b, "\"state\" must be \"evicted\" or \"active\"");
-	else if (strlen(w->reason) > GUARD_REASON_MAX)
-		json_request_wrong(b, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
 	else
 		return true;
 	return false;
@@ -394,11 +392,9 @@ static bool read_mode(struct json_request *b, enum guard_mode *ret, const char *
 {
 	const char *word = NULL;
 
-	if (!json_request_text(b, "mode", &word) || !json_request_text(b, "reason", ret_reason))
+	if (!json_request_text(b, "mode", 0, &word) ||
+	    !json_request_text(b, "reason", GUARD_REASON_MAX, ret_reason))
 		return false;
-	if (strlen(*ret_reason) > GUARD_REASON_MAX)
-		return json_request_wrong(b, "\"reason\" is longer than %d bytes",
-					  GUARD_REASON_MAX);
 	for (unsigned m = 0; word && guard_modes[m]; m++) {
 		*ret = (enum guard_mode)m;
 		if (strcmp(word, guard_modes[m]) == 0)
@@ -495,15 +491,13 @@ static bool read_game(struct json_request *b, struct game_request *w)
 {
 	if (!json_request_number(b, "pid", &w->pid) ||
 	    !json_request_number(b, "ttl_s", &w->ttl_s) ||
-	    !json_request_text(b, "reason", &w->reason))
+	    !json_request_text(b, "reason", GUARD_REASON_MAX, &w->reason))
 		return false;
 	if (!(w->pid >= 1 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))
 		json_request_wrong(b, "\"pid\" is required and must be a process id");
 	else if (!isnan(w->ttl_s) && !(w->ttl_s > 0 && w->ttl_s <= GUARD_TTL_MOST_S))
 		json_request_wrong(b, "\"ttl_s\" must be above 0 and at most %.0f",
 				   GUARD_TTL_MOST_S);
-	else if (strlen(w->reason) > GUARD_REASON_MAX)
-		json_request_wrong(b, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
 	else
 		return true;
 	return false;

@@ -69,15 +69,13 @@ static bool read_request(struct json_request *b, struct window_request *w)
 {
 	double limit_s = LIMIT_S, lease_s = 0;
 
-	if (!json_request_text(b, "label", &w->ask.label) ||
+	if (!json_request_text(b, "label", LABEL_MAX, &w->ask.label) ||
 	    !json_request_texts(b, "gpus", w->gpu, GPUS_MAX, &w->gpus) ||
 	    !json_request_number(b, "limit_seconds", &limit_s) ||
 	    !json_request_number(b, "lease_seconds", &lease_s) ||
 	    !json_request_pairs(b, "tags", w->ask.tag, w->ask.value, WINDOWS_TAGS_MAX,
 				&w->ask.tags))
 		return false;
-	if (w->ask.label && strlen(w->ask.label) > LABEL_MAX)
-		return json_request_wrong(b, "\"label\" is longer than %d bytes", LABEL_MAX);
 	if (!(limit_s > 0 && limit_s <= WINDOWS_LIMIT_MOST_S))
 		return json_request_wrong(b,
 					  "\"limit_seconds\" must be above 0 and at most %.0f",
@@ -295,8 +293,7 @@ void api_window_mark(void *arg, const struct request *q, struct reply *r)
 	b = api_body(q, r, "label");
 	if (!b)
 		return;
-	if (!json_request_text(b, "label", &label) || !label || !*label ||
-	    strlen(label) > LABEL_MAX)
+	if (!json_request_text(b, "label", LABEL_MAX, &label) || !label || !*label)
 		reply_problem(r, 400, "bad-body", "Send {\"label\": \"decode\"}.", "%s",
 			      *json_request_message(b)
 				      ? json_request_message(b)
