@@ -189,7 +189,7 @@ struct worker_request {
 	bool force;
 };
 
-static bool refuse(struct json_request *b, const char *key, enum verb verb)
+static bool refuse_key(struct json_request *b, const char *key, enum verb verb)
 {
 	return json_request_wrong(b, "\"%s\" is not allowed for %s", key, verb_word[verb]);
 }
@@ -202,11 +202,11 @@ static bool read_request(struct json_request *b, enum verb verb, struct worker_r
 	    !json_request_flag(b, "force", &w->force))
 		return false;
 	if (!isnan(w->ttl_s) && verb != EVICT && verb != HOLD)
-		return refuse(b, "ttl_s", verb);
+		return refuse_key(b, "ttl_s", verb);
 	if (w->state && verb != HOLD)
-		return refuse(b, "state", verb);
+		return refuse_key(b, "state", verb);
 	if (w->force && verb != RESUME)
-		return refuse(b, "force", verb);
+		return refuse_key(b, "force", verb);
 	if (!isnan(w->ttl_s) && !(w->ttl_s >= 0 && w->ttl_s <= GUARD_TTL_MOST_S))
 		json_request_wrong(b, "\"ttl_s\" must be from 0 (unlimited) to %.0f seconds",
 				   GUARD_TTL_MOST_S);
@@ -262,8 +262,9 @@ static void replaced_hold(struct json *j, const struct guard_status *before,
 
 /* Replies 202. unsaved: why the request is not in the journal; "": it is. before: the worker's
  * status before a new hold; NULL for other requests. */
-static void accepted(const struct api *a, const struct guard_view *g, unsigned worker,
-		     const struct guard_status *before, const char *unsaved, struct reply *r)
+static void reply_accepted(const struct api *a, const struct guard_view *g, unsigned worker,
+			   const struct guard_status *before, const char *unsaved,
+			   struct reply *r)
 {
 	const struct guard_operation *o =
 		guard_operation_latest(g->operations, g->policy->worker[worker].name);
@@ -288,7 +289,8 @@ static void accepted(const struct api *a, const struct guard_view *g, unsigned w
 	api_end(&j);
 }
 
-static void held(const struct guard_view *g, int worker, struct reply *r, const char *message)
+static void reply_held(const struct guard_view *g, int worker, struct reply *r,
+		       const char *message)
 {
 	char remedy[160];
 
@@ -316,9 +318,10 @@ static void send_request(const struct api *a, const struct request *q, struct re
 					 &(struct guard_client){ name, q->uid, q->peer_pid, 0 },
 					 message, sizeof(message));
 	if (!err)
-		accepted(a, g, (unsigned)worker, verb == HOLD ? &before : NULL, message, r);
+		reply_accepted(a, g, (unsigned)worker, verb == HOLD ? &before : NULL, message,
+			       r);
 	else if (err == -GW_E_STATE)
-		held(g, worker, r, message);
+		reply_held(g, worker, r, message);
 	else if (err == -GW_E_PERM)
 		guard_doc_too_often(a, g, q, r, message);
 	else
@@ -326,8 +329,8 @@ static void send_request(const struct api *a, const struct request *q, struct re
 			      *message ? message : gw_strerror(err));
 }
 
-static void change(const struct api *a, const struct request *q, struct reply *r,
-		   enum verb verb)
+static void handle_request(const struct api *a, const struct request *q, struct reply *r,
+			   enum verb verb)
 {
 	const struct guard_view *g = guard_doc_may_ask(a, q, r);
 	struct worker_request w = { .ttl_s = (double)NAN, .reason = "" };
@@ -348,22 +351,22 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 
 void api_guard_evict(void *arg, const struct request *q, struct reply *r)
 {
-	change(arg, q, r, EVICT);
+	handle_request(arg, q, r, EVICT);
 }
 
 void api_guard_resume(void *arg, const struct request *q, struct reply *r)
 {
-	change(arg, q, r, RESUME);
+	handle_request(arg, q, r, RESUME);
 }
 
 void api_guard_hold(void *arg, const struct request *q, struct reply *r)
 {
-	change(arg, q, r, HOLD);
+	handle_request(arg, q, r, HOLD);
 }
 
 void api_guard_release(void *arg, const struct request *q, struct reply *r)
 {
-	change(arg, q, r, RELEASE);
+	handle_request(arg, q, r, RELEASE);
 }
 
 static void answer_mode(const struct api *a, const struct request *q, struct reply *r,

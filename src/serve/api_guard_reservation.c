@@ -103,9 +103,9 @@ static const char *why_none_leaves(const struct guard_view *g)
 
 /* Replies 409 with the free and the total memory, so that the client can request less, use
  * another GPU, or try later. in_vain: a later attempt would fail too. */
-static void insufficient(const struct api *a, const struct guard_view *g,
-			 const struct reservation_wait *w, const char *detail, bool in_vain,
-			 struct reply *r)
+static void reply_insufficient(const struct api *a, const struct guard_view *g,
+			       const struct reservation_wait *w, const char *detail,
+			       bool in_vain, struct reply *r)
 {
 	struct guard_reservation room = { .id = 0 };
 	double retry = fmax(rint((double)g->policy->standard.quiet_ns * 1e-9), 1);
@@ -192,7 +192,7 @@ static void check_reservation(const struct api *a, const struct guard_view *g,
 			 got != 0 ? ""
 			 : stays  ? stays
 				  : ", but not in time");
-		insufficient(a, g, w, text, got == 0 && stays, r);
+		reply_insufficient(a, g, w, text, got == 0 && stays, r);
 	}
 }
 
