@@ -273,8 +273,8 @@ static const struct config_row *find_flag(const char *name)
 }
 
 /* Appends to the list if the flag was already given. */
-static void append(struct config_reader *r, const struct config_row *row,
-		   const struct config_place *at, struct config_value *v)
+static void append_to_list(struct config_reader *r, const struct config_row *row,
+			   const struct config_place *at, struct config_value *v)
 {
 	struct config_value before;
 	const unsigned id = (unsigned)(row - config_rows);
@@ -307,7 +307,7 @@ static void read_flag(struct config_reader *r, const struct config_flag *f)
 	}
 	if (!config_value_text(r, row, &at, f->value ? f->value : "true", &v))
 		return;
-	append(r, row, &at, &v);
+	append_to_list(r, row, &at, &v);
 	config_value_set(r->c, row, &v);
 	at.name = config_keep(r, name, strlen(name));
 	r->given[row - config_rows] = at;

@@ -122,14 +122,14 @@ static const char *check_origin(const char *text)
 	return NULL;
 }
 
-static const struct config_place *place(const struct config_reader *r, enum config_id id)
+static const struct config_place *place_of(const struct config_reader *r, enum config_id id)
 {
 	return &r->m->place[id];
 }
 
 static bool is_set(const struct config_reader *r, enum config_id id)
 {
-	return place(r, id)->from != CONFIG_STANDARD;
+	return place_of(r, id)->from != CONFIG_STANDARD;
 }
 
 static void check_list(struct config_reader *r, enum config_id id,
@@ -139,11 +139,11 @@ static void check_list(struct config_reader *r, enum config_id id,
 		const char *why = wrong(list->item[i]);
 
 		if (why)
-			config_complain(r, place(r, id), "%s: \"%.100s\": %s",
+			config_complain(r, place_of(r, id), "%s: \"%.100s\": %s",
 					config_rows[id].key, list->item[i], why);
 		for (unsigned k = 0; k < i; k++)
 			if (strcasecmp(list->item[k], list->item[i]) == 0)
-				config_complain(r, place(r, id),
+				config_complain(r, place_of(r, id),
 						"%s: \"%.100s\" is listed twice",
 						config_rows[id].key, list->item[i]);
 	}
@@ -156,10 +156,10 @@ static void check_tls(struct config_reader *r)
 	if (!config_both_valid(r, CONFIG_ID_service_tls_cert, CONFIG_ID_service_tls_key))
 		return;
 	if (cert && !key)
-		config_complain(r, place(r, CONFIG_ID_service_tls_cert),
+		config_complain(r, place_of(r, CONFIG_ID_service_tls_cert),
 				"tls_cert is set and tls_key is not; TLS needs both");
 	if (key && !cert)
-		config_complain(r, place(r, CONFIG_ID_service_tls_key),
+		config_complain(r, place_of(r, CONFIG_ID_service_tls_key),
 				"tls_key is set and tls_cert is not; TLS needs both");
 }
 
@@ -184,7 +184,7 @@ static void check_exposure(struct config_reader *r)
 	for (unsigned i = 0; i < c->service_listen.count; i++)
 		if (is_exposed(c->service_listen.item[i]) &&
 		    !config_check_address(c->service_listen.item[i]))
-			config_warn(r, place(r, CONFIG_ID_service_listen),
+			config_warn(r, place_of(r, CONFIG_ID_service_listen),
 				    "listen: \"%.100s\" is reachable from other machines; the "
 				    "service refuses it unless token_file and tls_cert are "
 				    "set, or insecure is true",
@@ -197,7 +197,7 @@ static void check_unix_mode(struct config_reader *r)
 	size_t n = strspn(mode, "01234567");
 
 	if (n < 3 || n > 4 || mode[n] || strtoul(mode, NULL, 8) > 0777)
-		config_complain(r, place(r, CONFIG_ID_service_unix_mode),
+		config_complain(r, place_of(r, CONFIG_ID_service_unix_mode),
 				"unix_mode must be octal permissions such as \"0660\", not "
 				"\"%.20s\"",
 				mode);
@@ -211,7 +211,7 @@ static void check_currency(struct config_reader *r)
 
 	utf8_clean(clean, sizeof(clean), word);
 	if (strlen(word) >= ENERGY_COST_CURRENCY || strcmp(clean, word) != 0)
-		config_complain(r, place(r, CONFIG_ID_energy_price_currency),
+		config_complain(r, place_of(r, CONFIG_ID_energy_price_currency),
 				"price_currency must be a word of at most %d bytes such as "
 				"\"EUR\", not \"%.40s\"",
 				ENERGY_COST_CURRENCY - 1, clean);
@@ -224,9 +224,9 @@ static void check_streams(struct config_reader *r)
 	if (c->service_streams > c->service_connections &&
 	    config_both_valid(r, CONFIG_ID_service_streams, CONFIG_ID_service_connections))
 		config_complain(r,
-				place(r, is_set(r, CONFIG_ID_service_streams)
-						 ? CONFIG_ID_service_streams
-						 : CONFIG_ID_service_connections),
+				place_of(r, is_set(r, CONFIG_ID_service_streams)
+						    ? CONFIG_ID_service_streams
+						    : CONFIG_ID_service_connections),
 				"streams (%llu) must not exceed connections (%llu), because "
 				"each stream uses a connection",
 				(unsigned long long)c->service_streams,
@@ -238,14 +238,14 @@ static void check_nvml(struct config_reader *r)
 	if (r->c->device_require_nvml && !r->c->device_enable_nvml &&
 	    config_both_valid(r, CONFIG_ID_device_require_nvml, CONFIG_ID_device_enable_nvml))
 		config_complain(
-			r, place(r, CONFIG_ID_device_require_nvml),
+			r, place_of(r, CONFIG_ID_device_require_nvml),
 			"require_nvml is true but enable_nvml is false; change one of them");
 }
 
 static void check_history(struct config_reader *r)
 {
 	if (!r->c->history_path && !r->bad[CONFIG_ID_history_path])
-		config_complain(r, place(r, CONFIG_ID_history_path),
+		config_complain(r, place_of(r, CONFIG_ID_history_path),
 				"history.path is empty: name a file, \"auto\" or \"none\"");
 }
 
@@ -324,18 +324,18 @@ static void check_push_secret(struct config_reader *r)
 	const struct config *c = r->c;
 
 	if (c->push_token_file && c->push_user)
-		config_complain(r, place(r, CONFIG_ID_push_token_file),
+		config_complain(r, place_of(r, CONFIG_ID_push_token_file),
 				"push.token_file and push.user are both set; a request can "
 				"have only one of them");
 	if (c->push_user && !c->push_password_file)
-		config_complain(r, place(r, CONFIG_ID_push_user),
+		config_complain(r, place_of(r, CONFIG_ID_push_user),
 				"push.user is set and push.password_file is not; set both");
 	if (c->push_password_file && !c->push_user)
-		config_complain(r, place(r, CONFIG_ID_push_password_file),
+		config_complain(r, place_of(r, CONFIG_ID_push_password_file),
 				"push.password_file is set and push.user is not; set both");
 	if ((c->push_token_file || c->push_user) && c->push_url &&
 	    strncmp(c->push_url, "http://", 7) == 0 && !is_loopback_url(c->push_url))
-		config_warn(r, place(r, CONFIG_ID_push_url),
+		config_warn(r, place_of(r, CONFIG_ID_push_url),
 			    "push.url: the secret is sent without encryption; use https://");
 }
 
@@ -345,14 +345,14 @@ static void check_push(struct config_reader *r)
 	const char *why = c->push_url ? check_push_url(c->push_url) : NULL;
 
 	if (why)
-		config_complain(r, place(r, CONFIG_ID_push_url), "push.url \"%.100s\": %s",
+		config_complain(r, place_of(r, CONFIG_ID_push_url), "push.url \"%.100s\": %s",
 				strchr(c->push_url, '@') ? "..." : c->push_url, why);
 	check_list(r, CONFIG_ID_push_labels, &c->push_labels, check_push_label);
 	check_push_secret(r);
 	if ((c->push_job && strlen(c->push_job) >= PUSH_LABEL_MAX) ||
 	    (c->push_instance && strlen(c->push_instance) >= PUSH_LABEL_MAX) ||
 	    (c->push_user && strlen(c->push_user) >= PUSH_LABEL_MAX))
-		config_complain(r, place(r, CONFIG_ID_push_job),
+		config_complain(r, place_of(r, CONFIG_ID_push_job),
 				"push.job, push.instance and push.user have at most 200 bytes");
 }
 
@@ -363,16 +363,16 @@ static void check_fleet(struct config_reader *r)
 		c->fleet_prometheus ? config_check_prometheus(c->fleet_prometheus) : NULL;
 
 	if (why)
-		config_complain(r, place(r, CONFIG_ID_fleet_prometheus), "fleet.prometheus: %s",
-				why);
+		config_complain(r, place_of(r, CONFIG_ID_fleet_prometheus),
+				"fleet.prometheus: %s", why);
 	else if (c->fleet_prometheus && c->fleet_token_file &&
 		 strncmp(c->fleet_prometheus, "http://", 7) == 0 &&
 		 !is_loopback_url(c->fleet_prometheus))
-		config_warn(r, place(r, CONFIG_ID_fleet_prometheus),
+		config_warn(r, place_of(r, CONFIG_ID_fleet_prometheus),
 			    "fleet.prometheus: the token is sent without encryption; use "
 			    "https://");
 	if (c->fleet_job && strlen(c->fleet_job) > FLEET_JOB_MAX)
-		config_complain(r, place(r, CONFIG_ID_fleet_job),
+		config_complain(r, place_of(r, CONFIG_ID_fleet_job),
 				"fleet.job has more than %d bytes", FLEET_JOB_MAX);
 }
 
@@ -387,12 +387,12 @@ static void check_metrics(struct config_reader *r, enum config_id id,
 		if (metrics_word_known(word, closest))
 			continue;
 		if (strchr(word, '*'))
-			config_complain(r, place(r, id),
+			config_complain(r, place_of(r, id),
 					"%s: no metric matches \"%.100s\"; gpuward-metrics(7) "
 					"lists the names",
 					config_rows[id].key, word);
 		else
-			config_complain(r, place(r, id),
+			config_complain(r, place_of(r, id),
 					"%s: \"%.100s\" is neither a metric nor a group of "
 					"metrics%s",
 					config_rows[id].key, word,
@@ -452,7 +452,7 @@ static void warn_unreadable(struct config_reader *r, const struct config_place *
 
 static void check_token_file(struct config_reader *r)
 {
-	const struct config_place *at = place(r, CONFIG_ID_service_token_file);
+	const struct config_place *at = place_of(r, CONFIG_ID_service_token_file);
 	const char *path = r->c->service_token_file;
 	char text[SECRET_MAX], message[400];
 	int err;
@@ -474,9 +474,9 @@ static void check_readable(struct config_reader *r, enum config_id id, const cha
 	if (!path || access(path, R_OK) == 0)
 		return;
 	if (errno == EACCES)
-		warn_unreadable(r, place(r, id), config_rows[id].key, path);
+		warn_unreadable(r, place_of(r, id), config_rows[id].key, path);
 	else
-		config_complain(r, place(r, id), "%s: %.200s cannot be read: %s",
+		config_complain(r, place_of(r, id), "%s: %.200s cannot be read: %s",
 				config_rows[id].key, path, strerror(errno));
 }
 
@@ -485,7 +485,7 @@ static void warn_unsafe(struct config_reader *r, enum config_id id, const char *
 			const char *effect)
 {
 	if (path && file_is_unsafe_for_root(path))
-		config_warn(r, place(r, id),
+		config_warn(r, place_of(r, id),
 			    "%s: other users can change %.200s or its folder%s: use a folder "
 			    "that only root can write",
 			    config_rows[id].key, path, effect);

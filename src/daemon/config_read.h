@@ -37,9 +37,9 @@ struct config_memory {
 	struct config_place place[CONFIG_ROWS];
 	const char *file[CONFIG_FILES_MAX + 1];
 	unsigned files;
-	const char *joined;
-	struct guard_entry
-		*entries; /* [[worker]], [[rule]], [[schedule]]; guard_config_read.h */
+	const char *joined; /* the names of the files, for config_files() */
+	/* the entries of [[worker]], [[rule]] and [[schedule]]; see guard_config_read.h */
+	struct guard_entry *entries;
 };
 
 /* State of one config_read(). */

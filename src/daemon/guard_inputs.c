@@ -43,8 +43,9 @@ struct recent_xid {
 
 struct xid_log {
 	struct kernel_log *log;
-	bool real, begun;
-	char state[200];
+	bool real;       /* the log is that of the real kernel, not of another root */
+	bool begun;      /* the entries from before the start were reported */
+	char state[200]; /* "ok", or why the log cannot be read */
 	struct kernel_log_record past[PAST];
 	unsigned pasts;
 	struct recent_xid recent[RECENT];
@@ -177,7 +178,8 @@ static void xid_log_tick(struct xid_log *l, const struct view *v, uint64_t now_n
 struct gpu_budget {
 	char uuid[96];
 	struct budget budget;
-	bool reported, over;
+	bool reported; /* the guard received a first report */
+	bool over;     /* a cap was exceeded at the last report */
 };
 
 struct guard_inputs_parts { /* replaced by a reload */

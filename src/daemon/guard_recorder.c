@@ -28,18 +28,18 @@ struct guard_recorder {
 	unsigned scenes;   /* number of scenes since the last whole scene was written */
 };
 
-static bool recorded(const struct guard_service *g)
+static bool is_recording(const struct guard_service *g)
 {
 	return g->recorder->file.fd >= 0;
 }
 
 /* Writes the line to the recording. If writing fails, the recording ends and the guard
  * continues. */
-static void record(struct guard_service *g)
+static void write_line(struct guard_service *g)
 {
 	struct guard_recorder *t = g->recorder;
 
-	if (recorded(g) &&
+	if (is_recording(g) &&
 	    (t->line.err || recording_file_add(&t->file, t->line.p, t->line.len) != 0)) {
 		guard_service_log(g, "warning",
 				  "%.400s cannot be written (%s): recording stops; it "
@@ -54,9 +54,9 @@ static void record(struct guard_service *g)
 /* If a file is open, calls a function of recording.h that adds a line. */
 #define RECORD(g, write, ...)                                     \
 	do {                                                      \
-		if (recorded(g)) {                                \
+		if (is_recording(g)) {                            \
 			write(&(g)->recorder->line, __VA_ARGS__); \
-			record(g);                                \
+			write_line(g);                            \
 		}                                                 \
 	} while (0)
 
@@ -134,7 +134,7 @@ static void write_begin(struct guard_service *g)
 	recording_state(&g->recorder->line, g->guard);
 	free(kept);
 	g->recorder->last.whole = false;
-	record(g);
+	write_line(g);
 }
 
 static void begin_file(struct guard_service *g)
@@ -181,7 +181,7 @@ static void turn_over(struct guard_service *g)
 	struct recording_file *f = &g->recorder->file;
 	uint64_t limit = g->settings->record_limit;
 
-	if (!recorded(g) || !f->regular || !limit || f->size < limit ||
+	if (!is_recording(g) || !f->regular || !limit || f->size < limit ||
 	    !guard_state_complete(g->guard))
 		return;
 	if (recording_file_in_place(f, g->settings->record))
@@ -237,7 +237,7 @@ int guard_service_change(struct guard_service *g, const struct guard_settings *n
 	}
 	err = guard_change_policy(t->guard, &next->policy, r->record, r->count, now);
 	if (goes_on && !err)
-		record(g);
+		write_line(g);
 	buf_clear(&t->line);
 	return err;
 }
@@ -247,13 +247,13 @@ void guard_service_observe(struct guard_service *g, const struct scene *s)
 	struct guard_recorder *t = g->recorder;
 
 	turn_over(g);
-	if (recorded(g)) {
+	if (is_recording(g)) {
 		if (++t->scenes >= WHOLE_SCENES)
 			t->last.whole = false;
 		if (!t->last.whole)
 			t->scenes = 0;
 		scene_write_change(&t->line, s, &t->last);
-		record(g);
+		write_line(g);
 	}
 	guard_observe(t->guard, s);
 }

@@ -84,7 +84,7 @@ struct guard_service_driver {
 struct guard_service_locks {
 	struct guard_service_lock of[GUARD_SERVICE_DEVICES];
 	unsigned count;
-	bool unlocked_logged;
+	bool unlocked_logged; /* it was logged that no lock file can be created */
 };
 
 /* A new configuration that waits until it can be applied. */
@@ -104,15 +104,15 @@ struct guard_service {
 	struct guard_recorder *recorder;
 	struct action *action;
 	struct scene_thread *scenes;
-	int outcome_fd;
+	int outcome_fd; /* readable when an order has an outcome */
 	struct loop_source *outcome_source;
-	bool paused;
+	bool paused; /* the drivers are released, so no scene is built */
 	bool ending; /* no more orders are given */
 	struct guard_view view;
 	struct {
 		bool loaded; /* view.counts includes what earlier runs counted */
-		/* scenes of all runs; view.counts has those up to the last tick, because a
-		 * count is stored only once per tick */
+		/* number of scenes of all runs; view.counts has those up to the last tick, because
+		 * a count is stored only once per tick */
 		uint64_t scenes;
 	} counts;
 	struct guard_counters tally; /* counters of the guard, including earlier runs */

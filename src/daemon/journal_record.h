@@ -13,8 +13,8 @@ struct buf;
 struct guard_record_more {
 	char kind[24]; /* kind of the worker; "": unknown */
 	bool past;     /* the record is from another boot; set when it is read, never written */
-	char requested_by
-		[256]; /* who requested the last hold or eviction, and why; "": unknown */
+	/* who requested the last hold or eviction, and why; "": unknown */
+	char requested_by[256];
 	/* restore data in the format of the worker's kind; may be "" */
 	char notes[WORKER_NOTES_SIZE];
 };

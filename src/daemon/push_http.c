@@ -57,7 +57,7 @@ enum push_verdict push_http_verdict(int status)
 	return PUSH_AGAIN;
 }
 
-static size_t receive(char *p, size_t one, size_t n, void *arg)
+static size_t receive_answer(char *p, size_t one, size_t n, void *arg)
 {
 	struct push_answer *a = arg;
 	size_t room = sizeof(a->body) - 1 - a->n, part = n < room ? n : room;
@@ -113,9 +113,9 @@ static struct curl_slist *make_headers(enum push_protocol protocol, const char *
 }
 
 /* Returns 0 if the handle is ready; otherwise a->message says why not. */
-static int prepare(struct push_http *h, struct push_answer *a)
+static int prepare_handle(struct push_http *h, struct push_answer *a)
 {
-	const struct curl_callbacks x = { h->error, receive, a, check_until, h };
+	const struct curl_callbacks x = { h->error, receive_answer, a, check_until, h };
 	int err = curl_prepare(&h->handle, &x, a->message, sizeof(a->message));
 
 	if (err)
@@ -139,8 +139,8 @@ static void set_body(struct push_http *h, const char *p, size_t n, uint64_t time
 }
 
 /* Writes the sentence for an answer, with the first line of the server's reason. */
-static void describe(const struct push_server *s, int rc, const char *error,
-		     struct push_answer *a)
+static void describe_answer(const struct push_server *s, int rc, const char *error,
+			    struct push_answer *a)
 {
 	char words[300];
 
@@ -200,7 +200,7 @@ void push_http_post(struct push_http *h, enum push_protocol protocol, const char
 	int rc;
 
 	*ret = (struct push_answer){ .status = 0 };
-	if (prepare(h, ret) != 0 || authorise(h, token, ret) != 0)
+	if (prepare_handle(h, ret) != 0 || authorise(h, token, ret) != 0)
 		return;
 	list = make_headers(protocol, token);
 	explicit_bzero(token, sizeof(token));
@@ -222,5 +222,5 @@ void push_http_post(struct push_http *h, enum push_protocol protocol, const char
 	if (rc == 0 && curl_library.getinfo(h->handle, CURL_RETRY_AFTER, &after) == 0 &&
 	    after > 0)
 		ret->retry_after_s = (uint64_t)after;
-	describe(h->server, rc, h->error, ret);
+	describe_answer(h->server, rc, h->error, ret);
 }

@@ -139,7 +139,7 @@ static void forget_last(struct push_queue *q)
 
 /* Deletes segments whose records were all removed. The last segment stays while records can be
  * appended to it. */
-static void trim(struct push_queue *q)
+static void delete_sent(struct push_queue *q)
 {
 	while (q->segments > 1 && q->front >= q->segment[0].size)
 		delete_first(q);
@@ -169,7 +169,7 @@ static int begin_segment(struct push_queue *q)
 		q->front = 0;
 	q->segment[q->segments++] = (struct push_segment){ .number = q->next_number++ };
 	q->unsynced_name = true;
-	trim(q);
+	delete_sent(q);
 	return 0;
 }
 
@@ -183,7 +183,7 @@ static uint64_t size_of_all(const struct push_queue *q)
 }
 
 /* Appends to the last segment, or to a new one. Returns 0, or -1 with errno. */
-static int append(struct push_queue *q, const struct push_record *r)
+static int append_record(struct push_queue *q, const struct push_record *r)
 {
 	uint64_t n = PUSH_RECORD_HEAD + r->n;
 	char head[PUSH_RECORD_HEAD];
@@ -313,7 +313,7 @@ bool push_queue_take(struct push_queue *q, uint64_t raw_max, struct buf *out,
 	*ret = (struct push_batch){ 0 };
 	message[0] = '\0';
 	pthread_mutex_lock(&q->lock);
-	for (trim(q); q->segments && q->front < q->segment[0].size; trim(q)) {
+	for (delete_sent(q); q->segments && q->front < q->segment[0].size; delete_sent(q)) {
 		take_from_first(q, raw_max, out, ret);
 		if (ret->records || out->err || !skip_damage(q, message, size))
 			break;
@@ -336,7 +336,7 @@ void push_queue_remove(struct push_queue *q, const struct push_batch *b)
 		s->samples -= b->samples < s->samples ? b->samples : s->samples;
 		s->bytes -= bytes;
 		q->status.bytes -= bytes;
-		trim(q);
+		delete_sent(q);
 		write_state(q);
 	}
 	queue_unlock(q);
@@ -469,7 +469,7 @@ static void scan_segment(struct push_queue *q, struct push_segment *s, uint64_t 
 			 (unsigned long long)scan.damaged, path, (unsigned long long)scan.lost);
 }
 
-static void recover(struct push_queue *q, char *message, size_t size)
+static void find_waiting(struct push_queue *q, char *message, size_t size)
 {
 	uint64_t first, front;
 
@@ -556,7 +556,7 @@ static int enter_folder(struct push_queue *q, char *message, size_t size)
 	if (err)
 		leave_folder(q);
 	else
-		recover(q, message, size);
+		find_waiting(q, message, size);
 	return err;
 }
 
@@ -624,7 +624,7 @@ int push_queue_add(struct push_queue *q, const struct push_record *r, char *mess
 	err = find_folder(q, message, size);
 	while (!err && q->segments > 1 && size_of_all(q) + n > q->limit)
 		drop_first(q);
-	while (!err && append(q, r) != 0) {
+	while (!err && append_record(q, r) != 0) {
 		/* If the disk is full, delete the oldest segment. The last segment may be
 		 * deleted if all its records were sent. */
 		bool sent = q->segments == 1 && q->segment[0].size > 0 &&

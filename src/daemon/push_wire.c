@@ -199,8 +199,8 @@ static void snappy_copy(struct buf *out, size_t distance, size_t n)
 
 static void snappy_fragment(struct buf *out, const char *p, size_t n)
 {
-	uint16_t table
-		[1 << HASH_BITS]; /* last position with each hash; 0: none, or the first byte */
+	/* last position with each hash; 0: none, or the first byte */
+	uint16_t table[1 << HASH_BITS];
 	size_t at = 1, begin = 0, skip = 32;
 
 	memset(table, 0, sizeof(table));
@@ -210,8 +210,8 @@ static void snappy_fragment(struct buf *out, const char *p, size_t n)
 
 		*slot = (uint16_t)at;
 		if (from >= at || snappy_load(p + from) != snappy_load(p + at)) {
-			at += skip++ >>
-			      5; /* the step grows by one after 32 tries without a match */
+			/* the step grows by one after 32 tries without a match */
+			at += skip++ >> 5;
 			continue;
 		}
 		while (at + len < n && p[from + len] == p[at + len])

@@ -33,11 +33,11 @@ struct reader {
 	/* Used by the reader thread only. */
 	struct gw_ctx *ctx;
 	struct metering *metering;
-	bool retiring;
-	bool let_go;
+	bool retiring; /* the GPUs changed; the meter stops when the main thread allows it */
+	bool let_go;   /* the drivers are released */
 	unsigned requests_done;
 	int request_error;
-	uint64_t missed;
+	uint64_t missed;    /* number of skipped rounds */
 	uint64_t health_ns; /* monotonic time at which a round last read every tier */
 	struct mailbox box; /* its lock protects the members from here to `watch` */
 	struct reading reading[2];

@@ -39,7 +39,7 @@ struct reading {
 	bool unmetered;             /* no meter runs, because memory or threads are missing */
 	bool retire;                /* the GPUs changed: stop using `metering` */
 	bool let_go;                /* the drivers are released */
-	/* time to the next round; longer than the interval while nobody watches */
+	/* time to the next round; longer than the interval while no client uses the readings */
 	uint64_t pace_ns;
 	bool full;                 /* every tier that was due was read */
 	unsigned requests_done;    /* number of finished reader_send_request() requests */
@@ -103,10 +103,10 @@ int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void 
  * did not read it, a round begins at once. */
 void reader_look(struct reader *r, uint64_t until_ns, bool now);
 
-/* While nobody watches, a round comes only every READER_REST_NS, reads only the cheap tiers,
- * and reads the expensive tiers every READER_REST_HEALTH_NS. reader_watch() makes the rounds
- * full and as frequent as the interval until this monotonic time. If `now` is set, a full round
- * begins at once, also if until_ns is in the past. */
+/* While no client uses the readings, a round comes only every READER_REST_NS and reads only the
+ * cheap tiers; the expensive tiers are read every READER_REST_HEALTH_NS. reader_watch() makes
+ * the rounds full and as frequent as the interval until this monotonic time. If `now` is set, a
+ * full round begins at once, also if until_ns is in the past. */
 #define READER_REST_NS (10 * NS_PER_S)
 /* time after the start in which every round is full */
 #define READER_START_NS       (5 * NS_PER_S)

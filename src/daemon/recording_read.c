@@ -96,7 +96,7 @@ static int split_words(struct words *w, const char *line)
 }
 
 /* Reads the words at these positions as numbers. */
-static bool numbers(const struct words *w, const unsigned *at, unsigned n, uint64_t *ret)
+static bool read_numbers(const struct words *w, const unsigned *at, unsigned n, uint64_t *ret)
 {
 	for (unsigned i = 0; i < n; i++)
 		if (at[i] >= w->count || !number_u64(w->word[at[i]], &ret[i]))
@@ -225,7 +225,7 @@ static int read_begin(struct recording_reader *t, const struct words *w)
 }
 
 /* True if the lines that describe a new guard or policy may follow. */
-static bool begins(const struct recording_reader *t)
+static bool may_describe(const struct recording_reader *t)
 {
 	return !t->guard || t->swapping;
 }
@@ -234,7 +234,7 @@ static int read_worker(struct recording_reader *t, const struct words *w)
 {
 	const uint64_t at = w->number[1];
 
-	if (!begins(t) || at >= POLICY_WORKERS)
+	if (!may_describe(t) || at >= POLICY_WORKERS)
 		return -GW_E_PARSE;
 	for (unsigned i = 0; i < next_policy(t)->workers; i++)
 		if (strcmp(next_policy(t)->worker[i].name, w->word[2]) == 0)
@@ -248,7 +248,7 @@ static int read_record(struct recording_reader *t, const struct words *w)
 	unsigned hold;
 	uint32_t mask;
 
-	if (!begins(t) || t->records == POLICY_WORKERS ||
+	if (!may_describe(t) || t->records == POLICY_WORKERS ||
 	    !read_set(t->form, w->word[1], reasons, UINT32_MAX, &mask) ||
 	    !read_enum(t->form, w->word[5], recording_holds, &hold) ||
 	    w->number[2] >= GUARD_LEVELS)
@@ -270,7 +270,7 @@ static int read_record(struct recording_reader *t, const struct words *w)
 /* Returns the record that this line adds to; NULL if there is none. */
 static struct guard_record *last_record(struct recording_reader *t)
 {
-	return !begins(t) || !t->records ? NULL : &t->record[t->records - 1];
+	return !may_describe(t) || !t->records ? NULL : &t->record[t->records - 1];
 }
 
 static int read_record_gpu(struct recording_reader *t, const struct words *w)
@@ -310,7 +310,7 @@ static int read_record_root(struct recording_reader *t, const struct words *w)
 
 /* Returns the position of a recorded worker in the policy; -1 if the policy has no such
  * worker. */
-static int position(const struct recording_reader *t, uint64_t worker)
+static int policy_position(const struct recording_reader *t, uint64_t worker)
 {
 	const struct policy *p = recording_reader_policy(t);
 	int at = worker < POLICY_WORKERS ? t->position[worker] : -1;
@@ -324,8 +324,8 @@ static uint32_t known_workers(const struct recording_reader *t)
 	uint32_t set = 0;
 
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
-		if (position(t, i) >= 0)
-			set |= UINT32_C(1) << position(t, i);
+		if (policy_position(t, i) >= 0)
+			set |= UINT32_C(1) << policy_position(t, i);
 	return set;
 }
 
@@ -413,15 +413,15 @@ static int read_outcome(struct recording_reader *t, const struct words *w)
 	/* older recordings do not have the last two numbers */
 	const unsigned n = first ? 4 : w->count == 10 ? 7 : 5;
 	struct guard_outcome o = { 0 };
-	uint64_t v[7] = { 0 }, who = UINT64_MAX;
+	uint64_t v[7] = { 0 }, number = UINT64_MAX;
 
-	if (w->count != n + 3 || !numbers(w, at, n, v) ||
-	    (!number_u64(w->word[2], &who) && (first || strcmp(w->word[2], "-1") != 0)))
+	if (w->count != n + 3 || !read_numbers(w, at, n, v) ||
+	    (!number_u64(w->word[2], &number) && (first || strcmp(w->word[2], "-1") != 0)))
 		return -GW_E_PARSE;
-	if (first) /* format version 1 named the order */
-		o.order = who > t->last_id ? who - t->last_id : 0;
-	else if (position(t, who) >= 0)
-		o.order = guard_order_pending(t->guard, (unsigned)position(t, who));
+	if (first) /* in format version 1 the number is the order, later the worker */
+		o.order = number > t->last_id ? number - t->last_id : 0;
+	else if (policy_position(t, number) >= 0)
+		o.order = guard_order_pending(t->guard, (unsigned)policy_position(t, number));
 	o.ending = recording_ending(v + 1);
 	snprintf(o.message, sizeof(o.message), "%s", w->word[n + 2]);
 	if (!t->dry)
@@ -440,16 +440,17 @@ static int read_request(struct recording_reader *t, const struct words *w)
 	const bool all = strcmp(w->word[2], "-1") == 0;
 	char message[200];
 	unsigned what;
-	uint64_t who = 0;
+	uint64_t worker = 0;
 
 	if (!read_enum(t->form, w->word[3], recording_requests, &what) ||
-	    (!all && !number_u64(w->word[2], &who)))
+	    (!all && !number_u64(w->word[2], &worker)))
 		return -GW_E_PARSE;
-	if (!all && position(t, who) < 0) /* this policy has no such worker */
+	if (!all && policy_position(t, worker) < 0) /* this policy has no such worker */
 		guard_set_requester(t->guard, -1);
 	else
-		guard_request(t->guard, all ? -1 : position(t, who), (enum guard_request)what,
-			      w->number[4], w->number[1], message, sizeof(message));
+		guard_request(t->guard, all ? -1 : policy_position(t, worker),
+			      (enum guard_request)what, w->number[4], w->number[1], message,
+			      sizeof(message));
 	return 0;
 }
 
@@ -521,7 +522,7 @@ static int read_reserve(struct recording_reader *t, const struct words *w)
 	uint64_t v[4], id = 0;
 	const char *gpu;
 
-	if (w->count != n + 3 || !numbers(w, at, n, v))
+	if (w->count != n + 3 || !read_numbers(w, at, n, v))
 		return -GW_E_PARSE;
 	gpu = w->word[n + 2];
 	if (guard_reserve(t->guard, *gpu ? gpu : NULL, v[1], atoll(w->word[3]), v[2], v[0],
@@ -565,8 +566,8 @@ static int read_economy(struct recording_reader *t, const struct words *w)
 
 	if (v[2] > UINT32_MAX)
 		return -GW_E_PARSE;
-	if (position(t, v[2]) >= 0)
-		guard_set_idle_economy(t->guard, (unsigned)position(t, v[2]), v[3],
+	if (policy_position(t, v[2]) >= 0)
+		guard_set_idle_economy(t->guard, (unsigned)policy_position(t, v[2]), v[3],
 				       (double)v[4], v[5] ? (double)v[5] : (double)NAN);
 	return 0;
 }
@@ -589,7 +590,7 @@ static int take_policy(struct recording_reader *t)
 
 static int read_policy(struct recording_reader *t, const char *line)
 {
-	if (!begins(t))
+	if (!may_describe(t))
 		return -GW_E_PARSE;
 	if (t->dry)
 		return 0;
@@ -631,7 +632,7 @@ static void place_roots(struct recording_reader *t)
 
 	for (unsigned i = 0; i < t->scene.roots; i++) {
 		struct scene_root root = t->scene.root[i];
-		int at = position(t, root.worker);
+		int at = policy_position(t, root.worker);
 
 		if (at < 0)
 			continue;

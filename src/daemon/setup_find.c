@@ -33,7 +33,7 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* Copies a text and cuts only between characters.  Returns false if it does not fit. */
+/* Copies a text and cuts only between characters. Returns false if it does not fit. */
 static bool copy_text(char *out, size_t size, const char *text)
 {
 	size_t used = 0;
@@ -104,7 +104,7 @@ static bool has_word(const struct setup_process *p, const char *word)
 	return false;
 }
 
-static const char *variable(const struct setup_process *p, const char *name)
+static const char *environment_value(const struct setup_process *p, const char *name)
 {
 	size_t n = strlen(name);
 
@@ -185,7 +185,7 @@ void setup_read_command(const struct setup_process *p, struct setup_server *ret)
 	unsigned port = port_in(option_value(p, s->port_options));
 
 	if (!port && s->port_variable)
-		port = port_in(variable(p, s->port_variable));
+		port = port_in(environment_value(p, s->port_variable));
 	ret->port = port ? port : usual_port(s);
 	ret->lacks = s->needs && *s->needs && !has_all(p, s->needs);
 	ret->stuck = s->stuck && option_value(p, s->stuck);

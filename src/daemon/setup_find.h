@@ -1,6 +1,6 @@
 /* setup_find: finds the inference servers that run on this machine, for `gpuward setup`.
  *
- * It reads only /proc: command lines, control groups and listening sockets.  No server gets a
+ * It reads only /proc: command lines, control groups and listening sockets. No server gets a
  * request, so none is loaded, woken or blocked.  guard/kind_signs.def has one row per kind. */
 #ifndef GW_DAEMON_SETUP_FIND_H
 #define GW_DAEMON_SETUP_FIND_H
@@ -18,7 +18,7 @@ enum setup_home {
 	SETUP_UNIT,      /* a unit of the system's manager */
 	SETUP_USER_UNIT, /* a unit of a user's manager */
 	SETUP_CONTAINER,
-	SETUP_PLAIN, /* a process that someone started */
+	SETUP_PLAIN, /* a process in no unit of its own and in no container */
 };
 
 /* One row of kind_signs.def. */
@@ -73,18 +73,18 @@ struct setup_process {
 	const char *environment; /* NUL-separated, ends with two NULs; "": unknown */
 };
 
-/* Returns the row that fits the process, or NULL.  Pure. */
+/* Returns the row that fits the process, or NULL. Pure. */
 const struct setup_sign *setup_recognise(const struct setup_process *p);
 
 /* Fills what the command line says about a recognised server: port, model, missing options.
  * Pure. */
 void setup_read_command(const struct setup_process *p, struct setup_server *ret);
 
-/* Finds the system or user unit in a path of a control group.  Returns false if there is none.
+/* Finds the system or user unit in a path of a control group. Returns false if there is none.
  * Pure. */
 bool setup_unit_of(const char *cgroup, struct setup_server *ret);
 
-/* Searches /proc below root.  Returns 0 or a negative gw_error. */
+/* Searches /proc below root. Returns 0 or a negative gw_error. */
 int setup_find(const struct root *root, struct setup_servers *ret);
 
 /* Returns the pid of the process that listens on this port (0: the process is not visible), or

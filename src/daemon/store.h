@@ -1,11 +1,9 @@
 /* store: persistent data in one SQLite file: history, events, documents and counts.
  *
- * A thread writes batches, one transaction each, so that a slow disk never delays the loop. A
- * batch that does not fit the queue is dropped and counted. Reads use a separate connection on
- * the caller's thread.
- * kill -9 loses at most the current batch. A corrupt file is moved aside and reported. A file
- * that cannot be written is retried, and read if possible; store_state() says why. Without a
- * usable file everything works in memory. */
+ * A thread writes batches, one transaction each, so that a slow disk never delays the loop and
+ * kill -9 loses at most the current batch. Reads use a separate connection on the caller's
+ * thread. A corrupt file is moved aside; a file that cannot be written is retried, and
+ * store_state() says why. Without a usable file everything works in memory. */
 #ifndef GW_DAEMON_STORE_H
 #define GW_DAEMON_STORE_H
 

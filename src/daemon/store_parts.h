@@ -110,7 +110,7 @@ struct store_readers {
 struct store_writer {
 	sqlite3 *db;
 	int lock_fd;
-	uint64_t horizon_ms; /* rows are old relative to this wall time; see store_write.c */
+	uint64_t horizon_ms; /* rows are old relative to this wall time; see HORIZON_MS */
 	struct batch back;
 	struct counter **changed; /* counts in the current batch */
 	unsigned changes;

@@ -251,7 +251,7 @@ struct query {
 	bool too_many;
 };
 
-static struct view_point moment(const struct query *q, const struct block *row, unsigned i)
+static struct view_point point_of(const struct query *q, const struct block *row, unsigned i)
 {
 	unsigned figures = store_tiers[q->tier].figures;
 	const float *v = &row->value[i * row->columns + q->column * figures];
@@ -318,7 +318,7 @@ static bool add_row(void *arg, const struct block *row)
 		    (q->step_ns ? begin_ns + q->step_ns <= q->from_ns : begin_ns < q->from_ns))
 			continue;
 		q->last_ms = t_ms;
-		p = moment(q, row, i);
+		p = point_of(q, row, i);
 		if (!add_point(q, begin_ns, &p))
 			return false;
 	}
@@ -376,7 +376,7 @@ static void find_first(struct query *q, uint64_t first[TIERS])
 /* True if the tier reaches back to from_ns, or if no coarser tier reaches back further. The
  * first bucket of a coarser tier contains the first moment of a finer one, unless old data of
  * the finer one was deleted. */
-static bool reaches(const uint64_t first[TIERS], unsigned tier, uint64_t from_ns)
+static bool tier_reaches(const uint64_t first[TIERS], unsigned tier, uint64_t from_ns)
 {
 	if (first[tier] <= from_ns)
 		return true;
@@ -397,7 +397,7 @@ static int query_points(struct query *q, uint64_t step_ns)
 			return -GW_E_IO;
 		if (q->too_many)
 			continue;
-		if (reaches(first, t, q->from_ns))
+		if (tier_reaches(first, t, q->from_ns))
 			return (int)q->count;
 		if (best == TIERS || first[t] < furthest) {
 			best = t;

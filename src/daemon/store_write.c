@@ -1,12 +1,8 @@
 /* The store's thread: writes batches to the file, one transaction each.
  *
- * If a write fails, counts, events and documents are kept and retried after 1 s, 2 s, ... 60 s.
- * History is dropped and counted.
- *
- * Old rows are deleted a few per batch, so that no transaction is long. "Old" is relative to a
- * horizon, which follows the readings at most sixty times as fast as time passes. So a clock
- * that is a year ahead for a minute deletes only an hour of the oldest seconds. After a month
- * without power the horizon catches up in half a day. */
+ * If a write fails, counts, events and documents are kept and retried after 1 s, 2 s, ... 60 s;
+ * history is dropped and counted. Old rows are deleted a few per batch, so that no transaction
+ * is long. */
 #include "store_parts.h"
 
 #include "base/clock.h"
@@ -20,7 +16,10 @@
 
 #define BACKOFF_S     1
 #define BACKOFF_MAX_S 60
-/* maximum step of the horizon per batch; a batch is written every ten seconds */
+/* Rows are old relative to a horizon. It follows the readings by at most HORIZON_MS per batch,
+ * and a batch is written every ten seconds: at most sixty times as fast as time passes. So a
+ * clock that is a year ahead for a minute deletes only an hour of the oldest seconds, and after
+ * a month without power the horizon catches up in half a day. */
 #define HORIZON_MS   (UINT64_C(600) * 1000)
 #define OLD_ROWS     "64" /* maximum number of rows deleted per batch and tier */
 #define LARGE_BUFFER (64u << 10)

@@ -262,7 +262,7 @@ static bool read_some(struct logind *l)
 	return n > 0;
 }
 
-static void readable(void *arg, int fd, uint32_t events)
+static void bus_readable(void *arg, int fd, uint32_t events)
 {
 	struct logind *l = arg;
 
@@ -302,7 +302,7 @@ static void connect_bus(void *arg, uint64_t now_ns)
 	l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (!l->in || l->fd < 0 || !bus_address(&a) ||
 	    connect(l->fd, (const struct sockaddr *)&a, sizeof(a)) != 0 || !send_greeting(l) ||
-	    loop_add_fd(l->loop, l->fd, EPOLLIN, readable, l, &l->source) != 0)
+	    loop_add_fd(l->loop, l->fd, EPOLLIN, bus_readable, l, &l->source) != 0)
 		retry_later(l);
 }
 
@@ -343,7 +343,7 @@ struct suspend {
 	int number;  /* number of the last request */
 };
 
-static bool request(struct suspend *d, enum view_request what)
+static bool send_request(struct suspend *d, enum view_request what)
 {
 	const struct view *v = engine_view(d->engine);
 	int number = v->ops->request(v->engine, what);
@@ -368,13 +368,13 @@ static void begin_suspend(struct suspend *d)
 	if (v->let_go && v->requests.done == v->requests.made)
 		allow_suspend(d);
 	else
-		d->let_go = request(d, VIEW_LET_GO) || d->let_go;
+		d->let_go = send_request(d, VIEW_LET_GO) || d->let_go;
 }
 
 /* Opens the drivers again. If the request queue is full, the next view retries. */
-static void resume(struct suspend *d)
+static void open_drivers(struct suspend *d)
 {
-	if (!d->let_go || !request(d, VIEW_RESUME))
+	if (!d->let_go || !send_request(d, VIEW_RESUME))
 		return;
 	d->let_go = false;
 	engine_event(d->engine, "service", NULL, "info",
@@ -390,7 +390,7 @@ static void logind_changed(void *arg, bool going)
 	if (going)
 		begin_suspend(d);
 	else
-		resume(d);
+		open_drivers(d);
 }
 
 static void emit_suspend(const struct suspend *d, const struct view *v)
@@ -411,7 +411,7 @@ void suspend_tick(struct suspend *d)
 	if (!d)
 		return;
 	if (!d->going) {
-		resume(d);
+		open_drivers(d);
 	} else if (d->waited && !d->let_go) {
 		begin_suspend(d);
 	} else if (d->waited && view_request_done(v, d->number)) {

@@ -62,7 +62,7 @@ struct token_counter {
 	struct token_answer answer;
 	/* Used by the main thread only: the server that the current query is for. */
 	char asked[MODEL_WORKER];
-	bool asked_active;
+	bool asked_active; /* the server was active when the query began */
 };
 
 /* Returns the time between two queries to a server, or between two charges of its energy. */

@@ -131,7 +131,7 @@ static void uevent_handle(struct uevent *u, enum uevent_news news)
 
 /* Reads kernel messages. Only the kernel and processes with CAP_NET_ADMIN can send to this
  * socket. */
-static void readable(void *arg, int fd, uint32_t events)
+static void uevent_readable(void *arg, int fd, uint32_t events)
 {
 	struct uevent *u = arg;
 	char message[MESSAGE_MAX];
@@ -167,7 +167,7 @@ int uevent_new(struct loop *loop, void (*moved)(void *arg, bool gone), void *arg
 		return -GW_E_NOMEM;
 	*u = (struct uevent){ .moved = moved, .arg = arg, .fd = open_kernel_socket() };
 	if (u->fd < 0 || loop_add_timer(loop, uevent_gathered, u, &u->timer) != 0 ||
-	    loop_add_fd(loop, u->fd, EPOLLIN, readable, u, &u->source) != 0) {
+	    loop_add_fd(loop, u->fd, EPOLLIN, uevent_readable, u, &u->source) != 0) {
 		uevent_free(u);
 		return -GW_E_IO;
 	}

@@ -23,9 +23,9 @@ struct workload_names_config {
 	/* used to query container engines for names; NULL: they are not queried */
 	struct loop *loop;
 	const char *root; /* where /proc, /var, /run and /etc are looked up; NULL: "/" */
-	const char
-		*hpc_job_mapping_dir; /* see job_mapping.h; NULL or "": none; not below root */
-	const struct clock *clock;    /* NULL: the real one */
+	/* directory of job_mapping.h, which is not relative to `root`; NULL or "": none */
+	const char *hpc_job_mapping_dir;
+	const struct clock *clock; /* NULL: the real clock */
 	/* Called once if the mapping directory is not on a local file system. Also called when
 	 * the directory becomes unreadable, and not again until it was readable in between.
 	 * NULL: not called. */

@@ -13,36 +13,20 @@
 #include <string.h>
 #include <strings.h>
 
-#define WORDS_MAX 16
-
-/* Returns the word of the list that is most similar to `word`; NULL: none is similar. The
- * result points into `out`, which receives a copy of the list. */
-static const char *nearest_word(const char *list, const char *word, char *out, size_t size)
-{
-	const char *words[WORDS_MAX];
-	size_t n = 0;
-
-	snprintf(out, size, "%s", list);
-	for (char *p = out, *end; *p && n < WORDS_MAX; p = end) {
-		end = p + strcspn(p, " ");
-		if (*end)
-			*end++ = '\0';
-		words[n++] = p;
-	}
-	return suggest(word, words, n, sizeof(words[0]));
-}
-
 static bool params_known(const struct request *q, struct reply *r, const char *list)
 {
-	const char *name, *near;
+	const char *name, *near, *words[JSON_REQUEST_KEYS];
 	char copy[128];
+	size_t n;
 
 	if (*list == '*')
 		return true;
 	for (unsigned i = 0; (name = request_param_name(q, i)); i++) {
 		if (api_word_in(list, name, strlen(name)))
 			continue;
-		near = nearest_word(list, name, copy, sizeof(copy));
+		snprintf(copy, sizeof(copy), "%s", list);
+		n = json_request_words(copy, words);
+		near = suggest(name, words, n, sizeof(words[0]));
 		if (near)
 			reply_problem(r, 400, "unknown-parameter", NULL,
 				      "unknown parameter \"%.64s\"; did you mean \"%s\"?", name,

@@ -734,11 +734,8 @@ void api_health_clear(void *arg, const struct request *q, struct reply *r)
 	b = api_body(q, r, "reason");
 	if (!b)
 		return;
-	if (!json_request_text(b, "reason", &reason))
+	if (!json_request_text(b, "reason", GUARD_REASON_MAX, &reason))
 		reply_problem(r, 400, "bad-body", NULL, "%s", json_request_message(b));
-	else if (strlen(reason) > GUARD_REASON_MAX)
-		reply_problem(r, 400, "bad-body", NULL, "\"reason\" is longer than %d bytes",
-			      GUARD_REASON_MAX);
 	else
 		clear_quarantine(a, q, r, (unsigned)i, reason);
 	json_request_close(b);

@@ -189,7 +189,7 @@ struct worker_request {
 	bool force;
 };
 
-static bool refuse(struct json_request *b, const char *key, enum verb verb)
+static bool refuse_key(struct json_request *b, const char *key, enum verb verb)
 {
 	return json_request_wrong(b, "\"%s\" is not allowed for %s", key, verb_word[verb]);
 }
@@ -197,16 +197,16 @@ static bool refuse(struct json_request *b, const char *key, enum verb verb)
 static bool read_request(struct json_request *b, enum verb verb, struct worker_request *w)
 {
 	if (!json_request_number(b, "ttl_s", &w->ttl_s) ||
-	    !json_request_text(b, "reason", &w->reason) ||
-	    !json_request_text(b, "state", &w->state) ||
+	    !json_request_text(b, "reason", GUARD_REASON_MAX, &w->reason) ||
+	    !json_request_text(b, "state", 0, &w->state) ||
 	    !json_request_flag(b, "force", &w->force))
 		return false;
 	if (!isnan(w->ttl_s) && verb != EVICT && verb != HOLD)
-		return refuse(b, "ttl_s", verb);
+		return refuse_key(b, "ttl_s", verb);
 	if (w->state && verb != HOLD)
-		return refuse(b, "state", verb);
+		return refuse_key(b, "state", verb);
 	if (w->force && verb != RESUME)
-		return refuse(b, "force", verb);
+		return refuse_key(b, "force", verb);
 	if (!isnan(w->ttl_s) && !(w->ttl_s >= 0 && w->ttl_s <= GUARD_TTL_MOST_S))
 		json_request_wrong(b, "\"ttl_s\" must be from 0 (unlimited) to %.0f seconds",
 				   GUARD_TTL_MOST_S);
@@ -216,8 +216,6 @@ static bool read_request(struct json_request *b, enum verb verb, struct worker_r
 	else if (w->state && strcmp(w->state, "evicted") != 0 &&
 		 strcmp(w->state, "active") != 0)
 		json_request_wrong(b, "\"state\" must be \"evicted\" or \"active\"");
-	else if (strlen(w->reason) > GUARD_REASON_MAX)
-		json_request_wrong(b, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
 	else
 		return true;
 	return false;
@@ -264,8 +262,9 @@ static void replaced_hold(struct json *j, const struct guard_status *before,
 
 /* Replies 202. unsaved: why the request is not in the journal; "": it is. before: the worker's
  * status before a new hold; NULL for other requests. */
-static void accepted(const struct api *a, const struct guard_view *g, unsigned worker,
-		     const struct guard_status *before, const char *unsaved, struct reply *r)
+static void reply_accepted(const struct api *a, const struct guard_view *g, unsigned worker,
+			   const struct guard_status *before, const char *unsaved,
+			   struct reply *r)
 {
 	const struct guard_operation *o =
 		guard_operation_latest(g->operations, g->policy->worker[worker].name);
@@ -290,7 +289,8 @@ static void accepted(const struct api *a, const struct guard_view *g, unsigned w
 	api_end(&j);
 }
 
-static void held(const struct guard_view *g, int worker, struct reply *r, const char *message)
+static void reply_held(const struct guard_view *g, int worker, struct reply *r,
+		       const char *message)
 {
 	char remedy[160];
 
@@ -318,9 +318,10 @@ static void send_request(const struct api *a, const struct request *q, struct re
 					 &(struct guard_client){ name, q->uid, q->peer_pid, 0 },
 					 message, sizeof(message));
 	if (!err)
-		accepted(a, g, (unsigned)worker, verb == HOLD ? &before : NULL, message, r);
+		reply_accepted(a, g, (unsigned)worker, verb == HOLD ? &before : NULL, message,
+			       r);
 	else if (err == -GW_E_STATE)
-		held(g, worker, r, message);
+		reply_held(g, worker, r, message);
 	else if (err == -GW_E_PERM)
 		guard_doc_too_often(a, g, q, r, message);
 	else
@@ -328,8 +329,8 @@ static void send_request(const struct api *a, const struct request *q, struct re
 			      *message ? message : gw_strerror(err));
 }
 
-static void change(const struct api *a, const struct request *q, struct reply *r,
-		   enum verb verb)
+static void handle_request(const struct api *a, const struct request *q, struct reply *r,
+			   enum verb verb)
 {
 	const struct guard_view *g = guard_doc_may_ask(a, q, r);
 	struct worker_request w = { .ttl_s = (double)NAN, .reason = "" };
@@ -350,22 +351,22 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 
 void api_guard_evict(void *arg, const struct request *q, struct reply *r)
 {
-	change(arg, q, r, EVICT);
+	handle_request(arg, q, r, EVICT);
 }
 
 void api_guard_resume(void *arg, const struct request *q, struct reply *r)
 {
-	change(arg, q, r, RESUME);
+	handle_request(arg, q, r, RESUME);
 }
 
 void api_guard_hold(void *arg, const struct request *q, struct reply *r)
 {
-	change(arg, q, r, HOLD);
+	handle_request(arg, q, r, HOLD);
 }
 
 void api_guard_release(void *arg, const struct request *q, struct reply *r)
 {
-	change(arg, q, r, RELEASE);
+	handle_request(arg, q, r, RELEASE);
 }
 
 static void answer_mode(const struct api *a, const struct request *q, struct reply *r,
@@ -394,11 +395,9 @@ static bool read_mode(struct json_request *b, enum guard_mode *ret, const char *
 {
 	const char *word = NULL;
 
-	if (!json_request_text(b, "mode", &word) || !json_request_text(b, "reason", ret_reason))
+	if (!json_request_text(b, "mode", 0, &word) ||
+	    !json_request_text(b, "reason", GUARD_REASON_MAX, ret_reason))
 		return false;
-	if (strlen(*ret_reason) > GUARD_REASON_MAX)
-		return json_request_wrong(b, "\"reason\" is longer than %d bytes",
-					  GUARD_REASON_MAX);
 	for (unsigned m = 0; word && guard_modes[m]; m++) {
 		*ret = (enum guard_mode)m;
 		if (strcmp(word, guard_modes[m]) == 0)
@@ -495,15 +494,13 @@ static bool read_game(struct json_request *b, struct game_request *w)
 {
 	if (!json_request_number(b, "pid", &w->pid) ||
 	    !json_request_number(b, "ttl_s", &w->ttl_s) ||
-	    !json_request_text(b, "reason", &w->reason))
+	    !json_request_text(b, "reason", GUARD_REASON_MAX, &w->reason))
 		return false;
 	if (!(w->pid >= 1 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))
 		json_request_wrong(b, "\"pid\" is required and must be a process id");
 	else if (!isnan(w->ttl_s) && !(w->ttl_s > 0 && w->ttl_s <= GUARD_TTL_MOST_S))
 		json_request_wrong(b, "\"ttl_s\" must be above 0 and at most %.0f",
 				   GUARD_TTL_MOST_S);
-	else if (strlen(w->reason) > GUARD_REASON_MAX)
-		json_request_wrong(b, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
 	else
 		return true;
 	return false;

@@ -44,7 +44,7 @@ static double seconds_to(uint64_t at_ns, uint64_t now_ns)
 }
 
 /* Writes a duration in seconds as text: "12 s", "3 min", "1 h 30 min". */
-static const char *span(double s, char out[static 32])
+static const char *span_text(double s, char out[static 32])
 {
 	unsigned long min = (unsigned long)rint(s / 60);
 
@@ -70,7 +70,7 @@ static void ends_text(const struct guard_explanation *why, struct guard_moment n
 		snprintf(out, size, "%s", why->clears);
 		return;
 	}
-	span(seconds_to(why->clears_ns, now.mono_ns), left);
+	span_text(seconds_to(why->clears_ns, now.mono_ns), left);
 	if (*why->earlier) {
 		snprintf(out, size, "in %s, or earlier %s", left, why->earlier);
 		return;
@@ -100,7 +100,7 @@ static void say_reasons(struct json *j, const struct guard_view *g, unsigned wor
 			    "Reason against the worker%s: %s, for %s. Rule: %s. Evidence: %s%s "
 			    "Ends %s.",
 			    why.masked ? " (the hold masks it)" : "", guard_reason_name(r),
-			    span(seconds_to(now.mono_ns, why.since_ns), since), why.rule,
+			    span_text(seconds_to(now.mono_ns, why.since_ns), since), why.rule,
 			    *why.evidence ? why.evidence : "none",
 			    ends_well(why.evidence) ? "" : ".", end);
 	}
@@ -113,7 +113,7 @@ static void say_overrides(struct json *j, const struct guard_view *g, unsigned w
 
 	if (s->hold_until_ns)
 		snprintf(until, sizeof(until), "for %s more",
-			 span(seconds_to(s->hold_until_ns, now_ns), left));
+			 span_text(seconds_to(s->hold_until_ns, now_ns), left));
 	if (s->hold == HOLD_ACTIVE)
 		explain_say(
 			j,
@@ -150,7 +150,7 @@ static void say_last(struct json *j, const struct guard_view *g, unsigned worker
 
 /* Writes what the guard makes of this process: whether it moves the worker off the GPU, and
  * why. */
-static void meaning(const struct guard_relation *b, char *out, size_t size)
+static void relation_text(const struct guard_relation *b, char *out, size_t size)
 {
 	if (!b->here)
 		snprintf(out, size, "not on the worker's GPU");
@@ -175,7 +175,7 @@ static void say_contender(struct json *j, const struct guard_view *g, unsigned w
 	struct guard_relation b;
 
 	guard_relation(g->guard, worker, i, &b);
-	meaning(&b, what, sizeof(what));
+	relation_text(&b, what, sizeof(what));
 	if (p->bytes_known)
 		snprintf(size, sizeof(size), "%.0f MiB", (double)p->bytes / MIB);
 	if (!isnan(p->sm_ratio))
@@ -334,10 +334,10 @@ static void say_games(struct json *j, const struct guard_view *g, struct guard_m
 		snprintf(until, sizeof(until), "until it exits");
 		if (x->until_ns != UINT64_MAX)
 			snprintf(until, sizeof(until), "for %s more at most",
-				 span(seconds_to(x->until_ns, now.mono_ns), left));
+				 span_text(seconds_to(x->until_ns, now.mono_ns), left));
 		explain_say(j, "Game: pid %lld, registered %s ago, valid %s; requested by %s.",
 			    (long long)x->pid,
-			    span(seconds_to(now.mono_ns, x->since_ns), since), until,
+			    span_text(seconds_to(now.mono_ns, x->since_ns), since), until,
 			    *x->who ? x->who : "unknown");
 	}
 }
@@ -375,7 +375,8 @@ static void say_next(struct json *j, const struct guard_view *g, unsigned worker
 	else if (s->next_ns > now_ns || end > now_ns)
 		explain_say(
 			j, "Next possible automatic change: in %s.",
-			span(seconds_to(s->next_ns > now_ns ? s->next_ns : end, now_ns), left));
+			span_text(seconds_to(s->next_ns > now_ns ? s->next_ns : end, now_ns),
+				  left));
 	else if (s->state == STATE_ACTIVE)
 		explain_say(j, "The worker stays active until another process needs the GPU.");
 	else if (s->mask)
@@ -498,7 +499,7 @@ static void write_explain(struct json *j, const struct api *a, unsigned worker,
 	explain_say(j, "%s %s been %s%s for %s%s.", name,
 		    guard_doc_pretends(&s) ? "would have" : "has",
 		    state_is_adjective(s.state) ? "" : "in state ", guard_state_name(s.state),
-		    span(seconds_to(now.mono_ns, s.since_ns), since), holds);
+		    span_text(seconds_to(now.mono_ns, s.since_ns), since), holds);
 	if (no_gpu)
 		explain_say(j,
 			    "The GPU memory of the worker is unknown, and the guard cannot "

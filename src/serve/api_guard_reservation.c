@@ -103,9 +103,9 @@ static const char *why_none_leaves(const struct guard_view *g)
 
 /* Replies 409 with the free and the total memory, so that the client can request less, use
  * another GPU, or try later. in_vain: a later attempt would fail too. */
-static void insufficient(const struct api *a, const struct guard_view *g,
-			 const struct reservation_wait *w, const char *detail, bool in_vain,
-			 struct reply *r)
+static void reply_insufficient(const struct api *a, const struct guard_view *g,
+			       const struct reservation_wait *w, const char *detail,
+			       bool in_vain, struct reply *r)
 {
 	struct guard_reservation room = { .id = 0 };
 	double retry = fmax(rint((double)g->policy->standard.quiet_ns * 1e-9), 1);
@@ -192,7 +192,7 @@ static void check_reservation(const struct api *a, const struct guard_view *g,
 			 got != 0 ? ""
 			 : stays  ? stays
 				  : ", but not in time");
-		insufficient(a, g, w, text, got == 0 && stays, r);
+		reply_insufficient(a, g, w, text, got == 0 && stays, r);
 	}
 }
 
@@ -204,7 +204,7 @@ static bool read_reservation(struct json_request *b, struct reservation_request 
 	    !json_request_number(b, "pid", &w->pid) ||
 	    !json_request_number(b, "start_ticks", &w->start_ticks) ||
 	    !json_request_number(b, "wait_s", &w->wait_s) ||
-	    !json_request_text(b, "reason", &w->reason))
+	    !json_request_text(b, "reason", GUARD_REASON_MAX, &w->reason))
 		return false;
 	if (!(w->bytes >= 1 && w->bytes <= BYTES_MOST))
 		json_request_wrong(b, "\"bytes\" is required and must be above 0");
@@ -221,8 +221,6 @@ static bool read_reservation(struct json_request *b, struct reservation_request 
 		json_request_wrong(b, "\"pid\" must be a process id");
 	else if (!(w->start_ticks >= 0 && w->start_ticks <= BYTES_MOST))
 		json_request_wrong(b, "\"start_ticks\" must be a number, 0 or above");
-	else if (strlen(w->reason) > GUARD_REASON_MAX)
-		json_request_wrong(b, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
 	else
 		return true;
 	return false;

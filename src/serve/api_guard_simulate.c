@@ -45,12 +45,12 @@ struct simulation {
 	char rule[POLICY_WORKERS][64];
 };
 
-static double rounded(uint64_t ns)
+static double rounded_seconds(uint64_t ns)
 {
 	return rint((double)ns / 1e6) / 1e3;
 }
 
-static void decision(void *arg, const struct guard_decision *d)
+static void write_decision(void *arg, const struct guard_decision *d)
 {
 	struct simulation *x = arg;
 	bool leaves = d->to == STATE_DRAIN && d->from != STATE_DRAIN;
@@ -58,11 +58,11 @@ static void decision(void *arg, const struct guard_decision *d)
 	if (d->worker >= x->policy.workers)
 		return;
 	if ((leaves || d->result == RESULT_WITHHELD) && isnan(x->left_s[d->worker])) {
-		x->left_s[d->worker] = leaves ? rounded(d->mono_ns) : (double)NAN;
+		x->left_s[d->worker] = leaves ? rounded_seconds(d->mono_ns) : (double)NAN;
 		snprintf(x->rule[d->worker], sizeof(x->rule[0]), "%s", d->rule);
 	}
 	json_object(&x->j, NULL);
-	json_double(&x->j, "at_seconds", rounded(d->mono_ns));
+	json_double(&x->j, "at_seconds", rounded_seconds(d->mono_ns));
 	json_string(&x->j, "worker", x->policy.worker[d->worker].name);
 	json_string(&x->j, "from", guard_state_name(d->from));
 	json_string(&x->j, "to", guard_state_name(d->to));
@@ -72,7 +72,7 @@ static void decision(void *arg, const struct guard_decision *d)
 	json_object_end(&x->j);
 }
 
-static void workers(struct json *j, const struct simulation *x)
+static void write_workers(struct json *j, const struct simulation *x)
 {
 	struct guard_status s;
 
@@ -122,9 +122,9 @@ static void write_answer(const struct api *a, const struct simulation *x, struct
 	api_begin(&j, a, r);
 	json_string(&j, "mode", guard_modes[x->policy.mode]);
 	json_raw(&j, "decisions", x->decisions.p);
-	json_double(&j, "seconds", rounded(what_if_span_ns(x->what_if)));
+	json_double(&j, "seconds", rounded_seconds(what_if_span_ns(x->what_if)));
 	json_uint(&j, "looks", what_if_scenes(x->what_if));
-	workers(&j, x);
+	write_workers(&j, x);
 	write_gpus(&j, &x->view, x->what_if);
 	api_end(&j);
 }
@@ -212,7 +212,7 @@ static void simulation_run(void *arg)
 		return;
 	json_init(&x->j, &x->decisions, false);
 	json_array(&x->j, NULL);
-	if (!what_if_run(x->what_if, (uint64_t)(x->question.seconds * 1e9), decision,
+	if (!what_if_run(x->what_if, (uint64_t)(x->question.seconds * 1e9), write_decision,
 			 simulation_continues, x)) {
 		x->error = -GW_E_TIMEOUT;
 		return;
@@ -242,7 +242,7 @@ static void simulation_end(struct simulation *x)
 
 /* Changes the worker indices of the scene's roots from those of policy `from` to those of
  * policy `to`. Drops roots of workers that `to` does not have. */
-static void renumber(struct scene *s, const struct policy *from, const struct policy *to)
+static void renumber_roots(struct scene *s, const struct policy *from, const struct policy *to)
 {
 	unsigned kept = 0;
 
@@ -275,7 +275,7 @@ static int choose_policy(struct simulation *x, const struct api *a, const struct
 		err = a->view.guard_ops->policy(toml, strlen(toml), &x->policy, message, size);
 	x->view.policy = &x->policy;
 	if (toml && !err) {
-		renumber(&x->now, a->view.guard->policy, &x->policy);
+		renumber_roots(&x->now, a->view.guard->policy, &x->policy);
 		for (unsigned i = 0; i < x->now.processes; i++)
 			x->now.process[i].command_match = COMMAND_UNMATCHED;
 	}
@@ -283,8 +283,8 @@ static int choose_policy(struct simulation *x, const struct api *a, const struct
 	return err;
 }
 
-static int prepare(struct simulation *x, const struct api *a, const struct request *q,
-		   char *message, size_t size)
+static int prepare_simulation(struct simulation *x, const struct api *a,
+			      const struct request *q, char *message, size_t size)
 {
 	const struct scene *now = a->view.guard->scene;
 	int err;
@@ -331,7 +331,7 @@ static void simulation_start(struct api *a, const struct request *q, struct wait
 	}
 	mailbox_init(&x->box, 0);
 	buf_init(&x->decisions, DECISIONS_MAX);
-	err = prepare(x, a, q, message, sizeof(message));
+	err = prepare_simulation(x, a, q, message, sizeof(message));
 	if (!err)
 		err = mailbox_start(&x->box, 0, simulation_run, simulation_free, x);
 	if (err) {

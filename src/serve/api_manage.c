@@ -356,7 +356,7 @@ static void start_order(const struct api *a, const struct request *q, struct rep
 	reply_again(r, clock_mono_ns(a->clock) + POLL_NS);
 }
 
-static void problem(const struct manage_result *got, struct reply *r)
+static void reply_failure(const struct manage_result *got, struct reply *r)
 {
 	static const struct {
 		int error, status;
@@ -380,8 +380,8 @@ static void problem(const struct manage_result *got, struct reply *r)
 		reply_problem(r, 500, "driver-error", got->remedy, "%s", got->message);
 }
 
-static void result(const struct api *a, const struct manage_order *o,
-		   const struct manage_result *got, struct reply *r)
+static void reply_result(const struct api *a, const struct manage_order *o,
+			 const struct manage_result *got, struct reply *r)
 {
 	struct json j;
 
@@ -415,9 +415,9 @@ static void poll_order(const struct api *a, const struct request *q, struct repl
 			      "GET /api/gpu/manage shows the current values.",
 			      "the change was started, but its outcome is unknown");
 	else if (got.error)
-		problem(&got, r);
+		reply_failure(&got, r);
 	else
-		result(a, &w->order, &got, r);
+		reply_result(a, &w->order, &got, r);
 }
 
 void api_manage_set(void *arg, const struct request *q, struct reply *r)

@@ -50,8 +50,8 @@ static void no_quantity(struct reply *r, const char *word)
 			      "no history of \"%.64s\"; available: %s", word, list.p);
 }
 
-static bool quantities(const struct request *q, struct reply *r,
-		       struct series_request *series_request)
+static bool read_quantities(const struct request *q, struct reply *r,
+			    struct series_request *series_request)
 {
 	const char *list = request_param(q, "quantity");
 	char word[65];
@@ -117,7 +117,7 @@ static const struct {
 #define TIERS (sizeof(tier_table) / sizeof(tier_table[0]))
 
 /* Reads ?tier=, which names a step. Returns false after an error reply. */
-static bool tier(const struct request *q, struct reply *r, uint64_t *ret)
+static bool read_tier(const struct request *q, struct reply *r, uint64_t *ret)
 {
 	const char *word = request_param(q, "tier");
 
@@ -141,7 +141,7 @@ static bool read_step(const struct api *a, const struct request *q, struct reply
 	uint64_t span = series_request->to_ns - series_request->from_ns,
 		 interval = a->view.interval_ns;
 
-	if (!tier(q, r, &series_request->step_ns))
+	if (!read_tier(q, r, &series_request->step_ns))
 		return false;
 	if (text && (timespec_parse_span(text, &series_request->step_ns) != 0 ||
 		     series_request->step_ns == 0)) {
@@ -165,8 +165,8 @@ static bool read_step(const struct api *a, const struct request *q, struct reply
 	return true;
 }
 
-static bool range(const struct api *a, const struct request *q, struct reply *r,
-		  struct series_request *series_request)
+static bool read_range(const struct api *a, const struct request *q, struct reply *r,
+		       struct series_request *series_request)
 {
 	uint64_t now = clock_wall_ns(a->clock);
 
@@ -186,7 +186,7 @@ enum column { COLUMN_TIME, COLUMN_MEAN, COLUMN_MIN, COLUMN_MAX, COLUMNS };
 
 /* Rounds to seven significant digits, because values are stored as float. Whole numbers stay
  * unchanged. */
-static double digits(double v)
+static double round_digits(double v)
 {
 	double scale;
 
@@ -196,13 +196,13 @@ static double digits(double v)
 	return round(v * scale) / scale;
 }
 
-static double cell(const struct view_point *p, enum column c)
+static double point_figure(const struct view_point *p, enum column c)
 {
 	switch (c) {
 	case COLUMN_TIME: return (double)(p->begin_wall_ns / NS_PER_MS) / 1e3;
-	case COLUMN_MEAN: return digits(p->mean);
-	case COLUMN_MIN: return digits(p->min);
-	default: return digits(p->max);
+	case COLUMN_MEAN: return round_digits(p->mean);
+	case COLUMN_MIN: return round_digits(p->min);
+	default: return round_digits(p->max);
 	}
 }
 
@@ -214,7 +214,7 @@ static void write_columns(struct json *j, const struct view_point *p, unsigned n
 		json_array(j, names[c]);
 		for (unsigned i = 0; i < n; i++)
 			if (p[i].count)
-				json_double(j, NULL, cell(&p[i], (enum column)c));
+				json_double(j, NULL, point_figure(&p[i], (enum column)c));
 		json_array_end(j);
 	}
 }
@@ -242,9 +242,9 @@ static void write_block(struct json *j, const struct api *a, const struct gw_dev
 	json_object_end(j);
 }
 
-static void blocks(const struct api *a, struct reply *r,
-		   const struct series_request *series_request,
-		   const struct render_filter *filter, struct view_point *points)
+static void write_blocks(const struct api *a, struct reply *r,
+			 const struct series_request *series_request,
+			 const struct render_filter *filter, struct view_point *points)
 {
 	struct json j;
 
@@ -261,7 +261,7 @@ static void blocks(const struct api *a, struct reply *r,
 	api_end(&j);
 }
 
-static unsigned shown(const struct api *a, const struct render_filter *filter)
+static unsigned count_shown(const struct api *a, const struct render_filter *filter)
 {
 	unsigned n = 0;
 
@@ -276,18 +276,18 @@ static void send_series(const struct api *a, const struct request *q, struct rep
 	struct series_request series_request = { 0 };
 	struct view_point *points;
 
-	if (!quantities(q, r, &series_request) || !range(a, q, r, &series_request) ||
+	if (!read_quantities(q, r, &series_request) || !read_range(a, q, r, &series_request) ||
 	    !read_step(a, q, r, &series_request))
 		return;
-	if (shown(a, filter) * series_request.quantities * series_request.points >
+	if (count_shown(a, filter) * series_request.quantities * series_request.points >
 	    POINTS_TOTAL) {
 		reply_problem(
 			r, 400, "too-many-points",
 			"Request fewer GPUs or quantities at a time, or use longer steps.",
 			"%u GPUs with %u quantities of up to %u points exceed the limit of %u "
 			"points",
-			shown(a, filter), series_request.quantities, series_request.points,
-			POINTS_TOTAL);
+			count_shown(a, filter), series_request.quantities,
+			series_request.points, POINTS_TOTAL);
 		return;
 	}
 	points = calloc(series_request.points, sizeof(*points));
@@ -295,7 +295,7 @@ static void send_series(const struct api *a, const struct request *q, struct rep
 		reply_problem(r, 503, "no-memory", NULL, "out of memory");
 		return;
 	}
-	blocks(a, r, &series_request, filter, points);
+	write_blocks(a, r, &series_request, filter, points);
 	free(points);
 }
 

@@ -25,7 +25,7 @@ static void check_push(struct buf *out, const struct view_push *p)
 		 both ? "; " : "", p->queue_problem);
 }
 
-static void checks(struct buf *out, const struct api *a, const char *unready)
+static void write_checks(struct buf *out, const struct api *a, const char *unready)
 {
 	const struct view *v = &a->view;
 	double age_s = v->tick && v->snap
@@ -72,11 +72,11 @@ void api_healthy(void *arg, const struct request *q, struct reply *r)
 
 	r->type = "text/plain; charset=utf-8";
 	if (api_flag(q, "verbose", false))
-		checks(&r->body, a, view_unready(&a->view, api_now(a), why, sizeof(why)));
+		write_checks(&r->body, a, view_unready(&a->view, api_now(a), why, sizeof(why)));
 	buf_adds(&r->body, "ok\n");
 }
 
-static const char *remedy(const struct view *v)
+static const char *unready_remedy(const struct view *v)
 {
 	unsigned cause;
 
@@ -99,14 +99,14 @@ void api_ready(void *arg, const struct request *q, struct reply *r)
 	bool verbose = api_flag(q, "verbose", false);
 
 	if (unready && !verbose) {
-		reply_problem(r, 503, "not-ready", remedy(&a->view), "%s", unready);
+		reply_problem(r, 503, "not-ready", unready_remedy(&a->view), "%s", unready);
 		return;
 	}
 	r->type = "text/plain; charset=utf-8";
 	if (unready)
 		r->status = 503;
 	if (verbose)
-		checks(&r->body, a, unready);
+		write_checks(&r->body, a, unready);
 	if (!unready)
 		buf_adds(&r->body, "ok\n");
 }
@@ -216,7 +216,7 @@ struct wait {
 	uint64_t until_ns; /* monotonic time at which the reply no longer waits */
 };
 
-static void state(const struct api *a, struct reply *r)
+static void reply_state(const struct api *a, struct reply *r)
 {
 	const struct gw_snapshot *snap = a->view.snap;
 	struct json j;
@@ -276,8 +276,8 @@ static void change_begin(const struct api *a, const struct request *q, struct re
 	reply_again(r, api_now(a) + POLL_NS);
 }
 
-static void change(const struct api *a, const struct request *q, struct reply *r,
-		   enum view_request what)
+static void handle_change(const struct api *a, const struct request *q, struct reply *r,
+			  enum view_request what)
 {
 	const struct wait *w = *q->memory;
 	uint64_t now = api_now(a);
@@ -285,13 +285,13 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 	if (!w && !api_no_body(q, r))
 		return;
 	if (!w && a->view.tick && a->view.let_go == (what == VIEW_LET_GO))
-		state(a, r); /* the drivers are already released, or already open */
+		reply_state(a, r); /* the drivers are already released, or already open */
 	else if (!w)
 		change_begin(a, q, r, what);
 	else if (view_request_done(&a->view, w->number) && a->view.requests.error)
 		change_failed(a, r, a->view.requests.error);
 	else if (view_request_done(&a->view, w->number))
-		state(a, r);
+		reply_state(a, r);
 	else if (now >= w->until_ns)
 		change_failed(a, r, -GW_E_TIMEOUT);
 	else
@@ -300,12 +300,12 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 
 void api_let_go(void *arg, const struct request *q, struct reply *r)
 {
-	change(arg, q, r, VIEW_LET_GO);
+	handle_change(arg, q, r, VIEW_LET_GO);
 }
 
 void api_resume(void *arg, const struct request *q, struct reply *r)
 {
-	change(arg, q, r, VIEW_RESUME);
+	handle_change(arg, q, r, VIEW_RESUME);
 }
 
 static const struct asset *find_asset(const char *path)

@@ -34,8 +34,8 @@ static bool api_may_measure(const struct api *a, const struct request *q, struct
 	return q->size == 0 || api_says_json(q, r);
 }
 
-static struct windows_entry *entry(const struct api *a, const struct request *q,
-				   struct reply *r)
+static struct windows_entry *find_window(const struct api *a, const struct request *q,
+					 struct reply *r)
 {
 	struct windows_entry *e = windows_find(a->windows, q->arg[0]);
 
@@ -69,15 +69,13 @@ static bool read_request(struct json_request *b, struct window_request *w)
 {
 	double limit_s = LIMIT_S, lease_s = 0;
 
-	if (!json_request_text(b, "label", &w->ask.label) ||
+	if (!json_request_text(b, "label", LABEL_MAX, &w->ask.label) ||
 	    !json_request_texts(b, "gpus", w->gpu, GPUS_MAX, &w->gpus) ||
 	    !json_request_number(b, "limit_seconds", &limit_s) ||
 	    !json_request_number(b, "lease_seconds", &lease_s) ||
 	    !json_request_pairs(b, "tags", w->ask.tag, w->ask.value, WINDOWS_TAGS_MAX,
 				&w->ask.tags))
 		return false;
-	if (w->ask.label && strlen(w->ask.label) > LABEL_MAX)
-		return json_request_wrong(b, "\"label\" is longer than %d bytes", LABEL_MAX);
 	if (!(limit_s > 0 && limit_s <= WINDOWS_LIMIT_MOST_S))
 		return json_request_wrong(b,
 					  "\"limit_seconds\" must be above 0 and at most %.0f",
@@ -92,7 +90,7 @@ static bool read_request(struct json_request *b, struct window_request *w)
 }
 
 /* Finds the GPUs of the request. Returns false after an error reply. */
-static bool choose(const struct api *a, struct reply *r, struct window_request *w)
+static bool find_gpus(const struct api *a, struct reply *r, struct window_request *w)
 {
 	for (unsigned i = 0; i < w->gpus; i++) {
 		int at = api_find(a, r, 400, w->gpu[i]);
@@ -175,7 +173,7 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 		reply_problem(r, 400, "bad-body", NULL, "%s", json_request_message(b));
 	else if (a->view.let_go || !a->view.meter || gw_meter_device_count(a->view.meter) == 0)
 		no_meter(a, r);
-	else if (choose(a, r, &w))
+	else if (find_gpus(a, r, &w))
 		open_request(a, q, r, &w);
 	json_request_close(b);
 }
@@ -198,7 +196,8 @@ static bool list_one(void *arg, const struct windows_entry *e)
 }
 
 /* Reads ?state=open|ended; both if absent. Returns false after an error reply. */
-static bool wanted(const struct request *q, struct reply *r, bool *ret_open, bool *ret_ended)
+static bool read_states(const struct request *q, struct reply *r, bool *ret_open,
+			bool *ret_ended)
 {
 	const char *state = request_param(q, "state");
 
@@ -221,7 +220,7 @@ void api_windows_list(void *arg, const struct request *q, struct reply *r)
 	struct list l = { a, &j, false };
 
 	if (!api_number(q, r, "limit", WINDOWS_ENDED_MAX, WINDOWS_ENDED_MAX, &limit) ||
-	    !wanted(q, r, &open, &ended))
+	    !read_states(q, r, &open, &ended))
 		return;
 	api_begin(&j, a, r);
 	json_uint(&j, "open", windows_open_count(a->windows));
@@ -235,7 +234,7 @@ void api_windows_list(void *arg, const struct request *q, struct reply *r)
 void api_window_get(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	struct windows_entry *e = entry(a, q, r);
+	struct windows_entry *e = find_window(a, q, r);
 
 	if (e)
 		send_window(a, r, e);
@@ -246,7 +245,7 @@ void api_window_forget(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	struct windows_entry *e;
 
-	if (!api_may_measure(a, q, r) || !(e = entry(a, q, r)))
+	if (!api_may_measure(a, q, r) || !(e = find_window(a, q, r)))
 		return;
 	windows_forget(a->windows, &a->view, e);
 	r->status = 204;
@@ -263,8 +262,8 @@ static void answer_mark(struct reply *r, const struct windows_entry *e)
 	json_end(&j);
 }
 
-static void cut(const struct api *a, struct reply *r, struct windows_entry *e,
-		const char *label)
+static void add_mark(const struct api *a, struct reply *r, struct windows_entry *e,
+		     const char *label)
 {
 	int err = windows_mark(a->windows, &a->view, e, label, api_now(a));
 
@@ -290,19 +289,18 @@ void api_window_mark(void *arg, const struct request *q, struct reply *r)
 	struct windows_entry *e;
 	struct json_request *b;
 
-	if (!api_may_measure(a, q, r) || !(e = entry(a, q, r)))
+	if (!api_may_measure(a, q, r) || !(e = find_window(a, q, r)))
 		return;
 	b = api_body(q, r, "label");
 	if (!b)
 		return;
-	if (!json_request_text(b, "label", &label) || !label || !*label ||
-	    strlen(label) > LABEL_MAX)
+	if (!json_request_text(b, "label", LABEL_MAX, &label) || !label || !*label)
 		reply_problem(r, 400, "bad-body", "Send {\"label\": \"decode\"}.", "%s",
 			      *json_request_message(b)
 				      ? json_request_message(b)
 				      : "\"label\" must be a string of 1 to 63 bytes");
 	else
-		cut(a, r, e, label);
+		add_mark(a, r, e, label);
 	json_request_close(b);
 }
 
@@ -311,7 +309,7 @@ void api_window_stop(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	struct windows_entry *e;
 
-	if (!api_may_measure(a, q, r) || !api_no_body(q, r) || !(e = entry(a, q, r)))
+	if (!api_may_measure(a, q, r) || !api_no_body(q, r) || !(e = find_window(a, q, r)))
 		return;
 	if (windows_stop(a->windows, &a->view, e, api_now(a)))
 		send_window(a, r, e);

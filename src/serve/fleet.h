@@ -67,8 +67,9 @@ struct fleet_node {
 	double up;     /* value of gpuward_up: 1 if the readings are current */
 	double gpus, gpus_up, gpus_down;
 	double power_w, limit_w, utilization, memory_used, memory_total;
+	/* GPUs with memory that processes hold but do not use, and the power of these GPUs */
 	double idle_gpus, idle_w;
-	double energy_j;
+	double energy_j; /* energy of the GPUs in the time range */
 	/* the energy is more than the power limits allow, so it is not shown */
 	bool energy_refused;
 	bool pushed; /* the node pushes its metrics; Prometheus does not scrape it */

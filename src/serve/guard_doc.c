@@ -211,12 +211,12 @@ static const char *no_question(const struct policy_worker *p, const struct guard
 	if (no_gpu)
 		return no_gpu;
 	if (way == MOVE_LEAVE)
-		return s->resident_bytes ? NULL : "it holds no GPU memory now";
+		return s->resident_bytes ? NULL : "the worker holds no GPU memory now";
 	if (p->resume == RESUME_NEVER)
-		return "the guard does not resume it (resume = \"never\")";
+		return "the guard does not resume the worker (resume = \"never\")";
 	if (p->resume == RESUME_LAZY)
-		return "it loads with its next request (resume = \"lazy\")";
-	return s->need_bytes ? NULL : "it has held no GPU memory yet";
+		return "the worker loads its model with the next request (resume = \"lazy\")";
+	return s->need_bytes ? NULL : "the worker has held no GPU memory yet";
 }
 
 /* Estimates the duration of a move. Returns NULL, or why it cannot be estimated. */
@@ -243,7 +243,8 @@ static const char *estimate(const struct guard_view *g, unsigned worker,
 			      .simulated = simulated,
 		      },
 		      ret);
-	return ret->basis == MOVE_BASIS_NONE ? "the guard has not seen it move yet" : NULL;
+	return ret->basis == MOVE_BASIS_NONE ? "the guard has not seen the worker move yet"
+					     : NULL;
 }
 
 /* Writes which earlier moves an estimate is based on; "" if there is no estimate. */

@@ -2,10 +2,10 @@
  * /api/v1/guard/gpus/{uuid}, so that a client can edit a reply and send it back. */
 #include "guard_question.h"
 
+#include "json_request.h"
 #include "render.h"
 
 #include "base/json_doc.h"
-#include "base/suggest.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,24 +37,7 @@ static bool question_wrong(const struct place *at, const char *key, const char *
 static bool keys_known(const struct json_doc *o, const char *const *keys, size_t n,
 		       const struct place *at)
 {
-	const char *key, *near;
-	const struct json_doc *value;
-	void *iter = NULL;
-
-	while (json_doc_next(o, &iter, &key, &value)) {
-		bool found = false;
-
-		for (size_t i = 0; i < n; i++)
-			found = found || strcmp(keys[i], key) == 0;
-		if (found)
-			continue;
-		near = suggest(key, keys, n, sizeof(keys[0]));
-		snprintf(at->message, at->size, "%s%sunknown key \"%.64s\"%s%s%s", at->what,
-			 *at->what ? ": " : "", key, near ? "; did you mean \"" : "",
-			 near ? near : "", near ? "\"?" : "");
-		return false;
-	}
-	return true;
+	return json_request_keys_known(o, keys, n, at->what, at->message, at->size);
 }
 
 /* read_number(), read_text() and read_flag() leave *ret unchanged if the key is absent. */

@@ -92,8 +92,8 @@ struct guard_view_requested {
 /* The client that sent a request. */
 struct guard_client {
 	const char *who; /* for logs: "uid 1000: reason", "token: reason" */
-	/* The user, who decides the permissions. -1: not a local user, such as a client with
-	 * the token. */
+	/* user id, which decides the permissions; -1: not a local user, such as a client with
+	 * the token */
 	int64_t uid;
 	/* pid of a client on the UNIX socket, in our pid namespace. 0: the client runs outside
 	 * of this namespace. -1: unknown. */
@@ -110,9 +110,10 @@ struct guard_view_counts {
 	uint64_t stuck;       /* number of workers in state stuck now */
 	/* Energy saved while idle models were unloaded, and energy spent to load them again. */
 	double idle_saved_joules, idle_spent_joules;
-	double decide_seconds_last, decide_seconds_max; /* from the scene to the decision */
-	double free_seconds_last,
-		free_seconds_max; /* time from the first order until the GPU memory is free */
+	/* time from the scene to the decision; 0: no decision yet */
+	double decide_seconds_last, decide_seconds_max;
+	/* time from the first order until the GPU memory is free; 0: no eviction yet */
+	double free_seconds_last, free_seconds_max;
 };
 
 /* The mode that the file configures, and the mode that a person set while the service ran. The

@@ -331,7 +331,7 @@ static enum MHD_Result end_body(struct conn *c)
 	return dispatch(c);
 }
 
-static struct entry *cached(struct conn *c, const char *url, const char *method)
+static struct entry *find_cached(struct conn *c, const char *url, const char *method)
 {
 	const struct heads *heads = &c->heads;
 	struct http *h = c->http;
@@ -411,7 +411,7 @@ static enum MHD_Result last_call(struct conn *c, const char *url, const char *me
 
 	if (c->call)
 		return end_body(c);
-	e = cached(c, url, method);
+	e = find_cached(c, url, method);
 	if (e)
 		return send_cached(c, e, url);
 	if (call_begin(c, url, method, version) != MHD_YES)
@@ -537,7 +537,7 @@ static const char *segment_end(const char *s)
 	return s + strcspn(s, "/");
 }
 
-static bool matches(const char *pattern, const char *path)
+static bool path_matches(const char *pattern, const char *path)
 {
 	while (*pattern && *path) {
 		if (strcmp(pattern, "*") == 0)
@@ -590,12 +590,12 @@ int router_find(const struct router *r, char *path, unsigned method, const char 
 	for (unsigned p = 0; p < r->patterns && methods == 0; p++) {
 		int first = r->pattern[p];
 
-		if (!matches(r->route[first].path, path))
+		if (!path_matches(r->route[first].path, path))
 			continue;
 		for (; p < r->patterns; p++) {
 			const struct route *route = &r->route[r->pattern[p]];
 
-			if (!matches(route->path, path))
+			if (!path_matches(route->path, path))
 				continue;
 			if (route->method == method) {
 				split_path(route->path, path, arg);

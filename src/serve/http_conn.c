@@ -104,7 +104,7 @@ static void name_inet(struct listener *l, const struct sockaddr_storage *a)
 }
 
 /* Splits "host:port" or "[v6]:port". */
-static bool split(const char *address, char *host, size_t size, const char **port)
+static bool split_address(const char *address, char *host, size_t size, const char **port)
 {
 	const char *colon = strrchr(address, ':');
 	size_t n = colon ? (size_t)(colon - address) : 0;
@@ -134,7 +134,7 @@ static int address_resolve(const char *address, struct sockaddr_storage *ret,
 	const char *port;
 	char host[256];
 
-	if (!split(address, host, sizeof(host), &port))
+	if (!split_address(address, host, sizeof(host), &port))
 		return fail(message, size, -GW_E_ARG,
 			    "not an address; use HOST:PORT, [IPV6]:PORT or unix:PATH", address);
 

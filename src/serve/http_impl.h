@@ -38,7 +38,9 @@ struct listener {
 	struct http *http;
 	struct loop_source *source;
 	int fd;
-	bool unix_socket, tls, loopback, wildcard;
+	bool unix_socket, tls;
+	bool loopback; /* only this machine can reach the address */
+	bool wildcard; /* the socket listens on all addresses of the machine */
 	/* the service created the UNIX socket file, so it removes the file at the end */
 	bool ours;
 	char path[108];     /* path of the UNIX socket */
@@ -72,7 +74,7 @@ int router_find(const struct router *r, char *path, unsigned method, const char 
 		unsigned *ret_methods);
 
 struct auth {
-	bool token;
+	bool token;      /* a token is configured */
 	char digest[65]; /* SHA-256 of the token */
 	struct {
 		uint64_t peer;
@@ -127,9 +129,9 @@ struct entry {
 	/* The ETag without its last quote; "": no ETag. The encoding and the quote are appended
 	 * when it is sent. */
 	char etag[ETAG_SIZE];
-	unsigned flags; /* flags of the route */
-	struct blob *plain, *gzip;
-	bool gzip_tried;
+	unsigned flags;            /* flags of the route */
+	struct blob *plain, *gzip; /* the body; gzip NULL: not compressed */
+	bool gzip_tried;           /* compression was tried; it is not tried again */
 	/* the library's replies, plain and gzipped; shared by all requests */
 	struct MHD_Response *ready[2];
 	struct MHD_Response *same[2]; /* the same for status 304 */

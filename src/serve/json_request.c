@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEYS_MAX  16
 #define TEXTS_MAX 64
 
 struct json_request {
@@ -21,42 +20,37 @@ struct json_request {
 	char message[256]; /* why the body is invalid */
 };
 
-/* Splits a list into words; returns their number. */
-static size_t split_words(char *list, const char **out)
+size_t json_request_words(char *list, const char *words[static JSON_REQUEST_KEYS])
 {
 	size_t n = 0;
 
-	for (char *end; *list && n < KEYS_MAX; list = end) {
+	for (char *end; *list && n < JSON_REQUEST_KEYS; list = end) {
 		end = list + strcspn(list, " ");
 		if (*end)
 			*end++ = '\0';
-		out[n++] = list;
+		words[n++] = list;
 	}
 	return n;
 }
 
-/* True if every key is in the list `keys`. If not, writes the message. */
-static bool keys_known(const struct json_doc *root, const char *keys, char *message,
-		       size_t size)
+bool json_request_keys_known(const struct json_doc *o, const char *const *keys, size_t n,
+			     const char *where, char *message, size_t size)
 {
-	const char *key, *word[KEYS_MAX], *near;
-	char list[128];
+	const char *key, *near;
 	const struct json_doc *value;
 	void *iter = NULL;
-	size_t n;
 
-	snprintf(list, sizeof(list), "%s", keys);
-	n = split_words(list, word);
-	while (json_doc_next(root, &iter, &key, &value)) {
+	while (json_doc_next(o, &iter, &key, &value)) {
 		bool found = false;
 
 		for (size_t i = 0; i < n; i++)
-			found = found || strcmp(word[i], key) == 0;
+			found = found || strcmp(keys[i], key) == 0;
 		if (found)
 			continue;
-		near = suggest(key, word, n, sizeof(word[0]));
-		snprintf(message, size, "unknown key \"%.64s\" in the body%s%s%s", key,
-			 near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+		near = suggest(key, keys, n, sizeof(keys[0]));
+		snprintf(message, size, "%s%sunknown key \"%.64s\"%s%s%s", where,
+			 *where ? ": " : "", key, near ? "; did you mean \"" : "",
+			 near ? near : "", near ? "\"?" : "");
 		return false;
 	}
 	return true;
@@ -66,17 +60,20 @@ int json_request_open(const char *text, size_t n, const char *keys, struct json_
 		      char *message, size_t size)
 {
 	struct json_request *b = calloc(1, sizeof(*b));
-	char why[200];
+	const char *words[JSON_REQUEST_KEYS];
+	char list[128], why[200];
 	int err;
 
 	if (!b)
 		return -GW_E_NOMEM;
+	snprintf(list, sizeof(list), "%s", keys);
 	err = json_doc_new_strict(n ? text : "{}", n ? n : 2, &b->root, why, sizeof(why));
 	if (err)
 		snprintf(message, size, "the body is %s", why);
 	else if (json_doc_type(b->root, "") != JSON_DOC_OBJECT)
 		snprintf(message, size, "the body must be an object");
-	else if (keys_known(b->root, keys, message, size)) {
+	else if (json_request_keys_known(b->root, words, json_request_words(list, words),
+					 "the body", message, size)) {
 		*ret = b;
 		return 0;
 	}
@@ -115,7 +112,7 @@ static const struct json_doc *request_value(const struct json_request *b, const 
 	return json_doc_type(v, "") == JSON_DOC_NULL ? NULL : v;
 }
 
-bool json_request_text(struct json_request *b, const char *key, const char **ret)
+bool json_request_text(struct json_request *b, const char *key, size_t max, const char **ret)
 {
 	const struct json_doc *v = request_value(b, key);
 
@@ -123,6 +120,8 @@ bool json_request_text(struct json_request *b, const char *key, const char **ret
 		return true;
 	if (json_doc_type(v, "") != JSON_DOC_STRING)
 		return json_request_wrong(b, "\"%s\" must be a string", key);
+	if (max && strlen(json_doc_string(v, "")) > max)
+		return json_request_wrong(b, "\"%s\" is longer than %zu bytes", key, max);
 	*ret = json_doc_string(v, "");
 	return true;
 }

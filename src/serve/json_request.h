@@ -7,7 +7,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct json_doc;
 struct json_request;
+
+#define JSON_REQUEST_KEYS 16 /* maximum number of words in a list */
+
+/* Splits a list of words at its spaces, in place. Returns their number. */
+size_t json_request_words(char *list, const char *words[static JSON_REQUEST_KEYS]);
+
+/* True if every key of an object is one of the n keys. If not, writes a message with the most
+ * similar key. where: the place of the object, for the message; "": not named. */
+bool json_request_keys_known(const struct json_doc *o, const char *const *keys, size_t n,
+			     const char *where, char *message, size_t size);
 
 /* Reads an object. keys: the allowed keys, separated by spaces; "": the object must be empty.
  * Returns 0, -GW_E_PARSE with a message, or -GW_E_NOMEM. */
@@ -19,7 +30,8 @@ void json_request_close(struct json_request *b);
  * absent, they return true and leave *ret unchanged. They return false if the value has the
  * wrong type; json_request_message() then returns the error. Strings live as long as the
  * request. */
-bool json_request_text(struct json_request *b, const char *key, const char **ret);
+/* Reads a string of at most max bytes; max 0: of any length. */
+bool json_request_text(struct json_request *b, const char *key, size_t max, const char **ret);
 bool json_request_number(struct json_request *b, const char *key, double *ret);
 bool json_request_flag(struct json_request *b, const char *key, bool *ret);
 /* Reads a string, or a whole number as a string. */

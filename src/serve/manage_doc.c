@@ -77,7 +77,7 @@ static const struct key keys[MANAGE_WHATS][2] = {
 static const char *const modes[] = { "default", NULL, "prohibited", "exclusive_process" };
 #define MODES (sizeof(modes) / sizeof(modes[0]))
 
-static const char *wanted(enum manage_what what)
+static const char *wanted_type(enum manage_what what)
 {
 	switch (what) {
 	case MANAGE_PERSISTENCE: return "true or false";
@@ -195,7 +195,8 @@ static int read_key(const char *name, const struct json_doc *v, struct manage_or
 		if (strcmp(name, k->name) != 0)
 			continue;
 		if (!read_one(o->what, v, &o->value[k->at]))
-			snprintf(message, size, "\"%s\" must be %s", name, wanted(o->what));
+			snprintf(message, size, "\"%s\" must be %s", name,
+				 wanted_type(o->what));
 		else if (!is_whole(o->what, o->value[k->at]))
 			snprintf(message, size,
 				 "\"%s\" must be whole MHz: a multiple of 1000000, not %.15g",
@@ -228,7 +229,7 @@ static int read_body(const struct json_doc *doc, struct manage_order *o, char *m
 		if (!isnan(o->value[k->at]))
 			continue;
 		snprintf(message, size, "%s needs \"%s\": %s", manage_info(o->what)->word,
-			 k->name, wanted(o->what));
+			 k->name, wanted_type(o->what));
 		return -GW_E_ARG;
 	}
 	return 0;

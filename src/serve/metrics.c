@@ -1,5 +1,5 @@
 /* metrics: writes the metrics page. This file has the families of workloads, models, the service
- * itself and the host, and the families with old names (compatible()).
+ * itself and the host, and the families with old names (write_compatible()).
  *
  * The samples of a family must be contiguous, so the outer loop is over families and the inner
  * loop over GPUs. */
@@ -200,7 +200,7 @@ static void put_rests(struct page *p)
 	}
 }
 
-static void workloads(struct page *p)
+static void write_workloads(struct page *p)
 {
 	if (!p->v->workloads || !p->v->self.counts_known)
 		return;
@@ -244,7 +244,7 @@ static void put_energy(struct page *p, const struct model_energy *m, const struc
 	}
 }
 
-static void models(struct page *p)
+static void write_models(struct page *p)
 {
 	const struct model_energy *m = p->v->models;
 	const struct model_row *r;
@@ -257,13 +257,13 @@ static void models(struct page *p)
 			put_energy(p, m, r);
 }
 
-static void build(struct page *p)
+static void write_build(struct page *p)
 {
 	if (page_family(p, M_BUILD))
 		page_labelled(p, NULL, "version", gw_version(), 1);
 }
 
-static void driver(struct page *p)
+static void write_driver(struct page *p)
 {
 	const struct gw_status *st = gw_snapshot_status(p->v->snap);
 	struct labels l;
@@ -286,14 +286,14 @@ static bool is_up(const struct page *p)
 	       !view_stale(p->v, clock_mono_ns(p->a->clock), why, sizeof(why));
 }
 
-static void service(struct page *p)
+static void write_service(struct page *p)
 {
 	const struct view_self *s = &p->v->self;
 
 	page_one(p, M_UP, is_up(p));
-	build(p);
+	write_build(p);
 	if (p->v->snap)
-		driver(p);
+		write_driver(p);
 	page_one(p, M_INTERVAL, (double)p->v->interval_ns / 1e9);
 	page_one(p, M_TICKS, (double)s->ticks);
 	page_one(p, M_TICKS_MISSED, (double)s->ticks_missed);
@@ -339,7 +339,7 @@ static void call_codes(struct page *p, const struct call_cost *c)
 	}
 }
 
-static void calls(struct page *p)
+static void write_calls(struct page *p)
 {
 	static const struct {
 		unsigned metric;
@@ -367,17 +367,17 @@ static void calls(struct page *p)
 	}
 }
 
-static void nvml(struct page *p)
+static void write_nvml(struct page *p)
 {
 	const char *backend = p->v->snap ? gw_snapshot_status(p->v->snap)->backend : "none";
 
 	page_one(p, M_NVML_UP, strstr(backend, "nvml") != NULL);
 	if (p->v->self.counts_known)
 		page_one(p, M_NVML_INIT, (double)p->v->init_failures);
-	calls(p);
+	write_calls(p);
 }
 
-static void http(struct page *p)
+static void write_http(struct page *p)
 {
 	static const char *const status[] = { "torn", "1xx", "2xx", "3xx", "4xx", "5xx" };
 	struct http_counts c;
@@ -395,7 +395,7 @@ static void http(struct page *p)
 }
 
 /* Writes nothing if no push is configured. */
-static void push(struct page *p)
+static void write_push(struct page *p)
 {
 	const struct view_push *s = p->a->push;
 
@@ -409,7 +409,7 @@ static void push(struct page *p)
 		page_one(p, M_PUSH_SUCCESS, page_seconds(s->success_wall_ns));
 }
 
-static void process_cost(struct page *p)
+static void write_process_cost(struct page *p)
 {
 	const struct view_self *s = &p->v->self;
 
@@ -425,16 +425,16 @@ static void process_cost(struct page *p)
 	page_one(p, M_THREADS, page_above_zero(s->threads));
 }
 
-static void service_cost(struct page *p)
+static void write_service_cost(struct page *p)
 {
-	nvml(p);
+	write_nvml(p);
 	if (p->a->http)
-		http(p);
-	push(p);
-	process_cost(p);
+		write_http(p);
+	write_push(p);
+	write_process_cost(p);
 }
 
-static void host(struct page *p)
+static void write_host(struct page *p)
 {
 	for (unsigned q = 0; q < GW_HOST_QUANTITIES; q++) {
 		double v = NAN;
@@ -461,7 +461,7 @@ static double percent(double ratio)
 	return rint(ratio * 1e8) / 1e6;
 }
 
-static void old_figures(struct page *p)
+static void write_old_figures(struct page *p)
 {
 	static const struct {
 		unsigned metric, quantity;
@@ -485,7 +485,7 @@ static void old_figures(struct page *p)
 	}
 }
 
-static void old_evictions(struct page *p)
+static void write_old_evictions(struct page *p)
 {
 	const struct guard_view *g = p->v->guard;
 
@@ -496,12 +496,12 @@ static void old_evictions(struct page *p)
 			       g && g->evictions && i < g->devices ? g->evictions[i] : 0);
 }
 
-static void compatible(struct page *p)
+static void write_compatible(struct page *p)
 {
 	if (page_family(p, M_OLD_OTHERS))
 		page_processes(p, true);
-	old_evictions(p);
-	old_figures(p);
+	write_old_evictions(p);
+	write_old_figures(p);
 	if (!p->v->self.counts_known)
 		return;
 	page_one(p, M_OLD_ERRORS, all_errors(p));
@@ -510,16 +510,16 @@ static void compatible(struct page *p)
 
 static void write_page(struct page *p)
 {
-	service(p);
+	write_service(p);
 	if (p->v->snap) {
 		metrics_gpus(p);
-		workloads(p);
+		write_workloads(p);
 		metrics_guard(p);
-		models(p);
-		host(p);
+		write_models(p);
+		write_host(p);
 	}
-	service_cost(p);
-	compatible(p);
+	write_service_cost(p);
+	write_compatible(p);
 	metrics_dcgm(p);
 }
 

@@ -46,7 +46,7 @@ static void put_info(struct page *p, unsigned i)
 	metrics_sample(&p->t, p->base[i], l.text, 1);
 }
 
-static void states(struct page *p)
+static void write_states(struct page *p)
 {
 	bool wanted = page_family(p, M_GPU);
 
@@ -101,7 +101,7 @@ static void query_errors(struct page *p)
 }
 
 /* Writes the counters of every GPU, also of GPUs that do not respond. */
-static void counts(struct page *p)
+static void write_counts(struct page *p)
 {
 	static const struct {
 		unsigned metric;
@@ -124,7 +124,7 @@ static void counts(struct page *p)
 	query_errors(p);
 }
 
-static void numbers(struct page *p, unsigned q)
+static void write_numbers(struct page *p, unsigned q)
 {
 	for (unsigned i = 0; i < p->gpus; i++)
 		metrics_sample(&p->t, p->base[i], NULL, page_figure(p, i, q));
@@ -132,14 +132,14 @@ static void numbers(struct page *p, unsigned q)
 
 /* Writes the word for value `at` of an ENUM, or for bit `at` of a MASK. Returns false if there
  * is no word. */
-static bool word(unsigned q, bool mask, unsigned at, char out[static 48])
+static bool value_word(unsigned q, bool mask, unsigned at, char out[static 48])
 {
 	double value = mask ? ldexp(1, (int)at) : at;
 
 	return gw_quantity_name(q, value, out, 48) == 0 && strncmp(out, "unknown", 7) != 0;
 }
 
-static void words(struct page *p, unsigned q)
+static void write_words(struct page *p, unsigned q)
 {
 	bool mask = gw_quantity_info(q)->kind == GW_KIND_MASK;
 	const char *label = mask ? "reason" : "state";
@@ -151,7 +151,7 @@ static void words(struct page *p, unsigned q)
 	for (unsigned at = 0; at < 32; at++) {
 		struct labels l;
 
-		if (!word(q, mask, at, name))
+		if (!value_word(q, mask, at, name))
 			continue;
 		all |= UINT64_C(1) << at;
 		labels_clear(&l);
@@ -174,7 +174,7 @@ static void words(struct page *p, unsigned q)
 	}
 }
 
-static void figures(struct page *p)
+static void write_figures(struct page *p)
 {
 	enum metric_how how;
 
@@ -182,9 +182,9 @@ static void figures(struct page *p)
 		if (!metrics_quantity(q, &how).name || !page_family(p, METRIC_OF_QUANTITY(q)))
 			continue;
 		if (how == WORDS)
-			words(p, q);
+			write_words(p, q);
 		else
-			numbers(p, q);
+			write_numbers(p, q);
 	}
 }
 
@@ -227,7 +227,7 @@ static void instances_of(struct page *p, unsigned i, unsigned metric)
 	}
 }
 
-static void instances(struct page *p)
+static void write_instances(struct page *p)
 {
 	static const unsigned rows[] = { M_MIG_TOTAL, M_MIG_USED, M_MIG_FREE };
 
@@ -239,7 +239,7 @@ static void instances(struct page *p)
 	}
 }
 
-static void processes(struct page *p)
+static void write_processes(struct page *p)
 {
 	static const unsigned rows[METRICS_PROCESS_FIGURES] = {
 		[METRICS_PROCESS_MEMORY] = M_PROCESS_MEMORY,
@@ -261,11 +261,11 @@ static void processes(struct page *p)
 
 void metrics_gpus(struct page *p)
 {
-	states(p);
-	counts(p);
-	figures(p);
-	instances(p);
-	processes(p);
+	write_states(p);
+	write_counts(p);
+	write_figures(p);
+	write_instances(p);
+	write_processes(p);
 }
 
 #define GROUPS 256

@@ -25,7 +25,7 @@ struct worker {
 	bool gpu; /* false: the guard observes no GPU, so the worker's memory is unknown */
 };
 
-static bool worker(const struct guard_view *g, unsigned i, struct worker *ret)
+static bool find_worker(const struct guard_view *g, unsigned i, struct worker *ret)
 {
 	const struct policy_worker *w = &g->policy->worker[i];
 
@@ -39,7 +39,7 @@ static bool worker(const struct guard_view *g, unsigned i, struct worker *ret)
 	return guard_status(g->guard, i, &ret->s) == 0;
 }
 
-static double counted(const struct worker *w, unsigned cell)
+static double count_of(const struct worker *w, unsigned cell)
 {
 	return w->tally ? (double)w->tally->cell[cell] : 0;
 }
@@ -47,9 +47,9 @@ static double counted(const struct worker *w, unsigned cell)
 static double worker_figure(const struct worker *w, unsigned metric)
 {
 	switch (metric) {
-	case M_GUARD_FREED: return counted(w, COUNTERS_FREED_BYTES);
-	case M_GUARD_RESUMES: return counted(w, COUNTERS_RESUMES);
-	case M_GUARD_WOULD_EVICT: return counted(w, COUNTERS_WOULD_EVICT);
+	case M_GUARD_FREED: return count_of(w, COUNTERS_FREED_BYTES);
+	case M_GUARD_RESUMES: return count_of(w, COUNTERS_RESUMES);
+	case M_GUARD_WOULD_EVICT: return count_of(w, COUNTERS_WOULD_EVICT);
 	case M_GUARD_RESIDENT: return w->gpu ? (double)w->s.resident_bytes : (double)NAN;
 	case M_GUARD_RESIDUE: return w->gpu ? (double)w->s.residue_bytes : (double)NAN;
 	default: return w->s.backoff * w->quiet_s;
@@ -67,44 +67,44 @@ static void worker_figures(struct page *p, const struct guard_view *g)
 		bool wanted = page_family(p, metrics[r]);
 
 		for (unsigned i = 0; wanted && i < g->policy->workers; i++)
-			if (worker(g, i, &w) && !isnan(worker_figure(&w, metrics[r])))
+			if (find_worker(g, i, &w) && !isnan(worker_figure(&w, metrics[r])))
 				metrics_sample(&p->t, w.base.text, NULL,
 					       worker_figure(&w, metrics[r]));
 	}
 }
 
-static void states(struct page *p, const struct worker *w)
+static void write_states(struct page *p, const struct worker *w)
 {
 	for (unsigned i = 0; i < GUARD_STATES; i++)
 		page_word(p, w->base.text, "state", guard_state_name(i), w->s.state == i);
 }
 
-static void reasons(struct page *p, const struct worker *w)
+static void write_reasons(struct page *p, const struct worker *w)
 {
 	for (unsigned i = 0; i < GUARD_REASONS; i++)
 		page_word(p, w->base.text, "reason", guard_reason_name(i), w->s.mask >> i & 1);
 }
 
-static void holds(struct page *p, const struct worker *w)
+static void write_holds(struct page *p, const struct worker *w)
 {
 	page_word(p, w->base.text, "hold", "evicted", w->s.hold == HOLD_EVICTED);
 	page_word(p, w->base.text, "hold", "active", w->s.hold == HOLD_ACTIVE);
 }
 
-static void blocks(struct page *p, const struct worker *w)
+static void write_blocked(struct page *p, const struct worker *w)
 {
 	for (unsigned i = 0; i < GUARD_BLOCKS; i++)
 		page_labelled(p, w->base.text, "why", guard_block_name(i),
-			      counted(w, COUNTERS_BLOCKED + i));
+			      count_of(w, COUNTERS_BLOCKED + i));
 }
 
 /* Writes the number of evictions per level: for the levels at which the worker may be evicted,
  * and for those at which it was evicted. */
-static void evictions(struct page *p, const struct worker *w)
+static void write_evictions(struct page *p, const struct worker *w)
 {
 	for (unsigned i = 0; i < GUARD_LEVELS * (RESULT_FAILED + 1); i++) {
 		unsigned level = i / (RESULT_FAILED + 1), result = i % (RESULT_FAILED + 1);
-		double n = counted(w, counters_eviction(level, result));
+		double n = count_of(w, counters_eviction(level, result));
 		struct labels l;
 
 		if (result == RESULT_NONE || (!(w->levels >> level & 1) && n == 0))
@@ -123,9 +123,9 @@ static void worker_words(struct page *p, const struct guard_view *g)
 		unsigned metric;
 		void (*put)(struct page *p, const struct worker *w);
 	} rows[] = {
-		{ M_GUARD_STATE, states },   { M_GUARD_REASON, reasons },
-		{ M_GUARD_HOLD, holds },     { M_GUARD_EVICTIONS, evictions },
-		{ M_GUARD_BLOCKED, blocks },
+		{ M_GUARD_STATE, write_states },    { M_GUARD_REASON, write_reasons },
+		{ M_GUARD_HOLD, write_holds },      { M_GUARD_EVICTIONS, write_evictions },
+		{ M_GUARD_BLOCKED, write_blocked },
 	};
 	struct worker w;
 
@@ -133,7 +133,7 @@ static void worker_words(struct page *p, const struct guard_view *g)
 		bool wanted = page_family(p, rows[r].metric);
 
 		for (unsigned i = 0; wanted && i < g->policy->workers; i++)
-			if (worker(g, i, &w))
+			if (find_worker(g, i, &w))
 				rows[r].put(p, &w);
 	}
 }
@@ -171,7 +171,7 @@ static bool listed_before(const struct scene *s, unsigned i)
 	return false;
 }
 
-static void classes(struct page *p, const struct guard_view *g)
+static void write_classes(struct page *p, const struct guard_view *g)
 {
 	bool wanted = page_family(p, M_GUARD_PROCESSES);
 
@@ -188,7 +188,7 @@ static void classes(struct page *p, const struct guard_view *g)
 	}
 }
 
-static void blind(struct page *p, const struct guard_view *g)
+static void write_blind(struct page *p, const struct guard_view *g)
 {
 	bool wanted = page_family(p, M_GUARD_BLIND);
 
@@ -200,7 +200,7 @@ static void blind(struct page *p, const struct guard_view *g)
 	}
 }
 
-static void unattributed(struct page *p, const struct guard_view *g)
+static void write_unattributed(struct page *p, const struct guard_view *g)
 {
 	bool wanted = page_family(p, M_GPU_UNATTRIBUTED);
 
@@ -265,8 +265,8 @@ static void capacity_metrics(struct page *p, const struct guard_view *g)
 	}
 }
 
-static bool health(const struct page *p, const struct guard_view *g, unsigned i,
-		   struct health_status *ret)
+static bool get_health(const struct page *p, const struct guard_view *g, unsigned i,
+		       struct health_status *ret)
 {
 	if (i >= g->devices || !g->health[i])
 		return false;
@@ -294,13 +294,13 @@ static void health_metrics(struct page *p, const struct guard_view *g)
 		bool wanted = page_family(p, metrics[r]);
 
 		for (unsigned i = 0; wanted && i < p->gpus; i++)
-			if (health(p, g, i, &h))
+			if (get_health(p, g, i, &h))
 				metrics_sample(&p->t, p->base[i], NULL,
 					       health_figure(&h, metrics[r]));
 	}
 	level = page_family(p, M_GPU_HEALTH);
 	for (unsigned i = 0; level && i < p->gpus; i++) {
-		bool known = health(p, g, i, &h);
+		bool known = get_health(p, g, i, &h);
 
 		for (unsigned l = 0; known && l <= HEALTH_QUARANTINE; l++)
 			page_word(p, p->base[i], "level", health_level_name(l), h.level == l);
@@ -325,7 +325,7 @@ static void xids_by_number(struct page *p, const struct guard_view *g)
 	}
 }
 
-static void remaps(struct page *p)
+static void write_remaps(struct page *p)
 {
 	static const struct {
 		unsigned metric, quantity;
@@ -348,15 +348,15 @@ void metrics_guard(struct page *p)
 	if (g && !g->guard)
 		g = NULL;
 	capacity_metrics(p, g);
-	remaps(p);
+	write_remaps(p);
 	if (!g)
 		return;
 	guard_metrics(p, g);
 	worker_words(p, g);
 	worker_figures(p, g);
-	blind(p, g);
-	classes(p, g);
-	unattributed(p, g);
+	write_blind(p, g);
+	write_classes(p, g);
+	write_unattributed(p, g);
 	health_metrics(p, g);
 	xids_by_number(p, g);
 }

@@ -193,7 +193,7 @@ static void head_line(struct metrics_text *t, const char *what, const char *text
 	buf_addc(t->out, '\n');
 }
 
-static void head(struct metrics_text *t)
+static void write_head(struct metrics_text *t)
 {
 	const struct metric *m = t->family;
 
@@ -224,7 +224,7 @@ void metrics_sample(struct metrics_text *t, const char *base, const char *more, 
 		return;
 	}
 	if (!t->begun)
-		head(t);
+		write_head(t);
 	at = put_text(at, t->family->name);
 	at = put_text(at, metric_suffix(t->family->type));
 	if (some || others) {
@@ -279,7 +279,7 @@ static bool piece_begins(struct piece x, const char *text)
 }
 
 /* Reads "q=0.5". Returns 1 if there is no number from 0 to 1. */
-static double quality(struct piece x)
+static double read_quality(struct piece x)
 {
 	char text[8] = "";
 	const char *end;
@@ -306,7 +306,7 @@ static struct range read_range(struct piece x)
 		struct piece option = next_piece(&at, end, ';');
 
 		if (piece_begins(option, "q="))
-			r.q = quality(option);
+			r.q = read_quality(option);
 		else if (piece_begins(option, "version="))
 			r.ours = piece_is(option, "version=1.0.0") ||
 				 piece_is(option, "version=0.0.1") ||

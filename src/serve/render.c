@@ -216,10 +216,9 @@ static void write_devices(struct json *j, const struct gw_snapshot *snap,
 	json_array_end(j);
 }
 
-/* ---- the summary ----
- *
- * Nine flat figures for simple clients.  They describe the first GPU that responds; gpu_count
- * shows whether there are more.  "gb" is 2^30 bytes, as in the programs that use these keys. */
+/* The summary: nine flat figures for simple clients. They describe the first GPU that responds;
+ * gpu_count shows whether there are more. "gb" is 2^30 bytes, as in the programs that use these
+ * keys. */
 
 static void write_resource(struct json *j, const struct gw_snapshot *snap, unsigned resource)
 {
@@ -233,7 +232,6 @@ static void write_resource(struct json *j, const struct gw_snapshot *snap, unsig
 		json_double(j, row->key, v);
 }
 
-/* Writes the flat figures. */
 static void write_flat(struct json *j, const struct gw_snapshot *snap)
 {
 	const struct gw_device *d = gw_snapshot_main_device(snap);

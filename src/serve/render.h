@@ -29,7 +29,7 @@ void render_workload_keys(struct json *j, const struct workload *w);
 
 /* Writes the array "types" of a process; type is a set of enum gw_process_type. */
 void render_process_types(struct json *j, unsigned type);
-/* Reads such an array (NULL: an empty one).  Returns false if a word in it is unknown; *ret has
+/* Reads such an array (NULL: an empty one). Returns false if a word in it is unknown; *ret has
  * the known types. */
 bool render_read_types(const struct json_doc *types, unsigned *ret);
 /* Returns the absence with this key; GW_ABSENT_NO_DATA if there is none (key may be NULL). */
@@ -92,8 +92,8 @@ void render_interval(struct json *j, const char *key, const struct gw_interval *
 #define ENERGY_COST_CURRENCY 17
 #define ENERGY_COST_TEXT     160
 
-/* What energy costs in money and CO2. The user configures it; without it no cost is shown. It is
- * applied to the energy of the GPU boards, not of the whole machine. */
+/* What energy costs in money and CO2, as the user configures it; if nothing is configured, no
+ * cost is shown. The energy is that of the GPU boards, not of the whole machine. */
 struct energy_cost {
 	double price_per_kwh;                /* in units of the currency; 0: not configured */
 	double gco2_per_kwh;                 /* grams of CO2; 0: not configured */

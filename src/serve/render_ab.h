@@ -46,13 +46,13 @@ struct ab_report {
 	const char *gate;  /* the gate as given on the command line; NULL: no gate */
 	const char *part;  /* the compared part; NULL: whole runs */
 	double iterations; /* iterations per run; NAN: not given */
-	unsigned warmup;
-	bool cooled;
+	unsigned warmup;   /* number of warm-up runs of each command, which do not count */
+	bool cooled;       /* the GPUs cool down before each run */
 	/* temperature to cool down to before a run; NAN: the temperature at the first start */
 	double cool_to_c;
 	/* total time for which the comparison waited for the GPUs to cool down */
 	double cool_s;
-	unsigned cool_late;
+	unsigned cool_late; /* number of waits for cooling that ended by a time limit */
 	const struct measured_room *room; /* NULL: none requested */
 	struct ab_result result;
 	struct ab_estimate look[AB_LOOKS];

@@ -1,6 +1,6 @@
 /* render_result: writes the result of a measurement as JSON, for compare, diff and report.
  *
- * The structs are the content of a result.  NAN and NULL become null, and the codes say why.
+ * The structs are the content of a result. NAN and NULL become null, and the codes say why.
  * schema_version: see render.h. */
 #ifndef GW_SERVE_RENDER_RESULT_H
 #define GW_SERVE_RENDER_RESULT_H
@@ -49,8 +49,8 @@ struct measured_device {
 /* A part of a run that the command marked. */
 struct measured_window {
 	const char *label;
-	double begin_s, seconds;
-	bool unfinished;
+	double begin_s, seconds;        /* time since the run began; duration */
+	bool unfinished;                /* the run ended before the command ended the part */
 	const struct gw_energy *energy; /* one per device */
 };
 

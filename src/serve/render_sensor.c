@@ -71,7 +71,7 @@ static void write_rates(struct json *j, const struct sensor *s)
 	for (unsigned i = 0; i < SENSOR_RATES; i++) {
 		const struct sensor_rate *r = &s->rate[i];
 
-		if (isnan(r->every_s)) /* not tried */
+		if (isnan(r->every_s)) /* the measurement was not tried */
 			continue;
 		json_object(j, NULL);
 		json_double(j, "every_seconds", r->every_s);

@@ -29,7 +29,7 @@ bool view_is_error(unsigned absence)
 }
 
 /* Returns a GPU with a driver call that has not returned; NULL: there is no such GPU. */
-static const struct gw_device *hanging(const struct view *v)
+static const struct gw_device *find_hanging(const struct view *v)
 {
 	for (unsigned i = 0; i < gw_snapshot_device_count(v->snap); i++) {
 		const struct gw_device *d = gw_snapshot_device(v->snap, i);
@@ -102,7 +102,7 @@ const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t 
 		snprintf(out, size, "%s", gw_snapshot_status(v->snap)->message);
 		return out;
 	}
-	d = hanging(v);
+	d = find_hanging(v);
 	if (d) {
 		snprintf(out, size, "GPU %u: %s", d->index, d->message);
 		return out;
@@ -147,8 +147,7 @@ const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_
 	return out;
 }
 
-/* ---- the guard: which workers would leave, in which order, and how much memory is free
- * ---- */
+/* The guard: which workers would leave, in which order, and how much memory is free. */
 
 /* Returns the bytes that a worker holds on a GPU of the scene. */
 static uint64_t worker_bytes(const struct guard_view *g, unsigned worker, unsigned gpu)
@@ -271,7 +270,7 @@ static bool is_eviction(enum guard_request what)
 }
 
 /* True if the worker has reached the requested state. */
-static bool reached(enum guard_request what, enum guard_state s)
+static bool is_reached(enum guard_request what, enum guard_state s)
 {
 	if (what == REQUEST_RELEASE)
 		return true;
@@ -287,8 +286,8 @@ static void operation_end(struct guard_operation *x, enum guard_operation_state 
 	x->ended_wall_ns = wall_ns;
 }
 
-static void supersede(struct guard_operations *o, const char *worker, uint64_t id,
-		      uint64_t wall_ns)
+static void end_superseded(struct guard_operations *o, const char *worker, uint64_t id,
+			   uint64_t wall_ns)
 {
 	for (unsigned i = 0; i < GUARD_OPERATIONS; i++) {
 		struct guard_operation *x = &o->ring[i];
@@ -307,12 +306,12 @@ void guard_operation_begin(struct guard_operations *o, uint64_t id, const char *
 {
 	struct guard_operation *x;
 
-	supersede(o, worker, id, wall_ns);
+	end_superseded(o, worker, id, wall_ns);
 	x = &o->ring[o->begun++ % GUARD_OPERATIONS];
 	*x = (struct guard_operation){ .id = id, .what = what, .since_wall_ns = wall_ns };
 	snprintf(x->worker, sizeof(x->worker), "%s", worker);
 	snprintf(x->message, sizeof(x->message), "%s", s->why);
-	if (reached(what, s->state))
+	if (is_reached(what, s->state))
 		operation_end(x, OPERATION_DONE, wall_ns);
 }
 
@@ -321,7 +320,7 @@ static void operation_update(struct guard_operation *x, const struct guard_decis
 {
 	snprintf(x->message, sizeof(x->message), "%s%s%s%s", d->dry ? "dry run: " : "", d->rule,
 		 *d->evidence ? ": " : "", d->evidence);
-	if (reached(x->what, d->to))
+	if (is_reached(x->what, d->to))
 		operation_end(x, OPERATION_DONE, wall_ns);
 	else if (is_eviction(x->what) && d->to == STATE_STUCK)
 		operation_end(x, OPERATION_FAILED, wall_ns);

@@ -142,8 +142,8 @@ typedef bool view_found_fn(void *arg, const char *id, const char *json);
 enum view_request { VIEW_LET_GO, VIEW_RESUME };
 
 enum view_watch {
-	/* one request: if the readings are old because nobody watched, a tick that reads every
-	 * tier follows at once; requests in quick succession count as VIEW_WATCH_TICKS */
+	/* one request: if the readings are old because no client used them, a tick that reads
+	 * every tier follows at once; requests in quick succession count as VIEW_WATCH_TICKS */
 	VIEW_WATCH_ONCE,
 	/* like VIEW_WATCH_ONCE, and the reply shows what the guard observed */
 	VIEW_WATCH_SCENE,
@@ -194,7 +194,7 @@ struct view_ops {
 	int (*managed)(void *engine, int ticket, struct manage_result *ret);
 	/* Reports that a client looks at the processes: for the next half minute, each tick
 	 * reads their SM utilisation, which costs 2 ms per GPU. now: the caller waits for the
-	 * utilisation, so a tick follows at once if nobody looked before. */
+	 * utilisation, so a tick follows at once if no client looked before. */
 	void (*look)(void *engine, bool now);
 	/* Reports that a client uses the readings. While no client uses them, a tick comes only
 	 * every few seconds and reads less (view.pace). */
@@ -268,9 +268,9 @@ const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t 
  * real. Every document that has figures says so. */
 bool view_simulated(const struct view *v);
 
-/* True if the latest reading is old or incomplete because nobody watched: a request asks for a
- * new one (view_ops.watch) and waits for it. scene: also true if the guard's scene is old for
- * this reason. */
+/* True if the latest reading is old or incomplete because no client used the readings. A
+ * request then asks for a new one (view_ops.watch) and waits for it. scene: also true if the
+ * guard's scene is old for this reason. */
 bool view_rests(const struct view *v, uint64_t now_ns, bool scene);
 
 /* True if the latest reading is at most two intervals old, as a client that watches expects. */

@@ -164,8 +164,8 @@ static bool all_there(const struct windows_entry *e)
 
 /* Advances a window to the next states, if their conditions are met. Returns false if the
  * window has not ended. */
-static bool advance(struct windows *w, const struct view *v, struct windows_entry *e,
-		    uint64_t now_ns)
+static bool advance_window(struct windows *w, const struct view *v, struct windows_entry *e,
+			   uint64_t now_ns)
 {
 	if (e->state == WINDOWS_IS_OPEN && now_ns - e->time.begin_ns >= e->time.limit_ns)
 		close_at(e, e->time.begin_ns + e->time.limit_ns, "limit", now_ns);
@@ -187,7 +187,7 @@ bool windows_stop(struct windows *w, const struct view *v, struct windows_entry 
 		close_at(e, now_ns, "request", now_ns);
 	if (e->state == WINDOWS_HAS_ENDED)
 		return true;
-	if (!advance(w, v, e, now_ns))
+	if (!advance_window(w, v, e, now_ns))
 		return false;
 	trim_ended(w, v);
 	return true;
@@ -253,7 +253,7 @@ void windows_tick(struct windows *w, const struct view *v, uint64_t now_ns)
 	for (e = w->first; e; e = next) {
 		next = e->next;
 		if (e->state != WINDOWS_HAS_ENDED)
-			advance(w, v, e, now_ns);
+			advance_window(w, v, e, now_ns);
 	}
 	trim_ended(w, v);
 }

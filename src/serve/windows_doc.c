@@ -162,7 +162,8 @@ static void evidence_json(struct json *j, const struct windows_device *d, struct
 }
 
 /* Returns the shares of processes; NULL: the window has not ended, or they are unknown. */
-static const struct attribute *shares(const struct windows_device *d, struct gw_window *w)
+static const struct attribute *process_shares(const struct windows_device *d,
+					      struct gw_window *w)
 {
 	const struct attribute *who = w ? window_processes(w, d->number) : NULL;
 
@@ -183,7 +184,7 @@ static void detail_json(struct json *j, const struct windows_device *d, struct g
 	json_double(j, "power_limit_watts", d->power_limit_w);
 	evidence_json(j, d, w);
 	sensor_json(j, "sensor", &d->sensor);
-	render_shares(j, shares(d, w));
+	render_shares(j, process_shares(d, w));
 	json_object_end(j);
 }
 
@@ -405,7 +406,7 @@ void windows_unkeep(const struct view *v, const struct windows_entry *e)
 	delete_document(v, e->state == WINDOWS_HAS_ENDED ? KIND : KIND_OPEN, e->id);
 }
 
-static void sentence(const struct windows_entry *e, bool kept, char *out, size_t size)
+static void event_sentence(const struct windows_entry *e, bool kept, char *out, size_t size)
 {
 	const char *more = kept ? "" : "; it could not be stored and is lost after a restart";
 	size_t n = (size_t)snprintf(out, size, "window %s%s%s ", e->id, *e->label ? " " : "",
@@ -449,7 +450,7 @@ void windows_announce(struct windows *w, const struct view *v, const struct wind
 {
 	char text[256];
 
-	sentence(e, kept, text, sizeof(text));
+	event_sentence(e, kept, text, sizeof(text));
 	push_document(w, e, emit_event(v, kept ? "info" : "warning", text));
 }
 

@@ -34,33 +34,38 @@ struct workload_row {
 	struct workload workload;
 	char user[32]; /* user of its first process; "": unknown */
 	unsigned gpu;
-	uint64_t begin_wall_ns, end_wall_ns; /* first and last tick with a process */
-	double gpu_seconds;                  /* time with at least one process */
-	double joules;
+	/* wall time of the first and the last tick with a process */
+	uint64_t begin_wall_ns, end_wall_ns;
+	/* time in which the workload had a process on the GPU */
+	double gpu_seconds;
+	double joules; /* energy that was charged to the workload */
 	/* part of joules, gained while no other workload was on the GPU */
 	double alone_joules;
-	double shared_joules;   /* energy of the GPU while it was shared with others */
-	enum attribute_how how; /* the weakest method used */
-	bool charged;           /* the energy is known; else `absence` says why not */
-	double charged_seconds; /* part of gpu_seconds */
+	/* energy of the whole GPU while other workloads were on it too */
+	double shared_joules;
+	enum attribute_how how; /* the least exact method by which energy was charged */
+	bool charged;           /* energy was charged; false: `absence` says why not */
+	double charged_seconds; /* part of gpu_seconds for which energy was charged */
 	enum gw_absence absence;
-	double memory_peak_bytes; /* NAN: unknown */
-	double sm_sum, sm_seconds;
-	/* current figures; NAN: unknown for at least one process */
-	unsigned processes; /* 0: ended */
+	double memory_peak_bytes;  /* highest memory_bytes so far; NAN: unknown */
+	double sm_sum, sm_seconds; /* sum of sm_ratio times seconds, and of the seconds */
+	/* Figures of this tick. NAN: unknown for at least one process. */
+	unsigned processes; /* number of processes on the GPU; 0: none */
 	double memory_bytes, sm_ratio, power_w;
-	/* metrics: the series of the row counts from this value of joules */
+	/* For the metrics: the series of the row counts the joules above series_from_j. */
 	bool has_series;
 	double series_from_j;
 };
 
 struct workload_gpu {
-	bool begun;
-	bool was_empty; /* no process was on the GPU at the last tick */
-	double counter_j;
-	double rest_j[WORKLOAD_RESTS]; /* FORMER: only rows that still had a series */
-	double other_j; /* joules that no row's series counts: of rows that were given up, and
-			 * of rows before they got a series */
+	bool begun;       /* the counter was read at least once */
+	bool was_empty;   /* no process was on the GPU at the last tick */
+	double counter_j; /* energy counter at the last tick */
+	/* energy that is in no row; WORKLOAD_FORMER has only what series of rows counted */
+	double rest_j[WORKLOAD_RESTS];
+	/* energy that no series of a row counted: of rows that were given up without a series,
+	 * and of rows before they got one */
+	double other_j;
 };
 
 struct workload_energy;
@@ -90,7 +95,7 @@ struct workload_step {
 	double counter_j; /* energy counter of the GPU; NAN: unknown */
 	double seconds;   /* time since the last tick */
 	uint64_t wall_ns;
-	bool processes_known; /* false: `uses` is empty */
+	bool processes_known; /* the process list was read; false: `uses` is empty */
 	bool still;           /* the readings show that the GPU was idle */
 };
 

@@ -21,7 +21,7 @@ static void check_object(const char *text, size_t size)
 			abort();
 		return;
 	}
-	ok = json_request_text(b, "label", &word) && json_request_word(b, "label", &word) &&
+	ok = json_request_text(b, "label", 0, &word) && json_request_word(b, "label", &word) &&
 	     json_request_number(b, "seconds", &number) &&
 	     json_request_flag(b, "pinned", &flag) &&
 	     json_request_texts(b, "gpus", list, 4, &count) &&
