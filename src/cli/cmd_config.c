@@ -122,7 +122,7 @@ static int print_json(const struct reading *r, bool values)
 
 	cli_document_begin(&doc, true);
 	json_object(&doc.json, NULL);
-	json_int(&doc.json, "schema_version", 1);
+	json_int(&doc.json, "schema_version", RENDER_SCHEMA_VERSION);
 	json_bool(&doc.json, "ok", r->err == 0);
 	json_array(&doc.json, "files");
 	for (unsigned i = 0; config_file(&r->config, i); i++)

@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "measure/bundle.h"
 #include "serve/timespec_parse.h"
+#include "serve/render.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -152,7 +153,7 @@ static int print_json(const char *dir, const struct output_to *how, struct bundl
 
 	cli_document_begin(&doc, true);
 	json_object(&doc.json, NULL);
-	json_uint(&doc.json, "schema_version", 1);
+	json_uint(&doc.json, "schema_version", RENDER_SCHEMA_VERSION);
 	json_string(&doc.json, "kind", "recompute");
 	json_array(&doc.json, "windows");
 	err = bundle_recompute(dir, add_window, &s, sum, message, size);

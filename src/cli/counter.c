@@ -8,6 +8,7 @@
 #include "base/json_doc.h"
 #include "base/number.h"
 #include "base/prometheus_text.h"
+#include "base/text.h"
 #include "guard/pid_lookup.h"
 
 #include <gpuward.h>
@@ -120,19 +121,11 @@ static bool has_labels(const struct prometheus_line *l, const struct selector *w
 	return found == w->labels;
 }
 
-/* FNV-1a: a collision among 256 series is practically impossible. */
-static uint64_t hash_bytes(uint64_t h, const char *p, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ (unsigned char)p[i]) * UINT64_C(0x100000001b3);
-	return h;
-}
-
+/* Returns a hash as the id of a series. Two of 256 series practically never have the same. */
 static uint64_t series_id(const char *counter, const struct prometheus_line *l)
 {
-	uint64_t h = hash_bytes(UINT64_C(0xcbf29ce484222325), counter, strlen(counter));
-
-	return hash_bytes(h, l->labels, l->labels_len);
+	return text_hash(text_hash(TEXT_HASH_START, counter, strlen(counter)), l->labels,
+			 l->labels_len);
 }
 
 /* Adds the series of a line if its labels match. Malformed labels are an error, because it is

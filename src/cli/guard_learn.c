@@ -332,7 +332,7 @@ static int print_json(const struct learning *l)
 
 	cli_document_begin(&doc, true);
 	json_object(&doc.json, NULL);
-	json_int(&doc.json, "schema_version", 1);
+	json_int(&doc.json, "schema_version", RENDER_SCHEMA_VERSION);
 	json_array(&doc.json, "rules");
 	for (unsigned i = 0; i < l->count; i++) {
 		const struct candidate *s = &l->candidate[i];

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/number.h"
+#include "serve/render.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -279,7 +280,7 @@ static int print_json(const struct recovering *r)
 
 	cli_document_begin(&doc, true);
 	json_object(&doc.json, NULL);
-	json_int(&doc.json, "schema_version", 1);
+	json_int(&doc.json, "schema_version", RENDER_SCHEMA_VERSION);
 	json_array(&doc.json, "processes");
 	for (unsigned i = 0; i < r->count; i++) {
 		const struct put_away *p = &r->process[i];

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/json_doc.h"
+#include "serve/render.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -131,7 +132,7 @@ static int manifest_save(const struct setup_place *at, const struct setup_manife
 	buf_init(&out, SETUP_FILE_MAX - 1);
 	json_init(&j, &out, true);
 	json_object(&j, NULL);
-	json_int(&j, "schema_version", 1);
+	json_int(&j, "schema_version", RENDER_SCHEMA_VERSION);
 	json_array(&j, "steps");
 	for (unsigned i = 0; i < m->count; i++)
 		write_entry(&j, &m->entry[i]);

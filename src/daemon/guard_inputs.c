@@ -184,8 +184,8 @@ struct gpu_budget {
 
 struct guard_inputs_parts { /* replaced by a reload */
 	const struct policy *policy;
-	struct economy economy[POLICY_WORKERS];
-	struct economy_figures reported[POLICY_WORKERS];
+	struct idle_economy economy[POLICY_WORKERS];
+	struct idle_figures reported[POLICY_WORKERS];
 	struct budget_options caps;
 	struct gpu_budget gpu[GPUS];
 	unsigned gpus;
@@ -329,7 +329,7 @@ static void check_caps(const struct guard_inputs *b, const struct view *v, unsig
 /* Reads the power of the worker's GPUs, and whether the worker is alone on them. The GPU of an
  * evicted worker is only known if the machine has one GPU. */
 static void read_gpus(const struct guard *guard, const struct view *v, unsigned worker,
-		      struct economy_input *l)
+		      struct idle_input *l)
 {
 	const struct scene *s;
 	const struct verdict *verdict = guard_verdicts(guard, &s);
@@ -361,7 +361,7 @@ static bool differs(double a, double b)
 	return isnan(a) != isnan(b) || fabs(a - b) > CHANGE * fabs(b);
 }
 
-static bool has_changed(const struct economy_figures *a, const struct economy_figures *b)
+static bool has_changed(const struct idle_figures *a, const struct idle_figures *b)
 {
 	return (a->after_ns == UINT64_MAX) != (b->after_ns == UINT64_MAX) ||
 	       differs((double)a->after_ns, (double)b->after_ns) ||
@@ -376,15 +376,15 @@ static void learn_economy(const struct guard_inputs *b, const struct view *v, un
 	struct guard_inputs_parts *p = b->parts;
 	const struct guard *guard = b->g->guard;
 	const struct policy_worker *w = &p->policy->worker[i];
-	struct economy_options o = { w->idle_w, w->reload_j, w->idle_after_ns };
+	struct idle_options o = { w->idle_w, w->reload_j, w->idle_after_ns };
 	uint64_t since = guard_idle_since(guard, i);
-	struct economy_figures f;
+	struct idle_figures f;
 	struct guard_status s;
-	struct economy_input l;
+	struct idle_input l;
 
 	if ((!w->idle_economy && !w->idle_after_ns) || guard_status(guard, i, &s) != 0)
 		return;
-	l = (struct economy_input){
+	l = (struct idle_input){
 		.now_ns = now_ns,
 		.bytes = s.resident_bytes,
 		.runs = s.state == STATE_ACTIVE || s.state == STATE_SUSPECT,
@@ -392,8 +392,8 @@ static void learn_economy(const struct guard_inputs *b, const struct view *v, un
 		.idles = since && now_ns > since + IDLE_NS,
 	};
 	read_gpus(guard, v, i, &l);
-	economy_update(&p->economy[i], &o, &l);
-	economy_figures(&p->economy[i], &o, &f);
+	idle_update(&p->economy[i], &o, &l);
+	idle_figures(&p->economy[i], &o, &f);
 	if (!has_changed(&f, &p->reported[i]))
 		return;
 	p->reported[i] = f;

@@ -1,5 +1,7 @@
 #include "push_encode.h"
 
+#include "base/text.h"
+
 #include "push_wire.h"
 
 #include "base/utf8.h"
@@ -70,11 +72,9 @@ int64_t push_time(int64_t last_ms, int64_t wall_ms)
 
 static uint64_t series_hash(const char *p, size_t n)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+	const uint64_t h = text_hash(TEXT_HASH_START, p, n);
 
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ (unsigned char)p[i]) * UINT64_C(0x100000001b3);
-	return h ? h : 1;
+	return h ? h : 1; /* 0 marks a free slot */
 }
 
 /* Returns the slot of a hash, or the free slot where the hash belongs. */

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mailbox.h"
+#include "base/text.h"
 #include "device/context.h"
 #include "device/nvsmi.h"
 #include "device/process_list.h"
@@ -153,23 +154,18 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 	return m;
 }
 
-static uint64_t mix(uint64_t h, const char *text)
-{
-	for (; text && *text; text++)
-		h = (h ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-	return (h ^ 0xff) * UINT64_C(0x100000001b3);
-}
-
 /* Returns a hash that differs when the set of GPUs differs. */
 static uint64_t signature(const struct gw_snapshot *snap)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	uint64_t h = TEXT_HASH_START;
 
 	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++) {
 		const struct gw_device *d = gw_snapshot_device(snap, i);
 		const char *uuid = gw_device_text(d, GW_T_UUID);
 
-		h = mix(h, uuid ? uuid : gw_device_text(d, GW_T_PCI));
+		const char *id = uuid ? uuid : gw_device_text(d, GW_T_PCI);
+
+		h = text_hash(h, id ? id : "", (id ? strlen(id) : 0) + 1);
 	}
 	return h;
 }

@@ -149,14 +149,14 @@ bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
 #define ECONOMY_LEAST_W  1.0             /* a smaller difference is noise of the sensor */
 #define ECONOMY_KEEP     0.7 /* weight of the old value when a new load is averaged in */
 
-static void economy_mean_add(struct economy_mean *m, double watts)
+static void idle_mean_add(struct idle_mean *m, double watts)
 {
 	if (m->count < ECONOMY_MEMORY)
 		m->count++;
 	m->mean += (watts - m->mean) / m->count;
 }
 
-static double economy_empty_w(const struct economy *e)
+static double idle_empty_w(const struct idle_economy *e)
 {
 	return e->empty.count >= ECONOMY_SAMPLES ? e->empty.mean : 0;
 }
@@ -164,8 +164,8 @@ static double economy_empty_w(const struct economy *e)
 /* Adds up the energy of loading the model, less the energy that the GPU draws without the
  * model. Loading lasts from the first growth of the worker's memory until nine tenths of the
  * earlier peak are back. */
-static void economy_measure_load(struct economy *e, const struct economy_input *in,
-				 double seconds)
+static void idle_measure_load(struct idle_economy *e, const struct idle_input *in,
+			      double seconds)
 {
 	if (e->model != ECONOMY_LOADING) {
 		if (e->model == ECONOMY_UNLOADED && in->bytes > e->peak_bytes / 10 &&
@@ -181,7 +181,7 @@ static void economy_measure_load(struct economy *e, const struct economy_input *
 		e->model = ECONOMY_LOADED;
 		return;
 	}
-	e->load_j += fmax(0, in->power_w - economy_empty_w(e)) * seconds;
+	e->load_j += fmax(0, in->power_w - idle_empty_w(e)) * seconds;
 	if (in->bytes / 9 < e->peak_bytes / 10)
 		return;
 	e->model = ECONOMY_LOADED;
@@ -191,27 +191,27 @@ static void economy_measure_load(struct economy *e, const struct economy_input *
 	e->spent_j += e->load_j;
 }
 
-static void economy_learn_power(struct economy *e, const struct economy_input *in)
+static void idle_learn_power(struct idle_economy *e, const struct idle_input *in)
 {
 	if (isnan(in->power_w) || !in->alone || e->model == ECONOMY_LOADING)
 		return;
 	if (in->runs && in->idles && in->bytes)
-		economy_mean_add(&e->resident, in->power_w);
+		idle_mean_add(&e->resident, in->power_w);
 	else if (!in->runs && in->bytes <= e->peak_bytes / 20)
-		economy_mean_add(&e->empty, in->power_w);
+		idle_mean_add(&e->empty, in->power_w);
 }
 
-void economy_update(struct economy *e, const struct economy_options *o,
-		    const struct economy_input *in)
+void idle_update(struct idle_economy *e, const struct idle_options *o,
+		 const struct idle_input *in)
 {
 	uint64_t step = e->last_ns && in->now_ns > e->last_ns ? in->now_ns - e->last_ns : 0;
 	double seconds = step <= ECONOMY_GAP_NS ? (double)step * 1e-9 : 0;
-	struct economy_figures f;
+	struct idle_figures f;
 
-	economy_measure_load(e, in, seconds);
-	economy_learn_power(e, in);
+	idle_measure_load(e, in, seconds);
+	idle_learn_power(e, in);
 	if (in->idle_out && in->bytes <= e->peak_bytes / 10) {
-		economy_figures(e, o, &f);
+		idle_figures(e, o, &f);
 		e->saved_j += f.idle_w * seconds;
 	}
 	if (!in->runs && in->bytes <= e->peak_bytes / 10)
@@ -221,8 +221,8 @@ void economy_update(struct economy *e, const struct economy_options *o,
 	e->last_ns = in->now_ns;
 }
 
-void economy_figures(const struct economy *e, const struct economy_options *o,
-		     struct economy_figures *ret)
+void idle_figures(const struct idle_economy *e, const struct idle_options *o,
+		  struct idle_figures *ret)
 {
 	double drawn = e->resident.mean - e->empty.mean;
 

@@ -13,13 +13,13 @@
 
 #define ECONOMY_IDLE_W 43.0 /* default of idle_w, measured on an H200 with a resident context */
 
-struct economy_options {
+struct idle_options {
 	double idle_w;     /* used until it is learned */
 	double reload_j;   /* energy of a reload, used until it is learned; NAN: unknown */
 	uint64_t after_ns; /* unload after this time; 0: decide by energy */
 };
 
-struct economy_input { /* input for one worker */
+struct idle_input { /* input for one worker */
 	uint64_t now_ns;
 	uint64_t bytes; /* GPU memory of the worker */
 	bool runs;      /* the worker is not evicted, and no order is under way */
@@ -29,21 +29,21 @@ struct economy_input { /* input for one worker */
 	double power_w; /* power of the worker's GPUs; NAN: unknown */
 };
 
-struct economy_mean {
+struct idle_mean {
 	double mean;
 	unsigned count; /* readings in the mean */
 };
 
-enum economy_model { ECONOMY_LOADED, ECONOMY_UNLOADED, ECONOMY_LOADING };
+enum idle_model { ECONOMY_LOADED, ECONOMY_UNLOADED, ECONOMY_LOADING };
 
-struct economy {                      /* state of one worker; begins zeroed */
-	uint64_t last_ns;             /* time of the last input */
-	uint64_t peak_bytes;          /* memory of the worker when it last ran with its model */
-	struct economy_mean resident; /* watts of the worker's GPUs while the worker is idle */
+struct idle_economy {              /* state of one worker; begins zeroed */
+	uint64_t last_ns;          /* time of the last input */
+	uint64_t peak_bytes;       /* memory of the worker when it last ran with its model */
+	struct idle_mean resident; /* watts of the worker's GPUs while the worker is idle */
 	/* watts of the worker's GPUs while the worker is not on them */
-	struct economy_mean empty;
+	struct idle_mean empty;
 	double reload_j; /* learned energy of a reload; 0: not yet */
-	enum economy_model model;
+	enum idle_model model;
 	uint64_t load_ns; /* when the present reload began */
 	double load_j;    /* energy of the present reload so far */
 	double saved_j;   /* energy saved without the model, since the service started */
@@ -51,17 +51,17 @@ struct economy {                      /* state of one worker; begins zeroed */
 };
 
 /* Adds one input. */
-void economy_update(struct economy *e, const struct economy_options *o,
-		    const struct economy_input *in);
+void idle_update(struct idle_economy *e, const struct idle_options *o,
+		 const struct idle_input *in);
 
-struct economy_figures {
+struct idle_figures {
 	double idle_w;   /* power that an idle model draws */
 	double reload_j; /* energy of a reload; NAN: unknown */
 	/* the figure was measured; else it is from the configuration */
 	bool idle_learned, reload_learned;
 	uint64_t after_ns; /* unload after this time; UINT64_MAX: not known yet */
 };
-void economy_figures(const struct economy *e, const struct economy_options *o,
-		     struct economy_figures *ret);
+void idle_figures(const struct idle_economy *e, const struct idle_options *o,
+		  struct idle_figures *ret);
 
 #endif

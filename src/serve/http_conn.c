@@ -6,6 +6,8 @@
  * maximum time; one timer serves all lists. */
 #include "http_impl.h"
 
+#include "base/text.h"
+
 #include <gpuward.h>
 
 #include <arpa/inet.h>
@@ -452,15 +454,12 @@ static uint64_t peer_hash(const struct sockaddr_storage *a)
 {
 	const struct sockaddr_in6 *six = (const void *)a;
 	const struct sockaddr_in *four = (const void *)a;
-	const unsigned char *p = a->ss_family == AF_INET6 ? six->sin6_addr.s6_addr
-							  : (const void *)&four->sin_addr;
+	const void *p = a->ss_family == AF_INET6 ? (const void *)&six->sin6_addr
+						 : (const void *)&four->sin_addr;
 	/* One IPv6 host can use a whole /64, so only 8 bytes are hashed. */
 	size_t n = a->ss_family == AF_INET6 ? 8 : a->ss_family == AF_INET ? 4 : 0;
-	uint64_t hash = 14695981039346656037u;
 
-	while (n-- > 0)
-		hash = (hash ^ *p++) * 1099511628211u;
-	return hash;
+	return text_hash(TEXT_HASH_START, p, n);
 }
 
 static void read_peer(struct http *h, int fd)
@@ -476,7 +475,7 @@ static void read_peer(struct http *h, int fd)
 
 static uint64_t user_hash(uid_t uid)
 {
-	return (uid + 1) * 1099511628211u;
+	return (uid + 1) * TEXT_HASH_PRIME;
 }
 
 /* Closes one connection that is not needed: the one that is idle longest, else the oldest one

@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/json_doc.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -152,25 +153,18 @@ void workload_doc_device(struct json *j, const struct view *v, unsigned i)
 	json_object_end(j);
 }
 
-static uint64_t hash_text(uint64_t h, const char *s)
-{
-	do {
-		h = (h ^ (unsigned char)*s) * UINT64_C(1099511628211); /* FNV-1a */
-	} while (*s++);
-	return h;
-}
-
 void workload_doc_id(const struct workload_energy *e, unsigned row,
 		     char out[static WORKLOAD_DOC_ID])
 {
 	const struct workload *w = &e->row[row].workload;
 	struct workload_sum s;
+	uint64_t hash = text_hash(TEXT_HASH_START, w->id, strlen(w->id) + 1);
 
+	hash = text_hash(hash, w->part, strlen(w->part) + 1);
 	workload_energy_sum(e, row, &s);
 	snprintf(out, WORKLOAD_DOC_ID, "%016" PRIu64 "-%s-%016" PRIx64,
 		 s.end_wall_ns / NS_PER_MS, workload_kind_word(w->kind),
-		 hash_text(hash_text(UINT64_C(14695981039346656037), w->id), w->part) ^
-			 s.begin_wall_ns / NS_PER_MS);
+		 hash ^ s.begin_wall_ns / NS_PER_MS);
 }
 
 void workload_doc_ids(uint64_t since_ms, const char *kind, char from[static WORKLOAD_DOC_ID],

@@ -14,10 +14,10 @@
 #define S   NS_PER_S
 #define GIB (UINT64_C(1) << 30)
 
-static const struct economy_options standard = { ECONOMY_IDLE_W, NAN, 0 };
+static const struct idle_options standard = { ECONOMY_IDLE_W, NAN, 0 };
 
 static struct {
-	struct economy e;
+	struct idle_economy e;
 	uint64_t now;
 } t;
 
@@ -29,40 +29,40 @@ static int fresh(void **state)
 }
 
 /* Repeats the same input for n seconds. */
-static void looks(unsigned n, struct economy_input l)
+static void looks(unsigned n, struct idle_input l)
 {
 	while (n--) {
 		t.now += S;
 		l.now_ns = t.now;
-		economy_update(&t.e, &standard, &l);
+		idle_update(&t.e, &standard, &l);
 	}
 }
 
-static struct economy_figures figures(const struct economy_options *o)
+static struct idle_figures figures(const struct idle_options *o)
 {
-	struct economy_figures f;
+	struct idle_figures f;
 
-	economy_figures(&t.e, o, &f);
+	idle_figures(&t.e, o, &f);
 	return f;
 }
 
-static const struct economy_input resident = {
+static const struct idle_input resident = {
 	.bytes = 20 * GIB, .runs = true, .idles = true, .alone = true, .power_w = 118
 };
-static const struct economy_input out = { .idle_out = true, .alone = true, .power_w = 75 };
+static const struct idle_input out = { .idle_out = true, .alone = true, .power_w = 75 };
 
 static void load(double watts, unsigned seconds)
 {
 	for (unsigned i = 1; i <= seconds; i++)
-		looks(1, (struct economy_input){ .bytes = 20 * GIB * i / seconds,
-						 .runs = i > 1,
-						 .alone = true,
-						 .power_w = watts });
+		looks(1, (struct idle_input){ .bytes = 20 * GIB * i / seconds,
+					      .runs = i > 1,
+					      .alone = true,
+					      .power_w = watts });
 }
 
 TEST(the_configuration_counts_until_values_are_learned)
 {
-	struct economy_options o = standard;
+	struct idle_options o = standard;
 
 	assert_true(figures(&o).after_ns == UINT64_MAX);
 	assert_true(isnan(figures(&o).reload_j));
@@ -77,7 +77,7 @@ TEST(the_configuration_counts_until_values_are_learned)
 
 TEST(watts_and_joules_are_learned_from_one_cycle)
 {
-	struct economy_figures f;
+	struct idle_figures f;
 
 	looks(30, resident);
 	looks(100, out);
@@ -111,7 +111,7 @@ TEST(a_second_load_updates_the_value)
 
 TEST(nothing_is_learned_while_other_processes_run)
 {
-	struct economy_input a = resident, b = out;
+	struct idle_input a = resident, b = out;
 
 	a.alone = b.alone = false;
 	a.power_w = 400;
@@ -123,7 +123,7 @@ TEST(nothing_is_learned_while_other_processes_run)
 
 TEST(nothing_is_learned_without_a_power_reading)
 {
-	struct economy_input a = resident, b = out;
+	struct idle_input a = resident, b = out;
 
 	a.power_w = b.power_w = NAN;
 	looks(60, a);
