@@ -49,12 +49,12 @@ static struct windows_entry *entry(const struct api *a, const struct request *q,
 	return e;
 }
 
-static void send_window(const struct api *a, struct reply *r, struct windows_entry *e)
+static void send_window(struct reply *r, struct windows_entry *e)
 {
 	struct json j;
 
 	json_init(&j, &r->body, false);
-	windows_json(&j, e, WINDOWS_WHOLE, api_now(a));
+	windows_json(&j, e, WINDOWS_WHOLE);
 	json_end(&j);
 }
 
@@ -157,7 +157,7 @@ static void open_request(const struct api *a, const struct request *q, struct re
 	snprintf(where, sizeof(where), "/api/v1/windows/%s", windows_id(e));
 	reply_header(r, "Location", where);
 	r->status = fresh ? 201 : 200;
-	send_window(a, r, e);
+	send_window(r, e);
 }
 
 void api_window_open(void *arg, const struct request *q, struct reply *r)
@@ -181,7 +181,6 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 }
 
 struct list {
-	const struct api *a;
 	struct json *j;
 	bool cut; /* the list was truncated at LIST_BYTES */
 };
@@ -193,7 +192,7 @@ static bool list_one(void *arg, const struct windows_entry *e)
 	l->cut = l->j->out->len > LIST_BYTES;
 	if (l->cut)
 		return false;
-	windows_json(l->j, e, WINDOWS_SHORT, api_now(l->a));
+	windows_json(l->j, e, WINDOWS_SHORT);
 	return true;
 }
 
@@ -218,7 +217,7 @@ void api_windows_list(void *arg, const struct request *q, struct reply *r)
 	bool open, ended, more;
 	uint64_t limit;
 	struct json j;
-	struct list l = { a, &j, false };
+	struct list l = { &j, false };
 
 	if (!api_number(q, r, "limit", WINDOWS_ENDED_MAX, WINDOWS_ENDED_MAX, &limit) ||
 	    !wanted(q, r, &open, &ended))
@@ -238,7 +237,7 @@ void api_window_get(void *arg, const struct request *q, struct reply *r)
 	struct windows_entry *e = entry(a, q, r);
 
 	if (e)
-		send_window(a, r, e);
+		send_window(r, e);
 }
 
 void api_window_forget(void *arg, const struct request *q, struct reply *r)
@@ -314,7 +313,7 @@ void api_window_stop(void *arg, const struct request *q, struct reply *r)
 	if (!api_may_measure(a, q, r) || !api_no_body(q, r) || !(e = entry(a, q, r)))
 		return;
 	if (windows_stop(a->windows, &a->view, e, api_now(a)))
-		send_window(a, r, e);
+		send_window(r, e);
 	else
 		reply_again(r, api_now(a) + (q->tries < POLLS ? POLL_NS : LATE_NS));
 }

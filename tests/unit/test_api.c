@@ -427,6 +427,39 @@ API_TEST(a_window_measures_the_true_energy)
 	get(opened, 404);
 }
 
+API_TEST(the_seconds_of_an_open_window_are_those_that_its_energy_covers)
+{
+	double seconds = 0, joules = 0;
+	unsigned known = 0;
+
+	begin(TWO_GPUS);
+	open_window("{}");
+	at("seconds", "0");
+	run_for(0.1);
+	post(below("/marks"), "{\"label\":\"a\"}", 201);
+	for (unsigned i = 0; i < 24; i++) {
+		run_for(0.13);
+		get(opened, 200);
+		if (strcmp(json_at(t.reply.body.p, "energy_joules"), "null") == 0) {
+			at("seconds", "0");
+			continue;
+		}
+		known++;
+		assert_true(fabs(number("energy_joules.best") /
+					 (number("power_mean_watts") * number("seconds")) -
+				 1) < 0.02);
+		assert_int_equal(number("energy_joules.best") > joules,
+				 number("seconds") > seconds);
+		assert_true(number("parts.1.seconds") < number("seconds"));
+		joules = number("energy_joules.best");
+		seconds = number("seconds");
+		get("/api/v1/windows", 200);
+		assert_true(number("windows.0.seconds") == seconds);
+	}
+	assert_true(known > 10);
+	assert_true(seconds < 3.22);
+}
+
 API_TEST(marks_cut_a_window_into_parts_that_add_up)
 {
 	double sum = 0;
