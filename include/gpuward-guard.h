@@ -259,7 +259,7 @@ struct gw_guard_status {
 };
 
 /* Writes the state of the worker. Set ret_status->size before the call. Returns 0, or -GW_E_ARG
- * if size matches no version of the struct. */
+ * (wrong size). */
 GW_API int gw_guard_status(struct gw_guard *guard, struct gw_guard_status *ret_status);
 
 #ifdef __cplusplus

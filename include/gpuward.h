@@ -45,7 +45,10 @@
  *   (_ns, _ticks) is 0; no other member can be unknown. If the library knows why a value is
  *   unknown, a member or a function with "absence" in its name has the reason.
  * - A struct that you fill begins with the member size: set it to the sizeof of the struct, and
- *   all members that you do not need to 0. A struct that the library returns may get more
+ *   all members that you do not need to 0. The library accepts the size of every version since
+ *   0.1.0. It accepts a larger size, up to 4096 bytes, only if the members that it does not know
+ *   are 0; in a struct that it fills, it sets them to 0. Any other size is a wrong size: the call
+ *   returns -GW_E_ARG. A struct that the library returns may get more
  *   members at its end in later versions: use it through the pointer, and never copy it by
  *   sizeof. Enums may get new values.
  * - Several threads may use a context or a meter at the same time. Only one thread at a time
@@ -276,7 +279,7 @@ struct gw_options {
 /* Finds and opens the GPUs. options may be NULL, for the defaults; the strings in it are
  * copied. Also succeeds on a machine without GPUs: see gw_snapshot_status(). Returns 0, and the
  * caller owns *ret_ctx until gw_close(). Otherwise returns -GW_E_ARG (unknown backend or flag,
- * or size matches no version of the struct), -GW_E_NOENT, -GW_E_PERM or -GW_E_IO (the folder
+ * or wrong size), -GW_E_NOENT, -GW_E_PERM or -GW_E_IO (the folder
  * root cannot be opened), or -GW_E_NOMEM (no memory or no thread). */
 GW_API int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx);
 
@@ -706,7 +709,7 @@ struct gw_window;
 /* Starts a meter, which has one thread per GPU. Each thread samples its GPU at fixed times, so
  * that delays do not add up. ctx must outlive the meter. options may be NULL. On a machine
  * without GPUs the meter has no devices. Returns 0, and the caller owns *ret_meter until
- * gw_meter_stop(). Otherwise -GW_E_ARG (unknown size or flag, interval_ns below 1 ms or
+ * gw_meter_stop(). Otherwise -GW_E_ARG (wrong size, unknown flag, interval_ns below 1 ms or
  * anchor_ns below 1 s), -GW_E_NODEV (options->gpus is not NULL and matches no GPU) or
  * -GW_E_NOMEM. */
 GW_API int gw_meter_start(struct gw_ctx *ctx, const struct gw_meter_options *options,
@@ -849,8 +852,7 @@ struct gw_sensor {
 
 /* Writes what is known about the sensor of device i of the meter. Set ret->size before the
  * call. The meter learns whether the GPU has an energy counter when the first window opens.
- * Returns 0, -GW_E_NODEV (past the end) or -GW_E_ARG (size matches no version of the
- * struct). */
+ * Returns 0, -GW_E_NODEV (past the end) or -GW_E_ARG (wrong size). */
 GW_API int gw_meter_sensor(struct gw_meter *meter, unsigned i, struct gw_sensor *ret);
 
 /* ---- baselines ----------------------------------------------------------------------- */
@@ -937,8 +939,8 @@ struct gw_net_energy {
 /* Subtracts idle energy from the energy of a window of the meter. If there is a baseline from
  * before and one from after the window, the mean of both is subtracted, and half their
  * difference is part of the uncertainty. after may be NULL. Set ret->size before the call. If
- * the energy or a baseline is unknown, the members of *ret are NAN. Returns 0, -GW_E_ARG (size
- * matches no version of the struct), or -GW_E_STATE (a baseline was disturbed, or belongs to
+ * the energy or a baseline is unknown, the members of *ret are NAN. Returns 0, -GW_E_ARG (wrong
+ * size), or -GW_E_STATE (a baseline was disturbed, or belongs to
  * another GPU). */
 GW_API int gw_baseline_apply(struct gw_meter *meter, const struct gw_energy *energy,
 			     const struct gw_baseline *before, const struct gw_baseline *after,

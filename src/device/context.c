@@ -113,6 +113,19 @@ int context_fail(struct gw_ctx *ctx, int error, const char *fmt, ...)
 	return error;
 }
 
+int context_fail_size(struct gw_ctx *ctx, const char *type, size_t given, size_t known)
+{
+	if (given > known && given <= SIZED_MAX && given % sizeof(size_t) == 0)
+		return context_fail(ctx, -GW_E_ARG,
+				    "struct %s has members that this library (%s) does not "
+				    "know; set them to 0, or use a newer library",
+				    type, GW_VERSION);
+	return context_fail(ctx, -GW_E_ARG,
+			    "the size of struct %s is %zu; set it to sizeof(struct %s), which "
+			    "is %zu",
+			    type, given, type, known);
+}
+
 const char *gw_ctx_error(struct gw_ctx *ctx)
 {
 	static _Thread_local char text[CONTEXT_ERROR_SIZE];
@@ -703,11 +716,9 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 	struct gw_ctx *ctx;
 	int err;
 
-	if (!sized_read(&known, sizeof(known), options))
-		return context_fail(NULL, -GW_E_ARG,
-				    "gw_options.size is %zu; set it to "
-				    "sizeof(struct gw_options)",
-				    options->size);
+	if (!sized_read(&known, sizeof(known), SIZED_FIRST(struct gw_options, deadline_ns),
+			options))
+		return context_fail_size(NULL, "gw_options", options->size, sizeof(known));
 	if (known.flags & ~(unsigned)ALL_FLAGS)
 		return context_fail(NULL, -GW_E_ARG, "unknown flags 0x%x in gw_options.flags",
 				    known.flags & ~(unsigned)ALL_FLAGS);

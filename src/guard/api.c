@@ -17,8 +17,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define BAD_OPTIONS                                                                            \
-	"gw_guard_options has an unknown size, mode or flag, an empty name or selector, or a " \
+#define BAD_OPTIONS                                                                      \
+	"gw_guard_options has an unknown mode or flag, an empty name or selector, or a " \
 	"poll_ns below 1 ms"
 
 /* The public enums have the same numbers as the internal ones. */
@@ -64,15 +64,17 @@ const char *gw_worker_reason_name(unsigned reason)
 #define POLL_LEAST_NS NS_PER_MS
 
 /* Copies the given options and sets defaults for the others. Returns 0 or -GW_E_ARG. */
-static int guard_api_options(const struct gw_guard_options *given, struct gw_guard_options *ret)
+static int guard_api_options(struct gw_ctx *ctx, const struct gw_guard_options *given,
+			     struct gw_guard_options *ret)
 {
-	if (!sized_read(ret, sizeof(*ret), given))
-		return -GW_E_ARG;
+	if (!sized_read(ret, sizeof(*ret), SIZED_FIRST(struct gw_guard_options, contend),
+			given))
+		return context_fail_size(ctx, "gw_guard_options", given->size, sizeof(*ret));
 	if (!ret->name)
 		ret->name = "worker";
 	if (!ret->name[0] || (unsigned)ret->mode > GW_GUARD_OBSERVE ||
 	    ret->flags & ~(unsigned)ALL_FLAGS || (ret->poll_ns && ret->poll_ns < POLL_LEAST_NS))
-		return -GW_E_ARG;
+		return context_fail(ctx, -GW_E_ARG, BAD_OPTIONS);
 	return 0;
 }
 
@@ -267,10 +269,13 @@ int guard_api_new(struct gw_ctx *ctx, const struct gw_guard_options *options,
 		  struct gw_guard **ret)
 {
 	struct gw_guard *g = calloc(1, sizeof(*g));
-	int err = g ? guard_api_options(options, &g->options) : -GW_E_NOMEM;
+	int err = g ? guard_api_options(ctx, options, &g->options) : -GW_E_NOMEM;
 
-	if (!err)
+	if (!err) {
 		err = guard_api_policy(&g->options, &g->policy);
+		if (err == -GW_E_ARG)
+			context_fail(ctx, err, BAD_OPTIONS);
+	}
 	if (!err)
 		err = init_locks(g);
 	if (err) {
@@ -334,8 +339,8 @@ int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *options,
 	if (!ctx || !ret_guard)
 		return -GW_E_ARG;
 	err = guard_api_new(ctx, options, &g);
-	if (err)
-		return context_fail(ctx, err, err == -GW_E_ARG ? BAD_OPTIONS : NULL);
+	if (err) /* the sentence about -GW_E_ARG is already recorded */
+		return err == -GW_E_ARG ? err : context_fail(ctx, err, NULL);
 	err = start_thread(g);
 	if (err) {
 		guard_api_free(g, 0);
@@ -509,5 +514,8 @@ int gw_guard_status(struct gw_guard *g, struct gw_guard_status *ret_status)
 	pthread_mutex_lock(&g->lock);
 	fill_status(g, &s);
 	pthread_mutex_unlock(&g->lock);
-	return sized_write(ret_status, &s, sizeof(s)) ? 0 : -GW_E_ARG;
+	return sized_write(ret_status, &s, sizeof(s), SIZED_FIRST(struct gw_guard_status, why))
+		       ? 0
+		       : context_fail_size(g->ctx, "gw_guard_status", ret_status->size,
+					   sizeof(s));
 }

@@ -78,10 +78,13 @@ int gw_baseline_take(struct gw_meter *m, unsigned i, const struct gw_baseline_op
 	struct baseline b;
 	int err;
 
-	if (!sized_read(&o, sizeof(o), options) || (unsigned)o.kind >= GW_BASELINE_KINDS ||
-	    !(o.max_s == 0 || o.max_s >= 2) || !(o.min_s >= 0) || !(o.half_width_w >= 0))
+	if (!sized_read(&o, sizeof(o), SIZED_FIRST(struct gw_baseline_options, arg), options))
+		return context_fail_size(meter_context(m), "gw_baseline_options", options->size,
+					 sizeof(o));
+	if ((unsigned)o.kind >= GW_BASELINE_KINDS || !(o.max_s == 0 || o.max_s >= 2) ||
+	    !(o.min_s >= 0) || !(o.half_width_w >= 0))
 		return context_fail(meter_context(m), -GW_E_ARG,
-				    "gw_baseline_options has an unknown size or kind, a max_s "
+				    "gw_baseline_options has an unknown kind, a max_s "
 				    "below 2 s, or a negative number");
 	if (!meter_reads_processes(m))
 		return context_fail(meter_context(m), -GW_E_STATE,
@@ -192,9 +195,8 @@ int gw_baseline_apply(struct gw_meter *m, const struct gw_energy *energy,
 				    .net = net.joules,
 				    .adjusted_joules = net.adjusted_joules,
 				    .floored = net.floored };
-	return sized_write(ret, &v, sizeof(v))
+	return sized_write(ret, &v, sizeof(v), SIZED_FIRST(struct gw_net_energy, floored))
 		       ? 0
-		       : context_fail(
-				 meter_context(m), -GW_E_ARG,
-				 "gw_net_energy.size must be sizeof(struct gw_net_energy)");
+		       : context_fail_size(meter_context(m), "gw_net_energy", ret->size,
+					   sizeof(v));
 }

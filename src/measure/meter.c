@@ -301,17 +301,21 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 	return 0;
 }
 
-static int check_options(const struct gw_meter_options *given, struct gw_meter_options *known)
+static int check_options(struct gw_ctx *ctx, const struct gw_meter_options *given,
+			 struct gw_meter_options *known)
 {
-	if (!sized_read(known, sizeof(*known), given))
-		return -GW_E_ARG;
+	if (!sized_read(known, sizeof(*known), SIZED_FIRST(struct gw_meter_options, cache_dir),
+			given))
+		return context_fail_size(ctx, "gw_meter_options", given->size, sizeof(*known));
 	if (!known->interval_ns)
 		known->interval_ns = INTERVAL_NS;
 	if (!known->anchor_ns)
 		known->anchor_ns = ANCHOR_NS;
 	if (known->interval_ns < INTERVAL_MIN || known->anchor_ns < NS_PER_S ||
 	    known->flags & ~(unsigned)(GW_METER_PROCESSES | GW_METER_MANUAL))
-		return -GW_E_ARG;
+		return context_fail(ctx, -GW_E_ARG,
+				    "gw_meter_options has an unknown flag, an interval_ns "
+				    "below 1 ms or an anchor_ns below 1 s");
 	return 0;
 }
 
@@ -352,13 +356,9 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 	unsigned count = 0;
 	uint64_t until;
 	struct gw_meter *m;
-	int err = check_options(config->options, &o);
+	int err = check_options(ctx, config->options, &o);
 
-	if (err)
-		context_fail(ctx, err,
-			     "gw_meter_options has an unknown size or flag, an "
-			     "interval_ns below 1 ms or an anchor_ns below 1 s");
-	else
+	if (!err)
 		err = select_devices(ctx, o.gpus, &list, &count);
 	if (err)
 		return err;
@@ -555,10 +555,9 @@ int gw_meter_sensor(struct gw_meter *m, unsigned i, struct gw_sensor *ret)
 				.gain_u = s->calibration.gain_u,
 				.offset_u_w = s->calibration.offset_u_w,
 				.wall_ns = s->wall_ns };
-	return sized_write(ret, &v, sizeof(v)) ? 0
-					       : context_fail(m->ctx, -GW_E_ARG,
-							      "gw_sensor.size must be "
-							      "sizeof(struct gw_sensor)");
+	return sized_write(ret, &v, sizeof(v), SIZED_FIRST(struct gw_sensor, wall_ns))
+		       ? 0
+		       : context_fail_size(m->ctx, "gw_sensor", ret->size, sizeof(v));
 }
 
 void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)
