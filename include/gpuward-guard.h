@@ -210,7 +210,7 @@ GW_API int gw_guard_stop(struct gw_guard *guard, uint64_t timeout_ns);
 GW_API int gw_guard_allowed(const struct gw_guard *guard);
 
 /* Waits until gw_guard_allowed() is 1, at most timeout_ns (UINT64_MAX: without a limit).
- * Returns 0 or -GW_E_TIMEOUT. */
+ * Returns 0, at once if guard is NULL, or -GW_E_TIMEOUT. */
 GW_API int gw_guard_wait(struct gw_guard *guard, uint64_t timeout_ns);
 
 enum gw_guard_request {

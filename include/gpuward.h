@@ -37,6 +37,9 @@
  * - A function that can fail returns 0 or a negative enum gw_error. It writes its result to a
  *   parameter whose name begins with ret; this parameter is unchanged after a failure.
  *   gw_ctx_error() returns a sentence about the failure, for people.
+ * - A pointer may be NULL only where the text says so. A function that returns int returns
+ *   -GW_E_ARG if another pointer is NULL; other functions do not check it. Every function that
+ *   frees an object accepts NULL.
  * - A machine without GPUs, without a driver or with a broken driver is not an error: a
  *   snapshot then has no devices. gw_snapshot_status() returns the cause, and gw_cause_info()
  *   what to do.
@@ -205,7 +208,8 @@ GW_API const struct gw_quantity_info *gw_host_quantity_info(unsigned quantity);
 GW_API const struct gw_quantity_info *gw_resource_info(unsigned resource);
 GW_API const char *gw_text_key(unsigned text);
 
-/* Returns the number of the quantity with this key, or -GW_E_NOENT. */
+/* Returns the number of the quantity with this key, or -GW_E_NOENT. After a failure,
+ * gw_ctx_error(NULL) returns the sentence. */
 GW_API int gw_quantity_find(const char *key);
 
 /* Writes the name of an ENUM value ("Hopper", "unknown(77)") to out, or the names of the bits

@@ -741,6 +741,8 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 
 int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx)
 {
+	if (!ret_ctx)
+		return context_fail_null(NULL, "ret_ctx");
 	return context_open(options, clock_real(), ret_ctx);
 }
 
@@ -774,6 +776,8 @@ int gw_ctx_release(struct gw_ctx *ctx)
 {
 	int err = 0;
 
+	if (!ctx)
+		return context_fail_null(NULL, "ctx");
 	pthread_mutex_lock(&ctx->lock);
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
@@ -817,6 +821,8 @@ int gw_ctx_reopen(struct gw_ctx *ctx)
 {
 	int err;
 
+	if (!ctx)
+		return context_fail_null(NULL, "ctx");
 	pthread_mutex_lock(&ctx->lock);
 	ctx->released = false;
 	retry_now(ctx);
@@ -828,7 +834,10 @@ int gw_ctx_reopen(struct gw_ctx *ctx)
 
 int gw_environment_new(struct gw_ctx *ctx, struct gw_environment **ret_env)
 {
-	int err = environment_collect(&ctx->root, ctx->clock, ret_env);
+	int err;
 
+	if (!ctx || !ret_env)
+		return context_fail_null(ctx, ctx ? "ret_env" : "ctx");
+	err = environment_collect(&ctx->root, ctx->clock, ret_env);
 	return err ? context_fail(ctx, err, NULL) : 0;
 }

@@ -123,6 +123,10 @@ struct gw_ctx {
 int context_fail(struct gw_ctx *ctx, int error, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Records that a parameter of the calling public function is NULL, and returns -GW_E_ARG. */
+#define context_fail_null(ctx, parameter) \
+	context_fail(ctx, -GW_E_ARG, "%s(): %s must not be NULL", __func__, parameter)
+
 /* Records that the size of a public struct is wrong, or that the struct has members that this
  * library does not know and that are not 0. `known` is the size in this library. Returns
  * -GW_E_ARG. */

@@ -337,7 +337,7 @@ int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *options,
 	int err;
 
 	if (!ctx || !ret_guard)
-		return -GW_E_ARG;
+		return context_fail_null(ctx, ctx ? "ret_guard" : "ctx");
 	err = guard_api_new(ctx, options, &g);
 	if (err) /* the sentence about -GW_E_ARG is already recorded */
 		return err == -GW_E_ARG ? err : context_fail(ctx, err, NULL);
@@ -448,7 +448,7 @@ int gw_guard_wait(struct gw_guard *g, uint64_t timeout_ns)
 		err = pthread_cond_timedwait(&g->news, &g->lock, &until);
 	err = atomic_load(&g->allowed) ? 0 : -GW_E_TIMEOUT;
 	pthread_mutex_unlock(&g->lock);
-	return err;
+	return err ? context_fail(g->ctx, err, "the worker may not use the GPU yet") : 0;
 }
 
 int gw_guard_request(struct gw_guard *g, enum gw_guard_request what, uint64_t ttl_ns)
@@ -456,8 +456,11 @@ int gw_guard_request(struct gw_guard *g, enum gw_guard_request what, uint64_t tt
 	char text[300] = "";
 	int err;
 
-	if (!g || (unsigned)what > GW_REQUEST_RESUME_NOW)
-		return -GW_E_ARG;
+	if (!g)
+		return context_fail_null(NULL, "guard");
+	if ((unsigned)what > GW_REQUEST_RESUME_NOW)
+		return context_fail(g->ctx, -GW_E_ARG, "there is no gw_guard_request %u",
+				    (unsigned)what);
 	pthread_mutex_lock(&g->lock);
 	err = guard_request(g->guard, 0, (enum guard_request)what, ttl_ns,
 			    clock_mono_ns(g->ctx->clock), text, sizeof(text));
@@ -510,7 +513,7 @@ int gw_guard_status(struct gw_guard *g, struct gw_guard_status *ret_status)
 	struct gw_guard_status s;
 
 	if (!g || !ret_status)
-		return -GW_E_ARG;
+		return context_fail_null(g ? g->ctx : NULL, g ? "ret_status" : "guard");
 	pthread_mutex_lock(&g->lock);
 	fill_status(g, &s);
 	pthread_mutex_unlock(&g->lock);

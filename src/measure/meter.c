@@ -391,7 +391,7 @@ int gw_meter_start(struct gw_ctx *ctx, const struct gw_meter_options *options,
 		   struct gw_meter **ret_meter)
 {
 	if (!ctx || !ret_meter)
-		return -GW_E_ARG;
+		return context_fail_null(ctx, ctx ? "ret_meter" : "ctx");
 	return meter_start(ctx, &(struct meter_config){ .options = options }, ret_meter);
 }
 
@@ -530,6 +530,8 @@ int gw_meter_sensor(struct gw_meter *m, unsigned i, struct gw_sensor *ret)
 	const struct sensor *s = &set.sensor;
 	struct gw_sensor v;
 
+	if (!m || !ret)
+		return context_fail_null(m ? m->ctx : NULL, m ? "ret" : "meter");
 	if (i >= m->count)
 		return context_fail(m->ctx, -GW_E_NODEV,
 				    "the meter has %u GPUs; there is no number %u", m->count,
