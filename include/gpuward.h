@@ -714,8 +714,8 @@ struct gw_window;
  * that delays do not add up. ctx must outlive the meter. options may be NULL. On a machine
  * without GPUs the meter has no devices. Returns 0, and the caller owns *ret_meter until
  * gw_meter_stop(). Otherwise -GW_E_ARG (wrong size, unknown flag, interval_ns below 1 ms or
- * anchor_ns below 1 s), -GW_E_NODEV (options->gpus is not NULL and matches no GPU) or
- * -GW_E_NOMEM. */
+ * anchor_ns below 1 s), -GW_E_NODEV (options->gpus is an empty list, or one of its
+ * selectors matches no GPU) or -GW_E_NOMEM. */
 GW_API int gw_meter_start(struct gw_ctx *ctx, const struct gw_meter_options *options,
 			  struct gw_meter **ret_meter);
 

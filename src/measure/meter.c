@@ -264,12 +264,27 @@ static int start_sampling(struct meter_device *d)
 	return thread ? 0 : start_thread(d);
 }
 
+/* Returns the first selector that matches no device of the snapshot; NULL: each matches one. */
+static const char *unmatched_selector(const struct gw_snapshot *snap, const char *const *gpus)
+{
+	for (; gpus && *gpus; gpus++) {
+		unsigned i = 0, n = gw_snapshot_device_count(snap);
+
+		while (i < n && gw_device_matches(gw_snapshot_device(snap, i), *gpus) != 1)
+			i++;
+		if (i == n)
+			return *gpus;
+	}
+	return NULL;
+}
+
 /* Finds the snapshot positions of the devices that match the selectors. */
 static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct chosen **ret,
 			  unsigned *ret_count)
 {
 	struct gw_snapshot *snap;
 	struct chosen *list;
+	const char *none;
 	unsigned n = 0;
 	int err = gw_snapshot_new(ctx, &snap);
 
@@ -288,10 +303,15 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 		if (wanted)
 			list[n++] = (struct chosen){ i, d->state == GW_DEVICE_STALLED };
 	}
+	none = unmatched_selector(snap, gpus);
 	gw_snapshot_free(snap);
-	if (!err && gpus && gpus[0] && n == 0)
-		err = context_fail(ctx, -GW_E_NODEV, "no GPU matches \"%s\"%s", gpus[0],
-				   gpus[1] ? " or one of the other selectors" : "");
+	if (!err && none)
+		err = context_fail(ctx, -GW_E_NODEV, "no GPU matches \"%s\"", none);
+	if (!err && gpus && !gpus[0])
+		err = context_fail(
+			ctx, -GW_E_NODEV,
+			"the list of GPUs is empty; name a GPU, or set gpus to NULL for "
+			"all GPUs");
 	if (err) {
 		free(list);
 		return err;

@@ -5,6 +5,7 @@
 
 #include "measure/meter.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,14 +69,19 @@ struct window_request {
 static bool read_request(struct json_request *b, struct window_request *w)
 {
 	double limit_s = LIMIT_S, lease_s = 0;
+	unsigned gpus = UINT_MAX; /* stays if the key is absent */
 
 	if (!json_request_text(b, "label", &w->ask.label) ||
-	    !json_request_texts(b, "gpus", w->gpu, GPUS_MAX, &w->gpus) ||
+	    !json_request_texts(b, "gpus", w->gpu, GPUS_MAX, &gpus) ||
 	    !json_request_number(b, "limit_seconds", &limit_s) ||
 	    !json_request_number(b, "lease_seconds", &lease_s) ||
 	    !json_request_pairs(b, "tags", w->ask.tag, w->ask.value, WINDOWS_TAGS_MAX,
 				&w->ask.tags))
 		return false;
+	if (gpus == 0)
+		return json_request_wrong(b, "\"gpus\" is an empty array; name a GPU, or omit "
+					     "the key for all GPUs");
+	w->gpus = gpus == UINT_MAX ? 0 : gpus;
 	if (w->ask.label && strlen(w->ask.label) > LABEL_MAX)
 		return json_request_wrong(b, "\"label\" is longer than %d bytes", LABEL_MAX);
 	if (!(limit_s > 0 && limit_s <= WINDOWS_LIMIT_MOST_S))
@@ -94,13 +100,9 @@ static bool read_request(struct json_request *b, struct window_request *w)
 /* Finds the GPUs of the request. Returns false after an error reply. */
 static bool choose(const struct api *a, struct reply *r, struct window_request *w)
 {
-	for (unsigned i = 0; i < w->gpus; i++) {
-		int at = api_find(a, r, 400, w->gpu[i]);
-
-		if (at < 0)
+	for (unsigned i = 0; i < w->gpus; i++)
+		if (!api_select(a, r, 400, w->gpu[i], &w->chosen))
 			return false;
-		w->chosen.selected[at] = true;
-	}
 	w->ask.position = w->gpus ? w->chosen.selected : NULL;
 	return true;
 }

@@ -547,6 +547,8 @@ API_TEST(windows_are_refused_with_a_reason)
 		{ "{\"label\":1}", "must be a text" },
 		{ "{\"gpus\":\"0\"}", "array of strings" },
 		{ "{\"gpus\":[\"9\"]}", "there are GPU 0 (" },
+		{ "{\"gpus\":[\"0\",\"bogus\"]}", "no GPU matches \\\"bogus\\\"" },
+		{ "{\"gpus\":[]}", "omit the key for all GPUs" },
 		{ "{\"limit_seconds\":-1}", "above 0" },
 		{ "{\"limit_seconds\":1e9}", "at most" },
 		{ "{\"lease_seconds\":1}", "must be 2 to 604800" },
@@ -587,6 +589,15 @@ API_TEST(the_same_key_gives_the_same_window)
 	post("/api/v1/windows", "{\"label\":\"a\"}", 201);
 	get("/api/v1/windows", 200);
 	at("open", "2");
+}
+
+API_TEST(a_selector_of_a_window_may_match_several_gpus)
+{
+	begin(TWO_GPUS);
+	open_window("{\"gpus\":[\"all\",1]}");
+	at("devices.0.index", "0");
+	at("devices.1.index", "1");
+	assert_null(json_at(t.reply.body.p, "devices.2"));
 }
 
 API_TEST(at_most_64_windows_are_open)

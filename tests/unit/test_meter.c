@@ -606,6 +606,34 @@ TEST(nonsense_is_refused)
 	assert_int_equal(gw_meter_stop(NULL), 0);
 }
 
+TEST(each_selector_of_a_meter_must_match_a_gpu)
+{
+	static const struct {
+		const char *gpus[3], *says;
+	} rows[] = {
+		{ { NULL }, "the list of GPUs is empty" },
+		{ { "0", "bogus" }, "no GPU matches \"bogus\"" },
+		{ { "7" }, "no GPU matches \"7\"" },
+	};
+	struct gw_meter_options mo = { .size = sizeof(mo),
+				       .flags = GW_METER_MANUAL,
+				       .cache_dir = "" };
+	const char *both[] = { "1", "all", NULL };
+	struct gw_meter *other = NULL;
+
+	start(TWO_GPUS);
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		mo.gpus = rows[i].gpus;
+		assert_int_equal(gw_meter_start(sim.ctx, &mo, &other), -GW_E_NODEV);
+		assert_in(gw_ctx_error(sim.ctx), rows[i].says);
+	}
+	assert_null(other);
+	mo.gpus = both;
+	assert_int_equal(gw_meter_start(sim.ctx, &mo, &other), 0);
+	assert_int_equal(gw_meter_device_count(other), 2);
+	assert_int_equal(gw_meter_stop(other), 0);
+}
+
 TEST(every_sensor_gets_its_method)
 {
 	static const struct {
