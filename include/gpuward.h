@@ -755,8 +755,10 @@ GW_API int gw_window_close(struct gw_window *window, uint64_t end_ns);
 GW_API int gw_window_wait(struct gw_window *window, uint64_t timeout_ns);
 
 /* Returns the energy of device i of the meter in this window; NULL past the end. Before
- * gw_window_wait() the energy is that up to now, and each call computes it again. The struct is
- * valid as long as the window. */
+ * gw_window_wait() each call computes the energy again, up to the last power sample that was
+ * read: the member seconds is the time that the energy covers, and ends up to 1.5 s before the
+ * call. For about the first second no sample was read: the energy is NAN and seconds is 0. The
+ * struct is valid as long as the window. */
 GW_API const struct gw_energy *gw_window_energy(struct gw_window *window, unsigned i);
 GW_API const char *gw_window_label(const struct gw_window *window);
 GW_API void gw_window_free(struct gw_window *window); /* NULL is allowed */
