@@ -426,7 +426,8 @@ GW_API enum gw_absence gw_snapshot_host(const struct gw_snapshot *snap, unsigned
  * until the next gw_snapshot_take() on snap. */
 GW_API const struct gw_device *gw_snapshot_main_device(const struct gw_snapshot *snap);
 
-/* Reads a value of enum gw_resource. The snapshot must have been taken with GW_TIERS_COMMON.
+/* Reads a value of enum gw_resource. The snapshot must have been taken with GW_TIERS_COMMON;
+ * before the first gw_snapshot_take() every value is unknown (GW_ABSENT_NOT_READ).
  * Returns GW_HAVE and sets *ret, or returns why the value is unknown. */
 GW_API enum gw_absence gw_snapshot_resource(const struct gw_snapshot *snap, unsigned resource,
 					    double *ret);
@@ -479,7 +480,7 @@ struct gw_process {
 	unsigned type;         /* set of enum gw_process_type */
 	int64_t pid;           /* process id in the pid namespace of the caller */
 	uint64_t start_ticks;  /* start time in /proc/PID/stat; pid and start_ticks are the identity */
-	int64_t parent;        /* pid */
+	int64_t parent;        /* pid; -1: unknown, or outside the pid namespace */
 	int64_t uid;
 	const char *user;
 	const char *name;      /* name from /proc/PID/comm, without control characters */

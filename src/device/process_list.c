@@ -241,6 +241,7 @@ static void fill_entry(const struct take *t, struct entry *e, unsigned position,
 	e->proc = *p;
 	e->pub = (struct gw_process){ .type = u->type,
 				      .pid = u->pid,
+				      .parent = -1,
 				      .uid = -1,
 				      .mig_gpu_instance = u->gpu_instance,
 				      .memory_absence = u->memory_why,

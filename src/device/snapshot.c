@@ -336,6 +336,8 @@ enum gw_absence gw_snapshot_resource(const struct gw_snapshot *snap, unsigned re
 
 	if (resource >= GW_RESOURCES)
 		return GW_ABSENT_NOT_SUPPORTED;
+	if (!snap->mono_ns) /* not taken yet */
+		return GW_ABSENT_NOT_READ;
 	if (resource == GW_R_GPU_AVAILABLE) {
 		*ret = d != NULL;
 		return GW_HAVE;

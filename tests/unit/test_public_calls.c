@@ -173,6 +173,33 @@ TEST(every_function_that_frees_accepts_null)
 	gw_diagnosis_free(NULL);
 }
 
+TEST_WITH(before_the_first_take_every_resource_is_unknown, NULL, sim_teardown)
+{
+	double v = 7;
+
+	sim_text(TWO_GPUS);
+	sim_open();
+	for (unsigned i = 0; i < GW_RESOURCES; i++)
+		assert_int_equal(gw_snapshot_resource(sim.snap, i, &v), GW_ABSENT_NOT_READ);
+	assert_true(v == 7);
+	assert_int_equal(gw_snapshot_take(sim.snap, GW_TIERS_COMMON), 0);
+	assert_int_equal(gw_snapshot_resource(sim.snap, GW_R_GPU_COUNT, &v), GW_HAVE);
+	assert_true(v == 2);
+}
+
+TEST_WITH(the_parent_of_an_orphan_is_unknown, NULL, sim_teardown)
+{
+	struct gw_process_list *l;
+
+	sim_text(TWO_GPUS); /* its process is in no /proc */
+	sim_open();
+	assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
+	assert_int_equal(gw_process_list_take(l), 0);
+	assert_int_equal(gw_process_list_get(l, 0)->orphan, 1);
+	assert_int_equal(gw_process_list_get(l, 0)->parent, -1);
+	gw_process_list_free(l);
+}
+
 TEST_WITH(every_failure_has_its_own_sentence, NULL, close_all)
 {
 	struct gw_guard_status status = { .size = 8 };
