@@ -738,7 +738,7 @@ GW_API uint64_t gw_meter_poll(struct gw_meter *meter);
 
 /* Opens a window on all devices of the meter. It begins now, or at the monotonic time begin_ns
  * if begin_ns is not 0; begin_ns may be at most 30 s ago. Windows may overlap. label is copied
- * and cut at 63 bytes; NULL: "". The call does not wait for the GPU. Returns 0, and the caller
+ * and cut to at most 63 bytes, between two UTF-8 characters; NULL: "". The call does not wait for the GPU. Returns 0, and the caller
  * owns *ret_window until gw_window_free() or gw_meter_stop(); -GW_E_ARG (begins in the future
  * or more than 30 s ago) or -GW_E_NOMEM. */
 GW_API int gw_window_open(struct gw_meter *meter, const char *label, uint64_t begin_ns,

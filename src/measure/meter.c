@@ -324,18 +324,30 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 static int check_options(struct gw_ctx *ctx, const struct gw_meter_options *given,
 			 struct gw_meter_options *known)
 {
+	unsigned unknown;
+
 	if (!sized_read(known, sizeof(*known), SIZED_FIRST(struct gw_meter_options, cache_dir),
 			given))
 		return context_fail_size(ctx, "gw_meter_options", given->size, sizeof(*known));
+	unknown = known->flags & ~(unsigned)(GW_METER_PROCESSES | GW_METER_MANUAL);
 	if (!known->interval_ns)
 		known->interval_ns = INTERVAL_NS;
 	if (!known->anchor_ns)
 		known->anchor_ns = ANCHOR_NS;
-	if (known->interval_ns < INTERVAL_MIN || known->anchor_ns < NS_PER_S ||
-	    known->flags & ~(unsigned)(GW_METER_PROCESSES | GW_METER_MANUAL))
+	if (known->interval_ns < INTERVAL_MIN)
 		return context_fail(ctx, -GW_E_ARG,
-				    "gw_meter_options has an unknown flag, an interval_ns "
-				    "below 1 ms or an anchor_ns below 1 s");
+				    "gw_meter_options.interval_ns is %llu; it must be 0 or at "
+				    "least 1 ms",
+				    (unsigned long long)known->interval_ns);
+	if (known->anchor_ns < NS_PER_S)
+		return context_fail(ctx, -GW_E_ARG,
+				    "gw_meter_options.anchor_ns is %llu; it must be 0 or at "
+				    "least 1 s",
+				    (unsigned long long)known->anchor_ns);
+	if (unknown)
+		return context_fail(ctx, -GW_E_ARG,
+				    "gw_meter_options.flags has the unknown bits 0x%x",
+				    unknown);
 	return 0;
 }
 

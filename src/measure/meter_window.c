@@ -83,6 +83,17 @@ static struct gw_window *window_new(struct gw_meter *m, size_t room)
 	return NULL;
 }
 
+/* Copies a label. A long label is cut between two UTF-8 characters. */
+static void copy_label(char *out, size_t size, const char *label)
+{
+	size_t n = strlen(label);
+
+	if (n >= size)
+		for (n = size - 1; n > size - 4 && (label[n] & 0xc0) == 0x80; n--)
+			; /* label[n] is inside a character */
+	snprintf(out, size, "%.*s", (int)n, label);
+}
+
 static int window_open(struct gw_meter *m, const char *label, uint64_t begin_ns, size_t room,
 		       struct gw_window **ret_window)
 {
@@ -100,8 +111,11 @@ static int window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
 			"a window cannot begin in the future or more than 30 s ago");
 	w = window_new(m, room);
 	if (!w)
-		return context_fail(m->ctx, -GW_E_NOMEM, NULL);
-	snprintf(w->label, sizeof(w->label), "%s", label ? label : "");
+		return room ? context_fail(m->ctx, -GW_E_NOMEM,
+					   "no memory for a window with %zu points per GPU",
+					   room)
+			    : context_fail(m->ctx, -GW_E_NOMEM, NULL);
+	copy_label(w->label, sizeof(w->label), label ? label : "");
 	link_window(m, w);
 	e.t_ns = begin_ns ? begin_ns : now;
 	e.u.window.id = w->id;
