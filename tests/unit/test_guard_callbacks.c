@@ -220,6 +220,7 @@ static void stays(enum gw_worker_state want, unsigned seconds)
 GUARD_TEST(options_that_make_no_sense_are_refused)
 {
 	static const char *many[66], *none[] = { "", NULL };
+	static const char *const longer[] = { "fifteen-letters*", "sixteen-letters-", NULL };
 	struct gw_guard *g = NULL;
 
 	for (unsigned i = 0; i < 65; i++)
@@ -227,22 +228,27 @@ GUARD_TEST(options_that_make_no_sense_are_refused)
 	world("");
 	assert_int_equal(gw_guard_start(NULL, &standard, &g), -GW_E_ARG);
 	assert_int_equal(gw_guard_start(sim.ctx, &standard, NULL), -GW_E_ARG);
-#define REFUSED(member, value, error)                                      \
+#define REFUSED(member, value, error, text)                                \
 	do {                                                               \
 		o = standard;                                              \
 		o.member = value;                                          \
 		assert_int_equal(gw_guard_start(sim.ctx, &o, &g), -error); \
+		assert_in(gw_ctx_error(sim.ctx), text);                    \
 	} while (0)
-	REFUSED(size, 0, GW_E_ARG);
-	REFUSED(size, 13, GW_E_ARG);
-	REFUSED(flags, 1u << 20, GW_E_ARG);
-	REFUSED(mode, (enum gw_guard_mode)3, GW_E_ARG);
-	REFUSED(name, "", GW_E_ARG);
-	REFUSED(poll_ns, NS_PER_MS - 1, GW_E_ARG);
-	REFUSED(ignore, none, GW_E_ARG);
-	REFUSED(gpus, none, GW_E_ARG);
-	REFUSED(ignore, many, GW_E_SIZE);
-	REFUSED(gpus, many, GW_E_SIZE);
+	REFUSED(size, 0, GW_E_ARG, "the size of struct gw_guard_options is 0");
+	REFUSED(size, 13, GW_E_ARG, "the size of struct gw_guard_options is 13");
+	REFUSED(flags, 1u << 20, GW_E_ARG, "unknown bits 0x100000");
+	REFUSED(flags, GW_GUARD_ANY | GW_GUARD_NAMED, GW_E_ARG, "use one of them");
+	REFUSED(mode, (enum gw_guard_mode)3, GW_E_ARG, "mode is 3");
+	REFUSED(name, "", GW_E_ARG, "name is empty");
+	REFUSED(poll_ns, NS_PER_MS - 1, GW_E_ARG, "poll_ns is 999999");
+	REFUSED(ignore, none, GW_E_ARG,
+		"the ignore list of gw_guard_options has an empty name");
+	REFUSED(contend, longer, GW_E_ARG, "\"sixteen-letters-\", which matches no process");
+	REFUSED(gpus, none, GW_E_ARG, "empty selector");
+	REFUSED(gpus, none + 1, GW_E_ARG, "empty list");
+	REFUSED(ignore, many, GW_E_SIZE, "more than 64 names");
+	REFUSED(gpus, many, GW_E_SIZE, "more than 16 selectors");
 	assert_null(g);
 }
 
