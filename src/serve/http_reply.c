@@ -577,6 +577,8 @@ enum MHD_Result send_reply(struct conn *c, struct reply *r)
 	struct entry *e;
 
 	if (r->body.err)
+	if (h->hook.mark)
+		h->hook.mark(h->hook.arg, r);
 		reply_problem(r, 500, "no-memory", NULL,
 			      "The answer is too large for the available memory.");
 	if (r->status == 200 && !check_accepts(c->heads.accept, r->type))
