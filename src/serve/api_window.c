@@ -112,6 +112,8 @@ static void no_meter(const struct api *a, struct reply *r)
 	const struct gw_status *s = gw_snapshot_status(a->view.snap);
 	const char *remedy = gw_cause_info(s->cause)->remedy;
 
+	if (gw_snapshot_device_count(a->view.snap) > 0) /* the meter may start later */
+		reply_header(r, "Retry-After", "1");
 	if (a->view.let_go)
 		reply_problem(r, 503, "let-go", "POST /api/v1/resume first.",
 			      "measuring is not possible: the drivers are released");
