@@ -96,9 +96,9 @@ install: deps
 	@ninja -C build-install >/dev/null
 	@meson install -C build-install --no-rebuild
 
-## make uninstall removes what make install put there
+## make uninstall removes what make install put into PREFIX, below DESTDIR
 uninstall:
-	@tools/uninstall build-install
+	@DESTDIR="$(DESTDIR)" tools/uninstall build-install "$(PREFIX)"
 
 ## make deb       Debian packages into dist/: gpuward, libgpuward0, libgpuward-dev, python3-gpuward
 deb:

@@ -1,19 +1,24 @@
+/* clang-format off: a command stays on one line */
 /* A worker that leaves the GPU while another process needs it, and returns afterwards.
  *
- *         cc guarded.c $(pkg-config --cflags --libs gpuward) -o guarded && ./guarded 4096
+ *     cc guarded.c $(pkg-config --cflags --libs gpuward) -o guarded && ./guarded 4096
  *
- * Allocates this many MiB on the first GPU (through the CUDA driver, which it loads at run
- * time) and
- * works on them ten times a second, for a number of seconds (or until Ctrl-C).  Start another
+ * Allocates this many MiB on the first GPU (through the CUDA driver, which it loads at run time)
+ * and works on them ten times a second, for a number of seconds (or until Ctrl-C). Start another
  * program on the GPU that needs more memory than is free, and see what happens.
  *
- * On a simulated GPU the memory is a number in the folder that the GPU follows:
- *         mkdir /tmp/held; printf '[[gpu]]\nprofile = "rtx4090"\nfollow = "/tmp/held"\n'
- * 	>/tmp/card.toml
- *         LD_LIBRARY_PATH=build/sim GPUWARD_SIM=/tmp/card.toml build/examples/guarded 8192 60
- * 	/tmp/held
- * To simulate another process with memory on this GPU: echo 12884901888 >/tmp/held/$(pidof
- * firefox). */
+ * On a simulated GPU the memory is a number in the folder that the GPU follows. In the build tree
+ * the program is build/examples/guarded. Only the source is installed: compile it as above, and
+ * use ./guarded and the installed folder gpuward/sim instead of build/sim.
+ *
+ *     mkdir /tmp/held
+ *     printf '[[gpu]]\nprofile = "rtx4090"\nfollow = "/tmp/held"\n' >/tmp/card.toml
+ *     LD_LIBRARY_PATH=build/sim GPUWARD_SIM=/tmp/card.toml build/examples/guarded 8192 60 /tmp/held
+ *
+ * To simulate another process with memory on this GPU:
+ *
+ *     echo 12884901888 >/tmp/held/$(pidof firefox) */
+/* clang-format on */
 #define _POSIX_C_SOURCE 200809L
 #include <gpuward-guard.h>
 

@@ -64,7 +64,8 @@ enum gw_guard_flag {
 	/* Every other process is a contender, even a small one or a desktop program, unless it
 	 * is in the ignore list. */
 	GW_GUARD_ANY = 1 << 0,
-	/* Only processes in the lists contend and contend_now are contenders. */
+	/* Only processes in the lists contend and contend_now are contenders. Not together with
+	 * GW_GUARD_ANY. */
 	GW_GUARD_NAMED = 1 << 1,
 	/* GPU memory that no visible process owns counts as a contender. Use it in a container,
 	 * where processes outside the container are invisible. */
@@ -127,14 +128,16 @@ struct gw_guard_decision {
 	const char *rule; /* the rule that led to the decision, such as "contend-now chrome" */
 	/* what was observed, such as "pid 4711 game 5120 MiB on GPU-..." */
 	const char *evidence;
-	const char *text;     /* the whole decision in one line */
+	/* the whole decision in one line. A level in it says how far the guard went: level 1, the
+	 * worker gets no new work (gw_guard_allowed() is 0); level 2, evict is called. */
+	const char *text;
 };
 
 struct gw_guard_options {
 	size_t size;              /* sizeof(struct gw_guard_options) */
 	const char *name;         /* name of the worker in decisions; NULL: "worker" */
 	/* guard the worker on these GPUs only: selectors of gw_device_matches(), ended by NULL;
-	 * NULL: on every GPU on which the worker holds memory */
+	 * NULL: on every GPU on which the worker holds memory; an empty list is refused */
 	const char *const *gpus;
 	enum gw_guard_mode mode;
 	unsigned flags;           /* set of enum gw_guard_flag */
@@ -162,7 +165,7 @@ struct gw_guard_options {
 	 * memory */
 	uint64_t poll_ns;
 	/* Lists of process names, each ended by NULL; a list may be NULL. A name is what the
-	 * kernel stores (at most 15 bytes) and may contain * and ?. The first list that
+	 * kernel stores (at most 15 bytes; a longer one is refused) and may contain * and ?. The first list that
 	 * contains the name counts. */
 	const char *const *ignore;      /* never contend */
 	const char *const *contend_now; /* contend at once, even with little memory */
@@ -210,7 +213,7 @@ GW_API int gw_guard_stop(struct gw_guard *guard, uint64_t timeout_ns);
 GW_API int gw_guard_allowed(const struct gw_guard *guard);
 
 /* Waits until gw_guard_allowed() is 1, at most timeout_ns (UINT64_MAX: without a limit).
- * Returns 0 or -GW_E_TIMEOUT. */
+ * Returns 0, at once if guard is NULL, or -GW_E_TIMEOUT. */
 GW_API int gw_guard_wait(struct gw_guard *guard, uint64_t timeout_ns);
 
 enum gw_guard_request {
@@ -255,11 +258,15 @@ struct gw_guard_status {
 	uint64_t observations;       /* number since the start */
 	unsigned evictions, resumes; /* number since the start; each was verified */
 	unsigned would_evict; /* evictions since the start that were only reported (dry run) */
-	char why[320];               /* one sentence about the state */
+	/* What was observed at the last decision (such as "pid 4711 game 5120 MiB on GPU-..." or
+	 * "is back: 8192 MiB"), the request that led to it ("release command"), or a sentence if no
+	 * GPU can be observed or a callback is overdue. For people: the text may change. "": there was
+	 * no decision, or it had no evidence. */
+	char why[320];
 };
 
 /* Writes the state of the worker. Set ret_status->size before the call. Returns 0, or -GW_E_ARG
- * if size matches no version of the struct. */
+ * (wrong size). */
 GW_API int gw_guard_status(struct gw_guard *guard, struct gw_guard_status *ret_status);
 
 #ifdef __cplusplus

@@ -37,6 +37,9 @@
  * - A function that can fail returns 0 or a negative enum gw_error. It writes its result to a
  *   parameter whose name begins with ret; this parameter is unchanged after a failure.
  *   gw_ctx_error() returns a sentence about the failure, for people.
+ * - A pointer may be NULL only where the text says so. A function that returns int returns
+ *   -GW_E_ARG if another pointer is NULL; other functions do not check it. Every function that
+ *   frees an object accepts NULL.
  * - A machine without GPUs, without a driver or with a broken driver is not an error: a
  *   snapshot then has no devices. gw_snapshot_status() returns the cause, and gw_cause_info()
  *   what to do.
@@ -45,7 +48,10 @@
  *   (_ns, _ticks) is 0; no other member can be unknown. If the library knows why a value is
  *   unknown, a member or a function with "absence" in its name has the reason.
  * - A struct that you fill begins with the member size: set it to the sizeof of the struct, and
- *   all members that you do not need to 0. A struct that the library returns may get more
+ *   all members that you do not need to 0. The library accepts the size of every version since
+ *   0.1.0. It accepts a larger size, up to 4096 bytes, only if the members that it does not know
+ *   are 0; in a struct that it fills, it sets them to 0. Any other size is a wrong size: the call
+ *   returns -GW_E_ARG. A struct that the library returns may get more
  *   members at its end in later versions: use it through the pointer, and never copy it by
  *   sizeof. Enums may get new values.
  * - Several threads may use a context or a meter at the same time. Only one thread at a time
@@ -202,7 +208,8 @@ GW_API const struct gw_quantity_info *gw_host_quantity_info(unsigned quantity);
 GW_API const struct gw_quantity_info *gw_resource_info(unsigned resource);
 GW_API const char *gw_text_key(unsigned text);
 
-/* Returns the number of the quantity with this key, or -GW_E_NOENT. */
+/* Returns the number of the quantity with this key, or -GW_E_NOENT. After a failure,
+ * gw_ctx_error(NULL) returns the sentence. */
 GW_API int gw_quantity_find(const char *key);
 
 /* Writes the name of an ENUM value ("Hopper", "unknown(77)") to out, or the names of the bits
@@ -276,7 +283,7 @@ struct gw_options {
 /* Finds and opens the GPUs. options may be NULL, for the defaults; the strings in it are
  * copied. Also succeeds on a machine without GPUs: see gw_snapshot_status(). Returns 0, and the
  * caller owns *ret_ctx until gw_close(). Otherwise returns -GW_E_ARG (unknown backend or flag,
- * or size matches no version of the struct), -GW_E_NOENT, -GW_E_PERM or -GW_E_IO (the folder
+ * or wrong size), -GW_E_NOENT, -GW_E_PERM or -GW_E_IO (the folder
  * root cannot be opened), or -GW_E_NOMEM (no memory or no thread). */
 GW_API int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx);
 
@@ -419,7 +426,8 @@ GW_API enum gw_absence gw_snapshot_host(const struct gw_snapshot *snap, unsigned
  * until the next gw_snapshot_take() on snap. */
 GW_API const struct gw_device *gw_snapshot_main_device(const struct gw_snapshot *snap);
 
-/* Reads a value of enum gw_resource. The snapshot must have been taken with GW_TIERS_COMMON.
+/* Reads a value of enum gw_resource. The snapshot must have been taken with GW_TIERS_COMMON;
+ * before the first gw_snapshot_take() every value is unknown (GW_ABSENT_NOT_READ).
  * Returns GW_HAVE and sets *ret, or returns why the value is unknown. */
 GW_API enum gw_absence gw_snapshot_resource(const struct gw_snapshot *snap, unsigned resource,
 					    double *ret);
@@ -472,7 +480,7 @@ struct gw_process {
 	unsigned type;         /* set of enum gw_process_type */
 	int64_t pid;           /* process id in the pid namespace of the caller */
 	uint64_t start_ticks;  /* start time in /proc/PID/stat; pid and start_ticks are the identity */
-	int64_t parent;        /* pid */
+	int64_t parent;        /* pid; -1: unknown, or outside the pid namespace */
 	int64_t uid;
 	const char *user;
 	const char *name;      /* name from /proc/PID/comm, without control characters */
@@ -706,9 +714,9 @@ struct gw_window;
 /* Starts a meter, which has one thread per GPU. Each thread samples its GPU at fixed times, so
  * that delays do not add up. ctx must outlive the meter. options may be NULL. On a machine
  * without GPUs the meter has no devices. Returns 0, and the caller owns *ret_meter until
- * gw_meter_stop(). Otherwise -GW_E_ARG (unknown size or flag, interval_ns below 1 ms or
- * anchor_ns below 1 s), -GW_E_NODEV (options->gpus is not NULL and matches no GPU) or
- * -GW_E_NOMEM. */
+ * gw_meter_stop(). Otherwise -GW_E_ARG (wrong size, unknown flag, interval_ns below 1 ms or
+ * anchor_ns below 1 s), -GW_E_NODEV (options->gpus is an empty list, or one of its
+ * selectors matches no GPU) or -GW_E_NOMEM. */
 GW_API int gw_meter_start(struct gw_ctx *ctx, const struct gw_meter_options *options,
 			  struct gw_meter **ret_meter);
 
@@ -730,7 +738,7 @@ GW_API uint64_t gw_meter_poll(struct gw_meter *meter);
 
 /* Opens a window on all devices of the meter. It begins now, or at the monotonic time begin_ns
  * if begin_ns is not 0; begin_ns may be at most 30 s ago. Windows may overlap. label is copied
- * and cut at 63 bytes; NULL: "". The call does not wait for the GPU. Returns 0, and the caller
+ * and cut to at most 63 bytes, between two UTF-8 characters; NULL: "". The call does not wait for the GPU. Returns 0, and the caller
  * owns *ret_window until gw_window_free() or gw_meter_stop(); -GW_E_ARG (begins in the future
  * or more than 30 s ago) or -GW_E_NOMEM. */
 GW_API int gw_window_open(struct gw_meter *meter, const char *label, uint64_t begin_ns,
@@ -748,8 +756,10 @@ GW_API int gw_window_close(struct gw_window *window, uint64_t end_ns);
 GW_API int gw_window_wait(struct gw_window *window, uint64_t timeout_ns);
 
 /* Returns the energy of device i of the meter in this window; NULL past the end. Before
- * gw_window_wait() the energy is that up to now, and each call computes it again. The struct is
- * valid as long as the window. */
+ * gw_window_wait() each call computes the energy again, up to the last power sample that was
+ * read: the member seconds is the time that the energy covers, and ends up to 1.5 s before the
+ * call. For about the first second no sample was read: the energy is NAN and seconds is 0. The
+ * struct is valid as long as the window. */
 GW_API const struct gw_energy *gw_window_energy(struct gw_window *window, unsigned i);
 GW_API const char *gw_window_label(const struct gw_window *window);
 GW_API void gw_window_free(struct gw_window *window); /* NULL is allowed */
@@ -849,8 +859,7 @@ struct gw_sensor {
 
 /* Writes what is known about the sensor of device i of the meter. Set ret->size before the
  * call. The meter learns whether the GPU has an energy counter when the first window opens.
- * Returns 0, -GW_E_NODEV (past the end) or -GW_E_ARG (size matches no version of the
- * struct). */
+ * Returns 0, -GW_E_NODEV (past the end) or -GW_E_ARG (wrong size). */
 GW_API int gw_meter_sensor(struct gw_meter *meter, unsigned i, struct gw_sensor *ret);
 
 /* ---- baselines ----------------------------------------------------------------------- */
@@ -937,8 +946,8 @@ struct gw_net_energy {
 /* Subtracts idle energy from the energy of a window of the meter. If there is a baseline from
  * before and one from after the window, the mean of both is subtracted, and half their
  * difference is part of the uncertainty. after may be NULL. Set ret->size before the call. If
- * the energy or a baseline is unknown, the members of *ret are NAN. Returns 0, -GW_E_ARG (size
- * matches no version of the struct), or -GW_E_STATE (a baseline was disturbed, or belongs to
+ * the energy or a baseline is unknown, the members of *ret are NAN. Returns 0, -GW_E_ARG (wrong
+ * size), or -GW_E_STATE (a baseline was disturbed, or belongs to
  * another GPU). */
 GW_API int gw_baseline_apply(struct gw_meter *meter, const struct gw_energy *energy,
 			     const struct gw_baseline *before, const struct gw_baseline *after,

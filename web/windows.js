@@ -1,5 +1,5 @@
 // windows: energy windows, from Start to a result that can be exported.
-import { change, model, now, openWindows } from "./data.js";
+import { change, model, openWindows } from "./data.js";
 import * as f from "./format.js";
 import { Table } from "./table.js";
 import { codes } from "./words.js";
@@ -11,8 +11,6 @@ const path = (w) => `windows/${w.id}`;
 const began = (w) => Date.parse(w.begin_time);
 const called = (w) => w.label || w.id;
 const duration = (s) => (s < 60 ? `${s.toFixed(1)} s` : f.span(s));
-// The seconds of an open window continue between two readings.
-const secondsOf = (w) => (w.state === "open" ? Math.max(w.seconds || 0, now() - began(w) / 1000) : w.seconds);
 
 function fillJoules(cell, w) {
 	const e = w.energy_joules;
@@ -91,7 +89,7 @@ function windowTable(act) {
 		{ name: "Label", wrap: true, lead: true, fill: fillLabel },
 		{ name: "GPUs", fill: (c, w) => put(c, spans(w.devices.map((d) => d.index))) },
 		{ name: "Began", num: true, fill: (c, w) => put(c, f.when(began(w))) },
-		{ name: "Duration", num: true, fill: (c, w) => put(c, w.seconds == null ? f.DASH : duration(secondsOf(w))) },
+		{ name: "Duration", num: true, fill: (c, w) => put(c, w.seconds == null ? f.DASH : duration(w.seconds)) },
 		{ name: "Energy", num: true, fill: fillJoules },
 		{ name: "Validity", wrap: true, fill: fillValidity },
 		{ name: "", unseen: "Action", fill: (c, w) => fillActions(c, w, act) },

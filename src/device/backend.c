@@ -1,6 +1,8 @@
 /* What all backends share: their table, device slots, reports, process rows and selectors. */
 #include "backend.h"
 
+#include "context.h"
+
 #include "base/array.h"
 #include "base/utf8.h"
 
@@ -268,14 +270,23 @@ static bool selector_plausible(const char *s)
 	return n >= PREFIX_MIN && strspn(s, "0123456789abcdefABCDEF-GPUMIgpumi/:.") == n;
 }
 
+static int not_a_selector(const char *selector)
+{
+	return context_fail(NULL, -GW_E_ARG, "\"%.64s\" is not a GPU selector", selector);
+}
+
 int gw_device_matches(const struct gw_device *d, const char *selector)
 {
-	const char *uuid = gw_device_text(d, GW_T_UUID), *pci = gw_device_text(d, GW_T_PCI);
+	const char *uuid, *pci;
 	unsigned long n;
 	char id[16];
 
-	if (!selector || !*selector)
-		return -GW_E_ARG;
+	if (!d || !selector)
+		return context_fail_null(NULL, d ? "selector" : "d");
+	if (!*selector)
+		return not_a_selector(selector);
+	uuid = gw_device_text(d, GW_T_UUID);
+	pci = gw_device_text(d, GW_T_PCI);
 	if (is_number(selector, &n))
 		return d->index == n;
 	if (strcmp(selector, "all") == 0)
@@ -285,10 +296,10 @@ int gw_device_matches(const struct gw_device *d, const char *selector)
 	if (strncmp(selector, "cuda:", 5) == 0)
 		return is_number(selector + 5, &n)
 			       ? d->cuda_ordinal >= 0 && (unsigned long)d->cuda_ordinal == n
-			       : -GW_E_ARG;
+			       : not_a_selector(selector);
 	if (pci_normalise(selector, id))
 		return pci && strcmp(pci, id) == 0;
 	if ((uuid && uuid_matches(uuid, selector)) || mig_matches(d, selector))
 		return 1;
-	return selector_plausible(selector) ? 0 : -GW_E_ARG;
+	return selector_plausible(selector) ? 0 : not_a_selector(selector);
 }

@@ -113,6 +113,19 @@ int context_fail(struct gw_ctx *ctx, int error, const char *fmt, ...)
 	return error;
 }
 
+int context_fail_size(struct gw_ctx *ctx, const char *type, size_t given, size_t known)
+{
+	if (given > known && given <= SIZED_MAX && given % sizeof(size_t) == 0)
+		return context_fail(ctx, -GW_E_ARG,
+				    "struct %s has members that this library (%s) does not "
+				    "know; set them to 0, or use a newer library",
+				    type, GW_VERSION);
+	return context_fail(ctx, -GW_E_ARG,
+			    "the size of struct %s is %zu; set it to sizeof(struct %s), which "
+			    "is %zu",
+			    type, given, type, known);
+}
+
 const char *gw_ctx_error(struct gw_ctx *ctx)
 {
 	static _Thread_local char text[CONTEXT_ERROR_SIZE];
@@ -703,11 +716,9 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 	struct gw_ctx *ctx;
 	int err;
 
-	if (!sized_read(&known, sizeof(known), options))
-		return context_fail(NULL, -GW_E_ARG,
-				    "gw_options.size is %zu; set it to "
-				    "sizeof(struct gw_options)",
-				    options->size);
+	if (!sized_read(&known, sizeof(known), SIZED_FIRST(struct gw_options, deadline_ns),
+			options))
+		return context_fail_size(NULL, "gw_options", options->size, sizeof(known));
 	if (known.flags & ~(unsigned)ALL_FLAGS)
 		return context_fail(NULL, -GW_E_ARG, "unknown flags 0x%x in gw_options.flags",
 				    known.flags & ~(unsigned)ALL_FLAGS);
@@ -730,6 +741,8 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 
 int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx)
 {
+	if (!ret_ctx)
+		return context_fail_null(NULL, "ret_ctx");
 	return context_open(options, clock_real(), ret_ctx);
 }
 
@@ -763,6 +776,8 @@ int gw_ctx_release(struct gw_ctx *ctx)
 {
 	int err = 0;
 
+	if (!ctx)
+		return context_fail_null(NULL, "ctx");
 	pthread_mutex_lock(&ctx->lock);
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
@@ -806,6 +821,8 @@ int gw_ctx_reopen(struct gw_ctx *ctx)
 {
 	int err;
 
+	if (!ctx)
+		return context_fail_null(NULL, "ctx");
 	pthread_mutex_lock(&ctx->lock);
 	ctx->released = false;
 	retry_now(ctx);
@@ -817,7 +834,10 @@ int gw_ctx_reopen(struct gw_ctx *ctx)
 
 int gw_environment_new(struct gw_ctx *ctx, struct gw_environment **ret_env)
 {
-	int err = environment_collect(&ctx->root, ctx->clock, ret_env);
+	int err;
 
+	if (!ctx || !ret_env)
+		return context_fail_null(ctx, ctx ? "ret_env" : "ctx");
+	err = environment_collect(&ctx->root, ctx->clock, ret_env);
 	return err ? context_fail(ctx, err, NULL) : 0;
 }

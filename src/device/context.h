@@ -123,6 +123,15 @@ struct gw_ctx {
 int context_fail(struct gw_ctx *ctx, int error, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Records that a parameter of the calling public function is NULL, and returns -GW_E_ARG. */
+#define context_fail_null(ctx, parameter) \
+	context_fail(ctx, -GW_E_ARG, "%s(): %s must not be NULL", __func__, parameter)
+
+/* Records that the size of a public struct is wrong, or that the struct has members that this
+ * library does not know and that are not 0. `known` is the size in this library. Returns
+ * -GW_E_ARG. */
+int context_fail_size(struct gw_ctx *ctx, const char *type, size_t given, size_t known);
+
 /* Works like gw_open(), with a clock from the caller, which must outlive the context. */
 int context_open(const struct gw_options *options, const struct clock *clock,
 		 struct gw_ctx **ret_ctx);

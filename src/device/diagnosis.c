@@ -103,9 +103,14 @@ static void check_host(struct gw_diagnosis *g, const struct root *root)
 
 int gw_diagnosis_new(struct gw_snapshot *snap, struct gw_diagnosis **ret_diagnosis)
 {
-	const struct gw_status *st = gw_snapshot_status(snap);
-	struct gw_diagnosis *g = calloc(1, sizeof(*g));
+	const struct gw_status *st;
+	struct gw_diagnosis *g;
 
+	if (!snap || !ret_diagnosis)
+		return context_fail_null(snap ? snapshot_context(snap) : NULL,
+					 snap ? "ret_diagnosis" : "snap");
+	st = gw_snapshot_status(snap);
+	g = calloc(1, sizeof(*g));
 	if (!g)
 		return context_fail(snapshot_context(snap), -GW_E_NOMEM, NULL);
 	if (st->cause != GW_CAUSE_NONE)

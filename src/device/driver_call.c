@@ -153,30 +153,3 @@ uint64_t call_cost_add(struct call_cost_table *c, unsigned call, int code, uint6
 		;
 	return now;
 }
-
-static void copy_row(struct call_cost *out, const char *name, struct call_cost_row *r)
-{
-	*out = (struct call_cost){ .name = name };
-	out->total_ns = atomic_load_explicit(&r->total_ns, memory_order_relaxed);
-	out->max_ns = atomic_load_explicit(&r->max_ns, memory_order_relaxed);
-	out->count = atomic_load_explicit(&r->count, memory_order_relaxed);
-	for (unsigned i = 1; i < CALL_COST_CODES; i++) {
-		out->code[i] = atomic_load_explicit(&r->code[i], memory_order_relaxed);
-		out->errors += out->code[i];
-	}
-}
-
-unsigned call_cost_list(struct gw_ctx *ctx, struct call_cost *out, unsigned max)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; ctx && i < CALL_COUNT && n < max; i++)
-		if (atomic_load_explicit(&ctx->cost.row[i].count, memory_order_relaxed))
-			copy_row(&out[n++], nvml_symbol[i], &ctx->cost.row[i]);
-	return n;
-}
-
-const char *call_cost_code_name(unsigned code)
-{
-	return nvml_meaning(code < CALL_COST_CODES - 1 ? (abi_return)code : ABI_UNKNOWN)->name;
-}

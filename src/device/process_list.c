@@ -62,8 +62,11 @@ struct gw_process_list {
 
 int gw_process_list_new(struct gw_ctx *ctx, struct gw_process_list **ret_list)
 {
-	struct gw_process_list *l = calloc(1, sizeof(*l));
+	struct gw_process_list *l;
 
+	if (!ctx || !ret_list)
+		return context_fail_null(ctx, ctx ? "ret_list" : "ctx");
+	l = calloc(1, sizeof(*l));
 	if (!l)
 		return context_fail(ctx, -GW_E_NOMEM, NULL);
 	l->ctx = ctx;
@@ -238,6 +241,7 @@ static void fill_entry(const struct take *t, struct entry *e, unsigned position,
 	e->proc = *p;
 	e->pub = (struct gw_process){ .type = u->type,
 				      .pid = u->pid,
+				      .parent = -1,
 				      .uid = -1,
 				      .mig_gpu_instance = u->gpu_instance,
 				      .memory_absence = u->memory_why,
@@ -377,13 +381,17 @@ static uint64_t use_since_us(const struct take *t)
 
 int gw_process_list_take(struct gw_process_list *list)
 {
-	struct gw_ctx *ctx = list->ctx;
-	struct take t = { .root = &ctx->root,
-			  .mono_ns = clock_mono_ns(ctx->clock),
-			  .wall_ns = clock_wall_ns(ctx->clock),
-			  .last = list->follows ? &list->follows->cpu : &list->cpu };
+	struct gw_ctx *ctx;
+	struct take t;
 	int err;
 
+	if (!list)
+		return context_fail_null(NULL, "list");
+	ctx = list->ctx;
+	t = (struct take){ .root = &ctx->root,
+			   .mono_ns = clock_mono_ns(ctx->clock),
+			   .wall_ns = clock_wall_ns(ctx->clock),
+			   .last = list->follows ? &list->follows->cpu : &list->cpu };
 	pthread_mutex_lock(&ctx->lock);
 	err = context_refresh(ctx);
 	if (!err) {
@@ -400,8 +408,15 @@ int gw_process_list_take(struct gw_process_list *list)
 
 int gw_process_list_want(struct gw_process_list *list, unsigned want)
 {
-	if (want & ~(unsigned)(GW_PROCESS_SM | GW_PROCESS_SM_SHARED))
-		return context_fail(list->ctx, -GW_E_ARG, NULL);
+	const unsigned unknown = want & ~(unsigned)(GW_PROCESS_SM | GW_PROCESS_SM_SHARED);
+
+	if (!list)
+		return context_fail_null(NULL, "list");
+	if (unknown)
+		return context_fail(list->ctx, -GW_E_ARG,
+				    "gw_process_list_want(): unknown bits 0x%x; use values of "
+				    "enum gw_process_want",
+				    unknown);
 	list->want = want;
 	return 0;
 }

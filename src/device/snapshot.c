@@ -35,8 +35,11 @@ struct gw_snapshot {
 
 int gw_snapshot_new(struct gw_ctx *ctx, struct gw_snapshot **ret_snap)
 {
-	struct gw_snapshot *s = calloc(1, sizeof(*s));
+	struct gw_snapshot *s;
 
+	if (!ctx || !ret_snap)
+		return context_fail_null(ctx, ctx ? "ret_snap" : "ctx");
+	s = calloc(1, sizeof(*s));
 	if (!s)
 		return context_fail(ctx, -GW_E_NOMEM, NULL);
 	s->ctx = ctx;
@@ -220,9 +223,11 @@ static void refresh_host(struct gw_ctx *ctx, uint64_t now)
 
 int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 {
-	struct gw_ctx *ctx = snap->ctx;
+	struct gw_ctx *ctx = snap ? snap->ctx : NULL;
 	int err;
 
+	if (!snap)
+		return context_fail_null(NULL, "snap");
 	if (tiers & ~(unsigned)GW_TIERS_ALL)
 		return context_fail(ctx, -GW_E_ARG, "unknown tiers 0x%x",
 				    tiers & ~(unsigned)GW_TIERS_ALL);
@@ -331,6 +336,8 @@ enum gw_absence gw_snapshot_resource(const struct gw_snapshot *snap, unsigned re
 
 	if (resource >= GW_RESOURCES)
 		return GW_ABSENT_NOT_SUPPORTED;
+	if (!snap->mono_ns) /* not taken yet */
+		return GW_ABSENT_NOT_READ;
 	if (resource == GW_R_GPU_AVAILABLE) {
 		*ret = d != NULL;
 		return GW_HAVE;

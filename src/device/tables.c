@@ -2,6 +2,8 @@
  * values. */
 #include "tables.h"
 
+#include "context.h"
+
 #include <gpuward.h>
 
 #include "base/array.h"
@@ -77,10 +79,12 @@ const char *gw_text_key(unsigned text)
 
 int gw_quantity_find(const char *key)
 {
-	for (unsigned q = 0; key && q < GW_QUANTITIES; q++)
+	if (!key)
+		return context_fail_null(NULL, "key");
+	for (unsigned q = 0; q < GW_QUANTITIES; q++)
 		if (strcmp(quantities[q].key, key) == 0)
 			return (int)q;
-	return -GW_E_NOENT;
+	return context_fail(NULL, -GW_E_NOENT, "there is no quantity \"%.64s\"", key);
 }
 
 const char *gw_absence_key(unsigned absence)
@@ -178,19 +182,29 @@ int gw_quantity_name(unsigned quantity, double value, char *out, size_t size)
 {
 	struct buf b;
 
-	if (quantity >= GW_QUANTITIES || size == 0 || !(value >= 0 && value < 9.0e15))
-		return -GW_E_ARG;
+	if (!out)
+		return context_fail_null(NULL, "out");
+	if (quantity >= GW_QUANTITIES)
+		return context_fail(NULL, -GW_E_ARG, "there is no quantity number %u",
+				    quantity);
+	if (size == 0)
+		return context_fail(NULL, -GW_E_ARG, "gw_quantity_name(): size must not be 0");
+	if (!(value >= 0 && value < 9.0e15) ||
+	    (quantities[quantity].kind == GW_KIND_ENUM && value > UINT32_MAX))
+		return context_fail(NULL, -GW_E_ARG, "%g is not a value of %s", value,
+				    quantities[quantity].key);
 	buf_init_fixed(&b, out, size);
 	switch (quantities[quantity].kind) {
-	case GW_KIND_ENUM:
-		if (value > UINT32_MAX)
-			return -GW_E_ARG;
-		name_enum(&b, quantity, (unsigned)value);
-		break;
+	case GW_KIND_ENUM: name_enum(&b, quantity, (unsigned)value); break;
 	case GW_KIND_MASK: name_mask(&b, quantity, (uint64_t)value); break;
-	default: return -GW_E_ARG;
+	default:
+		return context_fail(NULL, -GW_E_ARG, "the values of %s have no names",
+				    quantities[quantity].key);
 	}
-	return b.err;
+	return b.err ? context_fail(NULL, b.err,
+				    "the name of a value of %s needs more than %zu bytes",
+				    quantities[quantity].key, size)
+		     : 0;
 }
 
 static const char *name_in(const char *const *names, size_t n, unsigned i)

@@ -17,9 +17,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define BAD_OPTIONS                                                                            \
-	"gw_guard_options has an unknown size, mode or flag, an empty name or selector, or a " \
-	"poll_ns below 1 ms"
+/* The kernel stores at most this many bytes of the name of a process. */
+#define NAME_MAX_BYTES 15
 
 /* The public enums have the same numbers as the internal ones. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
@@ -64,15 +63,37 @@ const char *gw_worker_reason_name(unsigned reason)
 #define POLL_LEAST_NS NS_PER_MS
 
 /* Copies the given options and sets defaults for the others. Returns 0 or -GW_E_ARG. */
-static int guard_api_options(const struct gw_guard_options *given, struct gw_guard_options *ret)
+static int guard_api_options(struct gw_ctx *ctx, const struct gw_guard_options *given,
+			     struct gw_guard_options *ret)
 {
-	if (!sized_read(ret, sizeof(*ret), given))
-		return -GW_E_ARG;
+	unsigned unknown;
+
+	if (!sized_read(ret, sizeof(*ret), SIZED_FIRST(struct gw_guard_options, contend),
+			given))
+		return context_fail_size(ctx, "gw_guard_options", given->size, sizeof(*ret));
+	unknown = ret->flags & ~(unsigned)ALL_FLAGS;
 	if (!ret->name)
 		ret->name = "worker";
-	if (!ret->name[0] || (unsigned)ret->mode > GW_GUARD_OBSERVE ||
-	    ret->flags & ~(unsigned)ALL_FLAGS || (ret->poll_ns && ret->poll_ns < POLL_LEAST_NS))
-		return -GW_E_ARG;
+	if (!ret->name[0])
+		return context_fail(ctx, -GW_E_ARG, "gw_guard_options.name is empty");
+	if ((unsigned)ret->mode > GW_GUARD_OBSERVE)
+		return context_fail(ctx, -GW_E_ARG,
+				    "gw_guard_options.mode is %u; there is no such mode",
+				    (unsigned)ret->mode);
+	if (unknown)
+		return context_fail(ctx, -GW_E_ARG,
+				    "gw_guard_options.flags has the unknown bits 0x%x",
+				    unknown);
+	if (ret->flags & GW_GUARD_ANY && ret->flags & GW_GUARD_NAMED)
+		return context_fail(ctx, -GW_E_ARG,
+				    "gw_guard_options.flags has both GW_GUARD_ANY and "
+				    "GW_GUARD_NAMED; use one of them");
+	if (ret->poll_ns && ret->poll_ns < POLL_LEAST_NS)
+		return context_fail(
+			ctx, -GW_E_ARG,
+			"gw_guard_options.poll_ns is %llu; it must be 0 or at least "
+			"1 ms",
+			(unsigned long long)ret->poll_ns);
 	return 0;
 }
 
@@ -103,20 +124,38 @@ static void take_numbers(const struct gw_guard_options *o, struct policy_knobs *
 		k->headroom_ratio = 0;
 }
 
-static int take_gpus(const char *const *gpus, struct policy_worker *w)
+static int take_gpus(struct gw_ctx *ctx, const char *const *gpus, struct policy_worker *w)
 {
+	if (gpus && !*gpus)
+		return context_fail(
+			ctx, -GW_E_ARG,
+			"gw_guard_options.gpus is an empty list; name a GPU, or use "
+			"NULL for every GPU");
 	for (; gpus && *gpus; gpus++) {
 		if (!**gpus)
-			return -GW_E_ARG;
+			return context_fail(ctx, -GW_E_ARG,
+					    "gw_guard_options.gpus has an empty selector");
 		if (w->gpu_count == POLICY_GPUS)
-			return -GW_E_SIZE;
+			return context_fail(ctx, -GW_E_SIZE,
+					    "gw_guard_options.gpus has more than %d selectors",
+					    POLICY_GPUS);
 		w->gpus[w->gpu_count++] = *gpus;
 	}
 	return 0;
 }
 
-static int take_names(struct policy *p, const char *const *names, enum guard_action action,
-		      const char *word)
+/* Returns the length of the shortest name that a pattern can match. */
+static size_t shortest_match(const char *pattern)
+{
+	size_t n = 0;
+
+	for (; *pattern && *pattern != '['; pattern++)
+		n += *pattern != '*';
+	return n;
+}
+
+static int take_names(struct gw_ctx *ctx, struct policy *p, const char *const *names,
+		      enum guard_action action, const char *word)
 {
 	char text[64];
 
@@ -124,9 +163,21 @@ static int take_names(struct policy *p, const char *const *names, enum guard_act
 		struct policy_rule *r = &p->rule[p->rules];
 
 		if (!**names)
-			return -GW_E_ARG;
+			return context_fail(ctx, -GW_E_ARG,
+					    "the %s list of gw_guard_options has an empty name",
+					    word);
+		if (shortest_match(*names) > NAME_MAX_BYTES)
+			return context_fail(
+				ctx, -GW_E_ARG,
+				"the %s list of gw_guard_options has \"%.64s\", which "
+				"matches no process: the kernel stores %d bytes of a "
+				"name",
+				word, *names, NAME_MAX_BYTES);
 		if (p->rules == POLICY_RULES)
-			return -GW_E_SIZE;
+			return context_fail(
+				ctx, -GW_E_SIZE,
+				"the lists of gw_guard_options have more than %d names",
+				POLICY_RULES);
 		snprintf(text, sizeof(text), "%s %.40s", word, *names);
 		*r = (struct policy_rule){ .match = { .name = *names, .uid = -1 },
 					   .action = action,
@@ -138,7 +189,7 @@ static int take_names(struct policy *p, const char *const *names, enum guard_act
 	return 0;
 }
 
-static int policy_fill(const struct gw_guard_options *o, struct policy *p)
+static int policy_fill(struct gw_ctx *ctx, const struct gw_guard_options *o, struct policy *p)
 {
 	struct policy_worker *w = &p->worker[0];
 	int err;
@@ -159,19 +210,20 @@ static int policy_fill(const struct gw_guard_options *o, struct policy *p)
 	w->resume = o->resume ? RESUME_RESTORE : RESUME_LAZY;
 	w->text = "this program";
 	p->workers = 1;
-	err = take_gpus(o->gpus, w);
+	err = take_gpus(ctx, o->gpus, w);
 	if (!err)
-		err = take_names(p, o->ignore, GUARD_IGNORE, "ignore");
+		err = take_names(ctx, p, o->ignore, GUARD_IGNORE, "ignore");
 	if (!err)
-		err = take_names(p, o->contend_now, GUARD_CONTEND_NOW, "contend-now");
+		err = take_names(ctx, p, o->contend_now, GUARD_CONTEND_NOW, "contend-now");
 	if (!err)
-		err = take_names(p, o->contend, GUARD_CONTEND, "contend");
+		err = take_names(ctx, p, o->contend, GUARD_CONTEND, "contend");
 	return err;
 }
 
 /* Makes a policy with one worker from the options. Free *ret with policy_done(). Returns 0,
  * -GW_E_ARG, -GW_E_SIZE or -GW_E_NOMEM. */
-static int guard_api_policy(const struct gw_guard_options *o, struct policy *ret)
+static int guard_api_policy(struct gw_ctx *ctx, const struct gw_guard_options *o,
+			    struct policy *ret)
 {
 	/* on the heap, because it is too large for a small stack */
 	struct policy *p = malloc(sizeof(*p));
@@ -180,7 +232,7 @@ static int guard_api_policy(const struct gw_guard_options *o, struct policy *ret
 	if (!p)
 		return -GW_E_NOMEM;
 	policy_init(p);
-	err = policy_fill(o, p);
+	err = policy_fill(ctx, o, p);
 	if (!err)
 		err = policy_copy(ret, p);
 	policy_done(p);
@@ -267,10 +319,10 @@ int guard_api_new(struct gw_ctx *ctx, const struct gw_guard_options *options,
 		  struct gw_guard **ret)
 {
 	struct gw_guard *g = calloc(1, sizeof(*g));
-	int err = g ? guard_api_options(options, &g->options) : -GW_E_NOMEM;
+	int err = g ? guard_api_options(ctx, options, &g->options) : -GW_E_NOMEM;
 
 	if (!err)
-		err = guard_api_policy(&g->options, &g->policy);
+		err = guard_api_policy(ctx, &g->options, &g->policy);
 	if (!err)
 		err = init_locks(g);
 	if (err) {
@@ -332,10 +384,12 @@ int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *options,
 	int err;
 
 	if (!ctx || !ret_guard)
-		return -GW_E_ARG;
+		return context_fail_null(ctx, ctx ? "ret_guard" : "ctx");
 	err = guard_api_new(ctx, options, &g);
+	if (err == -GW_E_ARG || err == -GW_E_SIZE) /* the sentence is already recorded */
+		return err;
 	if (err)
-		return context_fail(ctx, err, err == -GW_E_ARG ? BAD_OPTIONS : NULL);
+		return context_fail(ctx, err, NULL);
 	err = start_thread(g);
 	if (err) {
 		guard_api_free(g, 0);
@@ -443,7 +497,7 @@ int gw_guard_wait(struct gw_guard *g, uint64_t timeout_ns)
 		err = pthread_cond_timedwait(&g->news, &g->lock, &until);
 	err = atomic_load(&g->allowed) ? 0 : -GW_E_TIMEOUT;
 	pthread_mutex_unlock(&g->lock);
-	return err;
+	return err ? context_fail(g->ctx, err, "the worker may not use the GPU yet") : 0;
 }
 
 int gw_guard_request(struct gw_guard *g, enum gw_guard_request what, uint64_t ttl_ns)
@@ -451,8 +505,11 @@ int gw_guard_request(struct gw_guard *g, enum gw_guard_request what, uint64_t tt
 	char text[300] = "";
 	int err;
 
-	if (!g || (unsigned)what > GW_REQUEST_RESUME_NOW)
-		return -GW_E_ARG;
+	if (!g)
+		return context_fail_null(NULL, "guard");
+	if ((unsigned)what > GW_REQUEST_RESUME_NOW)
+		return context_fail(g->ctx, -GW_E_ARG, "there is no gw_guard_request %u",
+				    (unsigned)what);
 	pthread_mutex_lock(&g->lock);
 	err = guard_request(g->guard, 0, (enum guard_request)what, ttl_ns,
 			    clock_mono_ns(g->ctx->clock), text, sizeof(text));
@@ -505,9 +562,12 @@ int gw_guard_status(struct gw_guard *g, struct gw_guard_status *ret_status)
 	struct gw_guard_status s;
 
 	if (!g || !ret_status)
-		return -GW_E_ARG;
+		return context_fail_null(g ? g->ctx : NULL, g ? "ret_status" : "guard");
 	pthread_mutex_lock(&g->lock);
 	fill_status(g, &s);
 	pthread_mutex_unlock(&g->lock);
-	return sized_write(ret_status, &s, sizeof(s)) ? 0 : -GW_E_ARG;
+	return sized_write(ret_status, &s, sizeof(s), SIZED_FIRST(struct gw_guard_status, why))
+		       ? 0
+		       : context_fail_size(g->ctx, "gw_guard_status", ret_status->size,
+					   sizeof(s));
 }

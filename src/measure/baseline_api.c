@@ -78,10 +78,16 @@ int gw_baseline_take(struct gw_meter *m, unsigned i, const struct gw_baseline_op
 	struct baseline b;
 	int err;
 
-	if (!sized_read(&o, sizeof(o), options) || (unsigned)o.kind >= GW_BASELINE_KINDS ||
-	    !(o.max_s == 0 || o.max_s >= 2) || !(o.min_s >= 0) || !(o.half_width_w >= 0))
+	if (!m || !ret_baseline)
+		return context_fail_null(m ? meter_context(m) : NULL,
+					 m ? "ret_baseline" : "meter");
+	if (!sized_read(&o, sizeof(o), SIZED_FIRST(struct gw_baseline_options, arg), options))
+		return context_fail_size(meter_context(m), "gw_baseline_options", options->size,
+					 sizeof(o));
+	if ((unsigned)o.kind >= GW_BASELINE_KINDS || !(o.max_s == 0 || o.max_s >= 2) ||
+	    !(o.min_s >= 0) || !(o.half_width_w >= 0))
 		return context_fail(meter_context(m), -GW_E_ARG,
-				    "gw_baseline_options has an unknown size or kind, a max_s "
+				    "gw_baseline_options has an unknown kind, a max_s "
 				    "below 2 s, or a negative number");
 	if (!meter_reads_processes(m))
 		return context_fail(meter_context(m), -GW_E_STATE,
@@ -117,12 +123,14 @@ static int baseline_folder(struct gw_ctx *ctx, const char *dir, char out[static 
 int gw_baseline_load(struct gw_meter *m, unsigned i, enum gw_baseline_kind kind,
 		     double max_age_s, const char *dir, struct gw_baseline **ret_baseline)
 {
-	struct gw_ctx *ctx = meter_context(m);
+	struct gw_ctx *ctx = m ? meter_context(m) : NULL;
 	enum gw_provenance provenance;
 	char folder[FOLDER_BYTES], why[256];
 	struct baseline b;
 	int err = (unsigned)kind < GW_BASELINE_KINDS && max_age_s >= 0 ? 0 : -GW_E_ARG;
 
+	if (!m || !ret_baseline)
+		return context_fail_null(ctx, m ? "ret_baseline" : "meter");
 	if (!err)
 		err = baseline_state(m, i, (enum gw_baseline_kind)kind, &b, &provenance);
 	if (err)
@@ -142,6 +150,8 @@ int gw_baseline_save(struct gw_ctx *ctx, const struct gw_baseline *baseline, con
 	char folder[FOLDER_BYTES], message[400];
 	int err;
 
+	if (!baseline)
+		return context_fail_null(ctx, "baseline");
 	if (baseline->simulated && !dir)
 		return context_fail(
 			ctx, -GW_E_STATE,
@@ -177,6 +187,11 @@ int gw_baseline_apply(struct gw_meter *m, const struct gw_energy *energy,
 	struct energy_setup set;
 	const char *why;
 
+	if (!m || !energy || !before || !ret)
+		return context_fail_null(m ? meter_context(m) : NULL, !m        ? "meter"
+								      : !energy ? "energy"
+								      : !before ? "before"
+										: "ret");
 	if (energy->device >= gw_meter_device_count(m))
 		return context_fail(meter_context(m), -GW_E_ARG,
 				    "the energy is not of a GPU of this meter");
@@ -192,9 +207,8 @@ int gw_baseline_apply(struct gw_meter *m, const struct gw_energy *energy,
 				    .net = net.joules,
 				    .adjusted_joules = net.adjusted_joules,
 				    .floored = net.floored };
-	return sized_write(ret, &v, sizeof(v))
+	return sized_write(ret, &v, sizeof(v), SIZED_FIRST(struct gw_net_energy, floored))
 		       ? 0
-		       : context_fail(
-				 meter_context(m), -GW_E_ARG,
-				 "gw_net_energy.size must be sizeof(struct gw_net_energy)");
+		       : context_fail_size(meter_context(m), "gw_net_energy", ret->size,
+					   sizeof(v));
 }

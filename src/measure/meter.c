@@ -264,12 +264,27 @@ static int start_sampling(struct meter_device *d)
 	return thread ? 0 : start_thread(d);
 }
 
+/* Returns the first selector that matches no device of the snapshot; NULL: each matches one. */
+static const char *unmatched_selector(const struct gw_snapshot *snap, const char *const *gpus)
+{
+	for (; gpus && *gpus; gpus++) {
+		unsigned i = 0, n = gw_snapshot_device_count(snap);
+
+		while (i < n && gw_device_matches(gw_snapshot_device(snap, i), *gpus) != 1)
+			i++;
+		if (i == n)
+			return *gpus;
+	}
+	return NULL;
+}
+
 /* Finds the snapshot positions of the devices that match the selectors. */
 static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct chosen **ret,
 			  unsigned *ret_count)
 {
 	struct gw_snapshot *snap;
 	struct chosen *list;
+	const char *none;
 	unsigned n = 0;
 	int err = gw_snapshot_new(ctx, &snap);
 
@@ -288,10 +303,15 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 		if (wanted)
 			list[n++] = (struct chosen){ i, d->state == GW_DEVICE_STALLED };
 	}
+	none = unmatched_selector(snap, gpus);
 	gw_snapshot_free(snap);
-	if (!err && gpus && gpus[0] && n == 0)
-		err = context_fail(ctx, -GW_E_NODEV, "no GPU matches \"%s\"%s", gpus[0],
-				   gpus[1] ? " or one of the other selectors" : "");
+	if (!err && none)
+		err = context_fail(ctx, -GW_E_NODEV, "no GPU matches \"%s\"", none);
+	if (!err && gpus && !gpus[0])
+		err = context_fail(
+			ctx, -GW_E_NODEV,
+			"the list of GPUs is empty; name a GPU, or set gpus to NULL for "
+			"all GPUs");
 	if (err) {
 		free(list);
 		return err;
@@ -301,17 +321,33 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 	return 0;
 }
 
-static int check_options(const struct gw_meter_options *given, struct gw_meter_options *known)
+static int check_options(struct gw_ctx *ctx, const struct gw_meter_options *given,
+			 struct gw_meter_options *known)
 {
-	if (!sized_read(known, sizeof(*known), given))
-		return -GW_E_ARG;
+	unsigned unknown;
+
+	if (!sized_read(known, sizeof(*known), SIZED_FIRST(struct gw_meter_options, cache_dir),
+			given))
+		return context_fail_size(ctx, "gw_meter_options", given->size, sizeof(*known));
+	unknown = known->flags & ~(unsigned)(GW_METER_PROCESSES | GW_METER_MANUAL);
 	if (!known->interval_ns)
 		known->interval_ns = INTERVAL_NS;
 	if (!known->anchor_ns)
 		known->anchor_ns = ANCHOR_NS;
-	if (known->interval_ns < INTERVAL_MIN || known->anchor_ns < NS_PER_S ||
-	    known->flags & ~(unsigned)(GW_METER_PROCESSES | GW_METER_MANUAL))
-		return -GW_E_ARG;
+	if (known->interval_ns < INTERVAL_MIN)
+		return context_fail(ctx, -GW_E_ARG,
+				    "gw_meter_options.interval_ns is %llu; it must be 0 or at "
+				    "least 1 ms",
+				    (unsigned long long)known->interval_ns);
+	if (known->anchor_ns < NS_PER_S)
+		return context_fail(ctx, -GW_E_ARG,
+				    "gw_meter_options.anchor_ns is %llu; it must be 0 or at "
+				    "least 1 s",
+				    (unsigned long long)known->anchor_ns);
+	if (unknown)
+		return context_fail(ctx, -GW_E_ARG,
+				    "gw_meter_options.flags has the unknown bits 0x%x",
+				    unknown);
 	return 0;
 }
 
@@ -352,13 +388,9 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 	unsigned count = 0;
 	uint64_t until;
 	struct gw_meter *m;
-	int err = check_options(config->options, &o);
+	int err = check_options(ctx, config->options, &o);
 
-	if (err)
-		context_fail(ctx, err,
-			     "gw_meter_options has an unknown size or flag, an "
-			     "interval_ns below 1 ms or an anchor_ns below 1 s");
-	else
+	if (!err)
 		err = select_devices(ctx, o.gpus, &list, &count);
 	if (err)
 		return err;
@@ -391,7 +423,7 @@ int gw_meter_start(struct gw_ctx *ctx, const struct gw_meter_options *options,
 		   struct gw_meter **ret_meter)
 {
 	if (!ctx || !ret_meter)
-		return -GW_E_ARG;
+		return context_fail_null(ctx, ctx ? "ret_meter" : "ctx");
 	return meter_start(ctx, &(struct meter_config){ .options = options }, ret_meter);
 }
 
@@ -530,6 +562,8 @@ int gw_meter_sensor(struct gw_meter *m, unsigned i, struct gw_sensor *ret)
 	const struct sensor *s = &set.sensor;
 	struct gw_sensor v;
 
+	if (!m || !ret)
+		return context_fail_null(m ? m->ctx : NULL, m ? "ret" : "meter");
 	if (i >= m->count)
 		return context_fail(m->ctx, -GW_E_NODEV,
 				    "the meter has %u GPUs; there is no number %u", m->count,
@@ -555,10 +589,9 @@ int gw_meter_sensor(struct gw_meter *m, unsigned i, struct gw_sensor *ret)
 				.gain_u = s->calibration.gain_u,
 				.offset_u_w = s->calibration.offset_u_w,
 				.wall_ns = s->wall_ns };
-	return sized_write(ret, &v, sizeof(v)) ? 0
-					       : context_fail(m->ctx, -GW_E_ARG,
-							      "gw_sensor.size must be "
-							      "sizeof(struct gw_sensor)");
+	return sized_write(ret, &v, sizeof(v), SIZED_FIRST(struct gw_sensor, wall_ns))
+		       ? 0
+		       : context_fail_size(m->ctx, "gw_sensor", ret->size, sizeof(v));
 }
 
 void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)

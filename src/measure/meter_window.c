@@ -83,6 +83,17 @@ static struct gw_window *window_new(struct gw_meter *m, size_t room)
 	return NULL;
 }
 
+/* Copies a label. A long label is cut between two UTF-8 characters. */
+static void copy_label(char *out, size_t size, const char *label)
+{
+	size_t n = strlen(label);
+
+	if (n >= size)
+		for (n = size - 1; n > size - 4 && (label[n] & 0xc0) == 0x80; n--)
+			; /* label[n] is inside a character */
+	snprintf(out, size, "%.*s", (int)n, label);
+}
+
 static int window_open(struct gw_meter *m, const char *label, uint64_t begin_ns, size_t room,
 		       struct gw_window **ret_window)
 {
@@ -91,15 +102,20 @@ static int window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
 	struct gw_window *w;
 
 	if (!m || !ret_window)
-		return -GW_E_ARG;
+		return context_fail(m ? m->ctx : NULL, -GW_E_ARG,
+				    "a window cannot be opened: %s must not be NULL",
+				    m ? "ret_window" : "meter");
 	if (begin_ns > now || (begin_ns && now - begin_ns > 30 * NS_PER_S))
 		return context_fail(
 			m->ctx, -GW_E_ARG,
 			"a window cannot begin in the future or more than 30 s ago");
 	w = window_new(m, room);
 	if (!w)
-		return context_fail(m->ctx, -GW_E_NOMEM, NULL);
-	snprintf(w->label, sizeof(w->label), "%s", label ? label : "");
+		return room ? context_fail(m->ctx, -GW_E_NOMEM,
+					   "no memory for a window with %zu points per GPU",
+					   room)
+			    : context_fail(m->ctx, -GW_E_NOMEM, NULL);
+	copy_label(w->label, sizeof(w->label), label ? label : "");
 	link_window(m, w);
 	e.t_ns = begin_ns ? begin_ns : now;
 	e.u.window.id = w->id;
@@ -149,8 +165,10 @@ static uint64_t early_ns(const struct gw_window *w, unsigned i, uint64_t end_ns)
 int gw_window_close(struct gw_window *w, uint64_t end_ns)
 {
 	struct event e = { .type = EVENT_CLOSE };
-	uint64_t now = clock_mono_ns(w->meter->clock);
+	uint64_t now = w ? clock_mono_ns(w->meter->clock) : 0;
 
+	if (!w)
+		return context_fail_null(NULL, "window");
 	e.t_ns = end_ns ? end_ns : now;
 	if (!w->closed &&
 	    (e.t_ns > now || (w->meter->count && e.t_ns < w->tracked[0].e.begin_ns)))
@@ -245,9 +263,11 @@ static void compute_result(struct gw_window *w, unsigned i, bool last)
 
 int gw_window_wait(struct gw_window *w, uint64_t timeout_ns)
 {
-	uint64_t now = clock_mono_ns(w->meter->clock);
+	uint64_t now = w ? clock_mono_ns(w->meter->clock) : 0;
 	uint64_t until = timeout_ns < UINT64_MAX / 2 - now ? now + timeout_ns : UINT64_MAX / 2;
 
+	if (!w)
+		return context_fail_null(NULL, "window");
 	if (!w->closed)
 		return context_fail(w->meter->ctx, -GW_E_STATE,
 				    "the window \"%s\" is still open; close it first",

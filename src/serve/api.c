@@ -196,6 +196,15 @@ static unsigned select_by(const struct gw_snapshot *snap, const char *selector,
 	return found;
 }
 
+bool api_select(const struct api *a, struct reply *r, int status, const char *selector,
+		struct render_filter *filter)
+{
+	if (select_by(a->view.snap, selector, filter) > 0)
+		return true;
+	no_such_device(a, r, status, selector);
+	return false;
+}
+
 bool api_filter(const struct api *a, const struct request *q, struct reply *r,
 		struct render_filter *filter, const struct render_filter **ret)
 {
@@ -210,10 +219,8 @@ bool api_filter(const struct api *a, const struct request *q, struct reply *r,
 		size_t n = strcspn(list, ",");
 
 		snprintf(word, sizeof(word), "%.*s", (int)(n < 100 ? n : 100), list);
-		if (select_by(a->view.snap, word, filter) == 0) {
-			no_such_device(a, r, 404, word);
+		if (!api_select(a, r, 404, word, filter))
 			return false;
-		}
 		list += n;
 	} while (*list++);
 	*ret = filter;

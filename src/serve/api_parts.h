@@ -27,6 +27,11 @@ bool api_filter(const struct api *a, const struct request *q, struct reply *r,
  * reply. If there is no such GPU, that reply has the status `status`. */
 int api_find(const struct api *a, struct reply *r, int status, const char *selector);
 
+/* Adds the GPUs that a selector matches to the filter. Returns false after an error reply with
+ * the status `status` if the selector matches none. */
+bool api_select(const struct api *a, struct reply *r, int status, const char *selector,
+		struct render_filter *filter);
+
 /* Reads the whole number in parameter `name`, from 0 to `most`. Uses `standard` if the
  * parameter is absent. Returns false after a reply with 400. */
 bool api_number(const struct request *q, struct reply *r, const char *name, uint64_t standard,

@@ -5,6 +5,7 @@
 
 #include "measure/meter.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,12 +50,12 @@ static struct windows_entry *find_window(const struct api *a, const struct reque
 	return e;
 }
 
-static void send_window(const struct api *a, struct reply *r, struct windows_entry *e)
+static void send_window(struct reply *r, struct windows_entry *e)
 {
 	struct json j;
 
 	json_init(&j, &r->body, false);
-	windows_json(&j, e, WINDOWS_WHOLE, api_now(a));
+	windows_json(&j, e, WINDOWS_WHOLE);
 	json_end(&j);
 }
 
@@ -68,14 +69,19 @@ struct window_request {
 static bool read_request(struct json_request *b, struct window_request *w)
 {
 	double limit_s = LIMIT_S, lease_s = 0;
+	unsigned gpus = UINT_MAX; /* stays if the key is absent */
 
 	if (!json_request_text(b, "label", LABEL_MAX, &w->ask.label) ||
-	    !json_request_texts(b, "gpus", w->gpu, GPUS_MAX, &w->gpus) ||
+	    !json_request_texts(b, "gpus", w->gpu, GPUS_MAX, &gpus) ||
 	    !json_request_number(b, "limit_seconds", &limit_s) ||
 	    !json_request_number(b, "lease_seconds", &lease_s) ||
 	    !json_request_pairs(b, "tags", w->ask.tag, w->ask.value, WINDOWS_TAGS_MAX,
 				&w->ask.tags))
 		return false;
+	if (gpus == 0)
+		return json_request_wrong(b, "\"gpus\" is an empty array; name a GPU, or omit "
+					     "the key for all GPUs");
+	w->gpus = gpus == UINT_MAX ? 0 : gpus;
 	if (!(limit_s > 0 && limit_s <= WINDOWS_LIMIT_MOST_S))
 		return json_request_wrong(b,
 					  "\"limit_seconds\" must be above 0 and at most %.0f",
@@ -92,13 +98,9 @@ static bool read_request(struct json_request *b, struct window_request *w)
 /* Finds the GPUs of the request. Returns false after an error reply. */
 static bool find_gpus(const struct api *a, struct reply *r, struct window_request *w)
 {
-	for (unsigned i = 0; i < w->gpus; i++) {
-		int at = api_find(a, r, 400, w->gpu[i]);
-
-		if (at < 0)
+	for (unsigned i = 0; i < w->gpus; i++)
+		if (!api_select(a, r, 400, w->gpu[i], &w->chosen))
 			return false;
-		w->chosen.selected[at] = true;
-	}
 	w->ask.position = w->gpus ? w->chosen.selected : NULL;
 	return true;
 }
@@ -108,6 +110,8 @@ static void no_meter(const struct api *a, struct reply *r)
 	const struct gw_status *s = gw_snapshot_status(a->view.snap);
 	const char *remedy = gw_cause_info(s->cause)->remedy;
 
+	if (gw_snapshot_device_count(a->view.snap) > 0) /* the meter may start later */
+		reply_header(r, "Retry-After", "1");
 	if (a->view.let_go)
 		reply_problem(r, 503, "let-go", "POST /api/v1/resume first.",
 			      "measuring is not possible: the drivers are released");
@@ -155,7 +159,7 @@ static void open_request(const struct api *a, const struct request *q, struct re
 	snprintf(where, sizeof(where), "/api/v1/windows/%s", windows_id(e));
 	reply_header(r, "Location", where);
 	r->status = fresh ? 201 : 200;
-	send_window(a, r, e);
+	send_window(r, e);
 }
 
 void api_window_open(void *arg, const struct request *q, struct reply *r)
@@ -179,7 +183,6 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 }
 
 struct list {
-	const struct api *a;
 	struct json *j;
 	bool cut; /* the list was truncated at LIST_BYTES */
 };
@@ -191,7 +194,7 @@ static bool list_one(void *arg, const struct windows_entry *e)
 	l->cut = l->j->out->len > LIST_BYTES;
 	if (l->cut)
 		return false;
-	windows_json(l->j, e, WINDOWS_SHORT, api_now(l->a));
+	windows_json(l->j, e, WINDOWS_SHORT);
 	return true;
 }
 
@@ -217,7 +220,7 @@ void api_windows_list(void *arg, const struct request *q, struct reply *r)
 	bool open, ended, more;
 	uint64_t limit;
 	struct json j;
-	struct list l = { a, &j, false };
+	struct list l = { &j, false };
 
 	if (!api_number(q, r, "limit", WINDOWS_ENDED_MAX, WINDOWS_ENDED_MAX, &limit) ||
 	    !read_states(q, r, &open, &ended))
@@ -237,7 +240,7 @@ void api_window_get(void *arg, const struct request *q, struct reply *r)
 	struct windows_entry *e = find_window(a, q, r);
 
 	if (e)
-		send_window(a, r, e);
+		send_window(r, e);
 }
 
 void api_window_forget(void *arg, const struct request *q, struct reply *r)
@@ -312,7 +315,7 @@ void api_window_stop(void *arg, const struct request *q, struct reply *r)
 	if (!api_may_measure(a, q, r) || !api_no_body(q, r) || !(e = find_window(a, q, r)))
 		return;
 	if (windows_stop(a->windows, &a->view, e, api_now(a)))
-		send_window(a, r, e);
+		send_window(r, e);
 	else
 		reply_again(r, api_now(a) + (q->tries < POLLS ? POLL_NS : LATE_NS));
 }

@@ -199,6 +199,8 @@ static enum MHD_Result start_stream(struct conn *c, struct reply *r)
 		reply_done(r);
 		return MHD_NO;
 	}
+	if (h->hook.mark)
+		h->hook.mark(h->hook.arg, r);
 	h->counts.streams++;
 	conn_set_state(c, CONN_STREAM);
 	add_common_headers(m);
@@ -272,8 +274,6 @@ static enum MHD_Result dispatch(struct conn *c)
 		reply_done(&r);
 		return call_park(c, impl.again_ns);
 	}
-	if (h->hook.mark)
-		h->hook.mark(h->hook.arg, &r);
 	if (impl.stream && r.status == 200)
 		return start_stream(c, &r);
 	return send_reply(c, &r);

@@ -130,7 +130,8 @@ void reply_problem(struct reply *r, int status, const char *word, const char *re
 	buf_done(&sentence);
 	r->status = status;
 	r->type = "application/problem+json";
-	if ((status == 429 || status == 503) && !has_header(r->impl, "Retry-After"))
+	if ((status == 429 || status == 503) && !has_header(r->impl, "Retry-After") &&
+	    !(word && strcmp(word, "no-gpu") == 0)) /* waiting does not bring a GPU */
 		reply_header(r, "Retry-After", status == 429 ? "10" : "1");
 }
 
@@ -576,6 +577,8 @@ enum MHD_Result send_reply(struct conn *c, struct reply *r)
 	enum MHD_Result result = MHD_NO;
 	struct entry *e;
 
+	if (h->hook.mark)
+		h->hook.mark(h->hook.arg, r);
 	if (r->body.err)
 		reply_problem(r, 500, "no-memory", NULL,
 			      "The answer is too large for the available memory.");

@@ -87,8 +87,7 @@ enum windows_form {
 	WINDOWS_WHOLE,
 	WINDOWS_SHORT, /* for lists and streams: without parts */
 };
-void windows_json(struct json *j, const struct windows_entry *e, enum windows_form form,
-		  uint64_t now_ns);
+void windows_json(struct json *j, const struct windows_entry *e, enum windows_form form);
 
 /* Writes the latest mark of an open window as a document. The window must have a mark. */
 void windows_mark_json(struct json *j, const struct windows_entry *e);

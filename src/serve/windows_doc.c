@@ -39,17 +39,25 @@ static void add_device(struct windows_sum *sum, const struct gw_energy *x)
 	energy_interval_add(&sum->joules, &x->joules, true);
 	energy_interval_add(&sum->relative, &x->relative, false);
 	sum->power_w += x->power_mean;
+	sum->seconds += x->seconds;
 	sum->codes |= x->codes;
 	sum->validity = x->validity > sum->validity ? x->validity : sum->validity;
 }
 
-void windows_sum_up(const struct windows_entry *e, struct windows_sum *ret)
+static void sum_devices(const struct windows_entry *e, struct gw_window *w,
+			struct windows_sum *ret)
 {
 	*ret = (struct windows_sum){ .validity = GW_VALID };
 	if (e->devices == 0) /* without devices there is no result */
 		add_device(ret, NULL);
 	for (unsigned i = 0; i < e->devices; i++)
-		add_device(ret, energy_of(e->window, &e->device[i]));
+		add_device(ret, energy_of(w, &e->device[i]));
+	ret->seconds = isnan(ret->joules.best) ? 0 : ret->seconds / e->devices;
+}
+
+void windows_sum_up(const struct windows_entry *e, struct windows_sum *ret)
+{
+	sum_devices(e, e->window, ret);
 }
 
 static void device_json(struct json *j, const struct windows_device *d,
@@ -109,12 +117,16 @@ static double windows_seconds(uint64_t from_ns, uint64_t to_ns)
 }
 
 static void part_json(struct json *j, const struct windows_entry *e,
-		      const struct windows_part *p, uint64_t now_ns)
+		      const struct windows_part *p)
 {
+	struct windows_sum sum = { .seconds = windows_seconds(p->begin_ns, p->end_ns) };
+
+	if (!p->end_ns)
+		sum_devices(e, p->window, &sum);
 	json_object(j, NULL);
 	json_string(j, "label", p->labelled ? p->label : NULL);
 	json_double(j, "begin_seconds", windows_seconds(e->time.begin_ns, p->begin_ns));
-	json_double(j, "seconds", windows_seconds(p->begin_ns, p->end_ns ? p->end_ns : now_ns));
+	json_double(j, "seconds", sum.seconds);
 	json_bool(j, "unfinished", p->end_ns == 0);
 	if (p->window)
 		part_devices(j, "devices", e, p->window);
@@ -134,14 +146,13 @@ static size_t parts_bytes(const struct windows_entry *e)
 	return sum;
 }
 
-static void parts_json(struct json *j, const struct windows_entry *e, bool left_out,
-		       uint64_t now_ns)
+static void parts_json(struct json *j, const struct windows_entry *e, bool left_out)
 {
 	json_bool(j, "parts_left_out", left_out);
 	json_array(j, "parts");
 	for (const struct windows_part *p = left_out || !e->marks ? NULL : e->parts; p;
 	     p = p->next)
-		part_json(j, e, p, now_ns);
+		part_json(j, e, p);
 	json_array_end(j);
 }
 
@@ -244,8 +255,7 @@ static void sum_json(struct json *j, const struct windows_sum *sum)
 	json_double(j, "power_mean_watts", sum->power_w);
 }
 
-static void render_window(struct json *j, const struct windows_entry *e, enum windows_form form,
-			  uint64_t now_ns)
+static void render_window(struct json *j, const struct windows_entry *e, enum windows_form form)
 {
 	static const char *const states[] = { "open", "ending", "ended" };
 	size_t begin = j->out->len, left;
@@ -262,9 +272,9 @@ static void render_window(struct json *j, const struct windows_entry *e, enum wi
 	json_time(j, "end_time",
 		  e->time.end_ns ? e->time.begin_wall_ns + (e->time.end_ns - e->time.begin_ns)
 				 : 0);
-	json_double(
-		j, "seconds",
-		windows_seconds(e->time.begin_ns, e->time.end_ns ? e->time.end_ns : now_ns));
+	json_double(j, "seconds",
+		    e->time.end_ns ? windows_seconds(e->time.begin_ns, e->time.end_ns)
+				   : sum.seconds);
 	settings_json(j, e);
 	sum_json(j, &sum);
 	devices_json(j, e, e->window);
@@ -272,18 +282,17 @@ static void render_window(struct json *j, const struct windows_entry *e, enum wi
 	details_json(&details, e, form == WINDOWS_WHOLE ? left : 0);
 	left -= details.len;
 	left_out = form == WINDOWS_SHORT || !e->parts || parts_bytes(e) >= left;
-	parts_json(j, e, e->marks && left_out, now_ns);
+	parts_json(j, e, e->marks && left_out);
 	if (form == WINDOWS_WHOLE)
 		json_raw(j, "details", details.len ? details.p : "null");
 	json_object_end(j);
 	buf_done(&details);
 }
 
-void windows_json(struct json *j, const struct windows_entry *e, enum windows_form form,
-		  uint64_t now_ns)
+void windows_json(struct json *j, const struct windows_entry *e, enum windows_form form)
 {
 	if (!e->document) {
-		render_window(j, e, form, now_ns);
+		render_window(j, e, form);
 	} else if (form == WINDOWS_WHOLE || !e->head_bytes) {
 		json_raw(j, NULL, e->document);
 	} else {
@@ -322,7 +331,7 @@ static void windows_crash_json(struct json *j, const struct windows_entry *e)
 	settings_json(j, e);
 	sum_json(j, &sum);
 	devices_json(j, e, NULL);
-	parts_json(j, e, false, 0);
+	parts_json(j, e, false);
 	json_object_end(j);
 }
 
@@ -346,7 +355,7 @@ int windows_make_document(struct windows_entry *e)
 
 	buf_init(&text, VIEW_DOCUMENT_MAX + 1);
 	json_init(&j, &text, false);
-	render_window(&j, e, WINDOWS_WHOLE, e->time.end_ns);
+	render_window(&j, e, WINDOWS_WHOLE);
 	copy = text.err ? NULL : strdup(text.p);
 	err = text.err ? text.err : copy ? 0 : -GW_E_NOMEM;
 	buf_done(&text);
@@ -432,7 +441,7 @@ static void push_document(struct windows *w, const struct windows_entry *e, uint
 		return;
 	buf_init(&out, VIEW_DOCUMENT_MAX);
 	json_init(&j, &out, false);
-	windows_json(&j, e, WINDOWS_SHORT, e->time.end_ns ? e->time.end_ns : e->time.begin_ns);
+	windows_json(&j, e, WINDOWS_SHORT);
 	if (!out.err)
 		stream_push(w->stream, STREAM_WINDOW, "window", id, out.p, out.len);
 	buf_done(&out);

@@ -35,6 +35,9 @@ struct windows_part {
 struct windows_sum {
 	struct gw_interval joules, relative;
 	double power_w;
+	/* time that the energy covers: the mean over the devices, because each device has its own
+	 * last sample; 0: the energy is unknown */
+	double seconds;
 	uint64_t codes;
 	enum gw_validity validity;
 };

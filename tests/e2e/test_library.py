@@ -140,6 +140,21 @@ def test_what_was_installed_can_be_removed(tmp_path):
     assert [p.name for p in tmp_path.rglob("gpuward*")] == ["gpuward"]  # the folder that the note is in
 
 
+@pytest.mark.skipif(not shutil.which("pkg-config"), reason="no pkg-config here")
+def test_a_program_with_an_own_prefix_is_built_as_documented(installed, tmp_path):
+    """The lines of LIBRARY.md; the prefix is below the folder that was installed to."""
+    page = (TOP / "docs" / "LIBRARY.md").read_text()
+    program = re.search(r"    #include <gpuward.h>\n.*?\n    }\n", page, re.S)[0]
+    (tmp_path / "program.c").write_text(re.sub(r"(?m)^    ", "", program))
+    lines = re.search(r"    make install PREFIX=\$HOME/gw\n(.*?)\n\n", page, re.S)[1]
+    folder = find(installed, "libgpuward.so").parent
+    assert "\n    ./program\n" in lines and folder.name in ("x86_64-linux-gnu", "lib", "lib64")
+    lines = lines.replace("$HOME/gw/lib/x86_64-linux-gnu", str(folder))
+    done = subprocess.run(["bash", "-ec", lines], cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT,
+                          env={**os.environ, "PKG_CONFIG_SYSROOT_DIR": str(installed), "LD_LIBRARY_PATH": ""})
+    assert done.returncode == 0 and len(re.findall(r"NVIDIA .*: [0-9.]+ W", done.stdout)) >= 2, done
+
+
 def test_licence_and_examples_are_installed(installed):
     doc = find(installed, "GUARD.md").parent
     assert (doc / "LICENSE").read_text() == (TOP / "LICENSE").read_text()

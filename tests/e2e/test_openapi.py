@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -489,6 +490,13 @@ def test_every_promised_status_is_real(document, live, stuck, watched, early):
         for (name, status), got in waiting.items():
             judge(document, operations, name, status, got.result())
             seen.add((name, status))
+    with Service() as untrusting:  # without a token nothing can be changed
+        for path, method, o in openapi_check.operations(document):
+            if "403" in o["responses"]:
+                got = untrusting.ask(method.upper(), re.sub(r"{\w+}", "0", path))
+                judge(document, operations, o["operationId"], 403, got)
+                assert got.json()["type"].endswith(":read-only"), got.text
+                seen.add((o["operationId"], 403))
     documented = {(name, int(s)) for name, o in operations.items() for s in o["responses"]
                   if name not in MANAGE}
     assert documented - seen == set(), "documented, and no case provokes it"

@@ -69,6 +69,14 @@ def test_the_answers_to_changes_say_so_too(watched):
     assert got.status_code == 409 and is_marked(got.json())  # a problem that has figures
 
 
+def test_refusals_say_so_too(watched):
+    for got, status in ((watched.get("/nowhere"), 404), (watched.get("/api/v1/windows/w0"), 404),
+                        (requests.delete(watched.url + "/api/v1/snapshot", timeout=support.TIMEOUT), 405),
+                        (requests.post(watched.url + "/api/v1/let-go", timeout=support.TIMEOUT), 401),
+                        (requests.get(watched.url, headers={"Host": "example.org"}, timeout=support.TIMEOUT), 421)):
+        assert got.status_code == status and got.headers.get(HEADER) == "true", (got.url, got.text)
+
+
 def messages(s, path, topics):
     """Reads a stream until each topic has come once: {topic: data}."""
     got, name = {}, None

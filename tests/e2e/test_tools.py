@@ -148,3 +148,31 @@ def test_schemas_accept_unknown_keys(command):
     doc["later"] = 1
     validator(command).validate(doc)
     assert load(command + ".json")["title"].startswith(f"gpuward {command}")
+
+
+def test_uninstall_removes_only_from_the_given_prefix(tmp_path):
+    def uninstall(*more, destdir=""):
+        done = subprocess.run([TOP / "tools" / "uninstall", tmp_path / "build", *more], capture_output=True, text=True,
+                              env={**os.environ, "DESTDIR": destdir}, timeout=TIMEOUT)
+        return done.returncode, done.stdout + done.stderr
+
+    prefix = tmp_path / "opt" / "x"
+    files = [prefix / "bin" / "gpuward", prefix / "include" / "gpuward" / "code.def"]
+    assert uninstall(prefix)[0] == 1
+    (tmp_path / "build" / "meson-logs").mkdir(parents=True)
+    (tmp_path / "build" / "meson-logs" / "install-log.txt").write_text("# List\n" + "".join(f"{f}\n" for f in files))
+    code, text = uninstall(prefix)
+    assert (code, text) == (0, f"nothing is installed in {prefix}\n")
+    for f in files:
+        f.parent.mkdir(parents=True)
+        f.touch()
+    for other in (["/usr/local"], [prefix.parent]):
+        code, text = uninstall(*other)
+        assert code == 1 and f"wrote to {prefix}, not to {other[0]}." in text
+        assert f"make uninstall PREFIX={prefix}." in text
+        assert all(f.exists() for f in files)
+    code, text = uninstall(prefix, destdir="/dest")
+    assert code == 1 and f"make uninstall DESTDIR= PREFIX={prefix}." in text
+    code, text = uninstall("/opt/x/", destdir=str(tmp_path))
+    assert code == 0 and text.startswith(f"removed 2 files that were installed in {prefix}; /etc/gpuward")
+    assert not any(f.exists() for f in files) and not files[1].parent.exists()

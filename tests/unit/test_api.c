@@ -427,6 +427,39 @@ API_TEST(a_window_measures_the_true_energy)
 	get(opened, 404);
 }
 
+API_TEST(the_seconds_of_an_open_window_are_those_that_its_energy_covers)
+{
+	double seconds = 0, joules = 0;
+	unsigned known = 0;
+
+	begin(TWO_GPUS);
+	open_window("{}");
+	at("seconds", "0");
+	run_for(0.1);
+	post(below("/marks"), "{\"label\":\"a\"}", 201);
+	for (unsigned i = 0; i < 24; i++) {
+		run_for(0.13);
+		get(opened, 200);
+		if (strcmp(json_at(t.reply.body.p, "energy_joules"), "null") == 0) {
+			at("seconds", "0");
+			continue;
+		}
+		known++;
+		assert_true(fabs(number("energy_joules.best") /
+					 (number("power_mean_watts") * number("seconds")) -
+				 1) < 0.02);
+		assert_int_equal(number("energy_joules.best") > joules,
+				 number("seconds") > seconds);
+		assert_true(number("parts.1.seconds") < number("seconds"));
+		joules = number("energy_joules.best");
+		seconds = number("seconds");
+		get("/api/v1/windows", 200);
+		assert_true(number("windows.0.seconds") == seconds);
+	}
+	assert_true(known > 10);
+	assert_true(seconds < 3.22);
+}
+
 API_TEST(marks_cut_a_window_into_parts_that_add_up)
 {
 	double sum = 0;
@@ -514,6 +547,8 @@ API_TEST(windows_are_refused_with_a_reason)
 		{ "{\"label\":1}", "must be a string" },
 		{ "{\"gpus\":\"0\"}", "array of strings" },
 		{ "{\"gpus\":[\"9\"]}", "there are GPU 0 (" },
+		{ "{\"gpus\":[\"0\",\"bogus\"]}", "no GPU matches \\\"bogus\\\"" },
+		{ "{\"gpus\":[]}", "omit the key for all GPUs" },
 		{ "{\"limit_seconds\":-1}", "above 0" },
 		{ "{\"limit_seconds\":1e9}", "at most" },
 		{ "{\"lease_seconds\":1}", "must be 2 to 604800" },
@@ -554,6 +589,15 @@ API_TEST(the_same_key_gives_the_same_window)
 	post("/api/v1/windows", "{\"label\":\"a\"}", 201);
 	get("/api/v1/windows", 200);
 	at("open", "2");
+}
+
+API_TEST(a_selector_of_a_window_may_match_several_gpus)
+{
+	begin(TWO_GPUS);
+	open_window("{\"gpus\":[\"all\",1]}");
+	at("devices.0.index", "0");
+	at("devices.1.index", "1");
+	assert_null(json_at(t.reply.body.p, "devices.2"));
 }
 
 API_TEST(at_most_64_windows_are_open)

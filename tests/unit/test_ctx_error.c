@@ -54,6 +54,29 @@ TEST(the_error_of_a_failed_open_is_visible_only_on_its_thread)
 	assert_in(gw_ctx_error(NULL), "0x100000");
 }
 
+TEST(options_with_a_wrong_size_are_refused)
+{
+	struct {
+		struct gw_options o;
+		uint64_t unknown[2];
+	} newer = { .o = { .size = sizeof(newer), .backend = "none" } };
+	struct gw_ctx *ctx = NULL;
+
+	assert_int_equal(gw_open(&newer.o, &ctx), 0);
+	gw_close(ctx);
+	ctx = NULL;
+	newer.unknown[1] = 1;
+	assert_int_equal(gw_open(&newer.o, &ctx), -GW_E_ARG);
+	assert_in(gw_ctx_error(NULL),
+		  "members that this library (" GW_VERSION ") does not know");
+	newer.o.size = 1000000;
+	assert_int_equal(gw_open(&newer.o, &ctx), -GW_E_ARG);
+	assert_in(gw_ctx_error(NULL), "the size of struct gw_options is 1000000; set it to ");
+	newer.o.size = sizeof(newer.o) - 8;
+	assert_int_equal(gw_open(&newer.o, &ctx), -GW_E_ARG);
+	assert_null(ctx);
+}
+
 TEST(a_context_keeps_the_last_failure_of_any_thread)
 {
 	struct gw_ctx *ctx = open_none(), *second = open_none();

@@ -220,6 +220,7 @@ static void stays(enum gw_worker_state want, unsigned seconds)
 GUARD_TEST(options_that_make_no_sense_are_refused)
 {
 	static const char *many[66], *none[] = { "", NULL };
+	static const char *const longer[] = { "fifteen-letters*", "sixteen-letters-", NULL };
 	struct gw_guard *g = NULL;
 
 	for (unsigned i = 0; i < 65; i++)
@@ -227,33 +228,39 @@ GUARD_TEST(options_that_make_no_sense_are_refused)
 	world("");
 	assert_int_equal(gw_guard_start(NULL, &standard, &g), -GW_E_ARG);
 	assert_int_equal(gw_guard_start(sim.ctx, &standard, NULL), -GW_E_ARG);
-#define REFUSED(member, value, error)                                      \
+#define REFUSED(member, value, error, text)                                \
 	do {                                                               \
 		o = standard;                                              \
 		o.member = value;                                          \
 		assert_int_equal(gw_guard_start(sim.ctx, &o, &g), -error); \
+		assert_in(gw_ctx_error(sim.ctx), text);                    \
 	} while (0)
-	REFUSED(size, 0, GW_E_ARG);
-	REFUSED(size, 13, GW_E_ARG);
-	REFUSED(flags, 1u << 20, GW_E_ARG);
-	REFUSED(mode, (enum gw_guard_mode)3, GW_E_ARG);
-	REFUSED(name, "", GW_E_ARG);
-	REFUSED(poll_ns, NS_PER_MS - 1, GW_E_ARG);
-	REFUSED(ignore, none, GW_E_ARG);
-	REFUSED(gpus, none, GW_E_ARG);
-	REFUSED(ignore, many, GW_E_SIZE);
-	REFUSED(gpus, many, GW_E_SIZE);
+	REFUSED(size, 0, GW_E_ARG, "the size of struct gw_guard_options is 0");
+	REFUSED(size, 13, GW_E_ARG, "the size of struct gw_guard_options is 13");
+	REFUSED(flags, 1u << 20, GW_E_ARG, "unknown bits 0x100000");
+	REFUSED(flags, GW_GUARD_ANY | GW_GUARD_NAMED, GW_E_ARG, "use one of them");
+	REFUSED(mode, (enum gw_guard_mode)3, GW_E_ARG, "mode is 3");
+	REFUSED(name, "", GW_E_ARG, "name is empty");
+	REFUSED(poll_ns, NS_PER_MS - 1, GW_E_ARG, "poll_ns is 999999");
+	REFUSED(ignore, none, GW_E_ARG,
+		"the ignore list of gw_guard_options has an empty name");
+	REFUSED(contend, longer, GW_E_ARG, "\"sixteen-letters-\", which matches no process");
+	REFUSED(gpus, none, GW_E_ARG, "empty selector");
+	REFUSED(gpus, none + 1, GW_E_ARG, "empty list");
+	REFUSED(ignore, many, GW_E_SIZE, "more than 64 names");
+	REFUSED(gpus, many, GW_E_SIZE, "more than 16 selectors");
 	assert_null(g);
 }
 
-GUARD_TEST(an_older_programs_options_are_taken)
+GUARD_TEST(options_of_a_wrong_size_are_refused_with_both_sizes)
 {
+	struct gw_guard *g = NULL;
+
 	world("");
 	o.size = offsetof(struct gw_guard_options, poll_ns);
-	o.poll_ns = 1; /* after the end of the older struct: must not be read */
-	open_guard();
-	assert_int_equal(guard->policy.poll_ns, 0);
-	assert_int_equal(guard->policy.standard.quiet_ns, 5 * NS_PER_S);
+	assert_int_equal(gw_guard_start(sim.ctx, &o, &g), -GW_E_ARG);
+	assert_null(g);
+	assert_in(gw_ctx_error(sim.ctx), "the size of struct gw_guard_options is ");
 }
 
 GUARD_TEST(texts_are_copied)
@@ -651,7 +658,7 @@ GUARD_TEST(a_hold_needs_a_time)
 	assert_int_equal(status().hold, GW_HOLD_NONE);
 }
 
-GUARD_TEST(a_status_of_an_older_program_gets_what_fits)
+GUARD_TEST(a_status_of_a_wrong_size_is_refused)
 {
 	struct gw_guard_status s;
 
@@ -659,12 +666,12 @@ GUARD_TEST(a_status_of_an_older_program_gets_what_fits)
 	world("");
 	open_guard();
 	memset(&s, 0x5a, sizeof(s));
-	s.size = offsetof(struct gw_guard_status, observations);
+	s.size = sizeof(s);
 	assert_int_equal(gw_guard_status(guard, &s), 0);
 	assert_int_equal(s.resident_bytes, GIB);
-	assert_int_equal(s.observations, UINT64_C(0x5a5a5a5a5a5a5a5a));
-	s.size = 4;
+	s.size = offsetof(struct gw_guard_status, observations);
 	assert_int_equal(gw_guard_status(guard, &s), -GW_E_ARG);
+	assert_in(gw_ctx_error(sim.ctx), "the size of struct gw_guard_status is ");
 }
 
 GUARD_TEST(a_gpu_that_needs_a_reset_is_left)

@@ -389,6 +389,10 @@ TEST(a_problem_has_a_detail_and_a_remedy)
 	assert_in(r.body.p, "\"about:blank\"");
 	assert_null(strstr(r.body.p, "remedy"));
 	reply_done(&r);
+	reply_init(&r, &impl);
+	reply_problem(&r, 503, "no-gpu", NULL, "No GPU was found.");
+	assert_int_equal(impl.headers, 0); /* no Retry-After: waiting does not help */
+	reply_done(&r);
 	r = (struct reply){ .status = 200 };
 	buf_init(&r.body, 1000);
 	reply_problem(&r, 503, "x", NULL, "Without impl.");

@@ -606,6 +606,70 @@ TEST(nonsense_is_refused)
 	assert_int_equal(gw_meter_stop(NULL), 0);
 }
 
+TEST(a_refused_option_is_named_with_its_value)
+{
+	struct gw_meter *other = NULL;
+
+#define REFUSED(member, value, text)                                                  \
+	do {                                                                          \
+		struct gw_meter_options mo = { .size = sizeof(mo), .member = value }; \
+                                                                                      \
+		assert_int_equal(gw_meter_start(sim.ctx, &mo, &other), -GW_E_ARG);    \
+		assert_in(gw_ctx_error(sim.ctx), text);                               \
+	} while (0)
+	start(ONE(""));
+	REFUSED(interval_ns, 999999, "interval_ns is 999999; it must be 0 or at least 1 ms");
+	REFUSED(anchor_ns, 5, "anchor_ns is 5; it must be 0 or at least 1 s");
+	REFUSED(flags, 1u << 9, "unknown bits 0x200");
+#undef REFUSED
+	assert_null(other);
+}
+
+TEST(a_long_label_is_cut_between_two_characters)
+{
+	char label[80];
+
+	start(ONE(""));
+	/* 61 letters, then a character of three bytes: two of them would fit */
+	snprintf(label, sizeof(label), "%061d\xe2\x82\xac", 0);
+	assert_int_equal(gw_window_open(meter, label, 0, &window), 0);
+	assert_int_equal(strlen(gw_window_label(window)), 61);
+	gw_window_free(window);
+	snprintf(label, sizeof(label), "%060d\xe2\x82\xacx", 0); /* 63 bytes and one more */
+	assert_int_equal(gw_window_open(meter, label, 0, &window), 0);
+	assert_int_equal(strlen(gw_window_label(window)), 63);
+	gw_window_free(window);
+	window = NULL;
+}
+
+TEST(each_selector_of_a_meter_must_match_a_gpu)
+{
+	static const struct {
+		const char *gpus[3], *says;
+	} rows[] = {
+		{ { NULL }, "the list of GPUs is empty" },
+		{ { "0", "bogus" }, "no GPU matches \"bogus\"" },
+		{ { "7" }, "no GPU matches \"7\"" },
+	};
+	struct gw_meter_options mo = { .size = sizeof(mo),
+				       .flags = GW_METER_MANUAL,
+				       .cache_dir = "" };
+	const char *both[] = { "1", "all", NULL };
+	struct gw_meter *other = NULL;
+
+	start(TWO_GPUS);
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		mo.gpus = rows[i].gpus;
+		assert_int_equal(gw_meter_start(sim.ctx, &mo, &other), -GW_E_NODEV);
+		assert_in(gw_ctx_error(sim.ctx), rows[i].says);
+	}
+	assert_null(other);
+	mo.gpus = both;
+	assert_int_equal(gw_meter_start(sim.ctx, &mo, &other), 0);
+	assert_int_equal(gw_meter_device_count(other), 2);
+	assert_int_equal(gw_meter_stop(other), 0);
+}
+
 TEST(every_sensor_gets_its_method)
 {
 	static const struct {

@@ -274,7 +274,8 @@ TEST(a_room_that_is_too_large_is_refused_with_a_sentence)
 	assert_int_equal(gw_window_open_recorded(meter, "w", 0, SIZE_MAX / 2, &window),
 			 -GW_E_NOMEM);
 	assert_null(window);
-	assert_in(gw_ctx_error(sim.ctx), "memory");
+	assert_in(gw_ctx_error(sim.ctx),
+		  "no memory for a window with 9223372036854775807 points");
 }
 
 TEST(without_a_gpu_a_recorded_window_opens_and_has_no_series)
@@ -308,7 +309,7 @@ TEST(the_sensor_is_described_and_an_assumption_is_called_one)
 	assert_int_equal(s.size, sizeof(s)); /* the size that the caller set is unchanged */
 }
 
-TEST(a_sensor_is_described_to_older_and_newer_programs)
+TEST(a_sensor_is_described_to_newer_programs)
 {
 	struct {
 		struct gw_sensor s;
@@ -319,12 +320,9 @@ TEST(a_sensor_is_described_to_older_and_newer_programs)
 	start(ONE);
 	assert_int_equal(gw_meter_sensor(meter, 0, &newer.s), 0);
 	assert_true(newer.later == 0 && newer.s.gain == 1);
-	assert_int_equal(gw_meter_sensor(meter, 0, &s), 0);
-	assert_string_equal(s.origin, "assumed");
-	assert_true(s.lag_s == 7);
-	s.size = 3;
 	assert_int_equal(gw_meter_sensor(meter, 0, &s), -GW_E_ARG);
-	assert_in(gw_ctx_error(sim.ctx), "gw_sensor.size");
+	assert_true(s.lag_s == 7);
+	assert_in(gw_ctx_error(sim.ctx), "the size of struct gw_sensor");
 	s.size = sizeof(s);
 	assert_int_equal(gw_meter_sensor(meter, 1, &s), -GW_E_NODEV);
 	assert_in(gw_ctx_error(sim.ctx), "there is no number 1");

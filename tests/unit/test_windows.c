@@ -25,7 +25,7 @@ static void show(struct windows_entry *e)
 		buf_done(&t.reply.body);
 	buf_init(&t.reply.body, 2 << 20);
 	json_init(&j, &t.reply.body, false);
-	windows_json(&j, e, WINDOWS_WHOLE, clock_mono_ns(&sim.clock));
+	windows_json(&j, e, WINDOWS_WHOLE);
 	json_end(&j);
 }
 
