@@ -200,13 +200,19 @@ static void answer_dry(struct guard *g)
 	}
 }
 
+void guard_advance(struct guard *g, uint64_t now_ns)
+{
+	if (now_ns > g->now_ns)
+		g->now_ns = now_ns;
+}
+
 void guard_observe(struct guard *g, const struct scene *s)
 {
 	const bool same = g->has_scene && same_processes(&g->scene, s);
 
 	scene_copy(&g->scene, s);
 	g->scene.game_clients += g->games;
-	g->now_ns = s->mono_ns;
+	guard_advance(g, s->mono_ns);
 	g->wall_offset_ns = (int64_t)(s->wall_ns - s->mono_ns);
 	if (!same)
 		classify(g->p, &g->scene, g->verdict);
@@ -221,7 +227,7 @@ void guard_observe(struct guard *g, const struct scene *s)
 
 void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_ns)
 {
-	g->now_ns = now_ns;
+	guard_advance(g, now_ns);
 	for (unsigned i = 0; i < g->workers; i++) {
 		struct guard_worker *w = &g->worker[i];
 
@@ -256,7 +262,7 @@ void guard_set_reason(struct guard *g, const char *gpu, enum guard_reason r, boo
 	text_fit(u->evidence[r], sizeof(u->evidence[r]), "%s", evidence ? evidence : "");
 	if (!on)
 		u->end[r] = (struct guard_end){ .ns = 0 };
-	g->now_ns = now_ns;
+	guard_advance(g, now_ns);
 	if (!g->has_scene)
 		return;
 	guard_update_reasons(g);
@@ -283,7 +289,7 @@ int guard_trust_gpu(struct guard *g, const char *gpu, uint64_t now_ns)
 	if (!g->gpu[slot].well_ns)
 		return -GW_E_STATE;
 	g->gpu[slot].lost = false;
-	g->now_ns = now_ns;
+	guard_advance(g, now_ns);
 	guard_update_reasons(g);
 	guard_steps(g);
 	return 0;

@@ -126,7 +126,7 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
 			return r;
 		}
 	}
-	g->now_ns = now_ns;
+	guard_advance(g, now_ns);
 	for (unsigned i = first; i < end; i++)
 		request_apply(g, &g->worker[i], what, ttl_ns);
 	g->requester = -1;
@@ -233,7 +233,7 @@ unsigned guard_stop(struct guard *g, uint64_t now_ns)
 {
 	unsigned n = 0;
 
-	g->now_ns = now_ns;
+	guard_advance(g, now_ns);
 	if (!g->p->restore_on_stop)
 		return 0;
 	g->stopping = true;

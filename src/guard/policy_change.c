@@ -162,7 +162,7 @@ int guard_change_policy(struct guard *g, const struct policy *p,
 		return -GW_E_NOMEM;
 	memcpy(old, g->worker, sizeof(g->worker));
 	g->p = p;
-	g->now_ns = now_ns;
+	guard_advance(g, now_ns);
 	g->workers = p->workers < POLICY_WORKERS ? p->workers : POLICY_WORKERS;
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
 		now[i] = -1;
@@ -199,7 +199,7 @@ void guard_set_foreign(struct guard *g, const char *gpu, const char *holder, uin
 		 holder ? holder : "");
 	if (!g->has_scene)
 		return;
-	g->now_ns = now_ns;
+	guard_advance(g, now_ns);
 	for (unsigned i = 0; i < g->workers; i++)
 		change_mode(g, &g->worker[i]);
 	guard_update_reasons(g);

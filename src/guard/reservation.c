@@ -162,7 +162,7 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 						       ? now_ns + ttl_ns
 						       : FOR_EVER };
 	*ret_id = r->id;
-	g->now_ns = now_ns;
+	guard_advance(g, now_ns);
 	guard_update_reservations(g);
 	for (unsigned i = 0; i < g->workers; i++)
 		if (g->worker[i].reasons.reservations & BIT((unsigned)(r - g->reservation)))
@@ -234,7 +234,7 @@ void guard_release(struct guard *g, uint64_t id, uint64_t now_ns)
 	if (!r)
 		return;
 	reservation_end(g, (unsigned)(r - g->reservation));
-	g->now_ns = now_ns;
+	guard_advance(g, now_ns);
 	guard_update_reservations(g);
 	guard_update_reasons(g);
 	guard_steps(g);

@@ -48,6 +48,25 @@ GUARD_ROW("8, 10", a_demand_that_goes_at_once_is_a_near_miss)
 	assert_int_equal(o->orders, 0);
 }
 
+/* The scene thread took the scene before the outcome came, and delivers it afterwards. */
+GUARD_ROW("8", a_scene_that_is_older_than_an_outcome_does_not_turn_time_back)
+{
+	world_guest(o, "job", 0, 3 * GIB, 10 * S, 0);
+	world_begin(o);
+	while (o->now < WORLD_START + 20 * S) {
+		for (unsigned i = 0; i < o->outcomes; i++)
+			guard_outcome(o->g, &o->outcome[i], o->now + 20 * S);
+		o->outcomes = 0;
+		for (unsigned i = 0; i < o->p.workers; i++)
+			o->w[i].has_order = false;
+		world_step(o);
+	}
+	assert_int_equal(world_status(o, 0).evictions, 1);
+	assert_true(world_status(o, 0).freed_ns < 60 * S);
+	for (unsigned i = 1; i < o->log.says; i++)
+		assert_true(o->log.said[i].mono_ns >= o->log.said[i - 1].mono_ns);
+}
+
 /* The worker is evicted for one contender and returns; then the next contender comes. */
 static struct world_guest *returned(struct world *o, const char *next, uint64_t bytes)
 {
