@@ -496,7 +496,7 @@ const struct command command_compare = {
 	.description =
 		"Prints results of gpuward measure in one table, one row per label in the "
 		"order of the files; files with the same label are trials of one row. Changes "
-		"are relative to the first row with a usable run, or to --reference, with 95 % "
+		"are relative to the first row with a known energy, or to --reference, with 95 % "
 		"intervals. Invalid runs are left out and listed below the table.",
 	.examples = "  gpuward compare fp32.json fp16.json int8.json\n"
 		    "  gpuward compare --format=markdown runs/*.json >> RESULTS.md\n"
