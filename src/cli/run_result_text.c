@@ -29,9 +29,10 @@ static double half_width(const struct gw_interval *v)
 	return (v->high - v->low) / 2;
 }
 
+/* Returns the standard uncertainty.  Uses the high end, because the low end may be cut at 0. */
 static double standard_u(const struct gw_interval *v)
 {
-	return half_width(v) / normal_quantile(0.975);
+	return (v->high - v->best) / NORMAL_95;
 }
 
 /* Returns how many decimals are needed to show two digits of the width. */
@@ -420,35 +421,6 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 	print_codes(r);
 }
 
-double trials_shared(const struct gw_interval *absolute, const struct gw_interval *relative)
-{
-	double all = standard_u(absolute), own = standard_u(relative);
-
-	return isnan(all) || isnan(own) ? NAN : sqrt(fmax(all * all - own * own, 0));
-}
-
-struct gw_interval trials_mean(const struct trials_value *v, unsigned n, double *ret_sd)
-{
-	struct moments m;
-	double u2[2], df[2] = { (double)n - 1, INFINITY }, shared = 0, sum, half;
-
-	moments_init(&m);
-	for (unsigned i = 0; i < n; i++) {
-		moments_add(&m, v[i].value);
-		shared += v[i].u_shared / n;
-	}
-	*ret_sd = NAN;
-	if (n < 2 || !isfinite(moments_mean(&m)) || isnan(shared))
-		return (struct gw_interval){ NAN, NAN, NAN };
-	*ret_sd = sqrt(moments_variance(&m));
-	u2[0] = moments_variance(&m) / n;
-	u2[1] = shared * shared;
-	sum = u2[0] + u2[1];
-	half = sum > 0 ? student_factor(0.05, welch_df(u2, df, 2)) * sqrt(sum) : 0;
-	return (struct gw_interval){ moments_mean(&m) - half, moments_mean(&m),
-				     moments_mean(&m) + half };
-}
-
 static bool is_usable(const struct measured_run *r)
 {
 	return !isnan(r->sum.joules.best) && r->validity < GW_INVALID;
@@ -461,27 +433,30 @@ static const void *member_of(const struct measured_run *r, size_t offset)
 	return (const char *)r + offset;
 }
 
-/* Returns the mean of an energy over the usable runs.  energy: its offset in struct
- * measured_run; by: offset of the member to divide by (0: do not divide).  All runs share the
- * uncertainty of the baseline and of the sensor. */
-static struct gw_interval mean_joules(const struct measured *m, size_t energy, size_t by,
+/* Returns the mean of an energy over the usable runs; NAN if one of them does not have it.
+ * energy: its offset in struct measured_run; per: offset of the number of items that it was
+ * divided by (0: it is the energy of the whole run). */
+static struct gw_interval mean_joules(const struct measured *m, size_t energy, size_t per,
 				      double *ret_sd)
 {
-	struct trials_value v[RUN_RESULT_TRIALS];
-	unsigned n = 0;
+	struct run_mean mean;
+	double best, reach;
 
-	for (unsigned i = 0; i < m->runs && n < RUN_RESULT_TRIALS; i++) {
+	run_mean_init(&mean);
+	for (unsigned i = 0; i < m->runs; i++) {
 		const struct measured_run *r = &m->run[i];
 		const struct gw_interval *joules = member_of(r, energy);
-		double count = by ? *(const double *)member_of(r, by) : 1;
+		double count = per ? *(const double *)member_of(r, per) : 1;
 
 		if (is_usable(r))
-			v[n++] = (struct trials_value){
-				joules->best / count,
-				trials_shared(joules, &r->sum.relative_joules) / count
-			};
+			run_mean_add(&mean, joules->best,
+				     standard_u(&r->sum.relative_joules) / count,
+				     standard_u(joules));
 	}
-	return trials_mean(v, n, ret_sd);
+	best = moments_mean(&mean.moments);
+	reach = run_mean_reach(&mean);
+	*ret_sd = sqrt(moments_variance(&mean.moments));
+	return (struct gw_interval){ best - reach, best, best + reach };
 }
 
 static double mean_value(const struct measured *m, size_t member)
@@ -527,12 +502,12 @@ static void print_mean(const struct measured *m, unsigned n)
 	    interval_text(a, &all), width_text(b, sd),
 	    term_quantity(c, mean_value(m, RUN(seconds)), "s"));
 	print_cost(m, all.best);
-	all = mean_joules(m, RUN(sum.joules), RUN(work.iterations), &sd);
+	all = mean_joules(m, RUN(work.iteration_joules), RUN(work.iterations), &sd);
 	if (!isnan(all.best))
 		row("  iteration", "%s in %s (%.0f iterations per run)", interval_text(a, &all),
 		    term_quantity(b, mean_value(m, RUN(work.latency_s)), "s"),
 		    mean_value(m, RUN(work.iterations)));
-	all = mean_joules(m, RUN(sum.joules), RUN(work.tokens), &sd);
+	all = mean_joules(m, RUN(work.token_joules), RUN(work.tokens), &sd);
 	if (!isnan(all.best))
 		row("  token", "%s (%.0f tokens per run)", interval_text(a, &all),
 		    mean_value(m, RUN(work.tokens)));
