@@ -197,9 +197,10 @@ static const struct table_column columns[] = {
  * `gpuward compare` uses the same unit for the same figures. */
 static struct comparison_scale row_scale(const struct diff_row *row, const char *unit)
 {
-	double a = fabs(row->a.number), b = fabs(row->b.number);
+	struct gw_interval both[] = { { row->a.low, row->a.number, row->a.high },
+				      { row->b.low, row->b.number, row->b.high } };
 
-	return comparison_scale_of(isnan(b) ? a : isnan(a) ? b : sqrt(a * b), unit);
+	return comparison_scale_of(both, 2, unit);
 }
 
 /* Writes a value, or the half width of its interval, in the unit of the row.  The headlines
@@ -210,7 +211,8 @@ static void scaled_text(const struct diff_row *row, double v, const char *unit, 
 	const struct comparison_scale s = row_scale(row, unit);
 
 	if (row->headline)
-		snprintf(out, size, "%.*f %s", s.decimals, v * s.factor, term_plain(s.unit));
+		snprintf(out, size, "%.*f %s", s.decimals, comparison_scaled(&s, v),
+			 term_plain(s.unit));
 	else
 		snprintf(out, size, "%.4g %s", v * s.factor, term_plain(s.unit));
 }
@@ -245,7 +247,9 @@ static void add_interval(const struct diff_row *row, const struct diff_value *v,
 	low[strcspn(low, " ")] = '\0';
 	high[strcspn(high, " ")] = '\0';
 	half[strcspn(half, " ")] = '\0';
-	if (fabs(v->high + v->low - 2 * v->number) < 1e-6 * fabs(v->number))
+	if (strcmp(low, high) == 0)
+		return;
+	if (fabs(v->high + v->low - 2 * v->number) < 1e-6 * (v->high - v->low))
 		snprintf(out + n, CELL - n, " %s%s", term_utf8() ? "±" : "+-", half);
 	else
 		snprintf(out + n, CELL - n, " [%s, %s]", low, high);
@@ -289,12 +293,11 @@ static void set_value(struct table *t, unsigned column, const struct diff_row *r
 
 static void set_change(struct table *t, const struct diff_row *row, enum detail detail)
 {
-	struct compare_change change = row->change;
 	char cell[96], text[CELL];
 
-	if (detail != ALL_INTERVALS)
-		change.change_low = change.change_high = NAN;
-	comparison_change_text(&change, cell, sizeof(cell));
+	comparison_change_text(&row->change, cell, sizeof(cell));
+	if (detail != ALL_INTERVALS && strstr(cell, " ["))
+		*strstr(cell, " [") = '\0';
 	if (*cell) {
 		table_set(t, CHANGE, row->state == STATE_DIFFERS ? TERM_MARK : TERM_DIM, "%s%s",
 			  cell, row->state == STATE_OPEN ? ", inconclusive" : "");

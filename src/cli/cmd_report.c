@@ -82,13 +82,14 @@ static void value_text(const struct comparison *c, const struct comparison_row *
 	else if (m == METRIC_POWER && !isnan(row->power_sd_w))
 		buf_addf(out,
 			 "%.*f %s <span title=\"standard deviation of the load\">(%.*f)</span>",
-			 s.decimals, f->mean * s.factor, s.unit, s.decimals,
-			 row->power_sd_w * s.factor);
+			 s.decimals, comparison_scaled(&s, f->mean), s.unit, s.decimals,
+			 comparison_scaled(&s, row->power_sd_w));
 	else
-		buf_addf(out, "%.*f %s", s.decimals, f->mean * s.factor, s.unit);
-	if (!isnan(f->low))
+		buf_addf(out, "%.*f %s", s.decimals, comparison_scaled(&s, f->mean), s.unit);
+	if (comparison_has_width(&s, f->low, f->high))
 		buf_addf(out, "<span class=\"i\">%.*f – %.*f</span>", s.decimals,
-			 f->low * s.factor, s.decimals, f->high * s.factor);
+			 comparison_scaled(&s, f->low), s.decimals,
+			 comparison_scaled(&s, f->high));
 }
 
 static void add_cell(struct buf *out, const struct comparison *c,

@@ -58,7 +58,9 @@ static void latex_number(struct buf *out, int decimals, double v, bool sign)
 
 static void latex_interval(struct buf *out, int decimals, double low, double high, bool sign)
 {
-	if (isnan(low) || isnan(high))
+	struct comparison_scale s = { 1, decimals, "" };
+
+	if (!comparison_has_width(&s, low, high))
 		return;
 	buf_adds(out, " {[}");
 	latex_number(out, decimals, low, sign);
@@ -81,23 +83,26 @@ static void latex_value(const struct compare_view *v, const struct comparison_ro
 		compare_value_text(v, row, m, size);
 		latex_text(out, size);
 	} else {
-		latex_number(out, s->decimals, f->mean * s->factor, false);
+		latex_number(out, s->decimals, comparison_scaled(s, f->mean), false);
 		if (m == METRIC_POWER && !isnan(row->power_sd_w))
 			buf_addf(out, " (%.*f)", s->decimals, row->power_sd_w * s->factor);
-		latex_interval(out, s->decimals, f->low * s->factor, f->high * s->factor,
-			       false);
+		latex_interval(out, s->decimals, comparison_scaled(s, f->low),
+			       comparison_scaled(s, f->high), false);
 	}
 }
 
 static void latex_change(const struct compare_change *c, struct buf *out)
 {
+	int decimals = comparison_change_decimals(c);
+
 	buf_adds(out, " & ");
 	if (isnan(c->change)) {
 		buf_adds(out, "--");
 		return;
 	}
-	latex_number(out, 1, 100 * c->change, true);
-	latex_interval(out, 1, 100 * c->change_low, 100 * c->change_high, true);
+	latex_number(out, decimals, comparison_per_cent(c->change, decimals), true);
+	latex_interval(out, decimals, comparison_per_cent(c->change_low, decimals),
+		       comparison_per_cent(c->change_high, decimals), true);
 }
 
 /* The size has no change column: it is given, not measured. */
@@ -384,15 +389,18 @@ static void add_change(struct buf *out, const struct compare_view *v,
 	       high = sign * c->change_high;
 	/* at least one decimal, also for changes above 100 % */
 	int decimals = comparison_change_decimals(c) > 1 ? comparison_change_decimals(c) : 1;
+	struct comparison_scale shown = { 1, decimals, "" };
 	bool none; /* the text is "no difference [...]" */
 	char text[96];
 
 	buf_addf(out, " Relative to %s, its energy %s ", v->c->reference->label,
 		 energy_unit(v->c));
 	if (verdict == COMPARE_LESS || verdict == COMPARE_MORE) {
-		buf_addf(out, "is %.*f %% %s [%.*f, %.*f]", decimals, sign * c->change,
-			 verdict == COMPARE_LESS ? "lower" : "higher", decimals,
-			 fmin(low, high), decimals, fmax(low, high));
+		buf_addf(out, "is %.*f %% %s", decimals, sign * c->change,
+			 verdict == COMPARE_LESS ? "lower" : "higher");
+		if (comparison_has_width(&shown, low, high))
+			buf_addf(out, " [%.*f, %.*f]", decimals, fmin(low, high), decimals,
+				 fmax(low, high));
 	} else {
 		comparison_change_text(c, text, sizeof(text));
 		none = strncmp(text, "no ", 3) == 0;

@@ -25,27 +25,23 @@ void report_badge(struct buf *out, const char *validity)
 	buf_adds(out, "</span>");
 }
 
-static void add_number(struct buf *out, double v, const char *unit)
-{
-	struct comparison_scale s = comparison_scale_of(fabs(v), unit);
-
-	if (isnan(v))
-		buf_adds(out, "–");
-	else
-		buf_addf(out, "%.*f %s", s.decimals, v * s.factor, s.unit);
-}
-
 static void add_band(struct buf *out, const struct gw_interval *b, const char *unit)
 {
-	/* If the interval is wide and contains 0, its width decides the unit. */
-	double size = fmax(fabs(b->best), (b->high - b->low) / 2);
-	struct comparison_scale s = comparison_scale_of(size, unit);
+	struct comparison_scale s = comparison_scale_of(b, 1, unit);
 
-	if (isnan(b->best) || isnan(b->low) || isnan(b->high))
-		add_number(out, b->best, unit);
-	else
-		buf_addf(out, "%.*f %s [%.*f, %.*f]", s.decimals, b->best * s.factor, s.unit,
-			 s.decimals, b->low * s.factor, s.decimals, b->high * s.factor);
+	if (isnan(b->best)) {
+		buf_adds(out, "–");
+		return;
+	}
+	buf_addf(out, "%.*f %s", s.decimals, comparison_scaled(&s, b->best), s.unit);
+	if (comparison_has_width(&s, b->low, b->high))
+		buf_addf(out, " [%.*f, %.*f]", s.decimals, comparison_scaled(&s, b->low),
+			 s.decimals, comparison_scaled(&s, b->high));
+}
+
+static void add_number(struct buf *out, double v, const char *unit)
+{
+	add_band(out, &(struct gw_interval){ NAN, v, NAN }, unit);
 }
 
 static void add_word(struct buf *out, const char *s)
