@@ -241,11 +241,15 @@ static void energy_figure(struct buf *out, const struct comparison *c)
 {
 	struct comparison_scale s = comparison_scale(c, METRIC_ENERGY);
 	const char *title = comparison_title(c, METRIC_ENERGY);
+	size_t simulated = comparison_simulated(c);
 	struct plot_dots p = { .title = title,
 			       .description = "The table above has the same figures.",
 			       .quantity = title,
 			       .unit = s.unit,
-			       .n = c->nrows };
+			       .n = c->nrows,
+			       .mark = simulated == 0          ? NULL
+				       : simulated == c->nrows ? "SIMULATED"
+							       : "PARTLY SIMULATED" };
 	struct dots d = { calloc(c->nrows, sizeof(*d.dots)), calloc(c->nrows, sizeof(*d.texts)),
 			  calloc(all_runs(c) + 1, sizeof(*d.each)) };
 

@@ -573,6 +573,8 @@ void compare_markdown(const struct compare_view *v, struct buf *out)
 {
 	bool rooms = comparison_has_rooms(v->c);
 
+	if (comparison_simulated(v->c))
+		buf_addf(out, "**SIMULATED**: %s\n\n", comparison_simulated_text(v->c));
 	buf_addf(out, "| Label | Runs | Validity |%s", rooms ? " Clean room |" : "");
 	for (unsigned m = 0; m < METRICS; m++)
 		if (v->shown[m])

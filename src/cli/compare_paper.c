@@ -134,6 +134,16 @@ static void latex_head(const struct compare_view *v, bool states, struct buf *ou
 	buf_adds(out, " \\\\\n\\midrule\n");
 }
 
+static unsigned latex_columns(const struct compare_view *v, bool states)
+{
+	unsigned n = states ? 3 : 2;
+
+	for (unsigned m = 0; m < METRICS; m++)
+		if (v->shown[m])
+			n += has_change(v, m) ? 2 : 1;
+	return n;
+}
+
 /* Returns true if the table needs a column for the validity of the rows. */
 static bool needs_states(const struct comparison *c)
 {
@@ -178,6 +188,9 @@ void compare_latex(const struct compare_view *v, struct buf *out)
 		}
 		buf_adds(out, " \\\\\n");
 	}
+	if (comparison_simulated(v->c))
+		buf_addf(out, "\\multicolumn{%u}{l}{\\textbf{SIMULATED}: %s} \\\\\n",
+			 latex_columns(v, states), comparison_simulated_text(v->c));
 	buf_adds(out, "\\bottomrule\n\\end{tabular}\n");
 	comparison_notes(v->c, latex_note, out);
 }
@@ -472,13 +485,10 @@ void compare_sentences(const struct compare_view *v, struct buf *out)
 	struct compare_view own = *v;
 	struct buf text;
 	char *clean;
-	bool simulated = false;
 
 	own.no_power_sd = true;
 	buf_init(&text, out->max);
-	for (size_t i = 0; i < c->nrows; i++)
-		simulated |= c->rows[i].simulated;
-	if (simulated)
+	if (comparison_simulated(c))
 		buf_adds(&text, "SIMULATED, do not publish: ");
 	add_reference(&text, &own);
 	for (size_t i = 0; i < c->nrows; i++)

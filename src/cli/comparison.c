@@ -36,6 +36,21 @@ enum comparison_metric comparison_metric_find(const char *name)
 	return (enum comparison_metric)m;
 }
 
+size_t comparison_simulated(const struct comparison *c)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->nrows; i++)
+		n += c->rows[i].simulated;
+	return n;
+}
+
+const char *comparison_simulated_text(const struct comparison *c)
+{
+	return comparison_simulated(c) == c->nrows ? "these GPUs are not real"
+						   : "the GPUs of the marked rows are not real";
+}
+
 bool comparison_knows_sd(const struct comparison *c)
 {
 	for (size_t i = 0; i < c->nrows; i++)

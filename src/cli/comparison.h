@@ -117,6 +117,11 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 double comparison_value(const struct comparison *c, const struct comparison_run *r,
 			enum comparison_metric m);
 
+/* Returns the number of rows with simulated results, and what to print if there are any:
+ * "these GPUs are not real", or that only the GPUs of the marked rows are not. */
+size_t comparison_simulated(const struct comparison *c);
+const char *comparison_simulated_text(const struct comparison *c);
+
 /* Returns true if the variation of the load is known for any row. */
 bool comparison_knows_sd(const struct comparison *c);
 

@@ -277,7 +277,8 @@ static void draw_power(struct buf *out, const struct result_file *file,
 			       .nlines = power->n,
 			       .limit = power->limit_w,
 			       .zero = true,
-			       .strips = true };
+			       .strips = true,
+			       .mark = file->simulated ? "SIMULATED" : NULL };
 
 	plot_range(power->lines, power->n, &from, &to);
 	plot_range(heat->lines, heat->n, &heat_from, &heat_to);

@@ -340,6 +340,10 @@ def test_simulated_results_are_marked_in_every_format(tmp_path):
     path = save(tmp_path, "a.json", result("a", simulated=True))
     assert "SIMULATED" in compare(path).stdout
     assert "valid, simulated" in compare(path, "--format=markdown").stdout
+    assert compare(path, "--format=markdown").stdout.startswith("**SIMULATED**: these GPUs are not real\n\n| Label")
+    latex = compare(path, "--format=latex").stdout
+    columns = len(re.search(r"\\begin\{tabular\}\{(.*)\}", latex)[1])
+    assert f"\\multicolumn{{{columns}}}{{l}}{{\\textbf{{SIMULATED}}: these GPUs are not real}} \\\\\n\\bottomrule" in latex
     assert ",true," in compare(path, "--format=csv").stdout
     assert rows(path)[0]["a"]["simulated"] is True
 

@@ -335,6 +335,14 @@ def test_report_of_different_gpus_needs_to_be_asked_for(tmp_path, pair):
     run("plot", *pair, other)  # lays over, compares nothing
 
 
+def test_every_picture_of_a_report_marks_simulated_results(tmp_path):
+    made, real = (save(tmp_path, f"{n}.json", result(n, simulated=n == "made")) for n in ("made", "real"))
+    for args, pictures in (((made,), [">SIMULATED<"]), ((real,), [None]), ((made, real), [">PARTLY SIMULATED<", ">SIMULATED<", None])):
+        drawn = re.findall(r"<svg.*?</svg>", run("report", *args).stdout, re.S)
+        marks = {m[0] if (m := re.search(r">[A-Z ]*SIMULATED<", svg)) else None for svg in drawn}
+        assert drawn and marks == set(pictures), args
+
+
 def test_a_report_of_simulated_gpus_begins_with_the_mark(tmp_path):
     words = Page(run("report", save(tmp_path, "a.json", result("a", simulated=True))).stdout).words()
     assert words.index("The GPUs of this page are not real") < words.index("Comparison")
