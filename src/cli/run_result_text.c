@@ -175,6 +175,7 @@ static const char no_baseline[] = "unknown: some GPU has no baseline";
 static void print_net(const struct measured_run *r)
 {
 	char a[80], b[32], text[96];
+	bool below;
 
 	if (!r->sum.baseline_kind)
 		return;
@@ -182,9 +183,11 @@ static void print_net(const struct measured_run *r)
 		row("Above idle", "%s", no_baseline);
 		return;
 	}
+	/* only if the whole interval is below 0; else it may be 0 within the uncertainty */
+	below = r->sum.net_joules.high < 0;
 	row("Above idle", "%s (%s)%s%s", interval_text(a, &r->sum.net_joules), text,
-	    r->sum.floored ? "; below idle, counted as " : "",
-	    r->sum.floored ? term_quantity(b, r->sum.adjusted_joules, "J") : "");
+	    below ? "; less than the baseline, which is therefore wrong; counted as " : "",
+	    below ? term_quantity(b, r->sum.adjusted_joules, "J") : "");
 }
 
 static const char *samples_text(char out[static 64], const struct gw_energy *e)

@@ -231,6 +231,7 @@ def test_a_kept_baseline_is_named_with_its_watts_and_age(measure, tmp_path):
     watts = doc["runs"][0]["devices"][0]["baseline"]["power_watts"]
     text = " ".join(done.stderr.split())
     assert re.search(rf"\(no-context baseline of {watts:.1f} W, \d+ s old\)", text), done.stderr
+    assert "counted as" not in text  # the interval contains 0, so the baseline is not wrong
     assert "baseline-stale" not in codes(doc["runs"][0])
     # In one unit, that of the larger, without digits that say nothing.
     assert re.search(r"Above idle -?[\d.]{1,4} \S+ [\d.]{1,4} m?J", text), done.stderr
