@@ -114,8 +114,9 @@ static void note_side(const struct comparison_row *row, const char *name,
 			 "%s has no valid run; its figures are shown but not compared.", name);
 	else if (row->used < row->nruns)
 		snprintf(text, sizeof(text),
-			 "%s: %zu of %zu runs are invalid and not part of the figures.", name,
-			 row->nruns - row->used, row->nruns);
+			 "%s: %zu of %zu runs %s invalid and not part of the figures.", name,
+			 row->nruns - row->used, row->nruns,
+			 row->nruns - row->used == 1 ? "is" : "are");
 	else
 		return;
 	say(ctx, text);
@@ -177,7 +178,8 @@ static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *
 	else if (!isnan(energy->change))
 		say(ctx,
 		    "Intervals are 95 %. The intervals of energies include the scale and zero "
-		    "error of the sensor. In changes on one GPU the scale error cancels.");
+		    "error of the sensor. In changes on one GPU the scale error cancels, "
+		    "except in net energy.");
 	note_baseline(d, say, ctx);
 	if (!isnan(energy->change))
 		note_runs(d, energy, say, ctx);

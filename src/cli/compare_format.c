@@ -302,6 +302,20 @@ static void note_iterations(struct notes *n, const struct comparison_row *row)
 	note_end(n);
 }
 
+/* Adds a note for each interval that was cut at 0. */
+static void note_cuts(struct notes *n, const struct comparison_row *row)
+{
+	for (unsigned m = 0; m < METRICS; m++) {
+		note_begin(n);
+		if (row->figure[m].cut)
+			buf_addf(&n->b,
+				 "%s: the interval of %s reaches below 0 and is cut at 0; more "
+				 "runs make it narrower",
+				 row->label, comparison_metric_name((enum comparison_metric)m));
+		note_end(n);
+	}
+}
+
 static void note_row(struct notes *n, const struct comparison_row *row)
 {
 	for (size_t i = 0; i < row->nruns; i++) {
@@ -320,6 +334,8 @@ static void note_row(struct notes *n, const struct comparison_row *row)
 	note_begin(n);
 	if (row->nruns == 0)
 		buf_addf(&n->b, "%s: the result has no run", row->label);
+	else if (row->nruns == 1 && row->used == 0)
+		buf_addf(&n->b, "%s: its only run is invalid and not used", row->label);
 	else if (row->used < row->nruns)
 		buf_addf(&n->b, "%s: %zu of %zu runs %s invalid and not used", row->label,
 			 row->nruns - row->used, row->nruns,
@@ -377,6 +393,43 @@ static void note_rooms(struct notes *n, const struct comparison *c)
 	buf_adds(&n->b, "): in the others, workers of the guard may have used the GPU and "
 			"caused a change. Measure all runs with --clean-room.");
 	note_end(n);
+}
+
+/* Returns how well the sensor of a run is known: "active", "passive" or "assumed"; NULL: the
+ * result does not say it. */
+static const char *origin_of(const struct comparison_run *r)
+{
+	return r->run->ndevices && result_run_usable(r->run) ? r->run->devices[0].sensor.origin
+							     : NULL;
+}
+
+/* Adds a note if the sensor was characterised for some runs only. The energy of short runs then
+ * differs a little for this reason alone. */
+static void note_sensors(struct notes *n, const struct comparison *c)
+{
+	const char *first = NULL, *origin = NULL;
+	const struct comparison_row *first_row = NULL;
+
+	for (size_t i = 0; i < c->nrows; i++)
+		for (size_t k = 0; k < c->rows[i].nruns; k++) {
+			origin = origin_of(&c->rows[i].runs[k]);
+			if (!origin || (first && strcmp(first, origin) == 0))
+				continue;
+			if (!first) {
+				first = origin;
+				first_row = &c->rows[i];
+				continue;
+			}
+			note_begin(n);
+			buf_addf(&n->b,
+				 "The runs were measured with different knowledge about the "
+				 "sensor (%s: %s; %s: %s). Use gpuward characterise, then "
+				 "measure all runs again.",
+				 first_row->label, compare_sensor_words(first),
+				 c->rows[i].label, compare_sensor_words(origin));
+			note_end(n);
+			return;
+		}
 }
 
 static void add_note(struct notes *n, bool when, const char *sentence)
@@ -452,7 +505,10 @@ static void note_reference(struct notes *n, const struct comparison *c)
 	if (has_trials(c)) /* for a single run, geometric and arithmetic mean are equal */
 		buf_adds(&n->b, ". They are ratios of geometric means; the values in the table "
 				"are arithmetic means");
-	buf_addf(&n->b, ". Intervals are 95 %%%s.", gain_text(c));
+	buf_addf(&n->b, ". Intervals are 95 %%%s", gain_text(c));
+	buf_adds(&n->b, strstr(n->b.p, "it cancels") && comparison_has(c, METRIC_NET)
+				? ", except in net energy."
+				: ".");
 	note_end(n);
 }
 
@@ -466,10 +522,12 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 	for (size_t i = 0; i < c->nrows; i++) {
 		note_row(&n, &c->rows[i]);
 		note_iterations(&n, &c->rows[i]);
+		note_cuts(&n, &c->rows[i]);
 		others |= c->rows[i].other_gpu;
 		scales |= c->rows[i].other_scale;
 	}
 	note_rooms(&n, c);
+	note_sensors(&n, c);
 	add_note(&n, c->iterations_partly,
 		 "The number of iterations is unknown for some runs, so whole runs are "
 		 "compared.");

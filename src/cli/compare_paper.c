@@ -267,8 +267,7 @@ static void add_runs(struct buf *out, const struct comparison_row *row)
 			 run->work.tokens);
 }
 
-/* Returns how well the sensor is known, in words for a reader who does not know gpuward. */
-static const char *sensor_words(const char *origin)
+const char *compare_sensor_words(const char *origin)
 {
 	return strcmp(origin, "active") == 0    ? "sensor characterised"
 	       : strcmp(origin, "passive") == 0 ? "sensor periods measured"
@@ -333,7 +332,7 @@ static void add_method(struct buf *out, const struct comparison_row *row,
 	if (d && *meter_words(row))
 		buf_adds(out, verdict_words(d->energy.verdict));
 	if (d && d->sensor.origin)
-		buf_addf(out, ", %s", sensor_words(d->sensor.origin));
+		buf_addf(out, ", %s", compare_sensor_words(d->sensor.origin));
 	if (d && (d->sensor.gain != 1 || d->sensor.offset_w != 0))
 		buf_addf(out, ", calibrated with gain %.4f and offset %+.1f W", d->sensor.gain,
 			 d->sensor.offset_w);
@@ -392,11 +391,9 @@ static void add_reference(struct buf *out, const struct compare_view *v)
 	buf_adds(out, ").");
 }
 
-/* Adds " Relative to fp32, its energy per iteration is 59.4 % lower [58.7, 60.1]." */
-static void add_change(struct buf *out, const struct compare_view *v,
-		       const struct comparison_row *row)
+/* Adds "is 59.4 % lower [58.7, 60.1]", or what is known instead. */
+static void add_change_words(struct buf *out, const struct compare_change *c)
 {
-	const struct compare_change *c = &row->figure[METRIC_ENERGY].change;
 	enum compare_verdict verdict = compare_verdict(c);
 	double sign = verdict == COMPARE_LESS ? -100 : 100, low = sign * c->change_low,
 	       high = sign * c->change_high;
@@ -406,8 +403,6 @@ static void add_change(struct buf *out, const struct compare_view *v,
 	bool none; /* the text is "no difference [...]" */
 	char text[96];
 
-	buf_addf(out, " Relative to %s, its energy %s ", v->c->reference->label,
-		 energy_unit(v->c));
 	if (verdict == COMPARE_LESS || verdict == COMPARE_MORE) {
 		buf_addf(out, "is %.*f %% %s", decimals, sign * c->change,
 			 verdict == COMPARE_LESS ? "lower" : "higher");
@@ -423,10 +418,27 @@ static void add_change(struct buf *out, const struct compare_view *v,
 			 : none ? ""
 				: ", which does not show a difference");
 	}
+}
+
+/* Adds " Relative to fp32, its energy per iteration is 59.4 % lower [58.7, 60.1]." and the
+ * change of the net energy, if the view shows it. */
+static void add_change(struct buf *out, const struct compare_view *v,
+		       const struct comparison_row *row)
+{
+	const struct compare_change *net = &row->figure[METRIC_NET].change;
+
+	buf_addf(out, " Relative to %s, its energy %s ", v->c->reference->label,
+		 energy_unit(v->c));
+	add_change_words(out, &row->figure[METRIC_ENERGY].change);
 	buf_addf(out, " (95 %%; %s).",
 		 row->other_gpu || row->other_scale
 			 ? "the gain errors of the sensors are included"
 			 : "the gain error of the sensor cancels");
+	if (!v->shown[METRIC_NET] || isnan(net->change))
+		return;
+	buf_adds(out, " Its energy above the baseline ");
+	add_change_words(out, net);
+	buf_adds(out, " (95 %; the errors of sensor and baseline are included).");
 }
 
 static void add_row(struct buf *out, const struct compare_view *v,

@@ -228,7 +228,8 @@ static void figure_fill(struct comparison_figure *f, const struct sums *s,
 						     .change_low = NAN,
 						     .change_high = NAN } };
 	/* only net energy can be negative; fmax() must not turn NAN into 0 */
-	if (m != METRIC_NET && f->low < 0)
+	f->cut = m != METRIC_NET && f->low < 0;
+	if (f->cut)
 		f->low = 0;
 	if (f->fair_low < 0)
 		f->fair_low = 0;
@@ -503,7 +504,7 @@ static void find_iterations(struct comparison *c)
 			known += has;
 		}
 	c->per_iteration = used > 0 && unknown == 0;
-	c->iterations_partly = known > 0 && !c->per_iteration;
+	c->iterations_partly = known > 0 && unknown > 0;
 }
 
 /* Chooses the first row with a known energy, or else the first with a usable run. */

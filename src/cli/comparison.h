@@ -29,6 +29,7 @@ struct comparison_figure {
 	size_t n;         /* number of runs in which the metric is known */
 	double mean;      /* mean over these n runs */
 	double low, high; /* absolute 95 % interval; includes gain and offset of the sensor */
+	bool cut;         /* low would be below 0 and is 0 instead */
 	double fair_low, fair_high; /* 95 % interval for comparison with runs on the same GPU */
 	/* change relative to the reference row; NAN in the reference row itself */
 	struct compare_change change;

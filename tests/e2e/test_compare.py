@@ -641,6 +641,49 @@ def test_a_small_change_has_enough_digits_to_show_its_interval(tmp_path):
     assert re.search(r"\+1\.0 % \[\+\d\.\d, \+\d\.\d\]", change(303, 0.001))
 
 
+def test_the_change_of_net_energy_is_stated_with_its_own_errors(tmp_path):
+    paths = three(tmp_path)
+    said = compare(*paths, "--format=sentence").stdout
+    assert re.search(r"Its energy above the baseline is 63\.0 % lower \[[\d.]+, [\d.]+\] "
+                     r"\(95 %; the errors of sensor and baseline are included\)", said), said
+    assert "it cancels, except in net energy." in rows(*paths)[1]["notes"][-1]
+    assert "Net per run" in gpuward("diff", *paths[:2]).stdout
+    for path in paths:
+        doc = json.loads(path.read_text())
+        doc["runs"][0]["energy_net_joules"] = None
+        path.write_text(json.dumps(doc))
+    assert rows(*paths)[1]["notes"][-1].endswith("it cancels.")
+    assert "above the baseline" not in compare(*paths, "--format=sentence").stdout
+
+
+def test_an_interval_that_is_cut_at_zero_is_reported(tmp_path):
+    doc = result("wide", trials=2)
+    for run, factor in zip(doc["runs"], (0.5, 1.5)):
+        for key in ("energy_joules", "energy_relative_joules", "energy_per_iteration_joules"):
+            run[key] = {k: v * factor for k, v in run[key].items()}
+    got, doc = rows(save(tmp_path, "wide.json", doc))
+    assert got["wide"]["energy_per_iteration_joules"]["value"]["low"] == 0
+    assert any("wide: the interval of energy reaches below 0 and is cut at 0" in n for n in doc["notes"])
+    assert not any("cut at 0" in n for n in rows(save(tmp_path, "a.json", result("a", trials=2)))[1]["notes"])
+
+
+def test_a_failed_run_with_iterations_is_not_said_to_lack_them(tmp_path):
+    path = save(tmp_path, "fail.json", result("fail", iterations=10, codes=("child-failed",)))
+    out = compare(path, code=FAILED).stdout
+    assert "iterations is unknown" not in out and "fail: its only run is invalid and not used" in out
+
+
+def test_runs_with_and_without_a_characterised_sensor_have_a_note(tmp_path):
+    paths = []
+    for name, origin in (("a", "active"), ("b", "assumed")):
+        doc = result(name)
+        doc["runs"][0]["devices"][0]["sensor"]["origin"] = origin
+        paths.append(save(tmp_path, f"{name}.json", doc))
+    said = "different knowledge about the sensor (a: sensor characterised; b: sensor not characterised)"
+    assert any(said in n for n in rows(*paths)[1]["notes"])
+    assert not any("different knowledge" in n for n in rows(paths[0])[1]["notes"])
+
+
 def test_an_interval_is_printed_with_a_width_or_not_at_all(tmp_path):
     for scatter, shown in ((1e-4, r"12\.500\d ms \[12\.49\d\d, 12\.50\d\d\]"), (1e-6, r"12\.50000 ms \[12\.4999\d, 12\.5000\d\]"),
                            (0, "12.50 ms")):

@@ -1,10 +1,8 @@
 """Tests the readings, baselines, sensors and flat figures of the Python module on the simulator."""
+import re
 import shutil
 import subprocess
 
-import re
-
-import pytest
 
 from support import SIMULATOR, document
 from test_library import sanitized
