@@ -313,6 +313,9 @@ static void note_hidden(const struct text_table *x, unsigned width, unsigned who
 		else if (!has_intervals(x, m))
 			buf_addf(&b, "%sintervals of %s", n++ ? ", " : "", name);
 	}
+	if (x->layout == STACKED_LEAST && x->view.shown[METRIC_POWER] &&
+	    comparison_knows_sd(x->view.c))
+		buf_addf(&b, "%ss.d. of power", n++ ? ", " : "");
 	if (drops_net(x))
 		buf_addf(&b, "%snet energy", n++ ? ", " : "");
 	if (n == 0)
@@ -418,7 +421,7 @@ static int print_comparison(const struct cli *c, const struct comparison *compar
 	const struct given *g = given(c);
 	const char *format = c->json ? "json" : g->format ? g->format : "text";
 	bool file = g->output && strcmp(g->output, "-") != 0;
-	struct compare_view v = { .c = comparison };
+	struct compare_view v = { .c = comparison, .no_notes = c->quiet };
 	struct buf out;
 	int code = choose_metrics(&v, &g->metric);
 
@@ -484,7 +487,8 @@ const struct command command_compare = {
 	.description =
 		"Prints results of gpuward measure in one table, one row per label in the "
 		"order of the files; files with the same label are trials of one row. Changes "
-		"are relative to the first row with a known energy, or to --reference, with 95 % "
+		"are relative to the first row with a known energy, or to --reference, with 95 "
+		"% "
 		"intervals. Invalid runs are left out and listed below the table.",
 	.examples = "  gpuward compare fp32.json fp16.json int8.json\n"
 		    "  gpuward compare --format=markdown runs/*.json >> RESULTS.md\n"

@@ -644,6 +644,8 @@ void compare_markdown(const struct compare_view *v, struct buf *out)
 	buf_addc(out, '\n');
 	for (size_t i = 0; i < v->c->nrows; i++)
 		markdown_row(v, &v->c->rows[i], out);
+	if (v->no_notes)
+		return;
 	buf_addc(out, '\n');
 	comparison_notes(v->c, markdown_note, out);
 }
@@ -667,7 +669,7 @@ static const char *key_of(const struct comparison *c, unsigned m)
 }
 
 /* Returns the verdict as a word, or NULL if there is no change. */
-static const char *verdict_word(const struct compare_change *c)
+static const char *verdict_word(const struct compare_change *c, enum comparison_metric m)
 {
 	static const char *const words[] = {
 		[COMPARE_LESS] = "less",
@@ -676,6 +678,8 @@ static const char *verdict_word(const struct compare_change *c)
 		[COMPARE_UNKNOWN] = "cannot-tell",
 	};
 
+	if (m == METRIC_SIZE && !isnan(c->change) && c->change != 0) /* exact, not measured */
+		return words[c->change < 0 ? COMPARE_LESS : COMPARE_MORE];
 	return isnan(c->change) ? NULL : words[compare_verdict(c)];
 }
 
@@ -725,7 +729,7 @@ void compare_csv(const struct compare_view *v, struct buf *out)
 		buf_addf(out, ",%s,%s", row->simulated ? "true" : "false", room ? room : "");
 		for (unsigned m = 0; m < METRICS; m++) {
 			const struct comparison_figure *f = &row->figure[m];
-			const char *verdict = verdict_word(&f->change);
+			const char *verdict = verdict_word(&f->change, m);
 
 			if (!v->shown[m])
 				continue;
@@ -761,7 +765,7 @@ static void json_figure(struct json *j, const struct comparison *c,
 		json_double(j, "sd", row->power_sd_w);
 	render_interval(j, "change_ratio", &change);
 	json_string(j, "change_basis", isnan(f->change.change) ? NULL : basis[f->change.basis]);
-	json_string(j, "change_verdict", verdict_word(&f->change));
+	json_string(j, "change_verdict", verdict_word(&f->change, m));
 	json_object_end(j);
 }
 

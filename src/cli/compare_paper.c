@@ -167,7 +167,8 @@ void compare_latex(const struct compare_view *v, struct buf *out)
 {
 	bool states = needs_states(v->c);
 
-	buf_adds(out, "% needs \\usepackage{booktabs}; intervals are 95 %\n");
+	if (!v->no_notes)
+		buf_adds(out, "% needs \\usepackage{booktabs}; intervals are 95 %\n");
 	latex_head(v, states, out);
 	for (size_t i = 0; i < v->c->nrows; i++) {
 		const struct comparison_row *row = &v->c->rows[i];
@@ -192,7 +193,8 @@ void compare_latex(const struct compare_view *v, struct buf *out)
 		buf_addf(out, "\\multicolumn{%u}{l}{\\textbf{SIMULATED}: %s} \\\\\n",
 			 latex_columns(v, states), comparison_simulated_text(v->c));
 	buf_adds(out, "\\bottomrule\n\\end{tabular}\n");
-	comparison_notes(v->c, latex_note, out);
+	if (!v->no_notes)
+		comparison_notes(v->c, latex_note, out);
 }
 
 static const struct result_run *first_usable(const struct comparison_row *row,
@@ -483,9 +485,10 @@ static void add_codes(struct buf *out, const struct comparison_row *row)
 	}
 	if (n == 0)
 		return;
-	buf_addf(out, " Runs of %s are %s:", row->label,
-		 row->validity && strcmp(row->validity, "valid") != 0 ? row->validity
-								      : "noted");
+	if (row->validity && strcmp(row->validity, "valid") != 0)
+		buf_addf(out, " Runs of %s are %s:", row->label, row->validity);
+	else
+		buf_addf(out, " Note on the runs of %s:", row->label);
 	for (size_t i = 0; i < n; i++)
 		buf_addf(out, "%s %s", i ? "," : "", listed[i]);
 	buf_addc(out, '.');

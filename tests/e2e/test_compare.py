@@ -667,6 +667,19 @@ def test_an_interval_that_is_cut_at_zero_is_reported(tmp_path):
     assert not any("cut at 0" in n for n in rows(save(tmp_path, "a.json", result("a", trials=2)))[1]["notes"])
 
 
+def test_quiet_leaves_out_the_notes_of_every_table(tmp_path):
+    path = save(tmp_path, "a.json", result("a", codes=("short",)))
+    assert "%" not in re.sub(r"\\%", "", compare(path, "-q", "--format=latex").stdout)
+    assert "- a: " not in compare(path, "-q", "--format=markdown").stdout
+    assert "- a: " in compare(path, "--format=markdown").stdout
+
+
+def test_a_size_is_exact_and_has_a_verdict(tmp_path):
+    paths = [save(tmp_path, f"{n}.json", result(n, size=size)) for n, size in (("a", 512e6), ("b", 256e6), ("c", 512e6))]
+    got = rows(*paths)[0]
+    assert [got[n]["model_size_bytes"]["change_verdict"] for n in "bc"] == ["less", "cannot-tell"]
+
+
 def test_a_failed_run_with_iterations_is_not_said_to_lack_them(tmp_path):
     path = save(tmp_path, "fail.json", result("fail", iterations=10, codes=("child-failed",)))
     out = compare(path, code=FAILED).stdout

@@ -3,6 +3,7 @@ import re
 import shutil
 import subprocess
 
+import pytest
 
 from support import SIMULATOR, document
 from test_library import sanitized
