@@ -222,9 +222,10 @@ static void print_title(const struct gw_device *d, const struct outcome *o)
 	printf("%sGPU %u  %s%s", term_on(TERM_BOLD), d->index, name ? name : "", term_off());
 	if (o->known && o->sensor.wall_ns) {
 		clock_format_rfc3339(o->sensor.wall_ns, time);
-		printf("  measured %s", time);
+		printf("  %s %s", sensor_origin_words(o->sensor.origin), time);
 	} else if (o->known) {
-		printf("  assumed from its generation and driver");
+		printf("  %s; values of its generation and driver are assumed",
+		       sensor_origin_words(o->sensor.origin));
 	}
 	putchar('\n');
 }

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/utf8.h"
+#include "measure/sensor.h"
 #include "serve/render_result.h"
 
 #include <math.h>
@@ -425,8 +426,8 @@ static void note_sensors(struct notes *n, const struct comparison *c)
 				 "The runs were measured with different knowledge about the "
 				 "sensor (%s: %s; %s: %s). Use gpuward characterise, then "
 				 "measure all runs again.",
-				 first_row->label, compare_sensor_words(first),
-				 c->rows[i].label, compare_sensor_words(origin));
+				 first_row->label, sensor_origin_words_of(first),
+				 c->rows[i].label, sensor_origin_words_of(origin));
 			note_end(n);
 			return;
 		}

@@ -2,6 +2,7 @@
 
 #include "base/array.h"
 #include "base/utf8.h"
+#include "measure/sensor.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -269,13 +270,6 @@ static void add_runs(struct buf *out, const struct comparison_row *row)
 			 run->work.tokens);
 }
 
-const char *compare_sensor_words(const char *origin)
-{
-	return strcmp(origin, "active") == 0    ? "sensor characterised"
-	       : strcmp(origin, "passive") == 0 ? "sensor periods measured"
-						: "sensor not characterised";
-}
-
 /* Returns the kind of reading from which the energies of a row were computed; "" if no run says
  * it. */
 static const char *meter_words(const struct comparison_row *row)
@@ -334,7 +328,7 @@ static void add_method(struct buf *out, const struct comparison_row *row,
 	if (d && *meter_words(row))
 		buf_adds(out, verdict_words(d->energy.verdict));
 	if (d && d->sensor.origin)
-		buf_addf(out, ", %s", compare_sensor_words(d->sensor.origin));
+		buf_addf(out, ", %s", sensor_origin_words_of(d->sensor.origin));
 	if (d && (d->sensor.gain != 1 || d->sensor.offset_w != 0))
 		buf_addf(out, ", calibrated with gain %.4f and offset %+.1f W", d->sensor.gain,
 			 d->sensor.offset_w);

@@ -30,10 +30,6 @@ void compare_value_text(const struct compare_view *v, const struct comparison_ro
 void compare_interval_text(const struct compare_view *v, const struct comparison_figure *f,
 			   enum comparison_metric m, char out[static COMPARE_CELL]);
 
-/* Returns how well the sensor is known, in words for a reader who does not know gpuward.
- * origin: "active", "passive" or "assumed". */
-const char *compare_sensor_words(const char *origin);
-
 /* Returns the validity of a row, or "no run". */
 const char *compare_row_state(const struct comparison_row *row);
 

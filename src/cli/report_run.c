@@ -6,6 +6,7 @@
 #include "plot.h"
 
 #include "base/array.h"
+#include "measure/sensor.h"
 
 #include <gpuward.h>
 
@@ -194,7 +195,7 @@ static void write_sensor(struct buf *out, const struct result_device *d)
 {
 	const struct result_sensor *s = &d->sensor;
 
-	add_word(out, s->origin);
+	add_word(out, s->origin ? sensor_origin_words_of(s->origin) : NULL);
 	if (s->source)
 		buf_addf(out, ", %s", s->source);
 	write_seconds(out, ", new value every ", s->period_s, "");

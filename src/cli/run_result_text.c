@@ -207,11 +207,6 @@ static const char *samples_text(char out[static 64], const struct gw_energy *e)
  * Writes "" if the GPU has no energy source. */
 static const char *source_text(const struct measured_device *d, char *text, size_t size)
 {
-	static const char *const origins[] = {
-		[SENSOR_ASSUMED] = "sensor not characterised; typical delays used",
-		[SENSOR_PASSIVE] = "sensor periods measured; typical delays used",
-		[SENSOR_ACTIVE] = "sensor characterised",
-	};
 	char limit[48] = "";
 
 	text[0] = '\0';
@@ -219,8 +214,9 @@ static const char *source_text(const struct measured_device *d, char *text, size
 		return text;
 	if (!isnan(d->power_limit_w))
 		snprintf(limit, sizeof(limit), "; power limit %.0f W", d->power_limit_w);
-	snprintf(text, size, "%s, %s%s", gw_rung_name(d->energy.rung),
-		 origins[d->sensor.origin], limit);
+	snprintf(text, size, "%s, %s%s%s", gw_rung_name(d->energy.rung),
+		 sensor_origin_words(d->sensor.origin),
+		 d->sensor.origin == SENSOR_ACTIVE ? "" : "; typical delays used", limit);
 	return text;
 }
 

@@ -107,7 +107,7 @@ def test_the_sensor_is_one_short_line_about_the_source_that_was_used(tmp_path):
     doc = result("a")
     device = doc["runs"][0]["devices"][0]
     words = Page(run("report", save(tmp_path, "a.json", doc)).stdout).words()
-    assert ("assumed, ring, new value every 20 ms, averaged over 13.5 ms, delay 17 ms, "
+    assert ("sensor not characterised, ring, new value every 20 ms, averaged over 13.5 ms, delay 17 ms, "
             "counter every 99 ms") in words
     assert "vbios" not in words and "lowpass" not in words
     device["rung"] = "counter+polled"
