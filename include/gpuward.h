@@ -908,9 +908,11 @@ GW_API int gw_baseline_take(struct gw_meter *meter, unsigned i,
 /* Loads a baseline that gw_baseline_save() or gpuward-baseline(1) stored for device i. It must
  * fit the present state of the GPU: same driver, power limit and persistence mode, a
  * temperature within 10 degrees, and an age of at most max_age_s (0: one hour). dir is the
- * folder; NULL: the default folder (XDG rules). Returns 0, and the caller owns *ret_baseline
- * until gw_baseline_free(); -GW_E_NODEV (past the end), -GW_E_LOST, -GW_E_NOMEM, or
- * -GW_E_NOENT: no stored baseline fits, and gw_ctx_error() says why. */
+ * folder; NULL: the default folder (XDG rules), which never has baselines of simulated GPUs:
+ * the library does not know the scenario, to which the folders of the commands belong. Returns
+ * 0, and the caller owns *ret_baseline until gw_baseline_free(); -GW_E_NODEV (past the end),
+ * -GW_E_LOST, -GW_E_NOMEM, or -GW_E_NOENT: no stored baseline fits, and gw_ctx_error() says
+ * why. */
 GW_API int gw_baseline_load(struct gw_meter *meter, unsigned i, enum gw_baseline_kind kind,
 			    double max_age_s, const char *dir,
 			    struct gw_baseline **ret_baseline);
