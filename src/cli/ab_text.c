@@ -249,8 +249,9 @@ static void print_meters(const struct ab_report *r)
 	char runs[80];
 
 	if (n < r->runs)
-		snprintf(runs, sizeof(runs), "%u of %u runs (the others have only one meter)",
-			 n, r->runs);
+		snprintf(runs, sizeof(runs),
+			 "%u of %u runs (the others have only one meter, or were dropped)", n,
+			 r->runs);
 	else
 		snprintf(runs, sizeof(runs), "%u runs", n);
 	if (n == 0)
