@@ -113,7 +113,7 @@ def test_the_sensor_is_one_short_line_about_the_source_that_was_used(tmp_path):
     device["rung"] = "counter+polled"
     device["sensor"]["counter"]["tick_seconds"] = None
     words = Page(run("report", save(tmp_path, "a.json", doc)).stdout).words()
-    assert "assumed, instant, new value every 100 ms, averaged over 25 ms, delay 12.5 ms" in words
+    assert "sensor not characterised, instant, new value every 100 ms, averaged over 25 ms, delay 12.5 ms" in words
     assert "counter every" not in words
 
 
