@@ -183,15 +183,14 @@ enum gw_tier {
 	GW_TIER_ENERGY = 1 << 3, /* 1 s; a reading takes 3 ms on an H200, longer on others */
 	GW_TIER_HEALTH = 1 << 4, /* 10 s */
 	GW_TIER_ON_REQUEST = 1 << 5, /* read every time; may take 20 ms; includes PROFILE */
-	GW_TIER_LIMITS = 1 << 6, /* 10 s; what limits the clocks; takes 2 ms on an H200 */
+	GW_TIER_LIMITS = 1 << 6,     /* 10 s; what limits the clocks; takes 2 ms on an H200 */
 	/* read every time; GPM metrics, which are the difference of two readings */
 	GW_TIER_PROFILE = 1 << 7,
 };
 /* The tiers for a program that takes a snapshot again and again. */
 #define GW_TIERS_COMMON \
 	(GW_TIER_STATIC | GW_TIER_FAST | GW_TIER_SLOW | GW_TIER_HEALTH | GW_TIER_LIMITS)
-#define GW_TIERS_ALL \
-	(GW_TIERS_COMMON | GW_TIER_ENERGY | GW_TIER_ON_REQUEST | GW_TIER_PROFILE)
+#define GW_TIERS_ALL (GW_TIERS_COMMON | GW_TIER_ENERGY | GW_TIER_ON_REQUEST | GW_TIER_PROFILE)
 
 struct gw_quantity_info {
 	const char *key; /* "power_watts" */
@@ -267,8 +266,8 @@ enum gw_open_flag {
 };
 
 struct gw_options {
-	size_t size;              /* sizeof(struct gw_options) */
-	unsigned flags;           /* set of enum gw_open_flag */
+	size_t size;    /* sizeof(struct gw_options) */
+	unsigned flags; /* set of enum gw_open_flag */
 	/* "auto" (or NULL), "all", "nvml", "nvidia-smi", "amdgpu", "intel" or "none"; auto: the
 	 * first backend in this order that has a GPU */
 	const char *backend;
@@ -305,10 +304,10 @@ GW_API int gw_ctx_reopen(struct gw_ctx *ctx);
 struct gw_status {
 	/* names of the open backends, joined by '+'; "none": no backend is open */
 	const char *backend;
-	enum gw_cause cause;         /* why no backend is open; GW_CAUSE_NONE if one is open */
+	enum gw_cause cause; /* why no backend is open; GW_CAUSE_NONE if one is open */
 	/* what is wrong, with details of this machine; "" if cause is NONE */
 	const char *message;
-	const char *library_path;    /* path of the NVML library; NULL: not loaded */
+	const char *library_path; /* path of the NVML library; NULL: not loaded */
 	const char *driver_version;
 	const char *nvml_version;
 	const char *cuda_version;    /* newest CUDA version that the driver supports: "13.0" */
@@ -318,7 +317,7 @@ struct gw_status {
 	int simulated;
 	/* monotonic time of the next attempt to open a driver; 0: not planned */
 	uint64_t retry_ns;
-	unsigned opens;              /* how often a driver was opened successfully */
+	unsigned opens; /* how often a driver was opened successfully */
 };
 
 /* Returns the status at the last gw_snapshot_take() of snap; valid until the next
@@ -476,23 +475,24 @@ enum gw_process_type {
 };
 
 struct gw_process {
-	unsigned device;       /* position of the GPU in snapshots of the context */
-	unsigned type;         /* set of enum gw_process_type */
-	int64_t pid;           /* process id in the pid namespace of the caller */
-	uint64_t start_ticks;  /* start time in /proc/PID/stat; pid and start_ticks are the identity */
-	int64_t parent;        /* pid; -1: unknown, or outside the pid namespace */
+	unsigned device; /* position of the GPU in snapshots of the context */
+	unsigned type;   /* set of enum gw_process_type */
+	int64_t pid;     /* process id in the pid namespace of the caller */
+	uint64_t
+		start_ticks; /* start time in /proc/PID/stat; pid and start_ticks are the identity */
+	int64_t parent;      /* pid; -1: unknown, or outside the pid namespace */
 	int64_t uid;
 	const char *user;
-	const char *name;      /* name from /proc/PID/comm, without control characters */
-	const char *command;   /* arguments separated by blanks; a long command is cut */
+	const char *name;    /* name from /proc/PID/comm, without control characters */
+	const char *command; /* arguments separated by blanks; a long command is cut */
 	const char *cgroup;
 	const char *container; /* short id or name of the container; NULL: not in a container */
 	int orphan;            /* 1: the driver lists the process, but /proc does not have it */
 	int mig_gpu_instance;  /* id of the MIG GPU instance; -1: on no instance */
 	enum gw_absence memory_absence;
 	int64_t memory_bytes;
-	const char *unit;      /* systemd service or scope; NULL: none, or in a container */
-	double run_seconds;    /* time since the process started; NAN: unknown */
+	const char *unit;   /* systemd service or scope; NULL: none, or in a container */
+	double run_seconds; /* time since the process started; NAN: unknown */
 	/* SM utilisation, 0 to 1: mean of the last seconds; GW_ABSENT_NOT_READ unless it was
 	 * requested with gw_process_list_want() */
 	enum gw_absence sm_absence;
@@ -506,7 +506,7 @@ struct gw_process {
 /* Additional values that a list can read. The driver needs about 2 ms per GPU for the SM
  * utilisation. */
 enum gw_process_want {
-	GW_PROCESS_SM = 1 << 0,        /* SM utilisation of each process */
+	GW_PROCESS_SM = 1 << 0, /* SM utilisation of each process */
 	/* SM utilisation, but only on GPUs with several processes */
 	GW_PROCESS_SM_SHARED = 1 << 1,
 };
@@ -573,43 +573,43 @@ enum gw_code {
 enum gw_validity { /* GW_VALID, GW_SUSPECT, GW_INVALID, GW_NO_RESULT */
 #define GW_VALIDITY(symbol, key, help) GW_##symbol,
 #include <gpuward/words.def>
-	GW_VALIDITIES
+		   GW_VALIDITIES
 };
 
 enum gw_meter_kind { /* GW_METER_COUNTER, ...: the reading that the joules are based on */
 #define GW_METER_KIND(symbol, key, help) GW_METER_##symbol,
 #include <gpuward/words.def>
-	GW_METER_KINDS
+		     GW_METER_KINDS
 };
 
 enum gw_rung { /* GW_RUNG_COUNTER_RING, ...: the sources that the GPU offers, best first */
 #define GW_RUNG(symbol, key, help) GW_RUNG_##symbol,
 #include <gpuward/words.def>
-	GW_RUNGS
+	       GW_RUNGS
 };
 
 enum gw_verdict { /* GW_VERDICT_AGREE, ...: whether counter and power samples agree */
 #define GW_VERDICT(symbol, key, help) GW_VERDICT_##symbol,
 #include <gpuward/words.def>
-	GW_VERDICTS
+		  GW_VERDICTS
 };
 
 enum gw_budget { /* GW_BUDGET_EDGES, ...: contributions to the uncertainty */
 #define GW_BUDGET(symbol, key, help) GW_BUDGET_##symbol,
 #include <gpuward/words.def>
-	GW_BUDGETS
+		 GW_BUDGETS
 };
 
 enum gw_throttle { /* GW_THROTTLE_POWER, ...: what can limit the clocks */
 #define GW_THROTTLE(symbol, key, help) GW_THROTTLE_##symbol,
 #include <gpuward/words.def>
-	GW_THROTTLES
+		   GW_THROTTLES
 };
 
 enum gw_throttle_source { /* GW_THROTTLE_SOURCE_COUNTERS, ... */
 #define GW_THROTTLE_SOURCE(symbol, key, help) GW_THROTTLE_SOURCE_##symbol,
 #include <gpuward/words.def>
-	GW_THROTTLE_SOURCES
+			  GW_THROTTLE_SOURCES
 };
 
 struct gw_code_info {
@@ -645,13 +645,13 @@ struct gw_interval {
 /* Energy of one GPU over one window.  The members are the rows of gpuward/energy.def, which
  * describes each of them.  Doubles are NAN where a value is unknown; the codes say why. */
 struct gw_energy {
-#define GW_TYPE_INDEX    unsigned
-#define GW_TYPE_TIME     uint64_t
-#define GW_TYPE_FLAG     int
-#define GW_TYPE_COUNT    uint64_t
-#define GW_TYPE_CODES    uint64_t
-#define GW_TYPE_NUMBER   double
-#define GW_TYPE_INTERVAL struct gw_interval
+#define GW_TYPE_INDEX                                   unsigned
+#define GW_TYPE_TIME                                    uint64_t
+#define GW_TYPE_FLAG                                    int
+#define GW_TYPE_COUNT                                   uint64_t
+#define GW_TYPE_CODES                                   uint64_t
+#define GW_TYPE_NUMBER                                  double
+#define GW_TYPE_INTERVAL                                struct gw_interval
 #define GW_FIELD(kind, member, key, help, diff)         GW_TYPE_##kind member;
 #define GW_WORD(list, member, key, missing, help, diff) enum gw_##list member;
 #define GW_LIST(list, member, key, help, diff)          double member[GW_LIST_SIZE];
@@ -686,8 +686,8 @@ struct gw_energy_field {
 	const char *key;    /* path in JSON, such as "power_watts.mean"; "": not in JSON */
 	enum gw_field_kind kind;
 	size_t offset;
-	unsigned count;     /* WORD and LIST: number of words */
-	unsigned missing;   /* for GW_FIELD_WORD: the enum value for which JSON has no word */
+	unsigned count;   /* WORD and LIST: number of words */
+	unsigned missing; /* for GW_FIELD_WORD: the enum value for which JSON has no word */
 	const char *(*name)(unsigned word);
 };
 
@@ -695,11 +695,12 @@ struct gw_energy_field {
 GW_API const struct gw_energy_field *gw_energy_field(unsigned i);
 
 struct gw_meter_options {
-	size_t size;             /* sizeof(struct gw_meter_options) */
+	size_t size;          /* sizeof(struct gw_meter_options) */
 	uint64_t interval_ns; /* time between readings of clock, temperature, ...; 0: 100 ms */
-	uint64_t anchor_ns;      /* time between counter readings in long windows; 0: 10 s */
-	const char *const *gpus; /* selectors of gw_device_matches(), ended by NULL; NULL: all */
-	unsigned flags;          /* set of enum gw_meter_flag */
+	uint64_t anchor_ns;   /* time between counter readings in long windows; 0: 10 s */
+	const char *const
+		*gpus;         /* selectors of gw_device_matches(), ended by NULL; NULL: all */
+	unsigned flags;        /* set of enum gw_meter_flag */
 	const char *cache_dir; /* folder of sensor profiles; NULL: by the XDG rules; "": none */
 };
 
@@ -820,8 +821,9 @@ struct gw_reading {
  * 0 after the last reading. */
 static inline int gw_series_next(const struct gw_series *s, struct gw_reading *r)
 {
-	int power = r->powers < s->power_count &&
-		    (r->ticks == s->tick_count || s->power_ns[r->powers] <= s->tick_ns[r->ticks]);
+	int power =
+		r->powers < s->power_count &&
+		(r->ticks == s->tick_count || s->power_ns[r->powers] <= s->tick_ns[r->ticks]);
 
 	if (!power && r->ticks == s->tick_count)
 		return 0;
@@ -835,26 +837,26 @@ static inline int gw_series_next(const struct gw_series *s, struct gw_reading *r
 
 /* What is known about the power sensor of a GPU. */
 struct gw_sensor {
-	size_t size;        /* sizeof(struct gw_sensor), set by the caller */
-	enum gw_rung rung;  /* the sources that the GPU offers */
+	size_t size;       /* sizeof(struct gw_sensor), set by the caller */
+	enum gw_rung rung; /* the sources that the GPU offers */
 	/* "assumed": nothing was measured on this GPU; "passive": only its periods were
 	 * measured; "active": everything was measured (gpuward-characterise(1)) */
 	const char *origin;
 	/* "boxcar": a value is the mean over window_s; "lowpass": the sensor is a low-pass
 	 * filter */
 	const char *model;
-	double period_s;    /* time between new values */
-	double window_s;    /* averaging window of one value, or time constant of the filter */
-	double lag_s;       /* delay of the values; power_ns of a series is corrected for it */
-	double look_ratio;  /* fraction of the time in which the sensor measures, 0 to 1 */
+	double period_s;   /* time between new values */
+	double window_s;   /* averaging window of one value, or time constant of the filter */
+	double lag_s;      /* delay of the values; power_ns of a series is corrected for it */
+	double look_ratio; /* fraction of the time in which the sensor measures, 0 to 1 */
 	/* GW_HAVE if there is an energy counter, otherwise why not */
 	enum gw_absence counter_absence;
-	double counter_tick_s;           /* time between updates of the counter */
+	double counter_tick_s; /* time between updates of the counter */
 	double counter_lag_s;
-	int calibrated;     /* 1: compared with an external meter */
+	int calibrated;            /* 1: compared with an external meter */
 	double gain, offset_w;     /* true power is gain x reading + offset_w */
 	double gain_u, offset_u_w; /* standard uncertainties */
-	uint64_t wall_ns;   /* when the sensor was measured; 0: never */
+	uint64_t wall_ns;          /* when the sensor was measured; 0: never */
 };
 
 /* Writes what is known about the sensor of device i of the meter. Set ret->size before the
@@ -877,23 +879,23 @@ GW_API const char *gw_baseline_kind_name(unsigned kind);
 /* The idle power of a GPU. */
 struct gw_baseline {
 	enum gw_baseline_kind kind;
-	const char *uuid;     /* of the GPU */
-	double power_w;       /* mean */
-	double u_w;           /* standard error of the mean */
-	double seconds;       /* duration of the measurement */
+	const char *uuid; /* of the GPU */
+	double power_w;   /* mean */
+	double u_w;       /* standard error of the mean */
+	double seconds;   /* duration of the measurement */
 	double temperature_c;
-	double limit_w;       /* power limit of the GPU at that time */
-	uint64_t wall_ns;     /* when it was measured */
-	uint64_t codes;       /* set of enum gw_code; not 0: the GPU was not idle or was disturbed */
+	double limit_w;   /* power limit of the GPU at that time */
+	uint64_t wall_ns; /* when it was measured */
+	uint64_t codes; /* set of enum gw_code; not 0: the GPU was not idle or was disturbed */
 	const char *evidence; /* what disturbed the measurement; "": nothing */
 	int simulated;        /* 1: the GPU is simulated */
 };
 
 struct gw_baseline_options {
-	size_t size;           /* sizeof(struct gw_baseline_options) */
+	size_t size; /* sizeof(struct gw_baseline_options) */
 	enum gw_baseline_kind kind;
-	double max_s;          /* longest time of the measurement; 0: 30; at least 2 */
-	double min_s;          /* shortest time of the measurement; 0: 10 */
+	double max_s; /* longest time of the measurement; 0: 30; at least 2 */
+	double min_s; /* shortest time of the measurement; 0: 10 */
 	/* After min_s, the measurement ends when the half-width of its 95 % interval is at most
 	 * this; 0: 1 W. */
 	double half_width_w;
@@ -917,9 +919,11 @@ GW_API int gw_baseline_take(struct gw_meter *meter, unsigned i,
 /* Loads a baseline that gw_baseline_save() or gpuward-baseline(1) stored for device i. It must
  * fit the present state of the GPU: same driver, power limit and persistence mode, a
  * temperature within 10 degrees, and an age of at most max_age_s (0: one hour). dir is the
- * folder; NULL: the default folder (XDG rules). Returns 0, and the caller owns *ret_baseline
- * until gw_baseline_free(); -GW_E_NODEV (past the end), -GW_E_LOST, -GW_E_NOMEM, or
- * -GW_E_NOENT: no stored baseline fits, and gw_ctx_error() says why. */
+ * folder; NULL: the default folder (XDG rules), which never has baselines of simulated GPUs:
+ * the library does not know the scenario, to which the folders of the commands belong. Returns
+ * 0, and the caller owns *ret_baseline until gw_baseline_free(); -GW_E_NODEV (past the end),
+ * -GW_E_LOST, -GW_E_NOMEM, or -GW_E_NOENT: no stored baseline fits, and gw_ctx_error() says
+ * why. */
 GW_API int gw_baseline_load(struct gw_meter *meter, unsigned i, enum gw_baseline_kind kind,
 			    double max_age_s, const char *dir,
 			    struct gw_baseline **ret_baseline);
@@ -935,12 +939,12 @@ GW_API void gw_baseline_free(struct gw_baseline *baseline); /* NULL is allowed *
 
 /* Energy above a baseline. */
 struct gw_net_energy {
-	size_t size;             /* sizeof(struct gw_net_energy), set by the caller */
-	double baseline_joules;  /* energy that the idle GPU would have used */
+	size_t size;            /* sizeof(struct gw_net_energy), set by the caller */
+	double baseline_joules; /* energy that the idle GPU would have used */
 	/* energy of the window minus baseline_joules; may be below 0 */
 	struct gw_interval net;
-	double adjusted_joules;  /* net.best, or 0 if net.best is below 0 */
-	int floored;             /* 1: net.best is below 0 */
+	double adjusted_joules; /* net.best, or 0 if net.best is below 0 */
+	int floored;            /* 1: net.best is below 0 */
 };
 
 /* Subtracts idle energy from the energy of a window of the meter. If there is a baseline from

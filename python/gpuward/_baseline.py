@@ -64,8 +64,9 @@ class Baseline:
         lib.check(lib.baseline_save(None, self._handle, _native.encode(folder)), "the baseline was not stored", None)
 
     def __repr__(self) -> str:
-        return "<gpuward.Baseline %s%s: %.2f W, %s>" % (
-            self.uuid, " (simulated)" if self.simulated else "", self.watts,
+        error = "" if self.error is None else " ± %.2g (standard error)" % self.error
+        return "<gpuward.Baseline %s%s: %.2f W%s, %s>" % (
+            self.uuid, " (simulated)" if self.simulated else "", self.watts, error,
             " ".join((self.kind,) + self.codes))
 
 
@@ -105,6 +106,12 @@ def take_baseline(gpu: Union[int, str] = 0, kind: str = "no-context", seconds: f
     say so.  progress(seconds, watts, half_width) is called once per second; False ends the
     measurement.
     """
+    if not seconds >= 2:
+        raise ValueError("seconds must be at least 2, not %r" % (seconds,))
+    if not min_seconds >= 0:
+        raise ValueError("min_seconds must be 0 or more, not %r" % (min_seconds,))
+    if not half_width >= 0:
+        raise ValueError("half_width must be 0 watts or more, not %r" % (half_width,))
     lib = _native.library()
     raised: List[BaseException] = []
 

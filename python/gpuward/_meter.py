@@ -374,13 +374,16 @@ class Meter:
     interval      seconds between readings of clocks, temperature, ...; None: 0.1
     nvml_library  path of libnvidia-ml.so.1; None: search for it
     backend       "auto", "nvml", "amdgpu", ...; None: auto
+    processes     look once per second for processes on the GPUs: another process than this one and its
+                  children has the code foreign-process
 
     Windows may be nested, may overlap and may be used from several threads.  After fork() the
     child's copy starts a meter of its own when it is next used.
     """
 
     def __init__(self, gpus: Selectors = None, interval: Optional[float] = None,
-                 nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> None:
+                 nvml_library: Optional[Path] = None, backend: Optional[str] = None,
+                 processes: bool = True) -> None:
         if isinstance(gpus, (str, int)):
             gpus = [gpus]
         self._gpus = None if gpus is None else [str(g) for g in gpus]
@@ -391,6 +394,7 @@ class Meter:
         self._interval_ns = 0 if interval is None else int(round(interval * 1e9))
         self._nvml_library = nvml_library
         self._backend = backend
+        self._processes = processes
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._running: Optional[_Running] = None
@@ -399,7 +403,8 @@ class Meter:
     def _options(self) -> Tuple[Any, Any]:
         keep = None
         options = _native.MeterOptions(
-            size=sizeof(_native.MeterOptions), interval_ns=self._interval_ns)
+            size=sizeof(_native.MeterOptions), interval_ns=self._interval_ns,
+            flags=_native.METER_PROCESSES if self._processes else 0)
         if self._gpus is not None:
             names = [g.encode() for g in self._gpus]
             keep = (c_char_p * (len(names) + 1))(*names, None)

@@ -120,9 +120,12 @@ static void set_verdict(struct table *t, const struct ab_report *r, enum ab_metr
 static void print_table(const struct ab_report *r)
 {
 	static const struct table_column columns[] = {
-		{ "METRIC", 0, false, false }, { "A", 1, true, false },
-		{ "B", 1, true, false },       { "B/A", 0, true, false },
-		{ "CHANGE", 0, true, false },  { "VERDICT", 0, false, false },
+		{ "METRIC", 0, false, false },
+		{ "A", 1, true, false },
+		{ "B", 1, true, false },
+		{ "B/A", 0, true, false },
+		{ "CHANGE, 95 %", 0, true, false },
+		{ "VERDICT", 0, false, false },
 		{ NULL, 0, false, false },
 	};
 	static const char *const units[] = { "J", "s", "W", "Js" };
@@ -243,19 +246,26 @@ static void print_meters(const struct ab_report *r)
 {
 	double mean, sd;
 	unsigned n = ab_report_residual(r, &mean, &sd);
+	char runs[80];
 
+	if (n < r->runs)
+		snprintf(runs, sizeof(runs),
+			 "%u of %u runs (the others have only one meter, or were dropped)", n,
+			 r->runs);
+	else
+		snprintf(runs, sizeof(runs), "%u runs", n);
 	if (n == 0)
 		row("Meters", "the GPU has only one energy source, or the runs are too short "
 			      "to use both");
 	else if (meters_coarse(r))
 		row("Meters",
 		    "the runs are too short to check counter and samples against each other: "
-		    "they are %+.2f %% apart, %.2f %% s.d. over %u runs, within their "
+		    "they are %+.2f %% apart, %.2f %% s.d. over %s, within their "
 		    "uncertainty",
-		    100 * mean, n > 1 ? 100 * sd : 0, n);
+		    100 * mean, n > 1 ? 100 * sd : 0, runs);
 	else
-		row("Meters", "counter and samples %+.2f %% apart, %.2f %% s.d. over %u runs",
-		    100 * mean, n > 1 ? 100 * sd : 0, n);
+		row("Meters", "counter and samples %+.2f %% apart, %.2f %% s.d. over %s",
+		    100 * mean, n > 1 ? 100 * sd : 0, runs);
 }
 
 static void print_codes(const struct ab_report *r)
@@ -290,7 +300,8 @@ void ab_text_print(const struct ab_report *r, const char *a, const char *b, cons
 	row("B", "%s", b);
 	if (r->result.ab[deciding_metric(r)].n > 0) {
 		print_table(r);
-		row("B/A", "geometric mean over the pairs; A and B are arithmetic means");
+		row("B/A", "geometric mean over the pairs; A and B are arithmetic means of the "
+			   "runs, whose absolute error (gain of the sensor) is not shown");
 		print_iteration(r);
 	}
 	print_gate(r);

@@ -415,7 +415,7 @@ static int print_missing(const struct jobs *all)
 		cli_error("GPU %u has no %s baseline: %s", j->device->index,
 			  gw_baseline_kind_name(j->plan.kind), j->message);
 	}
-	return bad ? EXIT_FAILED : EXIT_OK;
+	return !bad ? EXIT_OK : stop_signal() ? 128 + stop_signal() : EXIT_FAILED;
 }
 
 static int measure_or_show(struct cli *c, struct jobs *all, int64_t own_pid)

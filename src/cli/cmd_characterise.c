@@ -222,9 +222,10 @@ static void print_title(const struct gw_device *d, const struct outcome *o)
 	printf("%sGPU %u  %s%s", term_on(TERM_BOLD), d->index, name ? name : "", term_off());
 	if (o->known && o->sensor.wall_ns) {
 		clock_format_rfc3339(o->sensor.wall_ns, time);
-		printf("  measured %s", time);
+		printf("  %s %s", sensor_origin_words(o->sensor.origin), time);
 	} else if (o->known) {
-		printf("  assumed from its generation and driver");
+		printf("  %s; values of its generation and driver are assumed",
+		       sensor_origin_words(o->sensor.origin));
 	}
 	putchar('\n');
 }
@@ -318,6 +319,7 @@ static int characterise_run(struct cli *c)
 	code = cli_open(c, GW_TIERS_COMMON | GW_TIER_ENERGY);
 	if (code != EXIT_OK)
 		return code;
+	stop_exit("gpuward: interrupted; the GPU that was being measured is not saved\n");
 	o = calloc(gw_snapshot_device_count(c->snap) + 1, sizeof(*o));
 	if (!o)
 		return cli_no_memory();

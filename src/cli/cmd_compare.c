@@ -111,15 +111,6 @@ static enum term_style change_style(const struct compare_change *c, enum compari
 	return m == METRIC_POWER ? TERM_PLAIN : styles[compare_verdict(c)];
 }
 
-static size_t count_simulated(const struct comparison *c)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < c->nrows; i++)
-		n += c->rows[i].simulated;
-	return n;
-}
-
 /* One cell of a table, before it is put into a column. */
 struct text_cell {
 	enum term_style style;
@@ -136,7 +127,7 @@ static void text_facts(const struct compare_view *v, const struct comparison_row
 {
 	bool marked = row->simulated &&
 		      /* if all rows are simulated, the heading says it */
-		      count_simulated(v->c) < v->c->nrows;
+		      comparison_simulated(v->c) < v->c->nrows;
 	bool valid = strcmp(compare_row_state(row), "valid") == 0;
 	const char *room = comparison_has_rooms(v->c) ? comparison_room(row) : NULL;
 
@@ -322,6 +313,9 @@ static void note_hidden(const struct text_table *x, unsigned width, unsigned who
 		else if (!has_intervals(x, m))
 			buf_addf(&b, "%sintervals of %s", n++ ? ", " : "", name);
 	}
+	if (x->layout == STACKED_LEAST && x->view.shown[METRIC_POWER] &&
+	    comparison_knows_sd(x->view.c))
+		buf_addf(&b, "%ss.d. of power", n++ ? ", " : "");
 	if (drops_net(x))
 		buf_addf(&b, "%snet energy", n++ ? ", " : "");
 	if (n == 0)
@@ -356,15 +350,12 @@ static int write_text(const struct compare_view *v, struct buf *out, bool file, 
 	int code = EXIT_OK;
 	struct text_out notes = { out, !file };
 	unsigned width = file ? 500 : term_width(), whole;
-	size_t simulated = count_simulated(v->c);
 	struct text_table x;
 
 	whole = choose_layout(&x, v, width);
-	if (simulated)
+	if (comparison_simulated(v->c))
 		buf_addf(out, "%s SIMULATED %s %s\n", file ? "" : term_on(TERM_MARK),
-			 file ? "" : term_off(),
-			 simulated == v->c->nrows ? "these GPUs are not real"
-						  : "the GPUs of the marked rows are not real");
+			 file ? "" : term_off(), comparison_simulated_text(v->c));
 	if (x.t.error)
 		out->err = x.t.error;
 	else
@@ -430,7 +421,7 @@ static int print_comparison(const struct cli *c, const struct comparison *compar
 	const struct given *g = given(c);
 	const char *format = c->json ? "json" : g->format ? g->format : "text";
 	bool file = g->output && strcmp(g->output, "-") != 0;
-	struct compare_view v = { .c = comparison };
+	struct compare_view v = { .c = comparison, .no_notes = c->quiet };
 	struct buf out;
 	int code = choose_metrics(&v, &g->metric);
 

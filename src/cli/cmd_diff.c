@@ -114,8 +114,9 @@ static void note_side(const struct comparison_row *row, const char *name,
 			 "%s has no valid run; its figures are shown but not compared.", name);
 	else if (row->used < row->nruns)
 		snprintf(text, sizeof(text),
-			 "%s: %zu of %zu runs are invalid and not part of the figures.", name,
-			 row->nruns - row->used, row->nruns);
+			 "%s: %zu of %zu runs %s invalid and not part of the figures.", name,
+			 row->nruns - row->used, row->nruns,
+			 row->nruns - row->used == 1 ? "is" : "are");
 	else
 		return;
 	say(ctx, text);
@@ -177,7 +178,8 @@ static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *
 	else if (!isnan(energy->change))
 		say(ctx,
 		    "Intervals are 95 %. The intervals of energies include the scale and zero "
-		    "error of the sensor. In changes on one GPU the scale error cancels.");
+		    "error of the sensor. In changes on one GPU the scale error cancels, "
+		    "except in net energy.");
 	note_baseline(d, say, ctx);
 	if (!isnan(energy->change))
 		note_runs(d, energy, say, ctx);
@@ -197,9 +199,10 @@ static const struct table_column columns[] = {
  * `gpuward compare` uses the same unit for the same figures. */
 static struct comparison_scale row_scale(const struct diff_row *row, const char *unit)
 {
-	double a = fabs(row->a.number), b = fabs(row->b.number);
+	struct gw_interval both[] = { { row->a.low, row->a.number, row->a.high },
+				      { row->b.low, row->b.number, row->b.high } };
 
-	return comparison_scale_of(isnan(b) ? a : isnan(a) ? b : sqrt(a * b), unit);
+	return comparison_scale_of(both, 2, unit);
 }
 
 /* Writes a value, or the half width of its interval, in the unit of the row.  The headlines
@@ -210,7 +213,8 @@ static void scaled_text(const struct diff_row *row, double v, const char *unit, 
 	const struct comparison_scale s = row_scale(row, unit);
 
 	if (row->headline)
-		snprintf(out, size, "%.*f %s", s.decimals, v * s.factor, term_plain(s.unit));
+		snprintf(out, size, "%.*f %s", s.decimals, comparison_scaled(&s, v),
+			 term_plain(s.unit));
 	else
 		snprintf(out, size, "%.4g %s", v * s.factor, term_plain(s.unit));
 }
@@ -245,7 +249,9 @@ static void add_interval(const struct diff_row *row, const struct diff_value *v,
 	low[strcspn(low, " ")] = '\0';
 	high[strcspn(high, " ")] = '\0';
 	half[strcspn(half, " ")] = '\0';
-	if (fabs(v->high + v->low - 2 * v->number) < 1e-6 * fabs(v->number))
+	if (strcmp(low, high) == 0)
+		return;
+	if (fabs(v->high + v->low - 2 * v->number) < 1e-6 * (v->high - v->low))
 		snprintf(out + n, CELL - n, " %s%s", term_utf8() ? "±" : "+-", half);
 	else
 		snprintf(out + n, CELL - n, " [%s, %s]", low, high);
@@ -289,12 +295,11 @@ static void set_value(struct table *t, unsigned column, const struct diff_row *r
 
 static void set_change(struct table *t, const struct diff_row *row, enum detail detail)
 {
-	struct compare_change change = row->change;
 	char cell[96], text[CELL];
 
-	if (detail != ALL_INTERVALS)
-		change.change_low = change.change_high = NAN;
-	comparison_change_text(&change, cell, sizeof(cell));
+	comparison_change_text(&row->change, cell, sizeof(cell));
+	if (detail != ALL_INTERVALS && strstr(cell, " ["))
+		*strstr(cell, " [") = '\0';
 	if (*cell) {
 		table_set(t, CHANGE, row->state == STATE_DIFFERS ? TERM_MARK : TERM_DIM, "%s%s",
 			  cell, row->state == STATE_OPEN ? ", inconclusive" : "");

@@ -1,8 +1,10 @@
 /* recompute: computes the windows of a bundle again from its samples. */
 #include "calibrate.h"
 #include "cli.h"
+#include "result_file.h"
 #include "table.h"
 
+#include "base/array.h"
 #include "base/utf8.h"
 #include "measure/bundle.h"
 #include "serve/timespec_parse.h"
@@ -22,22 +24,92 @@ struct given {
 #define COLUMNS(X)                           \
 	X(GPU, "GPU", 0, true, false)        \
 	X(WINDOW, "WINDOW", 0, false, true)  \
-	X(THEN, "THEN", 1, true, false)      \
+	X(TRIAL, "TRIAL", 1, true, false)    \
+	X(THEN, "THEN", 2, true, false)      \
 	X(NOW, "NOW", 0, true, false)        \
 	X(CHANGE, "CHANGE", 0, false, false) \
 	X(METER, "METER", 3, false, false)   \
-	X(VALIDITY, "VALIDITY", 2, false, false)
+	X(VALIDITY, "VALIDITY", 1, false, false)
 
 enum { COLUMNS(TABLE_SYMBOL) };
 static const struct table_column columns[] = { COLUMNS(TABLE_COLUMN) TABLE_END };
 
+/* A window of the bundle, kept until all windows are known. */
+struct kept_window {
+	struct bundle_found f; /* only its figures; its pointers are not valid any more */
+	char label[256], uuid[96];
+	double trial;         /* number of the run that the window belongs to; NAN: none */
+	const char *validity; /* of that run in result.json; NULL: not known */
+	const char *code;     /* the code because of which that run is invalid, or NULL */
+};
+
 struct output_to {
-	struct table *table; /* NULL: write JSON */
-	struct json *json;
+	struct kept_window *v;
+	unsigned n, room;
+	int err; /* the first error; 0: none */
 	/* calibration of the GPU `device`; NULL: no calibration */
 	const struct calibration *calibration;
 	unsigned device;
 };
+
+#define WARM_UP "warm-up" /* label of the windows of --warmup */
+
+static bool is_inside(const struct kept_window *a, const struct kept_window *b)
+{
+	const struct gw_energy *x = &a->f.energy, *y = &b->f.energy;
+
+	return a->f.id != b->f.id && a->f.device == b->f.device && x->begin_ns >= y->begin_ns &&
+	       x->end_ns <= y->end_ns && x->seconds < y->seconds;
+}
+
+/* Returns the window of the whole run: the window itself, or the one around a marked part. */
+static const struct kept_window *run_of(const struct output_to *s, const struct kept_window *w)
+{
+	for (unsigned i = 0; i < s->n; i++)
+		if (is_inside(w, &s->v[i]))
+			return run_of(s, &s->v[i]);
+	return w;
+}
+
+/* Returns how many runs of the same GPU are before this run, without warm-ups. */
+static unsigned runs_before(const struct output_to *s, const struct kept_window *run)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < s->n; i++)
+		n += s->v[i].f.device == run->f.device && s->v[i].f.id < run->f.id &&
+		     run_of(s, &s->v[i]) == &s->v[i] && strcmp(s->v[i].label, WARM_UP) != 0;
+	return n;
+}
+
+/* Fills in what result.json says about the run of each window. The samples do not show, for
+ * example, that the command failed. result: NULL if the bundle has no readable result.json. */
+static void number_trials(struct output_to *s, const struct result_file *result)
+{
+	for (unsigned i = 0; i < s->n; i++) {
+		struct kept_window *w = &s->v[i];
+		const struct kept_window *run = run_of(s, w);
+		unsigned before = runs_before(s, run);
+		const struct result_run *r =
+			result && before < result->nruns ? &result->runs[before] : NULL;
+
+		w->trial = NAN;
+		if (strcmp(run->label, WARM_UP) == 0)
+			continue;
+		w->trial = r ? r->trial : before + 1;
+		w->validity = r ? r->validity : NULL;
+		for (size_t k = 0; r && k < r->ncodes && !w->code; k++)
+			if (r->codes[k].level && strcmp(r->codes[k].level, "invalid") == 0)
+				w->code = r->codes[k].code;
+	}
+}
+
+/* Returns true if the run is invalid for a reason that is not in the samples. */
+static bool run_failed(const struct kept_window *w)
+{
+	return w->validity && strcmp(w->validity, "invalid") == 0 &&
+	       w->f.energy.validity < GW_INVALID;
+}
 
 static const char *change_text(const struct bundle_found *f, char *out, size_t size)
 {
@@ -63,30 +135,40 @@ static void set_joules(struct table *t, unsigned column, double j)
 		table_set(t, column, TERM_PLAIN, "%.6g J", j);
 }
 
-static void add_row(struct table *t, const struct bundle_found *f)
+static void add_row(struct table *t, const struct kept_window *w)
 {
+	const struct bundle_found *f = &w->f;
 	char change[32], label[64];
 
 	table_row(t);
 	table_set(t, GPU, TERM_PLAIN, "%u", f->device);
-	utf8_clean(label, sizeof(label), f->label);
+	utf8_clean(label, sizeof(label), w->label);
 	table_set(t, WINDOW, TERM_PLAIN, "%s", *label ? label : "-");
+	if (!isnan(w->trial))
+		table_set(t, TRIAL, TERM_PLAIN, "%.0f", w->trial);
 	if (f->recorded)
 		set_joules(t, THEN, f->then.best);
 	set_joules(t, NOW, f->energy.joules.best);
 	table_set(t, CHANGE, f->same ? TERM_PLAIN : TERM_MARK, "%s",
 		  change_text(f, change, sizeof(change)));
 	table_set(t, METER, TERM_PLAIN, "%s", gw_meter_kind_name(f->energy.meter));
-	table_set(t, VALIDITY, TERM_PLAIN, "%s", gw_validity_name(f->energy.validity));
+	if (run_failed(w))
+		table_set(t, VALIDITY, TERM_BAD, "invalid%s%s", w->code ? ": " : "",
+			  w->code ? w->code : "");
+	else
+		table_set(t, VALIDITY, TERM_PLAIN, "%s", gw_validity_name(f->energy.validity));
 }
 
-static void add_object(struct json *j, const struct bundle_found *f)
+static void add_object(struct json *j, const struct kept_window *w)
 {
+	const struct bundle_found *f = &w->f;
+
 	json_object(j, NULL);
 	json_uint(j, "device", f->device);
-	json_string(j, "uuid", *f->uuid ? f->uuid : NULL);
+	json_string(j, "uuid", *w->uuid ? w->uuid : NULL);
 	json_uint(j, "window", f->id);
-	json_string(j, "label", f->label);
+	json_string(j, "label", w->label);
+	json_double(j, "trial", w->trial);
 	json_bool(j, "recorded", f->recorded);
 	json_bool(j, "same", f->same);
 	json_bool(j, "cut", f->cut);
@@ -100,24 +182,29 @@ static void add_object(struct json *j, const struct bundle_found *f)
 	json_string(j, "meter", gw_meter_kind_name(f->energy.meter));
 	json_string(j, "verdict", gw_verdict_name(f->energy.verdict));
 	json_string(j, "validity", gw_validity_name(f->energy.validity));
+	json_string(j, "run_validity", w->validity);
 	render_codes(j, f->energy.codes);
 	json_object_end(j);
 }
 
-static void add_window(void *arg, const struct bundle_found *f)
+static void keep_window(void *arg, const struct bundle_found *f)
 {
 	struct output_to *s = arg;
-	struct bundle_found shown = *f;
 	struct sensor sensor = f->setup->sensor;
+	struct kept_window *w;
 
+	if (array_reserve(&s->v, &s->room, s->n + 1, sizeof(*s->v)) != 0) {
+		s->err = -GW_E_NOMEM;
+		return;
+	}
+	w = &s->v[s->n++];
+	*w = (struct kept_window){ .f = *f };
+	snprintf(w->label, sizeof(w->label), "%s", f->label);
+	snprintf(w->uuid, sizeof(w->uuid), "%s", f->uuid);
 	if (s->calibration && f->device == s->device) {
 		calibration_apply(s->calibration, &sensor);
-		energy_calibrate(&shown.energy, &sensor.calibration);
+		energy_calibrate(&w->f.energy, &sensor.calibration);
 	}
-	if (s->json)
-		add_object(s->json, &shown);
-	else
-		add_row(s->table, &shown);
 }
 
 /* Prints the problems of the bundle. Returns true if a file was changed, if a line could not be
@@ -142,35 +229,28 @@ static bool print_problems(const struct bundle_summary *s, const char *dir)
 	return s->check == BUNDLE_CHANGED || s->bad_lines || s->same < s->recorded;
 }
 
-static int print_json(const char *dir, const struct output_to *how, struct bundle_summary *sum,
-		      char *message, size_t size)
+static int print_json(const struct output_to *s, const struct bundle_summary *sum)
 {
 	struct cli_document doc;
-	struct output_to s = *how;
-	int err;
-
-	s.json = &doc.json;
 
 	cli_document_begin(&doc, true);
 	json_object(&doc.json, NULL);
 	json_uint(&doc.json, "schema_version", RENDER_SCHEMA_VERSION);
 	json_string(&doc.json, "kind", "recompute");
+	json_bool(&doc.json, "simulated", sum->simulated);
 	json_array(&doc.json, "windows");
-	err = bundle_recompute(dir, add_window, &s, sum, message, size);
-	if (err) {
-		buf_done(&doc.buf);
-		return err;
-	}
+	for (unsigned i = 0; i < s->n; i++)
+		add_object(&doc.json, &s->v[i]);
 	json_array_end(&doc.json);
 	render_calibration(&doc.json, "calibration",
-			   s.calibration ? &s.calibration->summary : NULL);
+			   s->calibration ? &s->calibration->summary : NULL);
 	json_string(&doc.json, "version_then", sum->version);
 	json_string(&doc.json, "version_now", gw_version());
 	json_bool(&doc.json, "finished", sum->check != BUNDLE_UNFINISHED);
 	json_bool(&doc.json, "whole", sum->check == BUNDLE_WHOLE);
 	json_uint(&doc.json, "bad_lines", sum->bad_lines);
 	json_object_end(&doc.json);
-	return cli_document_end(&doc) == EXIT_OK ? 0 : -GW_E_IO;
+	return cli_document_end(&doc);
 }
 
 static void print_calibration(const struct measured_calibration *c, unsigned device)
@@ -190,24 +270,21 @@ static void print_calibration(const struct measured_calibration *c, unsigned dev
 		term_row(0, "", "%s", c->note[i]);
 }
 
-static int print_table(const char *dir, const struct output_to *how, struct bundle_summary *sum,
-		       char *message, size_t size)
+static void print_table(const struct output_to *s, const struct bundle_summary *sum)
 {
 	struct table t;
-	struct output_to s = *how;
-	int err;
 
-	s.table = &t;
+	if (sum->simulated)
+		term_print_simulated(stdout);
 	table_init(&t, columns);
-	err = bundle_recompute(dir, add_window, &s, sum, message, size);
-	if (!err)
-		table_print(&t, term_width());
-	if (!err && !t.rows && !t.error)
+	for (unsigned i = 0; i < s->n; i++)
+		add_row(&t, &s->v[i]);
+	table_print(&t, term_width());
+	if (!t.rows && !t.error)
 		printf("The bundle has no window.\n");
-	if (!err && s.calibration)
-		print_calibration(&s.calibration->summary, s.device);
+	if (s->calibration)
+		print_calibration(&s->calibration->summary, s->device);
 	table_done(&t);
-	return err;
 }
 
 struct samples {
@@ -252,6 +329,7 @@ static int make_calibration(const struct given *g, const char *dir, struct calib
 	struct bundle_summary sum;
 	char name[96], message[5000] = "";
 	double accuracy;
+	bool simulated;
 	int err, code = calibration_accuracy(g->accuracy, &accuracy);
 
 	if (!s)
@@ -263,8 +341,8 @@ static int make_calibration(const struct given *g, const char *dir, struct calib
 	if (!err)
 		code = choose_device(g, &sum, ret_device);
 	if (!err && code == EXIT_OK)
-		err = bundle_power(dir, *ret_device, add_sample, s, name, sizeof(name), message,
-				   sizeof(message));
+		err = bundle_power(dir, *ret_device, add_sample, s, name, sizeof(name),
+				   &simulated, message, sizeof(message));
 	if (!err && code == EXIT_OK)
 		err = calibration_make(c, g->calibrate, &s->record,
 				       wall_ahead_s(&sum, s->first_ns), accuracy, message,
@@ -276,26 +354,37 @@ end:
 	return code;
 }
 
-static int print_bundle(struct cli *c, const struct output_to *how)
+static int print_bundle(struct cli *c, struct output_to *s)
 {
 	struct bundle_summary sum;
-	char message[5000] = "";
-	int err = c->json ? print_json(c->argv[0], how, &sum, message, sizeof(message))
-			  : print_table(c->argv[0], how, &sum, message, sizeof(message));
+	struct result_file result;
+	char message[5000] = "", path[4096], why[512];
+	bool has_result;
+	int code = EXIT_OK,
+	    err = bundle_recompute(c->argv[0], keep_window, s, &sum, message, sizeof(message));
 
-	if (err) {
-		if (*message)
-			cli_error("%s", message);
-		return EXIT_FAILED;
+	if (err || s->err) {
+		free(s->v);
+		return *message ? cli_fail("%s", message) : cli_no_memory();
 	}
-	return print_problems(&sum, c->argv[0]) ? EXIT_FAILED : EXIT_OK;
+	snprintf(path, sizeof(path), "%s/result.json", c->argv[0]);
+	has_result = result_file_read(&result, path, NULL, 0, why, sizeof(why)) == 0;
+	number_trials(s, has_result ? &result : NULL);
+	if (c->json)
+		code = print_json(s, &sum);
+	else
+		print_table(s, &sum);
+	if (has_result)
+		result_file_free(&result);
+	free(s->v);
+	return print_problems(&sum, c->argv[0]) ? EXIT_FAILED : code;
 }
 
 static int recompute_run(struct cli *c)
 {
 	const struct given *g = c->own;
 	struct calibration calibration;
-	struct output_to how = { .calibration = NULL };
+	struct output_to how = { .v = NULL };
 	int code;
 
 	if (c->argc != 1)

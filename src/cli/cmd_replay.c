@@ -72,10 +72,12 @@ static int add_gpu(struct buf *out, const char *dir, unsigned n, char *message, 
 {
 	struct points p = { .count = 0 };
 	char name[96];
+	bool simulated = false;
 	int err;
 
 	buf_init(&p.text, 64 << 20);
-	err = bundle_power(dir, n, add_point, &p, name, sizeof(name), message, size);
+	err = bundle_power(dir, n, add_point, &p, name, sizeof(name), &simulated, message,
+			   size);
 	if (!err && p.text.err) {
 		snprintf(message, size, "%s", gw_strerror(p.text.err));
 		err = p.text.err;
@@ -85,6 +87,8 @@ static int add_gpu(struct buf *out, const char *dir, unsigned n, char *message, 
 		err = -GW_E_NOENT;
 	}
 	if (!err) {
+		if (simulated)
+			buf_addf(out, "\n# SIMULATED: the power is not that of a real GPU");
 		buf_addf(out, "\n[[gpu]]\nprofile = \"%s\"\nnoise = 0\n", profile_of(name));
 		buf_addf(out, "\n[[gpu.load]]\nkind = \"trace\"\npoints = [\n  %s]\n",
 			 p.text.p);

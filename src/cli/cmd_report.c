@@ -82,13 +82,14 @@ static void value_text(const struct comparison *c, const struct comparison_row *
 	else if (m == METRIC_POWER && !isnan(row->power_sd_w))
 		buf_addf(out,
 			 "%.*f %s <span title=\"standard deviation of the load\">(%.*f)</span>",
-			 s.decimals, f->mean * s.factor, s.unit, s.decimals,
-			 row->power_sd_w * s.factor);
+			 s.decimals, comparison_scaled(&s, f->mean), s.unit, s.decimals,
+			 comparison_scaled(&s, row->power_sd_w));
 	else
-		buf_addf(out, "%.*f %s", s.decimals, f->mean * s.factor, s.unit);
-	if (!isnan(f->low))
+		buf_addf(out, "%.*f %s", s.decimals, comparison_scaled(&s, f->mean), s.unit);
+	if (comparison_has_width(&s, f->low, f->high))
 		buf_addf(out, "<span class=\"i\">%.*f – %.*f</span>", s.decimals,
-			 f->low * s.factor, s.decimals, f->high * s.factor);
+			 comparison_scaled(&s, f->low), s.decimals,
+			 comparison_scaled(&s, f->high));
 }
 
 static void add_cell(struct buf *out, const struct comparison *c,
@@ -240,11 +241,15 @@ static void energy_figure(struct buf *out, const struct comparison *c)
 {
 	struct comparison_scale s = comparison_scale(c, METRIC_ENERGY);
 	const char *title = comparison_title(c, METRIC_ENERGY);
+	size_t simulated = comparison_simulated(c);
 	struct plot_dots p = { .title = title,
 			       .description = "The table above has the same figures.",
 			       .quantity = title,
 			       .unit = s.unit,
-			       .n = c->nrows };
+			       .n = c->nrows,
+			       .mark = simulated == 0          ? NULL
+				       : simulated == c->nrows ? "SIMULATED"
+							       : "PARTLY SIMULATED" };
 	struct dots d = { calloc(c->nrows, sizeof(*d.dots)), calloc(c->nrows, sizeof(*d.texts)),
 			  calloc(all_runs(c) + 1, sizeof(*d.each)) };
 

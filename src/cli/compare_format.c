@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/utf8.h"
+#include "measure/sensor.h"
 #include "serve/render_result.h"
 
 #include <math.h>
@@ -36,7 +37,40 @@ bool comparison_has_rooms(const struct comparison *c)
 	return count_rooms(c, ROOM_KEPT) + count_rooms(c, ROOM_LOST) > 0;
 }
 
-struct comparison_scale comparison_scale_of(double typical, const char *unit)
+/* Returns the largest of the three numbers; NAN if none is known. */
+static double size_of(const struct gw_interval *v)
+{
+	return fmax(fabs(v->best), fmax(fabs(v->low), fabs(v->high)));
+}
+
+/* Returns the geometric mean of the sizes; NAN if no size is known. */
+static double typical_size(const struct gw_interval *v, size_t n)
+{
+	double logs = 0;
+	size_t known = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (size_of(&v[i]) > 0) {
+			logs += log(size_of(&v[i]));
+			known++;
+		}
+	return known ? exp(logs / (double)known) : NAN;
+}
+
+static double narrowest_half(const struct gw_interval *v, size_t n)
+{
+	double half = INFINITY;
+
+	for (size_t i = 0; i < n; i++)
+		if (v[i].high > v[i].low)
+			half = fmin(half, (v[i].high - v[i].low) / 2);
+	return half;
+}
+
+#define MORE_DECIMALS 3 /* at most, for the width of an interval */
+
+struct comparison_scale comparison_scale_of(const struct gw_interval *v, size_t n,
+					    const char *unit)
 {
 	static const struct {
 		char unit;
@@ -47,7 +81,8 @@ struct comparison_scale comparison_scale_of(double typical, const char *unit)
 		       { 'J', 1, "J" },    { 'J', 1e-3, "kJ" }, { 'J', 1e-6, "MJ" },
 		       { 'W', 1e3, "mW" }, { 'W', 1, "W" } };
 	struct comparison_scale s = { 1, 3, unit };
-	double shown;
+	double typical = typical_size(v, n), half = narrowest_half(v, n), shown;
+	int most;
 
 	if (!(typical > 0))
 		return s;
@@ -61,25 +96,46 @@ struct comparison_scale comparison_scale_of(double typical, const char *unit)
 	}
 	shown = typical * s.factor;
 	s.decimals = shown >= 1000 ? 0 : shown >= 100 ? 1 : shown >= 10 ? 2 : 3;
+	most = s.decimals + MORE_DECIMALS;
+	while (s.decimals < most && half * s.factor * pow(10, s.decimals) < 10)
+		s.decimals++;
 	return s;
 }
 
 struct comparison_scale comparison_scale(const struct comparison *c, enum comparison_metric m)
 {
-	double logs = 0;
-	size_t n = 0;
+	const char *unit = m == METRIC_TIME ? "s" : m == METRIC_POWER ? "W" : "J";
+	struct gw_interval *v = calloc(c->nrows, sizeof(*v));
+	struct comparison_scale s;
 
-	for (size_t i = 0; i < c->nrows; i++) {
-		double v = c->rows[i].figure[m].mean;
+	for (size_t i = 0; v && i < c->nrows; i++) {
+		const struct comparison_figure *f = &c->rows[i].figure[m];
 
-		if (v > 0) {
-			logs += log(v);
-			n++;
-		}
+		v[i] = (struct gw_interval){ f->low, f->mean, f->high };
 	}
-	return comparison_scale_of(n ? exp(logs / (double)n) : NAN, m == METRIC_TIME    ? "s"
-								    : m == METRIC_POWER ? "W"
-											: "J");
+	s = comparison_scale_of(v, v ? c->nrows : 0, unit);
+	free(v);
+	return s;
+}
+
+/* Returns v, or 0 if v would be printed as "-0.0". */
+static double without_minus_zero(double v, int decimals)
+{
+	return fabs(v) < 0.5 * pow(10, -decimals) ? 0 : v;
+}
+
+double comparison_scaled(const struct comparison_scale *s, double v)
+{
+	return without_minus_zero(v * s->factor, s->decimals);
+}
+
+bool comparison_has_width(const struct comparison_scale *s, double low, double high)
+{
+	char a[64], b[64];
+
+	snprintf(a, sizeof(a), "%.*f", s->decimals, comparison_scaled(s, low));
+	snprintf(b, sizeof(b), "%.*f", s->decimals, comparison_scaled(s, high));
+	return !isnan(low) && !isnan(high) && strcmp(a, b) != 0;
 }
 
 /* Writes bytes in the largest unit in which the number is at least 1.  Writes up to six digits
@@ -117,15 +173,20 @@ void comparison_size_text(double bytes, char *out, size_t size)
 		snprintf(out, size, "%s", decimal);
 }
 
-/* Returns a ratio in per cent.  A value that would be printed as "-0.0" becomes 0. */
-static double per_cent(double ratio, int decimals)
+double comparison_per_cent(double ratio, int decimals)
 {
-	const double v = 100 * ratio;
-
-	return fabs(v) < 0.5 * pow(10, -decimals) ? 0 : v;
+	return without_minus_zero(100 * ratio, decimals);
 }
 
 #define CHANGE_DECIMALS_MAX 3
+
+/* Returns true if both ends of the interval are printed as the same number. */
+static bool change_is_flat(const struct compare_change *c, int decimals)
+{
+	struct comparison_scale s = { 100, decimals, "%" };
+
+	return !comparison_has_width(&s, c->change_low, c->change_high);
+}
 
 int comparison_change_decimals(const struct compare_change *c)
 {
@@ -134,31 +195,39 @@ int comparison_change_decimals(const struct compare_change *c)
 	const double nearest = c->change_low * c->change_high > 0
 				       ? fmin(fabs(c->change_low), fabs(c->change_high))
 				       : widest;
-	int decimals = widest >= 1 ? 0 : 1;
+	const int least = widest >= 1 ? 0 : 1;
+	int decimals = least;
 
-	while (!isnan(c->change_low) && decimals > 0 && decimals < CHANGE_DECIMALS_MAX &&
-	       per_cent(nearest, decimals) == 0)
+	if (isnan(c->change_low))
+		return least;
+	while (decimals > 0 && decimals < CHANGE_DECIMALS_MAX &&
+	       comparison_per_cent(nearest, decimals) == 0)
 		decimals++;
+	while (decimals < CHANGE_DECIMALS_MAX && change_is_flat(c, decimals))
+		decimals++;
+	/* no decimals can show the width: do not print digits that mean nothing */
+	if (change_is_flat(c, decimals) && comparison_per_cent(nearest, least) != 0)
+		return least;
 	return decimals;
 }
 
 void comparison_change_text(const struct compare_change *change, char *out, size_t size)
 {
 	int decimals = comparison_change_decimals(change);
+	double best = comparison_per_cent(change->change, decimals),
+	       low = comparison_per_cent(change->change_low, decimals),
+	       high = comparison_per_cent(change->change_high, decimals);
 
 	if (isnan(change->change))
 		*out = '\0';
-	else if (isnan(change->change_low))
-		snprintf(out, size, "%+.*f %%", decimals, per_cent(change->change, decimals));
-	else if (decimals == CHANGE_DECIMALS_MAX && per_cent(change->change, decimals) == 0 &&
-		 per_cent(change->change_low, decimals) == 0 &&
-		 per_cent(change->change_high, decimals) == 0)
+	else if (!isnan(low) && decimals == CHANGE_DECIMALS_MAX && best == 0 && low == 0 &&
+		 high == 0)
 		snprintf(out, size, "no difference [within 0.001 %%]");
+	else if (change_is_flat(change, decimals))
+		snprintf(out, size, "%+.*f %%", decimals, best);
 	else
-		snprintf(out, size, "%+.*f %% [%+.*f, %+.*f]", decimals,
-			 per_cent(change->change, decimals), decimals,
-			 per_cent(change->change_low, decimals), decimals,
-			 per_cent(change->change_high, decimals));
+		snprintf(out, size, "%+.*f %% [%+.*f, %+.*f]", decimals, best, decimals, low,
+			 decimals, high);
 }
 
 struct notes {
@@ -234,6 +303,20 @@ static void note_iterations(struct notes *n, const struct comparison_row *row)
 	note_end(n);
 }
 
+/* Adds a note for each interval that was cut at 0. */
+static void note_cuts(struct notes *n, const struct comparison_row *row)
+{
+	for (unsigned m = 0; m < METRICS; m++) {
+		note_begin(n);
+		if (row->figure[m].cut)
+			buf_addf(&n->b,
+				 "%s: the interval of %s reaches below 0 and is cut at 0; more "
+				 "runs make it narrower",
+				 row->label, comparison_metric_name((enum comparison_metric)m));
+		note_end(n);
+	}
+}
+
 static void note_row(struct notes *n, const struct comparison_row *row)
 {
 	for (size_t i = 0; i < row->nruns; i++) {
@@ -252,6 +335,8 @@ static void note_row(struct notes *n, const struct comparison_row *row)
 	note_begin(n);
 	if (row->nruns == 0)
 		buf_addf(&n->b, "%s: the result has no run", row->label);
+	else if (row->nruns == 1 && row->used == 0)
+		buf_addf(&n->b, "%s: its only run is invalid and not used", row->label);
 	else if (row->used < row->nruns)
 		buf_addf(&n->b, "%s: %zu of %zu runs %s invalid and not used", row->label,
 			 row->nruns - row->used, row->nruns,
@@ -309,6 +394,43 @@ static void note_rooms(struct notes *n, const struct comparison *c)
 	buf_adds(&n->b, "): in the others, workers of the guard may have used the GPU and "
 			"caused a change. Measure all runs with --clean-room.");
 	note_end(n);
+}
+
+/* Returns how well the sensor of a run is known: "active", "passive" or "assumed"; NULL: the
+ * result does not say it. */
+static const char *origin_of(const struct comparison_run *r)
+{
+	return r->run->ndevices && result_run_usable(r->run) ? r->run->devices[0].sensor.origin
+							     : NULL;
+}
+
+/* Adds a note if the sensor was characterised for some runs only. The energy of short runs then
+ * differs a little for this reason alone. */
+static void note_sensors(struct notes *n, const struct comparison *c)
+{
+	const char *first = NULL, *origin = NULL;
+	const struct comparison_row *first_row = NULL;
+
+	for (size_t i = 0; i < c->nrows; i++)
+		for (size_t k = 0; k < c->rows[i].nruns; k++) {
+			origin = origin_of(&c->rows[i].runs[k]);
+			if (!origin || (first && strcmp(first, origin) == 0))
+				continue;
+			if (!first) {
+				first = origin;
+				first_row = &c->rows[i];
+				continue;
+			}
+			note_begin(n);
+			buf_addf(&n->b,
+				 "The runs were measured with different knowledge about the "
+				 "sensor (%s: %s; %s: %s). Use gpuward characterise, then "
+				 "measure all runs again.",
+				 first_row->label, sensor_origin_words_of(first),
+				 c->rows[i].label, sensor_origin_words_of(origin));
+			note_end(n);
+			return;
+		}
 }
 
 static void add_note(struct notes *n, bool when, const char *sentence)
@@ -384,7 +506,10 @@ static void note_reference(struct notes *n, const struct comparison *c)
 	if (has_trials(c)) /* for a single run, geometric and arithmetic mean are equal */
 		buf_adds(&n->b, ". They are ratios of geometric means; the values in the table "
 				"are arithmetic means");
-	buf_addf(&n->b, ". Intervals are 95 %%%s.", gain_text(c));
+	buf_addf(&n->b, ". Intervals are 95 %%%s", gain_text(c));
+	buf_adds(&n->b, strstr(n->b.p, "it cancels") && comparison_has(c, METRIC_NET)
+				? ", except in net energy."
+				: ".");
 	note_end(n);
 }
 
@@ -398,10 +523,12 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 	for (size_t i = 0; i < c->nrows; i++) {
 		note_row(&n, &c->rows[i]);
 		note_iterations(&n, &c->rows[i]);
+		note_cuts(&n, &c->rows[i]);
 		others |= c->rows[i].other_gpu;
 		scales |= c->rows[i].other_scale;
 	}
 	note_rooms(&n, c);
+	note_sensors(&n, c);
 	add_note(&n, c->iterations_partly,
 		 "The number of iterations is unknown for some runs, so whole runs are "
 		 "compared.");
@@ -429,10 +556,12 @@ void compare_value_text(const struct compare_view *v, const struct comparison_ro
 	if (m == METRIC_SIZE) {
 		comparison_size_text(f->mean, out, COMPARE_CELL);
 	} else if (m == METRIC_POWER && !v->no_power_sd && !isnan(row->power_sd_w)) {
-		snprintf(out, COMPARE_CELL, "%.*f %s (%.*f)", s->decimals, f->mean * s->factor,
-			 unit, s->decimals, row->power_sd_w * s->factor);
+		snprintf(out, COMPARE_CELL, "%.*f %s (%.*f)", s->decimals,
+			 comparison_scaled(s, f->mean), unit, s->decimals,
+			 comparison_scaled(s, row->power_sd_w));
 	} else {
-		snprintf(out, COMPARE_CELL, "%.*f %s", s->decimals, f->mean * s->factor, unit);
+		snprintf(out, COMPARE_CELL, "%.*f %s", s->decimals,
+			 comparison_scaled(s, f->mean), unit);
 	}
 }
 
@@ -442,9 +571,10 @@ void compare_interval_text(const struct compare_view *v, const struct comparison
 	const struct comparison_scale *s = &v->scale[m];
 
 	*out = '\0';
-	if (!isnan(f->low))
-		snprintf(out, COMPARE_CELL, "[%.*f, %.*f]", s->decimals, f->low * s->factor,
-			 s->decimals, f->high * s->factor);
+	if (comparison_has_width(s, f->low, f->high))
+		snprintf(out, COMPARE_CELL, "[%.*f, %.*f]", s->decimals,
+			 comparison_scaled(s, f->low), s->decimals,
+			 comparison_scaled(s, f->high));
 }
 
 const char *compare_row_state(const struct comparison_row *row)
@@ -502,6 +632,8 @@ void compare_markdown(const struct compare_view *v, struct buf *out)
 {
 	bool rooms = comparison_has_rooms(v->c);
 
+	if (comparison_simulated(v->c))
+		buf_addf(out, "**SIMULATED**: %s\n\n", comparison_simulated_text(v->c));
 	buf_addf(out, "| Label | Runs | Validity |%s", rooms ? " Clean room |" : "");
 	for (unsigned m = 0; m < METRICS; m++)
 		if (v->shown[m])
@@ -513,6 +645,8 @@ void compare_markdown(const struct compare_view *v, struct buf *out)
 	buf_addc(out, '\n');
 	for (size_t i = 0; i < v->c->nrows; i++)
 		markdown_row(v, &v->c->rows[i], out);
+	if (v->no_notes)
+		return;
 	buf_addc(out, '\n');
 	comparison_notes(v->c, markdown_note, out);
 }
@@ -536,7 +670,7 @@ static const char *key_of(const struct comparison *c, unsigned m)
 }
 
 /* Returns the verdict as a word, or NULL if there is no change. */
-static const char *verdict_word(const struct compare_change *c)
+static const char *verdict_word(const struct compare_change *c, enum comparison_metric m)
 {
 	static const char *const words[] = {
 		[COMPARE_LESS] = "less",
@@ -545,6 +679,8 @@ static const char *verdict_word(const struct compare_change *c)
 		[COMPARE_UNKNOWN] = "cannot-tell",
 	};
 
+	if (m == METRIC_SIZE && !isnan(c->change) && c->change != 0) /* exact, not measured */
+		return words[c->change < 0 ? COMPARE_LESS : COMPARE_MORE];
 	return isnan(c->change) ? NULL : words[compare_verdict(c)];
 }
 
@@ -594,7 +730,7 @@ void compare_csv(const struct compare_view *v, struct buf *out)
 		buf_addf(out, ",%s,%s", row->simulated ? "true" : "false", room ? room : "");
 		for (unsigned m = 0; m < METRICS; m++) {
 			const struct comparison_figure *f = &row->figure[m];
-			const char *verdict = verdict_word(&f->change);
+			const char *verdict = verdict_word(&f->change, m);
 
 			if (!v->shown[m])
 				continue;
@@ -630,7 +766,7 @@ static void json_figure(struct json *j, const struct comparison *c,
 		json_double(j, "sd", row->power_sd_w);
 	render_interval(j, "change_ratio", &change);
 	json_string(j, "change_basis", isnan(f->change.change) ? NULL : basis[f->change.basis]);
-	json_string(j, "change_verdict", verdict_word(&f->change));
+	json_string(j, "change_verdict", verdict_word(&f->change, m));
 	json_object_end(j);
 }
 

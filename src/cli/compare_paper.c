@@ -2,6 +2,7 @@
 
 #include "base/array.h"
 #include "base/utf8.h"
+#include "measure/sensor.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -58,7 +59,9 @@ static void latex_number(struct buf *out, int decimals, double v, bool sign)
 
 static void latex_interval(struct buf *out, int decimals, double low, double high, bool sign)
 {
-	if (isnan(low) || isnan(high))
+	struct comparison_scale s = { 1, decimals, "" };
+
+	if (!comparison_has_width(&s, low, high))
 		return;
 	buf_adds(out, " {[}");
 	latex_number(out, decimals, low, sign);
@@ -81,23 +84,26 @@ static void latex_value(const struct compare_view *v, const struct comparison_ro
 		compare_value_text(v, row, m, size);
 		latex_text(out, size);
 	} else {
-		latex_number(out, s->decimals, f->mean * s->factor, false);
+		latex_number(out, s->decimals, comparison_scaled(s, f->mean), false);
 		if (m == METRIC_POWER && !isnan(row->power_sd_w))
 			buf_addf(out, " (%.*f)", s->decimals, row->power_sd_w * s->factor);
-		latex_interval(out, s->decimals, f->low * s->factor, f->high * s->factor,
-			       false);
+		latex_interval(out, s->decimals, comparison_scaled(s, f->low),
+			       comparison_scaled(s, f->high), false);
 	}
 }
 
 static void latex_change(const struct compare_change *c, struct buf *out)
 {
+	int decimals = comparison_change_decimals(c);
+
 	buf_adds(out, " & ");
 	if (isnan(c->change)) {
 		buf_adds(out, "--");
 		return;
 	}
-	latex_number(out, 1, 100 * c->change, true);
-	latex_interval(out, 1, 100 * c->change_low, 100 * c->change_high, true);
+	latex_number(out, decimals, comparison_per_cent(c->change, decimals), true);
+	latex_interval(out, decimals, comparison_per_cent(c->change_low, decimals),
+		       comparison_per_cent(c->change_high, decimals), true);
 }
 
 /* The size has no change column: it is given, not measured. */
@@ -129,6 +135,16 @@ static void latex_head(const struct compare_view *v, bool states, struct buf *ou
 	buf_adds(out, " \\\\\n\\midrule\n");
 }
 
+static unsigned latex_columns(const struct compare_view *v, bool states)
+{
+	unsigned n = states ? 3 : 2;
+
+	for (unsigned m = 0; m < METRICS; m++)
+		if (v->shown[m])
+			n += has_change(v, m) ? 2 : 1;
+	return n;
+}
+
 /* Returns true if the table needs a column for the validity of the rows. */
 static bool needs_states(const struct comparison *c)
 {
@@ -152,7 +168,8 @@ void compare_latex(const struct compare_view *v, struct buf *out)
 {
 	bool states = needs_states(v->c);
 
-	buf_adds(out, "% needs \\usepackage{booktabs}; intervals are 95 %\n");
+	if (!v->no_notes)
+		buf_adds(out, "% needs \\usepackage{booktabs}; intervals are 95 %\n");
 	latex_head(v, states, out);
 	for (size_t i = 0; i < v->c->nrows; i++) {
 		const struct comparison_row *row = &v->c->rows[i];
@@ -173,8 +190,12 @@ void compare_latex(const struct compare_view *v, struct buf *out)
 		}
 		buf_adds(out, " \\\\\n");
 	}
+	if (comparison_simulated(v->c))
+		buf_addf(out, "\\multicolumn{%u}{l}{\\textbf{SIMULATED}: %s} \\\\\n",
+			 latex_columns(v, states), comparison_simulated_text(v->c));
 	buf_adds(out, "\\bottomrule\n\\end{tabular}\n");
-	comparison_notes(v->c, latex_note, out);
+	if (!v->no_notes)
+		comparison_notes(v->c, latex_note, out);
 }
 
 static const struct result_run *first_usable(const struct comparison_row *row,
@@ -249,14 +270,6 @@ static void add_runs(struct buf *out, const struct comparison_row *row)
 			 run->work.tokens);
 }
 
-/* Returns how well the sensor is known, in words for a reader who does not know gpuward. */
-static const char *sensor_words(const char *origin)
-{
-	return strcmp(origin, "active") == 0    ? "sensor characterised"
-	       : strcmp(origin, "passive") == 0 ? "sensor periods measured"
-						: "sensor not characterised";
-}
-
 /* Returns the kind of reading from which the energies of a row were computed; "" if no run says
  * it. */
 static const char *meter_words(const struct comparison_row *row)
@@ -315,7 +328,7 @@ static void add_method(struct buf *out, const struct comparison_row *row,
 	if (d && *meter_words(row))
 		buf_adds(out, verdict_words(d->energy.verdict));
 	if (d && d->sensor.origin)
-		buf_addf(out, ", %s", sensor_words(d->sensor.origin));
+		buf_addf(out, ", %s", sensor_origin_words_of(d->sensor.origin));
 	if (d && (d->sensor.gain != 1 || d->sensor.offset_w != 0))
 		buf_addf(out, ", calibrated with gain %.4f and offset %+.1f W", d->sensor.gain,
 			 d->sensor.offset_w);
@@ -374,25 +387,24 @@ static void add_reference(struct buf *out, const struct compare_view *v)
 	buf_adds(out, ").");
 }
 
-/* Adds " Relative to fp32, its energy per iteration is 59.4 % lower [58.7, 60.1]." */
-static void add_change(struct buf *out, const struct compare_view *v,
-		       const struct comparison_row *row)
+/* Adds "is 59.4 % lower [58.7, 60.1]", or what is known instead. */
+static void add_change_words(struct buf *out, const struct compare_change *c)
 {
-	const struct compare_change *c = &row->figure[METRIC_ENERGY].change;
 	enum compare_verdict verdict = compare_verdict(c);
 	double sign = verdict == COMPARE_LESS ? -100 : 100, low = sign * c->change_low,
 	       high = sign * c->change_high;
 	/* at least one decimal, also for changes above 100 % */
 	int decimals = comparison_change_decimals(c) > 1 ? comparison_change_decimals(c) : 1;
+	struct comparison_scale shown = { 1, decimals, "" };
 	bool none; /* the text is "no difference [...]" */
 	char text[96];
 
-	buf_addf(out, " Relative to %s, its energy %s ", v->c->reference->label,
-		 energy_unit(v->c));
 	if (verdict == COMPARE_LESS || verdict == COMPARE_MORE) {
-		buf_addf(out, "is %.*f %% %s [%.*f, %.*f]", decimals, sign * c->change,
-			 verdict == COMPARE_LESS ? "lower" : "higher", decimals,
-			 fmin(low, high), decimals, fmax(low, high));
+		buf_addf(out, "is %.*f %% %s", decimals, sign * c->change,
+			 verdict == COMPARE_LESS ? "lower" : "higher");
+		if (comparison_has_width(&shown, low, high))
+			buf_addf(out, " [%.*f, %.*f]", decimals, fmin(low, high), decimals,
+				 fmax(low, high));
 	} else {
 		comparison_change_text(c, text, sizeof(text));
 		none = strncmp(text, "no ", 3) == 0;
@@ -402,10 +414,27 @@ static void add_change(struct buf *out, const struct compare_view *v,
 			 : none ? ""
 				: ", which does not show a difference");
 	}
+}
+
+/* Adds " Relative to fp32, its energy per iteration is 59.4 % lower [58.7, 60.1]." and the
+ * change of the net energy, if the view shows it. */
+static void add_change(struct buf *out, const struct compare_view *v,
+		       const struct comparison_row *row)
+{
+	const struct compare_change *net = &row->figure[METRIC_NET].change;
+
+	buf_addf(out, " Relative to %s, its energy %s ", v->c->reference->label,
+		 energy_unit(v->c));
+	add_change_words(out, &row->figure[METRIC_ENERGY].change);
 	buf_addf(out, " (95 %%; %s).",
 		 row->other_gpu || row->other_scale
 			 ? "the gain errors of the sensors are included"
 			 : "the gain error of the sensor cancels");
+	if (!v->shown[METRIC_NET] || isnan(net->change))
+		return;
+	buf_adds(out, " Its energy above the baseline ");
+	add_change_words(out, net);
+	buf_adds(out, " (95 %; the errors of sensor and baseline are included).");
 }
 
 static void add_row(struct buf *out, const struct compare_view *v,
@@ -450,9 +479,10 @@ static void add_codes(struct buf *out, const struct comparison_row *row)
 	}
 	if (n == 0)
 		return;
-	buf_addf(out, " Runs of %s are %s:", row->label,
-		 row->validity && strcmp(row->validity, "valid") != 0 ? row->validity
-								      : "noted");
+	if (row->validity && strcmp(row->validity, "valid") != 0)
+		buf_addf(out, " Runs of %s are %s:", row->label, row->validity);
+	else
+		buf_addf(out, " Note on the runs of %s:", row->label);
 	for (size_t i = 0; i < n; i++)
 		buf_addf(out, "%s %s", i ? "," : "", listed[i]);
 	buf_addc(out, '.');
@@ -464,13 +494,10 @@ void compare_sentences(const struct compare_view *v, struct buf *out)
 	struct compare_view own = *v;
 	struct buf text;
 	char *clean;
-	bool simulated = false;
 
 	own.no_power_sd = true;
 	buf_init(&text, out->max);
-	for (size_t i = 0; i < c->nrows; i++)
-		simulated |= c->rows[i].simulated;
-	if (simulated)
+	if (comparison_simulated(c))
 		buf_adds(&text, "SIMULATED, do not publish: ");
 	add_reference(&text, &own);
 	for (size_t i = 0; i < c->nrows; i++)

@@ -17,6 +17,7 @@ struct compare_view {
 	const struct comparison *c;
 	bool shown[METRICS];
 	bool no_power_sd; /* true: hide the standard deviation of the power */
+	bool no_notes;    /* true: write the table without notes (--quiet) */
 	struct comparison_scale scale[METRICS];
 };
 

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define ALPHA 0.05
+#define ALPHA 0.05 /* of the intervals of changes */
 
 static const char *const names[METRICS] = {
 	"latency", "power", "energy", "net", "token", "size"
@@ -34,6 +34,21 @@ enum comparison_metric comparison_metric_find(const char *name)
 	while (m < METRICS && strcmp(names[m], name) != 0)
 		m++;
 	return (enum comparison_metric)m;
+}
+
+size_t comparison_simulated(const struct comparison *c)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->nrows; i++)
+		n += c->rows[i].simulated;
+	return n;
+}
+
+const char *comparison_simulated_text(const struct comparison *c)
+{
+	return comparison_simulated(c) == c->nrows ? "these GPUs are not real"
+						   : "the GPUs of the marked rows are not real";
 }
 
 bool comparison_knows_sd(const struct comparison *c)
@@ -113,11 +128,16 @@ double comparison_value(const struct comparison *c, const struct comparison_run 
 	}
 }
 
-/* Returns the relative standard uncertainty of an interval.  Uses the high end, because the low
- * end may be cut at 0. */
+/* Returns the standard uncertainty of an interval.  Uses the high end, because the low end may
+ * be cut at 0. */
+static double interval_u(const struct gw_interval *b)
+{
+	return (b->high - b->best) / NORMAL_95;
+}
+
 static double relative_u(const struct gw_interval *b)
 {
-	return (b->high - b->best) / NORMAL_95 / fabs(b->best);
+	return interval_u(b) / fabs(b->best);
 }
 
 static double larger_known(double a, double b)
@@ -130,42 +150,40 @@ static bool is_measured_power(enum comparison_metric m)
 	return m == METRIC_POWER || m == METRIC_ENERGY || m == METRIC_NET || m == METRIC_TOKEN;
 }
 
-/* Returns the relative standard uncertainty of the energy of a run, for comparisons on one GPU.
- * It also applies to the mean power and to the energy per iteration or token.  Nothing cancels
- * in net energy, so all of its uncertainty is in u_lasting(). */
-static double u_fair(const struct comparison_run *r, enum comparison_metric m)
-{
-	if (m == METRIC_NET)
-		return 0;
-	return is_measured_power(m) ? relative_u(&r->run->sum.energy_relative_j) : NAN;
-}
-
-/* Returns the standard uncertainty that all runs share: gain and offset of the sensor.  It is
- * relative, except for net energy: that may be close to 0, so its uncertainty is in joules. */
-static double u_lasting(const struct comparison *c, const struct comparison_run *r,
-			enum comparison_metric m)
+/* Adds a run to the mean of a metric. On one GPU, only the relative interval of its energy
+ * differs from run to run; it also applies to the mean power and to the energy per iteration or
+ * token. */
+static void add_run(struct run_mean *mean, const struct comparison *c,
+		    const struct comparison_run *r, enum comparison_metric m, double v)
 {
 	const struct gw_interval *net = &r->run->sum.energy_net_j;
-	double fair = u_fair(r, m), all = larger_known(fair, relative_u(&r->run->sum.energy_j));
+	double own = relative_u(&r->run->sum.energy_relative_j) * fabs(v);
+	double all = relative_u(&r->run->sum.energy_j) * fabs(v);
 
-	if (m == METRIC_NET)
-		return (net->high - net->best) / NORMAL_95 / net_count(r, c->per_iteration);
+	if (m == METRIC_NET) { /* it may be close to 0, so its uncertainty is not relative */
+		double count = net_count(r, c->per_iteration);
+
+		own = interval_u(&r->run->sum.energy_relative_j) / count;
+		all = interval_u(net) / count;
+		if (!(own <= all)) /* not known: all of it may be the same in all runs */
+			own = 0;
+	}
 	/* in a result, the intervals of energy per iteration and per token are absolute, too */
 	if (m == METRIC_ENERGY)
-		all = larger_known(all, relative_u(&r->run->work.energy_per_iteration_j));
+		all = larger_known(all,
+				   relative_u(&r->run->work.energy_per_iteration_j) * fabs(v));
 	if (m == METRIC_TOKEN)
-		all = larger_known(all, relative_u(&r->run->work.energy_per_token_j));
-	return isnan(fair) ? all : sqrt(all * all - fair * fair);
+		all = larger_known(all, relative_u(&r->run->work.energy_per_token_j) * fabs(v));
+	if (is_measured_power(m))
+		run_mean_add(mean, v, own, all);
+	else
+		run_mean_add(mean, v, NAN, NAN);
 }
 
 /* The usable runs of a row, for one metric. */
 struct sums {
-	double *value;          /* the values, one per run */
-	struct moments moments; /* mean and variance of the values */
-	double fair2;           /* mean square of the results of u_fair(); NAN: unknown */
-	/* standard uncertainty that all runs share, in the unit of the values: gain and offset
-	 * of the sensor; for net energy, the whole uncertainty of a run */
-	double lasting;
+	double *value; /* the values, one per run */
+	struct run_mean mean;
 };
 
 /* Collects the values of the usable runs of a row; `value` has room for all of them. */
@@ -173,59 +191,33 @@ static struct sums collect_values(const struct comparison *c, const struct compa
 				  enum comparison_metric m, double *value)
 {
 	struct sums s = { .value = value };
-	double lasting2 = 0, n;
 
-	moments_init(&s.moments);
+	run_mean_init(&s.mean);
 	for (size_t i = 0; i < row->nruns; i++) {
 		const struct comparison_run *r = &row->runs[i];
 		double v = comparison_value(c, r, m);
 
 		if (!result_run_usable(r->run) || !isfinite(v))
 			continue;
-		value[s.moments.count] = v;
-		moments_add(&s.moments, v);
-		s.fair2 += pow(u_fair(r, m), 2);
-		lasting2 += pow(u_lasting(c, r, m), 2);
+		value[s.mean.moments.count] = v;
+		add_run(&s.mean, c, r, m, v);
 	}
-	n = (double)s.moments.count;
-	s.fair2 /= n;
-	s.lasting = sqrt(lasting2 / n) * (m == METRIC_NET ? 1 : fabs(s.moments.mean));
 	return s;
-}
-
-/* Returns half the width of the 95 % interval of the mean, for comparisons. With several runs,
- * computes it from the scatter of the runs; with one run, from the uncertainty of its
- * energy. */
-static double fair_half_width(const struct sums *s)
-{
-	double n = (double)s->moments.count;
-
-	if (n < 2)
-		return NORMAL_95 * sqrt(s->fair2) * fabs(s->moments.mean);
-	return student_factor(ALPHA, n - 1) * sqrt(moments_variance(&s->moments) / n);
-}
-
-/* Returns half the width of the 95 % interval of the absolute value.  Gain and offset have the
- * same error in every run, so more runs do not reduce this part. */
-static double absolute_half_width(const struct sums *s, double fair)
-{
-	double lasting = NORMAL_95 * s->lasting;
-
-	return s->moments.count == 1 && isnan(fair) ? lasting : hypot(fair, lasting);
 }
 
 static void figure_fill(struct comparison_figure *f, const struct sums *s,
 			enum comparison_metric m)
 {
-	double mean = moments_mean(&s->moments), fair = fair_half_width(s), whole = fair;
+	double mean = moments_mean(&s->mean.moments), fair = run_mean_reach_own(&s->mean),
+	       whole = fair;
 
 	if (is_measured_power(m))
-		whole = absolute_half_width(s, fair);
+		whole = run_mean_reach(&s->mean);
 	if (m == METRIC_SIZE) /* the size is given, not measured, so it has no interval */
 		whole = fair = NAN;
 	if (m == METRIC_NET) /* the absolute interval is also the one for comparisons */
 		fair = NAN;
-	*f = (struct comparison_figure){ .n = s->moments.count,
+	*f = (struct comparison_figure){ .n = s->mean.moments.count,
 					 .mean = mean,
 					 .low = mean - whole,
 					 .high = mean + whole,
@@ -236,7 +228,8 @@ static void figure_fill(struct comparison_figure *f, const struct sums *s,
 						     .change_low = NAN,
 						     .change_high = NAN } };
 	/* only net energy can be negative; fmax() must not turn NAN into 0 */
-	if (m != METRIC_NET && f->low < 0)
+	f->cut = m != METRIC_NET && f->low < 0;
+	if (f->cut)
 		f->low = 0;
 	if (f->fair_low < 0)
 		f->fair_low = 0;
@@ -274,16 +267,23 @@ static double extra_log(const struct comparison_row *first, const struct compari
 	if (m == METRIC_TIME || m == METRIC_SIZE)
 		return 0;
 	if (m == METRIC_NET || row->other_gpu || row->other_scale)
-		return hypot(a->lasting / a->moments.mean, b->lasting / b->moments.mean);
+		return hypot(run_mean_u_shared(&a->mean) / moments_mean(&a->mean.moments),
+			     run_mean_u_shared(&b->mean) / moments_mean(&b->mean.moments));
 	return compare_offset(offset_u_w(row), first->figure[METRIC_POWER].mean,
 			      row->figure[METRIC_POWER].mean);
+}
+
+static struct compare_arm arm_of(const struct sums *s)
+{
+	return (struct compare_arm){ s->value, s->mean.moments.count,
+				     run_mean_u_own(&s->mean) /
+					     fabs(moments_mean(&s->mean.moments)) };
 }
 
 static void change_fill(struct comparison_row *row, const struct comparison_row *first,
 			const struct sums *a, const struct sums *b, enum comparison_metric m)
 {
-	struct compare_arm from = { a->value, a->moments.count, sqrt(a->fair2) };
-	struct compare_arm to = { b->value, b->moments.count, sqrt(b->fair2) };
+	struct compare_arm from = arm_of(a), to = arm_of(b);
 	struct compare_change change;
 
 	if (m == METRIC_SIZE)
@@ -504,7 +504,7 @@ static void find_iterations(struct comparison *c)
 			known += has;
 		}
 	c->per_iteration = used > 0 && unknown == 0;
-	c->iterations_partly = known > 0 && !c->per_iteration;
+	c->iterations_partly = known > 0 && unknown > 0;
 }
 
 /* Chooses the first row with a known energy, or else the first with a usable run. */

@@ -29,6 +29,7 @@ struct comparison_figure {
 	size_t n;         /* number of runs in which the metric is known */
 	double mean;      /* mean over these n runs */
 	double low, high; /* absolute 95 % interval; includes gain and offset of the sensor */
+	bool cut;         /* low would be below 0 and is 0 instead */
 	double fair_low, fair_high; /* 95 % interval for comparison with runs on the same GPU */
 	/* change relative to the reference row; NAN in the reference row itself */
 	struct compare_change change;
@@ -117,6 +118,11 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 double comparison_value(const struct comparison *c, const struct comparison_run *r,
 			enum comparison_metric m);
 
+/* Returns the number of rows with simulated results, and what to print if there are any:
+ * "these GPUs are not real", or that only the GPUs of the marked rows are not. */
+size_t comparison_simulated(const struct comparison *c);
+const char *comparison_simulated_text(const struct comparison *c);
+
 /* Returns true if the variation of the load is known for any row. */
 bool comparison_knows_sd(const struct comparison *c);
 
@@ -138,20 +144,31 @@ struct comparison_scale {
 	const char *unit;
 };
 struct comparison_scale comparison_scale(const struct comparison *c, enum comparison_metric m);
-/* Returns a scale that suits numbers of a typical size.  unit is "s", "W" or "J". */
-struct comparison_scale comparison_scale_of(double typical, const char *unit);
+/* Returns a scale that suits all n values.  The largest number of an interval decides the unit.
+ * There are about four digits, and more if the narrowest interval needs them to show two digits
+ * of its half width.  NAN: unknown.  unit is "s", "W" or "J". */
+struct comparison_scale comparison_scale_of(const struct gw_interval *v, size_t n,
+					    const char *unit);
+/* Returns the number to print for a value: scaled, and 0 instead of a number that would be
+ * printed as "-0.00". */
+double comparison_scaled(const struct comparison_scale *s, double v);
+/* Returns true if the interval is known and its ends differ when they are printed. */
+bool comparison_has_width(const struct comparison_scale *s, double low, double high);
 
 /* Writes bytes in the unit that gives a round number, "128 MB" or "128 MiB"; otherwise as
  * "117.7 MiB". */
 void comparison_size_text(double bytes, char *out, size_t size);
 
 /* Returns the decimals for a change in per cent: one, or none from 100 %.  If an interval is
- * known, adds more decimals while everything rounds to 0, or while an interval without 0 is
- * rounded to one with 0. */
+ * known, adds more decimals while everything rounds to 0, while an interval without 0 is rounded
+ * to one with 0, or while both ends of the interval are rounded to the same number. */
 int comparison_change_decimals(const struct compare_change *c);
 
-/* Writes "-12.3 % [-13.1, -11.5]", or "no difference [within 0.001 %]"; "" if the change is
- * unknown. */
+/* Returns a ratio in per cent, and 0 instead of a number that would be printed as "-0.0". */
+double comparison_per_cent(double ratio, int decimals);
+
+/* Writes "-12.3 % [-13.1, -11.5]"; "-12.3 %" if the interval is unknown or has no width; "no
+ * difference [within 0.001 %]"; "" if the change is unknown. */
 void comparison_change_text(const struct compare_change *change, char *out, size_t size);
 
 /* Calls say() with each sentence that the reader needs to interpret the figures correctly. */

@@ -577,7 +577,7 @@ static int add_net(struct diff *d)
 
 	if (comparison_init(&whole, d->both, 2, NULL, true) != 0)
 		return -GW_E_NOMEM;
-	add_figure(d, &whole, METRIC_NET, "energy_net_joules", "Net energy");
+	add_figure(d, &whole, METRIC_NET, "energy_net_joules", "Net per run");
 	comparison_done(&whole);
 	return 0;
 }

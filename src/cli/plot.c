@@ -736,6 +736,8 @@ void plot_dots(struct buf *out, const struct plot_dots *p)
 	x.size = p->width - x.at - CHAR * (double)texts - 20;
 	axis_fit(&x, 70, true);
 	begin_svg(out, p->width, bottom + 40, p->title, p->description);
+	if (p->mark)
+		draw_mark(out, p->mark, p->width - 6);
 	for (unsigned i = 0; i < tick_count(&x); i++)
 		segment(out, "grid", axis_place(&x, tick_value(&x, i)), TOP,
 			axis_place(&x, tick_value(&x, i)), bottom);

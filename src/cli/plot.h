@@ -62,6 +62,7 @@ struct plot_dots {
 	const char *title, *description, *quantity, *unit;
 	const struct plot_dot *dots;
 	size_t n;
+	const char *mark; /* a label in the corner, as "SIMULATED"; NULL: none */
 	unsigned width;
 };
 void plot_dots(struct buf *out, const struct plot_dots *p);

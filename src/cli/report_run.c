@@ -6,6 +6,7 @@
 #include "plot.h"
 
 #include "base/array.h"
+#include "measure/sensor.h"
 
 #include <gpuward.h>
 
@@ -25,27 +26,23 @@ void report_badge(struct buf *out, const char *validity)
 	buf_adds(out, "</span>");
 }
 
-static void add_number(struct buf *out, double v, const char *unit)
-{
-	struct comparison_scale s = comparison_scale_of(fabs(v), unit);
-
-	if (isnan(v))
-		buf_adds(out, "–");
-	else
-		buf_addf(out, "%.*f %s", s.decimals, v * s.factor, s.unit);
-}
-
 static void add_band(struct buf *out, const struct gw_interval *b, const char *unit)
 {
-	/* If the interval is wide and contains 0, its width decides the unit. */
-	double size = fmax(fabs(b->best), (b->high - b->low) / 2);
-	struct comparison_scale s = comparison_scale_of(size, unit);
+	struct comparison_scale s = comparison_scale_of(b, 1, unit);
 
-	if (isnan(b->best) || isnan(b->low) || isnan(b->high))
-		add_number(out, b->best, unit);
-	else
-		buf_addf(out, "%.*f %s [%.*f, %.*f]", s.decimals, b->best * s.factor, s.unit,
-			 s.decimals, b->low * s.factor, s.decimals, b->high * s.factor);
+	if (isnan(b->best)) {
+		buf_adds(out, "–");
+		return;
+	}
+	buf_addf(out, "%.*f %s", s.decimals, comparison_scaled(&s, b->best), s.unit);
+	if (comparison_has_width(&s, b->low, b->high))
+		buf_addf(out, " [%.*f, %.*f]", s.decimals, comparison_scaled(&s, b->low),
+			 s.decimals, comparison_scaled(&s, b->high));
+}
+
+static void add_number(struct buf *out, double v, const char *unit)
+{
+	add_band(out, &(struct gw_interval){ NAN, v, NAN }, unit);
 }
 
 static void add_word(struct buf *out, const char *s)
@@ -198,7 +195,7 @@ static void write_sensor(struct buf *out, const struct result_device *d)
 {
 	const struct result_sensor *s = &d->sensor;
 
-	add_word(out, s->origin);
+	add_word(out, s->origin ? sensor_origin_words_of(s->origin) : NULL);
 	if (s->source)
 		buf_addf(out, ", %s", s->source);
 	write_seconds(out, ", new value every ", s->period_s, "");
@@ -281,7 +278,8 @@ static void draw_power(struct buf *out, const struct result_file *file,
 			       .nlines = power->n,
 			       .limit = power->limit_w,
 			       .zero = true,
-			       .strips = true };
+			       .strips = true,
+			       .mark = file->simulated ? "SIMULATED" : NULL };
 
 	plot_range(power->lines, power->n, &from, &to);
 	plot_range(heat->lines, heat->n, &heat_from, &heat_to);

@@ -91,21 +91,6 @@ bool run_result_shared(const struct measured_run *r);
 /* Prints the result on standard error. */
 void run_result_print(const struct measured *m, const struct cli *c);
 
-/* The value of one run, and the standard uncertainty that it shares with the other runs. */
-struct trials_value {
-	double value, u_shared;
-};
-
-/* Returns the mean and its 95 % interval.  The interval combines Student's t for the scatter of
- * the runs with the shared uncertainty.  More runs reduce the scatter, but not the error of the
- * sensor, which is the same in all runs.  *ret_sd: standard deviation of one run.  All are NAN
- * with fewer than two runs, or if a value is unknown. */
-struct gw_interval trials_mean(const struct trials_value *v, unsigned n, double *ret_sd);
-
-/* Returns the standard uncertainty that a run shares with the other runs: the square root of
- * (absolute uncertainty squared - relative uncertainty squared). */
-double trials_shared(const struct gw_interval *absolute, const struct gw_interval *relative);
-
 /* run_count: reads a counter before and after each run (--count-cmd, --count-url), and prints
  * what is unknown or assumed. */
 

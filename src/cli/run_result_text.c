@@ -29,9 +29,10 @@ static double half_width(const struct gw_interval *v)
 	return (v->high - v->low) / 2;
 }
 
+/* Returns the standard uncertainty.  Uses the high end, because the low end may be cut at 0. */
 static double standard_u(const struct gw_interval *v)
 {
-	return half_width(v) / normal_quantile(0.975);
+	return (v->high - v->best) / NORMAL_95;
 }
 
 /* Returns how many decimals are needed to show two digits of the width. */
@@ -174,6 +175,7 @@ static const char no_baseline[] = "unknown: some GPU has no baseline";
 static void print_net(const struct measured_run *r)
 {
 	char a[80], b[32], text[96];
+	bool below;
 
 	if (!r->sum.baseline_kind)
 		return;
@@ -181,9 +183,11 @@ static void print_net(const struct measured_run *r)
 		row("Above idle", "%s", no_baseline);
 		return;
 	}
+	/* only if the whole interval is below 0; else it may be 0 within the uncertainty */
+	below = r->sum.net_joules.high < 0;
 	row("Above idle", "%s (%s)%s%s", interval_text(a, &r->sum.net_joules), text,
-	    r->sum.floored ? "; below idle, counted as " : "",
-	    r->sum.floored ? term_quantity(b, r->sum.adjusted_joules, "J") : "");
+	    below ? "; less than the baseline, which is therefore wrong; counted as " : "",
+	    below ? term_quantity(b, r->sum.adjusted_joules, "J") : "");
 }
 
 static const char *samples_text(char out[static 64], const struct gw_energy *e)
@@ -203,11 +207,6 @@ static const char *samples_text(char out[static 64], const struct gw_energy *e)
  * Writes "" if the GPU has no energy source. */
 static const char *source_text(const struct measured_device *d, char *text, size_t size)
 {
-	static const char *const origins[] = {
-		[SENSOR_ASSUMED] = "sensor not characterised; typical delays used",
-		[SENSOR_PASSIVE] = "sensor periods measured; typical delays used",
-		[SENSOR_ACTIVE] = "sensor characterised",
-	};
 	char limit[48] = "";
 
 	text[0] = '\0';
@@ -215,8 +214,9 @@ static const char *source_text(const struct measured_device *d, char *text, size
 		return text;
 	if (!isnan(d->power_limit_w))
 		snprintf(limit, sizeof(limit), "; power limit %.0f W", d->power_limit_w);
-	snprintf(text, size, "%s, %s%s", gw_rung_name(d->energy.rung),
-		 origins[d->sensor.origin], limit);
+	snprintf(text, size, "%s, %s%s%s", gw_rung_name(d->energy.rung),
+		 sensor_origin_words(d->sensor.origin),
+		 d->sensor.origin == SENSOR_ACTIVE ? "" : "; typical delays used", limit);
 	return text;
 }
 
@@ -420,35 +420,6 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 	print_codes(r);
 }
 
-double trials_shared(const struct gw_interval *absolute, const struct gw_interval *relative)
-{
-	double all = standard_u(absolute), own = standard_u(relative);
-
-	return isnan(all) || isnan(own) ? NAN : sqrt(fmax(all * all - own * own, 0));
-}
-
-struct gw_interval trials_mean(const struct trials_value *v, unsigned n, double *ret_sd)
-{
-	struct moments m;
-	double u2[2], df[2] = { (double)n - 1, INFINITY }, shared = 0, sum, half;
-
-	moments_init(&m);
-	for (unsigned i = 0; i < n; i++) {
-		moments_add(&m, v[i].value);
-		shared += v[i].u_shared / n;
-	}
-	*ret_sd = NAN;
-	if (n < 2 || !isfinite(moments_mean(&m)) || isnan(shared))
-		return (struct gw_interval){ NAN, NAN, NAN };
-	*ret_sd = sqrt(moments_variance(&m));
-	u2[0] = moments_variance(&m) / n;
-	u2[1] = shared * shared;
-	sum = u2[0] + u2[1];
-	half = sum > 0 ? student_factor(0.05, welch_df(u2, df, 2)) * sqrt(sum) : 0;
-	return (struct gw_interval){ moments_mean(&m) - half, moments_mean(&m),
-				     moments_mean(&m) + half };
-}
-
 static bool is_usable(const struct measured_run *r)
 {
 	return !isnan(r->sum.joules.best) && r->validity < GW_INVALID;
@@ -461,27 +432,30 @@ static const void *member_of(const struct measured_run *r, size_t offset)
 	return (const char *)r + offset;
 }
 
-/* Returns the mean of an energy over the usable runs.  energy: its offset in struct
- * measured_run; by: offset of the member to divide by (0: do not divide).  All runs share the
- * uncertainty of the baseline and of the sensor. */
-static struct gw_interval mean_joules(const struct measured *m, size_t energy, size_t by,
+/* Returns the mean of an energy over the usable runs; NAN if one of them does not have it.
+ * energy: its offset in struct measured_run; per: offset of the number of items that it was
+ * divided by (0: it is the energy of the whole run). */
+static struct gw_interval mean_joules(const struct measured *m, size_t energy, size_t per,
 				      double *ret_sd)
 {
-	struct trials_value v[RUN_RESULT_TRIALS];
-	unsigned n = 0;
+	struct run_mean mean;
+	double best, reach;
 
-	for (unsigned i = 0; i < m->runs && n < RUN_RESULT_TRIALS; i++) {
+	run_mean_init(&mean);
+	for (unsigned i = 0; i < m->runs; i++) {
 		const struct measured_run *r = &m->run[i];
 		const struct gw_interval *joules = member_of(r, energy);
-		double count = by ? *(const double *)member_of(r, by) : 1;
+		double count = per ? *(const double *)member_of(r, per) : 1;
 
 		if (is_usable(r))
-			v[n++] = (struct trials_value){
-				joules->best / count,
-				trials_shared(joules, &r->sum.relative_joules) / count
-			};
+			run_mean_add(&mean, joules->best,
+				     standard_u(&r->sum.relative_joules) / count,
+				     standard_u(joules));
 	}
-	return trials_mean(v, n, ret_sd);
+	best = moments_mean(&mean.moments);
+	reach = run_mean_reach(&mean);
+	*ret_sd = sqrt(moments_variance(&mean.moments));
+	return (struct gw_interval){ best - reach, best, best + reach };
 }
 
 static double mean_value(const struct measured *m, size_t member)
@@ -527,12 +501,12 @@ static void print_mean(const struct measured *m, unsigned n)
 	    interval_text(a, &all), width_text(b, sd),
 	    term_quantity(c, mean_value(m, RUN(seconds)), "s"));
 	print_cost(m, all.best);
-	all = mean_joules(m, RUN(sum.joules), RUN(work.iterations), &sd);
+	all = mean_joules(m, RUN(work.iteration_joules), RUN(work.iterations), &sd);
 	if (!isnan(all.best))
 		row("  iteration", "%s in %s (%.0f iterations per run)", interval_text(a, &all),
 		    term_quantity(b, mean_value(m, RUN(work.latency_s)), "s"),
 		    mean_value(m, RUN(work.iterations)));
-	all = mean_joules(m, RUN(sum.joules), RUN(work.tokens), &sd);
+	all = mean_joules(m, RUN(work.token_joules), RUN(work.tokens), &sd);
 	if (!isnan(all.best))
 		row("  token", "%s (%.0f tokens per run)", interval_text(a, &all),
 		    mean_value(m, RUN(work.tokens)));

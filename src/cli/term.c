@@ -307,13 +307,25 @@ static volatile sig_atomic_t stop_flag;
 
 static void on_stop_signal(int number)
 {
-	(void)number;
-	stop_flag = 1;
+	stop_flag = number;
 }
 
-static void catch_signals(int flags)
+static const char *exit_message;
+static volatile sig_atomic_t progress_is_shown;
+
+/* Calls only functions that a signal handler may call. */
+static void on_exit_signal(int number)
 {
-	struct sigaction act = { .sa_handler = on_stop_signal, .sa_flags = flags };
+	ssize_t n = progress_is_shown ? write(STDERR_FILENO, "\r\033[K", 4) : 0;
+
+	if (n >= 0)
+		n = write(STDERR_FILENO, exit_message, strlen(exit_message));
+	_exit(128 + number);
+}
+
+static void catch_signals(void (*handler)(int), int flags)
+{
+	struct sigaction act = { .sa_handler = handler, .sa_flags = flags };
 
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
@@ -322,12 +334,23 @@ static void catch_signals(int flags)
 
 void stop_catch(void)
 {
-	catch_signals((int)SA_RESETHAND);
+	catch_signals(on_stop_signal, (int)SA_RESETHAND);
 }
 
 bool stop_requested(void)
 {
+	return stop_flag != 0;
+}
+
+int stop_signal(void)
+{
 	return stop_flag;
+}
+
+void stop_exit(const char *message)
+{
+	exit_message = message;
+	catch_signals(on_exit_signal, (int)SA_RESETHAND);
 }
 
 /* Returns true if this is a terminal with a cursor. */
@@ -342,7 +365,7 @@ bool screen_begin(void)
 {
 	if (!can_redraw(STDOUT_FILENO))
 		return false;
-	catch_signals(0);
+	catch_signals(on_stop_signal, 0);
 	fputs("\033[?1049h\033[?25l", stdout);
 	return true;
 }
@@ -429,6 +452,7 @@ void progress_show(const char *fmt, ...)
 	va_end(ap);
 	if (strlen(line) > most) /* the text is ASCII, so it can be cut anywhere */
 		line[most] = '\0';
+	progress_is_shown = 1;
 	fprintf(stderr, "\r%s\033[K", line);
 	fflush(stderr);
 }
@@ -437,6 +461,7 @@ void progress_clear(void)
 {
 	fputs("\r\033[K", stderr);
 	fflush(stderr);
+	progress_is_shown = 0;
 }
 
 void progress_bar(char out[static 64], unsigned columns, double share)

@@ -96,4 +96,11 @@ void stop_catch(void);
 
 bool stop_requested(void);
 
+/* Returns the signal that was caught, or 0. */
+int stop_signal(void);
+
+/* Catches the same signals, for work that cannot be asked to stop.  The first signal removes the
+ * progress line, prints the message and ends the program with status 128 + signal. */
+void stop_exit(const char *message);
+
 #endif

@@ -108,9 +108,9 @@ int bundle_recompute(const char *dir, void (*visit)(void *arg, const struct bund
 		     void *arg, struct bundle_summary *ret, char *message, size_t size);
 
 /* Calls visit() with the power samples of one device in order (monotonic time and watts), for
- * replay. Returns the same as bundle_recompute(), or -GW_E_NODEV: no such device. */
+ * replay. *ret_simulated: the samples are from a simulated GPU. Returns the same as bundle_recompute(), or -GW_E_NODEV: no such device. */
 int bundle_power(const char *dir, unsigned device,
 		 void (*visit)(void *arg, uint64_t t_ns, double watts), void *arg, char *name,
-		 size_t name_size, char *message, size_t size);
+		 size_t name_size, bool *ret_simulated, char *message, size_t size);
 
 #endif

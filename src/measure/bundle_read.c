@@ -389,9 +389,17 @@ static int read_manifest(struct bundle_reader *r)
 	char path[4096];
 	const struct toml_node *mono;
 	struct toml *doc;
+	struct stat st;
 	int err;
 
 	memset(r->sum, 0, sizeof(*r->sum));
+	if (stat(r->dir, &st) == 0 && !S_ISDIR(st.st_mode)) {
+		snprintf(r->message, r->size,
+			 "%s is not a bundle: a bundle is the folder that gpuward measure "
+			 "--bundle writes",
+			 r->dir);
+		return -GW_E_NOENT;
+	}
 	err = open_toml(r, bundle_path(path, sizeof(path), r->dir, BUNDLE_MANIFEST, -1), &doc);
 	if (err)
 		return err;
@@ -451,7 +459,7 @@ static int power_event(struct bundle_reader *r, const struct event *e)
 
 int bundle_power(const char *dir, unsigned device,
 		 void (*visit)(void *arg, uint64_t t_ns, double watts), void *arg, char *name,
-		 size_t name_size, char *message, size_t size)
+		 size_t name_size, bool *ret_simulated, char *message, size_t size)
 {
 	struct bundle_summary sum;
 	struct power p = { .r = { .dir = dir,
@@ -472,5 +480,6 @@ int bundle_power(const char *dir, unsigned device,
 	if (err)
 		return err;
 	snprintf(name, name_size, "%s", p.r.name);
+	*ret_simulated = sum.simulated;
 	return each_event(&p.r, power_event);
 }

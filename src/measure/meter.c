@@ -304,6 +304,12 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 			list[n++] = (struct chosen){ i, d->state == GW_DEVICE_STALLED };
 	}
 	none = unmatched_selector(snap, gpus);
+	if (!err && gpus && gpus[0] && gw_snapshot_device_count(snap) == 0) {
+		const char *why = gw_snapshot_status(snap)->message;
+
+		err = context_fail(ctx, -GW_E_NODEV, "no GPU was found%s%s", *why ? ": " : "",
+				   why);
+	}
 	gw_snapshot_free(snap);
 	if (!err && none)
 		err = context_fail(ctx, -GW_E_NODEV, "no GPU matches \"%s\"", none);

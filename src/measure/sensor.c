@@ -183,6 +183,25 @@ const char *sensor_model_name(unsigned model)
 	return model == SENSOR_LOWPASS ? "lowpass" : "boxcar";
 }
 
+const char *sensor_origin_words(enum sensor_origin origin)
+{
+	static const char *const words[] = {
+		[SENSOR_ASSUMED] = "sensor not characterised",
+		[SENSOR_PASSIVE] = "sensor periods measured",
+		[SENSOR_ACTIVE] = "sensor characterised",
+	};
+
+	return words[origin];
+}
+
+const char *sensor_origin_words_of(const char *name)
+{
+	for (unsigned i = SENSOR_PASSIVE; i <= SENSOR_ACTIVE; i++)
+		if (strcmp(name, sensor_origin_name(i)) == 0)
+			return sensor_origin_words((enum sensor_origin)i);
+	return sensor_origin_words(SENSOR_ASSUMED);
+}
+
 const char *sensor_origin_name(unsigned origin)
 {
 	static const char *const names[] = { "assumed", "passive", "active" };

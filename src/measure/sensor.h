@@ -115,6 +115,12 @@ unsigned sensor_average_quantity(const struct report *r);
 const char *sensor_model_name(unsigned model);
 const char *sensor_origin_name(unsigned origin);
 
+/* Returns the origin in words, for all texts and reports: "sensor not characterised", "sensor
+ * periods measured" or "sensor characterised". sensor_origin_words_of() takes the name; an
+ * unknown name counts as not characterised. */
+const char *sensor_origin_words(enum sensor_origin origin);
+const char *sensor_origin_words_of(const char *name);
+
 /* Returns a phrase that explains why period_s is based on fewer than SENSOR_CHANGES changes;
  * NULL if it is based on at least that many. */
 #define SENSOR_CHANGES 100

@@ -37,6 +37,38 @@ double moments_variance(const struct moments *m);
  * the time. NAN if empty. */
 double moments_variance_in_time(const struct moments *m);
 
+/* The mean over runs and its 95 % interval. A run has two kinds of uncertainty: one differs
+ * from run to run, the other is the same error in all runs (gain and offset of the sensor, the
+ * baseline), so that more runs do not reduce it. */
+struct run_mean {
+	struct moments moments; /* of the values */
+	/* Private: */
+	double own2_sum;   /* sum of squares of the uncertainties that differ; NAN: unknown */
+	double shared_sum; /* sum of the uncertainties that are the same; NAN: unknown */
+};
+
+void run_mean_init(struct run_mean *m);
+
+/* Adds a run. u_all: its standard uncertainty in the unit of value; u_own: the part of u_all
+ * that differs from run to run. NAN: unknown. If only one of them is known, it counts as the
+ * whole uncertainty. */
+void run_mean_add(struct run_mean *m, double value, double u_own, double u_all);
+
+/* Returns the standard uncertainty of a run that differs from run to run (root mean square), and
+ * the one that all runs share. NAN: unknown. */
+double run_mean_u_own(const struct run_mean *m);
+double run_mean_u_shared(const struct run_mean *m);
+
+/* Returns half the width of the 95 % interval for comparisons with runs that have the same
+ * shared error. Two or more runs: Student's t times the standard error. The own uncertainty is
+ * not added, because the scatter of the runs contains it. One run: its own uncertainty. */
+double run_mean_reach_own(const struct run_mean *m);
+
+/* Returns half the width of the 95 % interval of the true value: the reach above, and the
+ * normal factor times the shared uncertainty, in quadrature. The interval contains the true
+ * value in 95 % of the cases or slightly more. NAN: unknown. */
+double run_mean_reach(const struct run_mean *m);
+
 /* Seconds at each power, in buckets. The upper edge of a bucket is HISTOGRAM_STEP times the
  * lower edge, so a percentile differs from the exact one by at most half a bucket, 0.25 %, at
  * any level. There is an extra bucket below the first edge and one above the last edge; the

@@ -283,8 +283,8 @@ def test_results_are_refused_with_the_reason(command, tmp_path):
 NO_RESULT = "/dev/zero: not a result: a result of gpuward is JSON and begins with {"
 READERS = [
     (["compare", "{}"], NO_RESULT), (["diff", "{}", "{}"], NO_RESULT), (["report", "{}"], NO_RESULT), (["plot", "{}"], NO_RESULT),
-    (["recompute", "{}"], "/dev/zero/manifest.toml: there is no such file"),
-    (["replay", "{}"], "/dev/zero/manifest.toml: there is no such file"),
+    (["recompute", "{}"], "/dev/zero is not a bundle"),
+    (["replay", "{}"], "/dev/zero is not a bundle"),
     (["guard", "replay", "{}"], "/dev/zero:1: this line is longer than 16 MiB"),
     (["guard", "replay", "--policy", "{}", "{}"], "/dev/zero: it is larger than 1 MiB"),
     (["config", "check", "--config", "{}"], "/dev/zero: it is larger than 1 MiB"),

@@ -73,9 +73,26 @@ def test_a_full_disk_is_reported_and_the_summary_is_printed(tmp_path):
     assert done.returncode == 1 and "not empty" in done.stderr
 
 
+def test_recompute_shows_trials_and_runs_that_failed_for_other_reasons(tmp_path):
+    bundle, once = tmp_path / "run", tmp_path / "count"
+    script = f"echo x >>{once}; sleep 0.2; [ $(wc -l <{once}) -lt 4 ]"  # the warm-up is the first, the third trial fails
+    measure(bundle, "--warmup=1", "--trials=4", "--trial=5", "--no-cooldown", command=("sh", "-c", script))
+    doc = json.loads(gpuward("recompute", "--json", bundle).stdout)
+    assert doc["simulated"] is True
+    seen = [(w["label"], w["trial"], w["run_validity"]) for w in doc["windows"] if w["device"] == 0]
+    assert [s[:2] for s in seen] == [("warm-up", None), ("sh", 5), ("sh", 6), ("sh", 7)]
+    assert [s[2] == "invalid" for s in seen] == [False, False, False, True]
+    text = gpuward("recompute", bundle).stdout
+    assert text.splitlines()[0].strip() == "SIMULATED  these GPUs are not real"
+    lines = [line.split() for line in text.splitlines() if " sh " in line]
+    assert [line[2] for line in lines[:3]] == ["5", "6", "7"]
+    assert "invalid: child-failed" in text and text.count("child-failed") == 2  # two GPUs
+    assert gpuward("replay", bundle).stdout.count("# SIMULATED: the power is not that of a real GPU") == 2
+
+
 def test_a_folder_that_is_no_bundle_is_refused(tmp_path):
     for path, word in ((tmp_path, "manifest.toml"), (tmp_path / "none", "manifest.toml"),
-                       ("/dev/null", "manifest.toml")):
+                       ("/dev/null", "/dev/null is not a bundle: a bundle is the folder that gpuward measure --bundle writes")):
         done = gpuward("recompute", str(path))
         assert done.returncode == 1 and word in done.stderr
     (tmp_path / "manifest.toml").write_text("schema = 7\n")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from support import (FAILED, NO_GPU, OK, PARTIAL, USAGE, check, document, environment, gpuward)
+from support import (FAILED, NO_GPU, OK, PARTIAL, USAGE, Terminal, check, document, environment, gpuward)
 
 WORLD = """
 [time]
@@ -34,6 +34,16 @@ def world(place):
 @pytest.fixture(scope="module")
 def cache(place):
     return environment(XDG_CACHE_HOME=place / "cache")
+
+
+def test_ctrl_c_clears_the_progress_line_and_says_so(world, tmp_path):
+    t = Terminal(100, "characterise", world, XDG_CACHE_HOME=tmp_path)
+    t.read(b"%)")
+    t.write(b"\x03")
+    out, code = t.end()
+    assert code == 130
+    assert out.endswith("\r\033[Kgpuward: interrupted; the GPU that was being measured is not saved\n"), out
+    assert not any(tmp_path.rglob("*.toml"))
 
 
 @pytest.fixture(scope="module")

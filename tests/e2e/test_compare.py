@@ -340,6 +340,10 @@ def test_simulated_results_are_marked_in_every_format(tmp_path):
     path = save(tmp_path, "a.json", result("a", simulated=True))
     assert "SIMULATED" in compare(path).stdout
     assert "valid, simulated" in compare(path, "--format=markdown").stdout
+    assert compare(path, "--format=markdown").stdout.startswith("**SIMULATED**: these GPUs are not real\n\n| Label")
+    latex = compare(path, "--format=latex").stdout
+    columns = len(re.search(r"\\begin\{tabular\}\{(.*)\}", latex)[1])
+    assert f"\\multicolumn{{{columns}}}{{l}}{{\\textbf{{SIMULATED}}: these GPUs are not real}} \\\\\n\\bottomrule" in latex
     assert ",true," in compare(path, "--format=csv").stdout
     assert rows(path)[0]["a"]["simulated"] is True
 
@@ -439,8 +443,14 @@ def test_text_fits_the_terminal_and_has_no_colour_for_pipes(tmp_path):
 
 
 def three(tmp_path, **more):
-    """Results of one model with FP32, FP16 and INT8, five trials each."""
-    return [save(tmp_path, f"{n}.json", result(n, power=p, seconds=s, size=b, trials=5, spread=0.01, **more))
+    """Results of one model with FP32, FP16 and INT8, five trials each, whose latencies differ a little."""
+    def trials(*args, **kw):
+        doc = result(*args, **kw)
+        for i, run in enumerate(doc["runs"]):
+            if run["latency_seconds"]:
+                run["latency_seconds"] *= 1 + 1e-3 * (i - 2)
+        return doc
+    return [save(tmp_path, f"{n}.json", trials(n, power=p, seconds=s, size=b, trials=5, spread=0.01, **more))
             for n, p, s, b in (("fp32", 412, 16.2, 512e6), ("fp16", 298, 9.1, 256e6), ("int8", 241, 7.7, 128e6))]
 
 
@@ -463,7 +473,7 @@ def test_eighty_columns_show_every_figure(tmp_path, more):
     head = out.splitlines()[0].split()
     assert head[:2] == ["LABEL", "LATENCY"] and {"POWER", "ENERGY/ITER", "SIZE"} <= set(head)
     assert ("ENERGY/TOKEN" in head) == ("tokens" in more)
-    for figure in ("fp16", "9.10 ms", "298.6 W", "2.717 J", "256 MB", "-59.4 %", "[2.578, 2.856]", "[-60.1, -58.7]"):
+    for figure in ("fp16", "9.100 ms", "298.6 W", "2.717 J", "256 MB", "-59.4 %", "[2.578, 2.856]", "[-60.1, -58.7]"):
         assert figure in out, figure
 
 
@@ -508,7 +518,7 @@ def test_net_energy_is_shown_if_every_run_has_a_baseline(tmp_path):
     assert "NET/ITER" not in narrow and "Hidden because the terminal is narrow: net energy. To see all" in narrow
     assert "Net energy per iteration (J) & Change" in compare(*paths, "--format=latex").stdout
     said = compare(*paths, "--format=sentence").stdout
-    assert re.search(r"16\.20 ms \[[^]]*\], of which [0-9.]+ J \[[^]]*\] above the baseline \(no-context\) \(95 %", said), said
+    assert re.search(r"16\.200 ms \[[^]]*\], of which [0-9.]+ J \[[^]]*\] above the baseline \(no-context\) \(95 %", said), said
     bare = result("bare")
     bare["runs"][0]["energy_net_joules"] = None
     mixed = [*paths, save(tmp_path, "bare.json", bare)]
@@ -586,7 +596,7 @@ def test_sentence_says_what_a_paper_must_say(tmp_path):
     out = compare(*three(tmp_path), "--format=sentence").stdout
     assert out.count("\n") == 1
     assert out.startswith("On one NVIDIA H200 (driver 580.159.04, power limit 700 W), fp32 took 6.687 J [6.346, 7.029] "
-                          "per iteration in 16.20 ms")
+                          "per iteration in 16.200 ms")
     for words in ("5 runs of 1000 iterations", "gross GPU energy by the energy counter, energy counter and power samples agree",
                   "gpuward 0.1.0",
                   "Relative to fp32, its energy per iteration is 59.4 % lower [58.7, 60.1]",
@@ -623,12 +633,103 @@ def test_a_small_change_has_enough_digits_to_show_its_interval(tmp_path):
         paths = [save(tmp_path, f"{n}.json", result(n, power=p, trials=5, spread=spread)) for n, p in (("a", 300), ("b", power))]
         return compare(*paths, "--metric=energy", "--format=markdown").stdout + compare(*paths, "--format=sentence").stdout
     small = change(300.03, 1e-6)
-    assert "+0.01 % [+0.01, +0.01]" in small and "is 0.01 % higher [0.01, 0.01]" in small
+    assert "+0.010 % |" in small and "is 0.010 % higher (95 %" in small  # no digit shows the width
     assert re.search(r"\+0\.00 % \[-0\.0[1-9], \+0\.0[1-9]\]", change(300, 1e-4))
     none = change(300, 1e-7)
     assert "| no difference [within 0.001 %]" in none or "no difference [within 0.001 %] |" in none
     assert "its energy per iteration shows no difference [within 0.001 %] (95 %" in none
     assert re.search(r"\+1\.0 % \[\+\d\.\d, \+\d\.\d\]", change(303, 0.001))
+
+
+def test_the_change_of_net_energy_is_stated_with_its_own_errors(tmp_path):
+    paths = three(tmp_path)
+    said = compare(*paths, "--format=sentence").stdout
+    assert re.search(r"Its energy above the baseline is 63\.0 % lower \[[\d.]+, [\d.]+\] "
+                     r"\(95 %; the errors of sensor and baseline are included\)", said), said
+    assert "it cancels, except in net energy." in rows(*paths)[1]["notes"][-1]
+    assert "Net per run" in gpuward("diff", *paths[:2]).stdout
+    for path in paths:
+        doc = json.loads(path.read_text())
+        doc["runs"][0]["energy_net_joules"] = None
+        path.write_text(json.dumps(doc))
+    assert rows(*paths)[1]["notes"][-1].endswith("it cancels.")
+    assert "above the baseline" not in compare(*paths, "--format=sentence").stdout
+
+
+def test_an_interval_that_is_cut_at_zero_is_reported(tmp_path):
+    doc = result("wide", trials=2)
+    for run, factor in zip(doc["runs"], (0.5, 1.5)):
+        for key in ("energy_joules", "energy_relative_joules", "energy_per_iteration_joules"):
+            run[key] = {k: v * factor for k, v in run[key].items()}
+    got, doc = rows(save(tmp_path, "wide.json", doc))
+    assert got["wide"]["energy_per_iteration_joules"]["value"]["low"] == 0
+    assert any("wide: the interval of energy reaches below 0 and is cut at 0" in n for n in doc["notes"])
+    assert not any("cut at 0" in n for n in rows(save(tmp_path, "a.json", result("a", trials=2)))[1]["notes"])
+
+
+def test_quiet_leaves_out_the_notes_of_every_table(tmp_path):
+    path = save(tmp_path, "a.json", result("a", codes=("short",)))
+    assert "%" not in re.sub(r"\\%", "", compare(path, "-q", "--format=latex").stdout)
+    assert "- a: " not in compare(path, "-q", "--format=markdown").stdout
+    assert "- a: " in compare(path, "--format=markdown").stdout
+
+
+def test_a_size_is_exact_and_has_a_verdict(tmp_path):
+    paths = [save(tmp_path, f"{n}.json", result(n, size=size)) for n, size in (("a", 512e6), ("b", 256e6), ("c", 512e6))]
+    got = rows(*paths)[0]
+    assert [got[n]["model_size_bytes"]["change_verdict"] for n in "bc"] == ["less", "cannot-tell"]
+
+
+def test_a_failed_run_with_iterations_is_not_said_to_lack_them(tmp_path):
+    path = save(tmp_path, "fail.json", result("fail", iterations=10, codes=("child-failed",)))
+    out = compare(path, code=FAILED).stdout
+    assert "iterations is unknown" not in out and "fail: its only run is invalid and not used" in out
+
+
+def test_runs_with_and_without_a_characterised_sensor_have_a_note(tmp_path):
+    paths = []
+    for name, origin in (("a", "active"), ("b", "assumed")):
+        doc = result(name)
+        doc["runs"][0]["devices"][0]["sensor"]["origin"] = origin
+        paths.append(save(tmp_path, f"{name}.json", doc))
+    said = "different knowledge about the sensor (a: sensor characterised; b: sensor not characterised)"
+    assert any(said in n for n in rows(*paths)[1]["notes"])
+    assert not any("different knowledge" in n for n in rows(paths[0])[1]["notes"])
+
+
+def test_an_interval_is_printed_with_a_width_or_not_at_all(tmp_path):
+    for scatter, shown in ((1e-4, r"12\.500\d ms \[12\.49\d\d, 12\.50\d\d\]"), (1e-6, r"12\.50000 ms \[12\.4999\d, 12\.5000\d\]"),
+                           (0, "12.50 ms")):
+        doc = result("a", trials=3)
+        for i, run in enumerate(doc["runs"]):
+            run["latency_seconds"] *= 1 + scatter * (i - 1)
+        path = save(tmp_path, "a.json", doc)
+        for out in (compare(path).stdout, compare(path, "--format=markdown").stdout, compare(path, "--format=sentence").stdout):
+            assert re.search(shown, re.sub(r" \(.*?\)|\s+", " ", out)), (scatter, out)
+            for low, high in re.findall(r"\[([-+.\d]+), ([-+.\d]+)\]", out):
+                assert low != high, out
+
+
+def test_the_widest_number_of_an_interval_decides_the_unit(tmp_path):
+    doc = result("near", trials=1)
+    doc["runs"][0]["energy_net_joules"] = {"low": -38.92, "best": 0.00026033, "high": 39.4411}
+    path = save(tmp_path, "near.json", doc)
+    assert "| 0.00 mJ [-39.44, 39.44] |" in compare(path, "--format=markdown").stdout
+    doc["runs"][0]["energy_net_joules"] = {"low": -1035.0, "best": -0.0001, "high": 1034.0}
+    path = save(tmp_path, "near.json", doc)
+    for out in (compare(path, "--format=markdown").stdout, compare(path, "--format=latex").stdout,
+                gpuward("diff", path, save(tmp_path, "b.json", result("b", seconds=13))).stdout):
+        assert not re.search(r"-0\.0+\b(?!\d)", out), out
+
+
+def test_latex_has_the_digits_of_the_other_formats(tmp_path):
+    paths = [save(tmp_path, f"{n}.json", result(n, power=p, trials=5, spread=1e-4)) for n, p in (("a", 300), ("b", 300))]
+    text = re.search(r"([-+.\d]+) % \[([-+.\d]+), ([-+.\d]+)\]", compare(*paths, "--metric=energy", "--format=markdown").stdout)
+    latex = re.search(r"\$([-+.\d]+)\$ \{\[\}\$([-+.\d]+)\$, \$([-+.\d]+)\$\] \\\\\n\\bottomrule",
+                      compare(*paths, "--metric=energy", "--format=latex").stdout)
+    assert latex.groups() == text.groups()
+    narrow = gpuward("diff", *paths, env=environment(COLUMNS=60)).stdout
+    assert re.search(rf"Per iteration .* {re.escape(text[1])} %", narrow), narrow
 
 
 def test_control_characters_of_a_label_do_not_reach_the_terminal(tmp_path):

@@ -149,8 +149,8 @@ def test_the_scatter_of_net_energy_is_included(tmp_path):
     net = rows(document(a, b))[(None, "energy_net_joules")]
     assert net["state"] == "cannot-tell" and net["change_interval"]["low"] < 0 < net["change_interval"]["high"]
     runs = [r["energy_net_joules"] for r in measured(power=300, trials=4, spread=0.1)["runs"]]
-    stated = math.sqrt(statistics.mean((r["high"] - r["best"]) ** 2 for r in runs))
-    reach = math.hypot(stated, 3.182446 * statistics.stdev(r["best"] for r in runs) / 2)
+    shared = statistics.mean(r["high"] - r["best"] for r in runs)
+    reach = math.hypot(shared, 3.182446 * statistics.stdev(r["best"] for r in runs) / 2)
     assert net["a"] == pytest.approx(statistics.mean(r["best"] for r in runs))
     assert net["a_interval"]["high"] - net["a"] == pytest.approx(reach, rel=1e-5)
 
@@ -321,7 +321,10 @@ def test_an_uncertainty_that_is_a_share_is_a_percentage(tmp_path):
 def test_units_are_those_of_compare(tmp_path):
     for name, seconds in (("a", 5.015), ("b", 5.5)):
         with open(tmp_path / f"{name}.json", "w") as f:
-            json.dump(result(name, seconds=seconds, size=500e6 if name == "a" else 250e6, trials=3, spread=0.01), f)
+            doc = result(name, seconds=seconds, size=500e6 if name == "a" else 250e6, trials=3, spread=0.01)
+            for i, run in enumerate(doc["runs"]):
+                run["latency_seconds"] *= 1 + 0.01 * i
+            json.dump(doc, f)
     shown = gpuward("diff", "a.json", "b.json", cwd=tmp_path, env=environment(COLUMNS=200)).stdout
     table = gpuward("compare", "a.json", "b.json", cwd=tmp_path, env=environment(COLUMNS=200)).stdout
     for words in ("500 MB", "250 MB", *re.findall(r"[0-9.]+ ms", table)):

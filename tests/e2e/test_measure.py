@@ -143,6 +143,32 @@ def test_trials_are_shown_as_one_mean_with_an_interval(measure, load):
     assert "Trial        2, 2 of 3" in verbose
 
 
+def test_measure_compare_and_diff_have_the_same_interval_of_several_runs(tmp_path):
+    idle, env = "--simulate=idle-h200", environment(XDG_CACHE_HOME=tmp_path / "cache")
+    assert gpuward("baseline", idle, "--time=2s", env=env).returncode == 0
+    done = gpuward("measure", idle, "--trials=2", "--iterations=10", "--tokens=20", "--no-cooldown",
+                   "-o", tmp_path / "a.json", "--", "sleep", "0.3", env=env)
+    said = {"energy_joules": r"Mean of 2 ", "energy_per_iteration_joules": "  iteration ",
+            "energy_per_token_joules": "  token ", "energy_net_joules": "Above idle "}
+    whole = json.loads((tmp_path / "a.json").read_text())
+    for run in [whole, *whole["runs"]]:
+        run["iterations"] = run["latency_seconds"] = run["energy_per_iteration_joules"] = None
+    (tmp_path / "b.json").write_text(json.dumps(whole))
+    shown = {}
+    for name in ("a.json", "b.json"):
+        shown |= json.loads(gpuward("compare", "--json", tmp_path / name).stdout)["rows"][0]
+    diff = json.loads(gpuward("diff", "--json", tmp_path / "a.json", tmp_path / "b.json").stdout)
+    for key, title in said.items():
+        best, reach, unit = re.search(title + r" *(-?[\d.]+) (?:±|\+-) ([\d.]+) (m|µ|k|)J", done.stderr).groups()
+        scale = {"": 1, "m": 1e-3, "µ": 1e-6, "k": 1e3}[unit]
+        last = 10 ** -len(reach.partition(".")[2]) * scale
+        value = shown[key]["value"]
+        assert value["high"] - value["best"] == pytest.approx(float(reach) * scale, abs=0.6 * last), key
+        assert value["best"] == pytest.approx(float(best) * scale, abs=0.6 * last), key
+    net = next(r for r in diff["rows"] if r["key"] == "energy_net_joules")["a_interval"]
+    assert net == pytest.approx(shown["energy_net_joules"]["value"])
+
+
 def test_the_summary_has_what_a_paper_must_state(measure, load):
     done, _ = measure([load], "sleep", "1.2")
     assert re.search(r"Source +counter\+ring, sensor not characterised; typical delays used; power limit 700 W",
@@ -205,6 +231,7 @@ def test_a_kept_baseline_is_named_with_its_watts_and_age(measure, tmp_path):
     watts = doc["runs"][0]["devices"][0]["baseline"]["power_watts"]
     text = " ".join(done.stderr.split())
     assert re.search(rf"\(no-context baseline of {watts:.1f} W, \d+ s old\)", text), done.stderr
+    assert "counted as" not in text  # the interval contains 0, so the baseline is not wrong
     assert "baseline-stale" not in codes(doc["runs"][0])
     # In one unit, that of the larger, without digits that say nothing.
     assert re.search(r"Above idle -?[\d.]{1,4} \S+ [\d.]{1,4} m?J", text), done.stderr

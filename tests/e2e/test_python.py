@@ -559,3 +559,19 @@ def test_the_pytorch_example_runs_on_a_machine_without_cuda(tmp_path):
                    PYTHONPATH=f"{tmp_path}:{PYTHON}")
     assert done.returncode == 0, done.stderr
     assert "PyTorch sees no GPU" in done.stdout and "items in" in done.stdout
+
+
+@meter
+def test_another_process_on_the_gpu_is_reported_as_by_measure():
+    code = """
+found = {}
+for processes in (True, False):
+    with gpuward.Meter(nvml_library=SIM, processes=processes) as m:
+        with m.window("a") as w:
+            time.sleep(0.3)
+    found[processes] = "foreign-process" in w.codes
+with gpuward.Meter(nvml_library=SIM) as m, m.window("a") as w:
+    time.sleep(0.3)
+print(json.dumps([found[True], found[False], "foreign-process" in w.codes]))
+"""
+    assert answer(code, sim="h200") == [True, False, True]

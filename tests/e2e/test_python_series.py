@@ -1,4 +1,5 @@
 """Tests the readings, baselines, sensors and flat figures of the Python module on the simulator."""
+import re
 import shutil
 import subprocess
 
@@ -115,7 +116,7 @@ print(json.dumps(said))
     got[3:6] = []
     assert got[3:6] == [0, 2, []]
     assert got[6] == [[], None, "no-result"]
-    assert 'no GPU matches "0"' in got[7] and "no-context" in got[8]
+    assert "no GPU was found" in got[7] and "no-context" in got[8]
 
 
 def test_a_gpu_that_is_lost_while_it_is_sampled_ends_the_series(tmp_path):
@@ -161,7 +162,7 @@ for f in (lambda: b.save(), lambda: gpuward.load_baseline(kind="hot-idle", folde
           lambda: gpuward.take_baseline(nvml_library=SIM, progress=lambda *a: False)):
     try:
         f()
-    except gpuward.GpuwardError as e:
+    except (gpuward.GpuwardError, ValueError) as e:
         said.append(str(e))
 try:
     gpuward.take_baseline(nvml_library=SIM, progress=lambda *a: 1 / 0)
@@ -169,17 +170,18 @@ except ZeroDivisionError:
     said.append("raised")
 print(json.dumps(dict(steps=len(steps), watts=[b.watts, c.watts], kind=b.kind, codes=b.codes, simulated=b.simulated,
     gross=w.joules, net=net.interval, base=net.baseline_joules, adjusted=net.adjusted, two=two.joules,
-    seconds=w.seconds, refused=refused, said=said)))
+    seconds=w.seconds, refused=refused, said=said, text=repr(b))))
 """, sim=IDLE)
     assert got["steps"] >= 2 and got["kind"] == "no-context" and got["codes"] == [] and got["simulated"]
     assert got["watts"][0] == got["watts"][1] > 10
     assert got["base"] == pytest.approx(got["watts"][0] * got["seconds"], rel=1e-6)
     low, best, high = got["net"]
     assert best == pytest.approx(got["gross"] - got["base"], abs=1e-6) and low < best < high
+    assert re.search(r" W ± [\d.e-]+ \(standard error\), no-context>", got["text"]), got["text"]
     assert got["adjusted"] == max(0, best) and got["two"] == pytest.approx(best, abs=1e-6)
     assert "as many baselines" in got["refused"] and "meter was stopped" in got["refused"]
     assert "simulated GPU" in got["said"][0] and "none is stored" in got["said"][1]
-    assert "max_s below 2 s" in got["said"][2] and "progress function" in got["said"][3] and got["said"][4] == "raised"
+    assert "seconds must be at least 2, not 1" in got["said"][2] and "progress function" in got["said"][3] and got["said"][4] == "raised"
 
 
 def test_the_sensor_says_that_it_is_assumed():

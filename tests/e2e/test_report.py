@@ -107,13 +107,13 @@ def test_the_sensor_is_one_short_line_about_the_source_that_was_used(tmp_path):
     doc = result("a")
     device = doc["runs"][0]["devices"][0]
     words = Page(run("report", save(tmp_path, "a.json", doc)).stdout).words()
-    assert ("assumed, ring, new value every 20 ms, averaged over 13.5 ms, delay 17 ms, "
+    assert ("sensor not characterised, ring, new value every 20 ms, averaged over 13.5 ms, delay 17 ms, "
             "counter every 99 ms") in words
     assert "vbios" not in words and "lowpass" not in words
     device["rung"] = "counter+polled"
     device["sensor"]["counter"]["tick_seconds"] = None
     words = Page(run("report", save(tmp_path, "a.json", doc)).stdout).words()
-    assert "assumed, instant, new value every 100 ms, averaged over 25 ms, delay 12.5 ms" in words
+    assert "sensor not characterised, instant, new value every 100 ms, averaged over 25 ms, delay 12.5 ms" in words
     assert "counter every" not in words
 
 
@@ -333,6 +333,14 @@ def test_report_of_different_gpus_needs_to_be_asked_for(tmp_path, pair):
     run("report", *pair, other, code=USAGE)
     assert "do not cancel" in run("report", *pair, other, "--across-gpus").stdout
     run("plot", *pair, other)  # lays over, compares nothing
+
+
+def test_every_picture_of_a_report_marks_simulated_results(tmp_path):
+    made, real = (save(tmp_path, f"{n}.json", result(n, simulated=n == "made")) for n in ("made", "real"))
+    for args, pictures in (((made,), [">SIMULATED<"]), ((real,), [None]), ((made, real), [">PARTLY SIMULATED<", ">SIMULATED<", None])):
+        drawn = re.findall(r"<svg.*?</svg>", run("report", *args).stdout, re.S)
+        marks = {m[0] if (m := re.search(r">[A-Z ]*SIMULATED<", svg)) else None for svg in drawn}
+        assert drawn and marks == set(pictures), args
 
 
 def test_a_report_of_simulated_gpus_begins_with_the_mark(tmp_path):

@@ -64,6 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char message[400] = "", name[100];
 	struct bundle_summary s;
 	const char *file;
+	bool simulated;
 
 	if (size == 0)
 		return 0;
@@ -76,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		    0 &&
 	    !*message)
 		abort();
-	bundle_power(tree.path, 0, check_power, NULL, name, sizeof(name), message,
+	bundle_power(tree.path, 0, check_power, NULL, name, sizeof(name), &simulated, message,
 		     sizeof(message));
 	renameat(tree.root.fd, "kept", tree.root.fd, file);
 	return 0;

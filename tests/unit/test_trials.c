@@ -1,26 +1,10 @@
-/* Tests the mean of several runs by simulation. */
-#include "cli/run_result.h"
-#include "cli/clean_room.h"
-
+/* Tests the mean of several runs, also by simulation. */
 #include "measure/distribution.h"
 #include "measure/stat.h"
 
 #include "test.h"
 
 #include <math.h>
-
-/* Nothing is printed here. */
-void clean_room_print(const struct measured_room *r, unsigned indent)
-{
-	(void)r, (void)indent;
-}
-
-struct gw_interval run_result_window_joules(const struct measured_run *r,
-					    const struct measured_window *w)
-{
-	(void)r, (void)w;
-	return (struct gw_interval){ NAN, NAN, NAN };
-}
 
 #define near(a, b, within) assert_true(fabs((a) - (b)) <= (within))
 
@@ -31,64 +15,94 @@ static double normal(struct random *r)
 
 TEST(scatter_alone_gives_students_interval)
 {
-	static const struct trials_value v[] = { { 9, 0 }, { 10, 0 }, { 11, 0 } };
-	double sd;
-	struct gw_interval i = trials_mean(v, 3, &sd);
+	struct run_mean m;
 
-	near(i.best, 10, 1e-12);
-	near(sd, 1, 1e-12);
-	near(i.high - i.best, 4.302652729 / sqrt(3), 1e-6);
-	near(i.best - i.low, 4.302652729 / sqrt(3), 1e-6);
+	run_mean_init(&m);
+	for (unsigned i = 9; i <= 11; i++)
+		run_mean_add(&m, i, 0.5, 0.5);
+	near(moments_mean(&m.moments), 10, 1e-12);
+	near(run_mean_reach_own(&m), 4.302652729 / sqrt(3), 1e-6);
+	near(run_mean_reach(&m), 4.302652729 / sqrt(3), 1e-6);
 }
 
 TEST(shared_uncertainty_does_not_shrink_with_more_runs)
 {
-	struct trials_value v[100];
-	double sd;
+	struct run_mean m;
 
-	for (unsigned i = 0; i < 100; i++)
-		v[i] = (struct trials_value){ 100, 2.5 };
-	for (unsigned n = 2; n <= 100; n += 49) {
-		struct gw_interval i = trials_mean(v, n, &sd);
-
-		near(i.high - i.best, 1.959963985 * 2.5, 1e-6);
+	run_mean_init(&m);
+	for (unsigned i = 1; i <= 100; i++) {
+		run_mean_add(&m, 100, 0, 2.5);
+		near(run_mean_reach(&m), 1.959963985 * 2.5, 1e-5);
 	}
+	near(run_mean_reach_own(&m), 0, 1e-12);
+	near(run_mean_u_shared(&m), 2.5, 1e-12);
 }
 
-TEST(unknown_values_stay_unknown)
+TEST(one_run_has_the_interval_that_it_states)
 {
-	static const struct trials_value v[] = { { 9, 0 }, { NAN, 0 }, { 11, NAN } };
-	struct gw_interval a = { 8, 10, 12 }, none = { NAN, NAN, NAN };
-	double sd;
+	struct run_mean m;
 
-	assert_true(isnan(trials_mean(v, 1, &sd).best) && isnan(sd));
-	assert_true(isnan(trials_mean(v, 2, &sd).best));
-	assert_true(isnan(trials_mean(v + 2, 1, &sd).best));
-	assert_true(isnan(trials_shared(&a, &none)));
-	near(trials_shared(&a, &a), 0, 1e-12);
+	run_mean_init(&m);
+	run_mean_add(&m, 100, 3, 5);
+	near(run_mean_reach_own(&m), NORMAL_95 * 3, 1e-9);
+	near(run_mean_reach(&m), NORMAL_95 * 5, 1e-9);
+	run_mean_init(&m);
+	run_mean_add(&m, 100, NAN, 5);
+	assert_true(isnan(run_mean_reach_own(&m)));
+	near(run_mean_reach(&m), NORMAL_95 * 5, 1e-9);
 }
 
-/* 4000 times: a sensor with a random gain measures five runs with scatter. Counts how often the
- * interval contains the true value. */
-TEST(the_interval_covers_as_often_as_stated)
+TEST(unknown_uncertainty_stays_unknown)
 {
+	struct run_mean m;
+
+	run_mean_init(&m);
+	assert_true(isnan(moments_mean(&m.moments)));
+	assert_true(isnan(run_mean_reach(&m)));
+	run_mean_add(&m, 9, 1, 2);
+	run_mean_add(&m, 11, NAN, NAN);
+	assert_true(isnan(run_mean_reach(&m)));
+	/* the scatter is known all the same */
+	near(run_mean_reach_own(&m), 12.7062047 * sqrt(2) / sqrt(2), 1e-5);
+}
+
+/* A sensor with a random gain measures n runs with scatter. Returns in how many of 10000 cases
+ * the interval contains the true value. */
+static unsigned covered(struct random *r, unsigned n, double scatter)
+{
+	unsigned inside = 0;
+
+	for (unsigned k = 0; k < 10000; k++) {
+		double gain = 1 + 0.02 * normal(r);
+		struct run_mean m;
+
+		run_mean_init(&m);
+		for (unsigned i = 0; i < n; i++)
+			run_mean_add(&m, 100 * gain + scatter * normal(r), 0.3, hypot(0.3, 2));
+		inside += fabs(moments_mean(&m.moments) - 100) <= run_mean_reach(&m);
+	}
+	return inside;
+}
+
+TEST(the_interval_contains_the_truth_at_least_as_often_as_stated)
+{
+	static const unsigned runs[] = { 2, 3, 5 };
+	/* from runs that vary much less than the sensor errs, to runs that vary much more */
+	static const double scatters[] = { 0.02, 0.6, 2, 6, 20 };
 	uint64_t seed = 20240607;
 	struct random r;
-	unsigned inside = 0;
 
 	printf("seed %llu\n", (unsigned long long)seed);
 	random_init(&r, seed);
-	for (unsigned k = 0; k < 4000; k++) {
-		double gain = 1 + 0.02 * normal(&r), sd;
-		struct trials_value v[5];
-		struct gw_interval i;
+	for (unsigned i = 0; i < 3; i++)
+		for (unsigned k = 0; k < 5; k++) {
+			unsigned inside = covered(&r, runs[i], scatters[k]);
 
-		for (unsigned t = 0; t < 5; t++)
-			v[t] = (struct trials_value){ 100 * gain + 3 * normal(&r), 2 };
-		i = trials_mean(v, 5, &sd);
-		inside += i.low <= 100 && 100 <= i.high;
-	}
-	assert_in_range(inside, 3740, 3900); /* 95 % are 3800 */
+			print_message("%u runs, scatter %g: %.1f %%\n", runs[i], scatters[k],
+				      inside / 100.0);
+			/* 9500 expected, standard deviation 22 */
+			assert_in_range(inside, 9430, runs[i] < 5 ? 9900 : 9700);
+		}
 }
 
 TEST_MAIN(NULL, NULL)
