@@ -37,6 +37,11 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 	w->order.status = STATUS_NONE;
 	w->order.answered = g->scenes;
 	w->backoff.storm = false;
+	if (w->dry) { /* evictions and returns of a dry run do not count as flaps */
+		w->backoff.flaps = 0;
+		w->backoff.quiet_factor = 1;
+		w->backoff.resident_ns = 0;
+	}
 	if (w->intent.claim == CLAIM_DRY)
 		w->intent.claim = CLAIM_NONE;
 	if (owes) {
