@@ -1,7 +1,7 @@
 // guard: the state of each worker with reason and time, and requests of people.  Loaded only if the service has a guard.
 import { ask, change, emit, model, named, on, refresh, selector, token } from "./data.js";
 import * as f from "./format.js";
-import { fillMove, headline, makeMove, movesOf } from "./moves.js";
+import { fillMove, headline, makeMove, movesOf, timeOf } from "./moves.js";
 import { $, el, figure, put, unknown, width } from "./rows.js";
 import { Table, text } from "./table.js";
 import { permitted, TYPE } from "./windows.js";
@@ -237,7 +237,7 @@ function drawRooms() {
 const context = { named, reasons: REASONS, gpu: (uuid) => (device(uuid) ? gpu(device(uuid)) : uuid) };
 
 function drawDecisions() {
-	items($("guard-decisions"), movesOf(doc.decisions).reverse(), makeMove, (li, m) => fillMove(li, m, context));
+	items($("guard-decisions"), movesOf(doc.decisions).reverse().sort((a, b) => timeOf(b) - timeOf(a)), makeMove, (li, m) => fillMove(li, m, context));
 	$("guard-quiet").hidden = doc.decisions.length > 0;
 }
 

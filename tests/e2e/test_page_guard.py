@@ -144,6 +144,8 @@ def test_a_contender_changes_the_state_on_the_open_page(panel, guarded, world):
     wait(lambda: re.search(r"may return in \d s", panel.cell(5)), "a countdown")
     panel.until("active")
     wait(lambda: "ollama is back on GPU 0: 10.0 GiB in" in panel.text("#guard-decisions li"), "the return as another line")
+    active = [d["time_utc"] for d in guarded.decisions() if d["to"] == "active"][-1]
+    assert panel.js("Date.parse(document.querySelector('#guard-decisions li time').dateTime)") == panel.js(f"Date.parse('{active}')")
     assert panel.shown("#guard-decisions li:nth-child(2) .steps"), "what the user unfolded was closed"
     wait(lambda: re.match(r"[1-9]\d* × evicted, [1-9]\d* × back", panel.cell(6)), "what it did")
 
@@ -152,7 +154,7 @@ MOVES = """
 const done = arguments[arguments.length - 1];
 const row = (id, worker, from, to, more) => ({ id, worker, from, to, mask: [], rule: 'r', evidence: null, uuid: 'u', freed_bytes: null,
     dry_run: false, time_utc: new Date(1e12 + id * 1000).toISOString(), ...more });
-import('/assets/moves.js').then(({ movesOf, headline }) => {
+import('/assets/moves.js').then(({ movesOf, headline, timeOf }) => {
     const context = { gpu: () => 'GPU 3', reasons: { thermal: 'the GPU is too hot' } };
     done(movesOf([
         row(1, 'a', 'reconcile', 'active'), row(2, 'a', 'active', 'suspect'), row(3, 'b', 'active', 'drain', { mask: ['thermal'] }),
@@ -161,7 +163,10 @@ import('/assets/moves.js').then(({ movesOf, headline }) => {
         row(8, 'b', 'evict', 'evicted', { mask: ['thermal'], freed_bytes: 1048576, dry_run: true }),
         row(10, 'a', 'active', 'active', { rule: 'hold' }), row(20, 'a', 'active', 'active', { rule: 'evict command' }),
         row(21, 'a', 'active', 'drain', { mask: ['manual'] }),
-    ]).map((m) => [m.kind, m.steps.map((d) => d.id), headline(m, context)]));
+        row(30, 'c', 'evicted', 'quiet', { dry_run: true }), row(31, 'c', 'quiet', 'reconcile', { rule: 'mode', evidence: 'acts' }),
+        row(32, 'c', 'reconcile', 'active', { rule: 'as found' }),
+        row(40, 'c', 'evicted', 'quiet'), row(50, 'c', 'quiet', 'precheck'), row(51, 'c', 'precheck', 'resume'), row(53, 'c', 'verify-up', 'active'),
+    ]).map((m) => [m.kind, m.steps.map((d) => d.id), headline(m, context), (timeOf(m) - 1e12) / 1000]));
 }).catch((e) => done(String(e)));
 """
 
@@ -169,12 +174,15 @@ import('/assets/moves.js').then(({ movesOf, headline }) => {
 def test_decisions_are_grouped_into_moves(panel, guarded):
     panel.open(guarded.url)
     assert panel.driver.execute_async_script(MOVES) == [
-        ["found", [1], "a: r"],
-        ["stayed", [2, 4], "a stayed on GPU 3: no demand"],
-        ["stuck", [3, 5, 6], "b did not leave GPU 3 because the GPU is too hot: it holds 4 MiB"],
-        ["left", [7, 8], "b would have left GPU 3 because the GPU is too hot: 1.0 MiB freed in 1 s; nothing was done"],
-        ["note", [10], "a: hold"],
-        ["leaving", [20, 21], "a is leaving GPU 3 on request"],
+        ["found", [1], "a: r", 1],
+        ["stayed", [2, 4], "a stayed on GPU 3: no demand", 4],
+        ["stuck", [3, 5, 6], "b did not leave GPU 3 because the GPU is too hot: it holds 4 MiB", 6],
+        ["left", [7, 8], "b would have left GPU 3 because the GPU is too hot: 1.0 MiB freed in 1 s; nothing was done", 8],
+        ["note", [10], "a: hold", 10],
+        ["leaving", [20, 21], "a is leaving GPU 3 on request", 20],
+        ["found", [30, 31], "c: mode (acts)", 31],
+        ["found", [32], "c: as found", 32],
+        ["back", [40, 50, 51, 53], "c is back on GPU 3", 53],
     ]
 
 
