@@ -54,7 +54,10 @@ function sizeOf(text) {
 
 // Returns the cause of a move: the name of the process in the evidence, or the reason.
 function cause(m, reasons) {
-	const d = step(m, "drain", "evict", "suspect") || last(m), name = d.evidence?.match(/^pid \d+ (.+?) [\d.]+ MiB/)?.[1];
+	const d = step(m, "drain", "evict") || step(m, "suspect") || last(m), name = d.evidence?.match(/^pid \d+ (.+?) [\d.]+ MiB/)?.[1];
+	const game = d.evidence?.match(/^\d+ games? (?:is|are) registered(?:: pid \d+ (.+))?/);
+	if (game)
+		return game[1] ? ` for the registered game ${game[1]}` : " for a registered game";
 	if (name && (d.mask.includes("contention") || !d.mask.length))
 		return ` for ${name}`;
 	return d.mask.includes("manual") ? " on request" : d.mask.length ? ` because ${d.mask.map((r) => reasons[r] || r).join(" and ")}` : "";

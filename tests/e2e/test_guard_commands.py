@@ -238,7 +238,7 @@ def test_a_game_is_named_and_a_small_neighbour_is_no_contender(s, world):
     with Contender(world, 300 * MIB) as browser, subprocess.Popen(["/bin/sleep", "1000"]) as game:
         s.guard("game", "start", "--pid", str(game.pid), "--reason", "steam")
         s.until("evicted")
-        explained(s, "Reason against the worker: contention", "Rule: GameMode", f"Game: pid {game.pid}, registered",
+        explained(s, "Reason against the worker: contention", "Rule: registered game", f"Evidence: 1 game is registered: pid {game.pid} sleep", f"Game: pid {game.pid}, registered",
                   f"Other process: pid {browser.pid} sleep with 300 MiB", "no demand: below min_vram (512 MiB)")
         game.kill()
 

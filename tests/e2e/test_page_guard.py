@@ -165,6 +165,9 @@ import('/assets/moves.js').then(({ movesOf, headline, timeOf }) => {
         row(21, 'a', 'active', 'drain', { mask: ['manual'] }),
         row(30, 'c', 'evicted', 'quiet', { dry_run: true }), row(31, 'c', 'quiet', 'reconcile', { rule: 'mode', evidence: 'acts' }),
         row(32, 'c', 'reconcile', 'active', { rule: 'as found' }),
+        row(33, 'c', 'active', 'suspect', { evidence: '1 game is registered: pid 5 minigame' }),
+        row(34, 'c', 'suspect', 'drain', { mask: ['contention'], evidence: '1 game is registered: pid 5 minigame' }),
+        row(35, 'c', 'drain', 'evicted', { mask: ['contention'] }),
         row(40, 'c', 'evicted', 'quiet'), row(50, 'c', 'quiet', 'precheck'), row(51, 'c', 'precheck', 'resume'), row(53, 'c', 'verify-up', 'active'),
     ]).map((m) => [m.kind, m.steps.map((d) => d.id), headline(m, context), (timeOf(m) - 1e12) / 1000]));
 }).catch((e) => done(String(e)));
@@ -182,6 +185,7 @@ def test_decisions_are_grouped_into_moves(panel, guarded):
         ["leaving", [20, 21], "a is leaving GPU 3 on request", 20],
         ["found", [30, 31], "c: mode (acts)", 31],
         ["found", [32], "c: as found", 32],
+        ["left", [33, 34, 35], "c left GPU 3 for the registered game minigame", 35],
         ["back", [40, 50, 51, 53], "c is back on GPU 3", 53],
     ]
 

@@ -459,7 +459,7 @@ TEST(explain_names_the_game)
 	};
 
 	begin_guard(GUARD_ENFORCE);
-	guard_set_games(w.guard, 1);
+	guard_set_games(w.guard, 1, "pid 4711 minigame");
 	w.view.games = games;
 	for (unsigned i = 0; i < 20; i++) {
 		clock_sleep_until(&sim.clock, now() + 100 * NS_PER_MS);
@@ -467,7 +467,7 @@ TEST(explain_names_the_game)
 	}
 	get("/api/v1/guard/explain", 200);
 	says("Game: pid 4711, registered ");
-	says("1 game is registered");
+	says("Rule: registered game. Evidence: 1 game is registered: pid 4711 minigame.");
 	w.view.games = NULL;
 }
 
