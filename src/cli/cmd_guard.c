@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALL "all"
+#define ALL      "all"
+#define WHY_SIZE 700 /* of the text in the column WHY */
 
 #define NO_WORKER                                                                         \
 	"No [[worker]] is configured, so the guard has nothing to move. To add workers, " \
@@ -132,9 +133,28 @@ static void add_bytes(struct table *t, unsigned column, const struct json_doc *w
 	table_set(t, column, TERM_PLAIN, "%s", text);
 }
 
+/* Writes the cause of the state and the last decision: "for game.exe (pid 4711, 13.0 GiB);
+ * freed: 10240 MiB in 0.1 s". Returns NULL if there is neither. */
+static const char *why_text(const struct json_doc *w, char *out, size_t size)
+{
+	const char *cause = json_doc_string(w, "cause"), *why = json_doc_string(w, "why");
+
+	const char *left = json_doc_string(w, "leave.last.cause");
+
+	if (!cause && why && left && strncmp(why, "is back", 7) == 0) {
+		snprintf(out, size, "%s; it had left %s", why, left);
+		return out;
+	}
+	if (!cause || (why && strstr(why, cause)))
+		return why;
+	snprintf(out, size, "%s%s%s", cause, why ? "; " : "", why ? why : "");
+	return out;
+}
+
 static void add_worker(struct table *t, const struct json_doc *w, bool narrow)
 {
-	const char *state = reply_text(w, "state", "?"), *why = json_doc_string(w, "why");
+	char text[WHY_SIZE];
+	const char *state = reply_text(w, "state", "?"), *why = why_text(w, text, sizeof(text));
 
 	table_row(t);
 	table_set(t, WORKER, TERM_BOLD, "%s", json_doc_string(w, "name"));
@@ -219,6 +239,7 @@ static void fill_table(struct table *t, const struct remote *r, const char *name
  * the table. */
 static void print_narrow(const struct table *t, const struct remote *r, const char *name)
 {
+	char why_buf[WHY_SIZE];
 	struct buf text;
 	const char *line, *end;
 	size_t i = 0;
@@ -233,7 +254,7 @@ static void print_narrow(const struct table *t, const struct remote *r, const ch
 			if (is_wanted(json_doc_at(r->reply, "workers", i), name))
 				w = json_doc_at(r->reply, "workers", i);
 		printf("%.*s\n", (int)(end - line), line);
-		why = w ? json_doc_string(w, "why") : NULL;
+		why = w ? why_text(w, why_buf, sizeof(why_buf)) : NULL;
 		if (why)
 			term_wrap("", 2, why, term_width());
 	}
@@ -574,6 +595,8 @@ static int with_service(struct cli *c, const struct guard_subcommand *v)
 		code = guard_mode(c, &r, name, g->reason);
 	else if (v->form == FORM_CLEAR)
 		code = clear_gpu(c, &r, name);
+	else if (v->form == FORM_HISTORY)
+		code = guard_history(c, &r, name && strcmp(name, ALL) != 0 ? name : NULL);
 	else if (v->form == FORM_READ)
 		code = strcmp(v->name, "status") == 0 ? print_status(c, &r, name)
 						      : print_explanation(c, &r, name);
@@ -620,6 +643,7 @@ const struct command command_guard = {
 		"service. For more, see gpuward guard SUBCOMMAND --help. Subcommands:",
 	.examples = "  gpuward guard status\n"
 		    "  gpuward guard explain ollama\n"
+		    "  gpuward guard history\n"
 		    "  gpuward guard hold active ollama --for 2h\n"
 		    "  gpuward guard snooze 30m\n"
 		    "  gpuward guard resume all --now\n"

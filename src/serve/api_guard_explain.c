@@ -120,7 +120,7 @@ static void say_overrides(struct json *j, const struct guard_view *g, unsigned w
 			"Override: the worker is held active %s, requested by %s. Contention, "
 			"reservations, schedules, battery, budget and idling do not move it; "
 			"heat and faults do.",
-			until, guard_doc_requested_by(g, worker));
+			until, guard_view_requested_by(g, worker));
 	/* if the reason "manual" is set, say_reasons() has already named the hold */
 	else if (!(s->mask >> REASON_MANUAL & 1))
 		explain_say(j, "No override is active.");

@@ -52,9 +52,6 @@ void guard_doc_old_names(struct json *j, double total, double used, double free_
 bool guard_doc_pretends(const struct guard_status *s);
 
 const char *guard_doc_hold(enum guard_hold hold);
-/* Returns who requested the last hold or eviction of a worker, and why: "token:
- * maintenance". */
-const char *guard_doc_requested_by(const struct guard_view *g, unsigned worker);
 /* Like guard_explain(), but the evidence of REASON_MANUAL names the person who requested it. */
 bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_reason r,
 		       struct guard_explanation *ret);

@@ -228,7 +228,7 @@ def test_words_that_a_setting_takes(place, name):
 
 
 COMMANDS = re.findall(r"^C\((\w+)\)", (TOP / "src/cli/commands.def").read_text(), re.M)
-VERBS = "status explain evict resume hold pause snooze release game clear learn replay recover".split()
+VERBS = "status explain history evict resume hold pause snooze release game clear learn replay recover".split()
 OPTION = re.compile(r"^ +((?:-\w, )?--[a-z][\w-]*(?:\[=\w+\]| [A-Z][\w=:|]*)?)", re.M)
 
 

@@ -58,6 +58,21 @@ def test_a_worker_that_is_held_active_stays(s, world, worker):
         s.until("evicted")
 
 
+def test_the_program_for_which_a_worker_left_is_named_while_it_runs_and_afterwards(s, world, worker):
+    with Contender(world, 8 * GIB) as game:
+        s.until("evicted")
+        cause = f"for sleep (pid {game.pid}, 8.0 GiB)"
+        assert f"{cause}; " in " ".join(s.guard("status").stdout.split())
+    s.back(worker)
+    assert f"it had left {cause}" in " ".join(s.guard("status").stdout.split())
+    assert re.search(rf"The worker last left at \S+ {re.escape(cause)}: 10.0 GiB in", " ".join(s.guard("explain").stdout.split()))
+    assert s.worker()["leave"]["last"]["cause"] == cause
+    left, back = s.guard("history", "ollama").stdout.splitlines()[-2:]
+    assert re.match(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d +ollama +left its GPU {re.escape(cause)}; 10.0 GiB freed in", left), left
+    assert re.search(r"ollama +is back: 10240 MiB", back), back
+    assert "did you mean" in s.guard("history", "olama", code=1).stderr
+
+
 def test_resume_now_does_not_wait_for_the_quiet_time(world, worker):
     with Guarded(world, configure(("ollama", worker), defaults=quick(quiet_s=600))) as s:
         s.until("active")

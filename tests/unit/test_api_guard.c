@@ -73,8 +73,9 @@ static void look(void)
 	w.scene.gpu[0].free_bytes = w.scene.gpu[0].total_bytes - w.scene.gpu[0].used_bytes;
 	guard_observe(w.guard, &w.scene);
 	while (guard_next_decision(w.guard, &d)) {
-		w.ring[w.view.decisions++] =
-			(struct guard_view_decision){ w.view.decisions, w.scene.wall_ns, d };
+		w.ring[w.view.decisions++] = (struct guard_view_decision){
+			.id = w.view.decisions, .wall_ns = w.scene.wall_ns, .decision = d
+		};
 		guard_operation_decided(&w.operations, "ollama", &d, w.scene.wall_ns);
 	}
 	while (guard_next_record(w.guard, &record))
