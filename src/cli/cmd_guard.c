@@ -467,6 +467,9 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 		       earlier_text(&earlier, before));
 		return EXIT_OK;
 	}
+	if (g->temporary && strcmp(earlier.hold, "evicted") == 0)
+		return cli_fail("%s is %s; to end this hold, run gpuward guard release %s",
+				name, earlier_text(&earlier, before), name);
 	snprintf(after, sizeof(after), "/%s", verb);
 	code = send_change(r, remote_path(path, REMOTE_WORKERS, name, after), g, state);
 	g->changed |= code == EXIT_OK;

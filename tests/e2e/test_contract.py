@@ -78,7 +78,7 @@ def masked(value, key="", machine=False):
         return value if key in NUMBERS else "number"
     if key in TEXT:
         return "text"
-    return "time" if TIME.fullmatch(value) else value.replace(str(SIMULATOR), "SIMULATOR")
+    return "time" if TIME.fullmatch(value) else re.sub(r"\bpid \d+", "pid N", value.replace(str(SIMULATOR), "SIMULATOR"))
 
 
 def pretty(value, indent=""):

@@ -53,7 +53,7 @@ def test_a_worker_that_is_held_active_stays(s, world, worker):
         said = s.guard("explain", "ollama").stdout
         assert "held active" in said and "stays active until the hold ends" in said and "until another process needs" not in said
         done = s.guard("evict", "ollama", code=1)
-        assert "release it first" in done.stderr
+        assert "run gpuward guard release ollama" in " ".join(done.stderr.split())
         s.guard("release", "ollama")
         s.until("evicted")
 
@@ -166,11 +166,21 @@ def test_one_worker_alone_can_be_snoozed(world, workers, both):
     assert s.worker("b")["hold"] == "none"
 
 
+def test_a_hold_replaces_the_opposite_hold(s, worker):
+    s.guard("hold", "active", "ollama", "--for", "1h")
+    said = " ".join(s.guard("hold", "evicted", "ollama", "--for", "2h").stdout.split())
+    assert "requested hold evicted for 2 h, instead of held active for 1 h more" in said, said
+    s.until("evicted")
+    s.guard("hold", "active", "ollama", "--for", "1h")
+    s.back(worker)
+    s.guard("release", "ollama")
+
+
 def test_a_pause_does_not_replace_a_hold_evicted(both):
     s = both
     s.guard("hold", "evicted", "a", "--for", "1h")
     done = s.guard("pause", "--for", "10m", code=support.FAILED)
-    assert "a is held evicted: release it first" in done.stderr
+    assert "a is held evicted for 1 h more; to end this hold, run gpuward guard release a" in " ".join(done.stderr.split())
     assert (s.worker("a")["hold"], s.worker("b")["hold"]) == ("evicted", "active")
 
 
