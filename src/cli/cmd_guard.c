@@ -193,9 +193,10 @@ static void print_mode(const struct json_doc *r)
 	}
 	if (strcmp(mode, "enforce") != 0 && json_doc_count(r, "workers")) {
 		snprintf(text, sizeof(text),
-			 "Mode %s: decisions are recorded, but no worker is moved. To let the "
-			 "guard act, run gpuward guard mode enforce.",
-			 mode);
+			 "Mode %s: decisions are recorded, but no worker is moved.%s", mode,
+			 json_doc_string(r, "mode_note")
+				 ? ""
+				 : " To let the guard act, run gpuward guard mode enforce.");
 		term_wrap("", 0, text, width);
 	}
 	guard_mode_print_set(r);
@@ -204,11 +205,8 @@ static void print_mode(const struct json_doc *r)
 			  "Another service controls the GPUs of some workers: their decisions "
 			  "are recorded, but this service does not move them.",
 			  width);
-	if (any_dry_for(r, "simulated"))
-		term_wrap("", 0,
-			  "Simulated GPUs: decisions are recorded, but no worker is moved (to "
-			  "change that, set simulated = true in [guard]).",
-			  width);
+	if (json_doc_string(r, "mode_note") && json_doc_count(r, "workers"))
+		term_wrap("", 0, json_doc_string(r, "mode_note"), width);
 	if (strcmp(journal, "ok") != 0)
 		printf("Journal: %s.\n", journal);
 }

@@ -255,13 +255,16 @@ void guard_mode_print_set(const struct json_doc *reply)
 static bool print_mode_meaning(const struct json_doc *reply)
 {
 	const char *mode = reply_text(reply, "mode", "unknown"),
-		   *wanted = json_doc_string(reply, "mode_set.mode");
+		   *wanted = json_doc_string(reply, "mode_set.mode"), *note;
 	bool later;
 
+	note = json_doc_string(reply, "mode_note");
 	printf("mode %s: %s\n", mode,
-	       strcmp(mode, guard_modes[GUARD_ENFORCE]) == 0
+	       strcmp(mode, guard_modes[GUARD_ENFORCE]) == 0 && !note
 		       ? "workers leave when another program needs their GPU"
 		       : "decisions are recorded, but no worker is moved");
+	if (note)
+		term_wrap("", 0, note, term_table_width());
 	later = wanted && strcmp(wanted, mode) != 0;
 	if (later)
 		printf("mode %s applies when the order under way has finished; if it does not, "

@@ -397,9 +397,8 @@ static void say_mode(struct json *j, const struct guard_view *g, const struct gu
 	if (s->dry == DRY_FOREIGN)
 		explain_say(j, "Another service controls the worker's GPUs: decisions are "
 			       "logged, but nothing is done.");
-	if (s->dry == DRY_SIMULATED)
-		explain_say(j, "The worker's GPUs are simulated: decisions are logged, but "
-			       "nothing is done (set simulated = true in [guard] to act).");
+	if ((s->dry == DRY_SIMULATED || s->dry == DRY_MODE) && guard_doc_mode_note(g))
+		explain_say(j, "%s", guard_doc_mode_note(g));
 }
 
 /* If a person has set the mode at run time, writes who did so and when. */

@@ -546,11 +546,22 @@ void guard_doc_old_names(struct json *j, double total, double used, double free_
 	json_double(j, "gpu_vram_gb", rint(total / GIB * 100) / 100);
 }
 
+const char *guard_doc_mode_note(const struct guard_view *g)
+{
+	return guard_view_simulated(g) && !g->policy->simulated_too
+		       ? "The GPUs are simulated: in every mode, decisions are recorded, but "
+			 "no "
+			 "worker is moved. To let the guard act, set simulated = true in "
+			 "[guard]."
+		       : NULL;
+}
+
 void guard_doc_mode(struct json *j, const struct guard_view *g)
 {
 	const struct guard_view_mode *m = g->mode;
 
 	json_string(j, "mode", guard_modes[g->policy->mode]);
+	json_string(j, "mode_note", guard_doc_mode_note(g));
 	json_string(j, "mode_configured", m ? guard_modes[m->configured] : NULL);
 	if (json_object_if(j, "mode_set", m && m->chosen)) {
 		json_string(j, "mode", guard_modes[m->mode]);

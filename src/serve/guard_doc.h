@@ -66,6 +66,9 @@ void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *
 		    void (*head)(struct json *j, const struct api *a),
 		    void (*one)(struct json *j, const struct api *a, unsigned i));
 
+/* Returns a sentence if no worker is moved even in mode enforce, because the GPUs are simulated;
+ * NULL: the mode decides. */
+const char *guard_doc_mode_note(const struct guard_view *g);
 /* Writes the mode in force and the configured mode, and who set the mode if they differ. */
 void guard_doc_mode(struct json *j, const struct guard_view *g);
 

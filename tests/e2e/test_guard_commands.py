@@ -328,7 +328,13 @@ def test_on_simulated_gpus_nothing_is_done_unless_it_is_configured(world, worker
     text = configure(("ollama", worker)).replace("simulated = true\n", "")
     with Guarded(world, text) as s:
         s.until("active")
-        assert "Simulated GPUs: decisions are recorded, but no worker is moved (to change that, set simulated = true" in s.guard("status").stdout
+        note = "The GPUs are simulated: in every mode, decisions are recorded, but no worker is moved. To let the guard act, set simulated = true"
+        says = lambda *words: " ".join(s.guard(*words).stdout.split())
+        assert note in says("status") and note in says("explain")
+        assert note in says("mode") and "workers leave" not in says("mode")
+        assert note in says("mode", "dry-run") and note in says("explain")
+        assert note in says("status") and "run gpuward guard mode enforce" not in says("status")
+        assert note in says("mode", "enforce")
         assert "(simulated GPUs: the worker is not moved)" in s.guard("evict", "ollama").stdout
         s.until("evicted")
         assert "would be: evicted" in s.guard("status").stdout and worker.acted() == []

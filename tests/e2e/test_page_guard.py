@@ -252,11 +252,22 @@ def test_a_hold_active_masks_contention_until_it_is_released(panel, guarded):
     wait(lambda: "Hold …" in panel.cell(7), "the earlier button")
 
 
+def test_on_simulated_gpus_the_page_says_that_no_worker_is_moved(panel, world, worker):
+    text = configure(("ollama", worker)).replace("simulated = true\n", "")
+    with Guarded(world, text) as s:
+        panel.open(s.url)
+        assert panel.text("#guard-mode") == "enforce" and "warn" in panel.js("document.querySelector('#guard-mode').className")
+        assert "set simulated = true in [guard]" in panel.text("#guard-mark") and panel.shown("#guard-mark")
+        assert panel.shown("#guard-token") and not panel.shown("#guard-read-only")
+
+
 def test_without_a_configured_token_the_page_shows_how_to_set_one(panel, world, worker):
     with service.Service(world.scenario, config=configure(("ollama", worker), mode="dry-run")) as s:
         panel.open(s.url)
         assert panel.text("#guard-mode") == "dry run"
         assert panel.text("#guard-mark").startswith("Dry run: ")
+        assert panel.shown("#guard-read-only") and not panel.shown("#guard-token"), "a token that cannot be entered"
+        assert "This service is read-only" in panel.text("#guard-read-only") and "/etc/gpuward/token" in panel.text("#guard-read-only pre")
         panel.press("Evict")
         assert "no worker is moved" in panel.text("#request-what")
         panel.confirm()
