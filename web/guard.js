@@ -141,7 +141,7 @@ function timers(w) {
 	return [
 		next !== null && !(Math.abs(next - hold) < 1) && `${STATES[w.state]?.[2] || "can change"} in ${span(next)}`,
 		w.hold !== "none" || out ? `${w.hold === "none" ? "evicted" : "held"} ${hold === null ? "until it is " + (w.hold === "none" ? "resumed" : "released") : `for ${span(hold)}`}` : "",
-		w.backoff > 1 && `quiet time ×${f.digits(w.backoff)}: it was evicted often`,
+		w.backoff > 1 && w.mask.includes("contention") && !LEAVES.has(w.state) && `quiet time ×${f.digits(w.backoff)}: it was evicted often`,
 	].filter(Boolean);
 }
 

@@ -424,7 +424,9 @@ static void say_history(struct json *j, const struct guard_status *s)
 		explain_say(j, "Reload storm: clients of the worker loaded it three times in "
 			       "five minutes while it was evicted. Stop the clients, or let "
 			       "the guard stop the worker's unit (kind = \"systemd\").");
-	if (s->backoff > 1)
+	/* the quiet time runs only for an evicted worker that a contender keeps out */
+	if (s->backoff > 1 && s->mask >> REASON_CONTENTION & 1 &&
+	    (s->state == STATE_EVICTED || s->state == STATE_QUIET))
 		explain_say(j,
 			    "The worker was evicted often: it waits %.1f times the quiet "
 			    "time before it resumes.",
