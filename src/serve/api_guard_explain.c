@@ -157,6 +157,12 @@ static void meaning(const struct guard_relation *b, char *out, size_t size)
 	else if (b->kind == DEMAND_NONE)
 		snprintf(out, size, "no demand: below min_vram (%.0f MiB) and not busy",
 			 (double)b->min_vram_bytes / MIB);
+	else if (b->against && b->most_bytes == UINT64_MAX &&
+		 (b->kind == DEMAND_MEMORY || b->kind == DEMAND_PRESSURE))
+		snprintf(out, size,
+			 "needs the GPU: %s; it is a new program, and how much it will need is "
+			 "unknown, so the worker leaves even if enough memory is free",
+			 demand_kind_name(b->kind));
 	else if (b->against)
 		snprintf(out, size, "needs the GPU: %s", demand_kind_name(b->kind));
 	else if (b->most_bytes != UINT64_MAX)
@@ -171,7 +177,7 @@ static void say_contender(struct json *j, const struct guard_view *g, unsigned w
 			  const struct scene *s, unsigned i, const char *rule)
 {
 	const struct scene_process *p = &s->process[i];
-	char busy[32] = "", size[32] = "an unknown amount", what[120];
+	char busy[32] = "", size[32] = "an unknown amount", what[200];
 	struct guard_relation b;
 
 	guard_relation(g->guard, worker, i, &b);

@@ -259,7 +259,8 @@ TEST(explain_names_the_contender_and_the_reason)
 	}
 	get("/api/v1/guard/explain?worker=ollama", 200);
 	says("Contender: pid 200 game.exe with 512 MiB on GPU-");
-	says("needs the GPU: ");
+	says("needs the GPU: memory; it is a new program, and how much it will need is "
+	     "unknown");
 	says("Reason against the worker: contention, for ");
 	says("Rule: memory, ");
 	says("Evidence: pid 200 game.exe 512 MiB");
