@@ -398,8 +398,9 @@ static const char *no_effect_note(const struct json_doc *w, char *out, size_t si
 
 /* The hold of a worker before a request. */
 struct earlier {
-	char hold[16]; /* "none", "active" or "evicted" */
-	double left_s; /* INFINITY: until it is released */
+	char hold[16];  /* "none", "active" or "evicted" */
+	double left_s;  /* INFINITY: until it is released */
+	bool requested; /* a person holds or evicted the worker */
 };
 
 static int read_earlier(struct remote *r, const char *name, struct earlier *ret)
@@ -414,6 +415,8 @@ static int read_earlier(struct remote *r, const char *name, struct earlier *ret)
 	left = json_doc_number(r->reply, "hold_until_seconds");
 	snprintf(ret->hold, sizeof(ret->hold), "%s", reply_text(r->reply, "hold", "none"));
 	ret->left_s = left > 0 ? left : (double)INFINITY;
+	ret->requested =
+		strcmp(ret->hold, "none") != 0 || reply_has(r->reply, "mask", "manual");
 	return EXIT_OK;
 }
 
@@ -452,9 +455,10 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 		       const char *name)
 {
 	struct given *g = c->own;
-	struct earlier earlier = { "none", NAN };
+	struct earlier earlier = { "none", NAN, false };
+	const bool release = strcmp(verb, "release") == 0;
 	char text[96], span[16], after[32], before[48], path[REMOTE_PATH];
-	int code = state ? read_earlier(r, name, &earlier) : EXIT_OK;
+	int code = state || release ? read_earlier(r, name, &earlier) : EXIT_OK;
 
 	if (code != EXIT_OK)
 		return code;
@@ -463,6 +467,11 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 			return print_body(r);
 		printf("%s: already %s; nothing was changed\n", name,
 		       earlier_text(&earlier, before));
+		return EXIT_OK;
+	}
+	if (release && !earlier.requested && !c->json) {
+		if (!c->quiet)
+			printf("%s: nobody holds it; nothing was changed\n", name);
 		return EXIT_OK;
 	}
 	if (g->temporary && strcmp(earlier.hold, "evicted") == 0)
@@ -481,7 +490,9 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 		printf("%s: requested %s%s%s%s%s%s%s; its state %s %s%s\n", name, verb,
 		       state ? " " : "", state ? state : "", g->for_ns ? " for " : "",
 		       g->for_ns ? figure_span(span, (double)g->for_ns * 1e-9) : "",
-		       strcmp(earlier.hold, "none") != 0 ? ", instead of " : "",
+		       strcmp(earlier.hold, "none") == 0 ? ""
+		       : release                         ? "; it was "
+							 : ", instead of ",
 		       strcmp(earlier.hold, "none") != 0 ? earlier_text(&earlier, before) : "",
 		       now && is_hypothetical(r->reply, now) ? "would be" : "is now",
 		       now ? now : "unknown", no_effect_note(r->reply, text, sizeof(text)));

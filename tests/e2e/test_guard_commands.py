@@ -173,7 +173,11 @@ def test_a_hold_replaces_the_opposite_hold(s, worker):
     s.until("evicted")
     s.guard("hold", "active", "ollama", "--for", "1h")
     s.back(worker)
-    s.guard("release", "ollama")
+    assert "requested release; it was held active for 1 h more; its state is now active" in " ".join(s.guard("release", "ollama").stdout.split())
+    assert s.guard("release").stdout == "ollama: nobody holds it; nothing was changed\n"
+    s.guard("evict", "ollama")
+    assert "requested release" in s.guard("release").stdout, "a release also ends an eviction"
+    s.back(worker)
 
 
 def test_a_pause_does_not_replace_a_hold_evicted(both):
