@@ -413,7 +413,7 @@ static void say_chosen_mode(struct json *j, const struct guard_view *g)
 	const struct guard_view_mode *m = g->mode;
 	char time[CLOCK_RFC3339_SIZE];
 
-	if (!m || !m->chosen)
+	if (!m || !m->chosen || m->mode == m->configured)
 		return;
 	clock_format_rfc3339(m->wall_ns, time);
 	explain_say(j,

@@ -651,7 +651,10 @@ const struct guard_view *guard_doc_may_ask(const struct api *a, const struct req
 
 void guard_doc_who(const struct request *q, const char *reason, char *out, size_t size)
 {
-	snprintf(out, size, "%.60s%s%s", q->who, *reason ? ": " : "", reason);
+	const bool token = strcmp(q->who, "token") == 0;
+
+	snprintf(out, size, "%.60s%s%s", token ? "a client with the token" : q->who,
+		 *reason ? ": " : "", reason);
 }
 
 void guard_doc_too_often(const struct api *a, const struct guard_view *g,

@@ -90,8 +90,8 @@ void guard_doc_too_often(const struct api *a, const struct guard_view *g,
 
 #define GUARD_TTL_MOST_S (365 * 86400.0) /* maximum of ttl_s in a request, in seconds */
 
-/* Writes client and reason for the audit log: "token: maintenance". A reason has at most
- * GUARD_REASON_MAX bytes. */
+/* Writes client and reason for the audit log: "a client with the token:
+ * maintenance". A reason has at most GUARD_REASON_MAX bytes. */
 #define GUARD_REASON_MAX 120
 void guard_doc_who(const struct request *q, const char *reason, char *out, size_t size);
 

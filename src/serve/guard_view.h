@@ -93,7 +93,7 @@ struct guard_view_requested {
 
 /* The client that sent a request. */
 struct guard_client {
-	const char *who; /* for logs: "uid 1000: reason", "token: reason" */
+	const char *who; /* for logs: "uid 1000: reason" */
 	/* The user, who decides the permissions. -1: not a local user, such as a client with
 	 * the token. */
 	int64_t uid;
@@ -228,8 +228,8 @@ static inline double guard_view_unattributed(const struct scene *s, unsigned gpu
 	return left > 0 ? left : 0;
 }
 
-/* Returns who requested the last hold or eviction of a worker, and why: "token:
- * maintenance". */
+/* Returns who requested the last hold or eviction of a worker, and why: "a client with
+ * the token: maintenance". */
 const char *guard_view_requested_by(const struct guard_view *g, unsigned worker);
 /* Writes in words why the worker may not run, from the first reason that no hold masks: "for
  * game.exe (pid 4711, 13.0 GiB)", "requested by uid 1000: maintenance", "because its GPU is too

@@ -448,7 +448,7 @@ TEST(a_reservation_larger_than_every_gpu_is_refused)
 {
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/reservations", "{\"bytes\":96636764160}", 409);
-	says("impossible: 90.0 GiB requested, but the largest GPU has 24.0 GiB");
+	says("90.0 GiB requested, but the largest GPU has only 24.0 GiB");
 	at("never", "true");
 	at("retry_after_s", "null");
 	assert_int_equal(fake.tries, 0);
