@@ -1,7 +1,7 @@
 // guard: the state of each worker with reason and time, and requests of people.  Loaded only if the service has a guard.
 import { ask, change, emit, model, named, on, refresh, selector, token } from "./data.js";
 import * as f from "./format.js";
-import { fillMove, headline, makeMove, movesOf } from "./moves.js";
+import { fillMove, headline, makeMove, movesOf, timeOf } from "./moves.js";
 import { $, el, figure, put, unknown, width } from "./rows.js";
 import { Table, text } from "./table.js";
 import { permitted, TYPE } from "./windows.js";
@@ -141,7 +141,7 @@ function timers(w) {
 	return [
 		next !== null && !(Math.abs(next - hold) < 1) && `${STATES[w.state]?.[2] || "can change"} in ${span(next)}`,
 		w.hold !== "none" || out ? `${w.hold === "none" ? "evicted" : "held"} ${hold === null ? "until it is " + (w.hold === "none" ? "resumed" : "released") : `for ${span(hold)}`}` : "",
-		w.backoff > 1 && `quiet time ×${f.digits(w.backoff)}: it was evicted often`,
+		w.backoff > 1 && w.mask.includes("contention") && !LEAVES.has(w.state) && `quiet time ×${f.digits(w.backoff)}: it was evicted often`,
 	].filter(Boolean);
 }
 
@@ -237,7 +237,7 @@ function drawRooms() {
 const context = { named, reasons: REASONS, gpu: (uuid) => (device(uuid) ? gpu(device(uuid)) : uuid) };
 
 function drawDecisions() {
-	items($("guard-decisions"), movesOf(doc.decisions).reverse(), makeMove, (li, m) => fillMove(li, m, context));
+	items($("guard-decisions"), movesOf(doc.decisions).reverse().sort((a, b) => timeOf(b) - timeOf(a)), makeMove, (li, m) => fillMove(li, m, context));
 	$("guard-quiet").hidden = doc.decisions.length > 0;
 }
 
@@ -265,7 +265,7 @@ function outlook(verb, w, state) {
 			[free, "it stays evicted until it is released"],
 		release: ["the hold ends, and the rules decide again at once"],
 	}[verb];
-	return f.sentences(...say, dry() && `the guard's mode is ${doc.mode}: this is logged, but no worker is moved`);
+	return f.sentences(...say, dry() && `the guard's mode is ${doc.mode}: this is logged, but no worker is moved`, !dry() && doc.mode_note);
 }
 
 function request(verb, name) {
@@ -278,7 +278,7 @@ function request(verb, name) {
 	$("request-states").hidden = verb !== "hold";
 	$("request-time").hidden = !timed;
 	$("request-now").hidden = verb !== "resume";
-	$("request-token").hidden = Boolean(token.get());
+	$("request-token").hidden = Boolean(token.get()) || doc.read_only;
 	$("request-ttl").replaceChildren(...TIMES.map(([s, word], i) => el("option", { value: s, selected: i === (verb === "evict" ? last : 2),
 		textContent: i === last && verb === "evict" ? "no limit: until it is resumed" : word })));
 	form.elements.state.value = "evicted";
@@ -389,19 +389,20 @@ function drawTile(list) {
 function draw() {
 	if (!doc || document.hidden)
 		return;
-	const [word, tone, mark] = MODES[doc.mode] || [doc.mode, "warn"], c = doc.counts, list = [...doc.workers].sort((a, b) => b.priority - a.priority);
+	const [word, tone, mark] = doc.mode_note && !dry() ? [doc.mode, "warn"] : MODES[doc.mode] || [doc.mode, "warn"], c = doc.counts, list = [...doc.workers].sort((a, b) => b.priority - a.priority);
 	$("guard").hidden = !doc.workers.length && !doc.reservations.length;
 	put($("guard-mode"), word);
 	$("guard-mode").className = `badge ${tone}`;
-	$("guard-mark").hidden = !mark;
-	put($("guard-mark"), mark || "");
+	$("guard-mark").hidden = !mark && !doc.mode_note;
+	put($("guard-mark"), [mark, doc.mode_note].filter(Boolean).join(" "));
 	$("guard-journal").hidden = doc.journal === "ok";
 	put($("guard-journal"), doc.journal === "ok" ? "" : f.sentences(doc.journal));
 	put($("guard-facts"), [count(list.length, "worker"), count(c.evictions_total, "eviction"), count(c.resumes_total, "return"),
 		c.would_evict_total && `${count(c.would_evict_total, "eviction")} not done`,
 		!dry() && c.free_seconds_last != null && `memory last free after ${f.seconds(c.free_seconds_last)}`, doc.journal === "ok" && "journal ok"].filter(Boolean).join(" · "));
 	drawTile(list);
-	$("guard-token").hidden = Boolean(token.get()) || !list.length;
+	$("guard-token").hidden = Boolean(token.get()) || !list.length || doc.read_only;
+	$("guard-read-only").hidden = !doc.read_only || !list.length;
 	tables.workers.draw(list);
 	tables.processes.draw(looks.flatMap((g) => g.processes.map((p) => ({ ...p, uuid: g.uuid, index: g.index })))
 		.sort((a, b) => rank(a) - rank(b) || (b.memory_bytes ?? 0) - (a.memory_bytes ?? 0)));

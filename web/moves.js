@@ -34,12 +34,15 @@ export function movesOf(decisions) {
 		if (!home && !AWAY.has(d.to))
 			continue;
 		open.delete(d.worker);
-		m.kind = d.to === "stuck" ? "stuck" : d.from === "reconcile" ? "found" : (m.kind === "leaving") === home ? "stayed" : home ? "back" : "left";
+		m.kind = d.to === "stuck" ? "stuck" : d.from === "reconcile" || d.to === "reconcile" ? "found" : (m.kind === "leaving") === home ? "stayed" : home ? "back" : "left";
 	}
 	return out;
 }
 
 const last = (m) => m.steps.at(-1);
+const ENDED = new Set(["left", "back", "stuck", "stayed", "found"]);
+// Returns the time of a move in milliseconds: when it ended, or when it began if it is under way.
+export const timeOf = (m) => at(ENDED.has(m.kind) ? last(m) : m.steps[0]);
 const step = (m, ...states) => m.steps.find((d) => states.includes(d.to) && d.from !== d.to);
 const took = (a, b) => f.seconds(Math.max(0, at(b) - at(a)) / 1000 || 0.001);
 
@@ -51,7 +54,10 @@ function sizeOf(text) {
 
 // Returns the cause of a move: the name of the process in the evidence, or the reason.
 function cause(m, reasons) {
-	const d = step(m, "drain", "evict", "suspect") || last(m), name = d.evidence?.match(/^pid \d+ (.+?) [\d.]+ MiB/)?.[1];
+	const d = step(m, "drain", "evict") || step(m, "suspect") || last(m), name = d.evidence?.match(/^pid \d+ (.+?) [\d.]+ MiB/)?.[1];
+	const game = d.evidence?.match(/^\d+ games? (?:is|are) registered(?:: pid \d+ (.+))?/);
+	if (game)
+		return game[1] ? ` for the registered game ${game[1]}` : " for a registered game";
 	if (name && (d.mask.includes("contention") || !d.mask.length))
 		return ` for ${name}`;
 	return d.mask.includes("manual") ? " on request" : d.mask.length ? ` because ${d.mask.map((r) => reasons[r] || r).join(" and ")}` : "";
@@ -75,8 +81,10 @@ export function headline(m, { gpu, reasons }) {
 		return `${m.worker} is leaving${where}${cause(m, reasons)}`;
 	case "returning":
 		return `${m.worker} is returning to${where}`;
-	default:
-		return `${m.worker}: ${first.rule}${first.evidence ? ` (${first.evidence})` : ""}`;
+	default: {
+		const about = m.kind === "found" ? d : first; // the guard looks again: earlier steps do not matter
+		return `${m.worker}: ${about.rule}${about.evidence ? ` (${about.evidence})` : ""}`;
+	}
 	}
 }
 
@@ -106,8 +114,8 @@ export function makeMove() {
 
 // context: { gpu(uuid), reasons, named(text) }.
 export function fillMove(li, m, context) {
-	const [head, list] = li.firstChild.children, [time, badge, text] = head.children, t = at(m.steps[0]);
-	time.dateTime = m.steps[0].time_utc;
+	const [head, list] = li.firstChild.children, [time, badge, text] = head.children, t = timeOf(m);
+	time.dateTime = new Date(t).toISOString();
 	time.title = new Date(t).toLocaleString();
 	put(time, f.when(t));
 	put(badge, m.kind);

@@ -10,12 +10,15 @@
 #include "guard/policy.h"
 #include "base/json_doc.h"
 #include "base/utf8.h"
+#include "serve/timespec_parse.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
-#define ALL "all"
+#define ALL      "all"
+#define WHY_SIZE 700 /* of the text in the column WHY */
 
 #define NO_WORKER                                                                         \
 	"No [[worker]] is configured, so the guard has nothing to move. To add workers, " \
@@ -54,6 +57,91 @@ static const struct option options[] = {
 	REMOTE_OPTIONS(remote),
 	OPTION_END,
 };
+
+/* The GPUs of the service, to write "GPU 0" instead of a UUID. */
+struct gpu_names {
+	struct {
+		char uuid[96];
+		int64_t index;
+	} gpu[64];
+	unsigned count;
+};
+
+/* Reads the GPUs. If the service does not list them, UUIDs are printed. */
+static void read_gpu_names(struct remote *r, struct gpu_names *ret)
+{
+	char unused[200];
+
+	ret->count = 0;
+	if (remote_request(r, "GET", "/api/v1/devices", NULL, 5 * NS_PER_S, unused,
+			   sizeof(unused)) != 0 ||
+	    r->status != 200)
+		return;
+	for (size_t i = 0; i < json_doc_count(r->reply, "devices") && ret->count < 64; i++) {
+		const struct json_doc *d = json_doc_at(r->reply, "devices", i);
+		const char *uuid = json_doc_string(d, "uuid");
+
+		if (!uuid || !json_doc_integer(d, "index", &ret->gpu[ret->count].index))
+			continue;
+		snprintf(ret->gpu[ret->count++].uuid, sizeof(ret->gpu[0].uuid), "%s", uuid);
+	}
+}
+
+/* Adds local time if the text begins with a time in UTC. Returns the length of that time; 0:
+ * there is none. */
+static size_t add_local_time(struct buf *out, const char *text)
+{
+	const size_t least = strlen("2026-11-18T12:34:27Z");
+	char utc[40], local[48];
+	const char *end = strchr(text, 'Z');
+	struct tm tm;
+	uint64_t ns;
+	time_t s;
+
+	if (!end || (size_t)(end - text) + 1 < least || end - text > 30 || text[10] != 'T')
+		return 0;
+	snprintf(utc, sizeof(utc), "%.*s", (int)(end + 1 - text), text);
+	if (timespec_parse(utc, 0, &ns) != 0)
+		return 0;
+	s = (time_t)(ns / NS_PER_S);
+	if (!localtime_r(&s, &tm) || !strftime(local, sizeof(local), "%F %T %Z", &tm))
+		return 0;
+	buf_adds(out, local);
+	return (size_t)(end + 1 - text);
+}
+
+/* Writes a sentence of the service for people: local times, "GPU 0" instead of a UUID, words
+ * instead of the names that JSON has. */
+static const char *plain_text(const struct gpu_names *g, const char *in, char *out, size_t size)
+{
+	static const struct {
+		const char *from, *to;
+	} words[] = { { "resume_blocked", "may not return yet" },
+		      { " (unknown = contend)", "" } };
+	struct buf b;
+
+	buf_init_fixed(&b, out, size);
+	while (*in) {
+		size_t n = in[0] >= '1' && in[0] <= '9' ? add_local_time(&b, in) : 0;
+
+		for (size_t i = 0; !n && i < COUNT(words); i++)
+			if (strncmp(in, words[i].from, strlen(words[i].from)) == 0) {
+				n = strlen(words[i].from);
+				buf_adds(&b, words[i].to);
+			}
+		for (unsigned i = 0; !n && i < g->count; i++)
+			if (strncmp(in, g->gpu[i].uuid, strlen(g->gpu[i].uuid)) == 0) {
+				n = strlen(g->gpu[i].uuid);
+				buf_addf(&b, "GPU %lld", (long long)g->gpu[i].index);
+			}
+		if (!n) {
+			buf_add(&b, in, 1);
+			n = 1;
+		}
+		in += n;
+	}
+	return out;
+}
 
 static const struct table_column columns[] = {
 	{ "WORKER", 0, false, false }, { "STATE", 0, false, false },
@@ -132,9 +220,30 @@ static void add_bytes(struct table *t, unsigned column, const struct json_doc *w
 	table_set(t, column, TERM_PLAIN, "%s", text);
 }
 
-static void add_worker(struct table *t, const struct json_doc *w, bool narrow)
+/* Writes the cause of the state and the last decision: "for game.exe (pid 4711, 13.0 GiB);
+ * freed: 10240 MiB in 0.1 s". Returns NULL if there is neither. */
+static const char *why_text(const struct gpu_names *g, const struct json_doc *w, char *out,
+			    size_t size)
 {
-	const char *state = reply_text(w, "state", "?"), *why = json_doc_string(w, "why");
+	const char *cause = json_doc_string(w, "cause"), *why = json_doc_string(w, "why");
+	const char *left = json_doc_string(w, "leave.last.cause");
+	char text[WHY_SIZE];
+
+	if (!cause && why && left && strncmp(why, "is back", 7) == 0)
+		snprintf(text, sizeof(text), "%s; it had left %s", why, left);
+	else if (cause && !(why && strstr(why, cause)))
+		snprintf(text, sizeof(text), "%s%s%s", cause, why ? "; " : "", why ? why : "");
+	else
+		snprintf(text, sizeof(text), "%s", why ? why : "");
+	return *text ? plain_text(g, text, out, size) : NULL;
+}
+
+static void add_worker(struct table *t, const struct gpu_names *g, const struct json_doc *w,
+		       bool narrow)
+{
+	char text[WHY_SIZE];
+	const char *state = reply_text(w, "state", "?"),
+		   *why = why_text(g, w, text, sizeof(text));
 
 	table_row(t);
 	table_set(t, WORKER, TERM_BOLD, "%s", json_doc_string(w, "name"));
@@ -173,22 +282,21 @@ static void print_mode(const struct json_doc *r)
 	}
 	if (strcmp(mode, "enforce") != 0 && json_doc_count(r, "workers")) {
 		snprintf(text, sizeof(text),
-			 "Mode %s: decisions are recorded, but no worker is moved. To let the "
-			 "guard act, run gpuward guard mode enforce.",
-			 mode);
+			 "Mode %s: decisions are recorded, but no worker is moved.%s", mode,
+			 json_doc_string(r, "mode_note")
+				 ? ""
+				 : " To let the guard act, run gpuward guard mode enforce.");
 		term_wrap("", 0, text, width);
 	}
-	guard_mode_print_set(r);
+	if (!reply_is(r, "mode_set.mode", reply_text(r, "mode_configured", "")))
+		guard_mode_print_set(r);
 	if (any_dry_for(r, "another-service"))
 		term_wrap("", 0,
 			  "Another service controls the GPUs of some workers: their decisions "
 			  "are recorded, but this service does not move them.",
 			  width);
-	if (any_dry_for(r, "simulated"))
-		term_wrap("", 0,
-			  "Simulated GPUs: decisions are recorded, but no worker is moved (to "
-			  "change that, set simulated = true in [guard]).",
-			  width);
+	if (json_doc_string(r, "mode_note") && json_doc_count(r, "workers"))
+		term_wrap("", 0, json_doc_string(r, "mode_note"), width);
 	if (strcmp(journal, "ok") != 0)
 		printf("Journal: %s.\n", journal);
 }
@@ -204,21 +312,24 @@ static bool is_wanted(const struct json_doc *w, const char *name)
 	return !name || strcmp(name, ALL) == 0 || reply_is(w, "name", name);
 }
 
-static void fill_table(struct table *t, const struct remote *r, const char *name, bool narrow)
+static void fill_table(struct table *t, const struct gpu_names *g, const struct remote *r,
+		       const char *name, bool narrow)
 {
 	table_init(t, columns);
 	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
 		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
 
 		if (is_wanted(w, name))
-			add_worker(t, w, narrow);
+			add_worker(t, g, w, narrow);
 	}
 }
 
 /* Prints the explanation of each worker below its row, for a terminal that is too narrow for
  * the table. */
-static void print_narrow(const struct table *t, const struct remote *r, const char *name)
+static void print_narrow(const struct table *t, const struct gpu_names *g,
+			 const struct remote *r, const char *name)
 {
+	char why_buf[WHY_SIZE];
 	struct buf text;
 	const char *line, *end;
 	size_t i = 0;
@@ -233,24 +344,24 @@ static void print_narrow(const struct table *t, const struct remote *r, const ch
 			if (is_wanted(json_doc_at(r->reply, "workers", i), name))
 				w = json_doc_at(r->reply, "workers", i);
 		printf("%.*s\n", (int)(end - line), line);
-		why = w ? json_doc_string(w, "why") : NULL;
+		why = w ? why_text(g, w, why_buf, sizeof(why_buf)) : NULL;
 		if (why)
 			term_wrap("", 2, why, term_width());
 	}
 	buf_done(&text);
 }
 
-static void print_table(const struct remote *r, const char *name)
+static void print_table(const struct gpu_names *g, const struct remote *r, const char *name)
 {
 	struct table t;
 
-	fill_table(&t, r, name, false);
+	fill_table(&t, g, r, name, false);
 	if (table_width(&t) <= term_table_width()) {
 		table_print(&t, term_table_width());
 	} else {
 		table_done(&t);
-		fill_table(&t, r, name, true);
-		print_narrow(&t, r, name);
+		fill_table(&t, g, r, name, true);
+		print_narrow(&t, g, r, name);
 	}
 	table_done(&t);
 }
@@ -288,7 +399,10 @@ static int print_status(struct cli *c, struct remote *r, const char *name)
 	int code = one ? remote_request_ok(r, "GET",
 					   remote_path(path, REMOTE_WORKERS, name, ""), NULL)
 		       : EXIT_OK;
+	struct gpu_names gpus;
 
+	if (code == EXIT_OK && !c->json)
+		read_gpu_names(r, &gpus);
 	if (code == EXIT_OK && (!one || !c->json))
 		code = remote_request_ok(r, "GET", "/api/v1/guard", NULL);
 	if (code != EXIT_OK || c->json)
@@ -300,7 +414,7 @@ static int print_status(struct cli *c, struct remote *r, const char *name)
 		printf(NO_WORKER);
 		return EXIT_OK;
 	}
-	print_table(r, name);
+	print_table(&gpus, r, name);
 	if (!c->quiet)
 		print_limits(r, name);
 	return EXIT_OK;
@@ -310,12 +424,16 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 {
 	bool one = name && strcmp(name, ALL) != 0;
 	char path[REMOTE_PATH];
-	int code = remote_request_ok(
+	struct gpu_names gpus;
+	int code;
+
+	if (!c->json)
+		read_gpu_names(r, &gpus);
+	code = remote_request_ok(
 		r, "GET",
 		one ? remote_path(path, "/api/v1/guard/explain?worker=", name, "")
 		    : "/api/v1/guard/explain",
 		NULL);
-
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
 	print_simulated(r->reply);
@@ -328,11 +446,12 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 			putchar('\n');
 		for (size_t k = 0; k < json_doc_count(w, "sentences"); k++) {
 			/* replace control characters, because users choose reasons and names */
-			char clean[4096];
+			char clean[4096], plain[4096];
 
 			utf8_clean(clean, sizeof(clean),
 				   reply_text(json_doc_at(w, "sentences", k), "", ""));
-			term_wrap("", k ? 2 : 0, clean, term_width());
+			term_wrap("", k ? 2 : 0, plain_text(&gpus, clean, plain, sizeof(plain)),
+				  term_width());
 		}
 	}
 	return EXIT_OK;
@@ -379,8 +498,9 @@ static const char *no_effect_note(const struct json_doc *w, char *out, size_t si
 
 /* The hold of a worker before a request. */
 struct earlier {
-	char hold[16]; /* "none", "active" or "evicted" */
-	double left_s; /* INFINITY: until it is released */
+	char hold[16];  /* "none", "active" or "evicted" */
+	double left_s;  /* INFINITY: until it is released */
+	bool requested; /* a person holds or evicted the worker */
 };
 
 static int read_earlier(struct remote *r, const char *name, struct earlier *ret)
@@ -395,6 +515,8 @@ static int read_earlier(struct remote *r, const char *name, struct earlier *ret)
 	left = json_doc_number(r->reply, "hold_until_seconds");
 	snprintf(ret->hold, sizeof(ret->hold), "%s", reply_text(r->reply, "hold", "none"));
 	ret->left_s = left > 0 ? left : (double)INFINITY;
+	ret->requested =
+		strcmp(ret->hold, "none") != 0 || reply_has(r->reply, "mask", "manual");
 	return EXIT_OK;
 }
 
@@ -433,9 +555,10 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 		       const char *name)
 {
 	struct given *g = c->own;
-	struct earlier earlier = { "none", NAN };
+	struct earlier earlier = { "none", NAN, false };
+	const bool release = strcmp(verb, "release") == 0;
 	char text[96], span[16], after[32], before[48], path[REMOTE_PATH];
-	int code = state ? read_earlier(r, name, &earlier) : EXIT_OK;
+	int code = state || release ? read_earlier(r, name, &earlier) : EXIT_OK;
 
 	if (code != EXIT_OK)
 		return code;
@@ -446,6 +569,14 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 		       earlier_text(&earlier, before));
 		return EXIT_OK;
 	}
+	if (release && !earlier.requested && !c->json) {
+		if (!c->quiet)
+			printf("%s: nobody holds it; nothing was changed\n", name);
+		return EXIT_OK;
+	}
+	if (g->temporary && strcmp(earlier.hold, "evicted") == 0)
+		return cli_fail("%s is %s; to end this hold, run gpuward guard release %s",
+				name, earlier_text(&earlier, before), name);
 	snprintf(after, sizeof(after), "/%s", verb);
 	code = send_change(r, remote_path(path, REMOTE_WORKERS, name, after), g, state);
 	g->changed |= code == EXIT_OK;
@@ -459,7 +590,9 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 		printf("%s: requested %s%s%s%s%s%s%s; its state %s %s%s\n", name, verb,
 		       state ? " " : "", state ? state : "", g->for_ns ? " for " : "",
 		       g->for_ns ? figure_span(span, (double)g->for_ns * 1e-9) : "",
-		       strcmp(earlier.hold, "none") != 0 ? ", instead of " : "",
+		       strcmp(earlier.hold, "none") == 0 ? ""
+		       : release                         ? "; it was "
+							 : ", instead of ",
 		       strcmp(earlier.hold, "none") != 0 ? earlier_text(&earlier, before) : "",
 		       now && is_hypothetical(r->reply, now) ? "would be" : "is now",
 		       now ? now : "unknown", no_effect_note(r->reply, text, sizeof(text)));
@@ -574,6 +707,8 @@ static int with_service(struct cli *c, const struct guard_subcommand *v)
 		code = guard_mode(c, &r, name, g->reason);
 	else if (v->form == FORM_CLEAR)
 		code = clear_gpu(c, &r, name);
+	else if (v->form == FORM_HISTORY)
+		code = guard_history(c, &r, name && strcmp(name, ALL) != 0 ? name : NULL);
 	else if (v->form == FORM_READ)
 		code = strcmp(v->name, "status") == 0 ? print_status(c, &r, name)
 						      : print_explanation(c, &r, name);
@@ -620,6 +755,7 @@ const struct command command_guard = {
 		"service. For more, see gpuward guard SUBCOMMAND --help. Subcommands:",
 	.examples = "  gpuward guard status\n"
 		    "  gpuward guard explain ollama\n"
+		    "  gpuward guard history\n"
 		    "  gpuward guard hold active ollama --for 2h\n"
 		    "  gpuward guard snooze 30m\n"
 		    "  gpuward guard resume all --now\n"

@@ -71,14 +71,14 @@ static void print_insufficient(const struct remote *r, const struct reservation 
 	double retry = json_doc_number(p, "retry_after_s");
 
 	if (!(retry > 0)) { /* waiting does not help; the service says why */
-		cli_error("insufficient_vram: %s", remote_why(r));
+		cli_error("not enough GPU memory: %s", remote_why(r));
 		return;
 	}
 	figure_bytes(needed, reservation->bytes);
 	figure_bytes(now, json_doc_number(p, "available"));
 	figure_bytes(most, json_doc_number(p, "available_at_most"));
 	snprintf(later, sizeof(later), "; try again in %.0f s, or give --wait TIME", retry);
-	cli_error("insufficient_vram: %s needed; %s free now, and at most %s can become "
+	cli_error("not enough GPU memory: %s needed; %s free now, and at most %s can become "
 		  "free%s%s%s",
 		  needed, now, most, gpu ? " on " : "", gpu ? gpu : "", later);
 }

@@ -2,6 +2,7 @@
 
 #include "cli.h"
 #include "output.h"
+#include "table.h"
 
 #include "base/array.h"
 #include "base/clock.h"
@@ -14,12 +15,14 @@
 #include "daemon/recording.h"
 #include "guard/guard_query.h"
 #include "guard/policy.h"
+#include "serve/timespec_parse.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define OPTIONS_MAX 16
 
@@ -29,6 +32,8 @@ static const struct guard_subcommand subcommands[] = {
 	{ "explain", FORM_READ, 0, 1, "", "[WORKER]",
 	  "explains the state of each worker: the rule, the evidence, other processes, and "
 	  "what can change the state and when" },
+	{ "history", FORM_HISTORY, 0, 1, "", "[WORKER]",
+	  "lists the latest moves: when each worker left its GPU, why, and when it was back" },
 	{ "evict", FORM_REQUEST, 1, 1, "for reason", "WORKER|all [--for TIME]",
 	  "moves the worker off its GPU now; it stays off for TIME, or until you run resume" },
 	{ "resume", FORM_REQUEST, 1, 1, "now reason", "WORKER|all [--now]",
@@ -88,7 +93,8 @@ const struct guard_subcommand *guard_subcommand_find(const char *word)
 	if (near)
 		cli_error("unknown subcommand 'guard %s' (did you mean '%s'?)", word, near);
 	else
-		cli_error("%s%s%s; give status, explain, evict, resume, hold, pause, snooze, "
+		cli_error("%s%s%s; give status, explain, history, evict, resume, hold, pause, "
+			  "snooze, "
 			  "release, game, mode, clear, learn, replay or recover",
 			  word ? "unknown subcommand 'guard " : "a subcommand is missing",
 			  word ? word : "", word ? "'" : "");
@@ -249,13 +255,16 @@ void guard_mode_print_set(const struct json_doc *reply)
 static bool print_mode_meaning(const struct json_doc *reply)
 {
 	const char *mode = reply_text(reply, "mode", "unknown"),
-		   *wanted = json_doc_string(reply, "mode_set.mode");
+		   *wanted = json_doc_string(reply, "mode_set.mode"), *note;
 	bool later;
 
+	note = json_doc_string(reply, "mode_note");
 	printf("mode %s: %s\n", mode,
-	       strcmp(mode, guard_modes[GUARD_ENFORCE]) == 0
+	       strcmp(mode, guard_modes[GUARD_ENFORCE]) == 0 && !note
 		       ? "workers leave when another program needs their GPU"
 		       : "decisions are recorded, but no worker is moved");
+	if (note)
+		term_wrap("", 0, note, term_table_width());
 	later = wanted && strcmp(wanted, mode) != 0;
 	if (later)
 		printf("mode %s applies when the order under way has finished; if it does not, "
@@ -351,6 +360,91 @@ int guard_mode(const struct cli *c, struct remote *r, const char *word, const ch
 		cli_error("note: %s", journal);
 	if (applies) /* the last step, because it replaces the reply */
 		print_stranded(r);
+	return EXIT_OK;
+}
+
+static const struct table_column history_columns[] = {
+	{ "TIME", 0, false, false },
+	{ "WORKER", 0, false, false },
+	{ "MOVE", 0, false, true },
+	{ NULL, 0, false, false },
+};
+enum history_column { MOVE_TIME, MOVE_WORKER, MOVE_TEXT };
+
+/* Writes what a decision did to the worker. Returns false if the decision ended no move. */
+static bool move_text(const struct json_doc *d, char *out, size_t size)
+{
+	const bool dry = json_doc_true(d, "dry_run");
+	const char *cause = json_doc_string(d, "cause");
+	const char *gap = cause ? " " : "";
+	const double seconds = json_doc_number(d, "freed_seconds");
+	char bytes[16], took[32] = "";
+
+	cause = cause ? cause : "";
+	if (reply_is(d, "to", "evicted") && reply_is(d, "result", "freed")) {
+		if (seconds > 0)
+			snprintf(took, sizeof(took), " in %.1f s", seconds);
+		figure_bytes(bytes, json_doc_number(d, "freed_bytes"));
+		snprintf(out, size, "%s its GPU%s%s; %s%s freed%s",
+			 dry ? "would have left" : "left", gap, cause, dry ? "dry run, " : "",
+			 dry ? "nothing was" : bytes, took);
+	} else if (reply_is(d, "to", "stuck") && !reply_is(d, "from", "stuck"))
+		snprintf(out, size, "did not leave its GPU%s%s; %s", gap, cause,
+			 reply_text(d, "evidence", ""));
+	else if (reply_is(d, "to", "active") && reply_is(d, "from", "verify-up"))
+		snprintf(out, size, "%s back: %s", dry ? "would be" : "is",
+			 reply_text(d, "evidence", ""));
+	else
+		return false;
+	return true;
+}
+
+static void add_move(struct table *t, const struct json_doc *d, const char *text)
+{
+	struct tm tm;
+	char time[40];
+	uint64_t ns;
+	time_t s;
+
+	table_row(t);
+	table_set(t, MOVE_WORKER, TERM_BOLD, "%s", reply_text(d, "worker", "?"));
+	table_set(t, MOVE_TEXT, TERM_PLAIN, "%s", text);
+	if (timespec_parse(reply_text(d, "time_utc", ""), 0, &ns) != 0)
+		return;
+	s = (time_t)(ns / NS_PER_S);
+	if (localtime_r(&s, &tm) && strftime(time, sizeof(time), "%Y-%m-%d %H:%M:%S", &tm))
+		table_set(t, MOVE_TIME, TERM_PLAIN, "%s", time);
+}
+
+int guard_history(const struct cli *c, struct remote *r, const char *name)
+{
+	char path[REMOTE_PATH], text[600];
+	struct table t;
+	size_t moves = 0;
+	int code = name ? remote_request_ok(r, "GET",
+					    remote_path(path, REMOTE_WORKERS, name, ""), NULL)
+			: EXIT_OK;
+
+	if (code == EXIT_OK && (!name || !c->json))
+		code = remote_request_ok(r, "GET", "/api/v1/guard?limit=128", NULL);
+	if (code != EXIT_OK || c->json)
+		return code == EXIT_OK ? output_print(r->body.p, r->body.len) : code;
+	if (json_doc_true(r->reply, "simulated"))
+		term_print_simulated(stdout);
+	table_init(&t, history_columns);
+	for (size_t i = 0; i < json_doc_count(r->reply, "decisions"); i++) {
+		const struct json_doc *d = json_doc_at(r->reply, "decisions", i);
+
+		if ((name && !reply_is(d, "worker", name)) || !move_text(d, text, sizeof(text)))
+			continue;
+		add_move(&t, d, text);
+		moves++;
+	}
+	if (moves)
+		table_print(&t, term_table_width());
+	else
+		printf("No worker moved since the service started.\n");
+	table_done(&t);
 	return EXIT_OK;
 }
 

@@ -10,6 +10,7 @@
 
 enum guard_form {
 	FORM_READ,
+	FORM_HISTORY,
 	FORM_REQUEST,
 	FORM_HOLD,
 	FORM_PAUSE,
@@ -57,6 +58,10 @@ int guard_mode(const struct cli *c, struct remote *r, const char *word, const ch
 
 /* If the reply has mode_set, prints that a person set the mode; otherwise prints nothing. */
 void guard_mode_print_set(const struct json_doc *reply);
+
+/* Prints the latest moves of all workers, or of the named worker: when it left its GPU, why, and
+ * when it was back.  Returns an exit code. */
+int guard_history(const struct cli *c, struct remote *r, const char *name);
 
 /* Watches an idle machine for this long, then prints rules that ignore the processes that
  * always run.  Returns an exit code. */

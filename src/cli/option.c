@@ -154,7 +154,7 @@ static int option_set(const struct parser *p, struct option_match f, const char 
 	case OPTION_DURATION:
 		if (option_duration(value, &ns) != 0 || ns == 0) {
 			snprintf(p->error, p->size,
-				 "--%s takes a time such as 100ms, 5s or 2m, not '%s'",
+				 "--%s takes a time such as 100ms, 5s, 2m or 2h, not '%s'",
 				 f.option->name, value);
 			return -1;
 		}

@@ -298,6 +298,8 @@ void remote_refusal(const struct remote *r, char *out, size_t size)
 	if (r->status == 401 || r->status == 403)
 		snprintf(out, size, "the service refuses: %s (%s)", remote_why(r),
 			 remote_hint(r));
+	else if (r->status == 409) /* the sentence says what prevents the request */
+		snprintf(out, size, "%s", remote_why(r));
 	else
 		snprintf(out, size, "the service replied %d: %s", r->status, remote_why(r));
 }

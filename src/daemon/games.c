@@ -23,7 +23,7 @@ struct watched {
 struct games {
 	struct loop *loop;
 	struct store *store;
-	void (*changed)(void *arg, unsigned count);
+	void (*changed)(void *arg, unsigned count, int64_t latest);
 	void *arg;
 	struct loop_source *timer;
 	struct guard_view_game game[GUARD_VIEW_GAMES];
@@ -77,15 +77,22 @@ static void games_remove(struct games *g, unsigned i)
 static void games_notify(struct games *g)
 {
 	uint64_t first = UINT64_MAX;
+	const struct guard_view_game *latest = NULL;
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < GUARD_VIEW_GAMES; i++) {
-		n += g->game[i].pid != 0;
-		if (g->game[i].pid && g->game[i].until_ns < first)
-			first = g->game[i].until_ns;
+		const struct guard_view_game *x = &g->game[i];
+
+		if (!x->pid)
+			continue;
+		n++;
+		if (x->until_ns < first)
+			first = x->until_ns;
+		if (!latest || x->since_ns > latest->since_ns)
+			latest = x;
 	}
 	loop_set_time(g->timer, first == UINT64_MAX ? 0 : first);
-	g->changed(g->arg, n);
+	g->changed(g->arg, n, latest ? latest->pid : 0);
 }
 
 static void games_expired(void *arg, uint64_t now_ns)
@@ -231,8 +238,8 @@ static void games_load(void *arg, const char *id, const char *json)
 }
 
 int games_new(struct loop *loop, struct store *store,
-	      void (*changed)(void *arg, unsigned count), void *arg, uint64_t now_ns,
-	      struct games **ret)
+	      void (*changed)(void *arg, unsigned count, int64_t latest), void *arg,
+	      uint64_t now_ns, struct games **ret)
 {
 	struct games *g = calloc(1, sizeof(*g));
 

@@ -15,10 +15,10 @@
 struct games;
 
 /* Calls changed when the number of games changes, also during this call if stored games still
- * run. Borrows the store. Returns 0 or -GW_E_NOMEM. */
+ * run. latest: pid of the game that was registered last; 0: no game runs. Borrows the store. Returns 0 or -GW_E_NOMEM. */
 int games_new(struct loop *loop, struct store *store,
-	      void (*changed)(void *arg, unsigned count), void *arg, uint64_t now_ns,
-	      struct games **ret);
+	      void (*changed)(void *arg, unsigned count, int64_t latest), void *arg,
+	      uint64_t now_ns, struct games **ret);
 void games_free(struct games *g);
 
 /* Registers a process as a game. If this pid is already registered, replaces the registration.

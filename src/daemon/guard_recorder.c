@@ -108,14 +108,15 @@ static void write_standing(struct guard_service *g, uint64_t now)
 	struct buf *out = &g->recorder->line;
 	struct guard_reservation room;
 	struct guard_gpu_inputs in;
+	const char *game;
 
 	for (unsigned i = 0; guard_reservation_at(g->guard, i, &room); i++)
 		if (room.id)
 			recording_reserve_restore(out, &room);
 	for (unsigned i = 0; guard_gpu_inputs(g->guard, i, &in); i++)
 		write_gpu_inputs(out, &in, now);
-	if (guard_game_count(g->guard))
-		recording_games(out, guard_game_count(g->guard), now);
+	if (guard_game_count(g->guard, &game))
+		recording_games(out, guard_game_count(g->guard, &game), game, now);
 }
 
 static void write_begin(struct guard_service *g)
@@ -353,10 +354,10 @@ void guard_service_foreign(struct guard_service *g, const char *uuid, const char
 	guard_set_foreign(g->recorder->guard, uuid, holder, now);
 }
 
-void guard_service_games(struct guard_service *g, unsigned count)
+void guard_service_games(struct guard_service *g, unsigned count, const char *game)
 {
-	RECORD(g, recording_games, count, guard_service_time_ns(g));
-	guard_set_games(g->recorder->guard, count);
+	RECORD(g, recording_games, count, game, guard_service_time_ns(g));
+	guard_set_games(g->recorder->guard, count, game);
 }
 
 void guard_service_economy(struct guard_service *g, unsigned worker, uint64_t after_ns,

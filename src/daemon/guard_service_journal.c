@@ -138,7 +138,7 @@ void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char 
 
 #define MOVE_KIND      "move" /* kind of the documents in the store; their id is the worker */
 #define MOVE_DOCUMENTS 64     /* includes workers that are no longer configured */
-#define MOVE_TEXT_MAX  8192
+#define MOVE_TEXT_MAX  32768
 
 static const char *const way_keys[] = { "leave", "return" };
 
@@ -151,6 +151,7 @@ static void write_move(struct json *j, const struct move *one)
 	json_uint(j, "level", one->level);
 	json_uint(j, "pages", one->pages);
 	json_bool(j, "simulated", one->simulated);
+	json_string(j, "cause", one->cause);
 	json_object_end(j);
 }
 
@@ -185,7 +186,8 @@ static uint64_t number_of(const struct json_doc *o, const char *key, int64_t mos
 
 static struct move read_move(const struct json_doc *o)
 {
-	return (struct move){
+	const char *cause = json_doc_string(o, "cause"); /* NULL in older files */
+	struct move m = {
 		.wall_ns = number_of(o, "wall_ns", INT64_MAX),
 		.bytes = number_of(o, "bytes", INT64_C(1) << 60),
 		.ns = number_of(o, "ns", INT64_MAX),
@@ -193,6 +195,9 @@ static struct move read_move(const struct json_doc *o)
 		.pages = (enum host_pages)number_of(o, "pages", HOST_PAGES_MODES - 1),
 		.simulated = json_doc_true(o, "simulated"),
 	};
+
+	snprintf(m.cause, sizeof(m.cause), "%s", cause ? cause : "");
+	return m;
 }
 
 static void read_moves(struct move_worker *w, const struct json_doc *o)
@@ -246,9 +251,10 @@ static enum host_pages pages_now(void)
 	return pages;
 }
 
-/* If a worker's move ended with this decision, stores how long the move took. */
+/* If a worker's move ended with this decision, stores how long the move took. cause: why the
+ * worker may not run. */
 static void moves_save(struct guard_service *g, const char *worker,
-		       const struct guard_decision *d)
+		       const struct guard_decision *d, const char *cause)
 {
 	struct move_worker *w = moves_worker(&g->moves, worker);
 	struct guard_status s;
@@ -261,6 +267,8 @@ static void moves_save(struct guard_service *g, const char *worker,
 	one.wall_ns = clock_wall_ns(g->config.clock);
 	one.pages = pages_now();
 	one.simulated = guard_view_simulated(&g->view);
+	if (way == MOVE_LEAVE)
+		snprintf(one.cause, sizeof(one.cause), "%s", cause);
 	moves_add(w, way, &one);
 	save_moves(g->config.store, w);
 }
@@ -371,9 +379,14 @@ static void log_decision(void *ctx, const struct guard_decision *d)
 		 *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
 	r->decision = *d;
 	r->wall_ns = clock_wall_ns(g->config.clock);
+	/* g->view may be older than the policy */
+	guard_view_cause(&(struct guard_view){ .policy = &g->settings->policy,
+					       .guard = g->guard,
+					       .requested = g->requested },
+			 d->worker, r->cause, sizeof(r->cause));
 	r->id = emit_decision(g, d, name, text);
 	guard_operation_decided(&g->operations, name, d, r->wall_ns);
-	moves_save(g, name, d);
+	moves_save(g, name, d, r->cause);
 	if (d->freed_ns && !d->dry) {
 		double s = (double)d->freed_ns * 1e-9;
 

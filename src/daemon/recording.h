@@ -12,10 +12,10 @@
 
 #include "base/buf.h"
 
-/* Version of the file format that is written. Version 5 writes enums by name; earlier versions
+/* Version of the file format that is written. Version 6 names a registered game. Version 5 writes enums by name; earlier versions
  * wrote numbers. Version 4 added the policy. Version 3 added reservations of an earlier run and
  * other services. Version 2 added the names of workers and their records. */
-#define RECORDING_FORM 5
+#define RECORDING_FORM 6
 
 /* Begins a run. last_id is guard_last_id(); ids in the following lines are larger. */
 void recording_begin(struct buf *out, uint64_t last_id, enum guard_mode mode);
@@ -57,7 +57,7 @@ void recording_reserve_restore(struct buf *out, const struct guard_reservation *
 void recording_release(struct buf *out, uint64_t id, uint64_t now_ns);
 void recording_idle_economy(struct buf *out, unsigned worker, uint64_t after_ns, double idle_w,
 			    double reload_j, uint64_t now_ns);
-void recording_games(struct buf *out, unsigned count, uint64_t now_ns);
+void recording_games(struct buf *out, unsigned count, const char *game, uint64_t now_ns);
 
 /* Names of enum values, in the order of each enum, used for writing and reading. NULL ends each
  * array. */

@@ -554,9 +554,13 @@ static int read_release(struct recording_reader *t, const struct words *w)
 
 static int read_games(struct recording_reader *t, const struct words *w)
 {
-	if (w->number[2] > UINT32_MAX)
+	static const unsigned at[] = { 1, 2 };
+	const unsigned count = t->form < 6 ? 3 : 4; /* version 6 names a game */
+	uint64_t v[2];
+
+	if (w->count != count || !numbers(w, at, 2, v) || v[1] > UINT32_MAX)
 		return -GW_E_PARSE;
-	guard_set_games(t->guard, (unsigned)w->number[2]);
+	guard_set_games(t->guard, (unsigned)v[1], count > 3 ? w->word[3] : "");
 	return 0;
 }
 
@@ -685,7 +689,7 @@ static int read_words(struct recording_reader *t, const char *line)
 		{ "reason", "nttnt", read_reason, false },
 		{ "reserve", NULL, read_reserve, false },
 		{ "release", "nn", read_release, false },
-		{ "games", "nn", read_games, false },
+		{ "games", NULL, read_games, false },
 		{ "economy", "nnnnn", read_economy, false },
 		{ "heat", "nttt", read_heat, false },
 		{ "trust", "nt", read_trust, false },

@@ -24,7 +24,7 @@ const char *demand_kind_name(unsigned k)
 		[DEMAND_PRESSURE] = "memory pressure",
 		[DEMAND_UTILISATION] = "utilisation",
 		[DEMAND_MEMORY] = "memory",
-		[DEMAND_GAME] = "GameMode",
+		[DEMAND_GAME] = "registered game",
 		[DEMAND_NOW] = "contend-now",
 	};
 
@@ -159,8 +159,8 @@ static void judge_gpu(const struct policy *p, const struct scene *s, unsigned gp
 	char text[160];
 
 	if (s->game_clients) {
-		text_fit(text, sizeof(text), "%u game%s registered", s->game_clients,
-			 s->game_clients == 1 ? " is" : "s are");
+		text_fit(text, sizeof(text), "%u game%s registered%s%s", s->game_clients,
+			 s->game_clients == 1 ? " is" : "s are", *s->game ? ": " : "", s->game);
 		raise_case(c, DEMAND_GAME, text);
 	}
 	if (p->by_unattributed && s->gpu[gpu].memory_known &&

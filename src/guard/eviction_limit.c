@@ -217,13 +217,14 @@ void guard_set_requester(struct guard *g, int64_t uid)
 
 /* Sets the number of registered games. One more game counts as an eviction of every worker that
  * runs. */
-void guard_set_games(struct guard *g, unsigned count)
+void guard_set_games(struct guard *g, unsigned count, const char *game)
 {
 	for (unsigned i = 0; count > g->games && i < g->workers; i++)
 		if (!worker_is_out(&g->worker[i]))
 			rate_take(&g->rate, g->requester, g->now_ns);
 	g->requester = -1;
 	g->games = count;
+	text_fit(g->game, sizeof(g->game), "%s", game);
 }
 
 uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns)

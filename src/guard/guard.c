@@ -212,6 +212,7 @@ void guard_observe(struct guard *g, const struct scene *s)
 
 	scene_copy(&g->scene, s);
 	g->scene.game_clients += g->games;
+	text_fit(g->scene.game, sizeof(g->scene.game), "%s", g->games ? g->game : "");
 	guard_advance(g, s->mono_ns);
 	g->wall_offset_ns = (int64_t)(s->wall_ns - s->mono_ns);
 	if (!same)

@@ -76,8 +76,9 @@ void guard_set_foreign(struct guard *g, const char *gpu, const char *holder, uin
 
 /* Sets the number of registered games, in addition to the games that scenes contain. The number
  * is used from the next scene on. If it grows, this counts as a request to evict all workers by
- * the user of guard_set_requester(). */
-void guard_set_games(struct guard *g, unsigned count);
+ * the user of guard_set_requester(). game: the game that was registered last, for evidence: "pid
+ * 4711 game.exe"; "": unknown. */
+void guard_set_games(struct guard *g, unsigned count, const char *game);
 
 /* Sets when a worker with idle economy is unloaded: after after_ns of idling (UINT64_MAX:
  * never). idle_w and reload_j are the figures from which after_ns was computed (guard/idle.h;

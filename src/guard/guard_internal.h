@@ -382,6 +382,7 @@ struct guard {
 	struct reservation reservation[GUARD_RESERVATIONS];
 	uint64_t next_id; /* highest id of an order or a reservation so far */
 	unsigned games;   /* registered games, in addition to those in scenes */
+	char game[48];    /* the game that was registered last: "pid 4711 game.exe" */
 	bool stopping;    /* guard_stop() was called */
 	struct rate rate;
 	int64_t requester; /* user of the next request; -1: not limited */

@@ -123,7 +123,8 @@ struct guard_gpu_inputs {
 	const char *foreign; /* NULL: no other service */
 };
 bool guard_gpu_inputs(const struct guard *g, unsigned i, struct guard_gpu_inputs *ret);
-unsigned guard_game_count(const struct guard *g); /* of guard_set_games() */
+/* of guard_set_games(): the number of games; *ret_game: the game that was registered last */
+unsigned guard_game_count(const struct guard *g, const char **ret_game);
 
 /* Returns the number of orders that were fetched and have no outcome yet. */
 unsigned guard_orders_underway(const struct guard *g);

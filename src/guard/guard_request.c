@@ -1,8 +1,8 @@
 /* Requests: holds, evict and resume by people, and the end of the service.
  *
- * The holds "evicted" and "active" exclude each other. A hold ends by a release or when its
- * time ends. The request "resume now" also ends the hold "evicted"; no other request ends a
- * hold. */
+ * A worker has at most one hold. A hold ends by a release, when its time ends, or when another
+ * hold replaces it. The request "resume now" also ends the hold "evicted"; no other request ends
+ * a hold. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -25,14 +25,11 @@ static int request_refused(const struct guard *g, const struct guard_worker *w,
 			 name);
 		return -GW_E_ARG;
 	}
-	if (worker_is_held_active(w) &&
-	    (what == REQUEST_HOLD_EVICTED || what == REQUEST_EVICT)) {
-		text_fit(message, size, "%s is held active: release it first", name);
-		return -GW_E_STATE;
-	}
-	if (w->reasons.person == PERSON_HOLD_EVICTED &&
-	    (what == REQUEST_HOLD_ACTIVE || what == REQUEST_RESUME)) {
-		text_fit(message, size, "%s is held evicted: release it first", name);
+	if ((worker_is_held_active(w) && what == REQUEST_EVICT) ||
+	    (w->reasons.person == PERSON_HOLD_EVICTED && what == REQUEST_RESUME)) {
+		text_fit(message, size,
+			 "%s is held %s; to end this hold, run gpuward guard release %s", name,
+			 what == REQUEST_EVICT ? "active" : "evicted", name);
 		return -GW_E_STATE;
 	}
 	if (request_evicts(w, what))

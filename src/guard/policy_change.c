@@ -37,6 +37,11 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 	w->order.status = STATUS_NONE;
 	w->order.answered = g->scenes;
 	w->backoff.storm = false;
+	if (w->dry) { /* evictions and returns of a dry run do not count as flaps */
+		w->backoff.flaps = 0;
+		w->backoff.quiet_factor = 1;
+		w->backoff.resident_ns = 0;
+	}
 	if (w->intent.claim == CLAIM_DRY)
 		w->intent.claim = CLAIM_NONE;
 	if (owes) {
@@ -222,7 +227,8 @@ bool guard_gpu_inputs(const struct guard *g, unsigned i, struct guard_gpu_inputs
 	return true;
 }
 
-unsigned guard_game_count(const struct guard *g)
+unsigned guard_game_count(const struct guard *g, const char **ret_game)
 {
+	*ret_game = g->game;
 	return g->games;
 }

@@ -108,8 +108,11 @@ struct scene {
 	unsigned left_out; /* processes that did not fit */
 	struct scene_root root[SCENE_ROOTS];
 	unsigned roots;
-	unsigned game_clients; /* clients of GameMode; 0 also if GameMode is not queried */
-	bool reading;          /* for scene_read(): the scene's last line was not read yet */
+	unsigned game_clients; /* registered games */
+	/* the game that was registered last: "pid 4711 game.exe"; "": unknown. The guard sets it,
+	 * so it is not recorded with the scene. */
+	char game[48];
+	bool reading; /* for scene_read(): the scene's last line was not read yet */
 	/* for scene_read() and scene_write_change(): the scene is complete, so a line of
 	 * changes may follow */
 	bool whole;

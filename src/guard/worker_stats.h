@@ -7,7 +7,8 @@
 #include "guard.h"
 #include "guard_query.h"
 
-#define WORKER_STATS_NAME 64 /* size of the name of a worker */
+#define WORKER_STATS_NAME  64 /* size of the name of a worker */
+#define WORKER_STATS_CAUSE 160
 
 /* The counters are updated with each decision, and neither a restart nor another configuration
  * resets them. Each counter is a cell. The service stores a cell under the name of the cell. */
@@ -97,6 +98,8 @@ struct move {
 	unsigned level; /* eviction level; for a return: the level of the eviction before it */
 	enum host_pages pages;
 	bool simulated; /* the GPU is simulated; such a move is never mixed with real moves */
+	/* why the worker left: "for game.exe (pid 4711, 13.0 GiB)"; "": unknown, or a return */
+	char cause[WORKER_STATS_CAUSE];
 };
 
 #define MOVES_KEPT 8

@@ -120,7 +120,7 @@ static void say_overrides(struct json *j, const struct guard_view *g, unsigned w
 			"Override: the worker is held active %s, requested by %s. Contention, "
 			"reservations, schedules, battery, budget and idling do not move it; "
 			"heat and faults do.",
-			until, guard_doc_requested_by(g, worker));
+			until, guard_view_requested_by(g, worker));
 	/* if the reason "manual" is set, say_reasons() has already named the hold */
 	else if (!(s->mask >> REASON_MANUAL & 1))
 		explain_say(j, "No override is active.");
@@ -157,6 +157,12 @@ static void relation_text(const struct guard_relation *b, char *out, size_t size
 	else if (b->kind == DEMAND_NONE)
 		snprintf(out, size, "no demand: below min_vram (%.0f MiB) and not busy",
 			 (double)b->min_vram_bytes / MIB);
+	else if (b->against && b->most_bytes == UINT64_MAX &&
+		 (b->kind == DEMAND_MEMORY || b->kind == DEMAND_PRESSURE))
+		snprintf(out, size,
+			 "needs the GPU: %s; it is a new program, and how much it will need is "
+			 "unknown, so the worker leaves even if enough memory is free",
+			 demand_kind_name(b->kind));
 	else if (b->against)
 		snprintf(out, size, "needs the GPU: %s", demand_kind_name(b->kind));
 	else if (b->most_bytes != UINT64_MAX)
@@ -171,7 +177,7 @@ static void say_contender(struct json *j, const struct guard_view *g, unsigned w
 			  const struct scene *s, unsigned i, const char *rule)
 {
 	const struct scene_process *p = &s->process[i];
-	char busy[32] = "", size[32] = "an unknown amount", what[120];
+	char busy[32] = "", size[32] = "an unknown amount", what[200];
 	struct guard_relation b;
 
 	guard_relation(g->guard, worker, i, &b);
@@ -398,9 +404,8 @@ static void say_mode(struct json *j, const struct guard_view *g, const struct gu
 	if (s->dry == DRY_FOREIGN)
 		explain_say(j, "Another service controls the worker's GPUs: decisions are "
 			       "logged, but nothing is done.");
-	if (s->dry == DRY_SIMULATED)
-		explain_say(j, "The worker's GPUs are simulated: decisions are logged, but "
-			       "nothing is done (set simulated = true in [guard] to act).");
+	if ((s->dry == DRY_SIMULATED || s->dry == DRY_MODE) && guard_doc_mode_note(g))
+		explain_say(j, "%s", guard_doc_mode_note(g));
 }
 
 /* If a person has set the mode at run time, writes who did so and when. */
@@ -409,7 +414,7 @@ static void say_chosen_mode(struct json *j, const struct guard_view *g)
 	const struct guard_view_mode *m = g->mode;
 	char time[CLOCK_RFC3339_SIZE];
 
-	if (!m || !m->chosen)
+	if (!m || !m->chosen || m->mode == m->configured)
 		return;
 	clock_format_rfc3339(m->wall_ns, time);
 	explain_say(j,
@@ -426,7 +431,9 @@ static void say_history(struct json *j, const struct guard_status *s)
 		explain_say(j, "Reload storm: clients of the worker loaded it three times in "
 			       "five minutes while it was evicted. Stop the clients, or let "
 			       "the guard stop the worker's unit (kind = \"systemd\").");
-	if (s->backoff > 1)
+	/* the quiet time runs only for an evicted worker that a contender keeps out */
+	if (s->backoff > 1 && s->mask >> REASON_CONTENTION & 1 &&
+	    (s->state == STATE_EVICTED || s->state == STATE_QUIET))
 		explain_say(j,
 			    "The worker was evicted often: it waits %.1f times the quiet "
 			    "time before it resumes.",

@@ -126,8 +126,7 @@ static void reply_insufficient(const struct api *a, const struct guard_view *g,
 		reply_header(r, "Retry-After", text);
 	snprintf(text, sizeof(text), "%s", detail);
 	if (never)
-		snprintf(text, sizeof(text),
-			 "impossible: %.1f GiB requested, but %s has %.1f GiB",
+		snprintf(text, sizeof(text), "%.1f GiB requested, but %s has only %.1f GiB",
 			 (double)room.bytes / GIB, w->named ? "this GPU" : "the largest GPU",
 			 total / GIB);
 	r->status = 409;

@@ -110,16 +110,6 @@ static void worker_memory(struct json *j, const struct guard_status *s, const ch
 	json_bool(j, "quarantine", s->quarantine);
 }
 
-const char *guard_doc_requested_by(const struct guard_view *g, unsigned worker)
-{
-	const char *name = g->policy->worker[worker].name;
-
-	for (unsigned i = 0; g->requested && i < POLICY_WORKERS; i++)
-		if (strcmp(g->requested[i].worker, name) == 0 && *g->requested[i].by)
-			return g->requested[i].by;
-	return "a person";
-}
-
 bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_reason r,
 		       struct guard_explanation *ret)
 {
@@ -127,7 +117,7 @@ bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_r
 		return false;
 	if (r == REASON_MANUAL) /* the explanation of the guard does not contain the person */
 		snprintf(ret->evidence, sizeof(ret->evidence), "requested by %s",
-			 guard_doc_requested_by(g, worker));
+			 guard_view_requested_by(g, worker));
 	return true;
 }
 
@@ -148,7 +138,7 @@ static void write_why(struct json *j, const struct guard_view *g, unsigned worke
 		if (strncmp(rest, ": reasons: ", 11) == 0)
 			rest = "";
 		snprintf(text, sizeof(text), "requested by %.100s%s",
-			 guard_doc_requested_by(g, worker), rest);
+			 guard_view_requested_by(g, worker), rest);
 		json_string(j, "why", text);
 		return;
 	}
@@ -282,6 +272,7 @@ static void write_last(struct json *j, const struct move *last)
 	json_double(j, "seconds", round_ms((double)last->ns * 1e-9));
 	json_double(j, "bytes_per_second",
 		    rint((double)last->bytes / ((double)last->ns * 1e-9)));
+	guard_doc_text(j, "cause", last->cause);
 	json_object_end(j);
 }
 
@@ -346,9 +337,9 @@ static void say_last(const struct guard_view *g, unsigned worker, enum move_way 
 	if (last->ns >= 50 * NS_PER_MS)
 		snprintf(rate, sizeof(rate), ", %.1f GiB/s",
 			 (double)last->bytes / GIB / ((double)last->ns * 1e-9));
-	snprintf(out, size, "The worker last %s at %s: %.1f GiB in %.1f s%s.",
-		 way == MOVE_LEAVE ? "left" : "returned", time, (double)last->bytes / GIB,
-		 (double)last->ns * 1e-9, rate);
+	snprintf(out, size, "The worker last %s at %s%s%s: %.1f GiB in %.1f s%s.",
+		 way == MOVE_LEAVE ? "left" : "returned", time, *last->cause ? " " : "",
+		 last->cause, (double)last->bytes / GIB, (double)last->ns * 1e-9, rate);
 }
 
 static unsigned processes_of(const struct guard_view *g, unsigned worker,
@@ -423,7 +414,7 @@ void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 		      struct guard_moment now)
 {
 	const struct guard_view *g = a->view.guard;
-	char text[300];
+	char text[300], cause[WORKER_STATS_CAUSE];
 	const char *no_gpu = guard_doc_no_gpu(a, text, sizeof(text));
 	struct guard_status s;
 	bool timed;
@@ -444,6 +435,8 @@ void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 	guard_doc_time(j, "hold_until", timed ? s.hold_until_ns : 0, now);
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
 	write_why(j, g, worker, &s);
+	guard_view_cause(g, worker, cause, sizeof(cause));
+	guard_doc_text(j, "cause", cause);
 	guard_doc_text(j, "rail", s.limit);
 	worker_memory(j, &s, no_gpu, counters_find(g->tally, g->policy->worker[worker].name));
 	write_moves(j, g, worker, &s, no_gpu);
@@ -479,6 +472,7 @@ void guard_doc_decision(struct json *j, const struct guard_view *g,
 	json_bool(j, "dry_run", x->dry);
 	guard_doc_text(j, "rule", x->rule);
 	guard_doc_text(j, "evidence", x->evidence);
+	guard_doc_text(j, "cause", d->cause);
 	decision_facts(j, x);
 	guard_doc_time(j, "next", x->next_ns > now.mono_ns ? x->next_ns : 0, now);
 	json_object_end(j);
@@ -553,11 +547,22 @@ void guard_doc_old_names(struct json *j, double total, double used, double free_
 	json_double(j, "gpu_vram_gb", rint(total / GIB * 100) / 100);
 }
 
+const char *guard_doc_mode_note(const struct guard_view *g)
+{
+	return guard_view_simulated(g) && !g->policy->simulated_too
+		       ? "The GPUs are simulated: in every mode, decisions are recorded, but "
+			 "no "
+			 "worker is moved. To let the guard act, set simulated = true in "
+			 "[guard]."
+		       : NULL;
+}
+
 void guard_doc_mode(struct json *j, const struct guard_view *g)
 {
 	const struct guard_view_mode *m = g->mode;
 
 	json_string(j, "mode", guard_modes[g->policy->mode]);
+	json_string(j, "mode_note", guard_doc_mode_note(g));
 	json_string(j, "mode_configured", m ? guard_modes[m->configured] : NULL);
 	if (json_object_if(j, "mode_set", m && m->chosen)) {
 		json_string(j, "mode", guard_modes[m->mode]);
@@ -647,7 +652,10 @@ const struct guard_view *guard_doc_may_ask(const struct api *a, const struct req
 
 void guard_doc_who(const struct request *q, const char *reason, char *out, size_t size)
 {
-	snprintf(out, size, "%.60s%s%s", q->who, *reason ? ": " : "", reason);
+	const bool token = strcmp(q->who, "token") == 0;
+
+	snprintf(out, size, "%.60s%s%s", token ? "a client with the token" : q->who,
+		 *reason ? ": " : "", reason);
 }
 
 void guard_doc_too_often(const struct api *a, const struct guard_view *g,

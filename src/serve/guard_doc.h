@@ -52,9 +52,6 @@ void guard_doc_old_names(struct json *j, double total, double used, double free_
 bool guard_doc_pretends(const struct guard_status *s);
 
 const char *guard_doc_hold(enum guard_hold hold);
-/* Returns who requested the last hold or eviction of a worker, and why: "token:
- * maintenance". */
-const char *guard_doc_requested_by(const struct guard_view *g, unsigned worker);
 /* Like guard_explain(), but the evidence of REASON_MANUAL names the person who requested it. */
 bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_reason r,
 		       struct guard_explanation *ret);
@@ -69,6 +66,9 @@ void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *
 		    void (*head)(struct json *j, const struct api *a),
 		    void (*one)(struct json *j, const struct api *a, unsigned i));
 
+/* Returns a sentence if no worker is moved even in mode enforce, because the GPUs are simulated;
+ * NULL: the mode decides. */
+const char *guard_doc_mode_note(const struct guard_view *g);
 /* Writes the mode in force and the configured mode, and who set the mode if they differ. */
 void guard_doc_mode(struct json *j, const struct guard_view *g);
 
@@ -90,8 +90,8 @@ void guard_doc_too_often(const struct api *a, const struct guard_view *g,
 
 #define GUARD_TTL_MOST_S (365 * 86400.0) /* maximum of ttl_s in a request, in seconds */
 
-/* Writes client and reason for the audit log: "token: maintenance". A reason has at most
- * GUARD_REASON_MAX bytes. */
+/* Writes client and reason for the audit log: "a client with the token:
+ * maintenance". A reason has at most GUARD_REASON_MAX bytes. */
 #define GUARD_REASON_MAX 120
 void guard_doc_who(const struct request *q, const char *reason, char *out, size_t size);
 

@@ -70,6 +70,8 @@ struct guard_view_decision {
 	uint64_t id; /* id of the event that reported the decision */
 	uint64_t wall_ns;
 	struct guard_decision decision;
+	/* why the worker may not run, in words (guard_view_cause()); "": it may */
+	char cause[WORKER_STATS_CAUSE];
 };
 
 /* A process registered as a game. */
@@ -91,7 +93,7 @@ struct guard_view_requested {
 
 /* The client that sent a request. */
 struct guard_client {
-	const char *who; /* for logs: "uid 1000: reason", "token: reason" */
+	const char *who; /* for logs: "uid 1000: reason" */
 	/* user id, which decides the permissions; -1: not a local user, such as a client with
 	 * the token */
 	int64_t uid;
@@ -226,6 +228,14 @@ static inline double guard_view_unattributed(const struct scene *s, unsigned gpu
 	}
 	return left > 0 ? left : 0;
 }
+
+/* Returns who requested the last hold or eviction of a worker, and why: "a client with
+ * the token: maintenance". */
+const char *guard_view_requested_by(const struct guard_view *g, unsigned worker);
+/* Writes in words why the worker may not run, from the first reason that no hold masks: "for
+ * game.exe (pid 4711, 13.0 GiB)", "requested by uid 1000: maintenance", "because its GPU is too
+ * hot". Writes "" if there is no such reason. */
+void guard_view_cause(const struct guard_view *g, unsigned worker, char *out, size_t size);
 
 /* Fills *ret with what capacity.h needs about device i of the view. */
 struct view;

@@ -27,6 +27,8 @@ struct request {
 	size_t size;
 	/* the client has a valid token, or is a permitted user of the UNIX socket */
 	bool trusted;
+	/* no client at this address can change anything, because no token is configured */
+	bool read_only;
 	const char *who; /* for logs only: "token", "uid 1000", "anyone" */
 	int64_t uid; /* user of a UNIX socket client without a token; -1: any other client */
 	/* pid of a client on the UNIX socket, in our pid namespace. 0: the client runs outside

@@ -386,6 +386,7 @@ enum admitted admit_all(struct conn *c, const char *url, const char *method,
 	}
 	if (k->q.method != HTTP_GET && (r = check_origin(c)) != PASSED)
 		return r;
+	c->call->q.read_only = !c->call->q.trusted && !c->http->settings.auth.token;
 	if ((route->flags & ROUTE_CHANGE) && (r = check_change(c)) != PASSED)
 		return r;
 	if ((route->flags & ROUTE_CHANGE) &&

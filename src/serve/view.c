@@ -2,6 +2,7 @@
 
 #include "guard_view.h"
 
+#include "base/number.h"
 #include "guard/policy.h"
 #include "guard/scene.h"
 
@@ -352,4 +353,61 @@ const struct guard_operation *guard_operation_latest(const struct guard_operatio
 		if (belongs_to(&o->ring[i], worker) && (!latest || o->ring[i].id > latest->id))
 			latest = &o->ring[i];
 	return latest;
+}
+
+const char *guard_view_requested_by(const struct guard_view *g, unsigned worker)
+{
+	const char *name = g->policy->worker[worker].name;
+
+	for (unsigned i = 0; g->requested && i < POLICY_WORKERS; i++)
+		if (strcmp(g->requested[i].worker, name) == 0 && *g->requested[i].by)
+			return g->requested[i].by;
+	return "a person";
+}
+
+/* Writes which process the worker leaves for. evidence is a text of demand.c, which has the process. */
+static void contention_text(const char *evidence, char *out, size_t size)
+{
+	unsigned long long mib;
+	long long pid;
+	char name[16];
+
+	if (sscanf(evidence, "pid %lld %15s %llu MiB", &pid, name, &mib) == 3)
+		snprintf(out, size, "for %s (pid %lld, %.1f GiB)", name, pid,
+			 (double)mib * MIB / GIB);
+	else if (sscanf(evidence, "pid %lld %15s unknown memory", &pid, name) == 2)
+		snprintf(out, size, "for %s (pid %lld)", name, pid);
+	else if (sscanf(evidence, "%*u %*s %*s registered: pid %lld %15s", &pid, name) == 2)
+		snprintf(out, size, "for the registered game %s (pid %lld)", name, pid);
+	else
+		snprintf(out, size, "for another program: %s", evidence);
+}
+
+void guard_view_cause(const struct guard_view *g, unsigned worker, char *out, size_t size)
+{
+	static const char *const because[GUARD_REASONS] = {
+		[REASON_THERMAL] = "its GPU is too hot",
+		[REASON_HEALTH] = "its GPU has a fault",
+		[REASON_SCHEDULE] = "its schedule says so",
+		[REASON_BATTERY] = "the machine is on battery",
+		[REASON_BLIND] = "its GPU cannot be read",
+		[REASON_BUDGET] = "power or energy is above its cap",
+		[REASON_IDLE] = "its model was idle",
+	};
+	struct guard_explanation why;
+
+	*out = '\0';
+	for (unsigned r = 0; r < GUARD_REASONS && !*out; r++) {
+		if (!guard_explain(g->guard, worker, r, &why) || why.masked)
+			continue;
+		if (r == REASON_CONTENTION)
+			contention_text(why.evidence, out, size);
+		else if (because[r])
+			snprintf(out, size, "because %s", because[r]);
+		else if (r == REASON_MANUAL)
+			snprintf(out, size, "requested by %s",
+				 guard_view_requested_by(g, worker));
+		else
+			snprintf(out, size, "for %s", why.evidence);
+	}
 }

@@ -43,7 +43,7 @@ REFUSED = [
     (["list", "--gpu="], "--gpu: a value is empty"),
     (["list", "--gpu=0,,1"], "--gpu: a value is empty"),
     (["list", "--watch"], "unknown option '--watch'"),
-    (["list", "--timeout=abc"], "--timeout takes a time such as 100ms, 5s or 2m, not 'abc'"),
+    (["list", "--timeout=abc"], "--timeout takes a time such as 100ms, 5s, 2m or 2h, not 'abc'"),
     (["list", "--timeout=-1s"], "not '-1s'"),
     (["list", "--timeout=1e99h"], "not '1e99h'"),
     (["list", "--timeout=nan"], "not 'nan'"),

@@ -78,7 +78,7 @@ def masked(value, key="", machine=False):
         return value if key in NUMBERS else "number"
     if key in TEXT:
         return "text"
-    return "time" if TIME.fullmatch(value) else value.replace(str(SIMULATOR), "SIMULATOR")
+    return "time" if TIME.fullmatch(value) else re.sub(r"\bpid \d+", "pid N", value.replace(str(SIMULATOR), "SIMULATOR"))
 
 
 def pretty(value, indent=""):
@@ -228,7 +228,7 @@ def test_words_that_a_setting_takes(place, name):
 
 
 COMMANDS = re.findall(r"^C\((\w+)\)", (TOP / "src/cli/commands.def").read_text(), re.M)
-VERBS = "status explain evict resume hold pause snooze release game clear learn replay recover".split()
+VERBS = "status explain history evict resume hold pause snooze release game clear learn replay recover".split()
 OPTION = re.compile(r"^ +((?:-\w, )?--[a-z][\w-]*(?:\[=\w+\]| [A-Z][\w=:|]*)?)", re.M)
 
 

@@ -27,7 +27,7 @@ def reason(s, name):
 
 
 def explained(s, *parts):
-    text = s.guard("explain", "ollama").stdout
+    text = " ".join(s.guard("explain", "ollama").stdout.split())
     for part in parts:
         assert part in text, text
     return text
@@ -53,9 +53,24 @@ def test_a_worker_that_is_held_active_stays(s, world, worker):
         said = s.guard("explain", "ollama").stdout
         assert "held active" in said and "stays active until the hold ends" in said and "until another process needs" not in said
         done = s.guard("evict", "ollama", code=1)
-        assert "release it first" in done.stderr
+        assert "run gpuward guard release ollama" in " ".join(done.stderr.split())
         s.guard("release", "ollama")
         s.until("evicted")
+
+
+def test_the_program_for_which_a_worker_left_is_named_while_it_runs_and_afterwards(s, world, worker):
+    with Contender(world, 8 * GIB) as game:
+        s.until("evicted")
+        cause = f"for sleep (pid {game.pid}, 8.0 GiB)"
+        assert f"{cause}; " in " ".join(s.guard("status").stdout.split())
+    s.back(worker)
+    assert f"it had left {cause}" in " ".join(s.guard("status").stdout.split())
+    assert re.search(rf"The worker last left at [\d-]+ [\d:]+ \S+ {re.escape(cause)}: 10.0 GiB in", " ".join(s.guard("explain").stdout.split()))
+    assert s.worker()["leave"]["last"]["cause"] == cause
+    left, back = s.guard("history", "ollama").stdout.splitlines()[-2:]
+    assert re.match(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d +ollama +left its GPU {re.escape(cause)}; 10.0 GiB freed in", left), left
+    assert re.search(r"ollama +is back: 10240 MiB", back), back
+    assert "did you mean" in s.guard("history", "olama", code=1).stderr
 
 
 def test_resume_now_does_not_wait_for_the_quiet_time(world, worker):
@@ -123,11 +138,11 @@ def test_a_hold_evicted_shows_its_reason_and_why(both):
     s.wait(lambda: s.worker("a")["hold"] == "evicted")
     shown = s.cli("guard", "status", env=support.environment(COLUMNS=120)).stdout
     row = next(line for line in shown.split("\n") if line.startswith("a "))
-    assert re.search(r"manual +evicted, 1 h left .* 1 h +requested by token$", row.rstrip()), shown  # each fact once
+    assert re.search(r"manual +evicted, 1 h left .* 1 h +requested by a client with the token$", row.rstrip()), shown  # each fact once
     text = " ".join(s.guard("explain", "a").stdout.split())
     assert "Ends in 1 h, or earlier with gpuward guard release a." in text and "at the earliest" not in text, text
     assert re.search(r"a has been evicted for \d+ s and holds", text), text
-    assert s.worker("a")["why"] == "requested by token"
+    assert s.worker("a")["why"] == "requested by a client with the token"
 
 
 def test_without_a_journal_a_hold_says_that_it_is_lost_at_a_restart(world, worker):
@@ -151,11 +166,25 @@ def test_one_worker_alone_can_be_snoozed(world, workers, both):
     assert s.worker("b")["hold"] == "none"
 
 
+def test_a_hold_replaces_the_opposite_hold(s, worker):
+    s.guard("hold", "active", "ollama", "--for", "1h")
+    said = " ".join(s.guard("hold", "evicted", "ollama", "--for", "2h").stdout.split())
+    assert "requested hold evicted for 2 h, instead of held active for 1 h more" in said, said
+    s.until("evicted")
+    s.guard("hold", "active", "ollama", "--for", "1h")
+    s.back(worker)
+    assert "requested release; it was held active for 1 h more; its state is now active" in " ".join(s.guard("release", "ollama").stdout.split())
+    assert s.guard("release").stdout == "ollama: nobody holds it; nothing was changed\n"
+    s.guard("evict", "ollama")
+    assert "requested release" in s.guard("release").stdout, "a release also ends an eviction"
+    s.back(worker)
+
+
 def test_a_pause_does_not_replace_a_hold_evicted(both):
     s = both
     s.guard("hold", "evicted", "a", "--for", "1h")
     done = s.guard("pause", "--for", "10m", code=support.FAILED)
-    assert "a is held evicted: release it first" in done.stderr
+    assert "a is held evicted for 1 h more; to end this hold, run gpuward guard release a" in " ".join(done.stderr.split())
     assert (s.worker("a")["hold"], s.worker("b")["hold"]) == ("evicted", "active")
 
 
@@ -238,7 +267,7 @@ def test_a_game_is_named_and_a_small_neighbour_is_no_contender(s, world):
     with Contender(world, 300 * MIB) as browser, subprocess.Popen(["/bin/sleep", "1000"]) as game:
         s.guard("game", "start", "--pid", str(game.pid), "--reason", "steam")
         s.until("evicted")
-        explained(s, "Reason against the worker: contention", "Rule: GameMode", f"Game: pid {game.pid}, registered",
+        explained(s, "Reason against the worker: contention", "Rule: registered game", f"Evidence: 1 game is registered: pid {game.pid} sleep", f"Game: pid {game.pid}, registered",
                   f"Other process: pid {browser.pid} sleep with 300 MiB", "no demand: below min_vram (512 MiB)")
         game.kill()
 
@@ -303,7 +332,13 @@ def test_on_simulated_gpus_nothing_is_done_unless_it_is_configured(world, worker
     text = configure(("ollama", worker)).replace("simulated = true\n", "")
     with Guarded(world, text) as s:
         s.until("active")
-        assert "Simulated GPUs: decisions are recorded, but no worker is moved (to change that, set simulated = true" in s.guard("status").stdout
+        note = "The GPUs are simulated: in every mode, decisions are recorded, but no worker is moved. To let the guard act, set simulated = true"
+        says = lambda *words: " ".join(s.guard(*words).stdout.split())
+        assert note in says("status") and note in says("explain")
+        assert note in says("mode") and "workers leave" not in says("mode")
+        assert note in says("mode", "dry-run") and note in says("explain")
+        assert note in says("status") and "run gpuward guard mode enforce" not in says("status")
+        assert note in says("mode", "enforce")
         assert "(simulated GPUs: the worker is not moved)" in s.guard("evict", "ollama").stdout
         s.until("evicted")
         assert "would be: evicted" in s.guard("status").stdout and worker.acted() == []
@@ -406,7 +441,7 @@ def test_a_hold_keeps_its_begin_and_its_reason_over_kill_9(s, worker):
     s.guard("hold", "evicted", "ollama", "--forever", "--reason", "maintenance of the card")
     s.until("evicted")
     before = reason(s, "manual")
-    assert before["evidence"] == "requested by token: maintenance of the card"
+    assert before["evidence"] == "requested by a client with the token: maintenance of the card"
     s.kept("maintenance of the card")
     s.restart()
     s.wait(lambda: s.worker()["mask"] == ["manual"])
@@ -523,7 +558,7 @@ def test_run_moves_no_worker_where_there_is_room(s, worker):
 def test_more_memory_than_any_gpu_has_is_refused_at_once(s, worker):
     for how in ([], ["--wait", "10m"]):
         done = s.cli("run", "--vram", "100G", *how, "--", "true", code=14)
-        assert "impossible: 100.0 GiB requested, but the largest GPU has 24.0 GiB" in done.stderr
+        assert "not enough GPU memory: 100.0 GiB requested, but the largest GPU has only 24.0 GiB" in done.stderr
         assert "retry" not in done.stderr
     assert worker.acted() == [] and s.reservations() == []
 
@@ -630,7 +665,7 @@ def test_a_user_with_the_token_in_an_own_file_may_do_it(served, home):
     subprocess.run([*AS_NOBODY, "install", "-d", "-m", "700", folder], check=True)
     subprocess.run(["install", "-o", str(NOBODY), "-m", "600", served.token_file, folder / "token"], check=True)
     never = as_user(home, "run", "--vram", "100G", "--anyway", "--", "echo", "played", address=served.url)
-    assert never.stdout == "played\n" and "insufficient_vram" in never.stderr
+    assert never.stdout == "played\n" and "not enough GPU memory" in never.stderr
     done = as_user(home, "run", "--vram", "16G", "--", "sh", "-c", "echo played on $GPUWARD_GPU", address=served.url)
     assert done.stdout.startswith("played on GPU-") and done.stderr == ""
     said = as_user(home, "guard", "game", "start", "--pid", os.getpid(), address=served.url)

@@ -60,8 +60,12 @@ def test_a04_a_contender_that_comes_and_goes_often_makes_the_quiet_time_longer(s
         with Contender(world, 12 * GIB):
             s.until("evicted")
     assert s.worker()["backoff"] >= 2
-    assert "quiet time" in s.guard("explain").stdout
+    often = lambda: "was evicted often" in s.guard("explain", "ollama").stdout
+    with Contender(world, 8 * GIB):
+        s.until("evicted")
+        assert often()
     s.back(worker)
+    assert s.worker()["backoff"] >= 2 and not often(), "a worker that is back does not wait"
 
 
 def test_a_model_that_a_client_loads_again_is_evicted_again(s, world, worker):

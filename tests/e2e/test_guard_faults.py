@@ -126,7 +126,7 @@ def test_a16_a_fatal_xid_puts_a_gpu_into_quarantine(tmp_path):
             assert done.returncode == 0 and "not in quarantine" in done.stdout, done.stderr
             s.back(w)
             assert s.worker()["mask"] == []
-            assert "quarantine cleared (requested by token: reseated)" in s.get("/api/v1/events").text
+            assert "quarantine cleared (requested by a client with the token: reseated)" in s.get("/api/v1/events").text
 
 
 def test_a16_an_application_error_moves_no_worker(tmp_path):

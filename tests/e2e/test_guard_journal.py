@@ -52,7 +52,7 @@ def test_what_a_person_set_outlives_a_killed_service(s, worker, what, body, stat
     def seen():
         w = s.worker()
         asked = s.get("/api/v1/guard/explain?worker=ollama").text
-        return [w["hold"], w["hold_until_utc"], "requested by token: upgrade of the model" in asked] + \
+        return [w["hold"], w["hold_until_utc"], "requested by a client with the token: upgrade of the model" in asked] + \
             [[r[k] for k in ("reason", "since_utc", "rule", "evidence", "clears", "clears_utc")] for r in w["reasons"]]
     s.post(f"/api/v1/guard/workers/ollama/{what}", token=True, json={"reason": "upgrade of the model", **body})
     s.until(state)

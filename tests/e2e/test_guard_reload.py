@@ -250,7 +250,7 @@ def test_a_mode_set_at_run_time_outlives_reload_and_kill_and_returns_to_the_conf
         assert "did you mean 'enforce'" in s.guard("mode", "enforced", code=support.USAGE).stderr
         assert "mode enforce: workers leave" in s.guard("mode", "enforce", "--reason", "tonight").stdout
         state = s.get("/api/v1/guard").json()
-        assert (state["mode"], state["mode_configured"], state["mode_set"]["set_by"]) == ("enforce", "dry-run", "token: tonight")
+        assert (state["mode"], state["mode_configured"], state["mode_set"]["set_by"]) == ("enforce", "dry-run", "a client with the token: tonight")
         with Contender(world, 8 * GIB):
             s.until("evicted")
             assert worker.resident() == 0
@@ -263,7 +263,7 @@ def test_a_mode_set_at_run_time_outlives_reload_and_kill_and_returns_to_the_conf
         s.back(worker)
         for said in (s.guard("status"), s.guard("explain", "ollama"), s.guard("mode")):
             said = " ".join(said.stdout.split())
-            assert "set to enforce at run time by token: tonight at 20" in said
+            assert "set to enforce at run time by a client with the token: tonight at 20" in said
             assert "the configuration says observe" in said and "guard mode config" in said
         s.guard("mode", "enforce", "--reason", "red \x1b[31m\x9b")
         for said in (s.guard("status"), s.guard("mode"), s.guard("explain", "ollama")):

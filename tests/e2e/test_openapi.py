@@ -344,7 +344,7 @@ GUARD_NOT_FOUND = {
     "getCapacityFit": "/api/v1/capacity/fit?bytes=1&gpu=99",
 }
 VERBS = ("evict", "resume", "hold", "release")
-HELD = {"evict": "active", "resume": "evicted", "hold": "active"}  # what stands against it
+HELD = {"evict": "active", "resume": "evicted"}  # what stands against it
 MODE = "/api/v1/guard/mode"
 SIMULATE = "/api/v1/guard/simulate"
 CLEAR = "/api/v1/health/gpus/0/clear"
@@ -396,7 +396,7 @@ GUARD_CHANGES = {
     **{(v + "Worker", 401): lambda s, v=v: s.post(f"{WORKER}/{v}") for v in VERBS},
     **{(v + "Worker", 404): lambda s, v=v: s.post(f"/api/v1/guard/workers/none/{v}", token=True) for v in VERBS},
     **{(v + "Worker", 409): lambda s, v=v, h=h: wished(s, v, ("hold", {"ttl_s": 60, "state": h}),
-                                                       json={"ttl_s": 60} if v == "hold" else {})
+                                                       json={})
        for v, h in HELD.items()},
     **{(v + "Worker", 415): lambda s, v=v: wished(s, v, data="{}", headers=NOT_JSON) for v in VERBS},
 }

@@ -144,6 +144,8 @@ def test_a_contender_changes_the_state_on_the_open_page(panel, guarded, world):
     wait(lambda: re.search(r"may return in \d s", panel.cell(5)), "a countdown")
     panel.until("active")
     wait(lambda: "ollama is back on GPU 0: 10.0 GiB in" in panel.text("#guard-decisions li"), "the return as another line")
+    active = [d["time_utc"] for d in guarded.decisions() if d["to"] == "active"][-1]
+    assert panel.js("Date.parse(document.querySelector('#guard-decisions li time').dateTime)") == panel.js(f"Date.parse('{active}')")
     assert panel.shown("#guard-decisions li:nth-child(2) .steps"), "what the user unfolded was closed"
     wait(lambda: re.match(r"[1-9]\d* × evicted, [1-9]\d* × back", panel.cell(6)), "what it did")
 
@@ -152,7 +154,7 @@ MOVES = """
 const done = arguments[arguments.length - 1];
 const row = (id, worker, from, to, more) => ({ id, worker, from, to, mask: [], rule: 'r', evidence: null, uuid: 'u', freed_bytes: null,
     dry_run: false, time_utc: new Date(1e12 + id * 1000).toISOString(), ...more });
-import('/assets/moves.js').then(({ movesOf, headline }) => {
+import('/assets/moves.js').then(({ movesOf, headline, timeOf }) => {
     const context = { gpu: () => 'GPU 3', reasons: { thermal: 'the GPU is too hot' } };
     done(movesOf([
         row(1, 'a', 'reconcile', 'active'), row(2, 'a', 'active', 'suspect'), row(3, 'b', 'active', 'drain', { mask: ['thermal'] }),
@@ -161,7 +163,13 @@ import('/assets/moves.js').then(({ movesOf, headline }) => {
         row(8, 'b', 'evict', 'evicted', { mask: ['thermal'], freed_bytes: 1048576, dry_run: true }),
         row(10, 'a', 'active', 'active', { rule: 'hold' }), row(20, 'a', 'active', 'active', { rule: 'evict command' }),
         row(21, 'a', 'active', 'drain', { mask: ['manual'] }),
-    ]).map((m) => [m.kind, m.steps.map((d) => d.id), headline(m, context)]));
+        row(30, 'c', 'evicted', 'quiet', { dry_run: true }), row(31, 'c', 'quiet', 'reconcile', { rule: 'mode', evidence: 'acts' }),
+        row(32, 'c', 'reconcile', 'active', { rule: 'as found' }),
+        row(33, 'c', 'active', 'suspect', { evidence: '1 game is registered: pid 5 minigame' }),
+        row(34, 'c', 'suspect', 'drain', { mask: ['contention'], evidence: '1 game is registered: pid 5 minigame' }),
+        row(35, 'c', 'drain', 'evicted', { mask: ['contention'] }),
+        row(40, 'c', 'evicted', 'quiet'), row(50, 'c', 'quiet', 'precheck'), row(51, 'c', 'precheck', 'resume'), row(53, 'c', 'verify-up', 'active'),
+    ]).map((m) => [m.kind, m.steps.map((d) => d.id), headline(m, context), (timeOf(m) - 1e12) / 1000]));
 }).catch((e) => done(String(e)));
 """
 
@@ -169,12 +177,16 @@ import('/assets/moves.js').then(({ movesOf, headline }) => {
 def test_decisions_are_grouped_into_moves(panel, guarded):
     panel.open(guarded.url)
     assert panel.driver.execute_async_script(MOVES) == [
-        ["found", [1], "a: r"],
-        ["stayed", [2, 4], "a stayed on GPU 3: no demand"],
-        ["stuck", [3, 5, 6], "b did not leave GPU 3 because the GPU is too hot: it holds 4 MiB"],
-        ["left", [7, 8], "b would have left GPU 3 because the GPU is too hot: 1.0 MiB freed in 1 s; nothing was done"],
-        ["note", [10], "a: hold"],
-        ["leaving", [20, 21], "a is leaving GPU 3 on request"],
+        ["found", [1], "a: r", 1],
+        ["stayed", [2, 4], "a stayed on GPU 3: no demand", 4],
+        ["stuck", [3, 5, 6], "b did not leave GPU 3 because the GPU is too hot: it holds 4 MiB", 6],
+        ["left", [7, 8], "b would have left GPU 3 because the GPU is too hot: 1.0 MiB freed in 1 s; nothing was done", 8],
+        ["note", [10], "a: hold", 10],
+        ["leaving", [20, 21], "a is leaving GPU 3 on request", 20],
+        ["found", [30, 31], "c: mode (acts)", 31],
+        ["found", [32], "c: as found", 32],
+        ["left", [33, 34, 35], "c left GPU 3 for the registered game minigame", 35],
+        ["back", [40, 50, 51, 53], "c is back on GPU 3", 53],
     ]
 
 
@@ -240,11 +252,22 @@ def test_a_hold_active_masks_contention_until_it_is_released(panel, guarded):
     wait(lambda: "Hold …" in panel.cell(7), "the earlier button")
 
 
+def test_on_simulated_gpus_the_page_says_that_no_worker_is_moved(panel, world, worker):
+    text = configure(("ollama", worker)).replace("simulated = true\n", "")
+    with Guarded(world, text) as s:
+        panel.open(s.url)
+        assert panel.text("#guard-mode") == "enforce" and "warn" in panel.js("document.querySelector('#guard-mode').className")
+        assert "set simulated = true in [guard]" in panel.text("#guard-mark") and panel.shown("#guard-mark")
+        assert panel.shown("#guard-token") and not panel.shown("#guard-read-only")
+
+
 def test_without_a_configured_token_the_page_shows_how_to_set_one(panel, world, worker):
     with service.Service(world.scenario, config=configure(("ollama", worker), mode="dry-run")) as s:
         panel.open(s.url)
         assert panel.text("#guard-mode") == "dry run"
         assert panel.text("#guard-mark").startswith("Dry run: ")
+        assert panel.shown("#guard-read-only") and not panel.shown("#guard-token"), "a token that cannot be entered"
+        assert "This service is read-only" in panel.text("#guard-read-only") and "/etc/gpuward/token" in panel.text("#guard-read-only pre")
         panel.press("Evict")
         assert "no worker is moved" in panel.text("#request-what")
         panel.confirm()

@@ -73,8 +73,9 @@ static void look(void)
 	w.scene.gpu[0].free_bytes = w.scene.gpu[0].total_bytes - w.scene.gpu[0].used_bytes;
 	guard_observe(w.guard, &w.scene);
 	while (guard_next_decision(w.guard, &d)) {
-		w.ring[w.view.decisions++] =
-			(struct guard_view_decision){ w.view.decisions, w.scene.wall_ns, d };
+		w.ring[w.view.decisions++] = (struct guard_view_decision){
+			.id = w.view.decisions, .wall_ns = w.scene.wall_ns, .decision = d
+		};
 		guard_operation_decided(&w.operations, "ollama", &d, w.scene.wall_ns);
 	}
 	while (guard_next_record(w.guard, &record))
@@ -258,7 +259,8 @@ TEST(explain_names_the_contender_and_the_reason)
 	}
 	get("/api/v1/guard/explain?worker=ollama", 200);
 	says("Contender: pid 200 game.exe with 512 MiB on GPU-");
-	says("needs the GPU: ");
+	says("needs the GPU: memory; it is a new program, and how much it will need is "
+	     "unknown");
 	says("Reason against the worker: contention, for ");
 	says("Rule: memory, ");
 	says("Evidence: pid 200 game.exe 512 MiB");
@@ -446,7 +448,7 @@ TEST(a_reservation_larger_than_every_gpu_is_refused)
 {
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/reservations", "{\"bytes\":96636764160}", 409);
-	says("impossible: 90.0 GiB requested, but the largest GPU has 24.0 GiB");
+	says("90.0 GiB requested, but the largest GPU has only 24.0 GiB");
 	at("never", "true");
 	at("retry_after_s", "null");
 	assert_int_equal(fake.tries, 0);
@@ -459,7 +461,7 @@ TEST(explain_names_the_game)
 	};
 
 	begin_guard(GUARD_ENFORCE);
-	guard_set_games(w.guard, 1);
+	guard_set_games(w.guard, 1, "pid 4711 minigame");
 	w.view.games = games;
 	for (unsigned i = 0; i < 20; i++) {
 		clock_sleep_until(&sim.clock, now() + 100 * NS_PER_MS);
@@ -467,7 +469,7 @@ TEST(explain_names_the_game)
 	}
 	get("/api/v1/guard/explain", 200);
 	says("Game: pid 4711, registered ");
-	says("1 game is registered");
+	says("Rule: registered game. Evidence: 1 game is registered: pid 4711 minigame.");
 	w.view.games = NULL;
 }
 

@@ -19,6 +19,7 @@ static struct {
 	int writer; /* write end of the pipe that represents the latest process */
 	int documents;
 	unsigned count; /* number of reported games */
+	int64_t latest; /* the reported game */
 } seen;
 
 static struct loop *loop;
@@ -69,9 +70,10 @@ int guard_game_read(const char *json, struct guard_game_record *ret)
 	return -GW_E_ARG;
 }
 
-static void changed(void *arg, unsigned count)
+static void changed(void *arg, unsigned count, int64_t latest)
 {
 	seen.count = count;
+	seen.latest = latest;
 }
 
 static int begin(int64_t pid, const char *who)
@@ -96,6 +98,7 @@ TEST(a_registration_that_fails_leaves_the_earlier_one)
 	seen.watch_error = -GW_E_NOENT;
 	assert_int_equal(begin(1, "second"), -GW_E_ARG);
 	assert_int_equal(seen.count, GUARD_VIEW_GAMES);
+	assert_int_equal(seen.latest, 1); /* the first of the games that came at one time */
 	assert_int_equal(games_list(games)[0].pid, 1);
 	assert_string_equal(games_list(games)[0].who, "first");
 	seen.watch_error = 0;

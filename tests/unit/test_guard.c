@@ -49,7 +49,7 @@ GUARD_TEST(a_worker_that_is_started_again_does_not_end_when_it_is_found)
 	assert_decided(o, 1, ANY, STATE_ABSENT, NULL);
 }
 
-GUARD_TEST(holds_need_a_time_and_exclude_each_other)
+GUARD_TEST(holds_need_a_time_and_replace_each_other)
 {
 	char message[200];
 
@@ -59,20 +59,26 @@ GUARD_TEST(holds_need_a_time_and_exclude_each_other)
 	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, 0), -GW_E_ARG);
 	assert_int_equal(world_ask(o, 2, REQUEST_EVICT, 0), -GW_E_NOENT);
 	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, 10 * S), 0);
-	assert_int_equal(guard_request(o->g, 0, REQUEST_HOLD_EVICTED, S, o->now, message,
-				       sizeof(message)),
-			 -GW_E_STATE);
-	assert_string_equal(message, "w0 is held active: release it first");
-	assert_int_equal(world_ask(o, 0, REQUEST_EVICT, 0), -GW_E_STATE);
+	assert_int_equal(
+		guard_request(o->g, 0, REQUEST_EVICT, 0, o->now, message, sizeof(message)),
+		-GW_E_STATE);
+	assert_string_equal(
+		message, "w0 is held active; to end this hold, run gpuward guard release w0");
 	/* a request for all workers moves all of them or none */
 	assert_int_equal(world_ask(o, -1, REQUEST_EVICT, 0), -GW_E_STATE);
 	assert_int_equal(world_status(o, 1).mask, 0);
 	world_run(o, 11 * S);
 	assert_int_equal(world_status(o, 0).hold, HOLD_NONE);
 	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_EVICTED, UINT64_MAX), 0);
-	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, S), -GW_E_STATE);
 	assert_int_equal(world_ask(o, 0, REQUEST_RESUME, 0), -GW_E_STATE);
 	world_run(o, 600 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX), 0);
+	world_run(o, 3 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_int_equal(world_status(o, 0).mask, 0);
+	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_EVICTED, UINT64_MAX), 0);
+	world_run(o, 3 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(world_ask(o, 0, REQUEST_RELEASE, 0), 0);
 	world_run(o, 3 * S);

@@ -385,12 +385,12 @@ GUARD_TEST(games_count_against_the_limit_of_their_user)
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(guard_user_wait_ns(o->g, 1000, o->now), 0);
 		guard_set_requester(o->g, 1000);
-		guard_set_games(o->g, 1);
+		guard_set_games(o->g, 1, "");
 		world_run(o, 10 * S);
 		assert_false(o->w[0].resident);
 		guard_set_requester(o->g, 1000);
-		guard_set_games(o->g, 2); /* no worker is left that could leave */
-		guard_set_games(o->g, 0);
+		guard_set_games(o->g, 2, ""); /* no worker is left that could leave */
+		guard_set_games(o->g, 0, "");
 		world_run(o, 200 * S);
 		assert_true(o->w[0].resident);
 	}

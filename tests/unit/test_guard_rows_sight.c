@@ -1,5 +1,5 @@
-/* Tests the guard's state machine (docs/GUARD-MACHINE.md), rows 41 to 47, 50 and 52: GPUs that
- * cannot be read, the end of the service, and a change to dry-run and back. */
+/* Tests the guard's state machine (docs/GUARD-MACHINE.md), rows 41 to 47, 50, 52 and 53: GPUs
+ * that cannot be read, the end of the service, and a change to dry-run and back. */
 #include "guard_test.h"
 
 GUARD_ROW("41, 42", a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals)
@@ -376,6 +376,32 @@ GUARD_ROW("50", a_door_that_heat_closed_is_opened_after_a_dry_run)
 	assert_decided(o, 2, STATE_RECONCILE, STATE_ACTIVE, "as found");
 	assert_orders(o, 1, OPEN);
 	assert_awake(o);
+}
+
+/* Two evictions of a dry run and one real eviction are not three evictions. */
+GUARD_ROW("53", evictions_of_a_dry_run_do_not_count_as_flaps)
+{
+	struct policy enforce;
+
+	o->total[0] = 24 * GIB;
+	world_guest(o, "a", 0, 3 * GIB, 10 * S, 20 * S);
+	world_guest(o, "b", 0, 3 * GIB, 60 * S, 61 * S);
+	world_guest(o, "c", 0, 3 * GIB, 130 * S, 140 * S);
+	o->p.mode = GUARD_DRY_RUN;
+	world_begin(o);
+	world_until(o, 125 * S);
+	assert_int_equal(world_status(o, 0).would_evict, 2);
+	assert_true(world_status(o, 0).backoff > 1);
+	assert_state(o, STATE_ACTIVE);
+	enforce = o->p;
+	enforce.mode = GUARD_ENFORCE;
+	assert_int_equal(guard_change_policy(o->g, &enforce, NULL, 0, o->now), 0);
+	world_until(o, 135 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(world_status(o, 0).evictions, 1);
+	assert_true(world_status(o, 0).backoff == 1);
+	world_until(o, 175 * S); /* 30 s after the game ended */
+	assert_state(o, STATE_ACTIVE);
 }
 
 GUARD_ROW("52", a_gpu_that_turns_dry_between_two_scenes_moves_nothing_until_it_turns_back)

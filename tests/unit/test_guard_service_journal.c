@@ -417,6 +417,11 @@ TEST(the_time_to_free_begins_with_the_first_order_and_is_the_workers_own)
 	assert_int_equal(s.state, STATE_EVICTED);
 	assert_true(s.freed_ns > o.p.standard.drain_ns);
 	assert_true(fabs(g.view.counts.free_seconds_last - (double)s.freed_ns * 1e-9) < 1e-6);
+	/* the worker's last move names the process that it left for */
+	assert_int_equal(g.moves.workers, 1);
+	assert_in(moves_last(&g.moves.worker[0], MOVE_LEAVE, false)->cause,
+		  "for now-game (pid ");
+	assert_in(moves_last(&g.moves.worker[0], MOVE_LEAVE, false)->cause, ", 1.0 GiB)");
 	world_done(&o);
 }
 

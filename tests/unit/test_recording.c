@@ -89,6 +89,7 @@ static int feed(char *text)
 TEST(what_is_written_is_read)
 {
 	bool held = false;
+	const char *game;
 
 	recording_begin(&out, 0, GUARD_ENFORCE);
 	recording_worker(&out, 0, "one", NULL);
@@ -105,7 +106,7 @@ TEST(what_is_written_is_read)
 	recording_heat(&out, "GPU-1", HEAT_WARM, "warm", 3 * SECOND);
 	recording_reserve(&out, NULL, 1 << 20, 7, 0, 101, 3 * SECOND);
 	recording_release(&out, 9, 4 * SECOND);
-	recording_games(&out, 2, 4 * SECOND);
+	recording_games(&out, 2, "pid 7 minigame", 4 * SECOND);
 	recording_idle_economy(&out, 0, UINT64_MAX, 43, (double)NAN, 4 * SECOND);
 	recording_idle_economy(&out, 7, 60 * SECOND, 43, 2000, 4 * SECOND);
 	assert_int_equal(out.err, 0);
@@ -117,6 +118,8 @@ TEST(what_is_written_is_read)
 			assert_int_equal(wall_ns, 101 * SECOND);
 		}
 	assert_true(held);
+	assert_int_equal(guard_game_count(recording_reader_guard(t), &game), 2);
+	assert_string_equal(game, "pid 7 minigame");
 	assert_int_equal(recording_counts(t).scenes, 1);
 	assert_int_equal(recording_counts(t).runs, 1);
 }
@@ -220,6 +223,7 @@ TEST(what_a_run_begins_with_comes_before_the_first_scene)
 		"reason\t5\tGPU-1\t2\t1\thot",
 	};
 	struct guard_gpu_inputs inputs;
+	const char *game;
 
 	p->mode = GUARD_OBSERVE; /* the recording contains the mode that was in force */
 	open_reader(false);
@@ -235,7 +239,8 @@ TEST(what_a_run_begins_with_comes_before_the_first_scene)
 	assert_int_equal(inputs.heat, HEAT_WARM);
 	assert_int_equal(inputs.reasons, 1u << REASON_THERMAL);
 	assert_string_equal(inputs.evidence[REASON_THERMAL], "hot");
-	assert_int_equal(guard_game_count(recording_reader_guard(t)), 3);
+	assert_int_equal(guard_game_count(recording_reader_guard(t), &game), 3);
+	assert_string_equal(game, "");
 	/* true only in mode enforce */
 	assert_true(guard_movable(recording_reader_guard(t), 0));
 	assert_int_equal(recording_read(t, "release\t6\t7"), 0);
@@ -322,7 +327,7 @@ TEST(invalid_lines_of_a_recording_are_refused)
 		if (recording_read(t, lines[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", lines[i]);
 	assert_int_equal(recording_read(t, ""), 0);
-	assert_int_equal(recording_read(t, "begin\t6\t0\tenforce"), -GW_E_NOSUPPORT);
+	assert_int_equal(recording_read(t, "begin\t7\t0\tenforce"), -GW_E_NOSUPPORT);
 }
 
 TEST(a_user_that_requested_too_often_is_refused_again)
@@ -384,7 +389,7 @@ TEST(enums_are_written_by_name)
 	recording_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 5);
 	recording_heat(&out, "GPU-1", HEAT_THROTTLE | HEAT_WARM, "why", 5);
 	recording_heat(&out, "GPU-1", 0, "", 5);
-	assert_in(out.p, "begin\t5\t3\tenforce\n");
+	assert_in(out.p, "begin\t6\t3\tenforce\n");
 	assert_in(out.p, "policy\tkind\tvllm\n");
 	assert_in(out.p, "policy\tresume\trestore\n");
 	assert_in(out.p, "record\tmanual,budget\t0\t0\t0\tactive\t");
