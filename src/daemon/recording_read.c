@@ -558,7 +558,7 @@ static int read_games(struct recording_reader *t, const struct words *w)
 	const unsigned count = t->form < 6 ? 3 : 4; /* version 6 names a game */
 	uint64_t v[2];
 
-	if (w->count != count || !numbers(w, at, 2, v) || v[1] > UINT32_MAX)
+	if (w->count != count || !read_numbers(w, at, 2, v) || v[1] > UINT32_MAX)
 		return -GW_E_PARSE;
 	guard_set_games(t->guard, (unsigned)v[1], count > 3 ? w->word[3] : "");
 	return 0;
