@@ -64,7 +64,9 @@ struct engine {
 	uint64_t gone_ns;
 	uint64_t watched_ns; /* monotonic time of the last request of a client; 0: never */
 	struct loop_source *stored_timer;
-	uint64_t stored_by_ns; /* publish the view then, even if its counters are not stored */
+	/* publish the view at this time, even if its counters are not stored; 0: nothing waits
+	 * to be published */
+	uint64_t stored_by_ns;
 };
 
 static uint64_t engine_emit(void *arg, const struct view_event *given)
@@ -381,6 +383,8 @@ static void publish(void *arg, uint64_t now_ns)
 		loop_set_time(e->stored_timer, now_ns + STORED_CHECK_NS);
 		return;
 	}
+	e->stored_by_ns = 0;
+	loop_set_time(e->stored_timer, 0);
 	e->config.ticked(e->config.arg);
 }
 
@@ -388,6 +392,7 @@ static void engine_tick(void *arg, const struct reading *r)
 {
 	struct engine *e = arg;
 	struct view *v = &e->view;
+	uint64_t now;
 
 	v->tick++;
 	v->unopened = NULL;
@@ -429,8 +434,10 @@ static void engine_tick(void *arg, const struct reading *r)
 		token_counter_tick(e->tokens, v);
 	e->config.changed(e->config.arg);
 	store_commit(e->config.store);
-	e->stored_by_ns = clock_mono_ns(e->clock) + STORED_MAX_NS;
-	publish(e, clock_mono_ns(e->clock));
+	now = clock_mono_ns(e->clock);
+	if (!e->stored_by_ns) /* else an older view waits: its limit counts */
+		e->stored_by_ns = now + STORED_MAX_NS;
+	publish(e, now);
 }
 
 static int op_history(void *arg, const char *uuid, unsigned quantity, uint64_t from_wall_ns,

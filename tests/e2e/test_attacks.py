@@ -326,6 +326,28 @@ def test_a_counter_is_shown_when_it_is_stored():
     pytest.skip("the machine is too busy")
 
 
+def test_a_slow_disk_does_not_stop_the_stream():
+    """While nothing can be stored, each reading is published after 0.3 s, also if the next reading comes earlier."""
+    ticks = []
+
+    def follow(url):
+        with contextlib.suppress(requests.RequestException), \
+                requests.get(url + "/api/v1/events", headers={"Accept": "text/event-stream"}, stream=True, timeout=support.TIMEOUT) as r:
+            for line in r.iter_lines():
+                if line == b"event: tick":
+                    ticks.append(time.monotonic())
+
+    with Service("two-gpus", "--interval", "100ms") as s:
+        threading.Thread(target=follow, args=[s.url], daemon=True).start()
+        s.wait(lambda: len(ticks) > 3)
+        with contextlib.closing(sqlite3.connect(s.state, isolation_level=None, timeout=support.TIMEOUT)) as db:
+            db.execute("BEGIN IMMEDIATE")  # the service cannot write, and waits 2 s before it calls this a failure
+            begun = time.monotonic() + 0.2  # what was stored before may still arrive
+            s.wait(lambda: time.monotonic() > begun + 1.5)
+            late = [t for t in ticks if begun < t < begun + 1.5]
+        assert late
+
+
 @guarded.needs_root
 def test_root_uses_no_file_that_another_user_can_replace(tmp_path):
     """History, recording and metrics in a folder of another user: links and pipes there are not followed or opened."""
