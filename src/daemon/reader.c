@@ -8,6 +8,7 @@
 #include "device/process_list.h"
 #include "measure/meter.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +81,7 @@ double metering_joules(struct metering *m, unsigned i, double *ret_seconds)
 
 	pthread_mutex_lock(&m->device[i].lock);
 	j = energy_total_joules(&m->device[i].total);
-	*ret_seconds = m->device[i].total.measured_s;
+	*ret_seconds = energy_total_seconds(&m->device[i].total);
 	pthread_mutex_unlock(&m->device[i].lock);
 	return j;
 }
@@ -93,7 +94,7 @@ static void metering_begin_device(void *arg, unsigned i, unsigned position,
 
 	(void)position;
 	if (i < m->count)
-		energy_total_init(&m->device[i].total, setup->spacing_s);
+		energy_total_init(&m->device[i].total, setup, clock_mono_ns(clock_real()));
 }
 
 static void metering_free(struct metering *m)
@@ -119,6 +120,7 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 	struct gw_meter_options o = { .size = sizeof(o),
 				      .flags = GW_METER_PROCESSES,
 				      .cache_dir = r->config.cache_dir };
+	const struct energy_setup unknown = { .spacing_s = 0.1, .limit_w = NAN };
 	struct metering *m = calloc(1, sizeof(*m));
 	int err;
 
@@ -133,7 +135,7 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 	m->signature = signature(snap);
 	for (unsigned i = 0; i < count; i++) {
 		pthread_mutex_init(&m->device[i].lock, NULL);
-		energy_total_init(&m->device[i].total, 0.1);
+		energy_total_init(&m->device[i].total, &unknown, 0);
 		m->device[i].hung = gw_snapshot_device(snap, i)->state == GW_DEVICE_STALLED;
 	}
 	err = meter_start(r->ctx,

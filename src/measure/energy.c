@@ -57,15 +57,21 @@ static void add_hole(const struct energy *e, struct energy_sample *s,
 	s->hole_var += sq(dt * (max - min)) / 12;
 }
 
+/* True if a board of this kind can have this power. A single sample may exceed the limit by
+ * more than the mean of two counter readings. */
+static bool energy_power_possible(const struct energy_setup *set, double w)
+{
+	return w >= 0 && w <= (isnan(set->limit_w) ? ENERGY_MOST_W
+						   : 2 * ENERGY_OVER_LIMIT * set->limit_w);
+}
+
 int energy_add(struct energy *e, uint64_t stamp_ns, double w)
 {
 	uint64_t lag = (uint64_t)llround(e->set.lag_s * 1e9);
 	uint64_t t = stamp_ns > lag ? stamp_ns - lag : 0;
-	double most =
-		isnan(e->set.limit_w) ? ENERGY_MOST_W : 2 * ENERGY_OVER_LIMIT * e->set.limit_w;
 	struct energy_sample *s = &e->sample[e->samples % ENERGY_SAMPLES], last;
 
-	if (!(w >= 0 && w <= most))
+	if (!energy_power_possible(&e->set, w))
 		return -GW_E_ARG;
 	if (e->samples == 0) {
 		*s = (struct energy_sample){ .t_ns = t, .w = w };
@@ -382,45 +388,52 @@ void energy_unknown(struct gw_energy *e)
 	}
 }
 
-void energy_total_init(struct energy_total *t, double spacing_s)
+void energy_total_init(struct energy_total *t, const struct energy_setup *set,
+		       uint64_t begin_ns)
 {
 	memset(t, 0, sizeof(*t));
-	t->spacing_s = spacing_s;
+	t->set = *set;
+	t->begin_ns = begin_ns;
 }
 
 static void energy_total_sample(struct energy_total *t, uint64_t t_ns, double w)
 {
 	double dt = span_s(t->last_ns, t_ns), part;
 
-	if (!(w >= 0) || (t->sampled && t_ns <= t->last_ns))
+	if (!energy_power_possible(&t->set, w) || (t->sampled && t_ns <= t->last_ns))
 		return;
-	if (t->sampled && dt <= ENERGY_HOLE_STEPS * t->spacing_s) {
+	if (t->sampled && dt <= ENERGY_HOLE_STEPS * t->set.spacing_s) {
 		/* The counter already covers the time before its last reading. */
-		uint64_t from =
-			t->read && t->reading_ns > t->last_ns ? t->reading_ns : t->last_ns;
+		uint64_t from = t->last_ns > t->begin_ns ? t->last_ns : t->begin_ns;
 		double begin_w;
 
+		if (t->read && t->reading_ns > from)
+			from = t->reading_ns;
 		part = fmax(0, span_s(from, t_ns));
 		begin_w = w + (t->last_w - w) * part / dt;
 		t->since_j += 0.5 * (begin_w + w) * part;
-		t->measured_s += part;
+		t->since_s += part;
 	}
 	t->sampled = true;
 	t->last_ns = t_ns;
 	t->last_w = w;
 }
 
-static void energy_total_read(struct energy_total *t, uint64_t t_ns, double joules)
+static void energy_total_read(struct energy_total *t, uint64_t t_ns, uint64_t after_ns,
+			      double joules)
 {
-	if (t->read && joules >= t->reading_j) {
+	if (t->read && joules >= t->reading_j &&
+	    joules - t->reading_j <=
+		    energy_most_joules(&t->set, span_s(t->reading_ns, after_ns))) {
 		/* The difference includes the energy of the samples since the last reading. */
 		t->counted_j += joules - t->reading_j;
-		t->since_j = 0;
+		t->counted_s += span_s(t->reading_ns, t_ns);
 	} else {
-		/* The first reading, or the counter was reset: keep the sum so far. */
+		/* The first reading, or the counter was reset or jumped: count the samples. */
 		t->counted_j += t->since_j;
-		t->since_j = 0;
+		t->counted_s += t->since_s;
 	}
+	t->since_j = t->since_s = 0;
 	t->read = true;
 	t->reading_j = joules;
 	t->reading_ns = t_ns;
@@ -431,11 +444,17 @@ void energy_total_feed(struct energy_total *t, const struct event *e)
 	if (e->type == EVENT_POWER)
 		energy_total_sample(t, e->t_ns, e->u.power_w);
 	else if (e->type == EVENT_COUNTER)
-		energy_total_read(t, e->t_ns, e->u.counter.joules);
+		energy_total_read(t, e->t_ns, e->u.counter.after_ns, e->u.counter.joules);
 }
 
 double energy_total_joules(struct energy_total *t)
 {
 	t->shown_j = fmax(t->shown_j, t->counted_j + t->since_j);
 	return t->shown_j;
+}
+
+double energy_total_seconds(struct energy_total *t)
+{
+	t->shown_s = fmax(t->shown_s, t->counted_s + t->since_s);
+	return t->shown_s;
 }

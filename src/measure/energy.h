@@ -191,16 +191,20 @@ enum gw_rung energy_rung(const struct energy_setup *set);
 /* Returns the power at t; NAN: unknown. */
 double energy_watts(const struct energy *e, uint64_t t_ns);
 
-/* The energy of one GPU since it was opened, as a counter that never falls. The sum is the
+/* The energy of one GPU since a given time, as a counter that never falls. The sum is the
  * hardware counter up to its last reading plus the power samples after that reading; without a
- * counter, only samples. A gap between samples is not bridged: its energy is missing, unless
- * the next counter reading adds it. */
+ * counter, only samples. A gap between samples is not bridged: its energy and its time are
+ * missing, unless the next counter reading adds both. Samples and readings that are impossible
+ * are ignored; after such a reading the samples since the last good one count. */
 struct energy_total {
-	double spacing_s;    /* planned time between samples; energy_setup.spacing_s */
+	struct energy_setup set;
+	uint64_t begin_ns;   /* energy before this monotonic time does not count */
 	double counted_j;    /* energy up to the last reading of the counter */
+	double counted_s;    /* time that this energy covers */
 	double since_j;      /* energy from the samples after that reading */
-	double measured_s;   /* time that the samples cover */
-	double shown_j;      /* last value returned; the next is never less */
+	double since_s;      /* time that these samples cover */
+	double shown_j;      /* last energy returned; the next is never less */
+	double shown_s;      /* last time returned; the next is never less */
 	bool read, sampled;  /* there was a counter reading; there was a power sample */
 	double reading_j;    /* last reading of the counter */
 	uint64_t reading_ns; /* time of that reading */
@@ -208,7 +212,10 @@ struct energy_total {
 	uint64_t last_ns;    /* time of the last sample */
 };
 
-void energy_total_init(struct energy_total *t, double spacing_s);
+/* The driver's ring holds samples from before begin_ns: a run that ended then has counted them
+ * already. */
+void energy_total_init(struct energy_total *t, const struct energy_setup *set,
+		       uint64_t begin_ns);
 
 struct event;
 
@@ -217,5 +224,7 @@ void energy_total_feed(struct energy_total *t, const struct event *e);
 
 /* Returns the joules so far. The value is never less than that of an earlier call. */
 double energy_total_joules(struct energy_total *t);
+/* Returns the seconds that these joules cover; never less than that of an earlier call. */
+double energy_total_seconds(struct energy_total *t);
 
 #endif

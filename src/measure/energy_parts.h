@@ -47,6 +47,9 @@ double energy_swing(const struct energy *e, uint64_t t_ns, double reach_s);
  * window, whichever is longer. */
 double energy_reach_s(const struct energy *e);
 
+/* Returns the most energy that the counter can gain in this time, including one late update. */
+double energy_most_joules(const struct energy_setup *set, double seconds);
+
 uint64_t energy_middle(const struct energy_read *r);
 const struct energy_read *energy_nearest(const struct energy *e, uint64_t t_ns);
 

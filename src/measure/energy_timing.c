@@ -25,17 +25,21 @@ uint64_t energy_middle(const struct energy_read *r)
 	return r->before_ns + (r->after_ns - r->before_ns) / 2;
 }
 
+double energy_most_joules(const struct energy_setup *set, double seconds)
+{
+	double most_w = isnan(set->limit_w) ? ENERGY_MOST_W : ENERGY_OVER_LIMIT * set->limit_w;
+
+	return most_w * (seconds + set->sensor.tick_s);
+}
+
 static int fault_of(const struct energy *e, const struct energy_read *last,
 		    const struct energy_read *now)
 {
-	double dt = span_s(last->before_ns, now->after_ns) + e->set.sensor.tick_s;
-	double most =
-		isnan(e->set.limit_w) ? ENERGY_MOST_W : ENERGY_OVER_LIMIT * e->set.limit_w;
-
 	if (now->joules < last->joules)
 		return now->joules < 0.5 * last->joules ? GW_CODE_COUNTER_RESET
 							: GW_CODE_COUNTER_BACKWARDS;
-	if (now->joules - last->joules > most * dt)
+	if (now->joules - last->joules >
+	    energy_most_joules(&e->set, span_s(last->before_ns, now->after_ns)))
 		return GW_CODE_COUNTER_JUMP;
 	return -1;
 }

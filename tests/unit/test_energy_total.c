@@ -29,18 +29,21 @@ static void samples(struct energy_total *t, unsigned from_ms, unsigned to_ms, do
 }
 
 static struct energy_total t;
+static const struct energy_setup setup = { .spacing_s = 0.02,
+					   .limit_w = 700,
+					   .sensor.tick_s = 0.1 };
 
 TEST(samples_alone_are_added_up)
 {
-	energy_total_init(&t, 0.02);
+	energy_total_init(&t, &setup, AT(0));
 	samples(&t, 0, 10000, 300);
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
-	assert_float_equal(t.measured_s, 10, 1e-9);
+	assert_float_equal(energy_total_seconds(&t), 10, 1e-9);
 }
 
 TEST(the_counter_replaces_the_samples)
 {
-	energy_total_init(&t, 0.02);
+	energy_total_init(&t, &setup, AT(0));
 	counter(&t, 0, 5000);
 	samples(&t, 0, 10000, 300);
 	counter(&t, 10000, 8100); /* the counter has 100 J more than the samples */
@@ -51,7 +54,7 @@ TEST(the_counter_replaces_the_samples)
 
 TEST(samples_that_come_late_are_not_counted_twice)
 {
-	energy_total_init(&t, 0.02);
+	energy_total_init(&t, &setup, AT(0));
 	counter(&t, 0, 0);
 	samples(&t, 0, 9000, 300);
 	counter(&t, 10010, 3003);
@@ -62,7 +65,7 @@ TEST(samples_that_come_late_are_not_counted_twice)
 
 TEST(the_total_never_falls)
 {
-	energy_total_init(&t, 0.02);
+	energy_total_init(&t, &setup, AT(0));
 	counter(&t, 0, 1000);
 	samples(&t, 0, 10000, 300);
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
@@ -76,26 +79,57 @@ TEST(the_total_never_falls)
 
 TEST(a_gap_is_not_bridged_but_the_counter_covers_it)
 {
-	energy_total_init(&t, 0.02);
+	energy_total_init(&t, &setup, AT(0));
 	samples(&t, 0, 1000, 100);
 	power(&t, 9000, 100);
 	samples(&t, 9020, 10000, 100);
 	assert_float_equal(energy_total_joules(&t), 200, 1e-6);
-	energy_total_init(&t, 0.02);
+	energy_total_init(&t, &setup, AT(0));
 	counter(&t, 0, 0);
 	samples(&t, 0, 1000, 100);
 	samples(&t, 9000, 10000, 100);
+	assert_float_equal(energy_total_seconds(&t), 2, 1e-6);
 	counter(&t, 10000, 1000);
 	assert_float_equal(energy_total_joules(&t), 1000, 1e-6);
+	assert_float_equal(energy_total_seconds(&t), 10, 1e-6);
+}
+
+TEST(samples_from_before_the_start_do_not_count)
+{
+	energy_total_init(&t, &setup, AT(2010));
+	samples(&t, 0, 3000, 300); /* the ring of the driver has older samples */
+	assert_float_equal(energy_total_joules(&t), 0.99 * 300, 1e-6);
+	assert_float_equal(energy_total_seconds(&t), 0.99, 1e-6);
+}
+
+TEST(an_impossible_reading_does_not_count)
+{
+	static const double wrong[] = { 0, 5e6, 1e12 };
+
+	for (unsigned i = 0; i < 3; i++) {
+		energy_total_init(&t, &setup, AT(0));
+		counter(&t, 0, 5e9);
+		samples(&t, 0, 10000, 300);
+		counter(&t, 10000, 5e9 + 3000);
+		samples(&t, 10020, 11000, 300);
+		counter(&t, 11000, wrong[i]);
+		samples(&t, 11020, 12000, 300);
+		counter(&t, 12000, 5e9 + 3600);
+		samples(&t, 12020, 13000, 300);
+		counter(&t, 13000, 5e9 + 3900);
+		assert_float_equal(energy_total_joules(&t), 3900, 1e-3);
+		assert_float_equal(energy_total_seconds(&t), 13, 1e-6);
+	}
 }
 
 TEST(invalid_power_is_left_out)
 {
-	energy_total_init(&t, 0.02);
+	energy_total_init(&t, &setup, AT(0));
 	power(&t, 0, 100);
 	power(&t, 20, -1);
 	power(&t, 20, 100);
 	power(&t, 10, 100);
+	power(&t, 30, 4294967);
 	assert_float_equal(energy_total_joules(&t), 2, 1e-9);
 }
 
