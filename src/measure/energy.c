@@ -419,12 +419,21 @@ static void energy_total_sample(struct energy_total *t, uint64_t t_ns, double w)
 	t->last_w = w;
 }
 
+/* True if the difference to the last reading can be the energy since then. A counter that gained
+ * much less than the samples was reset in between. */
+static bool energy_total_plausible(const struct energy_total *t, uint64_t after_ns,
+				   double joules)
+{
+	double gained_j = joules - t->reading_j;
+
+	return t->read && gained_j >= 0 && gained_j >= ENERGY_RESET_RATIO * t->since_j &&
+	       gained_j <= energy_most_joules(&t->set, span_s(t->reading_ns, after_ns));
+}
+
 static void energy_total_read(struct energy_total *t, uint64_t t_ns, uint64_t after_ns,
 			      double joules)
 {
-	if (t->read && joules >= t->reading_j &&
-	    joules - t->reading_j <=
-		    energy_most_joules(&t->set, span_s(t->reading_ns, after_ns))) {
+	if (energy_total_plausible(t, after_ns, joules)) {
 		/* The difference includes the energy of the samples since the last reading. */
 		t->counted_j += joules - t->reading_j;
 		t->counted_s += span_s(t->reading_ns, t_ns);

@@ -14,6 +14,8 @@
 #define ENERGY_HOLE_STEPS 3.0 /* more than this many spacings between two samples are a gap */
 #define ENERGY_OVER_LIMIT 1.5 /* power above this multiple of the limit is an error */
 #define ENERGY_MOST_W     20000.0
+/* a counter that gained less than this share of the samples' energy was reset */
+#define ENERGY_RESET_RATIO 0.5
 /* readings and samples at most this far from a point in time count as near it */
 #define ENERGY_NEAR_NS (2 * NS_PER_S)
 

@@ -102,6 +102,15 @@ TEST(samples_from_before_the_start_do_not_count)
 	assert_float_equal(energy_total_seconds(&t), 0.99, 1e-6);
 }
 
+TEST(a_counter_that_was_reset_between_two_readings_loses_nothing)
+{
+	energy_total_init(&t, &setup, AT(0));
+	counter(&t, 0, 1000);
+	samples(&t, 0, 10000, 300);
+	counter(&t, 10000, 1200); /* it was reset after 6 s and has counted since */
+	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
+}
+
 TEST(an_impossible_reading_does_not_count)
 {
 	static const double wrong[] = { 0, 5e6, 1e12 };
