@@ -591,11 +591,11 @@ void conn_accept(void *arg, int listener, uint32_t events)
 				 SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd < 0) {
+			if (errno == ECONNABORTED || errno == EINTR)
+				continue;
 			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 			    errno == ENOBUFS)
 				out_of_descriptors(h);
-			if (errno == ECONNABORTED || errno == EINTR)
-				continue;
 			break;
 		}
 		add_connection(h, l, fd, &peer, size);
