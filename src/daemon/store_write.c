@@ -294,7 +294,7 @@ static void take_counts(struct store *s)
 }
 
 /* Moves the front batch to `back`. Parts of `back` that are not empty are extended if there is
- * space. */
+ * space and memory. */
 static void take_front(struct store *s)
 {
 	bool all = true;
@@ -308,12 +308,14 @@ static void take_front(struct store *s)
 
 			*front = *back;
 			*back = swap;
-		} else if (back->len + front->len < back->max) {
-			buf_add(back, front->p, front->len);
-			empty_buffer(front);
-		} else {
-			all = false; /* the next round takes this part of the batch */
+			continue;
 		}
+		buf_add(back, front->p, front->len);
+		if (back->err)
+			all = false; /* the next round takes this part of the batch */
+		else
+			empty_buffer(front);
+		back->err = 0;
 	}
 	take_counts(s);
 	s->progress.taken = s->progress.committed;

@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
@@ -878,6 +879,41 @@ STORE_FAULT_TEST(accepted_documents_are_written_and_refused_ones_are_reported)
 	assert_int_equal(flush_when_repaired(), 0);
 	open_clean();
 	assert_int_equal(documents("window", 100), taken);
+	free(text);
+}
+
+/* The linker option --wrap replaces realloc in our own objects. */
+static _Atomic bool no_realloc; /* realloc fails in the store's thread */
+static pthread_t test_thread;
+
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+
+void *__wrap_realloc(void *p, size_t n)
+{
+	if (atomic_load(&no_realloc) && !pthread_equal(pthread_self(), test_thread))
+		return NULL;
+	return __real_realloc(p, n);
+}
+
+STORE_FAULT_TEST(without_memory_a_document_stays_in_the_queue)
+{
+	char *text = document_of(100000);
+
+	test_thread = pthread_self();
+	open_clean();
+	atomic_store(&fault.result, SQLITE_FULL);
+	log_event("in the batch that is retried");
+	commit_fails();
+	assert_int_equal(store_put_document(s, "window", "w", text, 100000), 0);
+	atomic_store(&no_realloc, true);
+	commit_fails();
+	atomic_store(&no_realloc, false);
+	assert_int_equal(flush_when_repaired(), 0);
+	assert_int_equal(store_dropped(s), 0);
+	open_clean();
+	assert_int_equal(events(0, 10), 1);
+	assert_int_equal(documents("window", 10), 1);
 	free(text);
 }
 
