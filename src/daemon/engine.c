@@ -227,13 +227,13 @@ static void follow_meter(struct engine *e, const struct reading *r)
 	}
 	if (e->retiring)
 		return;
-	e->retiring = true;
 	if (e->metering) {
 		e->config.meter_gone(e->config.arg);
 		keep_meter_energy(e);
 		e->view.meter = NULL;
 	}
-	reader_send_request(e->reader, READER_RETIRED);
+	/* If the queue is full, the next reading tries again. */
+	e->retiring = reader_send_request(e->reader, READER_RETIRED) == 0;
 }
 
 static double cpu_seconds(void)
