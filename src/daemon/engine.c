@@ -676,6 +676,7 @@ static int begin_workloads(struct engine *e)
 static void engine_release(struct engine *e)
 {
 	loop_remove(e->stored_timer);
+	guard_start_done(&e->guard_start);
 	workload_account_free(e->workloads);
 	workload_names_free(e->names);
 	process_account_free(e->account);
@@ -742,7 +743,6 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 	if (!e || err)
 		return err; /* the hanging thread may still use e */
 	workload_account_save(e->workloads, true);
-	guard_start_done(&e->guard_start);
 	settings_close(e->settings);
 	err = reader_free(e->reader, timeout_ns);
 	if (err)
