@@ -229,13 +229,13 @@ static void follow_meter(struct engine *e, const struct reading *r)
 	}
 	if (e->retiring)
 		return;
-	e->retiring = true;
 	if (e->metering) {
 		e->config.meter_gone(e->config.arg);
 		keep_meter_energy(e);
 		e->view.meter = NULL;
 	}
-	reader_send_request(e->reader, READER_RETIRED);
+	/* If the queue is full, the next reading tries again. */
+	e->retiring = reader_send_request(e->reader, READER_RETIRED) == 0;
 }
 
 static double cpu_seconds(void)
@@ -683,6 +683,7 @@ static int begin_workloads(struct engine *e)
 static void engine_release(struct engine *e)
 {
 	loop_remove(e->stored_timer);
+	guard_start_done(&e->guard_start);
 	workload_account_free(e->workloads);
 	workload_names_free(e->names);
 	process_account_free(e->account);
@@ -749,7 +750,6 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 	if (!e || err)
 		return err; /* the hanging thread may still use e */
 	workload_account_save(e->workloads, true);
-	guard_start_done(&e->guard_start);
 	settings_close(e->settings);
 	err = reader_free(e->reader, timeout_ns);
 	if (err)

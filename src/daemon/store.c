@@ -474,7 +474,8 @@ static int use_memory(struct store *s, char *message, size_t size)
 		size_t n = strlen(message);
 
 		snprintf(message + n, size - n,
-			 "; until then everything is kept in memory only");
+			 "; everything is kept in memory only until this is fixed and gpuward "
+			 "is restarted");
 		s->report.why_memory = strdup(message);
 		atomic_store(&s->report.state,
 			     s->report.why_memory ? s->report.why_memory : "no memory");

@@ -355,6 +355,16 @@ int db_lock(const char *path)
 	return fd;
 }
 
+bool db_lock_is_current(int fd, const char *path)
+{
+	char name[DB_PATH + 8];
+	struct stat have, named;
+
+	snprintf(name, sizeof(name), "%s.lock", path);
+	return fstat(fd, &have) == 0 && stat(name, &named) == 0 &&
+	       have.st_dev == named.st_dev && have.st_ino == named.st_ino;
+}
+
 static void move_part(const char *path, const char *to, const char *part)
 {
 	char from_name[DB_PATH + 8], to_name[DB_PATH + 48];

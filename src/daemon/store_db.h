@@ -57,6 +57,8 @@ sqlite3_int64 db_number(sqlite3 *db, const char *sql, sqlite3_int64 otherwise);
 /* Locks PATH.lock for this process, so that no two processes use the same file. Returns a
  * descriptor, -1 with errno, or -2 if another process holds the lock. */
 int db_lock(const char *path);
+/* False if the lock file was removed, so that another process can lock a new one. */
+bool db_lock_is_current(int fd, const char *path);
 
 /* Moves PATH and its log to PATH.corrupt-YYYYMMDD-HHMMSS and writes the new name to out.
  * Returns 0 or -1. */

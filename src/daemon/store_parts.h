@@ -23,6 +23,7 @@
 #include "base/mailbox.h"
 
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #define STORE_EVENTS    10000 /* maximum number of events in the file */
 #define STORE_RESERVE   1000  /* number of event ids reserved in advance */
@@ -110,6 +111,7 @@ struct store_readers {
 struct store_writer {
 	sqlite3 *db;
 	int lock_fd;
+	ino_t log_inode;     /* of the write-ahead log at the last write; 0: unknown */
 	uint64_t horizon_ms; /* rows are old relative to this wall time; see HORIZON_MS */
 	struct batch back;
 	struct counter **changed; /* counts in the current batch */

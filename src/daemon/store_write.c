@@ -294,7 +294,7 @@ static void take_counts(struct store *s)
 }
 
 /* Moves the front batch to `back`. Parts of `back` that are not empty are extended if there is
- * space. */
+ * space and memory. */
 static void take_front(struct store *s)
 {
 	bool all = true;
@@ -308,12 +308,14 @@ static void take_front(struct store *s)
 
 			*front = *back;
 			*back = swap;
-		} else if (back->len + front->len < back->max) {
-			buf_add(back, front->p, front->len);
-			empty_buffer(front);
-		} else {
-			all = false; /* the next round takes this part of the batch */
+			continue;
 		}
+		buf_add(back, front->p, front->len);
+		if (back->err)
+			all = false; /* the next round takes this part of the batch */
+		else
+			empty_buffer(front);
+		back->err = 0;
 	}
 	take_counts(s);
 	s->progress.taken = s->progress.committed;
@@ -331,8 +333,11 @@ static void note_bytes(struct store *s)
 		struct stat st;
 
 		snprintf(name, sizeof(name), "%s%s", s->path, parts[i]);
-		if (stat(name, &st) == 0)
-			sum += (uint64_t)st.st_size;
+		if (stat(name, &st) != 0)
+			continue;
+		sum += (uint64_t)st.st_size;
+		if (i == 1)
+			s->writer.log_inode = st.st_ino;
 	}
 	atomic_store(&s->report.bytes, sum);
 }
@@ -371,14 +376,17 @@ static void forget_written(struct store *s)
 	s->writer.horizon_ms = 0;
 }
 
-static void set_notice(struct store *s, const char *aside)
+__attribute__((format(printf, 2, 3))) static void set_notice(struct store *s,
+							     const char *format, ...)
 {
 	char *text = NULL;
+	va_list ap;
+	int n;
 
-	if (asprintf(&text,
-		     "%s was corrupt; it was moved to %s and a new file was created: the older "
-		     "history is in the moved file",
-		     s->path, aside) < 0)
+	va_start(ap, format);
+	n = vasprintf(&text, format, ap);
+	va_end(ap);
+	if (n < 0)
 		return;
 	mailbox_lock(&s->box);
 	free(s->notice);
@@ -395,12 +403,114 @@ static enum db_trouble start_new_file(struct store *s)
 	db_close(s->writer.db);
 	s->writer.db = NULL;
 	if (db_move_aside(s->path, aside, sizeof(aside)) == 0)
-		set_notice(s, aside);
+		set_notice(s,
+			   "%s was corrupt; it was moved to %s and a new file was created: "
+			   "the older history is in the moved file",
+			   s->path, aside);
 	forget_written(s);
 	pthread_mutex_lock(&s->alone_lock);
 	t = store_file_open(s, 0);
 	pthread_mutex_unlock(&s->alone_lock);
 	atomic_fetch_add(&s->generation, 1);
+	return t;
+}
+
+/* True if the name of the open file is gone, or if it is now the name of another file. */
+static bool is_removed(const struct store *s)
+{
+	int moved = 0;
+
+	return s->path &&
+	       sqlite3_file_control(s->writer.db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) ==
+		       SQLITE_OK &&
+	       moved;
+}
+
+/* Copies rows. Returns an error only if writing fails: what cannot be read is left out. */
+static int copy_rows(sqlite3 *from, sqlite3 *to, const char *select, const char *insert)
+{
+	sqlite3_stmt *q = db_statement(from, select), *w = db_statement(to, insert);
+	int rc = w ? SQLITE_OK : sqlite3_errcode(to);
+
+	while (rc == SQLITE_OK && q && sqlite3_step(q) == SQLITE_ROW) {
+		for (int i = 0; i < sqlite3_column_count(q); i++)
+			sqlite3_bind_value(w, i + 1, sqlite3_column_value(q, i));
+		sqlite3_step(w);
+		rc = sqlite3_reset(w);
+	}
+	db_done(q);
+	db_done(w);
+	return rc;
+}
+
+/* Copies documents and events, because the guard's journal is in the documents. The history may
+ * have a gigabyte and is not copied. */
+static int copy_file(sqlite3 *from, sqlite3 *to)
+{
+	int rc = db_run(to, "BEGIN IMMEDIATE");
+
+	if (rc == SQLITE_OK)
+		rc = copy_rows(from, to, "SELECT kind, id, json FROM document ORDER BY seq",
+			       "INSERT OR REPLACE INTO document(kind,id,json) VALUES(?,?,?)");
+	if (rc == SQLITE_OK)
+		rc = copy_rows(from, to,
+			       "SELECT id, wall_ns, kind, uuid, severity, text, simulated"
+			       " FROM event ORDER BY id",
+			       "INSERT OR IGNORE INTO event VALUES(?,?,?,?,?,?,?)");
+	if (rc == SQLITE_OK)
+		rc = db_run(to, "COMMIT");
+	return rc;
+}
+
+/* Deletes the log of the removed file, because SQLite would apply that log to the file that now
+ * has the name. The open connection can still read the deleted log. */
+static void delete_old_log(const struct store *s)
+{
+	char log[DB_PATH + 8], index[DB_PATH + 8];
+	struct stat st;
+
+	snprintf(log, sizeof(log), "%s-wal", s->path);
+	snprintf(index, sizeof(index), "%s-shm", s->path);
+	if (access(s->path, F_OK) == 0 &&
+	    (stat(log, &st) != 0 || st.st_ino != s->writer.log_inode))
+		return;
+	unlink(log);
+	unlink(index);
+}
+
+/* Continues in the file that now has the name, or in a new one. If this fails, the removed file
+ * stays open, and the next attempt copies from it. */
+static enum db_trouble replace_removed_file(struct store *s)
+{
+	sqlite3 *old = s->writer.db;
+	enum db_trouble t;
+
+	pthread_mutex_lock(&s->alone_lock);
+	atomic_store(&s->usable, false);
+	s->writer.db = NULL;
+	if (s->writer.lock_fd >= 0 && !db_lock_is_current(s->writer.lock_fd, s->path)) {
+		close(s->writer.lock_fd);
+		s->writer.lock_fd = -1;
+	}
+	delete_old_log(s);
+	t = store_file_open(s, 0);
+	if (t == DB_OK)
+		t = db_trouble(copy_file(old, s->writer.db));
+	if (t == DB_OK) {
+		db_close(old);
+		forget_written(s);
+		set_notice(s,
+			   "%s was removed or replaced while gpuward used it: counters, events "
+			   "and documents were written to the file that has this name now, the "
+			   "older history is lost",
+			   s->path);
+	} else {
+		atomic_store(&s->usable, false);
+		db_close(s->writer.db);
+		s->writer.db = old;
+	}
+	atomic_fetch_add(&s->generation, t == DB_OK);
+	pthread_mutex_unlock(&s->alone_lock);
 	return t;
 }
 
@@ -439,6 +549,8 @@ bool store_write(struct store *s)
 		t = store_file_open_again(s);
 	else if (met_corrupt(s))
 		t = DB_CORRUPT;
+	else if (is_removed(s))
+		t = replace_removed_file(s);
 	take_front(s);
 	if (t == DB_OK)
 		t = db_trouble(write_all(s));

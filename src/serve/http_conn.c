@@ -381,7 +381,7 @@ static void conn_cut(struct conn *c)
 {
 	if (!c->cut) {
 		c->cut = true;
-		c->http->load.cut++;
+		c->http->load.cut += !c->spare;
 	}
 	shutdown(c->fd, SHUT_RDWR);
 	conn_set_state(c, c->state); /* moves the connection to the end of its list */
@@ -442,7 +442,7 @@ void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
 	} else if (c) {
 		list_remove(&h->list[c->state], c);
 		h->load.shaking -= is_shaking(c);
-		h->load.cut -= c->cut;
+		h->load.cut -= c->cut && !c->spare;
 		h->load.spares -= c->spare;
 		h->load.peer_count[c->peer % PEER_BUCKETS]--;
 		h->counts.connections--;
@@ -591,11 +591,11 @@ void conn_accept(void *arg, int listener, uint32_t events)
 				 SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd < 0) {
+			if (errno == ECONNABORTED || errno == EINTR)
+				continue;
 			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 			    errno == ENOBUFS)
 				out_of_descriptors(h);
-			if (errno == ECONNABORTED || errno == EINTR)
-				continue;
 			break;
 		}
 		add_connection(h, l, fd, &peer, size);

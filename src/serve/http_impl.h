@@ -280,9 +280,9 @@ struct http_settings {
 
 /* Numbers of connections, in addition to http_counts. */
 struct http_load {
-	unsigned cut;     /* connections that are shut down but not closed yet */
-	unsigned shaking; /* connections in a TLS handshake */
-	unsigned spares;  /* connections above the limit */
+	unsigned cut; /* connections, except spares, that are shut down but not closed yet */
+	unsigned shaking;                  /* connections in a TLS handshake */
+	unsigned spares;                   /* connections above the limit */
 	unsigned peer_count[PEER_BUCKETS]; /* number of connections by hash of the peer */
 	unsigned peak; /* highest number of connections since the heap was trimmed */
 };

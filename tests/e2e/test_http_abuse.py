@@ -809,6 +809,21 @@ def test_the_connection_that_is_idle_longest_is_closed_first():
             c.close()
 
 
+def test_many_connections_at_once_do_not_exceed_the_limit():
+    with serving(connections=20, streams=20) as s:
+        streams = [follow(s) for _ in range(20)]
+        for c in streams:
+            events(c, b"retry")
+        s.process.send_signal(signal.SIGSTOP)  # so that all are accepted together
+        probes = [socket.create_connection(s.address, TIMEOUT, ("127.0.0.2", 0)) for _ in range(19)]  # another peer
+        for c in probes:
+            c.sendall(b"GET /tick HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        s.process.send_signal(signal.SIGCONT)
+        assert not [got for got in map(drain, probes) if got.startswith(b"HTTP/1.1 200")]
+        for c in streams + probes:
+            c.close()
+
+
 def test_with_all_places_in_use_health_and_the_unix_socket_are_answered(tmp_path):
     with serving(connections=100, streams=100, listen=f"127.0.0.1:0,unix:{tmp_path}/s") as s:
         streams = [follow(s) for _ in range(84)]  # 16 places are kept for the UNIX socket
