@@ -52,7 +52,7 @@ const struct option cli_common_options[] = {
 	OPTION_ROW(FLAG, 0, "wake", AT(wake), NULL,
 		   "also read GPUs that are asleep; this wakes them"),
 	OPTION_ROW(DURATION, 0, "timeout", AT(timeout_ns), "TIME",
-		   "stop waiting for a driver call after TIME (default: 10s)"),
+		   "stop waiting for a driver call after TIME (default: 10s; serve: 2s)"),
 	OPTION_ROW(TEXT, 0, "root", AT(root), "DIR", "read /proc and /sys in DIR instead of /"),
 	OPTION_CHOICE_ROW(0, "color", AT(color), "WHEN", "auto, always or never", colors),
 	OPTION_ROW(FLAG, 'q', "quiet", AT(quiet), NULL,
