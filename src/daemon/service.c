@@ -738,7 +738,7 @@ int service_run(const struct service_options *options)
 	}
 	apply_log(s);
 	if (*config_files(&s->config))
-		LOG(&s->log, LOG_INFO, "configuration",
+		LOG(&s->log, LOG_INFO, "configuration was read",
 		    LOG_S("files", config_files(&s->config)));
 	s->end = service_begin(s);
 	if (s->end == SERVICE_OK) {

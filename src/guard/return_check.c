@@ -294,8 +294,9 @@ void guard_count_flap(struct guard *g, struct guard_worker *w)
 	if ((recent < 3 && !early) || worker_quiet_ns(w) == LONGEST_NS)
 		return;
 	b->quiet_factor *= 2;
-	guard_report(g, w, "flapping", "%u evictions in 15 min: quiet time is now %llu s",
-		     recent, (unsigned long long)(worker_quiet_ns(w) / NS_PER_S));
+	guard_report(g, w, "flapping", "%u eviction%s in 15 min: quiet time is now %llu s",
+		     recent, recent == 1 ? "" : "s",
+		     (unsigned long long)(worker_quiet_ns(w) / NS_PER_S));
 }
 
 /* Row 25 of GUARD-MACHINE.md: a worker loads its model again while it is evicted. */
