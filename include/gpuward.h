@@ -392,6 +392,10 @@ struct gw_device {
 	const uint8_t *text_absence;
 	const double *value;
 	const uint8_t *value_absence;
+	/* The thermal margin in degrees as the driver reported it, which can be 10 s old; NAN:
+	 * unknown. GW_Q_TEMPERATURE_MARGIN is this margin, corrected by the change of
+	 * GW_Q_TEMPERATURE_GPU since the driver reported it. */
+	double reported_margin_c;
 };
 
 /* Creates an empty snapshot. ctx must outlive it. Returns 0, and the caller owns *ret_snap

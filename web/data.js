@@ -1,7 +1,7 @@
 // data: the current state of the service.
 //
-// Hides the event stream and its reconnects, the other requests, and how the shown state of the
-// connection is derived.  Events: on("tick"), "snapshot", "events", "windows", "link",
+// This module opens the event stream, opens it again after an error, makes the other requests, and
+// derives the state of the connection that the page shows. Other modules see only its data and events.  Events: on("tick"), "snapshot", "events", "windows", "link",
 // "gap" (readings were missed: load the past again), "self".
 import * as f from "./format.js";
 

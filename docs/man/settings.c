@@ -180,6 +180,8 @@ static void flags(void)
 			printf(" _%s_", metavar);
 		printf("\n\t");
 		about(&rows[i]);
+		if (strcmp(rows[i].type, "DURATION") == 0)
+			printf(" Default: %s.", rows[i].standard);
 		printf("\n\n");
 	}
 }

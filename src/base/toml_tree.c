@@ -1,3 +1,5 @@
+/* The tree of a TOML document: memory of its nodes, errors with their place, and the rules for
+ * defining a table once. toml_reader.h has the contracts. */
 #include "toml_reader.h"
 
 #include "text.h"

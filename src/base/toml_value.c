@@ -1,3 +1,4 @@
+/* Reads the values of a TOML document: strings with escapes, numbers, dates and times. */
 #include "toml_reader.h"
 
 #include "number.h"

@@ -52,7 +52,7 @@ const struct option cli_common_options[] = {
 	OPTION_ROW(FLAG, 0, "wake", AT(wake), NULL,
 		   "also read GPUs that are asleep; this wakes them"),
 	OPTION_ROW(DURATION, 0, "timeout", AT(timeout_ns), "TIME",
-		   "stop waiting for a driver call after TIME (default: 10s)"),
+		   "stop waiting for a driver call after TIME (default: 10s; serve: 2s)"),
 	OPTION_ROW(TEXT, 0, "root", AT(root), "DIR", "read /proc and /sys in DIR instead of /"),
 	OPTION_CHOICE_ROW(0, "color", AT(color), "WHEN", "auto, always or never", colors),
 	OPTION_ROW(FLAG, 'q', "quiet", AT(quiet), NULL,
@@ -311,6 +311,17 @@ void cli_print_status(const struct cli *c)
 	term_wrap("", 0, text, term_width());
 	if (!c->quiet && *cause->remedy)
 		term_wrap("", 2, cause->remedy, term_width());
+	cli_print_try(c);
+}
+
+void cli_print_try(const struct cli *c)
+{
+	const struct gw_status *s = gw_snapshot_status(c->snap);
+
+	if (!c->quiet && !c->simulate && !c->root && gw_snapshot_device_count(c->snap) == 0 &&
+	    (s->cause == GW_CAUSE_NONE || s->cause == GW_CAUSE_NO_GPU))
+		term_wrap("", 2, "To try it without a GPU: gpuward list --simulate",
+			  term_width());
 }
 
 void cli_document_begin(struct cli_document *doc, bool pretty)

@@ -114,6 +114,9 @@ int cli_device_exit_code(const struct cli *c);
 
 /* Prints a note that the GPUs are simulated, or why there are none. */
 void cli_print_status(const struct cli *c);
+/* On a machine without a GPU, prints how to use simulated ones; not with --quiet, --simulate or
+ * --root. cli_print_status() calls this too. */
+void cli_print_try(const struct cli *c);
 
 /* A JSON document: begin, render into doc.json, end.  cli_document_end() writes it to standard
  * output and returns EXIT_OK, or prints an error and returns EXIT_FAILED. */

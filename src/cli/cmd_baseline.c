@@ -455,6 +455,8 @@ static int print_no_gpu(const struct cli *c)
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 
 	cli_error("no GPU to measure%s%s", *s->message ? ": " : "", s->message);
+	if (!c->json)
+		cli_print_try(c);
 	return EXIT_NO_GPU;
 }
 

@@ -470,6 +470,7 @@ static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 	print_privileges(row, n);
 	if (count_problems(g) == 0 && !push_fails)
 		print_end(row, n);
+	cli_print_try(c);
 	return EXIT_OK;
 }
 

@@ -39,21 +39,28 @@ struct serve_flags {
 
 /* The values stay strings here.  config_load() parses them, because it knows types and
  * ranges. */
-#define ROW_OF_BOOL(flag, at, choices, help)     OPTION_ROW(FLAG, 0, flag, at, NULL, help)
-#define ROW_OF_COUNT(flag, at, choices, help)    OPTION_ROW(TEXT, 0, flag, at, "N", help)
-#define ROW_OF_NUMBER(flag, at, choices, help)   OPTION_ROW(TEXT, 0, flag, at, "X", help)
-#define ROW_OF_DURATION(flag, at, choices, help) OPTION_ROW(TEXT, 0, flag, at, "TIME", help)
-#define ROW_OF_BYTES(flag, at, choices, help)    OPTION_ROW(TEXT, 0, flag, at, "SIZE", help)
-#define ROW_OF_TEXT(flag, at, choices, help)     OPTION_ROW(TEXT, 0, flag, at, "FILE", help)
-#define ROW_OF_CHOICE(flag, at, choices, help)   OPTION_ROW(TEXT, 0, flag, at, choices, help)
-#define ROW_OF_LIST(flag, at, choices, help)     OPTION_ROW(LIST, 0, flag, at, "ADDRESS", help)
+#define ROW_OF_BOOL(flag, at, choices, help, standard)  OPTION_ROW(FLAG, 0, flag, at, NULL, help)
+#define ROW_OF_COUNT(flag, at, choices, help, standard) OPTION_ROW(TEXT, 0, flag, at, "N", help)
+#define ROW_OF_NUMBER(flag, at, choices, help, standard) \
+	OPTION_ROW(TEXT, 0, flag, at, "X", help)
+#define ROW_OF_DURATION(flag, at, choices, help, standard) \
+	OPTION_ROW(TEXT, 0, flag, at, "TIME", help " (default: " standard ")")
+#define ROW_OF_BYTES(flag, at, choices, help, standard) \
+	OPTION_ROW(TEXT, 0, flag, at, "SIZE", help)
+#define ROW_OF_TEXT(flag, at, choices, help, standard) \
+	OPTION_ROW(TEXT, 0, flag, at, "FILE", help)
+#define ROW_OF_CHOICE(flag, at, choices, help, standard) \
+	OPTION_ROW(TEXT, 0, flag, at, choices, help)
+#define ROW_OF_LIST(flag, at, choices, help, standard) \
+	OPTION_ROW(LIST, 0, flag, at, "ADDRESS", help)
 
 static const struct option options[] = {
 	OPTION_ROW(TEXT, 'c', "config", offsetof(struct serve_flags, config), "FILE",
 		   "read this file instead of the files in the usual places"),
 #define O(section, key, type, standard, least, most, choices, flag, help)
-#define F(section, key, type, standard, least, most, choices, flag, help) \
-	ROW_OF_##type(flag, offsetof(struct serve_flags, section##_##key), choices, help),
+#define F(section, key, type, standard, least, most, choices, flag, help)                 \
+	ROW_OF_##type(flag, offsetof(struct serve_flags, section##_##key), choices, help, \
+		      standard),
 #include "daemon/config.def"
 #undef O
 	OPTION_END,
@@ -115,7 +122,7 @@ const struct command command_serve = {
 		       "events. Listens on " CONFIG_ADDRESS
 		       " by default. Settings come from gpuward.toml(5), environment variables "
 		       "and these options; SIGHUP reads them again, SIGTERM and Ctrl-C stop "
-		       "the service. The default of --timeout is 2s here.",
+		       "the service.",
 	.examples = "  gpuward serve\n"
 		    "  gpuward serve --simulate --listen 127.0.0.1:8090\n"
 		    "  gpuward serve --config /etc/gpuward/gpuward.toml\n",

@@ -1,3 +1,5 @@
+/* `gpuward guard learn`: watches an idle machine through the service and proposes rules that
+ * ignore the processes that always use the GPUs. */
 #include "guard_subcommand.h"
 
 #include "output.h"

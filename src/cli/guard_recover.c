@@ -1,3 +1,5 @@
+/* `gpuward guard recover`: reads the guard's journal after a crash of the service, and restores
+ * the processes that are still checkpointed. */
 #include "guard_subcommand.h"
 
 #include "daemon/journal_record.h"

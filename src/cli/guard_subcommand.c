@@ -28,43 +28,43 @@
 
 static const struct guard_subcommand subcommands[] = {
 	{ "status", FORM_READ, 0, 1, "", "[WORKER]",
-	  "shows state, reasons, hold, memory and timers of each worker" },
+	  "show state, reasons, hold, memory and timers of each worker" },
 	{ "explain", FORM_READ, 0, 1, "", "[WORKER]",
-	  "explains the state of each worker: the rule, the evidence, other processes, and "
+	  "explain the state of each worker: the rule, the evidence, other processes, and "
 	  "what can change the state and when" },
 	{ "history", FORM_HISTORY, 0, 1, "", "[WORKER]",
 	  "lists the latest moves: when each worker left its GPU, why, and when it was back" },
 	{ "evict", FORM_REQUEST, 1, 1, "for reason", "WORKER|all [--for TIME]",
-	  "moves the worker off its GPU now; it stays off for TIME, or until you run resume" },
+	  "move the worker off its GPU now; it stays off for TIME, or until you run resume" },
 	{ "resume", FORM_REQUEST, 1, 1, "now reason", "WORKER|all [--now]",
-	  "ends an evict: the worker returns when no other program needs the GPU and the quiet "
+	  "end an evict: the worker returns when no other program needs the GPU and the quiet "
 	  "time is over, or immediately with --now" },
 	{ "hold", FORM_HOLD, 2, 2, "for forever reason",
 	  "evicted|active WORKER|all --for TIME|--forever",
-	  "keeps the worker off its GPU, or on it even if other programs need the GPU" },
+	  "keep the worker off its GPU, or on it even if other programs need the GPU" },
 	{ "pause", FORM_PAUSE, 0, 1, "for forever reason", "[WORKER] --for TIME|--forever",
-	  "holds all workers, or the named one, active: only heat and faults move them" },
+	  "hold all workers, or the named one, active: only heat and faults move them" },
 	{ "snooze", FORM_SNOOZE, 1, 2, "reason", "TIME [WORKER]",
-	  "does the same as pause --for TIME; TIME is 30s, 30m or 2h, and a number without a "
+	  "do the same as pause --for TIME; TIME is 30s, 30m or 2h, and a number without a "
 	  "unit is seconds" },
 	{ "release", FORM_REQUEST, 0, 1, "reason", "[WORKER]",
-	  "ends the holds of all workers, or of the named one, also the holds of pause and "
+	  "end the holds of all workers, or of the named one, also the holds of pause and "
 	  "snooze" },
 	{ "game", FORM_GAME, 1, 1, "pid for reason", "start|end --pid PID [--for TIME]",
-	  "reports that a game runs: workers stay off the GPUs until you report the end of the "
+	  "report that a game runs: workers stay off the GPUs until you report the end of the "
 	  "game, or its process ends" },
 	{ "mode", FORM_MODE, 0, 1, "reason", "[observe|dry-run|enforce|config]",
-	  "shows the mode, or sets it: it stays set, also after a restart, until you set "
+	  "show the mode, or set it: it stays set, also after a restart, until you set "
 	  "another one; config returns to the configured mode" },
 	{ "clear", FORM_CLEAR, 1, 1, "reason", "GPU",
-	  "ends the quarantine of a GPU (index or UUID) after its fault is fixed" },
+	  "end the quarantine of a GPU (index or UUID) after its fault is fixed" },
 	{ "learn", FORM_LEARN, 0, 0, "for", "[--for TIME]",
-	  "watches an idle machine and proposes rules that ignore the processes that always "
+	  "watch an idle machine and propose rules that ignore the processes that always "
 	  "run" },
 	{ "replay", FORM_REPLAY, 1, 1, "policy", "[--policy FILE] TRACE",
-	  "repeats the decisions of the guard for a recording, without a service" },
+	  "repeat the decisions of the guard for a recording, without a service" },
 	{ "recover", FORM_RECOVER, 0, 0, "", "",
-	  "restores checkpointed processes after a crash of the service" },
+	  "restore checkpointed processes after a crash of the service" },
 };
 #define SUBCOMMANDS (COUNT(subcommands))
 

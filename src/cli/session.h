@@ -40,8 +40,8 @@ struct session_options {
 		   "is 13")
 #define SESSION_COOLDOWN(type, member, warmup_runs)                                            \
 	OPTION_COUNT_ROW("warmup", offsetof(type, member.warmup),                              \
-			 "first run each command N times without measuring it", 0, 1000,       \
-			 warmup_runs),                                                         \
+			 "run N times without measuring before the first measured run", 0,     \
+			 1000, warmup_runs),                                                   \
 		OPTION_ROW(CELSIUS, 0, "cooldown-to", offsetof(type, member.cooldown_to_c),    \
 			   "CELSIUS",                                                          \
 			   "before each run, wait up to a minute until no GPU is warmer than " \

@@ -91,17 +91,16 @@ static void gauge_memory(struct gauge *o, const struct top_gpu *g)
 
 static void gauge_temperature(struct gauge *o, const struct top_gpu *g)
 {
-	double limit = isnan(g->limit_c) ? o->value + g->value[TOP_MARGIN] : g->limit_c;
-	double left = limit - o->value;
+	double left = g->value[TOP_MARGIN];
 
 	o->high = 100;
 	whole(o->text, o->value, "°C");
 	whole(o->short_text, o->value, "°C");
-	if (isnan(left) || isnan(g->value[TOP_MARGIN]))
+	if (isnan(left) || isnan(o->value))
 		return;
-	o->mark = limit;
+	o->mark = o->value + left;
 	o->high = o->mark > 90 ? o->mark + 10 : 100;
-	snprintf(o->text, sizeof(o->text), "%.0f °C, %.0f left", o->value, left);
+	snprintf(o->text, sizeof(o->text), "%.0f/%.0f °C", o->value, o->mark);
 	if (left < 10)
 		o->style = left < 3 ? CANVAS_BAD : CANVAS_WARN;
 }

@@ -71,7 +71,6 @@ static void history_clear(struct top_gpu *g)
 		for (unsigned k = 0; k < TOP_SAMPLES; k++)
 			g->history[i][k] = NAN;
 	g->next = 0;
-	g->limit_c = g->margin_c = NAN;
 }
 
 int top_model_set_gpus(struct top_model *m, unsigned n)
@@ -152,10 +151,6 @@ void top_gpu_remember(struct top_gpu *g)
 	for (unsigned i = 0; i < TOP_GRAPHS; i++)
 		g->history[i][g->next] = (float)g->value[top_graph_figure(i)];
 	g->next = (g->next + 1) % TOP_SAMPLES;
-	if (isnan(g->limit_c) || g->margin_c != g->value[TOP_MARGIN]) {
-		g->margin_c = g->value[TOP_MARGIN];
-		g->limit_c = g->value[TOP_TEMPERATURE] + g->margin_c;
-	}
 }
 
 void top_model_add_gap(struct top_model *m, uint64_t now_ns)

@@ -89,10 +89,6 @@ struct top_gpu {
 	struct top_mig mig[TOP_MIG];
 	unsigned migs;
 	double age_s; /* age of the figures when the model was read */
-	/* The temperature at which clocks slow down, and the last margin. The margin is read less
-	 * often than the temperature, so the limit is computed when the margin changes. NAN:
-	 * unknown. */
-	double limit_c, margin_c;
 	/* the last samples of each graph, a ring; `next` is the oldest */
 	float history[TOP_GRAPHS][TOP_SAMPLES];
 	unsigned next;

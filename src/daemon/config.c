@@ -112,13 +112,27 @@ void config_faults_done(struct config_faults *f)
 	*f = (struct config_faults){ 0 };
 }
 
+/* Returns the text without the name of the setting at its start, if the place is the option with
+ * the same name: "--listen: listen: ..." says it twice. */
+static const char *text_after_name(const struct config_fault *f)
+{
+	const char *name = f->at.name, *text = f->text;
+
+	if (f->at.from != CONFIG_FLAG || !name || strncmp(name, "--", 2) != 0)
+		return text;
+	for (name += 2; *name && (*name == *text || (*name == '-' && *text == '_')); name++)
+		text++;
+	return !*name && strncmp(text, ": ", 2) == 0 ? text + 2 : f->text;
+}
+
 void config_fault_text(struct buf *out, const struct config_fault *f)
 {
 	if (f->at.name)
 		buf_adds(out, f->at.name);
 	if (f->at.line)
 		buf_addf(out, ":%u:%u", f->at.line, f->at.column);
-	buf_addf(out, "%s%s%s", f->at.name ? ": " : "", f->warning ? "warning: " : "", f->text);
+	buf_addf(out, "%s%s%s", f->at.name ? ": " : "", f->warning ? "warning: " : "",
+		 text_after_name(f));
 }
 
 const char *config_keep(struct config_reader *r, const char *s, size_t n)

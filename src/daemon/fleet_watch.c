@@ -201,7 +201,7 @@ void fleet_watch_tick(struct fleet_watch *w)
 		watch_take(w); /* an answer that came after the last look */
 	mailbox_unlock(&w->box);
 	if (asking)
-		return; /* a later tick frees the answer */
+		return; /* the thread still writes the answer; the next tick tries again */
 	fleet_free(w->last.fleet);
 	w->last = (struct fleet_state){ .fleet = NULL };
 	w->asked_ns = 0;

@@ -575,8 +575,9 @@ static void warn_idle(struct config_reader *r)
 			    r->c->guard_mode);
 	if (e && mode->from == CONFIG_STANDARD)
 		config_warn(r, &e->at,
-			    "workers are observed but never moved: set mode in [guard] to "
-			    "\"enforce\", \"dry-run\" or \"observe\", or set a profile");
+			    "workers are observed but never moved: to move them, set mode = "
+			    "\"enforce\" in [guard], or set a profile; \"dry-run\" only "
+			    "reports what would be moved, and \"observe\" hides this warning");
 }
 
 void guard_config_check(struct config_reader *r)

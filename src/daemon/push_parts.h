@@ -43,16 +43,18 @@ struct push {
 	struct push_pending pending[PUSH_PENDING_MAX];
 	unsigned waiting;
 	struct push_settings *next; /* settings to change to; NULL: none */
-	unsigned before_next;       /* pending records of the old settings */
+	unsigned
+		before_next; /* number of pending records that still belong to the settings before `next` */
 
 	struct mailbox sender; /* its lock protects the next eight members */
 	enum push_sender_state state;
 	struct push_queue *queue; /* NULL: not open */
 	struct view_push status;
-	char refusal[600];         /* why samples were last dropped; "": already logged */
-	char notice[1000];         /* lines: what happened to the queue; "": already logged */
-	int64_t opened_ms;         /* newest time in a queue that was just opened; 0: none */
-	struct push_pending loose; /* the newest record, if the disk refused it */
+	char refusal[600]; /* why samples were last dropped; "": already logged */
+	char notice[1000]; /* lines: what happened to the queue; "": already logged */
+	int64_t opened_ms; /* newest time in a queue that was just opened; 0: none */
+	struct push_pending
+		loose; /* the newest record, if it could not be written to the disk: sent from memory */
 	/* number of dropped samples, without those that the queue dropped */
 	uint64_t dropped;
 
@@ -61,9 +63,10 @@ struct push {
 	struct {
 		struct push_http *http; /* NULL: none yet */
 		unsigned failures;      /* failed requests in a row */
-		unsigned singles;       /* records to send one by one */
-		uint64_t retry_ns;      /* no request before this time; 0: now */
-		uint64_t chance;        /* state of the random numbers */
+		unsigned
+			singles; /* number of records to send one by one, after a batch of them was refused */
+		uint64_t retry_ns; /* no request before this time; 0: now */
+		uint64_t chance;   /* state of the random numbers */
 	} send;
 };
 

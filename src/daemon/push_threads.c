@@ -1,3 +1,5 @@
+/* The two threads of the push: the writer stores each record in the queue on disk, and the sender
+ * sends what the queue has. push.c starts and stops them. */
 #include "push_parts.h"
 
 #include "push_wire.h"
@@ -267,7 +269,7 @@ double push_chance(uint64_t *state)
 
 /* Returns the queue. Only the writer opens and closes the queue, and closes it only while the
  * sender pauses. */
-static struct push_queue *open_queue_of(struct push *p)
+static struct push_queue *current_queue(struct push *p)
 {
 	struct push_queue *queue;
 
@@ -279,7 +281,7 @@ static struct push_queue *open_queue_of(struct push *p)
 
 static void send_failed(struct push *p, const struct push_answer *a, uint64_t now_ns)
 {
-	struct push_queue *queue = open_queue_of(p);
+	struct push_queue *queue = current_queue(p);
 	uint64_t delay,
 		after_s = a->retry_after_s < RETRY_MAX_S ? a->retry_after_s : RETRY_MAX_S;
 
@@ -338,8 +340,9 @@ static void send_refused(struct push *p, const struct push_batch *b,
 	push_note_dropped(p, b->samples, a->message);
 }
 
-/* Sends one batch. body has room for the length in front. Returns true if the server accepted
- * or refused the batch. */
+/* Sends one batch. body has room for the length in front. Returns true if the batch is done and can
+ * leave the queue: the server accepted it, or it is one record and is dropped. Returns false if
+ * it must be sent again; the records of a refused batch of several are then sent one by one. */
 static bool send_batch(struct push *p, const struct push_batch *b, struct buf *body)
 {
 	uint64_t now = clock_mono_ns(clock_real()), until = atomic_load(&p->until_ns);
@@ -412,7 +415,7 @@ static void send_next(struct push *p)
 {
 	static const char room[PROTOBUF_VARINT_MAX];
 	bool single = p->send.singles > 0 || p->settings.protocol == PUSH_OTLP;
-	struct push_queue *queue = open_queue_of(p);
+	struct push_queue *queue = current_queue(p);
 	char message[400] = "";
 	struct push_batch b;
 	struct buf body;

@@ -516,7 +516,7 @@ static int open_store(struct service *s)
 
 	log_lines(s, LOG_WARNING, message);
 	if (where)
-		LOG(&s->log, LOG_INFO, "history", LOG_S("path", where));
+		LOG(&s->log, LOG_INFO, "history is kept in a file", LOG_S("path", where));
 	else
 		LOG(&s->log, LOG_INFO, "history is kept in memory only",
 		    LOG_S("reason", strcmp(s->config.history_path, "none") == 0
@@ -632,7 +632,7 @@ static int service_begin(struct service *s)
 	    loop_add_signals(s->loop, signals, service_signal, s, &s->signals) != 0 ||
 	    loop_add_timer(s->loop, feed_watchdog, s, &s->watchdog) != 0 ||
 	    stream_new(STREAM_BYTES, &s->api.stream) != 0 ||
-	    windows_new(&s->api.windows) != 0 || open_store(s) != 0) {
+	    windows_new(&s->api.windows) != 0) {
 		log_write(&s->log, LOG_ERROR, start_failed, NULL, 0);
 		return SERVICE_FAILED;
 	}
@@ -641,7 +641,9 @@ static int service_begin(struct service *s)
 	end = open_http(s);
 	if (end != SERVICE_OK)
 		return end;
-	if (container_resolver_new(
+	/* The store creates its folder. A service that cannot listen leaves none behind. */
+	if (open_store(s) != 0 ||
+	    container_resolver_new(
 		    &(struct container_resolver_config){ .loop = s->loop,
 							 .changed = container_changed,
 							 .log = container_unknown,
@@ -729,18 +731,22 @@ int service_run(const struct service_options *options)
 	err = config_load(&s->config, options->config_path, options->flags, options->flag_count,
 			  message, sizeof(message));
 	if (err) {
-		fprintf(stderr, "%s\n", message);
+		for (char *line = message, *rest = message; (line = strsep(&rest, "\n"));)
+			fprintf(stderr, "gpuward: %s\n", line);
 		free(s);
 		return SERVICE_USAGE;
 	}
 	apply_log(s);
-	log_lines(s, LOG_WARNING, message);
 	if (*config_files(&s->config))
-		LOG(&s->log, LOG_INFO, "configuration",
+		LOG(&s->log, LOG_INFO, "configuration was read",
 		    LOG_S("files", config_files(&s->config)));
 	s->end = service_begin(s);
-	if (s->end == SERVICE_OK)
+	if (s->end == SERVICE_OK) {
+		/* One warning is about addresses that the service refuses. The refusal is an
+		 * error of service_begin(), which says the same. */
+		log_lines(s, LOG_WARNING, message);
 		loop_run(s->loop);
+	}
 	err = s->end;
 	service_end(s);
 	free(s);

@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,7 @@ void report_init(struct report *r, enum gw_vendor vendor, enum gw_provenance pro
 	r->provenance = provenance;
 	memset(r->why, GW_ABSENT_NOT_READ, sizeof(r->why));
 	memset(r->text_why, GW_ABSENT_NOT_READ, sizeof(r->text_why));
+	r->margin_at_c = NAN;
 }
 
 void report_absent(struct report *r, unsigned tiers, enum gw_absence why)

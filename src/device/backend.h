@@ -37,6 +37,9 @@ struct report {
 	uint8_t text_why[GW_TEXTS]; /* enum gw_absence of each text */
 	double v[GW_QUANTITIES];    /* valid if `why` is GW_HAVE */
 	uint8_t why[GW_QUANTITIES]; /* enum gw_absence of each quantity */
+	/* Temperature of the GPU, in degrees Celsius, when its thermal margin was read. NAN:
+	 * unknown. */
+	double margin_at_c;
 	unsigned mig_count;
 	struct gw_mig mig[DEVICE_MIG_MAX];
 };

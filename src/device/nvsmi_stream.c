@@ -1,3 +1,4 @@
+/* Power samples from an nvidia-smi that keeps running and prints one line per GPU and reading. */
 #include "nvsmi.h"
 
 #include "base/number.h"

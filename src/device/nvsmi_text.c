@@ -1,3 +1,4 @@
+/* The columns of nvidia-smi --query-gpu, and how a field becomes a value or an absence reason. */
 #include "nvsmi.h"
 
 #include "base/array.h"

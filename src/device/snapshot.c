@@ -6,6 +6,7 @@
 
 #include "base/number.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +151,26 @@ static void read_slot(void *arg)
 
 	if ((due || d->fresh) && d->backend->open)
 		d->backend->ops->read(d, due);
+	if (due & GW_TIER_HEALTH)
+		d->r.margin_at_c =
+			(due & GW_TIER_FAST) && report_has(&d->r, GW_Q_TEMPERATURE_GPU)
+				? d->r.v[GW_Q_TEMPERATURE_GPU]
+				: (double)NAN;
+}
+
+/* Returns the thermal margin as the driver reported it; NAN: unknown. Corrects the margin in the
+ * copy of the report: the margin is read every ten seconds, but the temperature each time, and
+ * the two are shown together. */
+static double correct_margin(struct report *r)
+{
+	double reported;
+
+	if (!report_has(r, GW_Q_TEMPERATURE_MARGIN))
+		return NAN;
+	reported = r->v[GW_Q_TEMPERATURE_MARGIN];
+	if (report_has(r, GW_Q_TEMPERATURE_GPU) && !isnan(r->margin_at_c))
+		r->v[GW_Q_TEMPERATURE_MARGIN] -= r->v[GW_Q_TEMPERATURE_GPU] - r->margin_at_c;
+	return reported;
 }
 
 /* Copies a report, but only those MIG instances that exist. */
@@ -199,6 +220,7 @@ static void fill_entry(struct entry *e, struct slot *s, unsigned position, bool 
 		.text_absence = r->text_why,
 		.value = r->v,
 		.value_absence = r->why,
+		.reported_margin_c = correct_margin(r),
 	};
 }
 

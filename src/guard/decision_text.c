@@ -1,5 +1,5 @@
-/* Names of states, reasons and results, and the queue of decisions. If decisions are not
- * fetched, the oldest are dropped. */
+/* Names of states, reasons and results; the queue of decisions; and guard_next_change(), the time
+ * of a worker's next change. If decisions are not fetched, the oldest are dropped. */
 #include "guard_internal.h"
 
 #include <math.h>

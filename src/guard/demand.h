@@ -75,7 +75,7 @@ uint64_t demand_hash(const char *text);
 struct demand_life *demand_life_find(const struct demand *d, const struct scene_process *p,
 				     uint64_t gpu);
 const struct demand_exe *demand_exe_find(const struct demand *d, uint64_t exe);
-/* Adds a scene to the history.  d begins zeroed. */
+/* Adds a scene to the history. Before the first call, all bytes of d must be zero. */
 void demand_observe(struct demand *d, const struct scene *s, const struct verdict *v);
 
 /* Finds the strongest demand on a GPU, by the worker's thresholds k. gpu: the position of the

@@ -12,6 +12,11 @@
 #include <math.h>
 #include <string.h>
 
+static const char *plural(unsigned n)
+{
+	return n == 1 ? "" : "s";
+}
+
 static bool has_ignore_rule(const struct policy *p)
 {
 	for (unsigned i = 0; i < p->rules; i++)
@@ -179,8 +184,8 @@ bool guard_limited(struct guard *g, struct guard_worker *w)
 	}
 	if (!w->demand.limited_ns) {
 		text_fit(text, sizeof(text),
-			 "uid %lld caused %u evictions in an hour and must wait %.0f s; %s",
-			 (long long)uid, g->p->user_evictions,
+			 "uid %lld caused %u eviction%s in an hour and must wait %.0f s; %s",
+			 (long long)uid, g->p->user_evictions, plural(g->p->user_evictions),
 			 ceil((double)wait / (double)NS_PER_S), w->demand.strongest.evidence);
 		w->demand.limited_ns = g->now_ns + wait;
 		report_withheld(g, w, "user limit", text);
@@ -239,8 +244,8 @@ int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, s
 
 	if (!wait)
 		return 0;
-	text_fit(message, size, "uid %lld caused %u evictions in an hour: try again in %.0f s",
-		 (long long)g->requester, g->p->user_evictions,
+	text_fit(message, size, "uid %lld caused %u eviction%s in an hour: try again in %.0f s",
+		 (long long)g->requester, g->p->user_evictions, plural(g->p->user_evictions),
 		 ceil((double)wait / (double)NS_PER_S));
 	return -GW_E_PERM;
 }
@@ -268,9 +273,10 @@ void guard_limit_text(const struct guard *g, const struct guard_worker *w, char 
 		display_text(g, slot, out, size);
 	else if (w->demand.limited_ns > g->now_ns && w->demand.pressing)
 		text_fit(out, size,
-			 "uid %lld caused %u evictions in an hour (user_evictions) and must "
+			 "uid %lld caused %u eviction%s in an hour (user_evictions) and must "
 			 "wait %.0f s",
 			 (long long)w->demand.strongest.uid, g->p->user_evictions,
+			 plural(g->p->user_evictions),
 			 ceil((double)(w->demand.limited_ns - g->now_ns) / (double)NS_PER_S));
 }
 

@@ -178,7 +178,7 @@ enum worker_stage {
 	STAGE_NONE, /* for GOAL_RUN and GOAL_OUT */
 	/* stages of GOAL_LEAVE */
 	STAGE_DRAIN,  /* no new work is admitted; running requests may end */
-	STAGE_UNLOAD, /* the worker is evicted at intent.level */
+	STAGE_UNLOAD, /* the order to evict is running, at the level intent.level */
 	STAGE_VERIFY, /* the worker reported success; the memory must become free */
 	STAGE_STUCK,  /* no level is left, and the memory is not free */
 	/* stages of GOAL_RETURN */
@@ -285,7 +285,9 @@ enum worker_notice {
 	NOTICE_UNREADABLE = 1,     /* a GPU cannot be read: nothing is decided */
 	NOTICE_THROTTLED = 1 << 1, /* a GPU is hot: the worker gets no new work */
 	NOTICE_DISPLAY = 1 << 2,   /* demand does not count on a GPU with a display */
-	NOTICE_WITHHELD = 1 << 3,  /* as NOTICE_DISPLAY, and there is demand */
+	NOTICE_WITHHELD =
+		1
+		<< 3, /* another program needs a GPU with a display, where demand does not count */
 };
 
 struct worker_report {
@@ -497,8 +499,9 @@ void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *wh
  * reported with figures or a message. */
 const char *guard_block_text(enum guard_block b);
 /* Begins the return of a worker if all checks pass. stuck: the worker still holds its memory.
- * calmed: the quiet time has just ended. */
-enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed);
+ * quiet_ended: the quiet time has just ended. */
+enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck,
+			   bool quiet_ended);
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 void guard_count_flap(struct guard *g, struct guard_worker *w);

@@ -44,7 +44,6 @@ int health_new(const struct health_options *o, struct health **ret)
 	else
 		health_options_init(&h->o);
 	h->heat.margin_c = h->heat.temperature_c = NAN;
-	h->heat.driver_margin_c = h->heat.driver_at_c = NAN;
 	h->memory.uncorrected = NAN;
 	*ret = h;
 	return 0;
@@ -109,24 +108,7 @@ static bool is_implausible(const struct health *h, const struct gw_device *d, do
 	return other > h->o.warn_c;
 }
 
-/* Returns the driver's margin, corrected by the temperature. The margin may be ten seconds old,
- * but the temperature is current: a rise since the margin was read is subtracted. A fall is not
- * added: only a new reading makes the margin larger. */
-static double driver_margin(struct health_heat *heat, const struct gw_device *d, double margin,
-			    uint64_t now)
-{
-	double t = health_value(d, GW_Q_TEMPERATURE_GPU);
-
-	if (margin != heat->driver_margin_c || isnan(heat->driver_at_c) ||
-	    now - heat->driver_ns >= TIER_NS) {
-		heat->driver_margin_c = margin;
-		heat->driver_at_c = t;
-		heat->driver_ns = now;
-	}
-	return t > heat->driver_at_c ? margin - (t - heat->driver_at_c) : margin;
-}
-
-static void find_margin(struct health *h, const struct gw_device *d, uint64_t now)
+static void find_margin(struct health *h, const struct gw_device *d)
 {
 	double t = health_value(d, GW_Q_TEMPERATURE_GPU);
 	double reported = health_value(d, GW_Q_TEMPERATURE_MARGIN);
@@ -138,7 +120,7 @@ static void find_margin(struct health *h, const struct gw_device *d, uint64_t no
 		h->heat.margin_c = h->o.absolute_c - t;
 	} else if (!isnan(reported) && !is_implausible(h, d, reported)) {
 		h->heat.source = MARGIN_DRIVER;
-		h->heat.margin_c = driver_margin(&h->heat, d, reported, now);
+		h->heat.margin_c = reported;
 	} else if (!isnan(other)) {
 		h->heat.source = MARGIN_THRESHOLDS;
 		h->heat.margin_c = other;
@@ -206,7 +188,7 @@ static void read_heat(struct health *h, const struct gw_device *d, uint64_t now)
 {
 	double reasons = health_value(d, GW_Q_CLOCK_REASONS);
 
-	find_margin(h, d, now);
+	find_margin(h, d);
 	h->heat.hw_thermal = !isnan(reasons) && ((uint64_t)reasons & ABI_REASON_HW_THERMAL);
 	if (isnan(h->heat.margin_c) && !h->heat.hw_thermal) {
 		restart_cooling(h);

@@ -135,8 +135,8 @@ struct health_meaning {
 void health_meaning(const struct health *h, uint64_t now_ns, struct health_meaning *ret);
 /* Returns the time to the next reading: 10 s, or 1 s while the margin is small or a recovery
  * action is awaited. A snapshot reads the HEALTH tier (margin, recovery action) every 10 s and
- * the FAST tier (temperature, hardware slowdown) each time. If the temperature has risen since
- * the margin was read, the rise is subtracted from the margin. */
+ * the FAST tier (temperature, hardware slowdown) each time, and corrects the margin by the
+ * change of the temperature. */
 uint64_t health_interval_ns(const struct health *h);
 
 #endif

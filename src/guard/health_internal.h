@@ -45,11 +45,8 @@ struct health_heat {
 	} trip[TRIPS_ALL];
 	enum margin_source source;
 	double margin_c, temperature_c; /* of the last reading; NAN: unknown */
-	/* the driver's margin, and the temperature when the margin was read */
-	double driver_margin_c, driver_at_c;
-	uint64_t driver_ns; /* when the driver's margin was read */
-	unsigned criticals; /* critical readings in a row */
-	bool hw_thermal;    /* the hardware slows the GPU down because of heat */
+	unsigned criticals;             /* critical readings in a row */
+	bool hw_thermal;                /* the hardware slows the GPU down because of heat */
 };
 
 struct health_memory {

@@ -111,7 +111,7 @@ struct kernel_log {
 int kernel_log_open(const struct root *root, struct kernel_log **ret, char *why, size_t size)
 {
 	struct kernel_log *k = calloc(1, sizeof(*k));
-	bool may;
+	bool denied;
 	int e;
 
 	if (!k)
@@ -123,10 +123,11 @@ int kernel_log_open(const struct root *root, struct kernel_log **ret, char *why,
 	}
 	e = errno;
 	free(k);
-	may = e == EPERM || e == EACCES;
+	denied = e == EPERM || e == EACCES;
 	snprintf(why, size, "/dev/kmsg cannot be read (%s)%s", strerror(e),
-		 may ? ": give the service CAP_SYSLOG to read Xids from before its start" : "");
-	return may ? -GW_E_PERM : e == ENOENT ? -GW_E_NOENT : -GW_E_IO;
+		 denied ? ": give the service CAP_SYSLOG to read Xids from before its start"
+			: "");
+	return denied ? -GW_E_PERM : e == ENOENT ? -GW_E_NOENT : -GW_E_IO;
 }
 
 void kernel_log_close(struct kernel_log *k)

@@ -8,10 +8,11 @@ static bool waits_to_return(const struct guard *g, const struct guard_worker *o)
 {
 	const struct worker_backoff *b = &o->backoff;
 	const enum guard_state s = worker_state(o);
-	bool deaf = b->blocked == BIT(BLOCK_ENDPOINT) && g->now_ns < b->check_ns;
+	/* the server did not answer, and the time of the next check has not come */
+	bool no_answer = b->blocked == BIT(BLOCK_ENDPOINT) && g->now_ns < b->check_ns;
 
 	return (s == STATE_EVICTED || s == STATE_QUIET) && !worker_kept_out(o) &&
-	       g->now_ns >= b->resume_ns && !deaf &&
+	       g->now_ns >= b->resume_ns && !no_answer &&
 	       (b->request != RESUME_NOT_REQUESTED || o->policy->resume != RESUME_NEVER);
 }
 
@@ -161,14 +162,15 @@ static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
 
 /* Checks whether the worker may return: every 5 s, or every second if only an order or another
  * worker must be waited for. Reports again only when another check fails. stuck: the worker
- * still holds its memory. calmed: the quiet time has just ended. */
-enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, bool calmed)
+ * still holds its memory. quiet_ended: the quiet time has just ended. */
+enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck,
+			   bool quiet_ended)
 {
 	struct worker_backoff *b = &w->backoff;
 	char why[220];
 	uint32_t bad;
 
-	if (!calmed && g->now_ns < b->check_ns)
+	if (!quiet_ended && g->now_ns < b->check_ns)
 		return STEP_WAIT;
 	bad = check_return(g, w, why, sizeof(why));
 	b->check_ns =
@@ -176,7 +178,7 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck, 
 		(bad == BIT(BLOCK_TURN) || bad == BIT(BLOCK_BUSY) ? NS_PER_S : RECHECK_NS);
 	if (bad & ~(BIT(BLOCK_TURN) | BIT(BLOCK_BUSY)) && b->request == RESUME_REQUESTED_NOW)
 		b->request = RESUME_REQUESTED;
-	if (bad && bad == b->blocked && !calmed)
+	if (bad && bad == b->blocked && !quiet_ended)
 		return STEP_WAIT;
 	if (!bad && b->blocked == BIT(BLOCK_ENDPOINT)) { /* retries without a report */
 		worker_set_returning(g, w, STAGE_LOAD, returns_from(w, stuck));
@@ -294,8 +296,9 @@ void guard_count_flap(struct guard *g, struct guard_worker *w)
 	if ((recent < 3 && !early) || worker_quiet_ns(w) == LONGEST_NS)
 		return;
 	b->quiet_factor *= 2;
-	guard_report(g, w, "flapping", "%u evictions in 15 min: quiet time is now %llu s",
-		     recent, (unsigned long long)(worker_quiet_ns(w) / NS_PER_S));
+	guard_report(g, w, "flapping", "%u eviction%s in 15 min: quiet time is now %llu s",
+		     recent, recent == 1 ? "" : "s",
+		     (unsigned long long)(worker_quiet_ns(w) / NS_PER_S));
 }
 
 /* Row 25 of GUARD-MACHINE.md: a worker loads its model again while it is evicted. */
@@ -323,8 +326,8 @@ static bool is_reload_storm(struct guard *g, struct worker_backoff *b)
 void guard_loaded_again(struct guard *g, struct guard_worker *w)
 {
 	const unsigned long long mib = w->observed.bytes / MIB;
-	unsigned stop = guard_level_first(w);
-	bool storm;
+	unsigned level = guard_level_first(w); /* raised to LEVEL_STOP if the worker has it */
+	bool storm; /* clients load the model again and again while the worker is evicted */
 
 	if (!worker_kept_out(w)) {
 		worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
@@ -339,10 +342,10 @@ void guard_loaded_again(struct guard *g, struct guard_worker *w)
 		     storm ? ": stop its clients, or let the guard stop its unit (kind = "
 			     "\"systemd\")"
 			   : "");
-	while (storm && stop && stop < LEVEL_STOP)
-		stop = guard_level_next(w, stop);
-	if (storm && stop == LEVEL_STOP)
-		w->intent.level = stop;
+	while (storm && level && level < LEVEL_STOP)
+		level = guard_level_next(w, level);
+	if (storm && level == LEVEL_STOP)
+		w->intent.level = level;
 	else if (storm && w->admission == ADMISSION_CLOSED)
 		/* the guard orders the worker again to refuse new work */
 		w->admission = ADMISSION_UNVERIFIED;

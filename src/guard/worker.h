@@ -51,7 +51,7 @@ struct worker_call {
 	const char *companion; /* socket of the companion; NULL: act without it */
 	/* set when the order is no longer wanted; NULL: the order cannot be cancelled */
 	const atomic_bool *cancelled;
-	bool listed; /* result of resume: the worker lists its models as loaded */
+	bool listed; /* set by resume(): the server's own list says that the models are loaded */
 };
 
 /* Returns the program or the script of a hook (evict_command, resume_command) that other users

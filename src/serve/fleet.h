@@ -61,7 +61,8 @@ struct fleet_answer {
 
 /* One machine. A figure is NAN if Prometheus has no sample for it. */
 struct fleet_node {
-	const char *cluster, *instance; /* labels; cluster "": the node has no such label */
+	const char *cluster,
+		*instance; /* values of these labels; cluster is "" if the node has no label "cluster" */
 	double target; /* 1 if the last scrape of the node succeeded, 0 if it failed */
 	double age_s;  /* age of the last reading, by the clock of Prometheus */
 	double up;     /* value of gpuward_up: 1 if the readings are current */

@@ -1,3 +1,4 @@
+/* Turns the answers of Prometheus into the nodes and totals of a fleet, and finds GPUs with room (fleet_fit()). */
 #include "fleet_parts.h"
 
 #include <gpuward.h>

@@ -303,7 +303,7 @@ static enum admitted check_change(struct conn *c)
 	return answered(send_refusal(
 		c, 403, "read-only",
 		"Set service.token_file to a file with a token, or use a UNIX socket.",
-		"This service is read-only: no token is configured."));
+		"Workers and settings cannot be changed: no token is configured."));
 }
 
 static enum admitted check_body(struct conn *c)

@@ -76,8 +76,9 @@ double page_figure(const struct page *p, unsigned i, unsigned q)
 	const struct gw_device *d = page_gpu(p, i);
 	double v = NAN;
 
-	if (page_responds(p, i))
-		gw_device_value(d, q, &v);
+	if (page_responds(p, i) && gw_device_value(d, q, &v) == GW_HAVE &&
+	    q == GW_Q_TEMPERATURE_MARGIN)
+		return d->reported_margin_c;
 	return v;
 }
 

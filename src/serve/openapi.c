@@ -50,7 +50,7 @@ static const struct parameter {
 	{ "query", "topics", "{\"type\":\"string\"}", "\"tick,event,window\"",
 	  "Topics to receive, separated by commas: tick, event, window, guard; default: all." },
 	{ "query", "state", "{\"type\":\"string\",\"enum\":[\"open\",\"ended\"]}", "\"open\"",
-	  "Only windows in this state; default: both." },
+	  "Only windows in this state; default: open and ended windows." },
 	{ "query", "limit", "{\"type\":\"integer\",\"minimum\":0}", "10",
 	  "Maximum number of entries." },
 	{ "query", "since", "{\"type\":\"string\"}", "\"-1d\"",

@@ -186,3 +186,14 @@ def test_no_gpu_is_reported(env, bare):
     done = gpuward("baseline", *bare, env=env)
     assert done.returncode == NO_GPU
     assert "no GPU to measure" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "baseline", "doctor"])
+def test_without_a_gpu_the_simulator_is_named_once(command):
+    done = gpuward(command)
+    if "o GPU was found" not in done.stdout + done.stderr:
+        pytest.skip("this machine has a GPU")
+    assert (done.stdout + done.stderr).count("To try it without a GPU: gpuward list --simulate") == 1, done
+    for option in ("--quiet", "--json", "--simulate=no-gpu"):
+        quiet = gpuward(command, option)
+        assert "To try it" not in quiet.stdout + quiet.stderr, quiet

@@ -97,7 +97,7 @@ def shell(command, folder, **changes):
     return subprocess.run(
         ["bash", "-c", command], cwd=folder, capture_output=True, text=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL,
         env=environment(PATH=f"{folder}/bin:/usr/bin:/bin", GPUWARD_SIM_LIBRARY=SIMULATOR, HOME=folder,
-                        PKG_CONFIG_PATH=BUILD / "meson-uninstalled", C_INCLUDE_PATH=TOP / "include", **changes))
+                        PKG_CONFIG_PATH=BUILD / "meson-uninstalled", **changes))
 
 
 def test_every_block_has_a_runner():
@@ -309,6 +309,25 @@ def test_the_compiler_lines_compile(block, tmp_path):
     for line in block.splitlines():
         done = shell(line, tmp_path, LD_LIBRARY_PATH=BUILD)
         assert done.returncode == 0, (line, done)
+
+
+@plain
+@pytest.mark.skipif(not shutil.which("pkg-config"), reason="no pkg-config here")
+def test_the_exports_of_the_readme_replace_an_installation(tmp_path):
+    """Only what the block exports leads to the program, the library, its header and the module."""
+    (block,) = [b for b in page_blocks("README.md") if "export PATH" in b]
+    exports = [l for l in block.splitlines() if l.startswith("export ")]
+    (compile_line,) = [b for b in page_blocks("README.md") if kind(b) == "compile"]
+    for link, target in (("build", BUILD), ("python", TOP / "python")):
+        (tmp_path / link).symlink_to(target)
+    (tmp_path / "program.c").write_text(
+        "#include <gpuward.h>\nint main(void) { return gw_cause_info(0) == 0; }\n")
+    script = "\n".join(["set -e", *exports, compile_line, "./program", "gpuward --version",
+                        f"{sys.executable} -c 'import gpuward; print(gpuward.__file__)'"])
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT,
+                          env=environment(PATH="/usr/bin:/bin", HOME=tmp_path))
+    assert done.returncode == 0, done
+    assert str(tmp_path / "python") in done.stdout, done
 
 
 TEXT = (support.TOP / "docs" / "GUARD.md").read_text()

@@ -271,7 +271,7 @@ def test_without_a_configured_token_the_page_shows_how_to_set_one(panel, world, 
         panel.press("Evict")
         assert "no worker is moved" in panel.text("#request-what")
         panel.confirm()
-        wait(lambda: "This service is read-only: no token is configured." in panel.text("#guard-note"), "the cause")
+        wait(lambda: "Workers and settings cannot be changed: no token is configured." in panel.text("#guard-note"), "the cause")
         assert "Set service.token_file" in panel.text("#guard-note")
 
 

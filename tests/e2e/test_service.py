@@ -72,6 +72,23 @@ def test_a_port_in_use_is_reported_with_its_address():
         assert f"127.0.0.1:{port}" in done.stderr and "another program uses" in done.stderr
 
 
+def test_a_service_that_cannot_listen_leaves_no_state_folder(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = support.gpuward("serve", "--simulate", "--history", tmp_path / "state" / "history.db", "--listen",
+                               f"127.0.0.1:{taken.getsockname()[1]}")
+    assert done.returncode == 1 and "another program uses this port" in done.stderr, done
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_refused_address_is_reported_once():
+    done = support.gpuward("serve", "--simulate", "--history", "none", "--listen", "0.0.0.0:0")
+    assert done.stderr.count("is reachable from other machines") == 1, done.stderr
+    done = support.gpuward("serve", "--simulate", "--history", "none", "--listen", "99999")
+    assert done.stderr == 'gpuward: --listen: "99999": the port is missing: write HOST:PORT, [IPV6]:PORT or unix:PATH\n'
+
+
 def test_the_network_is_refused_without_token_and_tls():
     done = support.gpuward("serve", "--simulate", "--history", "none", "--listen", "0.0.0.0:0")
     assert done.returncode == 78

@@ -160,7 +160,7 @@ TEST(a_callback_result_is_the_outcome)
 	o = next();
 	assert_false(guard_outcome_ok(&o));
 	assert_int_not_equal(o.ending, ENDING_BUSY);
-	assert_in(o.message, "resume callback failed");
+	assert_in(o.message, "the resume callback of the program failed");
 	fake[0].answer = 5; /* not a valid result */
 	assert_int_equal(give(0, ORDER_EVICT, 3), 0);
 	assert_false(next_ok());

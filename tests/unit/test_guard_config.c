@@ -742,7 +742,7 @@ static const struct {
 	const char *text, *says;
 } warned[] = {
 	{ WORKER "kind = \"ollama\"\n",
-	  "1:1: warning: workers are observed but never moved: set mode" },
+	  "1:1: warning: workers are observed but never moved: to move them, set mode" },
 	{ OLLAMA WORKER "kind = \"ollama\"\ngpus = [\"big one\"]\n",
 	  "5:8: warning: gpus: \"big one\" does not look like a GPU" },
 	{ OLLAMA WORKER "kind = \"ollama\"\ngpus = [\"GPU-zzz\"]\n",

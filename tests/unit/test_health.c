@@ -216,17 +216,6 @@ TEST(noise_of_a_degree_makes_one_transition_each_way)
 	assert_false(t.s.thermal);
 }
 
-TEST(a_rise_since_the_last_margin_is_subtracted)
-{
-	read_margin(12, 1);
-	/* the temperature is newer than the margin */
-	read_value(GW_Q_TEMPERATURE_GPU, 75 + 4, 1);
-	assert_true(fabs(t.s.margin_c - 8) < 1e-9);
-	assert_int_equal(t.s.level, HEALTH_WARN);
-	read_value(GW_Q_TEMPERATURE_GPU, 70, 1); /* a lower temperature needs a new margin */
-	assert_true(fabs(t.s.margin_c - 12) < 1e-9);
-}
-
 TEST(a_margin_that_contradicts_the_temperature_is_not_used)
 {
 	set(GW_Q_TEMPERATURE_GPU, 35);
@@ -351,7 +340,8 @@ TEST(the_eviction_temperature_follows_the_drivers_margin)
 	margin(20);
 	read_value(GW_Q_TEMPERATURE_GPU, 67, 1);
 	assert_true(t.s.evict_at_c == 85);
-	read_value(GW_Q_TEMPERATURE_GPU, 70, 1); /* the margin is older than the temperature */
+	margin(17);
+	read_value(GW_Q_TEMPERATURE_GPU, 70, 1);
 	assert_true(t.s.evict_at_c == 85);
 }
 

@@ -9,6 +9,29 @@
 
 static const struct gw_device *d;
 
+SIM_TEST(the_margin_belongs_to_the_temperature_of_the_same_snapshot)
+{
+	const struct gw_device *gpu;
+	double limit, reported, first;
+
+	sim_start("[[gpu]]\nprofile = \"h200\"\n"
+		  "[[gpu.load]]\nkind = \"constant\"\nlevel = 1.0\n");
+	gpu = sim_take(GW_TIERS_COMMON, 0);
+	first = sim_value(gpu, GW_Q_TEMPERATURE_GPU);
+	reported = sim_value(gpu, GW_Q_TEMPERATURE_MARGIN);
+	limit = first + reported;
+	assert_true(gpu->reported_margin_c == reported);
+	for (unsigned i = 0; i < 9; i++) {
+		sim_step(NS_PER_S);
+		gpu = sim_take(GW_TIERS_COMMON, 0);
+		assert_true(sim_value(gpu, GW_Q_TEMPERATURE_GPU) +
+				    sim_value(gpu, GW_Q_TEMPERATURE_MARGIN) ==
+			    limit);
+		assert_true(gpu->reported_margin_c == reported);
+	}
+	assert_true(sim_value(gpu, GW_Q_TEMPERATURE_GPU) > first);
+}
+
 SIM_TEST(reads_the_values_of_an_h200)
 {
 	sim_start("[[gpu]]\nprofile = \"h200\"\n");

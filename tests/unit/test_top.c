@@ -101,28 +101,10 @@ TEST(one_gpu_gets_large_graphs_and_all_of_its_figures)
 	assert_in(text, "GPU 0  Test card");
 	assert_in(text, "300/400 W");
 	assert_in(text, "9.3/74.5 GiB");
-	assert_in(text, "60 °C, 25 left");
+	assert_in(text, "60/85 °C");
 	assert_in(text, "12.3 kJ in 1m01s");
 	assert_in(text, "clocks limited by power limit");
 	assert_in(text, "job0");
-}
-
-TEST(the_margin_follows_the_temperature_also_if_it_is_read_less_often)
-{
-	struct top_gpu *g;
-	const char *text;
-
-	fill(1);
-	g = &model.gpu[0];
-	g->value[TOP_TEMPERATURE] = 70; /* the margin is still that of 60 °C */
-	top_gpu_remember(g);
-	text = drawn(24, 80);
-	assert_in(text, "70 °C, 15 left");
-	g->value[TOP_TEMPERATURE] = 72; /* now both are read: the limit is 84 °C */
-	g->value[TOP_MARGIN] = 12;
-	top_gpu_remember(g);
-	text = drawn(24, 80);
-	assert_in(text, "72 °C, 12 left");
 }
 
 TEST(long_names_of_models_show_where_they_differ)

@@ -1,3 +1,4 @@
+/* Checkpoints and restores CUDA processes through libcuda, which is loaded at the first use. */
 #include "guard/worker/checkpoint.h"
 
 #include "base/clock.h"

@@ -360,11 +360,13 @@ bool worker_process_belongs(const struct worker_call *c, const struct guard_targ
 static int callback_result(const struct worker_call *c, int rc, const char *what)
 {
 	if (rc == -GW_E_STATE)
-		return worker_fail(c, rc, "its %s callback is busy and will be called again",
-				   what);
+		return worker_fail(
+			c, rc,
+			"the %s callback of the program is busy; the guard calls it again",
+			what);
 	if (rc)
-		return worker_fail(c, rc > 0 ? -GW_E_IO : rc, "its %s callback failed (%d)",
-				   what, rc);
+		return worker_fail(c, rc > 0 ? -GW_E_IO : rc,
+				   "the %s callback of the program failed (%d)", what, rc);
 	return 0;
 }
 
