@@ -359,10 +359,11 @@ def test_every_command_of_the_guide_works(world, worker, tmp_path):
 def test_the_simulated_card_shows_an_eviction_and_a_return(tmp_path):
     part = TEXT.split("## Try it on a simulated card")[1].split("\n## ")[0]
     blocks = re.findall(r"```sh\n(.*?)```", part, re.S)
-    assert len(blocks) == 4
+    assert len(blocks) == 6
     port = str(support.free_port())
     script = "\necho -----\n".join(blocks).replace("/tmp/try-guard", str(tmp_path / "try")).replace("9495", port)
-    states = iter(["active .*8.0 GiB", "evicted", "active .*is back"])  # what each sleep is for, however slow the machine
+    # what each sleep is for, however slow the machine
+    states = iter(["active .*8.0 GiB", "evicted", "active .*is back", "evicted .*manual", "active .*is back"])
     script = re.sub(r"^sleep \d$", lambda m: f'until gpuward guard status --address 127.0.0.1:{port} 2>&1 | '
                     f'grep -q "^model *{next(states)}"; do sleep 0.1; done', script, flags=re.M)
     assert next(states, None) is None
@@ -376,10 +377,12 @@ def test_the_simulated_card_shows_an_eviction_and_a_return(tmp_path):
             os.killpg(shell.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-    before, during, after, _ = said.split("-----\n")
+    before, during, after, held, reserved, _ = said.split("-----\n")
     assert re.search(r"^model +active .* 8\.0 GiB", before, re.M), said
     assert re.search(r"^model +evicted .*contention", during, re.M) and "Contender: pid" in during, said
     assert re.search(r"^model +active .*is back", after, re.M), said
+    assert re.search(r"^model +evicted .*manual", held, re.M) and re.search(r"^model +active .*is back", held, re.M), said
+    assert re.search(r"^model +evicted .*reserved", reserved, re.M), said
 
 
 EXAMPLES = TOP / "examples"
