@@ -306,7 +306,7 @@ static enum step demand_presses(struct guard *g, struct guard_worker *w)
 	}
 	if (!guard_demand_sure(g, w))
 		return STEP_ORDER;
-	if (guard_damped(g, w) || guard_limited(g, w))
+	if (guard_damped(g, w) || !guard_take_eviction(g, w))
 		return STEP_ORDER;
 	worker_set_contention(w, true);
 	begin_leaving(g, w);
@@ -548,7 +548,7 @@ static bool is_turned_back(struct guard *g, struct guard_worker *w)
 		return false;
 	if (w->demand.pressing && guard_demand_sure(g, w) &&
 	    (w->demand.strongest.urgent || !guard_contender_fits(g, w)) &&
-	    worker_heeds_demand(w) && !guard_limited(g, w))
+	    worker_heeds_demand(w) && guard_take_eviction(g, w))
 		worker_set_contention(w, true);
 	else if (!worker_kept_out(w))
 		return false;

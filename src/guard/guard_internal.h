@@ -540,7 +540,7 @@ bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsign
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c);
 bool guard_contender_fits(const struct guard *g, const struct guard_worker *w);
 bool guard_damped(struct guard *g, struct guard_worker *w);
-bool guard_limited(struct guard *g, struct guard_worker *w);
+bool guard_take_eviction(struct guard *g, struct guard_worker *w);
 void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
 			    struct demand_case *c);
 int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, size_t size);
