@@ -333,7 +333,7 @@ static struct slope slope_of(const struct task *t, const struct sums *s, double 
 /* Computes the variance of a weighted sum of errors, one error at a time. Each error has
  * variance 1; the correlation of two errors is rho^distance. */
 struct alike_sum {
-	/* near: sum of the weights so far, each multiplied by rho^distance */
+	/* near: sum over earlier errors of weight x rho^distance to the next error */
 	double rho, near, variance;
 };
 

@@ -344,7 +344,7 @@ static int check_worker(const struct json_doc *w, const char *mode)
 	const char *name = json_doc_string(w, "name");
 
 	if (reply_is(w, "dry_run_why", "simulated"))
-		cli_error("the GPUs of worker %s are simulated; for those the guard needs "
+		cli_error("worker %s runs on simulated GPUs; the guard acts on them only with "
 			  "simulated = true in [guard]; %s",
 			  name, nothing);
 	else if (reply_is(w, "dry_run_why", "another-service"))

@@ -159,7 +159,7 @@ static int config_run(struct cli *c)
 		return cli_fail("out of memory");
 	r->err = config_read(&r->config, c->argc == 2 ? c->argv[1] : g->config, NULL, 0,
 			     &r->faults);
-	if (check && !r->err)
+	if (check)
 		r->err = config_read_files(&r->config, &r->faults);
 	if (c->json)
 		code = print_json(r, print);

@@ -100,7 +100,7 @@ static void add_states(struct buf *line, const struct fleet_total *t)
 	buf_adds(line, ")");
 }
 
-/* Adds the number of nodes in a sum, if nodes are missing. */
+/* Appends " (of N nodes)" if only N of all nodes are in the sum. */
 static void add_of(struct buf *line, const struct fleet_total *t, unsigned nodes)
 {
 	if (nodes < t->nodes)

@@ -33,11 +33,11 @@ static const char *const kinds[] = {
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	{ "kind", 0, OPTION_CHOICE, AT(kind), "KIND",
-	  "only this kind: "
+	  "only workloads of this kind: "
 #define WORKLOAD(symbol, word, name) word ", "
 #include "device/workload.def"
 #undef WORKLOAD
-	  "or none for processes without a workload",
+	  "or none (processes without a workload)",
 	  /* not OPTION_ROW(), because the arguments of a macro cannot contain #include */
 	  kinds, NULL, 0, 0, 0, NULL },
 	OPTION_ROW(TEXT, 0, "name", AT(name), "NAME",

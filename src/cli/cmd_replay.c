@@ -22,7 +22,8 @@ struct given {
 static const struct option options[] = {
 	OUTPUT_OPTION(AT(output)),
 	OPTION_COUNT_ROW("device", AT(device),
-			 "only this GPU of the bundle, from 0 (default: all)", 0, 63, NAN),
+			 "only this GPU of the bundle, counted from 0 (default: all)", 0, 63,
+			 NAN),
 	OPTION_END,
 };
 

@@ -245,7 +245,7 @@ static void write_worker(struct setup_plan *p, const struct setup_servers *all, 
 		toml_write_text(out, "model", s->model);
 	}
 	if (s->sign->need_text && (s->lacks || !*s->sign->needs)) {
-		snprintf(text, sizeof(text), "Before the guard can move it: %s.",
+		snprintf(text, sizeof(text), "Before the guard can evict it: %s.",
 			 s->sign->need_text);
 		comment(out, text);
 	}
@@ -489,7 +489,7 @@ static void note_server(struct setup_plan *p, const struct setup_server *s)
 			 title, (long long)s->pid);
 	else if (s->sign->need_text &&
 		 (s->lacks || !*s->sign->needs || moving_kind(s) == NO_KIND))
-		add_note(p, "%s (process %lld): before the guard can move it, %s.%s", title,
+		add_note(p, "%s (process %lld): before the guard can evict it: %s.%s", title,
 			 (long long)s->pid, s->sign->need_text,
 			 moving_kind(s) == NO_KIND ? " Then run setup again." : "");
 	if (s->home == SETUP_CONTAINER)

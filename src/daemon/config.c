@@ -358,6 +358,44 @@ static int config_begin(struct config_reader *r, struct config *c, struct config
 	return r->m ? 0 : -GW_E_NOMEM;
 }
 
+/* Returns the position of the fault's file among the files that were read. A fault in the
+ * environment, in an option or in a file that could not be read comes after all of them. */
+static unsigned fault_file(const struct config_memory *m, const struct config_fault *f)
+{
+	unsigned i = 0;
+
+	while (i < m->files &&
+	       (f->at.from != CONFIG_FILE || strcmp(m->file[i], f->at.name) != 0))
+		i++;
+	return i;
+}
+
+static bool fault_is_earlier(const struct config_memory *m, const struct config_fault *a,
+			     const struct config_fault *b)
+{
+	const unsigned file = fault_file(m, a), other = fault_file(m, b);
+
+	if (file != other || file == m->files)
+		return file < other;
+	if (a->at.line != b->at.line)
+		return a->at.line < b->at.line;
+	return a->at.column < b->at.column;
+}
+
+/* Sorts by file, line and column, because the checks run in another order. Faults at the same
+ * place keep their order. */
+static void sort_faults(const struct config_memory *m, struct config_faults *f)
+{
+	for (unsigned i = 1; i < f->count; i++)
+		for (unsigned k = i; k && fault_is_earlier(m, &f->fault[k], &f->fault[k - 1]);
+		     k--) {
+			const struct config_fault later = f->fault[k - 1];
+
+			f->fault[k - 1] = f->fault[k];
+			f->fault[k] = later;
+		}
+}
+
 int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		struct config_faults *faults)
 {
@@ -371,6 +409,7 @@ int config_read(struct config *c, const char *path, const struct config_flag *fl
 	guard_config_profile(&r);
 	config_check(&r);
 	join_files(&r);
+	sort_faults(r.m, faults);
 	return faults->err;
 }
 
@@ -380,7 +419,10 @@ int config_read_files(const struct config *c, struct config_faults *faults)
 				   .m = c->memory,
 				   .faults = faults };
 
+	if (!r.m)
+		return faults->err;
 	config_check_files(&r);
+	sort_faults(r.m, faults);
 	return faults->err;
 }
 

@@ -90,14 +90,15 @@ void config_fault_text(struct buf *out, const struct config_fault *f);
 const char *config_check_prometheus(const char *url);
 
 /* Reads the whole configuration. path is the argument of --config; NULL: the usual files.
- * faults gets every error and warning; the caller zeroes faults before the call and frees it
+ * faults gets every error and warning, sorted by file and line; the caller zeroes faults before the call and frees it
  * with config_faults_done(). Call config_done() even after an error.
  * Returns 0, -GW_E_NOENT (path does not exist), -GW_E_PARSE (error in a file), -GW_E_ARG (error
  * in environment or flags), -GW_E_PERM, -GW_E_IO, -GW_E_SIZE or -GW_E_NOMEM. */
 int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		struct config_faults *faults);
 
-/* Checks the files that a valid configuration names (token, certificates). A file that the
+/* Checks the files that the configuration names (token, certificates), also after errors of
+ * config_read(), whose faults it extends. A file that the
  * service would refuse is reported as an error. A file that is used only later is reported as a
  * warning. Returns the same codes as config_read(). */
 int config_read_files(const struct config *c, struct config_faults *faults);

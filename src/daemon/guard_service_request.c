@@ -396,8 +396,8 @@ static void store_game(struct guard_service *g, int64_t pid, bool kept)
 
 	if (!store_lasting(g->config.store) || (err && err != -GW_E_TIMEOUT))
 		guard_service_log(g, "warning",
-				  "the game of process %lld cannot be stored; it is lost when "
-				  "the service restarts",
+				  "the registration of game process %lld cannot be saved; "
+				  "register it again if the service restarts",
 				  (long long)pid);
 }
 

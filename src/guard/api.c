@@ -60,7 +60,7 @@ const char *gw_worker_reason_name(unsigned reason)
 	(GW_GUARD_ANY | GW_GUARD_NAMED | GW_GUARD_UNATTRIBUTED | GW_GUARD_LEAVE_BLIND | \
 	 GW_GUARD_HEALTH | GW_GUARD_SIMULATED)
 
-#define POLL_LEAST_NS NS_PER_MS
+#define POLL_LEAST_NS NS_PER_MS /* least time between scenes that the option poll may set */
 
 /* Copies the given options and sets defaults for the others. Returns 0 or -GW_E_ARG. */
 static int guard_api_options(struct gw_ctx *ctx, const struct gw_guard_options *given,

@@ -18,7 +18,7 @@
 /* The driver lists a process 0.1 to 0.3 s after the process opens the device. So scenes are
  * taken often for one second. */
 #define AFTER_OPEN_NS NS_PER_S
-#define OFTEN_NS      (50 * NS_PER_MS)
+#define OFTEN_NS      (50 * NS_PER_MS) /* time between these scenes */
 
 #define REPORTS 32 /* maximum number of decisions that are reported per round */
 

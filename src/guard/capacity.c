@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOPE_NS   (600 * NS_PER_S)
+#define SLOPE_NS   (600 * NS_PER_S) /* a slope is fitted to the points of this time */
 #define SLOPE_MIN  10 /* a slope needs at least this many points, over at least SLOPE_SPAN */
-#define SLOPE_SPAN (30 * NS_PER_S)
+#define SLOPE_SPAN (30 * NS_PER_S) /* least time from the first to the last point */
 /* Number of buckets for ten minutes, a day and a week. Each has one more, because the oldest
  * bucket is only partly in the span. */
 #define POINTS_1S  601u

@@ -306,7 +306,7 @@ static enum step demand_presses(struct guard *g, struct guard_worker *w)
 	}
 	if (!guard_demand_sure(g, w))
 		return STEP_ORDER;
-	if (guard_damped(g, w) || guard_limited(g, w))
+	if (guard_damped(g, w) || !guard_take_eviction(g, w))
 		return STEP_ORDER;
 	worker_set_contention(w, true);
 	begin_leaving(g, w);
@@ -548,7 +548,7 @@ static bool is_turned_back(struct guard *g, struct guard_worker *w)
 		return false;
 	if (w->demand.pressing && guard_demand_sure(g, w) &&
 	    (w->demand.strongest.urgent || !guard_contender_fits(g, w)) &&
-	    worker_heeds_demand(w) && !guard_limited(g, w))
+	    worker_heeds_demand(w) && guard_take_eviction(g, w))
 		worker_set_contention(w, true);
 	else if (!worker_kept_out(w))
 		return false;
@@ -575,6 +575,8 @@ static enum step step_verify_up(struct guard *g, struct guard_worker *w)
 {
 	const uint64_t bytes = w->observed.bytes, need = w->observed.need_bytes;
 	const unsigned long long mib = bytes / MIB;
+	const unsigned up_s = UP_NS / NS_PER_S;
+	char why[60];
 
 	if (!worker_is_fresh(g, w))
 		return STEP_WAIT;
@@ -592,12 +594,13 @@ static enum step step_verify_up(struct guard *g, struct guard_worker *w)
 	if (g->now_ns < w->intent.deadline_ns)
 		return STEP_WAIT;
 	if (bytes <= w->intent.residue_bytes + SLACK_BYTES) {
-		guard_resume_failed(g, w, "none of its memory is back after 120 s");
+		snprintf(why, sizeof(why), "none of its memory is back after %u s", up_s);
+		guard_resume_failed(g, w, why);
 		return STEP_AGAIN;
 	}
 	worker_set_running(g, w);
-	guard_report(g, w, "is back", "only %llu of %llu MiB are back after 120 s", mib,
-		     (unsigned long long)(need / MIB));
+	guard_report(g, w, "is back", "only %llu of %llu MiB are back after %u s", mib,
+		     (unsigned long long)(need / MIB), up_s);
 	return STEP_AGAIN;
 }
 

@@ -169,9 +169,9 @@ bool guard_damped(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* True if the user who causes the demand must wait. If not, an eviction is counted for this
- * user. */
-bool guard_limited(struct guard *g, struct guard_worker *w)
+/* Counts one eviction for the user who causes the demand. Returns false, and counts nothing, if
+ * that user must wait. */
+bool guard_take_eviction(struct guard *g, struct guard_worker *w)
 {
 	int64_t uid = w->demand.strongest.uid;
 	uint64_t wait = rate_wait_ns(&g->rate, uid, g->p->user_evictions, g->now_ns);
@@ -180,7 +180,7 @@ bool guard_limited(struct guard *g, struct guard_worker *w)
 	if (!wait) {
 		rate_take(&g->rate, uid, g->now_ns);
 		w->demand.limited_ns = 0;
-		return false;
+		return true;
 	}
 	if (!w->demand.limited_ns) {
 		text_fit(text, sizeof(text),
@@ -191,7 +191,7 @@ bool guard_limited(struct guard *g, struct guard_worker *w)
 		report_withheld(g, w, "user limit", text);
 	}
 	w->demand.limited_ns = g->now_ns + wait;
-	return true;
+	return false;
 }
 
 /* If the user of demand c must wait, replaces c by the demand of other users. Otherwise the

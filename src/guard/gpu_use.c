@@ -8,7 +8,7 @@
 #define HIGH_NS (5 * NS_PER_S) /* the power must be above its cap for this time */
 #define CLEAR_NS \
 	(60 * NS_PER_S) /* all caps must be kept for this time; doubled up to MOST_NS */
-#define MOST_NS (600 * NS_PER_S)
+#define MOST_NS (600 * NS_PER_S) /* the longest time for which all caps must be kept */
 /* if a cap is exceeded again within this time, returning workers are the cause */
 #define AGAIN_NS (900 * NS_PER_S)
 #define WH       3600.0 /* joules */

@@ -34,22 +34,25 @@
 #define BIT(r)   (UINT32_C(1) << (r))
 #define FOR_EVER UINT64_MAX /* as a time: a hold or a reservation that does not end */
 
-/* docs/GUARD-MACHINE.md (Numbers) explains these. */
-#define CALM_SCENES  3
-#define RETRIES      2
-#define RETRY_NS     NS_PER_S
-#define RECHECK_NS   (5 * NS_PER_S)
-#define STUCK_NS     (30 * NS_PER_S)
-#define UP_NS        (120 * NS_PER_S)
-#define LONGEST_NS   (600 * NS_PER_S)
-#define FLAP_NS      (900 * NS_PER_S)
-#define RELOAD_NS    (300 * NS_PER_S)
+/* Fixed numbers; docs/GUARD-MACHINE.md (Numbers) has the same table for users. */
+#define CALM_SCENES 3              /* scenes without demand that end a suspicion */
+#define RETRIES     2              /* further tries of an order at one level */
+#define RETRY_NS    NS_PER_S       /* wait before the first further try; doubled for the next */
+#define RECHECK_NS  (5 * NS_PER_S) /* time between checks before a return */
+#define STUCK_NS    (30 * NS_PER_S) /* time between tries to evict a stuck worker */
+/* time limit of the order to return, and again of the check that the memory is back */
+#define UP_NS      (120 * NS_PER_S)
+#define LONGEST_NS (600 * NS_PER_S) /* the longest wait before a return */
+/* a third eviction for contention within this time doubles the quiet time */
+#define FLAP_NS   (900 * NS_PER_S)
+#define RELOAD_NS (300 * NS_PER_S) /* three reloads within this time are a reload storm */
+/* time limit of one call of an adapter or a hook; a checkpoint gets more */
 #define CALL_NS      (10 * NS_PER_S)
-#define LEAST_NS     (2 * NS_PER_S)
-#define AC_NS        (10 * NS_PER_S)
-#define WELL_NS      (60 * NS_PER_S)
-#define BLIND_ERRORS 10
-#define CLEAN_SCENES 3
+#define LEAST_NS     (2 * NS_PER_S)  /* the least time for a call of an eviction */
+#define AC_NS        (10 * NS_PER_S) /* time on mains power that ends the reason battery */
+#define WELL_NS      (60 * NS_PER_S) /* a lost GPU is trusted after it answered this long */
+#define BLIND_ERRORS 10 /* errors in a row that are tolerated before the guard is blind */
+#define CLEAN_SCENES 3  /* good readings in a row that end blindness */
 
 #define SLACK_BYTES (64 * MIB)  /* a change of memory by less than this is not a change */
 #define STAGING     (256 * MIB) /* host memory that must be free before any model is loaded */
@@ -543,7 +546,7 @@ bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsign
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c);
 bool guard_contender_fits(const struct guard *g, const struct guard_worker *w);
 bool guard_damped(struct guard *g, struct guard_worker *w);
-bool guard_limited(struct guard *g, struct guard_worker *w);
+bool guard_take_eviction(struct guard *g, struct guard_worker *w);
 void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
 			    struct demand_case *c);
 int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, size_t size);

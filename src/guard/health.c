@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SLOW_NS       (10 * NS_PER_S)
+#define SLOW_NS       (10 * NS_PER_S) /* interval of readings of a GPU without a problem */
 #define ANY_THERMAL   (ABI_REASON_HW_THERMAL | ABI_REASON_SW_THERMAL)
 #define THRESHOLD_MIN 40. /* a lower threshold is not valid: no board slows down below this */
 

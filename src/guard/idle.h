@@ -37,7 +37,7 @@ struct idle_mean {
 enum idle_model { ECONOMY_LOADED, ECONOMY_UNLOADED, ECONOMY_LOADING };
 
 struct idle_economy {              /* state of one worker; begins zeroed */
-	uint64_t last_ns;          /* time of the last input */
+	uint64_t last_ns;          /* monotonic time of the last input; 0: none */
 	uint64_t peak_bytes;       /* memory of the worker when it last ran with its model */
 	struct idle_mean resident; /* watts of the worker's GPUs while the worker is idle */
 	/* watts of the worker's GPUs while the worker is not on them */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define DRAIN_RETRY_NS (250 * NS_PER_MS)
+#define DRAIN_RETRY_NS (250 * NS_PER_MS) /* wait before a drain that failed is tried again */
 
 /* Returns the time that an eviction may take. A checkpoint is assumed to write 1 GB/s: one
  * nanosecond per byte. */

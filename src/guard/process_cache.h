@@ -52,14 +52,15 @@ bool pidfd_set_has(struct pidfd_set *a, struct proc_id id);
 /* Adds a process, if possible. */
 void pidfd_set_add(struct pidfd_set *a, struct proc_id id);
 
+/* A process that the driver lists but /proc does not is an orphan after this time. */
 #define PROCESS_CACHE_ORPHAN_NS NS_PER_S
 /* how long a process is kept after it was last listed: long, because reading the driver's list
  * may fail for a while */
 #define PROCESS_CACHE_FORGET_NS (10 * NS_PER_S)
 /* A young process may execute another program, so it is read again more often than an old
- * one. */
+ * one: YOUNG_NS is the age at which it becomes old, REFRESH_..._NS the time between readings. */
 #define PROCESS_CACHE_YOUNG_NS         (10 * NS_PER_S)
-#define PROCESS_CACHE_REFRESH_YOUNG_NS UINT64_C(2000000000)
+#define PROCESS_CACHE_REFRESH_YOUNG_NS (2 * NS_PER_S)
 #define PROCESS_CACHE_REFRESH_OLD_NS   (10 * NS_PER_S)
 
 enum process_state {

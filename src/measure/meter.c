@@ -305,9 +305,13 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 	}
 	none = unmatched_selector(snap, gpus);
 	if (!err && gpus && gpus[0] && gw_snapshot_device_count(snap) == 0) {
-		const char *why = gw_snapshot_status(snap)->message;
+		const struct gw_status *status = gw_snapshot_status(snap);
+		const char *why = status->message;
+		/* the message of this cause begins with the same words */
+		const char *what =
+			status->cause == GW_CAUSE_NO_GPU && *why ? "" : "no GPU was found";
 
-		err = context_fail(ctx, -GW_E_NODEV, "no GPU was found%s%s", *why ? ": " : "",
+		err = context_fail(ctx, -GW_E_NODEV, "%s%s%s", what, *what && *why ? ": " : "",
 				   why);
 	}
 	gw_snapshot_free(snap);

@@ -57,8 +57,9 @@ bool api_word_in(const char *list, const char *word, size_t n);
 bool api_says_json(const struct request *q, struct reply *r);
 
 struct json_request;
-/* Reads the body, which must be an object with keys of the list `keys`. The caller ends it with
- * json_request_close(). Returns NULL after a reply with 400. */
+/* Reads the body. The body must be an object; it may have only the keys in `keys`, which are
+ * separated by spaces. Returns NULL after a reply with 400. Free the result with
+ * json_request_close(). */
 struct json_request *api_body(const struct request *q, struct reply *r, const char *keys);
 
 /* True if the body is absent or {}. If not, replies 400. */

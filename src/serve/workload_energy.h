@@ -39,7 +39,7 @@ struct workload_row {
 	/* time in which the workload had a process on the GPU */
 	double gpu_seconds;
 	double joules; /* energy that was charged to the workload */
-	/* part of joules, gained while no other workload was on the GPU */
+	/* part of `joules` that was charged while no other workload was on the GPU */
 	double alone_joules;
 	/* energy of the whole GPU while other workloads were on it too */
 	double shared_joules;

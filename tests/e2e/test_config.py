@@ -66,6 +66,16 @@ def test_check_prints_all_errors_and_exits_2(config):
     ]
 
 
+def test_check_sorts_by_line_and_names_a_missing_token_with_the_other_errors(config):
+    path = config.write("[guard]\nmode = 'often'\n[service]\ntoken_file = '/absent'\nlisten = ['x']\nhosts = ['a b']\n[lgo]\n",
+                        config.top / "bad.toml")
+    done = config("check", path, GPUWARD_LOG_LEVEL="loud")
+    assert done.returncode == USAGE
+    places = [line.removeprefix(f"{path}:").split(":")[0] for line in done.stderr.splitlines()]
+    assert places == ["2", "4", "5", "6", "7", "GPUWARD_LOG_LEVEL"], done.stderr
+    assert "token_file: /absent cannot be read" in done.stderr
+
+
 def test_check_as_json(config):
     path = config.write("[service]\nlisen = 1\n", config.top / "bad.toml")
     done = config("check", path, "--json", GPUWARD_LOG_LEVEL="loud", GPUWARD_LISEN="1")
@@ -181,7 +191,7 @@ def test_a_profile_that_an_earlier_file_disarms_is_reported(config):
     second = config.write(GUARD, config.etc / "gpuward.d" / "guard.toml")
     done = config("check")
     assert done.returncode == OK
-    assert done.stderr.startswith(
+    assert done.stderr.endswith(
         f'{first}:{line}:1: warning: mode = "observe" is set here, so the profile "desktop" '
         f"({second}) does not set it to enforce; remove it, or move it next to the profile\n")
     assert "require_nvml = false is set here" in done.stderr and done.stderr.count("\n") == 2

@@ -249,12 +249,12 @@ TEST(all_errors_are_reported_one_per_line)
 	assert_string_equal(
 		said(),
 		"2:1: no such key \"foo\" in [service]\n"
-		"5:9: level must be a string, not an integer\n"
-		"GPUWARD_LOG_FORMAT: must be logfmt or json, not \"xml\"\n"
 		"3:1: listen: \"x\": the port is missing: write HOST:PORT, [IPV6]:PORT or "
 		"unix:PATH\n"
 		"3:1: listen: \"z\": the port is missing: write HOST:PORT, [IPV6]:PORT or "
-		"unix:PATH");
+		"unix:PATH\n"
+		"5:9: level must be a string, not an integer\n"
+		"GPUWARD_LOG_FORMAT: must be logfmt or json, not \"xml\"");
 }
 
 TEST(too_many_errors_are_counted)

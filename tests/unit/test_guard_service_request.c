@@ -337,7 +337,7 @@ TEST(a_game_that_a_restart_loses_is_logged)
 	seen.game_unkept = true; /* the disk is full */
 	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.logged, 3);
-	assert_in(seen.text, "game of process 4711 cannot be stored");
+	assert_in(seen.text, "registration of game process 4711 cannot be saved");
 	seen.game_unkept = seen.lasting = false; /* there is no database file */
 	assert_int_equal(guard_service_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.logged, 5);

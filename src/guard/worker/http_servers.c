@@ -531,7 +531,8 @@ static const struct {
 	const char *path;
 	const char *array; /* path of the entries; NULL: the document is the only entry */
 	const char *name;  /* path of the name in an entry */
-	/* NULL: every model in the list is loaded. May set the name to NULL. */
+	/* Returns the state of one entry; may set *name to NULL (name unknown). NULL pointer:
+	 * every listed model is loaded. */
 	enum model_state (*state)(const struct json_doc *entry, const char **name);
 } formats[WORKER_KINDS] = {
 	[WORKER_LLAMACPP] = { "/models", "data", "id", llamacpp_state },
