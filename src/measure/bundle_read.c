@@ -476,7 +476,8 @@ struct power {
 	struct bundle_reader r;
 	void (*visit)(void *arg, uint64_t t_ns, double watts);
 	void *arg;
-	uint64_t first_ns;
+	uint64_t last_ns; /* time of the last sample; 0: none yet */
+	bool back;        /* a sample is earlier than the previous one */
 };
 
 static int power_event(struct bundle_reader *r, const struct event *e)
@@ -485,10 +486,11 @@ static int power_event(struct bundle_reader *r, const struct event *e)
 
 	if (e->type != EVENT_POWER)
 		return 0;
-	if (!p->first_ns)
-		p->first_ns = e->t_ns;
-	if (e->t_ns >= p->first_ns)
-		p->visit(p->arg, e->t_ns, e->u.power_w);
+	p->back = e->t_ns < p->last_ns;
+	if (p->back)
+		return -GW_E_PARSE;
+	p->last_ns = e->t_ns;
+	p->visit(p->arg, e->t_ns, e->u.power_w);
 	return 0;
 }
 
@@ -516,5 +518,28 @@ int bundle_power(const char *dir, unsigned device,
 		return err;
 	snprintf(name, name_size, "%s", p.r.name);
 	*ret_simulated = sum.simulated;
-	return each_event(&p.r, power_event);
+	err = each_event(&p.r, power_event);
+	if (p.back)
+		snprintf(message, size,
+			 "%s: the times of GPU %u's power samples go back after %llu ns", dir,
+			 device, (unsigned long long)p.last_ns);
+	return err;
+}
+
+int bundle_check_unchanged(const char *dir, char *message, size_t size)
+{
+	struct bundle_summary sum;
+	struct bundle_reader r = { .dir = dir, .sum = &sum, .message = message, .size = size };
+	int err = read_manifest(&r);
+
+	if (err)
+		return err;
+	while (device_exists(dir, sum.devices))
+		sum.devices++;
+	check_sums(&r);
+	if (sum.check != BUNDLE_CHANGED)
+		return 0;
+	snprintf(message, size, "%s/%s was changed after it was written", dir,
+		 sum.changed_file);
+	return -GW_E_PARSE;
 }
