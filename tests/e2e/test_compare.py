@@ -741,6 +741,13 @@ def test_control_characters_of_a_label_do_not_reach_the_terminal(tmp_path):
     assert "\x1b" not in compare(raw, code=FAILED).stderr
 
 
+def test_a_newline_in_the_name_of_a_gpu_does_not_break_a_message(tmp_path):
+    path = save(tmp_path, "a.json", result("a", name="NVIDIA\nH200", driver="580\n1"))
+    refused = compare(path, save(tmp_path, "b.json", result("b")), code=USAGE).stderr
+    assert "NVIDIA?H200 (" in refused and "driver 580?1)" in refused
+    assert len(refused.splitlines()) == 1, refused
+
+
 def test_the_same_file_twice_is_refused_as_a_second_trial(tmp_path):
     path = save(tmp_path, "a.json", result("a"))
     assert "is given twice" in compare(path, path, code=USAGE).stderr
