@@ -876,6 +876,39 @@ TEST(a_counter_that_reading_disturbs_is_found_and_read_rarely)
 	assert_true(off_by(r->joules.best, truth) <= 0.02);
 }
 
+/* The counter and the samples agree about a load that rises by 10 W per second, if the lag of
+ * the counter is subtracted. */
+TEST(the_lag_of_the_counter_counts_while_the_phase_is_unknown)
+{
+	static struct energy e;
+	struct energy_setup set = { .shape = SHAPE_RING,
+				    .spacing_s = 0.02,
+				    .look_ratio = 1,
+				    .counter = true,
+				    .limit_w = NAN,
+				    .sensor = { .tick_s = 0.1, .counter_lag_s = 0.5 } };
+	struct energy_window w;
+	struct gw_energy result = { .device = 0 };
+
+	energy_init(&e, &set);
+	energy_open(&w, 15 * NS_PER_S, NAN);
+	for (unsigned i = 0; i <= 1000; i++) { /* from 10 s to 30 s */
+		double s = 0.02 * i, at = s - 0.55;
+
+		energy_add(&e, 10 * NS_PER_S + i * 20 * NS_PER_MS, 100 + 10 * s);
+		if (i == 100 || i == 800)
+			energy_count(&e, 10 * NS_PER_S + i * 20 * NS_PER_MS,
+				     10 * NS_PER_S + i * 20 * NS_PER_MS + 2,
+				     100 * at + 5 * at * at);
+	}
+	energy_close(&w, 18 * NS_PER_S);
+	assert_true(energy_follow(&e, &w));
+	energy_result(&e, &w, &result);
+	assert_false(e.phase_known);
+	assert_float_equal(result.anchor_ratio, 1, 1e-3);
+	assert_true(result.anchor_ratio != 1); /* 1 exactly: no pair of readings was used */
+}
+
 TEST(every_failing_call_costs_no_more_than_its_figures)
 {
 	static const char *const calls[] = {
