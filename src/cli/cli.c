@@ -380,6 +380,13 @@ bool cli_find_part(char *out, size_t size, const char *built, const char *instal
 	return access(out, R_OK) == 0;
 }
 
+bool cli_knows_own_path(void)
+{
+	char c;
+
+	return readlink("/proc/self/exe", &c, 1) > 0;
+}
+
 static char library[4096 + 64];
 
 /* Finds the library of the simulator: the file that GPUWARD_SIM_LIBRARY names, or else the file
@@ -436,6 +443,10 @@ int simulate_prepare(const char *scenario, const char **ret_library)
 	char error[512] = "";
 	void *lib;
 
+	if (!find_library() && !cli_knows_own_path())
+		return cli_fail("cannot search for the simulator next to this program: "
+				"/proc/self/exe cannot be read; mount /proc, or set "
+				"GPUWARD_SIM_LIBRARY to the path of the simulator");
 	if (!find_library())
 		return cli_fail("the simulator is neither at sim/libnvidia-ml.so.1 next to "
 				"this program nor at %s; set GPUWARD_SIM_LIBRARY to its path",

@@ -135,6 +135,10 @@ enum term_style cli_state_style(enum gw_device_state state);
  * tried. */
 bool cli_find_part(char *out, size_t size, const char *built, const char *installed);
 
+/* False if the path of this program is unknown because /proc is not mounted. cli_find_part()
+ * then searches only below the configured prefix. */
+bool cli_knows_own_path(void);
+
 /* Joins the words of a command with blanks. The result is cut at size. */
 void cli_join(char *out, size_t size, char *const *argv);
 

@@ -121,9 +121,11 @@ static int replay_run(struct cli *c)
 		return cli_usage("give the folder of one bundle: gpuward replay BUNDLE");
 	buf_init(&out, 256 << 20);
 	buf_adds(&out, "# Power of a bundle, for gpuward --simulate=FILE\n");
-	err = isnan(g->device) ? add_all(&out, c->argv[0], message, sizeof(message))
-			       : add_gpu(&out, c->argv[0], (unsigned)g->device, message,
-					 sizeof(message));
+	err = bundle_check_unchanged(c->argv[0], message, sizeof(message));
+	if (!err)
+		err = isnan(g->device) ? add_all(&out, c->argv[0], message, sizeof(message))
+				       : add_gpu(&out, c->argv[0], (unsigned)g->device, message,
+						 sizeof(message));
 	code = err ? cli_fail("%s", message) : output_write(g->output, &out, c->quiet);
 	buf_done(&out);
 	return code;

@@ -98,10 +98,14 @@ static int serve_run(struct cli *c)
 {
 	char path[4096 + sizeof(NAME)];
 
-	if (!cli_find_part(path, sizeof(path), NAME, GPUWARD_LIBEXECDIR "/gpuward/" NAME))
+	if (!cli_find_part(path, sizeof(path), NAME, GPUWARD_LIBEXECDIR "/gpuward/" NAME)) {
+		if (!cli_knows_own_path())
+			return cli_fail("cannot search for " NAME " next to this program: "
+					"/proc/self/exe cannot be read; mount /proc");
 		return cli_fail("this gpuward is installed without the service (" NAME
 				" is missing); build it with libmicrohttpd, sqlite3, zlib and "
 				"jansson: make build");
+	}
 	if (c->words)
 		execv(path, c->words);
 	return cli_fail("cannot start %s: %s", path, strerror(errno));

@@ -684,9 +684,14 @@ static const char *verdict_word(const struct compare_change *c, enum comparison_
 	return isnan(c->change) ? NULL : words[compare_verdict(c)];
 }
 
-static void csv_text(struct buf *out, const char *s)
+/* Adds a quoted text. A spreadsheet evaluates a text that begins with one of =+-@ as a formula,
+ * so such a text gets an apostrophe in front. */
+static void csv_text(struct buf *out, const char *text)
 {
-	buf_addc(out, '"');
+	char clean[1024], *s = clean;
+
+	utf8_clean(clean, sizeof(clean), text);
+	buf_adds(out, *s && strchr("=+-@", *s) ? "\"'" : "\"");
 	for (; *s; s++)
 		buf_adds(out, *s == '"' ? "\"\"" : (char[]){ *s, '\0' });
 	buf_addc(out, '"');

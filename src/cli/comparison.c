@@ -329,12 +329,14 @@ static int row_changes(const struct comparison *c, struct comparison_row *row)
 
 #define GPU_TEXT 1024
 
-/* Writes the GPUs of a run: name, UUID and driver. */
+/* Writes the GPUs of a run: name, UUID and driver. Replaces control characters, because a
+ * newline would begin a new line of a message. */
 static void gpu_text(const struct result_run *run, char out[static GPU_TEXT])
 {
+	char text[GPU_TEXT] = "";
 	struct buf b;
 
-	buf_init_fixed(&b, out, GPU_TEXT);
+	buf_init_fixed(&b, text, GPU_TEXT);
 	for (size_t i = 0; i < run->ndevices; i++) {
 		const struct result_device *d = &run->devices[i];
 
@@ -343,6 +345,7 @@ static void gpu_text(const struct result_run *run, char out[static GPU_TEXT])
 			 d->uuid ? d->uuid : "no UUID",
 			 d->driver_version ? d->driver_version : "unknown");
 	}
+	utf8_clean(out, GPU_TEXT, text);
 }
 
 /* Returns true if the results are from different GPUs; `sentence` then lists the GPU of each

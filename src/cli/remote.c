@@ -362,7 +362,9 @@ int remote_request_ok(struct remote *r, const char *method, const char *path, co
 
 	if (remote_request(r, method, path, body, TIMEOUT_NS, message, sizeof(message)) != 0)
 		return cli_fail("%s", message);
-	if (r->status == 204 || (r->status >= 200 && r->status < 300 && r->reply))
+	/* every document of the service has a schema_version */
+	if (r->status == 204 || (r->status >= 200 && r->status < 300 && r->reply &&
+				 json_doc_get(r->reply, "schema_version")))
 		return EXIT_OK;
 	if (r->status < 400)
 		return cli_fail("the server on %s does not reply like gpuward; check --address",

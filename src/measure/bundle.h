@@ -107,8 +107,14 @@ struct bundle_summary {
 int bundle_recompute(const char *dir, void (*visit)(void *arg, const struct bundle_found *f),
 		     void *arg, struct bundle_summary *ret, char *message, size_t size);
 
-/* Calls visit() with the power samples of one device in order (monotonic time and watts), for
- * replay. *ret_simulated: the samples are from a simulated GPU. Returns the same as bundle_recompute(), or -GW_E_NODEV: no such device. */
+/* Compares the files with the checksums of the bundle. Returns 0, also if the bundle was not
+ * closed and so has no checksums; -GW_E_PARSE with a message that names the changed file; or
+ * the same as bundle_recompute(). */
+int bundle_check_unchanged(const char *dir, char *message, size_t size);
+
+/* Calls visit() with the power samples of one device (monotonic time and watts), for replay.
+ * *ret_simulated: the samples are from a simulated GPU. Returns the same as bundle_recompute();
+ * -GW_E_NODEV: no such device; -GW_E_PARSE: the times of the samples go back. */
 int bundle_power(const char *dir, unsigned device,
 		 void (*visit)(void *arg, uint64_t t_ns, double watts), void *arg, char *name,
 		 size_t name_size, bool *ret_simulated, char *message, size_t size);

@@ -119,6 +119,26 @@ static bool get_real(const struct toml_node *top, const char *key, double *ret)
 	return true;
 }
 
+/* The greatest time of a setup in seconds, about 30 years: in nanoseconds it fits into 64 bits. */
+#define SETUP_MAX_S 1e9
+
+/* Reads a figure of a setup. Its value must be from min to max. NAN means that the value is
+ * unknown, which only limit_w may be. Returns 0, or -GW_E_PARSE with a message. */
+static int get_figure(struct bundle_reader *r, const char *path, const struct toml_node *top,
+		      const char *key, double min, double max, double *ret)
+{
+	if (!get_real(top, key, ret)) {
+		snprintf(r->message, r->size, "%s: %s is missing or is not a number", path,
+			 key);
+		return -GW_E_PARSE;
+	}
+	if ((*ret >= min && *ret <= max) || (isnan(*ret) && strcmp(key, "limit_w") == 0))
+		return 0;
+	snprintf(r->message, r->size, "%s: %s is %g; it must be from %g to %g", path, key, *ret,
+		 min, max);
+	return -GW_E_PARSE;
+}
+
 static bool get_flag(const struct toml_node *top, const char *key)
 {
 	const struct toml_node *v = toml_get(top, key);
@@ -129,6 +149,17 @@ static bool get_flag(const struct toml_node *top, const char *key)
 static int read_setup(struct bundle_reader *r)
 {
 	struct energy_setup *s = &r->setup;
+	const struct {
+		const char *key;
+		double min, max, *value;
+	} figures[] = {
+		{ "spacing_s", 1e-9, SETUP_MAX_S, &s->spacing_s },
+		{ "window_s", 0, SETUP_MAX_S, &s->window_s },
+		{ "lag_s", -SETUP_MAX_S, SETUP_MAX_S, &s->lag_s },
+		{ "look_ratio", 0, 1, &s->look_ratio },
+		{ "limit_w", 0, 1e9, &s->limit_w },
+		{ "interval_s", 0, SETUP_MAX_S, &r->interval_s },
+	};
 	char path[4096], shape[32];
 	const struct toml_node *top;
 	struct toml *doc;
@@ -148,15 +179,13 @@ static int read_setup(struct bundle_reader *r)
 	s->shape = found >= 0 ? (enum energy_shape)found : SHAPE_NONE;
 	s->counter = get_flag(top, "counter");
 	s->mig = get_flag(top, "mig");
-	if (found < 0 || !get_real(top, "spacing_s", &s->spacing_s) ||
-	    !get_real(top, "window_s", &s->window_s) || !get_real(top, "lag_s", &s->lag_s) ||
-	    !get_real(top, "look_ratio", &s->look_ratio) ||
-	    !get_real(top, "limit_w", &s->limit_w) ||
-	    !get_real(top, "interval_s", &r->interval_s) || !(s->spacing_s > 0)) {
-		snprintf(r->message, r->size, "%s: a value is missing or has the wrong type",
-			 path);
+	if (found < 0) {
+		snprintf(r->message, r->size, "%s: shape is missing or unknown", path);
 		err = -GW_E_PARSE;
 	}
+	for (unsigned i = 0; i < COUNT(figures) && !err; i++)
+		err = get_figure(r, path, top, figures[i].key, figures[i].min, figures[i].max,
+				 figures[i].value);
 	toml_free(doc);
 	return err;
 }
@@ -172,6 +201,12 @@ static int read_sensor(struct bundle_reader *r)
 	if (n < 0)
 		return (int)n;
 	err = sensor_parse(text, (size_t)n, &r->setup.sensor, why, sizeof(why));
+	if (!err && (fabs(r->setup.sensor.tick_s) > SETUP_MAX_S ||
+		     fabs(r->setup.sensor.counter_lag_s) > SETUP_MAX_S)) {
+		snprintf(why, sizeof(why), "tick_s or counter_lag_s is more than %g",
+			 SETUP_MAX_S);
+		err = -GW_E_PARSE;
+	}
 	if (err)
 		snprintf(r->message, r->size, "%s: %s", path, why);
 	return err;
@@ -441,7 +476,8 @@ struct power {
 	struct bundle_reader r;
 	void (*visit)(void *arg, uint64_t t_ns, double watts);
 	void *arg;
-	uint64_t first_ns;
+	uint64_t last_ns; /* time of the last sample; 0: none yet */
+	bool back;        /* a sample is earlier than the previous one */
 };
 
 static int power_event(struct bundle_reader *r, const struct event *e)
@@ -450,10 +486,11 @@ static int power_event(struct bundle_reader *r, const struct event *e)
 
 	if (e->type != EVENT_POWER)
 		return 0;
-	if (!p->first_ns)
-		p->first_ns = e->t_ns;
-	if (e->t_ns >= p->first_ns)
-		p->visit(p->arg, e->t_ns, e->u.power_w);
+	p->back = e->t_ns < p->last_ns;
+	if (p->back)
+		return -GW_E_PARSE;
+	p->last_ns = e->t_ns;
+	p->visit(p->arg, e->t_ns, e->u.power_w);
 	return 0;
 }
 
@@ -481,5 +518,28 @@ int bundle_power(const char *dir, unsigned device,
 		return err;
 	snprintf(name, name_size, "%s", p.r.name);
 	*ret_simulated = sum.simulated;
-	return each_event(&p.r, power_event);
+	err = each_event(&p.r, power_event);
+	if (p.back)
+		snprintf(message, size,
+			 "%s: the times of GPU %u's power samples go back after %llu ns", dir,
+			 device, (unsigned long long)p.last_ns);
+	return err;
+}
+
+int bundle_check_unchanged(const char *dir, char *message, size_t size)
+{
+	struct bundle_summary sum;
+	struct bundle_reader r = { .dir = dir, .sum = &sum, .message = message, .size = size };
+	int err = read_manifest(&r);
+
+	if (err)
+		return err;
+	while (device_exists(dir, sum.devices))
+		sum.devices++;
+	check_sums(&r);
+	if (sum.check != BUNDLE_CHANGED)
+		return 0;
+	snprintf(message, size, "%s/%s was changed after it was written", dir,
+		 sum.changed_file);
+	return -GW_E_PARSE;
 }

@@ -62,6 +62,10 @@ void energy_find_phase(struct energy *e);
  * phase. */
 uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_s);
 
+/* Returns the time up to which a reading counts the energy: that of the last update before it,
+ * less the lag of the counter. If the phase is unknown, the update was half a tick before. */
+uint64_t energy_update_time(const struct energy *e, const struct energy_read *r);
+
 /* Finds the counter reading that belongs to a boundary of a window. Stores this reading, and the
  * integral of the samples at the last update of the counter before it. */
 void energy_take_read(const struct energy *e, uint64_t boundary_ns,

@@ -132,7 +132,6 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 			   uint64_t end_ns, double *ret_u)
 {
 	uint64_t n = e->reads < ENERGY_READS ? e->reads : ENERGY_READS;
-	uint64_t half = (uint64_t)(e->set.sensor.tick_s * 0.5e9);
 	double best_u = INFINITY, ratio = 1;
 
 	for (uint64_t i = 0; i < n; i++)
@@ -152,12 +151,8 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 			    (b->before_ns < end_ns &&
 			     end_ns - b->before_ns > b->before_ns - a->before_ns))
 				continue;
-			ta = e->phase_known
-				     ? energy_tick_before(e, energy_middle(a), e->phase_s)
-				     : energy_middle(a) - half;
-			tb = e->phase_known
-				     ? energy_tick_before(e, energy_middle(b), e->phase_s)
-				     : energy_middle(b) - half;
+			ta = energy_update_time(e, a);
+			tb = energy_update_time(e, b);
 			if (energy_at(e, ta, &pa) != 0 || energy_at(e, tb, &pb) != 0 ||
 			    pb.hole_s > pa.hole_s)
 				continue;

@@ -213,19 +213,26 @@ const struct energy_read *energy_nearest(const struct energy *e, uint64_t t_ns)
 	return best;
 }
 
+uint64_t energy_update_time(const struct energy *e, const struct energy_read *r)
+{
+	uint64_t half = (uint64_t)(e->set.sensor.tick_s * 0.5e9);
+
+	if (e->phase_known)
+		return energy_tick_before(e, energy_middle(r), e->phase_s);
+	return energy_middle(r) - half - (uint64_t)llround(e->set.sensor.counter_lag_s * 1e9);
+}
+
 void energy_take_read(const struct energy *e, uint64_t boundary_ns,
 		      struct energy_boundary *boundary)
 {
 	const struct energy_read *r = energy_nearest(e, boundary_ns);
-	uint64_t t, half = (uint64_t)(e->set.sensor.tick_s * 0.5e9);
+	uint64_t t;
 
 	if (!r)
 		return;
 	boundary->read = *r;
 	boundary->tick_known = e->phase_known;
-	t = e->phase_known
-		    ? energy_tick_before(e, energy_middle(r), e->phase_s)
-		    : energy_middle(r) - half - (uint64_t)(e->set.sensor.counter_lag_s * 1e9);
+	t = energy_update_time(e, r);
 	if (energy_at(e, t, &boundary->tick) != 0)
 		boundary->read.before_ns = 0;
 	boundary->tick_slope_w =

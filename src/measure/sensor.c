@@ -281,6 +281,8 @@ int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sens
 	struct sampler_device sd;
 	int err = sampler_device_init(&sd, ctx, position);
 
+	if (err)
+		snprintf(message, size, "the driver lists no GPU at position %u", position);
 	return err ? err : sensor_learn(&sd, plan, ret, message, size);
 }
 

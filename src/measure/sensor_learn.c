@@ -560,6 +560,8 @@ int sensor_learn(struct sampler_device *sd, const struct sensor_plan *plan, stru
 		l->s.wall_ns = clock_wall_ns(sd->clock);
 		*ret = l->s;
 	}
+	if (err && size && !message[0])
+		snprintf(message, size, "%s", gw_strerror(err));
 	if (l)
 		recorder_done(&l->w);
 	free(l);

@@ -396,3 +396,12 @@ def test_a_signal_ends_a_measurement_that_waits_for_the_reader_of_a_fifo(tmp_pat
         assert child.wait(TIMEOUT) == -number
     os.close(reader)
     os.close(writer)
+
+
+def test_without_proc_the_cause_is_named():
+    hidden = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
+    if subprocess.run([*hidden, "true"], capture_output=True).returncode:
+        pytest.skip("mounting is not permitted here")
+    for args in (("serve",), ("list", "--simulate=two-gpus")):
+        done = subprocess.run([*hidden, str(PROGRAM), *args], env=environment(), capture_output=True, text=True, timeout=20)
+        assert done.returncode == 1 and "/proc/self/exe cannot be read; mount /proc" in done.stderr, done.stderr

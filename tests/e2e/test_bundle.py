@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -109,6 +110,24 @@ def test_points_of_a_replay_have_no_more_digits_than_a_millionth(tmp_path):
     numbers = [n for pair in re.findall(r"\[([\d.e+-]+), ([\d.e+-]+)\]", text) for n in pair]
     assert len(numbers) > 100
     assert [n for n in numbers if len(n.partition(".")[2]) > 6 or "e" in n] == []
+
+
+def test_a_replay_refuses_a_changed_bundle_and_times_that_go_back(tmp_path):
+    bundle = tmp_path / "run"
+    shutil.copytree(FIXTURES / "bundle-h200", bundle)
+    assert gpuward("replay", str(bundle)).returncode == 0
+    events = bundle / "gpu0.events"
+    lines = events.read_text().splitlines(keepends=True)
+    power = [i for i, line in enumerate(lines) if line.startswith("P")]
+    lines[power[3]], lines[power[5]] = lines[power[5]], lines[power[3]]
+    events.write_text("".join(lines))
+    done = gpuward("replay", str(bundle))
+    assert done.returncode == 1 and done.stdout == ""
+    assert f"{events} was changed after it was written" in done.stderr
+    (bundle / "SHA256SUMS").unlink()
+    done = gpuward("replay", str(bundle))
+    assert done.returncode == 1 and done.stdout == ""
+    assert "the times of GPU 0's power samples go back" in done.stderr
 
 
 def test_a_replayed_bundle_is_measured_again(tmp_path):

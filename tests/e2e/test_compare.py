@@ -400,8 +400,17 @@ def test_a_size_reads_back_as_it_was_given(tmp_path, size, text):
     assert f">{text}</td>" in gpuward("report", path).stdout
 
 
+@pytest.mark.parametrize("label, shown", [("=1+1", "'=1+1"), ("+1", "'+1"), ("-1", "'-1"), ("@SUM(A1)", "'@SUM(A1)"),
+                                          ("a=b", "a=b"), ("a\nb\u202ec", "a?b?c"), ("\t=1", "?=1")])
+def test_a_spreadsheet_does_not_evaluate_a_label(tmp_path, label, shown):
+    a, b = save(tmp_path, "a.json", result(label)), save(tmp_path, "b.json", result("plain", power=250.0))
+    got = list(csv.DictReader(io.StringIO(compare(a, b, "-f", "csv").stdout, newline="")))
+    assert [r["label"] for r in got] == [shown, "plain"]
+    assert float(got[1]["power_mean_watts_change_ratio"]) < 0  # a negative number stays a number
+
+
 def test_csv_reads_back(tmp_path):
-    label = 'a,"b"\nc'
+    label = 'a,"b" c'
     a = save(tmp_path, "a.json", result(label, trials=2, spread=0.01))
     b = save(tmp_path, "b.json", result("plain"))
     got = list(csv.DictReader(io.StringIO(compare(a, b, "-f", "csv").stdout, newline="")))
@@ -739,6 +748,13 @@ def test_control_characters_of_a_label_do_not_reach_the_terminal(tmp_path):
     assert "\x1b" not in compare(path, other, code=USAGE).stderr
     raw = nothing(tmp_path, "raw.json", "\x1b[31m")
     assert "\x1b" not in compare(raw, code=FAILED).stderr
+
+
+def test_a_newline_in_the_name_of_a_gpu_does_not_break_a_message(tmp_path):
+    path = save(tmp_path, "a.json", result("a", name="NVIDIA\nH200", driver="580\n1"))
+    refused = compare(path, save(tmp_path, "b.json", result("b")), code=USAGE).stderr
+    assert "NVIDIA?H200 (" in refused and "driver 580?1)" in refused
+    assert len(refused.splitlines()) == 1, refused
 
 
 def test_the_same_file_twice_is_refused_as_a_second_trial(tmp_path):

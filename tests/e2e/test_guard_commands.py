@@ -233,7 +233,8 @@ def test_the_match_of_an_absent_worker_is_named_by_its_own_keys(world):
             assert re.search(rf"{name} has been absent for \d+ s", text), text
 
 
-@pytest.mark.parametrize("head, body", [("200 OK", b'{"mode":"en'), ("200 OK", b"hello"), ("307 Temporary Redirect", b"")])
+@pytest.mark.parametrize("head, body", [("200 OK", b'{"mode":"en'), ("200 OK", b"hello"), ("200 OK", b'{"models":[1,null]}'),
+                                        ("200 OK", b"[]"), ("307 Temporary Redirect", b"")])
 def test_a_server_that_is_not_gpuward_is_never_success(tmp_path, head, body):
     class Handler(http.server.BaseHTTPRequestHandler):
         def answer(self):

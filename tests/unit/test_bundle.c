@@ -191,6 +191,39 @@ BUNDLE_TEST(a_folder_that_is_not_a_bundle_is_reported)
 		-GW_E_IO);
 }
 
+BUNDLE_TEST(an_impossible_figure_of_a_setup_is_refused_by_its_name)
+{
+	static const struct {
+		const char *key, *value;
+	} rows[] = {
+		{ "spacing_s", "0.0" },       { "spacing_s", "1e308" }, { "spacing_s", "nan" },
+		{ "window_s", "1e308" },      { "window_s", "-1.0" },   { "window_s", "inf" },
+		{ "lag_s", "-1e308" },        { "lag_s", "nan" },       { "look_ratio", "2.0" },
+		{ "look_ratio", "\"half\"" }, { "limit_w", "-1.0" },    { "limit_w", "1e308" },
+		{ "interval_s", "1e308" },    { "interval_s", "-1" },
+	};
+	struct bundle_summary sum;
+	char text[4096] = "", changed[4200];
+
+	start();
+	measure(2, "one");
+	assert_int_equal(bundle_close(bundle, message, sizeof(message)), 0);
+	snprintf(path, sizeof(path), "%s/gpu0.setup.toml", dir);
+	assert_true(file_read(path, text, sizeof(text), message, sizeof(message)) > 0);
+	for (unsigned i = 0; i < COUNT_OF(rows); i++) {
+		const char *line = strstr(text, rows[i].key), *end = strchr(line, '\n');
+
+		snprintf(changed, sizeof(changed), "%.*s%s = %s%s", (int)(line - text), text,
+			 rows[i].key, rows[i].value, end);
+		assert_int_equal(
+			file_replace(path, changed, strlen(changed), message, sizeof(message)),
+			0);
+		assert_int_equal(recompute(&sum), -GW_E_PARSE);
+		assert_in(message, "gpu0.setup.toml");
+		assert_in(message, rows[i].key);
+	}
+}
+
 /* Recorded on an H200 (load 40 ms on, 163 ms off). If the energy engine is changed on purpose,
  * `gpuward recompute --json` prints the new values for windows.tsv. */
 TEST(a_recording_of_an_h200_gives_its_golden_joules)

@@ -606,9 +606,11 @@ SIM_TEST(a_card_without_samples_is_recognised)
 						 &(struct sensor_plan){ .drive = NULL }, &s,
 						 message, sizeof(message)),
 			     0);
+	memset(message, '?', sizeof(message)); /* as uninitialised memory */
 	assert_int_equal(sensor_characterise(sim.ctx, 7, &(struct sensor_plan){ .drive = NULL },
 					     &s, message, sizeof(message)),
 			 -GW_E_NODEV);
+	assert_string_equal(message, "the driver lists no GPU at position 7");
 	sim_close();
 }
 
