@@ -33,29 +33,24 @@
 
 #define BIT(r)   (UINT32_C(1) << (r))
 #define FOR_EVER UINT64_MAX /* as a time: a hold or a reservation that does not end */
-
 /* Fixed numbers; docs/GUARD-MACHINE.md (Numbers) has the same table for users. */
-#define CALM_SCENES 3              /* scenes without demand that end a suspicion */
-#define RETRIES     2              /* further tries of an order at one level */
-#define RETRY_NS    NS_PER_S       /* wait before the first further try; doubled for the next */
-#define RECHECK_NS  (5 * NS_PER_S) /* time between checks before a return */
-#define STUCK_NS    (30 * NS_PER_S) /* time between tries to evict a stuck worker */
-/* time limit of the order to return, and again of the check that the memory is back */
-#define UP_NS      (120 * NS_PER_S)
-#define LONGEST_NS (600 * NS_PER_S) /* the longest wait before a return */
-/* a third eviction for contention within this time doubles the quiet time */
-#define FLAP_NS   (900 * NS_PER_S)
-#define RELOAD_NS (300 * NS_PER_S) /* three reloads within this time are a reload storm */
-/* time limit of one call of an adapter or a hook; a checkpoint gets more */
-#define CALL_NS      (10 * NS_PER_S)
-#define LEAST_NS     (2 * NS_PER_S)  /* the least time for a call of an eviction */
-#define AC_NS        (10 * NS_PER_S) /* time on mains power that ends the reason battery */
-#define WELL_NS      (60 * NS_PER_S) /* a lost GPU is trusted after it answered this long */
+#define CALM_SCENES  3        /* scenes without demand that end a suspicion */
+#define RETRIES      2        /* further tries of an order at one level */
+#define RETRY_NS     NS_PER_S /* wait before the first further try; doubled for the next */
+#define RECHECK_NS   (5 * NS_PER_S)   /* time between checks before a return */
+#define STUCK_NS     (30 * NS_PER_S)  /* time between tries to evict a stuck worker */
+#define UP_NS        (120 * NS_PER_S) /* time limit of a return, and of the check of it */
+#define LONGEST_NS   (600 * NS_PER_S) /* the longest wait before a return */
+#define FLAP_NS      (900 * NS_PER_S) /* a third eviction within it doubles the quiet time */
+#define RELOAD_NS    (300 * NS_PER_S) /* three reloads within this time are a reload storm */
+#define CALL_NS      (10 * NS_PER_S)  /* time limit of one call; a checkpoint gets more */
+#define LEAST_NS     (2 * NS_PER_S)   /* the least time for a call of an eviction */
+#define AC_NS        (10 * NS_PER_S)  /* time on mains power that ends the reason battery */
+#define WELL_NS      (60 * NS_PER_S)  /* a lost GPU is trusted after it answered this long */
 #define BLIND_ERRORS 10 /* errors in a row that are tolerated before the guard is blind */
 #define CLEAN_SCENES 3  /* good readings in a row that end blindness */
-
-#define SLACK_BYTES (64 * MIB)  /* a change of memory by less than this is not a change */
-#define STAGING     (256 * MIB) /* host memory that must be free before any model is loaded */
+#define SLACK_BYTES  (64 * MIB)  /* a change of memory by less than this is not a change */
+#define STAGING      (256 * MIB) /* host memory that must be free before any model is loaded */
 
 /* Set of the reasons that the hold "active" masks. */
 enum {

@@ -83,7 +83,7 @@ NUMBERS = [  # document, sentence with {} for the number, its source
     (TOP_PAGE, "At least {} columns and", lambda: define("cli/top_screen.h", "TOP_COLUMNS_MIN")),
     (TOP_PAGE, "columns and {} rows; a smaller terminal", lambda: define("cli/top_screen.h", "TOP_ROWS_MIN")),
     (TOP_PAGE, "service's interval, {} s by default", lambda: setting("service", "interval")),
-    (PAGE, "Stop waiting for a driver call after this time (default: {}s)",
+    (PAGE, "Stop waiting for a driver call after this time (default: {}s;",
      lambda: found("src/cli/cli.c", r"o\.deadline_ns = (\d+) \* NS_PER_S")),
     (MEASURE, "The first {} parts are measured", lambda: define("cli/progress_marks.h", "PROGRESS_MARKS_WINDOWS")),
     (LOG, "a GPU that is more than {} ms late is not waited for", lambda: define("cli/cmd_log.c", "HOLD_NS", MS)),
