@@ -247,6 +247,7 @@ class CDevice(Structure):
         ("text_absence", POINTER(c_uint8)),
         ("value", POINTER(c_double)),
         ("value_absence", POINTER(c_uint8)),
+        ("reported_margin_c", c_double),
     ]
 
 

@@ -311,7 +311,8 @@ def figures(size, always, otherwise):
 
 def says(text, word, last):
     """True if a sentence has the figures of the JSON: seconds are rounded there to ms, in the sentence to a tenth."""
-    found = re.search(rf"The worker last {word} at {last['time_utc']}: 4\.0 GiB in ([0-9.]+) s(?:, ([0-9.]+) GiB/s)?\.", text)
+    cause = f" {last['cause']}" if last.get("cause") else ""
+    found = re.search(rf"The worker last {word} at [\d-]+ [\d:]+ \S+{re.escape(cause)}: 4\.0 GiB in ([0-9.]+) s(?:, ([0-9.]+) GiB/s)?\.", text)
     assert last["level"] == 3 and last["bytes"] / last["bytes_per_second"] == pytest.approx(last["seconds"], abs=0.0006)
     if not found or float(found[1]) != pytest.approx(last["seconds"], abs=0.051):
         return False

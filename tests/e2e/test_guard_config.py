@@ -234,8 +234,8 @@ def test_the_journal_is_in_the_folder_state_dir(tmp_path):
         assert (tmp_path / "gpuward.db").exists()
 
 
-@pytest.mark.parametrize("mistake", ["[log]\nlevle = 3\n", "[[worker]]\nname = 3\n"])
-def test_a_mistake_in_the_file_does_not_keep_commands_from_the_service(tmp_path, mistake):
+@pytest.mark.parametrize("mistake, line", [("[log]\nlevle = 3\n", 5), ("[[worker]]\nname = 3\n", 4)])
+def test_a_mistake_in_the_file_does_not_keep_commands_from_the_service(tmp_path, mistake, line):
     with guarded.service(tmp_path) as s:
         guarded.ready(s)
         etc = tmp_path / "etc" / "gpuward"
@@ -244,7 +244,7 @@ def test_a_mistake_in_the_file_does_not_keep_commands_from_the_service(tmp_path,
         file = etc / "gpuward.toml"
         file.write_text(f'[service]\nlisten = ["{address}"]\ntoken_file = "{s.token_file}"\n{mistake}')
         env = environment(GPUWARD_CONFIG_ROOT=tmp_path, XDG_CONFIG_HOME=tmp_path / "home")
-        note = f"gpuward: note: the configuration has a mistake: {file}:5:"
+        note = f"gpuward: note: the configuration has a mistake: {file}:{line}:"
         done = gpuward("guard", "status", env=env)
         assert done.returncode == OK and "ollama" in done.stdout, done.stderr
         assert done.stderr.startswith(note)
