@@ -438,9 +438,15 @@ API_TEST(the_seconds_of_an_open_window_are_those_that_its_energy_covers)
 	run_for(0.1);
 	post(below("/marks"), "{\"label\":\"a\"}", 201);
 	for (unsigned i = 0; i < 24; i++) {
+		char *joules_text;
+		bool unknown;
+
 		run_for(0.13);
 		get(opened, 200);
-		if (strcmp(json_at(t.reply.body.p, "energy_joules"), "null") == 0) {
+		joules_text = json_at(t.reply.body.p, "energy_joules");
+		unknown = strcmp(joules_text, "null") == 0;
+		free(joules_text);
+		if (unknown) {
 			at("seconds", "0");
 			continue;
 		}
