@@ -4,7 +4,7 @@
  *	hold plain MIB                  a pattern in it, a kernel always running; compares it at SIGTERM
  *	hold managed MIB                the same in managed memory, which cannot be put away
  *	hold pair MIB                   plain, and a child that is plain too
- *	hold rate SECONDS               how many rounds of arithmetic a second, with nothing else
+ *	hold rate SECONDS               short kernels; prints the kernels per second every quarter of a second
  *
  * Prints a line with CLOCK_MONOTONIC for each thing that it did. */
 #include <csignal>
@@ -110,24 +110,24 @@ static int work(size_t bytes, bool managed)
 
 static int rate(double seconds)
 {
-	double end;
+	double end, begin;
 	long rounds = 0;
 	float *out;
 
 	check(cudaMalloc(&out, 4096), "malloc");
 	spin<<<1024, 256>>>(out, 1000000);
 	check(cudaDeviceSynchronize(), "warm");
-	end = now_s() + seconds;
-	double begin = now_s();
-
-	while (now_s() < end) {
-		/* So many instructions, not so long: a disturbance shows. */
-		fill<<<4096, 256>>>((uint64_t *)out, 0);
+	begin = now_s();
+	for (end = begin + seconds; !ended && now_s() < end;) {
 		spin<<<132, 256>>>(out, 100000);
 		check(cudaDeviceSynchronize(), "work");
 		rounds++;
+		if (now_s() - begin >= 0.25) {
+			say("rate", (double)rounds / (now_s() - begin));
+			rounds = 0;
+			begin = now_s();
+		}
 	}
-	say("rate", (double)rounds / (now_s() - begin));
 	return 0;
 }
 
