@@ -245,6 +245,13 @@ async function refreshWindows() {
 	emit("windows");
 }
 
+// Removes a window for good. The stream may still deliver a message about it that was sent before.
+const forgotten = new Set();
+export function forgetWindow(id) {
+	forgotten.add(String(id));
+	model.windows.delete(String(id));
+}
+
 export const openWindows = () => [...model.windows.values()].filter((w) => w.state === "open");
 
 // Requests a few GPUs at a time, because documents of many GPUs are long.
@@ -352,6 +359,8 @@ function connect() {
 	hear("tick", onTick);
 	hear("event", onEvent);
 	hear("window", (w) => {
+		if (forgotten.has(String(w.id)))
+			return;
 		model.windows.set(String(w.id), w);
 		emit("windows");
 	});

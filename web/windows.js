@@ -1,5 +1,5 @@
 // windows: energy windows, from Start to a result that can be exported.
-import { change, model, openWindows } from "./data.js";
+import { change, forgetWindow, model, openWindows } from "./data.js";
 import * as f from "./format.js";
 import { Table } from "./table.js";
 import { codes } from "./words.js";
@@ -119,7 +119,7 @@ export function windows(needToken) {
 		try {
 			const w = await permitted(needToken, "Changing energy windows", () => change(method, where, body));
 			if (gone)
-				model.windows.delete(String(gone));
+				forgetWindow(gone);
 			else
 				model.windows.set(String(w.id), w);
 			draw();

@@ -612,7 +612,7 @@ def test_a_terminal_shows_the_progress(load):
 def test_without_a_terminal_there_is_a_line_for_a_hundred_samples(measure, load):
     silent, _ = measure([load], "sleep", "0.1")
     assert "samples  " not in silent.stderr
-    done, _ = measure([load, "--progress"], "sleep", "3.2")
+    done, _ = measure([load, "--progress"], "sleep", "4.5")  # some 225 samples, read once per second
     lines = [l for l in done.stderr.splitlines() if l.startswith("gpuward: ") and " samples" in l]
     assert 1 <= len(lines) <= 2
 

@@ -15,6 +15,7 @@ import sys
 import time
 
 import pytest
+import requests
 
 import machine_tree
 import support
@@ -1103,6 +1104,24 @@ def test_a_window_is_started_and_stopped(page, demo):
     assert re.search(r"/api/v1/windows/\w+$", page.js(row + ".querySelector('a').href"))
     page.js(row + ".querySelector('button').click()")
     wait(lambda: page.count("#windows tbody tr") == 0, "the window to be forgotten")
+
+
+def test_a_late_message_does_not_bring_a_forgotten_window_back(page, demo):
+    """The stream can deliver a message about a window after the reply to the request that removed the window."""
+    keep = ("const Real = EventSource; window.EventSource = class extends Real {"
+            "constructor(...a) { super(...a); window.streams = [...(window.streams ?? []), this]; } };")
+    script = page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": keep})
+    try:
+        page.open(demo.url).live()
+    finally:
+        page.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+    start_window(page, "late")
+    wait(lambda: page.count("#windows tbody tr") == 1, "the window")
+    window = requests.get(demo.url + "/api/v1/windows").json()["windows"][0]
+    page.js("document.querySelector('#windows tbody tr .actions').lastElementChild.click()")
+    wait(lambda: page.count("#windows tbody tr") == 0, "the window to be forgotten")
+    page.js("streams.forEach((s) => s.dispatchEvent(new MessageEvent('window', { data: " + json.dumps(json.dumps(window)) + " })))")
+    assert page.count("#windows tbody tr") == 0
 
 
 @needs_daemon
